@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The event stream: what bpf/ writes into the ring buffer, what a capture file holds and what user/trace/
+ * decodes. One definition for both sides; numbers are only ever appended.
+ *
+ * Every record starts with struct event_header, is 8-byte aligned, and `size` counts the whole record,
+ * header included. Records of one process arrive in an order that respects causality: a block is reported
+ * before its owner can use it and released before its address can be handed out again (see ARCHITECTURE.md,
+ * "The life of one allocation").
+ *
+ * Records numbered from EVENT_USER_FIRST are made by the tracer itself, not by BPF; they stand in a capture
+ * so that it can be replayed alone.
+ *
+ * Addresses are of the target's address space; sizes are bytes; times CLOCK_MONOTONIC nanoseconds; tgid and
+ * tid are those of the initial PID namespace.
+ */
+#ifndef TRACER_ABI_EVENTS_H
+#define TRACER_ABI_EVENTS_H
+
+#include <linux/types.h>
+
+#define EVENT_MAX_FRAMES     128u  /* the longest traceback that can be asked for */
+#define EVENT_MAX_TEXT       1024u /* bytes kept of a file name or of a qualified name */
+#define EVENT_MAX_LINES      4096u /* bytes of a line table in one EVENT_CODE_LINES record */
+#define EVENT_MAX_LINES_ALL  (64u * EVENT_MAX_LINES) /* longest line table that BPF copies */
+
+enum event_type {
+	EVENT_ALLOC = 1,       /* struct event_alloc: a block came to life */
+	EVENT_FREE = 2,        /* struct event_free: a block is about to die */
+	EVENT_REALLOC = 3,     /* struct event_free: a block is being resized: its address may be reused from now on */
+	EVENT_REALLOC_DONE = 4, /* struct event_alloc: the block that replaces the thread's last EVENT_REALLOC */
+	EVENT_REALLOC_FAIL = 5, /* struct event_free: it failed: the thread's last EVENT_REALLOC lives on */
+	EVENT_STACK = 6,       /* struct event_stack: the frames behind a stack id, sent at first sight */
+	EVENT_CODE = 7,        /* struct event_code: a code object, sent at first sight */
+	EVENT_CODE_LINES = 8,  /* struct event_code_lines: a piece of a code object's line table */
+	EVENT_EXIT = 9,        /* struct event_process: the last thread of the process ended */
+	EVENT_EXEC = 10,       /* struct event_process: the address space was replaced */
+	EVENT_FORK = 11,       /* struct event_process: the process forked; `other` is the child's tgid */
+	EVENT_FINALIZE = 12,   /* struct event_process: the interpreter begins to shut down */
+
+	EVENT_USER_FIRST = 256,
+	EVENT_PROCESS = 256,   /* struct event_target: a process comes under trace; precedes its other records */
+	EVENT_LOSS = 257,      /* struct event_loss: cumulative counters, of the whole session */
+	EVENT_COVERAGE = 258,  /* struct event_coverage: what a reading of the heap said */
+};
+
+/* Which of the allocator's faces a block came through. */
+enum event_api {
+	EVENT_API_RAW = 0,   /* PyMem_Raw*: the caller may hold no GIL */
+	EVENT_API_MEM = 1,   /* PyMem_* */
+	EVENT_API_OBJ = 2,   /* PyObject_*; also PyMem_* where both share one implementation */
+	EVENT_API_TRACK = 3, /* PyTraceMalloc_Track/Untrack: an extension module reports for itself */
+};
+
+struct event_header {
+	__u32 type;
+	__u32 size;
+	__u64 time_ns;
+	__u32 tgid;
+	__u32 tid;
+};
+
+struct event_alloc {
+	struct event_header header;
+	__u64 address;
+	__u64 bytes;    /* as requested, not as rounded by the allocator */
+	__u64 stack_id; /* names an EVENT_STACK record, possibly of earlier; 0: no Python frame on this thread */
+	__u32 domain;   /* tracemalloc's: 0 for Python's own allocators */
+	__u32 api;      /* enum event_api */
+};
+
+struct event_free {
+	struct event_header header;
+	__u64 address;
+	__u32 domain;
+	__u32 api;
+};
+
+struct event_frame {
+	__u64 code_id; /* names an EVENT_CODE record; 0: the frame could not be read */
+	__s32 lasti;   /* the current instruction, in bytes from the start of the bytecode; -1: not started */
+	__u32 pad;
+};
+
+struct event_stack {
+	struct event_header header;
+	__u64 stack_id;
+	__u32 nframe; /* frames that follow, most recent first */
+	__u32 total;  /* frames on the stack when this record was made, those beyond nframe included */
+	struct event_frame frames[];
+};
+
+/* Parts of a code object that BPF could not copy (page not resident, or too long). */
+#define EVENT_MISS_FILENAME 1u
+#define EVENT_MISS_QUALNAME 2u
+#define EVENT_MISS_LINES    4u
+
+/*
+ * Text is copied as CPython stores it: `kind` bytes a character (1: Latin-1, 2: UCS-2, 4: UCS-4), native
+ * order. data holds filename_bytes bytes of the file name, then qualname_bytes of the qualified name (before
+ * 3.11, the plain name).
+ */
+struct event_code {
+	struct event_header header;
+	__u64 code_id; /* hash of the address and of the parts of the code object that do not change */
+	__u64 address; /* of the PyCodeObject */
+	__u32 first_line;
+	__u32 missing; /* EVENT_MISS_* */
+	__u32 lines_bytes; /* of the whole line table */
+	__u16 filename_kind;
+	__u16 qualname_kind;
+	__u32 filename_bytes;
+	__u32 qualname_bytes;
+	__u8 data[];
+};
+
+struct event_code_lines {
+	struct event_header header;
+	__u64 code_id;
+	__u32 offset; /* of the first byte of data in the line table */
+	__u32 bytes;
+	__u8 data[];
+};
+
+struct event_process {
+	struct event_header header;
+	__u32 other; /* EVENT_FORK: the child's tgid */
+	__u32 code;  /* EVENT_EXIT: wait status */
+};
+
+struct event_target {
+	struct event_header header; /* tgid: the process; time_ns: when its tracing began */
+	__u32 python_version;       /* PY_VERSION_HEX: 0x030b02f0 is 3.11.2 final */
+	__u32 nframe;               /* traceback limit */
+	__u64 realtime_ns;          /* CLOCK_REALTIME at time_ns */
+	__u32 from_start;           /* 1: traced from its first instruction, nothing is older than the trace */
+	__u32 mode;                 /* 1 exact (2 census and 3 growth to come) */
+	char name[64];              /* the program's name, NUL-padded; UTF-8 not guaranteed */
+};
+
+/* Names of the drop counters; one __u64 each in struct event_loss and in the BPF map `loss`. */
+enum event_loss_kind {
+	LOSS_ALLOC = 0,         /* allocations dropped: ring buffer full */
+	LOSS_ALLOC_BYTES = 1,   /* their bytes */
+	LOSS_FREE = 2,          /* frees dropped: ring buffer full */
+	LOSS_REALLOC = 3,       /* any of the three realloc records dropped: ring buffer full */
+	LOSS_STACK = 4,         /* stack records dropped: ring buffer full (sent again at next sight) */
+	LOSS_CODE = 5,          /* code records dropped: ring buffer full (sent again at next sight) */
+	LOSS_PROCESS = 6,       /* exit/exec/fork/finalize records dropped: ring buffer full */
+	LOSS_THREAD_STATE = 7,  /* requests not traced: no memory for the thread's state */
+	LOSS_NO_THREAD = 8,     /* tracebacks empty because no Python thread state was found for the thread */
+	LOSS_FRAME_FAULT = 9,   /* stack walks cut short: a frame's page was not resident */
+	LOSS_RETURN = 10,       /* requests whose return never came */
+	LOSS_COUNT = 16,        /* room to grow */
+};
+
+struct event_loss {
+	struct event_header header;
+	__u64 counts[LOSS_COUNT];
+};
+
+/* Of the blocks that were not on the heap when tracing began and are now: how many the table knows. */
+struct event_coverage {
+	struct event_header header;
+	__u64 new_blocks;
+	__u64 new_bytes; /* by size class */
+	__u64 seen_blocks;
+	__u64 seen_bytes;
+	__u64 old_blocks; /* on the heap since before the trace, by address */
+	__u64 old_bytes;
+};
+
+_Static_assert(sizeof(struct event_header) == 24, "header");
+_Static_assert(__builtin_offsetof(struct event_alloc, stack_id) == 40, "alloc.stack_id");
+_Static_assert(sizeof(struct event_alloc) == 56, "alloc");
+_Static_assert(sizeof(struct event_free) == 40, "free");
+_Static_assert(sizeof(struct event_frame) == 16, "frame");
+_Static_assert(sizeof(struct event_stack) == 40, "stack");
+_Static_assert(__builtin_offsetof(struct event_code, first_line) == 40, "code.first_line");
+_Static_assert(__builtin_offsetof(struct event_code, data) == 64, "code.data");
+_Static_assert(sizeof(struct event_code_lines) == 40, "code_lines");
+_Static_assert(sizeof(struct event_process) == 32, "process");
+_Static_assert(sizeof(struct event_target) == 112, "target");
+_Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
+_Static_assert(sizeof(struct event_coverage) == 72, "coverage");
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What bpf/ must know of a target in order to walk its Python stack: one struct abi_target per process, in
+ * the BPF map `targets`, keyed by tgid. Written by user/probe/, filled from user/python/.
+ */
+#ifndef TRACER_ABI_TARGET_H
+#define TRACER_ABI_TARGET_H
+
+#include <linux/types.h>
+
+/* How the current PyThreadState of the running thread is found. */
+enum abi_tstate_source {
+	ABI_TSTATE_MATCH = 0,  /* only by looking through the interpreters' thread lists */
+	ABI_TSTATE_SLOT = 1,   /* *tstate_address: one for the process, valid while the GIL is held (<= 3.11) */
+	ABI_TSTATE_TLS = 2,    /* *(fs base + tstate_address) (3.12+, static TLS block) */
+	ABI_TSTATE_DTV = 3,    /* *(dtv[tls_module] + tstate_address), dtv at fs base + 8 (3.12+, glibc) */
+};
+
+/*
+ * Offsets in bytes within CPython's structures. A field that a version does not have is 0xffff.
+ * Frames: up to 3.10 tstate.frame is a PyFrameObject; from 3.11 on tstate.cframe (3.11, 3.12) or
+ * tstate.current_frame (3.13+) leads to a _PyInterpreterFrame.
+ */
+#define ABI_NONE 0xffffu
+struct abi_offsets {
+	__u16 runtime_interpreters_head;
+	__u16 interp_next;
+	__u16 interp_threads_head;
+	__u16 tstate_next;
+	__u16 tstate_thread_id; /* pthread_self(), which is the fs base on x86-64 */
+	__u16 tstate_frame;     /* PyFrameObject* or _PyInterpreterFrame*; ABI_NONE where cframe leads to it */
+	__u16 tstate_cframe;
+	__u16 cframe_current_frame;
+	__u16 frame_code;       /* f_code, f_executable */
+	__u16 frame_previous;   /* f_back, previous */
+	__u16 frame_instr;      /* f_lasti (int) up to 3.10; prev_instr, instr_ptr (pointer) from 3.11 on */
+	__u16 frame_owner;      /* char; ABI_NONE up to 3.10 */
+	__u16 code_first_line;
+	__u16 code_filename;
+	__u16 code_qualname;    /* co_name up to 3.10 */
+	__u16 code_lines;       /* co_lnotab, co_linetable (pointer to bytes) */
+	__u16 code_bytecode;    /* co_code_adaptive; ABI_NONE up to 3.10 */
+	__u16 code_first_traceable; /* int, in code units; ABI_NONE up to 3.10 */
+	__u16 object_type;      /* ob_type */
+	__u16 bytes_size;       /* ob_size of a bytes object */
+	__u16 bytes_data;
+	__u16 unicode_length;
+	__u16 unicode_state;    /* u32 bit field */
+	__u16 unicode_ascii;    /* data of a compact ASCII string */
+	__u16 unicode_compact;  /* data of another compact string */
+	__u8 unicode_kind_shift; /* of the 3-bit kind in state; compact and ascii are the two bits above it */
+	__u8 frame_lasti_scale;  /* bytes per unit of f_lasti: 1 (3.8, 3.9), 2 (3.10); 0: frame_instr is a pointer */
+	__u8 owner_generator;    /* value of owner for a generator's frame (3.11+) */
+	__u8 owner_skip;         /* frames with owner >= this are no Python frames (3.12+); 255: none */
+	__u8 frame_code_tagged;  /* 1: the low bits of frame_code are a tag (3.14+) */
+	__u8 frame_code_checked; /* 1: frame_code may be no code object: compare its type (3.13+) */
+};
+
+struct abi_target {
+	__u64 runtime;        /* address of _PyRuntime */
+	__u64 code_type;      /* address of PyCode_Type; 0: unknown, types are not compared */
+	__s64 tstate_address; /* see enum abi_tstate_source */
+	__u32 tstate_source;
+	__u32 tls_module;
+	__u32 nframe;
+	__u32 space;          /* seed of stack and code ids: differs for every {process, exec} of the session */
+	struct abi_offsets offsets;
+};
+
+/*
+ * The cookie of a probe: what happened there and where the arguments are.
+ * bits 0-7 enum abi_op, 8-15 enum event_api, 16-23 register of the first argument, 24-31 of the second,
+ * 32-39 of the third (enum abi_register).
+ */
+enum abi_op {
+	ABI_OP_MALLOC = 1,  /* (bytes) */
+	ABI_OP_CALLOC = 2,  /* (count, bytes) */
+	ABI_OP_REALLOC = 3, /* (address, bytes) */
+	ABI_OP_FREE = 4,    /* (address) */
+	ABI_OP_TRACK = 5,   /* (domain, address, bytes) */
+	ABI_OP_UNTRACK = 6, /* (domain, address) */
+	ABI_OP_FINALIZE = 7, /* () */
+};
+
+/* General purpose registers, in the order of their x86 encoding. */
+enum abi_register {
+	ABI_REG_AX = 0, ABI_REG_CX, ABI_REG_DX, ABI_REG_BX, ABI_REG_SP, ABI_REG_BP, ABI_REG_SI, ABI_REG_DI,
+	ABI_REG_R8, ABI_REG_R9, ABI_REG_R10, ABI_REG_R11, ABI_REG_R12, ABI_REG_R13, ABI_REG_R14, ABI_REG_R15,
+	ABI_REG_COUNT
+};
+
+#define ABI_COOKIE(op, api, r0, r1, r2)                                                                      \
+	((__u64)(op) | (__u64)(api) << 8 | (__u64)(r0) << 16 | (__u64)(r1) << 24 | (__u64)(r2) << 32)
+
+_Static_assert(sizeof(struct abi_offsets) == 56, "offsets");
+_Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
+_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 40, "target.offsets");
+_Static_assert(sizeof(struct abi_target) == 96, "target");
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A file that appears whole or not at all: written beside its final name as a temporary file (mode 0600 less
+ * umask, O_EXCL, no symlink followed) and renamed by outfile_commit(). Until then an existing file of that
+ * name is untouched; afterwards it is replaced. A final name that is a directory, a symlink or a device is
+ * refused at open, before any work is done ("-" writes to stdout).
+ */
+#ifndef TRACER_BASE_OUTFILE_H
+#define TRACER_BASE_OUTFILE_H
+
+#include <stddef.h>
+
+struct outfile;
+
+int outfile_open(struct outfile **out, const char *path);                /* 0, -errno */
+int outfile_write(struct outfile *file, const void *data, size_t bytes); /* buffered; 0, -errno (sticky) */
+/* Flushes, syncs, renames and frees. On failure the temporary file is removed, the old file stays. 0, -errno. */
+int outfile_commit(struct outfile *file);
+void outfile_discard(struct outfile *file); /* removes the temporary file and frees; NULL is legal */
+
+#endif

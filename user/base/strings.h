@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Interned strings: each distinct string is kept once and named by a 32-bit id. Id 0 is the empty string.
+ * Strings may hold any byte but NUL (UTF-8 by convention; lone surrogates as WTF-8).
+ */
+#ifndef TRACER_BASE_STRINGS_H
+#define TRACER_BASE_STRINGS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct strings;
+
+int strings_new(struct strings **out);                       /* 0 or -ENOMEM */
+void strings_free(struct strings *strings);
+/* Id of the string, added if new; bytes need no NUL. 0 on success, -ENOMEM. */
+int strings_intern(struct strings *strings, const char *text, size_t bytes, uint32_t *id);
+const char *strings_get(const struct strings *strings, uint32_t id); /* borrowed until strings_free(); "" for an unknown id */
+uint32_t strings_count(const struct strings *strings);
+size_t strings_memory(const struct strings *strings);        /* bytes held */
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The probe planner, pure: a file's symbols and bytes in, a list of probe sites out. It decides where in a
+ * function the probe sits, because that decides what it costs: an instruction that the kernel emulates (push
+ * of a register, nop, relative jmp/jcc/call) costs one trap, any other two.
+ *
+ * For each function it decodes the straight-line entry path (Capstone) and takes the first emulated
+ * instruction at which every argument is still known in a register, which nothing jumps into, and, where the
+ * return value is wanted, at which the stack pointer is still the entry's; else the entry, and it says so.
+ */
+#ifndef TRACER_PROBE_PLAN_H
+#define TRACER_PROBE_PLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi/target.h"
+
+#define PLAN_MAX_CODE 512 /* bytes of a function that are decoded */
+
+struct plan_wish {
+	const char *symbol;
+	enum abi_op op;
+	uint32_t api;        /* enum event_api */
+	uint32_t arguments[3]; /* enum abi_register at entry; unused ones ABI_REG_COUNT */
+	int with_return;
+};
+
+struct plan_site {
+	char symbol[96];
+	uint64_t vaddr;      /* of the probed instruction, in the file */
+	uint64_t offset;     /* in the file */
+	uint32_t in_function; /* bytes from the function's entry */
+	uint64_t cookie;     /* ABI_COOKIE with the registers that hold the arguments here */
+	enum abi_op op;
+	int with_return;
+	int emulated;
+	char instruction[64]; /* disassembly */
+	char why[128];
+};
+
+/*
+ * Where to probe one function. code: its bytes from the entry on (size may be cut at PLAN_MAX_CODE), loaded at
+ * vaddr. Fills everything of site but symbol and offset. Always succeeds in naming a site (the entry at worst)
+ * unless code is empty (-EINVAL).
+ */
+int plan_function(const struct plan_wish *wish, const uint8_t *code, size_t bytes, uint64_t vaddr,
+		  struct plan_site *site);
+
+struct elf_file;
+struct plan {
+	struct plan_site *sites;
+	size_t count;
+	struct { char symbol[96]; char why[128]; } *missing; /* wishes with no site */
+	size_t missing_count;
+	char level[128]; /* which face of the allocator is probed, and why, per domain: for the reader */
+};
+
+/*
+ * Plans every allocator probe of a Python runtime's file. Each domain is probed at one level, all its four
+ * functions together: at the implementations (_PyObject_Malloc …, _PyMem_RawMalloc …) where their symbols are
+ * known and the process's slots are the default, else at the public functions (PyObject_Malloc …). With
+ * implementations, PyMem_* is served by the obj ones. public_only: 1 forces the public functions.
+ * 0, -ENOENT when there is no usable symbol at all, -ENOMEM. plan_free() releases.
+ */
+int plan_python(struct elf_file *file, int public_only, struct plan *out);
+void plan_free(struct plan *plan);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pymalloc's heap, read from outside while the target runs: every arena, pool and free list is checked
+ * against its own bounds (wild pointers and cycles end a pool's reading and are counted).
+ */
+#ifndef TRACER_PYTHON_HEAP_H
+#define TRACER_PYTHON_HEAP_H
+
+#include <stdint.h>
+
+#include "python/runtime.h"
+
+struct heap_reading {
+	uint64_t arenas, pools, pools_unreadable; /* pools that changed or were inconsistent in three tries */
+	uint64_t blocks, bytes;                   /* live in pymalloc; bytes by size class */
+	uint64_t raw_blocks;                      /* pymalloc's count of blocks it passed on to the raw allocator */
+	uint64_t elapsed_ns;
+};
+
+/* address of a live block and the size of its class; return non-zero to stop. */
+typedef int (*heap_block_fn)(uint64_t address, uint32_t bytes, void *context);
+
+/*
+ * visit may be NULL. 0; -ENOTSUP when this runtime's heap cannot be found (static variables without a symbol:
+ * error_set says so) or pymalloc is not in use; -ESRCH; -EFAULT.
+ */
+int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *context,
+	      struct heap_reading *out);
+
+#endif

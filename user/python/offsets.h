@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * CPython's structure layouts, per minor version. The table offsets_table.inc is generated from DWARF by
+ * tools/offsets and checked in; for 3.13+ the interpreter's own _Py_DebugOffsets, where it holds a field,
+ * must agree with it. Unknown versions are refused, never read with a neighbour's offsets.
+ */
+#ifndef TRACER_PYTHON_OFFSETS_H
+#define TRACER_PYTHON_OFFSETS_H
+
+#include <stdint.h>
+
+#include "abi/target.h"
+
+enum lines_format { LINES_LNOTAB, LINES_PAIRS, LINES_LOCATIONS }; /* <= 3.9, 3.10, 3.11+ */
+
+/* pymalloc's structures, for reading the heap from outside. */
+struct heap_offsets {
+	/*
+	 * 3.8-3.11: static variables of obmalloc.c, found by symbol (arenas, maxarenas, raw_allocated_blocks).
+	 * 3.12: within the interpreter state; 3.13+: behind a pointer in the interpreter state.
+	 */
+	uint32_t interp_obmalloc;   /* 0: static variables */
+	uint32_t obmalloc_is_pointer;
+	uint32_t mgmt_arenas, mgmt_maxarenas, mgmt_raw_blocks; /* within _obmalloc_state */
+	uint32_t arena_object_size, arena_address, arena_pool_address, arena_nfreepools;
+	uint32_t pool_count, pool_freeblock, pool_szidx, pool_nextoffset, pool_maxnextoffset, pool_header_size;
+	uint32_t arena_bytes, pool_bytes, alignment;
+};
+
+struct python_offsets {
+	uint32_t version;          /* major << 8 | minor: 0x030b */
+	enum lines_format lines;
+	uint32_t gil_tstate;       /* offset in _PyRuntime of the GIL holder's tstate (<= 3.11); 0 from 3.12 on */
+	struct abi_offsets abi;
+	struct heap_offsets heap;
+};
+
+/* The layout of a version (major << 8 | minor), NULL when it is not known. */
+const struct python_offsets *offsets_for(uint32_t version);
+/* "3.8, 3.9, …": the known versions, for messages. */
+const char *offsets_known(void);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The CPython runtime inside a process: which file holds it, which version it is, and where the thread states
+ * are. Finding it reads /proc and the target's ELF file, never runs anything of the target's.
+ */
+#ifndef TRACER_PYTHON_RUNTIME_H
+#define TRACER_PYTHON_RUNTIME_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "target/elf_file.h"
+#include "target/process.h"
+#include "python/offsets.h"
+
+struct python_runtime {
+	pid_t pid;
+	struct elf_file *file;  /* the executable or libpython that holds the runtime; owned */
+	uint64_t bias;          /* address in the target = vaddr in the file + bias */
+	uint32_t version_hex;   /* PY_VERSION_HEX; the lower 16 bits are 0 when only the minor version is known */
+	const struct python_offsets *offsets; /* a copy or a table entry; valid as long as the runtime */
+	struct abi_target target; /* ready for BPF but for nframe and space */
+	unsigned static_exe : 1; /* linked into the executable */
+};
+
+/*
+ * Looks through the executable and the mapped files for one that defines _PyRuntime. The process may be at
+ * its very first instruction: nothing of its memory need be initialised (GOT slots may be unrelocated: the
+ * DTV way is then chosen only if the module id can be known).
+ * 0; -ENOENT no Python runtime in this process; -ENOTSUP recognised but not supported (a version not in the
+ * table, a free-threaded or debug build, PyPy: error_set says which, what is known and the remedy); -ENOEXEC;
+ * -ESRCH; -EPERM.
+ */
+int python_runtime_find(pid_t pid, struct python_runtime *out);
+void python_runtime_close(struct python_runtime *runtime);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Symbols, sections and relocations of one ELF file, from its .dynsym, .symtab and separate debug file
+ * (build-id under /usr/lib/debug/.build-id, then .gnu_debuglink; .gnu_debugdata where libdw reads it). The
+ * file is hostile input: every size and index is checked (libelf), work is bounded, a defect is an error.
+ *
+ * Addresses ("vaddr") are the file's own; offsets are positions in the file, which is what a uprobe takes.
+ */
+#ifndef TRACER_TARGET_ELF_FILE_H
+#define TRACER_TARGET_ELF_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct elf_file;
+
+struct elf_symbol {
+	const char *name;  /* borrowed until elf_file_close() */
+	uint64_t vaddr;    /* for a TLS symbol: offset in the TLS segment */
+	uint64_t size;     /* 0: not said */
+	enum { ELF_FROM_DYNSYM, ELF_FROM_SYMTAB, ELF_FROM_DEBUG_FILE } source;
+	unsigned function : 1, tls : 1, ifunc : 1;
+};
+
+/*
+ * Takes ownership of fd only on success. path is for messages and for finding the debug file (a copy is
+ * kept). debug_root: directory under which debug files are looked for, NULL for "/usr/lib/debug".
+ * 0; -ENOEXEC not an ELF file of x86-64 or a corrupt one (error_set tells); -errno.
+ */
+int elf_file_open(struct elf_file **out, int fd, const char *path, const char *debug_root);
+void elf_file_close(struct elf_file *file);
+
+int elf_file_fd(const struct elf_file *file);
+const char *elf_file_path(const struct elf_file *file);
+/* Lower-case hex of the build id, "" when the file has none. */
+const char *elf_file_build_id(const struct elf_file *file);
+int elf_file_has_symtab(const struct elf_file *file); /* own or in a debug file */
+
+/* Defined symbol of that name, .dynsym first, then .symtab, then the debug file. 0 or -ENOENT. */
+int elf_file_symbol(struct elf_file *file, const char *name, struct elf_symbol *out);
+/* A function that covers or starts at vaddr. 0 or -ENOENT. */
+int elf_file_symbol_at(struct elf_file *file, uint64_t vaddr, struct elf_symbol *out);
+/* 0 or -ENOENT. */
+int elf_file_section(struct elf_file *file, const char *name, uint64_t *vaddr, uint64_t *size);
+/* File offset of an address in a loaded segment; 0, -ENOENT when no segment's file part holds it. */
+int elf_file_offset(struct elf_file *file, uint64_t vaddr, uint64_t *offset);
+int elf_file_vaddr(struct elf_file *file, uint64_t offset, uint64_t *vaddr);
+/* Copies up to bytes of the file's content at vaddr; returns the number copied (0 when none) or -errno. */
+int elf_file_read(struct elf_file *file, uint64_t vaddr, void *out, size_t bytes);
+/* Load bias: where the segment with file offset 0 (page of the first PT_LOAD) sits when map_start is the address of the map of file offset map_offset. */
+int elf_file_bias(struct elf_file *file, uint64_t map_start, uint64_t map_offset, uint64_t *bias);
+/* TLS segment (PT_TLS): size in memory rounded up to its alignment; 0 or -ENOENT. */
+int elf_file_tls(struct elf_file *file, uint64_t *block_bytes);
+/* Is it ET_DYN with a PT_INTERP or ET_EXEC: an executable rather than a shared library? */
+int elf_file_is_executable(const struct elf_file *file);
+/*
+ * vaddr of the GOT slot whose relocation is R_X86_64_DTPMOD64 for the file's own TLS block (the module id
+ * that __tls_get_addr takes). 0 or -ENOENT.
+ */
+int elf_file_dtpmod_slot(struct elf_file *file, uint64_t *vaddr);
+/* DT_NEEDED / DT_SONAME, "" when absent. Borrowed. */
+const char *elf_file_soname(struct elf_file *file);
+
+#endif
