@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The report of a snapshot for people (text) and programs (JSON, design contract in README). The text has the
+ * top entries as tracemalloc prints them ("file:line: size=1234 KiB, count=5, average=247 KiB"), the totals and
+ * then what was not seen.
+ */
+#ifndef TRACER_EXPORT_REPORT_H
+#define TRACER_EXPORT_REPORT_H
+
+#include <stdio.h>
+
+#include "stats/group.h"
+
+struct report_opts {
+	enum group_by by;
+	int cumulative;
+	size_t top; /* 0: all */
+	int color;  /* only for a terminal */
+};
+
+/* 0, -EINVAL as statistics_compute(), -ENOMEM, -EIO. */
+int report_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
+int report_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
+/* "1234 B", "12.3 KiB" as Python's tracemalloc._format_size(size, False) does. Returns out. */
+char *report_size(char out[32], uint64_t bytes);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A snapshot: what was live at one moment, as tracemalloc.Snapshot holds it (PEP 454), grouped by equal
+ * {traceback, bytes, domain} and with what was not seen beside it. Immutable once built.
+ */
+#ifndef TRACER_STATS_SNAPSHOT_H
+#define TRACER_STATS_SNAPSHOT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi/events.h"
+#include "base/strings.h"
+
+struct snapshot_frame {
+	uint32_t filename; /* ids in strings */
+	uint32_t function;
+	uint32_t line;
+};
+
+struct snapshot_traceback {
+	uint32_t first;  /* index of its first (most recent) frame in frames */
+	uint32_t nframe; /* at least 1 */
+	uint32_t total;  /* total_nframe: frames on the stack, those cut off included */
+};
+
+struct snapshot_trace {
+	uint32_t traceback;
+	uint32_t domain;
+	uint64_t bytes; /* of each block */
+	uint64_t count; /* blocks that are equal in all of this */
+};
+
+struct snapshot_meta {
+	uint32_t pid;
+	uint32_t python_version; /* PY_VERSION_HEX, 0: unknown */
+	uint32_t traceback_limit;
+	char name[65];
+	char mode[16];           /* "exact", … */
+	char moment[32];         /* "running", "finalizing", "exited", "execed": the state that it shows */
+	uint64_t taken_realtime_ns;
+	uint64_t duration_ns;    /* traced for */
+	int from_start;          /* 1: nothing is older than the trace */
+	uint64_t peak_bytes;     /* 0: not known */
+	uint64_t loss[LOSS_COUNT];
+	uint64_t frees_unknown, replaced, stacks_unknown, frames_unknown, records_malformed;
+	int coverage_known;
+	uint64_t new_blocks, new_bytes, seen_blocks, seen_bytes, old_blocks, old_bytes; /* struct event_coverage */
+};
+
+struct snapshot {
+	struct snapshot_meta meta;
+	struct strings *strings; /* owned */
+	struct snapshot_frame *frames;
+	size_t frame_count;
+	struct snapshot_traceback *tracebacks;
+	size_t traceback_count;
+	struct snapshot_trace *traces;
+	size_t trace_count;
+};
+
+void snapshot_free(struct snapshot *snapshot); /* NULL is legal */
+/* Events lost for any reason that makes figures wrong: the sum of loss but LOSS_ALLOC_BYTES. */
+uint64_t snapshot_lost_events(const struct snapshot *snapshot);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of live blocks of one process: {domain, address} -> {bytes, traceback}. Open addressing in
+ * segments that grow one at a time, so that growing neither stalls the reader nor doubles its memory; at most
+ * 60 bytes a live block at a million blocks.
+ */
+#ifndef TRACER_TRACE_BLOCKS_H
+#define TRACER_TRACE_BLOCKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct block {
+	uint64_t address;
+	uint64_t bytes;
+	uint32_t traceback; /* index in the trace's tracebacks */
+	uint32_t domain;
+};
+
+struct blocks;
+
+int blocks_new(struct blocks **out);
+void blocks_free(struct blocks *blocks);
+/* Adds or replaces; *old is the block replaced (bytes etc.) and 1 is returned; 0 when new; -ENOMEM. */
+int blocks_put(struct blocks *blocks, const struct block *block, struct block *old);
+/* Removes; 1 and *old when it was there, 0 when not. */
+int blocks_take(struct blocks *blocks, uint64_t address, uint32_t domain, struct block *old);
+/* Borrowed until the next put or take; NULL when absent. */
+const struct block *blocks_find(const struct blocks *blocks, uint64_t address, uint32_t domain);
+size_t blocks_count(const struct blocks *blocks);
+size_t blocks_memory(const struct blocks *blocks);
+/* Iteration in no order: *cursor starts at 0; NULL at the end. The table must not change meanwhile. */
+const struct block *blocks_next(const struct blocks *blocks, size_t *cursor);
+
+#endif

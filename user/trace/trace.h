@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state that a stream of events builds: for each process its code objects, stacks, tracebacks and live
+ * blocks. Pure: it takes records (from the ring buffer or a capture file, both hostile input) and knows no
+ * kernel. It says what it could not do in counters, never silently.
+ */
+#ifndef TRACER_TRACE_TRACE_H
+#define TRACER_TRACE_TRACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi/events.h"
+#include "base/strings.h"
+#include "trace/blocks.h"
+
+/* One (file, line) of a traceback. function is the qualified name (before 3.11 the name). */
+struct trace_frame {
+	uint32_t filename; /* id in the trace's strings; "<unknown>" when it could not be read */
+	uint32_t function;
+	uint32_t line;     /* 0: unknown */
+};
+
+/* A distinct sequence of frames, most recent first. Index 0 is the empty one: {"<unknown>", 0}. */
+struct trace_traceback {
+	const struct trace_frame *frames; /* borrowed from the trace */
+	uint32_t nframe;
+	uint32_t total; /* frames on the stack, when it was first seen */
+};
+
+struct trace_counters {
+	uint64_t events, allocs, frees, reallocs;
+	uint64_t frees_unknown;      /* of blocks that the table does not know: older than the trace, or unseen */
+	uint64_t replaced;           /* an allocation at an address that was live: its free was not seen */
+	uint64_t stacks_unknown;     /* allocations whose stack record never came */
+	uint64_t frames_unknown;     /* frames whose code could not be read */
+	uint64_t records_malformed;  /* records skipped */
+};
+
+enum trace_end { TRACE_RUNNING = 0, TRACE_FINALIZING, TRACE_EXITED, TRACE_EXECED };
+
+struct trace_process {
+	uint32_t tgid;
+	uint32_t python_version; /* PY_VERSION_HEX */
+	uint32_t nframe;         /* traceback limit */
+	uint32_t mode;
+	int from_start;
+	char name[65];
+	uint64_t start_ns, end_ns; /* monotonic; end_ns: of the last record */
+	uint64_t start_realtime_ns;
+	enum trace_end end;
+	uint32_t exit_code;      /* wait status, with TRACE_EXITED */
+	uint64_t live_bytes, live_blocks, peak_bytes;
+	struct trace_counters counters;
+	struct event_coverage coverage; /* the last one; header.size 0: none came */
+};
+
+struct trace;
+
+/*
+ * What to do about code that BPF could not copy: called while the record that lacks it is decoded; may feed
+ * further records by trace_feed(). NULL: leave it unknown.
+ */
+struct trace_hooks {
+	void (*code_missing)(void *context, uint32_t tgid, uint64_t code_id, uint64_t address, uint32_t missing);
+	void *context;
+};
+
+int trace_new(struct trace **out, const struct trace_hooks *hooks);
+void trace_free(struct trace *trace);
+
+/*
+ * Applies one record; size is what the transport says it holds. 0; -EBADMSG when it is malformed (counted, the
+ * trace stays consistent, feeding may go on); -ENOMEM.
+ * At EVENT_FINALIZE the state of the blocks is kept aside as the "final" one; EVENT_EXIT and EVENT_EXEC end
+ * the process: later records of its tgid are ignored until another EVENT_PROCESS.
+ */
+int trace_feed(struct trace *trace, const void *record, size_t size);
+
+size_t trace_process_count(const struct trace *trace);
+const struct trace_process *trace_process_at(const struct trace *trace, size_t index);
+const struct event_loss *trace_loss(const struct trace *trace); /* zeros when none came */
+size_t trace_memory(const struct trace *trace); /* bytes held, about */
+
+/* Live blocks of a process as they are now. Borrowed. */
+const struct blocks *trace_blocks(const struct trace *trace, size_t process);
+/* Is the block at address in the table (domain 0)? For coverage. */
+int trace_knows(const struct trace *trace, size_t process, uint64_t address);
+const struct strings *trace_strings(const struct trace *trace);
+/* Resolved traceback; frames whose code came later than the stack are resolved now. Borrowed until the next feed. */
+struct trace_traceback trace_traceback_at(struct trace *trace, size_t process, uint32_t traceback);
+
+struct snapshot;
+/*
+ * An immutable snapshot (stats/snapshot.h) of a process: as it was at EVENT_FINALIZE when want_final is set and
+ * there was one, else as it is. Caller frees with snapshot_free(). 0; -ENOENT; -ENOMEM.
+ */
+int trace_snapshot(struct trace *trace, size_t process, int want_final, struct snapshot **out);
+
+#endif
