@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make help` lists the targets. Switches: SAN=1 (ASan + UBSan), V=1 (show commands), CC=clang, O=-O0.
+
+CC       ?= gcc
+CLANG    ?= clang
+BPFTOOL  ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
+PREFIX   ?= /usr/local
+VERSION  := 0.1.0
+O        ?= -O2
+# Variants build side by side: build/ for the usual one, build/san, build/clang …
+VARIANT  := $(if $(SAN),san-)$(if $(findstring clang,$(CC)),clang-)
+OUT      := build$(if $(VARIANT),/$(VARIANT:%-=%))
+Q        := $(if $(V),,@)
+say       = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2);)
+
+PACKAGES := libbpf libelf libdw capstone libprotobuf-c zlib jansson libcap
+CFLAGS   ?= $(O) -g
+CFLAGS_ALL := -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE -DTRACER_VERSION='"$(VERSION)"' -Iuser -Iinclude -I$(OUT)/gen \
+	$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null) $(if $(SAN),-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer) $(CFLAGS)
+LDFLAGS_ALL := $(if $(SAN),-fsanitize=address,undefined) $(LDFLAGS)
+LIBS     := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
+
+ROOMS    := base target python trace stats export probe cli
+SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
+GENERATED := $(OUT)/gen/export/profile.pb-c.c
+OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
+BPF      := $(patsubst bpf/%.bpf.c,%,$(wildcard bpf/*.bpf.c))
+SKELETONS := $(BPF:%=$(OUT)/gen/probe/%.skel.h)
+UNIT     := $(patsubst tests/unit/%.c,$(OUT)/tests/%,$(wildcard tests/unit/test_*.c))
+TOOLS    := $(patsubst tools/%.c,$(OUT)/tools/%,$(wildcard tools/*.c))
+FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+
+.DELETE_ON_ERROR:
+.SECONDARY:
+.PHONY: all help deps demo test check unit golden e2e parity bench fuzz format lint tools install clean
+
+all: $(OUT)/tracer
+
+help:
+	@echo 'make            build/tracer'
+	@echo 'make demo       install what the build needs, build, trace a small leaking program (root)'
+	@echo 'make test       install what the tests need, then every test (root); last line: N passed, N failed'
+	@echo 'make check      unit and golden tests, no root (also with SAN=1)'
+	@echo 'make parity     the long comparison with tracemalloc over all versions (root)'
+	@echo 'make bench      ratios to untraced and to tracemalloc (root)'
+	@echo 'make fuzz       every fuzz target for FUZZ_SECONDS (default 30)'
+	@echo 'make lint format tools install PREFIX=… clean'
+
+# --- the program ---------------------------------------------------------------------------------------------
+
+$(OUT)/tracer: $(OUT)/obj/user/main.o $(OUT)/libtracer.a
+	$(call say,LINK,$@)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS)
+
+$(OUT)/libtracer.a: $(OBJECTS)
+	$(call say,AR,$@)rm -f $@ && ar rcs $@ $^
+
+$(OUT)/obj/user/%.o: user/%.c | $(OUT)/gen/export/profile.pb-c.h $(SKELETONS)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+
+$(OUT)/obj/gen/%.o: $(OUT)/gen/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
+
+$(OUT)/gen/export/profile.pb-c.c: user/export/profile.proto
+	@mkdir -p $(@D)
+	$(call say,PROTOC,$<)protoc-c --proto_path=user --c_out=$(OUT)/gen $<
+
+$(OUT)/gen/export/profile.pb-c.h: $(OUT)/gen/export/profile.pb-c.c
+
+$(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h) $(wildcard include/abi/*.h)
+	@mkdir -p $(@D)
+	$(call say,BPF,$<)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -Wall -Wextra -Werror -Iinclude \
+		-I/usr/include/$(shell uname -m)-linux-gnu -c -o $@ $<
+
+$(OUT)/gen/probe/%.skel.h: $(OUT)/gen/bpf/%.o
+	@mkdir -p $(@D)
+	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $< name $*_bpf > $@
+
+# --- tools and tests -------------------------------------------------------------------------------------------
+
+tools: $(TOOLS)
+
+$(OUT)/tools/%: tools/%.c $(OUT)/libtracer.a
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(CFLAGS_ALL) $(LDFLAGS_ALL) -o $@ $^ $(LIBS)
+
+$(OUT)/tests/%: tests/unit/%.c $(OUT)/libtracer.a
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) $(CFLAGS_ALL) -Itests/unit -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(OUT)/libtracer.a $(LIBS) -lcmocka
+
+$(OUT)/fuzz/%: tests/fuzz/%.c $(SOURCES)
+	@mkdir -p $(@D)
+	$(call say,FUZZ,$@)$(MAKE) --no-print-directory CC=clang SAN=1 build/san-clang/libtracer.a >/dev/null && \
+		clang $(CFLAGS_ALL) -Ibuild/san-clang/gen -fsanitize=fuzzer,address,undefined -o $@ $< build/san-clang/libtracer.a $(LIBS)
+
+unit: $(UNIT)
+	$(Q)tests/run-unit $(UNIT)
+
+golden: $(OUT)/tracer
+	$(Q)TRACER=$(abspath $(OUT)/tracer) python3 -m pytest -q -p no:cacheprovider tests/golden
+
+check: unit golden
+
+deps:
+	$(Q)tools/install-deps
+
+demo: deps
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)tools/demo
+
+test: deps
+	$(Q)tests/run-all
+
+e2e: $(OUT)/tracer
+	$(Q)TRACER=$(abspath $(OUT)/tracer) python3 -m pytest -q -p no:cacheprovider tests/e2e
+
+parity: $(OUT)/tracer
+	$(Q)TRACER=$(abspath $(OUT)/tracer) python3 -m pytest -q -p no:cacheprovider tests/e2e/test_parity.py --all-versions
+
+bench: $(OUT)/tracer
+	$(Q)TRACER=$(abspath $(OUT)/tracer) python3 tools/bench.py
+
+fuzz: $(FUZZERS)
+	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
+		$$f -max_total_time=$(or $(FUZZ_SECONDS),30) -timeout=10 -verbosity=0 build/corpus/$${f##*/} || exit 1; done
+
+C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null)
+format:
+	$(Q)clang-format -i $(C_FILES)
+
+lint:
+	$(Q)clang-format --dry-run --Werror $(C_FILES)
+	$(Q)cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr \
+		--suppress=missingIncludeSystem -Iuser -Iinclude user
+
+install: all
+	install -D -m 755 $(OUT)/tracer $(DESTDIR)$(PREFIX)/sbin/tracer
+	install -D -m 644 README.md $(DESTDIR)$(PREFIX)/share/doc/tracer/README.md
+
+clean:
+	rm -rf build
+
+-include $(shell find $(OUT) -name '*.d' 2>/dev/null)
