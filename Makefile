@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make help` lists the targets. Switches: SAN=1 (ASan + UBSan), V=1 (show commands), CC=clang, O=-O0.
 
-CC       ?= gcc
+ifeq ($(origin CC),default)
+CC       := gcc
+endif
 CLANG    ?= clang
 BPFTOOL  ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
+# pytest comes with the distribution's Python; another python3 may stand before it on PATH.
+PYTHON   ?= $(firstword $(wildcard /usr/bin/python3) python3)
 PREFIX   ?= /usr/local
 VERSION  := 0.1.0
 O        ?= -O2
@@ -27,12 +31,13 @@ OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/
 BPF      := $(patsubst bpf/%.bpf.c,%,$(wildcard bpf/*.bpf.c))
 SKELETONS := $(BPF:%=$(OUT)/gen/probe/%.skel.h)
 UNIT     := $(patsubst tests/unit/%.c,$(OUT)/tests/%,$(wildcard tests/unit/test_*.c))
+PYTEST   := TRACER=$(abspath $(OUT)/tracer) $(PYTHON) -m pytest -q -rs -p no:cacheprovider
 TOOLS    := $(patsubst tools/%.c,$(OUT)/tools/%,$(wildcard tools/*.c))
 FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help deps demo test check unit golden e2e parity bench fuzz format lint tools install clean
+.PHONY: all help demo test check unit golden e2e parity bench fuzz format lint tools install clean
 
 all: $(OUT)/tracer
 
@@ -98,28 +103,27 @@ unit: $(UNIT)
 	$(Q)tests/run-unit $(UNIT)
 
 golden: $(OUT)/tracer
-	$(Q)TRACER=$(abspath $(OUT)/tracer) python3 -m pytest -q -p no:cacheprovider tests/golden
+	$(Q)$(PYTEST) tests/golden
 
 check: unit golden
 
-deps:
-	$(Q)tools/install-deps
-
-demo: deps
+demo:
+	$(Q)tools/install-deps build
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)tools/demo
 
-test: deps
-	$(Q)tests/run-all
+test:
+	$(Q)tools/install-deps test
+	$(Q)$(PYTHON) tests/run-all
 
 e2e: $(OUT)/tracer
-	$(Q)TRACER=$(abspath $(OUT)/tracer) python3 -m pytest -q -p no:cacheprovider tests/e2e
+	$(Q)$(PYTEST) tests/e2e
 
 parity: $(OUT)/tracer
-	$(Q)TRACER=$(abspath $(OUT)/tracer) python3 -m pytest -q -p no:cacheprovider tests/e2e/test_parity.py --all-versions
+	$(Q)$(PYTEST) tests/e2e/test_parity.py --all-versions
 
 bench: $(OUT)/tracer
-	$(Q)TRACER=$(abspath $(OUT)/tracer) python3 tools/bench.py
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench.py $(BENCH)
 
 fuzz: $(FUZZERS)
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \

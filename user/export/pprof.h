@@ -3,8 +3,8 @@
  * Snapshots as gzip'd pprof profiles (user/export/profile.proto), lossless for PEP 454, read and written.
  *
  * One sample per snapshot_trace: locations most recent first, values {inuse_objects count, inuse_space bytes},
- * labels: bytes (num, unit bytes: of each block), domain (num), pid (num), total_nframe (num). One Location and
- * Function per distinct {file name, function, line}. Everything of snapshot_meta stands in the comments as
+ * labels: bytes (num, unit bytes: of each block), domain (num), pid (num), total_nframe (num). One Location per
+ * distinct {file name, function, line}, one Function per distinct {file name, function}. Everything of snapshot_meta stands in the comments as
  * "tracer:KEY=VALUE", first "tracer:snapshot=1", which is how a file of ours is known.
  */
 #ifndef TRACER_EXPORT_PPROF_H
@@ -19,5 +19,7 @@ int pprof_write(const struct snapshot *snapshot, struct outfile *file); /* 0, -e
  * -errno. Caller frees with snapshot_free().
  */
 int pprof_read(const char *path, struct snapshot **out);
+/* The same from an unpacked profile in memory. */
+int pprof_parse(const unsigned char *profile, size_t bytes, struct snapshot **out);
 
 #endif

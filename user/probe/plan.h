@@ -16,7 +16,7 @@
 
 #include "abi/target.h"
 
-#define PLAN_MAX_CODE 512 /* bytes of a function that are decoded */
+#define PLAN_MAX_CODE 4096 /* bytes of a function that are decoded */
 
 struct plan_wish {
 	const char *symbol;
@@ -42,7 +42,8 @@ struct plan_site {
 /*
  * Where to probe one function. code: its bytes from the entry on (size may be cut at PLAN_MAX_CODE), loaded at
  * vaddr. Fills everything of site but symbol and offset. Always succeeds in naming a site (the entry at worst)
- * unless code is empty (-EINVAL).
+ * unless code is empty (-EINVAL) or there is no memory for the decoder (-ENOMEM). In the cookie, the register of
+ * an argument that the wish does not have is ABI_REG_COUNT; a 32-bit argument is the low half of its register.
  */
 int plan_function(const struct plan_wish *wish, const uint8_t *code, size_t bytes, uint64_t vaddr,
 		  struct plan_site *site);
@@ -53,7 +54,7 @@ struct plan {
 	size_t count;
 	struct { char symbol[96]; char why[128]; } *missing; /* wishes with no site */
 	size_t missing_count;
-	char level[128]; /* which face of the allocator is probed, and why, per domain: for the reader */
+	char level[192]; /* which face of the allocator is probed, and why, per domain: for the reader */
 };
 
 /*

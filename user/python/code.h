@@ -9,6 +9,7 @@
 #include "abi/target.h"
 #include "base/buffer.h"
 
+#include <stdint.h>
 #include <sys/types.h>
 
 /*

@@ -40,4 +40,13 @@ const struct python_offsets *offsets_for(uint32_t version);
 /* "3.8, 3.9, …": the known versions, for messages. */
 const char *offsets_known(void);
 
+/*
+ * The interpreter's own word, 3.13 only: bytes are the first of _PyRuntime (_Py_DebugOffsets). Where it holds
+ * a field of *offsets that differs, it replaces it. 1: something was replaced; 0: all agreed; -ENOTSUP:
+ * free-threaded, of another version than version_hex (PY_VERSION_HEX of the file), or damaged.
+ */
+#define OFFSETS_DEBUG_BYTES 368u
+int offsets_apply_debug(const uint8_t bytes[OFFSETS_DEBUG_BYTES], uint32_t version_hex,
+			struct python_offsets *offsets);
+
 #endif

@@ -60,6 +60,8 @@ struct snapshot {
 };
 
 void snapshot_free(struct snapshot *snapshot); /* NULL is legal */
+/* A deep copy. 0 or -ENOMEM. */
+int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out);
 /* Events lost for any reason that makes figures wrong: the sum of loss but LOSS_ALLOC_BYTES. */
 uint64_t snapshot_lost_events(const struct snapshot *snapshot);
 

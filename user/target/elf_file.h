@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Symbols, sections and relocations of one ELF file, from its .dynsym, .symtab and separate debug file
- * (build-id under /usr/lib/debug/.build-id, then .gnu_debuglink; .gnu_debugdata where libdw reads it). The
- * file is hostile input: every size and index is checked (libelf), work is bounded, a defect is an error.
+ * (build-id under /usr/lib/debug/.build-id, then .gnu_debuglink). The file is hostile input: every size and
+ * index is checked, work is bounded, a defect is an error.
  *
  * Addresses ("vaddr") are the file's own; offsets are positions in the file, which is what a uprobe takes.
  */
@@ -15,9 +15,9 @@
 struct elf_file;
 
 struct elf_symbol {
-	const char *name;  /* borrowed until elf_file_close() */
-	uint64_t vaddr;    /* for a TLS symbol: offset in the TLS segment */
-	uint64_t size;     /* 0: not said */
+	const char *name; /* borrowed until elf_file_close() */
+	uint64_t vaddr;	  /* for a TLS symbol: offset in the TLS segment */
+	uint64_t size;	  /* 0: not said */
 	enum { ELF_FROM_DYNSYM, ELF_FROM_SYMTAB, ELF_FROM_DEBUG_FILE } source;
 	unsigned function : 1, tls : 1, ifunc : 1;
 };
@@ -36,9 +36,9 @@ const char *elf_file_path(const struct elf_file *file);
 const char *elf_file_build_id(const struct elf_file *file);
 int elf_file_has_symtab(const struct elf_file *file); /* own or in a debug file */
 
-/* Defined symbol of that name, .dynsym first, then .symtab, then the debug file. 0 or -ENOENT. */
+/* Defined symbol of that name, .dynsym first, then .symtab, then the debug file. 0; -ENOENT; -ENOEXEC. */
 int elf_file_symbol(struct elf_file *file, const char *name, struct elf_symbol *out);
-/* A function that covers or starts at vaddr. 0 or -ENOENT. */
+/* A function that covers or starts at vaddr, in the same order. 0; -ENOENT; -ENOEXEC. */
 int elf_file_symbol_at(struct elf_file *file, uint64_t vaddr, struct elf_symbol *out);
 /* 0 or -ENOENT. */
 int elf_file_section(struct elf_file *file, const char *name, uint64_t *vaddr, uint64_t *size);
@@ -47,11 +47,16 @@ int elf_file_offset(struct elf_file *file, uint64_t vaddr, uint64_t *offset);
 int elf_file_vaddr(struct elf_file *file, uint64_t offset, uint64_t *vaddr);
 /* Copies up to bytes of the file's content at vaddr; returns the number copied (0 when none) or -errno. */
 int elf_file_read(struct elf_file *file, uint64_t vaddr, void *out, size_t bytes);
-/* Load bias: where the segment with file offset 0 (page of the first PT_LOAD) sits when map_start is the address of the map of file offset map_offset. */
+/*
+ * Load bias, what is to be added to a vaddr, when map_start is the address of the map of file offset
+ * map_offset. Where two segments share a page of the file only the first map of the file is certain. 0,
+ * -ENOENT.
+ */
 int elf_file_bias(struct elf_file *file, uint64_t map_start, uint64_t map_offset, uint64_t *bias);
 /* TLS segment (PT_TLS): size in memory rounded up to its alignment; 0 or -ENOENT. */
 int elf_file_tls(struct elf_file *file, uint64_t *block_bytes);
-/* Is it ET_DYN with a PT_INTERP or ET_EXEC: an executable rather than a shared library? */
+/* An executable rather than a shared library: ET_EXEC, DF_1_PIE, or a PT_INTERP without soname (libc.so.6 has
+ * one). */
 int elf_file_is_executable(const struct elf_file *file);
 /*
  * vaddr of the GOT slot whose relocation is R_X86_64_DTPMOD64 for the file's own TLS block (the module id

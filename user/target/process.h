@@ -2,11 +2,13 @@
 /*
  * What /proc tells of a process. Everything read here is the target's word: names are bytes, paths are
  * hints. A mapped file is opened through /proc/PID/map_files (the inode that is mapped, even if the name has
- * since been replaced or lies in another mount namespace), never through its name.
+ * since been replaced or lies in another mount namespace); where privileges do not reach so far, by its name
+ * in the target's root, if device and inode are still those of the map.
  */
 #ifndef TRACER_TARGET_PROCESS_H
 #define TRACER_TARGET_PROCESS_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -16,7 +18,7 @@ struct process_map {
 	uint64_t inode;
 	uint32_t device_major, device_minor;
 	unsigned executable : 1, readable : 1, writable : 1;
-	char *path;          /* as the kernel shows it, "" for anonymous memory; owned by the maps */
+	char *path; /* as the kernel shows it, "" for anonymous memory; owned by the maps */
 };
 
 struct process_maps {
@@ -26,17 +28,17 @@ struct process_maps {
 
 struct process_info {
 	pid_t pid;
-	pid_t tgid;            /* differs from pid when pid names a thread */
-	pid_t ns_pid;          /* in its innermost PID namespace */
-	uint64_t start_ticks;  /* field 22 of stat: with the pid, names a process for good */
-	uint32_t uid;          /* effective */
-	int seccomp;           /* 0 none, 1 strict, 2 filter */
-	int kernel_thread;     /* 1: no address space */
+	pid_t tgid;	      /* differs from pid when pid names a thread */
+	pid_t ns_pid;	      /* in its innermost PID namespace */
+	uint64_t start_ticks; /* field 22 of stat: with the pid, names a process for good */
+	uint32_t uid;	      /* effective */
+	int seccomp;	      /* 0 none, 1 strict, 2 filter */
+	int kernel_thread;    /* 1: no address space */
 	int zombie;
 	int threads;
-	char name[64];         /* comm, control bytes as they are; NUL-terminated */
-	char command[256];     /* command line, spaces between the arguments, cut */
-	char container[65];    /* container id from the cgroup path (64 hex digits), "" outside */
+	char name[64];	    /* comm, control bytes as they are; NUL-terminated */
+	char command[256];  /* command line, spaces between the arguments, cut */
+	char container[65]; /* container id from the cgroup path (64 hex digits), "" outside */
 };
 
 /* 0; -ESRCH no such process; -EPERM; -errno. */
@@ -44,7 +46,10 @@ int process_info_read(pid_t pid, struct process_info *out);
 /* 0; -ESRCH; -EPERM; -E2BIG beyond 65,536 maps. Caller frees with process_maps_free(). */
 int process_maps_read(pid_t pid, struct process_maps *out);
 void process_maps_free(struct process_maps *maps);
-/* Opens the file behind a map, O_RDONLY|O_CLOEXEC, regular files only. Returns a descriptor or -errno. */
+/*
+ * Opens the file behind a map, O_RDONLY|O_CLOEXEC, regular files only. Returns a descriptor; -EINVAL no
+ * regular file; -ESTALE the name is another file's by now; -errno.
+ */
 int process_map_open(pid_t pid, const struct process_map *map);
 /* Every process id in /proc. Caller frees *pids. */
 int process_list(pid_t **pids, size_t *count);

@@ -21,7 +21,10 @@ struct blocks;
 
 int blocks_new(struct blocks **out);
 void blocks_free(struct blocks *blocks);
-/* Adds or replaces; *old is the block replaced (bytes etc.) and 1 is returned; 0 when new; -ENOMEM. */
+/*
+ * Adds or replaces; *old is the block replaced (bytes etc.) and 1 is returned; 0 when new; -ENOMEM; -EINVAL for
+ * address 0, which no block has.
+ */
 int blocks_put(struct blocks *blocks, const struct block *block, struct block *old);
 /* Removes; 1 and *old when it was there, 0 when not. */
 int blocks_take(struct blocks *blocks, uint64_t address, uint32_t domain, struct block *old);

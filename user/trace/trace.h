@@ -21,7 +21,10 @@ struct trace_frame {
 	uint32_t line;     /* 0: unknown */
 };
 
-/* A distinct sequence of frames, most recent first. Index 0 is the empty one: {"<unknown>", 0}. */
+/*
+ * The frames behind a stack id, most recent first. Index 0 is the empty one: {"<unknown>", 0}. Two indices can
+ * show the same frames (snapshots merge them).
+ */
 struct trace_traceback {
 	const struct trace_frame *frames; /* borrowed from the trace */
 	uint32_t nframe;
@@ -32,8 +35,8 @@ struct trace_counters {
 	uint64_t events, allocs, frees, reallocs;
 	uint64_t frees_unknown;      /* of blocks that the table does not know: older than the trace, or unseen */
 	uint64_t replaced;           /* an allocation at an address that was live: its free was not seen */
-	uint64_t stacks_unknown;     /* allocations whose stack record never came */
-	uint64_t frames_unknown;     /* frames whose code could not be read */
+	uint64_t stacks_unknown;     /* allocations whose stack record has not come */
+	uint64_t frames_unknown;     /* of the last snapshot's tracebacks: frames without file name or line table */
 	uint64_t records_malformed;  /* records skipped */
 };
 
@@ -50,6 +53,7 @@ struct trace_process {
 	uint64_t start_realtime_ns;
 	enum trace_end end;
 	uint32_t exit_code;      /* wait status, with TRACE_EXITED */
+	/* While a realloc is under way its block counts as gone. live_bytes never exceeds INT64_MAX. */
 	uint64_t live_bytes, live_blocks, peak_bytes;
 	struct trace_counters counters;
 	struct event_coverage coverage; /* the last one; header.size 0: none came */
@@ -70,7 +74,7 @@ int trace_new(struct trace **out, const struct trace_hooks *hooks);
 void trace_free(struct trace *trace);
 
 /*
- * Applies one record; size is what the transport says it holds. 0; -EBADMSG when it is malformed (counted, the
+ * Applies one record, which is 8-byte aligned; size is what the transport says it holds. 0; -EBADMSG when it is malformed (counted, the
  * trace stays consistent, feeding may go on); -ENOMEM.
  * At EVENT_FINALIZE the state of the blocks is kept aside as the "final" one; EVENT_EXIT and EVENT_EXEC end
  * the process: later records of its tgid are ignored until another EVENT_PROCESS.
@@ -80,6 +84,7 @@ int trace_feed(struct trace *trace, const void *record, size_t size);
 size_t trace_process_count(const struct trace *trace);
 const struct trace_process *trace_process_at(const struct trace *trace, size_t index);
 const struct event_loss *trace_loss(const struct trace *trace); /* zeros when none came */
+uint64_t trace_orphans(const struct trace *trace); /* malformed records that belong to no process under trace */
 size_t trace_memory(const struct trace *trace); /* bytes held, about */
 
 /* Live blocks of a process as they are now. Borrowed. */
@@ -87,7 +92,7 @@ const struct blocks *trace_blocks(const struct trace *trace, size_t process);
 /* Is the block at address in the table (domain 0)? For coverage. */
 int trace_knows(const struct trace *trace, size_t process, uint64_t address);
 const struct strings *trace_strings(const struct trace *trace);
-/* Resolved traceback; frames whose code came later than the stack are resolved now. Borrowed until the next feed. */
+/* Resolved traceback; frames whose code came later than the stack are resolved now. Borrowed until the next call or feed. */
 struct trace_traceback trace_traceback_at(struct trace *trace, size_t process, uint32_t traceback);
 
 struct snapshot;

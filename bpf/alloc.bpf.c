@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The allocator's events. A request that is made of others (PyObject_Malloc of more than 512 bytes asks the
+ * raw allocator; a realloc allocates, copies and frees) counts once: as the outermost one.
+ *
+ * A block is reported when it is known (at the return of the request), a free before it is done, and a realloc
+ * in two steps, because its old address may be another thread's before it returns.
+ */
+#include "python_stack.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Tail-called helpers of one request share its stack pointer; more than this many and the return was lost. */
+#define MAX_NESTED_EQUAL 4
+
+extern _Bool bpf_session_is_return(void) __ksym __weak;
+
+static __always_inline struct thread_state *thread_current(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct thread_state *thread =
+		bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!thread)
+		loss_add(LOSS_THREAD_STATE, 1);
+	return thread;
+}
+
+/* In assembler, lest the compiler merge the cases into one load at a computed place: the verifier allows none. */
+#define REGISTER_CASE(name, field)                                                                           \
+	case ABI_REG_##name:                                                                                 \
+		asm volatile("%0 = *(u64 *)(%1 + %2)"                                                        \
+			     : "=r"(value)                                                                   \
+			     : "r"(regs), "i"(__builtin_offsetof(struct pt_regs, field)));                   \
+		return value
+
+static __always_inline __u64 argument(struct pt_regs *regs, __u64 cookie, int index)
+{
+	__u64 value;
+
+	switch (cookie >> (16 + 8 * index) & 0xff) {
+	REGISTER_CASE(AX, rax);
+	REGISTER_CASE(CX, rcx);
+	REGISTER_CASE(DX, rdx);
+	REGISTER_CASE(BX, rbx);
+	REGISTER_CASE(BP, rbp);
+	REGISTER_CASE(SI, rsi);
+	REGISTER_CASE(DI, rdi);
+	REGISTER_CASE(R8, r8);
+	REGISTER_CASE(R9, r9);
+	REGISTER_CASE(R10, r10);
+	REGISTER_CASE(R11, r11);
+	REGISTER_CASE(R12, r12);
+	REGISTER_CASE(R13, r13);
+	REGISTER_CASE(R14, r14);
+	REGISTER_CASE(R15, r15);
+	}
+	return 0;
+}
+
+/*
+ * Does a request with this stack pointer belong to one in progress? A request whose return never came (a
+ * longjmp, a thread that was cancelled) shows by a new one that lies above it on the stack.
+ */
+static __always_inline int request_is_nested(struct thread_state *thread, __u64 sp)
+{
+	if (!thread->sp)
+		return 0;
+	if (sp < thread->sp)
+		return 1;
+	if (sp == thread->sp && thread->nested_equal++ < MAX_NESTED_EQUAL)
+		return 1;
+	thread->sp = 0;
+	loss_add(LOSS_RETURN, 1);
+	return 0;
+}
+
+static __always_inline int free_output(__u32 type, __u64 address, __u32 domain, __u32 api, __u32 kind)
+{
+	struct event_free record = {.address = address, .domain = domain, .api = api};
+
+	header_fill(&record.header, type, sizeof(record));
+	return record_output(&record, sizeof(record), kind);
+}
+
+static __always_inline void alloc_output(struct thread_state *thread, struct abi_target *target,
+					 __u32 type, __u64 address, __u64 bytes, __u32 domain, __u32 api)
+{
+	struct event_alloc record = {.address = address, .bytes = bytes, .domain = domain, .api = api};
+
+	record.stack_id = stack_id_current(thread, target);
+	header_fill(&record.header, type, sizeof(record));
+	if (record_output(&record, sizeof(record), type == EVENT_ALLOC ? LOSS_ALLOC : LOSS_REALLOC))
+		loss_add(LOSS_ALLOC_BYTES, bytes);
+}
+
+/* An allocation request starts. 0: its return is wanted; 1: it is not. */
+static __always_inline int request_begin(struct pt_regs *regs, void *context)
+{
+	struct abi_target *target = target_current();
+	__u64 cookie, sp = regs->rsp;
+	struct thread_state *thread;
+
+	if (!target)
+		return 1;
+	thread = thread_current();
+	if (!thread || request_is_nested(thread, sp))
+		return 1;
+	cookie = bpf_get_attach_cookie(context);
+	thread->old_address = 0;
+	switch (cookie & 0xff) {
+	case ABI_OP_MALLOC:
+		thread->bytes = argument(regs, cookie, 0);
+		break;
+	case ABI_OP_CALLOC:
+		thread->bytes = argument(regs, cookie, 0) * argument(regs, cookie, 1);
+		break;
+	case ABI_OP_REALLOC:
+		thread->old_address = argument(regs, cookie, 0);
+		thread->bytes = argument(regs, cookie, 1);
+		break;
+	default:
+		return 1;
+	}
+	thread->api = cookie >> 8 & 0xff;
+	thread->nested_equal = 0;
+	thread->last_free = 0;
+	thread->sp = sp;
+	if (thread->old_address)
+		free_output(EVENT_REALLOC, thread->old_address, 0, thread->api, LOSS_REALLOC);
+	return 0;
+}
+
+static __always_inline int request_end(struct pt_regs *regs)
+{
+	struct abi_target *target = target_current();
+	struct thread_state *thread;
+	__u64 address = regs->rax;
+
+	if (!target)
+		return 0;
+	thread = thread_current();
+	/* The return has popped the return address. */
+	if (!thread || !thread->sp || regs->rsp != thread->sp + 8)
+		return 0;
+	thread->sp = 0;
+	if (address)
+		alloc_output(thread, target, thread->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
+			     thread->bytes, 0, thread->api);
+	else if (thread->old_address)
+		free_output(EVENT_REALLOC_FAIL, thread->old_address, 0, thread->api, LOSS_REALLOC);
+	return 0;
+}
+
+/* uprobe.session: entry and return in one program; a nested request plants no return probe. */
+SEC("uprobe")
+int request_session(struct pt_regs *regs)
+{
+	if (bpf_session_is_return())
+		return request_end(regs);
+	return request_begin(regs, regs);
+}
+
+/* The same on kernels without sessions. */
+SEC("uprobe")
+int request_entry(struct pt_regs *regs)
+{
+	request_begin(regs, regs);
+	return 0;
+}
+
+SEC("uprobe")
+int request_return(struct pt_regs *regs)
+{
+	return request_end(regs);
+}
+
+static __always_inline void block_free(struct thread_state *thread, __u64 address, __u32 api)
+{
+	if (!address)
+		return;
+	/* The object allocator passes a large block on to the raw one: the same free. */
+	if (api == EVENT_API_RAW && address == thread->last_free) {
+		thread->last_free = 0;
+		return;
+	}
+	thread->last_free = api == EVENT_API_RAW ? 0 : address;
+	free_output(EVENT_FREE, address, 0, api, LOSS_FREE);
+}
+
+/* What needs no return: frees, and what extension modules report of their own memory. */
+SEC("uprobe")
+int request_once(struct pt_regs *regs)
+{
+	struct abi_target *target = target_current();
+	__u64 cookie, sp = regs->rsp;
+	struct thread_state *thread;
+	__u32 api;
+
+	if (!target)
+		return 0;
+	thread = thread_current();
+	if (!thread)
+		return 0;
+	cookie = bpf_get_attach_cookie(regs);
+	api = cookie >> 8 & 0xff;
+	switch (cookie & 0xff) {
+	case ABI_OP_FREE:
+		if (!request_is_nested(thread, sp))
+			block_free(thread, argument(regs, cookie, 0), api);
+		break;
+	case ABI_OP_TRACK:
+		alloc_output(thread, target, EVENT_ALLOC, argument(regs, cookie, 1), argument(regs, cookie, 2),
+			     (__u32)argument(regs, cookie, 0), api);
+		break;
+	case ABI_OP_UNTRACK:
+		free_output(EVENT_FREE, argument(regs, cookie, 1), (__u32)argument(regs, cookie, 0), api,
+			    LOSS_FREE);
+		break;
+	}
+	return 0;
+}
+
+static __always_inline void process_output(__u32 type, __u32 tgid, __u32 other, __u32 code)
+{
+	struct event_process record = {.other = other, .code = code};
+
+	header_fill(&record.header, type, sizeof(record));
+	record.header.tgid = tgid;
+	record_output(&record, sizeof(record), LOSS_PROCESS);
+}
+
+/* The interpreter begins to shut down: what is live from here on is being torn down. */
+SEC("uprobe")
+int finalize(void *context UNUSED)
+{
+	if (target_current())
+		process_output(EVENT_FINALIZE, bpf_get_current_pid_tgid() >> 32, 0, 0);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exit")
+int process_exit(void *context UNUSED)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	__u32 tgid = task->tgid;
+
+	/* signal->live was counted down for this thread already. */
+	if (!bpf_map_lookup_elem(&targets, &tgid) || task->signal->live.counter)
+		return 0;
+	process_output(EVENT_EXIT, tgid, 0, task->exit_code);
+	bpf_map_delete_elem(&targets, &tgid);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exec")
+int process_exec(void *context UNUSED)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+
+	if (!bpf_map_lookup_elem(&targets, &tgid))
+		return 0;
+	/* The new program is another address space: what we know of the old one's runtime is void. */
+	process_output(EVENT_EXEC, tgid, 0, 0);
+	bpf_map_delete_elem(&targets, &tgid);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_fork")
+int process_fork(struct bpf_raw_tracepoint_args *args)
+{
+	struct task_struct *child = (void *)args->args[1];
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	__u32 other = BPF_CORE_READ(child, tgid);
+
+	if (other != tgid && bpf_map_lookup_elem(&targets, &tgid))
+		process_output(EVENT_FORK, tgid, other, 0);
+	return 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The few kernel structures that the programs look into, relocated at load time against the running kernel's
+ * BTF (CO-RE): the build needs no kernel headers and no BTF of the build machine.
+ */
+#ifndef TRACER_BPF_KERNEL_H
+#define TRACER_BPF_KERNEL_H
+
+#include <linux/bpf.h>
+#include <linux/ptrace.h>
+#include <linux/types.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#define UNUSED __attribute__((unused))
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct thread_struct {
+	unsigned long fsbase;
+};
+
+struct signal_struct {
+	atomic_t live;
+};
+
+struct task_struct {
+	int tgid;
+	int pid;
+	int exit_code;
+	struct signal_struct *signal;
+	struct thread_struct thread;
+};
+
+#pragma clang attribute pop
+
+#endif

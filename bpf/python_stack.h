@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Walking a thread's Python stack.
+ *
+ * A frame is named by {code id, instruction offset}. Code objects die and their addresses are used again, so a
+ * code id is a hash of the address and of the 88 bytes of the code object that end with the line table pointer
+ * (argument counts, first line, name, file name and table pointers, and the version where there is one): none
+ * of them ever changes. user/python/code.c computes the same id. The hash of all {code id, offset} is the
+ * stack's id; the frames themselves are sent once per id, and so is what a code object says of itself, because
+ * by the time that the reader could ask, the code object of a finished module is gone.
+ */
+#ifndef TRACER_BPF_PYTHON_STACK_H
+#define TRACER_BPF_PYTHON_STACK_H
+
+#include "state.h"
+
+#define WALK_LIMIT    (EVENT_MAX_FRAMES + 64) /* frames looked at, C-stack shims included */
+#define TOTAL_LIMIT   1024                    /* frames counted beyond the limit */
+#define THREADS_LIMIT 1024                    /* thread states looked at for a match */
+
+#define HASH_WORD 0x9e3779b97f4a7c15ull
+#define HASH_SEED 0xbf58476d1ce4e5b9ull
+
+static __always_inline __u64 user_u64(__u64 address)
+{
+	__u64 value = 0;
+
+	bpf_probe_read_user(&value, sizeof(value), (void *)address);
+	return value;
+}
+
+static __always_inline __u64 hash_word(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * HASH_WORD;
+	return hash ^ hash >> 32;
+}
+
+static __always_inline __u64 hash_start(__u64 seed)
+{
+	seed *= HASH_SEED;
+	return seed ^ seed >> 32;
+}
+
+/* The thread state whose thread_id is this thread's fs base, from the interpreters' lists; 0: none. */
+__noinline __u64 tstate_match(struct abi_target *target, __u64 fsbase)
+{
+	__u64 interp, tstate = 0;
+	int i;
+
+	if (!target)
+		return 0;
+	interp = user_u64(target->runtime + target->offsets.runtime_interpreters_head);
+	for (i = 0; i < THREADS_LIMIT; i++) {
+		if (!tstate) {
+			if (!interp)
+				return 0;
+			tstate = user_u64(interp + target->offsets.interp_threads_head);
+			interp = user_u64(interp + target->offsets.interp_next);
+			continue;
+		}
+		if (user_u64(tstate + target->offsets.tstate_thread_id) == fsbase)
+			return tstate;
+		tstate = user_u64(tstate + target->offsets.tstate_next);
+	}
+	return 0;
+}
+
+/* The PyThreadState of the running thread, whether it holds the GIL or not; 0: it has none. */
+static __always_inline __u64 tstate_find(struct thread_state *thread, struct abi_target *target)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	__u64 fsbase = task->thread.fsbase;
+	__u64 tstate = 0;
+
+	if (target->tstate_source == ABI_TSTATE_SLOT)
+		tstate = user_u64(target->tstate_address);
+	else if (target->tstate_source == ABI_TSTATE_TLS)
+		tstate = user_u64(fsbase + target->tstate_address);
+	else if (target->tstate_source == ABI_TSTATE_DTV)
+		tstate = user_u64(user_u64(user_u64(fsbase + 8) + target->tls_module * 16ull) +
+				  target->tstate_address);
+	if (tstate && user_u64(tstate + target->offsets.tstate_thread_id) == fsbase) {
+		thread->tstate = tstate;
+		thread->tstate_space = target->space;
+		return tstate;
+	}
+	/* Without the GIL: remembered from the last time, or looked for. */
+	tstate = thread->tstate;
+	if (tstate && thread->tstate_space == target->space &&
+	    user_u64(tstate + target->offsets.tstate_thread_id) == fsbase)
+		return tstate;
+	tstate = tstate_match(target, fsbase);
+	thread->tstate = tstate;
+	thread->tstate_space = target->space;
+	return tstate;
+}
+
+static __always_inline __u64 frame_first(struct abi_target *target, __u64 tstate)
+{
+	if (target->offsets.tstate_cframe != ABI_NONE)
+		return user_u64(user_u64(tstate + target->offsets.tstate_cframe) +
+				target->offsets.cframe_current_frame);
+	return user_u64(tstate + target->offsets.tstate_frame);
+}
+
+static __always_inline int frame_read(struct thread_state *thread, struct abi_target *target,
+				      __u64 frame)
+{
+	if (target->offsets.frame_lasti_scale)
+		return bpf_probe_read_user(thread->frame, FRAME_BYTES, (void *)frame);
+	return bpf_probe_read_user(thread->frame, 80, (void *)frame);
+}
+
+#define FRAME_U64(thread, offset) (*(__u64 *)((thread)->frame + ((offset) & 0x78)))
+#define FRAME_U8(thread, offset)  ((thread)->frame[(offset) & 0x7f])
+#define CODE_U64(thread, offset)  ((thread)->code[((offset) >> 3) & 31])
+#define CODE_U32(thread, offset)  (*(__u32 *)((__u8 *)(thread)->code + ((offset) & 0xfc)))
+
+/* Is this frame one that Python code does not see (a C-stack shim)? */
+static __always_inline int frame_is_shim(struct thread_state *thread, struct abi_target *target)
+{
+	return target->offsets.frame_owner != ABI_NONE &&
+	       FRAME_U8(thread, target->offsets.frame_owner) >= target->offsets.owner_skip;
+}
+
+/*
+ * Functions that are not inline have their own entry in the verifier: it looks at them once, not once a turn of
+ * the loop that calls them, and so must the null checks be theirs.
+ */
+
+/*
+ * Reads the frame's code object and appends {code id, lasti} to the thread's stack record. Skips what
+ * tracemalloc skips: shims and frames that have not reached their first traceable instruction. 0; -1: a page
+ * was not resident or no code object is there.
+ */
+__noinline int frame_append(struct thread_state *thread, struct abi_target *target)
+{
+	const struct abi_offsets *offsets;
+	__u64 code, instr, id, window;
+	__u32 slot;
+	__s32 lasti;
+	int i;
+
+	if (!thread || !target)
+		return -1;
+	offsets = &target->offsets;
+	code = FRAME_U64(thread, offsets->frame_code);
+	if (offsets->frame_code_tagged)
+		code &= ~7ull;
+	if (offsets->frame_lasti_scale) {
+		if (bpf_probe_read_user(thread->code, 128, (void *)code))
+			return -1;
+		lasti = (__s32)FRAME_U64(thread, offsets->frame_instr);
+		if (lasti >= 0)
+			lasti *= offsets->frame_lasti_scale;
+	} else {
+		if (bpf_probe_read_user(thread->code, CODE_BYTES, (void *)code))
+			return -1;
+		instr = FRAME_U64(thread, offsets->frame_instr) - (code + offsets->code_bytecode);
+		lasti = (__s32)instr;
+		if (FRAME_U8(thread, offsets->frame_owner) != offsets->owner_generator &&
+		    lasti < (__s32)CODE_U32(thread, offsets->code_first_traceable) * 2)
+			return 0;
+	}
+	if (target->code_type && CODE_U64(thread, offsets->object_type) != target->code_type)
+		return offsets->frame_code_checked ? 0 : -1;
+
+	window = offsets->code_lines + 8 - 8 * WINDOW_WORDS;
+	id = hash_start(target->space ^ code);
+	for (i = 0; i < WINDOW_WORDS; i++)
+		id = hash_word(id, CODE_U64(thread, window + 8 * i));
+	if (!id)
+		id = 1;
+
+	slot = thread->stack.nframe & (EVENT_MAX_FRAMES - 1);
+	thread->frames[slot].code_id = id;
+	thread->frames[slot].lasti = lasti;
+	thread->frames[slot].pad = 0;
+	thread->addresses[slot] = code;
+	thread->stack.stack_id = hash_word(hash_word(thread->stack.stack_id, id), (__u32)lasti);
+	thread->stack.nframe++;
+	return 0;
+}
+
+/* Copies a str object's text; its length in bytes, or -1. */
+static __always_inline long text_copy(const struct abi_offsets *offsets, __u64 string, __u8 *out, __u16 *kind)
+{
+	__u64 length = user_u64(string + offsets->unicode_length);
+	__u32 state = 0, width, ascii;
+	__u64 data, bytes;
+
+	if (bpf_probe_read_user(&state, sizeof(state), (void *)(string + offsets->unicode_state)))
+		return -1;
+	state >>= offsets->unicode_kind_shift & 31;
+	width = state & 7;
+	ascii = state >> 4 & 1;
+	if (!(state >> 3 & 1) || (width != 1 && width != 2 && width != 4))
+		return -1;
+	data = string + (ascii ? offsets->unicode_ascii : offsets->unicode_compact);
+	bytes = length > EVENT_MAX_TEXT ? EVENT_MAX_TEXT : length * width;
+	if (bytes > EVENT_MAX_TEXT)
+		bytes = EVENT_MAX_TEXT;
+	*kind = width;
+	if (bpf_probe_read_user(out, bytes, (void *)data))
+		return -1;
+	return bytes;
+}
+
+#define LINES_SMALL 216 /* most line tables fit; the ring buffer takes constant sizes only */
+
+/* One piece of a line table. 0; -1: ring buffer full; 1: not readable. */
+static __always_inline int lines_send(__u64 code_id, __u64 data, __u32 offset, __u32 bytes, const __u32 room)
+{
+	struct event_code_lines *record =
+		bpf_ringbuf_reserve(&events, sizeof(struct event_code_lines) + room, 0);
+
+	if (!record) {
+		loss_add(LOSS_CODE, 1);
+		return -1;
+	}
+	if (bytes > room)
+		bytes = room;
+	if (bpf_probe_read_user(record->data, bytes, (void *)(data + offset))) {
+		bpf_ringbuf_discard(record, RING_FLAGS);
+		return 1;
+	}
+	header_fill(&record->header, EVENT_CODE_LINES, (sizeof(*record) + bytes + 7) & ~7u);
+	record->code_id = code_id;
+	record->offset = offset;
+	record->bytes = bytes;
+	bpf_ringbuf_submit(record, RING_FLAGS);
+	return 0;
+}
+
+/*
+ * The piece at offset of a table of bytes. A function of its own, so that the verifier looks at it once and not
+ * once a turn of the loop below.
+ */
+__noinline int lines_piece(__u64 code_id, __u64 data, __u32 offset, __u32 bytes)
+{
+	__u32 piece = bytes - offset;
+
+	if (piece <= LINES_SMALL)
+		return lines_send(code_id, data, offset, piece, LINES_SMALL);
+	if (piece > EVENT_MAX_LINES)
+		piece = EVENT_MAX_LINES;
+	return lines_send(code_id, data, offset, piece, EVENT_MAX_LINES);
+}
+
+/* Sends the line table at data in pieces. 0; -1: ring buffer full; 1: some of it not readable or too long. */
+__noinline int lines_emit(__u64 code_id, __u64 data, __u32 bytes)
+{
+	__u32 offset;
+	int result;
+
+	for (offset = 0; offset < EVENT_MAX_LINES_ALL; offset += EVENT_MAX_LINES) {
+		if (offset >= bytes)
+			return 0;
+		result = lines_piece(code_id, data, offset, bytes);
+		if (result)
+			return result;
+	}
+	return offset >= bytes ? 0 : 1;
+}
+
+/* Sends what the code object says of itself. 0; -1: ring buffer full. */
+__noinline int code_emit(struct abi_target *target, __u64 code, __u64 code_id)
+{
+	const struct abi_offsets *offsets;
+	struct event_code *record;
+	__u64 lines, lines_bytes;
+	long first, second;
+	int sent;
+
+	if (!target)
+		return -1;
+	offsets = &target->offsets;
+	lines = user_u64(code + offsets->code_lines);
+	lines_bytes = user_u64(lines + offsets->bytes_size);
+	if (lines_bytes > 1u << 30)
+		lines_bytes = 1u << 30;
+	sent = lines_emit(code_id, lines + offsets->bytes_data, lines_bytes);
+	if (sent < 0)
+		return -1;
+
+	record = bpf_ringbuf_reserve(&events, sizeof(*record) + 2 * EVENT_MAX_TEXT, 0);
+	if (!record) {
+		loss_add(LOSS_CODE, 1);
+		return -1;
+	}
+	header_fill(&record->header, EVENT_CODE, sizeof(*record) + 2 * EVENT_MAX_TEXT);
+	record->code_id = code_id;
+	record->address = code;
+	record->first_line = 0;
+	bpf_probe_read_user(&record->first_line, 4, (void *)(code + offsets->code_first_line));
+	record->missing = sent ? EVENT_MISS_LINES : 0;
+	record->lines_bytes = lines_bytes;
+	record->filename_kind = 1;
+	record->qualname_kind = 1;
+	first = text_copy(offsets, user_u64(code + offsets->code_filename), record->data,
+			  &record->filename_kind);
+	if (first < 0 || first > EVENT_MAX_TEXT) {
+		record->missing |= EVENT_MISS_FILENAME;
+		first = 0;
+	}
+	second = text_copy(offsets, user_u64(code + offsets->code_qualname), record->data + first,
+			   &record->qualname_kind);
+	if (second < 0) {
+		record->missing |= EVENT_MISS_QUALNAME;
+		second = 0;
+	}
+	record->filename_bytes = first;
+	record->qualname_bytes = second;
+	/* The ring buffer's room is constant; the record proper ends with its text. */
+	record->header.size = (sizeof(*record) + first + second + 7) & ~7u;
+	bpf_ringbuf_submit(record, RING_FLAGS);
+	return 0;
+}
+
+/* How many Python frames there are from frame on, for the reader's total; counted at first sight only. */
+__noinline __u64 frames_count(struct abi_target *target, __u64 frame)
+{
+	__u64 count = 0;
+	__u8 owner = 0;
+	int i;
+
+	if (!target)
+		return 0;
+	for (i = 0; i < TOTAL_LIMIT && frame; i++) {
+		if (target->offsets.frame_owner != ABI_NONE)
+			bpf_probe_read_user(&owner, 1, (void *)(frame + target->offsets.frame_owner));
+		if (target->offsets.frame_owner == ABI_NONE || owner < target->offsets.owner_skip)
+			count++;
+		frame = user_u64(frame + target->offsets.frame_previous);
+	}
+	return count;
+}
+
+/* Sends the i-th frame's code object if it has not been sent yet. 0; -1: ring buffer full. */
+__noinline int frame_code_emit(struct thread_state *thread, struct abi_target *target, __u32 i)
+{
+	__u64 id, *seen;
+	__u32 slot;
+
+	if (!thread || !target || i >= EVENT_MAX_FRAMES)
+		return -1;
+	id = thread->frames[i].code_id;
+	slot = id & (SEEN_CODES - 1);
+	seen = bpf_map_lookup_elem(&seen_codes, &slot);
+	if (!seen || *seen == id)
+		return 0;
+	if (code_emit(target, thread->addresses[i], id))
+		return -1;
+	*seen = id;
+	return 0;
+}
+
+/*
+ * Sends the code objects and the frames of a stack that is new; next is the first frame beyond the limit. The
+ * stack counts as seen only if all of it went out.
+ */
+__noinline int stack_emit(struct thread_state *thread, struct abi_target *target, __u64 next)
+{
+	__u32 nframe, slot, bytes, i;
+	__u64 *seen, id;
+
+	if (!thread || !target)
+		return -1;
+	nframe = thread->stack.nframe;
+	for (i = 0; i < EVENT_MAX_FRAMES && i < nframe; i++)
+		if (frame_code_emit(thread, target, i))
+			return -1;
+	thread->stack.total = nframe + (next ? frames_count(target, next) : 0);
+	if (nframe > EVENT_MAX_FRAMES)
+		return -1;
+	bytes = sizeof(struct event_stack) + nframe * sizeof(struct event_frame);
+	header_fill(&thread->stack.header, EVENT_STACK, bytes);
+	if (record_output(&thread->stack, bytes, LOSS_STACK))
+		return -1;
+	id = thread->stack.stack_id;
+	slot = id & (SEEN_STACKS - 1);
+	seen = bpf_map_lookup_elem(&seen_stacks, &slot);
+	if (seen)
+		*seen = id;
+	return 0;
+}
+
+/* The id of the running thread's Python stack, whose frames the reader has or will have; 0: no Python frame. */
+static __always_inline __u64 stack_id_current(struct thread_state *thread, struct abi_target *target)
+{
+	__u64 tstate = tstate_find(thread, target);
+	__u32 slot, nframe = target->nframe;
+	__u64 frame, *seen;
+	__u32 i;
+
+	if (!tstate) {
+		loss_add(LOSS_NO_THREAD, 1);
+		return 0;
+	}
+	if (nframe > EVENT_MAX_FRAMES)
+		nframe = EVENT_MAX_FRAMES;
+	thread->stack.nframe = 0;
+	thread->stack.stack_id = hash_start(target->space);
+	frame = frame_first(target, tstate);
+	for (i = 0; i < WALK_LIMIT && frame; i++) {
+		if (thread->stack.nframe >= nframe)
+			break;
+		if (frame_read(thread, target, frame)) {
+			loss_add(LOSS_FRAME_FAULT, 1);
+			break;
+		}
+		if (!frame_is_shim(thread, target) && frame_append(thread, target)) {
+			loss_add(LOSS_FRAME_FAULT, 1);
+			break;
+		}
+		frame = FRAME_U64(thread, target->offsets.frame_previous);
+	}
+	if (!thread->stack.nframe)
+		return 0;
+	if (!thread->stack.stack_id)
+		thread->stack.stack_id = 1;
+	slot = thread->stack.stack_id & (SEEN_STACKS - 1);
+	seen = bpf_map_lookup_elem(&seen_stacks, &slot);
+	if (seen && *seen != thread->stack.stack_id)
+		stack_emit(thread, target, frame);
+	return thread->stack.stack_id;
+}
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* The maps, and what is kept per thread. */
+#ifndef TRACER_BPF_STATE_H
+#define TRACER_BPF_STATE_H
+
+#include "kernel.h"
+
+#include "abi/events.h"
+#include "abi/target.h"
+
+/*
+ * Which stacks and code objects have been sent: direct-mapped caches of ids. A collision or a second sender
+ * makes a record go out again, which the reader takes as harmless; nothing is ever thought sent that was not.
+ */
+#define SEEN_STACKS (1u << 18)
+#define SEEN_CODES  (1u << 15)
+
+#define CODE_BYTES   200u /* of a code object, from its start: up to the bytecode in 3.11+ */
+#define FRAME_BYTES  112u /* of a frame; buffers are sized for masking with 127 and 255 */
+#define WINDOW_WORDS 11
+
+struct thread_state {
+	/* The outermost allocator request in progress on this thread; nested ones belong to it. */
+	__u64 sp; /* stack pointer at its entry; 0: none in progress */
+	__u64 bytes;
+	__u64 old_address; /* realloc: the block being resized; 0: a plain allocation */
+	__u32 api;
+	__u32 nested_equal; /* nested requests at the same stack pointer (tail calls) */
+	__u64 last_free;    /* address of a free that may be passed on to the raw allocator */
+	__u64 tstate;       /* the thread's PyThreadState as last found */
+	__u32 tstate_space; /* struct abi_target.space it was found in */
+	__u32 pad;
+
+	__u8 frame[128]; /* the frame being read */
+	__u64 code[32];  /* the code object being read; 256 bytes */
+	struct {
+		struct event_header header;
+		__u64 stack_id;
+		__u32 nframe;
+		__u32 total;
+	} stack; /* struct event_stack, whose frames follow: they go out as one record */
+	struct event_frame frames[EVENT_MAX_FRAMES];
+	__u64 addresses[EVENT_MAX_FRAMES];           /* of the frames' code objects */
+};
+
+_Static_assert(sizeof(((struct thread_state *)0)->stack) == sizeof(struct event_stack), "one record");
+_Static_assert(__builtin_offsetof(struct thread_state, frames) ==
+		       __builtin_offsetof(struct thread_state, stack) + sizeof(struct event_stack),
+	       "one record");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 << 20);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct abi_target);
+} targets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread_state);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SEEN_STACKS);
+	__type(key, __u32);
+	__type(value, __u64);
+} seen_stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SEEN_CODES);
+	__type(key, __u32);
+	__type(value, __u64);
+} seen_codes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, LOSS_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} loss SEC(".maps");
+
+static __always_inline void loss_add(__u32 kind, __u64 amount)
+{
+	__u64 *count = bpf_map_lookup_elem(&loss, &kind);
+
+	if (count)
+		*count += amount;
+}
+
+static __always_inline struct abi_target *target_current(void)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+
+	return bpf_map_lookup_elem(&targets, &tgid);
+}
+
+static __always_inline void header_fill(struct event_header *header, __u32 type, __u32 size)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	header->type = type;
+	header->size = size;
+	header->time_ns = bpf_ktime_get_ns();
+	header->tgid = id >> 32;
+	header->tid = (__u32)id;
+}
+
+/* The reader polls: a wake-up per record would cost the target more than the record. */
+#define RING_FLAGS BPF_RB_NO_WAKEUP
+
+/* 0 or -1: the ring buffer is full, counted under kind. */
+static __always_inline int record_output(void *record, __u32 size, __u32 kind)
+{
+	if (!bpf_ringbuf_output(&events, record, size, RING_FLAGS))
+		return 0;
+	loss_add(kind, 1);
+	return -1;
+}
+
+#endif

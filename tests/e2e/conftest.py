@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the end-to-end tests. What a machine lacks skips a test by name, never in silence.
+
+    @pytest.mark.versions("3.11", "3.12")   one run each with the fixture `python`, an Interpreter(version, path);
+                                            without arguments: all; --all-versions widens every such mark to all
+    @pytest.mark.unprivileged               needs neither root nor BPF
+"""
+import ctypes
+import os
+import platform
+import subprocess
+
+import pytest
+
+import harness
+import pythons
+
+
+def pytest_addoption(parser):
+    parser.addoption("--all-versions", action="store_true", help="run versioned tests with CPython 3.8 to 3.13")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "versions(*minor): run once for each of these CPythons")
+    config.addinivalue_line("markers", "unprivileged: needs neither root nor BPF")
+
+
+def pytest_generate_tests(metafunc):
+    if "python" in metafunc.fixturenames:
+        mark = metafunc.definition.get_closest_marker("versions")
+        chosen = mark.args if mark and not metafunc.config.getoption("--all-versions") else ()
+        metafunc.parametrize("python", chosen or pythons.VERSIONS, indirect=True)
+
+
+def _bpf_missing():
+    """Why this kernel or these privileges allow no BPF uprobes, asked without the program under test; or None."""
+    if os.geteuid() != 0:
+        return "root is needed to trace"
+    if platform.machine() != "x86_64":
+        return "x86-64 is needed to trace"
+    if not os.path.exists("/sys/bus/event_source/devices/uprobe/type"):
+        return "the kernel lacks uprobes (CONFIG_UPROBE_EVENTS)"
+
+    class MapAttr(ctypes.Structure):
+        _fields_ = [(n, ctypes.c_uint32) for n in ("map_type", "key_size", "value_size", "max_entries")] + [("rest", ctypes.c_uint8 * 112)]
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    ring_buffer = MapAttr(27, 0, 0, 4096)
+    fd = libc.syscall(321, 0, ctypes.byref(ring_buffer), ctypes.sizeof(ring_buffer))
+    if fd < 0:
+        return "bpf(BPF_MAP_CREATE) of a ring buffer: " + os.strerror(ctypes.get_errno())
+    os.close(fd)
+    return None
+
+
+def pytest_collection_modifyitems(items):
+    why = _bpf_missing()
+    for item in items:
+        if why and not item.get_closest_marker("unprivileged"):
+            item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest.fixture(scope="session")
+def tracer():
+    path = os.path.abspath(os.environ.get("TRACER", os.path.join(harness.ROOT, "build", "tracer")))
+    assert os.access(path, os.X_OK), "%s is not there: run make" % path
+    return path
+
+
+@pytest.fixture(scope="session")
+def interpreters():
+    """{version: path} of the CPythons with symbols."""
+    return pythons.unstripped()
+
+
+@pytest.fixture
+def python(request, interpreters):
+    if request.param not in interpreters:
+        pytest.skip("no unstripped CPython %s on this machine" % request.param)
+    return harness.Interpreter(request.param, interpreters[request.param])
+
+
+@pytest.fixture(scope="session")
+def any_python(interpreters):
+    """The newest unstripped CPython, for tests that do not care which."""
+    if not interpreters:
+        pytest.skip("no unstripped CPython on this machine")
+    version = list(interpreters)[-1]
+    return harness.Interpreter(version, interpreters[version])
+
+
+@pytest.fixture(scope="session")
+def debian_python():
+    path = pythons.distribution()
+    if path is None:
+        pytest.skip("%s is no stripped distribution CPython" % pythons.DISTRIBUTION)
+    return harness.Interpreter(pythons.version_of(path), path)
+
+
+@pytest.fixture
+def start():
+    """Target(...), ended with the test."""
+    started = []
+
+    def make(*args, **options):
+        started.append(harness.Target(*args, **options))
+        return started[-1]
+
+    yield make
+    for target in started:
+        target.kill()
+
+
+@pytest.fixture
+def trace(tracer, tmp_path):
+    """Traced(...) with tracer and folder filled in, ended with the test."""
+    started = []
+
+    def make(*args, **options):
+        started.append(harness.Traced(tracer, tmp_path, *args, **options))
+        return started[-1]
+
+    yield make
+    for run in started:
+        run.kill()
+
+
+@pytest.fixture
+def run_tracer(tracer):
+    """Runs the tracer to its end: subprocess.CompletedProcess with text output."""
+
+    def run(*args, **options):
+        options.setdefault("timeout", harness.TIMEOUT)
+        options.setdefault("env", harness.environment())
+        return subprocess.run(
+            [tracer, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+        )
+
+    return run

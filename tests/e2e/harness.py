@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a Python program under the tracer: the target, the tracer beside it, the report. Every wait is bounded.
+
+    target = Target(python, "golden.py")            starts tests/e2e/programs/golden.py, returns once it said "ready"
+    run = Traced(tracer, folder, "-p", target.pid)  returns once the tracer said that it attached
+    target.step(); live = target.expect()           a line on its stdin; the JSON that it then prints
+    report = run.finish()                           SIGINT, wait, read the snapshot
+    assert report.line("golden.py", "A") == live["A"]
+"""
+import collections
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+PROGRAMS = os.path.join(HERE, "programs")
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+
+import pythons  # noqa: E402
+
+TIMEOUT = 60  # seconds; nothing here takes that long unless it hangs
+
+Interpreter = collections.namedtuple("Interpreter", "version path")
+
+
+def program(name):
+    return name if os.path.isabs(name) else os.path.join(PROGRAMS, name)
+
+
+def marked_line(name, mark):
+    """Number of the line of a program that carries "# line MARK"."""
+    with open(program(name)) as file:
+        for number, text in enumerate(file, 1):
+            if re.search(r"# line %s\b" % re.escape(mark), text):
+                return number
+    raise KeyError("%s has no line %s" % (name, mark))
+
+
+def environment(**more):
+    """Ours without what would change a Python's allocations; hashes do not vary from run to run."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYTEST"))}
+    env.update(PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1", LC_ALL="C.UTF-8", NO_COLOR="1")
+    env.update(more)
+    return env
+
+
+def wait_until(condition, what, timeout=TIMEOUT):
+    """condition()'s first true value."""
+    end = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError("timed out after %d s waiting until %s" % (timeout, what))
+        time.sleep(0.01)
+
+
+class Target:
+    """A program of tests/e2e/programs that speaks lines: "ready", then one answer for each step()."""
+
+    def __init__(self, python, name, *args, env=None, prefix=(), ready=True):
+        path = python.path if isinstance(python, Interpreter) else python
+        command = [*prefix, path, program(name), *map(str, args)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env or environment()
+        )
+        self.pid = self.process.pid
+        self._pending = b""
+        if ready:
+            self.read_until("ready")
+
+    def step(self):
+        self.process.stdin.write(b"go\n")
+        self.process.stdin.flush()
+
+    def read_line(self, timeout=TIMEOUT):
+        """The next line on stdout, without its end; None at end of file."""
+        fd = self.process.stdout.fileno()
+        end = time.monotonic() + timeout
+        while b"\n" not in self._pending:
+            ready, _, _ = select.select([fd], [], [], max(0, end - time.monotonic()))
+            if not ready:
+                raise AssertionError("the target said nothing for %d s" % timeout)
+            data = os.read(fd, 65536)
+            if not data:
+                return None
+            self._pending += data
+        line, self._pending = self._pending.split(b"\n", 1)
+        return line.decode()
+
+    def read_until(self, text):
+        while True:
+            line = self.read_line()
+            if line == text:
+                return
+            if line is None:
+                raise AssertionError("the target ended before %r: %s" % (text, self.process.stderr.read().decode()))
+
+    def expect(self):
+        """{mark: (bytes, blocks)}: what the program says is live."""
+        line = self.read_line()
+        assert line is not None, "the target ended: " + self.process.stderr.read().decode()
+        return {mark: tuple(pair) for mark, pair in json.loads(line).items()}
+
+    def finish(self, timeout=TIMEOUT):
+        """Closes its stdin, which ends it, and returns its exit status (negative: the signal)."""
+        try:
+            self.process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        return self.process.returncode
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(TIMEOUT)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            try:
+                stream.close()
+            except OSError:
+                pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+
+class Report:
+    """The parsed JSON of `tracer report`."""
+
+    def __init__(self, data):
+        self.data = data
+        self.total = data["total"]
+        self.lost_events = data["lost_events"]
+        self.statistics = data["statistics"]
+
+    def lines(self):
+        """{(file, line): (bytes, blocks)} of a report by line."""
+        return {
+            (s["traceback"][0]["filename"], s["traceback"][0]["lineno"]): (s["size"], s["count"]) for s in self.statistics
+        }
+
+    def line(self, name, mark):
+        """(bytes, blocks) of a program's marked line."""
+        return self.lines().get((program(name), marked_line(name, mark)), (0, 0))
+
+    def marked(self, name, marks):
+        """{mark: (bytes, blocks)}, to compare with Target.expect()."""
+        return {mark: self.line(name, mark) for mark in marks}
+
+
+def read_report(tracer, snapshot, *args):
+    done = subprocess.run(
+        [tracer, "report", snapshot, "--format", "json", "--top", "0", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=TIMEOUT,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return Report(json.loads(done.stdout))
+
+
+class Traced:
+    """The tracer at work. Its output goes to files, so that it never waits for a reader."""
+
+    def __init__(self, tracer, folder, *args, attached=True, stdin=subprocess.DEVNULL, env=None):
+        self.tracer = tracer
+        name = "trace%d" % time.monotonic_ns()
+        self.snapshot = os.path.join(str(folder), name + ".pb.gz")
+        self._stdout_path = os.path.join(str(folder), name + ".out")
+        self._stderr_path = os.path.join(str(folder), name + ".err")
+        # Options come first: what follows a "--" is the command's.
+        with open(self._stdout_path, "wb") as out, open(self._stderr_path, "wb") as err:
+            self.process = subprocess.Popen(
+                [tracer, "-o", self.snapshot, *map(str, args)], stdin=stdin, stdout=out, stderr=err, env=env or environment()
+            )
+        self.pid = self.process.pid
+        if attached:
+            self.wait_attached()
+
+    @property
+    def stdout(self):
+        with open(self._stdout_path, errors="replace") as file:
+            return file.read()
+
+    @property
+    def stderr(self):
+        with open(self._stderr_path, errors="replace") as file:
+            return file.read()
+
+    def wait_attached(self):
+        def attached():
+            if re.search(r"^tracer: attached to ", self.stderr, re.M):
+                return True
+            assert self.process.poll() is None, "the tracer ended: " + self.stderr
+            return False
+
+        try:
+            wait_until(attached, "the tracer has attached")
+        except AssertionError:
+            self.kill()
+            raise
+
+    def wait(self, timeout=TIMEOUT):
+        """Waits for it to end by itself; its exit status."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def interrupt(self):
+        self.process.send_signal(signal.SIGINT)
+
+    def finish(self, *args, status=0):
+        """Ends it if it still runs, as Ctrl-C does, checks its status and reads the snapshot; args go to `report`."""
+        if self.process.poll() is None:
+            self.interrupt()
+        assert self.wait() == status, self.stderr
+        return self.report(*args)
+
+    def report(self, *args):
+        return read_report(self.tracer, self.snapshot, *args)
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(TIMEOUT)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+
+def agreement(ours, theirs):
+    """Share of bytes and of blocks on which two {key: (bytes, blocks)} agree, each 0 to 1."""
+    shares = []
+    for field in (0, 1):
+        total = sum(pair[field] for pair in theirs.values())
+        differ = sum(abs(ours.get(k, (0, 0))[field] - theirs.get(k, (0, 0))[field]) for k in set(ours) | set(theirs))
+        shares.append(1 - differ / total if total else 1.0 if not differ else 0.0)
+    return tuple(shares)

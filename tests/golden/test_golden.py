@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays every capture NAME.cap and compares the report with NAME.json; NAME.GROUP.json is the same by another group
+(filename, traceback). tools/make-golden records them and checks them against what the traced program itself says."""
+import json
+import os
+import subprocess
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TRACER = os.path.abspath(os.environ.get("TRACER", os.path.join(HERE, "..", "..", "build", "tracer")))
+GROUPS = ("lineno", "filename", "traceback")
+
+
+def expectations():
+    """(capture, expected JSON file, group) of every expectation."""
+    for name in sorted(os.listdir(HERE)):
+        if name.endswith(".json"):
+            base, _, group = name[: -len(".json")].rpartition(".")
+            if group not in GROUPS:
+                base, group = name[: -len(".json")], "lineno"
+            yield base + ".cap", name, group
+
+
+def tracer(*args):
+    done = subprocess.run([TRACER, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def test_every_capture_has_an_expectation():
+    captures = {name for name in os.listdir(HERE) if name.endswith(".cap")}
+    assert captures, "no captures in tests/golden"
+    assert captures == {capture for capture, _, _ in expectations()}
+
+
+@pytest.mark.parametrize("capture, expected, group", expectations(), ids=lambda v: v)
+def test_replay(capture, expected, group, tmp_path):
+    snapshot = str(tmp_path / "snapshot.pb.gz")
+    tracer("replay", os.path.join(HERE, capture), "-o", snapshot)
+    report = tracer("report", snapshot, "--format", "json", "--top", "0", "--group-by", group)
+    with open(os.path.join(HERE, expected)) as file:
+        assert json.loads(report) == json.load(file)

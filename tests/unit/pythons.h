@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The real interpreters that the tests of user/python/ run: those of pyenv, else those on PATH. */
+#ifndef TRACER_TESTS_PYTHONS_H
+#define TRACER_TESTS_PYTHONS_H
+
+#include <glob.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Path of an interpreter of that minor version in out. 1, or 0 and a printed reason to skip. */
+static inline int python_path(unsigned int minor, char out[PATH_MAX])
+{
+	char pattern[PATH_MAX], name[32], *path, *entry, *rest;
+	char root[PATH_MAX - 64] = "";
+	FILE *stream = popen("pyenv root 2>/dev/null", "r");
+	glob_t found;
+	int got = 0;
+
+	if (stream && fgets(root, sizeof(root), stream))
+		root[strcspn(root, "\n")] = 0;
+	if (stream)
+		pclose(stream);
+	snprintf(name, sizeof(name), "python3.%u", minor);
+	snprintf(pattern, sizeof(pattern), "%s/versions/3.%u.*/bin/%s", root, minor, name);
+	if (root[0] && glob(pattern, 0, NULL, &found) == 0) {
+		got = snprintf(out, PATH_MAX, "%s", found.gl_pathv[0]) < PATH_MAX;
+		globfree(&found);
+	}
+	path = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin");
+	for (entry = strtok_r(path, ":", &rest); entry && !got; entry = strtok_r(NULL, ":", &rest)) {
+		got = snprintf(out, PATH_MAX, "%s/%s", entry, name) < PATH_MAX && !access(out, X_OK) &&
+		      !strstr(entry, "shims");
+	}
+	free(path);
+	if (!got)
+		printf("no %s on this machine\n", name);
+	return got;
+}
+
+struct python_child {
+	pid_t pid;
+	FILE *out; /* its standard output */
+};
+
+/* argv[0] is the interpreter; name=value, when not NULL, is added to its environment. */
+static inline int python_start(struct python_child *child, char *const argv[], char *environment)
+{
+	int ends[2];
+
+	if (pipe(ends))
+		return -1;
+	child->pid = fork();
+	if (child->pid == 0) {
+		dup2(ends[1], 1);
+		close(ends[0]);
+		close(ends[1]);
+		alarm(120); /* not to outlive a test that crashes */
+		unsetenv("PYTHONMALLOC");
+		unsetenv("LD_PRELOAD");
+		if (environment)
+			putenv(environment);
+		execv(argv[0], argv);
+		_exit(127);
+	}
+	close(ends[1]);
+	child->out = fdopen(ends[0], "r");
+	return child->pid < 0 || !child->out ? -1 : 0;
+}
+
+static inline void python_stop(struct python_child *child)
+{
+	kill(child->pid, SIGKILL);
+	waitpid(child->pid, NULL, 0);
+	fclose(child->out);
+}
+
+#endif

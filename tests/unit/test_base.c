@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/outfile.h"
+#include "base/strings.h"
+
+/* --- errors ------------------------------------------------------------------------------------------------
+ */
+
+static void reason_belongs_to_its_errno(void **state)
+{
+	(void)state;
+	assert_int_equal(error_set(-EINVAL, "section %d", 7), -EINVAL);
+	assert_string_equal(error_reason(-EINVAL), "section 7");
+	assert_string_equal(error_reason(-ENOENT), strerror(ENOENT));
+}
+
+static void reason_may_wrap_a_reason(void **state)
+{
+	(void)state;
+	error_set(-EIO, "inner");
+	error_set(-EIO, "outer: %s", error_reason(-EIO));
+	assert_string_equal(error_reason(-EIO), "outer: inner");
+}
+
+static void reason_is_cut(void **state)
+{
+	char text[600];
+
+	(void)state;
+	memset(text, 'x', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	error_set(-EIO, "%s", text);
+	assert_int_equal(strlen(error_reason(-EIO)), 255);
+}
+
+/* Runs print() with stderr in a file and returns what it wrote. */
+static void capture_stderr(void (*print)(void), char *out, size_t size)
+{
+	FILE *file = tmpfile();
+	int saved = dup(STDERR_FILENO);
+	ssize_t n;
+
+	assert_non_null(file);
+	dup2(fileno(file), STDERR_FILENO);
+	print();
+	dup2(saved, STDERR_FILENO);
+	close(saved);
+	n = pread(fileno(file), out, size - 1, 0);
+	assert_true(n >= 0);
+	out[n] = '\0';
+	fclose(file);
+}
+
+static void print_hostile(void)
+{
+	error_set(-EPERM, "not allowed");
+	error_print(-EPERM, "run it as root", "cannot trace '%s'", "a\nb\x1b[31m\xc2\x9b\xc3\xa9\x7f");
+}
+
+static void print_without_remedy(void)
+{
+	error_print(-ESRCH, NULL, "pid %d", 5);
+}
+
+static void print_levels(void)
+{
+	log_level = 0;
+	log_info("silent");
+	log_level = 1;
+	log_info("remark");
+	log_debug("detail 1");
+	log_level = 2;
+	log_debug("detail 2");
+	log_level = 1;
+}
+
+static void error_line_is_one_harmless_line(void **state)
+{
+	char text[512], expected[256];
+
+	(void)state;
+	capture_stderr(print_hostile, text, sizeof(text));
+	assert_string_equal(text, "tracer: cannot trace 'a\\x0ab\\x1b[31m\\xc2\\x9b\xc3\xa9\\x7f': "
+				  "not allowed; run it as root\n");
+	capture_stderr(print_without_remedy, text, sizeof(text));
+	snprintf(expected, sizeof(expected), "tracer: pid 5: %s\n", strerror(ESRCH));
+	assert_string_equal(text, expected);
+	capture_stderr(print_levels, text, sizeof(text));
+	assert_string_equal(text, "tracer: remark\ntracer: detail 2\n");
+}
+
+/* --- buffer ------------------------------------------------------------------------------------------------
+ */
+
+static void buffer_grows(void **state)
+{
+	struct buffer buffer = {0};
+	char expected[16];
+
+	(void)state;
+	assert_int_equal(buffer_append(&buffer, NULL, 0), 0);
+	for (int i = 0; i < 10000; i++)
+		assert_int_equal(buffer_append(&buffer, "abc", 3), 0);
+	assert_int_equal(buffer.size, 30000);
+	assert_int_equal(buffer_printf(&buffer, "%08d|", 42), 0);
+	assert_memory_equal(buffer.data + 29997, "abc00000042|", 12);
+	assert_int_equal(buffer.size, 30009);
+	buffer_free(&buffer);
+	assert_null(buffer.data);
+
+	/* Every way in which a text can just fit or just not. */
+	for (int i = 0; i < 3000; i++) {
+		assert_int_equal(buffer_printf(&buffer, "%d", i % 10), 0);
+		snprintf(expected, sizeof(expected), "%d", i % 10);
+		assert_int_equal(buffer.data[i], expected[0]);
+	}
+	assert_int_equal(buffer.size, 3000);
+	buffer_free(&buffer);
+}
+
+static void buffer_refuses_the_impossible(void **state)
+{
+	struct buffer buffer = {0};
+
+	(void)state;
+	assert_int_equal(buffer_append(&buffer, "x", 1), 0);
+	assert_int_equal(buffer_reserve(&buffer, SIZE_MAX - 1), -ENOMEM);
+	assert_int_equal(buffer.size, 1);
+	assert_int_equal(buffer.data[0], 'x');
+	buffer_free(&buffer);
+}
+
+/* --- strings -----------------------------------------------------------------------------------------------
+ */
+
+static void strings_keep_one_of_each(void **state)
+{
+	struct strings *strings = NULL;
+	uint32_t empty = 99, a, b, again;
+	const char *kept;
+	char text[32];
+
+	(void)state;
+	assert_int_equal(strings_new(&strings), 0);
+	assert_int_equal(strings_count(strings), 1);
+	assert_int_equal(strings_intern(strings, NULL, 0, &empty), 0);
+	assert_int_equal(empty, 0);
+	assert_int_equal(strings_intern(strings, "abcdef", 3, &a), 0);
+	assert_int_equal(strings_intern(strings, "abcdef", 6, &b), 0);
+	assert_int_not_equal(a, b);
+	kept = strings_get(strings, a);
+
+	for (int i = 0; i < 100000; i++) {
+		uint32_t id;
+		int n = snprintf(text, sizeof(text), "name-%d", i);
+
+		assert_int_equal(strings_intern(strings, text, (size_t)n, &id), 0);
+		assert_int_equal(id, i + 3);
+	}
+	for (int i = 0; i < 100000; i += 97) {
+		int n = snprintf(text, sizeof(text), "name-%d", i);
+
+		assert_int_equal(strings_intern(strings, text, (size_t)n, &again), 0);
+		assert_int_equal(again, i + 3);
+		assert_string_equal(strings_get(strings, again), text);
+	}
+	assert_int_equal(strings_count(strings), 100003);
+	assert_ptr_equal(strings_get(strings, a), kept);
+	assert_string_equal(kept, "abc");
+	assert_string_equal(strings_get(strings, 0), "");
+	assert_string_equal(strings_get(strings, 100003), "");
+	assert_string_equal(strings_get(strings, UINT32_MAX), "");
+	assert_true(strings_memory(strings) > 100000 * 12);
+	strings_free(strings);
+	strings_free(NULL);
+}
+
+static void strings_of_any_length(void **state)
+{
+	static char text[300000];
+	struct strings *strings;
+	uint32_t ids[20], again;
+	size_t bytes[20];
+
+	(void)state;
+	memset(text, 'y', sizeof(text));
+	assert_int_equal(strings_new(&strings), 0);
+	for (int i = 0; i < 20; i++) {
+		bytes[i] = (size_t)i * i * 800 + 1; /* to either side of a chunk's size */
+		assert_int_equal(strings_intern(strings, text, bytes[i], &ids[i]), 0);
+	}
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(strlen(strings_get(strings, ids[i])), bytes[i]);
+		assert_int_equal(strings_intern(strings, text, bytes[i], &again), 0);
+		assert_int_equal(again, ids[i]);
+	}
+	/* What strings_get() cannot show is not kept. */
+	assert_int_equal(strings_intern(strings, "ab\0cd", 5, &ids[0]), 0);
+	assert_int_equal(strings_intern(strings, "ab", 2, &again), 0);
+	assert_int_equal(again, ids[0]);
+	strings_free(strings);
+}
+
+/* --- outfile -----------------------------------------------------------------------------------------------
+ */
+
+static char directory[] = "/tmp/tracer-test-XXXXXX";
+
+static int make_directory(void **state)
+{
+	(void)state;
+	strcpy(directory + strlen(directory) - 6, "XXXXXX");
+	return mkdtemp(directory) && !chdir(directory) ? 0 : -1;
+}
+
+static int remove_directory(void **state)
+{
+	DIR *list = opendir(directory);
+	struct dirent *entry;
+
+	(void)state;
+	while (list && (entry = readdir(list)))
+		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+			remove(entry->d_name);
+	if (list)
+		closedir(list);
+	return chdir("/") || rmdir(directory) ? -1 : 0;
+}
+
+static int count_files(void)
+{
+	DIR *list = opendir(".");
+	int count = 0;
+
+	assert_non_null(list);
+	while (readdir(list))
+		count++;
+	closedir(list);
+	return count - 2; /* "." and ".." */
+}
+
+static void put_file(const char *name, const char *text)
+{
+	FILE *file = fopen(name, "w");
+
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+static void assert_file(const char *name, const char *text)
+{
+	char content[64] = "";
+	FILE *file = fopen(name, "r");
+
+	assert_non_null(file);
+	assert_true(fread(content, 1, sizeof(content) - 1, file) < sizeof(content));
+	fclose(file);
+	assert_string_equal(content, text);
+}
+
+static void outfile_appears_at_commit(void **state)
+{
+	struct outfile *file;
+	struct stat st;
+	char path[64];
+
+	(void)state;
+	put_file("result", "old");
+	snprintf(path, sizeof(path), "%s/result", directory);
+	assert_int_equal(outfile_open(&file, path), 0);
+	assert_int_equal(outfile_write(file, "ne", 2), 0);
+	assert_int_equal(outfile_write(file, "w", 1), 0);
+	assert_file("result", "old");
+	assert_int_equal(count_files(), 2);
+	assert_int_equal(outfile_commit(file), 0);
+	assert_file("result", "new");
+	assert_int_equal(count_files(), 1);
+	assert_int_equal(stat("result", &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+}
+
+static void outfile_follows_its_directory(void **state)
+{
+	struct outfile *file;
+
+	(void)state;
+	assert_int_equal(mkdir("a", 0700), 0);
+	assert_int_equal(outfile_open(&file, "a/result"), 0);
+	assert_int_equal(outfile_write(file, "x", 1), 0);
+	assert_int_equal(rename("a", "b"), 0);
+	assert_int_equal(mkdir("a", 0700), 0);
+	assert_int_equal(outfile_commit(file), 0);
+	assert_file("b/result", "x");
+	assert_int_equal(access("a/result", F_OK), -1);
+	assert_int_equal(remove("b/result"), 0);
+}
+
+static void outfile_discarded_leaves_nothing(void **state)
+{
+	struct outfile *file;
+
+	(void)state;
+	put_file("result", "old");
+	assert_int_equal(outfile_open(&file, "result"), 0);
+	assert_int_equal(outfile_write(file, "new", 3), 0);
+	outfile_discard(file);
+	outfile_discard(NULL);
+	assert_file("result", "old");
+	assert_int_equal(count_files(), 1);
+}
+
+static void outfile_holds_what_was_written(void **state)
+{
+	static unsigned char data[200001], back[200001];
+	struct outfile *file;
+	FILE *read_back;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (unsigned char)(i * 31 >> 3);
+	assert_int_equal(outfile_open(&file, "result"), 0);
+	assert_int_equal(outfile_write(file, data, 65535), 0);
+	assert_int_equal(outfile_write(file, data + 65535, 2), 0);
+	assert_int_equal(outfile_write(file, data + 65537, sizeof(data) - 65537), 0);
+	assert_int_equal(outfile_commit(file), 0);
+	read_back = fopen("result", "r");
+	assert_non_null(read_back);
+	assert_int_equal(fread(back, 1, sizeof(back), read_back), sizeof(back));
+	assert_int_equal(fgetc(read_back), EOF);
+	fclose(read_back);
+	assert_memory_equal(data, back, sizeof(data));
+}
+
+static void outfile_replaces_only_regular_files(void **state)
+{
+	struct outfile *file = NULL;
+
+	(void)state;
+	put_file("real", "old");
+	assert_int_equal(symlink("real", "link"), 0);
+	assert_int_equal(symlink("absent", "dangling"), 0);
+	assert_int_equal(mkdir("dir", 0700), 0);
+	assert_int_equal(mkfifo("fifo", 0600), 0);
+	assert_int_equal(outfile_open(&file, "link"), -ELOOP);
+	assert_int_equal(outfile_open(&file, "dangling"), -ELOOP);
+	assert_int_equal(outfile_open(&file, "dir"), -EISDIR);
+	assert_int_equal(outfile_open(&file, "dir/"), -EISDIR);
+	assert_int_equal(outfile_open(&file, "."), -EISDIR);
+	assert_int_equal(outfile_open(&file, "/"), -EISDIR);
+	assert_int_equal(outfile_open(&file, "fifo"), -EINVAL);
+	assert_int_equal(outfile_open(&file, "/dev/null"), -EINVAL);
+	assert_int_equal(outfile_open(&file, ""), -ENOENT);
+	assert_int_equal(outfile_open(&file, "absent/result"), -ENOENT);
+	assert_int_equal(outfile_open(&file, "real/result"), -ENOTDIR);
+	assert_null(file);
+	assert_int_equal(count_files(), 5);
+	assert_file("real", "old");
+}
+
+static void outfile_symlink_made_meanwhile_is_not_followed(void **state)
+{
+	struct outfile *file;
+	struct stat st;
+
+	(void)state;
+	put_file("victim", "old");
+	assert_int_equal(outfile_open(&file, "result"), 0);
+	assert_int_equal(outfile_write(file, "new", 3), 0);
+	assert_int_equal(symlink("victim", "result"), 0);
+	assert_int_equal(outfile_commit(file), 0);
+	assert_file("victim", "old");
+	assert_int_equal(lstat("result", &st), 0);
+	assert_true(S_ISREG(st.st_mode));
+}
+
+/* A limit on file sizes fails a write as a full disk does, and needs no root. */
+static void outfile_failure_keeps_the_old_file(void **state)
+{
+	static const char zeros[300000];
+	struct rlimit before, limit;
+	struct outfile *file;
+	int err, commit;
+
+	(void)state;
+	put_file("result", "old");
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	limit = before;
+	limit.rlim_cur = 100000;
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(outfile_open(&file, "result"), 0);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	err = outfile_write(file, zeros, sizeof(zeros));
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	assert_int_equal(err, -EFBIG);
+	assert_int_equal(outfile_write(file, "x", 1), -EFBIG); /* the failure sticks */
+	commit = outfile_commit(file);
+	signal(SIGXFSZ, SIG_DFL);
+	assert_int_equal(commit, -EFBIG);
+	assert_file("result", "old");
+	assert_int_equal(count_files(), 1);
+}
+
+/* The last bytes are written at commit only: that failure must be seen too. */
+static void outfile_failure_at_commit(void **state)
+{
+	struct rlimit before, limit;
+	struct outfile *file;
+	int err;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	limit = before;
+	limit.rlim_cur = 1;
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(outfile_open(&file, "result"), 0);
+	assert_int_equal(outfile_write(file, "new", 3), 0);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	err = outfile_commit(file);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	signal(SIGXFSZ, SIG_DFL);
+	assert_int_equal(err, -EFBIG);
+	assert_int_equal(count_files(), 0);
+}
+
+static void outfile_dash_is_stdout(void **state)
+{
+	struct outfile *file;
+	int saved, fd, write_err, commit;
+
+	(void)state;
+	fflush(stdout);
+	saved = dup(STDOUT_FILENO);
+	fd = open("captured", O_RDWR | O_CREAT, 0600);
+	assert_true(saved >= 0 && fd >= 0);
+	dup2(fd, STDOUT_FILENO);
+	write_err = outfile_open(&file, "-");
+	if (!write_err)
+		write_err = outfile_write(file, "text", 4);
+	commit = outfile_commit(file);
+	dup2(saved, STDOUT_FILENO);
+	close(saved);
+	close(fd);
+	assert_int_equal(write_err, 0);
+	assert_int_equal(commit, 0);
+	assert_file("captured", "text");
+	assert_int_equal(count_files(), 1);
+}
+
+#define with_directory(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reason_belongs_to_its_errno),
+		cmocka_unit_test(reason_may_wrap_a_reason),
+		cmocka_unit_test(reason_is_cut),
+		cmocka_unit_test(error_line_is_one_harmless_line),
+		cmocka_unit_test(buffer_grows),
+		cmocka_unit_test(buffer_refuses_the_impossible),
+		cmocka_unit_test(strings_keep_one_of_each),
+		cmocka_unit_test(strings_of_any_length),
+		with_directory(outfile_appears_at_commit),
+		with_directory(outfile_follows_its_directory),
+		with_directory(outfile_discarded_leaves_nothing),
+		with_directory(outfile_holds_what_was_written),
+		with_directory(outfile_replaces_only_regular_files),
+		with_directory(outfile_symlink_made_meanwhile_is_not_followed),
+		with_directory(outfile_failure_keeps_the_old_file),
+		with_directory(outfile_failure_at_commit),
+		with_directory(outfile_dash_is_stdout),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan of whole files: small libraries assembled here, and the interpreters that the machine has. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "abi/events.h"
+#include "probe/plan.h"
+#include "target/elf_file.h"
+
+#define PUBLIC                                                                                               \
+	"PyMem_RawMalloc PyMem_RawCalloc PyMem_RawRealloc PyMem_RawFree PyMem_Malloc PyMem_Calloc "          \
+	"PyMem_Realloc "                                                                                     \
+	"PyMem_Free PyObject_Malloc PyObject_Calloc PyObject_Realloc PyObject_Free PyTraceMalloc_Track "     \
+	"PyTraceMalloc_Untrack Py_FinalizeEx "
+#define RAW "_PyMem_RawMalloc _PyMem_RawCalloc _PyMem_RawRealloc _PyMem_RawFree "
+#define OBJ "_PyObject_Malloc _PyObject_Calloc _PyObject_Realloc _PyObject_Free "
+
+/*
+ * Assembles a library of functions "test; je" of those names (static where they begin with an underscore) and
+ * "ALIAS=NAME" for a second name of one. Returns its plan, or -errno; skips the test where there is no
+ * compiler.
+ */
+static int plan_names(const char *names, int public_only, struct plan *plan)
+{
+	char directory[] = "/tmp/test-plan-XXXXXX", source[64], library[64], command[256], *copy,
+	     *save = NULL;
+	struct elf_file *file = NULL;
+	FILE *out;
+	int err, fd;
+
+	assert_non_null(mkdtemp(directory));
+	snprintf(source, sizeof(source), "%s/a.s", directory);
+	snprintf(library, sizeof(library), "%s/a.so", directory);
+	out = fopen(source, "w");
+	assert_non_null(out);
+	fprintf(out, ".text\n");
+	copy = strdup(names);
+	for (char *name = strtok_r(copy, " ", &save); name; name = strtok_r(NULL, " ", &save)) {
+		char *original = strchr(name, '=');
+
+		if (original)
+			*original++ = '\0';
+		fprintf(out, ".type %s, @function\n", name);
+		if (*name != '_')
+			fprintf(out, ".globl %s\n", name);
+		if (original)
+			fprintf(out, ".set %s, %s\n", name, original);
+		else
+			fprintf(out, "%s: test %%rdi, %%rdi\nje 1f\nnop\n1: ret\n.size %s, .-%s\n", name,
+				name, name);
+	}
+	fprintf(out, ".section .note.GNU-stack\n");
+	fclose(out);
+	free(copy);
+	snprintf(command, sizeof(command), "cc -shared -nostdlib -o %s %s", library, source);
+	err = system(command);
+	fd = open(library, O_RDONLY | O_CLOEXEC);
+	unlink(source);
+	unlink(library);
+	rmdir(directory);
+	if (err || fd < 0) {
+		print_message("cc cannot assemble here\n");
+		skip();
+	}
+	assert_int_equal(elf_file_open(&file, fd, library, "/nonexistent"), 0);
+	err = plan_python(file, public_only, plan);
+	elf_file_close(file);
+	return err;
+}
+
+static const struct plan_site *find(const struct plan *plan, const char *symbol)
+{
+	for (size_t i = 0; i < plan->count; i++)
+		if (strcmp(plan->sites[i].symbol, symbol) == 0)
+			return &plan->sites[i];
+	return NULL;
+}
+
+static const char *why_missing(const struct plan *plan, const char *symbol)
+{
+	for (size_t i = 0; i < plan->missing_count; i++)
+		if (strcmp(plan->missing[i].symbol, symbol) == 0)
+			return plan->missing[i].why;
+	return "not missing";
+}
+
+static void expect(const struct plan *plan, const char *symbol, uint64_t cookie, int with_return)
+{
+	const struct plan_site *site = find(plan, symbol);
+
+	if (!site)
+		fail_msg("no site in %s", symbol);
+	assert_int_equal(site->cookie, cookie);
+	assert_int_equal(site->op, cookie & 0xff);
+	assert_int_equal(site->with_return, with_return);
+}
+
+#define NONE ABI_REG_COUNT
+
+static void test_implementations(void **state)
+{
+	(void)state;
+	struct plan plan;
+
+	assert_int_equal(plan_names(PUBLIC RAW OBJ, 0, &plan), 0);
+	assert_string_equal(plan.level, "raw, mem, obj: implementations (_PyMem_Raw*, _PyObject_*)");
+	assert_int_equal(plan.count, 4 + 4 + 3);
+	assert_int_equal(plan.missing_count, 0);
+	expect(&plan, "_PyMem_RawMalloc", ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_RAW, ABI_REG_SI, NONE, NONE),
+	       1);
+	expect(&plan, "_PyMem_RawFree", ABI_COOKIE(ABI_OP_FREE, EVENT_API_RAW, ABI_REG_SI, NONE, NONE), 0);
+	expect(&plan, "_PyObject_Calloc",
+	       ABI_COOKIE(ABI_OP_CALLOC, EVENT_API_OBJ, ABI_REG_SI, ABI_REG_DX, NONE), 1);
+	expect(&plan, "_PyObject_Realloc",
+	       ABI_COOKIE(ABI_OP_REALLOC, EVENT_API_OBJ, ABI_REG_SI, ABI_REG_DX, NONE), 1);
+	expect(&plan, "PyTraceMalloc_Track",
+	       ABI_COOKIE(ABI_OP_TRACK, EVENT_API_TRACK, ABI_REG_DI, ABI_REG_SI, ABI_REG_DX), 0);
+	expect(&plan, "PyTraceMalloc_Untrack",
+	       ABI_COOKIE(ABI_OP_UNTRACK, EVENT_API_TRACK, ABI_REG_DI, ABI_REG_SI, NONE), 0);
+	expect(&plan, "Py_FinalizeEx", ABI_COOKIE(ABI_OP_FINALIZE, EVENT_API_RAW, NONE, NONE, NONE), 0);
+	plan_free(&plan);
+	assert_null(plan.sites);
+	plan_free(NULL);
+}
+
+static void test_public(void **state)
+{
+	(void)state;
+	struct plan plan;
+
+	assert_int_equal(plan_names(PUBLIC RAW OBJ, 1, &plan), 0);
+	assert_string_equal(plan.level,
+			    "raw, mem, obj: public functions (as asked; inlined copies are not seen)");
+	assert_int_equal(plan.count, 3 * 4 + 3);
+	assert_int_equal(plan.missing_count, 0);
+	expect(&plan, "PyMem_RawCalloc",
+	       ABI_COOKIE(ABI_OP_CALLOC, EVENT_API_RAW, ABI_REG_DI, ABI_REG_SI, NONE), 1);
+	expect(&plan, "PyMem_Malloc", ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_MEM, ABI_REG_DI, NONE, NONE), 1);
+	expect(&plan, "PyObject_Free", ABI_COOKIE(ABI_OP_FREE, EVENT_API_OBJ, ABI_REG_DI, NONE, NONE), 0);
+	plan_free(&plan);
+
+	assert_int_equal(plan_names(PUBLIC, 0, &plan), 0);
+	assert_string_equal(plan.level,
+			    "raw, mem, obj: public functions (no usable symbols of the implementations; "
+			    "inlined copies are not seen)");
+	assert_int_equal(plan.count, 3 * 4 + 3);
+	assert_int_equal(plan.missing_count, 0);
+	plan_free(&plan);
+}
+
+/* A domain with three of its four implementations is not served by three. */
+static void test_mixed_levels(void **state)
+{
+	(void)state;
+	struct plan plan;
+
+	assert_int_equal(
+		plan_names(PUBLIC RAW "_PyObject_Malloc _PyObject_Calloc _PyObject_Realloc", 0, &plan), 0);
+	assert_string_equal(plan.level,
+			    "raw: implementations (_PyMem_Raw*); mem, obj: public functions (no usable "
+			    "symbols of the implementations; inlined copies are not seen)");
+	assert_int_equal(plan.count, 4 + 8 + 3);
+	assert_int_equal(plan.missing_count, 1);
+	assert_string_equal(why_missing(&plan, "_PyObject_Free"), "no such symbol");
+	assert_non_null(find(&plan, "_PyMem_RawFree"));
+	assert_null(find(&plan, "PyMem_RawFree"));
+	assert_null(find(&plan, "_PyObject_Malloc"));
+	assert_non_null(find(&plan, "PyMem_Malloc"));
+	plan_free(&plan);
+}
+
+static void test_clones(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *names, *why;
+	} clones[] = {
+		{"_PyObject_Free.constprop.0", "only a clone with other arguments is there (.constprop)"},
+		{"_PyObject_Free.part.0 _PyObject_Free.cold", "only a part split off it is there (.part)"},
+		{"_PyObject_Free.isra.3", "only a clone with other arguments is there (.isra)"},
+		{"_PyObject_Free.lto_priv.0 _PyObject_Free.lto_priv.1",
+		 "several functions have this name (.lto_priv)"},
+	};
+	struct plan plan;
+
+	/* A function that link-time optimisation has but renamed */
+	assert_int_equal(plan_names(PUBLIC RAW "_PyObject_Malloc _PyObject_Calloc _PyObject_Realloc "
+					       "_PyObject_Free.lto_priv.2 _PyObject_Free.part.0",
+				    0, &plan),
+			 0);
+	assert_string_equal(plan.level, "raw, mem, obj: implementations (_PyMem_Raw*, _PyObject_*)");
+	assert_non_null(find(&plan, "_PyObject_Free"));
+	plan_free(&plan);
+
+	for (size_t i = 0; i < sizeof(clones) / sizeof(clones[0]); i++) {
+		char names[1024];
+
+		snprintf(names, sizeof(names), "%s %s",
+			 PUBLIC RAW "_PyObject_Malloc _PyObject_Calloc _PyObject_Realloc", clones[i].names);
+		assert_int_equal(plan_names(names, 0, &plan), 0);
+		assert_string_equal(why_missing(&plan, "_PyObject_Free"), clones[i].why);
+		assert_null(find(&plan, "_PyObject_Free"));
+		assert_non_null(find(&plan, "PyObject_Free"));
+		plan_free(&plan);
+	}
+}
+
+/* Two names of one function are one site; of two meanings, only the first can be served. */
+static void test_aliases(void **state)
+{
+	(void)state;
+	struct plan plan;
+
+	assert_int_equal(
+		plan_names("PyMem_RawMalloc PyObject_Malloc PyObject_Free PyMem_Malloc=PyObject_Malloc "
+			   "PyMem_Free=PyObject_Malloc",
+			   0, &plan),
+		0);
+	assert_int_equal(plan.count, 3);
+	assert_non_null(find(&plan, "PyObject_Malloc"));
+	assert_null(find(&plan, "PyMem_Malloc"));
+	assert_string_equal(why_missing(&plan, "PyMem_Malloc"), "not missing");
+	assert_string_equal(why_missing(&plan, "PyMem_Free"),
+			    "it shares its code with a function of another meaning");
+	assert_string_equal(why_missing(&plan, "Py_FinalizeEx"), "no such symbol");
+	plan_free(&plan);
+}
+
+static void test_no_python(void **state)
+{
+	(void)state;
+	struct plan plan = {.count = 77};
+
+	assert_int_equal(plan_names("main", 0, &plan), -ENOENT);
+	assert_int_equal(plan_names("Py_FinalizeEx PyTraceMalloc_Track", 0, &plan), -ENOENT);
+	assert_int_equal(plan.count, 77);
+}
+
+/* Is the plan sound, going by the bytes in the file? */
+static void check_sites(const struct plan *plan, int fd, const char *path)
+{
+	for (size_t i = 0; i < plan->count; i++) {
+		const struct plan_site *site = &plan->sites[i];
+		uint8_t code[2];
+
+		assert_int_equal(pread(fd, code, sizeof(code), (off_t)site->offset), sizeof(code));
+		if (site->emulated && !(code[0] == 0x90 || (code[0] & 0xf8) == 0x50 ||
+					(code[0] & 0xf0) == 0x70 || code[0] == 0xe8 || code[0] == 0xe9 ||
+					code[0] == 0xeb || (code[0] == 0x0f && (code[1] & 0xf0) == 0x80) ||
+					(code[0] == 0x41 && (code[1] & 0xf8) == 0x50)))
+			fail_msg("%s: %s: byte %02x at the site: %s", path, site->symbol, code[0],
+				 site->instruction);
+		for (size_t j = 0; j < i; j++)
+			assert_int_not_equal(site->offset, plan->sites[j].offset);
+	}
+}
+
+/* Opens path and plans it; -ENOEXEC, -ENOENT where it is no Python. */
+static int plan_file(const char *path, struct plan *plan)
+{
+	struct elf_file *file;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), err;
+
+	if (fd < 0)
+		return -errno;
+	err = elf_file_open(&file, fd, path, NULL);
+	if (err) {
+		close(fd);
+		return err;
+	}
+	err = plan_python(file, 0, plan);
+	if (!err)
+		check_sites(plan, fd, path);
+	elf_file_close(file);
+	return err;
+}
+
+/* In a build with symbols the implementations are all found, and none costs two traps. */
+static void test_pyenv(void **state)
+{
+	(void)state;
+	char root[512] = "", pattern[600];
+	FILE *pipe = popen("pyenv root 2>/dev/null", "r");
+	glob_t files;
+	int seen = 0;
+
+	assert_non_null(pipe);
+	if (fgets(root, sizeof(root), pipe))
+		root[strcspn(root, "\n")] = '\0';
+	pclose(pipe);
+	snprintf(pattern, sizeof(pattern), "%s/versions/3.*/lib/libpython3.*.so.1.0", root);
+	if (!*root || glob(pattern, 0, NULL, &files)) {
+		print_message("no pyenv with shared libraries\n");
+		skip();
+	}
+	for (size_t i = 0; i < files.gl_pathc; i++) {
+		struct plan plan;
+		int minor = 0;
+
+		if (sscanf(strrchr(files.gl_pathv[i], '/'), "/libpython3.%d.so", &minor) != 1 || minor < 8 ||
+		    minor > 13)
+			continue;
+		assert_int_equal(plan_file(files.gl_pathv[i], &plan), 0);
+		assert_string_equal(plan.level, "raw, mem, obj: implementations (_PyMem_Raw*, _PyObject_*)");
+		assert_int_equal(plan.missing_count, 0);
+		for (size_t j = 0; j < plan.count; j++)
+			if (!plan.sites[j].emulated)
+				fail_msg("%s: %s: %s", files.gl_pathv[i], plan.sites[j].symbol,
+					 plan.sites[j].why);
+		assert_int_equal(plan.count, 11);
+		plan_free(&plan);
+		seen++;
+	}
+	globfree(&files);
+	print_message("%d versions\n", seen);
+}
+
+/* Any other interpreter on PATH, stripped or not: every function of raw and obj has its site. */
+static void test_path(void **state)
+{
+	(void)state;
+	char *path = strdup(getenv("PATH") ? getenv("PATH") : ""), *save = NULL;
+	int seen = 0;
+
+	for (char *dir = strtok_r(path, ":", &save); dir; dir = strtok_r(NULL, ":", &save))
+		for (int minor = 8; minor < 20; minor++) {
+			char file[1024];
+			struct plan plan;
+			int sites = 0;
+
+			snprintf(file, sizeof(file), "%s/python3.%d", dir, minor);
+			if (plan_file(file, &plan))
+				continue;
+			for (size_t i = 0; i < plan.count; i++)
+				sites += plan.sites[i].op <= ABI_OP_FREE &&
+					 (plan.sites[i].cookie >> 8 & 0xff) != EVENT_API_MEM;
+			assert_true(sites >= 8);
+			plan_free(&plan);
+			seen++;
+		}
+	free(path);
+	if (!seen) {
+		print_message("no interpreter with the allocators of its own on PATH\n");
+		skip();
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_implementations), cmocka_unit_test(test_public),
+		cmocka_unit_test(test_mixed_levels),	cmocka_unit_test(test_clones),
+		cmocka_unit_test(test_aliases),		cmocka_unit_test(test_no_python),
+		cmocka_unit_test(test_pyenv),		cmocka_unit_test(test_path),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define REASON_BYTES 256
+#define LINE_BYTES   2048
+
+static _Thread_local struct {
+	int err;
+	char text[REASON_BYTES];
+} last;
+
+int log_level = 1;
+
+int error_set(int err, const char *format, ...)
+{
+	char text[REASON_BYTES]; /* the arguments may point into last.text: a reason that wraps a reason */
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	memcpy(last.text, text, sizeof(text));
+	last.err = err;
+	return err;
+}
+
+const char *error_reason(int err)
+{
+	if (last.err == err && last.text[0])
+		return last.text;
+	return strerror(err < 0 ? -err : err);
+}
+
+/*
+ * One line, one write: nothing of another thread in the middle of it, and nothing that drives a terminal.
+ * C1 controls are two bytes in UTF-8 (c2 80 .. c2 9f).
+ */
+static void print_line(const char *text)
+{
+	char line[4 * LINE_BYTES + 1];
+	size_t length = 0;
+
+	for (const unsigned char *c = (const unsigned char *)text; *c && length + 9 < sizeof(line); c++) {
+		if (*c < 0x20 || *c == 0x7f)
+			length += (size_t)sprintf(line + length, "\\x%02x", *c);
+		else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) {
+			length += (size_t)sprintf(line + length, "\\x%02x\\x%02x", c[0], c[1]);
+			c++;
+		} else
+			line[length++] = (char)*c;
+	}
+	line[length++] = '\n';
+	fwrite(line, 1, length, stderr);
+	fflush(stderr);
+}
+
+int error_print(int err, const char *remedy, const char *what, ...)
+{
+	char text[LINE_BYTES] = "tracer: ";
+	size_t used = strlen(text);
+	va_list args;
+
+	va_start(args, what);
+	vsnprintf(text + used, sizeof(text) - used, what, args);
+	va_end(args);
+	used = strlen(text);
+	snprintf(text + used, sizeof(text) - used, ": %s%s%s", error_reason(err), remedy ? "; " : "",
+		 remedy ? remedy : "");
+	print_line(text);
+	last.err = 0; /* told once: a later error with the same number has another reason */
+	return err;
+}
+
+static void log_line(const char *format, va_list args)
+{
+	char text[LINE_BYTES] = "tracer: ";
+	size_t used = strlen(text);
+
+	vsnprintf(text + used, sizeof(text) - used, format, args);
+	print_line(text);
+}
+
+void log_info(const char *format, ...)
+{
+	va_list args;
+
+	if (log_level < 1)
+		return;
+	va_start(args, format);
+	log_line(format, args);
+	va_end(args);
+}
+
+void log_debug(const char *format, ...)
+{
+	va_list args;
+
+	if (log_level < 2)
+		return;
+	va_start(args, format);
+	log_line(format, args);
+	va_end(args);
+}

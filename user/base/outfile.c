@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The directory is opened once, and everything after goes through its descriptor: whoever renames the
+ * directories of the path meanwhile cannot lead the write elsewhere. rename() replaces a name, whatever it
+ * has become since the check at open, without following it.
+ */
+#include "base/outfile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#define OUTFILE_BUFFER_BYTES (64u * 1024)
+#define OUTFILE_TRIES	     16
+
+struct outfile {
+	int directory; /* -1: standard output */
+	int fd;
+	int err; /* the first failure: the content is incomplete from there on */
+	size_t used;
+	char *path;	    /* as given, for messages */
+	const char *name;   /* last component, within path */
+	char temporary[48]; /* "" when there is none to remove */
+	unsigned char buffer[OUTFILE_BUFFER_BYTES];
+};
+
+static int open_directory(struct outfile *file)
+{
+	char *slash = strrchr(file->path, '/');
+
+	file->name = slash ? slash + 1 : file->path;
+	if (!slash)
+		file->directory = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	else if (slash == file->path)
+		file->directory = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	else {
+		*slash = '\0';
+		file->directory = open(file->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		*slash = '/';
+	}
+	if (file->directory < 0)
+		return error_set(-errno, "directory of '%s': %s", file->path, strerror(errno));
+	return 0;
+}
+
+/* Only a regular file is ever replaced. */
+static int check_name(const struct outfile *file)
+{
+	struct stat st;
+
+	if (!file->name[0])
+		return error_set(-EISDIR, "'%s' is a directory", file->path);
+	if (fstatat(file->directory, file->name, &st, AT_SYMLINK_NOFOLLOW)) {
+		if (errno == ENOENT)
+			return 0;
+		return error_set(-errno, "'%s': %s", file->path, strerror(errno));
+	}
+	if (S_ISREG(st.st_mode))
+		return 0;
+	if (S_ISDIR(st.st_mode))
+		return error_set(-EISDIR, "'%s' is a directory", file->path);
+	if (S_ISLNK(st.st_mode))
+		return error_set(-ELOOP, "'%s' is a symbolic link, which is not followed", file->path);
+	return error_set(-EINVAL, "'%s' is not a regular file", file->path);
+}
+
+static int create_temporary(struct outfile *file)
+{
+	for (int i = 0; i < OUTFILE_TRIES; i++) {
+		uint64_t number;
+
+		/* Unpredictable, or another user of the directory could take every name first. */
+		if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+			return -errno;
+		snprintf(file->temporary, sizeof(file->temporary), ".tracer-%016" PRIx64 ".tmp", number);
+		file->fd = openat(file->directory, file->temporary,
+				  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (file->fd >= 0)
+			return 0;
+		if (errno != EEXIST)
+			break;
+	}
+	file->temporary[0] = '\0';
+	return error_set(-errno, "cannot create a file beside '%s': %s", file->path, strerror(errno));
+}
+
+int outfile_open(struct outfile **out, const char *path)
+{
+	struct outfile *file;
+	int err;
+
+	if (!path[0])
+		return error_set(-ENOENT, "empty file name");
+	file = calloc(1, sizeof(*file));
+	if (!file)
+		return -ENOMEM;
+	file->directory = -1;
+	file->fd = -1;
+	file->path = strdup(path);
+	if (!file->path) {
+		err = -ENOMEM;
+		goto out;
+	}
+	if (!strcmp(path, "-")) {
+		file->fd = STDOUT_FILENO;
+		*out = file;
+		return 0;
+	}
+	err = open_directory(file);
+	if (!err)
+		err = check_name(file);
+	if (!err)
+		err = create_temporary(file);
+out:
+	if (err)
+		outfile_discard(file);
+	else
+		*out = file;
+	return err;
+}
+
+static int flush(struct outfile *file)
+{
+	size_t done = 0;
+
+	while (!file->err && done < file->used) {
+		ssize_t n = write(file->fd, file->buffer + done, file->used - done);
+
+		if (n >= 0)
+			done += (size_t)n;
+		else if (errno != EINTR)
+			file->err =
+				error_set(-errno, "cannot write to '%s': %s", file->path, strerror(errno));
+	}
+	file->used = 0;
+	return file->err;
+}
+
+int outfile_write(struct outfile *file, const void *data, size_t bytes)
+{
+	const unsigned char *from = data;
+
+	while (!file->err && bytes) {
+		size_t n = sizeof(file->buffer) - file->used;
+
+		if (n > bytes)
+			n = bytes;
+		memcpy(file->buffer + file->used, from, n);
+		file->used += n;
+		from += n;
+		bytes -= n;
+		if (file->used == sizeof(file->buffer))
+			flush(file);
+	}
+	return file->err;
+}
+
+int outfile_commit(struct outfile *file)
+{
+	int err = flush(file);
+
+	if (!err && file->temporary[0]) {
+		/* A file system that cannot sync says EINVAL. Others report here the disk that is full. */
+		if (fsync(file->fd) && errno != EINVAL)
+			err = -errno;
+		else if (renameat(file->directory, file->temporary, file->directory, file->name))
+			err = -errno;
+		else
+			file->temporary[0] = '\0';
+		if (err)
+			error_set(err, "cannot finish '%s': %s", file->path, strerror(-err));
+	}
+	outfile_discard(file);
+	return err;
+}
+
+void outfile_discard(struct outfile *file)
+{
+	if (!file)
+		return;
+	if (file->fd >= 0 && file->fd != STDOUT_FILENO)
+		close(file->fd);
+	if (file->temporary[0])
+		unlinkat(file->directory, file->temporary, 0);
+	if (file->directory >= 0)
+		close(file->directory);
+	free(file->path);
+	free(file);
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An entry per string, in order of id; the bytes live in chunks that never move, so that a pointer handed out
+ * stays good; an open-addressed table of ids finds a string again. The table's hash is seeded at random: the
+ * strings are the target's, who could otherwise choose names that all collide.
+ */
+#include "base/strings.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/hash.h"
+
+#define CHUNK_BYTES (64u * 1024)
+#define NO_ID	    UINT32_MAX
+
+struct chunk {
+	struct chunk *next;
+	char data[];
+};
+
+struct entry {
+	const char *text;
+	uint32_t bytes;
+	uint32_t hash;
+};
+
+struct strings {
+	struct entry *entries;
+	uint32_t count;
+	uint32_t capacity;
+	uint32_t *slots;     /* id, or NO_ID for a free slot */
+	uint32_t slot_count; /* a power of two, at least 4/3 of capacity's use */
+	struct chunk *chunks;
+	char *room; /* what is left of the current chunk */
+	size_t room_bytes;
+	size_t chunk_bytes;
+	uint64_t seed;
+};
+
+static uint32_t hash_text(const struct strings *strings, const char *text, size_t bytes)
+{
+	uint64_t hash = strings->seed ^ bytes;
+	uint64_t word;
+
+	for (; bytes >= sizeof(word); text += sizeof(word), bytes -= sizeof(word)) {
+		memcpy(&word, text, sizeof(word));
+		hash = hash_u64(hash ^ word) + strings->seed;
+	}
+	word = 0;
+	memcpy(&word, text, bytes);
+	return (uint32_t)hash_u64(hash ^ word);
+}
+
+static int grow_entries(struct strings *strings)
+{
+	uint32_t capacity = strings->capacity ? strings->capacity * 2 : 256;
+	struct entry *entries;
+
+	if (capacity > NO_ID / 4)
+		return -ENOMEM;
+	entries = realloc(strings->entries, capacity * sizeof(*entries));
+	if (!entries)
+		return -ENOMEM;
+	strings->entries = entries;
+	strings->capacity = capacity;
+	return 0;
+}
+
+static int grow_slots(struct strings *strings)
+{
+	uint32_t slot_count = strings->slot_count ? strings->slot_count * 2 : 512;
+	uint32_t *slots = malloc(slot_count * sizeof(*slots));
+
+	if (!slots)
+		return -ENOMEM;
+	memset(slots, 0xff, slot_count * sizeof(*slots));
+	for (uint32_t id = 0; id < strings->count; id++) {
+		uint32_t slot = strings->entries[id].hash & (slot_count - 1);
+
+		while (slots[slot] != NO_ID)
+			slot = (slot + 1) & (slot_count - 1);
+		slots[slot] = id;
+	}
+	free(strings->slots);
+	strings->slots = slots;
+	strings->slot_count = slot_count;
+	return 0;
+}
+
+/* Room for bytes in a chunk; a long string gets one of its own and leaves the current one alone. */
+static char *chunk_take(struct strings *strings, size_t bytes)
+{
+	int own = bytes > CHUNK_BYTES / 4;
+	size_t size = own ? bytes : CHUNK_BYTES;
+	struct chunk *chunk;
+	char *text;
+
+	if (bytes > strings->room_bytes) {
+		chunk = malloc(sizeof(*chunk) + size);
+		if (!chunk)
+			return NULL;
+		chunk->next = strings->chunks;
+		strings->chunks = chunk;
+		strings->chunk_bytes += sizeof(*chunk) + size;
+		if (own)
+			return chunk->data;
+		strings->room = chunk->data;
+		strings->room_bytes = size;
+	}
+	text = strings->room;
+	strings->room += bytes;
+	strings->room_bytes -= bytes;
+	return text;
+}
+
+int strings_intern(struct strings *strings, const char *text, size_t bytes, uint32_t *id)
+{
+	uint32_t hash, slot;
+	char *copy;
+	int err;
+
+	if (bytes)
+		bytes = strnlen(text, bytes); /* strings_get() could not show what follows a NUL */
+	else
+		text = "";
+	if (bytes >= UINT32_MAX)
+		return -ENOMEM;
+	if (strings->count >= strings->slot_count / 4 * 3) {
+		err = grow_slots(strings);
+		if (err)
+			return err;
+	}
+	hash = hash_text(strings, text, bytes);
+	for (slot = hash & (strings->slot_count - 1); strings->slots[slot] != NO_ID;
+	     slot = (slot + 1) & (strings->slot_count - 1)) {
+		const struct entry *entry = &strings->entries[strings->slots[slot]];
+
+		if (entry->hash == hash && entry->bytes == bytes && !memcmp(entry->text, text, bytes)) {
+			*id = strings->slots[slot];
+			return 0;
+		}
+	}
+
+	if (strings->count == strings->capacity) {
+		err = grow_entries(strings);
+		if (err)
+			return err;
+	}
+	copy = chunk_take(strings, bytes + 1);
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, text, bytes);
+	copy[bytes] = '\0';
+	strings->entries[strings->count] = (struct entry){copy, (uint32_t)bytes, hash};
+	strings->slots[slot] = strings->count;
+	*id = strings->count++;
+	return 0;
+}
+
+int strings_new(struct strings **out)
+{
+	struct strings *strings = calloc(1, sizeof(*strings));
+	uint32_t id;
+	int err;
+
+	if (!strings)
+		return -ENOMEM;
+	if (getrandom(&strings->seed, sizeof(strings->seed), GRND_NONBLOCK) != sizeof(strings->seed))
+		strings->seed = (uintptr_t)strings; /* address space randomisation is better than nothing */
+	err = strings_intern(strings, "", 0, &id);
+	if (err) {
+		strings_free(strings);
+		return err;
+	}
+	*out = strings;
+	return 0;
+}
+
+void strings_free(struct strings *strings)
+{
+	struct chunk *next;
+
+	if (!strings)
+		return;
+	for (struct chunk *chunk = strings->chunks; chunk; chunk = next) {
+		next = chunk->next;
+		free(chunk);
+	}
+	free(strings->slots);
+	free(strings->entries);
+	free(strings);
+}
+
+const char *strings_get(const struct strings *strings, uint32_t id)
+{
+	return id < strings->count ? strings->entries[id].text : "";
+}
+
+uint32_t strings_count(const struct strings *strings)
+{
+	return strings->count;
+}
+
+size_t strings_memory(const struct strings *strings)
+{
+	return sizeof(*strings) + strings->capacity * sizeof(*strings->entries) +
+	       strings->slot_count * sizeof(*strings->slots) + strings->chunk_bytes;
+}

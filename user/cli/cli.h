@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The subcommands, one file each. A command gets its own argc and argv (argv[0] is its name), prints results on
+ * stdout and everything else on stderr, and returns the exit status: 0 done, 1 it failed while running, 2 wrong
+ * usage; tracing a command, that command's own status.
+ */
+#ifndef TRACER_CLI_CLI_H
+#define TRACER_CLI_CLI_H
+
+#include <argp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/outfile.h"
+#include "export/report.h"
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+int cli_trace(int argc, char **argv);
+int cli_report(int argc, char **argv);
+int cli_replay(int argc, char **argv);
+int cli_list(int argc, char **argv);
+int cli_doctor(int argc, char **argv);
+
+/* Options of every command that prints a report: --group-by, --cumulative, --top, --format. A child of argp. */
+struct report_choice {
+	struct report_opts opts;
+	enum { FORMAT_TEXT, FORMAT_JSON } format;
+};
+extern const struct argp cli_report_argp; /* its input is a struct report_choice */
+void report_choice_default(struct report_choice *choice);
+/* Prints on stdout; EXIT_DONE, EXIT_FAILED or EXIT_USAGE after an error message. */
+int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice);
+/* Writes a snapshot's file and commits it. 0, -errno. */
+int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file);
+
+/*
+ * Parses with argp: 0; EXIT_USAGE after a message; -1 when --help or --usage has been printed (leave with 0).
+ * argp itself never ends the process.
+ */
+int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, int *next, void *input);
+
+/* "1,2,3" -> process ids. 0; -EINVAL (error_set). Caller frees. */
+int cli_parse_pids(const char *text, pid_t **pids, size_t *count);
+/* "64K", "8M", "1G" or bytes. 0, -EINVAL. */
+int cli_parse_bytes(const char *text, uint64_t *bytes);
+/* A decimal number of [low, high], nothing behind it. 0, -EINVAL. */
+int cli_parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number);
+/* Seconds, with a fraction ("2.5"), greater than 0. 0, -EINVAL. */
+int cli_parse_seconds(const char *text, uint64_t *ns);
+
+#endif

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What several commands share: parsing, and printing a report as asked for. */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/cli.h"
+#include "export/pprof.h"
+
+int cli_parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number)
+{
+	char *end;
+
+	if (!isdigit((unsigned char)text[0]))
+		return -EINVAL;
+	errno = 0;
+	*number = strtoull(text, &end, 10);
+	return errno || *end || *number < low || *number > high ? -EINVAL : 0;
+}
+
+int cli_parse_bytes(const char *text, uint64_t *bytes)
+{
+	static const char units[] = "KMG";
+	char *end;
+	const char *unit;
+
+	if (!isdigit((unsigned char)text[0]))
+		return -EINVAL;
+	errno = 0;
+	*bytes = strtoull(text, &end, 10);
+	if (errno || *bytes > 1ull << 40)
+		return -EINVAL;
+	if (!*end)
+		return 0;
+	unit = strchr(units, toupper((unsigned char)*end));
+	if (!unit || end[1])
+		return -EINVAL;
+	*bytes <<= 10 * (unit - units + 1);
+	return 0;
+}
+
+int cli_parse_seconds(const char *text, uint64_t *ns)
+{
+	char *end;
+	double seconds;
+
+	errno = 0;
+	seconds = strtod(text, &end);
+	if (errno || end == text || *end || !isfinite(seconds) || seconds <= 0 || seconds > 1e9)
+		return -EINVAL;
+	*ns = (uint64_t)(seconds * 1e9);
+	return 0;
+}
+
+int cli_parse_pids(const char *text, pid_t **pids, size_t *count)
+{
+	char *copy = strdup(text), *state = NULL;
+	pid_t *list = NULL;
+	int err = copy ? 0 : -ENOMEM;
+
+	*count = 0;
+	for (char *word = err ? NULL : strtok_r(copy, ",", &state); word; word = strtok_r(NULL, ",", &state)) {
+		pid_t *more = realloc(list, (*count + 1) * sizeof(*list));
+		uint64_t number;
+
+		if (!more) {
+			err = -ENOMEM;
+			break;
+		}
+		list = more;
+		if (cli_parse_number(word, 1, 1 << 22, &number)) {
+			err = error_set(-EINVAL, "\"%s\" is not a process id", word);
+			break;
+		}
+		list[(*count)++] = number;
+	}
+	free(copy);
+	if (!err && !*count)
+		err = error_set(-EINVAL, "\"%s\" names no process", text);
+	if (err) {
+		free(list);
+		return err;
+	}
+	*pids = list;
+	return 0;
+}
+
+int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, int *next, void *input)
+{
+	error_t err;
+
+	/* argp would end the process after --help and after its own messages: those return here instead. */
+	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h") || !strcmp(argv[i], "--usage")) {
+			argp_help(argp, stdout,
+				  strcmp(argv[i], "--usage") ? ARGP_HELP_LONG | ARGP_HELP_PRE_DOC | ARGP_HELP_POST_DOC |
+								       ARGP_HELP_SHORT_USAGE
+							     : ARGP_HELP_USAGE,
+				  argv[0]);
+			return -1;
+		}
+		if ((flags & ARGP_IN_ORDER) && argv[i][0] != '-')
+			break;
+	}
+	err = argp_parse(argp, argc, argv, flags | ARGP_NO_EXIT | ARGP_NO_HELP, next, input);
+	return err ? EXIT_USAGE : 0;
+}
+
+enum { KEY_GROUP_BY = 0x100, KEY_CUMULATIVE, KEY_TOP, KEY_FORMAT };
+
+static const struct argp_option report_options[] = {
+	{"group-by", KEY_GROUP_BY, "KEY", 0, "filename, lineno (default) or traceback", 10},
+	{"cumulative", KEY_CUMULATIVE, NULL, 0, "count a block for every frame of its traceback", 10},
+	{"top", KEY_TOP, "N", 0, "print N entries (default 10; 0: all)", 10},
+	{"format", KEY_FORMAT, "KIND", 0, "text (default) or json", 10},
+	{0},
+};
+
+static error_t report_option(int key, char *arg, struct argp_state *state)
+{
+	struct report_choice *choice = state->input;
+	uint64_t number;
+
+	switch (key) {
+	case KEY_GROUP_BY:
+		if (!strcmp(arg, "filename"))
+			choice->opts.by = GROUP_FILENAME;
+		else if (!strcmp(arg, "lineno"))
+			choice->opts.by = GROUP_LINENO;
+		else if (!strcmp(arg, "traceback"))
+			choice->opts.by = GROUP_TRACEBACK;
+		else
+			goto unknown;
+		return 0;
+	case KEY_CUMULATIVE:
+		choice->opts.cumulative = 1;
+		return 0;
+	case KEY_TOP:
+		if (cli_parse_number(arg, 0, SIZE_MAX, &number))
+			goto unknown;
+		choice->opts.top = number;
+		return 0;
+	case KEY_FORMAT:
+		if (!strcmp(arg, "text"))
+			choice->format = FORMAT_TEXT;
+		else if (!strcmp(arg, "json"))
+			choice->format = FORMAT_JSON;
+		else
+			goto unknown;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+unknown:
+	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg), "--help lists them", "--%s",
+		    key == KEY_GROUP_BY ? "group-by" : key == KEY_TOP ? "top" : "format");
+	return EINVAL;
+}
+
+const struct argp cli_report_argp = {.options = report_options, .parser = report_option};
+
+void report_choice_default(struct report_choice *choice)
+{
+	memset(choice, 0, sizeof(*choice));
+	choice->opts.by = GROUP_LINENO;
+	choice->opts.top = 10;
+	choice->opts.color = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+}
+
+int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice)
+{
+	int err = choice->format == FORMAT_JSON ? report_json(snapshot, &choice->opts, stdout)
+						: report_text(snapshot, &choice->opts, stdout);
+
+	if (!err && fflush(stdout))
+		err = -errno;
+	if (!err)
+		return EXIT_DONE;
+	error_print(err, NULL, "report");
+	return err == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+}
+
+int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file)
+{
+	int err = pprof_write(snapshot, file);
+
+	if (!err)
+		return outfile_commit(file);
+	outfile_discard(file);
+	return err;
+}

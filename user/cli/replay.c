@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "base/error.h"
+#include "cli/cli.h"
+#include "export/pprof.h"
+#include "trace/capture.h"
+#include "trace/trace.h"
+
+struct replay {
+	struct report_choice choice;
+	const char *output;
+};
+
+static const struct argp_option options[] = {
+	{"output", 'o', "FILE", 0, "write the snapshot there", 0},
+	{0},
+};
+
+static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0}, {0}};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct replay *replay = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &replay->choice;
+		return 0;
+	case 'o':
+		replay->output = arg;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static int feed(const void *record, size_t size, void *context)
+{
+	int err = trace_feed(context, record, size);
+
+	return err == -ENOMEM ? err : 0; /* a malformed record is counted, and reported as not seen */
+}
+
+/* Reports every process of the capture; the snapshot file takes the only one. */
+static int replay_report(struct trace *trace, const struct replay *replay, struct outfile **file)
+{
+	size_t count = trace_process_count(trace);
+	int status = EXIT_DONE;
+
+	if (!count || (*file && count > 1)) {
+		error_print(error_set(-EINVAL, "the capture holds %zu processes", count),
+			    count ? "leave -o away: a snapshot is of one process" : NULL, "replay");
+		return EXIT_FAILED;
+	}
+	for (size_t i = 0; i < count && status == EXIT_DONE; i++) {
+		struct snapshot *snapshot;
+		int err = trace_snapshot(trace, i, 1, &snapshot);
+
+		if (err) {
+			error_print(err, NULL, "replay");
+			return EXIT_FAILED;
+		}
+		status = cli_report_print(snapshot, &replay->choice);
+		if (*file) {
+			err = cli_snapshot_save(snapshot, *file);
+			*file = NULL;
+		}
+		snapshot_free(snapshot);
+		if (err) {
+			error_print(err, NULL, "%s", replay->output);
+			return EXIT_FAILED;
+		}
+	}
+	return status;
+}
+
+int cli_replay(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "CAPTURE",
+		.doc = "Rebuilds the tables from a recorded event stream (tracer --capture), without root.",
+		.children = children,
+	};
+	struct outfile *file = NULL;
+	struct replay replay = {0};
+	struct trace *trace;
+	size_t records;
+	int next, status, err;
+
+	report_choice_default(&replay.choice);
+	status = cli_parse(&argp, argc, argv, ARGP_NO_ARGS, &next, &replay);
+	if (status)
+		return status < 0 ? EXIT_DONE : status;
+	if (next != argc - 1) {
+		error_print(error_set(-EINVAL, "one capture file is wanted"), "tracer replay CAPTURE", "replay");
+		return EXIT_USAGE;
+	}
+	if (replay.output) {
+		err = outfile_open(&file, replay.output);
+		if (err) {
+			error_print(err, NULL, "%s", replay.output);
+			return EXIT_FAILED;
+		}
+	}
+	err = trace_new(&trace, NULL);
+	if (err) {
+		outfile_discard(file);
+		error_print(err, NULL, "replay");
+		return EXIT_FAILED;
+	}
+	err = capture_read(argv[next], feed, trace, &records);
+	/* What stands before the cut is good: report it, but do not call it whole. */
+	if (err)
+		error_print(err, NULL, "%s", argv[next]);
+	status = err && err != -ENODATA ? EXIT_FAILED : replay_report(trace, &replay, &file);
+	outfile_discard(file);
+	trace_free(trace);
+	return err ? EXIT_FAILED : status;
+}

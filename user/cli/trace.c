@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tracer [trace]: attach, wait for the end, report. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/trace_options.h"
+#include "probe/privileges.h"
+#include "target/launch.h"
+
+#define POLL_BUSY_MS 2  /* between two looks at a ring buffer that had records */
+#define POLL_IDLE_MS 20
+#define MAX_WATCHED  64
+
+struct run {
+	struct trace_options options;
+	struct session *session;
+	struct launch *launch;
+	struct outfile *output, *capture;
+	int signals; /* signalfd of the signals that end a session */
+	int status;  /* of the command */
+	uint64_t start_ns, next_print_ns;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+static const char *remedy_for(int err)
+{
+	switch (err) {
+	case -ESRCH:
+		return "tracer list shows what can be traced";
+	case -ENOENT:
+		return "tracer list shows which processes run a Python that is known";
+	case -EPERM:
+	case -EACCES:
+		return "run it with sudo";
+	default:
+		return NULL;
+	}
+}
+
+static int plan_print(pid_t pid, int public_only)
+{
+	struct python_runtime runtime = {0};
+	struct plan plan = {0};
+	int err = session_plan(pid, public_only, &runtime, &plan);
+
+	if (err)
+		return err;
+	session_plan_print(&runtime, &plan);
+	plan_free(&plan);
+	python_runtime_close(&runtime);
+	return 0;
+}
+
+/* Prints the report of every process, as it is now or (at the end) as it was when its interpreter shut down. */
+static int reports_print(struct run *run, int at_end)
+{
+	struct trace *trace = session_trace(run->session);
+	int status = EXIT_DONE;
+
+	for (size_t i = 0; i < trace_process_count(trace) && status == EXIT_DONE; i++) {
+		struct snapshot *snapshot;
+		int err = trace_snapshot(trace, i, at_end, &snapshot);
+
+		if (err) {
+			error_print(err, NULL, "report");
+			return EXIT_FAILED;
+		}
+		status = cli_report_print(snapshot, &run->options.choice);
+		if (at_end && run->output) {
+			err = cli_snapshot_save(snapshot, run->output);
+			run->output = NULL;
+		}
+		snapshot_free(snapshot);
+		if (err) {
+			error_print(err, "the file that was there is as it was", "%s", run->options.output);
+			status = EXIT_FAILED;
+		}
+	}
+	return status;
+}
+
+/* Did somebody ask for the end? A command gets the terminal's Ctrl-C itself and is waited for, the first time. */
+static int stop_wanted(struct run *run, int *interrupts)
+{
+	struct signalfd_siginfo info;
+
+	while (read(run->signals, &info, sizeof(info)) == sizeof(info)) {
+		if (!run->launch)
+			return 1;
+		if (info.ssi_signo == SIGTERM)
+			launch_signal(run->launch, SIGTERM);
+		if (++*interrupts > 1)
+			return 1;
+	}
+	return run->options.duration_ns && now_ns() - run->start_ns >= run->options.duration_ns;
+}
+
+static void wait_briefly(struct run *run, int busy)
+{
+	struct pollfd polls[MAX_WATCHED + 1] = {{.fd = run->signals, .events = POLLIN}};
+	int fds[MAX_WATCHED];
+	size_t count = session_poll_fds(run->session, fds, MAX_WATCHED);
+
+	for (size_t i = 0; i < count; i++)
+		polls[i + 1] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+	poll(polls, count + 1, busy ? POLL_BUSY_MS : POLL_IDLE_MS);
+}
+
+/* Until the targets end, the time is over or somebody asks. 0, -errno. */
+static int session_follow(struct run *run)
+{
+	int interrupts = 0;
+
+	run->next_print_ns = run->start_ns + run->options.interval_ns;
+	while (session_running(run->session) && !stop_wanted(run, &interrupts)) {
+		int count = session_drain(run->session);
+
+		if (count < 0)
+			return count;
+		if (run->options.interval_ns && now_ns() >= run->next_print_ns) {
+			run->next_print_ns += run->options.interval_ns;
+			if (reports_print(run, 0) != EXIT_DONE)
+				return -EIO;
+		}
+		/* A full batch means that there is more already. */
+		if (count < 1 << 16)
+			wait_briefly(run, count > 0);
+	}
+	return 0;
+}
+
+static int targets_attach(struct run *run)
+{
+	int attached = 0;
+
+	for (size_t i = 0; i < run->options.pid_count; i++) {
+		int err = session_add(run->session, run->options.pids[i], 0);
+
+		/* Of several, one that cannot be traced does not keep the others from it. */
+		if (err)
+			error_print(err, remedy_for(err), "PID %d", run->options.pids[i]);
+		else
+			attached++;
+	}
+	return attached ? 0 : -ESRCH;
+}
+
+static int command_ready(pid_t pid, void *context)
+{
+	struct run *run = context;
+	int err;
+
+	if (run->options.dry_run)
+		err = plan_print(pid, run->options.session.public_only);
+	else
+		err = session_add(run->session, pid, 1);
+	if (!err)
+		return 1;
+	/* A wrapper that will exec the interpreter: not yet. */
+	return err == -ENOENT ? 0 : err;
+}
+
+static int command_start(struct run *run)
+{
+	char **command = run->options.command;
+	int err = launch_start(&run->launch, command, command_ready, run);
+
+	if (!err)
+		return 0;
+	if (err == -ECHILD && run->launch) {
+		launch_wait(run->launch, 1, &run->status);
+		error_print(error_set(-ENOENT, "it ended (status %d) and had run no Python that is known", run->status),
+			    "a program that starts Python as a child is not followed in this version: name the interpreter",
+			    "%s", command[0]);
+	} else {
+		error_print(err, remedy_for(err), "%s", command[0]);
+	}
+	return err;
+}
+
+static int files_open(struct run *run)
+{
+	struct trace_options *options = &run->options;
+	int err = options->output ? outfile_open(&run->output, options->output) : 0;
+
+	if (err)
+		return error_print(err, NULL, "%s", options->output);
+	err = options->capture ? outfile_open(&run->capture, options->capture) : 0;
+	if (err)
+		return error_print(err, NULL, "%s", options->capture);
+	options->session.capture = run->capture;
+	return 0;
+}
+
+/* From here on the signals that would end us end the session instead. */
+static int signals_catch(struct run *run)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	if (sigprocmask(SIG_BLOCK, &set, NULL))
+		return -errno;
+	run->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	return run->signals < 0 ? -errno : 0;
+}
+
+static int run_finish(struct run *run)
+{
+	int status, err;
+
+	if (session_running(run->session))
+		session_measure(run->session);
+	err = session_stop(run->session);
+	if (err)
+		error_print(err, NULL, "the last events");
+	status = reports_print(run, 1);
+	if (run->capture) {
+		int failed = outfile_commit(run->capture);
+
+		run->capture = NULL;
+		if (failed) {
+			error_print(failed, "the file that was there is as it was", "%s", run->options.capture);
+			return EXIT_FAILED;
+		}
+	}
+	return err ? EXIT_FAILED : status;
+}
+
+static int run_session(struct run *run)
+{
+	const char *remedy;
+	int err = session_new(&run->session, &run->options.session, &remedy);
+
+	if (err) {
+		error_print(err, remedy, "trace");
+		return EXIT_FAILED;
+	}
+	err = run->options.command ? command_start(run) : targets_attach(run);
+	if (err)
+		return run->status ? run->status : EXIT_FAILED;
+	err = signals_catch(run);
+	if (!err)
+		err = privileges_drop(run->output || run->capture);
+	if (err) {
+		error_print(err, NULL, "trace");
+		return EXIT_FAILED;
+	}
+	run->start_ns = now_ns();
+	err = session_follow(run);
+	if (err)
+		error_print(err, NULL, "trace");
+	return err ? (run_finish(run), EXIT_FAILED) : run_finish(run);
+}
+
+static int dry_run(struct run *run)
+{
+	if (run->options.command) {
+		int err = command_start(run);
+
+		/* It was started for its maps only. */
+		if (!err)
+			launch_signal(run->launch, SIGKILL);
+		return err ? EXIT_FAILED : EXIT_DONE;
+	}
+	for (size_t i = 0; i < run->options.pid_count; i++) {
+		int err = plan_print(run->options.pids[i], run->options.session.public_only);
+
+		if (err) {
+			error_print(err, remedy_for(err), "PID %d", run->options.pids[i]);
+			return EXIT_FAILED;
+		}
+	}
+	return EXIT_DONE;
+}
+
+int cli_trace(int argc, char **argv)
+{
+	struct run run = {.signals = -1};
+	int status = trace_options_parse(argc, argv, &run.options);
+
+	if (status) {
+		trace_options_free(&run.options);
+		return status < 0 ? EXIT_DONE : status;
+	}
+	if (run.options.dry_run)
+		status = dry_run(&run);
+	else
+		status = files_open(&run) ? EXIT_FAILED : run_session(&run);
+	outfile_discard(run.output);
+	outfile_discard(run.capture);
+	session_free(run.session);
+	/* The command's own status is ours, once it has one; one that still runs is left alone. */
+	if (run.launch && status == EXIT_DONE && !run.options.dry_run && launch_wait(run.launch, 0, &run.status) == 1)
+		status = run.status;
+	launch_free(run.launch);
+	if (run.signals >= 0)
+		close(run.signals);
+	trace_options_free(&run.options);
+	return status;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/trace_options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum { KEY_DRY_RUN = 0x200, KEY_CAPTURE, KEY_BACKEND, KEY_PUBLIC };
+
+static const struct argp_option options[] = {
+	{"pid", 'p', "PID[,PID...]", 0, "trace running processes", 1},
+	{"container", 'c', "CONTAINER", OPTION_HIDDEN, NULL, 1},
+	{"all", 'a', NULL, OPTION_HIDDEN, NULL, 1},
+	{"nframe", 'n', "N", 0, "frames kept of a traceback, most recent first (1-128, default 16)", 2},
+	{"mode", 'm', "MODE", 0, "exact: allocations and frees (the only one in this version)", 2},
+	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
+	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},
+	{"output", 'o', "FILE", 0, "write the snapshot there at the end (pprof)", 3},
+	{"capture", KEY_CAPTURE, "FILE", 0, "keep the event stream there, for tracer replay", 3},
+	{"dry-run", KEY_DRY_RUN, NULL, 0, "print the probe plan and stop", 4},
+	{"buffer", 'b', "BYTES", 0, "ring buffer, a power of two (default 64M)", 4},
+	{"backend", KEY_BACKEND, "KIND", 0, "session, multi or perf: how probes are attached (default: the best there is)",
+	 4},
+	{"public", KEY_PUBLIC, NULL, 0, "probe the public functions, not their implementations", 4},
+	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
+	{"verbose", 'v', NULL, 0, "more of them", 5},
+	{0},
+};
+
+/* Says what is wrong with an option's value; argp ends with the value returned. */
+static error_t reject(const char *option, const char *arg, const char *remedy)
+{
+	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg), remedy, "%s", option);
+	return EINVAL;
+}
+
+static error_t reject_later(const char *option)
+{
+	error_print(error_set(-ENOTSUP, "not in this version"), "use -p PID or -- COMMAND", "%s", option);
+	return EINVAL;
+}
+
+static error_t parse_mode(struct trace_options *out, const char *arg)
+{
+	if (!strcmp(arg, "exact"))
+		return 0;
+	if (!strcmp(arg, "census") || !strcmp(arg, "growth")) {
+		error_print(error_set(-ENOTSUP, "mode %s is not in this version", arg), "use --mode exact", "--mode");
+		return EINVAL;
+	}
+	(void)out;
+	return reject("--mode", arg, "use --mode exact");
+}
+
+static error_t parse_backend(struct trace_options *out, const char *arg)
+{
+	if (!strcmp(arg, "session"))
+		out->session.backend = SESSION_BACKEND_BEST;
+	else if (!strcmp(arg, "multi"))
+		out->session.backend = SESSION_BACKEND_MULTI;
+	else if (!strcmp(arg, "perf"))
+		out->session.backend = SESSION_BACKEND_PERF;
+	else
+		return reject("--backend", arg, "session, multi or perf");
+	return 0;
+}
+
+static error_t parse_buffer(struct trace_options *out, const char *arg)
+{
+	uint64_t bytes;
+
+	if (cli_parse_bytes(arg, &bytes) || bytes < 4096 || bytes > 1ull << 31 || bytes & (bytes - 1))
+		return reject("--buffer", arg, "a power of two from 4K to 2G");
+	out->session.ring_bytes = bytes;
+	return 0;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct trace_options *out = state->input;
+	uint64_t number;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &out->choice;
+		return 0;
+	case 'p':
+		free(out->pids);
+		out->pids = NULL;
+		if (!cli_parse_pids(arg, &out->pids, &out->pid_count))
+			return 0;
+		error_print(-EINVAL, "tracer list shows what can be traced", "--pid");
+		return EINVAL;
+	case 'c':
+		return reject_later("--container");
+	case 'a':
+		return reject_later("--all");
+	case 'n':
+		if (cli_parse_number(arg, 1, EVENT_MAX_FRAMES, &number))
+			return reject("--nframe", arg, "a number from 1 to 128");
+		out->session.nframe = number;
+		return 0;
+	case 'm':
+		return parse_mode(out, arg);
+	case 'd':
+		return cli_parse_seconds(arg, &out->duration_ns) ? reject("--duration", arg, "seconds") : 0;
+	case 'i':
+		return cli_parse_seconds(arg, &out->interval_ns) ? reject("--interval", arg, "seconds") : 0;
+	case 'o':
+		out->output = arg;
+		return 0;
+	case KEY_CAPTURE:
+		out->capture = arg;
+		return 0;
+	case KEY_DRY_RUN:
+		out->dry_run = 1;
+		return 0;
+	case 'b':
+		return parse_buffer(out, arg);
+	case KEY_BACKEND:
+		return parse_backend(out, arg);
+	case KEY_PUBLIC:
+		out->session.public_only = 1;
+		return 0;
+	case 'q':
+		log_level = 0;
+		return 0;
+	case 'v':
+		log_level = 2;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+int trace_options_parse(int argc, char **argv, struct trace_options *out)
+{
+	static const struct argp_child children[] = {{&cli_report_argp, 0, "At the end, print", 9}, {0}};
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "-p PID\n-- COMMAND ARG...",
+		.doc = "Traces the allocations of a Python process, from outside.",
+		.children = children,
+	};
+	int next, status;
+
+	memset(out, 0, sizeof(*out));
+	out->session.nframe = 16;
+	report_choice_default(&out->choice);
+	status = cli_parse(&argp, argc, argv, ARGP_NO_ARGS | ARGP_IN_ORDER, &next, out);
+	if (status)
+		return status;
+	out->command = next < argc ? argv + next : NULL;
+	if (!out->pids == !out->command) {
+		error_print(error_set(-EINVAL, out->pids ? "a process id and a command are two targets"
+							 : "no target is named"),
+			    "tracer -p PID, or tracer -- COMMAND ARG...", "trace");
+		return EXIT_USAGE;
+	}
+	if (out->output && out->pid_count > 1) {
+		error_print(error_set(-EINVAL, "a snapshot is of one process"), "name one, or leave -o away",
+			    "--output");
+		return EXIT_USAGE;
+	}
+	return 0;
+}
+
+void trace_options_free(struct trace_options *options)
+{
+	free(options->pids);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of "tracer trace". */
+#ifndef TRACER_CLI_TRACE_OPTIONS_H
+#define TRACER_CLI_TRACE_OPTIONS_H
+
+#include "cli/cli.h"
+#include "probe/session.h"
+
+struct trace_options {
+	pid_t *pids; /* owned; NULL with a command */
+	size_t pid_count;
+	char **command; /* borrowed from argv; NULL with pids */
+	uint64_t duration_ns, interval_ns; /* 0: none */
+	const char *output, *capture;      /* borrowed */
+	int dry_run;
+	struct session_opts session;
+	struct report_choice choice;
+};
+
+/* 0; otherwise as cli_parse(). */
+int trace_options_parse(int argc, char **argv, struct trace_options *out);
+void trace_options_free(struct trace_options *options);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Each kind of loss falsifies something else, and the text says which: without a free a dead block looks
+ * alive, without an allocation a live one is in no line, without a stack or code record the size is right and
+ * its owner unknown.
+ */
+#include "export/not_seen.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "export/report.h"
+
+/* "1,234,567". */
+static char *count_format(char out[32], uint64_t count)
+{
+	char digits[24];
+	int size = snprintf(digits, sizeof(digits), "%" PRIu64, count), at = 0;
+
+	for (int i = 0; i < size; i++) {
+		if (i && (size - i) % 3 == 0)
+			out[at++] = ',';
+		out[at++] = digits[i];
+	}
+	out[at] = '\0';
+	return out;
+}
+
+/* "12 things" or "1 thing", after a comma unless it is the first. */
+static void item_print(FILE *out, int *items, uint64_t count, const char *one, const char *many)
+{
+	char text[32];
+
+	if (!count)
+		return;
+	fprintf(out, "%s%s %s", (*items)++ ? ", " : "", count_format(text, count), count == 1 ? one : many);
+}
+
+static void lost_kinds_print(FILE *out, const uint64_t loss[LOSS_COUNT])
+{
+	char text[32];
+	int items = 0;
+
+	item_print(out, &items, loss[LOSS_ALLOC], "allocation", "allocations");
+	if (loss[LOSS_ALLOC])
+		fprintf(out, " of %s", report_size(text, loss[LOSS_ALLOC_BYTES]));
+	item_print(out, &items, loss[LOSS_FREE], "free", "frees");
+	item_print(out, &items, loss[LOSS_REALLOC], "realloc", "reallocs");
+	item_print(out, &items, loss[LOSS_STACK], "stack", "stacks");
+	item_print(out, &items, loss[LOSS_CODE], "code object", "code objects");
+	item_print(out, &items, loss[LOSS_PROCESS], "event of the process", "events of the process");
+	if (items) /* what came before stood in the ring buffer's way */
+		fputs(" (ring buffer full)", out);
+	item_print(out, &items, loss[LOSS_THREAD_STATE], "request without memory for its thread's state",
+		   "requests without memory for their thread's state");
+	item_print(out, &items, loss[LOSS_NO_THREAD], "request of a thread unknown to Python",
+		   "requests of threads unknown to Python");
+	item_print(out, &items, loss[LOSS_FRAME_FAULT], "stack cut short by a page that was not resident",
+		   "stacks cut short by a page that was not resident");
+	item_print(out, &items, loss[LOSS_RETURN], "request whose return was not seen",
+		   "requests whose return was not seen");
+	for (unsigned int i = LOSS_RETURN + 1; i < LOSS_COUNT; i++)
+		item_print(out, &items, loss[i], "event of another kind", "events of another kind");
+}
+
+static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT])
+{
+	uint64_t either = loss[LOSS_REALLOC] | loss[LOSS_THREAD_STATE] | loss[LOSS_RETURN];
+	uint64_t allocs = loss[LOSS_ALLOC] | either, frees = loss[LOSS_FREE] | either;
+
+	if (frees && allocs)
+		fputs("; sizes and counts above are estimates: blocks may be dead, and blocks of lost "
+		      "allocations are in no line",
+		      out);
+	else if (frees)
+		fputs("; sizes and counts above are upper bounds: some blocks may be dead", out);
+	else if (allocs)
+		fputs("; sizes and counts above are lower bounds: blocks of lost allocations are in no line",
+		      out);
+	if (loss[LOSS_STACK] | loss[LOSS_CODE] | loss[LOSS_NO_THREAD] | loss[LOSS_FRAME_FAULT])
+		fputs("; some tracebacks are incomplete or <unknown>", out);
+}
+
+static void lost_print(FILE *out, const struct snapshot *snapshot)
+{
+	uint64_t lost = snapshot_lost_events(snapshot);
+	char text[32];
+
+	if (!lost) {
+		fputs("  lost events: none\n", out);
+		return;
+	}
+	fprintf(out, "  lost events: %s: ", count_format(text, lost));
+	lost_kinds_print(out, snapshot->meta.loss);
+	lost_meaning_print(out, snapshot->meta.loss);
+	putc('\n', out);
+}
+
+static void older_print(FILE *out, const struct snapshot_meta *meta)
+{
+	char text[32];
+
+	fputs("  older than the trace: ", out);
+	if (meta->from_start) {
+		fputs("nothing, it was traced from its start\n", out);
+		return;
+	}
+	if (meta->coverage_known) {
+		fprintf(out, "%s blocks", count_format(text, meta->old_blocks));
+		fprintf(out, " (%s) on the heap are in no line", report_size(text, meta->old_bytes));
+	} else {
+		fputs("blocks from before the attach are in no line (not measured)", out);
+	}
+	if (meta->frees_unknown)
+		fprintf(out, "; %s frees were of blocks that the trace does not know",
+			count_format(text, meta->frees_unknown));
+	putc('\n', out);
+}
+
+/* Tenths of a percent, rounded down: 100.0 is said of everything only. */
+static unsigned int permille(uint64_t part, uint64_t whole)
+{
+	if (part >= whole)
+		return 1000;
+	return (unsigned int)((unsigned __int128)part * 1000 / whole);
+}
+
+static void coverage_print(FILE *out, const struct snapshot_meta *meta)
+{
+	const char *since = meta->from_start ? "start" : "attach";
+	char text[32];
+
+	fputs("  coverage: ", out);
+	if (!meta->coverage_known) {
+		fputs("not measured (the heap was not read)\n", out);
+		return;
+	}
+	if (!meta->new_blocks) {
+		fprintf(out, "no block on the heap is new since the %s\n", since);
+		return;
+	}
+	unsigned int blocks = permille(meta->seen_blocks, meta->new_blocks);
+	unsigned int bytes = permille(meta->seen_bytes, meta->new_bytes);
+	fprintf(out, "%u.%u %% of the %s blocks (%u.%u %% of bytes) that are new on the heap since the %s\n",
+		blocks / 10, blocks % 10, count_format(text, meta->new_blocks), bytes / 10, bytes % 10,
+		since);
+}
+
+static void unread_print(FILE *out, const struct snapshot_meta *meta)
+{
+	char text[32];
+
+	fprintf(out, "  frames that could not be read: %s\n",
+		meta->frames_unknown ? count_format(text, meta->frames_unknown) : "none");
+	if (meta->stacks_unknown)
+		fprintf(out, "  allocations whose stack never came (<unknown>): %s\n",
+			count_format(text, meta->stacks_unknown));
+	if (meta->replaced)
+		fprintf(out, "  blocks that died unseen (another came to life at their address): %s\n",
+			count_format(text, meta->replaced));
+	if (meta->frees_unknown && meta->from_start)
+		fprintf(out, "  frees of blocks whose allocation was not seen: %s\n",
+			count_format(text, meta->frees_unknown));
+	if (meta->records_malformed)
+		fprintf(out, "  malformed records: %s\n", count_format(text, meta->records_malformed));
+}
+
+void not_seen_print(FILE *out, const struct snapshot *snapshot, int color)
+{
+	fputs(color ? "\033[1mNot seen:\033[0m\n" : "Not seen:\n", out);
+	lost_print(out, snapshot);
+	older_print(out, &snapshot->meta);
+	coverage_print(out, &snapshot->meta);
+	unread_print(out, &snapshot->meta);
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A protobuf message may be cut anywhere between two fields: serialised pieces in a row are the message. So
+ * the profile goes out one sample, location … at a time, through deflate into the file, and never stands in
+ * memory as a whole.
+ *
+ * The profile's strings are the snapshot's, by the same ids, followed by ours. File names that are not UTF-8
+ * (lone surrogates) are written as they are: losing them would be worse than what strict readers make of
+ * them.
+ */
+#include "export/pprof.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "base/buffer.h"
+#include "export/pprof_format.h"
+#include "export/profile.pb-c.h"
+#include "trace/id_map.h"
+
+typedef Perftools__Profiles__Profile Profile;
+typedef Perftools__Profiles__ValueType ValueType;
+typedef Perftools__Profiles__Sample Sample;
+typedef Perftools__Profiles__Label Label;
+typedef Perftools__Profiles__Mapping Mapping;
+typedef Perftools__Profiles__Location Location;
+typedef Perftools__Profiles__Line Line;
+typedef Perftools__Profiles__Function Function;
+
+/* Our own strings, by index after the snapshot's; the comments follow them. */
+enum {
+	TEXT_OBJECTS,
+	TEXT_COUNT,
+	TEXT_SPACE,
+	TEXT_BYTES,
+	TEXT_DOMAIN,
+	TEXT_PID,
+	TEXT_TOTAL,
+	TEXT_NAME,
+	TEXTS
+};
+
+static const char *const texts[TEXTS] = {
+	"inuse_objects", "count", "inuse_space",  "bytes",
+	"domain",	 "pid",	  "total_nframe", NULL /* the program */,
+};
+
+struct writer {
+	const struct snapshot *snapshot;
+	struct outfile *file;
+	z_stream zlib;
+	struct buffer packed;
+	uint32_t text_base;
+	struct id_map functions; /* file name << 32 | function -> id - 1 */
+	struct id_map locations; /* function id - 1 << 32 | line -> id - 1 */
+	uint64_t *ids;		 /* locations of one sample */
+};
+
+static int deflate_out(struct writer *writer, const void *data, size_t bytes, int flush)
+{
+	unsigned char chunk[32768];
+
+	writer->zlib.next_in = (Bytef *)data;
+	writer->zlib.avail_in = (uInt)bytes;
+	for (;;) {
+		writer->zlib.next_out = chunk;
+		writer->zlib.avail_out = sizeof(chunk);
+		int status = deflate(&writer->zlib, flush);
+		int err = outfile_write(writer->file, chunk, sizeof(chunk) - writer->zlib.avail_out);
+
+		if (err)
+			return err;
+		if (status == Z_STREAM_END || (flush == Z_NO_FLUSH && writer->zlib.avail_out))
+			return 0;
+		if (status != Z_OK && status != Z_BUF_ERROR)
+			return -EIO;
+	}
+}
+
+static int piece_write(struct writer *writer, const Profile *piece)
+{
+	size_t bytes = perftools__profiles__profile__get_packed_size(piece);
+
+	writer->packed.size = 0;
+	int err = buffer_reserve(&writer->packed, bytes);
+	if (err)
+		return err;
+	perftools__profiles__profile__pack(piece, writer->packed.data);
+	return deflate_out(writer, writer->packed.data, bytes, Z_NO_FLUSH);
+}
+
+static int64_t text_index(const struct writer *writer, int text)
+{
+	return (int64_t)writer->text_base + text;
+}
+
+static int header_write(struct writer *writer)
+{
+	const struct snapshot_meta *meta = &writer->snapshot->meta;
+	ValueType objects = PERFTOOLS__PROFILES__VALUE_TYPE__INIT,
+		  space = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
+	ValueType *types[] = {&objects, &space};
+	Mapping mapping = PERFTOOLS__PROFILES__MAPPING__INIT, *mappings[] = {&mapping};
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+
+	objects.type = text_index(writer, TEXT_OBJECTS);
+	objects.unit = text_index(writer, TEXT_COUNT);
+	space.type = text_index(writer, TEXT_SPACE);
+	space.unit = text_index(writer, TEXT_BYTES);
+	piece.n_sample_type = 2;
+	piece.sample_type = types;
+	mapping.id = 1;
+	mapping.filename = text_index(writer, TEXT_NAME);
+	mapping.has_functions = mapping.has_filenames = mapping.has_line_numbers = 1;
+	piece.n_mapping = 1;
+	piece.mapping = mappings;
+	piece.time_nanos = (int64_t)meta->taken_realtime_ns;
+	piece.duration_nanos = (int64_t)meta->duration_ns;
+	piece.default_sample_type = space.type;
+	return piece_write(writer, &piece);
+}
+
+static int string_write(struct writer *writer, const char *text)
+{
+	char *table[] = {(char *)text};
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+
+	piece.n_string_table = 1;
+	piece.string_table = table;
+	return piece_write(writer, &piece);
+}
+
+static int strings_write(struct writer *writer)
+{
+	char comment[PPROF_COMMENT_MAX];
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < writer->text_base; i++)
+		err = string_write(writer, strings_get(writer->snapshot->strings, i));
+	for (int i = 0; !err && i < TEXTS; i++)
+		err = string_write(writer, texts[i] ? texts[i] : writer->snapshot->meta.name);
+	for (size_t i = 0; !err && pprof_meta_comment(&writer->snapshot->meta, i, comment); i++) {
+		Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+		int64_t index = text_index(writer, TEXTS) + (int64_t)i;
+
+		piece.n_comment = 1;
+		piece.comment = &index;
+		err = string_write(writer, comment);
+		if (!err)
+			err = piece_write(writer, &piece);
+	}
+	return err;
+}
+
+static int function_write(struct writer *writer, const struct snapshot_frame *frame, uint32_t *index)
+{
+	uint64_t key = (uint64_t)frame->filename << 32 | frame->function;
+	Function function = PERFTOOLS__PROFILES__FUNCTION__INIT, *functions[] = {&function};
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+
+	*index = id_map_find(&writer->functions, key);
+	if (*index != ID_MAP_NONE)
+		return 0;
+	*index = (uint32_t)writer->functions.count;
+	int err = id_map_put(&writer->functions, key, *index);
+	if (err)
+		return err;
+	function.id = (uint64_t)*index + 1;
+	function.name = function.system_name = frame->function;
+	function.filename = frame->filename;
+	piece.n_function = 1;
+	piece.function = functions;
+	return piece_write(writer, &piece);
+}
+
+static int location_write(struct writer *writer, const struct snapshot_frame *frame, uint64_t *id)
+{
+	Line line = PERFTOOLS__PROFILES__LINE__INIT, *lines[] = {&line};
+	Location location = PERFTOOLS__PROFILES__LOCATION__INIT, *locations[] = {&location};
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+	uint32_t function;
+	int err = function_write(writer, frame, &function);
+
+	if (err)
+		return err;
+	uint64_t key = (uint64_t)function << 32 | frame->line;
+	uint32_t index = id_map_find(&writer->locations, key);
+	if (index != ID_MAP_NONE) {
+		*id = (uint64_t)index + 1;
+		return 0;
+	}
+	index = (uint32_t)writer->locations.count;
+	err = id_map_put(&writer->locations, key, index);
+	if (err)
+		return err;
+	*id = (uint64_t)index + 1;
+	line.function_id = (uint64_t)function + 1;
+	line.line = frame->line;
+	location.id = *id;
+	location.mapping_id = 1;
+	location.n_line = 1;
+	location.line = lines;
+	piece.n_location = 1;
+	piece.location = locations;
+	return piece_write(writer, &piece);
+}
+
+static int sample_write(struct writer *writer, const struct snapshot_trace *trace)
+{
+	const struct snapshot_traceback *traceback = &writer->snapshot->tracebacks[trace->traceback];
+	Sample sample = PERFTOOLS__PROFILES__SAMPLE__INIT, *samples[] = {&sample};
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+	int64_t values[] = {(int64_t)trace->count, (int64_t)(trace->count * trace->bytes)};
+	Label labels[4], *pointers[4];
+	static const int keys[4] = {TEXT_BYTES, TEXT_DOMAIN, TEXT_PID, TEXT_TOTAL};
+	const int64_t numbers[4] = {(int64_t)trace->bytes, trace->domain, writer->snapshot->meta.pid,
+				    traceback->total};
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < traceback->nframe; i++)
+		err = location_write(writer, &writer->snapshot->frames[traceback->first + i],
+				     &writer->ids[i]);
+	if (err)
+		return err;
+	for (int i = 0; i < 4; i++) {
+		perftools__profiles__label__init(&labels[i]);
+		labels[i].key = text_index(writer, keys[i]);
+		labels[i].num = numbers[i];
+		pointers[i] = &labels[i];
+	}
+	labels[0].num_unit = text_index(writer, TEXT_BYTES);
+	sample.n_location_id = traceback->nframe;
+	sample.location_id = writer->ids;
+	sample.n_value = 2;
+	sample.value = values;
+	sample.n_label = 4;
+	sample.label = pointers;
+	piece.n_sample = 1;
+	piece.sample = samples;
+	return piece_write(writer, &piece);
+}
+
+static uint32_t frames_longest(const struct snapshot *snapshot)
+{
+	uint32_t longest = 1;
+
+	for (size_t i = 0; i < snapshot->traceback_count; i++)
+		if (snapshot->tracebacks[i].nframe > longest)
+			longest = snapshot->tracebacks[i].nframe;
+	return longest;
+}
+
+int pprof_write(const struct snapshot *snapshot, struct outfile *file)
+{
+	struct writer writer = {
+		.snapshot = snapshot, .file = file, .text_base = strings_count(snapshot->strings)};
+	const int gzip = 16 + MAX_WBITS;
+	int err = -ENOMEM;
+
+	if (deflateInit2(&writer.zlib, Z_DEFAULT_COMPRESSION, Z_DEFLATED, gzip, 8, Z_DEFAULT_STRATEGY) !=
+	    Z_OK)
+		return -ENOMEM;
+	writer.ids = calloc(frames_longest(snapshot), sizeof(*writer.ids));
+	if (!writer.ids)
+		goto out;
+	err = header_write(&writer);
+	if (!err)
+		err = strings_write(&writer);
+	for (size_t i = 0; !err && i < snapshot->trace_count; i++)
+		err = sample_write(&writer, &snapshot->traces[i]);
+	if (!err)
+		err = deflate_out(&writer, NULL, 0, Z_FINISH);
+out:
+	deflateEnd(&writer.zlib);
+	buffer_free(&writer.packed);
+	id_map_free(&writer.functions);
+	id_map_free(&writer.locations);
+	free(writer.ids);
+	return err;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One object on one line; keys are only ever added. Frames are most recent first, as in PEP 454. */
+#include "export/report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "export/json.h"
+#include "export/version.h"
+
+static void key_text(FILE *out, const char *key, const char *value)
+{
+	fprintf(out, "\"%s\": ", key);
+	json_string(out, value);
+}
+
+static void frame_write(FILE *out, const struct snapshot *snapshot, const struct snapshot_frame *frame)
+{
+	fputs("{\"filename\": ", out);
+	json_string(out, strings_get(snapshot->strings, frame->filename));
+	fprintf(out, ", \"lineno\": %u}", frame->line);
+}
+
+static void entry_write(FILE *out, const struct snapshot *snapshot, enum group_by by,
+			const struct statistic *entry)
+{
+	fputs("{\"traceback\": [", out);
+	if (by == GROUP_TRACEBACK) {
+		const struct snapshot_traceback *traceback = &snapshot->tracebacks[entry->traceback];
+
+		for (uint32_t i = 0; i < traceback->nframe; i++) {
+			fputs(i ? ", " : "", out);
+			frame_write(out, snapshot, &snapshot->frames[traceback->first + i]);
+		}
+	} else {
+		frame_write(out, snapshot, &entry->frame);
+	}
+	fprintf(out, "], \"size\": %" PRIu64 ", \"count\": %" PRIu64 "}", entry->size, entry->count);
+}
+
+static void coverage_write(FILE *out, const struct snapshot_meta *meta)
+{
+	if (!meta->coverage_known) {
+		fputs("\"coverage\": null", out);
+		return;
+	}
+	fprintf(out,
+		"\"coverage\": {\"new_blocks\": %" PRIu64 ", \"new_bytes\": %" PRIu64
+		", \"seen_blocks\": %" PRIu64 ", \"seen_bytes\": %" PRIu64 ", \"old_blocks\": %" PRIu64
+		", \"old_bytes\": %" PRIu64 "}",
+		meta->new_blocks, meta->new_bytes, meta->seen_blocks, meta->seen_bytes, meta->old_blocks,
+		meta->old_bytes);
+}
+
+static void not_seen_write(FILE *out, const struct snapshot_meta *meta)
+{
+	static const char *const names[LOSS_COUNT] = {
+		[LOSS_ALLOC] = "lost_allocs",
+		[LOSS_ALLOC_BYTES] = "lost_alloc_bytes",
+		[LOSS_FREE] = "lost_frees",
+		[LOSS_REALLOC] = "lost_reallocs",
+		[LOSS_STACK] = "lost_stacks",
+		[LOSS_CODE] = "lost_codes",
+		[LOSS_PROCESS] = "lost_process_events",
+		[LOSS_THREAD_STATE] = "no_thread_memory",
+		[LOSS_NO_THREAD] = "no_python_thread",
+		[LOSS_FRAME_FAULT] = "frame_faults",
+		[LOSS_RETURN] = "missing_returns",
+	};
+
+	fprintf(out,
+		"\"not_seen\": {\"frees_unknown\": %" PRIu64 ", \"replaced\": %" PRIu64
+		", \"stacks_unknown\": %" PRIu64 ", \"frames_unknown\": %" PRIu64
+		", \"records_malformed\": %" PRIu64,
+		meta->frees_unknown, meta->replaced, meta->stacks_unknown, meta->frames_unknown,
+		meta->records_malformed);
+	for (unsigned int i = 0; i < LOSS_COUNT; i++) {
+		if (names[i])
+			fprintf(out, ", \"%s\": %" PRIu64, names[i], meta->loss[i]);
+		else if (meta->loss[i])
+			fprintf(out, ", \"lost_%u\": %" PRIu64, i, meta->loss[i]);
+	}
+	putc('}', out);
+}
+
+static void meta_write(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	char version[VERSION_TEXT];
+
+	fprintf(out, "\"pid\": %u, ", meta->pid);
+	key_text(out, "name", meta->name);
+	fputs(", \"python\": ", out);
+	if (meta->python_version)
+		json_string(out, version_text(version, meta->python_version));
+	else
+		fputs("null", out);
+	fputs(", ", out);
+	key_text(out, "mode", meta->mode);
+	fputs(", ", out);
+	key_text(out, "moment", meta->moment);
+	fprintf(out, ", \"from_start\": %s, \"duration_ns\": %" PRIu64 ", \"peak_size\": ",
+		meta->from_start ? "true" : "false", meta->duration_ns);
+	if (meta->peak_bytes)
+		fprintf(out, "%" PRIu64 ", ", meta->peak_bytes);
+	else
+		fputs("null, ", out);
+	coverage_write(out, meta);
+	fputs(", ", out);
+	not_seen_write(out, meta);
+}
+
+int report_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
+{
+	static const char *const names[] = {"filename", "lineno", "traceback"};
+	struct statistics statistics;
+	int err = statistics_compute(snapshot, opts->by, opts->cumulative, &statistics);
+
+	if (err)
+		return err;
+	size_t shown = opts->top && opts->top < statistics.count ? opts->top : statistics.count;
+	fprintf(out,
+		"{\"traceback_limit\": %u, \"group_by\": \"%s\", \"cumulative\": %s, \"total\": {\"size\": "
+		"%" PRIu64 ", \"count\": %" PRIu64 "}, \"lost_events\": %" PRIu64 ", ",
+		snapshot->meta.traceback_limit, names[opts->by], opts->cumulative ? "true" : "false",
+		statistics.total_size, statistics.total_count, snapshot_lost_events(snapshot));
+	meta_write(out, snapshot);
+	fputs(", \"statistics\": [", out);
+	for (size_t i = 0; i < shown; i++) {
+		fputs(i ? ", " : "", out);
+		entry_write(out, snapshot, opts->by, &statistics.entries[i]);
+	}
+	fputs("]}\n", out);
+	statistics_free(&statistics);
+	return fflush(out) || ferror(out) ? -EIO : 0;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "export/report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "export/not_seen.h"
+#include "export/version.h"
+
+/* tracemalloc._format_size(size, False), line by line. */
+static char *size_format(char out[32], double size)
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	const int last = 4;
+
+	for (int i = 0;; i++, size /= 1024) {
+		if (i && fabs(size) < 100) {
+			snprintf(out, 32, "%.1f %s", size, units[i]);
+			return out;
+		}
+		if (fabs(size) < 10 * 1024 || i == last) {
+			snprintf(out, 32, "%.0f %s", size, units[i]);
+			return out;
+		}
+	}
+}
+
+char *report_size(char out[32], uint64_t bytes)
+{
+	return size_format(out, (double)bytes);
+}
+
+void report_name(FILE *out, const char *text)
+{
+	for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+		/* C1 controls are two bytes of UTF-8; some terminals obey them. */
+		if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0)
+			fprintf(out, "\\x%02x", *++at);
+		else if (*at < 0x20 || *at == 0x7f)
+			fprintf(out, "\\x%02x", *at);
+		else
+			putc(*at, out);
+	}
+}
+
+static void frame_print(FILE *out, const struct snapshot *snapshot, const struct snapshot_frame *frame)
+{
+	report_name(out, strings_get(snapshot->strings, frame->filename));
+	fprintf(out, ":%u", frame->line);
+}
+
+static void sums_print(FILE *out, uint64_t size, uint64_t count)
+{
+	char text[32];
+
+	fprintf(out, "size=%s, count=%" PRIu64, size_format(text, (double)size), count);
+	if (count)
+		fprintf(out, ", average=%s", size_format(text, (double)size / (double)count));
+}
+
+static void traceback_print(FILE *out, const struct snapshot *snapshot, uint32_t index)
+{
+	const struct snapshot_traceback *traceback = &snapshot->tracebacks[index];
+
+	for (uint32_t i = 0; i < traceback->nframe; i++) {
+		const struct snapshot_frame *frame = &snapshot->frames[traceback->first + i];
+
+		fputs("    ", out);
+		frame_print(out, snapshot, frame);
+		fputs(" in ", out);
+		report_name(out, strings_get(snapshot->strings, frame->function));
+		putc('\n', out);
+	}
+	if (traceback->total > traceback->nframe)
+		fprintf(out, "    … %u older frames not kept\n", traceback->total - traceback->nframe);
+}
+
+static void entry_print(FILE *out, const struct snapshot *snapshot, enum group_by by,
+			const struct statistic *entry)
+{
+	const struct snapshot_frame *frame = &entry->frame;
+
+	if (by == GROUP_TRACEBACK) {
+		const struct snapshot_traceback *traceback = &snapshot->tracebacks[entry->traceback];
+
+		frame = &snapshot->frames[traceback->first];
+	}
+	fputs("  ", out);
+	frame_print(out, snapshot, frame);
+	fputs(": ", out);
+	sums_print(out, entry->size, entry->count);
+	putc('\n', out);
+	if (by == GROUP_TRACEBACK)
+		traceback_print(out, snapshot, entry->traceback);
+}
+
+static void others_print(FILE *out, const struct statistics *statistics, size_t shown, int cumulative)
+{
+	uint64_t size = statistics->total_size, count = statistics->total_count;
+
+	if (shown == statistics->count)
+		return;
+	fprintf(out, "  %zu other", statistics->count - shown);
+	if (!cumulative) { /* in cumulative mode the entries overlap: there is no rest */
+		for (size_t i = 0; i < shown; i++) {
+			size -= statistics->entries[i].size;
+			count -= statistics->entries[i].count;
+		}
+		fputs(": ", out);
+		sums_print(out, size, count);
+	}
+	putc('\n', out);
+}
+
+static void title_print(FILE *out, const struct snapshot_meta *meta)
+{
+	static const struct {
+		const char *moment, *text;
+	} moments[] = {
+		{"finalizing", ", as its interpreter began to shut down"},
+		{"exited", ", as it exited"},
+		{"execed", ", as it executed another program"},
+	};
+	char version[VERSION_TEXT];
+
+	fputs("tracer: ", out);
+	report_name(out, meta->name);
+	fprintf(out, " (PID %u), ", meta->pid);
+	if (meta->python_version)
+		fprintf(out, "CPython %s, ", version_text(version, meta->python_version));
+	if (meta->mode[0])
+		fprintf(out, "%s mode, ", meta->mode);
+	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
+	for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++)
+		if (!strcmp(meta->moment, moments[i].moment))
+			fputs(moments[i].text, out);
+	putc('\n', out);
+}
+
+static void heading_print(FILE *out, const struct statistics *statistics, const struct report_opts *opts,
+			  size_t shown)
+{
+	static const char *const names[] = {"files", "lines", "tracebacks"};
+
+	fputs(opts->color ? "\033[1m" : "", out);
+	if (shown < statistics->count)
+		fprintf(out, "Top %zu %s of %zu by size", shown, names[opts->by], statistics->count);
+	else
+		fprintf(out, "All %zu %s by size", statistics->count, names[opts->by]);
+	if (opts->cumulative)
+		fputs(", cumulative (a block counts for every frame of its traceback)", out);
+	if (opts->by == GROUP_TRACEBACK)
+		fputs(", most recent frame first", out);
+	fputs(opts->color ? "\033[0m\n" : "\n", out);
+}
+
+int report_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
+{
+	struct statistics statistics;
+	char text[32];
+	int err = statistics_compute(snapshot, opts->by, opts->cumulative, &statistics);
+
+	if (err)
+		return err;
+	size_t shown = opts->top && opts->top < statistics.count ? opts->top : statistics.count;
+	title_print(out, &snapshot->meta);
+	heading_print(out, &statistics, opts, shown);
+	for (size_t i = 0; i < shown; i++)
+		entry_print(out, snapshot, opts->by, &statistics.entries[i]);
+	others_print(out, &statistics, shown, opts->cumulative);
+	fprintf(out, "Total: size=%s, count=%" PRIu64, size_format(text, (double)statistics.total_size),
+		statistics.total_count);
+	if (snapshot->meta.peak_bytes)
+		fprintf(out, " (peak size=%s)", report_size(text, snapshot->meta.peak_bytes));
+	putc('\n', out);
+	not_seen_print(out, snapshot, opts->color);
+	statistics_free(&statistics);
+	return fflush(out) || ferror(out) ? -EIO : 0;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PY_VERSION_HEX as people write it. */
+#ifndef TRACER_EXPORT_VERSION_H
+#define TRACER_EXPORT_VERSION_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#define VERSION_TEXT 32
+
+/* "3.11.7", "3.14.0a3", "3.13.0rc1". Returns out. */
+static inline char *version_text(char out[VERSION_TEXT], uint32_t hex)
+{
+	unsigned int level = hex >> 4 & 0xf;
+	int size = snprintf(out, VERSION_TEXT, "%u.%u.%u", hex >> 24, hex >> 16 & 0xff, hex >> 8 & 0xff);
+
+	if (level >= 0xa && level <= 0xc)
+		snprintf(out + size, VERSION_TEXT - (size_t)size, "%s%u",
+			 level == 0xc	? "rc"
+			 : level == 0xb ? "b"
+					: "a",
+			 hex & 0xf);
+	return out;
+}
+
+#endif

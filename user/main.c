@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/cli.h"
+
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *synopsis, *help;
+} commands[] = {
+	{"trace", cli_trace, "[trace] -p PID | -- COMMAND ARG...", "trace a process (the word may be left out)"},
+	{"report", cli_report, "report FILE...", "statistics of a snapshot"},
+	{"replay", cli_replay, "replay CAPTURE", "tables from a recorded event stream, no root"},
+	{"list", cli_list, "list", "processes that can be traced"},
+	{"doctor", cli_doctor, "doctor", "what this kernel and these privileges allow"},
+};
+
+static void usage_print(FILE *out)
+{
+	fprintf(out, "Which line of which file owns the memory of a Python process that is already running.\n\n");
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		fprintf(out, "  tracer %-36s %s\n", commands[i].synopsis, commands[i].help);
+	fprintf(out, "\nEach command has --help. tracer --version prints the version.\n");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		usage_print(stderr);
+		return EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		usage_print(stdout);
+		return EXIT_DONE;
+	}
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+		printf("tracer %s\n", TRACER_VERSION);
+		return EXIT_DONE;
+	}
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].run(argc - 1, argv + 1);
+	if (argv[1][0] != '-') {
+		error_print(error_set(-22, "no such command"), "tracer --help lists them", "%s", argv[1]);
+		return EXIT_USAGE;
+	}
+	return cli_trace(argc, argv);
+}

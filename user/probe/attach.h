@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The BPF side in hand: loads the programs, tells them of targets, places the probes of a plan and hands over
+ * the ring buffer's records. Probes live as long as their file descriptors: when the tracer ends, in whatever
+ * way, the kernel takes them out.
+ */
+#ifndef TRACER_PROBE_ATTACH_H
+#define TRACER_PROBE_ATTACH_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "abi/events.h"
+#include "abi/target.h"
+#include "probe/features.h"
+#include "probe/plan.h"
+#include "target/elf_file.h"
+
+struct attach;
+
+/* A record; borrowed for the call. Non-zero ends the draining and is returned by attach_drain(). */
+typedef int (*attach_record_fn)(void *context, void *record, size_t size);
+
+struct attach_opts {
+	size_t ring_bytes; /* a power of two and a multiple of the page size; 0: 64 MiB */
+	int no_session;    /* as on a kernel without uprobe.session */
+	int no_multi;      /* as on a kernel without uprobe_multi: perf-event uprobes */
+	attach_record_fn record;
+	void *context;
+};
+
+/* Loads the programs. 0; -EPERM; -errno (error_set tells what the kernel refused). */
+int attach_new(struct attach **out, const struct features *features, const struct attach_opts *opts);
+/* Detaches everything; NULL is legal. */
+void attach_free(struct attach *attach);
+
+/* Makes a process known to the programs; without it its probes do nothing. 0, -errno. */
+int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target *target);
+/* From here on its probes do nothing: the moment at which its tables stop. */
+void attach_forget(struct attach *attach, uint32_t tgid);
+/*
+ * Places every site of the plan in the process (all its threads, no other process). 0; -ESRCH the process is
+ * gone; -errno. What was placed before a failure is taken out by attach_detach().
+ */
+int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid);
+/* Takes every probe out; records already in the ring buffer stay. */
+void attach_detach(struct attach *attach);
+/* How the probes are attached: "one uprobe_multi session link …". Static. */
+const char *attach_backend(const struct attach *attach);
+
+/* Hands over records that are there, at most about limit of them. Returns their number or the callback's error. */
+int attach_drain(struct attach *attach, size_t limit);
+/* The loss counters, summed over processors. */
+int attach_loss(struct attach *attach, __u64 counts[LOSS_COUNT]);
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which functions of a Python runtime are probed.
+ *
+ * A request goes from a public function (PyObject_Malloc) through the domain's slot to an implementation
+ * (_PyObject_Malloc), which takes the slot's context before the arguments. The implementations see every
+ * request, also those of inlined copies of the public functions, but they are static: a stripped file does
+ * not name them. The slots of mem and obj hold the same implementations.
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "abi/events.h"
+#include "base/error.h"
+#include "probe/plan.h"
+#include "target/elf_file.h"
+
+#define FUNCTIONS 4
+#define NAME_SIZE sizeof(((struct plan_site *)0)->symbol)
+#define MAX_CLONE 8 /* clones of a function that are looked for: NAME.lto_priv.0 to .7 */
+
+/* Sites or missing symbols that there can be: three domains, their implementations, and the singles. */
+#define MAX_ENTRIES 32
+
+static const struct function {
+	const char *name;
+	enum abi_op op;
+	unsigned arguments;
+	int with_return;
+} functions[FUNCTIONS] = {
+	{"Malloc", ABI_OP_MALLOC, 1, 1},
+	{"Calloc", ABI_OP_CALLOC, 2, 1},
+	{"Realloc", ABI_OP_REALLOC, 2, 1},
+	{"Free", ABI_OP_FREE, 1, 0},
+};
+
+static const struct domain {
+	const char *public;
+	const char *implementation; /* NULL: those of obj */
+	enum event_api api;
+} raw = {"PyMem_Raw", "_PyMem_Raw", EVENT_API_RAW}, obj = {"PyObject_", "_PyObject_", EVENT_API_OBJ},
+  mem = {"PyMem_", NULL, EVENT_API_MEM};
+
+static const struct plan_wish singles[] = {
+	{"PyTraceMalloc_Track", ABI_OP_TRACK, EVENT_API_TRACK, {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX}, 0},
+	{"PyTraceMalloc_Untrack",
+	 ABI_OP_UNTRACK,
+	 EVENT_API_TRACK,
+	 {ABI_REG_DI, ABI_REG_SI, ABI_REG_COUNT},
+	 0},
+	{"Py_FinalizeEx", ABI_OP_FINALIZE, EVENT_API_RAW, {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT}, 0},
+};
+
+static void add_missing(struct plan *plan, const char *symbol, const char *why)
+{
+	if (plan->missing_count == MAX_ENTRIES)
+		return;
+	snprintf(plan->missing[plan->missing_count].symbol, NAME_SIZE, "%s", symbol);
+	snprintf(plan->missing[plan->missing_count].why, sizeof(plan->missing[0].why), "%s", why);
+	plan->missing_count++;
+}
+
+/* The numbered clones "NAME.KIND.N": how many of them there are, and the last one. */
+static int find_clones(struct elf_file *file, const char *name, const char *kind, struct elf_symbol *out)
+{
+	char clone[NAME_SIZE + 32];
+	int count = 0;
+
+	for (int i = 0; i < MAX_CLONE; i++) {
+		snprintf(clone, sizeof(clone), "%s.%s.%d", name, kind, i);
+		count += elf_file_symbol(file, clone, out) == 0;
+	}
+	return count;
+}
+
+/*
+ * The function of that name. Link-time optimisation renames a static function to NAME.lto_priv.N and leaves
+ * it as it is; the other clones have lost arguments or a part of the body, and calls that do not go through
+ * them. Returns NULL and *out, or why it is missing.
+ */
+static const char *find_function(struct elf_file *file, const char *name, struct elf_symbol *out)
+{
+	static const char *const kinds[] = {"constprop", "part", "isra"};
+	static const char *const reasons[] = {
+		"only a clone with other arguments is there (.constprop)",
+		"only a part split off it is there (.part)",
+		"only a clone with other arguments is there (.isra)",
+	};
+	struct elf_symbol ignored;
+
+	if (elf_file_symbol(file, name, out)) {
+		int clones = find_clones(file, name, "lto_priv", out);
+
+		if (clones > 1)
+			return "several functions have this name (.lto_priv)";
+		for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !clones; i++)
+			if (find_clones(file, name, kinds[i], &ignored))
+				return reasons[i];
+		if (!clones)
+			return "no such symbol";
+	}
+	return out->function && !out->ifunc && !out->tls ? NULL : "the symbol is no function";
+}
+
+/* Is a site in the function at vaddr already? Aliases are probed once. */
+static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr)
+{
+	for (size_t i = 0; i < plan->count; i++)
+		if (plan->sites[i].vaddr - plan->sites[i].in_function == vaddr)
+			return &plan->sites[i];
+	return NULL;
+}
+
+/* Adds a site or a missing symbol. 0 or -ENOMEM. */
+static int add_wish(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
+{
+	struct plan_site *site = &plan->sites[plan->count];
+	const struct plan_site *other;
+	struct elf_symbol symbol;
+	uint8_t code[PLAN_MAX_CODE];
+	const char *why = find_function(file, wish->symbol, &symbol);
+	size_t size;
+	int bytes, err;
+
+	if (why || plan->count == MAX_ENTRIES) {
+		add_missing(plan, wish->symbol, why ? why : "too many sites");
+		return 0;
+	}
+	other = site_in(plan, symbol.vaddr);
+	if (other) {
+		if (other->op != wish->op)
+			add_missing(plan, wish->symbol,
+				    "it shares its code with a function of another meaning");
+		return 0;
+	}
+	size = symbol.size && symbol.size < sizeof(code) ? symbol.size : sizeof(code);
+	bytes = elf_file_read(file, symbol.vaddr, code, size);
+	if (bytes <= 0) {
+		add_missing(plan, wish->symbol, "the file does not hold its code");
+		return 0;
+	}
+	memset(site, 0, sizeof(*site));
+	err = plan_function(wish, code, (size_t)bytes, symbol.vaddr, site);
+	if (err)
+		return err;
+	if (elf_file_offset(file, site->vaddr, &site->offset)) {
+		add_missing(plan, wish->symbol, "its address has no place in the file");
+		return 0;
+	}
+	snprintf(site->symbol, sizeof(site->symbol), "%s", wish->symbol);
+	plan->count++;
+	return 0;
+}
+
+static int add_domain(struct plan *plan, struct elf_file *file, const struct domain *domain,
+		      bool implementation)
+{
+	/* An implementation gets its context first. */
+	static const uint32_t registers[] = {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX};
+	int err = 0;
+
+	for (size_t i = 0; i < FUNCTIONS && !err; i++) {
+		const struct function *function = &functions[i];
+		char name[NAME_SIZE];
+		struct plan_wish wish = {.symbol = name,
+					 .op = function->op,
+					 .api = domain->api,
+					 .with_return = function->with_return};
+
+		snprintf(name, sizeof(name), "%s%s", implementation ? domain->implementation : domain->public,
+			 function->name);
+		for (unsigned a = 0; a < 3; a++)
+			wish.arguments[a] =
+				a < function->arguments ? registers[a + implementation] : ABI_REG_COUNT;
+		err = add_wish(plan, file, &wish);
+	}
+	return err;
+}
+
+/* Are all four there? Where only some are, those that are not go to the missing ones. */
+static bool has_implementations(struct plan *plan, struct elf_file *file, const struct domain *domain)
+{
+	char names[FUNCTIONS][NAME_SIZE];
+	const char *why[FUNCTIONS];
+	size_t found = 0, clones = 0;
+
+	for (size_t i = 0; i < FUNCTIONS; i++) {
+		struct elf_symbol symbol;
+
+		snprintf(names[i], NAME_SIZE, "%s%s", domain->implementation, functions[i].name);
+		why[i] = find_function(file, names[i], &symbol);
+		found += !why[i];
+		clones += why[i] && strcmp(why[i], "no such symbol") != 0;
+	}
+	for (size_t i = 0; i < FUNCTIONS && found + clones; i++)
+		if (why[i])
+			add_missing(plan, names[i], why[i]);
+	return found == FUNCTIONS;
+}
+
+static void describe_level(struct plan *plan, bool raw_deep, bool obj_deep, bool public_only)
+{
+	char public[128];
+
+	snprintf(public, sizeof(public), "public functions (%s; inlined copies are not seen)",
+		 public_only ? "as asked" : "no usable symbols of the implementations");
+	if (raw_deep && obj_deep)
+		snprintf(plan->level, sizeof(plan->level),
+			 "raw, mem, obj: implementations (_PyMem_Raw*, _PyObject_*)");
+	else if (raw_deep)
+		snprintf(plan->level, sizeof(plan->level), "raw: implementations (_PyMem_Raw*); mem, obj: %s",
+			 public);
+	else if (obj_deep)
+		snprintf(plan->level, sizeof(plan->level), "mem, obj: implementations (_PyObject_*); raw: %s",
+			 public);
+	else
+		snprintf(plan->level, sizeof(plan->level), "raw, mem, obj: %s", public);
+}
+
+static int add_everything(struct plan *plan, struct elf_file *file, bool public_only)
+{
+	bool raw_deep = !public_only && has_implementations(plan, file, &raw);
+	bool obj_deep = !public_only && has_implementations(plan, file, &obj);
+	int err = add_domain(plan, file, &raw, raw_deep);
+
+	describe_level(plan, raw_deep, obj_deep, public_only);
+	if (!err)
+		err = add_domain(plan, file, &obj, obj_deep);
+	if (!err && !obj_deep)
+		err = add_domain(plan, file, &mem, false);
+	if (err)
+		return err;
+	if (!plan->count)
+		return error_set(-ENOENT, "%s has no symbol of Python's allocators", elf_file_path(file));
+	for (size_t i = 0; i < sizeof(singles) / sizeof(singles[0]) && !err; i++)
+		err = add_wish(plan, file, &singles[i]);
+	return err;
+}
+
+int plan_python(struct elf_file *file, int public_only, struct plan *out)
+{
+	struct plan plan = {0};
+	int err;
+
+	plan.sites = calloc(MAX_ENTRIES, sizeof(*plan.sites));
+	plan.missing = calloc(MAX_ENTRIES, sizeof(*plan.missing));
+	if (!plan.sites || !plan.missing)
+		err = error_set(-ENOMEM, "no memory for the probe plan");
+	else
+		err = add_everything(&plan, file, public_only);
+	if (err) {
+		plan_free(&plan);
+		return err;
+	}
+	*out = plan;
+	return 0;
+}
+
+void plan_free(struct plan *plan)
+{
+	if (!plan)
+		return;
+	free(plan->sites);
+	free(plan->missing);
+	memset(plan, 0, sizeof(*plan));
+}

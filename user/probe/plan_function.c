@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where in a function the probe sits.
+ *
+ * The probe must be hit exactly once in every call, so only the entry path is looked at: the instructions
+ * that run one after the other from the entry up to and including the first branch. What something jumps back
+ * to is left out with all that follows it, since it may run again. A jump to the entry itself is as good as a
+ * call and hits the entry as often as any later instruction, so it excludes nothing.
+ *
+ * Along the path each argument has a set of registers that hold it: a full move adds one, a write takes one
+ * away. The first emulated instruction that every argument reaches is the site.
+ */
+#include <capstone/capstone.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "probe/plan.h"
+
+#define ARGUMENTS 3
+
+struct scan {
+	csh capstone;
+	cs_insn *insn;
+	const uint8_t *code;
+	size_t bytes;
+	uint64_t vaddr;
+	const struct plan_wish *wish;
+	uint32_t holders[ARGUMENTS]; /* bit r: enum abi_register r holds the argument */
+	bool stack_moved;
+};
+
+static const char *const register_names[ABI_REG_COUNT] = {
+	"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
+	"r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15",
+};
+
+/*
+ * What every supported kernel emulates: branch_setup_xol_ops() and push_setup_xol_ops() in
+ * arch/x86/kernel/uprobes.c. Not among it: longer nops, which only newer kernels emulate, and prefixed
+ * branches, on some of which the kernel refuses a probe.
+ */
+static bool is_emulated(const uint8_t *code, size_t bytes)
+{
+	switch (bytes) {
+	case 1: /* nop, push */
+		return code[0] == 0x90 || (code[0] & 0xf8) == 0x50;
+	case 2: /* push %r8 to %r15, jmp, jcc */
+		return code[0] == 0x41 ? (code[1] & 0xf8) == 0x50
+				       : code[0] == 0xeb || (code[0] & 0xf0) == 0x70;
+	case 5: /* call, jmp */
+		return code[0] == 0xe8 || code[0] == 0xe9;
+	case 6: /* jcc */
+		return code[0] == 0x0f && (code[1] & 0xf0) == 0x80;
+	default:
+		return false;
+	}
+}
+
+/* enum abi_register that reg is, or is a part of; ABI_REG_COUNT for one of another kind. */
+static uint32_t register_of(unsigned reg)
+{
+	static const uint16_t parts[ABI_REG_COUNT][5] = {
+		{X86_REG_RAX, X86_REG_EAX, X86_REG_AX, X86_REG_AL, X86_REG_AH},
+		{X86_REG_RCX, X86_REG_ECX, X86_REG_CX, X86_REG_CL, X86_REG_CH},
+		{X86_REG_RDX, X86_REG_EDX, X86_REG_DX, X86_REG_DL, X86_REG_DH},
+		{X86_REG_RBX, X86_REG_EBX, X86_REG_BX, X86_REG_BL, X86_REG_BH},
+		{X86_REG_RSP, X86_REG_ESP, X86_REG_SP, X86_REG_SPL},
+		{X86_REG_RBP, X86_REG_EBP, X86_REG_BP, X86_REG_BPL},
+		{X86_REG_RSI, X86_REG_ESI, X86_REG_SI, X86_REG_SIL},
+		{X86_REG_RDI, X86_REG_EDI, X86_REG_DI, X86_REG_DIL},
+		{X86_REG_R8, X86_REG_R8D, X86_REG_R8W, X86_REG_R8B},
+		{X86_REG_R9, X86_REG_R9D, X86_REG_R9W, X86_REG_R9B},
+		{X86_REG_R10, X86_REG_R10D, X86_REG_R10W, X86_REG_R10B},
+		{X86_REG_R11, X86_REG_R11D, X86_REG_R11W, X86_REG_R11B},
+		{X86_REG_R12, X86_REG_R12D, X86_REG_R12W, X86_REG_R12B},
+		{X86_REG_R13, X86_REG_R13D, X86_REG_R13W, X86_REG_R13B},
+		{X86_REG_R14, X86_REG_R14D, X86_REG_R14W, X86_REG_R14B},
+		{X86_REG_R15, X86_REG_R15D, X86_REG_R15W, X86_REG_R15B},
+	};
+
+	for (uint32_t r = 0; reg != X86_REG_INVALID && r < ABI_REG_COUNT; r++)
+		for (size_t i = 0; i < 5; i++)
+			if (parts[r][i] == reg)
+				return r;
+	return ABI_REG_COUNT;
+}
+
+static bool decode(struct scan *scan, size_t offset)
+{
+	const uint8_t *code = scan->code + offset;
+	size_t left = scan->bytes - offset;
+	uint64_t address = scan->vaddr + offset;
+
+	return cs_disasm_iter(scan->capstone, &code, &left, &address, scan->insn);
+}
+
+static bool in_group(const struct scan *scan, unsigned group)
+{
+	return cs_insn_group(scan->capstone, scan->insn, group);
+}
+
+/* Does control go anywhere but to the next instruction, or is that for the kernel to say? */
+static bool ends_path(const struct scan *scan)
+{
+	static const unsigned groups[] = {CS_GRP_JUMP, CS_GRP_CALL, CS_GRP_RET,
+					  CS_GRP_INT,  CS_GRP_IRET, CS_GRP_BRANCH_RELATIVE};
+
+	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+		if (in_group(scan, groups[i]))
+			return true;
+	switch (scan->insn->id) {
+	case X86_INS_XABORT:
+	case X86_INS_SYSCALL:
+	case X86_INS_SYSENTER:
+	case X86_INS_HLT:
+	case X86_INS_UD0:
+	case X86_INS_UD2:
+	case X86_INS_UD2B:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/*
+ * The lowest offset after the entry that a relative branch of these bytes leads to, SIZE_MAX when none does.
+ * Where the bytes are no instruction it goes on at the next one: a target too many costs a trap, one too few
+ * a wrong count.
+ */
+static size_t first_jump_target(struct scan *scan)
+{
+	size_t first = SIZE_MAX;
+
+	for (size_t offset = 0; offset < scan->bytes;) {
+		if (!decode(scan, offset)) {
+			offset++;
+			continue;
+		}
+		const cs_x86 *x86 = &scan->insn->detail->x86;
+		uint64_t target = (uint64_t)x86->operands[0].imm - scan->vaddr;
+
+		if (x86->op_count == 1 && x86->operands[0].type == X86_OP_IMM && ends_path(scan) && target &&
+		    target < first)
+			first = target;
+		offset += scan->insn->size;
+	}
+	return first;
+}
+
+/* Registers (a bit each) that the decoded instruction may write. */
+static uint32_t registers_written(const struct scan *scan)
+{
+	cs_regs read, written;
+	uint8_t reads, writes;
+	uint32_t mask = 0;
+
+	if (cs_regs_access(scan->capstone, scan->insn, read, &reads, written, &writes) != CS_ERR_OK)
+		return ~0u;
+	for (uint8_t i = 0; i < writes; i++)
+		mask |= 1u << register_of(written[i]);
+
+	/* What the decoder's tables lack */
+	if (scan->insn->id == X86_INS_CMPXCHG || scan->insn->id == X86_INS_XLATB)
+		mask |= 1u << ABI_REG_AX;
+	if (scan->insn->id == X86_INS_ENTER)
+		mask |= 1u << ABI_REG_SP | 1u << ABI_REG_BP;
+	return mask;
+}
+
+/* Applies the decoded instruction. Returns the first argument that it loses, or ARGUMENTS. */
+static int step(struct scan *scan)
+{
+	const cs_x86 *x86 = &scan->insn->detail->x86;
+	uint32_t written = registers_written(scan), source = 0, copy = 0;
+	int lost = ARGUMENTS;
+
+	/* A 32-bit move would cut a 64-bit argument. */
+	if (scan->insn->id == X86_INS_MOV && x86->op_count == 2 && x86->operands[0].type == X86_OP_REG &&
+	    x86->operands[1].type == X86_OP_REG && x86->operands[0].size == 8 && x86->operands[1].size == 8) {
+		source = 1u << register_of(x86->operands[1].reg);
+		copy = 1u << register_of(x86->operands[0].reg);
+	}
+	for (int i = ARGUMENTS - 1; i >= 0; i--) {
+		uint32_t before = scan->holders[i];
+
+		scan->holders[i] = (before & ~written) | (before & source ? copy : 0);
+		scan->holders[i] &= (1u << ABI_REG_COUNT) - 1;
+		if (before && !scan->holders[i])
+			lost = i;
+	}
+	scan->stack_moved |= written >> ABI_REG_SP & 1;
+	return lost;
+}
+
+static const char *argument_name(enum abi_op op, int argument)
+{
+	static const char *const names[][ARGUMENTS] = {
+		[ABI_OP_MALLOC] = {"bytes"},
+		[ABI_OP_CALLOC] = {"count", "bytes"},
+		[ABI_OP_REALLOC] = {"address", "bytes"},
+		[ABI_OP_FREE] = {"address"},
+		[ABI_OP_TRACK] = {"domain", "address", "bytes"},
+		[ABI_OP_UNTRACK] = {"domain", "address"},
+	};
+
+	if ((size_t)op >= sizeof(names) / sizeof(names[0]) || !names[op][argument])
+		return "an argument";
+	return names[op][argument];
+}
+
+/* Appends to a text of so many bytes; what is too long is cut. */
+__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size, const char *format, ...)
+{
+	size_t length = strlen(text);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text + length, size - length, format, arguments);
+	va_end(arguments);
+}
+
+/*
+ * Walks the entry path. True and *offset when an emulated instruction will do, which is then the decoded one;
+ * else false and why holds the reason.
+ */
+static bool find_emulated(struct scan *scan, size_t *offset, char *why, size_t size)
+{
+	size_t target = first_jump_target(scan);
+
+	append(why, size, "entry (two traps): ");
+	for (*offset = 0; *offset < scan->bytes; *offset += scan->insn->size) {
+		if (*offset >= target) {
+			append(why, size, "no emulated instruction before +%zu, where a jump leads", target);
+			return false;
+		}
+		if (!decode(scan, *offset)) {
+			append(why, size, "the code at +%zu cannot be decoded", *offset);
+			return false;
+		}
+		if (is_emulated(scan->insn->bytes, scan->insn->size))
+			return true;
+		if (ends_path(scan)) {
+			append(why, size, "no emulated instruction up to %s at +%zu", scan->insn->mnemonic,
+			       *offset);
+			return false;
+		}
+		int lost = step(scan);
+		if (lost < ARGUMENTS) {
+			append(why, size, "no emulated instruction before %s is lost at +%zu",
+			       argument_name(scan->wish->op, lost), *offset);
+			return false;
+		}
+		if (scan->wish->with_return && scan->stack_moved) {
+			append(why, size, "no emulated instruction before the stack moves at +%zu", *offset);
+			return false;
+		}
+	}
+	append(why, size, "no emulated instruction in the %zu bytes known", scan->bytes);
+	return false;
+}
+
+/* The register to read an argument from: where the ABI has it, as long as it is there. */
+static uint32_t holder_of(const struct scan *scan, int argument)
+{
+	uint32_t entry = scan->wish->arguments[argument], holders = scan->holders[argument];
+
+	if (!holders)
+		return ABI_REG_COUNT;
+	return holders >> entry & 1 ? entry : (uint32_t)__builtin_ctz(holders);
+}
+
+static void describe_emulated(const struct scan *scan, size_t offset, char *why, size_t size)
+{
+	const char *separator = ";";
+
+	append(why, size, "%s at +%zu is emulated", scan->insn->mnemonic, offset);
+	for (int i = 0; i < ARGUMENTS; i++) {
+		uint32_t holder = holder_of(scan, i);
+
+		if (holder == ABI_REG_COUNT)
+			continue;
+		append(why, size, "%s %s %s%%%s", separator, argument_name(scan->wish->op, i),
+		       holder == scan->wish->arguments[i] ? "still in " : "in ", register_names[holder]);
+		separator = ",";
+	}
+}
+
+static void start(struct scan *scan)
+{
+	for (int i = 0; i < ARGUMENTS; i++) {
+		uint32_t reg = scan->wish->arguments[i];
+
+		scan->holders[i] = reg < ABI_REG_COUNT ? 1u << reg : 0;
+	}
+	scan->stack_moved = false;
+}
+
+static void fill_site(struct scan *scan, struct plan_site *site)
+{
+	const struct plan_wish *wish = scan->wish;
+	size_t offset;
+
+	start(scan);
+	site->why[0] = site->instruction[0] = '\0';
+	site->emulated = find_emulated(scan, &offset, site->why, sizeof(site->why));
+	if (site->emulated) {
+		site->why[0] = '\0';
+		describe_emulated(scan, offset, site->why, sizeof(site->why));
+	} else {
+		offset = 0;
+		start(scan);
+	}
+	site->vaddr = scan->vaddr + offset;
+	site->in_function = (uint32_t)offset;
+	site->cookie =
+		ABI_COOKIE(wish->op, wish->api, holder_of(scan, 0), holder_of(scan, 1), holder_of(scan, 2));
+	site->op = wish->op;
+	site->with_return = wish->with_return;
+
+	/* Only now: in this syntax the decoder's operands stand in the other order too. */
+	cs_option(scan->capstone, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);
+	if (decode(scan, offset))
+		append(site->instruction, sizeof(site->instruction), "%s%s%s", scan->insn->mnemonic,
+		       scan->insn->op_str[0] ? " " : "", scan->insn->op_str);
+	else
+		append(site->instruction, sizeof(site->instruction), "(bad)");
+}
+
+int plan_function(const struct plan_wish *wish, const uint8_t *code, size_t bytes, uint64_t vaddr,
+		  struct plan_site *site)
+{
+	struct scan scan = {.code = code, .bytes = bytes, .vaddr = vaddr, .wish = wish};
+	int err = 0;
+
+	if (!bytes)
+		return error_set(-EINVAL, "%s has no code", wish->symbol);
+	if (scan.bytes > PLAN_MAX_CODE)
+		scan.bytes = PLAN_MAX_CODE;
+	if (cs_open(CS_ARCH_X86, CS_MODE_64, &scan.capstone) != CS_ERR_OK)
+		return error_set(-ENOMEM, "no memory for the instruction decoder");
+	cs_option(scan.capstone, CS_OPT_DETAIL, CS_OPT_ON);
+	scan.insn = cs_malloc(scan.capstone);
+	if (!scan.insn) {
+		err = error_set(-ENOMEM, "no memory for the instruction decoder");
+		goto out;
+	}
+	fill_site(&scan, site);
+	cs_free(scan.insn, 1);
+out:
+	cs_close(&scan.capstone);
+	return err;
+}

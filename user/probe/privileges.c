@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "probe/privileges.h"
+
+#include <errno.h>
+#include <sys/capability.h>
+#include <sys/prctl.h>
+
+int privileges_drop(int writes_files)
+{
+	static const cap_value_t wanted[] = {CAP_SYS_PTRACE, CAP_BPF, CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE};
+	cap_t held = cap_get_proc(), kept = cap_init();
+	int err = held && kept ? 0 : -ENOMEM;
+
+	for (unsigned i = 0; !err && i < sizeof(wanted) / sizeof(wanted[0]) - !writes_files; i++) {
+		cap_flag_value_t value = CAP_CLEAR;
+
+		/* Only what we have: asking for more fails as a whole. */
+		cap_get_flag(held, wanted[i], CAP_PERMITTED, &value);
+		if (value == CAP_SET) {
+			cap_set_flag(kept, CAP_PERMITTED, 1, &wanted[i], CAP_SET);
+			cap_set_flag(kept, CAP_EFFECTIVE, 1, &wanted[i], CAP_SET);
+		}
+	}
+	if (!err && cap_set_proc(kept))
+		err = -errno;
+	if (!err && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		err = -errno;
+	cap_free(held);
+	cap_free(kept);
+	return err;
+}

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "probe/session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "probe/attach.h"
+#include "probe/coverage.h"
+#include "probe/features.h"
+#include "python/code.h"
+#include "trace/capture.h"
+
+/* Records handed over in one go; between two goes the session looks at the clock and at who has ended. */
+#define DRAIN_BATCH (1u << 16)
+/* Heap readings that nobody asked for take at most this share of the time. */
+#define MEASURE_SHARE 50
+
+struct member {
+	pid_t pid;
+	int pidfd; /* -1 once the process has ended */
+	size_t index; /* in the trace */
+	struct python_runtime runtime;
+	struct coverage *coverage; /* NULL: its heap cannot be read */
+	uint64_t measured_ns, measure_cost_ns;
+	int measured;
+};
+
+struct session {
+	struct session_opts opts;
+	struct features features;
+	struct attach *attach;
+	struct trace *trace;
+	struct member **members;
+	size_t count;
+	uint32_t next_space;
+	int feed_error;
+};
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+/* Every record, whether BPF made it or the session, goes the same way: into the capture, then the trace. */
+static int session_feed(struct session *session, const void *record, size_t size)
+{
+	int err;
+
+	if (session->opts.capture) {
+		const struct event_header *header = record;
+
+		err = capture_record(session->opts.capture, record, header->size);
+		if (err && !session->feed_error)
+			session->feed_error = error_set(err, "the capture file: %s", strerror(-err));
+	}
+	err = trace_feed(session->trace, record, size);
+	return err == -ENOMEM ? err : 0; /* a malformed record is counted there */
+}
+
+static int record_handle(void *context, void *record, size_t size)
+{
+	return session_feed(context, record, size);
+}
+
+static struct member *member_find(struct session *session, uint32_t tgid)
+{
+	for (size_t i = session->count; i-- > 0;)
+		if ((uint32_t)session->members[i]->pid == tgid)
+			return session->members[i];
+	return NULL;
+}
+
+/* What BPF could not copy (a page that was not resident, a long table) is read from here, if it is still there. */
+static void code_missing(void *context, uint32_t tgid, uint64_t code_id, uint64_t address, uint32_t missing)
+{
+	struct session *session = context;
+	struct member *member = member_find(session, tgid);
+	struct event_header header = {.time_ns = clock_ns(CLOCK_MONOTONIC), .tgid = tgid};
+	struct buffer records = {0};
+	int err;
+
+	if (!member || member->pidfd < 0)
+		return;
+	err = code_read(member->pid, &member->runtime.target, address, code_id, &header, &records);
+	if (err)
+		log_debug("code object at 0x%llx, parts 0x%x: %s", (unsigned long long)address, missing,
+			  error_reason(err));
+	for (size_t offset = 0; !err && offset + sizeof(header) <= records.size;) {
+		struct event_header *record = (void *)(records.data + offset);
+
+		session_feed(session, record, record->size);
+		offset += record->size;
+	}
+	buffer_free(&records);
+}
+
+int session_new(struct session **out, const struct session_opts *opts, const char **remedy)
+{
+	struct session *session = calloc(1, sizeof(*session));
+	struct trace_hooks hooks = {.code_missing = code_missing, .context = session};
+	struct attach_opts attach = {
+		.ring_bytes = opts->ring_bytes,
+		.no_session = opts->backend == SESSION_BACKEND_MULTI,
+		.no_multi = opts->backend == SESSION_BACKEND_PERF,
+		.record = record_handle,
+		.context = session,
+	};
+	int err;
+
+	*remedy = NULL;
+	if (!session)
+		return -ENOMEM;
+	session->opts = *opts;
+	session->next_space = 1;
+	err = features_probe(&session->features);
+	if (!err)
+		err = features_check(&session->features, remedy);
+	if (!err)
+		err = trace_new(&session->trace, &hooks);
+	if (!err)
+		err = attach_new(&session->attach, &session->features, &attach);
+	if (!err && opts->capture)
+		err = capture_begin(opts->capture);
+	if (err) {
+		session_free(session);
+		return err;
+	}
+	*out = session;
+	return 0;
+}
+
+static void member_close(struct member *member)
+{
+	if (member->pidfd >= 0)
+		close(member->pidfd);
+	coverage_free(member->coverage);
+	python_runtime_close(&member->runtime);
+	free(member);
+}
+
+void session_free(struct session *session)
+{
+	if (!session)
+		return;
+	attach_free(session->attach);
+	for (size_t i = 0; i < session->count; i++)
+		member_close(session->members[i]);
+	free(session->members);
+	trace_free(session->trace);
+	free(session);
+}
+
+int session_plan(pid_t pid, int public_only, struct python_runtime *runtime, struct plan *plan)
+{
+	int err = python_runtime_find(pid, runtime);
+
+	if (err)
+		return err;
+	err = plan_python(runtime->file, public_only, plan);
+	if (err)
+		python_runtime_close(runtime);
+	return err;
+}
+
+static int process_announce(struct session *session, const struct member *member, const char *name, int from_start)
+{
+	struct event_target record = {
+		.header = {.type = EVENT_PROCESS,
+			   .size = sizeof(record),
+			   .time_ns = clock_ns(CLOCK_MONOTONIC),
+			   .tgid = member->pid,
+			   .tid = member->pid},
+		.python_version = member->runtime.version_hex,
+		.nframe = session->opts.nframe,
+		.realtime_ns = clock_ns(CLOCK_REALTIME),
+		.from_start = from_start,
+		.mode = 1,
+	};
+
+	memcpy(record.name, name, strnlen(name, sizeof(record.name) - 1));
+	return session_feed(session, &record, sizeof(record));
+}
+
+static void attached_print(const struct session *session, const struct member *member, const char *name,
+			   const struct plan *plan, uint64_t elapsed_ns)
+{
+	size_t emulated = 0;
+
+	for (size_t i = 0; i < plan->count; i++)
+		emulated += plan->sites[i].emulated;
+	log_info("attached to PID %d (%s): CPython %u.%u.%u in %s; %zu probes, %zu of them on instructions that "
+		 "the kernel emulates; exact mode, %u frame%s; %llu ms",
+		 member->pid, name, member->runtime.version_hex >> 24, member->runtime.version_hex >> 16 & 0xff,
+		 member->runtime.version_hex >> 8 & 0xff, elf_file_path(member->runtime.file), plan->count, emulated,
+		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s",
+		 (unsigned long long)(elapsed_ns / 1000000));
+	log_info("%s", plan->level);
+	for (size_t i = 0; i < plan->missing_count; i++)
+		log_debug("not probed: %s: %s", plan->missing[i].symbol, plan->missing[i].why);
+}
+
+static int member_new(struct session *session, pid_t pid, struct member **out)
+{
+	struct member **members = realloc(session->members, (session->count + 1) * sizeof(*members));
+	struct member *member;
+
+	if (!members)
+		return -ENOMEM;
+	session->members = members;
+	member = calloc(1, sizeof(*member));
+	if (!member)
+		return -ENOMEM;
+	member->pid = pid;
+	/* The descriptor first: it names this process even if the number is given out again. */
+	member->pidfd = syscall(SYS_pidfd_open, pid, 0);
+	if (member->pidfd < 0) {
+		int err = errno == EINVAL ? error_set(-EINVAL, "it is a thread, not a process") : -errno;
+
+		free(member);
+		return err;
+	}
+	*out = member;
+	return 0;
+}
+
+static int member_attach(struct session *session, struct member *member, const char *name,
+			 const struct plan *plan, int from_start)
+{
+	int err;
+
+	member->runtime.target.nframe = session->opts.nframe;
+	member->runtime.target.space = session->next_space++;
+	err = process_announce(session, member, name, from_start);
+	if (!err)
+		err = attach_sites(session->attach, plan, member->runtime.file, member->pid);
+	if (err)
+		return err;
+	member->index = trace_process_count(session->trace) - 1;
+	/* The old blocks are read before the first event counts: the ring buffer need not wait for it. */
+	if (coverage_new(&member->coverage, &member->runtime, from_start)) {
+		log_info("coverage will not be measured: %s", error_reason(-ENOTSUP));
+		member->coverage = NULL;
+	}
+	return attach_target(session->attach, member->pid, &member->runtime.target);
+}
+
+int session_add(struct session *session, pid_t pid, int from_start)
+{
+	uint64_t start = clock_ns(CLOCK_MONOTONIC);
+	struct process_info info;
+	struct plan plan = {0};
+	struct member *member;
+	int err;
+
+	err = member_new(session, pid, &member);
+	if (err)
+		return err;
+	err = process_info_read(pid, &info);
+	if (!err)
+		err = session_plan(pid, session->opts.public_only, &member->runtime, &plan);
+	if (!err)
+		err = member_attach(session, member, info.name, &plan, from_start);
+	if (err) {
+		plan_free(&plan);
+		member_close(member);
+		return err;
+	}
+	session->members[session->count++] = member;
+	member->measured_ns = clock_ns(CLOCK_MONOTONIC);
+	attached_print(session, member, info.name, &plan, member->measured_ns - start);
+	plan_free(&plan);
+	return 0;
+}
+
+/* The process is gone and its own record of that was lost (or it never ran any of ours): say so in the stream. */
+static void member_end(struct session *session, struct member *member)
+{
+	struct event_process record = {
+		.header = {.type = EVENT_EXIT,
+			   .size = sizeof(record),
+			   .time_ns = clock_ns(CLOCK_MONOTONIC),
+			   .tgid = member->pid,
+			   .tid = member->pid},
+	};
+
+	if (trace_process_at(session->trace, member->index)->end < TRACE_EXITED)
+		session_feed(session, &record, sizeof(record));
+	close(member->pidfd);
+	member->pidfd = -1;
+}
+
+static void table_refresh(void *context)
+{
+	struct session *session = context;
+
+	while (attach_drain(session->attach, DRAIN_BATCH) >= (int)DRAIN_BATCH)
+		;
+}
+
+struct knows_context {
+	struct session *session; /* first: table_refresh() takes it */
+	size_t index;
+};
+
+static int table_knows(void *context, uint64_t address)
+{
+	struct knows_context *knows = context;
+
+	return trace_knows(knows->session->trace, knows->index, address);
+}
+
+static void knows_refresh(void *context)
+{
+	struct knows_context *knows = context;
+
+	table_refresh(knows->session);
+}
+
+static void member_measure(struct session *session, struct member *member)
+{
+	struct knows_context knows = {.session = session, .index = member->index};
+	struct event_coverage record;
+	int err;
+
+	if (!member->coverage || member->pidfd < 0 ||
+	    trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
+		return;
+	err = coverage_measure(member->coverage, table_knows, knows_refresh, &knows, &record,
+			       &member->measure_cost_ns);
+	member->measured_ns = clock_ns(CLOCK_MONOTONIC);
+	/* A heap that was torn down while it was read says nothing. */
+	if (err || trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
+		return;
+	record.header.tgid = member->pid;
+	record.header.tid = member->pid;
+	record.header.time_ns = member->measured_ns;
+	session_feed(session, &record, sizeof(record));
+	member->measured = 1;
+}
+
+void session_measure(struct session *session)
+{
+	for (size_t i = 0; i < session->count; i++)
+		member_measure(session, session->members[i]);
+}
+
+/* After half a second, and then as often as the readings' own cost allows. */
+static void measure_when_due(struct session *session, uint64_t now)
+{
+	for (size_t i = 0; i < session->count; i++) {
+		struct member *member = session->members[i];
+		uint64_t pause = member->measure_cost_ns * MEASURE_SHARE;
+
+		if (pause < 500000000ull)
+			pause = 500000000ull;
+		if (now - member->measured_ns >= pause)
+			member_measure(session, member);
+	}
+}
+
+static void ends_watch(struct session *session)
+{
+	for (size_t i = 0; i < session->count; i++) {
+		struct member *member = session->members[i];
+		struct pollfd poll_fd = {.fd = member->pidfd, .events = POLLIN};
+
+		if (member->pidfd < 0)
+			continue;
+		if (trace_process_at(session->trace, member->index)->end < TRACE_EXITED &&
+		    poll(&poll_fd, 1, 0) <= 0)
+			continue;
+		/* Whatever it still had to say is in the ring buffer by now. */
+		table_refresh(session);
+		member_end(session, member);
+	}
+}
+
+int session_drain(struct session *session)
+{
+	int count = attach_drain(session->attach, DRAIN_BATCH);
+
+	if (count < 0)
+		return count;
+	if (session->feed_error)
+		return session->feed_error;
+	if (count < (int)DRAIN_BATCH) {
+		ends_watch(session);
+		measure_when_due(session, clock_ns(CLOCK_MONOTONIC));
+	}
+	return count;
+}
+
+size_t session_running(const struct session *session)
+{
+	size_t running = 0;
+
+	for (size_t i = 0; i < session->count; i++)
+		running += session->members[i]->pidfd >= 0;
+	return running;
+}
+
+size_t session_poll_fds(const struct session *session, int *fds, size_t room)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < session->count && count < room; i++)
+		if (session->members[i]->pidfd >= 0)
+			fds[count++] = session->members[i]->pidfd;
+	return count;
+}
+
+int session_stop(struct session *session)
+{
+	struct event_loss record = {
+		.header = {.type = EVENT_LOSS, .size = sizeof(record), .time_ns = clock_ns(CLOCK_MONOTONIC)},
+	};
+	int err;
+
+	for (size_t i = 0; i < session->count; i++)
+		attach_forget(session->attach, session->members[i]->pid);
+	attach_detach(session->attach);
+	table_refresh(session);
+	err = attach_loss(session->attach, record.counts);
+	if (!err)
+		err = session_feed(session, &record, sizeof(record));
+	return err ? err : session->feed_error;
+}
+
+struct trace *session_trace(struct session *session)
+{
+	return session->trace;
+}
+
+void session_plan_print(const struct python_runtime *runtime, const struct plan *plan)
+{
+	printf("PID %d: CPython %u.%u.%u in %s (build id %s)\n%s\n", runtime->pid, runtime->version_hex >> 24,
+	       runtime->version_hex >> 16 & 0xff, runtime->version_hex >> 8 & 0xff, elf_file_path(runtime->file),
+	       elf_file_build_id(runtime->file)[0] ? elf_file_build_id(runtime->file) : "none", plan->level);
+	for (size_t i = 0; i < plan->count; i++) {
+		const struct plan_site *site = &plan->sites[i];
+
+		printf("  %-24s file offset 0x%llx  %-28s %s\n", site->symbol, (unsigned long long)site->offset,
+		       site->instruction, site->why);
+	}
+	for (size_t i = 0; i < plan->missing_count; i++)
+		printf("  %-24s not probed: %s\n", plan->missing[i].symbol, plan->missing[i].why);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A session: one BPF side, any number of processes under it, one trace. It owns the life of an attachment:
+ * find the runtime, plan, attach, drain, watch for the end, measure coverage, detach.
+ */
+#ifndef TRACER_PROBE_SESSION_H
+#define TRACER_PROBE_SESSION_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/outfile.h"
+#include "probe/plan.h"
+#include "python/runtime.h"
+#include "trace/trace.h"
+
+enum session_backend { SESSION_BACKEND_BEST, SESSION_BACKEND_MULTI, SESSION_BACKEND_PERF };
+
+struct session_opts {
+	uint32_t nframe;         /* 1-128 */
+	size_t ring_bytes;       /* 0: the default */
+	enum session_backend backend;
+	int public_only;         /* plan_python()'s */
+	struct outfile *capture; /* every record goes there too; borrowed, NULL: none */
+};
+
+struct session;
+
+/* Checks kernel and privileges and loads the programs. 0; -EPERM, -ENOSYS and others as features_check(), with *remedy. */
+int session_new(struct session **out, const struct session_opts *opts, const char **remedy);
+void session_free(struct session *session);
+
+/*
+ * Brings a process under trace: 0, or an error with its reason set: -ESRCH it is gone; -ENOENT no runtime that is
+ * known; -ENOTSUP a version that is not known; -EPERM; … from_start: the process has not run anything yet.
+ * On success the line that tells what was attached to has been printed (log_info).
+ */
+int session_add(struct session *session, pid_t pid, int from_start);
+
+/* Drains what is there. Returns records handled, or -errno. Ends of processes are seen here. */
+int session_drain(struct session *session);
+/* Processes still under trace. */
+size_t session_running(const struct session *session);
+/* Descriptors that become readable when a process ends, for poll(): fills at most room, returns how many. */
+size_t session_poll_fds(const struct session *session, int *fds, size_t room);
+/*
+ * Reads the heaps of running processes and compares them with the tables. Cheap readings are repeated by
+ * session_drain() of its own accord, so that a target that ends by itself has a late one.
+ */
+void session_measure(struct session *session);
+/* Stops the clock for every process at once, takes the probes out, drains the rest and the loss counters. 0, -errno. */
+int session_stop(struct session *session);
+/* Borrowed. */
+struct trace *session_trace(struct session *session);
+
+/* The plan for a process, without a session and without attaching; caller closes and frees both. */
+int session_plan(pid_t pid, int public_only, struct python_runtime *runtime, struct plan *plan);
+void session_plan_print(const struct python_runtime *runtime, const struct plan *plan);
+
+#endif

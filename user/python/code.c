@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A code object may die, and its address be used again, while it is read: everything is read into memory of
+ * ours first, then the window that the id is made of is read a second time, and only if the id still holds
+ * are records made.
+ */
+#include "python/code.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "target/memory.h"
+
+#define WINDOW_WORDS	11
+#define WINDOW_BYTES	(WINDOW_WORDS * 8)
+#define LINES_MAX	(1u << 20) /* longest line table that is read */
+#define UNICODE_KIND	7u
+#define UNICODE_COMPACT (1u << 3) /* relative to the kind's shift */
+#define UNICODE_ASCII	(1u << 4)
+
+struct text {
+	uint16_t kind;
+	uint32_t bytes;
+	uint8_t data[EVENT_MAX_TEXT];
+};
+
+static uint64_t mix(uint64_t x)
+{
+	x *= 0xbf58476d1ce4e5b9ull;
+	return x ^ x >> 32;
+}
+
+uint64_t code_id(uint32_t space, uint64_t address, const uint64_t window[11])
+{
+	uint64_t hash = mix(space ^ address);
+
+	for (int i = 0; i < WINDOW_WORDS; i++) {
+		hash = (hash ^ window[i]) * 0x9e3779b97f4a7c15ull;
+		hash ^= hash >> 32;
+	}
+	return hash ? hash : 1; /* 0 names no code object */
+}
+
+/* 0 when the text at address was read, else a negative errno; only -ESRCH and -EPERM mean more than
+ * "missing". */
+static int text_read(pid_t pid, const struct abi_offsets *offsets, uint64_t address, struct text *out)
+{
+	uint64_t data;
+	uint32_t state;
+	int64_t length;
+	int err;
+
+	err = memory_read(pid, address + offsets->unicode_state, &state, sizeof(state));
+	if (!err)
+		err = memory_read(pid, address + offsets->unicode_length, &length, sizeof(length));
+	if (err)
+		return err;
+	state >>= offsets->unicode_kind_shift;
+	out->kind = state & UNICODE_KIND;
+	if (!(state & UNICODE_COMPACT) || (out->kind != 1 && out->kind != 2 && out->kind != 4) || length < 0)
+		return -EINVAL;
+	out->bytes = length > EVENT_MAX_TEXT / out->kind ? EVENT_MAX_TEXT : (uint32_t)length * out->kind;
+	data = address + (state & UNICODE_ASCII ? offsets->unicode_ascii : offsets->unicode_compact);
+	return memory_read(pid, data, out->data, out->bytes);
+}
+
+/* The line table: *size as the object says it; *out NULL and -EFBIG or -EFAULT when it could not be had. */
+static int lines_read(pid_t pid, const struct abi_offsets *offsets, uint64_t address, uint8_t **out,
+		      uint32_t *size)
+{
+	uint8_t *data;
+	int64_t bytes;
+	int err;
+
+	err = memory_read(pid, address + offsets->bytes_size, &bytes, sizeof(bytes));
+	if (err)
+		return err;
+	if (bytes < 0 || bytes > LINES_MAX)
+		return -EFBIG;
+	data = malloc((size_t)bytes + 1);
+	if (!data)
+		return -ENOMEM;
+	err = memory_read(pid, address + offsets->bytes_data, data, (size_t)bytes);
+	if (err) {
+		free(data);
+		return err;
+	}
+	*out = data;
+	*size = (uint32_t)bytes;
+	return 0;
+}
+
+static int pad_append(struct buffer *out, size_t size)
+{
+	static const uint8_t zero[8];
+
+	return buffer_append(out, zero, -size & 7);
+}
+
+static int code_append(struct buffer *out, struct event_code *event, const struct text *filename,
+		       const struct text *qualname)
+{
+	size_t size = sizeof(*event) + filename->bytes + qualname->bytes;
+	int err;
+
+	event->filename_kind = filename->kind;
+	event->qualname_kind = qualname->kind;
+	event->filename_bytes = filename->bytes;
+	event->qualname_bytes = qualname->bytes;
+	event->header.type = EVENT_CODE;
+	event->header.size = (uint32_t)(size + (-size & 7));
+	err = buffer_append(out, event, sizeof(*event));
+	if (!err)
+		err = buffer_append(out, filename->data, filename->bytes);
+	if (!err)
+		err = buffer_append(out, qualname->data, qualname->bytes);
+	return err ? err : pad_append(out, size);
+}
+
+static int lines_append(struct buffer *out, const struct event_code *code, const uint8_t *lines)
+{
+	struct event_code_lines event = {.header = code->header, .code_id = code->code_id};
+	int err = 0;
+
+	event.header.type = EVENT_CODE_LINES;
+	while (!err && event.offset < code->lines_bytes) {
+		size_t size;
+
+		event.bytes = code->lines_bytes - event.offset;
+		if (event.bytes > EVENT_MAX_LINES)
+			event.bytes = EVENT_MAX_LINES;
+		size = sizeof(event) + event.bytes;
+		event.header.size = (uint32_t)(size + (-size & 7));
+		err = buffer_append(out, &event, sizeof(event));
+		if (!err)
+			err = buffer_append(out, lines + event.offset, event.bytes);
+		if (!err)
+			err = pad_append(out, size);
+		event.offset += event.bytes;
+	}
+	return err;
+}
+
+static int id_check(pid_t pid, const struct abi_target *target, uint64_t address, uint64_t expected_id)
+{
+	uint64_t window[WINDOW_WORDS];
+	int err = memory_read(pid, address + target->offsets.code_lines + 8 - WINDOW_BYTES, window,
+			      sizeof(window));
+
+	if (err)
+		return err;
+	return code_id(target->space, address, window) == expected_id ? 0 : -ESTALE;
+}
+
+/* A pointer member of the code object. */
+static int pointer_read(pid_t pid, uint64_t address, uint64_t *out)
+{
+	return memory_read(pid, address, out, sizeof(*out));
+}
+
+/* A part that cannot be read is marked; a process that is gone, or no memory, ends the reading. */
+static int part_missing(int err, struct event_code *event, uint32_t part)
+{
+	if (err == -ESRCH || err == -EPERM || err == -ENOMEM)
+		return err;
+	if (err)
+		event->missing |= part;
+	return 0;
+}
+
+int code_read(pid_t pid, const struct abi_target *target, uint64_t address, uint64_t expected_id,
+	      const struct event_header *header, struct buffer *out)
+{
+	const struct abi_offsets *offsets = &target->offsets;
+	struct event_code event = {.header = *header, .code_id = expected_id, .address = address};
+	struct text filename = {.kind = 1}, qualname = {.kind = 1};
+	uint64_t filename_at, qualname_at, lines_at;
+	size_t size_before = out->size;
+	uint8_t *lines = NULL;
+	int err;
+
+	err = id_check(pid, target, address, expected_id);
+	if (!err)
+		err = memory_read(pid, address + offsets->code_first_line, &event.first_line,
+				  sizeof(event.first_line));
+	if (!err)
+		err = pointer_read(pid, address + offsets->code_filename, &filename_at);
+	if (!err)
+		err = pointer_read(pid, address + offsets->code_qualname, &qualname_at);
+	if (!err)
+		err = pointer_read(pid, address + offsets->code_lines, &lines_at);
+	if (err)
+		return err;
+
+	err = part_missing(text_read(pid, offsets, filename_at, &filename), &event, EVENT_MISS_FILENAME);
+	if (!err)
+		err = part_missing(text_read(pid, offsets, qualname_at, &qualname), &event,
+				   EVENT_MISS_QUALNAME);
+	if (!err)
+		err = part_missing(lines_read(pid, offsets, lines_at, &lines, &event.lines_bytes), &event,
+				   EVENT_MISS_LINES);
+	if (!err)
+		err = id_check(pid, target, address, expected_id);
+	if (err)
+		goto out;
+	if (event.missing & EVENT_MISS_FILENAME)
+		filename = (struct text){.kind = 1};
+	if (event.missing & EVENT_MISS_QUALNAME)
+		qualname = (struct text){.kind = 1};
+	err = code_append(out, &event, &filename, &qualname);
+	if (!err && lines)
+		err = lines_append(out, &event, lines);
+	if (err)
+		out->size = size_before;
+out:
+	free(lines);
+	return err;
+}

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Model (Objects/obmalloc.c). An array of arena objects names the arenas; an arena is cut from its first
+ * aligned address on into pools, those below arena.pool_address have been used. A pool with ref.count > 0
+ * holds blocks of one size class behind its header: those below nextoffset were handed out at least once,
+ * of which the ones on the list at freeblock are free again. So the live blocks are
+ *
+ *	{header, header + size, … < nextoffset} - {freeblock, *freeblock, …}
+ *
+ * and there are exactly ref.count of them. A pool where that does not hold was caught in the middle of a
+ * change (or is not one): it is read again, and counted as unreadable if that does not help.
+ */
+#include "python/heap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "target/memory.h"
+
+#define MAX_INTERPRETERS 64u
+#define MAX_ARENAS	 (1u << 20) /* 1 TiB of heap */
+#define MAX_POOL_BYTES	 16384u
+#define MAX_BLOCK_BYTES	 512u /* SMALL_REQUEST_THRESHOLD */
+#define TRIES		 3
+
+/* Where one heap's head is. An interpreter may have a heap of its own (3.12+). */
+struct heap_head {
+	uint64_t arenas, maxarenas; /* addresses of the variables */
+	uint64_t raw_blocks;	    /* address of the count, 0: none */
+	int raw_is_total;	    /* 3.8: it counts pymalloc's blocks too */
+};
+
+struct heap_walk {
+	pid_t pid;
+	const struct heap_offsets *offsets;
+	heap_block_fn visit;
+	void *context;
+	struct heap_reading *reading;
+	uint8_t *arena; /* arena_bytes */
+	int stop;
+};
+
+static uint32_t u32_at(const uint8_t *bytes)
+{
+	uint32_t value;
+
+	memcpy(&value, bytes, sizeof(value));
+	return value;
+}
+
+static uint64_t u64_at(const uint8_t *bytes)
+{
+	uint64_t value;
+
+	memcpy(&value, bytes, sizeof(value));
+	return value;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* What pool_check() finds out about a pool; blocks are numbered from the header on. */
+struct pool_state {
+	uint32_t block_bytes, carved;
+	uint8_t free[MAX_POOL_BYTES / 16]; /* by number */
+};
+
+/* 1: a pool in use and consistent, *state tells its blocks; 0: not in use; -EAGAIN: inconsistent. */
+static int pool_check(const struct heap_offsets *offsets, const uint8_t *pool, uint64_t address,
+		      struct pool_state *state)
+{
+	uint32_t count = u32_at(pool + offsets->pool_count);
+	uint32_t szidx = u32_at(pool + offsets->pool_szidx);
+	uint32_t next = u32_at(pool + offsets->pool_nextoffset);
+	uint64_t block = u64_at(pool + offsets->pool_freeblock);
+	uint32_t free_count = 0, bytes;
+
+	if (!count)
+		return 0;
+	if (szidx >= MAX_BLOCK_BYTES / offsets->alignment)
+		return -EAGAIN;
+	bytes = (szidx + 1) * offsets->alignment;
+	if (next < offsets->pool_header_size || next > offsets->pool_bytes ||
+	    (next - offsets->pool_header_size) % bytes ||
+	    u32_at(pool + offsets->pool_maxnextoffset) != offsets->pool_bytes - bytes)
+		return -EAGAIN;
+	state->block_bytes = bytes;
+	state->carved = (next - offsets->pool_header_size) / bytes;
+	if (count > state->carved)
+		return -EAGAIN;
+	memset(state->free, 0, state->carved);
+	while (block) {
+		uint64_t at = block - address - offsets->pool_header_size;
+
+		/* Wraps to something huge for a pointer below the pool's first block. */
+		if (at >= (uint64_t)state->carved * bytes || at % bytes || state->free[at / bytes])
+			return -EAGAIN;
+		state->free[at / bytes] = 1;
+		free_count++;
+		block = u64_at(pool + offsets->pool_header_size + at);
+	}
+	return state->carved - free_count == count ? 1 : -EAGAIN;
+}
+
+static void pool_visit(struct heap_walk *walk, uint64_t address, const struct pool_state *state)
+{
+	uint64_t first = address + walk->offsets->pool_header_size;
+
+	walk->reading->pools++;
+	for (uint32_t i = 0; i < state->carved && !walk->stop; i++) {
+		if (state->free[i])
+			continue;
+		walk->reading->blocks++;
+		walk->reading->bytes += state->block_bytes;
+		if (walk->visit)
+			walk->stop = walk->visit(first + (uint64_t)i * state->block_bytes, state->block_bytes,
+						 walk->context);
+	}
+}
+
+/* pool: the bytes at hand, NULL when they could not be read along with the arena. 0, -ESRCH, -EPERM. */
+static int pool_read(struct heap_walk *walk, const uint8_t *pool, uint64_t address)
+{
+	uint8_t again[MAX_POOL_BYTES];
+	struct pool_state state;
+
+	for (int i = 0; i < TRIES; i++) {
+		int got;
+
+		if (!pool || i) {
+			int err = memory_read(walk->pid, address, again, walk->offsets->pool_bytes);
+
+			if (err == -ESRCH || err == -EPERM)
+				return err;
+			if (err)
+				break;
+			pool = again;
+		}
+		got = pool_check(walk->offsets, pool, address, &state);
+		if (got > 0)
+			pool_visit(walk, address, &state);
+		if (got >= 0)
+			return 0;
+	}
+	walk->reading->pools_unreadable++;
+	return 0;
+}
+
+static int arena_read(struct heap_walk *walk, uint64_t address, uint64_t pool_address)
+{
+	const struct heap_offsets *offsets = walk->offsets;
+	uint64_t end = address + offsets->arena_bytes;
+	uint64_t pool = (address + offsets->pool_bytes - 1) & ~(uint64_t)(offsets->pool_bytes - 1);
+	int err, whole;
+
+	walk->reading->arenas++;
+	if (pool_address > end)
+		pool_address = end;
+	if (pool + offsets->pool_bytes > pool_address)
+		return 0;
+	err = memory_read(walk->pid, address, walk->arena, pool_address - address);
+	if (err == -ESRCH || err == -EPERM)
+		return err;
+	whole = !err;
+	for (; pool + offsets->pool_bytes <= pool_address && !walk->stop; pool += offsets->pool_bytes) {
+		err = pool_read(walk, whole ? walk->arena + (pool - address) : NULL, pool);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* Could arena->address be mmap()ed memory whose used part ends at pool_address? */
+static int arena_plausible(const struct heap_offsets *offsets, uint64_t address, uint64_t pool_address)
+{
+	return !(address & 15) && address < 1ull << 56 && pool_address >= address &&
+	       pool_address <= address + offsets->arena_bytes + offsets->pool_bytes;
+}
+
+/*
+ * A copy of the array of arena objects. The target moves it when it grows, so it only counts if the head
+ * still says the same afterwards. *objects NULL and 0: this heap has no arena. -ENOTSUP: this is no such
+ * array.
+ */
+static int arenas_read(const struct heap_walk *walk, const struct heap_head *head, uint8_t **objects,
+		       uint32_t *count)
+{
+	const struct heap_offsets *offsets = walk->offsets;
+	uint64_t array, array_after = 0;
+	uint8_t *copy = NULL;
+	int err = -EFAULT;
+
+	for (int i = 0; i < TRIES && err == -EFAULT; i++) {
+		free(copy);
+		copy = NULL;
+		err = memory_read_u64(walk->pid, head->arenas, &array);
+		if (!err)
+			err = memory_read(walk->pid, head->maxarenas, count, sizeof(*count));
+		if (err || !array || !*count)
+			return err;
+		if (*count > MAX_ARENAS)
+			return error_set(-ENOTSUP, "its heap claims to have %u arenas", *count);
+		copy = malloc((size_t)*count * offsets->arena_object_size);
+		if (!copy)
+			return -ENOMEM;
+		err = memory_read(walk->pid, array, copy, (size_t)*count * offsets->arena_object_size);
+		if (!err)
+			err = memory_read_u64(walk->pid, head->arenas, &array_after);
+		if (!err && array != array_after)
+			err = -EFAULT;
+	}
+	if (err) {
+		free(copy);
+		return err;
+	}
+	*objects = copy;
+	return 0;
+}
+
+static int raw_read(const struct heap_walk *walk, const struct heap_head *head, uint64_t blocks_before)
+{
+	uint64_t count, here = walk->reading->blocks - blocks_before;
+	int err = memory_read_u64(walk->pid, head->raw_blocks, &count);
+
+	if (err)
+		return err;
+	if (head->raw_is_total)
+		count = count > here ? count - here : 0;
+	if ((int64_t)count > 0) /* a count of a heap that changes may pass below zero for a moment */
+		walk->reading->raw_blocks += count;
+	return 0;
+}
+
+static int head_read(struct heap_walk *walk, const struct heap_head *head)
+{
+	const struct heap_offsets *offsets = walk->offsets;
+	uint64_t blocks_before = walk->reading->blocks;
+	uint8_t *objects = NULL;
+	uint32_t count = 0, wild = 0;
+	int err = arenas_read(walk, head, &objects, &count);
+
+	if (err || !objects)
+		return err;
+	for (uint32_t i = 0; i < count && !err && !walk->stop; i++) {
+		const uint8_t *object = objects + (size_t)i * offsets->arena_object_size;
+		uint64_t address = u64_at(object + offsets->arena_address);
+		uint64_t pool_address = u64_at(object + offsets->arena_pool_address);
+
+		if (!address)
+			continue;
+		if (arena_plausible(offsets, address, pool_address))
+			err = arena_read(walk, address, pool_address);
+		else
+			wild++;
+	}
+	free(objects);
+	if (!err && wild && !walk->reading->arenas)
+		return error_set(-ENOTSUP, "what should be its heap's arenas are none");
+	walk->reading->pools_unreadable += (uint64_t)wild * (offsets->arena_bytes / offsets->pool_bytes);
+	return err ? err : raw_read(walk, head, blocks_before);
+}
+
+/* A static variable of obmalloc.c; link-time optimisation may have renamed it. */
+static int variable_find(const struct python_runtime *runtime, const char *name, const char *lto_name,
+			 uint64_t *address)
+{
+	struct elf_symbol symbol;
+
+	if (elf_file_symbol(runtime->file, name, &symbol) &&
+	    elf_file_symbol(runtime->file, lto_name, &symbol))
+		return error_set(
+			-ENOTSUP,
+			"%s is stripped of the symbol %s, without which the heap of Python %u.%u cannot "
+			"be found; install its debug symbols",
+			elf_file_path(runtime->file), name, runtime->offsets->version >> 8,
+			runtime->offsets->version & 0xff);
+	*address = symbol.vaddr + runtime->bias;
+	return 0;
+}
+
+static int heads_static(const struct python_runtime *runtime, struct heap_head *head)
+{
+	int err = variable_find(runtime, "arenas", "arenas.lto_priv.0", &head->arenas);
+
+	if (!err)
+		err = variable_find(runtime, "maxarenas", "maxarenas.lto_priv.0", &head->maxarenas);
+	if (err)
+		return err;
+	head->raw_is_total = runtime->offsets->version == 0x0308;
+	if (head->raw_is_total)
+		return variable_find(runtime, "_Py_AllocatedBlocks", "_Py_AllocatedBlocks.lto_priv.0",
+				     &head->raw_blocks);
+	return variable_find(runtime, "raw_allocated_blocks", "raw_allocated_blocks.lto_priv.0",
+			     &head->raw_blocks);
+}
+
+/* One head per interpreter that has a state of its own. */
+static int heads_interpreters(const struct python_runtime *runtime, struct heap_head *heads, uint32_t *count)
+{
+	const struct heap_offsets *offsets = &runtime->offsets->heap;
+	const struct abi_offsets *abi = &runtime->offsets->abi;
+	uint64_t interp, state;
+	int err = memory_read_u64(runtime->pid, runtime->target.runtime + abi->runtime_interpreters_head,
+				  &interp);
+
+	*count = 0;
+	for (uint32_t i = 0; !err && interp && i < MAX_INTERPRETERS; i++) {
+		uint32_t known = 0;
+
+		state = interp + offsets->interp_obmalloc;
+		if (offsets->obmalloc_is_pointer)
+			err = memory_read_u64(runtime->pid, state, &state);
+		/* Interpreters that share the main one's heap point to the same state. */
+		while (known < *count && heads[known].arenas != state + offsets->mgmt_arenas)
+			known++;
+		if (!err && state && known == *count)
+			heads[(*count)++] =
+				(struct heap_head){.arenas = state + offsets->mgmt_arenas,
+						   .maxarenas = state + offsets->mgmt_maxarenas,
+						   .raw_blocks = state + offsets->mgmt_raw_blocks};
+		if (!err)
+			err = memory_read_u64(runtime->pid, interp + abi->interp_next, &interp);
+	}
+	return err;
+}
+
+int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *context,
+	      struct heap_reading *out)
+{
+	struct heap_head heads[MAX_INTERPRETERS];
+	struct heap_reading reading = {0};
+	struct heap_walk walk = {.pid = runtime->pid,
+				 .offsets = &runtime->offsets->heap,
+				 .visit = visit,
+				 .context = context,
+				 .reading = &reading};
+	uint64_t began = now_ns();
+	uint32_t count = 1;
+	int err;
+
+	if (walk.offsets->interp_obmalloc)
+		err = heads_interpreters(runtime, heads, &count);
+	else
+		err = heads_static(runtime, heads);
+	if (err)
+		return err;
+	walk.arena = malloc(walk.offsets->arena_bytes);
+	if (!walk.arena)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count && !err && !walk.stop; i++)
+		err = head_read(&walk, &heads[i]);
+	free(walk.arena);
+	if (err)
+		return err;
+	if (!reading.arenas)
+		return error_set(-ENOTSUP,
+				 "it has no pymalloc heap: not started yet, or PYTHONMALLOC=malloc");
+	reading.elapsed_ns = now_ns() - began;
+	*out = reading;
+	return 0;
+}

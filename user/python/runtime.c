@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process has a Python runtime when one of its mapped files defines _PyRuntime. They are looked at from the
+ * likely to the unlikely: the executable, files called libpython, then any other mapped program code (an
+ * application that has CPython linked into a library of its own). Only when the file is found are its
+ * separate debug symbols looked for.
+ */
+#include "python/runtime.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "python/tstate.h"
+#include "target/memory.h"
+
+#define MAX_FILES 256	      /* distinct files looked at */
+#define NO_DEBUG  "/dev/null" /* as debug_root: look for none */
+
+enum pass { PASS_EXECUTABLE, PASS_LIBPYTHON, PASS_OTHER, PASS_COUNT };
+
+struct search {
+	pid_t pid;
+	char executable[PATH_MAX]; /* as the kernel shows it */
+	struct process_maps maps;
+	const struct process_map *seen[MAX_FILES];
+	size_t seen_count;
+	int pypy, musl;
+	int denied; /* a file could not be opened: the errno */
+};
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+static enum pass map_pass(const struct search *search, const struct process_map *map)
+{
+	if (!strcmp(map->path, search->executable))
+		return PASS_EXECUTABLE;
+	return strstr(base_name(map->path), "libpython") ? PASS_LIBPYTHON : PASS_OTHER;
+}
+
+/* The first time that a file's code is met. */
+static int file_is_new(struct search *search, const struct process_map *map)
+{
+	for (size_t i = 0; i < search->seen_count; i++)
+		if (search->seen[i]->inode == map->inode &&
+		    search->seen[i]->device_major == map->device_major &&
+		    search->seen[i]->device_minor == map->device_minor)
+			return 0;
+	if (search->seen_count == MAX_FILES)
+		return 0;
+	search->seen[search->seen_count++] = map;
+	return 1;
+}
+
+static int map_open(const struct search *search, const struct process_map *map, const char *debug_root,
+		    struct elf_file **out)
+{
+	int fd = process_map_open(search->pid, map), err;
+
+	if (fd < 0)
+		return fd;
+	err = elf_file_open(out, fd, map->path, debug_root);
+	if (err)
+		close(fd);
+	return err;
+}
+
+/* 1 and *file (with its debug symbols) when the file behind map defines _PyRuntime; 0; -errno. */
+static int map_check(struct search *search, const struct process_map *map, struct elf_file **file)
+{
+	struct elf_symbol symbol;
+	int err = map_open(search, map, NO_DEBUG, file), found;
+
+	if (err == -EPERM || err == -EACCES)
+		search->denied = err;
+	if (err)
+		return err;
+	found = elf_file_symbol(*file, "_PyRuntime", &symbol) == 0 && symbol.vaddr;
+	elf_file_close(*file);
+	*file = NULL;
+	if (!found)
+		return 0;
+	err = map_open(search, map, NULL, file);
+	return err ? err : 1;
+}
+
+static int runtime_search(struct search *search, struct elf_file **file, const struct process_map **map)
+{
+	for (enum pass pass = 0; pass < PASS_COUNT; pass++) {
+		for (size_t i = 0; i < search->maps.count; i++) {
+			const struct process_map *here = &search->maps.entries[i];
+			int got;
+
+			if (!here->executable || here->path[0] != '/' || map_pass(search, here) != pass ||
+			    !file_is_new(search, here))
+				continue;
+			search->pypy |= !strncmp(base_name(here->path), "pypy", 4) ||
+					!strncmp(base_name(here->path), "libpypy", 7);
+			search->musl |= !strncmp(base_name(here->path), "ld-musl-", 8) ||
+					!strncmp(base_name(here->path), "libc.musl-", 10);
+			got = *file ? 0 : map_check(search, here, file);
+			if (got > 0)
+				*map = here;
+			else if (got == -ESRCH || got == -ENOMEM || (got < 0 && pass == PASS_EXECUTABLE))
+				return got;
+		}
+	}
+	if (*file)
+		return 0;
+	if (search->pypy)
+		return error_set(-ENOTSUP, "it runs PyPy; only CPython %s is supported", offsets_known());
+	if (search->denied)
+		return error_set(search->denied, "its files may not be opened");
+	return error_set(-ENOENT, "no Python runtime in this process");
+}
+
+/* "…python3.13t…": minor 13 and the letter of the build (0: none). 0 or -ENOENT. */
+static int name_parse(const char *name, unsigned int *minor, char *build)
+{
+	const char *at = strstr(base_name(name), "python3.");
+	unsigned int value = 0;
+
+	if (!at)
+		return -ENOENT;
+	at += strlen("python3.");
+	if (*at < '0' || *at > '9')
+		return -ENOENT;
+	for (; *at >= '0' && *at <= '9' && value < 256; at++)
+		value = value * 10 + (unsigned int)(*at - '0');
+	if (value > 255)
+		return -ENOENT;
+	*minor = value;
+	*build = *at == 't' || *at == 'd' ? *at : 0;
+	return 0;
+}
+
+/* From 3.11 on the constant Py_Version says it; before, only the file's name does. */
+static int version_find(struct python_runtime *runtime)
+{
+	const char *names[] = {elf_file_soname(runtime->file), elf_file_path(runtime->file)};
+	struct elf_symbol symbol;
+	unsigned int minor = 0;
+	char build = 0;
+	uint32_t hex;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (name_parse(names[i], &minor, &build) == 0)
+			break;
+	if (elf_file_symbol(runtime->file, "Py_Version", &symbol) == 0 &&
+	    elf_file_read(runtime->file, symbol.vaddr, &hex, sizeof(hex)) == sizeof(hex))
+		runtime->version_hex = hex;
+	else if (minor)
+		runtime->version_hex = 3u << 24 | minor << 16;
+	else
+		return error_set(-ENOTSUP, "neither the symbols nor the name of %s tell its Python version",
+				 elf_file_path(runtime->file));
+	runtime->offsets = offsets_for(runtime->version_hex >> 16);
+	if (!runtime->offsets)
+		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s",
+				 runtime->version_hex >> 24, runtime->version_hex >> 16 & 255,
+				 offsets_known());
+	if (build == 't')
+		return error_set(-ENOTSUP, "a free-threaded build of Python, which is not supported");
+	/* Exists only with Py_REF_DEBUG (3.8-3.13), where structures differ and blocks are padded. */
+	if (build == 'd' || elf_file_symbol(runtime->file, "_Py_NegativeRefcount", &symbol) == 0)
+		return error_set(-ENOTSUP, "a debug build of Python, which is not supported");
+	return 0;
+}
+
+/*
+ * 3.13+: the interpreter's own offsets, a constant in the file. Memory is second choice: while the dynamic
+ * loader maps the file, other parts of it stand at this address for a moment.
+ */
+static int debug_offsets_apply(struct python_runtime *runtime, uint64_t vaddr)
+{
+	uint8_t bytes[OFFSETS_DEBUG_BYTES];
+	struct python_offsets *copy;
+	int changed;
+
+	if (elf_file_read(runtime->file, vaddr, bytes, sizeof(bytes)) != (int)sizeof(bytes) &&
+	    memory_read(runtime->pid, runtime->target.runtime, bytes, sizeof(bytes)))
+		return error_set(-EFAULT, "its _PyRuntime cannot be read");
+	copy = malloc(sizeof(*copy));
+	if (!copy)
+		return -ENOMEM;
+	*copy = *runtime->offsets;
+	changed = offsets_apply_debug(bytes, runtime->version_hex, copy);
+	if (changed <= 0) {
+		free(copy);
+		return changed;
+	}
+	log_debug("%d: its debug offsets differ from the table of %s", (int)runtime->pid,
+		  elf_file_path(runtime->file));
+	runtime->offsets = copy;
+	return 0;
+}
+
+static int runtime_fill(struct python_runtime *runtime, const struct process_map *map, int musl)
+{
+	struct elf_symbol symbol;
+	uint64_t runtime_vaddr;
+	int err;
+
+	err = elf_file_symbol(runtime->file, "_PyRuntime", &symbol);
+	if (!err)
+		err = elf_file_bias(runtime->file, map->start, map->offset, &runtime->bias);
+	if (err)
+		return err;
+	runtime_vaddr = symbol.vaddr;
+	err = version_find(runtime);
+	if (err)
+		return err;
+	runtime->static_exe = elf_file_is_executable(runtime->file) != 0;
+	runtime->target.runtime = runtime_vaddr + runtime->bias;
+	if (elf_file_symbol(runtime->file, "PyCode_Type", &symbol) == 0)
+		runtime->target.code_type = symbol.vaddr + runtime->bias;
+	if (runtime->offsets->version >= 0x030d) {
+		err = debug_offsets_apply(runtime, runtime_vaddr);
+		if (err)
+			return err;
+	}
+	runtime->target.offsets = runtime->offsets->abi;
+	tstate_find(runtime, musl);
+	return 0;
+}
+
+int python_runtime_find(pid_t pid, struct python_runtime *out)
+{
+	struct python_runtime runtime = {.pid = pid};
+	const struct process_map *map = NULL;
+	struct search *search = calloc(1, sizeof(*search));
+	char link[64];
+	ssize_t length;
+	int err;
+
+	if (!search)
+		return -ENOMEM;
+	search->pid = pid;
+	err = process_maps_read(pid, &search->maps);
+	if (err)
+		goto out;
+	snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
+	length = readlink(link, search->executable, sizeof(search->executable) - 1);
+	if (length < 0) {
+		err = errno == ENOENT ? -ESRCH : -errno;
+		goto out_maps;
+	}
+	search->executable[length] = 0;
+	err = runtime_search(search, &runtime.file, &map);
+	if (!err)
+		err = runtime_fill(&runtime, map, search->musl);
+	if (err)
+		python_runtime_close(&runtime);
+	else
+		*out = runtime;
+out_maps:
+	process_maps_free(&search->maps);
+out:
+	free(search);
+	return err;
+}
+
+void python_runtime_close(struct python_runtime *runtime)
+{
+	if (!runtime)
+		return;
+	if (runtime->offsets && runtime->offsets != offsets_for(runtime->offsets->version))
+		free((void *)runtime->offsets);
+	elf_file_close(runtime->file);
+	memset(runtime, 0, sizeof(*runtime));
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stats/builder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+#define INDEX_FIRST 64u
+
+/* What an index needs to know of the array behind it. */
+typedef uint64_t (*index_hash_fn)(const struct snapshot *snapshot, uint32_t item);
+
+static uint64_t hash_add(uint64_t hash, uint64_t value)
+{
+	return hash_u64(hash * 31 + value);
+}
+
+static uint64_t frames_hash(const struct snapshot_frame *frames, uint32_t nframe, uint32_t total)
+{
+	uint64_t hash = total;
+
+	for (uint32_t i = 0; i < nframe; i++) {
+		hash = hash_add(hash, (uint64_t)frames[i].filename << 32 | frames[i].line);
+		hash = hash_add(hash, frames[i].function);
+	}
+	return hash;
+}
+
+static uint64_t traceback_hash(const struct snapshot *snapshot, uint32_t item)
+{
+	const struct snapshot_traceback *traceback = &snapshot->tracebacks[item];
+
+	return frames_hash(snapshot->frames + traceback->first, traceback->nframe, traceback->total);
+}
+
+static uint64_t trace_hash(const struct snapshot *snapshot, uint32_t item)
+{
+	const struct snapshot_trace *trace = &snapshot->traces[item];
+
+	return hash_add(trace->bytes, (uint64_t)trace->traceback << 32 | trace->domain);
+}
+
+/* Makes room for one more item beside the count that the index holds. */
+static int index_reserve(struct builder_index *index, size_t count, const struct snapshot *snapshot,
+			 index_hash_fn hash)
+{
+	if (count * 4 < index->capacity * 3)
+		return 0;
+	struct builder_index grown = {.capacity = index->capacity ? index->capacity * 2 : INDEX_FIRST};
+
+	grown.slots = calloc(grown.capacity, sizeof(*grown.slots));
+	if (!grown.slots)
+		return -ENOMEM;
+	for (uint32_t item = 0; item < count; item++) {
+		size_t i = hash(snapshot, item) & (grown.capacity - 1);
+
+		while (grown.slots[i])
+			i = (i + 1) & (grown.capacity - 1);
+		grown.slots[i] = item + 1;
+	}
+	free(index->slots);
+	*index = grown;
+	return 0;
+}
+
+/* Room for extra more elements in *array, whose count stays below 2^32 - 1. */
+static int array_reserve(void *array, size_t *room, size_t count, size_t extra, size_t size)
+{
+	void *old;
+
+	if (count + extra >= UINT32_MAX)
+		return -EOVERFLOW;
+	if (count + extra <= *room)
+		return 0;
+	size_t grown = *room + *room / 2 + extra + 16;
+	memcpy(&old, array, sizeof(old));
+	void *data = reallocarray(old, grown, size);
+	if (!data)
+		return -ENOMEM;
+	memcpy(array, &data, sizeof(data));
+	*room = grown;
+	return 0;
+}
+
+int builder_begin(struct builder *builder)
+{
+	*builder = (struct builder){.snapshot = calloc(1, sizeof(struct snapshot))};
+	if (!builder->snapshot)
+		return -ENOMEM;
+	int err = strings_new(&builder->snapshot->strings);
+	if (err)
+		builder_abort(builder);
+	return err;
+}
+
+static int traceback_equal(const struct snapshot *snapshot, uint32_t item,
+			   const struct snapshot_frame *frames, uint32_t nframe, uint32_t total)
+{
+	const struct snapshot_traceback *traceback = &snapshot->tracebacks[item];
+
+	return traceback->nframe == nframe && traceback->total == total &&
+	       !memcmp(snapshot->frames + traceback->first, frames, nframe * sizeof(*frames));
+}
+
+int builder_traceback(struct builder *builder, const struct snapshot_frame *frames, uint32_t nframe,
+		      uint32_t total, uint32_t *traceback)
+{
+	struct snapshot *snapshot = builder->snapshot;
+	struct builder_index *index = &builder->traceback_index;
+	int err = index_reserve(index, snapshot->traceback_count, snapshot, traceback_hash);
+
+	if (err)
+		return err;
+	size_t i = frames_hash(frames, nframe, total) & (index->capacity - 1);
+	for (; index->slots[i]; i = (i + 1) & (index->capacity - 1)) {
+		if (traceback_equal(snapshot, index->slots[i] - 1, frames, nframe, total)) {
+			*traceback = index->slots[i] - 1;
+			return 0;
+		}
+	}
+	err = array_reserve(&snapshot->frames, &builder->frame_room, snapshot->frame_count, nframe,
+			    sizeof(*snapshot->frames));
+	if (!err)
+		err = array_reserve(&snapshot->tracebacks, &builder->traceback_room,
+				    snapshot->traceback_count, 1, sizeof(*snapshot->tracebacks));
+	if (err)
+		return err;
+	snapshot->tracebacks[snapshot->traceback_count] = (struct snapshot_traceback){
+		.first = (uint32_t)snapshot->frame_count, .nframe = nframe, .total = total};
+	memcpy(snapshot->frames + snapshot->frame_count, frames, nframe * sizeof(*frames));
+	snapshot->frame_count += nframe;
+	*traceback = (uint32_t)snapshot->traceback_count++;
+	index->slots[i] = *traceback + 1;
+	return 0;
+}
+
+int builder_trace(struct builder *builder, const struct snapshot_trace *trace)
+{
+	struct snapshot *snapshot = builder->snapshot;
+	struct builder_index *index = &builder->trace_index;
+	uint64_t bytes;
+
+	if (__builtin_mul_overflow(trace->bytes, trace->count, &bytes) ||
+	    __builtin_add_overflow(bytes, builder->total_bytes, &bytes) || bytes > INT64_MAX)
+		return -EOVERFLOW;
+	int err = index_reserve(index, snapshot->trace_count, snapshot, trace_hash);
+	if (!err)
+		err = array_reserve(&snapshot->traces, &builder->trace_room, snapshot->trace_count, 1,
+				    sizeof(*snapshot->traces));
+	if (err)
+		return err;
+	snapshot->traces[snapshot->trace_count] = *trace;
+	size_t i = trace_hash(snapshot, (uint32_t)snapshot->trace_count) & (index->capacity - 1);
+	builder->total_bytes = bytes;
+	for (; index->slots[i]; i = (i + 1) & (index->capacity - 1)) {
+		struct snapshot_trace *known = &snapshot->traces[index->slots[i] - 1];
+
+		if (known->traceback == trace->traceback && known->bytes == trace->bytes &&
+		    known->domain == trace->domain) {
+			known->count += trace->count;
+			return 0;
+		}
+	}
+	index->slots[i] = (uint32_t)++snapshot->trace_count;
+	return 0;
+}
+
+static void index_free(struct builder *builder)
+{
+	free(builder->traceback_index.slots);
+	free(builder->trace_index.slots);
+}
+
+struct snapshot *builder_finish(struct builder *builder)
+{
+	struct snapshot *snapshot = builder->snapshot;
+
+	index_free(builder);
+	*builder = (struct builder){0};
+	return snapshot;
+}
+
+void builder_abort(struct builder *builder)
+{
+	index_free(builder);
+	snapshot_free(builder->snapshot);
+	*builder = (struct builder){0};
+}

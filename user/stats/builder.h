@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Building a snapshot: equal tracebacks and equal {traceback, bytes, domain} become one. Strings go straight
+ * into builder.snapshot->strings, the meta data into builder.snapshot->meta.
+ */
+#ifndef TRACER_STATS_BUILDER_H
+#define TRACER_STATS_BUILDER_H
+
+#include "stats/snapshot.h"
+
+/* Open addressing over indices of an array of the snapshot; zero-initialised. */
+struct builder_index {
+	uint32_t *slots; /* index + 1; 0: empty */
+	size_t capacity; /* a power of two, or 0 */
+};
+
+struct builder {
+	struct snapshot *snapshot; /* owned until builder_finish() */
+	size_t frame_room, traceback_room, trace_room;
+	struct builder_index traceback_index, trace_index;
+	uint64_t total_bytes;
+};
+
+int builder_begin(struct builder *builder); /* 0, -ENOMEM */
+/* Index of the traceback, added if new. nframe is at least 1. 0; -ENOMEM; -EOVERFLOW beyond 2^32 frames. */
+int builder_traceback(struct builder *builder, const struct snapshot_frame *frames, uint32_t nframe,
+		      uint32_t total, uint32_t *traceback);
+/*
+ * Adds trace->count blocks (at least one). 0; -ENOMEM; -EOVERFLOW when the bytes of all blocks would exceed
+ * INT64_MAX, so that no sum over a snapshot's blocks can overflow.
+ */
+int builder_trace(struct builder *builder, const struct snapshot_trace *trace);
+/* Hands the snapshot over, its traces in the order of their first addition. */
+struct snapshot *builder_finish(struct builder *builder);
+void builder_abort(struct builder *builder);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stats/snapshot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void snapshot_free(struct snapshot *snapshot)
+{
+	if (!snapshot)
+		return;
+	strings_free(snapshot->strings);
+	free(snapshot->frames);
+	free(snapshot->tracebacks);
+	free(snapshot->traces);
+	free(snapshot);
+}
+
+static int array_copy(void *out, const void *from, size_t count, size_t size)
+{
+	void *copy = NULL;
+
+	if (count) {
+		copy = reallocarray(NULL, count, size);
+		if (!copy)
+			return -ENOMEM;
+		memcpy(copy, from, count * size);
+	}
+	memcpy(out, &copy, sizeof(copy));
+	return 0;
+}
+
+/* Ids are given in order of appearance, so interning in order of ids gives every string its old id. */
+static int strings_copy(const struct strings *strings, struct strings *copy)
+{
+	uint32_t count = strings_count(strings);
+
+	for (uint32_t i = 0; i < count; i++) {
+		const char *text = strings_get(strings, i);
+		uint32_t id;
+		int err = strings_intern(copy, text, strlen(text), &id);
+
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
+{
+	struct snapshot *copy = calloc(1, sizeof(*copy));
+	int err;
+
+	if (!copy)
+		return -ENOMEM;
+	copy->meta = snapshot->meta;
+	err = strings_new(&copy->strings);
+	if (!err)
+		err = strings_copy(snapshot->strings, copy->strings);
+	if (!err)
+		err = array_copy(&copy->frames, snapshot->frames, snapshot->frame_count,
+				 sizeof(*copy->frames));
+	if (!err)
+		err = array_copy(&copy->tracebacks, snapshot->tracebacks, snapshot->traceback_count,
+				 sizeof(*copy->tracebacks));
+	if (!err)
+		err = array_copy(&copy->traces, snapshot->traces, snapshot->trace_count,
+				 sizeof(*copy->traces));
+	if (err) {
+		snapshot_free(copy);
+		return err;
+	}
+	copy->frame_count = snapshot->frame_count;
+	copy->traceback_count = snapshot->traceback_count;
+	copy->trace_count = snapshot->trace_count;
+	*out = copy;
+	return 0;
+}
+
+uint64_t snapshot_lost_events(const struct snapshot *snapshot)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < LOSS_COUNT; i++)
+		if (i != LOSS_ALLOC_BYTES && __builtin_add_overflow(sum, snapshot->meta.loss[i], &sum))
+			return UINT64_MAX;
+	return sum;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the separate debug file of an ELF file on this machine. */
+#ifndef TRACER_TARGET_ELF_DEBUG_H
+#define TRACER_TARGET_ELF_DEBUG_H
+
+#include <gelf.h>
+
+struct elf_debug {
+	int fd;
+	Elf *elf;
+};
+
+/*
+ * Looks for ROOT/.build-id/xx/yyyy.debug with the same build id, then for the file that .gnu_debuglink of elf
+ * names, in ROOT + directory of path, with the same checksum. build_id in hex, "" for none. A file found but
+ * unfit counts as absent. 0, close with elf_debug_close(); -ENOENT.
+ */
+int elf_debug_open(struct elf_debug *out, Elf *elf, const char *build_id, const char *path, const char *root);
+void elf_debug_close(struct elf_debug *debug);
+
+#endif

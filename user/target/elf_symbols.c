@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sorted arrays rather than hash tables: whatever names and addresses a file was given, building an index
+ * costs n log n and a look-up at worst one pass.
+ */
+#include "target/elf_symbols.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "target/elf_section.h"
+
+#define HASHED_BYTES   256u /* of a name: names may overlap in the string table, each as long as all of it */
+#define VERSION_HIDDEN 0x8000u /* of .gnu.version: not the default version of this name */
+
+int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type)
+{
+	GElf_Shdr header, versions_header;
+	Elf_Scn *section = elf_section_by_type(elf, type, NULL, &header);
+	Elf_Scn *versions;
+	int err;
+
+	if (!section)
+		return -ENOENT;
+	if (header.sh_type == SHT_NOBITS || !header.sh_size)
+		return -ENOENT;
+	if (header.sh_entsize != sizeof(Elf64_Sym))
+		return error_set(-ENOEXEC, "corrupt ELF file: symbols of %llu bytes",
+				 (unsigned long long)header.sh_entsize);
+	err = elf_section_strings(elf, header.sh_link, &table->strings, &table->string_bytes);
+	if (err)
+		return err;
+	table->symbols = elf_section_data(section, &header);
+	if (!table->symbols)
+		return -ENOEXEC;
+	table->count = (uint32_t)(table->symbols->d_size / sizeof(Elf64_Sym));
+	if (type == SHT_DYNSYM) {
+		versions = elf_section_by_type(elf, SHT_GNU_versym, NULL, &versions_header);
+		if (versions)
+			table->versions = elf_section_data(versions, &versions_header);
+	}
+	return 0;
+}
+
+void elf_symbols_free(struct elf_symbols *table)
+{
+	free(table->by_name);
+	free(table->by_address);
+	*table = (struct elf_symbols){0};
+}
+
+static int is_function(const GElf_Sym *symbol)
+{
+	unsigned type = GELF_ST_TYPE(symbol->st_info);
+
+	return type == STT_FUNC || type == STT_GNU_IFUNC;
+}
+
+/* Symbol number index and its name; NULL when it is not one that can be looked up. */
+static const char *read_symbol(const struct elf_symbols *table, uint32_t index, GElf_Sym *symbol)
+{
+	unsigned type;
+
+	if (!gelf_getsym(table->symbols, (int)index, symbol))
+		return NULL;
+	type = GELF_ST_TYPE(symbol->st_info);
+	if (symbol->st_shndx == SHN_UNDEF || symbol->st_name >= table->string_bytes || type == STT_SECTION ||
+	    type == STT_FILE || !table->strings[symbol->st_name])
+		return NULL;
+	return table->strings + symbol->st_name;
+}
+
+/* FNV-1a */
+static uint32_t hash_name(const char *name)
+{
+	uint32_t hash = 2166136261u;
+
+	for (unsigned i = 0; i < HASHED_BYTES && name[i]; i++)
+		hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+	return hash;
+}
+
+static int compare_u64(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static int index_names(struct elf_symbols *table)
+{
+	if (table->by_name)
+		return 0;
+	table->by_name = malloc((table->count + 1ul) * sizeof(*table->by_name));
+	if (!table->by_name)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < table->count; i++) {
+		GElf_Sym symbol;
+		const char *name = read_symbol(table, i, &symbol);
+
+		if (name)
+			table->by_name[table->name_count++] = (uint64_t)hash_name(name) << 32 | i;
+	}
+	qsort(table->by_name, table->name_count, sizeof(*table->by_name), compare_u64);
+	return 0;
+}
+
+/* Is it what a linker would bind the plain name to? */
+static int is_preferred(const struct elf_symbols *table, uint32_t index, const GElf_Sym *symbol)
+{
+	GElf_Versym version;
+
+	if (GELF_ST_BIND(symbol->st_info) == STB_LOCAL)
+		return 0;
+	return !table->versions || !gelf_getversym(table->versions, (int)index, &version) ||
+	       !(version & VERSION_HIDDEN);
+}
+
+int elf_symbols_find(struct elf_symbols *table, const char *name, GElf_Sym *symbol, const char **found)
+{
+	uint64_t hash = (uint64_t)hash_name(name) << 32;
+	uint32_t low = 0, high;
+	int err = index_names(table);
+
+	if (err)
+		return err;
+	for (high = table->name_count; low < high;) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (table->by_name[middle] < hash)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	err = -ENOENT;
+	for (; low < table->name_count && table->by_name[low] >> 32 == hash >> 32; low++) {
+		uint32_t index = (uint32_t)table->by_name[low];
+		GElf_Sym candidate;
+		const char *text = read_symbol(table, index, &candidate);
+		int preferred;
+
+		if (!text || strcmp(text, name))
+			continue;
+		preferred = is_preferred(table, index, &candidate);
+		if (err || preferred) {
+			*symbol = candidate;
+			*found = text;
+			err = 0;
+		}
+		if (preferred)
+			break;
+	}
+	return err;
+}
+
+static int compare_reach(const void *a, const void *b)
+{
+	const struct elf_symbols_reach *x = a, *y = b;
+
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static int index_addresses(struct elf_symbols *table)
+{
+	uint64_t reach = 0;
+
+	if (table->by_address)
+		return 0;
+	table->by_address = malloc((table->count + 1ul) * sizeof(*table->by_address));
+	if (!table->by_address)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < table->count; i++) {
+		GElf_Sym symbol;
+
+		if (!read_symbol(table, i, &symbol) || !is_function(&symbol))
+			continue;
+		if (symbol.st_size > UINT64_MAX - symbol.st_value)
+			continue;
+		table->by_address[table->address_count++] =
+			(struct elf_symbols_reach){symbol.st_value, symbol.st_value + symbol.st_size, i};
+	}
+	qsort(table->by_address, table->address_count, sizeof(*table->by_address), compare_reach);
+	for (uint32_t i = 0; i < table->address_count; i++) {
+		if (table->by_address[i].reach < reach)
+			table->by_address[i].reach = reach;
+		reach = table->by_address[i].reach;
+	}
+	return 0;
+}
+
+int elf_symbols_find_at(struct elf_symbols *table, uint64_t vaddr, GElf_Sym *symbol, const char **found)
+{
+	uint32_t low = 0, high;
+	int err = index_addresses(table);
+
+	if (err)
+		return err;
+	for (high = table->address_count; low < high;) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (table->by_address[middle].start <= vaddr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	/* low functions start at or before vaddr; go back for as long as one of them may still cover it. */
+	while (low--) {
+		const struct elf_symbols_reach *entry = &table->by_address[low];
+		GElf_Sym candidate;
+		const char *text;
+
+		if (entry->start != vaddr && entry->reach <= vaddr)
+			break;
+		text = read_symbol(table, entry->index, &candidate);
+		if (text && (candidate.st_value == vaddr || vaddr - candidate.st_value < candidate.st_size)) {
+			*symbol = candidate;
+			*found = text;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Linear probing in SEGMENTS independent arrays of struct block. The high bits of a key's hash choose the
+ * segment, the low 32 bits the home slot by multiply-shift, so that a capacity need not be a power of two and
+ * a full segment can grow by 1.4 rather than by 2: between 24 / 0.75 = 32 and 45 bytes a block. Removal
+ * shifts the followers back, so there are no tombstones and a table that churns does not age.
+ *
+ * An address of 0 marks an empty slot. Hashes are seeded: the addresses are the target's choice, and it must
+ * not be able to choose collisions.
+ */
+#include "trace/blocks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#include "base/hash.h"
+
+#define SEGMENT_BITS  6
+#define SEGMENTS      (1u << SEGMENT_BITS)
+#define FIRST_SLOTS   16u
+#define MMAP_BYTES    (128u << 10) /* larger segments go back to the kernel when they are replaced */
+#define HASH_SPREADER 0x9e3779b97f4a7c15ull
+
+struct segment {
+	struct block *slots;
+	uint32_t capacity;
+	uint32_t count;
+};
+
+struct blocks {
+	uint64_t seed;
+	size_t count;
+	struct segment segments[SEGMENTS];
+};
+
+static struct block *slots_allocate(uint32_t capacity)
+{
+	size_t bytes = (size_t)capacity * sizeof(struct block);
+
+	if (bytes < MMAP_BYTES)
+		return calloc(capacity, sizeof(struct block));
+	void *slots = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return slots == MAP_FAILED ? NULL : slots;
+}
+
+static void slots_release(struct block *slots, uint32_t capacity)
+{
+	size_t bytes = (size_t)capacity * sizeof(struct block);
+
+	if (bytes < MMAP_BYTES)
+		free(slots);
+	else
+		munmap(slots, bytes);
+}
+
+static uint64_t key_hash(const struct blocks *blocks, uint64_t address, uint32_t domain)
+{
+	return hash_u64((address ^ blocks->seed) + domain * HASH_SPREADER);
+}
+
+static uint32_t slot_home(uint64_t hash, uint32_t capacity)
+{
+	return (uint32_t)((hash & UINT32_MAX) * capacity >> 32);
+}
+
+static uint32_t slot_after(uint32_t slot, uint32_t capacity)
+{
+	return slot + 1 == capacity ? 0 : slot + 1;
+}
+
+/* The slot that holds the key or the empty one where it would go. The segment has at least one empty slot. */
+static uint32_t slot_find(const struct segment *segment, uint64_t hash, uint64_t address, uint32_t domain)
+{
+	uint32_t slot = slot_home(hash, segment->capacity);
+
+	for (;; slot = slot_after(slot, segment->capacity)) {
+		const struct block *block = &segment->slots[slot];
+
+		if (!block->address || (block->address == address && block->domain == domain))
+			return slot;
+	}
+}
+
+static int segment_grow(const struct blocks *blocks, struct segment *segment)
+{
+	uint64_t capacity = segment->capacity ? (uint64_t)segment->capacity * 7 / 5 : FIRST_SLOTS;
+	struct segment grown = {.count = segment->count, .capacity = (uint32_t)capacity};
+
+	if (capacity > UINT32_MAX)
+		return -ENOMEM;
+	grown.slots = slots_allocate(grown.capacity);
+	if (!grown.slots)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < segment->capacity; i++) {
+		const struct block *block = &segment->slots[i];
+
+		if (!block->address)
+			continue;
+		uint64_t hash = key_hash(blocks, block->address, block->domain);
+		grown.slots[slot_find(&grown, hash, block->address, block->domain)] = *block;
+	}
+	if (segment->slots)
+		slots_release(segment->slots, segment->capacity);
+	*segment = grown;
+	return 0;
+}
+
+/* Empties a slot: every follower whose home is not after the hole moves into it, and leaves a hole behind. */
+static void slot_remove(const struct blocks *blocks, struct segment *segment, uint32_t hole)
+{
+	uint32_t slot = hole;
+
+	for (;;) {
+		slot = slot_after(slot, segment->capacity);
+		const struct block *block = &segment->slots[slot];
+
+		if (!block->address)
+			break;
+		uint32_t home = slot_home(key_hash(blocks, block->address, block->domain), segment->capacity);
+		int stays = hole < slot ? home > hole && home <= slot : home > hole || home <= slot;
+		if (stays)
+			continue;
+		segment->slots[hole] = *block;
+		hole = slot;
+	}
+	segment->slots[hole].address = 0;
+}
+
+int blocks_new(struct blocks **out)
+{
+	struct blocks *blocks = calloc(1, sizeof(*blocks));
+
+	if (!blocks)
+		return -ENOMEM;
+	/* Too early in boot for random numbers: an unseeded table is only slower when attacked. */
+	if (getrandom(&blocks->seed, sizeof(blocks->seed), GRND_NONBLOCK) != sizeof(blocks->seed))
+		blocks->seed = 0;
+	*out = blocks;
+	return 0;
+}
+
+void blocks_free(struct blocks *blocks)
+{
+	if (!blocks)
+		return;
+	for (uint32_t i = 0; i < SEGMENTS; i++)
+		if (blocks->segments[i].slots)
+			slots_release(blocks->segments[i].slots, blocks->segments[i].capacity);
+	free(blocks);
+}
+
+int blocks_put(struct blocks *blocks, const struct block *block, struct block *old)
+{
+	if (!block->address)
+		return -EINVAL;
+	uint64_t hash = key_hash(blocks, block->address, block->domain);
+	struct segment *segment = &blocks->segments[hash >> (64 - SEGMENT_BITS)];
+
+	if ((uint64_t)segment->count * 4 >= (uint64_t)segment->capacity * 3) {
+		int err = segment_grow(blocks, segment);
+		if (err)
+			return err;
+	}
+	struct block *slot = &segment->slots[slot_find(segment, hash, block->address, block->domain)];
+	if (slot->address) {
+		*old = *slot;
+		*slot = *block;
+		return 1;
+	}
+	*slot = *block;
+	segment->count++;
+	blocks->count++;
+	return 0;
+}
+
+int blocks_take(struct blocks *blocks, uint64_t address, uint32_t domain, struct block *old)
+{
+	uint64_t hash = key_hash(blocks, address, domain);
+	struct segment *segment = &blocks->segments[hash >> (64 - SEGMENT_BITS)];
+
+	if (!address || !segment->count)
+		return 0;
+	uint32_t slot = slot_find(segment, hash, address, domain);
+	if (!segment->slots[slot].address)
+		return 0;
+	*old = segment->slots[slot];
+	slot_remove(blocks, segment, slot);
+	segment->count--;
+	blocks->count--;
+	return 1;
+}
+
+const struct block *blocks_find(const struct blocks *blocks, uint64_t address, uint32_t domain)
+{
+	uint64_t hash = key_hash(blocks, address, domain);
+	const struct segment *segment = &blocks->segments[hash >> (64 - SEGMENT_BITS)];
+
+	if (!address || !segment->count)
+		return NULL;
+	const struct block *block = &segment->slots[slot_find(segment, hash, address, domain)];
+	return block->address ? block : NULL;
+}
+
+size_t blocks_count(const struct blocks *blocks)
+{
+	return blocks->count;
+}
+
+size_t blocks_memory(const struct blocks *blocks)
+{
+	size_t bytes = sizeof(*blocks);
+
+	for (uint32_t i = 0; i < SEGMENTS; i++)
+		bytes += (size_t)blocks->segments[i].capacity * sizeof(struct block);
+	return bytes;
+}
+
+/* The cursor is the segment in its upper half and the slot to look at next in its lower one. */
+const struct block *blocks_next(const struct blocks *blocks, size_t *cursor)
+{
+	uint64_t index = (uint64_t)*cursor >> 32;
+	uint64_t slot = *cursor & UINT32_MAX;
+
+	for (; index < SEGMENTS; index++, slot = 0) {
+		const struct segment *segment = &blocks->segments[index];
+
+		for (; slot < segment->capacity; slot++) {
+			if (segment->slots[slot].address) {
+				*cursor = (size_t)(index << 32 | (slot + 1));
+				return &segment->slots[slot];
+			}
+		}
+	}
+	*cursor = (size_t)(index << 32);
+	return NULL;
+}

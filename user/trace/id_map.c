@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/id_map.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static struct id_slot *slot_find(const struct id_map *map, uint64_t key)
+{
+	for (size_t i = hash_u64(key ^ map->seed);; i++) {
+		struct id_slot *slot = &map->slots[i & (map->capacity - 1)];
+
+		if (slot->value == ID_MAP_NONE || slot->key == key)
+			return slot;
+	}
+}
+
+static int id_map_grow(struct id_map *map)
+{
+	struct id_map grown = *map;
+
+	grown.capacity = map->capacity ? map->capacity * 2 : 16;
+	grown.slots = malloc(grown.capacity * sizeof(*grown.slots));
+	if (!grown.slots)
+		return -ENOMEM;
+	for (size_t i = 0; i < grown.capacity; i++)
+		grown.slots[i].value = ID_MAP_NONE;
+	for (size_t i = 0; i < map->capacity; i++)
+		if (map->slots[i].value != ID_MAP_NONE)
+			*slot_find(&grown, map->slots[i].key) = map->slots[i];
+	free(map->slots);
+	*map = grown;
+	return 0;
+}
+
+int id_map_put(struct id_map *map, uint64_t key, uint32_t value)
+{
+	if (map->count * 4 >= map->capacity * 3) {
+		int err = id_map_grow(map);
+		if (err)
+			return err;
+	}
+	struct id_slot *slot = slot_find(map, key);
+	map->count += slot->value == ID_MAP_NONE;
+	*slot = (struct id_slot){.key = key, .value = value};
+	return 0;
+}
+
+void id_map_free(struct id_map *map)
+{
+	free(map->slots);
+	*map = (struct id_map){.seed = map->seed};
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A map from 64-bit keys to 32-bit values (open addressing, nothing is ever removed). Zero-initialise; seed
+ * may be set before the first put, so that whoever chooses the keys cannot choose collisions.
+ */
+#ifndef TRACER_TRACE_ID_MAP_H
+#define TRACER_TRACE_ID_MAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/hash.h"
+
+#define ID_MAP_NONE UINT32_MAX /* no value can be this */
+
+struct id_slot {
+	uint64_t key;
+	uint32_t value;
+};
+
+struct id_map {
+	struct id_slot *slots;
+	size_t capacity; /* a power of two, or 0 */
+	size_t count;
+	uint64_t seed;
+};
+
+/* Adds or replaces. 0 or -ENOMEM. */
+int id_map_put(struct id_map *map, uint64_t key, uint32_t value);
+void id_map_free(struct id_map *map);
+
+/* The key's value, ID_MAP_NONE when absent. */
+static inline uint32_t id_map_find(const struct id_map *map, uint64_t key)
+{
+	if (!map->capacity)
+		return ID_MAP_NONE;
+	for (size_t i = hash_u64(key ^ map->seed);; i++) {
+		const struct id_slot *slot = &map->slots[i & (map->capacity - 1)];
+
+		if (slot->value == ID_MAP_NONE || slot->key == key)
+			return slot->value;
+	}
+}
+
+static inline size_t id_map_memory(const struct id_map *map)
+{
+	return map->capacity * sizeof(*map->slots);
+}
+
+#endif

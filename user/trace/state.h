@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inside of struct trace, shared by trace*.c only.
+ *
+ * Whatever a record mentions before it is described gets its place at first mention: a stack id its slot, a
+ * code id its entry. A block names the slot, a stack its frames, a frame its code entry; so a description
+ * that comes late, or again, serves everything that mentioned it.
+ */
+#ifndef TRACER_TRACE_STATE_H
+#define TRACER_TRACE_STATE_H
+
+#include "stats/snapshot.h"
+#include "trace/id_map.h"
+#include "trace/trace.h"
+
+#define TRACE_UNKNOWN	"<unknown>"
+#define TRACE_BYTES_MAX ((uint64_t)INT64_MAX)
+#define TRACE_LINES_MAX (1u << 20) /* longest line table that is taken */
+#define TRACE_TEXT_MAX	(EVENT_MAX_TEXT * 4)
+
+/* A code object. What could not be read is TRACE_UNKNOWN; lines are usable once have == lines_bytes. */
+struct code_entry {
+	uint32_t filename, function; /* ids in the trace's strings */
+	uint32_t first_line;
+	uint32_t lines_bytes;		     /* of the whole table */
+	uint32_t lines_have;		     /* bytes known, from its start */
+	uint32_t lines_room;		     /* bytes allocated */
+	uint32_t version;		     /* changes with the content */
+	uint8_t known;			     /* an EVENT_CODE came */
+	uint8_t filename_known, lines_known; /* lines_known: lines_bytes is */
+	uint8_t *lines;
+};
+
+/* A distinct {code object, instruction} and, as of version, the frame that it shows as. */
+struct frame_entry {
+	uint32_t code; /* index in codes */
+	int32_t lasti;
+	uint32_t version; /* of the code object; 0: not resolved */
+	uint32_t unread;  /* its file name or its line table is not known */
+	struct trace_frame frame;
+};
+
+/* A traceback. Index 0 is the empty one. */
+struct stack_entry {
+	uint64_t first; /* in stack_frames */
+	uint32_t nframe;
+	uint32_t total;
+	uint64_t waiting; /* allocations that name it, while its record has not come */
+	int known;
+};
+
+/* A thread's realloc under way. */
+struct pending {
+	struct block block;
+	enum { PENDING_NONE, PENDING_UNSEEN, PENDING_TAKEN } state; /* UNSEEN: of a block not in the table */
+};
+
+struct process_state {
+	struct trace_process info;
+	struct blocks *blocks;
+	struct id_map stack_ids, frame_ids, code_ids, tids;
+	struct stack_entry *stacks;
+	size_t stack_count, stack_room;
+	uint32_t *stack_frames; /* indices in frames */
+	size_t stack_frame_count, stack_frame_room;
+	struct frame_entry *frames;
+	size_t frame_count, frame_room;
+	struct code_entry *codes;
+	size_t code_count, code_room, lines_memory;
+	struct pending *pending;
+	size_t pending_count, pending_room;
+	struct snapshot *final;
+};
+
+struct trace {
+	struct trace_hooks hooks;
+	int in_hook;
+	uint64_t seed;
+	struct strings *strings;
+	uint32_t unknown; /* id of TRACE_UNKNOWN */
+	struct process_state **processes;
+	size_t process_count, process_room;
+	struct id_map tgids;	    /* -> index of the last process of that tgid */
+	struct process_state *last; /* that of the last record */
+	struct event_loss loss;
+	uint64_t orphans;
+	struct trace_frame scratch[EVENT_MAX_FRAMES]; /* behind trace_traceback_at() */
+};
+
+/* Room for extra more elements in *array. 0; -ENOMEM, also beyond 2^32 - 2 elements: indices are 32 bits. */
+int state_reserve(void *array, size_t *room, size_t count, size_t extra, size_t size);
+
+/* Records, size checked against their fixed part and 8-byte aligned. 0, -EBADMSG, -ENOMEM. */
+int state_alloc(struct process_state *process, const struct event_alloc *event);
+int state_free(struct process_state *process, const struct event_free *event);
+int state_realloc(struct process_state *process, const struct event_free *event);
+int state_realloc_done(struct process_state *process, const struct event_alloc *event);
+int state_realloc_fail(struct process_state *process, const struct event_free *event);
+int state_stack(const struct trace *trace, struct process_state *process, const struct event_stack *event);
+int state_code(struct trace *trace, struct process_state *process, const struct event_code *event);
+int state_code_lines(struct trace *trace, struct process_state *process,
+		     const struct event_code_lines *event);
+
+/* Index of the traceback of a stack id, made at first mention. */
+int state_stack_index(struct process_state *process, uint64_t stack_id, uint32_t *stack);
+/* Index of the code object of a code id, made at first mention. */
+int state_code_index(const struct trace *trace, struct process_state *process, uint64_t code_id,
+		     uint32_t *code);
+/* The frame as far as it is known now. */
+const struct frame_entry *state_frame(const struct trace *trace, struct process_state *process,
+				      uint32_t frame);
+
+int state_snapshot(struct trace *trace, struct process_state *process, const char *moment,
+		   struct snapshot **out);
+
+#endif

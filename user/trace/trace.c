@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Processes and the way of a record to its handler. A record is checked here for its size, in the handler for
+ * what it says; one that is malformed is counted and changes nothing.
+ */
+#include "trace/trace.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "trace/state.h"
+
+int state_reserve(void *array, size_t *room, size_t count, size_t extra, size_t size)
+{
+	void *old;
+
+	if (count + extra <= *room)
+		return 0;
+	size_t grown = *room + *room / 2 + extra + 8;
+	if (grown >= ID_MAP_NONE)
+		return -ENOMEM;
+	memcpy(&old, array, sizeof(old));
+	void *data = reallocarray(old, grown, size);
+	if (!data)
+		return -ENOMEM;
+	memcpy(array, &data, sizeof(data));
+	*room = grown;
+	return 0;
+}
+
+static void process_free(struct process_state *process)
+{
+	if (!process)
+		return;
+	for (size_t i = 0; i < process->code_count; i++)
+		free(process->codes[i].lines);
+	blocks_free(process->blocks);
+	id_map_free(&process->stack_ids);
+	id_map_free(&process->frame_ids);
+	id_map_free(&process->code_ids);
+	id_map_free(&process->tids);
+	free(process->stacks);
+	free(process->stack_frames);
+	free(process->frames);
+	free(process->codes);
+	free(process->pending);
+	snapshot_free(process->final);
+	free(process);
+}
+
+/* With the empty traceback and the unknown code object, both index 0. */
+static int process_new(const struct trace *trace, struct process_state **out)
+{
+	struct process_state *process = calloc(1, sizeof(*process));
+	int err;
+
+	if (!process)
+		return -ENOMEM;
+	process->stack_ids.seed = process->frame_ids.seed = trace->seed;
+	process->code_ids.seed = process->tids.seed = trace->seed;
+	err = blocks_new(&process->blocks);
+	if (!err)
+		err = state_reserve(&process->stacks, &process->stack_room, 0, 1, sizeof(*process->stacks));
+	if (!err)
+		err = state_reserve(&process->codes, &process->code_room, 0, 1, sizeof(*process->codes));
+	if (err) {
+		process_free(process);
+		return err;
+	}
+	process->stacks[process->stack_count++] = (struct stack_entry){.total = 1, .known = 1};
+	process->codes[process->code_count++] =
+		(struct code_entry){.filename = trace->unknown, .function = trace->unknown, .version = 1};
+	*out = process;
+	return 0;
+}
+
+static int process_begin(struct trace *trace, const struct event_target *event)
+{
+	struct process_state *process;
+
+	if (!event->nframe || event->nframe > EVENT_MAX_FRAMES)
+		return -EBADMSG;
+	int err = state_reserve(&trace->processes, &trace->process_room, trace->process_count, 1,
+				sizeof(*trace->processes));
+	if (!err)
+		err = process_new(trace, &process);
+	if (err)
+		return err;
+	process->info = (struct trace_process){
+		.tgid = event->header.tgid,
+		.python_version = event->python_version,
+		.nframe = event->nframe,
+		.mode = event->mode,
+		.from_start = event->from_start != 0,
+		.start_ns = event->header.time_ns,
+		.end_ns = event->header.time_ns,
+		.start_realtime_ns = event->realtime_ns,
+	};
+	process->info.counters.events = 1;
+	memcpy(process->info.name, event->name, sizeof(event->name));
+	err = id_map_put(&trace->tgids, event->header.tgid, (uint32_t)trace->process_count);
+	if (err) {
+		process_free(process);
+		return err;
+	}
+	trace->processes[trace->process_count++] = process;
+	trace->last = process;
+	return 0;
+}
+
+static int process_finalize(struct trace *trace, struct process_state *process)
+{
+	process->info.end = TRACE_FINALIZING;
+	if (process->final)
+		return 0;
+	return state_snapshot(trace, process, "finalizing", &process->final);
+}
+
+/* Size of a record's fixed part; 0 for a type that is not known. *variable: more may follow. */
+static size_t record_bytes(uint32_t type, int *variable)
+{
+	*variable = type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES;
+	switch (type) {
+	case EVENT_ALLOC:
+	case EVENT_REALLOC_DONE:
+		return sizeof(struct event_alloc);
+	case EVENT_FREE:
+	case EVENT_REALLOC:
+	case EVENT_REALLOC_FAIL:
+		return sizeof(struct event_free);
+	case EVENT_STACK:
+		return sizeof(struct event_stack);
+	case EVENT_CODE:
+		return sizeof(struct event_code);
+	case EVENT_CODE_LINES:
+		return sizeof(struct event_code_lines);
+	case EVENT_EXIT:
+	case EVENT_EXEC:
+	case EVENT_FORK:
+	case EVENT_FINALIZE:
+		return sizeof(struct event_process);
+	case EVENT_PROCESS:
+		return sizeof(struct event_target);
+	case EVENT_LOSS:
+		return sizeof(struct event_loss);
+	case EVENT_COVERAGE:
+		return sizeof(struct event_coverage);
+	default:
+		return 0;
+	}
+}
+
+static int record_valid(const void *record, size_t size)
+{
+	const struct event_header *header = record;
+	int variable;
+
+	if (size < sizeof(*header) || header->size != size || size % 8)
+		return 0;
+	size_t fixed = record_bytes(header->type, &variable);
+	return fixed && (variable ? size >= fixed : size == fixed);
+}
+
+static int process_feed(struct trace *trace, struct process_state *process, const void *record)
+{
+	const struct event_header *header = record;
+
+	switch (header->type) {
+	case EVENT_ALLOC:
+		return state_alloc(process, record);
+	case EVENT_FREE:
+		return state_free(process, record);
+	case EVENT_REALLOC:
+		return state_realloc(process, record);
+	case EVENT_REALLOC_DONE:
+		return state_realloc_done(process, record);
+	case EVENT_REALLOC_FAIL:
+		return state_realloc_fail(process, record);
+	case EVENT_STACK:
+		return state_stack(trace, process, record);
+	case EVENT_CODE:
+		return state_code(trace, process, record);
+	case EVENT_CODE_LINES:
+		return state_code_lines(trace, process, record);
+	case EVENT_FINALIZE:
+		return process_finalize(trace, process);
+	case EVENT_EXIT:
+		process->info.end = TRACE_EXITED;
+		process->info.exit_code = ((const struct event_process *)record)->code;
+		return 0;
+	case EVENT_EXEC:
+		process->info.end = TRACE_EXECED;
+		return 0;
+	case EVENT_COVERAGE:
+		process->info.coverage = *(const struct event_coverage *)record;
+		return 0;
+	default: /* EVENT_FORK: the child is another process; it is under trace when an EVENT_PROCESS says so
+		  */
+		return 0;
+	}
+}
+
+/* The last process of that tgid, NULL when there was none. */
+static struct process_state *process_of(struct trace *trace, uint32_t tgid)
+{
+	if (trace->last && trace->last->info.tgid == tgid)
+		return trace->last;
+	uint32_t index = id_map_find(&trace->tgids, tgid);
+	if (index == ID_MAP_NONE)
+		return NULL;
+	trace->last = trace->processes[index];
+	return trace->last;
+}
+
+int trace_feed(struct trace *trace, const void *record, size_t size)
+{
+	const struct event_header *header = record;
+	struct process_state *process = size < sizeof(*header) ? NULL : process_of(trace, header->tgid);
+	int valid = record_valid(record, size), err;
+
+	if (valid && header->type == EVENT_LOSS) {
+		trace->loss = *(const struct event_loss *)record;
+		return 0;
+	}
+	if (valid && header->type == EVENT_PROCESS) {
+		err = process_begin(trace, record);
+		trace->orphans += err == -EBADMSG;
+		return err;
+	}
+	if (!process) {
+		trace->orphans++;
+		return -EBADMSG;
+	}
+	if (process->info.end >= TRACE_EXITED)
+		return 0;
+	process->info.counters.events++;
+	if (valid && header->time_ns > process->info.end_ns)
+		process->info.end_ns = header->time_ns;
+	err = valid ? process_feed(trace, process, record) : -EBADMSG;
+	process->info.counters.records_malformed += err == -EBADMSG;
+	return err;
+}
+
+int trace_new(struct trace **out, const struct trace_hooks *hooks)
+{
+	struct trace *trace = calloc(1, sizeof(*trace));
+	int err;
+
+	if (!trace)
+		return -ENOMEM;
+	if (hooks)
+		trace->hooks = *hooks;
+	/* Too early in boot for random numbers: unseeded tables are only slower when attacked. */
+	if (getrandom(&trace->seed, sizeof(trace->seed), GRND_NONBLOCK) != sizeof(trace->seed))
+		trace->seed = 0;
+	trace->tgids.seed = trace->seed;
+	err = strings_new(&trace->strings);
+	if (!err)
+		err = strings_intern(trace->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN), &trace->unknown);
+	if (err) {
+		trace_free(trace);
+		return err;
+	}
+	*out = trace;
+	return 0;
+}
+
+void trace_free(struct trace *trace)
+{
+	if (!trace)
+		return;
+	for (size_t i = 0; i < trace->process_count; i++)
+		process_free(trace->processes[i]);
+	free(trace->processes);
+	id_map_free(&trace->tgids);
+	strings_free(trace->strings);
+	free(trace);
+}

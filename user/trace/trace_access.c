@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a trace tells of itself. */
+#include "trace/state.h"
+
+size_t trace_process_count(const struct trace *trace)
+{
+	return trace->process_count;
+}
+
+const struct trace_process *trace_process_at(const struct trace *trace, size_t index)
+{
+	return index < trace->process_count ? &trace->processes[index]->info : NULL;
+}
+
+const struct event_loss *trace_loss(const struct trace *trace)
+{
+	return &trace->loss;
+}
+
+uint64_t trace_orphans(const struct trace *trace)
+{
+	return trace->orphans;
+}
+
+const struct blocks *trace_blocks(const struct trace *trace, size_t process)
+{
+	return process < trace->process_count ? trace->processes[process]->blocks : NULL;
+}
+
+int trace_knows(const struct trace *trace, size_t process, uint64_t address)
+{
+	return process < trace->process_count && blocks_find(trace->processes[process]->blocks, address, 0);
+}
+
+const struct strings *trace_strings(const struct trace *trace)
+{
+	return trace->strings;
+}
+
+static size_t snapshot_memory(const struct snapshot *snapshot)
+{
+	if (!snapshot)
+		return 0;
+	return sizeof(*snapshot) + strings_memory(snapshot->strings) +
+	       snapshot->frame_count * sizeof(*snapshot->frames) +
+	       snapshot->traceback_count * sizeof(*snapshot->tracebacks) +
+	       snapshot->trace_count * sizeof(*snapshot->traces);
+}
+
+static size_t process_memory(const struct process_state *process)
+{
+	return sizeof(*process) + blocks_memory(process->blocks) + id_map_memory(&process->stack_ids) +
+	       id_map_memory(&process->frame_ids) + id_map_memory(&process->code_ids) +
+	       id_map_memory(&process->tids) + process->stack_room * sizeof(*process->stacks) +
+	       process->stack_frame_room * sizeof(*process->stack_frames) +
+	       process->frame_room * sizeof(*process->frames) + process->code_room * sizeof(*process->codes) +
+	       process->lines_memory + process->pending_room * sizeof(*process->pending) +
+	       snapshot_memory(process->final);
+}
+
+size_t trace_memory(const struct trace *trace)
+{
+	size_t bytes = sizeof(*trace) + strings_memory(trace->strings) + id_map_memory(&trace->tgids) +
+		       trace->process_room * sizeof(*trace->processes);
+
+	for (size_t i = 0; i < trace->process_count; i++)
+		bytes += process_memory(trace->processes[i]);
+	return bytes;
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Snapshots. Tracebacks stand in the order in which the trace first met them and traces in theirs, so that
+ * the same events give the same snapshot whatever the seeds of the tables.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stats/builder.h"
+#include "trace/state.h"
+
+/* The work on one snapshot; both maps are by id in the trace and hold UINT32_MAX where nothing stands yet. */
+struct taking {
+	const struct trace *trace;
+	struct process_state *process;
+	struct builder builder;
+	uint32_t *strings;
+	uint32_t *tracebacks;
+	uint64_t unread; /* frames */
+};
+
+static int string_map(struct taking *taking, uint32_t id, uint32_t *out)
+{
+	if (taking->strings[id] == UINT32_MAX) {
+		const char *text = strings_get(taking->trace->strings, id);
+		int err = strings_intern(taking->builder.snapshot->strings, text, strlen(text),
+					 &taking->strings[id]);
+
+		if (err)
+			return err;
+	}
+	*out = taking->strings[id];
+	return 0;
+}
+
+static int frame_map(struct taking *taking, const struct trace_frame *frame, struct snapshot_frame *out)
+{
+	int err = string_map(taking, frame->filename, &out->filename);
+
+	if (!err)
+		err = string_map(taking, frame->function, &out->function);
+	out->line = frame->line;
+	return err;
+}
+
+static int traceback_take(struct taking *taking, uint32_t index)
+{
+	const struct stack_entry *stack = &taking->process->stacks[index];
+	const struct trace_frame unknown = {taking->trace->unknown, taking->trace->unknown, 0};
+	struct snapshot_frame frames[EVENT_MAX_FRAMES];
+	size_t known = taking->builder.snapshot->traceback_count;
+	uint32_t unread = 0;
+	int err = frame_map(taking, &unknown, &frames[0]);
+
+	for (uint32_t i = 0; !err && i < stack->nframe; i++) {
+		uint32_t id = taking->process->stack_frames[stack->first + i];
+		const struct frame_entry *frame = state_frame(taking->trace, taking->process, id);
+
+		unread += frame->unread;
+		err = frame_map(taking, &frame->frame, &frames[i]);
+	}
+	if (!err)
+		err = builder_traceback(&taking->builder, frames, stack->nframe ? stack->nframe : 1,
+					stack->total, &taking->tracebacks[index]);
+	if (taking->builder.snapshot->traceback_count > known)
+		taking->unread += unread;
+	return err;
+}
+
+static int blocks_add(struct taking *taking)
+{
+	const struct process_state *process = taking->process;
+	const struct block *block;
+	size_t cursor = 0;
+	int err = 0;
+
+	while ((block = blocks_next(process->blocks, &cursor)))
+		taking->tracebacks[block->traceback] = 0; /* marks it as wanted */
+	for (uint32_t i = 0; !err && i < process->stack_count; i++)
+		if (taking->tracebacks[i] != UINT32_MAX)
+			err = traceback_take(taking, i);
+	cursor = 0;
+	while (!err && (block = blocks_next(process->blocks, &cursor))) {
+		struct snapshot_trace trace = {.traceback = taking->tracebacks[block->traceback],
+					       .domain = block->domain,
+					       .bytes = block->bytes,
+					       .count = 1};
+
+		err = builder_trace(&taking->builder, &trace);
+	}
+	return err;
+}
+
+static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
+		     const struct process_state *process, const char *moment)
+{
+	static const char *const modes[] = {"", "exact", "census", "growth"};
+	const struct trace_process *info = &process->info;
+	const struct event_coverage *coverage = &info->coverage;
+	unsigned int known = info->mode && info->mode < sizeof(modes) / sizeof(modes[0]);
+
+	*meta = (struct snapshot_meta){
+		.pid = info->tgid,
+		.python_version = info->python_version,
+		.traceback_limit = info->nframe,
+		.duration_ns = info->end_ns - info->start_ns,
+		.taken_realtime_ns = info->start_realtime_ns + (info->end_ns - info->start_ns),
+		.from_start = info->from_start,
+		.peak_bytes = info->peak_bytes,
+		.frees_unknown = info->counters.frees_unknown,
+		.replaced = info->counters.replaced,
+		.stacks_unknown = info->counters.stacks_unknown,
+		.frames_unknown = info->counters.frames_unknown,
+		.records_malformed = info->counters.records_malformed + trace->orphans,
+		.coverage_known = coverage->header.size != 0,
+		.new_blocks = coverage->new_blocks,
+		.new_bytes = coverage->new_bytes,
+		.seen_blocks = coverage->seen_blocks,
+		.seen_bytes = coverage->seen_bytes,
+		.old_blocks = coverage->old_blocks,
+		.old_bytes = coverage->old_bytes,
+	};
+	memcpy(meta->name, info->name, sizeof(meta->name));
+	snprintf(meta->mode, sizeof(meta->mode), "%s", known ? modes[info->mode] : "unknown");
+	snprintf(meta->moment, sizeof(meta->moment), "%s", moment);
+	memcpy(meta->loss, trace->loss.counts, sizeof(meta->loss));
+}
+
+static int trace_compare(const void *a, const void *b)
+{
+	const struct snapshot_trace *x = a, *y = b;
+
+	if (x->traceback != y->traceback)
+		return x->traceback < y->traceback ? -1 : 1;
+	if (x->domain != y->domain)
+		return x->domain < y->domain ? -1 : 1;
+	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+/* UINT32_MAX in each place. */
+static uint32_t *map_new(size_t count)
+{
+	uint32_t *map = reallocarray(NULL, count, sizeof(*map));
+
+	if (map)
+		memset(map, 0xff, count * sizeof(*map));
+	return map;
+}
+
+int state_snapshot(struct trace *trace, struct process_state *process, const char *moment,
+		   struct snapshot **out)
+{
+	struct taking taking = {.trace = trace, .process = process};
+	int err = builder_begin(&taking.builder);
+
+	if (err)
+		return err;
+	taking.strings = map_new(strings_count(trace->strings));
+	taking.tracebacks = map_new(process->stack_count);
+	err = taking.strings && taking.tracebacks ? blocks_add(&taking) : -ENOMEM;
+	free(taking.strings);
+	free(taking.tracebacks);
+	if (err) {
+		builder_abort(&taking.builder);
+		return err;
+	}
+	process->info.counters.frames_unknown = taking.unread;
+	struct snapshot *snapshot = builder_finish(&taking.builder);
+	meta_set(&snapshot->meta, trace, process, moment);
+	if (snapshot->trace_count)
+		qsort(snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces), trace_compare);
+	*out = snapshot;
+	return 0;
+}
+
+int trace_snapshot(struct trace *trace, size_t index, int want_final, struct snapshot **out)
+{
+	static const char *const moments[] = {
+		[TRACE_RUNNING] = "running",
+		[TRACE_FINALIZING] = "finalizing",
+		[TRACE_EXITED] = "exited",
+		[TRACE_EXECED] = "execed",
+	};
+
+	if (index >= trace->process_count)
+		return -ENOENT;
+	struct process_state *process = trace->processes[index];
+	if (!want_final || !process->final)
+		return state_snapshot(trace, process, moments[process->info.end], out);
+	int err = snapshot_copy(process->final, out);
+	if (err)
+		return err;
+	/*
+	 * Loss is counted for the session and often told only at its end, as is coverage: what is known of
+	 * them now says more about the final state than what was known then.
+	 */
+	struct snapshot_meta now, *meta = &(*out)->meta;
+	meta_set(&now, trace, process, "");
+	memcpy(meta->loss, now.loss, sizeof(meta->loss));
+	meta->records_malformed = now.records_malformed;
+	meta->coverage_known = now.coverage_known;
+	meta->new_blocks = now.new_blocks;
+	meta->new_bytes = now.new_bytes;
+	meta->seen_blocks = now.seen_blocks;
+	meta->seen_bytes = now.seen_bytes;
+	meta->old_blocks = now.old_blocks;
+	meta->old_bytes = now.old_bytes;
+	return 0;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stacks. Frames are interned by {code object, instruction}, so that a stack costs four bytes a frame and a
+ * line is looked up once however many stacks pass through it.
+ */
+#include <errno.h>
+
+#include "python/lines.h"
+#include "trace/state.h"
+
+int state_stack_index(struct process_state *process, uint64_t stack_id, uint32_t *stack)
+{
+	if (!stack_id) {
+		*stack = 0;
+		return 0;
+	}
+	*stack = id_map_find(&process->stack_ids, stack_id);
+	if (*stack != ID_MAP_NONE)
+		return 0;
+	int err = state_reserve(&process->stacks, &process->stack_room, process->stack_count, 1,
+				sizeof(*process->stacks));
+	if (!err)
+		err = id_map_put(&process->stack_ids, stack_id, (uint32_t)process->stack_count);
+	if (err)
+		return err;
+	*stack = (uint32_t)process->stack_count++;
+	process->stacks[*stack] = (struct stack_entry){.total = 1};
+	return 0;
+}
+
+static int frame_index(const struct trace *trace, struct process_state *process,
+		       const struct event_frame *event, uint32_t *frame)
+{
+	uint32_t code;
+	int err = state_code_index(trace, process, event->code_id, &code);
+
+	if (err)
+		return err;
+	uint64_t key = (uint64_t)code << 32 | (uint32_t)event->lasti;
+	*frame = id_map_find(&process->frame_ids, key);
+	if (*frame != ID_MAP_NONE)
+		return 0;
+	err = state_reserve(&process->frames, &process->frame_room, process->frame_count, 1,
+			    sizeof(*process->frames));
+	if (!err)
+		err = id_map_put(&process->frame_ids, key, (uint32_t)process->frame_count);
+	if (err)
+		return err;
+	*frame = (uint32_t)process->frame_count++;
+	process->frames[*frame] = (struct frame_entry){.code = code, .lasti = event->lasti};
+	return 0;
+}
+
+int state_stack(const struct trace *trace, struct process_state *process, const struct event_stack *event)
+{
+	uint32_t index;
+
+	if (event->nframe > EVENT_MAX_FRAMES || !event->stack_id ||
+	    event->header.size < sizeof(*event) + event->nframe * sizeof(event->frames[0]))
+		return -EBADMSG;
+	int err = state_stack_index(process, event->stack_id, &index);
+	if (!err)
+		err = state_reserve(&process->stack_frames, &process->stack_frame_room,
+				    process->stack_frame_count, event->nframe,
+				    sizeof(*process->stack_frames));
+	if (err)
+		return err;
+	struct stack_entry *stack = &process->stacks[index];
+	if (stack->known)
+		return 0;
+	uint32_t *frames = process->stack_frames + process->stack_frame_count;
+	for (uint32_t i = 0; i < event->nframe; i++) {
+		err = frame_index(trace, process, &event->frames[i], &frames[i]);
+		if (err)
+			return err;
+	}
+	stack->first = process->stack_frame_count;
+	stack->nframe = event->nframe;
+	stack->total = event->total > event->nframe ? event->total : event->nframe;
+	if (!stack->total)
+		stack->total = 1; /* it shows as one frame, <unknown> */
+	process->stack_frame_count += event->nframe;
+	process->info.counters.stacks_unknown -= stack->waiting;
+	stack->waiting = 0;
+	stack->known = 1;
+	return 0;
+}
+
+static enum lines_format lines_format_of(uint32_t python_version)
+{
+	if (python_version >= 0x030b0000)
+		return LINES_LOCATIONS;
+	return python_version >= 0x030a0000 ? LINES_PAIRS : LINES_LNOTAB;
+}
+
+const struct frame_entry *state_frame(const struct trace *trace, struct process_state *process,
+				      uint32_t index)
+{
+	struct frame_entry *frame = &process->frames[index];
+	const struct code_entry *code = &process->codes[frame->code];
+
+	if (frame->version == code->version)
+		return frame;
+	frame->version = code->version;
+	frame->frame = (struct trace_frame){trace->unknown, trace->unknown, 0};
+	frame->unread = 1;
+	if (!code->known)
+		return frame;
+	frame->frame.filename = code->filename;
+	frame->frame.function = code->function;
+	int lines_whole = code->lines_known && code->lines_have == code->lines_bytes;
+	if (lines_whole) {
+		int line = lines_find(lines_format_of(process->info.python_version), code->lines,
+				      code->lines_bytes, (int)code->first_line, frame->lasti);
+		frame->frame.line = line > 0 ? (uint32_t)line : 0;
+	}
+	frame->unread = !code->filename_known || !lines_whole;
+	return frame;
+}
+
+struct trace_traceback trace_traceback_at(struct trace *trace, size_t index, uint32_t traceback)
+{
+	struct trace_traceback out = {.frames = trace->scratch, .nframe = 1, .total = 1};
+
+	trace->scratch[0] = (struct trace_frame){trace->unknown, trace->unknown, 0};
+	if (index >= trace->process_count || traceback >= trace->processes[index]->stack_count)
+		return out;
+	struct process_state *process = trace->processes[index];
+	const struct stack_entry *stack = &process->stacks[traceback];
+	for (uint32_t i = 0; i < stack->nframe; i++)
+		trace->scratch[i] =
+			state_frame(trace, process, process->stack_frames[stack->first + i])->frame;
+	out.nframe = stack->nframe ? stack->nframe : 1;
+	out.total = stack->total;
+	return out;
+}
