@@ -18,10 +18,11 @@ Q        := $(if $(V),,@)
 say       = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2);)
 
 PACKAGES := libbpf libelf libdw capstone libprotobuf-c zlib jansson libcap
+SANITIZE := -fsanitize=address,undefined
 CFLAGS   ?= $(O) -g
 CFLAGS_ALL := -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE -DTRACER_VERSION='"$(VERSION)"' -Iuser -Iinclude -I$(OUT)/gen \
-	$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null) $(if $(SAN),-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer) $(CFLAGS)
-LDFLAGS_ALL := $(if $(SAN),-fsanitize=address,undefined) $(LDFLAGS)
+	$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null) $(if $(SAN),$(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer) $(CFLAGS)
+LDFLAGS_ALL := $(if $(SAN),$(SANITIZE)) $(LDFLAGS)
 LIBS     := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
 
 ROOMS    := base target python trace stats export probe cli

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "interpreters.h"
+#include "pythons.h"
 #include "target/launch.h"
 #include "target/process.h"
 
@@ -143,17 +143,19 @@ static void libraries_are_mapped_and_nothing_has_run(void **state)
 static void shared_libpython_is_mapped(void **state)
 {
 	struct watch watch = {.answer_at = 1, .library = "libpython3"};
-	char path[512], program[600];
+	char program[PATH_MAX], library[PATH_MAX + 32];
 	char *argv[] = {program, "-c", "import sys; sys.exit(3)", NULL};
 	struct launch *launch = NULL;
 
 	(void)state;
-	if (!interpreter_find("3.*/lib/libpython3.*.so.1.0", path, sizeof(path))) {
-		print_message("skipped: no python with a shared libpython under pyenv\n");
+	if (!python_path(12, program))
+		skip();
+	snprintf(library, sizeof(library), "%.*s/../lib/libpython3.12.so.1.0",
+		 (int)(strrchr(program, '/') - program), program);
+	if (access(library, R_OK)) {
+		print_message("skipped: %s has no shared libpython\n", program);
 		skip();
 	}
-	*strstr(path, "/lib/libpython3") = '\0';
-	snprintf(program, sizeof(program), "%s/bin/python3", path);
 	assert_int_equal(launch_start(&launch, argv, ready, &watch), 0);
 	assert_true(watch.has_library);
 	assert_false(watch.has_heap);

@@ -35,11 +35,19 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 /* Writes a snapshot's file and commits it. 0, -errno. */
 int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file);
 
+/* What stands behind the options; borrowed from argv. */
+struct cli_arguments {
+	char **items;
+	size_t count;
+};
+
 /*
  * Parses with argp: 0; EXIT_USAGE after a message; -1 when --help or --usage has been printed (leave with 0).
- * argp itself never ends the process.
+ * argp itself never ends the process. A parser ends with cli_parse_arguments() for the keys it does not know, if
+ * it takes arguments; then they are all in there.
  */
-int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, int *next, void *input);
+int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input);
+error_t cli_parse_arguments(int key, struct argp_state *state, struct cli_arguments *arguments);
 
 /* "1,2,3" -> process ids. 0; -EINVAL (error_set). Caller frees. */
 int cli_parse_pids(const char *text, pid_t **pids, size_t *count);

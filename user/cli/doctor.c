@@ -42,7 +42,7 @@ int cli_doctor(int argc, char **argv)
 	size_t count;
 	int status, err;
 
-	status = cli_parse(&argp, argc, argv, 0, NULL, NULL);
+	status = cli_parse(&argp, argc, argv, 0, NULL);
 	if (status)
 		return status < 0 ? EXIT_DONE : status;
 	err = features_probe(&features);

@@ -75,7 +75,7 @@ int cli_list(int argc, char **argv)
 	int status, err;
 	pid_t *pids;
 
-	status = cli_parse(&argp, argc, argv, 0, NULL, NULL);
+	status = cli_parse(&argp, argc, argv, 0, NULL);
 	if (status)
 		return status < 0 ? EXIT_DONE : status;
 	err = process_list(&pids, &count);

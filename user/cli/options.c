@@ -90,7 +90,7 @@ int cli_parse_pids(const char *text, pid_t **pids, size_t *count)
 	return 0;
 }
 
-int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, int *next, void *input)
+int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input)
 {
 	error_t err;
 
@@ -107,8 +107,17 @@ int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, in
 		if ((flags & ARGP_IN_ORDER) && argv[i][0] != '-')
 			break;
 	}
-	err = argp_parse(argp, argc, argv, flags | ARGP_NO_EXIT | ARGP_NO_HELP, next, input);
+	err = argp_parse(argp, argc, argv, flags | ARGP_NO_EXIT | ARGP_NO_HELP, NULL, input);
 	return err ? EXIT_USAGE : 0;
+}
+
+error_t cli_parse_arguments(int key, struct argp_state *state, struct cli_arguments *arguments)
+{
+	if (key != ARGP_KEY_ARGS)
+		return ARGP_ERR_UNKNOWN;
+	arguments->items = state->argv + state->next;
+	arguments->count = state->argc - state->next;
+	return 0;
 }
 
 enum { KEY_GROUP_BY = 0x100, KEY_CUMULATIVE, KEY_TOP, KEY_FORMAT };

@@ -10,6 +10,7 @@
 struct replay {
 	struct report_choice choice;
 	const char *output;
+	struct cli_arguments files;
 };
 
 static const struct argp_option options[] = {
@@ -31,7 +32,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		replay->output = arg;
 		return 0;
 	}
-	return ARGP_ERR_UNKNOWN;
+	return cli_parse_arguments(key, state, &replay->files);
 }
 
 static int feed(const void *record, size_t size, void *context)
@@ -87,13 +88,13 @@ int cli_replay(int argc, char **argv)
 	struct replay replay = {0};
 	struct trace *trace;
 	size_t records;
-	int next, status, err;
+	int status, err;
 
 	report_choice_default(&replay.choice);
-	status = cli_parse(&argp, argc, argv, ARGP_NO_ARGS, &next, &replay);
+	status = cli_parse(&argp, argc, argv, 0, &replay);
 	if (status)
 		return status < 0 ? EXIT_DONE : status;
-	if (next != argc - 1) {
+	if (replay.files.count != 1) {
 		error_print(error_set(-EINVAL, "one capture file is wanted"), "tracer replay CAPTURE", "replay");
 		return EXIT_USAGE;
 	}
@@ -110,10 +111,10 @@ int cli_replay(int argc, char **argv)
 		error_print(err, NULL, "replay");
 		return EXIT_FAILED;
 	}
-	err = capture_read(argv[next], feed, trace, &records);
+	err = capture_read(replay.files.items[0], feed, trace, &records);
 	/* What stands before the cut is good: report it, but do not call it whole. */
 	if (err)
-		error_print(err, NULL, "%s", argv[next]);
+		error_print(err, NULL, "%s", replay.files.items[0]);
 	status = err && err != -ENODATA ? EXIT_FAILED : replay_report(trace, &replay, &file);
 	outfile_discard(file);
 	trace_free(trace);

@@ -7,14 +7,21 @@
 
 static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0}, {0}};
 
+struct report {
+	struct report_choice choice;
+	struct cli_arguments files;
+};
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
+	struct report *report = state->input;
+
 	(void)arg;
 	if (key == ARGP_KEY_INIT) {
-		state->child_inputs[0] = state->input;
+		state->child_inputs[0] = &report->choice;
 		return 0;
 	}
-	return ARGP_ERR_UNKNOWN;
+	return cli_parse_arguments(key, state, &report->files);
 }
 
 int cli_report(int argc, char **argv)
@@ -25,26 +32,26 @@ int cli_report(int argc, char **argv)
 		.doc = "Statistics of snapshots, as tracemalloc computes them.",
 		.children = children,
 	};
-	struct report_choice choice;
-	int next, status;
+	struct report report = {0};
+	int status;
 
-	report_choice_default(&choice);
-	status = cli_parse(&argp, argc, argv, ARGP_NO_ARGS, &next, &choice);
+	report_choice_default(&report.choice);
+	status = cli_parse(&argp, argc, argv, 0, &report);
 	if (status)
 		return status < 0 ? EXIT_DONE : status;
-	if (next >= argc) {
+	if (!report.files.count) {
 		error_print(error_set(-EINVAL, "no snapshot file is named"), "tracer report FILE", "report");
 		return EXIT_USAGE;
 	}
-	for (status = EXIT_DONE; next < argc && status == EXIT_DONE; next++) {
+	for (size_t i = 0; i < report.files.count && status == EXIT_DONE; i++) {
 		struct snapshot *snapshot;
-		int err = pprof_read(argv[next], &snapshot);
+		int err = pprof_read(report.files.items[i], &snapshot);
 
 		if (err) {
-			error_print(err, NULL, "%s", argv[next]);
+			error_print(err, NULL, "%s", report.files.items[i]);
 			return EXIT_FAILED;
 		}
-		status = cli_report_print(snapshot, &choice);
+		status = cli_report_print(snapshot, &report.choice);
 		snapshot_free(snapshot);
 	}
 	return status;

@@ -176,7 +176,7 @@ static int command_ready(pid_t pid, void *context)
 
 static int command_start(struct run *run)
 {
-	char **command = run->options.command;
+	char **command = run->options.command.items;
 	int err = launch_start(&run->launch, command, command_ready, run);
 
 	if (!err)
@@ -252,7 +252,7 @@ static int run_session(struct run *run)
 		error_print(err, remedy, "trace");
 		return EXIT_FAILED;
 	}
-	err = run->options.command ? command_start(run) : targets_attach(run);
+	err = run->options.command.count ? command_start(run) : targets_attach(run);
 	if (err)
 		return run->status ? run->status : EXIT_FAILED;
 	err = signals_catch(run);
@@ -271,7 +271,7 @@ static int run_session(struct run *run)
 
 static int dry_run(struct run *run)
 {
-	if (run->options.command) {
+	if (run->options.command.count) {
 		int err = command_start(run);
 
 		/* It was started for its maps only. */

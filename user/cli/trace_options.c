@@ -131,7 +131,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		log_level = 2;
 		return 0;
 	}
-	return ARGP_ERR_UNKNOWN;
+	return cli_parse_arguments(key, state, &out->command);
 }
 
 int trace_options_parse(int argc, char **argv, struct trace_options *out)
@@ -144,16 +144,15 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 		.doc = "Traces the allocations of a Python process, from outside.",
 		.children = children,
 	};
-	int next, status;
+	int status;
 
 	memset(out, 0, sizeof(*out));
 	out->session.nframe = 16;
 	report_choice_default(&out->choice);
-	status = cli_parse(&argp, argc, argv, ARGP_NO_ARGS | ARGP_IN_ORDER, &next, out);
+	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
 	if (status)
 		return status;
-	out->command = next < argc ? argv + next : NULL;
-	if (!out->pids == !out->command) {
+	if (!out->pids == !out->command.count) {
 		error_print(error_set(-EINVAL, out->pids ? "a process id and a command are two targets"
 							 : "no target is named"),
 			    "tracer -p PID, or tracer -- COMMAND ARG...", "trace");

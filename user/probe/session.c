@@ -58,9 +58,7 @@ static int session_feed(struct session *session, const void *record, size_t size
 	int err;
 
 	if (session->opts.capture) {
-		const struct event_header *header = record;
-
-		err = capture_record(session->opts.capture, record, header->size);
+		err = capture_record(session->opts.capture, record, size);
 		if (err && !session->feed_error)
 			session->feed_error = error_set(err, "the capture file: %s", strerror(-err));
 	}
@@ -68,9 +66,12 @@ static int session_feed(struct session *session, const void *record, size_t size
 	return err == -ENOMEM ? err : 0; /* a malformed record is counted there */
 }
 
+/* The ring buffer's room for a record is constant where the verifier wants it so: the record proper may be shorter. */
 static int record_handle(void *context, void *record, size_t size)
 {
-	return session_feed(context, record, size);
+	const struct event_header *header = record;
+
+	return session_feed(context, record, header->size < size ? header->size : size);
 }
 
 static struct member *member_find(struct session *session, uint32_t tgid)
@@ -260,7 +261,7 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	uint64_t start = clock_ns(CLOCK_MONOTONIC);
 	struct process_info info;
 	struct plan plan = {0};
-	struct member *member;
+	struct member *member = NULL;
 	int err;
 
 	err = member_new(session, pid, &member);

@@ -118,7 +118,7 @@ static int find_loader(struct launch *launch, uint64_t base)
 /* A new program: 1 when it needs no loader and so is ready, 0 when stepping has begun, -errno. */
 static int begin_stepping(struct launch *launch)
 {
-	uint64_t base;
+	uint64_t base = 0;
 	int err = read_auxv(launch->pid, &base, &launch->entry);
 
 	launch->loader_start = launch->loader_end = 0;

@@ -5,7 +5,6 @@
  */
 #include "target/process.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +16,8 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-#define FILE_MAX_BYTES	  (1u << 20) /* status with 65,536 groups; cgroup; stat */
-#define PF_KTHREAD	  0x00200000u
-#define CONTAINER_ID_SIZE 64
+#define FILE_MAX_BYTES (1u << 20) /* status with 65,536 groups; cgroup; stat */
+#define PF_KTHREAD     0x00200000u
 
 /* What /proc answers for a process that is gone or hidden, and for one of another user. */
 static int proc_error(int err)
@@ -160,22 +158,24 @@ static void parse_command(const char *text, size_t bytes, struct process_info *o
 	out->command[bytes] = '\0';
 }
 
-/* The last run of exactly 64 lower-case hex digits: of nested containers, the innermost. */
-static void parse_cgroup(const char *text, struct process_info *out)
+/* Of nested containers the innermost comes last. */
+void process_container_id(const char *cgroup, char out[PROCESS_CONTAINER_SIZE])
 {
+	const size_t digits = PROCESS_CONTAINER_SIZE - 1;
 	size_t run = 0;
 
-	for (;; text++) {
-		if (isdigit((unsigned char)*text) || (*text >= 'a' && *text <= 'f')) {
+	out[0] = '\0';
+	for (;; cgroup++) {
+		if ((*cgroup >= '0' && *cgroup <= '9') || (*cgroup >= 'a' && *cgroup <= 'f')) {
 			run++;
 			continue;
 		}
-		if (run == CONTAINER_ID_SIZE) {
-			memcpy(out->container, text - run, run);
-			out->container[run] = '\0';
+		if (run == digits) {
+			memcpy(out, cgroup - digits, digits);
+			out[digits] = '\0';
 		}
 		run = 0;
-		if (!*text)
+		if (!*cgroup)
 			return;
 	}
 }
@@ -202,7 +202,7 @@ int process_info_read(pid_t pid, struct process_info *out)
 		parse_command((const char *)text.data, text.size, &info);
 		/* A kernel without cgroups has no such file. */
 		if (!read_file(directory, "cgroup", FILE_MAX_BYTES, &text))
-			parse_cgroup((const char *)text.data, &info);
+			process_container_id((const char *)text.data, info.container);
 		*out = info;
 	}
 	buffer_free(&text);

@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#define PROCESS_CONTAINER_SIZE 65 /* 64 hex digits and NUL */
+
 struct process_map {
 	uint64_t start, end; /* addresses */
 	uint64_t offset;     /* in the file */
@@ -36,13 +38,15 @@ struct process_info {
 	int kernel_thread;    /* 1: no address space */
 	int zombie;
 	int threads;
-	char name[64];	    /* comm, control bytes as they are; NUL-terminated */
-	char command[256];  /* command line, spaces between the arguments, cut */
-	char container[65]; /* container id from the cgroup path (64 hex digits), "" outside */
+	char name[64];				/* comm, control bytes as they are; NUL-terminated */
+	char command[256];			/* command line, spaces between the arguments, cut */
+	char container[PROCESS_CONTAINER_SIZE]; /* container id from the cgroup path, "" outside */
 };
 
 /* 0; -ESRCH no such process; -EPERM; -errno. */
 int process_info_read(pid_t pid, struct process_info *out);
+/* The container id in the text of a cgroup file (pure): the last run of 64 lower-case hex digits, or "". */
+void process_container_id(const char *cgroup, char out[PROCESS_CONTAINER_SIZE]);
 /* 0; -ESRCH; -EPERM; -E2BIG beyond 65,536 maps. Caller frees with process_maps_free(). */
 int process_maps_read(pid_t pid, struct process_maps *out);
 void process_maps_free(struct process_maps *maps);
