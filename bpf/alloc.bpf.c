@@ -90,7 +90,9 @@ static __always_inline void alloc_output(struct thread_state *thread, struct abi
 
 	record.stack_id = stack_id_current(thread, target);
 	header_fill(&record.header, type, sizeof(record));
-	if (record_output(&record, sizeof(record), type == EVENT_ALLOC ? LOSS_ALLOC : LOSS_REALLOC))
+	if (record_output(&record, sizeof(record), type == EVENT_ALLOC   ? LOSS_ALLOC
+				    : type == EVENT_REUSE ? LOSS_REUSE
+							  : LOSS_REALLOC))
 		loss_add(LOSS_ALLOC_BYTES, bytes);
 }
 
@@ -144,6 +146,8 @@ static __always_inline int request_end(struct pt_regs *regs)
 	if (!thread || !thread->sp || regs->rsp != thread->sp + 8)
 		return 0;
 	thread->sp = 0;
+	thread->last_block = address;
+	thread->last_bytes = thread->bytes;
 	if (address)
 		alloc_output(thread, target, thread->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
 			     thread->bytes, 0, thread->api);
@@ -228,6 +232,29 @@ static __always_inline void process_output(__u32 type, __u32 tgid, __u32 other, 
 	header_fill(&record.header, type, sizeof(record));
 	record.header.tgid = tgid;
 	record_output(&record, sizeof(record), LOSS_PROCESS);
+}
+
+/*
+ * Every object that begins to live passes here. CPython keeps dead objects of some types on free lists and takes
+ * them again without asking its allocator: their block has a new owner, as tracemalloc has it too
+ * (_PyTraceMalloc_NewReference).
+ */
+SEC("uprobe")
+int object_begin(struct pt_regs *regs)
+{
+	struct abi_target *target = target_current();
+	struct thread_state *thread;
+	__u64 object;
+
+	if (!target)
+		return 0;
+	thread = thread_current();
+	if (!thread)
+		return 0;
+	object = argument(regs, bpf_get_attach_cookie(regs), 0);
+	if (object - thread->last_block >= thread->last_bytes)
+		alloc_output(thread, target, EVENT_REUSE, object, 0, 0, EVENT_API_OBJ);
+	return 0;
 }
 
 /* The interpreter begins to shut down: what is live from here on is being torn down. */

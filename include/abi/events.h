@@ -37,6 +37,8 @@ enum event_type {
 	EVENT_EXEC = 10,       /* struct event_process: the address space was replaced */
 	EVENT_FORK = 11,       /* struct event_process: the process forked; `other` is the child's tgid */
 	EVENT_FINALIZE = 12,   /* struct event_process: the interpreter begins to shut down */
+	EVENT_REUSE = 13,      /* struct event_alloc: a dead object from a free list lives again; address is the
+				  object's, somewhere in its block, whose owner is now this stack; bytes is 0 */
 
 	EVENT_USER_FIRST = 256,
 	EVENT_PROCESS = 256,   /* struct event_target: a process comes under trace; precedes its other records */
@@ -151,6 +153,7 @@ enum event_loss_kind {
 	LOSS_NO_THREAD = 8,     /* tracebacks empty because no Python thread state was found for the thread */
 	LOSS_FRAME_FAULT = 9,   /* stack walks cut short: a frame's page was not resident */
 	LOSS_RETURN = 10,       /* requests whose return never came */
+	LOSS_REUSE = 11,        /* reuses of dead objects dropped: ring buffer full */
 	LOSS_COUNT = 16,        /* room to grow */
 };
 

@@ -80,6 +80,7 @@ enum abi_op {
 	ABI_OP_TRACK = 5,   /* (domain, address, bytes) */
 	ABI_OP_UNTRACK = 6, /* (domain, address) */
 	ABI_OP_FINALIZE = 7, /* () */
+	ABI_OP_REUSE = 8,    /* (object): an object begins to live, in a new block or in one from a free list */
 };
 
 /* General purpose registers, in the order of their x86 encoding. */

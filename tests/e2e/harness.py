@@ -6,6 +6,9 @@
     target.step(); live = target.expect()           a line on its stdin; the JSON that it then prints
     report = run.finish()                           SIGINT, wait, read the snapshot
     assert report.line("golden.py", "A") == live["A"]
+
+    run = Traced(tracer, folder, "--", python.path, program("golden.py"), stdin=subprocess.PIPE)
+    run.step(); live = run.expect()                 the same of a program that the tracer starts
 """
 import collections
 import json
@@ -60,6 +63,15 @@ def wait_until(condition, what, timeout=TIMEOUT):
         if time.monotonic() > end:
             raise AssertionError("timed out after %d s waiting until %s" % (timeout, what))
         time.sleep(0.01)
+
+
+def error_line(done, status):
+    """The one line on stderr with which a tracer that failed ended: what, target, why, remedy."""
+    assert done.returncode == status, "status %d: %s" % (done.returncode, done.stderr)
+    assert done.stderr.startswith("tracer: ") and done.stderr.endswith("\n"), done.stderr
+    assert done.stderr.count("\n") == 1, "more than one line:\n" + done.stderr
+    assert done.stderr[:-1].isprintable(), ascii(done.stderr)
+    return done.stderr
 
 
 class Target:
@@ -171,10 +183,11 @@ def read_report(tracer, snapshot, *args):
 
 
 class Traced:
-    """The tracer at work. Its output goes to files, so that it never waits for a reader."""
+    """The tracer at work. Its output goes to files, so that it never waits for a reader. Without output it has no -o."""
 
-    def __init__(self, tracer, folder, *args, attached=True, stdin=subprocess.DEVNULL, env=None):
+    def __init__(self, tracer, folder, *args, attached=True, output=True, stdin=subprocess.DEVNULL, env=None):
         self.tracer = tracer
+        self._lines_read = 0
         name = "trace%d" % time.monotonic_ns()
         self.snapshot = os.path.join(str(folder), name + ".pb.gz")
         self._stdout_path = os.path.join(str(folder), name + ".out")
@@ -182,7 +195,11 @@ class Traced:
         # Options come first: what follows a "--" is the command's.
         with open(self._stdout_path, "wb") as out, open(self._stderr_path, "wb") as err:
             self.process = subprocess.Popen(
-                [tracer, "-o", self.snapshot, *map(str, args)], stdin=stdin, stdout=out, stderr=err, env=env or environment()
+                [tracer, *(["-o", self.snapshot] if output else []), *map(str, args)],
+                stdin=stdin,
+                stdout=out,
+                stderr=err,
+                env=env or environment(),
             )
         self.pid = self.process.pid
         if attached:
@@ -210,6 +227,27 @@ class Traced:
         except AssertionError:
             self.kill()
             raise
+
+    def step(self):
+        """A line on the stdin of the command that it started."""
+        self.process.stdin.write(b"go\n")
+        self.process.stdin.flush()
+
+    def expect(self):
+        """As Target.expect(), from the command that it started: the next line of JSON on stdout that is no report."""
+
+        def line():
+            said = [text for text in self.stdout.split("\n")[:-1] if text.startswith("{")]
+            assert len(said) > self._lines_read or self.process.poll() is None, "the tracer ended: " + self.stderr
+            return said[self._lines_read] if len(said) > self._lines_read else None
+
+        text = wait_until(line, "the command has said what is live")
+        self._lines_read += 1
+        return {mark: tuple(pair) for mark, pair in json.loads(text).items()}
+
+    def printed_reports(self):
+        """The Reports on stdout, of a run with --format json."""
+        return [Report(json.loads(t)) for t in self.stdout.split("\n")[:-1] if t.startswith('{"traceback_limit"')]
 
     def wait(self, timeout=TIMEOUT):
         """Waits for it to end by itself; its exit status."""

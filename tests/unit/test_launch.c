@@ -221,7 +221,7 @@ static void signals_pass_through(void **state)
 
 static void commands_that_cannot_run(void **state)
 {
-	char *absent[] = {"tracer-no-such-command", NULL};
+	char *absent[] = {"/nonexistent/command", NULL};
 	char *directory[] = {"/", NULL};
 	char *nothing[] = {NULL};
 	struct watch watch = {.answer_at = 1};

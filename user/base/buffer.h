@@ -7,7 +7,7 @@
 
 struct buffer {
 	unsigned char *data;
-	size_t size;     /* bytes in use */
+	size_t size; /* bytes in use */
 	size_t capacity;
 };
 

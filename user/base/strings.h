@@ -11,12 +11,13 @@
 
 struct strings;
 
-int strings_new(struct strings **out);                       /* 0 or -ENOMEM */
+int strings_new(struct strings **out); /* 0 or -ENOMEM */
 void strings_free(struct strings *strings);
 /* Id of the string, added if new; bytes need no NUL. 0 on success, -ENOMEM. */
 int strings_intern(struct strings *strings, const char *text, size_t bytes, uint32_t *id);
-const char *strings_get(const struct strings *strings, uint32_t id); /* borrowed until strings_free(); "" for an unknown id */
+const char *strings_get(const struct strings *strings,
+			uint32_t id); /* borrowed until strings_free(); "" for an unknown id */
 uint32_t strings_count(const struct strings *strings);
-size_t strings_memory(const struct strings *strings);        /* bytes held */
+size_t strings_memory(const struct strings *strings); /* bytes held */
 
 #endif

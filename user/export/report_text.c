@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "export/not_seen.h"
@@ -16,11 +15,11 @@ static char *size_format(char out[32], double size)
 	const int last = 4;
 
 	for (int i = 0;; i++, size /= 1024) {
-		if (i && fabs(size) < 100) {
+		if (i && size < 100) {
 			snprintf(out, 32, "%.1f %s", size, units[i]);
 			return out;
 		}
-		if (fabs(size) < 10 * 1024 || i == last) {
+		if (size < 10 * 1024 || i == last) {
 			snprintf(out, 32, "%.0f %s", size, units[i]);
 			return out;
 		}

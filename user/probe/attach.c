@@ -74,6 +74,8 @@ static int programs_select(struct attach *attach)
 					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
 	bpf_program__set_expected_attach_type(skeleton->progs.request_once,
 					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
+	bpf_program__set_expected_attach_type(skeleton->progs.object_begin,
+					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
 	bpf_program__set_expected_attach_type(skeleton->progs.finalize,
 					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
 	return 0;
@@ -175,9 +177,14 @@ static int site_is_request(const struct plan_site *site)
 	return site->with_return;
 }
 
+static int site_is_reuse(const struct plan_site *site)
+{
+	return site->op == ABI_OP_REUSE;
+}
+
 static int site_is_once(const struct plan_site *site)
 {
-	return !site->with_return && site->op != ABI_OP_FINALIZE;
+	return !site->with_return && site->op != ABI_OP_FINALIZE && site->op != ABI_OP_REUSE;
 }
 
 static int site_is_finalize(const struct plan_site *site)
@@ -274,6 +281,8 @@ int attach_sites(struct attach *attach, const struct plan *plan, const struct el
 	err = program_attach(attach, skeleton->progs.request_once, plan, site_is_once, path, pid, 0);
 	if (!err)
 		err = program_attach(attach, skeleton->progs.finalize, plan, site_is_finalize, path, pid, 0);
+	if (!err)
+		err = program_attach(attach, skeleton->progs.object_begin, plan, site_is_reuse, path, pid, 0);
 	if (!err && attach->backend == BACKEND_SESSION)
 		return program_attach(attach, skeleton->progs.request_session, plan, site_is_request, path, pid, 0);
 	if (!err)

@@ -20,7 +20,7 @@
 #include "base/error.h"
 #include "target/memory.h"
 
-#define MAX_INTERPRETERS 1u
+#define MAX_INTERPRETERS 64u
 #define MAX_ARENAS	 (1u << 20) /* 1 TiB of heap */
 #define MAX_POOL_BYTES	 16384u
 #define MAX_BLOCK_BYTES	 512u /* SMALL_REQUEST_THRESHOLD */

@@ -67,18 +67,25 @@ static int take_load(struct reader *reader, int64_t *offset)
 /* The executable's models, the relaxed ones included. */
 static int take_local(struct reader *reader, struct tstate_access *out)
 {
-	int64_t base;
+	int64_t address = 0;
 
 	/* mov $offset,%rax; mov %fs:(%rax),%rax */
 	if (TAKE(reader, "\x48\xc7\xc0"))
 		return take_i32(reader, &out->offset) && TAKE(reader, "\x64\x48\x8b\x00");
 	while (TAKE(reader, "\x66"))
 		;
-	/* mov %fs:offset,%rax, or mov %fs:0,%rax and a load relative to it */
-	if (!TAKE(reader, "\x64\x48\x8b\x04\x25") || !take_i32(reader, &base))
+	/* mov %fs:offset,%rax */
+	if (!TAKE(reader, "\x64\x48\x8b\x04\x25") || !take_i32(reader, &out->offset))
 		return 0;
-	out->offset = base;
-	return base || take_load(reader, &out->offset);
+	if (out->offset)
+		return 1;
+	/* It was mov %fs:0,%rax: lea offset(%rax),%rax, or none, and a load relative to it follow. */
+	if (TAKE(reader, "\x48\x8d\x80") && !take_i32(reader, &address))
+		return 0;
+	if (!take_load(reader, &out->offset))
+		return 0;
+	out->offset += address;
+	return 1;
 }
 
 /* lea slot(%rip),%rdi; call __tls_get_addr; mov disp(%rax),%rax. The prefixes tell the two models apart. */
@@ -96,22 +103,34 @@ static int take_dynamic(struct reader *reader, struct tstate_access *out)
 	return take_i32(reader, &call) && take_load(reader, &out->offset);
 }
 
+static int take_access(struct reader *reader, struct tstate_access *out)
+{
+	struct reader start = *reader;
+
+	*out = (struct tstate_access){0};
+	if (take_dynamic(reader, out))
+		return 1;
+	*reader = start;
+	*out = (struct tstate_access){0};
+	return take_local(reader, out);
+}
+
 int tstate_decode(const uint8_t *code, size_t bytes, struct tstate_access *out)
 {
 	struct reader reader = {.code = code, .bytes = bytes};
-	struct tstate_access access = {0};
-	int framed, pushed, found;
+	struct tstate_access access;
+	int found;
 
 	TAKE(&reader, "\xf3\x0f\x1e\xfa"); /* endbr64 */
-	framed = TAKE(&reader, "\x55\x48\x89\xe5");
-	pushed = !framed && TAKE(&reader, "\x50");
-	if (!framed && !pushed && TAKE(&reader, "\x48\x83\xec\x08"))
-		found = take_dynamic(&reader, &access) && TAKE(&reader, "\x48\x83\xc4\x08");
-	else if (framed || pushed)
-		found = (take_dynamic(&reader, &access) || (framed && take_local(&reader, &access))) &&
-			(framed ? TAKE(&reader, "\x5d") : TAKE(&reader, "\x59"));
+	/* The stack is aligned for a call, even where the linker has relaxed the call away. */
+	if (TAKE(&reader, "\x48\x83\xec\x08")) /* sub $8,%rsp … add $8,%rsp */
+		found = take_access(&reader, &access) && TAKE(&reader, "\x48\x83\xc4\x08");
+	else if (TAKE(&reader, "\x55\x48\x89\xe5")) /* push %rbp; mov %rsp,%rbp … pop %rbp */
+		found = take_access(&reader, &access) && TAKE(&reader, "\x5d");
+	else if (TAKE(&reader, "\x50")) /* push %rax … pop %rcx */
+		found = take_access(&reader, &access) && TAKE(&reader, "\x59");
 	else
-		found = take_local(&reader, &access);
+		found = take_access(&reader, &access);
 	if (!found || !TAKE(&reader, "\xc3"))
 		return -ENOENT;
 	*out = access;

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -134,6 +134,33 @@ static int open_map_file(pid_t pid, const struct process_map *map)
 }
 
 /*
+ * Is this file what the map shows? stat() is not the judge: overlayfs and btrfs tell it another device than
+ * they tell the maps. A map of our own shows the file as the target's does.
+ */
+static int is_mapped_file(int fd, const struct process_map *map)
+{
+	const size_t bytes = 1; /* a page */
+	struct process_maps own;
+	void *area = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	int same = 0;
+
+	if (area == MAP_FAILED)
+		return 0;
+	if (!process_maps_read(getpid(), &own)) {
+		for (size_t i = 0; i < own.count; i++) {
+			const struct process_map *ours = &own.entries[i];
+
+			if ((uintptr_t)area >= ours->start && (uintptr_t)area < ours->end)
+				same = ours->inode == map->inode && ours->device_major == map->device_major &&
+				       ours->device_minor == map->device_minor;
+		}
+		process_maps_free(&own);
+	}
+	munmap(area, bytes);
+	return same;
+}
+
+/*
  * The name in the target's own root. The kernel shows names without symbolic links, so one that has a link in
  * it now is not the one that was mapped; RESOLVE_IN_ROOT keeps ".." from leaving the target's root.
  */
@@ -141,20 +168,17 @@ static int open_in_root(int root, const struct process_map *map, const char *pat
 {
 	struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
 			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
-	struct stat st;
 	int path_fd, fd;
 
 	path_fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 	if (path_fd < 0)
 		return -errno;
-	if (fstat(path_fd, &st))
-		fd = -errno;
-	else if (st.st_ino != map->inode || major(st.st_dev) != map->device_major ||
-		 minor(st.st_dev) != map->device_minor)
-		fd = error_set(-ESTALE, "'%s' is no longer the file that is mapped", path);
-	else
-		fd = open_regular(path_fd);
+	fd = open_regular(path_fd);
 	close(path_fd);
+	if (fd >= 0 && !is_mapped_file(fd, map)) {
+		close(fd);
+		return error_set(-ESTALE, "'%s' is no longer the file that is mapped", path);
+	}
 	return fd;
 }
 

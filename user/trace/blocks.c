@@ -203,6 +203,16 @@ const struct block *blocks_find(const struct blocks *blocks, uint64_t address, u
 	return block->address ? block : NULL;
 }
 
+int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uint32_t traceback)
+{
+	struct block *block = (struct block *)blocks_find(blocks, address, domain);
+
+	if (!block)
+		return 0;
+	block->traceback = traceback;
+	return 1;
+}
+
 size_t blocks_count(const struct blocks *blocks)
 {
 	return blocks->count;

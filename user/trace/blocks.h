@@ -30,6 +30,8 @@ int blocks_put(struct blocks *blocks, const struct block *block, struct block *o
 int blocks_take(struct blocks *blocks, uint64_t address, uint32_t domain, struct block *old);
 /* Borrowed until the next put or take; NULL when absent. */
 const struct block *blocks_find(const struct blocks *blocks, uint64_t address, uint32_t domain);
+/* Gives the block another traceback; 1, 0 when it is absent. */
+int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uint32_t traceback);
 size_t blocks_count(const struct blocks *blocks);
 size_t blocks_memory(const struct blocks *blocks);
 /* Iteration in no order: *cursor starts at 0; NULL at the end. The table must not change meanwhile. */

@@ -95,6 +95,7 @@ int state_alloc(struct process_state *process, const struct event_alloc *event);
 int state_free(struct process_state *process, const struct event_free *event);
 int state_realloc(struct process_state *process, const struct event_free *event);
 int state_realloc_done(struct process_state *process, const struct event_alloc *event);
+int state_reuse(struct process_state *process, const struct event_alloc *event);
 int state_realloc_fail(struct process_state *process, const struct event_free *event);
 int state_stack(const struct trace *trace, struct process_state *process, const struct event_stack *event);
 int state_code(struct trace *trace, struct process_state *process, const struct event_code *event);

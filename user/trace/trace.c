@@ -125,6 +125,7 @@ static size_t record_bytes(uint32_t type, int *variable)
 	switch (type) {
 	case EVENT_ALLOC:
 	case EVENT_REALLOC_DONE:
+	case EVENT_REUSE:
 		return sizeof(struct event_alloc);
 	case EVENT_FREE:
 	case EVENT_REALLOC:
@@ -178,6 +179,8 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return state_realloc_done(process, record);
 	case EVENT_REALLOC_FAIL:
 		return state_realloc_fail(process, record);
+	case EVENT_REUSE:
+		return state_reuse(process, record);
 	case EVENT_STACK:
 		return state_stack(trace, process, record);
 	case EVENT_CODE:

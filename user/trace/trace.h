@@ -32,7 +32,7 @@ struct trace_traceback {
 };
 
 struct trace_counters {
-	uint64_t events, allocs, frees, reallocs;
+	uint64_t events, allocs, frees, reallocs, reuses;
 	uint64_t frees_unknown;      /* of blocks that the table does not know: older than the trace, or unseen */
 	uint64_t replaced;           /* an allocation at an address that was live: its free was not seen */
 	uint64_t stacks_unknown;     /* allocations whose stack record has not come */

@@ -125,3 +125,28 @@ int state_realloc_fail(struct process_state *process, const struct event_free *e
 		return 0;
 	return block_put(process, &pending.block);
 }
+
+/*
+ * An object lies at the start of its block, or behind the collector's head (16 bytes), or behind that and the
+ * two pointers that some types keep before it (32 bytes).
+ */
+int state_reuse(struct process_state *process, const struct event_alloc *event)
+{
+	static const uint64_t heads[] = {0, 16, 32};
+	uint32_t traceback;
+	int err = state_stack_index(process, event->stack_id, &traceback);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+		uint64_t address = event->address - heads[i];
+		const struct block *block = blocks_find(process->blocks, address, event->domain);
+
+		if (!block || block->bytes <= heads[i])
+			continue;
+		process->info.counters.reuses++;
+		blocks_retrace(process->blocks, address, event->domain, traceback);
+		break;
+	}
+	return 0;
+}

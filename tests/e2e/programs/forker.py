@@ -32,7 +32,8 @@ for _ in range(children):
     pid = os.fork()
     if pid == 0:
         child()
-    os.waitpid(pid, 0)
+    if os.waitpid(pid, 0)[1] != 0:
+        sys.exit("a child did not come to its end")
 live = {"P": [sum(map(sys.getsizeof, kept)), blocks], "C": [0, 0]}
 os.write(1, ("%s\n" % live).replace("'", '"').encode())
 os.read(0, 100)

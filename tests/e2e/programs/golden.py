@@ -45,8 +45,8 @@ def fill_e():
 
 
 def warm_up():
-    """Call tuples land on CPython's free lists, from where the marked lines take them again."""
-    for i in range(3):
+    """Call tuples land on CPython's free lists, one-letter strings in its cache: the marked lines take them from there."""
+    for i in range(26):
         bytearray(1000), bytes(700), chr(97 + i) * 100
     copy = bytearray()
     copy += chunk

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that know what they keep: bytes and blocks of every marked line come out exact."""
+import subprocess
+
+import pytest
+
+from harness import marked_line, program
+
+BACKENDS = ("session", "multi", "perf")
+
+
+def check(report, name, live):
+    assert report.lost_events == 0
+    assert report.marked(name, live) == live
+    assert report.data["not_seen"]["records_malformed"] == 0
+
+
+def attach_and_check(start, trace, python, name, *options):
+    target = start(python, name)
+    run = trace("-p", target.pid, *options)
+    target.step()
+    live = target.expect()
+    check(run.finish(), name, live)
+    assert target.finish() == 0, "the target was harmed"
+
+
+@pytest.mark.versions()
+@pytest.mark.parametrize("nframe", (1, 25))
+def test_golden(start, trace, python, nframe):
+    attach_and_check(start, trace, python, "golden.py", "-n", nframe)
+
+
+@pytest.mark.versions()
+@pytest.mark.parametrize("name", ("threads.py", "realloc.py"))
+def test_threads(start, trace, python, name):
+    attach_and_check(start, trace, python, name)
+
+
+@pytest.mark.versions("3.8", "3.13")
+@pytest.mark.parametrize("name", ("golden.py", "threads.py", "realloc.py"))
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_backends(start, trace, python, backend, name):
+    attach_and_check(start, trace, python, name, "--backend", backend)
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+@pytest.mark.parametrize("name", ("golden.py", "realloc.py"))
+def test_public(start, trace, python, name):
+    attach_and_check(start, trace, python, name, "--public")
+
+
+@pytest.mark.versions()
+def test_launch(trace, python):
+    """The command has the tracer's own stdin and stdout; the table is that of the moment when its shutdown began."""
+    run = trace("-n", 25, "--", python.path, program("golden.py"), stdin=subprocess.PIPE)
+    run.step()
+    live = run.expect()
+    run.step()
+    assert run.wait() == 0
+    report = run.report()
+    check(report, "golden.py", live)
+    assert report.data["from_start"] is True
+    assert report.data["moment"] == "finalizing"
+    assert report.data["python"].startswith(python.version + ".") or report.data["python"] == python.version
+
+
+def test_launch_end_of_stdin(trace, any_python):
+    """golden.py takes the end of its stdin for its cues: /dev/null reaches it as such."""
+    run = trace("--", any_python.path, program("golden.py"))
+    live = run.expect()
+    assert run.wait() == 0
+    check(run.report(), "golden.py", live)
+
+
+def chain(*marks):
+    return [{"filename": program("deep.py"), "lineno": marked_line("deep.py", mark)} for mark in marks]
+
+
+@pytest.mark.versions()
+def test_tracebacks(start, trace, python):
+    """Most recent first, cut at the limit."""
+    target = start(python, "deep.py", 40)
+    run = trace("-p", target.pid, "-n", 25)
+    target.step()
+    live = target.expect()
+    report = run.finish("--group-by", "traceback")
+    wanted = {"traceback": chain("B", "F", *["R"] * 23), "size": live["B"][0], "count": 1}
+    assert report.data["traceback_limit"] == 25
+    assert wanted in report.statistics
+
+
+@pytest.mark.versions()
+def test_whole_tracebacks(start, trace, python):
+    target = start(python, "deep.py", 100)
+    run = trace("-p", target.pid, "-n", 128)
+    target.step()
+    live = target.expect()
+    report = run.finish("--group-by", "traceback")
+    wanted = {"traceback": chain("B", "F", *["R"] * 100, "M"), "size": live["B"][0], "count": 1}
+    assert wanted in report.statistics
+
+
+def test_cut_traceback_is_marked(start, trace, any_python):
+    target = start(any_python, "deep.py", 40)
+    run = trace("-p", target.pid, "-n", 3, "--group-by", "traceback", "--top", 0)
+    target.step()
+    target.expect()
+    run.finish()
+    assert "40 older frames not kept" in run.stdout
+
+
+@pytest.mark.versions("3.8", "3.13")
+def test_two_processes(start, trace, python, any_python):
+    """One session, two tables; of different versions, too."""
+    targets = {t.pid: t for t in (start(python, "golden.py", 1000), start(any_python, "golden.py", 400))}
+    run = trace("-p", ",".join(map(str, targets)), "--format", "json", "--top", 0, output=False)
+    live = {}
+    for pid, target in targets.items():
+        target.step()
+        live[pid] = target.expect()
+    run.interrupt()
+    assert run.wait() == 0
+    reports = {report.data["pid"]: report for report in run.printed_reports()}
+    assert set(reports) == set(targets)
+    for pid, report in reports.items():
+        check(report, "golden.py", live[pid])

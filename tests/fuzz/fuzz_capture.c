@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The records of a capture, of its header bereft, into a trace; then snapshots and reports of what came of
+ * it. */
+/* The records of a capture (without its header) into a trace; then snapshots and reports of what came of it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/report.h"
+#include "stats/snapshot.h"
+#include "trace/trace.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void records_feed(struct trace *trace, const uint8_t *data, size_t size)
+{
+	struct event_header header;
+
+	while (size >= sizeof(header)) {
+		memcpy(&header, data, sizeof(header));
+		size_t bytes = header.size < sizeof(header) || header.size > size ? size : header.size;
+		/* A copy of its own, aligned, and so that a byte read beyond it is seen. */
+		void *record = malloc(bytes);
+
+		memcpy(record, data, bytes);
+		trace_feed(trace, record, bytes);
+		free(record);
+		data += bytes;
+		size -= bytes;
+	}
+}
+
+static void process_show(struct trace *trace, size_t process, FILE *out)
+{
+	struct report_opts opts = {.by = GROUP_TRACEBACK};
+	struct snapshot *snapshot;
+
+	for (int final = 0; final < 2; final++) {
+		if (trace_snapshot(trace, process, final, &snapshot))
+			continue;
+		report_text(snapshot, &opts, out);
+		report_json(snapshot, &opts, out);
+		snapshot_free(snapshot);
+	}
+}
+
+/* What the counters say must be what the table holds. */
+static void process_check(const struct trace *trace, size_t process)
+{
+	const struct trace_process *info = trace_process_at(trace, process);
+	const struct blocks *blocks = trace_blocks(trace, process);
+	const struct block *block;
+	uint64_t bytes = 0;
+	size_t cursor = 0;
+
+	while ((block = blocks_next(blocks, &cursor)))
+		bytes += block->bytes;
+	if (bytes != info->live_bytes || blocks_count(blocks) != info->live_blocks)
+		abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct trace *trace;
+	FILE *out = fopen("/dev/null", "w");
+
+	if (!out || trace_new(&trace, NULL))
+		abort();
+	records_feed(trace, data, size);
+	for (size_t i = 0; i < trace_process_count(trace) && i < 8; i++) {
+		process_check(trace, i);
+		process_show(trace, i, out);
+	}
+	trace_free(trace);
+	fclose(out);
+	return 0;
+}

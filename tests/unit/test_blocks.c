@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "trace/blocks.h"
+
+#define FILL 1000000u
+
+static struct block block_of(uint64_t address, uint64_t bytes)
+{
+	return (struct block){.address = address, .bytes = bytes};
+}
+
+static void test_put_take(void **state)
+{
+	struct blocks *blocks;
+	struct block a = {.address = 16, .bytes = 100, .traceback = 7, .domain = 1}, b = a, old;
+	(void)state;
+
+	assert_int_equal(blocks_new(&blocks), 0);
+	assert_null(blocks_find(blocks, 16, 1));
+	assert_int_equal(blocks_take(blocks, 16, 1, &old), 0);
+	assert_int_equal(blocks_put(blocks, &a, &old), 0);
+	b.bytes = 200;
+	assert_int_equal(blocks_put(blocks, &b, &old), 1);
+	assert_int_equal(old.bytes, 100);
+	assert_int_equal(old.traceback, 7);
+	assert_int_equal(blocks_count(blocks), 1);
+	assert_null(blocks_find(blocks, 16, 0)); /* the domain is part of the key */
+	b.domain = 0;
+	assert_int_equal(blocks_put(blocks, &b, &old), 0);
+	assert_int_equal(blocks_count(blocks), 2);
+	assert_int_equal(blocks_take(blocks, 16, 1, &old), 1);
+	assert_int_equal(old.bytes, 200);
+	assert_int_equal(blocks_take(blocks, 16, 1, &old), 0);
+	assert_non_null(blocks_find(blocks, 16, 0));
+	blocks_free(blocks);
+}
+
+static void test_address_zero(void **state)
+{
+	struct blocks *blocks;
+	struct block zero = {.bytes = 1}, old;
+	(void)state;
+
+	assert_int_equal(blocks_new(&blocks), 0);
+	assert_int_equal(blocks_put(blocks, &zero, &old), -EINVAL);
+	assert_int_equal(blocks_take(blocks, 0, 0, &old), 0);
+	assert_null(blocks_find(blocks, 0, 0));
+	blocks_free(blocks);
+	blocks_free(NULL);
+}
+
+/* Against a plain array that knows what must be there, through growth and shifting removals. */
+static void test_churn(void **state)
+{
+	enum { KEYS = 5000, STEPS = 400000 };
+	uint64_t *expected = calloc(KEYS, sizeof(*expected)), random = 42;
+	struct blocks *blocks;
+	struct block old;
+	size_t live = 0, seen = 0, cursor = 0;
+	const struct block *block;
+	(void)state;
+
+	assert_non_null(expected);
+	assert_int_equal(blocks_new(&blocks), 0);
+	for (uint64_t i = 1; i <= STEPS; i++) {
+		random = hash_u64(random + i);
+		uint64_t key = random % KEYS, address = (key + 1) * 16;
+		if (random >> 63) {
+			struct block put = block_of(address, i);
+			assert_int_equal(blocks_put(blocks, &put, &old), expected[key] != 0);
+			if (expected[key])
+				assert_int_equal(old.bytes, expected[key]);
+			live += !expected[key];
+			expected[key] = i;
+		} else {
+			assert_int_equal(blocks_take(blocks, address, 0, &old), expected[key] != 0);
+			if (expected[key])
+				assert_int_equal(old.bytes, expected[key]);
+			live -= expected[key] != 0;
+			expected[key] = 0;
+		}
+		assert_int_equal(blocks_count(blocks), live);
+	}
+	for (uint64_t key = 0; key < KEYS; key++) {
+		block = blocks_find(blocks, (key + 1) * 16, 0);
+		assert_int_equal(block ? block->bytes : 0, expected[key]);
+	}
+	while ((block = blocks_next(blocks, &cursor))) {
+		assert_int_equal(block->bytes, expected[block->address / 16 - 1]);
+		seen++;
+	}
+	assert_int_equal(seen, live);
+	assert_null(blocks_next(blocks, &cursor));
+	blocks_free(blocks);
+	free(expected);
+}
+
+static void test_memory(void **state)
+{
+	struct blocks *blocks;
+	struct block old;
+	(void)state;
+
+	assert_int_equal(blocks_new(&blocks), 0);
+	for (uint64_t i = 1; i <= FILL; i++) {
+		struct block block = block_of(0x7f0000000000 + i * 48, i);
+		assert_int_equal(blocks_put(blocks, &block, &old), 0);
+		if (i >= FILL / 4 && i % 4096 == 0) /* at no moment on the way either */
+			assert_true(blocks_memory(blocks) <= 60 * i);
+	}
+	assert_true(blocks_memory(blocks) <= 60 * (size_t)FILL);
+	for (uint64_t i = 1; i <= FILL; i++)
+		assert_int_equal(blocks_take(blocks, 0x7f0000000000 + i * 48, 0, &old), 1);
+	assert_int_equal(blocks_count(blocks), 0);
+	blocks_free(blocks);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_put_take),
+		cmocka_unit_test(test_address_zero),
+		cmocka_unit_test(test_churn),
+		cmocka_unit_test(test_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

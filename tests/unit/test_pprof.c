@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "export/pprof.h"
+#include "snapshots.h"
+
+struct place {
+	char directory[32], path[64];
+};
+
+static int setup(void **state)
+{
+	struct place *place = calloc(1, sizeof(*place));
+
+	strcpy(place->directory, "/tmp/test_pprof.XXXXXX");
+	if (!mkdtemp(place->directory))
+		return -1;
+	snprintf(place->path, sizeof(place->path), "%s/snapshot.pb.gz", place->directory);
+	*state = place;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct place *place = *state;
+
+	unlink(place->path);
+	rmdir(place->directory);
+	free(place);
+	return 0;
+}
+
+#define FRAMES(...) ((const struct frame_text[]){__VA_ARGS__, {NULL, NULL, 0}})
+
+/* Every field of the meta data has another value than 0 and than the others. */
+static void meta_fill(struct snapshot_meta *meta)
+{
+	*meta = (struct snapshot_meta){
+		.pid = 4000000000u,
+		.python_version = 0x030b07f0,
+		.traceback_limit = 128,
+		.name = "py\xff=x\n",
+		.mode = "exact",
+		.moment = "finalizing",
+		.taken_realtime_ns = UINT64_MAX,
+		.duration_ns = 12,
+		.from_start = 1,
+		.peak_bytes = 13,
+		.frees_unknown = 14,
+		.replaced = 15,
+		.stacks_unknown = 16,
+		.frames_unknown = 17,
+		.records_malformed = 18,
+		.coverage_known = 1,
+		.new_blocks = 19,
+		.new_bytes = 20,
+		.seen_blocks = 21,
+		.seen_bytes = 22,
+		.old_blocks = 23,
+		.old_bytes = 24,
+	};
+	for (unsigned int i = 0; i < LOSS_COUNT; i++)
+		meta->loss[i] = 100 + i;
+}
+
+static struct snapshot *snapshot_rich(void)
+{
+	struct builder builder;
+	struct frame_text deep[EVENT_MAX_FRAMES + 1] = {0};
+
+	assert_int_equal(builder_begin(&builder), 0);
+	meta_fill(&builder.snapshot->meta);
+	for (uint32_t i = 0; i < EVENT_MAX_FRAMES; i++)
+		deep[i] = (struct frame_text){i % 2 ? "deep.py" : "\xe6\xb7\xb1.py", "f", i % 7};
+	assert_int_equal(snapshot_add(&builder, deep, 1000, 0, 48, 3), 0);
+	assert_int_equal(snapshot_add(&builder, FRAMES({"<unknown>", "<unknown>", 0}), 1, 0, 0, 5), 0);
+	assert_int_equal(snapshot_add(&builder, FRAMES({"a\xed\xb3\xbf.py", "g.<locals>.h", UINT32_MAX}), 4,
+				      389047, 1ull << 40, 2),
+			 0);
+	assert_int_equal(snapshot_add(&builder, FRAMES({"", "", 1}), 1, UINT32_MAX, 7, 1), 0);
+	/* The same line in two functions; the same frames with another total. */
+	assert_int_equal(snapshot_add(&builder, FRAMES({"s.py", "f", 1}, {"s.py", "g", 1}), 2, 0, 8, 1), 0);
+	assert_int_equal(snapshot_add(&builder, FRAMES({"s.py", "f", 1}, {"s.py", "g", 1}), 3, 0, 8, 1), 0);
+	return builder_finish(&builder);
+}
+
+static void snapshot_equal(const struct snapshot *a, const struct snapshot *b)
+{
+	assert_memory_equal(&a->meta, &b->meta, sizeof(a->meta));
+	assert_int_equal(a->trace_count, b->trace_count);
+	assert_int_equal(a->traceback_count, b->traceback_count);
+	for (size_t i = 0; i < a->trace_count; i++) {
+		const struct snapshot_trace *x = &a->traces[i], *y = &b->traces[i];
+		const struct snapshot_traceback *s = &a->tracebacks[x->traceback],
+						*t = &b->tracebacks[y->traceback];
+
+		assert_int_equal(x->bytes, y->bytes);
+		assert_int_equal(x->count, y->count);
+		assert_int_equal(x->domain, y->domain);
+		assert_int_equal(s->nframe, t->nframe);
+		assert_int_equal(s->total, t->total);
+		for (uint32_t f = 0; f < s->nframe; f++) {
+			const struct snapshot_frame *m = &a->frames[s->first + f],
+						    *n = &b->frames[t->first + f];
+
+			assert_string_equal(strings_get(a->strings, m->filename),
+					    strings_get(b->strings, n->filename));
+			assert_string_equal(strings_get(a->strings, m->function),
+					    strings_get(b->strings, n->function));
+			assert_int_equal(m->line, n->line);
+		}
+	}
+}
+
+static void snapshot_write(const struct snapshot *snapshot, const char *path)
+{
+	struct outfile *file;
+
+	assert_int_equal(outfile_open(&file, path), 0);
+	assert_int_equal(pprof_write(snapshot, file), 0);
+	assert_int_equal(outfile_commit(file), 0);
+}
+
+static void test_round_trip(void **state)
+{
+	struct place *place = *state;
+	struct snapshot *snapshot = snapshot_rich(), *back, *copy;
+
+	snapshot_write(snapshot, place->path);
+	assert_int_equal(pprof_read(place->path, &back), 0);
+	snapshot_equal(snapshot, back);
+	assert_int_equal(snapshot_copy(back, &copy), 0);
+	snapshot_free(back);
+	snapshot_equal(snapshot, copy);
+	snapshot_free(copy);
+	snapshot_free(snapshot);
+}
+
+static void test_empty(void **state)
+{
+	struct place *place = *state;
+	struct builder builder;
+	struct snapshot *snapshot, *back;
+
+	assert_int_equal(builder_begin(&builder), 0);
+	snapshot = builder_finish(&builder);
+	snapshot_write(snapshot, place->path);
+	assert_int_equal(pprof_read(place->path, &back), 0);
+	snapshot_equal(snapshot, back);
+	snapshot_free(back);
+	snapshot_free(snapshot);
+}
+
+/* The unpacked profile of a file. */
+static void profile_load(const char *path, struct buffer *out)
+{
+	unsigned char chunk[4096];
+	gzFile file = gzopen(path, "rb");
+	int got;
+
+	assert_non_null(file);
+	while ((got = gzread(file, chunk, sizeof(chunk))) > 0)
+		assert_int_equal(buffer_append(out, chunk, (size_t)got), 0);
+	assert_int_equal(gzclose(file), Z_OK);
+}
+
+/* Cut or with any byte changed, the profile is refused or read as another one; nothing worse happens. */
+static void test_damaged_profile(void **state)
+{
+	struct place *place = *state;
+	struct snapshot *snapshot = snapshot_rich(), *back;
+	struct buffer profile = {0};
+	size_t refused = 0;
+
+	snapshot_write(snapshot, place->path);
+	profile_load(place->path, &profile);
+	for (size_t size = 0; size < profile.size; size++) {
+		/* A copy of just that size, so that a sanitizer sees a byte read beyond it. */
+		unsigned char *cut = malloc(size + !size);
+
+		memcpy(cut, profile.data, size);
+		int err = pprof_parse(cut, size, &back);
+		free(cut);
+		if (!err)
+			snapshot_free(back);
+		else
+			assert_int_equal(err, -EBADMSG);
+		refused += err != 0;
+	}
+	assert_true(refused > profile.size / 2);
+	for (size_t at = 0; at < profile.size; at++) {
+		profile.data[at] ^= 0xff;
+		int err = pprof_parse(profile.data, profile.size, &back);
+		profile.data[at] ^= 0xff;
+		if (!err)
+			snapshot_free(back);
+		else
+			assert_int_equal(err, -EBADMSG);
+	}
+	buffer_free(&profile);
+	snapshot_free(snapshot);
+}
+
+static void test_damaged_file(void **state)
+{
+	struct place *place = *state;
+	struct snapshot *snapshot = snapshot_rich(), *back;
+	struct stat stat_buf;
+	FILE *file;
+
+	snapshot_write(snapshot, place->path);
+	file = fopen(place->path, "a");
+	assert_true(fputs("more", file) >= 0 && !fclose(file));
+	assert_int_equal(pprof_read(place->path, &back), -EBADMSG);
+	snapshot_write(snapshot, place->path);
+	assert_int_equal(stat(place->path, &stat_buf), 0);
+	assert_int_equal(truncate(place->path, stat_buf.st_size - 9), 0);
+	assert_int_equal(pprof_read(place->path, &back), -EBADMSG);
+	assert_non_null(strstr(error_reason(-EBADMSG), "truncated"));
+	assert_int_equal(truncate(place->path, 0), 0);
+	assert_int_equal(pprof_read(place->path, &back), -EBADMSG);
+	file = fopen(place->path, "w");
+	assert_true(fputs("plain text", file) >= 0 && !fclose(file));
+	assert_int_equal(pprof_read(place->path, &back), -EBADMSG);
+	assert_int_equal(unlink(place->path), 0);
+	assert_int_equal(pprof_read(place->path, &back), -ENOENT);
+	snapshot_free(snapshot);
+}
+
+static void profile_refused(const void *profile, size_t size, const char *reason)
+{
+	struct snapshot *back;
+
+	assert_int_equal(pprof_parse(profile, size, &back), -EBADMSG);
+	assert_non_null(strstr(error_reason(-EBADMSG), reason));
+}
+
+static void test_others(void **state)
+{
+	static const char foreign[] = "\x32\x00" /* string 0: "" */
+				      "\x32\x03"
+				      "cpu"	  /* string 1 */
+				      "\x68\x01"; /* comment 1 */
+	static const char newer[] = "\x32\x00\x32\x11tracer:snapshot=2\x68\x01";
+	static const char unpaired[] = "\x32\x00\x32\x11tracer:snapshot=1\x6a\x01\x01" /* comments, packed */
+				       "\x12\x06\x0a\x01\x09\x12\x01\x01"; /* a sample without labels */
+	(void)state;
+
+	profile_refused("", 0, "not written by tracer");
+	profile_refused(foreign, sizeof(foreign) - 1, "not written by tracer");
+	profile_refused(newer, sizeof(newer) - 1, "version 2");
+	profile_refused(unpaired, sizeof(unpaired) - 1, "sample");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_round_trip),	 TEST(test_empty),  TEST(test_damaged_profile),
+		TEST(test_damaged_file), TEST(test_others),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

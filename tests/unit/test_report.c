@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "export/report.h"
+#include "snapshots.h"
+
+#define FRAMES(...) ((const struct frame_text[]){__VA_ARGS__, {NULL, NULL, 0}})
+
+static int setup(void **state)
+{
+	struct builder builder;
+
+	if (builder_begin(&builder))
+		return -1;
+	builder.snapshot->meta = (struct snapshot_meta){.pid = 1234,
+							.name = "py\033[31m",
+							.python_version = 0x030b07f0,
+							.traceback_limit = 16,
+							.mode = "exact",
+							.moment = "running",
+							.duration_ns = 12345678901,
+							.peak_bytes = 2097152};
+	snapshot_add(&builder, FRAMES({"app.py", "f", 12}, {"main.py", "<module>", 3}), 5, 0, 1049, 1000);
+	snapshot_add(&builder, FRAMES({"b\nad.py", "g", 1}), 1, 0, 10, 1);
+	snapshot_add(&builder, FRAMES({"c\xed\xb3\xbf\xff.py", "h", 2}), 1, 0, 5, 1);
+	*state = builder_finish(&builder);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	snapshot_free(*state);
+	return 0;
+}
+
+/* Caller frees. */
+static char *report(const struct snapshot *snapshot, struct report_opts opts,
+		    int (*write)(const struct snapshot *, const struct report_opts *, FILE *))
+{
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	assert_non_null(out);
+	assert_int_equal(write(snapshot, &opts, out), 0);
+	assert_int_equal(fclose(out), 0);
+	return text;
+}
+
+static void contains(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		fail_msg("no \"%s\" in:\n%s", part, text);
+}
+
+static void lacks(const char *text, const char *part)
+{
+	if (strstr(text, part))
+		fail_msg("\"%s\" in:\n%s", part, text);
+}
+
+/* Values from tracemalloc._format_size(size, False). */
+static void test_sizes(void **state)
+{
+	static const struct {
+		uint64_t bytes;
+		const char *text;
+	} cases[] = {
+		{0, "0 B"},
+		{99, "99 B"},
+		{10239, "10239 B"},
+		{10240, "10.0 KiB"},
+		{102348, "99.9 KiB"},
+		{102400, "100 KiB"},
+		{10485759, "10240 KiB"},
+		{10485760, "10.0 MiB"},
+		{1ull << 40, "1024 GiB"},
+		{1ull << 62, "4194304 TiB"},
+	};
+	char out[32];
+	(void)state;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_string_equal(report_size(out, cases[i].bytes), cases[i].text);
+}
+
+static void test_text(void **state)
+{
+	struct report_opts opts = {.by = GROUP_LINENO, .top = 1};
+	char *text = report(*state, opts, report_text);
+
+	contains(text, "tracer: py\\x1b[31m (PID 1234), CPython 3.11.7, exact mode, 12.3 s\n");
+	contains(text, "Top 1 lines of 3 by size\n");
+	contains(text, "  app.py:12: size=1024 KiB, count=1000, average=1049 B\n");
+	contains(text, "  2 other: size=15 B, count=2, average=8 B\n");
+	contains(text, "Total: size=1024 KiB, count=1002 (peak size=2048 KiB)\n");
+	contains(text, "  lost events: none\n");
+	lacks(text, "\033");
+	free(text);
+	opts.top = 0;
+	text = report(*state, opts, report_text);
+	contains(text, "  b\\x0aad.py:1: size=10 B");
+	contains(text, "All 3 lines by size\n");
+	lacks(text, " other");
+	free(text);
+	opts.color = 1;
+	text = report(*state, opts, report_text);
+	contains(text, "\033[1mAll 3 lines");
+	free(text);
+}
+
+static void test_text_groups(void **state)
+{
+	struct report_opts opts = {.by = GROUP_TRACEBACK, .top = 1};
+	char *text = report(*state, opts, report_text);
+
+	contains(text, "most recent frame first");
+	contains(text, "  app.py:12: size=1024 KiB, count=1000, average=1049 B\n"
+		       "    app.py:12 in f\n"
+		       "    main.py:3 in <module>\n"
+		       "    … 3 older frames not kept\n");
+	free(text);
+	opts = (struct report_opts){.by = GROUP_FILENAME, .cumulative = 1, .top = 2};
+	text = report(*state, opts, report_text);
+	contains(text, "  main.py:0: size=1024 KiB");
+	contains(text, "  2 other\n"); /* their sum would count blocks twice */
+	free(text);
+	opts = (struct report_opts){.by = GROUP_TRACEBACK, .cumulative = 1};
+	assert_int_equal(report_text(*state, &opts, stdout), -EINVAL);
+	assert_int_equal(report_json(*state, &opts, stdout), -EINVAL);
+}
+
+/* The report with one kind of loss. */
+static char *report_lost(struct snapshot *snapshot, enum event_loss_kind kind, uint64_t count)
+{
+	memset(snapshot->meta.loss, 0, sizeof(snapshot->meta.loss));
+	snapshot->meta.loss[kind] = count;
+	return report(snapshot, (struct report_opts){.by = GROUP_LINENO, .top = 1}, report_text);
+}
+
+static void test_losses(void **state)
+{
+	struct snapshot *snapshot = *state;
+	char *text = report_lost(snapshot, LOSS_FREE, 1234);
+
+	contains(text, "lost events: 1,234: 1,234 frees (ring buffer full); sizes and counts above are upper "
+		       "bounds");
+	free(text);
+	text = report_lost(snapshot, LOSS_ALLOC, 1);
+	contains(text, "1 allocation of 0 B (ring buffer full); sizes and counts above are lower bounds");
+	lacks(text, "upper");
+	free(text);
+	text = report_lost(snapshot, LOSS_REALLOC, 2);
+	contains(text, "estimates");
+	free(text);
+	text = report_lost(snapshot, LOSS_FRAME_FAULT, 2);
+	contains(text, "2 stacks cut short");
+	lacks(text, "bounds");
+	lacks(text, "ring buffer");
+	free(text);
+}
+
+static void test_coverage(void **state)
+{
+	struct snapshot *snapshot = *state;
+	struct report_opts opts = {.by = GROUP_LINENO, .top = 1};
+	char *text = report(snapshot, opts, report_text);
+
+	contains(text, "coverage: not measured");
+	contains(text, "older than the trace: blocks from before the attach are in no line (not measured)");
+	free(text);
+	snapshot->meta.coverage_known = 1;
+	snapshot->meta.new_blocks = 123456;
+	snapshot->meta.seen_blocks = 123455;
+	snapshot->meta.new_bytes = snapshot->meta.seen_bytes = 1000;
+	snapshot->meta.old_blocks = 12;
+	text = report(snapshot, opts, report_text);
+	contains(text, "coverage: 99.9 % of the 123,456 blocks (100.0 % of bytes) that are new on the heap "
+		       "since the "
+		       "attach\n");
+	contains(text, "older than the trace: 12 blocks (0 B) on the heap are in no line\n");
+	free(text);
+}
+
+static void test_json(void **state)
+{
+	struct report_opts opts = {.by = GROUP_TRACEBACK, .top = 1};
+	struct snapshot *snapshot = *state;
+	char *text = report(snapshot, opts, report_json);
+	json_t *root = json_loads(text, 0, NULL), *entries, *frames;
+
+	assert_non_null(root);
+	assert_int_equal(json_integer_value(json_object_get(root, "traceback_limit")), 16);
+	assert_string_equal(json_string_value(json_object_get(root, "group_by")), "traceback");
+	assert_true(json_is_false(json_object_get(root, "cumulative")));
+	assert_int_equal(json_integer_value(json_object_get(json_object_get(root, "total"), "size")),
+			 1049015);
+	assert_int_equal(json_integer_value(json_object_get(root, "lost_events")), 0);
+	assert_int_equal(json_integer_value(json_object_get(root, "pid")), 1234);
+	assert_string_equal(json_string_value(json_object_get(root, "name")), "py\033[31m");
+	assert_string_equal(json_string_value(json_object_get(root, "python")), "3.11.7");
+	assert_true(json_is_null(json_object_get(root, "coverage")));
+	assert_true(json_is_integer(json_object_get(json_object_get(root, "not_seen"), "lost_frees")));
+	entries = json_object_get(root, "statistics");
+	assert_int_equal(json_array_size(entries), 1);
+	frames = json_object_get(json_array_get(entries, 0), "traceback");
+	assert_int_equal(json_array_size(frames), 2);
+	assert_string_equal(json_string_value(json_object_get(json_array_get(frames, 0), "filename")),
+			    "app.py");
+	assert_int_equal(json_integer_value(json_object_get(json_array_get(frames, 1), "lineno")), 3);
+	json_decref(root);
+	free(text);
+	snapshot->meta.coverage_known = 1;
+	text = report(snapshot, (struct report_opts){.by = GROUP_LINENO}, report_json);
+	contains(text, "\"coverage\": {\"new_blocks\": 0");
+	/* As json.dumps("c\udcff\udcff.py"): a lone surrogate, and a byte that is not UTF-8. */
+	contains(text, "{\"filename\": \"c\\udcff\\udcff.py\", \"lineno\": 2}");
+	contains(text, "\"b\\nad.py\"");
+	free(text);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sizes), TEST(test_text), TEST(test_text_groups), TEST(test_losses),
+		TEST(test_coverage),	      TEST(test_json),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

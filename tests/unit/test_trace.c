@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "records.h"
+#include "stats/snapshot.h"
+
+#define PY38 0x030800f0u
+
+static int setup(void **state)
+{
+	struct trace *trace;
+
+	if (trace_new(&trace, NULL) || feed_process(trace, PY38))
+		return -1;
+	*state = trace;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	trace_free(*state);
+	return 0;
+}
+
+static const struct trace_process *process_of(struct trace *trace)
+{
+	return trace_process_at(trace, 0);
+}
+
+static const char *filename_at(struct trace *trace, uint32_t traceback, uint32_t frame)
+{
+	struct trace_traceback shown = trace_traceback_at(trace, 0, traceback);
+
+	return strings_get(trace_strings(trace), shown.frames[frame].filename);
+}
+
+static uint32_t traceback_of(struct trace *trace, uint64_t address)
+{
+	const struct block *block = blocks_find(trace_blocks(trace, 0), address, 0);
+
+	assert_non_null(block);
+	return block->traceback;
+}
+
+static void test_alloc_free(void **state)
+{
+	struct trace *trace = *state;
+	const struct trace_process *process = process_of(trace);
+
+	assert_int_equal(feed_alloc(trace, 16, 100, 0), 0);
+	assert_int_equal(feed_alloc(trace, 32, 50, 0), 0);
+	assert_int_equal(process->live_bytes, 150);
+	assert_int_equal(feed_free(trace, 16), 0);
+	assert_int_equal(feed_free(trace, 16), 0);
+	assert_int_equal(process->live_bytes, 50);
+	assert_int_equal(process->live_blocks, 1);
+	assert_int_equal(process->peak_bytes, 150);
+	assert_int_equal(process->counters.frees, 2);
+	assert_int_equal(process->counters.frees_unknown, 1);
+	assert_true(trace_knows(trace, 0, 32));
+	assert_false(trace_knows(trace, 0, 16));
+	assert_false(trace_knows(trace, 1, 32));
+}
+
+static void test_replaced(void **state)
+{
+	struct trace *trace = *state;
+
+	assert_int_equal(feed_alloc(trace, 16, 100, 0), 0);
+	assert_int_equal(feed_alloc(trace, 16, 7, 0), 0);
+	assert_int_equal(process_of(trace)->counters.replaced, 1);
+	assert_int_equal(process_of(trace)->live_bytes, 7);
+	assert_int_equal(process_of(trace)->live_blocks, 1);
+}
+
+static void test_realloc_done(void **state)
+{
+	struct trace *trace = *state;
+	const struct trace_process *process = process_of(trace);
+
+	assert_int_equal(feed_alloc(trace, 16, 100, 0), 0);
+	assert_int_equal(feed_take(trace, EVENT_REALLOC, 1, 16), 0);
+	assert_int_equal(process->live_bytes, 0);
+	/* Another thread is given the old address before the realloc returns: no phantom. */
+	assert_int_equal(feed_put(trace, EVENT_ALLOC, 2, 16, 30, 0), 0);
+	assert_int_equal(process->counters.replaced, 0);
+	assert_int_equal(feed_put(trace, EVENT_REALLOC_DONE, 1, 64, 200, 0), 0);
+	assert_int_equal(process->live_bytes, 230);
+	assert_int_equal(process->counters.reallocs, 1);
+	assert_int_equal(process->counters.frees_unknown, 0);
+	/* Of a block older than the trace. */
+	assert_int_equal(feed_take(trace, EVENT_REALLOC, 1, 999), 0);
+	assert_int_equal(feed_put(trace, EVENT_REALLOC_DONE, 1, 128, 1, 0), 0);
+	assert_int_equal(process->counters.frees_unknown, 1);
+	assert_int_equal(process->live_bytes, 231);
+}
+
+static void test_realloc_fail(void **state)
+{
+	struct trace *trace = *state;
+	const struct trace_process *process = process_of(trace);
+
+	assert_int_equal(feed_alloc(trace, 16, 100, 0), 0);
+	assert_int_equal(feed_alloc(trace, 32, 50, 0), 0);
+	assert_int_equal(feed_take(trace, EVENT_REALLOC, 1, 16), 0);
+	assert_int_equal(feed_take(trace, EVENT_REALLOC, 2, 32), 0);
+	assert_int_equal(feed_take(trace, EVENT_REALLOC_FAIL, 1, 16), 0);
+	assert_int_equal(process->live_bytes, 100);
+	assert_true(trace_knows(trace, 0, 16));
+	assert_int_equal(feed_take(trace, EVENT_REALLOC_FAIL, 1, 16), 0); /* nothing is under way any more */
+	assert_int_equal(process->live_bytes, 100);
+	/* An older one that never ended is dropped. */
+	assert_int_equal(feed_take(trace, EVENT_REALLOC, 2, 16), 0);
+	assert_int_equal(feed_take(trace, EVENT_REALLOC_FAIL, 2, 16), 0);
+	assert_true(trace_knows(trace, 0, 16));
+	assert_false(trace_knows(trace, 0, 32));
+	/* The address lives already: the newer block stays. */
+	assert_int_equal(feed_take(trace, EVENT_REALLOC, 2, 16), 0);
+	assert_int_equal(feed_alloc(trace, 16, 5, 0), 0);
+	assert_int_equal(feed_take(trace, EVENT_REALLOC_FAIL, 2, 16), 0);
+	assert_int_equal(process->live_bytes, 5);
+}
+
+static void test_hostile_sizes(void **state)
+{
+	struct trace *trace = *state;
+	const struct trace_process *process = process_of(trace);
+
+	assert_int_equal(feed_alloc(trace, 16, UINT64_MAX, 0), -EBADMSG);
+	assert_int_equal(feed_alloc(trace, 0, 8, 0), -EBADMSG);
+	assert_int_equal(feed_alloc(trace, 16, INT64_MAX, 0), 0);
+	assert_int_equal(feed_alloc(trace, 32, 1, 0), -EBADMSG);
+	assert_int_equal(process->counters.records_malformed, 3);
+	assert_int_equal(process->live_bytes, INT64_MAX);
+	assert_int_equal(feed_free(trace, 16), 0);
+	assert_int_equal(process->live_bytes, 0);
+}
+
+/* Whatever the order in which stack, code and lines come, a block ends with the same traceback. */
+static void test_late_descriptions(void **state)
+{
+	static const uint8_t lnotab[] = {0, 1, 2, 1};
+	struct trace *trace = *state;
+	const struct trace_process *process = process_of(trace);
+	uint32_t traceback;
+
+	assert_int_equal(feed_alloc(trace, 16, 1, 77), 0);
+	assert_int_equal(feed_alloc(trace, 32, 1, 77), 0);
+	assert_int_equal(process->counters.stacks_unknown, 2);
+	traceback = traceback_of(trace, 16);
+	assert_int_equal(traceback, traceback_of(trace, 32));
+	assert_int_not_equal(traceback, 0);
+	assert_string_equal(filename_at(trace, traceback, 0), "<unknown>");
+	assert_int_equal(feed_stack(trace, 77, 5, 2), 0);
+	assert_int_equal(process->counters.stacks_unknown, 0);
+	assert_int_equal(trace_traceback_at(trace, 0, traceback).nframe, 2);
+	assert_string_equal(filename_at(trace, traceback, 0), "<unknown>");
+	assert_int_equal(feed_lines(trace, 5, 0, lnotab, 2), 0);
+	assert_int_equal(feed_code(trace, 5, "a.py", "f", 10, 0, sizeof(lnotab)), 0);
+	assert_string_equal(filename_at(trace, traceback, 0), "a.py");
+	assert_string_equal(filename_at(trace, traceback, 1), "<unknown>");
+	/* Half of a line table is no line table. */
+	assert_int_equal(trace_traceback_at(trace, 0, traceback).frames[0].line, 0);
+	assert_int_equal(feed_lines(trace, 5, 3, lnotab + 3, 1), 0); /* beyond a gap: dropped */
+	assert_int_equal(trace_traceback_at(trace, 0, traceback).frames[0].line, 0);
+	assert_int_equal(feed_lines(trace, 5, 2, lnotab + 2, 2), 0);
+	assert_int_equal(trace_traceback_at(trace, 0, traceback).frames[0].line, 11);
+	/* Sent again. */
+	assert_int_equal(feed_stack(trace, 77, 5, 2), 0);
+	assert_int_equal(feed_code(trace, 5, "a.py", "f", 10, 0, sizeof(lnotab)), 0);
+	assert_int_equal(feed_lines(trace, 5, 0, lnotab, sizeof(lnotab)), 0);
+	assert_int_equal(trace_traceback_at(trace, 0, traceback).frames[0].line, 11);
+	assert_int_equal(process->counters.records_malformed, 0);
+}
+
+static void code_text_check(struct trace *trace, uint64_t id, struct text text, const char *expected)
+{
+	struct text none = {"", 0, 1};
+
+	assert_int_equal(feed_code_text(trace, id, text, none, 1, 0, 0), 0);
+	assert_int_equal(feed_stack(trace, id, id, 1), 0);
+	assert_int_equal(feed_alloc(trace, id * 16, 1, id), 0);
+	assert_string_equal(filename_at(trace, traceback_of(trace, id * 16), 0), expected);
+}
+
+static void test_text(void **state)
+{
+	static const uint16_t ucs2[] = {'a', 0x20ac, 0xd83d};
+	static const uint32_t ucs4[] = {0x1f40d, 0, 0x110000};
+	struct trace *trace = *state;
+	struct text none = {"", 0, 1};
+
+	code_text_check(trace, 1, (struct text){"caf\xe9", 4, 1}, "caf\xc3\xa9");
+	code_text_check(trace, 2, (struct text){ucs2, sizeof(ucs2), 2}, "a\xe2\x82\xac\xed\xa0\xbd");
+	code_text_check(trace, 3, (struct text){ucs4, sizeof(ucs4), 4},
+			"\xf0\x9f\x90\x8d\xef\xbf\xbd\xef\xbf\xbd");
+	assert_int_equal(feed_code_text(trace, 4, (struct text){"abc", 3, 2}, none, 1, 0, 0), -EBADMSG);
+	assert_int_equal(feed_code_text(trace, 4, (struct text){"abc", 3, 3}, none, 1, 0, 0), -EBADMSG);
+}
+
+static void code_fill(void *context, uint32_t tgid, uint64_t code_id, uint64_t address, uint32_t missing)
+{
+	struct trace *trace = *(struct trace **)context;
+
+	assert_int_equal(tgid, TGID);
+	assert_int_equal(address, code_id * 0x1000);
+	assert_int_equal(missing, EVENT_MISS_FILENAME);
+	assert_int_equal(feed_code(trace, code_id, "read.py", "g", 3, 0, 0), 0);
+}
+
+static void test_missing(void **state)
+{
+	struct trace *trace;
+	struct trace_hooks hooks = {.code_missing = code_fill, .context = &trace};
+	(void)state;
+
+	assert_int_equal(trace_new(&trace, &hooks), 0);
+	assert_int_equal(feed_process(trace, PY38), 0);
+	assert_int_equal(feed_code(trace, 9, "", "f", 3, EVENT_MISS_FILENAME, 0), 0);
+	assert_int_equal(feed_stack(trace, 1, 9, 1), 0);
+	assert_int_equal(feed_alloc(trace, 16, 1, 1), 0);
+	assert_string_equal(filename_at(trace, traceback_of(trace, 16), 0), "read.py");
+	/* Sent again with a part missing: what is known stays. */
+	assert_int_equal(feed_code(trace, 9, "", "f", 3, EVENT_MISS_FILENAME, 0), 0);
+	assert_string_equal(filename_at(trace, traceback_of(trace, 16), 0), "read.py");
+	trace_free(trace);
+}
+
+static void test_snapshot(void **state)
+{
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+
+	/* Two stacks through two code objects that look the same, an unknown one and the empty one. */
+	assert_int_equal(feed_code(trace, 1, "a.py", "f", 10, 0, 0), 0);
+	assert_int_equal(feed_code(trace, 2, "a.py", "f", 10, 0, 0), 0);
+	assert_int_equal(feed_stack(trace, 101, 1, 1), 0);
+	assert_int_equal(feed_stack(trace, 102, 2, 1), 0);
+	assert_int_equal(feed_stack(trace, 103, 50, 1), 0);
+	assert_int_equal(feed_alloc(trace, 16, 8, 101), 0);
+	assert_int_equal(feed_alloc(trace, 32, 8, 102), 0);
+	assert_int_equal(feed_alloc(trace, 48, 9, 102), 0);
+	assert_int_equal(feed_alloc(trace, 64, 1, 103), 0);
+	assert_int_equal(feed_alloc(trace, 80, 1, 0), 0);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_int_equal(snapshot->traceback_count, 2);
+	assert_int_equal(snapshot->trace_count, 3);
+	assert_int_equal(snapshot->traces[0].count, 2); /* both <unknown> */
+	assert_int_equal(snapshot->traces[1].bytes, 8);
+	assert_int_equal(snapshot->traces[1].count, 2);
+	assert_int_equal(snapshot->traces[2].bytes, 9);
+	const struct snapshot_frame *frame =
+		&snapshot->frames[snapshot->tracebacks[snapshot->traces[2].traceback].first];
+	assert_string_equal(strings_get(snapshot->strings, frame->filename), "a.py");
+	assert_int_equal(frame->line, 10);
+	assert_int_equal(snapshot->meta.peak_bytes, 27);
+	assert_string_equal(snapshot->meta.moment, "running");
+	assert_string_equal(snapshot->meta.mode, "exact");
+	assert_string_equal(snapshot->meta.name, "python3");
+	snapshot_free(snapshot);
+	assert_int_equal(trace_snapshot(trace, 1, 0, &snapshot), -ENOENT);
+}
+
+static void test_frames_unknown(void **state)
+{
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+
+	assert_int_equal(feed_stack(trace, 1, 50, 3), 0);
+	assert_int_equal(feed_code(trace, 51, "a.py", "f", 1, 0, 0), 0);
+	assert_int_equal(feed_alloc(trace, 16, 8, 1), 0);
+	for (int i = 0; i < 2; i++) { /* taking one twice does not count twice */
+		assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+		assert_int_equal(snapshot->meta.frames_unknown, 2);
+		snapshot_free(snapshot);
+	}
+}
+
+static void test_final_and_end(void **state)
+{
+	struct trace *trace = *state;
+	struct event_loss loss = {.header = header_of(EVENT_LOSS, sizeof(loss))};
+	struct snapshot *snapshot;
+
+	assert_int_equal(feed_alloc(trace, 16, 8, 0), 0);
+	assert_int_equal(feed_process_event(trace, EVENT_FINALIZE), 0);
+	assert_int_equal(feed_free(trace, 16), 0);
+	assert_int_equal(feed_process_event(trace, EVENT_EXIT), 0);
+	loss.counts[LOSS_FREE] = 3;
+	loss.counts[LOSS_ALLOC_BYTES] = 1000;
+	assert_int_equal(trace_feed(trace, &loss, sizeof(loss)), 0);
+	assert_int_equal(process_of(trace)->end, TRACE_EXITED);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(trace_snapshot(trace, 0, 1, &snapshot), 0);
+		assert_string_equal(snapshot->meta.moment, "finalizing");
+		assert_int_equal(snapshot->trace_count, 1);
+		assert_int_equal(snapshot->traces[0].bytes, 8);
+		assert_int_equal(snapshot_lost_events(snapshot), 3); /* told only after the end */
+		snapshot_free(snapshot);
+	}
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_string_equal(snapshot->meta.moment, "exited");
+	assert_int_equal(snapshot->trace_count, 0);
+	snapshot_free(snapshot);
+	/* After the end: ignored, until a process of that id comes under trace again. */
+	assert_int_equal(feed_alloc(trace, 16, 8, 0), 0);
+	assert_int_equal(process_of(trace)->live_blocks, 0);
+	assert_int_equal(feed_process(trace, PY38), 0);
+	assert_int_equal(trace_process_count(trace), 2);
+	assert_int_equal(feed_alloc(trace, 16, 8, 0), 0);
+	assert_int_equal(process_of(trace)->live_blocks, 0);
+	assert_int_equal(trace_process_at(trace, 1)->live_blocks, 1);
+}
+
+static void test_malformed(void **state)
+{
+	struct trace *trace = *state;
+	const struct trace_process *process = process_of(trace);
+	struct event_alloc alloc = {
+		.header = header_of(EVENT_ALLOC, sizeof(alloc)), .address = 16, .bytes = 1};
+	union {
+		struct event_stack stack;
+		unsigned char room[64];
+	} stack = {.stack = {.header = header_of(EVENT_STACK, 64), .stack_id = 1, .nframe = 2}};
+
+	assert_int_equal(trace_feed(trace, &alloc, 16), -EBADMSG);
+	assert_int_equal(trace_orphans(trace), 1);
+	assert_int_equal(trace_feed(trace, &alloc, sizeof(alloc) - 8), -EBADMSG);
+	alloc.header.size -= 8;
+	assert_int_equal(trace_feed(trace, &alloc, sizeof(alloc) - 8), -EBADMSG);
+	alloc.header = header_of(99, sizeof(alloc));
+	assert_int_equal(trace_feed(trace, &alloc, sizeof(alloc)), -EBADMSG);
+	assert_int_equal(trace_feed(trace, &stack, 64), -EBADMSG); /* room for one frame */
+	stack.stack.nframe = EVENT_MAX_FRAMES + 1;
+	assert_int_equal(trace_feed(trace, &stack, 64), -EBADMSG);
+	assert_int_equal(feed_lines(trace, 1, 1u << 20, "x", 1), -EBADMSG);
+	assert_int_equal(feed_code(trace, 1, "a", "b", 1, 0, (1u << 20) + 1), -EBADMSG);
+	assert_int_equal(process->counters.records_malformed, 7);
+	alloc.header = header_of(EVENT_ALLOC, sizeof(alloc));
+	alloc.header.tgid = TGID + 1;
+	assert_int_equal(trace_feed(trace, &alloc, sizeof(alloc)), -EBADMSG);
+	assert_int_equal(trace_orphans(trace), 2);
+	assert_int_equal(process->live_blocks, 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_alloc_free),	  TEST(test_replaced),
+		TEST(test_realloc_done),  TEST(test_realloc_fail),
+		TEST(test_hostile_sizes), TEST(test_late_descriptions),
+		TEST(test_text),	  cmocka_unit_test(test_missing),
+		TEST(test_snapshot),	  TEST(test_frames_unknown),
+		TEST(test_final_and_end), TEST(test_malformed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
