@@ -367,8 +367,11 @@ static void debug_file_by_build_id(void **state)
 		    directory, id, id, id + 2),
 		0);
 	assert_landmark(root, 0);
-	/* A file with another build id, a FIFO and a text are all as good as none. */
-	assert_int_equal(run("cp /bin/sh %s/.build-id/%.2s/%s.debug", root, id, id + 2), 0);
+	/* A file without that build id, a FIFO and a text are all as good as none. */
+	assert_int_equal(
+		run("cd %s && objcopy --remove-section=.note.gnu.build-id full root/.build-id/%.2s/%s.debug",
+		    directory, id, id + 2),
+		0);
 	assert_landmark(root, -ENOENT);
 	assert_int_equal(
 		run("cd %s/.build-id/%.2s && rm %s.debug && mkfifo %s.debug", root, id, id + 2, id + 2), 0);
@@ -616,7 +619,7 @@ static void sparse_giants_are_refused(void **state)
 		skip();
 	}
 	before = symtab->sh_size;
-	symtab->sh_size = 24ull << 34;
+	symtab->sh_size = 24ull << 24; /* still small enough to be loaded by who does not look */
 	assert_int_equal(try_open(image, &file), 0);
 	assert_int_equal(elf_file_symbol(file, "landmark_function", &symbol), -ENOEXEC);
 	assert_int_equal(elf_file_has_symtab(file), 0);

@@ -38,7 +38,7 @@ static void check_heap(unsigned int minor, char *argument)
 {
 	struct heap_reading reading;
 	struct python_runtime runtime;
-	struct python_child child;
+	struct python_child child = {0};
 	struct seen seen = {0};
 	char path[PATH_MAX];
 	int64_t figures[3];
@@ -109,7 +109,7 @@ static void test_changing(void **state)
 			"while True:\n kept[n % 50000] = [n, str(n), bytes(n % 500)]; n += 7919";
 	struct heap_reading reading;
 	struct python_runtime runtime;
-	struct python_child child;
+	struct python_child child = {0};
 	char path[PATH_MAX];
 
 	(void)state;
@@ -132,7 +132,7 @@ static void test_not_pymalloc(void **state)
 	char *program = "import os, signal\nos.write(1, b'\\n')\nsignal.pause()";
 	struct heap_reading reading;
 	struct python_runtime runtime;
-	struct python_child child;
+	struct python_child child = {0};
 	char path[PATH_MAX];
 
 	(void)state;

@@ -55,7 +55,7 @@ static void oracle(unsigned int minor, enum lines_format format)
 {
 	size_t capacity = 0, codes = 0, offsets = 0;
 	char path[PATH_MAX], *line = NULL;
-	struct python_child child;
+	struct python_child child = {0};
 
 	if (!python_path(minor, path))
 		skip();

@@ -74,7 +74,8 @@ static int plan_names(const char *names, int public_only, struct plan *plan)
 		skip();
 	}
 	assert_int_equal(elf_file_open(&file, fd, library, "/nonexistent"), 0);
-	err = plan_python(file, public_only, plan);
+	struct plan_opts opts = {.public_only = public_only};
+	err = plan_python(file, &opts, plan);
 	elf_file_close(file);
 	return err;
 }
@@ -279,7 +280,8 @@ static int plan_file(const char *path, struct plan *plan)
 		close(fd);
 		return err;
 	}
-	err = plan_python(file, 0, plan);
+	struct plan_opts opts = {0};
+	err = plan_python(file, &opts, plan);
 	if (!err)
 		check_sites(plan, fd, path);
 	elf_file_close(file);

@@ -188,7 +188,7 @@ static void check_spinning(const struct python_runtime *runtime, uint64_t ident)
 static void check_version(unsigned int minor)
 {
 	struct python_runtime runtime;
-	struct python_child child;
+	struct python_child child = {0};
 	char path[PATH_MAX];
 	uint64_t ident;
 	int err;
@@ -237,7 +237,7 @@ VERSION_TEST(13)
 static void test_system(void **state)
 {
 	struct python_runtime runtime;
-	struct python_child child;
+	struct python_child child = {0};
 	char path[PATH_MAX];
 	uint64_t ident;
 	int tested = 0;
@@ -264,7 +264,7 @@ static void check_stripped(unsigned int minor)
 	char path[PATH_MAX], copy[PATH_MAX], command[3 * PATH_MAX], preload[PATH_MAX + 16];
 	char directory[] = "/tmp/test_runtime.XXXXXX";
 	struct python_runtime runtime;
-	struct python_child child;
+	struct python_child child = {0};
 	uint64_t ident;
 	int status;
 
@@ -311,7 +311,7 @@ static void check_static(unsigned int minor)
 	char path[PATH_MAX], command[4 * PATH_MAX], program[64], home[PATH_MAX + 16];
 	char directory[] = "/tmp/test_runtime.XXXXXX";
 	struct python_runtime runtime;
-	struct python_child child;
+	struct python_child child = {0};
 	uint64_t ident;
 	int status;
 
@@ -429,16 +429,11 @@ static void test_early_313(void **state)
 static void test_refused(void **state)
 {
 	struct python_runtime runtime;
-	struct python_child child;
+	struct python_child child = {0};
 	char path[PATH_MAX];
 
 	(void)state;
-	assert_int_equal(
-		python_start(&child, (char *[]){"/bin/sh", "-c", "echo; read x < /dev/fd/1", NULL}, NULL), 0);
-	assert_int_equal(getc(child.out), '\n');
-	assert_int_equal(python_runtime_find(child.pid, &runtime), -ENOENT);
-	python_stop(&child);
-
+	assert_int_equal(python_runtime_find(getpid(), &runtime), -ENOENT);
 	assert_int_equal(python_runtime_find(0x7ffffff0, &runtime), -ESRCH);
 
 	if (!python_path(7, path))

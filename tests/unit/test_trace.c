@@ -319,6 +319,20 @@ static void test_final_and_end(void **state)
 	assert_int_equal(trace_process_at(trace, 1)->live_blocks, 1);
 }
 
+static void test_stack_without_frames(void **state)
+{
+	struct trace *trace = *state;
+	struct trace_traceback shown;
+
+	assert_int_equal(feed_stack(trace, 1, 0, 0), 0);
+	assert_int_equal(feed_alloc(trace, 16, 8, 1), 0);
+	assert_int_equal(process_of(trace)->counters.stacks_unknown, 0);
+	shown = trace_traceback_at(trace, 0, traceback_of(trace, 16));
+	assert_int_equal(shown.nframe, 1);
+	assert_int_equal(shown.total, 1);
+	assert_string_equal(filename_at(trace, traceback_of(trace, 16), 0), "<unknown>");
+}
+
 static void test_malformed(void **state)
 {
 	struct trace *trace = *state;
@@ -359,7 +373,8 @@ int main(void)
 		TEST(test_hostile_sizes), TEST(test_late_descriptions),
 		TEST(test_text),	  cmocka_unit_test(test_missing),
 		TEST(test_snapshot),	  TEST(test_frames_unknown),
-		TEST(test_final_and_end), TEST(test_malformed),
+		TEST(test_final_and_end), TEST(test_stack_without_frames),
+		TEST(test_malformed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "probe/session.h"
+#include "python/version.h"
 #include "target/process.h"
 
 /* Names are the target's: a terminal gets no control character of theirs. */
@@ -28,10 +29,11 @@ static void text_print(const char *text)
  */
 static const char *coverage_expected(const struct python_runtime *runtime)
 {
+	struct plan_opts opts = {0};
 	struct plan plan;
 	const char *expected = "none";
 
-	if (!plan_python(runtime->file, 0, &plan)) {
+	if (!plan_python(runtime->file, &opts, &plan)) {
 		expected = runtime->static_exe ? "measured when traced" : "full";
 		plan_free(&plan);
 	}
@@ -42,6 +44,7 @@ static int process_print(pid_t pid)
 {
 	struct python_runtime runtime = {0};
 	struct process_info info;
+	char version[VERSION_TEXT];
 	int err = process_info_read(pid, &info);
 
 	if (err || info.kernel_thread || info.zombie)
@@ -54,8 +57,7 @@ static int process_print(pid_t pid)
 	if (err)
 		printf("%7d  %-10s %-26s %-13s ", pid, "Python", "not supported", info.container[0] ? "" : "-");
 	else
-		printf("%7d  CPython    %u.%u.%-22u %-13.12s ", pid, runtime.version_hex >> 24,
-		       runtime.version_hex >> 16 & 0xff, runtime.version_hex >> 8 & 0xff,
+		printf("%7d  CPython    %-26s %-13.12s ", pid, version_text(version, runtime.version_hex),
 		       info.container[0] ? info.container : "-");
 	if (err)
 		printf("%-26s ", error_reason(err));

@@ -51,11 +51,11 @@ static const char *remedy_for(int err)
 	}
 }
 
-static int plan_print(pid_t pid, int public_only)
+static int plan_print(pid_t pid, const struct plan_opts *opts)
 {
 	struct python_runtime runtime = {0};
 	struct plan plan = {0};
-	int err = session_plan(pid, public_only, &runtime, &plan);
+	int err = session_plan(pid, opts, &runtime, &plan);
 
 	if (err)
 		return err;
@@ -165,7 +165,7 @@ static int command_ready(pid_t pid, void *context)
 	int err;
 
 	if (run->options.dry_run)
-		err = plan_print(pid, run->options.session.public_only);
+		err = plan_print(pid, &run->options.session.plan);
 	else
 		err = session_add(run->session, pid, 1);
 	if (!err)
@@ -280,7 +280,7 @@ static int dry_run(struct run *run)
 		return err ? EXIT_FAILED : EXIT_DONE;
 	}
 	for (size_t i = 0; i < run->options.pid_count; i++) {
-		int err = plan_print(run->options.pids[i], run->options.session.public_only);
+		int err = plan_print(run->options.pids[i], &run->options.session.plan);
 
 		if (err) {
 			error_print(err, remedy_for(err), "PID %d", run->options.pids[i]);

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-enum { KEY_DRY_RUN = 0x200, KEY_CAPTURE, KEY_BACKEND, KEY_PUBLIC };
+enum { KEY_DRY_RUN = 0x200, KEY_CAPTURE, KEY_BACKEND, KEY_PUBLIC, KEY_NO_REUSE };
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "trace running processes", 1},
@@ -24,6 +24,10 @@ static const struct argp_option options[] = {
 	{"backend", KEY_BACKEND, "KIND", 0, "session, multi or perf: how probes are attached (default: the best there is)",
 	 4},
 	{"public", KEY_PUBLIC, NULL, 0, "probe the public functions, not their implementations", 4},
+	{"no-reuse", KEY_NO_REUSE, NULL, 0,
+	 "do not follow objects that CPython takes again from its free lists (a probe less for every object; their "
+	 "blocks stay with the line that first asked for them)",
+	 4},
 	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
 	{"verbose", 'v', NULL, 0, "more of them", 5},
 	{0},
@@ -122,7 +126,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_BACKEND:
 		return parse_backend(out, arg);
 	case KEY_PUBLIC:
-		out->session.public_only = 1;
+		out->session.plan.public_only = 1;
+		return 0;
+	case KEY_NO_REUSE:
+		out->session.plan.no_reuse = 1;
 		return 0;
 	case 'q':
 		log_level = 0;

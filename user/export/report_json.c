@@ -6,7 +6,7 @@
 #include <inttypes.h>
 
 #include "export/json.h"
-#include "export/version.h"
+#include "python/version.h"
 
 static void key_text(FILE *out, const char *key, const char *value)
 {

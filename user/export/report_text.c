@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "export/not_seen.h"
-#include "export/version.h"
+#include "python/version.h"
 
 /* tracemalloc._format_size(size, False), line by line. */
 static char *size_format(char out[32], double size)

@@ -223,13 +223,13 @@ static void describe_level(struct plan *plan, bool raw_deep, bool obj_deep, bool
 		snprintf(plan->level, sizeof(plan->level), "raw, mem, obj: %s", public);
 }
 
-static int add_everything(struct plan *plan, struct elf_file *file, bool public_only)
+static int add_everything(struct plan *plan, struct elf_file *file, const struct plan_opts *opts)
 {
-	bool raw_deep = !public_only && has_implementations(plan, file, &raw);
-	bool obj_deep = !public_only && has_implementations(plan, file, &obj);
+	bool raw_deep = !opts->public_only && has_implementations(plan, file, &raw);
+	bool obj_deep = !opts->public_only && has_implementations(plan, file, &obj);
 	int err = add_domain(plan, file, &raw, raw_deep);
 
-	describe_level(plan, raw_deep, obj_deep, public_only);
+	describe_level(plan, raw_deep, obj_deep, opts->public_only);
 	if (!err)
 		err = add_domain(plan, file, &obj, obj_deep);
 	if (!err && !obj_deep)
@@ -239,11 +239,12 @@ static int add_everything(struct plan *plan, struct elf_file *file, bool public_
 	if (!plan->count)
 		return error_set(-ENOENT, "%s has no symbol of Python's allocators", elf_file_path(file));
 	for (size_t i = 0; i < sizeof(singles) / sizeof(singles[0]) && !err; i++)
-		err = add_wish(plan, file, &singles[i]);
+		if (singles[i].op != ABI_OP_REUSE || !opts->no_reuse)
+			err = add_wish(plan, file, &singles[i]);
 	return err;
 }
 
-int plan_python(struct elf_file *file, int public_only, struct plan *out)
+int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan *out)
 {
 	struct plan plan = {0};
 	int err;
@@ -253,7 +254,7 @@ int plan_python(struct elf_file *file, int public_only, struct plan *out)
 	if (!plan.sites || !plan.missing)
 		err = error_set(-ENOMEM, "no memory for the probe plan");
 	else
-		err = add_everything(&plan, file, public_only);
+		err = add_everything(&plan, file, opts);
 	if (err) {
 		plan_free(&plan);
 		return err;

@@ -61,10 +61,14 @@ struct plan {
  * Plans every allocator probe of a Python runtime's file. Each domain is probed at one level, all its four
  * functions together: at the implementations (_PyObject_Malloc …, _PyMem_RawMalloc …) where their symbols are
  * known and the process's slots are the default, else at the public functions (PyObject_Malloc …). With
- * implementations, PyMem_* is served by the obj ones. public_only: 1 forces the public functions.
+ * implementations, PyMem_* is served by the obj ones.
  * 0, -ENOENT when there is no usable symbol at all, -ENOMEM. plan_free() releases.
  */
-int plan_python(struct elf_file *file, int public_only, struct plan *out);
+struct plan_opts {
+	int public_only; /* the public functions, not their implementations */
+	int no_reuse;    /* no probe where objects begin to live */
+};
+int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan *out);
 void plan_free(struct plan *plan);
 
 #endif

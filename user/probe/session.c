@@ -16,6 +16,7 @@
 #include "probe/coverage.h"
 #include "probe/features.h"
 #include "python/code.h"
+#include "python/version.h"
 #include "trace/capture.h"
 
 /* Records handed over in one go; between two goes the session looks at the clock and at who has ended. */
@@ -162,13 +163,13 @@ void session_free(struct session *session)
 	free(session);
 }
 
-int session_plan(pid_t pid, int public_only, struct python_runtime *runtime, struct plan *plan)
+int session_plan(pid_t pid, const struct plan_opts *opts, struct python_runtime *runtime, struct plan *plan)
 {
 	int err = python_runtime_find(pid, runtime);
 
 	if (err)
 		return err;
-	err = plan_python(runtime->file, public_only, plan);
+	err = plan_python(runtime->file, opts, plan);
 	if (err)
 		python_runtime_close(runtime);
 	return err;
@@ -196,14 +197,14 @@ static int process_announce(struct session *session, const struct member *member
 static void attached_print(const struct session *session, const struct member *member, const char *name,
 			   const struct plan *plan, uint64_t elapsed_ns)
 {
+	char version[VERSION_TEXT];
 	size_t emulated = 0;
 
 	for (size_t i = 0; i < plan->count; i++)
 		emulated += plan->sites[i].emulated;
-	log_info("attached to PID %d (%s): CPython %u.%u.%u in %s; %zu probes, %zu of them on instructions that "
+	log_info("attached to PID %d (%s): CPython %s in %s; %zu probes, %zu of them on instructions that "
 		 "the kernel emulates; exact mode, %u frame%s; %llu ms",
-		 member->pid, name, member->runtime.version_hex >> 24, member->runtime.version_hex >> 16 & 0xff,
-		 member->runtime.version_hex >> 8 & 0xff, elf_file_path(member->runtime.file), plan->count, emulated,
+		 member->pid, name, version_text(version, member->runtime.version_hex), elf_file_path(member->runtime.file), plan->count, emulated,
 		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s",
 		 (unsigned long long)(elapsed_ns / 1000000));
 	log_info("%s", plan->level);
@@ -269,7 +270,7 @@ int session_add(struct session *session, pid_t pid, int from_start)
 		return err;
 	err = process_info_read(pid, &info);
 	if (!err)
-		err = session_plan(pid, session->opts.public_only, &member->runtime, &plan);
+		err = session_plan(pid, &session->opts.plan, &member->runtime, &plan);
 	if (!err)
 		err = member_attach(session, member, info.name, &plan, from_start);
 	if (err) {
@@ -445,8 +446,10 @@ struct trace *session_trace(struct session *session)
 
 void session_plan_print(const struct python_runtime *runtime, const struct plan *plan)
 {
-	printf("PID %d: CPython %u.%u.%u in %s (build id %s)\n%s\n", runtime->pid, runtime->version_hex >> 24,
-	       runtime->version_hex >> 16 & 0xff, runtime->version_hex >> 8 & 0xff, elf_file_path(runtime->file),
+	char version[VERSION_TEXT];
+
+	printf("PID %d: CPython %s in %s (build id %s)\n%s\n", runtime->pid,
+	       version_text(version, runtime->version_hex), elf_file_path(runtime->file),
 	       elf_file_build_id(runtime->file)[0] ? elf_file_build_id(runtime->file) : "none", plan->level);
 	for (size_t i = 0; i < plan->count; i++) {
 		const struct plan_site *site = &plan->sites[i];

@@ -21,7 +21,7 @@ struct session_opts {
 	uint32_t nframe;         /* 1-128 */
 	size_t ring_bytes;       /* 0: the default */
 	enum session_backend backend;
-	int public_only;         /* plan_python()'s */
+	struct plan_opts plan;
 	struct outfile *capture; /* every record goes there too; borrowed, NULL: none */
 };
 
@@ -55,7 +55,7 @@ int session_stop(struct session *session);
 struct trace *session_trace(struct session *session);
 
 /* The plan for a process, without a session and without attaching; caller closes and frees both. */
-int session_plan(pid_t pid, int public_only, struct python_runtime *runtime, struct plan *plan);
+int session_plan(pid_t pid, const struct plan_opts *opts, struct python_runtime *runtime, struct plan *plan);
 void session_plan_print(const struct python_runtime *runtime, const struct plan *plan);
 
 #endif

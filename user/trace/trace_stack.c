@@ -68,9 +68,9 @@ int state_stack(const struct trace *trace, struct process_state *process, const 
 	struct stack_entry *stack = &process->stacks[index];
 	if (stack->known)
 		return 0;
-	uint32_t *frames = process->stack_frames + process->stack_frame_count;
 	for (uint32_t i = 0; i < event->nframe; i++) {
-		err = frame_index(trace, process, &event->frames[i], &frames[i]);
+		err = frame_index(trace, process, &event->frames[i],
+				  &process->stack_frames[process->stack_frame_count + i]);
 		if (err)
 			return err;
 	}

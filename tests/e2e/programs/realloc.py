@@ -13,12 +13,13 @@ count = int(sys.argv[1]) if len(sys.argv) > 1 else 8
 rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 500
 sys.setswitchinterval(1e-5)
 buffers = [bytearray() for _ in range(count)]
+cuts = [slice(10 + i, None) for i in range(90)]  # a dead one would go to a cache of one, whoever made it
 
 
 def warm_up():
     """As many dead call tuples on the free lists as threads may need at once: no marked line asks for a new one."""
     alive = [tuple([None] * n) for n in (1, 2, 3) for _ in range(100)]
-    del alive, buffers[0][1:]
+    del alive
 
 
 def work(me):
@@ -26,7 +27,7 @@ def work(me):
     for i in range(rounds):
         for j in range(20):
             buffer += b"0123456789abcdef" * 8  # line G: grows, small at first, then large
-        del buffer[10 + i % 90 :]  # line S: shrinks
+        del buffer[cuts[i % 90]]  # line S: shrinks
     buffer += bytes(5000 + me)  # line L: the last to resize owns the block
 
 

@@ -19,8 +19,8 @@ text = os.urandom(2000)
 
 
 def warm_up():
-    """As many dead call tuples on the free lists as threads may need at once: no marked line asks for a new one."""
-    alive = [tuple([None] * n) for n in (1, 2, 3) for _ in range(100)]
+    """As many dead tuples and lists on the free lists as threads may need at once: no marked line asks for a new one."""
+    alive = [tuple([None] * n) for n in (1, 2, 3) for _ in range(100)] + [[] for _ in range(60)]
     del alive
     zlib.compress(text)
 
