@@ -153,18 +153,23 @@ static void test_losses(void **state)
 	struct snapshot *snapshot = *state;
 	char *text = report_lost(snapshot, LOSS_FREE, 1234);
 
-	contains(text, "lost events: 1,234: 1,234 frees (ring buffer full); sizes and counts above are upper "
-		       "bounds");
+	contains(text, "lost events: 1,234: 1,234 frees (ring buffer full); live figures are upper bounds: ");
 	free(text);
 	text = report_lost(snapshot, LOSS_ALLOC, 1);
-	contains(text, "1 allocation of 0 B (ring buffer full); sizes and counts above are lower bounds");
+	contains(text, "1 allocation of 0 B (ring buffer full); live figures are lower bounds");
 	lacks(text, "upper");
 	free(text);
 	text = report_lost(snapshot, LOSS_REALLOC, 2);
-	contains(text, "estimates");
+	contains(text, "live figures are upper bounds of what they count (some blocks may be dead), and blocks of lost");
+	free(text);
+	text = report_lost(snapshot, LOSS_REUSE, 1);
+	contains(text, "lost events: 1: 1 reuse of a dead object (ring buffer full); some objects stand at "
+		       "the line");
+	lacks(text, "bounds");
 	free(text);
 	text = report_lost(snapshot, LOSS_FRAME_FAULT, 2);
-	contains(text, "2 stacks cut short");
+	contains(text, "lost events: none");
+	contains(text, "tracebacks cut short by a page that was not resident: 2\n");
 	lacks(text, "bounds");
 	lacks(text, "ring buffer");
 	free(text);

@@ -128,6 +128,22 @@ static void test_realloc_fail(void **state)
 	assert_int_equal(process->live_bytes, 5);
 }
 
+/* A dead object that lives again: its block, at one of three distances before it, changes its owner only. */
+static void test_reuse(void **state)
+{
+	struct trace *trace = *state;
+
+	assert_int_equal(feed_alloc(trace, 0x1000, 64, 1), 0);
+	assert_int_equal(feed_alloc(trace, 0x2000, 16, 1), 0);
+	assert_int_equal(feed_put(trace, EVENT_REUSE, TGID, 0x1010, 0, 2), 0);
+	assert_int_equal(feed_put(trace, EVENT_REUSE, TGID, 0x2010, 0, 2), 0); /* beyond the block's end */
+	assert_int_equal(feed_put(trace, EVENT_REUSE, TGID, 8, 0, 2), 0);
+	assert_int_not_equal(traceback_of(trace, 0x1000), traceback_of(trace, 0x2000));
+	assert_int_equal(process_of(trace)->counters.reuses, 1);
+	assert_int_equal(process_of(trace)->live_bytes, 80);
+	assert_int_equal(process_of(trace)->live_blocks, 2);
+}
+
 static void test_hostile_sizes(void **state)
 {
 	struct trace *trace = *state;
@@ -368,12 +384,19 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_alloc_free),	  TEST(test_replaced),
-		TEST(test_realloc_done),  TEST(test_realloc_fail),
-		TEST(test_hostile_sizes), TEST(test_late_descriptions),
-		TEST(test_text),	  cmocka_unit_test(test_missing),
-		TEST(test_snapshot),	  TEST(test_frames_unknown),
-		TEST(test_final_and_end), TEST(test_stack_without_frames),
+		TEST(test_alloc_free),
+		TEST(test_replaced),
+		TEST(test_realloc_done),
+		TEST(test_realloc_fail),
+		TEST(test_reuse),
+		TEST(test_hostile_sizes),
+		TEST(test_late_descriptions),
+		TEST(test_text),
+		cmocka_unit_test(test_missing),
+		TEST(test_snapshot),
+		TEST(test_frames_unknown),
+		TEST(test_final_and_end),
+		TEST(test_stack_without_frames),
 		TEST(test_malformed),
 	};
 

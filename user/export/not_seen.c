@@ -49,17 +49,14 @@ static void lost_kinds_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 	item_print(out, &items, loss[LOSS_STACK], "stack", "stacks");
 	item_print(out, &items, loss[LOSS_CODE], "code object", "code objects");
 	item_print(out, &items, loss[LOSS_PROCESS], "event of the process", "events of the process");
+	item_print(out, &items, loss[LOSS_REUSE], "reuse of a dead object", "reuses of dead objects");
 	if (items) /* what came before stood in the ring buffer's way */
 		fputs(" (ring buffer full)", out);
 	item_print(out, &items, loss[LOSS_THREAD_STATE], "request without memory for its thread's state",
 		   "requests without memory for their thread's state");
-	item_print(out, &items, loss[LOSS_NO_THREAD], "request of a thread unknown to Python",
-		   "requests of threads unknown to Python");
-	item_print(out, &items, loss[LOSS_FRAME_FAULT], "stack cut short by a page that was not resident",
-		   "stacks cut short by a page that was not resident");
 	item_print(out, &items, loss[LOSS_RETURN], "request whose return was not seen",
 		   "requests whose return was not seen");
-	for (unsigned int i = LOSS_RETURN + 1; i < LOSS_COUNT; i++)
+	for (unsigned int i = LOSS_REUSE + 1; i < LOSS_COUNT; i++)
 		item_print(out, &items, loss[i], "event of another kind", "events of another kind");
 }
 
@@ -69,15 +66,17 @@ static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 	uint64_t allocs = loss[LOSS_ALLOC] | either, frees = loss[LOSS_FREE] | either;
 
 	if (frees && allocs)
-		fputs("; sizes and counts above are estimates: blocks may be dead, and blocks of lost "
-		      "allocations are in no line",
+		fputs("; live figures are upper bounds of what they count (some blocks may be dead), and "
+		      "blocks of lost allocations are in no line",
 		      out);
 	else if (frees)
-		fputs("; sizes and counts above are upper bounds: some blocks may be dead", out);
+		fputs("; live figures are upper bounds: some blocks may be dead", out);
 	else if (allocs)
-		fputs("; sizes and counts above are lower bounds: blocks of lost allocations are in no line",
+		fputs("; live figures are lower bounds: blocks of lost allocations are in no line",
 		      out);
-	if (loss[LOSS_STACK] | loss[LOSS_CODE] | loss[LOSS_NO_THREAD] | loss[LOSS_FRAME_FAULT])
+	if (loss[LOSS_REUSE])
+		fputs("; some objects stand at the line of an earlier life", out);
+	if (loss[LOSS_STACK] | loss[LOSS_CODE])
 		fputs("; some tracebacks are incomplete or <unknown>", out);
 }
 
@@ -152,6 +151,12 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 
 	fprintf(out, "  frames that could not be read: %s\n",
 		meta->frames_unknown ? count_format(text, meta->frames_unknown) : "none");
+	if (meta->loss[LOSS_FRAME_FAULT])
+		fprintf(out, "  tracebacks cut short by a page that was not resident: %s\n",
+			count_format(text, meta->loss[LOSS_FRAME_FAULT]));
+	if (meta->loss[LOSS_NO_THREAD])
+		fprintf(out, "  requests of threads unknown to Python (<unknown>): %s\n",
+			count_format(text, meta->loss[LOSS_NO_THREAD]));
 	if (meta->stacks_unknown)
 		fprintf(out, "  allocations whose stack never came (<unknown>): %s\n",
 			count_format(text, meta->stacks_unknown));

@@ -66,6 +66,7 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta)
 		[LOSS_NO_THREAD] = "no_python_thread",
 		[LOSS_FRAME_FAULT] = "frame_faults",
 		[LOSS_RETURN] = "missing_returns",
+		[LOSS_REUSE] = "lost_reuses",
 	};
 
 	fprintf(out,

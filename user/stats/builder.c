@@ -81,6 +81,7 @@ static int array_reserve(void *array, size_t *room, size_t count, size_t extra, 
 		return -ENOMEM;
 	memcpy(array, &data, sizeof(data));
 	*room = grown;
+	/* cppcheck-suppress memleak ; the caller's pointer holds it */
 	return 0;
 }
 

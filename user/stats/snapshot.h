@@ -62,7 +62,10 @@ struct snapshot {
 void snapshot_free(struct snapshot *snapshot); /* NULL is legal */
 /* A deep copy. 0 or -ENOMEM. */
 int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out);
-/* Events lost for any reason that makes figures wrong: the sum of loss but LOSS_ALLOC_BYTES. */
+/*
+ * Events lost for any reason that makes figures wrong: the sum of loss but LOSS_ALLOC_BYTES, and but those that
+ * cost a traceback only (LOSS_NO_THREAD, LOSS_FRAME_FAULT).
+ */
 uint64_t snapshot_lost_events(const struct snapshot *snapshot);
 
 #endif

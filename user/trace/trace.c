@@ -27,6 +27,7 @@ int state_reserve(void *array, size_t *room, size_t count, size_t extra, size_t 
 		return -ENOMEM;
 	memcpy(array, &data, sizeof(data));
 	*room = grown;
+	/* cppcheck-suppress memleak ; the caller's pointer holds it */
 	return 0;
 }
 

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of the new blocks on the heap the trace has seen is measured, and said."""
+import re
+import subprocess
+
+import pytest
+
+from harness import program, wait_until
+
+
+def attached(start, trace, python):
+    target = start(python, "mixed.py")
+    run = trace("-p", target.pid)
+    target.step()
+    target.expect()
+    report = run.finish()
+    assert target.finish() == 0
+    return run, report
+
+
+def launched(trace, python):
+    """A command is measured while it runs; this one waits until somebody asks for the end."""
+    run = trace("--", python.path, program("mixed.py"), stdin=subprocess.PIPE)
+    run.step()
+    run.expect()
+    for _ in range(2):  # the first is the command's affair
+        run.interrupt()
+    return run, run.finish()
+
+
+def check_text(run, coverage):
+    share = re.search(r"coverage: (\d+\.\d) % of the ([\d,]+) blocks \((\d+\.\d) % of bytes\)", run.stdout)
+    assert share, run.stdout
+    assert int(share.group(2).replace(",", "")) == coverage["new_blocks"]
+    assert float(share.group(1)) == int(1000 * coverage["seen_blocks"] / coverage["new_blocks"]) / 10
+    assert float(share.group(3)) == int(1000 * coverage["seen_bytes"] / coverage["new_bytes"]) / 10
+
+
+def check_full(run, report):
+    coverage = report.data["coverage"]
+    assert coverage["new_blocks"] > 2000
+    assert 0.999 <= coverage["seen_blocks"] / coverage["new_blocks"] <= 1
+    assert 0.999 <= coverage["seen_bytes"] / coverage["new_bytes"] <= 1
+    check_text(run, coverage)
+
+
+def check_partial(run, report):
+    """Its allocator is inlined: some of it has a symbol, most has not."""
+    coverage = report.data["coverage"]
+    assert coverage is not None, "not measured"
+    assert coverage["new_blocks"] > 2000
+    assert 0 < coverage["seen_blocks"] < coverage["new_blocks"]
+    assert 0 < coverage["seen_bytes"] < coverage["new_bytes"]
+    check_text(run, coverage)
+
+
+@pytest.mark.versions()
+def test_full_attach(start, trace, python):
+    run, report = attached(start, trace, python)
+    check_full(run, report)
+    assert report.data["coverage"]["old_blocks"] > 1000, "the blocks from before the attach"
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_full_launch(trace, python):
+    run, report = launched(trace, python)
+    check_full(run, report)
+    assert report.data["coverage"]["old_blocks"] == 0
+
+
+def test_partial_attach(start, trace, debian_python):
+    run, report = attached(start, trace, debian_python)
+    check_partial(run, report)
+    assert report.data["coverage"]["old_blocks"] > 1000
+
+
+def test_partial_launch(trace, debian_python):
+    check_partial(*launched(trace, debian_python))
+
+
+def test_ended_by_itself(start, trace, any_python):
+    """A target that ends is measured before, now and then: the last reading stands in the report."""
+    target = start(any_python, "mixed.py")
+    run = trace("-p", target.pid, "--interval", "0.1", "--format", "json")
+    target.step()
+    target.expect()
+    wait_until(lambda: [r for r in run.printed_reports() if r.data["coverage"]], "the heap has been read")
+    assert target.finish() == 0
+    assert run.wait() == 0
+    assert run.report().data["coverage"]["seen_blocks"] > 0

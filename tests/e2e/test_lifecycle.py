@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a trace ends: by the target (exit, death, exec), by the user, by the tracer's own death. And commands."""
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from harness import error_line, program, wait_until
+
+# --- the target's end ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_exit(start, trace, python):
+    """The table is that of the moment when the shutdown began, not of the emptied heap behind it."""
+    target = start(python, "golden.py")
+    run = trace("-p", target.pid)
+    target.step()
+    live = target.expect()
+    assert target.finish() == 0
+    assert run.wait() == 0
+    report = run.report()
+    assert report.marked("golden.py", live) == live
+    assert report.data["moment"] == "finalizing"
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+@pytest.mark.parametrize("name", ("KILL", "SEGV"))
+def test_death(start, trace, python, name):
+    target = start(python, "segv.py", name)
+    run = trace("-p", target.pid)
+    target.step()
+    live = target.expect()
+    assert target.finish() == -getattr(signal, "SIG" + name)
+    assert run.wait() == 0
+    report = run.report()
+    assert report.line("segv.py", "B") == live["B"]
+    assert report.line("segv.py", "D")[1] <= 1, "at most the block that it was about to free"
+    assert report.data["moment"] == "exited"
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_exec(start, trace, python):
+    """The report is the old program's; the new one runs on, untraced."""
+    target = start(python, "execer.py")
+    run = trace("-p", target.pid)
+    target.step()
+    live = target.expect()
+    target.step()
+    target.read_until("again")
+    assert run.wait() == 0
+    report = run.report()
+    assert report.line("execer.py", "B") == live["B"]
+    assert report.data["moment"] == "execed"
+    assert target.finish() == 0
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_fork(start, trace, python):
+    """Children free the parent's blocks in their copy of it: its table does not see that. They come to their end."""
+    target = start(python, "forker.py")
+    run = trace("-p", target.pid)
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    assert report.marked("forker.py", live) == live
+    assert target.finish() == 0, "a child was harmed"
+
+
+def test_fork_of_a_command(trace, any_python):
+    run = trace("--", any_python.path, program("forker.py"), stdin=subprocess.PIPE)
+    run.step()
+    live = run.expect()
+    run.step()
+    assert run.wait() == 0
+    report = run.report()
+    assert report.marked("forker.py", live) == live
+
+
+# --- the user ends it ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+def test_detach(start, trace, any_python, number):
+    target = start(any_python, "golden.py")
+    run = trace("-p", target.pid)
+    target.step()
+    live = target.expect()
+    run.process.send_signal(number)
+    assert run.wait() == 0
+    report = run.report()
+    assert report.marked("golden.py", live) == live
+    assert report.data["moment"] == "running"
+    assert target.finish() == 0
+
+
+def test_duration(start, trace, any_python):
+    target = start(any_python, "golden.py")
+    run = trace("-p", target.pid, "-d", "0.5")
+    assert run.wait() == 0
+    assert run.report().data["moment"] == "running"
+    target.step()
+    target.expect()
+    assert target.finish() == 0
+
+
+def test_interval(start, trace, any_python):
+    target = start(any_python, "golden.py")
+    run = trace("-p", target.pid, "--interval", "0.2", "--format", "json", "--top", 0)
+    wait_until(lambda: len(run.printed_reports()) >= 2, "it has printed twice")
+    target.step()
+    live = target.expect()
+    wait_until(lambda: run.printed_reports()[-1].marked("golden.py", live) == live, "it has printed what is live")
+    before = len(run.printed_reports())
+    run.finish()
+    assert len(run.printed_reports()) > before, "no report at the end"
+
+
+# --- no probe stays ------------------------------------------------------------------------------------------------
+
+
+def probed_bytes(run_tracer, pid):
+    """A function that reads the target's first instruction byte at each place of the plan: {symbol: byte}."""
+    plan = run_tracer("--dry-run", "-p", pid)
+    assert plan.returncode == 0, plan.stderr
+    path = re.search(r" in (/\S+)", plan.stdout).group(1)
+    sites = {name: int(offset, 16) for name, offset in re.findall(r"^  (\S+) +file offset (0x[0-9a-f]+)", plan.stdout, re.M)}
+    assert sites, plan.stdout
+    addresses = {}
+    with open("/proc/%d/maps" % pid) as maps:
+        for line in maps:
+            span, mode, offset, _, _, *name = line.split()
+            low, high = (int(n, 16) for n in span.split("-"))
+            for symbol, site in sites.items():
+                if name and name[0] == path and "x" in mode and 0 <= site - int(offset, 16) < high - low:
+                    addresses[symbol] = low + site - int(offset, 16)
+    assert set(addresses) == set(sites)
+
+    def read():
+        with open("/proc/%d/mem" % pid, "rb", buffering=0) as memory:
+            return {symbol: os.pread(memory.fileno(), 1, address) for symbol, address in addresses.items()}
+
+    return read
+
+
+@pytest.mark.versions("3.8", "3.13")
+@pytest.mark.parametrize("backend", ("session", "multi", "perf"))
+@pytest.mark.parametrize("number", (signal.SIGKILL, signal.SIGINT, signal.SIGTERM), ids=lambda n: n.name)
+def test_no_probe_stays(start, trace, run_tracer, python, backend, number):
+    """The tracer's death by SIGKILL, too, takes every breakpoint out of the target, and that goes on and answers."""
+    target = start(python, "golden.py", 5000)
+    read = probed_bytes(run_tracer, target.pid)
+    pristine = read()
+    run = trace("-p", target.pid, "--backend", backend)
+    assert all(read()[symbol] != byte for symbol, byte in pristine.items()), "what is read here are not the probes"
+    target.step()  # it dies while the target works
+    run.process.send_signal(number)
+    assert run.wait() == (-signal.SIGKILL if number == signal.SIGKILL else 0)
+    wait_until(lambda: read() == pristine, "the target's code is as it was")
+    target.expect()
+    assert target.finish() == 0
+
+
+def test_killed_tracer_leaves_no_snapshot(start, trace, any_python):
+    target = start(any_python, "golden.py")
+    run = trace("-p", target.pid)
+    run.kill()
+    assert not os.path.exists(run.snapshot)
+
+
+def test_trace_after_a_killed_tracer(start, trace, any_python):
+    target = start(any_python, "golden.py")
+    trace("-p", target.pid).kill()
+    run = trace("-p", target.pid)
+    target.step()
+    live = target.expect()
+    assert run.finish().marked("golden.py", live) == live
+
+
+@pytest.mark.versions("3.8", "3.13")
+@pytest.mark.parametrize("second", ("session", "perf"))
+def test_two_tracers(start, trace, python, second):
+    target = start(python, "golden.py")
+    runs = [trace("-p", target.pid), trace("-p", target.pid, "--backend", second)]
+    target.step()
+    live = target.expect()
+    for run in runs:
+        assert run.finish().marked("golden.py", live) == live
+    assert target.finish() == 0
+
+
+def test_stopped_target(start, trace, any_python):
+    """A target that is stopped is attached to, and stays stopped."""
+    target = start(any_python, "golden.py")
+    os.kill(target.pid, signal.SIGSTOP)
+    run = trace("-p", target.pid)
+    with open("/proc/%d/stat" % target.pid) as stat:
+        assert stat.read().rpartition(")")[2].split()[0] == "T"
+    os.kill(target.pid, signal.SIGCONT)
+    target.step()
+    live = target.expect()
+    assert run.finish().marked("golden.py", live) == live
+
+
+# --- commands ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", (0, 3, 255))
+def test_status_of_the_command(trace, any_python, status):
+    run = trace("--", any_python.path, program("short.py"), status)
+    assert run.wait() == status
+    assert run.report().line("short.py", "S")[1] == 1
+
+
+def test_status_of_a_killed_command(trace, any_python):
+    run = trace("--", any_python.path, program("segv.py"))
+    assert run.wait() == 128 + signal.SIGKILL
+    report = run.report()
+    assert report.line("segv.py", "B")[1] == 1000
+    assert report.data["moment"] == "exited"
+
+
+@pytest.mark.parametrize("wrapper", (("sh", "-c", 'exec "$0" "$@"'), ("env",), ("env", "sh", "-c", 'exec env "$0" "$@"')), ids=" ".join)
+def test_exec_chain(trace, any_python, wrapper):
+    run = trace("--", *wrapper, any_python.path, program("short.py"), 5)
+    assert run.wait() == 5
+    report = run.report()
+    assert report.line("short.py", "S")[1] == 1
+    assert report.data["from_start"] is True
+
+
+def test_python_replaced_by_python(trace, any_python):
+    """A command's own exec ends the trace; its status is the last program's."""
+    run = trace("--", any_python.path, program("execer.py"))
+    live = run.expect()
+    assert run.wait() == 0
+    assert run.report().line("execer.py", "B") == live["B"]
+
+
+def test_interrupt_is_the_commands(trace, any_python):
+    """Ctrl-C goes to both; the tracer waits for what the command makes of it."""
+    code = "import signal, sys, time; signal.signal(2, lambda *_: sys.exit(7)); print('{}', flush=True); time.sleep(60)"
+    run = trace("--", any_python.path, "-c", code)
+    run.expect()
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(run.pid)], stdout=subprocess.PIPE, timeout=60)
+    for pid in (run.pid, *map(int, children.stdout.split())):
+        os.kill(pid, signal.SIGINT)
+    assert run.wait() == 7
+    assert run.report().total["count"] > 0
+
+
+def test_duration_leaves_the_command_running(trace, any_python, tmp_path):
+    done = tmp_path / "done"
+    code = "import os, time; print(os.getpid(), flush=True); time.sleep(1.5); open(%r, 'w')" % str(done)
+    run = trace("-d", "0.2", "--", any_python.path, "-c", code)
+    assert run.wait() == 0
+    wait_until(done.exists, "the command has come to its end by itself")
+
+
+def test_command_that_does_not_exist(run_tracer):
+    assert "/no/such/command" in error_line(run_tracer("--", "/no/such/command", "x"), 1)
+
+
+def test_command_that_is_no_program(run_tracer, tmp_path):
+    (tmp_path / "data").write_bytes(b"\0" * 100)
+    os.chmod(str(tmp_path / "data"), 0o755)
+    error_line(run_tracer("--", tmp_path / "data"), 1)
+    os.chmod(str(tmp_path / "data"), 0o644)
+    error_line(run_tracer("--", tmp_path / "data"), 1)
+
+
+@pytest.mark.parametrize("command, status", ((("/bin/true",), 1), (("sh", "-c", "exit 7"), 7)), ids=("true", "sh"))
+def test_command_without_python(run_tracer, command, status):
+    """Its own status; but nothing was traced, and that is no success."""
+    line = error_line(run_tracer("--", *command), status)
+    assert command[0] in line and "Python" in line
+
+
+def test_python_as_a_child_of_the_command(run_tracer, any_python):
+    """Children are not followed: said, and the command was let run."""
+    done = run_tracer("--", "sh", "-c", '"$0" "$@"; exit 9', any_python.path, program("short.py"), 4)
+    assert "child" in error_line(done, 9)
+
+
