@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "python/heap_symbols.h"
 #include "target/memory.h"
 
 #define MAX_INTERPRETERS 64u
@@ -25,13 +26,6 @@
 #define MAX_POOL_BYTES	 16384u
 #define MAX_BLOCK_BYTES	 512u /* SMALL_REQUEST_THRESHOLD */
 #define TRIES		 3
-
-/* Where one heap's head is. An interpreter may have a heap of its own (3.12+). */
-struct heap_head {
-	uint64_t arenas, maxarenas; /* addresses of the variables */
-	uint64_t raw_blocks;	    /* address of the count, 0: none */
-	int raw_is_total;	    /* 3.8: it counts pymalloc's blocks too */
-};
 
 struct heap_walk {
 	pid_t pid;
@@ -268,40 +262,6 @@ static int head_read(struct heap_walk *walk, const struct heap_head *head)
 	return err ? err : raw_read(walk, head, blocks_before);
 }
 
-/* A static variable of obmalloc.c; link-time optimisation may have renamed it. */
-static int variable_find(const struct python_runtime *runtime, const char *name, const char *lto_name,
-			 uint64_t *address)
-{
-	struct elf_symbol symbol;
-
-	if (elf_file_symbol(runtime->file, name, &symbol) &&
-	    elf_file_symbol(runtime->file, lto_name, &symbol))
-		return error_set(
-			-ENOTSUP,
-			"%s is stripped of the symbol %s, without which the heap of Python %u.%u cannot "
-			"be found; install its debug symbols",
-			elf_file_path(runtime->file), name, runtime->offsets->version >> 8,
-			runtime->offsets->version & 0xff);
-	*address = symbol.vaddr + runtime->bias;
-	return 0;
-}
-
-static int heads_static(const struct python_runtime *runtime, struct heap_head *head)
-{
-	int err = variable_find(runtime, "arenas", "arenas.lto_priv.0", &head->arenas);
-
-	if (!err)
-		err = variable_find(runtime, "maxarenas", "maxarenas.lto_priv.0", &head->maxarenas);
-	if (err)
-		return err;
-	head->raw_is_total = runtime->offsets->version == 0x0308;
-	if (head->raw_is_total)
-		return variable_find(runtime, "_Py_AllocatedBlocks", "_Py_AllocatedBlocks.lto_priv.0",
-				     &head->raw_blocks);
-	return variable_find(runtime, "raw_allocated_blocks", "raw_allocated_blocks.lto_priv.0",
-			     &head->raw_blocks);
-}
-
 /* One head per interpreter that has a state of its own. */
 static int heads_interpreters(const struct python_runtime *runtime, struct heap_head *heads, uint32_t *count)
 {
@@ -349,7 +309,7 @@ int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *c
 	if (walk.offsets->interp_obmalloc)
 		err = heads_interpreters(runtime, heads, &count);
 	else
-		err = heads_static(runtime, heads);
+		err = heap_symbols_find(runtime, heads);
 	if (err)
 		return err;
 	walk.arena = malloc(walk.offsets->arena_bytes);

@@ -12,8 +12,8 @@
 
 struct heap_reading {
 	uint64_t arenas, pools, pools_unreadable; /* pools that changed or were inconsistent in three tries */
-	uint64_t blocks, bytes;                   /* live in pymalloc; bytes by size class */
-	uint64_t raw_blocks;                      /* pymalloc's count of blocks it passed on to the raw allocator */
+	uint64_t blocks, bytes;			  /* live in pymalloc; bytes by size class */
+	uint64_t raw_blocks; /* pymalloc's count of blocks it passed on to the raw allocator */
 	uint64_t elapsed_ns;
 };
 
@@ -21,7 +21,7 @@ struct heap_reading {
 typedef int (*heap_block_fn)(uint64_t address, uint32_t bytes, void *context);
 
 /*
- * visit may be NULL. 0; -ENOTSUP when this runtime's heap cannot be found (static variables without a symbol:
+ * visit may be NULL. 0; -ENOTSUP when this runtime's heap cannot be found (heap_symbols.h;
  * error_set says so) or pymalloc is not in use; -ESRCH; -EFAULT.
  */
 int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *context,
