@@ -274,6 +274,8 @@ class Traced:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(TIMEOUT)
+        if self.process.stdin:
+            self.process.stdin.close()
 
     def __enter__(self):
         return self

@@ -23,8 +23,8 @@ def launched(trace, python):
     run = trace("--", python.path, program("mixed.py"), stdin=subprocess.PIPE)
     run.step()
     run.expect()
-    for _ in range(2):  # the first is the command's affair
-        run.interrupt()
+    # The first Ctrl-C is the command's affair, a second ends the trace.
+    wait_until(lambda: run.process.poll() is not None or run.interrupt(), "it has heard two interrupts")
     return run, run.finish()
 
 
