@@ -162,15 +162,27 @@ struct event_loss {
 	__u64 counts[LOSS_COUNT];
 };
 
-/* Of the blocks that were not on the heap when tracing began and are now: how many the table knows. */
-struct event_coverage {
-	struct event_header header;
+/*
+ * Of the blocks that were not on pymalloc's heap when tracing began and are now: how many the table knows. Requests
+ * of more than EVENT_SMALL_BYTES pymalloc passes on to malloc, where they cannot be found one by one: of those only
+ * the growth of their number is known, which is the least that there are new ones.
+ */
+#define EVENT_SMALL_BYTES 512u
+
+struct event_coverage_counts {
 	__u64 new_blocks;
 	__u64 new_bytes; /* by size class */
 	__u64 seen_blocks;
 	__u64 seen_bytes;
 	__u64 old_blocks; /* on the heap since before the trace, by address */
 	__u64 old_bytes;
+	__u64 large_new;  /* by how many the large blocks have grown in number; 0 when they have not */
+	__u64 large_seen; /* large blocks in the table */
+};
+
+struct event_coverage {
+	struct event_header header;
+	struct event_coverage_counts counts;
 };
 
 _Static_assert(sizeof(struct event_header) == 24, "header");
@@ -185,6 +197,6 @@ _Static_assert(sizeof(struct event_code_lines) == 40, "code_lines");
 _Static_assert(sizeof(struct event_process) == 32, "process");
 _Static_assert(sizeof(struct event_target) == 112, "target");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
-_Static_assert(sizeof(struct event_coverage) == 72, "coverage");
+_Static_assert(sizeof(struct event_coverage) == 88, "coverage");
 
 #endif

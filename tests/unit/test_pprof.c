@@ -66,12 +66,14 @@ static void meta_fill(struct snapshot_meta *meta)
 		.frames_unknown = 17,
 		.records_malformed = 18,
 		.coverage_known = 1,
-		.new_blocks = 19,
-		.new_bytes = 20,
-		.seen_blocks = 21,
-		.seen_bytes = 22,
-		.old_blocks = 23,
-		.old_bytes = 24,
+		.coverage.new_blocks = 19,
+		.coverage.new_bytes = 20,
+		.coverage.seen_blocks = 21,
+		.coverage.seen_bytes = 22,
+		.coverage.old_blocks = 23,
+		.coverage.old_bytes = 24,
+		.coverage.large_new = 25,
+		.coverage.large_seen = 26,
 	};
 	for (unsigned int i = 0; i < LOSS_COUNT; i++)
 		meta->loss[i] = 100 + i;

@@ -185,12 +185,12 @@ static void test_coverage(void **state)
 	contains(text, "older than the trace: blocks from before the attach are in no line (not measured)");
 	free(text);
 	snapshot->meta.coverage_known = 1;
-	snapshot->meta.new_blocks = 123456;
-	snapshot->meta.seen_blocks = 123455;
-	snapshot->meta.new_bytes = snapshot->meta.seen_bytes = 1000;
-	snapshot->meta.old_blocks = 12;
+	snapshot->meta.coverage.new_blocks = 123456;
+	snapshot->meta.coverage.seen_blocks = 123455;
+	snapshot->meta.coverage.new_bytes = snapshot->meta.coverage.seen_bytes = 1000;
+	snapshot->meta.coverage.old_blocks = 12;
 	text = report(snapshot, opts, report_text);
-	contains(text, "coverage: 99.9 % of the 123,456 blocks (100.0 % of bytes) that are new on the heap "
+	contains(text, "coverage: 99.9 % of the 123,456 small blocks (100.0 % of bytes) that are new on the heap "
 		       "since the "
 		       "attach\n");
 	contains(text, "older than the trace: 12 blocks (0 B) on the heap are in no line\n");

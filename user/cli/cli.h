@@ -8,6 +8,7 @@
 #define TRACER_CLI_CLI_H
 
 #include <argp.h>
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -34,6 +35,9 @@ void report_choice_default(struct report_choice *choice);
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice);
 /* Writes a snapshot's file and commits it. 0, -errno. */
 int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file);
+
+/* What a parser returns after it has printed what is wrong itself. */
+#define CLI_REPORTED ECANCELED
 
 /* What stands behind the options; borrowed from argv. */
 struct cli_arguments {

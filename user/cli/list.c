@@ -91,6 +91,6 @@ int cli_list(int argc, char **argv)
 			hidden += process_print(pids[i]);
 	free(pids);
 	if (hidden)
-		log_info("%zu processes could not be looked into: permission denied; run it with sudo", hidden);
+		log_info("%zu process%s could not be looked into: permission denied", hidden, hidden == 1 ? "" : "es");
 	return EXIT_DONE;
 }

@@ -90,6 +90,26 @@ int cli_parse_pids(const char *text, pid_t **pids, size_t *count)
 	return 0;
 }
 
+/* Around the parser of each command: argp's own messages take two lines and do not name the remedy. */
+struct root_input {
+	void *input;
+	const char *culprit;
+};
+
+static error_t root_parse(int key, char *arg, struct argp_state *state)
+{
+	struct root_input *root = state->input;
+
+	(void)arg;
+	if (key == ARGP_KEY_INIT)
+		state->child_inputs[0] = root->input;
+	else if (key == ARGP_KEY_ERROR && state->next > 0 && state->next <= state->argc)
+		root->culprit = state->argv[state->next - 1];
+	else
+		return ARGP_ERR_UNKNOWN;
+	return 0;
+}
+
 int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input)
 {
 	error_t err;
@@ -107,8 +127,17 @@ int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, vo
 		if ((flags & ARGP_IN_ORDER) && argv[i][0] != '-')
 			break;
 	}
-	err = argp_parse(argp, argc, argv, flags | ARGP_NO_EXIT | ARGP_NO_HELP, NULL, input);
-	return err ? EXIT_USAGE : 0;
+	struct argp_child children[] = {{argp, 0, NULL, 0}, {0}};
+	struct argp root = {.parser = root_parse, .children = children};
+	struct root_input root_input = {.input = input};
+
+	err = argp_parse(&root, argc, argv, flags | ARGP_NO_EXIT | ARGP_NO_HELP | ARGP_NO_ERRS, NULL, &root_input);
+	if (!err)
+		return 0;
+	if (err != CLI_REPORTED)
+		error_print(error_set(-EINVAL, "not an option, or its value is missing"), "--help lists them", "%s",
+			    root_input.culprit ? root_input.culprit : argv[0]);
+	return EXIT_USAGE;
 }
 
 error_t cli_parse_arguments(int key, struct argp_state *state, struct cli_arguments *arguments)
@@ -167,7 +196,7 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 unknown:
 	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg), "--help lists them", "--%s",
 		    key == KEY_GROUP_BY ? "group-by" : key == KEY_TOP ? "top" : "format");
-	return EINVAL;
+	return CLI_REPORTED;
 }
 
 const struct argp cli_report_argp = {.options = report_options, .parser = report_option};

@@ -45,7 +45,9 @@ static const char *remedy_for(int err)
 		return "tracer list shows which processes run a Python that is known";
 	case -EPERM:
 	case -EACCES:
-		return "run it with sudo";
+		return geteuid() ? "run it with sudo"
+				 : "root is not enough: a security module, a user namespace or a lost capability "
+				   "forbids it";
 	default:
 		return NULL;
 	}
@@ -187,7 +189,7 @@ static int command_start(struct run *run)
 			    "a program that starts Python as a child is not followed in this version: name the interpreter",
 			    "%s", command[0]);
 	} else {
-		error_print(err, remedy_for(err), "%s", command[0]);
+		error_print(err, err == -ENOTSUP ? NULL : "nothing was traced", "command");
 	}
 	return err;
 }

@@ -37,13 +37,13 @@ static const struct argp_option options[] = {
 static error_t reject(const char *option, const char *arg, const char *remedy)
 {
 	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg), remedy, "%s", option);
-	return EINVAL;
+	return CLI_REPORTED;
 }
 
 static error_t reject_later(const char *option)
 {
 	error_print(error_set(-ENOTSUP, "not in this version"), "use -p PID or -- COMMAND", "%s", option);
-	return EINVAL;
+	return CLI_REPORTED;
 }
 
 static error_t parse_mode(struct trace_options *out, const char *arg)
@@ -52,7 +52,7 @@ static error_t parse_mode(struct trace_options *out, const char *arg)
 		return 0;
 	if (!strcmp(arg, "census") || !strcmp(arg, "growth")) {
 		error_print(error_set(-ENOTSUP, "mode %s is not in this version", arg), "use --mode exact", "--mode");
-		return EINVAL;
+		return CLI_REPORTED;
 	}
 	(void)out;
 	return reject("--mode", arg, "use --mode exact");
@@ -96,7 +96,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (!cli_parse_pids(arg, &out->pids, &out->pid_count))
 			return 0;
 		error_print(-EINVAL, "tracer list shows what can be traced", "--pid");
-		return EINVAL;
+		return CLI_REPORTED;
 	case 'c':
 		return reject_later("--container");
 	case 'a':

@@ -105,8 +105,8 @@ static void older_print(FILE *out, const struct snapshot_meta *meta)
 		return;
 	}
 	if (meta->coverage_known) {
-		fprintf(out, "%s blocks", count_format(text, meta->old_blocks));
-		fprintf(out, " (%s) on the heap are in no line", report_size(text, meta->old_bytes));
+		fprintf(out, "%s blocks", count_format(text, meta->coverage.old_blocks));
+		fprintf(out, " (%s) on the heap are in no line", report_size(text, meta->coverage.old_bytes));
 	} else {
 		fputs("blocks from before the attach are in no line (not measured)", out);
 	}
@@ -124,6 +124,24 @@ static unsigned int permille(uint64_t part, uint64_t whole)
 	return (unsigned int)((unsigned __int128)part * 1000 / whole);
 }
 
+/* Of the large blocks only their number is known, before and after. */
+static void large_print(FILE *out, const struct snapshot_meta *meta, const char *since)
+{
+	const struct event_coverage_counts *counts = &meta->coverage;
+	char seen[32], grown[32];
+
+	if (!counts->large_new && !counts->large_seen)
+		return;
+	if (counts->large_seen >= counts->large_new)
+		fprintf(out, "%s blocks of more than %u bytes are traced, their number grew by %s since the %s; ",
+			count_format(seen, counts->large_seen), EVENT_SMALL_BYTES,
+			count_format(grown, counts->large_new), since);
+	else
+		fprintf(out, "only %s blocks of more than %u bytes are traced, but their number grew by %s since the %s; ",
+			count_format(seen, counts->large_seen), EVENT_SMALL_BYTES,
+			count_format(grown, counts->large_new), since);
+}
+
 static void coverage_print(FILE *out, const struct snapshot_meta *meta)
 {
 	const char *since = meta->from_start ? "start" : "attach";
@@ -134,14 +152,15 @@ static void coverage_print(FILE *out, const struct snapshot_meta *meta)
 		fputs("not measured (the heap was not read)\n", out);
 		return;
 	}
-	if (!meta->new_blocks) {
-		fprintf(out, "no block on the heap is new since the %s\n", since);
+	large_print(out, meta, since);
+	if (!meta->coverage.new_blocks) {
+		fprintf(out, "no small block on the heap is new since the %s\n", since);
 		return;
 	}
-	unsigned int blocks = permille(meta->seen_blocks, meta->new_blocks);
-	unsigned int bytes = permille(meta->seen_bytes, meta->new_bytes);
-	fprintf(out, "%u.%u %% of the %s blocks (%u.%u %% of bytes) that are new on the heap since the %s\n",
-		blocks / 10, blocks % 10, count_format(text, meta->new_blocks), bytes / 10, bytes % 10,
+	unsigned int blocks = permille(meta->coverage.seen_blocks, meta->coverage.new_blocks);
+	unsigned int bytes = permille(meta->coverage.seen_bytes, meta->coverage.new_bytes);
+	fprintf(out, "%u.%u %% of the %s small blocks (%u.%u %% of bytes) that are new on the heap since the %s\n",
+		blocks / 10, blocks % 10, count_format(text, meta->coverage.new_blocks), bytes / 10, bytes % 10,
 		since);
 }
 

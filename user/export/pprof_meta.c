@@ -22,6 +22,11 @@ struct meta_field {
 	{                                                                                                    \
 #field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field), 0 \
 	}
+#define COVERAGE(field)                                                                                      \
+	{                                                                                                    \
+#field, offsetof(struct snapshot_meta, coverage.field),                                              \
+			sizeof(((struct snapshot_meta *)0)->coverage.field), 0                               \
+	}
 #define TEXT(field)                                                                                          \
 	{                                                                                                    \
 #field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field), 1 \
@@ -44,12 +49,14 @@ static const struct meta_field meta_fields[] = {
 	NUMBER(frames_unknown),
 	NUMBER(records_malformed),
 	NUMBER(coverage_known),
-	NUMBER(new_blocks),
-	NUMBER(new_bytes),
-	NUMBER(seen_blocks),
-	NUMBER(seen_bytes),
-	NUMBER(old_blocks),
-	NUMBER(old_bytes),
+	COVERAGE(new_blocks),
+	COVERAGE(new_bytes),
+	COVERAGE(seen_blocks),
+	COVERAGE(seen_bytes),
+	COVERAGE(old_blocks),
+	COVERAGE(old_bytes),
+	COVERAGE(large_new),
+	COVERAGE(large_seen),
 };
 
 #define FIELDS (sizeof(meta_fields) / sizeof(meta_fields[0]))

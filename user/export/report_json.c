@@ -40,6 +40,8 @@ static void entry_write(FILE *out, const struct snapshot *snapshot, enum group_b
 
 static void coverage_write(FILE *out, const struct snapshot_meta *meta)
 {
+	const struct event_coverage_counts *counts = &meta->coverage;
+
 	if (!meta->coverage_known) {
 		fputs("\"coverage\": null", out);
 		return;
@@ -47,9 +49,10 @@ static void coverage_write(FILE *out, const struct snapshot_meta *meta)
 	fprintf(out,
 		"\"coverage\": {\"new_blocks\": %" PRIu64 ", \"new_bytes\": %" PRIu64
 		", \"seen_blocks\": %" PRIu64 ", \"seen_bytes\": %" PRIu64 ", \"old_blocks\": %" PRIu64
-		", \"old_bytes\": %" PRIu64 "}",
-		meta->new_blocks, meta->new_bytes, meta->seen_blocks, meta->seen_bytes, meta->old_blocks,
-		meta->old_bytes);
+		", \"old_bytes\": %" PRIu64 ", \"large_new\": %" PRIu64 ", \"large_seen\": %" PRIu64 "}",
+		(uint64_t)counts->new_blocks, (uint64_t)counts->new_bytes, (uint64_t)counts->seen_blocks,
+		(uint64_t)counts->seen_bytes, (uint64_t)counts->old_blocks, (uint64_t)counts->old_bytes,
+		(uint64_t)counts->large_new, (uint64_t)counts->large_seen);
 }
 
 static void not_seen_write(FILE *out, const struct snapshot_meta *meta)

@@ -30,6 +30,7 @@ struct address_set {
 struct coverage {
 	const struct python_runtime *runtime;
 	struct address_set old;
+	uint64_t old_large;
 };
 
 static struct page *set_slot(const struct address_set *set, uint64_t number)
@@ -117,6 +118,7 @@ int coverage_new(struct coverage **out, const struct python_runtime *runtime, in
 		coverage_free(coverage);
 		return err;
 	}
+	coverage->old_large = from_start ? 0 : reading.raw_blocks;
 	*out = coverage;
 	return 0;
 }
@@ -133,41 +135,41 @@ struct measure {
 	struct coverage *coverage;
 	coverage_knows_fn knows;
 	void *context;
-	struct event_coverage *record;
+	struct event_coverage_counts *counts;
 	struct address_set doubtful; /* on the heap in the first reading, not in the table */
 };
 
 static int visit_first(uint64_t address, uint32_t bytes, void *context)
 {
 	struct measure *measure = context;
-	struct event_coverage *record = measure->record;
+	struct event_coverage_counts *counts = measure->counts;
 
 	if (set_has(&measure->coverage->old, address)) {
-		record->old_blocks++;
-		record->old_bytes += bytes;
+		counts->old_blocks++;
+		counts->old_bytes += bytes;
 		return 0;
 	}
 	if (!measure->knows(measure->context, address))
 		return set_add(&measure->doubtful, address);
-	record->new_blocks++;
-	record->new_bytes += bytes;
-	record->seen_blocks++;
-	record->seen_bytes += bytes;
+	counts->new_blocks++;
+	counts->new_bytes += bytes;
+	counts->seen_blocks++;
+	counts->seen_bytes += bytes;
 	return 0;
 }
 
 static int visit_second(uint64_t address, uint32_t bytes, void *context)
 {
 	struct measure *measure = context;
-	struct event_coverage *record = measure->record;
+	struct event_coverage_counts *counts = measure->counts;
 
 	if (!set_has(&measure->doubtful, address))
 		return 0;
-	record->new_blocks++;
-	record->new_bytes += bytes;
+	counts->new_blocks++;
+	counts->new_bytes += bytes;
 	if (measure->knows(measure->context, address)) {
-		record->seen_blocks++;
-		record->seen_bytes += bytes;
+		counts->seen_blocks++;
+		counts->seen_bytes += bytes;
 	}
 	return 0;
 }
@@ -183,7 +185,7 @@ static uint64_t now_ns(void)
 int coverage_measure(struct coverage *coverage, coverage_knows_fn knows, coverage_refresh_fn refresh, void *context,
 		     struct event_coverage *record, uint64_t *elapsed_ns)
 {
-	struct measure measure = {.coverage = coverage, .knows = knows, .context = context, .record = record};
+	struct measure measure = {.coverage = coverage, .knows = knows, .context = context, .counts = &record->counts};
 	uint64_t start = now_ns();
 	struct heap_reading reading;
 	int err;
@@ -199,6 +201,8 @@ int coverage_measure(struct coverage *coverage, coverage_knows_fn knows, coverag
 		refresh(context);
 	}
 	set_free(&measure.doubtful);
+	if (!err && reading.raw_blocks > coverage->old_large)
+		record->counts.large_new = reading.raw_blocks - coverage->old_large;
 	*elapsed_ns = now_ns() - start;
 	return err;
 }

@@ -22,7 +22,7 @@ typedef int (*coverage_knows_fn)(void *context, uint64_t address);
 typedef void (*coverage_refresh_fn)(void *context);
 
 /*
- * Fills the record but for its header's tgid, tid and time. Blocks not in the table are looked up again after a
+ * Fills the record but for its header's tgid, tid and time and for large_seen. Blocks not in the table are looked up again after a
  * refresh and must still be on the heap in a second reading: what came and went meanwhile does not count.
  * elapsed_ns: what it took. 0, -errno.
  */

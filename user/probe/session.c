@@ -269,6 +269,8 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	if (err)
 		return err;
 	err = process_info_read(pid, &info);
+	if (!err && (info.kernel_thread || info.zombie))
+		err = error_set(-ENOENT, "it is %s", info.kernel_thread ? "a kernel thread" : "a zombie, it has ended");
 	if (!err)
 		err = session_plan(pid, &session->opts.plan, &member->runtime, &plan);
 	if (!err)
@@ -344,6 +346,7 @@ static void member_measure(struct session *session, struct member *member)
 	/* A heap that was torn down while it was read says nothing. */
 	if (err || trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
 		return;
+	record.counts.large_seen = trace_process_at(session->trace, member->index)->large_blocks;
 	record.header.tgid = member->pid;
 	record.header.tid = member->pid;
 	record.header.time_ns = member->measured_ns;

@@ -45,7 +45,7 @@ struct snapshot_meta {
 	uint64_t loss[LOSS_COUNT];
 	uint64_t frees_unknown, replaced, stacks_unknown, frames_unknown, records_malformed;
 	int coverage_known;
-	uint64_t new_blocks, new_bytes, seen_blocks, seen_bytes, old_blocks, old_bytes; /* struct event_coverage */
+	struct event_coverage_counts coverage;
 };
 
 struct snapshot {

@@ -12,7 +12,8 @@
 
 struct block {
 	uint64_t address;
-	uint64_t bytes;
+	uint64_t bytes : 63;
+	uint64_t raw : 1; /* the raw allocator's, or reported by an extension module: not pymalloc's to count */
 	uint32_t traceback; /* index in the trace's tracebacks */
 	uint32_t domain;
 };

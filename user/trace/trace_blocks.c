@@ -9,10 +9,16 @@
 
 #include "trace/state.h"
 
+static int block_is_large(const struct block *block)
+{
+	return !block->raw && block->bytes > EVENT_SMALL_BYTES;
+}
+
 static void block_gone(struct process_state *process, const struct block *block)
 {
 	process->info.live_bytes -= block->bytes;
 	process->info.live_blocks--;
+	process->info.large_blocks -= block_is_large(block);
 }
 
 static int block_put(struct process_state *process, const struct block *block)
@@ -31,6 +37,7 @@ static int block_put(struct process_state *process, const struct block *block)
 	}
 	info->live_bytes += block->bytes;
 	info->live_blocks++;
+	info->large_blocks += block_is_large(block);
 	if (info->live_bytes > info->peak_bytes)
 		info->peak_bytes = info->live_bytes;
 	return 0;
@@ -38,8 +45,12 @@ static int block_put(struct process_state *process, const struct block *block)
 
 static int event_put(struct process_state *process, const struct event_alloc *event)
 {
-	struct block block = {.address = event->address, .bytes = event->bytes, .domain = event->domain};
-	int err = state_stack_index(process, event->stack_id, &block.traceback);
+	struct block block = {.address = event->address,
+			      .bytes = event->bytes,
+			      .raw = event->api == EVENT_API_RAW || event->api == EVENT_API_TRACK,
+			      .domain = event->domain};
+	int err = event->bytes > TRACE_BYTES_MAX ? -EBADMSG
+						 : state_stack_index(process, event->stack_id, &block.traceback);
 
 	if (!err)
 		err = block_put(process, &block);

@@ -115,12 +115,7 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		.frames_unknown = info->counters.frames_unknown,
 		.records_malformed = info->counters.records_malformed + trace->orphans,
 		.coverage_known = coverage->header.size != 0,
-		.new_blocks = coverage->new_blocks,
-		.new_bytes = coverage->new_bytes,
-		.seen_blocks = coverage->seen_blocks,
-		.seen_bytes = coverage->seen_bytes,
-		.old_blocks = coverage->old_blocks,
-		.old_bytes = coverage->old_bytes,
+		.coverage = coverage->counts,
 	};
 	memcpy(meta->name, info->name, sizeof(meta->name));
 	snprintf(meta->mode, sizeof(meta->mode), "%s", known ? modes[info->mode] : "unknown");
@@ -201,11 +196,6 @@ int trace_snapshot(struct trace *trace, size_t index, int want_final, struct sna
 	memcpy(meta->loss, now.loss, sizeof(meta->loss));
 	meta->records_malformed = now.records_malformed;
 	meta->coverage_known = now.coverage_known;
-	meta->new_blocks = now.new_blocks;
-	meta->new_bytes = now.new_bytes;
-	meta->seen_blocks = now.seen_blocks;
-	meta->seen_bytes = now.seen_bytes;
-	meta->old_blocks = now.old_blocks;
-	meta->old_bytes = now.old_bytes;
+	meta->coverage = now.coverage;
 	return 0;
 }

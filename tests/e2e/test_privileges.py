@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A tracer at work holds no more privileges than it needs to go on."""
+import os
+import re
+
+import pytest
+
+from harness import wait_until
+
+KEPT = ("CapPrm", "CapEff", "CapInh", "CapAmb", "CapBnd", "NoNewPrivs", "SigBlk", "SigIgn")
+SYS_PTRACE, BPF, DAC_READ_SEARCH, DAC_OVERRIDE = (1 << n for n in (19, 39, 2, 1))
+
+
+def status(pid):
+    with open("/proc/%s/status" % pid) as file:
+        return dict(re.findall(r"^(\w+):\s+(\S+)", file.read(), re.M))
+
+
+def check(pid, allowed):
+    fields = status(pid)
+    for kind in ("CapPrm", "CapEff", "CapInh", "CapAmb"):
+        assert int(fields[kind], 16) & ~allowed == 0, kind
+    assert fields["NoNewPrivs"] == "1"
+
+
+@pytest.mark.parametrize("output", (False, True), ids=("no file", "a file"))
+def test_attached(start, trace, any_python, output):
+    """It reads the target's memory, its maps of BPF, and (to write files) other users' folders."""
+    target = start(any_python, "golden.py")
+    run = trace("-p", target.pid, "--interval", "0.1", output=output)
+    # The line about the attachment comes before the privileges go; the first report after it.
+    wait_until(lambda: "Total:" in run.stdout, "it follows the target")
+    check(run.pid, SYS_PTRACE | BPF | DAC_READ_SEARCH | (DAC_OVERRIDE if output else 0))
+    target.step()
+    live = target.expect()
+    run.interrupt()
+    assert run.wait() == 0
+    if output:
+        assert run.report().marked("golden.py", live) == live
+
+
+def test_every_thread(start, trace, any_python):
+    """Capabilities are a thread's."""
+    target = start(any_python, "golden.py")
+    run = trace("-p", target.pid, "--interval", "0.1")
+    wait_until(lambda: "Total:" in run.stdout, "it follows the target")
+    for task in os.listdir("/proc/%d/task" % run.pid):
+        check(int(task), SYS_PTRACE | BPF | DAC_READ_SEARCH | DAC_OVERRIDE)
+
+
+def test_the_command_keeps_its_own(trace, any_python):
+    """A command runs with what the user had: what the tracer gives up, and its signal mask, are not inherited."""
+    code = "import json; s = dict(l.split(':', 1) for l in open('/proc/self/status'));" \
+        "print(json.dumps({k: [int(s[k], 16), 0] for k in %r}))" % (KEPT,)
+    run = trace("--", any_python.path, "-c", code)
+    ours = status("self")
+    assert {k: v[0] for k, v in run.expect().items()} == {k: int(ours[k], 16) for k in KEPT}
+    assert run.wait() == 0
