@@ -70,7 +70,10 @@ struct abi_target {
 /*
  * The cookie of a probe: what happened there and where the arguments are.
  * bits 0-7 enum abi_op, 8-15 enum event_api, 16-23 register of the first argument, 24-31 of the second,
- * 32-39 of the third (enum abi_register).
+ * 32-39 of the third (enum abi_register), 40-55 an addend, signed.
+ *
+ * In copies of the allocator that were inlined (user/probe/inline_sites.h) a request has no function of its own:
+ * a malloc, calloc or realloc whose probe has no return is the call instruction, and END comes after the call.
  */
 enum abi_op {
 	ABI_OP_MALLOC = 1,  /* (bytes) */
@@ -81,6 +84,11 @@ enum abi_op {
 	ABI_OP_UNTRACK = 6, /* (domain, address) */
 	ABI_OP_FINALIZE = 7, /* () */
 	ABI_OP_REUSE = 8,    /* (object): an object begins to live, in a new block or in one from a free list */
+	ABI_OP_POOL = 9,     /* (pool, bytes - addend): a je or jne that the zero flag sends to the refill; else the
+				block is the pool's first free one. Without a register the addend is the size; without
+				an addend too it is not known */
+	ABI_OP_REFILL = 10,  /* (): a new pool for the request of the thread's last POOL; addend: log2 of a pool's size */
+	ABI_OP_END = 11,     /* (block): after a call */
 };
 
 /* General purpose registers, in the order of their x86 encoding. */
@@ -92,6 +100,8 @@ enum abi_register {
 
 #define ABI_COOKIE(op, api, r0, r1, r2)                                                                      \
 	((__u64)(op) | (__u64)(api) << 8 | (__u64)(r0) << 16 | (__u64)(r1) << 24 | (__u64)(r2) << 32)
+
+#define ABI_COOKIE_ADDEND(addend) ((__u64)(__u16)(addend) << 40)
 
 _Static_assert(sizeof(struct abi_offsets) == 56, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");

@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "probe/plan.h"
+#include "probe/x86.h"
 
 #define ARGUMENTS 3
 
@@ -32,62 +33,6 @@ struct scan {
 	uint32_t holders[ARGUMENTS]; /* bit r: enum abi_register r holds the argument */
 	bool stack_moved;
 };
-
-static const char *const register_names[ABI_REG_COUNT] = {
-	"rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
-	"r8",  "r9",  "r10", "r11", "r12", "r13", "r14", "r15",
-};
-
-/*
- * What every supported kernel emulates: branch_setup_xol_ops() and push_setup_xol_ops() in
- * arch/x86/kernel/uprobes.c. Not among it: longer nops, which only newer kernels emulate, and prefixed
- * branches, on some of which the kernel refuses a probe.
- */
-static bool is_emulated(const uint8_t *code, size_t bytes)
-{
-	switch (bytes) {
-	case 1: /* nop, push */
-		return code[0] == 0x90 || (code[0] & 0xf8) == 0x50;
-	case 2: /* push %r8 to %r15, jmp, jcc */
-		return code[0] == 0x41 ? (code[1] & 0xf8) == 0x50
-				       : code[0] == 0xeb || (code[0] & 0xf0) == 0x70;
-	case 5: /* call, jmp */
-		return code[0] == 0xe8 || code[0] == 0xe9;
-	case 6: /* jcc */
-		return code[0] == 0x0f && (code[1] & 0xf0) == 0x80;
-	default:
-		return false;
-	}
-}
-
-/* enum abi_register that reg is, or is a part of; ABI_REG_COUNT for one of another kind. */
-static uint32_t register_of(unsigned reg)
-{
-	static const uint16_t parts[ABI_REG_COUNT][5] = {
-		{X86_REG_RAX, X86_REG_EAX, X86_REG_AX, X86_REG_AL, X86_REG_AH},
-		{X86_REG_RCX, X86_REG_ECX, X86_REG_CX, X86_REG_CL, X86_REG_CH},
-		{X86_REG_RDX, X86_REG_EDX, X86_REG_DX, X86_REG_DL, X86_REG_DH},
-		{X86_REG_RBX, X86_REG_EBX, X86_REG_BX, X86_REG_BL, X86_REG_BH},
-		{X86_REG_RSP, X86_REG_ESP, X86_REG_SP, X86_REG_SPL},
-		{X86_REG_RBP, X86_REG_EBP, X86_REG_BP, X86_REG_BPL},
-		{X86_REG_RSI, X86_REG_ESI, X86_REG_SI, X86_REG_SIL},
-		{X86_REG_RDI, X86_REG_EDI, X86_REG_DI, X86_REG_DIL},
-		{X86_REG_R8, X86_REG_R8D, X86_REG_R8W, X86_REG_R8B},
-		{X86_REG_R9, X86_REG_R9D, X86_REG_R9W, X86_REG_R9B},
-		{X86_REG_R10, X86_REG_R10D, X86_REG_R10W, X86_REG_R10B},
-		{X86_REG_R11, X86_REG_R11D, X86_REG_R11W, X86_REG_R11B},
-		{X86_REG_R12, X86_REG_R12D, X86_REG_R12W, X86_REG_R12B},
-		{X86_REG_R13, X86_REG_R13D, X86_REG_R13W, X86_REG_R13B},
-		{X86_REG_R14, X86_REG_R14D, X86_REG_R14W, X86_REG_R14B},
-		{X86_REG_R15, X86_REG_R15D, X86_REG_R15W, X86_REG_R15B},
-	};
-
-	for (uint32_t r = 0; reg != X86_REG_INVALID && r < ABI_REG_COUNT; r++)
-		for (size_t i = 0; i < 5; i++)
-			if (parts[r][i] == reg)
-				return r;
-	return ABI_REG_COUNT;
-}
 
 static bool decode(struct scan *scan, size_t offset)
 {
@@ -151,38 +96,18 @@ static size_t first_jump_target(struct scan *scan)
 	return first;
 }
 
-/* Registers (a bit each) that the decoded instruction may write. */
-static uint32_t registers_written(const struct scan *scan)
-{
-	cs_regs read, written;
-	uint8_t reads, writes;
-	uint32_t mask = 0;
-
-	if (cs_regs_access(scan->capstone, scan->insn, read, &reads, written, &writes) != CS_ERR_OK)
-		return ~0u;
-	for (uint8_t i = 0; i < writes; i++)
-		mask |= 1u << register_of(written[i]);
-
-	/* What the decoder's tables lack */
-	if (scan->insn->id == X86_INS_CMPXCHG || scan->insn->id == X86_INS_XLATB)
-		mask |= 1u << ABI_REG_AX;
-	if (scan->insn->id == X86_INS_ENTER)
-		mask |= 1u << ABI_REG_SP | 1u << ABI_REG_BP;
-	return mask;
-}
-
 /* Applies the decoded instruction. Returns the first argument that it loses, or ARGUMENTS. */
 static int step(struct scan *scan)
 {
 	const cs_x86 *x86 = &scan->insn->detail->x86;
-	uint32_t written = registers_written(scan), source = 0, copy = 0;
+	uint32_t written = x86_registers_written(scan->capstone, scan->insn), source = 0, copy = 0;
 	int lost = ARGUMENTS;
 
 	/* A 32-bit move would cut a 64-bit argument. */
 	if (scan->insn->id == X86_INS_MOV && x86->op_count == 2 && x86->operands[0].type == X86_OP_REG &&
 	    x86->operands[1].type == X86_OP_REG && x86->operands[0].size == 8 && x86->operands[1].size == 8) {
-		source = 1u << register_of(x86->operands[1].reg);
-		copy = 1u << register_of(x86->operands[0].reg);
+		source = 1u << x86_register_of(x86->operands[1].reg);
+		copy = 1u << x86_register_of(x86->operands[0].reg);
 	}
 	for (int i = ARGUMENTS - 1; i >= 0; i--) {
 		uint32_t before = scan->holders[i];
@@ -241,7 +166,7 @@ static bool find_emulated(struct scan *scan, size_t *offset, char *why, size_t s
 			append(why, size, "the code at +%zu cannot be decoded", *offset);
 			return false;
 		}
-		if (is_emulated(scan->insn->bytes, scan->insn->size))
+		if (x86_is_emulated(scan->insn->bytes, scan->insn->size))
 			return true;
 		if (ends_path(scan)) {
 			append(why, size, "no emulated instruction up to %s at +%zu", scan->insn->mnemonic,
@@ -284,7 +209,7 @@ static void describe_emulated(const struct scan *scan, size_t offset, char *why,
 		if (holder == ABI_REG_COUNT)
 			continue;
 		append(why, size, "%s %s %s%%%s", separator, argument_name(scan->wish->op, i),
-		       holder == scan->wish->arguments[i] ? "still in " : "in ", register_names[holder]);
+		       holder == scan->wish->arguments[i] ? "still in " : "in ", x86_register_name(holder));
 		separator = ",";
 	}
 }

@@ -407,6 +407,37 @@ int elf_file_dtpmod_slot(struct elf_file *file, uint64_t *vaddr)
 	return -ENOENT;
 }
 
+static int names_import(const struct elf_symbols *dynsym, uint64_t index, const char *name)
+{
+	GElf_Sym symbol;
+
+	return dynsym->symbols && index && index < dynsym->count &&
+	       gelf_getsym(dynsym->symbols, (int)index, &symbol) && symbol.st_name < dynsym->string_bytes &&
+	       !strcmp(dynsym->strings + symbol.st_name, name);
+}
+
+size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *vaddrs, size_t room)
+{
+	Elf_Scn *section = NULL;
+	GElf_Shdr header;
+	GElf_Rela relocation;
+	size_t count = 0;
+
+	load_table(file, ELF_FROM_DYNSYM);
+	while ((section = elf_section_by_type(file->elf, SHT_RELA, section, &header))) {
+		Elf_Data *data = elf_section_data(section, &header);
+
+		for (int i = 0; data && count < room && gelf_getrela(data, i, &relocation); i++) {
+			uint64_t type = GELF_R_TYPE(relocation.r_info);
+
+			if ((type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT) &&
+			    names_import(&file->tables[ELF_FROM_DYNSYM], GELF_R_SYM(relocation.r_info), name))
+				vaddrs[count++] = relocation.r_offset;
+		}
+	}
+	return count;
+}
+
 const char *elf_file_soname(struct elf_file *file)
 {
 	return file->soname;

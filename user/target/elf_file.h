@@ -63,6 +63,11 @@ int elf_file_is_executable(const struct elf_file *file);
  * that __tls_get_addr takes). 0 or -ENOENT.
  */
 int elf_file_dtpmod_slot(struct elf_file *file, uint64_t *vaddr);
+/*
+ * vaddrs of the GOT slots that the dynamic linker fills with the address of the named function of another file
+ * (R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT). Their number, at most room.
+ */
+size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *vaddrs, size_t room);
 /* DT_NEEDED / DT_SONAME, "" when absent. Borrowed. */
 const char *elf_file_soname(struct elf_file *file);
 

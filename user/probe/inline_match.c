@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "probe/inline_match.h"
+
+#include "abi/target.h"
+
+/* struct pool_header, the same in every version. */
+#define POOL_FREEBLOCK 8
+#define POOL_NEXTPOOL  16
+
+#define WINDOW 20 /* instructions */
+
+static int writes(const struct inline_insn *insn, uint8_t reg)
+{
+	return reg < ABI_REG_COUNT && insn->written >> reg & 1;
+}
+
+static int goes_on(const struct inline_insn *insn)
+{
+	return insn->op < INLINE_BRANCH;
+}
+
+/* Is at vaddr `block = pool->freeblock; ++pool->ref.count`? */
+static int takes_block(struct inline_code *code, uint64_t vaddr, uint8_t pool)
+{
+	struct inline_insn insns[12];
+	size_t count = inline_code_window(code, vaddr, insns, 12);
+	int block = 0, counted = 0;
+
+	for (size_t i = 0; i < count && goes_on(&insns[i]); i++) {
+		block |= insns[i].op == INLINE_LOAD && insns[i].base == pool && insns[i].value == POOL_FREEBLOCK;
+		counted |= insns[i].op == INLINE_BUMP && insns[i].base == pool && !insns[i].value &&
+			   insns[i].width == 4;
+		if (block && counted)
+			return 1;
+		if (writes(&insns[i], pool))
+			return 0;
+	}
+	return 0;
+}
+
+/* The first function that is called from vaddr on, within a few instructions. */
+static uint64_t first_call(struct inline_code *code, uint64_t vaddr)
+{
+	struct inline_insn insn;
+
+	for (int i = 0; i < 12 && inline_code_window(code, vaddr, &insn, 1); i++) {
+		if (insn.op == INLINE_CALL)
+			return insn.target;
+		if (insn.op == INLINE_JUMP && inline_code_is_start(code, insn.target))
+			return insn.target;
+		if (insn.op != INLINE_JUMP && !goes_on(&insn))
+			return 0;
+		vaddr = insn.op == INLINE_JUMP ? insn.target : vaddr + insn.bytes;
+	}
+	return 0;
+}
+
+int inline_match_pool(struct inline_code *code, uint64_t vaddr, struct inline_match *out)
+{
+	struct inline_insn insns[WINDOW];
+	size_t count = inline_code_window(code, vaddr, insns, 8), i = 0;
+	uint8_t pool, next = ABI_REG_COUNT;
+
+	if (!count || insns[0].value != POOL_NEXTPOOL || insns[0].base == ABI_REG_COUNT)
+		return 0;
+	pool = insns[0].base;
+	if (insns[0].op == INLINE_LOAD) {
+		next = insns[0].dst;
+		for (i = 1; i < count; i++) {
+			if (insns[i].op == INLINE_COMPARE && insns[i].base == ABI_REG_COUNT &&
+			    ((insns[i].dst == pool && insns[i].src == next) ||
+			     (insns[i].dst == next && insns[i].src == pool)))
+				break;
+			if (!goes_on(&insns[i]) || writes(&insns[i], pool) || writes(&insns[i], next))
+				return 0;
+		}
+	} else if (insns[0].op != INLINE_COMPARE || insns[0].dst != pool) {
+		return 0;
+	}
+	for (i++; i < count && goes_on(&insns[i]); i++)
+		if (writes(&insns[i], pool))
+			return 0;
+	if (i >= count || insns[i].op != INLINE_BRANCH || !(insns[i].equal || insns[i].unequal))
+		return 0;
+	uint64_t after = insns[i].vaddr + insns[i].bytes;
+
+	if (pool == next || !takes_block(code, insns[i].equal ? after : insns[i].target, pool))
+		return 0;
+	*out = (struct inline_match){.site = insns[i].vaddr, .reg = pool};
+	out->refill = first_call(code, insns[i].equal ? insns[i].target : after);
+	return 1;
+}
+
+int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_match *out)
+{
+	struct inline_insn insns[WINDOW];
+	size_t count = inline_code_window(code, vaddr, insns, WINDOW);
+	uint8_t pool, last, block = ABI_REG_COUNT;
+	int pushed = 0, tested = 0;
+
+	if (!count || insns[0].op != INLINE_LOAD || insns[0].value != POOL_FREEBLOCK ||
+	    insns[0].base == ABI_REG_COUNT)
+		return 0;
+	pool = insns[0].base;
+	last = insns[0].dst;
+	for (size_t i = 1; i < count; i++) {
+		const struct inline_insn *insn = &insns[i];
+
+		if (insn->op == INLINE_BRANCH && tested && pushed) {
+			*out = (struct inline_match){.site = insn->vaddr, .reg = block};
+			return insn->equal || insn->unequal;
+		}
+		if (!goes_on(insn) || writes(insn, pool) || writes(insn, last) || writes(insn, block))
+			return 0;
+		if (insn->op == INLINE_STORE && insn->src == last && !insn->value && block == ABI_REG_COUNT)
+			block = insn->base;
+		pushed |= insn->op == INLINE_STORE && insn->src == block && block < ABI_REG_COUNT &&
+			  insn->base == pool && insn->value == POOL_FREEBLOCK;
+		tested |= insn->op == INLINE_TEST && insn->dst == last;
+	}
+	return 0;
+}
+
+/* raw_allocated_blocks++, on the way that a block takes that was given. */
+static uint8_t is_counted(struct inline_code *code, uint64_t vaddr, int branches)
+{
+	struct inline_insn insns[8];
+	size_t count = inline_code_window(code, vaddr, insns, 8);
+
+	for (size_t i = 0; i < count; i++) {
+		if (insns[i].op == INLINE_BUMP && insns[i].base == ABI_REG_COUNT && insns[i].width == 8)
+			return 1;
+		if (insns[i].op == INLINE_JUMP || (insns[i].op == INLINE_BRANCH && insns[i].unequal))
+			return branches && is_counted(code, insns[i].target, branches - 1);
+		if (!goes_on(&insns[i]) && insns[i].op != INLINE_BRANCH)
+			return 0;
+	}
+	return 0;
+}
+
+void inline_match_return(struct inline_code *code, uint64_t vaddr, struct inline_match *out)
+{
+	struct inline_insn insns[WINDOW];
+	size_t count = inline_code_window(code, vaddr, insns, WINDOW);
+	uint32_t holders = 1u << ABI_REG_AX;
+
+	*out = (struct inline_match){.site = vaddr, .reg = ABI_REG_AX, .counted = is_counted(code, vaddr, 2)};
+	for (size_t i = 0; i < count && holders; i++) {
+		if (insns[i].emulated) {
+			out->site = insns[i].vaddr;
+			out->reg = (uint8_t)__builtin_ctz(holders);
+			return;
+		}
+		if (!goes_on(&insns[i]) || writes(&insns[i], ABI_REG_SP))
+			return;
+		uint32_t copy = insns[i].op == INLINE_COPY && insns[i].width == 8 &&
+						holders >> insns[i].src & 1
+					? 1u << insns[i].dst
+					: 0;
+
+		holders = (holders & ~insns[i].written) | copy;
+	}
+}

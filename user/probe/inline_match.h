@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shapes that the analysis of inlined allocators looks for. Internal to it. */
+#ifndef TRACER_PROBE_INLINE_MATCH_H
+#define TRACER_PROBE_INLINE_MATCH_H
+
+#include <stdint.h>
+
+#include "probe/inline_code.h"
+
+struct inline_match {
+	uint64_t site;	 /* where the probe goes */
+	uint8_t reg;	 /* the pool, the block that is freed, the block that was returned */
+	uint8_t counted; /* of a return: pymalloc counts the block as one that it passed on */
+	uint64_t refill; /* of a pool: the function that is called when it is empty; 0: not known */
+	uint64_t bits;	 /* of a free: log2 of the pool's size; 0: not known */
+};
+
+/* Is there at vaddr the load of pool->nextpool of `if (pool != pool->nextpool)` that precedes taking a block? */
+int inline_match_pool(struct inline_code *code, uint64_t vaddr, struct inline_match *out);
+/* Is there at vaddr the load of pool->freeblock of a free? */
+int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_match *out);
+/* Where the result of the call that returns to vaddr is best taken. Always finds a place. */
+void inline_match_return(struct inline_code *code, uint64_t vaddr, struct inline_match *out);
+
+/*
+ * The size that was asked for, at the site of a pool, whose function was decoded last: *reg + *addend, where
+ * reg ABI_REG_COUNT says that it is the addend alone. 0; -ENOENT: it is no longer known.
+ */
+int inline_size_find(struct inline_code *code, uint64_t site, uint8_t *reg, int64_t *addend);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Finds what link-time optimisation has left of Python's allocators in a file without symbols. Pure: machine
+ * code in, probe sites out.
+ *
+ * Whatever a request went through, it ends in one of few ways, and each has a shape of its own:
+ *
+ *	a pool of pymalloc gives a block	cmp pool->nextpool,pool; je		POOL
+ *	all its pools are full			call of the one function for that	REFILL
+ *	it is too large				call or jump to malloc, calloc, realloc	MALLOC …, END
+ *	a block goes back to its pool		mov pool->freeblock,(block) … je	FREE
+ *	a large one is freed			call or jump to free			FREE
+ *
+ * These ends are probed and not the functions, so it does not matter where they were inlined, and each request
+ * passes one of them once. Nearly all of the instructions are such as the kernel emulates.
+ */
+#ifndef TRACER_PROBE_INLINE_SITES_H
+#define TRACER_PROBE_INLINE_SITES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "probe/plan.h"
+
+struct inline_range {
+	const uint8_t *code;
+	uint64_t vaddr;
+	size_t bytes;
+};
+
+/* A slot that the dynamic linker fills with the address of one of libc's functions. */
+struct inline_import {
+	uint64_t slot;
+	enum abi_op op; /* ABI_OP_MALLOC, _CALLOC, _REALLOC, _FREE */
+};
+
+#define INLINE_STUB_RANGES 3
+#define INLINE_IMPORTS_MAX 16
+
+struct inline_image {
+	struct inline_range text;
+	struct inline_range stubs[INLINE_STUB_RANGES]; /* .plt and its kin; bytes 0: none */
+	struct inline_import imports[INLINE_IMPORTS_MAX];
+	size_t import_count;
+	const uint64_t *starts; /* of functions, and of parts that were split off; sorted */
+	size_t start_count;
+};
+
+enum inline_kind {
+	INLINE_POOL,	  /* a block is taken from a pool */
+	INLINE_POOL_FREE, /* a block goes back to its pool */
+	INLINE_REFILL,	  /* the function that makes a pool */
+	INLINE_RAW,	  /* malloc, calloc, realloc are called, and where they have returned; or jumped to */
+	INLINE_RAW_FREE,
+	INLINE_KINDS
+};
+
+struct inline_sites {
+	struct plan_site *sites; /* without symbol and offset; sorted by vaddr within a kind */
+	size_t count, room;
+	size_t found[INLINE_KINDS];
+	size_t exact; /* of INLINE_POOL: the size that was asked for is known */
+	size_t given_up[INLINE_KINDS];
+	struct {
+		uint64_t vaddr;
+		const char *why; /* static */
+	} given_up_list[64]; /* the first of them */
+	size_t given_up_listed;
+};
+
+/* 0; -ENOENT: there is no pymalloc in it; -ENOMEM. inline_sites_free() releases. */
+int inline_sites_find(const struct inline_image *image, struct inline_sites *out);
+void inline_sites_free(struct inline_sites *sites);
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How large the block is that was asked for, at the point where a pool gives it.
+ *
+ * On the way there pymalloc compared the size less one with 511; where it did not, the size is a constant, and
+ * the way not taken at the guard of the slot passes it, in the second argument, to whatever is in the slot.
+ *
+ * So the way is followed back as long as there is only one, and then carried out forward: what each register
+ * holds is kept as "what that register held at the start, plus so much" or as a constant. The size is known if
+ * at the site some register holds it, but for a constant difference.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "abi/target.h"
+#include "probe/inline_match.h"
+
+#define WAY_MAX	 96 /* instructions followed back */
+#define SLOW_MAX 24 /* and along the slow path */
+#define LARGEST	 512 /* that pymalloc serves */
+
+#define CONSTANT ABI_REG_COUNT
+#define UNKNOWN	 (ABI_REG_COUNT + 1)
+
+struct value {
+	uint8_t base; /* enum abi_register at the start of the way, CONSTANT, UNKNOWN */
+	int64_t addend;
+};
+
+struct state {
+	struct value of[ABI_REG_COUNT];
+};
+
+static void step(struct state *state, const struct inline_insn *insn)
+{
+	struct value result = {.base = UNKNOWN};
+
+	if (insn->op == INLINE_CONST)
+		result = (struct value){CONSTANT, insn->value};
+	else if ((insn->op == INLINE_COPY || insn->op == INLINE_ADD) && insn->src < ABI_REG_COUNT)
+		result = state->of[insn->src];
+	if (insn->op == INLINE_ADD)
+		result.addend = (int64_t)((uint64_t)result.addend + (uint64_t)insn->value);
+	for (uint32_t r = 0; r < ABI_REG_COUNT; r++)
+		if (insn->written >> r & 1)
+			state->of[r].base = UNKNOWN;
+	if (insn->dst < ABI_REG_COUNT && result.base != UNKNOWN)
+		state->of[insn->dst] = result;
+}
+
+/* What is passed as the second argument to the function in the slot, where this way leads to one. */
+static struct value slow_size(struct inline_code *code, uint64_t vaddr, const struct state *from)
+{
+	struct state state = *from;
+	struct inline_insn insn;
+
+	for (int i = 0; i < SLOW_MAX && inline_code_window(code, vaddr, &insn, 1); i++) {
+		if (insn.op == INLINE_CALL_SLOT || insn.op == INLINE_JUMP_SLOT)
+			return state.of[ABI_REG_SI];
+		if (insn.op == INLINE_CALL || insn.op == INLINE_END || insn.op == INLINE_BRANCH)
+			break;
+		step(&state, &insn);
+		vaddr = insn.op == INLINE_JUMP ? insn.target : vaddr + insn.bytes;
+	}
+	return (struct value){.base = UNKNOWN};
+}
+
+/* The indexes of the instructions that lead to that of index site, the last one first. */
+static size_t way_find(const struct inline_code *code, size_t site, uint32_t *way)
+{
+	size_t count = 0;
+
+	for (uint32_t at = code->source[site]; at != INLINE_NO_SOURCE && count < WAY_MAX; at = code->source[at])
+		way[count++] = at;
+	return count;
+}
+
+int inline_size_find(struct inline_code *code, uint64_t site, uint8_t *reg, int64_t *addend)
+{
+	struct value size = {.base = UNKNOWN};
+	size_t index = inline_code_index(code, site), count;
+	struct state state;
+	uint32_t way[WAY_MAX];
+
+	if (index == code->count)
+		return -ENOENT;
+	for (uint32_t r = 0; r < ABI_REG_COUNT; r++)
+		state.of[r] = (struct value){(uint8_t)r, 0};
+	count = way_find(code, index, way);
+	for (size_t i = count; i-- > 0;) {
+		const struct inline_insn *insn = &code->insns[way[i]];
+		uint32_t next = i ? way[i - 1] : (uint32_t)index;
+
+		if (insn->op == INLINE_COMPARE_CONST && insn->value == LARGEST - 1 && insn->width == 8) {
+			size = state.of[insn->dst];
+			size.addend++;
+		} else if (insn->op == INLINE_BRANCH) {
+			int taken = code->insns[next].vaddr == insn->target;
+			struct value slow =
+				slow_size(code, taken ? insn->vaddr + insn->bytes : insn->target, &state);
+
+			if (slow.base != UNKNOWN)
+				size = slow;
+		}
+		step(&state, insn);
+	}
+	if (size.base == CONSTANT && size.addend > 0 && size.addend <= LARGEST) {
+		*reg = ABI_REG_COUNT;
+		*addend = size.addend;
+		return 0;
+	}
+	for (uint8_t r = 0; size.base < ABI_REG_COUNT && r < ABI_REG_COUNT; r++) {
+		int64_t difference = (int64_t)((uint64_t)size.addend - (uint64_t)state.of[r].addend);
+
+		if (state.of[r].base != size.base || difference < INT16_MIN || difference > INT16_MAX)
+			continue;
+		*reg = r;
+		*addend = difference;
+		return 0;
+	}
+	return -ENOENT;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Even a stripped file has to tell the unwinder where its functions begin: .eh_frame_hdr has a sorted table of
+ * them (Linux Standard Base, "Exception Frames").
+ */
+#include "probe/plan_inline.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define TEXT_MAX      (64u << 20)
+#define STUBS_MAX     (1u << 20)
+#define FUNCTIONS_MAX (1u << 20)
+
+/* .eh_frame_hdr: the encodings that every linker uses. */
+#define DW_EH_PE_UDATA4		0x03
+#define DW_EH_PE_DATAREL_SDATA4 0x3b
+
+struct loaded {
+	struct inline_image image;
+	uint8_t *text, *stubs[INLINE_STUB_RANGES];
+	uint64_t *starts;
+};
+
+/* 0; -ENOENT no such section; -ENOMEM. *bytes_out is the caller's. */
+static int section_load(struct elf_file *file, const char *name, size_t limit, struct inline_range *range,
+			uint8_t **bytes_out)
+{
+	uint64_t vaddr, size;
+	uint8_t *bytes;
+	int got;
+
+	if (elf_file_section(file, name, &vaddr, &size) || !size || size > limit)
+		return -ENOENT;
+	bytes = malloc(size);
+	if (!bytes)
+		return -ENOMEM;
+	got = elf_file_read(file, vaddr, bytes, size);
+	if (got <= 0) {
+		free(bytes);
+		return -ENOENT;
+	}
+	*bytes_out = bytes;
+	*range = (struct inline_range){.code = bytes, .vaddr = vaddr, .bytes = (size_t)got};
+	return 0;
+}
+
+static int start_compare(const void *a, const void *b)
+{
+	const uint64_t *left = a, *right = b;
+
+	return *left < *right ? -1 : *left > *right;
+}
+
+static int starts_load(struct elf_file *file, struct loaded *loaded)
+{
+	const struct inline_range *text = &loaded->image.text;
+	struct inline_range header;
+	uint8_t *bytes;
+	uint32_t count;
+	int err = section_load(file, ".eh_frame_hdr", 12 + 8 * FUNCTIONS_MAX, &header, &bytes);
+
+	if (err)
+		return err;
+	if (header.bytes < 12 || bytes[0] != 1 || bytes[2] != DW_EH_PE_UDATA4 ||
+	    bytes[3] != DW_EH_PE_DATAREL_SDATA4) {
+		free(bytes);
+		return -ENOENT;
+	}
+	memcpy(&count, bytes + 8, sizeof(count));
+	if (count > (header.bytes - 12) / 8)
+		count = (uint32_t)((header.bytes - 12) / 8);
+	loaded->starts = calloc((size_t)count + 1, sizeof(*loaded->starts));
+	for (uint32_t i = 0; i < count && loaded->starts; i++) {
+		int32_t distance;
+		uint64_t start;
+
+		memcpy(&distance, bytes + 12 + 8 * (size_t)i, sizeof(distance));
+		start = header.vaddr + (uint64_t)(int64_t)distance;
+		if (start - text->vaddr < text->bytes)
+			loaded->starts[loaded->image.start_count++] = start;
+	}
+	free(bytes);
+	if (!loaded->starts)
+		return -ENOMEM;
+	qsort(loaded->starts, loaded->image.start_count, sizeof(*loaded->starts), start_compare);
+	loaded->image.starts = loaded->starts;
+	return loaded->image.start_count ? 0 : -ENOENT;
+}
+
+static void imports_load(struct elf_file *file, struct inline_image *image)
+{
+	static const struct {
+		const char *name;
+		enum abi_op op;
+	} functions[] = {
+		{"malloc", ABI_OP_MALLOC},
+		{"calloc", ABI_OP_CALLOC},
+		{"realloc", ABI_OP_REALLOC},
+		{"free", ABI_OP_FREE},
+	};
+
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		uint64_t slots[INLINE_IMPORTS_MAX / 4];
+		size_t count = elf_file_import_slots(file, functions[i].name, slots, INLINE_IMPORTS_MAX / 4);
+
+		for (size_t s = 0; s < count; s++)
+			image->imports[image->import_count++] =
+				(struct inline_import){.slot = slots[s], .op = functions[i].op};
+	}
+}
+
+static int image_load(struct elf_file *file, struct loaded *loaded)
+{
+	static const char *const stubs[INLINE_STUB_RANGES] = {".plt", ".plt.sec", ".plt.got"};
+	int err = section_load(file, ".text", TEXT_MAX, &loaded->image.text, &loaded->text);
+
+	if (err)
+		return err == -ENOENT ? error_set(-ENOTSUP, "the file has no code in .text") : err;
+	for (size_t i = 0; i < INLINE_STUB_RANGES; i++)
+		if (section_load(file, stubs[i], STUBS_MAX, &loaded->image.stubs[i], &loaded->stubs[i]) == -ENOMEM)
+			return -ENOMEM;
+	imports_load(file, &loaded->image);
+	err = starts_load(file, loaded);
+	return err == -ENOENT ? error_set(-ENOTSUP, "the file does not say where its functions begin") : err;
+}
+
+/* A site is named by the function that it is in, where that is known. */
+static int sites_name(struct elf_file *file, struct inline_sites *sites)
+{
+	for (size_t i = 0; i < sites->count; i++) {
+		struct plan_site *site = &sites->sites[i];
+		struct elf_symbol symbol;
+
+		if (elf_file_offset(file, site->vaddr, &site->offset))
+			return error_set(-ENOTSUP, "code has no place in the file");
+		if (!elf_file_symbol_at(file, site->vaddr, &symbol)) {
+			site->in_function = (uint32_t)(site->vaddr - symbol.vaddr);
+			snprintf(site->symbol, sizeof(site->symbol), "%.60s+0x%x", symbol.name, site->in_function);
+		} else {
+			snprintf(site->symbol, sizeof(site->symbol), "0x%llx", (unsigned long long)site->vaddr);
+		}
+	}
+	return 0;
+}
+
+int plan_inline(struct elf_file *file, struct inline_sites *out)
+{
+	struct loaded loaded = {0};
+	int err = image_load(file, &loaded);
+
+	if (!err)
+		err = inline_sites_find(&loaded.image, out);
+	if (!err) {
+		err = sites_name(file, out);
+		if (err)
+			inline_sites_free(out);
+	}
+	free(loaded.text);
+	for (size_t i = 0; i < INLINE_STUB_RANGES; i++)
+		free(loaded.stubs[i]);
+	free(loaded.starts);
+	return err;
+}
