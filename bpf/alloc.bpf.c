@@ -13,6 +13,8 @@ char LICENSE[] SEC("license") = "GPL";
 /* Tail-called helpers of one request share its stack pointer; more than this many and the return was lost. */
 #define MAX_NESTED_EQUAL 4
 
+#define EFLAGS_ZERO 0x40
+
 extern _Bool bpf_session_is_return(void) __ksym __weak;
 
 static __always_inline struct thread_state *thread_current(void)
@@ -96,11 +98,32 @@ static __always_inline void alloc_output(struct thread_state *thread, struct abi
 		loss_add(LOSS_ALLOC_BYTES, bytes);
 }
 
-/* An allocation request starts. 0: its return is wanted; 1: it is not. */
-static __always_inline int request_begin(struct pt_regs *regs, void *context)
+static __always_inline __s64 addend(__u64 cookie)
+{
+	return (__s16)(cookie >> 40);
+}
+
+/* struct pool_header, the same in every version; a pool's blocks are of one size class, multiples of 16 bytes. */
+#define POOL_FREEBLOCK 8
+#define POOL_SZIDX     36
+
+static __always_inline __u64 pool_class_bytes(__u64 pool)
+{
+	__u32 index = 0;
+
+	if (bpf_probe_read_user(&index, sizeof(index), (void *)(pool + POOL_SZIDX)))
+		return 0;
+	return ((__u64)index + 1) * 16;
+}
+
+/*
+ * An allocation request starts, with the stack pointer sp at the entry of the function that will return. 0: its
+ * return is wanted; 1: it is not.
+ */
+static __always_inline int request_begin(struct pt_regs *regs, void *context, __u64 sp)
 {
 	struct abi_target *target = target_current();
-	__u64 cookie, sp = regs->rsp;
+	__u64 cookie;
 	struct thread_state *thread;
 
 	if (!target)
@@ -110,6 +133,7 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context)
 		return 1;
 	cookie = bpf_get_attach_cookie(context);
 	thread->old_address = 0;
+	thread->pool_bits = 0;
 	switch (cookie & 0xff) {
 	case ABI_OP_MALLOC:
 		thread->bytes = argument(regs, cookie, 0);
@@ -120,6 +144,11 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context)
 	case ABI_OP_REALLOC:
 		thread->old_address = argument(regs, cookie, 0);
 		thread->bytes = argument(regs, cookie, 1);
+		break;
+	case ABI_OP_REFILL:
+		thread->bytes = thread->refill_bytes;
+		thread->refill_bytes = 0;
+		thread->pool_bits = addend(cookie);
 		break;
 	default:
 		return 1;
@@ -133,11 +162,11 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context)
 	return 0;
 }
 
-static __always_inline int request_end(struct pt_regs *regs)
+static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 {
 	struct abi_target *target = target_current();
 	struct thread_state *thread;
-	__u64 address = regs->rax;
+	__u32 rounded = 0;
 
 	if (!target)
 		return 0;
@@ -146,11 +175,15 @@ static __always_inline int request_end(struct pt_regs *regs)
 	if (!thread || !thread->sp || regs->rsp != thread->sp + 8)
 		return 0;
 	thread->sp = 0;
+	if (thread->pool_bits && !thread->bytes && address) {
+		thread->bytes = pool_class_bytes(address & ~((1ull << (thread->pool_bits & 63)) - 1));
+		rounded = EVENT_API_ROUNDED;
+	}
 	thread->last_block = address;
 	thread->last_bytes = thread->bytes;
 	if (address)
 		alloc_output(thread, target, thread->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
-			     thread->bytes, 0, thread->api);
+			     thread->bytes, 0, thread->api | rounded);
 	else if (thread->old_address)
 		free_output(EVENT_REALLOC_FAIL, thread->old_address, 0, thread->api, LOSS_REALLOC);
 	return 0;
@@ -161,22 +194,22 @@ SEC("uprobe")
 int request_session(struct pt_regs *regs)
 {
 	if (bpf_session_is_return())
-		return request_end(regs);
-	return request_begin(regs, regs);
+		return request_end(regs, regs->rax);
+	return request_begin(regs, regs, regs->rsp);
 }
 
 /* The same on kernels without sessions. */
 SEC("uprobe")
 int request_entry(struct pt_regs *regs)
 {
-	request_begin(regs, regs);
+	request_begin(regs, regs, regs->rsp);
 	return 0;
 }
 
 SEC("uprobe")
 int request_return(struct pt_regs *regs)
 {
-	return request_end(regs);
+	return request_end(regs, regs->rax);
 }
 
 static __always_inline void block_free(struct thread_state *thread, __u64 address, __u32 api)
@@ -190,6 +223,64 @@ static __always_inline void block_free(struct thread_state *thread, __u64 addres
 	}
 	thread->last_free = api == EVENT_API_RAW ? 0 : address;
 	free_output(EVENT_FREE, address, 0, api, LOSS_FREE);
+}
+
+/*
+ * An inlined copy of pymalloc finds its pool. The zero flag tells whether it is empty: then the size is kept for
+ * the function that is about to be called; else the block is known before it is taken.
+ */
+static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *thread, struct abi_target *target,
+				     __u64 cookie)
+{
+	__u64 pool = argument(regs, cookie, 0), address = 0;
+	__u64 bytes = argument(regs, cookie, 1) + addend(cookie);
+	__u32 api = cookie >> 8 & 0xff;
+
+	if (regs->eflags & EFLAGS_ZERO) {
+		thread->refill_bytes = bytes;
+		return;
+	}
+	if (bpf_probe_read_user(&address, sizeof(address), (void *)(pool + POOL_FREEBLOCK))) {
+		loss_add(LOSS_FRAME_FAULT, 1);
+		return;
+	}
+	if (!bytes) {
+		bytes = pool_class_bytes(pool);
+		api |= EVENT_API_ROUNDED;
+	}
+	thread->last_free = 0;
+	thread->last_block = address;
+	thread->last_bytes = bytes;
+	alloc_output(thread, target, EVENT_ALLOC, address, bytes, 0, api);
+}
+
+/*
+ * In inlined copies of the allocator there is no function to return from: a request begins at the call into libc
+ * and ends behind it.
+ */
+SEC("uprobe")
+int inline_site(struct pt_regs *regs)
+{
+	struct abi_target *target = target_current();
+	__u64 cookie = bpf_get_attach_cookie(regs);
+	struct thread_state *thread;
+
+	if (!target)
+		return 0;
+	switch (cookie & 0xff) {
+	case ABI_OP_POOL:
+		thread = thread_current();
+		if (thread && !request_is_nested(thread, regs->rsp))
+			pool_use(regs, thread, target, cookie);
+		break;
+	case ABI_OP_END:
+		request_end(regs, argument(regs, cookie, 0));
+		break;
+	default:
+		/* The call will push the return address. */
+		request_begin(regs, regs, regs->rsp - 8);
+	}
+	return 0;
 }
 
 /* What needs no return: frees, and what extension modules report of their own memory. */

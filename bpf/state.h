@@ -26,6 +26,8 @@ struct thread_state {
 	__u64 old_address; /* realloc: the block being resized; 0: a plain allocation */
 	__u32 api;
 	__u32 nested_equal; /* nested requests at the same stack pointer (tail calls) */
+	__u64 refill_bytes; /* asked of an empty pool, by the request that calls for a new one; 0: not known */
+	__u64 pool_bits;    /* the request in progress makes a pool of that size (log2); 0: another one */
 	__u64 last_block;   /* what this thread was given last: an object that begins in there is no reuse */
 	__u64 last_bytes;
 	__u64 last_free;    /* address of a free that may be passed on to the raw allocator */

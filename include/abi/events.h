@@ -54,6 +54,10 @@ enum event_api {
 	EVENT_API_TRACK = 3, /* PyTraceMalloc_Track/Untrack: an extension module reports for itself */
 };
 
+/* In the field api of an allocation, beside the face. */
+#define EVENT_API_MASK	 0xffu
+#define EVENT_API_ROUNDED 0x100u /* the size that was asked for is not known: bytes is that of its size class */
+
 struct event_header {
 	__u32 type;
 	__u32 size;
@@ -68,7 +72,7 @@ struct event_alloc {
 	__u64 bytes;    /* as requested, not as rounded by the allocator */
 	__u64 stack_id; /* names an EVENT_STACK record, possibly of earlier; 0: no Python frame on this thread */
 	__u32 domain;   /* tracemalloc's: 0 for Python's own allocators */
-	__u32 api;      /* enum event_api */
+	__u32 api;      /* enum event_api | EVENT_API_ROUNDED */
 };
 
 struct event_free {

@@ -84,9 +84,9 @@ enum abi_op {
 	ABI_OP_UNTRACK = 6, /* (domain, address) */
 	ABI_OP_FINALIZE = 7, /* () */
 	ABI_OP_REUSE = 8,    /* (object): an object begins to live, in a new block or in one from a free list */
-	ABI_OP_POOL = 9,     /* (pool, bytes - addend): a je or jne that the zero flag sends to the refill; else the
-				block is the pool's first free one. Without a register the addend is the size; without
-				an addend too it is not known */
+	ABI_OP_POOL = 9,     /* (pool, base): at a je or jne which the zero flag sends to the refill; without that flag
+				the block is the pool's first free one. It has base + addend bytes, without a base
+				addend bytes; 0: its size class must do */
 	ABI_OP_REFILL = 10,  /* (): a new pool for the request of the thread's last POOL; addend: log2 of a pool's size */
 	ABI_OP_END = 11,     /* (block): after a call */
 };

@@ -74,6 +74,8 @@ static int programs_select(struct attach *attach)
 					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
 	bpf_program__set_expected_attach_type(skeleton->progs.request_once,
 					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
+	bpf_program__set_expected_attach_type(skeleton->progs.inline_site,
+					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
 	bpf_program__set_expected_attach_type(skeleton->progs.object_begin,
 					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
 	bpf_program__set_expected_attach_type(skeleton->progs.finalize,
@@ -184,7 +186,12 @@ static int site_is_reuse(const struct plan_site *site)
 
 static int site_is_once(const struct plan_site *site)
 {
-	return !site->with_return && site->op != ABI_OP_FINALIZE && site->op != ABI_OP_REUSE;
+	return site->op == ABI_OP_FREE || site->op == ABI_OP_TRACK || site->op == ABI_OP_UNTRACK;
+}
+
+static int site_is_inline(const struct plan_site *site)
+{
+	return !site->with_return && !site_is_once(site) && !site_is_reuse(site) && site->op != ABI_OP_FINALIZE;
 }
 
 static int site_is_finalize(const struct plan_site *site)
@@ -283,6 +290,8 @@ int attach_sites(struct attach *attach, const struct plan *plan, const struct el
 		err = program_attach(attach, skeleton->progs.finalize, plan, site_is_finalize, path, pid, 0);
 	if (!err)
 		err = program_attach(attach, skeleton->progs.object_begin, plan, site_is_reuse, path, pid, 0);
+	if (!err)
+		err = program_attach(attach, skeleton->progs.inline_site, plan, site_is_inline, path, pid, 0);
 	if (!err && attach->backend == BACKEND_SESSION)
 		return program_attach(attach, skeleton->progs.request_session, plan, site_is_request, path, pid, 0);
 	if (!err)

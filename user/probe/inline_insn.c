@@ -123,6 +123,10 @@ static void decode_compare(const cs_insn *insn, struct inline_insn *out)
 
 		left = right, right = swap;
 	}
+	if (left->type == X86_OP_MEM && right->type == X86_OP_IMM) {
+		out->op = INLINE_COMPARE_CONST;
+		out->value = right->imm;
+	}
 	if (left->type != X86_OP_REG)
 		return;
 	out->dst = (uint8_t)x86_register_of(left->reg);

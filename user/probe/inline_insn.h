@@ -16,7 +16,7 @@ enum inline_op {
 	INLINE_STORE,     /* *(base + value) = src, 64 bits */
 	INLINE_BUMP,      /* *(base + value) += 1, width bytes */
 	INLINE_COMPARE,   /* dst with src; base says that src is *(base + value) */
-	INLINE_COMPARE_CONST, /* dst with value */
+	INLINE_COMPARE_CONST, /* dst with value; no dst: something in memory */
 	INLINE_TEST,      /* dst with itself */
 	INLINE_MASK,      /* dst &= value */
 	INLINE_BRANCH,    /* to target or on */

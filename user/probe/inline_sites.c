@@ -34,6 +34,7 @@ static void give_up(struct search *search, enum inline_kind kind, uint64_t vaddr
 	struct inline_sites *out = search->out;
 
 	out->given_up[kind]++;
+	out->given_up_count++;
 	if (out->given_up_listed == sizeof(out->given_up_list) / sizeof(out->given_up_list[0]))
 		return;
 	out->given_up_list[out->given_up_listed].vaddr = vaddr;

@@ -60,7 +60,7 @@ struct inline_sites {
 	size_t count, room;
 	size_t found[INLINE_KINDS];
 	size_t exact; /* of INLINE_POOL: the size that was asked for is known */
-	size_t given_up[INLINE_KINDS];
+	size_t given_up[INLINE_KINDS], given_up_count;
 	struct {
 		uint64_t vaddr;
 		const char *why; /* static */

@@ -6,8 +6,8 @@
  * the way not taken at the guard of the slot passes it, in the second argument, to whatever is in the slot.
  *
  * So the way is followed back as long as there is only one, and then carried out forward: what each register
- * holds is kept as "what that register held at the start, plus so much" or as a constant. The size is known if
- * at the site some register holds it, but for a constant difference.
+ * holds is kept as "a value that came up at some point, plus so much" or as a constant. The size is known if at
+ * the site some register holds it, but for a constant difference.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,16 +19,18 @@
 #define SLOW_MAX 24 /* and along the slow path */
 #define LARGEST	 512 /* that pymalloc serves */
 
-#define CONSTANT ABI_REG_COUNT
-#define UNKNOWN	 (ABI_REG_COUNT + 1)
+#define CONSTANT 0
+#define UNKNOWN	 1
+#define NEW	 2 /* and above: values that came up */
 
 struct value {
-	uint8_t base; /* enum abi_register at the start of the way, CONSTANT, UNKNOWN */
+	uint32_t base;
 	int64_t addend;
 };
 
 struct state {
 	struct value of[ABI_REG_COUNT];
+	uint32_t next; /* number of the next new value */
 };
 
 static void step(struct state *state, const struct inline_insn *insn)
@@ -43,7 +45,7 @@ static void step(struct state *state, const struct inline_insn *insn)
 		result.addend = (int64_t)((uint64_t)result.addend + (uint64_t)insn->value);
 	for (uint32_t r = 0; r < ABI_REG_COUNT; r++)
 		if (insn->written >> r & 1)
-			state->of[r].base = UNKNOWN;
+			state->of[r] = (struct value){state->next++, 0};
 	if (insn->dst < ABI_REG_COUNT && result.base != UNKNOWN)
 		state->of[insn->dst] = result;
 }
@@ -56,13 +58,29 @@ static struct value slow_size(struct inline_code *code, uint64_t vaddr, const st
 
 	for (int i = 0; i < SLOW_MAX && inline_code_window(code, vaddr, &insn, 1); i++) {
 		if (insn.op == INLINE_CALL_SLOT || insn.op == INLINE_JUMP_SLOT)
-			return state.of[ABI_REG_SI];
+			return state.of[ABI_REG_SI].base < from->next ? state.of[ABI_REG_SI]
+								      : (struct value){.base = UNKNOWN};
 		if (insn.op == INLINE_CALL || insn.op == INLINE_END || insn.op == INLINE_BRANCH)
 			break;
 		step(&state, &insn);
 		vaddr = insn.op == INLINE_JUMP ? insn.target : vaddr + insn.bytes;
 	}
 	return (struct value){.base = UNKNOWN};
+}
+
+/* Does it compare with the address of code, as the guard of a slot does? */
+static int compares_code(const struct inline_code *code, const struct state *state, const struct inline_insn *insn)
+{
+	const struct inline_range *text = &code->image->text;
+	struct value other = {.base = UNKNOWN};
+
+	if (insn->op == INLINE_COMPARE_CONST)
+		other = (struct value){CONSTANT, insn->value};
+	else if (insn->op == INLINE_COMPARE && insn->dst < ABI_REG_COUNT && state->of[insn->dst].base == CONSTANT)
+		other = state->of[insn->dst];
+	else if (insn->op == INLINE_COMPARE && insn->src < ABI_REG_COUNT)
+		other = state->of[insn->src];
+	return other.base == CONSTANT && (uint64_t)other.addend - text->vaddr < text->bytes;
 }
 
 /* The indexes of the instructions that lead to that of index site, the last one first. */
@@ -79,22 +97,26 @@ int inline_size_find(struct inline_code *code, uint64_t site, uint8_t *reg, int6
 {
 	struct value size = {.base = UNKNOWN};
 	size_t index = inline_code_index(code, site), count;
-	struct state state;
+	struct state state = {.next = NEW};
+	int guarded = 0;
 	uint32_t way[WAY_MAX];
 
 	if (index == code->count)
 		return -ENOENT;
 	for (uint32_t r = 0; r < ABI_REG_COUNT; r++)
-		state.of[r] = (struct value){(uint8_t)r, 0};
+		state.of[r] = (struct value){state.next++, 0};
 	count = way_find(code, index, way);
 	for (size_t i = count; i-- > 0;) {
 		const struct inline_insn *insn = &code->insns[way[i]];
 		uint32_t next = i ? way[i - 1] : (uint32_t)index;
 
-		if (insn->op == INLINE_COMPARE_CONST && insn->value == LARGEST - 1 && insn->width == 8) {
+		if (insn->op == INLINE_COMPARE || insn->op == INLINE_COMPARE_CONST || insn->op == INLINE_TEST)
+			guarded = compares_code(code, &state, insn);
+		if (insn->op == INLINE_COMPARE_CONST && insn->value == LARGEST - 1 && insn->width == 8 &&
+		    insn->dst < ABI_REG_COUNT) {
 			size = state.of[insn->dst];
 			size.addend++;
-		} else if (insn->op == INLINE_BRANCH) {
+		} else if (insn->op == INLINE_BRANCH && guarded) {
 			int taken = code->insns[next].vaddr == insn->target;
 			struct value slow =
 				slow_size(code, taken ? insn->vaddr + insn->bytes : insn->target, &state);
@@ -109,7 +131,7 @@ int inline_size_find(struct inline_code *code, uint64_t site, uint8_t *reg, int6
 		*addend = size.addend;
 		return 0;
 	}
-	for (uint8_t r = 0; size.base < ABI_REG_COUNT && r < ABI_REG_COUNT; r++) {
+	for (uint8_t r = 0; size.base >= NEW && r < ABI_REG_COUNT; r++) {
 		int64_t difference = (int64_t)((uint64_t)size.addend - (uint64_t)state.of[r].addend);
 
 		if (state.of[r].base != size.base || difference < INT16_MIN || difference > INT16_MAX)

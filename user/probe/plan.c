@@ -16,6 +16,7 @@
 #include "abi/events.h"
 #include "base/error.h"
 #include "probe/plan.h"
+#include "probe/plan_inline.h"
 #include "target/elf_file.h"
 
 #define FUNCTIONS 4
@@ -128,7 +129,7 @@ static int add_wish(struct plan *plan, struct elf_file *file, const struct plan_
 	size_t size;
 	int bytes, err;
 
-	if (why || plan->count == MAX_ENTRIES) {
+	if (why || plan->count == plan->room) {
 		add_missing(plan, wish->symbol, why ? why : "too many sites");
 		return 0;
 	}
@@ -223,10 +224,57 @@ static void describe_level(struct plan *plan, bool raw_deep, bool obj_deep, bool
 		snprintf(plan->level, sizeof(plan->level), "raw, mem, obj: %s", public);
 }
 
-static int add_everything(struct plan *plan, struct elf_file *file, const struct plan_opts *opts)
+/*
+ * The sites of an inlined allocator go in front of the others. The public realloc functions are probed beside: a
+ * block that is resized in its place passes none of the sites.
+ */
+static int add_inlined(struct plan *plan, struct elf_file *file)
 {
-	bool raw_deep = !opts->public_only && has_implementations(plan, file, &raw);
-	bool obj_deep = !opts->public_only && has_implementations(plan, file, &obj);
+	static const struct plan_wish reallocs[] = {
+		{"PyObject_Realloc",
+		 ABI_OP_REALLOC,
+		 EVENT_API_OBJ,
+		 {ABI_REG_DI, ABI_REG_SI, ABI_REG_COUNT},
+		 1},
+		{"PyMem_Realloc", ABI_OP_REALLOC, EVENT_API_MEM, {ABI_REG_DI, ABI_REG_SI, ABI_REG_COUNT}, 1},
+	};
+	struct inline_sites found;
+	struct plan_site *sites;
+	int err = plan_inline(file, &found);
+
+	if (err)
+		return err;
+	sites = calloc(found.count + MAX_ENTRIES, sizeof(*sites));
+	if (!sites) {
+		inline_sites_free(&found);
+		return -ENOMEM;
+	}
+	memcpy(sites, found.sites, found.count * sizeof(*sites));
+	free(plan->sites);
+	plan->sites = sites;
+	plan->count = found.count;
+	plan->room = found.count + MAX_ENTRIES;
+	snprintf(plan->level, sizeof(plan->level),
+		 "raw, mem, obj: inlined copies: %zu take a block from a pool (%zu with its exact size), %zu give one "
+		 "back; %zu functions make pools; %zu calls for large blocks, %zu frees; given up: %zu",
+		 found.found[INLINE_POOL], found.exact, found.found[INLINE_POOL_FREE],
+		 found.found[INLINE_REFILL], found.found[INLINE_RAW], found.found[INLINE_RAW_FREE],
+		 found.given_up_count);
+	for (size_t i = 0; i < found.given_up_listed; i++) {
+		char place[NAME_SIZE];
+
+		snprintf(place, sizeof(place), "0x%llx", (unsigned long long)found.given_up_list[i].vaddr);
+		add_missing(plan, place, found.given_up_list[i].why);
+	}
+	inline_sites_free(&found);
+	for (size_t i = 0; i < sizeof(reallocs) / sizeof(reallocs[0]) && !err; i++)
+		err = add_wish(plan, file, &reallocs[i]);
+	return err;
+}
+
+static int add_functions(struct plan *plan, struct elf_file *file, const struct plan_opts *opts, bool raw_deep,
+			 bool obj_deep)
+{
 	int err = add_domain(plan, file, &raw, raw_deep);
 
 	describe_level(plan, raw_deep, obj_deep, opts->public_only);
@@ -234,6 +282,17 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 		err = add_domain(plan, file, &obj, obj_deep);
 	if (!err && !obj_deep)
 		err = add_domain(plan, file, &mem, false);
+	return err;
+}
+
+static int add_everything(struct plan *plan, struct elf_file *file, const struct plan_opts *opts)
+{
+	bool raw_deep = !opts->public_only && has_implementations(plan, file, &raw);
+	bool obj_deep = !opts->public_only && has_implementations(plan, file, &obj);
+	int err = opts->public_only || (raw_deep && obj_deep) ? -ENOENT : add_inlined(plan, file);
+
+	if (err && err != -ENOMEM)
+		err = add_functions(plan, file, opts, raw_deep, obj_deep);
 	if (err)
 		return err;
 	if (!plan->count)
@@ -249,7 +308,8 @@ int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan
 	struct plan plan = {0};
 	int err;
 
-	plan.sites = calloc(MAX_ENTRIES, sizeof(*plan.sites));
+	plan.room = MAX_ENTRIES;
+	plan.sites = calloc(plan.room, sizeof(*plan.sites));
 	plan.missing = calloc(MAX_ENTRIES, sizeof(*plan.missing));
 	if (!plan.sites || !plan.missing)
 		err = error_set(-ENOMEM, "no memory for the probe plan");

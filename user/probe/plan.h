@@ -51,17 +51,18 @@ int plan_function(const struct plan_wish *wish, const uint8_t *code, size_t byte
 struct elf_file;
 struct plan {
 	struct plan_site *sites;
-	size_t count;
+	size_t count, room;
 	struct { char symbol[96]; char why[128]; } *missing; /* wishes with no site */
 	size_t missing_count;
-	char level[192]; /* which face of the allocator is probed, and why, per domain: for the reader */
+	char level[256]; /* which face of the allocator is probed, and why, per domain: for the reader */
 };
 
 /*
  * Plans every allocator probe of a Python runtime's file. Each domain is probed at one level, all its four
  * functions together: at the implementations (_PyObject_Malloc …, _PyMem_RawMalloc …) where their symbols are
- * known and the process's slots are the default, else at the public functions (PyObject_Malloc …). With
- * implementations, PyMem_* is served by the obj ones.
+ * known and the process's slots are the default. With implementations, PyMem_* is served by the obj ones. Where
+ * symbols are missing, every domain is probed where the allocators end (inline_sites.h); where those are not
+ * recognised, at the public functions (PyObject_Malloc …).
  * 0, -ENOENT when there is no usable symbol at all, -ENOMEM. plan_free() releases.
  */
 struct plan_opts {

@@ -45,9 +45,10 @@ static int block_put(struct process_state *process, const struct block *block)
 
 static int event_put(struct process_state *process, const struct event_alloc *event)
 {
+	uint32_t face = event->api & EVENT_API_MASK;
 	struct block block = {.address = event->address,
 			      .bytes = event->bytes,
-			      .raw = event->api == EVENT_API_RAW || event->api == EVENT_API_TRACK,
+			      .raw = face == EVENT_API_RAW || face == EVENT_API_TRACK,
 			      .domain = event->domain};
 	int err = event->bytes > TRACE_BYTES_MAX ? -EBADMSG
 						 : state_stack_index(process, event->stack_id, &block.traceback);
