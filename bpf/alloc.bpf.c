@@ -116,6 +116,15 @@ static __always_inline __u64 pool_class_bytes(__u64 pool)
 	return ((__u64)index + 1) * 16;
 }
 
+/* The page is resident: the code that is probed has just read or is about to write it. 0 should it not be. */
+static __always_inline __u64 pool_first_free(__u64 pool)
+{
+	__u64 address = 0;
+
+	bpf_probe_read_user(&address, sizeof(address), (void *)(pool + POOL_FREEBLOCK));
+	return address;
+}
+
 /*
  * An allocation request starts, with the stack pointer sp at the entry of the function that will return. 0: its
  * return is wanted; 1: it is not.
@@ -232,7 +241,7 @@ static __always_inline void block_free(struct thread_state *thread, __u64 addres
 static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *thread, struct abi_target *target,
 				     __u64 cookie)
 {
-	__u64 pool = argument(regs, cookie, 0), address = 0;
+	__u64 pool = argument(regs, cookie, 0), address;
 	__u64 bytes = argument(regs, cookie, 1) + addend(cookie);
 	__u32 api = cookie >> 8 & 0xff;
 
@@ -240,10 +249,7 @@ static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *
 		thread->refill_bytes = bytes;
 		return;
 	}
-	if (bpf_probe_read_user(&address, sizeof(address), (void *)(pool + POOL_FREEBLOCK))) {
-		loss_add(LOSS_FRAME_FAULT, 1);
-		return;
-	}
+	address = pool_first_free(pool);
 	if (!bytes) {
 		bytes = pool_class_bytes(pool);
 		api |= EVENT_API_ROUNDED;
@@ -251,7 +257,10 @@ static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *
 	thread->last_free = 0;
 	thread->last_block = address;
 	thread->last_bytes = bytes;
-	alloc_output(thread, target, EVENT_ALLOC, address, bytes, 0, api);
+	if (!address)
+		loss_add(LOSS_ALLOC, 1);
+	else
+		alloc_output(thread, target, EVENT_ALLOC, address, bytes, 0, api);
 }
 
 /*
@@ -303,6 +312,10 @@ int request_once(struct pt_regs *regs)
 	case ABI_OP_FREE:
 		if (!request_is_nested(thread, sp))
 			block_free(thread, argument(regs, cookie, 0), api);
+		break;
+	case ABI_OP_POOL_FREE:
+		if (!request_is_nested(thread, sp))
+			block_free(thread, pool_first_free(argument(regs, cookie, 0)), api);
 		break;
 	case ABI_OP_TRACK:
 		alloc_output(thread, target, EVENT_ALLOC, argument(regs, cookie, 1), argument(regs, cookie, 2),

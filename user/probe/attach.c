@@ -186,7 +186,8 @@ static int site_is_reuse(const struct plan_site *site)
 
 static int site_is_once(const struct plan_site *site)
 {
-	return site->op == ABI_OP_FREE || site->op == ABI_OP_TRACK || site->op == ABI_OP_UNTRACK;
+	return site->op == ABI_OP_FREE || site->op == ABI_OP_POOL_FREE || site->op == ABI_OP_TRACK ||
+	       site->op == ABI_OP_UNTRACK;
 }
 
 static int site_is_inline(const struct plan_site *site)

@@ -19,21 +19,20 @@ static int goes_on(const struct inline_insn *insn)
 	return insn->op < INLINE_BRANCH;
 }
 
-/* Is at vaddr `block = pool->freeblock; ++pool->ref.count`? */
+/* Is at vaddr, or where it jumps to, `block = pool->freeblock; ++pool->ref.count`? */
 static int takes_block(struct inline_code *code, uint64_t vaddr, uint8_t pool)
 {
-	struct inline_insn insns[12];
-	size_t count = inline_code_window(code, vaddr, insns, 12);
+	struct inline_insn insn;
 	int block = 0, counted = 0;
 
-	for (size_t i = 0; i < count && goes_on(&insns[i]); i++) {
-		block |= insns[i].op == INLINE_LOAD && insns[i].base == pool && insns[i].value == POOL_FREEBLOCK;
-		counted |= insns[i].op == INLINE_BUMP && insns[i].base == pool && !insns[i].value &&
-			   insns[i].width == 4;
+	for (int i = 0; i < 14 && inline_code_window(code, vaddr, &insn, 1); i++) {
+		block |= insn.op == INLINE_LOAD && insn.base == pool && insn.value == POOL_FREEBLOCK;
+		counted |= insn.op == INLINE_BUMP && insn.base == pool && !insn.value && insn.width == 4;
 		if (block && counted)
 			return 1;
-		if (writes(&insns[i], pool))
+		if (writes(&insn, pool) || (!goes_on(&insn) && insn.op != INLINE_JUMP))
 			return 0;
+		vaddr = insn.op == INLINE_JUMP ? insn.target : vaddr + insn.bytes;
 	}
 	return 0;
 }
@@ -96,7 +95,7 @@ int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_ma
 	struct inline_insn insns[WINDOW];
 	size_t count = inline_code_window(code, vaddr, insns, WINDOW);
 	uint8_t pool, last, block = ABI_REG_COUNT;
-	int pushed = 0, tested = 0;
+	int pushed = 0, tested = 0, lost = 0;
 
 	if (!count || insns[0].op != INLINE_LOAD || insns[0].value != POOL_FREEBLOCK ||
 	    insns[0].base == ABI_REG_COUNT)
@@ -107,14 +106,17 @@ int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_ma
 		const struct inline_insn *insn = &insns[i];
 
 		if (insn->op == INLINE_BRANCH && tested && pushed) {
-			*out = (struct inline_match){.site = insn->vaddr, .reg = block};
+			*out = (struct inline_match){
+				.site = insn->vaddr, .reg = lost ? pool : block, .through_pool = lost};
 			return insn->equal || insn->unequal;
 		}
-		if (!goes_on(insn) || writes(insn, pool) || writes(insn, last) || writes(insn, block))
+		if (!goes_on(insn) || writes(insn, pool) || writes(insn, last) ||
+		    (writes(insn, block) && !pushed))
 			return 0;
+		lost |= writes(insn, block);
 		if (insn->op == INLINE_STORE && insn->src == last && !insn->value && block == ABI_REG_COUNT)
 			block = insn->base;
-		pushed |= insn->op == INLINE_STORE && insn->src == block && block < ABI_REG_COUNT &&
+		pushed |= insn->op == INLINE_STORE && insn->src == block && block < ABI_REG_COUNT && !lost &&
 			  insn->base == pool && insn->value == POOL_FREEBLOCK;
 		tested |= insn->op == INLINE_TEST && insn->dst == last;
 	}

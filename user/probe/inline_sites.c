@@ -120,8 +120,11 @@ static int free_add(struct search *search, const struct inline_match *match)
 	for (size_t i = index; i-- > 0 && index - i < 48 && !search->pool_bits;)
 		if (code->insns[i].op == INLINE_MASK && (code->insns[i].value == -16384 || code->insns[i].value == -4096))
 			search->pool_bits = code->insns[i].value == -16384 ? 14 : 12;
-	site.cookie = ABI_COOKIE(ABI_OP_FREE, EVENT_API_OBJ, match->reg, ABI_REG_COUNT, ABI_REG_COUNT);
-	snprintf(site.why, sizeof(site.why), "block in %s goes back to its pool", x86_register_name(match->reg));
+	if (match->through_pool)
+		site.op = ABI_OP_POOL_FREE;
+	site.cookie = ABI_COOKIE(site.op, EVENT_API_OBJ, match->reg, ABI_REG_COUNT, ABI_REG_COUNT);
+	snprintf(site.why, sizeof(site.why), "%s in %s, a block goes back to its pool",
+		 match->through_pool ? "pool" : "block", x86_register_name(match->reg));
 	search->out->found[INLINE_POOL_FREE]++;
 	return site_add(search, &site);
 }
