@@ -49,6 +49,13 @@ def test_public(start, trace, python, name):
     attach_and_check(start, trace, python, name, "--public")
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ("golden.py", "threads.py", "realloc.py"))
+def test_inlined(start, trace, debian_python, backend, name):
+    """Stripped, its allocators inlined: the same figures."""
+    attach_and_check(start, trace, debian_python, name, "--backend", backend)
+
+
 @pytest.mark.versions()
 def test_launch(trace, python):
     """The command has the tracer's own stdin and stdout; the table is that of the moment when its shutdown began."""
