@@ -27,7 +27,8 @@ static int jumps_find(struct inline_code *code)
 		int32_t distance;
 		uint64_t target;
 
-		if (text->code[i] != 0xe9 && ((text->code[i] & 0xf0) != 0x80 || !i || text->code[i - 1] != 0x0f))
+		if (text->code[i] != 0xe9 &&
+		    ((text->code[i] & 0xf0) != 0x80 || !i || text->code[i - 1] != 0x0f))
 			continue;
 		memcpy(&distance, text->code + i + 1, sizeof(distance));
 		target = text->vaddr + i + 5 + (uint64_t)(int64_t)distance;
@@ -179,7 +180,8 @@ static int sources_find(struct inline_code *code)
 	}
 	for (; low < code->jump_count && code->jumps[low].target < code->end; low++)
 		if (code->jumps[low].source < code->start || code->jumps[low].source >= code->end)
-			source_add(code, ways, inline_code_index(code, code->jumps[low].target), INLINE_NO_SOURCE);
+			source_add(code, ways, inline_code_index(code, code->jumps[low].target),
+				   INLINE_NO_SOURCE);
 	free(ways);
 	return 0;
 }

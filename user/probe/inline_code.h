@@ -30,7 +30,8 @@ struct inline_code {
 	/* The function that was decoded last. */
 	uint64_t start, end;
 	struct inline_insn *insns;
-	uint32_t *source; /* index of the one instruction that control comes from, INLINE_NO_SOURCE: not one */
+	uint32_t
+		*source; /* index of the one instruction that control comes from, INLINE_NO_SOURCE: not one */
 	size_t count, room;
 };
 

@@ -10,7 +10,7 @@
 
 /* What a called function may change (System V ABI): rax, rcx, rdx, rsi, rdi, r8 to r11. */
 #define CALL_CLOBBERS                                                                                        \
-	(1u << ABI_REG_AX | 1u << ABI_REG_CX | 1u << ABI_REG_DX | 1u << ABI_REG_SI | 1u << ABI_REG_DI |       \
+	(1u << ABI_REG_AX | 1u << ABI_REG_CX | 1u << ABI_REG_DX | 1u << ABI_REG_SI | 1u << ABI_REG_DI |      \
 	 0xfu << ABI_REG_R8)
 
 int inline_decoder_open(struct inline_decoder *decoder)
@@ -222,7 +222,8 @@ static int decode_control(struct inline_decoder *decoder, struct inline_insn *ou
 
 static size_t decode_one(struct inline_decoder *decoder, const uint8_t *code, size_t bytes, uint64_t vaddr)
 {
-	return cs_disasm_iter(decoder->capstone, &code, &bytes, &vaddr, decoder->insn) ? decoder->insn->size : 0;
+	return cs_disasm_iter(decoder->capstone, &code, &bytes, &vaddr, decoder->insn) ? decoder->insn->size
+										       : 0;
 }
 
 size_t inline_decode(struct inline_decoder *decoder, const uint8_t *code, size_t bytes, uint64_t vaddr,

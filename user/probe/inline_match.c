@@ -7,6 +7,8 @@
 #define POOL_FREEBLOCK 8
 #define POOL_NEXTPOOL  16
 
+#define STATE_OFFSET 256 /* an object's fields are below, the interpreter's counters above */
+
 #define WINDOW 20 /* instructions */
 
 static int writes(const struct inline_insn *insn, uint8_t reg)
@@ -123,14 +125,18 @@ int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_ma
 	return 0;
 }
 
-/* raw_allocated_blocks++, on the way that a block takes that was given. */
+/*
+ * raw_allocated_blocks++, on the way that a block takes that was given: a static variable, from 3.12 on deep
+ * in the interpreter's state.
+ */
 static uint8_t is_counted(struct inline_code *code, uint64_t vaddr, int branches)
 {
 	struct inline_insn insns[8];
 	size_t count = inline_code_window(code, vaddr, insns, 8);
 
 	for (size_t i = 0; i < count; i++) {
-		if (insns[i].op == INLINE_BUMP && insns[i].base == ABI_REG_COUNT && insns[i].width == 8)
+		if (insns[i].op == INLINE_BUMP && insns[i].base != ABI_REG_SP && insns[i].width == 8 &&
+		    insns[i].value >= STATE_OFFSET)
 			return 1;
 		if (insns[i].op == INLINE_JUMP || (insns[i].op == INLINE_BRANCH && insns[i].unequal))
 			return branches && is_counted(code, insns[i].target, branches - 1);
@@ -155,10 +161,10 @@ void inline_match_return(struct inline_code *code, uint64_t vaddr, struct inline
 		}
 		if (!goes_on(&insns[i]) || writes(&insns[i], ABI_REG_SP))
 			return;
-		uint32_t copy = insns[i].op == INLINE_COPY && insns[i].width == 8 &&
-						holders >> insns[i].src & 1
-					? 1u << insns[i].dst
-					: 0;
+		uint32_t copy =
+			insns[i].op == INLINE_COPY && insns[i].width == 8 && holders >> insns[i].src & 1
+				? 1u << insns[i].dst
+				: 0;
 
 		holders = (holders & ~insns[i].written) | copy;
 	}

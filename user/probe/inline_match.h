@@ -8,14 +8,15 @@
 #include "probe/inline_code.h"
 
 struct inline_match {
-	uint64_t site;	 /* where the probe goes */
-	uint8_t reg;	 /* the pool, the block that is freed, the block that was returned */
-	uint8_t counted; /* of a return: pymalloc counts the block as one that it passed on */
-	uint64_t refill; /* of a pool: the function that is called when it is empty; 0: not known */
+	uint64_t site;	      /* where the probe goes */
+	uint8_t reg;	      /* the pool, the block that is freed, the block that was returned */
+	uint8_t counted;      /* of a return: pymalloc counts the block as one that it passed on */
+	uint64_t refill;      /* of a pool: the function that is called when it is empty; 0: not known */
 	uint8_t through_pool; /* of a free: reg is the pool, whose first free block is the block now */
 };
 
-/* Is there at vaddr the load of pool->nextpool of `if (pool != pool->nextpool)` that precedes taking a block? */
+/* Is there at vaddr the load of pool->nextpool of `if (pool != pool->nextpool)` that precedes taking a block?
+ */
 int inline_match_pool(struct inline_code *code, uint64_t vaddr, struct inline_match *out);
 /* Is there at vaddr the load of pool->freeblock of a free? */
 int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_match *out);

@@ -87,10 +87,12 @@ static int pool_add(struct search *search, const struct inline_match *match)
 
 	if (!inline_size_find(&search->code, match->site, &reg, &addend)) {
 		search->out->exact++;
-		snprintf(site.why, sizeof(site.why), reg < ABI_REG_COUNT ? "pool in %s, size is %s%+lld" : "pool in %s, size is%.0s %lld",
+		snprintf(site.why, sizeof(site.why),
+			 reg < ABI_REG_COUNT ? "pool in %s, size is %s%+lld" : "pool in %s, size is%.0s %lld",
 			 x86_register_name(match->reg), x86_register_name(reg), (long long)addend);
 	} else {
-		snprintf(site.why, sizeof(site.why), "pool in %s, size rounded to its class", x86_register_name(match->reg));
+		snprintf(site.why, sizeof(site.why), "pool in %s, size rounded to its class",
+			 x86_register_name(match->reg));
 	}
 	site.cookie = ABI_COOKIE(ABI_OP_POOL, EVENT_API_OBJ, match->reg, reg, ABI_REG_COUNT) |
 		      ABI_COOKIE_ADDEND(addend);
@@ -118,7 +120,8 @@ static int free_add(struct search *search, const struct inline_match *match)
 
 	/* The pool is the block's address without its low bits: how many tells the size of pools. */
 	for (size_t i = index; i-- > 0 && index - i < 48 && !search->pool_bits;)
-		if (code->insns[i].op == INLINE_MASK && (code->insns[i].value == -16384 || code->insns[i].value == -4096))
+		if (code->insns[i].op == INLINE_MASK &&
+		    (code->insns[i].value == -16384 || code->insns[i].value == -4096))
 			search->pool_bits = code->insns[i].value == -16384 ? 14 : 12;
 	if (match->through_pool)
 		site.op = ABI_OP_POOL_FREE;
@@ -134,7 +137,8 @@ static unsigned displacement(const uint8_t *bytes)
 {
 	unsigned mod = bytes[2] >> 6, base = bytes[2] & 7;
 
-	if ((bytes[0] & 0xf8) != 0x48 || mod != 1 || (bytes[1] != 0x8b && bytes[1] != 0x39 && bytes[1] != 0x3b))
+	if ((bytes[0] & 0xf8) != 0x48 || mod != 1 ||
+	    (bytes[1] != 0x8b && bytes[1] != 0x39 && bytes[1] != 0x3b))
 		return 0;
 	return base == 4 ? bytes[4] : bytes[3];
 }
@@ -143,8 +147,9 @@ static unsigned displacement(const uint8_t *bytes)
 static int store_follows(const uint8_t *bytes, size_t count, unsigned reg)
 {
 	for (size_t i = 0; i + 3 <= count; i++)
-		if ((bytes[i] & 0xf8) == 0x48 && bytes[i + 1] == 0x89 && (bytes[i + 2] >> 3 & 7) == (reg & 7) &&
-		    (bytes[i] >> 2 & 1) == reg >> 3 && bytes[i + 2] >> 6 < 2)
+		if ((bytes[i] & 0xf8) == 0x48 && bytes[i + 1] == 0x89 &&
+		    (bytes[i + 2] >> 3 & 7) == (reg & 7) && (bytes[i] >> 2 & 1) == reg >> 3 &&
+		    bytes[i + 2] >> 6 < 2)
 			return 1;
 	return 0;
 }
@@ -161,10 +166,12 @@ static int pools_find(struct search *search)
 		struct inline_match match;
 		int is_pool = at == 16 && inline_match_pool(&search->code, text->vaddr + i, &match);
 
-		if (!is_pool && (at != 8 || bytes[1] != 0x8b || !store_follows(bytes, left < 40 ? left : 40, reg) ||
-				 !inline_match_free(&search->code, text->vaddr + i, &match)))
+		if (!is_pool &&
+		    (at != 8 || bytes[1] != 0x8b || !store_follows(bytes, left < 40 ? left : 40, reg) ||
+		     !inline_match_free(&search->code, text->vaddr + i, &match)))
 			continue;
-		if (!is_instruction(search, text->vaddr + i, &err) || !is_instruction(search, match.site, &err))
+		if (!is_instruction(search, text->vaddr + i, &err) ||
+		    !is_instruction(search, match.site, &err))
 			give_up(search, is_pool ? INLINE_POOL : INLINE_POOL_FREE, match.site,
 				"decoding its function does not lead to it");
 		else
@@ -214,6 +221,15 @@ static uint64_t arguments_cookie(enum abi_op op, enum event_api api)
 	}
 }
 
+/* Is it the site of another request? One instruction cannot end one and begin the next. */
+static int is_raw_call(struct search *search, uint64_t vaddr)
+{
+	struct inline_insn insn;
+
+	return inline_code_window(&search->code, vaddr, &insn, 1) &&
+	       (insn.op == INLINE_CALL || insn.op == INLINE_JUMP) && stub_at(search->code.image, insn.target);
+}
+
 /* A call of a function of libc, or a jump to it that takes its caller's place. */
 static int raw_add(struct search *search, uint64_t vaddr, size_t bytes, enum abi_op op, int is_call)
 {
@@ -225,8 +241,10 @@ static int raw_add(struct search *search, uint64_t vaddr, size_t bytes, enum abi
 	search->out->found[op == ABI_OP_FREE ? INLINE_RAW_FREE : INLINE_RAW]++;
 	if (is_call && op != ABI_OP_FREE) {
 		inline_match_return(&search->code, vaddr + bytes, &match);
-		if (!is_instruction(search, match.site, &err))
+		if (!is_instruction(search, match.site, &err) || is_raw_call(search, match.site)) {
 			match.site = vaddr + bytes;
+			match.reg = ABI_REG_AX;
+		}
 		if (match.counted)
 			api = EVENT_API_OBJ;
 	}
@@ -266,10 +284,10 @@ static int raws_find(struct search *search)
 			continue;
 		if (is_instruction(search, text->vaddr + i, &err))
 			err = raw_add(search, text->vaddr + i, size, import->op,
-				      bytes[0] == 0xe8 || bytes[1] == 0x15);
+				      bytes[0] == 0xe8 || (through_slot && bytes[1] == 0x15));
 		else
-			give_up(search, import->op == ABI_OP_FREE ? INLINE_RAW_FREE : INLINE_RAW, text->vaddr + i,
-				"decoding its function does not lead to it");
+			give_up(search, import->op == ABI_OP_FREE ? INLINE_RAW_FREE : INLINE_RAW,
+				text->vaddr + i, "decoding its function does not lead to it");
 	}
 	return err;
 }
@@ -281,22 +299,28 @@ static int refills_add(struct search *search)
 	int err = 0;
 
 	for (size_t i = 0; i < search->refill_count && !err; i++) {
-		struct plan_wish wish = {"refill", ABI_OP_REFILL, EVENT_API_OBJ,
-					 {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT}, 1};
+		struct plan_wish wish = {"refill",
+					 ABI_OP_REFILL,
+					 EVENT_API_OBJ,
+					 {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT},
+					 1};
 		uint64_t vaddr = search->refills[i].vaddr, offset = vaddr - text->vaddr;
 		struct plan_site site = {0};
 
 		if (offset >= text->bytes || !inline_code_is_start(&search->code, vaddr)) {
-			give_up(search, INLINE_REFILL, vaddr, "called when a pool is empty, but no function of this file");
+			give_up(search, INLINE_REFILL, vaddr,
+				"called when a pool is empty, but no function of this file");
 			continue;
 		}
 		err = plan_function(&wish, text->code + offset,
-				    text->bytes - offset < PLAN_MAX_CODE ? text->bytes - offset : PLAN_MAX_CODE, vaddr,
-				    &site);
+				    text->bytes - offset < PLAN_MAX_CODE ? text->bytes - offset
+									 : PLAN_MAX_CODE,
+				    vaddr, &site);
 		if (err)
 			return err;
 		site.cookie |= ABI_COOKIE_ADDEND(search->pool_bits ? search->pool_bits : 14);
-		snprintf(site.why, sizeof(site.why), "makes a pool, called from %u sites", search->refills[i].calls);
+		snprintf(site.why, sizeof(site.why), "makes a pool, called from %u sites",
+			 search->refills[i].calls);
 		search->out->found[INLINE_REFILL]++;
 		err = site_add(search, &site);
 	}

@@ -11,8 +11,8 @@
  *	a block goes back to its pool		mov pool->freeblock,(block) … je	FREE
  *	a large one is freed			call or jump to free			FREE
  *
- * These ends are probed and not the functions, so it does not matter where they were inlined, and each request
- * passes one of them once. Nearly all of the instructions are such as the kernel emulates.
+ * These ends are probed and not the functions, so it does not matter where they were inlined, and each
+ *request passes one of them once. Nearly all of the instructions are such as the kernel emulates.
  */
 #ifndef TRACER_PROBE_INLINE_SITES_H
 #define TRACER_PROBE_INLINE_SITES_H
@@ -64,7 +64,7 @@ struct inline_sites {
 	struct {
 		uint64_t vaddr;
 		const char *why; /* static */
-	} given_up_list[64]; /* the first of them */
+	} given_up_list[64];	 /* the first of them */
 	size_t given_up_listed;
 };
 

@@ -2,12 +2,13 @@
 /*
  * How large the block is that was asked for, at the point where a pool gives it.
  *
- * On the way there pymalloc compared the size less one with 511; where it did not, the size is a constant, and
- * the way not taken at the guard of the slot passes it, in the second argument, to whatever is in the slot.
+ * On the way there pymalloc compared the size less one with 511; where it did not, the size is a constant,
+ * and the way not taken at the guard of the slot passes it, in the second argument, to whatever is in the
+ * slot.
  *
  * So the way is followed back as long as there is only one, and then carried out forward: what each register
- * holds is kept as "a value that came up at some point, plus so much" or as a constant. The size is known if at
- * the site some register holds it, but for a constant difference.
+ * holds is kept as "a value that came up at some point, plus so much" or as a constant. The size is known if
+ * at the site some register holds it, but for a constant difference.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,8 +16,8 @@
 #include "abi/target.h"
 #include "probe/inline_match.h"
 
-#define WAY_MAX	 96 /* instructions followed back */
-#define SLOW_MAX 24 /* and along the slow path */
+#define WAY_MAX	 96  /* instructions followed back */
+#define SLOW_MAX 24  /* and along the slow path */
 #define LARGEST	 512 /* that pymalloc serves */
 
 #define CONSTANT 0
@@ -69,14 +70,16 @@ static struct value slow_size(struct inline_code *code, uint64_t vaddr, const st
 }
 
 /* Does it compare with the address of code, as the guard of a slot does? */
-static int compares_code(const struct inline_code *code, const struct state *state, const struct inline_insn *insn)
+static int compares_code(const struct inline_code *code, const struct state *state,
+			 const struct inline_insn *insn)
 {
 	const struct inline_range *text = &code->image->text;
 	struct value other = {.base = UNKNOWN};
 
 	if (insn->op == INLINE_COMPARE_CONST)
 		other = (struct value){CONSTANT, insn->value};
-	else if (insn->op == INLINE_COMPARE && insn->dst < ABI_REG_COUNT && state->of[insn->dst].base == CONSTANT)
+	else if (insn->op == INLINE_COMPARE && insn->dst < ABI_REG_COUNT &&
+		 state->of[insn->dst].base == CONSTANT)
 		other = state->of[insn->dst];
 	else if (insn->op == INLINE_COMPARE && insn->src < ABI_REG_COUNT)
 		other = state->of[insn->src];
@@ -88,7 +91,8 @@ static size_t way_find(const struct inline_code *code, size_t site, uint32_t *wa
 {
 	size_t count = 0;
 
-	for (uint32_t at = code->source[site]; at != INLINE_NO_SOURCE && count < WAY_MAX; at = code->source[at])
+	for (uint32_t at = code->source[site]; at != INLINE_NO_SOURCE && count < WAY_MAX;
+	     at = code->source[at])
 		way[count++] = at;
 	return count;
 }

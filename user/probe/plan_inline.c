@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Even a stripped file has to tell the unwinder where its functions begin: .eh_frame_hdr has a sorted table of
- * them (Linux Standard Base, "Exception Frames").
+ * Even a stripped file has to tell the unwinder where its functions begin: .eh_frame_hdr has a sorted table
+ * of them (Linux Standard Base, "Exception Frames").
  */
 #include "probe/plan_inline.h"
 
@@ -122,7 +122,8 @@ static int image_load(struct elf_file *file, struct loaded *loaded)
 	if (err)
 		return err == -ENOENT ? error_set(-ENOTSUP, "the file has no code in .text") : err;
 	for (size_t i = 0; i < INLINE_STUB_RANGES; i++)
-		if (section_load(file, stubs[i], STUBS_MAX, &loaded->image.stubs[i], &loaded->stubs[i]) == -ENOMEM)
+		if (section_load(file, stubs[i], STUBS_MAX, &loaded->image.stubs[i], &loaded->stubs[i]) ==
+		    -ENOMEM)
 			return -ENOMEM;
 	imports_load(file, &loaded->image);
 	err = starts_load(file, loaded);
@@ -140,9 +141,11 @@ static int sites_name(struct elf_file *file, struct inline_sites *sites)
 			return error_set(-ENOTSUP, "code has no place in the file");
 		if (!elf_file_symbol_at(file, site->vaddr, &symbol)) {
 			site->in_function = (uint32_t)(site->vaddr - symbol.vaddr);
-			snprintf(site->symbol, sizeof(site->symbol), "%.60s+0x%x", symbol.name, site->in_function);
+			snprintf(site->symbol, sizeof(site->symbol), "%.60s+0x%x", symbol.name,
+				 site->in_function);
 		} else {
-			snprintf(site->symbol, sizeof(site->symbol), "0x%llx", (unsigned long long)site->vaddr);
+			snprintf(site->symbol, sizeof(site->symbol), "0x%llx",
+				 (unsigned long long)site->vaddr);
 		}
 	}
 	return 0;
