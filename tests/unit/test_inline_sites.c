@@ -113,8 +113,8 @@ static void test_shapes(void **state)
 	assert_true(site_at(&sites, 0x401045)->cookie ==
 		    (ABI_COOKIE(ABI_OP_POOL, EVENT_API_OBJ, ABI_REG_DX, NONE, NONE) | ABI_COOKIE_ADDEND(32)));
 	assert_true(site_at(&sites, 0x40109b)->cookie ==
-		    (ABI_COOKIE(ABI_OP_POOL, EVENT_API_OBJ, ABI_REG_R12, ABI_REG_BX, NONE) |
-		     ABI_COOKIE_ADDEND(17)));
+		    (ABI_COOKIE(ABI_OP_POOL, EVENT_API_OBJ, ABI_REG_R12, ABI_REG_AX, NONE) |
+		     ABI_COOKIE_ADDEND(1)));
 	assert_true(site_at(&sites, 0x401010)->cookie ==
 		    (ABI_COOKIE(ABI_OP_REFILL, EVENT_API_OBJ, NONE, NONE, NONE) | ABI_COOKIE_ADDEND(14)));
 	assert_int_equal(site_at(&sites, 0x401010)->with_return, 1);
