@@ -13,7 +13,8 @@ char LICENSE[] SEC("license") = "GPL";
 /* Tail-called helpers of one request share its stack pointer; more than this many and the return was lost. */
 #define MAX_NESTED_EQUAL 4
 
-#define EFLAGS_ZERO 0x40
+#define EFLAGS_CARRY 0x01
+#define EFLAGS_ZERO  0x40
 
 extern _Bool bpf_session_is_return(void) __ksym __weak;
 
@@ -281,6 +282,16 @@ int inline_site(struct pt_regs *regs)
 		thread = thread_current();
 		if (thread && !request_is_nested(thread, regs->rsp))
 			pool_use(regs, thread, target, cookie);
+		break;
+	case ABI_OP_RESIZE:
+		thread = thread_current();
+		if (thread && regs->eflags & EFLAGS_CARRY && !request_is_nested(thread, regs->rsp)) {
+			__u64 block = argument(regs, cookie, 0);
+			__u32 api = cookie >> 8 & 0xff;
+
+			free_output(EVENT_REALLOC, block, 0, api, LOSS_REALLOC);
+			alloc_output(thread, target, EVENT_REALLOC_DONE, block, argument(regs, cookie, 1), 0, api);
+		}
 		break;
 	case ABI_OP_END:
 		request_end(regs, argument(regs, cookie, 0));

@@ -60,6 +60,12 @@ static void decode_lea(const cs_insn *insn, struct inline_insn *out)
 	const cs_x86_op *source = &insn->detail->x86.operands[1];
 
 	out->dst = (uint8_t)x86_register_of(insn->detail->x86.operands[0].reg);
+	if (source->mem.base == source->mem.index && source->mem.base != X86_REG_INVALID &&
+	    source->mem.scale == 2 && !source->mem.disp) {
+		out->op = INLINE_TRIPLE;
+		out->src = (uint8_t)x86_register_of(source->mem.base);
+		return;
+	}
 	if (!memory_read(insn, source, out))
 		return;
 	out->src = out->base;
@@ -204,6 +210,7 @@ static int decode_control(struct inline_decoder *decoder, struct inline_insn *ou
 	} else if (cs_insn_group(decoder->capstone, insn, CS_GRP_JUMP)) {
 		out->op = direct ? INLINE_BRANCH : INLINE_END;
 		out->equal = insn->id == X86_INS_JE;
+		out->below = insn->id == X86_INS_JB;
 		out->unequal = insn->id == X86_INS_JNE;
 	} else if (cs_insn_group(decoder->capstone, insn, CS_GRP_RET) ||
 		   cs_insn_group(decoder->capstone, insn, CS_GRP_INT) ||

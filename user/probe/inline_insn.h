@@ -12,6 +12,7 @@ enum inline_op {
 	INLINE_OTHER = 0,     /* anything that goes on to the next instruction */
 	INLINE_COPY,	      /* dst = src */
 	INLINE_CONST,	      /* dst = value */
+	INLINE_TRIPLE,	      /* dst = 3 * src */
 	INLINE_ADD,	      /* dst = src + value */
 	INLINE_LOAD,	      /* dst = *(base + value), 64 bits; base ABI_REG_COUNT: an absolute address */
 	INLINE_STORE,	      /* *(base + value) = src, 64 bits */
@@ -39,6 +40,7 @@ struct inline_insn {
 	uint8_t width;		/* of the operation, bytes */
 	uint8_t equal;		/* INLINE_BRANCH: 1 je, 0 another */
 	uint8_t unequal;	/* INLINE_BRANCH: 1 jne, 0 another */
+	uint8_t below;		/* INLINE_BRANCH: 1 jb, 0 another */
 	uint8_t emulated;	/* by the kernel, when probed */
 };
 

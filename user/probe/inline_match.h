@@ -10,6 +10,7 @@
 struct inline_match {
 	uint64_t site;	      /* where the probe goes */
 	uint8_t reg;	      /* the pool, the block that is freed, the block that was returned */
+	uint8_t size_reg;     /* of a resize */
 	uint8_t counted;      /* of a return: pymalloc counts the block as one that it passed on */
 	uint64_t refill;      /* of a pool: the function that is called when it is empty; 0: not known */
 	uint8_t through_pool; /* of a free: reg is the pool, whose first free block is the block now */
@@ -22,6 +23,13 @@ int inline_match_pool(struct inline_code *code, uint64_t vaddr, struct inline_ma
 int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_match *out);
 /* Where the result of the call that returns to vaddr is best taken. Always finds a place. */
 void inline_match_return(struct inline_code *code, uint64_t vaddr, struct inline_match *out);
+
+/*
+ * Is there at vaddr the first instruction of `if (4 * nbytes > 3 * size)`, with which a realloc keeps a block
+ * in its place? out->reg is the block and out->size_reg how large it shall be; the jb that is the site is
+ * taken then.
+ */
+int inline_match_resize(struct inline_code *code, uint64_t vaddr, struct inline_match *out);
 
 /*
  * The size that was asked for, at the site of a pool, whose function was decoded last: *reg + *addend, where

@@ -132,6 +132,49 @@ static int free_add(struct search *search, const struct inline_match *match)
 	return site_add(search, &site);
 }
 
+static int resize_add(struct search *search, const struct inline_match *match)
+{
+	struct plan_site site = {.vaddr = match->site, .op = ABI_OP_RESIZE};
+
+	if (match->reg == ABI_REG_COUNT) {
+		give_up(search, INLINE_RESIZE, match->site, "where the block is, is not known");
+		return 0;
+	}
+	site.cookie = ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, match->reg, match->size_reg, ABI_REG_COUNT);
+	snprintf(site.why, sizeof(site.why), "block in %s may stay in its place, size in %s",
+		 x86_register_name(match->reg), x86_register_name(match->size_reg));
+	search->out->found[INLINE_RESIZE]++;
+	return site_add(search, &site);
+}
+
+/* lea (r,r,2): three times the size, after the size was made of the pool's size class with a shift by 4. */
+static int resizes_find(struct search *search)
+{
+	const struct inline_range *text = &search->code.image->text;
+	int err = 0;
+
+	for (size_t i = 32; i + 8 <= text->bytes && !err; i++) {
+		const uint8_t *bytes = text->code + i;
+		struct inline_match match;
+		int shifted = 0;
+
+		if ((bytes[0] & 0xf8) != 0x48 || bytes[1] != 0x8d || (bytes[2] & 7) != 4 ||
+		    bytes[3] >> 6 != 1)
+			continue;
+		for (int back = 3; back <= 32 && !shifted; back++)
+			shifted = bytes[-back] == 0xc1 && (bytes[1 - back] & 0xf8) == 0xe0 &&
+				  bytes[2 - back] == 4;
+		if (!shifted || !inline_match_resize(&search->code, text->vaddr + i, &match))
+			continue;
+		if (is_instruction(search, text->vaddr + i, &err) && is_instruction(search, match.site, &err))
+			err = resize_add(search, &match);
+		else
+			give_up(search, INLINE_RESIZE, match.site,
+				"decoding its function does not lead to it");
+	}
+	return err;
+}
+
 /* REX.W mov with an 8-bit displacement, or a comparison with memory: its displacement, else 0. */
 static unsigned displacement(const uint8_t *bytes)
 {
@@ -341,6 +384,8 @@ int inline_sites_find(const struct inline_image *image, struct inline_sites *out
 		err = refills_add(&search);
 	if (!err)
 		err = raws_find(&search);
+	if (!err)
+		err = resizes_find(&search);
 	inline_code_close(&search.code);
 	if (err) {
 		inline_sites_free(&sites);

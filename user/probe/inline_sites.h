@@ -7,6 +7,7 @@
  *
  *	a pool of pymalloc gives a block	cmp pool->nextpool,pool; je		POOL
  *	all its pools are full			call of the one function for that	REFILL
+ *	a realloc leaves it in its place	cmp 4 * bytes,3 * size; jb		RESIZE
  *	it is too large				call or jump to malloc, calloc, realloc	MALLOC …, END
  *	a block goes back to its pool		mov pool->freeblock,(block) … je	FREE
  *	a large one is freed			call or jump to free			FREE
@@ -49,6 +50,7 @@ struct inline_image {
 enum inline_kind {
 	INLINE_POOL,	  /* a block is taken from a pool */
 	INLINE_POOL_FREE, /* a block goes back to its pool */
+	INLINE_RESIZE,	  /* a realloc leaves a block where it is */
 	INLINE_REFILL,	  /* the function that makes a pool */
 	INLINE_RAW,	  /* malloc, calloc, realloc are called, and where they have returned; or jumped to */
 	INLINE_RAW_FREE,

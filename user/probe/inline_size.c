@@ -146,3 +146,50 @@ int inline_size_find(struct inline_code *code, uint64_t site, uint8_t *reg, int6
 	}
 	return -ENOENT;
 }
+
+/*
+ * What of the registers at vaddr is passed as the second argument to the second function that is called from
+ * there on: a realloc that moves a block asks for a new one and copies the old one to it.
+ */
+static uint8_t copied_from(struct inline_code *code, uint64_t vaddr)
+{
+	struct state state = {.next = NEW};
+	struct inline_insn insn;
+	int calls = 0;
+
+	for (uint32_t r = 0; r < ABI_REG_COUNT; r++)
+		state.of[r] = (struct value){state.next++, 0};
+	for (int i = 0; i < SLOW_MAX && inline_code_window(code, vaddr, &insn, 1); i++) {
+		struct value from = state.of[ABI_REG_SI];
+
+		if (insn.op == INLINE_CALL && ++calls == 2)
+			return from.base >= NEW && from.base < NEW + ABI_REG_COUNT && !from.addend
+				       ? (uint8_t)(from.base - NEW)
+				       : ABI_REG_COUNT;
+		if (insn.op == INLINE_END || insn.op == INLINE_JUMP_SLOT || insn.op == INLINE_CALL_SLOT)
+			break;
+		step(&state, &insn);
+		vaddr = insn.op == INLINE_JUMP ? insn.target : vaddr + insn.bytes;
+	}
+	return ABI_REG_COUNT;
+}
+
+int inline_match_resize(struct inline_code *code, uint64_t vaddr, struct inline_match *out)
+{
+	struct inline_insn insns[8];
+	size_t count = inline_code_window(code, vaddr, insns, 8), i = 1;
+	int compared = 0;
+
+	if (!count || insns[0].op != INLINE_TRIPLE)
+		return 0;
+	for (; i < count && insns[i].op < INLINE_BRANCH; i++)
+		if (insns[i].op == INLINE_COMPARE && insns[i].width == 8)
+			compared = insns[i].dst == insns[0].dst && insns[i].base == ABI_REG_COUNT;
+	/* Else the size becomes what was asked for. */
+	if (i + 1 >= count || insns[i].op != INLINE_BRANCH || !insns[i].below || !compared ||
+	    insns[i + 1].op != INLINE_COPY || insns[i + 1].width != 8)
+		return 0;
+	*out = (struct inline_match){.site = insns[i].vaddr, .size_reg = insns[i + 1].src};
+	out->reg = copied_from(code, insns[i + 1].vaddr);
+	return out->size_reg < ABI_REG_COUNT;
+}

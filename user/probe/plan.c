@@ -53,7 +53,11 @@ static const struct plan_wish singles[] = {
 	 {ABI_REG_DI, ABI_REG_SI, ABI_REG_COUNT},
 	 0},
 	{"_Py_NewReference", ABI_OP_REUSE, EVENT_API_OBJ, {ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT}, 0},
-	{"_Py_NewReferenceNoTotal", ABI_OP_REUSE, EVENT_API_OBJ, {ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT}, 0},
+	{"_Py_NewReferenceNoTotal",
+	 ABI_OP_REUSE,
+	 EVENT_API_OBJ,
+	 {ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT},
+	 0},
 	{"Py_Exit", ABI_OP_FINALIZE, EVENT_API_RAW, {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT}, 0},
 	{"Py_FinalizeEx", ABI_OP_FINALIZE, EVENT_API_RAW, {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT}, 0},
 };
@@ -224,20 +228,9 @@ static void describe_level(struct plan *plan, bool raw_deep, bool obj_deep, bool
 		snprintf(plan->level, sizeof(plan->level), "raw, mem, obj: %s", public);
 }
 
-/*
- * The sites of an inlined allocator go in front of the others. The public realloc functions are probed beside: a
- * block that is resized in its place passes none of the sites.
- */
+/* What was found goes in front of the other sites. */
 static int add_inlined(struct plan *plan, struct elf_file *file)
 {
-	static const struct plan_wish reallocs[] = {
-		{"PyObject_Realloc",
-		 ABI_OP_REALLOC,
-		 EVENT_API_OBJ,
-		 {ABI_REG_DI, ABI_REG_SI, ABI_REG_COUNT},
-		 1},
-		{"PyMem_Realloc", ABI_OP_REALLOC, EVENT_API_MEM, {ABI_REG_DI, ABI_REG_SI, ABI_REG_COUNT}, 1},
-	};
 	struct inline_sites found;
 	struct plan_site *sites;
 	int err = plan_inline(file, &found);
@@ -255,11 +248,13 @@ static int add_inlined(struct plan *plan, struct elf_file *file)
 	plan->count = found.count;
 	plan->room = found.count + MAX_ENTRIES;
 	snprintf(plan->level, sizeof(plan->level),
-		 "raw, mem, obj: inlined copies: %zu take a block from a pool (%zu with its exact size), %zu give one "
-		 "back; %zu functions make pools; %zu calls for large blocks, %zu frees; given up: %zu",
+		 "raw, mem, obj: inlined copies: %zu take a block from a pool (%zu with its exact size), %zu "
+		 "give one "
+		 "back, %zu resize one; %zu functions make pools; %zu calls for large blocks, %zu frees; "
+		 "given up: %zu",
 		 found.found[INLINE_POOL], found.exact, found.found[INLINE_POOL_FREE],
-		 found.found[INLINE_REFILL], found.found[INLINE_RAW], found.found[INLINE_RAW_FREE],
-		 found.given_up_count);
+		 found.found[INLINE_RESIZE], found.found[INLINE_REFILL], found.found[INLINE_RAW],
+		 found.found[INLINE_RAW_FREE], found.given_up_count);
 	for (size_t i = 0; i < found.given_up_listed; i++) {
 		char place[NAME_SIZE];
 
@@ -267,13 +262,11 @@ static int add_inlined(struct plan *plan, struct elf_file *file)
 		add_missing(plan, place, found.given_up_list[i].why);
 	}
 	inline_sites_free(&found);
-	for (size_t i = 0; i < sizeof(reallocs) / sizeof(reallocs[0]) && !err; i++)
-		err = add_wish(plan, file, &reallocs[i]);
-	return err;
+	return 0;
 }
 
-static int add_functions(struct plan *plan, struct elf_file *file, const struct plan_opts *opts, bool raw_deep,
-			 bool obj_deep)
+static int add_functions(struct plan *plan, struct elf_file *file, const struct plan_opts *opts,
+			 bool raw_deep, bool obj_deep)
 {
 	int err = add_domain(plan, file, &raw, raw_deep);
 
