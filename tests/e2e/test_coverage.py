@@ -8,9 +8,9 @@ import pytest
 from harness import program, wait_until
 
 
-def attached(start, trace, python):
+def attached(start, trace, python, *options):
     target = start(python, "mixed.py")
-    run = trace("-p", target.pid)
+    run = trace("-p", target.pid, *options)
     target.step()
     target.expect()
     report = run.finish()
@@ -29,7 +29,7 @@ def launched(trace, python):
 
 
 def check_text(run, coverage):
-    share = re.search(r"coverage: (\d+\.\d) % of the ([\d,]+) blocks \((\d+\.\d) % of bytes\)", run.stdout)
+    share = re.search(r"coverage: (\d+\.\d) % of the ([\d,]+) (?:small )?blocks \((\d+\.\d) % of bytes\)", run.stdout)
     assert share, run.stdout
     assert int(share.group(2).replace(",", "")) == coverage["new_blocks"]
     assert float(share.group(1)) == int(1000 * coverage["seen_blocks"] / coverage["new_blocks"]) / 10
@@ -45,7 +45,7 @@ def check_full(run, report):
 
 
 def check_partial(run, report):
-    """Its allocator is inlined: some of it has a symbol, most has not."""
+    """Of an inlined allocator some has a symbol, most has not."""
     coverage = report.data["coverage"]
     assert coverage is not None, "not measured"
     assert coverage["new_blocks"] > 2000
@@ -68,14 +68,19 @@ def test_full_launch(trace, python):
     assert report.data["coverage"]["old_blocks"] == 0
 
 
-def test_partial_attach(start, trace, debian_python):
+def test_inlined_attach(start, trace, debian_python):
+    """Its allocator is inlined at hundreds of places, and it is stripped."""
     run, report = attached(start, trace, debian_python)
-    check_partial(run, report)
+    check_full(run, report)
     assert report.data["coverage"]["old_blocks"] > 1000
 
 
-def test_partial_launch(trace, debian_python):
-    check_partial(*launched(trace, debian_python))
+def test_inlined_launch(trace, debian_python):
+    check_full(*launched(trace, debian_python))
+
+
+def test_partial(start, trace, debian_python):
+    check_partial(*attached(start, trace, debian_python, "--public"))
 
 
 def test_ended_by_itself(start, trace, any_python):

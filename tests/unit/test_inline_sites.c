@@ -171,6 +171,45 @@ static void test_no_instruction(void **state)
 	inline_sites_free(&sites);
 }
 
+/* A realloc that may leave its block where it is. */
+static void test_resize(void **state)
+{
+	(void)state;
+	/*
+	 *	mov 0x24(%r12),%ebp; add $1,%ebp; shl $4,%ebp; cmp %rsi,%rbp; jb 1f
+	 *	lea (,%rsi,4),%rax; lea (%rbp,%rbp,2),%rdx; cmp %rax,%rdx; jb 2f	# +0x20
+	 *	mov %rsi,%rbp
+	 * 1:	call 3f; test %rax,%rax; je 2f; mov %rbx,%rsi; mov %rax,%rdi; mov %rbp,%rdx; call 3f
+	 * 2:	ret
+	 * 3:	ret
+	 */
+	static const uint8_t resizing[] = {
+		0x41, 0x8b, 0x6c, 0x24, 0x24, 0x83, 0xc5, 0x01, 0xc1, 0xe5, 0x04, 0x48, 0x39,
+		0xf5, 0x72, 0x15, 0x48, 0x8d, 0x04, 0xb5, 0x00, 0x00, 0x00, 0x00, 0x48, 0x8d,
+		0x54, 0x6d, 0x00, 0x48, 0x39, 0xc2, 0x72, 0x1b, 0x48, 0x89, 0xf5, 0xe8, 0x14,
+		0x00, 0x00, 0x00, 0x48, 0x85, 0xc0, 0x74, 0x0e, 0x48, 0x89, 0xde, 0x48, 0x89,
+		0xc7, 0x48, 0x89, 0xea, 0xe8, 0x01, 0x00, 0x00, 0x00, 0xc3, 0xc3,
+	};
+	uint8_t code[TEXT_SIZE + sizeof(resizing)];
+	struct inline_image image = image_of(program);
+	struct inline_sites sites;
+	uint64_t more[sizeof(starts) / sizeof(starts[0]) + 1];
+
+	memcpy(code, program, TEXT_SIZE);
+	memcpy(code + TEXT_SIZE, resizing, sizeof(resizing));
+	memcpy(more, starts, sizeof(starts));
+	more[image.start_count] = TEXT + TEXT_SIZE;
+	image.text = (struct inline_range){code, TEXT, sizeof(code)};
+	image.stubs[0].bytes = 0;
+	image.starts = more;
+	image.start_count++;
+	assert_int_equal(inline_sites_find(&image, &sites), 0);
+	assert_int_equal(sites.found[INLINE_RESIZE], 1);
+	assert_true(site_at(&sites, TEXT + TEXT_SIZE + 0x20)->cookie ==
+		    ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, ABI_REG_BX, ABI_REG_SI, NONE));
+	inline_sites_free(&sites);
+}
+
 static void test_nothing(void **state)
 {
 	(void)state;
@@ -227,8 +266,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shapes),	       cmocka_unit_test(test_joined_ways),
-		cmocka_unit_test(test_no_instruction), cmocka_unit_test(test_nothing),
-		cmocka_unit_test(test_distribution),
+		cmocka_unit_test(test_no_instruction), cmocka_unit_test(test_resize),
+		cmocka_unit_test(test_nothing),	       cmocka_unit_test(test_distribution),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
