@@ -2,12 +2,13 @@
 """How a trace ends: by the target (exit, death, exec), by the user, by the tracer's own death. And commands."""
 import os
 import re
+import shutil
 import signal
 import subprocess
 
 import pytest
 
-from harness import error_line, program, wait_until
+from harness import environment, error_line, libpython, program, wait_until
 
 # --- the target's end ----------------------------------------------------------------------------------------------
 
@@ -199,6 +200,33 @@ def test_stopped_target(start, trace, any_python):
     with open("/proc/%d/stat" % target.pid) as stat:
         assert stat.read().rpartition(")")[2].split()[0] == "T"
     os.kill(target.pid, signal.SIGCONT)
+    target.step()
+    live = target.expect()
+    assert run.finish().marked("golden.py", live) == live
+
+
+def test_replaced_library(start, trace, any_python, tmp_path):
+    """After an upgrade the file that the target runs has no name any more, and another has taken it."""
+    copy = shutil.copy(libpython(any_python), str(tmp_path))
+    target = start(any_python, "golden.py", env=environment(LD_LIBRARY_PATH=str(tmp_path)))
+    os.unlink(copy)
+    with open(copy, "wb") as file:
+        file.write(b"another")
+    run = trace("-p", target.pid)
+    target.step()
+    live = target.expect()
+    assert run.finish().marked("golden.py", live) == live
+
+
+def test_library_of_another_mount_namespace(start, trace, any_python, tmp_path):
+    """What the target calls by a name is not what the tracer finds there."""
+    script = 'mount -t tmpfs tmpfs "$0" && cp "$1" "$0" && shift && LD_LIBRARY_PATH="$0" exec "$@"'
+    prefix = ("unshare", "--mount", "sh", "-c", script, str(tmp_path), libpython(any_python))
+    if subprocess.run(("unshare", "--mount", "true"), stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("no mount namespaces here")
+    target = start(any_python, "golden.py", prefix=prefix)
+    run = trace("-p", target.pid)
+    assert str(tmp_path) in run.stderr, "it does not run the library in question"
     target.step()
     live = target.expect()
     assert run.finish().marked("golden.py", live) == live
