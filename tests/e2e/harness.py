@@ -20,8 +20,6 @@ import subprocess
 import sys
 import time
 
-import pytest
-
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 PROGRAMS = os.path.join(HERE, "programs")
@@ -45,14 +43,6 @@ def marked_line(name, mark):
             if re.search(r"# line %s\b" % re.escape(mark), text):
                 return number
     raise KeyError("%s has no line %s" % (name, mark))
-
-
-def libpython(python):
-    """The shared library that holds an interpreter's runtime; skips where it is linked statically."""
-    path = os.path.join(os.path.dirname(os.path.dirname(python.path)), "lib", "libpython%s.so.1.0" % python.version)
-    if not os.path.exists(path):
-        pytest.skip("CPython %s has no shared libpython" % python.version)
-    return path
 
 
 def environment(**more):

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from harness import Report, environment, libpython, program
+from harness import Report, environment, program
 
 
 def printable(text):
@@ -263,7 +263,7 @@ def test_hostile_names(start, trace, run_tracer, any_python, hostile, tmp_path):
     assert "\\x1b" in line.lower()
 
 
-def test_hostile_library_path(start, run_tracer, any_python, tmp_path):
+def test_hostile_library_path(start, run_tracer, any_python, tmp_path, libpython):
     """The path of the runtime itself."""
     folder = tmp_path / HOSTILE
     folder.mkdir()
