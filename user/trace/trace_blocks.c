@@ -9,16 +9,11 @@
 
 #include "trace/state.h"
 
-static int block_is_large(const struct block *block)
-{
-	return !block->raw && block->bytes > EVENT_SMALL_BYTES;
-}
-
 static void block_gone(struct process_state *process, const struct block *block)
 {
 	process->info.live_bytes -= block->bytes;
 	process->info.live_blocks--;
-	process->info.large_blocks -= block_is_large(block);
+	process->info.large_blocks -= block->large;
 }
 
 static int block_put(struct process_state *process, const struct block *block)
@@ -37,17 +32,18 @@ static int block_put(struct process_state *process, const struct block *block)
 	}
 	info->live_bytes += block->bytes;
 	info->live_blocks++;
-	info->large_blocks += block_is_large(block);
+	info->large_blocks += block->large;
 	if (info->live_bytes > info->peak_bytes)
 		info->peak_bytes = info->live_bytes;
 	return 0;
 }
 
-static int event_put(struct process_state *process, const struct event_alloc *event)
+static int event_put(struct process_state *process, const struct event_alloc *event, int was_large)
 {
 	struct block block = {.address = event->address,
 			      .bytes = event->bytes,
-			      .raw = event->api == EVENT_API_RAW || event->api == EVENT_API_TRACK,
+			      .large = was_large || ((event->api == EVENT_API_MEM || event->api == EVENT_API_OBJ) &&
+						     event->bytes > EVENT_SMALL_BYTES),
 			      .domain = event->domain};
 	int err = event->bytes > TRACE_BYTES_MAX ? -EBADMSG
 						 : state_stack_index(process, event->stack_id, &block.traceback);
@@ -63,7 +59,7 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 
 int state_alloc(struct process_state *process, const struct event_alloc *event)
 {
-	int err = event_put(process, event);
+	int err = event_put(process, event, 0);
 
 	if (!err)
 		process->info.counters.allocs++;
@@ -124,7 +120,7 @@ int state_realloc_done(struct process_state *process, const struct event_alloc *
 	process->info.counters.reallocs++;
 	if (pending.state == PENDING_UNSEEN)
 		process->info.counters.frees_unknown++;
-	return event_put(process, event);
+	return event_put(process, event, pending.state == PENDING_TAKEN && pending.block.large);
 }
 
 int state_realloc_fail(struct process_state *process, const struct event_free *event)
