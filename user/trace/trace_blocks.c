@@ -38,12 +38,18 @@ static int block_put(struct process_state *process, const struct block *block)
 	return 0;
 }
 
+/* Would pymalloc pass this request on to malloc? One of 0 bytes it does, too. */
+static int is_large(const struct event_alloc *event)
+{
+	return (event->api == EVENT_API_MEM || event->api == EVENT_API_OBJ) &&
+	       event->bytes - 1 >= EVENT_SMALL_BYTES;
+}
+
 static int event_put(struct process_state *process, const struct event_alloc *event, int was_large)
 {
 	struct block block = {.address = event->address,
 			      .bytes = event->bytes,
-			      .large = was_large || ((event->api == EVENT_API_MEM || event->api == EVENT_API_OBJ) &&
-						     event->bytes > EVENT_SMALL_BYTES),
+			      .large = was_large || is_large(event),
 			      .domain = event->domain};
 	int err = event->bytes > TRACE_BYTES_MAX ? -EBADMSG
 						 : state_stack_index(process, event->stack_id, &block.traceback);
