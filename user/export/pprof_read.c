@@ -137,7 +137,7 @@ static int items_reserve(void *array, size_t *room, size_t count, size_t size)
 		return -ENOMEM;
 	memcpy(array, &data, sizeof(data));
 	*room = *room * 2 + 64;
-	return 0;
+	return 0; /* cppcheck-suppress memleak ; array holds it now */
 }
 
 static int comment_take(struct reader *reader, uint64_t index)
