@@ -95,10 +95,13 @@ $(OUT)/tests/%: tests/unit/%.c $(OUT)/libtracer.a
 	@mkdir -p $(@D)
 	$(call say,CC,$@)$(CC) $(CFLAGS_ALL) -Itests/unit -MMD -MP $(LDFLAGS_ALL) -o $@ $< $(OUT)/libtracer.a $(LIBS) -lcmocka
 
+# A library of its own: with clang, the sanitizers and the coverage feedback that steers the fuzzer.
+FUZZ_LIB := build/fuzz/lib
 $(OUT)/fuzz/%: tests/fuzz/%.c $(SOURCES)
 	@mkdir -p $(@D)
-	$(call say,FUZZ,$@)$(MAKE) --no-print-directory CC=clang SAN=1 build/san-clang/libtracer.a >/dev/null && \
-		clang $(CFLAGS_ALL) -Ibuild/san-clang/gen -fsanitize=fuzzer,address,undefined -o $@ $< build/san-clang/libtracer.a $(LIBS)
+	$(call say,FUZZ,$@)$(MAKE) --no-print-directory CC=clang SAN=1 OUT=$(FUZZ_LIB) \
+		CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' $(FUZZ_LIB)/libtracer.a >/dev/null && \
+		clang $(CFLAGS_ALL) -I$(FUZZ_LIB)/gen -fsanitize=fuzzer $(SANITIZE) -o $@ $< $(FUZZ_LIB)/libtracer.a $(LIBS)
 
 unit: $(UNIT)
 	$(Q)tests/run-unit $(UNIT)
@@ -126,9 +129,13 @@ parity: $(OUT)/tracer
 bench: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench.py $(BENCH)
 
+# The captures of the golden tests, less their file header, are what a stream of records looks like.
 fuzz: $(FUZZERS)
+	$(Q)mkdir -p build/corpus/fuzz_capture && for c in tests/golden/*.cap; do \
+		tail -c +17 $$c > build/corpus/fuzz_capture/$${c##*/}; done
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
-		$$f -max_total_time=$(or $(FUZZ_SECONDS),30) -timeout=10 -verbosity=0 build/corpus/$${f##*/} || exit 1; done
+		$$f -max_total_time=$(or $(FUZZ_SECONDS),30) -max_len=200000 -timeout=10 -verbosity=0 \
+		-artifact_prefix=build/ build/corpus/$${f##*/} || exit 1; done
 
 C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null)
 format:

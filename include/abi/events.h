@@ -168,7 +168,7 @@ struct event_loss {
 
 /*
  * Of the blocks that were not on pymalloc's heap when tracing began and are now: how many the table knows. Requests
- * of more than EVENT_SMALL_BYTES pymalloc passes on to malloc, where they cannot be found one by one: of those only
+ * of 0 or of more than EVENT_SMALL_BYTES bytes pymalloc passes on to malloc, where they cannot be found one by one: of those only
  * the growth of their number is known, which is the least that there are new ones.
  */
 #define EVENT_SMALL_BYTES 512u

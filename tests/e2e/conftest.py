@@ -98,6 +98,19 @@ def debian_python():
 
 
 @pytest.fixture
+def libpython():
+    """libpython(interpreter): the path of the shared library that holds its runtime."""
+
+    def find(interpreter):
+        path = os.path.join(os.path.dirname(os.path.dirname(interpreter.path)), "lib", "libpython%s.so.1.0" % interpreter.version)
+        if not os.path.exists(path):
+            pytest.skip("CPython %s has no shared libpython" % interpreter.version)
+        return path
+
+    return find
+
+
+@pytest.fixture
 def start():
     """Target(...), ended with the test."""
     started = []
@@ -135,5 +148,15 @@ def run_tracer(tracer):
         return subprocess.run(
             [tracer, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
         )
+
+    return run
+
+
+@pytest.fixture(params=("trace", "dry run"))
+def attempt(request, run_tracer):
+    """Tries to trace a process, or to plan it."""
+
+    def run(pid, *options):
+        return run_tracer(*(["--dry-run"] if request.param == "dry run" else []), *options, "-p", pid)
 
     return run

@@ -29,7 +29,7 @@ def launched(trace, python):
 
 
 def check_text(run, coverage):
-    share = re.search(r"coverage: (\d+\.\d) % of the ([\d,]+) (?:small )?blocks \((\d+\.\d) % of bytes\)", run.stdout)
+    share = re.search(r"  coverage: .*?(\d+\.\d) % of the ([\d,]+) small blocks \((\d+\.\d) % of bytes\)", run.stdout)
     assert share, run.stdout
     assert int(share.group(2).replace(",", "")) == coverage["new_blocks"]
     assert float(share.group(1)) == int(1000 * coverage["seen_blocks"] / coverage["new_blocks"]) / 10
@@ -41,6 +41,7 @@ def check_full(run, report):
     assert coverage["new_blocks"] > 2000
     assert 0.999 <= coverage["seen_blocks"] / coverage["new_blocks"] <= 1
     assert 0.999 <= coverage["seen_bytes"] / coverage["new_bytes"] <= 1
+    assert coverage["large_seen"] >= coverage["large_new"] > 0
     check_text(run, coverage)
 
 
@@ -81,6 +82,19 @@ def test_inlined_launch(trace, debian_python):
 
 def test_partial(start, trace, debian_python):
     check_partial(*attached(start, trace, debian_python, "--public"))
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_shrunk_blocks(start, trace, python):
+    """Large blocks that were made small stay where large ones are: the interpreter still counts them so."""
+    target = start(python, "shrink.py")
+    run = trace("-p", target.pid)
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    assert report.marked("shrink.py", live) == live
+    coverage = report.data["coverage"]
+    assert coverage["large_new"] == coverage["large_seen"] == live["S"][1]
 
 
 def test_ended_by_itself(start, trace, any_python):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a trace ends: by the target (exit, death, exec), by the user, by the tracer's own death. And commands."""
+"""How a trace ends: by the target (exit, death, exec), by the user, by the tracer's own death."""
 import os
 import re
 import signal
@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness import error_line, program, wait_until
+from harness import program, wait_until
 
 # --- the target's end ----------------------------------------------------------------------------------------------
 
@@ -189,98 +189,3 @@ def test_two_tracers(start, trace, python, second):
     for run in runs:
         assert run.finish().marked("golden.py", live) == live
     assert target.finish() == 0
-
-
-def test_stopped_target(start, trace, any_python):
-    """A target that is stopped is attached to, and stays stopped."""
-    target = start(any_python, "golden.py")
-    os.kill(target.pid, signal.SIGSTOP)
-    run = trace("-p", target.pid)
-    with open("/proc/%d/stat" % target.pid) as stat:
-        assert stat.read().rpartition(")")[2].split()[0] == "T"
-    os.kill(target.pid, signal.SIGCONT)
-    target.step()
-    live = target.expect()
-    assert run.finish().marked("golden.py", live) == live
-
-
-# --- commands ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("status", (0, 3, 255))
-def test_status_of_the_command(trace, any_python, status):
-    run = trace("--", any_python.path, program("short.py"), status)
-    assert run.wait() == status
-    assert run.report().line("short.py", "S")[1] == 1
-
-
-def test_status_of_a_killed_command(trace, any_python):
-    run = trace("--", any_python.path, program("segv.py"))
-    assert run.wait() == 128 + signal.SIGKILL
-    report = run.report()
-    assert report.line("segv.py", "B")[1] == 1000
-    assert report.data["moment"] == "exited"
-
-
-@pytest.mark.parametrize("wrapper", (("sh", "-c", 'exec "$0" "$@"'), ("env",), ("env", "sh", "-c", 'exec env "$0" "$@"')), ids=" ".join)
-def test_exec_chain(trace, any_python, wrapper):
-    run = trace("--", *wrapper, any_python.path, program("short.py"), 5)
-    assert run.wait() == 5
-    report = run.report()
-    assert report.line("short.py", "S")[1] == 1
-    assert report.data["from_start"] is True
-
-
-def test_python_replaced_by_python(trace, any_python):
-    """A command's own exec ends the trace; its status is the last program's."""
-    run = trace("--", any_python.path, program("execer.py"))
-    live = run.expect()
-    assert run.wait() == 0
-    assert run.report().line("execer.py", "B") == live["B"]
-
-
-def test_interrupt_is_the_commands(trace, any_python):
-    """Ctrl-C goes to both; the tracer waits for what the command makes of it."""
-    code = "import signal, sys, time; signal.signal(2, lambda *_: sys.exit(7)); print('{}', flush=True); time.sleep(60)"
-    run = trace("--", any_python.path, "-c", code)
-    run.expect()
-    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(run.pid)], stdout=subprocess.PIPE, timeout=60)
-    for pid in (run.pid, *map(int, children.stdout.split())):
-        os.kill(pid, signal.SIGINT)
-    assert run.wait() == 7
-    assert run.report().total["count"] > 0
-
-
-def test_duration_leaves_the_command_running(trace, any_python, tmp_path):
-    done = tmp_path / "done"
-    code = "import os, time; print(os.getpid(), flush=True); time.sleep(1.5); open(%r, 'w')" % str(done)
-    run = trace("-d", "0.2", "--", any_python.path, "-c", code)
-    assert run.wait() == 0
-    wait_until(done.exists, "the command has come to its end by itself")
-
-
-def test_command_that_does_not_exist(run_tracer):
-    assert "/no/such/command" in error_line(run_tracer("--", "/no/such/command", "x"), 1)
-
-
-def test_command_that_is_no_program(run_tracer, tmp_path):
-    (tmp_path / "data").write_bytes(b"\0" * 100)
-    os.chmod(str(tmp_path / "data"), 0o755)
-    error_line(run_tracer("--", tmp_path / "data"), 1)
-    os.chmod(str(tmp_path / "data"), 0o644)
-    error_line(run_tracer("--", tmp_path / "data"), 1)
-
-
-@pytest.mark.parametrize("command, status", ((("/bin/true",), 1), (("sh", "-c", "exit 7"), 7)), ids=("true", "sh"))
-def test_command_without_python(run_tracer, command, status):
-    """Its own status; but nothing was traced, and that is no success."""
-    line = error_line(run_tracer("--", *command), status)
-    assert command[0] in line and "Python" in line
-
-
-def test_python_as_a_child_of_the_command(run_tracer, any_python):
-    """Children are not followed: said, and the command was let run."""
-    done = run_tracer("--", "sh", "-c", '"$0" "$@"; exit 9', any_python.path, program("short.py"), 4)
-    assert "child" in error_line(done, 9)
-
-

@@ -33,7 +33,8 @@ static inline int feed_put(struct trace *trace, uint32_t type, uint32_t tid, uin
 	struct event_alloc event = {.header = header_of(type, sizeof(event)),
 				    .address = address,
 				    .bytes = bytes,
-				    .stack_id = stack_id};
+				    .stack_id = stack_id,
+				    .api = EVENT_API_OBJ};
 
 	event.header.tid = tid;
 	return trace_feed(trace, &event, sizeof(event));

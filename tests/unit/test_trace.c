@@ -128,6 +128,27 @@ static void test_realloc_fail(void **state)
 	assert_int_equal(process->live_bytes, 5);
 }
 
+/* What pymalloc passes on to malloc: no bytes or more than 512, and that for good. */
+static void test_large(void **state)
+{
+	struct trace *trace = *state;
+	const struct trace_process *process = process_of(trace);
+
+	assert_int_equal(feed_alloc(trace, 16, 512, 0), 0);
+	assert_int_equal(process->large_blocks, 0);
+	assert_int_equal(feed_alloc(trace, 1024, 513, 0), 0);
+	assert_int_equal(feed_alloc(trace, 2048, 0, 0), 0);
+	assert_int_equal(process->large_blocks, 2);
+	assert_int_equal(feed_take(trace, EVENT_REALLOC, 1, 1024), 0);
+	assert_int_equal(process->large_blocks, 1);
+	assert_int_equal(feed_put(trace, EVENT_REALLOC_DONE, 1, 1024, 10, 0), 0);
+	assert_int_equal(process->large_blocks, 2);
+	assert_int_equal(feed_free(trace, 1024), 0);
+	assert_int_equal(feed_free(trace, 2048), 0);
+	assert_int_equal(feed_free(trace, 16), 0);
+	assert_int_equal(process->large_blocks, 0);
+}
+
 /* A dead object that lives again: its block, at one of three distances before it, changes its owner only. */
 static void test_reuse(void **state)
 {
@@ -389,6 +410,7 @@ int main(void)
 		TEST(test_realloc_done),
 		TEST(test_realloc_fail),
 		TEST(test_reuse),
+		TEST(test_large),
 		TEST(test_hostile_sizes),
 		TEST(test_late_descriptions),
 		TEST(test_text),

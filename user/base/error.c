@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 #define REASON_BYTES 256
 #define LINE_BYTES   2048
 
@@ -35,24 +37,12 @@ const char *error_reason(int err)
 	return strerror(err < 0 ? -err : err);
 }
 
-/*
- * One line, one write: nothing of another thread in the middle of it, and nothing that drives a terminal.
- * C1 controls are two bytes in UTF-8 (c2 80 .. c2 9f).
- */
+/* One line, one write: nothing of another thread in the middle of it, and nothing that drives a terminal. */
 static void print_line(const char *text)
 {
-	char line[4 * LINE_BYTES + 1];
-	size_t length = 0;
+	char line[4 * LINE_BYTES + 8];
+	size_t length = text_escape(line, sizeof(line) - 1, text);
 
-	for (const unsigned char *c = (const unsigned char *)text; *c && length + 9 < sizeof(line); c++) {
-		if (*c < 0x20 || *c == 0x7f)
-			length += (size_t)sprintf(line + length, "\\x%02x", *c);
-		else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) {
-			length += (size_t)sprintf(line + length, "\\x%02x\\x%02x", c[0], c[1]);
-			c++;
-		} else
-			line[length++] = (char)*c;
-	}
 	line[length++] = '\n';
 	fwrite(line, 1, length, stderr);
 	fflush(stderr);

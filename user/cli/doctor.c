@@ -61,6 +61,7 @@ int cli_doctor(int argc, char **argv)
 	line_print(features.uprobe_multi, "uprobe_multi", "one link for all probes of a file; kernel 6.6+");
 	line_print(features.uprobe_session, "uprobe.session",
 		   "no return probe for nested requests; kernel 6.13+");
+	line_print(features.root_pid_ns, "initial PID namespace", "needed; in a container: --pid=host");
 	printf("Privileges\n");
 	for (size_t i = 0; i < count; i++)
 		line_print(capabilities[i].held, capabilities[i].name, capabilities[i].why);

@@ -5,23 +5,11 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "probe/session.h"
 #include "python/version.h"
 #include "target/process.h"
-
-/* Names are the target's: a terminal gets no control character of theirs. */
-static void text_print(const char *text)
-{
-	for (; *text; text++) {
-		unsigned char byte = *text;
-
-		if (byte < 0x20 || byte == 0x7f)
-			printf("\\x%02X", byte);
-		else
-			putchar(byte);
-	}
-}
 
 /*
  * What a session would see of it. A shared libpython calls its allocator through symbols, so probes see all of it;
@@ -63,7 +51,7 @@ static int process_print(pid_t pid)
 		printf("%-26s ", error_reason(err));
 	else
 		printf("%-26s ", coverage_expected(&runtime));
-	text_print(info.command[0] ? info.command : info.name);
+	text_print(stdout, info.command[0] ? info.command : info.name);
 	putchar('\n');
 	if (!err)
 		python_runtime_close(&runtime);

@@ -57,14 +57,22 @@ int cli_parse_seconds(const char *text, uint64_t *ns)
 	return 0;
 }
 
+static int pid_is_in(const pid_t *list, size_t count, uint64_t pid)
+{
+	for (size_t i = 0; i < count; i++)
+		if ((uint64_t)list[i] == pid)
+			return 1;
+	return 0;
+}
+
 int cli_parse_pids(const char *text, pid_t **pids, size_t *count)
 {
-	char *copy = strdup(text), *state = NULL;
+	char *copy = strdup(text), *state = copy;
 	pid_t *list = NULL;
 	int err = copy ? 0 : -ENOMEM;
 
 	*count = 0;
-	for (char *word = err ? NULL : strtok_r(copy, ",", &state); word; word = strtok_r(NULL, ",", &state)) {
+	for (char *word = NULL; !err && (word = strsep(&state, ","));) {
 		pid_t *more = realloc(list, (*count + 1) * sizeof(*list));
 		uint64_t number;
 
@@ -77,7 +85,8 @@ int cli_parse_pids(const char *text, pid_t **pids, size_t *count)
 			err = error_set(-EINVAL, "\"%s\" is not a process id", word);
 			break;
 		}
-		list[(*count)++] = number;
+		if (!pid_is_in(list, *count, number))
+			list[(*count)++] = number;
 	}
 	free(copy);
 	if (!err && !*count)
@@ -112,8 +121,13 @@ static error_t root_parse(int key, char *arg, struct argp_state *state)
 
 int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input)
 {
+	const char *slash = strrchr(argv[0], '/');
+	char name[32];
 	error_t err;
 
+	/* "tracer report", and just "tracer" where the word may be left out. */
+	snprintf(name, sizeof(name), "tracer%s%s", slash || !strcmp(argv[0], "tracer") ? "" : " ",
+		 slash || !strcmp(argv[0], "tracer") ? "" : argv[0]);
 	/* argp would end the process after --help and after its own messages: those return here instead. */
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h") || !strcmp(argv[i], "--usage")) {
@@ -121,7 +135,7 @@ int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, vo
 				  strcmp(argv[i], "--usage") ? ARGP_HELP_LONG | ARGP_HELP_PRE_DOC | ARGP_HELP_POST_DOC |
 								       ARGP_HELP_SHORT_USAGE
 							     : ARGP_HELP_USAGE,
-				  argv[0]);
+				  name);
 			return -1;
 		}
 		if ((flags & ARGP_IN_ORDER) && argv[i][0] != '-')

@@ -115,7 +115,9 @@ int cli_replay(int argc, char **argv)
 	/* What stands before the cut is good: report it, but do not call it whole. */
 	if (err)
 		error_print(err, NULL, "%s", replay.files.items[0]);
-	status = err && err != -ENODATA ? EXIT_FAILED : replay_report(trace, &replay, &file);
+	status = EXIT_FAILED;
+	if (!err || (err == -ENODATA && trace_process_count(trace)))
+		status = replay_report(trace, &replay, &file);
 	outfile_discard(file);
 	trace_free(trace);
 	return err ? EXIT_FAILED : status;

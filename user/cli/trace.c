@@ -17,6 +17,7 @@
 #define POLL_BUSY_MS 2  /* between two looks at a ring buffer that had records */
 #define POLL_IDLE_MS 20
 #define MAX_WATCHED  64
+#define KEPT_REMEDY  "the file that was there is as it was"
 
 struct run {
 	struct trace_options options;
@@ -56,8 +57,9 @@ static const char *remedy_for(int err)
 static int plan_print(pid_t pid, const struct plan_opts *opts)
 {
 	struct python_runtime runtime = {0};
+	struct process_info info;
 	struct plan plan = {0};
-	int err = session_plan(pid, opts, &runtime, &plan);
+	int err = session_plan(pid, opts, &info, &runtime, &plan);
 
 	if (err)
 		return err;
@@ -88,7 +90,7 @@ static int reports_print(struct run *run, int at_end)
 		}
 		snapshot_free(snapshot);
 		if (err) {
-			error_print(err, "the file that was there is as it was", "%s", run->options.output);
+			error_print(err, KEPT_REMEDY, "%s", run->options.output);
 			status = EXIT_FAILED;
 		}
 	}
@@ -135,7 +137,8 @@ static int session_follow(struct run *run)
 			return count;
 		if (run->options.interval_ns && now_ns() >= run->next_print_ns) {
 			run->next_print_ns += run->options.interval_ns;
-			if (reports_print(run, 0) != EXIT_DONE)
+			count = session_count_loss(run->session);
+			if (count < 0 || reports_print(run, 0) != EXIT_DONE)
 				return -EIO;
 		}
 		/* A full batch means that there is more already. */
@@ -233,12 +236,12 @@ static int run_finish(struct run *run)
 	if (err)
 		error_print(err, NULL, "the last events");
 	status = reports_print(run, 1);
-	if (run->capture) {
+	if (run->capture && !session_capture_error(run->session)) {
 		int failed = outfile_commit(run->capture);
 
 		run->capture = NULL;
 		if (failed) {
-			error_print(failed, "the file that was there is as it was", "%s", run->options.capture);
+			error_print(failed, KEPT_REMEDY, "%s", run->options.capture);
 			return EXIT_FAILED;
 		}
 	}
@@ -266,8 +269,11 @@ static int run_session(struct run *run)
 	}
 	run->start_ns = now_ns();
 	err = session_follow(run);
-	if (err)
-		error_print(err, NULL, "trace");
+	if (err) {
+		int capture = session_capture_error(run->session);
+
+		error_print(err, capture ? KEPT_REMEDY : NULL, "%s", capture ? run->options.capture : "trace");
+	}
 	return err ? (run_finish(run), EXIT_FAILED) : run_finish(run);
 }
 

@@ -137,7 +137,7 @@ static int items_reserve(void *array, size_t *room, size_t count, size_t size)
 		return -ENOMEM;
 	memcpy(array, &data, sizeof(data));
 	*room = *room * 2 + 64;
-	return 0;
+	return 0; /* cppcheck-suppress memleak ; array holds it now */
 }
 
 static int comment_take(struct reader *reader, uint64_t index)
@@ -190,7 +190,7 @@ static int string_get(const struct reader *reader, uint64_t index, struct span *
 
 static int string_intern(struct reader *reader, int64_t index, uint32_t *id)
 {
-	struct span text;
+	struct span text = {0};
 	int err = string_get(reader, (uint64_t)index, &text);
 
 	if (err)
@@ -266,7 +266,7 @@ static int64_t label_number(const struct reader *reader, const Perftools__Profil
 			    const char *name)
 {
 	for (size_t i = 0; i < message->n_label; i++) {
-		struct span key;
+		struct span key = {0};
 
 		if (!string_get(reader, (uint64_t)message->label[i]->key, &key) &&
 		    key.bytes == strlen(name) && !memcmp(key.data, name, key.bytes))
@@ -323,7 +323,7 @@ static int comments_read(struct reader *reader)
 	int ours = 0;
 
 	for (size_t i = 0; i < reader->comment_count; i++) {
-		struct span text;
+		struct span text = {0};
 		int err = string_get(reader, reader->comments[i], &text);
 
 		if (!err)

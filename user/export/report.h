@@ -23,7 +23,5 @@ int report_text(const struct snapshot *snapshot, const struct report_opts *opts,
 int report_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
 /* "1234 B", "12.3 KiB" as Python's tracemalloc._format_size(size, False) does. Returns out. */
 char *report_size(char out[32], uint64_t bytes);
-/* A name of the target's choosing, its control characters as \xNN so that it cannot command the terminal. */
-void report_name(FILE *out, const char *text);
 
 #endif

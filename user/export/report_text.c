@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "export/not_seen.h"
+#include "base/text.h"
 #include "python/version.h"
 
 /* tracemalloc._format_size(size, False), line by line. */
@@ -31,22 +32,9 @@ char *report_size(char out[32], uint64_t bytes)
 	return size_format(out, (double)bytes);
 }
 
-void report_name(FILE *out, const char *text)
-{
-	for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
-		/* C1 controls are two bytes of UTF-8; some terminals obey them. */
-		if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0)
-			fprintf(out, "\\x%02x", *++at);
-		else if (*at < 0x20 || *at == 0x7f)
-			fprintf(out, "\\x%02x", *at);
-		else
-			putc(*at, out);
-	}
-}
-
 static void frame_print(FILE *out, const struct snapshot *snapshot, const struct snapshot_frame *frame)
 {
-	report_name(out, strings_get(snapshot->strings, frame->filename));
+	text_print(out, strings_get(snapshot->strings, frame->filename));
 	fprintf(out, ":%u", frame->line);
 }
 
@@ -69,7 +57,7 @@ static void traceback_print(FILE *out, const struct snapshot *snapshot, uint32_t
 		fputs("    ", out);
 		frame_print(out, snapshot, frame);
 		fputs(" in ", out);
-		report_name(out, strings_get(snapshot->strings, frame->function));
+		text_print(out, strings_get(snapshot->strings, frame->function));
 		putc('\n', out);
 	}
 	if (traceback->total > traceback->nframe)
@@ -125,7 +113,7 @@ static void title_print(FILE *out, const struct snapshot_meta *meta)
 	char version[VERSION_TEXT];
 
 	fputs("tracer: ", out);
-	report_name(out, meta->name);
+	text_print(out, meta->name);
 	fprintf(out, " (PID %u), ", meta->pid);
 	if (meta->python_version)
 		fprintf(out, "CPython %s, ", version_text(version, meta->python_version));

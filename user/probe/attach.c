@@ -230,7 +230,7 @@ static int multi_link(struct attach *attach, const struct bpf_program *program, 
 static int perf_link(struct attach *attach, const struct bpf_program *program, const char *path, pid_t pid,
 		     int is_return, uint64_t offset, uint64_t cookie)
 {
-	LIBBPF_OPTS(bpf_uprobe_opts, opts, .bpf_cookie = cookie, .retprobe = is_return);
+	struct bpf_uprobe_opts opts = {.sz = sizeof(opts), .bpf_cookie = cookie, .retprobe = is_return};
 	struct bpf_link **links =
 		realloc(attach->perf_links, (attach->perf_link_count + 1) * sizeof(*links)), *link;
 

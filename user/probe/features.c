@@ -8,10 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/capability.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/error.h"
+
+/* PROC_PID_INIT_INO of include/linux/proc_ns.h: a constant of the kernel. */
+#define ROOT_PID_NS_INODE 0xeffffffcu
 
 static int enum_has(const struct btf *btf, const char *enum_name, const char *value)
 {
@@ -35,6 +39,7 @@ static int enum_has(const struct btf *btf, const char *enum_name, const char *va
 int features_probe(struct features *out)
 {
 	struct utsname name;
+	struct stat pid_ns;
 	struct btf *btf;
 
 	memset(out, 0, sizeof(*out));
@@ -42,6 +47,9 @@ int features_probe(struct features *out)
 		return -errno;
 	snprintf(out->kernel, sizeof(out->kernel), "%s", name.release);
 	out->perf_uprobe = !access("/sys/bus/event_source/devices/uprobe/type", R_OK);
+	if (stat("/proc/self/ns/pid", &pid_ns))
+		return -errno;
+	out->root_pid_ns = pid_ns.st_ino == ROOT_PID_NS_INODE;
 	btf = btf__load_vmlinux_btf();
 	if (libbpf_get_error(btf))
 		return 0;
@@ -106,6 +114,10 @@ int features_check(const struct features *features, const char **remedy)
 			continue;
 		*remedy = "run it with sudo";
 		return error_set(-EPERM, "%s is missing (it %s)", capabilities[i].name, capabilities[i].why);
+	}
+	if (!features->root_pid_ns) {
+		*remedy = "run it on the host, or in a container that shares the host's PID namespace (--pid=host)";
+		return error_set(-ENOSYS, "it runs in a PID namespace of its own, where process ids are not the kernel's");
 	}
 	*remedy = "`tracer doctor` lists what is there; a kernel of 6.6 or newer with BTF has all of it";
 	if (!features->btf)

@@ -64,7 +64,11 @@ static bool ends_path(const struct scan *scan)
 	case X86_INS_HLT:
 	case X86_INS_UD0:
 	case X86_INS_UD2:
+#if CS_API_MAJOR < 5 /* named UD1 from then on */
 	case X86_INS_UD2B:
+#else
+	case X86_INS_UD1:
+#endif
 		return true;
 	default:
 		return false;

@@ -12,6 +12,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "probe/attach.h"
 #include "probe/coverage.h"
 #include "probe/features.h"
@@ -23,6 +24,8 @@
 #define DRAIN_BATCH (1u << 16)
 /* Heap readings that nobody asked for take at most this share of the time. */
 #define MEASURE_SHARE 50
+/* How often the loss counters are looked at: a capture that is cut off has a late reading, too. */
+#define LOSS_PERIOD_NS 500000000ull
 
 struct member {
 	pid_t pid;
@@ -42,7 +45,8 @@ struct session {
 	struct member **members;
 	size_t count;
 	uint32_t next_space;
-	int feed_error;
+	int capture_error;
+	uint64_t loss_ns; /* when the loss counters were last read */
 };
 
 static uint64_t clock_ns(clockid_t clock)
@@ -58,11 +62,8 @@ static int session_feed(struct session *session, const void *record, size_t size
 {
 	int err;
 
-	if (session->opts.capture) {
-		err = capture_record(session->opts.capture, record, size);
-		if (err && !session->feed_error)
-			session->feed_error = error_set(err, "the capture file: %s", strerror(-err));
-	}
+	if (session->opts.capture && !session->capture_error)
+		session->capture_error = capture_record(session->opts.capture, record, size);
 	err = trace_feed(session->trace, record, size);
 	return err == -ENOMEM ? err : 0; /* a malformed record is counted there */
 }
@@ -163,10 +164,18 @@ void session_free(struct session *session)
 	free(session);
 }
 
-int session_plan(pid_t pid, const struct plan_opts *opts, struct python_runtime *runtime, struct plan *plan)
+int session_plan(pid_t pid, const struct plan_opts *opts, struct process_info *info,
+		 struct python_runtime *runtime, struct plan *plan)
 {
-	int err = python_runtime_find(pid, runtime);
+	int err = process_info_read(pid, info);
 
+	if (err)
+		return err;
+	if (info->tgid != pid)
+		return error_set(-EINVAL, "it is a thread of process %d", info->tgid);
+	if (info->kernel_thread || info->zombie)
+		return error_set(-ENOENT, "it is %s", info->kernel_thread ? "a kernel thread" : "a zombie, it has ended");
+	err = python_runtime_find(pid, runtime);
 	if (err)
 		return err;
 	err = plan_python(runtime->file, opts, plan);
@@ -207,7 +216,7 @@ static void attached_print(const struct session *session, const struct member *m
 		 member->pid, name, version_text(version, member->runtime.version_hex), elf_file_path(member->runtime.file), plan->count, emulated,
 		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s",
 		 (unsigned long long)(elapsed_ns / 1000000));
-	log_info("%s", plan->level);
+	log_info("%s; %s", plan->level, attach_backend(session->attach));
 	for (size_t i = 0; i < plan->missing_count; i++)
 		log_debug("not probed: %s: %s", plan->missing[i].symbol, plan->missing[i].why);
 }
@@ -224,14 +233,8 @@ static int member_new(struct session *session, pid_t pid, struct member **out)
 	if (!member)
 		return -ENOMEM;
 	member->pid = pid;
-	/* The descriptor first: it names this process even if the number is given out again. */
+	/* The descriptor first: it names this process even if the number is given out again. A thread has none. */
 	member->pidfd = syscall(SYS_pidfd_open, pid, 0);
-	if (member->pidfd < 0) {
-		int err = errno == EINVAL ? error_set(-EINVAL, "it is a thread, not a process") : -errno;
-
-		free(member);
-		return err;
-	}
 	*out = member;
 	return 0;
 }
@@ -268,11 +271,9 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	err = member_new(session, pid, &member);
 	if (err)
 		return err;
-	err = process_info_read(pid, &info);
-	if (!err && (info.kernel_thread || info.zombie))
-		err = error_set(-ENOENT, "it is %s", info.kernel_thread ? "a kernel thread" : "a zombie, it has ended");
-	if (!err)
-		err = session_plan(pid, &session->opts.plan, &member->runtime, &plan);
+	err = session_plan(pid, &session->opts.plan, &info, &member->runtime, &plan);
+	if (!err && member->pidfd < 0)
+		err = -ESRCH;
 	if (!err)
 		err = member_attach(session, member, info.name, &plan, from_start);
 	if (err) {
@@ -391,21 +392,6 @@ static void ends_watch(struct session *session)
 	}
 }
 
-int session_drain(struct session *session)
-{
-	int count = attach_drain(session->attach, DRAIN_BATCH);
-
-	if (count < 0)
-		return count;
-	if (session->feed_error)
-		return session->feed_error;
-	if (count < (int)DRAIN_BATCH) {
-		ends_watch(session);
-		measure_when_due(session, clock_ns(CLOCK_MONOTONIC));
-	}
-	return count;
-}
-
 size_t session_running(const struct session *session)
 {
 	size_t running = 0;
@@ -425,21 +411,50 @@ size_t session_poll_fds(const struct session *session, int *fds, size_t room)
 	return count;
 }
 
-int session_stop(struct session *session)
+int session_count_loss(struct session *session)
 {
 	struct event_loss record = {
 		.header = {.type = EVENT_LOSS, .size = sizeof(record), .time_ns = clock_ns(CLOCK_MONOTONIC)},
 	};
-	int err;
+	int err = attach_loss(session->attach, record.counts);
 
+	session->loss_ns = record.header.time_ns;
+	return err ? err : session_feed(session, &record, sizeof(record));
+}
+
+int session_drain(struct session *session)
+{
+	int count = attach_drain(session->attach, DRAIN_BATCH);
+
+	if (count < 0)
+		return count;
+	if (session->capture_error)
+		return session->capture_error;
+	if (count < (int)DRAIN_BATCH) {
+		ends_watch(session);
+		measure_when_due(session, clock_ns(CLOCK_MONOTONIC));
+	}
+	if (clock_ns(CLOCK_MONOTONIC) - session->loss_ns >= LOSS_PERIOD_NS) {
+		int err = session_count_loss(session);
+
+		if (err)
+			return err;
+	}
+	return count;
+}
+
+int session_stop(struct session *session)
+{
 	for (size_t i = 0; i < session->count; i++)
 		attach_forget(session->attach, session->members[i]->pid);
 	attach_detach(session->attach);
 	table_refresh(session);
-	err = attach_loss(session->attach, record.counts);
-	if (!err)
-		err = session_feed(session, &record, sizeof(record));
-	return err ? err : session->feed_error;
+	return session_count_loss(session);
+}
+
+int session_capture_error(const struct session *session)
+{
+	return session->capture_error;
 }
 
 struct trace *session_trace(struct session *session)
@@ -451,8 +466,9 @@ void session_plan_print(const struct python_runtime *runtime, const struct plan 
 {
 	char version[VERSION_TEXT];
 
-	printf("PID %d: CPython %s in %s (build id %s)\n%s\n", runtime->pid,
-	       version_text(version, runtime->version_hex), elf_file_path(runtime->file),
+	printf("PID %d: CPython %s in ", runtime->pid, version_text(version, runtime->version_hex));
+	text_print(stdout, elf_file_path(runtime->file));
+	printf(" (build id %s)\n%s\n",
 	       elf_file_build_id(runtime->file)[0] ? elf_file_build_id(runtime->file) : "none", plan->level);
 	for (size_t i = 0; i < plan->count; i++) {
 		const struct plan_site *site = &plan->sites[i];

@@ -38,7 +38,7 @@ void session_free(struct session *session);
  */
 int session_add(struct session *session, pid_t pid, int from_start);
 
-/* Drains what is there. Returns records handled, or -errno. Ends of processes are seen here. */
+/* Drains what is there. Returns records handled, or -errno. Ends of processes are seen here, and a full disk. */
 int session_drain(struct session *session);
 /* Processes still under trace. */
 size_t session_running(const struct session *session);
@@ -51,11 +51,19 @@ size_t session_poll_fds(const struct session *session, int *fds, size_t room);
 void session_measure(struct session *session);
 /* Stops the clock for every process at once, takes the probes out, drains the rest and the loss counters. 0, -errno. */
 int session_stop(struct session *session);
+/* Brings the loss counters into the trace, for a report while it runs; a session does so twice a second besides. */
+int session_count_loss(struct session *session);
+/* 0, or the error with which writing the capture failed; nothing was written to it since. */
+int session_capture_error(const struct session *session);
 /* Borrowed. */
 struct trace *session_trace(struct session *session);
 
-/* The plan for a process, without a session and without attaching; caller closes and frees both. */
-int session_plan(pid_t pid, const struct plan_opts *opts, struct python_runtime *runtime, struct plan *plan);
+/*
+ * The plan for a process, without a session and without attaching; caller closes and frees both. 0; -ESRCH; -ENOENT
+ * no runtime, a kernel thread or a zombie; -EINVAL a thread and not a process; others as python_runtime_find().
+ */
+int session_plan(pid_t pid, const struct plan_opts *opts, struct process_info *info,
+		 struct python_runtime *runtime, struct plan *plan);
 void session_plan_print(const struct python_runtime *runtime, const struct plan *plan);
 
 #endif

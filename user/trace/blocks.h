@@ -13,7 +13,7 @@
 struct block {
 	uint64_t address;
 	uint64_t bytes : 63;
-	uint64_t raw : 1; /* the raw allocator's, or reported by an extension module: not pymalloc's to count */
+	uint64_t large : 1; /* asked of pymalloc, which passed it on to malloc; it stays so when it shrinks */
 	uint32_t traceback; /* index in the trace's tracebacks */
 	uint32_t domain;
 };

@@ -55,7 +55,7 @@ struct trace_process {
 	uint32_t exit_code;      /* wait status, with TRACE_EXITED */
 	/* While a realloc is under way its block counts as gone. live_bytes never exceeds INT64_MAX. */
 	uint64_t live_bytes, live_blocks, peak_bytes;
-	uint64_t large_blocks;   /* of more than EVENT_SMALL_BYTES, asked of pymalloc */
+	uint64_t large_blocks;   /* those that are struct block.large */
 	struct trace_counters counters;
 	struct event_coverage coverage; /* the last one; header.size 0: none came */
 };

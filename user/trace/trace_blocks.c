@@ -9,16 +9,11 @@
 
 #include "trace/state.h"
 
-static int block_is_large(const struct block *block)
-{
-	return !block->raw && block->bytes > EVENT_SMALL_BYTES;
-}
-
 static void block_gone(struct process_state *process, const struct block *block)
 {
 	process->info.live_bytes -= block->bytes;
 	process->info.live_blocks--;
-	process->info.large_blocks -= block_is_large(block);
+	process->info.large_blocks -= block->large;
 }
 
 static int block_put(struct process_state *process, const struct block *block)
@@ -37,18 +32,26 @@ static int block_put(struct process_state *process, const struct block *block)
 	}
 	info->live_bytes += block->bytes;
 	info->live_blocks++;
-	info->large_blocks += block_is_large(block);
+	info->large_blocks += block->large;
 	if (info->live_bytes > info->peak_bytes)
 		info->peak_bytes = info->live_bytes;
 	return 0;
 }
 
-static int event_put(struct process_state *process, const struct event_alloc *event)
+/* Would pymalloc pass this request on to malloc? One of 0 bytes it does, too. */
+static int is_large(const struct event_alloc *event)
 {
 	uint32_t face = event->api & EVENT_API_MASK;
+
+	return (face == EVENT_API_MEM || face == EVENT_API_OBJ) &&
+	       event->bytes - 1 >= EVENT_SMALL_BYTES;
+}
+
+static int event_put(struct process_state *process, const struct event_alloc *event, int was_large)
+{
 	struct block block = {.address = event->address,
 			      .bytes = event->bytes,
-			      .raw = face == EVENT_API_RAW || face == EVENT_API_TRACK,
+			      .large = was_large || is_large(event),
 			      .domain = event->domain};
 	int err = event->bytes > TRACE_BYTES_MAX ? -EBADMSG
 						 : state_stack_index(process, event->stack_id, &block.traceback);
@@ -64,7 +67,7 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 
 int state_alloc(struct process_state *process, const struct event_alloc *event)
 {
-	int err = event_put(process, event);
+	int err = event_put(process, event, 0);
 
 	if (!err)
 		process->info.counters.allocs++;
@@ -125,7 +128,7 @@ int state_realloc_done(struct process_state *process, const struct event_alloc *
 	process->info.counters.reallocs++;
 	if (pending.state == PENDING_UNSEEN)
 		process->info.counters.frees_unknown++;
-	return event_put(process, event);
+	return event_put(process, event, pending.state == PENDING_TAKEN && pending.block.large);
 }
 
 int state_realloc_fail(struct process_state *process, const struct event_free *event)

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The subcommands beside the trace itself, and what they print."""
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from harness import Report, environment, program
+
+
+def printable(text):
+    return all(line.isprintable() for line in text.split("\n"))
+
+
+# --- help ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.unprivileged
+@pytest.mark.parametrize("command", ("", "trace", "report", "replay", "list", "doctor"))
+@pytest.mark.parametrize("option", ("--help", "--usage"))
+def test_help(run_tracer, command, option):
+    done = run_tracer(*command.split(), option)
+    assert done.returncode == 0 and done.stderr == ""
+    assert "tracer" in done.stdout
+    if command:
+        assert "tracer " + command in done.stdout, "the name under which it is called"
+
+
+@pytest.mark.unprivileged
+def test_version(run_tracer):
+    done = run_tracer("--version")
+    assert done.returncode == 0 and re.fullmatch(r"tracer \d+\.\d+\.\d+\n", done.stdout)
+
+
+# --- list, doctor --------------------------------------------------------------------------------------------------
+
+
+def listed(run_tracer, pid):
+    done = run_tracer("list")
+    assert done.returncode == 0
+    head, *lines = done.stdout.splitlines()
+    assert head.split() == ["PID", "RUNTIME", "VERSION", "CONTAINER", "COVERAGE", "COMMAND"]
+    return [line for line in lines if line.split()[0] == str(pid)]
+
+
+@pytest.mark.versions()
+def test_list(start, run_tracer, python):
+    target = start(python, "golden.py", 17)
+    (line,) = listed(run_tracer, target.pid)
+    assert re.search(r" CPython +%s(\.\d+)? " % re.escape(python.version), line)
+    assert line.endswith("%s %s 17" % (python.path, program("golden.py")))
+    assert " full " in line
+
+
+def test_list_stripped(start, run_tracer, debian_python):
+    """Which share of an inlined allocator is seen, only a trace can tell."""
+    target = start(debian_python, "golden.py")
+    (line,) = listed(run_tracer, target.pid)
+    assert "CPython" in line and debian_python.version in line
+    assert " full " not in line
+
+
+def test_list_names_no_others(run_tracer):
+    with subprocess.Popen(["sleep", "60"]) as other:
+        assert listed(run_tracer, other.pid) == []
+        other.kill()
+
+
+def test_doctor(run_tracer):
+    done = run_tracer("doctor")
+    assert done.returncode == 0 and done.stderr == ""
+    assert done.stdout.startswith("Kernel " + os.uname().release)
+    for word in ("BTF", "ring buffer", "uprobe_multi", "uprobe.session", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_SYS_ADMIN"):
+        assert re.search(r"^  (yes|NO) +.*%s" % re.escape(word), done.stdout, re.M), word
+    assert re.search(r"CPython versions known: 3\.8, .*3\.13", done.stdout)
+    assert "A session can run here" in done.stdout
+
+
+# --- dry run -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.versions()
+def test_dry_run(start, run_tracer, python):
+    """File, symbol, offset, instruction and why; and the target is left alone."""
+    target = start(python, "golden.py")
+    with open("/proc/%d/smaps" % target.pid) as maps:
+        before = maps.read()
+    done = run_tracer("--dry-run", "-p", target.pid)
+    with open("/proc/%d/smaps" % target.pid) as maps:
+        # A breakpoint would make a private copy of a page of code.
+        assert re.findall("Private_Dirty.*", maps.read()) == re.findall("Private_Dirty.*", before)
+    assert done.returncode == 0 and done.stderr == ""
+    head, level, *sites = done.stdout.splitlines()
+    assert re.match(r"PID %d: CPython %s(\.\d+)? in /" % (target.pid, re.escape(python.version)), head)
+    assert "raw" in level and "mem" in level and "obj" in level
+    for symbol in ("_PyObject_Malloc", "_PyObject_Calloc", "_PyObject_Realloc", "_PyObject_Free",
+                   "_PyMem_RawMalloc", "_PyMem_RawCalloc", "_PyMem_RawRealloc", "_PyMem_RawFree"):
+        (line,) = [s for s in sites if s.split()[0] == symbol]
+        assert re.match(r"  \S+ +file offset 0x[0-9a-f]+ +[a-z].* {2,}\S.*", line), line
+
+
+def test_dry_run_of_a_command(run_tracer, any_python, tmp_path):
+    """The command is started for its maps only."""
+    mark = tmp_path / "ran"
+    done = run_tracer("--dry-run", "--", any_python.path, "-c", "open(%r, 'w')" % str(mark))
+    assert done.returncode == 0 and "_PyObject_Malloc" in done.stdout
+    assert not mark.exists()
+
+
+def test_dry_run_public(start, run_tracer, any_python):
+    target = start(any_python, "golden.py")
+    done = run_tracer("--dry-run", "--public", "-p", target.pid)
+    symbols = [line.split()[0] for line in done.stdout.splitlines() if " file offset " in line]
+    assert "PyObject_Malloc" in symbols and "_PyObject_Malloc" not in symbols
+
+
+# --- reports -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def finished(start, trace, any_python):
+    """A run of golden.py that has ended, and what is live in it."""
+    target = start(any_python, "golden.py")
+    run = trace("-p", target.pid, "-n", 5)
+    target.step()
+    live = target.expect()
+    run.finish()
+    return run, live
+
+
+def test_text_is_the_report_of_the_snapshot(finished, run_tracer):
+    """What the trace prints at its end is what `report` prints of its file."""
+    run, _ = finished
+    assert run_tracer("report", run.snapshot).stdout == run.stdout
+
+
+def test_text(finished):
+    run, live = finished
+    assert printable(run.stdout)
+    lines = run.stdout.splitlines()
+    assert re.match(r"tracer: \S+ \(PID \d+\), CPython 3\.\d+\.\d+, exact mode, [\d.]+ s$", lines[0])
+    assert lines[1].endswith("lines by size")
+    assert re.match(r"  %s:\d+: size=\d+ KiB, count=%d, average=\d+ B$" % (re.escape(program("golden.py")), live["A"][1]), lines[2])
+    assert [line for line in lines if line.startswith("Total: size=")]
+    tail = lines[lines.index("Not seen:") + 1 :]
+    assert [line.split(":")[0].strip() for line in tail[:3]] == ["lost events", "older than the trace", "coverage"]
+
+
+def test_json(finished, run_tracer):
+    run, live = finished
+    data = json.loads(run_tracer("report", run.snapshot, "--format", "json", "--top", "1").stdout)
+    assert data["traceback_limit"] == 5 and data["group_by"] == "lineno" and data["cumulative"] is False
+    assert data["lost_events"] == 0
+    assert list(data["statistics"][0]) == ["traceback", "size", "count"]
+    assert [(s["size"], s["count"]) for s in data["statistics"]] == [live["A"]]
+    whole = run.report().data
+    assert sum(s["size"] for s in whole["statistics"]) == whole["total"]["size"] == data["total"]["size"]
+    assert sum(s["count"] for s in whole["statistics"]) == whole["total"]["count"] == data["total"]["count"]
+    sizes = [s["size"] for s in whole["statistics"]]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_groups(finished):
+    run, live = finished
+    files = run.report("--group-by", "filename")
+    assert {s["traceback"][0]["filename"] for s in files.statistics} == {program("golden.py")}
+    assert files.statistics[0]["size"] == files.total["size"]
+    cumulative = run.report("--cumulative")
+    calls = [s for s in cumulative.statistics if (s["size"], s["count"]) == live["A"]]
+    assert len(calls) == 2, "the line itself and the call of its function"
+    tracebacks = run.report("--group-by", "traceback")
+    assert [len(s["traceback"]) for s in tracebacks.statistics if (s["size"], s["count"]) == live["A"]] == [2]
+
+
+def test_several_snapshots(finished, run_tracer):
+    run, _ = finished
+    done = run_tracer("report", run.snapshot, run.snapshot)
+    assert done.returncode == 0 and done.stdout == 2 * run.stdout
+
+
+def test_pprof_reads_it(finished):
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("no go tool pprof")
+    run, live = finished
+    done = subprocess.run([go, "tool", "pprof", "-raw", run.snapshot], stdout=subprocess.PIPE, timeout=60)
+    assert done.returncode == 0
+    assert "inuse_space/bytes" in done.stdout.decode()
+
+
+@pytest.mark.versions("3.8", "3.13")
+def test_replay(start, trace, run_tracer, python, tmp_path):
+    """A capture holds all that the report was made of; no root is needed for it."""
+    target = start(python, "golden.py")
+    capture = tmp_path / "run.cap"
+    run = trace("-p", target.pid, "--capture", capture)
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    again = tmp_path / "again.pb.gz"
+    done = run_tracer("replay", capture, "-o", again)
+    assert done.returncode == 0 and done.stderr == ""
+    assert done.stdout == run.stdout
+    for group in ("lineno", "filename", "traceback"):
+        arguments = ("--top", "0", "--format", "json", "--group-by", group)
+        assert json.loads(run_tracer("report", again, *arguments).stdout) == run.report("--group-by", group).data
+        assert json.loads(run_tracer("replay", capture, *arguments).stdout) == run.report("--group-by", group).data
+    assert report.marked("golden.py", live) == live
+
+
+def test_replay_of_two(start, trace, run_tracer, any_python, tmp_path):
+    targets = [start(any_python, "golden.py", scale) for scale in (100, 300)]
+    capture = tmp_path / "run.cap"
+    run = trace("--capture", capture, "-p", ",".join(str(t.pid) for t in targets), "--format", "json", output=False)
+    for target in targets:
+        target.step()
+        target.expect()
+    run.interrupt()
+    assert run.wait() == 0
+    done = run_tracer("replay", capture, "--format", "json")
+    assert done.returncode == 0
+    assert [Report(json.loads(t)).data for t in done.stdout.splitlines()] == [r.data for r in run.printed_reports()]
+
+
+# --- hostile names -------------------------------------------------------------------------------------------------
+
+HOSTILE = "a\x1b[31m\nb\x07\u009bc\u202e d"
+
+
+def check_harmless(text):
+    """Neither C0 nor C1 controls, but for the ends of lines."""
+    assert text and not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", text), ascii(text)
+
+
+@pytest.fixture
+def hostile(any_python, tmp_path):
+    """A program whose process name, file and command line would drive a terminal."""
+    folder = tmp_path / HOSTILE
+    folder.mkdir()
+    path = folder / ("x" + HOSTILE + ".py")
+    shutil.copy(program("golden.py"), str(path))
+    # Its process name, too: 15 bytes, as the kernel cuts it.
+    source = path.read_text().replace("warm_up()\nos", "open('/proc/self/comm', 'wb').write(b'e\\x1b[1m\\x07\\nf')\nwarm_up()\nos", 1)
+    path.write_text(source)
+    return str(path)
+
+
+def test_hostile_names(start, trace, run_tracer, any_python, hostile, tmp_path):
+    target = start(any_python, hostile)
+    run = trace("-v", "-p", target.pid, "--group-by", "traceback")
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    assert hostile in {name for name, _ in report.lines()}, "JSON has the name as it is"
+    assert live["A"] in report.lines().values()
+    for text in (run.stdout, run.stderr, run_tracer("--dry-run", "-p", target.pid).stdout, run_tracer("list").stdout):
+        check_harmless(text)
+    (line,) = listed(run_tracer, target.pid)
+    assert "\\x1b" in line.lower()
+
+
+def test_hostile_library_path(start, run_tracer, any_python, tmp_path, libpython):
+    """The path of the runtime itself."""
+    folder = tmp_path / HOSTILE
+    folder.mkdir()
+    shutil.copy(libpython(any_python), str(folder))
+    target = start(any_python, "golden.py", env=environment(LD_LIBRARY_PATH=str(folder)))
+    for arguments in (("-d", "0.1", "-p", target.pid), ("--dry-run", "-p", target.pid), ("list",)):
+        done = run_tracer(*arguments)
+        assert done.returncode == 0
+        check_harmless(done.stdout + done.stderr)
+
+
+# --- terminals -----------------------------------------------------------------------------------------------------
+
+
+def on_a_terminal(arguments, env):
+    """What it prints on a terminal."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=slave, stderr=subprocess.DEVNULL, env=env)
+    os.close(slave)
+    output = b""
+    try:
+        while True:
+            data = os.read(master, 65536)
+            if not data:
+                break
+            output += data
+    except OSError:  # EIO: the other side is closed
+        pass
+    os.close(master)
+    assert process.wait(60) == 0
+    return output
+
+
+def test_colour(finished, tracer):
+    run, _ = finished
+    plain = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+    arguments = [tracer, "report", run.snapshot]
+    assert b"\x1b[" in on_a_terminal(arguments, plain)
+    assert b"\x1b[" not in on_a_terminal(arguments, dict(plain, NO_COLOR="1"))
+    assert b"\x1b[" not in subprocess.run(arguments, stdout=subprocess.PIPE, env=plain, timeout=60).stdout
