@@ -36,13 +36,18 @@ def check_text(run, coverage):
     assert float(share.group(3)) == int(1000 * coverage["seen_bytes"] / coverage["new_bytes"]) / 10
 
 
-def check_full(run, report):
+def check_small(run, report):
     coverage = report.data["coverage"]
     assert coverage["new_blocks"] > 2000
     assert 0.999 <= coverage["seen_blocks"] / coverage["new_blocks"] <= 1
     assert 0.999 <= coverage["seen_bytes"] / coverage["new_bytes"] <= 1
-    assert coverage["large_seen"] >= coverage["large_new"] > 0
+    assert coverage["large_new"] > 0
     check_text(run, coverage)
+
+
+def check_full(run, report):
+    check_small(run, report)
+    assert report.data["coverage"]["large_seen"] >= report.data["coverage"]["large_new"]
 
 
 def check_partial(run, report):
@@ -72,12 +77,13 @@ def test_full_launch(trace, python):
 def test_inlined_attach(start, trace, debian_python):
     """Its allocator is inlined at hundreds of places, and it is stripped."""
     run, report = attached(start, trace, debian_python)
-    check_full(run, report)
+    check_small(run, report)
     assert report.data["coverage"]["old_blocks"] > 1000
 
 
 def test_inlined_launch(trace, debian_python):
-    check_full(*launched(trace, debian_python))
+    """A few large blocks that calloc gives through the raw slot are traced as the raw allocator's."""
+    check_small(*launched(trace, debian_python))
 
 
 def test_partial(start, trace, debian_python):
