@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from harness import marked_line, program
+from harness import environment, marked_line, program
 
 BACKENDS = ("session", "multi", "perf")
 
@@ -131,3 +131,12 @@ def test_two_processes(start, trace, python, any_python):
     assert set(reports) == set(targets)
     for pid, report in reports.items():
         check(report, "golden.py", live[pid])
+
+
+@pytest.mark.parametrize("allocator", ("pymalloc", "debug", "malloc"))
+def test_inlined_deaths(trace, debian_python, allocator):
+    """The debug hooks have a copy of their own; with malloc every block is a large one."""
+    run = trace("-q", "--", debian_python.path, "-S", program("mixed.py"), attached=False, env=environment(PYTHONMALLOC=allocator))
+    assert run.wait() == 0, run.stderr
+    not_seen = run.report().data["not_seen"]
+    assert not_seen["replaced"] == 0, "blocks that died unseen"

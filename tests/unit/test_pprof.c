@@ -65,6 +65,7 @@ static void meta_fill(struct snapshot_meta *meta)
 		.stacks_unknown = 16,
 		.frames_unknown = 17,
 		.records_malformed = 18,
+		.rounded_blocks = 27,
 		.coverage_known = 1,
 		.coverage.new_blocks = 19,
 		.coverage.new_bytes = 20,

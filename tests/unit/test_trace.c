@@ -149,6 +149,27 @@ static void test_large(void **state)
 	assert_int_equal(process->large_blocks, 0);
 }
 
+/* A size that is only known as rounded is counted as long as its block lives. */
+static void test_rounded(void **state)
+{
+	struct trace *trace = *state;
+	const struct trace_process *process = process_of(trace);
+	struct event_alloc event = {.header = header_of(EVENT_ALLOC, sizeof(event)),
+				    .address = 16,
+				    .bytes = 48,
+				    .api = EVENT_API_OBJ | EVENT_API_ROUNDED};
+	struct snapshot *snapshot;
+
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+	assert_int_equal(feed_alloc(trace, 32, 40, 0), 0);
+	assert_int_equal(process->rounded_blocks, 1);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_int_equal(snapshot->meta.rounded_blocks, 1);
+	snapshot_free(snapshot);
+	assert_int_equal(feed_free(trace, 16), 0);
+	assert_int_equal(process->rounded_blocks, 0);
+}
+
 /* A dead object that lives again: its block, at one of three distances before it, changes its owner only. */
 static void test_reuse(void **state)
 {
@@ -170,12 +191,12 @@ static void test_hostile_sizes(void **state)
 	struct trace *trace = *state;
 	const struct trace_process *process = process_of(trace);
 
-	assert_int_equal(feed_alloc(trace, 16, UINT64_MAX, 0), -EBADMSG);
+	assert_int_equal(feed_alloc(trace, 16, U(1ull << 62) - 1, 0), -EBADMSG);
 	assert_int_equal(feed_alloc(trace, 0, 8, 0), -EBADMSG);
-	assert_int_equal(feed_alloc(trace, 16, INT64_MAX, 0), 0);
+	assert_int_equal(feed_alloc(trace, 16, (1ull << 62) - 1, 0), 0);
 	assert_int_equal(feed_alloc(trace, 32, 1, 0), -EBADMSG);
 	assert_int_equal(process->counters.records_malformed, 3);
-	assert_int_equal(process->live_bytes, INT64_MAX);
+	assert_int_equal(process->live_bytes, (1ull << 62) - 1);
 	assert_int_equal(feed_free(trace, 16), 0);
 	assert_int_equal(process->live_bytes, 0);
 }
@@ -411,6 +432,7 @@ int main(void)
 		TEST(test_realloc_fail),
 		TEST(test_reuse),
 		TEST(test_large),
+		TEST(test_rounded),
 		TEST(test_hostile_sizes),
 		TEST(test_late_descriptions),
 		TEST(test_text),

@@ -185,6 +185,9 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 	if (meta->frees_unknown && meta->from_start)
 		fprintf(out, "  frees of blocks whose allocation was not seen: %s\n",
 			count_format(text, meta->frees_unknown));
+	if (meta->rounded_blocks)
+		fprintf(out, "  sizes known only as rounded up by the allocator: of %s blocks\n",
+			count_format(text, meta->rounded_blocks));
 	if (meta->records_malformed)
 		fprintf(out, "  malformed records: %s\n", count_format(text, meta->records_malformed));
 }

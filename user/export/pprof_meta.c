@@ -48,6 +48,7 @@ static const struct meta_field meta_fields[] = {
 	NUMBER(stacks_unknown),
 	NUMBER(frames_unknown),
 	NUMBER(records_malformed),
+	NUMBER(rounded_blocks),
 	NUMBER(coverage_known),
 	COVERAGE(new_blocks),
 	COVERAGE(new_bytes),

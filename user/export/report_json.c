@@ -75,9 +75,9 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta)
 	fprintf(out,
 		"\"not_seen\": {\"frees_unknown\": %" PRIu64 ", \"replaced\": %" PRIu64
 		", \"stacks_unknown\": %" PRIu64 ", \"frames_unknown\": %" PRIu64
-		", \"records_malformed\": %" PRIu64,
+		", \"records_malformed\": %" PRIu64 ", \"rounded_blocks\": %" PRIu64,
 		meta->frees_unknown, meta->replaced, meta->stacks_unknown, meta->frames_unknown,
-		meta->records_malformed);
+		meta->records_malformed, meta->rounded_blocks);
 	for (unsigned int i = 0; i < LOSS_COUNT; i++) {
 		if (names[i])
 			fprintf(out, ", \"%s\": %" PRIu64, names[i], meta->loss[i]);

@@ -97,7 +97,7 @@ int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_ma
 	struct inline_insn insns[WINDOW];
 	size_t count = inline_code_window(code, vaddr, insns, WINDOW);
 	uint8_t pool, last, block = ABI_REG_COUNT;
-	int pushed = 0, tested = 0, lost = 0;
+	int linked = 0, pushed = 0, tested = 0, lost = 0;
 
 	if (!count || insns[0].op != INLINE_LOAD || insns[0].value != POOL_FREEBLOCK ||
 	    insns[0].base == ABI_REG_COUNT)
@@ -112,14 +112,16 @@ int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_ma
 				.site = insn->vaddr, .reg = lost ? pool : block, .through_pool = lost};
 			return insn->equal || insn->unequal;
 		}
-		if (!goes_on(insn) || writes(insn, pool) || writes(insn, last) ||
-		    (writes(insn, block) && !pushed))
+		if (!goes_on(insn) || writes(insn, pool) || writes(insn, last))
 			return 0;
 		lost |= writes(insn, block);
-		if (insn->op == INLINE_STORE && insn->src == last && !insn->value && block == ABI_REG_COUNT)
-			block = insn->base;
-		pushed |= insn->op == INLINE_STORE && insn->src == block && block < ABI_REG_COUNT && !lost &&
-			  insn->base == pool && insn->value == POOL_FREEBLOCK;
+		/* Into the block, wherever its address is kept: the debug hooks' copy knows it as p - 16. */
+		linked |= insn->op == INLINE_STORE && insn->src == last && insn->base != pool;
+		if (linked && !pushed && insn->op == INLINE_STORE && insn->base == pool &&
+		    insn->value == POOL_FREEBLOCK && insn->src < ABI_REG_COUNT) {
+			pushed = 1;
+			block = insn->src;
+		}
 		tested |= insn->op == INLINE_TEST && insn->dst == last;
 	}
 	return 0;

@@ -44,6 +44,7 @@ struct snapshot_meta {
 	uint64_t peak_bytes;     /* 0: not known */
 	uint64_t loss[LOSS_COUNT];
 	uint64_t frees_unknown, replaced, stacks_unknown, frames_unknown, records_malformed;
+	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */
 	int coverage_known;
 	struct event_coverage_counts coverage;
 };

@@ -12,7 +12,8 @@
 
 struct block {
 	uint64_t address;
-	uint64_t bytes : 63;
+	uint64_t bytes : 62;
+	uint64_t rounded : 1; /* bytes is that of the size class: what was asked for is not known */
 	uint64_t large : 1; /* asked of pymalloc, which passed it on to malloc; it stays so when it shrinks */
 	uint32_t traceback; /* index in the trace's tracebacks */
 	uint32_t domain;

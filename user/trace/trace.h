@@ -53,9 +53,10 @@ struct trace_process {
 	uint64_t start_realtime_ns;
 	enum trace_end end;
 	uint32_t exit_code;      /* wait status, with TRACE_EXITED */
-	/* While a realloc is under way its block counts as gone. live_bytes never exceeds INT64_MAX. */
+	/* While a realloc is under way its block counts as gone. live_bytes never exceeds 2^62 - 1. */
 	uint64_t live_bytes, live_blocks, peak_bytes;
 	uint64_t large_blocks;   /* those that are struct block.large */
+	uint64_t rounded_blocks; /* and struct block.rounded */
 	struct trace_counters counters;
 	struct event_coverage coverage; /* the last one; header.size 0: none came */
 };

@@ -14,6 +14,7 @@ static void block_gone(struct process_state *process, const struct block *block)
 	process->info.live_bytes -= block->bytes;
 	process->info.live_blocks--;
 	process->info.large_blocks -= block->large;
+	process->info.rounded_blocks -= block->rounded;
 }
 
 static int block_put(struct process_state *process, const struct block *block)
@@ -33,6 +34,7 @@ static int block_put(struct process_state *process, const struct block *block)
 	info->live_bytes += block->bytes;
 	info->live_blocks++;
 	info->large_blocks += block->large;
+	info->rounded_blocks += block->rounded;
 	if (info->live_bytes > info->peak_bytes)
 		info->peak_bytes = info->live_bytes;
 	return 0;
@@ -52,6 +54,7 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 	struct block block = {.address = event->address,
 			      .bytes = event->bytes,
 			      .large = was_large || is_large(event),
+			      .rounded = !!(event->api & EVENT_API_ROUNDED),
 			      .domain = event->domain};
 	int err = event->bytes > TRACE_BYTES_MAX ? -EBADMSG
 						 : state_stack_index(process, event->stack_id, &block.traceback);
