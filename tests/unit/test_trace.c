@@ -191,7 +191,7 @@ static void test_hostile_sizes(void **state)
 	struct trace *trace = *state;
 	const struct trace_process *process = process_of(trace);
 
-	assert_int_equal(feed_alloc(trace, 16, U(1ull << 62) - 1, 0), -EBADMSG);
+	assert_int_equal(feed_alloc(trace, 16, UINT64_MAX, 0), -EBADMSG);
 	assert_int_equal(feed_alloc(trace, 0, 8, 0), -EBADMSG);
 	assert_int_equal(feed_alloc(trace, 16, (1ull << 62) - 1, 0), 0);
 	assert_int_equal(feed_alloc(trace, 32, 1, 0), -EBADMSG);
