@@ -27,6 +27,12 @@ struct address_set {
 	size_t used;
 };
 
+/*
+ * Readings after the first. In a busy heap an address lives, dies and lives again, and can look unseen in one or two
+ * of them by chance.
+ */
+#define ROUNDS 4
+
 struct coverage {
 	const struct python_runtime *runtime;
 	struct address_set old;
@@ -136,7 +142,9 @@ struct measure {
 	coverage_knows_fn knows;
 	void *context;
 	struct event_coverage_counts *counts;
-	struct address_set doubtful; /* on the heap in the first reading, not in the table */
+	struct address_set doubtful; /* on the heap in every reading so far, never in the table */
+	struct address_set still;    /* the same, as the reading under way finds it */
+	uint64_t unseen_blocks, unseen_bytes; /* of those */
 };
 
 static int visit_first(uint64_t address, uint32_t bytes, void *context)
@@ -158,19 +166,23 @@ static int visit_first(uint64_t address, uint32_t bytes, void *context)
 	return 0;
 }
 
-static int visit_second(uint64_t address, uint32_t bytes, void *context)
+/* A doubtful block again: gone (it does not count), known by now, or doubtful still. */
+static int visit_again(uint64_t address, uint32_t bytes, void *context)
 {
 	struct measure *measure = context;
 	struct event_coverage_counts *counts = measure->counts;
 
 	if (!set_has(&measure->doubtful, address))
 		return 0;
+	if (!measure->knows(measure->context, address)) {
+		measure->unseen_blocks++;
+		measure->unseen_bytes += bytes;
+		return set_add(&measure->still, address);
+	}
 	counts->new_blocks++;
 	counts->new_bytes += bytes;
-	if (measure->knows(measure->context, address)) {
-		counts->seen_blocks++;
-		counts->seen_bytes += bytes;
-	}
+	counts->seen_blocks++;
+	counts->seen_bytes += bytes;
 	return 0;
 }
 
@@ -196,11 +208,17 @@ int coverage_measure(struct coverage *coverage, coverage_knows_fn knows, coverag
 	refresh(context);
 	err = heap_read(coverage->runtime, visit_first, &measure, &reading);
 	refresh(context);
-	if (!err && measure.doubtful.used) {
-		err = heap_read(coverage->runtime, visit_second, &measure, &reading);
+	for (int round = 0; !err && measure.doubtful.used && round < ROUNDS; round++) {
+		measure.unseen_blocks = measure.unseen_bytes = 0;
+		err = heap_read(coverage->runtime, visit_again, &measure, &reading);
 		refresh(context);
+		set_free(&measure.doubtful);
+		measure.doubtful = measure.still;
+		memset(&measure.still, 0, sizeof(measure.still));
 	}
 	set_free(&measure.doubtful);
+	record->counts.new_blocks += measure.unseen_blocks;
+	record->counts.new_bytes += measure.unseen_bytes;
 	if (!err && reading.raw_blocks > coverage->old_large)
 		record->counts.large_new = reading.raw_blocks - coverage->old_large;
 	*elapsed_ns = now_ns() - start;

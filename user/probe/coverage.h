@@ -23,7 +23,7 @@ typedef void (*coverage_refresh_fn)(void *context);
 
 /*
  * Fills the record but for its header's tgid, tid and time and for large_seen. Blocks not in the table are looked up again after a
- * refresh and must still be on the heap in a second reading: what came and went meanwhile does not count.
+ * refresh and must still be on the heap, and unknown, in further readings: what came and went meanwhile does not count.
  * elapsed_ns: what it took. 0, -errno.
  */
 int coverage_measure(struct coverage *coverage, coverage_knows_fn knows, coverage_refresh_fn refresh, void *context,
