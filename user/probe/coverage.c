@@ -10,8 +10,8 @@
 #include "python/heap.h"
 
 /*
- * A set of block addresses: a bit per 16 bytes in pages of 1 MiB of address space, 8 KiB each, found by hashing.
- * Less than 1 % of the heap that it describes.
+ * A set of block addresses: a bit per 16 bytes in pages of 1 MiB of address space, 8 KiB each, found by
+ * hashing. Less than 1 % of the heap that it describes.
  */
 #define PAGE_SHIFT 20
 #define PAGE_WORDS ((1u << PAGE_SHIFT) / 16 / 64)
@@ -97,9 +97,10 @@ static void set_free(struct address_set *set)
 	memset(set, 0, sizeof(*set));
 }
 
-static int visit_old(uint64_t address, uint32_t bytes, void *context)
+static int visit_old(uint64_t address, uint32_t bytes, const uint8_t *content, void *context)
 {
 	(void)bytes;
+	(void)content;
 	return set_add(context, address);
 }
 
@@ -139,11 +140,12 @@ struct measure {
 	struct address_set doubtful; /* on the heap in the first reading, not in the table */
 };
 
-static int visit_first(uint64_t address, uint32_t bytes, void *context)
+static int visit_first(uint64_t address, uint32_t bytes, const uint8_t *content, void *context)
 {
 	struct measure *measure = context;
 	struct event_coverage_counts *counts = measure->counts;
 
+	(void)content;
 	if (set_has(&measure->coverage->old, address)) {
 		counts->old_blocks++;
 		counts->old_bytes += bytes;
@@ -158,11 +160,12 @@ static int visit_first(uint64_t address, uint32_t bytes, void *context)
 	return 0;
 }
 
-static int visit_second(uint64_t address, uint32_t bytes, void *context)
+static int visit_second(uint64_t address, uint32_t bytes, const uint8_t *content, void *context)
 {
 	struct measure *measure = context;
 	struct event_coverage_counts *counts = measure->counts;
 
+	(void)content;
 	if (!set_has(&measure->doubtful, address))
 		return 0;
 	counts->new_blocks++;
@@ -182,10 +185,11 @@ static uint64_t now_ns(void)
 	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-int coverage_measure(struct coverage *coverage, coverage_knows_fn knows, coverage_refresh_fn refresh, void *context,
-		     struct event_coverage *record, uint64_t *elapsed_ns)
+int coverage_measure(struct coverage *coverage, coverage_knows_fn knows, coverage_refresh_fn refresh,
+		     void *context, struct event_coverage *record, uint64_t *elapsed_ns)
 {
-	struct measure measure = {.coverage = coverage, .knows = knows, .context = context, .counts = &record->counts};
+	struct measure measure = {
+		.coverage = coverage, .knows = knows, .context = context, .counts = &record->counts};
 	uint64_t start = now_ns();
 	struct heap_reading reading;
 	int err;
