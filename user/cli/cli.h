@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The subcommands, one file each. A command gets its own argc and argv (argv[0] is its name), prints results on
- * stdout and everything else on stderr, and returns the exit status: 0 done, 1 it failed while running, 2 wrong
- * usage; tracing a command, that command's own status.
+ * The subcommands, one file each. A command gets its own argc and argv (argv[0] is its name), prints results
+ * on stdout and everything else on stderr, and returns the exit status: 0 done, 1 it failed while running, 2
+ * wrong usage; tracing a command, that command's own status.
  */
 #ifndef TRACER_CLI_CLI_H
 #define TRACER_CLI_CLI_H
@@ -22,19 +22,27 @@ int cli_trace(int argc, char **argv);
 int cli_report(int argc, char **argv);
 int cli_replay(int argc, char **argv);
 int cli_list(int argc, char **argv);
+int cli_heap(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 
-/* Options of every command that prints a report: --group-by, --cumulative, --top, --format. A child of argp. */
+/*
+ * Children of argp, whose input is a struct report_choice: the options of every command that prints a report
+ * (--group-by, --cumulative and the others'), and of those that print figures of another kind (--top,
+ * --format).
+ */
 struct report_choice {
 	struct report_opts opts;
 	enum { FORMAT_TEXT, FORMAT_JSON } format;
 };
-extern const struct argp cli_report_argp; /* its input is a struct report_choice */
+extern const struct argp cli_report_argp, cli_output_argp;
 void report_choice_default(struct report_choice *choice);
 /* Prints on stdout; EXIT_DONE, EXIT_FAILED or EXIT_USAGE after an error message. */
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice);
 /* Writes a snapshot's file and commits it. 0, -errno. */
 int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file);
+
+/* What helps against an error in finding or reading a process; NULL: nothing known. */
+const char *cli_remedy(int err);
 
 /* What a parser returns after it has printed what is wrong itself. */
 #define CLI_REPORTED ECANCELED
@@ -47,8 +55,8 @@ struct cli_arguments {
 
 /*
  * Parses with argp: 0; EXIT_USAGE after a message; -1 when --help or --usage has been printed (leave with 0).
- * argp itself never ends the process. A parser ends with cli_parse_arguments() for the keys it does not know, if
- * it takes arguments; then they are all in there.
+ * argp itself never ends the process. A parser ends with cli_parse_arguments() for the keys it does not know,
+ * if it takes arguments; then they are all in there.
  */
 int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input);
 error_t cli_parse_arguments(int key, struct argp_state *state, struct cli_arguments *arguments);
