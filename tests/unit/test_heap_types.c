@@ -15,8 +15,9 @@
 #include "python/heap_types.h"
 #include "pythons.h"
 
-#define SCRIPT "tests/unit/data/python/heap_types.py"
-#define N      20000
+#define SCRIPT	"tests/unit/data/python/heap_types.py"
+#define HOSTILE "tests/unit/data/python/heap_hostile.py"
+#define N	20000
 
 static const struct heap_type *type_named(const struct heap_types *types, const char *name)
 {
@@ -40,14 +41,14 @@ static void sum_plus(struct heap_sum *sum, const struct heap_sum *more)
 }
 
 /* What must hold of every reading. */
-static void check_sums(const struct heap_types *types)
+static void check_sums(const struct heap_types *types, int changing)
 {
 	const struct heap_reading *reading = &types->reading;
 	struct heap_sum objects = {0}, classes = {0};
 
 	for (size_t i = 0; i < types->count; i++) {
 		assert_true(types->types[i].sum.blocks > 0);
-		assert_true(types->types[i].name[0]);
+		assert_true(changing || types->types[i].name[0]);
 		assert_true(!i || types->types[i].sum.bytes <= types->types[i - 1].sum.bytes);
 		sum_plus(&objects, &types->types[i].sum);
 	}
@@ -81,7 +82,7 @@ static int run(char *path, char *count, int may_fail, struct heap_types *types)
 		assert_int_equal(err, 0);
 		assert_int_equal(types->reading.pools_unreadable, 0);
 		assert_int_equal(types->reading.blocks + types->reading.raw_blocks, blocks);
-		check_sums(types);
+		check_sums(types, 0);
 	}
 	python_runtime_close(&runtime);
 	python_stop(&child);
@@ -117,6 +118,7 @@ static void check(char *path, unsigned int minor)
 	assert_int_equal(count_of(&many, "Slotted"), N);
 	assert_int_equal(count_of(&many, "Empty"), N);
 	assert_int_equal(count_of(&many, "Weak"), N);
+	assert_int_equal(count_of(&many, "One"), N / 2);
 	assert_int_equal(count_of(&many, "Child"), N);
 	assert_int_equal(count_of(&many, "Text"), N);
 	assert_null(type_named(&many, "Meta")); /* types are too large for pymalloc */
@@ -173,6 +175,66 @@ static void test_distribution_311(void **state)
 	check(path, 11);
 }
 
+/* While the heap changes under the reader the sums hold all the same. */
+static void test_changing(void **state)
+{
+	char *program = "import os\nos.write(1, b'\\n')\nkept = [None] * 50000\nn = 0\n"
+			"while True:\n kept[n % 50000] = [n, str(n), type('T', (), {})()]; n += 7919";
+	struct python_child child = {0};
+	struct python_runtime runtime;
+	char path[PATH_MAX];
+
+	(void)state;
+	if (!python_path(13, path))
+		skip();
+	assert_int_equal(python_start(&child, (char *[]){path, "-c", program, NULL}, NULL), 0);
+	assert_int_equal(getc(child.out), '\n');
+	assert_int_equal(python_runtime_find(child.pid, &runtime), 0);
+	for (int i = 0; i < 30; i++) {
+		struct heap_types types;
+
+		assert_int_equal(heap_types_read(&runtime, &types), 0);
+		check_sums(&types, 1);
+		heap_types_free(&types);
+	}
+	python_runtime_close(&runtime);
+	python_stop(&child);
+}
+
+static void test_hostile(void **state)
+{
+	struct python_child child = {0};
+	struct python_runtime runtime;
+	struct heap_types types;
+	char path[PATH_MAX], longest[HEAP_TYPE_NAME] = {0};
+
+	(void)state;
+	if (!python_path(12, path) || access(HOSTILE, R_OK))
+		skip();
+	assert_int_equal(python_start(&child, (char *[]){path, HOSTILE, NULL}, NULL), 0);
+	if (getc(child.out) != 'r') {
+		printf("no ctypes in %s\n", path);
+		python_stop(&child);
+		skip();
+	}
+	assert_int_equal(python_runtime_find(child.pid, &runtime), 0);
+	assert_int_equal(heap_types_read(&runtime, &types), 0);
+	memset(longest, 'x', sizeof(longest) - 1);
+	assert_int_equal(count_of(&types, ""), 1000);
+	assert_int_equal(count_of(&types, "\033[2J"), 1000);
+	assert_int_equal(count_of(&types, longest), 1000);
+	assert_null(type_named(&types, "Loop"));
+	assert_true(types.others.blocks > 1000);
+	heap_types_free(&types);
+
+	/* The process that it was is gone. */
+	kill(child.pid, SIGKILL);
+	waitpid(child.pid, NULL, 0);
+	assert_int_equal(heap_types_read(&runtime, &types), -ESRCH);
+	python_runtime_close(&runtime);
+	fclose(child.out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -183,6 +245,8 @@ int main(void)
 		cmocka_unit_test(test_312),
 		cmocka_unit_test(test_313),
 		cmocka_unit_test(test_distribution_311),
+		cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_changing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

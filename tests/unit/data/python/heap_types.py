@@ -37,6 +37,10 @@ class Text(str):
     pass
 
 
+class One:
+    __slots__ = ("a",)
+
+
 def generator():
     yield
 
@@ -53,12 +57,22 @@ def materialized(instance):
     return instance
 
 
+def buffer():
+    """One of six words, with three in use: the fourth is what an object of the same size class left there."""
+    words = array.array("q", (5, 5))
+    words.append(0)
+    return words
+
+
 gc.disable()
 count = int(sys.argv[1])
 figures = array.array("q", [0])
 pause = signal.pause
 numbers = range(1000, 1000 + count)
+ones = [One() for _ in numbers]
+ones = ones[::2]
 kept = [
+    [buffer() for _ in numbers],
     [full(Plain(), None) for _ in numbers],
     [materialized(Plain()) for _ in numbers],
     [full(Slotted(), None) for _ in numbers],
@@ -72,6 +86,9 @@ kept = [
     [{None} for _ in numbers],
     # Buffers that look like objects to a careless eye: an item, then a type; and the same where a tracked one would be.
     [[None, int, None, tuple, None, Plain] for _ in numbers],
+    # And a count, then a type, where none of its objects can be.
+    [array.array("q", (5, id(set))) for _ in numbers],
+    [array.array("q", (-1, -1, 5, id(float))) for _ in numbers],
     [generator() for _ in numbers],
     [b"%d" % number for number in numbers],
     [complex(number, 1) for number in numbers],
