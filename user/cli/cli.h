@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The subcommands, one file each. A command gets its own argc and argv (argv[0] is its name), prints results
- * on stdout and everything else on stderr, and returns the exit status: 0 done, 1 it failed while running, 2
- * wrong usage; tracing a command, that command's own status.
+ * The subcommands, one file each. A command gets its own argc and argv (argv[0] is its name), prints results on
+ * stdout and everything else on stderr, and returns the exit status: 0 done, 1 it failed while running, 2 wrong
+ * usage; tracing a command, that command's own status.
  */
 #ifndef TRACER_CLI_CLI_H
 #define TRACER_CLI_CLI_H
@@ -27,8 +27,7 @@ int cli_doctor(int argc, char **argv);
 
 /*
  * Children of argp, whose input is a struct report_choice: the options of every command that prints a report
- * (--group-by, --cumulative and the others'), and of those that print figures of another kind (--top,
- * --format).
+ * (--group-by, --cumulative and the others'), and of those that print other figures (--top, --format).
  */
 struct report_choice {
 	struct report_opts opts;
@@ -55,8 +54,8 @@ struct cli_arguments {
 
 /*
  * Parses with argp: 0; EXIT_USAGE after a message; -1 when --help or --usage has been printed (leave with 0).
- * argp itself never ends the process. A parser ends with cli_parse_arguments() for the keys it does not know,
- * if it takes arguments; then they are all in there.
+ * argp itself never ends the process. A parser ends with cli_parse_arguments() for the keys it does not know, if
+ * it takes arguments; then they are all in there.
  */
 int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input);
 error_t cli_parse_arguments(int key, struct argp_state *state, struct cli_arguments *arguments);

@@ -10,8 +10,8 @@
 #include "python/heap.h"
 
 /*
- * A set of block addresses: a bit per 16 bytes in pages of 1 MiB of address space, 8 KiB each, found by
- * hashing. Less than 1 % of the heap that it describes.
+ * A set of block addresses: a bit per 16 bytes in pages of 1 MiB of address space, 8 KiB each, found by hashing.
+ * Less than 1 % of the heap that it describes.
  */
 #define PAGE_SHIFT 20
 #define PAGE_WORDS ((1u << PAGE_SHIFT) / 16 / 64)
@@ -185,11 +185,10 @@ static uint64_t now_ns(void)
 	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-int coverage_measure(struct coverage *coverage, coverage_knows_fn knows, coverage_refresh_fn refresh,
-		     void *context, struct event_coverage *record, uint64_t *elapsed_ns)
+int coverage_measure(struct coverage *coverage, coverage_knows_fn knows, coverage_refresh_fn refresh, void *context,
+		     struct event_coverage *record, uint64_t *elapsed_ns)
 {
-	struct measure measure = {
-		.coverage = coverage, .knows = knows, .context = context, .counts = &record->counts};
+	struct measure measure = {.coverage = coverage, .knows = knows, .context = context, .counts = &record->counts};
 	uint64_t start = now_ns();
 	struct heap_reading reading;
 	int err;
