@@ -126,6 +126,9 @@ static const struct spec specs[] = {
 	{"heap.pool_bytes", CONST, NULL, NULL, V(8), V(9), 4 << 10},
 	{"heap.pool_bytes", CONST, NULL, NULL, V(10), ANY, 16 << 10},
 	{"heap.alignment", CONST, NULL, NULL, V(8), ANY, 16},
+	{"heap.type_name", OFFSET, "PyTypeObject", "tp_name", V(8), ANY, 0},
+	{"heap.type_flags", OFFSET, "PyTypeObject", "tp_flags", V(8), ANY, 0},
+	{"heap.gc_head_bytes", SIZE, "PyGC_Head", NULL, V(8), ANY, 0},
 };
 
 /* A type by typedef name or tag: the complete struct it stands for. */

@@ -14,6 +14,7 @@ static const struct {
 	{"report", cli_report, "report FILE...", "statistics of a snapshot"},
 	{"replay", cli_replay, "replay CAPTURE", "tables from a recorded event stream, no root"},
 	{"list", cli_list, "list", "processes that can be traced"},
+	{"heap", cli_heap, "heap -p PID", "what is on a process's heap, by type; no probe"},
 	{"doctor", cli_doctor, "doctor", "what this kernel and these privileges allow"},
 };
 

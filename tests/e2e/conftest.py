@@ -152,11 +152,13 @@ def run_tracer(tracer):
     return run
 
 
-@pytest.fixture(params=("trace", "dry run"))
+@pytest.fixture(params=("trace", "dry run", "heap"))
 def attempt(request, run_tracer):
-    """Tries to trace a process, or to plan it."""
+    """Tries to trace a process, to plan it, or to read its heap."""
+
+    words = {"trace": [], "dry run": ["--dry-run"], "heap": ["heap"]}
 
     def run(pid, *options):
-        return run_tracer(*(["--dry-run"] if request.param == "dry run" else []), *options, "-p", pid)
+        return run_tracer(*words[request.param], *options, "-p", pid)
 
     return run

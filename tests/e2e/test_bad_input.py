@@ -63,6 +63,14 @@ USAGE = (
     ("list x", "list"),
     ("list --no-such-option", "--help"),
     ("doctor x", "doctor"),
+    ("heap", "tracer heap -p PID"),
+    ("heap x", "tracer heap -p PID"),
+    ("heap -p 1,2", "tracer heap -p PID"),
+    ("heap -p x", "tracer list"),
+    ("heap -p 1 --by colour", "type or class"),
+    ("heap -p 1 --format yaml", "--format"),
+    ("heap -p 1 --top x", "--top"),
+    ("heap -p 1 --group-by lineno", "--help"),
 )
 
 

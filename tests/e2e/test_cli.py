@@ -20,7 +20,7 @@ def printable(text):
 
 
 @pytest.mark.unprivileged
-@pytest.mark.parametrize("command", ("", "trace", "report", "replay", "list", "doctor"))
+@pytest.mark.parametrize("command", ("", "trace", "report", "replay", "list", "heap", "doctor"))
 @pytest.mark.parametrize("option", ("--help", "--usage"))
 def test_help(run_tracer, command, option):
     done = run_tracer(*command.split(), option)

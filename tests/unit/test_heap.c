@@ -20,17 +20,20 @@
 struct seen {
 	uint64_t known, blocks, bytes;
 	uint32_t known_bytes;
+	uint64_t known_size; /* ob_size of the object there */
 	uint64_t stop_after;
 };
 
-static int see(uint64_t address, uint32_t bytes, void *context)
+static int see(uint64_t address, uint32_t bytes, const uint8_t *content, void *context)
 {
 	struct seen *seen = context;
 
 	seen->blocks++;
 	seen->bytes += bytes;
-	if (address == seen->known)
+	if (address == seen->known) {
 		seen->known_bytes = bytes;
+		memcpy(&seen->known_size, content + 16, sizeof(seen->known_size));
+	}
 	return seen->blocks == seen->stop_after;
 }
 
@@ -64,6 +67,7 @@ static void check_heap_of(char *path, char *argument, char *environment, int nee
 		assert_int_equal(seen.blocks, reading.blocks);
 		assert_int_equal(seen.bytes, reading.bytes);
 		assert_int_equal(seen.known_bytes, (figures[2] + 15) / 16 * 16);
+		assert_int_equal(seen.known_size, 100);
 
 		seen = (struct seen){.stop_after = 1000};
 		assert_int_equal(heap_read(&runtime, see, &seen, &reading), 0);

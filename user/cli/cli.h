@@ -22,19 +22,26 @@ int cli_trace(int argc, char **argv);
 int cli_report(int argc, char **argv);
 int cli_replay(int argc, char **argv);
 int cli_list(int argc, char **argv);
+int cli_heap(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 
-/* Options of every command that prints a report: --group-by, --cumulative, --top, --format. A child of argp. */
+/*
+ * Children of argp, whose input is a struct report_choice: the options of every command that prints a report
+ * (--group-by, --cumulative and the others'), and of those that print other figures (--top, --format).
+ */
 struct report_choice {
 	struct report_opts opts;
 	enum { FORMAT_TEXT, FORMAT_JSON } format;
 };
-extern const struct argp cli_report_argp; /* its input is a struct report_choice */
+extern const struct argp cli_report_argp, cli_output_argp;
 void report_choice_default(struct report_choice *choice);
 /* Prints on stdout; EXIT_DONE, EXIT_FAILED or EXIT_USAGE after an error message. */
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice);
 /* Writes a snapshot's file and commits it. 0, -errno. */
 int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file);
+
+/* What helps against an error in finding or reading a process; NULL: nothing known. */
+const char *cli_remedy(int err);
 
 /* What a parser returns after it has printed what is wrong itself. */
 #define CLI_REPORTED ECANCELED

@@ -57,6 +57,23 @@ int cli_parse_seconds(const char *text, uint64_t *ns)
 	return 0;
 }
 
+const char *cli_remedy(int err)
+{
+	switch (err) {
+	case -ESRCH:
+		return "tracer list shows what can be traced";
+	case -ENOENT:
+		return "tracer list shows which processes run a Python that is known";
+	case -EPERM:
+	case -EACCES:
+		return geteuid() ? "run it with sudo"
+				 : "root is not enough: a security module, a user namespace or a lost capability "
+				   "forbids it";
+	default:
+		return NULL;
+	}
+}
+
 static int pid_is_in(const pid_t *list, size_t count, uint64_t pid)
 {
 	for (size_t i = 0; i < count; i++)
@@ -165,36 +182,29 @@ error_t cli_parse_arguments(int key, struct argp_state *state, struct cli_argume
 
 enum { KEY_GROUP_BY = 0x100, KEY_CUMULATIVE, KEY_TOP, KEY_FORMAT };
 
-static const struct argp_option report_options[] = {
-	{"group-by", KEY_GROUP_BY, "KEY", 0, "filename, lineno (default) or traceback", 10},
-	{"cumulative", KEY_CUMULATIVE, NULL, 0, "count a block for every frame of its traceback", 10},
+/* Says which value the option does not have. */
+static error_t reject(const char *option, const char *arg)
+{
+	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg), "--help lists them", "%s",
+		    option);
+	return CLI_REPORTED;
+}
+
+static const struct argp_option output_options[] = {
 	{"top", KEY_TOP, "N", 0, "print N entries (default 10; 0: all)", 10},
 	{"format", KEY_FORMAT, "KIND", 0, "text (default) or json", 10},
 	{0},
 };
 
-static error_t report_option(int key, char *arg, struct argp_state *state)
+static error_t output_option(int key, char *arg, struct argp_state *state)
 {
 	struct report_choice *choice = state->input;
 	uint64_t number;
 
 	switch (key) {
-	case KEY_GROUP_BY:
-		if (!strcmp(arg, "filename"))
-			choice->opts.by = GROUP_FILENAME;
-		else if (!strcmp(arg, "lineno"))
-			choice->opts.by = GROUP_LINENO;
-		else if (!strcmp(arg, "traceback"))
-			choice->opts.by = GROUP_TRACEBACK;
-		else
-			goto unknown;
-		return 0;
-	case KEY_CUMULATIVE:
-		choice->opts.cumulative = 1;
-		return 0;
 	case KEY_TOP:
 		if (cli_parse_number(arg, 0, SIZE_MAX, &number))
-			goto unknown;
+			return reject("--top", arg);
 		choice->opts.top = number;
 		return 0;
 	case KEY_FORMAT:
@@ -203,17 +213,48 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 		else if (!strcmp(arg, "json"))
 			choice->format = FORMAT_JSON;
 		else
-			goto unknown;
+			return reject("--format", arg);
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
-unknown:
-	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg), "--help lists them", "--%s",
-		    key == KEY_GROUP_BY ? "group-by" : key == KEY_TOP ? "top" : "format");
-	return CLI_REPORTED;
 }
 
-const struct argp cli_report_argp = {.options = report_options, .parser = report_option};
+const struct argp cli_output_argp = {.options = output_options, .parser = output_option};
+
+static const struct argp_option report_options[] = {
+	{"group-by", KEY_GROUP_BY, "KEY", 0, "filename, lineno (default) or traceback", 10},
+	{"cumulative", KEY_CUMULATIVE, NULL, 0, "count a block for every frame of its traceback", 10},
+	{0},
+};
+
+static error_t report_option(int key, char *arg, struct argp_state *state)
+{
+	struct report_choice *choice = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = choice;
+		return 0;
+	case KEY_GROUP_BY:
+		if (!strcmp(arg, "filename"))
+			choice->opts.by = GROUP_FILENAME;
+		else if (!strcmp(arg, "lineno"))
+			choice->opts.by = GROUP_LINENO;
+		else if (!strcmp(arg, "traceback"))
+			choice->opts.by = GROUP_TRACEBACK;
+		else
+			return reject("--group-by", arg);
+		return 0;
+	case KEY_CUMULATIVE:
+		choice->opts.cumulative = 1;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp_child report_children[] = {{&cli_output_argp, 0, NULL, 0}, {0}};
+const struct argp cli_report_argp = {
+	.options = report_options, .parser = report_option, .children = report_children};
 
 void report_choice_default(struct report_choice *choice)
 {

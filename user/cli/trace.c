@@ -37,23 +37,6 @@ static uint64_t now_ns(void)
 	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-static const char *remedy_for(int err)
-{
-	switch (err) {
-	case -ESRCH:
-		return "tracer list shows what can be traced";
-	case -ENOENT:
-		return "tracer list shows which processes run a Python that is known";
-	case -EPERM:
-	case -EACCES:
-		return geteuid() ? "run it with sudo"
-				 : "root is not enough: a security module, a user namespace or a lost capability "
-				   "forbids it";
-	default:
-		return NULL;
-	}
-}
-
 static int plan_print(pid_t pid, const struct plan_opts *opts)
 {
 	struct python_runtime runtime = {0};
@@ -157,7 +140,7 @@ static int targets_attach(struct run *run)
 
 		/* Of several, one that cannot be traced does not keep the others from it. */
 		if (err)
-			error_print(err, remedy_for(err), "PID %d", run->options.pids[i]);
+			error_print(err, cli_remedy(err), "PID %d", run->options.pids[i]);
 		else
 			attached++;
 	}
@@ -291,7 +274,7 @@ static int dry_run(struct run *run)
 		int err = plan_print(run->options.pids[i], &run->options.session.plan);
 
 		if (err) {
-			error_print(err, remedy_for(err), "PID %d", run->options.pids[i]);
+			error_print(err, cli_remedy(err), "PID %d", run->options.pids[i]);
 			return EXIT_FAILED;
 		}
 	}

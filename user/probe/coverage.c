@@ -103,9 +103,10 @@ static void set_free(struct address_set *set)
 	memset(set, 0, sizeof(*set));
 }
 
-static int visit_old(uint64_t address, uint32_t bytes, void *context)
+static int visit_old(uint64_t address, uint32_t bytes, const uint8_t *content, void *context)
 {
 	(void)bytes;
+	(void)content;
 	return set_add(context, address);
 }
 
@@ -147,11 +148,12 @@ struct measure {
 	uint64_t unseen_blocks, unseen_bytes; /* of those */
 };
 
-static int visit_first(uint64_t address, uint32_t bytes, void *context)
+static int visit_first(uint64_t address, uint32_t bytes, const uint8_t *content, void *context)
 {
 	struct measure *measure = context;
 	struct event_coverage_counts *counts = measure->counts;
 
+	(void)content;
 	if (set_has(&measure->coverage->old, address)) {
 		counts->old_blocks++;
 		counts->old_bytes += bytes;
@@ -167,11 +169,12 @@ static int visit_first(uint64_t address, uint32_t bytes, void *context)
 }
 
 /* A doubtful block again: gone (it does not count), known by now, or doubtful still. */
-static int visit_again(uint64_t address, uint32_t bytes, void *context)
+static int visit_again(uint64_t address, uint32_t bytes, const uint8_t *content, void *context)
 {
 	struct measure *measure = context;
 	struct event_coverage_counts *counts = measure->counts;
 
+	(void)content;
 	if (!set_has(&measure->doubtful, address))
 		return 0;
 	if (!measure->knows(measure->context, address)) {

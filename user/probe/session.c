@@ -167,15 +167,8 @@ void session_free(struct session *session)
 int session_plan(pid_t pid, const struct plan_opts *opts, struct process_info *info,
 		 struct python_runtime *runtime, struct plan *plan)
 {
-	int err = process_info_read(pid, info);
+	int err = python_process_find(pid, info, runtime);
 
-	if (err)
-		return err;
-	if (info->tgid != pid)
-		return error_set(-EINVAL, "it is a thread of process %d", info->tgid);
-	if (info->kernel_thread || info->zombie)
-		return error_set(-ENOENT, "it is %s", info->kernel_thread ? "a kernel thread" : "a zombie, it has ended");
-	err = python_runtime_find(pid, runtime);
 	if (err)
 		return err;
 	err = plan_python(runtime->file, opts, plan);

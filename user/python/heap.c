@@ -104,19 +104,19 @@ static int pool_check(const struct heap_offsets *offsets, const uint8_t *pool, u
 	return state->carved - free_count == count ? 1 : -EAGAIN;
 }
 
-static void pool_visit(struct heap_walk *walk, uint64_t address, const struct pool_state *state)
+static void pool_visit(struct heap_walk *walk, const uint8_t *pool, uint64_t address,
+		       const struct pool_state *state)
 {
-	uint64_t first = address + walk->offsets->pool_header_size;
+	uint32_t at = walk->offsets->pool_header_size;
 
 	walk->reading->pools++;
-	for (uint32_t i = 0; i < state->carved && !walk->stop; i++) {
+	for (uint32_t i = 0; i < state->carved && !walk->stop; i++, at += state->block_bytes) {
 		if (state->free[i])
 			continue;
 		walk->reading->blocks++;
 		walk->reading->bytes += state->block_bytes;
 		if (walk->visit)
-			walk->stop = walk->visit(first + (uint64_t)i * state->block_bytes, state->block_bytes,
-						 walk->context);
+			walk->stop = walk->visit(address + at, state->block_bytes, pool + at, walk->context);
 	}
 }
 
@@ -140,7 +140,7 @@ static int pool_read(struct heap_walk *walk, const uint8_t *pool, uint64_t addre
 		}
 		got = pool_check(walk->offsets, pool, address, &state);
 		if (got > 0)
-			pool_visit(walk, address, &state);
+			pool_visit(walk, pool, address, &state);
 		if (got >= 0)
 			return 0;
 	}

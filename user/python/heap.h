@@ -17,8 +17,11 @@ struct heap_reading {
 	uint64_t elapsed_ns;
 };
 
-/* address of a live block and the size of its class; return non-zero to stop. */
-typedef int (*heap_block_fn)(uint64_t address, uint32_t bytes, void *context);
+/*
+ * A live block: its address, the size of its class and a copy of its bytes, borrowed for the call. Return
+ * non-zero to stop.
+ */
+typedef int (*heap_block_fn)(uint64_t address, uint32_t bytes, const uint8_t *content, void *context);
 
 /*
  * visit may be NULL. 0; -ENOTSUP when this runtime's heap cannot be found (heap_symbols.h;

@@ -25,6 +25,8 @@ struct heap_offsets {
 	uint32_t arena_object_size, arena_address, arena_pool_address, arena_nfreepools;
 	uint32_t pool_count, pool_freeblock, pool_szidx, pool_nextoffset, pool_maxnextoffset, pool_header_size;
 	uint32_t arena_bytes, pool_bytes, alignment;
+	/* What lies in the blocks: PyTypeObject, and the header of an object that the collector knows. */
+	uint32_t type_name, type_flags, gc_head_bytes;
 };
 
 struct python_offsets {

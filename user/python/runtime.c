@@ -270,6 +270,20 @@ out:
 	return err;
 }
 
+int python_process_find(pid_t pid, struct process_info *info, struct python_runtime *out)
+{
+	int err = process_info_read(pid, info);
+
+	if (err)
+		return err;
+	if (info->tgid != pid)
+		return error_set(-EINVAL, "it is a thread of process %d", info->tgid);
+	if (info->kernel_thread || info->zombie)
+		return error_set(-ENOENT, "it is %s",
+				 info->kernel_thread ? "a kernel thread" : "a zombie, it has ended");
+	return python_runtime_find(pid, out);
+}
+
 void python_runtime_close(struct python_runtime *runtime)
 {
 	if (!runtime)

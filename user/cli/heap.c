@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "export/json.h"
+#include "probe/privileges.h"
+#include "python/heap_types.h"
+#include "python/version.h"
+#include "target/process.h"
+
+enum heap_by { BY_TYPE, BY_CLASS };
+
+struct heap_choice {
+	struct report_choice output;
+	enum heap_by by;
+	pid_t *pids;
+	size_t pid_count;
+	struct cli_arguments rest;
+};
+
+/* What is printed: rows, most bytes first. */
+struct heap_row {
+	const char *name; /* of a type */
+	uint64_t key;	  /* a type's address, a class's size */
+	struct heap_sum sum;
+};
+
+struct heap_view {
+	const struct heap_choice *choice;
+	const struct heap_types *types;
+	const struct process_info *info;
+	uint32_t version;
+	struct heap_row *rows;
+	size_t count, shown;
+};
+
+enum { KEY_BY = 0x300 };
+
+static const struct argp_option options[] = {
+	{"pid", 'p', "PID", 0, "the process", 1},
+	{"by", KEY_BY, "KEY", 0, "type (default) or class, pymalloc's size classes", 2},
+	{0},
+};
+
+static const struct argp_child children[] = {{&cli_output_argp, 0, NULL, 0}, {0}};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct heap_choice *choice = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &choice->output;
+		return 0;
+	case 'p':
+		free(choice->pids);
+		choice->pids = NULL;
+		if (!cli_parse_pids(arg, &choice->pids, &choice->pid_count))
+			return 0;
+		error_print(-EINVAL, "tracer list shows what can be read", "--pid");
+		return CLI_REPORTED;
+	case KEY_BY:
+		if (!strcmp(arg, "type"))
+			choice->by = BY_TYPE;
+		else if (!strcmp(arg, "class"))
+			choice->by = BY_CLASS;
+		else {
+			error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg),
+				    "type or class", "--by");
+			return CLI_REPORTED;
+		}
+		return 0;
+	}
+	return cli_parse_arguments(key, state, &choice->rest);
+}
+
+static void sum_print(const struct heap_sum *sum)
+{
+	char size[32], average[32];
+
+	printf("size=%s, count=%" PRIu64, report_size(size, sum->bytes), sum->blocks);
+	if (sum->blocks)
+		printf(", average=%s", report_size(average, (sum->bytes + sum->blocks / 2) / sum->blocks));
+	putchar('\n');
+}
+
+static void row_text(const struct heap_view *view, const struct heap_row *row)
+{
+	fputs("  ", stdout);
+	if (view->choice->by == BY_CLASS)
+		printf("%" PRIu64 " B", row->key);
+	else if (row->name[0])
+		text_print(stdout, row->name);
+	else
+		printf("<type at 0x%" PRIx64 ">", row->key);
+	fputs(": ", stdout);
+	sum_print(&row->sum);
+}
+
+static void view_text(const struct heap_view *view)
+{
+	const char *const names = view->choice->by == BY_TYPE ? "types" : "size classes";
+	const struct heap_types *types = view->types;
+	const struct heap_reading *reading = &types->reading;
+	struct heap_sum total = {reading->blocks, reading->bytes}, rest = {0};
+	char version[VERSION_TEXT];
+
+	fputs("tracer: ", stdout);
+	text_print(stdout, view->info->name);
+	printf(" (PID %d), CPython %s, heap read in %.1f ms\n", view->info->pid,
+	       version_text(version, view->version), (double)reading->elapsed_ns / 1e6);
+	if (view->shown < view->count)
+		printf("Top %zu %s of %zu by size, in bytes of pymalloc's size classes\n", view->shown, names,
+		       view->count);
+	else
+		printf("All %zu %s by size, in bytes of pymalloc's size classes\n", view->count, names);
+	for (size_t i = 0; i < view->shown; i++)
+		row_text(view, &view->rows[i]);
+	for (size_t i = view->shown; i < view->count; i++) {
+		rest.blocks += view->rows[i].sum.blocks;
+		rest.bytes += view->rows[i].sum.bytes;
+	}
+	if (rest.blocks) {
+		printf("  %zu other: ", view->count - view->shown);
+		sum_print(&rest);
+	}
+	if (view->choice->by == BY_TYPE) {
+		fputs("  no object (keys of dicts, items of lists, buffers): ", stdout);
+		sum_print(&types->others);
+		fputs("  dead objects, kept on free lists: ", stdout);
+		sum_print(&types->dead);
+	}
+	fputs("Total: ", stdout);
+	sum_print(&total);
+	printf("Not seen:\n  blocks that are not on this heap, most of them of more than 512 bytes: %" PRIu64
+	       "\n",
+	       reading->raw_blocks);
+	printf("  pools that could not be read: %" PRIu64 " of %" PRIu64 "\n", reading->pools_unreadable,
+	       reading->pools + reading->pools_unreadable);
+}
+
+static void sum_json(const char *before, const char *key, const struct heap_sum *sum)
+{
+	printf("%s\"%s\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64 "}", before, key, sum->bytes,
+	       sum->blocks);
+}
+
+/* One object on one line; keys are only ever added. */
+static void view_json(const struct heap_view *view)
+{
+	const struct heap_types *types = view->types;
+	const struct heap_reading *reading = &types->reading;
+	struct heap_sum total = {reading->blocks, reading->bytes};
+	char version[VERSION_TEXT];
+
+	printf("{\"pid\": %d, \"name\": ", view->info->pid);
+	json_string(stdout, view->info->name);
+	printf(", \"python_version\": \"%s\", \"by\": \"%s\"", version_text(version, view->version),
+	       view->choice->by == BY_TYPE ? "type" : "class");
+	sum_json(", ", "total", &total);
+	sum_json(", ", "objects", &types->objects);
+	sum_json(", ", "dead", &types->dead);
+	sum_json(", ", "no_object", &types->others);
+	printf(", \"raw_blocks\": %" PRIu64 ", \"arenas\": %" PRIu64 ", \"pools\": %" PRIu64
+	       ", \"pools_unreadable\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 ", \"statistics\": [",
+	       reading->raw_blocks, reading->arenas, reading->pools, reading->pools_unreadable,
+	       reading->elapsed_ns);
+	for (size_t i = 0; i < view->shown; i++) {
+		const struct heap_row *row = &view->rows[i];
+
+		fputs(i ? ", {" : "{", stdout);
+		if (view->choice->by == BY_TYPE) {
+			fputs("\"type\": ", stdout);
+			json_string(stdout, row->name);
+			printf(", \"type_address\": %" PRIu64, row->key);
+		} else {
+			printf("\"class\": %" PRIu64, row->key);
+		}
+		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 "}", row->sum.bytes, row->sum.blocks);
+	}
+	puts("]}");
+}
+
+static int row_compare(const void *a, const void *b)
+{
+	const struct heap_row *x = a, *y = b;
+
+	if (x->sum.bytes != y->sum.bytes)
+		return x->sum.bytes < y->sum.bytes ? 1 : -1;
+	return x->key < y->key ? -1 : x->key > y->key;
+}
+
+static int view_print(struct heap_view *view)
+{
+	const struct heap_types *types = view->types;
+	size_t room = types->count > HEAP_CLASSES ? types->count : HEAP_CLASSES,
+	       top = view->choice->output.opts.top;
+
+	view->rows = calloc(room, sizeof(*view->rows));
+	if (!view->rows)
+		return -ENOMEM;
+	for (size_t i = 0; view->choice->by == BY_TYPE && i < types->count; i++)
+		view->rows[view->count++] =
+			(struct heap_row){types->types[i].name, types->types[i].address, types->types[i].sum};
+	for (size_t i = 0; view->choice->by == BY_CLASS && i < HEAP_CLASSES; i++)
+		if (types->classes[i].blocks)
+			view->rows[view->count++] =
+				(struct heap_row){"", (i + 1) * HEAP_CLASS_BYTES, types->classes[i]};
+	qsort(view->rows, view->count, sizeof(*view->rows), row_compare);
+	view->shown = top && top < view->count ? top : view->count;
+	if (view->choice->output.format == FORMAT_JSON)
+		view_json(view);
+	else
+		view_text(view);
+	free(view->rows);
+	return fflush(stdout) || ferror(stdout) ? -EIO : 0;
+}
+
+static int heap_print(pid_t pid, const struct heap_choice *choice)
+{
+	struct python_runtime runtime = {0};
+	struct heap_types types;
+	struct process_info info;
+	int err = python_process_find(pid, &info, &runtime);
+
+	if (err)
+		return err;
+	/* Finding the runtime opens the files that the process has mapped; the heap takes less. */
+	err = privileges_drop(0);
+	if (!err)
+		err = heap_types_read(&runtime, &types);
+	if (!err) {
+		struct heap_view view = {
+			.choice = choice, .types = &types, .info = &info, .version = runtime.version_hex};
+
+		err = view_print(&view);
+		heap_types_free(&types);
+	}
+	python_runtime_close(&runtime);
+	return err;
+}
+
+int cli_heap(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.doc = "What is on the heap of a running Python, by the types of its objects. It is read "
+		       "from "
+		       "outside: the process is not stopped, and there is no probe.",
+		.children = children,
+	};
+	struct heap_choice choice = {0};
+	int status, err;
+
+	report_choice_default(&choice.output);
+	status = cli_parse(&argp, argc, argv, 0, &choice);
+	if (status) {
+		status = status < 0 ? EXIT_DONE : status;
+	} else if (choice.pid_count != 1 || choice.rest.count) {
+		error_print(error_set(-EINVAL, "it reads one process, which -p names"), "tracer heap -p PID",
+			    "heap");
+		status = EXIT_USAGE;
+	} else {
+		err = heap_print(choice.pids[0], &choice);
+		if (err)
+			error_print(err, cli_remedy(err), "PID %d", choice.pids[0]);
+		status = err ? EXIT_FAILED : EXIT_DONE;
+	}
+	free(choice.pids);
+	return status;
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Model. An object is {refcount, type, …}. It lies
+ *
+ *	at the start of its block		if its type is unknown to the garbage collector,
+ *	behind the collector's head (16 bytes)	if it has Py_TPFLAGS_HAVE_GC,
+ *	behind two pointers and that head	if its type has a managed dict or weak references (3.11+).
+ *
+ * A block that has at one of these places a plausible count and the address of a type whose flags ask for
+ *that place is taken for such an object. A type is what leads, through the types of types, to PyType_Type.
+ *Every address is looked at once: types stay in a table, the others in a cache (a target may hold any number
+ *of them).
+ *
+ * A count of 0 tells an object that a free list keeps. Since blocks are not wiped, what an earlier object
+ *left behind looks the same: a dead object is only believed where no live one is found, and where nothing has
+ * been put on the collector's head.
+ */
+#include "python/heap_types.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "target/memory.h"
+
+#define FLAG_PREHEADER	   (3ull << 3) /* Py_TPFLAGS_MANAGED_WEAKREF, _MANAGED_DICT; not used up to 3.10 */
+#define FLAG_HAVE_GC	   (1ull << 14)
+#define FLAG_TYPE_SUBCLASS (1ull << 31)
+#define PREHEADER_BYTES	   16u
+#define MAX_REFCOUNT	   UINT32_MAX /* the immortals' of 3.12 and 3.13 */
+#define MAX_METATYPES	   8u
+#define MAX_TYPES	   (1u << 20) /* the objects of further ones count as none */
+#define MAX_TYPE_BYTES	   256u	      /* of a type, what is read */
+#define NO_TYPES	   (1u << 14) /* power of two */
+
+struct slot {
+	uint64_t address; /* 0: free */
+	uint32_t type;
+};
+
+struct census {
+	const struct python_runtime *runtime;
+	const struct heap_offsets *offsets;
+	struct heap_types *out;
+	size_t room;		   /* of out->types */
+	struct slot *slots;	   /* twice the room: where a type is in out->types */
+	uint64_t *no_types;	   /* NO_TYPES addresses of something else, by hash */
+	uint64_t data, data_bytes; /* where the interpreter's own objects are */
+	int err;
+};
+
+static uint64_t u64_at(const uint8_t *bytes)
+{
+	uint64_t value;
+
+	memcpy(&value, bytes, sizeof(value));
+	return value;
+}
+
+static void sum_add(struct heap_sum *sum, uint32_t bytes)
+{
+	sum->blocks++;
+	sum->bytes += bytes;
+}
+
+static struct slot *slot_of(const struct census *census, uint64_t address)
+{
+	size_t mask = census->room * 2 - 1, i = hash_u64(address) & mask;
+
+	while (census->slots[i].address && census->slots[i].address != address)
+		i = (i + 1) & mask;
+	return &census->slots[i];
+}
+
+static int types_grow(struct census *census)
+{
+	struct heap_types *out = census->out;
+	size_t room = census->room ? census->room * 2 : 1024;
+	struct heap_type *types = realloc(out->types, room * sizeof(*types));
+	struct slot *slots = calloc(room * 2, sizeof(*slots));
+
+	if (types)
+		out->types = types;
+	if (!types || !slots) {
+		free(slots);
+		return -ENOMEM;
+	}
+	free(census->slots);
+	census->slots = slots;
+	census->room = room;
+	for (size_t i = 0; i < out->count; i++)
+		*slot_of(census, types[i].address) = (struct slot){types[i].address, (uint32_t)i};
+	return 0;
+}
+
+static int type_add(struct census *census, uint64_t address, uint64_t flags)
+{
+	struct heap_types *out = census->out;
+	uint32_t number = (uint32_t)out->count;
+
+	if (number == MAX_TYPES)
+		return -ENOENT;
+	if (number == census->room && types_grow(census))
+		return -ENOMEM;
+	out->types[number] = (struct heap_type){.address = address, .flags = flags};
+	*slot_of(census, address) = (struct slot){address, number};
+	out->count++;
+	return (int)number;
+}
+
+/* The number in out->types; -ENOENT when there is no type at address; -errno. */
+static int type_find(struct census *census, uint64_t address, unsigned int metatypes);
+
+static int type_look(struct census *census, uint64_t address, unsigned int metatypes)
+{
+	uint32_t flags_at = census->offsets->type_flags;
+	uint8_t bytes[MAX_TYPE_BYTES];
+	int metatype, err;
+
+	if (!metatypes)
+		return -ENOENT;
+	err = memory_read(census->runtime->pid, address, bytes, flags_at + 8);
+	if (err)
+		return err == -EFAULT ? -ENOENT : err;
+	if (!u64_at(bytes))
+		return -ENOENT;
+	metatype =
+		type_find(census, u64_at(bytes + census->runtime->offsets->abi.object_type), metatypes - 1);
+	if (metatype < 0)
+		return metatype;
+	/* Any object leads to PyType_Type; only a type is an instance of a subclass of it. */
+	if (!(census->out->types[metatype].flags & FLAG_TYPE_SUBCLASS))
+		return -ENOENT;
+	return type_add(census, address, u64_at(bytes + flags_at));
+}
+
+static int type_find(struct census *census, uint64_t address, unsigned int metatypes)
+{
+	const struct slot *slot;
+	uint64_t *no_type;
+	int type;
+
+	if (!address || address & 7 || address >> 47)
+		return -ENOENT;
+	slot = slot_of(census, address);
+	if (slot->address)
+		return (int)slot->type;
+	no_type = &census->no_types[hash_u64(address) & (NO_TYPES - 1)];
+	if (*no_type == address)
+		return -ENOENT;
+	type = type_look(census, address, metatypes);
+	if (type == -ENOENT)
+		*no_type = address;
+	return type;
+}
+
+/*
+ * Could it be a reference count? In an executable that is not position independent None and others have
+ * addresses as small as that, and a list's items may be {None, a type}.
+ */
+static int count_plausible(const struct census *census, uint64_t count)
+{
+	return count && count <= MAX_REFCOUNT && (count & 7 || count - census->data >= census->data_bytes);
+}
+
+static uint32_t object_place(const struct census *census, uint64_t flags)
+{
+	return (flags & FLAG_HAVE_GC ? census->offsets->gc_head_bytes : 0) +
+	       (flags & FLAG_PREHEADER ? PREHEADER_BYTES : 0);
+}
+
+/* The type of the object that lies in a block; -ENOENT: there is none; -errno. */
+static int object_find(struct census *census, const uint8_t *block, uint32_t bytes, int dead)
+{
+	uint32_t head = census->offsets->gc_head_bytes;
+	const uint32_t places[] = {0, head, head + PREHEADER_BYTES};
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		const uint8_t *object = block + places[i];
+		int type;
+
+		if (places[i] + 16 > bytes)
+			break;
+		/* _gc_next is NULL while the collector does not know the object. */
+		if (dead ? u64_at(object) || (places[i] && u64_at(object - head))
+			 : !count_plausible(census, u64_at(object)))
+			continue;
+		type = type_find(census, u64_at(object + census->runtime->offsets->abi.object_type),
+				 MAX_METATYPES);
+		if (type == -ENOENT)
+			continue;
+		if (type < 0 || object_place(census, census->out->types[type].flags) == places[i])
+			return type;
+	}
+	return -ENOENT;
+}
+
+static int block_visit(uint64_t address, uint32_t bytes, const uint8_t *content, void *context)
+{
+	struct census *census = context;
+	struct heap_types *out = census->out;
+	int type = object_find(census, content, bytes, 0);
+
+	(void)address;
+	sum_add(&out->classes[(bytes - 1) / HEAP_CLASS_BYTES % HEAP_CLASSES], bytes);
+	if (type >= 0) {
+		sum_add(&out->objects, bytes);
+		sum_add(&out->types[type].sum, bytes);
+		return 0;
+	}
+	if (type == -ENOENT)
+		type = object_find(census, content, bytes, 1);
+	if (type < 0 && type != -ENOENT) {
+		census->err = type;
+		return 1;
+	}
+	sum_add(type >= 0 ? &out->dead : &out->others, bytes);
+	return 0;
+}
+
+/* No further than to the end of a page at a time: what follows it may not be mapped. */
+static int name_read(const struct census *census, struct heap_type *type)
+{
+	uint64_t at;
+	size_t have = 0;
+	int err = memory_read_u64(census->runtime->pid, type->address + census->offsets->type_name, &at);
+
+	while (!err && have < sizeof(type->name) - 1 && strnlen(type->name, have) == have) {
+		size_t bytes = sizeof(type->name) - 1 - have, page = 4096 - (at + have) % 4096;
+
+		if (bytes > page)
+			bytes = page;
+		err = memory_read(census->runtime->pid, at + have, type->name + have, bytes);
+		have += err ? 0 : bytes;
+	}
+	type->name[have] = 0;
+	return err == -EFAULT ? 0 : err;
+}
+
+static int type_compare(const void *a, const void *b)
+{
+	const struct heap_type *x = a, *y = b;
+
+	if (x->sum.bytes != y->sum.bytes)
+		return x->sum.bytes < y->sum.bytes ? 1 : -1;
+	if (x->sum.blocks != y->sum.blocks)
+		return x->sum.blocks < y->sum.blocks ? 1 : -1;
+	return x->address < y->address ? -1 : x->address > y->address;
+}
+
+/* Leaves those that have objects, named and sorted. */
+static int types_finish(const struct census *census)
+{
+	struct heap_types *out = census->out;
+	size_t kept = 0;
+	int err = 0;
+
+	for (size_t i = 0; i < out->count && !err; i++) {
+		if (!out->types[i].sum.blocks)
+			continue;
+		err = name_read(census, &out->types[i]);
+		out->types[kept++] = out->types[i];
+	}
+	out->count = kept;
+	qsort(out->types, kept, sizeof(*out->types), type_compare);
+	return err;
+}
+
+static void data_find(struct census *census)
+{
+	struct elf_file *file = census->runtime->file;
+	uint64_t data, bss, bytes, bss_bytes;
+
+	if (elf_file_section(file, ".data", &data, &bytes))
+		return;
+	if (!elf_file_section(file, ".bss", &bss, &bss_bytes) && bss > data)
+		bytes = bss + bss_bytes - data;
+	census->data = data + census->runtime->bias;
+	census->data_bytes = bytes;
+}
+
+/* PyType_Type, which is its own type. */
+static int root_add(struct census *census)
+{
+	const struct python_runtime *runtime = census->runtime;
+	struct elf_symbol symbol;
+	uint64_t address, flags;
+	int err = elf_file_symbol(runtime->file, "PyType_Type", &symbol);
+
+	if (err == -ENOENT)
+		return error_set(-ENOTSUP,
+				 "%s does not name PyType_Type, and without it no object can be told",
+				 elf_file_path(runtime->file));
+	if (err)
+		return err;
+	address = symbol.vaddr + runtime->bias;
+	err = memory_read_u64(runtime->pid, address + census->offsets->type_flags, &flags);
+	if (err)
+		return err;
+	err = types_grow(census);
+	return err ? err : type_add(census, address, flags | FLAG_TYPE_SUBCLASS);
+}
+
+int heap_types_read(const struct python_runtime *runtime, struct heap_types *out)
+{
+	struct heap_types types = {0};
+	struct census census = {.runtime = runtime, .offsets = &runtime->offsets->heap, .out = &types};
+	int err = -ENOMEM;
+
+	census.no_types = calloc(NO_TYPES, sizeof(*census.no_types));
+	data_find(&census);
+	if (census.no_types)
+		err = root_add(&census);
+	if (err >= 0)
+		err = heap_read(runtime, block_visit, &census, &types.reading);
+	if (!err)
+		err = census.err;
+	if (!err)
+		err = types_finish(&census);
+	free(census.no_types);
+	free(census.slots);
+	if (err) {
+		heap_types_free(&types);
+		return err;
+	}
+	*out = types;
+	return 0;
+}
+
+void heap_types_free(struct heap_types *types)
+{
+	free(types->types);
+	memset(types, 0, sizeof(*types));
+}
