@@ -21,8 +21,7 @@ extern _Bool bpf_session_is_return(void) __ksym __weak;
 static __always_inline struct thread_state *thread_current(void)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct thread_state *thread =
-		bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct thread_state *thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	if (!thread)
 		loss_add(LOSS_THREAD_STATE, 1);
@@ -42,21 +41,21 @@ static __always_inline __u64 argument(struct pt_regs *regs, __u64 cookie, int in
 	__u64 value;
 
 	switch (cookie >> (16 + 8 * index) & 0xff) {
-	REGISTER_CASE(AX, rax);
-	REGISTER_CASE(CX, rcx);
-	REGISTER_CASE(DX, rdx);
-	REGISTER_CASE(BX, rbx);
-	REGISTER_CASE(BP, rbp);
-	REGISTER_CASE(SI, rsi);
-	REGISTER_CASE(DI, rdi);
-	REGISTER_CASE(R8, r8);
-	REGISTER_CASE(R9, r9);
-	REGISTER_CASE(R10, r10);
-	REGISTER_CASE(R11, r11);
-	REGISTER_CASE(R12, r12);
-	REGISTER_CASE(R13, r13);
-	REGISTER_CASE(R14, r14);
-	REGISTER_CASE(R15, r15);
+		REGISTER_CASE(AX, rax);
+		REGISTER_CASE(CX, rcx);
+		REGISTER_CASE(DX, rdx);
+		REGISTER_CASE(BX, rbx);
+		REGISTER_CASE(BP, rbp);
+		REGISTER_CASE(SI, rsi);
+		REGISTER_CASE(DI, rdi);
+		REGISTER_CASE(R8, r8);
+		REGISTER_CASE(R9, r9);
+		REGISTER_CASE(R10, r10);
+		REGISTER_CASE(R11, r11);
+		REGISTER_CASE(R12, r12);
+		REGISTER_CASE(R13, r13);
+		REGISTER_CASE(R14, r14);
+		REGISTER_CASE(R15, r15);
 	}
 	return 0;
 }
@@ -86,16 +85,17 @@ static __always_inline int free_output(__u32 type, __u64 address, __u32 domain, 
 	return record_output(&record, sizeof(record), kind);
 }
 
-static __always_inline void alloc_output(struct thread_state *thread, struct abi_target *target,
-					 __u32 type, __u64 address, __u64 bytes, __u32 domain, __u32 api)
+static __always_inline void alloc_output(struct thread_state *thread, struct abi_target *target, __u32 type,
+					 __u64 address, __u64 bytes, __u32 domain, __u32 api)
 {
 	struct event_alloc record = {.address = address, .bytes = bytes, .domain = domain, .api = api};
 
 	record.stack_id = stack_id_current(thread, target);
 	header_fill(&record.header, type, sizeof(record));
-	if (record_output(&record, sizeof(record), type == EVENT_ALLOC   ? LOSS_ALLOC
-				    : type == EVENT_REUSE ? LOSS_REUSE
-							  : LOSS_REALLOC))
+	if (record_output(&record, sizeof(record),
+			  type == EVENT_ALLOC   ? LOSS_ALLOC
+			  : type == EVENT_REUSE ? LOSS_REUSE
+						: LOSS_REALLOC))
 		loss_add(LOSS_ALLOC_BYTES, bytes);
 }
 
@@ -239,8 +239,8 @@ static __always_inline void block_free(struct thread_state *thread, __u64 addres
  * An inlined copy of pymalloc finds its pool. The zero flag tells whether it is empty: then the size is kept for
  * the function that is about to be called; else the block is known before it is taken.
  */
-static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *thread, struct abi_target *target,
-				     __u64 cookie)
+static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *thread,
+				     struct abi_target *target, __u64 cookie)
 {
 	__u64 pool = argument(regs, cookie, 0), address;
 	__u64 bytes = argument(regs, cookie, 1) + addend(cookie);
@@ -290,7 +290,8 @@ int inline_site(struct pt_regs *regs)
 			__u32 api = cookie >> 8 & 0xff;
 
 			free_output(EVENT_REALLOC, block, 0, api, LOSS_REALLOC);
-			alloc_output(thread, target, EVENT_REALLOC_DONE, block, argument(regs, cookie, 1), 0, api);
+			alloc_output(thread, target, EVENT_REALLOC_DONE, block, argument(regs, cookie, 1), 0,
+				     api);
 		}
 		break;
 	case ABI_OP_END:
@@ -329,8 +330,8 @@ int request_once(struct pt_regs *regs)
 			block_free(thread, pool_first_free(argument(regs, cookie, 0)), api);
 		break;
 	case ABI_OP_TRACK:
-		alloc_output(thread, target, EVENT_ALLOC, argument(regs, cookie, 1), argument(regs, cookie, 2),
-			     (__u32)argument(regs, cookie, 0), api);
+		alloc_output(thread, target, EVENT_ALLOC, argument(regs, cookie, 1),
+			     argument(regs, cookie, 2), (__u32)argument(regs, cookie, 0), api);
 		break;
 	case ABI_OP_UNTRACK:
 		free_output(EVENT_FREE, argument(regs, cookie, 1), (__u32)argument(regs, cookie, 0), api,

@@ -103,18 +103,17 @@ static __always_inline __u64 frame_first(struct abi_target *target, __u64 tstate
 	return user_u64(tstate + target->offsets.tstate_frame);
 }
 
-static __always_inline int frame_read(struct thread_state *thread, struct abi_target *target,
-				      __u64 frame)
+static __always_inline int frame_read(struct thread_state *thread, struct abi_target *target, __u64 frame)
 {
 	if (target->offsets.frame_lasti_scale)
 		return bpf_probe_read_user(thread->frame, FRAME_BYTES, (void *)frame);
 	return bpf_probe_read_user(thread->frame, 80, (void *)frame);
 }
 
-#define FRAME_U64(thread, offset) (*(__u64 *)((thread)->frame + ((offset) & 0x78)))
-#define FRAME_U8(thread, offset)  ((thread)->frame[(offset) & 0x7f])
+#define FRAME_U64(thread, offset) (*(__u64 *)((thread)->frame + ((offset)&0x78)))
+#define FRAME_U8(thread, offset)  ((thread)->frame[(offset)&0x7f])
 #define CODE_U64(thread, offset)  ((thread)->code[((offset) >> 3) & 31])
-#define CODE_U32(thread, offset)  (*(__u32 *)((__u8 *)(thread)->code + ((offset) & 0xfc)))
+#define CODE_U32(thread, offset)  (*(__u32 *)((__u8 *)(thread)->code + ((offset)&0xfc)))
 
 /* Is this frame one that Python code does not see (a C-stack shim)? */
 static __always_inline int frame_is_shim(struct thread_state *thread, struct abi_target *target)

@@ -44,7 +44,7 @@ struct thread_state {
 		__u32 total;
 	} stack; /* struct event_stack, whose frames follow: they go out as one record */
 	struct event_frame frames[EVENT_MAX_FRAMES];
-	__u64 addresses[EVENT_MAX_FRAMES];           /* of the frames' code objects */
+	__u64 addresses[EVENT_MAX_FRAMES]; /* of the frames' code objects */
 };
 
 _Static_assert(sizeof(((struct thread_state *)0)->stack) == sizeof(struct event_stack), "one record");

@@ -20,15 +20,15 @@
 #include "abi/target.h"
 
 #define V(minor) (0x0300u | (minor))
-#define ANY	 0xffffu
+#define ANY      0xffffu
 
 enum spec_kind {
-	OFFSET,	 /* of the member path within type */
-	SIZE,	 /* of type */
-	SHIFT,	 /* bits between the start of the struct that holds the bit field and the bit field */
-	ENUM,	 /* value of the enumerator path; type is not used */
+	OFFSET,  /* of the member path within type */
+	SIZE,    /* of type */
+	SHIFT,   /* bits between the start of the struct that holds the bit field and the bit field */
+	ENUM,    /* value of the enumerator path; type is not used */
 	POINTER, /* 1 when the member is a pointer, else 0 */
-	CONST,	 /* a macro of CPython's, which DWARF does not keep: value */
+	CONST,   /* a macro of CPython's, which DWARF does not keep: value */
 };
 
 struct spec {

@@ -10,7 +10,8 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *synopsis, *help;
 } commands[] = {
-	{"trace", cli_trace, "[trace] -p PID | -- COMMAND ARG...", "trace a process (the word may be left out)"},
+	{"trace", cli_trace, "[trace] -p PID | -- COMMAND ARG...",
+	 "trace a process (the word may be left out)"},
 	{"report", cli_report, "report FILE...", "statistics of a snapshot"},
 	{"replay", cli_replay, "replay CAPTURE", "tables from a recorded event stream, no root"},
 	{"list", cli_list, "list", "processes that can be traced"},
@@ -20,7 +21,8 @@ static const struct {
 
 static void usage_print(FILE *out)
 {
-	fprintf(out, "Which line of which file owns the memory of a Python process that is already running.\n\n");
+	fprintf(out,
+		"Which line of which file owns the memory of a Python process that is already running.\n\n");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		fprintf(out, "  tracer %-36s %s\n", commands[i].synopsis, commands[i].help);
 	fprintf(out, "\nEach command has --help. tracer --version prints the version.\n");

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * The event stream: what bpf/ writes into the ring buffer, what a capture file holds and what user/trace/
  * decodes. One definition for both sides; numbers are only ever appended.
@@ -19,31 +19,31 @@
 
 #include <linux/types.h>
 
-#define EVENT_MAX_FRAMES     128u  /* the longest traceback that can be asked for */
-#define EVENT_MAX_TEXT       1024u /* bytes kept of a file name or of a qualified name */
-#define EVENT_MAX_LINES      4096u /* bytes of a line table in one EVENT_CODE_LINES record */
-#define EVENT_MAX_LINES_ALL  (64u * EVENT_MAX_LINES) /* longest line table that BPF copies */
+#define EVENT_MAX_FRAMES    128u                    /* the longest traceback that can be asked for */
+#define EVENT_MAX_TEXT      1024u                   /* bytes kept of a file name or of a qualified name */
+#define EVENT_MAX_LINES     4096u                   /* bytes of a line table in one EVENT_CODE_LINES record */
+#define EVENT_MAX_LINES_ALL (64u * EVENT_MAX_LINES) /* longest line table that BPF copies */
 
 enum event_type {
-	EVENT_ALLOC = 1,       /* struct event_alloc: a block came to life */
-	EVENT_FREE = 2,        /* struct event_free: a block is about to die */
-	EVENT_REALLOC = 3,     /* struct event_free: a block is being resized: its address may be reused from now on */
-	EVENT_REALLOC_DONE = 4, /* struct event_alloc: the block that replaces the thread's last EVENT_REALLOC */
-	EVENT_REALLOC_FAIL = 5, /* struct event_free: it failed: the thread's last EVENT_REALLOC lives on */
-	EVENT_STACK = 6,       /* struct event_stack: the frames behind a stack id, sent at first sight */
-	EVENT_CODE = 7,        /* struct event_code: a code object, sent at first sight */
-	EVENT_CODE_LINES = 8,  /* struct event_code_lines: a piece of a code object's line table */
-	EVENT_EXIT = 9,        /* struct event_process: the last thread of the process ended */
-	EVENT_EXEC = 10,       /* struct event_process: the address space was replaced */
-	EVENT_FORK = 11,       /* struct event_process: the process forked; `other` is the child's tgid */
-	EVENT_FINALIZE = 12,   /* struct event_process: the interpreter begins to shut down */
-	EVENT_REUSE = 13,      /* struct event_alloc: a dead object from a free list lives again; address is the
+	EVENT_ALLOC = 1,        /* struct event_alloc: a block came to life */
+	EVENT_FREE = 2,         /* struct event_free: a block is about to die */
+	EVENT_REALLOC = 3,      /* struct event_free: a realloc begins: the address may be reused */
+	EVENT_REALLOC_DONE = 4, /* struct event_alloc: replaces the thread's last EVENT_REALLOC */
+	EVENT_REALLOC_FAIL = 5, /* struct event_free: the thread's last EVENT_REALLOC lives on */
+	EVENT_STACK = 6,        /* struct event_stack: the frames behind a stack id, sent at first sight */
+	EVENT_CODE = 7,         /* struct event_code: a code object, sent at first sight */
+	EVENT_CODE_LINES = 8,   /* struct event_code_lines: a piece of a code object's line table */
+	EVENT_EXIT = 9,         /* struct event_process: the last thread of the process ended */
+	EVENT_EXEC = 10,        /* struct event_process: the address space was replaced */
+	EVENT_FORK = 11,        /* struct event_process: the process forked; `other` is the child's tgid */
+	EVENT_FINALIZE = 12,    /* struct event_process: the interpreter begins to shut down */
+	EVENT_REUSE = 13, /* struct event_alloc: a dead object from a free list lives again; address is the
 				  object's, somewhere in its block, whose owner is now this stack; bytes is 0 */
 
 	EVENT_USER_FIRST = 256,
-	EVENT_PROCESS = 256,   /* struct event_target: a process comes under trace; precedes its other records */
-	EVENT_LOSS = 257,      /* struct event_loss: cumulative counters, of the whole session */
-	EVENT_COVERAGE = 258,  /* struct event_coverage: what a reading of the heap said */
+	EVENT_PROCESS = 256,  /* struct event_target: a process comes under trace; its first record */
+	EVENT_LOSS = 257,     /* struct event_loss: cumulative counters, of the whole session */
+	EVENT_COVERAGE = 258, /* struct event_coverage: what a reading of the heap said */
 };
 
 /* Which of the allocator's faces a block came through. */
@@ -55,8 +55,8 @@ enum event_api {
 };
 
 /* In the field api of an allocation, beside the face. */
-#define EVENT_API_MASK	 0xffu
-#define EVENT_API_ROUNDED 0x100u /* the size that was asked for is not known: bytes is that of its size class */
+#define EVENT_API_MASK    0xffu
+#define EVENT_API_ROUNDED 0x100u /* bytes is the size class: what was asked for is not known */
 
 struct event_header {
 	__u32 type;
@@ -71,8 +71,8 @@ struct event_alloc {
 	__u64 address;
 	__u64 bytes;    /* as requested, not as rounded by the allocator */
 	__u64 stack_id; /* names an EVENT_STACK record, possibly of earlier; 0: no Python frame on this thread */
-	__u32 domain;   /* tracemalloc's: 0 for Python's own allocators */
-	__u32 api;      /* enum event_api | EVENT_API_ROUNDED */
+	__u32 domain; /* tracemalloc's: 0 for Python's own allocators */
+	__u32 api;    /* enum event_api | EVENT_API_ROUNDED */
 };
 
 struct event_free {
@@ -111,7 +111,7 @@ struct event_code {
 	__u64 code_id; /* hash of the address and of the parts of the code object that do not change */
 	__u64 address; /* of the PyCodeObject */
 	__u32 first_line;
-	__u32 missing; /* EVENT_MISS_* */
+	__u32 missing;     /* EVENT_MISS_* */
 	__u32 lines_bytes; /* of the whole line table */
 	__u16 filename_kind;
 	__u16 qualname_kind;
@@ -139,26 +139,26 @@ struct event_target {
 	__u32 python_version;       /* PY_VERSION_HEX: 0x030b02f0 is 3.11.2 final */
 	__u32 nframe;               /* traceback limit */
 	__u64 realtime_ns;          /* CLOCK_REALTIME at time_ns */
-	__u32 from_start;           /* 1: traced from its first instruction, nothing is older than the trace */
-	__u32 mode;                 /* 1 exact (2 census and 3 growth to come) */
-	char name[64];              /* the program's name, NUL-padded; UTF-8 not guaranteed */
+	__u32 from_start; /* 1: traced from its first instruction, nothing is older than the trace */
+	__u32 mode;       /* 1 exact (2 census and 3 growth to come) */
+	char name[64];    /* the program's name, NUL-padded; UTF-8 not guaranteed */
 };
 
 /* Names of the drop counters; one __u64 each in struct event_loss and in the BPF map `loss`. */
 enum event_loss_kind {
-	LOSS_ALLOC = 0,         /* allocations dropped: ring buffer full */
-	LOSS_ALLOC_BYTES = 1,   /* their bytes */
-	LOSS_FREE = 2,          /* frees dropped: ring buffer full */
-	LOSS_REALLOC = 3,       /* any of the three realloc records dropped: ring buffer full */
-	LOSS_STACK = 4,         /* stack records dropped: ring buffer full (sent again at next sight) */
-	LOSS_CODE = 5,          /* code records dropped: ring buffer full (sent again at next sight) */
-	LOSS_PROCESS = 6,       /* exit/exec/fork/finalize records dropped: ring buffer full */
-	LOSS_THREAD_STATE = 7,  /* requests not traced: no memory for the thread's state */
-	LOSS_NO_THREAD = 8,     /* tracebacks empty because no Python thread state was found for the thread */
-	LOSS_FRAME_FAULT = 9,   /* stack walks cut short: a frame's page was not resident */
-	LOSS_RETURN = 10,       /* requests whose return never came */
-	LOSS_REUSE = 11,        /* reuses of dead objects dropped: ring buffer full */
-	LOSS_COUNT = 16,        /* room to grow */
+	LOSS_ALLOC = 0,        /* allocations dropped: ring buffer full */
+	LOSS_ALLOC_BYTES = 1,  /* their bytes */
+	LOSS_FREE = 2,         /* frees dropped: ring buffer full */
+	LOSS_REALLOC = 3,      /* any of the three realloc records dropped: ring buffer full */
+	LOSS_STACK = 4,        /* stack records dropped: ring buffer full (sent again at next sight) */
+	LOSS_CODE = 5,         /* code records dropped: ring buffer full (sent again at next sight) */
+	LOSS_PROCESS = 6,      /* exit/exec/fork/finalize records dropped: ring buffer full */
+	LOSS_THREAD_STATE = 7, /* requests not traced: no memory for the thread's state */
+	LOSS_NO_THREAD = 8,    /* tracebacks empty because no Python thread state was found for the thread */
+	LOSS_FRAME_FAULT = 9,  /* stack walks cut short: a frame's page was not resident */
+	LOSS_RETURN = 10,      /* requests whose return never came */
+	LOSS_REUSE = 11,       /* reuses of dead objects dropped: ring buffer full */
+	LOSS_COUNT = 16,       /* room to grow */
 };
 
 struct event_loss {

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * What bpf/ must know of a target in order to walk its Python stack: one struct abi_target per process, in
  * the BPF map `targets`, keyed by tgid. Written by user/probe/, filled from user/python/.
@@ -10,10 +10,10 @@
 
 /* How the current PyThreadState of the running thread is found. */
 enum abi_tstate_source {
-	ABI_TSTATE_MATCH = 0,  /* only by looking through the interpreters' thread lists */
-	ABI_TSTATE_SLOT = 1,   /* *tstate_address: one for the process, valid while the GIL is held (<= 3.11) */
-	ABI_TSTATE_TLS = 2,    /* *(fs base + tstate_address) (3.12+, static TLS block) */
-	ABI_TSTATE_DTV = 3,    /* *(dtv[tls_module] + tstate_address), dtv at fs base + 8 (3.12+, glibc) */
+	ABI_TSTATE_MATCH = 0, /* only by looking through the interpreters' thread lists */
+	ABI_TSTATE_SLOT = 1, /* *tstate_address: one for the process, valid while the GIL is held (<= 3.11) */
+	ABI_TSTATE_TLS = 2,  /* *(fs base + tstate_address) (3.12+, static TLS block) */
+	ABI_TSTATE_DTV = 3,  /* *(dtv[tls_module] + tstate_address), dtv at fs base + 8 (3.12+, glibc) */
 };
 
 /*
@@ -28,28 +28,28 @@ struct abi_offsets {
 	__u16 interp_threads_head;
 	__u16 tstate_next;
 	__u16 tstate_thread_id; /* pthread_self(), which is the fs base on x86-64 */
-	__u16 tstate_frame;     /* PyFrameObject* or _PyInterpreterFrame*; ABI_NONE where cframe leads to it */
+	__u16 tstate_frame; /* PyFrameObject* or _PyInterpreterFrame*; ABI_NONE where cframe leads to it */
 	__u16 tstate_cframe;
 	__u16 cframe_current_frame;
-	__u16 frame_code;       /* f_code, f_executable */
-	__u16 frame_previous;   /* f_back, previous */
-	__u16 frame_instr;      /* f_lasti (int) up to 3.10; prev_instr, instr_ptr (pointer) from 3.11 on */
-	__u16 frame_owner;      /* char; ABI_NONE up to 3.10 */
+	__u16 frame_code;     /* f_code, f_executable */
+	__u16 frame_previous; /* f_back, previous */
+	__u16 frame_instr;    /* f_lasti (int) up to 3.10; prev_instr, instr_ptr (pointer) from 3.11 on */
+	__u16 frame_owner;    /* char; ABI_NONE up to 3.10 */
 	__u16 code_first_line;
 	__u16 code_filename;
-	__u16 code_qualname;    /* co_name up to 3.10 */
-	__u16 code_lines;       /* co_lnotab, co_linetable (pointer to bytes) */
-	__u16 code_bytecode;    /* co_code_adaptive; ABI_NONE up to 3.10 */
+	__u16 code_qualname;        /* co_name up to 3.10 */
+	__u16 code_lines;           /* co_lnotab, co_linetable (pointer to bytes) */
+	__u16 code_bytecode;        /* co_code_adaptive; ABI_NONE up to 3.10 */
 	__u16 code_first_traceable; /* int, in code units; ABI_NONE up to 3.10 */
-	__u16 object_type;      /* ob_type */
-	__u16 bytes_size;       /* ob_size of a bytes object */
+	__u16 object_type;          /* ob_type */
+	__u16 bytes_size;           /* ob_size of a bytes object */
 	__u16 bytes_data;
 	__u16 unicode_length;
-	__u16 unicode_state;    /* u32 bit field */
-	__u16 unicode_ascii;    /* data of a compact ASCII string */
-	__u16 unicode_compact;  /* data of another compact string */
+	__u16 unicode_state;     /* u32 bit field */
+	__u16 unicode_ascii;     /* data of a compact ASCII string */
+	__u16 unicode_compact;   /* data of another compact string */
 	__u8 unicode_kind_shift; /* of the 3-bit kind in state; compact and ascii are the two bits above it */
-	__u8 frame_lasti_scale;  /* bytes per unit of f_lasti: 1 (3.8, 3.9), 2 (3.10); 0: frame_instr is a pointer */
+	__u8 frame_lasti_scale; /* bytes per unit of f_lasti: 1 (3.8, 3.9), 2 (3.10); 0: frame_instr is a pointer */
 	__u8 owner_generator;    /* value of owner for a generator's frame (3.11+) */
 	__u8 owner_skip;         /* frames with owner >= this are no Python frames (3.12+); 255: none */
 	__u8 frame_code_tagged;  /* 1: the low bits of frame_code are a tag (3.14+) */
@@ -63,7 +63,7 @@ struct abi_target {
 	__u32 tstate_source;
 	__u32 tls_module;
 	__u32 nframe;
-	__u32 space;          /* seed of stack and code ids: differs for every {process, exec} of the session */
+	__u32 space; /* seed of stack and code ids: differs for every {process, exec} of the session */
 	struct abi_offsets offsets;
 };
 
@@ -76,27 +76,43 @@ struct abi_target {
  * a malloc, calloc or realloc whose probe has no return is the call instruction, and END comes after the call.
  */
 enum abi_op {
-	ABI_OP_MALLOC = 1,  /* (bytes) */
-	ABI_OP_CALLOC = 2,  /* (count, bytes) */
-	ABI_OP_REALLOC = 3, /* (address, bytes) */
-	ABI_OP_FREE = 4,    /* (address) */
-	ABI_OP_TRACK = 5,   /* (domain, address, bytes) */
-	ABI_OP_UNTRACK = 6, /* (domain, address) */
+	ABI_OP_MALLOC = 1,   /* (bytes) */
+	ABI_OP_CALLOC = 2,   /* (count, bytes) */
+	ABI_OP_REALLOC = 3,  /* (address, bytes) */
+	ABI_OP_FREE = 4,     /* (address) */
+	ABI_OP_TRACK = 5,    /* (domain, address, bytes) */
+	ABI_OP_UNTRACK = 6,  /* (domain, address) */
 	ABI_OP_FINALIZE = 7, /* () */
-	ABI_OP_REUSE = 8,    /* (object): an object begins to live, in a new block or in one from a free list */
-	ABI_OP_POOL = 9,     /* (pool, base): at a je or jne which the zero flag sends to the refill; without that flag
+	ABI_OP_REUSE = 8, /* (object): an object begins to live, in a new block or in one from a free list */
+	ABI_OP_POOL =
+		9, /* (pool, base): at a je or jne which the zero flag sends to the refill; without that flag
 				the block is the pool's first free one. It has base + addend bytes, without a base
 				addend bytes; 0: its size class must do */
-	ABI_OP_REFILL = 10,  /* (): a new pool for the request of the thread's last POOL; addend: log2 of a pool's size */
-	ABI_OP_END = 11,     /* (block): after a call */
-	ABI_OP_RESIZE = 13,  /* (block, bytes): at a jb that is taken when the block stays where it is */
+	ABI_OP_REFILL =
+		10, /* (): a new pool for the request of the thread's last POOL; addend: log2 of a pool's size */
+	ABI_OP_END = 11,       /* (block): after a call */
+	ABI_OP_RESIZE = 13,    /* (block, bytes): at a jb that is taken when the block stays where it is */
 	ABI_OP_POOL_FREE = 12, /* (pool): its first free block is the one that was freed */
 };
 
 /* General purpose registers, in the order of their x86 encoding. */
 enum abi_register {
-	ABI_REG_AX = 0, ABI_REG_CX, ABI_REG_DX, ABI_REG_BX, ABI_REG_SP, ABI_REG_BP, ABI_REG_SI, ABI_REG_DI,
-	ABI_REG_R8, ABI_REG_R9, ABI_REG_R10, ABI_REG_R11, ABI_REG_R12, ABI_REG_R13, ABI_REG_R14, ABI_REG_R15,
+	ABI_REG_AX = 0,
+	ABI_REG_CX,
+	ABI_REG_DX,
+	ABI_REG_BX,
+	ABI_REG_SP,
+	ABI_REG_BP,
+	ABI_REG_SI,
+	ABI_REG_DI,
+	ABI_REG_R8,
+	ABI_REG_R9,
+	ABI_REG_R10,
+	ABI_REG_R11,
+	ABI_REG_R12,
+	ABI_REG_R13,
+	ABI_REG_R14,
+	ABI_REG_R15,
 	ABI_REG_COUNT
 };
 

@@ -156,7 +156,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_round_trip), TEST(test_stop),	  TEST(test_cut_short),
+		TEST(test_round_trip), TEST(test_stop),   TEST(test_cut_short),
 		TEST(test_corrupt),    TEST(test_absent),
 	};
 

@@ -125,7 +125,7 @@ static void own_symbols_are_where_they_say(void **state)
 /* Of the versions of a name the one that a linker would take: glibc has many names twice. */
 static void libc_has_default_versions(void **state)
 {
-	static const char *const names[] = {"qsort_r",		 "getenv",     "regexec", "realpath",
+	static const char *const names[] = {"qsort_r",           "getenv",     "regexec", "realpath",
 					    "pthread_cond_wait", "posix_spawn"};
 	void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
 	struct elf_symbol symbol;
@@ -386,7 +386,7 @@ static void debug_file_by_build_id(void **state)
  */
 
 struct image {
-	int fd;		      /* a copy of this program in memory */
+	int fd;               /* a copy of this program in memory */
 	unsigned char *bytes; /* shared map of it */
 	size_t size;
 	Elf64_Ehdr *header;

@@ -78,23 +78,23 @@ DECODE_TEST(11)
 /* The function with absolute addresses, as an executable that is not position independent may have it. */
 static const uint8_t absolute_code[] = {
 	0x48, 0x8b, 0x04, 0x25, 0x18, 0x40, 0x40, 0x00, /* 00 mov 0x404018,%rax */
-	0x8b, 0x0c, 0x25, 0x28, 0x40, 0x40, 0x00,	/* 08 mov 0x404028,%ecx */
+	0x8b, 0x0c, 0x25, 0x28, 0x40, 0x40, 0x00,       /* 08 mov 0x404028,%ecx */
 	0x48, 0x8b, 0x3c, 0x25, 0x20, 0x40, 0x40, 0x00, /* 0f mov 0x404020,%rdi */
-	0x85, 0xc9,					/* 17 test %ecx,%ecx */
-	0x74, 0x26,					/* 19 je 41 */
-	0x48, 0x8b, 0x17,				/* 1b mov (%rdi),%rdx */
-	0x48, 0x85, 0xd2,				/* 1e test %rdx,%rdx */
-	0x74, 0x16,					/* 21 je 39 */
-	0x48, 0x8b, 0x77, 0x08,				/* 23 mov 8(%rdi),%rsi */
-	0x44, 0x8b, 0x02,				/* 27 mov (%rdx),%r8d */
-	0x4c, 0x01, 0xc0,				/* 2a add %r8,%rax */
-	0x48, 0x81, 0xc2, 0x00, 0x40, 0x00, 0x00,	/* 2d add $0x4000,%rdx */
-	0x48, 0x39, 0xf2,				/* 34 cmp %rsi,%rdx */
-	0x72, 0xee,					/* 37 jb 27 */
-	0x48, 0x83, 0xc7, 0x30,				/* 39 add $0x30,%rdi */
-	0xff, 0xc9,					/* 3d dec %ecx */
-	0xeb, 0xd6,					/* 3f jmp 17 */
-	0xc3,						/* 41 ret */
+	0x85, 0xc9,                                     /* 17 test %ecx,%ecx */
+	0x74, 0x26,                                     /* 19 je 41 */
+	0x48, 0x8b, 0x17,                               /* 1b mov (%rdi),%rdx */
+	0x48, 0x85, 0xd2,                               /* 1e test %rdx,%rdx */
+	0x74, 0x16,                                     /* 21 je 39 */
+	0x48, 0x8b, 0x77, 0x08,                         /* 23 mov 8(%rdi),%rsi */
+	0x44, 0x8b, 0x02,                               /* 27 mov (%rdx),%r8d */
+	0x4c, 0x01, 0xc0,                               /* 2a add %r8,%rax */
+	0x48, 0x81, 0xc2, 0x00, 0x40, 0x00, 0x00,       /* 2d add $0x4000,%rdx */
+	0x48, 0x39, 0xf2,                               /* 34 cmp %rsi,%rdx */
+	0x72, 0xee,                                     /* 37 jb 27 */
+	0x48, 0x83, 0xc7, 0x30,                         /* 39 add $0x30,%rdi */
+	0xff, 0xc9,                                     /* 3d dec %ecx */
+	0xeb, 0xd6,                                     /* 3f jmp 17 */
+	0xc3,                                           /* 41 ret */
 };
 
 static void test_decode_absolute(void **state)
@@ -114,18 +114,18 @@ static void test_decode_others(void **state)
 	static const struct {
 		uint8_t at, count, bytes[5];
 	} changes[] = {
-		{0x0b, 1, {0x29}},			   /* a variable at an odd address */
-		{0x13, 1, {0x18}},			   /* arenas is the counter */
-		{0x13, 1, {0x28}},			   /* one address in two widths */
-		{0x01, 1, {0x89}},			   /* it writes a variable */
-		{0x1b, 3, {0x48, 0x8b, 0x10}},		   /* the counter is loaded through */
-		{0x1b, 3, {0x48, 0x89, 0x17}},		   /* it writes an arena */
-		{0x27, 3, {0x4c, 0x8b, 0x02}},		   /* 64 bits of a pool are added */
-		{0x27, 3, {0x44, 0x8b, 0x07}},		   /* 32 bits of an arena object are */
-		{0x2a, 3, {0x4c, 0x01, 0xc7}},		   /* they are added to arenas */
-		{0x2a, 3, {0x4c, 0x29, 0xc0}},		   /* they are subtracted */
+		{0x0b, 1, {0x29}},                         /* a variable at an odd address */
+		{0x13, 1, {0x18}},                         /* arenas is the counter */
+		{0x13, 1, {0x28}},                         /* one address in two widths */
+		{0x01, 1, {0x89}},                         /* it writes a variable */
+		{0x1b, 3, {0x48, 0x8b, 0x10}},             /* the counter is loaded through */
+		{0x1b, 3, {0x48, 0x89, 0x17}},             /* it writes an arena */
+		{0x27, 3, {0x4c, 0x8b, 0x02}},             /* 64 bits of a pool are added */
+		{0x27, 3, {0x44, 0x8b, 0x07}},             /* 32 bits of an arena object are */
+		{0x2a, 3, {0x4c, 0x01, 0xc7}},             /* they are added to arenas */
+		{0x2a, 3, {0x4c, 0x29, 0xc0}},             /* they are subtracted */
 		{0x2d, 5, {0xe8, 0x00, 0x00, 0x00, 0x00}}, /* it calls another function */
-		{0x19, 2, {0xeb, 0x26}},		   /* it never gets to the loop */
+		{0x19, 2, {0xeb, 0x26}},                   /* it never gets to the loop */
 	};
 	uint8_t code[sizeof(absolute_code)];
 	struct heap_head head;

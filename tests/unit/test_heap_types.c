@@ -15,9 +15,9 @@
 #include "python/heap_types.h"
 #include "pythons.h"
 
-#define SCRIPT	"tests/unit/data/python/heap_types.py"
+#define SCRIPT  "tests/unit/data/python/heap_types.py"
 #define HOSTILE "tests/unit/data/python/heap_hostile.py"
-#define N	20000
+#define N       20000
 
 static const struct heap_type *type_named(const struct heap_types *types, const char *name)
 {
@@ -102,7 +102,7 @@ static void check_near(const char *name, int64_t count, int64_t expected)
 
 static void check(char *path, unsigned int minor)
 {
-	static const char *const common[] = {"tuple", "set",   "float",	 "generator",
+	static const char *const common[] = {"tuple", "set",   "float",  "generator",
 					     "list",  "bytes", "complex"};
 	struct heap_types none, many;
 

@@ -17,9 +17,9 @@
 #include "abi/target.h"
 #include "probe/plan_inline.h"
 
-#define TEXT	  0x401000u
+#define TEXT      0x401000u
 #define TEXT_SIZE 0x150u
-#define STUB	  0x401150u
+#define STUB      0x401150u
 
 /*
  * impl:	ret
@@ -265,9 +265,9 @@ static void test_distribution(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shapes),	       cmocka_unit_test(test_joined_ways),
+		cmocka_unit_test(test_shapes),         cmocka_unit_test(test_joined_ways),
 		cmocka_unit_test(test_no_instruction), cmocka_unit_test(test_resize),
-		cmocka_unit_test(test_nothing),	       cmocka_unit_test(test_distribution),
+		cmocka_unit_test(test_nothing),        cmocka_unit_test(test_distribution),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,8 +23,8 @@
 
 /* What ready() saw, and what it shall answer. */
 struct watch {
-	int answer_at;	     /* the call that answers 1; 0: none */
-	int error;	     /* what the first call answers instead, if not 0 */
+	int answer_at;       /* the call that answers 1; 0: none */
+	int error;           /* what the first call answers instead, if not 0 */
 	const char *library; /* looked for in the maps */
 	int calls;
 	pid_t pid;

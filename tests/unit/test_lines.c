@@ -199,11 +199,11 @@ static void test_random(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_formats),	  cmocka_unit_test(test_negative),
+		cmocka_unit_test(test_formats),   cmocka_unit_test(test_negative),
 		cmocka_unit_test(test_malformed), cmocka_unit_test(test_random),
-		cmocka_unit_test(test_38),	  cmocka_unit_test(test_39),
-		cmocka_unit_test(test_310),	  cmocka_unit_test(test_311),
-		cmocka_unit_test(test_312),	  cmocka_unit_test(test_313),
+		cmocka_unit_test(test_38),        cmocka_unit_test(test_39),
+		cmocka_unit_test(test_310),       cmocka_unit_test(test_311),
+		cmocka_unit_test(test_312),       cmocka_unit_test(test_313),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

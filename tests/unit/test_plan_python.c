@@ -366,9 +366,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_implementations), cmocka_unit_test(test_public),
-		cmocka_unit_test(test_mixed_levels),	cmocka_unit_test(test_clones),
-		cmocka_unit_test(test_aliases),		cmocka_unit_test(test_no_python),
-		cmocka_unit_test(test_pyenv),		cmocka_unit_test(test_path),
+		cmocka_unit_test(test_mixed_levels),    cmocka_unit_test(test_clones),
+		cmocka_unit_test(test_aliases),         cmocka_unit_test(test_no_python),
+		cmocka_unit_test(test_pyenv),           cmocka_unit_test(test_path),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -256,7 +256,7 @@ static void test_others(void **state)
 {
 	static const char foreign[] = "\x32\x00" /* string 0: "" */
 				      "\x32\x03"
-				      "cpu"	  /* string 1 */
+				      "cpu"       /* string 1 */
 				      "\x68\x01"; /* comment 1 */
 	static const char newer[] = "\x32\x00\x32\x11tracer:snapshot=2\x68\x01";
 	static const char unpaired[] = "\x32\x00\x32\x11tracer:snapshot=1\x6a\x01\x01" /* comments, packed */
@@ -273,7 +273,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_round_trip),	 TEST(test_empty),  TEST(test_damaged_profile),
+		TEST(test_round_trip),   TEST(test_empty),  TEST(test_damaged_profile),
 		TEST(test_damaged_file), TEST(test_others),
 	};
 

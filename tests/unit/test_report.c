@@ -160,7 +160,8 @@ static void test_losses(void **state)
 	lacks(text, "upper");
 	free(text);
 	text = report_lost(snapshot, LOSS_REALLOC, 2);
-	contains(text, "live figures are upper bounds of what they count (some blocks may be dead), and blocks of lost");
+	contains(text, "live figures are upper bounds of what they count (some blocks may be dead), and "
+		       "blocks of lost");
 	free(text);
 	text = report_lost(snapshot, LOSS_REUSE, 1);
 	contains(text, "lost events: 1: 1 reuse of a dead object (ring buffer full); some objects stand at "
@@ -190,9 +191,10 @@ static void test_coverage(void **state)
 	snapshot->meta.coverage.new_bytes = snapshot->meta.coverage.seen_bytes = 1000;
 	snapshot->meta.coverage.old_blocks = 12;
 	text = report(snapshot, opts, report_text);
-	contains(text, "coverage: 99.9 % of the 123,456 small blocks (100.0 % of bytes) that are new on the heap "
-		       "since the "
-		       "attach\n");
+	contains(text,
+		 "coverage: 99.9 % of the 123,456 small blocks (100.0 % of bytes) that are new on the heap "
+		 "since the "
+		 "attach\n");
 	contains(text, "older than the trace: 12 blocks (0 B) on the heap are in no line\n");
 	free(text);
 }
@@ -239,7 +241,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes), TEST(test_text), TEST(test_text_groups), TEST(test_losses),
-		TEST(test_coverage),	      TEST(test_json),
+		TEST(test_coverage),          TEST(test_json),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,8 +21,8 @@
 #include "pythons.h"
 #include "target/memory.h"
 
-#define SPIN	  "tests/unit/data/python/spin.py"
-#define SPACE	  7
+#define SPIN      "tests/unit/data/python/spin.py"
+#define SPACE     7
 #define MAX_WAITS 5000 /* of a millisecond */
 #define MAX_STEPS 1000 /* system calls before libpython is mapped */
 
@@ -499,10 +499,10 @@ static void test_decode(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_decode),	     cmocka_unit_test(test_38),
-		cmocka_unit_test(test_39),	     cmocka_unit_test(test_310),
-		cmocka_unit_test(test_311),	     cmocka_unit_test(test_312),
-		cmocka_unit_test(test_313),	     cmocka_unit_test(test_system),
+		cmocka_unit_test(test_decode),       cmocka_unit_test(test_38),
+		cmocka_unit_test(test_39),           cmocka_unit_test(test_310),
+		cmocka_unit_test(test_311),          cmocka_unit_test(test_312),
+		cmocka_unit_test(test_313),          cmocka_unit_test(test_system),
 		cmocka_unit_test(test_stripped_312), cmocka_unit_test(test_stripped_313),
 		cmocka_unit_test(test_static_312),   cmocka_unit_test(test_static_313),
 		cmocka_unit_test(test_early_310),    cmocka_unit_test(test_early_313),

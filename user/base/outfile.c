@@ -20,14 +20,14 @@
 #include "base/error.h"
 
 #define OUTFILE_BUFFER_BYTES (64u * 1024)
-#define OUTFILE_TRIES	     16
+#define OUTFILE_TRIES        16
 
 struct outfile {
 	int directory; /* -1: standard output */
 	int fd;
 	int err; /* the first failure: the content is incomplete from there on */
 	size_t used;
-	char *path;	    /* as given, for messages */
+	char *path;         /* as given, for messages */
 	const char *name;   /* last component, within path */
 	char temporary[48]; /* "" when there is none to remove */
 	unsigned char buffer[OUTFILE_BUFFER_BYTES];

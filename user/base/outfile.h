@@ -12,7 +12,7 @@
 
 struct outfile;
 
-int outfile_open(struct outfile **out, const char *path);		 /* 0, -errno */
+int outfile_open(struct outfile **out, const char *path);                /* 0, -errno */
 int outfile_write(struct outfile *file, const void *data, size_t bytes); /* buffered; 0, -errno (sticky) */
 /* Flushes, syncs, renames and frees. On failure the temporary file is removed, the old file stays. 0, -errno.
  */

@@ -14,7 +14,7 @@
 #include "base/hash.h"
 
 #define CHUNK_BYTES (64u * 1024)
-#define NO_ID	    UINT32_MAX
+#define NO_ID       UINT32_MAX
 
 struct chunk {
 	struct chunk *next;

@@ -53,7 +53,8 @@ int cli_doctor(int argc, char **argv)
 		return EXIT_FAILED;
 	}
 	printf("Kernel %s\n", features.kernel);
-	line_print(features.btf, "BTF", "needed; CONFIG_DEBUG_INFO_BTF (every distribution's kernel since 2021)");
+	line_print(features.btf, "BTF",
+		   "needed; CONFIG_DEBUG_INFO_BTF (every distribution's kernel since 2021)");
 	line_print(features.ring_buffer, "BPF ring buffer", "needed; kernel 5.8+");
 	line_print(features.task_storage, "BPF task storage", "needed; kernel 5.11+");
 	line_print(features.attach_cookie, "attach cookies", "needed; kernel 5.15+");

@@ -27,7 +27,7 @@ struct heap_choice {
 /* What is printed: rows, most bytes first. */
 struct heap_row {
 	const char *name; /* of a type */
-	uint64_t key;	  /* a type's address, a class's size */
+	uint64_t key;     /* a type's address, a class's size */
 	struct heap_sum sum;
 };
 

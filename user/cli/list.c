@@ -43,7 +43,8 @@ static int process_print(pid_t pid)
 	if (err && err != -ENOTSUP)
 		return 0;
 	if (err)
-		printf("%7d  %-10s %-26s %-13s ", pid, "Python", "not supported", info.container[0] ? "" : "-");
+		printf("%7d  %-10s %-26s %-13s ", pid, "Python", "not supported",
+		       info.container[0] ? "" : "-");
 	else
 		printf("%7d  CPython    %-26s %-13.12s ", pid, version_text(version, runtime.version_hex),
 		       info.container[0] ? info.container : "-");
@@ -73,12 +74,14 @@ int cli_list(int argc, char **argv)
 		error_print(err, NULL, "list");
 		return EXIT_FAILED;
 	}
-	printf("%7s  %-10s %-26s %-13s %-26s %s\n", "PID", "RUNTIME", "VERSION", "CONTAINER", "COVERAGE", "COMMAND");
+	printf("%7s  %-10s %-26s %-13s %-26s %s\n", "PID", "RUNTIME", "VERSION", "CONTAINER", "COVERAGE",
+	       "COMMAND");
 	for (size_t i = 0; i < count; i++)
 		if (pids[i] != getpid())
 			hidden += process_print(pids[i]);
 	free(pids);
 	if (hidden)
-		log_info("%zu process%s could not be looked into: permission denied", hidden, hidden == 1 ? "" : "es");
+		log_info("%zu process%s could not be looked into: permission denied", hidden,
+			 hidden == 1 ? "" : "es");
 	return EXIT_DONE;
 }

@@ -67,7 +67,8 @@ const char *cli_remedy(int err)
 	case -EPERM:
 	case -EACCES:
 		return geteuid() ? "run it with sudo"
-				 : "root is not enough: a security module, a user namespace or a lost capability "
+				 : "root is not enough: a security module, a user namespace or a lost "
+				   "capability "
 				   "forbids it";
 	default:
 		return NULL;
@@ -149,9 +150,10 @@ int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, vo
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h") || !strcmp(argv[i], "--usage")) {
 			argp_help(argp, stdout,
-				  strcmp(argv[i], "--usage") ? ARGP_HELP_LONG | ARGP_HELP_PRE_DOC | ARGP_HELP_POST_DOC |
-								       ARGP_HELP_SHORT_USAGE
-							     : ARGP_HELP_USAGE,
+				  strcmp(argv[i], "--usage")
+					  ? ARGP_HELP_LONG | ARGP_HELP_PRE_DOC | ARGP_HELP_POST_DOC |
+						    ARGP_HELP_SHORT_USAGE
+					  : ARGP_HELP_USAGE,
 				  name);
 			return -1;
 		}
@@ -162,12 +164,13 @@ int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, vo
 	struct argp root = {.parser = root_parse, .children = children};
 	struct root_input root_input = {.input = input};
 
-	err = argp_parse(&root, argc, argv, flags | ARGP_NO_EXIT | ARGP_NO_HELP | ARGP_NO_ERRS, NULL, &root_input);
+	err = argp_parse(&root, argc, argv, flags | ARGP_NO_EXIT | ARGP_NO_HELP | ARGP_NO_ERRS, NULL,
+			 &root_input);
 	if (!err)
 		return 0;
 	if (err != CLI_REPORTED)
-		error_print(error_set(-EINVAL, "not an option, or its value is missing"), "--help lists them", "%s",
-			    root_input.culprit ? root_input.culprit : argv[0]);
+		error_print(error_set(-EINVAL, "not an option, or its value is missing"), "--help lists them",
+			    "%s", root_input.culprit ? root_input.culprit : argv[0]);
 	return EXIT_USAGE;
 }
 

@@ -95,7 +95,8 @@ int cli_replay(int argc, char **argv)
 	if (status)
 		return status < 0 ? EXIT_DONE : status;
 	if (replay.files.count != 1) {
-		error_print(error_set(-EINVAL, "one capture file is wanted"), "tracer replay CAPTURE", "replay");
+		error_print(error_set(-EINVAL, "one capture file is wanted"), "tracer replay CAPTURE",
+			    "replay");
 		return EXIT_USAGE;
 	}
 	if (replay.output) {

@@ -14,7 +14,7 @@
 #include "probe/privileges.h"
 #include "target/launch.h"
 
-#define POLL_BUSY_MS 2  /* between two looks at a ring buffer that had records */
+#define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
 #define POLL_IDLE_MS 20
 #define MAX_WATCHED  64
 #define KEPT_REMEDY  "the file that was there is as it was"
@@ -171,8 +171,10 @@ static int command_start(struct run *run)
 		return 0;
 	if (err == -ECHILD && run->launch) {
 		launch_wait(run->launch, 1, &run->status);
-		error_print(error_set(-ENOENT, "it ended (status %d) and had run no Python that is known", run->status),
-			    "a program that starts Python as a child is not followed in this version: name the interpreter",
+		error_print(error_set(-ENOENT, "it ended (status %d) and had run no Python that is known",
+				      run->status),
+			    "a program that starts Python as a child is not followed in this version: name "
+			    "the interpreter",
 			    "%s", command[0]);
 	} else {
 		error_print(err, err == -ENOTSUP ? NULL : "nothing was traced", "command");
@@ -255,7 +257,8 @@ static int run_session(struct run *run)
 	if (err) {
 		int capture = session_capture_error(run->session);
 
-		error_print(err, capture ? KEPT_REMEDY : NULL, "%s", capture ? run->options.capture : "trace");
+		error_print(err, capture ? KEPT_REMEDY : NULL, "%s",
+			    capture ? run->options.capture : "trace");
 	}
 	return err ? (run_finish(run), EXIT_FAILED) : run_finish(run);
 }
@@ -298,7 +301,8 @@ int cli_trace(int argc, char **argv)
 	outfile_discard(run.capture);
 	session_free(run.session);
 	/* The command's own status is ours, once it has one; one that still runs is left alone. */
-	if (run.launch && status == EXIT_DONE && !run.options.dry_run && launch_wait(run.launch, 0, &run.status) == 1)
+	if (run.launch && status == EXIT_DONE && !run.options.dry_run &&
+	    launch_wait(run.launch, 0, &run.status) == 1)
 		status = run.status;
 	launch_free(run.launch);
 	if (run.signals >= 0)

@@ -21,11 +21,12 @@ static const struct argp_option options[] = {
 	{"capture", KEY_CAPTURE, "FILE", 0, "keep the event stream there, for tracer replay", 3},
 	{"dry-run", KEY_DRY_RUN, NULL, 0, "print the probe plan and stop", 4},
 	{"buffer", 'b', "BYTES", 0, "ring buffer, a power of two (default 64M)", 4},
-	{"backend", KEY_BACKEND, "KIND", 0, "session, multi or perf: how probes are attached (default: the best there is)",
-	 4},
+	{"backend", KEY_BACKEND, "KIND", 0,
+	 "session, multi or perf: how probes are attached (default: the best there is)", 4},
 	{"public", KEY_PUBLIC, NULL, 0, "probe the public functions, not their implementations", 4},
 	{"no-reuse", KEY_NO_REUSE, NULL, 0,
-	 "do not follow objects that CPython takes again from its free lists (a probe less for every object; their "
+	 "do not follow objects that CPython takes again from its free lists (a probe less for every object; "
+	 "their "
 	 "blocks stay with the line that first asked for them)",
 	 4},
 	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
@@ -51,7 +52,8 @@ static error_t parse_mode(struct trace_options *out, const char *arg)
 	if (!strcmp(arg, "exact"))
 		return 0;
 	if (!strcmp(arg, "census") || !strcmp(arg, "growth")) {
-		error_print(error_set(-ENOTSUP, "mode %s is not in this version", arg), "use --mode exact", "--mode");
+		error_print(error_set(-ENOTSUP, "mode %s is not in this version", arg), "use --mode exact",
+			    "--mode");
 		return CLI_REPORTED;
 	}
 	(void)out;

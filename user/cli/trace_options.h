@@ -9,7 +9,7 @@
 struct trace_options {
 	pid_t *pids; /* owned; NULL with a command */
 	size_t pid_count;
-	struct cli_arguments command; /* none with pids */
+	struct cli_arguments command;      /* none with pids */
 	uint64_t duration_ns, interval_ns; /* 0: none */
 	const char *output, *capture;      /* borrowed */
 	int dry_run;

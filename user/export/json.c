@@ -9,7 +9,7 @@
 static size_t utf8_take(const unsigned char *text, uint32_t *c)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t bytes = text[0] < 0x80	 ? 1
+	size_t bytes = text[0] < 0x80    ? 1
 		       : text[0] >= 0xf0 ? 4
 		       : text[0] >= 0xe0 ? 3
 		       : text[0] >= 0xc0 ? 2

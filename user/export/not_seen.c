@@ -72,8 +72,7 @@ static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 	else if (frees)
 		fputs("; live figures are upper bounds: some blocks may be dead", out);
 	else if (allocs)
-		fputs("; live figures are lower bounds: blocks of lost allocations are in no line",
-		      out);
+		fputs("; live figures are lower bounds: blocks of lost allocations are in no line", out);
 	if (loss[LOSS_REUSE])
 		fputs("; some objects stand at the line of an earlier life", out);
 	if (loss[LOSS_STACK] | loss[LOSS_CODE])
@@ -133,11 +132,14 @@ static void large_print(FILE *out, const struct snapshot_meta *meta, const char 
 	if (!counts->large_new && !counts->large_seen)
 		return;
 	if (counts->large_seen >= counts->large_new)
-		fprintf(out, "%s blocks of more than %u bytes are traced, their number grew by %s since the %s; ",
+		fprintf(out,
+			"%s blocks of more than %u bytes are traced, their number grew by %s since the %s; ",
 			count_format(seen, counts->large_seen), EVENT_SMALL_BYTES,
 			count_format(grown, counts->large_new), since);
 	else
-		fprintf(out, "only %s blocks of more than %u bytes are traced, but their number grew by %s since the %s; ",
+		fprintf(out,
+			"only %s blocks of more than %u bytes are traced, but their number grew by %s since "
+			"the %s; ",
 			count_format(seen, counts->large_seen), EVENT_SMALL_BYTES,
 			count_format(grown, counts->large_new), since);
 }
@@ -159,9 +161,10 @@ static void coverage_print(FILE *out, const struct snapshot_meta *meta)
 	}
 	unsigned int blocks = permille(meta->coverage.seen_blocks, meta->coverage.new_blocks);
 	unsigned int bytes = permille(meta->coverage.seen_bytes, meta->coverage.new_bytes);
-	fprintf(out, "%u.%u %% of the %s small blocks (%u.%u %% of bytes) that are new on the heap since the %s\n",
-		blocks / 10, blocks % 10, count_format(text, meta->coverage.new_blocks), bytes / 10, bytes % 10,
-		since);
+	fprintf(out,
+		"%u.%u %% of the %s small blocks (%u.%u %% of bytes) that are new on the heap since the %s\n",
+		blocks / 10, blocks % 10, count_format(text, meta->coverage.new_blocks), bytes / 10,
+		bytes % 10, since);
 }
 
 static void unread_print(FILE *out, const struct snapshot_meta *meta)

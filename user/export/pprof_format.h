@@ -5,8 +5,8 @@
 
 #include "stats/snapshot.h"
 
-#define PPROF_COMMENT	  "tracer:" /* before every comment of ours */
-#define PPROF_COMMENT_MAX 256	    /* bytes of a comment, its NUL included */
+#define PPROF_COMMENT     "tracer:" /* before every comment of ours */
+#define PPROF_COMMENT_MAX 256       /* bytes of a comment, its NUL included */
 
 /* The index-th comment of meta into out; 0 when there are no more, else 1. */
 int pprof_meta_comment(const struct snapshot_meta *meta, size_t index, char out[PPROF_COMMENT_MAX]);

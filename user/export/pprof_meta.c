@@ -10,7 +10,7 @@
 #include "base/error.h"
 
 #define SIGNATURE PPROF_COMMENT "snapshot="
-#define VERSION	  "1"
+#define VERSION   "1"
 
 struct meta_field {
 	const char *key;
@@ -24,7 +24,7 @@ struct meta_field {
 	}
 #define COVERAGE(field)                                                                                      \
 	{                                                                                                    \
-#field, offsetof(struct snapshot_meta, coverage.field),                                              \
+#field, offsetof(struct snapshot_meta, coverage.field),                                      \
 			sizeof(((struct snapshot_meta *)0)->coverage.field), 0                               \
 	}
 #define TEXT(field)                                                                                          \

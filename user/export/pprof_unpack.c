@@ -10,7 +10,7 @@
 #include "export/pprof.h"
 
 #define UNPACKED_MAX UINT32_MAX
-#define CHUNK	     65536u
+#define CHUNK        65536u
 
 /* Inflates what zlib holds as input into out. Z_OK, Z_STREAM_END, or -errno. */
 static int chunk_inflate(z_stream *zlib, struct buffer *out)

@@ -44,7 +44,7 @@ enum {
 
 static const char *const texts[TEXTS] = {
 	"inuse_objects", "count", "inuse_space",  "bytes",
-	"domain",	 "pid",	  "total_nframe", NULL /* the program */,
+	"domain",        "pid",   "total_nframe", NULL /* the program */,
 };
 
 struct writer {
@@ -55,7 +55,7 @@ struct writer {
 	uint32_t text_base;
 	struct id_map functions; /* file name << 32 | function -> id - 1 */
 	struct id_map locations; /* function id - 1 << 32 | line -> id - 1 */
-	uint64_t *ids;		 /* locations of one sample */
+	uint64_t *ids;           /* locations of one sample */
 };
 
 static int deflate_out(struct writer *writer, const void *data, size_t bytes, int flush)

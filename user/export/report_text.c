@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "export/not_seen.h"
 #include "base/text.h"
+#include "export/not_seen.h"
 #include "python/version.h"
 
 /* tracemalloc._format_size(size, False), line by line. */

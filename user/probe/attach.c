@@ -109,7 +109,8 @@ int attach_new(struct attach **out, const struct features *features, const struc
 				strerror(-err));
 		goto fail;
 	}
-	attach->ring = ring_buffer__new(bpf_map__fd(attach->skeleton->maps.events), record_handle, attach, NULL);
+	attach->ring =
+		ring_buffer__new(bpf_map__fd(attach->skeleton->maps.events), record_handle, attach, NULL);
 	if (!attach->ring) {
 		err = error_set(-errno, "the ring buffer cannot be mapped");
 		goto fail;
@@ -192,7 +193,8 @@ static int site_is_once(const struct plan_site *site)
 
 static int site_is_inline(const struct plan_site *site)
 {
-	return !site->with_return && !site_is_once(site) && !site_is_reuse(site) && site->op != ABI_OP_FINALIZE;
+	return !site->with_return && !site_is_once(site) && !site_is_reuse(site) &&
+	       site->op != ABI_OP_FINALIZE;
 }
 
 static int site_is_finalize(const struct plan_site *site)
@@ -231,8 +233,8 @@ static int perf_link(struct attach *attach, const struct bpf_program *program, c
 		     int is_return, uint64_t offset, uint64_t cookie)
 {
 	struct bpf_uprobe_opts opts = {.sz = sizeof(opts), .bpf_cookie = cookie, .retprobe = is_return};
-	struct bpf_link **links =
-		realloc(attach->perf_links, (attach->perf_link_count + 1) * sizeof(*links)), *link;
+	struct bpf_link **links = realloc(attach->perf_links, (attach->perf_link_count + 1) * sizeof(*links)),
+			*link;
 
 	if (!links)
 		return -ENOMEM;
@@ -294,11 +296,14 @@ int attach_sites(struct attach *attach, const struct plan *plan, const struct el
 	if (!err)
 		err = program_attach(attach, skeleton->progs.inline_site, plan, site_is_inline, path, pid, 0);
 	if (!err && attach->backend == BACKEND_SESSION)
-		return program_attach(attach, skeleton->progs.request_session, plan, site_is_request, path, pid, 0);
+		return program_attach(attach, skeleton->progs.request_session, plan, site_is_request, path,
+				      pid, 0);
 	if (!err)
-		err = program_attach(attach, skeleton->progs.request_return, plan, site_is_request, path, pid, 1);
+		err = program_attach(attach, skeleton->progs.request_return, plan, site_is_request, path, pid,
+				     1);
 	if (!err)
-		err = program_attach(attach, skeleton->progs.request_entry, plan, site_is_request, path, pid, 0);
+		err = program_attach(attach, skeleton->progs.request_entry, plan, site_is_request, path, pid,
+				     0);
 	return err;
 }
 

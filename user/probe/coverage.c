@@ -143,8 +143,8 @@ struct measure {
 	coverage_knows_fn knows;
 	void *context;
 	struct event_coverage_counts *counts;
-	struct address_set doubtful; /* on the heap in every reading so far, never in the table */
-	struct address_set still;    /* the same, as the reading under way finds it */
+	struct address_set doubtful;          /* on the heap in every reading so far, never in the table */
+	struct address_set still;             /* the same, as the reading under way finds it */
 	uint64_t unseen_blocks, unseen_bytes; /* of those */
 };
 
@@ -197,10 +197,11 @@ static uint64_t now_ns(void)
 	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-int coverage_measure(struct coverage *coverage, coverage_knows_fn knows, coverage_refresh_fn refresh, void *context,
-		     struct event_coverage *record, uint64_t *elapsed_ns)
+int coverage_measure(struct coverage *coverage, coverage_knows_fn knows, coverage_refresh_fn refresh,
+		     void *context, struct event_coverage *record, uint64_t *elapsed_ns)
 {
-	struct measure measure = {.coverage = coverage, .knows = knows, .context = context, .counts = &record->counts};
+	struct measure measure = {
+		.coverage = coverage, .knows = knows, .context = context, .counts = &record->counts};
 	uint64_t start = now_ns();
 	struct heap_reading reading;
 	int err;

@@ -26,7 +26,7 @@ typedef void (*coverage_refresh_fn)(void *context);
  * refresh and must still be on the heap, and unknown, in further readings: what came and went meanwhile does not count.
  * elapsed_ns: what it took. 0, -errno.
  */
-int coverage_measure(struct coverage *coverage, coverage_knows_fn knows, coverage_refresh_fn refresh, void *context,
-		     struct event_coverage *record, uint64_t *elapsed_ns);
+int coverage_measure(struct coverage *coverage, coverage_knows_fn knows, coverage_refresh_fn refresh,
+		     void *context, struct event_coverage *record, uint64_t *elapsed_ns);
 
 #endif

@@ -58,11 +58,11 @@ int features_probe(struct features *out)
 	out->task_storage = enum_has(btf, "bpf_map_type", "BPF_MAP_TYPE_TASK_STORAGE");
 	out->attach_cookie = enum_has(btf, "bpf_func_id", "BPF_FUNC_get_attach_cookie");
 	out->uprobe_multi = enum_has(btf, "bpf_attach_type", "BPF_TRACE_UPROBE_MULTI");
-	out->uprobe_session = out->uprobe_multi && enum_has(btf, "bpf_attach_type", "BPF_TRACE_UPROBE_SESSION") &&
+	out->uprobe_session = out->uprobe_multi &&
+			      enum_has(btf, "bpf_attach_type", "BPF_TRACE_UPROBE_SESSION") &&
 			      btf__find_by_name_kind(btf, "bpf_session_is_return", BTF_KIND_FUNC) > 0;
-	out->seccomp_uretprobe_risk =
-		btf__find_by_name_kind(btf, "__x64_sys_uretprobe", BTF_KIND_FUNC) > 0 ||
-		btf__find_by_name_kind(btf, "__do_sys_uretprobe", BTF_KIND_FUNC) > 0;
+	out->seccomp_uretprobe_risk = btf__find_by_name_kind(btf, "__x64_sys_uretprobe", BTF_KIND_FUNC) > 0 ||
+				      btf__find_by_name_kind(btf, "__do_sys_uretprobe", BTF_KIND_FUNC) > 0;
 	btf__free(btf);
 	return 0;
 }
@@ -116,15 +116,18 @@ int features_check(const struct features *features, const char **remedy)
 		return error_set(-EPERM, "%s is missing (it %s)", capabilities[i].name, capabilities[i].why);
 	}
 	if (!features->root_pid_ns) {
-		*remedy = "run it on the host, or in a container that shares the host's PID namespace (--pid=host)";
-		return error_set(-ENOSYS, "it runs in a PID namespace of its own, where process ids are not the kernel's");
+		*remedy = "run it on the host, or in a container that shares the host's PID namespace "
+			  "(--pid=host)";
+		return error_set(
+			-ENOSYS,
+			"it runs in a PID namespace of its own, where process ids are not the kernel's");
 	}
 	*remedy = "`tracer doctor` lists what is there; a kernel of 6.6 or newer with BTF has all of it";
 	if (!features->btf)
 		return error_set(-ENOSYS, "kernel %s has no BTF (/sys/kernel/btf/vmlinux)", features->kernel);
 	if (!features->ring_buffer || !features->task_storage || !features->attach_cookie)
 		return error_set(-ENOSYS, "kernel %s has no %s", features->kernel,
-				 !features->ring_buffer  ? "BPF ring buffer"
+				 !features->ring_buffer    ? "BPF ring buffer"
 				 : !features->task_storage ? "BPF task storage"
 							   : "BPF attach cookies");
 	if (!features->uprobe_multi && !features->perf_uprobe)

@@ -6,26 +6,26 @@
 #include <stddef.h>
 
 struct features {
-	int btf;             /* /sys/kernel/btf/vmlinux: CO-RE relocation */
-	int ring_buffer;     /* 5.8+ */
-	int task_storage;    /* 5.11+ */
-	int attach_cookie;   /* 5.15+ */
-	int uprobe_multi;    /* 6.6+: one link for every site of a file */
-	int uprobe_session;  /* 6.13+: entry and return in one, nested requests plant no return probe */
-	int perf_uprobe;     /* the uprobe PMU: probes on older kernels */
+	int btf;            /* /sys/kernel/btf/vmlinux: CO-RE relocation */
+	int ring_buffer;    /* 5.8+ */
+	int task_storage;   /* 5.11+ */
+	int attach_cookie;  /* 5.15+ */
+	int uprobe_multi;   /* 6.6+: one link for every site of a file */
+	int uprobe_session; /* 6.13+: entry and return in one, nested requests plant no return probe */
+	int perf_uprobe;    /* the uprobe PMU: probes on older kernels */
 	int seccomp_uretprobe_risk; /* 6.11+: a return probe enters through a system call (see facts in ARCHITECTURE.md) */
-	int root_pid_ns;     /* our process ids are the kernel's: we are in the initial PID namespace */
-	char kernel[65];     /* uname -r */
+	int root_pid_ns; /* our process ids are the kernel's: we are in the initial PID namespace */
+	char kernel[65]; /* uname -r */
 };
 
 struct capability {
-	const char *name;  /* "CAP_BPF" … */
+	const char *name; /* "CAP_BPF" … */
 	const char *why;
 	int required;
 	int held;
 };
 
-int features_probe(struct features *out);          /* 0, -errno */
+int features_probe(struct features *out); /* 0, -errno */
 /* The capabilities that matter, as held now. Returns the list; *count entries, static, held refreshed. */
 int features_capabilities(struct capability out[8], size_t *count);
 /*

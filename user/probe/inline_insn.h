@@ -10,23 +10,23 @@
 
 enum inline_op {
 	INLINE_OTHER = 0,     /* anything that goes on to the next instruction */
-	INLINE_COPY,	      /* dst = src */
-	INLINE_CONST,	      /* dst = value */
-	INLINE_TRIPLE,	      /* dst = 3 * src */
-	INLINE_ADD,	      /* dst = src + value */
-	INLINE_LOAD,	      /* dst = *(base + value), 64 bits; base ABI_REG_COUNT: an absolute address */
-	INLINE_STORE,	      /* *(base + value) = src, 64 bits */
-	INLINE_BUMP,	      /* *(base + value) += 1, width bytes */
-	INLINE_COMPARE,	      /* dst with src; base says that src is *(base + value) */
+	INLINE_COPY,          /* dst = src */
+	INLINE_CONST,         /* dst = value */
+	INLINE_TRIPLE,        /* dst = 3 * src */
+	INLINE_ADD,           /* dst = src + value */
+	INLINE_LOAD,          /* dst = *(base + value), 64 bits; base ABI_REG_COUNT: an absolute address */
+	INLINE_STORE,         /* *(base + value) = src, 64 bits */
+	INLINE_BUMP,          /* *(base + value) += 1, width bytes */
+	INLINE_COMPARE,       /* dst with src; base says that src is *(base + value) */
 	INLINE_COMPARE_CONST, /* dst with value; no dst: something in memory */
-	INLINE_TEST,	      /* dst with itself */
-	INLINE_MASK,	      /* dst &= value */
-	INLINE_BRANCH,	      /* to target or on */
-	INLINE_JUMP,	      /* to target */
-	INLINE_CALL,	      /* of target */
+	INLINE_TEST,          /* dst with itself */
+	INLINE_MASK,          /* dst &= value */
+	INLINE_BRANCH,        /* to target or on */
+	INLINE_JUMP,          /* to target */
+	INLINE_CALL,          /* of target */
 	INLINE_CALL_SLOT,     /* of something computed; target: the address of a constant slot, or 0 */
 	INLINE_JUMP_SLOT,     /* the same */
-	INLINE_END,	      /* ret, or control gets lost */
+	INLINE_END,           /* ret, or control gets lost */
 };
 
 struct inline_insn {
@@ -34,14 +34,14 @@ struct inline_insn {
 	uint64_t target;
 	int64_t value;
 	uint32_t written; /* bit r: enum abi_register r may change; a call: those that it may clobber */
-	uint8_t op;	  /* enum inline_op */
+	uint8_t op;       /* enum inline_op */
 	uint8_t bytes;
 	uint8_t dst, src, base; /* enum abi_register; ABI_REG_COUNT: none */
-	uint8_t width;		/* of the operation, bytes */
-	uint8_t equal;		/* INLINE_BRANCH: 1 je, 0 another */
-	uint8_t unequal;	/* INLINE_BRANCH: 1 jne, 0 another */
-	uint8_t below;		/* INLINE_BRANCH: 1 jb, 0 another */
-	uint8_t emulated;	/* by the kernel, when probed */
+	uint8_t width;          /* of the operation, bytes */
+	uint8_t equal;          /* INLINE_BRANCH: 1 je, 0 another */
+	uint8_t unequal;        /* INLINE_BRANCH: 1 jne, 0 another */
+	uint8_t below;          /* INLINE_BRANCH: 1 jb, 0 another */
+	uint8_t emulated;       /* by the kernel, when probed */
 };
 
 struct inline_decoder {

@@ -8,8 +8,8 @@
 #include "probe/inline_code.h"
 
 struct inline_match {
-	uint64_t site;	      /* where the probe goes */
-	uint8_t reg;	      /* the pool, the block that is freed, the block that was returned */
+	uint64_t site;        /* where the probe goes */
+	uint8_t reg;          /* the pool, the block that is freed, the block that was returned */
 	uint8_t size_reg;     /* of a resize */
 	uint8_t counted;      /* of a return: pymalloc counts the block as one that it passed on */
 	uint64_t refill;      /* of a pool: the function that is called when it is empty; 0: not known */

@@ -16,7 +16,7 @@
 #include "probe/x86.h"
 
 #define SITES_MAX 4096
-#define REFILLS	  16
+#define REFILLS   16
 
 struct search {
 	struct inline_code code;

@@ -48,11 +48,11 @@ struct inline_image {
 };
 
 enum inline_kind {
-	INLINE_POOL,	  /* a block is taken from a pool */
+	INLINE_POOL,      /* a block is taken from a pool */
 	INLINE_POOL_FREE, /* a block goes back to its pool */
-	INLINE_RESIZE,	  /* a realloc leaves a block where it is */
-	INLINE_REFILL,	  /* the function that makes a pool */
-	INLINE_RAW,	  /* malloc, calloc, realloc are called, and where they have returned; or jumped to */
+	INLINE_RESIZE,    /* a realloc leaves a block where it is */
+	INLINE_REFILL,    /* the function that makes a pool */
+	INLINE_RAW,       /* malloc, calloc, realloc are called, and where they have returned; or jumped to */
 	INLINE_RAW_FREE,
 	INLINE_KINDS
 };
@@ -66,7 +66,7 @@ struct inline_sites {
 	struct {
 		uint64_t vaddr;
 		const char *why; /* static */
-	} given_up_list[64];	 /* the first of them */
+	} given_up_list[64];     /* the first of them */
 	size_t given_up_listed;
 };
 

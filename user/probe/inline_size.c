@@ -16,13 +16,13 @@
 #include "abi/target.h"
 #include "probe/inline_match.h"
 
-#define WAY_MAX	 96  /* instructions followed back */
+#define WAY_MAX  96  /* instructions followed back */
 #define SLOW_MAX 24  /* and along the slow path */
-#define LARGEST	 512 /* that pymalloc serves */
+#define LARGEST  512 /* that pymalloc serves */
 
 #define CONSTANT 0
-#define UNKNOWN	 1
-#define NEW	 2 /* and above: values that came up */
+#define UNKNOWN  1
+#define NEW      2 /* and above: values that came up */
 
 struct value {
 	uint32_t base;

@@ -21,17 +21,17 @@
 struct plan_wish {
 	const char *symbol;
 	enum abi_op op;
-	uint32_t api;        /* enum event_api */
+	uint32_t api;          /* enum event_api */
 	uint32_t arguments[3]; /* enum abi_register at entry; unused ones ABI_REG_COUNT */
 	int with_return;
 };
 
 struct plan_site {
 	char symbol[96];
-	uint64_t vaddr;      /* of the probed instruction, in the file */
-	uint64_t offset;     /* in the file */
+	uint64_t vaddr;       /* of the probed instruction, in the file */
+	uint64_t offset;      /* in the file */
 	uint32_t in_function; /* bytes from the function's entry */
-	uint64_t cookie;     /* ABI_COOKIE with the registers that hold the arguments here */
+	uint64_t cookie;      /* ABI_COOKIE with the registers that hold the arguments here */
 	enum abi_op op;
 	int with_return;
 	int emulated;
@@ -52,7 +52,10 @@ struct elf_file;
 struct plan {
 	struct plan_site *sites;
 	size_t count, room;
-	struct { char symbol[96]; char why[128]; } *missing; /* wishes with no site */
+	struct {
+		char symbol[96];
+		char why[128];
+	} * missing; /* wishes with no site */
 	size_t missing_count;
 	char level[256]; /* which face of the allocator is probed, and why, per domain: for the reader */
 };

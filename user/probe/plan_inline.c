@@ -17,7 +17,7 @@
 #define FUNCTIONS_MAX (1u << 20)
 
 /* .eh_frame_hdr: the encodings that every linker uses. */
-#define DW_EH_PE_UDATA4		0x03
+#define DW_EH_PE_UDATA4         0x03
 #define DW_EH_PE_DATAREL_SDATA4 0x3b
 
 struct loaded {

@@ -29,7 +29,7 @@
 
 struct member {
 	pid_t pid;
-	int pidfd; /* -1 once the process has ended */
+	int pidfd;    /* -1 once the process has ended */
 	size_t index; /* in the trace */
 	struct python_runtime runtime;
 	struct coverage *coverage; /* NULL: its heap cannot be read */
@@ -177,7 +177,8 @@ int session_plan(pid_t pid, const struct plan_opts *opts, struct process_info *i
 	return err;
 }
 
-static int process_announce(struct session *session, const struct member *member, const char *name, int from_start)
+static int process_announce(struct session *session, const struct member *member, const char *name,
+			    int from_start)
 {
 	struct event_target record = {
 		.header = {.type = EVENT_PROCESS,
@@ -206,9 +207,9 @@ static void attached_print(const struct session *session, const struct member *m
 		emulated += plan->sites[i].emulated;
 	log_info("attached to PID %d (%s): CPython %s in %s; %zu probes, %zu of them on instructions that "
 		 "the kernel emulates; exact mode, %u frame%s; %llu ms",
-		 member->pid, name, version_text(version, member->runtime.version_hex), elf_file_path(member->runtime.file), plan->count, emulated,
-		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s",
-		 (unsigned long long)(elapsed_ns / 1000000));
+		 member->pid, name, version_text(version, member->runtime.version_hex),
+		 elf_file_path(member->runtime.file), plan->count, emulated, session->opts.nframe,
+		 session->opts.nframe == 1 ? "" : "s", (unsigned long long)(elapsed_ns / 1000000));
 	log_info("%s; %s", plan->level, attach_backend(session->attach));
 	for (size_t i = 0; i < plan->missing_count; i++)
 		log_debug("not probed: %s: %s", plan->missing[i].symbol, plan->missing[i].why);
@@ -466,8 +467,8 @@ void session_plan_print(const struct python_runtime *runtime, const struct plan 
 	for (size_t i = 0; i < plan->count; i++) {
 		const struct plan_site *site = &plan->sites[i];
 
-		printf("  %-24s file offset 0x%llx  %-28s %s\n", site->symbol, (unsigned long long)site->offset,
-		       site->instruction, site->why);
+		printf("  %-24s file offset 0x%llx  %-28s %s\n", site->symbol,
+		       (unsigned long long)site->offset, site->instruction, site->why);
 	}
 	for (size_t i = 0; i < plan->missing_count; i++)
 		printf("  %-24s not probed: %s\n", plan->missing[i].symbol, plan->missing[i].why);

@@ -18,8 +18,8 @@
 enum session_backend { SESSION_BACKEND_BEST, SESSION_BACKEND_MULTI, SESSION_BACKEND_PERF };
 
 struct session_opts {
-	uint32_t nframe;         /* 1-128 */
-	size_t ring_bytes;       /* 0: the default */
+	uint32_t nframe;   /* 1-128 */
+	size_t ring_bytes; /* 0: the default */
 	enum session_backend backend;
 	struct plan_opts plan;
 	struct outfile *capture; /* every record goes there too; borrowed, NULL: none */

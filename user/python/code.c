@@ -14,12 +14,12 @@
 #include "base/error.h"
 #include "target/memory.h"
 
-#define WINDOW_WORDS	11
-#define WINDOW_BYTES	(WINDOW_WORDS * 8)
-#define LINES_MAX	(1u << 20) /* longest line table that is read */
-#define UNICODE_KIND	7u
+#define WINDOW_WORDS    11
+#define WINDOW_BYTES    (WINDOW_WORDS * 8)
+#define LINES_MAX       (1u << 20) /* longest line table that is read */
+#define UNICODE_KIND    7u
 #define UNICODE_COMPACT (1u << 3) /* relative to the kind's shift */
-#define UNICODE_ASCII	(1u << 4)
+#define UNICODE_ASCII   (1u << 4)
 
 struct text {
 	uint16_t kind;

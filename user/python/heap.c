@@ -22,10 +22,10 @@
 #include "target/memory.h"
 
 #define MAX_INTERPRETERS 64u
-#define MAX_ARENAS	 (1u << 20) /* 1 TiB of heap */
-#define MAX_POOL_BYTES	 16384u
-#define MAX_BLOCK_BYTES	 512u /* SMALL_REQUEST_THRESHOLD */
-#define TRIES		 3
+#define MAX_ARENAS       (1u << 20) /* 1 TiB of heap */
+#define MAX_POOL_BYTES   16384u
+#define MAX_BLOCK_BYTES  512u /* SMALL_REQUEST_THRESHOLD */
+#define TRIES            3
 
 struct heap_walk {
 	pid_t pid;

@@ -22,12 +22,12 @@
 
 #include "base/error.h"
 
-#define FUNCTION	 "_Py_GetAllocatedBlocks"
-#define MAX_CODE_BYTES	 1024u
+#define FUNCTION         "_Py_GetAllocatedBlocks"
+#define MAX_CODE_BYTES   1024u
 #define MAX_INSTRUCTIONS 256u
-#define MAX_ROUNDS	 32u /* each one follows the loops once more */
-#define REGISTERS	 15u
-#define VARIABLES	 3u
+#define MAX_ROUNDS       32u /* each one follows the loops once more */
+#define REGISTERS        15u
+#define VARIABLES        3u
 
 enum {
 	VARIABLE = 1u << 0, /* the first of VARIABLES */
@@ -60,7 +60,7 @@ static int register_number(unsigned int reg)
 	static const uint16_t names[REGISTERS][2] = {
 		{X86_REG_RAX, X86_REG_EAX},  {X86_REG_RBX, X86_REG_EBX},  {X86_REG_RCX, X86_REG_ECX},
 		{X86_REG_RDX, X86_REG_EDX},  {X86_REG_RSI, X86_REG_ESI},  {X86_REG_RDI, X86_REG_EDI},
-		{X86_REG_RBP, X86_REG_EBP},  {X86_REG_R8, X86_REG_R8D},	  {X86_REG_R9, X86_REG_R9D},
+		{X86_REG_RBP, X86_REG_EBP},  {X86_REG_R8, X86_REG_R8D},   {X86_REG_R9, X86_REG_R9D},
 		{X86_REG_R10, X86_REG_R10D}, {X86_REG_R11, X86_REG_R11D}, {X86_REG_R12, X86_REG_R12D},
 		{X86_REG_R13, X86_REG_R13D}, {X86_REG_R14, X86_REG_R14D}, {X86_REG_R15, X86_REG_R15D},
 	};

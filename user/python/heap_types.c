@@ -25,15 +25,15 @@
 #include "base/hash.h"
 #include "target/memory.h"
 
-#define FLAG_PREHEADER	   (3ull << 3) /* Py_TPFLAGS_MANAGED_WEAKREF, _MANAGED_DICT; not used up to 3.10 */
-#define FLAG_HAVE_GC	   (1ull << 14)
+#define FLAG_PREHEADER     (3ull << 3) /* Py_TPFLAGS_MANAGED_WEAKREF, _MANAGED_DICT; not used up to 3.10 */
+#define FLAG_HAVE_GC       (1ull << 14)
 #define FLAG_TYPE_SUBCLASS (1ull << 31)
-#define PREHEADER_BYTES	   16u
-#define MAX_REFCOUNT	   UINT32_MAX /* the immortals' of 3.12 and 3.13 */
-#define MAX_METATYPES	   8u
-#define MAX_TYPES	   (1u << 20) /* the objects of further ones count as none */
-#define MAX_TYPE_BYTES	   256u	      /* of a type, what is read */
-#define NO_TYPES	   (1u << 14) /* power of two */
+#define PREHEADER_BYTES    16u
+#define MAX_REFCOUNT       UINT32_MAX /* the immortals' of 3.12 and 3.13 */
+#define MAX_METATYPES      8u
+#define MAX_TYPES          (1u << 20) /* the objects of further ones count as none */
+#define MAX_TYPE_BYTES     256u       /* of a type, what is read */
+#define NO_TYPES           (1u << 14) /* power of two */
 
 struct slot {
 	uint64_t address; /* 0: free */
@@ -44,9 +44,9 @@ struct census {
 	const struct python_runtime *runtime;
 	const struct heap_offsets *offsets;
 	struct heap_types *out;
-	size_t room;		   /* of out->types */
-	struct slot *slots;	   /* twice the room: where a type is in out->types */
-	uint64_t *no_types;	   /* NO_TYPES addresses of something else, by hash */
+	size_t room;               /* of out->types */
+	struct slot *slots;        /* twice the room: where a type is in out->types */
+	uint64_t *no_types;        /* NO_TYPES addresses of something else, by hash */
 	uint64_t data, data_bytes; /* where the interpreter's own objects are */
 	int err;
 };

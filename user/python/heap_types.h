@@ -25,15 +25,15 @@ struct heap_type {
 	char name[HEAP_TYPE_NAME]; /* tp_name, cut; "" when it cannot be read */
 };
 
-#define HEAP_CLASSES	 32u
+#define HEAP_CLASSES     32u
 #define HEAP_CLASS_BYTES 16u /* class i holds blocks of (i + 1) * 16 bytes */
 
 struct heap_types {
 	struct heap_type *types; /* those with objects, most bytes first */
 	size_t count;
 	struct heap_sum objects; /* of all types */
-	struct heap_sum dead;	 /* objects without a reference, kept on free lists */
-	struct heap_sum others;	 /* no object: keys of dicts, items of lists, buffers, … */
+	struct heap_sum dead;    /* objects without a reference, kept on free lists */
+	struct heap_sum others;  /* no object: keys of dicts, items of lists, buffers, … */
 	struct heap_sum classes[HEAP_CLASSES];
 	struct heap_reading reading; /* its blocks are objects + dead + others */
 };

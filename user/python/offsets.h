@@ -19,20 +19,21 @@ struct heap_offsets {
 	 * 3.8-3.11: static variables of obmalloc.c, found by symbol (arenas, maxarenas, raw_allocated_blocks).
 	 * 3.12: within the interpreter state; 3.13+: behind a pointer in the interpreter state.
 	 */
-	uint32_t interp_obmalloc;   /* 0: static variables */
+	uint32_t interp_obmalloc; /* 0: static variables */
 	uint32_t obmalloc_is_pointer;
 	uint32_t mgmt_arenas, mgmt_maxarenas, mgmt_raw_blocks; /* within _obmalloc_state */
 	uint32_t arena_object_size, arena_address, arena_pool_address, arena_nfreepools;
-	uint32_t pool_count, pool_freeblock, pool_szidx, pool_nextoffset, pool_maxnextoffset, pool_header_size;
+	uint32_t pool_count, pool_freeblock, pool_szidx, pool_nextoffset, pool_maxnextoffset,
+		pool_header_size;
 	uint32_t arena_bytes, pool_bytes, alignment;
 	/* What lies in the blocks: PyTypeObject, and the header of an object that the collector knows. */
 	uint32_t type_name, type_flags, gc_head_bytes;
 };
 
 struct python_offsets {
-	uint32_t version;          /* major << 8 | minor: 0x030b */
+	uint32_t version; /* major << 8 | minor: 0x030b */
 	enum lines_format lines;
-	uint32_t gil_tstate;       /* offset in _PyRuntime of the GIL holder's tstate (<= 3.11); 0 from 3.12 on */
+	uint32_t gil_tstate; /* offset in _PyRuntime of the GIL holder's tstate (<= 3.11); 0 from 3.12 on */
 	struct abi_offsets abi;
 	struct heap_offsets heap;
 };

@@ -19,7 +19,7 @@
 #include "python/tstate.h"
 #include "target/memory.h"
 
-#define MAX_FILES 256	      /* distinct files looked at */
+#define MAX_FILES 256         /* distinct files looked at */
 #define NO_DEBUG  "/dev/null" /* as debug_root: look for none */
 
 enum pass { PASS_EXECUTABLE, PASS_LIBPYTHON, PASS_OTHER, PASS_COUNT };

@@ -9,18 +9,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "python/offsets.h"
 #include "target/elf_file.h"
 #include "target/process.h"
-#include "python/offsets.h"
 
 struct python_runtime {
 	pid_t pid;
-	struct elf_file *file;  /* the executable or libpython that holds the runtime; owned */
-	uint64_t bias;          /* address in the target = vaddr in the file + bias */
-	uint32_t version_hex;   /* PY_VERSION_HEX; the lower 16 bits are 0 when only the minor version is known */
+	struct elf_file *file; /* the executable or libpython that holds the runtime; owned */
+	uint64_t bias;         /* address in the target = vaddr in the file + bias */
+	uint32_t
+		version_hex; /* PY_VERSION_HEX; the lower 16 bits are 0 when only the minor version is known */
 	const struct python_offsets *offsets; /* a copy or a table entry; valid as long as the runtime */
-	struct abi_target target; /* ready for BPF but for nframe and space */
-	unsigned static_exe : 1; /* linked into the executable */
+	struct abi_target target;             /* ready for BPF but for nframe and space */
+	unsigned static_exe : 1;              /* linked into the executable */
 };
 
 /*

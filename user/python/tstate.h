@@ -14,8 +14,8 @@
 /* How a function of CPython's reads the thread-local variable that it returns. */
 struct tstate_access {
 	int64_t offset; /* from the fs base, or within the module's TLS block */
-	int64_t slot;	/* 0: offset is from the fs base; else the GOT slot's distance from the function */
-	int indirect;	/* 1: the word after the slot is to be added to offset */
+	int64_t slot;   /* 0: offset is from the fs base; else the GOT slot's distance from the function */
+	int indirect;   /* 1: the word after the slot is to be added to offset */
 };
 
 /*

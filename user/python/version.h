@@ -20,7 +20,7 @@ static inline char *version_text(char out[VERSION_TEXT], uint32_t hex)
 
 	if (level >= 0xa && level <= 0xc)
 		snprintf(out + size, VERSION_TEXT - (size_t)size, "%s%u",
-			 level == 0xc	? "rc"
+			 level == 0xc   ? "rc"
 			 : level == 0xb ? "b"
 					: "a",
 			 hex & 0xf);

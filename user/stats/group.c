@@ -19,7 +19,7 @@ struct grouping {
 	const struct snapshot *snapshot;
 	enum group_by by;
 	struct id_map groups; /* (file name, line) or hash of a traceback -> index in entries */
-	uint32_t *next;	      /* GROUP_TRACEBACK: the next entry of the same hash */
+	uint32_t *next;       /* GROUP_TRACEBACK: the next entry of the same hash */
 	struct statistics *out;
 	size_t room;
 };

@@ -27,7 +27,8 @@ struct statistics {
  * 0; -EINVAL cumulative with GROUP_TRACEBACK or a traceback limit of 1 (error_set tells, tracemalloc's own
  * rule); -ENOMEM. statistics_free() releases.
  */
-int statistics_compute(const struct snapshot *snapshot, enum group_by by, int cumulative, struct statistics *out);
+int statistics_compute(const struct snapshot *snapshot, enum group_by by, int cumulative,
+		       struct statistics *out);
 void statistics_free(struct statistics *statistics);
 
 #endif

@@ -36,12 +36,12 @@ struct snapshot_meta {
 	uint32_t python_version; /* PY_VERSION_HEX, 0: unknown */
 	uint32_t traceback_limit;
 	char name[65];
-	char mode[16];           /* "exact", … */
-	char moment[32];         /* "running", "finalizing", "exited", "execed": the state that it shows */
+	char mode[16];   /* "exact", … */
+	char moment[32]; /* "running", "finalizing", "exited", "execed": the state that it shows */
 	uint64_t taken_realtime_ns;
-	uint64_t duration_ns;    /* traced for */
-	int from_start;          /* 1: nothing is older than the trace */
-	uint64_t peak_bytes;     /* 0: not known */
+	uint64_t duration_ns; /* traced for */
+	int from_start;       /* 1: nothing is older than the trace */
+	uint64_t peak_bytes;  /* 0: not known */
 	uint64_t loss[LOSS_COUNT];
 	uint64_t frees_unknown, replaced, stacks_unknown, frames_unknown, records_malformed;
 	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */

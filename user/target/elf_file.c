@@ -19,7 +19,7 @@
 
 #define PAGE_BYTES 4096ull
 #define DEBUG_ROOT "/usr/lib/debug"
-#define SOURCES	   3 /* of symbols, numbered as elf_symbol.source */
+#define SOURCES    3 /* of symbols, numbered as elf_symbol.source */
 
 struct elf_file {
 	int fd;

@@ -16,8 +16,8 @@ struct elf_file;
 
 struct elf_symbol {
 	const char *name; /* borrowed until elf_file_close() */
-	uint64_t vaddr;	  /* for a TLS symbol: offset in the TLS segment */
-	uint64_t size;	  /* 0: not said */
+	uint64_t vaddr;   /* for a TLS symbol: offset in the TLS segment */
+	uint64_t size;    /* 0: not said */
 	enum { ELF_FROM_DYNSYM, ELF_FROM_SYMTAB, ELF_FROM_DEBUG_FILE } source;
 	unsigned function : 1, tls : 1, ifunc : 1;
 };

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ELF_SECTION_MAX	     (256u << 20)
+#define ELF_SECTION_MAX      (256u << 20)
 #define ELF_BUILD_ID_MAX     64u /* bytes */
 #define ELF_BUILD_ID_HEX_MAX (2 * ELF_BUILD_ID_MAX + 1)
 

@@ -14,8 +14,8 @@
 #include "base/error.h"
 #include "target/process.h"
 
-#define MAPS_MAX	65536u
-#define STREAM_BYTES	(64u * 1024)
+#define MAPS_MAX        65536u
+#define STREAM_BYTES    (64u * 1024)
 #define ESCAPED_NEWLINE "\\012"
 
 /* "START-END rwxp OFFSET MAJOR:MINOR INODE      PATH", numbers in hex but for the inode. */

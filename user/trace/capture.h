@@ -11,8 +11,8 @@
 
 struct outfile;
 
-int capture_begin(struct outfile *file);                                    /* writes the header */
-int capture_record(struct outfile *file, const void *record, size_t size);  /* 0, -errno */
+int capture_begin(struct outfile *file);                                   /* writes the header */
+int capture_record(struct outfile *file, const void *record, size_t size); /* 0, -errno */
 
 /* Called for each record; non-zero stops and is returned by capture_read(). */
 typedef int (*capture_record_fn)(const void *record, size_t size, void *context);

@@ -13,20 +13,20 @@
 #include "trace/id_map.h"
 #include "trace/trace.h"
 
-#define TRACE_UNKNOWN	"<unknown>"
+#define TRACE_UNKNOWN   "<unknown>"
 #define TRACE_BYTES_MAX ((1ull << 62) - 1) /* what struct block holds */
-#define TRACE_LINES_MAX (1u << 20) /* longest line table that is taken */
-#define TRACE_TEXT_MAX	(EVENT_MAX_TEXT * 4)
+#define TRACE_LINES_MAX (1u << 20)         /* longest line table that is taken */
+#define TRACE_TEXT_MAX  (EVENT_MAX_TEXT * 4)
 
 /* A code object. What could not be read is TRACE_UNKNOWN; lines are usable once have == lines_bytes. */
 struct code_entry {
 	uint32_t filename, function; /* ids in the trace's strings */
 	uint32_t first_line;
-	uint32_t lines_bytes;		     /* of the whole table */
-	uint32_t lines_have;		     /* bytes known, from its start */
-	uint32_t lines_room;		     /* bytes allocated */
-	uint32_t version;		     /* changes with the content */
-	uint8_t known;			     /* an EVENT_CODE came */
+	uint32_t lines_bytes;                /* of the whole table */
+	uint32_t lines_have;                 /* bytes known, from its start */
+	uint32_t lines_room;                 /* bytes allocated */
+	uint32_t version;                    /* changes with the content */
+	uint8_t known;                       /* an EVENT_CODE came */
 	uint8_t filename_known, lines_known; /* lines_known: lines_bytes is */
 	uint8_t *lines;
 };
@@ -80,7 +80,7 @@ struct trace {
 	uint32_t unknown; /* id of TRACE_UNKNOWN */
 	struct process_state **processes;
 	size_t process_count, process_room;
-	struct id_map tgids;	    /* -> index of the last process of that tgid */
+	struct id_map tgids;        /* -> index of the last process of that tgid */
 	struct process_state *last; /* that of the last record */
 	struct event_loss loss;
 	uint64_t orphans;

@@ -18,7 +18,7 @@
 struct trace_frame {
 	uint32_t filename; /* id in the trace's strings; "<unknown>" when it could not be read */
 	uint32_t function;
-	uint32_t line;     /* 0: unknown */
+	uint32_t line; /* 0: unknown */
 };
 
 /*
@@ -33,11 +33,12 @@ struct trace_traceback {
 
 struct trace_counters {
 	uint64_t events, allocs, frees, reallocs, reuses;
-	uint64_t frees_unknown;      /* of blocks that the table does not know: older than the trace, or unseen */
-	uint64_t replaced;           /* an allocation at an address that was live: its free was not seen */
-	uint64_t stacks_unknown;     /* allocations whose stack record has not come */
-	uint64_t frames_unknown;     /* of the last snapshot's tracebacks: frames without file name or line table */
-	uint64_t records_malformed;  /* records skipped */
+	uint64_t frees_unknown;  /* of blocks that the table does not know: older than the trace, or unseen */
+	uint64_t replaced;       /* an allocation at an address that was live: its free was not seen */
+	uint64_t stacks_unknown; /* allocations whose stack record has not come */
+	uint64_t
+		frames_unknown; /* of the last snapshot's tracebacks: frames without file name or line table */
+	uint64_t records_malformed; /* records skipped */
 };
 
 enum trace_end { TRACE_RUNNING = 0, TRACE_FINALIZING, TRACE_EXITED, TRACE_EXECED };
@@ -52,7 +53,7 @@ struct trace_process {
 	uint64_t start_ns, end_ns; /* monotonic; end_ns: of the last record */
 	uint64_t start_realtime_ns;
 	enum trace_end end;
-	uint32_t exit_code;      /* wait status, with TRACE_EXITED */
+	uint32_t exit_code; /* wait status, with TRACE_EXITED */
 	/* While a realloc is under way its block counts as gone. live_bytes never exceeds 2^62 - 1. */
 	uint64_t live_bytes, live_blocks, peak_bytes;
 	uint64_t large_blocks;   /* those that are struct block.large */
@@ -68,7 +69,8 @@ struct trace;
  * further records by trace_feed(). NULL: leave it unknown.
  */
 struct trace_hooks {
-	void (*code_missing)(void *context, uint32_t tgid, uint64_t code_id, uint64_t address, uint32_t missing);
+	void (*code_missing)(void *context, uint32_t tgid, uint64_t code_id, uint64_t address,
+			     uint32_t missing);
 	void *context;
 };
 
@@ -86,7 +88,8 @@ int trace_feed(struct trace *trace, const void *record, size_t size);
 size_t trace_process_count(const struct trace *trace);
 const struct trace_process *trace_process_at(const struct trace *trace, size_t index);
 const struct event_loss *trace_loss(const struct trace *trace); /* zeros when none came */
-uint64_t trace_orphans(const struct trace *trace); /* malformed records that belong to no process under trace */
+uint64_t
+trace_orphans(const struct trace *trace);       /* malformed records that belong to no process under trace */
 size_t trace_memory(const struct trace *trace); /* bytes held, about */
 
 /* Live blocks of a process as they are now. Borrowed. */

@@ -45,8 +45,7 @@ static int is_large(const struct event_alloc *event)
 {
 	uint32_t face = event->api & EVENT_API_MASK;
 
-	return (face == EVENT_API_MEM || face == EVENT_API_OBJ) &&
-	       event->bytes - 1 >= EVENT_SMALL_BYTES;
+	return (face == EVENT_API_MEM || face == EVENT_API_OBJ) && event->bytes - 1 >= EVENT_SMALL_BYTES;
 }
 
 static int event_put(struct process_state *process, const struct event_alloc *event, int was_large)
@@ -56,8 +55,9 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 			      .large = was_large || is_large(event),
 			      .rounded = !!(event->api & EVENT_API_ROUNDED),
 			      .domain = event->domain};
-	int err = event->bytes > TRACE_BYTES_MAX ? -EBADMSG
-						 : state_stack_index(process, event->stack_id, &block.traceback);
+	int err = event->bytes > TRACE_BYTES_MAX
+			  ? -EBADMSG
+			  : state_stack_index(process, event->stack_id, &block.traceback);
 
 	if (!err)
 		err = block_put(process, &block);
