@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "cli/trace_options.h"
+#include "probe/plan_process.h"
 #include "probe/privileges.h"
 #include "target/launch.h"
 
@@ -37,16 +38,16 @@ static uint64_t now_ns(void)
 	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-static int plan_print(pid_t pid, const struct plan_opts *opts)
+static int plan_show(pid_t pid, const struct plan_opts *opts)
 {
 	struct python_runtime runtime = {0};
 	struct process_info info;
 	struct plan plan = {0};
-	int err = session_plan(pid, opts, &info, &runtime, &plan);
+	int err = plan_process(pid, opts, &info, &runtime, &plan);
 
 	if (err)
 		return err;
-	session_plan_print(&runtime, &plan);
+	plan_print(&runtime, &plan);
 	plan_free(&plan);
 	python_runtime_close(&runtime);
 	return 0;
@@ -153,7 +154,7 @@ static int command_ready(pid_t pid, void *context)
 	int err;
 
 	if (run->options.dry_run)
-		err = plan_print(pid, &run->options.session.plan);
+		err = plan_show(pid, &run->options.session.plan);
 	else
 		err = session_add(run->session, pid, 1);
 	if (!err)
@@ -274,7 +275,7 @@ static int dry_run(struct run *run)
 		return err ? EXIT_FAILED : EXIT_DONE;
 	}
 	for (size_t i = 0; i < run->options.pid_count; i++) {
-		int err = plan_print(run->options.pids[i], &run->options.session.plan);
+		int err = plan_show(run->options.pids[i], &run->options.session.plan);
 
 		if (err) {
 			error_print(err, cli_remedy(err), "PID %d", run->options.pids[i]);

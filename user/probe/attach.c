@@ -307,6 +307,11 @@ int attach_sites(struct attach *attach, const struct plan *plan, const struct el
 	return err;
 }
 
+int attach_detaches_slowly(const struct attach *attach)
+{
+	return attach->perf_link_count > 32;
+}
+
 const char *attach_backend(const struct attach *attach)
 {
 	switch (attach->backend) {

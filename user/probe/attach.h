@@ -44,8 +44,10 @@ void attach_forget(struct attach *attach, uint32_t tgid);
  * gone; -errno. What was placed before a failure is taken out by attach_detach().
  */
 int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid);
-/* Takes every probe out; records already in the ring buffer stay. */
+/* Takes every probe out; records already in the ring buffer stay. attach_free() does it, too. */
 void attach_detach(struct attach *attach);
+/* Would attach_detach() take long? The kernel needs a tenth of a second for each perf-event uprobe. */
+int attach_detaches_slowly(const struct attach *attach);
 /* How the probes are attached: "one uprobe_multi session link …". Static. */
 const char *attach_backend(const struct attach *attach);
 

@@ -16,6 +16,7 @@
 #include "probe/attach.h"
 #include "probe/coverage.h"
 #include "probe/features.h"
+#include "probe/plan_process.h"
 #include "python/code.h"
 #include "python/version.h"
 #include "trace/capture.h"
@@ -164,19 +165,6 @@ void session_free(struct session *session)
 	free(session);
 }
 
-int session_plan(pid_t pid, const struct plan_opts *opts, struct process_info *info,
-		 struct python_runtime *runtime, struct plan *plan)
-{
-	int err = python_process_find(pid, info, runtime);
-
-	if (err)
-		return err;
-	err = plan_python(runtime->file, opts, plan);
-	if (err)
-		python_runtime_close(runtime);
-	return err;
-}
-
 static int process_announce(struct session *session, const struct member *member, const char *name,
 			    int from_start)
 {
@@ -265,7 +253,7 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	err = member_new(session, pid, &member);
 	if (err)
 		return err;
-	err = session_plan(pid, &session->opts.plan, &info, &member->runtime, &plan);
+	err = plan_process(pid, &session->opts.plan, &info, &member->runtime, &plan);
 	if (!err && member->pidfd < 0)
 		err = -ESRCH;
 	if (!err)
@@ -441,7 +429,11 @@ int session_stop(struct session *session)
 {
 	for (size_t i = 0; i < session->count; i++)
 		attach_forget(session->attach, session->members[i]->pid);
-	attach_detach(session->attach);
+	/* The result need not wait for that: from here on the probes do nothing. */
+	if (!attach_detaches_slowly(session->attach))
+		attach_detach(session->attach);
+	else
+		log_info("this kernel takes probes out one by one; the report does not wait for it");
 	table_refresh(session);
 	return session_count_loss(session);
 }
@@ -454,22 +446,4 @@ int session_capture_error(const struct session *session)
 struct trace *session_trace(struct session *session)
 {
 	return session->trace;
-}
-
-void session_plan_print(const struct python_runtime *runtime, const struct plan *plan)
-{
-	char version[VERSION_TEXT];
-
-	printf("PID %d: CPython %s in ", runtime->pid, version_text(version, runtime->version_hex));
-	text_print(stdout, elf_file_path(runtime->file));
-	printf(" (build id %s)\n%s\n",
-	       elf_file_build_id(runtime->file)[0] ? elf_file_build_id(runtime->file) : "none", plan->level);
-	for (size_t i = 0; i < plan->count; i++) {
-		const struct plan_site *site = &plan->sites[i];
-
-		printf("  %-24s file offset 0x%llx  %-28s %s\n", site->symbol,
-		       (unsigned long long)site->offset, site->instruction, site->why);
-	}
-	for (size_t i = 0; i < plan->missing_count; i++)
-		printf("  %-24s not probed: %s\n", plan->missing[i].symbol, plan->missing[i].why);
 }

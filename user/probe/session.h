@@ -49,7 +49,10 @@ size_t session_poll_fds(const struct session *session, int *fds, size_t room);
  * session_drain() of its own accord, so that a target that ends by itself has a late one.
  */
 void session_measure(struct session *session);
-/* Stops the clock for every process at once, takes the probes out, drains the rest and the loss counters. 0, -errno. */
+/*
+ * Stops the clock for every process at once, takes the probes out (where that takes long, session_free() does it),
+ * drains the rest and the loss counters. 0, -errno.
+ */
 int session_stop(struct session *session);
 /* Brings the loss counters into the trace, for a report while it runs; a session does so twice a second besides. */
 int session_count_loss(struct session *session);
@@ -57,13 +60,5 @@ int session_count_loss(struct session *session);
 int session_capture_error(const struct session *session);
 /* Borrowed. */
 struct trace *session_trace(struct session *session);
-
-/*
- * The plan for a process, without a session and without attaching; caller closes and frees both. 0; -ESRCH; -ENOENT
- * no runtime, a kernel thread or a zombie; -EINVAL a thread and not a process; others as python_runtime_find().
- */
-int session_plan(pid_t pid, const struct plan_opts *opts, struct process_info *info,
-		 struct python_runtime *runtime, struct plan *plan);
-void session_plan_print(const struct python_runtime *runtime, const struct plan *plan);
 
 #endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan for a process: which file of it holds the runtime, and where that is probed. Attaches nothing. */
+#ifndef TRACER_PROBE_PLAN_PROCESS_H
+#define TRACER_PROBE_PLAN_PROCESS_H
+
+#include "probe/plan.h"
+#include "python/runtime.h"
+#include "target/process.h"
+
+/*
+ * 0, and the caller closes runtime and frees plan; -ESRCH; -ENOENT no runtime, a kernel thread or a zombie; -EINVAL a
+ * thread and not a process; others as python_runtime_find() and plan_python().
+ */
+int plan_process(pid_t pid, const struct plan_opts *opts, struct process_info *info,
+		 struct python_runtime *runtime, struct plan *plan);
+/* On stdout: the file, every site with its symbol, offset, instruction and reason, and what is not probed. */
+void plan_print(const struct python_runtime *runtime, const struct plan *plan);
+
+#endif
