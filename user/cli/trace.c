@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "cli/trace_options.h"
 #include "probe/plan_process.h"
@@ -29,14 +30,6 @@ struct run {
 	int status;  /* of the command */
 	uint64_t start_ns, next_print_ns;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
 
 static int plan_show(pid_t pid, const struct plan_opts *opts)
 {
@@ -94,7 +87,8 @@ static int stop_wanted(struct run *run, int *interrupts)
 		if (++*interrupts > 1)
 			return 1;
 	}
-	return run->options.duration_ns && now_ns() - run->start_ns >= run->options.duration_ns;
+	return run->options.duration_ns &&
+	       clock_ns(CLOCK_MONOTONIC) - run->start_ns >= run->options.duration_ns;
 }
 
 static void wait_briefly(struct run *run, int busy)
@@ -119,7 +113,7 @@ static int session_follow(struct run *run)
 
 		if (count < 0)
 			return count;
-		if (run->options.interval_ns && now_ns() >= run->next_print_ns) {
+		if (run->options.interval_ns && clock_ns(CLOCK_MONOTONIC) >= run->next_print_ns) {
 			run->next_print_ns += run->options.interval_ns;
 			count = session_count_loss(run->session);
 			if (count < 0 || reports_print(run, 0) != EXIT_DONE)
@@ -253,7 +247,7 @@ static int run_session(struct run *run)
 		error_print(err, NULL, "trace");
 		return EXIT_FAILED;
 	}
-	run->start_ns = now_ns();
+	run->start_ns = clock_ns(CLOCK_MONOTONIC);
 	err = session_follow(run);
 	if (err) {
 		int capture = session_capture_error(run->session);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "export/pprof_format.h"
 #include "export/profile.pb-c.h"
@@ -123,21 +124,12 @@ static int profile_walk(struct reader *reader, size_t bytes,
 	return err;
 }
 
+/* Room for one more entry. */
 static int items_reserve(void *array, size_t *room, size_t count, size_t size)
 {
-	void *old;
-
 	if (count >= ITEMS_MAX)
 		return error_set(-EBADMSG, "the profile is corrupt: more than %u entries", ITEMS_MAX);
-	if (count < *room)
-		return 0;
-	memcpy(&old, array, sizeof(old));
-	void *data = reallocarray(old, *room * 2 + 64, size);
-	if (!data)
-		return -ENOMEM;
-	memcpy(array, &data, sizeof(data));
-	*room = *room * 2 + 64;
-	return 0; /* cppcheck-suppress memleak ; array holds it now */
+	return array_reserve(array, room, count, 1, size);
 }
 
 static int comment_take(struct reader *reader, uint64_t index)

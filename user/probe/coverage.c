@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "python/heap.h"
 
@@ -189,20 +190,12 @@ static int visit_again(uint64_t address, uint32_t bytes, const uint8_t *content,
 	return 0;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
-
 int coverage_measure(struct coverage *coverage, coverage_knows_fn knows, coverage_refresh_fn refresh,
 		     void *context, struct event_coverage *record, uint64_t *elapsed_ns)
 {
 	struct measure measure = {
 		.coverage = coverage, .knows = knows, .context = context, .counts = &record->counts};
-	uint64_t start = now_ns();
+	uint64_t start = clock_ns(CLOCK_MONOTONIC);
 	struct heap_reading reading;
 	int err;
 
@@ -225,6 +218,6 @@ int coverage_measure(struct coverage *coverage, coverage_knows_fn knows, coverag
 	record->counts.new_bytes += measure.unseen_bytes;
 	if (!err && reading.raw_blocks > coverage->old_large)
 		record->counts.large_new = reading.raw_blocks - coverage->old_large;
-	*elapsed_ns = now_ns() - start;
+	*elapsed_ns = clock_ns(CLOCK_MONOTONIC) - start;
 	return err;
 }

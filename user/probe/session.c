@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "probe/attach.h"
@@ -49,14 +50,6 @@ struct session {
 	int capture_error;
 	uint64_t loss_ns; /* when the loss counters were last read */
 };
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return now.tv_sec * 1000000000ull + now.tv_nsec;
-}
 
 /* Every record, whether BPF made it or the session, goes the same way: into the capture, then the trace. */
 static int session_feed(struct session *session, const void *record, size_t size)

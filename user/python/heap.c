@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "python/heap_symbols.h"
 #include "target/memory.h"
@@ -51,14 +52,6 @@ static uint64_t u64_at(const uint8_t *bytes)
 
 	memcpy(&value, bytes, sizeof(value));
 	return value;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* What pool_check() finds out about a pool; blocks are numbered from the header on. */
@@ -302,7 +295,7 @@ int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *c
 				 .visit = visit,
 				 .context = context,
 				 .reading = &reading};
-	uint64_t began = now_ns();
+	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	uint32_t count = 1;
 	int err;
 
@@ -323,7 +316,7 @@ int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *c
 	if (!reading.arenas)
 		return error_set(-ENOTSUP,
 				 "it has no pymalloc heap: not started yet, or PYTHONMALLOC=malloc");
-	reading.elapsed_ns = now_ns() - began;
+	reading.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
 	*out = reading;
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/hash.h"
 
 #define INDEX_FIRST 64u
@@ -62,26 +63,6 @@ static int index_reserve(struct builder_index *index, size_t count, const struct
 	}
 	free(index->slots);
 	*index = grown;
-	return 0;
-}
-
-/* Room for extra more elements in *array, whose count stays below 2^32 - 1. */
-static int array_reserve(void *array, size_t *room, size_t count, size_t extra, size_t size)
-{
-	void *old;
-
-	if (count + extra >= UINT32_MAX)
-		return -EOVERFLOW;
-	if (count + extra <= *room)
-		return 0;
-	size_t grown = *room + *room / 2 + extra + 16;
-	memcpy(&old, array, sizeof(old));
-	void *data = reallocarray(old, grown, size);
-	if (!data)
-		return -ENOMEM;
-	memcpy(array, &data, sizeof(data));
-	*room = grown;
-	/* cppcheck-suppress memleak ; the caller's pointer holds it */
 	return 0;
 }
 

@@ -87,9 +87,6 @@ struct trace {
 	struct trace_frame scratch[EVENT_MAX_FRAMES]; /* behind trace_traceback_at() */
 };
 
-/* Room for extra more elements in *array. 0; -ENOMEM, also beyond 2^32 - 2 elements: indices are 32 bits. */
-int state_reserve(void *array, size_t *room, size_t count, size_t extra, size_t size);
-
 /* Records, size checked against their fixed part and 8-byte aligned. 0, -EBADMSG, -ENOMEM. */
 int state_alloc(struct process_state *process, const struct event_alloc *event);
 int state_free(struct process_state *process, const struct event_free *event);

@@ -10,26 +10,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/array.h"
 #include "trace/state.h"
-
-int state_reserve(void *array, size_t *room, size_t count, size_t extra, size_t size)
-{
-	void *old;
-
-	if (count + extra <= *room)
-		return 0;
-	size_t grown = *room + *room / 2 + extra + 8;
-	if (grown >= ID_MAP_NONE)
-		return -ENOMEM;
-	memcpy(&old, array, sizeof(old));
-	void *data = reallocarray(old, grown, size);
-	if (!data)
-		return -ENOMEM;
-	memcpy(array, &data, sizeof(data));
-	*room = grown;
-	/* cppcheck-suppress memleak ; the caller's pointer holds it */
-	return 0;
-}
 
 static void process_free(struct process_state *process)
 {
@@ -63,9 +45,9 @@ static int process_new(const struct trace *trace, struct process_state **out)
 	process->code_ids.seed = process->tids.seed = trace->seed;
 	err = blocks_new(&process->blocks);
 	if (!err)
-		err = state_reserve(&process->stacks, &process->stack_room, 0, 1, sizeof(*process->stacks));
+		err = array_reserve(&process->stacks, &process->stack_room, 0, 1, sizeof(*process->stacks));
 	if (!err)
-		err = state_reserve(&process->codes, &process->code_room, 0, 1, sizeof(*process->codes));
+		err = array_reserve(&process->codes, &process->code_room, 0, 1, sizeof(*process->codes));
 	if (err) {
 		process_free(process);
 		return err;
@@ -83,7 +65,7 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 
 	if (!event->nframe || event->nframe > EVENT_MAX_FRAMES)
 		return -EBADMSG;
-	int err = state_reserve(&trace->processes, &trace->process_room, trace->process_count, 1,
+	int err = array_reserve(&trace->processes, &trace->process_room, trace->process_count, 1,
 				sizeof(*trace->processes));
 	if (!err)
 		err = process_new(trace, &process);

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 
+#include "base/array.h"
 #include "trace/state.h"
 
 static void block_gone(struct process_state *process, const struct block *block)
@@ -94,7 +95,7 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 	uint32_t index = id_map_find(&process->tids, event->header.tid);
 
 	if (index == ID_MAP_NONE) {
-		int err = state_reserve(&process->pending, &process->pending_room, process->pending_count, 1,
+		int err = array_reserve(&process->pending, &process->pending_room, process->pending_count, 1,
 					sizeof(*process->pending));
 		if (!err)
 			err = id_map_put(&process->tids, event->header.tid, (uint32_t)process->pending_count);

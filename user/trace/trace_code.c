@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "trace/state.h"
 
 #define REPLACEMENT 0xfffdu
@@ -18,7 +19,7 @@ int state_code_index(const struct trace *trace, struct process_state *process, u
 	*code = code_id ? id_map_find(&process->code_ids, code_id) : 0;
 	if (*code != ID_MAP_NONE)
 		return 0;
-	int err = state_reserve(&process->codes, &process->code_room, process->code_count, 1,
+	int err = array_reserve(&process->codes, &process->code_room, process->code_count, 1,
 				sizeof(*process->codes));
 	if (!err)
 		err = id_map_put(&process->code_ids, code_id, (uint32_t)process->code_count);

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 
+#include "base/array.h"
 #include "python/lines.h"
 #include "trace/state.h"
 
@@ -17,7 +18,7 @@ int state_stack_index(struct process_state *process, uint64_t stack_id, uint32_t
 	*stack = id_map_find(&process->stack_ids, stack_id);
 	if (*stack != ID_MAP_NONE)
 		return 0;
-	int err = state_reserve(&process->stacks, &process->stack_room, process->stack_count, 1,
+	int err = array_reserve(&process->stacks, &process->stack_room, process->stack_count, 1,
 				sizeof(*process->stacks));
 	if (!err)
 		err = id_map_put(&process->stack_ids, stack_id, (uint32_t)process->stack_count);
@@ -40,7 +41,7 @@ static int frame_index(const struct trace *trace, struct process_state *process,
 	*frame = id_map_find(&process->frame_ids, key);
 	if (*frame != ID_MAP_NONE)
 		return 0;
-	err = state_reserve(&process->frames, &process->frame_room, process->frame_count, 1,
+	err = array_reserve(&process->frames, &process->frame_room, process->frame_count, 1,
 			    sizeof(*process->frames));
 	if (!err)
 		err = id_map_put(&process->frame_ids, key, (uint32_t)process->frame_count);
@@ -60,7 +61,7 @@ int state_stack(const struct trace *trace, struct process_state *process, const 
 		return -EBADMSG;
 	int err = state_stack_index(process, event->stack_id, &index);
 	if (!err)
-		err = state_reserve(&process->stack_frames, &process->stack_frame_room,
+		err = array_reserve(&process->stack_frames, &process->stack_frame_room,
 				    process->stack_frame_count, event->nframe,
 				    sizeof(*process->stack_frames));
 	if (err)
