@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,6 +71,26 @@ static inline int python_start(struct python_child *child, char *const argv[], c
 	close(ends[1]);
 	child->out = fdopen(ends[0], "r");
 	return child->pid < 0 || !child->out ? -1 : 0;
+}
+
+/* It has said its figures; is it in pause() yet, or still on its way there with a block more or less? */
+static inline void python_wait_paused(const struct python_child *child)
+{
+	char path[64], call[64] = "";
+
+	snprintf(path, sizeof(path), "/proc/%d/syscall", child->pid);
+	for (int tries = 0; tries < 5000; tries++) {
+		FILE *file = fopen(path, "r");
+
+		assert_non_null(file);
+		if (!fgets(call, sizeof(call), file))
+			call[0] = '\0';
+		fclose(file);
+		if (call[0] != 'r' && atoi(call) == SYS_pause)
+			return;
+		usleep(1000);
+	}
+	fail_msg("the child does not pause: %s", call);
 }
 
 static inline void python_stop(struct python_child *child)

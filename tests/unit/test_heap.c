@@ -53,6 +53,7 @@ static void check_heap_of(char *path, char *argument, char *environment, int nee
 	}
 	assert_int_equal(python_start(&child, (char *[]){path, SCRIPT, argument, NULL}, environment), 0);
 	assert_int_equal(fread(figures, sizeof(figures), 1, child.out), 1);
+	python_wait_paused(&child);
 	assert_int_equal(python_runtime_find(child.pid, &runtime), 0);
 	seen.known = (uint64_t)figures[1];
 	err = heap_read(&runtime, see, &seen, &reading);

@@ -74,6 +74,7 @@ static int run(char *path, char *count, int may_fail, struct heap_types *types)
 
 	assert_int_equal(python_start(&child, (char *[]){path, SCRIPT, count, NULL}, "PYTHONHASHSEED=0"), 0);
 	assert_int_equal(fread(&blocks, sizeof(blocks), 1, child.out), 1);
+	python_wait_paused(&child);
 	assert_int_equal(python_runtime_find(child.pid, &runtime), 0);
 	err = heap_types_read(&runtime, types);
 	if (err == -ENOTSUP && may_fail && !elf_file_has_symtab(runtime.file)) {
