@@ -93,8 +93,11 @@ static const struct spec specs[] = {
 	{"abi.owner_generator", ENUM, NULL, "FRAME_OWNED_BY_GENERATOR", V(11), ANY, 0},
 	{"abi.owner_skip", CONST, NULL, NULL, V(8), V(11), 255},
 	{"abi.owner_skip", ENUM, NULL, "FRAME_OWNED_BY_CSTACK", V(12), V(13), 0},
+	/* The interpreter's own entry frame; the C stack's follow it. */
+	{"abi.owner_skip", ENUM, NULL, "FRAME_OWNED_BY_INTERPRETER", V(14), ANY, 0},
 	/* From 3.13 on f_executable is any object; 3.14 makes it a tagged reference. */
 	{"abi.frame_code_tagged", CONST, NULL, NULL, V(8), V(13), 0},
+	{"abi.frame_code_tagged", CONST, NULL, NULL, V(14), ANY, 1},
 	{"abi.frame_code_checked", CONST, NULL, NULL, V(8), V(12), 0},
 	{"abi.frame_code_checked", CONST, NULL, NULL, V(13), ANY, 1},
 
@@ -129,6 +132,9 @@ static const struct spec specs[] = {
 	{"heap.type_name", OFFSET, "PyTypeObject", "tp_name", V(8), ANY, 0},
 	{"heap.type_flags", OFFSET, "PyTypeObject", "tp_flags", V(8), ANY, 0},
 	{"heap.gc_head_bytes", SIZE, "PyGC_Head", NULL, V(8), ANY, 0},
+	/* 3.14 split the reference count: its upper 16 bits are ob_flags, of which the lower 8 are in use. */
+	{"heap.count_flags", CONST, NULL, NULL, V(8), V(13), 0},
+	{"heap.count_flags", CONST, NULL, NULL, V(14), ANY, 255},
 };
 
 /* A type by typedef name or tag: the complete struct it stands for. */

@@ -100,6 +100,7 @@ VERSION_TEST(10)
 VERSION_TEST(11)
 VERSION_TEST(12)
 VERSION_TEST(13)
+VERSION_TEST(14)
 
 /* A heap of its own for each interpreter. */
 static void test_subinterpreter_312(void **state)
@@ -460,6 +461,7 @@ int main(void)
 		cmocka_unit_test(test_311),
 		cmocka_unit_test(test_312),
 		cmocka_unit_test(test_313),
+		cmocka_unit_test(test_314),
 		cmocka_unit_test(test_distribution_311),
 		cmocka_unit_test(test_stripped_38),
 		cmocka_unit_test(test_stripped_310),

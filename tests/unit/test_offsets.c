@@ -27,9 +27,9 @@ static void test_known(void **state)
 		assert_non_null(strstr(offsets_known(), text));
 		known++;
 	}
-	assert_int_equal(known, 6);
+	assert_int_equal(known, 7);
 	assert_null(offsets_for(0x0307));
-	assert_null(offsets_for(0x030e));
+	assert_null(offsets_for(0x030f));
 	assert_null(offsets_for(0x0207));
 	assert_null(offsets_for(0));
 }
@@ -46,6 +46,7 @@ static void test_values(void **state)
 		{0x030b, 576, ABI_NONE, 56, 32, 48, 56, 69, 72, 128, 136, 152},
 		{0x030c, 0, ABI_NONE, 56, 0, 8, 56, 70, 68, 128, 136, 136},
 		{0x030d, 0, 72, ABI_NONE, 0, 8, 56, 70, 68, 128, 136, 152},
+		{0x030e, 0, 72, ABI_NONE, 0, 8, 56, 74, 68, 128, 136, 152},
 	};
 
 	(void)state;
@@ -69,76 +70,94 @@ static void test_values(void **state)
 	}
 }
 
-/* _Py_DebugOffsets as 3.13 has it, words by number. */
-enum {
-	COOKIE,
-	VERSION,
-	FREE_THREADED,
-	INTERPRETERS_HEAD = 5,
-	INTERP_NEXT = 8,
-	INTERP_THREADS = 9,
-	TSTATE_NEXT = 21,
-	TSTATE_FRAME = 23,
-	TSTATE_THREAD_ID = 24,
-	FRAME_PREVIOUS = 29,
-	FRAME_CODE = 30,
-	FRAME_INSTR = 31,
-	FRAME_OWNER = 33,
-	CODE_FILENAME = 35,
-	CODE_QUALNAME = 37,
-	CODE_LINES = 38,
-	CODE_FIRST_LINE = 39,
-	CODE_BYTECODE = 43,
-	OBJECT_TYPE = 45,
-	WORDS = 46
-};
-
-static void debug_make(uint64_t words[WORDS])
+/* What the bits of a frame's code reference and of a reference count mean changed in 3.14. */
+static void test_tags(void **state)
 {
-	const struct abi_offsets *abi = &offsets_for(0x030d)->abi;
-
-	memset(words, 0, WORDS * sizeof(words[0]));
-	memcpy(words, "xdebugpy", 8);
-	words[VERSION] = 0x030d00f0;
-	words[INTERPRETERS_HEAD] = abi->runtime_interpreters_head;
-	words[INTERP_NEXT] = abi->interp_next;
-	words[INTERP_THREADS] = abi->interp_threads_head;
-	words[TSTATE_NEXT] = abi->tstate_next;
-	words[TSTATE_FRAME] = abi->tstate_frame;
-	words[TSTATE_THREAD_ID] = abi->tstate_thread_id;
-	words[FRAME_PREVIOUS] = abi->frame_previous;
-	words[FRAME_CODE] = abi->frame_code;
-	words[FRAME_INSTR] = abi->frame_instr;
-	words[FRAME_OWNER] = abi->frame_owner;
-	words[CODE_FILENAME] = abi->code_filename;
-	words[CODE_QUALNAME] = abi->code_qualname;
-	words[CODE_LINES] = abi->code_lines;
-	words[CODE_FIRST_LINE] = abi->code_first_line;
-	words[CODE_BYTECODE] = abi->code_bytecode;
-	words[OBJECT_TYPE] = abi->object_type;
+	(void)state;
+	for (uint32_t version = 0x0308; version <= 0x030d; version++) {
+		assert_int_equal(offsets_for(version)->abi.frame_code_tagged, 0);
+		assert_int_equal(offsets_for(version)->heap.count_flags, 0);
+	}
+	assert_int_equal(offsets_for(0x030e)->abi.frame_code_tagged, 1);
+	assert_int_equal(offsets_for(0x030e)->heap.count_flags, 255);
+	assert_int_equal(offsets_for(0x030e)->abi.owner_skip, 3);
+	assert_int_equal(offsets_for(0x030e)->abi.code_bytecode, 208);
 }
 
-static int debug_apply(const uint64_t words[WORDS], struct python_offsets *offsets)
+enum { COOKIE, VERSION, FREE_THREADED, WORDS = OFFSETS_DEBUG_BYTES / 8 };
+
+/* _Py_DebugOffsets: which word is which in 3.13 and 3.14. */
+struct layout {
+	uint32_t version;
+	unsigned int interpreters_head, interp_next, interp_threads, tstate_next, tstate_frame,
+		tstate_thread_id;
+	unsigned int frame_previous, frame_code, frame_instr, frame_owner;
+	unsigned int code_filename, code_qualname, code_lines, code_first_line, code_bytecode, object_type;
+};
+
+static const struct layout layouts[] = {
+	{0x030d, 5, 8, 9, 21, 23, 24, 29, 30, 31, 33, 35, 37, 38, 39, 43, 45},
+	{0x030e, 5, 8, 9, 24, 26, 27, 32, 33, 34, 36, 40, 42, 43, 44, 48, 51},
+};
+
+#define LAYOUTS (sizeof(layouts) / sizeof(layouts[0]))
+
+static uint32_t layout_hex(const struct layout *layout)
 {
-	*offsets = *offsets_for(0x030d);
-	return offsets_apply_debug((const uint8_t *)words, 0x030d00f0, offsets);
+	return layout->version << 16 | 0x00f0;
+}
+
+static void debug_make(const struct layout *layout, uint64_t words[WORDS])
+{
+	const struct abi_offsets *abi = &offsets_for(layout->version)->abi;
+
+	/* What is not looked at may hold anything. */
+	memset(words, 0xff, WORDS * sizeof(words[0]));
+	memcpy(words, "xdebugpy", 8);
+	words[VERSION] = layout_hex(layout);
+	words[FREE_THREADED] = 0;
+	words[layout->interpreters_head] = abi->runtime_interpreters_head;
+	words[layout->interp_next] = abi->interp_next;
+	words[layout->interp_threads] = abi->interp_threads_head;
+	words[layout->tstate_next] = abi->tstate_next;
+	words[layout->tstate_frame] = abi->tstate_frame;
+	words[layout->tstate_thread_id] = abi->tstate_thread_id;
+	words[layout->frame_previous] = abi->frame_previous;
+	words[layout->frame_code] = abi->frame_code;
+	words[layout->frame_instr] = abi->frame_instr;
+	words[layout->frame_owner] = abi->frame_owner;
+	words[layout->code_filename] = abi->code_filename;
+	words[layout->code_qualname] = abi->code_qualname;
+	words[layout->code_lines] = abi->code_lines;
+	words[layout->code_first_line] = abi->code_first_line;
+	words[layout->code_bytecode] = abi->code_bytecode;
+	words[layout->object_type] = abi->object_type;
+}
+
+static int debug_apply(const struct layout *layout, const uint64_t words[WORDS],
+		       struct python_offsets *offsets)
+{
+	*offsets = *offsets_for(layout->version);
+	return offsets_apply_debug((const uint8_t *)words, layout_hex(layout), offsets);
 }
 
 static void test_debug(void **state)
 {
-	struct python_offsets offsets;
-	uint64_t words[WORDS];
-
 	(void)state;
-	assert_int_equal(sizeof(words), OFFSETS_DEBUG_BYTES);
-	debug_make(words);
-	assert_int_equal(debug_apply(words, &offsets), 0);
-	assert_memory_equal(&offsets, offsets_for(0x030d), sizeof(offsets));
+	for (size_t i = 0; i < LAYOUTS; i++) {
+		const struct python_offsets *known = offsets_for(layouts[i].version);
+		struct python_offsets offsets;
+		uint64_t words[WORDS];
 
-	words[INTERP_THREADS] += 8;
-	assert_int_equal(debug_apply(words, &offsets), 1);
-	assert_int_equal(offsets.abi.interp_threads_head, offsets_for(0x030d)->abi.interp_threads_head + 8);
-	assert_int_equal(offsets.abi.interp_next, offsets_for(0x030d)->abi.interp_next);
+		debug_make(&layouts[i], words);
+		assert_int_equal(debug_apply(&layouts[i], words, &offsets), 0);
+		assert_memory_equal(&offsets, known, sizeof(offsets));
+
+		words[layouts[i].interp_threads] += 8;
+		assert_int_equal(debug_apply(&layouts[i], words, &offsets), 1);
+		assert_int_equal(offsets.abi.interp_threads_head, known->abi.interp_threads_head + 8);
+		assert_int_equal(offsets.abi.interp_next, known->abi.interp_next);
+	}
 }
 
 static void test_debug_refused(void **state)
@@ -147,28 +166,45 @@ static void test_debug_refused(void **state)
 	uint64_t words[WORDS];
 
 	(void)state;
-	debug_make(words);
-	words[FREE_THREADED] = 1;
-	assert_int_equal(debug_apply(words, &offsets), -ENOTSUP);
-	assert_non_null(strstr(error_reason(-ENOTSUP), "free-threaded"));
-	debug_make(words);
-	words[VERSION] = 0x030d01f0;
-	assert_int_equal(debug_apply(words, &offsets), -ENOTSUP);
-	debug_make(words);
-	words[COOKIE] ^= 1;
-	assert_int_equal(debug_apply(words, &offsets), -ENOTSUP);
-	debug_make(words);
-	words[CODE_LINES] = 0x10000 + 136; /* must not be cut to 136 */
-	assert_int_equal(debug_apply(words, &offsets), -ENOTSUP);
+	for (size_t i = 0; i < LAYOUTS; i++) {
+		debug_make(&layouts[i], words);
+		words[FREE_THREADED] = 1;
+		assert_int_equal(debug_apply(&layouts[i], words, &offsets), -ENOTSUP);
+		assert_non_null(strstr(error_reason(-ENOTSUP), "free-threaded"));
+		debug_make(&layouts[i], words);
+		words[VERSION] += 0x100;
+		assert_int_equal(debug_apply(&layouts[i], words, &offsets), -ENOTSUP);
+		debug_make(&layouts[i], words);
+		words[COOKIE] ^= 1;
+		assert_int_equal(debug_apply(&layouts[i], words, &offsets), -ENOTSUP);
+		debug_make(&layouts[i], words);
+		words[layouts[i].code_lines] = 0x10000 + 136; /* must not be cut to 136 */
+		assert_int_equal(debug_apply(&layouts[i], words, &offsets), -ENOTSUP);
+	}
+}
+
+/* A version whose layout of _Py_DebugOffsets is not known, though the words agree on what it is. */
+static void test_debug_unknown(void **state)
+{
+	const uint32_t versions[] = {0x030c00f0, 0x030f00f0, 0};
+	struct python_offsets offsets = *offsets_for(0x030e);
+	uint64_t words[WORDS];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+		debug_make(&layouts[1], words);
+		words[VERSION] = versions[i];
+		assert_int_equal(offsets_apply_debug((const uint8_t *)words, versions[i], &offsets),
+				 -ENOTSUP);
+	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_known),
-		cmocka_unit_test(test_values),
-		cmocka_unit_test(test_debug),
-		cmocka_unit_test(test_debug_refused),
+		cmocka_unit_test(test_known),         cmocka_unit_test(test_values),
+		cmocka_unit_test(test_tags),          cmocka_unit_test(test_debug),
+		cmocka_unit_test(test_debug_refused), cmocka_unit_test(test_debug_unknown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

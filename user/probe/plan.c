@@ -228,8 +228,8 @@ static void describe_level(struct plan *plan, bool raw_deep, bool obj_deep, bool
 		snprintf(plan->level, sizeof(plan->level), "raw, mem, obj: %s", public);
 }
 
-/* What was found goes in front of the other sites. */
-static int add_inlined(struct plan *plan, struct elf_file *file)
+/* What was found goes in front of the other sites. -ENOENT: no more than the allocator's own, which are known. */
+static int add_inlined(struct plan *plan, struct elf_file *file, size_t known)
 {
 	struct inline_sites found;
 	struct plan_site *sites;
@@ -237,6 +237,10 @@ static int add_inlined(struct plan *plan, struct elf_file *file)
 
 	if (err)
 		return err;
+	if (found.found[INLINE_POOL] <= known) {
+		inline_sites_free(&found);
+		return -ENOENT;
+	}
 	sites = calloc(found.count + MAX_ENTRIES, sizeof(*sites));
 	if (!sites) {
 		inline_sites_free(&found);
@@ -282,7 +286,12 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 {
 	bool raw_deep = !opts->public_only && has_implementations(plan, file, &raw);
 	bool obj_deep = !opts->public_only && has_implementations(plan, file, &obj);
-	int err = opts->public_only || (raw_deep && obj_deep) ? -ENOENT : add_inlined(plan, file);
+	/*
+	 * Even where the implementations have symbols the compiler may have put copies of them elsewhere: a
+	 * distribution's build whose debug symbols are installed. Where it has not, none of their functions
+	 * takes a block from a pool in more than one place.
+	 */
+	int err = opts->public_only ? -ENOENT : add_inlined(plan, file, raw_deep && obj_deep ? FUNCTIONS : 0);
 
 	if (err && err != -ENOMEM)
 		err = add_functions(plan, file, opts, raw_deep, obj_deep);

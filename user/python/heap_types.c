@@ -29,7 +29,7 @@
 #define FLAG_HAVE_GC       (1ull << 14)
 #define FLAG_TYPE_SUBCLASS (1ull << 31)
 #define PREHEADER_BYTES    16u
-#define MAX_REFCOUNT       UINT32_MAX /* the immortals' of 3.12 and 3.13 */
+#define MAX_REFCOUNT       UINT32_MAX /* the immortals' of 3.12 and later */
 #define MAX_METATYPES      8u
 #define MAX_TYPES          (1u << 20) /* the objects of further ones count as none */
 #define MAX_TYPE_BYTES     256u       /* of a type, what is read */
@@ -162,6 +162,7 @@ static int type_find(struct census *census, uint64_t address, unsigned int metat
  */
 static int count_plausible(const struct census *census, uint64_t count)
 {
+	count &= ~((uint64_t)census->offsets->count_flags << 48);
 	return count && count <= MAX_REFCOUNT && (count & 7 || count - census->data >= census->data_bytes);
 }
 

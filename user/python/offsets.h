@@ -28,6 +28,8 @@ struct heap_offsets {
 	uint32_t arena_bytes, pool_bytes, alignment;
 	/* What lies in the blocks: PyTypeObject, and the header of an object that the collector knows. */
 	uint32_t type_name, type_flags, gc_head_bytes;
+	/* Flags that an object may have in the upper 16 bits of its reference count (3.14+). */
+	uint32_t count_flags;
 };
 
 struct python_offsets {
@@ -44,11 +46,11 @@ const struct python_offsets *offsets_for(uint32_t version);
 const char *offsets_known(void);
 
 /*
- * The interpreter's own word, 3.13 only: bytes are the first of _PyRuntime (_Py_DebugOffsets). Where it holds
+ * The interpreter's own word, 3.13 and later: bytes are the first of _PyRuntime (_Py_DebugOffsets). Where it holds
  * a field of *offsets that differs, it replaces it. 1: something was replaced; 0: all agreed; -ENOTSUP:
  * free-threaded, of another version than version_hex (PY_VERSION_HEX of the file), or damaged.
  */
-#define OFFSETS_DEBUG_BYTES 368u
+#define OFFSETS_DEBUG_BYTES 416u
 int offsets_apply_debug(const uint8_t bytes[OFFSETS_DEBUG_BYTES], uint32_t version_hex,
 			struct python_offsets *offsets);
 
