@@ -107,6 +107,15 @@ class Target:
         line, self._pending = self._pending.split(b"\n", 1)
         return line.decode()
 
+    def wait_reading(self):
+        """Returns once it waits for its stdin: what it said of itself is then true, to the block."""
+
+        def reading():
+            with open("/proc/%d/syscall" % self.pid) as file:
+                return file.read().split()[:2] == ["0", "0x0"]
+
+        wait_until(reading, "the target waits for its stdin")
+
     def read_until(self, text):
         while True:
             line = self.read_line()

@@ -17,6 +17,7 @@ def objects(start):
     def make(python):
         target = start(python, "objects.py", COUNT, ready=False)
         blocks = int(target.read_line())
+        target.wait_reading()
         target.read_until("ready")
         return target, blocks
 

@@ -126,12 +126,33 @@ static int session_follow(struct run *run)
 	return 0;
 }
 
+/*
+ * Between on and off the signals that would end us end the session instead. On before anybody is told that we have
+ * attached; off while a command has not come to its Python yet, so that it can be given up.
+ */
+static int signals_catch(struct run *run, int on)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	if (sigprocmask(on ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL))
+		return -errno;
+	if (on && run->signals < 0)
+		run->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	return on && run->signals < 0 ? -errno : 0;
+}
+
 static int targets_attach(struct run *run)
 {
-	int attached = 0;
+	int attached = 0, err = signals_catch(run, 1);
 
+	if (err)
+		return error_print(err, NULL, "trace");
 	for (size_t i = 0; i < run->options.pid_count; i++) {
-		int err = session_add(run->session, run->options.pids[i], 0);
+		err = session_add(run->session, run->options.pids[i], 0);
 
 		/* Of several, one that cannot be traced does not keep the others from it. */
 		if (err)
@@ -150,9 +171,12 @@ static int command_ready(pid_t pid, void *context)
 	if (run->options.dry_run)
 		err = plan_show(pid, &run->options.session.plan);
 	else
+		err = signals_catch(run, 1);
+	if (!err && !run->options.dry_run)
 		err = session_add(run->session, pid, 1);
 	if (!err)
 		return 1;
+	signals_catch(run, 0);
 	/* A wrapper that will exec the interpreter: not yet. */
 	return err == -ENOENT ? 0 : err;
 }
@@ -191,21 +215,6 @@ static int files_open(struct run *run)
 	return 0;
 }
 
-/* From here on the signals that would end us end the session instead. */
-static int signals_catch(struct run *run)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	if (sigprocmask(SIG_BLOCK, &set, NULL))
-		return -errno;
-	run->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-	return run->signals < 0 ? -errno : 0;
-}
-
 static int run_finish(struct run *run)
 {
 	int status, err;
@@ -240,9 +249,7 @@ static int run_session(struct run *run)
 	err = run->options.command.count ? command_start(run) : targets_attach(run);
 	if (err)
 		return run->status ? run->status : EXIT_FAILED;
-	err = signals_catch(run);
-	if (!err)
-		err = privileges_drop(run->output || run->capture);
+	err = privileges_drop(run->output || run->capture);
 	if (err) {
 		error_print(err, NULL, "trace");
 		return EXIT_FAILED;
