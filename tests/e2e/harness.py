@@ -212,7 +212,7 @@ class Traced:
             )
         self.pid = self.process.pid
         if attached:
-            self.wait_attached()
+            self.wait_attached(int(attached))
 
     @property
     def stdout(self):
@@ -224,9 +224,9 @@ class Traced:
         with open(self._stderr_path, errors="replace") as file:
             return file.read()
 
-    def wait_attached(self):
+    def wait_attached(self, processes=1):
         def attached():
-            if re.search(r"^tracer: attached to ", self.stderr, re.M):
+            if len(re.findall(r"^tracer: attached to ", self.stderr, re.M)) >= processes:
                 return True
             assert self.process.poll() is None, "the tracer ended: " + self.stderr
             return False

@@ -215,7 +215,7 @@ def test_replay(start, trace, run_tracer, python, tmp_path):
 def test_replay_of_two(start, trace, run_tracer, any_python, tmp_path):
     targets = [start(any_python, "golden.py", scale) for scale in (100, 300)]
     capture = tmp_path / "run.cap"
-    run = trace("--capture", capture, "-p", ",".join(str(t.pid) for t in targets), "--format", "json", output=False)
+    run = trace("--capture", capture, "-p", ",".join(str(t.pid) for t in targets), "--format", "json", output=False, attached=2)
     for target in targets:
         target.step()
         target.expect()

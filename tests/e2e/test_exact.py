@@ -120,7 +120,7 @@ def test_cut_traceback_is_marked(start, trace, any_python):
 def test_two_processes(start, trace, python, any_python):
     """One session, two tables; of different versions, too."""
     targets = {t.pid: t for t in (start(python, "golden.py", 1000), start(any_python, "golden.py", 400))}
-    run = trace("-p", ",".join(map(str, targets)), "--format", "json", "--top", 0, output=False)
+    run = trace("-p", ",".join(map(str, targets)), "--format", "json", "--top", 0, output=False, attached=2)
     live = {}
     for pid, target in targets.items():
         target.step()
