@@ -17,7 +17,7 @@ import pythons
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all-versions", action="store_true", help="run versioned tests with CPython 3.8 to 3.13")
+    parser.addoption("--all-versions", action="store_true", help="run versioned tests with CPython 3.8 to 3.14")
 
 
 def pytest_configure(config):
