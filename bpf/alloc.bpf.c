@@ -166,7 +166,7 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 	thread->api = cookie >> 8 & 0xff;
 	if (thread->api == EVENT_API_RAW && target->object_code_end &&
 	    user_u64(sp) - target->object_code_start < target->object_code_end - target->object_code_start)
-		thread->api = EVENT_API_OBJ;
+		thread->api = EVENT_API_LARGE;
 	thread->nested_equal = 0;
 	thread->last_free = 0;
 	thread->sp = sp;

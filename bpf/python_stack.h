@@ -147,10 +147,10 @@ static __always_inline int frame_read(struct abi_target *target, __u64 address, 
 	return bpf_probe_read_user(frame, FRAME_BYTES_311, (void *)address);
 }
 
-#define FRAME_U64(frame, offset)  (*(__u64 *)((frame) + OFFSET_WITHIN(offset, FRAME_BYTES - 8, 8)))
-#define FRAME_U8(frame, offset)   ((frame)[OFFSET_WITHIN(offset, FRAME_BYTES - 1, 1)])
-#define CODE_U64(thread, offset)  ((thread)->code[((offset) >> 3) & 31])
-#define CODE_U32(thread, offset)  (*(__u32 *)((__u8 *)(thread)->code + ((offset)&0xfc)))
+#define FRAME_U64(frame, offset) (*(__u64 *)((frame) + OFFSET_WITHIN(offset, FRAME_BYTES - 8, 8)))
+#define FRAME_U8(frame, offset)  ((frame)[OFFSET_WITHIN(offset, FRAME_BYTES - 1, 1)])
+#define CODE_U64(thread, offset) ((thread)->code[((offset) >> 3) & 31])
+#define CODE_U32(thread, offset) (*(__u32 *)((__u8 *)(thread)->code + ((offset)&0xfc)))
 
 /*
  * Functions that are not inline have their own entry in the verifier: it looks at them once, not once a turn of

@@ -37,15 +37,15 @@ enum event_type {
 	EVENT_EXEC = 10,        /* struct event_process: the address space was replaced */
 	EVENT_FORK = 11,        /* struct event_process: the process forked; `other` is the child's tgid */
 	EVENT_FINALIZE = 12,    /* struct event_process: the interpreter begins to shut down */
-	EVENT_REUSE = 13, /* struct event_alloc: a dead object from a free list lives again; address is the
+	EVENT_REUSE = 13,  /* struct event_alloc: a dead object from a free list lives again; address is the
 				  object's, somewhere in its block, whose owner is now this stack; bytes is 0 */
-	EVENT_CENSUS = 14,     /* struct event_census: a reading of pymalloc's heap begins */
+	EVENT_CENSUS = 14, /* struct event_census: a reading of pymalloc's heap begins */
 	EVENT_CENSUS_POOL = 15, /* struct event_census_pool: what it found in one pool */
 	EVENT_CENSUS_DONE = 16, /* struct event_census: it is complete (or was given up) */
 
 	EVENT_USER_FIRST = 256,
-	EVENT_PROCESS = 256,  /* struct event_target: a process comes under trace; its first record */
-	EVENT_LOSS = 257,     /* struct event_loss: cumulative counters, of the whole session */
+	EVENT_PROCESS = 256, /* struct event_target: a process comes under trace; its first record */
+	EVENT_LOSS = 257,    /* struct event_loss: cumulative counters, of the whole session */
 };
 
 /* Which of the allocator's faces a block came through. */
@@ -54,6 +54,7 @@ enum event_api {
 	EVENT_API_MEM = 1,   /* PyMem_* */
 	EVENT_API_OBJ = 2,   /* PyObject_*; also PyMem_* where both share one implementation */
 	EVENT_API_TRACK = 3, /* PyTraceMalloc_Track/Untrack: an extension module reports for itself */
+	EVENT_API_LARGE = 4, /* as EVENT_API_OBJ, of a request that pymalloc has passed on to malloc */
 };
 
 /* In the field api of an allocation, beside the face. */
@@ -196,10 +197,10 @@ struct event_census {
 
 struct event_census_pool {
 	struct event_header header;
-	__u64 address;     /* of its first block */
+	__u64 address; /* of its first block */
 	__u32 block_bytes; /* of each; 0: the pool could not be read, its blocks are in the 16-byte steps that follow */
-	__u32 count;       /* blocks, live or not; at most EVENT_POOL_BLOCKS */
-	__u64 live[];      /* a bit for each, in (count + 63) / 64 words */
+	__u32 count;  /* blocks, live or not; at most EVENT_POOL_BLOCKS */
+	__u64 live[]; /* a bit for each, in (count + 63) / 64 words */
 };
 
 _Static_assert(sizeof(struct event_header) == 24, "header");

@@ -15,7 +15,8 @@ static const struct argp_option options[] = {
 	{"all", 'a', NULL, OPTION_HIDDEN, NULL, 1},
 	{"nframe", 'n', "N", 0, "frames kept of a traceback, most recent first (1-128, default 16)", 2},
 	{"mode", 'm', "MODE", 0,
-	 "census: allocations are traced, and the heap tells which blocks live (default); exact: allocations and frees",
+	 "census: allocations are traced, and the heap tells which blocks live (default); exact: allocations "
+	 "and frees",
 	 2},
 	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
 	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},

@@ -61,7 +61,7 @@ static void lost_kinds_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 		item_print(out, &items, loss[i], "event of another kind", "events of another kind");
 }
 
-static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT])
+static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT], int heap_known)
 {
 	uint64_t either = loss[LOSS_REALLOC] | loss[LOSS_THREAD_STATE] | loss[LOSS_RETURN];
 	uint64_t allocs = loss[LOSS_ALLOC] | either, frees = loss[LOSS_FREE] | either;
@@ -70,6 +70,8 @@ static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 		fputs("; live figures are upper bounds of what they count (some blocks may be dead), and "
 		      "blocks of lost allocations are in no line",
 		      out);
+	else if (frees && heap_known)
+		fputs("; of small blocks what the heap shows is live, some of the others may be dead", out);
 	else if (frees)
 		fputs("; live figures are upper bounds: some blocks may be dead", out);
 	else if (allocs)
@@ -91,7 +93,7 @@ static void lost_print(FILE *out, const struct snapshot *snapshot)
 	}
 	fprintf(out, "  lost events: %s: ", count_format(text, lost));
 	lost_kinds_print(out, snapshot->meta.loss);
-	lost_meaning_print(out, snapshot->meta.loss);
+	lost_meaning_print(out, snapshot->meta.loss, snapshot->meta.coverage_known);
 	putc('\n', out);
 }
 
@@ -183,7 +185,8 @@ static void heap_print(FILE *out, const struct snapshot_meta *meta)
 	fprintf(out, "%s passed on to malloc; read in %.1f ms", count_format(text, counts->large_blocks),
 		(double)counts->elapsed_ns / 1e6);
 	if (counts->frozen_ns)
-		fprintf(out, ", for which the target was stopped for %.1f ms", (double)counts->frozen_ns / 1e6);
+		fprintf(out, ", for which the target was stopped for %.1f ms",
+			(double)counts->frozen_ns / 1e6);
 	if (counts->pools_unreadable)
 		fprintf(out, "; pools that could not be read: %s, what is traced there stands as live",
 			count_format(text, counts->pools_unreadable));
@@ -197,10 +200,12 @@ static void unreconciled_print(FILE *out, const struct snapshot_meta *meta)
 		return;
 	if (meta->coverage_known)
 		fprintf(out,
-			"  the heap was last read %.1f ms before: small blocks that died since stand as live\n",
+			"  the heap was last read %.1f ms before: small blocks that died since stand as "
+			"live\n",
 			(double)meta->unread_ns / 1e6);
 	else
-		fputs("  the heap was not read before the end: small blocks that died stand as live; --mode exact "
+		fputs("  the heap was not read before the end: small blocks that died stand as live; --mode "
+		      "exact "
 		      "follows frees\n",
 		      out);
 }

@@ -22,19 +22,21 @@ struct reading {
 static int pool_record(const struct heap_pool *pool, void *context)
 {
 	struct reading *reading = context;
-	struct {
-		struct event_census_pool record;
-		__u64 live[EVENT_POOL_BLOCKS / 64];
-	} event = {.record = {.header = reading->header,
-			      .address = pool->address,
-			      .block_bytes = pool->block_bytes,
-			      .count = pool->count}};
+	_Alignas(struct event_census_pool)
+		uint8_t room[sizeof(struct event_census_pool) + EVENT_POOL_BLOCKS / 8];
+	struct event_census_pool *record = (void *)room;
+	size_t words = (pool->count + 63) / 64;
 
-	event.record.header.type = EVENT_CENSUS_POOL;
-	event.record.header.size = sizeof(event.record) + (pool->count + 63) / 64 * sizeof(event.live[0]);
+	memset(room, 0, sizeof(*record) + words * sizeof(record->live[0]));
+	record->header = reading->header;
+	record->header.type = EVENT_CENSUS_POOL;
+	record->header.size = sizeof(*record) + words * sizeof(record->live[0]);
+	record->address = pool->address;
+	record->block_bytes = pool->block_bytes;
+	record->count = pool->count;
 	for (uint32_t i = 0; i < pool->count; i++)
-		event.live[i / 64] |= (uint64_t)!pool->free[i] << i % 64;
-	reading->err = reading->opts->record(reading->opts->context, &event, event.record.header.size);
+		record->live[i / 64] |= (uint64_t)!pool->free[i] << i % 64;
+	reading->err = reading->opts->record(reading->opts->context, record, record->header.size);
 	if (++reading->pools % REFRESH_POOLS == 0)
 		reading->opts->refresh(reading->opts->context);
 	return reading->err;
@@ -59,7 +61,8 @@ static int reading_take(const struct python_runtime *runtime, const struct censu
 	return err;
 }
 
-int census_take(const struct python_runtime *runtime, const struct census_opts *opts, struct event_census *done)
+int census_take(const struct python_runtime *runtime, const struct census_opts *opts,
+		struct event_census *done)
 {
 	struct event_census record = {
 		.header = {.type = EVENT_CENSUS,

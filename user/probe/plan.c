@@ -278,8 +278,10 @@ static int add_inlined(struct plan *plan, struct elf_file *file, bool functions)
 			sites[plan->count++] = found.sites[i];
 	plan->room = found.count + MAX_ENTRIES;
 	snprintf(plan->level, sizeof(plan->level),
-		 "raw, mem, obj: where requests end: %zu places take a block from a pool (%zu with its exact size), "
-		 "%zu give one back, %zu resize one; %zu functions make pools; %zu calls for large blocks, %zu frees; "
+		 "raw, mem, obj: where requests end: %zu places take a block from a pool (%zu with its exact "
+		 "size), "
+		 "%zu give one back, %zu resize one; %zu functions make pools; %zu calls for large blocks, "
+		 "%zu frees; "
 		 "given up: %zu",
 		 found.found[INLINE_POOL], found.exact, found.found[INLINE_POOL_FREE],
 		 found.found[INLINE_RESIZE], found.found[INLINE_REFILL], found.found[INLINE_RAW],

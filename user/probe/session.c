@@ -25,7 +25,7 @@
 /* Records handed over in one go; between two goes the session looks at the clock and at who has ended. */
 #define DRAIN_BATCH (1u << 16)
 /* Heap readings that nobody asked for take at most this share of the time. */
-#define CENSUS_SHARE 50
+#define CENSUS_SHARE    50
 #define CENSUS_PAUSE_NS 500000000ull /* between two of them at least */
 /* How often the loss counters are looked at: a capture that is cut off has a late reading, too. */
 #define LOSS_PERIOD_NS 500000000ull
@@ -36,7 +36,7 @@ struct member {
 	size_t index; /* in the trace */
 	struct python_runtime runtime;
 	enum event_mode mode;
-	int heap_unreadable; /* there will be no census */
+	int heap_unreadable;                /* there will be no census */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
 };
 
@@ -190,7 +190,8 @@ static void attached_print(const struct session *session, const struct member *m
 		 "the kernel emulates; %s mode, %u frame%s; %llu ms",
 		 member->pid, name, version_text(version, member->runtime.version_hex),
 		 elf_file_path(member->runtime.file), plan->count, emulated, plan_mode_name(plan->mode),
-		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s", (unsigned long long)(elapsed_ns / 1000000));
+		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s",
+		 (unsigned long long)(elapsed_ns / 1000000));
 	if (plan->mode_why[0])
 		log_info("not in %s mode: %s", plan_mode_name(session->opts.plan.mode), plan->mode_why);
 	log_info("%s; %s", plan->level, attach_backend(session->attach));

@@ -25,7 +25,7 @@
 #define MAX_INTERPRETERS 64u
 #define MAX_ARENAS       (1u << 20) /* 1 TiB of heap */
 #define MAX_POOL_BYTES   16384u
-#define HEAP_STEP_BYTES  16u /* every block begins at a multiple */
+#define HEAP_STEP_BYTES  16u  /* every block begins at a multiple */
 #define MAX_BLOCK_BYTES  512u /* SMALL_REQUEST_THRESHOLD */
 #define TRIES            3
 

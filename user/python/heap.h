@@ -22,10 +22,10 @@ int heap_find(const struct python_runtime *runtime);
 
 /* A pool in use, borrowed for the call. */
 struct heap_pool {
-	uint64_t address;     /* of its first block */
-	uint32_t block_bytes; /* the size of its class; 0: unreadable, count is then of 16-byte steps */
-	uint32_t count;       /* blocks handed out at least once, the free ones among them */
-	const uint8_t *free;  /* by number: 1, the block is free */
+	uint64_t address;       /* of its first block */
+	uint32_t block_bytes;   /* the size of its class; 0: unreadable, count is then of 16-byte steps */
+	uint32_t count;         /* blocks handed out at least once, the free ones among them */
+	const uint8_t *free;    /* by number: 1, the block is free */
 	const uint8_t *content; /* of the blocks; NULL: unreadable */
 };
 

@@ -36,7 +36,7 @@ struct snapshot_trace {
  * new + old. Sizes are those of pymalloc's classes.
  */
 struct snapshot_coverage {
-	uint64_t time_ns; /* of the reading, CLOCK_MONOTONIC */
+	uint64_t time_ns;                 /* of the reading, CLOCK_MONOTONIC */
 	uint64_t live_blocks, live_bytes; /* in pymalloc's pools */
 	uint64_t new_blocks, new_bytes;   /* of those, since the trace began */
 	uint64_t seen_blocks, seen_bytes; /* of those, in the table */
@@ -46,7 +46,7 @@ struct snapshot_coverage {
 	uint64_t large_seen;              /* large blocks in the table */
 	uint64_t pools_unreadable;        /* their blocks are taken to be as the table has them */
 	uint64_t dead_blocks;             /* in the table, and not on the heap any more: taken out */
-	uint64_t elapsed_ns, frozen_ns;   /* how long it took to read; how long the target was stopped for it */
+	uint64_t elapsed_ns, frozen_ns; /* how long it took to read; how long the target was stopped for it */
 };
 
 struct snapshot_meta {
@@ -59,11 +59,13 @@ struct snapshot_meta {
 	uint64_t taken_realtime_ns;
 	uint64_t duration_ns; /* traced for */
 	int from_start;       /* 1: nothing is older than the trace */
-	uint64_t peak_bytes;  /* 0: not known; in census mode the highest that a reading of the heap has left */
+	uint64_t
+		peak_bytes; /* 0: not known; in census mode the highest that a reading of the heap has left */
 	uint64_t loss[LOSS_COUNT];
 	uint64_t frees_unknown, replaced, stacks_unknown, frames_unknown, records_malformed;
 	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */
-	uint64_t unread_ns; /* census: how long before this moment the heap was read; since then dead blocks count */
+	uint64_t
+		unread_ns; /* census: how long before this moment the heap was read; since then dead blocks count */
 	int coverage_known;
 	struct snapshot_coverage coverage;
 };

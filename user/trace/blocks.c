@@ -21,7 +21,7 @@
 #define SEGMENTS      (1u << SEGMENT_BITS)
 #define FIRST_SLOTS   16u
 #define MMAP_BYTES    (128u << 10) /* larger segments go back to the kernel when they are replaced */
-#define CLASS_STEP    16u /* between two size classes of pymalloc */
+#define CLASS_STEP    16u          /* between two size classes of pymalloc */
 #define HASH_SPREADER 0x9e3779b97f4a7c15ull
 
 struct segment {
@@ -241,8 +241,8 @@ void blocks_confirm_all(struct blocks *blocks, unsigned int epoch)
 			blocks->segments[i].slots[slot].epoch = epoch;
 }
 
-void blocks_sweep(struct blocks *blocks, unsigned int epoch, void (*removed)(void *context, const struct block *block),
-		  void *context)
+void blocks_sweep(struct blocks *blocks, unsigned int epoch,
+		  void (*removed)(void *context, const struct block *block), void *context)
 {
 	for (uint32_t i = 0; i < SEGMENTS; i++) {
 		struct segment *segment = &blocks->segments[i];

@@ -44,8 +44,8 @@ int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes
 /* Gives every block this epoch. */
 void blocks_confirm_all(struct blocks *blocks, unsigned int epoch);
 /* Takes out every pooled block of the other epoch; removed() is told of each. */
-void blocks_sweep(struct blocks *blocks, unsigned int epoch, void (*removed)(void *context, const struct block *block),
-		  void *context);
+void blocks_sweep(struct blocks *blocks, unsigned int epoch,
+		  void (*removed)(void *context, const struct block *block), void *context);
 size_t blocks_count(const struct blocks *blocks);
 size_t blocks_memory(const struct blocks *blocks);
 /* Iteration in no order: *cursor starts at 0; NULL at the end. The table must not change meanwhile. */

@@ -63,11 +63,13 @@ struct pending {
 struct census {
 	struct address_set old;  /* on the heap, and no event told of them: from before the trace */
 	struct address_set died; /* freed while the heap is read */
-	uint64_t *doubtful;      /* shown by this reading and not in the table: address | class << DOUBTFUL_SHIFT */
+	uint64_t
+		*doubtful; /* shown by this reading and not in the table: address | class << DOUBTFUL_SHIFT */
 	size_t doubtful_count, doubtful_room;
 	struct snapshot_coverage counts; /* of this reading */
 	uint64_t old_large;              /* large blocks from before the trace */
 	unsigned int epoch : 1, running : 1;
+	unsigned int known : 1; /* old is: there was a reading */
 };
 
 struct process_state {

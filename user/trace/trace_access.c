@@ -46,7 +46,8 @@ static size_t process_memory(const struct process_state *process)
 {
 	return sizeof(*process) + address_set_memory(&process->census.old) +
 	       address_set_memory(&process->census.died) +
-	       process->census.doubtful_room * sizeof(*process->census.doubtful) + blocks_memory(process->blocks) + id_map_memory(&process->stack_ids) +
+	       process->census.doubtful_room * sizeof(*process->census.doubtful) +
+	       blocks_memory(process->blocks) + id_map_memory(&process->stack_ids) +
 	       id_map_memory(&process->frame_ids) + id_map_memory(&process->code_ids) +
 	       id_map_memory(&process->tids) + process->stack_room * sizeof(*process->stacks) +
 	       process->stack_frame_room * sizeof(*process->stack_frames) +

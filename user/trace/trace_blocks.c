@@ -42,26 +42,23 @@ static int block_put(struct process_state *process, const struct block *block)
 	return 0;
 }
 
-/* Asked of pymalloc? */
-static int is_pymalloc(const struct event_alloc *event)
+/* Where the block is: in a pool, or passed on to malloc because it is too large, or of 0 bytes. */
+static void place_set(struct block *block, uint32_t face, int was_large)
 {
-	uint32_t face = event->api & EVENT_API_MASK;
+	int pymalloc = face == EVENT_API_MEM || face == EVENT_API_OBJ;
 
-	return face == EVENT_API_MEM || face == EVENT_API_OBJ;
-}
-
-/* Would pymalloc pass this request on to malloc? One of 0 bytes it does, too. */
-static int is_large(const struct event_alloc *event)
-{
-	return event->bytes - 1 >= EVENT_SMALL_BYTES;
+	block->large =
+		was_large || face == EVENT_API_LARGE || (pymalloc && block->bytes - 1 >= EVENT_SMALL_BYTES);
+	block->pooled = pymalloc && !block->large;
+	/* Passed on, one of 0 bytes asks malloc for 1; pymalloc itself would have served that. */
+	if (face == EVENT_API_LARGE && block->bytes == 1)
+		block->bytes = 0;
 }
 
 static int event_put(struct process_state *process, const struct event_alloc *event, int was_large)
 {
 	struct block block = {.address = event->address,
 			      .bytes = event->bytes,
-			      .large = was_large || (is_pymalloc(event) && is_large(event)),
-			      .pooled = !was_large && is_pymalloc(event) && !is_large(event),
 			      .epoch = process->census.epoch,
 			      .rounded = !!(event->api & EVENT_API_ROUNDED),
 			      .domain = event->domain};
@@ -69,6 +66,7 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 			  ? -EBADMSG
 			  : state_stack_index(process, event->stack_id, &block.traceback);
 
+	place_set(&block, event->api & EVENT_API_MASK, was_large);
 	if (!err)
 		err = block_put(process, &block);
 	if (!err && block.traceback && !process->stacks[block.traceback].known) {
@@ -117,6 +115,10 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 	if (blocks_take(process->blocks, event->address, event->domain, &pending->block)) {
 		pending->state = PENDING_TAKEN;
 		state_block_gone(process, &pending->block);
+	} else {
+		/* Not on the heap: then malloc has it, and keeps it when it shrinks. */
+		pending->block.large =
+			process->census.known && !address_set_has(&process->census.old, event->address);
 	}
 	return event->domain ? 0 : state_census_died(process, event->address);
 }
@@ -141,7 +143,7 @@ int state_realloc_done(struct process_state *process, const struct event_alloc *
 	process->info.counters.reallocs++;
 	if (pending.state == PENDING_UNSEEN)
 		process->info.counters.frees_unknown++;
-	return event_put(process, event, pending.state == PENDING_TAKEN && pending.block.large);
+	return event_put(process, event, pending.state != PENDING_NONE && pending.block.large);
 }
 
 int state_realloc_fail(struct process_state *process, const struct event_free *event)

@@ -62,8 +62,8 @@ static int doubtful_add(struct census *census, uint64_t address, uint32_t class_
 				sizeof(*census->doubtful));
 
 	if (!err)
-		census->doubtful[census->doubtful_count++] =
-			address | (uint64_t)(class_bytes / STEP_BYTES) << DOUBTFUL_SHIFT;
+		census->doubtful[census->doubtful_count++] = address | (uint64_t)(class_bytes / STEP_BYTES)
+									       << DOUBTFUL_SHIFT;
 	return err;
 }
 
@@ -81,7 +81,8 @@ static void pool_keep(struct process_state *process, const struct event_census_p
 		const struct block *block = blocks_find(process->blocks, address, 0);
 
 		if (block)
-			blocks_confirm(process->blocks, address, (uint32_t)block->bytes, process->census.epoch);
+			blocks_confirm(process->blocks, address, (uint32_t)block->bytes,
+				       process->census.epoch);
 	}
 }
 
@@ -180,13 +181,15 @@ int state_census_done(struct process_state *process, const struct event_census *
 	if (info->mode == EVENT_MODE_CENSUS && info->live_bytes > info->peak_bytes)
 		info->peak_bytes = info->live_bytes;
 	if (event->baseline)
-		census->old_large =
-			event->large_blocks > info->large_blocks ? event->large_blocks - info->large_blocks : 0;
+		census->old_large = event->large_blocks > info->large_blocks
+					    ? event->large_blocks - info->large_blocks
+					    : 0;
 	counts->time_ns = event->header.time_ns;
 	counts->new_blocks = counts->live_blocks - counts->old_blocks;
 	counts->new_bytes = counts->live_bytes - counts->old_bytes;
 	counts->large_blocks = event->large_blocks;
-	counts->large_new = event->large_blocks > census->old_large ? event->large_blocks - census->old_large : 0;
+	counts->large_new =
+		event->large_blocks > census->old_large ? event->large_blocks - census->old_large : 0;
 	counts->large_seen = info->large_blocks;
 	counts->pools_unreadable = event->pools_unreadable;
 	counts->elapsed_ns = event->elapsed_ns;
@@ -194,6 +197,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 	/* The first one only tells what is older. */
 	if (!event->baseline)
 		info->coverage = *counts;
+	census->known = 1;
 	reading_end(census);
 	return 0;
 }
