@@ -44,6 +44,8 @@ enum event_type {
 	EVENT_PROCESS = 256,  /* struct event_target: a process comes under trace; its first record */
 	EVENT_LOSS = 257,     /* struct event_loss: cumulative counters, of the whole session */
 	EVENT_COVERAGE = 258, /* struct event_coverage: what a reading of the heap said */
+	EVENT_CLEAR = 259, /* struct event_mark: the process's table was emptied (tracemalloc.clear_traces) */
+	EVENT_RESET_PEAK = 260, /* struct event_mark: its peak began anew (tracemalloc.reset_peak) */
 };
 
 /* Which of the allocator's faces a block came through. */
@@ -189,6 +191,11 @@ struct event_coverage {
 	struct event_coverage_counts counts;
 };
 
+/* A moment of a process that the user chose. */
+struct event_mark {
+	struct event_header header;
+};
+
 _Static_assert(sizeof(struct event_header) == 24, "header");
 _Static_assert(__builtin_offsetof(struct event_alloc, stack_id) == 40, "alloc.stack_id");
 _Static_assert(sizeof(struct event_alloc) == 56, "alloc");
@@ -202,5 +209,6 @@ _Static_assert(sizeof(struct event_process) == 32, "process");
 _Static_assert(sizeof(struct event_target) == 112, "target");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
 _Static_assert(sizeof(struct event_coverage) == 88, "coverage");
+_Static_assert(sizeof(struct event_mark) == 24, "mark");
 
 #endif

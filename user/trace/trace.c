@@ -131,6 +131,9 @@ static size_t record_bytes(uint32_t type, int *variable)
 		return sizeof(struct event_loss);
 	case EVENT_COVERAGE:
 		return sizeof(struct event_coverage);
+	case EVENT_CLEAR:
+	case EVENT_RESET_PEAK:
+		return sizeof(struct event_mark);
 	default:
 		return 0;
 	}
@@ -178,6 +181,11 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return 0;
 	case EVENT_EXEC:
 		process->info.end = TRACE_EXECED;
+		return 0;
+	case EVENT_CLEAR:
+		return state_clear(process);
+	case EVENT_RESET_PEAK:
+		process->info.peak_bytes = process->info.live_bytes;
 		return 0;
 	case EVENT_COVERAGE:
 		process->info.coverage = *(const struct event_coverage *)record;
