@@ -397,6 +397,45 @@ int session_count_loss(struct session *session)
 	return err ? err : session_feed(session, &record, sizeof(record));
 }
 
+int session_refresh(struct session *session)
+{
+	table_refresh(session);
+	return session_count_loss(session);
+}
+
+static struct member *member_at(const struct session *session, size_t process)
+{
+	for (size_t i = 0; i < session->count; i++)
+		if (session->members[i]->index == process && session->members[i]->pidfd >= 0)
+			return session->members[i];
+	return NULL;
+}
+
+int session_process_running(const struct session *session, size_t process)
+{
+	return member_at(session, process) != NULL;
+}
+
+int session_mark(struct session *session, size_t process, uint32_t type)
+{
+	struct member *member = member_at(session, process);
+	struct event_mark record = {
+		.header = {.type = type, .size = sizeof(record), .time_ns = clock_ns(CLOCK_MONOTONIC)}};
+	int err;
+
+	if (!member)
+		return -ESRCH;
+	record.header.tgid = record.header.tid = member->pid;
+	err = session_feed(session, &record, sizeof(record));
+	if (err || type != EVENT_CLEAR || !member->coverage)
+		return err;
+	coverage_free(member->coverage);
+	member->coverage = NULL;
+	if (coverage_new(&member->coverage, &member->runtime, 0))
+		log_info("coverage will not be measured from here on: %s", error_reason(-ENOTSUP));
+	return 0;
+}
+
 int session_drain(struct session *session)
 {
 	int count = attach_drain(session->attach, DRAIN_BATCH);
