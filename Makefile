@@ -128,6 +128,7 @@ parity: $(OUT)/tracer
 
 bench: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench.py $(BENCH)
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench_session.py
 
 # The captures of the golden tests, less their file header, are what a stream of records looks like.
 fuzz: $(FUZZERS)

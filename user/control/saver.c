@@ -43,6 +43,8 @@ static int snapshot_save(struct trace *trace, size_t process, int fd)
 	struct outfile *file;
 	int err = trace_snapshot(trace, process, 1, &snapshot);
 
+	/* This copy of it. What the session has changed since is held twice until here. */
+	trace_free(trace);
 	if (!err)
 		err = outfile_on(&file, fd, "the snapshot's file");
 	if (err)
