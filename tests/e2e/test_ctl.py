@@ -73,7 +73,7 @@ def test_phases(start, trace, ctl, tracer, tmp_path, python):
 def test_status(start, trace, ctl, run_tracer, any_python):
     """As tracemalloc's get_traced_memory() and its like have it; and for people."""
     target = start(any_python, "phases.py")
-    run = trace("-p", target.pid, "-n", 7)
+    run = trace("-p", target.pid, "-n", 7, "--mode", "exact")
     for _ in range(2):
         target.step()
         live = target.expect()

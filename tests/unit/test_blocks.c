@@ -143,7 +143,7 @@ static void test_containing(void **state)
 		{.address = 0x9000008, .bytes = 4096, .domain = 7}, /* not aligned */
 		{.address = 0x9000108, .bytes = 16, .domain = 9},
 		{.address = UINT64_MAX - 15, .bytes = 16},
-		{.address = 16, .bytes = (1ull << 62) - 1, .domain = 3},
+		{.address = 16, .bytes = (1ull << 60) - 1, .domain = 3},
 	};
 	struct blocks *blocks;
 	struct block old;

@@ -35,9 +35,11 @@ struct session {
 	int running;
 };
 
-static int session_refresh(void *context)
+static int session_refresh(void *context, size_t process, int reconcile)
 {
 	(void)context;
+	(void)process;
+	(void)reconcile;
 	return 0;
 }
 

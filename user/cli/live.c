@@ -6,9 +6,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-static int session_up_to_date(void *context)
+static int session_up_to_date(void *context, size_t process, int reconcile)
 {
-	return session_refresh(context);
+	return session_refresh(context, process, reconcile);
 }
 
 static int session_set_mark(void *context, size_t process, uint32_t type)
@@ -71,7 +71,7 @@ static void saver_end(struct live *live)
 
 static void saver_begin(struct live *live, uint64_t now_ns)
 {
-	int err = session_refresh(live->session);
+	int err = session_refresh(live->session, 0, 1);
 
 	live->next_ns += live->opts.every_ns;
 	if (live->next_ns < now_ns)

@@ -156,10 +156,15 @@ static int request_do(struct control *control, struct client *client, const stru
 {
 	const struct control_opts *opts = &control->opts;
 	size_t process = 0;
-	int err = opts->refresh(opts->context);
+	/*
+	 * Not for a lookup: an address that is asked for lives, and its block is the last that came to life there. Nor for
+	 * a status, which may be asked for at any rate: coverage says of when the last reading is.
+	 */
+	int reconcile = request->kind == REQUEST_SNAPSHOT || request->kind == REQUEST_RESET_PEAK;
+	int err = process_of(control, request, &process);
 
 	if (!err)
-		err = process_of(control, request, &process);
+		err = opts->refresh(opts->context, process, reconcile);
 	if (err)
 		return err;
 	switch (request->kind) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The side of a session that can be talked to (control/request.h) while it traces. Nothing here blocks, and a request
- * costs at most one drain of the ring buffer and one look at the tables: what takes longer is a saver's. A client has
+ * costs at most one drain of the ring buffer, one look at the tables and, in census mode, one reading of the heap (during
+ * which the ring buffer is drained): what takes longer is a saver's. A client has
  * one request under way; its next one is read when its answer has been taken.
  */
 #ifndef TRACER_CONTROL_CONTROL_H
@@ -22,8 +23,8 @@ struct trace;
 struct control_opts {
 	const char *directory; /* of the sockets; NULL: PLACE_DIRECTORY */
 	struct trace *trace;   /* borrowed */
-	/* Brings the trace up to date. 0, -errno. */
-	int (*refresh)(void *context);
+	/* Brings the trace up to date; reconcile: also in what a process's heap alone tells. 0, -errno. */
+	int (*refresh)(void *context, size_t process, int reconcile);
 	/* Puts a mark (EVENT_CLEAR, EVENT_RESET_PEAK) of now into the stream of events. 0, -errno. */
 	int (*mark)(void *context, size_t process, uint32_t type);
 	int (*running)(void *context, size_t process);

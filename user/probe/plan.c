@@ -172,12 +172,16 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 
 	for (size_t i = 0; i < FUNCTIONS && !err; i++) {
 		const struct function *function = &functions[i];
+		/* A large block's goes on to the raw allocator and is seen there. */
+		bool in_census = implementation && domain != &raw && function->op == ABI_OP_FREE;
 		char name[NAME_SIZE];
 		struct plan_wish wish = {.symbol = name,
 					 .op = function->op,
 					 .api = domain->api,
 					 .with_return = function->with_return};
 
+		if (plan->mode == EVENT_MODE_CENSUS && in_census)
+			continue;
 		snprintf(name, sizeof(name), "%s%s", implementation ? domain->implementation : domain->public,
 			 function->name);
 		for (unsigned a = 0; a < 3; a++)
@@ -228,6 +232,13 @@ static void describe_level(struct plan *plan, bool raw_deep, bool obj_deep, bool
 		snprintf(plan->level, sizeof(plan->level), "raw, mem, obj: %s", public);
 }
 
+/* A block goes back to its pool: the heap tells that, too. */
+static bool is_pool_free(const struct plan_site *site)
+{
+	return site->op == ABI_OP_POOL_FREE ||
+	       (site->op == ABI_OP_FREE && (site->cookie >> 8 & 0xff) == EVENT_API_OBJ);
+}
+
 /* What was found goes in front of the other sites. -ENOENT: no more than the allocator's own, which are known. */
 static int add_inlined(struct plan *plan, struct elf_file *file, size_t known)
 {
@@ -246,10 +257,12 @@ static int add_inlined(struct plan *plan, struct elf_file *file, size_t known)
 		inline_sites_free(&found);
 		return -ENOMEM;
 	}
-	memcpy(sites, found.sites, found.count * sizeof(*sites));
 	free(plan->sites);
 	plan->sites = sites;
-	plan->count = found.count;
+	plan->count = 0;
+	for (size_t i = 0; i < found.count; i++)
+		if (plan->mode != EVENT_MODE_CENSUS || !is_pool_free(&found.sites[i]))
+			sites[plan->count++] = found.sites[i];
 	plan->room = found.count + MAX_ENTRIES;
 	snprintf(plan->level, sizeof(plan->level),
 		 "raw, mem, obj: inlined copies: %zu take a block from a pool (%zu with its exact size), %zu "
@@ -272,8 +285,14 @@ static int add_inlined(struct plan *plan, struct elf_file *file, size_t known)
 static int add_functions(struct plan *plan, struct elf_file *file, const struct plan_opts *opts,
 			 bool raw_deep, bool obj_deep)
 {
-	int err = add_domain(plan, file, &raw, raw_deep);
+	int err;
 
+	if (plan->mode == EVENT_MODE_CENSUS && (!raw_deep || !obj_deep)) {
+		plan->mode = EVENT_MODE_EXACT;
+		snprintf(plan->mode_why, sizeof(plan->mode_why),
+			 "the frees of large blocks cannot be told from others in this file");
+	}
+	err = add_domain(plan, file, &raw, raw_deep);
 	describe_level(plan, raw_deep, obj_deep, opts->public_only);
 	if (!err)
 		err = add_domain(plan, file, &obj, obj_deep);
@@ -291,7 +310,7 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	 * distribution's build whose debug symbols are installed. Where it has not, none of their functions
 	 * takes a block from a pool in more than one place.
 	 */
-	int err = opts->public_only ? -ENOENT : add_inlined(plan, file, raw_deep && obj_deep ? FUNCTIONS : 0);
+	int err = opts->public_only ? -ENOENT : add_inlined(plan, file, 0);
 
 	if (err && err != -ENOMEM)
 		err = add_functions(plan, file, opts, raw_deep, obj_deep);
@@ -310,6 +329,7 @@ int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan
 	struct plan plan = {0};
 	int err;
 
+	plan.mode = opts->mode ? opts->mode : EVENT_MODE_EXACT;
 	plan.room = MAX_ENTRIES;
 	plan.sites = calloc(plan.room, sizeof(*plan.sites));
 	plan.missing = calloc(MAX_ENTRIES, sizeof(*plan.missing));

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "abi/events.h"
 #include "abi/target.h"
 
 #define PLAN_MAX_CODE 4096 /* bytes of a function that are decoded */
@@ -57,6 +58,8 @@ struct plan {
 		char why[128];
 	} * missing; /* wishes with no site */
 	size_t missing_count;
+	enum event_mode mode; /* as asked, or EVENT_MODE_EXACT where no other can be had */
+	char mode_why[160];   /* why it is not the one that was asked for, else "" */
 	char level[256]; /* which face of the allocator is probed, and why, per domain: for the reader */
 };
 
@@ -69,6 +72,11 @@ struct plan {
  * 0, -ENOENT when there is no usable symbol at all, -ENOMEM. plan_free() releases.
  */
 struct plan_opts {
+	/*
+	 * Census: the frees of blocks in pymalloc's pools are left out. Where only public functions can be probed the frees
+	 * of large blocks cannot be told from those: exact.
+	 */
+	enum event_mode mode; /* 0: exact */
 	int public_only; /* the public functions, not their implementations */
 	int no_reuse;    /* no probe where objects begin to live */
 };
