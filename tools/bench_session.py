@@ -4,7 +4,7 @@
 The target holds a million blocks and goes on allocating and freeing. While `tracer ctl PID snapshot` is at work, another
 client asks for the status without a break: an answer that takes long is a time in which no event was handled either. The
 pause is the longest of these and of what the session measured itself.
-usage: bench_session.py [--blocks N] [--reps N] [--python PATH]
+usage: bench_session.py [--blocks N] [--reps N] [--mode exact|census] [--python PATH]
 """
 import argparse
 import json
@@ -80,7 +80,7 @@ def bench(python, options, folder):
     target = subprocess.Popen([python, "-c", HOLDER % options.blocks], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     tracer = None
     try:
-        tracer = subprocess.Popen([TRACER, "-p", str(target.pid)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        tracer = subprocess.Popen([TRACER, "-p", str(target.pid), "--mode", options.mode], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                   stderr=subprocess.PIPE)
         if b"attached to" not in tracer.stderr.readline():
             raise RuntimeError("the tracer did not attach")
@@ -115,6 +115,7 @@ def main():
     parser = argparse.ArgumentParser(description="what a snapshot costs a session that goes on")
     parser.add_argument("--blocks", type=int, default=1000000)
     parser.add_argument("--reps", type=int, default=5, help="snapshots (default 5)")
+    parser.add_argument("--mode", default="exact", help="of the session (default exact)")
     parser.add_argument("--python", help="interpreter (default: the newest with symbols, or the distribution's)")
     options = parser.parse_args()
     python = options.python or ([*pythons.unstripped().values()][-1:] + [pythons.distribution()])[0]
