@@ -271,6 +271,10 @@ static int member_attach(struct session *session, struct member *member, const c
 
 	member->runtime.target.nframe = session->opts.nframe;
 	member->runtime.target.space = session->next_space++;
+	if (plan->object_code.end) {
+		member->runtime.target.object_code_start = plan->object_code.start + member->runtime.bias;
+		member->runtime.target.object_code_end = plan->object_code.end + member->runtime.bias;
+	}
 	err = process_announce(session, member, name, from_start);
 	if (!err)
 		err = attach_sites(session->attach, plan, member->runtime.file, member->pid);
