@@ -49,13 +49,6 @@ static uint32_t traceback_of(struct trace *trace, uint64_t address)
 	return block->traceback;
 }
 
-static int trace_knows(const struct trace *trace, size_t process, uint64_t address)
-{
-	const struct blocks *blocks = trace_blocks(trace, process);
-
-	return blocks && blocks_find(blocks, address, 0);
-}
-
 static void test_alloc_free(void **state)
 {
 	struct trace *trace = *state;
