@@ -46,6 +46,8 @@ enum event_type {
 	EVENT_USER_FIRST = 256,
 	EVENT_PROCESS = 256, /* struct event_target: a process comes under trace; its first record */
 	EVENT_LOSS = 257,    /* struct event_loss: cumulative counters, of the whole session */
+	EVENT_CLEAR = 259, /* struct event_mark: the process's table was emptied (tracemalloc.clear_traces) */
+	EVENT_RESET_PEAK = 260, /* struct event_mark: its peak began anew (tracemalloc.reset_peak) */
 };
 
 /* Which of the allocator's faces a block came through. */
@@ -203,6 +205,11 @@ struct event_census_pool {
 	__u64 live[]; /* a bit for each, in (count + 63) / 64 words */
 };
 
+/* A moment of a process that the user chose. */
+struct event_mark {
+	struct event_header header;
+};
+
 _Static_assert(sizeof(struct event_header) == 24, "header");
 _Static_assert(__builtin_offsetof(struct event_alloc, stack_id) == 40, "alloc.stack_id");
 _Static_assert(sizeof(struct event_alloc) == 56, "alloc");
@@ -215,6 +222,7 @@ _Static_assert(sizeof(struct event_code_lines) == 40, "code_lines");
 _Static_assert(sizeof(struct event_process) == 32, "process");
 _Static_assert(sizeof(struct event_target) == 112, "target");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
+_Static_assert(sizeof(struct event_mark) == 24, "mark");
 _Static_assert(sizeof(struct event_census) == 64, "census");
 _Static_assert(sizeof(struct event_census_pool) == 40, "census_pool");
 

@@ -11,7 +11,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "cli/live.h"
 #include "cli/trace_options.h"
+#include "export/pprof.h"
 #include "probe/plan_process.h"
 #include "probe/privileges.h"
 #include "target/launch.h"
@@ -26,6 +28,7 @@ struct run {
 	struct session *session;
 	struct launch *launch;
 	struct outfile *output, *capture;
+	struct live live;
 	int signals; /* signalfd of the signals that end a session */
 	int status;  /* of the command */
 	uint64_t start_ns, next_print_ns;
@@ -46,6 +49,19 @@ static int plan_show(pid_t pid, const struct plan_opts *opts)
 	return 0;
 }
 
+/* The last of the snapshots, or the only one. */
+static int output_save(struct run *run, const struct snapshot *snapshot)
+{
+	struct outfile *file = run->output;
+	int err = pprof_write(snapshot, file);
+
+	run->output = NULL;
+	if (!err)
+		return run->options.keep ? outfile_rotate(file, run->options.keep) : outfile_commit(file);
+	outfile_discard(file);
+	return err;
+}
+
 /* Prints the report of every process, as it is now or (at the end) as it was when its interpreter shut down. */
 static int reports_print(struct run *run, int at_end)
 {
@@ -62,8 +78,7 @@ static int reports_print(struct run *run, int at_end)
 		}
 		status = cli_report_print(snapshot, &run->options.choice);
 		if (at_end && run->output) {
-			err = cli_snapshot_save(snapshot, run->output);
-			run->output = NULL;
+			err = output_save(run, snapshot);
 		}
 		snapshot_free(snapshot);
 		if (err) {
@@ -87,19 +102,23 @@ static int stop_wanted(struct run *run, int *interrupts)
 		if (++*interrupts > 1)
 			return 1;
 	}
+	if (live_stop_wanted(&run->live))
+		return 1;
 	return run->options.duration_ns &&
 	       clock_ns(CLOCK_MONOTONIC) - run->start_ns >= run->options.duration_ns;
 }
 
 static void wait_briefly(struct run *run, int busy)
 {
-	struct pollfd polls[MAX_WATCHED + 1] = {{.fd = run->signals, .events = POLLIN}};
+	struct pollfd polls[1 + MAX_WATCHED + LIVE_POLLS] = {{.fd = run->signals, .events = POLLIN}};
 	int fds[MAX_WATCHED];
 	size_t count = session_poll_fds(run->session, fds, MAX_WATCHED);
 
 	for (size_t i = 0; i < count; i++)
 		polls[i + 1] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-	poll(polls, count + 1, busy ? POLL_BUSY_MS : POLL_IDLE_MS);
+	count += 1;
+	count += live_poll_fds(&run->live, polls + count);
+	poll(polls, count, busy ? POLL_BUSY_MS : POLL_IDLE_MS);
 }
 
 /* Until the targets end, the time is over or somebody asks. 0, -errno. */
@@ -120,8 +139,9 @@ static int session_follow(struct run *run)
 			if (count < 0 || reports_print(run, 0) != EXIT_DONE)
 				return -EIO;
 		}
+		int more = live_step(&run->live);
 		/* A full batch means that there is more already. */
-		if (count < 1 << 16)
+		if (count < 1 << 16 && !more)
 			wait_briefly(run, count > 0);
 	}
 	return 0;
@@ -146,12 +166,26 @@ static int signals_catch(struct run *run, int on)
 	return on && run->signals < 0 ? -errno : 0;
 }
 
+/* It can be talked to from before anybody is told that it has attached. */
+static void session_open(struct run *run)
+{
+	const struct live_opts opts = {
+		.every_ns = run->options.snapshot_ns,
+		.keep = run->options.keep,
+		.file = run->output,
+		.name = run->options.output,
+	};
+
+	live_begin(&run->live, run->session, &opts);
+}
+
 static int targets_attach(struct run *run)
 {
 	int attached = 0, err = signals_catch(run, 1);
 
 	if (err)
 		return error_print(err, NULL, "trace");
+	session_open(run);
 	for (size_t i = 0; i < run->options.pid_count; i++) {
 		err = session_add(run->session, run->options.pids[i], 0);
 
@@ -173,8 +207,10 @@ static int command_ready(pid_t pid, void *context)
 		err = plan_show(pid, &run->options.session.plan);
 	else
 		err = signals_catch(run, 1);
-	if (!err && !run->options.dry_run)
+	if (!err && !run->options.dry_run) {
+		session_open(run);
 		err = session_add(run->session, pid, 1);
+	}
 	if (!err)
 		return 1;
 	signals_catch(run, 0);
@@ -223,6 +259,7 @@ static int run_finish(struct run *run)
 	err = session_stop(run->session);
 	if (err)
 		error_print(err, NULL, "the last events");
+	live_finish(&run->live);
 	status = reports_print(run, 1);
 	if (run->capture && !session_capture_error(run->session)) {
 		int failed = outfile_commit(run->capture);
@@ -301,6 +338,7 @@ int cli_trace(int argc, char **argv)
 	outfile_discard(run.output);
 	outfile_discard(run.capture);
 	session_free(run.session);
+	live_end(&run.live); /* whoever asked for the end learns of it now */
 	/* The command's own status is ours, once it has one; one that still runs is left alone. */
 	if (run.launch && status == EXIT_DONE && !run.options.dry_run &&
 	    launch_wait(run.launch, 0, &run.status) == 1)

@@ -11,6 +11,8 @@ struct trace_options {
 	size_t pid_count;
 	struct cli_arguments command;      /* none with pids */
 	uint64_t duration_ns, interval_ns; /* 0: none */
+	uint64_t snapshot_ns;              /* between two snapshots, 0: only at the end */
+	unsigned int keep;                 /* of them, in FILE, FILE.1, ... */
 	const char *output, *capture;      /* borrowed */
 	int dry_run;
 	struct session_opts session;

@@ -91,7 +91,7 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta)
 	putc('}', out);
 }
 
-static void meta_write(FILE *out, const struct snapshot *snapshot)
+void report_json_meta(const struct snapshot *snapshot, FILE *out)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
 	char version[VERSION_TEXT];
@@ -132,7 +132,7 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 		"%" PRIu64 ", \"count\": %" PRIu64 "}, \"lost_events\": %" PRIu64 ", ",
 		snapshot->meta.traceback_limit, names[opts->by], opts->cumulative ? "true" : "false",
 		statistics.total_size, statistics.total_count, snapshot_lost_events(snapshot));
-	meta_write(out, snapshot);
+	report_json_meta(snapshot, out);
 	fputs(", \"statistics\": [", out);
 	for (size_t i = 0; i < shown; i++) {
 		fputs(i ? ", " : "", out);

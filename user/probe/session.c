@@ -250,15 +250,18 @@ static int member_census(struct session *session, struct member *member, int bas
 	return err == -ESRCH ? 0 : err;
 }
 
+static void member_reconcile(struct session *session, struct member *member, int baseline, int freeze)
+{
+	int err = member_census(session, member, baseline, freeze);
+
+	if (err)
+		log_info("PID %d: its heap could not be read: %s", member->pid, error_reason(err));
+}
+
 void session_census(struct session *session)
 {
-	for (size_t i = 0; i < session->count; i++) {
-		int err = member_census(session, session->members[i], 0, session->opts.freeze);
-
-		if (err)
-			log_info("PID %d: its heap could not be read: %s", session->members[i]->pid,
-				 error_reason(err));
-	}
+	for (size_t i = 0; i < session->count; i++)
+		member_reconcile(session, session->members[i], 0, session->opts.freeze);
 }
 
 static int member_attach(struct session *session, struct member *member, const char *name,
@@ -395,6 +398,46 @@ int session_count_loss(struct session *session)
 
 	session->loss_ns = record.header.time_ns;
 	return err ? err : session_feed(session, &record, sizeof(record));
+}
+
+static struct member *member_at(const struct session *session, size_t process)
+{
+	for (size_t i = 0; i < session->count; i++)
+		if (session->members[i]->index == process && session->members[i]->pidfd >= 0)
+			return session->members[i];
+	return NULL;
+}
+
+int session_process_running(const struct session *session, size_t process)
+{
+	return member_at(session, process) != NULL;
+}
+
+int session_refresh(struct session *session, size_t process, int reconcile)
+{
+	struct member *member = member_at(session, process);
+
+	/* In exact mode the table is what it is without. */
+	if (reconcile && member && member->mode == EVENT_MODE_CENSUS)
+		member_reconcile(session, member, 0, session->opts.freeze);
+	table_refresh(session);
+	return session_count_loss(session);
+}
+
+int session_mark(struct session *session, size_t process, uint32_t type)
+{
+	struct member *member = member_at(session, process);
+	struct event_mark record = {
+		.header = {.type = type, .size = sizeof(record), .time_ns = clock_ns(CLOCK_MONOTONIC)}};
+	int err;
+
+	if (!member)
+		return -ESRCH;
+	record.header.tgid = record.header.tid = member->pid;
+	err = session_feed(session, &record, sizeof(record));
+	if (!err && type == EVENT_CLEAR)
+		member_reconcile(session, member, 1, 0);
+	return err;
 }
 
 int session_drain(struct session *session)

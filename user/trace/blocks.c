@@ -204,6 +204,43 @@ const struct block *blocks_find(const struct blocks *blocks, uint64_t address, u
 	return block->address ? block : NULL;
 }
 
+static int block_holds(const struct block *block, uint64_t address)
+{
+	/* One of 0 bytes has an address all the same, and its object is asked for by it. */
+	return address - block->address < (block->bytes ? block->bytes : 1);
+}
+
+/* Allocators align by 16: so few places can be the start of a small block that holds the address. */
+static const struct block *block_near(const struct blocks *blocks, uint64_t address)
+{
+	uint64_t start = address & ~15ull;
+
+	for (uint64_t back = 0; back < BLOCKS_NEAR && back < start; back += 16) {
+		const struct block *block = blocks_find(blocks, start - back, 0);
+
+		if (block && block_holds(block, address))
+			return block;
+	}
+	return NULL;
+}
+
+const struct block *blocks_containing(const struct blocks *blocks, uint64_t address)
+{
+	const struct block *found = block_near(blocks, address), *block;
+	size_t cursor = 0;
+
+	if (found)
+		return found;
+	while ((block = blocks_next(blocks, &cursor))) {
+		if (!block_holds(block, address))
+			continue;
+		if (!found || (block->domain == 0) > (found->domain == 0) ||
+		    ((block->domain == 0) == (found->domain == 0) && block->address > found->address))
+			found = block;
+	}
+	return found;
+}
+
 int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uint32_t traceback)
 {
 	struct block *block = (struct block *)blocks_find(blocks, address, domain);

@@ -34,6 +34,13 @@ int blocks_put(struct blocks *blocks, const struct block *block, struct block *o
 int blocks_take(struct blocks *blocks, uint64_t address, uint32_t domain, struct block *old);
 /* Borrowed until the next put or take; NULL when absent. */
 const struct block *blocks_find(const struct blocks *blocks, uint64_t address, uint32_t domain);
+/*
+ * The block that holds the byte at address, wherever in it that lies: of Python's own domain (0) if there is one, which
+ * is found at once within BLOCKS_NEAR bytes of its start, as every object is; else the table is read through, and of
+ * several (domains overlap) the one that starts last counts. Borrowed as above; NULL: none.
+ */
+#define BLOCKS_NEAR 1024u
+const struct block *blocks_containing(const struct blocks *blocks, uint64_t address);
 /* Gives the block another traceback; 1, 0 when it is absent. */
 int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uint32_t traceback);
 /*

@@ -125,6 +125,9 @@ int state_code(struct trace *trace, struct process_state *process, const struct 
 int state_code_lines(struct trace *trace, struct process_state *process,
 		     const struct event_code_lines *event);
 
+/* As after tracemalloc.clear_traces(). What describes stacks and code stays: it is sent only once. 0, -ENOMEM. */
+int state_clear(struct process_state *process);
+
 /* Index of the traceback of a stack id, made at first mention. */
 int state_stack_index(struct process_state *process, uint64_t stack_id, uint32_t *stack);
 /* Index of the code object of a code id, made at first mention. */

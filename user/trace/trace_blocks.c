@@ -180,3 +180,33 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 	}
 	return 0;
 }
+
+/*
+ * A realloc that is under way ends as one of a block that the table does not know. From here on there are blocks that
+ * are older than what the table shows, also in a process that was traced from its start.
+ */
+int state_clear(struct process_state *process)
+{
+	struct trace_process *info = &process->info;
+	struct blocks *empty;
+	int err = blocks_new(&empty);
+
+	if (err)
+		return err;
+	blocks_free(process->blocks);
+	process->blocks = empty;
+	snapshot_free(process->final);
+	process->final = NULL;
+	for (size_t i = 0; i < process->pending_count; i++)
+		if (process->pending[i].state == PENDING_TAKEN)
+			process->pending[i].state = PENDING_UNSEEN;
+	for (size_t i = 0; i < process->stack_count; i++)
+		process->stacks[i].waiting = 0;
+	info->live_bytes = info->live_blocks = info->peak_bytes = 0;
+	info->large_blocks = info->rounded_blocks = 0;
+	info->counters.frees_unknown = info->counters.replaced = info->counters.stacks_unknown = 0;
+	info->coverage = (struct snapshot_coverage){0};
+	state_census_free(&process->census);
+	info->from_start = 0;
+	return 0;
+}
