@@ -50,10 +50,16 @@ struct stack_entry {
 	int known;
 };
 
-/* A thread's realloc under way. */
-struct pending {
-	struct block block;
+struct thread_entry {
+	/* Its realloc under way. */
+	struct block pending;
 	enum { PENDING_NONE, PENDING_UNSEEN, PENDING_TAKEN } state; /* UNSEEN: of a block not in the table */
+	/*
+	 * What it did last. A record can be made before the allocator has done what it tells, so the heap may not show it yet.
+	 */
+	int last_freed; /* 1: freed last_address; 0: was given it */
+	uint64_t last_address, last_ns;
+	uint64_t in_flight; /* what it was being given when the reading under way began; 0: nothing */
 };
 
 /*
@@ -85,8 +91,9 @@ struct process_state {
 	size_t frame_count, frame_room;
 	struct code_entry *codes;
 	size_t code_count, code_room, lines_memory;
-	struct pending *pending;
-	size_t pending_count, pending_room;
+	struct thread_entry *threads;
+	size_t thread_count, thread_room;
+	uint32_t last_tid, last_thread; /* the thread of the last record, and its index */
 	struct snapshot *final;
 };
 

@@ -28,7 +28,7 @@ static void process_free(struct process_state *process)
 	free(process->stack_frames);
 	free(process->frames);
 	free(process->codes);
-	free(process->pending);
+	free(process->threads);
 	state_census_free(&process->census);
 	snapshot_free(process->final);
 	free(process);

@@ -52,7 +52,7 @@ static size_t process_memory(const struct process_state *process)
 	       id_map_memory(&process->tids) + process->stack_room * sizeof(*process->stacks) +
 	       process->stack_frame_room * sizeof(*process->stack_frames) +
 	       process->frame_room * sizeof(*process->frames) + process->code_room * sizeof(*process->codes) +
-	       process->lines_memory + process->pending_room * sizeof(*process->pending) +
+	       process->lines_memory + process->thread_room * sizeof(*process->threads) +
 	       snapshot_memory(process->final);
 }
 

@@ -55,6 +55,46 @@ static void place_set(struct block *block, uint32_t face, int was_large)
 		block->bytes = 0;
 }
 
+/* The thread of a record, made at first mention. Borrowed until the next one is made. */
+static int thread_find(struct process_state *process, uint32_t tid, struct thread_entry **out)
+{
+	uint32_t index;
+
+	if (process->thread_count && process->last_tid == tid) {
+		*out = &process->threads[process->last_thread];
+		return 0;
+	}
+	index = id_map_find(&process->tids, tid);
+	if (index == ID_MAP_NONE) {
+		int err = array_reserve(&process->threads, &process->thread_room, process->thread_count, 1,
+					sizeof(*process->threads));
+		if (!err)
+			err = id_map_put(&process->tids, tid, (uint32_t)process->thread_count);
+		if (err)
+			return err;
+		index = (uint32_t)process->thread_count++;
+		process->threads[index] = (struct thread_entry){.state = PENDING_NONE};
+	}
+	process->last_tid = tid;
+	process->last_thread = index;
+	*out = &process->threads[index];
+	return 0;
+}
+
+static int thread_did(struct process_state *process, const struct event_header *header, uint64_t address,
+		      int freed)
+{
+	struct thread_entry *thread;
+	int err = thread_find(process, header->tid, &thread);
+
+	if (err)
+		return err;
+	thread->last_freed = freed;
+	thread->last_address = address;
+	thread->last_ns = header->time_ns;
+	return 0;
+}
+
 static int event_put(struct process_state *process, const struct event_alloc *event, int was_large)
 {
 	struct block block = {.address = event->address,
@@ -69,6 +109,8 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 	place_set(&block, event->api & EVENT_API_MASK, was_large);
 	if (!err)
 		err = block_put(process, &block);
+	if (!err && !event->domain)
+		err = thread_did(process, &event->header, event->address, 0);
 	if (!err && block.traceback && !process->stacks[block.traceback].known) {
 		process->stacks[block.traceback].waiting++;
 		process->info.counters.stacks_unknown++;
@@ -88,72 +130,75 @@ int state_alloc(struct process_state *process, const struct event_alloc *event)
 int state_free(struct process_state *process, const struct event_free *event)
 {
 	struct block old;
+	int err;
 
 	process->info.counters.frees++;
 	if (blocks_take(process->blocks, event->address, event->domain, &old))
 		state_block_gone(process, &old);
 	else
 		process->info.counters.frees_unknown++;
-	return event->domain ? 0 : state_census_died(process, event->address);
+	if (event->domain)
+		return 0;
+	err = thread_did(process, &event->header, event->address, 1);
+	return err ? err : state_census_died(process, event->address);
 }
 
 int state_realloc(struct process_state *process, const struct event_free *event)
 {
-	uint32_t index = id_map_find(&process->tids, event->header.tid);
+	struct thread_entry *thread;
+	int err = thread_find(process, event->header.tid, &thread);
 
-	if (index == ID_MAP_NONE) {
-		int err = array_reserve(&process->pending, &process->pending_room, process->pending_count, 1,
-					sizeof(*process->pending));
-		if (!err)
-			err = id_map_put(&process->tids, event->header.tid, (uint32_t)process->pending_count);
-		if (err)
-			return err;
-		index = (uint32_t)process->pending_count++;
-	}
-	struct pending *pending = &process->pending[index];
-	pending->state = PENDING_UNSEEN;
-	if (blocks_take(process->blocks, event->address, event->domain, &pending->block)) {
-		pending->state = PENDING_TAKEN;
-		state_block_gone(process, &pending->block);
+	if (err)
+		return err;
+	thread->state = PENDING_UNSEEN;
+	if (blocks_take(process->blocks, event->address, event->domain, &thread->pending)) {
+		thread->state = PENDING_TAKEN;
+		state_block_gone(process, &thread->pending);
 	} else {
 		/* Not on the heap: then malloc has it, and keeps it when it shrinks. */
-		pending->block.large =
+		thread->pending.large =
 			process->census.known && !address_set_has(&process->census.old, event->address);
 	}
 	return event->domain ? 0 : state_census_died(process, event->address);
 }
 
 /* Ends the thread's realloc under way; copies it out. */
-static struct pending pending_end(struct process_state *process, uint32_t tid)
+static int pending_end(struct process_state *process, uint32_t tid, struct thread_entry *out)
 {
-	struct pending ended = {.state = PENDING_NONE};
-	uint32_t index = id_map_find(&process->tids, tid);
+	struct thread_entry *thread;
+	int err = thread_find(process, tid, &thread);
 
-	if (index != ID_MAP_NONE) {
-		ended = process->pending[index];
-		process->pending[index].state = PENDING_NONE;
-	}
-	return ended;
+	if (err)
+		return err;
+	*out = *thread;
+	thread->state = PENDING_NONE;
+	return 0;
 }
 
 int state_realloc_done(struct process_state *process, const struct event_alloc *event)
 {
-	struct pending pending = pending_end(process, event->header.tid);
+	struct thread_entry thread;
+	int err = pending_end(process, event->header.tid, &thread);
 
+	if (err)
+		return err;
 	process->info.counters.reallocs++;
-	if (pending.state == PENDING_UNSEEN)
+	if (thread.state == PENDING_UNSEEN)
 		process->info.counters.frees_unknown++;
-	return event_put(process, event, pending.state != PENDING_NONE && pending.block.large);
+	return event_put(process, event, thread.state != PENDING_NONE && thread.pending.large);
 }
 
 int state_realloc_fail(struct process_state *process, const struct event_free *event)
 {
-	struct pending pending = pending_end(process, event->header.tid);
+	struct thread_entry thread;
+	int err = pending_end(process, event->header.tid, &thread);
 
-	if (pending.state != PENDING_TAKEN ||
-	    blocks_find(process->blocks, pending.block.address, pending.block.domain))
-		return 0;
-	return block_put(process, &pending.block);
+	if (err || thread.state != PENDING_TAKEN ||
+	    blocks_find(process->blocks, thread.pending.address, thread.pending.domain))
+		return err;
+	/* The heap shows it, if it is in a pool: it never left. */
+	thread.pending.epoch = process->census.epoch;
+	return block_put(process, &thread.pending);
 }
 
 /*
@@ -197,9 +242,9 @@ int state_clear(struct process_state *process)
 	process->blocks = empty;
 	snapshot_free(process->final);
 	process->final = NULL;
-	for (size_t i = 0; i < process->pending_count; i++)
-		if (process->pending[i].state == PENDING_TAKEN)
-			process->pending[i].state = PENDING_UNSEEN;
+	for (size_t i = 0; i < process->thread_count; i++)
+		if (process->threads[i].state == PENDING_TAKEN)
+			process->threads[i].state = PENDING_UNSEEN;
 	for (size_t i = 0; i < process->stack_count; i++)
 		process->stacks[i].waiting = 0;
 	info->live_bytes = info->live_blocks = info->peak_bytes = 0;
