@@ -101,6 +101,7 @@ VERSION_TEST(11)
 VERSION_TEST(12)
 VERSION_TEST(13)
 VERSION_TEST(14)
+VERSION_TEST(15)
 
 /* A heap of its own for each interpreter. */
 static void test_subinterpreter_312(void **state)
@@ -289,7 +290,7 @@ static void free_list(const struct forgery *forgery, const unsigned int *numbers
 static int forge(void **state)
 {
 	struct forgery *forgery = calloc(1, sizeof(*forgery));
-	const struct python_offsets *offsets = offsets_for(0x030d);
+	const struct python_offsets *offsets = offsets_for(0x030d, 0);
 	const struct heap_offsets *heap = &offsets->heap;
 
 	forgery->heap = heap;
@@ -462,6 +463,7 @@ int main(void)
 		cmocka_unit_test(test_312),
 		cmocka_unit_test(test_313),
 		cmocka_unit_test(test_314),
+		cmocka_unit_test(test_315),
 		cmocka_unit_test(test_distribution_311),
 		cmocka_unit_test(test_stripped_38),
 		cmocka_unit_test(test_stripped_310),

@@ -152,6 +152,7 @@ static int version_find(struct python_runtime *runtime)
 	unsigned int minor = 0;
 	char build = 0;
 	uint32_t hex;
+	int py_debug;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (name_parse(names[i], &minor, &build) == 0)
@@ -164,16 +165,19 @@ static int version_find(struct python_runtime *runtime)
 	else
 		return error_set(-ENOTSUP, "neither the symbols nor the name of %s tell its Python version",
 				 elf_file_path(runtime->file));
-	runtime->offsets = offsets_for(runtime->version_hex >> 16);
+	/* _Py_NegativeRefcount exists only with Py_REF_DEBUG. */
+	py_debug = build == 'd' || elf_file_symbol(runtime->file, "_Py_NegativeRefcount", &symbol) == 0;
+	runtime->offsets = offsets_for(runtime->version_hex >> 16, py_debug);
+	if (!runtime->offsets && py_debug)
+		return error_set(-ENOTSUP, "it runs a debug build of Python %u.%u; known debug builds: %s",
+				 runtime->version_hex >> 24, runtime->version_hex >> 16 & 255,
+				 offsets_known_debug());
 	if (!runtime->offsets)
 		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s",
 				 runtime->version_hex >> 24, runtime->version_hex >> 16 & 255,
 				 offsets_known());
 	if (build == 't')
 		return error_set(-ENOTSUP, "a free-threaded build of Python, which is not supported");
-	/* Exists only with Py_REF_DEBUG (3.8-3.13), where structures differ and blocks are padded. */
-	if (build == 'd' || elf_file_symbol(runtime->file, "_Py_NegativeRefcount", &symbol) == 0)
-		return error_set(-ENOTSUP, "a debug build of Python, which is not supported");
 	return 0;
 }
 
@@ -288,7 +292,8 @@ void python_runtime_close(struct python_runtime *runtime)
 {
 	if (!runtime)
 		return;
-	if (runtime->offsets && runtime->offsets != offsets_for(runtime->offsets->version))
+	if (runtime->offsets &&
+	    runtime->offsets != offsets_for(runtime->offsets->version, (int)runtime->offsets->py_debug))
 		free((void *)runtime->offsets);
 	elf_file_close(runtime->file);
 	memset(runtime, 0, sizeof(*runtime));
