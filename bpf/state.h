@@ -30,10 +30,10 @@ struct thread_state {
 	__u64 pool_bits;    /* the request in progress makes a pool of that size (log2); 0: another one */
 	__u64 last_block;   /* what this thread was given last: an object that begins in there is no reuse */
 	__u64 last_bytes;
-	__u64 last_free;    /* address of a free that may be passed on to the raw allocator */
+	__u64 last_free;    /* address of a free that may be passed on to another allocator */
 	__u64 tstate;       /* the thread's PyThreadState as last found */
 	__u32 tstate_space; /* struct abi_target.space it was found in */
-	__u32 pad;
+	__u32 last_hooked;  /* last_free comes from a debugging hook: the object allocator may get it, too */
 
 	__u8 frame[128]; /* the frame being read */
 	__u64 code[32];  /* the code object being read; 256 bytes */

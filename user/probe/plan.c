@@ -23,8 +23,8 @@
 #define NAME_SIZE sizeof(((struct plan_site *)0)->symbol)
 #define MAX_CLONE 8 /* clones of a function that are looked for: NAME.lto_priv.0 to .7 */
 
-/* Sites or missing symbols that there can be: three domains, their implementations, and the singles. */
-#define MAX_ENTRIES 32
+/* Sites or missing symbols that there can be: three domains, their implementations and hooks, and the singles. */
+#define MAX_ENTRIES 48
 
 static const struct function {
 	const char *name;
@@ -43,7 +43,10 @@ static const struct domain {
 	const char *implementation; /* NULL: those of obj */
 	enum event_api api;
 } raw = {"PyMem_Raw", "_PyMem_Raw", EVENT_API_RAW}, obj = {"PyObject_", "_PyObject_", EVENT_API_OBJ},
-  mem = {"PyMem_", NULL, EVENT_API_MEM};
+  mem = {"PyMem_", NULL, EVENT_API_MEM},
+  /* The debugging hooks, which stand before the implementations and enlarge every block. */
+	raw_hooks = {NULL, "_PyMem_DebugRaw", EVENT_API_RAW},
+  obj_hooks = {NULL, "_PyMem_Debug", EVENT_API_OBJ};
 
 static const struct plan_wish singles[] = {
 	{"PyTraceMalloc_Track", ABI_OP_TRACK, EVENT_API_TRACK, {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX}, 0},
@@ -209,6 +212,25 @@ static bool has_implementations(struct plan *plan, struct elf_file *file, const 
 	return found == FUNCTIONS;
 }
 
+/*
+ * What the program asked for and was given is known to the debugging hooks alone (PYTHONMALLOC=debug, -X dev, debug
+ * builds). Where they are not in use their probes cost nothing; where they have no symbols, sizes are the hooks'.
+ */
+static int add_hooks(struct plan *plan, struct elf_file *file)
+{
+	size_t first = plan->count;
+	int err;
+
+	if (!has_implementations(plan, file, &raw_hooks) || !has_implementations(plan, file, &obj_hooks))
+		return 0;
+	err = add_domain(plan, file, &raw_hooks, true);
+	if (!err)
+		err = add_domain(plan, file, &obj_hooks, true);
+	for (size_t i = first; i < plan->count; i++)
+		plan->sites[i].cookie |= ABI_COOKIE_ADDEND(EVENT_HOOKS_BEFORE);
+	return err;
+}
+
 static void describe_level(struct plan *plan, bool raw_deep, bool obj_deep, bool public_only)
 {
 	char public[128];
@@ -295,6 +317,8 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 
 	if (err && err != -ENOMEM)
 		err = add_functions(plan, file, opts, raw_deep, obj_deep);
+	if (!err && !opts->public_only)
+		err = add_hooks(plan, file);
 	if (err)
 		return err;
 	if (!plan->count)

@@ -58,6 +58,7 @@ struct trace_process {
 	uint64_t live_bytes, live_blocks, peak_bytes;
 	uint64_t large_blocks;   /* those that are struct block.large */
 	uint64_t rounded_blocks; /* and struct block.rounded */
+	int hooked; /* the debugging hooks are in use: blocks begin EVENT_HOOKS_BEFORE bytes within the allocator's */
 	struct trace_counters counters;
 	struct event_coverage coverage; /* the last one; header.size 0: none came */
 };

@@ -29,7 +29,13 @@ const struct blocks *trace_blocks(const struct trace *trace, size_t process)
 
 int trace_knows(const struct trace *trace, size_t process, uint64_t address)
 {
-	return process < trace->process_count && blocks_find(trace->processes[process]->blocks, address, 0);
+	const struct process_state *state;
+
+	if (process >= trace->process_count)
+		return 0;
+	state = trace->processes[process];
+	return (state->info.hooked && blocks_find(state->blocks, address + EVENT_HOOKS_BEFORE, 0)) ||
+	       blocks_find(state->blocks, address, 0);
 }
 
 const struct strings *trace_strings(const struct trace *trace)

@@ -46,7 +46,9 @@ static int is_large(const struct event_alloc *event)
 {
 	uint32_t face = event->api & EVENT_API_MASK;
 
-	return (face == EVENT_API_MEM || face == EVENT_API_OBJ) && event->bytes - 1 >= EVENT_SMALL_BYTES;
+	uint64_t bytes = event->bytes + (event->api & EVENT_API_HOOKED ? EVENT_HOOKS_BYTES : 0);
+
+	return (face == EVENT_API_MEM || face == EVENT_API_OBJ) && bytes - 1 >= EVENT_SMALL_BYTES;
 }
 
 static int event_put(struct process_state *process, const struct event_alloc *event, int was_large)
@@ -62,6 +64,8 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 
 	if (!err)
 		err = block_put(process, &block);
+	if (event->api & EVENT_API_HOOKED)
+		process->info.hooked = 1;
 	if (!err && block.traceback && !process->stacks[block.traceback].known) {
 		process->stacks[block.traceback].waiting++;
 		process->info.counters.stacks_unknown++;
