@@ -15,8 +15,8 @@ def check(report, name, live):
     assert report.data["not_seen"]["records_malformed"] == 0
 
 
-def attach_and_check(start, trace, python, name, *options):
-    target = start(python, name)
+def attach_and_check(start, trace, python, name, *options, env=None):
+    target = start(python, name, env=env)
     run = trace("-p", target.pid, *options)
     target.step()
     live = target.expect()
@@ -76,6 +76,31 @@ def test_launch_end_of_stdin(trace, any_python):
     run = trace("--", any_python.path, program("golden.py"))
     live = run.expect()
     assert run.wait() == 0
+    check(run.report(), "golden.py", live)
+
+
+@pytest.mark.versions()
+@pytest.mark.parametrize("allocator", ("debug", "malloc_debug"))
+@pytest.mark.parametrize("name", ("golden.py", "threads.py", "realloc.py"))
+def test_debug_hooks(start, trace, python, name, allocator):
+    """Under the debugging hooks blocks are larger and elsewhere; the figures are what the program asked for."""
+    attach_and_check(start, trace, python, name, env=environment(PYTHONMALLOC=allocator))
+
+
+@pytest.mark.parametrize("allocator", ("debug", "malloc_debug"))
+@pytest.mark.parametrize("name", ("golden.py", "threads.py", "realloc.py"))
+def test_debug_hooks_stripped(start, trace, debian_python, name, allocator):
+    """Where the hooks are is read from the code that installs them."""
+    attach_and_check(start, trace, debian_python, name, env=environment(PYTHONMALLOC=allocator))
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_development_mode(trace, python):
+    run = trace("--", python.path, "-X", "dev", program("golden.py"), stdin=subprocess.PIPE)
+    run.step()
+    live = run.expect()
+    run.step()
+    assert run.wait() == 0, run.stderr
     check(run.report(), "golden.py", live)
 
 
