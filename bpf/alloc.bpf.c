@@ -89,8 +89,9 @@ static __always_inline void alloc_output(struct thread_state *thread, struct abi
 					 __u64 address, __u64 bytes, __u32 domain, __u32 api)
 {
 	struct event_alloc record = {.address = address, .bytes = bytes, .domain = domain, .api = api};
+	__u32 face = api & EVENT_API_MASK;
 
-	record.stack_id = stack_id_current(thread, target);
+	record.stack_id = stack_id_current(thread, target, face == EVENT_API_MEM || face == EVENT_API_OBJ);
 	header_fill(&record.header, type, sizeof(record));
 	if (record_output(&record, sizeof(record),
 			  type == EVENT_ALLOC   ? LOSS_ALLOC

@@ -65,32 +65,44 @@ __noinline __u64 tstate_match(struct abi_target *target, __u64 fsbase)
 	return 0;
 }
 
-/* The PyThreadState of the running thread, whether it holds the GIL or not; 0: it has none. */
-static __always_inline __u64 tstate_find(struct thread_state *thread, struct abi_target *target)
+/*
+ * The PyThreadState of the running thread, whether it holds the GIL or not; 0: it has none. Its thread_id is that of the
+ * thread that made it, which for a sub-interpreter's (before 3.13) need not be the one that runs it. So the id is asked
+ * only where there is doubt: up to 3.11 the one slot holds the state of whoever has the GIL, us or another.
+ */
+static __always_inline __u64 tstate_find(struct thread_state *thread, struct abi_target *target, int gil_held)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	__u64 fsbase = task->thread.fsbase;
-	__u64 tstate = 0;
+	__u64 tstate = 0, id = 0;
+	int ours = gil_held;
 
-	if (target->tstate_source == ABI_TSTATE_SLOT)
+	if (target->tstate_source == ABI_TSTATE_SLOT) {
 		tstate = user_u64(target->tstate_address);
-	else if (target->tstate_source == ABI_TSTATE_TLS)
+	} else if (target->tstate_source == ABI_TSTATE_TLS) {
 		tstate = user_u64(fsbase + target->tstate_address);
-	else if (target->tstate_source == ABI_TSTATE_DTV)
+		ours = 1;
+	} else if (target->tstate_source == ABI_TSTATE_DTV) {
 		tstate = user_u64(user_u64(user_u64(fsbase + 8) + target->tls_module * 16ull) +
 				  target->tstate_address);
-	if (tstate && user_u64(tstate + target->offsets.tstate_thread_id) == fsbase) {
+		ours = 1;
+	}
+	if (tstate)
+		id = user_u64(tstate + target->offsets.tstate_thread_id);
+	if (id && (ours || id == fsbase)) {
 		thread->tstate = tstate;
+		thread->tstate_id = id;
 		thread->tstate_space = target->space;
 		return tstate;
 	}
 	/* Without the GIL: remembered from the last time, or looked for. */
 	tstate = thread->tstate;
 	if (tstate && thread->tstate_space == target->space &&
-	    user_u64(tstate + target->offsets.tstate_thread_id) == fsbase)
+	    user_u64(tstate + target->offsets.tstate_thread_id) == thread->tstate_id)
 		return tstate;
 	tstate = tstate_match(target, fsbase);
 	thread->tstate = tstate;
+	thread->tstate_id = fsbase;
 	thread->tstate_space = target->space;
 	return tstate;
 }
@@ -385,9 +397,10 @@ __noinline int stack_emit(struct thread_state *thread, struct abi_target *target
 }
 
 /* The id of the running thread's Python stack, whose frames the reader has or will have; 0: no Python frame. */
-static __always_inline __u64 stack_id_current(struct thread_state *thread, struct abi_target *target)
+static __always_inline __u64 stack_id_current(struct thread_state *thread, struct abi_target *target,
+					      int gil_held)
 {
-	__u64 tstate = tstate_find(thread, target);
+	__u64 tstate = tstate_find(thread, target, gil_held);
 	__u32 slot, nframe = target->nframe;
 	__u64 frame, *seen;
 	__u32 i;

@@ -32,6 +32,7 @@ struct thread_state {
 	__u64 last_bytes;
 	__u64 last_free;    /* address of a free that may be passed on to another allocator */
 	__u64 tstate;       /* the thread's PyThreadState as last found */
+	__u64 tstate_id;    /* the thread_id that it had then: that of the thread that made it */
 	__u32 tstate_space; /* struct abi_target.space it was found in */
 	__u32 last_hooked;  /* last_free comes from a debugging hook: the object allocator may get it, too */
 

@@ -79,6 +79,30 @@ def test_launch_end_of_stdin(trace, any_python):
     check(run.report(), "golden.py", live)
 
 
+def interpreters_and_check(start, trace, python):
+    target = start(python, "interpreters.py")
+    run = trace("-p", target.pid)
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    assert report.marked("interpreters_work.py", live) == live
+    assert report.lost_events == 0
+    coverage = report.data["coverage"]
+    assert coverage["new_blocks"] > live["E"][1]
+    assert coverage["seen_blocks"] == coverage["new_blocks"]
+    assert target.finish() == 0, "the target was harmed"
+
+
+@pytest.mark.versions()
+def test_interpreters(start, trace, python):
+    """Sub-interpreters; from 3.12 on each has a GIL, a heap and thread states of its own."""
+    interpreters_and_check(start, trace, python)
+
+
+def test_interpreters_inlined(start, trace, debian_python):
+    interpreters_and_check(start, trace, debian_python)
+
+
 @pytest.mark.versions()
 @pytest.mark.parametrize("allocator", ("debug", "malloc_debug"))
 @pytest.mark.parametrize("name", ("golden.py", "threads.py", "realloc.py"))

@@ -62,6 +62,16 @@ def test_heap(start, run_tracer, root_python):
     assert [s["count"] for s in heap["statistics"] if s["type"] == "Node"] == [20000]
 
 
+def test_interpreters(start, trace, root_python):
+    target = start(root_python.path, "interpreters.py", prefix=within(root_python))
+    run = trace("-p", target.pid)
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    assert report.marked("interpreters_work.py", live) == live
+    assert report.data["coverage"]["seen_blocks"] >= 0.999 * report.data["coverage"]["new_blocks"]
+
+
 @pytest.mark.parametrize("allocator", ("debug", "malloc_debug"))
 @pytest.mark.parametrize("name", ("golden.py", "threads.py", "realloc.py"))
 def test_debug_hooks(start, trace, root_python, name, allocator):

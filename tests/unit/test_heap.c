@@ -439,9 +439,16 @@ static void test_forged_interpreters(void **state)
 	const struct python_offsets *offsets = forgery->runtime.offsets;
 	struct heap_reading reading;
 
-	/* A list of interpreters without an end; all share one heap, which counts once. */
-	put64(forgery->interp + offsets->abi.interp_next, address_of(forgery->interp));
+	uint8_t *second = calloc(1, 65536);
+
+	/* Two interpreters that share one heap, which counts once. */
+	memcpy(second, forgery->interp, 65536);
+	put64(forgery->interp + offsets->abi.interp_next, address_of(second));
 	expect(forgery, 7, 0);
+	/* A list without an end. */
+	put64(second + offsets->abi.interp_next, address_of(second));
+	assert_int_equal(heap_read(&forgery->runtime, NULL, NULL, &reading), -ENOTSUP);
+	free(second);
 	put64(forgery->cpython + offsets->abi.runtime_interpreters_head, 4096);
 	assert_int_equal(heap_read(&forgery->runtime, NULL, NULL, &reading), -EFAULT);
 }
