@@ -18,6 +18,7 @@
 #include "probe/coverage.h"
 #include "probe/features.h"
 #include "probe/plan_process.h"
+#include "probe/seccomp.h"
 #include "python/code.h"
 #include "python/version.h"
 #include "trace/capture.h"
@@ -48,6 +49,7 @@ struct session {
 	size_t count;
 	uint32_t next_space;
 	int capture_error;
+	struct seccomp_answer seccomp;
 	uint64_t loss_ns; /* when the loss counters were last read */
 };
 
@@ -249,6 +251,8 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	err = plan_process(pid, &session->opts.plan, &info, &member->runtime, &plan);
 	if (!err && member->pidfd < 0)
 		err = -ESRCH;
+	if (!err)
+		err = seccomp_check(&session->seccomp, &session->features, pid, &plan);
 	if (!err)
 		err = member_attach(session, member, info.name, &plan, from_start);
 	if (err) {
