@@ -66,6 +66,20 @@ __noinline __u64 tstate_match(struct abi_target *target, __u64 fsbase)
 }
 
 /*
+ * The thread's block of a module's thread-local variables: its vector has a length (dtv[-1]) that a library which was
+ * loaded later may be beyond, and blocks that nobody used yet are -1 (glibc, sysdeps/generic/dl-dtv.h).
+ */
+static __always_inline __u64 tls_block(__u64 fsbase, __u64 module)
+{
+	__u64 vector = user_u64(fsbase + 8), block;
+
+	if (module > user_u64(vector - 16))
+		return 0;
+	block = user_u64(vector + module * 16);
+	return block == ~0ull ? 0 : block;
+}
+
+/*
  * The PyThreadState of the running thread, whether it holds the GIL or not; 0: it has none. Its thread_id is that of the
  * thread that made it, which for a sub-interpreter's (before 3.13) need not be the one that runs it. So the id is asked
  * only where there is doubt: up to 3.11 the one slot holds the state of whoever has the GIL, us or another.
@@ -83,8 +97,7 @@ static __always_inline __u64 tstate_find(struct thread_state *thread, struct abi
 		tstate = user_u64(fsbase + target->tstate_address);
 		ours = 1;
 	} else if (target->tstate_source == ABI_TSTATE_DTV) {
-		tstate = user_u64(user_u64(user_u64(fsbase + 8) + target->tls_module * 16ull) +
-				  target->tstate_address);
+		tstate = user_u64(tls_block(fsbase, target->tls_module) + target->tstate_address);
 		ours = 1;
 	}
 	if (tstate)

@@ -13,6 +13,7 @@ struct trace_options {
 	uint64_t duration_ns, interval_ns; /* 0: none */
 	const char *output, *capture;      /* borrowed */
 	int dry_run;
+	int wait; /* for Python to be loaded */
 	struct session_opts session;
 	struct report_choice choice;
 };

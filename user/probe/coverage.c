@@ -122,6 +122,11 @@ int coverage_new(struct coverage **out, const struct python_runtime *runtime, in
 	coverage->runtime = runtime;
 	if (!from_start)
 		err = heap_read(runtime, visit_old, &coverage->old, &reading);
+	/* A library that was loaded this moment: there is nothing old. */
+	if (err == -EAGAIN) {
+		from_start = 1;
+		err = 0;
+	}
 	if (err) {
 		coverage_free(coverage);
 		return err;

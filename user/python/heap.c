@@ -312,9 +312,17 @@ int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *c
 				 .context = context,
 				 .reading = &reading};
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
+	uint64_t interpreters;
 	uint32_t count = 1;
 	int err;
 
+	err = memory_read_u64(runtime->pid,
+			      runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
+			      &interpreters);
+	if (err)
+		return err;
+	if (!interpreters)
+		return error_set(-EAGAIN, "its interpreter has not been started yet");
 	if (walk.offsets->interp_obmalloc)
 		err = heads_interpreters(runtime, heads, &count);
 	else

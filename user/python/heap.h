@@ -25,7 +25,7 @@ typedef int (*heap_block_fn)(uint64_t address, uint32_t bytes, const uint8_t *co
 
 /*
  * The heaps of all interpreters. visit may be NULL. 0; -ENOTSUP when this runtime's heap cannot be found (heap_symbols.h;
- * error_set says so) or pymalloc is not in use; -ESRCH; -EFAULT.
+ * error_set says so) or pymalloc is not in use; -EAGAIN no interpreter has been started yet; -ESRCH; -EFAULT.
  */
 int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *context,
 	      struct heap_reading *out);
