@@ -182,6 +182,21 @@ def test_two_processes(start, trace, python, any_python):
         check(report, "golden.py", live[pid])
 
 
+def test_two_kinds(start, trace, debian_python, any_python):
+    """A stripped executable and a library with symbols, of different versions, in one session."""
+    targets = {t.pid: t for t in (start(debian_python, "golden.py", 1000), start(any_python, "golden.py", 400))}
+    run = trace("-p", ",".join(map(str, targets)), "--format", "json", "--top", 0, output=False, attached=2)
+    live = {}
+    for pid, target in targets.items():
+        target.step()
+        live[pid] = target.expect()
+    run.interrupt()
+    assert run.wait() == 0
+    reports = {report.data["pid"]: report for report in run.printed_reports()}
+    for pid in targets:
+        check(reports[pid], "golden.py", live[pid])
+
+
 @pytest.mark.parametrize("allocator", ("pymalloc", "debug", "malloc"))
 def test_inlined_deaths(trace, debian_python, allocator):
     """The debug hooks have a copy of their own; with malloc every block is a large one."""
