@@ -110,6 +110,16 @@ def test_waited_in_vain(start, run_tracer, any_python, libpython, embed):
     assert "no Python while it was waited for" in error_line(done, 1)
 
 
+@pytest.mark.versions("3.10", "3.12")
+def test_debug_build_unknown(tmp_path, start, run_tracer, python):
+    """A debug build of a version of which none is known; as far as it can be told, by its name."""
+    application = os.path.join(str(tmp_path), "python%sd" % python.version)
+    os.rename(linked(tmp_path, python, "-no-pie"), application)
+    target = start(application, "-", program("golden.py"), env=home(python))
+    line = error_line(run_tracer("-p", target.pid), 1)
+    assert "a debug build of Python %s" % python.version in line and "3.11, 3.13" in line
+
+
 def linked(folder, python, *options):
     """The application linked with the version's static library."""
     code = "import sysconfig as s; print(*map(s.get_config_var, ('LIBPL', 'LIBRARY', 'INCLUDEPY')), sep='\\n'); print(*map(s.get_config_var, ('LIBS', 'SYSLIBS')))"

@@ -120,8 +120,10 @@ static int session_follow(struct run *run)
 
 		if (count >= 0 && run->late.count) {
 			run->attached += late_targets_look(&run->late, run->session);
-			if (!run->late.count)
-				count = privileges_drop(run->output || run->capture) ?: count;
+			int err = run->late.count ? 0 : privileges_drop(run->output || run->capture);
+
+			if (err)
+				return err;
 		}
 		if (count < 0)
 			return count;
