@@ -134,8 +134,8 @@ static __always_inline __u64 pool_first_free(__u64 pool)
 static __always_inline int request_begin(struct pt_regs *regs, void *context, __u64 sp)
 {
 	struct abi_target *target = target_current();
-	__u64 cookie;
 	struct thread_state *thread;
+	__u64 cookie;
 
 	if (!target)
 		return 1;
@@ -167,6 +167,10 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 	thread->api = cookie >> 8 & 0xff;
 	if (!thread->pool_bits && addend(cookie))
 		thread->api |= EVENT_API_HOOKED;
+	else if (thread->api == EVENT_API_RAW && target->object_code_end &&
+		 user_u64(sp) - target->object_code_start <
+			 target->object_code_end - target->object_code_start)
+		thread->api = EVENT_API_OBJ;
 	thread->nested_equal = 0;
 	thread->last_free = 0;
 	thread->sp = sp;
@@ -249,7 +253,7 @@ static __always_inline void block_free(struct thread_state *thread, __u64 addres
 		thread->last_free = api == EVENT_API_RAW ? 0 : address;
 		thread->last_hooked = 0;
 	}
-	free_output(EVENT_FREE, address, 0, api, LOSS_FREE);
+	free_output(EVENT_FREE, address, 0, api | (before ? EVENT_API_HOOKED : 0), LOSS_FREE);
 }
 
 /*

@@ -129,6 +129,7 @@ static int session_follow(struct run *run)
 			return count;
 		if (run->options.interval_ns && clock_ns(CLOCK_MONOTONIC) >= run->next_print_ns) {
 			run->next_print_ns += run->options.interval_ns;
+			session_census(run->session);
 			count = session_count_loss(run->session);
 			if (count < 0 || reports_print(run, 0) != EXIT_DONE)
 				return -EIO;
@@ -266,8 +267,6 @@ static int run_finish(struct run *run)
 	late_targets_give_up(&run->late);
 	if (run->options.pid_count && !run->attached)
 		return EXIT_FAILED;
-	if (session_running(run->session))
-		session_measure(run->session);
 	err = session_stop(run->session);
 	if (err)
 		error_print(err, NULL, "the last events");

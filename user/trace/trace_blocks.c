@@ -10,7 +10,7 @@
 #include "base/array.h"
 #include "trace/state.h"
 
-static void block_gone(struct process_state *process, const struct block *block)
+void state_block_gone(struct process_state *process, const struct block *block)
 {
 	process->info.live_bytes -= block->bytes;
 	process->info.live_blocks--;
@@ -29,33 +29,43 @@ static int block_put(struct process_state *process, const struct block *block)
 	if (replaced < 0)
 		return replaced;
 	if (replaced) {
-		block_gone(process, &old);
-		info->counters.replaced++;
+		state_block_gone(process, &old);
+		/* In census mode every block that lies in a pool ends so. */
+		info->counters.replaced += info->mode != EVENT_MODE_CENSUS || !old.pooled;
 	}
 	info->live_bytes += block->bytes;
 	info->live_blocks++;
 	info->large_blocks += block->large;
 	info->rounded_blocks += block->rounded;
-	if (info->live_bytes > info->peak_bytes)
+	if (info->mode != EVENT_MODE_CENSUS && info->live_bytes > info->peak_bytes)
 		info->peak_bytes = info->live_bytes;
 	return 0;
+}
+
+/* Asked of pymalloc? */
+static int is_pymalloc(const struct event_alloc *event)
+{
+	uint32_t face = event->api & EVENT_API_MASK;
+
+	return face == EVENT_API_MEM || face == EVENT_API_OBJ;
 }
 
 /* Would pymalloc pass this request on to malloc? One of 0 bytes it does, too. */
 static int is_large(const struct event_alloc *event)
 {
-	uint32_t face = event->api & EVENT_API_MASK;
-
 	uint64_t bytes = event->bytes + (event->api & EVENT_API_HOOKED ? EVENT_HOOKS_BYTES : 0);
 
-	return (face == EVENT_API_MEM || face == EVENT_API_OBJ) && bytes - 1 >= EVENT_SMALL_BYTES;
+	return bytes - 1 >= EVENT_SMALL_BYTES;
 }
 
 static int event_put(struct process_state *process, const struct event_alloc *event, int was_large)
 {
 	struct block block = {.address = event->address,
 			      .bytes = event->bytes,
-			      .large = was_large || is_large(event),
+			      .large = was_large || (is_pymalloc(event) && is_large(event)),
+			      .pooled = !was_large && is_pymalloc(event) && !is_large(event),
+			      .epoch = process->census.epoch,
+			      .hooked = !!(event->api & EVENT_API_HOOKED),
 			      .rounded = !!(event->api & EVENT_API_ROUNDED),
 			      .domain = event->domain};
 	int err = event->bytes > TRACE_BYTES_MAX
@@ -64,8 +74,6 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 
 	if (!err)
 		err = block_put(process, &block);
-	if (event->api & EVENT_API_HOOKED)
-		process->info.hooked = 1;
 	if (!err && block.traceback && !process->stacks[block.traceback].known) {
 		process->stacks[block.traceback].waiting++;
 		process->info.counters.stacks_unknown++;
@@ -82,16 +90,22 @@ int state_alloc(struct process_state *process, const struct event_alloc *event)
 	return err;
 }
 
+/* Where the allocator's block begins. */
+static uint64_t block_start(const struct event_free *event)
+{
+	return event->address - (event->api & EVENT_API_HOOKED ? EVENT_HOOKS_BEFORE : 0);
+}
+
 int state_free(struct process_state *process, const struct event_free *event)
 {
 	struct block old;
 
 	process->info.counters.frees++;
 	if (blocks_take(process->blocks, event->address, event->domain, &old))
-		block_gone(process, &old);
+		state_block_gone(process, &old);
 	else
 		process->info.counters.frees_unknown++;
-	return 0;
+	return event->domain ? 0 : state_census_died(process, block_start(event));
 }
 
 int state_realloc(struct process_state *process, const struct event_free *event)
@@ -111,9 +125,9 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 	pending->state = PENDING_UNSEEN;
 	if (blocks_take(process->blocks, event->address, event->domain, &pending->block)) {
 		pending->state = PENDING_TAKEN;
-		block_gone(process, &pending->block);
+		state_block_gone(process, &pending->block);
 	}
-	return 0;
+	return event->domain ? 0 : state_census_died(process, block_start(event));
 }
 
 /* Ends the thread's realloc under way; copies it out. */
