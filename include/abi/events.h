@@ -59,9 +59,17 @@ enum event_api {
 	EVENT_API_LARGE = 4, /* as EVENT_API_OBJ, of a request that pymalloc has passed on to malloc */
 };
 
-/* In the field api of an allocation, beside the face. */
+/* In the field api of an allocation or a free, beside the face. */
 #define EVENT_API_MASK    0xffu
+#define EVENT_API_HOOKED  0x200u /* the block lies EVENT_HOOKS_BEFORE bytes within the one of the allocator */
 #define EVENT_API_ROUNDED 0x100u /* bytes is the size class: what was asked for is not known */
+
+/*
+ * With CPython's debugging hooks (_PyMem_Debug*) a block has so many bytes before it, and in all so many more, than the
+ * program asked for. The records are of what the program asked for and was given.
+ */
+#define EVENT_HOOKS_BEFORE 16u
+#define EVENT_HOOKS_BYTES  24u
 
 struct event_header {
 	__u32 type;
@@ -77,7 +85,7 @@ struct event_alloc {
 	__u64 bytes;    /* as requested, not as rounded by the allocator */
 	__u64 stack_id; /* names an EVENT_STACK record, possibly of earlier; 0: no Python frame on this thread */
 	__u32 domain; /* tracemalloc's: 0 for Python's own allocators */
-	__u32 api;    /* enum event_api | EVENT_API_ROUNDED */
+	__u32 api;    /* enum event_api | EVENT_API_ROUNDED | EVENT_API_HOOKED */
 };
 
 struct event_free {

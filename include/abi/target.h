@@ -75,7 +75,8 @@ struct abi_target {
 /*
  * The cookie of a probe: what happened there and where the arguments are.
  * bits 0-7 enum abi_op, 8-15 enum event_api, 16-23 register of the first argument, 24-31 of the second,
- * 32-39 of the third (enum abi_register), 40-55 an addend, signed.
+ * 32-39 of the third (enum abi_register), 40-55 an addend, signed. A MALLOC, CALLOC, REALLOC or FREE with an addend is
+ * one of the debugging hooks': the allocator's own block begins that much before the program's.
  *
  * In copies of the allocator that were inlined (user/probe/inline_sites.h) a request has no function of its own:
  * a malloc, calloc or realloc whose probe has no return is the call instruction, and END comes after the call.

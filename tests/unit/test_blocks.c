@@ -143,7 +143,7 @@ static void test_containing(void **state)
 		{.address = 0x9000008, .bytes = 4096, .domain = 7}, /* not aligned */
 		{.address = 0x9000108, .bytes = 16, .domain = 9},
 		{.address = UINT64_MAX - 15, .bytes = 16},
-		{.address = 16, .bytes = (1ull << 60) - 1, .domain = 3},
+		{.address = 16, .bytes = (1ull << 59) - 1, .domain = 3},
 	};
 	struct blocks *blocks;
 	struct block old;
@@ -177,12 +177,37 @@ static void test_containing(void **state)
 	blocks_free(blocks);
 }
 
+/* The heap shows a hooked block 16 bytes before the program's address, in a class for 24 bytes more. */
+static void test_hooked(void **state)
+{
+	struct block hooked = {.address = 0x1010, .bytes = 40, .pooled = 1, .hooked = 1};
+	struct block plain = {.address = 0x2010, .bytes = 10, .pooled = 1};
+	struct blocks *blocks;
+	struct block old;
+
+	(void)state;
+	assert_int_equal(blocks_new(&blocks), 0);
+	assert_int_equal(blocks_put(blocks, &hooked, &old), 0);
+	assert_int_equal(blocks_put(blocks, &plain, &old), 0);
+	assert_int_equal(blocks_confirm(blocks, 0x1000, 64, 1), 1);
+	assert_int_equal(blocks_find(blocks, 0x1010, 0)->epoch, 1);
+	assert_int_equal(blocks_confirm(blocks, 0x1000, 48, 1), 0);
+	assert_int_equal(blocks_confirm(blocks, 0x1000, 128, 1), 0);
+	/* Another block follows one of 16 bytes that nobody knows. */
+	assert_int_equal(blocks_confirm(blocks, 0x2000, 16, 1), 0);
+	assert_int_equal(blocks_confirm(blocks, 0x2010, 16, 1), 1);
+	blocks_keep(blocks, 0x1010, 0);
+	assert_int_equal(blocks_find(blocks, 0x1010, 0)->epoch, 0);
+	blocks_keep(blocks, 0x3010, 0);
+	blocks_free(blocks);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_put_take),   cmocka_unit_test(test_address_zero),
 		cmocka_unit_test(test_churn),      cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_containing),
+		cmocka_unit_test(test_containing), cmocka_unit_test(test_hooked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,16 +12,18 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/live.h"
+#include "cli/late_targets.h"
 #include "cli/trace_options.h"
 #include "export/pprof.h"
 #include "probe/plan_process.h"
 #include "probe/privileges.h"
 #include "target/launch.h"
 
-#define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
-#define POLL_IDLE_MS 20
-#define MAX_WATCHED  64
-#define KEPT_REMEDY  "the file that was there is as it was"
+#define POLL_BUSY_MS     2 /* between two looks at a ring buffer that had records */
+#define POLL_IDLE_MS     20
+#define MAX_WATCHED      64
+#define COMMAND_PATIENCE 100 /* looks at a command without Python before we tell that we wait */
+#define KEPT_REMEDY      "the file that was there is as it was"
 
 struct run {
 	struct trace_options options;
@@ -29,8 +31,13 @@ struct run {
 	struct launch *launch;
 	struct outfile *output, *capture;
 	struct live live;
-	int signals; /* signalfd of the signals that end a session */
-	int status;  /* of the command */
+	size_t attached;
+	int signals;              /* signalfd of the signals that end a session */
+	int status;               /* of the command */
+	struct late_targets late; /* of pids */
+	struct late command;
+	unsigned int command_looks;
+	int command_refused; /* what it loaded cannot be traced: that has been told */
 	uint64_t start_ns, next_print_ns;
 };
 
@@ -127,9 +134,16 @@ static int session_follow(struct run *run)
 	int interrupts = 0;
 
 	run->next_print_ns = run->start_ns + run->options.interval_ns;
-	while (session_running(run->session) && !stop_wanted(run, &interrupts)) {
+	while ((session_running(run->session) || run->late.count) && !stop_wanted(run, &interrupts)) {
 		int count = session_drain(run->session);
 
+		if (count >= 0 && run->late.count) {
+			run->attached += late_targets_look(&run->late, run->session);
+			int err = run->late.count ? 0 : privileges_drop(run->output || run->capture);
+
+			if (err)
+				return err;
+		}
 		if (count < 0)
 			return count;
 		if (run->options.interval_ns && clock_ns(CLOCK_MONOTONIC) >= run->next_print_ns) {
@@ -181,28 +195,58 @@ static void session_open(struct run *run)
 
 static int targets_attach(struct run *run)
 {
-	int attached = 0, err = signals_catch(run, 1);
+	int err = signals_catch(run, 1);
 
 	if (err)
 		return error_print(err, NULL, "trace");
 	session_open(run);
 	for (size_t i = 0; i < run->options.pid_count; i++) {
 		err = session_add(run->session, run->options.pids[i], 0);
-
+		if (err == -ENOENT && run->options.wait)
+			err = late_targets_add(&run->late, run->options.pids[i]);
+		else if (!err)
+			run->attached++;
 		/* Of several, one that cannot be traced does not keep the others from it. */
 		if (err)
 			error_print(err, cli_remedy(err), "PID %d", run->options.pids[i]);
-		else
-			attached++;
 	}
-	return attached ? 0 : -ESRCH;
+	return run->attached || run->late.count ? 0 : -ESRCH;
 }
 
-static int command_ready(pid_t pid, void *context)
+/* The command runs and has no Python: has it by now? An error is told, and the command goes on without us. */
+static int command_look(struct run *run, pid_t pid)
+{
+	int found, err;
+
+	if (run->command_refused)
+		return 0;
+	run->command.pid = pid;
+	found = late_look(&run->command);
+	if (found <= 0) {
+		if (!found && ++run->command_looks == COMMAND_PATIENCE)
+			log_info("the command runs no Python yet; waiting for it to load one");
+		return 0;
+	}
+	if (run->options.dry_run)
+		err = plan_show(pid, &run->options.session.plan);
+	else
+		err = signals_catch(run, 1) ?: late_attach(run->session, pid);
+	if (!err)
+		return 1;
+	signals_catch(run, 0);
+	error_print(err, cli_remedy(err), "command");
+	run->command_refused = 1;
+	return 0;
+}
+
+static int command_ready(pid_t pid, int running, void *context)
 {
 	struct run *run = context;
 	int err;
 
+	if (running)
+		return command_look(run, pid);
+	run->command = (struct late){0};
 	if (run->options.dry_run)
 		err = plan_show(pid, &run->options.session.plan);
 	else
@@ -214,7 +258,7 @@ static int command_ready(pid_t pid, void *context)
 	if (!err)
 		return 1;
 	signals_catch(run, 0);
-	/* A wrapper that will exec the interpreter: not yet. */
+	/* A wrapper that will exec the interpreter, or a program that will load it: not yet. */
 	return err == -ENOENT ? 0 : err;
 }
 
@@ -256,6 +300,9 @@ static int run_finish(struct run *run)
 {
 	int status, err;
 
+	late_targets_give_up(&run->late);
+	if (run->options.pid_count && !run->attached)
+		return EXIT_FAILED;
 	err = session_stop(run->session);
 	if (err)
 		error_print(err, NULL, "the last events");
@@ -285,7 +332,8 @@ static int run_session(struct run *run)
 	err = run->options.command.count ? command_start(run) : targets_attach(run);
 	if (err)
 		return run->status ? run->status : EXIT_FAILED;
-	err = privileges_drop(run->output || run->capture);
+	if (!run->late.count)
+		err = privileges_drop(run->output || run->capture);
 	if (err) {
 		error_print(err, NULL, "trace");
 		return EXIT_FAILED;
@@ -339,6 +387,7 @@ int cli_trace(int argc, char **argv)
 	outfile_discard(run.capture);
 	session_free(run.session);
 	live_end(&run.live); /* whoever asked for the end learns of it now */
+	late_targets_free(&run.late);
 	/* The command's own status is ours, once it has one; one that still runs is left alone. */
 	if (run.launch && status == EXIT_DONE && !run.options.dry_run &&
 	    launch_wait(run.launch, 0, &run.status) == 1)

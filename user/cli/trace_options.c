@@ -25,6 +25,7 @@ static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "trace running processes", 1},
 	{"container", 'c', "CONTAINER", OPTION_HIDDEN, NULL, 1},
 	{"all", 'a', NULL, OPTION_HIDDEN, NULL, 1},
+	{"wait", 'w', NULL, 0, "with -p: where there is no Python yet, wait until the process loads one", 1},
 	{"nframe", 'n', "N", 0, "frames kept of a traceback, most recent first (1-128, default 16)", 2},
 	{"mode", 'm', "MODE", 0,
 	 "census: allocations are traced, and the heap tells which blocks live (default); exact: allocations "
@@ -126,6 +127,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return reject_later("--container");
 	case 'a':
 		return reject_later("--all");
+	case 'w':
+		out->wait = 1;
+		return 0;
 	case 'n':
 		if (cli_parse_number(arg, 1, EVENT_MAX_FRAMES, &number))
 			return reject("--nframe", arg, "a number from 1 to 128");

@@ -15,6 +15,7 @@ struct trace_options {
 	unsigned int keep;                 /* of them, in FILE, FILE.1, ... */
 	const char *output, *capture;      /* borrowed */
 	int dry_run;
+	int wait; /* for Python to be loaded */
 	struct session_opts session;
 	struct report_choice choice;
 };

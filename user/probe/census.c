@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "probe/census.h"
 
+#include <errno.h>
 #include <string.h>
 #include <time.h>
 
@@ -53,6 +54,9 @@ static int reading_take(const struct python_runtime *runtime, const struct censu
 	if (err)
 		return err;
 	err = heap_read_pools(runtime, pool_record, &reading, &heap);
+	/* A library that was loaded this moment: there is no heap, and so nothing on it. */
+	if (err == -EAGAIN)
+		err = 0;
 	if (!err)
 		err = reading.err;
 	record->large_blocks = heap.raw_blocks;

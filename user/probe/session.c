@@ -18,6 +18,7 @@
 #include "probe/census.h"
 #include "probe/features.h"
 #include "probe/plan_process.h"
+#include "probe/seccomp.h"
 #include "python/code.h"
 #include "python/version.h"
 #include "trace/capture.h"
@@ -49,6 +50,7 @@ struct session {
 	size_t count;
 	uint32_t next_space;
 	int capture_error;
+	struct seccomp_answer seccomp;
 	uint64_t loss_ns; /* when the loss counters were last read */
 };
 
@@ -308,6 +310,8 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	if (!err && member->pidfd < 0)
 		err = -ESRCH;
 	member->mode = plan.mode;
+	if (!err)
+		err = seccomp_check(&session->seccomp, &session->features, pid, &plan);
 	if (!err)
 		err = member_attach(session, member, info.name, &plan, from_start);
 	if (err) {

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
+#include "abi/events.h"
 #include "base/hash.h"
 
 #define SEGMENT_BITS  6
@@ -32,6 +33,7 @@ struct segment {
 
 struct blocks {
 	uint64_t seed;
+	int hooked; /* there was a block of that kind */
 	size_t count;
 	struct segment segments[SEGMENTS];
 };
@@ -156,6 +158,7 @@ int blocks_put(struct blocks *blocks, const struct block *block, struct block *o
 {
 	if (!block->address)
 		return -EINVAL;
+	blocks->hooked |= block->hooked;
 	uint64_t hash = key_hash(blocks, block->address, block->domain);
 	struct segment *segment = &blocks->segments[hash >> (64 - SEGMENT_BITS)];
 
@@ -257,18 +260,33 @@ int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uin
  */
 static int class_fits(const struct block *block, uint32_t class_bytes)
 {
-	return block->bytes <= class_bytes &&
-	       (block->bytes + CLASS_STEP > class_bytes || block->bytes * 4 > (uint64_t)class_bytes * 3);
+	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+
+	return bytes <= class_bytes &&
+	       (bytes + CLASS_STEP > class_bytes || bytes * 4 > (uint64_t)class_bytes * 3);
 }
 
 int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes, unsigned int epoch)
 {
 	struct block *block = (struct block *)blocks_find(blocks, address, 0);
 
+	if ((!block || block->hooked) && blocks->hooked) {
+		block = (struct block *)blocks_find(blocks, address + EVENT_HOOKS_BEFORE, 0);
+		if (block && !block->hooked)
+			return 0;
+	}
 	if (!block || !block->pooled || !class_fits(block, class_bytes))
 		return 0;
 	block->epoch = epoch;
 	return 1;
+}
+
+void blocks_keep(struct blocks *blocks, uint64_t address, unsigned int epoch)
+{
+	struct block *block = (struct block *)blocks_find(blocks, address, 0);
+
+	if (block && block->pooled)
+		block->epoch = epoch;
 }
 
 void blocks_confirm_all(struct blocks *blocks, unsigned int epoch)

@@ -15,7 +15,7 @@
 #include "trace/trace.h"
 
 #define TRACE_UNKNOWN   "<unknown>"
-#define TRACE_BYTES_MAX ((1ull << 60) - 1) /* what struct block holds */
+#define TRACE_BYTES_MAX ((1ull << 59) - 1) /* what struct block holds */
 #define TRACE_LINES_MAX (1u << 20)         /* longest line table that is taken */
 #define TRACE_TEXT_MAX  (EVENT_MAX_TEXT * 4)
 

@@ -56,7 +56,7 @@ struct trace_process {
 	enum trace_end end;
 	uint32_t exit_code; /* wait status, with TRACE_EXITED */
 	/*
-	 * While a realloc is under way its block counts as gone. live_bytes never exceeds 2^60 - 1. In census mode
+	 * While a realloc is under way its block counts as gone. live_bytes never exceeds 2^59 - 1. In census mode
 	 * dead blocks count until a reading of the heap says so; peak_bytes is the highest that one has left.
 	 */
 	uint64_t live_bytes, live_blocks, peak_bytes;

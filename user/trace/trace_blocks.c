@@ -46,12 +46,12 @@ static int block_put(struct process_state *process, const struct block *block)
 static void place_set(struct block *block, uint32_t face, int was_large)
 {
 	int pymalloc = face == EVENT_API_MEM || face == EVENT_API_OBJ;
+	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
 
-	block->large =
-		was_large || face == EVENT_API_LARGE || (pymalloc && block->bytes - 1 >= EVENT_SMALL_BYTES);
+	block->large = was_large || face == EVENT_API_LARGE || (pymalloc && bytes - 1 >= EVENT_SMALL_BYTES);
 	block->pooled = pymalloc && !block->large;
 	/* Passed on, one of 0 bytes asks malloc for 1; pymalloc itself would have served that. */
-	if (face == EVENT_API_LARGE && block->bytes == 1)
+	if (face == EVENT_API_LARGE && bytes == 1)
 		block->bytes = 0;
 }
 
@@ -100,6 +100,7 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 	struct block block = {.address = event->address,
 			      .bytes = event->bytes,
 			      .epoch = process->census.epoch,
+			      .hooked = !!(event->api & EVENT_API_HOOKED),
 			      .rounded = !!(event->api & EVENT_API_ROUNDED),
 			      .domain = event->domain};
 	int err = event->bytes > TRACE_BYTES_MAX
@@ -127,6 +128,12 @@ int state_alloc(struct process_state *process, const struct event_alloc *event)
 	return err;
 }
 
+/* Where the allocator's block begins. */
+static uint64_t block_start(const struct event_free *event)
+{
+	return event->address - (event->api & EVENT_API_HOOKED ? EVENT_HOOKS_BEFORE : 0);
+}
+
 int state_free(struct process_state *process, const struct event_free *event)
 {
 	struct block old;
@@ -139,8 +146,8 @@ int state_free(struct process_state *process, const struct event_free *event)
 		process->info.counters.frees_unknown++;
 	if (event->domain)
 		return 0;
-	err = thread_did(process, &event->header, event->address, 1);
-	return err ? err : state_census_died(process, event->address);
+	err = thread_did(process, &event->header, block_start(event), 1);
+	return err ? err : state_census_died(process, block_start(event));
 }
 
 int state_realloc(struct process_state *process, const struct event_free *event)
@@ -159,7 +166,7 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 		thread->pending.large =
 			process->census.known && !address_set_has(&process->census.old, event->address);
 	}
-	return event->domain ? 0 : state_census_died(process, event->address);
+	return event->domain ? 0 : state_census_died(process, block_start(event));
 }
 
 /* Ends the thread's realloc under way; copies it out. */

@@ -85,20 +85,12 @@ static void seen_add(struct census *census, uint32_t class_bytes)
 	census->counts.seen_bytes += class_bytes;
 }
 
-/* Whatever the heap shows of it, what the table has at address stays. */
-static void block_keep(struct process_state *process, uint64_t address)
-{
-	const struct block *block = blocks_find(process->blocks, address, 0);
-
-	if (block)
-		blocks_confirm(process->blocks, address, (uint32_t)block->bytes, process->census.epoch);
-}
-
 /* The pool could not be read. */
 static void pool_keep(struct process_state *process, const struct event_census_pool *event)
 {
 	for (uint32_t i = 0; i < event->count; i++)
-		block_keep(process, event->address + (uint64_t)i * STEP_BYTES);
+		blocks_keep(process->blocks, event->address + (uint64_t)i * STEP_BYTES,
+			    process->census.epoch);
 }
 
 int state_census_pool(struct process_state *process, const struct event_census_pool *event)
@@ -193,7 +185,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 		return err;
 	}
 	for (size_t i = 0; i < process->thread_count; i++)
-		block_keep(process, process->threads[i].in_flight);
+		blocks_keep(process->blocks, process->threads[i].in_flight, census->epoch);
 	blocks_sweep(process->blocks, census->epoch, block_swept, process);
 	if (info->mode == EVENT_MODE_CENSUS && info->live_bytes > info->peak_bytes)
 		info->peak_bytes = info->live_bytes;
