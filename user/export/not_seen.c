@@ -12,6 +12,8 @@
 
 #include "export/report.h"
 
+#define READ_JUST_NOW_NS 1000000
+
 /* "1,234,567". */
 static char *count_format(char out[32], uint64_t count)
 {
@@ -196,7 +198,7 @@ static void heap_print(FILE *out, const struct snapshot_meta *meta)
 /* Between the last reading and the end of a target that ended by itself. */
 static void unreconciled_print(FILE *out, const struct snapshot_meta *meta)
 {
-	if (!meta->unread_ns || strcmp(meta->moment, "running") == 0)
+	if (meta->unread_ns < READ_JUST_NOW_NS || strcmp(meta->moment, "running") == 0)
 		return;
 	if (meta->coverage_known)
 		fprintf(out,
