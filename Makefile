@@ -101,7 +101,7 @@ $(OUT)/fuzz/%: tests/fuzz/%.c $(SOURCES)
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)$(MAKE) --no-print-directory CC=clang SAN=1 OUT=$(FUZZ_LIB) \
 		CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' $(FUZZ_LIB)/libtracer.a >/dev/null && \
-		clang $(CFLAGS_ALL) -I$(FUZZ_LIB)/gen -fsanitize=fuzzer $(SANITIZE) -o $@ $< $(FUZZ_LIB)/libtracer.a $(LIBS)
+		clang $(CFLAGS_ALL) -Itests/fuzz -I$(FUZZ_LIB)/gen -fsanitize=fuzzer $(SANITIZE) -o $@ $< $(FUZZ_LIB)/libtracer.a $(LIBS)
 
 unit: $(UNIT)
 	$(Q)tests/run-unit $(UNIT)
@@ -133,6 +133,7 @@ bench: $(OUT)/tracer
 fuzz: $(FUZZERS)
 	$(Q)mkdir -p build/corpus/fuzz_capture && for c in tests/golden/*.cap; do \
 		tail -c +17 $$c > build/corpus/fuzz_capture/$${c##*/}; done
+	$(Q)mkdir -p build/corpus/fuzz_tracemalloc && $(PYTHON) tests/fuzz/corpus_tracemalloc.py build/corpus/fuzz_tracemalloc
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
 		$$f -max_total_time=$(or $(FUZZ_SECONDS),30) -max_len=200000 -timeout=10 -verbosity=0 \
 		-artifact_prefix=build/ build/corpus/$${f##*/} || exit 1; done

@@ -2,7 +2,7 @@
 /*
  * Reading back what pprof_write.c wrote, or a tool like pprof wrote again. The profile is unpacked as a
  * whole; its top level is walked by hand, so that hostile input costs memory in proportion to its size, and
- * each submessage goes through protobuf-c. Fields come in any order, so there is one walk for each kind:
+ * each submessage but the samples goes through protobuf-c. Fields come in any order, so there is one walk for each kind:
  * strings and comments, functions, locations, samples.
  */
 #include "export/pprof.h"
@@ -34,6 +34,14 @@ struct function {
 	uint32_t name, filename; /* ids in the snapshot's strings */
 };
 
+enum label { LABEL_BYTES, LABEL_DOMAIN, LABEL_TOTAL, LABELS };
+
+struct sample {
+	uint32_t nframe, value_count;
+	int64_t values[2];
+	int64_t labels[LABELS]; /* -1: it has none of that name */
+};
+
 struct reader {
 	const unsigned char *profile;
 	uint32_t *strings; /* offsets of their length prefix */
@@ -45,7 +53,9 @@ struct reader {
 	struct snapshot_frame *locations;
 	size_t location_count, location_room;
 	struct id_map function_ids, location_ids;
-	struct snapshot_frame frames[FRAMES_MAX]; /* of the sample being read */
+	struct sample sample;                     /* being read */
+	struct snapshot_frame frames[FRAMES_MAX]; /* its frames */
+	uint64_t label_keys[LABELS];              /* indices of strings */
 	struct builder builder;
 };
 
@@ -142,11 +152,27 @@ static int comment_take(struct reader *reader, uint64_t index)
 	return err;
 }
 
+/* Calls take for each number of a repeated field, packed or not. */
+static int numbers_take(struct reader *reader, const struct field *field,
+			int (*take)(struct reader *reader, uint64_t number))
+{
+	struct span span = field->span;
+	uint64_t number;
+	int err = 0;
+
+	if (field->wire_type == 0)
+		return take(reader, field->number);
+	while (!err && span.bytes) {
+		err = varint_take(&span, &number);
+		if (!err)
+			err = take(reader, number);
+	}
+	return err;
+}
+
 static int table_take(struct reader *reader, const struct field *field)
 {
-	int packed = field->wire_type == 2;
-
-	if (field->id == FIELD_STRING && packed) {
+	if (field->id == FIELD_STRING && field->wire_type == 2) {
 		int err = items_reserve(&reader->strings, &reader->string_room, reader->string_count,
 					sizeof(*reader->strings));
 
@@ -156,18 +182,7 @@ static int table_take(struct reader *reader, const struct field *field)
 	}
 	if (field->id != FIELD_COMMENT)
 		return 0;
-	if (!packed)
-		return comment_take(reader, field->number);
-	struct span span = field->span;
-	int err = 0;
-	while (!err && span.bytes) {
-		uint64_t index;
-
-		err = varint_take(&span, &index);
-		if (!err)
-			err = comment_take(reader, index);
-	}
-	return err;
+	return numbers_take(reader, field, comment_take);
 }
 
 /* The text behind an index into the profile's string table. */
@@ -253,61 +268,113 @@ static int location_take(struct reader *reader, const struct field *field)
 	return err;
 }
 
-/* A numeric label of a sample, -1 when it has none of that name. */
-static int64_t label_number(const struct reader *reader, const Perftools__Profiles__Sample *message,
-			    const char *name)
+static int sample_location(struct reader *reader, uint64_t id)
 {
-	for (size_t i = 0; i < message->n_label; i++) {
-		struct span key = {0};
+	uint32_t location = id_map_find(&reader->location_ids, id);
 
-		if (!string_get(reader, (uint64_t)message->label[i]->key, &key) &&
-		    key.bytes == strlen(name) && !memcmp(key.data, name, key.bytes))
-			return message->label[i]->num;
-	}
-	return -1;
+	if (location == ID_MAP_NONE)
+		return corrupt("sample's location");
+	if (reader->sample.nframe == FRAMES_MAX)
+		return corrupt("sample");
+	reader->frames[reader->sample.nframe++] = reader->locations[location];
+	return 0;
 }
 
-static int sample_add(struct reader *reader, const Perftools__Profiles__Sample *message)
+static int sample_value(struct reader *reader, uint64_t value)
 {
-	int64_t bytes = label_number(reader, message, "bytes");
-	int64_t domain = label_number(reader, message, "domain");
-	int64_t total = label_number(reader, message, "total_nframe");
-	uint32_t nframe = (uint32_t)message->n_location_id;
+	if (reader->sample.value_count == 2)
+		return corrupt("sample");
+	reader->sample.values[reader->sample.value_count++] = (int64_t)value;
+	return 0;
+}
+
+/* Which of ours a label's key is; LABELS: none. The index of its name is nearly always the one of last time. */
+static enum label label_of(struct reader *reader, uint64_t key)
+{
+	static const char *const names[LABELS] = {"bytes", "domain", "total_nframe"};
+	struct span text = {0};
+
+	for (enum label i = 0; i < LABELS; i++)
+		if (reader->label_keys[i] == key && key)
+			return i;
+	if (string_get(reader, key, &text))
+		return LABELS;
+	for (enum label i = 0; i < LABELS; i++) {
+		if (text.bytes == strlen(names[i]) && !memcmp(text.data, names[i], text.bytes)) {
+			reader->label_keys[i] = key;
+			return i;
+		}
+	}
+	return LABELS;
+}
+
+static int sample_label(struct reader *reader, struct span span)
+{
+	enum { KEY = 1, NUMBER = 3 };
+	uint64_t key = 0, number = 0;
+	struct field field;
+	int err = 0;
+
+	while (!err && span.bytes) {
+		err = field_take(&span, &field);
+		if (!err && field.wire_type == 0 && field.id == KEY)
+			key = field.number;
+		if (!err && field.wire_type == 0 && field.id == NUMBER)
+			number = field.number;
+	}
+	if (err)
+		return err;
+	enum label label = label_of(reader, key);
+	if (label != LABELS && reader->sample.labels[label] < 0)
+		reader->sample.labels[label] = (int64_t)number;
+	return 0;
+}
+
+static int sample_add(struct reader *reader)
+{
+	const struct sample *sample = &reader->sample;
+	int64_t bytes = sample->labels[LABEL_BYTES], domain = sample->labels[LABEL_DOMAIN];
+	int64_t total = sample->labels[LABEL_TOTAL];
 	struct snapshot_trace trace;
 	int64_t product;
 
-	if (!message->n_location_id || message->n_location_id > FRAMES_MAX || message->n_value != 2 ||
-	    message->value[0] <= 0 || bytes < 0 || domain < 0 || domain > UINT32_MAX || total < nframe ||
-	    total > UINT32_MAX || __builtin_mul_overflow(bytes, message->value[0], &product) ||
-	    product != message->value[1])
+	if (bytes < 0 || domain < 0)
+		return error_set(-EBADMSG, "the profile is corrupt: a sample lacks the label %s",
+				 bytes < 0 ? "bytes" : "domain");
+	if (!sample->nframe || sample->value_count != 2 || sample->values[0] <= 0 || domain > UINT32_MAX ||
+	    total > UINT32_MAX || __builtin_mul_overflow(bytes, sample->values[0], &product) ||
+	    product != sample->values[1])
 		return corrupt("sample");
-	for (uint32_t i = 0; i < nframe; i++) {
-		uint32_t location = id_map_find(&reader->location_ids, message->location_id[i]);
-
-		if (location == ID_MAP_NONE)
-			return corrupt("sample's location");
-		reader->frames[i] = reader->locations[location];
-	}
 	trace = (struct snapshot_trace){
-		.domain = (uint32_t)domain, .bytes = (uint64_t)bytes, .count = (uint64_t)message->value[0]};
-	int err = builder_traceback(&reader->builder, reader->frames, nframe, (uint32_t)total,
-				    &trace.traceback);
+		.domain = (uint32_t)domain, .bytes = (uint64_t)bytes, .count = (uint64_t)sample->values[0]};
+	int err = builder_traceback(&reader->builder, reader->frames, sample->nframe,
+				    total < 0 ? SNAPSHOT_TOTAL_UNKNOWN : (uint32_t)total, &trace.traceback);
 	if (!err)
 		err = builder_trace(&reader->builder, &trace);
 	return err == -EOVERFLOW ? corrupt("sum of sizes") : err;
 }
 
+/* By hand, not through protobuf-c: it would ask malloc a dozen times for each of a million samples. */
 static int sample_take(struct reader *reader, const struct field *field)
 {
+	enum { LOCATION = 1, VALUE = 2, LABEL = 3 };
+	struct span span = field->span;
+	struct field part;
+	int err = 0;
+
 	if (field->id != FIELD_SAMPLE || field->wire_type != 2)
 		return 0;
-	Perftools__Profiles__Sample *message =
-		perftools__profiles__sample__unpack(NULL, field->span.bytes, field->span.data);
-	if (!message)
-		return corrupt("sample");
-	int err = sample_add(reader, message);
-	perftools__profiles__sample__free_unpacked(message, NULL);
-	return err;
+	reader->sample = (struct sample){.labels = {-1, -1, -1}};
+	while (!err && span.bytes) {
+		err = field_take(&span, &part);
+		if (!err && part.id == LOCATION)
+			err = numbers_take(reader, &part, sample_location);
+		else if (!err && part.id == VALUE)
+			err = numbers_take(reader, &part, sample_value);
+		else if (!err && part.id == LABEL && part.wire_type == 2)
+			err = sample_label(reader, part.span);
+	}
+	return err ? err : sample_add(reader);
 }
 
 static int comments_read(struct reader *reader)
@@ -326,8 +393,10 @@ static int comments_read(struct reader *reader)
 		ours |= err;
 	}
 	if (!ours)
-		return error_set(-EBADMSG, "a pprof profile, but not written by tracer: it lacks the comment "
-					   "\"" PPROF_COMMENT "snapshot=1\"");
+		return error_set(-EBADMSG,
+				 "a pprof profile, but not written by tracer: it lacks the comment "
+				 "\"" PPROF_COMMENT "snapshot=1\" and, with its samples, the size and "
+				 "domain of their blocks");
 	return 0;
 }
 
