@@ -38,7 +38,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(wildcard tests/fuzz/fuzz_*
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help demo test check unit golden e2e parity bench fuzz format lint tools install clean
+.PHONY: all help demo test check unit golden oracle e2e parity bench fuzz format lint tools install clean
 
 all: $(OUT)/tracer
 
@@ -46,7 +46,7 @@ help:
 	@echo 'make            build/tracer'
 	@echo 'make demo       install what the build needs, build, trace a small leaking program (root)'
 	@echo 'make test       install what the tests need, then every test (root); last line: N passed, N failed'
-	@echo 'make check      unit and golden tests, no root (also with SAN=1)'
+	@echo 'make check      unit and golden tests, and those against tracemalloc'"'"'s own files; no root (also with SAN=1)'
 	@echo 'make parity     the long comparison with tracemalloc over all versions (root)'
 	@echo 'make bench      ratios to untraced and to tracemalloc (root)'
 	@echo 'make fuzz       every fuzz target for FUZZ_SECONDS (default 30)'
@@ -109,7 +109,10 @@ unit: $(UNIT)
 golden: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/golden
 
-check: unit golden
+oracle: $(OUT)/tracer
+	$(Q)$(PYTEST) tests/oracle
+
+check: unit golden oracle
 
 demo:
 	$(Q)tools/install-deps build

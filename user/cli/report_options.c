@@ -172,11 +172,11 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 	struct report_opts opts = choice->opts;
 
 	opts.filters = &choice->filter.filters;
-	if (opts.cumulative && snapshot->meta.traceback_limit == 1)
+	int err = print[choice->format](snapshot, &opts, stdout);
+	if (!err && opts.cumulative && snapshot->meta.traceback_limit == 1)
 		log_info("--cumulative: the snapshot keeps one frame of a traceback, so that there is "
 			 "nothing to "
 			 "add up");
-	int err = print[choice->format](snapshot, &opts, stdout);
 	if (!err)
 		return EXIT_DONE;
 	error_print(err, NULL, "report");
