@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/array.h"
 #include "base/error.h"
@@ -17,6 +18,7 @@
 #include "export/tracemalloc_values.h"
 
 #define MARKS_MAX  16u        /* a file of tracemalloc nests six deep */
+#define TRACES_MANY 65536u /* from which on their memory is asked for at once */
 #define TEXT_MAX   (1u << 20) /* bytes of a name */
 #define CLASS_LINE 160u       /* bytes of a module's or class's name */
 
@@ -249,7 +251,7 @@ static int memo_get(struct machine *machine, size_t n)
 	return err ? err : push(machine, machine->memo[index]);
 }
 
-static int memo_put(struct machine *machine, uint64_t index)
+static inline int memo_put(struct machine *machine, uint64_t index)
 {
 	if (!depth_above(machine))
 		return corrupt("the stack holds too little");
@@ -423,6 +425,97 @@ static int instruction_run(struct machine *machine, unsigned char opcode)
 	return error_set(-EBADMSG, "0x%02x is no instruction of a file of tracemalloc", opcode);
 }
 
+/* A number at *at, which moves behind it. 0 when there is none as most are. */
+static inline int number_peek(const unsigned char **at, uint64_t *out)
+{
+	const unsigned char *p = *at;
+
+	switch (p[0]) {
+	case PICKLE_BININT1:
+		*out = p[1];
+		*at += 2;
+		return 1;
+	case PICKLE_BININT2:
+		*out = p[1] | (uint64_t)p[2] << 8;
+		*at += 3;
+		return 1;
+	case PICKLE_BININT:
+		*out = p[1] | (uint64_t)p[2] << 8 | (uint64_t)p[3] << 16 | (uint64_t)p[4] << 24;
+		*at += 5;
+		return *out <= INT32_MAX;
+	}
+	return 0;
+}
+
+/* Likewise the memo entry that a GET names, if it is a traceback. */
+static inline int traceback_peek(const struct machine *machine, const unsigned char **at, uint64_t *out)
+{
+	const unsigned char *p = *at;
+	uint64_t index = p[1];
+
+	if (p[0] == PICKLE_LONG_BINGET)
+		index |= (uint64_t)p[2] << 8 | (uint64_t)p[3] << 16 | (uint64_t)p[4] << 24;
+	else if (p[0] != PICKLE_BINGET)
+		return 0;
+	*at += p[0] == PICKLE_BINGET ? 2 : 5;
+	if (index >= machine->memo_count || value_kind(machine->memo[index]) != VALUE_TRACEBACK)
+		return 0;
+	*out = value_which(machine->memo[index]);
+	return 1;
+}
+
+/* The parts of a trace whose traceback has occurred before, of at least TRACE_LONGEST bytes; what follows, or NULL. */
+enum { TRACE_LONGEST = 24 };
+static inline const unsigned char *trace_peek(const struct machine *machine, const unsigned char *at,
+					      uint64_t *domain, struct snapshot_trace *trace, uint64_t *total)
+{
+	int whole = *at == PICKLE_MARK;
+	uint64_t traceback;
+
+	at += whole;
+	*total = SNAPSHOT_TOTAL_UNKNOWN;
+	if (!number_peek(&at, domain) || !number_peek(&at, &trace->bytes) ||
+	    !traceback_peek(machine, &at, &traceback) || (whole && !number_peek(&at, total)) ||
+	    *at++ != (whole ? PICKLE_TUPLE : PICKLE_TUPLE3))
+		return NULL;
+	trace->traceback = (uint32_t)traceback;
+	return at;
+}
+
+/*
+ * Traces in a row whose tracebacks have occurred before, which is what nearly all of a large file is made of: the
+ * instructions of each in one go, for speed alone. Takes as many as there are; 0, -errno.
+ */
+static int traces_run(struct machine *machine)
+{
+	struct infile *file = machine->file;
+	struct snapshot_trace trace;
+	uint64_t domain, total, value;
+	int err = 0;
+
+	while (!err) {
+		if (file->end - file->at < TRACE_LONGEST)
+			err = infile_fill(file, TRACE_LONGEST);
+		if (err || file->end - file->at < TRACE_LONGEST)
+			break;
+		const unsigned char *at =
+			trace_peek(machine, file->data + file->at, &domain, &trace, &total);
+		if (!at)
+			break;
+		machine->at = infile_offset(file);
+		file->at = (size_t)(at - file->data);
+		err = values_trace(&machine->values, (uint32_t)domain, trace.bytes, trace.traceback,
+				   (uint32_t)total, &value);
+		if (!err)
+			err = push(machine, value);
+		if (!err && *at == PICKLE_MEMOIZE) {
+			file->at++;
+			err = memo_put(machine, machine->memo_count);
+		}
+	}
+	return err;
+}
+
 static int header_take(struct machine *machine)
 {
 	const unsigned char *header;
@@ -437,13 +530,37 @@ static int header_take(struct machine *machine)
 	return 0;
 }
 
+/*
+ * Room for what a file of this size is likely to hold, at once: arrays that grow to it would be moved on the way, page
+ * by page. What is not filled costs nothing.
+ */
+static int room_make(struct machine *machine)
+{
+	enum { TRACE_BYTES = 12 }; /* a trace in a file, at least */
+	struct stat st;
+
+	if (machine->file->fd < 0 || fstat(machine->file->fd, &st) || !S_ISREG(st.st_mode))
+		return 0;
+	size_t expected = (size_t)st.st_size / TRACE_BYTES;
+	if (expected < TRACES_MANY || expected >= UINT32_MAX)
+		return 0;
+	int err = values_expect(&machine->values, expected);
+	return err ? err
+		   : array_reserve(&machine->memo, &machine->memo_room, 0, expected, sizeof(*machine->memo));
+}
+
 static int machine_run(struct machine *machine, struct snapshot **out)
 {
 	int err = header_take(machine);
 
+	if (!err)
+		err = room_make(machine);
 	while (!err && !machine->stopped) {
 		const unsigned char *opcode;
 
+		err = traces_run(machine);
+		if (err)
+			break;
 		machine->at = infile_offset(machine->file);
 		err = bytes_take(machine, 1, &opcode);
 		if (!err)

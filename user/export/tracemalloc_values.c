@@ -23,10 +23,15 @@ int values_begin(struct values *values)
 	return strings_new(&values->snapshot->strings);
 }
 
+int values_expect(struct values *values, size_t traces)
+{
+	return array_reserve(&values->snapshot->traces, &values->trace_room, 0, traces,
+			     sizeof(*values->snapshot->traces));
+}
+
 void values_free(struct values *values)
 {
 	snapshot_free(values->snapshot);
-	free(values->total_set);
 	free(values->list);
 	id_map_free(&values->other_totals);
 }
@@ -75,14 +80,10 @@ static int traceback_add(struct values *values, uint32_t first, uint32_t nframe,
 	int err = array_reserve(&snapshot->tracebacks, &values->traceback_room, snapshot->traceback_count, 1,
 				sizeof(*snapshot->tracebacks));
 
-	if (!err)
-		err = array_reserve(&values->total_set, &values->total_room, snapshot->traceback_count, 1,
-				    sizeof(*values->total_set));
 	if (err)
 		return err;
-	values->total_set[snapshot->traceback_count] = 0;
 	snapshot->tracebacks[snapshot->traceback_count] = (struct snapshot_traceback){
-		.first = first, .nframe = nframe, .total = SNAPSHOT_TOTAL_UNKNOWN};
+		.first = first, .nframe = nframe, .total = TOTAL_UNSET};
 	*index = (uint32_t)snapshot->traceback_count++;
 	return 0;
 }
@@ -117,10 +118,8 @@ static int traceback_total(struct values *values, uint32_t *index, uint32_t tota
 	struct snapshot_traceback *traceback = &snapshot->tracebacks[*index];
 	uint64_t key = (uint64_t)*index << 32 | total;
 
-	if (!values->total_set[*index]) {
-		values->total_set[*index] = 1;
+	if (traceback->total == TOTAL_UNSET)
 		traceback->total = total;
-	}
 	if (traceback->total == total)
 		return 0;
 	*index = id_map_find(&values->other_totals, key);
@@ -133,9 +132,25 @@ static int traceback_total(struct values *values, uint32_t *index, uint32_t tota
 	return id_map_put(&values->other_totals, key, *index);
 }
 
-static int trace_make(struct values *values, const uint64_t *items, size_t count, uint64_t *value)
+int values_trace(struct values *values, uint32_t domain, uint64_t bytes, uint32_t traceback, uint32_t total,
+		 uint64_t *value)
 {
 	struct snapshot *snapshot = values->snapshot;
+	int err = traceback_total(values, &traceback, total);
+
+	if (!err && snapshot->trace_count == values->trace_room)
+		err = array_reserve(&snapshot->traces, &values->trace_room, snapshot->trace_count, 1,
+				    sizeof(*snapshot->traces));
+	if (err)
+		return err;
+	*value = value_make(VALUE_TRACE, snapshot->trace_count);
+	snapshot->traces[snapshot->trace_count++] = (struct snapshot_trace){
+		.traceback = traceback, .domain = domain, .bytes = bytes, .count = 1};
+	return 0;
+}
+
+static int trace_make(struct values *values, const uint64_t *items, size_t count, uint64_t *value)
+{
 	uint64_t domain = value_which(items[0]), total = SNAPSHOT_TOTAL_UNKNOWN;
 
 	if (value_kind(items[1]) != VALUE_NUMBER || value_kind(items[2]) != VALUE_TRACEBACK ||
@@ -143,22 +158,11 @@ static int trace_make(struct values *values, const uint64_t *items, size_t count
 		return error_set(-EBADMSG, "a trace that is not (domain, size, traceback, total_nframe)");
 	if (count == 4 && value_kind(items[3]) != VALUE_NONE) {
 		total = value_which(items[3]);
-		if (value_kind(items[3]) != VALUE_NUMBER || total >= SNAPSHOT_TOTAL_UNKNOWN)
+		if (value_kind(items[3]) != VALUE_NUMBER || total >= TOTAL_UNSET)
 			return error_set(-EBADMSG, "a trace whose total_nframe cannot be");
 	}
-	uint32_t traceback = (uint32_t)value_which(items[2]);
-	int err = traceback_total(values, &traceback, (uint32_t)total);
-	if (!err)
-		err = array_reserve(&snapshot->traces, &values->trace_room, snapshot->trace_count, 1,
-				    sizeof(*snapshot->traces));
-	if (err)
-		return err;
-	*value = value_make(VALUE_TRACE, snapshot->trace_count);
-	snapshot->traces[snapshot->trace_count++] = (struct snapshot_trace){.traceback = traceback,
-									    .domain = (uint32_t)domain,
-									    .bytes = value_which(items[1]),
-									    .count = 1};
-	return 0;
+	return values_trace(values, (uint32_t)domain, value_which(items[1]), (uint32_t)value_which(items[2]),
+			    (uint32_t)total, value);
 }
 
 int values_tuple(struct values *values, const uint64_t *items, size_t count, uint64_t *value)
@@ -203,6 +207,25 @@ static int list_reorder(struct values *values)
 	return 0;
 }
 
+static int list_add(struct values *values, uint32_t trace)
+{
+	int err = 0;
+
+	if (__builtin_add_overflow(values->bytes, values->snapshot->traces[trace].bytes, &values->bytes) ||
+	    values->bytes > INT64_MAX)
+		return error_set(-EBADMSG, "sizes whose sum exceeds 2^63");
+	if (!values->list && trace != values->list_count)
+		err = list_reorder(values);
+	if (!err && (values->list || trace != values->list_count)) {
+		err = array_reserve(&values->list, &values->list_room, values->list_count, 1,
+				    sizeof(*values->list));
+		if (!err)
+			values->list[values->list_count] = trace;
+	}
+	values->list_count += !err;
+	return err;
+}
+
 int values_append(struct values *values, uint64_t list, const uint64_t *items, size_t count)
 {
 	int err = 0;
@@ -212,16 +235,7 @@ int values_append(struct values *values, uint64_t list, const uint64_t *items, s
 	for (size_t i = 0; !err && i < count; i++) {
 		if (value_kind(items[i]) != VALUE_TRACE)
 			return error_set(-EBADMSG, "the list holds something that is no trace");
-		uint32_t trace = (uint32_t)value_which(items[i]);
-		if (!values->list && trace != values->list_count)
-			err = list_reorder(values);
-		if (!err && (values->list || trace != values->list_count)) {
-			err = array_reserve(&values->list, &values->list_room, values->list_count, 1,
-					    sizeof(*values->list));
-			if (!err)
-				values->list[values->list_count] = trace;
-		}
-		values->list_count += !err;
+		err = list_add(values, (uint32_t)value_which(items[i]));
 	}
 	return err;
 }
@@ -298,7 +312,6 @@ static int traces_order(struct values *values)
 int values_finish(struct values *values, uint64_t object, struct snapshot **out)
 {
 	struct snapshot *snapshot = values->snapshot;
-	uint64_t bytes = 0;
 
 	if (object != value_make(VALUE_OBJECT, CLASS_SNAPSHOT) || !values->object_built[CLASS_SNAPSHOT] ||
 	    !values->object_built[CLASS_TRACES])
@@ -306,9 +319,9 @@ int values_finish(struct values *values, uint64_t object, struct snapshot **out)
 	int err = traces_order(values);
 	if (err)
 		return err;
-	for (size_t i = 0; i < snapshot->trace_count; i++)
-		if (__builtin_add_overflow(bytes, snapshot->traces[i].bytes, &bytes) || bytes > INT64_MAX)
-			return error_set(-EBADMSG, "sizes whose sum exceeds 2^63");
+	for (size_t i = 0; i < snapshot->traceback_count; i++)
+		if (snapshot->tracebacks[i].total == TOTAL_UNSET) /* of no trace */
+			snapshot->tracebacks[i].total = SNAPSHOT_TOTAL_UNKNOWN;
 	snapshot->meta.traceback_limit = values->objects[CLASS_SNAPSHOT].limit;
 	strcpy(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC);
 	*out = snapshot;

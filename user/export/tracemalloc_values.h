@@ -26,6 +26,9 @@ enum value_kind {
 	VALUE_LIST,   /* the only one; also a tuple of traces */
 };
 
+/* The total_nframe of a traceback whose first trace is yet to come. */
+#define TOTAL_UNSET (SNAPSHOT_TOTAL_UNKNOWN - 1)
+
 enum value_class { CLASS_SNAPSHOT, CLASS_TRACES, CLASSES };
 
 #define VALUE_BITS 60
@@ -51,12 +54,12 @@ struct value_dict {
 
 struct values {
 	struct snapshot *snapshot; /* owned until values_finish() */
-	size_t frame_room, traceback_room, trace_room, total_room;
-	unsigned char *total_set;   /* by traceback: it has its total_nframe */
+	size_t frame_room, traceback_room, trace_room;
 	struct id_map other_totals; /* traceback << 32 | total -> the same frames with that total */
 	int list_made;              /* the only list */
 	size_t list_count, list_room;
 	uint32_t *list; /* indices of traces; NULL: 0, 1, 2 … */
+	uint64_t bytes; /* of the traces in the list */
 	struct value_dict dicts[CLASSES];
 	size_t dict_count;
 	int object_made[CLASSES], object_built[CLASSES];
@@ -65,9 +68,13 @@ struct values {
 
 /* All: 0; -EBADMSG with a reason (what it is that cannot be, without the place); -ENOMEM, -EOVERFLOW. */
 int values_begin(struct values *values);
+int values_expect(struct values *values, size_t traces); /* room for so many */
 int values_class(const char *module, const char *name, uint64_t *value);
 int values_object(struct values *values, uint64_t class, uint64_t *value);
 int values_tuple(struct values *values, const uint64_t *items, size_t count, uint64_t *value);
+/* What values_tuple() does with a trace whose parts are known; the traceback is one of its. */
+int values_trace(struct values *values, uint32_t domain, uint64_t bytes, uint32_t traceback, uint32_t total,
+		 uint64_t *value);
 int values_list(struct values *values, uint64_t *value);
 int values_dict(struct values *values, uint64_t *value);
 int values_append(struct values *values, uint64_t list, const uint64_t *items, size_t count);

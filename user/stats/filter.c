@@ -130,12 +130,10 @@ static int filter_hits(struct filter_run *run, size_t index, const struct snapsh
 	return 0;
 }
 
-int filter_run_passes(struct filter_run *run, const struct snapshot_trace *trace)
+int filter_run_ask(struct filter_run *run, const struct snapshot_trace *trace)
 {
 	int wanted = 0, included = 0;
 
-	if (!run->matches)
-		return 1;
 	for (size_t i = 0; i < run->filters->count; i++) {
 		int inclusive = run->filters->items[i].inclusive;
 
