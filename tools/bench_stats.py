@@ -9,14 +9,14 @@ import time
 BLOCKS = 1000000
 GROUPS = (("lineno", False), ("filename", False), ("traceback", False), ("lineno", True))
 
-# Blocks of 100 lines in 20 files, asked for at 40 depths: 4000 tracebacks, and sizes as programs have them.
+# Blocks of 100 lines in 20 files, asked for at 40 depths, each in 8 sizes: 32000 that differ.
 TAKE = """
 import sys, tracemalloc
 blocks, frames = int(sys.argv[2]), int(sys.argv[3])
 def code(i):
     source = "def work(n, depth):\\n    if depth: return work(n, depth - 1)\\n"
     for k in range(5):
-        source += "    for _ in range(n): keep(bytes(%d + _ %% 64))\\n" % (30 * (k + 1))
+        source += "    for _ in range(n): keep(bytes(%d + 8 * (_ %% 8)))\\n" % (30 * (k + 1))
     space = {"keep": kept.append}
     exec(compile(source, "/srv/application/package%d/module%d.py" % (i % 5, i), "exec"), space)
     return space["work"]

@@ -6,37 +6,18 @@
  */
 #include "export/tracemalloc.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/array.h"
 #include "base/error.h"
 #include "base/utf8.h"
 #include "export/pickle.h"
-#include "export/tracemalloc_values.h"
+#include "export/tracemalloc_machine.h"
 
-#define MARKS_MAX  16u        /* a file of tracemalloc nests six deep */
-#define TRACES_MANY 65536u /* from which on their memory is asked for at once */
-#define TEXT_MAX   (1u << 20) /* bytes of a name */
-#define CLASS_LINE 160u       /* bytes of a module's or class's name */
-
-struct machine {
-	struct infile *file;
-	struct values values;
-	uint64_t *stack, *memo;
-	size_t depth, stack_room, memo_count, memo_room;
-	size_t marks[MARKS_MAX], mark_count;
-	uint64_t at; /* offset of the instruction */
-	int stopped;
-};
-
-static int corrupt(const char *what)
-{
-	error_set(-EBADMSG, "%s", what);
-	return -EBADMSG; /* never 0, which the compiler sees here */
-}
+#define TRACES_MANY 65536u     /* from which on their memory is asked for at once */
+#define TEXT_MAX    (1u << 20) /* bytes of a name */
+#define CLASS_LINE  160u       /* bytes of a module's or class's name */
 
 /* n bytes of the file to take; their address is good until the next call. */
 static int bytes_take(struct machine *machine, size_t n, const unsigned char **out)
@@ -47,7 +28,8 @@ static int bytes_take(struct machine *machine, size_t n, const unsigned char **o
 	if (err)
 		return err;
 	if (file->end - file->at < n)
-		return corrupt("the file ends here, in the middle of an instruction: it is truncated");
+		return machine_corrupt(
+			"the file ends here, in the middle of an instruction: it is truncated");
 	*out = file->data + file->at;
 	file->at += n;
 	return 0;
@@ -65,29 +47,11 @@ static int number_take(struct machine *machine, size_t n, uint64_t *out)
 	return err;
 }
 
-static inline int push(struct machine *machine, uint64_t value)
-{
-	if (machine->depth == machine->stack_room) {
-		int err = array_reserve(&machine->stack, &machine->stack_room, machine->depth, 1,
-					sizeof(*machine->stack));
-		if (err)
-			return err;
-	}
-	machine->stack[machine->depth++] = value;
-	return 0;
-}
-
-/* What may be taken off the stack, down to the last mark. */
-static size_t depth_above(const struct machine *machine)
-{
-	return machine->depth - (machine->mark_count ? machine->marks[machine->mark_count - 1] : 0);
-}
-
 /* The last n values, which leave the stack; good until the next push. */
 static int pop(struct machine *machine, size_t n, const uint64_t **out)
 {
-	if (depth_above(machine) < n)
-		return corrupt("the stack holds too little");
+	if (machine_depth(machine) < n)
+		return machine_corrupt("the stack holds too little");
 	machine->depth -= n;
 	*out = machine->stack + machine->depth;
 	return 0;
@@ -97,8 +61,8 @@ static int pop(struct machine *machine, size_t n, const uint64_t **out)
 static int mark_pop(struct machine *machine, const uint64_t **out, size_t *count)
 {
 	if (!machine->mark_count)
-		return corrupt("no mark is set");
-	*count = depth_above(machine);
+		return machine_corrupt("no mark is set");
+	*count = machine_depth(machine);
 	machine->mark_count--;
 	return pop(machine, *count, out);
 }
@@ -109,8 +73,8 @@ static int push_number(struct machine *machine, size_t n)
 	int err = number_take(machine, n, &number);
 
 	if (!err && n == 4 && number > INT32_MAX)
-		return corrupt("a negative number");
-	return err ? err : push(machine, value_make(VALUE_NUMBER, number));
+		return machine_corrupt("a negative number");
+	return err ? err : machine_push(machine, value_make(VALUE_NUMBER, number));
 }
 
 static int push_long(struct machine *machine)
@@ -119,14 +83,14 @@ static int push_long(struct machine *machine)
 	int err = number_take(machine, 1, &n);
 
 	if (!err && n > sizeof(number))
-		return corrupt("a number of more than 64 bits");
+		return machine_corrupt("a number of more than 64 bits");
 	if (!err)
 		err = number_take(machine, n, &number);
 	if (!err && n && number >> (8 * n - 1))
-		return corrupt("a negative number");
+		return machine_corrupt("a negative number");
 	if (!err && number >> VALUE_BITS)
-		return corrupt("a number of more than 60 bits");
-	return err ? err : push(machine, value_make(VALUE_NUMBER, number));
+		return machine_corrupt("a number of more than 60 bits");
+	return err ? err : machine_push(machine, value_make(VALUE_NUMBER, number));
 }
 
 static int push_text(struct machine *machine, size_t length_bytes)
@@ -141,10 +105,10 @@ static int push_text(struct machine *machine, size_t length_bytes)
 	if (!err)
 		err = bytes_take(machine, bytes, &text);
 	if (!err && !utf8_valid((const char *)text, bytes))
-		return corrupt("a name that is not UTF-8, or holds a NUL");
+		return machine_corrupt("a name that is not UTF-8, or holds a NUL");
 	if (!err)
 		err = strings_intern(machine->values.snapshot->strings, (const char *)text, bytes, &id);
-	return err ? err : push(machine, value_make(VALUE_TEXT, id));
+	return err ? err : machine_push(machine, value_make(VALUE_TEXT, id));
 }
 
 /* A line of GLOBAL's text. */
@@ -162,7 +126,7 @@ static int line_take(struct machine *machine, char out[CLASS_LINE])
 		if (!*byte)
 			break;
 	}
-	return corrupt("a class whose name cannot be");
+	return machine_corrupt("a class whose name cannot be");
 }
 
 static int push_global(struct machine *machine)
@@ -175,7 +139,7 @@ static int push_global(struct machine *machine)
 		err = line_take(machine, name);
 	if (!err)
 		err = values_class(module, name, &class);
-	return err ? err : push(machine, class);
+	return err ? err : machine_push(machine, class);
 }
 
 static int push_stack_global(struct machine *machine)
@@ -188,10 +152,10 @@ static int push_stack_global(struct machine *machine)
 	if (err)
 		return err;
 	if (value_kind(items[0]) != VALUE_TEXT || value_kind(items[1]) != VALUE_TEXT)
-		return corrupt("a class without a name");
+		return machine_corrupt("a class without a name");
 	err = values_class(strings_get(strings, (uint32_t)value_which(items[0])),
 			   strings_get(strings, (uint32_t)value_which(items[1])), &class);
-	return err ? err : push(machine, class);
+	return err ? err : machine_push(machine, class);
 }
 
 static int push_object(struct machine *machine)
@@ -201,10 +165,10 @@ static int push_object(struct machine *machine)
 	int err = pop(machine, 2, &items);
 
 	if (!err && value_kind(items[1]) != VALUE_EMPTY_TUPLE)
-		return corrupt("an object made with arguments");
+		return machine_corrupt("an object made with arguments");
 	if (!err)
 		err = values_object(&machine->values, items[0], &object);
-	return err ? err : push(machine, object);
+	return err ? err : machine_push(machine, object);
 }
 
 static int push_tuple(struct machine *machine, const uint64_t *items, size_t count)
@@ -212,7 +176,7 @@ static int push_tuple(struct machine *machine, const uint64_t *items, size_t cou
 	uint64_t tuple;
 	int err = values_tuple(&machine->values, items, count, &tuple);
 
-	return err ? err : push(machine, tuple);
+	return err ? err : machine_push(machine, tuple);
 }
 
 static int push_popped_tuple(struct machine *machine, size_t count)
@@ -237,7 +201,7 @@ static int push_made(struct machine *machine, int (*make)(struct values *values,
 	uint64_t value;
 	int err = make(&machine->values, &value);
 
-	return err ? err : push(machine, value);
+	return err ? err : machine_push(machine, value);
 }
 
 static int memo_get(struct machine *machine, size_t n)
@@ -248,27 +212,7 @@ static int memo_get(struct machine *machine, size_t n)
 	if (!err && index >= machine->memo_count)
 		return error_set(-EBADMSG, "entry %llu of a memo of %zu", (unsigned long long)index,
 				 machine->memo_count);
-	return err ? err : push(machine, machine->memo[index]);
-}
-
-static inline int memo_put(struct machine *machine, uint64_t index)
-{
-	if (!depth_above(machine))
-		return corrupt("the stack holds too little");
-	if (index > machine->memo_count)
-		return error_set(-EBADMSG, "entry %llu of a memo of %zu", (unsigned long long)index,
-				 machine->memo_count);
-	if (index == machine->memo_count) {
-		if (machine->memo_count == machine->memo_room) {
-			int err = array_reserve(&machine->memo, &machine->memo_room, machine->memo_count, 1,
-						sizeof(*machine->memo));
-			if (err)
-				return err;
-		}
-		machine->memo_count++;
-	}
-	machine->memo[index] = machine->stack[machine->depth - 1];
-	return 0;
+	return err ? err : machine_push(machine, machine->memo[index]);
 }
 
 static int memo_put_numbered(struct machine *machine, size_t n)
@@ -276,13 +220,13 @@ static int memo_put_numbered(struct machine *machine, size_t n)
 	uint64_t index;
 	int err = number_take(machine, n, &index);
 
-	return err ? err : memo_put(machine, index);
+	return err ? err : machine_memoize(machine, index);
 }
 
 static int mark_push(struct machine *machine)
 {
 	if (machine->mark_count == MARKS_MAX)
-		return corrupt("things nested too deeply");
+		return machine_corrupt("things nested too deeply");
 	machine->marks[machine->mark_count++] = machine->depth;
 	return 0;
 }
@@ -290,8 +234,8 @@ static int mark_push(struct machine *machine)
 /* The value under the ones just popped, which stays. */
 static int top_get(const struct machine *machine, uint64_t *top)
 {
-	if (!depth_above(machine))
-		return corrupt("the stack holds too little");
+	if (!machine_depth(machine))
+		return machine_corrupt("the stack holds too little");
 	*top = machine->stack[machine->depth - 1];
 	return 0;
 }
@@ -318,7 +262,7 @@ static int setitems(struct machine *machine, int marked)
 	if (!err)
 		err = top_get(machine, &dict);
 	if (!err && count % 2)
-		return corrupt("an attribute without a value");
+		return machine_corrupt("an attribute without a value");
 	for (size_t i = 0; !err && i < count; i += 2)
 		err = values_set(&machine->values, dict, items[i], items[i + 1]);
 	return err;
@@ -341,7 +285,7 @@ static int frame_skip(struct machine *machine)
 	uint64_t bytes;
 	int err = number_take(machine, 8, &bytes);
 
-	return !err && bytes > INT64_MAX ? corrupt("a frame that cannot be") : err;
+	return !err && bytes > INT64_MAX ? machine_corrupt("a frame that cannot be") : err;
 }
 
 static int stop(struct machine *machine)
@@ -351,9 +295,9 @@ static int stop(struct machine *machine)
 	if (err)
 		return err;
 	if (machine->file->end > machine->file->at)
-		return corrupt("more bytes follow the end of the pickle");
+		return machine_corrupt("more bytes follow the end of the pickle");
 	if (machine->depth != 1 || machine->mark_count)
-		return corrupt("the end, and more than one thing on the stack");
+		return machine_corrupt("the end, and more than one thing on the stack");
 	machine->stopped = 1;
 	return 0;
 }
@@ -374,7 +318,7 @@ static int instruction_run(struct machine *machine, unsigned char opcode)
 	case PICKLE_LONG1:
 		return push_long(machine);
 	case PICKLE_NONE:
-		return push(machine, value_make(VALUE_NONE, 0));
+		return machine_push(machine, value_make(VALUE_NONE, 0));
 	case PICKLE_SHORT_BINUNICODE:
 		return push_text(machine, 1);
 	case PICKLE_BINUNICODE:
@@ -416,104 +360,13 @@ static int instruction_run(struct machine *machine, unsigned char opcode)
 	case PICKLE_LONG_BINPUT:
 		return memo_put_numbered(machine, 4);
 	case PICKLE_MEMOIZE:
-		return memo_put(machine, machine->memo_count);
+		return machine_memoize(machine, machine->memo_count);
 	case PICKLE_FRAME:
 		return frame_skip(machine);
 	case PICKLE_PROTO:
 		break;
 	}
 	return error_set(-EBADMSG, "0x%02x is no instruction of a file of tracemalloc", opcode);
-}
-
-/* A number at *at, which moves behind it. 0 when there is none as most are. */
-static inline int number_peek(const unsigned char **at, uint64_t *out)
-{
-	const unsigned char *p = *at;
-
-	switch (p[0]) {
-	case PICKLE_BININT1:
-		*out = p[1];
-		*at += 2;
-		return 1;
-	case PICKLE_BININT2:
-		*out = p[1] | (uint64_t)p[2] << 8;
-		*at += 3;
-		return 1;
-	case PICKLE_BININT:
-		*out = p[1] | (uint64_t)p[2] << 8 | (uint64_t)p[3] << 16 | (uint64_t)p[4] << 24;
-		*at += 5;
-		return *out <= INT32_MAX;
-	}
-	return 0;
-}
-
-/* Likewise the memo entry that a GET names, if it is a traceback. */
-static inline int traceback_peek(const struct machine *machine, const unsigned char **at, uint64_t *out)
-{
-	const unsigned char *p = *at;
-	uint64_t index = p[1];
-
-	if (p[0] == PICKLE_LONG_BINGET)
-		index |= (uint64_t)p[2] << 8 | (uint64_t)p[3] << 16 | (uint64_t)p[4] << 24;
-	else if (p[0] != PICKLE_BINGET)
-		return 0;
-	*at += p[0] == PICKLE_BINGET ? 2 : 5;
-	if (index >= machine->memo_count || value_kind(machine->memo[index]) != VALUE_TRACEBACK)
-		return 0;
-	*out = value_which(machine->memo[index]);
-	return 1;
-}
-
-/* The parts of a trace whose traceback has occurred before, of at least TRACE_LONGEST bytes; what follows, or NULL. */
-enum { TRACE_LONGEST = 24 };
-static inline const unsigned char *trace_peek(const struct machine *machine, const unsigned char *at,
-					      uint64_t *domain, struct snapshot_trace *trace, uint64_t *total)
-{
-	int whole = *at == PICKLE_MARK;
-	uint64_t traceback;
-
-	at += whole;
-	*total = SNAPSHOT_TOTAL_UNKNOWN;
-	if (!number_peek(&at, domain) || !number_peek(&at, &trace->bytes) ||
-	    !traceback_peek(machine, &at, &traceback) || (whole && !number_peek(&at, total)) ||
-	    *at++ != (whole ? PICKLE_TUPLE : PICKLE_TUPLE3))
-		return NULL;
-	trace->traceback = (uint32_t)traceback;
-	return at;
-}
-
-/*
- * Traces in a row whose tracebacks have occurred before, which is what nearly all of a large file is made of: the
- * instructions of each in one go, for speed alone. Takes as many as there are; 0, -errno.
- */
-static int traces_run(struct machine *machine)
-{
-	struct infile *file = machine->file;
-	struct snapshot_trace trace;
-	uint64_t domain, total, value;
-	int err = 0;
-
-	while (!err) {
-		if (file->end - file->at < TRACE_LONGEST)
-			err = infile_fill(file, TRACE_LONGEST);
-		if (err || file->end - file->at < TRACE_LONGEST)
-			break;
-		const unsigned char *at =
-			trace_peek(machine, file->data + file->at, &domain, &trace, &total);
-		if (!at)
-			break;
-		machine->at = infile_offset(file);
-		file->at = (size_t)(at - file->data);
-		err = values_trace(&machine->values, (uint32_t)domain, trace.bytes, trace.traceback,
-				   (uint32_t)total, &value);
-		if (!err)
-			err = push(machine, value);
-		if (!err && *at == PICKLE_MEMOIZE) {
-			file->at++;
-			err = memo_put(machine, machine->memo_count);
-		}
-	}
-	return err;
 }
 
 static int header_take(struct machine *machine)
@@ -524,7 +377,7 @@ static int header_take(struct machine *machine)
 	if (err)
 		return err;
 	if (header[0] != PICKLE_PROTO)
-		return corrupt("not a pickle of protocol 2 or later");
+		return machine_corrupt("not a pickle of protocol 2 or later");
 	if (header[1] < 2 || header[1] > 5)
 		return error_set(-EBADMSG, "pickle protocol %u; 2 to 5 can be read", header[1]);
 	return 0;
@@ -558,7 +411,7 @@ static int machine_run(struct machine *machine, struct snapshot **out)
 	while (!err && !machine->stopped) {
 		const unsigned char *opcode;
 
-		err = traces_run(machine);
+		err = machine_traces(machine);
 		if (err)
 			break;
 		machine->at = infile_offset(machine->file);

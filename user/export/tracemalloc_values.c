@@ -82,8 +82,8 @@ static int traceback_add(struct values *values, uint32_t first, uint32_t nframe,
 
 	if (err)
 		return err;
-	snapshot->tracebacks[snapshot->traceback_count] = (struct snapshot_traceback){
-		.first = first, .nframe = nframe, .total = TOTAL_UNSET};
+	snapshot->tracebacks[snapshot->traceback_count] =
+		(struct snapshot_traceback){.first = first, .nframe = nframe, .total = TOTAL_UNSET};
 	*index = (uint32_t)snapshot->traceback_count++;
 	return 0;
 }
@@ -144,8 +144,8 @@ int values_trace(struct values *values, uint32_t domain, uint64_t bytes, uint32_
 	if (err)
 		return err;
 	*value = value_make(VALUE_TRACE, snapshot->trace_count);
-	snapshot->traces[snapshot->trace_count++] = (struct snapshot_trace){
-		.traceback = traceback, .domain = domain, .bytes = bytes, .count = 1};
+	snapshot->traces[snapshot->trace_count++] =
+		(struct snapshot_trace){.traceback = traceback, .domain = domain, .bytes = bytes, .count = 1};
 	return 0;
 }
 

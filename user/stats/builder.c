@@ -22,11 +22,13 @@ static uint64_t frames_hash(const struct snapshot_frame *frames, uint32_t nframe
 {
 	uint64_t hash = total;
 
+	/* One multiplication a frame: a large snapshot has millions. */
 	for (uint32_t i = 0; i < nframe; i++) {
-		hash = hash_add(hash, (uint64_t)frames[i].filename << 32 | frames[i].line);
-		hash = hash_add(hash, frames[i].function);
+		hash ^= ((uint64_t)frames[i].filename << 32 | frames[i].line) +
+			((uint64_t)frames[i].function << 16);
+		hash = (hash << 29 | hash >> 35) * 0x9e3779b97f4a7c15ull;
 	}
-	return hash;
+	return hash_u64(hash);
 }
 
 static uint64_t traceback_hash(const struct snapshot *snapshot, uint32_t item)

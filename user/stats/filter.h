@@ -43,7 +43,8 @@ struct filter_run {
 /* filters may be NULL or empty: all pass. 0, -ENOMEM. */
 int filter_run_begin(struct filter_run *run, const struct filters *filters, const struct snapshot *snapshot);
 int filter_run_ask(struct filter_run *run, const struct snapshot_trace *trace);
-static inline int filter_run_passes(struct filter_run *run, const struct snapshot_trace *trace) /* 1, 0, -ENOMEM */
+static inline int filter_run_passes(struct filter_run *run,
+				    const struct snapshot_trace *trace) /* 1, 0, -ENOMEM */
 {
 	return run->matches ? filter_run_ask(run, trace) : 1;
 }
