@@ -119,6 +119,7 @@ static void test_refused(void **state)
 		"byte 2: os.system");
 	REFUSED("\x80\x04R", "byte 2: 0x52");
 	REFUSED("\x80\x07.", "protocol 7");
+	REFUSED("\x80\x04(t.", "no whole Snapshot");
 	REFUSED("\x80\x04(((((((((((((((((", "nested");
 	REFUSED("\x80\x04h\x01", "entry 1 of a memo of 0");
 	REFUSED("\x80\x04K", "truncated");

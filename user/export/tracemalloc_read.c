@@ -406,6 +406,8 @@ static int machine_run(struct machine *machine, struct snapshot **out)
 {
 	int err = header_take(machine);
 
+	if (!err) /* so that there is always a stack, if an empty one */
+		err = array_reserve(&machine->stack, &machine->stack_room, 0, 1024, sizeof(*machine->stack));
 	if (!err)
 		err = room_make(machine);
 	while (!err && !machine->stopped) {
