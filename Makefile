@@ -25,7 +25,7 @@ CFLAGS_ALL := -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE -DTRACER_VERSION='"
 LDFLAGS_ALL := $(if $(SAN),$(SANITIZE)) $(LDFLAGS)
 LIBS     := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
 
-ROOMS    := base target python trace stats export probe cli
+ROOMS    := base target python trace stats export control probe cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/export/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
@@ -131,6 +131,7 @@ parity: $(OUT)/tracer
 
 bench: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench.py $(BENCH)
+	$(if $(BENCH),,$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench_session.py)
 
 # The captures of the golden tests, less their file header, are what a stream of records looks like.
 fuzz: $(FUZZERS)

@@ -17,6 +17,7 @@ static const struct {
 	{"filter", cli_filter, "filter FILE -o OUT", "the snapshot of some files, lines, domains"},
 	{"export", cli_export, "export FILE --format KIND -o OUT", "a snapshot in another format"},
 	{"replay", cli_replay, "replay CAPTURE", "tables from a recorded event stream, no root"},
+	{"ctl", cli_ctl, "ctl PID status|snapshot FILE|stop...", "talk to the session that traces a process"},
 	{"list", cli_list, "list", "processes that can be traced"},
 	{"heap", cli_heap, "heap -p PID", "what is on a process's heap, by type; no probe"},
 	{"doctor", cli_doctor, "doctor", "what this kernel and these privileges allow"},
