@@ -32,7 +32,7 @@ static int file_report(struct report *report, const char *path)
 	if (cli_snapshot_load(path, &snapshot))
 		return EXIT_FAILED;
 	/* A snapshot of ours says whose it is, a file of tracemalloc does not. */
-	int named = report->files.count > 1 || !strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC);
+	int named = !strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC);
 	report->choice.opts.name = named ? path : NULL;
 	int status = cli_report_print(snapshot, &report->choice);
 	snapshot_free(snapshot);
