@@ -14,7 +14,7 @@ static void character_write(FILE *out, uint32_t c)
 	if (at)
 		fprintf(out, "\\%c", names[at - escaped]);
 	else if (c >= 0x20 && c < 0x7f)
-		putc((int)c, out);
+		putc_unlocked((int)c, out);
 	else if (c < 0x10000)
 		fprintf(out, "\\u%04x", c);
 	else
@@ -24,12 +24,12 @@ static void character_write(FILE *out, uint32_t c)
 
 void json_string(FILE *out, const char *text)
 {
-	putc('"', out);
+	putc_unlocked('"', out);
 	while (*text) {
 		uint32_t c;
 
 		text += utf8_take(text, &c);
 		character_write(out, c);
 	}
-	putc('"', out);
+	putc_unlocked('"', out);
 }
