@@ -240,9 +240,14 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 		fprintf(out, "  malformed records: %s\n", count_format(text, meta->records_malformed));
 }
 
-void not_seen_print(FILE *out, const struct snapshot *snapshot, int color)
+void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *title, int color)
 {
-	fputs(color ? "\033[1mNot seen:\033[0m\n" : "Not seen:\n", out);
+	fprintf(out, color ? "\033[1m%s:\033[0m\n" : "%s:\n", title);
+	if (!strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC)) {
+		fputs("  not known: tracemalloc's files do not say what was allocated before it started\n",
+		      out);
+		return;
+	}
 	lost_print(out, snapshot);
 	older_print(out, &snapshot->meta);
 	coverage_print(out, &snapshot->meta);
