@@ -31,7 +31,7 @@ USAGE = (
     ("-b 99999999999999999999", "power of two"),
     ("-m growth", "census"),
     ("-m sampling", "census"),
-    ("-m other", "exact"),
+    ("-m other", "census"),
     ("--backend other", "perf"),
     ("--format yaml", "--format"),
     ("--group-by colour", "--group-by"),

@@ -68,16 +68,13 @@ static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT], int h
 	uint64_t either = loss[LOSS_REALLOC] | loss[LOSS_THREAD_STATE] | loss[LOSS_RETURN];
 	uint64_t allocs = loss[LOSS_ALLOC] | either, frees = loss[LOSS_FREE] | either;
 
-	if (frees && allocs)
-		fputs("; live figures are upper bounds of what they count (some blocks may be dead), and "
-		      "blocks of lost allocations are in no line",
+	if (frees && heap_known)
+		fputs("; of small blocks only what the heap shows is live, some of the others may be dead",
 		      out);
-	else if (frees && heap_known)
-		fputs("; of small blocks what the heap shows is live, some of the others may be dead", out);
 	else if (frees)
-		fputs("; live figures are upper bounds: some blocks may be dead", out);
-	else if (allocs)
-		fputs("; live figures are lower bounds: blocks of lost allocations are in no line", out);
+		fputs("; live figures are upper bounds of what they count: some blocks may be dead", out);
+	if (allocs)
+		fputs("; blocks of lost allocations are in no line", out);
 	if (loss[LOSS_REUSE])
 		fputs("; some objects stand at the line of an earlier life", out);
 	if (loss[LOSS_STACK] | loss[LOSS_CODE])
