@@ -413,12 +413,26 @@ int process_exit(void *context UNUSED)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	__u32 tgid = task->tgid;
+	struct abi_target *target = bpf_map_lookup_elem(&targets, &tgid);
 
 	/* signal->live was counted down for this thread already. */
-	if (!bpf_map_lookup_elem(&targets, &tgid) || task->signal->live.counter)
+	if (!target || task->signal->live.counter)
 		return 0;
+	/* From 6.16 on the memory is still there, however it was ended. */
+	heap_read(target);
 	process_output(EVENT_EXIT, tgid, 0, task->exit_code);
 	bpf_map_delete_elem(&targets, &tgid);
+	return 0;
+}
+
+/* The old program's memory for the last time (6.10+); the exec cannot fail any more. */
+SEC("raw_tp/sched_prepare_exec")
+int process_exec_begin(void *context UNUSED)
+{
+	struct abi_target *target = target_current();
+
+	if (target)
+		heap_read(target);
 	return 0;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A reading of pymalloc's heap from within the target, at the moment at which its interpreter begins to shut down: what
- * is live then is what a report of the whole run is about, and a reader outside would come too late. The thread that
- * shuts it down holds the GIL, so the heap stands still.
+ * A reading of pymalloc's heap from within the target, when its interpreter begins to shut down, or else when its last
+ * thread ends or it execs: what is live then is what a report of the whole run is about, and a reader outside would
+ * come too late. The thread that shuts the interpreter down holds the GIL, and a last thread is alone: the heap
+ * stands still.
  *
  * The model is that of user/python/heap.c, which reads the heap of a process that goes on; the records are the same.
  */
@@ -37,6 +38,8 @@ struct heap_walk {
 	__u64 block;           /* on the pool's free list */
 	__u32 block_bytes, carved, free_count, inconsistent;
 	__u64 blocks, large_blocks, pools_unreadable;
+	__u32 arenas; /* seen so far */
+	__u32 unread; /* something could not be read */
 	__u32 failed;
 };
 
@@ -57,19 +60,22 @@ static struct heap_walk *walk_current(void)
 	return bpf_task_storage_get(&heap_walks, task, 0, 0);
 }
 
-static __always_inline __u64 heap_u64(__u64 address)
+/* What cannot be read (a page that is not resident, an address space that is gone) is 0, and leaves a mark. */
+static __always_inline __u64 heap_u64(struct heap_walk *walk, __u64 address)
 {
 	__u64 value = 0;
 
-	bpf_probe_read_user(&value, sizeof(value), (void *)address);
+	if (bpf_probe_read_user(&value, sizeof(value), (void *)address))
+		walk->unread = 1;
 	return value;
 }
 
-static __always_inline __u32 heap_u32(__u64 address)
+static __always_inline __u32 heap_u32(struct heap_walk *walk, __u64 address)
 {
 	__u32 value = 0;
 
-	bpf_probe_read_user(&value, sizeof(value), (void *)address);
+	if (bpf_probe_read_user(&value, sizeof(value), (void *)address))
+		walk->unread = 1;
 	return value;
 }
 
@@ -91,8 +97,9 @@ static long free_block(__u32 index UNUSED, void *context UNUSED)
 	}
 	walk->record.live[number / 64 & (POOL_WORDS - 1)] &= ~(1ull << (number & 63));
 	walk->free_count++;
-	walk->block = heap_u64(walk->block);
-	return 0;
+	walk->block = heap_u64(walk, walk->block);
+	walk->inconsistent |= walk->unread;
+	return walk->inconsistent ? 1 : 0;
 }
 
 /* All blocks handed out so far live, until the free list says otherwise. */
@@ -135,17 +142,18 @@ static long arena_pool(__u32 index UNUSED, void *context UNUSED)
 	if (pool + walk->heap.pool_bytes > walk->pools_end)
 		return 1;
 	walk->pool += walk->heap.pool_bytes;
-	count = heap_u32(pool + walk->heap.pool_count);
-	if (!count)
+	walk->unread = 0;
+	count = heap_u32(walk, pool + walk->heap.pool_count);
+	if (!count && !walk->unread)
 		return 0;
-	szidx = heap_u32(pool + walk->heap.pool_szidx);
-	next = heap_u32(pool + walk->heap.pool_nextoffset);
-	walk->block = heap_u64(pool + walk->heap.pool_freeblock);
+	szidx = heap_u32(walk, pool + walk->heap.pool_szidx);
+	next = heap_u32(walk, pool + walk->heap.pool_nextoffset);
+	walk->block = heap_u64(walk, pool + walk->heap.pool_freeblock);
 	walk->block_bytes = (szidx + 1) * BLOCK_STEP;
 	walk->free_count = 0;
 	RECORD(walk)->address = pool + walk->heap.pool_header_size;
-	walk->inconsistent = szidx >= EVENT_SMALL_BYTES / BLOCK_STEP || next < walk->heap.pool_header_size ||
-			     next > walk->heap.pool_bytes;
+	walk->inconsistent = walk->unread || szidx >= EVENT_SMALL_BYTES / BLOCK_STEP ||
+			     next < walk->heap.pool_header_size || next > walk->heap.pool_bytes;
 	if (!walk->inconsistent) {
 		walk->carved = (next - walk->heap.pool_header_size) / walk->block_bytes;
 		pool_fill(walk);
@@ -173,10 +181,13 @@ static long heap_arena(__u32 index, void *context UNUSED)
 	if (!walk || walk->failed || !walk->heap.pool_bytes)
 		return 1;
 	object = walk->objects + (__u64)index * walk->heap.arena_object_size;
-	address = heap_u64(object + walk->heap.arena_address);
-	if (!address)
-		return 0;
-	used = heap_u64(object + walk->heap.arena_pool_address);
+	walk->unread = 0;
+	address = heap_u64(walk, object + walk->heap.arena_address);
+	used = heap_u64(walk, object + walk->heap.arena_pool_address);
+	walk->failed |= walk->unread;
+	if (!address || walk->failed)
+		return walk->failed ? 1 : 0;
+	walk->arenas++;
 	walk->pools_end = address + walk->heap.arena_bytes;
 	if (used < walk->pools_end)
 		walk->pools_end = used;
@@ -188,16 +199,16 @@ static long heap_arena(__u32 index, void *context UNUSED)
 static __always_inline void heap_head(struct heap_walk *walk, __u64 arenas, __u64 maxarenas, __u64 raw_blocks)
 {
 	__u64 before = walk->blocks, large;
-	__u32 count = heap_u32(maxarenas);
+	__u32 count;
 
-	walk->objects = heap_u64(arenas);
-	if (count > MAX_ARENAS) {
+	walk->unread = 0;
+	count = heap_u32(walk, maxarenas);
+	walk->objects = heap_u64(walk, arenas);
+	large = heap_u64(walk, raw_blocks);
+	if (walk->unread || count > MAX_ARENAS)
 		walk->failed = 1;
-		return;
-	}
-	if (walk->objects)
+	if (walk->objects && !walk->failed)
 		bpf_loop(count, heap_arena, NULL, 0);
-	large = heap_u64(raw_blocks);
 	if (walk->heap.raw_is_total)
 		large -= walk->blocks - before;
 	if ((__s64)large > 0)
@@ -213,10 +224,10 @@ static long heap_interpreter(__u32 index UNUSED, void *context UNUSED)
 	if (!walk || !walk->interp || walk->failed)
 		return 1;
 	interp = walk->interp;
-	walk->interp = heap_u64(interp + walk->interp_next);
+	walk->interp = heap_u64(walk, interp + walk->interp_next);
 	state = interp + walk->heap.interp_obmalloc;
 	if (walk->heap.obmalloc_is_pointer)
-		state = heap_u64(state);
+		state = heap_u64(walk, state);
 	if (!state || state == walk->last_state)
 		return 0;
 	walk->last_state = state;
@@ -253,16 +264,18 @@ static __always_inline void heap_read(struct abi_target *target)
 	target->heap.pool_bytes = 0;
 	/* Those of the reader outside are even. */
 	walk->id = bpf_ktime_get_ns() | 1;
-	walk->blocks = walk->large_blocks = walk->pools_unreadable = walk->last_state = walk->failed = 0;
+	walk->blocks = walk->large_blocks = walk->pools_unreadable = walk->last_state = 0;
+	walk->arenas = walk->failed = 0;
 	if (census_output(walk, EVENT_CENSUS))
 		return;
 	if (walk->heap.interp_obmalloc) {
-		walk->interp = heap_u64(target->runtime + target->offsets.runtime_interpreters_head);
+		walk->interp = heap_u64(walk, target->runtime + target->offsets.runtime_interpreters_head);
 		walk->interp_next = target->offsets.interp_next;
 		bpf_loop(MAX_INTERPRETERS, heap_interpreter, NULL, 0);
 	} else {
 		heap_head(walk, walk->heap.arenas, walk->heap.maxarenas, walk->heap.raw_blocks);
 	}
+	walk->failed |= !walk->arenas;
 	census_output(walk, EVENT_CENSUS_DONE);
 }
 

@@ -103,6 +103,7 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	if (opts->ring_bytes)
 		bpf_map__set_max_entries(attach->skeleton->maps.events, opts->ring_bytes);
 	attach->skeleton->rodata->has_loop = features->bpf_loop;
+	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin, features->prepare_exec);
 	programs_select(attach);
 	err = alloc_bpf__load(attach->skeleton);
 	if (err) {
@@ -120,6 +121,9 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	attach->skeleton->links.process_exit = bpf_program__attach(attach->skeleton->progs.process_exit);
 	attach->skeleton->links.process_exec = bpf_program__attach(attach->skeleton->progs.process_exec);
 	attach->skeleton->links.process_fork = bpf_program__attach(attach->skeleton->progs.process_fork);
+	if (features->prepare_exec)
+		attach->skeleton->links.process_exec_begin =
+			bpf_program__attach(attach->skeleton->progs.process_exec_begin);
 	if (!attach->skeleton->links.process_exit || !attach->skeleton->links.process_exec ||
 	    !attach->skeleton->links.process_fork) {
 		err = error_set(-errno, "the scheduler's tracepoints cannot be attached to");
