@@ -48,7 +48,7 @@ help:
 	@echo 'make test       install what the tests need, then every test (root); last line: N passed, N failed'
 	@echo 'make check      unit and golden tests, no root (also with SAN=1)'
 	@echo 'make parity     the long comparison with tracemalloc over all versions (root)'
-	@echo 'make bench      ratios to untraced and to tracemalloc (root)'
+	@echo 'make bench      ratios to untraced, next to tracemalloc and other tools (root)'
 	@echo 'make fuzz       every fuzz target for FUZZ_SECONDS (default 30)'
 	@echo 'make lint format tools install PREFIX=… clean'
 
@@ -126,7 +126,7 @@ e2e: $(OUT)/tracer
 parity: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/e2e/test_parity.py --all-versions
 
-bench: $(OUT)/tracer
+bench: $(OUT)/tracer $(OUT)/tools/bare
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench.py $(BENCH)
 
 # The captures of the golden tests, less their file header, are what a stream of records looks like.

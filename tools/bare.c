@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The limit of what tracing can cost: a command run with a program that does nothing at every place where
- * `tracer -- COMMAND` would probe, attached by the same links. A request whose return is wanted plants its return
- * probe, as ours does.
+ * `tracer trace` with the same options would probe, attached by the same links. A request whose return is wanted
+ * plants its return probe, as ours does.
  *
- * usage: bare [--mode MODE] [--no-reuse] -- COMMAND ARG...    exit status: the command's; 1 when it could not be probed
+ * usage: bare [TRACE OPTIONS] -- COMMAND ARG...    exit status: the command's; 1 when it could not be probed
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/error.h"
+#include "cli/trace_options.h"
 #include "probe/attach.h"
 #include "probe/plan_process.h"
 #include "target/launch.h"
@@ -47,50 +46,37 @@ static int sites_attach(pid_t pid, void *context)
 	return err ? err : 1;
 }
 
-/* As many of `tracer trace`'s options as change the plan. */
-static int options_parse(int argc, char **argv, struct bare *bare)
-{
-	static const struct option options[] = {
-		{"mode", required_argument, NULL, 'm'},
-		{"no-reuse", no_argument, NULL, 'r'},
-		{0},
-	};
-	int key;
-
-	while ((key = getopt_long(argc, argv, "+", options, NULL)) >= 0) {
-		if (key == 'r')
-			bare->plan.no_reuse = 1;
-		else if (key != 'm' || strcmp(optarg, "exact"))
-			return -EINVAL;
-	}
-	return optind < argc ? 0 : -EINVAL;
-}
-
 int main(int argc, char **argv)
 {
+	struct trace_options options;
 	struct bare bare = {0};
 	struct attach_opts opts = {.ring_bytes = 1 << 16, .empty = 1, .record = record_ignore};
 	struct features features;
 	struct launch *launch = NULL;
 	const char *remedy = NULL;
-	int status = 1, err;
+	int status = trace_options_parse(argc, argv, &options), err;
 
-	if (options_parse(argc, argv, &bare)) {
-		fprintf(stderr, "usage: bare [--mode exact] [--no-reuse] -- COMMAND ARG...\n");
-		return 2;
+	if (status || !options.command.count) {
+		trace_options_free(&options);
+		return status < 0 ? EXIT_DONE : EXIT_USAGE;
 	}
+	bare.plan = options.session.plan;
+	opts.no_session = options.session.backend != SESSION_BACKEND_BEST;
+	opts.no_multi = options.session.backend == SESSION_BACKEND_PERF;
 	err = features_probe(&features);
 	if (!err)
 		err = features_check(&features, &remedy);
 	if (!err)
 		err = attach_new(&bare.attach, &features, &opts);
 	if (!err)
-		err = launch_start(&launch, argv + optind, sites_attach, &bare);
+		err = launch_start(&launch, options.command.items, sites_attach, &bare);
+	status = EXIT_FAILED;
 	if (err)
-		error_print(err, remedy, "%s", argv[optind]);
+		error_print(err, remedy, "%s", options.command.items[0]);
 	else
 		launch_wait(launch, 1, &status);
 	launch_free(launch);
 	attach_free(bare.attach);
+	trace_options_free(&options);
 	return status;
 }

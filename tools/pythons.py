@@ -40,11 +40,11 @@ def is_stripped(path):
     return b".symtab" not in sections.stdout
 
 
-def version_of(path):
+def version_of(path, prefix=()):
     """"3.11", or None when it does not run."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
-        done = subprocess.run([path, "-I", "-S", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30)
+        done = subprocess.run([*prefix, path, "-I", "-S", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.decode().strip() or None
@@ -72,7 +72,20 @@ def distribution():
     return path if is_elf(path) and is_stripped(path) else None
 
 
+def in_roots():
+    """{"folder:python3.N": (root, path within it)} of the root file systems that TRACER_ROOTS names, as PATH does."""
+    found = {}
+    for root in filter(None, os.environ.get("TRACER_ROOTS", "").split(os.pathsep)):
+        for path in sorted(glob.glob(os.path.join(glob.escape(root), "usr/bin/python3.*"))):
+            name = os.path.basename(path)
+            if re.match(r"python3\.\d+d?$", name) and is_elf(path):
+                found["%s:%s" % (os.path.basename(os.path.normpath(root)), name)] = (root, "/usr/bin/" + name)
+    return found
+
+
 if __name__ == "__main__":
     for version, path in unstripped().items():
         print(version, path)
     print("distribution", distribution())
+    for name in in_roots():
+        print(name)
