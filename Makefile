@@ -38,7 +38,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(wildcard tests/fuzz/fuzz_*
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help demo test check unit golden e2e parity bench fuzz format lint tools install clean
+.PHONY: all help demo test check unit golden e2e parity bench coverage fuzz format lint tools install clean
 
 all: $(OUT)/tracer
 
@@ -49,6 +49,7 @@ help:
 	@echo 'make check      unit and golden tests, no root (also with SAN=1)'
 	@echo 'make parity     the long comparison with tracemalloc over all versions (root)'
 	@echo 'make bench      ratios to untraced, next to tracemalloc and other tools (root)'
+	@echo 'make coverage   the share of new blocks that has a traceback, for every CPython found (root)'
 	@echo 'make fuzz       every fuzz target for FUZZ_SECONDS (default 30)'
 	@echo 'make lint format tools install PREFIX=… clean'
 
@@ -128,6 +129,9 @@ parity: $(OUT)/tracer
 
 bench: $(OUT)/tracer $(OUT)/tools/bare
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench.py $(BENCH)
+
+coverage: $(OUT)/tracer
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/coverage_table.py $(COVERAGE)
 
 # The captures of the golden tests, less their file header, are what a stream of records looks like.
 fuzz: $(FUZZERS)

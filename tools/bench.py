@@ -18,12 +18,12 @@ import time
 
 import pythons
 import readme
-from bench_speed import Python, bench as bench_speed, environment
+from bench_speed import bench as bench_speed
+from interpreters import TIMEOUT, Python, environment
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRACER = os.path.abspath(os.environ.get("TRACER", os.path.join(HERE, "..", "build", "tracer")))
 TOOLS = {"tracer": TRACER, "bare": os.path.join(os.path.dirname(TRACER), "tools", "bare")}
-TIMEOUT = 900
 
 HOLDER = """
 import os

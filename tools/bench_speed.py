@@ -8,19 +8,15 @@ import collections
 import json
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 
-import pythons
 import readme
+from interpreters import TIMEOUT, environment
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 ROUNDS = {"w1": 100000, "w2": 120000, "w3": 60}
 SLOW = 0.1  # of the rounds, for peers that would take minutes; compared with untraced at as many rounds
-TIMEOUT = 900
 MODES = ("growth", "census", "exact")
 MALLOC = {"PYTHONMALLOC": "malloc"}  # without it these peers see pymalloc's arenas and no blocks
 
@@ -29,52 +25,11 @@ class Missing(Exception):
     """A variant that cannot be run, and why."""
 
 
-def environment():
-    env = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    env.update(PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1")
-    return env
-
-
-class Python:
-    """An interpreter, in a root file system of its own or in ours, with a copy of the workloads."""
-
-    def __init__(self, path, folder, root=None):
-        self.path, self.root = path, root
-        self.prefix = ["chroot", root] if root else []
-        self.host_folder = tempfile.mkdtemp(dir=root + "/tmp") if root else folder
-        self.folder = self.host_folder[len(root):] if root else folder
-        os.chmod(self.host_folder, 0o755)
-        for workload in ROUNDS:
-            shutil.copy(os.path.join(HERE, "workloads", workload + ".py"), self.host_folder)
-        stripped = pythons.is_stripped((root or "") + path)
-        self.label = "CPython %s, %s%s" % (pythons.version_of(path, self.prefix), "stripped" if stripped else "with symbols",
-                                           ", in " + os.path.basename(os.path.normpath(root)) if root else "")
-        self.entries = ("PyObject_Malloc", "PyObject_Free") if stripped else ("_PyObject_Malloc", "_PyObject_Free")
-
-    def workload(self, name, rounds, nframe=0):
-        return [self.path, os.path.join(self.folder, name + ".py"), str(nframe), str(rounds)]
-
-    def mapped(self, name):
-        """The file of that name that it has mapped, or ""."""
-        code = "print(*{l.split(None, 5)[5].strip() for l in open('/proc/self/maps') if '/%s' in l})" % name
-        done = subprocess.run([*self.prefix, self.path, "-S", "-c", code], stdout=subprocess.PIPE, timeout=TIMEOUT)
-        return done.stdout.decode().strip()
-
-    def runtime_file(self):
-        """The file that its allocators are in."""
-        return self.mapped("libpython") or self.path
-
-    def find(self, *names):
-        """The first of these programs that is where the interpreter is."""
-        for name in names:
-            for folder in ("/usr/sbin", "/usr/bin", "/usr/local/bin"):
-                if os.access((self.root or "") + os.path.join(folder, name), os.X_OK):
-                    return os.path.join(folder, name)
-        raise Missing("%s is not installed%s" % (names[0], " in " + self.root if self.root else ""))
-
-    def remove(self):
-        if self.root:
-            shutil.rmtree(self.host_folder, ignore_errors=True)
+def find(python, *names):
+    path = python.find(*names)
+    if not path:
+        raise Missing("%s is not installed%s" % (names[0], " in " + python.root if python.root else ""))
+    return path
 
 
 Command = collections.namedtuple("Command", "argv env snapshot", defaults=({}, None))
@@ -97,14 +52,15 @@ def memray(python, name, rounds):
 
 
 def heaptrack(python, name, rounds):
-    return Command([*python.prefix, python.find("heaptrack"), "-o", os.path.join(python.folder, "heaptrack"), *python.workload(name, rounds)], MALLOC)
+    return Command([*python.prefix, find(python, "heaptrack"), "-o", os.path.join(python.folder, "heaptrack"), *python.workload(name, rounds)], MALLOC)
 
 
 def bpftrace_counting(python, name, rounds):
     if python.root:
         raise Missing("it runs outside of root file systems only")
-    probes = ",".join("uprobe:%s:%s" % (python.runtime_file(), entry) for entry in python.entries)
-    return Command([python.find("bpftrace"), "-e", probes + " { @[probe] = count(); }", "-c", " ".join(python.workload(name, rounds))])
+    entries = ("PyObject_Malloc", "PyObject_Free") if python.stripped else ("_PyObject_Malloc", "_PyObject_Free")
+    probes = ",".join("uprobe:%s:%s" % (python.runtime_file(), entry) for entry in entries)
+    return Command([find(python, "bpftrace"), "-e", probes + " { @[probe] = count(); }", "-c", " ".join(python.workload(name, rounds))])
 
 
 # A table of live blocks with their stacks; it is not printed.
@@ -120,7 +76,7 @@ def bpftrace_live(python, name, rounds):
     if python.root:
         raise Missing("it runs outside of root file systems only")
     room = {"BPFTRACE_MAP_KEYS_MAX": "4000000", "BPFTRACE_MAX_MAP_KEYS": "4000000"}  # its name until 0.19, and since
-    return Command([python.find("bpftrace"), "-e", LIVE.replace("LIBC", python.mapped("libc.so")), "-c", " ".join(python.workload(name, rounds))],
+    return Command([find(python, "bpftrace"), "-e", LIVE.replace("LIBC", python.mapped("libc.so")), "-c", " ".join(python.workload(name, rounds))],
                    {**MALLOC, **room})
 
 
@@ -131,7 +87,7 @@ def memleak(python, name, rounds):
         file.write("#!/bin/sh\nexec %s\n" % " ".join(python.workload(name, rounds)))
     os.chmod(script, 0o755)
     command = os.path.join(python.folder, "memleak.sh")
-    return Command([*python.prefix, python.find("memleak-libbpf", "memleak"), "-c", command, "1000"], MALLOC)
+    return Command([*python.prefix, find(python, "memleak-libbpf", "memleak"), "-c", command, "1000"], MALLOC)
 
 
 def refusal(argv):
