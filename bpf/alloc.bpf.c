@@ -133,8 +133,8 @@ static __always_inline __u64 pool_first_free(__u64 pool)
 static __always_inline int request_begin(struct pt_regs *regs, void *context, __u64 sp)
 {
 	struct abi_target *target = target_current();
-	__u64 cookie;
 	struct thread_state *thread;
+	__u64 cookie;
 
 	if (!target)
 		return 1;
@@ -164,6 +164,9 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 		return 1;
 	}
 	thread->api = cookie >> 8 & 0xff;
+	if (thread->api == EVENT_API_RAW && target->object_code_end &&
+	    user_u64(sp) - target->object_code_start < target->object_code_end - target->object_code_start)
+		thread->api = EVENT_API_OBJ;
 	thread->nested_equal = 0;
 	thread->last_free = 0;
 	thread->sp = sp;

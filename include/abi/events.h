@@ -39,11 +39,13 @@ enum event_type {
 	EVENT_FINALIZE = 12,    /* struct event_process: the interpreter begins to shut down */
 	EVENT_REUSE = 13, /* struct event_alloc: a dead object from a free list lives again; address is the
 				  object's, somewhere in its block, whose owner is now this stack; bytes is 0 */
+	EVENT_CENSUS = 14,     /* struct event_census: a reading of pymalloc's heap begins */
+	EVENT_CENSUS_POOL = 15, /* struct event_census_pool: what it found in one pool */
+	EVENT_CENSUS_DONE = 16, /* struct event_census: it is complete (or was given up) */
 
 	EVENT_USER_FIRST = 256,
 	EVENT_PROCESS = 256,  /* struct event_target: a process comes under trace; its first record */
 	EVENT_LOSS = 257,     /* struct event_loss: cumulative counters, of the whole session */
-	EVENT_COVERAGE = 258, /* struct event_coverage: what a reading of the heap said */
 };
 
 /* Which of the allocator's faces a block came through. */
@@ -134,13 +136,19 @@ struct event_process {
 	__u32 code;  /* EVENT_EXIT: wait status */
 };
 
+enum event_mode {
+	EVENT_MODE_EXACT = 1,  /* allocations and frees */
+	EVENT_MODE_CENSUS = 2, /* allocations; which of pymalloc's blocks live, a reading of its heap tells */
+	EVENT_MODE_GROWTH = 3, /* where the heap grows */
+};
+
 struct event_target {
 	struct event_header header; /* tgid: the process; time_ns: when its tracing began */
 	__u32 python_version;       /* PY_VERSION_HEX: 0x030b02f0 is 3.11.2 final */
 	__u32 nframe;               /* traceback limit */
 	__u64 realtime_ns;          /* CLOCK_REALTIME at time_ns */
 	__u32 from_start; /* 1: traced from its first instruction, nothing is older than the trace */
-	__u32 mode;       /* 1 exact (2 census and 3 growth to come) */
+	__u32 mode;       /* enum event_mode */
 	char name[64];    /* the program's name, NUL-padded; UTF-8 not guaranteed */
 };
 
@@ -166,27 +174,32 @@ struct event_loss {
 	__u64 counts[LOSS_COUNT];
 };
 
-/*
- * Of the blocks that were not on pymalloc's heap when tracing began and are now: how many the table knows. Requests
- * of 0 or of more than EVENT_SMALL_BYTES bytes pymalloc passes on to malloc, where they cannot be found one by one: of those only
- * the growth of their number is known, which is the least that there are new ones.
- */
+/* Requests of 0 or of more than EVENT_SMALL_BYTES bytes pymalloc passes on to malloc. */
 #define EVENT_SMALL_BYTES 512u
 
-struct event_coverage_counts {
-	__u64 new_blocks;
-	__u64 new_bytes; /* by size class */
-	__u64 seen_blocks;
-	__u64 seen_bytes;
-	__u64 old_blocks; /* on the heap since before the trace, by address */
-	__u64 old_bytes;
-	__u64 large_new;  /* by how many the large blocks have grown in number; 0 when they have not */
-	__u64 large_seen; /* large blocks in the table */
+/*
+ * A census: EVENT_CENSUS, an EVENT_CENSUS_POOL for every pool in use, EVENT_CENSUS_DONE. The heap changes while it is
+ * read: what the events between these records say is newer than what a pool says.
+ */
+struct event_census {
+	struct event_header header;
+	__u32 baseline; /* 1: the first one: what no event told of is older than the trace */
+	__u32 failed;   /* EVENT_CENSUS_DONE: given up: it says nothing */
+	/* The rest counts in EVENT_CENSUS_DONE. */
+	__u64 large_blocks; /* those that pymalloc passed on to malloc; only their number is known */
+	__u64 pools_unreadable;
+	__u64 elapsed_ns;
+	__u64 frozen_ns; /* for how long the target was stopped; 0: it was not */
 };
 
-struct event_coverage {
+#define EVENT_POOL_BLOCKS 1024u /* in a pool at most: 16 KiB of 16-byte blocks */
+
+struct event_census_pool {
 	struct event_header header;
-	struct event_coverage_counts counts;
+	__u64 address;     /* of its first block */
+	__u32 block_bytes; /* of each; 0: the pool could not be read, its blocks are in the 16-byte steps that follow */
+	__u32 count;       /* blocks, live or not; at most EVENT_POOL_BLOCKS */
+	__u64 live[];      /* a bit for each, in (count + 63) / 64 words */
 };
 
 _Static_assert(sizeof(struct event_header) == 24, "header");
@@ -201,6 +214,7 @@ _Static_assert(sizeof(struct event_code_lines) == 40, "code_lines");
 _Static_assert(sizeof(struct event_process) == 32, "process");
 _Static_assert(sizeof(struct event_target) == 112, "target");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
-_Static_assert(sizeof(struct event_coverage) == 88, "coverage");
+_Static_assert(sizeof(struct event_census) == 64, "census");
+_Static_assert(sizeof(struct event_census_pool) == 40, "census_pool");
 
 #endif

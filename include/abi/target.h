@@ -64,6 +64,11 @@ struct abi_target {
 	__u32 tls_module;
 	__u32 nframe;
 	__u32 space; /* seed of stack and code ids: differs for every {process, exec} of the session */
+	/*
+	 * Where the object allocator's functions are, if they have symbols: a request of the raw allocator that returns
+	 * there is a large one of theirs. Addresses; 0, 0: not known.
+	 */
+	__u64 object_code_start, object_code_end;
 	struct abi_offsets offsets;
 };
 
@@ -123,7 +128,7 @@ enum abi_register {
 
 _Static_assert(sizeof(struct abi_offsets) == 56, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
-_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 40, "target.offsets");
-_Static_assert(sizeof(struct abi_target) == 96, "target");
+_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 56, "target.offsets");
+_Static_assert(sizeof(struct abi_target) == 112, "target");
 
 #endif

@@ -115,6 +115,7 @@ static int session_follow(struct run *run)
 			return count;
 		if (run->options.interval_ns && clock_ns(CLOCK_MONOTONIC) >= run->next_print_ns) {
 			run->next_print_ns += run->options.interval_ns;
+			session_census(run->session);
 			count = session_count_loss(run->session);
 			if (count < 0 || reports_print(run, 0) != EXIT_DONE)
 				return -EIO;
@@ -219,8 +220,6 @@ static int run_finish(struct run *run)
 {
 	int status, err;
 
-	if (session_running(run->session))
-		session_measure(run->session);
 	err = session_stop(run->session);
 	if (err)
 		error_print(err, NULL, "the last events");

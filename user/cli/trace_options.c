@@ -7,14 +7,16 @@
 
 #include "base/error.h"
 
-enum { KEY_DRY_RUN = 0x200, KEY_CAPTURE, KEY_BACKEND, KEY_PUBLIC, KEY_NO_REUSE };
+enum { KEY_DRY_RUN = 0x200, KEY_CAPTURE, KEY_BACKEND, KEY_PUBLIC, KEY_NO_REUSE, KEY_FREEZE };
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "trace running processes", 1},
 	{"container", 'c', "CONTAINER", OPTION_HIDDEN, NULL, 1},
 	{"all", 'a', NULL, OPTION_HIDDEN, NULL, 1},
 	{"nframe", 'n', "N", 0, "frames kept of a traceback, most recent first (1-128, default 16)", 2},
-	{"mode", 'm', "MODE", 0, "exact: allocations and frees (the only one in this version)", 2},
+	{"mode", 'm', "MODE", 0,
+	 "census: allocations are traced, and the heap tells which blocks live (default); exact: allocations and frees",
+	 2},
 	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
 	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},
 	{"output", 'o', "FILE", 0, "write the snapshot there at the end (pprof)", 3},
@@ -29,6 +31,8 @@ static const struct argp_option options[] = {
 	 "their "
 	 "blocks stay with the line that first asked for them)",
 	 4},
+	{"freeze", KEY_FREEZE, NULL, 0,
+	 "stop the target while its heap is read for a report: an exact reading (it says for how long)", 4},
 	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
 	{"verbose", 'v', NULL, 0, "more of them", 5},
 	{0},
@@ -50,14 +54,17 @@ static error_t reject_later(const char *option)
 static error_t parse_mode(struct trace_options *out, const char *arg)
 {
 	if (!strcmp(arg, "exact"))
-		return 0;
-	if (!strcmp(arg, "census") || !strcmp(arg, "growth")) {
-		error_print(error_set(-ENOTSUP, "mode %s is not in this version", arg), "use --mode exact",
+		out->session.plan.mode = EVENT_MODE_EXACT;
+	else if (!strcmp(arg, "census"))
+		out->session.plan.mode = EVENT_MODE_CENSUS;
+	else if (!strcmp(arg, "growth")) {
+		error_print(error_set(-ENOTSUP, "mode %s is not in this version", arg), "use --mode census",
 			    "--mode");
 		return CLI_REPORTED;
+	} else {
+		return reject("--mode", arg, "census or exact");
 	}
-	(void)out;
-	return reject("--mode", arg, "use --mode exact");
+	return 0;
 }
 
 static error_t parse_backend(struct trace_options *out, const char *arg)
@@ -130,6 +137,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_PUBLIC:
 		out->session.plan.public_only = 1;
 		return 0;
+	case KEY_FREEZE:
+		out->session.freeze = 1;
+		return 0;
 	case KEY_NO_REUSE:
 		out->session.plan.no_reuse = 1;
 		return 0;
@@ -157,6 +167,7 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 
 	memset(out, 0, sizeof(*out));
 	out->session.nframe = 16;
+	out->session.plan.mode = EVENT_MODE_CENSUS;
 	report_choice_default(&out->choice);
 	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
 	if (status)

@@ -23,6 +23,8 @@
 #define NAME_SIZE sizeof(((struct plan_site *)0)->symbol)
 #define MAX_CLONE 8 /* clones of a function that are looked for: NAME.lto_priv.0 to .7 */
 
+#define OBJECT_CODE_MAX (64u << 10) /* from the first to the last of three functions of one source file */
+
 /* Sites or missing symbols that there can be: three domains, their implementations, and the singles. */
 #define MAX_ENTRIES 32
 
@@ -172,12 +174,16 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 
 	for (size_t i = 0; i < FUNCTIONS && !err; i++) {
 		const struct function *function = &functions[i];
+		/* A large block's goes on to the raw allocator and is seen there. */
+		bool in_census = implementation && domain != &raw && function->op == ABI_OP_FREE;
 		char name[NAME_SIZE];
 		struct plan_wish wish = {.symbol = name,
 					 .op = function->op,
 					 .api = domain->api,
 					 .with_return = function->with_return};
 
+		if (plan->mode == EVENT_MODE_CENSUS && in_census)
+			continue;
 		snprintf(name, sizeof(name), "%s%s", implementation ? domain->implementation : domain->public,
 			 function->name);
 		for (unsigned a = 0; a < 3; a++)
@@ -228,8 +234,26 @@ static void describe_level(struct plan *plan, bool raw_deep, bool obj_deep, bool
 		snprintf(plan->level, sizeof(plan->level), "raw, mem, obj: %s", public);
 }
 
-/* What was found goes in front of the other sites. -ENOENT: no more than the allocator's own, which are known. */
-static int add_inlined(struct plan *plan, struct elf_file *file, size_t known)
+/* A block goes back to its pool: the heap tells that, too. */
+static bool is_pool_free(const struct plan_site *site)
+{
+	return site->op == ABI_OP_POOL_FREE ||
+	       (site->op == ABI_OP_FREE && (site->cookie >> 8 & 0xff) == EVENT_API_OBJ);
+}
+
+/* Every end of a request was found, with its size: then these sites serve as well as the functions, for half the price. */
+static bool is_complete(const struct inline_sites *found)
+{
+	return found->exact == found->found[INLINE_POOL] && found->found[INLINE_REFILL] &&
+	       found->found[INLINE_RESIZE] && found->found[INLINE_RAW] && found->found[INLINE_RAW_FREE] &&
+	       !found->given_up_count;
+}
+
+/*
+ * What was found goes in front of the other sites. functions: the implementations have symbols. -ENOENT: then they are
+ * to be probed instead, because there are no more copies than theirs and something is missing.
+ */
+static int add_inlined(struct plan *plan, struct elf_file *file, bool functions)
 {
 	struct inline_sites found;
 	struct plan_site *sites;
@@ -237,7 +261,7 @@ static int add_inlined(struct plan *plan, struct elf_file *file, size_t known)
 
 	if (err)
 		return err;
-	if (found.found[INLINE_POOL] <= known) {
+	if (functions && found.found[INLINE_POOL] <= FUNCTIONS && !is_complete(&found)) {
 		inline_sites_free(&found);
 		return -ENOENT;
 	}
@@ -246,15 +270,16 @@ static int add_inlined(struct plan *plan, struct elf_file *file, size_t known)
 		inline_sites_free(&found);
 		return -ENOMEM;
 	}
-	memcpy(sites, found.sites, found.count * sizeof(*sites));
 	free(plan->sites);
 	plan->sites = sites;
-	plan->count = found.count;
+	plan->count = 0;
+	for (size_t i = 0; i < found.count; i++)
+		if (plan->mode != EVENT_MODE_CENSUS || !is_pool_free(&found.sites[i]))
+			sites[plan->count++] = found.sites[i];
 	plan->room = found.count + MAX_ENTRIES;
 	snprintf(plan->level, sizeof(plan->level),
-		 "raw, mem, obj: inlined copies: %zu take a block from a pool (%zu with its exact size), %zu "
-		 "give one "
-		 "back, %zu resize one; %zu functions make pools; %zu calls for large blocks, %zu frees; "
+		 "raw, mem, obj: where requests end: %zu places take a block from a pool (%zu with its exact size), "
+		 "%zu give one back, %zu resize one; %zu functions make pools; %zu calls for large blocks, %zu frees; "
 		 "given up: %zu",
 		 found.found[INLINE_POOL], found.exact, found.found[INLINE_POOL_FREE],
 		 found.found[INLINE_RESIZE], found.found[INLINE_REFILL], found.found[INLINE_RAW],
@@ -272,14 +297,41 @@ static int add_inlined(struct plan *plan, struct elf_file *file, size_t known)
 static int add_functions(struct plan *plan, struct elf_file *file, const struct plan_opts *opts,
 			 bool raw_deep, bool obj_deep)
 {
-	int err = add_domain(plan, file, &raw, raw_deep);
+	int err;
 
+	if (plan->mode == EVENT_MODE_CENSUS && (!raw_deep || !obj_deep)) {
+		plan->mode = EVENT_MODE_EXACT;
+		snprintf(plan->mode_why, sizeof(plan->mode_why),
+			 "the frees of large blocks cannot be told from others in this file");
+	}
+	err = add_domain(plan, file, &raw, raw_deep);
 	describe_level(plan, raw_deep, obj_deep, opts->public_only);
 	if (!err)
 		err = add_domain(plan, file, &obj, obj_deep);
 	if (!err && !obj_deep)
 		err = add_domain(plan, file, &mem, false);
 	return err;
+}
+
+/* A large request goes on to the raw allocator, and only where it was called from tells it from a raw one. */
+static void find_object_code(struct plan *plan, struct elf_file *file)
+{
+	struct elf_symbol symbol;
+	char name[NAME_SIZE];
+
+	plan->object_code.start = UINT64_MAX;
+	for (size_t i = 0; i < FUNCTIONS; i++) {
+		snprintf(name, sizeof(name), "%s%s", obj.implementation, functions[i].name);
+		if (functions[i].op == ABI_OP_FREE || find_function(file, name, &symbol))
+			continue;
+		if (symbol.vaddr < plan->object_code.start)
+			plan->object_code.start = symbol.vaddr;
+		if (symbol.vaddr + symbol.size > plan->object_code.end)
+			plan->object_code.end = symbol.vaddr + symbol.size;
+	}
+	if (plan->object_code.end < plan->object_code.start ||
+	    plan->object_code.end - plan->object_code.start > OBJECT_CODE_MAX)
+		plan->object_code.start = plan->object_code.end = 0;
 }
 
 static int add_everything(struct plan *plan, struct elf_file *file, const struct plan_opts *opts)
@@ -291,8 +343,10 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	 * distribution's build whose debug symbols are installed. Where it has not, none of their functions
 	 * takes a block from a pool in more than one place.
 	 */
-	int err = opts->public_only ? -ENOENT : add_inlined(plan, file, raw_deep && obj_deep ? FUNCTIONS : 0);
+	int err = opts->public_only ? -ENOENT : add_inlined(plan, file, raw_deep && obj_deep);
 
+	if (!err && obj_deep)
+		find_object_code(plan, file);
 	if (err && err != -ENOMEM)
 		err = add_functions(plan, file, opts, raw_deep, obj_deep);
 	if (err)
@@ -310,6 +364,7 @@ int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan
 	struct plan plan = {0};
 	int err;
 
+	plan.mode = opts->mode ? opts->mode : EVENT_MODE_EXACT;
 	plan.room = MAX_ENTRIES;
 	plan.sites = calloc(plan.room, sizeof(*plan.sites));
 	plan.missing = calloc(MAX_ENTRIES, sizeof(*plan.missing));

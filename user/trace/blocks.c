@@ -21,6 +21,7 @@
 #define SEGMENTS      (1u << SEGMENT_BITS)
 #define FIRST_SLOTS   16u
 #define MMAP_BYTES    (128u << 10) /* larger segments go back to the kernel when they are replaced */
+#define CLASS_STEP    16u /* between two size classes of pymalloc */
 #define HASH_SPREADER 0x9e3779b97f4a7c15ull
 
 struct segment {
@@ -211,6 +212,55 @@ int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uin
 		return 0;
 	block->traceback = traceback;
 	return 1;
+}
+
+/*
+ * Would pymalloc have this block in a pool of that class? A realloc leaves a block where it is if it needs more than
+ * three quarters of it.
+ */
+static int class_fits(const struct block *block, uint32_t class_bytes)
+{
+	return block->bytes <= class_bytes &&
+	       (block->bytes + CLASS_STEP > class_bytes || block->bytes * 4 > (uint64_t)class_bytes * 3);
+}
+
+int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes, unsigned int epoch)
+{
+	struct block *block = (struct block *)blocks_find(blocks, address, 0);
+
+	if (!block || !block->pooled || !class_fits(block, class_bytes))
+		return 0;
+	block->epoch = epoch;
+	return 1;
+}
+
+void blocks_confirm_all(struct blocks *blocks, unsigned int epoch)
+{
+	for (uint32_t i = 0; i < SEGMENTS; i++)
+		for (uint32_t slot = 0; slot < blocks->segments[i].capacity; slot++)
+			blocks->segments[i].slots[slot].epoch = epoch;
+}
+
+void blocks_sweep(struct blocks *blocks, unsigned int epoch, void (*removed)(void *context, const struct block *block),
+		  void *context)
+{
+	for (uint32_t i = 0; i < SEGMENTS; i++) {
+		struct segment *segment = &blocks->segments[i];
+
+		for (uint32_t slot = 0; slot < segment->capacity;) {
+			const struct block *block = &segment->slots[slot];
+
+			if (!block->address || !block->pooled || block->epoch == epoch) {
+				slot++;
+				continue;
+			}
+			removed(context, block);
+			/* A follower may move into this slot. One that moves to the end from the start was looked at. */
+			slot_remove(blocks, segment, slot);
+			segment->count--;
+			blocks->count--;
+		}
+	}
 }
 
 size_t blocks_count(const struct blocks *blocks)

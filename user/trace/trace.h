@@ -12,6 +12,7 @@
 
 #include "abi/events.h"
 #include "base/strings.h"
+#include "stats/snapshot.h"
 #include "trace/blocks.h"
 
 /* One (file, line) of a traceback. function is the qualified name (before 3.11 the name). */
@@ -54,12 +55,15 @@ struct trace_process {
 	uint64_t start_realtime_ns;
 	enum trace_end end;
 	uint32_t exit_code; /* wait status, with TRACE_EXITED */
-	/* While a realloc is under way its block counts as gone. live_bytes never exceeds 2^62 - 1. */
+	/*
+	 * While a realloc is under way its block counts as gone. live_bytes never exceeds 2^60 - 1. In census mode
+	 * dead blocks count until a reading of the heap says so; peak_bytes is the highest that one has left.
+	 */
 	uint64_t live_bytes, live_blocks, peak_bytes;
 	uint64_t large_blocks;   /* those that are struct block.large */
 	uint64_t rounded_blocks; /* and struct block.rounded */
 	struct trace_counters counters;
-	struct event_coverage coverage; /* the last one; header.size 0: none came */
+	struct snapshot_coverage coverage; /* by the last reading of the heap; time_ns 0: there was none */
 };
 
 struct trace;
@@ -94,13 +98,10 @@ size_t trace_memory(const struct trace *trace); /* bytes held, about */
 
 /* Live blocks of a process as they are now. Borrowed. */
 const struct blocks *trace_blocks(const struct trace *trace, size_t process);
-/* Is the block at address in the table (domain 0)? For coverage. */
-int trace_knows(const struct trace *trace, size_t process, uint64_t address);
 const struct strings *trace_strings(const struct trace *trace);
 /* Resolved traceback; frames whose code came later than the stack are resolved now. Borrowed until the next call or feed. */
 struct trace_traceback trace_traceback_at(struct trace *trace, size_t process, uint32_t traceback);
 
-struct snapshot;
 /*
  * An immutable snapshot (stats/snapshot.h) of a process: as it was at EVENT_FINALIZE when want_final is set and
  * there was one, else as it is. Caller frees with snapshot_free(). 0; -ENOENT; -ENOMEM.

@@ -10,7 +10,7 @@
 #include "base/array.h"
 #include "trace/state.h"
 
-static void block_gone(struct process_state *process, const struct block *block)
+void state_block_gone(struct process_state *process, const struct block *block)
 {
 	process->info.live_bytes -= block->bytes;
 	process->info.live_blocks--;
@@ -29,31 +29,40 @@ static int block_put(struct process_state *process, const struct block *block)
 	if (replaced < 0)
 		return replaced;
 	if (replaced) {
-		block_gone(process, &old);
-		info->counters.replaced++;
+		state_block_gone(process, &old);
+		/* In census mode every block that lies in a pool ends so. */
+		info->counters.replaced += info->mode != EVENT_MODE_CENSUS || !old.pooled;
 	}
 	info->live_bytes += block->bytes;
 	info->live_blocks++;
 	info->large_blocks += block->large;
 	info->rounded_blocks += block->rounded;
-	if (info->live_bytes > info->peak_bytes)
+	if (info->mode != EVENT_MODE_CENSUS && info->live_bytes > info->peak_bytes)
 		info->peak_bytes = info->live_bytes;
 	return 0;
+}
+
+/* Asked of pymalloc? */
+static int is_pymalloc(const struct event_alloc *event)
+{
+	uint32_t face = event->api & EVENT_API_MASK;
+
+	return face == EVENT_API_MEM || face == EVENT_API_OBJ;
 }
 
 /* Would pymalloc pass this request on to malloc? One of 0 bytes it does, too. */
 static int is_large(const struct event_alloc *event)
 {
-	uint32_t face = event->api & EVENT_API_MASK;
-
-	return (face == EVENT_API_MEM || face == EVENT_API_OBJ) && event->bytes - 1 >= EVENT_SMALL_BYTES;
+	return event->bytes - 1 >= EVENT_SMALL_BYTES;
 }
 
 static int event_put(struct process_state *process, const struct event_alloc *event, int was_large)
 {
 	struct block block = {.address = event->address,
 			      .bytes = event->bytes,
-			      .large = was_large || is_large(event),
+			      .large = was_large || (is_pymalloc(event) && is_large(event)),
+			      .pooled = !was_large && is_pymalloc(event) && !is_large(event),
+			      .epoch = process->census.epoch,
 			      .rounded = !!(event->api & EVENT_API_ROUNDED),
 			      .domain = event->domain};
 	int err = event->bytes > TRACE_BYTES_MAX
@@ -84,10 +93,10 @@ int state_free(struct process_state *process, const struct event_free *event)
 
 	process->info.counters.frees++;
 	if (blocks_take(process->blocks, event->address, event->domain, &old))
-		block_gone(process, &old);
+		state_block_gone(process, &old);
 	else
 		process->info.counters.frees_unknown++;
-	return 0;
+	return event->domain ? 0 : state_census_died(process, event->address);
 }
 
 int state_realloc(struct process_state *process, const struct event_free *event)
@@ -107,9 +116,9 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 	pending->state = PENDING_UNSEEN;
 	if (blocks_take(process->blocks, event->address, event->domain, &pending->block)) {
 		pending->state = PENDING_TAKEN;
-		block_gone(process, &pending->block);
+		state_block_gone(process, &pending->block);
 	}
-	return 0;
+	return event->domain ? 0 : state_census_died(process, event->address);
 }
 
 /* Ends the thread's realloc under way; copies it out. */
