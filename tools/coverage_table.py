@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import interpreters
 import readme
 from bench import TRACER, wait_line
 
+HOLD = os.path.join(interpreters.HERE, "..", "tests", "e2e", "programs", "hold.py")
 ROUNDS = {"w1": 10000, "w2": 20000, "w3": 40, "every_type": 1000}
 TIMEOUT = 300
 
@@ -40,6 +42,7 @@ def traced(python, workload, options):
     """The report of a workload that still holds what it made, and the tracer's first words."""
     snapshot = os.path.join(python.host_folder, "coverage.pb.gz")
     path, *arguments = python.workload(workload, ROUNDS[workload])
+    shutil.copy(HOLD, python.host_folder)
     target = subprocess.Popen([*python.prefix, path, os.path.join(python.folder, "hold.py"), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, env=interpreters.environment(), bufsize=0)
     try:
