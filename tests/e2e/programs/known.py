@@ -20,11 +20,11 @@ class Slots:
 
 
 numbers, letter, big, namespace = list(range(COUNT)), "a", 10 ** 100, {}
-kinds = "object bytes slots set bytearray str int ref complex function cell exception proxy".split()
+kinds = "object bytes slots set bytearray str int ref function cell exception proxy".split()
 kept = {kind: [None] * COUNT for kind in kinds}
 
 
-def make(object_, bytes_, slots, set_, bytearray_, str_, int_, ref, complex_, function, cell, exception, proxy):
+def make(object_, bytes_, slots, set_, bytearray_, str_, int_, ref, function, cell, exception, proxy):
     for i in numbers:
         object_[i] = object()  # line object
         bytes_[i] = bytes(20)  # line bytes
@@ -34,7 +34,6 @@ def make(object_, bytes_, slots, set_, bytearray_, str_, int_, ref, complex_, fu
         str_[i] = letter * 600  # line str
         int_[i] = -big  # line int
         ref[i] = weakref.ref(slots[i])  # line ref
-        complex_[i] = complex(1.5, 2.5)  # line complex
         function[i] = lambda: None  # line function
         cell[i] = types.CellType(None)  # line cell
         exception[i] = ValueError()  # line exception
