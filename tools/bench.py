@@ -127,7 +127,7 @@ def bench_memory(python, folder):
 def bench_replay(python, reps, folder):
     """Of a capture of w1: what the consumer does with one processor, without a target that it waits for."""
     capture, snapshot = os.path.join(folder, "w1.cap"), os.path.join(folder, "replay.pb.gz")
-    subprocess.run([TRACER, "-q", "--capture", capture, "--", python, os.path.join(HERE, "workloads", "w1.py"), "0", "100000"],
+    subprocess.run([TRACER, "-q", "--capture", capture, "--", python, os.path.join(HERE, "workloads", "w1.py"), "0", "20000"],
                    stdout=subprocess.DEVNULL, env=environment(), check=True, timeout=TIMEOUT)
     with open(capture, "rb") as file:
         records = count_records(file.read())
