@@ -101,7 +101,7 @@ def row(python, options, left_out):
 
 def main():
     parser = argparse.ArgumentParser(description="the share of new blocks that has a traceback, per interpreter")
-    parser.add_argument("--mode", default="exact")
+    parser.add_argument("--mode", default="census")
     parser.add_argument("--workloads", default=",".join(ROUNDS))
     parser.add_argument("--only", default="", help="interpreters whose names this regular expression finds")
     parser.add_argument("--readme", action="store_true", help="write the table into README.md")
