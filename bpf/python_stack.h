@@ -80,16 +80,33 @@ __noinline __u64 tstate_match(struct abi_target *target, __u64 fsbase)
 #define HEAD_BYTES             192
 #define HEAD_U64(head, offset) (*(__u64 *)((head) + OFFSET_WITHIN(offset, HEAD_BYTES - 8, 8)))
 
-/* Is it this thread's? Its head is read, for the fields that follow. */
-static __always_inline int tstate_is_ours(struct abi_target *target, __u64 tstate, __u64 fsbase, __u8 *head)
+/* The thread_id of a thread state, whose head is read for the fields that follow, too; 0: there is none. */
+static __always_inline __u64 tstate_read(struct abi_target *target, __u64 tstate, __u8 *head)
 {
-	return tstate && !bpf_probe_read_user(head, HEAD_BYTES, (void *)tstate) &&
-	       HEAD_U64(head, target->offsets.tstate_thread_id) == fsbase;
+	if (!tstate || bpf_probe_read_user(head, HEAD_BYTES, (void *)tstate))
+		return 0;
+	return HEAD_U64(head, target->offsets.tstate_thread_id);
+}
+
+/*
+ * The thread's block of a module's thread-local variables: its vector has a length (dtv[-1]) that a library which was
+ * loaded later may be beyond, and blocks that nobody used yet are -1 (glibc, sysdeps/generic/dl-dtv.h).
+ */
+static __always_inline __u64 tls_block(__u64 fsbase, __u64 module)
+{
+	__u64 vector = user_u64(fsbase + 8), block;
+
+	if (module > user_u64(vector - 16))
+		return 0;
+	block = user_u64(vector + module * 16);
+	return block == ~0ull ? 0 : block;
 }
 
 /* The address of the pointer to the current thread state; 0: there is none. */
 static __always_inline __u64 tstate_slot(struct thread_state *thread, struct abi_target *target, __u64 fsbase)
 {
+	__u64 block;
+
 	if (target->tstate_source == ABI_TSTATE_SLOT)
 		return target->tstate_address;
 	if (target->tstate_source == ABI_TSTATE_TLS)
@@ -97,17 +114,23 @@ static __always_inline __u64 tstate_slot(struct thread_state *thread, struct abi
 	if (target->tstate_source != ABI_TSTATE_DTV)
 		return 0;
 	/* A thread's block of thread-local variables stays where it is. */
-	if (!thread->tstate_slot)
-		return user_u64(user_u64(fsbase + 8) + target->tls_module * 16ull) + target->tstate_address;
-	return thread->tstate_slot;
+	if (thread->tstate_slot)
+		return thread->tstate_slot;
+	block = tls_block(fsbase, target->tls_module);
+	return block ? block + target->tstate_address : 0;
 }
 
-/* The PyThreadState of the running thread, whether it holds the GIL or not, and its head; 0: it has none. */
-static __always_inline __u64 tstate_find(struct thread_state *thread, struct abi_target *target, __u8 *head)
+/*
+ * The PyThreadState of the running thread, whether it holds the GIL or not, and its head; 0: it has none. Its thread_id is
+ * that of the thread that made it, which for a sub-interpreter's (before 3.13) need not be the one that runs it. So the
+ * id is asked only where there is doubt: up to 3.11 the one slot holds the state of whoever has the GIL, us or another.
+ */
+static __always_inline __u64 tstate_find(struct thread_state *thread, struct abi_target *target, int gil_held,
+					 __u8 *head)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	__u64 fsbase = task->thread.fsbase;
-	__u64 tstate = 0, slot;
+	__u64 tstate = 0, slot, id;
 
 	if (thread->tstate_space != target->space) {
 		thread->tstate = 0;
@@ -118,17 +141,21 @@ static __always_inline __u64 tstate_find(struct thread_state *thread, struct abi
 	slot = tstate_slot(thread, target, fsbase);
 	if (slot)
 		tstate = user_u64(slot);
-	if (tstate_is_ours(target, tstate, fsbase, head)) {
+	id = tstate_read(target, tstate, head);
+	if (id && (gil_held || target->tstate_source != ABI_TSTATE_SLOT || id == fsbase)) {
 		thread->tstate = tstate;
+		thread->tstate_id = id;
 		thread->tstate_slot = slot;
 		return tstate;
 	}
 	/* Without the GIL: remembered from the last time, or looked for. */
 	tstate = thread->tstate;
-	if (tstate_is_ours(target, tstate, fsbase, head))
+	id = tstate_read(target, tstate, head);
+	if (id && id == thread->tstate_id)
 		return tstate;
 	tstate = tstate_match(target, fsbase);
-	thread->tstate = tstate_is_ours(target, tstate, fsbase, head) ? tstate : 0;
+	thread->tstate = tstate_read(target, tstate, head) == fsbase ? tstate : 0;
+	thread->tstate_id = fsbase;
 	return thread->tstate;
 }
 
@@ -147,10 +174,10 @@ static __always_inline int frame_read(struct abi_target *target, __u64 address, 
 	return bpf_probe_read_user(frame, FRAME_BYTES_311, (void *)address);
 }
 
-#define FRAME_U64(frame, offset)  (*(__u64 *)((frame) + OFFSET_WITHIN(offset, FRAME_BYTES - 8, 8)))
-#define FRAME_U8(frame, offset)   ((frame)[OFFSET_WITHIN(offset, FRAME_BYTES - 1, 1)])
-#define CODE_U64(thread, offset)  ((thread)->code[((offset) >> 3) & 31])
-#define CODE_U32(thread, offset)  (*(__u32 *)((__u8 *)(thread)->code + ((offset)&0xfc)))
+#define FRAME_U64(frame, offset) (*(__u64 *)((frame) + OFFSET_WITHIN(offset, FRAME_BYTES - 8, 8)))
+#define FRAME_U8(frame, offset)  ((frame)[OFFSET_WITHIN(offset, FRAME_BYTES - 1, 1)])
+#define CODE_U64(thread, offset) ((thread)->code[((offset) >> 3) & 31])
+#define CODE_U32(thread, offset) (*(__u32 *)((__u8 *)(thread)->code + ((offset)&0xfc)))
 
 /*
  * Functions that are not inline have their own entry in the verifier: it looks at them once, not once a turn of
@@ -438,10 +465,11 @@ __noinline int stack_emit(struct thread_state *thread, struct abi_target *target
 }
 
 /* The id of the running thread's Python stack, whose frames the reader has or will have; 0: no Python frame. */
-static __always_inline __u64 stack_id_current(struct thread_state *thread, struct abi_target *target)
+static __always_inline __u64 stack_id_current(struct thread_state *thread, struct abi_target *target,
+					      int gil_held)
 {
 	__u8 head[HEAD_BYTES] __attribute__((aligned(8))) = {};
-	__u64 tstate = tstate_find(thread, target, head);
+	__u64 tstate = tstate_find(thread, target, gil_held, head);
 	__u32 slot, nframe = target->nframe;
 	__u64 frame, *seen;
 	__u32 i;

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 
+import bench_stats
 import pythons
 import readme
 from bench_speed import bench as bench_speed
@@ -235,7 +236,7 @@ def main():
     parser.add_argument("--variants", default="", help="those whose names this regular expression finds (default: all)")
     parser.add_argument("--python", action="append", help="interpreter; repeatable (default: the newest with symbols, the distribution's, "
                         "and in the root file systems of TRACER_ROOTS those that have memray)")
-    parser.add_argument("--only", default="speed,memory,attach,detach,replay")
+    parser.add_argument("--only", default="speed,memory,attach,detach,replay,stats")
     parser.add_argument("--readme", action="store_true", help="write the tables into README.md")
     options = parser.parse_args()
     chosen, only = choose(options), options.only.split(",")
@@ -258,6 +259,8 @@ def main():
             attempt("attach", bench_attach, python, options.reps, folder)
         if "detach" in only:
             attempt("detach", bench_detach, python, options.reps, folder)
+        if "stats" in only:
+            attempt("stats", bench_stats.bench, TRACER, python, options.reps, environment(), folder)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 
-VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 DISTRIBUTION = "/usr/bin/python3"
 
 

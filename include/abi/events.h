@@ -37,15 +37,17 @@ enum event_type {
 	EVENT_EXEC = 10,        /* struct event_process: the address space was replaced */
 	EVENT_FORK = 11,        /* struct event_process: the process forked; `other` is the child's tgid */
 	EVENT_FINALIZE = 12,    /* struct event_process: the interpreter begins to shut down */
-	EVENT_REUSE = 13, /* struct event_alloc: a dead object from a free list lives again; address is the
+	EVENT_REUSE = 13,  /* struct event_alloc: a dead object from a free list lives again; address is the
 				  object's, somewhere in its block, whose owner is now this stack; bytes is 0 */
-	EVENT_CENSUS = 14,     /* struct event_census: a reading of pymalloc's heap begins */
+	EVENT_CENSUS = 14, /* struct event_census: a reading of pymalloc's heap begins */
 	EVENT_CENSUS_POOL = 15, /* struct event_census_pool: what it found in one pool */
 	EVENT_CENSUS_DONE = 16, /* struct event_census: it is complete (or was given up) */
 
 	EVENT_USER_FIRST = 256,
-	EVENT_PROCESS = 256,  /* struct event_target: a process comes under trace; its first record */
-	EVENT_LOSS = 257,     /* struct event_loss: cumulative counters, of the whole session */
+	EVENT_PROCESS = 256, /* struct event_target: a process comes under trace; its first record */
+	EVENT_LOSS = 257,    /* struct event_loss: cumulative counters, of the whole session */
+	EVENT_CLEAR = 259, /* struct event_mark: the process's table was emptied (tracemalloc.clear_traces) */
+	EVENT_RESET_PEAK = 260, /* struct event_mark: its peak began anew (tracemalloc.reset_peak) */
 };
 
 /* Which of the allocator's faces a block came through. */
@@ -54,11 +56,20 @@ enum event_api {
 	EVENT_API_MEM = 1,   /* PyMem_* */
 	EVENT_API_OBJ = 2,   /* PyObject_*; also PyMem_* where both share one implementation */
 	EVENT_API_TRACK = 3, /* PyTraceMalloc_Track/Untrack: an extension module reports for itself */
+	EVENT_API_LARGE = 4, /* as EVENT_API_OBJ, of a request that pymalloc has passed on to malloc */
 };
 
-/* In the field api of an allocation, beside the face. */
+/* In the field api of an allocation or a free, beside the face. */
 #define EVENT_API_MASK    0xffu
+#define EVENT_API_HOOKED  0x200u /* the block lies EVENT_HOOKS_BEFORE bytes within the one of the allocator */
 #define EVENT_API_ROUNDED 0x100u /* bytes is the size class: what was asked for is not known */
+
+/*
+ * With CPython's debugging hooks (_PyMem_Debug*) a block has so many bytes before it, and in all so many more, than the
+ * program asked for. The records are of what the program asked for and was given.
+ */
+#define EVENT_HOOKS_BEFORE 16u
+#define EVENT_HOOKS_BYTES  24u
 
 struct event_header {
 	__u32 type;
@@ -74,7 +85,7 @@ struct event_alloc {
 	__u64 bytes;    /* as requested, not as rounded by the allocator */
 	__u64 stack_id; /* names an EVENT_STACK record, possibly of earlier; 0: no Python frame on this thread */
 	__u32 domain; /* tracemalloc's: 0 for Python's own allocators */
-	__u32 api;    /* enum event_api | EVENT_API_ROUNDED */
+	__u32 api;    /* enum event_api | EVENT_API_ROUNDED | EVENT_API_HOOKED */
 };
 
 struct event_free {
@@ -183,6 +194,7 @@ struct event_loss {
  */
 struct event_census {
 	struct event_header header;
+	__u64 id;       /* tells the records of one reading from those of another that begins meanwhile */
 	__u32 baseline; /* 1: the first one: what no event told of is older than the trace */
 	__u32 failed;   /* EVENT_CENSUS_DONE: given up: it says nothing */
 	/* The rest counts in EVENT_CENSUS_DONE. */
@@ -196,10 +208,16 @@ struct event_census {
 
 struct event_census_pool {
 	struct event_header header;
-	__u64 address;     /* of its first block */
+	__u64 id;
+	__u64 address; /* of its first block */
 	__u32 block_bytes; /* of each; 0: the pool could not be read, its blocks are in the 16-byte steps that follow */
-	__u32 count;       /* blocks, live or not; at most EVENT_POOL_BLOCKS */
-	__u64 live[];      /* a bit for each, in (count + 63) / 64 words */
+	__u32 count;  /* blocks, live or not; at most EVENT_POOL_BLOCKS */
+	__u64 live[]; /* a bit for each, in (count + 63) / 64 words */
+};
+
+/* A moment of a process that the user chose. */
+struct event_mark {
+	struct event_header header;
 };
 
 _Static_assert(sizeof(struct event_header) == 24, "header");
@@ -214,7 +232,8 @@ _Static_assert(sizeof(struct event_code_lines) == 40, "code_lines");
 _Static_assert(sizeof(struct event_process) == 32, "process");
 _Static_assert(sizeof(struct event_target) == 112, "target");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
-_Static_assert(sizeof(struct event_census) == 64, "census");
-_Static_assert(sizeof(struct event_census_pool) == 40, "census_pool");
+_Static_assert(sizeof(struct event_mark) == 24, "mark");
+_Static_assert(sizeof(struct event_census) == 72, "census");
+_Static_assert(sizeof(struct event_census_pool) == 48, "census_pool");
 
 #endif

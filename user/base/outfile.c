@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,8 @@
 struct outfile {
 	int directory; /* -1: standard output */
 	int fd;
-	int err; /* the first failure: the content is incomplete from there on */
+	int borrowed; /* fd is not ours to close */
+	int err;      /* the first failure: the content is incomplete from there on */
 	size_t used;
 	char *path;         /* as given, for messages */
 	const char *name;   /* last component, within path */
@@ -93,6 +95,64 @@ static int create_temporary(struct outfile *file)
 	return error_set(-errno, "cannot create a file beside '%s': %s", file->path, strerror(errno));
 }
 
+static int file_new(struct outfile **out, const char *path)
+{
+	struct outfile *file = calloc(1, sizeof(*file));
+
+	if (!file)
+		return -ENOMEM;
+	file->directory = -1;
+	file->fd = -1;
+	file->path = strdup(path);
+	if (!file->path) {
+		free(file);
+		return -ENOMEM;
+	}
+	*out = file;
+	return 0;
+}
+
+int outfile_again(struct outfile **out, const struct outfile *like)
+{
+	struct outfile *file;
+	int err;
+
+	if (like->directory < 0)
+		return outfile_on(out, like->fd, like->path);
+	err = file_new(&file, like->path);
+	if (err)
+		return err;
+	file->name = file->path + (like->name - like->path);
+	file->directory = fcntl(like->directory, F_DUPFD_CLOEXEC, 0);
+	if (file->directory < 0)
+		err = -errno;
+	if (!err)
+		err = check_name(file);
+	if (!err)
+		err = create_temporary(file);
+	if (err)
+		outfile_discard(file);
+	else
+		*out = file;
+	return err;
+}
+
+int outfile_on(struct outfile **out, int fd, const char *name)
+{
+	int err = file_new(out, name);
+
+	if (err)
+		return err;
+	(*out)->fd = fd;
+	(*out)->borrowed = 1;
+	return 0;
+}
+
+int outfile_fd(const struct outfile *file)
+{
+	return file->fd;
+}
+
 int outfile_open(struct outfile **out, const char *path)
 {
 	struct outfile *file;
@@ -100,17 +160,11 @@ int outfile_open(struct outfile **out, const char *path)
 
 	if (!path[0])
 		return error_set(-ENOENT, "empty file name");
-	file = calloc(1, sizeof(*file));
-	if (!file)
-		return -ENOMEM;
-	file->directory = -1;
-	file->fd = -1;
-	file->path = strdup(path);
-	if (!file->path) {
-		err = -ENOMEM;
-		goto out;
-	}
+	err = file_new(&file, path);
+	if (err)
+		return err;
 	if (!strcmp(path, "-")) {
+		file->borrowed = 1;
 		file->fd = STDOUT_FILENO;
 		*out = file;
 		return 0;
@@ -120,7 +174,6 @@ int outfile_open(struct outfile **out, const char *path)
 		err = check_name(file);
 	if (!err)
 		err = create_temporary(file);
-out:
 	if (err)
 		outfile_discard(file);
 	else
@@ -164,6 +217,54 @@ int outfile_write(struct outfile *file, const void *data, size_t bytes)
 	return file->err;
 }
 
+/* FILE.number, or FILE itself. */
+static int kept_name(const struct outfile *file, unsigned int number, char name[NAME_MAX + 1])
+{
+	int size = snprintf(name, NAME_MAX + 1, number ? "%s.%u" : "%s", file->name, number);
+
+	return size > NAME_MAX ? -ENAMETOOLONG : 0;
+}
+
+/* From the oldest on; the newest stays where it is, and is there twice until the new one takes its name. */
+static int kept_shift(const struct outfile *file, unsigned int keep)
+{
+	char from[NAME_MAX + 1], to[NAME_MAX + 1];
+	int at = file->directory, err = 0;
+
+	for (unsigned int number = keep - 1; !err && number > 0; number--) {
+		struct stat st;
+
+		err = kept_name(file, number, to);
+		if (!err)
+			err = kept_name(file, number - 1, from);
+		if (err)
+			break;
+		if (!fstatat(at, to, &st, AT_SYMLINK_NOFOLLOW) && !S_ISREG(st.st_mode))
+			return error_set(-EINVAL, "'%s' is not a regular file", to);
+		if (fstatat(at, from, &st, AT_SYMLINK_NOFOLLOW))
+			continue;
+		if (!S_ISREG(st.st_mode))
+			return error_set(-EINVAL, "'%s' is not a regular file", from);
+		if (number == 1 && (!unlinkat(at, to, 0) || errno == ENOENT) && !linkat(at, from, at, to, 0))
+			continue;
+		/* Not every file system has links. */
+		if (renameat(at, from, at, to))
+			err = -errno;
+	}
+	return err;
+}
+
+int outfile_rotate(struct outfile *file, unsigned int keep)
+{
+	int err = file->temporary[0] ? kept_shift(file, keep) : 0;
+
+	if (!err)
+		return outfile_commit(file);
+	error_set(err, "cannot keep the files of before '%s': %s", file->path, error_reason(err));
+	outfile_discard(file);
+	return err;
+}
+
 int outfile_commit(struct outfile *file)
 {
 	int err = flush(file);
@@ -187,7 +288,7 @@ void outfile_discard(struct outfile *file)
 {
 	if (!file)
 		return;
-	if (file->fd >= 0 && file->fd != STDOUT_FILENO)
+	if (file->fd >= 0 && !file->borrowed)
 		close(file->fd);
 	if (file->temporary[0])
 		unlinkat(file->directory, file->temporary, 0);

@@ -12,11 +12,22 @@
 
 struct outfile;
 
-int outfile_open(struct outfile **out, const char *path);                /* 0, -errno */
+int outfile_open(struct outfile **out, const char *path); /* 0, -errno */
+/* Another one for the same name in the same directory, which is not looked up again. 0, -errno. */
+int outfile_again(struct outfile **out, const struct outfile *file);
+/* Around a descriptor that is already open, and stays so; name is for messages. Commit only flushes. 0, -ENOMEM. */
+int outfile_on(struct outfile **out, int fd, const char *name);
+/* The descriptor, for somebody else to write to before anything is written here. Borrowed. */
+int outfile_fd(const struct outfile *file);
 int outfile_write(struct outfile *file, const void *data, size_t bytes); /* buffered; 0, -errno (sticky) */
 /* Flushes, syncs, renames and frees. On failure the temporary file is removed, the old file stays. 0, -errno.
  */
 int outfile_commit(struct outfile *file);
+/*
+ * The same, and the file that was there becomes NAME.1, that NAME.2 and so on: keep are kept, with the new one. At no
+ * moment is there no NAME. Something that is not a regular file among them is an error.
+ */
+int outfile_rotate(struct outfile *file, unsigned int keep);
 void outfile_discard(struct outfile *file); /* removes the temporary file and frees; NULL is legal */
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "probe/features.h"
+#include "probe/seccomp.h"
 #include "probe/session.h"
 #include "python/offsets.h"
 
@@ -58,10 +59,14 @@ int cli_doctor(int argc, char **argv)
 	line_print(features.ring_buffer, "BPF ring buffer", "needed; kernel 5.8+");
 	line_print(features.task_storage, "BPF task storage", "needed; kernel 5.11+");
 	line_print(features.attach_cookie, "attach cookies", "needed; kernel 5.15+");
+	line_print(features.bpf_loop, "BPF loops",
+		   "without them census mode does not know what a target's end leaves");
 	line_print(features.perf_uprobe, "perf-event uprobes", "needed where there is no uprobe_multi");
 	line_print(features.uprobe_multi, "uprobe_multi", "one link for all probes of a file; kernel 6.6+");
 	line_print(features.uprobe_session, "uprobe.session",
 		   "no return probe for nested requests; kernel 6.13+");
+	line_print(!features.seccomp_uretprobe_risk || seccomp_kills_returns() != 1, "seccomp and returns",
+		   "needed for targets with a filter (containers); not in some kernels from 6.11 to 6.13");
 	line_print(features.root_pid_ns, "initial PID namespace", "needed; in a container: --pid=host");
 	printf("Privileges\n");
 	for (size_t i = 0; i < count; i++)

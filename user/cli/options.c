@@ -63,7 +63,8 @@ const char *cli_remedy(int err)
 	case -ESRCH:
 		return "tracer list shows what can be traced";
 	case -ENOENT:
-		return "tracer list shows which processes run a Python that is known";
+		return "tracer list shows which processes run a Python that is known; where it is yet to be "
+		       "loaded, use --wait";
 	case -EPERM:
 	case -EACCES:
 		return geteuid() ? "run it with sudo"
@@ -181,103 +182,6 @@ error_t cli_parse_arguments(int key, struct argp_state *state, struct cli_argume
 	arguments->items = state->argv + state->next;
 	arguments->count = state->argc - state->next;
 	return 0;
-}
-
-enum { KEY_GROUP_BY = 0x100, KEY_CUMULATIVE, KEY_TOP, KEY_FORMAT };
-
-/* Says which value the option does not have. */
-static error_t reject(const char *option, const char *arg)
-{
-	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg), "--help lists them", "%s",
-		    option);
-	return CLI_REPORTED;
-}
-
-static const struct argp_option output_options[] = {
-	{"top", KEY_TOP, "N", 0, "print N entries (default 10; 0: all)", 10},
-	{"format", KEY_FORMAT, "KIND", 0, "text (default) or json", 10},
-	{0},
-};
-
-static error_t output_option(int key, char *arg, struct argp_state *state)
-{
-	struct report_choice *choice = state->input;
-	uint64_t number;
-
-	switch (key) {
-	case KEY_TOP:
-		if (cli_parse_number(arg, 0, SIZE_MAX, &number))
-			return reject("--top", arg);
-		choice->opts.top = number;
-		return 0;
-	case KEY_FORMAT:
-		if (!strcmp(arg, "text"))
-			choice->format = FORMAT_TEXT;
-		else if (!strcmp(arg, "json"))
-			choice->format = FORMAT_JSON;
-		else
-			return reject("--format", arg);
-		return 0;
-	}
-	return ARGP_ERR_UNKNOWN;
-}
-
-const struct argp cli_output_argp = {.options = output_options, .parser = output_option};
-
-static const struct argp_option report_options[] = {
-	{"group-by", KEY_GROUP_BY, "KEY", 0, "filename, lineno (default) or traceback", 10},
-	{"cumulative", KEY_CUMULATIVE, NULL, 0, "count a block for every frame of its traceback", 10},
-	{0},
-};
-
-static error_t report_option(int key, char *arg, struct argp_state *state)
-{
-	struct report_choice *choice = state->input;
-
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = choice;
-		return 0;
-	case KEY_GROUP_BY:
-		if (!strcmp(arg, "filename"))
-			choice->opts.by = GROUP_FILENAME;
-		else if (!strcmp(arg, "lineno"))
-			choice->opts.by = GROUP_LINENO;
-		else if (!strcmp(arg, "traceback"))
-			choice->opts.by = GROUP_TRACEBACK;
-		else
-			return reject("--group-by", arg);
-		return 0;
-	case KEY_CUMULATIVE:
-		choice->opts.cumulative = 1;
-		return 0;
-	}
-	return ARGP_ERR_UNKNOWN;
-}
-
-static const struct argp_child report_children[] = {{&cli_output_argp, 0, NULL, 0}, {0}};
-const struct argp cli_report_argp = {
-	.options = report_options, .parser = report_option, .children = report_children};
-
-void report_choice_default(struct report_choice *choice)
-{
-	memset(choice, 0, sizeof(*choice));
-	choice->opts.by = GROUP_LINENO;
-	choice->opts.top = 10;
-	choice->opts.color = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
-}
-
-int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice)
-{
-	int err = choice->format == FORMAT_JSON ? report_json(snapshot, &choice->opts, stdout)
-						: report_text(snapshot, &choice->opts, stdout);
-
-	if (!err && fflush(stdout))
-		err = -errno;
-	if (!err)
-		return EXIT_DONE;
-	error_print(err, NULL, "report");
-	return err == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
 }
 
 int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file)

@@ -12,6 +12,8 @@
 
 #include "export/report.h"
 
+#define READ_JUST_NOW_NS 1000000
+
 /* "1,234,567". */
 static char *count_format(char out[32], uint64_t count)
 {
@@ -61,19 +63,18 @@ static void lost_kinds_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 		item_print(out, &items, loss[i], "event of another kind", "events of another kind");
 }
 
-static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT])
+static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT], int heap_known)
 {
 	uint64_t either = loss[LOSS_REALLOC] | loss[LOSS_THREAD_STATE] | loss[LOSS_RETURN];
 	uint64_t allocs = loss[LOSS_ALLOC] | either, frees = loss[LOSS_FREE] | either;
 
-	if (frees && allocs)
-		fputs("; live figures are upper bounds of what they count (some blocks may be dead), and "
-		      "blocks of lost allocations are in no line",
+	if (frees && heap_known)
+		fputs("; of small blocks only what the heap shows is live, some of the others may be dead",
 		      out);
 	else if (frees)
-		fputs("; live figures are upper bounds: some blocks may be dead", out);
-	else if (allocs)
-		fputs("; live figures are lower bounds: blocks of lost allocations are in no line", out);
+		fputs("; live figures are upper bounds of what they count: some blocks may be dead", out);
+	if (allocs)
+		fputs("; blocks of lost allocations are in no line", out);
 	if (loss[LOSS_REUSE])
 		fputs("; some objects stand at the line of an earlier life", out);
 	if (loss[LOSS_STACK] | loss[LOSS_CODE])
@@ -91,7 +92,7 @@ static void lost_print(FILE *out, const struct snapshot *snapshot)
 	}
 	fprintf(out, "  lost events: %s: ", count_format(text, lost));
 	lost_kinds_print(out, snapshot->meta.loss);
-	lost_meaning_print(out, snapshot->meta.loss);
+	lost_meaning_print(out, snapshot->meta.loss, snapshot->meta.coverage_known);
 	putc('\n', out);
 }
 
@@ -183,7 +184,8 @@ static void heap_print(FILE *out, const struct snapshot_meta *meta)
 	fprintf(out, "%s passed on to malloc; read in %.1f ms", count_format(text, counts->large_blocks),
 		(double)counts->elapsed_ns / 1e6);
 	if (counts->frozen_ns)
-		fprintf(out, ", for which the target was stopped for %.1f ms", (double)counts->frozen_ns / 1e6);
+		fprintf(out, ", for which the target was stopped for %.1f ms",
+			(double)counts->frozen_ns / 1e6);
 	if (counts->pools_unreadable)
 		fprintf(out, "; pools that could not be read: %s, what is traced there stands as live",
 			count_format(text, counts->pools_unreadable));
@@ -193,14 +195,16 @@ static void heap_print(FILE *out, const struct snapshot_meta *meta)
 /* Between the last reading and the end of a target that ended by itself. */
 static void unreconciled_print(FILE *out, const struct snapshot_meta *meta)
 {
-	if (!meta->unread_ns || strcmp(meta->moment, "running") == 0)
+	if (meta->unread_ns < READ_JUST_NOW_NS || strcmp(meta->moment, "running") == 0)
 		return;
 	if (meta->coverage_known)
 		fprintf(out,
-			"  the heap was last read %.1f ms before: small blocks that died since stand as live\n",
+			"  the heap was last read %.1f ms before: small blocks that died since stand as "
+			"live\n",
 			(double)meta->unread_ns / 1e6);
 	else
-		fputs("  the heap was not read before the end: small blocks that died stand as live; --mode exact "
+		fputs("  the heap was not read before the end: small blocks that died stand as live; --mode "
+		      "exact "
 		      "follows frees\n",
 		      out);
 }
@@ -233,9 +237,14 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 		fprintf(out, "  malformed records: %s\n", count_format(text, meta->records_malformed));
 }
 
-void not_seen_print(FILE *out, const struct snapshot *snapshot, int color)
+void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *title, int color)
 {
-	fputs(color ? "\033[1mNot seen:\033[0m\n" : "Not seen:\n", out);
+	fprintf(out, color ? "\033[1m%s:\033[0m\n" : "%s:\n", title);
+	if (!strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC)) {
+		fputs("  not known: tracemalloc's files do not say what was allocated before it started\n",
+		      out);
+		return;
+	}
 	lost_print(out, snapshot);
 	older_print(out, &snapshot->meta);
 	coverage_print(out, &snapshot->meta);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "probe/census.h"
 
+#include <errno.h>
 #include <string.h>
 #include <time.h>
 
@@ -15,26 +16,29 @@
 struct reading {
 	const struct census_opts *opts;
 	struct event_header header;
-	uint64_t pools;
+	uint64_t id, pools;
 	int err;
 };
 
 static int pool_record(const struct heap_pool *pool, void *context)
 {
 	struct reading *reading = context;
-	struct {
-		struct event_census_pool record;
-		__u64 live[EVENT_POOL_BLOCKS / 64];
-	} event = {.record = {.header = reading->header,
-			      .address = pool->address,
-			      .block_bytes = pool->block_bytes,
-			      .count = pool->count}};
+	_Alignas(struct event_census_pool)
+		uint8_t room[sizeof(struct event_census_pool) + EVENT_POOL_BLOCKS / 8];
+	struct event_census_pool *record = (void *)room;
+	size_t words = (pool->count + 63) / 64;
 
-	event.record.header.type = EVENT_CENSUS_POOL;
-	event.record.header.size = sizeof(event.record) + (pool->count + 63) / 64 * sizeof(event.live[0]);
+	memset(room, 0, sizeof(*record) + words * sizeof(record->live[0]));
+	record->header = reading->header;
+	record->header.type = EVENT_CENSUS_POOL;
+	record->header.size = sizeof(*record) + words * sizeof(record->live[0]);
+	record->id = reading->id;
+	record->address = pool->address;
+	record->block_bytes = pool->block_bytes;
+	record->count = pool->count;
 	for (uint32_t i = 0; i < pool->count; i++)
-		event.live[i / 64] |= (uint64_t)!pool->free[i] << i % 64;
-	reading->err = reading->opts->record(reading->opts->context, &event, event.record.header.size);
+		record->live[i / 64] |= (uint64_t)!pool->free[i] << i % 64;
+	reading->err = reading->opts->record(reading->opts->context, record, record->header.size);
 	if (++reading->pools % REFRESH_POOLS == 0)
 		reading->opts->refresh(reading->opts->context);
 	return reading->err;
@@ -43,7 +47,7 @@ static int pool_record(const struct heap_pool *pool, void *context)
 static int reading_take(const struct python_runtime *runtime, const struct census_opts *opts,
 			struct event_census *record)
 {
-	struct reading reading = {.opts = opts, .header = record->header};
+	struct reading reading = {.opts = opts, .header = record->header, .id = record->id};
 	struct heap_reading heap = {0};
 	int err;
 
@@ -51,6 +55,9 @@ static int reading_take(const struct python_runtime *runtime, const struct censu
 	if (err)
 		return err;
 	err = heap_read_pools(runtime, pool_record, &reading, &heap);
+	/* A library that was loaded this moment: there is no heap, and so nothing on it. */
+	if (err == -EAGAIN)
+		err = 0;
 	if (!err)
 		err = reading.err;
 	record->large_blocks = heap.raw_blocks;
@@ -59,7 +66,8 @@ static int reading_take(const struct python_runtime *runtime, const struct censu
 	return err;
 }
 
-int census_take(const struct python_runtime *runtime, const struct census_opts *opts, struct event_census *done)
+int census_take(const struct python_runtime *runtime, const struct census_opts *opts,
+		struct event_census *done)
 {
 	struct event_census record = {
 		.header = {.type = EVENT_CENSUS,
@@ -74,7 +82,9 @@ int census_take(const struct python_runtime *runtime, const struct census_opts *
 	if (err)
 		return err;
 	opts->refresh(opts->context);
+	/* Those of BPF are odd. */
 	record.header.time_ns = clock_ns(CLOCK_MONOTONIC);
+	record.id = record.header.time_ns & ~1ull;
 	err = reading_take(runtime, opts, &record);
 	record.frozen_ns = freeze_end(freeze);
 	opts->refresh(opts->context);

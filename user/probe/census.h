@@ -26,6 +26,7 @@ struct census_opts {
  * record. 0; -ENOTSUP no heap that can be read; -ESRCH; -EBUSY, -ETIMEDOUT it could not be stopped (then nothing was
  * read); other errors of record().
  */
-int census_take(const struct python_runtime *runtime, const struct census_opts *opts, struct event_census *done);
+int census_take(const struct python_runtime *runtime, const struct census_opts *opts,
+		struct event_census *done);
 
 #endif

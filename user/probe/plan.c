@@ -15,6 +15,7 @@
 
 #include "abi/events.h"
 #include "base/error.h"
+#include "probe/hooks.h"
 #include "probe/plan.h"
 #include "probe/plan_inline.h"
 #include "target/elf_file.h"
@@ -25,8 +26,8 @@
 
 #define OBJECT_CODE_MAX (64u << 10) /* from the first to the last of three functions of one source file */
 
-/* Sites or missing symbols that there can be: three domains, their implementations, and the singles. */
-#define MAX_ENTRIES 32
+/* Sites or missing symbols that there can be: three domains, their implementations and hooks, and the singles. */
+#define MAX_ENTRIES 48
 
 static const struct function {
 	const char *name;
@@ -45,7 +46,10 @@ static const struct domain {
 	const char *implementation; /* NULL: those of obj */
 	enum event_api api;
 } raw = {"PyMem_Raw", "_PyMem_Raw", EVENT_API_RAW}, obj = {"PyObject_", "_PyObject_", EVENT_API_OBJ},
-  mem = {"PyMem_", NULL, EVENT_API_MEM};
+  mem = {"PyMem_", NULL, EVENT_API_MEM},
+  /* The debugging hooks, which stand before the implementations and enlarge every block. */
+	raw_hooks = {NULL, "_PyMem_DebugRaw", EVENT_API_RAW},
+  obj_hooks = {NULL, "_PyMem_Debug", EVENT_API_OBJ};
 
 static const struct plan_wish singles[] = {
 	{"PyTraceMalloc_Track", ABI_OP_TRACK, EVENT_API_TRACK, {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX}, 0},
@@ -124,36 +128,33 @@ static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr)
 	return NULL;
 }
 
-/* Adds a site or a missing symbol. 0 or -ENOMEM. */
-static int add_wish(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
+/* Adds a site in the function at vaddr, of so many bytes (0: not known), or a missing symbol. 0 or -ENOMEM. */
+static int add_function(struct plan *plan, struct elf_file *file, const struct plan_wish *wish,
+			uint64_t vaddr, uint64_t size)
 {
 	struct plan_site *site = &plan->sites[plan->count];
 	const struct plan_site *other;
-	struct elf_symbol symbol;
 	uint8_t code[PLAN_MAX_CODE];
-	const char *why = find_function(file, wish->symbol, &symbol);
-	size_t size;
 	int bytes, err;
 
-	if (why || plan->count == plan->room) {
-		add_missing(plan, wish->symbol, why ? why : "too many sites");
+	if (plan->count == plan->room) {
+		add_missing(plan, wish->symbol, "too many sites");
 		return 0;
 	}
-	other = site_in(plan, symbol.vaddr);
+	other = site_in(plan, vaddr);
 	if (other) {
 		if (other->op != wish->op)
 			add_missing(plan, wish->symbol,
 				    "it shares its code with a function of another meaning");
 		return 0;
 	}
-	size = symbol.size && symbol.size < sizeof(code) ? symbol.size : sizeof(code);
-	bytes = elf_file_read(file, symbol.vaddr, code, size);
+	bytes = elf_file_read(file, vaddr, code, size && size < sizeof(code) ? size : sizeof(code));
 	if (bytes <= 0) {
 		add_missing(plan, wish->symbol, "the file does not hold its code");
 		return 0;
 	}
 	memset(site, 0, sizeof(*site));
-	err = plan_function(wish, code, (size_t)bytes, symbol.vaddr, site);
+	err = plan_function(wish, code, (size_t)bytes, vaddr, site);
 	if (err)
 		return err;
 	if (elf_file_offset(file, site->vaddr, &site->offset)) {
@@ -165,8 +166,21 @@ static int add_wish(struct plan *plan, struct elf_file *file, const struct plan_
 	return 0;
 }
 
+/* Adds a site or a missing symbol. 0 or -ENOMEM. */
+static int add_wish(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
+{
+	struct elf_symbol symbol;
+	const char *why = find_function(file, wish->symbol, &symbol);
+
+	if (!why)
+		return add_function(plan, file, wish, symbol.vaddr, symbol.size);
+	add_missing(plan, wish->symbol, why);
+	return 0;
+}
+
+/* vaddrs: where the functions are, NULL: their symbols tell. */
 static int add_domain(struct plan *plan, struct elf_file *file, const struct domain *domain,
-		      bool implementation)
+		      bool implementation, const uint64_t *vaddrs)
 {
 	/* An implementation gets its context first. */
 	static const uint32_t registers[] = {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX};
@@ -175,7 +189,7 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 	for (size_t i = 0; i < FUNCTIONS && !err; i++) {
 		const struct function *function = &functions[i];
 		/* A large block's goes on to the raw allocator and is seen there. */
-		bool in_census = implementation && domain != &raw && function->op == ABI_OP_FREE;
+		bool in_census = implementation && domain == &obj && function->op == ABI_OP_FREE;
 		char name[NAME_SIZE];
 		struct plan_wish wish = {.symbol = name,
 					 .op = function->op,
@@ -189,7 +203,7 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 		for (unsigned a = 0; a < 3; a++)
 			wish.arguments[a] =
 				a < function->arguments ? registers[a + implementation] : ABI_REG_COUNT;
-		err = add_wish(plan, file, &wish);
+		err = vaddrs ? add_function(plan, file, &wish, vaddrs[i], 0) : add_wish(plan, file, &wish);
 	}
 	return err;
 }
@@ -213,6 +227,46 @@ static bool has_implementations(struct plan *plan, struct elf_file *file, const 
 		if (why[i])
 			add_missing(plan, names[i], why[i]);
 	return found == FUNCTIONS;
+}
+
+static int hooks_read(void *context, uint64_t vaddr, void *out, size_t bytes)
+{
+	return elf_file_read(context, vaddr, out, bytes);
+}
+
+/*
+ * What the program asked for and was given is known to the debugging hooks alone (PYTHONMALLOC=debug, -X dev, debug
+ * builds). Where they are not in use their probes cost nothing; where they are not found, sizes are those that they ask
+ * for.
+ */
+static int add_hooks(struct plan *plan, struct elf_file *file)
+{
+	bool named =
+		has_implementations(plan, file, &raw_hooks) && has_implementations(plan, file, &obj_hooks);
+	size_t first = plan->count;
+	struct elf_symbol setup;
+	struct hooks hooks;
+	int err = 0;
+
+	_Static_assert(HOOKS_FUNCTIONS == FUNCTIONS && HOOKS_FREE == 3, "in the order of functions[]");
+	if (!named) {
+		err = elf_file_symbol(file, "PyMem_SetupDebugHooks", &setup);
+		if (!err)
+			err = hooks_find(hooks_read, file, setup.vaddr, setup.size, &hooks);
+		if (err == -ENOMEM)
+			return err;
+		if (err) {
+			add_missing(plan, "_PyMem_Debug*",
+				    "neither symbols nor PyMem_SetupDebugHooks() tell where they are");
+			return 0;
+		}
+	}
+	err = add_domain(plan, file, &raw_hooks, true, named ? NULL : hooks.raw);
+	if (!err)
+		err = add_domain(plan, file, &obj_hooks, true, named ? NULL : hooks.obj);
+	for (size_t i = first; i < plan->count; i++)
+		plan->sites[i].cookie |= ABI_COOKIE_ADDEND(EVENT_HOOKS_BEFORE);
+	return err;
 }
 
 static void describe_level(struct plan *plan, bool raw_deep, bool obj_deep, bool public_only)
@@ -278,8 +332,10 @@ static int add_inlined(struct plan *plan, struct elf_file *file, bool functions)
 			sites[plan->count++] = found.sites[i];
 	plan->room = found.count + MAX_ENTRIES;
 	snprintf(plan->level, sizeof(plan->level),
-		 "raw, mem, obj: where requests end: %zu places take a block from a pool (%zu with its exact size), "
-		 "%zu give one back, %zu resize one; %zu functions make pools; %zu calls for large blocks, %zu frees; "
+		 "raw, mem, obj: where requests end: %zu places take a block from a pool (%zu with its exact "
+		 "size), "
+		 "%zu give one back, %zu resize one; %zu functions make pools; %zu calls for large blocks, "
+		 "%zu frees; "
 		 "given up: %zu",
 		 found.found[INLINE_POOL], found.exact, found.found[INLINE_POOL_FREE],
 		 found.found[INLINE_RESIZE], found.found[INLINE_REFILL], found.found[INLINE_RAW],
@@ -304,12 +360,12 @@ static int add_functions(struct plan *plan, struct elf_file *file, const struct 
 		snprintf(plan->mode_why, sizeof(plan->mode_why),
 			 "the frees of large blocks cannot be told from others in this file");
 	}
-	err = add_domain(plan, file, &raw, raw_deep);
+	err = add_domain(plan, file, &raw, raw_deep, NULL);
 	describe_level(plan, raw_deep, obj_deep, opts->public_only);
 	if (!err)
-		err = add_domain(plan, file, &obj, obj_deep);
+		err = add_domain(plan, file, &obj, obj_deep, NULL);
 	if (!err && !obj_deep)
-		err = add_domain(plan, file, &mem, false);
+		err = add_domain(plan, file, &mem, false, NULL);
 	return err;
 }
 
@@ -344,11 +400,15 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	 * takes a block from a pool in more than one place.
 	 */
 	int err = opts->public_only ? -ENOENT : add_inlined(plan, file, raw_deep && obj_deep);
+	bool inlined = !err;
 
 	if (!err && obj_deep)
 		find_object_code(plan, file);
 	if (err && err != -ENOMEM)
 		err = add_functions(plan, file, opts, raw_deep, obj_deep);
+	/* The public functions stand before the hooks. */
+	if (!err && (inlined || (raw_deep && obj_deep)))
+		err = add_hooks(plan, file);
 	if (err)
 		return err;
 	if (!plan->count)

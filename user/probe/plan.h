@@ -62,7 +62,7 @@ struct plan {
 	char mode_why[160];   /* why it is not the one that was asked for, else "" */
 	struct {
 		uint64_t start, end; /* vaddrs; 0, 0: not known */
-	} object_code; /* the object allocator's functions, see struct abi_target */
+	} object_code;               /* the object allocator's functions, see struct abi_target */
 	char level[256]; /* which face of the allocator is probed, and why, per domain: for the reader */
 };
 
@@ -79,8 +79,8 @@ struct plan_opts {
 	 * of large blocks cannot be told from those: exact.
 	 */
 	enum event_mode mode; /* 0: exact */
-	int public_only; /* the public functions, not their implementations */
-	int no_reuse;    /* no probe where objects begin to live */
+	int public_only;      /* the public functions, not their implementations */
+	int no_reuse;         /* no probe where objects begin to live */
 };
 int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan *out);
 void plan_free(struct plan *plan);

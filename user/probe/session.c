@@ -18,14 +18,16 @@
 #include "probe/census.h"
 #include "probe/features.h"
 #include "probe/plan_process.h"
+#include "probe/seccomp.h"
 #include "python/code.h"
+#include "python/heap.h"
 #include "python/version.h"
 #include "trace/capture.h"
 
 /* Records handed over in one go; between two goes the session looks at the clock and at who has ended. */
 #define DRAIN_BATCH (1u << 16)
 /* Heap readings that nobody asked for take at most this share of the time. */
-#define CENSUS_SHARE 50
+#define CENSUS_SHARE    50
 #define CENSUS_PAUSE_NS 500000000ull /* between two of them at least */
 /* How often the loss counters are looked at: a capture that is cut off has a late reading, too. */
 #define LOSS_PERIOD_NS 500000000ull
@@ -36,7 +38,7 @@ struct member {
 	size_t index; /* in the trace */
 	struct python_runtime runtime;
 	enum event_mode mode;
-	int heap_unreadable; /* there will be no census */
+	int heap_unreadable;                /* there will be no census */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
 };
 
@@ -49,6 +51,7 @@ struct session {
 	size_t count;
 	uint32_t next_space;
 	int capture_error;
+	struct seccomp_answer seccomp;
 	uint64_t loss_ns; /* when the loss counters were last read */
 };
 
@@ -190,7 +193,8 @@ static void attached_print(const struct session *session, const struct member *m
 		 "the kernel emulates; %s mode, %u frame%s; %llu ms",
 		 member->pid, name, version_text(version, member->runtime.version_hex),
 		 elf_file_path(member->runtime.file), plan->count, emulated, plan_mode_name(plan->mode),
-		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s", (unsigned long long)(elapsed_ns / 1000000));
+		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s",
+		 (unsigned long long)(elapsed_ns / 1000000));
 	if (plan->mode_why[0])
 		log_info("not in %s mode: %s", plan_mode_name(session->opts.plan.mode), plan->mode_why);
 	log_info("%s; %s", plan->level, attach_backend(session->attach));
@@ -249,15 +253,18 @@ static int member_census(struct session *session, struct member *member, int bas
 	return err == -ESRCH ? 0 : err;
 }
 
+static void member_reconcile(struct session *session, struct member *member, int baseline, int freeze)
+{
+	int err = member_census(session, member, baseline, freeze);
+
+	if (err)
+		log_info("PID %d: its heap could not be read: %s", member->pid, error_reason(err));
+}
+
 void session_census(struct session *session)
 {
-	for (size_t i = 0; i < session->count; i++) {
-		int err = member_census(session, session->members[i], 0, session->opts.freeze);
-
-		if (err)
-			log_info("PID %d: its heap could not be read: %s", session->members[i]->pid,
-				 error_reason(err));
-	}
+	for (size_t i = 0; i < session->count; i++)
+		member_reconcile(session, session->members[i], 0, session->opts.freeze);
 }
 
 static int member_attach(struct session *session, struct member *member, const char *name,
@@ -267,6 +274,9 @@ static int member_attach(struct session *session, struct member *member, const c
 
 	member->runtime.target.nframe = session->opts.nframe;
 	member->runtime.target.space = session->next_space++;
+	/* One that cannot be described is not read. */
+	if (heap_describe(&member->runtime, &member->runtime.target.heap))
+		log_debug("PID %d: %s", member->pid, error_reason(-ENOTSUP));
 	if (plan->object_code.end) {
 		member->runtime.target.object_code_start = plan->object_code.start + member->runtime.bias;
 		member->runtime.target.object_code_end = plan->object_code.end + member->runtime.bias;
@@ -304,6 +314,8 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	if (!err && member->pidfd < 0)
 		err = -ESRCH;
 	member->mode = plan.mode;
+	if (!err)
+		err = seccomp_check(&session->seccomp, &session->features, pid, &plan);
 	if (!err)
 		err = member_attach(session, member, info.name, &plan, from_start);
 	if (err) {
@@ -394,6 +406,46 @@ int session_count_loss(struct session *session)
 
 	session->loss_ns = record.header.time_ns;
 	return err ? err : session_feed(session, &record, sizeof(record));
+}
+
+static struct member *member_at(const struct session *session, size_t process)
+{
+	for (size_t i = 0; i < session->count; i++)
+		if (session->members[i]->index == process && session->members[i]->pidfd >= 0)
+			return session->members[i];
+	return NULL;
+}
+
+int session_process_running(const struct session *session, size_t process)
+{
+	return member_at(session, process) != NULL;
+}
+
+int session_refresh(struct session *session, size_t process, int reconcile)
+{
+	struct member *member = member_at(session, process);
+
+	/* In exact mode the table is what it is without. */
+	if (reconcile && member && member->mode == EVENT_MODE_CENSUS)
+		member_reconcile(session, member, 0, session->opts.freeze);
+	table_refresh(session);
+	return session_count_loss(session);
+}
+
+int session_mark(struct session *session, size_t process, uint32_t type)
+{
+	struct member *member = member_at(session, process);
+	struct event_mark record = {
+		.header = {.type = type, .size = sizeof(record), .time_ns = clock_ns(CLOCK_MONOTONIC)}};
+	int err;
+
+	if (!member)
+		return -ESRCH;
+	record.header.tgid = record.header.tid = member->pid;
+	err = session_feed(session, &record, sizeof(record));
+	if (!err && type == EVENT_CLEAR)
+		member_reconcile(session, member, 1, 0);
+	return err;
 }
 
 int session_drain(struct session *session)

@@ -57,6 +57,18 @@ void session_census(struct session *session);
 int session_stop(struct session *session);
 /* Brings the loss counters into the trace, for a report while it runs; a session does so twice a second besides. */
 int session_count_loss(struct session *session);
+/*
+ * Drains what there is and counts the losses: the trace is then as of now. reconcile: in census mode, the process's heap
+ * (its index in the trace) is read first. 0, -errno.
+ */
+int session_refresh(struct session *session, size_t process, int reconcile);
+/* Is the process (its index in the trace) still there and under trace? */
+int session_process_running(const struct session *session, size_t process);
+/*
+ * Puts EVENT_CLEAR or EVENT_RESET_PEAK into the stream, as of now. After a clear what is on the heap counts as old. 0;
+ * -ESRCH it has ended; -errno.
+ */
+int session_mark(struct session *session, size_t process, uint32_t type);
 /* 0, or the error with which writing the capture failed; nothing was written to it since. */
 int session_capture_error(const struct session *session);
 /* Borrowed. */

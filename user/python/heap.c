@@ -22,10 +22,10 @@
 #include "python/heap_symbols.h"
 #include "target/memory.h"
 
-#define MAX_INTERPRETERS 64u
+#define MAX_INTERPRETERS 1024u
 #define MAX_ARENAS       (1u << 20) /* 1 TiB of heap */
 #define MAX_POOL_BYTES   16384u
-#define HEAP_STEP_BYTES  16u /* every block begins at a multiple */
+#define HEAP_STEP_BYTES  16u  /* every block begins at a multiple */
 #define MAX_BLOCK_BYTES  512u /* SMALL_REQUEST_THRESHOLD */
 #define TRIES            3
 
@@ -269,7 +269,7 @@ static int head_read(struct heap_walk *walk, const struct heap_head *head)
 	return err ? err : raw_read(walk, head, blocks_before);
 }
 
-/* One head per interpreter that has a state of its own. */
+/* One head per interpreter that has a state of its own (3.12+: those with a GIL of their own have). */
 static int heads_interpreters(const struct python_runtime *runtime, struct heap_head *heads, uint32_t *count)
 {
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
@@ -296,15 +296,63 @@ static int heads_interpreters(const struct python_runtime *runtime, struct heap_
 		if (!err)
 			err = memory_read_u64(runtime->pid, interp + abi->interp_next, &interp);
 	}
+	if (!err && interp)
+		return error_set(-ENOTSUP, "it has more than %u interpreters, or a list of them without end",
+				 MAX_INTERPRETERS);
 	return err;
+}
+
+/* An interpreter may end while the heaps are read, and its heap with it. */
+static int head_is_gone(const struct python_runtime *runtime, const struct heap_head *head)
+{
+	struct heap_head heads[MAX_INTERPRETERS];
+	uint32_t count;
+
+	if (!runtime->offsets->heap.interp_obmalloc || heads_interpreters(runtime, heads, &count))
+		return 0;
+	while (count && heads[count - 1].arenas != head->arenas)
+		count--;
+	return !count;
+}
+
+int heap_describe(const struct python_runtime *runtime, struct abi_heap *out)
+{
+	const struct heap_offsets *offsets = &runtime->offsets->heap;
+	struct heap_head head = {0};
+	/* From 3.12 on the interpreters lead to it. */
+	int err = offsets->interp_obmalloc ? 0 : heap_symbols_find(runtime, &head);
+
+	if (err)
+		return err;
+	*out = (struct abi_heap){
+		.arenas = head.arenas,
+		.maxarenas = head.maxarenas,
+		.raw_blocks = head.raw_blocks,
+		.interp_obmalloc = offsets->interp_obmalloc,
+		.obmalloc_is_pointer = offsets->obmalloc_is_pointer,
+		.mgmt_arenas = offsets->mgmt_arenas,
+		.mgmt_maxarenas = offsets->mgmt_maxarenas,
+		.mgmt_raw_blocks = offsets->mgmt_raw_blocks,
+		.arena_object_size = offsets->arena_object_size,
+		.arena_address = offsets->arena_address,
+		.arena_pool_address = offsets->arena_pool_address,
+		.pool_count = offsets->pool_count,
+		.pool_freeblock = offsets->pool_freeblock,
+		.pool_szidx = offsets->pool_szidx,
+		.pool_nextoffset = offsets->pool_nextoffset,
+		.pool_header_size = offsets->pool_header_size,
+		.arena_bytes = offsets->arena_bytes,
+		.pool_bytes = offsets->pool_bytes,
+		.raw_is_total = head.raw_is_total,
+	};
+	return 0;
 }
 
 int heap_find(const struct python_runtime *runtime)
 {
-	struct heap_head head;
+	struct abi_heap heap;
 
-	/* From 3.12 on the interpreters lead to it. */
-	return runtime->offsets->heap.interp_obmalloc ? 0 : heap_symbols_find(runtime, &head);
+	return heap_describe(runtime, &heap);
 }
 
 int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, void *context,
@@ -318,9 +366,17 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 				 .context = context,
 				 .reading = &reading};
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
+	uint64_t interpreters;
 	uint32_t count = 1;
 	int err;
 
+	err = memory_read_u64(runtime->pid,
+			      runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
+			      &interpreters);
+	if (err)
+		return err;
+	if (!interpreters)
+		return error_set(-EAGAIN, "its interpreter has not been started yet");
 	if (walk.offsets->interp_obmalloc)
 		err = heads_interpreters(runtime, heads, &count);
 	else
@@ -330,8 +386,11 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 	walk.arena = malloc(walk.offsets->arena_bytes);
 	if (!walk.arena)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < count && !err && !walk.stop; i++)
+	for (uint32_t i = 0; i < count && !err && !walk.stop; i++) {
 		err = head_read(&walk, &heads[i]);
+		if ((err == -EFAULT || err == -ENOTSUP) && head_is_gone(runtime, &heads[i]))
+			err = 0;
+	}
 	free(walk.arena);
 	if (err)
 		return err;

@@ -19,21 +19,25 @@ struct heap_reading {
 
 /* Is it known where this runtime keeps its heap? It need not have one yet. 0; -ENOTSUP, error_set() says why; -errno. */
 int heap_find(const struct python_runtime *runtime);
+/* The same, and *out tells BPF. */
+int heap_describe(const struct python_runtime *runtime, struct abi_heap *out);
 
 /* A pool in use, borrowed for the call. */
 struct heap_pool {
-	uint64_t address;     /* of its first block */
-	uint32_t block_bytes; /* the size of its class; 0: unreadable, count is then of 16-byte steps */
-	uint32_t count;       /* blocks handed out at least once, the free ones among them */
-	const uint8_t *free;  /* by number: 1, the block is free */
+	uint64_t address;       /* of its first block */
+	uint32_t block_bytes;   /* the size of its class; 0: unreadable, count is then of 16-byte steps */
+	uint32_t count;         /* blocks handed out at least once, the free ones among them */
+	const uint8_t *free;    /* by number: 1, the block is free */
 	const uint8_t *content; /* of the blocks; NULL: unreadable */
 };
 
 /* Return non-zero to stop. */
 typedef int (*heap_pool_fn)(const struct heap_pool *pool, void *context);
 
-/* 0; -ENOTSUP when this runtime's heap cannot be found (heap_symbols.h; error_set says so) or pymalloc is not in use;
- * -ESRCH; -EFAULT. */
+/*
+ * The heaps of all interpreters. 0; -ENOTSUP when this runtime's heap cannot be found (heap_symbols.h; error_set says
+ * so) or pymalloc is not in use; -EAGAIN no interpreter has been started yet; -ESRCH; -EFAULT.
+ */
 int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, void *context,
 		    struct heap_reading *out);
 

@@ -18,25 +18,32 @@ struct snapshot_frame {
 	uint32_t line;
 };
 
+#define SNAPSHOT_TOTAL_UNKNOWN UINT32_MAX /* files of CPython 3.8's tracemalloc do not say it */
+
 struct snapshot_traceback {
 	uint32_t first;  /* index of its first (most recent) frame in frames */
 	uint32_t nframe; /* at least 1 */
-	uint32_t total;  /* total_nframe: frames on the stack, those cut off included */
+	uint32_t
+		total; /* total_nframe: frames on the stack, those cut off included; or SNAPSHOT_TOTAL_UNKNOWN */
 };
 
 struct snapshot_trace {
 	uint32_t traceback;
 	uint32_t domain;
 	uint64_t bytes; /* of each block */
-	uint64_t count; /* blocks that are equal in all of this */
+	uint64_t
+		count; /* blocks that are equal in all of this (a file of tracemalloc lists them one by one) */
 };
+
+/* The mode of a snapshot that Python's own tracemalloc took: nothing is known but its traces and the limit. */
+#define SNAPSHOT_TRACEMALLOC "tracemalloc"
 
 /*
  * The heap as it was read last, against the table. live + large is what sys.getallocatedblocks() says; live is
  * new + old. Sizes are those of pymalloc's classes.
  */
 struct snapshot_coverage {
-	uint64_t time_ns; /* of the reading, CLOCK_MONOTONIC */
+	uint64_t time_ns;                 /* of the reading, CLOCK_MONOTONIC */
 	uint64_t live_blocks, live_bytes; /* in pymalloc's pools */
 	uint64_t new_blocks, new_bytes;   /* of those, since the trace began */
 	uint64_t seen_blocks, seen_bytes; /* of those, in the table */
@@ -46,7 +53,7 @@ struct snapshot_coverage {
 	uint64_t large_seen;              /* large blocks in the table */
 	uint64_t pools_unreadable;        /* their blocks are taken to be as the table has them */
 	uint64_t dead_blocks;             /* in the table, and not on the heap any more: taken out */
-	uint64_t elapsed_ns, frozen_ns;   /* how long it took to read; how long the target was stopped for it */
+	uint64_t elapsed_ns, frozen_ns; /* how long it took to read; how long the target was stopped for it */
 };
 
 struct snapshot_meta {
@@ -54,16 +61,18 @@ struct snapshot_meta {
 	uint32_t python_version; /* PY_VERSION_HEX, 0: unknown */
 	uint32_t traceback_limit;
 	char name[65];
-	char mode[16];   /* "exact", … */
+	char mode[16];   /* "exact", …; SNAPSHOT_TRACEMALLOC */
 	char moment[32]; /* "running", "finalizing", "exited", "execed": the state that it shows */
 	uint64_t taken_realtime_ns;
 	uint64_t duration_ns; /* traced for */
 	int from_start;       /* 1: nothing is older than the trace */
-	uint64_t peak_bytes;  /* 0: not known; in census mode the highest that a reading of the heap has left */
+	uint64_t
+		peak_bytes; /* 0: not known; in census mode the highest that a reading of the heap has left */
 	uint64_t loss[LOSS_COUNT];
 	uint64_t frees_unknown, replaced, stacks_unknown, frames_unknown, records_malformed;
 	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */
-	uint64_t unread_ns; /* census: how long before this moment the heap was read; since then dead blocks count */
+	uint64_t
+		unread_ns; /* census: how long before this moment the heap was read; since then dead blocks count */
 	int coverage_known;
 	struct snapshot_coverage coverage;
 };

@@ -28,7 +28,7 @@ static void process_free(struct process_state *process)
 	free(process->stack_frames);
 	free(process->frames);
 	free(process->codes);
-	free(process->pending);
+	free(process->threads);
 	state_census_free(&process->census);
 	snapshot_free(process->final);
 	free(process);
@@ -131,6 +131,9 @@ static size_t record_bytes(uint32_t type, int *variable)
 		return sizeof(struct event_target);
 	case EVENT_LOSS:
 		return sizeof(struct event_loss);
+	case EVENT_CLEAR:
+	case EVENT_RESET_PEAK:
+		return sizeof(struct event_mark);
 	case EVENT_CENSUS:
 	case EVENT_CENSUS_DONE:
 		return sizeof(struct event_census);
@@ -183,6 +186,11 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return 0;
 	case EVENT_EXEC:
 		process->info.end = TRACE_EXECED;
+		return 0;
+	case EVENT_CLEAR:
+		return state_clear(process);
+	case EVENT_RESET_PEAK:
+		process->info.peak_bytes = process->info.live_bytes;
 		return 0;
 	case EVENT_CENSUS:
 		return state_census(process, record);

@@ -46,12 +46,13 @@ static size_t process_memory(const struct process_state *process)
 {
 	return sizeof(*process) + address_set_memory(&process->census.old) +
 	       address_set_memory(&process->census.died) +
-	       process->census.doubtful_room * sizeof(*process->census.doubtful) + blocks_memory(process->blocks) + id_map_memory(&process->stack_ids) +
+	       process->census.doubtful_room * sizeof(*process->census.doubtful) +
+	       blocks_memory(process->blocks) + id_map_memory(&process->stack_ids) +
 	       id_map_memory(&process->frame_ids) + id_map_memory(&process->code_ids) +
 	       id_map_memory(&process->tids) + process->stack_room * sizeof(*process->stacks) +
 	       process->stack_frame_room * sizeof(*process->stack_frames) +
 	       process->frame_room * sizeof(*process->frames) + process->code_room * sizeof(*process->codes) +
-	       process->lines_memory + process->pending_room * sizeof(*process->pending) +
+	       process->lines_memory + process->thread_room * sizeof(*process->threads) +
 	       snapshot_memory(process->final);
 }
 

@@ -7,6 +7,9 @@
  * until all events of the reading's time are in. Then it is in the table, or it was freed meanwhile, or no event has
  * told of it: it is older than the trace if it was so at the reading before, and else unseen. What the table knew
  * before the reading and no pool has shown is dead: its free was not traced (census mode), or lost.
+ *
+ * A record can be made just before the allocator does what it tells. So what each thread did last before the reading, if
+ * that was not long ago, counts as done whatever the heap shows: that is one block a thread at most.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,6 +20,7 @@
 
 #define DOUBTFUL_SHIFT 56 /* above every user-space address; the class is at most 512 / 16 */
 #define STEP_BYTES     16u
+#define IN_FLIGHT_NS   200000000ull /* a thread may have lost its processor between a record and its deed */
 
 void state_census_free(struct census *census)
 {
@@ -46,14 +50,23 @@ static void reading_give_up(struct process_state *process)
 int state_census(struct process_state *process, const struct event_census *event)
 {
 	struct census *census = &process->census;
+	int err = 0;
 
-	(void)event;
 	if (census->running)
 		reading_give_up(process);
 	census->counts = (struct snapshot_coverage){0};
 	census->epoch ^= 1;
 	census->running = 1;
-	return 0;
+	census->id = event->id;
+	for (size_t i = 0; i < process->thread_count && !err; i++) {
+		struct thread_entry *thread = &process->threads[i];
+		int recent = event->header.time_ns - thread->last_ns < IN_FLIGHT_NS;
+
+		thread->in_flight = recent && !thread->last_freed ? thread->last_address : 0;
+		if (recent && thread->last_freed)
+			err = state_census_died(process, thread->last_address);
+	}
+	return err;
 }
 
 static int doubtful_add(struct census *census, uint64_t address, uint32_t class_bytes)
@@ -62,8 +75,8 @@ static int doubtful_add(struct census *census, uint64_t address, uint32_t class_
 				sizeof(*census->doubtful));
 
 	if (!err)
-		census->doubtful[census->doubtful_count++] =
-			address | (uint64_t)(class_bytes / STEP_BYTES) << DOUBTFUL_SHIFT;
+		census->doubtful[census->doubtful_count++] = address | (uint64_t)(class_bytes / STEP_BYTES)
+									       << DOUBTFUL_SHIFT;
 	return err;
 }
 
@@ -73,16 +86,12 @@ static void seen_add(struct census *census, uint32_t class_bytes)
 	census->counts.seen_bytes += class_bytes;
 }
 
-/* The pool could not be read: what the table has in it stays. */
+/* The pool could not be read. */
 static void pool_keep(struct process_state *process, const struct event_census_pool *event)
 {
-	for (uint32_t i = 0; i < event->count; i++) {
-		uint64_t address = event->address + (uint64_t)i * STEP_BYTES;
-		const struct block *block = blocks_find(process->blocks, address, 0);
-
-		if (block)
-			blocks_confirm(process->blocks, address, (uint32_t)block->bytes, process->census.epoch);
-	}
+	for (uint32_t i = 0; i < event->count; i++)
+		blocks_keep(process->blocks, event->address + (uint64_t)i * STEP_BYTES,
+			    process->census.epoch);
 }
 
 int state_census_pool(struct process_state *process, const struct event_census_pool *event)
@@ -95,7 +104,7 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 	    event->address >> DOUBTFUL_SHIFT ||
 	    event->header.size != sizeof(*event) + (event->count + 63) / 64 * sizeof(event->live[0]))
 		return -EBADMSG;
-	if (!census->running)
+	if (!census->running || census->id != event->id)
 		return 0;
 	if (!event->block_bytes)
 		pool_keep(process, event);
@@ -165,7 +174,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 	struct trace_process *info = &process->info;
 	int err;
 
-	if (!census->running)
+	if (!census->running || census->id != event->id)
 		return 0;
 	if (event->failed) {
 		reading_give_up(process);
@@ -176,17 +185,21 @@ int state_census_done(struct process_state *process, const struct event_census *
 		reading_give_up(process);
 		return err;
 	}
+	for (size_t i = 0; i < process->thread_count; i++)
+		blocks_keep(process->blocks, process->threads[i].in_flight, census->epoch);
 	blocks_sweep(process->blocks, census->epoch, block_swept, process);
 	if (info->mode == EVENT_MODE_CENSUS && info->live_bytes > info->peak_bytes)
 		info->peak_bytes = info->live_bytes;
 	if (event->baseline)
-		census->old_large =
-			event->large_blocks > info->large_blocks ? event->large_blocks - info->large_blocks : 0;
+		census->old_large = event->large_blocks > info->large_blocks
+					    ? event->large_blocks - info->large_blocks
+					    : 0;
 	counts->time_ns = event->header.time_ns;
 	counts->new_blocks = counts->live_blocks - counts->old_blocks;
 	counts->new_bytes = counts->live_bytes - counts->old_bytes;
 	counts->large_blocks = event->large_blocks;
-	counts->large_new = event->large_blocks > census->old_large ? event->large_blocks - census->old_large : 0;
+	counts->large_new =
+		event->large_blocks > census->old_large ? event->large_blocks - census->old_large : 0;
 	counts->large_seen = info->large_blocks;
 	counts->pools_unreadable = event->pools_unreadable;
 	counts->elapsed_ns = event->elapsed_ns;
@@ -194,6 +207,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 	/* The first one only tells what is older. */
 	if (!event->baseline)
 		info->coverage = *counts;
+	census->known = 1;
 	reading_end(census);
 	return 0;
 }

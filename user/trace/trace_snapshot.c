@@ -177,15 +177,23 @@ int state_snapshot(struct trace *trace, struct process_state *process, const cha
 	return 0;
 }
 
+static const char *const moments[] = {
+	[TRACE_RUNNING] = "running",
+	[TRACE_FINALIZING] = "finalizing",
+	[TRACE_EXITED] = "exited",
+	[TRACE_EXECED] = "execed",
+};
+
+int trace_meta(const struct trace *trace, size_t index, struct snapshot_meta *meta)
+{
+	if (index >= trace->process_count)
+		return -ENOENT;
+	meta_set(meta, trace, trace->processes[index], moments[trace->processes[index]->info.end]);
+	return 0;
+}
+
 int trace_snapshot(struct trace *trace, size_t index, int want_final, struct snapshot **out)
 {
-	static const char *const moments[] = {
-		[TRACE_RUNNING] = "running",
-		[TRACE_FINALIZING] = "finalizing",
-		[TRACE_EXITED] = "exited",
-		[TRACE_EXECED] = "execed",
-	};
-
 	if (index >= trace->process_count)
 		return -ENOENT;
 	struct process_state *process = trace->processes[index];
