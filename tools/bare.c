@@ -28,16 +28,18 @@ static int record_ignore(void *context, void *record, size_t size)
 	return 0;
 }
 
-static int sites_attach(pid_t pid, void *context)
+static int sites_attach(pid_t pid, int running, void *context)
 {
 	struct bare *bare = context;
 	struct python_runtime runtime = {0};
 	struct process_info info;
 	struct plan plan = {0};
-	int err = plan_process(pid, &bare->plan, &info, &runtime, &plan);
+	int err = running ? -ENOENT : plan_process(pid, &bare->plan, &info, &runtime, &plan);
 
 	if (err)
-		return err == -ENOENT ? 0 : err; /* a wrapper that will exec the interpreter */
+		return err == -ENOENT
+			       ? 0
+			       : err; /* a wrapper that will exec the interpreter; one that loads it late is not for this */
 	err = attach_sites(bare->attach, &plan, runtime.file, pid);
 	if (!err)
 		log_info("%zu empty probes; %s", plan.count, attach_backend(bare->attach));
