@@ -38,7 +38,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(wildcard tests/fuzz/fuzz_*
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help demo test check unit golden oracle e2e parity bench fuzz format lint tools install clean
+.PHONY: all help demo test check unit golden oracle e2e parity bench coverage fuzz format lint tools install clean
 
 all: $(OUT)/tracer
 
@@ -48,7 +48,8 @@ help:
 	@echo 'make test       install what the tests need, then every test (root); last line: N passed, N failed'
 	@echo 'make check      unit and golden tests, and those against tracemalloc'"'"'s own files; no root (also with SAN=1)'
 	@echo 'make parity     the long comparison with tracemalloc over all versions (root)'
-	@echo 'make bench      ratios to untraced and to tracemalloc (root)'
+	@echo 'make bench      ratios to untraced, next to tracemalloc and other tools (root)'
+	@echo 'make coverage   the share of new blocks that has a traceback, for every CPython found (root)'
 	@echo 'make fuzz       every fuzz target for FUZZ_SECONDS (default 30)'
 	@echo 'make lint format tools install PREFIX=… clean'
 
@@ -129,9 +130,12 @@ e2e: $(OUT)/tracer
 parity: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/e2e/test_parity.py --all-versions
 
-bench: $(OUT)/tracer
+bench: $(OUT)/tracer $(OUT)/tools/bare
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench.py $(BENCH)
 	$(if $(BENCH),,$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench_session.py)
+
+coverage: $(OUT)/tracer
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/coverage_table.py $(COVERAGE)
 
 # The captures of the golden tests, less their file header, are what a stream of records looks like.
 fuzz: $(FUZZERS)

@@ -363,6 +363,19 @@ int request_once(struct pt_regs *regs)
 	return 0;
 }
 
+/* What a probe costs that does nothing: the limit that the others are measured against (tools/bare.c). */
+SEC("uprobe")
+int empty_session(void *context UNUSED)
+{
+	return 0;
+}
+
+SEC("uprobe")
+int empty(void *context UNUSED)
+{
+	return 0;
+}
+
 static __always_inline void process_output(__u32 type, __u32 tgid, __u32 other, __u32 code)
 {
 	struct event_process record = {.other = other, .code = code};
