@@ -28,7 +28,7 @@ struct outfile {
 	int err; /* the first failure: the content is incomplete from there on */
 	size_t used;
 	char *path;         /* as given, for messages */
-	const char *name;   /* last component, within path */
+	const char *name;   /* in the directory; within path, or the caller's until the end */
 	char temporary[48]; /* "" when there is none to remove */
 	unsigned char buffer[OUTFILE_BUFFER_BYTES];
 };
@@ -93,6 +93,37 @@ static int create_temporary(struct outfile *file)
 	return error_set(-errno, "cannot create a file beside '%s': %s", file->path, strerror(errno));
 }
 
+static int file_new(struct outfile **out, const char *path)
+{
+	struct outfile *file = calloc(1, sizeof(*file));
+
+	if (!file)
+		return -ENOMEM;
+	file->directory = -1;
+	file->fd = -1;
+	file->path = strdup(path);
+	if (!file->path) {
+		free(file);
+		return -ENOMEM;
+	}
+	*out = file;
+	return 0;
+}
+
+/* Of a file whose directory and name are known, or err. */
+static int file_begin(struct outfile **out, struct outfile *file, int err)
+{
+	if (!err)
+		err = check_name(file);
+	if (!err)
+		err = create_temporary(file);
+	if (err)
+		outfile_discard(file);
+	else
+		*out = file;
+	return err;
+}
+
 int outfile_open(struct outfile **out, const char *path)
 {
 	struct outfile *file;
@@ -100,32 +131,32 @@ int outfile_open(struct outfile **out, const char *path)
 
 	if (!path[0])
 		return error_set(-ENOENT, "empty file name");
-	file = calloc(1, sizeof(*file));
-	if (!file)
-		return -ENOMEM;
-	file->directory = -1;
-	file->fd = -1;
-	file->path = strdup(path);
-	if (!file->path) {
-		err = -ENOMEM;
-		goto out;
-	}
+	err = file_new(&file, path);
+	if (err)
+		return err;
 	if (!strcmp(path, "-")) {
 		file->fd = STDOUT_FILENO;
 		*out = file;
 		return 0;
 	}
-	err = open_directory(file);
-	if (!err)
-		err = check_name(file);
-	if (!err)
-		err = create_temporary(file);
-out:
+	return file_begin(out, file, open_directory(file));
+}
+
+int outfile_open_at(struct outfile **out, int directory, const char *name, const char *shown)
+{
+	struct outfile *file;
+	int err = file_new(&file, shown);
+
 	if (err)
-		outfile_discard(file);
-	else
-		*out = file;
-	return err;
+		return err;
+	file->name = name;
+	file->directory = fcntl(directory, F_DUPFD_CLOEXEC, 0);
+	return file_begin(out, file, file->directory < 0 ? -errno : 0);
+}
+
+int outfile_fd(const struct outfile *file)
+{
+	return file->fd;
 }
 
 static int flush(struct outfile *file)

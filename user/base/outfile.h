@@ -12,7 +12,14 @@
 
 struct outfile;
 
-int outfile_open(struct outfile **out, const char *path);                /* 0, -errno */
+int outfile_open(struct outfile **out, const char *path); /* 0, -errno */
+/*
+ * The same in a directory that is open already: name has no slash and is borrowed until the end, shown is the path for messages. The directory's
+ * descriptor stays the caller's.
+ */
+int outfile_open_at(struct outfile **out, int directory, const char *name, const char *shown);
+/* The descriptor of the temporary file, to give it an owner and a mode; borrowed. */
+int outfile_fd(const struct outfile *file);
 int outfile_write(struct outfile *file, const void *data, size_t bytes); /* buffered; 0, -errno (sticky) */
 /* Flushes, syncs, renames and frees. On failure the temporary file is removed, the old file stays. 0, -errno.
  */
