@@ -222,7 +222,8 @@ static void memory_check(int ascending)
 	for (uint64_t i = 0; i < COUNT; i++) {
 		uint64_t slot = ascending ? i : i * 15485863 % COUNT; /* a permutation */
 
-		text += snprintf(name, sizeof(name), "py::function_%llu:/srv/app.py", (unsigned long long)i) + 1;
+		text += snprintf(name, sizeof(name), "py::function_%llu:/srv/app.py", (unsigned long long)i) +
+			1;
 		assert_int_equal(add(table, 0x7f0000000000 + slot * 64, 48, name), 0);
 	}
 	assert_int_equal(perfmap_table_count(table), COUNT);
@@ -242,9 +243,9 @@ static void test_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_newest_wins), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_version),     cmocka_unit_test(test_expire),
-		cmocka_unit_test(test_origin),      cmocka_unit_test(test_property),
+		cmocka_unit_test(test_newest_wins),     cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_version),         cmocka_unit_test(test_expire),
+		cmocka_unit_test(test_origin),          cmocka_unit_test(test_property),
 		cmocka_unit_test(test_names_collected), cmocka_unit_test(test_memory),
 	};
 

@@ -82,7 +82,8 @@ static void test_names_escaped(void **state)
 {
 	(void)state;
 	text_expect("10 8 a\x1b[31mb\x7f\r\n", "10 8 a\\x1b[31mb\\x7f\\x0d\n", 0);
-	text_expect("10 8 \xc3\xa9t\xe2\x82\xac\xf0\x9f\x90\x8d\n", "10 8 \xc3\xa9t\xe2\x82\xac\xf0\x9f\x90\x8d\n", 0);
+	text_expect("10 8 \xc3\xa9t\xe2\x82\xac\xf0\x9f\x90\x8d\n",
+		    "10 8 \xc3\xa9t\xe2\x82\xac\xf0\x9f\x90\x8d\n", 0);
 	text_expect("10 8 \xff\xc3\n", "10 8 \\xff\\xc3\n", 0);
 	text_expect("10 8 \xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80\n",
 		    "10 8 \\xc0\\xaf\\xed\\xa0\\x80\\xf4\\x90\\x80\\x80\n", 0);
@@ -156,9 +157,9 @@ static void test_never_whole_pages(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lines),           cmocka_unit_test(test_bad_lines),
-		cmocka_unit_test(test_names_escaped),   cmocka_unit_test(test_newline_in_name),
-		cmocka_unit_test(test_long_lines),      cmocka_unit_test(test_never_whole_pages),
+		cmocka_unit_test(test_lines),         cmocka_unit_test(test_bad_lines),
+		cmocka_unit_test(test_names_escaped), cmocka_unit_test(test_newline_in_name),
+		cmocka_unit_test(test_long_lines),    cmocka_unit_test(test_never_whole_pages),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "cli/signals.h"
 #include "cli/trace_options.h"
 #include "probe/plan_process.h"
 #include "probe/privileges.h"
@@ -26,7 +27,7 @@ struct run {
 	struct session *session;
 	struct launch *launch;
 	struct outfile *output, *capture;
-	int signals; /* signalfd of the signals that end a session */
+	int signals; /* signals_catch() */
 	int status;  /* of the command */
 	uint64_t start_ns, next_print_ns;
 };
@@ -126,28 +127,9 @@ static int session_follow(struct run *run)
 	return 0;
 }
 
-/*
- * Between on and off the signals that would end us end the session instead. On before anybody is told that we have
- * attached; off while a command has not come to its Python yet, so that it can be given up.
- */
-static int signals_catch(struct run *run, int on)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	if (sigprocmask(on ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL))
-		return -errno;
-	if (on && run->signals < 0)
-		run->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-	return on && run->signals < 0 ? -errno : 0;
-}
-
 static int targets_attach(struct run *run)
 {
-	int attached = 0, err = signals_catch(run, 1);
+	int attached = 0, err = signals_catch(&run->signals, 1);
 
 	if (err)
 		return error_print(err, NULL, "trace");
@@ -171,12 +153,12 @@ static int command_ready(pid_t pid, void *context)
 	if (run->options.dry_run)
 		err = plan_show(pid, &run->options.session.plan);
 	else
-		err = signals_catch(run, 1);
+		err = signals_catch(&run->signals, 1);
 	if (!err && !run->options.dry_run)
 		err = session_add(run->session, pid, 1);
 	if (!err)
 		return 1;
-	signals_catch(run, 0);
+	signals_catch(&run->signals, 0);
 	/* A wrapper that will exec the interpreter: not yet. */
 	return err == -ENOENT ? 0 : err;
 }

@@ -294,6 +294,8 @@ int perfmap_table_add(struct perfmap_table *table, uint64_t start, uint64_t size
 		return -ENOSPC;
 	if (strings_count(table->names) > 2 * table->count + NAMES_SLACK)
 		names_collect(table);
+	if (strings_memory(table->names) >= PERFMAP_NAMES_MAX)
+		return -ENOSPC;
 	err = strings_intern(table->names, name, name_bytes, &new.name);
 	if (err)
 		return err;
@@ -309,6 +311,12 @@ int perfmap_table_add(struct perfmap_table *table, uint64_t start, uint64_t size
 		err = place_insert(table, place_find(table, start), &new);
 	table->version++;
 	return err;
+}
+
+int perfmap_table_cut(struct perfmap_table *table, uint64_t start, uint64_t end)
+{
+	table->version++;
+	return start < end ? range_clear(table, start, end) : 0;
 }
 
 int perfmap_table_copy(struct perfmap_table *table, const struct perfmap_table *from, int only_with_origin)
@@ -364,7 +372,8 @@ size_t perfmap_table_remove(struct perfmap_table *table, uint32_t origin)
 
 struct expiry {
 	const struct perfmap_range *ranges;
-	size_t count, at; /* at: the first range that ends behind the last entry's start; entries come in order */
+	size_t count,
+		at; /* at: the first range that ends behind the last entry's start; entries come in order */
 	uint64_t time_ns;
 };
 

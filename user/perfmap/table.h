@@ -12,13 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PERFMAP_ORIGIN_MAX  0x7fffffffu
-#define PERFMAP_ENTRIES_MAX (32u << 20) /* a target that writes more has its new ones refused (-ENOSPC) */
+#define PERFMAP_ORIGIN_MAX 0x7fffffffu
+/* A target that writes more has its new entries refused (-ENOSPC). */
+#define PERFMAP_ENTRIES_MAX (32u << 20)
+#define PERFMAP_NAMES_MAX   (2ull << 30) /* bytes */
 
 struct perfmap_entry {
-	uint64_t start, end; /* addresses; end is the first one behind the code */
-	uint64_t time_ns;    /* when it appeared; of the clock that the caller uses */
-	uint32_t name;       /* perfmap_table_name() */
+	uint64_t start, end;  /* addresses; end is the first one behind the code */
+	uint64_t time_ns;     /* when it appeared; of the clock that the caller uses */
+	uint32_t name;        /* perfmap_table_name() */
 	uint32_t origin : 31; /* 0: a perf map or a jitdump; else the number of the image that it came with */
 	uint32_t mapped : 1;  /* it was seen to lie in mapped memory */
 };
@@ -39,6 +41,8 @@ void perfmap_table_free(struct perfmap_table *table);
  */
 int perfmap_table_add(struct perfmap_table *table, uint64_t start, uint64_t size, const char *name,
 		      size_t name_bytes, const struct perfmap_entry *entry);
+/* Takes what lies in [start, end) out. 0, -ENOMEM. */
+int perfmap_table_cut(struct perfmap_table *table, uint64_t start, uint64_t end);
 /* Adds all entries of another table, or only those that have an origin. 0, -ENOSPC, -ENOMEM (some were added). */
 int perfmap_table_copy(struct perfmap_table *table, const struct perfmap_table *from, int only_with_origin);
 /* Takes out what came with that image; returns the number of entries. */

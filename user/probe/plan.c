@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "abi/events.h"
+#include "base/array.h"
 #include "base/error.h"
 #include "probe/plan.h"
 #include "probe/plan_inline.h"
@@ -122,44 +123,62 @@ static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr)
 	return NULL;
 }
 
-/* Adds a site or a missing symbol. 0 or -ENOMEM. */
-static int add_wish(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
+/* The site of a wish, in a plan that has room for it. 0; -errno, and *why if it is -ENOENT or -EEXIST. */
+static int fill_wish(struct plan *plan, struct elf_file *file, const struct plan_wish *wish, const char **why)
 {
 	struct plan_site *site = &plan->sites[plan->count];
 	const struct plan_site *other;
 	struct elf_symbol symbol;
 	uint8_t code[PLAN_MAX_CODE];
-	const char *why = find_function(file, wish->symbol, &symbol);
 	size_t size;
 	int bytes, err;
 
-	if (why || plan->count == plan->room) {
-		add_missing(plan, wish->symbol, why ? why : "too many sites");
-		return 0;
-	}
+	*why = find_function(file, wish->symbol, &symbol);
+	if (*why)
+		return -ENOENT;
 	other = site_in(plan, symbol.vaddr);
 	if (other) {
 		if (other->op != wish->op)
-			add_missing(plan, wish->symbol,
-				    "it shares its code with a function of another meaning");
-		return 0;
+			*why = "it shares its code with a function of another meaning";
+		return -EEXIST;
 	}
 	size = symbol.size && symbol.size < sizeof(code) ? symbol.size : sizeof(code);
 	bytes = elf_file_read(file, symbol.vaddr, code, size);
 	if (bytes <= 0) {
-		add_missing(plan, wish->symbol, "the file does not hold its code");
-		return 0;
+		*why = "the file does not hold its code";
+		return -ENOENT;
 	}
 	memset(site, 0, sizeof(*site));
 	err = plan_function(wish, code, (size_t)bytes, symbol.vaddr, site);
 	if (err)
 		return err;
 	if (elf_file_offset(file, site->vaddr, &site->offset)) {
-		add_missing(plan, wish->symbol, "its address has no place in the file");
-		return 0;
+		*why = "its address has no place in the file";
+		return -ENOENT;
 	}
 	snprintf(site->symbol, sizeof(site->symbol), "%s", wish->symbol);
 	plan->count++;
+	return 0;
+}
+
+int plan_wish_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
+{
+	const char *why;
+	int err = array_reserve(&plan->sites, &plan->room, plan->count, 1, sizeof(*plan->sites));
+
+	return err ? err : fill_wish(plan, file, wish, &why);
+}
+
+/* Adds a site or a missing symbol. 0 or -ENOMEM. */
+static int add_wish(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
+{
+	const char *why = "too many sites";
+	int err = plan->count == plan->room ? -ENOENT : fill_wish(plan, file, wish, &why);
+
+	if (err != -ENOENT && err != -EEXIST)
+		return err;
+	if (why)
+		add_missing(plan, wish->symbol, why);
 	return 0;
 }
 

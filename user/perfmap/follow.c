@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "perfmap/follow.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define PIECE_BYTES 65536
+
+int perfmap_follow_new(struct perfmap_follow **out, int fd, int is_jitdump, int inotify)
+{
+	struct perfmap_follow *follow = calloc(1, sizeof(*follow));
+	struct stat st;
+	char path[40];
+
+	if (!follow || fstat(fd, &st)) {
+		int err = follow ? -errno : -ENOMEM;
+
+		free(follow);
+		close(fd);
+		return err;
+	}
+	follow->fd = fd;
+	follow->dirty = 1;
+	follow->is_jitdump = is_jitdump;
+	follow->device = st.st_dev;
+	follow->inode = st.st_ino;
+	/* The inode, whatever its name is by now. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	follow->watch = inotify < 0 ? -1 : inotify_add_watch(inotify, path, IN_MODIFY);
+	*out = follow;
+	return 0;
+}
+
+void perfmap_follow_free(struct perfmap_follow *follow, int inotify)
+{
+	if (!follow)
+		return;
+	if (follow->watch >= 0)
+		inotify_rm_watch(inotify, follow->watch);
+	close(follow->fd);
+	free(follow);
+}
+
+struct reading {
+	struct perfmap_process *process;
+	uint64_t time_ns;
+};
+
+static int line_take(void *context, uint64_t start, uint64_t size, const char *name, size_t name_bytes)
+{
+	struct reading *reading = context;
+	struct perfmap_entry entry = {.time_ns = reading->time_ns};
+
+	return perfmap_process_add(reading->process, start, size, name, name_bytes, &entry);
+}
+
+static int code_take(void *context, const struct jitdump_code *code)
+{
+	struct reading *reading = context;
+
+	return perfmap_process_jitdump(reading->process, code, reading->time_ns);
+}
+
+static void start_again(struct perfmap_follow *follow)
+{
+	follow->offset = 0;
+	if (follow->is_jitdump)
+		memset(&follow->jitdump, 0, sizeof(follow->jitdump));
+	else
+		memset(&follow->text, 0, sizeof(follow->text));
+}
+
+int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *process, uint64_t limit)
+{
+	struct reading reading = {.process = process, .time_ns = clock_ns(CLOCK_MONOTONIC)};
+	char piece[PIECE_BYTES];
+	struct stat st;
+	ssize_t n = 1;
+	int err = 0;
+
+	if (follow->failed || (!follow->dirty && follow->watch >= 0))
+		return 0;
+	follow->dirty = 0;
+	if (!fstat(follow->fd, &st) && (uint64_t)st.st_size < follow->offset)
+		start_again(follow);
+	for (uint64_t done = 0; !err && done < limit; done += n) {
+		n = pread(follow->fd, piece, sizeof(piece), follow->offset);
+		if (n <= 0)
+			break;
+		follow->offset += n;
+		err = follow->is_jitdump
+			      ? jitdump_read(&follow->jitdump, piece, n, code_take, &reading)
+			      : perfmap_text_read(&follow->text, piece, n, line_take, &reading);
+	}
+	follow->dirty = n > 0;
+	if (n < 0 && !err)
+		err = -errno;
+	if (err && err != -ENOMEM) {
+		follow->failed = err;
+		err = 0;
+	}
+	return err;
+}
