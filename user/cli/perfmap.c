@@ -16,12 +16,12 @@
 #include "probe/privileges.h"
 #include "target/launch.h"
 
-#define POLL_BUSY_MS   2 /* between two looks at a ring buffer that had records */
-#define POLL_IDLE_MS   20
-#define MAX_WATCHED    64
-#define FOLLOW_NS      200000000ull /* between two writings of the same map, and at most so much of the time: */
-#define FOLLOW_SHARE   20
-#define DRAIN_MORE     (1 << 16) /* a full batch: there is more already */
+#define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
+#define POLL_IDLE_MS 20
+#define MAX_WATCHED  64
+#define FOLLOW_NS    200000000ull /* between two writings of the same map, and at most so much of the time: */
+#define FOLLOW_SHARE 20
+#define DRAIN_MORE   (1 << 16) /* a full batch: there is more already */
 
 struct run {
 	struct perfmap_options options;
@@ -72,7 +72,8 @@ static int maps_install(struct run *run)
 		if (status < 0 && status != member->install_error)
 			error_print(status, "what was there is as it was", "PID %d", member->pid);
 		member->install_error = status < 0 ? status : 0;
-		failed |= status < 0;
+		/* A /tmp of its own that cannot be had was told of at the attach. */
+		failed |= status < 0 || (member->named && member->places.target < 0);
 	}
 	return failed ? -EIO : 0;
 }
@@ -217,7 +218,8 @@ static int run_session(struct run *run)
 		return error_print(err, NULL, "perfmap"), EXIT_FAILED;
 	if (targets_start(run))
 		return run->status ? run->status : EXIT_FAILED;
-	err = privileges_drop(options->install || options->output);
+	/* A command may be a wrapper whose exec'd programs are to be probed, too. */
+	err = options->command.count ? 0 : privileges_drop(options->install ? 2 : options->output != NULL);
 	if (err)
 		return error_print(err, NULL, "perfmap"), EXIT_FAILED;
 	run->start_ns = clock_ns(CLOCK_MONOTONIC);

@@ -14,18 +14,20 @@ static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "running processes, and what they fork", 1},
 	{"merge", KEY_MERGE, NULL, 0, "begin with the map file that the process has by now", 2},
 	{"perf-map-symbol", KEY_SYMBOL, "FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG]", 0,
-	 "a function that names code, like PyUnstable_WritePerfMapEntry (repeatable); ARG counts its arguments "
+	 "a function that names code, like PyUnstable_WritePerfMapEntry (repeatable); ARG counts its "
+	 "arguments "
 	 "from 1 (default 1, 2, 3)",
 	 2},
 	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
 	{"output", 'o', "FILE", 0, "write the map there (default: on stdout, at the end)", 3},
 	{"install", KEY_INSTALL, NULL, 0,
-	 "write /tmp/perf-PID.map, where perf looks for it: under the process id here, and under the one in its "
+	 "write /tmp/perf-PID.map, where perf looks for it: under the process id here, and under the one in "
+	 "its "
 	 "own PID namespace in its own /tmp",
 	 3},
 	{"follow", KEY_FOLLOW, NULL, 0, "keep what is written current, not only at start and end", 3},
-	{"status", KEY_STATUS, NULL, 0, "print the state of each process: alone, as it is now; else at the end",
-	 3},
+	{"status", KEY_STATUS, NULL, 0,
+	 "print the state of each process: alone, as it is now; else at the end", 3},
 	{"buffer", 'b', "BYTES", 0, "ring buffer, a power of two (default 64M)", 4},
 	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
 	{"verbose", 'v', NULL, 0, "more of them", 5},
@@ -40,7 +42,8 @@ static error_t reject(const char *option, const char *arg, const char *remedy)
 
 static error_t symbol_parse(struct perfmap_options *out, const char *arg)
 {
-	int err = array_reserve(&out->symbols, &out->symbol_room, out->symbol_count, 1, sizeof(*out->symbols));
+	int err =
+		array_reserve(&out->symbols, &out->symbol_room, out->symbol_count, 1, sizeof(*out->symbols));
 
 	if (!err)
 		err = perfmap_symbol_parse(arg, &out->symbols[out->symbol_count]);
@@ -112,7 +115,8 @@ int perfmap_options_parse(int argc, char **argv, struct perfmap_options *out)
 		.options = options,
 		.parser = parse,
 		.args_doc = "-p PID\n-- COMMAND ARG...",
-		.doc = "The perf map of a process, rebuilt from outside: which function's code lies where, of "
+		.doc = "The perf map of a process, rebuilt from outside: which function's code lies where, "
+		       "of "
 		       "Python's trampolines (-X perf, -X perf_jit), of JITs that use GDB's interface or "
 		       "jitdumps, and of those that write a map. It runs until Ctrl-C or the end of the "
 		       "process.",
@@ -126,7 +130,8 @@ int perfmap_options_parse(int argc, char **argv, struct perfmap_options *out)
 	out->session.symbols = out->symbols;
 	out->session.symbol_count = out->symbol_count;
 	if (!out->pids == !out->command.count)
-		return reject_usage(out->pids ? "a process id and a command are two targets" : "no target is named",
+		return reject_usage(out->pids ? "a process id and a command are two targets"
+					      : "no target is named",
 				    "tracer perfmap -p PID, or tracer perfmap -- COMMAND ARG...", "perfmap");
 	if (out->output && out->install)
 		return reject_usage("a map is written there or installed", "choose one of -o and --install",
@@ -134,7 +139,8 @@ int perfmap_options_parse(int argc, char **argv, struct perfmap_options *out)
 	if (!out->install && out->pid_count > 1 && (out->output || !out->status))
 		return reject_usage("a map is of one process", "name one, or use --install", "--pid");
 	if (out->follow && !out->install && (!out->output || !strcmp(out->output, "-")))
-		return reject_usage("there is no file to keep current", "add -o FILE or --install", "--follow");
+		return reject_usage("there is no file to keep current", "add -o FILE or --install",
+				    "--follow");
 	return 0;
 }
 

@@ -28,9 +28,10 @@ void perfmap_status_print(const struct perfmap_member *member)
 	printf(")%s\n", process->exited ? ", which has ended" : "");
 	printf("  map file: /tmp/perf-%d.map in its own root, %s\n", member->ns_pid, file_state(process));
 	printf("  entries: %zu\n", perfmap_table_count(process->table));
-	printf("  persistence after fork: %s\n", process->persist < 0 ? "not set since the trace began (default: off)"
-						 : process->persist	? "on"
-									: "off");
+	printf("  persistence after fork: %s\n", process->persist < 0
+							 ? "not set since the trace began (default: off)"
+						 : process->persist ? "on"
+								    : "off");
 	printf("  calls: Init %" PRIu64 " (%" PRIu64 " failed", process->inits, process->init_failures);
 	if (process->inits)
 		printf(", the last returned %d", process->init_result);
@@ -61,7 +62,8 @@ static void member_remarks(const struct perfmap_member *member)
 		failed += follow->failed != 0;
 	}
 	remark(member, process->missed, "entries are missing: their names could not be read");
-	remark(member, process->refused, "entries were refused: no size, no name, beyond the address space, or too many");
+	remark(member, process->refused,
+	       "entries were refused: no size, no name, beyond the address space, or too many");
 	remark(member, refused, "lines or records of its files are no entries");
 	remark(member, cut, "names were cut at 4096 bytes");
 	remark(member, failed, "of its files could not be read any further");

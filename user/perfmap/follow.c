@@ -95,9 +95,8 @@ int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *p
 		if (n <= 0)
 			break;
 		follow->offset += n;
-		err = follow->is_jitdump
-			      ? jitdump_read(&follow->jitdump, piece, n, code_take, &reading)
-			      : perfmap_text_read(&follow->text, piece, n, line_take, &reading);
+		err = follow->is_jitdump ? jitdump_read(&follow->jitdump, piece, n, code_take, &reading)
+					 : perfmap_text_read(&follow->text, piece, n, line_take, &reading);
 	}
 	follow->dirty = n > 0;
 	if (n < 0 && !err)

@@ -153,8 +153,8 @@ int perfmap_install(struct perfmap_places *places, const struct perfmap_table *t
 		return 0;
 	err = perfmap_text_write(table, text_take, &text);
 	for (int i = 0; i < 2 && err != -ENOMEM; i++) {
-		int status = places->at[i].directory >= 0 ? place_install(&places->at[i], &text, places->uid)
-							  : 0;
+		int status =
+			places->at[i].directory >= 0 ? place_install(&places->at[i], &text, places->uid) : 0;
 
 		if (status > 0)
 			done = 1;

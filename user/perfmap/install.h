@@ -20,15 +20,16 @@
 struct perfmap_place {
 	int directory; /* -1: none; owned */
 	char name[32];
-	char shown[64]; /* for messages */
+	char shown[64];        /* for messages */
 	struct stat installed; /* as we left it; st_ino 0: not yet */
 };
 
 struct perfmap_places {
-	struct perfmap_place at[2]; /* the target's, ours; the first has no directory where it is the second */
-	int target;                 /* which of them the process itself writes to; -1: none that we can reach */
-	uint32_t uid;               /* of the target */
-	uint64_t version;           /* of the table, when it was last installed; UINT64_MAX: never */
+	struct perfmap_place
+		at[2];    /* the target's, ours; the first has no directory where it is the second */
+	int target;       /* which of them the process itself writes to; -1: none that we can reach */
+	uint32_t uid;     /* of the target */
+	uint64_t version; /* of the table, when it was last installed; UINT64_MAX: never */
 };
 
 /*

@@ -56,8 +56,7 @@ static int load_take(struct jitdump *jitdump, size_t size, jitdump_code_fn code,
 	found.name_bytes = strnlen(found.name, jitdump->held - sizeof(load));
 	/* No NUL in what is held: the name goes on, or the record ends before it does. */
 	cut = found.name_bytes == jitdump->held - sizeof(load);
-	if (range_is_bad(found.address, found.bytes) || !found.name_bytes ||
-	    (cut && size == jitdump->held))
+	if (range_is_bad(found.address, found.bytes) || !found.name_bytes || (cut && size == jitdump->held))
 		return jitdump->refused++, 0;
 	if (found.name_bytes > PERFMAP_NAME_MAX)
 		found.name_bytes = PERFMAP_NAME_MAX;
@@ -123,15 +122,14 @@ static int record_take(struct jitdump *jitdump, size_t size, jitdump_code_fn cod
 	return err;
 }
 
-int jitdump_read(struct jitdump *jitdump, const void *data, size_t bytes, jitdump_code_fn code,
-		 void *context)
+int jitdump_read(struct jitdump *jitdump, const void *data, size_t bytes, jitdump_code_fn code, void *context)
 {
 	const unsigned char *at = data;
 
 	while (bytes) {
 		int64_t size = record_size(jitdump);
 		/* Up to the prefix, then up to what is of interest of the record. */
-		size_t want = size ? sizeof(jitdump->head)
+		size_t want = size                   ? sizeof(jitdump->head)
 			      : jitdump->header_seen ? sizeof(struct record_prefix)
 						     : sizeof(struct file_header);
 		size_t taken;
@@ -155,8 +153,9 @@ int jitdump_read(struct jitdump *jitdump, const void *data, size_t bytes, jitdum
 		size = jitdump->skip ? 0 : record_size(jitdump);
 		if (size < 0)
 			return (int)size;
-		if (size && jitdump->held == ((uint64_t)size < sizeof(jitdump->head) ? (size_t)size
-										    : sizeof(jitdump->head))) {
+		if (size &&
+		    jitdump->held ==
+			    ((uint64_t)size < sizeof(jitdump->head) ? (size_t)size : sizeof(jitdump->head))) {
 			err = record_take(jitdump, size, code, context);
 			if (err)
 				return err;

@@ -26,8 +26,9 @@ typedef int (*jitdump_code_fn)(void *context, const struct jitdump_code *code);
 /* Zero-initialise. */
 struct jitdump {
 	uint64_t records; /* that name or move code */
-	uint64_t refused; /* of those, that say nothing: no name, no bytes, beyond the address space or their record */
-	uint64_t cut;     /* names cut at PERFMAP_NAME_MAX */
+	uint64_t
+		refused; /* of those, that say nothing: no name, no bytes, beyond the address space or their record */
+	uint64_t cut; /* names cut at PERFMAP_NAME_MAX */
 	int header_seen;
 	uint64_t skip; /* bytes of the record that are of no interest */
 	size_t held;

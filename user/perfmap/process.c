@@ -147,8 +147,8 @@ static void image_remove(struct perfmap_process *process, uint64_t entry)
 int perfmap_image_add(struct perfmaps *maps, struct perfmap_process *process, uint64_t entry, uint64_t image,
 		      uint64_t bytes, uint64_t time_ns)
 {
-	struct image_context context = {
-		.process = process, .entry = {.time_ns = time_ns, .origin = process->next_origin}};
+	struct image_context context = {.process = process,
+					.entry = {.time_ns = time_ns, .origin = process->next_origin}};
 	struct buffer data = {0};
 	int err = bytes <= JIT_ELF_MAX ? 0 : -E2BIG;
 
@@ -160,9 +160,9 @@ int perfmap_image_add(struct perfmaps *maps, struct perfmap_process *process, ui
 		err = array_reserve(&process->images, &process->image_room, process->image_count, 1,
 				    sizeof(*process->images));
 	if (!err)
-		err = maps->hooks.image_read ? maps->hooks.image_read(maps->hooks.context, process, image,
-								       bytes, &data)
-					     : -ENOTSUP;
+		err = maps->hooks.image_read
+			      ? maps->hooks.image_read(maps->hooks.context, process, image, bytes, &data)
+			      : -ENOTSUP;
 	if (!err) {
 		/* Also one that turns out to be corrupt half-way: what it gave goes with it. */
 		process->images[process->image_count++] =
@@ -285,13 +285,14 @@ static int event_take(struct perfmaps *maps, struct perfmap_process *process, co
 	const struct event_map_text *text = record;
 	const struct event_process *event = record;
 	int is_text = header->type == EVENT_MAP_WRITE || header->type == EVENT_MAP_COPY;
-	size_t least = is_text				 ? sizeof(*text)
+	size_t least = is_text                          ? sizeof(*text)
 		       : header->type == EVENT_MAP_CALL ? sizeof(struct event_map_call)
-		       : header->type == EVENT_MAP_JIT	? sizeof(struct event_map_jit)
+		       : header->type == EVENT_MAP_JIT  ? sizeof(struct event_map_jit)
 							: sizeof(*event);
 	int err = 0;
 
-	if (size < least || (is_text && (text->name_bytes > size - least || text->name_bytes > EVENT_MAX_MAP_NAME)))
+	if (size < least ||
+	    (is_text && (text->name_bytes > size - least || text->name_bytes > EVENT_MAX_MAP_NAME)))
 		return -EPROTO;
 	switch (header->type) {
 	case EVENT_MAP_WRITE:

@@ -31,13 +31,13 @@ struct perfmap_process {
 	uint32_t parent_tgid; /* of the process that it was forked by under our eyes; 0: none */
 	struct perfmap_table *table;
 	enum { PERFMAP_FILE_UNKNOWN, PERFMAP_FILE_OPEN, PERFMAP_FILE_CLOSED } file;
-	int persist; /* 0, 1; -1: it was not set since the trace began */
+	int persist;     /* 0, 1; -1: it was not set since the trace began */
 	int init_result; /* of the last PyUnstable_PerfMapState_Init() */
 	uint64_t inits, init_failures, finis, writes, copies, compiles, persists; /* calls */
-	uint64_t refused;          /* entries of no bytes, beyond the address space, without a name, or too many */
-	uint64_t cut;              /* names cut at PERFMAP_NAME_MAX */
-	uint64_t missed;           /* entries whose name could not be read */
-	uint64_t expired;          /* entries whose memory was unmapped */
+	uint64_t refused; /* entries of no bytes, beyond the address space, without a name, or too many */
+	uint64_t cut;     /* names cut at PERFMAP_NAME_MAX */
+	uint64_t missed;  /* entries whose name could not be read */
+	uint64_t expired; /* entries whose memory was unmapped */
 	uint64_t images_registered, images_unreadable;
 	uint64_t files_failed; /* map files that it copied and that could not be read */
 	struct perfmap_image *images;
@@ -51,7 +51,8 @@ struct perfmaps;
 
 struct perfmaps_hooks {
 	/* The string at an address, appended without its NUL. 0, -errno. */
-	int (*name_read)(void *context, struct perfmap_process *process, uint64_t address, struct buffer *name);
+	int (*name_read)(void *context, struct perfmap_process *process, uint64_t address,
+			 struct buffer *name);
 	/* Appends the bytes of an image. 0, -errno. */
 	int (*image_read)(void *context, struct perfmap_process *process, uint64_t address, uint64_t bytes,
 			  struct buffer *image);
@@ -62,12 +63,14 @@ struct perfmaps_hooks {
 	void *context;
 };
 
-int perfmaps_new(struct perfmaps **out, const struct perfmaps_hooks *hooks); /* 0, -ENOMEM; hooks are copied */
+int perfmaps_new(struct perfmaps **out,
+		 const struct perfmaps_hooks *hooks); /* 0, -ENOMEM; hooks are copied */
 void perfmaps_free(struct perfmaps *maps);
 /* A process comes under trace; borrowed until perfmaps_free(). One that is there and has not ended is found. 0, -ENOMEM. */
 int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **out);
 size_t perfmaps_count(const struct perfmaps *maps);
-struct perfmap_process *perfmaps_at(const struct perfmaps *maps, size_t index); /* in the order in which they came */
+struct perfmap_process *perfmaps_at(const struct perfmaps *maps,
+				    size_t index); /* in the order in which they came */
 /* The newest of that id; NULL. */
 struct perfmap_process *perfmaps_find(const struct perfmaps *maps, uint32_t tgid);
 

@@ -84,7 +84,8 @@ static void follow_add(struct perfmap_member *member, int fd, int is_jitdump, in
 
 void perfmap_member_find_map(struct perfmap_member *member, int inotify, int from_start)
 {
-	const struct perfmap_place *place = &member->places.at[member->places.target < 0 ? 0 : member->places.target];
+	const struct perfmap_place *place =
+		&member->places.at[member->places.target < 0 ? 0 : member->places.target];
 	uint64_t offset = 0;
 	struct stat st;
 	int fd;
@@ -109,29 +110,44 @@ void perfmap_member_find_map(struct perfmap_member *member, int inotify, int fro
 	follow_add(member, fd, 0, inotify, offset);
 }
 
-void perfmap_member_find_open(struct perfmap_member *member)
+/* Does a descriptor's link, "/any/path/perf-PID.map" and " (deleted)" if its name is gone, lead to the map file? */
+static int is_map_file(const char *link, pid_t ns_pid)
 {
-	char path[64], target[96], expected[64];
+	const char *name = strrchr(link, '/');
+	char expected[32];
+	size_t length = snprintf(expected, sizeof(expected), "/perf-%d.map", ns_pid);
+
+	return name && !strncmp(name, expected, length) &&
+	       (!name[length] || !strcmp(name + length, " (deleted)"));
+}
+
+void perfmap_member_find_open(struct perfmap_member *member, int inotify, int from_start)
+{
+	int left = DESCRIPTORS_MAX, fd;
+	char path[32], link[4096];
 	struct dirent *entry;
-	int left = DESCRIPTORS_MAX;
 	DIR *directory;
+	struct stat st;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", member->pid);
 	directory = opendir(path);
 	if (!directory)
 		return;
-	snprintf(expected, sizeof(expected), "/tmp/perf-%d.map", member->ns_pid);
 	member->process->file = PERFMAP_FILE_CLOSED;
 	while (left-- && (entry = readdir(directory))) {
-		ssize_t length = readlinkat(dirfd(directory), entry->d_name, target, sizeof(target) - 1);
+		ssize_t length = readlinkat(dirfd(directory), entry->d_name, link, sizeof(link) - 1);
 
 		if (length <= 0)
 			continue;
-		target[length] = '\0';
-		/* Behind the name there may be " (deleted)". */
-		if (!strncmp(target, expected, strlen(expected)) &&
-		    (!target[strlen(expected)] || target[strlen(expected)] == ' '))
-			member->process->file = PERFMAP_FILE_OPEN;
+		link[length] = '\0';
+		if (!is_map_file(link, member->ns_pid))
+			continue;
+		member->process->file = PERFMAP_FILE_OPEN;
+		fd = tmp_dir_descriptor(member->pid, entry->d_name, member->uid);
+		if (fd >= 0 && !fstat(fd, &st) && !is_followed(member, st.st_dev, st.st_ino))
+			follow_add(member, fd, 0, inotify, from_start ? 0 : st.st_size);
+		else if (fd >= 0)
+			close(fd);
 	}
 	closedir(directory);
 }

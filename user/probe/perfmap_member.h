@@ -15,8 +15,11 @@ void perfmap_member_close(struct perfmap_member *member, int inotify);
  * what is in it already counts, too. A file that must not be read is counted, and files_refused tells.
  */
 void perfmap_member_find_map(struct perfmap_member *member, int inotify, int from_start);
-/* Is its map file open? By its descriptors. Sets process->file. */
-void perfmap_member_find_open(struct perfmap_member *member);
+/*
+ * Is its map file open? By its descriptors; sets process->file. What is open is followed, and so is read even when the
+ * file's name is gone.
+ */
+void perfmap_member_find_open(struct perfmap_member *member, int inotify, int from_start);
 /* What is mapped: expires entries, and finds jitdumps, which their writer maps to be found. 0, -ENOMEM. */
 int perfmap_member_scan(struct perfmap_member *member, int inotify);
 /* Reads what is new in its files, at most about limit bytes of each. 0, -ENOMEM. */

@@ -24,7 +24,11 @@ static const struct plan_wish python[] = {
 	{"PyUnstable_PerfMapState_Init", ABI_OP_MAP_INIT, 0, {NO_ARGUMENT, NO_ARGUMENT, NO_ARGUMENT}, 1},
 	{"PyUnstable_PerfMapState_Fini", ABI_OP_MAP_FINI, 0, {NO_ARGUMENT, NO_ARGUMENT, NO_ARGUMENT}, 0},
 	{"PyUnstable_CopyPerfMapFile", ABI_OP_MAP_COPY, 0, {ABI_REG_DI, NO_ARGUMENT, NO_ARGUMENT}, 0},
-	{"PyUnstable_PerfTrampoline_CompileCode", ABI_OP_MAP_COMPILE, 0, {ABI_REG_DI, NO_ARGUMENT, NO_ARGUMENT}, 0},
+	{"PyUnstable_PerfTrampoline_CompileCode",
+	 ABI_OP_MAP_COMPILE,
+	 0,
+	 {ABI_REG_DI, NO_ARGUMENT, NO_ARGUMENT},
+	 0},
 	{"PyUnstable_PerfTrampoline_SetPersistAfterFork",
 	 ABI_OP_MAP_PERSIST,
 	 0,
@@ -61,7 +65,7 @@ static int arguments_parse(const char *text, struct perfmap_symbol *out)
 		text += text[6] ? 7 : 6;
 	}
 	return out->address == out->bytes || out->address == out->name || out->bytes == out->name ? -EINVAL
-												   : 0;
+												  : 0;
 }
 
 int perfmap_symbol_parse(const char *text, struct perfmap_symbol *out)
@@ -72,8 +76,10 @@ int perfmap_symbol_parse(const char *text, struct perfmap_symbol *out)
 
 	if (!length || first == text || length >= sizeof(((struct plan_site *)0)->symbol) ||
 	    (second && (!second[1] || arguments_parse(second + 1, &symbol))))
-		return error_set(-EINVAL, "\"%s\" is not FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG] with three arguments of 1-6",
-				 text);
+		return error_set(
+			-EINVAL,
+			"\"%s\" is not FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG] with three arguments of 1-6",
+			text);
 	symbol.file = strndup(text, first - text);
 	symbol.symbol = strndup(first + 1, length);
 	if (!symbol.file || !symbol.symbol) {

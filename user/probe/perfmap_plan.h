@@ -13,8 +13,8 @@
 
 /* --perf-map-symbol FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG]; ARG counts the integer arguments from 1. */
 struct perfmap_symbol {
-	char *file;   /* as the process's maps show it, or its last component */
-	char *symbol; /* owned, as is file */
+	char *file;                    /* as the process's maps show it, or its last component */
+	char *symbol;                  /* owned, as is file */
 	unsigned address, bytes, name; /* 1-6 */
 };
 
@@ -26,8 +26,9 @@ int perfmap_symbol_is_in(const struct perfmap_symbol *symbol, const char *path);
 
 struct perfmap_plan {
 	struct plan sites;
-	int has_python;      /* PyUnstable_WritePerfMapEntry() is in the file */
-	uint64_t descriptor; /* vaddr of __jit_debug_descriptor; 0: none, or nobody there who says when it changes */
+	int has_python; /* PyUnstable_WritePerfMapEntry() is in the file */
+	uint64_t
+		descriptor; /* vaddr of __jit_debug_descriptor; 0: none, or nobody there who says when it changes */
 };
 
 /*

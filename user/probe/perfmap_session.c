@@ -87,7 +87,8 @@ static int name_read(void *context, struct perfmap_process *process, uint64_t ad
 	(void)context;
 	while (name->size < PERFMAP_NAME_MAX) {
 		/* Not beyond the page, which may be the last. */
-		size_t room = 4096 - address % 4096, bytes = room < sizeof(piece) ? room : sizeof(piece), length;
+		size_t room = 4096 - address % 4096, bytes = room < sizeof(piece) ? room : sizeof(piece),
+		       length;
 		int err = memory_read(process->tgid, address, piece, bytes);
 
 		if (err)
@@ -165,7 +166,10 @@ static void process_changed(void *context, struct perfmap_process *process, uint
 			perfmap_follow_free(member->follows[i], session->inotify);
 		member->follow_count = 0;
 		member->python = member->probed = 0;
-		process_probe(session, member);
+		/* Privileges for new probes were given up; a file that was probed before needs none. */
+		if (process_probe(session, member))
+			log_info("PID %d runs another program now, in which nothing can be probed any more",
+				 member->pid);
 	}
 }
 
@@ -236,8 +240,7 @@ static size_t symbols_in(const struct perfmap_session *session, const char *path
 static int file_probe(struct perfmap_session *session, const struct perfmap_member *member,
 		      const struct process_map *map, struct probed *probed)
 {
-	const struct perfmap_symbol **symbols =
-		calloc(session->opts.symbol_count + 1, sizeof(*symbols));
+	const struct perfmap_symbol **symbols = calloc(session->opts.symbol_count + 1, sizeof(*symbols));
 	struct perfmap_plan plan = {0};
 	int no_returns = member->seccomp && session->features.seccomp_uretprobe_risk;
 	int fd = process_map_open(member->pid, map), err;
@@ -255,9 +258,10 @@ static int file_probe(struct perfmap_session *session, const struct perfmap_memb
 	if (!err && plan.sites.count)
 		err = perfmap_attach_sites(session->attach, &plan.sites, probed->file, no_returns);
 	if (!err && no_returns && plan.has_python)
-		log_info("%s: results of PyUnstable_PerfMapState_Init are not seen: a return probe may kill a "
-			 "process with a seccomp filter on this kernel",
-			 map->path);
+		log_info(
+			"%s: results of PyUnstable_PerfMapState_Init are not seen: a return probe may kill a "
+			"process with a seccomp filter on this kernel",
+			map->path);
 	probed->sites = plan.sites.count;
 	probed->python = plan.has_python;
 	probed->descriptor = plan.descriptor;
@@ -363,7 +367,7 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 		return err;
 	for (size_t i = 0; i < session->opts.symbol_count && !member->probed; i++)
 		return error_set(-ENOENT, "it has no file %s mapped", session->opts.symbols[i].file);
-	perfmap_member_find_open(member);
+	perfmap_member_find_open(member, session->inotify, session->opts.merge);
 	perfmap_member_find_map(member, session->inotify, session->opts.merge);
 	err = perfmap_member_read(member, UINT64_MAX);
 	if (!err)
@@ -374,7 +378,8 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 		return err;
 	if (member->files_refused)
 		log_info("PID %d: its map file is not read: %s", pid, member->file_reason);
-	log_info("attached to PID %d (%s): %d probes, perf map functions of CPython: %s; %zu entries to begin with; "
+	log_info("attached to PID %d (%s): %d probes, perf map functions of CPython: %s; %zu entries to "
+		 "begin with; "
 		 "%llu ms",
 		 pid, member->name, member->probed, member->python ? "yes" : "no",
 		 perfmap_table_count(process->table),

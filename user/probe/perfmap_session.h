@@ -31,9 +31,9 @@ struct perfmap_member {
 	int pidfd; /* -1 once it has ended, or where it had before anybody could look */
 	uint32_t uid;
 	int seccomp;
-	int named;   /* asked for, not forked under our eyes */
-	int probed;  /* files that have probes */
-	int python;  /* one of them is CPython with the perf map functions */
+	int named;  /* asked for, not forked under our eyes */
+	int probed; /* files that have probes */
+	int python; /* one of them is CPython with the perf map functions */
 	char name[64];
 	struct perfmap_places places;
 	struct perfmap_follow *follows[PERFMAP_FOLLOWS_MAX];

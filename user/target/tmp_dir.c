@@ -56,15 +56,12 @@ static int file_check(int fd, const char *name, uint32_t uid)
 	return 0;
 }
 
-int tmp_dir_file(int directory, const char *name, uint32_t uid)
+/* Closes path_fd, which says what it is without opening it, and opens it for reading if that is good. */
+static int file_reopen(int path_fd, const char *name, uint32_t uid)
 {
-	int path_fd = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	int err = file_check(path_fd, name, uid), fd;
 	char link[40];
-	int fd, err;
 
-	if (path_fd < 0)
-		return -errno;
-	err = file_check(path_fd, name, uid);
 	if (err) {
 		close(path_fd);
 		return err;
@@ -74,4 +71,21 @@ int tmp_dir_file(int directory, const char *name, uint32_t uid)
 	err = -errno;
 	close(path_fd);
 	return fd < 0 ? err : fd;
+}
+
+int tmp_dir_file(int directory, const char *name, uint32_t uid)
+{
+	int path_fd = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+
+	return path_fd < 0 ? -errno : file_reopen(path_fd, name, uid);
+}
+
+int tmp_dir_descriptor(pid_t pid, const char *number, uint32_t uid)
+{
+	char path[64];
+	int path_fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%.16s", pid, number);
+	path_fd = open(path, O_PATH | O_CLOEXEC);
+	return path_fd < 0 ? -errno : file_reopen(path_fd, path, uid);
 }

@@ -17,5 +17,7 @@ int tmp_dir_open(pid_t pid);
  * descriptor; -ENOENT; -EPERM somebody else's, -ELOOP a symlink, -EINVAL no regular file, all with error_set(); -errno.
  */
 int tmp_dir_file(int directory, const char *name, uint32_t uid);
+/* The same of a file that the process has open, by the number of its descriptor; the file's name may be gone. */
+int tmp_dir_descriptor(pid_t pid, const char *number, uint32_t uid);
 
 #endif
