@@ -173,7 +173,8 @@ static int command_ready(pid_t pid, void *context)
 	struct run *run = context;
 	int err = perfmap_session_add(run->session, pid);
 
-	return err ? err : 1;
+	/* A wrapper that will exec what makes code, or a program that only a file tells of: not yet. */
+	return err ? err : perfmap_session_at(run->session, 0)->probed > 0;
 }
 
 static int targets_start(struct run *run)
@@ -183,10 +184,15 @@ static int targets_start(struct run *run)
 	if (!run->options.command.count)
 		return targets_attach(run);
 	err = launch_start(&run->launch, run->options.command.items, command_ready, run);
-	if (err == -ECHILD && run->launch)
+	if (err == -ECHILD && run->launch) {
 		launch_wait(run->launch, 1, &run->status);
-	if (err)
+		error_print(error_set(-ENOENT, "it ended (status %d) and had run nothing that can be probed",
+				      run->status),
+			    "of a running program that only writes a file, -p PID --merge reads that", "%s",
+			    run->options.command.items[0]);
+	} else if (err) {
 		error_print(err, "nothing was traced", "command");
+	}
 	return err;
 }
 
@@ -218,8 +224,7 @@ static int run_session(struct run *run)
 		return error_print(err, NULL, "perfmap"), EXIT_FAILED;
 	if (targets_start(run))
 		return run->status ? run->status : EXIT_FAILED;
-	/* A command may be a wrapper whose exec'd programs are to be probed, too. */
-	err = options->command.count ? 0 : privileges_drop(options->install ? 2 : options->output != NULL);
+	err = privileges_drop(options->install ? 2 : options->output != NULL);
 	if (err)
 		return error_print(err, NULL, "perfmap"), EXIT_FAILED;
 	run->start_ns = clock_ns(CLOCK_MONOTONIC);

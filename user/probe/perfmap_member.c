@@ -18,15 +18,12 @@
 
 #define DESCRIPTORS_MAX 65536 /* of a process, that are looked at */
 
-int perfmap_member_open(struct perfmap_member *member)
+/* What may change when it runs another program. */
+static int info_read(struct perfmap_member *member)
 {
 	struct process_info info;
-	int err;
+	int err = process_info_read(member->pid, &info);
 
-	member->places = (struct perfmap_places){.at = {{.directory = -1}, {.directory = -1}}, .target = -1};
-	/* The descriptor first: it names this process even if the number is given out again. A thread has none. */
-	member->pidfd = syscall(SYS_pidfd_open, member->pid, 0);
-	err = process_info_read(member->pid, &info);
 	if (err)
 		return err;
 	if (info.tgid != member->pid)
@@ -43,13 +40,41 @@ int perfmap_member_open(struct perfmap_member *member)
 	return 0;
 }
 
+int perfmap_member_open(struct perfmap_member *member)
+{
+	member->places = (struct perfmap_places){.at = {{.directory = -1}, {.directory = -1}}, .target = -1};
+	/* The descriptor first: it names this process even if the number is given out again. A thread has none. */
+	member->pidfd = syscall(SYS_pidfd_open, member->pid, 0);
+	return info_read(member);
+}
+
+static void files_forget(struct perfmap_member *member, int inotify)
+{
+	for (size_t i = 0; i < member->follow_count; i++)
+		perfmap_follow_free(member->follows[i], inotify);
+	member->follow_count = 0;
+	perfmap_places_close(&member->places);
+}
+
+int perfmap_member_renew(struct perfmap_member *member, int inotify)
+{
+	uint64_t version = member->places.version;
+	int err;
+
+	files_forget(member, inotify);
+	member->python = member->probed = 0;
+	err = info_read(member);
+	/* What was installed of the old program is to be replaced by what the new one has, were it nothing. */
+	if (version != UINT64_MAX)
+		member->places.version = version;
+	return err;
+}
+
 void perfmap_member_close(struct perfmap_member *member, int inotify)
 {
 	if (!member)
 		return;
-	for (size_t i = 0; i < member->follow_count; i++)
-		perfmap_follow_free(member->follows[i], inotify);
-	perfmap_places_close(&member->places);
+	files_forget(member, inotify);
 	if (member->pidfd >= 0)
 		close(member->pidfd);
 	free(member);

@@ -161,13 +161,8 @@ static void process_changed(void *context, struct perfmap_process *process, uint
 		member->python = parent && parent->python;
 		member->probed = parent ? parent->probed : 0;
 	} else if (type == EVENT_EXEC && member) {
-		/* Followed files were the old program's. */
-		for (size_t i = 0; i < member->follow_count; i++)
-			perfmap_follow_free(member->follows[i], session->inotify);
-		member->follow_count = 0;
-		member->python = member->probed = 0;
 		/* Privileges for new probes were given up; a file that was probed before needs none. */
-		if (process_probe(session, member))
+		if (!perfmap_member_renew(member, session->inotify) && process_probe(session, member))
 			log_info("PID %d runs another program now, in which nothing can be probed any more",
 				 member->pid);
 	}
@@ -354,8 +349,11 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 	struct perfmap_member *member;
 	int err = perfmaps_add(session->maps, pid, &process);
 
+	member = err ? NULL : process->user;
+	/* A command that is started may exec more than once. */
 	if (!err)
-		err = member_add(session, process, pid, &member);
+		err = member ? perfmap_member_renew(member, session->inotify)
+			     : member_add(session, process, pid, &member);
 	if (err)
 		return err;
 	member->named = 1;
