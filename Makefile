@@ -129,10 +129,12 @@ parity: $(OUT)/tracer
 bench: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench.py $(BENCH)
 
-# The captures of the golden tests, less their file header, are what a stream of records looks like.
+# The captures of the golden tests, less their file header, are what a stream of records looks like; an object file is
+# what a JIT registers.
 fuzz: $(FUZZERS)
 	$(Q)mkdir -p build/corpus/fuzz_capture && for c in tests/golden/*.cap; do \
 		tail -c +17 $$c > build/corpus/fuzz_capture/$${c##*/}; done
+	$(Q)mkdir -p build/corpus/fuzz_jit_elf && cp $(FUZZ_LIB)/obj/user/base/text.o build/corpus/fuzz_jit_elf
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
 		$$f -max_total_time=$(or $(FUZZ_SECONDS),30) -max_len=200000 -timeout=10 -verbosity=0 \
 		-artifact_prefix=build/ build/corpus/$${f##*/} || exit 1; done
