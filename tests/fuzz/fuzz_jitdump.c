@@ -10,7 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int code_take(void *context, const struct jitdump_code *code)
 {
-	if (code->name_bytes > PERFMAP_NAME_MAX || (code->name_bytes && memchr(code->name, 0, code->name_bytes)))
+	if (code->name_bytes > PERFMAP_NAME_MAX ||
+	    (code->name_bytes && memchr(code->name, 0, code->name_bytes)))
 		abort();
 	return perfmap_process_jitdump(context, code, 1);
 }
@@ -25,7 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!jitdump || perfmaps_new(&maps, NULL) || perfmaps_add(maps, 1, &process))
 		abort();
 	for (size_t at = 1; at < size; at += piece)
-		if (jitdump_read(jitdump, data + at, size - at < piece ? size - at : piece, code_take, process))
+		if (jitdump_read(jitdump, data + at, size - at < piece ? size - at : piece, code_take,
+				 process))
 			break;
 	perfmaps_free(maps);
 	free(jitdump);

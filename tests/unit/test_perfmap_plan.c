@@ -13,8 +13,8 @@
 /* Real ones: 3.13.0, Debian's 3.13 (LTO), and what a compiler makes of a size_t. */
 static void test_width(void **state)
 {
-	static const uint8_t shared[] = {0x48, 0x83, 0x3d, 0x18, 0x96, 0x33, 0x00, 0x00, 0x41, 0x54, 0x49, 0x89,
-					 0xd4, 0x55, 0x89, 0xf5, 0x53, 0x48, 0x89, 0xfb, 0x74, 0x52};
+	static const uint8_t shared[] = {0x48, 0x83, 0x3d, 0x18, 0x96, 0x33, 0x00, 0x00, 0x41, 0x54, 0x49,
+					 0x89, 0xd4, 0x55, 0x89, 0xf5, 0x53, 0x48, 0x89, 0xfb, 0x74, 0x52};
 	static const uint8_t branch_first[] = {0x74, 0x10, 0x89, 0xf5, 0xc3};
 	static const uint8_t whole[] = {0x41, 0x54, 0x48, 0x89, 0xf5, 0x89, 0xf0, 0xc3};
 	static const uint8_t unknown[] = {0xe9, 0, 0, 0, 0, 0x89, 0xf5};
@@ -30,8 +30,12 @@ static void test_width(void **state)
 
 static void test_symbol_option(void **state)
 {
-	static const char *const bad[] = {"",      "file",          "file:",          ":symbol", "f:s:", "f:s:addr=0",
-					  "f:s:addr=7", "f:s:addr=1,size=1", "f:s:what=1", "f:s:addr=1;size=2", "f:s:addr="};
+	static const char *const bad[] = {"",           "file",
+					  "file:",      ":symbol",
+					  "f:s:",       "f:s:addr=0",
+					  "f:s:addr=7", "f:s:addr=1,size=1",
+					  "f:s:what=1", "f:s:addr=1;size=2",
+					  "f:s:addr="};
 	struct perfmap_symbol symbol;
 	(void)state;
 

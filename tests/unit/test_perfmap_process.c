@@ -31,7 +31,8 @@ struct image {
 static struct image image_make(void)
 {
 	struct image image = {
-		.header = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+		.header = {.e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+				       EV_CURRENT},
 			   .e_type = ET_REL,
 			   .e_machine = EM_X86_64,
 			   .e_version = EV_CURRENT,
@@ -52,9 +53,12 @@ static struct image image_make(void)
 	image.sections[3] = image.sections[4] = (Elf64_Shdr){.sh_type = SHT_STRTAB,
 							     .sh_offset = offsetof(struct image, names),
 							     .sh_size = sizeof(image.names)};
-	image.symbols[1] = (Elf64_Sym){.st_name = 1, .st_info = STT_FUNC, .st_shndx = 1, .st_value = 0x10, .st_size = 16};
-	image.symbols[2] = (Elf64_Sym){.st_name = 7, .st_info = STT_FUNC, .st_shndx = 1, .st_value = 0x20, .st_size = 32};
-	image.symbols[3] = (Elf64_Sym){.st_name = 14, .st_info = STT_OBJECT, .st_shndx = 1, .st_value = 0x40, .st_size = 8};
+	image.symbols[1] = (Elf64_Sym){
+		.st_name = 1, .st_info = STT_FUNC, .st_shndx = 1, .st_value = 0x10, .st_size = 16};
+	image.symbols[2] = (Elf64_Sym){
+		.st_name = 7, .st_info = STT_FUNC, .st_shndx = 1, .st_value = 0x20, .st_size = 32};
+	image.symbols[3] = (Elf64_Sym){
+		.st_name = 14, .st_info = STT_OBJECT, .st_shndx = 1, .st_value = 0x40, .st_size = 8};
 	return image;
 }
 
@@ -125,9 +129,10 @@ static void text_feed(struct world *world, uint32_t type, uint32_t tgid, uint64_
 
 static void call_feed(struct world *world, uint32_t tgid, uint32_t function, int value)
 {
-	struct event_map_call record = {.header = {.type = EVENT_MAP_CALL, .size = sizeof(record), .tgid = tgid},
-					.function = function,
-					.value = value};
+	struct event_map_call record = {
+		.header = {.type = EVENT_MAP_CALL, .size = sizeof(record), .tgid = tgid},
+		.function = function,
+		.value = value};
 
 	assert_int_equal(perfmaps_feed(world->maps, &record, sizeof(record)), 0);
 }
@@ -142,11 +147,12 @@ static void process_feed(struct world *world, uint32_t type, uint32_t tgid, uint
 
 static void jit_feed(struct world *world, uint32_t tgid, uint32_t action, uint64_t image, uint64_t bytes)
 {
-	struct event_map_jit record = {.header = {.type = EVENT_MAP_JIT, .size = sizeof(record), .tgid = tgid},
-				       .action = action,
-				       .entry = 0x9000,
-				       .image = image,
-				       .image_bytes = bytes};
+	struct event_map_jit record = {
+		.header = {.type = EVENT_MAP_JIT, .size = sizeof(record), .tgid = tgid},
+		.action = action,
+		.entry = 0x9000,
+		.image = image,
+		.image_bytes = bytes};
 
 	assert_int_equal(perfmaps_feed(world->maps, &record, sizeof(record)), 0);
 }
@@ -292,8 +298,8 @@ static void test_lying_images(void **state)
 
 static void test_malformed(void **state)
 {
-	struct event_map_text text = {.header = {.type = EVENT_MAP_WRITE, .size = sizeof(text), .tgid = PARENT},
-				      .name_bytes = 1};
+	struct event_map_text text = {
+		.header = {.type = EVENT_MAP_WRITE, .size = sizeof(text), .tgid = PARENT}, .name_bytes = 1};
 	struct event_header header = {.type = 77, .size = sizeof(header), .tgid = PARENT};
 	struct world world;
 	(void)state;
@@ -356,8 +362,9 @@ static void test_jitdump(void **state)
 
 		world_make(&world);
 		for (size_t at = 0; at < bytes; at += piece) {
-			assert_int_equal(jitdump_read(jitdump, data + at, bytes - at < piece ? bytes - at : piece,
-						      code_take, world.parent),
+			assert_int_equal(jitdump_read(jitdump, data + at,
+						      bytes - at < piece ? bytes - at : piece, code_take,
+						      world.parent),
 					 0);
 			if (at + piece >= load_end && at + piece < bytes)
 				assert_string_equal(name_at(world.parent, 0x700f), "py::fun");
@@ -400,10 +407,10 @@ static void test_bad_jitdump(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_state),   cmocka_unit_test(test_fork),
-		cmocka_unit_test(test_copy),    cmocka_unit_test(test_images),
+		cmocka_unit_test(test_state),        cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_copy),         cmocka_unit_test(test_images),
 		cmocka_unit_test(test_lying_images), cmocka_unit_test(test_malformed),
-		cmocka_unit_test(test_jitdump), cmocka_unit_test(test_bad_jitdump),
+		cmocka_unit_test(test_jitdump),      cmocka_unit_test(test_bad_jitdump),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -160,7 +160,7 @@ static int targets_attach(struct run *run)
 		int err = perfmap_session_add(run->session, run->options.pids[i]);
 
 		if (err)
-			error_print(err, err == -ESRCH || err == -EINVAL ? NULL : cli_remedy(err), "PID %d",
+			error_print(err, err == -EPERM || err == -EACCES ? cli_remedy(err) : NULL, "PID %d",
 				    run->options.pids[i]);
 		else
 			attached++;

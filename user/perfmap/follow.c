@@ -56,8 +56,12 @@ struct reading {
 static int line_take(void *context, uint64_t start, uint64_t size, const char *name, size_t name_bytes)
 {
 	struct reading *reading = context;
+	const struct perfmap_entry *known = perfmap_table_find(reading->process->table, start);
 	struct perfmap_entry entry = {.time_ns = reading->time_ns};
 
+	/* The call behind this line was seen: it had the name before a line end cut it. */
+	if (known && known->called && known->start == start && known->end - known->start == size)
+		return 0;
 	return perfmap_process_add(reading->process, start, size, name, name_bytes, &entry);
 }
 

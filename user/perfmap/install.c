@@ -143,13 +143,29 @@ static int text_take(void *context, const char *data, size_t bytes)
 	return buffer_append(context, data, bytes);
 }
 
+/* Nobody has taken our files away, or put others in their place. */
+static int all_are_there(const struct perfmap_places *places)
+{
+	struct stat st;
+
+	for (int i = 0; i < 2; i++) {
+		const struct perfmap_place *place = &places->at[i];
+
+		if (place->directory >= 0 &&
+		    (fstatat(place->directory, place->name, &st, AT_SYMLINK_NOFOLLOW) ||
+		     !same_file(&st, &place->installed)))
+			return 0;
+	}
+	return 1;
+}
+
 int perfmap_install(struct perfmap_places *places, const struct perfmap_table *table)
 {
 	uint64_t version = perfmap_table_version(table);
 	struct buffer text = {0};
 	int done = 0, err;
 
-	if (version == places->version)
+	if (version == places->version && all_are_there(places))
 		return 0;
 	err = perfmap_text_write(table, text_take, &text);
 	for (int i = 0; i < 2 && err != -ENOMEM; i++) {

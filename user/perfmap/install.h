@@ -41,7 +41,7 @@ void perfmap_places_close(struct perfmap_places *places);
 
 /*
  * Installs the map in every place; a file whose content is right already is left alone, and so is everything if the table
- * has not changed since. 1: something was written, 0: nothing; -errno (error_set names the file) for the first place where
+ * has not changed since and the files are there. 1: something was written, 0: nothing; -errno (error_set names the file) for the first place where
  * it was not possible; the other is tried all the same.
  */
 int perfmap_install(struct perfmap_places *places, const struct perfmap_table *table);

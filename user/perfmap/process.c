@@ -191,6 +191,7 @@ static int write_take(struct perfmaps *maps, struct perfmap_process *process,
 		      const struct event_map_text *text)
 {
 	struct perfmap_entry entry = {.time_ns = text->header.time_ns,
+				      .called = 1,
 				      .mapped = (text->flags & EVENT_MAP_MAPPED) != 0};
 	struct buffer name = {0};
 	int err;

@@ -284,6 +284,7 @@ int perfmap_table_add(struct perfmap_table *table, uint64_t start, uint64_t size
 				    .end = start + size,
 				    .time_ns = entry->time_ns,
 				    .origin = entry->origin,
+				    .called = entry->called,
 				    .mapped = entry->mapped};
 	struct perfmap_entry *old;
 	int err;

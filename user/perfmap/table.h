@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PERFMAP_ORIGIN_MAX 0x7fffffffu
+#define PERFMAP_ORIGIN_MAX 0x3fffffffu
 /* A target that writes more has its new entries refused (-ENOSPC). */
 #define PERFMAP_ENTRIES_MAX (32u << 20)
 #define PERFMAP_NAMES_MAX   (2ull << 30) /* bytes */
@@ -21,7 +21,8 @@ struct perfmap_entry {
 	uint64_t start, end;  /* addresses; end is the first one behind the code */
 	uint64_t time_ns;     /* when it appeared; of the clock that the caller uses */
 	uint32_t name;        /* perfmap_table_name() */
-	uint32_t origin : 31; /* 0: a perf map or a jitdump; else the number of the image that it came with */
+	uint32_t origin : 30; /* 0: a perf map or a jitdump; else the number of the image that it came with */
+	uint32_t called : 1;  /* the writer's own call was seen, which says more than its line in a file */
 	uint32_t mapped : 1;  /* it was seen to lie in mapped memory */
 };
 
@@ -36,7 +37,7 @@ int perfmap_table_new(struct perfmap_table **out); /* 0, -ENOMEM */
 void perfmap_table_free(struct perfmap_table *table);
 
 /*
- * Adds size bytes at start; of entry its time, origin and mapped are taken. The name needs no NUL and ends at one.
+ * Adds size bytes at start; of entry its time, origin and flags are taken. The name needs no NUL and ends at one.
  * 0; -EINVAL nothing, or beyond the end of the address space; -ENOSPC; -ENOMEM, nothing was added.
  */
 int perfmap_table_add(struct perfmap_table *table, uint64_t start, uint64_t size, const char *name,

@@ -317,6 +317,21 @@ static int images_find(struct perfmap_session *session, struct perfmap_member *m
 	return err;
 }
 
+/* Are the files that the user named all there? 0, -ENOENT. */
+static int symbols_check(const struct perfmap_session *session, const struct process_maps *maps)
+{
+	for (size_t s = 0; s < session->opts.symbol_count; s++) {
+		size_t i = 0;
+
+		while (i < maps->count &&
+		       !perfmap_symbol_is_in(&session->opts.symbols[s], maps->entries[i].path))
+			i++;
+		if (i == maps->count)
+			return error_set(-ENOENT, "it has no file %s mapped", session->opts.symbols[s].file);
+	}
+	return 0;
+}
+
 /* Looks into every file that the process runs code of. */
 static int process_probe(struct perfmap_session *session, struct perfmap_member *member)
 {
@@ -338,6 +353,8 @@ static int process_probe(struct perfmap_session *session, struct perfmap_member 
 		if (probed->descriptor && !elf_file_bias(probed->file, map->start, map->offset, &bias))
 			err = images_find(session, member, bias + probed->descriptor);
 	}
+	if (!err)
+		err = symbols_check(session, &maps);
 	process_maps_free(&maps);
 	return err;
 }
@@ -363,8 +380,6 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 		err = process_probe(session, member);
 	if (err)
 		return err;
-	for (size_t i = 0; i < session->opts.symbol_count && !member->probed; i++)
-		return error_set(-ENOENT, "it has no file %s mapped", session->opts.symbols[i].file);
 	perfmap_member_find_open(member, session->inotify, session->opts.merge);
 	perfmap_member_find_map(member, session->inotify, session->opts.merge);
 	err = perfmap_member_read(member, UINT64_MAX);
