@@ -126,7 +126,8 @@ e2e: $(OUT)/tracer
 parity: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/e2e/test_parity.py --all-versions
 
-bench: $(OUT)/tracer
+bench: $(OUT)/tracer $(OUT)/tools/bench_perfmap
+	$(Q)$(OUT)/tools/bench_perfmap
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench.py $(BENCH)
 
 # The captures of the golden tests, less their file header, are what a stream of records looks like; an object file is

@@ -223,3 +223,65 @@ def test_full_disk(start, perfmap, python, tmp_path):
     assert "No space left on device" in run.stderr
     assert not [name for name in os.listdir("/proc/%d/root/tmp" % pid) if name.startswith(".tracer-")]
     assert len(names(map_of(pid))) == 2000  # the host's is another file system
+
+
+@pytest.fixture
+def docker(tmp_path_factory):
+    """run(python, *arguments): a container of this machine's own /usr and /etc, of which docker imports what Python needs."""
+    daemon = shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin")
+    if not daemon or not shutil.which("docker"):
+        pytest.skip("no dockerd on this machine")
+    folder = tmp_path_factory.mktemp("docker")
+    host = "unix://%s/docker.sock" % folder
+    with open(folder / "log", "wb") as log:
+        process = subprocess.Popen(
+            [daemon, "--iptables=false", "--bridge=none", "--storage-driver=vfs", "--data-root", folder / "data",
+             "--exec-root", folder / "exec", "--pidfile", folder / "pid", "-H", host], stdout=log, stderr=log)
+
+    def run(*arguments, **options):
+        return subprocess.run(["docker", "-H", host, *map(str, arguments)], capture_output=True, text=True, timeout=300, **options)
+
+    try:
+        def up():
+            assert process.poll() is None, (folder / "log").read_text()[-500:]
+            return run("info").returncode == 0
+
+        try:
+            wait_until(up, "dockerd is up")
+        except AssertionError as error:
+            pytest.skip("dockerd does not start here: %s" % str(error)[-300:])
+        yield run
+    finally:
+        ids = run("ps", "-q").stdout.split()
+        if ids:
+            run("kill", *ids)
+        process.terminate()
+        process.wait(60)
+        subprocess.run("grep -o '%s[^ ]*' /proc/self/mounts | sort -r | xargs -r -n1 umount -l" % folder, shell=True)
+
+
+@pytest.mark.versions("3.13")
+def test_docker(docker, perfmap, python, tmp_path):
+    """The image: the interpreter and the libraries that it names, as `docker import` takes them."""
+    prefix = os.path.dirname(os.path.dirname(python.path))
+    root = tmp_path / "image"
+    libraries = re.findall(r"(?:=> )?(/\S+) \(0x", subprocess.run(["ldd", python.path], capture_output=True, text=True).stdout)
+    modules = subprocess.run(["ldd", *[os.path.join(d, f) for d, _, fs in os.walk(os.path.join(prefix, "lib")) for f in fs
+                                       if f.startswith("_ctypes.")]], capture_output=True, text=True).stdout
+    for path in set(libraries + re.findall(r"=> (/\S+) \(0x", modules)) | {"/bin/sleep"}:
+        os.makedirs(str(root) + os.path.dirname(path), exist_ok=True)
+        shutil.copy(path, str(root) + path)
+    shutil.copytree(prefix, str(root) + prefix, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns("test", "*.a", "__pycache__", "site-packages"))
+    os.makedirs(root / "tmp")
+    shutil.copy(program("calls.py"), root / "calls.py")
+    subprocess.run(["tar", "-C", root, "-cf", tmp_path / "image.tar", "."], check=True, timeout=120)
+    assert docker("import", tmp_path / "image.tar", "perfmap-test").returncode == 0
+    started = docker("run", "-d", "--network=none", "perfmap-test", python.path, "-X", "perf", "/calls.py", "600")
+    assert started.returncode == 0, started.stderr
+    pid = int(docker("inspect", "-f", "{{.State.Pid}}", started.stdout.strip()).stdout)
+    inside = "/proc/%d/root/tmp/perf-1.map" % pid
+    wait_until(lambda: any("leaf" in name for name in names(inside)), "it has run its functions")
+    theirs = names(inside)
+    os.unlink(inside)
+    end(perfmap("-p", pid, "--merge", "--install"))
+    assert names(inside) == names(map_of(pid)) == theirs

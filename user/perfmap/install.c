@@ -52,6 +52,19 @@ int perfmap_places_open(struct perfmap_places *places, pid_t pid, pid_t ns_pid, 
 	return err < 0 ? err : 0;
 }
 
+int perfmap_places_open_own(struct perfmap_places *places, pid_t pid, uint32_t uid)
+{
+	int own = tmp_dir_open(0);
+
+	*places = (struct perfmap_places){.at = {{.directory = -1}, {.directory = -1}},
+					  .target = own < 0 ? -1 : 1,
+					  .uid = uid,
+					  .version = UINT64_MAX};
+	if (own >= 0)
+		place_fill(&places->at[1], own, pid, 0);
+	return own < 0 ? own : 0;
+}
+
 void perfmap_places_close(struct perfmap_places *places)
 {
 	for (int i = 0; i < 2; i++)

@@ -37,6 +37,8 @@ struct perfmap_places {
  * 0; -errno (error_set) when its own /tmp cannot be had: then only ours is in there.
  */
 int perfmap_places_open(struct perfmap_places *places, pid_t pid, pid_t ns_pid, uint32_t uid);
+/* Of a process that has ended and that was in no namespace: our /tmp alone. 0, -errno. */
+int perfmap_places_open_own(struct perfmap_places *places, pid_t pid, uint32_t uid);
 void perfmap_places_close(struct perfmap_places *places);
 
 /*

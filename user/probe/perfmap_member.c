@@ -48,6 +48,15 @@ int perfmap_member_open(struct perfmap_member *member)
 	return info_read(member);
 }
 
+void perfmap_member_inherit(struct perfmap_member *member, const struct perfmap_member *parent)
+{
+	memcpy(member->name, parent->name, sizeof(member->name));
+	member->ns_pid = member->pid;
+	member->uid = parent->uid;
+	if (parent->places.target == 1)
+		perfmap_places_open_own(&member->places, member->pid, member->uid);
+}
+
 static void files_forget(struct perfmap_member *member, int inotify)
 {
 	for (size_t i = 0; i < member->follow_count; i++)

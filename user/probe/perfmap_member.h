@@ -8,6 +8,8 @@
 
 /* Fills a member whose pid and process are set. -1: the process has ended already, or is none. 0, -errno (error_set). */
 int perfmap_member_open(struct perfmap_member *member);
+/* Where the map of a child that has ended before it could be opened goes: known if its parent is in no namespace. */
+void perfmap_member_inherit(struct perfmap_member *member, const struct perfmap_member *parent);
 /* It runs another program now, maybe in another root: forgets files and places, and finds the places again. 0, -errno. */
 int perfmap_member_renew(struct perfmap_member *member, int inotify);
 void perfmap_member_close(struct perfmap_member *member, int inotify);

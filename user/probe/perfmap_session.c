@@ -154,10 +154,13 @@ static void process_changed(void *context, struct perfmap_process *process, uint
 	struct perfmap_member *member = process->user, *parent;
 
 	if (type == EVENT_FORK && !member) {
-		/* One that is gone by now cannot be looked into; its table is kept all the same. */
-		if (member_add(session, process, process->tgid, &member))
-			return;
 		parent = perfmaps_find(session->maps, process->parent_tgid)->user;
+		/* One that is gone by now cannot be looked into, but it leaves a map where its parent does. */
+		if (member_add(session, process, process->tgid, &member) && process->user && parent)
+			perfmap_member_inherit(process->user, parent);
+		member = process->user;
+		if (!member)
+			return;
 		member->python = parent && parent->python;
 		member->probed = parent ? parent->probed : 0;
 	} else if (type == EVENT_EXEC && member) {
