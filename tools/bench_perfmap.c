@@ -51,7 +51,8 @@ static void order_measure(uint64_t count, int shuffled)
 	asked = clock_ns(CLOCK_MONOTONIC);
 	perfmap_text_write(table, bytes_count, &written);
 	entries = perfmap_table_count(table);
-	printf("perf map, %" PRIu64 " entries %s: built in %.3f s, an address resolved in %.3f us (%.0f %% found), "
+	printf("perf map, %" PRIu64
+	       " entries %s: built in %.3f s, an address resolved in %.3f us (%.0f %% found), "
 	       "%.1f bytes an entry beside its name, written in %.3f s\n",
 	       count, shuffled ? "in any order, some twice" : "in order", (double)(built - start) / 1e9,
 	       (double)(asked - built) / 1e3 / count, 100.0 * found / count,

@@ -28,7 +28,8 @@ struct chunk {
 
 struct perfmap_table {
 	struct chunk **chunks;
-	size_t chunk_count, chunk_room;
+	uint64_t *ends; /* of the chunks' last entries: a look-up touches one chunk alone */
+	size_t chunk_count, chunk_room, ends_room;
 	size_t count;
 	uint64_t version;
 	struct strings *names;
@@ -66,6 +67,7 @@ void perfmap_table_free(struct perfmap_table *table)
 		return;
 	chunks_free(table);
 	free(table->chunks);
+	free(table->ends);
 	strings_free(table->names);
 	free(table);
 }
@@ -90,9 +92,8 @@ static struct place place_find(const struct perfmap_table *table, uint64_t addre
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		const struct chunk *chunk = table->chunks[middle];
 
-		if (chunk->entries[chunk->count - 1].end > address)
+		if (table->ends[middle] > address)
 			high = middle;
 		else
 			low = middle + 1;
@@ -114,12 +115,21 @@ static struct place place_find(const struct perfmap_table *table, uint64_t addre
 	return place;
 }
 
+/* To be called when a chunk's last entry may have changed. */
+static void chunk_touch(struct perfmap_table *table, size_t at)
+{
+	table->ends[at] = table->chunks[at]->entries[table->chunks[at]->count - 1].end;
+}
+
 static int chunk_insert(struct perfmap_table *table, size_t at)
 {
 	struct chunk *chunk;
 	int err = array_reserve(&table->chunks, &table->chunk_room, table->chunk_count, 1,
 				sizeof(struct chunk *));
 
+	if (!err)
+		err = array_reserve(&table->ends, &table->ends_room, table->chunk_count, 1,
+				    sizeof(*table->ends));
 	if (err)
 		return err;
 	chunk = malloc(sizeof(*chunk));
@@ -128,6 +138,7 @@ static int chunk_insert(struct perfmap_table *table, size_t at)
 	chunk->count = 0;
 	memmove(table->chunks + at + 1, table->chunks + at,
 		(table->chunk_count - at) * sizeof(struct chunk *));
+	memmove(table->ends + at + 1, table->ends + at, (table->chunk_count - at) * sizeof(*table->ends));
 	table->chunks[at] = chunk;
 	table->chunk_count++;
 	return 0;
@@ -161,6 +172,8 @@ static int place_reserve(struct perfmap_table *table, struct place *place)
 	half->count = CHUNK_ENTRIES / 2;
 	chunk->count = CHUNK_ENTRIES - half->count;
 	memcpy(half->entries, chunk->entries + chunk->count, half->count * sizeof(*half->entries));
+	chunk_touch(table, place->chunk);
+	chunk_touch(table, place->chunk + 1);
 	if (place->entry > chunk->count)
 		*place = (struct place){place->chunk + 1, place->entry - chunk->count};
 	return 0;
@@ -179,6 +192,7 @@ static int place_insert(struct perfmap_table *table, struct place place, const s
 	chunk->entries[place.entry] = *entry;
 	chunk->count++;
 	table->count++;
+	chunk_touch(table, place.chunk);
 	return 0;
 }
 
@@ -188,6 +202,7 @@ static void chunk_remove(struct perfmap_table *table, size_t at)
 	table->chunk_count--;
 	memmove(table->chunks + at, table->chunks + at + 1,
 		(table->chunk_count - at) * sizeof(struct chunk *));
+	memmove(table->ends + at, table->ends + at + 1, (table->chunk_count - at) * sizeof(*table->ends));
 }
 
 /* Takes out the entries from place on that end at or before end. */
@@ -207,7 +222,7 @@ static void covered_remove(struct perfmap_table *table, struct place place, uint
 		if (!chunk->count)
 			chunk_remove(table, place.chunk);
 		else
-			place.chunk++;
+			chunk_touch(table, place.chunk++);
 		if (!more)
 			return;
 		place.entry = 0;
@@ -230,11 +245,15 @@ static int range_clear(struct perfmap_table *table, uint64_t start, uint64_t end
 			tail.start = end;
 			err = place_insert(table, (struct place){place.chunk, place.entry + 1}, &tail);
 			/* The insertion may have split the chunk. */
-			if (!err)
-				entry_at(table, place_find(table, start))->end = start;
+			if (!err) {
+				place = place_find(table, start);
+				entry_at(table, place)->end = start;
+				chunk_touch(table, place.chunk);
+			}
 			return err;
 		}
 		entry->end = start;
+		chunk_touch(table, place.chunk);
 		place = place_find(table, start);
 	}
 	covered_remove(table, place, end);
@@ -287,6 +306,7 @@ int perfmap_table_add(struct perfmap_table *table, uint64_t start, uint64_t size
 				    .called = entry->called,
 				    .mapped = entry->mapped};
 	struct perfmap_entry *old;
+	struct place place;
 	int err;
 
 	if (!size || new.end < start)
@@ -300,18 +320,20 @@ int perfmap_table_add(struct perfmap_table *table, uint64_t start, uint64_t size
 	err = strings_intern(table->names, name, name_bytes, &new.name);
 	if (err)
 		return err;
-	old = entry_at(table, place_find(table, start));
+	place = place_find(table, start);
+	old = entry_at(table, place);
 	if (old && old->start == start && old->end == new.end) {
 		table->version += old->name != new.name;
 		new.mapped |= old->mapped && old->name == new.name;
 		*old = new;
 		return 0;
 	}
-	err = range_clear(table, start, new.end);
-	if (!err)
-		err = place_insert(table, place_find(table, start), &new);
 	table->version++;
-	return err;
+	if (old && old->start < new.end) {
+		err = range_clear(table, start, new.end);
+		place = place_find(table, start);
+	}
+	return err ? err : place_insert(table, place, &new);
 }
 
 int perfmap_table_cut(struct perfmap_table *table, uint64_t start, uint64_t end)
@@ -351,10 +373,12 @@ static size_t entries_filter(struct perfmap_table *table, int (*keep)(struct per
 				chunk->entries[kept++] = chunk->entries[e];
 		table->count -= chunk->count - kept;
 		chunk->count = kept;
-		if (kept)
-			table->chunks[chunks++] = chunk;
-		else
+		if (kept) {
+			table->chunks[chunks] = chunk;
+			chunk_touch(table, chunks++);
+		} else {
 			free(chunk);
+		}
 	}
 	table->chunk_count = chunks;
 	table->version += table->count != before;
@@ -433,7 +457,8 @@ size_t perfmap_table_count(const struct perfmap_table *table)
 size_t perfmap_table_memory(const struct perfmap_table *table)
 {
 	return sizeof(*table) + table->chunk_room * sizeof(struct chunk *) +
-	       table->chunk_count * sizeof(struct chunk) + strings_memory(table->names);
+	       table->ends_room * sizeof(*table->ends) + table->chunk_count * sizeof(struct chunk) +
+	       strings_memory(table->names);
 }
 
 uint64_t perfmap_table_version(const struct perfmap_table *table)
