@@ -206,6 +206,23 @@ def test_a_million_entries_of_eight_threads(start, perfmap, python, tmp_path):
 
 
 @pytest.mark.versions("3.13")
+def test_two_writers_of_one_file(start, perfmap, python, tmp_path):
+    """The second one begins the file anew, as V8 does, and then both write."""
+    api = Api(start, python)
+    assert api.call("write", "1000", "10", b"early".hex()) == 0
+    run = perfmap("-p", api.pid, "--merge", "--follow", "-o", tmp_path / "map")
+    with open(map_of(api.pid), "w") as other:
+        other.write("2000 10 other\n1008 4 over\n")
+        other.flush()
+        wait_until(lambda: "other" in names(tmp_path / "map"), "the second writer is heard")
+        assert api.call("write", "3000", "10", b"late".hex()) == 0
+        wait_until(lambda: "late" in names(tmp_path / "map"), "so is the first one")
+    end(run)
+    assert entries(tmp_path / "map") == {
+        0x1000: (8, "early"), 0x1008: (4, "over"), 0x100c: (4, "early"), 0x2000: (0x10, "other"), 0x3000: (0x10, "late")}
+
+
+@pytest.mark.versions("3.13")
 @pytest.mark.parametrize("persist", (0, 1))
 @pytest.mark.parametrize("known", (True, False), ids=("set under trace", "set before"))
 def test_fork(start, perfmap, python, persist, known):
