@@ -25,7 +25,7 @@ CFLAGS_ALL := -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE -DTRACER_VERSION='"
 LDFLAGS_ALL := $(if $(SAN),$(SANITIZE)) $(LDFLAGS)
 LIBS     := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
 
-ROOMS    := base target perfmap python trace stats export probe cli
+ROOMS    := base target perfmap python trace stats export control probe cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/export/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
@@ -129,6 +129,7 @@ parity: $(OUT)/tracer
 bench: $(OUT)/tracer $(OUT)/tools/bench_perfmap
 	$(Q)$(OUT)/tools/bench_perfmap
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench.py $(BENCH)
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench_session.py
 
 # The captures of the golden tests, less their file header, are what a stream of records looks like; an object file is
 # what a JIT registers.

@@ -58,8 +58,9 @@ static __always_inline void alloc_output(struct thread_state *thread, struct abi
 					 __u64 address, __u64 bytes, __u32 domain, __u32 api)
 {
 	struct event_alloc record = {.address = address, .bytes = bytes, .domain = domain, .api = api};
+	__u32 face = api & EVENT_API_MASK;
 
-	record.stack_id = stack_id_current(thread, target);
+	record.stack_id = stack_id_current(thread, target, face == EVENT_API_MEM || face == EVENT_API_OBJ);
 	header_fill(&record.header, type, sizeof(record));
 	if (record_output(&record, sizeof(record),
 			  type == EVENT_ALLOC   ? LOSS_ALLOC
@@ -102,8 +103,8 @@ static __always_inline __u64 pool_first_free(__u64 pool)
 static __always_inline int request_begin(struct pt_regs *regs, void *context, __u64 sp)
 {
 	struct abi_target *target = target_current();
-	__u64 cookie;
 	struct thread_state *thread;
+	__u64 cookie;
 
 	if (!target)
 		return 1;
@@ -133,6 +134,12 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 		return 1;
 	}
 	thread->api = cookie >> 8 & 0xff;
+	if (!thread->pool_bits && addend(cookie))
+		thread->api |= EVENT_API_HOOKED;
+	else if (thread->api == EVENT_API_RAW && target->object_code_end &&
+		 user_u64(sp) - target->object_code_start <
+			 target->object_code_end - target->object_code_start)
+		thread->api = EVENT_API_LARGE;
 	thread->nested_equal = 0;
 	thread->last_free = 0;
 	thread->sp = sp;
@@ -191,17 +198,31 @@ int request_return(struct pt_regs *regs)
 	return request_end(regs, regs->rax);
 }
 
-static __always_inline void block_free(struct thread_state *thread, __u64 address, __u32 api)
+/*
+ * One free may pass several of these: a debugging hook frees the block that begins before bytes earlier, and the object
+ * allocator passes a large block on to the raw one.
+ */
+static __always_inline void block_free(struct thread_state *thread, __u64 address, __u32 api, __u32 before)
 {
 	if (!address)
 		return;
-	/* The object allocator passes a large block on to the raw one: the same free. */
-	if (api == EVENT_API_RAW && address == thread->last_free) {
-		thread->last_free = 0;
-		return;
+	if (before) {
+		/* The hook of the objects calls that of the raw blocks, with the same block. */
+		if (thread->last_hooked && address - before == thread->last_free)
+			return;
+		thread->last_free = address - before;
+		thread->last_hooked = 1;
+	} else {
+		if (address == thread->last_free && (api == EVENT_API_RAW || thread->last_hooked)) {
+			thread->last_hooked = 0;
+			if (api == EVENT_API_RAW)
+				thread->last_free = 0;
+			return;
+		}
+		thread->last_free = api == EVENT_API_RAW ? 0 : address;
+		thread->last_hooked = 0;
 	}
-	thread->last_free = api == EVENT_API_RAW ? 0 : address;
-	free_output(EVENT_FREE, address, 0, api, LOSS_FREE);
+	free_output(EVENT_FREE, address, 0, api | (before ? EVENT_API_HOOKED : 0), LOSS_FREE);
 }
 
 /*
@@ -292,11 +313,11 @@ int request_once(struct pt_regs *regs)
 	switch (cookie & 0xff) {
 	case ABI_OP_FREE:
 		if (!request_is_nested(thread, sp))
-			block_free(thread, argument(regs, cookie, 0), api);
+			block_free(thread, argument(regs, cookie, 0), api, addend(cookie));
 		break;
 	case ABI_OP_POOL_FREE:
 		if (!request_is_nested(thread, sp))
-			block_free(thread, pool_first_free(argument(regs, cookie, 0)), api);
+			block_free(thread, pool_first_free(argument(regs, cookie, 0)), api, 0);
 		break;
 	case ABI_OP_TRACK:
 		alloc_output(thread, target, EVENT_ALLOC, argument(regs, cookie, 1),

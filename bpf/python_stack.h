@@ -41,6 +41,14 @@ static __always_inline __u64 hash_start(__u64 seed)
 	return seed ^ seed >> 32;
 }
 
+/* An offset that the verifier sees is not above max, and a multiple of step. */
+#define OFFSET_WITHIN(offset, max, step)                                                                     \
+	({                                                                                                   \
+		__u64 at = (offset);                                                                         \
+		asm volatile("if %0 <= %1 goto +1; %0 = 0; %0 &= %2" : "+r"(at) : "i"(max), "i"(-(step)));   \
+		at;                                                                                          \
+	})
+
 /* The thread state whose thread_id is this thread's fs base, from the interpreters' lists; 0: none. */
 __noinline __u64 tstate_match(struct abi_target *target, __u64 fsbase)
 {
@@ -65,112 +73,184 @@ __noinline __u64 tstate_match(struct abi_target *target, __u64 fsbase)
 	return 0;
 }
 
-/* The PyThreadState of the running thread, whether it holds the GIL or not; 0: it has none. */
-static __always_inline __u64 tstate_find(struct thread_state *thread, struct abi_target *target)
+/*
+ * Copies go to the BPF stack where they fit: the kernel checks what it copies to, and a stack is checked faster than
+ * memory of its allocators.
+ */
+#define HEAD_BYTES             192
+#define HEAD_U64(head, offset) (*(__u64 *)((head) + OFFSET_WITHIN(offset, HEAD_BYTES - 8, 8)))
+
+/* The thread_id of a thread state, whose head is read for the fields that follow, too; 0: there is none. */
+static __always_inline __u64 tstate_read(struct abi_target *target, __u64 tstate, __u8 *head)
+{
+	if (!tstate || bpf_probe_read_user(head, HEAD_BYTES, (void *)tstate))
+		return 0;
+	return HEAD_U64(head, target->offsets.tstate_thread_id);
+}
+
+/*
+ * The thread's block of a module's thread-local variables: its vector has a length (dtv[-1]) that a library which was
+ * loaded later may be beyond, and blocks that nobody used yet are -1 (glibc, sysdeps/generic/dl-dtv.h).
+ */
+static __always_inline __u64 tls_block(__u64 fsbase, __u64 module)
+{
+	__u64 vector = user_u64(fsbase + 8), block;
+
+	if (module > user_u64(vector - 16))
+		return 0;
+	block = user_u64(vector + module * 16);
+	return block == ~0ull ? 0 : block;
+}
+
+/* The address of the pointer to the current thread state; 0: there is none. */
+static __always_inline __u64 tstate_slot(struct thread_state *thread, struct abi_target *target, __u64 fsbase)
+{
+	__u64 block;
+
+	if (target->tstate_source == ABI_TSTATE_SLOT)
+		return target->tstate_address;
+	if (target->tstate_source == ABI_TSTATE_TLS)
+		return fsbase + target->tstate_address;
+	if (target->tstate_source != ABI_TSTATE_DTV)
+		return 0;
+	/* A thread's block of thread-local variables stays where it is. */
+	if (thread->tstate_slot)
+		return thread->tstate_slot;
+	block = tls_block(fsbase, target->tls_module);
+	return block ? block + target->tstate_address : 0;
+}
+
+/*
+ * The PyThreadState of the running thread, whether it holds the GIL or not, and its head; 0: it has none. Its thread_id is
+ * that of the thread that made it, which for a sub-interpreter's (before 3.13) need not be the one that runs it. So the
+ * id is asked only where there is doubt: up to 3.11 the one slot holds the state of whoever has the GIL, us or another.
+ */
+static __always_inline __u64 tstate_find(struct thread_state *thread, struct abi_target *target, int gil_held,
+					 __u8 *head)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	__u64 fsbase = task->thread.fsbase;
-	__u64 tstate = 0;
+	__u64 tstate = 0, slot, id;
 
-	if (target->tstate_source == ABI_TSTATE_SLOT)
-		tstate = user_u64(target->tstate_address);
-	else if (target->tstate_source == ABI_TSTATE_TLS)
-		tstate = user_u64(fsbase + target->tstate_address);
-	else if (target->tstate_source == ABI_TSTATE_DTV)
-		tstate = user_u64(user_u64(user_u64(fsbase + 8) + target->tls_module * 16ull) +
-				  target->tstate_address);
-	if (tstate && user_u64(tstate + target->offsets.tstate_thread_id) == fsbase) {
-		thread->tstate = tstate;
+	if (thread->tstate_space != target->space) {
+		thread->tstate = 0;
+		thread->tstate_slot = 0;
+		thread->walk += 2;
 		thread->tstate_space = target->space;
+	}
+	slot = tstate_slot(thread, target, fsbase);
+	if (slot)
+		tstate = user_u64(slot);
+	id = tstate_read(target, tstate, head);
+	if (id && (gil_held || target->tstate_source != ABI_TSTATE_SLOT || id == fsbase)) {
+		thread->tstate = tstate;
+		thread->tstate_id = id;
+		thread->tstate_slot = slot;
 		return tstate;
 	}
 	/* Without the GIL: remembered from the last time, or looked for. */
 	tstate = thread->tstate;
-	if (tstate && thread->tstate_space == target->space &&
-	    user_u64(tstate + target->offsets.tstate_thread_id) == fsbase)
+	id = tstate_read(target, tstate, head);
+	if (id && id == thread->tstate_id)
 		return tstate;
 	tstate = tstate_match(target, fsbase);
-	thread->tstate = tstate;
-	thread->tstate_space = target->space;
-	return tstate;
+	thread->tstate = tstate_read(target, tstate, head) == fsbase ? tstate : 0;
+	thread->tstate_id = fsbase;
+	return thread->tstate;
 }
 
-static __always_inline __u64 frame_first(struct abi_target *target, __u64 tstate)
+static __always_inline __u64 frame_first(struct abi_target *target, __u8 *head)
 {
 	if (target->offsets.tstate_cframe != ABI_NONE)
-		return user_u64(user_u64(tstate + target->offsets.tstate_cframe) +
+		return user_u64(HEAD_U64(head, target->offsets.tstate_cframe) +
 				target->offsets.cframe_current_frame);
-	return user_u64(tstate + target->offsets.tstate_frame);
+	return HEAD_U64(head, target->offsets.tstate_frame);
 }
 
-static __always_inline int frame_read(struct thread_state *thread, struct abi_target *target, __u64 frame)
+static __always_inline int frame_read(struct abi_target *target, __u64 address, __u8 *frame)
 {
 	if (target->offsets.frame_lasti_scale)
-		return bpf_probe_read_user(thread->frame, FRAME_BYTES, (void *)frame);
-	return bpf_probe_read_user(thread->frame, 80, (void *)frame);
+		return bpf_probe_read_user(frame, FRAME_BYTES, (void *)address);
+	return bpf_probe_read_user(frame, FRAME_BYTES_311, (void *)address);
 }
 
-#define FRAME_U64(thread, offset) (*(__u64 *)((thread)->frame + ((offset)&0x78)))
-#define FRAME_U8(thread, offset)  ((thread)->frame[(offset)&0x7f])
-#define CODE_U64(thread, offset)  ((thread)->code[((offset) >> 3) & 31])
-#define CODE_U32(thread, offset)  (*(__u32 *)((__u8 *)(thread)->code + ((offset)&0xfc)))
-
-/* Is this frame one that Python code does not see (a C-stack shim)? */
-static __always_inline int frame_is_shim(struct thread_state *thread, struct abi_target *target)
-{
-	return target->offsets.frame_owner != ABI_NONE &&
-	       FRAME_U8(thread, target->offsets.frame_owner) >= target->offsets.owner_skip;
-}
+#define FRAME_U64(frame, offset) (*(__u64 *)((frame) + OFFSET_WITHIN(offset, FRAME_BYTES - 8, 8)))
+#define FRAME_U8(frame, offset)  ((frame)[OFFSET_WITHIN(offset, FRAME_BYTES - 1, 1)])
+#define CODE_U64(thread, offset) ((thread)->code[((offset) >> 3) & 31])
+#define CODE_U32(thread, offset) (*(__u32 *)((__u8 *)(thread)->code + ((offset)&0xfc)))
 
 /*
  * Functions that are not inline have their own entry in the verifier: it looks at them once, not once a turn of
  * the loop that calls them, and so must the null checks be theirs.
  */
 
-/*
- * Reads the frame's code object and appends {code id, lasti} to the thread's stack record. Skips what
- * tracemalloc skips: shims and frames that have not reached their first traceable instruction. 0; -1: a page
- * was not resident or no code object is there.
- */
-__noinline int frame_append(struct thread_state *thread, struct abi_target *target)
+/* What is to be known of the code object at address, into *recent. 0; -1: not resident, or it is none; 1: it is none, and may be so. */
+static __always_inline int code_read(struct thread_state *thread, struct abi_target *target, __u64 code,
+				     struct recent_frame *recent)
 {
-	const struct abi_offsets *offsets;
-	__u64 code, instr, id, window;
-	__u32 slot;
-	__s32 lasti;
+	const struct abi_offsets *offsets = &target->offsets;
+	__u64 id, window;
 	int i;
 
-	if (!thread || !target)
+	/* Up to 3.10 it is shorter. */
+	if (bpf_probe_read_user(thread->code, offsets->frame_lasti_scale ? 128 : CODE_BYTES, (void *)code))
 		return -1;
-	offsets = &target->offsets;
-	code = FRAME_U64(thread, offsets->frame_code);
-	if (offsets->frame_code_tagged)
-		code &= ~7ull;
-	if (offsets->frame_lasti_scale) {
-		if (bpf_probe_read_user(thread->code, 128, (void *)code))
-			return -1;
-		lasti = (__s32)FRAME_U64(thread, offsets->frame_instr);
-		if (lasti >= 0)
-			lasti *= offsets->frame_lasti_scale;
-	} else {
-		if (bpf_probe_read_user(thread->code, CODE_BYTES, (void *)code))
-			return -1;
-		instr = FRAME_U64(thread, offsets->frame_instr) - (code + offsets->code_bytecode);
-		lasti = (__s32)instr;
-		if (FRAME_U8(thread, offsets->frame_owner) != offsets->owner_generator &&
-		    lasti < (__s32)CODE_U32(thread, offsets->code_first_traceable) * 2)
-			return 0;
-	}
 	if (target->code_type && CODE_U64(thread, offsets->object_type) != target->code_type)
-		return offsets->frame_code_checked ? 0 : -1;
-
+		return offsets->frame_code_checked ? 1 : -1;
 	window = offsets->code_lines + 8 - 8 * WINDOW_WORDS;
 	id = hash_start(target->space ^ code);
 	for (i = 0; i < WINDOW_WORDS; i++)
 		id = hash_word(id, CODE_U64(thread, window + 8 * i));
-	if (!id)
-		id = 1;
+	recent->code_id = id ? id : 1;
+	recent->code = code;
+	recent->first_traceable =
+		offsets->frame_lasti_scale ? 0 : CODE_U32(thread, offsets->code_first_traceable);
+	return 0;
+}
 
+/*
+ * Appends {code id, lasti} of the frame at address to the thread's stack record, and says which is the next. Skips what
+ * tracemalloc skips: C-stack shims, and frames that have not reached their first traceable instruction. 0; -1: a page
+ * was not resident or no code object is there.
+ */
+__noinline int frame_append(struct thread_state *thread, struct abi_target *target, __u64 address)
+{
+	__u8 frame[FRAME_BYTES] __attribute__((aligned(8))) = {};
+	const struct abi_offsets *offsets;
+	struct recent_frame *recent;
+	__u64 code, id;
+	__u32 slot;
+	__s32 lasti;
+
+	if (!thread || !target || frame_read(target, address, frame))
+		return -1;
+	offsets = &target->offsets;
+	thread->next_frame = FRAME_U64(frame, offsets->frame_previous);
+	if (offsets->frame_owner != ABI_NONE && FRAME_U8(frame, offsets->frame_owner) >= offsets->owner_skip)
+		return 0;
+	code = FRAME_U64(frame, offsets->frame_code);
+	if (offsets->frame_code_tagged)
+		code &= ~7ull;
+	recent = &thread->recent[address * HASH_WORD >> (64 - RECENT_BITS)];
+	if (recent->frame != address || recent->code != code || thread->walk - recent->walk > 1) {
+		int none = code_read(thread, target, code, recent);
+
+		recent->frame = none ? 0 : address;
+		if (none)
+			return none < 0 ? -1 : 0;
+	}
+	recent->walk = thread->walk;
+	if (offsets->frame_lasti_scale) {
+		lasti = (__s32)FRAME_U64(frame, offsets->frame_instr);
+		if (lasti >= 0)
+			lasti *= offsets->frame_lasti_scale;
+	} else {
+		lasti = (__s32)(FRAME_U64(frame, offsets->frame_instr) - (code + offsets->code_bytecode));
+		if (FRAME_U8(frame, offsets->frame_owner) != offsets->owner_generator &&
+		    lasti < recent->first_traceable * 2)
+			return 0;
+	}
+	id = recent->code_id;
 	slot = thread->stack.nframe & (EVENT_MAX_FRAMES - 1);
 	thread->frames[slot].code_id = id;
 	thread->frames[slot].lasti = lasti;
@@ -385,9 +465,11 @@ __noinline int stack_emit(struct thread_state *thread, struct abi_target *target
 }
 
 /* The id of the running thread's Python stack, whose frames the reader has or will have; 0: no Python frame. */
-static __always_inline __u64 stack_id_current(struct thread_state *thread, struct abi_target *target)
+static __always_inline __u64 stack_id_current(struct thread_state *thread, struct abi_target *target,
+					      int gil_held)
 {
-	__u64 tstate = tstate_find(thread, target);
+	__u8 head[HEAD_BYTES] __attribute__((aligned(8))) = {};
+	__u64 tstate = tstate_find(thread, target, gil_held, head);
 	__u32 slot, nframe = target->nframe;
 	__u64 frame, *seen;
 	__u32 i;
@@ -400,19 +482,16 @@ static __always_inline __u64 stack_id_current(struct thread_state *thread, struc
 		nframe = EVENT_MAX_FRAMES;
 	thread->stack.nframe = 0;
 	thread->stack.stack_id = hash_start(target->space);
-	frame = frame_first(target, tstate);
+	thread->walk++;
+	frame = frame_first(target, head);
 	for (i = 0; i < WALK_LIMIT && frame; i++) {
 		if (thread->stack.nframe >= nframe)
 			break;
-		if (frame_read(thread, target, frame)) {
+		if (frame_append(thread, target, frame)) {
 			loss_add(LOSS_FRAME_FAULT, 1);
 			break;
 		}
-		if (!frame_is_shim(thread, target) && frame_append(thread, target)) {
-			loss_add(LOSS_FRAME_FAULT, 1);
-			break;
-		}
-		frame = FRAME_U64(thread, target->offsets.frame_previous);
+		frame = thread->next_frame;
 	}
 	if (!thread->stack.nframe)
 		return 0;

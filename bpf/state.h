@@ -14,9 +14,23 @@
 #define SEEN_STACKS (1u << 18)
 #define SEEN_CODES  (1u << 15)
 
-#define CODE_BYTES   200u /* of a code object, from its start: up to the bytecode in 3.11+ */
-#define FRAME_BYTES  112u /* of a frame; buffers are sized for masking with 127 and 255 */
-#define WINDOW_WORDS 11
+#define CODE_BYTES      200u /* of a code object, from its start: up to the bytecode in 3.11+ */
+#define FRAME_BYTES     112u /* of a frame, up to 3.10 */
+#define FRAME_BYTES_311 80u
+#define WINDOW_WORDS    11
+
+/*
+ * What the last walk learnt of a frame's code object. A frame keeps its code object alive, so one that the walk just
+ * before found at the same place with the same code object still has it, and that need not be read again. (A code
+ * object that takes the place of a dead one is allocated, and that allocation walks the stack.)
+ */
+#define RECENT_BITS 5
+struct recent_frame {
+	__u64 frame, code; /* addresses */
+	__u64 code_id;
+	__u32 walk; /* the thread's walk that saw it last */
+	__s32 first_traceable;
+};
 
 struct thread_state {
 	/* The outermost allocator request in progress on this thread; nested ones belong to it. */
@@ -29,13 +43,18 @@ struct thread_state {
 	__u64 pool_bits;    /* the request in progress makes a pool of that size (log2); 0: another one */
 	__u64 last_block;   /* what this thread was given last: an object that begins in there is no reuse */
 	__u64 last_bytes;
-	__u64 last_free;    /* address of a free that may be passed on to the raw allocator */
-	__u64 tstate;       /* the thread's PyThreadState as last found */
-	__u32 tstate_space; /* struct abi_target.space it was found in */
+	__u64 last_free; /* address of a free that may be passed on to another allocator */
+	__u64 tstate;    /* the thread's PyThreadState as last found */
+	__u64 tstate_id; /* the thread_id that it had then: that of the thread that made it */
+	__u64 tstate_slot; /* address of this thread's pointer to it, where that is thread-local; 0: not known */
+	__u32 tstate_space; /* struct abi_target.space that all this was found in */
+	__u32 walk;         /* counts the walks */
+	__u32 last_hooked;  /* last_free comes from a debugging hook: the object allocator may get it, too */
 	__u32 pad;
+	struct recent_frame recent[1 << RECENT_BITS];
+	__u64 next_frame; /* of the walk in progress */
 
-	__u8 frame[128]; /* the frame being read */
-	__u64 code[32];  /* the code object being read; 256 bytes */
+	__u64 code[32]; /* the code object being read; 256 bytes */
 	struct {
 		struct event_header header;
 		__u64 stack_id;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tools/offsets FILE... > user/python/offsets_table.inc
+ * tools/offsets FILE...
  *
  * Prints one initialiser of struct python_offsets per FILE, an ELF file with CPython's DWARF (an unstripped
- * libpython3.N.so or interpreter, or a -dbg file). A field is an offset, a size or a constant that a spec
- * below names in CPython's own terms for a range of versions; a spec that DWARF does not answer is an error,
- * so that a new version is looked at rather than guessed.
+ * libpython3.N.so or interpreter, or a -dbg file); tools/add-version puts them into the table. A field is an
+ * offset, a size or a constant that a spec below names in CPython's own terms for a range of versions; a spec
+ * that DWARF does not answer is an error, so that a new version is looked at rather than guessed.
  */
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gelf.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ enum spec_kind {
 	SHIFT,   /* bits between the start of the struct that holds the bit field and the bit field */
 	ENUM,    /* value of the enumerator path; type is not used */
 	POINTER, /* 1 when the member is a pointer, else 0 */
+	WORD,    /* of the member path within type, in words of 8 bytes */
 	CONST,   /* a macro of CPython's, which DWARF does not keep: value */
 };
 
@@ -41,6 +43,26 @@ struct spec {
 
 /* The specs of one field stand together; the first whose range holds the version counts. */
 static const struct spec specs[] = {
+	/* The interpreter's own word on these, from 3.13 on. */
+	{"own[OWN_INTERPRETERS_HEAD]", WORD, "_Py_DebugOffsets", "runtime_state.interpreters_head", V(13),
+	 ANY, 0},
+	{"own[OWN_INTERP_NEXT]", WORD, "_Py_DebugOffsets", "interpreter_state.next", V(13), ANY, 0},
+	{"own[OWN_INTERP_THREADS_HEAD]", WORD, "_Py_DebugOffsets", "interpreter_state.threads_head", V(13),
+	 ANY, 0},
+	{"own[OWN_TSTATE_NEXT]", WORD, "_Py_DebugOffsets", "thread_state.next", V(13), ANY, 0},
+	{"own[OWN_TSTATE_FRAME]", WORD, "_Py_DebugOffsets", "thread_state.current_frame", V(13), ANY, 0},
+	{"own[OWN_TSTATE_THREAD_ID]", WORD, "_Py_DebugOffsets", "thread_state.thread_id", V(13), ANY, 0},
+	{"own[OWN_FRAME_PREVIOUS]", WORD, "_Py_DebugOffsets", "interpreter_frame.previous", V(13), ANY, 0},
+	{"own[OWN_FRAME_CODE]", WORD, "_Py_DebugOffsets", "interpreter_frame.executable", V(13), ANY, 0},
+	{"own[OWN_FRAME_INSTR]", WORD, "_Py_DebugOffsets", "interpreter_frame.instr_ptr", V(13), ANY, 0},
+	{"own[OWN_FRAME_OWNER]", WORD, "_Py_DebugOffsets", "interpreter_frame.owner", V(13), ANY, 0},
+	{"own[OWN_CODE_FILENAME]", WORD, "_Py_DebugOffsets", "code_object.filename", V(13), ANY, 0},
+	{"own[OWN_CODE_QUALNAME]", WORD, "_Py_DebugOffsets", "code_object.qualname", V(13), ANY, 0},
+	{"own[OWN_CODE_LINES]", WORD, "_Py_DebugOffsets", "code_object.linetable", V(13), ANY, 0},
+	{"own[OWN_CODE_FIRST_LINE]", WORD, "_Py_DebugOffsets", "code_object.firstlineno", V(13), ANY, 0},
+	{"own[OWN_CODE_BYTECODE]", WORD, "_Py_DebugOffsets", "code_object.co_code_adaptive", V(13), ANY, 0},
+	{"own[OWN_OBJECT_TYPE]", WORD, "_Py_DebugOffsets", "pyobject.ob_type", V(13), ANY, 0},
+
 	{"gil_tstate", OFFSET, "_PyRuntimeState", "gilstate.tstate_current", V(8), V(11), 0},
 	{"gil_tstate", CONST, NULL, NULL, V(12), ANY, 0},
 
@@ -301,7 +323,7 @@ static int spec_value(Dwarf *dwarf, const struct spec *spec, uint64_t *out)
 		*out = !err && dwarf_tag(&pointed) == DW_TAG_pointer_type;
 		return err;
 	}
-	*out = spec->kind == SHIFT ? inner : bits / 8;
+	*out = spec->kind == SHIFT ? inner : spec->kind == WORD ? bits / 64 : bits / 8;
 	return 0;
 }
 
@@ -363,6 +385,32 @@ static int print_fields(Dwarf *dwarf, uint32_t version, const char *path)
 	return 0;
 }
 
+/* Was it compiled with Py_DEBUG? Only then is there this function. */
+static int is_py_debug(Dwarf *dwarf)
+{
+	Elf *elf = dwarf_getelf(dwarf);
+	Elf_Scn *section = NULL;
+
+	while ((section = elf_nextscn(elf, section))) {
+		Elf_Data *data;
+		GElf_Shdr header;
+
+		if (!gelf_getshdr(section, &header) || header.sh_type != SHT_SYMTAB || !header.sh_entsize)
+			continue;
+		data = elf_getdata(section, NULL);
+		for (size_t i = 0; data && i < header.sh_size / header.sh_entsize; i++) {
+			GElf_Sym symbol;
+			const char *name = gelf_getsym(data, (int)i, &symbol)
+						   ? elf_strptr(elf, header.sh_link, symbol.st_name)
+						   : NULL;
+
+			if (name && !strcmp(name, "_Py_NegativeRefcount"))
+				return 1;
+		}
+	}
+	return 0;
+}
+
 static int print_file(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), err = -ENOEXEC;
@@ -386,7 +434,8 @@ static int print_file(const char *path)
 		goto out;
 	}
 	lines = version < V(10) ? "LINES_LNOTAB" : version == V(10) ? "LINES_PAIRS" : "LINES_LOCATIONS";
-	printf("\t{\n\t\t.version = 0x%04x, /* 3.%u */\n\t\t.lines = %s,\n", version, version & 0xff, lines);
+	printf("\t{\n\t\t.version = 0x%04x, /* 3.%u */\n\t\t.py_debug = %d,\n\t\t.lines = %s,\n", version,
+	       version & 0xff, is_py_debug(dwarf), lines);
 	err = print_fields(dwarf, version, path);
 	printf("\t},\n");
 out:
@@ -398,11 +447,9 @@ out:
 int main(int argc, char **argv)
 {
 	if (argc < 2) {
-		fprintf(stderr, "usage: offsets FILE... > user/python/offsets_table.inc\n");
+		fprintf(stderr, "usage: offsets FILE...\n");
 		return 2;
 	}
-	printf("/* Generated by tools/offsets from the DWARF of x86-64 builds of CPython; not edited by "
-	       "hand. */\n");
 	for (int i = 1; i < argc; i++)
 		if (print_file(argv[i]))
 			return 1;

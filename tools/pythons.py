@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 
-VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 DISTRIBUTION = "/usr/bin/python3"
 
 
@@ -72,7 +72,20 @@ def distribution():
     return path if is_elf(path) and is_stripped(path) else None
 
 
+def in_roots():
+    """{"folder:python3.N": (root, path within it)} of the root file systems that TRACER_ROOTS names, as PATH does."""
+    found = {}
+    for root in filter(None, os.environ.get("TRACER_ROOTS", "").split(os.pathsep)):
+        for path in sorted(glob.glob(os.path.join(glob.escape(root), "usr/bin/python3.*"))):
+            name = os.path.basename(path)
+            if re.match(r"python3\.\d+d?$", name) and is_elf(path):
+                found["%s:%s" % (os.path.basename(os.path.normpath(root)), name)] = (root, "/usr/bin/" + name)
+    return found
+
+
 if __name__ == "__main__":
     for version, path in unstripped().items():
         print(version, path)
     print("distribution", distribution())
+    for name in in_roots():
+        print(name)

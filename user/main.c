@@ -14,6 +14,7 @@ static const struct {
 	 "trace a process (the word may be left out)"},
 	{"report", cli_report, "report FILE...", "statistics of a snapshot"},
 	{"replay", cli_replay, "replay CAPTURE", "tables from a recorded event stream, no root"},
+	{"ctl", cli_ctl, "ctl PID status|snapshot FILE|stop...", "talk to the session that traces a process"},
 	{"list", cli_list, "list", "processes that can be traced"},
 	{"heap", cli_heap, "heap -p PID", "what is on a process's heap, by type; no probe"},
 	{"perfmap", cli_perfmap, "perfmap -p PID | -- COMMAND ARG...",

@@ -37,8 +37,11 @@ enum event_type {
 	EVENT_EXEC = 10,        /* struct event_process: the address space was replaced */
 	EVENT_FORK = 11,        /* struct event_process: the process forked; `other` is the child's tgid */
 	EVENT_FINALIZE = 12,    /* struct event_process: the interpreter begins to shut down */
-	EVENT_REUSE = 13, /* struct event_alloc: a dead object from a free list lives again; address is the
+	EVENT_REUSE = 13,  /* struct event_alloc: a dead object from a free list lives again; address is the
 				  object's, somewhere in its block, whose owner is now this stack; bytes is 0 */
+	EVENT_CENSUS = 14, /* struct event_census: a reading of pymalloc's heap begins */
+	EVENT_CENSUS_POOL = 15, /* struct event_census_pool: what it found in one pool */
+	EVENT_CENSUS_DONE = 16, /* struct event_census: it is complete (or was given up) */
 
 	/* Of perf maps, in a stream of their own (bpf/perfmap.bpf.c) together with EXIT, EXEC and FORK. */
 	EVENT_MAP_WRITE = 32, /* struct event_map_text: code and its name are about to be put into the map */
@@ -47,9 +50,10 @@ enum event_type {
 	EVENT_MAP_JIT = 35,   /* struct event_map_jit: GDB's JIT interface was called */
 
 	EVENT_USER_FIRST = 256,
-	EVENT_PROCESS = 256,  /* struct event_target: a process comes under trace; its first record */
-	EVENT_LOSS = 257,     /* struct event_loss: cumulative counters, of the whole session */
-	EVENT_COVERAGE = 258, /* struct event_coverage: what a reading of the heap said */
+	EVENT_PROCESS = 256, /* struct event_target: a process comes under trace; its first record */
+	EVENT_LOSS = 257,    /* struct event_loss: cumulative counters, of the whole session */
+	EVENT_CLEAR = 259, /* struct event_mark: the process's table was emptied (tracemalloc.clear_traces) */
+	EVENT_RESET_PEAK = 260, /* struct event_mark: its peak began anew (tracemalloc.reset_peak) */
 };
 
 /* Which of the allocator's faces a block came through. */
@@ -58,11 +62,20 @@ enum event_api {
 	EVENT_API_MEM = 1,   /* PyMem_* */
 	EVENT_API_OBJ = 2,   /* PyObject_*; also PyMem_* where both share one implementation */
 	EVENT_API_TRACK = 3, /* PyTraceMalloc_Track/Untrack: an extension module reports for itself */
+	EVENT_API_LARGE = 4, /* as EVENT_API_OBJ, of a request that pymalloc has passed on to malloc */
 };
 
-/* In the field api of an allocation, beside the face. */
+/* In the field api of an allocation or a free, beside the face. */
 #define EVENT_API_MASK    0xffu
+#define EVENT_API_HOOKED  0x200u /* the block lies EVENT_HOOKS_BEFORE bytes within the one of the allocator */
 #define EVENT_API_ROUNDED 0x100u /* bytes is the size class: what was asked for is not known */
+
+/*
+ * With CPython's debugging hooks (_PyMem_Debug*) a block has so many bytes before it, and in all so many more, than the
+ * program asked for. The records are of what the program asked for and was given.
+ */
+#define EVENT_HOOKS_BEFORE 16u
+#define EVENT_HOOKS_BYTES  24u
 
 struct event_header {
 	__u32 type;
@@ -78,7 +91,7 @@ struct event_alloc {
 	__u64 bytes;    /* as requested, not as rounded by the allocator */
 	__u64 stack_id; /* names an EVENT_STACK record, possibly of earlier; 0: no Python frame on this thread */
 	__u32 domain; /* tracemalloc's: 0 for Python's own allocators */
-	__u32 api;    /* enum event_api | EVENT_API_ROUNDED */
+	__u32 api;    /* enum event_api | EVENT_API_ROUNDED | EVENT_API_HOOKED */
 };
 
 struct event_free {
@@ -140,13 +153,19 @@ struct event_process {
 	__u32 code;  /* EVENT_EXIT: wait status */
 };
 
+enum event_mode {
+	EVENT_MODE_EXACT = 1,  /* allocations and frees */
+	EVENT_MODE_CENSUS = 2, /* allocations; which of pymalloc's blocks live, a reading of its heap tells */
+	EVENT_MODE_GROWTH = 3, /* where the heap grows */
+};
+
 struct event_target {
 	struct event_header header; /* tgid: the process; time_ns: when its tracing began */
 	__u32 python_version;       /* PY_VERSION_HEX: 0x030b02f0 is 3.11.2 final */
 	__u32 nframe;               /* traceback limit */
 	__u64 realtime_ns;          /* CLOCK_REALTIME at time_ns */
 	__u32 from_start; /* 1: traced from its first instruction, nothing is older than the trace */
-	__u32 mode;       /* 1 exact (2 census and 3 growth to come) */
+	__u32 mode;       /* enum event_mode */
 	char name[64];    /* the program's name, NUL-padded; UTF-8 not guaranteed */
 };
 
@@ -206,27 +225,37 @@ struct event_loss {
 	__u64 counts[LOSS_COUNT];
 };
 
-/*
- * Of the blocks that were not on pymalloc's heap when tracing began and are now: how many the table knows. Requests
- * of 0 or of more than EVENT_SMALL_BYTES bytes pymalloc passes on to malloc, where they cannot be found one by one: of those only
- * the growth of their number is known, which is the least that there are new ones.
- */
+/* Requests of 0 or of more than EVENT_SMALL_BYTES bytes pymalloc passes on to malloc. */
 #define EVENT_SMALL_BYTES 512u
 
-struct event_coverage_counts {
-	__u64 new_blocks;
-	__u64 new_bytes; /* by size class */
-	__u64 seen_blocks;
-	__u64 seen_bytes;
-	__u64 old_blocks; /* on the heap since before the trace, by address */
-	__u64 old_bytes;
-	__u64 large_new;  /* by how many the large blocks have grown in number; 0 when they have not */
-	__u64 large_seen; /* large blocks in the table */
+/*
+ * A census: EVENT_CENSUS, an EVENT_CENSUS_POOL for every pool in use, EVENT_CENSUS_DONE. The heap changes while it is
+ * read: what the events between these records say is newer than what a pool says.
+ */
+struct event_census {
+	struct event_header header;
+	__u32 baseline; /* 1: the first one: what no event told of is older than the trace */
+	__u32 failed;   /* EVENT_CENSUS_DONE: given up: it says nothing */
+	/* The rest counts in EVENT_CENSUS_DONE. */
+	__u64 large_blocks; /* those that pymalloc passed on to malloc; only their number is known */
+	__u64 pools_unreadable;
+	__u64 elapsed_ns;
+	__u64 frozen_ns; /* for how long the target was stopped; 0: it was not */
 };
 
-struct event_coverage {
+#define EVENT_POOL_BLOCKS 1024u /* in a pool at most: 16 KiB of 16-byte blocks */
+
+struct event_census_pool {
 	struct event_header header;
-	struct event_coverage_counts counts;
+	__u64 address; /* of its first block */
+	__u32 block_bytes; /* of each; 0: the pool could not be read, its blocks are in the 16-byte steps that follow */
+	__u32 count;  /* blocks, live or not; at most EVENT_POOL_BLOCKS */
+	__u64 live[]; /* a bit for each, in (count + 63) / 64 words */
+};
+
+/* A moment of a process that the user chose. */
+struct event_mark {
+	struct event_header header;
 };
 
 _Static_assert(sizeof(struct event_header) == 24, "header");
@@ -244,6 +273,8 @@ _Static_assert(sizeof(struct event_map_text) == 56, "map_text");
 _Static_assert(sizeof(struct event_map_call) == 32, "map_call");
 _Static_assert(sizeof(struct event_map_jit) == 56, "map_jit");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
-_Static_assert(sizeof(struct event_coverage) == 88, "coverage");
+_Static_assert(sizeof(struct event_mark) == 24, "mark");
+_Static_assert(sizeof(struct event_census) == 64, "census");
+_Static_assert(sizeof(struct event_census_pool) == 40, "census_pool");
 
 #endif

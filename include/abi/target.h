@@ -64,13 +64,19 @@ struct abi_target {
 	__u32 tls_module;
 	__u32 nframe;
 	__u32 space; /* seed of stack and code ids: differs for every {process, exec} of the session */
+	/*
+	 * Where the object allocator's functions are, if they have symbols: a request of the raw allocator that returns
+	 * there is a large one of theirs. Addresses; 0, 0: not known.
+	 */
+	__u64 object_code_start, object_code_end;
 	struct abi_offsets offsets;
 };
 
 /*
  * The cookie of a probe: what happened there and where the arguments are.
  * bits 0-7 enum abi_op, 8-15 enum event_api, 16-23 register of the first argument, 24-31 of the second,
- * 32-39 of the third (enum abi_register), 40-55 an addend, signed.
+ * 32-39 of the third (enum abi_register), 40-55 an addend, signed. A MALLOC, CALLOC, REALLOC or FREE with an addend is
+ * one of the debugging hooks': the allocator's own block begins that much before the program's.
  *
  * In copies of the allocator that were inlined (user/probe/inline_sites.h) a request has no function of its own:
  * a malloc, calloc or realloc whose probe has no return is the call instruction, and END comes after the call.
@@ -135,7 +141,7 @@ enum abi_register {
 
 _Static_assert(sizeof(struct abi_offsets) == 56, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
-_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 40, "target.offsets");
-_Static_assert(sizeof(struct abi_target) == 96, "target");
+_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 56, "target.offsets");
+_Static_assert(sizeof(struct abi_target) == 112, "target");
 
 #endif

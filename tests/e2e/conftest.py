@@ -3,11 +3,14 @@
 
     @pytest.mark.versions("3.11", "3.12")   one run each with the fixture `python`, an Interpreter(version, path);
                                             without arguments: all; --all-versions widens every such mark to all
+    root_python                             one run each for every CPython in the root file systems of TRACER_ROOTS
     @pytest.mark.unprivileged               needs neither root nor BPF
 """
 import ctypes
 import os
 import platform
+import re
+import shutil
 import subprocess
 
 import pytest
@@ -17,7 +20,7 @@ import pythons
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all-versions", action="store_true", help="run versioned tests with CPython 3.8 to 3.14")
+    parser.addoption("--all-versions", action="store_true", help="run versioned tests with CPython 3.8 to 3.15")
 
 
 def pytest_configure(config):
@@ -30,6 +33,10 @@ def pytest_generate_tests(metafunc):
         mark = metafunc.definition.get_closest_marker("versions")
         chosen = mark.args if mark and not metafunc.config.getoption("--all-versions") else ()
         metafunc.parametrize("python", chosen or pythons.VERSIONS, indirect=True)
+
+
+    if "root_python" in metafunc.fixturenames:
+        metafunc.parametrize("root_python", list(pythons.in_roots()) or [None], indirect=True)
 
 
 def _bpf_missing():
@@ -95,6 +102,21 @@ def debian_python():
     if path is None:
         pytest.skip("%s is no stripped distribution CPython" % pythons.DISTRIBUTION)
     return harness.Interpreter(pythons.version_of(path), path)
+
+
+@pytest.fixture
+def root_python(request):
+    """A CPython of another distribution; it finds the programs under the same names as we do."""
+    if request.param is None:
+        pytest.skip("no root file systems: TRACER_ROOTS names none (HACKING.md)")
+    root, path = pythons.in_roots()[request.param]
+    there = root + harness.PROGRAMS
+    made = not os.path.exists(there)
+    if made:
+        shutil.copytree(harness.PROGRAMS, there, ignore=shutil.ignore_patterns("__pycache__"))
+    yield harness.RootInterpreter(re.match(r"3\.\d+", path[len("/usr/bin/python") :]).group(), path, root, path.endswith("d"))
+    if made:
+        shutil.rmtree(there)
 
 
 @pytest.fixture

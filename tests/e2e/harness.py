@@ -30,6 +30,7 @@ import pythons  # noqa: E402
 TIMEOUT = 60  # seconds; nothing here takes that long unless it hangs
 
 Interpreter = collections.namedtuple("Interpreter", "version path")
+RootInterpreter = collections.namedtuple("RootInterpreter", "version path root py_debug")
 
 
 def program(name):

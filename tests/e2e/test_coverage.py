@@ -5,11 +5,11 @@ import subprocess
 
 import pytest
 
-from harness import program, wait_until
+from harness import environment, program, wait_until
 
 
-def attached(start, trace, python, *options):
-    target = start(python, "mixed.py")
+def attached(start, trace, python, *options, env=None):
+    target = start(python, "mixed.py", env=env)
     run = trace("-p", target.pid, *options)
     target.step()
     target.expect()
@@ -65,6 +65,16 @@ def test_full_attach(start, trace, python):
     run, report = attached(start, trace, python)
     check_full(run, report)
     assert report.data["coverage"]["old_blocks"] > 1000, "the blocks from before the attach"
+
+
+@pytest.mark.versions("3.8", "3.12", "3.13")
+def test_debug_hooks(start, trace, python):
+    """Blocks of which the program's begins 16 bytes within."""
+    check_full(*attached(start, trace, python, env=environment(PYTHONMALLOC="debug")))
+
+
+def test_debug_hooks_inlined(start, trace, debian_python):
+    check_small(*attached(start, trace, debian_python, env=environment(PYTHONMALLOC="debug")))
 
 
 @pytest.mark.versions("3.8", "3.11", "3.13")

@@ -15,8 +15,8 @@ def check(report, name, live):
     assert report.data["not_seen"]["records_malformed"] == 0
 
 
-def attach_and_check(start, trace, python, name, *options):
-    target = start(python, name)
+def attach_and_check(start, trace, python, name, *options, env=None):
+    target = start(python, name, env=env)
     run = trace("-p", target.pid, *options)
     target.step()
     live = target.expect()
@@ -79,6 +79,55 @@ def test_launch_end_of_stdin(trace, any_python):
     check(run.report(), "golden.py", live)
 
 
+def interpreters_and_check(start, trace, python):
+    target = start(python, "interpreters.py")
+    run = trace("-p", target.pid)
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    assert report.marked("interpreters_work.py", live) == live
+    assert report.lost_events == 0
+    coverage = report.data["coverage"]
+    assert coverage["new_blocks"] > live["E"][1]
+    assert coverage["seen_blocks"] == coverage["new_blocks"]
+    assert target.finish() == 0, "the target was harmed"
+
+
+@pytest.mark.versions()
+def test_interpreters(start, trace, python):
+    """Sub-interpreters; from 3.12 on each has a GIL, a heap and thread states of its own."""
+    interpreters_and_check(start, trace, python)
+
+
+def test_interpreters_inlined(start, trace, debian_python):
+    interpreters_and_check(start, trace, debian_python)
+
+
+@pytest.mark.versions()
+@pytest.mark.parametrize("allocator", ("debug", "malloc_debug"))
+@pytest.mark.parametrize("name", ("golden.py", "threads.py", "realloc.py"))
+def test_debug_hooks(start, trace, python, name, allocator):
+    """Under the debugging hooks blocks are larger and elsewhere; the figures are what the program asked for."""
+    attach_and_check(start, trace, python, name, env=environment(PYTHONMALLOC=allocator))
+
+
+@pytest.mark.parametrize("allocator", ("debug", "malloc_debug"))
+@pytest.mark.parametrize("name", ("golden.py", "threads.py", "realloc.py"))
+def test_debug_hooks_stripped(start, trace, debian_python, name, allocator):
+    """Where the hooks are is read from the code that installs them."""
+    attach_and_check(start, trace, debian_python, name, env=environment(PYTHONMALLOC=allocator))
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_development_mode(trace, python):
+    run = trace("--", python.path, "-X", "dev", program("golden.py"), stdin=subprocess.PIPE)
+    run.step()
+    live = run.expect()
+    run.step()
+    assert run.wait() == 0, run.stderr
+    check(run.report(), "golden.py", live)
+
+
 def chain(*marks):
     return [{"filename": program("deep.py"), "lineno": marked_line("deep.py", mark)} for mark in marks]
 
@@ -131,6 +180,21 @@ def test_two_processes(start, trace, python, any_python):
     assert set(reports) == set(targets)
     for pid, report in reports.items():
         check(report, "golden.py", live[pid])
+
+
+def test_two_kinds(start, trace, debian_python, any_python):
+    """A stripped executable and a library with symbols, of different versions, in one session."""
+    targets = {t.pid: t for t in (start(debian_python, "golden.py", 1000), start(any_python, "golden.py", 400))}
+    run = trace("-p", ",".join(map(str, targets)), "--format", "json", "--top", 0, output=False, attached=2)
+    live = {}
+    for pid, target in targets.items():
+        target.step()
+        live[pid] = target.expect()
+    run.interrupt()
+    assert run.wait() == 0
+    reports = {report.data["pid"]: report for report in run.printed_reports()}
+    for pid in targets:
+        check(reports[pid], "golden.py", live[pid])
 
 
 @pytest.mark.parametrize("allocator", ("pymalloc", "debug", "malloc"))

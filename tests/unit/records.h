@@ -65,6 +65,13 @@ static inline int feed_process_event(struct trace *trace, uint32_t type)
 	return trace_feed(trace, &event, sizeof(event));
 }
 
+static inline int feed_mark(struct trace *trace, uint32_t type)
+{
+	struct event_mark event = {.header = header_of(type, sizeof(event))};
+
+	return trace_feed(trace, &event, sizeof(event));
+}
+
 /* A stack of nframe frames at lasti 0 of the code objects code_id, code_id + 1, … */
 static inline int feed_stack(struct trace *trace, uint64_t stack_id, uint64_t code_id, uint32_t nframe)
 {

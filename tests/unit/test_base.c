@@ -466,6 +466,75 @@ static void outfile_dash_is_stdout(void **state)
 	assert_int_equal(count_files(), 1);
 }
 
+static void write_rotated(const struct outfile *like, const char *text, unsigned int keep, int expected)
+{
+	struct outfile *file;
+
+	assert_int_equal(outfile_again(&file, like), 0);
+	assert_int_equal(outfile_write(file, text, strlen(text)), 0);
+	assert_int_equal(outfile_rotate(file, keep), expected);
+}
+
+static void outfile_rotates(void **state)
+{
+	struct outfile *like;
+
+	(void)state;
+	assert_int_equal(outfile_open(&like, "result"), 0);
+	write_rotated(like, "1", 3, 0);
+	assert_int_equal(count_files(), 2); /* with like's own, which is not there yet */
+	write_rotated(like, "2", 3, 0);
+	write_rotated(like, "3", 3, 0);
+	write_rotated(like, "4", 3, 0);
+	assert_file("result", "4");
+	assert_file("result.1", "3");
+	assert_file("result.2", "2");
+	assert_int_equal(count_files(), 4);
+	write_rotated(like, "5", 1, 0); /* one is kept: what else is there is nobody's business */
+	assert_file("result", "5");
+	assert_file("result.1", "3");
+	assert_int_equal(outfile_write(like, "6", 1), 0);
+	assert_int_equal(outfile_rotate(like, 2), 0);
+	assert_file("result", "6");
+	assert_file("result.1", "5");
+	assert_file("result.2", "2");
+	assert_int_equal(count_files(), 3);
+}
+
+static void outfile_rotates_only_regular_files(void **state)
+{
+	struct outfile *like;
+
+	(void)state;
+	put_file("other", "other");
+	assert_int_equal(outfile_open(&like, "result"), 0);
+	write_rotated(like, "1", 3, 0);
+	assert_int_equal(symlink("other", "result.2"), 0);
+	write_rotated(like, "2", 3, -EINVAL);
+	assert_file("result", "1");
+	assert_file("other", "other");
+	assert_int_equal(mkdir("result.1", 0700), 0);
+	write_rotated(like, "3", 2, -EINVAL);
+	assert_file("result", "1");
+	outfile_discard(like);
+	assert_int_equal(count_files(), 4);
+}
+
+static void outfile_around_a_descriptor(void **state)
+{
+	struct outfile *file;
+	int fd = open("given", O_RDWR | O_CREAT, 0600);
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(outfile_on(&file, fd, "given"), 0);
+	assert_int_equal(outfile_fd(file), fd);
+	assert_int_equal(outfile_write(file, "text", 4), 0);
+	assert_int_equal(outfile_commit(file), 0);
+	assert_file("given", "text");
+	assert_int_equal(close(fd), 0); /* it is still the caller's */
+}
+
 #define with_directory(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
 
 int main(void)
@@ -488,6 +557,9 @@ int main(void)
 		with_directory(outfile_failure_keeps_the_old_file),
 		with_directory(outfile_failure_at_commit),
 		with_directory(outfile_dash_is_stdout),
+		with_directory(outfile_rotates),
+		with_directory(outfile_rotates_only_regular_files),
+		with_directory(outfile_around_a_descriptor),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

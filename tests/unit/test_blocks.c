@@ -125,13 +125,89 @@ static void test_memory(void **state)
 	blocks_free(blocks);
 }
 
+static uint64_t start_of(const struct blocks *blocks, uint64_t address)
+{
+	const struct block *block = blocks_containing(blocks, address);
+
+	return block ? block->address : 0;
+}
+
+static void test_containing(void **state)
+{
+	static const struct block put[] = {
+		{.address = 0x1000, .bytes = 48},
+		{.address = 0x1030, .bytes = 1},
+		{.address = 0x1040, .bytes = 0},
+		{.address = 0x2000, .bytes = 100u << 20},
+		{.address = 0x2100, .bytes = 64, .domain = 7},      /* a part of the one before */
+		{.address = 0x9000008, .bytes = 4096, .domain = 7}, /* not aligned */
+		{.address = 0x9000108, .bytes = 16, .domain = 9},
+		{.address = UINT64_MAX - 15, .bytes = 16},
+		{.address = 16, .bytes = (1ull << 59) - 1, .domain = 3},
+	};
+	struct blocks *blocks;
+	struct block old;
+	(void)state;
+
+	assert_int_equal(blocks_new(&blocks), 0);
+	assert_int_equal(start_of(blocks, 0x1000), 0);
+	for (size_t i = 0; i + 1 < sizeof(put) / sizeof(put[0]); i++)
+		assert_int_equal(blocks_put(blocks, &put[i], &old), 0);
+	for (uint64_t at = 0x1000; at < 0x1030; at++)
+		assert_int_equal(start_of(blocks, at), 0x1000);
+	assert_int_equal(start_of(blocks, 0xfff), 0);
+	assert_int_equal(start_of(blocks, 0x1030), 0x1030);
+	assert_int_equal(start_of(blocks, 0x1031), 0);
+	assert_int_equal(start_of(blocks, 0x1040), 0x1040);
+	assert_int_equal(start_of(blocks, 0x1041), 0);
+	assert_int_equal(start_of(blocks, 0x2000 + 32), 0x2000);
+	assert_int_equal(start_of(blocks, 0x2000 + BLOCKS_NEAR + 8), 0x2000);
+	assert_int_equal(start_of(blocks, 0x2000 + (100u << 20) - 1), 0x2000);
+	assert_int_equal(start_of(blocks, 0x2000 + (100u << 20)), 0);
+	assert_int_equal(start_of(blocks, 0x2110), 0x2000); /* near or far, Python's own domain goes first */
+	assert_int_equal(start_of(blocks, 0x2000 + 0x101000), 0x2000);
+	assert_int_equal(start_of(blocks, 0x9000107), 0x9000008);
+	assert_int_equal(start_of(blocks, 0x9000108), 0x9000108); /* the inner one */
+	assert_int_equal(start_of(blocks, 0x9000118), 0x9000008);
+	assert_int_equal(start_of(blocks, UINT64_MAX), UINT64_MAX - 15);
+	assert_int_equal(start_of(blocks, 0), 0);
+	assert_int_equal(blocks_put(blocks, &put[8], &old), 0);
+	assert_int_equal(start_of(blocks, 0xfff), 16);
+	assert_int_equal(start_of(blocks, 15), 0);
+	blocks_free(blocks);
+}
+
+/* The heap shows a hooked block 16 bytes before the program's address, in a class for 24 bytes more. */
+static void test_hooked(void **state)
+{
+	struct block hooked = {.address = 0x1010, .bytes = 40, .pooled = 1, .hooked = 1};
+	struct block plain = {.address = 0x2010, .bytes = 10, .pooled = 1};
+	struct blocks *blocks;
+	struct block old;
+
+	(void)state;
+	assert_int_equal(blocks_new(&blocks), 0);
+	assert_int_equal(blocks_put(blocks, &hooked, &old), 0);
+	assert_int_equal(blocks_put(blocks, &plain, &old), 0);
+	assert_int_equal(blocks_confirm(blocks, 0x1000, 64, 1), 1);
+	assert_int_equal(blocks_find(blocks, 0x1010, 0)->epoch, 1);
+	assert_int_equal(blocks_confirm(blocks, 0x1000, 48, 1), 0);
+	assert_int_equal(blocks_confirm(blocks, 0x1000, 128, 1), 0);
+	/* Another block follows one of 16 bytes that nobody knows. */
+	assert_int_equal(blocks_confirm(blocks, 0x2000, 16, 1), 0);
+	assert_int_equal(blocks_confirm(blocks, 0x2010, 16, 1), 1);
+	blocks_keep(blocks, 0x1010, 0);
+	assert_int_equal(blocks_find(blocks, 0x1010, 0)->epoch, 0);
+	blocks_keep(blocks, 0x3010, 0);
+	blocks_free(blocks);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_put_take),
-		cmocka_unit_test(test_address_zero),
-		cmocka_unit_test(test_churn),
-		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_put_take),   cmocka_unit_test(test_address_zero),
+		cmocka_unit_test(test_churn),      cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_containing), cmocka_unit_test(test_hooked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,6 +101,7 @@ VERSION_TEST(11)
 VERSION_TEST(12)
 VERSION_TEST(13)
 VERSION_TEST(14)
+VERSION_TEST(15)
 
 /* A heap of its own for each interpreter. */
 static void test_subinterpreter_312(void **state)
@@ -289,7 +290,7 @@ static void free_list(const struct forgery *forgery, const unsigned int *numbers
 static int forge(void **state)
 {
 	struct forgery *forgery = calloc(1, sizeof(*forgery));
-	const struct python_offsets *offsets = offsets_for(0x030d);
+	const struct python_offsets *offsets = offsets_for(0x030d, 0);
 	const struct heap_offsets *heap = &offsets->heap;
 
 	forgery->heap = heap;
@@ -438,9 +439,16 @@ static void test_forged_interpreters(void **state)
 	const struct python_offsets *offsets = forgery->runtime.offsets;
 	struct heap_reading reading;
 
-	/* A list of interpreters without an end; all share one heap, which counts once. */
-	put64(forgery->interp + offsets->abi.interp_next, address_of(forgery->interp));
+	uint8_t *second = calloc(1, 65536);
+
+	/* Two interpreters that share one heap, which counts once. */
+	memcpy(second, forgery->interp, 65536);
+	put64(forgery->interp + offsets->abi.interp_next, address_of(second));
 	expect(forgery, 7, 0);
+	/* A list without an end. */
+	put64(second + offsets->abi.interp_next, address_of(second));
+	assert_int_equal(heap_read(&forgery->runtime, NULL, NULL, &reading), -ENOTSUP);
+	free(second);
 	put64(forgery->cpython + offsets->abi.runtime_interpreters_head, 4096);
 	assert_int_equal(heap_read(&forgery->runtime, NULL, NULL, &reading), -EFAULT);
 }
@@ -462,6 +470,7 @@ int main(void)
 		cmocka_unit_test(test_312),
 		cmocka_unit_test(test_313),
 		cmocka_unit_test(test_314),
+		cmocka_unit_test(test_315),
 		cmocka_unit_test(test_distribution_311),
 		cmocka_unit_test(test_stripped_38),
 		cmocka_unit_test(test_stripped_310),

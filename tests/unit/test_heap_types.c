@@ -163,6 +163,7 @@ VERSION_TEST(11)
 VERSION_TEST(12)
 VERSION_TEST(13)
 VERSION_TEST(14)
+VERSION_TEST(15)
 
 /* Debian's is stripped and not position independent: None's address could be a count. */
 static void test_distribution_311(void **state)
@@ -240,11 +241,17 @@ static void test_hostile(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_38),      cmocka_unit_test(test_39),
-		cmocka_unit_test(test_310),     cmocka_unit_test(test_311),
-		cmocka_unit_test(test_312),     cmocka_unit_test(test_313),
-		cmocka_unit_test(test_314),     cmocka_unit_test(test_distribution_311),
-		cmocka_unit_test(test_hostile), cmocka_unit_test(test_changing),
+		cmocka_unit_test(test_38),
+		cmocka_unit_test(test_39),
+		cmocka_unit_test(test_310),
+		cmocka_unit_test(test_311),
+		cmocka_unit_test(test_312),
+		cmocka_unit_test(test_313),
+		cmocka_unit_test(test_314),
+		cmocka_unit_test(test_315),
+		cmocka_unit_test(test_distribution_311),
+		cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_changing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

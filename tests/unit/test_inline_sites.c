@@ -123,7 +123,7 @@ static void test_shapes(void **state)
 	assert_true(site_at(&sites, 0x4010f0)->cookie ==
 		    ABI_COOKIE(ABI_OP_POOL_FREE, EVENT_API_OBJ, ABI_REG_AX, NONE, NONE));
 	assert_true(site_at(&sites, 0x401101)->cookie ==
-		    ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_OBJ, ABI_REG_DI, NONE, NONE));
+		    ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_LARGE, ABI_REG_DI, NONE, NONE));
 	assert_int_equal(site_at(&sites, 0x401101)->with_return, 0);
 	assert_true((site_at(&sites, 0x40110c)->cookie & 0xff) == ABI_OP_END);
 	assert_true(site_at(&sites, 0x401116)->cookie ==

@@ -26,19 +26,23 @@ struct watch {
 	int answer_at;       /* the call that answers 1; 0: none */
 	int error;           /* what the first call answers instead, if not 0 */
 	const char *library; /* looked for in the maps */
+	int running_at;      /* the call with running set that answers 1; 0: none */
+	int looks;           /* such calls; the rest is of the others */
 	int calls;
 	pid_t pid;
 	char programs[PROGRAMS_MAX][256];
 	int has_library, has_heap, traced;
 };
 
-static int ready(pid_t pid, void *context)
+static int ready(pid_t pid, int running, void *context)
 {
 	struct watch *watch = context;
 	struct process_maps maps;
 	char name[64];
 	ssize_t n;
 
+	if (running)
+		return ++watch->looks == watch->running_at;
 	if (watch->calls < PROGRAMS_MAX) {
 		snprintf(name, sizeof(name), "/proc/%d/exe", pid);
 		n = readlink(name, watch->programs[watch->calls], sizeof(watch->programs[0]) - 1);
@@ -84,6 +88,24 @@ static void assert_no_child(void)
 {
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 	assert_int_equal(errno, ECHILD);
+}
+
+/* One that runs on, and is let go while it does; signals reach it before and after. */
+static void a_running_program_is_asked_about(void **state)
+{
+	char *argv[] = {"sh", "-c",
+			"trap 'exit 7' TERM; trap : USR1; kill -USR1 $$; while :; do sleep 0.02; done", NULL};
+	struct watch watch = {.running_at = 20};
+	struct launch *launch;
+
+	(void)state;
+	assert_int_equal(launch_start(&launch, argv, ready, &watch), 0);
+	assert_int_equal(watch.looks, 20);
+	assert_int_equal(watch.calls, 1);
+	launch_signal(launch, SIGTERM);
+	assert_int_equal(wait_status(launch), 7);
+	launch_free(launch);
+	assert_no_child();
 }
 
 static void every_exec_is_asked_about(void **state)
@@ -286,8 +308,9 @@ static void blocked_signals_are_not_inherited(void **state)
 	launch_free(launch);
 }
 
-static int ready_and_stay(pid_t pid, void *context)
+static int ready_and_stay(pid_t pid, int running, void *context)
 {
+	(void)running;
 	const int *fd = context;
 
 	if (write(*fd, &pid, sizeof(pid)) < 0)
@@ -327,6 +350,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_exec_is_asked_about),
+		cmocka_unit_test(a_running_program_is_asked_about),
 		cmocka_unit_test(program_runs_free_after_the_answer),
 		cmocka_unit_test(libraries_are_mapped_and_nothing_has_run),
 		cmocka_unit_test(shared_libpython_is_mapped),

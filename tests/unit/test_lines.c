@@ -119,6 +119,12 @@ static void test_314(void **state)
 	oracle(14, LINES_LOCATIONS);
 }
 
+static void test_315(void **state)
+{
+	(void)state;
+	oracle(15, LINES_LOCATIONS);
+}
+
 /* By hand, so that the formats are tested where no interpreter is. */
 static void test_formats(void **state)
 {
@@ -210,7 +216,7 @@ int main(void)
 		cmocka_unit_test(test_38),        cmocka_unit_test(test_39),
 		cmocka_unit_test(test_310),       cmocka_unit_test(test_311),
 		cmocka_unit_test(test_312),       cmocka_unit_test(test_313),
-		cmocka_unit_test(test_314),
+		cmocka_unit_test(test_314),       cmocka_unit_test(test_315),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

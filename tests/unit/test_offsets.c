@@ -12,26 +12,35 @@
 #include "base/error.h"
 #include "python/offsets.h"
 
-static void test_known(void **state)
+static unsigned int count_known(int py_debug, const char *known)
 {
-	unsigned int known = 0;
+	unsigned int count = 0;
 
-	(void)state;
 	for (unsigned int minor = 0; minor < 256; minor++) {
+		const struct python_offsets *offsets = offsets_for(0x0300 | minor, py_debug);
 		char text[16];
 
 		snprintf(text, sizeof(text), "3.%u", minor);
-		if (!offsets_for(0x0300 | minor))
+		if (!offsets)
 			continue;
-		assert_int_equal(offsets_for(0x0300 | minor)->version, 0x0300 | minor);
-		assert_non_null(strstr(offsets_known(), text));
-		known++;
+		assert_int_equal(offsets->version, 0x0300 | minor);
+		assert_int_equal(offsets->py_debug, py_debug);
+		assert_non_null(strstr(known, text));
+		count++;
 	}
-	assert_int_equal(known, 7);
-	assert_null(offsets_for(0x0307));
-	assert_null(offsets_for(0x030f));
-	assert_null(offsets_for(0x0207));
-	assert_null(offsets_for(0));
+	return count;
+}
+
+static void test_known(void **state)
+{
+	(void)state;
+	assert_int_equal(count_known(0, offsets_known()), 8);
+	assert_int_equal(count_known(1, offsets_known_debug()), 4);
+	assert_null(offsets_for(0x0307, 0));
+	assert_null(offsets_for(0x0310, 0));
+	assert_null(offsets_for(0x030c, 1));
+	assert_null(offsets_for(0x0207, 0));
+	assert_null(offsets_for(0, 0));
 }
 
 /* Values taken with a debugger from running interpreters, independent of the generator. */
@@ -47,11 +56,12 @@ static void test_values(void **state)
 		{0x030c, 0, ABI_NONE, 56, 0, 8, 56, 70, 68, 128, 136, 136},
 		{0x030d, 0, 72, ABI_NONE, 0, 8, 56, 70, 68, 128, 136, 152},
 		{0x030e, 0, 72, ABI_NONE, 0, 8, 56, 74, 68, 128, 136, 152},
+		{0x030f, 0, 72, ABI_NONE, 0, 8, 56, 74, 68, 128, 136, 176},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
-		const struct python_offsets *offsets = offsets_for(facts[i].version);
+		const struct python_offsets *offsets = offsets_for(facts[i].version, 0);
 
 		assert_non_null(offsets);
 		assert_int_equal(offsets->gil_tstate, facts[i].gil);
@@ -75,18 +85,18 @@ static void test_tags(void **state)
 {
 	(void)state;
 	for (uint32_t version = 0x0308; version <= 0x030d; version++) {
-		assert_int_equal(offsets_for(version)->abi.frame_code_tagged, 0);
-		assert_int_equal(offsets_for(version)->heap.count_flags, 0);
+		assert_int_equal(offsets_for(version, 0)->abi.frame_code_tagged, 0);
+		assert_int_equal(offsets_for(version, 0)->heap.count_flags, 0);
 	}
-	assert_int_equal(offsets_for(0x030e)->abi.frame_code_tagged, 1);
-	assert_int_equal(offsets_for(0x030e)->heap.count_flags, 255);
-	assert_int_equal(offsets_for(0x030e)->abi.owner_skip, 3);
-	assert_int_equal(offsets_for(0x030e)->abi.code_bytecode, 208);
+	assert_int_equal(offsets_for(0x030e, 0)->abi.frame_code_tagged, 1);
+	assert_int_equal(offsets_for(0x030e, 0)->heap.count_flags, 255);
+	assert_int_equal(offsets_for(0x030e, 0)->abi.owner_skip, 3);
+	assert_int_equal(offsets_for(0x030e, 0)->abi.code_bytecode, 208);
 }
 
 enum { COOKIE, VERSION, FREE_THREADED, WORDS = OFFSETS_DEBUG_BYTES / 8 };
 
-/* _Py_DebugOffsets: which word is which in 3.13 and 3.14. */
+/* _Py_DebugOffsets: which word is which, by CPython's headers. */
 struct layout {
 	uint32_t version;
 	unsigned int interpreters_head, interp_next, interp_threads, tstate_next, tstate_frame,
@@ -98,6 +108,7 @@ struct layout {
 static const struct layout layouts[] = {
 	{0x030d, 5, 8, 9, 21, 23, 24, 29, 30, 31, 33, 35, 37, 38, 39, 43, 45},
 	{0x030e, 5, 8, 9, 24, 26, 27, 32, 33, 34, 36, 40, 42, 43, 44, 48, 51},
+	{0x030f, 5, 8, 9, 24, 26, 30, 40, 41, 42, 44, 48, 50, 51, 52, 56, 59},
 };
 
 #define LAYOUTS (sizeof(layouts) / sizeof(layouts[0]))
@@ -109,7 +120,7 @@ static uint32_t layout_hex(const struct layout *layout)
 
 static void debug_make(const struct layout *layout, uint64_t words[WORDS])
 {
-	const struct abi_offsets *abi = &offsets_for(layout->version)->abi;
+	const struct abi_offsets *abi = &offsets_for(layout->version, 0)->abi;
 
 	/* What is not looked at may hold anything. */
 	memset(words, 0xff, WORDS * sizeof(words[0]));
@@ -137,7 +148,7 @@ static void debug_make(const struct layout *layout, uint64_t words[WORDS])
 static int debug_apply(const struct layout *layout, const uint64_t words[WORDS],
 		       struct python_offsets *offsets)
 {
-	*offsets = *offsets_for(layout->version);
+	*offsets = *offsets_for(layout->version, 0);
 	return offsets_apply_debug((const uint8_t *)words, layout_hex(layout), offsets);
 }
 
@@ -145,7 +156,7 @@ static void test_debug(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < LAYOUTS; i++) {
-		const struct python_offsets *known = offsets_for(layouts[i].version);
+		const struct python_offsets *known = offsets_for(layouts[i].version, 0);
 		struct python_offsets offsets;
 		uint64_t words[WORDS];
 
@@ -183,11 +194,11 @@ static void test_debug_refused(void **state)
 	}
 }
 
-/* A version whose layout of _Py_DebugOffsets is not known, though the words agree on what it is. */
+/* Words that agree with the file, but not with the version that the layout is of; a layout without own words. */
 static void test_debug_unknown(void **state)
 {
-	const uint32_t versions[] = {0x030c00f0, 0x030f00f0, 0};
-	struct python_offsets offsets = *offsets_for(0x030e);
+	const uint32_t versions[] = {0x030c00f0, 0x030f00f0, 0x031000f0, 0};
+	struct python_offsets offsets = *offsets_for(0x030e, 0);
 	uint64_t words[WORDS];
 
 	(void)state;
@@ -197,6 +208,9 @@ static void test_debug_unknown(void **state)
 		assert_int_equal(offsets_apply_debug((const uint8_t *)words, versions[i], &offsets),
 				 -ENOTSUP);
 	}
+	offsets = *offsets_for(0x030c, 0);
+	words[VERSION] = 0x030c00f0;
+	assert_int_equal(offsets_apply_debug((const uint8_t *)words, 0x030c00f0, &offsets), -ENOTSUP);
 }
 
 int main(void)

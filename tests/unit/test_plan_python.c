@@ -25,6 +25,9 @@
 	"PyTraceMalloc_Untrack Py_FinalizeEx Py_Exit _Py_NewReference _Py_NewReferenceNoTotal "
 #define RAW "_PyMem_RawMalloc _PyMem_RawCalloc _PyMem_RawRealloc _PyMem_RawFree "
 #define OBJ "_PyObject_Malloc _PyObject_Calloc _PyObject_Realloc _PyObject_Free "
+#define HOOKS                                                                                                \
+	"_PyMem_DebugRawMalloc _PyMem_DebugRawCalloc _PyMem_DebugRawRealloc _PyMem_DebugRawFree "            \
+	"_PyMem_DebugMalloc _PyMem_DebugCalloc _PyMem_DebugRealloc _PyMem_DebugFree "
 
 /*
  * Assembles a library of functions "test; je" of those names (static where they begin with an underscore) and
@@ -117,7 +120,9 @@ static void test_implementations(void **state)
 	assert_int_equal(plan_names(PUBLIC RAW OBJ, 0, &plan), 0);
 	assert_string_equal(plan.level, "raw, mem, obj: implementations (_PyMem_Raw*, _PyObject_*)");
 	assert_int_equal(plan.count, 4 + 4 + 6);
-	assert_int_equal(plan.missing_count, 0);
+	assert_int_equal(plan.missing_count, 1);
+	assert_string_equal(why_missing(&plan, "_PyMem_Debug*"),
+			    "neither symbols nor PyMem_SetupDebugHooks() tell where they are");
 	expect(&plan, "_PyMem_RawMalloc", ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_RAW, ABI_REG_SI, NONE, NONE),
 	       1);
 	expect(&plan, "_PyMem_RawFree", ABI_COOKIE(ABI_OP_FREE, EVENT_API_RAW, ABI_REG_SI, NONE, NONE), 0);
@@ -134,6 +139,28 @@ static void test_implementations(void **state)
 	plan_free(&plan);
 	assert_null(plan.sites);
 	plan_free(NULL);
+}
+
+/* The debugging hooks beside the implementations; beside the public functions they would count twice. */
+static void test_hooks(void **state)
+{
+	(void)state;
+	struct plan plan;
+
+	assert_int_equal(plan_names(PUBLIC RAW OBJ HOOKS, 0, &plan), 0);
+	assert_int_equal(plan.count, 4 + 4 + 8 + 6);
+	assert_int_equal(plan.missing_count, 0);
+	expect(&plan, "_PyMem_DebugRawFree",
+	       ABI_COOKIE(ABI_OP_FREE, EVENT_API_RAW, ABI_REG_SI, NONE, NONE) | ABI_COOKIE_ADDEND(16), 0);
+	expect(&plan, "_PyMem_DebugCalloc",
+	       ABI_COOKIE(ABI_OP_CALLOC, EVENT_API_OBJ, ABI_REG_SI, ABI_REG_DX, NONE) | ABI_COOKIE_ADDEND(16),
+	       1);
+	expect(&plan, "_PyObject_Malloc", ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_OBJ, ABI_REG_SI, NONE, NONE),
+	       1);
+	plan_free(&plan);
+	assert_int_equal(plan_names(PUBLIC HOOKS, 0, &plan), 0);
+	assert_null(find(&plan, "_PyMem_DebugMalloc"));
+	plan_free(&plan);
 }
 
 static void test_public(void **state)
@@ -289,14 +316,14 @@ static int plan_file(const char *path, struct plan *plan)
 	return err;
 }
 
-/* In a build with symbols the implementations are all found, and none costs two traps. */
+/* In a build with symbols the implementations are all found, and none costs two traps (but for the hooks). */
 static void test_pyenv(void **state)
 {
 	(void)state;
 	char root[512] = "", pattern[600];
 	FILE *pipe = popen("pyenv root 2>/dev/null", "r");
 	glob_t files;
-	int seen = 0;
+	int seen = 0, ends = 0;
 
 	assert_non_null(pipe);
 	if (fgets(root, sizeof(root), pipe))
@@ -315,21 +342,28 @@ static void test_pyenv(void **state)
 		    minor > 13)
 			continue;
 		assert_int_equal(plan_file(files.gl_pathv[i], &plan), 0);
-		assert_string_equal(plan.level, "raw, mem, obj: implementations (_PyMem_Raw*, _PyObject_*)");
+		/* Where the ends of requests are all recognised they are probed instead: cheaper. */
+		if (plan.object_code.end) {
+			assert_memory_equal(plan.level, "raw, mem, obj: where requests end: ", 35);
+			ends++;
+		} else {
+			assert_string_equal(plan.level,
+					    "raw, mem, obj: implementations (_PyMem_Raw*, _PyObject_*)");
+			assert_int_equal(plan.count + plan.missing_count, 22);
+		}
 		/* Inline in 3.8's headers; the second function came with 3.12. */
 		assert_int_equal(plan.missing_count, minor == 8 ? 2 : minor < 12 ? 1 : 0);
 		for (size_t j = 0; j < plan.missing_count; j++)
 			assert_memory_equal(plan.missing[j].symbol, "_Py_NewReference", 16);
 		for (size_t j = 0; j < plan.count; j++)
-			if (!plan.sites[j].emulated)
+			if (!plan.sites[j].emulated && !strstr(plan.sites[j].symbol, "_PyMem_Debug"))
 				fail_msg("%s: %s: %s", files.gl_pathv[i], plan.sites[j].symbol,
 					 plan.sites[j].why);
-		assert_int_equal(plan.count + plan.missing_count, 14);
 		plan_free(&plan);
 		seen++;
 	}
 	globfree(&files);
-	print_message("%d versions\n", seen);
+	print_message("%d versions, %d of them probed where requests end\n", seen, ends);
 }
 
 /* Any other interpreter on PATH, stripped or not: every function of raw and obj has its site. */
@@ -365,10 +399,15 @@ static void test_path(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_implementations), cmocka_unit_test(test_public),
-		cmocka_unit_test(test_mixed_levels),    cmocka_unit_test(test_clones),
-		cmocka_unit_test(test_aliases),         cmocka_unit_test(test_no_python),
-		cmocka_unit_test(test_pyenv),           cmocka_unit_test(test_path),
+		cmocka_unit_test(test_implementations),
+		cmocka_unit_test(test_hooks),
+		cmocka_unit_test(test_public),
+		cmocka_unit_test(test_mixed_levels),
+		cmocka_unit_test(test_clones),
+		cmocka_unit_test(test_aliases),
+		cmocka_unit_test(test_no_python),
+		cmocka_unit_test(test_pyenv),
+		cmocka_unit_test(test_path),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -229,7 +229,7 @@ static void test_json(void **state)
 	free(text);
 	snapshot->meta.coverage_known = 1;
 	text = report(snapshot, (struct report_opts){.by = GROUP_LINENO}, report_json);
-	contains(text, "\"coverage\": {\"new_blocks\": 0");
+	contains(text, "\"coverage\": {\"live_blocks\": 0");
 	/* As json.dumps("c\udcff\udcff.py"): a lone surrogate, and a byte that is not UTF-8. */
 	contains(text, "{\"filename\": \"c\\udcff\\udcff.py\", \"lineno\": 2}");
 	contains(text, "\"b\\nad.py\"");

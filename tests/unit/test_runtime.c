@@ -203,7 +203,7 @@ static void check_version(unsigned int minor)
 	assert_int_equal(err, 0);
 	assert_int_equal(runtime.pid, child.pid);
 	assert_int_equal(runtime.offsets->version, 0x0300 | minor);
-	assert_ptr_equal(runtime.offsets, offsets_for(0x0300 | minor)); /* 3.13+: its own offsets agree */
+	assert_ptr_equal(runtime.offsets, offsets_for(0x0300 | minor, 0)); /* 3.13+: its own offsets agree */
 	assert_int_equal(runtime.version_hex >> 16, 0x0300 | minor);
 	assert_int_equal((runtime.version_hex & 0xffff) != 0, minor >= 11);
 	printf("3.%u: source %u, address %lld, module %u, %s\n", minor, runtime.target.tstate_source,
@@ -233,6 +233,7 @@ VERSION_TEST(11)
 VERSION_TEST(12)
 VERSION_TEST(13)
 VERSION_TEST(14)
+VERSION_TEST(15)
 
 /* The distribution's interpreter: one stripped executable, as a rule. */
 static void test_system(void **state)
@@ -448,7 +449,7 @@ static void test_refused(void **state)
 	assert_int_equal(getc(child.out), '\n');
 	assert_int_equal(python_runtime_find(child.pid, &runtime), -ENOTSUP);
 	assert_non_null(strstr(error_reason(-ENOTSUP), "3.7"));
-	assert_non_null(strstr(error_reason(-ENOTSUP), "3.14"));
+	assert_non_null(strstr(error_reason(-ENOTSUP), "3.15"));
 	python_stop(&child);
 }
 
@@ -504,10 +505,11 @@ int main(void)
 		cmocka_unit_test(test_39),           cmocka_unit_test(test_310),
 		cmocka_unit_test(test_311),          cmocka_unit_test(test_312),
 		cmocka_unit_test(test_313),          cmocka_unit_test(test_314),
-		cmocka_unit_test(test_system),       cmocka_unit_test(test_stripped_312),
-		cmocka_unit_test(test_stripped_313), cmocka_unit_test(test_static_312),
-		cmocka_unit_test(test_static_313),   cmocka_unit_test(test_early_310),
-		cmocka_unit_test(test_early_313),    cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_315),          cmocka_unit_test(test_system),
+		cmocka_unit_test(test_stripped_312), cmocka_unit_test(test_stripped_313),
+		cmocka_unit_test(test_static_312),   cmocka_unit_test(test_static_313),
+		cmocka_unit_test(test_early_310),    cmocka_unit_test(test_early_313),
+		cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,8 @@
 struct outfile {
 	int directory; /* -1: standard output */
 	int fd;
-	int err; /* the first failure: the content is incomplete from there on */
+	int borrowed; /* fd is not ours to close */
+	int err;      /* the first failure: the content is incomplete from there on */
 	size_t used;
 	char *path;         /* as given, for messages */
 	const char *name;   /* in the directory; within path, or the caller's until the end */
@@ -124,6 +126,35 @@ static int file_begin(struct outfile **out, struct outfile *file, int err)
 	return err;
 }
 
+int outfile_on(struct outfile **out, int fd, const char *name)
+{
+	int err = file_new(out, name);
+
+	if (err)
+		return err;
+	(*out)->fd = fd;
+	(*out)->borrowed = 1;
+	return 0;
+}
+
+int outfile_again(struct outfile **out, const struct outfile *like)
+{
+	struct outfile *file;
+	int err;
+
+	if (like->directory < 0)
+		return outfile_on(out, like->fd, like->path);
+	err = file_new(&file, like->path);
+	if (err)
+		return err;
+	/* A name that the caller lent is his still. */
+	file->name = like->name;
+	if (like->name >= like->path && like->name <= like->path + strlen(like->path))
+		file->name = file->path + (like->name - like->path);
+	file->directory = fcntl(like->directory, F_DUPFD_CLOEXEC, 0);
+	return file_begin(out, file, file->directory < 0 ? -errno : 0);
+}
+
 int outfile_open(struct outfile **out, const char *path)
 {
 	struct outfile *file;
@@ -135,6 +166,7 @@ int outfile_open(struct outfile **out, const char *path)
 	if (err)
 		return err;
 	if (!strcmp(path, "-")) {
+		file->borrowed = 1;
 		file->fd = STDOUT_FILENO;
 		*out = file;
 		return 0;
@@ -195,6 +227,54 @@ int outfile_write(struct outfile *file, const void *data, size_t bytes)
 	return file->err;
 }
 
+/* FILE.number, or FILE itself. */
+static int kept_name(const struct outfile *file, unsigned int number, char name[NAME_MAX + 1])
+{
+	int size = snprintf(name, NAME_MAX + 1, number ? "%s.%u" : "%s", file->name, number);
+
+	return size > NAME_MAX ? -ENAMETOOLONG : 0;
+}
+
+/* From the oldest on; the newest stays where it is, and is there twice until the new one takes its name. */
+static int kept_shift(const struct outfile *file, unsigned int keep)
+{
+	char from[NAME_MAX + 1], to[NAME_MAX + 1];
+	int at = file->directory, err = 0;
+
+	for (unsigned int number = keep - 1; !err && number > 0; number--) {
+		struct stat st;
+
+		err = kept_name(file, number, to);
+		if (!err)
+			err = kept_name(file, number - 1, from);
+		if (err)
+			break;
+		if (!fstatat(at, to, &st, AT_SYMLINK_NOFOLLOW) && !S_ISREG(st.st_mode))
+			return error_set(-EINVAL, "'%s' is not a regular file", to);
+		if (fstatat(at, from, &st, AT_SYMLINK_NOFOLLOW))
+			continue;
+		if (!S_ISREG(st.st_mode))
+			return error_set(-EINVAL, "'%s' is not a regular file", from);
+		if (number == 1 && (!unlinkat(at, to, 0) || errno == ENOENT) && !linkat(at, from, at, to, 0))
+			continue;
+		/* Not every file system has links. */
+		if (renameat(at, from, at, to))
+			err = -errno;
+	}
+	return err;
+}
+
+int outfile_rotate(struct outfile *file, unsigned int keep)
+{
+	int err = file->temporary[0] ? kept_shift(file, keep) : 0;
+
+	if (!err)
+		return outfile_commit(file);
+	error_set(err, "cannot keep the files of before '%s': %s", file->path, error_reason(err));
+	outfile_discard(file);
+	return err;
+}
+
 int outfile_commit(struct outfile *file)
 {
 	int err = flush(file);
@@ -218,7 +298,7 @@ void outfile_discard(struct outfile *file)
 {
 	if (!file)
 		return;
-	if (file->fd >= 0 && file->fd != STDOUT_FILENO)
+	if (file->fd >= 0 && !file->borrowed)
 		close(file->fd);
 	if (file->temporary[0])
 		unlinkat(file->directory, file->temporary, 0);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "probe/features.h"
+#include "probe/seccomp.h"
 #include "probe/session.h"
 #include "python/offsets.h"
 
@@ -62,6 +63,8 @@ int cli_doctor(int argc, char **argv)
 	line_print(features.uprobe_multi, "uprobe_multi", "one link for all probes of a file; kernel 6.6+");
 	line_print(features.uprobe_session, "uprobe.session",
 		   "no return probe for nested requests; kernel 6.13+");
+	line_print(!features.seccomp_uretprobe_risk || seccomp_kills_returns() != 1, "seccomp and returns",
+		   "needed for targets with a filter (containers); not in some kernels from 6.11 to 6.13");
 	line_print(features.root_pid_ns, "initial PID namespace", "needed; in a container: --pid=host");
 	printf("Privileges\n");
 	for (size_t i = 0; i < count; i++)

@@ -63,7 +63,8 @@ const char *cli_remedy(int err)
 	case -ESRCH:
 		return "tracer list shows what can be traced";
 	case -ENOENT:
-		return "tracer list shows which processes run a Python that is known";
+		return "tracer list shows which processes run a Python that is known; where it is yet to be "
+		       "loaded, use --wait";
 	case -EPERM:
 	case -EACCES:
 		return geteuid() ? "run it with sudo"

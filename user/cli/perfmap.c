@@ -21,6 +21,7 @@
 #define MAX_WATCHED  64
 #define FOLLOW_NS    200000000ull /* between two writings of the same map, and at most so much of the time: */
 #define FOLLOW_SHARE 20
+#define WRAPPER_NS   300000000ull
 #define DRAIN_MORE   (1 << 16) /* a full batch: there is more already */
 
 struct run {
@@ -28,8 +29,9 @@ struct run {
 	struct perfmap_session *session;
 	struct launch *launch;
 	int signals;
-	int status; /* of the command */
-	uint64_t start_ns, written_ns, write_cost_ns;
+	int status;        /* of the command */
+	uint64_t start_ns; /* of the session; before that, of the command's last program */
+	uint64_t written_ns, write_cost_ns;
 	uint64_t version; /* of the table, when it was last written to -o; UINT64_MAX: never */
 };
 
@@ -168,12 +170,16 @@ static int targets_attach(struct run *run)
 	return attached ? 0 : -ESRCH;
 }
 
-static int command_ready(pid_t pid, void *context)
+static int command_ready(pid_t pid, int running, void *context)
 {
 	struct run *run = context;
-	int err = perfmap_session_add(run->session, pid);
+	int err;
 
-	/* A wrapper that will exec what makes code, or a program that only a file tells of: not yet. */
+	/* A program that only a file tells of; unless it is a wrapper, which would have called exec by now. */
+	if (running)
+		return clock_ns(CLOCK_MONOTONIC) - run->start_ns > WRAPPER_NS;
+	run->start_ns = clock_ns(CLOCK_MONOTONIC);
+	err = perfmap_session_add(run->session, pid);
 	return err ? err : perfmap_session_at(run->session, 0)->probed > 0;
 }
 

@@ -11,24 +11,34 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "cli/late_targets.h"
+#include "cli/live.h"
 #include "cli/signals.h"
 #include "cli/trace_options.h"
+#include "export/pprof.h"
 #include "probe/plan_process.h"
 #include "probe/privileges.h"
 #include "target/launch.h"
 
-#define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
-#define POLL_IDLE_MS 20
-#define MAX_WATCHED  64
-#define KEPT_REMEDY  "the file that was there is as it was"
+#define POLL_BUSY_MS     2 /* between two looks at a ring buffer that had records */
+#define POLL_IDLE_MS     20
+#define MAX_WATCHED      64
+#define COMMAND_PATIENCE 100 /* looks at a command without Python before we tell that we wait */
+#define KEPT_REMEDY      "the file that was there is as it was"
 
 struct run {
 	struct trace_options options;
 	struct session *session;
 	struct launch *launch;
 	struct outfile *output, *capture;
-	int signals; /* signals_catch() */
-	int status;  /* of the command */
+	struct live live;
+	size_t attached;
+	int signals;              /* signals_catch() */
+	int status;               /* of the command */
+	struct late_targets late; /* of pids */
+	struct late command;
+	unsigned int command_looks;
+	int command_refused; /* what it loaded cannot be traced: that has been told */
 	uint64_t start_ns, next_print_ns;
 };
 
@@ -47,6 +57,19 @@ static int plan_show(pid_t pid, const struct plan_opts *opts)
 	return 0;
 }
 
+/* The last of the snapshots, or the only one. */
+static int output_save(struct run *run, const struct snapshot *snapshot)
+{
+	struct outfile *file = run->output;
+	int err = pprof_write(snapshot, file);
+
+	run->output = NULL;
+	if (!err)
+		return run->options.keep ? outfile_rotate(file, run->options.keep) : outfile_commit(file);
+	outfile_discard(file);
+	return err;
+}
+
 /* Prints the report of every process, as it is now or (at the end) as it was when its interpreter shut down. */
 static int reports_print(struct run *run, int at_end)
 {
@@ -63,8 +86,7 @@ static int reports_print(struct run *run, int at_end)
 		}
 		status = cli_report_print(snapshot, &run->options.choice);
 		if (at_end && run->output) {
-			err = cli_snapshot_save(snapshot, run->output);
-			run->output = NULL;
+			err = output_save(run, snapshot);
 		}
 		snapshot_free(snapshot);
 		if (err) {
@@ -88,19 +110,23 @@ static int stop_wanted(struct run *run, int *interrupts)
 		if (++*interrupts > 1)
 			return 1;
 	}
+	if (live_stop_wanted(&run->live))
+		return 1;
 	return run->options.duration_ns &&
 	       clock_ns(CLOCK_MONOTONIC) - run->start_ns >= run->options.duration_ns;
 }
 
 static void wait_briefly(struct run *run, int busy)
 {
-	struct pollfd polls[MAX_WATCHED + 1] = {{.fd = run->signals, .events = POLLIN}};
+	struct pollfd polls[1 + MAX_WATCHED + LIVE_POLLS] = {{.fd = run->signals, .events = POLLIN}};
 	int fds[MAX_WATCHED];
 	size_t count = session_poll_fds(run->session, fds, MAX_WATCHED);
 
 	for (size_t i = 0; i < count; i++)
 		polls[i + 1] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-	poll(polls, count + 1, busy ? POLL_BUSY_MS : POLL_IDLE_MS);
+	count += 1;
+	count += live_poll_fds(&run->live, polls + count);
+	poll(polls, count, busy ? POLL_BUSY_MS : POLL_IDLE_MS);
 }
 
 /* Until the targets end, the time is over or somebody asks. 0, -errno. */
@@ -109,57 +135,112 @@ static int session_follow(struct run *run)
 	int interrupts = 0;
 
 	run->next_print_ns = run->start_ns + run->options.interval_ns;
-	while (session_running(run->session) && !stop_wanted(run, &interrupts)) {
+	while ((session_running(run->session) || run->late.count) && !stop_wanted(run, &interrupts)) {
 		int count = session_drain(run->session);
 
+		if (count >= 0 && run->late.count) {
+			run->attached += late_targets_look(&run->late, run->session);
+			int err = run->late.count ? 0 : privileges_drop(run->output || run->capture);
+
+			if (err)
+				return err;
+		}
 		if (count < 0)
 			return count;
 		if (run->options.interval_ns && clock_ns(CLOCK_MONOTONIC) >= run->next_print_ns) {
 			run->next_print_ns += run->options.interval_ns;
+			session_census(run->session);
 			count = session_count_loss(run->session);
 			if (count < 0 || reports_print(run, 0) != EXIT_DONE)
 				return -EIO;
 		}
+		int more = live_step(&run->live);
 		/* A full batch means that there is more already. */
-		if (count < 1 << 16)
+		if (count < 1 << 16 && !more)
 			wait_briefly(run, count > 0);
 	}
 	return 0;
 }
 
+/* It can be talked to from before anybody is told that it has attached. */
+static void session_open(struct run *run)
+{
+	const struct live_opts opts = {
+		.every_ns = run->options.snapshot_ns,
+		.keep = run->options.keep,
+		.file = run->output,
+		.name = run->options.output,
+	};
+
+	live_begin(&run->live, run->session, &opts);
+}
+
 static int targets_attach(struct run *run)
 {
-	int attached = 0, err = signals_catch(&run->signals, 1);
+	int err = signals_catch(&run->signals, 1);
 
 	if (err)
 		return error_print(err, NULL, "trace");
+	session_open(run);
 	for (size_t i = 0; i < run->options.pid_count; i++) {
 		err = session_add(run->session, run->options.pids[i], 0);
-
+		if (err == -ENOENT && run->options.wait)
+			err = late_targets_add(&run->late, run->options.pids[i]);
+		else if (!err)
+			run->attached++;
 		/* Of several, one that cannot be traced does not keep the others from it. */
 		if (err)
 			error_print(err, cli_remedy(err), "PID %d", run->options.pids[i]);
-		else
-			attached++;
 	}
-	return attached ? 0 : -ESRCH;
+	return run->attached || run->late.count ? 0 : -ESRCH;
 }
 
-static int command_ready(pid_t pid, void *context)
+/* The command runs and has no Python: has it by now? An error is told, and the command goes on without us. */
+static int command_look(struct run *run, pid_t pid)
+{
+	int found, err;
+
+	if (run->command_refused)
+		return 0;
+	run->command.pid = pid;
+	found = late_look(&run->command);
+	if (found <= 0) {
+		if (!found && ++run->command_looks == COMMAND_PATIENCE)
+			log_info("the command runs no Python yet; waiting for it to load one");
+		return 0;
+	}
+	if (run->options.dry_run)
+		err = plan_show(pid, &run->options.session.plan);
+	else
+		err = signals_catch(&run->signals, 1) ?: late_attach(run->session, pid);
+	if (!err)
+		return 1;
+	signals_catch(&run->signals, 0);
+	error_print(err, cli_remedy(err), "command");
+	run->command_refused = 1;
+	return 0;
+}
+
+static int command_ready(pid_t pid, int running, void *context)
 {
 	struct run *run = context;
 	int err;
 
+	if (running)
+		return command_look(run, pid);
+	run->command = (struct late){0};
 	if (run->options.dry_run)
 		err = plan_show(pid, &run->options.session.plan);
 	else
 		err = signals_catch(&run->signals, 1);
-	if (!err && !run->options.dry_run)
+	if (!err && !run->options.dry_run) {
+		session_open(run);
 		err = session_add(run->session, pid, 1);
+	}
 	if (!err)
 		return 1;
 	signals_catch(&run->signals, 0);
-	/* A wrapper that will exec the interpreter: not yet. */
+	/* A wrapper that will exec the interpreter, or a program that will load it: not yet. */
 	return err == -ENOENT ? 0 : err;
 }
 
@@ -201,11 +282,13 @@ static int run_finish(struct run *run)
 {
 	int status, err;
 
-	if (session_running(run->session))
-		session_measure(run->session);
+	late_targets_give_up(&run->late);
+	if (run->options.pid_count && !run->attached)
+		return EXIT_FAILED;
 	err = session_stop(run->session);
 	if (err)
 		error_print(err, NULL, "the last events");
+	live_finish(&run->live);
 	status = reports_print(run, 1);
 	if (run->capture && !session_capture_error(run->session)) {
 		int failed = outfile_commit(run->capture);
@@ -231,7 +314,8 @@ static int run_session(struct run *run)
 	err = run->options.command.count ? command_start(run) : targets_attach(run);
 	if (err)
 		return run->status ? run->status : EXIT_FAILED;
-	err = privileges_drop(run->output || run->capture);
+	if (!run->late.count)
+		err = privileges_drop(run->output || run->capture);
 	if (err) {
 		error_print(err, NULL, "trace");
 		return EXIT_FAILED;
@@ -284,6 +368,8 @@ int cli_trace(int argc, char **argv)
 	outfile_discard(run.output);
 	outfile_discard(run.capture);
 	session_free(run.session);
+	live_end(&run.live); /* whoever asked for the end learns of it now */
+	late_targets_free(&run.late);
 	/* The command's own status is ours, once it has one; one that still runs is left alone. */
 	if (run.launch && status == EXIT_DONE && !run.options.dry_run &&
 	    launch_wait(run.launch, 0, &run.status) == 1)

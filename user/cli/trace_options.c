@@ -7,17 +7,36 @@
 
 #include "base/error.h"
 
-enum { KEY_DRY_RUN = 0x200, KEY_CAPTURE, KEY_BACKEND, KEY_PUBLIC, KEY_NO_REUSE };
+enum {
+	KEY_DRY_RUN = 0x200,
+	KEY_CAPTURE,
+	KEY_BACKEND,
+	KEY_PUBLIC,
+	KEY_NO_REUSE,
+	KEY_FREEZE,
+	KEY_EVERY,
+	KEY_KEEP
+};
+
+#define KEEP_DEFAULT 3
+#define KEEP_MAX     1000
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "trace running processes", 1},
 	{"container", 'c', "CONTAINER", OPTION_HIDDEN, NULL, 1},
 	{"all", 'a', NULL, OPTION_HIDDEN, NULL, 1},
+	{"wait", 'w', NULL, 0, "with -p: where there is no Python yet, wait until the process loads one", 1},
 	{"nframe", 'n', "N", 0, "frames kept of a traceback, most recent first (1-128, default 16)", 2},
-	{"mode", 'm', "MODE", 0, "exact: allocations and frees (the only one in this version)", 2},
+	{"mode", 'm', "MODE", 0,
+	 "census: allocations are traced, and the heap tells which blocks live (default); exact: allocations "
+	 "and frees",
+	 2},
 	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
 	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},
 	{"output", 'o', "FILE", 0, "write the snapshot there at the end (pprof)", 3},
+	{"snapshot-every", KEY_EVERY, "SEC", 0,
+	 "with -o, also write it every SEC seconds; the one before becomes FILE.1, that FILE.2 and so on", 3},
+	{"keep", KEY_KEEP, "N", 0, "with --snapshot-every, keep N snapshots, FILE among them (default 3)", 3},
 	{"capture", KEY_CAPTURE, "FILE", 0, "keep the event stream there, for tracer replay", 3},
 	{"dry-run", KEY_DRY_RUN, NULL, 0, "print the probe plan and stop", 4},
 	{"buffer", 'b', "BYTES", 0, "ring buffer, a power of two (default 64M)", 4},
@@ -29,6 +48,8 @@ static const struct argp_option options[] = {
 	 "their "
 	 "blocks stay with the line that first asked for them)",
 	 4},
+	{"freeze", KEY_FREEZE, NULL, 0,
+	 "stop the target while its heap is read for a report: an exact reading (it says for how long)", 4},
 	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
 	{"verbose", 'v', NULL, 0, "more of them", 5},
 	{0},
@@ -50,14 +71,17 @@ static error_t reject_later(const char *option)
 static error_t parse_mode(struct trace_options *out, const char *arg)
 {
 	if (!strcmp(arg, "exact"))
-		return 0;
-	if (!strcmp(arg, "census") || !strcmp(arg, "growth")) {
-		error_print(error_set(-ENOTSUP, "mode %s is not in this version", arg), "use --mode exact",
+		out->session.plan.mode = EVENT_MODE_EXACT;
+	else if (!strcmp(arg, "census"))
+		out->session.plan.mode = EVENT_MODE_CENSUS;
+	else if (!strcmp(arg, "growth")) {
+		error_print(error_set(-ENOTSUP, "mode %s is not in this version", arg), "use --mode census",
 			    "--mode");
 		return CLI_REPORTED;
+	} else {
+		return reject("--mode", arg, "census or exact");
 	}
-	(void)out;
-	return reject("--mode", arg, "use --mode exact");
+	return 0;
 }
 
 static error_t parse_backend(struct trace_options *out, const char *arg)
@@ -103,6 +127,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return reject_later("--container");
 	case 'a':
 		return reject_later("--all");
+	case 'w':
+		out->wait = 1;
+		return 0;
 	case 'n':
 		if (cli_parse_number(arg, 1, EVENT_MAX_FRAMES, &number))
 			return reject("--nframe", arg, "a number from 1 to 128");
@@ -117,6 +144,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'o':
 		out->output = arg;
 		return 0;
+	case KEY_EVERY:
+		return cli_parse_seconds(arg, &out->snapshot_ns) ? reject("--snapshot-every", arg, "seconds")
+								 : 0;
+	case KEY_KEEP:
+		if (cli_parse_number(arg, 1, KEEP_MAX, &number))
+			return reject("--keep", arg, "a number from 1 to 1000");
+		out->keep = number;
+		return 0;
 	case KEY_CAPTURE:
 		out->capture = arg;
 		return 0;
@@ -129,6 +164,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return parse_backend(out, arg);
 	case KEY_PUBLIC:
 		out->session.plan.public_only = 1;
+		return 0;
+	case KEY_FREEZE:
+		out->session.freeze = 1;
 		return 0;
 	case KEY_NO_REUSE:
 		out->session.plan.no_reuse = 1;
@@ -157,6 +195,7 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 
 	memset(out, 0, sizeof(*out));
 	out->session.nframe = 16;
+	out->session.plan.mode = EVENT_MODE_CENSUS;
 	report_choice_default(&out->choice);
 	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
 	if (status)
@@ -167,6 +206,18 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 			    "tracer -p PID, or tracer -- COMMAND ARG...", "trace");
 		return EXIT_USAGE;
 	}
+	if ((out->snapshot_ns || out->keep) && (!out->output || !strcmp(out->output, "-"))) {
+		error_print(error_set(-EINVAL, "it needs a file to write to"), "name it with -o FILE", "%s",
+			    out->snapshot_ns ? "--snapshot-every" : "--keep");
+		return EXIT_USAGE;
+	}
+	if (out->keep && !out->snapshot_ns) {
+		error_print(error_set(-EINVAL, "one snapshot is written, at the end"),
+			    "use it with --snapshot-every", "--keep");
+		return EXIT_USAGE;
+	}
+	if (out->snapshot_ns && !out->keep)
+		out->keep = KEEP_DEFAULT;
 	if (out->output && out->pid_count > 1) {
 		error_print(error_set(-EINVAL, "a snapshot is of one process"), "name one, or leave -o away",
 			    "--output");

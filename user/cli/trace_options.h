@@ -11,8 +11,11 @@ struct trace_options {
 	size_t pid_count;
 	struct cli_arguments command;      /* none with pids */
 	uint64_t duration_ns, interval_ns; /* 0: none */
+	uint64_t snapshot_ns;              /* between two snapshots, 0: only at the end */
+	unsigned int keep;                 /* of them, in FILE, FILE.1, ... */
 	const char *output, *capture;      /* borrowed */
 	int dry_run;
+	int wait; /* for Python to be loaded */
 	struct session_opts session;
 	struct report_choice choice;
 };

@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "export/report.h"
 
@@ -60,7 +61,7 @@ static void lost_kinds_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 		item_print(out, &items, loss[i], "event of another kind", "events of another kind");
 }
 
-static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT])
+static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT], int heap_known)
 {
 	uint64_t either = loss[LOSS_REALLOC] | loss[LOSS_THREAD_STATE] | loss[LOSS_RETURN];
 	uint64_t allocs = loss[LOSS_ALLOC] | either, frees = loss[LOSS_FREE] | either;
@@ -69,6 +70,8 @@ static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 		fputs("; live figures are upper bounds of what they count (some blocks may be dead), and "
 		      "blocks of lost allocations are in no line",
 		      out);
+	else if (frees && heap_known)
+		fputs("; of small blocks what the heap shows is live, some of the others may be dead", out);
 	else if (frees)
 		fputs("; live figures are upper bounds: some blocks may be dead", out);
 	else if (allocs)
@@ -90,7 +93,7 @@ static void lost_print(FILE *out, const struct snapshot *snapshot)
 	}
 	fprintf(out, "  lost events: %s: ", count_format(text, lost));
 	lost_kinds_print(out, snapshot->meta.loss);
-	lost_meaning_print(out, snapshot->meta.loss);
+	lost_meaning_print(out, snapshot->meta.loss, snapshot->meta.coverage_known);
 	putc('\n', out);
 }
 
@@ -126,7 +129,7 @@ static unsigned int permille(uint64_t part, uint64_t whole)
 /* Of the large blocks only their number is known, before and after. */
 static void large_print(FILE *out, const struct snapshot_meta *meta, const char *since)
 {
-	const struct event_coverage_counts *counts = &meta->coverage;
+	const struct snapshot_coverage *counts = &meta->coverage;
 	char seen[32], grown[32];
 
 	if (!counts->large_new && !counts->large_seen)
@@ -167,6 +170,46 @@ static void coverage_print(FILE *out, const struct snapshot_meta *meta)
 		bytes % 10, since);
 }
 
+/* The whole heap, block by block: who accounts for it. */
+static void heap_print(FILE *out, const struct snapshot_meta *meta)
+{
+	const struct snapshot_coverage *counts = &meta->coverage;
+	char text[32];
+
+	if (!meta->coverage_known)
+		return;
+	fprintf(out, "  heap: %s blocks in pools: ", count_format(text, counts->live_blocks));
+	fprintf(out, "%s traced, ", count_format(text, counts->seen_blocks));
+	fprintf(out, "%s older than the trace, ", count_format(text, counts->old_blocks));
+	fprintf(out, "%s unseen; ", count_format(text, counts->new_blocks - counts->seen_blocks));
+	fprintf(out, "%s passed on to malloc; read in %.1f ms", count_format(text, counts->large_blocks),
+		(double)counts->elapsed_ns / 1e6);
+	if (counts->frozen_ns)
+		fprintf(out, ", for which the target was stopped for %.1f ms",
+			(double)counts->frozen_ns / 1e6);
+	if (counts->pools_unreadable)
+		fprintf(out, "; pools that could not be read: %s, what is traced there stands as live",
+			count_format(text, counts->pools_unreadable));
+	putc('\n', out);
+}
+
+/* Between the last reading and the end of a target that ended by itself. */
+static void unreconciled_print(FILE *out, const struct snapshot_meta *meta)
+{
+	if (!meta->unread_ns || strcmp(meta->moment, "running") == 0)
+		return;
+	if (meta->coverage_known)
+		fprintf(out,
+			"  the heap was last read %.1f ms before: small blocks that died since stand as "
+			"live\n",
+			(double)meta->unread_ns / 1e6);
+	else
+		fputs("  the heap was not read before the end: small blocks that died stand as live; --mode "
+		      "exact "
+		      "follows frees\n",
+		      out);
+}
+
 static void unread_print(FILE *out, const struct snapshot_meta *meta)
 {
 	char text[32];
@@ -201,5 +244,7 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, int color)
 	lost_print(out, snapshot);
 	older_print(out, &snapshot->meta);
 	coverage_print(out, &snapshot->meta);
+	heap_print(out, &snapshot->meta);
+	unreconciled_print(out, &snapshot->meta);
 	unread_print(out, &snapshot->meta);
 }

@@ -21,6 +21,8 @@ struct report_opts {
 /* 0, -EINVAL as statistics_compute(), -ENOMEM, -EIO. */
 int report_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
 int report_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
+/* The members of report_json() that tell what the snapshot is and what it lacks, without braces around them. */
+void report_json_meta(const struct snapshot *snapshot, FILE *out);
 /* "1234 B", "12.3 KiB" as Python's tracemalloc._format_size(size, False) does. Returns out. */
 char *report_size(char out[32], uint64_t bytes);
 

@@ -40,19 +40,23 @@ static void entry_write(FILE *out, const struct snapshot *snapshot, enum group_b
 
 static void coverage_write(FILE *out, const struct snapshot_meta *meta)
 {
-	const struct event_coverage_counts *counts = &meta->coverage;
+	const struct snapshot_coverage *counts = &meta->coverage;
 
 	if (!meta->coverage_known) {
 		fputs("\"coverage\": null", out);
 		return;
 	}
 	fprintf(out,
-		"\"coverage\": {\"new_blocks\": %" PRIu64 ", \"new_bytes\": %" PRIu64
-		", \"seen_blocks\": %" PRIu64 ", \"seen_bytes\": %" PRIu64 ", \"old_blocks\": %" PRIu64
-		", \"old_bytes\": %" PRIu64 ", \"large_new\": %" PRIu64 ", \"large_seen\": %" PRIu64 "}",
-		(uint64_t)counts->new_blocks, (uint64_t)counts->new_bytes, (uint64_t)counts->seen_blocks,
-		(uint64_t)counts->seen_bytes, (uint64_t)counts->old_blocks, (uint64_t)counts->old_bytes,
-		(uint64_t)counts->large_new, (uint64_t)counts->large_seen);
+		"\"coverage\": {\"live_blocks\": %" PRIu64 ", \"live_bytes\": %" PRIu64
+		", \"new_blocks\": %" PRIu64 ", \"new_bytes\": %" PRIu64 ", \"seen_blocks\": %" PRIu64
+		", \"seen_bytes\": %" PRIu64 ", \"old_blocks\": %" PRIu64 ", \"old_bytes\": %" PRIu64
+		", \"large_blocks\": %" PRIu64 ", \"large_new\": %" PRIu64 ", \"large_seen\": %" PRIu64
+		", \"pools_unreadable\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 ", \"frozen_ns\": %" PRIu64
+		", \"unread_ns\": %" PRIu64 "}",
+		counts->live_blocks, counts->live_bytes, counts->new_blocks, counts->new_bytes,
+		counts->seen_blocks, counts->seen_bytes, counts->old_blocks, counts->old_bytes,
+		counts->large_blocks, counts->large_new, counts->large_seen, counts->pools_unreadable,
+		counts->elapsed_ns, counts->frozen_ns, meta->unread_ns);
 }
 
 static void not_seen_write(FILE *out, const struct snapshot_meta *meta)
@@ -87,7 +91,7 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta)
 	putc('}', out);
 }
 
-static void meta_write(FILE *out, const struct snapshot *snapshot)
+void report_json_meta(const struct snapshot *snapshot, FILE *out)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
 	char version[VERSION_TEXT];
@@ -128,7 +132,7 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 		"%" PRIu64 ", \"count\": %" PRIu64 "}, \"lost_events\": %" PRIu64 ", ",
 		snapshot->meta.traceback_limit, names[opts->by], opts->cumulative ? "true" : "false",
 		statistics.total_size, statistics.total_count, snapshot_lost_events(snapshot));
-	meta_write(out, snapshot);
+	report_json_meta(snapshot, out);
 	fputs(", \"statistics\": [", out);
 	for (size_t i = 0; i < shown; i++) {
 		fputs(i ? ", " : "", out);

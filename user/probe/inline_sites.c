@@ -289,11 +289,11 @@ static int raw_add(struct search *search, uint64_t vaddr, size_t bytes, enum abi
 			match.reg = ABI_REG_AX;
 		}
 		if (match.counted)
-			api = EVENT_API_OBJ;
+			api = EVENT_API_LARGE;
 	}
 	site.cookie = arguments_cookie(op, api);
 	snprintf(site.why, sizeof(site.why), "%s libc%s", is_call ? "call into" : "jump to",
-		 api == EVENT_API_OBJ ? ", for pymalloc" : "");
+		 api == EVENT_API_LARGE ? ", for pymalloc" : "");
 	err = site_add(search, &site);
 	if (err || !match.site)
 		return err;

@@ -32,7 +32,6 @@ static int info_read(struct perfmap_member *member)
 		return error_set(-ESRCH, info.kernel_thread ? "it is a kernel thread" : "it has ended");
 	member->ns_pid = info.ns_pid;
 	member->uid = info.uid;
-	member->seccomp = info.seccomp;
 	snprintf(member->name, sizeof(member->name), "%s", info.name);
 	err = perfmap_places_open(&member->places, member->pid, member->ns_pid, member->uid);
 	if (err)

@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "probe/perfmap_attach.h"
 #include "probe/perfmap_member.h"
+#include "probe/seccomp.h"
 #include "target/elf_file.h"
 #include "target/memory.h"
 #include "target/process.h"
@@ -43,6 +44,7 @@ struct probed {
 struct perfmap_session {
 	struct perfmap_session_opts opts;
 	struct features features;
+	struct seccomp_answer seccomp;
 	struct perfmap_attach *attach;
 	struct perfmaps *maps;
 	struct perfmap_member **members;
@@ -240,8 +242,7 @@ static int file_probe(struct perfmap_session *session, const struct perfmap_memb
 {
 	const struct perfmap_symbol **symbols = calloc(session->opts.symbol_count + 1, sizeof(*symbols));
 	struct perfmap_plan plan = {0};
-	int no_returns = member->seccomp && session->features.seccomp_uretprobe_risk;
-	int fd = process_map_open(member->pid, map), err;
+	int fd = process_map_open(member->pid, map), no_returns = 0, err;
 
 	if (!symbols || fd < 0) {
 		free(symbols);
@@ -253,9 +254,12 @@ static int file_probe(struct perfmap_session *session, const struct perfmap_memb
 		return 0;
 	}
 	err = perfmap_plan(probed->file, symbols, symbols_in(session, map->path, symbols), &plan);
+	if (!err && plan.has_python)
+		no_returns =
+			seccomp_check(&session->seccomp, &session->features, member->pid, &plan.sites) != 0;
 	if (!err && plan.sites.count)
 		err = perfmap_attach_sites(session->attach, &plan.sites, probed->file, no_returns);
-	if (!err && no_returns && plan.has_python)
+	if (!err && no_returns)
 		log_info(
 			"%s: results of PyUnstable_PerfMapState_Init are not seen: a return probe may kill a "
 			"process with a seccomp filter on this kernel",

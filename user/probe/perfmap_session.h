@@ -30,7 +30,6 @@ struct perfmap_member {
 	pid_t pid, ns_pid;
 	int pidfd; /* -1 once it has ended, or where it had before anybody could look */
 	uint32_t uid;
-	int seccomp;
 	int named;  /* asked for, not forked under our eyes */
 	int probed; /* files that have probes */
 	int python; /* one of them is CPython with the perf map functions */

@@ -16,6 +16,7 @@
 #include "abi/events.h"
 #include "base/array.h"
 #include "base/error.h"
+#include "probe/hooks.h"
 #include "probe/plan.h"
 #include "probe/plan_inline.h"
 #include "target/elf_file.h"
@@ -24,8 +25,10 @@
 #define NAME_SIZE sizeof(((struct plan_site *)0)->symbol)
 #define MAX_CLONE 8 /* clones of a function that are looked for: NAME.lto_priv.0 to .7 */
 
-/* Sites or missing symbols that there can be: three domains, their implementations, and the singles. */
-#define MAX_ENTRIES 32
+#define OBJECT_CODE_MAX (64u << 10) /* from the first to the last of three functions of one source file */
+
+/* Sites or missing symbols that there can be: three domains, their implementations and hooks, and the singles. */
+#define MAX_ENTRIES 48
 
 static const struct function {
 	const char *name;
@@ -44,7 +47,10 @@ static const struct domain {
 	const char *implementation; /* NULL: those of obj */
 	enum event_api api;
 } raw = {"PyMem_Raw", "_PyMem_Raw", EVENT_API_RAW}, obj = {"PyObject_", "_PyObject_", EVENT_API_OBJ},
-  mem = {"PyMem_", NULL, EVENT_API_MEM};
+  mem = {"PyMem_", NULL, EVENT_API_MEM},
+  /* The debugging hooks, which stand before the implementations and enlarge every block. */
+	raw_hooks = {NULL, "_PyMem_DebugRaw", EVENT_API_RAW},
+  obj_hooks = {NULL, "_PyMem_Debug", EVENT_API_OBJ};
 
 static const struct plan_wish singles[] = {
 	{"PyTraceMalloc_Track", ABI_OP_TRACK, EVENT_API_TRACK, {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX}, 0},
@@ -123,33 +129,32 @@ static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr)
 	return NULL;
 }
 
-/* The site of a wish, in a plan that has room for it. 0; -errno, and *why if it is -ENOENT or -EEXIST. */
-static int fill_wish(struct plan *plan, struct elf_file *file, const struct plan_wish *wish, const char **why)
+/*
+ * The site in the function at vaddr, of so many bytes (0: not known), in a plan that has room for it. 0; -errno, and *why if
+ * it is -ENOENT or, of a function of another meaning, -EEXIST.
+ */
+static int fill_site(struct plan *plan, struct elf_file *file, const struct plan_wish *wish, uint64_t vaddr,
+		     uint64_t size, const char **why)
 {
 	struct plan_site *site = &plan->sites[plan->count];
 	const struct plan_site *other;
-	struct elf_symbol symbol;
 	uint8_t code[PLAN_MAX_CODE];
-	size_t size;
 	int bytes, err;
 
-	*why = find_function(file, wish->symbol, &symbol);
-	if (*why)
-		return -ENOENT;
-	other = site_in(plan, symbol.vaddr);
+	*why = NULL;
+	other = site_in(plan, vaddr);
 	if (other) {
 		if (other->op != wish->op)
 			*why = "it shares its code with a function of another meaning";
 		return -EEXIST;
 	}
-	size = symbol.size && symbol.size < sizeof(code) ? symbol.size : sizeof(code);
-	bytes = elf_file_read(file, symbol.vaddr, code, size);
+	bytes = elf_file_read(file, vaddr, code, size && size < sizeof(code) ? size : sizeof(code));
 	if (bytes <= 0) {
 		*why = "the file does not hold its code";
 		return -ENOENT;
 	}
 	memset(site, 0, sizeof(*site));
-	err = plan_function(wish, code, (size_t)bytes, symbol.vaddr, site);
+	err = plan_function(wish, code, (size_t)bytes, vaddr, site);
 	if (err)
 		return err;
 	if (elf_file_offset(file, site->vaddr, &site->offset)) {
@@ -163,17 +168,20 @@ static int fill_wish(struct plan *plan, struct elf_file *file, const struct plan
 
 int plan_wish_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
 {
-	const char *why;
-	int err = array_reserve(&plan->sites, &plan->room, plan->count, 1, sizeof(*plan->sites));
+	struct elf_symbol symbol;
+	const char *why = find_function(file, wish->symbol, &symbol);
+	int err = why ? -ENOENT
+		      : array_reserve(&plan->sites, &plan->room, plan->count, 1, sizeof(*plan->sites));
 
-	return err ? err : fill_wish(plan, file, wish, &why);
+	return err ? err : fill_site(plan, file, wish, symbol.vaddr, symbol.size, &why);
 }
 
-/* Adds a site or a missing symbol. 0 or -ENOMEM. */
-static int add_wish(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
+/* Adds a site in the function at vaddr, of so many bytes (0: not known), or a missing symbol. 0 or -ENOMEM. */
+static int add_function(struct plan *plan, struct elf_file *file, const struct plan_wish *wish,
+			uint64_t vaddr, uint64_t size)
 {
 	const char *why = "too many sites";
-	int err = plan->count == plan->room ? -ENOENT : fill_wish(plan, file, wish, &why);
+	int err = plan->count == plan->room ? -ENOENT : fill_site(plan, file, wish, vaddr, size, &why);
 
 	if (err != -ENOENT && err != -EEXIST)
 		return err;
@@ -182,8 +190,21 @@ static int add_wish(struct plan *plan, struct elf_file *file, const struct plan_
 	return 0;
 }
 
+/* Adds a site or a missing symbol. 0 or -ENOMEM. */
+static int add_wish(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
+{
+	struct elf_symbol symbol;
+	const char *why = find_function(file, wish->symbol, &symbol);
+
+	if (!why)
+		return add_function(plan, file, wish, symbol.vaddr, symbol.size);
+	add_missing(plan, wish->symbol, why);
+	return 0;
+}
+
+/* vaddrs: where the functions are, NULL: their symbols tell. */
 static int add_domain(struct plan *plan, struct elf_file *file, const struct domain *domain,
-		      bool implementation)
+		      bool implementation, const uint64_t *vaddrs)
 {
 	/* An implementation gets its context first. */
 	static const uint32_t registers[] = {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX};
@@ -191,18 +212,22 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 
 	for (size_t i = 0; i < FUNCTIONS && !err; i++) {
 		const struct function *function = &functions[i];
+		/* A large block's goes on to the raw allocator and is seen there. */
+		bool in_census = implementation && domain == &obj && function->op == ABI_OP_FREE;
 		char name[NAME_SIZE];
 		struct plan_wish wish = {.symbol = name,
 					 .op = function->op,
 					 .api = domain->api,
 					 .with_return = function->with_return};
 
+		if (plan->mode == EVENT_MODE_CENSUS && in_census)
+			continue;
 		snprintf(name, sizeof(name), "%s%s", implementation ? domain->implementation : domain->public,
 			 function->name);
 		for (unsigned a = 0; a < 3; a++)
 			wish.arguments[a] =
 				a < function->arguments ? registers[a + implementation] : ABI_REG_COUNT;
-		err = add_wish(plan, file, &wish);
+		err = vaddrs ? add_function(plan, file, &wish, vaddrs[i], 0) : add_wish(plan, file, &wish);
 	}
 	return err;
 }
@@ -228,6 +253,46 @@ static bool has_implementations(struct plan *plan, struct elf_file *file, const 
 	return found == FUNCTIONS;
 }
 
+static int hooks_read(void *context, uint64_t vaddr, void *out, size_t bytes)
+{
+	return elf_file_read(context, vaddr, out, bytes);
+}
+
+/*
+ * What the program asked for and was given is known to the debugging hooks alone (PYTHONMALLOC=debug, -X dev, debug
+ * builds). Where they are not in use their probes cost nothing; where they are not found, sizes are those that they ask
+ * for.
+ */
+static int add_hooks(struct plan *plan, struct elf_file *file)
+{
+	bool named =
+		has_implementations(plan, file, &raw_hooks) && has_implementations(plan, file, &obj_hooks);
+	size_t first = plan->count;
+	struct elf_symbol setup;
+	struct hooks hooks;
+	int err = 0;
+
+	_Static_assert(HOOKS_FUNCTIONS == FUNCTIONS && HOOKS_FREE == 3, "in the order of functions[]");
+	if (!named) {
+		err = elf_file_symbol(file, "PyMem_SetupDebugHooks", &setup);
+		if (!err)
+			err = hooks_find(hooks_read, file, setup.vaddr, setup.size, &hooks);
+		if (err == -ENOMEM)
+			return err;
+		if (err) {
+			add_missing(plan, "_PyMem_Debug*",
+				    "neither symbols nor PyMem_SetupDebugHooks() tell where they are");
+			return 0;
+		}
+	}
+	err = add_domain(plan, file, &raw_hooks, true, named ? NULL : hooks.raw);
+	if (!err)
+		err = add_domain(plan, file, &obj_hooks, true, named ? NULL : hooks.obj);
+	for (size_t i = first; i < plan->count; i++)
+		plan->sites[i].cookie |= ABI_COOKIE_ADDEND(EVENT_HOOKS_BEFORE);
+	return err;
+}
+
 static void describe_level(struct plan *plan, bool raw_deep, bool obj_deep, bool public_only)
 {
 	char public[128];
@@ -247,8 +312,26 @@ static void describe_level(struct plan *plan, bool raw_deep, bool obj_deep, bool
 		snprintf(plan->level, sizeof(plan->level), "raw, mem, obj: %s", public);
 }
 
-/* What was found goes in front of the other sites. -ENOENT: no more than the allocator's own, which are known. */
-static int add_inlined(struct plan *plan, struct elf_file *file, size_t known)
+/* A block goes back to its pool: the heap tells that, too. */
+static bool is_pool_free(const struct plan_site *site)
+{
+	return site->op == ABI_OP_POOL_FREE ||
+	       (site->op == ABI_OP_FREE && (site->cookie >> 8 & 0xff) == EVENT_API_OBJ);
+}
+
+/* Every end of a request was found, with its size: then these sites serve as well as the functions, for half the price. */
+static bool is_complete(const struct inline_sites *found)
+{
+	return found->exact == found->found[INLINE_POOL] && found->found[INLINE_REFILL] &&
+	       found->found[INLINE_RESIZE] && found->found[INLINE_RAW] && found->found[INLINE_RAW_FREE] &&
+	       !found->given_up_count;
+}
+
+/*
+ * What was found goes in front of the other sites. functions: the implementations have symbols. -ENOENT: then they are
+ * to be probed instead, because there are no more copies than theirs and something is missing.
+ */
+static int add_inlined(struct plan *plan, struct elf_file *file, bool functions)
 {
 	struct inline_sites found;
 	struct plan_site *sites;
@@ -256,7 +339,7 @@ static int add_inlined(struct plan *plan, struct elf_file *file, size_t known)
 
 	if (err)
 		return err;
-	if (found.found[INLINE_POOL] <= known) {
+	if (functions && found.found[INLINE_POOL] <= FUNCTIONS && !is_complete(&found)) {
 		inline_sites_free(&found);
 		return -ENOENT;
 	}
@@ -265,15 +348,18 @@ static int add_inlined(struct plan *plan, struct elf_file *file, size_t known)
 		inline_sites_free(&found);
 		return -ENOMEM;
 	}
-	memcpy(sites, found.sites, found.count * sizeof(*sites));
 	free(plan->sites);
 	plan->sites = sites;
-	plan->count = found.count;
+	plan->count = 0;
+	for (size_t i = 0; i < found.count; i++)
+		if (plan->mode != EVENT_MODE_CENSUS || !is_pool_free(&found.sites[i]))
+			sites[plan->count++] = found.sites[i];
 	plan->room = found.count + MAX_ENTRIES;
 	snprintf(plan->level, sizeof(plan->level),
-		 "raw, mem, obj: inlined copies: %zu take a block from a pool (%zu with its exact size), %zu "
-		 "give one "
-		 "back, %zu resize one; %zu functions make pools; %zu calls for large blocks, %zu frees; "
+		 "raw, mem, obj: where requests end: %zu places take a block from a pool (%zu with its exact "
+		 "size), "
+		 "%zu give one back, %zu resize one; %zu functions make pools; %zu calls for large blocks, "
+		 "%zu frees; "
 		 "given up: %zu",
 		 found.found[INLINE_POOL], found.exact, found.found[INLINE_POOL_FREE],
 		 found.found[INLINE_RESIZE], found.found[INLINE_REFILL], found.found[INLINE_RAW],
@@ -291,14 +377,41 @@ static int add_inlined(struct plan *plan, struct elf_file *file, size_t known)
 static int add_functions(struct plan *plan, struct elf_file *file, const struct plan_opts *opts,
 			 bool raw_deep, bool obj_deep)
 {
-	int err = add_domain(plan, file, &raw, raw_deep);
+	int err;
 
+	if (plan->mode == EVENT_MODE_CENSUS && (!raw_deep || !obj_deep)) {
+		plan->mode = EVENT_MODE_EXACT;
+		snprintf(plan->mode_why, sizeof(plan->mode_why),
+			 "the frees of large blocks cannot be told from others in this file");
+	}
+	err = add_domain(plan, file, &raw, raw_deep, NULL);
 	describe_level(plan, raw_deep, obj_deep, opts->public_only);
 	if (!err)
-		err = add_domain(plan, file, &obj, obj_deep);
+		err = add_domain(plan, file, &obj, obj_deep, NULL);
 	if (!err && !obj_deep)
-		err = add_domain(plan, file, &mem, false);
+		err = add_domain(plan, file, &mem, false, NULL);
 	return err;
+}
+
+/* A large request goes on to the raw allocator, and only where it was called from tells it from a raw one. */
+static void find_object_code(struct plan *plan, struct elf_file *file)
+{
+	struct elf_symbol symbol;
+	char name[NAME_SIZE];
+
+	plan->object_code.start = UINT64_MAX;
+	for (size_t i = 0; i < FUNCTIONS; i++) {
+		snprintf(name, sizeof(name), "%s%s", obj.implementation, functions[i].name);
+		if (functions[i].op == ABI_OP_FREE || find_function(file, name, &symbol))
+			continue;
+		if (symbol.vaddr < plan->object_code.start)
+			plan->object_code.start = symbol.vaddr;
+		if (symbol.vaddr + symbol.size > plan->object_code.end)
+			plan->object_code.end = symbol.vaddr + symbol.size;
+	}
+	if (plan->object_code.end < plan->object_code.start ||
+	    plan->object_code.end - plan->object_code.start > OBJECT_CODE_MAX)
+		plan->object_code.start = plan->object_code.end = 0;
 }
 
 static int add_everything(struct plan *plan, struct elf_file *file, const struct plan_opts *opts)
@@ -310,10 +423,16 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	 * distribution's build whose debug symbols are installed. Where it has not, none of their functions
 	 * takes a block from a pool in more than one place.
 	 */
-	int err = opts->public_only ? -ENOENT : add_inlined(plan, file, raw_deep && obj_deep ? FUNCTIONS : 0);
+	int err = opts->public_only ? -ENOENT : add_inlined(plan, file, raw_deep && obj_deep);
+	bool inlined = !err;
 
+	if (!err && obj_deep)
+		find_object_code(plan, file);
 	if (err && err != -ENOMEM)
 		err = add_functions(plan, file, opts, raw_deep, obj_deep);
+	/* The public functions stand before the hooks. */
+	if (!err && (inlined || (raw_deep && obj_deep)))
+		err = add_hooks(plan, file);
 	if (err)
 		return err;
 	if (!plan->count)
@@ -329,6 +448,7 @@ int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan
 	struct plan plan = {0};
 	int err;
 
+	plan.mode = opts->mode ? opts->mode : EVENT_MODE_EXACT;
 	plan.room = MAX_ENTRIES;
 	plan.sites = calloc(plan.room, sizeof(*plan.sites));
 	plan.missing = calloc(MAX_ENTRIES, sizeof(*plan.missing));

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "abi/events.h"
 #include "abi/target.h"
 
 #define PLAN_MAX_CODE 4096 /* bytes of a function that are decoded */
@@ -63,20 +64,29 @@ struct plan {
 		char why[128];
 	} * missing; /* wishes with no site */
 	size_t missing_count;
+	enum event_mode mode; /* as asked, or EVENT_MODE_EXACT where no other can be had */
+	char mode_why[160];   /* why it is not the one that was asked for, else "" */
+	struct {
+		uint64_t start, end; /* vaddrs; 0, 0: not known */
+	} object_code;               /* the object allocator's functions, see struct abi_target */
 	char level[256]; /* which face of the allocator is probed, and why, per domain: for the reader */
 };
 
 /*
- * Plans every allocator probe of a Python runtime's file. Each domain is probed at one level, all its four
- * functions together: at the implementations (_PyObject_Malloc …, _PyMem_RawMalloc …) where their symbols are
- * known and the process's slots are the default. With implementations, PyMem_* is served by the obj ones. Where
- * symbols are missing, every domain is probed where the allocators end (inline_sites.h); where those are not
- * recognised, at the public functions (PyObject_Malloc …).
+ * Plans every allocator probe of a Python runtime's file: where requests end (inline_sites.h), if that is recognised.
+ * Else each domain is probed at one level, all its four functions together: at the implementations (_PyObject_Malloc …,
+ * _PyMem_RawMalloc …) where their symbols are known, PyMem_* being served by the obj ones; or at the public functions
+ * (PyObject_Malloc …).
  * 0, -ENOENT when there is no usable symbol at all, -ENOMEM. plan_free() releases.
  */
 struct plan_opts {
-	int public_only; /* the public functions, not their implementations */
-	int no_reuse;    /* no probe where objects begin to live */
+	/*
+	 * Census: the frees of blocks in pymalloc's pools are left out. Where only public functions can be probed the frees
+	 * of large blocks cannot be told from those: exact.
+	 */
+	enum event_mode mode; /* 0: exact */
+	int public_only;      /* the public functions, not their implementations */
+	int no_reuse;         /* no probe where objects begin to live */
 };
 int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan *out);
 /*

@@ -3,20 +3,35 @@
 
 #include <stdio.h>
 
+#include "base/error.h"
 #include "base/text.h"
+#include "python/heap.h"
 #include "python/version.h"
 
 int plan_process(pid_t pid, const struct plan_opts *opts, struct process_info *info,
 		 struct python_runtime *runtime, struct plan *plan)
 {
-	int err = python_process_find(pid, info, runtime);
+	struct plan_opts possible = *opts;
+	int err = python_process_find(pid, info, runtime), unreadable = 0;
 
 	if (err)
 		return err;
-	err = plan_python(runtime->file, opts, plan);
+	if (opts->mode == EVENT_MODE_CENSUS)
+		unreadable = heap_find(runtime);
+	if (unreadable)
+		possible.mode = EVENT_MODE_EXACT;
+	err = plan_python(runtime->file, &possible, plan);
 	if (err)
 		python_runtime_close(runtime);
+	else if (unreadable)
+		snprintf(plan->mode_why, sizeof(plan->mode_why), "the heap cannot be read: %s",
+			 error_reason(unreadable));
 	return err;
+}
+
+const char *plan_mode_name(enum event_mode mode)
+{
+	return mode == EVENT_MODE_CENSUS ? "census" : mode == EVENT_MODE_GROWTH ? "growth" : "exact";
 }
 
 void plan_print(const struct python_runtime *runtime, const struct plan *plan)
@@ -25,8 +40,10 @@ void plan_print(const struct python_runtime *runtime, const struct plan *plan)
 
 	printf("PID %d: CPython %s in ", runtime->pid, version_text(version, runtime->version_hex));
 	text_print(stdout, elf_file_path(runtime->file));
-	printf(" (build id %s)\n%s\n",
-	       elf_file_build_id(runtime->file)[0] ? elf_file_build_id(runtime->file) : "none", plan->level);
+	printf(" (build id %s)\n%s mode%s%s%s\n%s\n",
+	       elf_file_build_id(runtime->file)[0] ? elf_file_build_id(runtime->file) : "none",
+	       plan_mode_name(plan->mode), plan->mode_why[0] ? " (" : "", plan->mode_why,
+	       plan->mode_why[0] ? ")" : "", plan->level);
 	for (size_t i = 0; i < plan->count; i++) {
 		const struct plan_site *site = &plan->sites[i];
 

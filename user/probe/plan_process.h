@@ -16,4 +16,7 @@ int plan_process(pid_t pid, const struct plan_opts *opts, struct process_info *i
 /* On stdout: the file, every site with its symbol, offset, instruction and reason, and what is not probed. */
 void plan_print(const struct python_runtime *runtime, const struct plan *plan);
 
+/* "census", … */
+const char *plan_mode_name(enum event_mode mode);
+
 #endif

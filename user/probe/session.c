@@ -15,9 +15,10 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "probe/attach.h"
-#include "probe/coverage.h"
+#include "probe/census.h"
 #include "probe/features.h"
 #include "probe/plan_process.h"
+#include "probe/seccomp.h"
 #include "python/code.h"
 #include "python/version.h"
 #include "trace/capture.h"
@@ -25,7 +26,8 @@
 /* Records handed over in one go; between two goes the session looks at the clock and at who has ended. */
 #define DRAIN_BATCH (1u << 16)
 /* Heap readings that nobody asked for take at most this share of the time. */
-#define MEASURE_SHARE 50
+#define CENSUS_SHARE    50
+#define CENSUS_PAUSE_NS 500000000ull /* between two of them at least */
 /* How often the loss counters are looked at: a capture that is cut off has a late reading, too. */
 #define LOSS_PERIOD_NS 500000000ull
 
@@ -34,9 +36,9 @@ struct member {
 	int pidfd;    /* -1 once the process has ended */
 	size_t index; /* in the trace */
 	struct python_runtime runtime;
-	struct coverage *coverage; /* NULL: its heap cannot be read */
-	uint64_t measured_ns, measure_cost_ns;
-	int measured;
+	enum event_mode mode;
+	int heap_unreadable;                /* there will be no census */
+	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
 };
 
 struct session {
@@ -48,6 +50,7 @@ struct session {
 	size_t count;
 	uint32_t next_space;
 	int capture_error;
+	struct seccomp_answer seccomp;
 	uint64_t loss_ns; /* when the loss counters were last read */
 };
 
@@ -141,7 +144,6 @@ static void member_close(struct member *member)
 {
 	if (member->pidfd >= 0)
 		close(member->pidfd);
-	coverage_free(member->coverage);
 	python_runtime_close(&member->runtime);
 	free(member);
 }
@@ -171,7 +173,7 @@ static int process_announce(struct session *session, const struct member *member
 		.nframe = session->opts.nframe,
 		.realtime_ns = clock_ns(CLOCK_REALTIME),
 		.from_start = from_start,
-		.mode = 1,
+		.mode = member->mode,
 	};
 
 	memcpy(record.name, name, strnlen(name, sizeof(record.name) - 1));
@@ -187,10 +189,13 @@ static void attached_print(const struct session *session, const struct member *m
 	for (size_t i = 0; i < plan->count; i++)
 		emulated += plan->sites[i].emulated;
 	log_info("attached to PID %d (%s): CPython %s in %s; %zu probes, %zu of them on instructions that "
-		 "the kernel emulates; exact mode, %u frame%s; %llu ms",
+		 "the kernel emulates; %s mode, %u frame%s; %llu ms",
 		 member->pid, name, version_text(version, member->runtime.version_hex),
-		 elf_file_path(member->runtime.file), plan->count, emulated, session->opts.nframe,
-		 session->opts.nframe == 1 ? "" : "s", (unsigned long long)(elapsed_ns / 1000000));
+		 elf_file_path(member->runtime.file), plan->count, emulated, plan_mode_name(plan->mode),
+		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s",
+		 (unsigned long long)(elapsed_ns / 1000000));
+	if (plan->mode_why[0])
+		log_info("not in %s mode: %s", plan_mode_name(session->opts.plan.mode), plan->mode_why);
 	log_info("%s; %s", plan->level, attach_backend(session->attach));
 	for (size_t i = 0; i < plan->missing_count; i++)
 		log_debug("not probed: %s: %s", plan->missing[i].symbol, plan->missing[i].why);
@@ -214,6 +219,53 @@ static int member_new(struct session *session, pid_t pid, struct member **out)
 	return 0;
 }
 
+static void table_refresh(void *context)
+{
+	struct session *session = context;
+
+	while (attach_drain(session->attach, DRAIN_BATCH) >= (int)DRAIN_BATCH)
+		;
+}
+
+static int census_record(void *context, const void *record, size_t size)
+{
+	return session_feed(context, record, size);
+}
+
+/* 0, also for one that has ended; -ENOTSUP its heap cannot be read; -errno. */
+static int member_census(struct session *session, struct member *member, int baseline, int freeze)
+{
+	struct census_opts opts = {.baseline = baseline,
+				   .freeze = freeze,
+				   .record = census_record,
+				   .refresh = table_refresh,
+				   .context = session};
+	uint64_t start = clock_ns(CLOCK_MONOTONIC);
+	int err;
+
+	if (member->heap_unreadable || member->pidfd < 0 ||
+	    trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
+		return 0;
+	err = census_take(&member->runtime, &opts, NULL);
+	member->census_ns = clock_ns(CLOCK_MONOTONIC);
+	member->census_cost_ns = member->census_ns - start;
+	return err == -ESRCH ? 0 : err;
+}
+
+static void member_reconcile(struct session *session, struct member *member, int baseline, int freeze)
+{
+	int err = member_census(session, member, baseline, freeze);
+
+	if (err)
+		log_info("PID %d: its heap could not be read: %s", member->pid, error_reason(err));
+}
+
+void session_census(struct session *session)
+{
+	for (size_t i = 0; i < session->count; i++)
+		member_reconcile(session, session->members[i], 0, session->opts.freeze);
+}
+
 static int member_attach(struct session *session, struct member *member, const char *name,
 			 const struct plan *plan, int from_start)
 {
@@ -221,18 +273,26 @@ static int member_attach(struct session *session, struct member *member, const c
 
 	member->runtime.target.nframe = session->opts.nframe;
 	member->runtime.target.space = session->next_space++;
+	if (plan->object_code.end) {
+		member->runtime.target.object_code_start = plan->object_code.start + member->runtime.bias;
+		member->runtime.target.object_code_end = plan->object_code.end + member->runtime.bias;
+	}
 	err = process_announce(session, member, name, from_start);
 	if (!err)
 		err = attach_sites(session->attach, plan, member->runtime.file, member->pid);
 	if (err)
 		return err;
 	member->index = trace_process_count(session->trace) - 1;
-	/* The old blocks are read before the first event counts: the ring buffer need not wait for it. */
-	if (coverage_new(&member->coverage, &member->runtime, from_start)) {
-		log_info("coverage will not be measured: %s", error_reason(-ENOTSUP));
-		member->coverage = NULL;
-	}
-	return attach_target(session->attach, member->pid, &member->runtime.target);
+	/* From here on events come. What is on the heap and none has told of is older. */
+	err = attach_target(session->attach, member->pid, &member->runtime.target);
+	if (err || from_start)
+		return err;
+	err = member_census(session, member, 1, 0);
+	if (err != -ENOTSUP)
+		return err;
+	member->heap_unreadable = 1;
+	log_info("coverage will not be measured: %s", error_reason(err));
+	return 0;
 }
 
 int session_add(struct session *session, pid_t pid, int from_start)
@@ -249,6 +309,9 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	err = plan_process(pid, &session->opts.plan, &info, &member->runtime, &plan);
 	if (!err && member->pidfd < 0)
 		err = -ESRCH;
+	member->mode = plan.mode;
+	if (!err)
+		err = seccomp_check(&session->seccomp, &session->features, pid, &plan);
 	if (!err)
 		err = member_attach(session, member, info.name, &plan, from_start);
 	if (err) {
@@ -257,8 +320,8 @@ int session_add(struct session *session, pid_t pid, int from_start)
 		return err;
 	}
 	session->members[session->count++] = member;
-	member->measured_ns = clock_ns(CLOCK_MONOTONIC);
-	attached_print(session, member, info.name, &plan, member->measured_ns - start);
+	member->census_ns = clock_ns(CLOCK_MONOTONIC);
+	attached_print(session, member, info.name, &plan, member->census_ns - start);
 	plan_free(&plan);
 	return 0;
 }
@@ -280,73 +343,17 @@ static void member_end(struct session *session, struct member *member)
 	member->pidfd = -1;
 }
 
-static void table_refresh(void *context)
-{
-	struct session *session = context;
-
-	while (attach_drain(session->attach, DRAIN_BATCH) >= (int)DRAIN_BATCH)
-		;
-}
-
-struct knows_context {
-	struct session *session; /* first: table_refresh() takes it */
-	size_t index;
-};
-
-static int table_knows(void *context, uint64_t address)
-{
-	struct knows_context *knows = context;
-
-	return trace_knows(knows->session->trace, knows->index, address);
-}
-
-static void knows_refresh(void *context)
-{
-	struct knows_context *knows = context;
-
-	table_refresh(knows->session);
-}
-
-static void member_measure(struct session *session, struct member *member)
-{
-	struct knows_context knows = {.session = session, .index = member->index};
-	struct event_coverage record;
-	int err;
-
-	if (!member->coverage || member->pidfd < 0 ||
-	    trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
-		return;
-	err = coverage_measure(member->coverage, table_knows, knows_refresh, &knows, &record,
-			       &member->measure_cost_ns);
-	member->measured_ns = clock_ns(CLOCK_MONOTONIC);
-	/* A heap that was torn down while it was read says nothing. */
-	if (err || trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
-		return;
-	record.counts.large_seen = trace_process_at(session->trace, member->index)->large_blocks;
-	record.header.tgid = member->pid;
-	record.header.tid = member->pid;
-	record.header.time_ns = member->measured_ns;
-	session_feed(session, &record, sizeof(record));
-	member->measured = 1;
-}
-
-void session_measure(struct session *session)
-{
-	for (size_t i = 0; i < session->count; i++)
-		member_measure(session, session->members[i]);
-}
-
 /* After half a second, and then as often as the readings' own cost allows. */
-static void measure_when_due(struct session *session, uint64_t now)
+static void census_when_due(struct session *session, uint64_t now)
 {
 	for (size_t i = 0; i < session->count; i++) {
 		struct member *member = session->members[i];
-		uint64_t pause = member->measure_cost_ns * MEASURE_SHARE;
+		uint64_t pause = member->census_cost_ns * CENSUS_SHARE;
 
-		if (pause < 500000000ull)
-			pause = 500000000ull;
-		if (now - member->measured_ns >= pause)
-			member_measure(session, member);
+		if (pause < CENSUS_PAUSE_NS)
+			pause = CENSUS_PAUSE_NS;
+		if (now - member->census_ns >= pause)
+			member_census(session, member, 0, 0);
 	}
 }
 
@@ -397,6 +404,46 @@ int session_count_loss(struct session *session)
 	return err ? err : session_feed(session, &record, sizeof(record));
 }
 
+static struct member *member_at(const struct session *session, size_t process)
+{
+	for (size_t i = 0; i < session->count; i++)
+		if (session->members[i]->index == process && session->members[i]->pidfd >= 0)
+			return session->members[i];
+	return NULL;
+}
+
+int session_process_running(const struct session *session, size_t process)
+{
+	return member_at(session, process) != NULL;
+}
+
+int session_refresh(struct session *session, size_t process, int reconcile)
+{
+	struct member *member = member_at(session, process);
+
+	/* In exact mode the table is what it is without. */
+	if (reconcile && member && member->mode == EVENT_MODE_CENSUS)
+		member_reconcile(session, member, 0, session->opts.freeze);
+	table_refresh(session);
+	return session_count_loss(session);
+}
+
+int session_mark(struct session *session, size_t process, uint32_t type)
+{
+	struct member *member = member_at(session, process);
+	struct event_mark record = {
+		.header = {.type = type, .size = sizeof(record), .time_ns = clock_ns(CLOCK_MONOTONIC)}};
+	int err;
+
+	if (!member)
+		return -ESRCH;
+	record.header.tgid = record.header.tid = member->pid;
+	err = session_feed(session, &record, sizeof(record));
+	if (!err && type == EVENT_CLEAR)
+		member_reconcile(session, member, 1, 0);
+	return err;
+}
+
 int session_drain(struct session *session)
 {
 	int count = attach_drain(session->attach, DRAIN_BATCH);
@@ -407,7 +454,7 @@ int session_drain(struct session *session)
 		return session->capture_error;
 	if (count < (int)DRAIN_BATCH) {
 		ends_watch(session);
-		measure_when_due(session, clock_ns(CLOCK_MONOTONIC));
+		census_when_due(session, clock_ns(CLOCK_MONOTONIC));
 	}
 	if (clock_ns(CLOCK_MONOTONIC) - session->loss_ns >= LOSS_PERIOD_NS) {
 		int err = session_count_loss(session);
@@ -420,6 +467,8 @@ int session_drain(struct session *session)
 
 int session_stop(struct session *session)
 {
+	/* What the events after the last reading tell of may be dead again: none after it. */
+	session_census(session);
 	for (size_t i = 0; i < session->count; i++)
 		attach_forget(session->attach, session->members[i]->pid);
 	/* The result need not wait for that: from here on the probes do nothing. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A session: one BPF side, any number of processes under it, one trace. It owns the life of an attachment:
- * find the runtime, plan, attach, drain, watch for the end, measure coverage, detach.
+ * find the runtime, plan, attach, drain, read the heap, watch for the end, detach.
  */
 #ifndef TRACER_PROBE_SESSION_H
 #define TRACER_PROBE_SESSION_H
@@ -21,6 +21,7 @@ struct session_opts {
 	uint32_t nframe;   /* 1-128 */
 	size_t ring_bytes; /* 0: the default */
 	enum session_backend backend;
+	int freeze; /* stop the target while its heap is read for a report */
 	struct plan_opts plan;
 	struct outfile *capture; /* every record goes there too; borrowed, NULL: none */
 };
@@ -45,17 +46,29 @@ size_t session_running(const struct session *session);
 /* Descriptors that become readable when a process ends, for poll(): fills at most room, returns how many. */
 size_t session_poll_fds(const struct session *session, int *fds, size_t room);
 /*
- * Reads the heaps of running processes and compares them with the tables. Cheap readings are repeated by
- * session_drain() of its own accord, so that a target that ends by itself has a late one.
+ * Reads the heaps of running processes and reconciles the tables with them: before a snapshot is taken of one that
+ * runs. session_drain() does so now and then of its own accord, so that a target that ends by itself has a late one.
  */
-void session_measure(struct session *session);
+void session_census(struct session *session);
 /*
- * Stops the clock for every process at once, takes the probes out (where that takes long, session_free() does it),
+ * Reads the heaps a last time, stops the clock for every process at once, takes the probes out (where that takes long, session_free() does it),
  * drains the rest and the loss counters. 0, -errno.
  */
 int session_stop(struct session *session);
 /* Brings the loss counters into the trace, for a report while it runs; a session does so twice a second besides. */
 int session_count_loss(struct session *session);
+/*
+ * Drains what there is and counts the losses: the trace is then as of now. reconcile: in census mode, the process's heap
+ * (its index in the trace) is read first. 0, -errno.
+ */
+int session_refresh(struct session *session, size_t process, int reconcile);
+/* Is the process (its index in the trace) still there and under trace? */
+int session_process_running(const struct session *session, size_t process);
+/*
+ * Puts EVENT_CLEAR or EVENT_RESET_PEAK into the stream, as of now. After a clear what is on the heap counts as old. 0;
+ * -ESRCH it has ended; -errno.
+ */
+int session_mark(struct session *session, size_t process, uint32_t type);
 /* 0, or the error with which writing the capture failed; nothing was written to it since. */
 int session_capture_error(const struct session *session);
 /* Borrowed. */

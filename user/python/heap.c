@@ -22,16 +22,17 @@
 #include "python/heap_symbols.h"
 #include "target/memory.h"
 
-#define MAX_INTERPRETERS 64u
+#define MAX_INTERPRETERS 1024u
 #define MAX_ARENAS       (1u << 20) /* 1 TiB of heap */
 #define MAX_POOL_BYTES   16384u
+#define HEAP_STEP_BYTES  16u  /* every block begins at a multiple */
 #define MAX_BLOCK_BYTES  512u /* SMALL_REQUEST_THRESHOLD */
 #define TRIES            3
 
 struct heap_walk {
 	pid_t pid;
 	const struct heap_offsets *offsets;
-	heap_block_fn visit;
+	heap_pool_fn visit;
 	void *context;
 	struct heap_reading *reading;
 	uint8_t *arena; /* arena_bytes */
@@ -57,7 +58,7 @@ static uint64_t u64_at(const uint8_t *bytes)
 /* What pool_check() finds out about a pool; blocks are numbered from the header on. */
 struct pool_state {
 	uint32_t block_bytes, carved;
-	uint8_t free[MAX_POOL_BYTES / 16]; /* by number */
+	uint8_t free[MAX_POOL_BYTES / HEAP_STEP_BYTES]; /* by number */
 };
 
 /* 1: a pool in use and consistent, *state tells its blocks; 0: not in use; -EAGAIN: inconsistent. */
@@ -97,20 +98,33 @@ static int pool_check(const struct heap_offsets *offsets, const uint8_t *pool, u
 	return state->carved - free_count == count ? 1 : -EAGAIN;
 }
 
-static void pool_visit(struct heap_walk *walk, const uint8_t *pool, uint64_t address,
+static void pool_visit(struct heap_walk *walk, const uint8_t *bytes, uint64_t address,
 		       const struct pool_state *state)
 {
-	uint32_t at = walk->offsets->pool_header_size;
+	uint32_t header = walk->offsets->pool_header_size;
+	struct heap_pool pool = {.address = address + header,
+				 .block_bytes = state->block_bytes,
+				 .count = state->carved,
+				 .free = state->free,
+				 .content = bytes + header};
+	uint32_t live = u32_at(bytes + walk->offsets->pool_count);
 
 	walk->reading->pools++;
-	for (uint32_t i = 0; i < state->carved && !walk->stop; i++, at += state->block_bytes) {
-		if (state->free[i])
-			continue;
-		walk->reading->blocks++;
-		walk->reading->bytes += state->block_bytes;
-		if (walk->visit)
-			walk->stop = walk->visit(address + at, state->block_bytes, pool + at, walk->context);
-	}
+	walk->reading->blocks += live;
+	walk->reading->bytes += (uint64_t)live * state->block_bytes;
+	walk->stop = walk->visit(&pool, walk->context);
+}
+
+static void pool_give_up(struct heap_walk *walk, uint64_t address)
+{
+	static const uint8_t none[MAX_POOL_BYTES / HEAP_STEP_BYTES];
+	uint32_t header = walk->offsets->pool_header_size;
+	struct heap_pool pool = {.address = address + header,
+				 .count = (walk->offsets->pool_bytes - header) / HEAP_STEP_BYTES,
+				 .free = none};
+
+	walk->reading->pools_unreadable++;
+	walk->stop = walk->visit(&pool, walk->context);
 }
 
 /* pool: the bytes at hand, NULL when they could not be read along with the arena. 0, -ESRCH, -EPERM. */
@@ -137,7 +151,7 @@ static int pool_read(struct heap_walk *walk, const uint8_t *pool, uint64_t addre
 		if (got >= 0)
 			return 0;
 	}
-	walk->reading->pools_unreadable++;
+	pool_give_up(walk, address);
 	return 0;
 }
 
@@ -255,7 +269,7 @@ static int head_read(struct heap_walk *walk, const struct heap_head *head)
 	return err ? err : raw_read(walk, head, blocks_before);
 }
 
-/* One head per interpreter that has a state of its own. */
+/* One head per interpreter that has a state of its own (3.12+: those with a GIL of their own have). */
 static int heads_interpreters(const struct python_runtime *runtime, struct heap_head *heads, uint32_t *count)
 {
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
@@ -282,11 +296,35 @@ static int heads_interpreters(const struct python_runtime *runtime, struct heap_
 		if (!err)
 			err = memory_read_u64(runtime->pid, interp + abi->interp_next, &interp);
 	}
+	if (!err && interp)
+		return error_set(-ENOTSUP, "it has more than %u interpreters, or a list of them without end",
+				 MAX_INTERPRETERS);
 	return err;
 }
 
-int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *context,
-	      struct heap_reading *out)
+/* An interpreter may end while the heaps are read, and its heap with it. */
+static int head_is_gone(const struct python_runtime *runtime, const struct heap_head *head)
+{
+	struct heap_head heads[MAX_INTERPRETERS];
+	uint32_t count;
+
+	if (!runtime->offsets->heap.interp_obmalloc || heads_interpreters(runtime, heads, &count))
+		return 0;
+	while (count && heads[count - 1].arenas != head->arenas)
+		count--;
+	return !count;
+}
+
+int heap_find(const struct python_runtime *runtime)
+{
+	struct heap_head head;
+
+	/* From 3.12 on the interpreters lead to it. */
+	return runtime->offsets->heap.interp_obmalloc ? 0 : heap_symbols_find(runtime, &head);
+}
+
+int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, void *context,
+		    struct heap_reading *out)
 {
 	struct heap_head heads[MAX_INTERPRETERS];
 	struct heap_reading reading = {0};
@@ -296,9 +334,17 @@ int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *c
 				 .context = context,
 				 .reading = &reading};
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
+	uint64_t interpreters;
 	uint32_t count = 1;
 	int err;
 
+	err = memory_read_u64(runtime->pid,
+			      runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
+			      &interpreters);
+	if (err)
+		return err;
+	if (!interpreters)
+		return error_set(-EAGAIN, "its interpreter has not been started yet");
 	if (walk.offsets->interp_obmalloc)
 		err = heads_interpreters(runtime, heads, &count);
 	else
@@ -308,8 +354,11 @@ int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *c
 	walk.arena = malloc(walk.offsets->arena_bytes);
 	if (!walk.arena)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < count && !err && !walk.stop; i++)
+	for (uint32_t i = 0; i < count && !err && !walk.stop; i++) {
 		err = head_read(&walk, &heads[i]);
+		if ((err == -EFAULT || err == -ENOTSUP) && head_is_gone(runtime, &heads[i]))
+			err = 0;
+	}
 	free(walk.arena);
 	if (err)
 		return err;
@@ -319,4 +368,32 @@ int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *c
 	reading.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
 	*out = reading;
 	return 0;
+}
+
+struct block_visitor {
+	heap_block_fn visit;
+	void *context;
+};
+
+static int blocks_visit(const struct heap_pool *pool, void *context)
+{
+	const struct block_visitor *visitor = context;
+	uint32_t at = 0;
+	int stop = 0;
+
+	if (!visitor->visit || !pool->block_bytes)
+		return 0;
+	for (uint32_t i = 0; i < pool->count && !stop; i++, at += pool->block_bytes)
+		if (!pool->free[i])
+			stop = visitor->visit(pool->address + at, pool->block_bytes, pool->content + at,
+					      visitor->context);
+	return stop;
+}
+
+int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *context,
+	      struct heap_reading *out)
+{
+	struct block_visitor visitor = {.visit = visit, .context = context};
+
+	return heap_read_pools(runtime, blocks_visit, &visitor, out);
 }

@@ -17,16 +17,35 @@ struct heap_reading {
 	uint64_t elapsed_ns;
 };
 
+/* Is it known where this runtime keeps its heap? It need not have one yet. 0; -ENOTSUP, error_set() says why; -errno. */
+int heap_find(const struct python_runtime *runtime);
+
+/* A pool in use, borrowed for the call. */
+struct heap_pool {
+	uint64_t address;       /* of its first block */
+	uint32_t block_bytes;   /* the size of its class; 0: unreadable, count is then of 16-byte steps */
+	uint32_t count;         /* blocks handed out at least once, the free ones among them */
+	const uint8_t *free;    /* by number: 1, the block is free */
+	const uint8_t *content; /* of the blocks; NULL: unreadable */
+};
+
+/* Return non-zero to stop. */
+typedef int (*heap_pool_fn)(const struct heap_pool *pool, void *context);
+
+/*
+ * The heaps of all interpreters. 0; -ENOTSUP when this runtime's heap cannot be found (heap_symbols.h; error_set says
+ * so) or pymalloc is not in use; -EAGAIN no interpreter has been started yet; -ESRCH; -EFAULT.
+ */
+int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, void *context,
+		    struct heap_reading *out);
+
 /*
  * A live block: its address, the size of its class and a copy of its bytes, borrowed for the call. Return
  * non-zero to stop.
  */
 typedef int (*heap_block_fn)(uint64_t address, uint32_t bytes, const uint8_t *content, void *context);
 
-/*
- * visit may be NULL. 0; -ENOTSUP when this runtime's heap cannot be found (heap_symbols.h;
- * error_set says so) or pymalloc is not in use; -ESRCH; -EFAULT.
- */
+/* The same, block by block; visit may be NULL. */
 int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *context,
 	      struct heap_reading *out);
 

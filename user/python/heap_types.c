@@ -17,6 +17,7 @@
  */
 #include "python/heap_types.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,8 @@
 #define MAX_METATYPES      8u
 #define MAX_TYPES          (1u << 20) /* the objects of further ones count as none */
 #define MAX_TYPE_BYTES     256u       /* of a type, what is read */
+#define HOOKS_BEFORE       16u        /* of the debugging hooks: bytes before a block, and in all */
+#define HOOKS_BYTES        24u
 #define NO_TYPES           (1u << 14) /* power of two */
 
 struct slot {
@@ -198,11 +201,28 @@ static int object_find(struct census *census, const uint8_t *block, uint32_t byt
 	return -ENOENT;
 }
 
+/*
+ * CPython's debugging hooks (PYTHONMALLOC=debug, -X dev, debug builds) ask for more: the size that the program asked for,
+ * big-endian; whose request it was, and 7 times a byte that nobody writes; the block proper; 8 such bytes and maybe
+ * a serial number. How many bytes of the block stand before the program's: 0 or 16.
+ */
+static uint32_t hooks_before(const uint8_t *block, uint32_t bytes)
+{
+	uint64_t asked;
+
+	if (bytes < HOOKS_BYTES || (block[8] != 'o' && block[8] != 'm' && block[8] != 'r') ||
+	    memcmp(block + 9, "\xfd\xfd\xfd\xfd\xfd\xfd\xfd", 7))
+		return 0;
+	memcpy(&asked, block, sizeof(asked));
+	return be64toh(asked) <= bytes - HOOKS_BYTES ? HOOKS_BEFORE : 0;
+}
+
 static int block_visit(uint64_t address, uint32_t bytes, const uint8_t *content, void *context)
 {
 	struct census *census = context;
 	struct heap_types *out = census->out;
-	int type = object_find(census, content, bytes, 0);
+	uint32_t before = hooks_before(content, bytes);
+	int type = object_find(census, content + before, bytes - before, 0);
 
 	(void)address;
 	sum_add(&out->classes[(bytes - 1) / HEAP_CLASS_BYTES % HEAP_CLASSES], bytes);
@@ -212,7 +232,7 @@ static int block_visit(uint64_t address, uint32_t bytes, const uint8_t *content,
 		return 0;
 	}
 	if (type == -ENOENT)
-		type = object_find(census, content, bytes, 1);
+		type = object_find(census, content + before, bytes - before, 1);
 	if (type < 0 && type != -ENOENT) {
 		census->err = type;
 		return 1;

@@ -15,67 +15,70 @@ static const struct python_offsets table[] = {
 
 /*
  * _Py_DebugOffsets (Include/internal/pycore_runtime.h, pycore_debug_offsets.h) begins with {cookie, PY_VERSION_HEX,
- * free-threaded?} and goes on with offsets, all words of 8 bytes. Where they stand differs: one column a version.
+ * free-threaded?} and goes on with offsets, all words of 8 bytes. Which is where differs: the table tells.
  */
 enum { WORD_COOKIE, WORD_VERSION, WORD_FREE_THREADED };
 
-#define DEBUG_FIRST 0x030du
-#define DEBUG_COUNT 2u
+#define WORDS (OFFSETS_DEBUG_BYTES / sizeof(uint64_t))
 
-static const struct debug_field {
-	uint16_t field; /* of struct abi_offsets */
-	uint8_t words[DEBUG_COUNT];
-} debug_fields[] = {
-	{offsetof(struct abi_offsets, runtime_interpreters_head), {5, 5}},
-	{offsetof(struct abi_offsets, interp_next), {8, 8}},
-	{offsetof(struct abi_offsets, interp_threads_head), {9, 9}},
-	{offsetof(struct abi_offsets, tstate_next), {21, 24}},
-	{offsetof(struct abi_offsets, tstate_frame), {23, 26}},
-	{offsetof(struct abi_offsets, tstate_thread_id), {24, 27}},
-	{offsetof(struct abi_offsets, frame_previous), {29, 32}},
-	{offsetof(struct abi_offsets, frame_code), {30, 33}},
-	{offsetof(struct abi_offsets, frame_instr), {31, 34}},
-	{offsetof(struct abi_offsets, frame_owner), {33, 36}},
-	{offsetof(struct abi_offsets, code_filename), {35, 40}},
-	{offsetof(struct abi_offsets, code_qualname), {37, 42}},
-	{offsetof(struct abi_offsets, code_lines), {38, 43}},
-	{offsetof(struct abi_offsets, code_first_line), {39, 44}},
-	{offsetof(struct abi_offsets, code_bytecode), {43, 48}},
-	{offsetof(struct abi_offsets, object_type), {45, 51}},
+static const uint16_t own_fields[OWN_COUNT] = {
+	[OWN_INTERPRETERS_HEAD] = offsetof(struct abi_offsets, runtime_interpreters_head),
+	[OWN_INTERP_NEXT] = offsetof(struct abi_offsets, interp_next),
+	[OWN_INTERP_THREADS_HEAD] = offsetof(struct abi_offsets, interp_threads_head),
+	[OWN_TSTATE_NEXT] = offsetof(struct abi_offsets, tstate_next),
+	[OWN_TSTATE_FRAME] = offsetof(struct abi_offsets, tstate_frame),
+	[OWN_TSTATE_THREAD_ID] = offsetof(struct abi_offsets, tstate_thread_id),
+	[OWN_FRAME_PREVIOUS] = offsetof(struct abi_offsets, frame_previous),
+	[OWN_FRAME_CODE] = offsetof(struct abi_offsets, frame_code),
+	[OWN_FRAME_INSTR] = offsetof(struct abi_offsets, frame_instr),
+	[OWN_FRAME_OWNER] = offsetof(struct abi_offsets, frame_owner),
+	[OWN_CODE_FILENAME] = offsetof(struct abi_offsets, code_filename),
+	[OWN_CODE_QUALNAME] = offsetof(struct abi_offsets, code_qualname),
+	[OWN_CODE_LINES] = offsetof(struct abi_offsets, code_lines),
+	[OWN_CODE_FIRST_LINE] = offsetof(struct abi_offsets, code_first_line),
+	[OWN_CODE_BYTECODE] = offsetof(struct abi_offsets, code_bytecode),
+	[OWN_OBJECT_TYPE] = offsetof(struct abi_offsets, object_type),
 };
 
-const struct python_offsets *offsets_for(uint32_t version)
+const struct python_offsets *offsets_for(uint32_t version, int py_debug)
 {
 	for (size_t i = 0; i < TABLE_COUNT; i++)
-		if (table[i].version == version)
+		if (table[i].version == version && table[i].py_debug == (uint32_t)py_debug)
 			return &table[i];
 	return NULL;
 }
 
 const char *offsets_known(void)
 {
-	return "3.8, 3.9, 3.10, 3.11, 3.12, 3.13, 3.14";
+	return OFFSETS_KNOWN;
+}
+
+const char *offsets_known_debug(void)
+{
+	return OFFSETS_KNOWN_DEBUG;
 }
 
 int offsets_apply_debug(const uint8_t bytes[OFFSETS_DEBUG_BYTES], uint32_t version_hex,
 			struct python_offsets *offsets)
 {
-	uint64_t words[OFFSETS_DEBUG_BYTES / sizeof(uint64_t)];
-	uint32_t column = (version_hex >> 16) - DEBUG_FIRST;
+	uint64_t words[WORDS];
 	int changed = 0;
 
 	memcpy(words, bytes, sizeof(words));
 	if (memcmp(&words[WORD_COOKIE], "xdebugpy", sizeof(words[WORD_COOKIE])))
 		return error_set(-ENOTSUP, "its _PyRuntime does not start with the mark of debug offsets");
-	if (words[WORD_VERSION] != version_hex || column >= DEBUG_COUNT)
+	if (words[WORD_VERSION] != version_hex || version_hex >> 16 != offsets->version)
 		return error_set(-ENOTSUP, "its debug offsets are of version 0x%08llx, the file of 0x%08x",
 				 (unsigned long long)words[WORD_VERSION], version_hex);
 	if (words[WORD_FREE_THREADED])
 		return error_set(-ENOTSUP, "a free-threaded build of Python, which is not supported");
-	for (size_t i = 0; i < sizeof(debug_fields) / sizeof(debug_fields[0]); i++) {
-		uint16_t *field = (uint16_t *)((uint8_t *)&offsets->abi + debug_fields[i].field);
-		uint64_t value = words[debug_fields[i].words[column]];
+	for (size_t i = 0; i < OWN_COUNT; i++) {
+		uint16_t *field = (uint16_t *)((uint8_t *)&offsets->abi + own_fields[i]);
+		uint64_t value;
 
+		if (!offsets->own[i] || offsets->own[i] >= WORDS)
+			return error_set(-ENOTSUP, "where its debug offsets have what is not known");
+		value = words[offsets->own[i]];
 		if (value >= ABI_NONE)
 			return error_set(-ENOTSUP, "its debug offsets hold an impossible offset (%llu)",
 					 (unsigned long long)value);

@@ -32,25 +32,50 @@ struct heap_offsets {
 	uint32_t count_flags;
 };
 
+/* Fields that 3.13 and later say of themselves in _Py_DebugOffsets. */
+enum own_field {
+	OWN_INTERPRETERS_HEAD,
+	OWN_INTERP_NEXT,
+	OWN_INTERP_THREADS_HEAD,
+	OWN_TSTATE_NEXT,
+	OWN_TSTATE_FRAME,
+	OWN_TSTATE_THREAD_ID,
+	OWN_FRAME_PREVIOUS,
+	OWN_FRAME_CODE,
+	OWN_FRAME_INSTR,
+	OWN_FRAME_OWNER,
+	OWN_CODE_FILENAME,
+	OWN_CODE_QUALNAME,
+	OWN_CODE_LINES,
+	OWN_CODE_FIRST_LINE,
+	OWN_CODE_BYTECODE,
+	OWN_OBJECT_TYPE,
+	OWN_COUNT
+};
+
 struct python_offsets {
-	uint32_t version; /* major << 8 | minor: 0x030b */
+	uint32_t version;  /* major << 8 | minor: 0x030b */
+	uint32_t py_debug; /* 1: of a build with Py_DEBUG, whose structures have more fields */
+	uint8_t own
+		[OWN_COUNT]; /* where in _Py_DebugOffsets each stands, in words of 8 bytes; 0: nowhere (<= 3.12) */
 	enum lines_format lines;
 	uint32_t gil_tstate; /* offset in _PyRuntime of the GIL holder's tstate (<= 3.11); 0 from 3.12 on */
 	struct abi_offsets abi;
 	struct heap_offsets heap;
 };
 
-/* The layout of a version (major << 8 | minor), NULL when it is not known. */
-const struct python_offsets *offsets_for(uint32_t version);
-/* "3.8, 3.9, …": the known versions, for messages. */
+/* The layout of a version (major << 8 | minor), built with Py_DEBUG or not; NULL when it is not known. */
+const struct python_offsets *offsets_for(uint32_t version, int py_debug);
+/* "3.8, 3.9, …": the known versions, and those of which builds with Py_DEBUG are known, for messages. */
 const char *offsets_known(void);
+const char *offsets_known_debug(void);
 
 /*
  * The interpreter's own word, 3.13 and later: bytes are the first of _PyRuntime (_Py_DebugOffsets). Where it holds
  * a field of *offsets that differs, it replaces it. 1: something was replaced; 0: all agreed; -ENOTSUP:
  * free-threaded, of another version than version_hex (PY_VERSION_HEX of the file), or damaged.
  */
-#define OFFSETS_DEBUG_BYTES 416u
+#define OFFSETS_DEBUG_BYTES 1024u
 int offsets_apply_debug(const uint8_t bytes[OFFSETS_DEBUG_BYTES], uint32_t version_hex,
 			struct python_offsets *offsets);
 

@@ -19,8 +19,9 @@
 #include "python/tstate.h"
 #include "target/memory.h"
 
-#define MAX_FILES 256         /* distinct files looked at */
-#define NO_DEBUG  "/dev/null" /* as debug_root: look for none */
+#define MAX_CONSTANTS (64u << 20)
+#define MAX_FILES     256         /* distinct files looked at */
+#define NO_DEBUG      "/dev/null" /* as debug_root: look for none */
 
 enum pass { PASS_EXECUTABLE, PASS_LIBPYTHON, PASS_OTHER, PASS_COUNT };
 
@@ -144,7 +145,53 @@ static int name_parse(const char *name, unsigned int *minor, char *build)
 	return 0;
 }
 
-/* From 3.11 on the constant Py_Version says it; before, only the file's name does. */
+/* The minor version of a constant "python3.8", also "lib/python3.8", at `at`; 0: it is none. */
+static unsigned int constant_minor(const char *data, const char *at, const char *end)
+{
+	const char *digits = at + strlen("python3.");
+	unsigned int minor = 0;
+
+	if (at > data && at[-1] && at[-1] != '/')
+		return 0;
+	while (digits < end && *digits >= '0' && *digits <= '9' && minor < 256)
+		minor = minor * 10 + (unsigned int)(*digits++ - '0');
+	return digits < end && !*digits && minor < 256 ? minor : 0;
+}
+
+/*
+ * An application that has CPython linked into it is named as it likes, but one of its constants is still the name of the
+ * folder of its modules. 0 and *minor; -ENOENT: none is, or they contradict each other.
+ */
+static int constants_search(struct elf_file *file, unsigned int *minor)
+{
+	const char *at, *end;
+	uint64_t vaddr, bytes;
+	char *data;
+	int got, err = -ENOENT;
+
+	*minor = 0;
+	if (elf_file_section(file, ".rodata", &vaddr, &bytes) || bytes > MAX_CONSTANTS)
+		return -ENOENT;
+	data = malloc(bytes + 1);
+	if (!data)
+		return -ENOMEM;
+	got = elf_file_read(file, vaddr, data, bytes);
+	end = data + (got > 0 ? got : 0);
+	for (at = data; (at = memmem(at, (size_t)(end - at), "python3.", strlen("python3."))); at++) {
+		unsigned int here = constant_minor(data, at, end);
+
+		if (!here)
+			continue;
+		err = *minor && *minor != here ? -ENOENT : 0;
+		if (err)
+			break;
+		*minor = here;
+	}
+	free(data);
+	return err;
+}
+
+/* From 3.11 on the constant Py_Version says it; before, only the file's name does, or its other constants. */
 static int version_find(struct python_runtime *runtime)
 {
 	const char *names[] = {elf_file_soname(runtime->file), elf_file_path(runtime->file)};
@@ -152,6 +199,7 @@ static int version_find(struct python_runtime *runtime)
 	unsigned int minor = 0;
 	char build = 0;
 	uint32_t hex;
+	int py_debug;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (name_parse(names[i], &minor, &build) == 0)
@@ -159,21 +207,26 @@ static int version_find(struct python_runtime *runtime)
 	if (elf_file_symbol(runtime->file, "Py_Version", &symbol) == 0 &&
 	    elf_file_read(runtime->file, symbol.vaddr, &hex, sizeof(hex)) == sizeof(hex))
 		runtime->version_hex = hex;
-	else if (minor)
+	else if (minor || !constants_search(runtime->file, &minor))
 		runtime->version_hex = 3u << 24 | minor << 16;
 	else
-		return error_set(-ENOTSUP, "neither the symbols nor the name of %s tell its Python version",
-				 elf_file_path(runtime->file));
-	runtime->offsets = offsets_for(runtime->version_hex >> 16);
+		return error_set(
+			-ENOTSUP,
+			"neither the symbols and constants nor the name of %s tell its Python version",
+			elf_file_path(runtime->file));
+	/* _Py_NegativeRefcount exists only with Py_REF_DEBUG. */
+	py_debug = build == 'd' || elf_file_symbol(runtime->file, "_Py_NegativeRefcount", &symbol) == 0;
+	runtime->offsets = offsets_for(runtime->version_hex >> 16, py_debug);
+	if (!runtime->offsets && py_debug)
+		return error_set(-ENOTSUP, "it runs a debug build of Python %u.%u; known debug builds: %s",
+				 runtime->version_hex >> 24, runtime->version_hex >> 16 & 255,
+				 offsets_known_debug());
 	if (!runtime->offsets)
 		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s",
 				 runtime->version_hex >> 24, runtime->version_hex >> 16 & 255,
 				 offsets_known());
 	if (build == 't')
 		return error_set(-ENOTSUP, "a free-threaded build of Python, which is not supported");
-	/* Exists only with Py_REF_DEBUG (3.8-3.13), where structures differ and blocks are padded. */
-	if (build == 'd' || elf_file_symbol(runtime->file, "_Py_NegativeRefcount", &symbol) == 0)
-		return error_set(-ENOTSUP, "a debug build of Python, which is not supported");
 	return 0;
 }
 
@@ -288,7 +341,8 @@ void python_runtime_close(struct python_runtime *runtime)
 {
 	if (!runtime)
 		return;
-	if (runtime->offsets && runtime->offsets != offsets_for(runtime->offsets->version))
+	if (runtime->offsets &&
+	    runtime->offsets != offsets_for(runtime->offsets->version, (int)runtime->offsets->py_debug))
 		free((void *)runtime->offsets);
 	elf_file_close(runtime->file);
 	memset(runtime, 0, sizeof(*runtime));

@@ -31,6 +31,24 @@ struct snapshot_trace {
 	uint64_t count; /* blocks that are equal in all of this */
 };
 
+/*
+ * The heap as it was read last, against the table. live + large is what sys.getallocatedblocks() says; live is
+ * new + old. Sizes are those of pymalloc's classes.
+ */
+struct snapshot_coverage {
+	uint64_t time_ns;                 /* of the reading, CLOCK_MONOTONIC */
+	uint64_t live_blocks, live_bytes; /* in pymalloc's pools */
+	uint64_t new_blocks, new_bytes;   /* of those, since the trace began */
+	uint64_t seen_blocks, seen_bytes; /* of those, in the table */
+	uint64_t old_blocks, old_bytes;   /* since before the trace */
+	uint64_t large_blocks;            /* passed on to malloc: of those only the number is known */
+	uint64_t large_new;               /* by how much it has grown; 0 when it has not */
+	uint64_t large_seen;              /* large blocks in the table */
+	uint64_t pools_unreadable;        /* their blocks are taken to be as the table has them */
+	uint64_t dead_blocks;             /* in the table, and not on the heap any more: taken out */
+	uint64_t elapsed_ns, frozen_ns; /* how long it took to read; how long the target was stopped for it */
+};
+
 struct snapshot_meta {
 	uint32_t pid;
 	uint32_t python_version; /* PY_VERSION_HEX, 0: unknown */
@@ -41,12 +59,15 @@ struct snapshot_meta {
 	uint64_t taken_realtime_ns;
 	uint64_t duration_ns; /* traced for */
 	int from_start;       /* 1: nothing is older than the trace */
-	uint64_t peak_bytes;  /* 0: not known */
+	uint64_t
+		peak_bytes; /* 0: not known; in census mode the highest that a reading of the heap has left */
 	uint64_t loss[LOSS_COUNT];
 	uint64_t frees_unknown, replaced, stacks_unknown, frames_unknown, records_malformed;
 	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */
+	uint64_t
+		unread_ns; /* census: how long before this moment the heap was read; since then dead blocks count */
 	int coverage_known;
-	struct event_coverage_counts coverage;
+	struct snapshot_coverage coverage;
 };
 
 struct snapshot {

@@ -9,6 +9,8 @@
  *   - the entry point. A loader that is the C library too (musl) makes every system call itself, and a
  * program's first allocations come before its first system call.
  *
+ * What is not there then may be loaded later: the child runs on, and is asked about every 10 ms.
+ *
  * Where the machine grants no breakpoint the first two have to do. Nothing is written to the child's memory.
  *
  * While the child is traced it dies with the tracer (EXITKILL): a stop that nobody ends would last for ever.
@@ -27,6 +29,7 @@
 #include <sys/ptrace.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -34,6 +37,7 @@
 
 #define SYSCALL_STOP (SIGTRAP | 0x80) /* PTRACE_O_TRACESYSGOOD */
 #define AUXV_MAX     64
+#define LOOK_NS      10000000 /* between two looks at a child that runs */
 
 struct launch {
 	pid_t pid;
@@ -42,6 +46,7 @@ struct launch {
 
 	/* Of the program that was exec'ed last: */
 	int stepping; /* its loader is at work */
+	int looking;  /* ready() is asked while it runs */
 	uint64_t entry;
 	uint64_t loader_start, loader_end;
 };
@@ -146,6 +151,60 @@ static int has_left_loader(const struct launch *launch, int signal)
 }
 
 /*
+ * Until the child stops or ends: 0 and *status. While it just runs ready() is asked now and then, and 1 returned when it has
+ * found what it looks for; -errno.
+ */
+static int wait_stop(struct launch *launch, launch_ready_fn ready, void *context, int *status)
+{
+	const struct timespec pause = {.tv_nsec = LOOK_NS};
+	sigset_t child, before;
+	int result = 0;
+
+	/* Blocked, it stays pending and can be waited for: a stop is not kept waiting for the next look. */
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &child, &before);
+	for (;;) {
+		pid_t pid = waitpid(launch->pid, status, __WALL | (launch->looking ? WNOHANG : 0));
+
+		if (pid > 0)
+			break;
+		if (pid < 0 && errno == EINTR)
+			continue;
+		result = pid < 0 ? -errno : ready(launch->pid, 1, context);
+		if (result && result != -ESRCH)
+			break;
+		result = 0;
+		sigtimedwait(&child, NULL, &pause);
+	}
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return result;
+}
+
+/* Stops a child that runs, for only a stopped one can be let go. What it was sent meanwhile is passed on. 0, -errno. */
+static int stop_running(struct launch *launch)
+{
+	int status, signal;
+
+	kill(launch->pid, SIGSTOP);
+	for (;;) {
+		while (waitpid(launch->pid, &status, __WALL) < 0)
+			if (errno != EINTR)
+				return -errno;
+		if (WIFEXITED(status) || WIFSIGNALED(status)) {
+			launch->ended = 1;
+			launch->wait_status = status;
+			return 0;
+		}
+		signal = status >> 16 ? 0 : WSTOPSIG(status);
+		if (signal == SIGSTOP)
+			return 0;
+		if (ptrace(PTRACE_CONT, launch->pid, NULL, (void *)(intptr_t)signal) && errno != ESRCH)
+			return -errno;
+	}
+}
+
+/*
  * Follows the child from stop to stop. 0: ready() found what it looks for, the child stands still; -ECHILD:
  * it has ended; -errno: ready() failed.
  */
@@ -160,9 +219,11 @@ static int follow(struct launch *launch, launch_ready_fn ready, void *context)
 			   (void *)(intptr_t)signal) &&
 		    errno != ESRCH)
 			return -errno;
-		while (waitpid(launch->pid, &status, __WALL) < 0)
-			if (errno != EINTR)
-				return -errno;
+		err = wait_stop(launch, ready, context, &status);
+		if (err < 0)
+			return err;
+		if (err)
+			return stop_running(launch);
 		if (WIFEXITED(status) || WIFSIGNALED(status)) {
 			launch->ended = 1;
 			launch->wait_status = status;
@@ -172,7 +233,7 @@ static int follow(struct launch *launch, launch_ready_fn ready, void *context)
 		event = status >> 16;
 		signal = 0;
 		if (event == PTRACE_EVENT_EXEC) {
-			launch->stepping = 0;
+			launch->stepping = launch->looking = 0;
 			at_ready = begin_stepping(launch);
 		} else if (launch->stepping && !event && has_left_loader(launch, stop))
 			at_ready = 1;
@@ -190,7 +251,8 @@ static int follow(struct launch *launch, launch_ready_fn ready, void *context)
 
 		clear_breakpoint(launch->pid);
 		launch->stepping = 0;
-		err = ready(launch->pid, context);
+		launch->looking = 1;
+		err = ready(launch->pid, 0, context);
 		if (err)
 			return err < 0 ? err : 0;
 	}

@@ -13,11 +13,11 @@
 struct launch;
 
 /*
- * Called after every exec, when the new program's libraries are mapped and none of its own code has run.
- * Returns 1: found what to trace, let it run free from here; 0: not yet, go on to the next exec; -errno: give
- * up.
+ * Called after every exec, when the new program's libraries are mapped and none of its own code has run; and from then on
+ * again and again while it runs, with running set, since it may load what is looked for later.
+ * Returns 1: found what to trace, let it run free from here; 0: not yet, go on; -errno: give up.
  */
-typedef int (*launch_ready_fn)(pid_t pid, void *context);
+typedef int (*launch_ready_fn)(pid_t pid, int running, void *context);
 
 /*
  * Forks and execs argv (searched in PATH), with no signal blocked. Returns when

@@ -15,12 +15,14 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
+#include "abi/events.h"
 #include "base/hash.h"
 
 #define SEGMENT_BITS  6
 #define SEGMENTS      (1u << SEGMENT_BITS)
 #define FIRST_SLOTS   16u
 #define MMAP_BYTES    (128u << 10) /* larger segments go back to the kernel when they are replaced */
+#define CLASS_STEP    16u          /* between two size classes of pymalloc */
 #define HASH_SPREADER 0x9e3779b97f4a7c15ull
 
 struct segment {
@@ -31,6 +33,7 @@ struct segment {
 
 struct blocks {
 	uint64_t seed;
+	int hooked; /* there was a block of that kind */
 	size_t count;
 	struct segment segments[SEGMENTS];
 };
@@ -155,6 +158,7 @@ int blocks_put(struct blocks *blocks, const struct block *block, struct block *o
 {
 	if (!block->address)
 		return -EINVAL;
+	blocks->hooked |= block->hooked;
 	uint64_t hash = key_hash(blocks, block->address, block->domain);
 	struct segment *segment = &blocks->segments[hash >> (64 - SEGMENT_BITS)];
 
@@ -203,6 +207,43 @@ const struct block *blocks_find(const struct blocks *blocks, uint64_t address, u
 	return block->address ? block : NULL;
 }
 
+static int block_holds(const struct block *block, uint64_t address)
+{
+	/* One of 0 bytes has an address all the same, and its object is asked for by it. */
+	return address - block->address < (block->bytes ? block->bytes : 1);
+}
+
+/* Allocators align by 16: so few places can be the start of a small block that holds the address. */
+static const struct block *block_near(const struct blocks *blocks, uint64_t address)
+{
+	uint64_t start = address & ~15ull;
+
+	for (uint64_t back = 0; back < BLOCKS_NEAR && back < start; back += 16) {
+		const struct block *block = blocks_find(blocks, start - back, 0);
+
+		if (block && block_holds(block, address))
+			return block;
+	}
+	return NULL;
+}
+
+const struct block *blocks_containing(const struct blocks *blocks, uint64_t address)
+{
+	const struct block *found = block_near(blocks, address), *block;
+	size_t cursor = 0;
+
+	if (found)
+		return found;
+	while ((block = blocks_next(blocks, &cursor))) {
+		if (!block_holds(block, address))
+			continue;
+		if (!found || (block->domain == 0) > (found->domain == 0) ||
+		    ((block->domain == 0) == (found->domain == 0) && block->address > found->address))
+			found = block;
+	}
+	return found;
+}
+
 int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uint32_t traceback)
 {
 	struct block *block = (struct block *)blocks_find(blocks, address, domain);
@@ -211,6 +252,70 @@ int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uin
 		return 0;
 	block->traceback = traceback;
 	return 1;
+}
+
+/*
+ * Would pymalloc have this block in a pool of that class? A realloc leaves a block where it is if it needs more than
+ * three quarters of it.
+ */
+static int class_fits(const struct block *block, uint32_t class_bytes)
+{
+	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+
+	return bytes <= class_bytes &&
+	       (bytes + CLASS_STEP > class_bytes || bytes * 4 > (uint64_t)class_bytes * 3);
+}
+
+int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes, unsigned int epoch)
+{
+	struct block *block = (struct block *)blocks_find(blocks, address, 0);
+
+	if ((!block || block->hooked) && blocks->hooked) {
+		block = (struct block *)blocks_find(blocks, address + EVENT_HOOKS_BEFORE, 0);
+		if (block && !block->hooked)
+			return 0;
+	}
+	if (!block || !block->pooled || !class_fits(block, class_bytes))
+		return 0;
+	block->epoch = epoch;
+	return 1;
+}
+
+void blocks_keep(struct blocks *blocks, uint64_t address, unsigned int epoch)
+{
+	struct block *block = (struct block *)blocks_find(blocks, address, 0);
+
+	if (block && block->pooled)
+		block->epoch = epoch;
+}
+
+void blocks_confirm_all(struct blocks *blocks, unsigned int epoch)
+{
+	for (uint32_t i = 0; i < SEGMENTS; i++)
+		for (uint32_t slot = 0; slot < blocks->segments[i].capacity; slot++)
+			blocks->segments[i].slots[slot].epoch = epoch;
+}
+
+void blocks_sweep(struct blocks *blocks, unsigned int epoch,
+		  void (*removed)(void *context, const struct block *block), void *context)
+{
+	for (uint32_t i = 0; i < SEGMENTS; i++) {
+		struct segment *segment = &blocks->segments[i];
+
+		for (uint32_t slot = 0; slot < segment->capacity;) {
+			const struct block *block = &segment->slots[slot];
+
+			if (!block->address || !block->pooled || block->epoch == epoch) {
+				slot++;
+				continue;
+			}
+			removed(context, block);
+			/* A follower may move into this slot. One that moves to the end from the start was looked at. */
+			slot_remove(blocks, segment, slot);
+			segment->count--;
+			blocks->count--;
+		}
+	}
 }
 
 size_t blocks_count(const struct blocks *blocks)

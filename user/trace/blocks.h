@@ -12,7 +12,10 @@
 
 struct block {
 	uint64_t address;
-	uint64_t bytes : 62;
+	uint64_t bytes : 59;
+	uint64_t hooked : 1;  /* it begins EVENT_HOOKS_BEFORE bytes within the allocator's, which is larger */
+	uint64_t pooled : 1;  /* it lies in one of pymalloc's pools, and a reading of the heap shows it */
+	uint64_t epoch : 1;   /* of the last reading that showed it, or since which it is there */
 	uint64_t rounded : 1; /* bytes is that of the size class: what was asked for is not known */
 	uint64_t large : 1; /* asked of pymalloc, which passed it on to malloc; it stays so when it shrinks */
 	uint32_t traceback; /* index in the trace's tracebacks */
@@ -32,8 +35,27 @@ int blocks_put(struct blocks *blocks, const struct block *block, struct block *o
 int blocks_take(struct blocks *blocks, uint64_t address, uint32_t domain, struct block *old);
 /* Borrowed until the next put or take; NULL when absent. */
 const struct block *blocks_find(const struct blocks *blocks, uint64_t address, uint32_t domain);
+/*
+ * The block that holds the byte at address, wherever in it that lies: of Python's own domain (0) if there is one, which
+ * is found at once within BLOCKS_NEAR bytes of its start, as every object is; else the table is read through, and of
+ * several (domains overlap) the one that starts last counts. Borrowed as above; NULL: none.
+ */
+#define BLOCKS_NEAR 1024u
+const struct block *blocks_containing(const struct blocks *blocks, uint64_t address);
 /* Gives the block another traceback; 1, 0 when it is absent. */
 int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uint32_t traceback);
+/*
+ * Is the block that a reading of the heap shows at address, in a pool of such blocks, the one in the table? 1: it gets
+ * this epoch; 0: none is there or one that does not fit. The address is the allocator's, also of hooked ones.
+ */
+int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes, unsigned int epoch);
+/* Gives the pooled block at address (its own) this epoch, if there is one. */
+void blocks_keep(struct blocks *blocks, uint64_t address, unsigned int epoch);
+/* Gives every block this epoch. */
+void blocks_confirm_all(struct blocks *blocks, unsigned int epoch);
+/* Takes out every pooled block of the other epoch; removed() is told of each. */
+void blocks_sweep(struct blocks *blocks, unsigned int epoch,
+		  void (*removed)(void *context, const struct block *block), void *context);
 size_t blocks_count(const struct blocks *blocks);
 size_t blocks_memory(const struct blocks *blocks);
 /* Iteration in no order: *cursor starts at 0; NULL at the end. The table must not change meanwhile. */

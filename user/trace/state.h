@@ -9,12 +9,13 @@
 #ifndef TRACER_TRACE_STATE_H
 #define TRACER_TRACE_STATE_H
 
+#include "base/address_set.h"
 #include "stats/snapshot.h"
 #include "trace/id_map.h"
 #include "trace/trace.h"
 
 #define TRACE_UNKNOWN   "<unknown>"
-#define TRACE_BYTES_MAX ((1ull << 62) - 1) /* what struct block holds */
+#define TRACE_BYTES_MAX ((1ull << 59) - 1) /* what struct block holds */
 #define TRACE_LINES_MAX (1u << 20)         /* longest line table that is taken */
 #define TRACE_TEXT_MAX  (EVENT_MAX_TEXT * 4)
 
@@ -49,14 +50,37 @@ struct stack_entry {
 	int known;
 };
 
-/* A thread's realloc under way. */
-struct pending {
-	struct block block;
+struct thread_entry {
+	/* Its realloc under way. */
+	struct block pending;
 	enum { PENDING_NONE, PENDING_UNSEEN, PENDING_TAKEN } state; /* UNSEEN: of a block not in the table */
+	/*
+	 * What it did last. A record can be made before the allocator has done what it tells, so the heap may not show it yet.
+	 */
+	int last_freed; /* 1: freed last_address; 0: was given it */
+	uint64_t last_address, last_ns;
+	uint64_t in_flight; /* what it was being given when the reading under way began; 0: nothing */
+};
+
+/*
+ * What readings of the heap have said, and the one under way. A reading flips the epoch: what it shows and what comes
+ * to life meanwhile has the new one at its end, and blocks of a pool that still have the other are dead.
+ */
+struct census {
+	struct address_set old;  /* on the heap, and no event told of them: from before the trace */
+	struct address_set died; /* freed while the heap is read */
+	uint64_t
+		*doubtful; /* shown by this reading and not in the table: address | class << DOUBTFUL_SHIFT */
+	size_t doubtful_count, doubtful_room;
+	struct snapshot_coverage counts; /* of this reading */
+	uint64_t old_large;              /* large blocks from before the trace */
+	unsigned int epoch : 1, running : 1;
+	unsigned int known : 1; /* old is: there was a reading */
 };
 
 struct process_state {
 	struct trace_process info;
+	struct census census;
 	struct blocks *blocks;
 	struct id_map stack_ids, frame_ids, code_ids, tids;
 	struct stack_entry *stacks;
@@ -67,8 +91,9 @@ struct process_state {
 	size_t frame_count, frame_room;
 	struct code_entry *codes;
 	size_t code_count, code_room, lines_memory;
-	struct pending *pending;
-	size_t pending_count, pending_room;
+	struct thread_entry *threads;
+	size_t thread_count, thread_room;
+	uint32_t last_tid, last_thread; /* the thread of the last record, and its index */
 	struct snapshot *final;
 };
 
@@ -94,10 +119,21 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 int state_realloc_done(struct process_state *process, const struct event_alloc *event);
 int state_reuse(struct process_state *process, const struct event_alloc *event);
 int state_realloc_fail(struct process_state *process, const struct event_free *event);
+int state_census(struct process_state *process, const struct event_census *event);
+int state_census_pool(struct process_state *process, const struct event_census_pool *event);
+int state_census_done(struct process_state *process, const struct event_census *event);
+void state_census_free(struct census *census);
+/* A block that has left the table, or would have. */
+int state_census_died(struct process_state *process, uint64_t address);
+/* The block is gone: the counters follow. */
+void state_block_gone(struct process_state *process, const struct block *block);
 int state_stack(const struct trace *trace, struct process_state *process, const struct event_stack *event);
 int state_code(struct trace *trace, struct process_state *process, const struct event_code *event);
 int state_code_lines(struct trace *trace, struct process_state *process,
 		     const struct event_code_lines *event);
+
+/* As after tracemalloc.clear_traces(). What describes stacks and code stays: it is sent only once. 0, -ENOMEM. */
+int state_clear(struct process_state *process);
 
 /* Index of the traceback of a stack id, made at first mention. */
 int state_stack_index(struct process_state *process, uint64_t stack_id, uint32_t *stack);

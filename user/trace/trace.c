@@ -28,7 +28,8 @@ static void process_free(struct process_state *process)
 	free(process->stack_frames);
 	free(process->frames);
 	free(process->codes);
-	free(process->pending);
+	free(process->threads);
+	state_census_free(&process->census);
 	snapshot_free(process->final);
 	free(process);
 }
@@ -104,7 +105,8 @@ static int process_finalize(struct trace *trace, struct process_state *process)
 /* Size of a record's fixed part; 0 for a type that is not known. *variable: more may follow. */
 static size_t record_bytes(uint32_t type, int *variable)
 {
-	*variable = type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES;
+	*variable = type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
+		    type == EVENT_CENSUS_POOL;
 	switch (type) {
 	case EVENT_ALLOC:
 	case EVENT_REALLOC_DONE:
@@ -129,8 +131,14 @@ static size_t record_bytes(uint32_t type, int *variable)
 		return sizeof(struct event_target);
 	case EVENT_LOSS:
 		return sizeof(struct event_loss);
-	case EVENT_COVERAGE:
-		return sizeof(struct event_coverage);
+	case EVENT_CLEAR:
+	case EVENT_RESET_PEAK:
+		return sizeof(struct event_mark);
+	case EVENT_CENSUS:
+	case EVENT_CENSUS_DONE:
+		return sizeof(struct event_census);
+	case EVENT_CENSUS_POOL:
+		return sizeof(struct event_census_pool);
 	default:
 		return 0;
 	}
@@ -179,9 +187,17 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 	case EVENT_EXEC:
 		process->info.end = TRACE_EXECED;
 		return 0;
-	case EVENT_COVERAGE:
-		process->info.coverage = *(const struct event_coverage *)record;
+	case EVENT_CLEAR:
+		return state_clear(process);
+	case EVENT_RESET_PEAK:
+		process->info.peak_bytes = process->info.live_bytes;
 		return 0;
+	case EVENT_CENSUS:
+		return state_census(process, record);
+	case EVENT_CENSUS_POOL:
+		return state_census_pool(process, record);
+	case EVENT_CENSUS_DONE:
+		return state_census_done(process, record);
 	default: /* EVENT_FORK: the child is another process; it is under trace when an EVENT_PROCESS says so
 		  */
 		return 0;

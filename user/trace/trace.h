@@ -12,6 +12,7 @@
 
 #include "abi/events.h"
 #include "base/strings.h"
+#include "stats/snapshot.h"
 #include "trace/blocks.h"
 
 /* One (file, line) of a traceback. function is the qualified name (before 3.11 the name). */
@@ -54,12 +55,15 @@ struct trace_process {
 	uint64_t start_realtime_ns;
 	enum trace_end end;
 	uint32_t exit_code; /* wait status, with TRACE_EXITED */
-	/* While a realloc is under way its block counts as gone. live_bytes never exceeds 2^62 - 1. */
+	/*
+	 * While a realloc is under way its block counts as gone. live_bytes never exceeds 2^59 - 1. In census mode
+	 * dead blocks count until a reading of the heap says so; peak_bytes is the highest that one has left.
+	 */
 	uint64_t live_bytes, live_blocks, peak_bytes;
 	uint64_t large_blocks;   /* those that are struct block.large */
 	uint64_t rounded_blocks; /* and struct block.rounded */
 	struct trace_counters counters;
-	struct event_coverage coverage; /* the last one; header.size 0: none came */
+	struct snapshot_coverage coverage; /* by the last reading of the heap; time_ns 0: there was none */
 };
 
 struct trace;
@@ -81,7 +85,8 @@ void trace_free(struct trace *trace);
  * Applies one record, which is 8-byte aligned; size is what the transport says it holds. 0; -EBADMSG when it is malformed (counted, the
  * trace stays consistent, feeding may go on); -ENOMEM.
  * At EVENT_FINALIZE the state of the blocks is kept aside as the "final" one; EVENT_EXIT and EVENT_EXEC end
- * the process: later records of its tgid are ignored until another EVENT_PROCESS.
+ * the process: later records of its tgid are ignored until another EVENT_PROCESS. EVENT_CLEAR empties its table, the
+ * one kept aside too, and begins anew what is counted of the table (peak, unknown frees, coverage).
  */
 int trace_feed(struct trace *trace, const void *record, size_t size);
 
@@ -94,13 +99,12 @@ size_t trace_memory(const struct trace *trace); /* bytes held, about */
 
 /* Live blocks of a process as they are now. Borrowed. */
 const struct blocks *trace_blocks(const struct trace *trace, size_t process);
-/* Is the block at address in the table (domain 0)? For coverage. */
-int trace_knows(const struct trace *trace, size_t process, uint64_t address);
 const struct strings *trace_strings(const struct trace *trace);
 /* Resolved traceback; frames whose code came later than the stack are resolved now. Borrowed until the next call or feed. */
 struct trace_traceback trace_traceback_at(struct trace *trace, size_t process, uint32_t traceback);
 
-struct snapshot;
+/* What a snapshot taken now would say of itself. 0; -ENOENT. */
+int trace_meta(const struct trace *trace, size_t process, struct snapshot_meta *meta);
 /*
  * An immutable snapshot (stats/snapshot.h) of a process: as it was at EVENT_FINALIZE when want_final is set and
  * there was one, else as it is. Caller frees with snapshot_free(). 0; -ENOENT; -ENOMEM.

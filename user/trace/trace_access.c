@@ -27,11 +27,6 @@ const struct blocks *trace_blocks(const struct trace *trace, size_t process)
 	return process < trace->process_count ? trace->processes[process]->blocks : NULL;
 }
 
-int trace_knows(const struct trace *trace, size_t process, uint64_t address)
-{
-	return process < trace->process_count && blocks_find(trace->processes[process]->blocks, address, 0);
-}
-
 const struct strings *trace_strings(const struct trace *trace)
 {
 	return trace->strings;
@@ -49,12 +44,15 @@ static size_t snapshot_memory(const struct snapshot *snapshot)
 
 static size_t process_memory(const struct process_state *process)
 {
-	return sizeof(*process) + blocks_memory(process->blocks) + id_map_memory(&process->stack_ids) +
+	return sizeof(*process) + address_set_memory(&process->census.old) +
+	       address_set_memory(&process->census.died) +
+	       process->census.doubtful_room * sizeof(*process->census.doubtful) +
+	       blocks_memory(process->blocks) + id_map_memory(&process->stack_ids) +
 	       id_map_memory(&process->frame_ids) + id_map_memory(&process->code_ids) +
 	       id_map_memory(&process->tids) + process->stack_room * sizeof(*process->stacks) +
 	       process->stack_frame_room * sizeof(*process->stack_frames) +
 	       process->frame_room * sizeof(*process->frames) + process->code_room * sizeof(*process->codes) +
-	       process->lines_memory + process->pending_room * sizeof(*process->pending) +
+	       process->lines_memory + process->thread_room * sizeof(*process->threads) +
 	       snapshot_memory(process->final);
 }
 

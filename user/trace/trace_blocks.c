@@ -10,7 +10,7 @@
 #include "base/array.h"
 #include "trace/state.h"
 
-static void block_gone(struct process_state *process, const struct block *block)
+void state_block_gone(struct process_state *process, const struct block *block)
 {
 	process->info.live_bytes -= block->bytes;
 	process->info.live_blocks--;
@@ -29,39 +29,89 @@ static int block_put(struct process_state *process, const struct block *block)
 	if (replaced < 0)
 		return replaced;
 	if (replaced) {
-		block_gone(process, &old);
-		info->counters.replaced++;
+		state_block_gone(process, &old);
+		/* In census mode every block that lies in a pool ends so. */
+		info->counters.replaced += info->mode != EVENT_MODE_CENSUS || !old.pooled;
 	}
 	info->live_bytes += block->bytes;
 	info->live_blocks++;
 	info->large_blocks += block->large;
 	info->rounded_blocks += block->rounded;
-	if (info->live_bytes > info->peak_bytes)
+	if (info->mode != EVENT_MODE_CENSUS && info->live_bytes > info->peak_bytes)
 		info->peak_bytes = info->live_bytes;
 	return 0;
 }
 
-/* Would pymalloc pass this request on to malloc? One of 0 bytes it does, too. */
-static int is_large(const struct event_alloc *event)
+/* Where the block is: in a pool, or passed on to malloc because it is too large, or of 0 bytes. */
+static void place_set(struct block *block, uint32_t face, int was_large)
 {
-	uint32_t face = event->api & EVENT_API_MASK;
+	int pymalloc = face == EVENT_API_MEM || face == EVENT_API_OBJ;
+	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
 
-	return (face == EVENT_API_MEM || face == EVENT_API_OBJ) && event->bytes - 1 >= EVENT_SMALL_BYTES;
+	block->large = was_large || face == EVENT_API_LARGE || (pymalloc && bytes - 1 >= EVENT_SMALL_BYTES);
+	block->pooled = pymalloc && !block->large;
+	/* Passed on, one of 0 bytes asks malloc for 1; pymalloc itself would have served that. */
+	if (face == EVENT_API_LARGE && bytes == 1)
+		block->bytes = 0;
+}
+
+/* The thread of a record, made at first mention. Borrowed until the next one is made. */
+static int thread_find(struct process_state *process, uint32_t tid, struct thread_entry **out)
+{
+	uint32_t index;
+
+	if (process->thread_count && process->last_tid == tid) {
+		*out = &process->threads[process->last_thread];
+		return 0;
+	}
+	index = id_map_find(&process->tids, tid);
+	if (index == ID_MAP_NONE) {
+		int err = array_reserve(&process->threads, &process->thread_room, process->thread_count, 1,
+					sizeof(*process->threads));
+		if (!err)
+			err = id_map_put(&process->tids, tid, (uint32_t)process->thread_count);
+		if (err)
+			return err;
+		index = (uint32_t)process->thread_count++;
+		process->threads[index] = (struct thread_entry){.state = PENDING_NONE};
+	}
+	process->last_tid = tid;
+	process->last_thread = index;
+	*out = &process->threads[index];
+	return 0;
+}
+
+static int thread_did(struct process_state *process, const struct event_header *header, uint64_t address,
+		      int freed)
+{
+	struct thread_entry *thread;
+	int err = thread_find(process, header->tid, &thread);
+
+	if (err)
+		return err;
+	thread->last_freed = freed;
+	thread->last_address = address;
+	thread->last_ns = header->time_ns;
+	return 0;
 }
 
 static int event_put(struct process_state *process, const struct event_alloc *event, int was_large)
 {
 	struct block block = {.address = event->address,
 			      .bytes = event->bytes,
-			      .large = was_large || is_large(event),
+			      .epoch = process->census.epoch,
+			      .hooked = !!(event->api & EVENT_API_HOOKED),
 			      .rounded = !!(event->api & EVENT_API_ROUNDED),
 			      .domain = event->domain};
 	int err = event->bytes > TRACE_BYTES_MAX
 			  ? -EBADMSG
 			  : state_stack_index(process, event->stack_id, &block.traceback);
 
+	place_set(&block, event->api & EVENT_API_MASK, was_large);
 	if (!err)
 		err = block_put(process, &block);
+	if (!err && !event->domain)
+		err = thread_did(process, &event->header, event->address, 0);
 	if (!err && block.traceback && !process->stacks[block.traceback].known) {
 		process->stacks[block.traceback].waiting++;
 		process->info.counters.stacks_unknown++;
@@ -78,71 +128,84 @@ int state_alloc(struct process_state *process, const struct event_alloc *event)
 	return err;
 }
 
+/* Where the allocator's block begins. */
+static uint64_t block_start(const struct event_free *event)
+{
+	return event->address - (event->api & EVENT_API_HOOKED ? EVENT_HOOKS_BEFORE : 0);
+}
+
 int state_free(struct process_state *process, const struct event_free *event)
 {
 	struct block old;
+	int err;
 
 	process->info.counters.frees++;
 	if (blocks_take(process->blocks, event->address, event->domain, &old))
-		block_gone(process, &old);
+		state_block_gone(process, &old);
 	else
 		process->info.counters.frees_unknown++;
-	return 0;
+	if (event->domain)
+		return 0;
+	err = thread_did(process, &event->header, block_start(event), 1);
+	return err ? err : state_census_died(process, block_start(event));
 }
 
 int state_realloc(struct process_state *process, const struct event_free *event)
 {
-	uint32_t index = id_map_find(&process->tids, event->header.tid);
+	struct thread_entry *thread;
+	int err = thread_find(process, event->header.tid, &thread);
 
-	if (index == ID_MAP_NONE) {
-		int err = array_reserve(&process->pending, &process->pending_room, process->pending_count, 1,
-					sizeof(*process->pending));
-		if (!err)
-			err = id_map_put(&process->tids, event->header.tid, (uint32_t)process->pending_count);
-		if (err)
-			return err;
-		index = (uint32_t)process->pending_count++;
+	if (err)
+		return err;
+	thread->state = PENDING_UNSEEN;
+	if (blocks_take(process->blocks, event->address, event->domain, &thread->pending)) {
+		thread->state = PENDING_TAKEN;
+		state_block_gone(process, &thread->pending);
+	} else {
+		/* Not on the heap: then malloc has it, and keeps it when it shrinks. */
+		thread->pending.large =
+			process->census.known && !address_set_has(&process->census.old, event->address);
 	}
-	struct pending *pending = &process->pending[index];
-	pending->state = PENDING_UNSEEN;
-	if (blocks_take(process->blocks, event->address, event->domain, &pending->block)) {
-		pending->state = PENDING_TAKEN;
-		block_gone(process, &pending->block);
-	}
-	return 0;
+	return event->domain ? 0 : state_census_died(process, block_start(event));
 }
 
 /* Ends the thread's realloc under way; copies it out. */
-static struct pending pending_end(struct process_state *process, uint32_t tid)
+static int pending_end(struct process_state *process, uint32_t tid, struct thread_entry *out)
 {
-	struct pending ended = {.state = PENDING_NONE};
-	uint32_t index = id_map_find(&process->tids, tid);
+	struct thread_entry *thread;
+	int err = thread_find(process, tid, &thread);
 
-	if (index != ID_MAP_NONE) {
-		ended = process->pending[index];
-		process->pending[index].state = PENDING_NONE;
-	}
-	return ended;
+	if (err)
+		return err;
+	*out = *thread;
+	thread->state = PENDING_NONE;
+	return 0;
 }
 
 int state_realloc_done(struct process_state *process, const struct event_alloc *event)
 {
-	struct pending pending = pending_end(process, event->header.tid);
+	struct thread_entry thread;
+	int err = pending_end(process, event->header.tid, &thread);
 
+	if (err)
+		return err;
 	process->info.counters.reallocs++;
-	if (pending.state == PENDING_UNSEEN)
+	if (thread.state == PENDING_UNSEEN)
 		process->info.counters.frees_unknown++;
-	return event_put(process, event, pending.state == PENDING_TAKEN && pending.block.large);
+	return event_put(process, event, thread.state != PENDING_NONE && thread.pending.large);
 }
 
 int state_realloc_fail(struct process_state *process, const struct event_free *event)
 {
-	struct pending pending = pending_end(process, event->header.tid);
+	struct thread_entry thread;
+	int err = pending_end(process, event->header.tid, &thread);
 
-	if (pending.state != PENDING_TAKEN ||
-	    blocks_find(process->blocks, pending.block.address, pending.block.domain))
-		return 0;
-	return block_put(process, &pending.block);
+	if (err || thread.state != PENDING_TAKEN ||
+	    blocks_find(process->blocks, thread.pending.address, thread.pending.domain))
+		return err;
+	/* The heap shows it, if it is in a pool: it never left. */
+	thread.pending.epoch = process->census.epoch;
+	return block_put(process, &thread.pending);
 }
 
 /*
@@ -167,5 +230,35 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 		blocks_retrace(process->blocks, address, event->domain, traceback);
 		break;
 	}
+	return 0;
+}
+
+/*
+ * A realloc that is under way ends as one of a block that the table does not know. From here on there are blocks that
+ * are older than what the table shows, also in a process that was traced from its start.
+ */
+int state_clear(struct process_state *process)
+{
+	struct trace_process *info = &process->info;
+	struct blocks *empty;
+	int err = blocks_new(&empty);
+
+	if (err)
+		return err;
+	blocks_free(process->blocks);
+	process->blocks = empty;
+	snapshot_free(process->final);
+	process->final = NULL;
+	for (size_t i = 0; i < process->thread_count; i++)
+		if (process->threads[i].state == PENDING_TAKEN)
+			process->threads[i].state = PENDING_UNSEEN;
+	for (size_t i = 0; i < process->stack_count; i++)
+		process->stacks[i].waiting = 0;
+	info->live_bytes = info->live_blocks = info->peak_bytes = 0;
+	info->large_blocks = info->rounded_blocks = 0;
+	info->counters.frees_unknown = info->counters.replaced = info->counters.stacks_unknown = 0;
+	info->coverage = (struct snapshot_coverage){0};
+	state_census_free(&process->census);
+	info->from_start = 0;
 	return 0;
 }

@@ -96,9 +96,13 @@ static int blocks_add(struct taking *taking)
 static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		     const struct process_state *process, const char *moment)
 {
-	static const char *const modes[] = {"", "exact", "census", "growth"};
+	static const char *const modes[] = {
+		[EVENT_MODE_EXACT] = "exact",
+		[EVENT_MODE_CENSUS] = "census",
+		[EVENT_MODE_GROWTH] = "growth",
+	};
 	const struct trace_process *info = &process->info;
-	const struct event_coverage *coverage = &info->coverage;
+	const struct snapshot_coverage *coverage = &info->coverage;
 	unsigned int known = info->mode && info->mode < sizeof(modes) / sizeof(modes[0]);
 
 	*meta = (struct snapshot_meta){
@@ -115,9 +119,11 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		.frames_unknown = info->counters.frames_unknown,
 		.rounded_blocks = info->rounded_blocks,
 		.records_malformed = info->counters.records_malformed + trace->orphans,
-		.coverage_known = coverage->header.size != 0,
-		.coverage = coverage->counts,
+		.coverage_known = coverage->time_ns != 0,
+		.coverage = *coverage,
 	};
+	if (info->mode == EVENT_MODE_CENSUS)
+		meta->unread_ns = info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
 	memcpy(meta->name, info->name, sizeof(meta->name));
 	snprintf(meta->mode, sizeof(meta->mode), "%s", known ? modes[info->mode] : "unknown");
 	snprintf(meta->moment, sizeof(meta->moment), "%s", moment);
@@ -171,15 +177,23 @@ int state_snapshot(struct trace *trace, struct process_state *process, const cha
 	return 0;
 }
 
+static const char *const moments[] = {
+	[TRACE_RUNNING] = "running",
+	[TRACE_FINALIZING] = "finalizing",
+	[TRACE_EXITED] = "exited",
+	[TRACE_EXECED] = "execed",
+};
+
+int trace_meta(const struct trace *trace, size_t index, struct snapshot_meta *meta)
+{
+	if (index >= trace->process_count)
+		return -ENOENT;
+	meta_set(meta, trace, trace->processes[index], moments[trace->processes[index]->info.end]);
+	return 0;
+}
+
 int trace_snapshot(struct trace *trace, size_t index, int want_final, struct snapshot **out)
 {
-	static const char *const moments[] = {
-		[TRACE_RUNNING] = "running",
-		[TRACE_FINALIZING] = "finalizing",
-		[TRACE_EXITED] = "exited",
-		[TRACE_EXECED] = "execed",
-	};
-
 	if (index >= trace->process_count)
 		return -ENOENT;
 	struct process_state *process = trace->processes[index];

@@ -18,6 +18,12 @@ passed = [[None] * 16 for _ in range(count)]
 text = os.urandom(2000)
 
 
+def nested(depth):
+    """Has a bytes writer under way for each step. 3.15 keeps one dead one: afterwards it is one of ours."""
+    if depth:
+        yield from bytes(nested(depth - 1))
+
+
 def warm_up():
     """As many dead tuples and lists on the free lists as threads may need at once: no marked line asks for a new one."""
     alive = [tuple([None] * n) for n in (1, 2, 3) for _ in range(100)] + [[] for _ in range(60)]
@@ -40,6 +46,7 @@ def run():
         thread.start()
     for thread in threads:
         thread.join()
+    bytes(nested(3))
 
 
 warm_up()

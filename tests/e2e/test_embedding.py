@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Applications that embed Python: they load it late, by dlopen(), or are linked with it, position independent or not."""
+import os
+import shlex
+import subprocess
+
+import pytest
+
+from harness import PROGRAMS, TIMEOUT, environment, error_line, program, wait_until
+
+SOURCE = os.path.join(PROGRAMS, "embed.c")
+
+
+def compiled(folder, name, *options):
+    output = os.path.join(str(folder), name)
+    try:
+        done = subprocess.run(
+            ["cc", "-O1", "-o", output, *options[:1], SOURCE, *options[1:], "-lpthread", "-ldl"], stderr=subprocess.PIPE, text=True, timeout=TIMEOUT
+        )
+    except FileNotFoundError:
+        pytest.skip("no C compiler on this machine")
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+@pytest.fixture(scope="session")
+def embed(tmp_path_factory):
+    return compiled(tmp_path_factory.mktemp("embed"), "embed", "-DLATE")
+
+
+def home(python):
+    return environment(PYTHONHOME=os.path.dirname(os.path.dirname(python.path)))
+
+
+def check(report, live):
+    assert report.lost_events == 0
+    assert report.marked("golden.py", live) == live
+    assert report.data["not_seen"]["records_malformed"] == 0
+
+
+@pytest.mark.versions("3.8", "3.11", "3.12", "3.13")
+def test_late_command(trace, python, libpython, embed):
+    run = trace("--", embed, libpython(python), program("golden.py"), attached=False, stdin=subprocess.PIPE, env=home(python))
+    wait_until(lambda: "waiting\n" in run.stdout, "it waits")
+    assert "attached" not in run.stderr
+    run.step()
+    wait_until(lambda: "loaded\n" in run.stdout, "it has loaded the library")
+    run.wait_attached()
+    wait_until(lambda: "has loaded Python" in run.stderr, "the tracer says so")
+    run.step()
+    wait_until(lambda: "ready\n" in run.stdout, "the program runs")
+    run.step()
+    live = run.expect()
+    run.step()
+    assert run.wait() == 0, run.stderr
+    check(run.report(), live)
+
+
+@pytest.mark.versions("3.8", "3.11", "3.12", "3.13")
+def test_late_process(start, trace, python, libpython, embed):
+    target = start(embed, libpython(python), program("golden.py"), ready=False, env=home(python))
+    target.read_until("waiting")
+    run = trace("-p", target.pid, "--wait", attached=False)
+    wait_until(lambda: "waiting for it to load one" in run.stderr, "the tracer waits")
+    target.step()
+    target.read_until("loaded")
+    run.wait_attached()
+    target.step()
+    target.read_until("ready")
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    check(report, live)
+    # The interpreter had not begun: all of it is in the trace.
+    assert report.data["coverage"]["old_blocks"] == 0
+    assert report.data["coverage"]["seen_blocks"] >= 0.999 * report.data["coverage"]["new_blocks"]
+    assert target.finish() == 0, "the target was harmed"
+
+
+def test_not_waited_for(start, run_tracer, any_python, libpython, embed):
+    target = start(embed, libpython(any_python), program("golden.py"), ready=False, env=home(any_python))
+    target.read_until("waiting")
+    assert "--wait" in error_line(run_tracer("-p", target.pid), 1)
+
+
+def test_never_loaded(start, trace, any_python, libpython, embed):
+    """One that ends, and one that is waited for in vain, while the trace of another goes on."""
+    first, second = (start(embed, libpython(any_python), program("golden.py"), ready=False, env=home(any_python)) for _ in range(2))
+    other = start(any_python, "golden.py")
+    for target in (first, second):
+        target.read_until("waiting")
+    pids = ",".join(str(target.pid) for target in (first, other, second))
+    run = trace("--wait", "-p", pids, "--format", "json", "--top", 0, output=False)
+    wait_until(lambda: run.stderr.count("waiting for it to load one") == 2, "the tracer waits for both")
+    first.kill()
+    wait_until(lambda: "PID %d: it has ended" % first.pid in run.stderr, "the tracer has noticed the end")
+    other.step()
+    live = other.expect()
+    run.interrupt()
+    assert run.wait() == 0
+    assert "PID %d: it has loaded no Python" % second.pid in run.stderr
+    (report,) = run.printed_reports()
+    check(report, live)
+
+
+def test_waited_in_vain(start, run_tracer, any_python, libpython, embed):
+    target = start(embed, libpython(any_python), program("golden.py"), ready=False, env=home(any_python))
+    target.read_until("waiting")
+    done = run_tracer("-q", "-p", target.pid, "--wait", "-d", "0.2")
+    assert "no Python while it was waited for" in error_line(done, 1)
+
+
+@pytest.mark.versions("3.10", "3.12")
+def test_debug_build_unknown(tmp_path, start, run_tracer, python):
+    """A debug build of a version of which none is known; as far as it can be told, by its name."""
+    application = os.path.join(str(tmp_path), "python%sd" % python.version)
+    os.rename(linked(tmp_path, python, "-no-pie"), application)
+    target = start(application, "-", program("golden.py"), env=home(python))
+    line = error_line(run_tracer("-p", target.pid), 1)
+    assert "a debug build of Python %s" % python.version in line and "3.11, 3.13" in line
+
+
+def linked(folder, python, *options):
+    """The application linked with the version's static library."""
+    code = "import sysconfig as s; print(*map(s.get_config_var, ('LIBPL', 'LIBRARY', 'INCLUDEPY')), sep='\\n'); print(*map(s.get_config_var, ('LIBS', 'SYSLIBS')))"
+    done = subprocess.run([python.path, "-I", "-c", code], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT, check=True)
+    folder_of, library, _, libraries = done.stdout.splitlines()
+    path = os.path.join(folder_of, library)
+    pic = path.replace(".a", "-pic.a")  # Debian has both
+    if "-pie" in options and os.path.exists(pic):
+        path = pic
+    if not os.path.exists(path):
+        pytest.skip("CPython %s has no static library" % python.version)
+    return compiled(folder, "linked", "-DLINKED", *options, path, "-Wl,--export-dynamic", *shlex.split(libraries), "-lm", "-lz", "-lexpat")
+
+
+def linked_and_check(start, trace, tmp_path, python, *options):
+    application = linked(tmp_path, python, *options)
+    kind = subprocess.run(["readelf", "-hW", application], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT, check=True).stdout
+    assert ("DYN (" if "-pie" in options else "EXEC (") in kind
+    target = start(application, "-", program("golden.py"), env=home(python))
+    run = trace("-p", target.pid)
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    check(report, live)
+    coverage = report.data["coverage"]
+    assert 0.999 <= coverage["seen_blocks"] / coverage["new_blocks"] <= 1
+    assert target.finish() == 0, "the target was harmed"
+
+
+@pytest.mark.versions()
+@pytest.mark.parametrize("option", ("-pie", "-no-pie"))
+def test_linked(start, trace, tmp_path, python, option):
+    linked_and_check(start, trace, tmp_path, python, option)
+
+
+@pytest.mark.parametrize("options", (("-pie", "-s"), ("-no-pie", "-s")))
+def test_linked_stripped(start, trace, tmp_path, debian_python, options):
+    """Debian's static library holds what link-time optimisation made of it: nothing but inlined copies, once stripped."""
+    linked_and_check(start, trace, tmp_path, debian_python, *options)

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/address_set.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+#define PAGE_SHIFT 20
+#define PAGE_WORDS ((1u << PAGE_SHIFT) / 16 / 64)
+#define MAX_PAGES  (1u << 17)
+
+static struct address_page *page_slot(const struct address_set *set, uint64_t number)
+{
+	size_t i = hash_u64(number) & (set->capacity - 1);
+
+	while (set->pages[i].number && set->pages[i].number != number)
+		i = (i + 1) & (set->capacity - 1);
+	return &set->pages[i];
+}
+
+static int set_grow(struct address_set *set)
+{
+	struct address_set bigger = {.capacity = set->capacity ? set->capacity * 2 : 64};
+
+	if (set->used >= MAX_PAGES)
+		return -E2BIG;
+	bigger.pages = calloc(bigger.capacity, sizeof(*bigger.pages));
+	if (!bigger.pages)
+		return -ENOMEM;
+	for (size_t i = 0; i < set->capacity; i++)
+		if (set->pages[i].number)
+			*page_slot(&bigger, set->pages[i].number) = set->pages[i];
+	bigger.used = set->used;
+	free(set->pages);
+	*set = bigger;
+	return 0;
+}
+
+/* The word of the address's bit, NULL when there is no such page. */
+static uint64_t *word_find(const struct address_set *set, uint64_t address, uint64_t *mask)
+{
+	uint32_t bit = (address & ((1u << PAGE_SHIFT) - 1)) / 16;
+	const struct address_page *page;
+
+	if (!set->capacity)
+		return NULL;
+	page = page_slot(set, (address >> PAGE_SHIFT) + 1);
+	*mask = 1ull << bit % 64;
+	return page->number ? &page->bits[bit / 64] : NULL;
+}
+
+int address_set_add(struct address_set *set, uint64_t address)
+{
+	uint64_t mask, *word = word_find(set, address, &mask);
+
+	if (!word) {
+		int err = set->used * 2 >= set->capacity ? set_grow(set) : 0;
+		struct address_page *page;
+
+		if (err)
+			return err;
+		page = page_slot(set, (address >> PAGE_SHIFT) + 1);
+		page->bits = calloc(PAGE_WORDS, sizeof(*page->bits));
+		if (!page->bits)
+			return -ENOMEM;
+		page->number = (address >> PAGE_SHIFT) + 1;
+		set->used++;
+		word = word_find(set, address, &mask);
+	}
+	*word |= mask;
+	return 0;
+}
+
+void address_set_remove(struct address_set *set, uint64_t address)
+{
+	uint64_t mask, *word = word_find(set, address, &mask);
+
+	if (word)
+		*word &= ~mask;
+}
+
+int address_set_has(const struct address_set *set, uint64_t address)
+{
+	uint64_t mask, *word = word_find(set, address, &mask);
+
+	return word && *word & mask;
+}
+
+size_t address_set_memory(const struct address_set *set)
+{
+	return set->capacity * sizeof(*set->pages) + set->used * PAGE_WORDS * sizeof(uint64_t);
+}
+
+void address_set_free(struct address_set *set)
+{
+	for (size_t i = 0; i < set->capacity; i++)
+		free(set->pages[i].bits);
+	free(set->pages);
+	memset(set, 0, sizeof(*set));
+}

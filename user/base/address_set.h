@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A set of block addresses, multiples of 16: a bit for each in pages of 1 MiB of address space, 8 KiB a page, found
+ * by hashing. Less than 1 % of the heap that it describes. All zeros is the empty set.
+ */
+#ifndef TRACER_BASE_ADDRESS_SET_H
+#define TRACER_BASE_ADDRESS_SET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct address_page {
+	uint64_t number; /* address >> 20, plus 1; 0: free slot */
+	uint64_t *bits;
+};
+
+struct address_set {
+	struct address_page *pages;
+	size_t capacity; /* power of two */
+	size_t used;
+};
+
+/* 0, -ENOMEM, or -E2BIG beyond 2^17 pages (128 GiB of heap): addresses are the target's choice. */
+int address_set_add(struct address_set *set, uint64_t address);
+void address_set_remove(struct address_set *set, uint64_t address);
+int address_set_has(const struct address_set *set, uint64_t address);
+size_t address_set_memory(const struct address_set *set);
+/* Leaves the empty set. */
+void address_set_free(struct address_set *set);
+
+#endif

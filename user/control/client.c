@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A client is idle, in the middle of a line, waiting for a saver, or slow to take its answer. since_ns is when that
+ * began; the second and the last have their time, a saver has as long as its client waits.
+ */
+#include "control/client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "control/control.h"
+#include "control/saver.h"
+#include "export/json.h"
+
+#define DESCRIPTORS 8 /* taken of one message, to be closed but for one; the kernel drops what is beyond */
+
+struct client {
+	int fd;
+	pid_t pid;
+	int passed; /* the descriptor that came last; -1: none */
+	struct saver *saver;
+	uint64_t since_ns;
+	struct buffer out;
+	size_t sent;
+	size_t have;
+	char line[REQUEST_BYTES];
+};
+
+int client_new(struct client **out, int fd, pid_t pid)
+{
+	struct client *client = calloc(1, sizeof(*client));
+
+	if (!client)
+		return -ENOMEM;
+	client->fd = fd;
+	client->pid = pid;
+	client->passed = -1;
+	client->since_ns = clock_ns(CLOCK_MONOTONIC);
+	*out = client;
+	return 0;
+}
+
+void client_free(struct client *client)
+{
+	if (!client)
+		return;
+	saver_free(client->saver);
+	if (client->passed >= 0)
+		close(client->passed);
+	close(client->fd);
+	buffer_free(&client->out);
+	free(client);
+}
+
+static int answer_owed(const struct client *client)
+{
+	return client->sent < client->out.size;
+}
+
+size_t client_poll_fds(const struct client *client, struct pollfd *fds)
+{
+	size_t count = 0;
+
+	fds[count++] = (struct pollfd){
+		.fd = client->fd,
+		.events = answer_owed(client) ? POLLOUT
+			  : client->saver     ? 0
+					      : POLLIN,
+	};
+	if (client->saver)
+		fds[count++] = (struct pollfd){.fd = saver_poll_fd(client->saver), .events = POLLIN};
+	return count;
+}
+
+int client_idle(const struct client *client)
+{
+	return !client->have && !answer_owed(client) && !client->saver;
+}
+
+uint64_t client_since_ns(const struct client *client)
+{
+	return client->since_ns;
+}
+
+int client_saves(const struct client *client)
+{
+	return client->saver != NULL;
+}
+
+void client_answer(struct client *client, const char *text, size_t bytes)
+{
+	/* No memory for it: the connection ends without an answer. */
+	if (buffer_append(&client->out, text, bytes) || buffer_append(&client->out, "\n", 1))
+		shutdown(client->fd, SHUT_RDWR);
+}
+
+static char *error_text(const char *reason, size_t *size)
+{
+	char *text = NULL;
+	FILE *out = open_memstream(&text, size);
+
+	if (!out)
+		return NULL;
+	fputs("{\"error\": ", out);
+	json_string(out, reason);
+	putc('}', out);
+	fclose(out);
+	return text;
+}
+
+void client_error(struct client *client, const char *reason)
+{
+	size_t size = 0;
+	char *text = error_text(reason, &size);
+
+	client_answer(client, text ? text : "", size);
+	free(text);
+}
+
+int client_flush(struct client *client)
+{
+	while (answer_owed(client)) {
+		ssize_t n = send(client->fd, client->out.data + client->sent, client->out.size - client->sent,
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0)
+			return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+		client->sent += (size_t)n;
+		client->since_ns = clock_ns(CLOCK_MONOTONIC);
+	}
+	client->sent = 0;
+	buffer_free(&client->out);
+	return 0;
+}
+
+void client_refuse(struct client *client, const char *reason)
+{
+	log_info("client PID %d is dropped: %s", client->pid, reason);
+	client_error(client, reason);
+	client_flush(client);
+}
+
+/* Keeps the last descriptor of the message and closes the others. */
+static void descriptors_take(struct client *client, struct msghdr *message)
+{
+	for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
+		if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < (at->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+			if (client->passed >= 0)
+				close(client->passed);
+			memcpy(&client->passed, CMSG_DATA(at) + i * sizeof(int), sizeof(int));
+		}
+	}
+}
+
+/* Bytes read, 0 when there are none yet, negative when it has gone. */
+static ssize_t bytes_read(struct client *client)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
+	} control;
+	struct iovec room = {client->line + client->have, sizeof(client->line) - client->have};
+	struct msghdr message = {.msg_iov = &room,
+				 .msg_iovlen = 1,
+				 .msg_control = &control,
+				 .msg_controllen = sizeof(control)};
+	ssize_t n = recvmsg(client->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	descriptors_take(client, &message);
+	return n ? n : -EPIPE;
+}
+
+/* The next whole line of what is there, if it is one. 1, 0, or the client is refused. */
+static int line_take(struct client *client, struct request *request)
+{
+	char *end = memchr(client->line, '\n', client->have);
+	size_t size;
+	int err;
+
+	if (!end && client->have < sizeof(client->line))
+		return 0;
+	size = end ? (size_t)(end - client->line) + 1 : client->have;
+	err = end ? request_parse(client->line, size - 1, request)
+		  : error_set(-EBADMSG, "a line of more than %u bytes", REQUEST_BYTES);
+	client->have -= size;
+	memmove(client->line, client->line + size, client->have);
+	if (err == -EBADMSG) {
+		client_refuse(client, error_reason(err));
+		return err;
+	}
+	if (err) {
+		client_error(client, error_reason(err));
+		return client_flush(client);
+	}
+	return 1;
+}
+
+/* 0 still at it, or its answer is owed; negative: the client did not wait for it. */
+static int saver_watch(struct client *client)
+{
+	struct pollfd fds[] = {{.fd = saver_poll_fd(client->saver), .events = POLLIN}, {.fd = client->fd}};
+	char text[64];
+	int err;
+
+	if (poll(fds, 2, 0) <= 0)
+		return 0;
+	if (!fds[0].revents)
+		return fds[1].revents & (POLLHUP | POLLERR) ? -EPIPE : 0;
+	err = saver_finish(client->saver);
+	client->saver = NULL;
+	client->since_ns = clock_ns(CLOCK_MONOTONIC);
+	if (err)
+		client_error(client, error_reason(err));
+	else
+		client_answer(client, text, (size_t)snprintf(text, sizeof(text), "{\"snapshot\": true}"));
+	return 0;
+}
+
+static int time_check(struct client *client, uint64_t now_ns)
+{
+	if (client_idle(client) || client->saver || now_ns < client->since_ns + CONTROL_TIMEOUT_NS)
+		return 0;
+	client_refuse(client,
+		      answer_owed(client) ? "it does not take its answer" : "it does not end its line");
+	return -ETIMEDOUT;
+}
+
+int client_next(struct client *client, uint64_t now_ns, struct request *request)
+{
+	int idle = client_idle(client);
+	int got = client->saver ? saver_watch(client) : 0;
+
+	if (!got)
+		got = client_flush(client);
+	if (got || client->saver || answer_owed(client))
+		return got ? got : time_check(client, now_ns);
+	got = line_take(client, request);
+	if (!got && !answer_owed(client)) {
+		ssize_t n = bytes_read(client);
+
+		if (n < 0)
+			return (int)n;
+		if (n && idle)
+			client->since_ns = now_ns;
+		client->have += (size_t)n;
+		got = line_take(client, request);
+	}
+	if (got > 0)
+		client->since_ns = now_ns;
+	return got ? got : time_check(client, now_ns);
+}
+
+int client_save(struct client *client, struct trace *trace, size_t process)
+{
+	int err;
+
+	if (client->passed < 0)
+		return error_set(-EINVAL, "no descriptor to write it to came with the request");
+	err = saver_start(&client->saver, trace, process, client->passed);
+	close(client->passed);
+	client->passed = -1;
+	return err;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "control/answer.h"
+#include "control/client.h"
+#include "control/place.h"
+#include "export/json.h"
+#include "trace/trace.h"
+
+#define SAVERS 4u /* at once: each may come to hold a copy of the tables */
+
+struct control {
+	struct control_opts opts;
+	int listener;
+	int stop;
+	uint64_t began_ns;   /* the request that is being served; not with what is drained for it */
+	uint64_t longest_ns; /* that one has held up the handling of events */
+	struct client *clients[CONTROL_CLIENTS];
+};
+
+int control_new(struct control **out, const struct control_opts *opts)
+{
+	struct control *control = calloc(1, sizeof(*control));
+
+	if (!control)
+		return -ENOMEM;
+	control->opts = *opts;
+	if (!opts->directory)
+		control->opts.directory = PLACE_DIRECTORY;
+	control->listener = place_listen(control->opts.directory, getpid());
+	if (control->listener < 0) {
+		int err = control->listener;
+
+		free(control);
+		return err;
+	}
+	*out = control;
+	return 0;
+}
+
+void control_free(struct control *control)
+{
+	if (!control)
+		return;
+	place_leave(control->opts.directory, getpid());
+	close(control->listener);
+	for (size_t i = 0; i < CONTROL_CLIENTS; i++)
+		client_free(control->clients[i]);
+	free(control);
+}
+
+size_t control_poll_fds(const struct control *control, struct pollfd *fds)
+{
+	size_t count = 0;
+
+	fds[count++] = (struct pollfd){.fd = control->listener, .events = POLLIN};
+	for (size_t i = 0; i < CONTROL_CLIENTS; i++)
+		if (control->clients[i])
+			count += client_poll_fds(control->clients[i], fds + count);
+	return count;
+}
+
+int control_stop_wanted(const struct control *control)
+{
+	return control->stop;
+}
+
+/* Room for one more: an empty place, or that of the client that has been idle for longest. NULL: all are at work. */
+static struct client **place_find(struct control *control)
+{
+	struct client **longest = NULL;
+
+	for (size_t i = 0; i < CONTROL_CLIENTS; i++) {
+		struct client **at = &control->clients[i];
+
+		if (!*at)
+			return at;
+		if (client_idle(*at) && (!longest || client_since_ns(*at) < client_since_ns(*longest)))
+			longest = at;
+	}
+	if (longest) {
+		client_refuse(*longest, "too many clients, and this one was idle for longest");
+		client_free(*longest);
+		*longest = NULL;
+	}
+	return longest;
+}
+
+static void client_accept(struct control *control)
+{
+	int fd = accept4(control->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	struct client *client;
+	struct client **place;
+	pid_t pid = 0;
+
+	if (fd < 0)
+		return;
+	int err = place_peer_check(fd, &pid);
+	if (client_new(&client, fd, pid)) {
+		close(fd);
+		return;
+	}
+	place = err ? NULL : place_find(control);
+	if (place) {
+		*place = client;
+		return;
+	}
+	client_refuse(client, err == -EPERM ? "another user's session" : "too many clients");
+	client_free(client);
+}
+
+/* The process that a request is about. 0; -EINVAL, -ESRCH (error_set tells). */
+static int process_of(const struct control *control, const struct request *request, size_t *process)
+{
+	size_t count = trace_process_count(control->opts.trace), found = count;
+
+	/* The last one of a number: it may have been given out again. */
+	for (size_t i = 0; i < count; i++)
+		if (!request->pid || trace_process_at(control->opts.trace, i)->tgid == request->pid)
+			found = i;
+	if (found == count)
+		return error_set(-ESRCH, "this session does not trace PID %u", request->pid);
+	if (!request->pid && count > 1)
+		return error_set(-EINVAL, "\"pid\" is missing: this session traces %zu processes", count);
+	*process = found;
+	return 0;
+}
+
+static size_t savers_count(const struct control *control)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < CONTROL_CLIENTS; i++)
+		count += control->clients[i] && client_saves(control->clients[i]);
+	return count;
+}
+
+static int mark_put(struct control *control, size_t process, uint32_t type)
+{
+	if (!control->opts.running(control->opts.context, process))
+		return error_set(-ESRCH, "the process has ended");
+	return control->opts.mark(control->opts.context, process, type);
+}
+
+/* 0: the answer stands in out, or comes when the saver is done; -errno. */
+static int request_do(struct control *control, struct client *client, const struct request *request,
+		      FILE *out)
+{
+	const struct control_opts *opts = &control->opts;
+	size_t process = 0;
+	/*
+	 * Not for a lookup: an address that is asked for lives, and its block is the last that came to life there. Nor for
+	 * a status, which may be asked for at any rate: coverage says of when the last reading is.
+	 */
+	int reconcile = request->kind == REQUEST_SNAPSHOT || request->kind == REQUEST_RESET_PEAK;
+	int err = process_of(control, request, &process);
+
+	if (!err)
+		err = opts->refresh(opts->context, process, reconcile);
+	control->began_ns = clock_ns(CLOCK_MONOTONIC);
+	if (err)
+		return err;
+	switch (request->kind) {
+	case REQUEST_STATUS:
+		answer_status(out, opts->trace, process, opts->running(opts->context, process),
+			      clock_ns(CLOCK_MONOTONIC), control->longest_ns);
+		return 0;
+	case REQUEST_LOOKUP:
+		answer_lookup(out, opts->trace, process, request->address);
+		return 0;
+	case REQUEST_SNAPSHOT:
+		if (savers_count(control) >= SAVERS)
+			return error_set(-EBUSY, "%u snapshots are being written already", SAVERS);
+		return client_save(client, opts->trace, process);
+	case REQUEST_CLEAR:
+		err = mark_put(control, process, EVENT_CLEAR);
+		break;
+	case REQUEST_RESET_PEAK:
+		err = mark_put(control, process, EVENT_RESET_PEAK);
+		break;
+	case REQUEST_STOP:
+		control->stop = 1;
+		break;
+	}
+	if (!err)
+		fputs("{}", out);
+	return err;
+}
+
+static void request_serve(struct control *control, struct client *client, const struct request *request)
+{
+	uint64_t elapsed_ns;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+
+	control->began_ns = clock_ns(CLOCK_MONOTONIC);
+	int err = out ? request_do(control, client, request, out) : -ENOMEM;
+
+	if (out && fclose(out) && !err)
+		err = -ENOMEM;
+	if (err)
+		client_error(client, error_reason(err));
+	else if (size)
+		client_answer(client, text, size);
+	free(text);
+	elapsed_ns = clock_ns(CLOCK_MONOTONIC) - control->began_ns;
+	if (elapsed_ns > control->longest_ns)
+		control->longest_ns = elapsed_ns;
+}
+
+int control_serve(struct control *control)
+{
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	int more = 0;
+
+	client_accept(control);
+	for (size_t i = 0; i < CONTROL_CLIENTS; i++) {
+		struct client *client = control->clients[i];
+		struct request request;
+
+		if (!client)
+			continue;
+		int got = client_next(client, now_ns, &request);
+		if (got > 0) {
+			request_serve(control, client, &request);
+			got = client_flush(client);
+			more = 1;
+		}
+		if (got < 0) {
+			client_free(client);
+			control->clients[i] = NULL;
+		}
+	}
+	return more;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/place.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/error.h"
+
+#define BACKLOG 16
+
+static int address_set(struct sockaddr_un *address, const char *directory, pid_t pid, const char *suffix)
+{
+	int size;
+
+	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
+	size = snprintf(address->sun_path, sizeof(address->sun_path), "%s/%d.%s", directory, pid, suffix);
+	return size < (int)sizeof(address->sun_path) ? 0
+						     : error_set(-ENAMETOOLONG, "%s: too long", directory);
+}
+
+/* The directory is ours alone: nobody else can have put anything into it. */
+static int directory_check(const char *directory)
+{
+	struct stat st;
+
+	if (mkdir(directory, 0700) && errno != EEXIST)
+		return error_set(-errno, "cannot make %s: %s", directory, strerror(errno));
+	if (lstat(directory, &st))
+		return error_set(-errno, "%s: %s", directory, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return error_set(-ENOTDIR, "%s is no directory", directory);
+	if (st.st_uid != geteuid() || st.st_mode & 077)
+		return error_set(-EPERM, "%s is not ours alone (owner %u, mode %03o)", directory, st.st_uid,
+				 st.st_mode & 0777);
+	return 0;
+}
+
+static int socket_bind(int fd, const char *directory, pid_t pid)
+{
+	struct sockaddr_un made, final;
+	int err = address_set(&made, directory, pid, "new");
+
+	if (!err)
+		err = address_set(&final, directory, pid, "sock");
+	if (err)
+		return err;
+	/* Whoever had our number is dead. The mode is the socket's from its first moment. */
+	unlink(made.sun_path);
+	if (fchmod(fd, 0600) || bind(fd, (void *)&made, sizeof(made)) || listen(fd, BACKLOG) ||
+	    rename(made.sun_path, final.sun_path)) {
+		err = error_set(-errno, "%s: %s", final.sun_path, strerror(errno));
+		unlink(made.sun_path);
+	}
+	return err;
+}
+
+static void dead_remove(const char *directory, pid_t self)
+{
+	pid_t *pids;
+	size_t count;
+
+	if (place_list(directory, &pids, &count))
+		return;
+	for (size_t i = 0; i < count; i++) {
+		int fd = pids[i] == self ? -EINVAL : place_connect(directory, pids[i]);
+
+		if (fd == -ECONNREFUSED)
+			place_leave(directory, pids[i]);
+		if (fd >= 0)
+			close(fd);
+	}
+	free(pids);
+}
+
+int place_listen(const char *directory, pid_t pid)
+{
+	int err = directory_check(directory);
+	int fd = err ? err : socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return err ? err : -errno;
+	dead_remove(directory, pid);
+	err = socket_bind(fd, directory, pid);
+	if (!err)
+		return fd;
+	close(fd);
+	return err;
+}
+
+void place_leave(const char *directory, pid_t pid)
+{
+	struct sockaddr_un address;
+
+	if (!address_set(&address, directory, pid, "sock"))
+		unlink(address.sun_path);
+}
+
+int place_list(const char *directory, pid_t **pids, size_t *count)
+{
+	DIR *folder = opendir(directory);
+	size_t room = 0;
+	int err = 0;
+
+	if (!folder)
+		return error_set(-errno, "%s: %s", directory, strerror(errno));
+	*pids = NULL;
+	*count = 0;
+	for (struct dirent *entry; !err && (entry = readdir(folder));) {
+		char *end;
+		long pid = strtol(entry->d_name, &end, 10);
+
+		if (pid <= 0 || pid > 1 << 22 || strcmp(end, ".sock"))
+			continue;
+		err = array_reserve(pids, &room, *count, 1, sizeof(**pids));
+		if (!err)
+			(*pids)[(*count)++] = (pid_t)pid;
+	}
+	closedir(folder);
+	if (err)
+		free(*pids);
+	return err;
+}
+
+int place_connect(const char *directory, pid_t pid)
+{
+	struct sockaddr_un address;
+	int err = address_set(&address, directory, pid, "sock");
+	int fd = err ? err : socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return err ? err : -errno;
+	if (!connect(fd, (void *)&address, sizeof(address)))
+		return fd;
+	err = -errno;
+	close(fd);
+	return err;
+}
+
+int place_peer_check(int fd, pid_t *pid)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
+		return -errno;
+	*pid = peer.pid;
+	return peer.uid == geteuid() ? 0 : -EPERM;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control/request.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static const char *const names[] = {
+	[REQUEST_STATUS] = "status",         [REQUEST_SNAPSHOT] = "snapshot", [REQUEST_CLEAR] = "clear",
+	[REQUEST_RESET_PEAK] = "reset-peak", [REQUEST_LOOKUP] = "lookup",     [REQUEST_STOP] = "stop",
+};
+
+int request_kind_of(const char *name, enum request_kind *kind)
+{
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!strcmp(name, names[i])) {
+			*kind = i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static int number_take(const json_t *object, const char *key, uint64_t high, uint64_t *out)
+{
+	const json_t *member = json_object_get(object, key);
+	json_int_t value = json_integer_value(member);
+
+	if (!json_is_integer(member) || value <= 0 || (uint64_t)value > high)
+		return error_set(-EINVAL, "\"%s\" is not a number from 1 to %" PRIu64, key, high);
+	*out = (uint64_t)value;
+	return 0;
+}
+
+static int object_take(const json_t *object, struct request *out)
+{
+	const char *name = json_string_value(json_object_get(object, "request"));
+	uint64_t pid;
+	int err;
+
+	if (!name || request_kind_of(name, &out->kind))
+		return error_set(-EINVAL, "\"request\" is none of status, snapshot, clear, reset-peak, "
+					  "lookup and stop");
+	if (json_object_get(object, "pid")) {
+		err = number_take(object, "pid", INT32_MAX, &pid);
+		if (err)
+			return err;
+		out->pid = (uint32_t)pid;
+	}
+	return out->kind == REQUEST_LOOKUP ? number_take(object, "address", INT64_MAX, &out->address) : 0;
+}
+
+int request_parse(const char *line, size_t bytes, struct request *out)
+{
+	struct request request = {0};
+	json_error_t why;
+	json_t *object = bytes < REQUEST_BYTES ? json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &why) : NULL;
+	int err = -EBADMSG;
+
+	/* jansson's text quotes what it read: its kind is enough. */
+	if (!json_is_object(object))
+		error_set(err, "not a JSON object");
+	else
+		err = object_take(object, &request);
+	json_decref(object);
+	if (!err)
+		*out = request;
+	return err;
+}
+
+size_t request_print(char *text, const struct request *request)
+{
+	int size = snprintf(text, REQUEST_BYTES, "{\"request\": \"%s\"", names[request->kind]);
+
+	if (request->pid)
+		size += snprintf(text + size, REQUEST_BYTES - size, ", \"pid\": %" PRIu32, request->pid);
+	if (request->kind == REQUEST_LOOKUP)
+		size += snprintf(text + size, REQUEST_BYTES - size, ", \"address\": %" PRIu64,
+				 request->address);
+	return (size_t)(size + snprintf(text + size, REQUEST_BYTES - size, "}\n"));
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The child holds nothing but its file and the pipe that its end is told on: the probes and the target's descriptors are
+ * closed at once, so that they end with the session, as does the child.
+ */
+#include "control/saver.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/outfile.h"
+#include "export/pprof.h"
+#include "stats/snapshot.h"
+#include "trace/trace.h"
+
+#define REASON_BYTES 256
+
+struct saver {
+	pid_t pid;
+	int pipe;
+	uint64_t start_ns;
+};
+
+/* What the child says when it failed; nothing when it did not. */
+struct saver_end {
+	int err;
+	char reason[REASON_BYTES];
+};
+
+static int snapshot_save(struct trace *trace, size_t process, int fd)
+{
+	struct snapshot *snapshot;
+	struct outfile *file;
+	int err = trace_snapshot(trace, process, 1, &snapshot);
+
+	/* This copy of it. What the session has changed since is held twice until here. */
+	trace_free(trace);
+	if (!err)
+		err = outfile_on(&file, fd, "the snapshot's file");
+	if (err)
+		return err;
+	err = pprof_write(snapshot, file);
+	if (!err)
+		err = outfile_commit(file);
+	else
+		outfile_discard(file);
+	/* The session renames the file then, and need not wait for the disk. A pipe cannot sync. */
+	if (!err && fsync(fd) && errno != EINVAL && errno != EROFS)
+		err = -errno;
+	return err;
+}
+
+static void child_run(struct trace *trace, size_t process, int fd, int out, pid_t parent)
+{
+	struct saver_end end = {0};
+	int err = 0;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	signal(SIGPIPE, SIG_IGN);
+	/* Both first out of the way of the numbers that they get. */
+	fd = fcntl(fd, F_DUPFD, 16);
+	out = fcntl(out, F_DUPFD, 16);
+	if (fd < 0 || out < 0 || dup2(fd, 3) < 0 || dup2(out, 4) < 0)
+		err = -errno;
+	else
+		syscall(SYS_close_range, 5u, ~0u, 0u);
+	if (!err)
+		err = snapshot_save(trace, process, 3);
+	if (err) {
+		end.err = err;
+		snprintf(end.reason, sizeof(end.reason), "%s", error_reason(err));
+		err = write(4, &end, sizeof(end)) == sizeof(end);
+	}
+	_exit(end.err != 0);
+}
+
+int saver_start(struct saver **out, struct trace *trace, size_t process, int fd)
+{
+	struct saver *saver = calloc(1, sizeof(*saver));
+	pid_t parent = getpid();
+	int ends[2];
+
+	if (!saver)
+		return -ENOMEM;
+	if (pipe2(ends, O_CLOEXEC)) {
+		int err = -errno;
+
+		free(saver);
+		return err;
+	}
+	saver->pipe = ends[0];
+	saver->start_ns = clock_ns(CLOCK_MONOTONIC);
+	saver->pid = fork();
+	if (!saver->pid)
+		child_run(trace, process, fd, ends[1], parent);
+	int err = saver->pid < 0 ? -errno : 0;
+	close(ends[1]);
+	if (err) {
+		close(ends[0]);
+		free(saver);
+		return err;
+	}
+	*out = saver;
+	return 0;
+}
+
+int saver_poll_fd(const struct saver *saver)
+{
+	return saver->pipe;
+}
+
+uint64_t saver_start_ns(const struct saver *saver)
+{
+	return saver->start_ns;
+}
+
+int saver_finish(struct saver *saver)
+{
+	struct saver_end end = {0};
+	ssize_t got;
+	int status = 0, err = 0;
+
+	while ((got = read(saver->pipe, &end, sizeof(end))) < 0 && errno == EINTR)
+		;
+	while (waitpid(saver->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (got == sizeof(end) && end.err < 0) {
+		end.reason[sizeof(end.reason) - 1] = '\0';
+		err = error_set(end.err, "%s", end.reason);
+	} else if (WIFSIGNALED(status)) {
+		err = error_set(-EIO, "the process that writes it was killed by signal %d", WTERMSIG(status));
+	} else if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+		err = error_set(-EIO, "the process that writes it failed");
+	}
+	close(saver->pipe);
+	free(saver);
+	return err;
+}
+
+void saver_free(struct saver *saver)
+{
+	if (!saver)
+		return;
+	kill(saver->pid, SIGKILL);
+	saver_finish(saver);
+}

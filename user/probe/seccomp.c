@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "probe/seccomp.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/perf_event.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "target/process.h"
+
+#define URETPROBE   335 /* the system call's number on x86-64 */
+#define PMU         "/sys/bus/event_source/devices/uprobe/"
+#define MAX_THREADS 65536
+
+/* What is probed in the child; a function of its own, with a return. */
+__attribute__((noinline)) static int returns(volatile int *value)
+{
+	return ++*value;
+}
+
+/* Reads one number after a prefix. 0, -errno. */
+static int number_read(const char *path, const char *format, unsigned int *out)
+{
+	FILE *file = fopen(path, "re");
+	int got;
+
+	if (!file)
+		return -errno;
+	got = fscanf(file, format, out);
+	fclose(file);
+	return got == 1 ? 0 : -ENOSYS;
+}
+
+/* The file and the place in it that a function of ours was mapped from. */
+static int place_find(uint64_t address, char path[64], uint64_t *offset)
+{
+	struct process_maps maps;
+	int err = process_maps_read(getpid(), &maps);
+
+	if (err)
+		return err;
+	err = -ENOENT;
+	for (size_t i = 0; i < maps.count && err; i++) {
+		const struct process_map *map = &maps.entries[i];
+
+		if (address < map->start || address >= map->end)
+			continue;
+		snprintf(path, 64, "/proc/self/map_files/%llx-%llx", (unsigned long long)map->start,
+			 (unsigned long long)map->end);
+		*offset = address - map->start + map->offset;
+		err = 0;
+	}
+	process_maps_free(&maps);
+	return err;
+}
+
+/* A return probe in the child, without anybody who listens. A descriptor, or -errno. */
+static int probe_place(pid_t child)
+{
+	struct perf_event_attr attr = {.size = sizeof(attr)};
+	unsigned int type, bit;
+	uint64_t offset;
+	char path[64];
+	int fd, err = number_read(PMU "type", "%u", &type);
+
+	if (!err)
+		err = number_read(PMU "format/retprobe", "config:%u", &bit);
+	if (!err)
+		err = place_find((uintptr_t)returns, path, &offset);
+	if (err)
+		return err;
+	attr.type = type;
+	attr.config = 1ull << (bit & 63);
+	attr.config1 = (uintptr_t)path;
+	attr.config2 = offset;
+	fd = (int)syscall(SYS_perf_event_open, &attr, child, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Waits for the word, and calls the function under a filter. Never returns. */
+static void child_run(int wait_fd)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, URETPROBE, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+	volatile int value = 0;
+	char word;
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) ||
+	    read(wait_fd, &word, 1) != 1)
+		_exit(1);
+	_exit(returns(&value) == 1 ? 0 : 1);
+}
+
+/* The event counts the returns that it saw: without one the child's end says nothing. */
+static int child_judge(int status, int probe)
+{
+	uint64_t count = 0;
+
+	if (WIFSIGNALED(status))
+		return 1;
+	if (read(probe, &count, sizeof(count)) != sizeof(count) || count != 1)
+		return -ENOSYS;
+	return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -ENOSYS;
+}
+
+int seccomp_kills_returns(void)
+{
+	int fds[2], probe, status = 0, result;
+	pid_t child;
+
+	if (pipe2(fds, O_CLOEXEC))
+		return -errno;
+	child = fork();
+	if (!child) {
+		close(fds[1]);
+		child_run(fds[0]);
+	}
+	close(fds[0]);
+	probe = child < 0 ? -errno : probe_place(child);
+	result = probe < 0 ? probe : 0;
+	if (!result && write(fds[1], "", 1) != 1)
+		result = -errno;
+	/* Without the word it reads the end of the pipe and ends, too. */
+	close(fds[1]);
+	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	if (!result)
+		result = child_judge(status, probe);
+	if (probe >= 0)
+		close(probe);
+	return result;
+}
+
+int seccomp_is_filtered(pid_t pid)
+{
+	struct process_info info;
+	struct dirent *entry;
+	char path[40];
+	int filtered = 0, count = 0;
+	DIR *threads;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	threads = opendir(path);
+	if (!threads)
+		return errno == ENOENT ? -ESRCH : -errno;
+	while (!filtered && count++ < MAX_THREADS && (entry = readdir(threads))) {
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		/* One that has ended meanwhile has none. */
+		filtered = tid > 0 && !process_info_read(tid, &info) && info.seccomp;
+	}
+	closedir(threads);
+	return filtered || count > MAX_THREADS;
+}
+
+int seccomp_check(struct seccomp_answer *answer, const struct features *features, pid_t pid,
+		  const struct plan *plan)
+{
+	size_t returns = 0;
+	int filtered;
+
+	for (size_t i = 0; i < plan->count; i++)
+		returns += plan->sites[i].with_return != 0;
+	if (!features->seccomp_uretprobe_risk || !returns)
+		return 0;
+	filtered = seccomp_is_filtered(pid);
+	if (filtered <= 0)
+		return filtered;
+	if (!answer->asked) {
+		answer->kills = seccomp_kills_returns();
+		answer->asked = 1;
+	}
+	if (!answer->kills)
+		return 0;
+	return error_set(-ENOTSUP,
+			 "it runs under a seccomp filter, and on this kernel (%s) a return probe %s such a "
+			 "process; kernel 6.14 and the stable ones since February 2025 have that mended",
+			 features->kernel, answer->kills > 0 ? "kills" : "may kill");
+}

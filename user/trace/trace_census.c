@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reconciling the table with pymalloc's heap.
+ *
+ * A pool is read at some moment between EVENT_CENSUS and EVENT_CENSUS_DONE, and requests go on meanwhile. So a block
+ * that a pool shows and the table knows is confirmed at once; one that the table does not know is doubtful
+ * until all events of the reading's time are in. Then it is in the table, or it was freed meanwhile, or no event has
+ * told of it: it is older than the trace if it was so at the reading before, and else unseen. What the table knew
+ * before the reading and no pool has shown is dead: its free was not traced (census mode), or lost.
+ *
+ * A record can be made just before the allocator does what it tells. So what each thread did last before the reading, if
+ * that was not long ago, counts as done whatever the heap shows: that is one block a thread at most.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "trace/state.h"
+
+#define DOUBTFUL_SHIFT 56 /* above every user-space address; the class is at most 512 / 16 */
+#define STEP_BYTES     16u
+#define IN_FLIGHT_NS   200000000ull /* a thread may have lost its processor between a record and its deed */
+
+void state_census_free(struct census *census)
+{
+	address_set_free(&census->old);
+	address_set_free(&census->died);
+	free(census->doubtful);
+	memset(census, 0, sizeof(*census));
+}
+
+/* Of the reading that has ended, or was given up; what the readings have told remains. */
+static void reading_end(struct census *census)
+{
+	address_set_free(&census->died);
+	free(census->doubtful);
+	census->doubtful = NULL;
+	census->doubtful_count = census->doubtful_room = 0;
+	census->running = 0;
+}
+
+static void reading_give_up(struct process_state *process)
+{
+	reading_end(&process->census);
+	/* Some blocks were confirmed and some not: that no longer tells anything. */
+	blocks_confirm_all(process->blocks, process->census.epoch);
+}
+
+int state_census(struct process_state *process, const struct event_census *event)
+{
+	struct census *census = &process->census;
+	int err = 0;
+
+	if (census->running)
+		reading_give_up(process);
+	census->counts = (struct snapshot_coverage){0};
+	census->epoch ^= 1;
+	census->running = 1;
+	for (size_t i = 0; i < process->thread_count && !err; i++) {
+		struct thread_entry *thread = &process->threads[i];
+		int recent = event->header.time_ns - thread->last_ns < IN_FLIGHT_NS;
+
+		thread->in_flight = recent && !thread->last_freed ? thread->last_address : 0;
+		if (recent && thread->last_freed)
+			err = state_census_died(process, thread->last_address);
+	}
+	return err;
+}
+
+static int doubtful_add(struct census *census, uint64_t address, uint32_t class_bytes)
+{
+	int err = array_reserve(&census->doubtful, &census->doubtful_room, census->doubtful_count, 1,
+				sizeof(*census->doubtful));
+
+	if (!err)
+		census->doubtful[census->doubtful_count++] = address | (uint64_t)(class_bytes / STEP_BYTES)
+									       << DOUBTFUL_SHIFT;
+	return err;
+}
+
+static void seen_add(struct census *census, uint32_t class_bytes)
+{
+	census->counts.seen_blocks++;
+	census->counts.seen_bytes += class_bytes;
+}
+
+/* The pool could not be read. */
+static void pool_keep(struct process_state *process, const struct event_census_pool *event)
+{
+	for (uint32_t i = 0; i < event->count; i++)
+		blocks_keep(process->blocks, event->address + (uint64_t)i * STEP_BYTES,
+			    process->census.epoch);
+}
+
+int state_census_pool(struct process_state *process, const struct event_census_pool *event)
+{
+	struct census *census = &process->census;
+	int err = 0;
+
+	if (event->count > EVENT_POOL_BLOCKS || event->block_bytes > EVENT_SMALL_BYTES ||
+	    event->block_bytes % STEP_BYTES || event->address % STEP_BYTES ||
+	    event->address >> DOUBTFUL_SHIFT ||
+	    event->header.size != sizeof(*event) + (event->count + 63) / 64 * sizeof(event->live[0]))
+		return -EBADMSG;
+	if (!census->running)
+		return 0;
+	if (!event->block_bytes)
+		pool_keep(process, event);
+	for (uint32_t i = 0; event->block_bytes && i < event->count && !err; i++) {
+		uint64_t address = event->address + (uint64_t)i * event->block_bytes;
+
+		if (!(event->live[i / 64] >> i % 64 & 1))
+			continue;
+		census->counts.live_blocks++;
+		census->counts.live_bytes += event->block_bytes;
+		if (blocks_confirm(process->blocks, address, event->block_bytes, census->epoch))
+			seen_add(census, event->block_bytes);
+		else
+			err = doubtful_add(census, address, event->block_bytes);
+	}
+	return err;
+}
+
+int state_census_died(struct process_state *process, uint64_t address)
+{
+	struct census *census = &process->census;
+
+	address_set_remove(&census->old, address);
+	return census->running && address % STEP_BYTES == 0 ? address_set_add(&census->died, address) : 0;
+}
+
+/* All events of the reading's time are in: each doubtful block is what it is. */
+static int doubtful_resolve(struct process_state *process, int baseline)
+{
+	struct census *census = &process->census;
+	struct snapshot_coverage *counts = &census->counts;
+	struct address_set old = {0};
+	int err = 0;
+
+	for (size_t i = 0; i < census->doubtful_count && !err; i++) {
+		uint64_t address = census->doubtful[i] & ((1ull << DOUBTFUL_SHIFT) - 1);
+		uint32_t bytes = (uint32_t)(census->doubtful[i] >> DOUBTFUL_SHIFT) * STEP_BYTES;
+
+		if (blocks_confirm(process->blocks, address, bytes, census->epoch)) {
+			seen_add(census, bytes);
+		} else if (address_set_has(&census->died, address)) {
+			counts->live_blocks--;
+			counts->live_bytes -= bytes;
+		} else if (baseline || address_set_has(&census->old, address)) {
+			counts->old_blocks++;
+			counts->old_bytes += bytes;
+			err = address_set_add(&old, address);
+		}
+	}
+	address_set_free(&census->old);
+	census->old = old;
+	return err;
+}
+
+static void block_swept(void *context, const struct block *block)
+{
+	struct process_state *process = context;
+
+	process->census.counts.dead_blocks++;
+	state_block_gone(process, block);
+}
+
+int state_census_done(struct process_state *process, const struct event_census *event)
+{
+	struct census *census = &process->census;
+	struct snapshot_coverage *counts = &census->counts;
+	struct trace_process *info = &process->info;
+	int err;
+
+	if (!census->running)
+		return 0;
+	if (event->failed) {
+		reading_give_up(process);
+		return 0;
+	}
+	err = doubtful_resolve(process, event->baseline);
+	if (err) {
+		reading_give_up(process);
+		return err;
+	}
+	for (size_t i = 0; i < process->thread_count; i++)
+		blocks_keep(process->blocks, process->threads[i].in_flight, census->epoch);
+	blocks_sweep(process->blocks, census->epoch, block_swept, process);
+	if (info->mode == EVENT_MODE_CENSUS && info->live_bytes > info->peak_bytes)
+		info->peak_bytes = info->live_bytes;
+	if (event->baseline)
+		census->old_large = event->large_blocks > info->large_blocks
+					    ? event->large_blocks - info->large_blocks
+					    : 0;
+	counts->time_ns = event->header.time_ns;
+	counts->new_blocks = counts->live_blocks - counts->old_blocks;
+	counts->new_bytes = counts->live_bytes - counts->old_bytes;
+	counts->large_blocks = event->large_blocks;
+	counts->large_new =
+		event->large_blocks > census->old_large ? event->large_blocks - census->old_large : 0;
+	counts->large_seen = info->large_blocks;
+	counts->pools_unreadable = event->pools_unreadable;
+	counts->elapsed_ns = event->elapsed_ns;
+	counts->frozen_ns = event->frozen_ns;
+	/* The first one only tells what is older. */
+	if (!event->baseline)
+		info->coverage = *counts;
+	census->known = 1;
+	reading_end(census);
+	return 0;
+}
