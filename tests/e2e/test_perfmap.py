@@ -284,7 +284,8 @@ def test_node_appends(perfmap, tmp_path):
         pytest.skip("no node on this machine")
     script = "setInterval(() => 0, 100); process.stdin.on('data', (d) => { eval('(function ' + String(d).trim() + '(n) {" \
         " let s = 0; for (let i = 0; i < n; i++) s += i % 7; return s })')(1e8); console.log('ok') }); console.log('ready')"
-    process = subprocess.Popen([node, "--perf-basic-prof", "-e", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([node, "--perf-basic-prof", "-e", script], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               text=True)
     try:
         assert process.stdout.readline() == "ready\n"
         run = perfmap("-p", process.pid, "--merge", "--follow", "-o", tmp_path / "map")

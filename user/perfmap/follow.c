@@ -75,30 +75,51 @@ static int code_take(void *context, const struct jitdump_code *code)
 static void start_again(struct perfmap_follow *follow)
 {
 	follow->offset = 0;
+	follow->tail_bytes = 0;
 	if (follow->is_jitdump)
 		memset(&follow->jitdump, 0, sizeof(follow->jitdump));
 	else
 		memset(&follow->text, 0, sizeof(follow->text));
 }
 
+/* Did somebody truncate it since, whether or not it has grown as long again? */
+static int was_begun_anew(const struct perfmap_follow *follow)
+{
+	char now[sizeof(follow->tail)];
+	struct stat st;
+
+	if (!fstat(follow->fd, &st) && (uint64_t)st.st_size < follow->offset)
+		return 1;
+	return follow->tail_bytes &&
+	       (pread(follow->fd, now, follow->tail_bytes, follow->offset - follow->tail_bytes) !=
+			(ssize_t)follow->tail_bytes ||
+		memcmp(now, follow->tail, follow->tail_bytes));
+}
+
+static void tail_keep(struct perfmap_follow *follow, const char *piece, size_t bytes)
+{
+	follow->tail_bytes = bytes < sizeof(follow->tail) ? bytes : sizeof(follow->tail);
+	memcpy(follow->tail, piece + bytes - follow->tail_bytes, follow->tail_bytes);
+}
+
 int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *process, uint64_t limit)
 {
 	struct reading reading = {.process = process, .time_ns = clock_ns(CLOCK_MONOTONIC)};
 	char piece[PIECE_BYTES];
-	struct stat st;
 	ssize_t n = 1;
 	int err = 0;
 
 	if (follow->failed || (!follow->dirty && follow->watch >= 0))
 		return 0;
 	follow->dirty = 0;
-	if (!fstat(follow->fd, &st) && (uint64_t)st.st_size < follow->offset)
+	if (was_begun_anew(follow))
 		start_again(follow);
 	for (uint64_t done = 0; !err && done < limit; done += n) {
 		n = pread(follow->fd, piece, sizeof(piece), follow->offset);
 		if (n <= 0)
 			break;
 		follow->offset += n;
+		tail_keep(follow, piece, n);
 		err = follow->is_jitdump ? jitdump_read(&follow->jitdump, piece, n, code_take, &reading)
 					 : perfmap_text_read(&follow->text, piece, n, line_take, &reading);
 	}

@@ -22,6 +22,8 @@ struct perfmap_follow {
 	dev_t device;
 	ino_t inode;
 	uint64_t offset;
+	size_t tail_bytes; /* what stood just before offset, to know the file again: another writer may begin it anew */
+	char tail[64];
 	union {
 		struct perfmap_text text;
 		struct jitdump jitdump;
@@ -32,8 +34,8 @@ struct perfmap_follow {
 int perfmap_follow_new(struct perfmap_follow **out, int fd, int is_jitdump, int inotify);
 void perfmap_follow_free(struct perfmap_follow *follow, int inotify);
 /*
- * Reads what is new, if it is dirty, at most about limit bytes (then it stays dirty). A file that has shrunk is read from
- * its start again. 0; -ENOMEM; a file that cannot be read any further is given up (failed).
+ * Reads what is new, if it is dirty, at most about limit bytes (then it stays dirty). A file that has shrunk, or is
+ * another one where it was read last, is read from its start again. 0; -ENOMEM; a file that cannot be read any further is given up (failed).
  */
 int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *process, uint64_t limit);
 
