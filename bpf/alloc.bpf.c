@@ -6,6 +6,7 @@
  * A block is reported when it is known (at the return of the request), a free before it is done, and a realloc
  * in two steps, because its old address may be another thread's before it returns.
  */
+#include "heap.h"
 #include "python_stack.h"
 #include "registers.h"
 
@@ -358,8 +359,12 @@ int object_begin(struct pt_regs *regs)
 SEC("uprobe")
 int finalize(void *context UNUSED)
 {
-	if (target_current())
-		process_output(EVENT_FINALIZE, bpf_get_current_pid_tgid() >> 32, 0, 0);
+	struct abi_target *target = target_current();
+
+	if (!target)
+		return 0;
+	heap_read(target);
+	process_output(EVENT_FINALIZE, bpf_get_current_pid_tgid() >> 32, 0, 0);
 	return 0;
 }
 

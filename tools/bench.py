@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 
+import bench_stats
 import pythons
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -252,7 +253,7 @@ def main():
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the workloads' rounds")
     parser.add_argument("--workloads", default="w1,w2,w3")
     parser.add_argument("--python", action="append", help="interpreter; repeatable (default: the newest with symbols and the distribution's)")
-    parser.add_argument("--only", default="speed,memory,attach,detach")
+    parser.add_argument("--only", default="speed,memory,attach,detach,stats")
     options = parser.parse_args()
     found = pythons.unstripped()
     chosen = options.python or [p for p in ([*found.values()][-1:] + [pythons.distribution()]) if p]
@@ -272,6 +273,8 @@ def main():
             attempt("attach", bench_attach, chosen[0], options.reps, folder)
         if "detach" in only:
             attempt("detach", bench_detach, chosen[0], options.reps, folder)
+        if "stats" in only:
+            attempt("stats", bench_stats.bench, TRACER, chosen[0], options.reps, environment(), folder)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@
 
 #include "export/report.h"
 
+#define READ_JUST_NOW_NS 1000000
+
 /* "1,234,567". */
 static char *count_format(char out[32], uint64_t count)
 {
@@ -196,7 +198,7 @@ static void heap_print(FILE *out, const struct snapshot_meta *meta)
 /* Between the last reading and the end of a target that ended by itself. */
 static void unreconciled_print(FILE *out, const struct snapshot_meta *meta)
 {
-	if (!meta->unread_ns || strcmp(meta->moment, "running") == 0)
+	if (meta->unread_ns < READ_JUST_NOW_NS || strcmp(meta->moment, "running") == 0)
 		return;
 	if (meta->coverage_known)
 		fprintf(out,
@@ -238,9 +240,14 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 		fprintf(out, "  malformed records: %s\n", count_format(text, meta->records_malformed));
 }
 
-void not_seen_print(FILE *out, const struct snapshot *snapshot, int color)
+void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *title, int color)
 {
-	fputs(color ? "\033[1mNot seen:\033[0m\n" : "Not seen:\n", out);
+	fprintf(out, color ? "\033[1m%s:\033[0m\n" : "%s:\n", title);
+	if (!strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC)) {
+		fputs("  not known: tracemalloc's files do not say what was allocated before it started\n",
+		      out);
+		return;
+	}
 	lost_print(out, snapshot);
 	older_print(out, &snapshot->meta);
 	coverage_print(out, &snapshot->meta);

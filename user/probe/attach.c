@@ -53,6 +53,7 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	}
 	if (opts->ring_bytes)
 		bpf_map__set_max_entries(attach->skeleton->maps.events, opts->ring_bytes);
+	attach->skeleton->rodata->has_loop = features->bpf_loop;
 	programs_select(attach);
 	err = alloc_bpf__load(attach->skeleton);
 	if (err) {

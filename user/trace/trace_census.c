@@ -57,6 +57,7 @@ int state_census(struct process_state *process, const struct event_census *event
 	census->counts = (struct snapshot_coverage){0};
 	census->epoch ^= 1;
 	census->running = 1;
+	census->id = event->id;
 	for (size_t i = 0; i < process->thread_count && !err; i++) {
 		struct thread_entry *thread = &process->threads[i];
 		int recent = event->header.time_ns - thread->last_ns < IN_FLIGHT_NS;
@@ -103,7 +104,7 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 	    event->address >> DOUBTFUL_SHIFT ||
 	    event->header.size != sizeof(*event) + (event->count + 63) / 64 * sizeof(event->live[0]))
 		return -EBADMSG;
-	if (!census->running)
+	if (!census->running || census->id != event->id)
 		return 0;
 	if (!event->block_bytes)
 		pool_keep(process, event);
@@ -173,7 +174,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 	struct trace_process *info = &process->info;
 	int err;
 
-	if (!census->running)
+	if (!census->running || census->id != event->id)
 		return 0;
 	if (event->failed) {
 		reading_give_up(process);
