@@ -289,8 +289,7 @@ def test_node_appends(perfmap, tmp_path):
     try:
         assert process.stdout.readline() == "ready\n"
         run = perfmap("-p", process.pid, "--merge", "--follow", "-o", tmp_path / "map")
-        early = names(tmp_path / "map")
-        assert any("Builtin:" in name for name in early)
+        wait_until(lambda: any("Builtin:" in name for name in names(tmp_path / "map")), "what is there is written")
         process.stdin.write("lateFunction\n")
         process.stdin.flush()
         assert process.stdout.readline() == "ok\n"
