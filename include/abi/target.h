@@ -99,6 +99,13 @@ enum abi_op {
 	ABI_OP_END = 11,       /* (block): after a call */
 	ABI_OP_RESIZE = 13,    /* (block, bytes): at a jb that is taken when the block stays where it is */
 	ABI_OP_POOL_FREE = 12, /* (pool): its first free block is the one that was freed */
+	ABI_OP_NEW_POOL = 14,  /* (): as REFILL, and the pool itself is what is reported */
+	/* libc's functions; from here on. */
+	ABI_OP_MMAP = 15,     /* (bytes, protection, flags) */
+	ABI_OP_MUNMAP = 16,   /* (address, bytes) */
+	ABI_OP_MREMAP = 17,   /* (address, bytes, new bytes) */
+	ABI_OP_MPROTECT = 18, /* (address, bytes, protection) */
+	ABI_OP_BRK = 19,      /* () */
 };
 
 /* General purpose registers, in the order of their x86 encoding. */

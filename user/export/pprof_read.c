@@ -267,19 +267,27 @@ static int64_t label_number(const struct reader *reader, const Perftools__Profil
 	return -1;
 }
 
+/* Which layer a sample is of: the one whose values are not 0. */
+static size_t layer_of(const Perftools__Profiles__Sample *message)
+{
+	return message->n_value == 2 * PPROF_VALUES && !message->value[0];
+}
+
 static int sample_add(struct reader *reader, const Perftools__Profiles__Sample *message)
 {
 	int64_t bytes = label_number(reader, message, "bytes");
 	int64_t domain = label_number(reader, message, "domain");
 	int64_t total = label_number(reader, message, "total_nframe");
 	uint32_t nframe = (uint32_t)message->n_location_id;
+	size_t layer = layer_of(message);
+	const int64_t *values = message->value + layer * PPROF_VALUES;
 	struct snapshot_trace trace;
 	int64_t product;
 
-	if (!message->n_location_id || message->n_location_id > FRAMES_MAX || message->n_value != 2 ||
-	    message->value[0] <= 0 || bytes < 0 || domain < 0 || domain > UINT32_MAX || total < nframe ||
-	    total > UINT32_MAX || __builtin_mul_overflow(bytes, message->value[0], &product) ||
-	    product != message->value[1])
+	if (!message->n_location_id || message->n_location_id > FRAMES_MAX ||
+	    (message->n_value != PPROF_VALUES && message->n_value != 2 * PPROF_VALUES) || values[0] <= 0 ||
+	    bytes < 0 || domain < 0 || domain > UINT32_MAX || total < nframe || total > UINT32_MAX ||
+	    __builtin_mul_overflow(bytes, values[0], &product) || product != values[1])
 		return corrupt("sample");
 	for (uint32_t i = 0; i < nframe; i++) {
 		uint32_t location = id_map_find(&reader->location_ids, message->location_id[i]);
@@ -289,11 +297,12 @@ static int sample_add(struct reader *reader, const Perftools__Profiles__Sample *
 		reader->frames[i] = reader->locations[location];
 	}
 	trace = (struct snapshot_trace){
-		.domain = (uint32_t)domain, .bytes = (uint64_t)bytes, .count = (uint64_t)message->value[0]};
+		.domain = (uint32_t)domain, .bytes = (uint64_t)bytes, .count = (uint64_t)values[0]};
 	int err = builder_traceback(&reader->builder, reader->frames, nframe, (uint32_t)total,
 				    &trace.traceback);
 	if (!err)
-		err = builder_trace(&reader->builder, &trace);
+		err = layer ? builder_mapped(&reader->builder, &trace)
+			    : builder_trace(&reader->builder, &trace);
 	return err == -EOVERFLOW ? corrupt("sum of sizes") : err;
 }
 

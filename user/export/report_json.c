@@ -74,6 +74,7 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta)
 		[LOSS_FRAME_FAULT] = "frame_faults",
 		[LOSS_RETURN] = "missing_returns",
 		[LOSS_REUSE] = "lost_reuses",
+		[LOSS_MAP] = "lost_mappings",
 	};
 
 	fprintf(out,
@@ -113,9 +114,49 @@ void report_json_meta(const struct snapshot *snapshot, FILE *out)
 		fprintf(out, "%" PRIu64 ", ", meta->peak_bytes);
 	else
 		fputs("null, ", out);
+	if (snapshot_is_growth(snapshot))
+		fprintf(out, "\"pool_size\": %u, \"large_blocks_traced\": %s, ", meta->pool_bytes,
+			meta->large_skipped ? "false" : "true");
 	coverage_write(out, meta);
 	fputs(", ", out);
 	not_seen_write(out, meta);
+}
+
+static void entries_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts,
+			  const struct statistics *statistics)
+{
+	size_t shown = opts->top && opts->top < statistics->count ? opts->top : statistics->count;
+
+	fputs("\"statistics\": [", out);
+	for (size_t i = 0; i < shown; i++) {
+		fputs(i ? ", " : "", out);
+		entry_write(out, snapshot, opts->by, &statistics->entries[i]);
+	}
+	putc(']', out);
+}
+
+/* The mapped layer: a report within the report, since the two are never added up. */
+static int mapped_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	struct snapshot mapped = snapshot_mapped(snapshot);
+	struct statistics statistics;
+	int err;
+
+	if (!snapshot->meta.mapped_known) {
+		fputs(", \"mapped\": null", out);
+		return 0;
+	}
+	err = statistics_compute(&mapped, opts->by, opts->cumulative, &statistics);
+	if (err)
+		return err;
+	fprintf(out,
+		", \"mapped\": {\"total\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64
+		"}, \"dropped\": %" PRIu64 ", ",
+		statistics.total_size, statistics.total_count, snapshot->meta.regions_dropped);
+	entries_write(out, &mapped, opts, &statistics);
+	putc('}', out);
+	statistics_free(&statistics);
+	return 0;
 }
 
 int report_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
@@ -126,19 +167,18 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 
 	if (err)
 		return err;
-	size_t shown = opts->top && opts->top < statistics.count ? opts->top : statistics.count;
 	fprintf(out,
 		"{\"traceback_limit\": %u, \"group_by\": \"%s\", \"cumulative\": %s, \"total\": {\"size\": "
 		"%" PRIu64 ", \"count\": %" PRIu64 "}, \"lost_events\": %" PRIu64 ", ",
 		snapshot->meta.traceback_limit, names[opts->by], opts->cumulative ? "true" : "false",
 		statistics.total_size, statistics.total_count, snapshot_lost_events(snapshot));
 	report_json_meta(snapshot, out);
-	fputs(", \"statistics\": [", out);
-	for (size_t i = 0; i < shown; i++) {
-		fputs(i ? ", " : "", out);
-		entry_write(out, snapshot, opts->by, &statistics.entries[i]);
-	}
-	fputs("]}\n", out);
+	fputs(", ", out);
+	entries_write(out, snapshot, opts, &statistics);
 	statistics_free(&statistics);
+	err = mapped_write(out, snapshot, opts);
+	fputs("}\n", out);
+	if (err)
+		return err;
 	return fflush(out) || ferror(out) ? -EIO : 0;
 }

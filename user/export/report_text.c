@@ -101,8 +101,22 @@ static void others_print(FILE *out, const struct statistics *statistics, size_t 
 	putc('\n', out);
 }
 
-static void title_print(FILE *out, const struct snapshot_meta *meta)
+/* What the figures are of, since it is not what one asks for in a line of code. */
+static void growth_print(FILE *out, const struct snapshot_meta *meta)
 {
+	char text[32];
+
+	fprintf(out,
+		"Where the heap grew: sizes are of whole pools (%s each), at the line for which one was "
+		"taken into use%s\n",
+		meta->pool_bytes ? report_size(text, meta->pool_bytes) : "of unknown size",
+		meta->large_skipped ? ", not of objects" : ", and of blocks of more than 512 bytes");
+}
+
+static void title_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+
 	static const struct {
 		const char *moment, *text;
 	} moments[] = {
@@ -124,23 +138,57 @@ static void title_print(FILE *out, const struct snapshot_meta *meta)
 		if (!strcmp(meta->moment, moments[i].moment))
 			fputs(moments[i].text, out);
 	putc('\n', out);
+	if (snapshot_is_growth(snapshot))
+		growth_print(out, meta);
 }
 
 static void heading_print(FILE *out, const struct statistics *statistics, const struct report_opts *opts,
-			  size_t shown)
+			  size_t shown, const char *what)
 {
 	static const char *const names[] = {"files", "lines", "tracebacks"};
 
 	fputs(opts->color ? "\033[1m" : "", out);
+	fputs(what, out);
 	if (shown < statistics->count)
-		fprintf(out, "Top %zu %s of %zu by size", shown, names[opts->by], statistics->count);
+		fprintf(out, "%s %zu %s of %zu by size", *what ? "top" : "Top", shown, names[opts->by],
+			statistics->count);
 	else
-		fprintf(out, "All %zu %s by size", statistics->count, names[opts->by]);
+		fprintf(out, "%s %zu %s by size", *what ? "all" : "All", statistics->count, names[opts->by]);
 	if (opts->cumulative)
 		fputs(", cumulative (a block counts for every frame of its traceback)", out);
 	if (opts->by == GROUP_TRACEBACK)
 		fputs(", most recent frame first", out);
 	fputs(opts->color ? "\033[0m\n" : "\n", out);
+}
+
+static void statistics_print(FILE *out, const struct snapshot *snapshot, const struct statistics *statistics,
+			     const struct report_opts *opts, const char *what)
+{
+	size_t shown = opts->top && opts->top < statistics->count ? opts->top : statistics->count;
+
+	heading_print(out, statistics, opts, shown, what);
+	for (size_t i = 0; i < shown; i++)
+		entry_print(out, snapshot, opts->by, &statistics->entries[i]);
+	others_print(out, statistics, shown, opts->cumulative);
+}
+
+/* The layer below: arenas and large blocks lie in it, so its sum stands apart. */
+static int mapped_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	struct snapshot mapped = snapshot_mapped(snapshot);
+	struct statistics statistics;
+	int err = snapshot->meta.mapped_known
+			  ? statistics_compute(&mapped, opts->by, opts->cumulative, &statistics)
+			  : 0;
+
+	if (!snapshot->meta.mapped_known || err)
+		return err;
+	statistics_print(out, &mapped, &statistics, opts, "Memory mapped (mmap, brk), ");
+	fputs("Total mapped: ", out);
+	sums_print(out, statistics.total_size, statistics.total_count);
+	fputs("; the pools lie in it: the totals are not to be added up\n", out);
+	statistics_free(&statistics);
+	return 0;
 }
 
 int report_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
@@ -151,18 +199,17 @@ int report_text(const struct snapshot *snapshot, const struct report_opts *opts,
 
 	if (err)
 		return err;
-	size_t shown = opts->top && opts->top < statistics.count ? opts->top : statistics.count;
-	title_print(out, &snapshot->meta);
-	heading_print(out, &statistics, opts, shown);
-	for (size_t i = 0; i < shown; i++)
-		entry_print(out, snapshot, opts->by, &statistics.entries[i]);
-	others_print(out, &statistics, shown, opts->cumulative);
+	title_print(out, snapshot);
+	statistics_print(out, snapshot, &statistics, opts, "");
 	fprintf(out, "Total: size=%s, count=%" PRIu64, size_format(text, (double)statistics.total_size),
 		statistics.total_count);
 	if (snapshot->meta.peak_bytes)
 		fprintf(out, " (peak size=%s)", report_size(text, snapshot->meta.peak_bytes));
 	putc('\n', out);
-	not_seen_print(out, snapshot, opts->color);
 	statistics_free(&statistics);
+	err = mapped_print(out, snapshot, opts);
+	if (err)
+		return err;
+	not_seen_print(out, snapshot, opts->color);
 	return fflush(out) || ferror(out) ? -EIO : 0;
 }

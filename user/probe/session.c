@@ -37,6 +37,7 @@ struct member {
 	size_t index; /* in the trace */
 	struct python_runtime runtime;
 	enum event_mode mode;
+	int mapped, large_blocks;           /* growth mode: mapped memory; large blocks one by one */
 	int heap_unreadable;                /* there will be no census */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
 };
@@ -176,6 +177,10 @@ static int process_announce(struct session *session, const struct member *member
 		.mode = member->mode,
 	};
 
+	if (member->mode == EVENT_MODE_GROWTH)
+		record.mode |= (member->mapped ? EVENT_MODE_MAPPED : 0) |
+			       (member->large_blocks ? EVENT_MODE_LARGE : 0);
+
 	memcpy(record.name, name, strnlen(name, sizeof(record.name) - 1));
 	return session_feed(session, &record, sizeof(record));
 }
@@ -197,6 +202,8 @@ static void attached_print(const struct session *session, const struct member *m
 	if (plan->mode_why[0])
 		log_info("not in %s mode: %s", plan_mode_name(session->opts.plan.mode), plan->mode_why);
 	log_info("%s; %s", plan->level, attach_backend(session->attach));
+	if (plan->memory_why[0])
+		log_info("mapped memory is not followed: %s", plan->memory_why);
 	for (size_t i = 0; i < plan->missing_count; i++)
 		log_debug("not probed: %s: %s", plan->missing[i].symbol, plan->missing[i].why);
 }
@@ -280,6 +287,8 @@ static int member_attach(struct session *session, struct member *member, const c
 	err = process_announce(session, member, name, from_start);
 	if (!err)
 		err = attach_sites(session->attach, plan, member->runtime.file, member->pid);
+	if (!err && plan->memory)
+		err = attach_sites(session->attach, plan->memory, plan->memory_file, member->pid);
 	if (err)
 		return err;
 	member->index = trace_process_count(session->trace) - 1;
@@ -310,6 +319,8 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	if (!err && member->pidfd < 0)
 		err = -ESRCH;
 	member->mode = plan.mode;
+	member->mapped = plan.memory != NULL;
+	member->large_blocks = plan.large_blocks;
 	if (!err)
 		err = seccomp_check(&session->seccomp, &session->features, pid, &plan);
 	if (!err)

@@ -118,16 +118,38 @@ int builder_traceback(struct builder *builder, const struct snapshot_frame *fram
 	return 0;
 }
 
+static int total_add(uint64_t *total, const struct snapshot_trace *trace)
+{
+	uint64_t bytes;
+
+	if (__builtin_mul_overflow(trace->bytes, trace->count, &bytes) ||
+	    __builtin_add_overflow(bytes, *total, &bytes) || bytes > INT64_MAX)
+		return -EOVERFLOW;
+	*total = bytes;
+	return 0;
+}
+
+int builder_mapped(struct builder *builder, const struct snapshot_trace *trace)
+{
+	struct snapshot *snapshot = builder->snapshot;
+	int err = total_add(&builder->mapped_bytes, trace);
+
+	if (!err)
+		err = array_reserve(&snapshot->mapped, &builder->mapped_room, snapshot->mapped_count, 1,
+				    sizeof(*snapshot->mapped));
+	if (!err)
+		snapshot->mapped[snapshot->mapped_count++] = *trace;
+	return err;
+}
+
 int builder_trace(struct builder *builder, const struct snapshot_trace *trace)
 {
 	struct snapshot *snapshot = builder->snapshot;
 	struct builder_index *index = &builder->trace_index;
-	uint64_t bytes;
+	int err = total_add(&builder->total_bytes, trace);
 
-	if (__builtin_mul_overflow(trace->bytes, trace->count, &bytes) ||
-	    __builtin_add_overflow(bytes, builder->total_bytes, &bytes) || bytes > INT64_MAX)
-		return -EOVERFLOW;
-	int err = index_reserve(index, snapshot->trace_count, snapshot, trace_hash);
+	if (!err)
+		err = index_reserve(index, snapshot->trace_count, snapshot, trace_hash);
 	if (!err)
 		err = array_reserve(&snapshot->traces, &builder->trace_room, snapshot->trace_count, 1,
 				    sizeof(*snapshot->traces));
@@ -135,7 +157,6 @@ int builder_trace(struct builder *builder, const struct snapshot_trace *trace)
 		return err;
 	snapshot->traces[snapshot->trace_count] = *trace;
 	size_t i = trace_hash(snapshot, (uint32_t)snapshot->trace_count) & (index->capacity - 1);
-	builder->total_bytes = bytes;
 	for (; index->slots[i]; i = (i + 1) & (index->capacity - 1)) {
 		struct snapshot_trace *known = &snapshot->traces[index->slots[i] - 1];
 
