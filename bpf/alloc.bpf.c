@@ -326,6 +326,13 @@ int inline_site(struct pt_regs *regs)
 				     api);
 		}
 		break;
+	case ABI_OP_NEW_POOL:
+		thread = thread_current();
+		if (thread)
+			alloc_output(thread, target, EVENT_ALLOC,
+				     argument(regs, cookie, 0) + POOL_HEADER_BYTES,
+				     1ull << (addend(cookie) & 63), 0, EVENT_API_POOL);
+		break;
 	case ABI_OP_END:
 		request_end(regs, argument(regs, cookie, 0));
 		break;

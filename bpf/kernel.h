@@ -31,7 +31,7 @@ struct signal_struct {
 };
 
 struct mm_struct {
-	unsigned long brk;
+	unsigned long start_brk;
 };
 
 struct task_struct {

@@ -44,12 +44,9 @@ struct thread_state {
 	__u64 pool_bits;    /* the request in progress makes a pool of that size (log2); 0: another one */
 	__u64 last_block;   /* what this thread was given last: an object that begins in there is no reuse */
 	__u64 last_bytes;
-	__u64 mapping_sp; /* stack pointer at the entry of an mmap, … in progress; 0: none is */
-	__u64 mapping_op; /* enum abi_op */
-	__u64 mapping[3]; /* its arguments; ABI_OP_BRK: the break before it */
-	__u64 last_free;  /* address of a free that may be passed on to another allocator */
-	__u64 tstate;     /* the thread's PyThreadState as last found */
-	__u64 tstate_id;  /* the thread_id that it had then: that of the thread that made it */
+	__u64 last_free; /* address of a free that may be passed on to another allocator */
+	__u64 tstate;    /* the thread's PyThreadState as last found */
+	__u64 tstate_id; /* the thread_id that it had then: that of the thread that made it */
 	__u64 tstate_slot; /* address of this thread's pointer to it, where that is thread-local; 0: not known */
 	__u32 tstate_space; /* struct abi_target.space that all this was found in */
 	__u32 walk;         /* counts the walks */

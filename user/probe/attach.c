@@ -63,19 +63,12 @@ static int programs_select(struct attach *attach)
 	bpf_program__set_autoload(skeleton->progs.request_session, session);
 	bpf_program__set_autoload(skeleton->progs.request_entry, !session);
 	bpf_program__set_autoload(skeleton->progs.request_return, !session);
-	bpf_program__set_autoload(skeleton->progs.mapping_session, session);
-	bpf_program__set_autoload(skeleton->progs.mapping_return, !session);
-	if (session) {
+	if (session)
 		bpf_program__set_expected_attach_type(skeleton->progs.request_session,
 						      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_SESSION);
-		bpf_program__set_expected_attach_type(skeleton->progs.mapping_session,
-						      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_SESSION);
-	}
 	if (!multi)
 		return 0;
-	bpf_program__set_expected_attach_type(skeleton->progs.mapping_entry,
-					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
-	bpf_program__set_expected_attach_type(skeleton->progs.mapping_return,
+	bpf_program__set_expected_attach_type(skeleton->progs.mapping,
 					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
 	bpf_program__set_expected_attach_type(skeleton->progs.request_entry,
 					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
@@ -189,19 +182,9 @@ static int site_is_mapping(const struct plan_site *site)
 	return site->op >= ABI_OP_MMAP && site->op <= ABI_OP_BRK;
 }
 
-static int site_is_mapping_with_return(const struct plan_site *site)
-{
-	return site_is_mapping(site) && site->with_return;
-}
-
-static int site_is_mapping_without(const struct plan_site *site)
-{
-	return site_is_mapping(site) && !site->with_return;
-}
-
 static int site_is_request(const struct plan_site *site)
 {
-	return site->with_return && !site_is_mapping(site);
+	return site->with_return;
 }
 
 static int site_is_reuse(const struct plan_site *site)
@@ -291,8 +274,7 @@ static int program_attach(struct attach *attach, const struct bpf_program *progr
 	err = 0;
 	if (attach->backend != BACKEND_PERF && count)
 		err = multi_link(attach, program, path, pid,
-				 bpf_program__expected_attach_type(program) ==
-						 (enum bpf_attach_type)ATTACH_TYPE_UPROBE_SESSION
+				 program == attach->skeleton->progs.request_session
 					 ? ATTACH_TYPE_UPROBE_SESSION
 					 : ATTACH_TYPE_UPROBE_MULTI,
 				 is_return ? UPROBE_MULTI_RETURN : 0, offsets, cookies, count);
@@ -302,19 +284,6 @@ out:
 	free(offsets);
 	free(cookies);
 	return err;
-}
-
-/* Sites whose return is wanted: one session program, or two that are attached return first. */
-static int returns_attach(struct attach *attach, const struct plan *plan, site_filter_fn filter,
-			  const char *path, pid_t pid, const struct bpf_program *session,
-			  const struct bpf_program *entry, const struct bpf_program *end)
-{
-	int err;
-
-	if (attach->backend == BACKEND_SESSION)
-		return program_attach(attach, session, plan, filter, path, pid, 0);
-	err = program_attach(attach, end, plan, filter, path, pid, 1);
-	return err ? err : program_attach(attach, entry, plan, filter, path, pid, 0);
 }
 
 int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid)
@@ -328,22 +297,22 @@ int attach_sites(struct attach *attach, const struct plan *plan, const struct el
 	/* Frees first: a block whose free is seen and whose birth is not does no harm, the reverse does. */
 	err = program_attach(attach, skeleton->progs.request_once, plan, site_is_once, path, pid, 0);
 	if (!err)
-		err = program_attach(attach, skeleton->progs.mapping_entry, plan, site_is_mapping_without,
-				     path, pid, 0);
+		err = program_attach(attach, skeleton->progs.mapping, plan, site_is_mapping, path, pid, 0);
 	if (!err)
 		err = program_attach(attach, skeleton->progs.finalize, plan, site_is_finalize, path, pid, 0);
 	if (!err)
 		err = program_attach(attach, skeleton->progs.object_begin, plan, site_is_reuse, path, pid, 0);
 	if (!err)
 		err = program_attach(attach, skeleton->progs.inline_site, plan, site_is_inline, path, pid, 0);
+	if (!err && attach->backend == BACKEND_SESSION)
+		return program_attach(attach, skeleton->progs.request_session, plan, site_is_request, path,
+				      pid, 0);
 	if (!err)
-		err = returns_attach(attach, plan, site_is_mapping_with_return, path, pid,
-				     skeleton->progs.mapping_session, skeleton->progs.mapping_entry,
-				     skeleton->progs.mapping_return);
+		err = program_attach(attach, skeleton->progs.request_return, plan, site_is_request, path, pid,
+				     1);
 	if (!err)
-		err = returns_attach(attach, plan, site_is_request, path, pid,
-				     skeleton->progs.request_session, skeleton->progs.request_entry,
-				     skeleton->progs.request_return);
+		err = program_attach(attach, skeleton->progs.request_entry, plan, site_is_request, path, pid,
+				     0);
 	return err;
 }
 

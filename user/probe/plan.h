@@ -71,6 +71,7 @@ struct plan {
 	struct plan *memory;
 	struct elf_file *memory_file;
 	char memory_why[160];
+	uint64_t program_break; /* of such a plan: where the break was; 0: the process had no heap yet */
 	char level[256]; /* which face of the allocator is probed, and why, per domain: for the reader */
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The function that makes pools is called from wherever a request found all pools of its class full. It returns a block
- * of the pool, of whatever version and however it was compiled, so that its return tells the pool.
+ * The function that makes pools is called from wherever a request found all pools of its class full. The place in it
+ * where the pool is taken into use costs one trap. Where that is not recognised, or no instruction there is emulated, the
+ * function's return tells the pool, too: it returns one of its blocks.
  */
 #include "probe/plan_growth.h"
 
@@ -30,13 +31,20 @@ static bool is_raw(const struct plan_site *site)
 	       (site->op == ABI_OP_FREE && (site->cookie >> 8 & 0xff) == EVENT_API_RAW);
 }
 
-static void sites_take(struct plan *plan, const struct inline_sites *found, const struct plan_opts *opts)
+static void sites_take(struct plan *plan, const struct inline_sites *found, const struct plan_opts *opts,
+		       bool by_return)
 {
 	plan->count = 0;
+	for (size_t i = 0; i < found->pool_count && !by_return; i++) {
+		struct plan_site *pool = &plan->sites[plan->count++];
+
+		*pool = found->pools[i];
+		pool->cookie |= plan_pool_bits(opts);
+	}
 	for (size_t i = 0; i < found->count; i++) {
 		const struct plan_site *site = &found->sites[i];
 
-		if (site->op == ABI_OP_REFILL) {
+		if (by_return && site->op == ABI_OP_REFILL) {
 			struct plan_site *pool = &plan->sites[plan->count++];
 
 			*pool = *site;
@@ -56,25 +64,29 @@ int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_
 	struct inline_sites found;
 	struct plan_site *sites;
 	int err = plan_inline(file, &found);
+	/* A copy that neither calls such a function nor is one could make pools unseen. */
+	bool functions, known;
 
 	if (err)
 		return err;
-	sites = found.found[INLINE_REFILL] ? calloc(found.count + room, sizeof(*sites)) : NULL;
+	functions = found.found[INLINE_REFILL] && !found.given_up[INLINE_REFILL];
+	known = found.pools_complete || functions || (found.pool_count && !found.found[INLINE_REFILL]);
+	sites = known ? calloc(found.count + found.pool_count + room, sizeof(*sites)) : NULL;
 	if (!sites) {
-		err = found.found[INLINE_REFILL] ? -ENOMEM : -ENOENT;
+		err = known ? -ENOMEM : -ENOENT;
 		inline_sites_free(&found);
 		return err;
 	}
 	free(plan->sites);
 	plan->sites = sites;
-	plan->room = found.count + room;
-	sites_take(plan, &found, opts);
+	plan->room = found.count + found.pool_count + room;
+	sites_take(plan, &found, opts, functions && !found.pools_complete);
 	snprintf(plan->level, sizeof(plan->level),
-		 "pools: %zu function%s make%s them, for %zu places; given up: %zu; large blocks: %s (%zu calls, %zu frees)",
-		 found.found[INLINE_REFILL], found.found[INLINE_REFILL] == 1 ? "" : "s",
-		 found.found[INLINE_REFILL] == 1 ? "s" : "", found.found[INLINE_POOL],
-		 found.given_up[INLINE_REFILL], opts->large_blocks ? "one by one" : "not one by one",
-		 found.found[INLINE_RAW], found.found[INLINE_RAW_FREE]);
+		 "pools: %zu places take one into use, %s; large blocks: %s (%zu calls, %zu frees)",
+		 functions && !found.pools_complete ? found.found[INLINE_REFILL] : found.pool_count,
+		 functions && !found.pools_complete ? "seen as their functions return" : "seen there",
+		 plan->large_blocks ? "one by one" : "not one by one", found.found[INLINE_RAW],
+		 found.found[INLINE_RAW_FREE]);
 	inline_sites_free(&found);
 	return 0;
 }

@@ -8,7 +8,10 @@
 #include "probe/plan.h"
 #include "target/elf_file.h"
 
-/* Plans those of a libc's functions. 0; -ENOENT one of them is missing (error_set); -ENOMEM. plan_free() releases. */
+/*
+ * Plans the system calls in those of a libc's functions. Behind one its arguments and result are all in registers, so
+ * that one trap tells everything. 0; -ENOENT one of them is missing (error_set); -ENOMEM. plan_free() releases.
+ */
 int plan_memory(struct elf_file *libc, struct plan *out);
 /*
  * The libc that the process has mapped, and its plan. 0, the caller closes and frees; -ENOENT it has none that is a

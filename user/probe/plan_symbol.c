@@ -61,8 +61,8 @@ static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr)
 	return NULL;
 }
 
-int plan_function_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish,
-			uint64_t vaddr, uint64_t size)
+int plan_function_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish, uint64_t vaddr,
+		      uint64_t size)
 {
 	struct plan_site *site = &plan->sites[plan->count];
 	const struct plan_site *other;
@@ -77,7 +77,7 @@ int plan_function_add(struct plan *plan, struct elf_file *file, const struct pla
 	if (other) {
 		if (other->op != wish->op)
 			plan_missing_add(plan, wish->symbol,
-				    "it shares its code with a function of another meaning");
+					 "it shares its code with a function of another meaning");
 		return 0;
 	}
 	bytes = elf_file_read(file, vaddr, code, size && size < sizeof(code) ? size : sizeof(code));

@@ -284,6 +284,8 @@ static int member_attach(struct session *session, struct member *member, const c
 		member->runtime.target.object_code_start = plan->object_code.start + member->runtime.bias;
 		member->runtime.target.object_code_end = plan->object_code.end + member->runtime.bias;
 	}
+	if (plan->memory)
+		member->runtime.target.program_break = plan->memory->program_break;
 	err = process_announce(session, member, name, from_start);
 	if (!err)
 		err = attach_sites(session->attach, plan, member->runtime.file, member->pid);

@@ -35,7 +35,7 @@ const struct region *regions_find(const struct regions *regions, uint64_t addres
 	size_t index = region_index(regions, address);
 
 	return index < regions->count && regions->items[index].start <= address ? &regions->items[index]
-										 : NULL;
+										: NULL;
 }
 
 /* Puts middle (NULL: nothing) in the place of [start, end), of which regions at its edges keep what lies outside. */
