@@ -38,7 +38,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(wildcard tests/fuzz/fuzz_*
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help demo test check unit golden e2e parity bench fuzz format lint tools install clean
+.PHONY: all help demo test check unit golden oracle e2e parity bench coverage fuzz format lint tools install clean
 
 all: $(OUT)/tracer
 
@@ -46,9 +46,10 @@ help:
 	@echo 'make            build/tracer'
 	@echo 'make demo       install what the build needs, build, trace a small leaking program (root)'
 	@echo 'make test       install what the tests need, then every test (root); last line: N passed, N failed'
-	@echo 'make check      unit and golden tests, no root (also with SAN=1)'
+	@echo 'make check      unit and golden tests, and those against tracemalloc'"'"'s own files; no root (also with SAN=1)'
 	@echo 'make parity     the long comparison with tracemalloc over all versions (root)'
-	@echo 'make bench      ratios to untraced and to tracemalloc (root)'
+	@echo 'make bench      ratios to untraced, next to tracemalloc and other tools (root)'
+	@echo 'make coverage   the share of new blocks that has a traceback, for every CPython found (root)'
 	@echo 'make fuzz       every fuzz target for FUZZ_SECONDS (default 30)'
 	@echo 'make lint format tools install PREFIX=… clean'
 
@@ -101,7 +102,7 @@ $(OUT)/fuzz/%: tests/fuzz/%.c $(SOURCES)
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)$(MAKE) --no-print-directory CC=clang SAN=1 OUT=$(FUZZ_LIB) \
 		CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' $(FUZZ_LIB)/libtracer.a >/dev/null && \
-		clang $(CFLAGS_ALL) -I$(FUZZ_LIB)/gen -fsanitize=fuzzer $(SANITIZE) -o $@ $< $(FUZZ_LIB)/libtracer.a $(LIBS)
+		clang $(CFLAGS_ALL) -Itests/fuzz -I$(FUZZ_LIB)/gen -fsanitize=fuzzer $(SANITIZE) -o $@ $< $(FUZZ_LIB)/libtracer.a $(LIBS)
 
 unit: $(UNIT)
 	$(Q)tests/run-unit $(UNIT)
@@ -109,7 +110,10 @@ unit: $(UNIT)
 golden: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/golden
 
-check: unit golden
+oracle: $(OUT)/tracer
+	$(Q)$(PYTEST) tests/oracle
+
+check: unit golden oracle
 
 demo:
 	$(Q)tools/install-deps build
@@ -126,14 +130,18 @@ e2e: $(OUT)/tracer
 parity: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/e2e/test_parity.py --all-versions
 
-bench: $(OUT)/tracer
+bench: $(OUT)/tracer $(OUT)/tools/bare
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench.py $(BENCH)
-	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench_session.py
+	$(if $(BENCH),,$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench_session.py)
+
+coverage: $(OUT)/tracer
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/coverage_table.py $(COVERAGE)
 
 # The captures of the golden tests, less their file header, are what a stream of records looks like.
 fuzz: $(FUZZERS)
 	$(Q)mkdir -p build/corpus/fuzz_capture && for c in tests/golden/*.cap; do \
 		tail -c +17 $$c > build/corpus/fuzz_capture/$${c##*/}; done
+	$(Q)mkdir -p build/corpus/fuzz_tracemalloc && $(PYTHON) tests/fuzz/corpus_tracemalloc.py build/corpus/fuzz_tracemalloc
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
 		$$f -max_total_time=$(or $(FUZZ_SECONDS),30) -max_len=200000 -timeout=10 -verbosity=0 \
 		-artifact_prefix=build/ build/corpus/$${f##*/} || exit 1; done

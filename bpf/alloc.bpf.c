@@ -6,6 +6,7 @@
  * A block is reported when it is known (at the return of the request), a free before it is done, and a realloc
  * in two steps, because its old address may be another thread's before it returns.
  */
+#include "heap.h"
 #include "python_stack.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -380,6 +381,19 @@ int request_once(struct pt_regs *regs)
 	return 0;
 }
 
+/* What a probe costs that does nothing: the limit that the others are measured against (tools/bare.c). */
+SEC("uprobe")
+int empty_session(void *context UNUSED)
+{
+	return 0;
+}
+
+SEC("uprobe")
+int empty(void *context UNUSED)
+{
+	return 0;
+}
+
 static __always_inline void process_output(__u32 type, __u32 tgid, __u32 other, __u32 code)
 {
 	struct event_process record = {.other = other, .code = code};
@@ -416,8 +430,12 @@ int object_begin(struct pt_regs *regs)
 SEC("uprobe")
 int finalize(void *context UNUSED)
 {
-	if (target_current())
-		process_output(EVENT_FINALIZE, bpf_get_current_pid_tgid() >> 32, 0, 0);
+	struct abi_target *target = target_current();
+
+	if (!target)
+		return 0;
+	heap_read(target);
+	process_output(EVENT_FINALIZE, bpf_get_current_pid_tgid() >> 32, 0, 0);
 	return 0;
 }
 
@@ -426,12 +444,26 @@ int process_exit(void *context UNUSED)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	__u32 tgid = task->tgid;
+	struct abi_target *target = bpf_map_lookup_elem(&targets, &tgid);
 
 	/* signal->live was counted down for this thread already. */
-	if (!bpf_map_lookup_elem(&targets, &tgid) || task->signal->live.counter)
+	if (!target || task->signal->live.counter)
 		return 0;
+	/* From 6.16 on the memory is still there, however it was ended. */
+	heap_read(target);
 	process_output(EVENT_EXIT, tgid, 0, task->exit_code);
 	bpf_map_delete_elem(&targets, &tgid);
+	return 0;
+}
+
+/* The old program's memory for the last time (6.10+); the exec cannot fail any more. */
+SEC("raw_tp/sched_prepare_exec")
+int process_exec_begin(void *context UNUSED)
+{
+	struct abi_target *target = target_current();
+
+	if (target)
+		heap_read(target);
 	return 0;
 }
 

@@ -12,7 +12,10 @@ static const struct {
 } commands[] = {
 	{"trace", cli_trace, "[trace] -p PID | -- COMMAND ARG...",
 	 "trace a process (the word may be left out)"},
-	{"report", cli_report, "report FILE...", "statistics of a snapshot"},
+	{"report", cli_report, "report FILE...", "statistics of a snapshot, ours or tracemalloc's"},
+	{"diff", cli_diff, "diff OLD NEW", "what has grown and shrunk between two snapshots"},
+	{"filter", cli_filter, "filter FILE -o OUT", "the snapshot of some files, lines, domains"},
+	{"export", cli_export, "export FILE --format KIND -o OUT", "a snapshot in another format"},
 	{"replay", cli_replay, "replay CAPTURE", "tables from a recorded event stream, no root"},
 	{"ctl", cli_ctl, "ctl PID status|snapshot FILE|stop...", "talk to the session that traces a process"},
 	{"list", cli_list, "list", "processes that can be traced"},

@@ -218,6 +218,7 @@ struct event_loss {
  */
 struct event_census {
 	struct event_header header;
+	__u64 id;       /* tells the records of one reading from those of another that begins meanwhile */
 	__u32 baseline; /* 1: the first one: what no event told of is older than the trace */
 	__u32 failed;   /* EVENT_CENSUS_DONE: given up: it says nothing */
 	/* The rest counts in EVENT_CENSUS_DONE. */
@@ -231,6 +232,7 @@ struct event_census {
 
 struct event_census_pool {
 	struct event_header header;
+	__u64 id;
 	__u64 address; /* of its first block */
 	__u32 block_bytes; /* of each; 0: the pool could not be read, its blocks are in the 16-byte steps that follow */
 	__u32 count;  /* blocks, live or not; at most EVENT_POOL_BLOCKS */
@@ -256,7 +258,7 @@ _Static_assert(sizeof(struct event_process) == 32, "process");
 _Static_assert(sizeof(struct event_target) == 112, "target");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
 _Static_assert(sizeof(struct event_mark) == 24, "mark");
-_Static_assert(sizeof(struct event_census) == 64, "census");
-_Static_assert(sizeof(struct event_census_pool) == 40, "census_pool");
+_Static_assert(sizeof(struct event_census) == 72, "census");
+_Static_assert(sizeof(struct event_census_pool) == 48, "census_pool");
 
 #endif

@@ -56,6 +56,22 @@ struct abi_offsets {
 	__u8 frame_code_checked; /* 1: frame_code may be no code object: compare its type (3.13+) */
 };
 
+/*
+ * Where pymalloc's heap is and what its structures look like, for the reading that BPF makes when the interpreter shuts
+ * down. Offsets and sizes in bytes.
+ */
+struct abi_heap {
+	/* Addresses, where they are variables (<= 3.11); from 3.12 on they are in the interpreters' states. */
+	__u64 arenas, maxarenas, raw_blocks;
+	__u32 interp_obmalloc; /* 0: variables */
+	__u32 obmalloc_is_pointer;
+	__u32 mgmt_arenas, mgmt_maxarenas, mgmt_raw_blocks;
+	__u32 arena_object_size, arena_address, arena_pool_address;
+	__u32 pool_count, pool_freeblock, pool_szidx, pool_nextoffset, pool_header_size;
+	__u32 arena_bytes, pool_bytes; /* pool_bytes 0: it is not to be read, or has been */
+	__u32 raw_is_total;            /* 3.8: the count of raw blocks has pymalloc's in it */
+};
+
 struct abi_target {
 	__u64 runtime;        /* address of _PyRuntime */
 	__u64 code_type;      /* address of PyCode_Type; 0: unknown, types are not compared */
@@ -70,6 +86,7 @@ struct abi_target {
 	 */
 	__u64 object_code_start, object_code_end;
 	__u64 program_break; /* as last seen; 0: not yet. Written by the programs */
+	struct abi_heap heap;
 	struct abi_offsets offsets;
 };
 
@@ -139,7 +156,7 @@ enum abi_register {
 
 _Static_assert(sizeof(struct abi_offsets) == 56, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
-_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 64, "target.offsets");
-_Static_assert(sizeof(struct abi_target) == 120, "target");
+_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 152, "target.offsets");
+_Static_assert(sizeof(struct abi_target) == 208, "target");
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An unpacked profile; one that is read is written and grouped too. */
+/* An unpacked profile; one that is read is grouped and filtered too. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "export/pprof.h"
-#include "stats/group.h"
+#include "snapshot_use.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -15,7 +15,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	size_t prefix = size && data[0] == 'T' ? sizeof(ours) - 1 : 0; /* past the check whose file it is */
 	unsigned char *profile = malloc(size + prefix + 1);
 	struct snapshot *snapshot;
-	struct statistics statistics;
 
 	if (!profile)
 		abort();
@@ -25,8 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	else if (size)
 		memcpy(profile, data, size);
 	if (!pprof_parse(profile, size + prefix, &snapshot)) {
-		if (!statistics_compute(snapshot, GROUP_LINENO, 1, &statistics))
-			statistics_free(&statistics);
+		snapshot_use(snapshot);
 		snapshot_free(snapshot);
 	}
 	free(profile);

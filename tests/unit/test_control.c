@@ -22,7 +22,7 @@
 #include "control/client.h"
 #include "control/control.h"
 #include "control/place.h"
-#include "export/pprof.h"
+#include "export/snapshot_file.h"
 #include "records.h"
 #include "stats/snapshot.h"
 
@@ -332,7 +332,7 @@ static void test_snapshot(void **state)
 	assert_int_equal(feed_alloc(session->trace, 0x3000, 5000, 5), 0);
 	line_read(session, fd, text, sizeof(text));
 	assert_string_equal(text, "{\"snapshot\": true}\n");
-	assert_int_equal(pprof_read(path, &snapshot), 0);
+	assert_int_equal(snapshot_load(path, &snapshot), 0);
 	assert_int_equal(snapshot->trace_count, 2);
 	assert_int_equal(snapshot->traces[1].bytes, 1000);
 	snapshot_free(snapshot);

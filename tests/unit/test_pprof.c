@@ -16,6 +16,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "export/pprof.h"
+#include "export/snapshot_file.h"
 #include "snapshots.h"
 
 struct place {
@@ -144,7 +145,7 @@ static void test_round_trip(void **state)
 	struct snapshot *snapshot = snapshot_rich(), *back, *copy;
 
 	snapshot_write(snapshot, place->path);
-	assert_int_equal(pprof_read(place->path, &back), 0);
+	assert_int_equal(snapshot_load(place->path, &back), 0);
 	snapshot_equal(snapshot, back);
 	assert_int_equal(snapshot_copy(back, &copy), 0);
 	snapshot_free(back);
@@ -162,7 +163,7 @@ static void test_empty(void **state)
 	assert_int_equal(builder_begin(&builder), 0);
 	snapshot = builder_finish(&builder);
 	snapshot_write(snapshot, place->path);
-	assert_int_equal(pprof_read(place->path, &back), 0);
+	assert_int_equal(snapshot_load(place->path, &back), 0);
 	snapshot_equal(snapshot, back);
 	snapshot_free(back);
 	snapshot_free(snapshot);
@@ -228,19 +229,19 @@ static void test_damaged_file(void **state)
 	snapshot_write(snapshot, place->path);
 	file = fopen(place->path, "a");
 	assert_true(fputs("more", file) >= 0 && !fclose(file));
-	assert_int_equal(pprof_read(place->path, &back), -EBADMSG);
+	assert_int_equal(snapshot_load(place->path, &back), -EBADMSG);
 	snapshot_write(snapshot, place->path);
 	assert_int_equal(stat(place->path, &stat_buf), 0);
 	assert_int_equal(truncate(place->path, stat_buf.st_size - 9), 0);
-	assert_int_equal(pprof_read(place->path, &back), -EBADMSG);
+	assert_int_equal(snapshot_load(place->path, &back), -EBADMSG);
 	assert_non_null(strstr(error_reason(-EBADMSG), "truncated"));
 	assert_int_equal(truncate(place->path, 0), 0);
-	assert_int_equal(pprof_read(place->path, &back), -EBADMSG);
+	assert_int_equal(snapshot_load(place->path, &back), -EBADMSG);
 	file = fopen(place->path, "w");
 	assert_true(fputs("plain text", file) >= 0 && !fclose(file));
-	assert_int_equal(pprof_read(place->path, &back), -EBADMSG);
+	assert_int_equal(snapshot_load(place->path, &back), -EBADMSG);
 	assert_int_equal(unlink(place->path), 0);
-	assert_int_equal(pprof_read(place->path, &back), -ENOENT);
+	assert_int_equal(snapshot_load(place->path, &back), -ENOENT);
 	snapshot_free(snapshot);
 }
 
@@ -263,7 +264,7 @@ static void test_mapped(void **state)
 	snapshot->meta.pool_bytes = 16384;
 	snapshot->meta.regions_dropped = 3;
 	snapshot_write(snapshot, place->path);
-	assert_int_equal(pprof_read(place->path, &back), 0);
+	assert_int_equal(snapshot_load(place->path, &back), 0);
 	snapshot_equal(snapshot, back);
 	assert_int_equal(back->mapped_count, 2);
 	for (size_t i = 0; i < 2; i++) {

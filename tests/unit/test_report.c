@@ -153,15 +153,22 @@ static void test_losses(void **state)
 	struct snapshot *snapshot = *state;
 	char *text = report_lost(snapshot, LOSS_FREE, 1234);
 
-	contains(text, "lost events: 1,234: 1,234 frees (ring buffer full); live figures are upper bounds: ");
+	contains(text, "lost events: 1,234: 1,234 frees (ring buffer full); live figures are upper bounds of "
+		       "what they count: ");
 	free(text);
 	text = report_lost(snapshot, LOSS_ALLOC, 1);
-	contains(text, "1 allocation of 0 B (ring buffer full); live figures are lower bounds");
+	contains(text, "1 allocation of 0 B (ring buffer full); blocks of lost allocations are in no line");
 	lacks(text, "upper");
 	free(text);
 	text = report_lost(snapshot, LOSS_REALLOC, 2);
-	contains(text, "live figures are upper bounds of what they count (some blocks may be dead), and "
-		       "blocks of lost");
+	contains(text,
+		 "live figures are upper bounds of what they count: some blocks may be dead; blocks of lost");
+	free(text);
+	snapshot->meta.coverage_known = 1;
+	text = report_lost(snapshot, LOSS_FREE, 1234);
+	contains(text, "(ring buffer full); of small blocks only what the heap shows is live");
+	lacks(text, "upper");
+	snapshot->meta.coverage_known = 0;
 	free(text);
 	text = report_lost(snapshot, LOSS_REUSE, 1);
 	contains(text, "lost events: 1: 1 reuse of a dead object (ring buffer full); some objects stand at "

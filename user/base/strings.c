@@ -116,6 +116,30 @@ static char *chunk_take(struct strings *strings, size_t bytes)
 	return text;
 }
 
+/* The slot where the text's id is or belongs; there are slots. */
+static uint32_t slot_find(const struct strings *strings, const char *text, size_t bytes, uint32_t hash)
+{
+	uint32_t slot;
+
+	for (slot = hash & (strings->slot_count - 1); strings->slots[slot] != NO_ID;
+	     slot = (slot + 1) & (strings->slot_count - 1)) {
+		const struct entry *entry = &strings->entries[strings->slots[slot]];
+
+		if (entry->hash == hash && entry->bytes == bytes && !memcmp(entry->text, text, bytes))
+			break;
+	}
+	return slot;
+}
+
+int strings_find(const struct strings *strings, const char *text, uint32_t *id)
+{
+	size_t bytes = strlen(text);
+	uint32_t slot = slot_find(strings, text, bytes, hash_text(strings, text, bytes));
+
+	*id = strings->slots[slot];
+	return *id != NO_ID;
+}
+
 int strings_intern(struct strings *strings, const char *text, size_t bytes, uint32_t *id)
 {
 	uint32_t hash, slot;
@@ -134,14 +158,10 @@ int strings_intern(struct strings *strings, const char *text, size_t bytes, uint
 			return err;
 	}
 	hash = hash_text(strings, text, bytes);
-	for (slot = hash & (strings->slot_count - 1); strings->slots[slot] != NO_ID;
-	     slot = (slot + 1) & (strings->slot_count - 1)) {
-		const struct entry *entry = &strings->entries[strings->slots[slot]];
-
-		if (entry->hash == hash && entry->bytes == bytes && !memcmp(entry->text, text, bytes)) {
-			*id = strings->slots[slot];
-			return 0;
-		}
+	slot = slot_find(strings, text, bytes, hash);
+	if (strings->slots[slot] != NO_ID) {
+		*id = strings->slots[slot];
+		return 0;
 	}
 
 	if (strings->count == strings->capacity) {

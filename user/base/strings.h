@@ -15,6 +15,8 @@ int strings_new(struct strings **out); /* 0 or -ENOMEM */
 void strings_free(struct strings *strings);
 /* Id of the string, added if new; bytes need no NUL. 0 on success, -ENOMEM. */
 int strings_intern(struct strings *strings, const char *text, size_t bytes, uint32_t *id);
+/* 1 and its id when there is such a string, else 0. */
+int strings_find(const struct strings *strings, const char *text, uint32_t *id);
 const char *strings_get(const struct strings *strings,
 			uint32_t id); /* borrowed until strings_free(); "" for an unknown id */
 uint32_t strings_count(const struct strings *strings);

@@ -20,6 +20,9 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 int cli_trace(int argc, char **argv);
 int cli_report(int argc, char **argv);
+int cli_diff(int argc, char **argv);
+int cli_filter(int argc, char **argv);
+int cli_export(int argc, char **argv);
 int cli_replay(int argc, char **argv);
 int cli_list(int argc, char **argv);
 int cli_heap(int argc, char **argv);
@@ -28,16 +31,27 @@ int cli_doctor(int argc, char **argv);
 
 /*
  * Children of argp, whose input is a struct report_choice: the options of every command that prints a report
- * (--group-by, --cumulative and the others'), and of those that print other figures (--top, --format).
+ * (--group-by, --cumulative, --source, those of the filters and of the output), and of those that print other figures
+ * (--top, --format; FORMAT_CSV is theirs to refuse). Of the filters alone the input is a struct filter_choice.
  */
-struct report_choice {
-	struct report_opts opts;
-	enum { FORMAT_TEXT, FORMAT_JSON } format;
+struct filter_choice {
+	struct filters filters;
+	int all_frames;
 };
-extern const struct argp cli_report_argp, cli_output_argp;
+struct report_choice {
+	struct report_opts opts; /* its filters are set from these: */
+	struct filter_choice filter;
+	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV } format;
+};
+extern const struct argp cli_report_argp, cli_output_argp, cli_filter_argp;
 void report_choice_default(struct report_choice *choice);
+void report_choice_free(struct report_choice *choice);
 /* Prints on stdout; EXIT_DONE, EXIT_FAILED or EXIT_USAGE after an error message. */
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice);
+/* Says which value the option does not have. */
+error_t cli_reject(const char *option, const char *arg);
+/* Reads a snapshot of any kind: 0, or -errno after an error message. */
+int cli_snapshot_load(const char *path, struct snapshot **out);
 /* Writes a snapshot's file and commits it. 0, -errno. */
 int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file);
 

@@ -75,34 +75,23 @@ static int replay_report(struct trace *trace, const struct replay *replay, struc
 	return status;
 }
 
-int cli_replay(int argc, char **argv)
+/* The exit status. */
+static int replay_run(const struct replay *replay)
 {
-	static const struct argp argp = {
-		.options = options,
-		.parser = parse,
-		.args_doc = "CAPTURE",
-		.doc = "Rebuilds the tables from a recorded event stream (tracer --capture), without root.",
-		.children = children,
-	};
 	struct outfile *file = NULL;
-	struct replay replay = {0};
 	struct trace *trace;
 	size_t records;
 	int status, err;
 
-	report_choice_default(&replay.choice);
-	status = cli_parse(&argp, argc, argv, 0, &replay);
-	if (status)
-		return status < 0 ? EXIT_DONE : status;
-	if (replay.files.count != 1) {
+	if (replay->files.count != 1) {
 		error_print(error_set(-EINVAL, "one capture file is wanted"), "tracer replay CAPTURE",
 			    "replay");
 		return EXIT_USAGE;
 	}
-	if (replay.output) {
-		err = outfile_open(&file, replay.output);
+	if (replay->output) {
+		err = outfile_open(&file, replay->output);
 		if (err) {
-			error_print(err, NULL, "%s", replay.output);
+			error_print(err, NULL, "%s", replay->output);
 			return EXIT_FAILED;
 		}
 	}
@@ -112,14 +101,34 @@ int cli_replay(int argc, char **argv)
 		error_print(err, NULL, "replay");
 		return EXIT_FAILED;
 	}
-	err = capture_read(replay.files.items[0], feed, trace, &records);
+	err = capture_read(replay->files.items[0], feed, trace, &records);
 	/* What stands before the cut is good: report it, but do not call it whole. */
 	if (err)
-		error_print(err, NULL, "%s", replay.files.items[0]);
+		error_print(err, NULL, "%s", replay->files.items[0]);
 	status = EXIT_FAILED;
 	if (!err || (err == -ENODATA && trace_process_count(trace)))
-		status = replay_report(trace, &replay, &file);
+		status = replay_report(trace, replay, &file);
 	outfile_discard(file);
 	trace_free(trace);
 	return err ? EXIT_FAILED : status;
+}
+
+int cli_replay(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "CAPTURE",
+		.doc = "Rebuilds the tables from a recorded event stream (tracer --capture), without root.",
+		.children = children,
+	};
+	struct replay replay = {0};
+	int status;
+
+	report_choice_default(&replay.choice);
+	status = cli_parse(&argp, argc, argv, 0, &replay);
+	if (!status)
+		status = replay_run(&replay);
+	report_choice_free(&replay.choice);
+	return status < 0 ? EXIT_DONE : status;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "cli/cli.h"
-#include "export/pprof.h"
 
 static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0}, {0}};
 
@@ -24,12 +24,29 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return cli_parse_arguments(key, state, &report->files);
 }
 
+/* The exit status. */
+static int file_report(struct report *report, const char *path)
+{
+	struct snapshot *snapshot;
+
+	if (cli_snapshot_load(path, &snapshot))
+		return EXIT_FAILED;
+	/* A snapshot of ours says whose it is, a file of tracemalloc does not. */
+	int named = !strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC);
+	report->choice.opts.name = named ? path : NULL;
+	int status = cli_report_print(snapshot, &report->choice);
+	snapshot_free(snapshot);
+	return status;
+}
+
 int cli_report(int argc, char **argv)
 {
 	static const struct argp argp = {
 		.parser = parse,
 		.args_doc = "FILE...",
-		.doc = "Statistics of snapshots, as tracemalloc computes them.",
+		.doc = "Statistics of snapshots, as tracemalloc computes them. FILE is a snapshot of "
+		       "tracer's or a "
+		       "file of tracemalloc.Snapshot.dump().",
 		.children = children,
 	};
 	struct report report = {0};
@@ -37,22 +54,12 @@ int cli_report(int argc, char **argv)
 
 	report_choice_default(&report.choice);
 	status = cli_parse(&argp, argc, argv, 0, &report);
-	if (status)
-		return status < 0 ? EXIT_DONE : status;
-	if (!report.files.count) {
+	if (!status && !report.files.count) {
 		error_print(error_set(-EINVAL, "no snapshot file is named"), "tracer report FILE", "report");
-		return EXIT_USAGE;
+		status = EXIT_USAGE;
 	}
-	for (size_t i = 0; i < report.files.count && status == EXIT_DONE; i++) {
-		struct snapshot *snapshot;
-		int err = pprof_read(report.files.items[i], &snapshot);
-
-		if (err) {
-			error_print(err, NULL, "%s", report.files.items[i]);
-			return EXIT_FAILED;
-		}
-		status = cli_report_print(snapshot, &report.choice);
-		snapshot_free(snapshot);
-	}
-	return status;
+	for (size_t i = 0; status == EXIT_DONE && i < report.files.count; i++)
+		status = file_report(&report, report.files.items[i]);
+	report_choice_free(&report.choice);
+	return status < 0 ? EXIT_DONE : status;
 }

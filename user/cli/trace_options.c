@@ -243,4 +243,5 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 void trace_options_free(struct trace_options *options)
 {
 	free(options->pids);
+	report_choice_free(&options->choice);
 }

@@ -12,6 +12,8 @@
 
 #include "export/report.h"
 
+#define READ_JUST_NOW_NS 1000000
+
 /* "1,234,567". */
 static char *count_format(char out[32], uint64_t count)
 {
@@ -67,16 +69,13 @@ static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT], int h
 	uint64_t either = loss[LOSS_REALLOC] | loss[LOSS_THREAD_STATE] | loss[LOSS_RETURN];
 	uint64_t allocs = loss[LOSS_ALLOC] | either, frees = loss[LOSS_FREE] | either;
 
-	if (frees && allocs)
-		fputs("; live figures are upper bounds of what they count (some blocks may be dead), and "
-		      "blocks of lost allocations are in no line",
+	if (frees && heap_known)
+		fputs("; of small blocks only what the heap shows is live, some of the others may be dead",
 		      out);
-	else if (frees && heap_known)
-		fputs("; of small blocks what the heap shows is live, some of the others may be dead", out);
 	else if (frees)
-		fputs("; live figures are upper bounds: some blocks may be dead", out);
-	else if (allocs)
-		fputs("; live figures are lower bounds: blocks of lost allocations are in no line", out);
+		fputs("; live figures are upper bounds of what they count: some blocks may be dead", out);
+	if (allocs)
+		fputs("; blocks of lost allocations are in no line", out);
 	if (loss[LOSS_REUSE])
 		fputs("; some objects stand at the line of an earlier life", out);
 	if (loss[LOSS_MAP])
@@ -220,7 +219,7 @@ static void unreconciled_print(FILE *out, const struct snapshot *snapshot)
 	const struct snapshot_meta *meta = &snapshot->meta;
 	int growth = snapshot_is_growth(snapshot);
 
-	if (!meta->unread_ns || strcmp(meta->moment, "running") == 0)
+	if (meta->unread_ns < READ_JUST_NOW_NS || strcmp(meta->moment, "running") == 0)
 		return;
 	if (meta->coverage_known)
 		fprintf(out, "  the heap was last read %.1f ms before: %s\n", (double)meta->unread_ns / 1e6,
@@ -279,9 +278,14 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 		fprintf(out, "  malformed records: %s\n", count_format(text, meta->records_malformed));
 }
 
-void not_seen_print(FILE *out, const struct snapshot *snapshot, int color)
+void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *title, int color)
 {
-	fputs(color ? "\033[1mNot seen:\033[0m\n" : "Not seen:\n", out);
+	fprintf(out, color ? "\033[1m%s:\033[0m\n" : "%s:\n", title);
+	if (!strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC)) {
+		fputs("  not known: tracemalloc's files do not say what was allocated before it started\n",
+		      out);
+		return;
+	}
 	lost_print(out, snapshot);
 	older_print(out, snapshot);
 	coverage_print(out, snapshot);

@@ -7,6 +7,7 @@
 
 #include "stats/snapshot.h"
 
-void not_seen_print(FILE *out, const struct snapshot *snapshot, int color);
+/* title: "Not seen", or which of several snapshots it is about. */
+void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *title, int color);
 
 #endif

@@ -3,24 +3,26 @@
  * Snapshots as gzip'd pprof profiles (user/export/profile.proto), lossless for PEP 454, read and written.
  *
  * One sample per snapshot_trace: locations most recent first, values {inuse_objects count, inuse_space bytes},
- * labels: bytes (num, unit bytes: of each block), domain (num), pid (num), total_nframe (num). Where mapped memory was
- * followed there are two values more, {mapped_regions count, mapped_space bytes}, and a sample per range of it, whose
- * first two values are 0, as the last two are of the others: pprof shows either layer and never their sum. One Location per
+ * labels: bytes (num, unit bytes: of each block), domain (num), pid (num), total_nframe (num; left away when it is not
+ * known). Where mapped memory was followed there are two values more, {mapped_regions count, mapped_space bytes}, and a
+ * sample per range of it, whose first two values are 0, as the last two are of the others: pprof shows either layer and
+ * never their sum. One Location per
  * distinct {file name, function, line}, one Function per distinct {file name, function}. Everything of snapshot_meta stands in the comments as
  * "tracer:KEY=VALUE", first "tracer:snapshot=1", which is how a file of ours is known.
  */
 #ifndef TRACER_EXPORT_PPROF_H
 #define TRACER_EXPORT_PPROF_H
 
+#include "base/infile.h"
 #include "base/outfile.h"
 #include "stats/snapshot.h"
 
 int pprof_write(const struct snapshot *snapshot, struct outfile *file); /* 0, -errno */
 /*
- * 0; -EBADMSG corrupt, truncated, or not ours (error_set says what is wrong); -EFBIG unpacks to more than 4 GiB;
- * -errno. Caller frees with snapshot_free().
+ * From a gzip'd file. 0; -EBADMSG corrupt, truncated, or not ours (error_set says what is wrong or missing); -EFBIG
+ * unpacks to more than 4 GiB or to what no profile does; -errno. Caller frees with snapshot_free().
  */
-int pprof_read(const char *path, struct snapshot **out);
+int pprof_read(struct infile *file, struct snapshot **out);
 /* The same from an unpacked profile in memory. */
 int pprof_parse(const unsigned char *profile, size_t bytes, struct snapshot **out);
 

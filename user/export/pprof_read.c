@@ -2,8 +2,8 @@
 /*
  * Reading back what pprof_write.c wrote, or a tool like pprof wrote again. The profile is unpacked as a
  * whole; its top level is walked by hand, so that hostile input costs memory in proportion to its size, and
- * each submessage goes through protobuf-c. Fields come in any order, so there is one walk for each kind:
- * strings and comments, functions, locations, samples.
+ * each submessage but the samples goes through protobuf-c. Fields come in any order, so a first walk finds
+ * what the second one, of the samples, needs.
  */
 #include "export/pprof.h"
 
@@ -14,28 +14,37 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "export/pprof_format.h"
+#include "export/pprof_wire.h"
 #include "export/profile.pb-c.h"
 #include "stats/builder.h"
 #include "trace/id_map.h"
 
 #define PROFILE_MAX UINT32_MAX /* bytes unpacked: offsets are 32 bits */
-#define MESSAGE_MAX (1u << 20) /* bytes of a submessage or string */
 #define ITEMS_MAX   (1u << 26) /* strings, functions, locations */
 #define FRAMES_MAX  65536u     /* of one sample */
 
 enum { FIELD_SAMPLE = 2, FIELD_LOCATION = 4, FIELD_FUNCTION = 5, FIELD_STRING = 6, FIELD_COMMENT = 13 };
 
-struct span {
-	const unsigned char *data;
-	size_t bytes;
-};
-
 struct function {
 	uint32_t name, filename; /* ids in the snapshot's strings */
 };
 
+enum label { LABEL_BYTES, LABEL_DOMAIN, LABEL_TOTAL, LABELS };
+
+struct sample {
+	uint32_t nframe, value_count;
+	int64_t values[2 * PPROF_VALUES];
+	int64_t labels[LABELS]; /* -1: it has none of that name */
+};
+
+struct messages {
+	struct span *items;
+	size_t count, room;
+};
+
 struct reader {
 	const unsigned char *profile;
+	struct messages function_messages, location_messages;
 	uint32_t *strings; /* offsets of their length prefix */
 	size_t string_count, string_room;
 	uint64_t *comments; /* indices of strings */
@@ -45,72 +54,15 @@ struct reader {
 	struct snapshot_frame *locations;
 	size_t location_count, location_room;
 	struct id_map function_ids, location_ids;
-	struct snapshot_frame frames[FRAMES_MAX]; /* of the sample being read */
+	struct sample sample;                     /* being read */
+	struct snapshot_frame frames[FRAMES_MAX]; /* its frames */
+	uint64_t label_keys[LABELS + 1]; /* indices of strings; the last: of one that is none of ours */
 	struct builder builder;
 };
 
-/* Takes a varint off span. 0 or -EBADMSG. */
-static int varint_take(struct span *span, uint64_t *value)
-{
-	*value = 0;
-	for (unsigned int shift = 0; shift < 64 && span->bytes; shift += 7) {
-		unsigned char byte = *span->data;
-
-		span->data++;
-		span->bytes--;
-		*value |= (uint64_t)(byte & 0x7f) << shift;
-		if (!(byte & 0x80))
-			return 0;
-	}
-	return error_set(-EBADMSG, "the profile is corrupt: a number is cut off");
-}
-
-/* Takes a length and that many bytes off span. */
-static int span_take(struct span *span, struct span *out)
-{
-	uint64_t bytes;
-	int err = varint_take(span, &bytes);
-
-	if (err)
-		return err;
-	if (bytes > span->bytes || bytes > MESSAGE_MAX)
-		return error_set(-EBADMSG, "the profile is corrupt: a field of %llu bytes cannot be",
-				 (unsigned long long)bytes);
-	*out = (struct span){.data = span->data, .bytes = (size_t)bytes};
-	span->data += bytes;
-	span->bytes -= (size_t)bytes;
-	return 0;
-}
-
-/* A top-level field: number for a varint, span otherwise (prefix: where its length stands). */
-struct field {
-	uint32_t id, wire_type;
-	uint64_t number;
-	struct span span;
-	const unsigned char *prefix;
-};
-
-static int field_take(struct span *span, struct field *field)
-{
-	uint64_t tag;
-	int err = varint_take(span, &tag);
-
-	if (err)
-		return err;
-	*field = (struct field){.id = (uint32_t)(tag >> 3), .wire_type = tag & 7, .prefix = span->data};
-	switch (field->wire_type) {
-	case 0:
-		return varint_take(span, &field->number);
-	case 2:
-		return span_take(span, &field->span);
-	default:
-		return error_set(-EBADMSG, "the profile is corrupt: wire type %u", field->wire_type);
-	}
-}
-
 /* Calls take for each top-level field. */
 static int profile_walk(struct reader *reader, size_t bytes,
-			int (*take)(struct reader *reader, const struct field *field))
+			int (*take)(struct reader *reader, struct field *field))
 {
 	struct span span = {.data = reader->profile, .bytes = bytes};
 	struct field field;
@@ -142,11 +94,39 @@ static int comment_take(struct reader *reader, uint64_t index)
 	return err;
 }
 
-static int table_take(struct reader *reader, const struct field *field)
+/* Calls take for each number of a repeated field, packed or not. */
+static int numbers_take(struct reader *reader, struct field *field,
+			int (*take)(struct reader *reader, uint64_t number))
 {
-	int packed = field->wire_type == 2;
+	uint64_t number;
+	int err = 0;
 
-	if (field->id == FIELD_STRING && packed) {
+	if (field->wire_type == 0)
+		return take(reader, field->number);
+	while (!err && field->span.bytes) {
+		err = varint_take(&field->span, &number);
+		if (!err)
+			err = take(reader, number);
+	}
+	return err;
+}
+
+static int message_keep(struct messages *messages, const struct span *span)
+{
+	int err = items_reserve(&messages->items, &messages->room, messages->count, sizeof(*messages->items));
+
+	if (!err)
+		messages->items[messages->count++] = *span;
+	return err;
+}
+
+static int table_take(struct reader *reader, struct field *field)
+{
+	if (field->id == FIELD_FUNCTION && field->wire_type == 2)
+		return message_keep(&reader->function_messages, &field->span);
+	if (field->id == FIELD_LOCATION && field->wire_type == 2)
+		return message_keep(&reader->location_messages, &field->span);
+	if (field->id == FIELD_STRING && field->wire_type == 2) {
 		int err = items_reserve(&reader->strings, &reader->string_room, reader->string_count,
 					sizeof(*reader->strings));
 
@@ -156,18 +136,7 @@ static int table_take(struct reader *reader, const struct field *field)
 	}
 	if (field->id != FIELD_COMMENT)
 		return 0;
-	if (!packed)
-		return comment_take(reader, field->number);
-	struct span span = field->span;
-	int err = 0;
-	while (!err && span.bytes) {
-		uint64_t index;
-
-		err = varint_take(&span, &index);
-		if (!err)
-			err = comment_take(reader, index);
-	}
-	return err;
+	return numbers_take(reader, field, comment_take);
 }
 
 /* The text behind an index into the profile's string table. */
@@ -197,12 +166,10 @@ static int corrupt(const char *what)
 	return error_set(-EBADMSG, "the profile is corrupt: a %s cannot be", what);
 }
 
-static int function_take(struct reader *reader, const struct field *field)
+static int function_take(struct reader *reader, const struct span *span)
 {
-	if (field->id != FIELD_FUNCTION || field->wire_type != 2)
-		return 0;
 	Perftools__Profiles__Function *message =
-		perftools__profiles__function__unpack(NULL, field->span.bytes, field->span.data);
+		perftools__profiles__function__unpack(NULL, span->bytes, span->data);
 	if (!message)
 		return corrupt("function");
 	int err = items_reserve(&reader->functions, &reader->function_room, reader->function_count,
@@ -240,12 +207,10 @@ static int location_add(struct reader *reader, const Perftools__Profiles__Locati
 	return err;
 }
 
-static int location_take(struct reader *reader, const struct field *field)
+static int location_take(struct reader *reader, const struct span *span)
 {
-	if (field->id != FIELD_LOCATION || field->wire_type != 2)
-		return 0;
 	Perftools__Profiles__Location *message =
-		perftools__profiles__location__unpack(NULL, field->span.bytes, field->span.data);
+		perftools__profiles__location__unpack(NULL, span->bytes, span->data);
 	if (!message)
 		return corrupt("location");
 	int err = location_add(reader, message);
@@ -253,70 +218,123 @@ static int location_take(struct reader *reader, const struct field *field)
 	return err;
 }
 
-/* A numeric label of a sample, -1 when it has none of that name. */
-static int64_t label_number(const struct reader *reader, const Perftools__Profiles__Sample *message,
-			    const char *name)
+static int sample_location(struct reader *reader, uint64_t id)
 {
-	for (size_t i = 0; i < message->n_label; i++) {
-		struct span key = {0};
+	uint32_t location = id_map_find(&reader->location_ids, id);
 
-		if (!string_get(reader, (uint64_t)message->label[i]->key, &key) &&
-		    key.bytes == strlen(name) && !memcmp(key.data, name, key.bytes))
-			return message->label[i]->num;
+	if (location == ID_MAP_NONE)
+		return corrupt("sample's location");
+	if (reader->sample.nframe == FRAMES_MAX)
+		return corrupt("sample");
+	reader->frames[reader->sample.nframe++] = reader->locations[location];
+	return 0;
+}
+
+static int sample_value(struct reader *reader, uint64_t value)
+{
+	if (reader->sample.value_count == 2 * PPROF_VALUES)
+		return corrupt("sample");
+	reader->sample.values[reader->sample.value_count++] = (int64_t)value;
+	return 0;
+}
+
+/* Which of ours a label's key is; LABELS: none. The index of its name is nearly always the one of last time. */
+static enum label label_of(struct reader *reader, uint64_t key)
+{
+	static const char *const names[LABELS] = {"bytes", "domain", "total_nframe"};
+	struct span text = {0};
+
+	for (enum label i = 0; i <= LABELS; i++)
+		if (reader->label_keys[i] == key && key)
+			return i;
+	reader->label_keys[LABELS] = key;
+	if (string_get(reader, key, &text))
+		return LABELS;
+	for (enum label i = 0; i < LABELS; i++) {
+		if (text.bytes == strlen(names[i]) && !memcmp(text.data, names[i], text.bytes)) {
+			reader->label_keys[i] = key;
+			reader->label_keys[LABELS] = 0;
+			return i;
+		}
 	}
-	return -1;
+	return LABELS;
 }
 
-/* Which layer a sample is of: the one whose values are not 0. */
-static size_t layer_of(const Perftools__Profiles__Sample *message)
+static int sample_label(struct reader *reader, struct span *span)
 {
-	return message->n_value == 2 * PPROF_VALUES && !message->value[0];
+	enum { KEY = 1 << 3, NUMBER = 3 << 3 };
+	uint64_t key = 0, number = 0, tag, value;
+	int err = 0;
+
+	while (!err && span->bytes) {
+		struct span text;
+
+		err = varint_take(span, &tag);
+		if (!err)
+			err = (tag & 7) == 0   ? varint_take(span, &value)
+			      : (tag & 7) == 2 ? span_take(span, &text)
+					       : corrupt("label");
+		if (tag == KEY)
+			key = value;
+		else if (tag == NUMBER)
+			number = value;
+	}
+	if (err)
+		return err;
+	enum label label = label_of(reader, key);
+	if (label != LABELS && reader->sample.labels[label] < 0)
+		reader->sample.labels[label] = (int64_t)number;
+	return 0;
 }
 
-static int sample_add(struct reader *reader, const Perftools__Profiles__Sample *message)
+static int sample_add(struct reader *reader)
 {
-	int64_t bytes = label_number(reader, message, "bytes");
-	int64_t domain = label_number(reader, message, "domain");
-	int64_t total = label_number(reader, message, "total_nframe");
-	uint32_t nframe = (uint32_t)message->n_location_id;
-	size_t layer = layer_of(message);
-	const int64_t *values = message->value + layer * PPROF_VALUES;
+	const struct sample *sample = &reader->sample;
+	int64_t bytes = sample->labels[LABEL_BYTES], domain = sample->labels[LABEL_DOMAIN];
+	int64_t total = sample->labels[LABEL_TOTAL];
+	/* The layer that a sample is of is the one whose values are not 0. */
+	size_t layer = sample->value_count == 2 * PPROF_VALUES && !sample->values[0];
+	const int64_t *values = sample->values + layer * PPROF_VALUES;
 	struct snapshot_trace trace;
 	int64_t product;
 
-	if (!message->n_location_id || message->n_location_id > FRAMES_MAX ||
-	    (message->n_value != PPROF_VALUES && message->n_value != 2 * PPROF_VALUES) || values[0] <= 0 ||
-	    bytes < 0 || domain < 0 || domain > UINT32_MAX || total < nframe || total > UINT32_MAX ||
-	    __builtin_mul_overflow(bytes, values[0], &product) || product != values[1])
+	if (bytes < 0 || domain < 0)
+		return error_set(-EBADMSG, "the profile is corrupt: a sample lacks the label %s",
+				 bytes < 0 ? "bytes" : "domain");
+	if (!sample->nframe || !sample->value_count || sample->value_count % PPROF_VALUES || values[0] <= 0 ||
+	    domain > UINT32_MAX || total > UINT32_MAX || __builtin_mul_overflow(bytes, values[0], &product) ||
+	    product != values[1])
 		return corrupt("sample");
-	for (uint32_t i = 0; i < nframe; i++) {
-		uint32_t location = id_map_find(&reader->location_ids, message->location_id[i]);
-
-		if (location == ID_MAP_NONE)
-			return corrupt("sample's location");
-		reader->frames[i] = reader->locations[location];
-	}
 	trace = (struct snapshot_trace){
 		.domain = (uint32_t)domain, .bytes = (uint64_t)bytes, .count = (uint64_t)values[0]};
-	int err = builder_traceback(&reader->builder, reader->frames, nframe, (uint32_t)total,
-				    &trace.traceback);
+	int err = builder_traceback(&reader->builder, reader->frames, sample->nframe,
+				    total < 0 ? SNAPSHOT_TOTAL_UNKNOWN : (uint32_t)total, &trace.traceback);
 	if (!err)
 		err = layer ? builder_mapped(&reader->builder, &trace)
 			    : builder_trace(&reader->builder, &trace);
 	return err == -EOVERFLOW ? corrupt("sum of sizes") : err;
 }
 
-static int sample_take(struct reader *reader, const struct field *field)
+/* By hand, not through protobuf-c: it would ask malloc a dozen times for each of a million samples. */
+static int sample_take(struct reader *reader, struct field *field)
 {
+	enum { LOCATION = 1, VALUE = 2, LABEL = 3 };
+	struct field part;
+	int err = 0;
+
 	if (field->id != FIELD_SAMPLE || field->wire_type != 2)
 		return 0;
-	Perftools__Profiles__Sample *message =
-		perftools__profiles__sample__unpack(NULL, field->span.bytes, field->span.data);
-	if (!message)
-		return corrupt("sample");
-	int err = sample_add(reader, message);
-	perftools__profiles__sample__free_unpacked(message, NULL);
-	return err;
+	reader->sample = (struct sample){.labels = {-1, -1, -1}};
+	while (!err && field->span.bytes) {
+		err = field_take(&field->span, &part);
+		if (!err && part.id == LOCATION)
+			err = numbers_take(reader, &part, sample_location);
+		else if (!err && part.id == VALUE)
+			err = numbers_take(reader, &part, sample_value);
+		else if (!err && part.id == LABEL && part.wire_type == 2)
+			err = sample_label(reader, &part.span);
+	}
+	return err ? err : sample_add(reader);
 }
 
 static int comments_read(struct reader *reader)
@@ -335,8 +353,10 @@ static int comments_read(struct reader *reader)
 		ours |= err;
 	}
 	if (!ours)
-		return error_set(-EBADMSG, "a pprof profile, but not written by tracer: it lacks the comment "
-					   "\"" PPROF_COMMENT "snapshot=1\"");
+		return error_set(-EBADMSG,
+				 "a pprof profile, but not written by tracer: it lacks the comment "
+				 "\"" PPROF_COMMENT "snapshot=1\" and, with its samples, the size and "
+				 "domain of their blocks");
 	return 0;
 }
 
@@ -354,10 +374,10 @@ int pprof_parse(const unsigned char *profile, size_t bytes, struct snapshot **ou
 	err = profile_walk(reader, bytes, table_take);
 	if (!err)
 		err = comments_read(reader);
-	if (!err)
-		err = profile_walk(reader, bytes, function_take);
-	if (!err)
-		err = profile_walk(reader, bytes, location_take);
+	for (size_t i = 0; !err && i < reader->function_messages.count; i++)
+		err = function_take(reader, &reader->function_messages.items[i]);
+	for (size_t i = 0; !err && i < reader->location_messages.count; i++)
+		err = location_take(reader, &reader->location_messages.items[i]);
 	if (!err)
 		err = profile_walk(reader, bytes, sample_take);
 	if (err)
@@ -367,6 +387,8 @@ int pprof_parse(const unsigned char *profile, size_t bytes, struct snapshot **ou
 out:
 	free(reader->strings);
 	free(reader->comments);
+	free(reader->function_messages.items);
+	free(reader->location_messages.items);
 	free(reader->functions);
 	free(reader->locations);
 	id_map_free(&reader->function_ids);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gzip around a profile. */
+/*
+ * The gzip around a profile. gzip packs nothing better than 1032 to 1, and a profile not nearly as well; a small file
+ * made to fill the memory is given up when it has unpacked to BOMB_BYTES, and BOMB_RATIO times its own size.
+ */
 #include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "base/buffer.h"
@@ -11,6 +12,17 @@
 
 #define UNPACKED_MAX UINT32_MAX
 #define CHUNK        65536u
+#define BOMB_BYTES   (64ull << 20)
+#define BOMB_RATIO   200
+
+static int size_check(const z_stream *zlib, const struct buffer *out)
+{
+	if (out->size > UNPACKED_MAX)
+		return error_set(-EFBIG, "unpacks to more than 4 GiB");
+	if (out->size > BOMB_BYTES && out->size / BOMB_RATIO > zlib->total_in)
+		return error_set(-EFBIG, "unpacks to more than %d times its size: not a profile", BOMB_RATIO);
+	return 0;
+}
 
 /* Inflates what zlib holds as input into out. Z_OK, Z_STREAM_END, or -errno. */
 static int chunk_inflate(z_stream *zlib, struct buffer *out)
@@ -26,55 +38,49 @@ static int chunk_inflate(z_stream *zlib, struct buffer *out)
 		zlib->avail_out = CHUNK;
 		status = inflate(zlib, Z_NO_FLUSH);
 		out->size += CHUNK - zlib->avail_out;
-		if (out->size > UNPACKED_MAX)
-			return error_set(-EFBIG, "unpacks to more than 4 GiB");
+		err = size_check(zlib, out);
+		if (err)
+			return err;
 		if (status == Z_MEM_ERROR)
 			return -ENOMEM;
 		if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
-			return error_set(-EBADMSG, zlib->total_in > 2 ? "corrupt: its gzip data are damaged"
-								      : "not a gzip'd profile");
+			return error_set(-EBADMSG, "corrupt: its gzip data are damaged");
 	} while (status != Z_STREAM_END && (zlib->avail_in || !zlib->avail_out));
 	return status == Z_STREAM_END ? Z_STREAM_END : Z_OK;
 }
 
-static int file_inflate(int fd, z_stream *zlib, struct buffer *out)
+static int file_inflate(struct infile *file, z_stream *zlib, struct buffer *out)
 {
-	unsigned char chunk[CHUNK];
 	int status = Z_OK;
 
 	for (;;) {
-		ssize_t got = read(fd, chunk, sizeof(chunk));
+		int err = infile_fill(file, 1);
 
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return -errno;
-		if (!got)
+		if (err)
+			return err;
+		if (file->at == file->end)
 			break;
-		zlib->next_in = chunk;
-		zlib->avail_in = (uInt)got;
+		zlib->next_in = file->data + file->at;
+		zlib->avail_in = (uInt)(file->end - file->at);
 		if (status != Z_STREAM_END)
 			status = chunk_inflate(zlib, out);
 		if (status < 0)
 			return status;
 		if (zlib->avail_in)
 			return error_set(-EBADMSG, "corrupt: more bytes follow the gzip data");
+		file->at = file->end;
 	}
 	return status == Z_STREAM_END ? 0 : error_set(-EBADMSG, "truncated: its gzip data end too early");
 }
 
-int pprof_read(const char *path, struct snapshot **out)
+int pprof_read(struct infile *file, struct snapshot **out)
 {
 	const int gzip = 16 + MAX_WBITS;
 	struct buffer profile = {0};
 	z_stream zlib = {0};
-	int fd = open(path, O_RDONLY | O_CLOEXEC), err;
+	int err = inflateInit2(&zlib, gzip) == Z_OK ? file_inflate(file, &zlib, &profile) : -ENOMEM;
 
-	if (fd < 0)
-		return -errno;
-	err = inflateInit2(&zlib, gzip) == Z_OK ? file_inflate(fd, &zlib, &profile) : -ENOMEM;
 	inflateEnd(&zlib);
-	close(fd);
 	if (!err)
 		err = pprof_parse(profile.data, profile.size, out);
 	buffer_free(&profile);

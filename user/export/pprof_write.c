@@ -16,6 +16,7 @@
 #include <zlib.h>
 
 #include "base/buffer.h"
+#include "export/exporter.h"
 #include "export/pprof_format.h"
 #include "export/profile.pb-c.h"
 #include "trace/id_map.h"
@@ -252,7 +253,7 @@ static int sample_write(struct writer *writer, const struct snapshot_trace *trac
 	sample.location_id = writer->ids;
 	sample.n_value = value_count(writer->snapshot);
 	sample.value = values;
-	sample.n_label = 4;
+	sample.n_label = traceback->total == SNAPSHOT_TOTAL_UNKNOWN ? 3 : 4;
 	sample.label = pointers;
 	piece.n_sample = 1;
 	piece.sample = samples;
@@ -299,3 +300,16 @@ out:
 	free(writer.ids);
 	return err;
 }
+
+static int pprof_export(const struct snapshot *snapshot, const struct export_opts *opts, struct outfile *file)
+{
+	(void)opts;
+	return pprof_write(snapshot, file);
+}
+
+const struct exporter export_pprof = {
+	.name = "pprof",
+	.help = "a snapshot of tracer, a gzip'd pprof profile",
+	.merged = 1,
+	.write = pprof_export,
+};

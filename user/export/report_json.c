@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One object on one line; keys are only ever added. Frames are most recent first, as in PEP 454. */
-#include "export/report.h"
+#include "export/report_parts.h"
 
-#include <errno.h>
 #include <inttypes.h>
 
 #include "export/json.h"
@@ -21,21 +20,36 @@ static void frame_write(FILE *out, const struct snapshot *snapshot, const struct
 	fprintf(out, ", \"lineno\": %u}", frame->line);
 }
 
-static void entry_write(FILE *out, const struct snapshot *snapshot, enum group_by by,
-			const struct statistic *entry)
+void report_frames_json(FILE *out, const struct statistic *entry, enum group_by by)
 {
-	fputs("{\"traceback\": [", out);
-	if (by == GROUP_TRACEBACK) {
-		const struct snapshot_traceback *traceback = &snapshot->tracebacks[entry->traceback];
+	uint32_t nframe;
+	const struct snapshot_frame *frames = statistic_frames(entry, by, &nframe);
 
-		for (uint32_t i = 0; i < traceback->nframe; i++) {
-			fputs(i ? ", " : "", out);
-			frame_write(out, snapshot, &snapshot->frames[traceback->first + i]);
-		}
-	} else {
-		frame_write(out, snapshot, &entry->frame);
+	for (uint32_t i = 0; i < nframe; i++) {
+		fputs(i ? ", " : "[", out);
+		frame_write(out, entry->snapshot, &frames[i]);
 	}
-	fprintf(out, "], \"size\": %" PRIu64 ", \"count\": %" PRIu64 "}", entry->size, entry->count);
+	putc(']', out);
+}
+
+/* "size": …, "count": … and in a comparison their differences, all from the same four figures. */
+static void sums_write(FILE *out, const struct statistic *sums, int compared)
+{
+	fprintf(out, "\"size\": %" PRIu64, sums->size);
+	if (compared)
+		fprintf(out, ", \"size_diff\": %" PRId64, statistic_size_diff(sums));
+	fprintf(out, ", \"count\": %" PRIu64, sums->count);
+	if (compared)
+		fprintf(out, ", \"count_diff\": %" PRId64, statistic_count_diff(sums));
+}
+
+static void entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry)
+{
+	fputs("{\"traceback\": ", out);
+	report_frames_json(out, entry, opts->by);
+	fputs(", ", out);
+	sums_write(out, entry, opts->old != NULL);
+	putc('}', out);
 }
 
 static void coverage_write(FILE *out, const struct snapshot_meta *meta)
@@ -122,15 +136,35 @@ void report_json_meta(const struct snapshot *snapshot, FILE *out)
 	not_seen_write(out, meta);
 }
 
-static void entries_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts,
-			  const struct statistics *statistics)
+static void limit_write(FILE *out, const struct snapshot *snapshot)
 {
-	size_t shown = opts->top && opts->top < statistics->count ? opts->top : statistics->count;
+	fprintf(out, "\"traceback_limit\": %u", snapshot->meta.traceback_limit);
+}
 
+static void lost_write(FILE *out, const struct snapshot *snapshot)
+{
+	fprintf(out, "\"lost_events\": %" PRIu64 ", ", snapshot_lost_events(snapshot));
+	report_json_meta(snapshot, out);
+}
+
+static void total_write(FILE *out, const struct statistics *statistics, const struct report_opts *opts)
+{
+	const struct statistic total = {.size = statistics->total_size,
+					.count = statistics->total_count,
+					.old_size = statistics->old_total_size,
+					.old_count = statistics->old_total_count};
+
+	fputs("\"total\": {", out);
+	sums_write(out, &total, opts->old != NULL);
+	putc('}', out);
+}
+
+static void entries_write(FILE *out, const struct statistics *statistics, const struct report_opts *opts)
+{
 	fputs("\"statistics\": [", out);
-	for (size_t i = 0; i < shown; i++) {
+	for (size_t i = 0; i < report_shown(statistics, opts); i++) {
 		fputs(i ? ", " : "", out);
-		entry_write(out, snapshot, opts->by, &statistics->entries[i]);
+		entry_write(out, opts, &statistics->entries[i]);
 	}
 	putc(']', out);
 }
@@ -138,22 +172,21 @@ static void entries_write(FILE *out, const struct snapshot *snapshot, const stru
 /* The mapped layer: a report within the report, since the two are never added up. */
 static int mapped_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
 {
-	struct snapshot mapped = snapshot_mapped(snapshot);
-	struct statistics statistics;
+	struct report_mapped mapped;
 	int err;
 
-	if (!snapshot->meta.mapped_known) {
+	if (!report_mapped(snapshot, opts, &mapped)) {
 		fputs(", \"mapped\": null", out);
 		return 0;
 	}
-	err = statistics_compute(&mapped, opts->by, opts->cumulative, &statistics);
+	struct statistics statistics;
+	err = report_statistics(&mapped.layer, &mapped.opts, &statistics);
 	if (err)
 		return err;
-	fprintf(out,
-		", \"mapped\": {\"total\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64
-		"}, \"dropped\": %" PRIu64 ", ",
-		statistics.total_size, statistics.total_count, snapshot->meta.regions_dropped);
-	entries_write(out, &mapped, opts, &statistics);
+	fputs(", \"mapped\": {", out);
+	total_write(out, &statistics, &mapped.opts);
+	fprintf(out, ", \"dropped\": %" PRIu64 ", ", snapshot->meta.regions_dropped);
+	entries_write(out, &statistics, &mapped.opts);
 	putc('}', out);
 	statistics_free(&statistics);
 	return 0;
@@ -163,22 +196,28 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 {
 	static const char *const names[] = {"filename", "lineno", "traceback"};
 	struct statistics statistics;
-	int err = statistics_compute(snapshot, opts->by, opts->cumulative, &statistics);
+	int err = report_statistics(snapshot, opts, &statistics);
 
 	if (err)
 		return err;
-	fprintf(out,
-		"{\"traceback_limit\": %u, \"group_by\": \"%s\", \"cumulative\": %s, \"total\": {\"size\": "
-		"%" PRIu64 ", \"count\": %" PRIu64 "}, \"lost_events\": %" PRIu64 ", ",
-		snapshot->meta.traceback_limit, names[opts->by], opts->cumulative ? "true" : "false",
-		statistics.total_size, statistics.total_count, snapshot_lost_events(snapshot));
-	report_json_meta(snapshot, out);
+	putc('{', out);
+	limit_write(out, snapshot);
+	fprintf(out, ", \"group_by\": \"%s\", \"cumulative\": %s, ", names[opts->by],
+		opts->cumulative ? "true" : "false");
+	total_write(out, &statistics, opts);
 	fputs(", ", out);
-	entries_write(out, snapshot, opts, &statistics);
+	lost_write(out, snapshot);
+	if (opts->old) {
+		fputs(", \"old\": {", out);
+		limit_write(out, opts->old);
+		fputs(", ", out);
+		lost_write(out, opts->old);
+		putc('}', out);
+	}
+	fputs(", ", out);
+	entries_write(out, &statistics, opts);
 	statistics_free(&statistics);
 	err = mapped_write(out, snapshot, opts);
 	fputs("}\n", out);
-	if (err)
-		return err;
-	return fflush(out) || ferror(out) ? -EIO : 0;
+	return err ? err : report_end(out);
 }

@@ -1,27 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "export/report.h"
-
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "export/not_seen.h"
+#include "export/report_parts.h"
+#include "export/source.h"
 #include "python/version.h"
 
-/* tracemalloc._format_size(size, False), line by line. */
-static char *size_format(char out[32], double size)
+/* What a report is printed with. */
+struct page {
+	FILE *out;
+	const struct report_opts *opts;
+	struct source *source; /* NULL: no source lines */
+};
+
+/* tracemalloc._format_size(size, sign), line by line. */
+static char *size_format(char out[32], double size, int sign)
 {
 	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
 	const int last = 4;
 
 	for (int i = 0;; i++, size /= 1024) {
-		if (i && size < 100) {
-			snprintf(out, 32, "%.1f %s", size, units[i]);
+		if (i && fabs(size) < 100) {
+			snprintf(out, 32, sign ? "%+.1f %s" : "%.1f %s", size, units[i]);
 			return out;
 		}
-		if (size < 10 * 1024 || i == last) {
-			snprintf(out, 32, "%.0f %s", size, units[i]);
+		if (fabs(size) < 10 * 1024 || i == last) {
+			snprintf(out, 32, sign ? "%+.0f %s" : "%.0f %s", size, units[i]);
 			return out;
 		}
 	}
@@ -29,7 +37,7 @@ static char *size_format(char out[32], double size)
 
 char *report_size(char out[32], uint64_t bytes)
 {
-	return size_format(out, (double)bytes);
+	return size_format(out, (double)bytes, 0);
 }
 
 static void frame_print(FILE *out, const struct snapshot *snapshot, const struct snapshot_frame *frame)
@@ -38,67 +46,116 @@ static void frame_print(FILE *out, const struct snapshot *snapshot, const struct
 	fprintf(out, ":%u", frame->line);
 }
 
-static void sums_print(FILE *out, uint64_t size, uint64_t count)
+/* As Statistic.__str__() and StatisticDiff.__str__() have it. */
+static void sums_print(FILE *out, const struct statistic *sums, int compared)
 {
 	char text[32];
 
-	fprintf(out, "size=%s, count=%" PRIu64, size_format(text, (double)size), count);
-	if (count)
-		fprintf(out, ", average=%s", size_format(text, (double)size / (double)count));
+	fprintf(out, "size=%s", report_size(text, sums->size));
+	if (compared)
+		fprintf(out, " (%s)", size_format(text, (double)statistic_size_diff(sums), 1));
+	fprintf(out, ", count=%" PRIu64, sums->count);
+	if (compared)
+		fprintf(out, " (%+" PRId64 ")", statistic_count_diff(sums));
+	if (sums->count)
+		fprintf(out, ", average=%s", size_format(text, (double)sums->size / (double)sums->count, 0));
 }
 
-static void traceback_print(FILE *out, const struct snapshot *snapshot, uint32_t index)
+static void source_line_print(const struct page *page, const struct snapshot *snapshot,
+			      const struct snapshot_frame *frame, const char *indent)
 {
-	const struct snapshot_traceback *traceback = &snapshot->tracebacks[index];
+	if (page->source)
+		source_print(page->source, page->out, indent, strings_get(snapshot->strings, frame->filename),
+			     frame->line);
+}
+
+static void traceback_print(const struct page *page, const struct statistic *entry)
+{
+	const struct snapshot *snapshot = entry->snapshot;
+	const struct snapshot_traceback *traceback = &snapshot->tracebacks[entry->traceback];
 
 	for (uint32_t i = 0; i < traceback->nframe; i++) {
 		const struct snapshot_frame *frame = &snapshot->frames[traceback->first + i];
+		const char *function = strings_get(snapshot->strings, frame->function);
 
-		fputs("    ", out);
-		frame_print(out, snapshot, frame);
-		fputs(" in ", out);
-		text_print(out, strings_get(snapshot->strings, frame->function));
-		putc('\n', out);
+		fputs("    ", page->out);
+		frame_print(page->out, snapshot, frame);
+		if (function[0]) {
+			fputs(" in ", page->out);
+			text_print(page->out, function);
+		}
+		putc('\n', page->out);
+		source_line_print(page, snapshot, frame, "        ");
 	}
-	if (traceback->total > traceback->nframe)
-		fprintf(out, "    … %u older frames not kept\n", traceback->total - traceback->nframe);
+	if (traceback->total != SNAPSHOT_TOTAL_UNKNOWN && traceback->total > traceback->nframe)
+		fprintf(page->out, "    … %u older frames not kept\n", traceback->total - traceback->nframe);
 }
 
-static void entry_print(FILE *out, const struct snapshot *snapshot, enum group_by by,
-			const struct statistic *entry)
+static void entry_print(const struct page *page, const struct statistic *entry)
 {
-	const struct snapshot_frame *frame = &entry->frame;
+	uint32_t nframe;
+	const struct snapshot_frame *frames = statistic_frames(entry, page->opts->by, &nframe);
 
-	if (by == GROUP_TRACEBACK) {
-		const struct snapshot_traceback *traceback = &snapshot->tracebacks[entry->traceback];
-
-		frame = &snapshot->frames[traceback->first];
-	}
-	fputs("  ", out);
-	frame_print(out, snapshot, frame);
-	fputs(": ", out);
-	sums_print(out, entry->size, entry->count);
-	putc('\n', out);
-	if (by == GROUP_TRACEBACK)
-		traceback_print(out, snapshot, entry->traceback);
+	fputs("  ", page->out);
+	frame_print(page->out, entry->snapshot, &frames[0]);
+	fputs(": ", page->out);
+	sums_print(page->out, entry, page->opts->old != NULL);
+	putc('\n', page->out);
+	if (page->opts->by == GROUP_TRACEBACK)
+		traceback_print(page, entry);
+	else
+		source_line_print(page, entry->snapshot, &frames[0], "    ");
 }
 
-static void others_print(FILE *out, const struct statistics *statistics, size_t shown, int cumulative)
+static struct statistic total_of(const struct statistics *statistics)
 {
-	uint64_t size = statistics->total_size, count = statistics->total_count;
+	return (struct statistic){.size = statistics->total_size,
+				  .count = statistics->total_count,
+				  .old_size = statistics->old_total_size,
+				  .old_count = statistics->old_total_count};
+}
+
+static void others_print(const struct page *page, const struct statistics *statistics, size_t shown)
+{
+	struct statistic rest = total_of(statistics);
 
 	if (shown == statistics->count)
 		return;
-	fprintf(out, "  %zu other", statistics->count - shown);
-	if (!cumulative) { /* in cumulative mode the entries overlap: there is no rest */
+	fprintf(page->out, "  %zu other", statistics->count - shown);
+	if (!page->opts->cumulative) { /* in cumulative mode the entries overlap: there is no rest */
 		for (size_t i = 0; i < shown; i++) {
-			size -= statistics->entries[i].size;
-			count -= statistics->entries[i].count;
+			rest.size -= statistics->entries[i].size;
+			rest.count -= statistics->entries[i].count;
+			rest.old_size -= statistics->entries[i].old_size;
+			rest.old_count -= statistics->entries[i].old_count;
 		}
-		fputs(": ", out);
-		sums_print(out, size, count);
+		fputs(": ", page->out);
+		sums_print(page->out, &rest, page->opts->old != NULL);
 	}
-	putc('\n', out);
+	putc('\n', page->out);
+}
+
+static void origin_print(FILE *out, const struct snapshot_meta *meta)
+{
+	static const struct {
+		const char *moment, *text;
+	} moments[] = {
+		{"finalizing", ", as its interpreter began to shut down"},
+		{"exited", ", as it exited"},
+		{"execed", ", as it executed another program"},
+	};
+	char version[VERSION_TEXT];
+
+	text_print(out, meta->name);
+	fprintf(out, " (PID %u), ", meta->pid);
+	if (meta->python_version)
+		fprintf(out, "CPython %s, ", version_text(version, meta->python_version));
+	if (meta->mode[0])
+		fprintf(out, "%s mode, ", meta->mode);
+	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
+	for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++)
+		if (!strcmp(meta->moment, moments[i].moment))
+			fputs(moments[i].text, out);
 }
 
 /* What the figures are of, since it is not what one asks for in a line of code. */
@@ -113,47 +170,61 @@ static void growth_print(FILE *out, const struct snapshot_meta *meta)
 		meta->large_skipped ? ", not of objects" : ", and of blocks of more than 512 bytes");
 }
 
-static void title_print(FILE *out, const struct snapshot *snapshot)
+static void title_print(FILE *out, const char *prefix, const char *name, const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
+	int growth = snapshot_is_growth(snapshot);
 
-	static const struct {
-		const char *moment, *text;
-	} moments[] = {
-		{"finalizing", ", as its interpreter began to shut down"},
-		{"exited", ", as it exited"},
-		{"execed", ", as it executed another program"},
-	};
-	char version[VERSION_TEXT];
-
-	fputs("tracer: ", out);
-	text_print(out, meta->name);
-	fprintf(out, " (PID %u), ", meta->pid);
-	if (meta->python_version)
-		fprintf(out, "CPython %s, ", version_text(version, meta->python_version));
-	if (meta->mode[0])
-		fprintf(out, "%s mode, ", meta->mode);
-	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
-	for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++)
-		if (!strcmp(meta->moment, moments[i].moment))
-			fputs(moments[i].text, out);
+	fputs(prefix, out);
+	if (name) {
+		text_print(out, name);
+		fputs(": ", out);
+	}
+	if (!strcmp(meta->mode, SNAPSHOT_TRACEMALLOC))
+		fprintf(out, "taken by Python's tracemalloc, at most %u frame%s a traceback",
+			meta->traceback_limit, meta->traceback_limit == 1 ? "" : "s");
+	else
+		origin_print(out, meta);
 	putc('\n', out);
-	if (snapshot_is_growth(snapshot))
+	if (growth)
 		growth_print(out, meta);
 }
 
-static void heading_print(FILE *out, const struct statistics *statistics, const struct report_opts *opts,
-			  size_t shown, const char *what)
+static void titles_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	title_print(out, "tracer: ", opts->name, snapshot);
+	if (!opts->old)
+		return;
+	title_print(out, "compared to: ", opts->old_name, opts->old);
+	if (snapshot->meta.traceback_limit != opts->old->meta.traceback_limit)
+		fprintf(out,
+			"The traceback limits differ, %u frames and %u: only what is grouped by the most "
+			"recent "
+			"frame compares like with like\n",
+			snapshot->meta.traceback_limit, opts->old->meta.traceback_limit);
+}
+
+/* what: of which layer, "" for the blocks. */
+static void heading_print(const struct page *page, const struct statistics *statistics, size_t shown,
+			  const char *what)
 {
 	static const char *const names[] = {"files", "lines", "tracebacks"};
+	const struct report_opts *opts = page->opts;
+	const char *order = opts->old ? "size difference" : "size";
+	FILE *out = page->out;
 
 	fputs(opts->color ? "\033[1m" : "", out);
 	fputs(what, out);
 	if (shown < statistics->count)
-		fprintf(out, "%s %zu %s of %zu by size", *what ? "top" : "Top", shown, names[opts->by],
-			statistics->count);
+		fprintf(out, "%s %zu %s of %zu by %s", *what ? "top" : "Top", shown, names[opts->by],
+			statistics->count, order);
 	else
-		fprintf(out, "%s %zu %s by size", *what ? "all" : "All", statistics->count, names[opts->by]);
+		fprintf(out, "%s %zu %s by %s", *what ? "all" : "All", statistics->count, names[opts->by],
+			order);
+	if (opts->filters && opts->filters->count)
+		fputs(statistics->count ? ", of the blocks that pass the filters"
+					: ": no block passes the filters",
+		      out);
 	if (opts->cumulative)
 		fputs(", cumulative (a block counts for every frame of its traceback)", out);
 	if (opts->by == GROUP_TRACEBACK)
@@ -161,55 +232,78 @@ static void heading_print(FILE *out, const struct statistics *statistics, const 
 	fputs(opts->color ? "\033[0m\n" : "\n", out);
 }
 
-static void statistics_print(FILE *out, const struct snapshot *snapshot, const struct statistics *statistics,
-			     const struct report_opts *opts, const char *what)
+static void statistics_print(const struct page *page, const struct snapshot *snapshot,
+			     const struct statistics *statistics, const char *what)
 {
-	size_t shown = opts->top && opts->top < statistics->count ? opts->top : statistics->count;
+	const struct report_opts *opts = page->opts;
+	const struct statistic total = total_of(statistics);
+	size_t shown = report_shown(statistics, opts);
+	char text[32];
 
-	heading_print(out, statistics, opts, shown, what);
+	heading_print(page, statistics, shown, what);
 	for (size_t i = 0; i < shown; i++)
-		entry_print(out, snapshot, opts->by, &statistics->entries[i]);
-	others_print(out, statistics, shown, opts->cumulative);
+		entry_print(page, &statistics->entries[i]);
+	others_print(page, statistics, shown);
+	fprintf(page->out, "Total%s: size=%s", *what ? " mapped" : "", report_size(text, total.size));
+	if (opts->old)
+		fprintf(page->out, " (%s)", size_format(text, (double)statistic_size_diff(&total), 1));
+	fprintf(page->out, ", count=%" PRIu64, total.count);
+	if (opts->old)
+		fprintf(page->out, " (%+" PRId64 ")", statistic_count_diff(&total));
+	if (snapshot->meta.peak_bytes && !*what)
+		fprintf(page->out, " (peak size=%s)", report_size(text, snapshot->meta.peak_bytes));
+	fputs(*what ? "; the pools lie in it: the totals are not to be added up\n" : "\n", page->out);
 }
 
 /* The layer below: arenas and large blocks lie in it, so its sum stands apart. */
-static int mapped_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+static int mapped_print(const struct page *page, const struct snapshot *snapshot)
 {
-	struct snapshot mapped = snapshot_mapped(snapshot);
+	struct report_mapped mapped;
+	struct page below = *page;
 	struct statistics statistics;
-	int err = snapshot->meta.mapped_known
-			  ? statistics_compute(&mapped, opts->by, opts->cumulative, &statistics)
-			  : 0;
+	int err;
 
-	if (!snapshot->meta.mapped_known || err)
+	if (!report_mapped(snapshot, page->opts, &mapped))
+		return 0;
+	err = report_statistics(&mapped.layer, &mapped.opts, &statistics);
+	if (err)
 		return err;
-	statistics_print(out, &mapped, &statistics, opts, "Memory mapped (mmap, brk), ");
-	fputs("Total mapped: ", out);
-	sums_print(out, statistics.total_size, statistics.total_count);
-	fputs("; the pools lie in it: the totals are not to be added up\n", out);
+	below.opts = &mapped.opts;
+	statistics_print(&below, &mapped.layer, &statistics, "Memory mapped (mmap, brk), ");
 	statistics_free(&statistics);
+	return 0;
+}
+
+static int page_print(const struct page *page, const struct snapshot *snapshot,
+		      const struct statistics *statistics)
+{
+	const struct report_opts *opts = page->opts;
+	int err;
+
+	titles_print(page->out, snapshot, opts);
+	statistics_print(page, snapshot, statistics, "");
+	err = mapped_print(page, snapshot);
+	if (err)
+		return err;
+	not_seen_print(page->out, snapshot, opts->old ? "Not seen by the new one" : "Not seen", opts->color);
+	if (opts->old)
+		not_seen_print(page->out, opts->old, "Not seen by the old one", opts->color);
 	return 0;
 }
 
 int report_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
 {
+	struct page page = {.out = out, .opts = opts};
 	struct statistics statistics;
-	char text[32];
-	int err = statistics_compute(snapshot, opts->by, opts->cumulative, &statistics);
+	int err = report_statistics(snapshot, opts, &statistics);
 
 	if (err)
 		return err;
-	title_print(out, snapshot);
-	statistics_print(out, snapshot, &statistics, opts, "");
-	fprintf(out, "Total: size=%s, count=%" PRIu64, size_format(text, (double)statistics.total_size),
-		statistics.total_count);
-	if (snapshot->meta.peak_bytes)
-		fprintf(out, " (peak size=%s)", report_size(text, snapshot->meta.peak_bytes));
-	putc('\n', out);
+	if (opts->source)
+		err = source_new(&page.source);
+	if (!err)
+		err = page_print(&page, snapshot, &statistics);
+	source_free(page.source);
 	statistics_free(&statistics);
-	err = mapped_print(out, snapshot, opts);
-	if (err)
-		return err;
-	not_seen_print(out, snapshot, opts->color);
-	return fflush(out) || ferror(out) ? -EIO : 0;
+	return err ? err : report_end(out);
 }

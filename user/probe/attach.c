@@ -55,34 +55,34 @@ static int libbpf_print(enum libbpf_print_level level, const char *format, va_li
 	return vfprintf(stderr, format, arguments);
 }
 
-static int programs_select(struct attach *attach)
+static void programs_select(struct attach *attach)
 {
 	struct alloc_bpf *skeleton = attach->skeleton;
-	int session = attach->backend == BACKEND_SESSION, multi = attach->backend != BACKEND_PERF;
+	int session = attach->backend == BACKEND_SESSION, empty = attach->opts.empty;
+	struct program {
+		struct bpf_program *program;
+		int wanted, session;
+	} programs[] = {
+		{skeleton->progs.request_session, session && !empty, 1},
+		{skeleton->progs.request_entry, !session && !empty, 0},
+		{skeleton->progs.request_return, !session && !empty, 0},
+		{skeleton->progs.request_once, !empty, 0},
+		{skeleton->progs.inline_site, !empty, 0},
+		{skeleton->progs.mapping, !empty, 0},
+		{skeleton->progs.object_begin, !empty, 0},
+		{skeleton->progs.finalize, !empty, 0},
+		{skeleton->progs.empty_session, session && empty, 1},
+		{skeleton->progs.empty, empty, 0},
+	};
 
-	bpf_program__set_autoload(skeleton->progs.request_session, session);
-	bpf_program__set_autoload(skeleton->progs.request_entry, !session);
-	bpf_program__set_autoload(skeleton->progs.request_return, !session);
-	if (session)
-		bpf_program__set_expected_attach_type(skeleton->progs.request_session,
-						      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_SESSION);
-	if (!multi)
-		return 0;
-	bpf_program__set_expected_attach_type(skeleton->progs.mapping,
-					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
-	bpf_program__set_expected_attach_type(skeleton->progs.request_entry,
-					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
-	bpf_program__set_expected_attach_type(skeleton->progs.request_return,
-					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
-	bpf_program__set_expected_attach_type(skeleton->progs.request_once,
-					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
-	bpf_program__set_expected_attach_type(skeleton->progs.inline_site,
-					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
-	bpf_program__set_expected_attach_type(skeleton->progs.object_begin,
-					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
-	bpf_program__set_expected_attach_type(skeleton->progs.finalize,
-					      (enum bpf_attach_type)ATTACH_TYPE_UPROBE_MULTI);
-	return 0;
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+		bpf_program__set_autoload(programs[i].program, programs[i].wanted);
+		if (attach->backend != BACKEND_PERF)
+			bpf_program__set_expected_attach_type(
+				programs[i].program,
+				(enum bpf_attach_type)(programs[i].session ? ATTACH_TYPE_UPROBE_SESSION
+									   : ATTACH_TYPE_UPROBE_MULTI));
+	}
 }
 
 int attach_new(struct attach **out, const struct features *features, const struct attach_opts *opts)
@@ -104,6 +104,8 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	}
 	if (opts->ring_bytes)
 		bpf_map__set_max_entries(attach->skeleton->maps.events, opts->ring_bytes);
+	attach->skeleton->rodata->has_loop = features->bpf_loop;
+	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin, features->prepare_exec);
 	programs_select(attach);
 	err = alloc_bpf__load(attach->skeleton);
 	if (err) {
@@ -121,6 +123,9 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	attach->skeleton->links.process_exit = bpf_program__attach(attach->skeleton->progs.process_exit);
 	attach->skeleton->links.process_exec = bpf_program__attach(attach->skeleton->progs.process_exec);
 	attach->skeleton->links.process_fork = bpf_program__attach(attach->skeleton->progs.process_fork);
+	if (features->prepare_exec)
+		attach->skeleton->links.process_exec_begin =
+			bpf_program__attach(attach->skeleton->progs.process_exec_begin);
 	if (!attach->skeleton->links.process_exit || !attach->skeleton->links.process_exec ||
 	    !attach->skeleton->links.process_fork) {
 		err = error_set(-errno, "the scheduler's tracepoints cannot be attached to");
@@ -254,7 +259,7 @@ static int perf_link(struct attach *attach, const struct bpf_program *program, c
 	return 0;
 }
 
-/* Attaches program to the plan's sites that filter selects. */
+/* Attaches program, or the empty one of its kind, to the plan's sites that filter selects. */
 static int program_attach(struct attach *attach, const struct bpf_program *program, const struct plan *plan,
 			  site_filter_fn filter, const char *path, pid_t pid, int is_return)
 {
@@ -265,6 +270,10 @@ static int program_attach(struct attach *attach, const struct bpf_program *progr
 
 	if (!offsets || !cookies)
 		goto out;
+	if (attach->opts.empty)
+		program = program == attach->skeleton->progs.request_session
+				  ? attach->skeleton->progs.empty_session
+				  : attach->skeleton->progs.empty;
 	for (size_t i = 0; i < plan->count; i++) {
 		if (!filter(&plan->sites[i]))
 			continue;
@@ -273,10 +282,7 @@ static int program_attach(struct attach *attach, const struct bpf_program *progr
 	}
 	err = 0;
 	if (attach->backend != BACKEND_PERF && count)
-		err = multi_link(attach, program, path, pid,
-				 program == attach->skeleton->progs.request_session
-					 ? ATTACH_TYPE_UPROBE_SESSION
-					 : ATTACH_TYPE_UPROBE_MULTI,
+		err = multi_link(attach, program, path, pid, bpf_program__expected_attach_type(program),
 				 is_return ? UPROBE_MULTI_RETURN : 0, offsets, cookies, count);
 	for (size_t i = 0; attach->backend == BACKEND_PERF && i < count && !err; i++)
 		err = perf_link(attach, program, path, pid, is_return, offsets[i], cookies[i]);

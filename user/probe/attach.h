@@ -26,6 +26,7 @@ struct attach_opts {
 	size_t ring_bytes; /* a power of two and a multiple of the page size; 0: 64 MiB */
 	int no_session;    /* as on a kernel without uprobe.session */
 	int no_multi;      /* as on a kernel without uprobe_multi: perf-event uprobes */
+	int empty;         /* programs that do nothing: what the probes themselves cost (tools/bare.c) */
 	attach_record_fn record;
 	void *context;
 };

@@ -20,6 +20,7 @@
 #include "probe/plan_process.h"
 #include "probe/seccomp.h"
 #include "python/code.h"
+#include "python/heap.h"
 #include "python/version.h"
 #include "trace/capture.h"
 
@@ -280,6 +281,9 @@ static int member_attach(struct session *session, struct member *member, const c
 
 	member->runtime.target.nframe = session->opts.nframe;
 	member->runtime.target.space = session->next_space++;
+	/* One that cannot be described is not read. */
+	if (heap_describe(&member->runtime, &member->runtime.target.heap))
+		log_debug("PID %d: %s", member->pid, error_reason(-ENOTSUP));
 	if (plan->object_code.end) {
 		member->runtime.target.object_code_start = plan->object_code.start + member->runtime.bias;
 		member->runtime.target.object_code_end = plan->object_code.end + member->runtime.bias;
@@ -435,7 +439,7 @@ int session_refresh(struct session *session, size_t process, int reconcile)
 	struct member *member = member_at(session, process);
 
 	/* In exact mode the table is what it is without. */
-	if (reconcile && member && member->mode == EVENT_MODE_CENSUS)
+	if (reconcile && member && member->mode != EVENT_MODE_EXACT)
 		member_reconcile(session, member, 0, session->opts.freeze);
 	table_refresh(session);
 	return session_count_loss(session);

@@ -22,11 +22,13 @@ static uint64_t frames_hash(const struct snapshot_frame *frames, uint32_t nframe
 {
 	uint64_t hash = total;
 
+	/* One multiplication a frame: a large snapshot has millions. */
 	for (uint32_t i = 0; i < nframe; i++) {
-		hash = hash_add(hash, (uint64_t)frames[i].filename << 32 | frames[i].line);
-		hash = hash_add(hash, frames[i].function);
+		hash ^= ((uint64_t)frames[i].filename << 32 | frames[i].line) +
+			((uint64_t)frames[i].function << 16);
+		hash = (hash << 29 | hash >> 35) * 0x9e3779b97f4a7c15ull;
 	}
-	return hash;
+	return hash_u64(hash);
 }
 
 static uint64_t traceback_hash(const struct snapshot *snapshot, uint32_t item)
@@ -142,20 +144,42 @@ int builder_mapped(struct builder *builder, const struct snapshot_trace *trace)
 	return err;
 }
 
+/* Writes the trace behind the others without counting it yet; the sum of all bytes, when it can be. */
+static int trace_place(struct builder *builder, const struct snapshot_trace *trace, uint64_t *total)
+{
+	struct snapshot *snapshot = builder->snapshot;
+	uint64_t bytes = builder->total_bytes;
+
+	if (total_add(&bytes, trace))
+		return -EOVERFLOW;
+	int err = array_reserve(&snapshot->traces, &builder->trace_room, snapshot->trace_count, 1,
+				sizeof(*snapshot->traces));
+	if (err)
+		return err;
+	snapshot->traces[snapshot->trace_count] = *trace;
+	*total = bytes;
+	return 0;
+}
+
+int builder_append(struct builder *builder, const struct snapshot_trace *trace)
+{
+	int err = trace_place(builder, trace, &builder->total_bytes);
+
+	if (!err)
+		builder->snapshot->trace_count++;
+	return err;
+}
+
 int builder_trace(struct builder *builder, const struct snapshot_trace *trace)
 {
 	struct snapshot *snapshot = builder->snapshot;
 	struct builder_index *index = &builder->trace_index;
-	int err = total_add(&builder->total_bytes, trace);
+	int err = index_reserve(index, snapshot->trace_count, snapshot, trace_hash);
 
 	if (!err)
-		err = index_reserve(index, snapshot->trace_count, snapshot, trace_hash);
-	if (!err)
-		err = array_reserve(&snapshot->traces, &builder->trace_room, snapshot->trace_count, 1,
-				    sizeof(*snapshot->traces));
+		err = trace_place(builder, trace, &builder->total_bytes);
 	if (err)
 		return err;
-	snapshot->traces[snapshot->trace_count] = *trace;
 	size_t i = trace_hash(snapshot, (uint32_t)snapshot->trace_count) & (index->capacity - 1);
 	for (; index->slots[i]; i = (i + 1) & (index->capacity - 1)) {
 		struct snapshot_trace *known = &snapshot->traces[index->slots[i] - 1];

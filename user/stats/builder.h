@@ -32,6 +32,8 @@ int builder_traceback(struct builder *builder, const struct snapshot_frame *fram
 int builder_trace(struct builder *builder, const struct snapshot_trace *trace);
 /* The same for a range of the mapped layer; equal ones stay apart. */
 int builder_mapped(struct builder *builder, const struct snapshot_trace *trace);
+/* The same, but never one with an equal trace before it: the order of blocks that were listed one by one stays. */
+int builder_append(struct builder *builder, const struct snapshot_trace *trace);
 /* Hands the snapshot over, its traces in the order of their first addition. */
 struct snapshot *builder_finish(struct builder *builder);
 void builder_abort(struct builder *builder);

@@ -1,34 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Statistics of a snapshot, exactly as tracemalloc.Snapshot.statistics() computes and sorts them: by size,
- * count, then traceback, all descending. Rules: Lib/tracemalloc.py.
+ * Statistics of a snapshot and differences of two, exactly as tracemalloc.Snapshot.statistics() and compare_to()
+ * compute and sort them. Rules: Lib/tracemalloc.py.
  */
 #ifndef TRACER_STATS_GROUP_H
 #define TRACER_STATS_GROUP_H
 
+#include "stats/filter.h"
 #include "stats/snapshot.h"
 
 enum group_by { GROUP_FILENAME, GROUP_LINENO, GROUP_TRACEBACK };
 
+struct statistics_opts {
+	enum group_by by;
+	int cumulative;
+	const struct filters *filters; /* NULL: all traces; of both snapshots, when they are compared */
+};
+
+/* Statistic, or StatisticDiff: size and count are the new snapshot's, 0 when it lacks the entry. */
 struct statistic {
+	const struct snapshot
+		*snapshot; /* whose indices these are: the new one, or the old when only it has it */
 	/* GROUP_TRACEBACK: index in the snapshot's tracebacks. Else frame says filename (and line, GROUP_LINENO). */
 	uint32_t traceback;
 	struct snapshot_frame frame; /* line 0 with GROUP_FILENAME */
-	uint64_t size, count;
+	uint64_t size, count;        /* at most INT64_MAX, like all sums here */
+	uint64_t old_size, old_count;
 };
 
 struct statistics {
 	struct statistic *entries; /* sorted */
 	size_t count;
-	uint64_t total_size, total_count;
+	uint64_t total_size,
+		total_count; /* of the traces that passed the filters; a recursive one counts once */
+	uint64_t old_total_size, old_total_count;
 };
 
 /*
- * 0; -EINVAL cumulative with GROUP_TRACEBACK or a traceback limit of 1 (error_set tells, tracemalloc's own
- * rule); -ENOMEM. statistics_free() releases.
+ * statistics(): by size, count, then traceback, all descending. 0; -EINVAL cumulative with GROUP_TRACEBACK
+ * (error_set tells); -EOVERFLOW when a sum exceeds INT64_MAX; -ENOMEM. statistics_free() releases. Cumulative with
+ * one frame a traceback is, as in CPython, the same as without; PEP 454 would rather not have it asked for.
  */
-int statistics_compute(const struct snapshot *snapshot, enum group_by by, int cumulative,
+int statistics_compute(const struct snapshot *snapshot, const struct statistics_opts *opts,
 		       struct statistics *out);
+/*
+ * snapshot.compare_to(old): by |size difference|, size, |count difference|, count, traceback, all descending.
+ * Errors as above. Both snapshots are borrowed by the result.
+ */
+int statistics_compare(const struct snapshot *snapshot, const struct snapshot *old,
+		       const struct statistics_opts *opts, struct statistics *out);
 void statistics_free(struct statistics *statistics);
+
+/* The frames of an entry, most recent first: *nframe of them, borrowed from it or its snapshot. */
+const struct snapshot_frame *statistic_frames(const struct statistic *statistic, enum group_by by,
+					      uint32_t *nframe);
 
 #endif

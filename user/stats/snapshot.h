@@ -18,18 +18,25 @@ struct snapshot_frame {
 	uint32_t line;
 };
 
+#define SNAPSHOT_TOTAL_UNKNOWN UINT32_MAX /* files of CPython 3.8's tracemalloc do not say it */
+
 struct snapshot_traceback {
 	uint32_t first;  /* index of its first (most recent) frame in frames */
 	uint32_t nframe; /* at least 1 */
-	uint32_t total;  /* total_nframe: frames on the stack, those cut off included */
+	uint32_t
+		total; /* total_nframe: frames on the stack, those cut off included; or SNAPSHOT_TOTAL_UNKNOWN */
 };
 
 struct snapshot_trace {
 	uint32_t traceback;
 	uint32_t domain;
 	uint64_t bytes; /* of each block */
-	uint64_t count; /* blocks that are equal in all of this */
+	uint64_t
+		count; /* blocks that are equal in all of this (a file of tracemalloc lists them one by one) */
 };
+
+/* The mode of a snapshot that Python's own tracemalloc took: nothing is known but its traces and the limit. */
+#define SNAPSHOT_TRACEMALLOC "tracemalloc"
 
 /*
  * The heap as it was read last, against the table. live + large is what sys.getallocatedblocks() says; live is
@@ -54,7 +61,7 @@ struct snapshot_meta {
 	uint32_t python_version; /* PY_VERSION_HEX, 0: unknown */
 	uint32_t traceback_limit;
 	char name[65];
-	char mode[16];   /* "exact", … */
+	char mode[16];   /* "exact", …; SNAPSHOT_TRACEMALLOC */
 	char moment[32]; /* "running", "finalizing", "exited", "execed": the state that it shows */
 	uint64_t taken_realtime_ns;
 	uint64_t duration_ns; /* traced for */

@@ -73,6 +73,7 @@ struct census {
 	uint64_t *doubtful;      /* shown by this reading and not in the table, packed */
 	size_t doubtful_count, doubtful_room;
 	struct snapshot_coverage counts; /* of this reading */
+	uint64_t id;                     /* of the reading under way */
 	uint64_t old_large;              /* large blocks from before the trace */
 	unsigned int epoch : 1, running : 1;
 	unsigned int known : 1; /* old is: there was a reading */

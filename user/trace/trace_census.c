@@ -60,6 +60,7 @@ int state_census(struct process_state *process, const struct event_census *event
 	census->counts = (struct snapshot_coverage){0};
 	census->epoch ^= 1;
 	census->running = 1;
+	census->id = event->id;
 	for (size_t i = 0; i < process->thread_count && !err; i++) {
 		struct thread_entry *thread = &process->threads[i];
 		int recent = event->header.time_ns - thread->last_ns < IN_FLIGHT_NS;
@@ -124,7 +125,7 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 	    event->address >> ADDRESS_BITS ||
 	    event->header.size != sizeof(*event) + (event->count + 63) / 64 * sizeof(event->live[0]))
 		return -EBADMSG;
-	if (!census->running)
+	if (!census->running || census->id != event->id)
 		return 0;
 	if (!event->block_bytes)
 		pool_keep(process, event);
@@ -191,7 +192,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 	struct trace_process *info = &process->info;
 	int err;
 
-	if (!census->running)
+	if (!census->running || census->id != event->id)
 		return 0;
 	if (event->failed) {
 		reading_give_up(process);

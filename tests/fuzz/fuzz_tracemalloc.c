@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file of tracemalloc; one that is read is grouped, compared and filtered too. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/tracemalloc.h"
+#include "snapshot_use.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	unsigned char *copy = malloc(size + 1); /* of its own, so that reading beyond it is seen */
+	struct snapshot *snapshot;
+
+	if (!copy)
+		abort();
+	memcpy(copy, data, size);
+	struct infile file = infile_memory(copy, size);
+	if (!tracemalloc_read(&file, &snapshot)) {
+		snapshot_use(snapshot);
+		snapshot_free(snapshot);
+	}
+	free(copy);
+	return 0;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a user does with a snapshot that could be read. */
+#ifndef FUZZ_SNAPSHOT_USE_H
+#define FUZZ_SNAPSHOT_USE_H
+
+#include <stdlib.h>
+
+#include "stats/group.h"
+
+static inline void snapshot_use(const struct snapshot *snapshot)
+{
+	struct filters filters = {0};
+	struct statistics statistics;
+	struct snapshot *chosen;
+
+	if (filters_add_file(&filters, 1, "*[!a-c]?:1") || filters_add_domain(&filters, 0, 1))
+		abort();
+	filters_all_frames(&filters);
+	for (int by = GROUP_FILENAME; by <= GROUP_TRACEBACK; by++) {
+		const struct statistics_opts opts = {.by = by, .cumulative = by == GROUP_LINENO};
+
+		if (!statistics_compare(snapshot, snapshot, &opts, &statistics)) {
+			if (statistics.count && statistics.entries[0].size != statistics.entries[0].old_size)
+				abort();
+			statistics_free(&statistics);
+		}
+	}
+	for (int merge = 0; merge < 2; merge++) {
+		if (snapshot_select(snapshot, merge ? &filters : NULL, merge, &chosen))
+			abort();
+		if (!merge && chosen->trace_count != snapshot->trace_count)
+			abort();
+		snapshot_free(chosen);
+	}
+	filters_free(&filters);
+}
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A file read from its beginning to its end through a buffer, so that what parses it costs no memory for the file. Any
+ * kind of file will do (a pipe, standard input as /dev/stdin).
+ */
+#ifndef TRACER_BASE_INFILE_H
+#define TRACER_BASE_INFILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct infile {
+	int fd, ended;
+	unsigned char *data;
+	size_t at, end, capacity; /* what is read and not yet taken: data[at, end) */
+	uint64_t offset;          /* in the file, of data[0] */
+};
+
+int infile_open(struct infile *file, const char *path); /* 0, -errno */
+void infile_close(struct infile *file);                 /* of what infile_open() has opened, once */
+/* The same over bytes that the caller keeps, for tests; not to be closed. */
+static inline struct infile infile_memory(unsigned char *data, size_t bytes)
+{
+	return (struct infile){.fd = -1, .ended = 1, .data = data, .end = bytes, .capacity = bytes};
+}
+/* Reads on until bytes of them are there to take, or the file ends. 0 (look at end - at), -errno. */
+int infile_fill(struct infile *file, size_t bytes);
+
+static inline uint64_t infile_offset(const struct infile *file)
+{
+	return file->offset + file->at;
+}
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "base/error.h"
+#include "cli/cli.h"
+
+static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0}, {0}};
+
+struct diff {
+	struct report_choice choice;
+	struct cli_arguments files;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct diff *diff = state->input;
+
+	(void)arg;
+	if (key == ARGP_KEY_INIT) {
+		state->child_inputs[0] = &diff->choice;
+		return 0;
+	}
+	return cli_parse_arguments(key, state, &diff->files);
+}
+
+/* The exit status. */
+static int diff_run(struct diff *diff)
+{
+	struct snapshot *old = NULL, *new = NULL;
+	int status = EXIT_FAILED;
+
+	if (diff->files.count != 2) {
+		error_print(error_set(-EINVAL, "two snapshot files are compared"), "tracer diff OLD NEW",
+			    "diff");
+		return EXIT_USAGE;
+	}
+	if (!cli_snapshot_load(diff->files.items[0], &old) &&
+	    !cli_snapshot_load(diff->files.items[1], &new)) {
+		diff->choice.opts.old = old;
+		diff->choice.opts.old_name = diff->files.items[0];
+		diff->choice.opts.name = diff->files.items[1];
+		status = cli_report_print(new, &diff->choice);
+	}
+	snapshot_free(old);
+	snapshot_free(new);
+	return status;
+}
+
+int cli_diff(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.parser = parse,
+		.args_doc = "OLD NEW",
+		.doc = "What has grown and shrunk between two snapshots, as Snapshot.compare_to() of "
+		       "tracemalloc "
+		       "computes it; the filters are of both. Each file is a snapshot of tracer's or a file "
+		       "of "
+		       "tracemalloc.Snapshot.dump().",
+		.children = children,
+	};
+	struct diff diff = {0};
+	int status;
+
+	report_choice_default(&diff.choice);
+	status = cli_parse(&argp, argc, argv, 0, &diff);
+	if (!status)
+		status = diff_run(&diff);
+	report_choice_free(&diff.choice);
+	return status < 0 ? EXIT_DONE : status;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tracer export, and tracer filter: the same but for the format, which is a snapshot's own there. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/cli.h"
+#include "export/exporter.h"
+
+enum { KEY_FORMAT = 0x400, KEY_PYTHON, KEY_WEIGHT };
+
+struct export
+{
+	struct filter_choice filter;
+	const struct exporter *exporter;
+	struct export_opts opts;
+	const char *command, *output;
+	struct cli_arguments files;
+};
+
+static const struct argp_option filter_options[] = {
+	{"output", 'o', "FILE", 0, "write it there (-: standard output)", 1},
+	{0},
+};
+
+static const struct argp_option export_options[] = {
+	{"format", KEY_FORMAT, "KIND", 0, "what to write:", 1},
+	{"output", 'o', "FILE", 0, "write it there (-: standard output)", 1},
+	{"python", KEY_PYTHON, "VERSION", 0,
+	 "tracemalloc: the Python that will load it; 3.8 has no total_nframe, and can compute statistics "
+	 "only of files "
+	 "without it, as later ones only of those with it (default: as the Python that the snapshot is of)",
+	 2},
+	{"weight", KEY_WEIGHT, "KIND", 0, "folded: size (default) or count", 2},
+	{0},
+};
+
+static const struct argp_child children[] = {{&cli_filter_argp, 0, NULL, 0}, {0}};
+
+static error_t parse_format(struct export *export, const char *arg)
+{
+	export->exporter = exporter_find(arg);
+	return export->exporter ? 0 : cli_reject("--format", arg);
+}
+
+static error_t parse_python(struct export *export, const char *arg)
+{
+	unsigned int major, minor;
+	int end = 0;
+
+	if (sscanf(arg, "%1u.%2u%n", &major, &minor, &end) != 2 || (arg[end] && arg[end] != '.') ||
+	    major != 3) {
+		error_print(error_set(-EINVAL, "\"%s\" is not a version of Python", arg),
+			    "such as 3.8 or 3.13", "--python");
+		return CLI_REPORTED;
+	}
+	export->opts.python_version = major << 24 | minor << 16;
+	return 0;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct export *export = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &export->filter;
+		return 0;
+	case 'o':
+		export->output = arg;
+		return 0;
+	case KEY_FORMAT:
+		return parse_format(export, arg);
+	case KEY_PYTHON:
+		return parse_python(export, arg);
+	case KEY_WEIGHT:
+		export->opts.counts = !strcmp(arg, "count");
+		return !export->opts.counts && strcmp(arg, "size") ? cli_reject("--weight", arg) : 0;
+	}
+	return cli_parse_arguments(key, state, &export->files);
+}
+
+/* The formats and what they are, under --format in --help. Caller frees; NULL: the text as it is. */
+static char *help_filter(int key, const char *text, void *input)
+{
+	char *list = NULL;
+	size_t bytes;
+	FILE *out;
+
+	(void)input;
+	if (key != KEY_FORMAT || !(out = open_memstream(&list, &bytes)))
+		return (char *)text;
+	fputs(text, out);
+	for (size_t i = 0; exporter_get(i); i++)
+		fprintf(out, "%s %s (%s)", i ? "," : "", exporter_get(i)->name, exporter_get(i)->help);
+	fclose(out);
+	return list;
+}
+
+static int usage(const struct export *export, const char *reason)
+{
+	error_print(error_set(-EINVAL, "%s", reason), "--help lists the options", "%s", export->command);
+	return EXIT_USAGE;
+}
+
+/* The exit status. */
+static int export_run(struct export *export)
+{
+	struct snapshot *snapshot;
+	struct outfile *file;
+	int err;
+
+	if (export->files.count != 1)
+		return usage(export, "one snapshot file is wanted");
+	if (!export->exporter)
+		return usage(export, "--format KIND is missing");
+	if (!export->output)
+		return usage(export, "-o FILE is missing");
+	if (!strcmp(export->output, "-") && isatty(STDOUT_FILENO) && export->exporter != &export_folded)
+		return usage(export, "not written to a terminal");
+	if (cli_snapshot_load(export->files.items[0], &snapshot))
+		return EXIT_FAILED;
+	err = outfile_open(&file, export->output);
+	if (!err) {
+		err = exporter_write(export->exporter, snapshot, &export->filter.filters, &export->opts,
+				     file);
+		if (err)
+			outfile_discard(file);
+		else
+			err = outfile_commit(file);
+	}
+	snapshot_free(snapshot);
+	if (err)
+		error_print(err, NULL, "%s", export->output);
+	return err ? EXIT_FAILED : EXIT_DONE;
+}
+
+static int command_run(const struct argp *argp, int argc, char **argv, const struct exporter *exporter)
+{
+	struct export export = {.command = argv[0], .exporter = exporter};
+	int status = cli_parse(argp, argc, argv, 0, &export);
+
+	if (!status)
+		status = export_run(&export);
+	filters_free(&export.filter.filters);
+	return status < 0 ? EXIT_DONE : status;
+}
+
+int cli_export(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = export_options,
+		.parser = parse,
+		.args_doc = "FILE --format KIND -o OUT",
+		.doc = "Writes a snapshot in another format. FILE is a snapshot of tracer's or a file of "
+		       "tracemalloc.Snapshot.dump().",
+		.children = children,
+		.help_filter = help_filter,
+	};
+
+	return command_run(&argp, argc, argv, NULL);
+}
+
+int cli_filter(int argc, char **argv)
+{
+	static const struct argp argp = {
+		.options = filter_options,
+		.parser = parse,
+		.args_doc = "FILE -o OUT",
+		.doc = "Writes the snapshot of the blocks that pass the filters, as Snapshot.filter_traces() "
+		       "of "
+		       "tracemalloc chooses them. FILE is a snapshot of tracer's or a file of "
+		       "tracemalloc.Snapshot.dump(); OUT is one of tracer's.",
+		.children = children,
+	};
+
+	return command_run(&argp, argc, argv, &export_pprof);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of all commands that print reports, choose traces, or both; and printing a report as asked for. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/cli.h"
+#include "export/snapshot_file.h"
+
+enum {
+	KEY_GROUP_BY = 0x100,
+	KEY_CUMULATIVE,
+	KEY_TOP,
+	KEY_FORMAT,
+	KEY_SOURCE,
+	KEY_INCLUDE,
+	KEY_EXCLUDE,
+	KEY_ALL_FRAMES,
+	KEY_DOMAIN,
+	KEY_NOT_DOMAIN,
+};
+
+error_t cli_reject(const char *option, const char *arg)
+{
+	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg), "--help lists them", "%s",
+		    option);
+	return CLI_REPORTED;
+}
+
+static const struct argp_option filter_options[] = {
+	{"include", KEY_INCLUDE, "PATTERN[:LINE]", 0,
+	 "only blocks of matching files (* ? [a-z] [!a-z], as tracemalloc.Filter); of several inclusive "
+	 "options, "
+	 "domains included, one that matches is enough",
+	 11},
+	{"exclude", KEY_EXCLUDE, "PATTERN[:LINE]", 0, "no blocks of matching files", 11},
+	{"all-frames", KEY_ALL_FRAMES, NULL, 0,
+	 "patterns look at all frames of a traceback, not only at the most recent", 11},
+	{"domain", KEY_DOMAIN, "N", 0, "only blocks of that domain (0: Python's allocators)", 11},
+	{"not-domain", KEY_NOT_DOMAIN, "N", 0, "no blocks of that domain", 11},
+	{0},
+};
+
+static error_t filter_domain(struct filter_choice *choice, int inclusive, const char *arg)
+{
+	uint64_t number;
+
+	if (cli_parse_number(arg, 0, UINT32_MAX, &number))
+		return cli_reject(inclusive ? "--domain" : "--not-domain", arg);
+	return -filters_add_domain(&choice->filters, inclusive, (uint32_t)number);
+}
+
+static error_t filter_option(int key, char *arg, struct argp_state *state)
+{
+	struct filter_choice *choice = state->input;
+
+	switch (key) {
+	case KEY_INCLUDE:
+	case KEY_EXCLUDE:
+		return -filters_add_file(&choice->filters, key == KEY_INCLUDE, arg);
+	case KEY_ALL_FRAMES:
+		choice->all_frames = 1;
+		return 0;
+	case KEY_DOMAIN:
+	case KEY_NOT_DOMAIN:
+		return filter_domain(choice, key == KEY_DOMAIN, arg);
+	case ARGP_KEY_END: /* wherever the option stood, it is about all patterns */
+		if (choice->all_frames)
+			filters_all_frames(&choice->filters);
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+const struct argp cli_filter_argp = {.options = filter_options, .parser = filter_option};
+
+static const struct argp_option output_options[] = {
+	{"top", KEY_TOP, "N", 0, "print N entries (default 10; 0: all)", 10},
+	{"format", KEY_FORMAT, "KIND", 0, "text (default), json or, of snapshots, csv", 10},
+	{0},
+};
+
+static error_t output_option(int key, char *arg, struct argp_state *state)
+{
+	struct report_choice *choice = state->input;
+	uint64_t number;
+
+	switch (key) {
+	case KEY_TOP:
+		if (cli_parse_number(arg, 0, SIZE_MAX, &number))
+			return cli_reject("--top", arg);
+		choice->opts.top = number;
+		return 0;
+	case KEY_FORMAT:
+		if (!strcmp(arg, "text"))
+			choice->format = FORMAT_TEXT;
+		else if (!strcmp(arg, "json"))
+			choice->format = FORMAT_JSON;
+		else if (!strcmp(arg, "csv"))
+			choice->format = FORMAT_CSV;
+		else
+			return cli_reject("--format", arg);
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+const struct argp cli_output_argp = {.options = output_options, .parser = output_option};
+
+static const struct argp_option report_options[] = {
+	{"group-by", KEY_GROUP_BY, "KEY", 0, "filename, lineno (default) or traceback", 10},
+	{"cumulative", KEY_CUMULATIVE, NULL, 0, "count a block for every frame of its traceback", 10},
+	{"source", KEY_SOURCE, NULL, 0, "with text, the source line under each entry, as the file is now",
+	 10},
+	{0},
+};
+
+static error_t report_option(int key, char *arg, struct argp_state *state)
+{
+	struct report_choice *choice = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = choice;
+		state->child_inputs[1] = &choice->filter;
+		return 0;
+	case KEY_GROUP_BY:
+		if (!strcmp(arg, "filename"))
+			choice->opts.by = GROUP_FILENAME;
+		else if (!strcmp(arg, "lineno"))
+			choice->opts.by = GROUP_LINENO;
+		else if (!strcmp(arg, "traceback"))
+			choice->opts.by = GROUP_TRACEBACK;
+		else
+			return cli_reject("--group-by", arg);
+		return 0;
+	case KEY_CUMULATIVE:
+		choice->opts.cumulative = 1;
+		return 0;
+	case KEY_SOURCE:
+		choice->opts.source = 1;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp_child report_children[] = {
+	{&cli_output_argp, 0, NULL, 0}, {&cli_filter_argp, 0, NULL, 0}, {0}};
+const struct argp cli_report_argp = {
+	.options = report_options, .parser = report_option, .children = report_children};
+
+void report_choice_default(struct report_choice *choice)
+{
+	memset(choice, 0, sizeof(*choice));
+	choice->opts.by = GROUP_LINENO;
+	choice->opts.top = 10;
+	choice->opts.color = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+}
+
+void report_choice_free(struct report_choice *choice)
+{
+	filters_free(&choice->filter.filters);
+}
+
+int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice)
+{
+	static int (*const print[])(const struct snapshot *, const struct report_opts *, FILE *) = {
+		[FORMAT_TEXT] = report_text, [FORMAT_JSON] = report_json, [FORMAT_CSV] = report_csv};
+	struct report_opts opts = choice->opts;
+
+	opts.filters = &choice->filter.filters;
+	int err = print[choice->format](snapshot, &opts, stdout);
+	if (!err && opts.cumulative && snapshot->meta.traceback_limit == 1)
+		log_info("--cumulative: the snapshot keeps one frame of a traceback, so that there is "
+			 "nothing to "
+			 "add up");
+	if (!err)
+		return EXIT_DONE;
+	error_print(err, NULL, "report");
+	return err == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+}
+
+int cli_snapshot_load(const char *path, struct snapshot **out)
+{
+	int err = snapshot_load(path, out);
+
+	if (err)
+		error_print(err, NULL, "%s", path);
+	return err;
+}

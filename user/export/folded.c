@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Folded stacks, as flamegraph.pl, inferno and speedscope read them: a line a traceback, oldest frame first, frames
+ * parted by semicolons, and its weight. A frame is "function (file:line)", or "file:line" where the function is not
+ * known (tracemalloc's files). What would part frames or lines within a name comes out as '_'.
+ */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/buffer.h"
+#include "export/exporter.h"
+#include "stats/group.h"
+
+static int name_append(struct buffer *line, const char *name)
+{
+	int err = 0;
+
+	for (; !err && *name; name++) {
+		char c = *name == ';' || (unsigned char)*name < 0x20 || *name == 0x7f ? '_' : *name;
+
+		err = buffer_append(line, &c, 1);
+	}
+	return err;
+}
+
+static int frame_append(struct buffer *line, const struct snapshot *snapshot,
+			const struct snapshot_frame *frame)
+{
+	const char *function = strings_get(snapshot->strings, frame->function);
+	int err = name_append(line, function);
+
+	if (!err && function[0])
+		err = buffer_append(line, " (", 2);
+	if (!err)
+		err = name_append(line, strings_get(snapshot->strings, frame->filename));
+	if (!err)
+		err = buffer_printf(line, ":%u%s", frame->line, function[0] ? ")" : "");
+	return err;
+}
+
+static int entry_write(struct buffer *line, const struct statistic *entry, int counts, struct outfile *file)
+{
+	uint32_t nframe;
+	const struct snapshot_frame *frames = statistic_frames(entry, GROUP_TRACEBACK, &nframe);
+	int err = 0;
+
+	line->size = 0;
+	for (uint32_t i = nframe; !err && i-- > 0;) {
+		err = frame_append(line, entry->snapshot, &frames[i]);
+		if (!err && i)
+			err = buffer_append(line, ";", 1);
+	}
+	if (!err)
+		err = buffer_printf(line, " %" PRIu64 "\n", counts ? entry->count : entry->size);
+	return err ? err : outfile_write(file, line->data, line->size);
+}
+
+static int folded_export(const struct snapshot *snapshot, const struct export_opts *opts,
+			 struct outfile *file)
+{
+	const struct statistics_opts how = {.by = GROUP_TRACEBACK};
+	struct statistics statistics;
+	struct buffer line = {0};
+	int err = statistics_compute(snapshot, &how, &statistics);
+
+	if (err)
+		return err;
+	for (size_t i = 0; !err && i < statistics.count; i++)
+		err = entry_write(&line, &statistics.entries[i], opts->counts, file);
+	buffer_free(&line);
+	statistics_free(&statistics);
+	return err;
+}
+
+const struct exporter export_folded = {
+	.name = "folded",
+	.help = "a line a traceback and its bytes, for flame graphs",
+	.write = folded_export,
+};

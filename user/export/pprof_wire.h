@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The protobuf wire format, as far as profiles use it. What is taken off a span is not in it any more. */
+#ifndef TRACER_EXPORT_PPROF_WIRE_H
+#define TRACER_EXPORT_PPROF_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MESSAGE_MAX (1u << 20) /* bytes of a submessage or string */
+
+struct span {
+	const unsigned char *data;
+	size_t bytes;
+};
+
+int varint_take_long(struct span *span, uint64_t *value);
+/* Takes a varint off span. 0 or -EBADMSG. */
+static inline int varint_take(struct span *span, uint64_t *value)
+{
+	if (!span->bytes || *span->data & 0x80)
+		return varint_take_long(span, value);
+	*value = *span->data++;
+	span->bytes--;
+	return 0;
+}
+
+/* Takes a length and that many bytes off span. */
+int span_take(struct span *span, struct span *out); /* 0, -EBADMSG (error_set) */
+
+/* A top-level field: number for a varint, span otherwise (prefix: where its length stands). */
+struct field {
+	uint64_t id, wire_type; /* of 64 bits: two halves written and one whole read stall the processor */
+	uint64_t number;
+	struct span span;
+	const unsigned char *prefix;
+};
+
+int field_take(struct span *span, struct field *field); /* 0, -EBADMSG (error_set) */
+
+#endif

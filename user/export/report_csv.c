@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "export/report_parts.h"
+
+static void field_write(FILE *out, const char *text)
+{
+	if (!strpbrk(text, "\",\r\n")) {
+		fputs(text, out);
+		return;
+	}
+	putc('"', out);
+	for (; *text; text++) {
+		if (*text == '"')
+			putc('"', out);
+		putc(*text, out);
+	}
+	putc('"', out);
+}
+
+static int filename_write(FILE *out, const char *text)
+{
+	char *bytes = malloc(strlen(text) + 1);
+
+	if (!bytes)
+		return -ENOMEM;
+	utf8_fsencode(bytes, text);
+	field_write(out, bytes);
+	free(bytes);
+	return 0;
+}
+
+static int frames_write(FILE *out, const struct statistic *entry, enum group_by by)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *memory = open_memstream(&text, &bytes);
+
+	if (!memory)
+		return -ENOMEM;
+	report_frames_json(memory, entry, by);
+	int err = fclose(memory) ? -ENOMEM : 0;
+	if (!err) {
+		putc(',', out);
+		field_write(out, text);
+	}
+	free(text);
+	return err;
+}
+
+static int entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry)
+{
+	uint32_t nframe;
+	const struct snapshot_frame *frame = statistic_frames(entry, opts->by, &nframe);
+	int err = filename_write(out, strings_get(entry->snapshot->strings, frame->filename));
+
+	if (err)
+		return err;
+	fprintf(out, ",%u,%" PRIu64, frame->line, entry->size);
+	if (opts->old)
+		fprintf(out, ",%" PRId64, statistic_size_diff(entry));
+	fprintf(out, ",%" PRIu64, entry->count);
+	if (opts->old)
+		fprintf(out, ",%" PRId64, statistic_count_diff(entry));
+	if (opts->by == GROUP_TRACEBACK)
+		err = frames_write(out, entry, opts->by);
+	fputs("\r\n", out);
+	return err;
+}
+
+int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
+{
+	struct statistics statistics;
+	int err = report_statistics(snapshot, opts, &statistics);
+
+	if (err)
+		return err;
+	fprintf(out, "filename,lineno,size%s,count%s%s\r\n", opts->old ? ",size_diff" : "",
+		opts->old ? ",count_diff" : "", opts->by == GROUP_TRACEBACK ? ",traceback" : "");
+	for (size_t i = 0; !err && i < report_shown(&statistics, opts); i++)
+		err = entry_write(out, opts, &statistics.entries[i]);
+	statistics_free(&statistics);
+	return err ? err : report_end(out);
+}

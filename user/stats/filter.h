@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Filter, DomainFilter and Snapshot.filter_traces() of Lib/tracemalloc.py. A trace passes when any of the inclusive
+ * filters matches it (or there is none) and every exclusive one does; filters of files and of domains count alike.
+ */
+#ifndef TRACER_STATS_FILTER_H
+#define TRACER_STATS_FILTER_H
+
+#include "stats/pattern.h"
+#include "stats/snapshot.h"
+
+struct filter {
+	int inclusive;
+	struct pattern *pattern; /* of the file name; NULL: any frame matches, a DomainFilter */
+	int has_line, all_frames, has_domain;
+	uint64_t line; /* beyond UINT32_MAX it matches no frame, as in Python */
+	uint32_t domain;
+};
+
+/* Zero-initialise. */
+struct filters {
+	struct filter *items;
+	size_t count, room;
+};
+
+/*
+ * Adds a Filter. text is PATTERN or PATTERN:LINE: digits behind the last colon are a line ("a[:]12" is a file name
+ * that ends in ":12"). 0, -ENOMEM.
+ */
+int filters_add_file(struct filters *filters, int inclusive, const char *text);
+int filters_add_domain(struct filters *filters, int inclusive, uint32_t domain); /* 0, -ENOMEM */
+void filters_all_frames(struct filters *filters); /* of every filter of files so far */
+void filters_free(struct filters *filters);
+
+/* Filters at work on one snapshot: what a pattern says of a file name is asked once. */
+struct filter_run {
+	const struct filters *filters;
+	const struct snapshot *snapshot;
+	signed char *matches; /* filter * strings + file name: 0 unknown, 1 it does, -1 not */
+	uint32_t string_count;
+};
+
+/* filters may be NULL or empty: all pass. 0, -ENOMEM. */
+int filter_run_begin(struct filter_run *run, const struct filters *filters, const struct snapshot *snapshot);
+int filter_run_ask(struct filter_run *run, const struct snapshot_trace *trace);
+static inline int filter_run_passes(struct filter_run *run,
+				    const struct snapshot_trace *trace) /* 1, 0, -ENOMEM */
+{
+	return run->matches ? filter_run_ask(run, trace) : 1;
+}
+void filter_run_end(struct filter_run *run);
+
+/*
+ * A copy of what passes, with nothing that only others used. merge: equal {traceback, bytes, domain} become one, at
+ * the place of the first; else the order stays. 0, -ENOMEM. Caller frees with snapshot_free().
+ */
+int snapshot_select(const struct snapshot *snapshot, const struct filters *filters, int merge,
+		    struct snapshot **out);
+
+#endif
