@@ -268,7 +268,8 @@ static void test_growth(void **state)
 	contains(text, "Memory mapped (mmap, brk), all 1 lines by size\n");
 	contains(text, "Total mapped: size=8192 B, count=1");
 	contains(text, "not to be added up");
-	contains(text, "blocks of more than 512 bytes are not traced one by one (--large-blocks), their number grew by 1,234");
+	contains(text, "blocks of more than 512 bytes are not traced one by one (--large-blocks), their "
+		       "number grew by 1,234");
 	contains(text, "50.0 % of the 8 pools");
 	contains(text, "heap: 8 pools in use: 4 traced");
 	free(text);

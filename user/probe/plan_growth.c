@@ -65,7 +65,8 @@ int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_
 	struct plan_site *sites;
 	int err = plan_inline(file, &found);
 	/* A copy that neither calls such a function nor is one could make pools unseen. */
-	bool functions, known;
+	bool functions, known, by_return;
+	size_t places;
 
 	if (err)
 		return err;
@@ -80,11 +81,12 @@ int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_
 	free(plan->sites);
 	plan->sites = sites;
 	plan->room = found.count + found.pool_count + room;
-	sites_take(plan, &found, opts, functions && !found.pools_complete);
+	by_return = functions && !found.pools_complete;
+	places = by_return ? found.found[INLINE_REFILL] : found.pool_count;
+	sites_take(plan, &found, opts, by_return);
 	snprintf(plan->level, sizeof(plan->level),
-		 "pools: %zu places take one into use, %s; large blocks: %s (%zu calls, %zu frees)",
-		 functions && !found.pools_complete ? found.found[INLINE_REFILL] : found.pool_count,
-		 functions && !found.pools_complete ? "seen as their functions return" : "seen there",
+		 "pools: taken into use in %zu place%s, %s; large blocks: %s (%zu calls, %zu frees)", places,
+		 places == 1 ? "" : "s", by_return ? "seen as their functions return" : "seen there",
 		 plan->large_blocks ? "one by one" : "not one by one", found.found[INLINE_RAW],
 		 found.found[INLINE_RAW_FREE]);
 	inline_sites_free(&found);

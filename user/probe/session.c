@@ -190,14 +190,17 @@ static void attached_print(const struct session *session, const struct member *m
 			   const struct plan *plan, uint64_t elapsed_ns)
 {
 	char version[VERSION_TEXT];
-	size_t emulated = 0;
+	size_t count = 0, emulated = 0;
 
-	for (size_t i = 0; i < plan->count; i++)
-		emulated += plan->sites[i].emulated;
+	for (const struct plan *part = plan; part; part = part->memory) {
+		count += part->count;
+		for (size_t i = 0; i < part->count; i++)
+			emulated += part->sites[i].emulated;
+	}
 	log_info("attached to PID %d (%s): CPython %s in %s; %zu probes, %zu of them on instructions that "
 		 "the kernel emulates; %s mode, %u frame%s; %llu ms",
 		 member->pid, name, version_text(version, member->runtime.version_hex),
-		 elf_file_path(member->runtime.file), plan->count, emulated, plan_mode_name(plan->mode),
+		 elf_file_path(member->runtime.file), count, emulated, plan_mode_name(plan->mode),
 		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s",
 		 (unsigned long long)(elapsed_ns / 1000000));
 	if (plan->mode_why[0])
