@@ -25,7 +25,7 @@ CFLAGS_ALL := -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE -DTRACER_VERSION='"
 LDFLAGS_ALL := $(if $(SAN),$(SANITIZE)) $(LDFLAGS)
 LIBS     := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
 
-ROOMS    := base target python trace stats export control probe cli
+ROOMS    := base target perfmap python trace stats export control probe cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/export/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
@@ -130,17 +130,20 @@ e2e: $(OUT)/tracer
 parity: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/e2e/test_parity.py --all-versions
 
-bench: $(OUT)/tracer $(OUT)/tools/bare
+bench: $(OUT)/tracer $(OUT)/tools/bare $(OUT)/tools/bench_perfmap
+	$(Q)$(OUT)/tools/bench_perfmap
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench.py $(BENCH)
 	$(if $(BENCH),,$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench_session.py)
 
 coverage: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/coverage_table.py $(COVERAGE)
 
-# The captures of the golden tests, less their file header, are what a stream of records looks like.
+# The captures of the golden tests, less their file header, are what a stream of records looks like; an object file is
+# what a JIT registers.
 fuzz: $(FUZZERS)
 	$(Q)mkdir -p build/corpus/fuzz_capture && for c in tests/golden/*.cap; do \
 		tail -c +17 $$c > build/corpus/fuzz_capture/$${c##*/}; done
+	$(Q)mkdir -p build/corpus/fuzz_jit_elf && cp $(FUZZ_LIB)/obj/user/base/text.o build/corpus/fuzz_jit_elf
 	$(Q)mkdir -p build/corpus/fuzz_tracemalloc && $(PYTHON) tests/fuzz/corpus_tracemalloc.py build/corpus/fuzz_tracemalloc
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
 		$$f -max_total_time=$(or $(FUZZ_SECONDS),30) -max_len=200000 -timeout=10 -verbosity=0 \

@@ -8,6 +8,7 @@
  */
 #include "heap.h"
 #include "python_stack.h"
+#include "registers.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -27,38 +28,6 @@ static __always_inline struct thread_state *thread_current(void)
 	if (!thread)
 		loss_add(LOSS_THREAD_STATE, 1);
 	return thread;
-}
-
-/* In assembler, lest the compiler merge the cases into one load at a computed place: the verifier allows none. */
-#define REGISTER_CASE(name, field)                                                                           \
-	case ABI_REG_##name:                                                                                 \
-		asm volatile("%0 = *(u64 *)(%1 + %2)"                                                        \
-			     : "=r"(value)                                                                   \
-			     : "r"(regs), "i"(__builtin_offsetof(struct pt_regs, field)));                   \
-		return value
-
-static __always_inline __u64 argument(struct pt_regs *regs, __u64 cookie, int index)
-{
-	__u64 value;
-
-	switch (cookie >> (16 + 8 * index) & 0xff) {
-		REGISTER_CASE(AX, rax);
-		REGISTER_CASE(CX, rcx);
-		REGISTER_CASE(DX, rdx);
-		REGISTER_CASE(BX, rbx);
-		REGISTER_CASE(BP, rbp);
-		REGISTER_CASE(SI, rsi);
-		REGISTER_CASE(DI, rdi);
-		REGISTER_CASE(R8, r8);
-		REGISTER_CASE(R9, r9);
-		REGISTER_CASE(R10, r10);
-		REGISTER_CASE(R11, r11);
-		REGISTER_CASE(R12, r12);
-		REGISTER_CASE(R13, r13);
-		REGISTER_CASE(R14, r14);
-		REGISTER_CASE(R15, r15);
-	}
-	return 0;
 }
 
 /*
@@ -392,15 +361,6 @@ SEC("uprobe")
 int empty(void *context UNUSED)
 {
 	return 0;
-}
-
-static __always_inline void process_output(__u32 type, __u32 tgid, __u32 other, __u32 code)
-{
-	struct event_process record = {.other = other, .code = code};
-
-	header_fill(&record.header, type, sizeof(record));
-	record.header.tgid = tgid;
-	record_output(&record, sizeof(record), LOSS_PROCESS);
 }
 
 /*

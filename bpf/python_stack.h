@@ -468,7 +468,7 @@ __noinline int stack_emit(struct thread_state *thread, struct abi_target *target
 static __always_inline __u64 stack_id_current(struct thread_state *thread, struct abi_target *target,
 					      int gil_held)
 {
-	__u8 head[HEAD_BYTES] __attribute__((aligned(8))) = {};
+	__u8 head[HEAD_BYTES] __attribute__((aligned(8)));
 	__u64 tstate = tstate_find(thread, target, gil_held, head);
 	__u32 slot, nframe = target->nframe;
 	__u64 frame, *seen;

@@ -48,6 +48,12 @@ enum event_type {
 	EVENT_REMAP = 19,   /* struct event_map: an mremap: what was at the old address */
 	EVENT_PROTECT = 20, /* struct event_map: the protection of a range changed */
 
+	/* Of perf maps, in a stream of their own (bpf/perfmap.bpf.c) together with EXIT, EXEC and FORK. */
+	EVENT_MAP_WRITE = 32, /* struct event_map_text: code and its name are about to be put into the map */
+	EVENT_MAP_COPY = 33,  /* struct event_map_text: all of the named file is about to be; no address */
+	EVENT_MAP_CALL = 34,  /* struct event_map_call: another function of the interface was called */
+	EVENT_MAP_JIT = 35,   /* struct event_map_jit: GDB's JIT interface was called */
+
 	EVENT_USER_FIRST = 256,
 	EVENT_PROCESS = 256, /* struct event_target: a process comes under trace; its first record */
 	EVENT_LOSS = 257,    /* struct event_loss: cumulative counters, of the whole session */
@@ -186,6 +192,38 @@ struct event_target {
 	char name[64];    /* the program's name, NUL-padded; UTF-8 not guaranteed */
 };
 
+#define EVENT_MAX_MAP_NAME 4096u /* bytes kept of a name in a perf map */
+
+#define EVENT_MAP_MISSED 1u /* the name was not resident; it is at name_address, if it is there still */
+#define EVENT_MAP_CUT    2u /* the name is longer */
+#define EVENT_MAP_MAPPED 4u /* there is memory at address */
+
+struct event_map_text {
+	struct event_header header;
+	__u64 address;
+	__u64 bytes; /* of code */
+	__u64 name_address;
+	__u32 name_bytes;
+	__u32 flags; /* EVENT_MAP_* */
+	__u8 name[]; /* no NUL */
+};
+
+struct event_map_call {
+	struct event_header header;
+	__u32 function; /* enum abi_op: ABI_OP_MAP_INIT, _FINI, _COMPILE, _PERSIST */
+	__s32 value;    /* INIT: what it returned; PERSIST: its argument */
+};
+
+/* <gdb>/gdb/jit.h: struct jit_descriptor and its relevant entry, as they were at the call. */
+struct event_map_jit {
+	struct event_header header;
+	__u32 action; /* 1: the image was registered; 2: it is about to be unregistered */
+	__u32 pad;
+	__u64 entry;
+	__u64 image;
+	__u64 image_bytes;
+};
+
 /* Names of the drop counters; one __u64 each in struct event_loss and in the BPF map `loss`. */
 enum event_loss_kind {
 	LOSS_ALLOC = 0,        /* allocations dropped: ring buffer full */
@@ -201,6 +239,8 @@ enum event_loss_kind {
 	LOSS_RETURN = 10,      /* requests whose return never came */
 	LOSS_REUSE = 11,       /* reuses of dead objects dropped: ring buffer full */
 	LOSS_MAP = 12,         /* any of the four records of mapped memory dropped: ring buffer full */
+	LOSS_MAP_ENTRY = 14,   /* entries of perf maps dropped: ring buffer full, or no memory */
+	LOSS_MAP_CALL = 15,    /* other records of perf maps dropped: ring buffer full, or unreadable */
 	LOSS_COUNT = 16,       /* room to grow */
 };
 
@@ -256,6 +296,9 @@ _Static_assert(__builtin_offsetof(struct event_code, data) == 64, "code.data");
 _Static_assert(sizeof(struct event_code_lines) == 40, "code_lines");
 _Static_assert(sizeof(struct event_process) == 32, "process");
 _Static_assert(sizeof(struct event_target) == 112, "target");
+_Static_assert(sizeof(struct event_map_text) == 56, "map_text");
+_Static_assert(sizeof(struct event_map_call) == 32, "map_call");
+_Static_assert(sizeof(struct event_map_jit) == 56, "map_jit");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
 _Static_assert(sizeof(struct event_mark) == 24, "mark");
 _Static_assert(sizeof(struct event_census) == 72, "census");

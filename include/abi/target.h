@@ -126,6 +126,16 @@ enum abi_op {
 	ABI_OP_MREMAP = 17,
 	ABI_OP_MPROTECT = 18,
 	ABI_OP_BRK = 19,
+
+	/* Of perf maps; bits 8-15 are ABI_MAP_* there. */
+	ABI_OP_MAP_WRITE = 32,   /* (address, bytes, name) */
+	ABI_OP_MAP_COPY = 33,    /* (file name) */
+	ABI_OP_MAP_INIT = 34,    /* (), with its return */
+	ABI_OP_MAP_FINI = 35,    /* () */
+	ABI_OP_MAP_COMPILE = 36, /* () */
+	ABI_OP_MAP_PERSIST = 37, /* (enable) */
+	ABI_OP_MAP_JIT =
+		38, /* (): bits 8-63 are the distance, signed, from the probe to __jit_debug_descriptor */
 };
 
 /* General purpose registers, in the order of their x86 encoding. */
@@ -151,6 +161,8 @@ enum abi_register {
 
 #define ABI_COOKIE(op, api, r0, r1, r2)                                                                      \
 	((__u64)(op) | (__u64)(api) << 8 | (__u64)(r0) << 16 | (__u64)(r1) << 24 | (__u64)(r2) << 32)
+
+#define ABI_MAP_BYTES_32 1u /* the function takes the size as an unsigned int */
 
 #define ABI_COOKIE_ADDEND(addend) ((__u64)(__u16)(addend) << 40)
 

@@ -91,7 +91,7 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 			wish.arguments[a] =
 				a < function->arguments ? registers[a + implementation] : ABI_REG_COUNT;
 		err = vaddrs ? plan_function_add(plan, file, &wish, vaddrs[i], 0)
-			     : plan_wish_add(plan, file, &wish);
+			     : plan_symbol_add(plan, file, &wish);
 	}
 	return err;
 }
@@ -296,7 +296,7 @@ static int add_growth(struct plan *plan, struct elf_file *file, const struct pla
 		return 0;
 	if (err == -ENOMEM)
 		return err;
-	err = plan_wish_add(plan, file, &wish);
+	err = plan_symbol_add(plan, file, &wish);
 	if (err)
 		return err;
 	if (plan->count == count)
@@ -336,7 +336,7 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 		return error_set(-ENOENT, "%s has no symbol of Python's allocators", elf_file_path(file));
 	for (size_t i = 0; i < sizeof(singles) / sizeof(singles[0]) && !err; i++)
 		if (singles[i].op != ABI_OP_REUSE || !(opts->no_reuse || growth))
-			err = plan_wish_add(plan, file, &singles[i]);
+			err = plan_symbol_add(plan, file, &singles[i]);
 	return err;
 }
 

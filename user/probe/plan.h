@@ -49,6 +49,12 @@ struct plan_site {
 int plan_function(const struct plan_wish *wish, const uint8_t *code, size_t bytes, uint64_t vaddr,
 		  struct plan_site *site);
 
+/*
+ * Does the code that runs first in a function read this argument's register (enum abi_register) by its lower half alone?
+ * Then it is an int, and the other half means nothing. 0 also when that cannot be told.
+ */
+int plan_argument_is_32(const uint8_t *code, size_t bytes, uint32_t reg);
+
 struct elf_file;
 struct plan {
 	struct plan_site *sites;
@@ -95,6 +101,11 @@ struct plan_opts {
 	int no_reuse;         /* no probe where objects begin to live */
 };
 int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan *out);
+/*
+ * Adds the site of one function to a plan, which may be zero-initialised. 0; -ENOENT the file has no such function;
+ * -EEXIST another site is in it (an alias); -ENOMEM.
+ */
+int plan_wish_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish);
 void plan_free(struct plan *plan);
 
 #endif

@@ -128,7 +128,7 @@ int plan_memory(struct elf_file *libc, struct plan *out)
 		err = -ENOMEM;
 	/* Some of them without the others would tell of memory that is long gone. */
 	if (!err)
-		err = plan_wish_add(&plan, libc, &unmap);
+		err = plan_symbol_add(&plan, libc, &unmap);
 	if (!err && plan.missing_count)
 		err = error_set(-ENOENT, "%s of %s: %s", plan.missing[0].symbol, elf_file_path(libc),
 				plan.missing[0].why);

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "probe/plan_symbol.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/array.h"
 
 #define MAX_CLONE 8 /* clones of a function that are looked for: NAME.lto_priv.0 to .7 */
 
@@ -61,37 +65,37 @@ static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr)
 	return NULL;
 }
 
-int plan_function_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish, uint64_t vaddr,
-		      uint64_t size)
+/*
+ * The site in the function at vaddr, of so many bytes (0: not known), in a plan that has room for it. 0; -errno, and *why if
+ * it is -ENOENT or, of a function of another meaning, -EEXIST.
+ */
+static int fill_site(struct plan *plan, struct elf_file *file, const struct plan_wish *wish, uint64_t vaddr,
+		     uint64_t size, const char **why)
 {
 	struct plan_site *site = &plan->sites[plan->count];
 	const struct plan_site *other;
 	uint8_t code[PLAN_MAX_CODE];
 	int bytes, err;
 
-	if (plan->count == plan->room) {
-		plan_missing_add(plan, wish->symbol, "too many sites");
-		return 0;
-	}
+	*why = NULL;
 	other = site_in(plan, vaddr);
 	if (other) {
 		if (other->op != wish->op)
-			plan_missing_add(plan, wish->symbol,
-					 "it shares its code with a function of another meaning");
-		return 0;
+			*why = "it shares its code with a function of another meaning";
+		return -EEXIST;
 	}
 	bytes = elf_file_read(file, vaddr, code, size && size < sizeof(code) ? size : sizeof(code));
 	if (bytes <= 0) {
-		plan_missing_add(plan, wish->symbol, "the file does not hold its code");
-		return 0;
+		*why = "the file does not hold its code";
+		return -ENOENT;
 	}
 	memset(site, 0, sizeof(*site));
 	err = plan_function(wish, code, (size_t)bytes, vaddr, site);
 	if (err)
 		return err;
 	if (elf_file_offset(file, site->vaddr, &site->offset)) {
-		plan_missing_add(plan, wish->symbol, "its address has no place in the file");
-		return 0;
+		*why = "its address has no place in the file";
+		return -ENOENT;
 	}
 	snprintf(site->symbol, sizeof(site->symbol), "%s", wish->symbol);
 	plan->count++;
@@ -99,6 +103,29 @@ int plan_function_add(struct plan *plan, struct elf_file *file, const struct pla
 }
 
 int plan_wish_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
+{
+	struct elf_symbol symbol;
+	const char *why = plan_function_find(file, wish->symbol, &symbol);
+	int err = why ? -ENOENT
+		      : array_reserve(&plan->sites, &plan->room, plan->count, 1, sizeof(*plan->sites));
+
+	return err ? err : fill_site(plan, file, wish, symbol.vaddr, symbol.size, &why);
+}
+
+int plan_function_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish, uint64_t vaddr,
+		      uint64_t size)
+{
+	const char *why = "too many sites";
+	int err = plan->count == plan->room ? -ENOENT : fill_site(plan, file, wish, vaddr, size, &why);
+
+	if (err != -ENOENT && err != -EEXIST)
+		return err;
+	if (why)
+		plan_missing_add(plan, wish->symbol, why);
+	return 0;
+}
+
+int plan_symbol_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
 {
 	struct elf_symbol symbol;
 	const char *why = plan_function_find(file, wish->symbol, &symbol);

@@ -23,6 +23,6 @@ const char *plan_function_find(struct elf_file *file, const char *name, struct e
 int plan_function_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish, uint64_t vaddr,
 		      uint64_t size);
 /* The same for the function that the wish names. */
-int plan_wish_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish);
+int plan_symbol_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish);
 
 #endif
