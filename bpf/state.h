@@ -52,7 +52,7 @@ struct thread_state {
 	__u32 last_hooked;  /* last_free comes from a debugging hook: the object allocator may get it, too */
 	__u32 pad;
 	struct recent_frame recent[RECENT_FRAMES]; /* by address: frames of one stack lie side by side */
-	__u64 next_frame; /* of the walk in progress */
+	__u64 next_frame;                          /* of the walk in progress */
 
 	__u64 code[32]; /* the code object being read; 256 bytes */
 	struct {
