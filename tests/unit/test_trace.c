@@ -527,10 +527,8 @@ int main(void)
 		TEST(test_text),          cmocka_unit_test(test_missing),
 		TEST(test_snapshot),      TEST(test_frames_unknown),
 		TEST(test_final_and_end), TEST(test_stack_without_frames),
-		TEST(test_malformed),
-		TEST(test_reset_peak),
-		TEST(test_clear),
-		TEST(test_meta),
+		TEST(test_malformed),     TEST(test_reset_peak),
+		TEST(test_clear),         TEST(test_meta),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

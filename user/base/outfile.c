@@ -112,14 +112,18 @@ static int file_new(struct outfile **out, const char *path)
 	return 0;
 }
 
-int outfile_again(struct outfile **out, const struct outfile *like)
+int outfile_beside(struct outfile **out, const struct outfile *like, const char *suffix)
 {
 	struct outfile *file;
+	char *path;
 	int err;
 
 	if (like->directory < 0)
-		return outfile_on(out, like->fd, like->path);
-	err = file_new(&file, like->path);
+		return error_set(-ENOTSUP, "no file can be put beside '%s'", like->path);
+	if (asprintf(&path, "%s%s", like->path, suffix) < 0)
+		return -ENOMEM;
+	err = file_new(&file, path);
+	free(path);
 	if (err)
 		return err;
 	file->name = file->path + (like->name - like->path);
@@ -135,6 +139,28 @@ int outfile_again(struct outfile **out, const struct outfile *like)
 	else
 		*out = file;
 	return err;
+}
+
+int outfile_again(struct outfile **out, const struct outfile *like)
+{
+	return like->directory < 0 ? outfile_on(out, like->fd, like->path) : outfile_beside(out, like, "");
+}
+
+int outfile_location(const struct outfile *file, char *path, size_t bytes)
+{
+	char link[32];
+
+	if (file->directory < 0)
+		return error_set(-ENOTSUP, "'%s' has no name", file->path);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", file->directory);
+	ssize_t length = readlink(link, path, bytes);
+	if (length < 0)
+		return -errno;
+	if ((size_t)length == bytes || strlen(file->name) + 2 > bytes - (size_t)length)
+		return -ENAMETOOLONG;
+	/* The root is "/" itself. */
+	snprintf(path + length, bytes - (size_t)length, "%s%s", length > 1 ? "/" : "", file->name);
+	return 0;
 }
 
 int outfile_on(struct outfile **out, int fd, const char *name)

@@ -15,6 +15,13 @@ struct outfile;
 int outfile_open(struct outfile **out, const char *path); /* 0, -errno */
 /* Another one for the same name in the same directory, which is not looked up again. 0, -errno. */
 int outfile_again(struct outfile **out, const struct outfile *file);
+/* The same with a suffix to the name. -ENOTSUP when file is standard output or was open before. */
+int outfile_beside(struct outfile **out, const struct outfile *file, const char *suffix);
+/*
+ * Where the file will be, as an absolute path without symbolic links, with NUL. 0; -ENAMETOOLONG; -ENOTSUP as above;
+ * -errno.
+ */
+int outfile_location(const struct outfile *file, char *path, size_t bytes);
 /* Around a descriptor that is already open, and stays so; name is for messages. Commit only flushes. 0, -ENOMEM. */
 int outfile_on(struct outfile **out, int fd, const char *name);
 /* The descriptor, for somebody else to write to before anything is written here. Borrowed. */

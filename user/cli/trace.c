@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/live.h"
 #include "cli/late_targets.h"
+#include "cli/live.h"
 #include "cli/trace_options.h"
 #include "export/pprof.h"
 #include "probe/plan_process.h"
