@@ -31,15 +31,14 @@
 #define IMAGE_ADDRESS (1ull << 60) /* not canonical, with 4 and 5 levels of page tables alike */
 #define IMAGE_PID     0x7fffffff   /* above the highest PID there can be, 2^22 */
 
-#define SAMPLE_TYPE \
+#define SAMPLE_TYPE                                                                                          \
 	(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN)
-#define FRAMES_MAX    8160u /* the size of a record has 16 bits */
-#define FRAMES_SHOWN  127u  /* by perf, unless --max-stack says otherwise */
-#define ATTR_BYTES    PERF_ATTR_SIZE_VER5
+#define FRAMES_MAX   8160u /* the size of a record has 16 bits */
+#define FRAMES_SHOWN 127u  /* by perf, unless --max-stack says otherwise */
+#define ATTR_BYTES   PERF_ATTR_SIZE_VER5
 /* No software event of the kernel's; PERF_COUNT_SW_DUMMY would do, but perf script leaves its samples blank. */
 #define EVENT_NOT_COUNTED 0x747261636572ull
-#define COMM_BYTES    16u
-#define ALIGN8(bytes) (((bytes) + 7) & ~(size_t)7)
+#define ALIGN8(bytes)     (((bytes) + 7) & ~(size_t)7)
 
 /* Of tools/perf/util/header.h: numbers of features. */
 enum { FEATURE_BUILD_ID = 2, FEATURE_ARCH = 6, FEATURE_EVENT_DESC = 12, FEATURES = 3 };
@@ -64,7 +63,7 @@ struct file_attr {
 struct comm_record {
 	struct perf_event_header header;
 	uint32_t pid, tid;
-	char comm[COMM_BYTES];
+	/* the name, padded to 8 bytes */
 };
 
 struct fork_record {
@@ -132,15 +131,29 @@ static uint16_t sample_bytes(uint32_t frames)
 	return (uint16_t)(offsetof(struct sample_record, callchain) + (1 + frames) * sizeof(uint64_t));
 }
 
+/* What stands before a string, and the string, padded to a multiple of 8 bytes. */
+static int padded_append(struct buffer *out, const void *head, size_t bytes, const char *text)
+{
+	static const char padding[8];
+	size_t size = strlen(text) + 1;
+	int err = buffer_append(out, head, bytes);
+
+	if (!err)
+		err = buffer_append(out, text, size);
+	return err ? err : buffer_append(out, padding, ALIGN8(size) - size);
+}
+
 /* The process that maps the image, its fork, and how that is called. */
 static int process_append(struct buffer *out, const struct writer *writer)
 {
 	const struct snapshot_meta *meta = &writer->snapshot->meta;
-	size_t name = strlen(writer->image) + 1, room = ALIGN8(name);
+	const char *name = meta->name[0] ? meta->name : "python";
+	char shown[4 * sizeof(meta->name)];
+	size_t shown_bytes = ALIGN8(text_escape(shown, sizeof(shown), name) + 1);
 	struct mmap2_record map = {
 		.header = {.type = PERF_RECORD_MMAP2,
 			   .misc = PERF_RECORD_MISC_USER | PERF_RECORD_MISC_MMAP_BUILD_ID,
-			   .size = (uint16_t)(sizeof(map) + room)},
+			   .size = (uint16_t)(sizeof(map) + ALIGN8(strlen(writer->image) + 1))},
 		.pid = IMAGE_PID,
 		.tid = IMAGE_PID,
 		.start = IMAGE_ADDRESS,
@@ -159,22 +172,16 @@ static int process_append(struct buffer *out, const struct writer *writer)
 		.time = meta->taken_realtime_ns,
 	};
 	struct comm_record comm = {
-		.header = {.type = PERF_RECORD_COMM, .size = sizeof(comm)},
+		.header = {.type = PERF_RECORD_COMM, .size = (uint16_t)(sizeof(comm) + shown_bytes)},
 		.pid = meta->pid,
 		.tid = meta->pid,
 	};
-	static const char padding[8];
 
 	memcpy(map.build_id, writer->build_id, sizeof(map.build_id));
-	text_escape(comm.comm, sizeof(comm.comm), meta->name[0] ? meta->name : "python");
-	int err = buffer_append(out, &map, sizeof(map));
-	if (!err)
-		err = buffer_append(out, writer->image, name);
-	if (!err)
-		err = buffer_append(out, padding, room - name);
+	int err = padded_append(out, &map, sizeof(map), writer->image);
 	if (!err)
 		err = buffer_append(out, &fork, sizeof(fork));
-	return err ? err : buffer_append(out, &comm, sizeof(comm));
+	return err ? err : padded_append(out, &comm, sizeof(comm), shown);
 }
 
 static int sample_write(struct writer *writer, const struct snapshot_trace *trace)
@@ -224,13 +231,9 @@ static void attr_set(const struct writer *writer, uint8_t out[ATTR_BYTES])
 
 static int string_append(struct buffer *out, const char *text)
 {
-	static const char padding[8];
-	uint32_t bytes = (uint32_t)strlen(text) + 1, room = (uint32_t)ALIGN8(bytes);
-	int err = buffer_append(out, &room, sizeof(room));
+	uint32_t bytes = (uint32_t)ALIGN8(strlen(text) + 1);
 
-	if (!err)
-		err = buffer_append(out, text, bytes);
-	return err ? err : buffer_append(out, padding, room - bytes);
+	return padded_append(out, &bytes, sizeof(bytes), text);
 }
 
 static int event_desc_append(struct buffer *out, const struct writer *writer)
@@ -249,20 +252,15 @@ static int event_desc_append(struct buffer *out, const struct writer *writer)
 
 static int build_id_append(struct buffer *out, const struct writer *writer)
 {
-	static const char padding[8];
-	size_t name = strlen(writer->image) + 1, room = ALIGN8(name);
 	struct build_id_record record = {
 		.header = {.misc = PERF_RECORD_MISC_USER | BUILD_ID_SIZE_KNOWN,
-			   .size = (uint16_t)(sizeof(record) + room)},
+			   .size = (uint16_t)(sizeof(record) + ALIGN8(strlen(writer->image) + 1))},
 		.pid = -1, /* not of one process */
 		.id.size = PERF_BUILD_ID_BYTES,
 	};
 
 	memcpy(record.id.bytes, writer->build_id, sizeof(record.id.bytes));
-	int err = buffer_append(out, &record, sizeof(record));
-	if (!err)
-		err = buffer_append(out, writer->image, name);
-	return err ? err : buffer_append(out, padding, room - name);
+	return padded_append(out, &record, sizeof(record), writer->image);
 }
 
 /* In the order of their numbers: where each is, then what they say. */
@@ -334,14 +332,16 @@ static int data_write(struct writer *writer)
 
 static void remarks(const struct writer *writer)
 {
-	log_info("the names of Python's functions are in %s, where perf looks for them; perf buildid-cache --add FILE "
+	log_info("the names of Python's functions are in %s, where perf looks for them; perf buildid-cache "
+		 "--add FILE "
 		 "lets it find them anywhere",
 		 writer->image);
 	if (writer->longest > FRAMES_SHOWN)
 		log_info("perf shows %u frames of a traceback; the longest has %u: --max-stack %u",
 			 FRAMES_SHOWN, writer->longest, writer->longest);
 	if (writer->cut)
-		log_info("%llu samples have more frames than the %u that fit into one: the oldest are left out",
+		log_info("%llu samples have more frames than the %u that fit into one: the oldest are left "
+			 "out",
 			 (unsigned long long)writer->cut, FRAMES_MAX);
 }
 

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 
-#define LINE_BASE  (-5)
-#define LINE_RANGE 14u
+#define LINE_BASE   (-5)
+#define LINE_RANGE  14u
 #define OPCODE_BASE 13u
 
 static int u8_append(struct buffer *out, uint8_t value)
@@ -87,7 +87,7 @@ static int files_append(struct buffer *out, const struct perf_frames *frames)
 static int line_header_append(struct buffer *out, const struct perf_frames *frames, uint32_t place_bytes)
 {
 	static const uint8_t operands[OPCODE_BASE - 1] = {0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1};
-	size_t header;
+	size_t header = 0;
 	int err = u16_append(out, 4);
 
 	if (!err)

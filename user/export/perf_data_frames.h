@@ -10,7 +10,7 @@
 #include "stats/snapshot.h"
 
 struct perf_frames {
-	const struct strings *strings;      /* the snapshot's */
+	const struct strings *strings; /* the snapshot's */
 	struct snapshot_frame *frames; /* by place */
 	uint32_t count;
 	uint32_t *places; /* by index in the snapshot's frames */
