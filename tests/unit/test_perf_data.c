@@ -364,17 +364,20 @@ static void test_names(void **state)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		out.size = 0;
-		assert_int_equal(perf_name_append(&out, cases[i].name), 0);
+		assert_int_equal(perf_name_append(&out, cases[i].name, 0), 0);
 		assert_int_equal(buffer_append(&out, "", 1), 0);
 		assert_string_equal((char *)out.data, cases[i].shown);
 	}
+	out.size = 0;
+	assert_int_equal(perf_name_append(&out, "a:12", ':'), 0);
+	assert_memory_equal(out.data, "a\\x3a12", 7);
 	memset(huge, 'x', PERF_NAME_MAX);
 	out.size = 0;
-	assert_int_equal(perf_name_append(&out, huge), 0);
+	assert_int_equal(perf_name_append(&out, huge, 0), 0);
 	assert_int_equal(out.size, PERF_NAME_MAX);
 	huge[PERF_NAME_MAX] = 'x';
 	out.size = 0;
-	assert_int_equal(perf_name_append(&out, huge), 0);
+	assert_int_equal(perf_name_append(&out, huge, 0), 0);
 	assert_int_equal(out.size, PERF_NAME_MAX + 3);
 	assert_memory_equal(out.data + PERF_NAME_MAX - 1, "x...", 4);
 	free(huge);

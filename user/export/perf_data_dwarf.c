@@ -66,7 +66,10 @@ static int unit_end(struct buffer *out, size_t at)
 	return 0;
 }
 
-/* The file table: file names in their order, without directories (a name with one is whole). */
+/*
+ * The file table: file names in their order, without directories (a name with one is whole). perf takes what stands
+ * behind the first colon for the line.
+ */
 static int files_append(struct buffer *out, const struct perf_frames *frames)
 {
 	static const uint8_t no_more[4] = {0}; /* the NUL of the name, no directory, time or length */
@@ -77,7 +80,7 @@ static int files_append(struct buffer *out, const struct perf_frames *frames)
 
 		if (i && file == frames->frames[i - 1].filename)
 			continue;
-		err = perf_name_append(out, strings_get(frames->strings, file));
+		err = perf_name_append(out, strings_get(frames->strings, file), ':');
 		if (!err)
 			err = buffer_append(out, no_more, sizeof(no_more));
 	}

@@ -123,7 +123,7 @@ uint32_t perf_frames_function_end(const struct perf_frames *frames, uint32_t fir
 	return end;
 }
 
-int perf_name_append(struct buffer *out, const char *name)
+int perf_name_append(struct buffer *out, const char *name, char also)
 {
 	size_t start = out->size;
 	int err = 0;
@@ -134,7 +134,7 @@ int perf_name_append(struct buffer *out, const char *name)
 		uint32_t c;
 		size_t bytes = utf8_take(name, &c);
 
-		if (c < 0x20 || (c >= 0x7f && c < 0xa0))
+		if (c < 0x20 || (c >= 0x7f && c < 0xa0) || c == (unsigned char)also)
 			err = buffer_printf(out, "\\x%02x", c);
 		else if (c >= 0xdc80 && c <= 0xdcff)
 			err = buffer_printf(out, "\\x%02x", c - 0xdc00);

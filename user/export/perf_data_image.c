@@ -48,12 +48,12 @@ static int symbol_name_append(struct buffer *out, const struct perf_frames *fram
 	int err = buffer_append(out, "py::", 4);
 
 	if (!err && function[0]) {
-		err = perf_name_append(out, function);
+		err = perf_name_append(out, function, 0);
 		if (!err)
 			err = buffer_append(out, ":", 1);
 	}
 	if (!err)
-		err = perf_name_append(out, strings_get(frames->strings, frame->filename));
+		err = perf_name_append(out, strings_get(frames->strings, frame->filename), 0);
 	return err ? err : buffer_append(out, "", 1);
 }
 
