@@ -102,18 +102,7 @@ def functions_of(path):
 
 def shown(text):
     """As perf_name_append() has names."""
-    out = ""
-    for c in text:
-        code = ord(c)
-        if code < 0x20 or 0x7F <= code < 0xA0:
-            out += "\\x%02x" % code
-        elif 0xDC80 <= code <= 0xDCFF:
-            out += "\\x%02x" % (code - 0xDC00)
-        elif 0xD800 <= code <= 0xDFFF:
-            out += "\\u%04x" % code
-        else:
-            out += c
-    return out
+    return re.sub(r"[\x00-\x1f\x7f]", lambda m: "\\x%02x" % ord(m.group()), text).encode("ascii", "backslashreplace").decode()
 
 
 @pytest.mark.versions("3.8", "3.13")

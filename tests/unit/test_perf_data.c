@@ -355,8 +355,8 @@ static void test_names(void **state)
 	} cases[] = {
 		{"", "<unknown>"},
 		{"a\nb\x1b[31m\x7f", "a\\x0ab\\x1b[31m\\x7f"},
-		{"\xc2\x9b-\xc3\xa9-\xf0\x9f\x98\x80", "\\x9b-\xc3\xa9-\xf0\x9f\x98\x80"},
-		{"\xed\xb3\xbf-\xff-\xed\xa0\x80", "\\xff-\\xff-\\ud800"},
+		{"\xc2\x9b-\xc3\xa9-\xe2\x82\xac-\xf0\x9f\x98\x80", "\\x9b-\\xe9-\\u20ac-\\U0001f600"},
+		{"\xed\xb3\xbf-\xff-\xed\xa0\x80", "\\udcff-\\udcff-\\ud800"},
 	};
 	struct buffer out = {0};
 	char *huge = calloc(1, PERF_NAME_MAX + 2);

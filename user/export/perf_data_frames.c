@@ -134,14 +134,14 @@ int perf_name_append(struct buffer *out, const char *name, char also)
 		uint32_t c;
 		size_t bytes = utf8_take(name, &c);
 
-		if (c < 0x20 || (c >= 0x7f && c < 0xa0) || c == (unsigned char)also)
-			err = buffer_printf(out, "\\x%02x", c);
-		else if (c >= 0xdc80 && c <= 0xdcff)
-			err = buffer_printf(out, "\\x%02x", c - 0xdc00);
-		else if (c >= 0xd800 && c <= 0xdfff)
-			err = buffer_printf(out, "\\u%04x", c);
+		if (c >= 0x20 && c < 0x7f && c != (unsigned char)also)
+			err = buffer_append(out, name, 1);
 		else
-			err = buffer_append(out, name, bytes);
+			err = buffer_printf(out,
+					    c < 0x100     ? "\\x%02x"
+					    : c < 0x10000 ? "\\u%04x"
+							  : "\\U%08x",
+					    c);
 		name += bytes;
 	}
 	return !err && *name ? buffer_append(out, "...", 3) : err;

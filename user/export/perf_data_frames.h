@@ -25,10 +25,10 @@ uint32_t perf_frames_function_end(const struct perf_frames *frames, uint32_t fir
 
 struct buffer;
 /*
- * Appends a name as perf, addr2line and terminals can take it, without NUL: control characters and bytes that are not
- * UTF-8 (surrogateescape's, too) as \xNN, as is the character also (0: none); other lone surrogates as \uNNNN;
- * "<unknown>" for an empty one; what is longer than PERF_NAME_MAX is cut and ends in "...", as perf counts the length of
- * names in 16 bits. 0, -ENOMEM.
+ * Appends a name, without NUL, in the ASCII that Python's "backslashreplace" makes of it; control characters and the
+ * character also (0: none) are replaced in the same way. perf 6.12 loses the lines of all frames
+ * when addr2line tells it one name that is not ASCII. "<unknown>" stands for an empty name; what is longer than
+ * PERF_NAME_MAX is cut and ends in "...", as perf counts the length of names in 16 bits. 0, -ENOMEM.
  */
 #define PERF_NAME_MAX 16384u
 int perf_name_append(struct buffer *out, const char *name, char also);
