@@ -155,7 +155,7 @@ int outfile_location(const struct outfile *file, char *path, size_t bytes)
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", file->directory);
 	ssize_t length = readlink(link, path, bytes);
 	if (length < 0)
-		return -errno;
+		return error_set(-errno, "where '%s' is: %s: %s", file->path, link, strerror(errno));
 	if ((size_t)length == bytes || strlen(file->name) + 2 > bytes - (size_t)length)
 		return -ENAMETOOLONG;
 	/* The root is "/" itself. */
