@@ -335,6 +335,22 @@ static void test_build_id(void **state)
 	snapshot_free(snapshot);
 }
 
+/* perf report says so: "Total Lost Samples". */
+static void test_lost(void **state)
+{
+	struct files *files = *state;
+	struct snapshot *snapshot = work_make();
+
+	snapshot->meta.loss[LOSS_FREE] = 42;
+	assert_int_equal(snapshot_export(files, snapshot, 0), 0);
+	files_open(files);
+	const struct perf_event_header *record = record_next(files, process_check(files, "live-bytes"));
+	assert_int_equal(record->type, PERF_RECORD_LOST_SAMPLES);
+	assert_int_equal(field(record, 8), 42);
+	assert_int_equal(record_next(files, record)->type, PERF_RECORD_SAMPLE);
+	snapshot_free(snapshot);
+}
+
 static void test_empty(void **state)
 {
 	struct files *files = *state;
@@ -460,7 +476,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_samples), TEST(test_build_id),       TEST(test_empty),
+		TEST(test_samples), TEST(test_build_id),       TEST(test_empty),   TEST(test_lost),
 		TEST(test_names),   TEST(test_long_traceback), TEST(test_refused),
 	};
 

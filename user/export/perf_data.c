@@ -72,6 +72,11 @@ struct fork_record {
 	uint64_t time;
 };
 
+struct lost_record {
+	struct perf_event_header header;
+	uint64_t lost;
+};
+
 struct build_id {
 	uint8_t bytes[PERF_BUILD_ID_BYTES];
 	uint8_t size, reserved[3];
@@ -143,7 +148,7 @@ static int padded_append(struct buffer *out, const void *head, size_t bytes, con
 	return err ? err : buffer_append(out, padding, ALIGN8(size) - size);
 }
 
-/* The process that maps the image, its fork, and how that is called. */
+/* The process that maps the image, its fork, how that is called, and what the snapshot does not know of it. */
 static int process_append(struct buffer *out, const struct writer *writer)
 {
 	const struct snapshot_meta *meta = &writer->snapshot->meta;
@@ -177,11 +182,18 @@ static int process_append(struct buffer *out, const struct writer *writer)
 		.tid = meta->pid,
 	};
 
+	const struct lost_record lost = {
+		.header = {.type = PERF_RECORD_LOST_SAMPLES, .size = sizeof(lost)},
+		.lost = snapshot_lost_events(writer->snapshot),
+	};
+
 	memcpy(map.build_id, writer->build_id, sizeof(map.build_id));
 	int err = padded_append(out, &map, sizeof(map), writer->image);
 	if (!err)
 		err = buffer_append(out, &fork, sizeof(fork));
-	return err ? err : padded_append(out, &comm, sizeof(comm), shown);
+	if (!err)
+		err = padded_append(out, &comm, sizeof(comm), shown);
+	return err || !lost.lost ? err : buffer_append(out, &lost, sizeof(lost));
 }
 
 static int sample_write(struct writer *writer, const struct snapshot_trace *trace)
