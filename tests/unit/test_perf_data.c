@@ -301,6 +301,11 @@ static void test_samples(void **state)
 	assert_int_equal(snapshot_export(files, snapshot, 1), 0);
 	files_open(files);
 	work_check(files, "live-blocks", (const uint64_t[]){3, 1, 5});
+	files_close(files);
+	strcpy(snapshot->meta.mode, "growth");
+	assert_int_equal(snapshot_export(files, snapshot, 0), 0);
+	files_open(files);
+	work_check(files, "growth-bytes", (const uint64_t[]){300, 10, 0});
 	snapshot_free(snapshot);
 }
 

@@ -30,7 +30,7 @@ struct outfile {
 	int err;      /* the first failure: the content is incomplete from there on */
 	size_t used;
 	char *path;         /* as given, for messages */
-	const char *name;   /* last component, within path */
+	const char *name;   /* in the directory; within path, or the caller's until the end */
 	char temporary[48]; /* "" when there is none to remove */
 	unsigned char buffer[OUTFILE_BUFFER_BYTES];
 };
@@ -112,24 +112,9 @@ static int file_new(struct outfile **out, const char *path)
 	return 0;
 }
 
-int outfile_beside(struct outfile **out, const struct outfile *like, const char *suffix)
+/* Of a file whose directory and name are known, or err. */
+static int file_begin(struct outfile **out, struct outfile *file, int err)
 {
-	struct outfile *file;
-	char *path;
-	int err;
-
-	if (like->directory < 0)
-		return error_set(-ENOTSUP, "no file can be put beside '%s'", like->path);
-	if (asprintf(&path, "%s%s", like->path, suffix) < 0)
-		return -ENOMEM;
-	err = file_new(&file, path);
-	free(path);
-	if (err)
-		return err;
-	file->name = file->path + (like->name - like->path);
-	file->directory = fcntl(like->directory, F_DUPFD_CLOEXEC, 0);
-	if (file->directory < 0)
-		err = -errno;
 	if (!err)
 		err = check_name(file);
 	if (!err)
@@ -139,6 +124,38 @@ int outfile_beside(struct outfile **out, const struct outfile *like, const char 
 	else
 		*out = file;
 	return err;
+}
+
+int outfile_on(struct outfile **out, int fd, const char *name)
+{
+	int err = file_new(out, name);
+
+	if (err)
+		return err;
+	(*out)->fd = fd;
+	(*out)->borrowed = 1;
+	return 0;
+}
+
+int outfile_beside(struct outfile **out, const struct outfile *like, const char *suffix)
+{
+	/* A name that the caller lent is his still. */
+	int lent = like->name < like->path || like->name > like->path + strlen(like->path);
+	struct outfile *file;
+	char *path;
+	int err;
+
+	if (like->directory < 0 || (lent && suffix[0]))
+		return error_set(-ENOTSUP, "no file can be put beside '%s'", like->path);
+	if (asprintf(&path, "%s%s", like->path, suffix) < 0)
+		return -ENOMEM;
+	err = file_new(&file, path);
+	free(path);
+	if (err)
+		return err;
+	file->name = lent ? like->name : file->path + (like->name - like->path);
+	file->directory = fcntl(like->directory, F_DUPFD_CLOEXEC, 0);
+	return file_begin(out, file, file->directory < 0 ? -errno : 0);
 }
 
 int outfile_again(struct outfile **out, const struct outfile *like)
@@ -163,22 +180,6 @@ int outfile_location(const struct outfile *file, char *path, size_t bytes)
 	return 0;
 }
 
-int outfile_on(struct outfile **out, int fd, const char *name)
-{
-	int err = file_new(out, name);
-
-	if (err)
-		return err;
-	(*out)->fd = fd;
-	(*out)->borrowed = 1;
-	return 0;
-}
-
-int outfile_fd(const struct outfile *file)
-{
-	return file->fd;
-}
-
 int outfile_open(struct outfile **out, const char *path)
 {
 	struct outfile *file;
@@ -195,16 +196,24 @@ int outfile_open(struct outfile **out, const char *path)
 		*out = file;
 		return 0;
 	}
-	err = open_directory(file);
-	if (!err)
-		err = check_name(file);
-	if (!err)
-		err = create_temporary(file);
+	return file_begin(out, file, open_directory(file));
+}
+
+int outfile_open_at(struct outfile **out, int directory, const char *name, const char *shown)
+{
+	struct outfile *file;
+	int err = file_new(&file, shown);
+
 	if (err)
-		outfile_discard(file);
-	else
-		*out = file;
-	return err;
+		return err;
+	file->name = name;
+	file->directory = fcntl(directory, F_DUPFD_CLOEXEC, 0);
+	return file_begin(out, file, file->directory < 0 ? -errno : 0);
+}
+
+int outfile_fd(const struct outfile *file)
+{
+	return file->fd;
 }
 
 static int flush(struct outfile *file)

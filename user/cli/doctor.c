@@ -59,6 +59,8 @@ int cli_doctor(int argc, char **argv)
 	line_print(features.ring_buffer, "BPF ring buffer", "needed; kernel 5.8+");
 	line_print(features.task_storage, "BPF task storage", "needed; kernel 5.11+");
 	line_print(features.attach_cookie, "attach cookies", "needed; kernel 5.15+");
+	line_print(features.bpf_loop, "BPF loops",
+		   "without them census mode does not know what a target's end leaves");
 	line_print(features.perf_uprobe, "perf-event uprobes", "needed where there is no uprobe_multi");
 	line_print(features.uprobe_multi, "uprobe_multi", "one link for all probes of a file; kernel 6.6+");
 	line_print(features.uprobe_session, "uprobe.session",

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A perf.data file: what `perf record` would have written, had it been able to. One event, "live-bytes" (or
- * "live-blocks"); one sample a trace, its period the bytes that are live, its callchain the traceback. So the sums that
- * perf shows are those of a report.
+ * A perf.data file: what `perf record` would have written, had it been able to. One event, "live-bytes" ("live-blocks";
+ * of growth mode "growth-bytes", "growth-count"); one sample a trace, its period the bytes that are live, its callchain the
+ * traceback. So the sums that perf shows are those of a report.
  *
  * perf is given no live process and no /tmp/perf-PID.map: Python's frames are addresses in an ELF file of our own
  * (perf_data_image.h), which a MMAP2 record puts where no process has memory: in the hole between user space and the
@@ -357,6 +357,14 @@ static void remarks(const struct writer *writer)
 			 (unsigned long long)writer->cut, FRAMES_MAX);
 }
 
+/* Of growth mode it is pools, and the large blocks that were followed beside them. */
+static const char *event_name(const struct snapshot *snapshot, int counts)
+{
+	if (snapshot_is_growth(snapshot))
+		return counts ? "growth-count" : "growth-bytes";
+	return counts ? "live-blocks" : "live-bytes";
+}
+
 /* The image first: a perf.data that is there has its names. */
 static int perf_export(const struct snapshot *snapshot, const struct export_opts *opts, struct outfile *file)
 {
@@ -365,7 +373,7 @@ static int perf_export(const struct snapshot *snapshot, const struct export_opts
 		.snapshot = snapshot,
 		.frames = &frames,
 		.file = file,
-		.event = opts->counts ? "live-blocks" : "live-bytes",
+		.event = event_name(snapshot, opts->counts),
 		.counts = opts->counts,
 	};
 	struct outfile *image;

@@ -16,7 +16,7 @@
 struct reading {
 	const struct census_opts *opts;
 	struct event_header header;
-	uint64_t pools;
+	uint64_t id, pools;
 	int err;
 };
 
@@ -32,6 +32,7 @@ static int pool_record(const struct heap_pool *pool, void *context)
 	record->header = reading->header;
 	record->header.type = EVENT_CENSUS_POOL;
 	record->header.size = sizeof(*record) + words * sizeof(record->live[0]);
+	record->id = reading->id;
 	record->address = pool->address;
 	record->block_bytes = pool->block_bytes;
 	record->count = pool->count;
@@ -46,7 +47,7 @@ static int pool_record(const struct heap_pool *pool, void *context)
 static int reading_take(const struct python_runtime *runtime, const struct census_opts *opts,
 			struct event_census *record)
 {
-	struct reading reading = {.opts = opts, .header = record->header};
+	struct reading reading = {.opts = opts, .header = record->header, .id = record->id};
 	struct heap_reading heap = {0};
 	int err;
 
@@ -81,7 +82,9 @@ int census_take(const struct python_runtime *runtime, const struct census_opts *
 	if (err)
 		return err;
 	opts->refresh(opts->context);
+	/* Those of BPF are odd. */
 	record.header.time_ns = clock_ns(CLOCK_MONOTONIC);
+	record.id = record.header.time_ns & ~1ull;
 	err = reading_take(runtime, opts, &record);
 	record.frozen_ns = freeze_end(freeze);
 	opts->refresh(opts->context);

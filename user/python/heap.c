@@ -315,12 +315,44 @@ static int head_is_gone(const struct python_runtime *runtime, const struct heap_
 	return !count;
 }
 
+int heap_describe(const struct python_runtime *runtime, struct abi_heap *out)
+{
+	const struct heap_offsets *offsets = &runtime->offsets->heap;
+	struct heap_head head = {0};
+	/* From 3.12 on the interpreters lead to it. */
+	int err = offsets->interp_obmalloc ? 0 : heap_symbols_find(runtime, &head);
+
+	if (err)
+		return err;
+	*out = (struct abi_heap){
+		.arenas = head.arenas,
+		.maxarenas = head.maxarenas,
+		.raw_blocks = head.raw_blocks,
+		.interp_obmalloc = offsets->interp_obmalloc,
+		.obmalloc_is_pointer = offsets->obmalloc_is_pointer,
+		.mgmt_arenas = offsets->mgmt_arenas,
+		.mgmt_maxarenas = offsets->mgmt_maxarenas,
+		.mgmt_raw_blocks = offsets->mgmt_raw_blocks,
+		.arena_object_size = offsets->arena_object_size,
+		.arena_address = offsets->arena_address,
+		.arena_pool_address = offsets->arena_pool_address,
+		.pool_count = offsets->pool_count,
+		.pool_freeblock = offsets->pool_freeblock,
+		.pool_szidx = offsets->pool_szidx,
+		.pool_nextoffset = offsets->pool_nextoffset,
+		.pool_header_size = offsets->pool_header_size,
+		.arena_bytes = offsets->arena_bytes,
+		.pool_bytes = offsets->pool_bytes,
+		.raw_is_total = head.raw_is_total,
+	};
+	return 0;
+}
+
 int heap_find(const struct python_runtime *runtime)
 {
-	struct heap_head head;
+	struct abi_heap heap;
 
-	/* From 3.12 on the interpreters lead to it. */
-	return runtime->offsets->heap.interp_obmalloc ? 0 : heap_symbols_find(runtime, &head);
+	return heap_describe(runtime, &heap);
 }
 
 int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, void *context,

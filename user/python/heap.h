@@ -19,6 +19,8 @@ struct heap_reading {
 
 /* Is it known where this runtime keeps its heap? It need not have one yet. 0; -ENOTSUP, error_set() says why; -errno. */
 int heap_find(const struct python_runtime *runtime);
+/* The same, and *out tells BPF. */
+int heap_describe(const struct python_runtime *runtime, struct abi_heap *out);
 
 /* A pool in use, borrowed for the call. */
 struct heap_pool {

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * A reading of pymalloc's heap from within the target, when its interpreter begins to shut down, or else when its last
+ * thread ends or it execs: what is live then is what a report of the whole run is about, and a reader outside would
+ * come too late. The thread that shuts the interpreter down holds the GIL, and a last thread is alone: the heap
+ * stands still.
+ *
+ * The model is that of user/python/heap.c, which reads the heap of a process that goes on; the records are the same.
+ */
+#ifndef TRACER_BPF_HEAP_H
+#define TRACER_BPF_HEAP_H
+
+#include "state.h"
+
+#define MAX_INTERPRETERS 1024
+#define MAX_ARENAS       (1u << 20)
+#define MAX_ARENA_POOLS  256
+#define POOL_WORDS       (EVENT_POOL_BLOCKS / 64)
+#define BLOCK_STEP       16u /* every block begins at a multiple */
+
+/* struct event_census_pool with its bits. */
+struct pool_record {
+	__u64 head[sizeof(struct event_census_pool) / sizeof(__u64)];
+	__u64 live[POOL_WORDS];
+};
+
+#define RECORD(walk) ((struct event_census_pool *)(walk)->record.head)
+
+/* The reading that a thread makes. */
+struct heap_walk {
+	struct abi_heap heap;
+	struct pool_record record;
+	__u64 id;
+	__u64 interp, interp_next; /* interp_next: offset of the link */
+	__u64 last_state;      /* the state of the interpreter before: those that share one are neighbours */
+	__u64 objects;         /* arena objects */
+	__u64 pool, pools_end; /* in the arena being read */
+	__u64 block;           /* on the pool's free list */
+	__u32 block_bytes, carved, free_count, inconsistent;
+	__u64 blocks, large_blocks, pools_unreadable;
+	__u32 arenas; /* seen so far */
+	__u32 unread; /* something could not be read */
+	__u32 failed;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct heap_walk);
+} heap_walks SEC(".maps");
+
+/* Kernels without bpf_loop() (before 5.17) do not read it; the dead code is then taken out. */
+const volatile __u32 has_loop = 0;
+
+static struct heap_walk *walk_current(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+
+	return bpf_task_storage_get(&heap_walks, task, 0, 0);
+}
+
+/* What cannot be read (a page that is not resident, an address space that is gone) is 0, and leaves a mark. */
+static __always_inline __u64 heap_u64(struct heap_walk *walk, __u64 address)
+{
+	__u64 value = 0;
+
+	if (bpf_probe_read_user(&value, sizeof(value), (void *)address))
+		walk->unread = 1;
+	return value;
+}
+
+static __always_inline __u32 heap_u32(struct heap_walk *walk, __u64 address)
+{
+	__u32 value = 0;
+
+	if (bpf_probe_read_user(&value, sizeof(value), (void *)address))
+		walk->unread = 1;
+	return value;
+}
+
+/* One link of a pool's free list. */
+static long free_block(__u32 index UNUSED, void *context UNUSED)
+{
+	struct heap_walk *walk = walk_current();
+	__u64 at;
+	__u32 number;
+
+	if (!walk || !walk->block || !walk->block_bytes)
+		return 1;
+	at = walk->block - RECORD(walk)->address;
+	number = at / walk->block_bytes;
+	if (at >= (__u64)walk->carved * walk->block_bytes || at % walk->block_bytes ||
+	    !(walk->record.live[number / 64 & (POOL_WORDS - 1)] >> (number & 63) & 1)) {
+		walk->inconsistent = 1;
+		return 1;
+	}
+	walk->record.live[number / 64 & (POOL_WORDS - 1)] &= ~(1ull << (number & 63));
+	walk->free_count++;
+	walk->block = heap_u64(walk, walk->block);
+	walk->inconsistent |= walk->unread;
+	return walk->inconsistent ? 1 : 0;
+}
+
+/* All blocks handed out so far live, until the free list says otherwise. */
+static __always_inline void pool_fill(struct heap_walk *walk)
+{
+	int i;
+
+	for (i = 0; i < (int)POOL_WORDS; i++) {
+		__u32 rest = walk->carved - i * 64;
+
+		walk->record.live[i] = walk->carved <= (__u32)i * 64 ? 0
+				       : rest >= 64                  ? ~0ull
+								     : (1ull << rest) - 1;
+	}
+}
+
+static __always_inline void pool_output(struct heap_walk *walk)
+{
+	__u32 words = (RECORD(walk)->count + 63) / 64, bytes;
+
+	if (words > POOL_WORDS)
+		words = POOL_WORDS;
+	bytes = sizeof(struct event_census_pool) + words * sizeof(__u64);
+	header_fill(&RECORD(walk)->header, EVENT_CENSUS_POOL, bytes);
+	RECORD(walk)->id = walk->id;
+	if (record_output(&walk->record, bytes, LOSS_PROCESS))
+		walk->failed = 1;
+}
+
+/* One pool of an arena. */
+static long arena_pool(__u32 index UNUSED, void *context UNUSED)
+{
+	struct heap_walk *walk = walk_current();
+	__u32 count, szidx, next;
+	__u64 pool;
+
+	if (!walk || walk->failed)
+		return 1;
+	pool = walk->pool;
+	if (pool + walk->heap.pool_bytes > walk->pools_end)
+		return 1;
+	walk->pool += walk->heap.pool_bytes;
+	walk->unread = 0;
+	count = heap_u32(walk, pool + walk->heap.pool_count);
+	if (!count && !walk->unread)
+		return 0;
+	szidx = heap_u32(walk, pool + walk->heap.pool_szidx);
+	next = heap_u32(walk, pool + walk->heap.pool_nextoffset);
+	walk->block = heap_u64(walk, pool + walk->heap.pool_freeblock);
+	walk->block_bytes = (szidx + 1) * BLOCK_STEP;
+	walk->free_count = 0;
+	RECORD(walk)->address = pool + walk->heap.pool_header_size;
+	walk->inconsistent = walk->unread || szidx >= EVENT_SMALL_BYTES / BLOCK_STEP ||
+			     next < walk->heap.pool_header_size || next > walk->heap.pool_bytes;
+	if (!walk->inconsistent) {
+		walk->carved = (next - walk->heap.pool_header_size) / walk->block_bytes;
+		pool_fill(walk);
+		bpf_loop(EVENT_POOL_BLOCKS, free_block, NULL, 0);
+	}
+	if (walk->inconsistent || walk->carved - walk->free_count != count) {
+		walk->pools_unreadable++;
+		RECORD(walk)->block_bytes = 0;
+		RECORD(walk)->count = (walk->heap.pool_bytes - walk->heap.pool_header_size) / BLOCK_STEP;
+	} else {
+		walk->blocks += count;
+		RECORD(walk)->block_bytes = walk->block_bytes;
+		RECORD(walk)->count = walk->carved;
+	}
+	pool_output(walk);
+	return 0;
+}
+
+/* One arena object. */
+static long heap_arena(__u32 index, void *context UNUSED)
+{
+	struct heap_walk *walk = walk_current();
+	__u64 object, address, used;
+
+	if (!walk || walk->failed || !walk->heap.pool_bytes)
+		return 1;
+	object = walk->objects + (__u64)index * walk->heap.arena_object_size;
+	walk->unread = 0;
+	address = heap_u64(walk, object + walk->heap.arena_address);
+	used = heap_u64(walk, object + walk->heap.arena_pool_address);
+	walk->failed |= walk->unread;
+	if (!address || walk->failed)
+		return walk->failed ? 1 : 0;
+	walk->arenas++;
+	walk->pools_end = address + walk->heap.arena_bytes;
+	if (used < walk->pools_end)
+		walk->pools_end = used;
+	walk->pool = (address + walk->heap.pool_bytes - 1) & -(__u64)walk->heap.pool_bytes;
+	bpf_loop(MAX_ARENA_POOLS, arena_pool, NULL, 0);
+	return 0;
+}
+
+static __always_inline void heap_head(struct heap_walk *walk, __u64 arenas, __u64 maxarenas, __u64 raw_blocks)
+{
+	__u64 before = walk->blocks, large;
+	__u32 count;
+
+	walk->unread = 0;
+	count = heap_u32(walk, maxarenas);
+	walk->objects = heap_u64(walk, arenas);
+	large = heap_u64(walk, raw_blocks);
+	if (walk->unread || count > MAX_ARENAS)
+		walk->failed = 1;
+	if (walk->objects && !walk->failed)
+		bpf_loop(count, heap_arena, NULL, 0);
+	if (walk->heap.raw_is_total)
+		large -= walk->blocks - before;
+	if ((__s64)large > 0)
+		walk->large_blocks += large;
+}
+
+/* One interpreter (3.12+). */
+static long heap_interpreter(__u32 index UNUSED, void *context UNUSED)
+{
+	struct heap_walk *walk = walk_current();
+	__u64 state, interp;
+
+	if (!walk || !walk->interp || walk->failed)
+		return 1;
+	interp = walk->interp;
+	walk->interp = heap_u64(walk, interp + walk->interp_next);
+	state = interp + walk->heap.interp_obmalloc;
+	if (walk->heap.obmalloc_is_pointer)
+		state = heap_u64(walk, state);
+	if (!state || state == walk->last_state)
+		return 0;
+	walk->last_state = state;
+	heap_head(walk, state + walk->heap.mgmt_arenas, state + walk->heap.mgmt_maxarenas,
+		  state + walk->heap.mgmt_raw_blocks);
+	return 0;
+}
+
+static __always_inline int census_output(struct heap_walk *walk, __u32 type)
+{
+	struct event_census record = {.id = walk->id,
+				      .failed = walk->failed,
+				      .large_blocks = walk->large_blocks,
+				      .pools_unreadable = walk->pools_unreadable};
+
+	header_fill(&record.header, type, sizeof(record));
+	if (type == EVENT_CENSUS_DONE)
+		record.elapsed_ns = record.header.time_ns - (walk->id & ~1ull);
+	return record_output(&record, sizeof(record), LOSS_PROCESS);
+}
+
+/* Reads the heap once in a process's life. */
+static __always_inline void heap_read(struct abi_target *target)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct heap_walk *walk;
+
+	if (!has_loop || !target->heap.pool_bytes)
+		return;
+	walk = bpf_task_storage_get(&heap_walks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!walk)
+		return;
+	walk->heap = target->heap;
+	target->heap.pool_bytes = 0;
+	/* Those of the reader outside are even. */
+	walk->id = bpf_ktime_get_ns() | 1;
+	walk->blocks = walk->large_blocks = walk->pools_unreadable = walk->last_state = 0;
+	walk->arenas = walk->failed = 0;
+	if (census_output(walk, EVENT_CENSUS))
+		return;
+	if (walk->heap.interp_obmalloc) {
+		walk->interp = heap_u64(walk, target->runtime + target->offsets.runtime_interpreters_head);
+		walk->interp_next = target->offsets.interp_next;
+		bpf_loop(MAX_INTERPRETERS, heap_interpreter, NULL, 0);
+	} else {
+		heap_head(walk, walk->heap.arenas, walk->heap.maxarenas, walk->heap.raw_blocks);
+	}
+	walk->failed |= !walk->arenas;
+	census_output(walk, EVENT_CENSUS_DONE);
+}
+
+#endif
