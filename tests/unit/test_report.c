@@ -107,6 +107,13 @@ static void test_text(void **state)
 	contains(text, "  lost events: none\n");
 	lacks(text, "\033");
 	free(text);
+	snprintf(((struct snapshot *)*state)->meta.mode, sizeof(((struct snapshot *)*state)->meta.mode),
+		 "census");
+	text = report(*state, opts, report_text);
+	contains(text, "(peak size at least 2048 KiB)\n");
+	free(text);
+	snprintf(((struct snapshot *)*state)->meta.mode, sizeof(((struct snapshot *)*state)->meta.mode),
+		 "exact");
 	opts.top = 0;
 	text = report(*state, opts, report_text);
 	contains(text, "  b\\x0aad.py:1: size=10 B");

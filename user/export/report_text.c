@@ -251,7 +251,10 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 	if (opts->old)
 		fprintf(page->out, " (%+" PRId64 ")", statistic_count_diff(&total));
 	if (snapshot->meta.peak_bytes && !*what)
-		fprintf(page->out, " (peak size=%s)", report_size(text, snapshot->meta.peak_bytes));
+		/* Only exact mode follows it; else it is the highest that a reading of the heap has seen. */
+		fprintf(page->out, " (peak size%s%s)",
+			strcmp(snapshot->meta.mode, "census") == 0 ? " at least " : "=",
+			report_size(text, snapshot->meta.peak_bytes));
 	fputs(*what ? "; the pools lie in it: the totals are not to be added up\n" : "\n", page->out);
 }
 
