@@ -12,6 +12,7 @@
 #include "state.h"
 
 #define MAX_INTERPRETERS 1024
+#define MAX_HEAPS        32 /* of interpreters that do not share the main one's */
 #define MAX_ARENAS       (1u << 20)
 #define MAX_ARENA_POOLS  256
 #define POOL_WORDS       (EVENT_POOL_BLOCKS / 64)
@@ -31,13 +32,15 @@ struct heap_walk {
 	struct pool_record record;
 	__u64 id;
 	__u64 interp, interp_next; /* interp_next: offset of the link */
-	__u64 last_state;      /* the state of the interpreter before: those that share one are neighbours */
+	__u64 heaps[MAX_HEAPS];    /* read already: interpreters may share one */
+	__u32 heap_count;
+	__u32 fault;           /* something was not resident, and counts as 0 until that is looked at */
 	__u64 objects;         /* arena objects */
 	__u64 pool, pools_end; /* in the arena being read */
 	__u64 block;           /* on the pool's free list */
 	__u32 block_bytes, carved, free_count, inconsistent;
 	__u64 blocks, large_blocks, pools_unreadable;
-	__u32 failed;
+	__u32 failed, arenas_lost;
 };
 
 struct {
@@ -57,19 +60,21 @@ static struct heap_walk *walk_current(void)
 	return bpf_task_storage_get(&heap_walks, task, 0, 0);
 }
 
-static __always_inline __u64 heap_u64(__u64 address)
+static __always_inline __u64 heap_u64(struct heap_walk *walk, __u64 address)
 {
 	__u64 value = 0;
 
-	bpf_probe_read_user(&value, sizeof(value), (void *)address);
+	if (bpf_probe_read_user(&value, sizeof(value), (void *)address))
+		walk->fault = 1;
 	return value;
 }
 
-static __always_inline __u32 heap_u32(__u64 address)
+static __always_inline __u32 heap_u32(struct heap_walk *walk, __u64 address)
 {
 	__u32 value = 0;
 
-	bpf_probe_read_user(&value, sizeof(value), (void *)address);
+	if (bpf_probe_read_user(&value, sizeof(value), (void *)address))
+		walk->fault = 1;
 	return value;
 }
 
@@ -91,7 +96,7 @@ static long free_block(__u32 index UNUSED, void *context UNUSED)
 	}
 	walk->record.live[number / 64 & (POOL_WORDS - 1)] &= ~(1ull << (number & 63));
 	walk->free_count++;
-	walk->block = heap_u64(walk->block);
+	walk->block = heap_u64(walk, walk->block);
 	return 0;
 }
 
@@ -135,23 +140,24 @@ static long arena_pool(__u32 index UNUSED, void *context UNUSED)
 	if (pool + walk->heap.pool_bytes > walk->pools_end)
 		return 1;
 	walk->pool += walk->heap.pool_bytes;
-	count = heap_u32(pool + walk->heap.pool_count);
-	if (!count)
+	walk->fault = 0;
+	count = heap_u32(walk, pool + walk->heap.pool_count);
+	if (!count && !walk->fault)
 		return 0;
-	szidx = heap_u32(pool + walk->heap.pool_szidx);
-	next = heap_u32(pool + walk->heap.pool_nextoffset);
-	walk->block = heap_u64(pool + walk->heap.pool_freeblock);
+	szidx = heap_u32(walk, pool + walk->heap.pool_szidx);
+	next = heap_u32(walk, pool + walk->heap.pool_nextoffset);
+	walk->block = heap_u64(walk, pool + walk->heap.pool_freeblock);
 	walk->block_bytes = (szidx + 1) * BLOCK_STEP;
 	walk->free_count = 0;
 	RECORD(walk)->address = pool + walk->heap.pool_header_size;
-	walk->inconsistent = szidx >= EVENT_SMALL_BYTES / BLOCK_STEP || next < walk->heap.pool_header_size ||
-			     next > walk->heap.pool_bytes;
+	walk->inconsistent = walk->fault || szidx >= EVENT_SMALL_BYTES / BLOCK_STEP ||
+			     next < walk->heap.pool_header_size || next > walk->heap.pool_bytes;
 	if (!walk->inconsistent) {
 		walk->carved = (next - walk->heap.pool_header_size) / walk->block_bytes;
 		pool_fill(walk);
 		bpf_loop(EVENT_POOL_BLOCKS, free_block, NULL, 0);
 	}
-	if (walk->inconsistent || walk->carved - walk->free_count != count) {
+	if (walk->inconsistent || walk->fault || walk->carved - walk->free_count != count) {
 		walk->pools_unreadable++;
 		RECORD(walk)->block_bytes = 0;
 		RECORD(walk)->count = (walk->heap.pool_bytes - walk->heap.pool_header_size) / BLOCK_STEP;
@@ -173,10 +179,16 @@ static long heap_arena(__u32 index, void *context UNUSED)
 	if (!walk || walk->failed || !walk->heap.pool_bytes)
 		return 1;
 	object = walk->objects + (__u64)index * walk->heap.arena_object_size;
-	address = heap_u64(object + walk->heap.arena_address);
-	if (!address)
+	walk->fault = 0;
+	address = heap_u64(walk, object + walk->heap.arena_address);
+	used = heap_u64(walk, object + walk->heap.arena_pool_address);
+	if (!address && !walk->fault)
 		return 0;
-	used = heap_u64(object + walk->heap.arena_pool_address);
+	if (walk->fault || address & 15 || used < address) {
+		walk->arenas_lost = 1;
+		walk->pools_unreadable += walk->heap.arena_bytes / walk->heap.pool_bytes;
+		return 0;
+	}
 	walk->pools_end = address + walk->heap.arena_bytes;
 	if (used < walk->pools_end)
 		walk->pools_end = used;
@@ -188,16 +200,18 @@ static long heap_arena(__u32 index, void *context UNUSED)
 static __always_inline void heap_head(struct heap_walk *walk, __u64 arenas, __u64 maxarenas, __u64 raw_blocks)
 {
 	__u64 before = walk->blocks, large;
-	__u32 count = heap_u32(maxarenas);
+	__u32 count;
 
-	walk->objects = heap_u64(arenas);
-	if (count > MAX_ARENAS) {
+	walk->fault = 0;
+	count = heap_u32(walk, maxarenas);
+	walk->objects = heap_u64(walk, arenas);
+	large = heap_u64(walk, raw_blocks);
+	if (count > MAX_ARENAS || walk->fault) {
 		walk->failed = 1;
 		return;
 	}
 	if (walk->objects)
 		bpf_loop(count, heap_arena, NULL, 0);
-	large = heap_u64(raw_blocks);
 	if (walk->heap.raw_is_total)
 		large -= walk->blocks - before;
 	if ((__s64)large > 0)
@@ -209,17 +223,27 @@ static long heap_interpreter(__u32 index UNUSED, void *context UNUSED)
 {
 	struct heap_walk *walk = walk_current();
 	__u64 state, interp;
+	int i;
 
 	if (!walk || !walk->interp || walk->failed)
 		return 1;
 	interp = walk->interp;
-	walk->interp = heap_u64(interp + walk->interp_next);
+	walk->fault = 0;
+	walk->interp = heap_u64(walk, interp + walk->interp_next);
 	state = interp + walk->heap.interp_obmalloc;
 	if (walk->heap.obmalloc_is_pointer)
-		state = heap_u64(state);
-	if (!state || state == walk->last_state)
+		state = heap_u64(walk, state);
+	if (!state && !walk->fault)
 		return 0;
-	walk->last_state = state;
+	for (i = 0; i < MAX_HEAPS && i < (int)walk->heap_count; i++)
+		if (walk->heaps[i] == state)
+			return 0;
+	if (i >= MAX_HEAPS || walk->fault) {
+		walk->failed = 1;
+		return 1;
+	}
+	walk->heaps[i] = state;
+	walk->heap_count++;
 	heap_head(walk, state + walk->heap.mgmt_arenas, state + walk->heap.mgmt_maxarenas,
 		  state + walk->heap.mgmt_raw_blocks);
 	return 0;
@@ -228,13 +252,15 @@ static long heap_interpreter(__u32 index UNUSED, void *context UNUSED)
 static __always_inline int census_output(struct heap_walk *walk, __u32 type)
 {
 	struct event_census record = {.id = walk->id,
-				      .failed = walk->failed,
+				      .failed = walk->failed        ? EVENT_CENSUS_GIVEN_UP
+						: walk->arenas_lost ? EVENT_CENSUS_PARTIAL
+								    : EVENT_CENSUS_COMPLETE,
 				      .large_blocks = walk->large_blocks,
 				      .pools_unreadable = walk->pools_unreadable};
 
 	header_fill(&record.header, type, sizeof(record));
 	if (type == EVENT_CENSUS_DONE)
-		record.elapsed_ns = record.header.time_ns - (walk->id & ~1ull);
+		record.elapsed_ns = record.header.time_ns - (walk->id & ~EVENT_CENSUS_INSIDE);
 	return record_output(&record, sizeof(record), LOSS_PROCESS);
 }
 
@@ -251,15 +277,18 @@ static __always_inline void heap_read(struct abi_target *target)
 		return;
 	walk->heap = target->heap;
 	target->heap.pool_bytes = 0;
-	/* Those of the reader outside are even. */
-	walk->id = bpf_ktime_get_ns() | 1;
-	walk->blocks = walk->large_blocks = walk->pools_unreadable = walk->last_state = walk->failed = 0;
+	walk->id = bpf_ktime_get_ns() | EVENT_CENSUS_INSIDE;
+	walk->blocks = walk->large_blocks = walk->pools_unreadable = 0;
+	walk->heap_count = walk->failed = walk->arenas_lost = walk->fault = 0;
 	if (census_output(walk, EVENT_CENSUS))
 		return;
 	if (walk->heap.interp_obmalloc) {
-		walk->interp = heap_u64(target->runtime + target->offsets.runtime_interpreters_head);
+		walk->interp = heap_u64(walk, target->runtime + target->offsets.runtime_interpreters_head);
 		walk->interp_next = target->offsets.interp_next;
+		walk->failed = walk->fault;
 		bpf_loop(MAX_INTERPRETERS, heap_interpreter, NULL, 0);
+		if (walk->interp)
+			walk->failed = 1;
 	} else {
 		heap_head(walk, walk->heap.arenas, walk->heap.maxarenas, walk->heap.raw_blocks);
 	}

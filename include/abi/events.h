@@ -196,12 +196,22 @@ struct event_census {
 	struct event_header header;
 	__u64 id;       /* tells the records of one reading from those of another that begins meanwhile */
 	__u32 baseline; /* 1: the first one: what no event told of is older than the trace */
-	__u32 failed;   /* EVENT_CENSUS_DONE: given up: it says nothing */
+	__u32 failed;   /* EVENT_CENSUS_DONE: enum event_census_end */
 	/* The rest counts in EVENT_CENSUS_DONE. */
 	__u64 large_blocks; /* those that pymalloc passed on to malloc; only their number is known */
 	__u64 pools_unreadable;
 	__u64 elapsed_ns;
 	__u64 frozen_ns; /* for how long the target was stopped; 0: it was not */
+};
+
+/* In the id of a reading made by BPF, as the interpreter shuts down: none from outside comes between. */
+#define EVENT_CENSUS_INSIDE 1ull
+
+enum event_census_end {
+	EVENT_CENSUS_COMPLETE = 0,
+	EVENT_CENSUS_GIVEN_UP = 1, /* it says nothing */
+	EVENT_CENSUS_PARTIAL =
+		2, /* there are pools that it did not find: what it does not show may live all the same */
 };
 
 #define EVENT_POOL_BLOCKS 1024u /* in a pool at most: 16 KiB of 16-byte blocks */

@@ -60,6 +60,8 @@ static int reading_take(const struct python_runtime *runtime, const struct censu
 		err = 0;
 	if (!err)
 		err = reading.err;
+	if (heap.arenas_lost)
+		record->failed = EVENT_CENSUS_PARTIAL;
 	record->large_blocks = heap.raw_blocks;
 	record->pools_unreadable = heap.pools_unreadable;
 	record->elapsed_ns = heap.elapsed_ns;
@@ -82,15 +84,15 @@ int census_take(const struct python_runtime *runtime, const struct census_opts *
 	if (err)
 		return err;
 	opts->refresh(opts->context);
-	/* Those of BPF are odd. */
 	record.header.time_ns = clock_ns(CLOCK_MONOTONIC);
-	record.id = record.header.time_ns & ~1ull;
+	record.id = record.header.time_ns & ~EVENT_CENSUS_INSIDE;
 	err = reading_take(runtime, opts, &record);
 	record.frozen_ns = freeze_end(freeze);
 	opts->refresh(opts->context);
 	record.header.type = EVENT_CENSUS_DONE;
 	record.header.time_ns = clock_ns(CLOCK_MONOTONIC);
-	record.failed = err != 0;
+	if (err)
+		record.failed = EVENT_CENSUS_GIVEN_UP;
 	int failed = opts->record(opts->context, &record, sizeof(record));
 	if (done)
 		*done = record;

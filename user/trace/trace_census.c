@@ -52,6 +52,9 @@ int state_census(struct process_state *process, const struct event_census *event
 	struct census *census = &process->census;
 	int err = 0;
 
+	/* One of BPF is the last before the end: there is no other that could make up for it. */
+	if (census->running && census->id & EVENT_CENSUS_INSIDE && !(event->id & EVENT_CENSUS_INSIDE))
+		return 0;
 	if (census->running)
 		reading_give_up(process);
 	census->counts = (struct snapshot_coverage){0};
@@ -101,7 +104,7 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 
 	if (event->count > EVENT_POOL_BLOCKS || event->block_bytes > EVENT_SMALL_BYTES ||
 	    event->block_bytes % STEP_BYTES || event->address % STEP_BYTES ||
-	    event->address >> DOUBTFUL_SHIFT ||
+	    event->address >= (1ull << DOUBTFUL_SHIFT) - EVENT_POOL_BLOCKS * EVENT_SMALL_BYTES ||
 	    event->header.size != sizeof(*event) + (event->count + 63) / 64 * sizeof(event->live[0]))
 		return -EBADMSG;
 	if (!census->running || census->id != event->id)
@@ -176,7 +179,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 
 	if (!census->running || census->id != event->id)
 		return 0;
-	if (event->failed) {
+	if (event->failed && event->failed != EVENT_CENSUS_PARTIAL) {
 		reading_give_up(process);
 		return 0;
 	}
@@ -187,7 +190,10 @@ int state_census_done(struct process_state *process, const struct event_census *
 	}
 	for (size_t i = 0; i < process->thread_count; i++)
 		blocks_keep(process->blocks, process->threads[i].in_flight, census->epoch);
-	blocks_sweep(process->blocks, census->epoch, block_swept, process);
+	if (event->failed == EVENT_CENSUS_PARTIAL)
+		blocks_confirm_all(process->blocks, census->epoch);
+	else
+		blocks_sweep(process->blocks, census->epoch, block_swept, process);
 	if (info->mode == EVENT_MODE_CENSUS && info->live_bytes > info->peak_bytes)
 		info->peak_bytes = info->live_bytes;
 	if (event->baseline)
