@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The heap as it is read, against what the target says of itself, however it behaves while that is done."""
+import re
+import signal
+import subprocess
+import threading
+
+import pytest
+
+from harness import program, wait_until
+
+COUNT = 5000
+
+
+def account(start, trace, python, *options):
+    """Every block of the heap is one that is traced, one from before or one that nobody saw: none is left out."""
+    target = start(python, "account.py", COUNT)
+    target.step()
+    before = int(target.read_line())
+    target.wait_reading()
+    run = trace("-p", target.pid, *options)
+    target.step()
+    target.step()
+    target.read_line()
+    blocks = int(target.read_line())
+    target.wait_reading()
+    report = run.finish()
+    counts = report.data["coverage"]
+    assert counts["pools_unreadable"] == 0
+    assert counts["live_blocks"] + counts["large_blocks"] == blocks
+    assert counts["live_blocks"] == counts["old_blocks"] + counts["new_blocks"]
+    assert counts["new_blocks"] > 5 * COUNT and 0 < counts["old_blocks"] <= before
+    assert counts["new_blocks"] >= counts["seen_blocks"] >= 0.999 * counts["new_blocks"]
+    assert target.finish() == 0
+    return run, counts
+
+
+@pytest.mark.versions()
+@pytest.mark.parametrize("mode", ("census", "exact"))
+def test_every_block(start, trace, python, mode):
+    account(start, trace, python, "--mode", mode)
+
+
+def test_every_block_inlined(start, trace, debian_python):
+    account(start, trace, debian_python)
+
+
+def test_frozen(start, trace, any_python):
+    """--freeze says for how long; without it, nothing of the kind."""
+    run, counts = account(start, trace, any_python, "--freeze")
+    assert 0 < counts["elapsed_ns"] <= counts["frozen_ns"]
+    assert re.search(r"for which the target was stopped for \d+\.\d ms", run.stdout)
+    run, counts = account(start, trace, any_python)
+    assert counts["frozen_ns"] == 0 and "stopped" not in run.stdout
+
+
+@pytest.mark.versions()
+@pytest.mark.parametrize("name", ("golden.py", "threads.py"))
+def test_launch_interrupted(trace, python, name):
+    run = trace("--", python.path, program(name), stdin=subprocess.PIPE)
+    run.step()
+    live = run.expect()
+    # The first Ctrl-C is the command's affair, a second ends the trace.
+    wait_until(lambda: run.process.poll() is not None or run.interrupt(), "it has heard two interrupts")
+    report = run.finish()
+    assert report.lost_events == 0
+    assert report.marked(name, live) == live
+
+
+@pytest.mark.versions()
+def test_killed(start, trace, python):
+    """Nobody reads the heap of one that is killed: the report says how old the last reading is."""
+    target = start(python, "golden.py")
+    run = trace("-p", target.pid, "--interval", "0.1", "--format", "json")
+    target.step()
+    live = target.expect()
+    wait_until(lambda: [r for r in run.printed_reports() if r.data["coverage"]], "the heap has been read")
+    target.process.send_signal(signal.SIGKILL)
+    assert run.wait() == 0
+    report = run.report()
+    assert report.data["moment"] == "exited"
+    assert report.marked("golden.py", live) == live
+    assert report.data["coverage"]["unread_ns"] > 0
+
+
+def test_killed_text(start, trace, any_python):
+    target = start(any_python, "golden.py")
+    run = trace("-p", target.pid, "--interval", "0.1")
+    target.step()
+    target.expect()
+    wait_until(lambda: "  heap: " in run.stdout, "the heap has been read")
+    target.process.send_signal(signal.SIGKILL)
+    assert run.wait() == 0
+    last = run.stdout[run.stdout.rindex("Not seen:") :]
+    assert re.search(r"^  the heap was last read [\d.]+ ms before: small blocks that died since stand as live$", last, re.M)
+
+
+def test_killed_unread(trace, any_python):
+    """One that did not live long enough for a reading."""
+    suicide = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    run = trace("--", any_python.path, "-S", "-c", suicide, attached=False)
+    assert run.wait() == 128 + signal.SIGKILL
+    assert "the heap was not read before the end" in run.stdout
+    assert run.report().data["coverage"] is None
+
+
+def check_unrest(report, live, threads):
+    """Blocks of line K stay; of line R each thread may be about to put one more into its place."""
+    assert report.lost_events == 0
+    assert report.line("unrest.py", "K") == live["K"]
+    size, count = report.line("unrest.py", "R")
+    assert live["R"][1] - threads <= count <= live["R"][1] + threads
+    assert abs(size - live["R"][0]) <= threads * 200
+    assert report.line("unrest.py", "T")[1] <= threads
+
+
+@pytest.mark.versions()
+@pytest.mark.parametrize("options", ((), ("--freeze",)), ids=("running", "frozen"))
+def test_unrest(start, trace, python, options):
+    threads = 4
+    target = start(python, "unrest.py", threads, 500)
+    run = trace("-p", target.pid, *options)
+    target.step()
+    live = target.expect()
+    check_unrest(run.finish(), live, threads)
+    assert target.finish() == 0
+
+
+@pytest.mark.parametrize("options", ((), ("--freeze",)), ids=("running", "frozen"))
+def test_unrest_inlined(start, trace, debian_python, options):
+    target = start(debian_python, "unrest.py", 4, 500)
+    run = trace("-p", target.pid, *options)
+    target.step()
+    live = target.expect()
+    check_unrest(run.finish(), live, 4)
+
+
+class Hammer:
+    """Has the heap read again and again for as long as it is entered."""
+
+    def __init__(self, run_tracer, pid):
+        self.readings, self.failed, self._over = 0, [], threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(run_tracer, pid))
+
+    def _run(self, run_tracer, pid):
+        while not self._over.is_set():
+            done = run_tracer("ctl", pid, "reset-peak")
+            if done.returncode:
+                self.failed.append(done.stderr)
+                break
+            self.readings += 1
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+
+
+def hammer(start, trace, run_tracer, python, name, arguments, *options):
+    target = start(python, name, *arguments)
+    run = trace("-p", target.pid, *options)
+    with Hammer(run_tracer, target.pid) as readings:
+        target.step()
+        live = target.expect()
+        wait_until(lambda: readings.readings >= 5 or readings.failed, "the heap has been read a few times")
+    assert not readings.failed
+    report = run.finish()
+    assert report.lost_events == 0
+    assert report.marked(name, live) == live
+    assert target.finish() == 0
+
+
+@pytest.mark.versions()
+@pytest.mark.parametrize("name, arguments", (("golden.py", (20000,)), ("threads.py", (8, 4000)), ("realloc.py", ())))
+def test_hammered(start, trace, run_tracer, python, name, arguments):
+    """Readings while blocks come and go lose no block that lives."""
+    hammer(start, trace, run_tracer, python, name, arguments)
+
+
+@pytest.mark.parametrize("options", ((), ("--freeze",), ("--mode", "exact")), ids=("census", "frozen", "exact"))
+def test_hammered_inlined(start, trace, run_tracer, debian_python, options):
+    hammer(start, trace, run_tracer, debian_python, "threads.py", (8, 4000), *options)
+
+
+def corrupt(start, trace, python, kind):
+    target = start(python, "corrupt.py", kind)
+    run = trace("-p", target.pid)
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    assert report.data["coverage"]["pools_unreadable"] == 3
+    size, count = report.line("corrupt.py", "K")
+    # What was freed in the spoilt pools, and nothing else, may stand as live.
+    assert live["K"][1] <= count <= live["K"][1] + 3
+    assert size * live["K"][1] == live["K"][0] * count
+    assert "pools that could not be read: 3, what is traced there stands as live" in run.stdout
+    assert target.finish() == 0
+
+
+@pytest.mark.versions()
+@pytest.mark.parametrize("kind", ("cycle", "wild", "header"))
+def test_corrupt(start, trace, python, kind):
+    corrupt(start, trace, python, kind)
+
+
+def test_corrupt_inlined(start, trace, debian_python):
+    corrupt(start, trace, debian_python, "cycle")
