@@ -40,8 +40,9 @@ enum event_type {
 	EVENT_REUSE = 13,  /* struct event_alloc: a dead object from a free list lives again; address is the
 				  object's, somewhere in its block, whose owner is now this stack; bytes is 0 */
 	EVENT_CENSUS = 14, /* struct event_census: a reading of pymalloc's heap begins */
-	EVENT_CENSUS_POOL = 15, /* struct event_census_pool: what it found in one pool */
-	EVENT_CENSUS_DONE = 16, /* struct event_census: it is complete (or was given up) */
+	EVENT_CENSUS_POOL = 15,   /* struct event_census_pool: what it found in one pool */
+	EVENT_CENSUS_DONE = 16,   /* struct event_census: it is complete (or was given up) */
+	EVENT_CENSUS_THREAD = 17, /* struct event_mark: what the thread did last, it may not have done yet */
 
 	EVENT_USER_FIRST = 256,
 	EVENT_PROCESS = 256, /* struct event_target: a process comes under trace; its first record */
@@ -189,7 +190,8 @@ struct event_loss {
 #define EVENT_SMALL_BYTES 512u
 
 /*
- * A census: EVENT_CENSUS, an EVENT_CENSUS_POOL for every pool in use, EVENT_CENSUS_DONE. The heap changes while it is
+ * A census: EVENT_CENSUS, an EVENT_CENSUS_THREAD for every thread that may be between a record and the deed of which it
+ * tells, an EVENT_CENSUS_POOL for every pool in use, EVENT_CENSUS_DONE. The heap changes while it is
  * read: what the events between these records say is newer than what a pool says.
  */
 struct event_census {
@@ -225,7 +227,7 @@ struct event_census_pool {
 	__u64 live[]; /* a bit for each, in (count + 63) / 64 words */
 };
 
-/* A moment of a process that the user chose. */
+/* Nothing but when, and of whom. */
 struct event_mark {
 	struct event_header header;
 };

@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -55,16 +56,15 @@ def test_frozen(start, trace, any_python):
 
 
 @pytest.mark.versions()
-@pytest.mark.parametrize("name", ("golden.py", "threads.py"))
-def test_launch_interrupted(trace, python, name):
-    run = trace("--", python.path, program(name), stdin=subprocess.PIPE)
+def test_launch_interrupted(trace, python):
+    run = trace("--", python.path, program("golden.py"), stdin=subprocess.PIPE)
     run.step()
     live = run.expect()
     # The first Ctrl-C is the command's affair, a second ends the trace.
     wait_until(lambda: run.process.poll() is not None or run.interrupt(), "it has heard two interrupts")
     report = run.finish()
     assert report.lost_events == 0
-    assert report.marked(name, live) == live
+    assert report.marked("golden.py", live) == live
 
 
 @pytest.mark.versions()
@@ -135,6 +135,19 @@ def test_unrest_inlined(start, trace, debian_python, options):
     check_unrest(run.finish(), live, 4)
 
 
+@pytest.mark.versions()
+def test_idle(start, trace, python):
+    """What a thread did last is done when it sleeps: its last block is gone, however short ago that was."""
+    target = start(python, "idle.py")
+    run = trace("-p", target.pid)
+    for _ in range(3):
+        target.step()
+    target.wait_reading()
+    report = run.finish()
+    assert report.line("idle.py", "K") == (3 * 333, 3)
+    assert report.line("idle.py", "T") == (0, 0)
+
+
 class Hammer:
     """Has the heap read again and again for as long as it is entered."""
 
@@ -183,6 +196,23 @@ def test_hammered(start, trace, run_tracer, python, name, arguments):
 @pytest.mark.parametrize("options", ((), ("--freeze",), ("--mode", "exact")), ids=("census", "frozen", "exact"))
 def test_hammered_inlined(start, trace, run_tracer, debian_python, options):
     hammer(start, trace, run_tracer, debian_python, "threads.py", (8, 4000), *options)
+
+
+def test_stopped(start, trace, run_tracer, any_python):
+    """One that is stopped by its user may stand between a record and the deed, for as long as that user likes."""
+    target = start(any_python, "threads.py", 8, 20000)
+    run = trace("-p", target.pid)
+    target.step()
+    for _ in range(20):
+        target.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.3)
+        assert run_tracer("ctl", target.pid, "reset-peak").returncode == 0
+        target.process.send_signal(signal.SIGCONT)
+        time.sleep(0.02)
+    live = target.expect()
+    report = run.finish()
+    assert report.lost_events == 0
+    assert report.marked("threads.py", live) == live
 
 
 def corrupt(start, trace, python, kind):

@@ -27,7 +27,8 @@ static void test_empty(void **state)
 
 static void test_members(void **state)
 {
-	static const uint64_t addresses[] = {0, 16, MIB - 16, MIB, 64 * MIB + 1024, 0x7f0012345670, UINT64_MAX - 63};
+	static const uint64_t addresses[] = {
+		0, 16, MIB - 16, MIB, 64 * MIB + 1024, 0x7f0012345670, UINT64_MAX - 63};
 	struct address_set set = {0};
 
 	(void)state;
@@ -74,7 +75,8 @@ static void test_churn(void **state)
 		expected[page * PER_PAGE + slot] = random >> 63;
 	}
 	for (uint64_t i = 0; i < (uint64_t)PAGES * PER_PAGE; i++)
-		assert_int_equal(address_set_has(&set, i / PER_PAGE * MIB * 3 + i % PER_PAGE * 26192), expected[i]);
+		assert_int_equal(address_set_has(&set, i / PER_PAGE * MIB * 3 + i % PER_PAGE * 26192),
+				 expected[i]);
 	address_set_free(&set);
 	free(expected);
 }

@@ -196,7 +196,8 @@ static void test_signals(void **state)
 	for (int i = 0; i < 200; i++) {
 		unsigned int before = atomic_load(&shared->signals);
 
-		assert_int_equal(kill(pid, SIGUSR1), 0); /* it may be on its way when the threads are stopped */
+		assert_int_equal(kill(pid, SIGUSR1),
+				 0); /* it may be on its way when the threads are stopped */
 		assert_int_equal(freeze_begin(&freeze, pid), 0);
 		freeze_end(freeze);
 		while (atomic_load(&shared->signals) == before)

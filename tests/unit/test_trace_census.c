@@ -16,7 +16,6 @@
 #define BLOCK  48u
 #define BLOCKS 300u /* more than four words of bits */
 #define S      1000000000ull
-#define MS     1000000ull
 
 /* The block's address in the pool. */
 static uint64_t at(unsigned int number)
@@ -55,23 +54,21 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void put_at(struct trace *trace, uint64_t time_ns, uint32_t tid, uint64_t address, uint64_t bytes, uint32_t api)
+static void put_by(struct trace *trace, uint32_t tid, uint64_t address, uint64_t bytes, uint32_t api)
 {
 	struct event_alloc event = {.header = header_of(EVENT_ALLOC, sizeof(event)),
 				    .address = address,
 				    .bytes = bytes,
 				    .api = api};
 
-	event.header.time_ns = time_ns;
 	event.header.tid = tid;
 	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
 }
 
-static void take_at(struct trace *trace, uint64_t time_ns, uint32_t type, uint32_t tid, uint64_t address)
+static void take_by(struct trace *trace, uint32_t type, uint32_t tid, uint64_t address)
 {
 	struct event_free event = {.header = header_of(type, sizeof(event)), .address = address};
 
-	event.header.time_ns = time_ns;
 	event.header.tid = tid;
 	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
 }
@@ -81,11 +78,18 @@ static void put(struct trace *trace, unsigned int number)
 	assert_int_equal(feed_alloc(trace, at(number), BLOCK - 1, 0), 0);
 }
 
-static void begin(struct trace *trace, uint64_t id, uint64_t time_ns)
+static void begin(struct trace *trace, uint64_t id)
 {
 	struct event_census event = {.header = header_of(EVENT_CENSUS, sizeof(event)), .id = id};
 
-	event.header.time_ns = time_ns;
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+}
+
+static void in_flight(struct trace *trace, uint32_t tid)
+{
+	struct event_mark event = {.header = header_of(EVENT_CENSUS_THREAD, sizeof(event))};
+
+	event.header.tid = tid;
 	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
 }
 
@@ -146,17 +150,17 @@ static void done_so(struct trace *trace, uint64_t id, uint32_t baseline, uint32_
 	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
 }
 
-/* A whole one, a second after the events. */
+/* A whole one. */
 static void reading(struct trace *trace, uint64_t id, const int *live)
 {
-	begin(trace, id, S);
+	begin(trace, id);
 	pool(trace, id, live);
 	done(trace, id);
 }
 
 static void baseline(struct trace *trace, uint64_t id, const int *live)
 {
-	begin(trace, id, S);
+	begin(trace, id);
 	pool(trace, id, live);
 	done_so(trace, id, 1, 0);
 }
@@ -212,10 +216,11 @@ static void test_doubtful_arrives(void **state)
 {
 	struct trace *trace = *state;
 
-	begin(trace, 2, S);
+	begin(trace, 2);
 	pool(trace, 2, LIVE(7, 8, 9));
 	put(trace, 8);
-	assert_int_equal(feed_alloc(trace, at(9), BLOCK + 1, 0), 0); /* of another class: a later block at that place */
+	assert_int_equal(feed_alloc(trace, at(9), BLOCK + 1, 0),
+			 0); /* of another class: a later block at that place */
 	done(trace, 2);
 	expect(trace, 1, 0, 2, 0);
 	assert_true(knows(trace, 8) && knows(trace, 9)); /* what came to life during it lives, shown or not */
@@ -225,7 +230,7 @@ static void test_alive_meanwhile(void **state)
 {
 	struct trace *trace = *state;
 
-	begin(trace, 2, S);
+	begin(trace, 2);
 	pool(trace, 2, LIVE(1));
 	put(trace, 200); /* after its pool was read */
 	done(trace, 2);
@@ -243,11 +248,11 @@ static void test_died_meanwhile(void **state)
 	struct trace *trace = *state;
 
 	baseline(trace, 2, LIVE(1, 2));
-	begin(trace, 4, S);
+	begin(trace, 4);
 	pool(trace, 4, LIVE(1, 2, 3, 4));
-	take_at(trace, S, EVENT_FREE, 1, at(2));
-	take_at(trace, S, EVENT_FREE, 1, at(3));
-	take_at(trace, S, EVENT_REALLOC, 2, at(4));
+	take_by(trace, EVENT_FREE, 1, at(2));
+	take_by(trace, EVENT_FREE, 1, at(3));
+	take_by(trace, EVENT_REALLOC, 2, at(4));
 	done(trace, 4);
 	expect(trace, 0, 1, 0, 0);
 	/* And is not old any more, should it be there once again. */
@@ -260,45 +265,55 @@ static void test_in_flight(void **state)
 {
 	struct trace *trace = *state;
 
-	put_at(trace, S, 1, at(1), BLOCK, EVENT_API_OBJ);
-	put_at(trace, S, 1, at(2), BLOCK, EVENT_API_OBJ);
-	put_at(trace, S, 2, at(3), BLOCK, EVENT_API_OBJ);
-	begin(trace, 2, S + 100 * MS);
+	put_by(trace, 1, at(1), BLOCK, EVENT_API_OBJ);
+	put_by(trace, 1, at(2), BLOCK, EVENT_API_OBJ);
+	put_by(trace, 2, at(3), BLOCK, EVENT_API_OBJ);
+	put_by(trace, 3, at(4), BLOCK, EVENT_API_OBJ);
+	begin(trace, 2);
+	in_flight(trace, 1);
+	in_flight(trace, 2);
+	in_flight(trace, 9); /* did nothing yet */
 	pool(trace, 2, LIVE(299));
 	done(trace, 2);
 	assert_false(knows(trace, 1)); /* its thread has gone on since */
 	assert_true(knows(trace, 2) && knows(trace, 3));
-	/* That does not last for ever. */
-	begin(trace, 4, S + 300 * MS);
+	assert_false(knows(trace, 4)); /* its thread has done it, and that was undone since */
+	/* Said of one reading, it holds for that only. */
+	begin(trace, 4);
+	in_flight(trace, 2);
 	pool(trace, 4, LIVE(299));
 	done(trace, 4);
-	assert_false(knows(trace, 2) || knows(trace, 3));
+	assert_true(!knows(trace, 2) && knows(trace, 3));
+	in_flight(trace, 2); /* of no reading */
+	reading(trace, 6, LIVE(299));
 	assert_int_equal(process_of(trace)->live_blocks, 0);
+	assert_int_equal(process_of(trace)->counters.records_malformed, 0);
 }
 
 static void test_in_flight_free(void **state)
 {
 	struct trace *trace = *state;
 
-	put_at(trace, S, 1, at(1), BLOCK, EVENT_API_OBJ);
-	put_at(trace, S, 1, at(2), BLOCK, EVENT_API_OBJ);
-	take_at(trace, S, EVENT_FREE, 1, at(2));
-	put_at(trace, S, 2, at(3), BLOCK, EVENT_API_OBJ);
-	take_at(trace, S, EVENT_REALLOC, 2, at(3));
-	begin(trace, 2, S + MS);
+	put_by(trace, 1, at(1), BLOCK, EVENT_API_OBJ);
+	put_by(trace, 1, at(2), BLOCK, EVENT_API_OBJ);
+	take_by(trace, EVENT_FREE, 1, at(2));
+	put_by(trace, 2, at(3), BLOCK, EVENT_API_OBJ);
+	take_by(trace, EVENT_REALLOC, 2, at(3));
+	begin(trace, 2);
+	in_flight(trace, 1);
+	in_flight(trace, 2);
 	pool(trace, 2, LIVE(1, 2, 3));
 	done(trace, 2);
 	expect(trace, 1, 0, 0, 0);
-	/* The realloc left it where it was: it is there, and more than that is not to be known. */
-	take_at(trace, S + 2 * MS, EVENT_REALLOC_FAIL, 2, at(3));
-	begin(trace, 4, S + 3 * MS);
+	/* The realloc left it where it was. */
+	take_by(trace, EVENT_REALLOC_FAIL, 2, at(3));
+	begin(trace, 4);
+	in_flight(trace, 2);
 	pool(trace, 4, LIVE(1, 3));
 	done(trace, 4);
 	expect(trace, 2, 0, 0, 0);
-	/* A free of long ago is done: what is there now is another block. */
-	begin(trace, 6, 2 * S);
-	pool(trace, 6, LIVE(1, 2, 3));
-	done(trace, 6);
+	/* A free that is done: what is there now is another block. */
+	reading(trace, 6, LIVE(1, 2, 3));
 	expect(trace, 2, 0, 1, 0);
 }
 
@@ -314,7 +329,7 @@ static void test_unreadable(void **state)
 	put(trace, 5);
 	assert_int_equal(feed_alloc(trace, last, 16, 0), 0);
 	assert_int_equal(feed_alloc(trace, last + 16, 16, 0), 0); /* the next pool */
-	begin(trace, 2, S);
+	begin(trace, 2);
 	assert_int_equal(pool_feed(trace, &unreadable), 0);
 	end.pools_unreadable = 3;
 	end.elapsed_ns = 4;
@@ -348,9 +363,9 @@ static void test_interrupted(void **state)
 
 	put(trace, 1);
 	put(trace, 2);
-	begin(trace, 2, S);
+	begin(trace, 2);
 	pool(trace, 2, LIVE(1, 9));
-	begin(trace, 4, S);
+	begin(trace, 4);
 	pool(trace, 2, LIVE(8)); /* belongs to nothing any more */
 	pool(trace, 4, LIVE(2));
 	done(trace, 2);
@@ -372,12 +387,13 @@ static void test_inside(void **state)
 
 	put(trace, 1);
 	put(trace, 2);
-	begin(trace, 2, S);
+	begin(trace, 2);
 	pool(trace, 2, LIVE(1, 2));
-	begin(trace, 5, S);
-	begin(trace, 6, S);
+	begin(trace, 5);
+	begin(trace, 6);
 	pool(trace, 6, LIVE(1));
-	pool(trace, 5, LIVE(2));
+	in_flight(trace, TGID);
+	pool(trace, 5, LIVE(1));
 	done_so(trace, 6, 0, EVENT_CENSUS_GIVEN_UP);
 	done(trace, 5);
 	expect(trace, 1, 0, 0, 1);
@@ -396,7 +412,7 @@ static void test_given_up(void **state)
 	put(trace, 1);
 	put(trace, 2);
 	reading(trace, 4, LIVE(0, 1, 2));
-	begin(trace, 6, S);
+	begin(trace, 6);
 	pool(trace, 6, LIVE(1, 9));
 	done_so(trace, 6, 0, EVENT_CENSUS_GIVEN_UP);
 	expect(trace, 2, 1, 0, 0); /* that of the one before */
@@ -413,7 +429,7 @@ static void test_partial(void **state)
 
 	put(trace, 1);
 	put(trace, 2);
-	begin(trace, 2, S);
+	begin(trace, 2);
 	pool(trace, 2, LIVE(1, 5));
 	done_so(trace, 2, 0, EVENT_CENSUS_PARTIAL);
 	expect(trace, 1, 0, 1, 0);
@@ -428,19 +444,19 @@ static void test_not_pooled(void **state)
 	struct trace *trace = *state;
 	struct event_census end = end_of(4);
 
-	begin(trace, 2, S);
+	begin(trace, 2);
 	end.id = 2;
 	end.baseline = 1;
 	end.large_blocks = 10;
 	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
-	put_at(trace, 1, 1, 0x1000, 600, EVENT_API_OBJ);
-	put_at(trace, 1, 1, 0x2000, 0, EVENT_API_OBJ);
-	put_at(trace, 1, 1, 0x3000, 1, EVENT_API_LARGE); /* of no bytes, as malloc is asked for it */
-	put_at(trace, 1, 1, 0x4000, 100, EVENT_API_LARGE);
-	put_at(trace, 1, 1, 0x5000, 100, EVENT_API_RAW);
-	put_at(trace, 1, 1, 0x6000, 100, EVENT_API_TRACK);
-	put_at(trace, 1, 1, 0x7000, 512, EVENT_API_OBJ);
-	begin(trace, 4, S);
+	put_by(trace, 1, 0x1000, 600, EVENT_API_OBJ);
+	put_by(trace, 1, 0x2000, 0, EVENT_API_OBJ);
+	put_by(trace, 1, 0x3000, 1, EVENT_API_LARGE); /* of no bytes, as malloc is asked for it */
+	put_by(trace, 1, 0x4000, 100, EVENT_API_LARGE);
+	put_by(trace, 1, 0x5000, 100, EVENT_API_RAW);
+	put_by(trace, 1, 0x6000, 100, EVENT_API_TRACK);
+	put_by(trace, 1, 0x7000, 512, EVENT_API_OBJ);
+	begin(trace, 4);
 	end = end_of(4);
 	end.large_blocks = 15;
 	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
@@ -452,7 +468,7 @@ static void test_not_pooled(void **state)
 	assert_int_equal(process_of(trace)->coverage.large_new, 5);
 	end.id = 6;
 	end.large_blocks = 3; /* fewer than there were */
-	begin(trace, 6, S);
+	begin(trace, 6);
 	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
 	assert_int_equal(process_of(trace)->coverage.large_new, 0);
 }
@@ -466,8 +482,8 @@ static void test_census_counters(void **state)
 		put(trace, i);
 	put(trace, 0);
 	assert_int_equal(process_of(trace)->counters.replaced, 0);
-	put_at(trace, 1, 1, 0x1000, 600, EVENT_API_OBJ);
-	put_at(trace, 1, 1, 0x1000, 600, EVENT_API_OBJ);
+	put_by(trace, 1, 0x1000, 600, EVENT_API_OBJ);
+	put_by(trace, 1, 0x1000, 600, EVENT_API_OBJ);
 	assert_int_equal(process_of(trace)->counters.replaced, 1);
 	assert_int_equal(process_of(trace)->peak_bytes, 0); /* how much of that lives is not known yet */
 	reading(trace, 2, LIVE(0, 1, 2, 3));
@@ -504,7 +520,7 @@ static void test_clear(void **state)
 
 	put(trace, 1);
 	reading(trace, 2, LIVE(1));
-	begin(trace, 4, S);
+	begin(trace, 4);
 	pool(trace, 4, LIVE(1, 2));
 	assert_int_equal(feed_mark(trace, EVENT_CLEAR), 0);
 	done(trace, 4); /* of before */
@@ -528,7 +544,7 @@ static void test_malformed(void **state)
 	struct trace *trace = *state;
 	struct pool_event event;
 
-	begin(trace, 2, S);
+	begin(trace, 2);
 	event = pool_of(2, POOL, BLOCK, EVENT_POOL_BLOCKS + 1);
 	event.event.header.size = sizeof(event);
 	malformed(trace, &event);
@@ -565,12 +581,12 @@ int main(void)
 #define CENSUS(test) cmocka_unit_test_setup_teardown(test, setup_census, teardown)
 #define EXACT(test)  cmocka_unit_test_setup_teardown(test, setup_exact, teardown)
 	const struct CMUnitTest tests[] = {
-		CENSUS(test_reconcile),	     CENSUS(test_doubtful_arrives), CENSUS(test_alive_meanwhile),
-		CENSUS(test_died_meanwhile), CENSUS(test_in_flight),	    CENSUS(test_in_flight_free),
+		CENSUS(test_reconcile),      CENSUS(test_doubtful_arrives), CENSUS(test_alive_meanwhile),
+		CENSUS(test_died_meanwhile), CENSUS(test_in_flight),        CENSUS(test_in_flight_free),
 		CENSUS(test_unreadable),     CENSUS(test_class_mismatch),   CENSUS(test_interrupted),
-		CENSUS(test_inside),	     CENSUS(test_given_up),	    CENSUS(test_partial),
+		CENSUS(test_inside),         CENSUS(test_given_up),         CENSUS(test_partial),
 		CENSUS(test_not_pooled),     CENSUS(test_census_counters),  EXACT(test_lost_free),
-		CENSUS(test_clear),	     CENSUS(test_malformed),	    EXACT(test_reconcile),
+		CENSUS(test_clear),          CENSUS(test_malformed),        EXACT(test_reconcile),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "python/heap.h"
 #include "target/freeze.h"
+#include "target/threads.h"
 
 /* Pools between two looks at the ring buffer: a few milliseconds. */
 #define REFRESH_POOLS 512
@@ -44,6 +45,17 @@ static int pool_record(const struct heap_pool *pool, void *context)
 	return reading->err;
 }
 
+static int thread_record(pid_t tid, void *context)
+{
+	struct reading *reading = context;
+	struct event_mark record = {.header = reading->header};
+
+	record.header.type = EVENT_CENSUS_THREAD;
+	record.header.size = sizeof(record);
+	record.header.tid = tid;
+	return reading->opts->record(reading->opts->context, &record, sizeof(record));
+}
+
 static int reading_take(const struct python_runtime *runtime, const struct census_opts *opts,
 			struct event_census *record)
 {
@@ -52,6 +64,8 @@ static int reading_take(const struct python_runtime *runtime, const struct censu
 	int err;
 
 	err = opts->record(opts->context, record, sizeof(*record));
+	if (!err)
+		err = threads_visit(runtime->pid, thread_record, &reading);
 	if (err)
 		return err;
 	err = heap_read_pools(runtime, pool_record, &reading, &heap);

@@ -91,7 +91,6 @@ static int thread_did(struct process_state *process, const struct event_header *
 		return err;
 	thread->last_freed = freed;
 	thread->last_address = address;
-	thread->last_ns = header->time_ns;
 	return 0;
 }
 

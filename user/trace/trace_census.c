@@ -8,8 +8,8 @@
  * told of it: it is older than the trace if it was so at the reading before, and else unseen. What the table knew
  * before the reading and no pool has shown is dead: its free was not traced (census mode), or lost.
  *
- * A record can be made just before the allocator does what it tells. So what each thread did last before the reading, if
- * that was not long ago, counts as done whatever the heap shows: that is one block a thread at most.
+ * A record can be made just before the allocator does what it tells. So what a thread did last before the reading counts
+ * as done whatever the heap shows, if EVENT_CENSUS_THREAD says that it may be at that point.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,6 @@
 
 #define DOUBTFUL_SHIFT 56 /* above every user-space address; the class is at most 512 / 16 */
 #define STEP_BYTES     16u
-#define IN_FLIGHT_NS   200000000ull /* a thread may have lost its processor between a record and its deed */
 
 void state_census_free(struct census *census)
 {
@@ -50,7 +49,6 @@ static void reading_give_up(struct process_state *process)
 int state_census(struct process_state *process, const struct event_census *event)
 {
 	struct census *census = &process->census;
-	int err = 0;
 
 	/* One of BPF is the last before the end: there is no other that could make up for it. */
 	if (census->running && census->id & EVENT_CENSUS_INSIDE && !(event->id & EVENT_CENSUS_INSIDE))
@@ -61,15 +59,24 @@ int state_census(struct process_state *process, const struct event_census *event
 	census->epoch ^= 1;
 	census->running = 1;
 	census->id = event->id;
-	for (size_t i = 0; i < process->thread_count && !err; i++) {
-		struct thread_entry *thread = &process->threads[i];
-		int recent = event->header.time_ns - thread->last_ns < IN_FLIGHT_NS;
+	for (size_t i = 0; i < process->thread_count; i++)
+		process->threads[i].in_flight = 0;
+	return 0;
+}
 
-		thread->in_flight = recent && !thread->last_freed ? thread->last_address : 0;
-		if (recent && thread->last_freed)
-			err = state_census_died(process, thread->last_address);
-	}
-	return err;
+int state_census_thread(struct process_state *process, const struct event_mark *event)
+{
+	uint32_t index = id_map_find(&process->tids, event->header.tid);
+	struct thread_entry *thread;
+
+	/* BPF's own comes while nothing else can be under way. */
+	if (!process->census.running || process->census.id & EVENT_CENSUS_INSIDE || index == ID_MAP_NONE)
+		return 0;
+	thread = &process->threads[index];
+	if (thread->last_freed)
+		return state_census_died(process, thread->last_address);
+	thread->in_flight = thread->last_address;
+	return 0;
 }
 
 static int doubtful_add(struct census *census, uint64_t address, uint32_t class_bytes)
