@@ -42,7 +42,7 @@ enum event_type {
 	EVENT_CENSUS = 14, /* struct event_census: a reading of pymalloc's heap begins */
 	EVENT_CENSUS_POOL = 15,   /* struct event_census_pool: what it found in one pool */
 	EVENT_CENSUS_DONE = 16,   /* struct event_census: it is complete (or was given up) */
-	EVENT_CENSUS_THREAD = 17, /* struct event_mark: what the thread did last, it may not have done yet */
+	EVENT_CENSUS_THREAD = 21, /* struct event_mark: what the thread did last, it may not have done yet */
 
 	EVENT_USER_FIRST = 256,
 	EVENT_PROCESS = 256, /* struct event_target: a process comes under trace; its first record */

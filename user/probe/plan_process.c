@@ -8,7 +8,7 @@
 #include "python/heap.h"
 #include "python/version.h"
 
-int plan_process(pid_t pid, const struct plan_opts *opts, struct process_info *info,
+int plan_process(pid_t pid, const struct plan_opts *opts, struct plan_cache *cache, struct process_info *info,
 		 struct python_runtime *runtime, struct plan *plan)
 {
 	struct plan_opts possible = *opts;
@@ -20,7 +20,7 @@ int plan_process(pid_t pid, const struct plan_opts *opts, struct process_info *i
 		unreadable = heap_find(runtime);
 	if (unreadable)
 		possible.mode = EVENT_MODE_EXACT;
-	err = plan_python(runtime->file, &possible, plan);
+	err = plan_cache_python(cache, runtime->file, &possible, plan);
 	if (err)
 		python_runtime_close(runtime);
 	else if (unreadable)

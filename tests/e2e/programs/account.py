@@ -15,8 +15,6 @@ kept = []
 stdin, buffer = open(0, "rb", 0), bytearray(1)
 figure, text = array.array("q", [0]), bytearray(b"%20d\n" % 0)
 digits = slice(0, 20)
-# Bound before: a method that is looked up for the first time may put another out of the interpreter's cache of them,
-# and with it the last reference to its name.
 write, read = os.write, stdin.readinto
 
 
@@ -33,6 +31,7 @@ def count_blocks():
 write(1, b"ready\n")
 while read(buffer):
     work()
+    for _ in range(100):  # as in objects.py
+        count_blocks()
     count_blocks()
-    count_blocks()  # what the first time took for good is there
     write(1, text)
