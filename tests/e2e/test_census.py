@@ -238,3 +238,15 @@ def test_corrupt(start, trace, python, kind):
 
 def test_corrupt_inlined(start, trace, debian_python):
     corrupt(start, trace, debian_python, "cycle")
+
+
+def test_one_analysis(start, trace, debian_python):
+    """Two processes of one interpreter: its code is decoded once."""
+    targets = [start(debian_python, "golden.py") for _ in range(2)]
+    run = trace("-v", "-p", ",".join(str(target.pid) for target in targets), output=False, attached=2)
+    assert run.stderr.count("the plan is that of the same file before") == 1
+    for target in targets:
+        target.step()
+        target.expect()
+    run.interrupt()
+    assert run.wait() == 0

@@ -41,7 +41,8 @@ static struct elf_file *library(const char *instructions)
 	assert_non_null(out);
 	fprintf(out, SOURCE, instructions);
 	fclose(out);
-	snprintf(command, sizeof(command), "cc -shared -nostdlib -Wl,--build-id=0x" BUILD_ID " -o %s %s", path, source);
+	snprintf(command, sizeof(command), "cc -shared -nostdlib -Wl,--build-id=0x" BUILD_ID " -o %s %s",
+		 path, source);
 	err = system(command);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	unlink(source);
@@ -56,7 +57,8 @@ static struct elf_file *library(const char *instructions)
 	return file;
 }
 
-static void expect(struct plan_cache *cache, struct elf_file *file, const struct plan_opts *opts, size_t files)
+static void expect(struct plan_cache *cache, struct elf_file *file, const struct plan_opts *opts,
+		   size_t files)
 {
 	struct plan plan, fresh;
 
@@ -83,7 +85,8 @@ static void expect(struct plan_cache *cache, struct elf_file *file, const struct
 
 static void test_cache(void **state)
 {
-	struct plan_opts opts = {.mode = EVENT_MODE_EXACT}, others = {.mode = EVENT_MODE_EXACT, .no_reuse = 1};
+	struct plan_opts opts = {.mode = EVENT_MODE_EXACT},
+			 others = {.mode = EVENT_MODE_EXACT, .no_reuse = 1};
 	struct elf_file *file = library("push %rbp\npop %rbp"), *copy = library("push %rbp\npop %rbp");
 	struct elf_file *forged = library("nop\npush %rbp");
 	struct plan_cache *cache;
