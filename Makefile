@@ -25,7 +25,7 @@ CFLAGS_ALL := -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE -DTRACER_VERSION='"
 LDFLAGS_ALL := $(if $(SAN),$(SANITIZE)) $(LDFLAGS)
 LIBS     := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
 
-ROOMS    := base target python trace stats export control probe cli
+ROOMS    := base target perfmap python trace stats export control probe cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/export/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
@@ -34,11 +34,11 @@ SKELETONS := $(BPF:%=$(OUT)/gen/probe/%.skel.h)
 UNIT     := $(patsubst tests/unit/%.c,$(OUT)/tests/%,$(wildcard tests/unit/test_*.c))
 PYTEST   := TRACER=$(abspath $(OUT)/tracer) $(PYTHON) -m pytest -q -rs -p no:cacheprovider
 TOOLS    := $(patsubst tools/%.c,$(OUT)/tools/%,$(wildcard tools/*.c))
-FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(or $(FUZZ:%=tests/fuzz/fuzz_%.c),$(wildcard tests/fuzz/fuzz_*.c)))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help demo test check unit golden oracle e2e parity bench fuzz format lint tools install clean
+.PHONY: all help demo test check unit golden oracle e2e parity bench coverage fuzz format lint tools install clean
 
 all: $(OUT)/tracer
 
@@ -48,8 +48,9 @@ help:
 	@echo 'make test       install what the tests need, then every test (root); last line: N passed, N failed'
 	@echo 'make check      unit and golden tests, and those against tracemalloc'"'"'s own files; no root (also with SAN=1)'
 	@echo 'make parity     the long comparison with tracemalloc over all versions (root)'
-	@echo 'make bench      ratios to untraced and to tracemalloc (root)'
-	@echo 'make fuzz       every fuzz target for FUZZ_SECONDS (default 30)'
+	@echo 'make bench      ratios to untraced, next to tracemalloc and other tools (root)'
+	@echo 'make coverage   the share of new blocks that has a traceback, for every CPython found (root)'
+	@echo 'make fuzz       every fuzz target, or those of FUZZ="lines plan", for FUZZ_SECONDS each (default 30)'
 	@echo 'make lint format tools install PREFIX=… clean'
 
 # --- the program ---------------------------------------------------------------------------------------------
@@ -129,14 +130,20 @@ e2e: $(OUT)/tracer
 parity: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/e2e/test_parity.py --all-versions
 
-bench: $(OUT)/tracer
+bench: $(OUT)/tracer $(OUT)/tools/bare $(OUT)/tools/bench_perfmap
+	$(Q)$(OUT)/tools/bench_perfmap
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench.py $(BENCH)
 	$(if $(BENCH),,$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench_session.py)
 
-# The captures of the golden tests, less their file header, are what a stream of records looks like.
+coverage: $(OUT)/tracer
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/coverage_table.py $(COVERAGE)
+
+# The captures of the golden tests, less their file header, are what a stream of records looks like; an object file is
+# what a JIT registers.
 fuzz: $(FUZZERS)
 	$(Q)mkdir -p build/corpus/fuzz_capture && for c in tests/golden/*.cap; do \
 		tail -c +17 $$c > build/corpus/fuzz_capture/$${c##*/}; done
+	$(Q)mkdir -p build/corpus/fuzz_jit_elf && cp $(FUZZ_LIB)/obj/user/base/text.o build/corpus/fuzz_jit_elf
 	$(Q)mkdir -p build/corpus/fuzz_tracemalloc && $(PYTHON) tests/fuzz/corpus_tracemalloc.py build/corpus/fuzz_tracemalloc
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
 		$$f -max_total_time=$(or $(FUZZ_SECONDS),30) -max_len=200000 -timeout=10 -verbosity=0 \

@@ -8,6 +8,7 @@
  */
 #include "heap.h"
 #include "python_stack.h"
+#include "registers.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -27,38 +28,6 @@ static __always_inline struct thread_state *thread_current(void)
 	if (!thread)
 		loss_add(LOSS_THREAD_STATE, 1);
 	return thread;
-}
-
-/* In assembler, lest the compiler merge the cases into one load at a computed place: the verifier allows none. */
-#define REGISTER_CASE(name, field)                                                                           \
-	case ABI_REG_##name:                                                                                 \
-		asm volatile("%0 = *(u64 *)(%1 + %2)"                                                        \
-			     : "=r"(value)                                                                   \
-			     : "r"(regs), "i"(__builtin_offsetof(struct pt_regs, field)));                   \
-		return value
-
-static __always_inline __u64 argument(struct pt_regs *regs, __u64 cookie, int index)
-{
-	__u64 value;
-
-	switch (cookie >> (16 + 8 * index) & 0xff) {
-		REGISTER_CASE(AX, rax);
-		REGISTER_CASE(CX, rcx);
-		REGISTER_CASE(DX, rdx);
-		REGISTER_CASE(BX, rbx);
-		REGISTER_CASE(BP, rbp);
-		REGISTER_CASE(SI, rsi);
-		REGISTER_CASE(DI, rdi);
-		REGISTER_CASE(R8, r8);
-		REGISTER_CASE(R9, r9);
-		REGISTER_CASE(R10, r10);
-		REGISTER_CASE(R11, r11);
-		REGISTER_CASE(R12, r12);
-		REGISTER_CASE(R13, r13);
-		REGISTER_CASE(R14, r14);
-		REGISTER_CASE(R15, r15);
-	}
-	return 0;
 }
 
 /*
@@ -92,7 +61,8 @@ static __always_inline void alloc_output(struct thread_state *thread, struct abi
 	struct event_alloc record = {.address = address, .bytes = bytes, .domain = domain, .api = api};
 	__u32 face = api & EVENT_API_MASK;
 
-	record.stack_id = stack_id_current(thread, target, face == EVENT_API_MEM || face == EVENT_API_OBJ);
+	record.stack_id = stack_id_current(
+		thread, target, face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL);
 	header_fill(&record.header, type, sizeof(record));
 	if (record_output(&record, sizeof(record),
 			  type == EVENT_ALLOC   ? LOSS_ALLOC
@@ -101,14 +71,17 @@ static __always_inline void alloc_output(struct thread_state *thread, struct abi
 		loss_add(LOSS_ALLOC_BYTES, bytes);
 }
 
+#include "memory.h"
+
 static __always_inline __s64 addend(__u64 cookie)
 {
 	return (__s16)(cookie >> 40);
 }
 
 /* struct pool_header, the same in every version; a pool's blocks are of one size class, multiples of 16 bytes. */
-#define POOL_FREEBLOCK 8
-#define POOL_SZIDX     36
+#define POOL_FREEBLOCK    8
+#define POOL_SZIDX        36
+#define POOL_HEADER_BYTES 48
 
 static __always_inline __u64 pool_class_bytes(__u64 pool)
 {
@@ -162,6 +135,10 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 		thread->refill_bytes = 0;
 		thread->pool_bits = addend(cookie);
 		break;
+	case ABI_OP_NEW_POOL:
+		thread->pool_bits = addend(cookie);
+		thread->bytes = 1ull << (thread->pool_bits & 63);
+		break;
 	default:
 		return 1;
 	}
@@ -193,6 +170,9 @@ static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 	if (!thread || !thread->sp || regs->rsp != thread->sp + 8)
 		return 0;
 	thread->sp = 0;
+	/* What it returns is a block of the pool: any of them if that had blocks of this class before. */
+	if (thread->api == EVENT_API_POOL && address)
+		address = (address & ~(thread->bytes - 1)) + POOL_HEADER_BYTES;
 	if (thread->pool_bits && !thread->bytes && address) {
 		thread->bytes = pool_class_bytes(address & ~((1ull << (thread->pool_bits & 63)) - 1));
 		rounded = EVENT_API_ROUNDED;
@@ -316,6 +296,13 @@ int inline_site(struct pt_regs *regs)
 				     api);
 		}
 		break;
+	case ABI_OP_NEW_POOL:
+		thread = thread_current();
+		if (thread)
+			alloc_output(thread, target, EVENT_ALLOC,
+				     argument(regs, cookie, 0) + POOL_HEADER_BYTES,
+				     1ull << (addend(cookie) & 63), 0, EVENT_API_POOL);
+		break;
 	case ABI_OP_END:
 		request_end(regs, argument(regs, cookie, 0));
 		break;
@@ -363,13 +350,17 @@ int request_once(struct pt_regs *regs)
 	return 0;
 }
 
-static __always_inline void process_output(__u32 type, __u32 tgid, __u32 other, __u32 code)
+/* What a probe costs that does nothing: the limit that the others are measured against (tools/bare.c). */
+SEC("uprobe")
+int empty_session(void *context UNUSED)
 {
-	struct event_process record = {.other = other, .code = code};
+	return 0;
+}
 
-	header_fill(&record.header, type, sizeof(record));
-	record.header.tgid = tgid;
-	record_output(&record, sizeof(record), LOSS_PROCESS);
+SEC("uprobe")
+int empty(void *context UNUSED)
+{
+	return 0;
 }
 
 /*
@@ -413,12 +404,26 @@ int process_exit(void *context UNUSED)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	__u32 tgid = task->tgid;
+	struct abi_target *target = bpf_map_lookup_elem(&targets, &tgid);
 
 	/* signal->live was counted down for this thread already. */
-	if (!bpf_map_lookup_elem(&targets, &tgid) || task->signal->live.counter)
+	if (!target || task->signal->live.counter)
 		return 0;
+	/* From 6.16 on the memory is still there, however it was ended. */
+	heap_read(target);
 	process_output(EVENT_EXIT, tgid, 0, task->exit_code);
 	bpf_map_delete_elem(&targets, &tgid);
+	return 0;
+}
+
+/* The old program's memory for the last time (6.10+); the exec cannot fail any more. */
+SEC("raw_tp/sched_prepare_exec")
+int process_exec_begin(void *context UNUSED)
+{
+	struct abi_target *target = target_current();
+
+	if (target)
+		heap_read(target);
 	return 0;
 }
 

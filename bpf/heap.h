@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A reading of pymalloc's heap from within the target, at the moment at which its interpreter begins to shut down: what
- * is live then is what a report of the whole run is about, and a reader outside would come too late. The thread that
- * shuts it down holds the GIL, so the heap stands still.
+ * A reading of pymalloc's heap from within the target, when its interpreter begins to shut down, or else when its last
+ * thread ends or it execs: what is live then is what a report of the whole run is about, and a reader outside would
+ * come too late. The thread that shuts the interpreter down holds the GIL, and a last thread is alone: the heap
+ * stands still.
  *
  * The model is that of user/python/heap.c, which reads the heap of a process that goes on; the records are the same.
  */
@@ -34,13 +35,15 @@ struct heap_walk {
 	__u64 interp, interp_next; /* interp_next: offset of the link */
 	__u64 heaps[MAX_HEAPS];    /* read already: interpreters may share one */
 	__u32 heap_count;
-	__u32 fault;           /* something was not resident, and counts as 0 until that is looked at */
 	__u64 objects;         /* arena objects */
 	__u64 pool, pools_end; /* in the arena being read */
 	__u64 block;           /* on the pool's free list */
 	__u32 block_bytes, carved, free_count, inconsistent;
 	__u64 blocks, large_blocks, pools_unreadable;
-	__u32 failed, arenas_lost;
+	__u32 arenas;      /* seen so far */
+	__u32 unread;      /* something could not be read */
+	__u32 arenas_lost; /* some that nobody knows where to find */
+	__u32 failed;
 };
 
 struct {
@@ -60,12 +63,13 @@ static struct heap_walk *walk_current(void)
 	return bpf_task_storage_get(&heap_walks, task, 0, 0);
 }
 
+/* What cannot be read (a page that is not resident, an address space that is gone) is 0, and leaves a mark. */
 static __always_inline __u64 heap_u64(struct heap_walk *walk, __u64 address)
 {
 	__u64 value = 0;
 
 	if (bpf_probe_read_user(&value, sizeof(value), (void *)address))
-		walk->fault = 1;
+		walk->unread = 1;
 	return value;
 }
 
@@ -74,7 +78,7 @@ static __always_inline __u32 heap_u32(struct heap_walk *walk, __u64 address)
 	__u32 value = 0;
 
 	if (bpf_probe_read_user(&value, sizeof(value), (void *)address))
-		walk->fault = 1;
+		walk->unread = 1;
 	return value;
 }
 
@@ -97,7 +101,8 @@ static long free_block(__u32 index UNUSED, void *context UNUSED)
 	walk->record.live[number / 64 & (POOL_WORDS - 1)] &= ~(1ull << (number & 63));
 	walk->free_count++;
 	walk->block = heap_u64(walk, walk->block);
-	return 0;
+	walk->inconsistent |= walk->unread;
+	return walk->inconsistent ? 1 : 0;
 }
 
 /* All blocks handed out so far live, until the free list says otherwise. */
@@ -140,9 +145,9 @@ static long arena_pool(__u32 index UNUSED, void *context UNUSED)
 	if (pool + walk->heap.pool_bytes > walk->pools_end)
 		return 1;
 	walk->pool += walk->heap.pool_bytes;
-	walk->fault = 0;
+	walk->unread = 0;
 	count = heap_u32(walk, pool + walk->heap.pool_count);
-	if (!count && !walk->fault)
+	if (!count && !walk->unread)
 		return 0;
 	szidx = heap_u32(walk, pool + walk->heap.pool_szidx);
 	next = heap_u32(walk, pool + walk->heap.pool_nextoffset);
@@ -150,14 +155,14 @@ static long arena_pool(__u32 index UNUSED, void *context UNUSED)
 	walk->block_bytes = (szidx + 1) * BLOCK_STEP;
 	walk->free_count = 0;
 	RECORD(walk)->address = pool + walk->heap.pool_header_size;
-	walk->inconsistent = walk->fault || szidx >= EVENT_SMALL_BYTES / BLOCK_STEP ||
+	walk->inconsistent = walk->unread || szidx >= EVENT_SMALL_BYTES / BLOCK_STEP ||
 			     next < walk->heap.pool_header_size || next > walk->heap.pool_bytes;
 	if (!walk->inconsistent) {
 		walk->carved = (next - walk->heap.pool_header_size) / walk->block_bytes;
 		pool_fill(walk);
 		bpf_loop(EVENT_POOL_BLOCKS, free_block, NULL, 0);
 	}
-	if (walk->inconsistent || walk->fault || walk->carved - walk->free_count != count) {
+	if (walk->inconsistent || walk->carved - walk->free_count != count) {
 		walk->pools_unreadable++;
 		RECORD(walk)->block_bytes = 0;
 		RECORD(walk)->count = (walk->heap.pool_bytes - walk->heap.pool_header_size) / BLOCK_STEP;
@@ -179,16 +184,18 @@ static long heap_arena(__u32 index, void *context UNUSED)
 	if (!walk || walk->failed || !walk->heap.pool_bytes)
 		return 1;
 	object = walk->objects + (__u64)index * walk->heap.arena_object_size;
-	walk->fault = 0;
+	walk->unread = 0;
 	address = heap_u64(walk, object + walk->heap.arena_address);
 	used = heap_u64(walk, object + walk->heap.arena_pool_address);
-	if (!address && !walk->fault)
-		return 0;
-	if (walk->fault || address & 15 || used < address) {
+	walk->failed |= walk->unread;
+	if (!address || walk->failed)
+		return walk->failed ? 1 : 0;
+	if (address & (BLOCK_STEP - 1) || used < address) {
 		walk->arenas_lost = 1;
 		walk->pools_unreadable += walk->heap.arena_bytes / walk->heap.pool_bytes;
 		return 0;
 	}
+	walk->arenas++;
 	walk->pools_end = address + walk->heap.arena_bytes;
 	if (used < walk->pools_end)
 		walk->pools_end = used;
@@ -202,15 +209,13 @@ static __always_inline void heap_head(struct heap_walk *walk, __u64 arenas, __u6
 	__u64 before = walk->blocks, large;
 	__u32 count;
 
-	walk->fault = 0;
+	walk->unread = 0;
 	count = heap_u32(walk, maxarenas);
 	walk->objects = heap_u64(walk, arenas);
 	large = heap_u64(walk, raw_blocks);
-	if (count > MAX_ARENAS || walk->fault) {
+	if (walk->unread || count > MAX_ARENAS)
 		walk->failed = 1;
-		return;
-	}
-	if (walk->objects)
+	if (walk->objects && !walk->failed)
 		bpf_loop(count, heap_arena, NULL, 0);
 	if (walk->heap.raw_is_total)
 		large -= walk->blocks - before;
@@ -228,17 +233,17 @@ static long heap_interpreter(__u32 index UNUSED, void *context UNUSED)
 	if (!walk || !walk->interp || walk->failed)
 		return 1;
 	interp = walk->interp;
-	walk->fault = 0;
+	walk->unread = 0;
 	walk->interp = heap_u64(walk, interp + walk->interp_next);
 	state = interp + walk->heap.interp_obmalloc;
 	if (walk->heap.obmalloc_is_pointer)
 		state = heap_u64(walk, state);
-	if (!state && !walk->fault)
+	if (!state && !walk->unread)
 		return 0;
 	for (i = 0; i < MAX_HEAPS && i < (int)walk->heap_count; i++)
 		if (walk->heaps[i] == state)
 			return 0;
-	if (i >= MAX_HEAPS || walk->fault) {
+	if (i >= MAX_HEAPS || walk->unread) {
 		walk->failed = 1;
 		return 1;
 	}
@@ -279,19 +284,19 @@ static __always_inline void heap_read(struct abi_target *target)
 	target->heap.pool_bytes = 0;
 	walk->id = bpf_ktime_get_ns() | EVENT_CENSUS_INSIDE;
 	walk->blocks = walk->large_blocks = walk->pools_unreadable = 0;
-	walk->heap_count = walk->failed = walk->arenas_lost = walk->fault = 0;
+	walk->heap_count = walk->arenas = walk->arenas_lost = walk->failed = walk->unread = 0;
 	if (census_output(walk, EVENT_CENSUS))
 		return;
 	if (walk->heap.interp_obmalloc) {
 		walk->interp = heap_u64(walk, target->runtime + target->offsets.runtime_interpreters_head);
 		walk->interp_next = target->offsets.interp_next;
-		walk->failed = walk->fault;
+		walk->failed = walk->unread;
 		bpf_loop(MAX_INTERPRETERS, heap_interpreter, NULL, 0);
-		if (walk->interp)
-			walk->failed = 1;
+		walk->failed |= !!walk->interp; /* more than that, or a list without end */
 	} else {
 		heap_head(walk, walk->heap.arenas, walk->heap.maxarenas, walk->heap.raw_blocks);
 	}
+	walk->failed |= !walk->arenas;
 	census_output(walk, EVENT_CENSUS_DONE);
 }
 

@@ -3,9 +3,8 @@
 #ifndef TRACER_BPF_STATE_H
 #define TRACER_BPF_STATE_H
 
-#include "kernel.h"
+#include "stream.h"
 
-#include "abi/events.h"
 #include "abi/target.h"
 
 /*
@@ -25,7 +24,7 @@
  * before found at the same place with the same code object still has it, and that need not be read again. (A code
  * object that takes the place of a dead one is allocated, and that allocation walks the stack.)
  */
-#define RECENT_BITS 5
+#define RECENT_FRAMES 64
 struct recent_frame {
 	__u64 frame, code; /* addresses */
 	__u64 code_id;
@@ -52,8 +51,8 @@ struct thread_state {
 	__u32 walk;         /* counts the walks */
 	__u32 last_hooked;  /* last_free comes from a debugging hook: the object allocator may get it, too */
 	__u32 pad;
-	struct recent_frame recent[1 << RECENT_BITS];
-	__u64 next_frame; /* of the walk in progress */
+	struct recent_frame recent[RECENT_FRAMES]; /* by address: frames of one stack lie side by side */
+	__u64 next_frame;                          /* of the walk in progress */
 
 	__u64 code[32]; /* the code object being read; 256 bytes */
 	struct {
@@ -70,11 +69,6 @@ _Static_assert(sizeof(((struct thread_state *)0)->stack) == sizeof(struct event_
 _Static_assert(__builtin_offsetof(struct thread_state, frames) ==
 		       __builtin_offsetof(struct thread_state, stack) + sizeof(struct event_stack),
 	       "one record");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 64 << 20);
-} events SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -104,49 +98,11 @@ struct {
 	__type(value, __u64);
 } seen_codes SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, LOSS_COUNT);
-	__type(key, __u32);
-	__type(value, __u64);
-} loss SEC(".maps");
-
-static __always_inline void loss_add(__u32 kind, __u64 amount)
-{
-	__u64 *count = bpf_map_lookup_elem(&loss, &kind);
-
-	if (count)
-		*count += amount;
-}
-
 static __always_inline struct abi_target *target_current(void)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 
 	return bpf_map_lookup_elem(&targets, &tgid);
-}
-
-static __always_inline void header_fill(struct event_header *header, __u32 type, __u32 size)
-{
-	__u64 id = bpf_get_current_pid_tgid();
-
-	header->type = type;
-	header->size = size;
-	header->time_ns = bpf_ktime_get_ns();
-	header->tgid = id >> 32;
-	header->tid = (__u32)id;
-}
-
-/* The reader polls: a wake-up per record would cost the target more than the record. */
-#define RING_FLAGS BPF_RB_NO_WAKEUP
-
-/* 0 or -1: the ring buffer is full, counted under kind. */
-static __always_inline int record_output(void *record, __u32 size, __u32 kind)
-{
-	if (!bpf_ringbuf_output(&events, record, size, RING_FLAGS))
-		return 0;
-	loss_add(kind, 1);
-	return -1;
 }
 
 #endif

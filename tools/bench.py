@@ -2,15 +2,15 @@
 """What tracing costs, next to tracemalloc, in one run. Prints figures, asserts nothing, ends with status 0.
 
 The variants of a workload are run in turn, round after round, so that a noisy minute hits all of them; medians are shown.
-usage: bench.py [--reps N] [--scale F] [--workloads w1,w2,w3] [--python PATH]… [--only speed,memory,attach,detach]
+usage: bench.py [--reps N] [--scale F] [--workloads w1,w2,w3] [--variants REGEX] [--python PATH]… [--only WHAT,…] [--readme]
 """
 import argparse
-import json
 import os
 import re
 import select
 import signal
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -18,12 +18,13 @@ import time
 
 import bench_stats
 import pythons
+import readme
+from bench_speed import bench as bench_speed
+from interpreters import TIMEOUT, Python, environment
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRACER = os.path.abspath(os.environ.get("TRACER", os.path.join(HERE, "..", "build", "tracer")))
-ROUNDS = {"w1": 100000, "w2": 120000, "w3": 60}
-VARIANTS = ("untraced", "tracemalloc 1", "tracemalloc 25", "tracer 1", "tracer 25")
-TIMEOUT = 900
+TOOLS = {"tracer": TRACER, "bare": os.path.join(os.path.dirname(TRACER), "tools", "bare")}
 
 HOLDER = """
 import os
@@ -49,62 +50,8 @@ while True:
 """
 
 
-def environment():
-    env = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    env["PYTHONHASHSEED"] = "0"
-    return env
-
-
 def warn(text):
     print("bench: " + text, file=sys.stderr)
-
-
-def run_workload(python, workload, variant, rounds, snapshot):
-    """(seconds, lost events or None), or None when it failed."""
-    kind, _, frames = variant.partition(" ")
-    command = [python, os.path.join(HERE, "workloads", workload + ".py"), frames if kind == "tracemalloc" else "0", str(rounds)]
-    if kind == "tracer":
-        command = [TRACER, "-q", "-n", frames, "-o", snapshot, "--", *command]
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), timeout=TIMEOUT)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        warn("%s, %s: %s" % (workload, variant, error))
-        return None
-    seconds = re.search(rb"^\d+\.\d{3}$", done.stdout, re.M)  # the tracer's report follows the workload's own line
-    if done.returncode != 0 or not seconds:
-        warn("%s, %s: status %d: %s" % (workload, variant, done.returncode, done.stderr.decode(errors="replace").strip()[-300:]))
-        return None
-    lost = None
-    if kind == "tracer":
-        report = subprocess.run([TRACER, "report", snapshot, "--format", "json", "--top", "1"], stdout=subprocess.PIPE, timeout=TIMEOUT)
-        lost = json.loads(report.stdout)["lost_events"] if report.returncode == 0 else None
-    return float(seconds.group()), lost
-
-
-def bench_speed(python, label, options, folder):
-    print("\n%s\n%-4s %-15s %9s %10s %12s %6s" % (label, "", "", "seconds", "/untraced", "/tracemalloc", "lost"))
-    for workload in options.workloads.split(","):
-        rounds = max(1, int(ROUNDS[workload] * options.scale))
-        times, lost, failed = {v: [] for v in VARIANTS}, {}, set()
-        for _ in range(options.reps):
-            for variant in VARIANTS:
-                if variant in failed:
-                    continue
-                result = run_workload(python, workload, variant, rounds, os.path.join(folder, "speed.pb.gz"))
-                if result is None:
-                    failed.add(variant)
-                    continue
-                times[variant].append(result[0])
-                if result[1] is not None:
-                    lost[variant] = lost.get(variant, 0) + result[1]
-        medians = {v: statistics.median(t) for v, t in times.items() if t}
-        for variant in VARIANTS:
-            if variant not in medians:
-                print("%-4s %-15s %9s" % (workload, variant, "failed"))
-                continue
-            ratio = lambda base: "%.2f" % (medians[variant] / medians[base]) if medians.get(base) else "-"
-            print("%-4s %-15s %9.3f %10s %12s %6s" % (workload, variant, medians[variant], ratio("untraced"), ratio("tracemalloc 25"),
-                                                      lost.get(variant, "")), flush=True)
 
 
 def wait_line(stream, pattern, timeout):
@@ -178,6 +125,31 @@ def bench_memory(python, folder):
         print("memory: %-13s %8d KiB with %d blocks, %8d KiB with %d: %.1f bytes a live block" % (name, a, few, b, many, (b - a) * 1024 / (many - few)), flush=True)
 
 
+def bench_replay(python, reps, folder):
+    """Of a capture of w1: what the consumer does with one processor, without a target that it waits for."""
+    capture, snapshot = os.path.join(folder, "w1.cap"), os.path.join(folder, "replay.pb.gz")
+    subprocess.run([TRACER, "-q", "--capture", capture, "--", python, os.path.join(HERE, "workloads", "w1.py"), "0", "20000"],
+                   stdout=subprocess.DEVNULL, env=environment(), check=True, timeout=TIMEOUT)
+    with open(capture, "rb") as file:
+        records = count_records(file.read())
+    seconds = []
+    for _ in range(reps):
+        start = time.monotonic()
+        subprocess.run([TRACER, "replay", capture, "-o", snapshot], stdout=subprocess.DEVNULL, check=True, timeout=TIMEOUT)
+        seconds.append(time.monotonic() - start)
+    rate = records / statistics.median(seconds) / 1e6
+    print("replay: %d records in median %.2f s: %.2f million a second (bar: 3, %s)" % (records, statistics.median(seconds), rate, "met" if rate >= 3 else "MISSED"), flush=True)
+
+
+def count_records(data):
+    """Records of a capture: a header of 16 bytes, then {type, size, …} each (abi/events.h)."""
+    count, offset = 0, 16
+    while offset + 8 <= len(data):
+        offset += struct.unpack_from("<I", data, offset + 4)[0]
+        count += 1
+    return count
+
+
 def bench_attach(python, reps, folder):
     target = start_target(python, METER)
     seconds = []
@@ -247,34 +219,48 @@ def attempt(what, function, *args):
         warn("%s: %s" % (what, error))
 
 
+def choose(options):
+    """[(path, root or None)]: the newest with symbols, the distribution's, and those of root file systems with memray."""
+    if options.python:
+        return [(path, None) for path in options.python]
+    found = [*pythons.unstripped().values()][-1:] + [pythons.distribution()]
+    roots = [(path, root) for root, path in pythons.in_roots().values() if os.path.exists(root + "/usr/lib/python3/dist-packages/memray")]
+    return [(path, None) for path in found if path] + roots
+
+
 def main():
-    parser = argparse.ArgumentParser(description="what tracing costs, next to tracemalloc")
+    parser = argparse.ArgumentParser(description="what tracing costs, next to other ways")
     parser.add_argument("--reps", type=int, default=5, help="repetitions (default 5)")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the workloads' rounds")
     parser.add_argument("--workloads", default="w1,w2,w3")
-    parser.add_argument("--python", action="append", help="interpreter; repeatable (default: the newest with symbols and the distribution's)")
-    parser.add_argument("--only", default="speed,memory,attach,detach,stats")
+    parser.add_argument("--variants", default="", help="those whose names this regular expression finds (default: all)")
+    parser.add_argument("--python", action="append", help="interpreter; repeatable (default: the newest with symbols, the distribution's, "
+                        "and in the root file systems of TRACER_ROOTS those that have memray)")
+    parser.add_argument("--only", default="speed,memory,attach,detach,replay,stats")
+    parser.add_argument("--readme", action="store_true", help="write the tables into README.md")
     options = parser.parse_args()
-    found = pythons.unstripped()
-    chosen = options.python or [p for p in ([*found.values()][-1:] + [pythons.distribution()]) if p]
-    only = options.only.split(",")
+    chosen, only = choose(options), options.only.split(",")
     if not chosen:
         warn("no CPython with symbols and no distribution CPython found; name one by --python")
         return
+    tables = []
     with tempfile.TemporaryDirectory() as folder:
-        for python in chosen:
-            label = "CPython %s, %s" % (pythons.version_of(python), "stripped" if pythons.is_stripped(python) else "with symbols")
-            if "speed" in only:
-                attempt("speed", bench_speed, python, label, options, folder)
-        print("\n%s" % "CPython %s" % pythons.version_of(chosen[0]))
+        for path, root in chosen if "speed" in only else ():
+            attempt("speed", lambda: tables.append(bench_speed(Python(os.path.realpath(path), folder, root), TOOLS, options)))
+        if options.readme and tables:
+            attempt("README.md", readme.replace, "bench", "\n\n".join(tables))
+        python = chosen[0][0]
+        print("\nCPython %s" % pythons.version_of(python))
+        if "replay" in only:
+            attempt("replay", bench_replay, python, options.reps, folder)
         if "memory" in only:
-            attempt("memory", bench_memory, chosen[0], folder)
+            attempt("memory", bench_memory, python, folder)
         if "attach" in only:
-            attempt("attach", bench_attach, chosen[0], options.reps, folder)
+            attempt("attach", bench_attach, python, options.reps, folder)
         if "detach" in only:
-            attempt("detach", bench_detach, chosen[0], options.reps, folder)
+            attempt("detach", bench_detach, python, options.reps, folder)
         if "stats" in only:
-            attempt("stats", bench_stats.bench, TRACER, chosen[0], options.reps, environment(), folder)
+            attempt("stats", bench_stats.bench, TRACER, python, options.reps, environment(), folder)
 
 
 if __name__ == "__main__":

@@ -40,11 +40,11 @@ def is_stripped(path):
     return b".symtab" not in sections.stdout
 
 
-def version_of(path):
+def version_of(path, prefix=()):
     """"3.11", or None when it does not run."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
-        done = subprocess.run([path, "-I", "-S", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30)
+        done = subprocess.run([*prefix, path, "-I", "-S", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.decode().strip() or None

@@ -20,6 +20,8 @@ static const struct {
 	{"ctl", cli_ctl, "ctl PID status|snapshot FILE|stop...", "talk to the session that traces a process"},
 	{"list", cli_list, "list", "processes that can be traced"},
 	{"heap", cli_heap, "heap -p PID", "what is on a process's heap, by type; no probe"},
+	{"perfmap", cli_perfmap, "perfmap -p PID | -- COMMAND ARG...",
+	 "names of code that is generated at run time, for perf"},
 	{"doctor", cli_doctor, "doctor", "what this kernel and these privileges allow"},
 };
 

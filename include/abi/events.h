@@ -40,9 +40,20 @@ enum event_type {
 	EVENT_REUSE = 13,  /* struct event_alloc: a dead object from a free list lives again; address is the
 				  object's, somewhere in its block, whose owner is now this stack; bytes is 0 */
 	EVENT_CENSUS = 14, /* struct event_census: a reading of pymalloc's heap begins */
-	EVENT_CENSUS_POOL = 15,   /* struct event_census_pool: what it found in one pool */
-	EVENT_CENSUS_DONE = 16,   /* struct event_census: it is complete (or was given up) */
+	EVENT_CENSUS_POOL = 15, /* struct event_census_pool: what it found in one pool */
+	EVENT_CENSUS_DONE = 16, /* struct event_census: it is complete (or was given up) */
+	EVENT_MAP = 17,         /* struct event_map: anonymous memory was mapped (mmap, brk) */
+	EVENT_UNMAP =
+		18, /* struct event_map: a range is about to be unmapped, or was mapped over by a file */
+	EVENT_REMAP = 19,         /* struct event_map: an mremap: what was at the old address */
+	EVENT_PROTECT = 20,       /* struct event_map: the protection of a range changed */
 	EVENT_CENSUS_THREAD = 21, /* struct event_mark: what the thread did last, it may not have done yet */
+
+	/* Of perf maps, in a stream of their own (bpf/perfmap.bpf.c) together with EXIT, EXEC and FORK. */
+	EVENT_MAP_WRITE = 32, /* struct event_map_text: code and its name are about to be put into the map */
+	EVENT_MAP_COPY = 33,  /* struct event_map_text: all of the named file is about to be; no address */
+	EVENT_MAP_CALL = 34,  /* struct event_map_call: another function of the interface was called */
+	EVENT_MAP_JIT = 35,   /* struct event_map_jit: GDB's JIT interface was called */
 
 	EVENT_USER_FIRST = 256,
 	EVENT_PROCESS = 256, /* struct event_target: a process comes under trace; its first record */
@@ -58,6 +69,9 @@ enum event_api {
 	EVENT_API_OBJ = 2,   /* PyObject_*; also PyMem_* where both share one implementation */
 	EVENT_API_TRACK = 3, /* PyTraceMalloc_Track/Untrack: an extension module reports for itself */
 	EVENT_API_LARGE = 4, /* as EVENT_API_OBJ, of a request that pymalloc has passed on to malloc */
+	EVENT_API_POOL =
+		5, /* growth mode: a pool of pymalloc's, in use again or new; the address is that of its first
+				block, as in struct event_census_pool, bytes are the pool's */
 };
 
 /* In the field api of an allocation or a free, beside the face. */
@@ -87,6 +101,16 @@ struct event_alloc {
 	__u64 stack_id; /* names an EVENT_STACK record, possibly of earlier; 0: no Python frame on this thread */
 	__u32 domain; /* tracemalloc's: 0 for Python's own allocators */
 	__u32 api;    /* enum event_api | EVENT_API_ROUNDED | EVENT_API_HOOKED */
+};
+
+/* A range of whole pages. stack_id as in struct event_alloc, 0 with EVENT_UNMAP. */
+struct event_map {
+	struct event_header header;
+	__u64 address;
+	__u64 bytes;
+	__u64 stack_id;
+	__u64 old_address, old_bytes; /* EVENT_REMAP */
+	__u64 protection;             /* PROT_*; 0: it is only reserved. EVENT_MAP, EVENT_PROTECT */
 };
 
 struct event_free {
@@ -154,14 +178,51 @@ enum event_mode {
 	EVENT_MODE_GROWTH = 3, /* where the heap grows */
 };
 
+/* In the field mode of a process, beside the mode. */
+#define EVENT_MODE_MASK   0xffu
+#define EVENT_MODE_MAPPED 0x100u /* what it maps is followed (EVENT_MAP and its kin) */
+#define EVENT_MODE_LARGE  0x200u /* growth: blocks of more than EVENT_SMALL_BYTES are traced, one by one */
+
 struct event_target {
 	struct event_header header; /* tgid: the process; time_ns: when its tracing began */
 	__u32 python_version;       /* PY_VERSION_HEX: 0x030b02f0 is 3.11.2 final */
 	__u32 nframe;               /* traceback limit */
 	__u64 realtime_ns;          /* CLOCK_REALTIME at time_ns */
 	__u32 from_start; /* 1: traced from its first instruction, nothing is older than the trace */
-	__u32 mode;       /* enum event_mode */
+	__u32 mode;       /* enum event_mode | EVENT_MODE_MAPPED | EVENT_MODE_LARGE */
 	char name[64];    /* the program's name, NUL-padded; UTF-8 not guaranteed */
+};
+
+#define EVENT_MAX_MAP_NAME 4096u /* bytes kept of a name in a perf map */
+
+#define EVENT_MAP_MISSED 1u /* the name was not resident; it is at name_address, if it is there still */
+#define EVENT_MAP_CUT    2u /* the name is longer */
+#define EVENT_MAP_MAPPED 4u /* there is memory at address */
+
+struct event_map_text {
+	struct event_header header;
+	__u64 address;
+	__u64 bytes; /* of code */
+	__u64 name_address;
+	__u32 name_bytes;
+	__u32 flags; /* EVENT_MAP_* */
+	__u8 name[]; /* no NUL */
+};
+
+struct event_map_call {
+	struct event_header header;
+	__u32 function; /* enum abi_op: ABI_OP_MAP_INIT, _FINI, _COMPILE, _PERSIST */
+	__s32 value;    /* INIT: what it returned; PERSIST: its argument */
+};
+
+/* <gdb>/gdb/jit.h: struct jit_descriptor and its relevant entry, as they were at the call. */
+struct event_map_jit {
+	struct event_header header;
+	__u32 action; /* 1: the image was registered; 2: it is about to be unregistered */
+	__u32 pad;
+	__u64 entry;
+	__u64 image;
+	__u64 image_bytes;
 };
 
 /* Names of the drop counters; one __u64 each in struct event_loss and in the BPF map `loss`. */
@@ -178,6 +239,9 @@ enum event_loss_kind {
 	LOSS_FRAME_FAULT = 9,  /* stack walks cut short: a frame's page was not resident */
 	LOSS_RETURN = 10,      /* requests whose return never came */
 	LOSS_REUSE = 11,       /* reuses of dead objects dropped: ring buffer full */
+	LOSS_MAP = 12,         /* any of the four records of mapped memory dropped: ring buffer full */
+	LOSS_MAP_ENTRY = 14,   /* entries of perf maps dropped: ring buffer full, or no memory */
+	LOSS_MAP_CALL = 15,    /* other records of perf maps dropped: ring buffer full, or unreadable */
 	LOSS_COUNT = 16,       /* room to grow */
 };
 
@@ -236,6 +300,7 @@ _Static_assert(sizeof(struct event_header) == 24, "header");
 _Static_assert(__builtin_offsetof(struct event_alloc, stack_id) == 40, "alloc.stack_id");
 _Static_assert(sizeof(struct event_alloc) == 56, "alloc");
 _Static_assert(sizeof(struct event_free) == 40, "free");
+_Static_assert(sizeof(struct event_map) == 72, "map");
 _Static_assert(sizeof(struct event_frame) == 16, "frame");
 _Static_assert(sizeof(struct event_stack) == 40, "stack");
 _Static_assert(__builtin_offsetof(struct event_code, first_line) == 40, "code.first_line");
@@ -243,6 +308,9 @@ _Static_assert(__builtin_offsetof(struct event_code, data) == 64, "code.data");
 _Static_assert(sizeof(struct event_code_lines) == 40, "code_lines");
 _Static_assert(sizeof(struct event_process) == 32, "process");
 _Static_assert(sizeof(struct event_target) == 112, "target");
+_Static_assert(sizeof(struct event_map_text) == 56, "map_text");
+_Static_assert(sizeof(struct event_map_call) == 32, "map_call");
+_Static_assert(sizeof(struct event_map_jit) == 56, "map_jit");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
 _Static_assert(sizeof(struct event_mark) == 24, "mark");
 _Static_assert(sizeof(struct event_census) == 72, "census");

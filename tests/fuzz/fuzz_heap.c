@@ -56,7 +56,8 @@ static void put64(uint8_t *at, uint64_t value)
 	memcpy(at, &value, 8);
 }
 
-static void forge(struct forgery *forgery, const struct python_offsets *offsets, const uint8_t *data, size_t size)
+static void forge(struct forgery *forgery, const struct python_offsets *offsets, const uint8_t *data,
+		  size_t size)
 {
 	const struct heap_offsets *heap = &offsets->heap;
 	size_t pools = (size_t)POOLS * heap->pool_bytes;
@@ -67,7 +68,8 @@ static void forge(struct forgery *forgery, const struct python_offsets *offsets,
 	forgery->management = calloc(1, 16384);
 	forgery->interp = calloc(1, 1 << 20);
 	forgery->cpython = calloc(1, 1 << 16);
-	if (!forgery->memory || !forgery->objects || !forgery->management || !forgery->interp || !forgery->cpython)
+	if (!forgery->memory || !forgery->objects || !forgery->management || !forgery->interp ||
+	    !forgery->cpython)
 		abort();
 	bytes_take(forgery->objects, OBJECTS * heap->arena_object_size, &data, &size);
 	words_relocate(forgery->objects, OBJECTS * heap->arena_object_size, forgery->memory, pools);

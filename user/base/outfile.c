@@ -30,7 +30,7 @@ struct outfile {
 	int err;      /* the first failure: the content is incomplete from there on */
 	size_t used;
 	char *path;         /* as given, for messages */
-	const char *name;   /* last component, within path */
+	const char *name;   /* in the directory; within path, or the caller's until the end */
 	char temporary[48]; /* "" when there is none to remove */
 	unsigned char buffer[OUTFILE_BUFFER_BYTES];
 };
@@ -112,20 +112,9 @@ static int file_new(struct outfile **out, const char *path)
 	return 0;
 }
 
-int outfile_again(struct outfile **out, const struct outfile *like)
+/* Of a file whose directory and name are known, or err. */
+static int file_begin(struct outfile **out, struct outfile *file, int err)
 {
-	struct outfile *file;
-	int err;
-
-	if (like->directory < 0)
-		return outfile_on(out, like->fd, like->path);
-	err = file_new(&file, like->path);
-	if (err)
-		return err;
-	file->name = file->path + (like->name - like->path);
-	file->directory = fcntl(like->directory, F_DUPFD_CLOEXEC, 0);
-	if (file->directory < 0)
-		err = -errno;
 	if (!err)
 		err = check_name(file);
 	if (!err)
@@ -148,9 +137,47 @@ int outfile_on(struct outfile **out, int fd, const char *name)
 	return 0;
 }
 
-int outfile_fd(const struct outfile *file)
+int outfile_beside(struct outfile **out, const struct outfile *like, const char *suffix)
 {
-	return file->fd;
+	/* A name that the caller lent is his still. */
+	int lent = like->name < like->path || like->name > like->path + strlen(like->path);
+	struct outfile *file;
+	char *path;
+	int err;
+
+	if (like->directory < 0 || (lent && suffix[0]))
+		return error_set(-ENOTSUP, "no file can be put beside '%s'", like->path);
+	if (asprintf(&path, "%s%s", like->path, suffix) < 0)
+		return -ENOMEM;
+	err = file_new(&file, path);
+	free(path);
+	if (err)
+		return err;
+	file->name = lent ? like->name : file->path + (like->name - like->path);
+	file->directory = fcntl(like->directory, F_DUPFD_CLOEXEC, 0);
+	return file_begin(out, file, file->directory < 0 ? -errno : 0);
+}
+
+int outfile_again(struct outfile **out, const struct outfile *like)
+{
+	return like->directory < 0 ? outfile_on(out, like->fd, like->path) : outfile_beside(out, like, "");
+}
+
+int outfile_location(const struct outfile *file, char *path, size_t bytes)
+{
+	char link[32];
+
+	if (file->directory < 0)
+		return error_set(-ENOTSUP, "'%s' has no name", file->path);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", file->directory);
+	ssize_t length = readlink(link, path, bytes);
+	if (length < 0)
+		return error_set(-errno, "where '%s' is: %s: %s", file->path, link, strerror(errno));
+	if ((size_t)length == bytes || strlen(file->name) + 2 > bytes - (size_t)length)
+		return -ENAMETOOLONG;
+	/* The root is "/" itself. */
+	snprintf(path + length, bytes - (size_t)length, "%s%s", length > 1 ? "/" : "", file->name);
+	return 0;
 }
 
 int outfile_open(struct outfile **out, const char *path)
@@ -169,16 +196,24 @@ int outfile_open(struct outfile **out, const char *path)
 		*out = file;
 		return 0;
 	}
-	err = open_directory(file);
-	if (!err)
-		err = check_name(file);
-	if (!err)
-		err = create_temporary(file);
+	return file_begin(out, file, open_directory(file));
+}
+
+int outfile_open_at(struct outfile **out, int directory, const char *name, const char *shown)
+{
+	struct outfile *file;
+	int err = file_new(&file, shown);
+
 	if (err)
-		outfile_discard(file);
-	else
-		*out = file;
-	return err;
+		return err;
+	file->name = name;
+	file->directory = fcntl(directory, F_DUPFD_CLOEXEC, 0);
+	return file_begin(out, file, file->directory < 0 ? -errno : 0);
+}
+
+int outfile_fd(const struct outfile *file)
+{
+	return file->fd;
 }
 
 static int flush(struct outfile *file)

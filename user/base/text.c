@@ -3,16 +3,41 @@
 
 #include <string.h>
 
-/* One character of text, at most four bytes of it, as it is to be shown; moves *at on. */
+/* Bytes of the well-formed UTF-8 character at c, which ends in a NUL at the latest; 0: it is none. */
+static int character_bytes(const unsigned char *c)
+{
+	int bytes = *c < 0x80                 ? 1
+		    : *c >= 0xc2 && *c < 0xe0 ? 2
+		    : *c >> 4 == 0xe          ? 3
+		    : *c >= 0xf0 && *c < 0xf5 ? 4
+					      : 0;
+
+	for (int i = 1; i < bytes; i++)
+		if (c[i] >> 6 != 2)
+			return 0;
+	/* Overlong forms, surrogates, beyond U+10FFFF. */
+	if ((*c == 0xe0 && c[1] < 0xa0) || (*c == 0xed && c[1] >= 0xa0) || (*c == 0xf0 && c[1] < 0x90) ||
+	    (*c == 0xf4 && c[1] >= 0x90))
+		return 0;
+	return bytes;
+}
+
+/* One character of text as it is to be shown; moves *at on. */
 static const char *character_show(char shown[5], const unsigned char **at)
 {
-	const unsigned char *c = (*at)++;
+	const unsigned char *c = *at;
+	int bytes = character_bytes(c);
 
 	/* C1 controls are two bytes in UTF-8 (c2 80 .. c2 9f). */
-	if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
-		c = (*at)++;
-	else if (*c >= 0x20 && *c != 0x7f)
-		return memcpy(shown, (char[]){(char)*c, 0}, 2);
+	if (bytes == 2 && c[0] == 0xc2 && c[1] < 0xa0)
+		c++;
+	else if (bytes > 1 || (bytes && *c >= 0x20 && *c != 0x7f)) {
+		memcpy(shown, c, bytes);
+		shown[bytes] = '\0';
+		*at += bytes;
+		return shown;
+	}
+	*at = c + 1;
 	snprintf(shown, 5, "\\x%02x", *c);
 	return shown;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names from outside (files, programs, functions) on their way to a terminal: control characters, C1 ones included,
- * come out as \xNN, since names may hold any and terminals obey them.
+ * Names from outside (files, programs, functions) on their way to a terminal: control characters, C1 ones included, and
+ * what is no UTF-8 come out as \xNN, since names may hold any and terminals obey them.
  */
 #ifndef TRACER_BASE_TEXT_H
 #define TRACER_BASE_TEXT_H

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "cli/late_targets.h"
 #include "cli/live.h"
+#include "cli/signals.h"
 #include "cli/trace_options.h"
 #include "export/pprof.h"
 #include "probe/plan_process.h"
@@ -32,7 +33,7 @@ struct run {
 	struct outfile *output, *capture;
 	struct live live;
 	size_t attached;
-	int signals;              /* signalfd of the signals that end a session */
+	int signals;              /* signals_catch() */
 	int status;               /* of the command */
 	struct late_targets late; /* of pids */
 	struct late command;
@@ -161,25 +162,6 @@ static int session_follow(struct run *run)
 	return 0;
 }
 
-/*
- * Between on and off the signals that would end us end the session instead. On before anybody is told that we have
- * attached; off while a command has not come to its Python yet, so that it can be given up.
- */
-static int signals_catch(struct run *run, int on)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	if (sigprocmask(on ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL))
-		return -errno;
-	if (on && run->signals < 0)
-		run->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-	return on && run->signals < 0 ? -errno : 0;
-}
-
 /* It can be talked to from before anybody is told that it has attached. */
 static void session_open(struct run *run)
 {
@@ -195,7 +177,7 @@ static void session_open(struct run *run)
 
 static int targets_attach(struct run *run)
 {
-	int err = signals_catch(run, 1);
+	int err = signals_catch(&run->signals, 1);
 
 	if (err)
 		return error_print(err, NULL, "trace");
@@ -230,10 +212,10 @@ static int command_look(struct run *run, pid_t pid)
 	if (run->options.dry_run)
 		err = plan_show(pid, &run->options.session.plan);
 	else
-		err = signals_catch(run, 1) ?: late_attach(run->session, pid);
+		err = signals_catch(&run->signals, 1) ?: late_attach(run->session, pid);
 	if (!err)
 		return 1;
-	signals_catch(run, 0);
+	signals_catch(&run->signals, 0);
 	error_print(err, cli_remedy(err), "command");
 	run->command_refused = 1;
 	return 0;
@@ -250,14 +232,14 @@ static int command_ready(pid_t pid, int running, void *context)
 	if (run->options.dry_run)
 		err = plan_show(pid, &run->options.session.plan);
 	else
-		err = signals_catch(run, 1);
+		err = signals_catch(&run->signals, 1);
 	if (!err && !run->options.dry_run) {
 		session_open(run);
 		err = session_add(run->session, pid, 1);
 	}
 	if (!err)
 		return 1;
-	signals_catch(run, 0);
+	signals_catch(&run->signals, 0);
 	/* A wrapper that will exec the interpreter, or a program that will load it: not yet. */
 	return err == -ENOENT ? 0 : err;
 }

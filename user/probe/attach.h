@@ -15,18 +15,17 @@
 #include "abi/target.h"
 #include "probe/features.h"
 #include "probe/plan.h"
+#include "probe/stream.h"
 #include "target/elf_file.h"
 
 struct attach;
-
-/* A record; borrowed for the call. Non-zero ends the draining and is returned by attach_drain(). */
-typedef int (*attach_record_fn)(void *context, void *record, size_t size);
 
 struct attach_opts {
 	size_t ring_bytes; /* a power of two and a multiple of the page size; 0: 64 MiB */
 	int no_session;    /* as on a kernel without uprobe.session */
 	int no_multi;      /* as on a kernel without uprobe_multi: perf-event uprobes */
-	attach_record_fn record;
+	int empty;         /* programs that do nothing: what the probes themselves cost (tools/bare.c) */
+	stream_record_fn record;
 	void *context;
 };
 

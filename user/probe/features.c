@@ -57,6 +57,7 @@ int features_probe(struct features *out)
 	out->ring_buffer = enum_has(btf, "bpf_map_type", "BPF_MAP_TYPE_RINGBUF");
 	out->task_storage = enum_has(btf, "bpf_map_type", "BPF_MAP_TYPE_TASK_STORAGE");
 	out->attach_cookie = enum_has(btf, "bpf_func_id", "BPF_FUNC_get_attach_cookie");
+	out->prepare_exec = btf__find_by_name_kind(btf, "btf_trace_sched_prepare_exec", BTF_KIND_TYPEDEF) > 0;
 	out->bpf_loop = enum_has(btf, "bpf_func_id", "BPF_FUNC_loop");
 	out->uprobe_multi = enum_has(btf, "bpf_attach_type", "BPF_TRACE_UPROBE_MULTI");
 	out->uprobe_session = out->uprobe_multi &&

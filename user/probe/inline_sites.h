@@ -62,6 +62,14 @@ struct inline_sites {
 	size_t count, room;
 	size_t found[INLINE_KINDS];
 	size_t exact; /* of INLINE_POOL: the size that was asked for is known */
+	/*
+	 * Where pools are taken into use, a place of its own within the functions that make them, or within the copies of
+	 * the allocator that make them themselves (3.8). pools_complete: every such function has some, all on
+	 * instructions that the kernel emulates. Cookies lack the size of pools.
+	 */
+	struct plan_site *pools;
+	size_t pool_count;
+	int pools_complete;
 	size_t given_up[INLINE_KINDS], given_up_count;
 	struct {
 		uint64_t vaddr;

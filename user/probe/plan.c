@@ -17,17 +17,14 @@
 #include "base/error.h"
 #include "probe/hooks.h"
 #include "probe/plan.h"
+#include "probe/plan_growth.h"
 #include "probe/plan_inline.h"
+#include "probe/plan_symbol.h"
 #include "target/elf_file.h"
 
 #define FUNCTIONS 4
-#define NAME_SIZE sizeof(((struct plan_site *)0)->symbol)
-#define MAX_CLONE 8 /* clones of a function that are looked for: NAME.lto_priv.0 to .7 */
 
 #define OBJECT_CODE_MAX (64u << 10) /* from the first to the last of three functions of one source file */
-
-/* Sites or missing symbols that there can be: three domains, their implementations and hooks, and the singles. */
-#define MAX_ENTRIES 48
 
 static const struct function {
 	const char *name;
@@ -68,116 +65,6 @@ static const struct plan_wish singles[] = {
 	{"Py_FinalizeEx", ABI_OP_FINALIZE, EVENT_API_RAW, {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT}, 0},
 };
 
-static void add_missing(struct plan *plan, const char *symbol, const char *why)
-{
-	if (plan->missing_count == MAX_ENTRIES)
-		return;
-	snprintf(plan->missing[plan->missing_count].symbol, NAME_SIZE, "%s", symbol);
-	snprintf(plan->missing[plan->missing_count].why, sizeof(plan->missing[0].why), "%s", why);
-	plan->missing_count++;
-}
-
-/* The numbered clones "NAME.KIND.N": how many of them there are, and the last one. */
-static int find_clones(struct elf_file *file, const char *name, const char *kind, struct elf_symbol *out)
-{
-	char clone[NAME_SIZE + 32];
-	int count = 0;
-
-	for (int i = 0; i < MAX_CLONE; i++) {
-		snprintf(clone, sizeof(clone), "%s.%s.%d", name, kind, i);
-		count += elf_file_symbol(file, clone, out) == 0;
-	}
-	return count;
-}
-
-/*
- * The function of that name. Link-time optimisation renames a static function to NAME.lto_priv.N and leaves
- * it as it is; the other clones have lost arguments or a part of the body, and calls that do not go through
- * them. Returns NULL and *out, or why it is missing.
- */
-static const char *find_function(struct elf_file *file, const char *name, struct elf_symbol *out)
-{
-	static const char *const kinds[] = {"constprop", "part", "isra"};
-	static const char *const reasons[] = {
-		"only a clone with other arguments is there (.constprop)",
-		"only a part split off it is there (.part)",
-		"only a clone with other arguments is there (.isra)",
-	};
-	struct elf_symbol ignored;
-
-	if (elf_file_symbol(file, name, out)) {
-		int clones = find_clones(file, name, "lto_priv", out);
-
-		if (clones > 1)
-			return "several functions have this name (.lto_priv)";
-		for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !clones; i++)
-			if (find_clones(file, name, kinds[i], &ignored))
-				return reasons[i];
-		if (!clones)
-			return "no such symbol";
-	}
-	return out->function && !out->ifunc && !out->tls ? NULL : "the symbol is no function";
-}
-
-/* Is a site in the function at vaddr already? Aliases are probed once. */
-static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr)
-{
-	for (size_t i = 0; i < plan->count; i++)
-		if (plan->sites[i].vaddr - plan->sites[i].in_function == vaddr)
-			return &plan->sites[i];
-	return NULL;
-}
-
-/* Adds a site in the function at vaddr, of so many bytes (0: not known), or a missing symbol. 0 or -ENOMEM. */
-static int add_function(struct plan *plan, struct elf_file *file, const struct plan_wish *wish,
-			uint64_t vaddr, uint64_t size)
-{
-	struct plan_site *site = &plan->sites[plan->count];
-	const struct plan_site *other;
-	uint8_t code[PLAN_MAX_CODE];
-	int bytes, err;
-
-	if (plan->count == plan->room) {
-		add_missing(plan, wish->symbol, "too many sites");
-		return 0;
-	}
-	other = site_in(plan, vaddr);
-	if (other) {
-		if (other->op != wish->op)
-			add_missing(plan, wish->symbol,
-				    "it shares its code with a function of another meaning");
-		return 0;
-	}
-	bytes = elf_file_read(file, vaddr, code, size && size < sizeof(code) ? size : sizeof(code));
-	if (bytes <= 0) {
-		add_missing(plan, wish->symbol, "the file does not hold its code");
-		return 0;
-	}
-	memset(site, 0, sizeof(*site));
-	err = plan_function(wish, code, (size_t)bytes, vaddr, site);
-	if (err)
-		return err;
-	if (elf_file_offset(file, site->vaddr, &site->offset)) {
-		add_missing(plan, wish->symbol, "its address has no place in the file");
-		return 0;
-	}
-	snprintf(site->symbol, sizeof(site->symbol), "%s", wish->symbol);
-	plan->count++;
-	return 0;
-}
-
-/* Adds a site or a missing symbol. 0 or -ENOMEM. */
-static int add_wish(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
-{
-	struct elf_symbol symbol;
-	const char *why = find_function(file, wish->symbol, &symbol);
-
-	if (!why)
-		return add_function(plan, file, wish, symbol.vaddr, symbol.size);
-	add_missing(plan, wish->symbol, why);
-	return 0;
-}
-
 /* vaddrs: where the functions are, NULL: their symbols tell. */
 static int add_domain(struct plan *plan, struct elf_file *file, const struct domain *domain,
 		      bool implementation, const uint64_t *vaddrs)
@@ -190,7 +77,7 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 		const struct function *function = &functions[i];
 		/* A large block's goes on to the raw allocator and is seen there. */
 		bool in_census = implementation && domain == &obj && function->op == ABI_OP_FREE;
-		char name[NAME_SIZE];
+		char name[PLAN_NAME_SIZE];
 		struct plan_wish wish = {.symbol = name,
 					 .op = function->op,
 					 .api = domain->api,
@@ -203,7 +90,8 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 		for (unsigned a = 0; a < 3; a++)
 			wish.arguments[a] =
 				a < function->arguments ? registers[a + implementation] : ABI_REG_COUNT;
-		err = vaddrs ? add_function(plan, file, &wish, vaddrs[i], 0) : add_wish(plan, file, &wish);
+		err = vaddrs ? plan_function_add(plan, file, &wish, vaddrs[i], 0)
+			     : plan_symbol_add(plan, file, &wish);
 	}
 	return err;
 }
@@ -211,21 +99,21 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 /* Are all four there? Where only some are, those that are not go to the missing ones. */
 static bool has_implementations(struct plan *plan, struct elf_file *file, const struct domain *domain)
 {
-	char names[FUNCTIONS][NAME_SIZE];
+	char names[FUNCTIONS][PLAN_NAME_SIZE];
 	const char *why[FUNCTIONS];
 	size_t found = 0, clones = 0;
 
 	for (size_t i = 0; i < FUNCTIONS; i++) {
 		struct elf_symbol symbol;
 
-		snprintf(names[i], NAME_SIZE, "%s%s", domain->implementation, functions[i].name);
-		why[i] = find_function(file, names[i], &symbol);
+		snprintf(names[i], PLAN_NAME_SIZE, "%s%s", domain->implementation, functions[i].name);
+		why[i] = plan_function_find(file, names[i], &symbol);
 		found += !why[i];
 		clones += why[i] && strcmp(why[i], "no such symbol") != 0;
 	}
 	for (size_t i = 0; i < FUNCTIONS && found + clones; i++)
 		if (why[i])
-			add_missing(plan, names[i], why[i]);
+			plan_missing_add(plan, names[i], why[i]);
 	return found == FUNCTIONS;
 }
 
@@ -256,8 +144,8 @@ static int add_hooks(struct plan *plan, struct elf_file *file)
 		if (err == -ENOMEM)
 			return err;
 		if (err) {
-			add_missing(plan, "_PyMem_Debug*",
-				    "neither symbols nor PyMem_SetupDebugHooks() tell where they are");
+			plan_missing_add(plan, "_PyMem_Debug*",
+					 "neither symbols nor PyMem_SetupDebugHooks() tell where they are");
 			return 0;
 		}
 	}
@@ -319,7 +207,7 @@ static int add_inlined(struct plan *plan, struct elf_file *file, bool functions)
 		inline_sites_free(&found);
 		return -ENOENT;
 	}
-	sites = calloc(found.count + MAX_ENTRIES, sizeof(*sites));
+	sites = calloc(found.count + PLAN_MAX_ENTRIES, sizeof(*sites));
 	if (!sites) {
 		inline_sites_free(&found);
 		return -ENOMEM;
@@ -330,7 +218,7 @@ static int add_inlined(struct plan *plan, struct elf_file *file, bool functions)
 	for (size_t i = 0; i < found.count; i++)
 		if (plan->mode != EVENT_MODE_CENSUS || !is_pool_free(&found.sites[i]))
 			sites[plan->count++] = found.sites[i];
-	plan->room = found.count + MAX_ENTRIES;
+	plan->room = found.count + PLAN_MAX_ENTRIES;
 	snprintf(plan->level, sizeof(plan->level),
 		 "raw, mem, obj: where requests end: %zu places take a block from a pool (%zu with its exact "
 		 "size), "
@@ -341,10 +229,10 @@ static int add_inlined(struct plan *plan, struct elf_file *file, bool functions)
 		 found.found[INLINE_RESIZE], found.found[INLINE_REFILL], found.found[INLINE_RAW],
 		 found.found[INLINE_RAW_FREE], found.given_up_count);
 	for (size_t i = 0; i < found.given_up_listed; i++) {
-		char place[NAME_SIZE];
+		char place[PLAN_NAME_SIZE];
 
 		snprintf(place, sizeof(place), "0x%llx", (unsigned long long)found.given_up_list[i].vaddr);
-		add_missing(plan, place, found.given_up_list[i].why);
+		plan_missing_add(plan, place, found.given_up_list[i].why);
 	}
 	inline_sites_free(&found);
 	return 0;
@@ -373,12 +261,12 @@ static int add_functions(struct plan *plan, struct elf_file *file, const struct 
 static void find_object_code(struct plan *plan, struct elf_file *file)
 {
 	struct elf_symbol symbol;
-	char name[NAME_SIZE];
+	char name[PLAN_NAME_SIZE];
 
 	plan->object_code.start = UINT64_MAX;
 	for (size_t i = 0; i < FUNCTIONS; i++) {
 		snprintf(name, sizeof(name), "%s%s", obj.implementation, functions[i].name);
-		if (functions[i].op == ABI_OP_FREE || find_function(file, name, &symbol))
+		if (functions[i].op == ABI_OP_FREE || plan_function_find(file, name, &symbol))
 			continue;
 		if (symbol.vaddr < plan->object_code.start)
 			plan->object_code.start = symbol.vaddr;
@@ -390,6 +278,36 @@ static void find_object_code(struct plan *plan, struct elf_file *file)
 		plan->object_code.start = plan->object_code.end = 0;
 }
 
+/*
+ * Where the heap grows. What the analysis of the code finds goes first; where it finds nothing, the function that makes
+ * pools may have a symbol.
+ */
+static int add_growth(struct plan *plan, struct elf_file *file, const struct plan_opts *opts)
+{
+	const struct plan_wish wish = {.symbol = PLAN_POOL_FUNCTION,
+				       .op = ABI_OP_NEW_POOL,
+				       .api = EVENT_API_POOL,
+				       .arguments = {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT},
+				       .with_return = 1};
+	int err = plan_growth_sites(file, opts, PLAN_MAX_ENTRIES, plan);
+	size_t count = plan->count;
+
+	if (!err)
+		return 0;
+	if (err == -ENOMEM)
+		return err;
+	err = plan_symbol_add(plan, file, &wish);
+	if (err)
+		return err;
+	if (plan->count == count)
+		return error_set(-ENOTSUP, "the function of %s that makes pools is not found",
+				 elf_file_path(file));
+	plan->sites[count].cookie |= plan_pool_bits(opts);
+	snprintf(plan->level, sizeof(plan->level), "pools: %s%s", PLAN_POOL_FUNCTION,
+		 opts->large_blocks ? "; large blocks: the calls of malloc and free are not found" : "");
+	return 0;
+}
+
 static int add_everything(struct plan *plan, struct elf_file *file, const struct plan_opts *opts)
 {
 	bool raw_deep = !opts->public_only && has_implementations(plan, file, &raw);
@@ -399,23 +317,26 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	 * distribution's build whose debug symbols are installed. Where it has not, none of their functions
 	 * takes a block from a pool in more than one place.
 	 */
-	int err = opts->public_only ? -ENOENT : add_inlined(plan, file, raw_deep && obj_deep);
+	bool growth = opts->mode == EVENT_MODE_GROWTH;
+	int err = growth              ? add_growth(plan, file, opts)
+		  : opts->public_only ? -ENOENT
+				      : add_inlined(plan, file, raw_deep && obj_deep);
 	bool inlined = !err;
 
 	if (!err && obj_deep)
 		find_object_code(plan, file);
-	if (err && err != -ENOMEM)
+	if (err && err != -ENOMEM && !growth)
 		err = add_functions(plan, file, opts, raw_deep, obj_deep);
 	/* The public functions stand before the hooks. */
-	if (!err && (inlined || (raw_deep && obj_deep)))
+	if (!err && !growth && (inlined || (raw_deep && obj_deep)))
 		err = add_hooks(plan, file);
 	if (err)
 		return err;
 	if (!plan->count)
 		return error_set(-ENOENT, "%s has no symbol of Python's allocators", elf_file_path(file));
 	for (size_t i = 0; i < sizeof(singles) / sizeof(singles[0]) && !err; i++)
-		if (singles[i].op != ABI_OP_REUSE || !opts->no_reuse)
-			err = add_wish(plan, file, &singles[i]);
+		if (singles[i].op != ABI_OP_REUSE || !(opts->no_reuse || growth))
+			err = plan_symbol_add(plan, file, &singles[i]);
 	return err;
 }
 
@@ -425,9 +346,9 @@ int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan
 	int err;
 
 	plan.mode = opts->mode ? opts->mode : EVENT_MODE_EXACT;
-	plan.room = MAX_ENTRIES;
+	plan.room = PLAN_MAX_ENTRIES;
 	plan.sites = calloc(plan.room, sizeof(*plan.sites));
-	plan.missing = calloc(MAX_ENTRIES, sizeof(*plan.missing));
+	plan.missing = calloc(PLAN_MAX_ENTRIES, sizeof(*plan.missing));
 	if (!plan.sites || !plan.missing)
 		err = error_set(-ENOMEM, "no memory for the probe plan");
 	else
@@ -444,6 +365,9 @@ void plan_free(struct plan *plan)
 {
 	if (!plan)
 		return;
+	plan_free(plan->memory);
+	free(plan->memory);
+	elf_file_close(plan->memory_file);
 	free(plan->sites);
 	free(plan->missing);
 	memset(plan, 0, sizeof(*plan));

@@ -283,3 +283,46 @@ out:
 	cs_close(&scan.capstone);
 	return err;
 }
+
+/* How the decoded instruction uses a register: 8 or 4, the bytes that it reads; 0 it does not; -1 it overwrites it. */
+static int register_use(const struct scan *scan, uint32_t reg)
+{
+	const cs_x86 *x86 = &scan->insn->detail->x86;
+	int use = 0;
+
+	for (int i = 0; i < x86->op_count; i++) {
+		const cs_x86_op *op = &x86->operands[i];
+
+		if (op->type == X86_OP_MEM &&
+		    (x86_register_of(op->mem.base) == reg || x86_register_of(op->mem.index) == reg))
+			return 8;
+		if (op->type == X86_OP_REG && x86_register_of(op->reg) == reg) {
+			if (op->access & CS_AC_READ)
+				return op->size == 8 ? 8 : 4;
+			use = -1;
+		}
+	}
+	return use;
+}
+
+int plan_argument_is_32(const uint8_t *code, size_t bytes, uint32_t reg)
+{
+	struct scan scan = {.code = code, .bytes = bytes};
+	int use = 0;
+
+	if (cs_open(CS_ARCH_X86, CS_MODE_64, &scan.capstone) != CS_ERR_OK)
+		return 0;
+	cs_option(scan.capstone, CS_OPT_DETAIL, CS_OPT_ON);
+	scan.insn = cs_malloc(scan.capstone);
+	for (size_t offset = 0; scan.insn && !use && offset < bytes && decode(&scan, offset);
+	     offset += scan.insn->size) {
+		/* A conditional branch leaves the registers as they are for what follows it. */
+		if (ends_path(&scan) && (scan.insn->id == X86_INS_JMP || !in_group(&scan, CS_GRP_JUMP)))
+			break;
+		use = register_use(&scan, reg);
+	}
+	if (scan.insn)
+		cs_free(scan.insn, 1);
+	cs_close(&scan.capstone);
+	return use == 4;
+}

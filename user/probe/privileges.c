@@ -7,11 +7,12 @@
 
 int privileges_drop(int writes_files)
 {
-	static const cap_value_t wanted[] = {CAP_SYS_PTRACE, CAP_BPF, CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE};
+	static const cap_value_t wanted[] = {CAP_SYS_PTRACE, CAP_BPF, CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE,
+					     CAP_FOWNER};
 	cap_t held = cap_get_proc(), kept = cap_init();
 	int err = held && kept ? 0 : -ENOMEM;
 
-	for (unsigned i = 0; !err && i < sizeof(wanted) / sizeof(wanted[0]) - !writes_files; i++) {
+	for (size_t i = 0; !err && i < sizeof(wanted) / sizeof(wanted[0]) + writes_files - 2; i++) {
 		cap_flag_value_t value = CAP_CLEAR;
 
 		/* Only what we have: asking for more fails as a whole. */

@@ -38,6 +38,7 @@ struct member {
 	size_t index; /* in the trace */
 	struct python_runtime runtime;
 	enum event_mode mode;
+	int mapped, large_blocks;           /* growth mode: mapped memory; large blocks one by one */
 	int heap_unreadable;                /* there will be no census */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
 };
@@ -181,6 +182,10 @@ static int process_announce(struct session *session, const struct member *member
 		.mode = member->mode,
 	};
 
+	if (member->mode == EVENT_MODE_GROWTH)
+		record.mode |= (member->mapped ? EVENT_MODE_MAPPED : 0) |
+			       (member->large_blocks ? EVENT_MODE_LARGE : 0);
+
 	memcpy(record.name, name, strnlen(name, sizeof(record.name) - 1));
 	return session_feed(session, &record, sizeof(record));
 }
@@ -189,19 +194,24 @@ static void attached_print(const struct session *session, const struct member *m
 			   const struct plan *plan, uint64_t elapsed_ns)
 {
 	char version[VERSION_TEXT];
-	size_t emulated = 0;
+	size_t count = 0, emulated = 0;
 
-	for (size_t i = 0; i < plan->count; i++)
-		emulated += plan->sites[i].emulated;
+	for (const struct plan *part = plan; part; part = part->memory) {
+		count += part->count;
+		for (size_t i = 0; i < part->count; i++)
+			emulated += part->sites[i].emulated;
+	}
 	log_info("attached to PID %d (%s): CPython %s in %s; %zu probes, %zu of them on instructions that "
 		 "the kernel emulates; %s mode, %u frame%s; %llu ms",
 		 member->pid, name, version_text(version, member->runtime.version_hex),
-		 elf_file_path(member->runtime.file), plan->count, emulated, plan_mode_name(plan->mode),
+		 elf_file_path(member->runtime.file), count, emulated, plan_mode_name(plan->mode),
 		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s",
 		 (unsigned long long)(elapsed_ns / 1000000));
 	if (plan->mode_why[0])
 		log_info("not in %s mode: %s", plan_mode_name(session->opts.plan.mode), plan->mode_why);
 	log_info("%s; %s", plan->level, attach_backend(session->attach));
+	if (plan->memory_why[0])
+		log_info("mapped memory is not followed: %s", plan->memory_why);
 	for (size_t i = 0; i < plan->missing_count; i++)
 		log_debug("not probed: %s: %s", plan->missing[i].symbol, plan->missing[i].why);
 }
@@ -285,9 +295,13 @@ static int member_attach(struct session *session, struct member *member, const c
 		member->runtime.target.object_code_start = plan->object_code.start + member->runtime.bias;
 		member->runtime.target.object_code_end = plan->object_code.end + member->runtime.bias;
 	}
+	if (plan->memory)
+		member->runtime.target.program_break = plan->memory->program_break;
 	err = process_announce(session, member, name, from_start);
 	if (!err)
 		err = attach_sites(session->attach, plan, member->runtime.file, member->pid);
+	if (!err && plan->memory)
+		err = attach_sites(session->attach, plan->memory, plan->memory_file, member->pid);
 	if (err)
 		return err;
 	member->index = trace_process_count(session->trace) - 1;
@@ -318,6 +332,8 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	if (!err && member->pidfd < 0)
 		err = -ESRCH;
 	member->mode = plan.mode;
+	member->mapped = plan.memory != NULL;
+	member->large_blocks = plan.large_blocks;
 	if (!err)
 		err = seccomp_check(&session->seccomp, &session->features, pid, &plan);
 	if (!err)
@@ -430,7 +446,7 @@ int session_refresh(struct session *session, size_t process, int reconcile)
 	struct member *member = member_at(session, process);
 
 	/* In exact mode the table is what it is without. */
-	if (reconcile && member && member->mode == EVENT_MODE_CENSUS)
+	if (reconcile && member && member->mode != EVENT_MODE_EXACT)
 		member_reconcile(session, member, 0, session->opts.freeze);
 	table_refresh(session);
 	return session_count_loss(session);

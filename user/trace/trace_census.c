@@ -10,6 +10,8 @@
  *
  * A record can be made just before the allocator does what it tells. So what a thread did last before the reading counts
  * as done whatever the heap shows, if EVENT_CENSUS_THREAD says that it may be at that point.
+ * In growth mode the table holds pools, by the addresses of their first blocks: a pool that is in use is one block of its
+ * size, and what is said above of blocks is true of them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,8 +20,9 @@
 #include "base/array.h"
 #include "trace/state.h"
 
-#define DOUBTFUL_SHIFT 56 /* above every user-space address; the class is at most 512 / 16 */
-#define STEP_BYTES     16u
+#define STEP_BYTES   16u /* addresses and sizes are multiples */
+#define ADDRESS_BITS 56  /* of every user-space address */
+#define STEPS_SHIFT  52  /* a doubtful block: address / STEP_BYTES | bytes / STEP_BYTES << STEPS_SHIFT */
 
 void state_census_free(struct census *census)
 {
@@ -79,21 +82,21 @@ int state_census_thread(struct process_state *process, const struct event_mark *
 	return 0;
 }
 
-static int doubtful_add(struct census *census, uint64_t address, uint32_t class_bytes)
+static int doubtful_add(struct census *census, uint64_t address, uint32_t bytes)
 {
 	int err = array_reserve(&census->doubtful, &census->doubtful_room, census->doubtful_count, 1,
 				sizeof(*census->doubtful));
 
 	if (!err)
-		census->doubtful[census->doubtful_count++] = address | (uint64_t)(class_bytes / STEP_BYTES)
-									       << DOUBTFUL_SHIFT;
+		census->doubtful[census->doubtful_count++] =
+			address / STEP_BYTES | (uint64_t)(bytes / STEP_BYTES) << STEPS_SHIFT;
 	return err;
 }
 
-static void seen_add(struct census *census, uint32_t class_bytes)
+static void seen_add(struct census *census, uint32_t bytes)
 {
 	census->counts.seen_blocks++;
-	census->counts.seen_bytes += class_bytes;
+	census->counts.seen_bytes += bytes;
 }
 
 /* The pool could not be read. */
@@ -104,6 +107,24 @@ static void pool_keep(struct process_state *process, const struct event_census_p
 			    process->census.epoch);
 }
 
+/* The reading shows a block, or in growth mode a pool. */
+static int live_add(struct process_state *process, uint64_t address, uint32_t bytes)
+{
+	struct census *census = &process->census;
+
+	census->counts.live_blocks++;
+	census->counts.live_bytes += bytes;
+	if (!blocks_confirm(process->blocks, address, bytes, census->epoch))
+		return doubtful_add(census, address, bytes);
+	seen_add(census, bytes);
+	return 0;
+}
+
+static int is_live(const struct event_census_pool *event, uint32_t block)
+{
+	return event->live[block / 64] >> block % 64 & 1;
+}
+
 int state_census_pool(struct process_state *process, const struct event_census_pool *event)
 {
 	struct census *census = &process->census;
@@ -111,7 +132,7 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 
 	if (event->count > EVENT_POOL_BLOCKS || event->block_bytes > EVENT_SMALL_BYTES ||
 	    event->block_bytes % STEP_BYTES || event->address % STEP_BYTES ||
-	    event->address >= (1ull << DOUBTFUL_SHIFT) - EVENT_POOL_BLOCKS * EVENT_SMALL_BYTES ||
+	    event->address >= (1ull << ADDRESS_BITS) - EVENT_POOL_BLOCKS * EVENT_SMALL_BYTES ||
 	    event->header.size != sizeof(*event) + (event->count + 63) / 64 * sizeof(event->live[0]))
 		return -EBADMSG;
 	if (!census->running || census->id != event->id)
@@ -121,14 +142,11 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 	for (uint32_t i = 0; event->block_bytes && i < event->count && !err; i++) {
 		uint64_t address = event->address + (uint64_t)i * event->block_bytes;
 
-		if (!(event->live[i / 64] >> i % 64 & 1))
+		if (!is_live(event, i))
 			continue;
-		census->counts.live_blocks++;
-		census->counts.live_bytes += event->block_bytes;
-		if (blocks_confirm(process->blocks, address, event->block_bytes, census->epoch))
-			seen_add(census, event->block_bytes);
-		else
-			err = doubtful_add(census, address, event->block_bytes);
+		if (process->info.mode == EVENT_MODE_GROWTH)
+			return live_add(process, event->address, process->info.pool_bytes);
+		err = live_add(process, address, event->block_bytes);
 	}
 	return err;
 }
@@ -150,8 +168,8 @@ static int doubtful_resolve(struct process_state *process, int baseline)
 	int err = 0;
 
 	for (size_t i = 0; i < census->doubtful_count && !err; i++) {
-		uint64_t address = census->doubtful[i] & ((1ull << DOUBTFUL_SHIFT) - 1);
-		uint32_t bytes = (uint32_t)(census->doubtful[i] >> DOUBTFUL_SHIFT) * STEP_BYTES;
+		uint64_t address = (census->doubtful[i] & ((1ull << STEPS_SHIFT) - 1)) * STEP_BYTES;
+		uint32_t bytes = (uint32_t)(census->doubtful[i] >> STEPS_SHIFT) * STEP_BYTES;
 
 		if (blocks_confirm(process->blocks, address, bytes, census->epoch)) {
 			seen_add(census, bytes);
@@ -201,7 +219,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 		blocks_confirm_all(process->blocks, census->epoch);
 	else
 		blocks_sweep(process->blocks, census->epoch, block_swept, process);
-	if (info->mode == EVENT_MODE_CENSUS && info->live_bytes > info->peak_bytes)
+	if (state_heap_tells(info) && info->live_bytes > info->peak_bytes)
 		info->peak_bytes = info->live_bytes;
 	if (event->baseline)
 		census->old_large = event->large_blocks > info->large_blocks

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* The arguments at a probe: the cookie says which registers hold them (include/abi/target.h). */
+#ifndef TRACER_BPF_REGISTERS_H
+#define TRACER_BPF_REGISTERS_H
+
+#include "kernel.h"
+
+#include "abi/target.h"
+
+/* In assembler, lest the compiler merge the cases into one load at a computed place: the verifier allows none. */
+#define REGISTER_CASE(name, field)                                                                           \
+	case ABI_REG_##name:                                                                                 \
+		asm volatile("%0 = *(u64 *)(%1 + %2)"                                                        \
+			     : "=r"(value)                                                                   \
+			     : "r"(regs), "i"(__builtin_offsetof(struct pt_regs, field)));                   \
+		return value
+
+static __always_inline __u64 argument(struct pt_regs *regs, __u64 cookie, int index)
+{
+	__u64 value;
+
+	switch (cookie >> (16 + 8 * index) & 0xff) {
+		REGISTER_CASE(AX, rax);
+		REGISTER_CASE(CX, rcx);
+		REGISTER_CASE(DX, rdx);
+		REGISTER_CASE(BX, rbx);
+		REGISTER_CASE(BP, rbp);
+		REGISTER_CASE(SI, rsi);
+		REGISTER_CASE(DI, rdi);
+		REGISTER_CASE(R8, r8);
+		REGISTER_CASE(R9, r9);
+		REGISTER_CASE(R10, r10);
+		REGISTER_CASE(R11, r11);
+		REGISTER_CASE(R12, r12);
+		REGISTER_CASE(R13, r13);
+		REGISTER_CASE(R14, r14);
+		REGISTER_CASE(R15, r15);
+	}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,401 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tracer perfmap: maps rebuilt from calls, files, jitdumps and images, by real writers."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from harness import HERE, environment, error_line, program, wait_until
+
+LINE = re.compile(r"^([0-9a-f]+) ([0-9a-f]+) (.+)$")
+
+
+def entries(path):
+    """{address: (size, name)} of a map file; every line must be one."""
+    with open(path, errors="surrogateescape") as file:
+        found = [LINE.match(line) for line in file.read().split("\n") if line]
+    assert all(found), path
+    return {int(m[1], 16): (int(m[2], 16), m[3]) for m in found}
+
+
+def names(path):
+    """None where there is no file yet."""
+    return {name for _, name in entries(path).values()} if os.path.exists(path) else set()
+
+
+def resolve(path):
+    """What perf finds at each address where something begins or ends, or begins to be overlapped."""
+    table = {}
+    with open(path, errors="surrogateescape") as file:
+        lines = [LINE.match(line) for line in file.read().split("\n") if line]
+    for match in lines:
+        table[int(match[1], 16)] = match
+    ends = sorted({int(m[1], 16) for m in lines} | {int(m[1], 16) + int(m[2], 16) - 1 for m in lines})
+
+    def at(address):
+        for match in reversed(lines):
+            if 0 <= address - int(match[1], 16) < int(match[2], 16):
+                return match[3]
+        return None
+
+    return {address: at(address) for address in ends}
+
+
+def map_of(pid):
+    return "/tmp/perf-%d.map" % pid
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    """Maps are named after process ids, which come again."""
+    before = set(os.listdir("/tmp"))
+    yield
+    for name in set(os.listdir("/tmp")) - before:
+        if re.fullmatch(r"perf-\d+\.map|jit-\d+\.dump", name):
+            path = os.path.join("/tmp", name)
+            shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+
+
+class Api:
+    """programs/perf_api.py, spoken to."""
+
+    def __init__(self, start, python, *options, env=None):
+        # The options stand between interpreter and program.
+        self.target = start("/usr/bin/env", python.path, *options, program("perf_api.py"), env=env)
+        self.pid = self.target.pid
+
+    def say(self, *words):
+        self.target.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
+        self.target.process.stdin.flush()
+
+    def call(self, *words):
+        self.say(*words)
+        return int(self.target.read_line())
+
+
+@pytest.fixture
+def perfmap(trace):
+    """A running `tracer perfmap`."""
+
+    def run(*args, **options):
+        return trace("perfmap", *args, output=False, **options)
+
+    return run
+
+
+def end(run, status=0):
+    if run.process.poll() is None:
+        run.interrupt()
+    assert run.wait() == status, run.stderr
+    return run.stdout
+
+
+def state(text, pid, field):
+    part = re.search(r"^PID %d \(.*?(?=^PID |\Z)" % pid, text, re.M | re.S)[0]
+    return re.search(r"^  %s: (.*)$" % re.escape(field), part, re.M)[1]
+
+
+PRELOAD = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+int locks_fail;
+void *PyThread_allocate_lock(void)
+{
+	static void *(*next)(void);
+
+	if (locks_fail)
+		return 0;
+	if (!next)
+		next = (void *(*)(void))dlsym(RTLD_NEXT, "PyThread_allocate_lock");
+	return next();
+}
+int locks_set(int fail) { locks_fail = fail; return 0; }
+"""
+
+
+def compile_c(source, output, *options):
+    subprocess.run(["gcc", "-O1", "-g", *options, "-o", output, source], check=True, timeout=60)
+    return output
+
+
+@pytest.mark.versions("3.13")
+def test_every_function_and_result(start, perfmap, python, tmp_path):
+    api = Api(start, python, "-X", "perf")
+    run = perfmap("-p", api.pid, "--merge", "--status", "-o", tmp_path / "map")
+    assert api.call("fini") == 0
+    assert api.call("init") == 0
+    assert api.call("write", "1000", "20", b"plain".hex()) == 0
+    assert api.call("persist", 1) in (0, 1)  # 3.13.0 returns its argument, the manual says 0
+    assert api.call("compile") == 0
+    (tmp_path / "other").write_text("2000 10 copied\n")
+    shutil.copy(tmp_path / "other", "/tmp/perf-copied-%d.map" % api.pid)
+    try:
+        assert api.call("copy", "/tmp/perf-copied-%d.map" % api.pid) == 0
+    finally:
+        os.unlink("/tmp/perf-copied-%d.map" % api.pid)
+    assert api.call("copy", "/nowhere") == -1
+    said = end(run)
+    assert state(said, api.pid, "map file").endswith(", open")
+    assert state(said, api.pid, "persistence after fork") == "on"
+    calls = state(said, api.pid, "calls")
+    assert re.match(r"Init [12] \(0 failed, the last returned 0\)", calls)  # a new trampoline may have come first
+    assert "Fini 1, CopyPerfMapFile 2, CompileCode 1, SetPersistAfterFork 1" in calls
+    found = entries(tmp_path / "map")
+    assert found[0x1000] == (0x20, "plain") and found[0x2000] == (0x10, "copied")
+    assert any(name.startswith("py::function_of_parent:") for _, name in found.values())
+
+
+@pytest.mark.versions("3.12", "3.13")
+@pytest.mark.parametrize("result", (-1, -2))
+def test_init_fails(start, perfmap, python, tmp_path, result):
+    (tmp_path / "preload.c").write_text(PRELOAD)
+    library = compile_c(str(tmp_path / "preload.c"), str(tmp_path / "preload.so"), "-shared", "-fPIC", "-ldl")
+    api = Api(start, python, env=environment(LD_PRELOAD=library))
+    run = perfmap("-p", api.pid, "--status", "-o", tmp_path / "map")
+    if result == -1:
+        os.mkdir(map_of(api.pid))  # cannot be opened for writing
+        assert api.call("init") == -1
+    else:
+        api.say("locks", 1)
+        assert api.target.read_line() == "0"
+        assert api.call("init") == -2
+    if result == -1:
+        # It is told of the code all the same: that is what the map is for. (After -2 CPython uses a closed file.)
+        assert api.call("write", "1000", "20", b"known".hex()) == result
+        os.rmdir(map_of(api.pid))
+    said = end(run)
+    times = 2 if result == -1 else 1
+    assert "Init %d (%d failed, the last returned %d)" % (times, times, result) in state(said, api.pid, "calls")
+    assert state(said, api.pid, "map file").endswith(", closed")
+    assert entries(tmp_path / "map") == ({0x1000: (0x20, "known")} if result == -1 else {})
+
+
+@pytest.mark.versions("3.12", "3.13")
+def test_names(start, perfmap, python, tmp_path):
+    api = Api(start, python)
+    run = perfmap("-p", api.pid, "-o", tmp_path / "map")
+    hard = {
+        0x1000: (b"two\nlines", "two\\x0alines"),
+        0x2000: (b"\x1b[31mred\x7f", "\\x1b[31mred\\x7f"),
+        0x3000: ("été €".encode(), "été €"),
+        0x4000: (b"\xff\xfe", "\\xff\\xfe"),
+        0x5000: (b"x" * 4096, "x" * 4096),
+        0x6000: (b"y" * 5000, "y" * 4096),
+    }
+    for address, (name, _) in hard.items():
+        assert api.call("write", "%x" % address, "10", name.hex()) == 0
+    assert api.call("write", "7000", "0", b"nothing".hex()) == 0
+    assert api.call("write", "fffffffffffffff8", "10", b"wraps".hex()) == 0
+    end(run)
+    assert entries(tmp_path / "map") == {address: (0x10, shown) for address, (_, shown) in hard.items()}
+    assert re.search("[12] names were cut at 4096 bytes", run.stderr) and "2 entries were refused" in run.stderr
+
+
+@pytest.mark.versions("3.13")
+def test_a_million_entries_of_eight_threads(start, perfmap, python, tmp_path):
+    api = Api(start, python)
+    run = perfmap("-p", api.pid, "-o", tmp_path / "map")
+    assert api.call("many", 8, 125000) == 1000000
+    end(run)
+    assert "lost" not in run.stderr
+    with open(map_of(api.pid)) as theirs, open(tmp_path / "map") as ours:
+        assert sorted(theirs) == list(ours)  # equal lengths: as text they sort as numbers do
+
+
+@pytest.mark.versions("3.13")
+def test_two_writers_of_one_file(start, perfmap, python, tmp_path):
+    """The second one begins the file anew, as V8 does, and then both write."""
+    api = Api(start, python)
+    assert api.call("write", "1000", "10", b"early".hex()) == 0
+    run = perfmap("-p", api.pid, "--merge", "--follow", "-o", tmp_path / "map")
+    with open(map_of(api.pid), "w") as other:
+        other.write("2000 10 other\n1008 4 over\n")
+        other.flush()
+        wait_until(lambda: "other" in names(tmp_path / "map"), "the second writer is heard")
+        assert api.call("write", "3000", "10", b"late".hex()) == 0
+        wait_until(lambda: "late" in names(tmp_path / "map"), "so is the first one")
+    end(run)
+    assert entries(tmp_path / "map") == {
+        0x1000: (8, "early"), 0x1008: (4, "over"), 0x100c: (4, "early"), 0x2000: (0x10, "other"), 0x3000: (0x10, "late")}
+
+
+@pytest.mark.versions("3.13")
+@pytest.mark.parametrize("persist", (0, 1))
+@pytest.mark.parametrize("known", (True, False), ids=("set under trace", "set before"))
+def test_fork(start, perfmap, python, persist, known):
+    api = Api(start, python, "-X", "perf")
+    if not known:
+        assert api.call("persist", persist) in (0, 1)
+    run = perfmap("-p", api.pid, "--merge", "--install", "--follow", "--status")
+    if known:
+        assert api.call("persist", persist) in (0, 1)
+    child = api.call("fork")
+    wait_until(lambda: any("function_of_parent" in name for name in names(map_of(api.pid))), "the parent has a map")
+    wait_until(lambda: names(map_of(child)), "the child has a map")
+    if not persist:
+        wait_until(lambda: any("function_of_child" in name for name in names(map_of(child))), "it has said all")
+    os.unlink(map_of(child))
+    os.kill(child, signal.SIGKILL)
+    said = end(run)
+    assert state(said, child, "entries") != "0"
+    assert any("function_of_parent" in name for name in names(map_of(child))) == bool(persist)
+    assert any("function_of_child" in name for name in names(map_of(child))) != bool(persist)
+    assert state(said, child, "persistence after fork").startswith("on" if persist and known else ("off" if known else "not set"))
+
+
+@pytest.mark.versions("3.13")
+def test_exec_empties(start, perfmap, python):
+    api = Api(start, python, "-X", "perf")
+    run = perfmap("-p", api.pid, "--merge", "--install", "--follow", "--status")
+    assert names(map_of(api.pid))
+    os.unlink(map_of(api.pid))
+    assert api.call("write", "1000", "20", b"last words".hex()) == 0
+    wait_until(lambda: os.path.exists(map_of(api.pid)), "the map is installed")
+    api.say("exec")
+    wait_until(lambda: not names(map_of(api.pid)), "the map is empty")
+    said = end(run)
+    assert state(said, api.pid, "entries") == "0"
+
+
+@pytest.mark.versions("3.12", "3.13")
+def test_from_the_beginning(perfmap, python, tmp_path):
+    run = perfmap("-o", tmp_path / "map", "--", python.path, "-X", "perf", program("calls.py"), "0.2")
+    assert run.wait() == 0, run.stderr
+    (pid,) = re.findall(r"attached to PID (\d+)", run.stderr)
+    assert resolve(tmp_path / "map") == resolve(map_of(int(pid))) != {}
+
+
+@pytest.mark.versions("3.13")
+def test_jitdump(perfmap, start, python, tmp_path):
+    """-X perf_jit writes no map at all."""
+    target = start("/usr/bin/env", python.path, "-X", "perf_jit", program("calls.py"), "1.5")
+    run = perfmap("-p", target.pid, "-o", tmp_path / "map", "--status")
+    assert run.wait() == 0, run.stderr  # CPython writes the last records when it ends
+    assert ", 1 of them jitdumps" in run.stdout
+    assert {"leaf", "caller"} <= {name.split(":")[2] for name in names(tmp_path / "map")}
+
+
+def test_node_appends(perfmap, tmp_path):
+    node = shutil.which("node")
+    if not node:
+        pytest.skip("no node on this machine")
+    script = "setInterval(() => 0, 100); process.stdin.on('data', (d) => { eval('(function ' + String(d).trim() + '(n) {" \
+        " let s = 0; for (let i = 0; i < n; i++) s += i % 7; return s })')(1e8); console.log('ok') }); console.log('ready')"
+    process = subprocess.Popen([node, "--perf-basic-prof", "-e", script], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               text=True)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        run = perfmap("-p", process.pid, "--merge", "--follow", "-o", tmp_path / "map")
+        wait_until(lambda: any("Builtin:" in name for name in names(tmp_path / "map")), "what is there is written")
+        process.stdin.write("lateFunction\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "ok\n"
+        wait_until(lambda: any("lateFunction" in name for name in names(tmp_path / "map")), "what node appends is seen")
+        end(run)
+        theirs, ours = resolve(map_of(process.pid)), entries(tmp_path / "map")
+        for address, name in theirs.items():
+            found = [n for a, (size, n) in ours.items() if a <= address < a + size]
+            assert found == [name] or not found, hex(address)  # what was unmapped since is gone
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def jit(start, tmp_path):
+    """programs/jit.c, and an object file with two functions as its image."""
+    (tmp_path / "image.c").write_text("int first(int a) { return a + 1; }\nint second(int a) { return first(a) * 2; }\n")
+    image = compile_c(str(tmp_path / "image.c"), str(tmp_path / "image.o"), "-c")
+    path = compile_c(os.path.join(HERE, "programs", "jit.c"), str(tmp_path / "jit"))
+    target = start(path, image)
+    assert target.read_line() == "ok"
+    return target
+
+
+def test_gdb_jit_interface(jit, perfmap, tmp_path):
+    run = perfmap("-p", jit.pid, "--follow", "-o", tmp_path / "map")
+    jit.step()
+    assert jit.read_line() == "ok"
+    wait_until(lambda: names(tmp_path / "map") == {"first", "second"}, "the image's functions are entries")
+    assert all(address >= 0x700000000000 for address in entries(tmp_path / "map"))
+    jit.step()
+    assert jit.read_line() == "ok"
+    wait_until(lambda: not names(tmp_path / "map"), "what was unregistered is gone")
+    end(run)
+
+
+def test_gdb_jit_interface_registered_before(jit, perfmap, tmp_path):
+    jit.step()
+    assert jit.read_line() == "ok"
+    end(perfmap("-p", jit.pid, "-o", tmp_path / "map"))
+    assert names(tmp_path / "map") == {"first", "second"}
+
+
+def test_own_function_and_expiry(jit, perfmap, tmp_path):
+    run = perfmap("-p", jit.pid, "--follow", "-o", tmp_path / "map", "--perf-map-symbol", "jit:note_code:name=1,size=2,addr=3")
+    for _ in range(3):
+        jit.step()
+        assert jit.read_line() == "ok"
+    wait_until(lambda: "fleeting" in names(tmp_path / "map"), "the function's entries are seen")
+    assert entries(tmp_path / "map")[0x600000000000] == (0x100000010, "noted")  # a size_t, all of it
+    jit.step()
+    wait_until(lambda: "fleeting" not in names(tmp_path / "map"), "what was unmapped is gone")
+    end(run)
+    assert names(tmp_path / "map") == {"noted"}
+
+
+def test_bad_lines_are_refused(start, perfmap, any_python, tmp_path):
+    target = start(any_python, "golden.py")
+    with open(map_of(target.pid), "wb") as file:
+        file.write(b"1000 10 good\ngarbage\n2000 0 nothing\nfffffffffffffff0 20 wraps\n3000 20 old\n3008 8 new\n")
+        file.write(b"4000 10 " + b"x" * (10 << 20) + b"\n5000 10 a\x1bb\xff\n\n6000 10 unterminated")
+    run = perfmap("-p", target.pid, "--merge", "-o", tmp_path / "map")
+    end(run)
+    found = entries(tmp_path / "map")
+    assert found == {
+        0x1000: (0x10, "good"),
+        0x3000: (8, "old"),
+        0x3008: (8, "new"),
+        0x3010: (0x10, "old"),
+        0x4000: (0x10, "x" * 4096),
+        0x5000: (0x10, "a\\x1bb\\xff"),
+    }
+    assert "3 lines or records of its files are no entries" in run.stderr
+
+
+def test_status_alone_ends(start, run_tracer, any_python):
+    api = Api(start, any_python, "-X", "perf")
+    done = run_tracer("perfmap", "-p", api.pid, "--merge", "--status")
+    assert done.returncode == 0, done.stderr
+    assert state(done.stdout, api.pid, "map file") == "%s in its own root, open" % map_of(api.pid)
+    assert int(state(done.stdout, api.pid, "entries")) == len(entries(map_of(api.pid)))
+    assert api.call("fini") == 0
+    done = run_tracer("perfmap", "-p", api.pid, "--status")
+    assert state(done.stdout, api.pid, "map file").endswith("closed")
+
+
+@pytest.mark.parametrize(
+    "args, said",
+    (
+        ([], "no target is named"),
+        (["-p", "1", "--", "true"], "two targets"),
+        (["-p", "1", "-o", "x", "--install"], "written there or installed"),
+        (["-p", "1,2", "-o", "x"], "a map is of one process"),
+        (["-p", "1", "--follow"], "no file to keep current"),
+        (["-p", "1", "--perf-map-symbol", "nonsense"], "FILE:SYMBOL"),
+        (["-p", "1", "-d", "x"], "not one of its values"),
+    ),
+)
+@pytest.mark.unprivileged
+def test_usage(run_tracer, args, said):
+    assert said in error_line(run_tracer("perfmap", *args), 2)
+
+
+def test_targets_that_are_none(run_tracer, start, any_python):
+    assert "PID 4194304" in error_line(run_tracer("perfmap", "-p", 4194304), 1)
+    target = start(any_python, "golden.py")
+    assert "nowhere.so" in error_line(run_tracer("perfmap", "-p", target.pid, "--perf-map-symbol", "nowhere.so:f"), 1)
+    assert "nothing that can be probed" in error_line(run_tracer("perfmap", "-q", "--", "/bin/true"), 1)

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The limit of what tracing can cost: a command run with a program that does nothing at every place where
+ * `tracer trace` with the same options would probe, attached by the same links. A request whose return is wanted
+ * plants its return probe, as ours does.
+ *
+ * usage: bare [TRACE OPTIONS] -- COMMAND ARG...    exit status: the command's; 1 when it could not be probed
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "cli/trace_options.h"
+#include "probe/attach.h"
+#include "probe/plan_process.h"
+#include "target/launch.h"
+
+struct bare {
+	struct plan_opts plan;
+	struct attach *attach;
+};
+
+static int record_ignore(void *context, void *record, size_t size)
+{
+	(void)context;
+	(void)record;
+	(void)size;
+	return 0;
+}
+
+static int sites_attach(pid_t pid, int running, void *context)
+{
+	struct bare *bare = context;
+	struct python_runtime runtime = {0};
+	struct process_info info;
+	struct plan plan = {0};
+	int err = running ? -ENOENT : plan_process(pid, &bare->plan, &info, &runtime, &plan);
+
+	if (err)
+		return err == -ENOENT
+			       ? 0
+			       : err; /* a wrapper that will exec the interpreter; one that loads it late is not for this */
+	err = attach_sites(bare->attach, &plan, runtime.file, pid);
+	if (!err)
+		log_info("%zu empty probes; %s", plan.count, attach_backend(bare->attach));
+	plan_free(&plan);
+	python_runtime_close(&runtime);
+	return err ? err : 1;
+}
+
+int main(int argc, char **argv)
+{
+	struct trace_options options;
+	struct bare bare = {0};
+	struct attach_opts opts = {.ring_bytes = 1 << 16, .empty = 1, .record = record_ignore};
+	struct features features;
+	struct launch *launch = NULL;
+	const char *remedy = NULL;
+	int status = trace_options_parse(argc, argv, &options), err;
+
+	if (status || !options.command.count) {
+		trace_options_free(&options);
+		return status < 0 ? EXIT_DONE : EXIT_USAGE;
+	}
+	bare.plan = options.session.plan;
+	opts.no_session = options.session.backend != SESSION_BACKEND_BEST;
+	opts.no_multi = options.session.backend == SESSION_BACKEND_PERF;
+	err = features_probe(&features);
+	if (!err)
+		err = features_check(&features, &remedy);
+	if (!err)
+		err = attach_new(&bare.attach, &features, &opts);
+	if (!err)
+		err = launch_start(&launch, options.command.items, sites_attach, &bare);
+	status = EXIT_FAILED;
+	if (err)
+		error_print(err, remedy, "%s", options.command.items[0]);
+	else
+		launch_wait(launch, 1, &status);
+	launch_free(launch);
+	attach_free(bare.attach);
+	trace_options_free(&options);
+	return status;
+}

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables that a command writes into README.md, between <!-- NAME --> and <!-- end NAME -->."""
+import os
+import re
+
+README = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "README.md")
+
+
+def table(rows):
+    """Markdown of rows of text, the first of which is the head."""
+    lines = ["| %s |" % " | ".join(row) for row in rows]
+    lines.insert(1, "|" + "---|" * len(rows[0]))
+    return "\n".join(lines)
+
+
+def replace(name, text, path=README):
+    """Puts text between the markers of that name; KeyError when they are not there."""
+    with open(path) as file:
+        old = file.read()
+    pattern = r"(<!-- %s -->\n).*?(<!-- end %s -->)" % (re.escape(name), re.escape(name))
+    new, count = re.subn(pattern, lambda m: m.group(1) + text + "\n" + m.group(2), old, flags=re.S)
+    if count != 1:
+        raise KeyError("%s has no place for %s" % (path, name))
+    with open(path, "w") as file:
+        file.write(new)

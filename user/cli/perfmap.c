@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tracer perfmap: attach, write the map that there is, go on until the end, write it again. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "cli/perfmap_options.h"
+#include "cli/perfmap_status.h"
+#include "cli/signals.h"
+#include "probe/privileges.h"
+#include "target/launch.h"
+
+#define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
+#define POLL_IDLE_MS 20
+#define MAX_WATCHED  64
+#define FOLLOW_NS    200000000ull /* between two writings of the same map, and at most so much of the time: */
+#define FOLLOW_SHARE 20
+#define WRAPPER_NS   300000000ull
+#define DRAIN_MORE   (1 << 16) /* a full batch: there is more already */
+
+struct run {
+	struct perfmap_options options;
+	struct perfmap_session *session;
+	struct launch *launch;
+	int signals;
+	int status;        /* of the command */
+	uint64_t start_ns; /* of the session; before that, of the command's last program */
+	uint64_t written_ns, write_cost_ns;
+	uint64_t version; /* of the table, when it was last written to -o; UINT64_MAX: never */
+};
+
+static int bytes_write(void *context, const char *data, size_t bytes)
+{
+	return outfile_write(context, data, bytes);
+}
+
+/* The map of the process that was named. */
+static int output_write(struct run *run, const char *path)
+{
+	const struct perfmap_table *table = perfmap_session_at(run->session, 0)->process->table;
+	struct outfile *file;
+	int err;
+
+	if (run->version == perfmap_table_version(table))
+		return 0;
+	err = outfile_open(&file, path);
+	if (err)
+		return err;
+	err = perfmap_text_write(table, bytes_write, file);
+	if (err)
+		outfile_discard(file);
+	else
+		err = outfile_commit(file);
+	if (!err)
+		run->version = perfmap_table_version(table);
+	return err;
+}
+
+/* Every process's map into its places; an error is told once, until there is another one. */
+static int maps_install(struct run *run)
+{
+	int failed = 0;
+
+	for (size_t i = 0; i < perfmap_session_count(run->session); i++) {
+		struct perfmap_member *member = perfmap_session_at(run->session, i);
+		int status = perfmap_session_install(run->session, member);
+
+		if (status < 0 && status != member->install_error)
+			error_print(status, "what was there is as it was", "PID %d", member->pid);
+		member->install_error = status < 0 ? status : 0;
+		/* A /tmp of its own that cannot be had was told of at the attach. */
+		failed |= status < 0 || (member->named && member->places.target < 0);
+	}
+	return failed ? -EIO : 0;
+}
+
+/* 0; -errno after a message. */
+static int maps_write(struct run *run, int at_end)
+{
+	const struct perfmap_options *options = &run->options;
+	uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+	int err = 0;
+
+	if (options->install)
+		err = maps_install(run);
+	else if (options->output ? strcmp(options->output, "-") || at_end : at_end && !options->status) {
+		err = output_write(run, options->output ? options->output : "-");
+		if (err)
+			error_print(err, "the file that was there is as it was", "%s",
+				    options->output ? options->output : "stdout");
+	}
+	run->written_ns = clock_ns(CLOCK_MONOTONIC);
+	run->write_cost_ns = run->written_ns - start_ns;
+	return err;
+}
+
+/* Did somebody ask for the end? A command gets the terminal's Ctrl-C itself and is waited for, the first time. */
+static int stop_wanted(struct run *run, int *interrupts)
+{
+	struct signalfd_siginfo info;
+
+	while (read(run->signals, &info, sizeof(info)) == sizeof(info)) {
+		if (!run->launch)
+			return 1;
+		if (info.ssi_signo == SIGTERM)
+			launch_signal(run->launch, SIGTERM);
+		if (++*interrupts > 1)
+			return 1;
+	}
+	return run->options.duration_ns &&
+	       clock_ns(CLOCK_MONOTONIC) - run->start_ns >= run->options.duration_ns;
+}
+
+static void wait_briefly(struct run *run, int busy)
+{
+	struct pollfd polls[MAX_WATCHED + 1] = {{.fd = run->signals, .events = POLLIN}};
+	int fds[MAX_WATCHED];
+	size_t count = perfmap_session_poll_fds(run->session, fds, MAX_WATCHED);
+
+	for (size_t i = 0; i < count; i++)
+		polls[i + 1] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+	poll(polls, count + 1, busy ? POLL_BUSY_MS : POLL_IDLE_MS);
+}
+
+static int follow_due(const struct run *run)
+{
+	uint64_t pause = run->write_cost_ns * FOLLOW_SHARE;
+
+	return run->options.follow &&
+	       clock_ns(CLOCK_MONOTONIC) - run->written_ns >= (pause < FOLLOW_NS ? FOLLOW_NS : pause);
+}
+
+static int session_follow(struct run *run)
+{
+	int interrupts = 0;
+
+	while (perfmap_session_running(run->session) && !stop_wanted(run, &interrupts)) {
+		int count = perfmap_session_drain(run->session);
+
+		if (count < 0)
+			return error_print(count, NULL, "perfmap");
+		/* What cannot be written now may be later: it was said. */
+		if (follow_due(run))
+			maps_write(run, 0);
+		if (count < DRAIN_MORE)
+			wait_briefly(run, count > 0);
+	}
+	return 0;
+}
+
+static int targets_attach(struct run *run)
+{
+	int attached = 0;
+
+	for (size_t i = 0; i < run->options.pid_count; i++) {
+		int err = perfmap_session_add(run->session, run->options.pids[i]);
+
+		if (err)
+			error_print(err, err == -EPERM || err == -EACCES ? cli_remedy(err) : NULL, "PID %d",
+				    run->options.pids[i]);
+		else
+			attached++;
+	}
+	return attached ? 0 : -ESRCH;
+}
+
+static int command_ready(pid_t pid, int running, void *context)
+{
+	struct run *run = context;
+	int err;
+
+	/* A program that only a file tells of; unless it is a wrapper, which would have called exec by now. */
+	if (running)
+		return clock_ns(CLOCK_MONOTONIC) - run->start_ns > WRAPPER_NS;
+	run->start_ns = clock_ns(CLOCK_MONOTONIC);
+	err = perfmap_session_add(run->session, pid);
+	return err ? err : perfmap_session_at(run->session, 0)->probed > 0;
+}
+
+static int targets_start(struct run *run)
+{
+	int err;
+
+	if (!run->options.command.count)
+		return targets_attach(run);
+	err = launch_start(&run->launch, run->options.command.items, command_ready, run);
+	if (err == -ECHILD && run->launch) {
+		launch_wait(run->launch, 1, &run->status);
+		error_print(error_set(-ENOENT, "it ended (status %d) and had run nothing that can be probed",
+				      run->status),
+			    "of a running program that only writes a file, -p PID --merge reads that", "%s",
+			    run->options.command.items[0]);
+	} else if (err) {
+		error_print(err, "nothing was traced", "command");
+	}
+	return err;
+}
+
+static int run_finish(struct run *run)
+{
+	int err = perfmap_session_refresh(run->session), written;
+
+	if (err)
+		error_print(err, NULL, "the last events");
+	written = maps_write(run, 1);
+	for (size_t i = 0; run->options.status && i < perfmap_session_count(run->session); i++)
+		perfmap_status_print(perfmap_session_at(run->session, i));
+	perfmap_not_seen_print(run->session);
+	return err || written || fflush(stdout) ? EXIT_FAILED : EXIT_DONE;
+}
+
+static int run_session(struct run *run)
+{
+	const struct perfmap_options *options = &run->options;
+	const char *remedy;
+	int err = perfmap_session_new(&run->session, &options->session, &remedy);
+
+	if (err) {
+		error_print(err, remedy, "perfmap");
+		return EXIT_FAILED;
+	}
+	err = signals_catch(&run->signals, 1);
+	if (err)
+		return error_print(err, NULL, "perfmap"), EXIT_FAILED;
+	if (targets_start(run))
+		return run->status ? run->status : EXIT_FAILED;
+	err = privileges_drop(options->install ? 2 : options->output != NULL);
+	if (err)
+		return error_print(err, NULL, "perfmap"), EXIT_FAILED;
+	run->start_ns = clock_ns(CLOCK_MONOTONIC);
+	/* The state as it is now: that is all that was asked for. */
+	if (options->status && !options->install && !options->output && !options->duration_ns &&
+	    !options->command.count)
+		return run_finish(run);
+	/* A place that cannot be written to is told at once; it may have become another one at the end. */
+	if (maps_write(run, 0) && !options->install)
+		return EXIT_FAILED;
+	err = session_follow(run);
+	return run_finish(run) == EXIT_DONE && !err ? EXIT_DONE : EXIT_FAILED;
+}
+
+int cli_perfmap(int argc, char **argv)
+{
+	struct run run = {.signals = -1, .version = UINT64_MAX};
+	int status = perfmap_options_parse(argc, argv, &run.options);
+
+	if (status) {
+		perfmap_options_free(&run.options);
+		return status < 0 ? EXIT_DONE : status;
+	}
+	status = run_session(&run);
+	perfmap_session_free(run.session);
+	/* The command's own status is ours, once it has one; one that still runs is left alone. */
+	if (run.launch && status == EXIT_DONE && launch_wait(run.launch, 0, &run.status) == 1)
+		status = run.status;
+	launch_free(run.launch);
+	if (run.signals >= 0)
+		close(run.signals);
+	perfmap_options_free(&run.options);
+	return status;
+}

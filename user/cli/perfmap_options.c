@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/perfmap_options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/error.h"
+
+enum { KEY_MERGE = 0x400, KEY_INSTALL, KEY_FOLLOW, KEY_STATUS, KEY_SYMBOL };
+
+static const struct argp_option options[] = {
+	{"pid", 'p', "PID[,PID...]", 0, "running processes, and what they fork", 1},
+	{"merge", KEY_MERGE, NULL, 0, "begin with the map file that the process has by now", 2},
+	{"perf-map-symbol", KEY_SYMBOL, "FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG]", 0,
+	 "a function that names code, like PyUnstable_WritePerfMapEntry (repeatable); ARG counts its "
+	 "arguments "
+	 "from 1 (default 1, 2, 3)",
+	 2},
+	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
+	{"output", 'o', "FILE", 0, "write the map there (default: on stdout, at the end)", 3},
+	{"install", KEY_INSTALL, NULL, 0,
+	 "write /tmp/perf-PID.map, where perf looks for it: under the process id here, and under the one in "
+	 "its "
+	 "own PID namespace in its own /tmp",
+	 3},
+	{"follow", KEY_FOLLOW, NULL, 0, "keep what is written current, not only at start and end", 3},
+	{"status", KEY_STATUS, NULL, 0,
+	 "print the state of each process: alone, as it is now; else at the end", 3},
+	{"buffer", 'b', "BYTES", 0, "ring buffer, a power of two (default 64M)", 4},
+	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
+	{"verbose", 'v', NULL, 0, "more of them", 5},
+	{0},
+};
+
+static error_t reject(const char *option, const char *arg, const char *remedy)
+{
+	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg), remedy, "%s", option);
+	return CLI_REPORTED;
+}
+
+static error_t symbol_parse(struct perfmap_options *out, const char *arg)
+{
+	int err =
+		array_reserve(&out->symbols, &out->symbol_room, out->symbol_count, 1, sizeof(*out->symbols));
+
+	if (!err)
+		err = perfmap_symbol_parse(arg, &out->symbols[out->symbol_count]);
+	if (err) {
+		error_print(err, "for example libjit.so:register_code:addr=1,size=2,name=3",
+			    "--perf-map-symbol");
+		return CLI_REPORTED;
+	}
+	out->symbol_count++;
+	return 0;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct perfmap_options *out = state->input;
+	uint64_t bytes;
+
+	switch (key) {
+	case 'p':
+		free(out->pids);
+		out->pids = NULL;
+		if (!cli_parse_pids(arg, &out->pids, &out->pid_count))
+			return 0;
+		error_print(-EINVAL, "one or more, with commas between them", "--pid");
+		return CLI_REPORTED;
+	case 'd':
+		return cli_parse_seconds(arg, &out->duration_ns) ? reject("--duration", arg, "seconds") : 0;
+	case 'o':
+		out->output = arg;
+		return 0;
+	case 'b':
+		if (cli_parse_bytes(arg, &bytes) || bytes < 4096 || bytes > 1ull << 31 || bytes & (bytes - 1))
+			return reject("--buffer", arg, "a power of two from 4K to 2G");
+		out->session.ring_bytes = bytes;
+		return 0;
+	case KEY_MERGE:
+		out->session.merge = 1;
+		return 0;
+	case KEY_INSTALL:
+		out->install = 1;
+		return 0;
+	case KEY_FOLLOW:
+		out->follow = 1;
+		return 0;
+	case KEY_STATUS:
+		out->status = 1;
+		return 0;
+	case KEY_SYMBOL:
+		return symbol_parse(out, arg);
+	case 'q':
+		log_level = 0;
+		return 0;
+	case 'v':
+		log_level = 2;
+		return 0;
+	}
+	return cli_parse_arguments(key, state, &out->command);
+}
+
+static int reject_usage(const char *why, const char *remedy, const char *what)
+{
+	error_print(error_set(-EINVAL, "%s", why), remedy, "%s", what);
+	return EXIT_USAGE;
+}
+
+int perfmap_options_parse(int argc, char **argv, struct perfmap_options *out)
+{
+	static const struct argp argp = {
+		.options = options,
+		.parser = parse,
+		.args_doc = "-p PID\n-- COMMAND ARG...",
+		.doc = "The perf map of a process, rebuilt from outside: which function's code lies where, "
+		       "of "
+		       "Python's trampolines (-X perf, -X perf_jit), of JITs that use GDB's interface or "
+		       "jitdumps, and of those that write a map. It runs until Ctrl-C or the end of the "
+		       "process.",
+	};
+	int status;
+
+	memset(out, 0, sizeof(*out));
+	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
+	if (status)
+		return status;
+	out->session.symbols = out->symbols;
+	out->session.symbol_count = out->symbol_count;
+	if (!out->pids == !out->command.count)
+		return reject_usage(out->pids ? "a process id and a command are two targets"
+					      : "no target is named",
+				    "tracer perfmap -p PID, or tracer perfmap -- COMMAND ARG...", "perfmap");
+	if (out->output && out->install)
+		return reject_usage("a map is written there or installed", "choose one of -o and --install",
+				    "perfmap");
+	if (!out->install && out->pid_count > 1 && (out->output || !out->status))
+		return reject_usage("a map is of one process", "name one, or use --install", "--pid");
+	if (out->follow && !out->install && (!out->output || !strcmp(out->output, "-")))
+		return reject_usage("there is no file to keep current", "add -o FILE or --install",
+				    "--follow");
+	return 0;
+}
+
+void perfmap_options_free(struct perfmap_options *options)
+{
+	free(options->pids);
+	for (size_t i = 0; i < options->symbol_count; i++)
+		perfmap_symbol_free(&options->symbols[i]);
+	free(options->symbols);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/perfmap_status.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+static const char *file_state(const struct perfmap_process *process)
+{
+	switch (process->file) {
+	case PERFMAP_FILE_OPEN:
+		return "open";
+	case PERFMAP_FILE_CLOSED:
+		return "closed";
+	default:
+		return "not known";
+	}
+}
+
+void perfmap_status_print(const struct perfmap_member *member)
+{
+	const struct perfmap_process *process = member->process;
+
+	printf("PID %d (", member->pid);
+	text_print(stdout, member->name);
+	printf(")%s\n", process->exited ? ", which has ended" : "");
+	printf("  map file: /tmp/perf-%d.map in its own root, %s\n", member->ns_pid, file_state(process));
+	printf("  entries: %zu\n", perfmap_table_count(process->table));
+	printf("  persistence after fork: %s\n", process->persist < 0
+							 ? "not set since the trace began (default: off)"
+						 : process->persist ? "on"
+								    : "off");
+	printf("  calls: Init %" PRIu64 " (%" PRIu64 " failed", process->inits, process->init_failures);
+	if (process->inits)
+		printf(", the last returned %d", process->init_result);
+	printf("), WritePerfMapEntry %" PRIu64 ", Fini %" PRIu64 ", CopyPerfMapFile %" PRIu64
+	       ", CompileCode %" PRIu64 ", SetPersistAfterFork %" PRIu64 "\n",
+	       process->writes, process->finis, process->copies, process->compiles, process->persists);
+	printf("  JIT images: %zu registered; files followed: %zu, %" PRIu64 " of them jitdumps\n",
+	       process->image_count, member->follow_count, member->jitdumps);
+	printf("  entries whose memory was unmapped: %" PRIu64 "\n", process->expired);
+}
+
+static void remark(const struct perfmap_member *member, uint64_t count, const char *what)
+{
+	if (count)
+		log_info("PID %d: %" PRIu64 " %s", member->pid, count, what);
+}
+
+static void member_remarks(const struct perfmap_member *member)
+{
+	const struct perfmap_process *process = member->process;
+	uint64_t refused = 0, cut = process->cut, failed = 0;
+
+	for (size_t i = 0; i < member->follow_count; i++) {
+		const struct perfmap_follow *follow = member->follows[i];
+
+		refused += follow->is_jitdump ? follow->jitdump.refused : follow->text.refused;
+		cut += follow->is_jitdump ? follow->jitdump.cut : follow->text.cut;
+		failed += follow->failed != 0;
+	}
+	remark(member, process->missed, "entries are missing: their names could not be read");
+	remark(member, process->refused,
+	       "entries were refused: no size, no name, beyond the address space, or too many");
+	remark(member, refused, "lines or records of its files are no entries");
+	remark(member, cut, "names were cut at 4096 bytes");
+	remark(member, failed, "of its files could not be read any further");
+	remark(member, member->follows_dropped, "more files of it are not read");
+	remark(member, process->files_failed, "map files that it copied could not be read");
+	remark(member, process->images_unreadable, "JIT images could not be read");
+	if (member->files_refused)
+		log_info("PID %d: its map file was not read: %s", member->pid, member->file_reason);
+}
+
+void perfmap_not_seen_print(const struct perfmap_session *session)
+{
+	__u64 counts[LOSS_COUNT];
+
+	for (size_t i = 0; i < perfmap_session_count(session); i++)
+		member_remarks(perfmap_session_at(session, i));
+	if (perfmap_session_loss(session, counts))
+		return;
+	if (counts[LOSS_MAP_ENTRY])
+		log_info("%llu entries were lost: the ring buffer was full; a larger one (--buffer) helps",
+			 counts[LOSS_MAP_ENTRY]);
+	if (counts[LOSS_MAP_CALL] + counts[LOSS_PROCESS])
+		log_info("%llu other events were lost", counts[LOSS_MAP_CALL] + counts[LOSS_PROCESS]);
+}

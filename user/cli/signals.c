@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/signals.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <sys/signalfd.h>
+
+int signals_catch(int *fd, int on)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	if (sigprocmask(on ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL))
+		return -errno;
+	if (on && *fd < 0)
+		*fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	return on && *fd < 0 ? -errno : 0;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "perfmap/follow.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define PIECE_BYTES 65536
+
+int perfmap_follow_new(struct perfmap_follow **out, int fd, int is_jitdump, int inotify)
+{
+	struct perfmap_follow *follow = calloc(1, sizeof(*follow));
+	struct stat st;
+	char path[40];
+
+	if (!follow || fstat(fd, &st)) {
+		int err = follow ? -errno : -ENOMEM;
+
+		free(follow);
+		close(fd);
+		return err;
+	}
+	follow->fd = fd;
+	follow->dirty = 1;
+	follow->is_jitdump = is_jitdump;
+	follow->device = st.st_dev;
+	follow->inode = st.st_ino;
+	/* The inode, whatever its name is by now. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	follow->watch = inotify < 0 ? -1 : inotify_add_watch(inotify, path, IN_MODIFY);
+	*out = follow;
+	return 0;
+}
+
+void perfmap_follow_free(struct perfmap_follow *follow, int inotify)
+{
+	if (!follow)
+		return;
+	if (follow->watch >= 0)
+		inotify_rm_watch(inotify, follow->watch);
+	close(follow->fd);
+	free(follow);
+}
+
+struct reading {
+	struct perfmap_process *process;
+	uint64_t time_ns;
+};
+
+static int line_take(void *context, uint64_t start, uint64_t size, const char *name, size_t name_bytes)
+{
+	struct reading *reading = context;
+	const struct perfmap_entry *known = perfmap_table_find(reading->process->table, start);
+	struct perfmap_entry entry = {.time_ns = reading->time_ns};
+
+	/* The call behind this line was seen: it had the name before a line end cut it. */
+	if (known && known->called && known->start == start && known->end - known->start == size)
+		return 0;
+	return perfmap_process_add(reading->process, start, size, name, name_bytes, &entry);
+}
+
+static int code_take(void *context, const struct jitdump_code *code)
+{
+	struct reading *reading = context;
+
+	return perfmap_process_jitdump(reading->process, code, reading->time_ns);
+}
+
+static void start_again(struct perfmap_follow *follow)
+{
+	follow->offset = 0;
+	follow->tail_bytes = 0;
+	if (follow->is_jitdump)
+		memset(&follow->jitdump, 0, sizeof(follow->jitdump));
+	else
+		memset(&follow->text, 0, sizeof(follow->text));
+}
+
+/* Did somebody truncate it since, whether or not it has grown as long again? */
+static int was_begun_anew(const struct perfmap_follow *follow)
+{
+	char now[sizeof(follow->tail)];
+	struct stat st;
+
+	if (!fstat(follow->fd, &st) && (uint64_t)st.st_size < follow->offset)
+		return 1;
+	return follow->tail_bytes &&
+	       (pread(follow->fd, now, follow->tail_bytes, follow->offset - follow->tail_bytes) !=
+			(ssize_t)follow->tail_bytes ||
+		memcmp(now, follow->tail, follow->tail_bytes));
+}
+
+static void tail_keep(struct perfmap_follow *follow, const char *piece, size_t bytes)
+{
+	follow->tail_bytes = bytes < sizeof(follow->tail) ? bytes : sizeof(follow->tail);
+	memcpy(follow->tail, piece + bytes - follow->tail_bytes, follow->tail_bytes);
+}
+
+int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *process, uint64_t limit)
+{
+	struct reading reading = {.process = process, .time_ns = clock_ns(CLOCK_MONOTONIC)};
+	char piece[PIECE_BYTES];
+	ssize_t n = 1;
+	int err = 0;
+
+	if (follow->failed || (!follow->dirty && follow->watch >= 0))
+		return 0;
+	follow->dirty = 0;
+	if (was_begun_anew(follow))
+		start_again(follow);
+	for (uint64_t done = 0; !err && done < limit; done += n) {
+		n = pread(follow->fd, piece, sizeof(piece), follow->offset);
+		if (n <= 0)
+			break;
+		follow->offset += n;
+		tail_keep(follow, piece, n);
+		err = follow->is_jitdump ? jitdump_read(&follow->jitdump, piece, n, code_take, &reading)
+					 : perfmap_text_read(&follow->text, piece, n, line_take, &reading);
+	}
+	follow->dirty = n > 0;
+	if (n < 0 && !err)
+		err = -errno;
+	if (err && err != -ENOMEM) {
+		follow->failed = err;
+		err = 0;
+	}
+	return err;
+}

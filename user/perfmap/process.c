@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "perfmap/process.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "abi/events.h"
+#include "abi/target.h"
+#include "base/array.h"
+#include "perfmap/jit_elf.h"
+
+struct perfmaps {
+	struct perfmaps_hooks hooks;
+	struct perfmap_process **processes;
+	size_t count, room;
+};
+
+int perfmaps_new(struct perfmaps **out, const struct perfmaps_hooks *hooks)
+{
+	struct perfmaps *maps = calloc(1, sizeof(*maps));
+
+	if (!maps)
+		return -ENOMEM;
+	if (hooks)
+		maps->hooks = *hooks;
+	*out = maps;
+	return 0;
+}
+
+void perfmaps_free(struct perfmaps *maps)
+{
+	if (!maps)
+		return;
+	for (size_t i = 0; i < maps->count; i++) {
+		perfmap_table_free(maps->processes[i]->table);
+		free(maps->processes[i]->images);
+		free(maps->processes[i]);
+	}
+	free(maps->processes);
+	free(maps);
+}
+
+struct perfmap_process *perfmaps_find(const struct perfmaps *maps, uint32_t tgid)
+{
+	for (size_t i = maps->count; i-- > 0;)
+		if (maps->processes[i]->tgid == tgid)
+			return maps->processes[i];
+	return NULL;
+}
+
+size_t perfmaps_count(const struct perfmaps *maps)
+{
+	return maps->count;
+}
+
+struct perfmap_process *perfmaps_at(const struct perfmaps *maps, size_t index)
+{
+	return maps->processes[index];
+}
+
+int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **out)
+{
+	struct perfmap_process *process = perfmaps_find(maps, tgid);
+	int err;
+
+	if (process && !process->exited) {
+		*out = process;
+		return 0;
+	}
+	if (maps->count >= PERFMAP_PROCESSES_MAX)
+		return -ENOSPC;
+	err = array_reserve(&maps->processes, &maps->room, maps->count, 1, sizeof(*maps->processes));
+	if (err)
+		return err;
+	process = calloc(1, sizeof(*process));
+	if (!process || perfmap_table_new(&process->table)) {
+		free(process);
+		return -ENOMEM;
+	}
+	process->tgid = tgid;
+	process->persist = -1;
+	process->next_origin = 1;
+	maps->processes[maps->count++] = process;
+	*out = process;
+	return 0;
+}
+
+int perfmap_process_add(struct perfmap_process *process, uint64_t start, uint64_t bytes, const char *name,
+			size_t name_bytes, const struct perfmap_entry *entry)
+{
+	int err = name_bytes ? perfmap_table_add(process->table, start, bytes, name, name_bytes, entry)
+			     : -EINVAL;
+
+	if (err == -EINVAL || err == -ENOSPC) {
+		process->refused++;
+		err = 0;
+	}
+	return err;
+}
+
+int perfmap_process_jitdump(struct perfmap_process *process, const struct jitdump_code *code,
+			    uint64_t time_ns)
+{
+	struct perfmap_entry entry = {.time_ns = time_ns};
+	const struct perfmap_entry *old;
+	char name[PERFMAP_NAME_MAX + 1];
+
+	if (!code->moved_from)
+		return perfmap_process_add(process, code->address, code->bytes, code->name, code->name_bytes,
+					   &entry);
+	old = perfmap_table_find(process->table, code->moved_from);
+	if (!old) {
+		process->refused++;
+		return 0;
+	}
+	/* Adding may collect names: a copy. */
+	strncpy(name, perfmap_table_name(process->table, old), sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	if (perfmap_table_cut(process->table, code->moved_from, code->moved_from + code->bytes))
+		return -ENOMEM;
+	return perfmap_process_add(process, code->address, code->bytes, name, strlen(name), &entry);
+}
+
+struct image_context {
+	struct perfmap_process *process;
+	struct perfmap_entry entry;
+};
+
+static int image_entry(void *context, uint64_t start, uint64_t bytes, const char *name, size_t name_bytes)
+{
+	struct image_context *image = context;
+
+	return perfmap_process_add(image->process, start, bytes, name, name_bytes, &image->entry);
+}
+
+static void image_remove(struct perfmap_process *process, uint64_t entry)
+{
+	for (size_t i = 0; i < process->image_count; i++)
+		if (process->images[i].entry == entry) {
+			perfmap_table_remove(process->table, process->images[i].origin);
+			process->images[i] = process->images[--process->image_count];
+			return;
+		}
+}
+
+int perfmap_image_add(struct perfmaps *maps, struct perfmap_process *process, uint64_t entry, uint64_t image,
+		      uint64_t bytes, uint64_t time_ns)
+{
+	struct image_context context = {.process = process,
+					.entry = {.time_ns = time_ns, .origin = process->next_origin}};
+	struct buffer data = {0};
+	int err = bytes <= JIT_ELF_MAX ? 0 : -E2BIG;
+
+	image_remove(process, entry);
+	process->images_registered++;
+	if (process->image_count >= PERFMAP_IMAGES_MAX || process->next_origin >= PERFMAP_ORIGIN_MAX)
+		err = -ENOSPC;
+	if (!err)
+		err = array_reserve(&process->images, &process->image_room, process->image_count, 1,
+				    sizeof(*process->images));
+	if (!err)
+		err = maps->hooks.image_read
+			      ? maps->hooks.image_read(maps->hooks.context, process, image, bytes, &data)
+			      : -ENOTSUP;
+	if (!err) {
+		/* Also one that turns out to be corrupt half-way: what it gave goes with it. */
+		process->images[process->image_count++] =
+			(struct perfmap_image){.entry = entry, .origin = process->next_origin++};
+		err = jit_elf_read(data.data, data.size, image_entry, &context);
+	}
+	buffer_free(&data);
+	if (err && err != -ENOMEM) {
+		process->images_unreadable++;
+		err = 0;
+	}
+	return err;
+}
+
+static int jit_take(struct perfmaps *maps, struct perfmap_process *process, const struct event_map_jit *jit)
+{
+	if (jit->action == 1)
+		return perfmap_image_add(maps, process, jit->entry, jit->image, jit->image_bytes,
+					 jit->header.time_ns);
+	if (jit->action == 2)
+		image_remove(process, jit->entry);
+	return 0;
+}
+
+static int write_take(struct perfmaps *maps, struct perfmap_process *process,
+		      const struct event_map_text *text)
+{
+	struct perfmap_entry entry = {.time_ns = text->header.time_ns,
+				      .called = 1,
+				      .mapped = (text->flags & EVENT_MAP_MAPPED) != 0};
+	struct buffer name = {0};
+	int err;
+
+	process->writes++;
+	process->cut += (text->flags & EVENT_MAP_CUT) != 0;
+	if (!(text->flags & EVENT_MAP_MISSED))
+		return perfmap_process_add(process, text->address, text->bytes, (const char *)text->name,
+					   text->name_bytes, &entry);
+	err = maps->hooks.name_read
+		      ? maps->hooks.name_read(maps->hooks.context, process, text->name_address, &name)
+		      : -ENOTSUP;
+	if (!err)
+		err = perfmap_process_add(process, text->address, text->bytes, (const char *)name.data,
+					  name.size, &entry);
+	else if (err != -ENOMEM) {
+		process->missed++;
+		err = 0;
+	}
+	buffer_free(&name);
+	return err;
+}
+
+static void copy_take(struct perfmaps *maps, struct perfmap_process *process,
+		      const struct event_map_text *text)
+{
+	process->copies++;
+	if (text->flags & (EVENT_MAP_MISSED | EVENT_MAP_CUT) || !maps->hooks.file_copy ||
+	    maps->hooks.file_copy(maps->hooks.context, process, (const char *)text->name, text->name_bytes))
+		process->files_failed++;
+}
+
+static void call_take(struct perfmap_process *process, const struct event_map_call *call)
+{
+	switch (call->function) {
+	case ABI_OP_MAP_INIT:
+		process->inits++;
+		process->init_failures += call->value != 0;
+		process->init_result = call->value;
+		process->file = call->value ? PERFMAP_FILE_CLOSED : PERFMAP_FILE_OPEN;
+		break;
+	case ABI_OP_MAP_FINI:
+		process->finis++;
+		process->file = PERFMAP_FILE_CLOSED;
+		break;
+	case ABI_OP_MAP_COMPILE:
+		process->compiles++;
+		break;
+	case ABI_OP_MAP_PERSIST:
+		process->persists++;
+		process->persist = call->value != 0;
+		break;
+	}
+}
+
+static int fork_take(struct perfmaps *maps, struct perfmap_process *parent, uint32_t tgid)
+{
+	struct perfmap_process *child;
+	int err = perfmaps_add(maps, tgid, &child);
+
+	if (err == -ENOSPC)
+		return 0;
+	if (!err)
+		err = array_reserve(&child->images, &child->image_room, 0, parent->image_count,
+				    sizeof(*child->images));
+	if (!err)
+		err = perfmap_table_copy(child->table, parent->table, parent->persist != 1);
+	if (err)
+		return err == -ENOSPC ? 0 : err;
+	if (parent->image_count)
+		memcpy(child->images, parent->images, parent->image_count * sizeof(*child->images));
+	child->image_count = parent->image_count;
+	child->next_origin = parent->next_origin;
+	child->parent_tgid = parent->tgid;
+	child->persist = parent->persist;
+	child->file = parent->file;
+	return 0;
+}
+
+static void exec_take(struct perfmap_process *process)
+{
+	perfmap_table_clear(process->table);
+	process->image_count = 0;
+	process->file = PERFMAP_FILE_CLOSED;
+	process->persist = 0;
+	process->execs++;
+}
+
+static int event_take(struct perfmaps *maps, struct perfmap_process *process, const void *record, size_t size)
+{
+	const struct event_header *header = record;
+	const struct event_map_text *text = record;
+	const struct event_process *event = record;
+	int is_text = header->type == EVENT_MAP_WRITE || header->type == EVENT_MAP_COPY;
+	size_t least = is_text                          ? sizeof(*text)
+		       : header->type == EVENT_MAP_CALL ? sizeof(struct event_map_call)
+		       : header->type == EVENT_MAP_JIT  ? sizeof(struct event_map_jit)
+							: sizeof(*event);
+	int err = 0;
+
+	if (size < least ||
+	    (is_text && (text->name_bytes > size - least || text->name_bytes > EVENT_MAX_MAP_NAME)))
+		return -EPROTO;
+	switch (header->type) {
+	case EVENT_MAP_WRITE:
+		return write_take(maps, process, text);
+	case EVENT_MAP_COPY:
+		copy_take(maps, process, text);
+		return 0;
+	case EVENT_MAP_CALL:
+		call_take(process, record);
+		return 0;
+	case EVENT_MAP_JIT:
+		return jit_take(maps, process, record);
+	case EVENT_FORK:
+		err = fork_take(maps, process, event->other);
+		process = perfmaps_find(maps, event->other);
+		break;
+	case EVENT_EXEC:
+		exec_take(process);
+		break;
+	case EVENT_EXIT:
+		process->exited = 1;
+		break;
+	default:
+		return -EPROTO;
+	}
+	if (process && maps->hooks.process_changed)
+		maps->hooks.process_changed(maps->hooks.context, process, header->type);
+	return err;
+}
+
+int perfmaps_feed(struct perfmaps *maps, const void *record, size_t size)
+{
+	const struct event_header *header = record;
+	struct perfmap_process *process;
+
+	if (size < sizeof(*header) || header->size < sizeof(*header) || header->size > size)
+		return -EPROTO;
+	process = perfmaps_find(maps, header->tgid);
+	if (!process || process->exited)
+		return 0;
+	return event_take(maps, process, record, header->size);
+}

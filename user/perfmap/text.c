@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "perfmap/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+
+/* The size of stdio's and the kernel's page that PyUnstable_CopyPerfMapFile() reads by. */
+#define COPY_BYTES 4096
+
+static int digit_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static int is_blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+/* A hex number, with or without 0x, and the blanks behind it; there must be at least one of each. */
+static int number_read(const char **at, const char *end, uint64_t *number)
+{
+	const char *first;
+
+	if (end - *at > 2 && (*at)[0] == '0' && ((*at)[1] | 0x20) == 'x')
+		*at += 2;
+	first = *at;
+	for (*number = 0; *at < end && digit_value(**at) >= 0; (*at)++) {
+		if (*number >> 60)
+			return -EINVAL;
+		*number = *number << 4 | digit_value(**at);
+	}
+	if (*at == first || *at == end || !is_blank(**at))
+		return -EINVAL;
+	while (*at < end && is_blank(**at))
+		(*at)++;
+	return 0;
+}
+
+int perfmap_text_line(const char *line, size_t bytes, uint64_t *start, uint64_t *size, const char **name,
+		      size_t *name_bytes)
+{
+	const char *at = line, *end = line + bytes;
+
+	if (number_read(&at, end, start) || number_read(&at, end, size))
+		return -EINVAL;
+	if (at == end || !*at || !*size || *start + *size < *start)
+		return -EINVAL;
+	*name = at;
+	*name_bytes = end - at;
+	return 0;
+}
+
+static int line_take(struct perfmap_text *text, perfmap_text_fn entry, void *context)
+{
+	uint64_t start, size;
+	const char *name;
+	size_t name_bytes;
+	int cut = text->overlong;
+
+	text->lines++;
+	if (perfmap_text_line(text->line, text->held, &start, &size, &name, &name_bytes)) {
+		text->refused++;
+		return 0;
+	}
+	if (name_bytes > PERFMAP_NAME_MAX) {
+		name_bytes = PERFMAP_NAME_MAX;
+		cut = 1;
+	}
+	text->cut += cut;
+	return entry(context, start, size, name, name_bytes);
+}
+
+int perfmap_text_read(struct perfmap_text *text, const char *data, size_t bytes, perfmap_text_fn entry,
+		      void *context)
+{
+	int err = 0;
+
+	while (bytes && !err) {
+		const char *end = memchr(data, '\n', bytes);
+		size_t piece = end ? (size_t)(end - data) : bytes;
+		size_t room = sizeof(text->line) - text->held, taken = piece < room ? piece : room;
+
+		memcpy(text->line + text->held, data, taken);
+		text->held += taken;
+		text->overlong |= taken < piece;
+		if (end) {
+			/* A blank line means nothing, to perf neither. */
+			if (text->held)
+				err = line_take(text, entry, context);
+			text->held = 0;
+			text->overlong = 0;
+			piece++;
+		}
+		data += piece;
+		bytes -= piece;
+	}
+	return err;
+}
+
+int perfmap_text_write(const struct perfmap_table *table, perfmap_write_fn write, void *context)
+{
+	char line[48 + 4 * PERFMAP_NAME_MAX + 2];
+	const struct perfmap_entry *entry;
+	size_t cursor = 0, total = 0;
+	int err = 0;
+
+	while (!err && (entry = perfmap_table_next(table, &cursor))) {
+		size_t length = snprintf(line, 48, "%" PRIx64 " %" PRIx64 " ", entry->start,
+					 entry->end - entry->start);
+
+		length += text_escape(line + length, sizeof(line) - length - 1,
+				      perfmap_table_name(table, entry));
+		line[length++] = '\n';
+		total += length;
+		err = write(context, line, length);
+	}
+	if (!err && total % COPY_BYTES == 0)
+		err = write(context, "\n", 1);
+	return err;
+}

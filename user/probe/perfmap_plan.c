@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * PyUnstable_WritePerfMapEntry() takes its size as an unsigned int or, says the manual, from 3.13 on as a size_t; what the
+ * upper half of the register holds in the first case is anybody's guess. The function's own code says which it is: the
+ * first instruction that reads the argument reads all of the register or its lower half. (3.13.0 and 3.14 read half.)
+ */
+#include "probe/perfmap_plan.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "target/elf_file.h"
+
+#define NO_ARGUMENT ABI_REG_COUNT
+
+static const uint32_t argument_registers[] = {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX,
+					      ABI_REG_CX, ABI_REG_R8, ABI_REG_R9};
+
+static const struct plan_wish python[] = {
+	{"PyUnstable_WritePerfMapEntry", ABI_OP_MAP_WRITE, 0, {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX}, 0},
+	{"PyUnstable_PerfMapState_Init", ABI_OP_MAP_INIT, 0, {NO_ARGUMENT, NO_ARGUMENT, NO_ARGUMENT}, 1},
+	{"PyUnstable_PerfMapState_Fini", ABI_OP_MAP_FINI, 0, {NO_ARGUMENT, NO_ARGUMENT, NO_ARGUMENT}, 0},
+	{"PyUnstable_CopyPerfMapFile", ABI_OP_MAP_COPY, 0, {ABI_REG_DI, NO_ARGUMENT, NO_ARGUMENT}, 0},
+	{"PyUnstable_PerfTrampoline_CompileCode",
+	 ABI_OP_MAP_COMPILE,
+	 0,
+	 {ABI_REG_DI, NO_ARGUMENT, NO_ARGUMENT},
+	 0},
+	{"PyUnstable_PerfTrampoline_SetPersistAfterFork",
+	 ABI_OP_MAP_PERSIST,
+	 0,
+	 {ABI_REG_DI, NO_ARGUMENT, NO_ARGUMENT},
+	 0},
+};
+
+static const struct plan_wish jit = {
+	"__jit_debug_register_code", ABI_OP_MAP_JIT, 0, {NO_ARGUMENT, NO_ARGUMENT, NO_ARGUMENT}, 0};
+
+void perfmap_symbol_free(struct perfmap_symbol *symbol)
+{
+	free(symbol->file);
+	free(symbol->symbol);
+	*symbol = (struct perfmap_symbol){0};
+}
+
+/* "addr=2,name=1": what is not said stays. */
+static int arguments_parse(const char *text, struct perfmap_symbol *out)
+{
+	const struct {
+		const char *key;
+		unsigned *value;
+	} keys[] = {{"addr=", &out->address}, {"size=", &out->bytes}, {"name=", &out->name}};
+
+	while (*text) {
+		size_t i = 0;
+
+		while (i < 3 && strncmp(text, keys[i].key, 5))
+			i++;
+		if (i == 3 || text[5] < '1' || text[5] > '6' || (text[6] && text[6] != ','))
+			return -EINVAL;
+		*keys[i].value = text[5] - '0';
+		text += text[6] ? 7 : 6;
+	}
+	return out->address == out->bytes || out->address == out->name || out->bytes == out->name ? -EINVAL
+												  : 0;
+}
+
+int perfmap_symbol_parse(const char *text, struct perfmap_symbol *out)
+{
+	struct perfmap_symbol symbol = {.address = 1, .bytes = 2, .name = 3};
+	const char *first = strchr(text, ':'), *second = first ? strchr(first + 1, ':') : NULL;
+	size_t length = second ? (size_t)(second - first - 1) : first ? strlen(first + 1) : 0;
+
+	if (!length || first == text || length >= sizeof(((struct plan_site *)0)->symbol) ||
+	    (second && (!second[1] || arguments_parse(second + 1, &symbol))))
+		return error_set(
+			-EINVAL,
+			"\"%s\" is not FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG] with three arguments of 1-6",
+			text);
+	symbol.file = strndup(text, first - text);
+	symbol.symbol = strndup(first + 1, length);
+	if (!symbol.file || !symbol.symbol) {
+		perfmap_symbol_free(&symbol);
+		return -ENOMEM;
+	}
+	*out = symbol;
+	return 0;
+}
+
+int perfmap_symbol_is_in(const struct perfmap_symbol *symbol, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return !strcmp(path, symbol->file) || (slash && !strcmp(slash + 1, symbol->file));
+}
+
+static int jit_plan(struct elf_file *file, struct perfmap_plan *plan)
+{
+	struct elf_symbol descriptor;
+	int err;
+
+	if (elf_file_symbol(file, "__jit_debug_descriptor", &descriptor) || descriptor.tls)
+		return 0;
+	err = plan_wish_add(&plan->sites, file, &jit);
+	if (err == -ENOENT || err == -EEXIST)
+		return 0;
+	if (!err) {
+		struct plan_site *site = &plan->sites.sites[plan->sites.count - 1];
+
+		site->cookie = ABI_OP_MAP_JIT | (descriptor.vaddr - site->vaddr) << 8;
+		plan->descriptor = descriptor.vaddr;
+	}
+	return err;
+}
+
+/* A function like PyUnstable_WritePerfMapEntry(); in its cookie, how wide the size is. */
+static int write_plan(struct elf_file *file, const struct plan_wish *wish, struct perfmap_plan *plan)
+{
+	int err = plan_wish_add(&plan->sites, file, wish);
+	struct plan_site *site;
+	uint8_t code[256];
+	int bytes;
+
+	if (err)
+		return err;
+	site = &plan->sites.sites[plan->sites.count - 1];
+	bytes = elf_file_read(file, site->vaddr - site->in_function, code, sizeof(code));
+	if (bytes > 0 && plan_argument_is_32(code, (size_t)bytes, wish->arguments[1]))
+		site->cookie |= ABI_MAP_BYTES_32 << 8;
+	return 0;
+}
+
+static int symbol_plan(struct elf_file *file, const struct perfmap_symbol *symbol, struct perfmap_plan *plan)
+{
+	struct plan_wish wish = {.symbol = symbol->symbol,
+				 .op = ABI_OP_MAP_WRITE,
+				 .arguments = {argument_registers[symbol->address - 1],
+					       argument_registers[symbol->bytes - 1],
+					       argument_registers[symbol->name - 1]}};
+	int err = write_plan(file, &wish, plan);
+
+	/* Named twice, or an alias: it is probed already. */
+	if (err == -EEXIST)
+		return 0;
+	return err == -ENOENT ? error_set(err, "%s has no function %s", elf_file_path(file), symbol->symbol)
+			      : err;
+}
+
+int perfmap_plan(struct elf_file *file, const struct perfmap_symbol *const *symbols, size_t count,
+		 struct perfmap_plan *out)
+{
+	struct perfmap_plan plan = {0};
+	int err = write_plan(file, &python[0], &plan);
+
+	plan.has_python = !err;
+	for (size_t i = 1; i < sizeof(python) / sizeof(python[0]) && plan.has_python; i++) {
+		err = plan_wish_add(&plan.sites, file, &python[i]);
+		if (err && err != -ENOENT && err != -EEXIST)
+			goto fail;
+	}
+	if (err == -ENOENT || err == -EEXIST)
+		err = 0;
+	if (!err)
+		err = jit_plan(file, &plan);
+	for (size_t i = 0; i < count && !err; i++)
+		err = symbol_plan(file, symbols[i], &plan);
+	if (err)
+		goto fail;
+	*out = plan;
+	return 0;
+fail:
+	perfmap_plan_free(&plan);
+	return err;
+}
+
+void perfmap_plan_free(struct perfmap_plan *plan)
+{
+	plan_free(&plan->sites);
+}
