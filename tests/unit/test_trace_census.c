@@ -8,7 +8,9 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <stdio.h>
 
+#include "export/report.h"
 #include "records.h"
 #include "stats/snapshot.h"
 
@@ -531,6 +533,34 @@ static void test_clear(void **state)
 	expect(trace, 1, 2, 0, 0);
 }
 
+/* The end comes some time after the last reading, or before any: the report says so. */
+static void test_unread(void **state)
+{
+	struct trace *trace = *state;
+	struct event_process end = {.header = header_of(EVENT_EXIT, sizeof(end))};
+	struct report_opts opts = {.by = GROUP_LINENO};
+	struct snapshot *snapshot;
+	char *text = NULL;
+	size_t size;
+
+	put(trace, 1);
+	reading(trace, 2, LIVE(1));
+	end.header.time_ns = 2 * S + S / 200;
+	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
+	assert_int_equal(trace_snapshot(trace, 0, 1, &snapshot), 0);
+	assert_int_equal(snapshot->meta.unread_ns, S / 200);
+	FILE *out = open_memstream(&text, &size);
+	assert_non_null(out);
+	assert_int_equal(report_text(snapshot, &opts, out), 0);
+	fclose(out);
+	assert_non_null(
+		strstr(text, "  the heap was last read 5.0 ms before: small blocks that died since "));
+	assert_non_null(
+		strstr(text, "  heap: 1 blocks in pools: 1 traced, 0 older than the trace, 0 unseen; "));
+	free(text);
+	snapshot_free(snapshot);
+}
+
 static void malformed(struct trace *trace, const struct pool_event *event)
 {
 	uint64_t before = process_of(trace)->counters.records_malformed;
@@ -586,7 +616,8 @@ int main(void)
 		CENSUS(test_unreadable),     CENSUS(test_class_mismatch),   CENSUS(test_interrupted),
 		CENSUS(test_inside),         CENSUS(test_given_up),         CENSUS(test_partial),
 		CENSUS(test_not_pooled),     CENSUS(test_census_counters),  EXACT(test_lost_free),
-		CENSUS(test_clear),          CENSUS(test_malformed),        EXACT(test_reconcile),
+		CENSUS(test_clear),          CENSUS(test_unread),           CENSUS(test_malformed),
+		EXACT(test_reconcile),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
