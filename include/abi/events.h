@@ -45,8 +45,9 @@ enum event_type {
 	EVENT_MAP = 17,         /* struct event_map: anonymous memory was mapped (mmap, brk) */
 	EVENT_UNMAP =
 		18, /* struct event_map: a range is about to be unmapped, or was mapped over by a file */
-	EVENT_REMAP = 19,   /* struct event_map: an mremap: what was at the old address */
-	EVENT_PROTECT = 20, /* struct event_map: the protection of a range changed */
+	EVENT_REMAP = 19,         /* struct event_map: an mremap: what was at the old address */
+	EVENT_PROTECT = 20,       /* struct event_map: the protection of a range changed */
+	EVENT_CENSUS_THREAD = 21, /* struct event_mark: what the thread did last, it may not have done yet */
 
 	/* Of perf maps, in a stream of their own (bpf/perfmap.bpf.c) together with EXIT, EXEC and FORK. */
 	EVENT_MAP_WRITE = 32, /* struct event_map_text: code and its name are about to be put into the map */
@@ -253,19 +254,30 @@ struct event_loss {
 #define EVENT_SMALL_BYTES 512u
 
 /*
- * A census: EVENT_CENSUS, an EVENT_CENSUS_POOL for every pool in use, EVENT_CENSUS_DONE. The heap changes while it is
+ * A census: EVENT_CENSUS, an EVENT_CENSUS_THREAD for every thread that may be between a record and the deed of which it
+ * tells, an EVENT_CENSUS_POOL for every pool in use, EVENT_CENSUS_DONE. The heap changes while it is
  * read: what the events between these records say is newer than what a pool says.
  */
 struct event_census {
 	struct event_header header;
 	__u64 id;       /* tells the records of one reading from those of another that begins meanwhile */
 	__u32 baseline; /* 1: the first one: what no event told of is older than the trace */
-	__u32 failed;   /* EVENT_CENSUS_DONE: given up: it says nothing */
+	__u32 failed;   /* EVENT_CENSUS_DONE: enum event_census_end */
 	/* The rest counts in EVENT_CENSUS_DONE. */
 	__u64 large_blocks; /* those that pymalloc passed on to malloc; only their number is known */
 	__u64 pools_unreadable;
 	__u64 elapsed_ns;
 	__u64 frozen_ns; /* for how long the target was stopped; 0: it was not */
+};
+
+/* In the id of a reading made by BPF, as the interpreter shuts down: none from outside comes between. */
+#define EVENT_CENSUS_INSIDE 1ull
+
+enum event_census_end {
+	EVENT_CENSUS_COMPLETE = 0,
+	EVENT_CENSUS_GIVEN_UP = 1, /* it says nothing */
+	EVENT_CENSUS_PARTIAL =
+		2, /* there are pools that it did not find: what it does not show may live all the same */
 };
 
 #define EVENT_POOL_BLOCKS 1024u /* in a pool at most: 16 KiB of 16-byte blocks */
@@ -279,7 +291,7 @@ struct event_census_pool {
 	__u64 live[]; /* a bit for each, in (count + 63) / 64 words */
 };
 
-/* A moment of a process that the user chose. */
+/* Nothing but when, and of whom. */
 struct event_mark {
 	struct event_header header;
 };

@@ -35,7 +35,7 @@ static void sites_print(const struct plan *plan)
 	}
 }
 
-int plan_process(pid_t pid, const struct plan_opts *opts, struct process_info *info,
+int plan_process(pid_t pid, const struct plan_opts *opts, struct plan_cache *cache, struct process_info *info,
 		 struct python_runtime *runtime, struct plan *plan)
 {
 	struct plan_opts possible = *opts;
@@ -53,7 +53,7 @@ int plan_process(pid_t pid, const struct plan_opts *opts, struct process_info *i
 	}
 	if (unreadable)
 		possible.mode = EVENT_MODE_EXACT;
-	err = plan_python(runtime->file, &possible, plan);
+	err = plan_cache_python(cache, runtime->file, &possible, plan);
 	if (err)
 		python_runtime_close(runtime);
 	else if (unreadable)

@@ -47,6 +47,7 @@ struct session {
 	struct session_opts opts;
 	struct features features;
 	struct attach *attach;
+	struct plan_cache *plans;
 	struct trace *trace;
 	struct member **members;
 	size_t count;
@@ -131,6 +132,8 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	if (!err)
 		err = trace_new(&session->trace, &hooks);
 	if (!err)
+		err = plan_cache_new(&session->plans);
+	if (!err)
 		err = attach_new(&session->attach, &session->features, &attach);
 	if (!err && opts->capture)
 		err = capture_begin(opts->capture);
@@ -158,6 +161,7 @@ void session_free(struct session *session)
 	for (size_t i = 0; i < session->count; i++)
 		member_close(session->members[i]);
 	free(session->members);
+	plan_cache_free(session->plans);
 	trace_free(session->trace);
 	free(session);
 }
@@ -324,7 +328,7 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	err = member_new(session, pid, &member);
 	if (err)
 		return err;
-	err = plan_process(pid, &session->opts.plan, &info, &member->runtime, &plan);
+	err = plan_process(pid, &session->opts.plan, session->plans, &info, &member->runtime, &plan);
 	if (!err && member->pidfd < 0)
 		err = -ESRCH;
 	member->mode = plan.mode;

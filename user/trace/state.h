@@ -59,8 +59,8 @@ struct thread_entry {
 	 * What it did last. A record can be made before the allocator has done what it tells, so the heap may not show it yet.
 	 */
 	int last_freed; /* 1: freed last_address; 0: was given it */
-	uint64_t last_address, last_ns;
-	uint64_t in_flight; /* what it was being given when the reading under way began; 0: nothing */
+	uint64_t last_address;
+	uint64_t in_flight; /* what it may have been about to be given when the reading began; 0: nothing */
 };
 
 /*
@@ -128,6 +128,7 @@ int state_realloc_done(struct process_state *process, const struct event_alloc *
 int state_reuse(struct process_state *process, const struct event_alloc *event);
 int state_realloc_fail(struct process_state *process, const struct event_free *event);
 int state_census(struct process_state *process, const struct event_census *event);
+int state_census_thread(struct process_state *process, const struct event_mark *event);
 int state_census_pool(struct process_state *process, const struct event_census_pool *event);
 int state_census_done(struct process_state *process, const struct event_census *event);
 int state_map(struct process_state *process, const struct event_map *event); /* and UNMAP, REMAP, PROTECT */

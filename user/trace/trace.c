@@ -147,6 +147,7 @@ static size_t record_bytes(uint32_t type, int *variable)
 		return sizeof(struct event_loss);
 	case EVENT_CLEAR:
 	case EVENT_RESET_PEAK:
+	case EVENT_CENSUS_THREAD:
 		return sizeof(struct event_mark);
 	case EVENT_MAP:
 	case EVENT_UNMAP:
@@ -213,6 +214,8 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return 0;
 	case EVENT_CENSUS:
 		return state_census(process, record);
+	case EVENT_CENSUS_THREAD:
+		return state_census_thread(process, record);
 	case EVENT_CENSUS_POOL:
 		return state_census_pool(process, record);
 	case EVENT_CENSUS_DONE:

@@ -92,7 +92,6 @@ static int thread_did(struct process_state *process, const struct event_header *
 		return err;
 	thread->last_freed = freed;
 	thread->last_address = address;
-	thread->last_ns = header->time_ns;
 	return 0;
 }
 
@@ -167,7 +166,10 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 		thread->pending.large =
 			process->census.known && !address_set_has(&process->census.old, event->address);
 	}
-	return event->domain ? 0 : state_census_died(process, block_start(event));
+	if (event->domain)
+		return 0;
+	err = thread_did(process, &event->header, block_start(event), 1);
+	return err ? err : state_census_died(process, block_start(event));
 }
 
 /* Ends the thread's realloc under way; copies it out. */
@@ -201,6 +203,8 @@ int state_realloc_fail(struct process_state *process, const struct event_free *e
 	struct thread_entry thread;
 	int err = pending_end(process, event->header.tid, &thread);
 
+	if (!err && !event->domain) /* the free was none */
+		err = thread_did(process, &event->header, event->address, 0);
 	if (err || thread.state != PENDING_TAKEN ||
 	    blocks_find(process->blocks, thread.pending.address, thread.pending.domain))
 		return err;

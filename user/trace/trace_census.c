@@ -8,8 +8,8 @@
  * told of it: it is older than the trace if it was so at the reading before, and else unseen. What the table knew
  * before the reading and no pool has shown is dead: its free was not traced (census mode), or lost.
  *
- * A record can be made just before the allocator does what it tells. So what each thread did last before the reading, if
- * that was not long ago, counts as done whatever the heap shows: that is one block a thread at most.
+ * A record can be made just before the allocator does what it tells. So what a thread did last before the reading counts
+ * as done whatever the heap shows, if EVENT_CENSUS_THREAD says that it may be at that point.
  * In growth mode the table holds pools, by the addresses of their first blocks: a pool that is in use is one block of its
  * size, and what is said above of blocks is true of them.
  */
@@ -23,7 +23,6 @@
 #define STEP_BYTES   16u /* addresses and sizes are multiples */
 #define ADDRESS_BITS 56  /* of every user-space address */
 #define STEPS_SHIFT  52  /* a doubtful block: address / STEP_BYTES | bytes / STEP_BYTES << STEPS_SHIFT */
-#define IN_FLIGHT_NS 200000000ull /* a thread may have lost its processor between a record and its deed */
 
 void state_census_free(struct census *census)
 {
@@ -53,23 +52,34 @@ static void reading_give_up(struct process_state *process)
 int state_census(struct process_state *process, const struct event_census *event)
 {
 	struct census *census = &process->census;
-	int err = 0;
 
+	/* One of BPF is the last before the end: there is no other that could make up for it. */
+	if (census->running && census->id & EVENT_CENSUS_INSIDE && !(event->id & EVENT_CENSUS_INSIDE))
+		return 0;
 	if (census->running)
 		reading_give_up(process);
 	census->counts = (struct snapshot_coverage){0};
 	census->epoch ^= 1;
 	census->running = 1;
 	census->id = event->id;
-	for (size_t i = 0; i < process->thread_count && !err; i++) {
-		struct thread_entry *thread = &process->threads[i];
-		int recent = event->header.time_ns - thread->last_ns < IN_FLIGHT_NS;
+	for (size_t i = 0; i < process->thread_count; i++)
+		process->threads[i].in_flight = 0;
+	return 0;
+}
 
-		thread->in_flight = recent && !thread->last_freed ? thread->last_address : 0;
-		if (recent && thread->last_freed)
-			err = state_census_died(process, thread->last_address);
-	}
-	return err;
+int state_census_thread(struct process_state *process, const struct event_mark *event)
+{
+	uint32_t index = id_map_find(&process->tids, event->header.tid);
+	struct thread_entry *thread;
+
+	/* BPF's own comes while nothing else can be under way. */
+	if (!process->census.running || process->census.id & EVENT_CENSUS_INSIDE || index == ID_MAP_NONE)
+		return 0;
+	thread = &process->threads[index];
+	if (thread->last_freed)
+		return state_census_died(process, thread->last_address);
+	thread->in_flight = thread->last_address;
+	return 0;
 }
 
 static int doubtful_add(struct census *census, uint64_t address, uint32_t bytes)
@@ -122,7 +132,7 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 
 	if (event->count > EVENT_POOL_BLOCKS || event->block_bytes > EVENT_SMALL_BYTES ||
 	    event->block_bytes % STEP_BYTES || event->address % STEP_BYTES ||
-	    event->address >> ADDRESS_BITS ||
+	    event->address >= (1ull << ADDRESS_BITS) - EVENT_POOL_BLOCKS * EVENT_SMALL_BYTES ||
 	    event->header.size != sizeof(*event) + (event->count + 63) / 64 * sizeof(event->live[0]))
 		return -EBADMSG;
 	if (!census->running || census->id != event->id)
@@ -194,7 +204,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 
 	if (!census->running || census->id != event->id)
 		return 0;
-	if (event->failed) {
+	if (event->failed && event->failed != EVENT_CENSUS_PARTIAL) {
 		reading_give_up(process);
 		return 0;
 	}
@@ -205,7 +215,10 @@ int state_census_done(struct process_state *process, const struct event_census *
 	}
 	for (size_t i = 0; i < process->thread_count; i++)
 		blocks_keep(process->blocks, process->threads[i].in_flight, census->epoch);
-	blocks_sweep(process->blocks, census->epoch, block_swept, process);
+	if (event->failed == EVENT_CENSUS_PARTIAL)
+		blocks_confirm_all(process->blocks, census->epoch);
+	else
+		blocks_sweep(process->blocks, census->epoch, block_swept, process);
 	if (state_heap_tells(info) && info->live_bytes > info->peak_bytes)
 		info->peak_bytes = info->live_bytes;
 	if (event->baseline)
