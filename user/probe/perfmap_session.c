@@ -18,10 +18,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "probe/perfmap_attach.h"
-#include "probe/perfmap_member.h"
-#include "probe/seccomp.h"
-#include "target/elf_file.h"
+#include "probe/perfmap_state.h"
 #include "target/memory.h"
 #include "target/process.h"
 #include "target/tmp_dir.h"
@@ -31,28 +28,6 @@
 /* What is mapped is looked at this often, and at most for this share of the time. */
 #define SCAN_PERIOD_NS 500000000ull
 #define SCAN_SHARE     50
-
-/* A file that was looked into; sites are placed once, for whichever process comes. */
-struct probed {
-	dev_t device;
-	ino_t inode;
-	struct elf_file *file; /* NULL: there is nothing to probe */
-	int sites, python;
-	uint64_t descriptor;
-};
-
-struct perfmap_session {
-	struct perfmap_session_opts opts;
-	struct features features;
-	struct seccomp_answer seccomp;
-	struct perfmap_attach *attach;
-	struct perfmaps *maps;
-	struct perfmap_member **members;
-	size_t count, room;
-	struct probed *files;
-	size_t file_count, file_room;
-	int inotify;
-};
 
 static int record_handle(void *context, void *record, size_t size)
 {
@@ -148,8 +123,6 @@ static int file_copy(void *context, struct perfmap_process *process, const char 
 	return err;
 }
 
-static int process_probe(struct perfmap_session *session, struct perfmap_member *member);
-
 static void process_changed(void *context, struct perfmap_process *process, uint32_t type)
 {
 	struct perfmap_session *session = context;
@@ -169,7 +142,7 @@ static void process_changed(void *context, struct perfmap_process *process, uint
 		member->probed = parent ? parent->probed : 0;
 	} else if (type == EVENT_EXEC && member) {
 		/* Privileges for new probes were given up; a file that was probed before needs none. */
-		if (!perfmap_member_renew(member, session->inotify) && process_probe(session, member))
+		if (!perfmap_member_renew(member, session->inotify) && perfmap_probe(session, member))
 			log_info("PID %d runs another program now, in which nothing can be probed any more",
 				 member->pid);
 	}
@@ -226,148 +199,6 @@ void perfmap_session_free(struct perfmap_session *session)
 	free(session);
 }
 
-/* The user's symbols that are in the file of this path; room for all of them. */
-static size_t symbols_in(const struct perfmap_session *session, const char *path,
-			 const struct perfmap_symbol **symbols)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < session->opts.symbol_count; i++)
-		if (perfmap_symbol_is_in(&session->opts.symbols[i], path))
-			symbols[count++] = &session->opts.symbols[i];
-	return count;
-}
-
-/* Plans one file and places what there is. What is no ELF file, or cannot be opened, has nothing. 0, -errno. */
-static int file_probe(struct perfmap_session *session, const struct perfmap_member *member,
-		      const struct process_map *map, struct probed *probed)
-{
-	const struct perfmap_symbol **symbols = calloc(session->opts.symbol_count + 1, sizeof(*symbols));
-	struct perfmap_plan plan = {0};
-	int fd = process_map_open(member->pid, map), no_returns = 0, err;
-
-	if (!symbols || fd < 0) {
-		free(symbols);
-		return symbols ? 0 : -ENOMEM;
-	}
-	if (elf_file_open(&probed->file, fd, map->path, NULL)) {
-		close(fd);
-		free(symbols);
-		return 0;
-	}
-	err = perfmap_plan(probed->file, symbols, symbols_in(session, map->path, symbols), &plan);
-	if (!err && plan.has_python)
-		no_returns =
-			seccomp_check(&session->seccomp, &session->features, member->pid, &plan.sites) != 0;
-	if (!err && plan.sites.count)
-		err = perfmap_attach_sites(session->attach, &plan.sites, probed->file, no_returns);
-	if (!err && no_returns)
-		log_info(
-			"%s: results of PyUnstable_PerfMapState_Init are not seen: a return probe may kill a "
-			"process with a seccomp filter on this kernel",
-			map->path);
-	probed->sites = plan.sites.count;
-	probed->python = plan.has_python;
-	probed->descriptor = plan.descriptor;
-	if (err || !plan.sites.count) {
-		elf_file_close(probed->file);
-		probed->file = NULL;
-	}
-	perfmap_plan_free(&plan);
-	free(symbols);
-	return err;
-}
-
-static int file_find(struct perfmap_session *session, const struct perfmap_member *member,
-		     const struct process_map *map, const struct probed **out)
-{
-	dev_t device = makedev(map->device_major, map->device_minor);
-	struct probed *probed;
-	int err;
-
-	for (size_t i = 0; i < session->file_count; i++) {
-		*out = &session->files[i];
-		if ((*out)->device == device && (*out)->inode == map->inode)
-			return 0;
-	}
-	err = array_reserve(&session->files, &session->file_room, session->file_count, 1, sizeof(*probed));
-	if (err)
-		return err;
-	probed = &session->files[session->file_count];
-	*probed = (struct probed){.device = device, .inode = map->inode};
-	err = file_probe(session, member, map, probed);
-	if (!err)
-		session->file_count++;
-	*out = probed;
-	return err;
-}
-
-/* The images that are registered already, as GDB finds them: a list, which may lead anywhere. */
-static int images_find(struct perfmap_session *session, struct perfmap_member *member, uint64_t descriptor)
-{
-	struct {
-		uint32_t version, action;
-		uint64_t relevant, first;
-	} found;
-	struct {
-		uint64_t next, previous, image, bytes;
-	} entry;
-	uint64_t at, now = clock_ns(CLOCK_MONOTONIC);
-	int err = 0;
-
-	if (memory_read(member->pid, descriptor, &found, sizeof(found)))
-		return 0;
-	at = found.first;
-	for (size_t i = 0; at && i < PERFMAP_IMAGES_MAX && !err; i++, at = entry.next) {
-		if (memory_read(member->pid, at, &entry, sizeof(entry)))
-			break;
-		err = perfmap_image_add(session->maps, member->process, at, entry.image, entry.bytes, now);
-	}
-	return err;
-}
-
-/* Are the files that the user named all there? 0, -ENOENT. */
-static int symbols_check(const struct perfmap_session *session, const struct process_maps *maps)
-{
-	for (size_t s = 0; s < session->opts.symbol_count; s++) {
-		size_t i = 0;
-
-		while (i < maps->count &&
-		       !perfmap_symbol_is_in(&session->opts.symbols[s], maps->entries[i].path))
-			i++;
-		if (i == maps->count)
-			return error_set(-ENOENT, "it has no file %s mapped", session->opts.symbols[s].file);
-	}
-	return 0;
-}
-
-/* Looks into every file that the process runs code of. */
-static int process_probe(struct perfmap_session *session, struct perfmap_member *member)
-{
-	struct process_maps maps = {0};
-	uint64_t bias;
-	int err = process_maps_read(member->pid, &maps);
-
-	for (size_t i = 0; !err && i < maps.count; i++) {
-		const struct process_map *map = &maps.entries[i];
-		const struct probed *probed;
-
-		if (!map->inode || !map->executable)
-			continue;
-		err = file_find(session, member, map, &probed);
-		if (err || !probed->file)
-			continue;
-		member->probed += probed->sites;
-		member->python |= probed->python;
-		if (probed->descriptor && !elf_file_bias(probed->file, map->start, map->offset, &bias))
-			err = images_find(session, member, bias + probed->descriptor);
-	}
-	if (!err)
-		err = symbols_check(session, &maps);
-	process_maps_free(&maps);
-	return err;
-}
-
 int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 {
 	uint64_t start = clock_ns(CLOCK_MONOTONIC);
@@ -386,7 +217,7 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 	/* From here on what the probes see is kept; there are none yet but those of other processes' files. */
 	err = perfmap_attach_target(session->attach, pid);
 	if (!err)
-		err = process_probe(session, member);
+		err = perfmap_probe(session, member);
 	if (err)
 		return err;
 	perfmap_member_find_open(member, session->inotify, session->opts.merge);
