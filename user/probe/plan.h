@@ -69,7 +69,7 @@ struct plan {
 	struct {
 		uint64_t start, end; /* vaddrs; 0, 0: not known */
 	} object_code;               /* the object allocator's functions, see struct abi_target */
-	char level[256]; /* which face of the allocator is probed, and why, per domain: for the reader */
+	char level[320]; /* which face of the allocator is probed, and why, per domain: for the reader */
 };
 
 /*

@@ -114,6 +114,23 @@ static void imports_load(struct elf_file *file, struct inline_image *image)
 	}
 }
 
+/* 3.8 exports the variable, and has no function that could tell where it is. */
+#define TRACING        "_Py_tracemalloc_config"
+#define TRACING_OFFSET 4 /* .tracing */
+
+static void objects_load(struct elf_file *file, struct inline_image *image)
+{
+	struct elf_symbol symbol;
+
+	if (!elf_file_symbol(file, "_Py_NewReference", &symbol) && symbol.function) {
+		image->new_reference = symbol.vaddr;
+	} else if (!elf_file_symbol(file, TRACING, &symbol) && !symbol.function && !symbol.tls) {
+		image->tracing = symbol.vaddr + TRACING_OFFSET;
+		image->tracing_offset = TRACING_OFFSET;
+		elf_file_import_slots(file, TRACING, image->tracing_slots, INLINE_TRACING_SLOTS);
+	}
+}
+
 static int image_load(struct elf_file *file, struct loaded *loaded)
 {
 	static const char *const stubs[INLINE_STUB_RANGES] = {".plt", ".plt.sec", ".plt.got"};
@@ -126,6 +143,7 @@ static int image_load(struct elf_file *file, struct loaded *loaded)
 		    -ENOMEM)
 			return -ENOMEM;
 	imports_load(file, &loaded->image);
+	objects_load(file, &loaded->image);
 	err = starts_load(file, loaded);
 	return err == -ENOENT ? error_set(-ENOTSUP, "the file does not say where its functions begin") : err;
 }

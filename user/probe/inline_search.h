@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of the search for sites. Internal to it. */
+#ifndef TRACER_PROBE_INLINE_SEARCH_H
+#define TRACER_PROBE_INLINE_SEARCH_H
+
+#include "probe/inline_code.h"
+#include "probe/inline_sites.h"
+
+#define INLINE_REFILLS 16
+
+struct inline_search {
+	struct inline_code code;
+	struct inline_sites *out;
+	struct {
+		uint64_t vaddr;
+		uint32_t calls;
+	} refills[INLINE_REFILLS];
+	size_t refill_count;
+	uint64_t pool_bits;
+};
+
+/* why: static. */
+void inline_give_up(struct inline_search *search, enum inline_kind kind, uint64_t vaddr, const char *why);
+/* Is there an instruction of a function at vaddr? Where there is no memory to tell, *err is -ENOMEM. */
+int inline_is_instruction(struct inline_search *search, uint64_t vaddr, int *err);
+/* Copies the site, with what its instruction is. 0; -ENOTSUP: there are too many; -ENOMEM. */
+int inline_site_add(struct inline_search *search, const struct plan_site *site);
+
+/* The places where objects begin to live (inline_objects.c). 0, also where there are none; or as above. */
+int inline_objects_find(struct inline_search *search);
+
+#endif
