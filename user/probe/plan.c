@@ -120,11 +120,15 @@ static const char *find_function(struct elf_file *file, const char *name, struct
 	return out->function && !out->ifunc && !out->tls ? NULL : "the symbol is no function";
 }
 
-/* Is a site in the function at vaddr already? Aliases are probed once. */
-static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr)
+/*
+ * Is a site in the function at vaddr already? Aliases are probed once. What was inlined in it is no site of its own, unless
+ * it is what the wish is for.
+ */
+static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr, enum abi_op op)
 {
 	for (size_t i = 0; i < plan->count; i++)
-		if (plan->sites[i].vaddr - plan->sites[i].in_function == vaddr)
+		if (plan->sites[i].vaddr - plan->sites[i].in_function == vaddr &&
+		    (i >= plan->inlined_count || plan->sites[i].op == op))
 			return &plan->sites[i];
 	return NULL;
 }
@@ -142,7 +146,7 @@ static int fill_site(struct plan *plan, struct elf_file *file, const struct plan
 	int bytes, err;
 
 	*why = NULL;
-	other = site_in(plan, vaddr);
+	other = site_in(plan, vaddr, wish->op);
 	if (other) {
 		if (other->op != wish->op)
 			*why = "it shares its code with a function of another meaning";
@@ -382,6 +386,7 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 		if (is_wanted(plan, opts, &found.sites[i]) &&
 		    (!only_objects || found.sites[i].op == ABI_OP_REUSE))
 			sites[plan->count++] = found.sites[i];
+	plan->inlined_count = plan->count;
 	plan->room = found.count + MAX_ENTRIES;
 	if (!only_objects) {
 		describe_inlined(plan, &found);

@@ -59,6 +59,7 @@ struct elf_file;
 struct plan {
 	struct plan_site *sites;
 	size_t count, room;
+	size_t inlined_count; /* so many of them, the first ones, are in copies that were inlined somewhere */
 	struct {
 		char symbol[96];
 		char why[128];
