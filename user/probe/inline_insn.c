@@ -85,6 +85,10 @@ static void decode_move(const cs_insn *insn, struct inline_insn *out)
 		out->src = (uint8_t)x86_register_of(from->reg);
 		if (memory_read(insn, to, out))
 			out->op = INLINE_STORE;
+	} else if (to->type == X86_OP_MEM && from->type == X86_OP_IMM && to->size == 8) {
+		out->target = (uint64_t)from->imm;
+		if (memory_read(insn, to, out))
+			out->op = INLINE_STORE_CONST;
 	} else if (to->type == X86_OP_REG && to->size >= 4) {
 		out->dst = (uint8_t)x86_register_of(to->reg);
 		if (from->type == X86_OP_IMM) {

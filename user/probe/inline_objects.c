@@ -214,6 +214,10 @@ static int object_add(struct inline_search *search, const struct guard *guard)
 		inline_give_up(search, INLINE_OBJECT, guard->site, "decoding its function does not lead to it");
 		return err;
 	}
+	if (!guard->addend && inline_is_new(&search->code, guard->site, guard->reg)) {
+		search->out->always_new++;
+		return 0;
+	}
 	site.cookie = ABI_COOKIE(ABI_OP_REUSE, EVENT_API_OBJ, guard->reg, ABI_REG_COUNT, ABI_REG_COUNT) |
 		      ABI_COOKIE_ADDEND(guard->addend);
 	snprintf(site.why, sizeof(site.why), "object is %s%+lld, begins to live", x86_register_name(guard->reg),

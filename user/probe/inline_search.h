@@ -26,6 +26,8 @@ int inline_is_instruction(struct inline_search *search, uint64_t vaddr, int *err
 /* Copies the site, with what its instruction is. 0; -ENOTSUP: there are too many; -ENOMEM. */
 int inline_site_add(struct inline_search *search, const struct plan_site *site);
 
+/* Does only an object in a new block begin to live at site, whose function was decoded last? reg: where it is. */
+int inline_is_new(const struct inline_code *code, uint64_t site, uint8_t reg);
 /* The places where objects begin to live (inline_objects.c). 0, also where there are none; or as above. */
 int inline_objects_find(struct inline_search *search);
 

@@ -39,6 +39,8 @@ struct inline_import {
 #define INLINE_STUB_RANGES 3
 #define INLINE_IMPORTS_MAX 16
 #define INLINE_TRACING_SLOTS 2
+#define INLINE_NEW_TYPES     3
+#define INLINE_NEW_FUNCTIONS 6
 
 struct inline_image {
 	struct inline_range text;
@@ -51,6 +53,11 @@ struct inline_image {
 	/* Where tracemalloc says that it traces, else 0; and slots that lead to the structure which that is in. */
 	uint64_t tracing, tracing_slots[INLINE_TRACING_SLOTS];
 	int64_t tracing_offset; /* in that structure */
+	/* Types that have no free list, and functions that only allocate: their objects are always new. 0: none. */
+	uint64_t new_types[INLINE_NEW_TYPES];
+	struct {
+		uint64_t vaddr, bytes;
+	} new_functions[INLINE_NEW_FUNCTIONS];
 };
 
 enum inline_kind {
@@ -69,6 +76,7 @@ struct inline_sites {
 	size_t count, room;
 	size_t found[INLINE_KINDS];
 	size_t exact; /* of INLINE_POOL: the size that was asked for is known */
+	size_t always_new; /* of what INLINE_OBJECT has not: no object from a free list comes there */
 	size_t given_up[INLINE_KINDS], given_up_count;
 	struct {
 		uint64_t vaddr;

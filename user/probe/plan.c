@@ -387,6 +387,7 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 		    (!only_objects || found.sites[i].op == ABI_OP_REUSE))
 			sites[plan->count++] = found.sites[i];
 	plan->inlined_count = plan->count;
+	plan->always_new = found.always_new;
 	plan->room = found.count + MAX_ENTRIES;
 	if (!only_objects) {
 		describe_inlined(plan, &found);
@@ -443,6 +444,10 @@ static void describe_objects(struct plan *plan)
 	for (size_t i = 0; i < plan->count; i++)
 		count += plan->sites[i].op == ABI_OP_REUSE;
 	snprintf(plan->level + length, sizeof(plan->level) - length, "; %zu take an object into use", count);
+	length = strlen(plan->level);
+	if (count && plan->always_new)
+		snprintf(plan->level + length, sizeof(plan->level) - length, " (and %zu one in a new block only)",
+			 plan->always_new);
 }
 
 static int add_everything(struct plan *plan, struct elf_file *file, const struct plan_opts *opts)

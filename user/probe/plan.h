@@ -60,6 +60,7 @@ struct plan {
 	struct plan_site *sites;
 	size_t count, room;
 	size_t inlined_count; /* so many of them, the first ones, are in copies that were inlined somewhere */
+	size_t always_new;    /* places where objects begin to live, but none from a free list: left out */
 	struct {
 		char symbol[96];
 		char why[128];
