@@ -26,9 +26,9 @@ enum inline_op {
 	INLINE_BRANCH,        /* to target or on */
 	INLINE_JUMP,          /* to target */
 	INLINE_CALL,          /* of target */
-	INLINE_CALL_SLOT,     /* of something computed; target: the address of a constant slot, or 0; src: its register */
-	INLINE_JUMP_SLOT,     /* the same */
-	INLINE_END,           /* ret, or control gets lost */
+	INLINE_CALL_SLOT, /* of something computed; target: the address of a constant slot, or 0; src: its register */
+	INLINE_JUMP_SLOT, /* the same */
+	INLINE_END,       /* ret, or control gets lost */
 };
 
 struct inline_insn {

@@ -38,8 +38,8 @@ struct flag {
 struct guard {
 	uint64_t site;
 	uint64_t callee;
-	int64_t event;  /* of THE_TRACER: which one */
-	uint8_t reg;    /* the object is in it, plus addend; ABI_REG_COUNT: it is in none */
+	int64_t event; /* of THE_TRACER: which one */
+	uint8_t reg;   /* the object is in it, plus addend; ABI_REG_COUNT: it is in none */
 	int64_t addend;
 };
 
@@ -93,8 +93,8 @@ static int slow_way(struct inline_code *code, uint64_t vaddr, const struct flag 
 			return 1;
 		}
 		inline_state_step(&state, &insn);
-		if (insn.op == INLINE_LOAD && !flag->indirect && is_flag(&insn, ABI_REG_COUNT, (int64_t)flag->slot) &&
-		    insn.dst < ABI_REG_COUNT)
+		if (insn.op == INLINE_LOAD && !flag->indirect &&
+		    is_flag(&insn, ABI_REG_COUNT, (int64_t)flag->slot) && insn.dst < ABI_REG_COUNT)
 			tracers[1] = state.of[insn.dst].base;
 		/* Compared with the likeliest tracer: the way of any other. */
 		if (insn.op == INLINE_JUMP || (insn.op == INLINE_BRANCH && insn.unequal))
@@ -122,7 +122,8 @@ static int guard_match(struct inline_code *code, uint64_t vaddr, const struct fl
 			if (insn.op != INLINE_LOAD || !is_flag(&insn, ABI_REG_COUNT, (int64_t)flag->slot))
 				return 0;
 			base = insn.dst;
-		} else if (!read && is_flag(&insn, base, flag->indirect ? flag->offset : (int64_t)flag->slot)) {
+		} else if (!read &&
+			   is_flag(&insn, base, flag->indirect ? flag->offset : (int64_t)flag->slot)) {
 			read = 1;
 			tracer = insn.dst;
 			tested = insn.op == INLINE_COMPARE_CONST;
@@ -131,11 +132,13 @@ static int guard_match(struct inline_code *code, uint64_t vaddr, const struct fl
 			return slow_way(code, insn.equal ? next : insn.target, flag, tracer, out);
 		} else if (insn.op == INLINE_TEST && read && tracer < ABI_REG_COUNT && insn.dst == tracer) {
 			tested = 1;
-		} else if (insn.op == INLINE_COMPARE || insn.op == INLINE_COMPARE_CONST || insn.op == INLINE_TEST) {
+		} else if (insn.op == INLINE_COMPARE || insn.op == INLINE_COMPARE_CONST ||
+			   insn.op == INLINE_TEST) {
 			tested = 0;
 		} else if (insn.op >= INLINE_BRANCH && insn.op != INLINE_JUMP && insn.op != INLINE_BRANCH) {
 			return 0;
-		} else if ((!read && insn.written >> base & 1) || (read && !tested && insn.written >> tracer & 1)) {
+		} else if ((!read && insn.written >> base & 1) ||
+			   (read && !tested && insn.written >> tracer & 1)) {
 			return 0;
 		}
 		if (!i && !read && !flag->indirect)
@@ -155,15 +158,17 @@ static int seed_find(struct inline_code *code, uint64_t function, struct flag *f
 	for (size_t i = 0; i < count && insns[i].op <= INLINE_BRANCH; i++) {
 		const struct inline_insn *insn = &insns[i];
 
-		*flag = (struct flag){.slot = (uint64_t)(insn->op == INLINE_COMPARE_CONST ? (int64_t)insn->target
-											  : insn->value)};
+		*flag = (struct flag){.slot = (uint64_t)(insn->op == INLINE_COMPARE_CONST
+								 ? (int64_t)insn->target
+								 : insn->value)};
 		if (!is_flag(insn, ABI_REG_COUNT, (int64_t)flag->slot))
 			continue;
 		for (size_t j = i; j < count && insns[j].op < INLINE_BRANCH; j++) {
 			flag->indirect = j > i;
-			flag->offset = insns[j].op == INLINE_COMPARE_CONST ? (int64_t)insns[j].target : insns[j].value;
-			if (guard_match(code, insn->vaddr, flag, &guard) && guard.reg < ABI_REG_COUNT && !guard.event &&
-			    !guard.addend) {
+			flag->offset = insns[j].op == INLINE_COMPARE_CONST ? (int64_t)insns[j].target
+									   : insns[j].value;
+			if (guard_match(code, insn->vaddr, flag, &guard) && guard.reg < ABI_REG_COUNT &&
+			    !guard.event && !guard.addend) {
 				*callee = guard.callee;
 				return 0;
 			}
@@ -211,7 +216,8 @@ static int object_add(struct inline_search *search, const struct guard *guard)
 		return 0;
 	}
 	if (!inline_is_instruction(search, guard->site, &err)) {
-		inline_give_up(search, INLINE_OBJECT, guard->site, "decoding its function does not lead to it");
+		inline_give_up(search, INLINE_OBJECT, guard->site,
+			       "decoding its function does not lead to it");
 		return err;
 	}
 	if (!guard->addend && inline_is_new(&search->code, guard->site, guard->reg)) {
@@ -220,8 +226,8 @@ static int object_add(struct inline_search *search, const struct guard *guard)
 	}
 	site.cookie = ABI_COOKIE(ABI_OP_REUSE, EVENT_API_OBJ, guard->reg, ABI_REG_COUNT, ABI_REG_COUNT) |
 		      ABI_COOKIE_ADDEND(guard->addend);
-	snprintf(site.why, sizeof(site.why), "object is %s%+lld, begins to live", x86_register_name(guard->reg),
-		 (long long)guard->addend);
+	snprintf(site.why, sizeof(site.why), "object is %s%+lld, begins to live",
+		 x86_register_name(guard->reg), (long long)guard->addend);
 	search->out->found[INLINE_OBJECT]++;
 	return inline_site_add(search, &site);
 }
@@ -313,7 +319,8 @@ int inline_objects_find(struct inline_search *search)
 			flags[count++] = (struct flag){.slot = image->tracing};
 		for (size_t i = 0; i < INLINE_TRACING_SLOTS; i++)
 			if (image->tracing_slots[i])
-				flags[count++] = (struct flag){image->tracing_slots[i], image->tracing_offset, 1};
+				flags[count++] =
+					(struct flag){image->tracing_slots[i], image->tracing_offset, 1};
 		err = callee_find(search, flags, count, &copies.callee);
 	}
 	for (size_t i = 0; i < count && !err; i++)

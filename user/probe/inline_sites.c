@@ -95,7 +95,8 @@ static int pool_add(struct inline_search *search, const struct inline_match *mat
 		search->refills[i].calls++;
 		return 0;
 	}
-	inline_give_up(search, INLINE_REFILL, match->site, "what is called when the pool is empty is not known");
+	inline_give_up(search, INLINE_REFILL, match->site,
+		       "what is called when the pool is empty is not known");
 	return 0;
 }
 
@@ -153,11 +154,12 @@ static int resizes_find(struct inline_search *search)
 				  bytes[2 - back] == 4;
 		if (!shifted || !inline_match_resize(&search->code, text->vaddr + i, &match))
 			continue;
-		if (inline_is_instruction(search, text->vaddr + i, &err) && inline_is_instruction(search, match.site, &err))
+		if (inline_is_instruction(search, text->vaddr + i, &err) &&
+		    inline_is_instruction(search, match.site, &err))
 			err = resize_add(search, &match);
 		else
 			inline_give_up(search, INLINE_RESIZE, match.site,
-				"decoding its function does not lead to it");
+				       "decoding its function does not lead to it");
 	}
 	return err;
 }
@@ -203,7 +205,7 @@ static int pools_find(struct inline_search *search)
 		if (!inline_is_instruction(search, text->vaddr + i, &err) ||
 		    !inline_is_instruction(search, match.site, &err))
 			inline_give_up(search, is_pool ? INLINE_POOL : INLINE_POOL_FREE, match.site,
-				"decoding its function does not lead to it");
+				       "decoding its function does not lead to it");
 		else
 			err = is_pool ? pool_add(search, &match) : free_add(search, &match);
 	}
@@ -317,7 +319,7 @@ static int raws_find(struct inline_search *search)
 				      bytes[0] == 0xe8 || (through_slot && bytes[1] == 0x15));
 		else
 			inline_give_up(search, import->op == ABI_OP_FREE ? INLINE_RAW_FREE : INLINE_RAW,
-				text->vaddr + i, "decoding its function does not lead to it");
+				       text->vaddr + i, "decoding its function does not lead to it");
 	}
 	return err;
 }
@@ -339,7 +341,7 @@ static int refills_add(struct inline_search *search)
 
 		if (offset >= text->bytes || !inline_code_is_start(&search->code, vaddr)) {
 			inline_give_up(search, INLINE_REFILL, vaddr,
-				"called when a pool is empty, but no function of this file");
+				       "called when a pool is empty, but no function of this file");
 			continue;
 		}
 		err = plan_function(&wish, text->code + offset,

@@ -36,8 +36,8 @@ struct inline_import {
 	enum abi_op op; /* ABI_OP_MALLOC, _CALLOC, _REALLOC, _FREE */
 };
 
-#define INLINE_STUB_RANGES 3
-#define INLINE_IMPORTS_MAX 16
+#define INLINE_STUB_RANGES   3
+#define INLINE_IMPORTS_MAX   16
 #define INLINE_TRACING_SLOTS 2
 #define INLINE_NEW_TYPES     3
 #define INLINE_NEW_FUNCTIONS 6
@@ -75,7 +75,7 @@ struct inline_sites {
 	struct plan_site *sites; /* without symbol and offset; sorted by vaddr within a kind */
 	size_t count, room;
 	size_t found[INLINE_KINDS];
-	size_t exact; /* of INLINE_POOL: the size that was asked for is known */
+	size_t exact;      /* of INLINE_POOL: the size that was asked for is known */
 	size_t always_new; /* of what INLINE_OBJECT has not: no object from a free list comes there */
 	size_t given_up[INLINE_KINDS], given_up_count;
 	struct {

@@ -22,15 +22,17 @@
 #define LARGEST  512 /* that pymalloc serves */
 
 /* What is passed as the second argument to the function in the slot, where this way leads to one. */
-static struct inline_value slow_size(struct inline_code *code, uint64_t vaddr, const struct inline_state *from)
+static struct inline_value slow_size(struct inline_code *code, uint64_t vaddr,
+				     const struct inline_state *from)
 {
 	struct inline_state state = *from;
 	struct inline_insn insn;
 
 	for (int i = 0; i < SLOW_MAX && inline_code_window(code, vaddr, &insn, 1); i++) {
 		if (insn.op == INLINE_CALL_SLOT || insn.op == INLINE_JUMP_SLOT)
-			return state.of[ABI_REG_SI].base < from->next ? state.of[ABI_REG_SI]
-								      : (struct inline_value){.base = INLINE_UNKNOWN};
+			return state.of[ABI_REG_SI].base < from->next
+				       ? state.of[ABI_REG_SI]
+				       : (struct inline_value){.base = INLINE_UNKNOWN};
 		if (insn.op == INLINE_CALL || insn.op == INLINE_END || insn.op == INLINE_BRANCH)
 			break;
 		inline_state_step(&state, &insn);
@@ -131,7 +133,8 @@ static uint8_t copied_from(struct inline_code *code, uint64_t vaddr)
 		struct inline_value from = state.of[ABI_REG_SI];
 
 		if (insn.op == INLINE_CALL && ++calls == 2)
-			return from.base >= INLINE_NEW && from.base < INLINE_NEW + ABI_REG_COUNT && !from.addend
+			return from.base >= INLINE_NEW && from.base < INLINE_NEW + ABI_REG_COUNT &&
+					       !from.addend
 				       ? (uint8_t)(from.base - INLINE_NEW)
 				       : ABI_REG_COUNT;
 		if (insn.op == INLINE_END || insn.op == INLINE_JUMP_SLOT || insn.op == INLINE_CALL_SLOT)

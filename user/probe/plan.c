@@ -446,8 +446,8 @@ static void describe_objects(struct plan *plan)
 	snprintf(plan->level + length, sizeof(plan->level) - length, "; %zu take an object into use", count);
 	length = strlen(plan->level);
 	if (count && plan->always_new)
-		snprintf(plan->level + length, sizeof(plan->level) - length, " (and %zu one in a new block only)",
-			 plan->always_new);
+		snprintf(plan->level + length, sizeof(plan->level) - length,
+			 " (and %zu one in a new block only)", plan->always_new);
 }
 
 static int add_everything(struct plan *plan, struct elf_file *file, const struct plan_opts *opts)

@@ -137,8 +137,9 @@ static void objects_load(struct elf_file *file, struct inline_image *image)
 static void new_load(struct elf_file *file, struct inline_image *image)
 {
 	static const char *const types[] = {"PyUnicode_Type", "PyBytes_Type", "PyLong_Type"};
-	static const char *const functions[] = {"PyType_GenericAlloc", "_PyType_AllocNoTrack", "_PyObject_New",
-						"_PyObject_NewVar",    "_PyObject_GC_New",     "_PyObject_GC_NewVar"};
+	static const char *const functions[] = {"PyType_GenericAlloc", "_PyType_AllocNoTrack",
+						"_PyObject_New",       "_PyObject_NewVar",
+						"_PyObject_GC_New",    "_PyObject_GC_NewVar"};
 	struct elf_symbol symbol;
 	uint64_t version = 0;
 
