@@ -17,7 +17,7 @@ import pythons
 def by_tracemalloc(prefix, python, nframe, threads):
     """{(file, line): (bytes, blocks)} as the interpreter's own tracemalloc has it."""
     done = subprocess.run(
-        [*prefix, python, "-X", "tracemalloc=%d" % nframe, harness.program("parity.py"), str(threads), "/dev/stdout"],
+        [*prefix, python, "-X", "tracemalloc=%d" % nframe, harness.program("parity.py"), str(threads), "-"],
         env=harness.environment(),
         stdout=subprocess.PIPE,
         check=True,
