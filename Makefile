@@ -34,7 +34,7 @@ SKELETONS := $(BPF:%=$(OUT)/gen/probe/%.skel.h)
 UNIT     := $(patsubst tests/unit/%.c,$(OUT)/tests/%,$(wildcard tests/unit/test_*.c))
 PYTEST   := TRACER=$(abspath $(OUT)/tracer) $(PYTHON) -m pytest -q -rs -p no:cacheprovider
 TOOLS    := $(patsubst tools/%.c,$(OUT)/tools/%,$(wildcard tools/*.c))
-FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(or $(FUZZ:%=tests/fuzz/fuzz_%.c),$(wildcard tests/fuzz/fuzz_*.c)))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -50,7 +50,7 @@ help:
 	@echo 'make parity     the long comparison with tracemalloc over all versions (root)'
 	@echo 'make bench      ratios to untraced, next to tracemalloc and other tools (root)'
 	@echo 'make coverage   the share of new blocks that has a traceback, for every CPython found (root)'
-	@echo 'make fuzz       every fuzz target for FUZZ_SECONDS (default 30)'
+	@echo 'make fuzz       every fuzz target, or those of FUZZ="lines plan", for FUZZ_SECONDS each (default 30)'
 	@echo 'make lint format tools install PREFIX=… clean'
 
 # --- the program ---------------------------------------------------------------------------------------------

@@ -61,7 +61,8 @@ static __always_inline void alloc_output(struct thread_state *thread, struct abi
 	struct event_alloc record = {.address = address, .bytes = bytes, .domain = domain, .api = api};
 	__u32 face = api & EVENT_API_MASK;
 
-	record.stack_id = stack_id_current(thread, target, face == EVENT_API_MEM || face == EVENT_API_OBJ);
+	record.stack_id = stack_id_current(
+		thread, target, face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL);
 	header_fill(&record.header, type, sizeof(record));
 	if (record_output(&record, sizeof(record),
 			  type == EVENT_ALLOC   ? LOSS_ALLOC
@@ -70,14 +71,17 @@ static __always_inline void alloc_output(struct thread_state *thread, struct abi
 		loss_add(LOSS_ALLOC_BYTES, bytes);
 }
 
+#include "memory.h"
+
 static __always_inline __s64 addend(__u64 cookie)
 {
 	return (__s16)(cookie >> 40);
 }
 
 /* struct pool_header, the same in every version; a pool's blocks are of one size class, multiples of 16 bytes. */
-#define POOL_FREEBLOCK 8
-#define POOL_SZIDX     36
+#define POOL_FREEBLOCK    8
+#define POOL_SZIDX        36
+#define POOL_HEADER_BYTES 48
 
 static __always_inline __u64 pool_class_bytes(__u64 pool)
 {
@@ -131,6 +135,10 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 		thread->refill_bytes = 0;
 		thread->pool_bits = addend(cookie);
 		break;
+	case ABI_OP_NEW_POOL:
+		thread->pool_bits = addend(cookie);
+		thread->bytes = 1ull << (thread->pool_bits & 63);
+		break;
 	default:
 		return 1;
 	}
@@ -162,6 +170,9 @@ static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 	if (!thread || !thread->sp || regs->rsp != thread->sp + 8)
 		return 0;
 	thread->sp = 0;
+	/* What it returns is a block of the pool: any of them if that had blocks of this class before. */
+	if (thread->api == EVENT_API_POOL && address)
+		address = (address & ~(thread->bytes - 1)) + POOL_HEADER_BYTES;
 	if (thread->pool_bits && !thread->bytes && address) {
 		thread->bytes = pool_class_bytes(address & ~((1ull << (thread->pool_bits & 63)) - 1));
 		rounded = EVENT_API_ROUNDED;
@@ -284,6 +295,13 @@ int inline_site(struct pt_regs *regs)
 			alloc_output(thread, target, EVENT_REALLOC_DONE, block, argument(regs, cookie, 1), 0,
 				     api);
 		}
+		break;
+	case ABI_OP_NEW_POOL:
+		thread = thread_current();
+		if (thread)
+			alloc_output(thread, target, EVENT_ALLOC,
+				     argument(regs, cookie, 0) + POOL_HEADER_BYTES,
+				     1ull << (addend(cookie) & 63), 0, EVENT_API_POOL);
 		break;
 	case ABI_OP_END:
 		request_end(regs, argument(regs, cookie, 0));

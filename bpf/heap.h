@@ -13,6 +13,7 @@
 #include "state.h"
 
 #define MAX_INTERPRETERS 1024
+#define MAX_HEAPS        32 /* of interpreters that do not share the main one's */
 #define MAX_ARENAS       (1u << 20)
 #define MAX_ARENA_POOLS  256
 #define POOL_WORDS       (EVENT_POOL_BLOCKS / 64)
@@ -32,14 +33,16 @@ struct heap_walk {
 	struct pool_record record;
 	__u64 id;
 	__u64 interp, interp_next; /* interp_next: offset of the link */
-	__u64 last_state;      /* the state of the interpreter before: those that share one are neighbours */
+	__u64 heaps[MAX_HEAPS];    /* read already: interpreters may share one */
+	__u32 heap_count;
 	__u64 objects;         /* arena objects */
 	__u64 pool, pools_end; /* in the arena being read */
 	__u64 block;           /* on the pool's free list */
 	__u32 block_bytes, carved, free_count, inconsistent;
 	__u64 blocks, large_blocks, pools_unreadable;
-	__u32 arenas; /* seen so far */
-	__u32 unread; /* something could not be read */
+	__u32 arenas;      /* seen so far */
+	__u32 unread;      /* something could not be read */
+	__u32 arenas_lost; /* some that nobody knows where to find */
 	__u32 failed;
 };
 
@@ -187,6 +190,11 @@ static long heap_arena(__u32 index, void *context UNUSED)
 	walk->failed |= walk->unread;
 	if (!address || walk->failed)
 		return walk->failed ? 1 : 0;
+	if (address & (BLOCK_STEP - 1) || used < address) {
+		walk->arenas_lost = 1;
+		walk->pools_unreadable += walk->heap.arena_bytes / walk->heap.pool_bytes;
+		return 0;
+	}
 	walk->arenas++;
 	walk->pools_end = address + walk->heap.arena_bytes;
 	if (used < walk->pools_end)
@@ -220,17 +228,27 @@ static long heap_interpreter(__u32 index UNUSED, void *context UNUSED)
 {
 	struct heap_walk *walk = walk_current();
 	__u64 state, interp;
+	int i;
 
 	if (!walk || !walk->interp || walk->failed)
 		return 1;
 	interp = walk->interp;
+	walk->unread = 0;
 	walk->interp = heap_u64(walk, interp + walk->interp_next);
 	state = interp + walk->heap.interp_obmalloc;
 	if (walk->heap.obmalloc_is_pointer)
 		state = heap_u64(walk, state);
-	if (!state || state == walk->last_state)
+	if (!state && !walk->unread)
 		return 0;
-	walk->last_state = state;
+	for (i = 0; i < MAX_HEAPS && i < (int)walk->heap_count; i++)
+		if (walk->heaps[i] == state)
+			return 0;
+	if (i >= MAX_HEAPS || walk->unread) {
+		walk->failed = 1;
+		return 1;
+	}
+	walk->heaps[i] = state;
+	walk->heap_count++;
 	heap_head(walk, state + walk->heap.mgmt_arenas, state + walk->heap.mgmt_maxarenas,
 		  state + walk->heap.mgmt_raw_blocks);
 	return 0;
@@ -239,13 +257,15 @@ static long heap_interpreter(__u32 index UNUSED, void *context UNUSED)
 static __always_inline int census_output(struct heap_walk *walk, __u32 type)
 {
 	struct event_census record = {.id = walk->id,
-				      .failed = walk->failed,
+				      .failed = walk->failed        ? EVENT_CENSUS_GIVEN_UP
+						: walk->arenas_lost ? EVENT_CENSUS_PARTIAL
+								    : EVENT_CENSUS_COMPLETE,
 				      .large_blocks = walk->large_blocks,
 				      .pools_unreadable = walk->pools_unreadable};
 
 	header_fill(&record.header, type, sizeof(record));
 	if (type == EVENT_CENSUS_DONE)
-		record.elapsed_ns = record.header.time_ns - (walk->id & ~1ull);
+		record.elapsed_ns = record.header.time_ns - (walk->id & ~EVENT_CENSUS_INSIDE);
 	return record_output(&record, sizeof(record), LOSS_PROCESS);
 }
 
@@ -262,16 +282,17 @@ static __always_inline void heap_read(struct abi_target *target)
 		return;
 	walk->heap = target->heap;
 	target->heap.pool_bytes = 0;
-	/* Those of the reader outside are even. */
-	walk->id = bpf_ktime_get_ns() | 1;
-	walk->blocks = walk->large_blocks = walk->pools_unreadable = walk->last_state = 0;
-	walk->arenas = walk->failed = 0;
+	walk->id = bpf_ktime_get_ns() | EVENT_CENSUS_INSIDE;
+	walk->blocks = walk->large_blocks = walk->pools_unreadable = 0;
+	walk->heap_count = walk->arenas = walk->arenas_lost = walk->failed = walk->unread = 0;
 	if (census_output(walk, EVENT_CENSUS))
 		return;
 	if (walk->heap.interp_obmalloc) {
 		walk->interp = heap_u64(walk, target->runtime + target->offsets.runtime_interpreters_head);
 		walk->interp_next = target->offsets.interp_next;
+		walk->failed = walk->unread;
 		bpf_loop(MAX_INTERPRETERS, heap_interpreter, NULL, 0);
+		walk->failed |= !!walk->interp; /* more than that, or a list without end */
 	} else {
 		heap_head(walk, walk->heap.arenas, walk->heap.maxarenas, walk->heap.raw_blocks);
 	}

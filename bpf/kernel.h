@@ -30,7 +30,12 @@ struct signal_struct {
 	atomic_t live;
 };
 
+struct mm_struct {
+	unsigned long start_brk;
+};
+
 struct task_struct {
+	struct mm_struct *mm;
 	int tgid;
 	int pid;
 	int exit_code;

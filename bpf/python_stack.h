@@ -231,7 +231,7 @@ __noinline int frame_append(struct thread_state *thread, struct abi_target *targ
 	code = FRAME_U64(frame, offsets->frame_code);
 	if (offsets->frame_code_tagged)
 		code &= ~7ull;
-	recent = &thread->recent[address * HASH_WORD >> (64 - RECENT_BITS)];
+	recent = &thread->recent[address >> 5 & (RECENT_FRAMES - 1)];
 	if (recent->frame != address || recent->code != code || thread->walk - recent->walk > 1) {
 		int none = code_read(thread, target, code, recent);
 

@@ -24,7 +24,7 @@
  * before found at the same place with the same code object still has it, and that need not be read again. (A code
  * object that takes the place of a dead one is allocated, and that allocation walks the stack.)
  */
-#define RECENT_BITS 5
+#define RECENT_FRAMES 64
 struct recent_frame {
 	__u64 frame, code; /* addresses */
 	__u64 code_id;
@@ -51,8 +51,8 @@ struct thread_state {
 	__u32 walk;         /* counts the walks */
 	__u32 last_hooked;  /* last_free comes from a debugging hook: the object allocator may get it, too */
 	__u32 pad;
-	struct recent_frame recent[1 << RECENT_BITS];
-	__u64 next_frame; /* of the walk in progress */
+	struct recent_frame recent[RECENT_FRAMES]; /* by address: frames of one stack lie side by side */
+	__u64 next_frame;                          /* of the walk in progress */
 
 	__u64 code[32]; /* the code object being read; 256 bytes */
 	struct {

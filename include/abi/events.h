@@ -42,6 +42,12 @@ enum event_type {
 	EVENT_CENSUS = 14, /* struct event_census: a reading of pymalloc's heap begins */
 	EVENT_CENSUS_POOL = 15, /* struct event_census_pool: what it found in one pool */
 	EVENT_CENSUS_DONE = 16, /* struct event_census: it is complete (or was given up) */
+	EVENT_MAP = 17,         /* struct event_map: anonymous memory was mapped (mmap, brk) */
+	EVENT_UNMAP =
+		18, /* struct event_map: a range is about to be unmapped, or was mapped over by a file */
+	EVENT_REMAP = 19,         /* struct event_map: an mremap: what was at the old address */
+	EVENT_PROTECT = 20,       /* struct event_map: the protection of a range changed */
+	EVENT_CENSUS_THREAD = 21, /* struct event_mark: what the thread did last, it may not have done yet */
 
 	/* Of perf maps, in a stream of their own (bpf/perfmap.bpf.c) together with EXIT, EXEC and FORK. */
 	EVENT_MAP_WRITE = 32, /* struct event_map_text: code and its name are about to be put into the map */
@@ -63,6 +69,9 @@ enum event_api {
 	EVENT_API_OBJ = 2,   /* PyObject_*; also PyMem_* where both share one implementation */
 	EVENT_API_TRACK = 3, /* PyTraceMalloc_Track/Untrack: an extension module reports for itself */
 	EVENT_API_LARGE = 4, /* as EVENT_API_OBJ, of a request that pymalloc has passed on to malloc */
+	EVENT_API_POOL =
+		5, /* growth mode: a pool of pymalloc's, in use again or new; the address is that of its first
+				block, as in struct event_census_pool, bytes are the pool's */
 };
 
 /* In the field api of an allocation or a free, beside the face. */
@@ -92,6 +101,16 @@ struct event_alloc {
 	__u64 stack_id; /* names an EVENT_STACK record, possibly of earlier; 0: no Python frame on this thread */
 	__u32 domain; /* tracemalloc's: 0 for Python's own allocators */
 	__u32 api;    /* enum event_api | EVENT_API_ROUNDED | EVENT_API_HOOKED */
+};
+
+/* A range of whole pages. stack_id as in struct event_alloc, 0 with EVENT_UNMAP. */
+struct event_map {
+	struct event_header header;
+	__u64 address;
+	__u64 bytes;
+	__u64 stack_id;
+	__u64 old_address, old_bytes; /* EVENT_REMAP */
+	__u64 protection;             /* PROT_*; 0: it is only reserved. EVENT_MAP, EVENT_PROTECT */
 };
 
 struct event_free {
@@ -159,13 +178,18 @@ enum event_mode {
 	EVENT_MODE_GROWTH = 3, /* where the heap grows */
 };
 
+/* In the field mode of a process, beside the mode. */
+#define EVENT_MODE_MASK   0xffu
+#define EVENT_MODE_MAPPED 0x100u /* what it maps is followed (EVENT_MAP and its kin) */
+#define EVENT_MODE_LARGE  0x200u /* growth: blocks of more than EVENT_SMALL_BYTES are traced, one by one */
+
 struct event_target {
 	struct event_header header; /* tgid: the process; time_ns: when its tracing began */
 	__u32 python_version;       /* PY_VERSION_HEX: 0x030b02f0 is 3.11.2 final */
 	__u32 nframe;               /* traceback limit */
 	__u64 realtime_ns;          /* CLOCK_REALTIME at time_ns */
 	__u32 from_start; /* 1: traced from its first instruction, nothing is older than the trace */
-	__u32 mode;       /* enum event_mode */
+	__u32 mode;       /* enum event_mode | EVENT_MODE_MAPPED | EVENT_MODE_LARGE */
 	char name[64];    /* the program's name, NUL-padded; UTF-8 not guaranteed */
 };
 
@@ -215,6 +239,7 @@ enum event_loss_kind {
 	LOSS_FRAME_FAULT = 9,  /* stack walks cut short: a frame's page was not resident */
 	LOSS_RETURN = 10,      /* requests whose return never came */
 	LOSS_REUSE = 11,       /* reuses of dead objects dropped: ring buffer full */
+	LOSS_MAP = 12,         /* any of the four records of mapped memory dropped: ring buffer full */
 	LOSS_MAP_ENTRY = 14,   /* entries of perf maps dropped: ring buffer full, or no memory */
 	LOSS_MAP_CALL = 15,    /* other records of perf maps dropped: ring buffer full, or unreadable */
 	LOSS_COUNT = 16,       /* room to grow */
@@ -229,19 +254,30 @@ struct event_loss {
 #define EVENT_SMALL_BYTES 512u
 
 /*
- * A census: EVENT_CENSUS, an EVENT_CENSUS_POOL for every pool in use, EVENT_CENSUS_DONE. The heap changes while it is
+ * A census: EVENT_CENSUS, an EVENT_CENSUS_THREAD for every thread that may be between a record and the deed of which it
+ * tells, an EVENT_CENSUS_POOL for every pool in use, EVENT_CENSUS_DONE. The heap changes while it is
  * read: what the events between these records say is newer than what a pool says.
  */
 struct event_census {
 	struct event_header header;
 	__u64 id;       /* tells the records of one reading from those of another that begins meanwhile */
 	__u32 baseline; /* 1: the first one: what no event told of is older than the trace */
-	__u32 failed;   /* EVENT_CENSUS_DONE: given up: it says nothing */
+	__u32 failed;   /* EVENT_CENSUS_DONE: enum event_census_end */
 	/* The rest counts in EVENT_CENSUS_DONE. */
 	__u64 large_blocks; /* those that pymalloc passed on to malloc; only their number is known */
 	__u64 pools_unreadable;
 	__u64 elapsed_ns;
 	__u64 frozen_ns; /* for how long the target was stopped; 0: it was not */
+};
+
+/* In the id of a reading made by BPF, as the interpreter shuts down: none from outside comes between. */
+#define EVENT_CENSUS_INSIDE 1ull
+
+enum event_census_end {
+	EVENT_CENSUS_COMPLETE = 0,
+	EVENT_CENSUS_GIVEN_UP = 1, /* it says nothing */
+	EVENT_CENSUS_PARTIAL =
+		2, /* there are pools that it did not find: what it does not show may live all the same */
 };
 
 #define EVENT_POOL_BLOCKS 1024u /* in a pool at most: 16 KiB of 16-byte blocks */
@@ -255,7 +291,7 @@ struct event_census_pool {
 	__u64 live[]; /* a bit for each, in (count + 63) / 64 words */
 };
 
-/* A moment of a process that the user chose. */
+/* Nothing but when, and of whom. */
 struct event_mark {
 	struct event_header header;
 };
@@ -264,6 +300,7 @@ _Static_assert(sizeof(struct event_header) == 24, "header");
 _Static_assert(__builtin_offsetof(struct event_alloc, stack_id) == 40, "alloc.stack_id");
 _Static_assert(sizeof(struct event_alloc) == 56, "alloc");
 _Static_assert(sizeof(struct event_free) == 40, "free");
+_Static_assert(sizeof(struct event_map) == 72, "map");
 _Static_assert(sizeof(struct event_frame) == 16, "frame");
 _Static_assert(sizeof(struct event_stack) == 40, "stack");
 _Static_assert(__builtin_offsetof(struct event_code, first_line) == 40, "code.first_line");

@@ -85,6 +85,7 @@ struct abi_target {
 	 * there is a large one of theirs. Addresses; 0, 0: not known.
 	 */
 	__u64 object_code_start, object_code_end;
+	__u64 program_break; /* as last seen; 0: not yet. Written by the programs */
 	struct abi_heap heap;
 	struct abi_offsets offsets;
 };
@@ -116,6 +117,15 @@ enum abi_op {
 	ABI_OP_END = 11,       /* (block): after a call */
 	ABI_OP_RESIZE = 13,    /* (block, bytes): at a jb that is taken when the block stays where it is */
 	ABI_OP_POOL_FREE = 12, /* (pool): its first free block is the one that was freed */
+	ABI_OP_NEW_POOL =
+		14, /* (pool): it is taken into use; with a return, (): as REFILL, and the pool is what is
+				 reported; addend: log2 of its size */
+	/* From here on libc's: behind a system call, whose arguments and result are where it has left them. */
+	ABI_OP_MMAP = 15,
+	ABI_OP_MUNMAP = 16, /* before it, at its function's entry */
+	ABI_OP_MREMAP = 17,
+	ABI_OP_MPROTECT = 18,
+	ABI_OP_BRK = 19,
 
 	/* Of perf maps; bits 8-15 are ABI_MAP_* there. */
 	ABI_OP_MAP_WRITE = 32,   /* (address, bytes, name) */
@@ -158,7 +168,7 @@ enum abi_register {
 
 _Static_assert(sizeof(struct abi_offsets) == 56, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
-_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 144, "target.offsets");
-_Static_assert(sizeof(struct abi_target) == 200, "target");
+_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 152, "target.offsets");
+_Static_assert(sizeof(struct abi_target) == 208, "target");
 
 #endif

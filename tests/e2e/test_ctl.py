@@ -51,7 +51,7 @@ def ask(client, **request):
 
 
 @pytest.mark.versions("3.8", "3.13")
-def test_phases(start, trace, ctl, tracer, tmp_path, python):
+def test_phases(start, trace, ctl, tracer, run_tracer, tmp_path, python):
     """Snapshots between the phases of a program that grows, shrinks and leaks; the session ends when it is told to."""
     target = start(python, "phases.py")
     run = trace("-p", target.pid, "--capture", tmp_path / "events")
@@ -63,6 +63,12 @@ def test_phases(start, trace, ctl, tracer, tmp_path, python):
         assert ctl(target.pid, "snapshot", path) == [{"snapshot": True}]
         assert read_report(tracer, str(path)).marked("phases.py", live) == live
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    done = run_tracer("diff", tmp_path / "shrink", tmp_path / "leak", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout)["statistics"][0]
+    frame = first["traceback"][0]
+    assert (frame["filename"], frame["lineno"]) == (program("phases.py"), marked_line("phases.py", "L")), "the leaking line"
+    assert (first["size_diff"], first["count_diff"]) == live["L"]
     assert ctl(target.pid, "stop") == [{}]
     report = run.finish()
     assert report.marked("phases.py", live) == live

@@ -334,6 +334,23 @@ def test_gdb_jit_interface_registered_before(jit, perfmap, tmp_path):
     assert names(tmp_path / "map") == {"first", "second"}
 
 
+def test_llvm(perfmap, tmp_path):
+    """LLVM's own JIT, through the same interface: what it says of where its functions are is what the map says."""
+    lli = shutil.which("lli")
+    if not lli:
+        pytest.skip("no lli on this machine")
+    process = subprocess.Popen([lli, "--jit-kind=mcjit", program("jitted.ll")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        said = [int(word, 16) for word in process.stdout.readline().split()]
+        end(perfmap("-p", process.pid, "-o", tmp_path / "map"))
+        found = entries(tmp_path / "map")
+        assert [found[address][1] for address in said] == ["jitted_inner", "jitted_outer"]
+        assert all(0 < size < 200 for size, _ in found.values())
+    finally:
+        process.stdin.close()
+        assert process.wait() == 0
+
+
 def test_own_function_and_expiry(jit, perfmap, tmp_path):
     run = perfmap("-p", jit.pid, "--follow", "-o", tmp_path / "map", "--perf-map-symbol", "jit:note_code:name=1,size=2,addr=3")
     for _ in range(3):

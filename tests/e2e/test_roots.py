@@ -81,3 +81,26 @@ def test_debug_hooks(start, trace, root_python, name, allocator):
     live = target.expect()
     check(run.finish(), name, live)
     assert target.finish() == 0
+
+
+LOAD = """
+import pickle, sys
+snapshot = pickle.load(sys.stdin.buffer)  # as tracemalloc.Snapshot.load() does
+total = sum(s.size for s in snapshot.statistics("lineno")), sum(s.count for s in snapshot.statistics("lineno"))
+print(snapshot.traceback_limit, *total)
+"""
+
+
+def test_tracemalloc_file(start, trace, run_tracer, root_python, tmp_path):
+    """What we write for tracemalloc is loaded by the newest of them, too."""
+    target = start(root_python.path, "golden.py", prefix=within(root_python))
+    run = trace("-p", target.pid, "-n", 7)
+    target.step()
+    target.expect()
+    total = run.finish().data["total"]
+    path = tmp_path / "snapshot.pickle"
+    done = run_tracer("export", run.snapshot, "--format", "tracemalloc", "-o", path)
+    assert done.returncode == 0, done.stderr
+    loaded = subprocess.run([*within(root_python), root_python.path, "-c", LOAD], stdin=open(str(path), "rb"),
+                            stdout=subprocess.PIPE, env=environment(), check=True, timeout=60)
+    assert loaded.stdout.split() == [b"7", b"%d" % total["size"], b"%d" % total["count"]]

@@ -50,13 +50,22 @@ static void process_check(const struct trace *trace, size_t process)
 {
 	const struct trace_process *info = trace_process_at(trace, process);
 	const struct blocks *blocks = trace_blocks(trace, process);
+	const struct snapshot_coverage *counts = &info->coverage;
 	const struct block *block;
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, large = 0;
 	size_t cursor = 0;
 
-	while ((block = blocks_next(blocks, &cursor)))
+	while ((block = blocks_next(blocks, &cursor))) {
 		bytes += block->bytes;
-	if (bytes != info->live_bytes || blocks_count(blocks) != info->live_blocks)
+		large += block->large;
+	}
+	if (bytes != info->live_bytes || large != info->large_blocks ||
+	    blocks_count(blocks) != info->live_blocks)
+		abort();
+	/* Every block of the heap is traced, old or unseen. */
+	if (counts->live_blocks != counts->old_blocks + counts->new_blocks ||
+	    counts->live_bytes != counts->old_bytes + counts->new_bytes ||
+	    counts->seen_blocks > counts->new_blocks || counts->seen_bytes > counts->new_bytes)
 		abort();
 }
 

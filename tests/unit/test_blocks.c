@@ -202,12 +202,124 @@ static void test_hooked(void **state)
 	blocks_free(blocks);
 }
 
+/* What pymalloc would have in a pool of that class, and nothing else, is the block that a reading shows there. */
+static void test_confirm(void **state)
+{
+	static const struct {
+		uint64_t bytes;
+		uint32_t class_bytes;
+		int fits;
+	} cases[] = {
+		{1, 16, 1},    {16, 16, 1},   {17, 16, 0},   {17, 32, 1}, {16, 32, 0}, /* another's */
+		{385, 512, 1}, /* a realloc left it there */
+		{384, 512, 0}, {512, 512, 1}, {496, 512, 1}, {13, 48, 0}, {37, 48, 1},
+		{25, 32, 1},   {24, 32, 1},
+	};
+	struct blocks *blocks;
+	struct block old;
+
+	(void)state;
+	assert_int_equal(blocks_new(&blocks), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct block block = {.address = 0x1000, .bytes = cases[i].bytes, .pooled = 1};
+
+		assert_int_equal(blocks_put(blocks, &block, &old), i > 0);
+		assert_int_equal(blocks_confirm(blocks, 0x1000, cases[i].class_bytes, 1), cases[i].fits);
+		assert_int_equal(blocks_find(blocks, 0x1000, 0)->epoch, cases[i].fits);
+	}
+	assert_int_equal(blocks_confirm(blocks, 0x2000, 16, 1), 0);
+	/* malloc's and another domain's lie in no pool. */
+	struct block raw = {.address = 0x3000, .bytes = 16},
+		     other = {.address = 0x4000, .bytes = 16, .domain = 1, .pooled = 1};
+	assert_int_equal(blocks_put(blocks, &raw, &old), 0);
+	assert_int_equal(blocks_put(blocks, &other, &old), 0);
+	assert_int_equal(blocks_confirm(blocks, 0x3000, 16, 1), 0);
+	assert_int_equal(blocks_confirm(blocks, 0x4000, 16, 1), 0);
+	blocks_keep(blocks, 0x3000, 1);
+	assert_int_equal(blocks_find(blocks, 0x3000, 0)->epoch, 0);
+	blocks_confirm_all(blocks, 1);
+	assert_int_equal(blocks_find(blocks, 0x3000, 0)->epoch, 1);
+	assert_int_equal(blocks_find(blocks, 0x4000, 1)->epoch, 1);
+	blocks_free(blocks);
+}
+
+struct model {
+	uint8_t live, pooled, epoch;
+};
+
+struct sweep {
+	struct model *model;
+	unsigned int epoch;
+	size_t removed;
+};
+
+static void model_remove(void *context, const struct block *block)
+{
+	struct sweep *sweep = context;
+	struct model *entry = &sweep->model[block->address / 16 - 1];
+
+	/* Of each it is told once, and of none that stays. */
+	assert_true(entry->live && entry->pooled && entry->epoch != sweep->epoch);
+	assert_int_equal(block->bytes, block->address / 16 % 16 + 1);
+	entry->live = 0;
+	sweep->removed++;
+}
+
+/*
+ * Readings of random shares of random tables. Small segments are full up to their last slots, so that runs of
+ * followers go on from their end to their start, and what is removed at one end moves what is at the other.
+ */
+static void test_sweep(void **state)
+{
+	enum { KEYS = 3000, ROUNDS = 400 };
+	struct model *model = calloc(KEYS, sizeof(*model));
+	uint64_t random = 1;
+
+	(void)state;
+	assert_non_null(model);
+	for (unsigned int round = 0; round < ROUNDS; round++) {
+		unsigned int epoch = round & 1, live = 0;
+		uint64_t share = (random = hash_u64(random + round)) % 17, keys = 1 + random / 17 % KEYS;
+		struct sweep sweep = {.model = model, .epoch = epoch};
+		struct blocks *blocks;
+		struct block old;
+		size_t before;
+
+		assert_int_equal(blocks_new(&blocks), 0);
+		for (uint64_t key = 0; key < keys; key++) {
+			random = hash_u64(random + key);
+			model[key] = (struct model){random % 4 != 0, random / 4 % 8 != 0,
+						    random / 32 % 16 < share};
+			struct block block = {.address = (key + 1) * 16,
+					      .bytes = (key + 1) % 16 + 1,
+					      .pooled = model[key].pooled,
+					      .epoch = model[key].epoch};
+			if (model[key].live)
+				assert_int_equal(blocks_put(blocks, &block, &old), 0);
+		}
+		before = blocks_count(blocks);
+		blocks_sweep(blocks, epoch, model_remove, &sweep);
+		assert_int_equal(blocks_count(blocks), before - sweep.removed);
+		for (uint64_t key = 0; key < keys; key++) {
+			struct model *entry = &model[key];
+
+			assert_true(!entry->live || !entry->pooled || entry->epoch == epoch);
+			assert_int_equal(blocks_find(blocks, (key + 1) * 16, 0) != NULL, entry->live);
+			live += entry->live;
+		}
+		assert_int_equal(live, blocks_count(blocks));
+		blocks_free(blocks);
+	}
+	free(model);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_put_take),   cmocka_unit_test(test_address_zero),
 		cmocka_unit_test(test_churn),      cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_containing), cmocka_unit_test(test_hooked),
+		cmocka_unit_test(test_confirm),    cmocka_unit_test(test_sweep),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

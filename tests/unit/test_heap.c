@@ -407,6 +407,14 @@ static void test_forged_headers(void **state)
 	expect(forgery, 0, 1);
 }
 
+static uint64_t arenas_lost(const struct forgery *forgery)
+{
+	struct heap_reading reading;
+
+	assert_int_equal(heap_read(&forgery->runtime, NULL, NULL, &reading), 0);
+	return reading.arenas_lost;
+}
+
 static void test_forged_arenas(void **state)
 {
 	struct forgery *forgery = *state;
@@ -418,10 +426,12 @@ static void test_forged_arenas(void **state)
 	put64(second + heap->arena_address, 1 << 20);
 	put64(second + heap->arena_pool_address, (1 << 20) + 3 * heap->pool_bytes);
 	expect(forgery, 7, 3);
+	assert_int_equal(arenas_lost(forgery), 0);
 	put64(second + heap->arena_pool_address, UINT64_MAX); /* absurd: all of its pools */
 	expect(forgery, 7, heap->arena_bytes / heap->pool_bytes);
 	put64(second + heap->arena_address, UINT64_MAX - 7);
 	expect(forgery, 7, heap->arena_bytes / heap->pool_bytes);
+	assert_int_equal(arenas_lost(forgery), 1); /* what lies there is not to be taken for dead */
 	put64(forgery->objects + heap->arena_address, 12345); /* nothing but absurd ones */
 	assert_int_equal(heap_read(&forgery->runtime, NULL, NULL, &reading), -ENOTSUP);
 	put32(forgery->obmalloc + heap->mgmt_maxarenas, UINT32_MAX);

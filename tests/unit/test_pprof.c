@@ -245,6 +245,47 @@ static void test_damaged_file(void **state)
 	snapshot_free(snapshot);
 }
 
+/* The mapped layer goes beside the blocks, and comes back as it was; without it nothing is written of it. */
+static void test_mapped(void **state)
+{
+	struct place *place = *state;
+	struct snapshot *snapshot = snapshot_rich(), *back;
+	const struct snapshot_trace ranges[] = {
+		{.traceback = 1, .bytes = 4096, .count = 1},
+		{.traceback = 0, .bytes = 1ull << 40, .count = 1},
+	};
+
+	snapshot->mapped = calloc(2, sizeof(*snapshot->mapped));
+	assert_non_null(snapshot->mapped);
+	memcpy(snapshot->mapped, ranges, sizeof(ranges));
+	snapshot->mapped_count = 2;
+	snapshot->meta.mapped_known = 1;
+	snapshot->meta.large_skipped = 1;
+	snapshot->meta.pool_bytes = 16384;
+	snapshot->meta.regions_dropped = 3;
+	snapshot_write(snapshot, place->path);
+	assert_int_equal(snapshot_load(place->path, &back), 0);
+	snapshot_equal(snapshot, back);
+	assert_int_equal(back->mapped_count, 2);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(back->mapped[i].bytes, ranges[i].bytes);
+		assert_int_equal(back->mapped[i].count, 1);
+	}
+	/* Which line each has: those of the snapshot. */
+	struct snapshot layer = snapshot_mapped(back);
+	assert_int_equal(layer.trace_count, 2);
+	assert_int_equal(back->tracebacks[layer.traces[0].traceback].nframe,
+			 snapshot->tracebacks[ranges[0].traceback].nframe);
+	assert_int_equal(back->tracebacks[layer.traces[1].traceback].nframe,
+			 snapshot->tracebacks[ranges[1].traceback].nframe);
+	snapshot_free(snapshot);
+	assert_int_equal(snapshot_copy(back, &snapshot), 0);
+	assert_int_equal(snapshot->mapped_count, 2);
+	assert_int_equal(snapshot->mapped[0].bytes, 4096);
+	snapshot_free(snapshot);
+	snapshot_free(back);
+}
+
 static void profile_refused(const void *profile, size_t size, const char *reason)
 {
 	struct snapshot *back;
@@ -275,7 +316,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_round_trip),   TEST(test_empty),  TEST(test_damaged_profile),
-		TEST(test_damaged_file), TEST(test_others),
+		TEST(test_damaged_file), TEST(test_others), TEST(test_mapped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

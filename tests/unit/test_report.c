@@ -107,6 +107,13 @@ static void test_text(void **state)
 	contains(text, "  lost events: none\n");
 	lacks(text, "\033");
 	free(text);
+	snprintf(((struct snapshot *)*state)->meta.mode, sizeof(((struct snapshot *)*state)->meta.mode),
+		 "census");
+	text = report(*state, opts, report_text);
+	contains(text, "(peak size at least 2048 KiB)\n");
+	free(text);
+	snprintf(((struct snapshot *)*state)->meta.mode, sizeof(((struct snapshot *)*state)->meta.mode),
+		 "exact");
 	opts.top = 0;
 	text = report(*state, opts, report_text);
 	contains(text, "  b\\x0aad.py:1: size=10 B");
@@ -243,12 +250,57 @@ static void test_json(void **state)
 	free(text);
 }
 
+/* Pools are not objects, and memory that is mapped is not added to what lies in it: the report says both. */
+static void test_growth(void **state)
+{
+	struct snapshot *snapshot = *state;
+	struct report_opts opts = {.by = GROUP_LINENO};
+	char *text;
+
+	snprintf(snapshot->meta.mode, sizeof(snapshot->meta.mode), "growth");
+	snapshot->meta.mapped_known = snapshot->meta.large_skipped = 1;
+	snapshot->meta.pool_bytes = 16384;
+	snapshot->meta.coverage_known = 1;
+	snapshot->meta.coverage.new_blocks = snapshot->meta.coverage.live_blocks = 8;
+	snapshot->meta.coverage.seen_blocks = 4;
+	snapshot->meta.coverage.large_new = 1234;
+	snapshot->mapped = calloc(1, sizeof(*snapshot->mapped));
+	assert_non_null(snapshot->mapped);
+	snapshot->mapped[0] = (struct snapshot_trace){.traceback = 0, .bytes = 8192, .count = 1};
+	snapshot->mapped_count = 1;
+	text = report(snapshot, opts, report_text);
+	contains(text, "growth mode");
+	contains(text, "sizes are of whole pools (16.0 KiB each)");
+	contains(text, "Total: size=1024 KiB, count=1002");
+	contains(text, "Memory mapped (mmap, brk), all 1 lines by size\n");
+	contains(text, "Total mapped: size=8192 B, count=1");
+	contains(text, "not to be added up");
+	contains(text, "blocks of more than 512 bytes are not traced one by one (--large-blocks), their "
+		       "number grew by 1,234");
+	contains(text, "50.0 % of the 8 pools");
+	contains(text, "heap: 8 pools in use: 4 traced");
+	free(text);
+	text = report(snapshot, opts, report_json);
+	contains(text, "\"total\": {\"size\": 1049015, \"count\": 1002}");
+	contains(text, "\"mapped\": {\"total\": {\"size\": 8192, \"count\": 1}");
+	contains(text, "\"pool_size\": 16384, \"large_blocks_traced\": false");
+	free(text);
+	snapshot->meta.mapped_known = 0;
+	text = report(snapshot, opts, report_text);
+	contains(text, "mapped memory: not followed");
+	lacks(text, "Total mapped");
+	free(text);
+	text = report(snapshot, opts, report_json);
+	contains(text, "\"mapped\": null");
+	free(text);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes), TEST(test_text), TEST(test_text_groups), TEST(test_losses),
-		TEST(test_coverage),          TEST(test_json),
+		TEST(test_coverage),          TEST(test_json), TEST(test_growth),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -137,22 +137,47 @@ int outfile_on(struct outfile **out, int fd, const char *name)
 	return 0;
 }
 
-int outfile_again(struct outfile **out, const struct outfile *like)
+int outfile_beside(struct outfile **out, const struct outfile *like, const char *suffix)
 {
+	/* A name that the caller lent is his still. */
+	int lent = like->name < like->path || like->name > like->path + strlen(like->path);
 	struct outfile *file;
+	char *path;
 	int err;
 
-	if (like->directory < 0)
-		return outfile_on(out, like->fd, like->path);
-	err = file_new(&file, like->path);
+	if (like->directory < 0 || (lent && suffix[0]))
+		return error_set(-ENOTSUP, "no file can be put beside '%s'", like->path);
+	if (asprintf(&path, "%s%s", like->path, suffix) < 0)
+		return -ENOMEM;
+	err = file_new(&file, path);
+	free(path);
 	if (err)
 		return err;
-	/* A name that the caller lent is his still. */
-	file->name = like->name;
-	if (like->name >= like->path && like->name <= like->path + strlen(like->path))
-		file->name = file->path + (like->name - like->path);
+	file->name = lent ? like->name : file->path + (like->name - like->path);
 	file->directory = fcntl(like->directory, F_DUPFD_CLOEXEC, 0);
 	return file_begin(out, file, file->directory < 0 ? -errno : 0);
+}
+
+int outfile_again(struct outfile **out, const struct outfile *like)
+{
+	return like->directory < 0 ? outfile_on(out, like->fd, like->path) : outfile_beside(out, like, "");
+}
+
+int outfile_location(const struct outfile *file, char *path, size_t bytes)
+{
+	char link[32];
+
+	if (file->directory < 0)
+		return error_set(-ENOTSUP, "'%s' has no name", file->path);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", file->directory);
+	ssize_t length = readlink(link, path, bytes);
+	if (length < 0)
+		return error_set(-errno, "where '%s' is: %s: %s", file->path, link, strerror(errno));
+	if ((size_t)length == bytes || strlen(file->name) + 2 > bytes - (size_t)length)
+		return -ENAMETOOLONG;
+	/* The root is "/" itself. */
+	snprintf(path + length, bytes - (size_t)length, "%s%s", length > 1 ? "/" : "", file->name);
+	return 0;
 }
 
 int outfile_open(struct outfile **out, const char *path)

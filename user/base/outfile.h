@@ -20,6 +20,13 @@ int outfile_open(struct outfile **out, const char *path); /* 0, -errno */
 int outfile_open_at(struct outfile **out, int directory, const char *name, const char *shown);
 /* Another one for the same name in the same directory, which is not looked up again. 0, -errno. */
 int outfile_again(struct outfile **out, const struct outfile *file);
+/* The same with a suffix to the name. -ENOTSUP when file is not one of outfile_open()'s, or standard output. */
+int outfile_beside(struct outfile **out, const struct outfile *file, const char *suffix);
+/*
+ * Where the file will be, as an absolute path without symbolic links, with NUL. 0; -ENAMETOOLONG; -ENOTSUP when it is standard
+ * output or outfile_on()'s; -errno.
+ */
+int outfile_location(const struct outfile *file, char *path, size_t bytes);
 /* Around a descriptor that is already open, and stays so; name is for messages. Commit only flushes. 0, -ENOMEM. */
 int outfile_on(struct outfile **out, int fd, const char *name);
 /* The descriptor, for somebody else to write to before anything is written here, or to give it an owner and a mode. Borrowed. */

@@ -33,7 +33,7 @@ static const struct argp_option export_options[] = {
 	 "only of files "
 	 "without it, as later ones only of those with it (default: as the Python that the snapshot is of)",
 	 2},
-	{"weight", KEY_WEIGHT, "KIND", 0, "folded: size (default) or count", 2},
+	{"weight", KEY_WEIGHT, "KIND", 0, "folded, perf: size (default) or count", 2},
 	{0},
 };
 

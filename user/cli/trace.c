@@ -47,7 +47,7 @@ static int plan_show(pid_t pid, const struct plan_opts *opts)
 	struct python_runtime runtime = {0};
 	struct process_info info;
 	struct plan plan = {0};
-	int err = plan_process(pid, opts, &info, &runtime, &plan);
+	int err = plan_process(pid, opts, NULL, &info, &runtime, &plan);
 
 	if (err)
 		return err;

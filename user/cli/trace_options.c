@@ -14,6 +14,7 @@ enum {
 	KEY_PUBLIC,
 	KEY_NO_REUSE,
 	KEY_FREEZE,
+	KEY_LARGE,
 	KEY_EVERY,
 	KEY_KEEP
 };
@@ -29,7 +30,8 @@ static const struct argp_option options[] = {
 	{"nframe", 'n', "N", 0, "frames kept of a traceback, most recent first (1-128, default 16)", 2},
 	{"mode", 'm', "MODE", 0,
 	 "census: allocations are traced, and the heap tells which blocks live (default); exact: allocations "
-	 "and frees",
+	 "and frees; "
+	 "growth: only where the heap grows, at next to no cost",
 	 2},
 	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
 	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},
@@ -48,6 +50,8 @@ static const struct argp_option options[] = {
 	 "their "
 	 "blocks stay with the line that first asked for them)",
 	 4},
+	{"large-blocks", KEY_LARGE, NULL, 0,
+	 "growth mode: blocks of more than 512 bytes one by one, too (about 1 us for each)", 4},
 	{"freeze", KEY_FREEZE, NULL, 0,
 	 "stop the target while its heap is read for a report: an exact reading (it says for how long)", 4},
 	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
@@ -74,13 +78,10 @@ static error_t parse_mode(struct trace_options *out, const char *arg)
 		out->session.plan.mode = EVENT_MODE_EXACT;
 	else if (!strcmp(arg, "census"))
 		out->session.plan.mode = EVENT_MODE_CENSUS;
-	else if (!strcmp(arg, "growth")) {
-		error_print(error_set(-ENOTSUP, "mode %s is not in this version", arg), "use --mode census",
-			    "--mode");
-		return CLI_REPORTED;
-	} else {
-		return reject("--mode", arg, "census or exact");
-	}
+	else if (!strcmp(arg, "growth"))
+		out->session.plan.mode = EVENT_MODE_GROWTH;
+	else
+		return reject("--mode", arg, "census, exact or growth");
 	return 0;
 }
 
@@ -165,6 +166,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_PUBLIC:
 		out->session.plan.public_only = 1;
 		return 0;
+	case KEY_LARGE:
+		out->session.plan.large_blocks = 1;
+		return 0;
 	case KEY_FREEZE:
 		out->session.freeze = 1;
 		return 0;
@@ -200,6 +204,16 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
 	if (status)
 		return status;
+	if (out->session.plan.mode != EVENT_MODE_GROWTH && out->session.plan.large_blocks) {
+		error_print(error_set(-EINVAL, "large blocks are always traced but in growth mode"),
+			    "leave it away, or use --mode growth", "--large-blocks");
+		return EXIT_USAGE;
+	}
+	if (out->session.plan.mode == EVENT_MODE_GROWTH && out->session.plan.public_only) {
+		error_print(error_set(-EINVAL, "pools are made by a function that is not public"),
+			    "leave it away, or use another mode", "--public");
+		return EXIT_USAGE;
+	}
 	if (!out->pids == !out->command.count) {
 		error_print(error_set(-EINVAL, out->pids ? "a process id and a command are two targets"
 							 : "no target is named"),

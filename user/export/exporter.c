@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static const struct exporter *const exporters[] = {&export_tracemalloc, &export_folded, &export_pprof};
+static const struct exporter *const exporters[] = {&export_tracemalloc, &export_folded, &export_pprof,
+						   &export_perf};
 
 const struct exporter *exporter_get(size_t index)
 {

@@ -22,7 +22,7 @@ struct exporter {
 	int (*write)(const struct snapshot *snapshot, const struct export_opts *opts, struct outfile *file);
 };
 
-extern const struct exporter export_folded, export_pprof, export_tracemalloc;
+extern const struct exporter export_folded, export_perf, export_pprof, export_tracemalloc;
 
 /* The index-th of all, NULL behind the last. */
 const struct exporter *exporter_get(size_t index);

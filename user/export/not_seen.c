@@ -53,13 +53,14 @@ static void lost_kinds_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 	item_print(out, &items, loss[LOSS_CODE], "code object", "code objects");
 	item_print(out, &items, loss[LOSS_PROCESS], "event of the process", "events of the process");
 	item_print(out, &items, loss[LOSS_REUSE], "reuse of a dead object", "reuses of dead objects");
+	item_print(out, &items, loss[LOSS_MAP], "change of mapped memory", "changes of mapped memory");
 	if (items) /* what came before stood in the ring buffer's way */
 		fputs(" (ring buffer full)", out);
 	item_print(out, &items, loss[LOSS_THREAD_STATE], "request without memory for its thread's state",
 		   "requests without memory for their thread's state");
 	item_print(out, &items, loss[LOSS_RETURN], "request whose return was not seen",
 		   "requests whose return was not seen");
-	for (unsigned int i = LOSS_REUSE + 1; i < LOSS_COUNT; i++)
+	for (unsigned int i = LOSS_MAP + 1; i < LOSS_COUNT; i++)
 		item_print(out, &items, loss[i], "event of another kind", "events of another kind");
 }
 
@@ -77,6 +78,8 @@ static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT], int h
 		fputs("; blocks of lost allocations are in no line", out);
 	if (loss[LOSS_REUSE])
 		fputs("; some objects stand at the line of an earlier life", out);
+	if (loss[LOSS_MAP])
+		fputs("; mapped memory is not what the figures say", out);
 	if (loss[LOSS_STACK] | loss[LOSS_CODE])
 		fputs("; some tracebacks are incomplete or <unknown>", out);
 }
@@ -96,8 +99,15 @@ static void lost_print(FILE *out, const struct snapshot *snapshot)
 	putc('\n', out);
 }
 
-static void older_print(FILE *out, const struct snapshot_meta *meta)
+/* Growth mode: of the small blocks it is their pools that are counted. */
+static const char *units(const struct snapshot *snapshot)
 {
+	return snapshot_is_growth(snapshot) ? "pools" : "blocks";
+}
+
+static void older_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
 	char text[32];
 
 	fputs("  older than the trace: ", out);
@@ -106,10 +116,10 @@ static void older_print(FILE *out, const struct snapshot_meta *meta)
 		return;
 	}
 	if (meta->coverage_known) {
-		fprintf(out, "%s blocks", count_format(text, meta->coverage.old_blocks));
+		fprintf(out, "%s %s", count_format(text, meta->coverage.old_blocks), units(snapshot));
 		fprintf(out, " (%s) on the heap are in no line", report_size(text, meta->coverage.old_bytes));
 	} else {
-		fputs("blocks from before the attach are in no line (not measured)", out);
+		fprintf(out, "%s from before the attach are in no line (not measured)", units(snapshot));
 	}
 	if (meta->frees_unknown)
 		fprintf(out, "; %s frees were of blocks that the trace does not know",
@@ -131,6 +141,14 @@ static void large_print(FILE *out, const struct snapshot_meta *meta, const char 
 	const struct snapshot_coverage *counts = &meta->coverage;
 	char seen[32], grown[32];
 
+	if (meta->large_skipped) {
+		fprintf(out,
+			"blocks of more than %u bytes are not traced one by one (--large-blocks), their "
+			"number grew by "
+			"%s since the %s; ",
+			EVENT_SMALL_BYTES, count_format(grown, counts->large_new), since);
+		return;
+	}
 	if (!counts->large_new && !counts->large_seen)
 		return;
 	if (counts->large_seen >= counts->large_new)
@@ -146,8 +164,10 @@ static void large_print(FILE *out, const struct snapshot_meta *meta, const char 
 			count_format(grown, counts->large_new), since);
 }
 
-static void coverage_print(FILE *out, const struct snapshot_meta *meta)
+static void coverage_print(FILE *out, const struct snapshot *snapshot)
 {
+	const struct snapshot_meta *meta = &snapshot->meta;
+	const char *kind = snapshot_is_growth(snapshot) ? "pool" : "small block";
 	const char *since = meta->from_start ? "start" : "attach";
 	char text[32];
 
@@ -158,31 +178,32 @@ static void coverage_print(FILE *out, const struct snapshot_meta *meta)
 	}
 	large_print(out, meta, since);
 	if (!meta->coverage.new_blocks) {
-		fprintf(out, "no small block on the heap is new since the %s\n", since);
+		fprintf(out, "no %s on the heap is new since the %s\n", kind, since);
 		return;
 	}
 	unsigned int blocks = permille(meta->coverage.seen_blocks, meta->coverage.new_blocks);
 	unsigned int bytes = permille(meta->coverage.seen_bytes, meta->coverage.new_bytes);
-	fprintf(out,
-		"%u.%u %% of the %s small blocks (%u.%u %% of bytes) that are new on the heap since the %s\n",
-		blocks / 10, blocks % 10, count_format(text, meta->coverage.new_blocks), bytes / 10,
+	fprintf(out, "%u.%u %% of the %s %ss (%u.%u %% of bytes) that are new on the heap since the %s\n",
+		blocks / 10, blocks % 10, count_format(text, meta->coverage.new_blocks), kind, bytes / 10,
 		bytes % 10, since);
 }
 
 /* The whole heap, block by block: who accounts for it. */
-static void heap_print(FILE *out, const struct snapshot_meta *meta)
+static void heap_print(FILE *out, const struct snapshot *snapshot)
 {
+	const struct snapshot_meta *meta = &snapshot->meta;
 	const struct snapshot_coverage *counts = &meta->coverage;
 	char text[32];
 
 	if (!meta->coverage_known)
 		return;
-	fprintf(out, "  heap: %s blocks in pools: ", count_format(text, counts->live_blocks));
+	fprintf(out, "  heap: %s %s: ", count_format(text, counts->live_blocks),
+		snapshot_is_growth(snapshot) ? "pools in use" : "blocks in pools");
 	fprintf(out, "%s traced, ", count_format(text, counts->seen_blocks));
 	fprintf(out, "%s older than the trace, ", count_format(text, counts->old_blocks));
 	fprintf(out, "%s unseen; ", count_format(text, counts->new_blocks - counts->seen_blocks));
-	fprintf(out, "%s passed on to malloc; read in %.1f ms", count_format(text, counts->large_blocks),
-		(double)counts->elapsed_ns / 1e6);
+	fprintf(out, "%s blocks passed on to malloc; read in %.1f ms",
+		count_format(text, counts->large_blocks), (double)counts->elapsed_ns / 1e6);
 	if (counts->frozen_ns)
 		fprintf(out, ", for which the target was stopped for %.1f ms",
 			(double)counts->frozen_ns / 1e6);
@@ -193,20 +214,40 @@ static void heap_print(FILE *out, const struct snapshot_meta *meta)
 }
 
 /* Between the last reading and the end of a target that ended by itself. */
-static void unreconciled_print(FILE *out, const struct snapshot_meta *meta)
+static void unreconciled_print(FILE *out, const struct snapshot *snapshot)
 {
+	const struct snapshot_meta *meta = &snapshot->meta;
+	int growth = snapshot_is_growth(snapshot);
+
 	if (meta->unread_ns < READ_JUST_NOW_NS || strcmp(meta->moment, "running") == 0)
 		return;
 	if (meta->coverage_known)
-		fprintf(out,
-			"  the heap was last read %.1f ms before: small blocks that died since stand as "
-			"live\n",
-			(double)meta->unread_ns / 1e6);
+		fprintf(out, "  the heap was last read %.1f ms before: %s\n", (double)meta->unread_ns / 1e6,
+			growth ? "pools that were given back since stand as in use"
+			       : "small blocks that died since stand as live");
 	else
-		fputs("  the heap was not read before the end: small blocks that died stand as live; --mode "
-		      "exact "
-		      "follows frees\n",
-		      out);
+		fprintf(out, "  the heap was not read before the end: %s\n",
+			growth ? "pools that were given back stand as in use"
+			       : "small blocks that died stand as live; --mode exact follows frees");
+}
+
+static void mapped_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	char text[32];
+
+	if (!snapshot_is_growth(snapshot))
+		return;
+	if (!meta->mapped_known)
+		fputs("  mapped memory: not followed\n", out);
+	else
+		fprintf(out,
+			"  mapped memory: what was mapped or reserved before the %s, files, and whether "
+			"pages were touched\n",
+			meta->from_start ? "start" : "attach");
+	if (meta->regions_dropped)
+		fprintf(out, "  changes of mapped memory beyond what is kept: %s\n",
+			count_format(text, meta->regions_dropped));
 }
 
 static void unread_print(FILE *out, const struct snapshot_meta *meta)
@@ -246,9 +287,10 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *titl
 		return;
 	}
 	lost_print(out, snapshot);
-	older_print(out, &snapshot->meta);
-	coverage_print(out, &snapshot->meta);
-	heap_print(out, &snapshot->meta);
-	unreconciled_print(out, &snapshot->meta);
+	older_print(out, snapshot);
+	coverage_print(out, snapshot);
+	heap_print(out, snapshot);
+	mapped_print(out, snapshot);
+	unreconciled_print(out, snapshot);
 	unread_print(out, &snapshot->meta);
 }

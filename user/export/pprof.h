@@ -4,7 +4,9 @@
  *
  * One sample per snapshot_trace: locations most recent first, values {inuse_objects count, inuse_space bytes},
  * labels: bytes (num, unit bytes: of each block), domain (num), pid (num), total_nframe (num; left away when it is not
- * known). One Location per
+ * known). Where mapped memory was followed there are two values more, {mapped_regions count, mapped_space bytes}, and a
+ * sample per range of it, whose first two values are 0, as the last two are of the others: pprof shows either layer and
+ * never their sum. One Location per
  * distinct {file name, function, line}, one Function per distinct {file name, function}. Everything of snapshot_meta stands in the comments as
  * "tracer:KEY=VALUE", first "tracer:snapshot=1", which is how a file of ours is known.
  */

@@ -6,6 +6,7 @@
 #include "stats/snapshot.h"
 
 #define PPROF_COMMENT     "tracer:" /* before every comment of ours */
+#define PPROF_VALUES      2         /* of a sample, for each layer: number and bytes */
 #define PPROF_COMMENT_MAX 256       /* bytes of a comment, its NUL included */
 
 /* The index-th comment of meta into out; 0 when there are no more, else 1. */

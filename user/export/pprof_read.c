@@ -33,7 +33,7 @@ enum label { LABEL_BYTES, LABEL_DOMAIN, LABEL_TOTAL, LABELS };
 
 struct sample {
 	uint32_t nframe, value_count;
-	int64_t values[2];
+	int64_t values[2 * PPROF_VALUES];
 	int64_t labels[LABELS]; /* -1: it has none of that name */
 };
 
@@ -232,7 +232,7 @@ static int sample_location(struct reader *reader, uint64_t id)
 
 static int sample_value(struct reader *reader, uint64_t value)
 {
-	if (reader->sample.value_count == 2)
+	if (reader->sample.value_count == 2 * PPROF_VALUES)
 		return corrupt("sample");
 	reader->sample.values[reader->sample.value_count++] = (int64_t)value;
 	return 0;
@@ -292,22 +292,26 @@ static int sample_add(struct reader *reader)
 	const struct sample *sample = &reader->sample;
 	int64_t bytes = sample->labels[LABEL_BYTES], domain = sample->labels[LABEL_DOMAIN];
 	int64_t total = sample->labels[LABEL_TOTAL];
+	/* The layer that a sample is of is the one whose values are not 0. */
+	size_t layer = sample->value_count == 2 * PPROF_VALUES && !sample->values[0];
+	const int64_t *values = sample->values + layer * PPROF_VALUES;
 	struct snapshot_trace trace;
 	int64_t product;
 
 	if (bytes < 0 || domain < 0)
 		return error_set(-EBADMSG, "the profile is corrupt: a sample lacks the label %s",
 				 bytes < 0 ? "bytes" : "domain");
-	if (!sample->nframe || sample->value_count != 2 || sample->values[0] <= 0 || domain > UINT32_MAX ||
-	    total > UINT32_MAX || __builtin_mul_overflow(bytes, sample->values[0], &product) ||
-	    product != sample->values[1])
+	if (!sample->nframe || !sample->value_count || sample->value_count % PPROF_VALUES || values[0] <= 0 ||
+	    domain > UINT32_MAX || total > UINT32_MAX || __builtin_mul_overflow(bytes, values[0], &product) ||
+	    product != values[1])
 		return corrupt("sample");
 	trace = (struct snapshot_trace){
-		.domain = (uint32_t)domain, .bytes = (uint64_t)bytes, .count = (uint64_t)sample->values[0]};
+		.domain = (uint32_t)domain, .bytes = (uint64_t)bytes, .count = (uint64_t)values[0]};
 	int err = builder_traceback(&reader->builder, reader->frames, sample->nframe,
 				    total < 0 ? SNAPSHOT_TOTAL_UNKNOWN : (uint32_t)total, &trace.traceback);
 	if (!err)
-		err = builder_trace(&reader->builder, &trace);
+		err = layer ? builder_mapped(&reader->builder, &trace)
+			    : builder_trace(&reader->builder, &trace);
 	return err == -EOVERFLOW ? corrupt("sum of sizes") : err;
 }
 

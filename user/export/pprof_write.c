@@ -21,6 +21,8 @@
 #include "export/profile.pb-c.h"
 #include "trace/id_map.h"
 
+#define VALUES (2 * PPROF_VALUES) /* of a sample: of the blocks, and of the mapped layer */
+
 typedef Perftools__Profiles__Profile Profile;
 typedef Perftools__Profiles__ValueType ValueType;
 typedef Perftools__Profiles__Sample Sample;
@@ -36,6 +38,8 @@ enum {
 	TEXT_COUNT,
 	TEXT_SPACE,
 	TEXT_BYTES,
+	TEXT_REGIONS,
+	TEXT_MAPPED,
 	TEXT_DOMAIN,
 	TEXT_PID,
 	TEXT_TOTAL,
@@ -44,8 +48,8 @@ enum {
 };
 
 static const char *const texts[TEXTS] = {
-	"inuse_objects", "count", "inuse_space",  "bytes",
-	"domain",        "pid",   "total_nframe", NULL /* the program */,
+	"inuse_objects", "count",  "inuse_space", "bytes",        "mapped_regions",
+	"mapped_space",  "domain", "pid",         "total_nframe", NULL /* the program */,
 };
 
 struct writer {
@@ -97,20 +101,30 @@ static int64_t text_index(const struct writer *writer, int text)
 	return (int64_t)writer->text_base + text;
 }
 
+/* Those of the mapped layer only where it was followed: files without it are as they always were. */
+static size_t value_count(const struct snapshot *snapshot)
+{
+	return snapshot->meta.mapped_known ? VALUES : PPROF_VALUES;
+}
+
 static int header_write(struct writer *writer)
 {
 	const struct snapshot_meta *meta = &writer->snapshot->meta;
-	ValueType objects = PERFTOOLS__PROFILES__VALUE_TYPE__INIT,
-		  space = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
-	ValueType *types[] = {&objects, &space};
+	static const int kinds[VALUES][2] = {{TEXT_OBJECTS, TEXT_COUNT},
+					     {TEXT_SPACE, TEXT_BYTES},
+					     {TEXT_REGIONS, TEXT_COUNT},
+					     {TEXT_MAPPED, TEXT_BYTES}};
+	ValueType values[VALUES], *types[VALUES];
 	Mapping mapping = PERFTOOLS__PROFILES__MAPPING__INIT, *mappings[] = {&mapping};
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
 
-	objects.type = text_index(writer, TEXT_OBJECTS);
-	objects.unit = text_index(writer, TEXT_COUNT);
-	space.type = text_index(writer, TEXT_SPACE);
-	space.unit = text_index(writer, TEXT_BYTES);
-	piece.n_sample_type = 2;
+	for (size_t i = 0; i < VALUES; i++) {
+		perftools__profiles__value_type__init(&values[i]);
+		values[i].type = text_index(writer, kinds[i][0]);
+		values[i].unit = text_index(writer, kinds[i][1]);
+		types[i] = &values[i];
+	}
+	piece.n_sample_type = value_count(writer->snapshot);
 	piece.sample_type = types;
 	mapping.id = 1;
 	mapping.filename = text_index(writer, TEXT_NAME);
@@ -119,7 +133,7 @@ static int header_write(struct writer *writer)
 	piece.mapping = mappings;
 	piece.time_nanos = (int64_t)meta->taken_realtime_ns;
 	piece.duration_nanos = (int64_t)meta->duration_ns;
-	piece.default_sample_type = space.type;
+	piece.default_sample_type = text_index(writer, TEXT_SPACE);
 	return piece_write(writer, &piece);
 }
 
@@ -208,12 +222,13 @@ static int location_write(struct writer *writer, const struct snapshot_frame *fr
 	return piece_write(writer, &piece);
 }
 
-static int sample_write(struct writer *writer, const struct snapshot_trace *trace)
+/* layer: 0, or 1 for a range of the mapped one. */
+static int sample_write(struct writer *writer, const struct snapshot_trace *trace, unsigned int layer)
 {
 	const struct snapshot_traceback *traceback = &writer->snapshot->tracebacks[trace->traceback];
 	Sample sample = PERFTOOLS__PROFILES__SAMPLE__INIT, *samples[] = {&sample};
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
-	int64_t values[] = {(int64_t)trace->count, (int64_t)(trace->count * trace->bytes)};
+	int64_t values[VALUES] = {0};
 	Label labels[4], *pointers[4];
 	static const int keys[4] = {TEXT_BYTES, TEXT_DOMAIN, TEXT_PID, TEXT_TOTAL};
 	const int64_t numbers[4] = {(int64_t)trace->bytes, trace->domain, writer->snapshot->meta.pid,
@@ -225,6 +240,8 @@ static int sample_write(struct writer *writer, const struct snapshot_trace *trac
 				     &writer->ids[i]);
 	if (err)
 		return err;
+	values[layer * PPROF_VALUES] = (int64_t)trace->count;
+	values[layer * PPROF_VALUES + 1] = (int64_t)(trace->count * trace->bytes);
 	for (int i = 0; i < 4; i++) {
 		perftools__profiles__label__init(&labels[i]);
 		labels[i].key = text_index(writer, keys[i]);
@@ -234,7 +251,7 @@ static int sample_write(struct writer *writer, const struct snapshot_trace *trac
 	labels[0].num_unit = text_index(writer, TEXT_BYTES);
 	sample.n_location_id = traceback->nframe;
 	sample.location_id = writer->ids;
-	sample.n_value = 2;
+	sample.n_value = value_count(writer->snapshot);
 	sample.value = values;
 	sample.n_label = traceback->total == SNAPSHOT_TOTAL_UNKNOWN ? 3 : 4;
 	sample.label = pointers;
@@ -270,7 +287,9 @@ int pprof_write(const struct snapshot *snapshot, struct outfile *file)
 	if (!err)
 		err = strings_write(&writer);
 	for (size_t i = 0; !err && i < snapshot->trace_count; i++)
-		err = sample_write(&writer, &snapshot->traces[i]);
+		err = sample_write(&writer, &snapshot->traces[i], 0);
+	for (size_t i = 0; !err && i < snapshot->mapped_count; i++)
+		err = sample_write(&writer, &snapshot->mapped[i], 1);
 	if (!err)
 		err = deflate_out(&writer, NULL, 0, Z_FINISH);
 out:

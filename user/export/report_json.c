@@ -88,6 +88,7 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta)
 		[LOSS_FRAME_FAULT] = "frame_faults",
 		[LOSS_RETURN] = "missing_returns",
 		[LOSS_REUSE] = "lost_reuses",
+		[LOSS_MAP] = "lost_mappings",
 	};
 
 	fprintf(out,
@@ -127,6 +128,9 @@ void report_json_meta(const struct snapshot *snapshot, FILE *out)
 		fprintf(out, "%" PRIu64 ", ", meta->peak_bytes);
 	else
 		fputs("null, ", out);
+	if (snapshot_is_growth(snapshot))
+		fprintf(out, "\"pool_size\": %u, \"large_blocks_traced\": %s, ", meta->pool_bytes,
+			meta->large_skipped ? "false" : "true");
 	coverage_write(out, meta);
 	fputs(", ", out);
 	not_seen_write(out, meta);
@@ -143,6 +147,51 @@ static void lost_write(FILE *out, const struct snapshot *snapshot)
 	report_json_meta(snapshot, out);
 }
 
+static void total_write(FILE *out, const struct statistics *statistics, const struct report_opts *opts)
+{
+	const struct statistic total = {.size = statistics->total_size,
+					.count = statistics->total_count,
+					.old_size = statistics->old_total_size,
+					.old_count = statistics->old_total_count};
+
+	fputs("\"total\": {", out);
+	sums_write(out, &total, opts->old != NULL);
+	putc('}', out);
+}
+
+static void entries_write(FILE *out, const struct statistics *statistics, const struct report_opts *opts)
+{
+	fputs("\"statistics\": [", out);
+	for (size_t i = 0; i < report_shown(statistics, opts); i++) {
+		fputs(i ? ", " : "", out);
+		entry_write(out, opts, &statistics->entries[i]);
+	}
+	putc(']', out);
+}
+
+/* The mapped layer: a report within the report, since the two are never added up. */
+static int mapped_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	struct report_mapped mapped;
+	int err;
+
+	if (!report_mapped(snapshot, opts, &mapped)) {
+		fputs(", \"mapped\": null", out);
+		return 0;
+	}
+	struct statistics statistics;
+	err = report_statistics(&mapped.layer, &mapped.opts, &statistics);
+	if (err)
+		return err;
+	fputs(", \"mapped\": {", out);
+	total_write(out, &statistics, &mapped.opts);
+	fprintf(out, ", \"dropped\": %" PRIu64 ", ", snapshot->meta.regions_dropped);
+	entries_write(out, &statistics, &mapped.opts);
+	putc('}', out);
+	statistics_free(&statistics);
+	return 0;
+}
+
 int report_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
 {
 	static const char *const names[] = {"filename", "lineno", "traceback"};
@@ -151,16 +200,12 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 
 	if (err)
 		return err;
-	const struct statistic total = {.size = statistics.total_size,
-					.count = statistics.total_count,
-					.old_size = statistics.old_total_size,
-					.old_count = statistics.old_total_count};
 	putc('{', out);
 	limit_write(out, snapshot);
-	fprintf(out, ", \"group_by\": \"%s\", \"cumulative\": %s, \"total\": {", names[opts->by],
+	fprintf(out, ", \"group_by\": \"%s\", \"cumulative\": %s, ", names[opts->by],
 		opts->cumulative ? "true" : "false");
-	sums_write(out, &total, opts->old != NULL);
-	fputs("}, ", out);
+	total_write(out, &statistics, opts);
+	fputs(", ", out);
 	lost_write(out, snapshot);
 	if (opts->old) {
 		fputs(", \"old\": {", out);
@@ -169,12 +214,10 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 		lost_write(out, opts->old);
 		putc('}', out);
 	}
-	fputs(", \"statistics\": [", out);
-	for (size_t i = 0; i < report_shown(&statistics, opts); i++) {
-		fputs(i ? ", " : "", out);
-		entry_write(out, opts, &statistics.entries[i]);
-	}
-	fputs("]}\n", out);
+	fputs(", ", out);
+	entries_write(out, &statistics, opts);
 	statistics_free(&statistics);
-	return report_end(out);
+	err = mapped_write(out, snapshot, opts);
+	fputs("}\n", out);
+	return err ? err : report_end(out);
 }

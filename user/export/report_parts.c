@@ -12,6 +12,19 @@ int report_statistics(const struct snapshot *snapshot, const struct report_opts 
 			 : statistics_compute(snapshot, &how, out);
 }
 
+int report_mapped(const struct snapshot *snapshot, const struct report_opts *opts, struct report_mapped *out)
+{
+	if (!snapshot->meta.mapped_known || (opts->old && !opts->old->meta.mapped_known))
+		return 0;
+	out->layer = snapshot_mapped(snapshot);
+	out->opts = *opts;
+	if (opts->old) {
+		out->old = snapshot_mapped(opts->old);
+		out->opts.old = &out->old;
+	}
+	return 1;
+}
+
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts)
 {
 	return opts->top && opts->top < statistics->count ? opts->top : statistics->count;

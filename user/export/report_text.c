@@ -158,8 +158,23 @@ static void origin_print(FILE *out, const struct snapshot_meta *meta)
 			fputs(moments[i].text, out);
 }
 
-static void title_print(FILE *out, const char *prefix, const char *name, const struct snapshot_meta *meta)
+/* What the figures are of, since it is not what one asks for in a line of code. */
+static void growth_print(FILE *out, const struct snapshot_meta *meta)
 {
+	char text[32];
+
+	fprintf(out,
+		"Where the heap grew: sizes are of whole pools (%s each), at the line for which one was "
+		"taken into use%s\n",
+		meta->pool_bytes ? report_size(text, meta->pool_bytes) : "of unknown size",
+		meta->large_skipped ? ", not of objects" : ", and of blocks of more than 512 bytes");
+}
+
+static void title_print(FILE *out, const char *prefix, const char *name, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	int growth = snapshot_is_growth(snapshot);
+
 	fputs(prefix, out);
 	if (name) {
 		text_print(out, name);
@@ -171,14 +186,16 @@ static void title_print(FILE *out, const char *prefix, const char *name, const s
 	else
 		origin_print(out, meta);
 	putc('\n', out);
+	if (growth)
+		growth_print(out, meta);
 }
 
 static void titles_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
 {
-	title_print(out, "tracer: ", opts->name, &snapshot->meta);
+	title_print(out, "tracer: ", opts->name, snapshot);
 	if (!opts->old)
 		return;
-	title_print(out, "compared to: ", opts->old_name, &opts->old->meta);
+	title_print(out, "compared to: ", opts->old_name, opts->old);
 	if (snapshot->meta.traceback_limit != opts->old->meta.traceback_limit)
 		fprintf(out,
 			"The traceback limits differ, %u frames and %u: only what is grouped by the most "
@@ -187,7 +204,9 @@ static void titles_print(FILE *out, const struct snapshot *snapshot, const struc
 			snapshot->meta.traceback_limit, opts->old->meta.traceback_limit);
 }
 
-static void heading_print(const struct page *page, const struct statistics *statistics, size_t shown)
+/* what: of which layer, "" for the blocks. */
+static void heading_print(const struct page *page, const struct statistics *statistics, size_t shown,
+			  const char *what)
 {
 	static const char *const names[] = {"files", "lines", "tracebacks"};
 	const struct report_opts *opts = page->opts;
@@ -195,10 +214,13 @@ static void heading_print(const struct page *page, const struct statistics *stat
 	FILE *out = page->out;
 
 	fputs(opts->color ? "\033[1m" : "", out);
+	fputs(what, out);
 	if (shown < statistics->count)
-		fprintf(out, "Top %zu %s of %zu by %s", shown, names[opts->by], statistics->count, order);
+		fprintf(out, "%s %zu %s of %zu by %s", *what ? "top" : "Top", shown, names[opts->by],
+			statistics->count, order);
 	else
-		fprintf(out, "All %zu %s by %s", statistics->count, names[opts->by], order);
+		fprintf(out, "%s %zu %s by %s", *what ? "all" : "All", statistics->count, names[opts->by],
+			order);
 	if (opts->filters && opts->filters->count)
 		fputs(statistics->count ? ", of the blocks that pass the filters"
 					: ": no block passes the filters",
@@ -210,31 +232,66 @@ static void heading_print(const struct page *page, const struct statistics *stat
 	fputs(opts->color ? "\033[0m\n" : "\n", out);
 }
 
-static void page_print(const struct page *page, const struct snapshot *snapshot,
-		       const struct statistics *statistics)
+static void statistics_print(const struct page *page, const struct snapshot *snapshot,
+			     const struct statistics *statistics, const char *what)
 {
 	const struct report_opts *opts = page->opts;
 	const struct statistic total = total_of(statistics);
 	size_t shown = report_shown(statistics, opts);
 	char text[32];
 
-	titles_print(page->out, snapshot, opts);
-	heading_print(page, statistics, shown);
+	heading_print(page, statistics, shown, what);
 	for (size_t i = 0; i < shown; i++)
 		entry_print(page, &statistics->entries[i]);
 	others_print(page, statistics, shown);
-	fprintf(page->out, "Total: size=%s", report_size(text, total.size));
+	fprintf(page->out, "Total%s: size=%s", *what ? " mapped" : "", report_size(text, total.size));
 	if (opts->old)
 		fprintf(page->out, " (%s)", size_format(text, (double)statistic_size_diff(&total), 1));
 	fprintf(page->out, ", count=%" PRIu64, total.count);
 	if (opts->old)
 		fprintf(page->out, " (%+" PRId64 ")", statistic_count_diff(&total));
-	if (snapshot->meta.peak_bytes)
-		fprintf(page->out, " (peak size=%s)", report_size(text, snapshot->meta.peak_bytes));
-	putc('\n', page->out);
+	if (snapshot->meta.peak_bytes && !*what)
+		/* Only exact mode follows it; else it is the highest that a reading of the heap has seen. */
+		fprintf(page->out, " (peak size%s%s)",
+			strcmp(snapshot->meta.mode, "census") == 0 ? " at least " : "=",
+			report_size(text, snapshot->meta.peak_bytes));
+	fputs(*what ? "; the pools lie in it: the totals are not to be added up\n" : "\n", page->out);
+}
+
+/* The layer below: arenas and large blocks lie in it, so its sum stands apart. */
+static int mapped_print(const struct page *page, const struct snapshot *snapshot)
+{
+	struct report_mapped mapped;
+	struct page below = *page;
+	struct statistics statistics;
+	int err;
+
+	if (!report_mapped(snapshot, page->opts, &mapped))
+		return 0;
+	err = report_statistics(&mapped.layer, &mapped.opts, &statistics);
+	if (err)
+		return err;
+	below.opts = &mapped.opts;
+	statistics_print(&below, &mapped.layer, &statistics, "Memory mapped (mmap, brk), ");
+	statistics_free(&statistics);
+	return 0;
+}
+
+static int page_print(const struct page *page, const struct snapshot *snapshot,
+		      const struct statistics *statistics)
+{
+	const struct report_opts *opts = page->opts;
+	int err;
+
+	titles_print(page->out, snapshot, opts);
+	statistics_print(page, snapshot, statistics, "");
+	err = mapped_print(page, snapshot);
+	if (err)
+		return err;
 	not_seen_print(page->out, snapshot, opts->old ? "Not seen by the new one" : "Not seen", opts->color);
 	if (opts->old)
 		not_seen_print(page->out, opts->old, "Not seen by the old one", opts->color);
+	return 0;
 }
 
 int report_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
@@ -248,7 +305,7 @@ int report_text(const struct snapshot *snapshot, const struct report_opts *opts,
 	if (opts->source)
 		err = source_new(&page.source);
 	if (!err)
-		page_print(&page, snapshot, &statistics);
+		err = page_print(&page, snapshot, &statistics);
 	source_free(page.source);
 	statistics_free(&statistics);
 	return err ? err : report_end(out);

@@ -34,6 +34,7 @@ static void programs_select(struct attach *attach)
 		{skeleton->progs.request_return, !session && !empty, LINKS_RETURN},
 		{skeleton->progs.request_once, !empty, LINKS_ENTRY},
 		{skeleton->progs.inline_site, !empty, LINKS_ENTRY},
+		{skeleton->progs.mapping, !empty, LINKS_ENTRY},
 		{skeleton->progs.object_begin, !empty, LINKS_ENTRY},
 		{skeleton->progs.finalize, !empty, LINKS_ENTRY},
 		{skeleton->progs.empty_session, session && empty, LINKS_BOTH},
@@ -126,6 +127,11 @@ void attach_forget(struct attach *attach, uint32_t tgid)
 /* Which sites a program serves. */
 typedef int (*site_filter_fn)(const struct plan_site *site);
 
+static int site_is_mapping(const struct plan_site *site)
+{
+	return site->op >= ABI_OP_MMAP && site->op <= ABI_OP_BRK;
+}
+
 static int site_is_request(const struct plan_site *site)
 {
 	return site->with_return;
@@ -144,7 +150,7 @@ static int site_is_once(const struct plan_site *site)
 
 static int site_is_inline(const struct plan_site *site)
 {
-	return !site->with_return && !site_is_once(site) && !site_is_reuse(site) &&
+	return !site->with_return && !site_is_once(site) && !site_is_reuse(site) && !site_is_mapping(site) &&
 	       site->op != ABI_OP_FINALIZE;
 }
 
@@ -192,6 +198,9 @@ int attach_sites(struct attach *attach, const struct plan *plan, const struct el
 	/* Frees first: a block whose free is seen and whose birth is not does no harm, the reverse does. */
 	err = program_attach(attach, skeleton->progs.request_once, plan, site_is_once, path, pid,
 			     LINKS_ENTRY);
+	if (!err)
+		err = program_attach(attach, skeleton->progs.mapping, plan, site_is_mapping, path, pid,
+				     LINKS_ENTRY);
 	if (!err)
 		err = program_attach(attach, skeleton->progs.finalize, plan, site_is_finalize, path, pid,
 				     LINKS_ENTRY);

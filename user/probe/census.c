@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "python/heap.h"
 #include "target/freeze.h"
+#include "target/threads.h"
 
 /* Pools between two looks at the ring buffer: a few milliseconds. */
 #define REFRESH_POOLS 512
@@ -44,6 +45,17 @@ static int pool_record(const struct heap_pool *pool, void *context)
 	return reading->err;
 }
 
+static int thread_record(pid_t tid, void *context)
+{
+	struct reading *reading = context;
+	struct event_mark record = {.header = reading->header};
+
+	record.header.type = EVENT_CENSUS_THREAD;
+	record.header.size = sizeof(record);
+	record.header.tid = tid;
+	return reading->opts->record(reading->opts->context, &record, sizeof(record));
+}
+
 static int reading_take(const struct python_runtime *runtime, const struct census_opts *opts,
 			struct event_census *record)
 {
@@ -52,6 +64,8 @@ static int reading_take(const struct python_runtime *runtime, const struct censu
 	int err;
 
 	err = opts->record(opts->context, record, sizeof(*record));
+	if (!err)
+		err = threads_visit(runtime->pid, thread_record, &reading);
 	if (err)
 		return err;
 	err = heap_read_pools(runtime, pool_record, &reading, &heap);
@@ -60,6 +74,8 @@ static int reading_take(const struct python_runtime *runtime, const struct censu
 		err = 0;
 	if (!err)
 		err = reading.err;
+	if (heap.arenas_lost)
+		record->failed = EVENT_CENSUS_PARTIAL;
 	record->large_blocks = heap.raw_blocks;
 	record->pools_unreadable = heap.pools_unreadable;
 	record->elapsed_ns = heap.elapsed_ns;
@@ -82,15 +98,15 @@ int census_take(const struct python_runtime *runtime, const struct census_opts *
 	if (err)
 		return err;
 	opts->refresh(opts->context);
-	/* Those of BPF are odd. */
 	record.header.time_ns = clock_ns(CLOCK_MONOTONIC);
-	record.id = record.header.time_ns & ~1ull;
+	record.id = record.header.time_ns & ~EVENT_CENSUS_INSIDE;
 	err = reading_take(runtime, opts, &record);
 	record.frozen_ns = freeze_end(freeze);
 	opts->refresh(opts->context);
 	record.header.type = EVENT_CENSUS_DONE;
 	record.header.time_ns = clock_ns(CLOCK_MONOTONIC);
-	record.failed = err != 0;
+	if (err)
+		record.failed = EVENT_CENSUS_GIVEN_UP;
 	int failed = opts->record(opts->context, &record, sizeof(record));
 	if (done)
 		*done = record;

@@ -16,6 +16,8 @@ struct inline_search {
 		uint32_t calls;
 	} refills[INLINE_REFILLS];
 	size_t refill_count;
+	uint64_t own[INLINE_REFILLS]; /* sites of copies that call no such function, the first of them */
+	size_t own_count;
 	uint64_t pool_bits;
 };
 

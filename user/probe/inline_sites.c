@@ -13,10 +13,13 @@
 #include "abi/events.h"
 #include "base/error.h"
 #include "probe/inline_match.h"
+#include "probe/inline_pool.h"
 #include "probe/inline_search.h"
 #include "probe/x86.h"
 
 #define SITES_MAX 4096
+#define NEW_POOLS 64 /* places where a pool is taken into use, in all functions */
+
 void inline_give_up(struct inline_search *search, enum inline_kind kind, uint64_t vaddr, const char *why)
 {
 	struct inline_sites *out = search->out;
@@ -95,6 +98,8 @@ static int pool_add(struct inline_search *search, const struct inline_match *mat
 		search->refills[i].calls++;
 		return 0;
 	}
+	if (search->own_count < INLINE_REFILLS)
+		search->own[search->own_count++] = match->site;
 	inline_give_up(search, INLINE_REFILL, match->site,
 		       "what is called when the pool is empty is not known");
 	return 0;
@@ -359,6 +364,56 @@ static int refills_add(struct inline_search *search)
 	return err;
 }
 
+static void new_pool_fill(struct inline_search *search, const struct inline_new_pool *found,
+			  struct plan_site *site)
+{
+	const struct inline_range *text = &search->code.image->text;
+	uint64_t offset = found->site - text->vaddr;
+	struct inline_insn insn;
+
+	*site = (struct plan_site){
+		.vaddr = found->site,
+		.op = ABI_OP_NEW_POOL,
+		.cookie =
+			ABI_COOKIE(ABI_OP_NEW_POOL, EVENT_API_POOL, found->reg, ABI_REG_COUNT, ABI_REG_COUNT),
+		.emulated = inline_code_window(&search->code, found->site, &insn, 1) && insn.emulated,
+	};
+	snprintf(site->why, sizeof(site->why), "a pool is taken into use, in %s",
+		 x86_register_name(found->reg));
+	inline_disassemble(&search->code.decoder, text->code + offset, text->bytes - offset, found->site,
+			   site->instruction, sizeof(site->instruction));
+}
+
+/* In the functions that make pools, and where no call of one was found, in the copy of the allocator itself. */
+static int new_pools_add(struct inline_search *search)
+{
+	struct inline_sites *out = search->out;
+	struct inline_new_pool found[NEW_POOLS];
+	size_t count = 0;
+
+	out->pools_complete = 1;
+	for (size_t i = 0; i < search->refill_count + search->own_count; i++) {
+		uint64_t function = i < search->refill_count ? search->refills[i].vaddr
+							     : search->own[i - search->refill_count];
+		int got = inline_new_pools(&search->code, function, found + count, NEW_POOLS - count,
+					   &out->pools_complete);
+
+		if (got < 0)
+			return got;
+		/* Two copies may stand in one function. */
+		if (got && count && i >= search->refill_count && found[count].site == found[0].site)
+			continue;
+		out->pools_complete &= got > 0;
+		count += (size_t)got;
+	}
+	out->pools = count ? calloc(count, sizeof(*out->pools)) : NULL;
+	if (count && !out->pools)
+		return -ENOMEM;
+	for (; out->pool_count < count; out->pool_count++)
+		new_pool_fill(search, &found[out->pool_count], &out->pools[out->pool_count]);
+	return 0;
+}
+
 int inline_sites_find(const struct inline_image *image, struct inline_sites *out)
 {
 	struct inline_sites sites = {0};
@@ -371,6 +426,8 @@ int inline_sites_find(const struct inline_image *image, struct inline_sites *out
 		err = error_set(-ENOENT, "no copy of pymalloc is recognised in its code");
 	if (!err)
 		err = refills_add(&search);
+	if (!err)
+		err = new_pools_add(&search);
 	if (!err)
 		err = raws_find(&search);
 	if (!err)
@@ -389,5 +446,6 @@ int inline_sites_find(const struct inline_image *image, struct inline_sites *out
 void inline_sites_free(struct inline_sites *sites)
 {
 	free(sites->sites);
+	free(sites->pools);
 	memset(sites, 0, sizeof(*sites));
 }

@@ -75,7 +75,15 @@ struct inline_sites {
 	struct plan_site *sites; /* without symbol and offset; sorted by vaddr within a kind */
 	size_t count, room;
 	size_t found[INLINE_KINDS];
-	size_t exact;      /* of INLINE_POOL: the size that was asked for is known */
+	size_t exact; /* of INLINE_POOL: the size that was asked for is known */
+	/*
+	 * Where pools are taken into use, a place of its own within the functions that make them, or within the copies of
+	 * the allocator that make them themselves (3.8). pools_complete: every such function has some, all on
+	 * instructions that the kernel emulates. Cookies lack the size of pools.
+	 */
+	struct plan_site *pools;
+	size_t pool_count;
+	int pools_complete;
 	size_t always_new; /* of what INLINE_OBJECT has not: no object from a free list comes there */
 	size_t given_up[INLINE_KINDS], given_up_count;
 	struct {

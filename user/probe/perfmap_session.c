@@ -157,12 +157,14 @@ static void process_changed(void *context, struct perfmap_process *process, uint
 
 	if (type == EVENT_FORK && !member) {
 		parent = perfmaps_find(session->maps, process->parent_tgid)->user;
-		/* One that is gone by now cannot be looked into, but it leaves a map where its parent does. */
-		if (member_add(session, process, process->tgid, &member) && process->user && parent)
-			perfmap_member_inherit(process->user, parent);
+		int gone = member_add(session, process, process->tgid, &member);
+
 		member = process->user;
 		if (!member)
 			return;
+		/* One that is gone by now cannot be looked into, but it leaves a map where its parent does. */
+		if (gone && parent)
+			perfmap_member_inherit(member, parent);
 		member->python = parent && parent->python;
 		member->probed = parent ? parent->probed : 0;
 	} else if (type == EVENT_EXEC && member) {

@@ -14,21 +14,17 @@
 #include <string.h>
 
 #include "abi/events.h"
-#include "base/array.h"
 #include "base/error.h"
 #include "probe/hooks.h"
 #include "probe/plan.h"
+#include "probe/plan_growth.h"
 #include "probe/plan_inline.h"
+#include "probe/plan_symbol.h"
 #include "target/elf_file.h"
 
 #define FUNCTIONS 4
-#define NAME_SIZE sizeof(((struct plan_site *)0)->symbol)
-#define MAX_CLONE 8 /* clones of a function that are looked for: NAME.lto_priv.0 to .7 */
 
 #define OBJECT_CODE_MAX (64u << 10) /* from the first to the last of three functions of one source file */
-
-/* Sites or missing symbols that there can be: three domains, their implementations and hooks, and the singles. */
-#define MAX_ENTRIES 48
 
 static const struct function {
 	const char *name;
@@ -69,143 +65,6 @@ static const struct plan_wish singles[] = {
 	{"Py_FinalizeEx", ABI_OP_FINALIZE, EVENT_API_RAW, {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT}, 0},
 };
 
-static void add_missing(struct plan *plan, const char *symbol, const char *why)
-{
-	if (plan->missing_count == MAX_ENTRIES)
-		return;
-	snprintf(plan->missing[plan->missing_count].symbol, NAME_SIZE, "%s", symbol);
-	snprintf(plan->missing[plan->missing_count].why, sizeof(plan->missing[0].why), "%s", why);
-	plan->missing_count++;
-}
-
-/* The numbered clones "NAME.KIND.N": how many of them there are, and the last one. */
-static int find_clones(struct elf_file *file, const char *name, const char *kind, struct elf_symbol *out)
-{
-	char clone[NAME_SIZE + 32];
-	int count = 0;
-
-	for (int i = 0; i < MAX_CLONE; i++) {
-		snprintf(clone, sizeof(clone), "%s.%s.%d", name, kind, i);
-		count += elf_file_symbol(file, clone, out) == 0;
-	}
-	return count;
-}
-
-/*
- * The function of that name. Link-time optimisation renames a static function to NAME.lto_priv.N and leaves
- * it as it is; the other clones have lost arguments or a part of the body, and calls that do not go through
- * them. Returns NULL and *out, or why it is missing.
- */
-static const char *find_function(struct elf_file *file, const char *name, struct elf_symbol *out)
-{
-	static const char *const kinds[] = {"constprop", "part", "isra"};
-	static const char *const reasons[] = {
-		"only a clone with other arguments is there (.constprop)",
-		"only a part split off it is there (.part)",
-		"only a clone with other arguments is there (.isra)",
-	};
-	struct elf_symbol ignored;
-
-	if (elf_file_symbol(file, name, out)) {
-		int clones = find_clones(file, name, "lto_priv", out);
-
-		if (clones > 1)
-			return "several functions have this name (.lto_priv)";
-		for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !clones; i++)
-			if (find_clones(file, name, kinds[i], &ignored))
-				return reasons[i];
-		if (!clones)
-			return "no such symbol";
-	}
-	return out->function && !out->ifunc && !out->tls ? NULL : "the symbol is no function";
-}
-
-/*
- * Is a site in the function at vaddr already? Aliases are probed once. What was inlined in it is no site of its own, unless
- * it is what the wish is for.
- */
-static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr, enum abi_op op)
-{
-	for (size_t i = 0; i < plan->count; i++)
-		if (plan->sites[i].vaddr - plan->sites[i].in_function == vaddr &&
-		    (i >= plan->inlined_count || plan->sites[i].op == op))
-			return &plan->sites[i];
-	return NULL;
-}
-
-/*
- * The site in the function at vaddr, of so many bytes (0: not known), in a plan that has room for it. 0; -errno, and *why if
- * it is -ENOENT or, of a function of another meaning, -EEXIST.
- */
-static int fill_site(struct plan *plan, struct elf_file *file, const struct plan_wish *wish, uint64_t vaddr,
-		     uint64_t size, const char **why)
-{
-	struct plan_site *site = &plan->sites[plan->count];
-	const struct plan_site *other;
-	uint8_t code[PLAN_MAX_CODE];
-	int bytes, err;
-
-	*why = NULL;
-	other = site_in(plan, vaddr, wish->op);
-	if (other) {
-		if (other->op != wish->op)
-			*why = "it shares its code with a function of another meaning";
-		return -EEXIST;
-	}
-	bytes = elf_file_read(file, vaddr, code, size && size < sizeof(code) ? size : sizeof(code));
-	if (bytes <= 0) {
-		*why = "the file does not hold its code";
-		return -ENOENT;
-	}
-	memset(site, 0, sizeof(*site));
-	err = plan_function(wish, code, (size_t)bytes, vaddr, site);
-	if (err)
-		return err;
-	if (elf_file_offset(file, site->vaddr, &site->offset)) {
-		*why = "its address has no place in the file";
-		return -ENOENT;
-	}
-	snprintf(site->symbol, sizeof(site->symbol), "%s", wish->symbol);
-	plan->count++;
-	return 0;
-}
-
-int plan_wish_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
-{
-	struct elf_symbol symbol;
-	const char *why = find_function(file, wish->symbol, &symbol);
-	int err = why ? -ENOENT
-		      : array_reserve(&plan->sites, &plan->room, plan->count, 1, sizeof(*plan->sites));
-
-	return err ? err : fill_site(plan, file, wish, symbol.vaddr, symbol.size, &why);
-}
-
-/* Adds a site in the function at vaddr, of so many bytes (0: not known), or a missing symbol. 0 or -ENOMEM. */
-static int add_function(struct plan *plan, struct elf_file *file, const struct plan_wish *wish,
-			uint64_t vaddr, uint64_t size)
-{
-	const char *why = "too many sites";
-	int err = plan->count == plan->room ? -ENOENT : fill_site(plan, file, wish, vaddr, size, &why);
-
-	if (err != -ENOENT && err != -EEXIST)
-		return err;
-	if (why)
-		add_missing(plan, wish->symbol, why);
-	return 0;
-}
-
-/* Adds a site or a missing symbol. 0 or -ENOMEM. */
-static int add_wish(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
-{
-	struct elf_symbol symbol;
-	const char *why = find_function(file, wish->symbol, &symbol);
-
-	if (!why)
-		return add_function(plan, file, wish, symbol.vaddr, symbol.size);
-	add_missing(plan, wish->symbol, why);
-	return 0;
-}
-
 /* vaddrs: where the functions are, NULL: their symbols tell. */
 static int add_domain(struct plan *plan, struct elf_file *file, const struct domain *domain,
 		      bool implementation, const uint64_t *vaddrs)
@@ -218,7 +77,7 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 		const struct function *function = &functions[i];
 		/* A large block's goes on to the raw allocator and is seen there. */
 		bool in_census = implementation && domain == &obj && function->op == ABI_OP_FREE;
-		char name[NAME_SIZE];
+		char name[PLAN_NAME_SIZE];
 		struct plan_wish wish = {.symbol = name,
 					 .op = function->op,
 					 .api = domain->api,
@@ -231,7 +90,8 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 		for (unsigned a = 0; a < 3; a++)
 			wish.arguments[a] =
 				a < function->arguments ? registers[a + implementation] : ABI_REG_COUNT;
-		err = vaddrs ? add_function(plan, file, &wish, vaddrs[i], 0) : add_wish(plan, file, &wish);
+		err = vaddrs ? plan_function_add(plan, file, &wish, vaddrs[i], 0)
+			     : plan_symbol_add(plan, file, &wish);
 	}
 	return err;
 }
@@ -239,21 +99,21 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 /* Are all four there? Where only some are, those that are not go to the missing ones. */
 static bool has_implementations(struct plan *plan, struct elf_file *file, const struct domain *domain)
 {
-	char names[FUNCTIONS][NAME_SIZE];
+	char names[FUNCTIONS][PLAN_NAME_SIZE];
 	const char *why[FUNCTIONS];
 	size_t found = 0, clones = 0;
 
 	for (size_t i = 0; i < FUNCTIONS; i++) {
 		struct elf_symbol symbol;
 
-		snprintf(names[i], NAME_SIZE, "%s%s", domain->implementation, functions[i].name);
-		why[i] = find_function(file, names[i], &symbol);
+		snprintf(names[i], PLAN_NAME_SIZE, "%s%s", domain->implementation, functions[i].name);
+		why[i] = plan_function_find(file, names[i], &symbol);
 		found += !why[i];
 		clones += why[i] && strcmp(why[i], "no such symbol") != 0;
 	}
 	for (size_t i = 0; i < FUNCTIONS && found + clones; i++)
 		if (why[i])
-			add_missing(plan, names[i], why[i]);
+			plan_missing_add(plan, names[i], why[i]);
 	return found == FUNCTIONS;
 }
 
@@ -284,8 +144,8 @@ static int add_hooks(struct plan *plan, struct elf_file *file)
 		if (err == -ENOMEM)
 			return err;
 		if (err) {
-			add_missing(plan, "_PyMem_Debug*",
-				    "neither symbols nor PyMem_SetupDebugHooks() tell where they are");
+			plan_missing_add(plan, "_PyMem_Debug*",
+					 "neither symbols nor PyMem_SetupDebugHooks() tell where they are");
 			return 0;
 		}
 	}
@@ -352,10 +212,10 @@ static void describe_inlined(struct plan *plan, const struct inline_sites *found
 static void add_given_up(struct plan *plan, const struct inline_sites *found)
 {
 	for (size_t i = 0; i < found->given_up_listed; i++) {
-		char place[NAME_SIZE];
+		char place[PLAN_NAME_SIZE];
 
 		snprintf(place, sizeof(place), "0x%llx", (unsigned long long)found->given_up_list[i].vaddr);
-		add_missing(plan, place, found->given_up_list[i].why);
+		plan_missing_add(plan, place, found->given_up_list[i].why);
 	}
 }
 
@@ -374,7 +234,7 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 	if (err)
 		return err;
 	only_objects = functions && found.found[INLINE_POOL] <= FUNCTIONS && !is_complete(&found);
-	sites = calloc(found.count + MAX_ENTRIES, sizeof(*sites));
+	sites = calloc(found.count + PLAN_MAX_ENTRIES, sizeof(*sites));
 	if (!sites) {
 		inline_sites_free(&found);
 		return -ENOMEM;
@@ -388,7 +248,7 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 			sites[plan->count++] = found.sites[i];
 	plan->inlined_count = plan->count;
 	plan->always_new = found.always_new;
-	plan->room = found.count + MAX_ENTRIES;
+	plan->room = found.count + PLAN_MAX_ENTRIES;
 	if (!only_objects) {
 		describe_inlined(plan, &found);
 		add_given_up(plan, &found);
@@ -420,12 +280,12 @@ static int add_functions(struct plan *plan, struct elf_file *file, const struct 
 static void find_object_code(struct plan *plan, struct elf_file *file)
 {
 	struct elf_symbol symbol;
-	char name[NAME_SIZE];
+	char name[PLAN_NAME_SIZE];
 
 	plan->object_code.start = UINT64_MAX;
 	for (size_t i = 0; i < FUNCTIONS; i++) {
 		snprintf(name, sizeof(name), "%s%s", obj.implementation, functions[i].name);
-		if (functions[i].op == ABI_OP_FREE || find_function(file, name, &symbol))
+		if (functions[i].op == ABI_OP_FREE || plan_function_find(file, name, &symbol))
 			continue;
 		if (symbol.vaddr < plan->object_code.start)
 			plan->object_code.start = symbol.vaddr;
@@ -435,6 +295,36 @@ static void find_object_code(struct plan *plan, struct elf_file *file)
 	if (plan->object_code.end < plan->object_code.start ||
 	    plan->object_code.end - plan->object_code.start > OBJECT_CODE_MAX)
 		plan->object_code.start = plan->object_code.end = 0;
+}
+
+/*
+ * Where the heap grows. What the analysis of the code finds goes first; where it finds nothing, the function that makes
+ * pools may have a symbol.
+ */
+static int add_growth(struct plan *plan, struct elf_file *file, const struct plan_opts *opts)
+{
+	const struct plan_wish wish = {.symbol = PLAN_POOL_FUNCTION,
+				       .op = ABI_OP_NEW_POOL,
+				       .api = EVENT_API_POOL,
+				       .arguments = {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT},
+				       .with_return = 1};
+	int err = plan_growth_sites(file, opts, PLAN_MAX_ENTRIES, plan);
+	size_t count = plan->count;
+
+	if (!err)
+		return 0;
+	if (err == -ENOMEM)
+		return err;
+	err = plan_symbol_add(plan, file, &wish);
+	if (err)
+		return err;
+	if (plan->count == count)
+		return error_set(-ENOTSUP, "the function of %s that makes pools is not found",
+				 elf_file_path(file));
+	plan->sites[count].cookie |= plan_pool_bits(opts);
+	snprintf(plan->level, sizeof(plan->level), "pools: %s%s", PLAN_POOL_FUNCTION,
+		 opts->large_blocks ? "; large blocks: the calls of malloc and free are not found" : "");
+	return 0;
 }
 
 static void describe_objects(struct plan *plan)
@@ -459,24 +349,28 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	 * distribution's build whose debug symbols are installed. Where it has not, none of their functions
 	 * takes a block from a pool in more than one place.
 	 */
-	int err = opts->public_only ? -ENOENT : add_inlined(plan, file, opts, raw_deep && obj_deep);
+	bool growth = opts->mode == EVENT_MODE_GROWTH;
+	int err = growth              ? add_growth(plan, file, opts)
+		  : opts->public_only ? -ENOENT
+				      : add_inlined(plan, file, opts, raw_deep && obj_deep);
 	bool inlined = !err;
 
 	if (!err && obj_deep)
 		find_object_code(plan, file);
-	if (err && err != -ENOMEM)
+	if (err && err != -ENOMEM && !growth)
 		err = add_functions(plan, file, opts, raw_deep, obj_deep);
 	/* The public functions stand before the hooks. */
-	if (!err && (inlined || (raw_deep && obj_deep)))
+	if (!err && !growth && (inlined || (raw_deep && obj_deep)))
 		err = add_hooks(plan, file);
 	if (err)
 		return err;
 	if (!plan->count)
 		return error_set(-ENOENT, "%s has no symbol of Python's allocators", elf_file_path(file));
 	for (size_t i = 0; i < sizeof(singles) / sizeof(singles[0]) && !err; i++)
-		if (singles[i].op != ABI_OP_REUSE || !opts->no_reuse)
-			err = add_wish(plan, file, &singles[i]);
-	describe_objects(plan);
+		if (singles[i].op != ABI_OP_REUSE || !(opts->no_reuse || growth))
+			err = plan_symbol_add(plan, file, &singles[i]);
+	if (!growth)
+		describe_objects(plan);
 	return err;
 }
 
@@ -486,9 +380,9 @@ int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan
 	int err;
 
 	plan.mode = opts->mode ? opts->mode : EVENT_MODE_EXACT;
-	plan.room = MAX_ENTRIES;
+	plan.room = PLAN_MAX_ENTRIES;
 	plan.sites = calloc(plan.room, sizeof(*plan.sites));
-	plan.missing = calloc(MAX_ENTRIES, sizeof(*plan.missing));
+	plan.missing = calloc(PLAN_MAX_ENTRIES, sizeof(*plan.missing));
 	if (!plan.sites || !plan.missing)
 		err = error_set(-ENOMEM, "no memory for the probe plan");
 	else
@@ -505,6 +399,9 @@ void plan_free(struct plan *plan)
 {
 	if (!plan)
 		return;
+	plan_free(plan->memory);
+	free(plan->memory);
+	elf_file_close(plan->memory_file);
 	free(plan->sites);
 	free(plan->missing);
 	memset(plan, 0, sizeof(*plan));

@@ -66,11 +66,20 @@ struct plan {
 		char why[128];
 	} * missing; /* wishes with no site */
 	size_t missing_count;
+	int large_blocks;     /* growth: they are probed */
 	enum event_mode mode; /* as asked, or EVENT_MODE_EXACT where no other can be had */
 	char mode_why[160];   /* why it is not the one that was asked for, else "" */
 	struct {
 		uint64_t start, end; /* vaddrs; 0, 0: not known */
 	} object_code;               /* the object allocator's functions, see struct abi_target */
+	/*
+	 * Growth: where the process's libc maps memory; owned. NULL: that is not followed, memory_why says why ("": it is
+	 * not to be). A plan of its own, since it is of another file.
+	 */
+	struct plan *memory;
+	struct elf_file *memory_file;
+	char memory_why[160];
+	uint64_t program_break; /* of such a plan: where the break was; 0: the process had no heap yet */
 	char level[320]; /* which face of the allocator is probed, and why, per domain: for the reader */
 };
 
@@ -79,14 +88,17 @@ struct plan {
  * Else each domain is probed at one level, all its four functions together: at the implementations (_PyObject_Malloc …,
  * _PyMem_RawMalloc …) where their symbols are known, PyMem_* being served by the obj ones; or at the public functions
  * (PyObject_Malloc …).
- * 0, -ENOENT when there is no usable symbol at all, -ENOMEM. plan_free() releases.
+ * 0; -ENOENT when there is no usable symbol at all; -ENOTSUP growth, and the function that makes pools is not found; -ENOMEM.
+ * plan_free() releases.
  */
 struct plan_opts {
 	/*
 	 * Census: the frees of blocks in pymalloc's pools are left out. Where only public functions can be probed the frees
-	 * of large blocks cannot be told from those: exact.
+	 * of large blocks cannot be told from those: exact. Growth: only the function that makes pools.
 	 */
 	enum event_mode mode; /* 0: exact */
+	uint32_t pool_bytes;  /* of pymalloc's pools, growth mode; 0: 16 KiB */
+	int large_blocks;     /* growth: blocks of more than EVENT_SMALL_BYTES, too, and their frees */
 	int public_only;      /* the public functions, not their implementations */
 	int no_reuse;         /* no probe where objects begin to live */
 };

@@ -178,10 +178,10 @@ static int image_load(struct elf_file *file, struct loaded *loaded)
 }
 
 /* A site is named by the function that it is in, where that is known. */
-static int sites_name(struct elf_file *file, struct inline_sites *sites)
+static int sites_name(struct elf_file *file, struct plan_site *sites, size_t count)
 {
-	for (size_t i = 0; i < sites->count; i++) {
-		struct plan_site *site = &sites->sites[i];
+	for (size_t i = 0; i < count; i++) {
+		struct plan_site *site = &sites[i];
 		struct elf_symbol symbol;
 
 		if (elf_file_offset(file, site->vaddr, &site->offset))
@@ -206,7 +206,9 @@ int plan_inline(struct elf_file *file, struct inline_sites *out)
 	if (!err)
 		err = inline_sites_find(&loaded.image, out);
 	if (!err) {
-		err = sites_name(file, out);
+		err = sites_name(file, out->sites, out->count);
+		if (!err)
+			err = sites_name(file, out->pools, out->pool_count);
 		if (err)
 			inline_sites_free(out);
 	}

@@ -1,14 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "probe/plan_process.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "probe/plan_memory.h"
 #include "python/heap.h"
 #include "python/version.h"
 
-int plan_process(pid_t pid, const struct plan_opts *opts, struct process_info *info,
+/* Without it the rest is as good. */
+static void memory_add(pid_t pid, struct plan *plan)
+{
+	int err;
+
+	plan->memory = calloc(1, sizeof(*plan->memory));
+	err = plan->memory ? plan_memory_process(pid, &plan->memory_file, plan->memory) : -ENOMEM;
+	if (!err)
+		return;
+	snprintf(plan->memory_why, sizeof(plan->memory_why), "%s", error_reason(err));
+	free(plan->memory);
+	plan->memory = NULL;
+}
+
+static void sites_print(const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->count; i++) {
+		const struct plan_site *site = &plan->sites[i];
+
+		printf("  %-24s file offset 0x%llx  %-28s %s\n", site->symbol,
+		       (unsigned long long)site->offset, site->instruction, site->why);
+	}
+}
+
+int plan_process(pid_t pid, const struct plan_opts *opts, struct plan_cache *cache, struct process_info *info,
 		 struct python_runtime *runtime, struct plan *plan)
 {
 	struct plan_opts possible = *opts;
@@ -16,16 +43,24 @@ int plan_process(pid_t pid, const struct plan_opts *opts, struct process_info *i
 
 	if (err)
 		return err;
-	if (opts->mode == EVENT_MODE_CENSUS)
+	if (opts->mode == EVENT_MODE_CENSUS || opts->mode == EVENT_MODE_GROWTH)
 		unreadable = heap_find(runtime);
+	possible.pool_bytes = runtime->offsets->heap.pool_bytes;
+	/* Whoever asks for growth mode cannot afford another. */
+	if (unreadable && opts->mode == EVENT_MODE_GROWTH) {
+		python_runtime_close(runtime);
+		return unreadable;
+	}
 	if (unreadable)
 		possible.mode = EVENT_MODE_EXACT;
-	err = plan_python(runtime->file, &possible, plan);
+	err = plan_cache_python(cache, runtime->file, &possible, plan);
 	if (err)
 		python_runtime_close(runtime);
 	else if (unreadable)
 		snprintf(plan->mode_why, sizeof(plan->mode_why), "the heap cannot be read: %s",
 			 error_reason(unreadable));
+	if (!err && plan->mode == EVENT_MODE_GROWTH)
+		memory_add(pid, plan);
 	return err;
 }
 
@@ -44,12 +79,15 @@ void plan_print(const struct python_runtime *runtime, const struct plan *plan)
 	       elf_file_build_id(runtime->file)[0] ? elf_file_build_id(runtime->file) : "none",
 	       plan_mode_name(plan->mode), plan->mode_why[0] ? " (" : "", plan->mode_why,
 	       plan->mode_why[0] ? ")" : "", plan->level);
-	for (size_t i = 0; i < plan->count; i++) {
-		const struct plan_site *site = &plan->sites[i];
-
-		printf("  %-24s file offset 0x%llx  %-28s %s\n", site->symbol,
-		       (unsigned long long)site->offset, site->instruction, site->why);
-	}
+	sites_print(plan);
 	for (size_t i = 0; i < plan->missing_count; i++)
 		printf("  %-24s not probed: %s\n", plan->missing[i].symbol, plan->missing[i].why);
+	if (plan->memory) {
+		printf("mapped memory: ");
+		text_print(stdout, elf_file_path(plan->memory_file));
+		putchar('\n');
+		sites_print(plan->memory);
+	} else if (plan->memory_why[0]) {
+		printf("mapped memory is not followed: %s\n", plan->memory_why);
+	}
 }

@@ -4,6 +4,7 @@
 #define TRACER_PROBE_PLAN_PROCESS_H
 
 #include "probe/plan.h"
+#include "probe/plan_cache.h"
 #include "python/runtime.h"
 #include "target/process.h"
 
@@ -11,7 +12,7 @@
  * 0, and the caller closes runtime and frees plan; -ESRCH; -ENOENT no runtime, a kernel thread or a zombie; -EINVAL a
  * thread and not a process; others as python_runtime_find() and plan_python().
  */
-int plan_process(pid_t pid, const struct plan_opts *opts, struct process_info *info,
+int plan_process(pid_t pid, const struct plan_opts *opts, struct plan_cache *cache, struct process_info *info,
 		 struct python_runtime *runtime, struct plan *plan);
 /* On stdout: the file, every site with its symbol, offset, instruction and reason, and what is not probed. */
 void plan_print(const struct python_runtime *runtime, const struct plan *plan);

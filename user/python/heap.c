@@ -265,6 +265,7 @@ static int head_read(struct heap_walk *walk, const struct heap_head *head)
 	free(objects);
 	if (!err && wild && !walk->reading->arenas)
 		return error_set(-ENOTSUP, "what should be its heap's arenas are none");
+	walk->reading->arenas_lost += wild;
 	walk->reading->pools_unreadable += (uint64_t)wild * (offsets->arena_bytes / offsets->pool_bytes);
 	return err ? err : raw_read(walk, head, blocks_before);
 }

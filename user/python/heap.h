@@ -12,8 +12,10 @@
 
 struct heap_reading {
 	uint64_t arenas, pools, pools_unreadable; /* pools that changed or were inconsistent in three tries */
-	uint64_t blocks, bytes;                   /* live in pymalloc; bytes by size class */
-	uint64_t raw_blocks; /* pymalloc's count of blocks it passed on to the raw allocator */
+	uint64_t
+		arenas_lost; /* nobody knows where their pools are: those count as unreadable, and are not visited */
+	uint64_t blocks, bytes; /* live in pymalloc; bytes by size class */
+	uint64_t raw_blocks;    /* pymalloc's count of blocks it passed on to the raw allocator */
 	uint64_t elapsed_ns;
 };
 

@@ -120,14 +120,37 @@ int builder_traceback(struct builder *builder, const struct snapshot_frame *fram
 	return 0;
 }
 
+static int total_add(uint64_t *total, const struct snapshot_trace *trace)
+{
+	uint64_t bytes;
+
+	if (__builtin_mul_overflow(trace->bytes, trace->count, &bytes) ||
+	    __builtin_add_overflow(bytes, *total, &bytes) || bytes > INT64_MAX)
+		return -EOVERFLOW;
+	*total = bytes;
+	return 0;
+}
+
+int builder_mapped(struct builder *builder, const struct snapshot_trace *trace)
+{
+	struct snapshot *snapshot = builder->snapshot;
+	int err = total_add(&builder->mapped_bytes, trace);
+
+	if (!err)
+		err = array_reserve(&snapshot->mapped, &builder->mapped_room, snapshot->mapped_count, 1,
+				    sizeof(*snapshot->mapped));
+	if (!err)
+		snapshot->mapped[snapshot->mapped_count++] = *trace;
+	return err;
+}
+
 /* Writes the trace behind the others without counting it yet; the sum of all bytes, when it can be. */
 static int trace_place(struct builder *builder, const struct snapshot_trace *trace, uint64_t *total)
 {
 	struct snapshot *snapshot = builder->snapshot;
-	uint64_t bytes;
+	uint64_t bytes = builder->total_bytes;
 
-	if (__builtin_mul_overflow(trace->bytes, trace->count, &bytes) ||
-	    __builtin_add_overflow(bytes, builder->total_bytes, &bytes) || bytes > INT64_MAX)
+	if (total_add(&bytes, trace))
 		return -EOVERFLOW;
 	int err = array_reserve(&snapshot->traces, &builder->trace_room, snapshot->trace_count, 1,
 				sizeof(*snapshot->traces));

@@ -13,7 +13,24 @@ void snapshot_free(struct snapshot *snapshot)
 	free(snapshot->frames);
 	free(snapshot->tracebacks);
 	free(snapshot->traces);
+	free(snapshot->mapped);
 	free(snapshot);
+}
+
+int snapshot_is_growth(const struct snapshot *snapshot)
+{
+	return !strcmp(snapshot->meta.mode, "growth");
+}
+
+struct snapshot snapshot_mapped(const struct snapshot *snapshot)
+{
+	struct snapshot mapped = *snapshot;
+
+	mapped.traces = snapshot->mapped;
+	mapped.trace_count = snapshot->mapped_count;
+	mapped.mapped = NULL;
+	mapped.mapped_count = 0;
+	return mapped;
 }
 
 static int array_copy(void *out, const void *from, size_t count, size_t size)
@@ -66,6 +83,9 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	if (!err)
 		err = array_copy(&copy->traces, snapshot->traces, snapshot->trace_count,
 				 sizeof(*copy->traces));
+	if (!err)
+		err = array_copy(&copy->mapped, snapshot->mapped, snapshot->mapped_count,
+				 sizeof(*copy->mapped));
 	if (err) {
 		snapshot_free(copy);
 		return err;
@@ -73,6 +93,7 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	copy->frame_count = snapshot->frame_count;
 	copy->traceback_count = snapshot->traceback_count;
 	copy->trace_count = snapshot->trace_count;
+	copy->mapped_count = snapshot->mapped_count;
 	*out = copy;
 	return 0;
 }

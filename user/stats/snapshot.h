@@ -40,7 +40,7 @@ struct snapshot_trace {
 
 /*
  * The heap as it was read last, against the table. live + large is what sys.getallocatedblocks() says; live is
- * new + old. Sizes are those of pymalloc's classes.
+ * new + old. Sizes are those of pymalloc's classes. In growth mode blocks are whole pools, and sizes theirs.
  */
 struct snapshot_coverage {
 	uint64_t time_ns;                 /* of the reading, CLOCK_MONOTONIC */
@@ -73,6 +73,10 @@ struct snapshot_meta {
 	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */
 	uint64_t
 		unread_ns; /* census: how long before this moment the heap was read; since then dead blocks count */
+	int mapped_known;         /* snapshot.mapped was followed */
+	int large_skipped;        /* growth mode: large blocks were not traced, one by one */
+	uint32_t pool_bytes;      /* of each of pymalloc's pools; 0: not known */
+	uint64_t regions_dropped; /* changes of it that were not kept */
 	int coverage_known;
 	struct snapshot_coverage coverage;
 };
@@ -86,7 +90,18 @@ struct snapshot {
 	size_t traceback_count;
 	struct snapshot_trace *traces;
 	size_t trace_count;
+	/*
+	 * The memory mapped since the trace began (growth mode): bytes are of each range. A layer of its own, in which most
+	 * of what traces hold lies: the two are never added up.
+	 */
+	struct snapshot_trace *mapped;
+	size_t mapped_count;
 };
+
+/* Are pools counted and not blocks? */
+int snapshot_is_growth(const struct snapshot *snapshot);
+/* The mapped layer as a snapshot of its own, for whatever takes one; borrows all but itself from the snapshot. */
+struct snapshot snapshot_mapped(const struct snapshot *snapshot);
 
 void snapshot_free(struct snapshot *snapshot); /* NULL is legal */
 /* A deep copy. 0 or -ENOMEM. */

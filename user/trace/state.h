@@ -12,6 +12,7 @@
 #include "base/address_set.h"
 #include "stats/snapshot.h"
 #include "trace/id_map.h"
+#include "trace/regions.h"
 #include "trace/trace.h"
 
 #define TRACE_UNKNOWN   "<unknown>"
@@ -58,8 +59,8 @@ struct thread_entry {
 	 * What it did last. A record can be made before the allocator has done what it tells, so the heap may not show it yet.
 	 */
 	int last_freed; /* 1: freed last_address; 0: was given it */
-	uint64_t last_address, last_ns;
-	uint64_t in_flight; /* what it was being given when the reading under way began; 0: nothing */
+	uint64_t last_address;
+	uint64_t in_flight; /* what it may have been about to be given when the reading began; 0: nothing */
 };
 
 /*
@@ -69,8 +70,7 @@ struct thread_entry {
 struct census {
 	struct address_set old;  /* on the heap, and no event told of them: from before the trace */
 	struct address_set died; /* freed while the heap is read */
-	uint64_t
-		*doubtful; /* shown by this reading and not in the table: address | class << DOUBTFUL_SHIFT */
+	uint64_t *doubtful;      /* shown by this reading and not in the table, packed */
 	size_t doubtful_count, doubtful_room;
 	struct snapshot_coverage counts; /* of this reading */
 	uint64_t id;                     /* of the reading under way */
@@ -83,6 +83,7 @@ struct process_state {
 	struct trace_process info;
 	struct census census;
 	struct blocks *blocks;
+	struct regions regions;
 	struct id_map stack_ids, frame_ids, code_ids, tids;
 	struct stack_entry *stacks;
 	size_t stack_count, stack_room;
@@ -113,6 +114,12 @@ struct trace {
 	struct trace_frame scratch[EVENT_MAX_FRAMES]; /* behind trace_traceback_at() */
 };
 
+/* Are there dead blocks in the table until a reading of the heap says so? */
+static inline int state_heap_tells(const struct trace_process *info)
+{
+	return info->mode == EVENT_MODE_CENSUS || info->mode == EVENT_MODE_GROWTH;
+}
+
 /* Records, size checked against their fixed part and 8-byte aligned. 0, -EBADMSG, -ENOMEM. */
 int state_alloc(struct process_state *process, const struct event_alloc *event);
 int state_free(struct process_state *process, const struct event_free *event);
@@ -121,8 +128,10 @@ int state_realloc_done(struct process_state *process, const struct event_alloc *
 int state_reuse(struct process_state *process, const struct event_alloc *event);
 int state_realloc_fail(struct process_state *process, const struct event_free *event);
 int state_census(struct process_state *process, const struct event_census *event);
+int state_census_thread(struct process_state *process, const struct event_mark *event);
 int state_census_pool(struct process_state *process, const struct event_census_pool *event);
 int state_census_done(struct process_state *process, const struct event_census *event);
+int state_map(struct process_state *process, const struct event_map *event); /* and UNMAP, REMAP, PROTECT */
 void state_census_free(struct census *census);
 /* A block that has left the table, or would have. */
 int state_census_died(struct process_state *process, uint64_t address);

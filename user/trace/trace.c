@@ -11,6 +11,7 @@
 #include <sys/random.h>
 
 #include "base/array.h"
+#include "python/offsets.h"
 #include "trace/state.h"
 
 static void process_free(struct process_state *process)
@@ -20,6 +21,7 @@ static void process_free(struct process_state *process)
 	for (size_t i = 0; i < process->code_count; i++)
 		free(process->codes[i].lines);
 	blocks_free(process->blocks);
+	regions_free(&process->regions);
 	id_map_free(&process->stack_ids);
 	id_map_free(&process->frame_ids);
 	id_map_free(&process->code_ids);
@@ -60,6 +62,14 @@ static int process_new(const struct trace *trace, struct process_state **out)
 	return 0;
 }
 
+/* 0: a version that is not known. */
+static uint32_t pool_bytes(uint32_t python_version)
+{
+	const struct python_offsets *offsets = offsets_for(python_version >> 16, 0);
+
+	return offsets ? offsets->heap.pool_bytes : 0;
+}
+
 static int process_begin(struct trace *trace, const struct event_target *event)
 {
 	struct process_state *process;
@@ -76,7 +86,11 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 		.tgid = event->header.tgid,
 		.python_version = event->python_version,
 		.nframe = event->nframe,
-		.mode = event->mode,
+		.mode = event->mode & EVENT_MODE_MASK,
+		.mapped_known = (event->mode & EVENT_MODE_MAPPED) != 0,
+		.large_skipped = (event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH &&
+				 !(event->mode & EVENT_MODE_LARGE),
+		.pool_bytes = pool_bytes(event->python_version),
 		.from_start = event->from_start != 0,
 		.start_ns = event->header.time_ns,
 		.end_ns = event->header.time_ns,
@@ -133,7 +147,13 @@ static size_t record_bytes(uint32_t type, int *variable)
 		return sizeof(struct event_loss);
 	case EVENT_CLEAR:
 	case EVENT_RESET_PEAK:
+	case EVENT_CENSUS_THREAD:
 		return sizeof(struct event_mark);
+	case EVENT_MAP:
+	case EVENT_UNMAP:
+	case EVENT_REMAP:
+	case EVENT_PROTECT:
+		return sizeof(struct event_map);
 	case EVENT_CENSUS:
 	case EVENT_CENSUS_DONE:
 		return sizeof(struct event_census);
@@ -194,10 +214,17 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return 0;
 	case EVENT_CENSUS:
 		return state_census(process, record);
+	case EVENT_CENSUS_THREAD:
+		return state_census_thread(process, record);
 	case EVENT_CENSUS_POOL:
 		return state_census_pool(process, record);
 	case EVENT_CENSUS_DONE:
 		return state_census_done(process, record);
+	case EVENT_MAP:
+	case EVENT_UNMAP:
+	case EVENT_REMAP:
+	case EVENT_PROTECT:
+		return state_map(process, record);
 	default: /* EVENT_FORK: the child is another process; it is under trace when an EVENT_PROCESS says so
 		  */
 		return 0;

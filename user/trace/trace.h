@@ -39,6 +39,7 @@ struct trace_counters {
 	uint64_t stacks_unknown; /* allocations whose stack record has not come */
 	uint64_t
 		frames_unknown; /* of the last snapshot's tracebacks: frames without file name or line table */
+	uint64_t regions_dropped;   /* changes of mapped memory not kept: more than REGIONS_MAX regions */
 	uint64_t records_malformed; /* records skipped */
 };
 
@@ -48,7 +49,10 @@ struct trace_process {
 	uint32_t tgid;
 	uint32_t python_version; /* PY_VERSION_HEX */
 	uint32_t nframe;         /* traceback limit */
-	uint32_t mode;
+	uint32_t mode;           /* enum event_mode */
+	uint32_t pool_bytes;     /* of a pool of pymalloc's; 0: not known */
+	int mapped_known;        /* what it maps is followed */
+	int large_skipped;       /* large blocks are not traced, one by one */
 	int from_start;
 	char name[65];
 	uint64_t start_ns, end_ns; /* monotonic; end_ns: of the last record */
@@ -56,8 +60,9 @@ struct trace_process {
 	enum trace_end end;
 	uint32_t exit_code; /* wait status, with TRACE_EXITED */
 	/*
-	 * While a realloc is under way its block counts as gone. live_bytes never exceeds 2^59 - 1. In census mode
-	 * dead blocks count until a reading of the heap says so; peak_bytes is the highest that one has left.
+	 * While a realloc is under way its block counts as gone. live_bytes never exceeds 2^59 - 1. In census and growth
+	 * mode dead blocks count until a reading of the heap says so; peak_bytes is the highest that one has left. In
+	 * growth mode pools stand for the blocks in them.
 	 */
 	uint64_t live_bytes, live_blocks, peak_bytes;
 	uint64_t large_blocks;   /* those that are struct block.large */

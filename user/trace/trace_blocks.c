@@ -30,14 +30,14 @@ static int block_put(struct process_state *process, const struct block *block)
 		return replaced;
 	if (replaced) {
 		state_block_gone(process, &old);
-		/* In census mode every block that lies in a pool ends so. */
-		info->counters.replaced += info->mode != EVENT_MODE_CENSUS || !old.pooled;
+		/* Where the heap tells of deaths every block that lies in a pool ends so. */
+		info->counters.replaced += !old.pooled || !state_heap_tells(info);
 	}
 	info->live_bytes += block->bytes;
 	info->live_blocks++;
 	info->large_blocks += block->large;
 	info->rounded_blocks += block->rounded;
-	if (info->mode != EVENT_MODE_CENSUS && info->live_bytes > info->peak_bytes)
+	if (!state_heap_tells(info) && info->live_bytes > info->peak_bytes)
 		info->peak_bytes = info->live_bytes;
 	return 0;
 }
@@ -49,7 +49,8 @@ static void place_set(struct block *block, uint32_t face, int was_large)
 	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
 
 	block->large = was_large || face == EVENT_API_LARGE || (pymalloc && bytes - 1 >= EVENT_SMALL_BYTES);
-	block->pooled = pymalloc && !block->large;
+	/* In growth mode it is a whole pool. */
+	block->pooled = face == EVENT_API_POOL || (pymalloc && !block->large);
 	/* Passed on, one of 0 bytes asks malloc for 1; pymalloc itself would have served that. */
 	if (face == EVENT_API_LARGE && bytes == 1)
 		block->bytes = 0;
@@ -91,7 +92,6 @@ static int thread_did(struct process_state *process, const struct event_header *
 		return err;
 	thread->last_freed = freed;
 	thread->last_address = address;
-	thread->last_ns = header->time_ns;
 	return 0;
 }
 
@@ -166,7 +166,10 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 		thread->pending.large =
 			process->census.known && !address_set_has(&process->census.old, event->address);
 	}
-	return event->domain ? 0 : state_census_died(process, block_start(event));
+	if (event->domain)
+		return 0;
+	err = thread_did(process, &event->header, block_start(event), 1);
+	return err ? err : state_census_died(process, block_start(event));
 }
 
 /* Ends the thread's realloc under way; copies it out. */
@@ -200,6 +203,8 @@ int state_realloc_fail(struct process_state *process, const struct event_free *e
 	struct thread_entry thread;
 	int err = pending_end(process, event->header.tid, &thread);
 
+	if (!err && !event->domain) /* the free was none */
+		err = thread_did(process, &event->header, event->address, 0);
 	if (err || thread.state != PENDING_TAKEN ||
 	    blocks_find(process->blocks, thread.pending.address, thread.pending.domain))
 		return err;
@@ -247,6 +252,7 @@ int state_clear(struct process_state *process)
 		return err;
 	blocks_free(process->blocks);
 	process->blocks = empty;
+	regions_free(&process->regions);
 	snapshot_free(process->final);
 	process->final = NULL;
 	for (size_t i = 0; i < process->thread_count; i++)

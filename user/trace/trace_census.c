@@ -8,8 +8,10 @@
  * told of it: it is older than the trace if it was so at the reading before, and else unseen. What the table knew
  * before the reading and no pool has shown is dead: its free was not traced (census mode), or lost.
  *
- * A record can be made just before the allocator does what it tells. So what each thread did last before the reading, if
- * that was not long ago, counts as done whatever the heap shows: that is one block a thread at most.
+ * A record can be made just before the allocator does what it tells. So what a thread did last before the reading counts
+ * as done whatever the heap shows, if EVENT_CENSUS_THREAD says that it may be at that point.
+ * In growth mode the table holds pools, by the addresses of their first blocks: a pool that is in use is one block of its
+ * size, and what is said above of blocks is true of them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,9 +20,9 @@
 #include "base/array.h"
 #include "trace/state.h"
 
-#define DOUBTFUL_SHIFT 56 /* above every user-space address; the class is at most 512 / 16 */
-#define STEP_BYTES     16u
-#define IN_FLIGHT_NS   200000000ull /* a thread may have lost its processor between a record and its deed */
+#define STEP_BYTES   16u /* addresses and sizes are multiples */
+#define ADDRESS_BITS 56  /* of every user-space address */
+#define STEPS_SHIFT  52  /* a doubtful block: address / STEP_BYTES | bytes / STEP_BYTES << STEPS_SHIFT */
 
 void state_census_free(struct census *census)
 {
@@ -50,40 +52,51 @@ static void reading_give_up(struct process_state *process)
 int state_census(struct process_state *process, const struct event_census *event)
 {
 	struct census *census = &process->census;
-	int err = 0;
 
+	/* One of BPF is the last before the end: there is no other that could make up for it. */
+	if (census->running && census->id & EVENT_CENSUS_INSIDE && !(event->id & EVENT_CENSUS_INSIDE))
+		return 0;
 	if (census->running)
 		reading_give_up(process);
 	census->counts = (struct snapshot_coverage){0};
 	census->epoch ^= 1;
 	census->running = 1;
 	census->id = event->id;
-	for (size_t i = 0; i < process->thread_count && !err; i++) {
-		struct thread_entry *thread = &process->threads[i];
-		int recent = event->header.time_ns - thread->last_ns < IN_FLIGHT_NS;
-
-		thread->in_flight = recent && !thread->last_freed ? thread->last_address : 0;
-		if (recent && thread->last_freed)
-			err = state_census_died(process, thread->last_address);
-	}
-	return err;
+	for (size_t i = 0; i < process->thread_count; i++)
+		process->threads[i].in_flight = 0;
+	return 0;
 }
 
-static int doubtful_add(struct census *census, uint64_t address, uint32_t class_bytes)
+int state_census_thread(struct process_state *process, const struct event_mark *event)
+{
+	uint32_t index = id_map_find(&process->tids, event->header.tid);
+	struct thread_entry *thread;
+
+	/* BPF's own comes while nothing else can be under way. */
+	if (!process->census.running || process->census.id & EVENT_CENSUS_INSIDE || index == ID_MAP_NONE)
+		return 0;
+	thread = &process->threads[index];
+	if (thread->last_freed)
+		return state_census_died(process, thread->last_address);
+	thread->in_flight = thread->last_address;
+	return 0;
+}
+
+static int doubtful_add(struct census *census, uint64_t address, uint32_t bytes)
 {
 	int err = array_reserve(&census->doubtful, &census->doubtful_room, census->doubtful_count, 1,
 				sizeof(*census->doubtful));
 
 	if (!err)
-		census->doubtful[census->doubtful_count++] = address | (uint64_t)(class_bytes / STEP_BYTES)
-									       << DOUBTFUL_SHIFT;
+		census->doubtful[census->doubtful_count++] =
+			address / STEP_BYTES | (uint64_t)(bytes / STEP_BYTES) << STEPS_SHIFT;
 	return err;
 }
 
-static void seen_add(struct census *census, uint32_t class_bytes)
+static void seen_add(struct census *census, uint32_t bytes)
 {
 	census->counts.seen_blocks++;
-	census->counts.seen_bytes += class_bytes;
+	census->counts.seen_bytes += bytes;
 }
 
 /* The pool could not be read. */
@@ -94,6 +107,24 @@ static void pool_keep(struct process_state *process, const struct event_census_p
 			    process->census.epoch);
 }
 
+/* The reading shows a block, or in growth mode a pool. */
+static int live_add(struct process_state *process, uint64_t address, uint32_t bytes)
+{
+	struct census *census = &process->census;
+
+	census->counts.live_blocks++;
+	census->counts.live_bytes += bytes;
+	if (!blocks_confirm(process->blocks, address, bytes, census->epoch))
+		return doubtful_add(census, address, bytes);
+	seen_add(census, bytes);
+	return 0;
+}
+
+static int is_live(const struct event_census_pool *event, uint32_t block)
+{
+	return event->live[block / 64] >> block % 64 & 1;
+}
+
 int state_census_pool(struct process_state *process, const struct event_census_pool *event)
 {
 	struct census *census = &process->census;
@@ -101,7 +132,7 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 
 	if (event->count > EVENT_POOL_BLOCKS || event->block_bytes > EVENT_SMALL_BYTES ||
 	    event->block_bytes % STEP_BYTES || event->address % STEP_BYTES ||
-	    event->address >> DOUBTFUL_SHIFT ||
+	    event->address >= (1ull << ADDRESS_BITS) - EVENT_POOL_BLOCKS * EVENT_SMALL_BYTES ||
 	    event->header.size != sizeof(*event) + (event->count + 63) / 64 * sizeof(event->live[0]))
 		return -EBADMSG;
 	if (!census->running || census->id != event->id)
@@ -111,14 +142,11 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 	for (uint32_t i = 0; event->block_bytes && i < event->count && !err; i++) {
 		uint64_t address = event->address + (uint64_t)i * event->block_bytes;
 
-		if (!(event->live[i / 64] >> i % 64 & 1))
+		if (!is_live(event, i))
 			continue;
-		census->counts.live_blocks++;
-		census->counts.live_bytes += event->block_bytes;
-		if (blocks_confirm(process->blocks, address, event->block_bytes, census->epoch))
-			seen_add(census, event->block_bytes);
-		else
-			err = doubtful_add(census, address, event->block_bytes);
+		if (process->info.mode == EVENT_MODE_GROWTH)
+			return live_add(process, event->address, process->info.pool_bytes);
+		err = live_add(process, address, event->block_bytes);
 	}
 	return err;
 }
@@ -140,8 +168,8 @@ static int doubtful_resolve(struct process_state *process, int baseline)
 	int err = 0;
 
 	for (size_t i = 0; i < census->doubtful_count && !err; i++) {
-		uint64_t address = census->doubtful[i] & ((1ull << DOUBTFUL_SHIFT) - 1);
-		uint32_t bytes = (uint32_t)(census->doubtful[i] >> DOUBTFUL_SHIFT) * STEP_BYTES;
+		uint64_t address = (census->doubtful[i] & ((1ull << STEPS_SHIFT) - 1)) * STEP_BYTES;
+		uint32_t bytes = (uint32_t)(census->doubtful[i] >> STEPS_SHIFT) * STEP_BYTES;
 
 		if (blocks_confirm(process->blocks, address, bytes, census->epoch)) {
 			seen_add(census, bytes);
@@ -176,7 +204,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 
 	if (!census->running || census->id != event->id)
 		return 0;
-	if (event->failed) {
+	if (event->failed && event->failed != EVENT_CENSUS_PARTIAL) {
 		reading_give_up(process);
 		return 0;
 	}
@@ -187,8 +215,11 @@ int state_census_done(struct process_state *process, const struct event_census *
 	}
 	for (size_t i = 0; i < process->thread_count; i++)
 		blocks_keep(process->blocks, process->threads[i].in_flight, census->epoch);
-	blocks_sweep(process->blocks, census->epoch, block_swept, process);
-	if (info->mode == EVENT_MODE_CENSUS && info->live_bytes > info->peak_bytes)
+	if (event->failed == EVENT_CENSUS_PARTIAL)
+		blocks_confirm_all(process->blocks, census->epoch);
+	else
+		blocks_sweep(process->blocks, census->epoch, block_swept, process);
+	if (state_heap_tells(info) && info->live_bytes > info->peak_bytes)
 		info->peak_bytes = info->live_bytes;
 	if (event->baseline)
 		census->old_large = event->large_blocks > info->large_blocks

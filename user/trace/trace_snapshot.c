@@ -78,6 +78,8 @@ static int blocks_add(struct taking *taking)
 
 	while ((block = blocks_next(process->blocks, &cursor)))
 		taking->tracebacks[block->traceback] = 0; /* marks it as wanted */
+	for (size_t i = 0; i < process->regions.count; i++)
+		taking->tracebacks[process->regions.items[i].traceback] = 0;
 	for (uint32_t i = 0; !err && i < process->stack_count; i++)
 		if (taking->tracebacks[i] != UINT32_MAX)
 			err = traceback_take(taking, i);
@@ -89,6 +91,23 @@ static int blocks_add(struct taking *taking)
 					       .count = 1};
 
 		err = builder_trace(&taking->builder, &trace);
+	}
+	return err;
+}
+
+static int regions_add(struct taking *taking)
+{
+	const struct regions *regions = &taking->process->regions;
+	int err = 0;
+
+	for (size_t i = 0; i < regions->count && !err; i++) {
+		const struct region *region = &regions->items[i];
+		struct snapshot_trace trace = {.traceback = taking->tracebacks[region->traceback],
+					       .bytes = region->end - region->start,
+					       .count = 1};
+
+		if (region->accessible)
+			err = builder_mapped(&taking->builder, &trace);
 	}
 	return err;
 }
@@ -119,10 +138,14 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		.frames_unknown = info->counters.frames_unknown,
 		.rounded_blocks = info->rounded_blocks,
 		.records_malformed = info->counters.records_malformed + trace->orphans,
+		.mapped_known = info->mapped_known,
+		.large_skipped = info->large_skipped,
+		.pool_bytes = info->pool_bytes,
+		.regions_dropped = info->counters.regions_dropped,
 		.coverage_known = coverage->time_ns != 0,
 		.coverage = *coverage,
 	};
-	if (info->mode == EVENT_MODE_CENSUS)
+	if (state_heap_tells(info))
 		meta->unread_ns = info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
 	memcpy(meta->name, info->name, sizeof(meta->name));
 	snprintf(meta->mode, sizeof(meta->mode), "%s", known ? modes[info->mode] : "unknown");
@@ -162,6 +185,8 @@ int state_snapshot(struct trace *trace, struct process_state *process, const cha
 	taking.strings = map_new(strings_count(trace->strings));
 	taking.tracebacks = map_new(process->stack_count);
 	err = taking.strings && taking.tracebacks ? blocks_add(&taking) : -ENOMEM;
+	if (!err)
+		err = regions_add(&taking);
 	free(taking.strings);
 	free(taking.tracebacks);
 	if (err) {
@@ -173,6 +198,8 @@ int state_snapshot(struct trace *trace, struct process_state *process, const cha
 	meta_set(&snapshot->meta, trace, process, moment);
 	if (snapshot->trace_count)
 		qsort(snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces), trace_compare);
+	if (snapshot->mapped_count)
+		qsort(snapshot->mapped, snapshot->mapped_count, sizeof(*snapshot->mapped), trace_compare);
 	*out = snapshot;
 	return 0;
 }

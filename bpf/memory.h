@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The memory that a target maps, seen at libc's system calls for it: malloc and pymalloc's arenas go through them. So only
+ * the target pays, one trap. (The tracepoints of system calls make every call of every process slower; programs at the kernel's
+ * own functions need a kernel that lets them, and run for every process, too.)
+ *
+ * A range is reported before its address can be handed out again, and a new one before the program can use it. Only an
+ * mremap is told of when it is done: it may fail, and what it moved may have been a file.
+ */
+#ifndef TRACER_BPF_MEMORY_H
+#define TRACER_BPF_MEMORY_H
+
+#include "python_stack.h"
+
+#define MAP_FIXED        0x10
+#define MAP_ANONYMOUS    0x20
+#define PROT_READWRITE   3
+#define PAGE_MASK        4095ull
+#define IS_ERROR(result) ((result) >= -4095ull)
+
+static __always_inline __u64 whole_pages(__u64 bytes)
+{
+	return (bytes + PAGE_MASK) & ~PAGE_MASK;
+}
+
+static __always_inline void map_output(struct thread_state *thread, struct abi_target *target,
+				       struct event_map *record, __u32 type)
+{
+	if (!record->bytes)
+		return;
+	if (type != EVENT_UNMAP)
+		record->stack_id = stack_id_current(thread, target, 0);
+	header_fill(&record->header, type, sizeof(*record));
+	record_output(record, sizeof(*record), LOSS_MAP);
+}
+
+/* The range that the break has moved over; it is grown from below. */
+static __always_inline void break_output(struct thread_state *thread, struct abi_target *target, __u64 now)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct event_map record = {.protection = PROT_READWRITE};
+	__u64 before = target->program_break;
+
+	/* Where it began: at a start under trace, or so that the first change counts too little. */
+	if (!before)
+		before = whole_pages(BPF_CORE_READ(task, mm, start_brk));
+	now = whole_pages(now);
+	target->program_break = now;
+	record.address = now > before ? before : now;
+	record.bytes = now > before ? now - before : before - now;
+	map_output(thread, target, &record, now > before ? EVENT_MAP : EVENT_UNMAP);
+}
+
+/*
+ * Behind the system call, where its arguments are still in their registers (but munmap: before it). A failed one
+ * changes nothing.
+ */
+SEC("uprobe")
+int mapping(struct pt_regs *regs)
+{
+	struct abi_target *target = target_current();
+	struct thread_state *thread = target ? thread_current() : NULL;
+	__u64 op = bpf_get_attach_cookie(regs) & 0xff, result = regs->rax;
+	struct event_map record = {0};
+
+	if (!thread || (op != ABI_OP_MUNMAP && IS_ERROR(result)))
+		return 0;
+	record.address = regs->rdi;
+	record.bytes = whole_pages(regs->rsi);
+	switch (op) {
+	case ABI_OP_MUNMAP:
+		/* Of what makes it fail, this is what programs do. */
+		if (!(record.address & PAGE_MASK))
+			map_output(thread, target, &record, EVENT_UNMAP);
+		break;
+	case ABI_OP_MMAP:
+		record.address = result;
+		record.protection = (__u32)regs->rdx;
+		if (regs->r10 & MAP_ANONYMOUS)
+			map_output(thread, target, &record, EVENT_MAP);
+		else if (regs->r10 & MAP_FIXED)
+			map_output(thread, target, &record, EVENT_UNMAP);
+		break;
+	case ABI_OP_MREMAP:
+		record.old_address = record.address;
+		record.old_bytes = record.bytes;
+		record.address = result;
+		record.bytes = whole_pages(regs->rdx);
+		map_output(thread, target, &record, EVENT_REMAP);
+		break;
+	case ABI_OP_MPROTECT:
+		record.protection = (__u32)regs->rdx;
+		map_output(thread, target, &record, EVENT_PROTECT);
+		break;
+	case ABI_OP_BRK:
+		break_output(thread, target, result);
+		break;
+	}
+	return 0;
+}
+
+#endif

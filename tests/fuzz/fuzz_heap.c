@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A heap of any bytes, read as the tracer reads one: in this process. Two pools, the arena objects and what leads there
+ * are taken from the input; words that are offsets in the pools become addresses there, so that lists lead somewhere. The reading then goes into a trace.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "probe/census.h"
+#include "python/heap.h"
+#include "python/offsets.h"
+#include "trace/trace.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define POOLS   2u
+#define OBJECTS 3u
+
+/* What the reader may follow; all of it in one aligned piece, pools first. */
+struct forgery {
+	uint8_t *memory;
+	uint8_t *objects, *management, *interp, *cpython;
+};
+
+static const uint32_t versions[] = {0x030c, 0x030d};
+
+static void bytes_take(uint8_t *to, size_t bytes, const uint8_t **data, size_t *size)
+{
+	size_t got = *size < bytes ? *size : bytes;
+
+	memset(to, 0, bytes);
+	memcpy(to, *data, got);
+	*data += got;
+	*size -= got;
+}
+
+/* Words that are offsets in the pools become addresses there; no other memory of this process stands still. */
+static void words_relocate(uint8_t *at, size_t bytes, const uint8_t *base, size_t pools)
+{
+	for (size_t i = 0; i + 8 <= bytes; i += 8) {
+		uint64_t word;
+
+		memcpy(&word, at + i, 8);
+		if (word > pools || word < 64 || word % 16)
+			continue;
+		word += (uintptr_t)base;
+		memcpy(at + i, &word, 8);
+	}
+}
+
+static void put64(uint8_t *at, uint64_t value)
+{
+	memcpy(at, &value, 8);
+}
+
+static void forge(struct forgery *forgery, const struct python_offsets *offsets, const uint8_t *data,
+		  size_t size)
+{
+	const struct heap_offsets *heap = &offsets->heap;
+	size_t pools = (size_t)POOLS * heap->pool_bytes;
+	uint32_t count;
+
+	forgery->memory = aligned_alloc(heap->pool_bytes, pools);
+	forgery->objects = calloc(OBJECTS, heap->arena_object_size);
+	forgery->management = calloc(1, 16384);
+	forgery->interp = calloc(1, 1 << 20);
+	forgery->cpython = calloc(1, 1 << 16);
+	if (!forgery->memory || !forgery->objects || !forgery->management || !forgery->interp ||
+	    !forgery->cpython)
+		abort();
+	bytes_take(forgery->objects, OBJECTS * heap->arena_object_size, &data, &size);
+	words_relocate(forgery->objects, OBJECTS * heap->arena_object_size, forgery->memory, pools);
+	for (size_t i = 0; i < POOLS; i++) {
+		uint8_t *pool = forgery->memory + i * heap->pool_bytes;
+
+		bytes_take(pool, heap->pool_header_size, &data, &size);
+		words_relocate(pool, heap->pool_header_size, forgery->memory, pools);
+	}
+	for (size_t i = 0; i < POOLS; i++) {
+		uint8_t *blocks = forgery->memory + i * heap->pool_bytes + heap->pool_header_size;
+
+		bytes_take(blocks, heap->pool_bytes - heap->pool_header_size, &data, &size);
+		words_relocate(blocks, heap->pool_bytes - heap->pool_header_size, forgery->memory, pools);
+	}
+	/* The first arena is where it should be, unless the input has another address for it. */
+	if (!size || *data & 1) {
+		put64(forgery->objects + heap->arena_address, (uintptr_t)forgery->memory);
+		put64(forgery->objects + heap->arena_pool_address, (uintptr_t)forgery->memory + pools);
+	}
+	count = OBJECTS;
+	memcpy(forgery->management + heap->mgmt_maxarenas, &count, sizeof(count));
+	put64(forgery->management + heap->mgmt_arenas, (uintptr_t)forgery->objects);
+	if (heap->obmalloc_is_pointer)
+		put64(forgery->interp + heap->interp_obmalloc, (uintptr_t)forgery->management);
+	else
+		memcpy(forgery->interp + heap->interp_obmalloc, forgery->management, 16384);
+	put64(forgery->cpython + offsets->abi.runtime_interpreters_head, (uintptr_t)forgery->interp);
+}
+
+static void unforge(const struct forgery *forgery)
+{
+	free(forgery->memory);
+	free(forgery->objects);
+	free(forgery->management);
+	free(forgery->interp);
+	free(forgery->cpython);
+}
+
+static int block_see(uint64_t address, uint32_t bytes, const uint8_t *content, void *context)
+{
+	uint64_t *blocks = context;
+	volatile uint8_t last = content[bytes - 1];
+
+	(void)last;
+	(void)address;
+	(*blocks)++;
+	return 0;
+}
+
+static int record_feed(void *context, const void *record, size_t size)
+{
+	/* What the reading makes is never malformed. */
+	if (trace_feed(context, record, size))
+		abort();
+	return 0;
+}
+
+static void nothing(void *context)
+{
+	(void)context;
+}
+
+static void census(const struct python_runtime *runtime, const struct heap_reading *reading, int readable)
+{
+	struct event_target process = {.header = {EVENT_PROCESS, sizeof(process), 1, getpid(), getpid()},
+				       .nframe = 1,
+				       .mode = EVENT_MODE_CENSUS};
+	struct census_opts opts = {.record = record_feed, .refresh = nothing};
+	const struct snapshot_coverage *counts;
+	struct trace *trace;
+
+	if (trace_new(&trace, NULL) || trace_feed(trace, &process, sizeof(process)))
+		abort();
+	opts.context = trace;
+	if ((census_take(runtime, &opts, NULL) == 0) != readable)
+		abort();
+	counts = &trace_process_at(trace, 0)->coverage;
+	if (readable && (counts->live_blocks != reading->blocks || counts->live_bytes != reading->bytes ||
+			 counts->pools_unreadable != reading->pools_unreadable))
+		abort();
+	trace_free(trace);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct python_runtime runtime = {.pid = getpid()};
+	struct heap_reading reading = {0};
+	struct forgery forgery;
+	uint64_t blocks = 0;
+	int readable;
+
+	if (!size)
+		return 0;
+	runtime.offsets = offsets_for(versions[*data % 2], 0);
+	if (!runtime.offsets)
+		abort();
+	forge(&forgery, runtime.offsets, data + 1, size - 1);
+	runtime.target.runtime = (uintptr_t)forgery.cpython;
+	readable = !heap_read(&runtime, block_see, &blocks, &reading);
+	if (readable && blocks != reading.blocks)
+		abort();
+	census(&runtime, &reading, readable);
+	unforge(&forgery);
+	return 0;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where libc maps memory for a process: mmap, munmap, mremap, mprotect and brk, which malloc and pymalloc go through. */
+#ifndef TRACER_PROBE_PLAN_MEMORY_H
+#define TRACER_PROBE_PLAN_MEMORY_H
+
+#include <sys/types.h>
+
+#include "probe/plan.h"
+#include "target/elf_file.h"
+
+/*
+ * Plans the system calls in those of a libc's functions. Behind one its arguments and result are all in registers, so
+ * that one trap tells everything. 0; -ENOENT one of them is missing (error_set); -ENOMEM. plan_free() releases.
+ */
+int plan_memory(struct elf_file *libc, struct plan *out);
+/*
+ * The libc that the process has mapped, and its plan. 0, the caller closes and frees; -ENOENT it has none that is a
+ * library (error_set); -ESRCH, -EPERM, -errno.
+ */
+int plan_memory_process(pid_t pid, struct elf_file **libc, struct plan *out);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sites in functions that have a name: what the parts of the planner share. */
+#ifndef TRACER_PROBE_PLAN_SYMBOL_H
+#define TRACER_PROBE_PLAN_SYMBOL_H
+
+#include "probe/plan.h"
+#include "target/elf_file.h"
+
+#define PLAN_NAME_SIZE sizeof(((struct plan_site *)0)->symbol)
+
+/* Sites or missing symbols that there can be: three domains, their implementations and hooks, and the singles. */
+#define PLAN_MAX_ENTRIES 48
+
+/* Notes what has no site; one too many is dropped. */
+void plan_missing_add(struct plan *plan, const char *symbol, const char *why);
+/*
+ * The function of that name. Link-time optimisation renames a static function to NAME.lto_priv.N and leaves
+ * it as it is; the other clones have lost arguments or a part of the body, and calls that do not go through
+ * them. Returns NULL and *out, or why it is missing.
+ */
+const char *plan_function_find(struct elf_file *file, const char *name, struct elf_symbol *out);
+/* Adds a site in the function at vaddr, of so many bytes (0: not known), or a missing symbol. 0 or -ENOMEM. */
+int plan_function_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish, uint64_t vaddr,
+		      uint64_t size);
+/* The same for the function that the wish names. */
+int plan_symbol_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When the heaps of a session's processes are read. */
+#include <errno.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "probe/census.h"
+#include "probe/session_state.h"
+
+/* Heap readings that nobody asked for take at most this share of the time. */
+#define CENSUS_SHARE    50
+#define CENSUS_PAUSE_NS 500000000ull /* between two of them at least */
+
+static int record_feed(void *context, const void *record, size_t size)
+{
+	return session_feed(context, record, size);
+}
+
+int member_census(struct session *session, struct member *member, int baseline, int freeze)
+{
+	struct census_opts opts = {.baseline = baseline,
+				   .freeze = freeze,
+				   .record = record_feed,
+				   .refresh = session_pull,
+				   .context = session};
+	uint64_t start = clock_ns(CLOCK_MONOTONIC);
+	int err;
+
+	if (member->heap_unreadable || member->pidfd < 0 ||
+	    trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
+		return 0;
+	err = census_take(&member->runtime, &opts, NULL);
+	member->census_ns = clock_ns(CLOCK_MONOTONIC);
+	member->census_cost_ns = member->census_ns - start;
+	return err == -ESRCH ? 0 : err;
+}
+
+void member_reconcile(struct session *session, struct member *member, int baseline, int freeze)
+{
+	int err = member_census(session, member, baseline, freeze);
+
+	if (err)
+		log_info("PID %d: its heap could not be read: %s", member->pid, error_reason(err));
+}
+
+void session_census(struct session *session)
+{
+	for (size_t i = 0; i < session->count; i++)
+		member_reconcile(session, session->members[i], 0, session->opts.freeze);
+}
+
+void session_census_due(struct session *session, uint64_t now)
+{
+	for (size_t i = 0; i < session->count; i++) {
+		struct member *member = session->members[i];
+		uint64_t pause = member->census_cost_ns * CENSUS_SHARE;
+
+		if (pause < CENSUS_PAUSE_NS)
+			pause = CENSUS_PAUSE_NS;
+		if (now - member->census_ns >= pause)
+			member_census(session, member, 0, 0);
+	}
+}
