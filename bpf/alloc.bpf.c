@@ -373,14 +373,15 @@ int object_begin(struct pt_regs *regs)
 {
 	struct abi_target *target = target_current();
 	struct thread_state *thread;
-	__u64 object;
+	__u64 cookie, object;
 
 	if (!target)
 		return 0;
 	thread = thread_current();
 	if (!thread)
 		return 0;
-	object = argument(regs, bpf_get_attach_cookie(regs), 0);
+	cookie = bpf_get_attach_cookie(regs);
+	object = argument(regs, cookie, 0) + addend(cookie);
 	if (object - thread->last_block >= thread->last_bytes)
 		alloc_output(thread, target, EVENT_REUSE, object, 0, 0, EVENT_API_OBJ);
 	return 0;

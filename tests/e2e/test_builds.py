@@ -68,3 +68,13 @@ def test_known(build, run, mode):
         ours = lines.get(harness.marked_line("known.py", kind), (0, 0))
         assert ours[1] == count, "%s: %s instead of %s" % (kind, ours, (size, count))
         assert ours[0] == size or rounded >= count and size < ours[0] <= size + 15 * count, "%s: %s instead of %s" % (kind, ours, (size, count))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_reuse(build, run, mode):
+    """Whatever CPython takes again from a free list belongs to the line that took it last."""
+    said, report = run(mode, "reuse.py")
+    lines = {line: pair[1] for (name, line), pair in report.lines().items() if name.endswith("/reuse.py")}
+    for kind, (_, count) in harness.json.loads(said).items():
+        ours = lines.get(harness.marked_line("reuse.py", kind), 0)
+        assert ours == count, "%s: %s blocks instead of %s; all: %s" % (kind, ours, count, lines)

@@ -35,6 +35,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	image.stubs[0] = (struct inline_range){data, vaddr, bytes < 64 ? bytes : 64};
 	image.imports[0] = (struct inline_import){vaddr + bytes, ABI_OP_MALLOC};
 	image.imports[1] = (struct inline_import){vaddr + bytes + 8, ABI_OP_FREE};
+	image.new_reference = data[0] & 2 ? starts[1] : 0;
+	image.tracing = image.tracing_slots[0] = vaddr + bytes + 16;
+	image.tracing_offset = 4;
+	image.new_types[0] = vaddr;
 	if (inline_sites_find(&image, &sites))
 		return 0;
 	for (size_t i = 0; i < sites.count; i++) {

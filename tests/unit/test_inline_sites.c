@@ -210,6 +210,137 @@ static void test_resize(void **state)
 	inline_sites_free(&sites);
 }
 
+/*
+ * newref:	mov tracing,%eax; test %eax,%eax; jne 1f				# +0x8
+ *		movq $1,(%rdi); ret
+ *	1:	sub $24,%rsp; mov %rdi,8(%rsp); call slow; ret
+ * copies:	cmpl $0,tracing; je 2f; jmp 3f						# +0x28
+ *	2:	mov tracing,%r8d; nop; test %r8d,%r8d; jne 4f				# +0x37
+ *		mov tracing,%ecx; test %ecx,%ecx; jne 5f				# of something else
+ *		mov tracing,%ecx; test %ecx,%ecx; jne 6f				# +0x4b
+ *		movq $type,8(%rbx); mov tracing,%ecx; test %ecx,%ecx; jne 3f		# +0x5d
+ *		ret
+ *	3:	mov %rbx,%rdi; call slow; jmp 2b
+ *	4:	lea 0x10(%rbp),%rdi; jmp slow
+ *	5:	mov %rbx,%rdi; call copies; ret
+ *	6:	mov 8(%rsp),%rdi; call slow; ret
+ * slow:	ret									# +0x84
+ * newref2:	mov tracer,%rax; movq $1,(%rdi); test %rax,%rax; jne 1f; ret		# +0x96
+ *	1:	cmp $slow,%rax; jne 2f; jmp slow
+ *	2:	mov tracer+8,%rdx; xor %esi,%esi; jmp *%rax
+ * copies2:	mov tracer,%rcx; test %rcx,%rcx; je 1f					# +0xb8
+ *		mov %r12,%rdi; xor %esi,%esi; mov tracer+8,%rdx; call *%rcx
+ *	1:	mov tracer,%rax; test %rax,%rax; je 1f					# an object's end
+ *		mov %r12,%rdi; mov $1,%esi; mov tracer+8,%rdx; call *%rax
+ *	1:	ret
+ * copies3:	mov slot,%rax; mov 4(%rax),%eax; test %eax,%eax; jne 3f			# +0xf2
+ *	1:	mov slot,%rdx; cmpl $0,4(%rdx); jne 4f					# +0xff
+ *	2:	mov slot,%rdx; cmpl $0,4(%rdx); jne 5f					# of something else
+ *		ret
+ *	3:	mov %rbx,%rdi; call slow; jmp 1b
+ *	4:	mov %r13,%rdi; call slow; jmp 2b
+ *	5:	mov %r13,%rdi; call newref; ret
+ */
+static const uint8_t objects[] = {
+	0x8b, 0x05, 0xae, 0x2e, 0x00, 0x00, 0x85, 0xc0, 0x75, 0x08, 0x48, 0xc7, 0x07, 0x01, 0x00, 0x00, 0x00,
+	0xc3, 0x48, 0x83, 0xec, 0x18, 0x48, 0x89, 0x7c, 0x24, 0x08, 0xe8, 0x64, 0x00, 0x00, 0x00, 0xc3, 0x83,
+	0x3d, 0x8c, 0x2e, 0x00, 0x00, 0x00, 0x74, 0x02, 0xeb, 0x34, 0x44, 0x8b, 0x05, 0x81, 0x2e, 0x00, 0x00,
+	0x90, 0x45, 0x85, 0xc0, 0x75, 0x31, 0x8b, 0x0d, 0x75, 0x2e, 0x00, 0x00, 0x85, 0xc9, 0x75, 0x2d, 0x8b,
+	0x0d, 0x6b, 0x2e, 0x00, 0x00, 0x85, 0xc9, 0x75, 0x2c, 0x48, 0xc7, 0x43, 0x08, 0x00, 0x43, 0x40, 0x00,
+	0x8b, 0x0d, 0x59, 0x2e, 0x00, 0x00, 0x85, 0xc9, 0x75, 0x01, 0xc3, 0x48, 0x89, 0xdf, 0xe8, 0x1c, 0x00,
+	0x00, 0x00, 0xeb, 0xc2, 0x48, 0x8d, 0x7d, 0x10, 0xeb, 0x14, 0x48, 0x89, 0xdf, 0xe8, 0xa9, 0xff, 0xff,
+	0xff, 0xc3, 0x48, 0x8b, 0x7c, 0x24, 0x08, 0xe8, 0x01, 0x00, 0x00, 0x00, 0xc3, 0xc3, 0x48, 0x8b, 0x05,
+	0x24, 0x30, 0x00, 0x00, 0x48, 0xc7, 0x07, 0x01, 0x00, 0x00, 0x00, 0x48, 0x85, 0xc0, 0x75, 0x01, 0xc3,
+	0x48, 0x3d, 0xd4, 0x11, 0x40, 0x00, 0x75, 0x02, 0xeb, 0xe1, 0x48, 0x8b, 0x15, 0x0e, 0x30, 0x00, 0x00,
+	0x31, 0xf6, 0xff, 0xe0, 0x48, 0x8b, 0x0d, 0xfb, 0x2f, 0x00, 0x00, 0x48, 0x85, 0xc9, 0x74, 0x0e, 0x4c,
+	0x89, 0xe7, 0x31, 0xf6, 0x48, 0x8b, 0x15, 0xf2, 0x2f, 0x00, 0x00, 0xff, 0xd1, 0x48, 0x8b, 0x05, 0xe1,
+	0x2f, 0x00, 0x00, 0x48, 0x85, 0xc0, 0x74, 0x11, 0x4c, 0x89, 0xe7, 0xbe, 0x01, 0x00, 0x00, 0x00, 0x48,
+	0x8b, 0x15, 0xd5, 0x2f, 0x00, 0x00, 0xff, 0xd0, 0xc3, 0x48, 0x8b, 0x05, 0xc3, 0x2e, 0x00, 0x00, 0x8b,
+	0x40, 0x04, 0x85, 0xc0, 0x75, 0x1b, 0x48, 0x8b, 0x15, 0xb5, 0x2e, 0x00, 0x00, 0x83, 0x7a, 0x04, 0x00,
+	0x75, 0x18, 0x48, 0x8b, 0x15, 0xa8, 0x2e, 0x00, 0x00, 0x83, 0x7a, 0x04, 0x00, 0x75, 0x15, 0xc3, 0x48,
+	0x89, 0xdf, 0xe8, 0x6d, 0xff, 0xff, 0xff, 0xeb, 0xdb, 0x4c, 0x89, 0xef, 0xe8, 0x63, 0xff, 0xff, 0xff,
+	0xeb, 0xde, 0x4c, 0x89, 0xef, 0xe8, 0xd5, 0xfe, 0xff, 0xff, 0xc3,
+};
+
+#define OBJECTS      (TEXT + TEXT_SIZE)
+#define TRACING_SLOT 0x404100u
+#define NEW_TYPE     0x404300u
+
+/* The program, and after it the objects' code, in which the functions at these distances are. */
+static void objects_find(uint64_t new_reference, uint64_t slot, const uint32_t *functions, size_t count,
+			 struct inline_sites *out)
+{
+	uint8_t code[TEXT_SIZE + sizeof(objects)];
+	struct inline_image image = image_of(program);
+	uint64_t all[sizeof(starts) / sizeof(starts[0]) + 8];
+
+	memcpy(code, program, TEXT_SIZE);
+	memcpy(code + TEXT_SIZE, objects, sizeof(objects));
+	memcpy(all, starts, sizeof(starts));
+	for (size_t i = 0; i < count; i++)
+		all[image.start_count++] = OBJECTS + functions[i];
+	image.text = (struct inline_range){code, TEXT, sizeof(code)};
+	image.stubs[0].bytes = 0;
+	image.starts = all;
+	image.new_reference = new_reference;
+	image.tracing_slots[0] = slot;
+	image.tracing_offset = 4;
+	image.new_types[1] = NEW_TYPE;
+	assert_int_equal(inline_sites_find(&image, out), 0);
+}
+
+static const uint32_t object_functions[] = {0, 0x21, 0x84, 0x85, 0xae, 0xe6};
+
+static void assert_object(const struct inline_sites *sites, uint32_t at, uint32_t reg, int64_t addend)
+{
+	assert_true(site_at(sites, OBJECTS + at)->cookie ==
+		    (ABI_COOKIE(ABI_OP_REUSE, EVENT_API_OBJ, reg, NONE, NONE) | ABI_COOKIE_ADDEND(addend)));
+}
+
+/* Every copy of what asks whether tracemalloc traces, and calls what _Py_NewReference calls then. */
+static void test_objects(void **state)
+{
+	(void)state;
+	struct inline_sites sites;
+
+	objects_find(OBJECTS, 0, object_functions, 6, &sites);
+	assert_int_equal(sites.found[INLINE_OBJECT], 3);
+	assert_object(&sites, 0x8, ABI_REG_DI, 0);
+	assert_object(&sites, 0x28, ABI_REG_BX, 0);
+	assert_object(&sites, 0x37, ABI_REG_BP, 16);
+	assert_int_equal(sites.given_up[INLINE_OBJECT], 1);
+	assert_true(sites.given_up_list[0].vaddr == OBJECTS + 0x4b);
+	assert_int_equal(sites.always_new, 1);
+	inline_sites_free(&sites);
+}
+
+/* From 3.13 on: whoever is the tracer is told of an object's end, too. */
+static void test_objects_tracer(void **state)
+{
+	(void)state;
+	struct inline_sites sites;
+
+	objects_find(OBJECTS + 0x85, 0, object_functions, 6, &sites);
+	assert_int_equal(sites.found[INLINE_OBJECT], 2);
+	assert_object(&sites, 0x96, ABI_REG_DI, 0);
+	assert_object(&sites, 0xb8, ABI_REG_R12, 0);
+	assert_int_equal(sites.given_up_count, 0);
+	inline_sites_free(&sites);
+}
+
+/* 3.8 has no such function; what most of the ways call must be it. */
+static void test_objects_through_slot(void **state)
+{
+	(void)state;
+	struct inline_sites sites;
+
+	objects_find(0, TRACING_SLOT, object_functions, 6, &sites);
+	assert_int_equal(sites.found[INLINE_OBJECT], 2);
+	assert_object(&sites, 0xf2, ABI_REG_BX, 0);
+	assert_object(&sites, 0xff, ABI_REG_R13, 0);
+	inline_sites_free(&sites);
+}
+
 static void test_nothing(void **state)
 {
 	(void)state;
@@ -249,7 +380,9 @@ static void test_distribution(void **state)
 		elf_file_close(file);
 		skip();
 	}
-	assert_int_equal(sites.given_up_count, 0);
+	assert_int_equal(sites.given_up_count, sites.given_up[INLINE_OBJECT]);
+	assert_true(sites.found[INLINE_OBJECT] >= 20);
+	assert_true(sites.given_up[INLINE_OBJECT] * 50 <= sites.found[INLINE_OBJECT]);
 	assert_true(sites.exact * 10 >= sites.found[INLINE_POOL] * 8);
 	assert_true(sites.found[INLINE_REFILL] >= 1);
 	for (size_t i = 0; i < sites.count; i++) {
@@ -265,9 +398,15 @@ static void test_distribution(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shapes),         cmocka_unit_test(test_joined_ways),
-		cmocka_unit_test(test_no_instruction), cmocka_unit_test(test_resize),
-		cmocka_unit_test(test_nothing),        cmocka_unit_test(test_distribution),
+		cmocka_unit_test(test_shapes),
+		cmocka_unit_test(test_joined_ways),
+		cmocka_unit_test(test_no_instruction),
+		cmocka_unit_test(test_resize),
+		cmocka_unit_test(test_objects),
+		cmocka_unit_test(test_objects_tracer),
+		cmocka_unit_test(test_objects_through_slot),
+		cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_distribution),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

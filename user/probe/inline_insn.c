@@ -77,14 +77,18 @@ static void decode_move(const cs_insn *insn, struct inline_insn *out)
 {
 	const cs_x86_op *to = &insn->detail->x86.operands[0], *from = &insn->detail->x86.operands[1];
 
-	if (to->type == X86_OP_REG && from->type == X86_OP_MEM && to->size == 8) {
+	if (to->type == X86_OP_REG && from->type == X86_OP_MEM && to->size >= 4) {
 		out->dst = (uint8_t)x86_register_of(to->reg);
 		if (memory_read(insn, from, out))
-			out->op = INLINE_LOAD;
+			out->op = to->size == 8 ? INLINE_LOAD : INLINE_LOAD_32;
 	} else if (to->type == X86_OP_MEM && from->type == X86_OP_REG && from->size == 8) {
 		out->src = (uint8_t)x86_register_of(from->reg);
 		if (memory_read(insn, to, out))
 			out->op = INLINE_STORE;
+	} else if (to->type == X86_OP_MEM && from->type == X86_OP_IMM && to->size == 8) {
+		out->target = (uint64_t)from->imm;
+		if (memory_read(insn, to, out))
+			out->op = INLINE_STORE_CONST;
 	} else if (to->type == X86_OP_REG && to->size >= 4) {
 		out->dst = (uint8_t)x86_register_of(to->reg);
 		if (from->type == X86_OP_IMM) {
@@ -131,6 +135,8 @@ static void decode_compare(const cs_insn *insn, struct inline_insn *out)
 	}
 	if (left->type == X86_OP_MEM && right->type == X86_OP_IMM) {
 		out->op = INLINE_COMPARE_CONST;
+		if (memory_read(insn, left, out))
+			out->target = (uint64_t)out->value;
 		out->value = right->imm;
 	}
 	if (left->type != X86_OP_REG)
@@ -224,6 +230,8 @@ static int decode_control(struct inline_decoder *decoder, struct inline_insn *ou
 		out->target = (uint64_t)operand->imm;
 	else if (operand->type == X86_OP_MEM && memory_read(insn, operand, out) && out->base == ABI_REG_COUNT)
 		out->target = (uint64_t)out->value;
+	else if (operand->type == X86_OP_REG)
+		out->src = (uint8_t)x86_register_of(operand->reg);
 	return 1;
 }
 

@@ -15,18 +15,20 @@ enum inline_op {
 	INLINE_TRIPLE,        /* dst = 3 * src */
 	INLINE_ADD,           /* dst = src + value */
 	INLINE_LOAD,          /* dst = *(base + value), 64 bits; base ABI_REG_COUNT: an absolute address */
+	INLINE_LOAD_32,       /* the same, 32 bits */
 	INLINE_STORE,         /* *(base + value) = src, 64 bits */
+	INLINE_STORE_CONST,   /* *(base + value) = target, 64 bits */
 	INLINE_BUMP,          /* *(base + value) += 1, width bytes */
 	INLINE_COMPARE,       /* dst with src; base says that src is *(base + value) */
-	INLINE_COMPARE_CONST, /* dst with value; no dst: something in memory */
+	INLINE_COMPARE_CONST, /* dst with value; no dst: *(base + target), target 0: not known */
 	INLINE_TEST,          /* dst with itself */
 	INLINE_MASK,          /* dst &= value */
 	INLINE_BRANCH,        /* to target or on */
 	INLINE_JUMP,          /* to target */
 	INLINE_CALL,          /* of target */
-	INLINE_CALL_SLOT,     /* of something computed; target: the address of a constant slot, or 0 */
-	INLINE_JUMP_SLOT,     /* the same */
-	INLINE_END,           /* ret, or control gets lost */
+	INLINE_CALL_SLOT, /* of something computed; target: the address of a constant slot, or 0; src: its register */
+	INLINE_JUMP_SLOT, /* the same */
+	INLINE_END,       /* ret, or control gets lost */
 };
 
 struct inline_insn {

@@ -14,26 +14,13 @@
 #include "base/error.h"
 #include "probe/inline_match.h"
 #include "probe/inline_pool.h"
+#include "probe/inline_search.h"
 #include "probe/x86.h"
 
 #define SITES_MAX 4096
-#define REFILLS   16
 #define NEW_POOLS 64 /* places where a pool is taken into use, in all functions */
 
-struct search {
-	struct inline_code code;
-	struct inline_sites *out;
-	struct {
-		uint64_t vaddr;
-		uint32_t calls;
-	} refills[REFILLS];
-	size_t refill_count;
-	uint64_t own[REFILLS]; /* sites of copies that call no such function, the first of them */
-	size_t own_count;
-	uint64_t pool_bits;
-};
-
-static void give_up(struct search *search, enum inline_kind kind, uint64_t vaddr, const char *why)
+void inline_give_up(struct inline_search *search, enum inline_kind kind, uint64_t vaddr, const char *why)
 {
 	struct inline_sites *out = search->out;
 
@@ -45,8 +32,7 @@ static void give_up(struct search *search, enum inline_kind kind, uint64_t vaddr
 	out->given_up_list[out->given_up_listed++].why = why;
 }
 
-/* Is the site an instruction of its function? */
-static int is_instruction(struct search *search, uint64_t vaddr, int *err)
+int inline_is_instruction(struct inline_search *search, uint64_t vaddr, int *err)
 {
 	int result = inline_code_function(&search->code, vaddr);
 
@@ -55,7 +41,7 @@ static int is_instruction(struct search *search, uint64_t vaddr, int *err)
 	return !result && inline_code_index(&search->code, vaddr) < search->code.count;
 }
 
-static int site_add(struct search *search, const struct plan_site *site)
+int inline_site_add(struct inline_search *search, const struct plan_site *site)
 {
 	const struct inline_range *text = &search->code.image->text;
 	struct inline_sites *out = search->out;
@@ -82,7 +68,7 @@ static int site_add(struct search *search, const struct plan_site *site)
 	return 0;
 }
 
-static int pool_add(struct search *search, const struct inline_match *match)
+static int pool_add(struct inline_search *search, const struct inline_match *match)
 {
 	struct plan_site site = {.vaddr = match->site, .op = ABI_OP_POOL};
 	uint8_t reg = ABI_REG_COUNT;
@@ -100,11 +86,11 @@ static int pool_add(struct search *search, const struct inline_match *match)
 	}
 	site.cookie = ABI_COOKIE(ABI_OP_POOL, EVENT_API_OBJ, match->reg, reg, ABI_REG_COUNT) |
 		      ABI_COOKIE_ADDEND(addend);
-	err = site_add(search, &site);
+	err = inline_site_add(search, &site);
 	if (err)
 		return err;
 	search->out->found[INLINE_POOL]++;
-	for (size_t i = 0; match->refill && i < REFILLS; i++) {
+	for (size_t i = 0; match->refill && i < INLINE_REFILLS; i++) {
 		if (i == search->refill_count)
 			search->refills[search->refill_count++].vaddr = match->refill;
 		if (search->refills[i].vaddr != match->refill)
@@ -112,13 +98,14 @@ static int pool_add(struct search *search, const struct inline_match *match)
 		search->refills[i].calls++;
 		return 0;
 	}
-	if (search->own_count < REFILLS)
+	if (search->own_count < INLINE_REFILLS)
 		search->own[search->own_count++] = match->site;
-	give_up(search, INLINE_REFILL, match->site, "what is called when the pool is empty is not known");
+	inline_give_up(search, INLINE_REFILL, match->site,
+		       "what is called when the pool is empty is not known");
 	return 0;
 }
 
-static int free_add(struct search *search, const struct inline_match *match)
+static int free_add(struct inline_search *search, const struct inline_match *match)
 {
 	struct plan_site site = {.vaddr = match->site, .op = ABI_OP_FREE};
 	const struct inline_code *code = &search->code;
@@ -135,26 +122,26 @@ static int free_add(struct search *search, const struct inline_match *match)
 	snprintf(site.why, sizeof(site.why), "%s in %s, a block goes back to its pool",
 		 match->through_pool ? "pool" : "block", x86_register_name(match->reg));
 	search->out->found[INLINE_POOL_FREE]++;
-	return site_add(search, &site);
+	return inline_site_add(search, &site);
 }
 
-static int resize_add(struct search *search, const struct inline_match *match)
+static int resize_add(struct inline_search *search, const struct inline_match *match)
 {
 	struct plan_site site = {.vaddr = match->site, .op = ABI_OP_RESIZE};
 
 	if (match->reg == ABI_REG_COUNT) {
-		give_up(search, INLINE_RESIZE, match->site, "where the block is, is not known");
+		inline_give_up(search, INLINE_RESIZE, match->site, "where the block is, is not known");
 		return 0;
 	}
 	site.cookie = ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, match->reg, match->size_reg, ABI_REG_COUNT);
 	snprintf(site.why, sizeof(site.why), "block in %s may stay in its place, size in %s",
 		 x86_register_name(match->reg), x86_register_name(match->size_reg));
 	search->out->found[INLINE_RESIZE]++;
-	return site_add(search, &site);
+	return inline_site_add(search, &site);
 }
 
 /* lea (r,r,2): three times the size, after the size was made of the pool's size class with a shift by 4. */
-static int resizes_find(struct search *search)
+static int resizes_find(struct inline_search *search)
 {
 	const struct inline_range *text = &search->code.image->text;
 	int err = 0;
@@ -172,11 +159,12 @@ static int resizes_find(struct search *search)
 				  bytes[2 - back] == 4;
 		if (!shifted || !inline_match_resize(&search->code, text->vaddr + i, &match))
 			continue;
-		if (is_instruction(search, text->vaddr + i, &err) && is_instruction(search, match.site, &err))
+		if (inline_is_instruction(search, text->vaddr + i, &err) &&
+		    inline_is_instruction(search, match.site, &err))
 			err = resize_add(search, &match);
 		else
-			give_up(search, INLINE_RESIZE, match.site,
-				"decoding its function does not lead to it");
+			inline_give_up(search, INLINE_RESIZE, match.site,
+				       "decoding its function does not lead to it");
 	}
 	return err;
 }
@@ -203,7 +191,7 @@ static int store_follows(const uint8_t *bytes, size_t count, unsigned reg)
 	return 0;
 }
 
-static int pools_find(struct search *search)
+static int pools_find(struct inline_search *search)
 {
 	const struct inline_range *text = &search->code.image->text;
 	int err = 0;
@@ -219,10 +207,10 @@ static int pools_find(struct search *search)
 		    (at != 8 || bytes[1] != 0x8b || !store_follows(bytes, left < 40 ? left : 40, reg) ||
 		     !inline_match_free(&search->code, text->vaddr + i, &match)))
 			continue;
-		if (!is_instruction(search, text->vaddr + i, &err) ||
-		    !is_instruction(search, match.site, &err))
-			give_up(search, is_pool ? INLINE_POOL : INLINE_POOL_FREE, match.site,
-				"decoding its function does not lead to it");
+		if (!inline_is_instruction(search, text->vaddr + i, &err) ||
+		    !inline_is_instruction(search, match.site, &err))
+			inline_give_up(search, is_pool ? INLINE_POOL : INLINE_POOL_FREE, match.site,
+				       "decoding its function does not lead to it");
 		else
 			err = is_pool ? pool_add(search, &match) : free_add(search, &match);
 	}
@@ -271,7 +259,7 @@ static uint64_t arguments_cookie(enum abi_op op, enum event_api api)
 }
 
 /* Is it the site of another request? One instruction cannot end one and begin the next. */
-static int is_raw_call(struct search *search, uint64_t vaddr)
+static int is_raw_call(struct inline_search *search, uint64_t vaddr)
 {
 	struct inline_insn insn;
 
@@ -280,7 +268,7 @@ static int is_raw_call(struct search *search, uint64_t vaddr)
 }
 
 /* A call of a function of libc, or a jump to it that takes its caller's place. */
-static int raw_add(struct search *search, uint64_t vaddr, size_t bytes, enum abi_op op, int is_call)
+static int raw_add(struct inline_search *search, uint64_t vaddr, size_t bytes, enum abi_op op, int is_call)
 {
 	struct plan_site site = {.vaddr = vaddr, .op = op, .with_return = op != ABI_OP_FREE && !is_call};
 	struct inline_match match = {0};
@@ -290,7 +278,7 @@ static int raw_add(struct search *search, uint64_t vaddr, size_t bytes, enum abi
 	search->out->found[op == ABI_OP_FREE ? INLINE_RAW_FREE : INLINE_RAW]++;
 	if (is_call && op != ABI_OP_FREE) {
 		inline_match_return(&search->code, vaddr + bytes, &match);
-		if (!is_instruction(search, match.site, &err) || is_raw_call(search, match.site)) {
+		if (!inline_is_instruction(search, match.site, &err) || is_raw_call(search, match.site)) {
 			match.site = vaddr + bytes;
 			match.reg = ABI_REG_AX;
 		}
@@ -300,17 +288,17 @@ static int raw_add(struct search *search, uint64_t vaddr, size_t bytes, enum abi
 	site.cookie = arguments_cookie(op, api);
 	snprintf(site.why, sizeof(site.why), "%s libc%s", is_call ? "call into" : "jump to",
 		 api == EVENT_API_LARGE ? ", for pymalloc" : "");
-	err = site_add(search, &site);
+	err = inline_site_add(search, &site);
 	if (err || !match.site)
 		return err;
 	site = (struct plan_site){.vaddr = match.site, .op = ABI_OP_END};
 	site.cookie = ABI_COOKIE(ABI_OP_END, api, match.reg, ABI_REG_COUNT, ABI_REG_COUNT);
 	snprintf(site.why, sizeof(site.why), "after the call, block in %s", x86_register_name(match.reg));
-	return site_add(search, &site);
+	return inline_site_add(search, &site);
 }
 
 /* Calls and jumps into libc: through stubs, or through the slots themselves. */
-static int raws_find(struct search *search)
+static int raws_find(struct inline_search *search)
 {
 	const struct inline_image *image = search->code.image;
 	const struct inline_range *text = &image->text;
@@ -331,18 +319,18 @@ static int raws_find(struct search *search)
 		import = through_slot ? import_of(image, target) : stub_at(image, target);
 		if (!import)
 			continue;
-		if (is_instruction(search, text->vaddr + i, &err))
+		if (inline_is_instruction(search, text->vaddr + i, &err))
 			err = raw_add(search, text->vaddr + i, size, import->op,
 				      bytes[0] == 0xe8 || (through_slot && bytes[1] == 0x15));
 		else
-			give_up(search, import->op == ABI_OP_FREE ? INLINE_RAW_FREE : INLINE_RAW,
-				text->vaddr + i, "decoding its function does not lead to it");
+			inline_give_up(search, import->op == ABI_OP_FREE ? INLINE_RAW_FREE : INLINE_RAW,
+				       text->vaddr + i, "decoding its function does not lead to it");
 	}
 	return err;
 }
 
 /* The function that makes a pool, as every site with an empty one calls it. */
-static int refills_add(struct search *search)
+static int refills_add(struct inline_search *search)
 {
 	const struct inline_range *text = &search->code.image->text;
 	int err = 0;
@@ -357,8 +345,8 @@ static int refills_add(struct search *search)
 		struct plan_site site = {0};
 
 		if (offset >= text->bytes || !inline_code_is_start(&search->code, vaddr)) {
-			give_up(search, INLINE_REFILL, vaddr,
-				"called when a pool is empty, but no function of this file");
+			inline_give_up(search, INLINE_REFILL, vaddr,
+				       "called when a pool is empty, but no function of this file");
 			continue;
 		}
 		err = plan_function(&wish, text->code + offset,
@@ -371,12 +359,13 @@ static int refills_add(struct search *search)
 		snprintf(site.why, sizeof(site.why), "makes a pool, called from %u sites",
 			 search->refills[i].calls);
 		search->out->found[INLINE_REFILL]++;
-		err = site_add(search, &site);
+		err = inline_site_add(search, &site);
 	}
 	return err;
 }
 
-static void new_pool_fill(struct search *search, const struct inline_new_pool *found, struct plan_site *site)
+static void new_pool_fill(struct inline_search *search, const struct inline_new_pool *found,
+			  struct plan_site *site)
 {
 	const struct inline_range *text = &search->code.image->text;
 	uint64_t offset = found->site - text->vaddr;
@@ -396,7 +385,7 @@ static void new_pool_fill(struct search *search, const struct inline_new_pool *f
 }
 
 /* In the functions that make pools, and where no call of one was found, in the copy of the allocator itself. */
-static int new_pools_add(struct search *search)
+static int new_pools_add(struct inline_search *search)
 {
 	struct inline_sites *out = search->out;
 	struct inline_new_pool found[NEW_POOLS];
@@ -428,7 +417,7 @@ static int new_pools_add(struct search *search)
 int inline_sites_find(const struct inline_image *image, struct inline_sites *out)
 {
 	struct inline_sites sites = {0};
-	struct search search = {.out = &sites};
+	struct inline_search search = {.out = &sites};
 	int err = inline_code_open(&search.code, image);
 
 	if (!err)
@@ -443,6 +432,8 @@ int inline_sites_find(const struct inline_image *image, struct inline_sites *out
 		err = raws_find(&search);
 	if (!err)
 		err = resizes_find(&search);
+	if (!err)
+		err = inline_objects_find(&search);
 	inline_code_close(&search.code);
 	if (err) {
 		inline_sites_free(&sites);

@@ -11,6 +11,7 @@
  *	it is too large				call or jump to malloc, calloc, realloc	MALLOC …, END
  *	a block goes back to its pool		mov pool->freeblock,(block) … je	FREE
  *	a large one is freed			call or jump to free			FREE
+ *	an object begins to live		cmp tracing,0; jne			REUSE
  *
  * These ends are probed and not the functions, so it does not matter where they were inlined, and each
  *request passes one of them once. Nearly all of the instructions are such as the kernel emulates.
@@ -35,8 +36,11 @@ struct inline_import {
 	enum abi_op op; /* ABI_OP_MALLOC, _CALLOC, _REALLOC, _FREE */
 };
 
-#define INLINE_STUB_RANGES 3
-#define INLINE_IMPORTS_MAX 16
+#define INLINE_STUB_RANGES   3
+#define INLINE_IMPORTS_MAX   16
+#define INLINE_TRACING_SLOTS 2
+#define INLINE_NEW_TYPES     3
+#define INLINE_NEW_FUNCTIONS 6
 
 struct inline_image {
 	struct inline_range text;
@@ -45,6 +49,15 @@ struct inline_image {
 	size_t import_count;
 	const uint64_t *starts; /* of functions, and of parts that were split off; sorted */
 	size_t start_count;
+	uint64_t new_reference; /* _Py_NewReference; 0: there is no such function */
+	/* Where tracemalloc says that it traces, else 0; and slots that lead to the structure which that is in. */
+	uint64_t tracing, tracing_slots[INLINE_TRACING_SLOTS];
+	int64_t tracing_offset; /* in that structure */
+	/* Types that have no free list, and functions that only allocate: their objects are always new. 0: none. */
+	uint64_t new_types[INLINE_NEW_TYPES];
+	struct {
+		uint64_t vaddr, bytes;
+	} new_functions[INLINE_NEW_FUNCTIONS];
 };
 
 enum inline_kind {
@@ -54,6 +67,7 @@ enum inline_kind {
 	INLINE_REFILL,    /* the function that makes a pool */
 	INLINE_RAW,       /* malloc, calloc, realloc are called, and where they have returned; or jumped to */
 	INLINE_RAW_FREE,
+	INLINE_OBJECT, /* an object begins to live */
 	INLINE_KINDS
 };
 
@@ -70,6 +84,7 @@ struct inline_sites {
 	struct plan_site *pools;
 	size_t pool_count;
 	int pools_complete;
+	size_t always_new; /* of what INLINE_OBJECT has not: no object from a free list comes there */
 	size_t given_up[INLINE_KINDS], given_up_count;
 	struct {
 		uint64_t vaddr;

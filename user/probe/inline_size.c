@@ -15,75 +15,47 @@
 
 #include "abi/target.h"
 #include "probe/inline_match.h"
+#include "probe/inline_value.h"
 
 #define WAY_MAX  96  /* instructions followed back */
 #define SLOW_MAX 24  /* and along the slow path */
 #define LARGEST  512 /* that pymalloc serves */
 
-#define CONSTANT 0
-#define UNKNOWN  1
-#define NEW      2 /* and above: values that came up */
-
-struct value {
-	uint32_t base;
-	int64_t addend;
-};
-
-struct state {
-	struct value of[ABI_REG_COUNT];
-	uint32_t next; /* number of the next new value */
-};
-
-static void step(struct state *state, const struct inline_insn *insn)
-{
-	struct value result = {.base = UNKNOWN};
-
-	if (insn->op == INLINE_CONST)
-		result = (struct value){CONSTANT, insn->value};
-	else if ((insn->op == INLINE_COPY || insn->op == INLINE_ADD) && insn->src < ABI_REG_COUNT)
-		result = state->of[insn->src];
-	if (insn->op == INLINE_ADD)
-		result.addend = (int64_t)((uint64_t)result.addend + (uint64_t)insn->value);
-	for (uint32_t r = 0; r < ABI_REG_COUNT; r++)
-		if (insn->written >> r & 1)
-			state->of[r] = (struct value){state->next++, 0};
-	if (insn->dst < ABI_REG_COUNT && result.base != UNKNOWN)
-		state->of[insn->dst] = result;
-}
-
 /* What is passed as the second argument to the function in the slot, where this way leads to one. */
-static struct value slow_size(struct inline_code *code, uint64_t vaddr, const struct state *from)
+static struct inline_value slow_size(struct inline_code *code, uint64_t vaddr,
+				     const struct inline_state *from)
 {
-	struct state state = *from;
+	struct inline_state state = *from;
 	struct inline_insn insn;
 
 	for (int i = 0; i < SLOW_MAX && inline_code_window(code, vaddr, &insn, 1); i++) {
 		if (insn.op == INLINE_CALL_SLOT || insn.op == INLINE_JUMP_SLOT)
-			return state.of[ABI_REG_SI].base < from->next ? state.of[ABI_REG_SI]
-								      : (struct value){.base = UNKNOWN};
+			return state.of[ABI_REG_SI].base < from->next
+				       ? state.of[ABI_REG_SI]
+				       : (struct inline_value){.base = INLINE_UNKNOWN};
 		if (insn.op == INLINE_CALL || insn.op == INLINE_END || insn.op == INLINE_BRANCH)
 			break;
-		step(&state, &insn);
+		inline_state_step(&state, &insn);
 		vaddr = insn.op == INLINE_JUMP ? insn.target : vaddr + insn.bytes;
 	}
-	return (struct value){.base = UNKNOWN};
+	return (struct inline_value){.base = INLINE_UNKNOWN};
 }
 
 /* Does it compare with the address of code, as the guard of a slot does? */
-static int compares_code(const struct inline_code *code, const struct state *state,
+static int compares_code(const struct inline_code *code, const struct inline_state *state,
 			 const struct inline_insn *insn)
 {
 	const struct inline_range *text = &code->image->text;
-	struct value other = {.base = UNKNOWN};
+	struct inline_value other = {.base = INLINE_UNKNOWN};
 
 	if (insn->op == INLINE_COMPARE_CONST)
-		other = (struct value){CONSTANT, insn->value};
+		other = (struct inline_value){INLINE_CONSTANT, insn->value};
 	else if (insn->op == INLINE_COMPARE && insn->dst < ABI_REG_COUNT &&
-		 state->of[insn->dst].base == CONSTANT)
+		 state->of[insn->dst].base == INLINE_CONSTANT)
 		other = state->of[insn->dst];
 	else if (insn->op == INLINE_COMPARE && insn->src < ABI_REG_COUNT)
 		other = state->of[insn->src];
-	return other.base == CONSTANT && (uint64_t)other.addend - text->vaddr < text->bytes;
+	return other.base == INLINE_CONSTANT && (uint64_t)other.addend - text->vaddr < text->bytes;
 }
 
 /* The indexes of the instructions that lead to that of index site, the last one first. */
@@ -99,16 +71,15 @@ static size_t way_find(const struct inline_code *code, size_t site, uint32_t *wa
 
 int inline_size_find(struct inline_code *code, uint64_t site, uint8_t *reg, int64_t *addend)
 {
-	struct value size = {.base = UNKNOWN};
+	struct inline_value size = {.base = INLINE_UNKNOWN};
 	size_t index = inline_code_index(code, site), count;
-	struct state state = {.next = NEW};
+	struct inline_state state;
 	int guarded = 0;
 	uint32_t way[WAY_MAX];
 
 	if (index == code->count)
 		return -ENOENT;
-	for (uint32_t r = 0; r < ABI_REG_COUNT; r++)
-		state.of[r] = (struct value){state.next++, 0};
+	inline_state_init(&state);
 	count = way_find(code, index, way);
 	for (size_t i = count; i-- > 0;) {
 		const struct inline_insn *insn = &code->insns[way[i]];
@@ -122,20 +93,20 @@ int inline_size_find(struct inline_code *code, uint64_t site, uint8_t *reg, int6
 			size.addend++;
 		} else if (insn->op == INLINE_BRANCH && guarded) {
 			int taken = code->insns[next].vaddr == insn->target;
-			struct value slow =
+			struct inline_value slow =
 				slow_size(code, taken ? insn->vaddr + insn->bytes : insn->target, &state);
 
-			if (slow.base != UNKNOWN)
+			if (slow.base != INLINE_UNKNOWN)
 				size = slow;
 		}
-		step(&state, insn);
+		inline_state_step(&state, insn);
 	}
-	if (size.base == CONSTANT && size.addend > 0 && size.addend <= LARGEST) {
+	if (size.base == INLINE_CONSTANT && size.addend > 0 && size.addend <= LARGEST) {
 		*reg = ABI_REG_COUNT;
 		*addend = size.addend;
 		return 0;
 	}
-	for (uint8_t r = 0; size.base >= NEW && r < ABI_REG_COUNT; r++) {
+	for (uint8_t r = 0; size.base >= INLINE_NEW && r < ABI_REG_COUNT; r++) {
 		int64_t difference = (int64_t)((uint64_t)size.addend - (uint64_t)state.of[r].addend);
 
 		if (state.of[r].base != size.base || difference < INT16_MIN || difference > INT16_MAX)
@@ -153,22 +124,22 @@ int inline_size_find(struct inline_code *code, uint64_t site, uint8_t *reg, int6
  */
 static uint8_t copied_from(struct inline_code *code, uint64_t vaddr)
 {
-	struct state state = {.next = NEW};
+	struct inline_state state;
 	struct inline_insn insn;
 	int calls = 0;
 
-	for (uint32_t r = 0; r < ABI_REG_COUNT; r++)
-		state.of[r] = (struct value){state.next++, 0};
+	inline_state_init(&state);
 	for (int i = 0; i < SLOW_MAX && inline_code_window(code, vaddr, &insn, 1); i++) {
-		struct value from = state.of[ABI_REG_SI];
+		struct inline_value from = state.of[ABI_REG_SI];
 
 		if (insn.op == INLINE_CALL && ++calls == 2)
-			return from.base >= NEW && from.base < NEW + ABI_REG_COUNT && !from.addend
-				       ? (uint8_t)(from.base - NEW)
+			return from.base >= INLINE_NEW && from.base < INLINE_NEW + ABI_REG_COUNT &&
+					       !from.addend
+				       ? (uint8_t)(from.base - INLINE_NEW)
 				       : ABI_REG_COUNT;
 		if (insn.op == INLINE_END || insn.op == INLINE_JUMP_SLOT || insn.op == INLINE_CALL_SLOT)
 			break;
-		step(&state, &insn);
+		inline_state_step(&state, &insn);
 		vaddr = insn.op == INLINE_JUMP ? insn.target : vaddr + insn.bytes;
 	}
 	return ABI_REG_COUNT;

@@ -188,25 +188,52 @@ static bool is_complete(const struct inline_sites *found)
 {
 	return found->exact == found->found[INLINE_POOL] && found->found[INLINE_REFILL] &&
 	       found->found[INLINE_RESIZE] && found->found[INLINE_RAW] && found->found[INLINE_RAW_FREE] &&
-	       !found->given_up_count;
+	       found->given_up_count == found->given_up[INLINE_OBJECT];
+}
+
+static bool is_wanted(const struct plan *plan, const struct plan_opts *opts, const struct plan_site *site)
+{
+	if (site->op == ABI_OP_REUSE)
+		return !opts->no_reuse;
+	return plan->mode != EVENT_MODE_CENSUS || !is_pool_free(site);
+}
+
+static void describe_inlined(struct plan *plan, const struct inline_sites *found)
+{
+	snprintf(plan->level, sizeof(plan->level),
+		 "raw, mem, obj: where requests end: %zu places take a block from a pool (%zu with its exact "
+		 "size), %zu give one back, %zu resize one; %zu functions make pools; %zu calls for large "
+		 "blocks, %zu frees; given up: %zu",
+		 found->found[INLINE_POOL], found->exact, found->found[INLINE_POOL_FREE],
+		 found->found[INLINE_RESIZE], found->found[INLINE_REFILL], found->found[INLINE_RAW],
+		 found->found[INLINE_RAW_FREE], found->given_up_count);
+}
+
+static void add_given_up(struct plan *plan, const struct inline_sites *found)
+{
+	for (size_t i = 0; i < found->given_up_listed; i++) {
+		char place[PLAN_NAME_SIZE];
+
+		snprintf(place, sizeof(place), "0x%llx", (unsigned long long)found->given_up_list[i].vaddr);
+		plan_missing_add(plan, place, found->given_up_list[i].why);
+	}
 }
 
 /*
  * What was found goes in front of the other sites. functions: the implementations have symbols. -ENOENT: then they are
- * to be probed instead, because there are no more copies than theirs and something is missing.
+ * to be probed instead, because there are no more copies than theirs and something is missing; of what was found the
+ * places where objects begin to live are taken all the same.
  */
-static int add_inlined(struct plan *plan, struct elf_file *file, bool functions)
+static int add_inlined(struct plan *plan, struct elf_file *file, const struct plan_opts *opts, bool functions)
 {
 	struct inline_sites found;
 	struct plan_site *sites;
+	bool only_objects;
 	int err = plan_inline(file, &found);
 
 	if (err)
 		return err;
-	if (functions && found.found[INLINE_POOL] <= FUNCTIONS && !is_complete(&found)) {
-		inline_sites_free(&found);
-		return -ENOENT;
-	}
+	only_objects = functions && found.found[INLINE_POOL] <= FUNCTIONS && !is_complete(&found);
 	sites = calloc(found.count + PLAN_MAX_ENTRIES, sizeof(*sites));
 	if (!sites) {
 		inline_sites_free(&found);
@@ -216,26 +243,18 @@ static int add_inlined(struct plan *plan, struct elf_file *file, bool functions)
 	plan->sites = sites;
 	plan->count = 0;
 	for (size_t i = 0; i < found.count; i++)
-		if (plan->mode != EVENT_MODE_CENSUS || !is_pool_free(&found.sites[i]))
+		if (is_wanted(plan, opts, &found.sites[i]) &&
+		    (!only_objects || found.sites[i].op == ABI_OP_REUSE))
 			sites[plan->count++] = found.sites[i];
+	plan->inlined_count = plan->count;
+	plan->always_new = found.always_new;
 	plan->room = found.count + PLAN_MAX_ENTRIES;
-	snprintf(plan->level, sizeof(plan->level),
-		 "raw, mem, obj: where requests end: %zu places take a block from a pool (%zu with its exact "
-		 "size), "
-		 "%zu give one back, %zu resize one; %zu functions make pools; %zu calls for large blocks, "
-		 "%zu frees; "
-		 "given up: %zu",
-		 found.found[INLINE_POOL], found.exact, found.found[INLINE_POOL_FREE],
-		 found.found[INLINE_RESIZE], found.found[INLINE_REFILL], found.found[INLINE_RAW],
-		 found.found[INLINE_RAW_FREE], found.given_up_count);
-	for (size_t i = 0; i < found.given_up_listed; i++) {
-		char place[PLAN_NAME_SIZE];
-
-		snprintf(place, sizeof(place), "0x%llx", (unsigned long long)found.given_up_list[i].vaddr);
-		plan_missing_add(plan, place, found.given_up_list[i].why);
+	if (!only_objects) {
+		describe_inlined(plan, &found);
+		add_given_up(plan, &found);
 	}
 	inline_sites_free(&found);
-	return 0;
+	return only_objects ? -ENOENT : 0;
 }
 
 static int add_functions(struct plan *plan, struct elf_file *file, const struct plan_opts *opts,
@@ -308,6 +327,19 @@ static int add_growth(struct plan *plan, struct elf_file *file, const struct pla
 	return 0;
 }
 
+static void describe_objects(struct plan *plan)
+{
+	size_t length = strlen(plan->level), count = 0;
+
+	for (size_t i = 0; i < plan->count; i++)
+		count += plan->sites[i].op == ABI_OP_REUSE;
+	snprintf(plan->level + length, sizeof(plan->level) - length, "; %zu take an object into use", count);
+	length = strlen(plan->level);
+	if (count && plan->always_new)
+		snprintf(plan->level + length, sizeof(plan->level) - length,
+			 " (and %zu one in a new block only)", plan->always_new);
+}
+
 static int add_everything(struct plan *plan, struct elf_file *file, const struct plan_opts *opts)
 {
 	bool raw_deep = !opts->public_only && has_implementations(plan, file, &raw);
@@ -320,7 +352,7 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	bool growth = opts->mode == EVENT_MODE_GROWTH;
 	int err = growth              ? add_growth(plan, file, opts)
 		  : opts->public_only ? -ENOENT
-				      : add_inlined(plan, file, raw_deep && obj_deep);
+				      : add_inlined(plan, file, opts, raw_deep && obj_deep);
 	bool inlined = !err;
 
 	if (!err && obj_deep)
@@ -337,6 +369,8 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	for (size_t i = 0; i < sizeof(singles) / sizeof(singles[0]) && !err; i++)
 		if (singles[i].op != ABI_OP_REUSE || !(opts->no_reuse || growth))
 			err = plan_symbol_add(plan, file, &singles[i]);
+	if (!growth)
+		describe_objects(plan);
 	return err;
 }
 

@@ -59,6 +59,8 @@ struct elf_file;
 struct plan {
 	struct plan_site *sites;
 	size_t count, room;
+	size_t inlined_count; /* so many of them, the first ones, are in copies that were inlined somewhere */
+	size_t always_new;    /* places where objects begin to live, but none from a free list: left out */
 	struct {
 		char symbol[96];
 		char why[128];
@@ -78,7 +80,7 @@ struct plan {
 	struct elf_file *memory_file;
 	char memory_why[160];
 	uint64_t program_break; /* of such a plan: where the break was; 0: the process had no heap yet */
-	char level[256]; /* which face of the allocator is probed, and why, per domain: for the reader */
+	char level[320]; /* which face of the allocator is probed, and why, per domain: for the reader */
 };
 
 /*

@@ -84,6 +84,7 @@ int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_
 	by_return = functions && !found.pools_complete;
 	places = by_return ? found.found[INLINE_REFILL] : found.pool_count;
 	sites_take(plan, &found, opts, by_return);
+	plan->inlined_count = plan->count;
 	snprintf(plan->level, sizeof(plan->level),
 		 "pools: taken into use in %zu place%s, %s; large blocks: %s (%zu calls, %zu frees)", places,
 		 places == 1 ? "" : "s", by_return ? "seen as their functions return" : "seen there",

@@ -114,6 +114,51 @@ static void imports_load(struct elf_file *file, struct inline_image *image)
 	}
 }
 
+/* 3.8 exports the variable, and has no function that could tell where it is. */
+#define TRACING        "_Py_tracemalloc_config"
+#define TRACING_OFFSET 4 /* .tracing */
+
+static void objects_load(struct elf_file *file, struct inline_image *image)
+{
+	struct elf_symbol symbol;
+
+	if (!elf_file_symbol(file, "_Py_NewReference", &symbol) && symbol.function) {
+		image->new_reference = symbol.vaddr;
+	} else if (!elf_file_symbol(file, TRACING, &symbol) && !symbol.function && !symbol.tls) {
+		image->tracing = symbol.vaddr + TRACING_OFFSET;
+		image->tracing_offset = TRACING_OFFSET;
+		elf_file_import_slots(file, TRACING, image->tracing_slots, INLINE_TRACING_SLOTS);
+	}
+}
+
+#define VERSION_INT_LIST 0x030e0000u /* int objects have a free list from 3.14 on */
+
+/* str and bytes have had a free list in no version. */
+static void new_load(struct elf_file *file, struct inline_image *image)
+{
+	static const char *const types[] = {"PyUnicode_Type", "PyBytes_Type", "PyLong_Type"};
+	static const char *const functions[] = {"PyType_GenericAlloc", "_PyType_AllocNoTrack",
+						"_PyObject_New",       "_PyObject_NewVar",
+						"_PyObject_GC_New",    "_PyObject_GC_NewVar"};
+	struct elf_symbol symbol;
+	uint64_t version = 0;
+
+	_Static_assert(sizeof(types) / sizeof(types[0]) == INLINE_NEW_TYPES, "types");
+	_Static_assert(sizeof(functions) / sizeof(functions[0]) == INLINE_NEW_FUNCTIONS, "functions");
+	if (!elf_file_symbol(file, "Py_Version", &symbol) && !symbol.function && !symbol.tls &&
+	    elf_file_read(file, symbol.vaddr, &version, sizeof(version)) != sizeof(version))
+		version = VERSION_INT_LIST;
+	for (size_t i = 0; i < INLINE_NEW_TYPES - (version >= VERSION_INT_LIST); i++)
+		if (!elf_file_symbol(file, types[i], &symbol) && !symbol.function && !symbol.tls)
+			image->new_types[i] = symbol.vaddr;
+	for (size_t i = 0; i < INLINE_NEW_FUNCTIONS; i++) {
+		if (elf_file_symbol(file, functions[i], &symbol) || !symbol.function || symbol.ifunc)
+			continue;
+		image->new_functions[i].vaddr = symbol.vaddr;
+		image->new_functions[i].bytes = symbol.size;
+	}
+}
+
 static int image_load(struct elf_file *file, struct loaded *loaded)
 {
 	static const char *const stubs[INLINE_STUB_RANGES] = {".plt", ".plt.sec", ".plt.got"};
@@ -126,6 +171,8 @@ static int image_load(struct elf_file *file, struct loaded *loaded)
 		    -ENOMEM)
 			return -ENOMEM;
 	imports_load(file, &loaded->image);
+	objects_load(file, &loaded->image);
+	new_load(file, &loaded->image);
 	err = starts_load(file, loaded);
 	return err == -ENOENT ? error_set(-ENOTSUP, "the file does not say where its functions begin") : err;
 }

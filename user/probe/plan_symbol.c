@@ -56,11 +56,15 @@ const char *plan_function_find(struct elf_file *file, const char *name, struct e
 	return out->function && !out->ifunc && !out->tls ? NULL : "the symbol is no function";
 }
 
-/* Is a site in the function at vaddr already? Aliases are probed once. */
-static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr)
+/*
+ * Is a site in the function at vaddr already? Aliases are probed once. What was inlined in it is no site of its own, unless
+ * it is what the wish is for.
+ */
+static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr, enum abi_op op)
 {
 	for (size_t i = 0; i < plan->count; i++)
-		if (plan->sites[i].vaddr - plan->sites[i].in_function == vaddr)
+		if (plan->sites[i].vaddr - plan->sites[i].in_function == vaddr &&
+		    (i >= plan->inlined_count || plan->sites[i].op == op))
 			return &plan->sites[i];
 	return NULL;
 }
@@ -78,7 +82,7 @@ static int fill_site(struct plan *plan, struct elf_file *file, const struct plan
 	int bytes, err;
 
 	*why = NULL;
-	other = site_in(plan, vaddr);
+	other = site_in(plan, vaddr, wish->op);
 	if (other) {
 		if (other->op != wish->op)
 			*why = "it shares its code with a function of another meaning";

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mixed workload whose live blocks two tracers are to agree on. usage: parity.py THREADS OUT [OBJECTS]
+"""A mixed workload whose live blocks two tracers are to agree on. usage: parity.py THREADS OUT [OBJECTS]; OUT "-": standard output
 
 Ends at one and the same point in every run, by os._exit(). When tracemalloc traces, what it holds at that point for
 the program's own files goes to OUT as JSON: [{"filename", "lineno", "size", "count"}…].
@@ -107,6 +107,6 @@ if tracemalloc.is_tracing():
         frame = entry.traceback[0]
         if frame.filename in own:
             rows.append({"filename": frame.filename, "lineno": frame.lineno, "size": entry.size, "count": entry.count})
-    with open(out, "w") as file:
+    with open(1 if out == "-" else out, "w") as file:
         json.dump(rows, file)
 os._exit(0)

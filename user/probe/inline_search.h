@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of the search for sites. Internal to it. */
+#ifndef TRACER_PROBE_INLINE_SEARCH_H
+#define TRACER_PROBE_INLINE_SEARCH_H
+
+#include "probe/inline_code.h"
+#include "probe/inline_sites.h"
+
+#define INLINE_REFILLS 16
+
+struct inline_search {
+	struct inline_code code;
+	struct inline_sites *out;
+	struct {
+		uint64_t vaddr;
+		uint32_t calls;
+	} refills[INLINE_REFILLS];
+	size_t refill_count;
+	uint64_t own[INLINE_REFILLS]; /* sites of copies that call no such function, the first of them */
+	size_t own_count;
+	uint64_t pool_bits;
+};
+
+/* why: static. */
+void inline_give_up(struct inline_search *search, enum inline_kind kind, uint64_t vaddr, const char *why);
+/* Is there an instruction of a function at vaddr? Where there is no memory to tell, *err is -ENOMEM. */
+int inline_is_instruction(struct inline_search *search, uint64_t vaddr, int *err);
+/* Copies the site, with what its instruction is. 0; -ENOTSUP: there are too many; -ENOMEM. */
+int inline_site_add(struct inline_search *search, const struct plan_site *site);
+
+/* Does only an object in a new block begin to live at site, whose function was decoded last? reg: where it is. */
+int inline_is_new(const struct inline_code *code, uint64_t site, uint8_t reg);
+/* The places where objects begin to live (inline_objects.c). 0, also where there are none; or as above. */
+int inline_objects_find(struct inline_search *search);
+
+#endif
