@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -100,19 +99,10 @@ static int maps_write(struct run *run, int at_end)
 	return err;
 }
 
-/* Did somebody ask for the end? A command gets the terminal's Ctrl-C itself and is waited for, the first time. */
 static int stop_wanted(struct run *run, int *interrupts)
 {
-	struct signalfd_siginfo info;
-
-	while (read(run->signals, &info, sizeof(info)) == sizeof(info)) {
-		if (!run->launch)
-			return 1;
-		if (info.ssi_signo == SIGTERM)
-			launch_signal(run->launch, SIGTERM);
-		if (++*interrupts > 1)
-			return 1;
-	}
+	if (signals_end(run->signals, run->launch, interrupts))
+		return 1;
 	return run->options.duration_ns &&
 	       clock_ns(CLOCK_MONOTONIC) - run->start_ns >= run->options.duration_ns;
 }

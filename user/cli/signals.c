@@ -5,6 +5,9 @@
 #include <signal.h>
 #include <stddef.h>
 #include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "target/launch.h"
 
 int signals_catch(int *fd, int on)
 {
@@ -19,4 +22,19 @@ int signals_catch(int *fd, int on)
 	if (on && *fd < 0)
 		*fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	return on && *fd < 0 ? -errno : 0;
+}
+
+int signals_end(int fd, struct launch *launch, int *interrupts)
+{
+	struct signalfd_siginfo info;
+
+	while (read(fd, &info, sizeof(info)) == sizeof(info)) {
+		if (!launch)
+			return 1;
+		if (info.ssi_signo == SIGTERM)
+			launch_signal(launch, SIGTERM);
+		if (++*interrupts > 1)
+			return 1;
+	}
+	return 0;
 }

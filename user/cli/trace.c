@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -97,20 +96,9 @@ static int reports_print(struct run *run, int at_end)
 	return status;
 }
 
-/* Did somebody ask for the end? A command gets the terminal's Ctrl-C itself and is waited for, the first time. */
 static int stop_wanted(struct run *run, int *interrupts)
 {
-	struct signalfd_siginfo info;
-
-	while (read(run->signals, &info, sizeof(info)) == sizeof(info)) {
-		if (!run->launch)
-			return 1;
-		if (info.ssi_signo == SIGTERM)
-			launch_signal(run->launch, SIGTERM);
-		if (++*interrupts > 1)
-			return 1;
-	}
-	if (live_stop_wanted(&run->live))
+	if (signals_end(run->signals, run->launch, interrupts) || live_stop_wanted(&run->live))
 		return 1;
 	return run->options.duration_ns &&
 	       clock_ns(CLOCK_MONOTONIC) - run->start_ns >= run->options.duration_ns;
