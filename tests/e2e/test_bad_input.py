@@ -29,7 +29,6 @@ USAGE = (
     ("-b 1", "power of two"),
     ("-b 4T", "power of two"),
     ("-b 99999999999999999999", "power of two"),
-    ("-m growth", "census"),
     ("-m sampling", "census"),
     ("-m other", "census"),
     ("--backend other", "perf"),
