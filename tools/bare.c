@@ -34,7 +34,7 @@ static int sites_attach(pid_t pid, int running, void *context)
 	struct python_runtime runtime = {0};
 	struct process_info info;
 	struct plan plan = {0};
-	int err = running ? -ENOENT : plan_process(pid, &bare->plan, &info, &runtime, &plan);
+	int err = running ? -ENOENT : plan_process(pid, &bare->plan, NULL, &info, &runtime, &plan);
 
 	if (err)
 		return err == -ENOENT
