@@ -49,8 +49,6 @@ void report_choice_default(struct report_choice *choice);
 void report_choice_free(struct report_choice *choice);
 /* Prints on stdout; EXIT_DONE, EXIT_FAILED or EXIT_USAGE after an error message. */
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice);
-/* Says which value the option does not have. */
-error_t cli_reject(const char *option, const char *arg);
 /* Reads a snapshot of any kind: 0, or -errno after an error message. */
 int cli_snapshot_load(const char *path, struct snapshot **out);
 /* Writes a snapshot's file and commits it. 0, -errno. */
@@ -80,6 +78,10 @@ error_t cli_parse_arguments(int key, struct argp_state *state, struct cli_argume
 int cli_parse_pids(const char *text, pid_t **pids, size_t *count);
 /* "64K", "8M", "1G" or bytes. 0, -EINVAL. */
 int cli_parse_bytes(const char *text, uint64_t *bytes);
+/* Says which value the option does not have, and the remedy (NULL: --help); what a parser is to return. */
+error_t cli_reject(const char *option, const char *arg, const char *remedy);
+/* The --buffer of a session: a power of two from 4K to 2G. 0, or what a parser returns. */
+error_t cli_parse_buffer(const char *arg, size_t *bytes);
 /* A decimal number of [low, high], nothing behind it. 0, -EINVAL. */
 int cli_parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number);
 /* Seconds, with a fraction ("2.5"), greater than 0. 0, -EINVAL. */

@@ -42,7 +42,7 @@ static const struct argp_child children[] = {{&cli_filter_argp, 0, NULL, 0}, {0}
 static error_t parse_format(struct export *export, const char *arg)
 {
 	export->exporter = exporter_find(arg);
-	return export->exporter ? 0 : cli_reject("--format", arg);
+	return export->exporter ? 0 : cli_reject("--format", arg, NULL);
 }
 
 static error_t parse_python(struct export *export, const char *arg)
@@ -77,7 +77,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return parse_python(export, arg);
 	case KEY_WEIGHT:
 		export->opts.counts = !strcmp(arg, "count");
-		return !export->opts.counts && strcmp(arg, "size") ? cli_reject("--weight", arg) : 0;
+		return !export->opts.counts && strcmp(arg, "size") ? cli_reject("--weight", arg, NULL) : 0;
 	}
 	return cli_parse_arguments(key, state, &export->files);
 }

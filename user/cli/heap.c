@@ -264,7 +264,7 @@ int cli_heap(int argc, char **argv)
 	if (status) {
 		status = status < 0 ? EXIT_DONE : status;
 	} else if (choice.output.format == FORMAT_CSV) {
-		cli_reject("--format", "csv");
+		cli_reject("--format", "csv", NULL);
 		status = EXIT_USAGE;
 	} else if (choice.pid_count != 1 || choice.rest.count) {
 		error_print(error_set(-EINVAL, "it reads one process, which -p names"), "tracer heap -p PID",

@@ -193,3 +193,20 @@ int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file)
 	outfile_discard(file);
 	return err;
 }
+
+error_t cli_reject(const char *option, const char *arg, const char *remedy)
+{
+	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg),
+		    remedy ? remedy : "--help lists them", "%s", option);
+	return CLI_REPORTED;
+}
+
+error_t cli_parse_buffer(const char *arg, size_t *bytes)
+{
+	uint64_t number;
+
+	if (cli_parse_bytes(arg, &number) || number < 4096 || number > 1ull << 31 || number & (number - 1))
+		return cli_reject("--buffer", arg, "a power of two from 4K to 2G");
+	*bytes = number;
+	return 0;
+}

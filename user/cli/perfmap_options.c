@@ -34,12 +34,6 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static error_t reject(const char *option, const char *arg, const char *remedy)
-{
-	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg), remedy, "%s", option);
-	return CLI_REPORTED;
-}
-
 static error_t symbol_parse(struct perfmap_options *out, const char *arg)
 {
 	int err =
@@ -59,7 +53,6 @@ static error_t symbol_parse(struct perfmap_options *out, const char *arg)
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct perfmap_options *out = state->input;
-	uint64_t bytes;
 
 	switch (key) {
 	case 'p':
@@ -70,15 +63,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		error_print(-EINVAL, "one or more, with commas between them", "--pid");
 		return CLI_REPORTED;
 	case 'd':
-		return cli_parse_seconds(arg, &out->duration_ns) ? reject("--duration", arg, "seconds") : 0;
+		return cli_parse_seconds(arg, &out->duration_ns) ? cli_reject("--duration", arg, "seconds")
+								 : 0;
 	case 'o':
 		out->output = arg;
 		return 0;
 	case 'b':
-		if (cli_parse_bytes(arg, &bytes) || bytes < 4096 || bytes > 1ull << 31 || bytes & (bytes - 1))
-			return reject("--buffer", arg, "a power of two from 4K to 2G");
-		out->session.ring_bytes = bytes;
-		return 0;
+		return cli_parse_buffer(arg, &out->session.ring_bytes);
 	case KEY_MERGE:
 		out->session.merge = 1;
 		return 0;

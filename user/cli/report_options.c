@@ -23,13 +23,6 @@ enum {
 	KEY_NOT_DOMAIN,
 };
 
-error_t cli_reject(const char *option, const char *arg)
-{
-	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg), "--help lists them", "%s",
-		    option);
-	return CLI_REPORTED;
-}
-
 static const struct argp_option filter_options[] = {
 	{"include", KEY_INCLUDE, "PATTERN[:LINE]", 0,
 	 "only blocks of matching files (* ? [a-z] [!a-z], as tracemalloc.Filter); of several inclusive "
@@ -49,7 +42,7 @@ static error_t filter_domain(struct filter_choice *choice, int inclusive, const 
 	uint64_t number;
 
 	if (cli_parse_number(arg, 0, UINT32_MAX, &number))
-		return cli_reject(inclusive ? "--domain" : "--not-domain", arg);
+		return cli_reject(inclusive ? "--domain" : "--not-domain", arg, NULL);
 	return -filters_add_domain(&choice->filters, inclusive, (uint32_t)number);
 }
 
@@ -91,7 +84,7 @@ static error_t output_option(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case KEY_TOP:
 		if (cli_parse_number(arg, 0, SIZE_MAX, &number))
-			return cli_reject("--top", arg);
+			return cli_reject("--top", arg, NULL);
 		choice->opts.top = number;
 		return 0;
 	case KEY_FORMAT:
@@ -102,7 +95,7 @@ static error_t output_option(int key, char *arg, struct argp_state *state)
 		else if (!strcmp(arg, "csv"))
 			choice->format = FORMAT_CSV;
 		else
-			return cli_reject("--format", arg);
+			return cli_reject("--format", arg, NULL);
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -135,7 +128,7 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 		else if (!strcmp(arg, "traceback"))
 			choice->opts.by = GROUP_TRACEBACK;
 		else
-			return cli_reject("--group-by", arg);
+			return cli_reject("--group-by", arg, NULL);
 		return 0;
 	case KEY_CUMULATIVE:
 		choice->opts.cumulative = 1;

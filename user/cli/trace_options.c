@@ -59,13 +59,6 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-/* Says what is wrong with an option's value; argp ends with the value returned. */
-static error_t reject(const char *option, const char *arg, const char *remedy)
-{
-	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg), remedy, "%s", option);
-	return CLI_REPORTED;
-}
-
 static error_t reject_later(const char *option)
 {
 	error_print(error_set(-ENOTSUP, "not in this version"), "use -p PID or -- COMMAND", "%s", option);
@@ -81,7 +74,7 @@ static error_t parse_mode(struct trace_options *out, const char *arg)
 	else if (!strcmp(arg, "growth"))
 		out->session.plan.mode = EVENT_MODE_GROWTH;
 	else
-		return reject("--mode", arg, "census, exact or growth");
+		return cli_reject("--mode", arg, "census, exact or growth");
 	return 0;
 }
 
@@ -94,17 +87,7 @@ static error_t parse_backend(struct trace_options *out, const char *arg)
 	else if (!strcmp(arg, "perf"))
 		out->session.backend = SESSION_BACKEND_PERF;
 	else
-		return reject("--backend", arg, "session, multi or perf");
-	return 0;
-}
-
-static error_t parse_buffer(struct trace_options *out, const char *arg)
-{
-	uint64_t bytes;
-
-	if (cli_parse_bytes(arg, &bytes) || bytes < 4096 || bytes > 1ull << 31 || bytes & (bytes - 1))
-		return reject("--buffer", arg, "a power of two from 4K to 2G");
-	out->session.ring_bytes = bytes;
+		return cli_reject("--backend", arg, "session, multi or perf");
 	return 0;
 }
 
@@ -133,24 +116,27 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'n':
 		if (cli_parse_number(arg, 1, EVENT_MAX_FRAMES, &number))
-			return reject("--nframe", arg, "a number from 1 to 128");
+			return cli_reject("--nframe", arg, "a number from 1 to 128");
 		out->session.nframe = number;
 		return 0;
 	case 'm':
 		return parse_mode(out, arg);
 	case 'd':
-		return cli_parse_seconds(arg, &out->duration_ns) ? reject("--duration", arg, "seconds") : 0;
+		return cli_parse_seconds(arg, &out->duration_ns) ? cli_reject("--duration", arg, "seconds")
+								 : 0;
 	case 'i':
-		return cli_parse_seconds(arg, &out->interval_ns) ? reject("--interval", arg, "seconds") : 0;
+		return cli_parse_seconds(arg, &out->interval_ns) ? cli_reject("--interval", arg, "seconds")
+								 : 0;
 	case 'o':
 		out->output = arg;
 		return 0;
 	case KEY_EVERY:
-		return cli_parse_seconds(arg, &out->snapshot_ns) ? reject("--snapshot-every", arg, "seconds")
-								 : 0;
+		return cli_parse_seconds(arg, &out->snapshot_ns)
+			       ? cli_reject("--snapshot-every", arg, "seconds")
+			       : 0;
 	case KEY_KEEP:
 		if (cli_parse_number(arg, 1, KEEP_MAX, &number))
-			return reject("--keep", arg, "a number from 1 to 1000");
+			return cli_reject("--keep", arg, "a number from 1 to 1000");
 		out->keep = number;
 		return 0;
 	case KEY_CAPTURE:
@@ -160,7 +146,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		out->dry_run = 1;
 		return 0;
 	case 'b':
-		return parse_buffer(out, arg);
+		return cli_parse_buffer(arg, &out->session.ring_bytes);
 	case KEY_BACKEND:
 		return parse_backend(out, arg);
 	case KEY_PUBLIC:
