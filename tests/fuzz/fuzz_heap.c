@@ -145,7 +145,7 @@ static void census(const struct python_runtime *runtime, const struct heap_readi
 	if (trace_new(&trace, NULL) || trace_feed(trace, &process, sizeof(process)))
 		abort();
 	opts.context = trace;
-	if ((census_take(runtime, &opts, NULL) == 0) != readable)
+	if ((census_take(runtime, &opts) == 0) != readable)
 		abort();
 	counts = &trace_process_at(trace, 0)->coverage;
 	if (readable && (counts->live_blocks != reading->blocks || counts->live_bytes != reading->bytes ||

@@ -82,8 +82,7 @@ static int reading_take(const struct python_runtime *runtime, const struct censu
 	return err;
 }
 
-int census_take(const struct python_runtime *runtime, const struct census_opts *opts,
-		struct event_census *done)
+int census_take(const struct python_runtime *runtime, const struct census_opts *opts)
 {
 	struct event_census record = {
 		.header = {.type = EVENT_CENSUS,
@@ -108,7 +107,5 @@ int census_take(const struct python_runtime *runtime, const struct census_opts *
 	if (err)
 		record.failed = EVENT_CENSUS_GIVEN_UP;
 	int failed = opts->record(opts->context, &record, sizeof(record));
-	if (done)
-		*done = record;
 	return err ? err : failed;
 }

@@ -30,7 +30,7 @@ int member_census(struct session *session, struct member *member, int baseline, 
 	if (member->heap_unreadable || member->pidfd < 0 ||
 	    trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
 		return 0;
-	err = census_take(&member->runtime, &opts, NULL);
+	err = census_take(&member->runtime, &opts);
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	member->census_cost_ns = member->census_ns - start;
 	return err == -ESRCH ? 0 : err;
