@@ -254,7 +254,7 @@ __noinline int frame_append(struct thread_state *thread, struct abi_target *targ
 	slot = thread->stack.nframe & (EVENT_MAX_FRAMES - 1);
 	thread->frames[slot].code_id = id;
 	thread->frames[slot].lasti = lasti;
-	thread->frames[slot].pad = 0;
+	thread->frames[slot].kind = EVENT_FRAME_PYTHON;
 	thread->addresses[slot] = code;
 	thread->stack.stack_id = hash_word(hash_word(thread->stack.stack_id, id), (__u32)lasti);
 	thread->stack.nframe++;

@@ -27,7 +27,7 @@ static int process_announce(struct session *session, const struct member *member
 		.nframe = session->opts.nframe,
 		.realtime_ns = clock_ns(CLOCK_REALTIME),
 		.from_start = from_start,
-		.mode = member->mode,
+		.mode = member->mode | EVENT_MODE_PYTHON,
 	};
 
 	if (member->mode == EVENT_MODE_GROWTH)

@@ -120,7 +120,7 @@ static int process_finalize(struct trace *trace, struct process_state *process)
 static size_t record_bytes(uint32_t type, int *variable)
 {
 	*variable = type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
-		    type == EVENT_CENSUS_POOL;
+		    type == EVENT_CENSUS_POOL || type == EVENT_PROCESS;
 	switch (type) {
 	case EVENT_ALLOC:
 	case EVENT_REALLOC_DONE:
@@ -142,7 +142,7 @@ static size_t record_bytes(uint32_t type, int *variable)
 	case EVENT_FINALIZE:
 		return sizeof(struct event_process);
 	case EVENT_PROCESS:
-		return sizeof(struct event_target);
+		return EVENT_TARGET_MIN; /* older captures lack the rest */
 	case EVENT_LOSS:
 		return sizeof(struct event_loss);
 	case EVENT_CLEAR:
@@ -254,7 +254,10 @@ int trace_feed(struct trace *trace, const void *record, size_t size)
 		return 0;
 	}
 	if (valid && header->type == EVENT_PROCESS) {
-		err = process_begin(trace, record);
+		struct event_target target = {0};
+
+		memcpy(&target, record, size < sizeof(target) ? size : sizeof(target));
+		err = process_begin(trace, &target);
 		trace->orphans += err == -EBADMSG;
 		return err;
 	}
