@@ -213,7 +213,7 @@ static const char *const moments[] = {
 
 int trace_meta(const struct trace *trace, size_t index, struct snapshot_meta *meta)
 {
-	if (index >= trace->process_count)
+	if (!trace_process_at(trace, index))
 		return -ENOENT;
 	meta_set(meta, trace, trace->processes[index], moments[trace->processes[index]->info.end]);
 	return 0;
@@ -221,10 +221,10 @@ int trace_meta(const struct trace *trace, size_t index, struct snapshot_meta *me
 
 int trace_snapshot(struct trace *trace, size_t index, int want_final, struct snapshot **out)
 {
-	if (index >= trace->process_count)
+	if (!trace_process_at(trace, index))
 		return -ENOENT;
 	struct process_state *process = trace->processes[index];
-	if (!want_final || !process->final)
+	if (!process->final || (!want_final && !process->table_kept))
 		return state_snapshot(trace, process, moments[process->info.end], out);
 	int err = snapshot_copy(process->final, out);
 	if (err)

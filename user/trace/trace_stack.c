@@ -124,7 +124,7 @@ struct trace_traceback trace_traceback_at(struct trace *trace, size_t index, uin
 	struct trace_traceback out = {.frames = trace->scratch, .nframe = 1, .total = 1};
 
 	trace->scratch[0] = (struct trace_frame){trace->unknown, trace->unknown, 0};
-	if (index >= trace->process_count || traceback >= trace->processes[index]->stack_count)
+	if (!trace_process_at(trace, index) || traceback >= trace->processes[index]->stack_count)
 		return out;
 	struct process_state *process = trace->processes[index];
 	const struct stack_entry *stack = &process->stacks[traceback];
