@@ -9,7 +9,7 @@
 
 #include "records.h"
 
-#define PY  0x030d00f0u
+#define PY    0x030d00f0u
 #define STACK 5u
 
 static int setup(void **state)
@@ -100,7 +100,8 @@ static void test_fork(void **state)
 	for (size_t i = 0; i < snapshot->trace_count; i++) {
 		const struct snapshot_traceback *traceback =
 			&snapshot->tracebacks[snapshot->traces[i].traceback];
-		const char *file = strings_get(snapshot->strings, snapshot->frames[traceback->first].filename);
+		const char *file =
+			strings_get(snapshot->strings, snapshot->frames[traceback->first].filename);
 
 		assert_string_equal(file, snapshot->traces[i].bytes == 10 ? "/a.py" : "<unknown>");
 	}
@@ -189,7 +190,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_fork), TEST(test_generations), TEST(test_exec), TEST(test_number_again), TEST(test_ended),
+		TEST(test_fork),         TEST(test_generations), TEST(test_exec),
+		TEST(test_number_again), TEST(test_ended),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

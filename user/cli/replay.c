@@ -57,6 +57,8 @@ static int replay_report(struct trace *trace, const struct replay *replay, struc
 		struct snapshot *snapshot;
 		int err = trace_snapshot(trace, i, 1, &snapshot);
 
+		if (err == -ENOENT)
+			continue;
 		if (err) {
 			error_print(err, NULL, "replay");
 			return EXIT_FAILED;

@@ -69,6 +69,15 @@ static int output_save(struct run *run, const struct snapshot *snapshot)
 	return err;
 }
 
+static int is_output_of(const struct run *run, size_t process)
+{
+	size_t first = 0;
+
+	while (!trace_process_at(session_trace(run->session), first))
+		first++;
+	return run->output && process == first;
+}
+
 /* Prints the report of every process, as it is now or (at the end) as it was when its interpreter shut down. */
 static int reports_print(struct run *run, int at_end)
 {
@@ -79,14 +88,15 @@ static int reports_print(struct run *run, int at_end)
 		struct snapshot *snapshot;
 		int err = trace_snapshot(trace, i, at_end, &snapshot);
 
+		if (err == -ENOENT)
+			continue;
 		if (err) {
 			error_print(err, NULL, "report");
 			return EXIT_FAILED;
 		}
 		status = cli_report_print(snapshot, &run->options.choice);
-		if (at_end && run->output) {
+		if (at_end && is_output_of(run, i))
 			err = output_save(run, snapshot);
-		}
 		snapshot_free(snapshot);
 		if (err) {
 			error_print(err, KEPT_REMEDY, "%s", run->options.output);
@@ -117,18 +127,32 @@ static void wait_briefly(struct run *run, int busy)
 	poll(polls, count, busy ? POLL_BUSY_MS : POLL_IDLE_MS);
 }
 
+/* Further processes will have to be attached to, if any are picked up. */
+static int run_confine(const struct run *run)
+{
+	return privileges_drop(run->output || run->capture, run->options.session.watch != ABI_WATCH_NONE);
+}
+
+/* Is there anything under trace, or may there be? A command without Python may start one. */
+static int run_goes_on(struct run *run)
+{
+	if (session_running(run->session) || run->late.count || session_undecided(run->session))
+		return 1;
+	return run->launch && run->options.session.watch && !launch_wait(run->launch, 0, &run->status);
+}
+
 /* Until the targets end, the time is over or somebody asks. 0, -errno. */
 static int session_follow(struct run *run)
 {
 	int interrupts = 0;
 
 	run->next_print_ns = run->start_ns + run->options.interval_ns;
-	while ((session_running(run->session) || run->late.count) && !stop_wanted(run, &interrupts)) {
+	while (run_goes_on(run) && !stop_wanted(run, &interrupts)) {
 		int count = session_drain(run->session);
 
 		if (count >= 0 && run->late.count) {
 			run->attached += late_targets_look(&run->late, run->session);
-			int err = run->late.count ? 0 : privileges_drop(run->output || run->capture);
+			int err = run->late.count ? 0 : run_confine(run);
 
 			if (err)
 				return err;
@@ -170,6 +194,9 @@ static int targets_attach(struct run *run)
 	if (err)
 		return error_print(err, NULL, "trace");
 	session_open(run);
+	err = session_expect(run->session, run->options.pids, run->options.pid_count);
+	if (err)
+		return error_print(err, NULL, "trace");
 	for (size_t i = 0; i < run->options.pid_count; i++) {
 		err = session_add(run->session, run->options.pids[i], 0);
 		if (err == -ENOENT && run->options.wait)
@@ -188,6 +215,12 @@ static int command_look(struct run *run, pid_t pid)
 {
 	int found, err;
 
+	/* Its children may have got there before it. */
+	if (run->options.session.watch && !run->options.dry_run) {
+		/* Whoever follows the session learns of an error, too. */
+		if (session_drain(run->session) < 0 || session_running(run->session))
+			return signals_catch(&run->signals, 1) ?: 1;
+	}
 	if (run->command_refused)
 		return 0;
 	run->command.pid = pid;
@@ -228,8 +261,23 @@ static int command_ready(pid_t pid, int running, void *context)
 	if (!err)
 		return 1;
 	signals_catch(&run->signals, 0);
-	/* A wrapper that will exec the interpreter, or a program that will load it: not yet. */
-	return err == -ENOENT ? 0 : err;
+	if (err != -ENOENT)
+		return err;
+	/* A wrapper that will exec the interpreter, or a program that will load it or start it as a child: not yet. */
+	return run->options.session.watch && !run->options.dry_run ? session_watch(run->session, pid) : 0;
+}
+
+/* The command has ended. Has it left children that run Python, or may come to it, or that have run it? */
+static int children_remain(struct run *run)
+{
+	do {
+		if (session_drain(run->session) < 0)
+			return 0;
+		if (trace_process_count(session_trace(run->session)))
+			return 1;
+		wait_briefly(run, 1);
+	} while (session_undecided(run->session));
+	return 0;
 }
 
 static int command_start(struct run *run)
@@ -241,11 +289,11 @@ static int command_start(struct run *run)
 		return 0;
 	if (err == -ECHILD && run->launch) {
 		launch_wait(run->launch, 1, &run->status);
+		if (run->session && children_remain(run))
+			return signals_catch(&run->signals, 1);
 		error_print(error_set(-ENOENT, "it ended (status %d) and had run no Python that is known",
 				      run->status),
-			    "a program that starts Python as a child is not followed in this version: name "
-			    "the interpreter",
-			    "%s", command[0]);
+			    NULL, "%s", command[0]);
 	} else {
 		error_print(err, err == -ENOTSUP ? NULL : "nothing was traced", "command");
 	}
@@ -303,7 +351,7 @@ static int run_session(struct run *run)
 	if (err)
 		return run->status ? run->status : EXIT_FAILED;
 	if (!run->late.count)
-		err = privileges_drop(run->output || run->capture);
+		err = run_confine(run);
 	if (err) {
 		error_print(err, NULL, "trace");
 		return EXIT_FAILED;

@@ -13,6 +13,7 @@ enum {
 	KEY_BACKEND,
 	KEY_PUBLIC,
 	KEY_NO_REUSE,
+	KEY_NO_FOLLOW,
 	KEY_FREEZE,
 	KEY_LARGE,
 	KEY_EVERY,
@@ -27,6 +28,11 @@ static const struct argp_option options[] = {
 	{"container", 'c', "CONTAINER", OPTION_HIDDEN, NULL, 1},
 	{"all", 'a', NULL, OPTION_HIDDEN, NULL, 1},
 	{"wait", 'w', NULL, 0, "with -p: where there is no Python yet, wait until the process loads one", 1},
+	{"no-follow", KEY_NO_FOLLOW, NULL, 0,
+	 "only these processes and the programs that they run now: not the children that they fork, nor what "
+	 "any of "
+	 "them runs by exec",
+	 1},
 	{"nframe", 'n', "N", 0, "frames kept of a traceback, most recent first (1-128, default 16)", 2},
 	{"mode", 'm', "MODE", 0,
 	 "census: allocations are traced, and the heap tells which blocks live (default); exact: allocations "
@@ -158,6 +164,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_FREEZE:
 		out->session.freeze = 1;
 		return 0;
+	case KEY_NO_FOLLOW:
+		out->session.watch = ABI_WATCH_NONE;
+		return 0;
 	case KEY_NO_REUSE:
 		out->session.plan.no_reuse = 1;
 		return 0;
@@ -185,6 +194,7 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 
 	memset(out, 0, sizeof(*out));
 	out->session.nframe = 16;
+	out->session.watch = ABI_WATCH_CHILDREN;
 	out->session.plan.mode = EVENT_MODE_CENSUS;
 	report_choice_default(&out->choice);
 	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);

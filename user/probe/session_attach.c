@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process comes under trace: plan, announce, attach, read what is older. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -14,7 +15,9 @@
 #include "python/heap.h"
 #include "python/version.h"
 
-static int process_announce(struct session *session, const struct member *member, const char *name,
+#define USERS_FRESH_NS 500000000ull /* for how long it is taken to be true who maps what */
+
+static int process_announce(struct session *session, struct member *member, const struct process_info *info,
 			    int from_start)
 {
 	struct event_target record = {
@@ -28,13 +31,16 @@ static int process_announce(struct session *session, const struct member *member
 		.realtime_ns = clock_ns(CLOCK_REALTIME),
 		.from_start = from_start,
 		.mode = member->mode | EVENT_MODE_PYTHON,
+		.ns_pid = info->ns_pid,
 	};
 
 	if (member->mode == EVENT_MODE_GROWTH)
 		record.mode |= (member->mapped ? EVENT_MODE_MAPPED : 0) |
 			       (member->large_blocks ? EVENT_MODE_LARGE : 0);
 
-	memcpy(record.name, name, strnlen(name, sizeof(record.name) - 1));
+	memcpy(record.name, info->name, strnlen(info->name, sizeof(record.name) - 1));
+	snprintf(record.container, sizeof(record.container), "%.12s", info->container);
+	member->announced = record;
 	return session_feed(session, &record, sizeof(record));
 }
 
@@ -64,7 +70,7 @@ static void attached_print(const struct session *session, const struct member *m
 		log_debug("not probed: %s: %s", plan->missing[i].symbol, plan->missing[i].why);
 }
 
-static int member_new(struct session *session, pid_t pid, struct member **out)
+int member_new(struct session *session, pid_t pid, struct member **out)
 {
 	struct member **members = realloc(session->members, (session->count + 1) * sizeof(*members));
 	struct member *member;
@@ -82,7 +88,55 @@ static int member_new(struct session *session, pid_t pid, struct member **out)
 	return 0;
 }
 
-static int member_attach(struct session *session, struct member *member, const char *name,
+/*
+ * A probe in a file is met by every process that has it mapped, and costs it a trap. So probes lie there only where all those
+ * are under trace or going to be.
+ */
+static int is_ours(pid_t pid, void *context)
+{
+	struct session *session = context;
+
+	for (size_t i = 0; i < session->expected_count; i++)
+		if (session->expected[i] == pid)
+			return 1;
+	return pid == getpid() || member_find(session, pid);
+}
+
+/* -1: the file is probed in every process. */
+static pid_t probe_scope(struct session *session, const struct member *member, const struct elf_file *file)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	if (session->opts.watch == ABI_WATCH_ALL || attach_is_everywhere(session->attach, file))
+		return -1;
+	if (session->opts.watch == ABI_WATCH_NONE)
+		return member->pid;
+	if (!session->users || now - session->users_ns > USERS_FRESH_NS) {
+		file_users_free(session->users);
+		session->users = NULL;
+		session->users_ns = now;
+		if (file_users_read(&session->users))
+			return member->pid;
+	}
+	return file_users_all(session->users, member->pid, elf_file_path(file), is_ours, session)
+		       ? -1
+		       : member->pid;
+}
+
+int member_probe(struct session *session, struct member *member, const struct plan *plan)
+{
+	pid_t scope = probe_scope(session, member, member->runtime.file);
+	int err = attach_sites(session->attach, plan, member->runtime.file, scope);
+
+	log_debug("PID %d: its probes lie in %s", member->pid,
+		  scope < 0 ? "the file, for every process that maps it" : "this process alone");
+	if (!err && plan->memory)
+		err = attach_sites(session->attach, plan->memory, plan->memory_file,
+				   probe_scope(session, member, plan->memory_file));
+	return err;
+}
+
+static int member_attach(struct session *session, struct member *member, const struct process_info *info,
 			 const struct plan *plan, int from_start)
 {
 	int err;
@@ -98,14 +152,14 @@ static int member_attach(struct session *session, struct member *member, const c
 	}
 	if (plan->memory)
 		member->runtime.target.program_break = plan->memory->program_break;
-	err = process_announce(session, member, name, from_start);
+	err = member_probe(session, member, plan);
 	if (!err)
-		err = attach_sites(session->attach, plan, member->runtime.file, member->pid);
-	if (!err && plan->memory)
-		err = attach_sites(session->attach, plan->memory, plan->memory_file, member->pid);
+		err = process_announce(session, member, info, from_start);
+	if (!err)
+		err = trace_process_find(session->trace, member->pid, &member->index);
 	if (err)
 		return err;
-	member->index = trace_process_count(session->trace) - 1;
+	session->members[session->count++] = member;
 	/* From here on events come. What is on the heap and none has told of is older. */
 	err = attach_target(session->attach, member->pid, &member->runtime.target);
 	if (err || from_start)
@@ -116,6 +170,18 @@ static int member_attach(struct session *session, struct member *member, const c
 	member->heap_unreadable = 1;
 	log_info("coverage will not be measured: %s", error_reason(err));
 	return 0;
+}
+
+/* An attachment that did not succeed. */
+static void member_abandon(struct session *session, struct member *member)
+{
+	if (session->count && session->members[session->count - 1] == member) {
+		attach_forget(session->attach, member->pid);
+		member_end(session, member); /* ends_watch() does the rest */
+		return;
+	}
+	attach_release(session->attach, member->pid);
+	member_close(member);
 }
 
 int session_add(struct session *session, pid_t pid, int from_start)
@@ -138,13 +204,12 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	if (!err)
 		err = seccomp_check(&session->seccomp, &session->features, pid, &plan);
 	if (!err)
-		err = member_attach(session, member, info.name, &plan, from_start);
+		err = member_attach(session, member, &info, &plan, from_start);
 	if (err) {
+		member_abandon(session, member);
 		plan_free(&plan);
-		member_close(member);
 		return err;
 	}
-	session->members[session->count++] = member;
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	attached_print(session, member, info.name, &plan, member->census_ns - start);
 	plan_free(&plan);

@@ -5,19 +5,33 @@
 
 #include "probe/attach.h"
 #include "probe/features.h"
+#include "probe/file_users.h"
+#include "probe/map_watch.h"
 #include "probe/plan_cache.h"
 #include "probe/seccomp.h"
 #include "probe/session.h"
+#include "python/late.h"
 
 struct member {
 	pid_t pid;
-	int pidfd;    /* -1 once the process has ended */
+	int pidfd;    /* -1: the process was gone before it could be had */
+	int ended;    /* its table is complete; the trace may have given its index to another */
+	int adopted;  /* it was forked of a target; whether it needs probes of its own is to be seen */
 	size_t index; /* in the trace */
+	struct event_target announced;
 	struct python_runtime runtime;
 	enum event_mode mode;
 	int mapped, large_blocks;           /* growth mode: mapped memory; large blocks one by one */
 	int heap_unreadable;                /* there will be no census */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
+};
+
+/* A process that is watched and not under trace: it may come to run Python. */
+struct candidate {
+	struct late late;
+	int settled;      /* what it has mapped is known, and is no runtime; or it is refused */
+	uint64_t born_ns; /* when it appeared, or has last mapped a file with code */
+	uint64_t next_ns; /* when it is looked at again */
 };
 
 struct session {
@@ -32,8 +46,32 @@ struct session {
 	int capture_error;
 	struct seccomp_answer seccomp;
 	uint64_t loss_ns; /* when the loss counters were last read */
+	/* Of pick-up: */
+	struct candidate *candidates;
+	size_t candidate_count, candidate_room;
+	size_t adopted;         /* members to be seen to */
+	struct map_watch *maps; /* NULL: nobody tells of mapped files */
+	pid_t *expected;
+	size_t expected_count;
+	struct file_users *users;
+	uint64_t users_ns;
+	size_t picked_up, refused; /* so far: the first ones are told of one by one */
 };
 
+/* Is a record of BPF's for the pick-up alone, and not for the trace? It is taken note of; nothing is attached here. */
+int pick_up_takes(struct session *session, const void *record);
+/* The same of one that the trace has had. */
+void pick_up_note(struct session *session, const void *record);
+/* What is to be done of all that, when nothing is being drained. */
+void pick_up(struct session *session);
+int pick_up_new(struct session *session);
+void pick_up_free(struct session *session);
+struct member *member_find(struct session *session, uint32_t tgid);
+int member_new(struct session *session, pid_t pid, struct member **out);
+/* Ends what is known to be gone, in the stream, too. */
+void member_end(struct session *session, struct member *member);
+/* Places a plan's probes: in the member, or, where nobody else has the files, in those. */
+int member_probe(struct session *session, struct member *member, const struct plan *plan);
 /* Every record, whether BPF made it or the session, goes the same way: into the capture, then the trace. */
 int session_feed(struct session *session, const void *record, size_t size);
 /* Brings in the records that are there; context is the session. */
