@@ -42,26 +42,21 @@ static __always_inline struct sampled_key sampled_key(struct abi_target *target,
 	return (struct sampled_key){
 		.address = address,
 		.space = target->space,
-		.domain = domain |
-			  ((api & EVENT_API_MASK) == EVENT_API_NATIVE ? SAMPLED_NATIVE : 0),
+		.domain = domain | ((api & EVENT_API_MASK) == EVENT_API_NATIVE ? SAMPLED_NATIVE : 0),
 	};
 }
 
-/* Is the block traced? A gap may be drawn anew at any time: the marks have no memory. */
+/* Is the block traced? A gap may be drawn anew at any time. */
 static __always_inline int sample_draw(struct thread_state *thread, struct abi_target *target, __u64 bytes)
 {
 	__u64 mean = target->sample_bytes;
 
-	if (!bytes)
-		bytes = 1;
 	if (thread->sample_bytes != mean) {
 		thread->sample_bytes = mean;
 		thread->sample_gap = sample_gap(bpf_get_prandom_u32(), mean);
 	}
-	if (thread->sample_gap >= bytes) {
-		thread->sample_gap -= bytes;
+	if (!sample_covers(&thread->sample_gap, bytes))
 		return 0;
-	}
 	thread->sample_gap = sample_gap(bpf_get_prandom_u32(), mean);
 	return 1;
 }

@@ -56,4 +56,15 @@ static inline __u64 sample_gap(__u32 random, __u64 mean)
 	return (means >> 32) * mean + ((means & 0xffffffffull) * mean >> 32);
 }
 
+/* Does a block of so many bytes cover the next mark? If it does, a new gap is to be drawn: marks have no memory. */
+static inline int sample_covers(__u64 *gap, __u64 bytes)
+{
+	if (!bytes)
+		bytes = 1;
+	if (*gap < bytes)
+		return 1;
+	*gap -= bytes;
+	return 0;
+}
+
 #endif

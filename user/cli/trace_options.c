@@ -36,7 +36,8 @@ static const struct argp_option options[] = {
 	 "growth: only where the heap grows, at next to no cost",
 	 2},
 	{"sample", KEY_SAMPLE, "BYTES", 0,
-	 "trace a sample, a block for every BYTES allocated (like 64K, 512K); figures are then estimates, each "
+	 "trace a sample, a block for every BYTES allocated (like 64K, 512K); figures are then estimates, "
+	 "each "
 	 "with its standard error",
 	 2},
 	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
@@ -207,8 +208,9 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 		return EXIT_USAGE;
 	}
 	if (out->session.plan.mode == EVENT_MODE_GROWTH && out->session.sample_bytes) {
-		error_print(error_set(-EINVAL, "growth mode traces no blocks of which there could be a sample"),
-			    "leave it away, or use --mode census or exact", "--sample");
+		error_print(
+			error_set(-EINVAL, "growth mode traces no blocks of which there could be a sample"),
+			"leave it away, or use --mode census or exact", "--sample");
 		return EXIT_USAGE;
 	}
 	if (out->session.plan.mode == EVENT_MODE_GROWTH && out->session.plan.public_only) {

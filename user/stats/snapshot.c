@@ -30,6 +30,7 @@ struct snapshot snapshot_mapped(const struct snapshot *snapshot)
 	mapped.trace_count = snapshot->mapped_count;
 	mapped.mapped = NULL;
 	mapped.mapped_count = 0;
+	mapped.meta.sample_bytes = 0; /* a sample is of blocks */
 	return mapped;
 }
 

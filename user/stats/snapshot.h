@@ -70,6 +70,7 @@ struct snapshot_meta {
 		peak_bytes; /* 0: not known; in census mode the highest that a reading of the heap has left */
 	uint64_t loss[LOSS_COUNT];
 	uint64_t frees_unknown, replaced, stacks_unknown, frames_unknown, records_malformed;
+	uint64_t sample_bytes;   /* traces hold a sample, with this mean (stats/estimate.h); 0: all blocks */
 	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */
 	uint64_t
 		unread_ns; /* census: how long before this moment the heap was read; since then dead blocks count */
