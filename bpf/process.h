@@ -98,6 +98,8 @@ static __always_inline __u32 target_inherit(const struct abi_target *target, __u
 {
 	struct abi_target copy = *target;
 
+	/* Which of its parent's blocks are in the sample is not known by its own space. */
+	copy.sample_overflow = 1;
 	copy.space = ABI_SPACE_FORKED | __sync_fetch_and_add(&spaces_forked, 1);
 	if (!bpf_map_update_elem(&targets, &child, &copy, BPF_ANY))
 		return EVENT_FORK_TRACED;

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from harness import Interpreter, environment, program, wait_until
+from harness import Interpreter, environment, program, wait_reading, wait_until
 from test_lifecycle import probed_bytes
 
 
@@ -41,6 +41,8 @@ def lives(source, count):
     for _ in range(count):
         live = source.expect()
         told[live.pop("pid")[0]] = live
+    for pid in told:
+        wait_reading(pid)
     return told
 
 

@@ -75,6 +75,11 @@ static const struct trace_process *process_of(struct trace *trace, uint32_t tgid
 	return trace_process_at(trace, index);
 }
 
+static const struct trace_table *python_of(struct trace *trace, uint32_t tgid)
+{
+	return &process_of(trace, tgid)->tables[EVENT_LAYER_PYTHON];
+}
+
 /* What the parent had the child has, line and all; what either does from then on the other has not. */
 static void test_fork(void **state)
 {
@@ -86,14 +91,14 @@ static void test_fork(void **state)
 	assert_int_equal(feed_alloc(trace, 16, 100, STACK), 0);
 	assert_int_equal(feed_alloc(trace, 48, 10, STACK), 0);
 	begin(trace, 2000, TGID);
-	assert_int_equal(process_of(trace, 2000)->live_bytes, 110);
+	assert_int_equal(python_of(trace, 2000)->live_bytes, 110);
 	assert_int_equal(process_of(trace, 2000)->parent, TGID);
 	take(trace, 2000, 16);
 	put(trace, 2000, 96, 1);
 	assert_int_equal(feed_free(trace, 48), 0);
-	assert_int_equal(process_of(trace, TGID)->live_bytes, 100);
-	assert_int_equal(process_of(trace, 2000)->live_bytes, 11);
-	assert_int_equal(process_of(trace, 2000)->counters.frees_unknown, 0);
+	assert_int_equal(python_of(trace, TGID)->live_bytes, 100);
+	assert_int_equal(python_of(trace, 2000)->live_bytes, 11);
+	assert_int_equal(python_of(trace, 2000)->frees_unknown, 0);
 	assert_int_equal(trace_snapshot(trace, 1, 1, &snapshot), 0);
 	assert_int_equal(snapshot->meta.pid, 2000);
 	assert_int_equal(snapshot->trace_count, 2);
@@ -117,11 +122,11 @@ static void test_generations(void **state)
 	begin(trace, 2000, TGID);
 	end(trace, TGID, EVENT_EXIT);
 	begin(trace, 3000, 2000);
-	assert_int_equal(process_of(trace, 3000)->live_bytes, 100);
+	assert_int_equal(python_of(trace, 3000)->live_bytes, 100);
 	begin(trace, 4000, TGID);
-	assert_int_equal(process_of(trace, 4000)->live_bytes, 0);
+	assert_int_equal(python_of(trace, 4000)->live_bytes, 0);
 	begin(trace, 5000, 9999);
-	assert_int_equal(process_of(trace, 5000)->live_bytes, 0);
+	assert_int_equal(python_of(trace, 5000)->live_bytes, 0);
 }
 
 /* Of a child that calls exec nothing is kept, and its place is taken by whoever comes; of another its last table. */
@@ -139,7 +144,7 @@ static void test_exec(void **state)
 	assert_int_equal(trace_snapshot(trace, 1, 1, &snapshot), -ENOENT);
 	assert_int_equal(trace_dropped(trace).processes, 0);
 	begin(trace, 2000, 0);
-	assert_int_equal(process_of(trace, 2000)->live_bytes, 0);
+	assert_int_equal(python_of(trace, 2000)->live_bytes, 0);
 	assert_ptr_equal(trace_process_at(trace, 1), process_of(trace, 2000));
 	end(trace, TGID, EVENT_EXEC);
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
@@ -157,7 +162,7 @@ static void test_number_again(void **state)
 	begin(trace, TGID, 0);
 	assert_int_equal(trace_process_count(trace), 2);
 	assert_int_equal(trace_process_at(trace, 0)->end, TRACE_EXITED);
-	assert_int_equal(trace_process_at(trace, 1)->live_bytes, 0);
+	assert_int_equal(trace_process_at(trace, 1)->tables[EVENT_LAYER_PYTHON].live_bytes, 0);
 }
 
 /* Ended processes are bounded in number; the smallest are not kept, and what they held is said. */
@@ -175,8 +180,8 @@ static void test_ended(void **state)
 		if (!trace_process_at(trace, i))
 			continue;
 		kept++;
-		if (trace_process_at(trace, i)->live_bytes < smallest)
-			smallest = trace_process_at(trace, i)->live_bytes;
+		if (trace_process_at(trace, i)->tables[EVENT_LAYER_PYTHON].live_bytes < smallest)
+			smallest = trace_process_at(trace, i)->tables[EVENT_LAYER_PYTHON].live_bytes;
 	}
 	assert_int_equal(kept, TRACE_ENDED_MAX);
 	assert_int_equal(smallest, 101);

@@ -15,7 +15,7 @@
 #include "cli/signals.h"
 #include "cli/trace_options.h"
 #include "export/pprof.h"
-#include "probe/plan_process.h"
+#include "probe/plan_target.h"
 #include "probe/privileges.h"
 #include "target/launch.h"
 
@@ -23,6 +23,7 @@
 #define POLL_IDLE_MS     20
 #define MAX_WATCHED      64
 #define COMMAND_PATIENCE 100 /* looks at a command without Python before we tell that we wait */
+#define WRAPPER_NS       300000000ull
 #define KEPT_REMEDY      "the file that was there is as it was"
 
 struct run {
@@ -38,21 +39,20 @@ struct run {
 	struct late command;
 	unsigned int command_looks;
 	int command_refused; /* what it loaded cannot be traced: that has been told */
+	uint64_t
+		wrapper_ns; /* until then it may be one that will exec what is meant; 0: it is not under trace */
 	uint64_t start_ns, next_print_ns;
 };
 
-static int plan_show(pid_t pid, const struct plan_opts *opts)
+static int plan_show(pid_t pid, const struct plan_target_opts *opts)
 {
-	struct python_runtime runtime = {0};
-	struct process_info info;
-	struct plan plan = {0};
-	int err = plan_process(pid, opts, NULL, &info, &runtime, &plan);
+	struct plan_target target;
+	int err = plan_target(pid, opts, NULL, &target);
 
 	if (err)
 		return err;
-	plan_print(&runtime, &plan);
-	plan_free(&plan);
-	python_runtime_close(&runtime);
+	plan_target_print(&target);
+	plan_target_free(&target);
 	return 0;
 }
 
@@ -69,13 +69,20 @@ static int output_save(struct run *run, const struct snapshot *snapshot)
 	return err;
 }
 
+/* The snapshot is of the first that runs Python, or else of the first: before it there may be what has started it. */
 static int is_output_of(const struct run *run, size_t process)
 {
-	size_t first = 0;
+	const struct trace *trace = session_trace(run->session);
+	size_t count = trace_process_count(trace), chosen = count;
 
-	while (!trace_process_at(session_trace(run->session), first))
-		first++;
-	return run->output && process == first;
+	for (size_t i = 0; i < count; i++) {
+		const struct trace_process *info = trace_process_at(trace, i);
+
+		if (info && (chosen == count ||
+			     (info->python_version && !trace_process_at(trace, chosen)->python_version)))
+			chosen = i;
+	}
+	return run->output && process == chosen;
 }
 
 /* Prints the report of every process, as it is now or (at the end) as it was when its interpreter shut down. */
@@ -218,8 +225,12 @@ static int command_look(struct run *run, pid_t pid)
 	/* Its children may have got there before it. */
 	if (run->options.session.watch && !run->options.dry_run) {
 		/* Whoever follows the session learns of an error, too. */
-		if (session_drain(run->session) < 0 || session_running(run->session))
+		int failed = session_drain(run->session)<0, running = session_running(run->session)> 0;
+
+		if (failed || (running && clock_ns(CLOCK_MONOTONIC) >= run->wrapper_ns))
 			return signals_catch(&run->signals, 1) ?: 1;
+		if (running)
+			return 0;
 	}
 	if (run->command_refused)
 		return 0;
@@ -242,6 +253,19 @@ static int command_look(struct run *run, pid_t pid)
 	return 0;
 }
 
+/*
+ * A program without Python that is traced only because nothing else was asked for: a shell or env that is going to exec an
+ * interpreter is such a one, and that is to be traced from its start. So it is kept hold of for a while.
+ */
+static int is_perhaps_wrapper(const struct run *run)
+{
+	const struct trace *trace = session_trace(run->session);
+	size_t count = trace_process_count(trace);
+
+	return run->options.session.watch && !run->options.session.plan.layers && count &&
+	       !trace_process_at(trace, count - 1)->python_version;
+}
+
 static int command_ready(pid_t pid, int running, void *context)
 {
 	struct run *run = context;
@@ -257,6 +281,11 @@ static int command_ready(pid_t pid, int running, void *context)
 	if (!err && !run->options.dry_run) {
 		session_open(run);
 		err = session_add(run->session, pid, 1);
+	}
+	run->wrapper_ns = 0;
+	if (!err && is_perhaps_wrapper(run)) {
+		run->wrapper_ns = clock_ns(CLOCK_MONOTONIC) + WRAPPER_NS;
+		return 0;
 	}
 	if (!err)
 		return 1;

@@ -51,6 +51,10 @@ static void programs_select(struct attach *attach)
 		{skeleton->progs.request_entry, !session && !empty, LINKS_ENTRY},
 		{skeleton->progs.request_return, !session && !empty, LINKS_RETURN},
 		{skeleton->progs.request_once, !empty, LINKS_ENTRY},
+		{skeleton->progs.native_session, session && !empty, LINKS_BOTH},
+		{skeleton->progs.native_entry, !session && !empty, LINKS_ENTRY},
+		{skeleton->progs.native_return, !session && !empty, LINKS_RETURN},
+		{skeleton->progs.native_once, !empty, LINKS_ENTRY},
 		{skeleton->progs.inline_site, !empty, LINKS_ENTRY},
 		{skeleton->progs.mapping, !empty, LINKS_ENTRY},
 		{skeleton->progs.object_begin, !empty, LINKS_ENTRY},
@@ -114,6 +118,9 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	attach->skeleton->rodata->has_loop = features->bpf_loop;
 	attach->skeleton->rodata->watch = opts->watch;
 	attach->skeleton->rodata->own_tgid = getpid();
+	attach->skeleton->rodata->sampling = opts->sampling;
+	if (!opts->sampling)
+		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
 	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin, features->prepare_exec);
 	programs_select(attach);
 	err = alloc_bpf__load(attach->skeleton);
@@ -192,6 +199,21 @@ void attach_forget(struct attach *attach, uint32_t tgid)
 /* Which sites a program serves. */
 typedef int (*site_filter_fn)(const struct plan_site *site);
 
+static int site_is_native(const struct plan_site *site)
+{
+	return (site->cookie >> 8 & 0xff) == EVENT_API_NATIVE;
+}
+
+static int site_is_native_request(const struct plan_site *site)
+{
+	return site_is_native(site) && site->with_return;
+}
+
+static int site_is_native_once(const struct plan_site *site)
+{
+	return site_is_native(site) && !site->with_return;
+}
+
 static int site_is_mapping(const struct plan_site *site)
 {
 	return site->op >= ABI_OP_MMAP && site->op <= ABI_OP_BRK;
@@ -199,7 +221,7 @@ static int site_is_mapping(const struct plan_site *site)
 
 static int site_is_request(const struct plan_site *site)
 {
-	return site->with_return;
+	return !site_is_native(site) && site->with_return;
 }
 
 static int site_is_reuse(const struct plan_site *site)
@@ -209,19 +231,19 @@ static int site_is_reuse(const struct plan_site *site)
 
 static int site_is_once(const struct plan_site *site)
 {
-	return site->op == ABI_OP_FREE || site->op == ABI_OP_POOL_FREE || site->op == ABI_OP_TRACK ||
-	       site->op == ABI_OP_UNTRACK;
-}
-
-static int site_is_inline(const struct plan_site *site)
-{
-	return !site->with_return && !site_is_once(site) && !site_is_reuse(site) && !site_is_mapping(site) &&
-	       site->op != ABI_OP_FINALIZE;
+	return !site_is_native(site) && (site->op == ABI_OP_FREE || site->op == ABI_OP_POOL_FREE ||
+					 site->op == ABI_OP_TRACK || site->op == ABI_OP_UNTRACK);
 }
 
 static int site_is_finalize(const struct plan_site *site)
 {
 	return site->op == ABI_OP_FINALIZE;
+}
+
+static int site_is_inline(const struct plan_site *site)
+{
+	return !site->with_return && !site_is_native(site) && !site_is_once(site) && !site_is_reuse(site) &&
+	       !site_is_mapping(site) && !site_is_finalize(site);
 }
 
 /* Attaches program, or the empty one of its kind, to the plan's sites that filter selects. */
@@ -237,9 +259,8 @@ static int program_attach(struct attach *attach, struct placed *placed, const st
 	if (!offsets || !cookies)
 		goto out;
 	if (attach->empty)
-		program = program == attach->skeleton->progs.request_session
-				  ? attach->skeleton->progs.empty_session
-				  : attach->skeleton->progs.empty;
+		program = kind == LINKS_BOTH ? attach->skeleton->progs.empty_session
+					     : attach->skeleton->progs.empty;
 	for (size_t i = 0; i < plan->count; i++) {
 		if (!filter(&plan->sites[i]))
 			continue;
@@ -266,6 +287,7 @@ static int programs_attach(struct attach *attach, struct placed *placed, const s
 		int wanted;
 	} programs[] = {
 		{skeleton->progs.request_once, site_is_once, LINKS_ENTRY, 1},
+		{skeleton->progs.native_once, site_is_native_once, LINKS_ENTRY, 1},
 		{skeleton->progs.mapping, site_is_mapping, LINKS_ENTRY, 1},
 		{skeleton->progs.finalize, site_is_finalize, LINKS_ENTRY, 1},
 		{skeleton->progs.object_begin, site_is_reuse, LINKS_ENTRY, 1},
@@ -273,6 +295,9 @@ static int programs_attach(struct attach *attach, struct placed *placed, const s
 		{skeleton->progs.request_session, site_is_request, LINKS_BOTH, session},
 		{skeleton->progs.request_return, site_is_request, LINKS_RETURN, !session},
 		{skeleton->progs.request_entry, site_is_request, LINKS_ENTRY, !session},
+		{skeleton->progs.native_session, site_is_native_request, LINKS_BOTH, session},
+		{skeleton->progs.native_return, site_is_native_request, LINKS_RETURN, !session},
+		{skeleton->progs.native_entry, site_is_native_request, LINKS_ENTRY, !session},
 	};
 	char path[32];
 	int err = 0;

@@ -44,9 +44,8 @@ static int process_add(struct file_users *users, pid_t pid)
 			continue;
 		err = array_reserve(&users->items, &users->room, users->count, 1, sizeof(*users->items));
 		if (!err)
-			users->items[users->count++] = (struct file_use){map->inode, path_hash(map->path),
-									 map->device_major,
-									 map->device_minor, pid};
+			users->items[users->count++] = (struct file_use){
+				map->inode, path_hash(map->path), map->device_major, map->device_minor, pid};
 	}
 	process_maps_free(&maps);
 	return err;
@@ -96,8 +95,7 @@ int file_users_all(const struct file_users *users, pid_t pid, const char *path,
 		const struct file_use *use = &users->items[i];
 
 		if (use->inode == file->inode && use->device_major == file->device_major &&
-		    use->device_minor == file->device_minor && use->pid != pid &&
-		    !ours(use->pid, context))
+		    use->device_minor == file->device_minor && use->pid != pid && !ours(use->pid, context))
 			return 0;
 	}
 	return 1;

@@ -39,8 +39,8 @@ static int processor_open(struct processor *processor, int number)
 	processor->fd = syscall(SYS_perf_event_open, &attr, -1, number, -1, PERF_FLAG_FD_CLOEXEC);
 	if (processor->fd < 0)
 		return -errno;
-	processor->head = mmap(NULL, PAGE_BYTES + BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
-			       processor->fd, 0);
+	processor->head =
+		mmap(NULL, PAGE_BYTES + BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, processor->fd, 0);
 	if (processor->head != MAP_FAILED)
 		return 0;
 	processor->head = NULL;

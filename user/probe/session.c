@@ -94,6 +94,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		.no_session = opts->backend == SESSION_BACKEND_MULTI,
 		.no_multi = opts->backend == SESSION_BACKEND_PERF,
 		.watch = opts->watch,
+		.sampling = opts->sample_bytes != 0,
 		.record = record_handle,
 		.context = session,
 	};

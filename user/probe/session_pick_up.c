@@ -15,13 +15,15 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "probe/plan_process.h"
+#include "probe/plan_target.h"
 #include "probe/session_state.h"
 
-#define LOOK_FIRST_NS  2000000ull   /* after a candidate has changed */
-#define LOOK_LAST_NS   20000000ull  /* the longest pause between two looks until it is settled */
-#define LOOK_BLIND_NS  100000000ull /* between two looks at a settled one, where no one tells us that it maps a file */
-#define PICK_UP_NS     20000000ull  /* at a stretch: then the ring buffer is drained */
+#define LOOK_FIRST_NS 2000000ull  /* after a candidate has changed */
+#define LOOK_LAST_NS  20000000ull /* the longest pause between two looks until it is settled */
+#define LOOK_BLIND_NS                                                                                        \
+	100000000ull /* between two looks at a settled one, where no one tells us that it maps a file */
+#define LOADED_NS       10000000ull /* without a new file with code: then its loader is done */
+#define PICK_UP_NS      20000000ull /* at a stretch: then the ring buffer is drained */
 #define TOLD_ONE_BY_ONE 8u
 
 static struct candidate *candidate_find(struct session *session, uint32_t pid)
@@ -37,8 +39,38 @@ static void candidate_remove(struct session *session, struct candidate *candidat
 	*candidate = session->candidates[--session->candidate_count];
 }
 
+/* The last that was known of a process: 1, it was traced or to be traced without Python; 0 not so; -1: nothing is known. */
+static int was_native(struct session *session, uint32_t pid)
+{
+	const struct candidate *candidate = candidate_find(session, pid);
+
+	if (candidate)
+		return candidate->native;
+	for (size_t i = session->count; i-- > 0;)
+		if ((uint32_t)session->members[i]->pid == pid)
+			return !(session->members[i]->layers & 1u << EVENT_LAYER_PYTHON);
+	return -1;
+}
+
+/*
+ * Is a program wanted that runs no Python? If nothing else was said, what a Python starts is not, or each of its helpers would be
+ * another process in the report; what another program starts is, and so is everything where all is watched.
+ */
+static int native_wanted(struct session *session, const struct event_appear *event)
+{
+	uint32_t layers = session->opts.plan.layers;
+	int native;
+
+	if (layers || session->opts.watch == ABI_WATCH_ALL)
+		return layers != 1u << EVENT_LAYER_PYTHON;
+	native = was_native(session, event->header.tgid);
+	if (native < 0)
+		native = was_native(session, event->parent);
+	return native > 0;
+}
+
 /* A new program, or a new file in one that is known. */
-static void candidate_touch(struct session *session, uint32_t pid)
+static struct candidate *candidate_touch(struct session *session, uint32_t pid)
 {
 	struct candidate *candidate = candidate_find(session, pid);
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
@@ -46,23 +78,30 @@ static void candidate_touch(struct session *session, uint32_t pid)
 	if (!candidate) {
 		if (array_reserve(&session->candidates, &session->candidate_room, session->candidate_count, 1,
 				  sizeof(*session->candidates)))
-			return;
+			return NULL;
 		candidate = &session->candidates[session->candidate_count++];
 		*candidate = (struct candidate){.late.pid = (pid_t)pid};
 	}
 	candidate->settled = 0;
 	candidate->born_ns = now;
 	candidate->next_ns = now + LOOK_FIRST_NS;
+	return candidate;
 }
 
 int pick_up_takes(struct session *session, const void *record)
 {
 	const struct event_header *header = record;
 	struct candidate *candidate;
+	int native;
 
 	switch (header->type) {
 	case EVENT_APPEAR:
-		candidate_touch(session, header->tgid);
+		native = native_wanted(session, record);
+		candidate = candidate_touch(session, header->tgid);
+		if (candidate) {
+			candidate->late = (struct late){.pid = (pid_t)header->tgid};
+			candidate->native = native;
+		}
 		return 1;
 	case EVENT_EXIT:
 		candidate = candidate_find(session, header->tgid);
@@ -100,7 +139,7 @@ static int child_announce(struct session *session, const struct member *parent,
 	}
 	member->announced = record;
 	member->mode = parent->mode;
-	member->mapped = parent->mapped;
+	member->layers = parent->layers;
 	member->large_blocks = parent->large_blocks;
 	member->heap_unreadable = parent->heap_unreadable;
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
@@ -124,7 +163,8 @@ void pick_up_note(struct session *session, const void *record)
 	if (header->type != EVENT_FORK)
 		member->ended = 1;
 	else if (event->code & EVENT_FORK_TRACED && child_announce(session, member, event))
-		log_info("PID %u, which PID %d has forked, is not traced: no memory", event->other, member->pid);
+		log_info("PID %u, which PID %d has forked, is not traced: no memory", event->other,
+			 member->pid);
 }
 
 /* One of many: the first ones are told of. */
@@ -140,25 +180,20 @@ static void refuse(struct session *session, pid_t pid, int err)
 		log_info("of further processes that are not traced only -v tells");
 }
 
-/* The probes lie in the files already, or the child's alone are to be placed: what it did before they are the heap tells. */
+/* The child has the probes that lie in files. Others are to be placed; what it did before, its heap tells. */
 static void member_adopt(struct session *session, struct member *member)
 {
-	struct python_runtime runtime = {0};
-	struct process_info info;
-	struct plan plan = {0};
-	int err = 0;
+	struct plan_target target;
+	int err = plan_target(member->pid, &session->opts.plan, session->plans, &target);
 
 	member->adopted = 0;
 	session->adopted--;
-	if (!attach_is_everywhere(session->attach, member->runtime.file)) {
-		err = plan_process(member->pid, &session->opts.plan, session->plans, &info, &runtime, &plan);
-		if (!err)
-			err = member_probe(session, member, &plan);
-		plan_free(&plan);
-		python_runtime_close(&runtime);
-		if (!err)
-			member_reconcile(session, member, 0, 0);
+	if (!err) {
+		err = member_probe(session, member, &target);
+		plan_target_free(&target);
 	}
+	if (!err)
+		member_reconcile(session, member, 0, 0);
 	if (err && err != -ESRCH) {
 		refuse(session, member->pid, err);
 		attach_forget(session->attach, member->pid);
@@ -173,13 +208,19 @@ static int candidate_look(struct session *session, struct candidate *candidate, 
 {
 	uint64_t pause = (now - candidate->born_ns) / 4;
 	pid_t pid = candidate->late.pid;
-	int found, err;
+	int found, settled, err;
 
 	if (member_find(session, pid))
 		return 1;
 	found = late_look(&candidate->late);
 	if (found == -ESRCH)
 		return 1;
+	/* One that is being loaded may come to its Python yet. */
+	settled = !found && candidate->late.looked == candidate->late.mapped;
+	if (settled && candidate->native) {
+		found = now - candidate->born_ns >= LOADED_NS;
+		settled = 0;
+	}
 	if (found > 0) {
 		/* It may come in a drain meanwhile that candidates move: this one is not touched any more. */
 		err = session_add(session, pid, 0);
@@ -189,7 +230,7 @@ static int candidate_look(struct session *session, struct candidate *candidate, 
 	}
 	if (found < 0)
 		refuse(session, pid, found);
-	candidate->settled = found < 0 || candidate->late.looked == candidate->late.mapped;
+	candidate->settled = settled || found < 0;
 	if (candidate->settled)
 		pause = session->maps ? UINT64_MAX - now : LOOK_BLIND_NS;
 	else if (pause < LOOK_FIRST_NS)

@@ -19,9 +19,10 @@ struct member {
 	int adopted;  /* it was forked of a target; whether it needs probes of its own is to be seen */
 	size_t index; /* in the trace */
 	struct event_target announced;
-	struct python_runtime runtime;
+	struct python_runtime runtime; /* version_hex 0: there is none */
+	uint32_t layers;               /* 1 << enum event_layer for each that is traced */
 	enum event_mode mode;
-	int mapped, large_blocks;           /* growth mode: mapped memory; large blocks one by one */
+	int large_blocks;                   /* growth mode: they are traced one by one */
 	int heap_unreadable;                /* there will be no census */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
 };
@@ -29,7 +30,8 @@ struct member {
 /* A process that is watched and not under trace: it may come to run Python. */
 struct candidate {
 	struct late late;
-	int settled;      /* what it has mapped is known, and is no runtime; or it is refused */
+	int settled;      /* what it has mapped is known, and is nothing that is wanted; or it is refused */
+	int native;       /* it is wanted without Python, too */
 	uint64_t born_ns; /* when it appeared, or has last mapped a file with code */
 	uint64_t next_ns; /* when it is looked at again */
 };
@@ -71,7 +73,7 @@ int member_new(struct session *session, pid_t pid, struct member **out);
 /* Ends what is known to be gone, in the stream, too. */
 void member_end(struct session *session, struct member *member);
 /* Places a plan's probes: in the member, or, where nobody else has the files, in those. */
-int member_probe(struct session *session, struct member *member, const struct plan *plan);
+int member_probe(struct session *session, struct member *member, const struct plan_target *target);
 /* Every record, whether BPF made it or the session, goes the same way: into the capture, then the trace. */
 int session_feed(struct session *session, const void *record, size_t size);
 /* Brings in the records that are there; context is the session. */

@@ -358,7 +358,8 @@ int python_runtime_inherit(const struct python_runtime *parent, pid_t pid, struc
 	out->pid = pid;
 	if (copy)
 		out->offsets = copy;
-	elf_file_share(out->file);
+	if (out->file)
+		elf_file_share(out->file);
 	return 0;
 }
 

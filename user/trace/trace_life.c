@@ -69,6 +69,21 @@ static int stacks_copy(struct process_state *child, const struct process_state *
 	return 0;
 }
 
+static int symbols_copy(struct process_state *child, const struct process_state *parent)
+{
+	int err = array_copy(&child->symbols, &child->symbol_room, parent->symbols, parent->symbol_count,
+			     sizeof(*parent->symbols));
+
+	if (!err)
+		err = array_copy(&child->symbol_frames, &child->symbol_frame_room, parent->symbol_frames,
+				 parent->symbol_frame_count, sizeof(*parent->symbol_frames));
+	if (err)
+		return err;
+	child->symbol_count = parent->symbol_count;
+	child->symbol_frame_count = parent->symbol_frame_count;
+	return 0;
+}
+
 /* What readings have told of the heap is true of the child's, too; one that is under way reads the parent's. */
 static int census_copy(struct process_state *child, const struct process_state *parent)
 {
@@ -76,14 +91,16 @@ static int census_copy(struct process_state *child, const struct process_state *
 	child->census.epoch = parent->census.epoch;
 	child->census.old_large = parent->census.old_large;
 	if (parent->census.running)
-		blocks_confirm_all(child->blocks, child->census.epoch);
+		blocks_confirm_all(child->blocks[EVENT_LAYER_PYTHON], child->census.epoch);
 	return address_set_copy(&child->census.old, &parent->census.old);
 }
 
 static int tables_copy(struct process_state *child, const struct process_state *parent)
 {
-	int err = blocks_copy(&child->blocks, parent->blocks);
+	int err = 0;
 
+	for (size_t i = 0; i < EVENT_LAYER_TABLES && !err; i++)
+		err = blocks_copy(&child->blocks[i], parent->blocks[i]);
 	if (!err)
 		err = regions_copy(&child->regions, &parent->regions);
 	if (!err)
@@ -93,7 +110,11 @@ static int tables_copy(struct process_state *child, const struct process_state *
 	if (!err)
 		err = id_map_copy(&child->code_ids, &parent->code_ids);
 	if (!err)
+		err = id_map_copy(&child->symbol_ids, &parent->symbol_ids);
+	if (!err)
 		err = stacks_copy(child, parent);
+	if (!err)
+		err = symbols_copy(child, parent);
 	if (!err)
 		err = codes_copy(child, parent);
 	return err ? err : census_copy(child, parent);
@@ -115,8 +136,10 @@ int state_inherit(struct trace *trace, struct process_state *child, const struct
 		state_tables_free(&copy);
 		return err;
 	}
-	info->live_bytes = info->peak_bytes = parent->info.live_bytes;
-	info->live_blocks = parent->info.live_blocks;
+	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++) {
+		info->tables[i].live_bytes = info->tables[i].peak_bytes = parent->info.tables[i].live_bytes;
+		info->tables[i].live_blocks = parent->info.tables[i].live_blocks;
+	}
 	info->large_blocks = parent->info.large_blocks;
 	info->rounded_blocks = parent->info.rounded_blocks;
 	info->from_start = parent->info.from_start;
@@ -169,7 +192,7 @@ static int table_keep(struct trace *trace, struct process_state *process, enum t
 						  &process->final);
 
 	if (!err)
-		err = blocks_new(&empty.blocks);
+		err = state_tables_new(empty.blocks);
 	if (err)
 		return err;
 	empty.final = process->final;
