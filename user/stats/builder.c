@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/error.h"
 #include "base/hash.h"
 
 #define INDEX_FIRST 64u
@@ -42,7 +43,8 @@ static uint64_t trace_hash(const struct snapshot *snapshot, uint32_t item)
 {
 	const struct snapshot_trace *trace = &snapshot->traces[item];
 
-	return hash_add(trace->bytes, (uint64_t)trace->traceback << 32 | trace->domain);
+	return hash_add(trace->bytes + ((uint64_t)trace->process << 40),
+			(uint64_t)trace->traceback << 32 | trace->domain);
 }
 
 /* Makes room for one more item beside the count that the index holds. */
@@ -185,12 +187,61 @@ int builder_trace(struct builder *builder, const struct snapshot_trace *trace)
 		struct snapshot_trace *known = &snapshot->traces[index->slots[i] - 1];
 
 		if (known->traceback == trace->traceback && known->bytes == trace->bytes &&
-		    known->domain == trace->domain) {
+		    known->domain == trace->domain && known->process == trace->process) {
 			known->count += trace->count;
 			return 0;
 		}
 	}
 	index->slots[i] = (uint32_t)++snapshot->trace_count;
+	return 0;
+}
+
+int builder_process(struct builder *builder, struct snapshot_meta **meta)
+{
+	struct snapshot *snapshot = builder->snapshot;
+
+	if (snapshot->process_count == SNAPSHOT_PROCESSES_MAX)
+		return error_set(-EFBIG, "more than %u processes", SNAPSHOT_PROCESSES_MAX);
+	int err = array_reserve(&snapshot->processes, &builder->process_room, snapshot->process_count, 1,
+				sizeof(*snapshot->processes));
+	if (err)
+		return err;
+	*meta = &snapshot->processes[snapshot->process_count++];
+	memset(*meta, 0, sizeof(**meta));
+	return 0;
+}
+
+static int traces_ordered(const struct snapshot *snapshot)
+{
+	for (size_t i = 1; i < snapshot->trace_count; i++)
+		if (snapshot->traces[i - 1].process > snapshot->traces[i].process)
+			return 0;
+	return 1;
+}
+
+int builder_order(struct builder *builder)
+{
+	struct snapshot *snapshot = builder->snapshot;
+	size_t count = snapshot->trace_count;
+
+	if (traces_ordered(snapshot))
+		return 0;
+	size_t *ends = calloc(snapshot_process_count(snapshot) + 1, sizeof(*ends));
+	struct snapshot_trace *ordered = malloc(count * sizeof(*ordered));
+	if (!ends || !ordered) {
+		free(ends);
+		free(ordered);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < count; i++)
+		ends[snapshot->traces[i].process + 1]++;
+	for (size_t i = 1; i < snapshot_process_count(snapshot); i++)
+		ends[i] += ends[i - 1];
+	for (size_t i = 0; i < count; i++)
+		ordered[ends[snapshot->traces[i].process]++] = snapshot->traces[i];
+	free(ends);
+	free(snapshot->traces);
+	snapshot->traces = ordered;
 	return 0;
 }
 

@@ -5,7 +5,8 @@
  * traceback adds to its group, a recursive one as often as it occurs. Ties are broken by comparing tracebacks
  * oldest frame first, file names by code points (which is the byte order of UTF-8), all descending.
  *
- * Traces are summed up by traceback first, so that what a traceback says is looked at once however many blocks it has.
+ * Traces are summed up by traceback first, so that what a traceback says is looked at once however many blocks it has; for
+ * owners (owner.h) by process. Which processes hold an entry is asked in a second walk, where there are several.
  * Two snapshots have file names in common: an old one's ids are translated into the new one's, and those that only the
  * old one has get numbers behind.
  */
@@ -19,6 +20,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "stats/owner.h"
 #include "trace/id_map.h"
 
 struct sums {
@@ -34,13 +36,13 @@ struct side {
 
 struct grouping {
 	const struct statistics_opts *opts;
-	struct id_map groups; /* (file name, line) or hash of a traceback -> index in entries */
-	uint32_t *next;       /* GROUP_TRACEBACK: the next entry of the same hash, or ID_MAP_NONE */
+	struct id_map groups; /* (file name, line), or hash of a traceback or an owner -> index in entries */
+	uint32_t *next;       /* where keys are hashes: the next entry of the same one, or ID_MAP_NONE */
 	size_t next_room;
 	struct statistics *out;
 	size_t room;
 	const struct side *sides; /* the new snapshot, the old one */
-	struct sums *rows;        /* of the side at hand, by traceback */
+	struct sums *rows;        /* of the side at hand, by traceback, or of owners by process */
 };
 
 static int sum_add(uint64_t *sum, uint64_t value)
@@ -65,7 +67,7 @@ static int entry_add(struct grouping *grouping, const struct statistic *entry, u
 	struct statistics *out = grouping->out;
 	int err = array_reserve(&out->entries, &grouping->room, out->count, 1, sizeof(*out->entries));
 
-	if (!err && grouping->opts->by == GROUP_TRACEBACK)
+	if (!err && grouping->opts->by >= GROUP_TRACEBACK)
 		err = array_reserve(&grouping->next, &grouping->next_room, out->count, 1,
 				    sizeof(*grouping->next));
 	if (err)
@@ -131,6 +133,13 @@ static int entry_traceback_compare(const struct grouping *grouping, const struct
 	return m < n ? -1 : m > n;
 }
 
+static int entry_name_compare(const struct grouping *grouping, const struct statistic *x,
+			      const struct statistic *y)
+{
+	return group_is_owner(grouping->opts->by) ? owner_compare(x->process, y->process, grouping->opts->by)
+						  : entry_traceback_compare(grouping, x, y);
+}
+
 static uint64_t traceback_hash(const struct side *side, uint32_t traceback, uint64_t seed)
 {
 	const struct snapshot_traceback *x = &side->snapshot->tracebacks[traceback];
@@ -143,21 +152,37 @@ static uint64_t traceback_hash(const struct side *side, uint32_t traceback, uint
 	return hash;
 }
 
-static int traceback_entry(struct grouping *grouping, const struct side *side, uint32_t traceback,
-			   uint32_t *index)
+/* The entry of that name, whose hash is the key. */
+static int named_entry(struct grouping *grouping, const struct statistic *entry, uint64_t key,
+		       uint32_t *index)
 {
-	struct statistic entry = {.snapshot = side->snapshot, .traceback = traceback};
-	uint64_t key = traceback_hash(side, traceback, grouping->groups.seed);
 	uint32_t head = id_map_find(&grouping->groups, key);
 
 	for (*index = head; *index != ID_MAP_NONE; *index = grouping->next[*index])
-		if (!entry_traceback_compare(grouping, &grouping->out->entries[*index], &entry))
+		if (!entry_name_compare(grouping, &grouping->out->entries[*index], entry))
 			return 0;
-	int err = entry_add(grouping, &entry, index);
+	int err = entry_add(grouping, entry, index);
 	if (err)
 		return err;
 	grouping->next[*index] = head;
 	return id_map_put(&grouping->groups, key, *index);
+}
+
+static int traceback_entry(struct grouping *grouping, const struct side *side, uint32_t traceback,
+			   uint32_t *index)
+{
+	const struct statistic entry = {.snapshot = side->snapshot, .traceback = traceback};
+
+	return named_entry(grouping, &entry, traceback_hash(side, traceback, grouping->groups.seed), index);
+}
+
+static int owner_entry(struct grouping *grouping, const struct side *side, uint32_t process, uint32_t *index)
+{
+	const struct statistic entry = {.snapshot = side->snapshot,
+					.process = snapshot_process(side->snapshot, process)};
+	enum group_by by = grouping->opts->by;
+
+	return named_entry(grouping, &entry, owner_hash(entry.process, by, grouping->groups.seed), index);
 }
 
 static int entry_count(struct grouping *grouping, const struct side *side, uint32_t index,
@@ -169,22 +194,43 @@ static int entry_count(struct grouping *grouping, const struct side *side, uint3
 	return err ? err : sum_add(side->old ? &entry->old_count : &entry->count, row->count);
 }
 
-static int row_count(struct grouping *grouping, const struct side *side, uint32_t index)
+/* To how many entries a row adds: the i-th of them. */
+static uint32_t row_entries(const struct grouping *grouping, const struct side *side, uint32_t row)
 {
-	const struct snapshot_traceback *traceback = &side->snapshot->tracebacks[index];
-	uint32_t nframe = grouping->opts->cumulative ? traceback->nframe : 1, entry;
+	return grouping->opts->cumulative ? side->snapshot->tracebacks[row].nframe : 1;
+}
+
+static int row_entry(struct grouping *grouping, const struct side *side, uint32_t row, uint32_t i,
+		     uint32_t *index)
+{
+	if (group_is_owner(grouping->opts->by))
+		return owner_entry(grouping, side, row, index);
+	if (grouping->opts->by == GROUP_TRACEBACK)
+		return traceback_entry(grouping, side, row, index);
+	return frame_entry(grouping, side,
+			   &side->snapshot->frames[side->snapshot->tracebacks[row].first + i], index);
+}
+
+static int row_count(struct grouping *grouping, const struct side *side, uint32_t row)
+{
 	int err = 0;
 
-	if (grouping->opts->by == GROUP_TRACEBACK) {
-		err = traceback_entry(grouping, side, index, &entry);
-		return err ? err : entry_count(grouping, side, entry, &grouping->rows[index]);
-	}
-	for (uint32_t i = 0; !err && i < nframe; i++) {
-		err = frame_entry(grouping, side, &side->snapshot->frames[traceback->first + i], &entry);
+	for (uint32_t i = 0; !err && i < row_entries(grouping, side, row); i++) {
+		uint32_t entry;
+
+		err = row_entry(grouping, side, row, i, &entry);
 		if (!err)
-			err = entry_count(grouping, side, entry, &grouping->rows[index]);
+			err = entry_count(grouping, side, entry, &grouping->rows[row]);
 	}
 	return err;
+}
+
+static uint32_t trace_row(const struct grouping *grouping, const struct side *side,
+			  const struct snapshot_trace *trace)
+{
+	if (group_is_owner(grouping->opts->by))
+		return side->snapshot->process_count ? trace->process : 0;
+	return trace->traceback;
 }
 
 /* Sums the traces up by traceback, into grouping->rows and the totals. */
@@ -198,7 +244,7 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 
 	for (size_t i = 0; !err && i < snapshot->trace_count; i++) {
 		const struct snapshot_trace *trace = &snapshot->traces[i];
-		struct sums *row = &grouping->rows[trace->traceback];
+		struct sums *row = &grouping->rows[trace_row(grouping, side, trace)];
 		int passes = filter_run_passes(&run, trace);
 
 		if (passes <= 0) {
@@ -218,7 +264,8 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 
 static int side_group(struct grouping *grouping, const struct side *side)
 {
-	size_t count = side->snapshot->traceback_count;
+	size_t count = group_is_owner(grouping->opts->by) ? snapshot_process_count(side->snapshot)
+							  : side->snapshot->traceback_count;
 	int err = 0;
 
 	grouping->rows = calloc(count ? count : 1, sizeof(*grouping->rows));
@@ -231,6 +278,59 @@ static int side_group(struct grouping *grouping, const struct side *side)
 	free(grouping->rows);
 	grouping->rows = NULL;
 	return err;
+}
+
+/* A trace that passes: its process holds some of the entries it adds to. last: by entry, the process that was there last. */
+static int holder_count(struct grouping *grouping, const struct snapshot_trace *trace, uint32_t *last)
+{
+	const struct side *side = &grouping->sides[0];
+	uint32_t row = trace_row(grouping, side, trace);
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < row_entries(grouping, side, row); i++) {
+		uint32_t entry;
+
+		err = row_entry(grouping, side, row, i, &entry);
+		if (!err && last[entry] != trace->process) {
+			last[entry] = trace->process;
+			grouping->out->entries[entry].processes++;
+		}
+	}
+	return err;
+}
+
+/* Traces are in the order of their processes. */
+static int holders_count(struct grouping *grouping)
+{
+	const struct snapshot *snapshot = grouping->sides[0].snapshot;
+	size_t count = grouping->out->count;
+	uint32_t *last = malloc((count ? count : 1) * sizeof(*last));
+	struct filter_run run;
+	int err = last ? filter_run_begin(&run, grouping->opts->filters, snapshot) : -ENOMEM;
+
+	if (err) {
+		free(last);
+		return err;
+	}
+	memset(last, 0xff, count * sizeof(*last));
+	for (size_t i = 0; !err && i < snapshot->trace_count; i++) {
+		int passes = filter_run_passes(&run, &snapshot->traces[i]);
+
+		err = passes < 0 ? passes : passes ? holder_count(grouping, &snapshot->traces[i], last) : 0;
+	}
+	filter_run_end(&run);
+	free(last);
+	return err;
+}
+
+/* Where there is one process, it holds them all. */
+static int processes_count(struct grouping *grouping)
+{
+	if (grouping->sides[0].snapshot->process_count)
+		return holders_count(grouping);
+	for (size_t i = 0; i < grouping->out->count; i++)
+		grouping->out->entries[i].processes = grouping->out->entries[i].count != 0;
+	return 0;
 }
 
 static uint64_t distance(uint64_t a, uint64_t b)
@@ -252,7 +352,7 @@ static int entry_compare(const void *a, const void *b, void *context)
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		if (keys[i][0] != keys[i][1])
 			return keys[i][0] < keys[i][1] ? 1 : -1;
-	return entry_traceback_compare(context, y, x);
+	return entry_name_compare(context, y, x);
 }
 
 /* Every string's id, as the new snapshot knows it or beyond all that it has. */
@@ -282,8 +382,9 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 	struct grouping grouping = {.opts = opts, .out = &result, .sides = sides};
 	int err = 0;
 
-	if (opts->cumulative && opts->by == GROUP_TRACEBACK)
-		return error_set(-EINVAL, "cumulative statistics cannot be grouped by traceback");
+	if (opts->cumulative && opts->by >= GROUP_TRACEBACK)
+		return error_set(-EINVAL, "cumulative statistics cannot be grouped by %s",
+				 opts->by == GROUP_TRACEBACK ? "traceback" : "process, command or container");
 	/* Lines and names are the file's: whoever wrote it must not know what collides. */
 	if (getrandom(&grouping.groups.seed, sizeof(grouping.groups.seed), GRND_NONBLOCK) < 0)
 		grouping.groups.seed = (uintptr_t)&grouping;
@@ -291,6 +392,8 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 		err = files_translate(&sides[1], snapshot);
 	if (!err)
 		err = side_group(&grouping, &sides[0]);
+	if (!err)
+		err = processes_count(&grouping);
 	if (!err && old)
 		err = side_group(&grouping, &sides[1]);
 	id_map_free(&grouping.groups);

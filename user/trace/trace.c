@@ -98,6 +98,11 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 	};
 	process->info.counters.events = 1;
 	memcpy(process->info.name, event->name, sizeof(event->name));
+	if (event->header.size >= sizeof(*event)) {
+		process->info.ns_pid = event->ns_pid;
+		process->info.parent = event->parent;
+		memcpy(process->info.container, event->container, sizeof(event->container));
+	}
 	err = id_map_put(&trace->tgids, event->header.tgid, (uint32_t)trace->process_count);
 	if (err) {
 		process_free(process);
