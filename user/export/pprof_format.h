@@ -11,10 +11,10 @@
 
 /*
  * A snapshot's comments, one a call: first those of the whole, "tracer:KEY=VALUE"; then, of several processes, those of
- * each that are not 0, "tracer:INDEX.KEY=VALUE", first its pid. Losses are the session's: of the whole alone. Zero-initialise.
+ * each that are not 0, "tracer:PROCESS.KEY=VALUE" (from 1), first its pid. Losses are the session's: of the whole alone. Zero-initialise.
  */
 struct pprof_comments {
-	size_t process, next; /* process: 0 is the whole, then index + 1 */
+	size_t process, next; /* process: 0 is the whole */
 	int begun;
 };
 /* The next one into out: 1; 0 when there are no more. */

@@ -12,7 +12,11 @@
 #define SIGNATURE PPROF_COMMENT "snapshot="
 #define VERSION   "1"
 
-enum when { ALWAYS, KNOWN, OF_SEVERAL }; /* KNOWN: if it is not 0 or ""; OF_SEVERAL: then, of one of several */
+enum when {
+	ALWAYS,
+	KNOWN,
+	OF_SEVERAL
+}; /* KNOWN: if it is not 0 or ""; OF_SEVERAL: then, of one of several */
 
 struct meta_field {
 	const char *key;
@@ -23,7 +27,8 @@ struct meta_field {
 
 #define NUMBER(field)                                                                                        \
 	{                                                                                                    \
-#field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field), 0, ALWAYS \
+#field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field),   \
+			0, ALWAYS                                                                            \
 	}
 #define COVERAGE(field)                                                                                      \
 	{                                                                                                    \
@@ -32,11 +37,13 @@ struct meta_field {
 	}
 #define TEXT(field)                                                                                          \
 	{                                                                                                    \
-#field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field), 1, ALWAYS \
+#field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field),   \
+			1, ALWAYS                                                                            \
 	}
-#define LATER(field, text, when)                                                                                   \
+#define LATER(field, text, when)                                                                             \
 	{                                                                                                    \
-#field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field), text, when \
+#field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field),   \
+			text, when                                                                           \
 	}
 
 static const struct meta_field meta_fields[] = {
@@ -170,10 +177,8 @@ int pprof_comment_next(struct pprof_comments *comments, const struct snapshot *s
 	}
 	for (; comments->process <= snapshot->process_count;
 	     *comments = (struct pprof_comments){.process = comments->process + 1}) {
-		size_t index = comments->process - 1;
-
-		snprintf(prefix, sizeof(prefix), "%zu.", index);
-		if (field_next(comments, &snapshot->processes[index], prefix, out))
+		snprintf(prefix, sizeof(prefix), "%zu.", comments->process);
+		if (field_next(comments, &snapshot->processes[comments->process - 1], prefix, out))
 			return 1;
 	}
 	return 0;
@@ -229,18 +234,18 @@ static int process_find(struct builder *builder, char **key, struct snapshot_met
 {
 	struct snapshot *snapshot = builder->snapshot;
 	char *end;
-	unsigned long long index;
+	unsigned long long number;
 
 	*meta = &snapshot->meta;
 	if (**key < '0' || **key > '9')
 		return 0;
-	index = strtoull(*key, &end, 10);
-	if (*end != '.' || index > snapshot->process_count)
+	number = strtoull(*key, &end, 10);
+	if (*end != '.' || !number || number > snapshot->process_count + 1)
 		return error_set(-EBADMSG, "the profile's comment %s%s is of no process", PPROF_COMMENT,
 				 *key);
 	*key = end + 1;
-	if (index < snapshot->process_count) {
-		*meta = &snapshot->processes[index];
+	if (number <= snapshot->process_count) {
+		*meta = &snapshot->processes[number - 1];
 		return 0;
 	}
 	return builder_process(builder, meta);

@@ -293,7 +293,7 @@ static int sample_add(struct reader *reader)
 	int64_t bytes = sample->labels[LABEL_BYTES], domain = sample->labels[LABEL_DOMAIN];
 	int64_t total = sample->labels[LABEL_TOTAL];
 	size_t processes = reader->builder.snapshot->process_count;
-	int64_t process = processes ? sample->labels[LABEL_PROCESS] : 0;
+	int64_t process = processes ? sample->labels[LABEL_PROCESS] - 1 : 0;
 	/* The layer that a sample is of is the one whose values are not 0. */
 	size_t layer = sample->value_count == 2 * PPROF_VALUES && !sample->values[0];
 	const int64_t *values = sample->values + layer * PPROF_VALUES;

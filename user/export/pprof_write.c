@@ -272,7 +272,8 @@ static void labels_set(const struct writer *writer, const struct snapshot_trace 
 {
 	const struct snapshot_meta *process = snapshot_process(writer->snapshot, trace->process);
 	uint32_t total = writer->snapshot->tracebacks[trace->traceback].total;
-	int64_t more = writer->more_base, names = more + MORE_TEXTS + MORE_PER_PROCESS * (int64_t)trace->process;
+	int64_t more = writer->more_base,
+		names = more + MORE_TEXTS + MORE_PER_PROCESS * (int64_t)trace->process;
 	Label *bytes = label_add(labels, text_index(writer, TEXT_BYTES));
 
 	bytes->num = (int64_t)trace->bytes;
@@ -283,7 +284,7 @@ static void labels_set(const struct writer *writer, const struct snapshot_trace 
 		label_add(labels, text_index(writer, TEXT_TOTAL))->num = total;
 	if (!writer->snapshot->process_count)
 		return;
-	label_add(labels, more + MORE_PROCESS)->num = trace->process;
+	label_add(labels, more + MORE_PROCESS)->num = (int64_t)trace->process + 1; /* pprof drops a 0 */
 	label_text(labels, more + MORE_COMM, process->name, names);
 	label_text(labels, more + MORE_CONTAINER, process->container, names + 1);
 }

@@ -211,22 +211,19 @@ int builder_process(struct builder *builder, struct snapshot_meta **meta)
 	return 0;
 }
 
-static int traces_ordered(const struct snapshot *snapshot)
+static int traces_ordered(const struct snapshot_trace *traces, size_t count)
 {
-	for (size_t i = 1; i < snapshot->trace_count; i++)
-		if (snapshot->traces[i - 1].process > snapshot->traces[i].process)
+	for (size_t i = 1; i < count; i++)
+		if (traces[i - 1].process > traces[i].process)
 			return 0;
 	return 1;
 }
 
-int builder_order(struct builder *builder)
+static int traces_order(struct snapshot_trace **traces, size_t count, size_t processes)
 {
-	struct snapshot *snapshot = builder->snapshot;
-	size_t count = snapshot->trace_count;
-
-	if (traces_ordered(snapshot))
+	if (traces_ordered(*traces, count))
 		return 0;
-	size_t *ends = calloc(snapshot_process_count(snapshot) + 1, sizeof(*ends));
+	size_t *ends = calloc(processes + 1, sizeof(*ends));
 	struct snapshot_trace *ordered = malloc(count * sizeof(*ordered));
 	if (!ends || !ordered) {
 		free(ends);
@@ -234,15 +231,24 @@ int builder_order(struct builder *builder)
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < count; i++)
-		ends[snapshot->traces[i].process + 1]++;
-	for (size_t i = 1; i < snapshot_process_count(snapshot); i++)
+		ends[(*traces)[i].process + 1]++;
+	for (size_t i = 1; i < processes; i++)
 		ends[i] += ends[i - 1];
 	for (size_t i = 0; i < count; i++)
-		ordered[ends[snapshot->traces[i].process]++] = snapshot->traces[i];
+		ordered[ends[(*traces)[i].process]++] = (*traces)[i];
 	free(ends);
-	free(snapshot->traces);
-	snapshot->traces = ordered;
+	free(*traces);
+	*traces = ordered;
 	return 0;
+}
+
+int builder_order(struct builder *builder)
+{
+	struct snapshot *snapshot = builder->snapshot;
+	size_t processes = snapshot_process_count(snapshot);
+	int err = traces_order(&snapshot->traces, snapshot->trace_count, processes);
+
+	return err ? err : traces_order(&snapshot->mapped, snapshot->mapped_count, processes);
 }
 
 static void index_free(struct builder *builder)

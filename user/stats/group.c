@@ -207,8 +207,8 @@ static int row_entry(struct grouping *grouping, const struct side *side, uint32_
 		return owner_entry(grouping, side, row, index);
 	if (grouping->opts->by == GROUP_TRACEBACK)
 		return traceback_entry(grouping, side, row, index);
-	return frame_entry(grouping, side,
-			   &side->snapshot->frames[side->snapshot->tracebacks[row].first + i], index);
+	return frame_entry(grouping, side, &side->snapshot->frames[side->snapshot->tracebacks[row].first + i],
+			   index);
 }
 
 static int row_count(struct grouping *grouping, const struct side *side, uint32_t row)
@@ -273,7 +273,7 @@ static int side_group(struct grouping *grouping, const struct side *side)
 		return -ENOMEM;
 	err = rows_sum(grouping, side);
 	for (uint32_t i = 0; !err && i < count; i++)
-		if (grouping->rows[i].count)
+		if (grouping->rows[i].count || group_is_owner(grouping->opts->by))
 			err = row_count(grouping, side, i);
 	free(grouping->rows);
 	grouping->rows = NULL;

@@ -57,7 +57,8 @@ struct statistics {
 /*
  * statistics(): by size, count, then traceback (or owner), all descending. 0; -EINVAL cumulative with GROUP_TRACEBACK
  * or owners (error_set tells); -EOVERFLOW when a sum exceeds INT64_MAX; -ENOMEM. statistics_free() releases. Cumulative with
- * one frame a traceback is, as in CPython, the same as without; PEP 454 would rather not have it asked for.
+ * one frame a traceback is, as in CPython, the same as without; PEP 454 would rather not have it asked for. Owners are all
+ * there, those that hold nothing of what passes too.
  */
 int statistics_compute(const struct snapshot *snapshot, const struct statistics_opts *opts,
 		       struct statistics *out);

@@ -66,11 +66,11 @@ struct snapshot_coverage {
 };
 
 struct snapshot_meta {
-	uint32_t pid;            /* 0: of several processes */
-	uint32_t ns_pid;         /* in its innermost PID namespace; 0: not known */
-	uint32_t parent;         /* the process whose live blocks it inherited by fork; 0: none */
-	char container[65];      /* "": in none, or not known */
-	int has_exited;          /* then wait_status is known, as wait(2) has it */
+	uint32_t pid;       /* 0: of several processes */
+	uint32_t ns_pid;    /* in its innermost PID namespace; 0: not known */
+	uint32_t parent;    /* the process whose live blocks it inherited by fork; 0: none */
+	char container[65]; /* "": in none, or not known */
+	int has_exited;     /* then wait_status is known, as wait(2) has it */
 	uint32_t wait_status;
 	uint32_t python_version; /* PY_VERSION_HEX, 0: unknown */
 	uint32_t traceback_limit;
