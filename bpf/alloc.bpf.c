@@ -9,6 +9,7 @@
 #include "heap.h"
 #include "python_stack.h"
 #include "registers.h"
+#include "sample.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -47,12 +48,28 @@ static __always_inline int request_is_nested(struct thread_state *thread, __u64 
 	return 0;
 }
 
-static __always_inline int free_output(__u32 type, __u64 address, __u32 domain, __u32 api, __u32 kind)
+static __always_inline void end_output(__u32 type, __u64 address, __u32 domain, __u32 api, __u32 kind)
 {
 	struct event_free record = {.address = address, .domain = domain, .api = api};
 
 	header_fill(&record.header, type, sizeof(record));
-	return record_output(&record, sizeof(record), kind);
+	record_output(&record, sizeof(record), kind);
+}
+
+/* Returns 0 where nobody wants to know: the block was none of the sample. */
+static __always_inline int free_output(struct abi_target *target, __u32 type, __u64 address, __u32 domain,
+				       __u32 api, __u32 kind)
+{
+	if (!sample_end(target, address, domain, api))
+		return 0;
+	end_output(type, address, domain, api, kind);
+	return 1;
+}
+
+static __always_inline void realloc_fail_output(struct abi_target *target, __u64 address, __u32 api)
+{
+	sample_add(target, address, 0, api);
+	end_output(EVENT_REALLOC_FAIL, address, 0, api, LOSS_REALLOC);
 }
 
 static __always_inline void alloc_output(struct thread_state *thread, struct abi_target *target, __u32 type,
@@ -61,6 +78,13 @@ static __always_inline void alloc_output(struct thread_state *thread, struct abi
 	struct event_alloc record = {.address = address, .bytes = bytes, .domain = domain, .api = api};
 	__u32 face = api & EVENT_API_MASK;
 
+	if (sample_is_taken(target) && type != EVENT_REUSE) {
+		if (!sample_draw(thread, target, bytes)) {
+			free_output(target, EVENT_FREE, address, domain, api, LOSS_FREE);
+			return;
+		}
+		sample_add(target, address, domain, api);
+	}
 	record.stack_id = stack_id_current(
 		thread, target, face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL);
 	header_fill(&record.header, type, sizeof(record));
@@ -152,8 +176,10 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 	thread->nested_equal = 0;
 	thread->last_free = 0;
 	thread->sp = sp;
-	if (thread->old_address)
-		free_output(EVENT_REALLOC, thread->old_address, 0, thread->api, LOSS_REALLOC);
+	/* Of a block that is not in the sample it is an allocation like any other. */
+	if (thread->old_address &&
+	    !free_output(target, EVENT_REALLOC, thread->old_address, 0, thread->api, LOSS_REALLOC))
+		thread->old_address = 0;
 	return 0;
 }
 
@@ -183,7 +209,7 @@ static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 		alloc_output(thread, target, thread->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
 			     thread->bytes, 0, thread->api | rounded);
 	else if (thread->old_address)
-		free_output(EVENT_REALLOC_FAIL, thread->old_address, 0, thread->api, LOSS_REALLOC);
+		realloc_fail_output(target, thread->old_address, thread->api);
 	return 0;
 }
 
@@ -214,7 +240,8 @@ int request_return(struct pt_regs *regs)
  * One free may pass several of these: a debugging hook frees the block that begins before bytes earlier, and the object
  * allocator passes a large block on to the raw one.
  */
-static __always_inline void block_free(struct thread_state *thread, __u64 address, __u32 api, __u32 before)
+static __always_inline void block_free(struct thread_state *thread, struct abi_target *target, __u64 address,
+				       __u32 api, __u32 before)
 {
 	if (!address)
 		return;
@@ -234,7 +261,7 @@ static __always_inline void block_free(struct thread_state *thread, __u64 addres
 		thread->last_free = api == EVENT_API_RAW ? 0 : address;
 		thread->last_hooked = 0;
 	}
-	free_output(EVENT_FREE, address, 0, api | (before ? EVENT_API_HOOKED : 0), LOSS_FREE);
+	free_output(target, EVENT_FREE, address, 0, api | (before ? EVENT_API_HOOKED : 0), LOSS_FREE);
 }
 
 /*
@@ -291,9 +318,11 @@ int inline_site(struct pt_regs *regs)
 			__u64 block = argument(regs, cookie, 0);
 			__u32 api = cookie >> 8 & 0xff;
 
-			free_output(EVENT_REALLOC, block, 0, api, LOSS_REALLOC);
-			alloc_output(thread, target, EVENT_REALLOC_DONE, block, argument(regs, cookie, 1), 0,
-				     api);
+			__u32 type = free_output(target, EVENT_REALLOC, block, 0, api, LOSS_REALLOC)
+					     ? EVENT_REALLOC_DONE
+					     : EVENT_ALLOC;
+
+			alloc_output(thread, target, type, block, argument(regs, cookie, 1), 0, api);
 		}
 		break;
 	case ABI_OP_NEW_POOL:
@@ -332,19 +361,19 @@ int request_once(struct pt_regs *regs)
 	switch (cookie & 0xff) {
 	case ABI_OP_FREE:
 		if (!request_is_nested(thread, sp))
-			block_free(thread, argument(regs, cookie, 0), api, addend(cookie));
+			block_free(thread, target, argument(regs, cookie, 0), api, addend(cookie));
 		break;
 	case ABI_OP_POOL_FREE:
 		if (!request_is_nested(thread, sp))
-			block_free(thread, pool_first_free(argument(regs, cookie, 0)), api, 0);
+			block_free(thread, target, pool_first_free(argument(regs, cookie, 0)), api, 0);
 		break;
 	case ABI_OP_TRACK:
 		alloc_output(thread, target, EVENT_ALLOC, argument(regs, cookie, 1),
 			     argument(regs, cookie, 2), (__u32)argument(regs, cookie, 0), api);
 		break;
 	case ABI_OP_UNTRACK:
-		free_output(EVENT_FREE, argument(regs, cookie, 1), (__u32)argument(regs, cookie, 0), api,
-			    LOSS_FREE);
+		free_output(target, EVENT_FREE, argument(regs, cookie, 1), (__u32)argument(regs, cookie, 0),
+			    api, LOSS_FREE);
 		break;
 	}
 	return 0;
@@ -382,7 +411,7 @@ int object_begin(struct pt_regs *regs)
 		return 0;
 	cookie = bpf_get_attach_cookie(regs);
 	object = argument(regs, cookie, 0) + addend(cookie);
-	if (object - thread->last_block >= thread->last_bytes)
+	if (object - thread->last_block >= thread->last_bytes && sample_has_object(target, object))
 		alloc_output(thread, target, EVENT_REUSE, object, 0, 0, EVENT_API_OBJ);
 	return 0;
 }

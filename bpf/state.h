@@ -51,6 +51,8 @@ struct thread_state {
 	__u32 walk;         /* counts the walks */
 	__u32 last_hooked;  /* last_free comes from a debugging hook: the object allocator may get it, too */
 	__u32 pad;
+	__u64 sample_bytes;                        /* the mean that sample_gap was drawn with */
+	__u64 sample_gap;                          /* bytes up to the next mark */
 	struct recent_frame recent[RECENT_FRAMES]; /* by address: frames of one stack lie side by side */
 	__u64 next_frame;                          /* of the walk in progress */
 

@@ -243,6 +243,7 @@ struct event_target {
 	__u32 parent;       /* tgid of the process whose live blocks it has inherited by fork; 0: none */
 	__u32 ns_pid;       /* in its innermost PID namespace; 0: not known */
 	char container[64]; /* its name, or 12 digits of its id; "": in none */
+	__u64 sample_bytes; /* a sample of its blocks is traced (abi/sample.h); 0: all of them */
 };
 
 #define EVENT_TARGET_MIN 112u /* bytes of the shortest struct event_target */
@@ -362,7 +363,7 @@ _Static_assert(__builtin_offsetof(struct event_code, data) == 64, "code.data");
 _Static_assert(sizeof(struct event_code_lines) == 40, "code_lines");
 _Static_assert(sizeof(struct event_process) == 32, "process");
 _Static_assert(__builtin_offsetof(struct event_target, parent) == EVENT_TARGET_MIN, "target.parent");
-_Static_assert(sizeof(struct event_target) == 184, "target");
+_Static_assert(sizeof(struct event_target) == 192, "target");
 _Static_assert(sizeof(struct event_symbol) == 40, "symbol");
 _Static_assert(sizeof(struct event_symbol_frame) == 8, "symbol_frame");
 _Static_assert(sizeof(struct event_appear) == 56, "appear");

@@ -86,6 +86,10 @@ struct abi_target {
 	 */
 	__u64 object_code_start, object_code_end;
 	__u64 program_break; /* as last seen; 0: not yet. Written by the programs */
+	__u64 sample_bytes;  /* one mark in so many (abi/sample.h); 0: every block is traced */
+	/* 1: there are sampled blocks beside those in the map `sampled`. Written by the programs */
+	__u32 sample_overflow;
+	__u32 pad;
 	struct abi_heap heap;
 	struct abi_offsets offsets;
 };
@@ -168,7 +172,7 @@ enum abi_register {
 
 _Static_assert(sizeof(struct abi_offsets) == 56, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
-_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 152, "target.offsets");
-_Static_assert(sizeof(struct abi_target) == 208, "target");
+_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 168, "target.offsets");
+_Static_assert(sizeof(struct abi_target) == 224, "target");
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "abi/sample.h"
 #include "base/error.h"
 
 enum {
@@ -16,6 +17,7 @@ enum {
 	KEY_FREEZE,
 	KEY_LARGE,
 	KEY_EVERY,
+	KEY_SAMPLE,
 	KEY_KEEP
 };
 
@@ -32,6 +34,11 @@ static const struct argp_option options[] = {
 	 "census: allocations are traced, and the heap tells which blocks live (default); exact: allocations "
 	 "and frees; "
 	 "growth: only where the heap grows, at next to no cost",
+	 2},
+	{"sample", KEY_SAMPLE, "BYTES", 0,
+	 "trace a sample, a block for every BYTES allocated (like 64K, 512K); figures are then estimates, "
+	 "each "
+	 "with its standard error",
 	 2},
 	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
 	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},
@@ -134,6 +141,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return cli_parse_seconds(arg, &out->snapshot_ns)
 			       ? cli_reject("--snapshot-every", arg, "seconds")
 			       : 0;
+	case KEY_SAMPLE:
+		if (cli_parse_bytes(arg, &number) || !number || number > SAMPLE_MEAN_MAX)
+			return cli_reject("--sample", arg, "bytes from 1 to 1G, like 512K");
+		out->session.sample_bytes = number;
+		return 0;
 	case KEY_KEEP:
 		if (cli_parse_number(arg, 1, KEEP_MAX, &number))
 			return cli_reject("--keep", arg, "a number from 1 to 1000");
@@ -193,6 +205,12 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	if (out->session.plan.mode != EVENT_MODE_GROWTH && out->session.plan.large_blocks) {
 		error_print(error_set(-EINVAL, "large blocks are always traced but in growth mode"),
 			    "leave it away, or use --mode growth", "--large-blocks");
+		return EXIT_USAGE;
+	}
+	if (out->session.plan.mode == EVENT_MODE_GROWTH && out->session.sample_bytes) {
+		error_print(
+			error_set(-EINVAL, "growth mode traces no blocks of which there could be a sample"),
+			"leave it away, or use --mode census or exact", "--sample");
 		return EXIT_USAGE;
 	}
 	if (out->session.plan.mode == EVENT_MODE_GROWTH && out->session.plan.public_only) {

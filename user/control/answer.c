@@ -23,7 +23,7 @@ void answer_status(FILE *out, const struct trace *trace, size_t process, int run
 		"}, \"tracer_memory\": %zu, \"live_blocks\": %" PRIu64 ", \"lost_events\": %" PRIu64
 		", \"longest_pause_ns\": %" PRIu64 ", ",
 		running ? "true" : "false", getpid(), (double)(now_ns - info->start_ns) / 1e9, info->nframe,
-		info->live_bytes, info->peak_bytes, trace_memory(trace), info->live_blocks,
+		info->live_bytes, info->peak_bytes, trace_memory(trace), trace_live_count(trace, process),
 		snapshot_lost_events(&now), longest_pause_ns);
 	report_json_meta(&now, out);
 	putc('}', out);

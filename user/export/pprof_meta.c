@@ -63,6 +63,7 @@ static const struct meta_field meta_fields[] = {
 	NUMBER(frames_unknown),
 	NUMBER(records_malformed),
 	NUMBER(rounded_blocks),
+	NUMBER(sample_bytes),
 	NUMBER(unread_ns),
 	NUMBER(mapped_known),
 	NUMBER(large_skipped),

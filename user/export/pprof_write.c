@@ -19,6 +19,7 @@
 #include "export/exporter.h"
 #include "export/pprof_format.h"
 #include "export/profile.pb-c.h"
+#include "stats/estimate.h"
 #include "trace/id_map.h"
 
 #define VALUES     (2 * PPROF_VALUES) /* of a sample: of the blocks, and of the mapped layer */
@@ -123,6 +124,7 @@ static int header_write(struct writer *writer)
 					     {TEXT_MAPPED, TEXT_BYTES}};
 	ValueType values[VALUES], *types[VALUES];
 	Mapping mapping = PERFTOOLS__PROFILES__MAPPING__INIT, *mappings[] = {&mapping};
+	ValueType period = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
 
 	for (size_t i = 0; i < VALUES; i++) {
@@ -141,6 +143,12 @@ static int header_write(struct writer *writer)
 	piece.time_nanos = (int64_t)meta->taken_realtime_ns;
 	piece.duration_nanos = (int64_t)meta->duration_ns;
 	piece.default_sample_type = text_index(writer, TEXT_SPACE);
+	if (meta->sample_bytes) {
+		period.type = text_index(writer, TEXT_SPACE);
+		period.unit = text_index(writer, TEXT_BYTES);
+		piece.period_type = &period;
+		piece.period = (int64_t)meta->sample_bytes;
+	}
 	return piece_write(writer, &piece);
 }
 
@@ -297,15 +305,17 @@ static int sample_write(struct writer *writer, const struct snapshot_trace *trac
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
 	int64_t values[VALUES] = {0};
 	struct labels labels = {.count = 0};
-	int err = 0;
+	uint64_t size = 0, count = 0;
+	uint64_t mean = layer ? 0 : snapshot_sample_bytes(writer->snapshot, trace);
+	int err = estimate_trace(mean, trace, &size, &count);
 
 	for (uint32_t i = 0; !err && i < traceback->nframe; i++)
 		err = location_write(writer, &writer->snapshot->frames[traceback->first + i],
 				     &writer->ids[i]);
 	if (err)
 		return err;
-	values[layer * PPROF_VALUES] = (int64_t)trace->count;
-	values[layer * PPROF_VALUES + 1] = (int64_t)(trace->count * trace->bytes);
+	values[layer * PPROF_VALUES] = (int64_t)count;
+	values[layer * PPROF_VALUES + 1] = (int64_t)size;
 	labels_set(writer, trace, &labels);
 	sample.n_location_id = traceback->nframe;
 	sample.location_id = writer->ids;

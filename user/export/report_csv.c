@@ -79,9 +79,11 @@ static int frame_write(FILE *out, const struct statistic *entry, enum group_by b
 	return err;
 }
 
-/* holders: with the number of processes that hold it. */
-static int entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry, int holders)
+/* sampled: with standard errors; holders: with the number of processes that hold it. */
+static int entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry, int sampled,
+		       int holders)
 {
+	const struct statistic_error diff = report_error_diff(entry);
 	int err = group_is_owner(opts->by) ? owner_write(out, entry->process, opts->by)
 					   : frame_write(out, entry, opts->by);
 
@@ -93,6 +95,10 @@ static int entry_write(FILE *out, const struct report_opts *opts, const struct s
 	fprintf(out, ",%" PRIu64, entry->count);
 	if (opts->old)
 		fprintf(out, ",%" PRId64, statistic_count_diff(entry));
+	if (sampled)
+		fprintf(out, ",%" PRIu64 ",%" PRIu64, entry->error.size, entry->error.count);
+	if (sampled && opts->old)
+		fprintf(out, ",%" PRIu64 ",%" PRIu64, diff.size, diff.count);
 	if (holders)
 		fprintf(out, ",%u", entry->processes);
 	if (opts->by == GROUP_TRACEBACK)
@@ -112,11 +118,12 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 
 	if (err)
 		return err;
-	fprintf(out, "%s,size%s,count%s%s%s\r\n", columns[opts->by], opts->old ? ",size_diff" : "",
-		opts->old ? ",count_diff" : "", holders ? ",processes" : "",
-		opts->by == GROUP_TRACEBACK ? ",traceback" : "");
+	fprintf(out, "%s,size%s,count%s%s%s%s%s\r\n", columns[opts->by], opts->old ? ",size_diff" : "",
+		opts->old ? ",count_diff" : "", statistics.sampled ? ",size_error,count_error" : "",
+		statistics.sampled && opts->old ? ",size_diff_error,count_diff_error" : "",
+		holders ? ",processes" : "", opts->by == GROUP_TRACEBACK ? ",traceback" : "");
 	for (size_t i = 0; !err && i < report_shown(&statistics, opts); i++)
-		err = entry_write(out, opts, &statistics.entries[i], holders);
+		err = entry_write(out, opts, &statistics.entries[i], statistics.sampled, holders);
 	statistics_free(&statistics);
 	return err ? err : report_end(out);
 }

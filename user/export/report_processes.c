@@ -26,6 +26,28 @@ static int sums_compare(const void *a, const void *b)
 	return (x->process > y->process) - (x->process < y->process);
 }
 
+static void sums_add(struct process_sums *sums, uint64_t mean, const struct snapshot_trace *trace)
+{
+	if (mean) {
+		estimate_add(&sums->estimate, mean, trace->bytes, trace->count);
+		return;
+	}
+	/* The builder has seen to it that no sum overflows. */
+	sums->size += trace->bytes * trace->count;
+	sums->count += trace->count;
+}
+
+/* A process's blocks are all of a sample, or none is. */
+static int sums_round(struct process_sums *sums)
+{
+	if (!sums->process->sample_bytes)
+		return 0;
+	sums->error.size = estimate_error(sums->estimate.size_variance);
+	sums->error.count = estimate_error(sums->estimate.count_variance);
+	int err = estimate_round(sums->estimate.size, &sums->size);
+	return err ? err : estimate_round(sums->estimate.count, &sums->count);
+}
+
 int process_sums(const struct snapshot *snapshot, const struct filters *filters, struct process_sums **out)
 {
 	size_t count = snapshot_process_count(snapshot);
@@ -46,11 +68,11 @@ int process_sums(const struct snapshot *snapshot, const struct filters *filters,
 		err = passes < 0 ? passes : 0;
 		if (passes <= 0)
 			continue;
-		/* The builder has seen to it that no sum overflows. */
-		sums[trace->process].size += trace->bytes * trace->count;
-		sums[trace->process].count += trace->count;
+		sums_add(&sums[trace->process], snapshot_sample_bytes(snapshot, trace), trace);
 	}
 	filter_run_end(&run);
+	for (size_t i = 0; !err && i < count; i++)
+		err = sums_round(&sums[i]);
 	if (err) {
 		free(sums);
 		return err;
@@ -82,7 +104,8 @@ const char *process_state(char out[PROCESS_STATE_MAX], const struct snapshot_met
 static void row_print(FILE *out, const struct process_sums *sums, int containers)
 {
 	const struct snapshot_meta *process = sums->process;
-	char name[NAME_MAX_SHOWN], state[PROCESS_STATE_MAX], mode[4 * sizeof(process->mode)], size[32];
+	char name[NAME_MAX_SHOWN], state[PROCESS_STATE_MAX], mode[4 * sizeof(process->mode)];
+	char size[32], figures[2][40];
 
 	text_escape(name, sizeof(name), process->name);
 	fprintf(out, "  %7u  %-16s", process->pid, name);
@@ -91,8 +114,10 @@ static void row_print(FILE *out, const struct process_sums *sums, int containers
 		fprintf(out, "  %-20s", name[0] ? name : "-");
 	}
 	text_escape(mode, sizeof(mode), process->mode);
-	fprintf(out, "  %11s  %10" PRIu64 "  %-7s  %s\n", report_size(size, sums->size), sums->count, mode,
-		process_state(state, process));
+	snprintf(figures[0], sizeof(figures[0]), "%s%s", sums->error.size ? "~" : "",
+		 report_size(size, sums->size));
+	snprintf(figures[1], sizeof(figures[1]), "%s%" PRIu64, sums->error.count ? "~" : "", sums->count);
+	fprintf(out, "  %11s  %10s  %-7s  %s\n", figures[0], figures[1], mode, process_state(state, process));
 }
 
 static void table_print(FILE *out, const struct process_sums *sums, size_t count, size_t shown, int color)

@@ -4,21 +4,24 @@
 #define TRACER_EXPORT_REPORT_PROCESSES_H
 
 #include "export/report.h"
+#include "stats/estimate.h"
 
 /* What blocks a process has, of those that pass the filters. */
 struct process_sums {
 	const struct snapshot_meta *process;
+	struct estimate estimate; /* the figures before they were rounded */
 	uint64_t size, count;
+	struct statistic_error error;
 };
 
-/* Of every process, the largest first, into *out: snapshot_process_count() of them, the caller frees. 0, -ENOMEM. */
+/* Of every process, the largest first, into *out: snapshot_process_count() of them, the caller frees. 0, -ENOMEM, -EOVERFLOW. */
 int process_sums(const struct snapshot *snapshot, const struct filters *filters, struct process_sums **out);
 
 #define PROCESS_STATE_MAX 64
 /* "running", "exited with status 3", …; returns out. */
 const char *process_state(char out[PROCESS_STATE_MAX], const struct snapshot_meta *process);
 
-/* A table of the processes, as many as opts->top says. 0, -ENOMEM. */
+/* A table of the processes, as many as opts->top says. Errors as above. */
 int processes_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts);
 /* An owner's name, for people. */
 void owner_print(FILE *out, const struct snapshot_meta *process, enum group_by by);

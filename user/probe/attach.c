@@ -66,6 +66,9 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	if (opts->ring_bytes)
 		bpf_map__set_max_entries(attach->skeleton->maps.events, opts->ring_bytes);
 	attach->skeleton->rodata->has_loop = features->bpf_loop;
+	attach->skeleton->rodata->sampling = opts->sampling;
+	if (!opts->sampling)
+		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
 	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin, features->prepare_exec);
 	programs_select(attach);
 	err = alloc_bpf__load(attach->skeleton);

@@ -21,7 +21,8 @@ struct session_opts {
 	uint32_t nframe;   /* 1-128 */
 	size_t ring_bytes; /* 0: the default */
 	enum session_backend backend;
-	int freeze; /* stop the target while its heap is read for a report */
+	int freeze;            /* stop the target while its heap is read for a report */
+	uint64_t sample_bytes; /* trace a sample of the blocks (abi/sample.h); 0: all. Not in growth mode */
 	struct plan_opts plan;
 	struct outfile *capture; /* every record goes there too; borrowed, NULL: none */
 };

@@ -28,6 +28,7 @@ static int process_announce(struct session *session, const struct member *member
 		.realtime_ns = clock_ns(CLOCK_REALTIME),
 		.from_start = from_start,
 		.mode = member->mode | EVENT_MODE_PYTHON,
+		.sample_bytes = session->opts.sample_bytes,
 	};
 
 	if (member->mode == EVENT_MODE_GROWTH)
@@ -88,6 +89,7 @@ static int member_attach(struct session *session, struct member *member, const c
 	int err;
 
 	member->runtime.target.nframe = session->opts.nframe;
+	member->runtime.target.sample_bytes = session->opts.sample_bytes;
 	member->runtime.target.space = session->next_space++;
 	/* One that cannot be described is not read. */
 	if (heap_describe(&member->runtime, &member->runtime.target.heap))

@@ -76,6 +76,7 @@ static void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 		sum->traceback_limit = one->traceback_limit;
 	sum->taken_realtime_ns = max(sum->taken_realtime_ns, one->taken_realtime_ns);
 	sum->duration_ns = max(sum->duration_ns, one->duration_ns);
+	sum->sample_bytes = max(sum->sample_bytes, one->sample_bytes);
 	sum->unread_ns = max(sum->unread_ns, one->unread_ns);
 	sum->from_start &= one->from_start;
 	sum->mapped_known |= one->mapped_known;

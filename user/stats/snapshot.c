@@ -28,6 +28,12 @@ const struct snapshot_meta *snapshot_process(const struct snapshot *snapshot, si
 	return snapshot->process_count ? &snapshot->processes[index] : &snapshot->meta;
 }
 
+uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct snapshot_trace *trace)
+{
+	/* Not asked of each where no process has one: of mapped memory there is no sample. */
+	return snapshot->meta.sample_bytes ? snapshot_process(snapshot, trace->process)->sample_bytes : 0;
+}
+
 struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t index, size_t *first)
 {
 	struct snapshot one = *snapshot;
@@ -59,6 +65,7 @@ struct snapshot snapshot_mapped(const struct snapshot *snapshot)
 	mapped.trace_count = snapshot->mapped_count;
 	mapped.mapped = NULL;
 	mapped.mapped_count = 0;
+	mapped.meta.sample_bytes = 0; /* a sample is of blocks */
 	return mapped;
 }
 

@@ -84,6 +84,8 @@ struct snapshot_meta {
 		peak_bytes; /* 0: not known; in census mode the highest that a reading of the heap has left */
 	uint64_t loss[LOSS_COUNT];
 	uint64_t frees_unknown, replaced, stacks_unknown, frames_unknown, records_malformed;
+	uint64_t
+		sample_bytes; /* traces hold a sample, with this mean (stats/estimate.h); 0: all blocks. Of several processes the greatest */
 	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */
 	uint64_t
 		unread_ns; /* census: how long before this moment the heap was read; since then dead blocks count */
@@ -121,6 +123,8 @@ struct snapshot {
 /* How many processes it is of, at least 1, and the index-th one's meta data: that of the whole, if there is one only. */
 size_t snapshot_process_count(const struct snapshot *snapshot);
 const struct snapshot_meta *snapshot_process(const struct snapshot *snapshot, size_t index);
+/* The mean of the sample that a trace is of; 0: all blocks. */
+uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct snapshot_trace *trace);
 /*
  * The blocks of the index-th process as a snapshot of its own, for whatever takes one; borrows all but itself. *first:
  * 0 for process 0, and then left for the next one's call.

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "abi/sample.h"
 #include "base/array.h"
 #include "python/offsets.h"
 #include "trace/state.h"
@@ -74,7 +75,7 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 {
 	struct process_state *process;
 
-	if (!event->nframe || event->nframe > EVENT_MAX_FRAMES)
+	if (!event->nframe || event->nframe > EVENT_MAX_FRAMES || event->sample_bytes > SAMPLE_MEAN_MAX)
 		return -EBADMSG;
 	int err = array_reserve(&trace->processes, &trace->process_room, trace->process_count, 1,
 				sizeof(*trace->processes));
@@ -84,6 +85,8 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 		return err;
 	process->info = (struct trace_process){
 		.tgid = event->header.tgid,
+		.ns_pid = event->ns_pid,
+		.parent = event->parent,
 		.python_version = event->python_version,
 		.nframe = event->nframe,
 		.mode = event->mode & EVENT_MODE_MASK,
@@ -91,6 +94,7 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 		.large_skipped = (event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH &&
 				 !(event->mode & EVENT_MODE_LARGE),
 		.pool_bytes = pool_bytes(event->python_version),
+		.sample_bytes = event->sample_bytes,
 		.from_start = event->from_start != 0,
 		.start_ns = event->header.time_ns,
 		.end_ns = event->header.time_ns,
@@ -98,11 +102,7 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 	};
 	process->info.counters.events = 1;
 	memcpy(process->info.name, event->name, sizeof(event->name));
-	if (event->header.size >= sizeof(*event)) {
-		process->info.ns_pid = event->ns_pid;
-		process->info.parent = event->parent;
-		memcpy(process->info.container, event->container, sizeof(event->container));
-	}
+	memcpy(process->info.container, event->container, sizeof(event->container));
 	err = id_map_put(&trace->tgids, event->header.tgid, (uint32_t)trace->process_count);
 	if (err) {
 		process_free(process);

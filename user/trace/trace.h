@@ -52,6 +52,7 @@ struct trace_process {
 	uint32_t nframe;         /* traceback limit */
 	uint32_t mode;           /* enum event_mode */
 	uint32_t pool_bytes;     /* of a pool of pymalloc's; 0: not known */
+	uint64_t sample_bytes;   /* the table holds a sample (stats/estimate.h); 0: every block */
 	int mapped_known;        /* what it maps is followed */
 	int large_skipped;       /* large blocks are not traced, one by one */
 	int from_start;
@@ -63,7 +64,8 @@ struct trace_process {
 	/*
 	 * While a realloc is under way its block counts as gone. live_bytes never exceeds 2^59 - 1. In census and growth
 	 * mode dead blocks count until a reading of the heap says so; peak_bytes is the highest that one has left. In
-	 * growth mode pools stand for the blocks in them.
+	 * growth mode pools stand for the blocks in them. Of a sample, bytes are what its blocks stand for; live_blocks, and the
+	 * counters below, are those of the sample.
 	 */
 	uint64_t live_bytes, live_blocks, peak_bytes;
 	uint64_t large_blocks;   /* those that are struct block.large */
@@ -103,6 +105,8 @@ uint64_t
 trace_orphans(const struct trace *trace);       /* malformed records that belong to no process under trace */
 size_t trace_memory(const struct trace *trace); /* bytes held, about */
 
+/* How many blocks live; of a sample, how many it stands for. */
+uint64_t trace_live_count(const struct trace *trace, size_t process);
 /* Live blocks of a process as they are now. Borrowed. */
 const struct blocks *trace_blocks(const struct trace *trace, size_t process);
 const struct strings *trace_strings(const struct trace *trace);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a trace tells of itself. */
+#include "stats/estimate.h"
 #include "trace/state.h"
 
 size_t trace_process_count(const struct trace *trace)
@@ -20,6 +21,21 @@ const struct event_loss *trace_loss(const struct trace *trace)
 uint64_t trace_orphans(const struct trace *trace)
 {
 	return trace->orphans;
+}
+
+uint64_t trace_live_count(const struct trace *trace, size_t process)
+{
+	const struct trace_process *info = &trace->processes[process]->info;
+	struct estimate sum = {0};
+	const struct block *block;
+	size_t cursor = 0;
+	uint64_t count;
+
+	if (!info->sample_bytes)
+		return info->live_blocks;
+	while ((block = blocks_next(trace->processes[process]->blocks, &cursor)))
+		estimate_add(&sum, info->sample_bytes, block->bytes, 1);
+	return estimate_round(sum.count, &count) ? INT64_MAX : count;
 }
 
 const struct blocks *trace_blocks(const struct trace *trace, size_t process)

@@ -8,11 +8,12 @@
 #include <errno.h>
 
 #include "base/array.h"
+#include "stats/estimate.h"
 #include "trace/state.h"
 
 void state_block_gone(struct process_state *process, const struct block *block)
 {
-	process->info.live_bytes -= block->bytes;
+	process->info.live_bytes -= estimate_bytes(process->info.sample_bytes, block->bytes);
 	process->info.live_blocks--;
 	process->info.large_blocks -= block->large;
 	process->info.rounded_blocks -= block->rounded;
@@ -21,9 +22,10 @@ void state_block_gone(struct process_state *process, const struct block *block)
 static int block_put(struct process_state *process, const struct block *block)
 {
 	struct trace_process *info = &process->info;
+	uint64_t bytes = estimate_bytes(info->sample_bytes, block->bytes);
 	struct block old;
 
-	if (!block->address || block->bytes > TRACE_BYTES_MAX - info->live_bytes)
+	if (!block->address || bytes > TRACE_BYTES_MAX - info->live_bytes)
 		return -EBADMSG;
 	int replaced = blocks_put(process->blocks, block, &old);
 	if (replaced < 0)
@@ -33,7 +35,7 @@ static int block_put(struct process_state *process, const struct block *block)
 		/* Where the heap tells of deaths every block that lies in a pool ends so. */
 		info->counters.replaced += !old.pooled || !state_heap_tells(info);
 	}
-	info->live_bytes += block->bytes;
+	info->live_bytes += bytes;
 	info->live_blocks++;
 	info->large_blocks += block->large;
 	info->rounded_blocks += block->rounded;

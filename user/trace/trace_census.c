@@ -78,7 +78,9 @@ int state_census_thread(struct process_state *process, const struct event_mark *
 	thread = &process->threads[index];
 	if (thread->last_freed)
 		return state_census_died(process, thread->last_address);
-	thread->in_flight = thread->last_address;
+	/* What it did after that and is not in the sample was not told: it may have freed the block since. */
+	if (!process->info.sample_bytes)
+		thread->in_flight = thread->last_address;
 	return 0;
 }
 
