@@ -2,7 +2,8 @@
 /*
  * Folded stacks, as flamegraph.pl, inferno and speedscope read them: a line a traceback, oldest frame first, frames
  * parted by semicolons, and its weight. A frame is "function (file:line)", or "file:line" where the function is not
- * known (tracemalloc's files). Of several processes each has a frame below its oldest, "command (PID)". What would part frames or lines within a name comes out as '_'.
+ * known (tracemalloc's files). Of several processes each has a frame below its oldest, "command (PID)". What would part
+ * frames or lines within a name comes out as '_'.
  */
 #include <errno.h>
 #include <inttypes.h>

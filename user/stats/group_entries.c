@@ -93,8 +93,7 @@ static int entry_traceback_compare(const struct grouping *grouping, const struct
 	return m < n ? -1 : m > n;
 }
 
-int group_entry_compare(const struct grouping *grouping, const struct statistic *x,
-			      const struct statistic *y)
+int group_entry_compare(const struct grouping *grouping, const struct statistic *x, const struct statistic *y)
 {
 	return group_is_owner(grouping->opts->by) ? owner_compare(x->process, y->process, grouping->opts->by)
 						  : entry_traceback_compare(grouping, x, y);
@@ -157,7 +156,7 @@ uint32_t group_row_entries(const struct grouping *grouping, const struct side *s
 }
 
 int group_row_entry(struct grouping *grouping, const struct side *side, uint32_t row, uint32_t i,
-		     uint32_t *index)
+		    uint32_t *index)
 {
 	if (group_is_owner(grouping->opts->by))
 		return owner_entry(grouping, side, row, index);
@@ -166,4 +165,3 @@ int group_row_entry(struct grouping *grouping, const struct side *side, uint32_t
 	return frame_entry(grouping, side, &side->snapshot->frames[side->snapshot->tracebacks[row].first + i],
 			   index);
 }
-

@@ -29,8 +29,8 @@ struct grouping {
 	size_t next_room;
 	struct statistics *out;
 	size_t room;
-	const struct side *sides; /* the new snapshot, the old one */
-	struct sums *rows;        /* of the side at hand, by traceback, or of owners by process */
+	const struct side *sides;          /* the new snapshot, the old one */
+	struct sums *rows;                 /* of the side at hand, by traceback, or of owners by process */
 	struct estimate *row_estimates;    /* the same of a side that is a sample */
 	struct entry_estimates *estimates; /* of entries, if either side is a sample */
 	size_t estimates_room;
@@ -42,8 +42,10 @@ size_t group_row_total(const struct grouping *grouping, const struct side *side)
 /* To how many entries a row adds. */
 uint32_t group_row_entries(const struct grouping *grouping, const struct side *side, uint32_t row);
 /* Index of the i-th of them, made at first mention. 0, -ENOMEM. */
-int group_row_entry(struct grouping *grouping, const struct side *side, uint32_t row, uint32_t i, uint32_t *index);
+int group_row_entry(struct grouping *grouping, const struct side *side, uint32_t row, uint32_t i,
+		    uint32_t *index);
 /* By what they are called, ascending. */
-int group_entry_compare(const struct grouping *grouping, const struct statistic *x, const struct statistic *y);
+int group_entry_compare(const struct grouping *grouping, const struct statistic *x,
+			const struct statistic *y);
 
 #endif

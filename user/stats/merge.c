@@ -51,6 +51,13 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	coverage_add(&sum->coverage, &one->coverage);
 }
 
+/* To its last byte: texts are compared and copied with what stands behind them. */
+static void mixed_set(char *text, size_t bytes)
+{
+	memset(text, 0, bytes);
+	memcpy(text, SNAPSHOT_MIXED, sizeof(SNAPSHOT_MIXED));
+}
+
 /* What all say alike stays. */
 static void common_keep(struct snapshot_meta *sum, const struct snapshot_meta *one)
 {
@@ -63,9 +70,9 @@ static void common_keep(struct snapshot_meta *sum, const struct snapshot_meta *o
 	if (strcmp(sum->container, one->container) != 0)
 		memset(sum->container, 0, sizeof(sum->container));
 	if (strcmp(sum->mode, one->mode) != 0)
-		snprintf(sum->mode, sizeof(sum->mode), SNAPSHOT_MIXED);
+		mixed_set(sum->mode, sizeof(sum->mode));
 	if (strcmp(sum->moment, one->moment) != 0)
-		snprintf(sum->moment, sizeof(sum->moment), SNAPSHOT_MIXED);
+		mixed_set(sum->moment, sizeof(sum->moment));
 }
 
 static void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
