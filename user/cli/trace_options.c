@@ -261,11 +261,6 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	}
 	if (out->snapshot_ns && !out->keep)
 		out->keep = KEEP_DEFAULT;
-	if (out->output && out->pid_count > 1) {
-		error_print(error_set(-EINVAL, "a snapshot is of one process"), "name one, or leave -o away",
-			    "--output");
-		return EXIT_USAGE;
-	}
 	return 0;
 }
 
