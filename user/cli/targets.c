@@ -14,25 +14,33 @@
 #define LOOK_NS	   100000000ull /* between two looks for a container that is to come, */
 #define LOOK_SHARE 20		/* or so many times as long as one takes */
 
-static const char *remedy_of(int err)
+/* What the set's names mean went wrong: at which one, why, and what helps. */
+static int resolve_error_print(const struct target_set *set, int err, const char *what)
 {
+	const char *remedy = cli_remedy(err);
+
+	for (size_t i = 0; i < set->cgroup_count; i++)
+		if (set->cgroups[i].text == what)
+			return error_print(err, "give a directory below /sys/fs/cgroup, or a path of /proc/PID/cgroup",
+					   "--cgroup %s", what);
 	if (err == -EEXIST)
-		return "name it by its ID, or more of it";
-	return err == -ENOENT ? "tracer list shows what runs; --wait waits for a container" : cli_remedy(err);
+		remedy = "name it whole, or by its ID";
+	else if (err == -ENOENT)
+		remedy = "--wait waits for it";
+	return error_print(err, remedy, "container %s", what);
 }
 
 int targets_list(struct target_set *set, pid_t **pids, size_t *count)
 {
-	const char *what = "trace";
+	const char *what;
 	int err = target_set_resolve(set, &what);
 
-	if (!err)
-		err = target_set_list(set, pids, count);
-	if (!err)
-		return 0;
+	if (err)
+		return resolve_error_print(set, err, what);
+	err = target_set_list(set, pids, count);
 	if (err == -ESRCH)
 		return error_print(err, "-p with -c is a process id as seen in the container", "--pid");
-	return error_print(err, remedy_of(err), "%s", what);
+	return err ? error_print(err, NULL, "trace") : 0;
 }
 
 /* Who names a process by an id of another PID namespace is told so, if ours has no such process or no Python in it. */
@@ -87,9 +95,12 @@ static int is_seen(const struct targets *targets, pid_t pid)
 /* A second one with Python, where one is all that there may be. */
 static int is_one_too_many(const struct targets *targets, pid_t pid)
 {
-	struct late late = {.pid = pid};
+	struct python_runtime runtime = {0};
 
-	return targets->single && targets->attached && late_look(&late) > 0;
+	if (!targets->single || !targets->attached || python_runtime_find(pid, &runtime))
+		return 0;
+	python_runtime_close(&runtime);
+	return 1;
 }
 
 static int target_add(struct targets *targets, struct session *session, pid_t pid)
@@ -136,8 +147,9 @@ int targets_attach(struct targets *targets, struct session *session)
 	free(pids);
 	if (err)
 		return err;
-	if (target_set_is_waiting(targets->set))
-		log_info("waiting for a container");
+	for (size_t i = 0; i < targets->set->container_count; i++)
+		if (target_set_is_awaited(targets->set, &targets->set->containers[i]))
+			log_info("waiting for container %s", targets->set->containers[i].text);
 	return targets->attached || targets_waiting(targets) ? 0 : targets_none_print(targets->set, count);
 }
 
@@ -165,7 +177,7 @@ int targets_look(struct targets *targets, struct session *session)
 		return 0;
 	err = target_set_list(targets->set, &pids, &count);
 	if (err)
-		return error_print(err, remedy_of(err), "waiting for a container");
+		return error_print(err, NULL, "waiting for a container");
 	err = targets_add(targets, session, pids, count);
 	free(pids);
 	targets->looked_ns = clock_ns(CLOCK_MONOTONIC);
@@ -177,8 +189,10 @@ int targets_look(struct targets *targets, struct session *session)
 
 void targets_give_up(struct targets *targets)
 {
-	if (target_set_is_waiting(targets->set))
-		error_print(error_set(-ENOENT, "the container has not come while it was waited for"), NULL, "trace");
+	for (size_t i = 0; i < targets->set->container_count; i++)
+		if (target_set_is_awaited(targets->set, &targets->set->containers[i]))
+			error_print(error_set(-ENOENT, "it has not come while it was waited for"), NULL,
+				    "container %s", targets->set->containers[i].text);
 	late_targets_give_up(&targets->late);
 }
 

@@ -71,8 +71,12 @@ struct container_choice {
 	size_t count;
 	int exact; /* by the whole name or ID */
 };
-/* 0; -ENOENT none (the reason lists what there is); -EEXIST more than one (the reason lists them); -ENOMEM. */
-int container_choose(const struct container_list *list, const char *text, struct container_choice *out);
+/*
+ * whole_names: the beginning of a name is none (that of an ID is). 0; -ENOENT none (the reason lists what there is); -EEXIST more
+ * than one (the reason lists them); -ENOMEM.
+ */
+int container_choose(const struct container_list *list, const char *text, int whole_names,
+		     struct container_choice *out);
 
 /* "web-1", "NAMESPACE/POD/CONTAINER" or, without a name, the ID's first 12 digits. Returns out. */
 const char *container_label(const struct container *container, char out[CONTAINER_LABEL_SIZE]);

@@ -17,6 +17,7 @@ enum rank { RANK_NONE, RANK_PREFIX, RANK_NAME, RANK_ID };
 struct wanted {
 	char copy[CONTAINER_LABEL_SIZE];
 	const char *space, *pod, *name; /* NULL: not said; name: of a whole pod */
+	int whole_names;
 };
 
 const char *container_runtime_name(enum container_runtime runtime)
@@ -78,6 +79,13 @@ static enum rank text_rank(const char *text, const char *wanted, enum rank whole
 	return strlen(text) == strlen(wanted) ? whole : RANK_PREFIX;
 }
 
+static enum rank name_rank(const char *text, const char *name, const struct wanted *wanted)
+{
+	enum rank rank = text[0] ? text_rank(text, name, RANK_NAME) : RANK_NONE;
+
+	return rank == RANK_PREFIX && wanted->whole_names ? RANK_NONE : rank;
+}
+
 static enum rank container_rank(const struct container *container, const struct wanted *wanted)
 {
 	enum rank id, name;
@@ -85,15 +93,13 @@ static enum rank container_rank(const struct container *container, const struct 
 	if (wanted->space && strcmp(wanted->space, container->pod_namespace) != 0)
 		return RANK_NONE;
 	if (!wanted->name)
-		return container->sandbox || !container->pod[0] ? RANK_NONE
-								: text_rank(container->pod, wanted->pod, RANK_NAME);
+		return container->sandbox ? RANK_NONE : name_rank(container->pod, wanted->pod, wanted);
 	/* "NAMESPACE/ID" of containerd has the form of "POD/NAME". */
 	if (wanted->pod && strcmp(wanted->pod, container->pod) != 0 &&
 	    (wanted->space || strcmp(wanted->pod, container->space) != 0))
 		return RANK_NONE;
 	id = text_rank(container->id, wanted->name, RANK_ID);
-	name = container->sandbox || !container->name[0] ? RANK_NONE
-							 : text_rank(container->name, wanted->name, RANK_NAME);
+	name = container->sandbox ? RANK_NONE : name_rank(container->name, wanted->name, wanted);
 	return id > name ? id : name;
 }
 
@@ -138,6 +144,14 @@ static int is_listed(const struct container *container)
 	return container->init_pid && !container->sandbox;
 }
 
+/* Does its name begin as the one that is wanted does? Then it is more likely to be what was meant. */
+static int is_similar(const struct container *container, const struct wanted *wanted)
+{
+	const char *text = wanted->name ? wanted->name : wanted->pod;
+
+	return !strncmp(wanted->name ? container->name : container->pod, text, 2);
+}
+
 static int none_explain(const struct container_list *list, const struct wanted *wanted)
 {
 	struct listed listed = {0};
@@ -148,18 +162,19 @@ static int none_explain(const struct container_list *list, const struct wanted *
 		const struct container *stopped = &list->entries[i];
 
 		if (!stopped->init_pid && container_rank(stopped, wanted) > RANK_PREFIX)
-			return error_set(-ENOENT, "container %.150s (%s) does not run",
+			return error_set(-ENOENT, "%.150s (%s) does not run",
 					 container_label(stopped, label),
 					 container_runtime_name(stopped->runtime));
 	}
-	for (size_t i = 0; i < list->count; i++)
-		if (is_listed(&list->entries[i]))
-			listed_add(&listed, &list->entries[i]);
+	for (int similar = 1; similar >= 0; similar--)
+		for (size_t i = 0; i < list->count; i++)
+			if (is_listed(&list->entries[i]) && is_similar(&list->entries[i], wanted) == similar)
+				listed_add(&listed, &list->entries[i]);
 	if (remark[0])
-		return error_set(-ENOENT, "no container of this name or ID is seen: %.200s", remark);
+		return error_set(-ENOENT, "none of this name or ID is seen: %.200s", remark);
 	if (!listed.length && !listed.left_out)
-		return error_set(-ENOENT, "no container runs here");
-	return error_set(-ENOENT, "no container that runs has this name or ID; there are %s",
+		return error_set(-ENOENT, "no container runs here at all");
+	return error_set(-ENOENT, "none that runs has this name or ID; there are %s",
 			 listed_text(&listed));
 }
 
@@ -169,7 +184,7 @@ static int several_explain(const struct container_choice *choice)
 
 	for (size_t i = 0; i < choice->count; i++)
 		listed_add(&listed, choice->entries[i]);
-	return error_set(-EEXIST, "it may be any of %zu containers: %s", choice->count, listed_text(&listed));
+	return error_set(-EEXIST, "it may be any of %zu: %s", choice->count, listed_text(&listed));
 }
 
 /* Are they what one text may mean: one container, or those of one pod? */
@@ -181,15 +196,16 @@ static int is_one(const struct container_choice *choice, int whole_pod)
 	return 1;
 }
 
-int container_choose(const struct container_list *list, const char *text, struct container_choice *out)
+int container_choose(const struct container_list *list, const char *text, int whole_names,
+		     struct container_choice *out)
 {
 	struct container_choice choice = {0};
+	struct wanted wanted = {.whole_names = whole_names};
 	enum rank best = RANK_PREFIX;
-	struct wanted wanted;
 	int err = 0;
 
 	if (wanted_parse(&wanted, text))
-		return error_set(-ENOENT, "this is no name of a container: NAME, ID, POD/NAME, "
+		return error_set(-ENOENT, "this is no name of one: NAME, ID, POD/NAME, "
 					  "NAMESPACE/POD/NAME or pod/POD is");
 	choice.entries = calloc(list->count + 1, sizeof(*choice.entries));
 	if (!choice.entries)

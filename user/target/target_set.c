@@ -81,10 +81,15 @@ int target_set_is_pids(const struct target_set *set)
 	return set->pid_count > 0;
 }
 
+int target_set_is_awaited(const struct target_set *set, const struct target_container *container)
+{
+	return set->wait && !container->count;
+}
+
 int target_set_is_waiting(const struct target_set *set)
 {
 	for (size_t i = 0; i < set->container_count; i++)
-		if (set->wait && !set->containers[i].count)
+		if (target_set_is_awaited(set, &set->containers[i]))
 			return 1;
 	return 0;
 }
@@ -130,16 +135,14 @@ static int container_resolve(struct target_set *set, struct target_container *co
 {
 	struct container_choice choice;
 	char label[CONTAINER_LABEL_SIZE];
-	int err = container_choose(list, container->text, &choice);
+	/* Who waits for "web-1" has not meant "web-10", which happens to be there. */
+	int err = container_choose(list, container->text, set->wait, &choice);
 
 	if (err)
 		return err == -ENOENT && set->wait ? 0 : err;
-	/* Who waits for "web-1" has not meant "web-10", which happens to be there. */
-	if (choice.exact || !set->wait || !strncmp(choice.entries[0]->id, container->text, strlen(container->text))) {
-		if (!choice.exact && !container->count)
-			log_info("%s: container %s", container->text, container_label(choice.entries[0], label));
-		err = container_take(container, list, &choice);
-	}
+	if (!choice.exact && !container->count)
+		log_info("container %s: %s", container->text, container_label(choice.entries[0], label));
+	err = container_take(container, list, &choice);
 	free(choice.entries);
 	return err;
 }

@@ -75,7 +75,8 @@ int target_set_match(struct target_set *set, const struct process_info *info);
  * are listed whether they are there or not. 0; -ESRCH a pid that is not in the container; -errno.
  */
 int target_set_list(struct target_set *set, pid_t **pids, size_t *count);
-/* A container that is waited for has not been seen yet. */
+/* Has a container that is waited for not been seen yet: this one, any? */
+int target_set_is_awaited(const struct target_set *set, const struct target_container *container);
 int target_set_is_waiting(const struct target_set *set);
 
 /*
