@@ -208,7 +208,7 @@ static int ref_fill(struct cgroup_ref *ref, const struct mount *mount, const cha
 	return err;
 }
 
-/* The directory's name without links, and whether it is a cgroup. 0, -errno. */
+/* The directory's name without links: 0, -ENOTDIR it is none of a cgroup file system; -errno. */
 static int directory_name(const char *path, char *out, size_t room)
 {
 	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -218,7 +218,7 @@ static int directory_name(const char *path, char *out, size_t room)
 	int err = 0;
 
 	if (fd < 0)
-		return error_set(-errno, "%s", strerror(errno));
+		return -errno;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	bytes = readlink(link, out, room - 1);
 	if (bytes < 0 || (size_t)bytes == room - 1)
@@ -226,7 +226,7 @@ static int directory_name(const char *path, char *out, size_t room)
 	else if (fstatfs(fd, &type))
 		err = -errno;
 	else if (type.f_type != CGROUP2_SUPER_MAGIC && type.f_type != CGROUP_SUPER_MAGIC)
-		err = error_set(-ENOTDIR, "it is no directory of a cgroup file system");
+		err = -ENOTDIR;
 	if (!err)
 		out[bytes] = '\0';
 	close(fd);
@@ -270,26 +270,23 @@ int cgroup_ref_open(struct cgroup_ref *ref, const char *name)
 {
 	struct buffer text = {0}, copy = {0};
 	char place[PATH_MAX], *below = NULL;
-	int err, absolute;
+	int directory, err;
 
 	/* As a directory first: /sys/fs/cgroup/x is no cgroup's path within its hierarchy. */
-	err = name[0] == '/' ? directory_name(name, place, sizeof(place)) : -ENOENT;
-	absolute = !err;
-	if (err == -ENOENT && asprintf(&below, "%s%s", name[0] == '/' ? "" : "/", name) < 0)
+	directory = name[0] == '/' ? directory_name(name, place, sizeof(place)) : -ENOENT;
+	if (directory && directory != -ENOENT && directory != -ENOTDIR)
+		return directory;
+	if (asprintf(&below, "%s%s", name[0] == '/' ? "" : "/", name) < 0)
 		return -ENOMEM;
-	if (err && err != -ENOENT)
-		return err;
-	err = own_file_read("mountinfo", &text);
-	for (int v2 = 1; !err && v2 >= 0; v2--) {
+	err = own_file_read("mountinfo", &text) ?: -ENOENT;
+	for (int v2 = 1; err == -ENOENT && text.size && v2 >= 0; v2--) {
 		copy.size = 0;
-		err = buffer_append(&copy, text.data, text.size + 1) ?: -ENOENT;
-		if (err == -ENOENT)
-			err = mounts_search(ref, (char *)copy.data, absolute ? place : NULL, below, v2);
-		if (err != -ENOENT || absolute)
-			break;
-		err = v2 ? 0 : err;
+		err = buffer_append(&copy, text.data, text.size + 1)
+			      ?: mounts_search(ref, (char *)copy.data, directory ? NULL : place, below, v2);
 	}
-	if (err == -ENOENT)
+	if (err == -ENOENT && directory == -ENOTDIR)
+		err = error_set(-ENOTDIR, "it is no directory of a cgroup file system");
+	else if (err == -ENOENT)
 		error_set(err, "no cgroup file system that is mounted has it");
 	buffer_free(&text);
 	buffer_free(&copy);
