@@ -233,12 +233,23 @@ def hierarchy(folder, kind):
         yield points[0]
         return
     name = unique("tracer")
+    folder = folder / "mount"
+    folder.mkdir()
     if subprocess.run(["mount", "-t", "cgroup", "-o", "none,name=" + name, "none", folder], stderr=subprocess.DEVNULL).returncode:
         pytest.skip("no cgroup v1 can be mounted")
     try:
         yield str(folder)
     finally:
         subprocess.run(["umount", folder], check=True)
+
+
+def removed(path):
+    """The last of a process leaves its cgroup a little after the process has been waited for."""
+    try:
+        os.rmdir(path)
+    except OSError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("kind", ("v1", "v2"))
@@ -250,8 +261,8 @@ def test_cgroup(tmp_path, trace, run_tracer, start, any_python, kind):
         folders = [folder, folder + "/below", folder + "x"]
         for path in folders:
             os.mkdir(path)
+        target, other = start(any_python, "golden.py"), start(any_python, "golden.py")
         try:
-            target, other = start(any_python, "golden.py"), start(any_python, "golden.py")
             for process, path in ((target, folder + "/below"), (other, folder + "x")):
                 with open(path + "/cgroup.procs", "w") as file:
                     file.write(str(process.pid))
@@ -267,8 +278,10 @@ def test_cgroup(tmp_path, trace, run_tracer, start, any_python, kind):
             assert "no cgroup file system" in error_line(run_tracer("--cgroup", name + "/none"), 1)
             assert target.finish() == 0 and other.finish() == 0
         finally:
+            target.kill()
+            other.kill()
             for path in sorted(folders, reverse=True):
-                os.rmdir(path)
+                wait_until(lambda path=path: removed(path), "the cgroup is empty")
 
 
 def test_cgroup_is_none(tmp_path, run_tracer):
