@@ -46,8 +46,8 @@ static void paths(void **state)
 		{"/machine.slice/libpod-" ID_A ".scope/container", PODMAN, ID_A, "",
 		 "/machine.slice/libpod-" ID_A ".scope"},
 		{"/libpod_parent/libpod-" ID_A, PODMAN, ID_A, "", NULL},
-		{"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" ID_A ".scope", PODMAN, ID_A, "",
-		 NULL},
+		{"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" ID_A ".scope", PODMAN,
+		 ID_A, "", NULL},
 		{"/system.slice/web.service/libpod-payload-" ID_A, PODMAN, ID_A, "", NULL},
 		{"/machine.slice/libpod-conmon-" ID_A ".scope", 0, NULL, NULL, NULL},
 		/* containerd: nerdctl, and Kubernetes with either driver */
@@ -58,13 +58,14 @@ static void paths(void **state)
 		{"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" POD_
 		 ".slice/cri-containerd-" ID_B ".scope",
 		 NERD, ID_B, POD, NULL},
-		{"/system.slice/containerd.service/kubepods-burstable-pod" POD_ ".slice:cri-containerd:" ID_B, NERD,
-		 ID_B, POD, NULL},
+		{"/system.slice/containerd.service/kubepods-burstable-pod" POD_ ".slice:cri-containerd:" ID_B,
+		 NERD, ID_B, POD, NULL},
 		/* CRI-O */
-		{"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" POD_ ".slice/crio-" ID_B ".scope",
-		 CRIO, ID_B, POD, NULL},
-		{"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" POD_ ".slice/crio-conmon-" ID_B
+		{"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" POD_ ".slice/crio-" ID_B
 		 ".scope",
+		 CRIO, ID_B, POD, NULL},
+		{"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" POD_
+		 ".slice/crio-conmon-" ID_B ".scope",
 		 0, NULL, NULL, NULL},
 		{"/kubepods/besteffort/pod" POD "/crio-" ID_B, CRIO, ID_B, POD, NULL},
 		/* none */
@@ -118,11 +119,11 @@ static void lines(void **state)
 /* v1, v2 and hybrid hosts: which line is the container's, and who else is in it. */
 static void hierarchies(void **state)
 {
-	static const char v1[] = "3:memory:/docker/" ID_A "\n2:cpu,cpuacct:/docker/" ID_A "\n1:name=systemd:/docker/" ID_A
-				 "\n";
+	static const char v1[] = "3:memory:/docker/" ID_A "\n2:cpu,cpuacct:/docker/" ID_A
+				 "\n1:name=systemd:/docker/" ID_A "\n";
 	static const char v2[] = "0::/system.slice/docker-" ID_A ".scope\n";
-	static const char hybrid[] =
-		"2:memory:/docker/" ID_A "\n1:name=systemd:/docker/" ID_A "\n0::/system.slice/containerd.service\n";
+	static const char hybrid[] = "2:memory:/docker/" ID_A "\n1:name=systemd:/docker/" ID_A
+				     "\n0::/system.slice/containerd.service\n";
 	static const char both[] = "1:name=systemd:/docker/" ID_A "\n0::/docker/" ID_A "/below\n";
 	struct cgroup_ref ref = {0};
 	struct cgroup_container found;

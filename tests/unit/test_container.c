@@ -33,8 +33,10 @@
 
 static const char docker_config[] =
 	"{\"StreamConfig\":{},\"State\":{\"Running\":true,\"Paused\":false,\"Pid\":6145,\"ExitCode\":0},"
-	"\"ID\":\"" ID_A "\",\"Created\":\"2026-11-21T08:05:34.747947186Z\",\"Path\":\"/bin/pause\",\"Args\":[],"
-	"\"Config\":{\"Hostname\":\"fe0b56ec3c68\",\"Env\":null,\"Labels\":{}},\"Name\":\"/web-1\",\"Driver\":\"vfs\"}";
+	"\"ID\":\"" ID_A
+	"\",\"Created\":\"2026-11-21T08:05:34.747947186Z\",\"Path\":\"/bin/pause\",\"Args\":[],"
+	"\"Config\":{\"Hostname\":\"fe0b56ec3c68\",\"Env\":null,\"Labels\":{}},\"Name\":\"/"
+	"web-1\",\"Driver\":\"vfs\"}";
 static const char docker_kubernetes[] =
 	"{\"State\":{\"Running\":false,\"Pid\":0},\"ID\":\"" ID_B "\",\"Config\":{\"Labels\":{"
 	"\"io.kubernetes.container.name\":\"app\",\"io.kubernetes.docker.type\":\"container\","
@@ -42,22 +44,25 @@ static const char docker_kubernetes[] =
 	"\"Name\":\"/k8s_app_web-0_front_6f1a3c52-1c5e-4f6a-9f6b-0123456789ab_2\"}";
 static const char docker_answer[] =
 	"HTTP/1.0 200 OK\r\nApi-Version: 1.41\r\nContent-Type: application/json\r\n\r\n"
-	"[{\"Id\":\"" ID_A "\",\"Names\":[\"/web-1\"],\"Image\":\"pause\",\"State\":\"running\",\"Labels\":{}},"
+	"[{\"Id\":\"" ID_A
+	"\",\"Names\":[\"/web-1\"],\"Image\":\"pause\",\"State\":\"running\",\"Labels\":{}},"
 	"{\"Id\":\"" ID_B "\",\"Names\":[\"/k8s_POD_web-0_front_uid_0\"],\"Labels\":{}}]";
 static const char podman_index[] =
 	"[{\"id\":\"" ID_B "\",\"names\":[\"db-1\"],\"image\":\"418105eb71f4\",\"layer\":\"8ed12d83ab20\","
 	"\"metadata\":\"{\\\"image-name\\\":\\\"localhost/pause:latest\\\",\\\"name\\\":\\\"db-1\\\"}\","
-	"\"created\":\"2026-11-21T08:06:16.20755606Z\",\"flags\":{\"MountLabel\":\"\",\"ProcessLabel\":\"\"}},"
+	"\"created\":\"2026-11-21T08:06:16.20755606Z\",\"flags\":{\"MountLabel\":\"\",\"ProcessLabel\":\"\"}}"
+	","
 	"{\"id\":\"" ID_C "\",\"names\":[\"k8s_app_web-0_front_6f1a3c52-1c5e-4f6a-9f6b-0123456789ab_0\"]}]";
 static const char bundle_kubernetes[] =
 	"{\"ociVersion\":\"1.0.2-dev\",\"process\":{\"args\":[\"/bin/pause\"]},\"annotations\":{"
 	"\"io.kubernetes.cri.container-name\":\"app\",\"io.kubernetes.cri.container-type\":\"container\","
 	"\"io.kubernetes.cri.sandbox-id\":\"x\",\"io.kubernetes.cri.sandbox-name\":\"web-0\","
 	"\"io.kubernetes.cri.sandbox-namespace\":\"front\"},\"linux\":{\"cgroupsPath\":\"/kubepods/x\"}}";
-static const char bundle_sandbox[] =
-	"{\"annotations\":{\"io.kubernetes.cri.container-type\":\"sandbox\",\"io.kubernetes.cri.sandbox-name\":\"web-0\","
-	"\"io.kubernetes.cri.sandbox-namespace\":\"front\"}}";
-static const char bundle_nerdctl[] = "{\"annotations\":{\"nerdctl/name\":\"mail\",\"nerdctl/namespace\":\"default\"}}";
+static const char bundle_sandbox[] = "{\"annotations\":{\"io.kubernetes.cri.container-type\":\"sandbox\","
+				     "\"io.kubernetes.cri.sandbox-name\":\"web-0\","
+				     "\"io.kubernetes.cri.sandbox-namespace\":\"front\"}}";
+static const char bundle_nerdctl[] =
+	"{\"annotations\":{\"nerdctl/name\":\"mail\",\"nerdctl/namespace\":\"default\"}}";
 static const char bundle_plain[] = "{\"ociVersion\":\"1.0.2-dev\",\"root\":{\"path\":\"rootfs\"}}";
 
 /* --- a folder ------------------------------------------------------------------------------------------------ */
@@ -144,7 +149,8 @@ static void podman_state(void **state)
 	struct container_list list = {0};
 
 	put(folder, "overlay-containers/containers.json", podman_index);
-	put(folder, "vfs-containers/volatile-containers.json", "[{\"id\":\"" ID_A "\",\"names\":[\"brief\"]}]");
+	put(folder, "vfs-containers/volatile-containers.json",
+	    "[{\"id\":\"" ID_A "\",\"names\":[\"brief\"]}]");
 	put(folder, "overlay-images/containers.json", "[{\"id\":\"x\",\"names\":[\"x\"]}]");
 	assert_int_equal(container_podman_storage(&list, folder->fd), 0);
 	assert_int_equal(list.count, 3);
@@ -159,7 +165,8 @@ static void podman_state(void **state)
 static void conmon_arguments(void **state)
 {
 	static const char podman[] =
-		"/usr/bin/conmon\0--api-version\0001\0-c\0" ID_B "\0-u\0" ID_B "\0-r\0/usr/bin/runc\0-b\0/v/root/vfs-containers/" ID_B
+		"/usr/bin/conmon\0--api-version\0001\0-c\0" ID_B "\0-u\0" ID_B
+		"\0-r\0/usr/bin/runc\0-b\0/v/root/vfs-containers/" ID_B
 		"/userdata\0-p\0/v/run/vfs-containers/" ID_B
 		"/userdata/pidfile\0-n\0db-1\0--exit-command-arg\0-c\0--exit-command-arg\0x";
 	static const char crio[] = "conmon\0-b\0/run/b\0-c\0" ID_C "\0-n\0k8s_app_web-0_front_uid_0\0-P\0x";
@@ -180,8 +187,10 @@ static void conmon_arguments(void **state)
 	assert_string_equal(storage, "");
 	assert_string_equal(pid_file, "");
 	assert_int_equal(container_conmon_parse("conmon\0-c", 10, &found, pid_file, storage, 128), -EINVAL);
-	assert_int_equal(container_conmon_parse("conmon\0-c\0../x", 15, &found, pid_file, storage, 128), -EINVAL);
-	assert_int_equal(container_conmon_parse(podman, sizeof(podman), &found, pid_file, storage, 16), -EINVAL);
+	assert_int_equal(container_conmon_parse("conmon\0-c\0../x", 15, &found, pid_file, storage, 128),
+			 -EINVAL);
+	assert_int_equal(container_conmon_parse(podman, sizeof(podman), &found, pid_file, storage, 16),
+			 -EINVAL);
 }
 
 static void containerd_state(void **state)
@@ -260,7 +269,8 @@ static void hostile_files(void **state)
 	assert_int_equal(container_docker_root(&list, folder->fd), 0);
 	assert_int_equal(list.count, 0);
 	put(folder, "containers/" ID_B "/x", "");
-	assert_int_equal(symlinkat("../../outside/other.json", folder->fd, "containers/" ID_B "/config.v2.json"), 0);
+	assert_int_equal(
+		symlinkat("../../outside/other.json", folder->fd, "containers/" ID_B "/config.v2.json"), 0);
 	assert_int_equal(mkfifoat(folder->fd, "containers/x/config.v2.json", 0600), 0);
 	assert_int_equal(container_docker_root(&list, folder->fd), 0);
 	assert_int_equal(list.count, 0);
@@ -443,7 +453,8 @@ static void reasons(void **state)
 		entries[i].init_pid = 1;
 	}
 	assert_int_equal(container_choose(&list, "web-1", 0, &choice), -ENOENT);
-	assert_non_null(strstr(error_reason(-ENOENT), "there are web-38 (docker 3856ec3c688e), web-39 (docker "));
+	assert_non_null(
+		strstr(error_reason(-ENOENT), "there are web-38 (docker 3856ec3c688e), web-39 (docker "));
 	assert_non_null(strstr(error_reason(-ENOENT), " more"));
 	assert_int_equal(container_choose(&list, "db", 0, &choice), -EEXIST);
 	assert_non_null(strstr(error_reason(-EEXIST), "any of 38: db-0 (docker 0056ec3c688e), db-1 "));
@@ -467,7 +478,8 @@ static void merging(void **state)
 {
 	struct container_list list = {0};
 	struct container first = {.id = ID_A}, second = {.id = ID_A, .name = "web-1", .init_pid = getpid()};
-	struct container third = {.id = ID_A, .name = "old", .runtime = CONTAINER_RUNTIME_DOCKER, .space = "moby"};
+	struct container third = {
+		.id = ID_A, .name = "old", .runtime = CONTAINER_RUNTIME_DOCKER, .space = "moby"};
 
 	(void)state;
 	assert_int_equal(container_list_add(&list, &first), 0);

@@ -82,7 +82,7 @@ static void names(void **state)
 		{"python3.1[012]", "python3.11", 1},
 		{"*", "x", 1},
 		{"gunicorn: worker [web]", "gunicorn: worke", 0}, /* a bracket is a wildcard */
-		{"gunicorn: worker", "gunicorn: worke", 1},	  /* 15 bytes of a longer name */
+		{"gunicorn: worker", "gunicorn: worke", 1},       /* 15 bytes of a longer name */
 		{"gunicorn: worker", "gunicorn: work", 0},
 		{"Python3.11", "python3.11", 0},
 	};
@@ -142,7 +142,8 @@ static void pids_and_names(void **state)
 	assert_int_equal(matches(&set, child), 1);
 	assert_int_equal(matches(&set, other), 0);
 	assert_int_equal(target_set_list(&set, &found, &count), 0);
-	assert_int_equal(count, 2); /* as asked for: that there is no such process is for the session to say */
+	assert_int_equal(count,
+			 2); /* as asked for: that there is no such process is for the session to say */
 	free(found);
 	target_set_free(&set);
 

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "cli/cli.h"
 
-#define LOOK_NS	   100000000ull /* between two looks for a container that is to come, */
-#define LOOK_SHARE 20		/* or so many times as long as one takes */
+#define LOOK_NS    100000000ull /* between two looks for a container that is to come, */
+#define LOOK_SHARE 20           /* or so many times as long as one takes */
 
 /* What the set's names mean went wrong: at which one, why, and what helps. */
 static int resolve_error_print(const struct target_set *set, int err, const char *what)
@@ -21,8 +21,9 @@ static int resolve_error_print(const struct target_set *set, int err, const char
 
 	for (size_t i = 0; i < set->cgroup_count; i++)
 		if (set->cgroups[i].text == what)
-			return error_print(err, "give a directory below /sys/fs/cgroup, or a path of /proc/PID/cgroup",
-					   "--cgroup %s", what);
+			return error_print(
+				err, "give a directory below /sys/fs/cgroup, or a path of /proc/PID/cgroup",
+				"--cgroup %s", what);
 	if (err == -EEXIST)
 		remedy = "name it whole, or by its ID";
 	else if (err == -ENOENT)
@@ -57,9 +58,11 @@ void target_error_print(const struct target_set *set, pid_t pid, int err)
 
 		snprintf(reason, sizeof(reason), "%s", error_reason(err));
 		if (target_pid_explain(pid, why, sizeof(why)))
-			snprintf(text, sizeof(text), "%d is the process id, in its own PID namespace, of %s", pid, why);
+			snprintf(text, sizeof(text), "%d is the process id, in its own PID namespace, of %s",
+				 pid, why);
 		else if (err == -ESRCH && target_hidden_explain(why, sizeof(why)))
-			snprintf(text, sizeof(text), "%s, which hides other users' processes: run it with sudo", why);
+			snprintf(text, sizeof(text),
+				 "%s, which hides other users' processes: run it with sudo", why);
 		else
 			snprintf(text, sizeof(text), "%s", cli_remedy(err));
 		error_set(err, "%s", reason);

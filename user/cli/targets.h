@@ -12,7 +12,7 @@
 
 struct targets {
 	struct target_set *set; /* borrowed */
-	int single;		/* more than one process is an error */
+	int single;             /* more than one process is an error */
 	struct late_targets late;
 	pid_t *seen; /* every process that was looked at */
 	size_t seen_count, seen_room, attached;

@@ -31,7 +31,8 @@ static const struct argp_option options[] = {
 	 "(repeatable)",
 	 1},
 	{"cgroup", KEY_CGROUP, "PATH", 0,
-	 "those of a cgroup and the ones below it: a directory, or a path as in /proc/PID/cgroup (repeatable)",
+	 "those of a cgroup and the ones below it: a directory, or a path as in /proc/PID/cgroup "
+	 "(repeatable)",
 	 1},
 	{"comm", KEY_COMM, "NAME", 0,
 	 "those with this name, as pgrep -x compares it; it may hold *, ? and [...] (repeatable; with -c or "
@@ -147,7 +148,8 @@ static int targets_check(const struct trace_options *options)
 	else if (set->pid_count && (set->cgroup_count || set->name_count))
 		why = "-p names the processes themselves", remedy = "it goes only with -c";
 	else if (set->wait && !set->pid_count && !set->container_count && !options->command.count)
-		why = "--wait is for processes and containers that are named", remedy = "use it with -p or -c";
+		why = "--wait is for processes and containers that are named",
+		remedy = "use it with -p or -c";
 	if (!why)
 		return 0;
 	error_print(error_set(-EINVAL, "%s", why), remedy, "trace");

@@ -44,9 +44,12 @@ static enum container_runtime runtime_of(const char *word, size_t bytes)
 		const char *word;
 		enum container_runtime runtime;
 	} known[] = {
-		{"docker", CONTAINER_RUNTIME_DOCKER},		  {"libpod", CONTAINER_RUNTIME_PODMAN},
-		{"libpod-payload", CONTAINER_RUNTIME_PODMAN},	  {"libpod_parent", CONTAINER_RUNTIME_PODMAN},
-		{"crio", CONTAINER_RUNTIME_CRIO},		  {"nerdctl", CONTAINER_RUNTIME_CONTAINERD},
+		{"docker", CONTAINER_RUNTIME_DOCKER},
+		{"libpod", CONTAINER_RUNTIME_PODMAN},
+		{"libpod-payload", CONTAINER_RUNTIME_PODMAN},
+		{"libpod_parent", CONTAINER_RUNTIME_PODMAN},
+		{"crio", CONTAINER_RUNTIME_CRIO},
+		{"nerdctl", CONTAINER_RUNTIME_CONTAINERD},
 		{"cri-containerd", CONTAINER_RUNTIME_CONTAINERD},
 	};
 
@@ -64,7 +67,8 @@ static int component_parse(const char *text, size_t bytes, const char *parent, s
 	const char *word = text;
 	size_t prefix;
 
-	if (bytes > sizeof(scope) - 1 && is_word(text + bytes - (sizeof(scope) - 1), sizeof(scope) - 1, scope))
+	if (bytes > sizeof(scope) - 1 &&
+	    is_word(text + bytes - (sizeof(scope) - 1), sizeof(scope) - 1, scope))
 		bytes -= sizeof(scope) - 1;
 	if (bytes < ID_DIGITS)
 		return 0;
@@ -98,7 +102,8 @@ static void pod_parse(const char *text, size_t bytes, char uid[CGROUP_POD_SIZE])
 
 	if (colon)
 		bytes = (size_t)(colon - text);
-	if (bytes > sizeof(slice) - 1 && is_word(text + bytes - (sizeof(slice) - 1), sizeof(slice) - 1, slice))
+	if (bytes > sizeof(slice) - 1 &&
+	    is_word(text + bytes - (sizeof(slice) - 1), sizeof(slice) - 1, slice))
 		bytes -= sizeof(slice) - 1;
 	if (bytes < uid_bytes + 3 || memcmp(text + bytes - uid_bytes - 3, "pod", 3))
 		return;

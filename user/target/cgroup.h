@@ -13,9 +13,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define CGROUP_TEXT_MAX   (64u * 1024) /* of /proc/PID/cgroup that is looked at */
-#define CGROUP_ID_SIZE    65	       /* 64 hex digits and NUL */
-#define CGROUP_POD_SIZE   37	       /* a UUID and NUL */
+#define CGROUP_TEXT_MAX (64u * 1024) /* of /proc/PID/cgroup that is looked at */
+#define CGROUP_ID_SIZE  65           /* 64 hex digits and NUL */
+#define CGROUP_POD_SIZE 37           /* a UUID and NUL */
 
 enum container_runtime {
 	CONTAINER_RUNTIME_UNKNOWN,
@@ -37,10 +37,10 @@ int cgroup_next(const char **text, struct cgroup_line *out);
 
 /* What a path tells of a container. */
 struct cgroup_container {
-	enum container_runtime runtime;	 /* UNKNOWN where the path does not say */
+	enum container_runtime runtime; /* UNKNOWN where the path does not say */
 	char id[CGROUP_ID_SIZE];
 	char pod_uid[CGROUP_POD_SIZE]; /* of Kubernetes, "" without */
-	size_t path_bytes;	       /* up to and with the component that holds the id: the container's own cgroup */
+	size_t path_bytes; /* up to and with the component that holds the id: the container's own cgroup */
 };
 
 /*
@@ -61,8 +61,8 @@ int cgroup_id_find(const char *text, const char *id, struct cgroup_line *line, s
 /* A cgroup of one hierarchy. */
 struct cgroup_ref {
 	char *controllers; /* as in struct cgroup_line */
-	char *path;	   /* from the hierarchy's root, no '/' at its end but for the root itself */
-	uint64_t id;	   /* v2: what bpf_get_current_cgroup_id() returns there; 0: v1, or not looked up */
+	char *path;        /* from the hierarchy's root, no '/' at its end but for the root itself */
+	uint64_t id;       /* v2: what bpf_get_current_cgroup_id() returns there; 0: v1, or not looked up */
 };
 
 /* Of a line's path, its first path_bytes bytes. 0, -ENOMEM. Owned by the caller: cgroup_ref_free(). */

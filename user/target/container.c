@@ -153,7 +153,8 @@ static int member_add(struct container_list *list, const struct process_info *in
 	return 0;
 }
 
-static int process_look(struct container_list *list, struct monitors *monitors, pid_t pid, struct buffer *text)
+static int process_look(struct container_list *list, struct monitors *monitors, pid_t pid,
+			struct buffer *text)
 {
 	struct process_info info;
 	int err;

@@ -24,20 +24,21 @@
 #define CONTAINER_NAME_SIZE  256
 #define CONTAINER_SPACE_SIZE 128
 #define CONTAINER_LABEL_SIZE 512
-#define CONTAINERS_MAX	     16384
+#define CONTAINERS_MAX       16384
 
 struct container {
 	enum container_runtime runtime;
 	char id[CONTAINER_ID_SIZE];
-	char name[CONTAINER_NAME_SIZE];		  /* "": nothing tells it */
-	char space[CONTAINER_SPACE_SIZE];	  /* containerd's namespace, else "" */
-	char pod[CONTAINER_NAME_SIZE];		  /* of Kubernetes, else "" */
+	char name[CONTAINER_NAME_SIZE];           /* "": nothing tells it */
+	char space[CONTAINER_SPACE_SIZE];         /* containerd's namespace, else "" */
+	char pod[CONTAINER_NAME_SIZE];            /* of Kubernetes, else "" */
 	char pod_namespace[CONTAINER_SPACE_SIZE]; /* of Kubernetes, else "" */
-	unsigned int sandbox : 1;		  /* what only holds a pod's namespaces */
-	unsigned int init_is_first : 1;		  /* init_pid is PID 1 in its namespace */
-	pid_t init_pid;				  /* here; 0: it does not run */
-	struct cgroup_ref cgroup;		  /* its own; path NULL: it has none */
-	uint64_t pid_namespace; /* inode of its own PID namespace, where it has no cgroup of its own; else 0 */
+	unsigned int sandbox : 1;                 /* what only holds a pod's namespaces */
+	unsigned int init_is_first : 1;           /* init_pid is PID 1 in its namespace */
+	pid_t init_pid;                           /* here; 0: it does not run */
+	struct cgroup_ref cgroup;                 /* its own; path NULL: it has none */
+	uint64_t
+		pid_namespace; /* inode of its own PID namespace, where it has no cgroup of its own; else 0 */
 };
 
 struct container_list {
@@ -80,6 +81,7 @@ int container_choose(const struct container_list *list, const char *text, int wh
 
 /* "web-1", "NAMESPACE/POD/CONTAINER" or, without a name, the ID's first 12 digits. Returns out. */
 const char *container_label(const struct container *container, char out[CONTAINER_LABEL_SIZE]);
-const char *container_runtime_name(enum container_runtime runtime); /* "docker", "podman", …, "" when unknown */
+const char *
+container_runtime_name(enum container_runtime runtime); /* "docker", "podman", …, "" when unknown */
 
 #endif

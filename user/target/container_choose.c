@@ -23,10 +23,8 @@ struct wanted {
 const char *container_runtime_name(enum container_runtime runtime)
 {
 	static const char *const names[] = {
-		[CONTAINER_RUNTIME_UNKNOWN] = "",
-		[CONTAINER_RUNTIME_DOCKER] = "docker",
-		[CONTAINER_RUNTIME_PODMAN] = "podman",
-		[CONTAINER_RUNTIME_CONTAINERD] = "containerd",
+		[CONTAINER_RUNTIME_UNKNOWN] = "",      [CONTAINER_RUNTIME_DOCKER] = "docker",
+		[CONTAINER_RUNTIME_PODMAN] = "podman", [CONTAINER_RUNTIME_CONTAINERD] = "containerd",
 		[CONTAINER_RUNTIME_CRIO] = "cri-o",
 	};
 
@@ -135,7 +133,8 @@ static const char *listed_text(struct listed *listed)
 {
 	if (listed->left_out)
 		snprintf(listed->text + listed->length, sizeof(listed->text) - listed->length, "%s%zu %s",
-			 listed->length ? " and " : "", listed->left_out, listed->length ? "more" : "of them");
+			 listed->length ? " and " : "", listed->left_out,
+			 listed->length ? "more" : "of them");
 	return listed->text;
 }
 
@@ -162,8 +161,7 @@ static int none_explain(const struct container_list *list, const struct wanted *
 		const struct container *stopped = &list->entries[i];
 
 		if (!stopped->init_pid && container_rank(stopped, wanted) > RANK_PREFIX)
-			return error_set(-ENOENT, "%.150s (%s) does not run",
-					 container_label(stopped, label),
+			return error_set(-ENOENT, "%.150s (%s) does not run", container_label(stopped, label),
 					 container_runtime_name(stopped->runtime));
 	}
 	for (int similar = 1; similar >= 0; similar--)
@@ -174,8 +172,7 @@ static int none_explain(const struct container_list *list, const struct wanted *
 		return error_set(-ENOENT, "none of this name or ID is seen: %.200s", remark);
 	if (!listed.length && !listed.left_out)
 		return error_set(-ENOENT, "no container runs here at all");
-	return error_set(-ENOENT, "none that runs has this name or ID; there are %s",
-			 listed_text(&listed));
+	return error_set(-ENOENT, "none that runs has this name or ID; there are %s", listed_text(&listed));
 }
 
 static int several_explain(const struct container_choice *choice)

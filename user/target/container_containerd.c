@@ -13,7 +13,7 @@
 #include "target/container_list.h"
 #include "target/state_file.h"
 
-#define TASKS	     "/run/containerd/io.containerd.runtime.v2.task"
+#define TASKS        "/run/containerd/io.containerd.runtime.v2.task"
 #define DOCKER_SPACE "moby"
 
 struct reading {

@@ -16,7 +16,7 @@
 #define CONFIG_FILE    "/etc/docker/daemon.json"
 #define DATA_ROOT      "/var/lib/docker"
 #define ROOTLESS       "/.local/share/docker"
-#define SOCKET	       "/run/docker.sock"
+#define SOCKET         "/run/docker.sock"
 #define PROC_MAX_BYTES (128u * 1024)
 #define DOCKER_PATH    512
 

@@ -28,9 +28,10 @@ void container_kubernetes_annotations(const json_t *annotations, struct containe
 	static const char *const pods[] = {"io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"};
 	static const char *const spaces[] = {"io.kubernetes.cri.sandbox-namespace",
 					     "io.kubernetes.pod.namespace"};
-	static const char *const names[] = {"io.kubernetes.cri.container-name", "io.kubernetes.container.name"};
-	static const char *const kinds[] = {"io.kubernetes.cri.container-type", "io.kubernetes.cri-o.ContainerType",
-					    "io.kubernetes.docker.type"};
+	static const char *const names[] = {"io.kubernetes.cri.container-name",
+					    "io.kubernetes.container.name"};
+	static const char *const kinds[] = {"io.kubernetes.cri.container-type",
+					    "io.kubernetes.cri-o.ContainerType", "io.kubernetes.docker.type"};
 	const char *kind = text_of(annotations, kinds, 3);
 	const char *pod = text_of(annotations, pods, 2);
 

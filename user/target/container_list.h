@@ -42,8 +42,8 @@ int container_docker_ask(struct container_list *list, pid_t pid, const char *soc
 int container_podman_storage(struct container_list *list, int storage);
 int container_podman_index(struct container_list *list, const json_t *index);
 /* A monitor's arguments, NUL behind each: 0 and what they name, or -EINVAL. storage: the bundle's, "" if there is none. */
-int container_conmon_parse(const char *arguments, size_t bytes, struct container *out, char *pid_file, char *storage,
-			   size_t room);
+int container_conmon_parse(const char *arguments, size_t bytes, struct container *out, char *pid_file,
+			   char *storage, size_t room);
 int container_containerd_tasks(struct container_list *list, int tasks);
 int container_containerd_parse(const json_t *config, struct container *out);
 /* Pod, namespace and name out of an object of Kubernetes' annotations or labels, of whichever runtime. */

@@ -14,9 +14,9 @@
 #include "target/process.h"
 #include "target/state_file.h"
 
-#define STORAGE		"/var/lib/containers/storage"
+#define STORAGE         "/var/lib/containers/storage"
 #define ARGUMENTS_BYTES (128u * 1024)
-#define PODMAN_PATH	1024
+#define PODMAN_PATH     1024
 
 static int index_take(struct container_list *list, const json_t *entry)
 {
@@ -88,8 +88,8 @@ static void storage_of(const char *bundle, char *out, size_t room)
 	}
 }
 
-int container_conmon_parse(const char *arguments, size_t bytes, struct container *out, char *pid_file, char *storage,
-			   size_t room)
+int container_conmon_parse(const char *arguments, size_t bytes, struct container *out, char *pid_file,
+			   char *storage, size_t room)
 {
 	const char *end = arguments + bytes;
 	const char *id = "", *name = "", *bundle = "", *file = "";
@@ -114,7 +114,8 @@ int container_conmon_parse(const char *arguments, size_t bytes, struct container
 	if (!container_id_is_valid(id) || strlen(file) >= room)
 		return -EINVAL;
 	container_text_set(out->id, sizeof(out->id), id);
-	out->runtime = container_kubernetes_name(name, out) ? CONTAINER_RUNTIME_CRIO : CONTAINER_RUNTIME_PODMAN;
+	out->runtime =
+		container_kubernetes_name(name, out) ? CONTAINER_RUNTIME_CRIO : CONTAINER_RUNTIME_PODMAN;
 	if (!out->pod[0])
 		container_text_set(out->name, sizeof(out->name), name);
 	strcpy(pid_file, file);
@@ -161,7 +162,8 @@ static int monitor_read(struct container_list *list, pid_t monitor)
 	int err = 0;
 
 	if (!process_file_read(monitor, "cmdline", ARGUMENTS_BYTES, &text) &&
-	    !container_conmon_parse((const char *)text.data, text.size, &found, pid_file, storage, PODMAN_PATH)) {
+	    !container_conmon_parse((const char *)text.data, text.size, &found, pid_file, storage,
+				    PODMAN_PATH)) {
 		found.init_pid = pid_file_read(monitor, pid_file);
 		/* "podman rename" is known to the storage, not to the monitor: the storage is read first, and once. */
 		known = container_list_find(list, found.id, "");

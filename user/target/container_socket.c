@@ -17,7 +17,7 @@
 #include "target/state_file.h"
 
 #define ANSWER_NS 1000000000ull
-#define REQUEST	  "GET /containers/json HTTP/1.0\r\nHost: docker\r\n\r\n"
+#define REQUEST   "GET /containers/json HTTP/1.0\r\nHost: docker\r\n\r\n"
 
 static int summary_take(struct container_list *list, const json_t *summary)
 {

@@ -32,15 +32,15 @@ struct process_maps {
 
 struct process_info {
 	pid_t pid;
-	pid_t tgid;           /* differs from pid when pid names a thread */
-	pid_t ppid;           /* its parent's; 0: none that we can see */
-	pid_t ns_pid;         /* in its innermost PID namespace */
+	pid_t tgid;                    /* differs from pid when pid names a thread */
+	pid_t ppid;                    /* its parent's; 0: none that we can see */
+	pid_t ns_pid;                  /* in its innermost PID namespace */
 	pid_t ns_pids[PROCESS_NS_MAX]; /* in each, from ours inwards */
 	unsigned int ns_count;         /* of them */
-	uint64_t start_ticks; /* field 22 of stat: with the pid, names a process for good */
-	uint32_t uid;         /* effective */
-	int seccomp;          /* 0 none, 1 strict, 2 filter */
-	int kernel_thread;    /* 1: no address space */
+	uint64_t start_ticks;          /* field 22 of stat: with the pid, names a process for good */
+	uint32_t uid;                  /* effective */
+	int seccomp;                   /* 0 none, 1 strict, 2 filter */
+	int kernel_thread;             /* 1: no address space */
 	int zombie;
 	int threads;
 	char name[64];     /* comm, control bytes as they are; NUL-terminated */

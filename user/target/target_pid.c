@@ -63,7 +63,8 @@ int target_hidden_explain(char *out, size_t room)
 			size_t line = strcspn(at, "\n");
 			const char *option = memmem(at, line, "hidepid=", 8);
 
-			found = option && strncmp(option + 8, "0", 1) != 0 && strncmp(option + 8, "off", 3) != 0;
+			found = option && strncmp(option + 8, "0", 1) != 0 &&
+				strncmp(option + 8, "off", 3) != 0;
 			if (found)
 				snprintf(out, room, "/proc is mounted with %.*s",
 					 (int)strcspn(option, ",\n "), option);

@@ -73,7 +73,8 @@ void target_set_free(struct target_set *set)
 
 int target_set_is_empty(const struct target_set *set)
 {
-	return !set->pid_count && !set->container_count && !set->cgroup_count && !set->name_count && !set->all;
+	return !set->pid_count && !set->container_count && !set->cgroup_count && !set->name_count &&
+	       !set->all;
 }
 
 int target_set_is_pids(const struct target_set *set)
@@ -185,8 +186,8 @@ static int name_matches(const struct target_set *set, const char *name)
 
 		if (!fnmatch(wanted, name, 0))
 			return 1;
-		if (strlen(wanted) > COMM_BYTES && !strpbrk(wanted, "*?[\\") &&
-		    strlen(name) == COMM_BYTES && !strncmp(wanted, name, COMM_BYTES))
+		if (strlen(wanted) > COMM_BYTES && !strpbrk(wanted, "*?[\\") && strlen(name) == COMM_BYTES &&
+		    !strncmp(wanted, name, COMM_BYTES))
 			return 1;
 	}
 	return !set->name_count;

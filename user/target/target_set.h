@@ -25,7 +25,7 @@
 #include "target/process.h"
 
 struct target_container {
-	const char *text;	   /* as the user typed it */
+	const char *text;          /* as the user typed it */
 	struct container *entries; /* what it means now */
 	size_t count;
 };
@@ -46,7 +46,8 @@ struct target_set {
 	size_t name_count, name_room;
 	int all;
 	int wait; /* containers that are not there yet will come, and may come again */
-	uint64_t looked[64]; /* hashes of cgroups in which none of the containers was, for target_set_match() */
+	uint64_t looked
+		[64]; /* hashes of cgroups in which none of the containers was, for target_set_match() */
 };
 
 /* The texts are borrowed until target_set_free(). A zeroed set is empty. 0, -ENOMEM. pids: *pids is taken over. */
