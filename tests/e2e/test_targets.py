@@ -162,6 +162,16 @@ def test_containerd(containerd, trace, run_tracer, any_python):
         assert other.finish() == 0
 
 
+def test_cgroup_without_id(containerd, trace, run_tracer, any_python):
+    """A container whose cgroup has another name is known by its PID namespace."""
+    name = unique("job")
+    with containerd.start(any_python, "golden.py", name=name, cgroup="/" + unique("other")) as target:
+        assert "%s (containerd)" % name in run_tracer("list").stdout
+        run = trace("-c", name, "-p", 1)
+        assert traced_pid(run) == target.pid
+        check(run, target)
+
+
 def test_kubernetes(containerd, trace, run_tracer, any_python):
     """What the CRI plugin of containerd leaves: annotations, and cgroups of the pod. kubectl's names."""
     pod = unique("shop")

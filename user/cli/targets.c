@@ -15,7 +15,7 @@
 #define LOOK_SHARE 20           /* or so many times as long as one takes */
 
 /* What the set's names mean went wrong: at which one, why, and what helps. */
-static int resolve_error_print(const struct target_set *set, int err, const char *what)
+static int resolve_error_print(const struct target_set *set, int err, const char *what, const char *missing)
 {
 	const char *remedy = cli_remedy(err);
 
@@ -27,17 +27,17 @@ static int resolve_error_print(const struct target_set *set, int err, const char
 	if (err == -EEXIST)
 		remedy = "name it whole, or by its ID";
 	else if (err == -ENOENT)
-		remedy = "--wait waits for it";
+		remedy = missing;
 	return error_print(err, remedy, "container %s", what);
 }
 
-int targets_list(struct target_set *set, pid_t **pids, size_t *count)
+int targets_list(struct target_set *set, const char *missing, pid_t **pids, size_t *count)
 {
 	const char *what;
 	int err = target_set_resolve(set, &what);
 
 	if (err)
-		return resolve_error_print(set, err, what);
+		return resolve_error_print(set, err, what, missing);
 	err = target_set_list(set, pids, count);
 	if (err == -ESRCH)
 		return error_print(err, "-p with -c is a process id as seen in the container", "--pid");
@@ -142,7 +142,7 @@ int targets_attach(struct targets *targets, struct session *session)
 {
 	size_t count;
 	pid_t *pids;
-	int err = targets_list(targets->set, &pids, &count);
+	int err = targets_list(targets->set, "--wait waits for it", &pids, &count);
 
 	if (err)
 		return err;

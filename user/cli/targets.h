@@ -30,10 +30,11 @@ void targets_give_up(struct targets *targets);
 void targets_free(struct targets *targets);
 
 /*
- * The processes of a set now, for commands that look once. 0, or -errno after a message; caller frees *pids. session_add()'s
+ * The processes of a set now. missing: what helps where there is no such container. 0, or -errno after a message; caller
+ * frees *pids. session_add()'s
  * and plan_process()'s errors are told by target_error_print(): of one among many that has no Python only with -v.
  */
-int targets_list(struct target_set *set, pid_t **pids, size_t *count);
+int targets_list(struct target_set *set, const char *missing, pid_t **pids, size_t *count);
 void target_error_print(const struct target_set *set, pid_t pid, int err);
 /* None of them has Python: what was asked for, and what may help. Returns -ESRCH. */
 int targets_none_print(const struct target_set *set, size_t count);

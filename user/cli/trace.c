@@ -327,7 +327,7 @@ static int dry_run(struct run *run)
 	size_t count, shown = 0;
 	pid_t *pids;
 
-	if (targets_list(set, &pids, &count))
+	if (targets_list(set, "tracer list shows what runs", &pids, &count))
 		return EXIT_FAILED;
 	for (size_t i = 0; i < count; i++) {
 		int err = plan_show(pids[i], &run->options.session.plan);
