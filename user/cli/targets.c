@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/clock.h"
@@ -27,7 +27,7 @@ static int resolve_error_print(const struct target_set *set, int err, const char
 	if (err == -EEXIST)
 		remedy = "name it whole, or by its ID";
 	else if (err == -ENOENT)
-		remedy = missing;
+		remedy = geteuid() ? "run it with sudo, since not all that runs can be seen" : missing;
 	return error_print(err, remedy, "container %s", what);
 }
 
@@ -80,11 +80,16 @@ int targets_none_print(const struct target_set *set, size_t count)
 	if (target_set_is_pids(set))
 		return -ESRCH;
 	if (count)
-		error_set(-ESRCH, "of %zu process%s that match%s none runs a Python that is known", count,
+		error_set(-ESRCH, "of %zu process%s that match%s none has what is to be traced", count,
 			  count == 1 ? "" : "es", count == 1 ? "es" : "");
 	else
 		error_set(-ESRCH, "no process matches%s%s", hidden ? ", but " : "", hidden ? why : "");
-	return error_print(-ESRCH, cli_remedy(-ESRCH), "trace");
+	return error_print(
+		-ESRCH,
+		count ? "tracer list shows which run a Python that is known; of others --layer native "
+			"traces malloc"
+		      : "tracer list shows what can be traced",
+		"trace");
 }
 
 static int is_seen(const struct targets *targets, pid_t pid)
@@ -95,14 +100,14 @@ static int is_seen(const struct targets *targets, pid_t pid)
 	return 0;
 }
 
-/* A second one with Python, where one is all that there may be. */
+/* A second one that can be traced, where one is all that there may be. */
 static int is_one_too_many(const struct targets *targets, pid_t pid)
 {
-	struct python_runtime runtime = {0};
+	struct plan_target target;
 
-	if (!targets->single || !targets->attached || python_runtime_find(pid, &runtime))
+	if (!targets->single || !targets->attached || plan_target(pid, targets->plan, NULL, &target))
 		return 0;
-	python_runtime_close(&runtime);
+	plan_target_free(&target);
 	return 1;
 }
 
