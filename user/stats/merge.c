@@ -42,6 +42,8 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	sum->replaced += one->replaced;
 	sum->stacks_unknown += one->stacks_unknown;
 	sum->frames_unknown += one->frames_unknown;
+	sum->frames_unnamed += one->frames_unnamed;
+	sum->stacks_cut += one->stacks_cut;
 	sum->records_malformed += one->records_malformed;
 	sum->rounded_blocks += one->rounded_blocks;
 	sum->regions_dropped += one->regions_dropped;
