@@ -4,15 +4,16 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/late_targets.h"
 #include "cli/live.h"
 #include "cli/signals.h"
+#include "cli/targets.h"
 #include "cli/trace_options.h"
 #include "export/pprof.h"
 #include "probe/plan_target.h"
@@ -23,7 +24,6 @@
 #define POLL_IDLE_MS     20
 #define MAX_WATCHED      64
 #define COMMAND_PATIENCE 100 /* looks at a command without Python before we tell that we wait */
-#define WRAPPER_NS       300000000ull
 #define KEPT_REMEDY      "the file that was there is as it was"
 
 struct run {
@@ -32,15 +32,12 @@ struct run {
 	struct launch *launch;
 	struct outfile *output, *capture;
 	struct live live;
-	size_t attached;
-	int signals;              /* signals_catch() */
-	int status;               /* of the command */
-	struct late_targets late; /* of pids */
+	struct targets targets;
+	int signals; /* signals_catch() */
+	int status;  /* of the command */
 	struct late command;
 	unsigned int command_looks;
 	int command_refused; /* what it loaded cannot be traced: that has been told */
-	uint64_t
-		wrapper_ns; /* until then it may be one that will exec what is meant; 0: it is not under trace */
 	uint64_t start_ns, next_print_ns;
 };
 
@@ -69,47 +66,28 @@ static int output_save(struct run *run, const struct snapshot *snapshot)
 	return err;
 }
 
-/* The snapshot is of the first that runs Python, or else of the first: before it there may be what has started it. */
-static int is_output_of(const struct run *run, size_t process)
-{
-	const struct trace *trace = session_trace(run->session);
-	size_t count = trace_process_count(trace), chosen = count;
-
-	for (size_t i = 0; i < count; i++) {
-		const struct trace_process *info = trace_process_at(trace, i);
-
-		if (info && (chosen == count ||
-			     (info->python_version && !trace_process_at(trace, chosen)->python_version)))
-			chosen = i;
-	}
-	return run->output && process == chosen;
-}
-
-/* Prints the report of every process, as it is now or (at the end) as it was when its interpreter shut down. */
+/* Prints the report of all processes, as they are now or (at the end) as they were when their interpreters shut down. */
 static int reports_print(struct run *run, int at_end)
 {
 	struct trace *trace = session_trace(run->session);
-	int status = EXIT_DONE;
+	struct snapshot *snapshot;
 
-	for (size_t i = 0; i < trace_process_count(trace) && status == EXIT_DONE; i++) {
-		struct snapshot *snapshot;
-		int err = trace_snapshot(trace, i, at_end, &snapshot);
-
-		if (err == -ENOENT)
-			continue;
-		if (err) {
-			error_print(err, NULL, "report");
-			return EXIT_FAILED;
-		}
-		status = cli_report_print(snapshot, &run->options.choice);
-		if (at_end && is_output_of(run, i))
-			err = output_save(run, snapshot);
-		snapshot_free(snapshot);
+	if (!trace_process_count(trace)) /* none has come to its Python yet */
+		return EXIT_DONE;
+	int err = trace_snapshot_all(trace, at_end, &snapshot);
+	if (err) {
+		error_print(err, NULL, "report");
+		return EXIT_FAILED;
+	}
+	int status = cli_report_print(snapshot, &run->options.choice);
+	if (at_end && run->output) {
+		err = output_save(run, snapshot);
 		if (err) {
 			error_print(err, KEPT_REMEDY, "%s", run->options.output);
 			status = EXIT_FAILED;
 		}
 	}
+	snapshot_free(snapshot);
 	return status;
 }
 
@@ -143,7 +121,9 @@ static int run_confine(const struct run *run)
 /* Is there anything under trace, or may there be? A command without Python may start one. */
 static int run_goes_on(struct run *run)
 {
-	if (session_running(run->session) || run->late.count || session_undecided(run->session))
+	/* Of containers, names and all that runs others may come. */
+	if (run->options.session.watch == ABI_WATCH_ALL || session_running(run->session) ||
+	    targets_waiting(&run->targets) || session_undecided(run->session))
 		return 1;
 	return run->launch && run->options.session.watch && !launch_wait(run->launch, 0, &run->status);
 }
@@ -157,9 +137,10 @@ static int session_follow(struct run *run)
 	while (run_goes_on(run) && !stop_wanted(run, &interrupts)) {
 		int count = session_drain(run->session);
 
-		if (count >= 0 && run->late.count) {
-			run->attached += late_targets_look(&run->late, run->session);
-			int err = run->late.count ? 0 : run_confine(run);
+		if (count >= 0 && targets_waiting(&run->targets)) {
+			if (targets_look(&run->targets, run->session))
+				return 0; /* it was told; what is traced is reported */
+			int err = targets_waiting(&run->targets) ? 0 : run_confine(run);
 
 			if (err)
 				return err;
@@ -194,27 +175,14 @@ static void session_open(struct run *run)
 	live_begin(&run->live, run->session, &opts);
 }
 
-static int targets_attach(struct run *run)
+static int targets_start(struct run *run)
 {
 	int err = signals_catch(&run->signals, 1);
 
 	if (err)
 		return error_print(err, NULL, "trace");
 	session_open(run);
-	err = session_expect(run->session, run->options.pids, run->options.pid_count);
-	if (err)
-		return error_print(err, NULL, "trace");
-	for (size_t i = 0; i < run->options.pid_count; i++) {
-		err = session_add(run->session, run->options.pids[i], 0);
-		if (err == -ENOENT && run->options.wait)
-			err = late_targets_add(&run->late, run->options.pids[i]);
-		else if (!err)
-			run->attached++;
-		/* Of several, one that cannot be traced does not keep the others from it. */
-		if (err)
-			error_print(err, cli_remedy(err), "PID %d", run->options.pids[i]);
-	}
-	return run->attached || run->late.count ? 0 : -ESRCH;
+	return targets_attach(&run->targets, run->session);
 }
 
 /* The command runs and has no Python: has it by now? An error is told, and the command goes on without us. */
@@ -225,12 +193,8 @@ static int command_look(struct run *run, pid_t pid)
 	/* Its children may have got there before it. */
 	if (run->options.session.watch && !run->options.dry_run) {
 		/* Whoever follows the session learns of an error, too. */
-		int failed = session_drain(run->session)<0, running = session_running(run->session)> 0;
-
-		if (failed || (running && clock_ns(CLOCK_MONOTONIC) >= run->wrapper_ns))
+		if (session_drain(run->session) < 0 || session_running(run->session))
 			return signals_catch(&run->signals, 1) ?: 1;
-		if (running)
-			return 0;
 	}
 	if (run->command_refused)
 		return 0;
@@ -253,19 +217,6 @@ static int command_look(struct run *run, pid_t pid)
 	return 0;
 }
 
-/*
- * A program without Python that is traced only because nothing else was asked for: a shell or env that is going to exec an
- * interpreter is such a one, and that is to be traced from its start. So it is kept hold of for a while.
- */
-static int is_perhaps_wrapper(const struct run *run)
-{
-	const struct trace *trace = session_trace(run->session);
-	size_t count = trace_process_count(trace);
-
-	return run->options.session.watch && !run->options.session.plan.layers && count &&
-	       !trace_process_at(trace, count - 1)->python_version;
-}
-
 static int command_ready(pid_t pid, int running, void *context)
 {
 	struct run *run = context;
@@ -281,11 +232,6 @@ static int command_ready(pid_t pid, int running, void *context)
 	if (!err && !run->options.dry_run) {
 		session_open(run);
 		err = session_add(run->session, pid, 1);
-	}
-	run->wrapper_ns = 0;
-	if (!err && is_perhaps_wrapper(run)) {
-		run->wrapper_ns = clock_ns(CLOCK_MONOTONIC) + WRAPPER_NS;
-		return 0;
 	}
 	if (!err)
 		return 1;
@@ -347,8 +293,8 @@ static int run_finish(struct run *run)
 {
 	int status, err;
 
-	late_targets_give_up(&run->late);
-	if (run->options.pid_count && !run->attached)
+	targets_give_up(&run->targets);
+	if (!run->options.command.count && !run->targets.attached)
 		return EXIT_FAILED;
 	err = session_stop(run->session);
 	if (err)
@@ -367,19 +313,31 @@ static int run_finish(struct run *run)
 	return err ? EXIT_FAILED : status;
 }
 
+static int is_wanted(void *context, pid_t pid)
+{
+	struct process_info info;
+
+	return !process_info_read(pid, &info) && target_set_match(context, &info) > 0;
+}
+
 static int run_session(struct run *run)
 {
 	const char *remedy;
-	int err = session_new(&run->session, &run->options.session, &remedy);
+	int err;
 
+	if (run->options.session.watch == ABI_WATCH_ALL) {
+		run->options.session.wanted = is_wanted;
+		run->options.session.wanted_context = &run->options.targets;
+	}
+	err = session_new(&run->session, &run->options.session, &remedy);
 	if (err) {
 		error_print(err, remedy, "trace");
 		return EXIT_FAILED;
 	}
-	err = run->options.command.count ? command_start(run) : targets_attach(run);
+	err = run->options.command.count ? command_start(run) : targets_start(run);
 	if (err)
 		return run->status ? run->status : EXIT_FAILED;
-	if (!run->late.count)
+	if (!targets_waiting(&run->targets))
 		err = run_confine(run);
 	if (err) {
 		error_print(err, NULL, "trace");
@@ -406,15 +364,23 @@ static int dry_run(struct run *run)
 			launch_signal(run->launch, SIGKILL);
 		return err ? EXIT_FAILED : EXIT_DONE;
 	}
-	for (size_t i = 0; i < run->options.pid_count; i++) {
-		int err = plan_show(run->options.pids[i], &run->options.session.plan);
+	struct target_set *set = &run->options.targets;
+	size_t count, shown = 0;
+	pid_t *pids;
 
-		if (err) {
-			error_print(err, cli_remedy(err), "PID %d", run->options.pids[i]);
-			return EXIT_FAILED;
-		}
+	if (targets_list(set, "tracer list shows what runs", &pids, &count))
+		return EXIT_FAILED;
+	for (size_t i = 0; i < count; i++) {
+		int err = plan_show(pids[i], &run->options.session.plan);
+
+		shown += !err;
+		if (err)
+			target_error_print(set, pids[i], err);
 	}
-	return EXIT_DONE;
+	free(pids);
+	if (!shown)
+		targets_none_print(set, count);
+	return shown == count || (shown && !target_set_is_pids(set)) ? EXIT_DONE : EXIT_FAILED;
 }
 
 int cli_trace(int argc, char **argv)
@@ -426,6 +392,7 @@ int cli_trace(int argc, char **argv)
 		trace_options_free(&run.options);
 		return status < 0 ? EXIT_DONE : status;
 	}
+	run.targets.set = &run.options.targets;
 	if (run.options.dry_run)
 		status = dry_run(&run);
 	else
@@ -434,7 +401,7 @@ int cli_trace(int argc, char **argv)
 	outfile_discard(run.capture);
 	session_free(run.session);
 	live_end(&run.live); /* whoever asked for the end learns of it now */
-	late_targets_free(&run.late);
+	targets_free(&run.targets);
 	/* The command's own status is ours, once it has one; one that still runs is left alone. */
 	if (run.launch && status == EXIT_DONE && !run.options.dry_run &&
 	    launch_wait(run.launch, 0, &run.status) == 1)

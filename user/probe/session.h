@@ -23,10 +23,18 @@ struct session_opts {
 	enum session_backend backend;
 	int freeze;            /* stop the target while its heap is read for a report */
 	uint64_t sample_bytes; /* trace a sample of the blocks (abi/sample.h); 0: all. Not in growth mode */
-	enum abi_watch watch;  /* what is picked up while it runs: nothing; what targets start; everything */
+	enum abi_watch
+		watch; /* what is picked up while it runs: nothing; what targets start; whatever appears */
+	/* Of what appears: is it to be traced? 1, 0. NULL: all is. */
+	int (*wanted)(void *context, pid_t pid);
+	void *wanted_context;
+	int everywhere; /* probes lie in files whoever has them mapped: all processes are meant */
 	struct plan_target_opts plan;
 	struct outfile *capture; /* every record goes there too; borrowed, NULL: none */
 };
+
+/* Of so many processes each is told of; of more only with -v. */
+#define SESSION_TOLD 8u
 
 struct session;
 

@@ -47,7 +47,7 @@ static int process_announce(struct session *session, struct member *member, cons
 	if (member->large_blocks)
 		record.mode |= EVENT_MODE_LARGE;
 	memcpy(record.name, info->name, strnlen(info->name, sizeof(record.name) - 1));
-	snprintf(record.container, sizeof(record.container), "%.12s", info->container);
+	session_container(session, member->pid, record.container, sizeof(record.container));
 	member->announced = record;
 	return session_feed(session, &record, sizeof(record));
 }
@@ -78,12 +78,16 @@ static void what_describe(const struct member *member, const struct plan_target 
 		snprintf(out, room, "mapped memory in %s", elf_file_path(target->python.memory_file));
 }
 
-static void attached_print(const struct session *session, const struct member *member,
+static void attached_print(struct session *session, const struct member *member,
 			   const struct plan_target *target, uint64_t elapsed_ns)
 {
 	const struct plan *plan = &target->python;
 	size_t count = 0, emulated = 0;
+	int level = session->expected_count > SESSION_TOLD || session->told++ >= SESSION_TOLD ? 2 : 1;
 	char what[1024];
+
+	if (log_level < level)
+		return;
 
 	sites_count(plan, &count, &emulated);
 	if (plan->memory)
@@ -145,7 +149,7 @@ static pid_t probe_scope(struct session *session, const struct member *member, c
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 
-	if (session->opts.watch == ABI_WATCH_ALL || attach_is_everywhere(session->attach, file))
+	if (session->opts.everywhere || attach_is_everywhere(session->attach, file))
 		return -1;
 	if (session->opts.watch == ABI_WATCH_NONE)
 		return member->pid;

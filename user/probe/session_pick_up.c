@@ -22,9 +22,8 @@
 #define LOOK_LAST_NS  20000000ull /* the longest pause between two looks until it is settled */
 #define LOOK_BLIND_NS                                                                                        \
 	100000000ull /* between two looks at a settled one, where no one tells us that it maps a file */
-#define LOADED_NS       10000000ull /* without a new file with code: then its loader is done */
-#define PICK_UP_NS      20000000ull /* at a stretch: then the ring buffer is drained */
-#define TOLD_ONE_BY_ONE 8u
+#define LOADED_NS  10000000ull /* without a new file with code: then its loader is done */
+#define PICK_UP_NS 20000000ull /* at a stretch: then the ring buffer is drained */
 
 static struct candidate *candidate_find(struct session *session, uint32_t pid)
 {
@@ -61,7 +60,7 @@ static int native_wanted(struct session *session, const struct event_appear *eve
 	uint32_t layers = session->opts.plan.layers;
 	int native;
 
-	if (layers || session->opts.watch == ABI_WATCH_ALL)
+	if (layers || session->opts.everywhere)
 		return layers != 1u << EVENT_LAYER_PYTHON;
 	native = was_native(session, event->header.tgid);
 	if (native < 0)
@@ -172,11 +171,12 @@ static void refuse(struct session *session, pid_t pid, int err)
 {
 	const char *reason = error_reason(err);
 
-	if (session->refused++ < TOLD_ONE_BY_ONE)
+	/* Of whatever appears it is to be expected that some cannot be. */
+	if (session->opts.watch != ABI_WATCH_ALL && session->refused++ < SESSION_TOLD)
 		log_info("PID %d is not traced: %s", (int)pid, reason);
 	else
 		log_debug("PID %d is not traced: %s", (int)pid, reason);
-	if (session->refused == TOLD_ONE_BY_ONE)
+	if (session->refused == SESSION_TOLD)
 		log_info("of further processes that are not traced only -v tells");
 }
 
@@ -211,6 +211,9 @@ static int candidate_look(struct session *session, struct candidate *candidate, 
 	int found, settled, err;
 
 	if (member_find(session, pid))
+		return 1;
+	if (session->opts.wanted && !candidate->late.mapped &&
+	    !session->opts.wanted(session->opts.wanted_context, pid))
 		return 1;
 	found = late_look(&candidate->late);
 	if (found == -ESRCH)
@@ -319,6 +322,7 @@ int session_undecided(const struct session *session)
 void pick_up_free(struct session *session)
 {
 	map_watch_close(session->maps);
+	container_list_free(&session->containers);
 	free(session->candidates);
 	free(session->expected);
 	file_users_free(session->users);

@@ -11,6 +11,7 @@
 #include "probe/seccomp.h"
 #include "probe/session.h"
 #include "python/late.h"
+#include "target/container.h"
 
 struct member {
 	pid_t pid;
@@ -57,7 +58,9 @@ struct session {
 	size_t expected_count;
 	struct file_users *users;
 	uint64_t users_ns;
-	size_t picked_up, refused; /* so far: the first ones are told of one by one */
+	struct container_list containers;
+	uint64_t containers_ns; /* when it was read; 0: not yet */
+	size_t told, refused;   /* so far: the first ones are told of one by one */
 };
 
 /* Is a record of BPF's for the pick-up alone, and not for the trace? It is taken note of; nothing is attached here. */
@@ -66,6 +69,8 @@ int pick_up_takes(struct session *session, const void *record);
 void pick_up_note(struct session *session, const void *record);
 /* What is to be done of all that, when nothing is being drained. */
 void pick_up(struct session *session);
+/* Its name, or 12 digits of its id; "": in none. */
+void session_container(struct session *session, pid_t pid, char *out, size_t room);
 int pick_up_new(struct session *session);
 void pick_up_free(struct session *session);
 struct member *member_find(struct session *session, uint32_t tgid);

@@ -99,8 +99,8 @@ static void info_set(struct process_state *process, const struct event_target *e
 {
 	process->info = (struct trace_process){
 		.tgid = event->header.tgid,
-		.parent = event->parent,
 		.ns_pid = event->ns_pid,
+		.parent = event->parent,
 		.python_version = event->python_version,
 		.nframe = event->nframe,
 		.mode = event->mode & EVENT_MODE_MASK,
@@ -117,7 +117,7 @@ static void info_set(struct process_state *process, const struct event_target *e
 	};
 	process->info.counters.events = 1;
 	memcpy(process->info.name, event->name, sizeof(event->name));
-	memcpy(process->info.container, event->container, sizeof(event->container) - 1);
+	memcpy(process->info.container, event->container, sizeof(event->container));
 }
 
 /* A process of that tgid may still be thought to run: its end was not seen. */

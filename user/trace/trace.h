@@ -60,10 +60,8 @@ struct trace_table {
 enum trace_end { TRACE_RUNNING = 0, TRACE_FINALIZING, TRACE_EXITED, TRACE_EXECED };
 
 struct trace_process {
-	uint32_t tgid;
-	uint32_t parent; /* tgid of the process that it was forked of, under trace; 0: none */
-	uint32_t ns_pid; /* in its innermost PID namespace; 0: not known */
-	char container[64];
+	uint32_t tgid, ns_pid, parent; /* as struct event_target has them; 0: not known */
+	char container[65];
 	int not_inherited; /* its parent's blocks would have been more than TRACE_INHERITED_MAX allows */
 	uint32_t python_version; /* PY_VERSION_HEX */
 	uint32_t nframe;         /* traceback limit */
@@ -159,5 +157,7 @@ int trace_meta(const struct trace *trace, size_t process, struct snapshot_meta *
  * there was one, else as it is. Caller frees with snapshot_free(). 0; -ENOENT; -ENOMEM.
  */
 int trace_snapshot(struct trace *trace, size_t process, int want_final, struct snapshot **out);
+/* The same of all processes in one (stats/merge.h). 0; -ENOENT there is none; -EFBIG, -EOVERFLOW; -ENOMEM. */
+int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **out);
 
 #endif
