@@ -121,9 +121,10 @@ static int run_confine(const struct run *run)
 /* Is there anything under trace, or may there be? A command without Python may start one. */
 static int run_goes_on(struct run *run)
 {
-	/* Of containers, names and all that runs others may come. */
-	if (run->options.session.watch == ABI_WATCH_ALL || session_running(run->session) ||
-	    targets_waiting(&run->targets) || session_undecided(run->session))
+	if (session_running(run->session) || targets_waiting(&run->targets) ||
+	    session_undecided(run->session))
+		return 1;
+	if (run->options.session.watch == ABI_WATCH_ALL && target_set_may_grow(&run->options.targets))
 		return 1;
 	return run->launch && run->options.session.watch && !launch_wait(run->launch, 0, &run->status);
 }
