@@ -200,7 +200,7 @@ static int command_look(struct run *run, pid_t pid)
 	if (run->command_refused)
 		return 0;
 	run->command.pid = pid;
-	found = late_look(&run->command);
+	found = late_look(&run->command, NULL);
 	if (found <= 0) {
 		if (!found && ++run->command_looks == COMMAND_PATIENCE)
 			log_info("the command runs no Python yet; waiting for it to load one");

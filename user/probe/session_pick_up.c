@@ -215,7 +215,7 @@ static int candidate_look(struct session *session, struct candidate *candidate, 
 	if (session->opts.wanted && !candidate->late.mapped &&
 	    !session->opts.wanted(session->opts.wanted_context, pid))
 		return 1;
-	found = late_look(&candidate->late);
+	found = late_look(&candidate->late, plan_cache_files(session->plans));
 	if (found == -ESRCH)
 		return 1;
 	/* One that is being loaded may come to its Python yet. */
