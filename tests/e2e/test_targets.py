@@ -323,15 +323,6 @@ def test_comm(renamed, trace, all_of):
         assert target.finish() == 0
 
 
-def test_one_snapshot_of_several(renamed, run_tracer, tmp_path):
-    name, targets = renamed
-    done = run_tracer("--comm", name + "*", "-q", "-o", tmp_path / "x.pb.gz")
-    assert "a snapshot is of one process" in error_line(done, 1)
-    assert not (tmp_path / "x.pb.gz").exists()
-    for target in targets:
-        assert target.finish() == 0
-
-
 def test_all(run_tracer, start, any_python):
     """Of everything that runs here only the plan is shown: others may be at work."""
     with start(any_python, "golden.py") as target:

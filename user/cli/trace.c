@@ -290,6 +290,18 @@ static int files_open(struct run *run)
 	return 0;
 }
 
+static void dropped_print(const struct run *run)
+{
+	struct trace_dropped dropped = trace_dropped(session_trace(run->session));
+	char bytes[32];
+
+	if (dropped.processes)
+		log_info("%llu processes that have ended are not in the report, the smallest ones: they held %llu blocks, "
+			 "%s; %u are kept",
+			 (unsigned long long)dropped.processes, (unsigned long long)dropped.blocks,
+			 report_size(bytes, dropped.bytes), TRACE_ENDED_MAX);
+}
+
 static int run_finish(struct run *run)
 {
 	int status, err;
@@ -301,6 +313,7 @@ static int run_finish(struct run *run)
 	if (err)
 		error_print(err, NULL, "the last events");
 	live_finish(&run->live);
+	dropped_print(run);
 	status = reports_print(run, 1);
 	if (run->capture && !session_capture_error(run->session)) {
 		int failed = outfile_commit(run->capture);
