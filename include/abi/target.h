@@ -126,6 +126,12 @@ enum abi_op {
 	ABI_OP_MREMAP = 17,
 	ABI_OP_MPROTECT = 18,
 	ABI_OP_BRK = 19,
+	/* Of malloc's kin (EVENT_API_NATIVE), beside MALLOC, CALLOC, REALLOC and FREE, with their return. */
+	ABI_OP_POSIX_MEMALIGN = 20, /* (result, bytes): where it returns 0, *result is the block */
+	ABI_OP_REALLOCARRAY = 21,   /* (address, count, bytes) */
+	ABI_OP_XALLOCX = 22,        /* (address, bytes): returns the size that the block has now */
+	ABI_OP_CALLER = 23, /* (): a function that asks another for its block, and may throw instead of returning: no
+				 return probe, which the unwinder would stumble upon; it is its caller who asks */
 
 	/* Of perf maps; bits 8-15 are ABI_MAP_* there. */
 	ABI_OP_MAP_WRITE = 32,   /* (address, bytes, name) */

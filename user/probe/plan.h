@@ -65,7 +65,7 @@ struct plan {
 		char symbol[96];
 		char why[128];
 	} * missing; /* wishes with no site */
-	size_t missing_count;
+	size_t missing_count, missing_room;
 	int large_blocks;     /* growth: they are probed */
 	enum event_mode mode; /* as asked, or EVENT_MODE_EXACT where no other can be had */
 	char mode_why[160];   /* why it is not the one that was asked for, else "" */

@@ -134,6 +134,9 @@ static const char *argument_name(enum abi_op op, int argument)
 		[ABI_OP_FREE] = {"address"},
 		[ABI_OP_TRACK] = {"domain", "address", "bytes"},
 		[ABI_OP_UNTRACK] = {"domain", "address"},
+		[ABI_OP_POSIX_MEMALIGN] = {"result", "bytes"},
+		[ABI_OP_REALLOCARRAY] = {"address", "count", "bytes"},
+		[ABI_OP_XALLOCX] = {"address", "bytes"},
 	};
 
 	if ((size_t)op >= sizeof(names) / sizeof(names[0]) || !names[op][argument])
