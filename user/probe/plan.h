@@ -19,12 +19,15 @@
 
 #define PLAN_MAX_CODE 4096 /* bytes of a function that are decoded */
 
+/* For plan_wish.with_return: no return, but as with one the stack pointer must still be the entry's at the site. */
+#define PLAN_ENTRY_STACK 2
+
 struct plan_wish {
 	const char *symbol;
 	enum abi_op op;
 	uint32_t api;          /* enum event_api */
 	uint32_t arguments[3]; /* enum abi_register at entry; unused ones ABI_REG_COUNT */
-	int with_return;
+	int with_return;       /* or PLAN_ENTRY_STACK */
 };
 
 struct plan_site {

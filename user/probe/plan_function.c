@@ -251,7 +251,7 @@ static void fill_site(struct scan *scan, struct plan_site *site)
 	site->cookie =
 		ABI_COOKIE(wish->op, wish->api, holder_of(scan, 0), holder_of(scan, 1), holder_of(scan, 2));
 	site->op = wish->op;
-	site->with_return = wish->with_return;
+	site->with_return = wish->with_return == 1;
 
 	/* Only now: in this syntax the decoder's operands stand in the other order too. */
 	cs_option(scan->capstone, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);

@@ -25,7 +25,7 @@ static void memory_add(pid_t pid, struct plan *plan)
 	plan->memory = NULL;
 }
 
-static void sites_print(const struct plan *plan)
+void plan_sites_print(const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->count; i++) {
 		const struct plan_site *site = &plan->sites[i];
@@ -33,6 +33,8 @@ static void sites_print(const struct plan *plan)
 		printf("  %-24s file offset 0x%llx  %-28s %s\n", site->symbol,
 		       (unsigned long long)site->offset, site->instruction, site->why);
 	}
+	for (size_t i = 0; i < plan->missing_count; i++)
+		printf("  %-24s not probed: %s\n", plan->missing[i].symbol, plan->missing[i].why);
 }
 
 int plan_process(pid_t pid, const struct plan_opts *opts, struct plan_cache *cache, struct process_info *info,
@@ -79,14 +81,12 @@ void plan_print(const struct python_runtime *runtime, const struct plan *plan)
 	       elf_file_build_id(runtime->file)[0] ? elf_file_build_id(runtime->file) : "none",
 	       plan_mode_name(plan->mode), plan->mode_why[0] ? " (" : "", plan->mode_why,
 	       plan->mode_why[0] ? ")" : "", plan->level);
-	sites_print(plan);
-	for (size_t i = 0; i < plan->missing_count; i++)
-		printf("  %-24s not probed: %s\n", plan->missing[i].symbol, plan->missing[i].why);
+	plan_sites_print(plan);
 	if (plan->memory) {
 		printf("mapped memory: ");
 		text_print(stdout, elf_file_path(plan->memory_file));
 		putchar('\n');
-		sites_print(plan->memory);
+		plan_sites_print(plan->memory);
 	} else if (plan->memory_why[0]) {
 		printf("mapped memory is not followed: %s\n", plan->memory_why);
 	}

@@ -16,6 +16,8 @@ int plan_process(pid_t pid, const struct plan_opts *opts, struct plan_cache *cac
 		 struct python_runtime *runtime, struct plan *plan);
 /* On stdout: the file, every site with its symbol, offset, instruction and reason, and what is not probed. */
 void plan_print(const struct python_runtime *runtime, const struct plan *plan);
+/* Of that, the sites and what is not probed. */
+void plan_sites_print(const struct plan *plan);
 
 /* "census", … */
 const char *plan_mode_name(enum event_mode mode);

@@ -12,6 +12,7 @@
 
 #include "base/outfile.h"
 #include "probe/plan.h"
+#include "probe/plan_native.h"
 #include "python/runtime.h"
 #include "trace/trace.h"
 
@@ -23,6 +24,7 @@ struct session_opts {
 	enum session_backend backend;
 	int freeze; /* stop the target while its heap is read for a report */
 	struct plan_opts plan;
+	struct plan_native_opts native;
 	struct outfile *capture; /* every record goes there too; borrowed, NULL: none */
 };
 
