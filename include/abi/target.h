@@ -114,7 +114,9 @@ enum abi_op {
 				addend bytes; 0: its size class must do */
 	ABI_OP_REFILL =
 		10, /* (): a new pool for the request of the thread's last POOL; addend: log2 of a pool's size */
-	ABI_OP_END = 11,       /* (block): after a call */
+	ABI_OP_END =
+		11, /* (block): after a call; EVENT_API_NATIVE: at a ret, where the stack pointer is what it was at
+				 the request's entry (elsewhere it is another's end) */
 	ABI_OP_RESIZE = 13,    /* (block, bytes): at a jb that is taken when the block stays where it is */
 	ABI_OP_POOL_FREE = 12, /* (pool): its first free block is the one that was freed */
 	ABI_OP_NEW_POOL =
@@ -130,7 +132,8 @@ enum abi_op {
 	ABI_OP_POSIX_MEMALIGN = 20, /* (result, bytes): where it returns 0, *result is the block */
 	ABI_OP_REALLOCARRAY = 21,   /* (address, count, bytes) */
 	ABI_OP_XALLOCX = 22,        /* (address, bytes): returns the size that the block has now */
-	ABI_OP_CALLER = 23, /* (): a function that asks another for its block, and may throw instead of returning: no
+	ABI_OP_CALLER =
+		23, /* (): a function that asks another for its block, and may throw instead of returning: no
 				 return probe, which the unwinder would stumble upon; it is its caller who asks */
 
 	/* Of perf maps; bits 8-15 are ABI_MAP_* there. */

@@ -284,7 +284,7 @@ static void test_users(void **state)
 	assert_int_equal(plan.count, 2);
 	expect_site(&plan, "pool_get", ABI_OP_MALLOC, ABI_REG_SI, NONE, NONE, 1);
 	expect_site(&plan, "malloc", ABI_OP_MALLOC, ABI_REG_DX, NONE, NONE, 1); /* the user knows best */
-	expect_missing(&plan, "pool_none", "no such symbol");
+	assert_int_equal(plan.missing_count, 0);
 	plan_free(&plan);
 	for (size_t i = 0; i < 4; i++)
 		plan_alloc_free(&allocs[i]);

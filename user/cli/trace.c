@@ -73,14 +73,12 @@ static int plan_show(pid_t pid, const struct session_opts *opts)
 	struct plan plan = {0};
 	int err = plan_process(pid, &opts->plan, NULL, &info, &runtime, &plan);
 
-	if (!err)
-		plan_print(&runtime, &plan);
-	if (err == -ENOENT || (!err && opts->native.alloc_count))
-		err = native_plan_show(pid, &opts->native);
+	if (err)
+		return err;
+	plan_print(&runtime, &plan);
 	plan_free(&plan);
-	if (runtime.file)
-		python_runtime_close(&runtime);
-	return err;
+	python_runtime_close(&runtime);
+	return opts->native.alloc_count ? native_plan_show(pid, &opts->native) : 0;
 }
 
 /* The last of the snapshots, or the only one. */
@@ -359,6 +357,8 @@ static int dry_run(struct run *run)
 	for (size_t i = 0; i < run->options.pid_count; i++) {
 		int err = plan_show(run->options.pids[i], &run->options.session);
 
+		if (err == -ENOENT)
+			err = native_plan_show(run->options.pids[i], &run->options.session.native);
 		if (err) {
 			error_print(err, cli_remedy(err), "PID %d", run->options.pids[i]);
 			return EXIT_FAILED;

@@ -140,7 +140,7 @@ static int ends_find(struct walk *walk, uint64_t entry)
 
 /* Functions may share an end. 0, -ENOENT it has no place in the file. */
 static int end_add(struct plan *plan, struct elf_file *file, struct inline_decoder *decoder,
-		   const char *symbol, uint64_t entry, uint64_t vaddr)
+		   const char *symbol, uint64_t vaddr)
 {
 	struct plan_site *site = &plan->sites[plan->count];
 	uint8_t code[INSN_BYTES];
@@ -151,7 +151,6 @@ static int end_add(struct plan *plan, struct elf_file *file, struct inline_decod
 			return 0;
 	*site = (struct plan_site){
 		.vaddr = vaddr,
-		.in_function = (uint32_t)(vaddr - entry),
 		.op = ABI_OP_END,
 		.cookie = ABI_COOKIE(ABI_OP_END, EVENT_API_NATIVE, ABI_REG_AX, ABI_REG_COUNT, ABI_REG_COUNT)};
 	if (elf_file_offset(file, vaddr, &site->offset))
@@ -182,7 +181,7 @@ int native_ends_add(struct plan *plan, struct elf_file *file, struct inline_deco
 	if (err || plan->count == count)
 		return err;
 	for (size_t i = 0; i < walk.end_count && !err; i++)
-		err = end_add(plan, file, decoder, wish->symbol, vaddr, walk.ends[i]);
+		err = end_add(plan, file, decoder, wish->symbol, walk.ends[i]);
 	if (err) {
 		plan->count = count;
 		plan_missing_add(plan, wish->symbol, "an end of it has no place in the file");

@@ -53,20 +53,19 @@ static void candidate_add(struct planner *planner, const struct candidate *wante
 	struct elf_symbol symbol;
 	const char *why = NULL;
 
+	/* Which of the user's functions no file has is told when all files were looked into. */
 	if (elf_file_symbol(planner->file, wanted->symbol, &symbol))
-		why = wanted->user ? "no such symbol" : NULL;
-	else if (symbol.ifunc)
+		return;
+	if (symbol.ifunc)
 		why = "which function it is only the process decides (IFUNC)";
-	else if (!symbol.function)
-		why = wanted->user ? "the symbol is no function" : NULL;
-	else {
+	else if (symbol.function) {
 		known = candidate_at(planner, symbol.vaddr);
 		if (!known) {
 			known = &planner->candidates[planner->count++];
 			*known = *wanted;
 			known->vaddr = symbol.vaddr;
 			known->size = symbol.size;
-		} else if (memcmp(&known->call, &wanted->call, sizeof(known->call))) {
+		} else if (!known->user && memcmp(&known->call, &wanted->call, sizeof(known->call))) {
 			why = "it shares its code with a function of another meaning";
 		}
 	}
