@@ -15,7 +15,9 @@ struct trace_options {
 	unsigned int keep;                 /* of them, in FILE, FILE.1, ... */
 	const char *output, *capture;      /* borrowed */
 	int dry_run;
-	int wait; /* for Python to be loaded */
+	int wait;                  /* for Python to be loaded */
+	struct plan_alloc *allocs; /* owned; session.native's */
+	size_t alloc_count, alloc_room;
 	struct session_opts session;
 	struct report_choice choice;
 };

@@ -5,7 +5,7 @@
 
 #include "probe/attach.h"
 #include "probe/features.h"
-#include "probe/plan_cache.h"
+#include "probe/plan_target.h"
 #include "probe/seccomp.h"
 #include "probe/session.h"
 
@@ -25,7 +25,7 @@ struct session {
 	struct session_opts opts;
 	struct features features;
 	struct attach *attach;
-	struct plan_cache *plans;
+	struct plan_caches plans;
 	struct trace *trace;
 	struct member **members;
 	size_t count;

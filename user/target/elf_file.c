@@ -407,35 +407,87 @@ int elf_file_dtpmod_slot(struct elf_file *file, uint64_t *vaddr)
 	return -ENOENT;
 }
 
-static int names_import(const struct elf_symbols *dynsym, uint64_t index, const char *name)
+/* The name of the symbol that a relocation puts the address of into a slot; NULL: it is of another kind, or corrupt. */
+static const char *import_name(const struct elf_symbols *dynsym, const GElf_Rela *relocation)
 {
+	uint64_t type = GELF_R_TYPE(relocation->r_info), index = GELF_R_SYM(relocation->r_info);
 	GElf_Sym symbol;
 
-	return dynsym->symbols && index && index < dynsym->count &&
-	       gelf_getsym(dynsym->symbols, (int)index, &symbol) && symbol.st_name < dynsym->string_bytes &&
-	       !strcmp(dynsym->strings + symbol.st_name, name);
+	if ((type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) || !dynsym->symbols || !index ||
+	    index >= dynsym->count || !gelf_getsym(dynsym->symbols, (int)index, &symbol) ||
+	    symbol.st_name >= dynsym->string_bytes)
+		return NULL;
+	return dynsym->strings + symbol.st_name;
 }
 
-size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *vaddrs, size_t room)
+/* Calls with every slot that has a name, until the callback returns other than 0. */
+static void imports_visit(struct elf_file *file,
+			  int (*visit)(void *context, uint64_t slot, const char *name), void *context)
 {
 	Elf_Scn *section = NULL;
 	GElf_Shdr header;
 	GElf_Rela relocation;
-	size_t count = 0;
 
 	load_table(file, ELF_FROM_DYNSYM);
 	while ((section = elf_section_by_type(file->elf, SHT_RELA, section, &header))) {
 		Elf_Data *data = elf_section_data(section, &header);
 
-		for (int i = 0; data && count < room && gelf_getrela(data, i, &relocation); i++) {
-			uint64_t type = GELF_R_TYPE(relocation.r_info);
+		for (int i = 0; data && gelf_getrela(data, i, &relocation); i++) {
+			const char *name = import_name(&file->tables[ELF_FROM_DYNSYM], &relocation);
 
-			if ((type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT) &&
-			    names_import(&file->tables[ELF_FROM_DYNSYM], GELF_R_SYM(relocation.r_info), name))
-				vaddrs[count++] = relocation.r_offset;
+			if (name && visit(context, relocation.r_offset, name))
+				return;
 		}
 	}
-	return count;
+}
+
+struct slots_wanted {
+	const char *name;
+	uint64_t *vaddrs;
+	size_t room, count;
+};
+
+static int slot_add(void *context, uint64_t slot, const char *name)
+{
+	struct slots_wanted *wanted = context;
+
+	if (wanted->count < wanted->room && !strcmp(name, wanted->name))
+		wanted->vaddrs[wanted->count++] = slot;
+	return wanted->count == wanted->room;
+}
+
+size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *vaddrs, size_t room)
+{
+	struct slots_wanted wanted = {.name = name, .vaddrs = vaddrs, .room = room};
+
+	imports_visit(file, slot_add, &wanted);
+	return wanted.count;
+}
+
+struct name_wanted {
+	uint64_t slot;
+	const char *name;
+};
+
+static int slot_compare(void *context, uint64_t slot, const char *name)
+{
+	struct name_wanted *wanted = context;
+
+	if (slot != wanted->slot)
+		return 0;
+	wanted->name = name;
+	return 1;
+}
+
+int elf_file_import_at(struct elf_file *file, uint64_t vaddr, const char **name)
+{
+	struct name_wanted wanted = {.slot = vaddr};
+
+	imports_visit(file, slot_compare, &wanted);
+	if (!wanted.name)
+		return -ENOENT;
+	*name = wanted.name;
+	return 0;
 }
 
 const char *elf_file_soname(struct elf_file *file)

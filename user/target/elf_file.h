@@ -68,6 +68,11 @@ int elf_file_dtpmod_slot(struct elf_file *file, uint64_t *vaddr);
  * (R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT). Their number, at most room.
  */
 size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *vaddrs, size_t room);
+/*
+ * The other way round: the name of the function of another file whose address the dynamic linker puts into the slot at
+ * vaddr. 0, *name is borrowed until elf_file_close(); -ENOENT.
+ */
+int elf_file_import_at(struct elf_file *file, uint64_t vaddr, const char **name);
 /* DT_NEEDED / DT_SONAME, "" when absent. Borrowed. */
 const char *elf_file_soname(struct elf_file *file);
 
