@@ -23,9 +23,9 @@ CFLAGS   ?= $(O) -g
 CFLAGS_ALL := -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE -DTRACER_VERSION='"$(VERSION)"' -Iuser -Iinclude -I$(OUT)/gen \
 	$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null) $(if $(SAN),$(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer) $(CFLAGS)
 LDFLAGS_ALL := $(if $(SAN),$(SANITIZE)) $(LDFLAGS)
-LIBS     := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
+LIBS     := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -liberty # which has no .pc file
 
-ROOMS    := base target perfmap python trace stats export control probe cli
+ROOMS    := base target perfmap symbols python trace stats export control probe cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/export/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
