@@ -44,7 +44,7 @@ int worker_generation(struct worker *worker, uint64_t *generation);
 int worker_open(struct worker *worker, uint32_t file, int fd, int alternate_fd);
 /*
  * The frames at an instruction of a file, innermost first; file 0: of none. The outermost is called by symbol where the
- * DWARF knows no function, or no frame at all; "" for none. Texts are borrowed until the next call. Their number, at most
+ * DWARF knows no function or less of its name; "" for none. Texts are borrowed until the next call. Their number, at most
  * WORKER_FRAMES_MAX, 0: nothing is known; -ENOMEM; -ETIMEDOUT, -EIO.
  */
 int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol,

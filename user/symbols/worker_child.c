@@ -200,6 +200,13 @@ static int frame_put(struct child *child, const struct dwarf_frame *frame, struc
 	return text_put(child, filename, &wire->filename);
 }
 
+/* DWARF says of a static function of C++ neither namespace nor arguments; its mangled symbol does. */
+static void outermost_name(struct dwarf_frame *frame, const char *symbol)
+{
+	if (!frame->function || (demangle_wanted(symbol) && !demangle_wanted(frame->function)))
+		frame->function = symbol;
+}
+
 static int question_frames(struct child *child)
 {
 	struct child_file *file = file_find(child, child->question.file);
@@ -213,8 +220,8 @@ static int question_frames(struct child *child)
 		return count;
 	if (!count && child->question.symbol[0])
 		count = 1;
-	if (count && !frames[count - 1].function)
-		frames[count - 1].function = child->question.symbol;
+	if (count)
+		outermost_name(&frames[count - 1], child->question.symbol);
 	child->answer_bytes += (size_t)count * sizeof(*wire);
 	for (int i = 0; i < count; i++)
 		if (frame_put(child, &frames[i], &wire[i]))
