@@ -32,10 +32,7 @@ struct child_file {
 struct child {
 	struct child_file *files;
 	size_t count, room;
-	union {
-		struct worker_question question;
-		char bytes[sizeof(struct worker_question) + WORKER_NAME_MAX];
-	};
+	char bytes[sizeof(struct worker_question) + WORKER_NAME_MAX] __attribute__((aligned(8)));
 	size_t answer_bytes;
 	char answer[WORKER_ANSWER_MAX] __attribute__((aligned(8)));
 };
@@ -135,6 +132,11 @@ static int child_confine(int socket, pid_t parent)
 	return err ? err : calls_limit();
 }
 
+static const struct worker_question *question_of(const struct child *child)
+{
+	return (const void *)child->bytes;
+}
+
 static struct child_file *file_find(struct child *child, uint32_t number)
 {
 	for (size_t i = 0; i < child->count; i++)
@@ -152,7 +154,7 @@ static void fds_close(const int fds[WORKER_FILES_MAX])
 
 static int question_open(struct child *child, const int fds[WORKER_FILES_MAX])
 {
-	struct child_file file = {.number = child->question.file};
+	struct child_file file = {.number = question_of(child)->file};
 	int err = array_reserve(&child->files, &child->room, child->count, 1, sizeof(*child->files));
 
 	memcpy(file.fds, fds, sizeof(file.fds));
@@ -209,19 +211,19 @@ static void outermost_name(struct dwarf_frame *frame, const char *symbol)
 
 static int question_frames(struct child *child)
 {
-	struct child_file *file = file_find(child, child->question.file);
+	struct child_file *file = file_find(child, question_of(child)->file);
 	struct worker_wire_frame *wire = (void *)(child->answer + sizeof(struct worker_answer));
 	struct dwarf_frame frames[WORKER_FRAMES_MAX] = {0};
 	int count = 0;
 
 	if (file)
-		count = dwarf_file_frames(file->dwarf, child->question.vaddr, frames, WORKER_FRAMES_MAX);
+		count = dwarf_file_frames(file->dwarf, question_of(child)->vaddr, frames, WORKER_FRAMES_MAX);
 	if (count < 0)
 		return count;
-	if (!count && child->question.symbol[0])
+	if (!count && question_of(child)->symbol[0])
 		count = 1;
 	if (count)
-		outermost_name(&frames[count - 1], child->question.symbol);
+		outermost_name(&frames[count - 1], question_of(child)->symbol);
 	child->answer_bytes += (size_t)count * sizeof(*wire);
 	for (int i = 0; i < count; i++)
 		if (frame_put(child, &frames[i], &wire[i]))
@@ -244,7 +246,7 @@ static ssize_t question_receive(struct child *child, int fds[WORKER_FILES_MAX])
 	do
 		bytes = recvmsg(SOCKET, &message, MSG_CMSG_CLOEXEC);
 	while (bytes < 0 && errno == EINTR);
-	if (bytes < (ssize_t)sizeof(child->question))
+	if (bytes < (ssize_t)sizeof(struct worker_question))
 		return 0;
 	child->bytes[bytes] = '\0';
 	header = CMSG_FIRSTHDR(&message);
@@ -255,7 +257,7 @@ static ssize_t question_receive(struct child *child, int fds[WORKER_FILES_MAX])
 
 static int question_answer(struct child *child, const int fds[WORKER_FILES_MAX])
 {
-	switch (child->question.kind) {
+	switch (question_of(child)->kind) {
 	case WORKER_OPEN:
 		return question_open(child, fds);
 	case WORKER_FRAMES:
