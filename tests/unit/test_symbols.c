@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include <sys/resource.h>
+
 #include "programs.h"
 #include "symbols/files.h"
 #include "symbols/symbols.h"
@@ -422,6 +424,36 @@ static void processes_share_files(void **state)
 	symbols_free(symbols);
 }
 
+/* A process that may open few files holds few, and says which it went without; those that are in use are not let go. */
+static void few_descriptors_are_enough(void **state)
+{
+	struct rlimit limit, few;
+	struct symbols_stats stats;
+	struct symbols *symbols;
+	struct modules *modules;
+	size_t files = 0;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	few = limit;
+	few.rlim_cur = 20;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	assert_int_equal(symbols_new(&symbols), 0);
+	assert_int_equal(modules_new(&modules, symbols, getpid()), 0);
+	for (size_t i = 0; i < modules->count; i++)
+		files += modules->entries[i].inode != 0;
+	symbols_stats(symbols, &stats);
+	assert_true(files > 5);
+	assert_int_equal(stats.files, 5);
+	assert_true(modules->refused >= 1 && modules->refused + 5 <= files);
+	modules_free(modules);
+	assert_int_equal(modules_new(&modules, symbols, getpid()), 0);
+	assert_true(modules->refused >= 1);
+	modules_free(modules);
+	symbols_free(symbols);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
 static const char jit_source[] =
 	"#define _GNU_SOURCE\n#include <stdio.h>\n#include <sys/mman.h>\n#include <unistd.h>\n"
 	"int main(void) {\n"
@@ -599,6 +631,7 @@ int main(void)
 		cmocka_unit_test(ended_processes_keep_their_names),
 		cmocka_unit_test(deleted_files_keep_their_names),
 		cmocka_unit_test(processes_share_files),
+		cmocka_unit_test(few_descriptors_are_enough),
 		cmocka_unit_test(code_without_a_file_is_in_the_perf_map),
 		cmocka_unit_test(the_kernels_page_has_its_name),
 		cmocka_unit_test(names_that_explode_are_left_alone),

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,16 +15,21 @@
 
 struct files {
 	struct file *buckets[BUCKETS];
-	uint32_t count, last_number;
+	uint32_t count, max, last_number;
 	uint64_t clock;
 };
 
 int files_new(struct files **out)
 {
 	struct files *files = calloc(1, sizeof(*files));
+	struct rlimit limit;
 
 	if (!files)
 		return -ENOMEM;
+	/* A file may have a debug file, and that one a common part. */
+	files->max = FILES_MAX;
+	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur / 4 < FILES_MAX)
+		files->max = (uint32_t)(limit.rlim_cur / 4);
 	*out = files;
 	return 0;
 }
@@ -78,7 +84,7 @@ static int oldest_remove(struct files *files)
 			if (!(*link)->users && (!oldest || (*link)->used < (*oldest)->used))
 				oldest = link;
 	if (!oldest)
-		return error_set(-EMFILE, "more than %u files are mapped", FILES_MAX);
+		return error_set(-EMFILE, "more than %u files are mapped", files->max);
 	file = *oldest;
 	*oldest = file->next;
 	files->count--;
@@ -120,7 +126,7 @@ int files_get(struct files *files, struct file **out, pid_t pid, const struct pr
 		if (is_same(file, map))
 			break;
 	if (!file) {
-		err = files->count < FILES_MAX ? 0 : oldest_remove(files);
+		err = files->count < files->max ? 0 : oldest_remove(files);
 		if (!err)
 			err = file_open(&file, pid, map);
 		if (err)

@@ -14,7 +14,8 @@
 #include "target/elf_file.h"
 #include "target/process.h"
 
-#define FILES_MAX 4096u /* held open; those that no process maps any more go first */
+/* Held open, or a quarter of the process's limit of descriptors if that is less; those that no process maps go first. */
+#define FILES_MAX 4096u
 
 struct file {
 	uint32_t number; /* never 0, never given again */
@@ -45,7 +46,7 @@ void files_free(struct files *files);
 /*
  * The file behind a map of a process, opened if it is new; for its caller until files_put(). root: descriptor of the
  * process's root directory if that is not ours, where a new file's debug file is looked for first; else -1. 0; -EINVAL no
- * regular file; -EMFILE FILES_MAX are in use; -ESTALE, -errno (process_map_open()).
+ * regular file; -EMFILE as many are in use as are held; -ESTALE, -errno (process_map_open()).
  */
 int files_get(struct files *files, struct file **out, pid_t pid, const struct process_map *map, int root);
 void files_put(struct files *files, struct file *file);

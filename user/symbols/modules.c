@@ -67,10 +67,12 @@ static int module_take(struct modules *modules, const struct process_map *map, i
 /* Some JITs write their code through a memfd, to have it mapped twice. */
 static int is_code_of_jit(const struct module *module)
 {
-	if (!strncmp(module->path, "/memfd:", strlen("/memfd:")))
-		return 1;
-	return !module->file && strcmp(module->path, "[vdso]") != 0 &&
-	       strcmp(module->path, "[vsyscall]") != 0;
+	static const char *const kernels[] = {"[vdso]", "[vsyscall]", "[uprobes]"};
+
+	for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++)
+		if (!strcmp(module->path, kernels[i]))
+			return 0;
+	return !module->file || !strncmp(module->path, "/memfd:", strlen("/memfd:"));
 }
 
 static int has_code_of_jit(const struct modules *modules)

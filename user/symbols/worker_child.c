@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/capability.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -100,6 +101,15 @@ static int memory_limit(void)
 	return setrlimit(RLIMIT_AS, &limit) ? -errno : 0;
 }
 
+static int privileges_drop(void)
+{
+	cap_t none = cap_init();
+	int err = !none ? -ENOMEM : cap_set_proc(none) ? -errno : 0;
+
+	cap_free(none);
+	return err;
+}
+
 /* Holds nothing of its parent's but the socket, and outlives neither it nor a question that costs too much. */
 static int child_confine(int socket, pid_t parent)
 {
@@ -128,7 +138,9 @@ static int child_confine(int socket, pid_t parent)
 	if (dup2(socket, SOCKET) < 0 || syscall(SYS_close_range, SOCKET + 1u, ~0u, 0u))
 		return -errno;
 	setrlimit(RLIMIT_CORE, &no_core);
-	err = memory_limit();
+	err = privileges_drop();
+	if (!err)
+		err = memory_limit();
 	return err ? err : calls_limit();
 }
 
