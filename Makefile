@@ -23,7 +23,7 @@ CFLAGS   ?= $(O) -g
 CFLAGS_ALL := -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE -DTRACER_VERSION='"$(VERSION)"' -Iuser -Iinclude -I$(OUT)/gen \
 	$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null) $(if $(SAN),$(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer) $(CFLAGS)
 LDFLAGS_ALL := $(if $(SAN),$(SANITIZE)) $(LDFLAGS)
-LIBS     := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -liberty # which has no .pc file
+LIBS     := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -liberty -lm
 
 ROOMS    := base target perfmap symbols python trace stats export control probe cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))

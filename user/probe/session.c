@@ -89,6 +89,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		.ring_bytes = opts->ring_bytes,
 		.no_session = opts->backend == SESSION_BACKEND_MULTI,
 		.no_multi = opts->backend == SESSION_BACKEND_PERF,
+		.sampling = opts->sample_bytes != 0,
 		.record = record_handle,
 		.context = session,
 	};
