@@ -42,8 +42,6 @@ USAGE = (
     ("-p 1x", "tracer list"),
     ("-p 99999999999999999999", "tracer list"),
     ("-p ,", "tracer list"),
-    ("-c name", "not in this version"),
-    ("-a", "not in this version"),
     ("--no-such-option", "--help"),
     ("-Z", "--help"),
     ("-p", "--help"),

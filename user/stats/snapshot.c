@@ -18,6 +18,25 @@ void snapshot_free(struct snapshot *snapshot)
 	free(snapshot);
 }
 
+static const char *const layer_names[EVENT_LAYERS] = {
+	[EVENT_LAYER_PYTHON] = "python",
+	[EVENT_LAYER_NATIVE] = "native",
+	[EVENT_LAYER_MMAP] = "mmap",
+};
+
+const char *event_layer_name(enum event_layer layer)
+{
+	return layer_names[layer];
+}
+
+int event_layer_find(const char *name)
+{
+	for (int i = 0; i < EVENT_LAYERS; i++)
+		if (!strcmp(name, layer_names[i]))
+			return i;
+	return -1;
+}
+
 size_t snapshot_process_count(const struct snapshot *snapshot)
 {
 	return snapshot->process_count ? snapshot->process_count : 1;
@@ -50,25 +69,6 @@ struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t inde
 	one.trace_count = end - *first;
 	*first = end;
 	return one;
-}
-
-static const char *const layer_names[EVENT_LAYERS] = {
-	[EVENT_LAYER_PYTHON] = "python",
-	[EVENT_LAYER_NATIVE] = "native",
-	[EVENT_LAYER_MMAP] = "mmap",
-};
-
-const char *event_layer_name(enum event_layer layer)
-{
-	return layer_names[layer];
-}
-
-int event_layer_find(const char *name)
-{
-	for (int i = 0; i < EVENT_LAYERS; i++)
-		if (!strcmp(name, layer_names[i]))
-			return i;
-	return -1;
 }
 
 int snapshot_is_growth(const struct snapshot *snapshot)

@@ -85,10 +85,10 @@ struct snapshot_meta {
 		peak_bytes; /* 0: not known; in census mode the highest that a reading of the heap has left */
 	uint64_t loss[LOSS_COUNT];
 	uint64_t frees_unknown, replaced, stacks_unknown, frames_unknown, records_malformed;
-	uint64_t
-		sample_bytes; /* traces hold a sample, with this mean (stats/estimate.h), the greatest of several processes'; 0: all blocks */
 	uint64_t frames_unnamed; /* native frames of which only the address is known */
 	uint64_t stacks_cut;     /* tracebacks whose native frames end early */
+	uint64_t
+		sample_bytes; /* traces hold a sample, with this mean (stats/estimate.h); 0: all blocks. Of several processes the greatest */
 	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */
 	uint64_t
 		unread_ns; /* census: how long before this moment the heap was read; since then dead blocks count */
@@ -123,6 +123,10 @@ struct snapshot {
 	size_t process_count;
 };
 
+/* "python", "native", "mmap"; and back, -1: none of them. */
+const char *event_layer_name(enum event_layer layer);
+int event_layer_find(const char *name);
+
 /* How many processes it is of, at least 1, and the index-th one's meta data: that of the whole, if there is one only. */
 size_t snapshot_process_count(const struct snapshot *snapshot);
 const struct snapshot_meta *snapshot_process(const struct snapshot *snapshot, size_t index);
@@ -134,9 +138,6 @@ uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct sna
  */
 struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t index, size_t *first);
 
-/* "python", "native", "mmap"; and back, -1: none of them. */
-const char *event_layer_name(enum event_layer layer);
-int event_layer_find(const char *name);
 /* Are pools counted and not blocks? */
 int snapshot_is_growth(const struct snapshot *snapshot);
 /* The mapped layer as a snapshot of its own, for whatever takes one; borrows all but itself from the snapshot. */
