@@ -100,17 +100,6 @@ static int is_seen(const struct targets *targets, pid_t pid)
 	return 0;
 }
 
-/* A second one that can be traced, where one is all that there may be. */
-static int is_one_too_many(const struct targets *targets, pid_t pid)
-{
-	struct plan_target target;
-
-	if (!targets->single || !targets->attached || plan_target(pid, targets->plan, NULL, &target))
-		return 0;
-	plan_target_free(&target);
-	return 1;
-}
-
 static int target_add(struct targets *targets, struct session *session, pid_t pid)
 {
 	int err = array_reserve(&targets->seen, &targets->seen_room, targets->seen_count, 1, sizeof(pid));
@@ -118,9 +107,6 @@ static int target_add(struct targets *targets, struct session *session, pid_t pi
 	if (err)
 		return error_print(err, NULL, "trace");
 	targets->seen[targets->seen_count++] = pid;
-	if (is_one_too_many(targets, pid))
-		return error_print(error_set(-EINVAL, "a snapshot is of one process, and several match"),
-				   "name one with -p, or leave -o away", "--output");
 	err = session_add(session, pid, 0);
 	if (!err)
 		targets->attached++;

@@ -11,9 +11,7 @@
 #include "target/target_set.h"
 
 struct targets {
-	struct target_set *set;              /* borrowed */
-	const struct plan_target_opts *plan; /* the session's; borrowed */
-	int single;                          /* more than one process is an error */
+	struct target_set *set; /* borrowed */
 	struct late_targets late;
 	pid_t *seen; /* every process that was looked at */
 	size_t seen_count, seen_room, attached;

@@ -347,8 +347,6 @@ int cli_trace(int argc, char **argv)
 		return status < 0 ? EXIT_DONE : status;
 	}
 	run.targets.set = &run.options.targets;
-	run.targets.plan = &run.options.session.plan;
-	run.targets.single = run.options.output != NULL;
 	if (run.options.dry_run)
 		status = dry_run(&run);
 	else
