@@ -17,6 +17,7 @@
 #include "cli/trace_options.h"
 #include "export/pprof.h"
 #include "probe/plan_target.h"
+#include "probe/plan_native_process.h"
 #include "probe/privileges.h"
 #include "target/launch.h"
 
@@ -43,14 +44,20 @@ struct run {
 
 static int plan_show(pid_t pid, const struct plan_target_opts *opts)
 {
+	struct plan_caches caches = {0};
 	struct plan_target target;
-	int err = plan_target(pid, opts, NULL, &target);
+	int err = plan_caches_new(&caches, opts);
 
-	if (err)
-		return err;
-	plan_target_print(&target);
-	plan_target_free(&target);
-	return 0;
+	if (!err)
+		err = plan_target(pid, opts, &caches, &target);
+	if (!err) {
+		err = plan_native_unfound(caches.native);
+		if (!err)
+			plan_target_print(&target);
+		plan_target_free(&target);
+	}
+	plan_caches_free(&caches);
+	return err;
 }
 
 /* The last of the snapshots, or the only one. */
