@@ -50,7 +50,6 @@ USAGE = (
     ("trace -n", "--help"),
     ("--", "-p PID"),
     ("-p 1 -- true", "-p PID"),
-    ("-o x -p 1,2", "--output"),
     ("frobnicate", "--help"),
     ("report", "tracer report FILE"),
     ("report --no-such-option", "--help"),

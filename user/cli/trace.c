@@ -17,6 +17,7 @@
 #include "cli/trace_options.h"
 #include "export/pprof.h"
 #include "probe/plan_target.h"
+#include "probe/plan_native_process.h"
 #include "probe/privileges.h"
 #include "target/launch.h"
 
@@ -43,14 +44,20 @@ struct run {
 
 static int plan_show(pid_t pid, const struct plan_target_opts *opts)
 {
+	struct plan_caches caches = {0};
 	struct plan_target target;
-	int err = plan_target(pid, opts, NULL, &target);
+	int err = plan_caches_new(&caches, opts);
 
-	if (err)
-		return err;
-	plan_target_print(&target);
-	plan_target_free(&target);
-	return 0;
+	if (!err)
+		err = plan_target(pid, opts, &caches, &target);
+	if (!err) {
+		err = plan_native_unfound(caches.native);
+		if (!err)
+			plan_target_print(&target);
+		plan_target_free(&target);
+	}
+	plan_caches_free(&caches);
+	return err;
 }
 
 /* The last of the snapshots, or the only one. */
@@ -66,30 +73,28 @@ static int output_save(struct run *run, const struct snapshot *snapshot)
 	return err;
 }
 
-/* Prints the report of every process, as it is now or (at the end) as it was when its interpreter shut down. */
+/* Prints the report of all processes, as they are now or (at the end) as they were when their interpreters shut down. */
 static int reports_print(struct run *run, int at_end)
 {
 	struct trace *trace = session_trace(run->session);
-	int status = EXIT_DONE;
+	struct snapshot *snapshot;
 
-	for (size_t i = 0; i < trace_process_count(trace) && status == EXIT_DONE; i++) {
-		struct snapshot *snapshot;
-		int err = trace_snapshot(trace, i, at_end, &snapshot);
-
-		if (err) {
-			error_print(err, NULL, "report");
-			return EXIT_FAILED;
-		}
-		status = cli_report_print(snapshot, &run->options.choice);
-		if (at_end && run->output) {
-			err = output_save(run, snapshot);
-		}
-		snapshot_free(snapshot);
+	if (!trace_process_count(trace)) /* none has come to its Python yet */
+		return EXIT_DONE;
+	int err = trace_snapshot_all(trace, at_end, &snapshot);
+	if (err) {
+		error_print(err, NULL, "report");
+		return EXIT_FAILED;
+	}
+	int status = cli_report_print(snapshot, &run->options.choice);
+	if (at_end && run->output) {
+		err = output_save(run, snapshot);
 		if (err) {
 			error_print(err, KEPT_REMEDY, "%s", run->options.output);
 			status = EXIT_FAILED;
 		}
 	}
+	snapshot_free(snapshot);
 	return status;
 }
 
