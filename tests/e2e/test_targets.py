@@ -365,7 +365,7 @@ def test_tracer_in_user_namespace(tracer, start, any_python):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT, env=environment(),
         )
         done.stderr = done.stderr.decode()
-        error_line(done, 1)
+        assert "user namespace" in error_line(done, 1)
         target.step()
         target.expect()
         assert target.finish() == 0
@@ -391,6 +391,7 @@ def test_pid_of_another_namespace(run_tracer, any_python):
     """A number that only a PID namespace below ours knows: it is explained, and not guessed at."""
     with subprocess.Popen([*unshare("--pid", "--fork"), any_python.path, "-c", INNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         inner = int(process.stdout.readline())
+        assert "in its own PID namespace" in error_line(run_tracer("heap", "-p", inner), 1)
         line = error_line(run_tracer("-p", inner), 1)
         assert "%d is the process id, in its own PID namespace, of PID " % inner in line
         outer = int(re.search(r"of PID (\d+) in a PID namespace", line).group(1))

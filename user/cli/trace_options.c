@@ -70,7 +70,7 @@ static const struct argp_option options[] = {
 	{"layer", KEY_LAYER, "LAYER", 0,
 	 "python: Python's allocators; native: malloc and its kin; mmap: memory that is mapped; all of them "
 	 "(default: "
-	 "python where there is a Python, else native)",
+	 "python where there is a Python, else native; of many processes those with a Python)",
 	 2},
 	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
 	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},
