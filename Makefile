@@ -144,6 +144,8 @@ fuzz: $(FUZZERS)
 	$(Q)mkdir -p build/corpus/fuzz_capture && for c in tests/golden/*.cap; do \
 		tail -c +17 $$c > build/corpus/fuzz_capture/$${c##*/}; done
 	$(Q)mkdir -p build/corpus/fuzz_jit_elf && cp $(FUZZ_LIB)/obj/user/base/text.o build/corpus/fuzz_jit_elf
+	$(Q)mkdir -p build/corpus/fuzz_native && $(CC) -shared -nostdlib -fPIC -O2 -x c -o build/corpus/fuzz_native/allocator.so \
+		tests/fuzz/corpus_native.c
 	$(Q)mkdir -p build/corpus/fuzz_tracemalloc && $(PYTHON) tests/fuzz/corpus_tracemalloc.py build/corpus/fuzz_tracemalloc
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
 		$$f -max_total_time=$(or $(FUZZ_SECONDS),30) -max_len=200000 -timeout=10 -verbosity=0 \
