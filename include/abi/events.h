@@ -80,6 +80,15 @@ enum event_api {
 		6, /* malloc and its kin: a layer below Python's allocators, in a table of its own */
 };
 
+/* Layers that are traced side by side and never added up: what is in one lies, for the most part, in blocks of the next. */
+enum event_layer {
+	EVENT_LAYER_PYTHON = 0, /* Python's allocators: every api but EVENT_API_NATIVE */
+	EVENT_LAYER_NATIVE = 1, /* malloc and its kin */
+	EVENT_LAYER_MMAP = 2,   /* regions (EVENT_MAP and its kin) */
+	EVENT_LAYERS
+};
+#define EVENT_LAYER_TABLES 2 /* those that are tables of blocks */
+
 /* In the field api of an allocation or a free, beside the face. */
 #define EVENT_API_MASK    0xffu
 #define EVENT_API_HOOKED  0x200u /* the block lies EVENT_HOOKS_BEFORE bytes within the one of the allocator */
@@ -243,6 +252,7 @@ struct event_target {
 	__u32 parent;       /* tgid of the process whose live blocks it has inherited by fork; 0: none */
 	__u32 ns_pid;       /* in its innermost PID namespace; 0: not known */
 	char container[64]; /* its name, or 12 digits of its id; "": in none */
+	__u64 sample_bytes; /* a sample of its blocks is traced (abi/sample.h); 0: all of them */
 };
 
 #define EVENT_TARGET_MIN 112u /* bytes of the shortest struct event_target */
@@ -362,7 +372,7 @@ _Static_assert(__builtin_offsetof(struct event_code, data) == 64, "code.data");
 _Static_assert(sizeof(struct event_code_lines) == 40, "code_lines");
 _Static_assert(sizeof(struct event_process) == 32, "process");
 _Static_assert(__builtin_offsetof(struct event_target, parent) == EVENT_TARGET_MIN, "target.parent");
-_Static_assert(sizeof(struct event_target) == 184, "target");
+_Static_assert(sizeof(struct event_target) == 192, "target");
 _Static_assert(sizeof(struct event_symbol) == 40, "symbol");
 _Static_assert(sizeof(struct event_symbol_frame) == 8, "symbol_frame");
 _Static_assert(sizeof(struct event_appear) == 56, "appear");

@@ -86,8 +86,14 @@ struct abi_target {
 	 */
 	__u64 object_code_start, object_code_end;
 	__u64 program_break; /* as last seen; 0: not yet. Written by the programs */
+	__u64 sample_bytes;  /* one mark in so many (abi/sample.h); 0: every block is traced */
+	/* 1: there are sampled blocks beside those in the map `sampled`. Written by the programs */
+	__u32 sample_overflow;
+	__u32 layers; /* 1 << enum event_layer for each that is traced */
 	struct abi_heap heap;
 	struct abi_offsets offsets;
+	/* Code of the interpreter's file: native frames of a traceback end there, and Python's go on. Addresses; 0, 0: none. */
+	__u64 interpreter_start, interpreter_end;
 };
 
 /*
@@ -177,7 +183,8 @@ enum abi_register {
 
 _Static_assert(sizeof(struct abi_offsets) == 56, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
-_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 152, "target.offsets");
-_Static_assert(sizeof(struct abi_target) == 208, "target");
+_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 168, "target.offsets");
+_Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 224, "target.interpreter_start");
+_Static_assert(sizeof(struct abi_target) == 240, "target");
 
 #endif

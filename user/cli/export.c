@@ -122,6 +122,11 @@ static int export_run(struct export *export)
 		return usage(export, "not written to a terminal");
 	if (cli_snapshot_load(export->files.items[0], &snapshot))
 		return EXIT_FAILED;
+	if (snapshot->meta.sample_bytes && export->exporter != &export_pprof)
+		log_info("%s: it holds a sample (a block for every %llu bytes allocated): the figures are "
+			 "estimates, whose errors %s files do not say",
+			 export->files.items[0], (unsigned long long)snapshot->meta.sample_bytes,
+			 export->exporter->name);
 	err = outfile_open(&file, export->output);
 	if (!err) {
 		err = exporter_write(export->exporter, snapshot, &export->filter.filters, &export->opts,

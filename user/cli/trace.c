@@ -16,8 +16,8 @@
 #include "cli/signals.h"
 #include "cli/trace_options.h"
 #include "export/pprof.h"
+#include "probe/plan_target.h"
 #include "probe/plan_native_process.h"
-#include "probe/plan_process.h"
 #include "probe/privileges.h"
 #include "target/launch.h"
 
@@ -43,42 +43,22 @@ struct run {
 	uint64_t start_ns, next_print_ns;
 };
 
-/* Prints the allocators of a process. 0; -ENOENT it has none, or not one that the user names. */
-static int native_plan_show(pid_t pid, const struct plan_native_opts *opts)
+static int plan_show(pid_t pid, const struct plan_target_opts *opts)
 {
-	struct plan_native_cache *cache = NULL;
-	struct plan_file *list = NULL;
-	size_t count = 0;
-	int err = plan_native_cache_new(&cache, opts);
+	struct plan_caches caches = {0};
+	struct plan_target target;
+	int err = plan_caches_new(&caches, opts);
 
 	if (!err)
-		err = plan_native_process(pid, cache, &list, &count);
-	if (!err)
-		err = plan_native_unfound(cache);
-	if (!err && !count)
-		err = error_set(-ENOENT,
-				"no file that it has mapped names an allocator's functions, as where a "
-				"program is linked statically and stripped");
-	if (!err)
-		plan_native_print(pid, list, count);
-	free(list);
-	plan_native_cache_free(cache);
+		err = plan_target(pid, opts, &caches, &target);
+	if (!err) {
+		err = plan_native_unfound(caches.native);
+		if (!err)
+			plan_target_print(&target);
+		plan_target_free(&target);
+	}
+	plan_caches_free(&caches);
 	return err;
-}
-
-static int plan_show(pid_t pid, const struct session_opts *opts)
-{
-	struct python_runtime runtime = {0};
-	struct process_info info;
-	struct plan plan = {0};
-	int err = plan_process(pid, &opts->plan, NULL, &info, &runtime, &plan);
-
-	if (err)
-		return err;
-	plan_print(&runtime, &plan);
-	plan_free(&plan);
-	python_runtime_close(&runtime);
-	return opts->native.alloc_count ? native_plan_show(pid, &opts->native) : 0;
 }
 
 /* The last of the snapshots, or the only one. */
@@ -223,7 +203,7 @@ static int command_look(struct run *run, pid_t pid)
 		return 0;
 	}
 	if (run->options.dry_run)
-		err = plan_show(pid, &run->options.session);
+		err = plan_show(pid, &run->options.session.plan);
 	else
 		err = signals_catch(&run->signals, 1) ?: late_attach(run->session, pid);
 	if (!err)
@@ -243,7 +223,7 @@ static int command_ready(pid_t pid, int running, void *context)
 		return command_look(run, pid);
 	run->command = (struct late){0};
 	if (run->options.dry_run)
-		err = plan_show(pid, &run->options.session);
+		err = plan_show(pid, &run->options.session.plan);
 	else
 		err = signals_catch(&run->signals, 1);
 	if (!err && !run->options.dry_run) {
@@ -355,10 +335,8 @@ static int dry_run(struct run *run)
 		return err ? EXIT_FAILED : EXIT_DONE;
 	}
 	for (size_t i = 0; i < run->options.pid_count; i++) {
-		int err = plan_show(run->options.pids[i], &run->options.session);
+		int err = plan_show(run->options.pids[i], &run->options.session.plan);
 
-		if (err == -ENOENT)
-			err = native_plan_show(run->options.pids[i], &run->options.session.native);
 		if (err) {
 			error_print(err, cli_remedy(err), "PID %d", run->options.pids[i]);
 			return EXIT_FAILED;

@@ -105,6 +105,19 @@ static const char *units(const struct snapshot *snapshot)
 	return snapshot_is_growth(snapshot) ? "pools" : "blocks";
 }
 
+/* What the rest is to be read with: of the blocks beyond the sample nothing was seen, nor was it meant to be. */
+static void sample_print(FILE *out, const struct snapshot_meta *meta)
+{
+	char text[32];
+
+	if (meta->sample_bytes)
+		fprintf(out,
+			"  sampled: a block for every %s that was allocated (--sample); sizes and counts "
+			"above "
+			"are estimates, ± one standard error; numbers of events below are of the sample\n",
+			report_size(text, meta->sample_bytes));
+}
+
 static void older_print(FILE *out, const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
@@ -116,12 +129,14 @@ static void older_print(FILE *out, const struct snapshot *snapshot)
 		return;
 	}
 	if (meta->coverage_known) {
-		fprintf(out, "%s %s", count_format(text, meta->coverage.old_blocks), units(snapshot));
+		/* A block that is not in the sample may have taken the place of an older one. */
+		fprintf(out, "%s%s %s", meta->sample_bytes ? "at most " : "",
+			count_format(text, meta->coverage.old_blocks), units(snapshot));
 		fprintf(out, " (%s) on the heap are in no line", report_size(text, meta->coverage.old_bytes));
 	} else {
 		fprintf(out, "%s from before the attach are in no line (not measured)", units(snapshot));
 	}
-	if (meta->frees_unknown)
+	if (meta->frees_unknown && !meta->sample_bytes)
 		fprintf(out, "; %s frees were of blocks that the trace does not know",
 			count_format(text, meta->frees_unknown));
 	putc('\n', out);
@@ -172,6 +187,11 @@ static void coverage_print(FILE *out, const struct snapshot *snapshot)
 	char text[32];
 
 	fputs("  coverage: ", out);
+	if (meta->sample_bytes) {
+		fputs("no share of the blocks to tell of a sample: the estimates stand for all of them\n",
+		      out);
+		return;
+	}
 	if (!meta->coverage_known) {
 		fputs("not measured (the heap was not read)\n", out);
 		return;
@@ -199,9 +219,12 @@ static void heap_print(FILE *out, const struct snapshot *snapshot)
 		return;
 	fprintf(out, "  heap: %s %s: ", count_format(text, counts->live_blocks),
 		snapshot_is_growth(snapshot) ? "pools in use" : "blocks in pools");
-	fprintf(out, "%s traced, ", count_format(text, counts->seen_blocks));
-	fprintf(out, "%s older than the trace, ", count_format(text, counts->old_blocks));
-	fprintf(out, "%s unseen; ", count_format(text, counts->new_blocks - counts->seen_blocks));
+	fprintf(out, "%s %s, ", count_format(text, counts->seen_blocks),
+		meta->sample_bytes ? "in the sample" : "traced");
+	fprintf(out, "%s%s older than the trace, ", meta->sample_bytes ? "at most " : "",
+		count_format(text, counts->old_blocks));
+	fprintf(out, "%s %s; ", count_format(text, counts->new_blocks - counts->seen_blocks),
+		meta->sample_bytes ? "others" : "unseen");
 	fprintf(out, "%s blocks passed on to malloc; read in %.1f ms",
 		count_format(text, counts->large_blocks), (double)counts->elapsed_ns / 1e6);
 	if (counts->frozen_ns)
@@ -268,7 +291,7 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 	if (meta->replaced)
 		fprintf(out, "  blocks that died unseen (another came to life at their address): %s\n",
 			count_format(text, meta->replaced));
-	if (meta->frees_unknown && meta->from_start)
+	if (meta->frees_unknown && meta->from_start && !meta->sample_bytes)
 		fprintf(out, "  frees of blocks whose allocation was not seen: %s\n",
 			count_format(text, meta->frees_unknown));
 	if (meta->rounded_blocks)
@@ -286,6 +309,7 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *titl
 		      out);
 		return;
 	}
+	sample_print(out, &snapshot->meta);
 	lost_print(out, snapshot);
 	older_print(out, snapshot);
 	coverage_print(out, snapshot);

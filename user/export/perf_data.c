@@ -26,6 +26,7 @@
 #include "base/text.h"
 #include "export/exporter.h"
 #include "export/perf_data_image.h"
+#include "stats/estimate.h"
 
 #define IMAGE_SUFFIX  ".python"
 #define IMAGE_ADDRESS (1ull << 60) /* not canonical, with 4 and 5 levels of page tables alike */
@@ -201,15 +202,16 @@ static int sample_write(struct writer *writer, const struct snapshot_trace *trac
 	const struct snapshot *snapshot = writer->snapshot;
 	uint32_t first = snapshot->tracebacks[trace->traceback].first, nframe = sample_frames(writer, trace);
 	struct sample_record sample;
+	uint64_t size, count;
 
 	sample.header = (struct perf_event_header){
 		.type = PERF_RECORD_SAMPLE, .misc = PERF_RECORD_MISC_USER, .size = sample_bytes(nframe)};
 	sample.pid = sample.tid = snapshot->meta.pid;
 	sample.time = snapshot->meta.taken_realtime_ns;
-	sample.period = trace->count;
-	if (!writer->counts && __builtin_mul_overflow(trace->count, trace->bytes, &sample.period))
-		return error_set(-EOVERFLOW, "%llu blocks of %llu bytes are more than 64 bits can say",
-				 (unsigned long long)trace->count, (unsigned long long)trace->bytes);
+	int err = estimate_trace(writer->snapshot->meta.sample_bytes, trace, &size, &count);
+	if (err)
+		return err;
+	sample.period = writer->counts ? count : size;
 	sample.callchain_size = 1 + nframe;
 	sample.callchain[0] = PERF_CONTEXT_USER;
 	for (uint32_t i = 0; i < nframe; i++)

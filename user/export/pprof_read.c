@@ -11,12 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "abi/sample.h"
 #include "base/array.h"
 #include "base/error.h"
 #include "export/pprof_format.h"
 #include "export/pprof_wire.h"
 #include "export/profile.pb-c.h"
 #include "stats/builder.h"
+#include "stats/estimate.h"
 #include "trace/id_map.h"
 
 #define PROFILE_MAX UINT32_MAX /* bytes unpacked: offsets are 32 bits */
@@ -295,6 +297,7 @@ static int sample_add(struct reader *reader)
 	/* The layer that a sample is of is the one whose values are not 0. */
 	size_t layer = sample->value_count == 2 * PPROF_VALUES && !sample->values[0];
 	const int64_t *values = sample->values + layer * PPROF_VALUES;
+	const uint64_t mean = layer ? 0 : reader->builder.snapshot->meta.sample_bytes;
 	struct snapshot_trace trace;
 	int64_t product;
 
@@ -303,10 +306,14 @@ static int sample_add(struct reader *reader)
 				 bytes < 0 ? "bytes" : "domain");
 	if (!sample->nframe || !sample->value_count || sample->value_count % PPROF_VALUES || values[0] <= 0 ||
 	    domain > UINT32_MAX || total > UINT32_MAX || __builtin_mul_overflow(bytes, values[0], &product) ||
-	    product != values[1])
+	    (!mean && product != values[1]))
 		return corrupt("sample");
-	trace = (struct snapshot_trace){
-		.domain = (uint32_t)domain, .bytes = (uint64_t)bytes, .count = (uint64_t)values[0]};
+	trace = (struct snapshot_trace){.domain = (uint32_t)domain,
+					.bytes = (uint64_t)bytes,
+					.count =
+						estimate_sampled(mean, (uint64_t)bytes, (uint64_t)values[0])};
+	if (!trace.count)
+		return corrupt("sample");
 	int err = builder_traceback(&reader->builder, reader->frames, sample->nframe,
 				    total < 0 ? SNAPSHOT_TOTAL_UNKNOWN : (uint32_t)total, &trace.traceback);
 	if (!err)
@@ -357,6 +364,8 @@ static int comments_read(struct reader *reader)
 				 "a pprof profile, but not written by tracer: it lacks the comment "
 				 "\"" PPROF_COMMENT "snapshot=1\" and, with its samples, the size and "
 				 "domain of their blocks");
+	if (reader->builder.snapshot->meta.sample_bytes > SAMPLE_MEAN_MAX)
+		return corrupt("mean of a sample");
 	return 0;
 }
 

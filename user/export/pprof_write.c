@@ -19,6 +19,7 @@
 #include "export/exporter.h"
 #include "export/pprof_format.h"
 #include "export/profile.pb-c.h"
+#include "stats/estimate.h"
 #include "trace/id_map.h"
 
 #define VALUES (2 * PPROF_VALUES) /* of a sample: of the blocks, and of the mapped layer */
@@ -116,6 +117,7 @@ static int header_write(struct writer *writer)
 					     {TEXT_MAPPED, TEXT_BYTES}};
 	ValueType values[VALUES], *types[VALUES];
 	Mapping mapping = PERFTOOLS__PROFILES__MAPPING__INIT, *mappings[] = {&mapping};
+	ValueType period = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
 
 	for (size_t i = 0; i < VALUES; i++) {
@@ -134,6 +136,12 @@ static int header_write(struct writer *writer)
 	piece.time_nanos = (int64_t)meta->taken_realtime_ns;
 	piece.duration_nanos = (int64_t)meta->duration_ns;
 	piece.default_sample_type = text_index(writer, TEXT_SPACE);
+	if (meta->sample_bytes) {
+		period.type = text_index(writer, TEXT_SPACE);
+		period.unit = text_index(writer, TEXT_BYTES);
+		piece.period_type = &period;
+		piece.period = (int64_t)meta->sample_bytes;
+	}
 	return piece_write(writer, &piece);
 }
 
@@ -233,15 +241,16 @@ static int sample_write(struct writer *writer, const struct snapshot_trace *trac
 	static const int keys[4] = {TEXT_BYTES, TEXT_DOMAIN, TEXT_PID, TEXT_TOTAL};
 	const int64_t numbers[4] = {(int64_t)trace->bytes, trace->domain, writer->snapshot->meta.pid,
 				    traceback->total};
-	int err = 0;
+	uint64_t size = 0, count = 0;
+	int err = estimate_trace(layer ? 0 : writer->snapshot->meta.sample_bytes, trace, &size, &count);
 
 	for (uint32_t i = 0; !err && i < traceback->nframe; i++)
 		err = location_write(writer, &writer->snapshot->frames[traceback->first + i],
 				     &writer->ids[i]);
 	if (err)
 		return err;
-	values[layer * PPROF_VALUES] = (int64_t)trace->count;
-	values[layer * PPROF_VALUES + 1] = (int64_t)(trace->count * trace->bytes);
+	values[layer * PPROF_VALUES] = (int64_t)count;
+	values[layer * PPROF_VALUES + 1] = (int64_t)size;
 	for (int i = 0; i < 4; i++) {
 		perftools__profiles__label__init(&labels[i]);
 		labels[i].key = text_index(writer, keys[i]);

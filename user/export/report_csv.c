@@ -52,8 +52,9 @@ static int frames_write(FILE *out, const struct statistic *entry, enum group_by 
 	return err;
 }
 
-static int entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry)
+static int entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry, int sampled)
 {
+	const struct statistic_error diff = report_error_diff(entry);
 	uint32_t nframe;
 	const struct snapshot_frame *frame = statistic_frames(entry, opts->by, &nframe);
 	int err = filename_write(out, strings_get(entry->snapshot->strings, frame->filename));
@@ -66,6 +67,10 @@ static int entry_write(FILE *out, const struct report_opts *opts, const struct s
 	fprintf(out, ",%" PRIu64, entry->count);
 	if (opts->old)
 		fprintf(out, ",%" PRId64, statistic_count_diff(entry));
+	if (sampled)
+		fprintf(out, ",%" PRIu64 ",%" PRIu64, entry->error.size, entry->error.count);
+	if (sampled && opts->old)
+		fprintf(out, ",%" PRIu64 ",%" PRIu64, diff.size, diff.count);
 	if (opts->by == GROUP_TRACEBACK)
 		err = frames_write(out, entry, opts->by);
 	fputs("\r\n", out);
@@ -79,10 +84,12 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 
 	if (err)
 		return err;
-	fprintf(out, "filename,lineno,size%s,count%s%s\r\n", opts->old ? ",size_diff" : "",
-		opts->old ? ",count_diff" : "", opts->by == GROUP_TRACEBACK ? ",traceback" : "");
+	fprintf(out, "filename,lineno,size%s,count%s%s%s%s\r\n", opts->old ? ",size_diff" : "",
+		opts->old ? ",count_diff" : "", statistics.sampled ? ",size_error,count_error" : "",
+		statistics.sampled && opts->old ? ",size_diff_error,count_diff_error" : "",
+		opts->by == GROUP_TRACEBACK ? ",traceback" : "");
 	for (size_t i = 0; !err && i < report_shown(&statistics, opts); i++)
-		err = entry_write(out, opts, &statistics.entries[i]);
+		err = entry_write(out, opts, &statistics.entries[i], statistics.sampled);
 	statistics_free(&statistics);
 	return err ? err : report_end(out);
 }

@@ -32,23 +32,31 @@ void report_frames_json(FILE *out, const struct statistic *entry, enum group_by 
 	putc(']', out);
 }
 
-/* "size": …, "count": … and in a comparison their differences, all from the same four figures. */
-static void sums_write(FILE *out, const struct statistic *sums, int compared)
+/* "size": …, "count": … and in a comparison their differences, all from the same four figures; of estimates the errors. */
+static void sums_write(FILE *out, const struct statistic *sums, int compared, int sampled)
 {
+	const struct statistic_error diff = report_error_diff(sums);
+
 	fprintf(out, "\"size\": %" PRIu64, sums->size);
 	if (compared)
 		fprintf(out, ", \"size_diff\": %" PRId64, statistic_size_diff(sums));
 	fprintf(out, ", \"count\": %" PRIu64, sums->count);
 	if (compared)
 		fprintf(out, ", \"count_diff\": %" PRId64, statistic_count_diff(sums));
+	if (sampled)
+		fprintf(out, ", \"size_error\": %" PRIu64 ", \"count_error\": %" PRIu64, sums->error.size,
+			sums->error.count);
+	if (sampled && compared)
+		fprintf(out, ", \"size_diff_error\": %" PRIu64 ", \"count_diff_error\": %" PRIu64, diff.size,
+			diff.count);
 }
 
-static void entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry)
+static void entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry, int sampled)
 {
 	fputs("{\"traceback\": ", out);
 	report_frames_json(out, entry, opts->by);
 	fputs(", ", out);
-	sums_write(out, entry, opts->old != NULL);
+	sums_write(out, entry, opts->old != NULL, sampled);
 	putc('}', out);
 }
 
@@ -131,6 +139,8 @@ void report_json_meta(const struct snapshot *snapshot, FILE *out)
 	if (snapshot_is_growth(snapshot))
 		fprintf(out, "\"pool_size\": %u, \"large_blocks_traced\": %s, ", meta->pool_bytes,
 			meta->large_skipped ? "false" : "true");
+	if (meta->sample_bytes)
+		fprintf(out, "\"sample_bytes\": %" PRIu64 ", ", meta->sample_bytes);
 	coverage_write(out, meta);
 	fputs(", ", out);
 	not_seen_write(out, meta);
@@ -149,13 +159,10 @@ static void lost_write(FILE *out, const struct snapshot *snapshot)
 
 static void total_write(FILE *out, const struct statistics *statistics, const struct report_opts *opts)
 {
-	const struct statistic total = {.size = statistics->total_size,
-					.count = statistics->total_count,
-					.old_size = statistics->old_total_size,
-					.old_count = statistics->old_total_count};
+	const struct statistic total = report_total(statistics);
 
 	fputs("\"total\": {", out);
-	sums_write(out, &total, opts->old != NULL);
+	sums_write(out, &total, opts->old != NULL, statistics->sampled);
 	putc('}', out);
 }
 
@@ -164,7 +171,7 @@ static void entries_write(FILE *out, const struct statistics *statistics, const 
 	fputs("\"statistics\": [", out);
 	for (size_t i = 0; i < report_shown(statistics, opts); i++) {
 		fputs(i ? ", " : "", out);
-		entry_write(out, opts, &statistics->entries[i]);
+		entry_write(out, opts, &statistics->entries[i], statistics->sampled);
 	}
 	putc(']', out);
 }

@@ -46,17 +46,53 @@ static void frame_print(FILE *out, const struct snapshot *snapshot, const struct
 	fprintf(out, ":%u", frame->line);
 }
 
-/* As Statistic.__str__() and StatisticDiff.__str__() have it. */
+/* What one unit of standard error is said as; an exact figure has none. */
+static void size_error_print(FILE *out, uint64_t error)
+{
+	char text[32];
+
+	if (error)
+		fprintf(out, " ± %s", report_size(text, error));
+}
+
+static void count_error_print(FILE *out, uint64_t error)
+{
+	if (error)
+		fprintf(out, " ± %" PRIu64, error);
+}
+
+/*
+ * "size=…, count=…" as Statistic.__str__() and StatisticDiff.__str__() have it; estimates are marked: "size=~10 KiB ± 2 KiB",
+ * in a comparison "size=~10 KiB (+5 KiB ± 2 KiB)".
+ */
+static void figures_print(FILE *out, const struct statistic *sums, int compared)
+{
+	const struct statistic_error diff = report_error_diff(sums);
+	char text[32];
+
+	fprintf(out, "size=%s%s", sums->error.size ? "~" : "", report_size(text, sums->size));
+	if (compared) {
+		fprintf(out, " (%s", size_format(text, (double)statistic_size_diff(sums), 1));
+		size_error_print(out, diff.size);
+		putc(')', out);
+	} else {
+		size_error_print(out, sums->error.size);
+	}
+	fprintf(out, ", count=%s%" PRIu64, sums->error.count ? "~" : "", sums->count);
+	if (compared) {
+		fprintf(out, " (%+" PRId64, statistic_count_diff(sums));
+		count_error_print(out, diff.count);
+		putc(')', out);
+	} else {
+		count_error_print(out, sums->error.count);
+	}
+}
+
 static void sums_print(FILE *out, const struct statistic *sums, int compared)
 {
 	char text[32];
 
-	fprintf(out, "size=%s", report_size(text, sums->size));
-	if (compared)
-		fprintf(out, " (%s)", size_format(text, (double)statistic_size_diff(sums), 1));
-	fprintf(out, ", count=%" PRIu64, sums->count);
-	if (compared)
-		fprintf(out, " (%+" PRId64 ")", statistic_count_diff(sums));
+	figures_print(out, sums, compared);
 	if (sums->count)
 		fprintf(out, ", average=%s", size_format(text, (double)sums->size / (double)sums->count, 0));
 }
@@ -107,28 +143,42 @@ static void entry_print(const struct page *page, const struct statistic *entry)
 		source_line_print(page, entry->snapshot, &frames[0], "    ");
 }
 
-static struct statistic total_of(const struct statistics *statistics)
+/* Estimates are rounded each by itself: their rest may be one too small. */
+static void subtract(uint64_t *from, uint64_t value)
 {
-	return (struct statistic){.size = statistics->total_size,
-				  .count = statistics->total_count,
-				  .old_size = statistics->old_total_size,
-				  .old_count = statistics->old_total_count};
+	*from -= value < *from ? value : *from;
+}
+
+/* The rest's variance is what the entries leave of the total's. */
+static void error_subtract(uint64_t *from, uint64_t part)
+{
+	double rest = (double)*from * (double)*from - (double)part * (double)part;
+
+	*from = rest > 0 ? (uint64_t)ceil(sqrt(rest)) : 0;
+}
+
+static void entry_subtract(struct statistic *rest, const struct statistic *entry)
+{
+	subtract(&rest->size, entry->size);
+	subtract(&rest->count, entry->count);
+	subtract(&rest->old_size, entry->old_size);
+	subtract(&rest->old_count, entry->old_count);
+	error_subtract(&rest->error.size, entry->error.size);
+	error_subtract(&rest->error.count, entry->error.count);
+	error_subtract(&rest->old_error.size, entry->old_error.size);
+	error_subtract(&rest->old_error.count, entry->old_error.count);
 }
 
 static void others_print(const struct page *page, const struct statistics *statistics, size_t shown)
 {
-	struct statistic rest = total_of(statistics);
+	struct statistic rest = report_total(statistics);
 
 	if (shown == statistics->count)
 		return;
 	fprintf(page->out, "  %zu other", statistics->count - shown);
 	if (!page->opts->cumulative) { /* in cumulative mode the entries overlap: there is no rest */
-		for (size_t i = 0; i < shown; i++) {
-			rest.size -= statistics->entries[i].size;
-			rest.count -= statistics->entries[i].count;
-			rest.old_size -= statistics->entries[i].old_size;
-			rest.old_count -= statistics->entries[i].old_count;
-		}
+		for (size_t i = 0; i < shown; i++)
+			entry_subtract(&rest, &statistics->entries[i]);
 		fputs(": ", page->out);
 		sums_print(page->out, &rest, page->opts->old != NULL);
 	}
@@ -152,6 +202,8 @@ static void origin_print(FILE *out, const struct snapshot_meta *meta)
 		fprintf(out, "CPython %s, ", version_text(version, meta->python_version));
 	if (meta->mode[0])
 		fprintf(out, "%s mode, ", meta->mode);
+	if (meta->sample_bytes)
+		fputs("sampled, ", out);
 	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
 	for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++)
 		if (!strcmp(meta->moment, moments[i].moment))
@@ -236,7 +288,7 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 			     const struct statistics *statistics, const char *what)
 {
 	const struct report_opts *opts = page->opts;
-	const struct statistic total = total_of(statistics);
+	const struct statistic total = report_total(statistics);
 	size_t shown = report_shown(statistics, opts);
 	char text[32];
 
@@ -244,17 +296,13 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 	for (size_t i = 0; i < shown; i++)
 		entry_print(page, &statistics->entries[i]);
 	others_print(page, statistics, shown);
-	fprintf(page->out, "Total%s: size=%s", *what ? " mapped" : "", report_size(text, total.size));
-	if (opts->old)
-		fprintf(page->out, " (%s)", size_format(text, (double)statistic_size_diff(&total), 1));
-	fprintf(page->out, ", count=%" PRIu64, total.count);
-	if (opts->old)
-		fprintf(page->out, " (%+" PRId64 ")", statistic_count_diff(&total));
+	fprintf(page->out, "Total%s: ", *what ? " mapped" : "");
+	figures_print(page->out, &total, opts->old != NULL);
 	if (snapshot->meta.peak_bytes && !*what)
 		/* Only exact mode follows it; else it is the highest that a reading of the heap has seen. */
-		fprintf(page->out, " (peak size%s%s)",
+		fprintf(page->out, " (peak size%s%s%s)",
 			strcmp(snapshot->meta.mode, "census") == 0 ? " at least " : "=",
-			report_size(text, snapshot->meta.peak_bytes));
+			snapshot->meta.sample_bytes ? "~" : "", report_size(text, snapshot->meta.peak_bytes));
 	fputs(*what ? "; the pools lie in it: the totals are not to be added up\n" : "\n", page->out);
 }
 

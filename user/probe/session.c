@@ -89,6 +89,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		.ring_bytes = opts->ring_bytes,
 		.no_session = opts->backend == SESSION_BACKEND_MULTI,
 		.no_multi = opts->backend == SESSION_BACKEND_PERF,
+		.sampling = opts->sample_bytes != 0,
 		.record = record_handle,
 		.context = session,
 	};
@@ -105,7 +106,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	if (!err)
 		err = trace_new(&session->trace, &hooks);
 	if (!err)
-		err = plan_cache_new(&session->plans);
+		err = plan_caches_new(&session->plans, &opts->plan);
 	if (!err)
 		err = attach_new(&session->attach, &session->features, &attach);
 	if (!err && opts->capture)
@@ -134,7 +135,7 @@ void session_free(struct session *session)
 	for (size_t i = 0; i < session->count; i++)
 		member_close(session->members[i]);
 	free(session->members);
-	plan_cache_free(session->plans);
+	plan_caches_free(&session->plans);
 	trace_free(session->trace);
 	free(session);
 }

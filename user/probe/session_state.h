@@ -5,17 +5,18 @@
 
 #include "probe/attach.h"
 #include "probe/features.h"
-#include "probe/plan_cache.h"
+#include "probe/plan_target.h"
 #include "probe/seccomp.h"
 #include "probe/session.h"
 
 struct member {
 	pid_t pid;
-	int pidfd;    /* -1 once the process has ended */
-	size_t index; /* in the trace */
-	struct python_runtime runtime;
+	int pidfd;                     /* -1 once the process has ended */
+	size_t index;                  /* in the trace */
+	struct python_runtime runtime; /* version_hex 0: there is none */
+	uint32_t layers;               /* 1 << enum event_layer for each that is traced */
 	enum event_mode mode;
-	int mapped, large_blocks;           /* growth mode: mapped memory; large blocks one by one */
+	int large_blocks;                   /* growth mode: they are traced one by one */
 	int heap_unreadable;                /* there will be no census */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
 };
@@ -24,7 +25,7 @@ struct session {
 	struct session_opts opts;
 	struct features features;
 	struct attach *attach;
-	struct plan_cache *plans;
+	struct plan_caches plans;
 	struct trace *trace;
 	struct member **members;
 	size_t count;

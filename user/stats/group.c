@@ -8,6 +8,8 @@
  * Traces are summed up by traceback first, so that what a traceback says is looked at once however many blocks it has.
  * Two snapshots have file names in common: an old one's ids are translated into the new one's, and those that only the
  * old one has get numbers behind.
+ *
+ * Of a snapshot that holds a sample, estimates are summed up in place of the traces' figures, and rounded at the very end.
  */
 #include "stats/group.h"
 
@@ -19,6 +21,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "stats/estimate.h"
 #include "trace/id_map.h"
 
 struct sums {
@@ -32,6 +35,10 @@ struct side {
 	int old;
 };
 
+struct entry_estimates {
+	struct estimate sides[2];
+};
+
 struct grouping {
 	const struct statistics_opts *opts;
 	struct id_map groups; /* (file name, line) or hash of a traceback -> index in entries */
@@ -39,8 +46,12 @@ struct grouping {
 	size_t next_room;
 	struct statistics *out;
 	size_t room;
-	const struct side *sides; /* the new snapshot, the old one */
-	struct sums *rows;        /* of the side at hand, by traceback */
+	const struct side *sides;          /* the new snapshot, the old one */
+	struct sums *rows;                 /* of the side at hand, by traceback */
+	struct estimate *row_estimates;    /* the same of a side that is a sample */
+	struct entry_estimates *estimates; /* of entries, if either side is a sample */
+	size_t estimates_room;
+	struct entry_estimates total;
 };
 
 static int sum_add(uint64_t *sum, uint64_t value)
@@ -68,8 +79,13 @@ static int entry_add(struct grouping *grouping, const struct statistic *entry, u
 	if (!err && grouping->opts->by == GROUP_TRACEBACK)
 		err = array_reserve(&grouping->next, &grouping->next_room, out->count, 1,
 				    sizeof(*grouping->next));
+	if (!err && out->sampled)
+		err = array_reserve(&grouping->estimates, &grouping->estimates_room, out->count, 1,
+				    sizeof(*grouping->estimates));
 	if (err)
 		return err;
+	if (out->sampled)
+		grouping->estimates[out->count] = (struct entry_estimates){0};
 	*index = (uint32_t)out->count;
 	out->entries[out->count++] = *entry;
 	return 0;
@@ -160,10 +176,16 @@ static int traceback_entry(struct grouping *grouping, const struct side *side, u
 	return id_map_put(&grouping->groups, key, *index);
 }
 
-static int entry_count(struct grouping *grouping, const struct side *side, uint32_t index,
-		       const struct sums *row)
+static int entry_count(struct grouping *grouping, const struct side *side, uint32_t index, uint32_t traceback)
 {
 	struct statistic *entry = &grouping->out->entries[index];
+	const struct sums *row = &grouping->rows[traceback];
+
+	if (grouping->row_estimates) {
+		estimate_join(&grouping->estimates[index].sides[side->old],
+			      &grouping->row_estimates[traceback]);
+		return 0;
+	}
 	int err = sum_add(side->old ? &entry->old_size : &entry->size, row->size);
 
 	return err ? err : sum_add(side->old ? &entry->old_count : &entry->count, row->count);
@@ -177,12 +199,12 @@ static int row_count(struct grouping *grouping, const struct side *side, uint32_
 
 	if (grouping->opts->by == GROUP_TRACEBACK) {
 		err = traceback_entry(grouping, side, index, &entry);
-		return err ? err : entry_count(grouping, side, entry, &grouping->rows[index]);
+		return err ? err : entry_count(grouping, side, entry, index);
 	}
 	for (uint32_t i = 0; !err && i < nframe; i++) {
 		err = frame_entry(grouping, side, &side->snapshot->frames[traceback->first + i], &entry);
 		if (!err)
-			err = entry_count(grouping, side, entry, &grouping->rows[index]);
+			err = entry_count(grouping, side, entry, index);
 	}
 	return err;
 }
@@ -205,6 +227,12 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 			err = passes;
 			continue;
 		}
+		if (grouping->row_estimates) {
+			row->count = 1; /* it is not 0: that is all that is asked for */
+			estimate_add(&grouping->row_estimates[trace->traceback], snapshot->meta.sample_bytes,
+				     trace->bytes, trace->count);
+			continue;
+		}
 		/* A row is part of the totals: what they hold without an overflow, it does. */
 		row->size += trace->bytes * trace->count;
 		row->count += trace->count;
@@ -213,6 +241,8 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 			err = sum_add(count, trace->count);
 	}
 	filter_run_end(&run);
+	for (size_t i = 0; grouping->row_estimates && i < snapshot->traceback_count; i++)
+		estimate_join(&grouping->total.sides[side->old], &grouping->row_estimates[i]);
 	return err;
 }
 
@@ -222,14 +252,57 @@ static int side_group(struct grouping *grouping, const struct side *side)
 	int err = 0;
 
 	grouping->rows = calloc(count ? count : 1, sizeof(*grouping->rows));
-	if (!grouping->rows)
-		return -ENOMEM;
-	err = rows_sum(grouping, side);
+	if (grouping->rows && side->snapshot->meta.sample_bytes)
+		grouping->row_estimates = calloc(count ? count : 1, sizeof(*grouping->row_estimates));
+	if (!grouping->rows || (side->snapshot->meta.sample_bytes && !grouping->row_estimates))
+		err = -ENOMEM;
+	if (!err)
+		err = rows_sum(grouping, side);
 	for (uint32_t i = 0; !err && i < count; i++)
 		if (grouping->rows[i].count)
 			err = row_count(grouping, side, i);
 	free(grouping->rows);
+	free(grouping->row_estimates);
 	grouping->rows = NULL;
+	grouping->row_estimates = NULL;
+	return err;
+}
+
+static int estimate_set(const struct estimate *estimate, uint64_t *size, uint64_t *count,
+			struct statistic_error *error)
+{
+	int err = estimate_round(estimate->size, size);
+
+	error->size = estimate_error(estimate->size_variance);
+	error->count = estimate_error(estimate->count_variance);
+	return err ? err : estimate_round(estimate->count, count);
+}
+
+/* The sides that are samples get their figures. */
+static int estimates_set(struct grouping *grouping)
+{
+	struct statistics *out = grouping->out;
+	int err = 0;
+
+	for (int old = 0; !err && old < 2; old++) {
+		const struct snapshot *snapshot = grouping->sides[old].snapshot;
+
+		if (!snapshot || !snapshot->meta.sample_bytes)
+			continue;
+		for (size_t i = 0; !err && i < out->count; i++) {
+			struct statistic *entry = &out->entries[i];
+
+			err = estimate_set(&grouping->estimates[i].sides[old],
+					   old ? &entry->old_size : &entry->size,
+					   old ? &entry->old_count : &entry->count,
+					   old ? &entry->old_error : &entry->error);
+		}
+		if (!err)
+			err = estimate_set(&grouping->total.sides[old],
+					   old ? &out->old_total_size : &out->total_size,
+					   old ? &out->old_total_count : &out->total_count,
+					   old ? &out->old_total_error : &out->total_error);
+	}
 	return err;
 }
 
@@ -282,6 +355,7 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 	struct grouping grouping = {.opts = opts, .out = &result, .sides = sides};
 	int err = 0;
 
+	result.sampled = snapshot->meta.sample_bytes || (old && old->meta.sample_bytes);
 	if (opts->cumulative && opts->by == GROUP_TRACEBACK)
 		return error_set(-EINVAL, "cumulative statistics cannot be grouped by traceback");
 	/* Lines and names are the file's: whoever wrote it must not know what collides. */
@@ -293,8 +367,11 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 		err = side_group(&grouping, &sides[0]);
 	if (!err && old)
 		err = side_group(&grouping, &sides[1]);
+	if (!err)
+		err = estimates_set(&grouping);
 	id_map_free(&grouping.groups);
 	free(grouping.next);
+	free(grouping.estimates);
 	if (!err && result.count)
 		qsort_r(result.entries, result.count, sizeof(*result.entries), entry_compare, &grouping);
 	free(sides[1].files);

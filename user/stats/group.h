@@ -17,6 +17,14 @@ struct statistics_opts {
 	const struct filters *filters; /* NULL: all traces; of both snapshots, when they are compared */
 };
 
+/*
+ * Of estimates: the standard errors, rounded up; 0: the figures are exact. Of a difference it is the root of the sum of both
+ * squares, as of two independent samples; of two snapshots of one session, which have blocks in common, it is less.
+ */
+struct statistic_error {
+	uint64_t size, count;
+};
+
 /* Statistic, or StatisticDiff: size and count are the new snapshot's, 0 when it lacks the entry. */
 struct statistic {
 	const struct snapshot
@@ -26,6 +34,7 @@ struct statistic {
 	struct snapshot_frame frame; /* line 0 with GROUP_FILENAME */
 	uint64_t size, count;        /* at most INT64_MAX, like all sums here */
 	uint64_t old_size, old_count;
+	struct statistic_error error, old_error;
 };
 
 struct statistics {
@@ -34,6 +43,8 @@ struct statistics {
 	uint64_t total_size,
 		total_count; /* of the traces that passed the filters; a recursive one counts once */
 	uint64_t old_total_size, old_total_count;
+	struct statistic_error total_error, old_total_error;
+	int sampled; /* figures are estimates, from a sample (stats/estimate.h) of either snapshot */
 };
 
 /*

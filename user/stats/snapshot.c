@@ -17,6 +17,25 @@ void snapshot_free(struct snapshot *snapshot)
 	free(snapshot);
 }
 
+static const char *const layer_names[EVENT_LAYERS] = {
+	[EVENT_LAYER_PYTHON] = "python",
+	[EVENT_LAYER_NATIVE] = "native",
+	[EVENT_LAYER_MMAP] = "mmap",
+};
+
+const char *event_layer_name(enum event_layer layer)
+{
+	return layer_names[layer];
+}
+
+int event_layer_find(const char *name)
+{
+	for (int i = 0; i < EVENT_LAYERS; i++)
+		if (!strcmp(name, layer_names[i]))
+			return i;
+	return -1;
+}
+
 int snapshot_is_growth(const struct snapshot *snapshot)
 {
 	return !strcmp(snapshot->meta.mode, "growth");
@@ -30,6 +49,7 @@ struct snapshot snapshot_mapped(const struct snapshot *snapshot)
 	mapped.trace_count = snapshot->mapped_count;
 	mapped.mapped = NULL;
 	mapped.mapped_count = 0;
+	mapped.meta.sample_bytes = 0; /* a sample is of blocks */
 	return mapped;
 }
 
