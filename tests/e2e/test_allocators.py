@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness import environment, error_line
+from harness import Target, Traced, environment, error_line, program
 
 C = """
 #include <stdlib.h>
@@ -223,6 +223,33 @@ def test_users_function_is_not_there(build, run_tracer, option, why):
     done = run_tracer("--dry-run", "--alloc", option, "-p", process.pid)
     process.communicate(b"\n")
     assert why in error_line(done, 1)
+
+
+@pytest.mark.parametrize(
+    "name, backend",
+    [
+        (None, "session"),
+        ("libjemalloc.so.2", "session"),
+        ("libjemalloc.so.2", "multi"),
+        ("libjemalloc.so.2", "perf"),
+        ("libtcmalloc_minimal.so.4", "session"),
+        ("libmimalloc.so.2*", "session"),
+    ],
+)
+def test_live_bytes(tracer, build, tmp_path, name, backend):
+    """Every function once or more often, those that throw among them: to the byte what the program keeps."""
+    with open(program("allocators.cc")) as source:
+        path = build("g++", source.read(), ".cc", "-std=c++17", "-O2")
+    env = environment(**({"LD_PRELOAD": library(name)} if name else {}))
+    with Target(path, "nofail" if name and "mimalloc" in name else "fail", env=env) as target:
+        with Traced(tracer, tmp_path, "-p", target.pid, "--backend", backend) as run:
+            target.step()
+            kept = target.expect()["kept"]
+            report = run.finish()
+        assert (report.total["size"], report.total["count"]) == kept
+        assert report.lost_events == 0
+        target.step()
+        assert target.process.wait() == 0
 
 
 @pytest.mark.unprivileged
