@@ -241,7 +241,18 @@ def test_live_bytes(tracer, build, tmp_path, name, backend):
     with open(program("allocators.cc")) as source:
         path = build("g++", source.read(), ".cc", "-std=c++17", "-O2")
     env = environment(**({"LD_PRELOAD": library(name)} if name else {}))
-    with Target(path, "nofail" if name and "mimalloc" in name else "fail", env=env) as target:
+    expect_kept(tracer, tmp_path, backend, path, "nofail" if name and "mimalloc" in name else "fail", env=env)
+
+
+@pytest.mark.parametrize("compiler, options", [("gcc", ["-static"]), ("musl-gcc", ["-static"]), ("musl-gcc", [])])
+def test_live_bytes_of_a_c_library(tracer, build, tmp_path, compiler, options):
+    with open(program("allocators.c")) as source:
+        path = build(compiler, source.read(), ".c", "-O2", *options)
+    expect_kept(tracer, tmp_path, "session", path, "")
+
+
+def expect_kept(tracer, tmp_path, backend, path, argument, env=None):
+    with Target(path, argument, env=env) as target:
         with Traced(tracer, tmp_path, "-p", target.pid, "--backend", backend) as run:
             target.step()
             kept = target.expect()["kept"]
