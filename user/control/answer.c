@@ -25,8 +25,8 @@ void answer_status(FILE *out, const struct trace *trace, size_t process, int run
 		"}, \"tracer_memory\": %zu, \"live_blocks\": %" PRIu64 ", \"lost_events\": %" PRIu64
 		", \"longest_pause_ns\": %" PRIu64 ", ",
 		running ? "true" : "false", getpid(), (double)(now_ns - info->start_ns) / 1e9, info->nframe,
-		table->live_bytes, table->peak_bytes, trace_memory(trace), trace_live_count(trace, process, layer),
-		snapshot_lost_events(&now), longest_pause_ns);
+		table->live_bytes, table->peak_bytes, trace_memory(trace),
+		trace_live_count(trace, process, layer), snapshot_lost_events(&now), longest_pause_ns);
 	report_json_meta(&now, out);
 	putc('}', out);
 }
