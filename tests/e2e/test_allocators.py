@@ -217,10 +217,11 @@ def test_users_function(build, plan):
         ("libnone.so:pool_get:malloc", "no target has mapped a file libnone.so, with a function pool_get"),
     ],
 )
-def test_users_function_is_not_there(build, run_tracer, option, why):
+@pytest.mark.parametrize("words", [["--dry-run"], ["-d", "1", "-q"]])
+def test_users_function_is_not_there(build, run_tracer, option, why, words):
     process = subprocess.Popen([build("gcc", C, ".c")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     process.stdout.readline()
-    done = run_tracer("--dry-run", "--alloc", option, "-p", process.pid)
+    done = run_tracer(*words, "--alloc", option, "-p", process.pid)
     process.communicate(b"\n")
     assert why in error_line(done, 1)
 
@@ -261,6 +262,12 @@ def expect_kept(tracer, tmp_path, backend, path, argument, env=None):
         assert report.lost_events == 0
         target.step()
         assert target.process.wait() == 0
+
+
+@pytest.mark.unprivileged
+def test_option_needs_its_layer(run_tracer):
+    done = run_tracer("--layer", "python", "--alloc", "file:symbol:malloc", "-p", "1")
+    assert "native layer" in error_line(done, 2)
 
 
 @pytest.mark.unprivileged
