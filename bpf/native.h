@@ -160,8 +160,11 @@ static __always_inline void native_output(struct pt_regs *regs, struct thread_st
 		caller = thread->native.caller;
 	thread->native_walk.frame = regs->rbp;
 	thread->native_walk.below = sp;
-	if (thread->outer_sp - sp < OUTER_BYTES_MAX)
+	if (thread->outer_sp - sp < OUTER_BYTES_MAX) {
+		thread->native_walk.frame = thread->outer_frame;
+		thread->native_walk.below = thread->outer_sp;
 		caller = thread->outer_caller;
+	}
 	record.stack_id = native_stack_id(thread, target, caller);
 	alloc_record_output(&record, type);
 }
@@ -326,6 +329,7 @@ int native_once(struct pt_regs *regs)
 		if (thread && !native_is_nested(thread, regs->rsp) &&
 		    thread->outer_sp - regs->rsp - 1 >= OUTER_BYTES_MAX) {
 			thread->outer_sp = regs->rsp;
+			thread->outer_frame = regs->rbp;
 			thread->outer_caller = user_u64(regs->rsp);
 		}
 		break;

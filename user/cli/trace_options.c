@@ -21,9 +21,9 @@ enum {
 	KEY_SAMPLE,
 	KEY_KEEP,
 	KEY_LAYER,
-	KEY_ALLOC,
 	KEY_COMM,
-	KEY_CGROUP
+	KEY_CGROUP,
+	KEY_ALLOC
 };
 
 #define KEEP_DEFAULT 3
@@ -136,20 +136,6 @@ static error_t parse_backend(struct trace_options *out, const char *arg)
 	return 0;
 }
 
-static error_t parse_alloc(struct trace_options *out, const char *arg)
-{
-	int err = array_reserve(&out->allocs, &out->alloc_room, out->alloc_count, 1, sizeof(*out->allocs));
-
-	if (!err)
-		err = plan_alloc_parse(arg, &out->allocs[out->alloc_count]);
-	if (err) {
-		error_print(err, "for example libpool.so:pool_alloc:malloc:size=2", "--alloc");
-		return CLI_REPORTED;
-	}
-	out->alloc_count++;
-	return 0;
-}
-
 static error_t parse_target(struct target_set *targets, int key, const char *arg)
 {
 	size_t count;
@@ -201,6 +187,20 @@ static int targets_check(const struct trace_options *options)
 		return 0;
 	error_print(error_set(-EINVAL, "%s", why), remedy, "trace");
 	return EXIT_USAGE;
+}
+
+static error_t parse_alloc(struct trace_options *out, const char *arg)
+{
+	int err = array_reserve(&out->allocs, &out->alloc_room, out->alloc_count, 1, sizeof(*out->allocs));
+
+	if (!err)
+		err = plan_alloc_parse(arg, &out->allocs[out->alloc_count]);
+	if (err) {
+		error_print(err, "for example libpool.so:pool_alloc:malloc:size=2", "--alloc");
+		return CLI_REPORTED;
+	}
+	out->alloc_count++;
+	return 0;
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -352,9 +352,9 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 
 void trace_options_free(struct trace_options *options)
 {
+	target_set_free(&options->targets);
 	for (size_t i = 0; i < options->alloc_count; i++)
 		plan_alloc_free(&options->allocs[i]);
 	free(options->allocs);
-	target_set_free(&options->targets);
 	report_choice_free(&options->choice);
 }

@@ -201,6 +201,9 @@ static int member_attach(struct session *session, struct member *member, const s
 	if (err)
 		return err;
 	member->index = trace_process_count(session->trace) - 1;
+	err = member_symbols_begin(session, member);
+	if (err)
+		return err;
 	/* From here on events come. */
 	err = attach_target(session->attach, member->pid, &member->runtime.target);
 	return err ? err : member_baseline(session, member, from_start);
