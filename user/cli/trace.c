@@ -182,6 +182,21 @@ static void session_open(struct run *run)
 	live_begin(&run->live, run->session, &opts);
 }
 
+/* Have the targets the functions that the user names? Where more of them may come, that is no error yet. */
+static int allocs_check(struct run *run)
+{
+	const struct target_set *set = &run->options.targets;
+	int more = set->all || set->wait || set->container_count || set->cgroup_count || set->name_count ||
+		   run->options.command.count;
+	int err = session_allocs_unfound(run->session);
+
+	if (err && !more)
+		return error_print(err, "--dry-run lists the files that are looked into", "--alloc");
+	if (err)
+		log_info("--alloc: %s, as yet", error_reason(err));
+	return 0;
+}
+
 static int targets_start(struct run *run)
 {
 	int err = signals_catch(&run->signals, 1);
@@ -189,7 +204,7 @@ static int targets_start(struct run *run)
 	if (err)
 		return error_print(err, NULL, "trace");
 	session_open(run);
-	return targets_attach(&run->targets, run->session);
+	return targets_attach(&run->targets, run->session) ?: allocs_check(run);
 }
 
 /* The command runs and has no Python: has it by now? An error is told, and the command goes on without us. */
@@ -238,7 +253,7 @@ static int command_ready(pid_t pid, int running, void *context)
 		err = signals_catch(&run->signals, 1);
 	if (!err && !run->options.dry_run) {
 		session_open(run);
-		err = session_add(run->session, pid, 1);
+		err = session_add(run->session, pid, 1) ?: allocs_check(run);
 	}
 	if (!err)
 		return 1;

@@ -317,6 +317,12 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 		return status;
 	out->session.plan.native.allocs = out->allocs;
 	out->session.plan.native.alloc_count = out->alloc_count;
+	if (out->alloc_count && out->session.plan.layers &&
+	    !(out->session.plan.layers & 1u << EVENT_LAYER_NATIVE)) {
+		error_print(error_set(-EINVAL, "such functions are of the native layer"),
+			    "leave --layer away, or use --layer native or all", "--alloc");
+		return EXIT_USAGE;
+	}
 	if (out->session.plan.python.mode != EVENT_MODE_GROWTH && out->session.plan.python.large_blocks) {
 		error_print(error_set(-EINVAL, "large blocks are always traced but in growth mode"),
 			    "leave it away, or use --mode growth", "--large-blocks");

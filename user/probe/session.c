@@ -319,6 +319,11 @@ int session_capture_error(const struct session *session)
 	return session->capture_error;
 }
 
+int session_allocs_unfound(const struct session *session)
+{
+	return plan_native_unfound(session->plans.native);
+}
+
 struct trace *session_trace(struct session *session)
 {
 	return session->trace;
