@@ -256,24 +256,24 @@ static void test_mapped(void **state)
 		{.traceback = 0, .bytes = 1ull << 40, .count = 1},
 	};
 
-	snapshot->mapped = calloc(2, sizeof(*snapshot->mapped));
-	assert_non_null(snapshot->mapped);
-	memcpy(snapshot->mapped, ranges, sizeof(ranges));
-	snapshot->mapped_count = 2;
-	snapshot->meta.mapped_known = 1;
+	snapshot->layers[EVENT_LAYER_MMAP].traces = calloc(2, sizeof(*snapshot->layers[EVENT_LAYER_MMAP].traces));
+	assert_non_null(snapshot->layers[EVENT_LAYER_MMAP].traces);
+	memcpy(snapshot->layers[EVENT_LAYER_MMAP].traces, ranges, sizeof(ranges));
+	snapshot->layers[EVENT_LAYER_MMAP].trace_count = 2;
+	snapshot->meta.layers = 1u << EVENT_LAYER_MMAP;
 	snapshot->meta.large_skipped = 1;
 	snapshot->meta.pool_bytes = 16384;
 	snapshot->meta.regions_dropped = 3;
 	snapshot_write(snapshot, place->path);
 	assert_int_equal(snapshot_load(place->path, &back), 0);
 	snapshot_equal(snapshot, back);
-	assert_int_equal(back->mapped_count, 2);
+	assert_int_equal(back->layers[EVENT_LAYER_MMAP].trace_count, 2);
 	for (size_t i = 0; i < 2; i++) {
-		assert_int_equal(back->mapped[i].bytes, ranges[i].bytes);
-		assert_int_equal(back->mapped[i].count, 1);
+		assert_int_equal(back->layers[EVENT_LAYER_MMAP].traces[i].bytes, ranges[i].bytes);
+		assert_int_equal(back->layers[EVENT_LAYER_MMAP].traces[i].count, 1);
 	}
 	/* Which line each has: those of the snapshot. */
-	struct snapshot layer = snapshot_mapped(back);
+	struct snapshot layer = snapshot_of_layer(back, EVENT_LAYER_MMAP);
 	assert_int_equal(layer.trace_count, 2);
 	assert_int_equal(back->tracebacks[layer.traces[0].traceback].nframe,
 			 snapshot->tracebacks[ranges[0].traceback].nframe);
@@ -281,8 +281,8 @@ static void test_mapped(void **state)
 			 snapshot->tracebacks[ranges[1].traceback].nframe);
 	snapshot_free(snapshot);
 	assert_int_equal(snapshot_copy(back, &snapshot), 0);
-	assert_int_equal(snapshot->mapped_count, 2);
-	assert_int_equal(snapshot->mapped[0].bytes, 4096);
+	assert_int_equal(snapshot->layers[EVENT_LAYER_MMAP].trace_count, 2);
+	assert_int_equal(snapshot->layers[EVENT_LAYER_MMAP].traces[0].bytes, 4096);
 	snapshot_free(snapshot);
 	snapshot_free(back);
 }

@@ -81,6 +81,32 @@ static int traceback_take(struct selection *selection, uint32_t *index)
 	return err;
 }
 
+/* Of one layer, by its index; -1: the first. */
+static int layer_select(struct selection *selection, struct filter_run *run, int which, int merge)
+{
+	const struct snapshot *snapshot = selection->snapshot;
+	const struct snapshot_trace *traces = which < 0 ? snapshot->traces : snapshot->layers[which].traces;
+	size_t count = which < 0 ? snapshot->trace_count : snapshot->layers[which].trace_count;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < count; i++) {
+		struct snapshot_trace trace = traces[i];
+		int passes = filter_run_passes(run, &trace);
+
+		if (passes <= 0) {
+			err = passes;
+			continue;
+		}
+		err = traceback_take(selection, &trace.traceback);
+		if (!err && which >= 0)
+			err = builder_layer(&selection->builder, (enum event_layer)which, &trace);
+		else if (!err)
+			err = merge ? builder_trace(&selection->builder, &trace)
+				    : builder_append(&selection->builder, &trace);
+	}
+	return err;
+}
+
 int snapshot_select(const struct snapshot *snapshot, const struct filters *filters, int merge,
 		    struct snapshot **out)
 {
@@ -90,19 +116,8 @@ int snapshot_select(const struct snapshot *snapshot, const struct filters *filte
 
 	if (!err)
 		err = filter_run_begin(&run, filters, snapshot);
-	for (size_t i = 0; !err && i < snapshot->trace_count; i++) {
-		struct snapshot_trace trace = snapshot->traces[i];
-		int passes = filter_run_passes(&run, &trace);
-
-		if (passes <= 0) {
-			err = passes;
-			continue;
-		}
-		err = traceback_take(&selection, &trace.traceback);
-		if (!err)
-			err = merge ? builder_trace(&selection.builder, &trace)
-				    : builder_append(&selection.builder, &trace);
-	}
+	for (int which = -1; !err && which < EVENT_LAYERS; which++)
+		err = layer_select(&selection, &run, which, merge);
 	filter_run_end(&run);
 	free(selection.strings);
 	free(selection.tracebacks);

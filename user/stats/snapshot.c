@@ -2,6 +2,7 @@
 #include "stats/snapshot.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,8 @@ void snapshot_free(struct snapshot *snapshot)
 	free(snapshot->frames);
 	free(snapshot->tracebacks);
 	free(snapshot->traces);
-	free(snapshot->mapped);
+	for (size_t i = 0; i < EVENT_LAYERS; i++)
+		free(snapshot->layers[i].traces);
 	free(snapshot);
 }
 
@@ -41,16 +43,34 @@ int snapshot_is_growth(const struct snapshot *snapshot)
 	return !strcmp(snapshot->meta.mode, "growth");
 }
 
-struct snapshot snapshot_mapped(const struct snapshot *snapshot)
+int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer)
 {
-	struct snapshot mapped = *snapshot;
+	return snapshot->meta.layer == layer || snapshot->meta.layers & 1u << layer;
+}
 
-	mapped.traces = snapshot->mapped;
-	mapped.trace_count = snapshot->mapped_count;
-	mapped.mapped = NULL;
-	mapped.mapped_count = 0;
-	mapped.meta.sample_bytes = 0; /* a sample is of blocks */
-	return mapped;
+struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_layer layer)
+{
+	struct snapshot only = *snapshot;
+	struct snapshot_meta *meta = &only.meta;
+
+	meta->layers = 0;
+	memset(only.layers, 0, sizeof(only.layers));
+	if (layer == EVENT_LAYER_MMAP)
+		meta->sample_bytes = 0; /* a sample is of blocks */
+	if (layer == meta->layer)
+		return only;
+	only.traces = snapshot->layers[layer].traces;
+	only.trace_count = snapshot->layers[layer].trace_count;
+	meta->layer = layer;
+	/* What was read of Python's heap says nothing of the others. */
+	meta->coverage_known = 0;
+	meta->unread_ns = meta->rounded_blocks = 0;
+	if (!strcmp(meta->mode, "census"))
+		snprintf(meta->mode, sizeof(meta->mode), "exact");
+	meta->peak_bytes = layer == EVENT_LAYER_NATIVE ? meta->native.peak_bytes : 0;
+	meta->frees_unknown = layer == EVENT_LAYER_NATIVE ? meta->native.frees_unknown : 0;
+	meta->replaced = layer == EVENT_LAYER_NATIVE ? meta->native.replaced : 0;
+	return only;
 }
 
 static int array_copy(void *out, const void *from, size_t count, size_t size)
@@ -103,9 +123,11 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	if (!err)
 		err = array_copy(&copy->traces, snapshot->traces, snapshot->trace_count,
 				 sizeof(*copy->traces));
-	if (!err)
-		err = array_copy(&copy->mapped, snapshot->mapped, snapshot->mapped_count,
-				 sizeof(*copy->mapped));
+	for (size_t i = 0; i < EVENT_LAYERS && !err; i++) {
+		err = array_copy(&copy->layers[i].traces, snapshot->layers[i].traces,
+				 snapshot->layers[i].trace_count, sizeof(*copy->traces));
+		copy->layers[i].trace_count = err ? 0 : snapshot->layers[i].trace_count;
+	}
 	if (err) {
 		snapshot_free(copy);
 		return err;
@@ -113,7 +135,6 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	copy->frame_count = snapshot->frame_count;
 	copy->traceback_count = snapshot->traceback_count;
 	copy->trace_count = snapshot->trace_count;
-	copy->mapped_count = snapshot->mapped_count;
 	*out = copy;
 	return 0;
 }

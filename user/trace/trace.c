@@ -106,7 +106,6 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 		.nframe = event->nframe,
 		.mode = event->mode & EVENT_MODE_MASK,
 		.layers = layers_of(event->mode),
-		.mapped_known = (event->mode & EVENT_MODE_MAPPED) != 0,
 		.large_skipped = (event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH &&
 				 !(event->mode & EVENT_MODE_LARGE),
 		.pool_bytes = pool_bytes(event->python_version),
