@@ -287,6 +287,45 @@ static void test_mapped(void **state)
 	snapshot_free(back);
 }
 
+/* Three layers at once, whichever is the first. */
+static void test_layers(void **state)
+{
+	static const enum event_layer firsts[] = {EVENT_LAYER_PYTHON, EVENT_LAYER_NATIVE, EVENT_LAYER_MMAP};
+	struct place *place = *state;
+
+	for (size_t i = 0; i < sizeof(firsts) / sizeof(firsts[0]); i++) {
+		struct snapshot *snapshot = snapshot_rich(), *back;
+
+		snapshot->meta.layer = firsts[i];
+		for (int layer = 0; layer < EVENT_LAYERS; layer++) {
+			struct snapshot_layer *beside = &snapshot->layers[layer];
+
+			if (layer == (int)firsts[i])
+				continue;
+			snapshot->meta.layers |= 1u << layer;
+			beside->traces = calloc(1, sizeof(*beside->traces));
+			assert_non_null(beside->traces);
+			beside->traces[0] = (struct snapshot_trace){.bytes = 100 + (uint64_t)layer, .count = 3};
+			beside->trace_count = 1;
+		}
+		snapshot->meta.native = (struct snapshot_table){7, 8, 9};
+		snapshot->meta.frames_unnamed = 10;
+		snapshot->meta.stacks_cut = 11;
+		snapshot_write(snapshot, place->path);
+		assert_int_equal(snapshot_load(place->path, &back), 0);
+		snapshot_equal(snapshot, back);
+		assert_int_equal(back->meta.layers, snapshot->meta.layers);
+		assert_memory_equal(&back->meta.native, &snapshot->meta.native, sizeof(back->meta.native));
+		for (int layer = 0; layer < EVENT_LAYERS; layer++) {
+			assert_int_equal(back->layers[layer].trace_count, layer != (int)firsts[i]);
+			if (layer != (int)firsts[i])
+				assert_int_equal(back->layers[layer].traces[0].bytes, 100 + layer);
+		}
+		snapshot_free(snapshot);
+		snapshot_free(back);
+	}
+}
+
 static void profile_refused(const void *profile, size_t size, const char *reason)
 {
 	struct snapshot *back;
@@ -318,6 +357,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_round_trip),   TEST(test_empty),  TEST(test_damaged_profile),
 		TEST(test_damaged_file), TEST(test_others), TEST(test_mapped),
+		TEST(test_layers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

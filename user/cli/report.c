@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 
-static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0}, {&cli_layer_argp, 0, NULL, 0}, {0}};
 
 struct report {
 	struct report_choice choice;
@@ -19,6 +19,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	(void)arg;
 	if (key == ARGP_KEY_INIT) {
 		state->child_inputs[0] = &report->choice;
+		state->child_inputs[1] = &report->choice.layer;
 		return 0;
 	}
 	return cli_parse_arguments(key, state, &report->files);

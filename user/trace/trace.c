@@ -81,10 +81,12 @@ static uint32_t layers_of(uint32_t mode)
 
 	if (mode & EVENT_MODE_NATIVE)
 		layers |= 1u << EVENT_LAYER_NATIVE;
-	if (mode & EVENT_MODE_PYTHON || !(mode & EVENT_MODE_NATIVE))
-		layers |= 1u << EVENT_LAYER_PYTHON;
 	if (mode & EVENT_MODE_MAPPED)
 		layers |= 1u << EVENT_LAYER_MMAP;
+	/* Before there were others it went without saying; mapped memory was then followed in growth mode only. */
+	if (mode & EVENT_MODE_PYTHON || !layers ||
+	    (!(mode & EVENT_MODE_NATIVE) && (mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH))
+		layers |= 1u << EVENT_LAYER_PYTHON;
 	return layers;
 }
 

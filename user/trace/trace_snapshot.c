@@ -155,7 +155,9 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 	};
 	const struct trace_process *info = &process->info;
 	const struct snapshot_coverage *coverage = &info->coverage;
-	const struct trace_table *table = &info->tables[trace_first_layer(info)];
+	static const struct trace_table none;
+	enum event_layer layer = trace_first_layer(info);
+	const struct trace_table *table = layer < EVENT_LAYER_TABLES ? &info->tables[layer] : &none;
 	unsigned int known = info->mode && info->mode < sizeof(modes) / sizeof(modes[0]);
 
 	*meta = (struct snapshot_meta){
@@ -172,11 +174,11 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		.frames_unknown = info->counters.frames_unknown,
 		.frames_unnamed = info->counters.frames_unnamed,
 		.stacks_cut = info->counters.stacks_cut,
-		.layer = trace_first_layer(info),
+		.layer = layer,
 		.rounded_blocks = info->rounded_blocks,
 		.sample_bytes = info->sample_bytes,
 		.records_malformed = info->counters.records_malformed + trace->orphans,
-		.layers = info->layers & ~(1u << trace_first_layer(info)),
+		.layers = info->layers & ~(1u << layer),
 		.native = {info->tables[EVENT_LAYER_NATIVE].peak_bytes,
 			   info->tables[EVENT_LAYER_NATIVE].frees_unknown,
 			   info->tables[EVENT_LAYER_NATIVE].replaced},
