@@ -73,8 +73,8 @@ static __always_inline void realloc_fail_output(struct abi_target *target, __u64
 }
 
 /* Is the block one that is traced? Where it is not, another that was may have lain there. */
-static __always_inline int block_is_wanted(struct thread_state *thread, struct abi_target *target, __u64 address,
-					   __u64 bytes, __u32 domain, __u32 api)
+static __always_inline int block_is_wanted(struct thread_state *thread, struct abi_target *target,
+					   __u64 address, __u64 bytes, __u32 domain, __u32 api)
 {
 	if (!sample_is_taken(target))
 		return 1;
@@ -191,8 +191,8 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 	thread->last_free = 0;
 	thread->python.sp = sp;
 	/* Of a block that is not in the sample it is an allocation like any other. */
-	if (thread->python.old_address &&
-	    !free_output(target, EVENT_REALLOC, thread->python.old_address, 0, thread->python.api, LOSS_REALLOC))
+	if (thread->python.old_address && !free_output(target, EVENT_REALLOC, thread->python.old_address, 0,
+						       thread->python.api, LOSS_REALLOC))
 		thread->python.old_address = 0;
 	return 0;
 }
@@ -220,8 +220,8 @@ static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 	thread->last_block = address;
 	thread->last_bytes = thread->python.bytes;
 	if (address)
-		alloc_output(thread, target, thread->python.old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
-			     thread->python.bytes, 0, thread->python.api | rounded);
+		alloc_output(thread, target, thread->python.old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC,
+			     address, thread->python.bytes, 0, thread->python.api | rounded);
 	else if (thread->python.old_address)
 		realloc_fail_output(target, thread->python.old_address, thread->python.api);
 	return 0;

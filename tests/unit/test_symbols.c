@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 
 #include "programs.h"
+#include "symbols/dwarf.h"
 #include "symbols/files.h"
 #include "symbols/symbols.h"
 
@@ -348,6 +349,47 @@ static void debug_files_of_another_root_are_found(void **state)
 	close(root);
 }
 
+/* dwz moves what several debug files have in common to one of its own: there most names are then. */
+static void what_dwz_has_moved_is_found(void **state)
+{
+	struct dwarf_frame frames[DWARF_INLINE_MAX + 1];
+	char path[PATH_MAX], base[PATH_MAX];
+	int root, fd, debug, alternate;
+	struct dwarf_file *dwarf;
+	struct elf_symbol symbol;
+	struct elf_file *file;
+
+	(void)state;
+	need("dwz");
+	need("objcopy");
+	need("readelf");
+	build(path, "other", "gcc", "c", c_source, "-O1 -g -Wl,--build-id=sha1");
+	build(path, "moved", "gcc", "c", c_source, "-O2 -g -Wl,--build-id=sha1");
+	assert_int_equal(
+		run("set -e; cd %s; to=dwz/usr/lib/debug; mkdir -p $to/.dwz $to/.build-id;"
+		    "for f in other moved; do objcopy --only-keep-debug $f $f.debug; done;"
+		    "dwz -m $to/.dwz/common -M ../../.dwz/common other.debug moved.debug; strip moved;"
+		    "id=$(readelf -n moved | sed -n 's/.*Build ID: //p'); rest=${id#??};"
+		    "to=$to/.build-id/${id%%$rest}; mkdir $to; mv moved.debug $to/$rest.debug",
+		    folder),
+		0);
+	root = open(in_folder(base, "dwz"), O_PATH | O_DIRECTORY | O_CLOEXEC);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(elf_file_open(&file, fd, path, NULL), 0);
+	assert_int_equal(elf_file_find_debug(file, root), 0);
+	assert_int_equal(elf_file_dwarf(file, &debug, &alternate), 0);
+	assert_true(alternate >= 0);
+	assert_int_equal(elf_file_symbol(file, "outer", &symbol), 0);
+	assert_int_equal(dwarf_file_open(&dwarf, debug, alternate), 0);
+	assert_true(dwarf_file_frames(dwarf, symbol.vaddr + symbol.size - 1, frames, DWARF_INLINE_MAX + 1) >
+		    0);
+	assert_string_equal(frames[0].function, "outer");
+	assert_true(frames[0].line > 0);
+	dwarf_file_close(dwarf);
+	elf_file_close(file);
+	close(root);
+}
+
 /* What the process had mapped when the modules were taken is all that is needed. */
 static void ended_processes_keep_their_names(void **state)
 {
@@ -630,6 +672,7 @@ int main(void)
 		cmocka_unit_test(without_dwarf_symbols_name_what_they_cover),
 		cmocka_unit_test(debug_files_that_were_fetched_are_found),
 		cmocka_unit_test(debug_files_of_another_root_are_found),
+		cmocka_unit_test(what_dwz_has_moved_is_found),
 		cmocka_unit_test(ended_processes_keep_their_names),
 		cmocka_unit_test(deleted_files_keep_their_names),
 		cmocka_unit_test(processes_share_files),

@@ -23,6 +23,7 @@
 #include "trace/id_map.h"
 
 #define VALUES (EVENT_LAYERS * PPROF_VALUES) /* of a sample: of the first layer, and of those beside it */
+#define LABELS_MAX 7
 
 typedef Perftools__Profiles__Profile Profile;
 typedef Perftools__Profiles__ValueType ValueType;
@@ -52,6 +53,11 @@ enum {
 	TEXTS
 };
 
+/* Of several processes, behind the comments: names of labels, then what each process is called, and where it runs. */
+enum { MORE_PROCESS, MORE_COMM, MORE_CONTAINER, MORE_TEXTS };
+#define MORE_PER_PROCESS 2
+
+static const char *const more_texts[MORE_TEXTS] = {"process", "comm", "container"};
 static const char *const texts[TEXTS] = {
 	[TEXT_OBJECTS] = "inuse_objects",
 	[TEXT_COUNT] = "count",
@@ -75,6 +81,7 @@ struct writer {
 	z_stream zlib;
 	struct buffer packed;
 	uint32_t text_base;
+	int64_t more_base;
 	struct id_map functions; /* file name << 32 | function -> id - 1 */
 	struct id_map locations; /* function id - 1 << 32 | line -> id - 1 */
 	uint64_t *ids;           /* locations of one sample */
@@ -180,6 +187,7 @@ static int string_write(struct writer *writer, const char *text)
 
 static int strings_write(struct writer *writer)
 {
+	struct pprof_comments comments = {0};
 	char comment[PPROF_COMMENT_MAX];
 	int err = 0;
 
@@ -187,7 +195,7 @@ static int strings_write(struct writer *writer)
 		err = string_write(writer, strings_get(writer->snapshot->strings, i));
 	for (int i = 0; !err && i < TEXTS; i++)
 		err = string_write(writer, texts[i] ? texts[i] : writer->snapshot->meta.name);
-	for (size_t i = 0; !err && pprof_meta_comment(&writer->snapshot->meta, i, comment); i++) {
+	for (size_t i = 0; !err && pprof_comment_next(&comments, writer->snapshot, comment); i++) {
 		Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
 		int64_t index = text_index(writer, TEXTS) + (int64_t)i;
 
@@ -196,6 +204,22 @@ static int strings_write(struct writer *writer)
 		err = string_write(writer, comment);
 		if (!err)
 			err = piece_write(writer, &piece);
+		writer->more_base = index + 1;
+	}
+	return err;
+}
+
+static int processes_write(struct writer *writer)
+{
+	const struct snapshot *snapshot = writer->snapshot;
+	int err = 0;
+
+	for (int i = 0; !err && i < MORE_TEXTS && snapshot->process_count; i++)
+		err = string_write(writer, more_texts[i]);
+	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
+		err = string_write(writer, snapshot->processes[i].name);
+		if (!err)
+			err = string_write(writer, snapshot->processes[i].container);
 	}
 	return err;
 }
@@ -253,19 +277,60 @@ static int location_write(struct writer *writer, const struct snapshot_frame *fr
 	return piece_write(writer, &piece);
 }
 
-/* position: of its layer among those that the file has, the first is 0; mean: of the layer's sample, 0: it holds every block. */
+/* The labels of a sample, for its message to point to. */
+struct labels {
+	Label items[LABELS_MAX], *pointers[LABELS_MAX];
+	size_t count;
+};
+
+static Label *label_add(struct labels *labels, int64_t key)
+{
+	Label *label = &labels->items[labels->count];
+
+	perftools__profiles__label__init(label);
+	label->key = key;
+	labels->pointers[labels->count++] = label;
+	return label;
+}
+
+static void label_text(struct labels *labels, int64_t key, const char *text, int64_t index)
+{
+	if (text[0])
+		label_add(labels, key)->str = index;
+}
+
+static void labels_set(const struct writer *writer, const struct snapshot_trace *trace, struct labels *labels)
+{
+	const struct snapshot_meta *process = snapshot_process(writer->snapshot, trace->process);
+	uint32_t total = writer->snapshot->tracebacks[trace->traceback].total;
+	int64_t more = writer->more_base,
+		names = more + MORE_TEXTS + MORE_PER_PROCESS * (int64_t)trace->process;
+	Label *bytes = label_add(labels, text_index(writer, TEXT_BYTES));
+
+	bytes->num = (int64_t)trace->bytes;
+	bytes->num_unit = text_index(writer, TEXT_BYTES);
+	label_add(labels, text_index(writer, TEXT_DOMAIN))->num = trace->domain;
+	label_add(labels, text_index(writer, TEXT_PID))->num = process->pid;
+	if (total != SNAPSHOT_TOTAL_UNKNOWN)
+		label_add(labels, text_index(writer, TEXT_TOTAL))->num = total;
+	if (!writer->snapshot->process_count)
+		return;
+	label_add(labels, more + MORE_PROCESS)->num = (int64_t)trace->process + 1; /* pprof drops a 0 */
+	label_text(labels, more + MORE_COMM, process->name, names);
+	label_text(labels, more + MORE_CONTAINER, process->container, names + 1);
+}
+
+/* position: of its layer among those that the file has, the first is 0. */
 static int sample_write(struct writer *writer, const struct snapshot_trace *trace,
-			unsigned int position, uint64_t mean)
+			unsigned int position, enum event_layer layer)
 {
 	const struct snapshot_traceback *traceback = &writer->snapshot->tracebacks[trace->traceback];
 	Sample sample = PERFTOOLS__PROFILES__SAMPLE__INIT, *samples[] = {&sample};
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
 	int64_t values[VALUES] = {0};
-	Label labels[4], *pointers[4];
-	static const int keys[4] = {TEXT_BYTES, TEXT_DOMAIN, TEXT_PID, TEXT_TOTAL};
-	const int64_t numbers[4] = {(int64_t)trace->bytes, trace->domain, writer->snapshot->meta.pid,
-				    traceback->total};
+	struct labels labels = {.count = 0};
 	uint64_t size = 0, count = 0;
+	uint64_t mean = layer == EVENT_LAYER_MMAP ? 0 : snapshot_sample_bytes(writer->snapshot, trace);
 	int err = estimate_trace(mean, trace, &size, &count);
 
 	for (uint32_t i = 0; !err && i < traceback->nframe; i++)
@@ -275,19 +340,13 @@ static int sample_write(struct writer *writer, const struct snapshot_trace *trac
 		return err;
 	values[position * PPROF_VALUES] = (int64_t)count;
 	values[position * PPROF_VALUES + 1] = (int64_t)size;
-	for (int i = 0; i < 4; i++) {
-		perftools__profiles__label__init(&labels[i]);
-		labels[i].key = text_index(writer, keys[i]);
-		labels[i].num = numbers[i];
-		pointers[i] = &labels[i];
-	}
-	labels[0].num_unit = text_index(writer, TEXT_BYTES);
+	labels_set(writer, trace, &labels);
 	sample.n_location_id = traceback->nframe;
 	sample.location_id = writer->ids;
 	sample.n_value = value_count(writer->snapshot);
 	sample.value = values;
-	sample.n_label = traceback->total == SNAPSHOT_TOTAL_UNKNOWN ? 3 : 4;
-	sample.label = pointers;
+	sample.n_label = labels.count;
+	sample.label = labels.pointers;
 	piece.n_sample = 1;
 	piece.sample = samples;
 	return piece_write(writer, &piece);
@@ -299,15 +358,14 @@ static int samples_write(struct writer *writer)
 	unsigned int position = 0;
 	int err = 0;
 
-	for (int which = -1; which < EVENT_LAYERS; which++) {
-		struct snapshot only;
-
-		if (which >= 0 && !(snapshot->meta.layers & 1u << which))
+	for (size_t i = 0; !err && i < snapshot->trace_count; i++)
+		err = sample_write(writer, &snapshot->traces[i], 0, snapshot->meta.layer);
+	for (int layer = 0; layer < EVENT_LAYERS; layer++) {
+		if (!(snapshot->meta.layers & 1u << layer))
 			continue;
-		only = snapshot_of_layer(snapshot, which < 0 ? snapshot->meta.layer : (enum event_layer)which);
-		for (size_t i = 0; !err && i < only.trace_count; i++)
-			err = sample_write(writer, &only.traces[i], position, only.meta.sample_bytes);
 		position++;
+		for (size_t i = 0; !err && i < snapshot->layers[layer].trace_count; i++)
+			err = sample_write(writer, &snapshot->layers[layer].traces[i], position, layer);
 	}
 	return err;
 }
@@ -338,6 +396,8 @@ int pprof_write(const struct snapshot *snapshot, struct outfile *file)
 	err = header_write(&writer);
 	if (!err)
 		err = strings_write(&writer);
+	if (!err)
+		err = processes_write(&writer);
 	if (!err)
 		err = samples_write(&writer);
 	if (!err)

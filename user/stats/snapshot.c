@@ -16,6 +16,7 @@ void snapshot_free(struct snapshot *snapshot)
 	free(snapshot->traces);
 	for (size_t i = 0; i < EVENT_LAYERS; i++)
 		free(snapshot->layers[i].traces);
+	free(snapshot->processes);
 	free(snapshot);
 }
 
@@ -36,6 +37,56 @@ int event_layer_find(const char *name)
 		if (!strcmp(name, layer_names[i]))
 			return i;
 	return -1;
+}
+
+size_t snapshot_process_count(const struct snapshot *snapshot)
+{
+	return snapshot->process_count ? snapshot->process_count : 1;
+}
+
+const struct snapshot_meta *snapshot_process(const struct snapshot *snapshot, size_t index)
+{
+	return snapshot->process_count ? &snapshot->processes[index] : &snapshot->meta;
+}
+
+uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct snapshot_trace *trace)
+{
+	/* Not asked of each where no process has one: of mapped memory there is no sample. */
+	return snapshot->meta.sample_bytes ? snapshot_process(snapshot, trace->process)->sample_bytes : 0;
+}
+
+/* The layer's traces of a process, which stand together, as the first layer of *one. */
+static void process_part(const struct snapshot_layer *layer, size_t index, struct snapshot *one)
+{
+	size_t start = 0, end;
+
+	while (start < layer->trace_count && layer->traces[start].process < index)
+		start++;
+	for (end = start; end < layer->trace_count && layer->traces[end].process == index;)
+		end++;
+	one->traces = layer->traces ? layer->traces + start : NULL;
+	one->trace_count = end - start;
+}
+
+struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t index, size_t *first)
+{
+	struct snapshot one = *snapshot;
+	size_t end = *first;
+
+	while (end < snapshot->trace_count && snapshot->traces[end].process == index)
+		end++;
+	one.meta = *snapshot_process(snapshot, index);
+	one.processes = NULL;
+	one.process_count = 0;
+	memset(one.layers, 0, sizeof(one.layers));
+	one.meta.layers = 0;
+	one.traces += *first;
+	one.trace_count = end - *first;
+	*first = end;
+	/* What is first of it is another layer than of the whole. */
+	if (one.meta.layer != snapshot->meta.layer)
+		process_part(&snapshot->layers[one.meta.layer], index, &one);
+	return one;
 }
 
 int snapshot_is_growth(const struct snapshot *snapshot)
@@ -128,6 +179,9 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 				 snapshot->layers[i].trace_count, sizeof(*copy->traces));
 		copy->layers[i].trace_count = err ? 0 : snapshot->layers[i].trace_count;
 	}
+	if (!err)
+		err = array_copy(&copy->processes, snapshot->processes, snapshot->process_count,
+				 sizeof(*copy->processes));
 	if (err) {
 		snapshot_free(copy);
 		return err;
@@ -135,6 +189,7 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	copy->frame_count = snapshot->frame_count;
 	copy->traceback_count = snapshot->traceback_count;
 	copy->trace_count = snapshot->trace_count;
+	copy->process_count = snapshot->process_count;
 	*out = copy;
 	return 0;
 }

@@ -3,13 +3,18 @@
  * A worker that ends has either run out of memory, which all files that it has are to blame for, or has met something
  * hostile. So the same question goes once more to a fresh one, which has this file alone; if that ends as well, the file's
  * DWARF is given up, and its names if it was about a name alone.
+ *
+ * A file may also be made to cost just less than a worker's life, at every address: so it has a time for all its questions.
  */
 #include "symbols/ask.h"
 
 #include <errno.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "symbols/demangle.h"
+
+#define SPENT_MAX_NS 30000000000ull /* on one file; 100,000 places in CPython take 2 s */
 
 /* A worker is there; what is known of another one's files is forgotten. 0, -errno. */
 static int worker_meet(struct symbols *symbols)
@@ -23,6 +28,12 @@ static int worker_meet(struct symbols *symbols)
 		symbols->stats.worker_starts++;
 	}
 	return err;
+}
+
+static void names_give_up(struct symbols *symbols, struct file *file)
+{
+	symbols->stats.names_given_up += !file->plain_names;
+	file->plain_names = 1;
 }
 
 static void dwarf_give_up(struct symbols *symbols, struct file *file, int err)
@@ -54,6 +65,17 @@ static int dwarf_hand(struct symbols *symbols, struct file *file)
 	return 0;
 }
 
+/* What is found costs the file's time, whatever comes of it. */
+static void time_spend(struct symbols *symbols, struct file *file, uint64_t began_ns)
+{
+	file->spent_ns += clock_ns(CLOCK_MONOTONIC) - began_ns;
+	if (file->spent_ns <= SPENT_MAX_NS)
+		return;
+	if (file->dwarf == FILE_DWARF_THERE)
+		dwarf_give_up(symbols, file, -ETIMEDOUT);
+	names_give_up(symbols, file);
+}
+
 /* Once. -errno: the worker has ended, or is to. */
 static int frames_try(struct symbols *symbols, struct file *file, uint64_t vaddr, const char *symbol,
 		      struct worker_frame frames[WORKER_FRAMES_MAX])
@@ -75,6 +97,7 @@ int ask_frames(struct symbols *symbols, struct file *file, uint64_t vaddr, const
 {
 	/* With the DWARF shared, alone, without DWARF, and without names there is nothing left to ask. */
 	for (int attempt = 0; attempt < 4; attempt++) {
+		uint64_t began_ns = clock_ns(CLOCK_MONOTONIC);
 		uint32_t others;
 		int count = worker_meet(symbols);
 
@@ -84,13 +107,14 @@ int ask_frames(struct symbols *symbols, struct file *file, uint64_t vaddr, const
 		}
 		others = symbols->handed - (file->generation == symbols->generation);
 		count = frames_try(symbols, file, vaddr, symbol, frames);
+		if (file->dwarf == FILE_DWARF_THERE || !file->plain_names)
+			time_spend(symbols, file, began_ns);
 		if (count >= 0)
 			return count;
 		worker_stop(symbols->worker);
-		if (file->dwarf == FILE_DWARF_NONE) {
-			file->plain_names = 1;
-			symbols->stats.names_given_up++;
-		} else if (!others || count == -ETIMEDOUT)
+		if (file->dwarf == FILE_DWARF_NONE)
+			names_give_up(symbols, file);
+		else if (!others || count == -ETIMEDOUT)
 			dwarf_give_up(symbols, file, count);
 	}
 	return 0;

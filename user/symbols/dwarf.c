@@ -68,27 +68,25 @@ static int units_index(struct dwarf_file *file)
 	return err;
 }
 
-static int dwarf_begin_fd(int fd, Elf **elf, Dwarf **dwarf)
+static int sections_begin(Elf *elf, Dwarf **dwarf)
 {
-	uint64_t bytes;
-	int err = elf_section_begin(elf, fd, &bytes);
-
-	if (err)
-		return err;
-	*dwarf = dwarf_begin_elf(*elf, DWARF_C_READ, NULL);
+	*dwarf = dwarf_begin_elf(elf, DWARF_C_READ, NULL);
 	return *dwarf ? 0 : error_set(-ENOENT, "DWARF: %s", dwarf_errmsg(-1));
 }
 
 int dwarf_file_open(struct dwarf_file **out, int fd, int alternate_fd)
 {
 	struct dwarf_file *file = calloc(1, sizeof(*file));
+	uint64_t bytes;
 	int err;
 
 	if (!file)
 		return -ENOMEM;
-	err = dwarf_begin_fd(fd, &file->elf, &file->dwarf);
-	if (!err && alternate_fd >= 0 &&
-	    !dwarf_begin_fd(alternate_fd, &file->alternate_elf, &file->alternate))
+	err = elf_section_begin(&file->elf, fd, &bytes);
+	if (!err)
+		err = sections_begin(file->elf, &file->dwarf);
+	if (!err && alternate_fd >= 0 && !elf_section_begin_common(&file->alternate_elf, alternate_fd) &&
+	    !sections_begin(file->alternate_elf, &file->alternate))
 		dwarf_setalt(file->dwarf, file->alternate);
 	if (!err)
 		err = units_index(file);

@@ -30,7 +30,7 @@ struct symbols;
 struct symbols_frame {
 	const char *function; /* never empty */
 	const char *
-		filename; /* of the source, where DWARF says it; else of the module; else the module's "[...]" */
+		filename; /* of the source where DWARF says it, else of the module, or the module's "[...]" */
 	uint32_t line;    /* 0: not known */
 	uint32_t inlined; /* 1: into the next frame */
 };
@@ -53,7 +53,8 @@ void symbols_free(struct symbols *symbols); /* all modules first */
  * one byte before, in the call; for an instruction's own address pass one more.
  * Their number, at least 1; 0: the address is in none of the modules, which may be out of date; -ENOMEM.
  *
- * The first look at a file costs up to a second if its DWARF is large; at worst, once for a hostile one, some 15 s.
+ * The first look at a file costs up to a second if its DWARF is large; a hostile one is given up when
+ * all looks at it have cost 30 s.
  * To be called where the modules were taken, not in a fork of it that has closed the files: what was asked for before is
  * known there all the same.
  */

@@ -118,6 +118,7 @@ static int child_confine(int socket, pid_t parent)
 	sigset_t none;
 	int null, err;
 
+	prctl(PR_SET_NAME, "tracer-symbols");
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		return -ESRCH;

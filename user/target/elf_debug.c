@@ -23,6 +23,7 @@
 
 /* Where debug files are looked for. */
 struct place {
+	int common;       /* what is looked for is a common part */
 	int root;         /* a root that is not trusted: names are resolved within it; -1: ours */
 	const char *base; /* directory */
 };
@@ -61,7 +62,8 @@ static int open_elf(struct elf_debug *out, const struct place *place, const char
 	out->fd = open_regular(place, name);
 	if (out->fd < 0)
 		return out->fd;
-	err = elf_section_begin(&out->elf, out->fd, &bytes);
+	err = place->common ? elf_section_begin_common(&out->elf, out->fd)
+			    : elf_section_begin(&out->elf, out->fd, &bytes);
 	if (err)
 		close(out->fd);
 	return err;
@@ -240,9 +242,9 @@ static int read_alternate_link(Elf *elf, const char **name, char build_id[ELF_BU
 	return 0;
 }
 
-int elf_debug_open_alternate(struct elf_debug *out, Elf *elf, const char *root)
+int elf_debug_open_alternate(struct elf_debug *out, Elf *elf, const char *base, int root)
 {
-	const struct place place = {.root = -1, .base = root ? root : DEBUG_ROOT};
+	const struct place place = {.common = 1, .root = root, .base = base ? base : DEBUG_ROOT};
 	char build_id[ELF_BUILD_ID_HEX_MAX];
 	const char *link, *below;
 	char *name;

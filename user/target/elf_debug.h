@@ -22,9 +22,10 @@ int elf_debug_open(struct elf_debug *out, Elf *elf, const char *build_id, const 
 int elf_debug_open_in(struct elf_debug *out, Elf *elf, const char *build_id, const char *path, int root);
 /*
  * The file with what several debug files have in common (dwz), named by .gnu_debugaltlink of elf: by its build id, then
- * as ROOT/.dwz/NAME, with the same build id. root as above. 0, close with elf_debug_close(); -ENOENT.
+ * as ROOT/.dwz/NAME, with the same build id. base: ROOT, NULL for usr/lib/debug; root: a descriptor as above, -1 for our
+ * own root. 0, close with elf_debug_close(); -ENOENT.
  */
-int elf_debug_open_alternate(struct elf_debug *out, Elf *elf, const char *root);
+int elf_debug_open_alternate(struct elf_debug *out, Elf *elf, const char *base, int root);
 void elf_debug_close(struct elf_debug *debug);
 
 #endif

@@ -12,22 +12,26 @@ int elf_file_load_debug(struct elf_file *file)
 	return file->debug_err;
 }
 
-int elf_file_find_debug(struct elf_file *file, int root)
-{
-	if (!file->debug_err)
-		return 0;
-	file->debug_err = elf_debug_open_in(&file->debug, file->elf, file->build_id, file->path, root);
-	if (!file->debug_err)
-		return 0;
-	file->debug_err = 1; /* there are other places */
-	return -ENOENT;
-}
-
 static int has_dwarf(Elf *elf)
 {
 	GElf_Shdr header;
 
 	return elf_section_by_name(elf, ".debug_info", &header) && header.sh_type != SHT_NOBITS;
+}
+
+int elf_file_find_debug(struct elf_file *file, int root)
+{
+	if (!file->debug_err)
+		return 0;
+	file->debug_err = elf_debug_open_in(&file->debug, file->elf, file->build_id, file->path, root);
+	if (file->debug_err) {
+		file->debug_err = 1; /* there are other places */
+		return -ENOENT;
+	}
+	/* Its other part lies in the same root, if anywhere. */
+	if (!has_dwarf(file->elf) && !elf_debug_open_alternate(&file->alternate, file->debug.elf, NULL, root))
+		file->alternate_fd = file->alternate.fd;
+	return 0;
 }
 
 int elf_file_dwarf(struct elf_file *file, int *fd, int *alternate_fd)
@@ -44,7 +48,8 @@ int elf_file_dwarf(struct elf_file *file, int *fd, int *alternate_fd)
 			elf = file->debug.elf;
 			file->dwarf_fd = file->debug.fd;
 		}
-		if (!file->dwarf_err && !elf_debug_open_alternate(&file->alternate, elf, file->debug_root))
+		if (!file->dwarf_err && file->alternate_fd < 0 &&
+		    !elf_debug_open_alternate(&file->alternate, elf, file->debug_root, -1))
 			file->alternate_fd = file->alternate.fd;
 	}
 	if (file->dwarf_err)
