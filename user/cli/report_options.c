@@ -23,6 +23,7 @@ enum {
 	KEY_ALL_FRAMES,
 	KEY_DOMAIN,
 	KEY_NOT_DOMAIN,
+	KEY_LAYER,
 	KEY_BY,
 	KEY_PID,
 };
@@ -108,7 +109,8 @@ static error_t output_option(int key, char *arg, struct argp_state *state)
 const struct argp cli_output_argp = {.options = output_options, .parser = output_option};
 
 static const struct argp_option report_options[] = {
-	{"group-by", KEY_GROUP_BY, "KEY", 0, "filename, lineno (default) or traceback", 10},
+	{"group-by", KEY_GROUP_BY, "KEY", 0,
+	 "filename, lineno (default; where no line is known, the function), function or traceback", 10},
 	{"by", KEY_BY, "OWNER", 0,
 	 "instead of lines: process, comm (command) or container, whose blocks are summed up", 10},
 	{"cumulative", KEY_CUMULATIVE, NULL, 0, "count a block for every frame of its traceback", 10},
@@ -132,7 +134,7 @@ static error_t option_by(struct report_choice *choice, const char *arg)
 
 static error_t option_group(struct report_choice *choice, const char *arg)
 {
-	static const char *const names[] = {"filename", "lineno", "traceback"};
+	static const char *const names[] = {"filename", "lineno", "function", "traceback"};
 
 	choice->lines_asked = 1;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -220,6 +222,7 @@ void pid_choice_free(struct pid_choice *choice)
 void report_choice_default(struct report_choice *choice)
 {
 	memset(choice, 0, sizeof(*choice));
+	choice->layer = -1;
 	choice->opts.by = choice->group = GROUP_LINENO;
 	choice->opts.top = 10;
 	choice->opts.color = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
@@ -235,9 +238,16 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 	static int (*const print[])(const struct snapshot *, const struct report_opts *, FILE *) = {
 		[FORMAT_TEXT] = report_text, [FORMAT_JSON] = report_json, [FORMAT_CSV] = report_csv};
 	struct report_opts opts = choice->opts;
+	struct snapshot chosen, old;
+	int err = cli_layer_choose(snapshot, choice->layer, &chosen);
 
+	if (!err && opts.old)
+		err = cli_layer_choose(opts.old, choice->layer, &old);
+	if (opts.old)
+		opts.old = &old;
 	opts.filters = &choice->filter.filters;
-	int err = print[choice->format](snapshot, &opts, stdout);
+	if (!err)
+		err = print[choice->format](&chosen, &opts, stdout);
 	if (!err && opts.cumulative && snapshot->meta.traceback_limit == 1)
 		log_info("--cumulative: the snapshot keeps one frame of a traceback, so that there is "
 			 "nothing to "
@@ -246,6 +256,39 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 		return EXIT_DONE;
 	error_print(err, NULL, "report");
 	return err == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+}
+
+static const struct argp_option layer_options[] = {
+	{"layer", KEY_LAYER, "LAYER", 0,
+	 "python, native or mmap alone (default: all that the snapshot has, other formats than its own: the first)", 10},
+	{0},
+};
+
+static error_t layer_option(int key, char *arg, struct argp_state *state)
+{
+	int *layer = state->input;
+
+	if (key == ARGP_KEY_INIT) {
+		*layer = -1;
+		return 0;
+	}
+	if (key != KEY_LAYER)
+		return ARGP_ERR_UNKNOWN;
+	*layer = event_layer_find(arg);
+	return *layer < 0 ? cli_reject("--layer", arg, "python, native or mmap") : 0;
+}
+
+const struct argp cli_layer_argp = {.options = layer_options, .parser = layer_option};
+
+int cli_layer_choose(const struct snapshot *snapshot, int layer, struct snapshot *out)
+{
+	*out = *snapshot;
+	if (layer < 0)
+		return 0;
+	if (!snapshot_has_layer(snapshot, layer))
+		return error_set(-ENOENT, "the snapshot has no %s layer", event_layer_name(layer));
+	*out = snapshot_of_layer(snapshot, layer);
+	return 0;
 }
 
 int cli_snapshot_load(const char *path, struct snapshot **out)

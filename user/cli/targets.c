@@ -45,31 +45,33 @@ int targets_list(struct target_set *set, const char *missing, pid_t **pids, size
 }
 
 /* Who names a process by an id of another PID namespace is told so, if ours has no such process or no Python in it. */
+void pid_error_print(pid_t pid, int err)
+{
+	char reason[256], why[160], text[224];
+
+	if (err != -ESRCH && err != -ENOENT) {
+		error_print(err, cli_remedy(err), "PID %d", pid);
+		return;
+	}
+	snprintf(reason, sizeof(reason), "%s", error_reason(err)); /* the search below may set others */
+	if (target_pid_explain(pid, why, sizeof(why)))
+		snprintf(text, sizeof(text), "%d is the process id, in its own PID namespace, of %s", pid,
+			 why);
+	else if (err == -ESRCH && target_hidden_explain(why, sizeof(why)))
+		snprintf(text, sizeof(text), "%s, which hides other users' processes: run it with sudo", why);
+	else
+		snprintf(text, sizeof(text), "%s", cli_remedy(err));
+	error_print(error_set(err, "%s", reason), text, "PID %d", pid);
+}
+
 void target_error_print(const struct target_set *set, pid_t pid, int err)
 {
-	char why[160], text[224];
-
-	if (!target_set_is_pids(set) && (err == -ENOENT || err == -ESRCH)) {
+	if (target_set_is_pids(set) && !set->container_count)
+		pid_error_print(pid, err);
+	else if (target_set_is_pids(set) || (err != -ENOENT && err != -ESRCH))
+		error_print(err, cli_remedy(err), "PID %d", pid);
+	else
 		log_debug("PID %d is passed over: %s", pid, error_reason(err));
-		return;
-	}
-	if ((err == -ESRCH || err == -ENOENT) && !set->container_count) {
-		char reason[256];
-
-		snprintf(reason, sizeof(reason), "%s", error_reason(err));
-		if (target_pid_explain(pid, why, sizeof(why)))
-			snprintf(text, sizeof(text), "%d is the process id, in its own PID namespace, of %s",
-				 pid, why);
-		else if (err == -ESRCH && target_hidden_explain(why, sizeof(why)))
-			snprintf(text, sizeof(text),
-				 "%s, which hides other users' processes: run it with sudo", why);
-		else
-			snprintf(text, sizeof(text), "%s", cli_remedy(err));
-		error_set(err, "%s", reason);
-		error_print(err, text, "PID %d", pid);
-		return;
-	}
-	error_print(err, cli_remedy(err), "PID %d", pid);
 }
 
 int targets_none_print(const struct target_set *set, size_t count)

@@ -35,6 +35,8 @@ void targets_free(struct targets *targets);
  */
 int targets_list(struct target_set *set, const char *missing, pid_t **pids, size_t *count);
 void target_error_print(const struct target_set *set, pid_t pid, int err);
+/* The same of a process that was named by its id: one of another PID namespace is explained. */
+void pid_error_print(pid_t pid, int err);
 /* None of them has Python: what was asked for, and what may help. Returns -ESRCH. */
 int targets_none_print(const struct target_set *set, size_t count);
 

@@ -16,6 +16,7 @@
 #include "cli/targets.h"
 #include "cli/trace_options.h"
 #include "export/pprof.h"
+#include "probe/plan_native_process.h"
 #include "probe/plan_target.h"
 #include "probe/privileges.h"
 #include "target/launch.h"
@@ -43,14 +44,20 @@ struct run {
 
 static int plan_show(pid_t pid, const struct plan_target_opts *opts)
 {
+	struct plan_caches caches = {0};
 	struct plan_target target;
-	int err = plan_target(pid, opts, NULL, &target);
+	int err = plan_caches_new(&caches, opts);
 
-	if (err)
-		return err;
-	plan_target_print(&target);
-	plan_target_free(&target);
-	return 0;
+	if (!err)
+		err = plan_target(pid, opts, &caches, &target);
+	if (!err) {
+		err = plan_native_unfound(caches.native);
+		if (!err)
+			plan_target_print(&target);
+		plan_target_free(&target);
+	}
+	plan_caches_free(&caches);
+	return err;
 }
 
 /* The last of the snapshots, or the only one. */
@@ -176,6 +183,21 @@ static void session_open(struct run *run)
 	live_begin(&run->live, run->session, &opts);
 }
 
+/* Have the targets the functions that the user names? Where more of them may come, that is no error yet. */
+static int allocs_check(struct run *run)
+{
+	const struct target_set *set = &run->options.targets;
+	int more = set->all || set->wait || set->container_count || set->cgroup_count || set->name_count ||
+		   run->options.command.count;
+	int err = session_allocs_unfound(run->session);
+
+	if (err && !more)
+		return error_print(err, "--dry-run lists the files that are looked into", "--alloc");
+	if (err)
+		log_info("--alloc: %s, as yet", error_reason(err));
+	return 0;
+}
+
 static int targets_start(struct run *run)
 {
 	int err = signals_catch(&run->signals, 1);
@@ -183,7 +205,7 @@ static int targets_start(struct run *run)
 	if (err)
 		return error_print(err, NULL, "trace");
 	session_open(run);
-	return targets_attach(&run->targets, run->session);
+	return targets_attach(&run->targets, run->session) ?: allocs_check(run);
 }
 
 /* The command runs and has no Python: has it by now? An error is told, and the command goes on without us. */
@@ -232,7 +254,7 @@ static int command_ready(pid_t pid, int running, void *context)
 		err = signals_catch(&run->signals, 1);
 	if (!err && !run->options.dry_run) {
 		session_open(run);
-		err = session_add(run->session, pid, 1);
+		err = session_add(run->session, pid, 1) ?: allocs_check(run);
 	}
 	if (!err)
 		return 1;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "abi/sample.h"
+#include "base/array.h"
 #include "base/error.h"
 
 enum {
@@ -22,7 +23,8 @@ enum {
 	KEY_KEEP,
 	KEY_LAYER,
 	KEY_COMM,
-	KEY_CGROUP
+	KEY_CGROUP,
+	KEY_ALLOC
 };
 
 #define KEEP_DEFAULT 3
@@ -68,7 +70,7 @@ static const struct argp_option options[] = {
 	{"layer", KEY_LAYER, "LAYER", 0,
 	 "python: Python's allocators; native: malloc and its kin; mmap: memory that is mapped; all of them "
 	 "(default: "
-	 "python where there is a Python, else native)",
+	 "python where there is a Python, else native; of many processes those with a Python)",
 	 2},
 	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
 	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},
@@ -89,6 +91,11 @@ static const struct argp_option options[] = {
 	 4},
 	{"large-blocks", KEY_LARGE, NULL, 0,
 	 "growth mode: blocks of more than 512 bytes one by one, too (about 1 us for each)", 4},
+	{"alloc", KEY_ALLOC, "FILE:SYMBOL:KIND[:ARGS]", 0,
+	 "a function that hands out memory as KIND (malloc, calloc, realloc, reallocarray, posix_memalign, "
+	 "free, ...) does; "
+	 "ARGS, as size=2,count=1 or addr=2, count its arguments from 1 (repeatable)",
+	 4},
 	{"freeze", KEY_FREEZE, NULL, 0,
 	 "stop the target while its heap is read for a report: an exact reading (it says for how long)", 4},
 	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
@@ -188,6 +195,20 @@ static int targets_check(const struct trace_options *options)
 	return EXIT_USAGE;
 }
 
+static error_t parse_alloc(struct trace_options *out, const char *arg)
+{
+	int err = array_reserve(&out->allocs, &out->alloc_room, out->alloc_count, 1, sizeof(*out->allocs));
+
+	if (!err)
+		err = plan_alloc_parse(arg, &out->allocs[out->alloc_count]);
+	if (err) {
+		error_print(err, "for example libpool.so:pool_alloc:malloc:size=2", "--alloc");
+		return CLI_REPORTED;
+	}
+	out->alloc_count++;
+	return 0;
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct trace_options *out = state->input;
@@ -253,6 +274,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_LARGE:
 		out->session.plan.python.large_blocks = 1;
 		return 0;
+	case KEY_ALLOC:
+		return parse_alloc(out, arg);
 	case KEY_FREEZE:
 		out->session.freeze = 1;
 		return 0;
@@ -292,6 +315,14 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
 	if (status)
 		return status;
+	out->session.plan.native.allocs = out->allocs;
+	out->session.plan.native.alloc_count = out->alloc_count;
+	if (out->alloc_count && out->session.plan.layers &&
+	    !(out->session.plan.layers & 1u << EVENT_LAYER_NATIVE)) {
+		error_print(error_set(-EINVAL, "such functions are of the native layer"),
+			    "leave --layer away, or use --layer native or all", "--alloc");
+		return EXIT_USAGE;
+	}
 	if (out->session.plan.python.mode != EVENT_MODE_GROWTH && out->session.plan.python.large_blocks) {
 		error_print(error_set(-EINVAL, "large blocks are always traced but in growth mode"),
 			    "leave it away, or use --mode growth", "--large-blocks");
@@ -337,5 +368,8 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 void trace_options_free(struct trace_options *options)
 {
 	target_set_free(&options->targets);
+	for (size_t i = 0; i < options->alloc_count; i++)
+		plan_alloc_free(&options->allocs[i]);
+	free(options->allocs);
 	report_choice_free(&options->choice);
 }

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "probe/session_state.h"
 #include "python/code.h"
+#include "symbols/symbols.h"
 #include "trace/capture.h"
 
 /* Records handed over in one go; between two goes the session looks at the clock and at who has ended. */
@@ -37,9 +38,16 @@ int session_feed(struct session *session, const void *record, size_t size)
 static int record_handle(void *context, void *record, size_t size)
 {
 	const struct event_header *header = record;
+	struct member *member;
 
 	if (pick_up_takes(context, record))
 		return 0;
+	/* Its last state is about to be kept, or its number to be another's. */
+	if (header->type == EVENT_FINALIZE || header->type == EVENT_EXIT || header->type == EVENT_EXEC) {
+		member = member_find(context, header->tgid);
+		if (member && member_symbols_name(context, member) == -ENOMEM)
+			return -ENOMEM;
+	}
 	int err = session_feed(context, record, header->size < size ? header->size : size);
 	pick_up_note(context, record);
 	return err;
@@ -111,7 +119,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	if (!err)
 		err = trace_new(&session->trace, &hooks);
 	if (!err)
-		err = plan_cache_new(&session->plans);
+		err = plan_caches_new(&session->plans, &opts->plan);
 	if (!err)
 		err = attach_new(&session->attach, &session->features, &attach);
 	if (!err)
@@ -130,6 +138,7 @@ void member_close(struct member *member)
 {
 	if (member->pidfd >= 0)
 		close(member->pidfd);
+	member_symbols_end(member);
 	python_runtime_close(&member->runtime);
 	free(member);
 }
@@ -143,7 +152,8 @@ void session_free(struct session *session)
 		member_close(session->members[i]);
 	free(session->members);
 	pick_up_free(session);
-	plan_cache_free(session->plans);
+	symbols_free(session->symbols);
+	plan_caches_free(&session->plans);
 	trace_free(session->trace);
 	free(session);
 }
@@ -154,11 +164,12 @@ void member_end(struct session *session, struct member *member)
 	struct event_process record = {
 		.header = {.type = EVENT_EXIT,
 			   .size = sizeof(record),
-			   .time_ns = clock_ns(CLOCK_MONOTONIC),
 			   .tgid = member->pid,
 			   .tid = member->pid},
 	};
 
+	member_symbols_name(session, member);
+	record.header.time_ns = clock_ns(CLOCK_MONOTONIC);
 	session_feed(session, &record, sizeof(record));
 	member->ended = 1;
 }
@@ -243,6 +254,8 @@ int session_refresh(struct session *session, size_t process, int reconcile)
 	if (reconcile && member && member->mode != EVENT_MODE_EXACT)
 		member_reconcile(session, member, 0, session->opts.freeze);
 	session_pull(session);
+	if (member)
+		member_symbols_name(session, member);
 	return session_count_loss(session);
 }
 
@@ -274,6 +287,8 @@ int session_drain(struct session *session)
 		ends_watch(session);
 		pick_up(session);
 		session_census_due(session, clock_ns(CLOCK_MONOTONIC));
+		for (size_t i = 0; i < session->count; i++)
+			member_symbols_watch(session, session->members[i], clock_ns(CLOCK_MONOTONIC));
 	}
 	if (clock_ns(CLOCK_MONOTONIC) - session->loss_ns >= LOSS_PERIOD_NS) {
 		int err = session_count_loss(session);
@@ -296,12 +311,18 @@ int session_stop(struct session *session)
 	else
 		log_info("this kernel takes probes out one by one; the report does not wait for it");
 	session_pull(session);
+	session_name(session);
 	return session_count_loss(session);
 }
 
 int session_capture_error(const struct session *session)
 {
 	return session->capture_error;
+}
+
+int session_allocs_unfound(const struct session *session)
+{
+	return plan_native_unfound(session->plans.native);
 }
 
 struct trace *session_trace(struct session *session)

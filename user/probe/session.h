@@ -94,6 +94,8 @@ int session_process_running(const struct session *session, size_t process);
 int session_mark(struct session *session, size_t process, uint32_t type);
 /* 0, or the error with which writing the capture failed; nothing was written to it since. */
 int session_capture_error(const struct session *session);
+/* plan_native_unfound(), of the processes that were added. */
+int session_allocs_unfound(const struct session *session);
 /* Borrowed. */
 struct trace *session_trace(struct session *session);
 

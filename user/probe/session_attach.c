@@ -93,7 +93,7 @@ static void attached_print(struct session *session, const struct member *member,
 	if (plan->memory)
 		sites_count(plan->memory, &count, &emulated);
 	for (size_t i = 0; i < target->native_count; i++)
-		sites_count(&target->native[i].plan, &count, &emulated);
+		sites_count(target->native[i].plan, &count, &emulated);
 	what_describe(member, target, what, sizeof(what));
 	log_info("attached to PID %d (%s): %s; %zu probes, %zu of them on instructions that "
 		 "the kernel emulates; %s mode, %u frame%s; %llu ms",
@@ -185,7 +185,7 @@ int member_probe(struct session *session, struct member *member, const struct pl
 	if (!err && plan->memory)
 		err = plan_place(session, member, plan->memory, plan->memory_file);
 	for (size_t i = 0; i < target->native_count && !err; i++)
-		err = plan_place(session, member, &target->native[i].plan, target->native[i].file);
+		err = plan_place(session, member, target->native[i].plan, target->native[i].file);
 	return err;
 }
 
@@ -277,6 +277,9 @@ static int member_attach(struct session *session, struct member *member, const s
 	if (err)
 		return err;
 	session->members[session->count++] = member;
+	err = member_symbols_begin(session, member);
+	if (err)
+		return err;
 	/* From here on events come. */
 	err = attach_target(session->attach, member->pid, &member->runtime.target);
 	return err ? err : member_baseline(session, member, from_start);
@@ -287,7 +290,7 @@ static int seccomp_allows(struct session *session, pid_t pid, const struct plan_
 	int err = seccomp_check(&session->seccomp, &session->features, pid, &target->python);
 
 	for (size_t i = 0; i < target->native_count && !err; i++)
-		err = seccomp_check(&session->seccomp, &session->features, pid, &target->native[i].plan);
+		err = seccomp_check(&session->seccomp, &session->features, pid, target->native[i].plan);
 	return err;
 }
 
@@ -303,7 +306,7 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	err = member_new(session, pid, &member);
 	if (err)
 		return err;
-	err = plan_target(pid, &session->opts.plan, session->plans, &target);
+	err = plan_target(pid, &session->opts.plan, &session->plans, &target);
 	if (!err && member->pidfd < 0)
 		err = -ESRCH;
 	if (err)

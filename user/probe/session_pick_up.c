@@ -149,7 +149,7 @@ static int child_announce(struct session *session, const struct member *parent,
 	member->adopted = 1;
 	session->adopted++;
 	session->members[session->count++] = member;
-	return 0;
+	return member_symbols_begin(session, member);
 }
 
 void pick_up_note(struct session *session, const void *record)
@@ -188,7 +188,7 @@ static void refuse(struct session *session, pid_t pid, int err)
 static void member_adopt(struct session *session, struct member *member)
 {
 	struct plan_target target;
-	int err = plan_target(member->pid, &session->opts.plan, session->plans, &target);
+	int err = plan_target(member->pid, &session->opts.plan, &session->plans, &target);
 
 	member->adopted = 0;
 	session->adopted--;
@@ -219,7 +219,7 @@ static int candidate_look(struct session *session, struct candidate *candidate, 
 	if (session->opts.wanted && !candidate->late.mapped &&
 	    !session->opts.wanted(session->opts.wanted_context, pid))
 		return 1;
-	found = late_look(&candidate->late, plan_cache_files(session->plans));
+	found = late_look(&candidate->late, plan_cache_files(session->plans.python));
 	if (found == -ESRCH)
 		return 1;
 	/* One that is being loaded may come to its Python yet. */
