@@ -90,6 +90,7 @@ struct abi_target {
 	/* 1: there are sampled blocks beside those in the map `sampled`. Written by the programs */
 	__u32 sample_overflow;
 	__u32 pad;
+	__u64 hits; /* of its probes, about: not counted atomically. Written by the programs, if they count */
 	struct abi_heap heap;
 	struct abi_offsets offsets;
 };
@@ -172,7 +173,7 @@ enum abi_register {
 
 _Static_assert(sizeof(struct abi_offsets) == 56, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
-_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 168, "target.offsets");
-_Static_assert(sizeof(struct abi_target) == 224, "target");
+_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 176, "target.offsets");
+_Static_assert(sizeof(struct abi_target) == 232, "target");
 
 #endif

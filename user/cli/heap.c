@@ -232,7 +232,7 @@ static int heap_print(pid_t pid, const struct heap_choice *choice)
 	if (err)
 		return err;
 	/* Finding the runtime opens the files that the process has mapped; the heap takes less. */
-	err = privileges_drop(0);
+	err = privileges_drop(0, 0);
 	if (!err)
 		err = heap_types_read(&runtime, &types);
 	if (!err) {

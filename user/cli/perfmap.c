@@ -220,7 +220,7 @@ static int run_session(struct run *run)
 		return error_print(err, NULL, "perfmap"), EXIT_FAILED;
 	if (targets_start(run))
 		return run->status ? run->status : EXIT_FAILED;
-	err = privileges_drop(options->install ? 2 : options->output != NULL);
+	err = privileges_drop(options->install ? 2 : options->output != NULL, 0);
 	if (err)
 		return error_print(err, NULL, "perfmap"), EXIT_FAILED;
 	run->start_ns = clock_ns(CLOCK_MONOTONIC);

@@ -128,7 +128,9 @@ static int session_follow(struct run *run)
 
 		if (count >= 0 && run->late.count) {
 			run->attached += late_targets_look(&run->late, run->session);
-			int err = run->late.count ? 0 : privileges_drop(run->output || run->capture);
+			int err = run->late.count ? 0
+						  : privileges_drop(run->output || run->capture,
+								    run->options.session.overhead > 0);
 
 			if (err)
 				return err;
@@ -303,7 +305,7 @@ static int run_session(struct run *run)
 	if (err)
 		return run->status ? run->status : EXIT_FAILED;
 	if (!run->late.count)
-		err = privileges_drop(run->output || run->capture);
+		err = privileges_drop(run->output || run->capture, run->options.session.overhead > 0);
 	if (err) {
 		error_print(err, NULL, "trace");
 		return EXIT_FAILED;

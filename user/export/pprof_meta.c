@@ -11,6 +11,7 @@
 
 #define SIGNATURE PPROF_COMMENT "snapshot="
 #define VERSION   "1"
+#define CHANGE    "change" /* its number: the fields of struct snapshot_change */
 
 struct meta_field {
 	const char *key;
@@ -50,6 +51,7 @@ static const struct meta_field meta_fields[] = {
 	NUMBER(records_malformed),
 	NUMBER(rounded_blocks),
 	NUMBER(sample_bytes),
+	NUMBER(changes_dropped),
 	NUMBER(unread_ns),
 	NUMBER(mapped_known),
 	NUMBER(large_skipped),
@@ -90,6 +92,18 @@ static uint64_t number_get(const struct snapshot_meta *meta, const struct meta_f
 	return whole;
 }
 
+static int change_comment(const struct snapshot_meta *meta, size_t index, char out[PPROF_COMMENT_MAX])
+{
+	const struct snapshot_change *change = &meta->changes[index];
+
+	if (index >= meta->change_count)
+		return 0;
+	snprintf(out, PPROF_COMMENT_MAX, PPROF_COMMENT CHANGE "%zu=%" PRIu64 " %" PRIu64 " %u %u %u", index,
+		 change->since_ns, change->sample_bytes, change->mode, change->cost_permille,
+		 change->budget_permille);
+	return 1;
+}
+
 int pprof_meta_comment(const struct snapshot_meta *meta, size_t index, char out[PPROF_COMMENT_MAX])
 {
 	if (!index) {
@@ -98,7 +112,7 @@ int pprof_meta_comment(const struct snapshot_meta *meta, size_t index, char out[
 	}
 	index--;
 	if (index >= FIELDS + LOSS_COUNT)
-		return 0;
+		return change_comment(meta, index - FIELDS - LOSS_COUNT, out);
 	if (index >= FIELDS) {
 		size_t kind = index - FIELDS;
 
@@ -160,6 +174,26 @@ static int loss_set(struct snapshot_meta *meta, const char *key, const char *val
 	return number_parse(key, value, UINT64_MAX, &meta->loss[kind]);
 }
 
+static int change_set(struct snapshot_meta *meta, const char *key, const char *value)
+{
+	struct snapshot_change *change;
+	uint64_t index;
+	int end = 0, err = number_parse(key, key + strlen(CHANGE), SNAPSHOT_CHANGES - 1, &index);
+
+	if (err)
+		return err;
+	change = &meta->changes[index];
+	/* They come in order. */
+	if (index != meta->change_count || value[0] < '0' || value[0] > '9' ||
+	    sscanf(value, "%" SCNu64 " %" SCNu64 " %u %u %u%n", &change->since_ns, &change->sample_bytes,
+		   &change->mode, &change->cost_permille, &change->budget_permille, &end) != 5 ||
+	    value[end])
+		return error_set(-EBADMSG, "the profile's comment %s%s is no change of mode", PPROF_COMMENT,
+				 key);
+	meta->change_count++;
+	return 0;
+}
+
 int pprof_meta_parse(struct snapshot_meta *meta, const char *comment, size_t bytes)
 {
 	char key[PPROF_COMMENT_MAX];
@@ -183,5 +217,7 @@ int pprof_meta_parse(struct snapshot_meta *meta, const char *comment, size_t byt
 	for (size_t i = 0; i < FIELDS; i++)
 		if (!strcmp(key, meta_fields[i].key))
 			return field_set(meta, &meta_fields[i], value);
+	if (!strncmp(key, CHANGE, strlen(CHANGE)))
+		return change_set(meta, key, value);
 	return strncmp(key, "loss", strlen("loss")) ? 0 : loss_set(meta, key, value);
 }

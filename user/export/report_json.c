@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "export/json.h"
+#include "export/report_modes.h"
 #include "python/version.h"
 
 static void key_text(FILE *out, const char *key, const char *value)
@@ -141,6 +142,7 @@ void report_json_meta(const struct snapshot *snapshot, FILE *out)
 			meta->large_skipped ? "false" : "true");
 	if (meta->sample_bytes)
 		fprintf(out, "\"sample_bytes\": %" PRIu64 ", ", meta->sample_bytes);
+	report_modes_json(out, meta);
 	coverage_write(out, meta);
 	fputs(", ", out);
 	not_seen_write(out, meta);

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "export/not_seen.h"
+#include "export/report_modes.h"
 #include "export/report_parts.h"
 #include "export/source.h"
 #include "python/version.h"
@@ -238,6 +239,7 @@ static void title_print(FILE *out, const char *prefix, const char *name, const s
 	else
 		origin_print(out, meta);
 	putc('\n', out);
+	report_modes_print(out, meta);
 	if (growth)
 		growth_print(out, meta);
 }

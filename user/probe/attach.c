@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "probe/attach.h"
+#include "probe/attach_state.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -9,18 +9,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "probe/alloc.skel.h"
-#include "probe/links.h"
 #include "probe/stream.h"
 
-struct attach {
-	struct alloc_bpf *skeleton;
-	struct stream *stream;
-	struct links links;
-	int empty; /* as in struct attach_opts */
-};
-
-static void programs_select(struct attach *attach)
+static void programs_select(struct attach *attach, int counting)
 {
 	struct alloc_bpf *skeleton = attach->skeleton;
 	int session = attach->links.backend == LINKS_SESSION, empty = attach->empty;
@@ -38,7 +29,7 @@ static void programs_select(struct attach *attach)
 		{skeleton->progs.object_begin, !empty, LINKS_ENTRY},
 		{skeleton->progs.finalize, !empty, LINKS_ENTRY},
 		{skeleton->progs.empty_session, session && empty, LINKS_BOTH},
-		{skeleton->progs.empty, empty, LINKS_ENTRY},
+		{skeleton->progs.empty, empty || counting, LINKS_ENTRY},
 	};
 
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
@@ -67,10 +58,11 @@ int attach_new(struct attach **out, const struct features *features, const struc
 		bpf_map__set_max_entries(attach->skeleton->maps.events, opts->ring_bytes);
 	attach->skeleton->rodata->has_loop = features->bpf_loop;
 	attach->skeleton->rodata->sampling = opts->sampling;
+	attach->skeleton->rodata->counting = opts->counting;
 	if (!opts->sampling)
 		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
 	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin, features->prepare_exec);
-	programs_select(attach);
+	programs_select(attach, opts->counting);
 	err = alloc_bpf__load(attach->skeleton);
 	if (err) {
 		err = error_set(err, "the kernel refused the BPF programs (%s; -v shows its words)",
@@ -130,6 +122,22 @@ void attach_forget(struct attach *attach, uint32_t tgid)
 /* Which sites a program serves. */
 typedef int (*site_filter_fn)(const struct plan_site *site);
 
+static unsigned int site_group(const struct plan_site *site)
+{
+	return site->op == ABI_OP_FINALIZE    ? ATTACH_LAST
+	       : plan_site_is_pool_free(site) ? ATTACH_POOL_FREES
+					      : ATTACH_OTHERS;
+}
+
+/* Where programs go: the sites of one group of a plan. */
+struct places {
+	struct attach *attach;
+	const struct plan *plan;
+	const char *path;
+	pid_t pid;
+	unsigned int group;
+};
+
 static int site_is_mapping(const struct plan_site *site)
 {
 	return site->op >= ABI_OP_MMAP && site->op <= ABI_OP_BRK;
@@ -163,9 +171,11 @@ static int site_is_finalize(const struct plan_site *site)
 }
 
 /* Attaches program, or the empty one of its kind, to the plan's sites that filter selects. */
-static int program_attach(struct attach *attach, const struct bpf_program *program, const struct plan *plan,
-			  site_filter_fn filter, const char *path, pid_t pid, enum links_kind kind)
+static int program_attach(const struct places *places, const struct bpf_program *program,
+			  site_filter_fn filter, enum links_kind kind)
 {
+	struct attach *attach = places->attach;
+	const struct plan *plan = places->plan;
 	uint64_t *offsets = calloc(plan->count + 1, sizeof(*offsets));
 	uint64_t *cookies = calloc(plan->count + 1, sizeof(*cookies));
 	size_t count = 0;
@@ -178,56 +188,71 @@ static int program_attach(struct attach *attach, const struct bpf_program *progr
 				  ? attach->skeleton->progs.empty_session
 				  : attach->skeleton->progs.empty;
 	for (size_t i = 0; i < plan->count; i++) {
-		if (!filter(&plan->sites[i]))
+		if (!filter(&plan->sites[i]) || site_group(&plan->sites[i]) != places->group)
 			continue;
 		offsets[count] = plan->sites[i].offset;
 		cookies[count++] = plan->sites[i].cookie;
 	}
-	err = links_add(&attach->links, program, kind, path, pid, offsets, cookies, count);
+	err = links_add(&attach->links, program, kind, places->path, places->pid, places->group, offsets,
+			cookies, count);
 out:
 	free(offsets);
 	free(cookies);
 	return err;
 }
 
-int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid)
+static int group_attach(const struct places *places)
 {
-	struct alloc_bpf *skeleton = attach->skeleton;
+	struct alloc_bpf *skeleton = places->attach->skeleton;
+	/* Frees first: a block whose free is seen and whose birth is not does no harm, the reverse does. */
+	int err = program_attach(places, skeleton->progs.request_once, site_is_once, LINKS_ENTRY);
+
+	if (!err)
+		err = program_attach(places, skeleton->progs.mapping, site_is_mapping, LINKS_ENTRY);
+	if (!err)
+		err = program_attach(places, skeleton->progs.finalize, site_is_finalize, LINKS_ENTRY);
+	if (!err)
+		err = program_attach(places, skeleton->progs.object_begin, site_is_reuse, LINKS_ENTRY);
+	if (!err)
+		err = program_attach(places, skeleton->progs.inline_site, site_is_inline, LINKS_ENTRY);
+	if (!err && places->attach->links.backend == LINKS_SESSION)
+		return program_attach(places, skeleton->progs.request_session, site_is_request, LINKS_BOTH);
+	if (!err)
+		err = program_attach(places, skeleton->progs.request_return, site_is_request, LINKS_RETURN);
+	if (!err)
+		err = program_attach(places, skeleton->progs.request_entry, site_is_request, LINKS_ENTRY);
+	return err;
+}
+
+int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid,
+		  unsigned int groups)
+{
+	struct places places = {.attach = attach, .plan = plan, .pid = pid};
 	char path[32];
-	int err;
+	int err = 0;
 
 	/* The very inode that the target has mapped, whatever its name says by now. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", elf_file_fd(file));
-	/* Frees first: a block whose free is seen and whose birth is not does no harm, the reverse does. */
-	err = program_attach(attach, skeleton->progs.request_once, plan, site_is_once, path, pid,
-			     LINKS_ENTRY);
-	if (!err)
-		err = program_attach(attach, skeleton->progs.mapping, plan, site_is_mapping, path, pid,
-				     LINKS_ENTRY);
-	if (!err)
-		err = program_attach(attach, skeleton->progs.finalize, plan, site_is_finalize, path, pid,
-				     LINKS_ENTRY);
-	if (!err)
-		err = program_attach(attach, skeleton->progs.object_begin, plan, site_is_reuse, path, pid,
-				     LINKS_ENTRY);
-	if (!err)
-		err = program_attach(attach, skeleton->progs.inline_site, plan, site_is_inline, path, pid,
-				     LINKS_ENTRY);
-	if (!err && attach->links.backend == LINKS_SESSION)
-		return program_attach(attach, skeleton->progs.request_session, plan, site_is_request, path,
-				      pid, LINKS_BOTH);
-	if (!err)
-		err = program_attach(attach, skeleton->progs.request_return, plan, site_is_request, path, pid,
-				     LINKS_RETURN);
-	if (!err)
-		err = program_attach(attach, skeleton->progs.request_entry, plan, site_is_request, path, pid,
-				     LINKS_ENTRY);
+	places.path = path;
+	for (places.group = 1; !err && places.group <= groups; places.group <<= 1)
+		if (places.group & groups)
+			err = group_attach(&places);
 	return err;
+}
+
+int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid)
+{
+	return attach_groups(attach, plan, file, pid, ATTACH_ALL);
+}
+
+void attach_drop(struct attach *attach, pid_t pid, unsigned int groups)
+{
+	links_drop(&attach->links, pid, groups);
 }
 
 int attach_detaches_slowly(const struct attach *attach)
 {
-	return attach->links.perf_count > 32;
+	return attach->links.backend == LINKS_PERF && attach->links.count > 32;
 }
 
 const char *attach_backend(const struct attach *attach)

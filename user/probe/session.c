@@ -89,7 +89,8 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		.ring_bytes = opts->ring_bytes,
 		.no_session = opts->backend == SESSION_BACKEND_MULTI,
 		.no_multi = opts->backend == SESSION_BACKEND_PERF,
-		.sampling = opts->sample_bytes != 0,
+		.sampling = opts->sample_bytes || opts->overhead > 0,
+		.counting = opts->overhead > 0,
 		.record = record_handle,
 		.context = session,
 	};
@@ -100,6 +101,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		return -ENOMEM;
 	session->opts = *opts;
 	session->next_space = 1;
+	session->hit_cost.stats = -1;
 	err = features_probe(&session->features);
 	if (!err)
 		err = features_check(&session->features, remedy);
@@ -109,6 +111,8 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		err = plan_cache_new(&session->plans);
 	if (!err)
 		err = attach_new(&session->attach, &session->features, &attach);
+	if (!err)
+		err = session_governor_begin(session);
 	if (!err && opts->capture)
 		err = capture_begin(opts->capture);
 	if (err) {
@@ -131,6 +135,7 @@ void session_free(struct session *session)
 {
 	if (!session)
 		return;
+	session_governor_end(session);
 	attach_free(session->attach);
 	for (size_t i = 0; i < session->count; i++)
 		member_close(session->members[i]);
@@ -256,6 +261,7 @@ int session_drain(struct session *session)
 		ends_watch(session);
 		session_census_due(session, clock_ns(CLOCK_MONOTONIC));
 	}
+	session_governor_due(session, clock_ns(CLOCK_MONOTONIC));
 	if (clock_ns(CLOCK_MONOTONIC) - session->loss_ns >= LOSS_PERIOD_NS) {
 		int err = session_count_loss(session);
 

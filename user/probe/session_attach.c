@@ -146,6 +146,9 @@ int session_add(struct session *session, pid_t pid, int from_start)
 		member_close(member);
 		return err;
 	}
+	err = member_governor_begin(session, member);
+	if (err)
+		log_info("PID %d: --overhead does not work: %s", pid, error_reason(err));
 	session->members[session->count++] = member;
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	attached_print(session, member, info.name, &plan, member->census_ns - start);

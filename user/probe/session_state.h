@@ -8,6 +8,7 @@
 #include "probe/plan_cache.h"
 #include "probe/seccomp.h"
 #include "probe/session.h"
+#include "probe/session_governor.h"
 
 struct member {
 	pid_t pid;
@@ -18,6 +19,8 @@ struct member {
 	int mapped, large_blocks;           /* growth mode: mapped memory; large blocks one by one */
 	int heap_unreadable;                /* there will be no census */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
+	int off;                            /* its probes are out; mode is the one before */
+	struct member_governor governor;
 };
 
 struct session {
@@ -31,6 +34,7 @@ struct session {
 	uint32_t next_space;
 	int capture_error;
 	struct seccomp_answer seccomp;
+	struct hit_cost hit_cost;
 	uint64_t loss_ns; /* when the loss counters were last read */
 };
 

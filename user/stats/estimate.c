@@ -55,7 +55,8 @@ int estimate_trace(uint64_t mean, const struct snapshot_trace *trace, uint64_t *
 	if (!mean) {
 		*count = trace->count;
 		if (__builtin_mul_overflow(trace->bytes, trace->count, size))
-			return error_set(-EOVERFLOW, "%llu blocks of %llu bytes are more than 64 bits can say",
+			return error_set(-EOVERFLOW,
+					 "%llu blocks of %llu bytes are more than 64 bits can say",
 					 (unsigned long long)trace->count, (unsigned long long)trace->bytes);
 		return 0;
 	}

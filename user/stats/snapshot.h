@@ -56,6 +56,16 @@ struct snapshot_coverage {
 	uint64_t elapsed_ns, frozen_ns; /* how long it took to read; how long the target was stopped for it */
 };
 
+/* The process was traced in this way from then on. */
+struct snapshot_change {
+	uint64_t since_ns; /* after its tracing began */
+	uint64_t sample_bytes;
+	uint32_t mode;                           /* enum event_mode */
+	uint32_t cost_permille, budget_permille; /* as in struct event_mode_change; 0, 0: the first one */
+};
+
+#define SNAPSHOT_CHANGES 16u
+
 struct snapshot_meta {
 	uint32_t pid;
 	uint32_t python_version; /* PY_VERSION_HEX, 0: unknown */
@@ -78,6 +88,10 @@ struct snapshot_meta {
 	int large_skipped;        /* growth mode: large blocks were not traced, one by one */
 	uint32_t pool_bytes;      /* of each of pymalloc's pools; 0: not known */
 	uint64_t regions_dropped; /* changes of it that were not kept */
+	/* How it was traced when, if that has changed: what it began with, and the last ones, of which mode is the last. */
+	struct snapshot_change changes[SNAPSHOT_CHANGES];
+	uint32_t change_count;    /* 0: it was traced in one way */
+	uint32_t changes_dropped; /* between the first and the second */
 	int coverage_known;
 	struct snapshot_coverage coverage;
 };
@@ -99,6 +113,8 @@ struct snapshot {
 	size_t mapped_count;
 };
 
+/* Of enum event_mode; "unknown". Static. */
+const char *snapshot_mode_name(uint32_t mode);
 /* Are pools counted and not blocks? */
 int snapshot_is_growth(const struct snapshot *snapshot);
 /* The mapped layer as a snapshot of its own, for whatever takes one; borrows all but itself from the snapshot. */

@@ -159,6 +159,8 @@ static size_t record_bytes(uint32_t type, int *variable)
 	case EVENT_CENSUS:
 	case EVENT_CENSUS_DONE:
 		return sizeof(struct event_census);
+	case EVENT_MODE_CHANGE:
+		return sizeof(struct event_mode_change);
 	case EVENT_CENSUS_POOL:
 		return sizeof(struct event_census_pool);
 	default:
@@ -214,6 +216,8 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 	case EVENT_RESET_PEAK:
 		process->info.peak_bytes = process->info.live_bytes;
 		return 0;
+	case EVENT_MODE_CHANGE:
+		return state_mode_change(process, record);
 	case EVENT_CENSUS:
 		return state_census(process, record);
 	case EVENT_CENSUS_THREAD:

@@ -19,7 +19,7 @@ void state_block_gone(struct process_state *process, const struct block *block)
 	process->info.rounded_blocks -= block->rounded;
 }
 
-static int block_put(struct process_state *process, const struct block *block)
+int state_block_put(struct process_state *process, const struct block *block)
 {
 	struct trace_process *info = &process->info;
 	uint64_t bytes = estimate_bytes(info->sample_bytes, block->bytes);
@@ -111,7 +111,7 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 
 	place_set(&block, event->api & EVENT_API_MASK, was_large);
 	if (!err)
-		err = block_put(process, &block);
+		err = state_block_put(process, &block);
 	if (!err && !event->domain)
 		err = thread_did(process, &event->header, event->address, 0);
 	if (!err && block.traceback && !process->stacks[block.traceback].known) {
@@ -212,7 +212,7 @@ int state_realloc_fail(struct process_state *process, const struct event_free *e
 		return err;
 	/* The heap shows it, if it is in a pool: it never left. */
 	thread.pending.epoch = process->census.epoch;
-	return block_put(process, &thread.pending);
+	return state_block_put(process, &thread.pending);
 }
 
 /*

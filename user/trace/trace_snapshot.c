@@ -115,14 +115,8 @@ static int regions_add(struct taking *taking)
 static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		     const struct process_state *process, const char *moment)
 {
-	static const char *const modes[] = {
-		[EVENT_MODE_EXACT] = "exact",
-		[EVENT_MODE_CENSUS] = "census",
-		[EVENT_MODE_GROWTH] = "growth",
-	};
 	const struct trace_process *info = &process->info;
 	const struct snapshot_coverage *coverage = &info->coverage;
-	unsigned int known = info->mode && info->mode < sizeof(modes) / sizeof(modes[0]);
 
 	*meta = (struct snapshot_meta){
 		.pid = info->tgid,
@@ -148,8 +142,11 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 	};
 	if (state_heap_tells(info))
 		meta->unread_ns = info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
+	meta->change_count = info->change_count;
+	meta->changes_dropped = info->changes_dropped;
+	memcpy(meta->changes, info->changes, sizeof(meta->changes));
 	memcpy(meta->name, info->name, sizeof(meta->name));
-	snprintf(meta->mode, sizeof(meta->mode), "%s", known ? modes[info->mode] : "unknown");
+	snprintf(meta->mode, sizeof(meta->mode), "%s", snapshot_mode_name(info->mode));
 	snprintf(meta->moment, sizeof(meta->moment), "%s", moment);
 	memcpy(meta->loss, trace->loss.counts, sizeof(meta->loss));
 }

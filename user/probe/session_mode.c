@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process under trace is traced in another way. What can be is changed in place: from exact to census the probes of
+ * pools' frees go, and come back the other way; another sample is a number in the target. Everything else is planned anew:
+ * the probes go, the stream says so, others come, and what is on the heap then is older.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "probe/plan_process.h"
+#include "probe/session_governor.h"
+#include "probe/session_state.h"
+
+#define PROBES (ATTACH_POOL_FREES | ATTACH_OTHERS)
+
+/* The work on one change. */
+struct change {
+	struct session *session;
+	struct member *member;
+	const struct governor_step *step;
+	double cost, budget;
+	struct plan plan; /* of a mode that needs one */
+};
+
+static int change_announce(const struct change *change)
+{
+	const struct member *member = change->member;
+	struct event_mode_change record = {
+		.header = {.type = EVENT_MODE_CHANGE,
+			   .size = sizeof(record),
+			   .time_ns = clock_ns(CLOCK_MONOTONIC),
+			   .tgid = member->pid,
+			   .tid = member->pid},
+		.mode = change->step->mode | EVENT_MODE_PYTHON,
+		.cost_permille = (uint32_t)(change->cost * 1000),
+		.budget_permille = (uint32_t)(change->budget * 1000),
+		.sample_bytes = change->step->sample_bytes,
+	};
+
+	if (change->step->mode == EVENT_MODE_GROWTH)
+		record.mode |= (member->mapped ? EVENT_MODE_MAPPED : 0) |
+			       (member->large_blocks ? EVENT_MODE_LARGE : 0);
+	return session_feed(change->session, &record, sizeof(record));
+}
+
+/* in_place: there are blocks from before in the table that are not in the map of sampled ones: then all ends are told. */
+static int target_update(const struct change *change, int in_place)
+{
+	struct abi_target *target = &change->member->runtime.target;
+
+	target->sample_bytes = change->step->sample_bytes;
+	target->sample_overflow = in_place;
+	return attach_target(change->session->attach, change->member->pid, target);
+}
+
+/* Planned anew: kinds of probes that are not there by now are placed. */
+static int plan_begin(struct change *change)
+{
+	struct plan_opts opts = change->session->opts.plan;
+	struct python_runtime runtime = {0};
+	struct process_info info;
+	int err;
+
+	opts.mode = change->step->mode;
+	err = plan_process(change->member->pid, &opts, change->session->plans, &info, &runtime, &change->plan);
+	if (err)
+		return err;
+	python_runtime_close(&runtime);
+	return change->plan.mode == opts.mode ? 0 : error_set(-ENOTSUP, "%s", change->plan.mode_why);
+}
+
+static int plan_attach(const struct change *change, unsigned int groups)
+{
+	const struct plan *plan = &change->plan;
+	const struct member *member = change->member;
+	int err = attach_groups(change->session->attach, plan, member->runtime.file, member->pid, groups);
+
+	if (!err && plan->memory)
+		err = attach_groups(change->session->attach, plan->memory, plan->memory_file, member->pid,
+				    groups);
+	return err;
+}
+
+/* In place. */
+static int frees_change(struct change *change, int wanted)
+{
+	struct session *session = change->session;
+	struct member *member = change->member;
+	int err = 0;
+
+	if (!wanted)
+		attach_drop(session->attach, member->pid, ATTACH_POOL_FREES);
+	else
+		err = plan_begin(change);
+	if (!err && wanted)
+		err = plan_attach(change, ATTACH_POOL_FREES);
+	session_pull(session);
+	member->mode = err ? member->mode : change->step->mode;
+	if (!err)
+		err = change_announce(change);
+	/* What has died unseen until now. */
+	if (!err && wanted)
+		member_reconcile(session, member, 0, 0);
+	return err;
+}
+
+static int change_anew(struct change *change)
+{
+	struct session *session = change->session;
+	struct member *member = change->member;
+	int err = plan_begin(change);
+
+	if (err)
+		return err;
+	attach_drop(session->attach, member->pid, PROBES);
+	session_pull(session);
+	member->mode = change->plan.mode;
+	member->mapped = change->plan.memory != NULL;
+	member->large_blocks = change->plan.large_blocks;
+	if (change->plan.memory)
+		member->runtime.target.program_break = change->plan.memory->program_break;
+	err = change_announce(change);
+	if (!err)
+		err = target_update(change, 0);
+	if (!err)
+		err = plan_attach(change, PROBES);
+	if (!err)
+		member_reconcile(session, member, 1, 0);
+	return err;
+}
+
+static int change_off(struct change *change)
+{
+	attach_drop(change->session->attach, change->member->pid, PROBES);
+	session_pull(change->session);
+	change->member->off = 1;
+	return change_announce(change);
+}
+
+static int change_make(struct change *change)
+{
+	struct member *member = change->member;
+	enum event_mode from = member->mode, to = change->step->mode;
+	int err;
+
+	if (to == EVENT_MODE_OFF)
+		return change_off(change);
+	if (!member->off && from != to && from != EVENT_MODE_GROWTH && to != EVENT_MODE_GROWTH)
+		return frees_change(change, to == EVENT_MODE_EXACT);
+	if (!member->off && from == to) {
+		session_pull(change->session);
+		err = target_update(change, 1);
+		return err ? err : change_announce(change);
+	}
+	err = change_anew(change);
+	if (!err)
+		member->off = 0;
+	return err;
+}
+
+int member_mode_change(struct session *session, struct member *member, const struct governor_step *step,
+		       double cost, double budget)
+{
+	struct change change = {
+		.session = session, .member = member, .step = step, .cost = cost, .budget = budget};
+	const char *from = member->off ? "off" : snapshot_mode_name(member->mode);
+	int err = change_make(&change);
+
+	plan_free(&change.plan);
+	if (err)
+		return err;
+	if (cost > 0)
+		log_info("PID %d: %s, then %s: the probes took %.1f %% of its CPU time, the budget is %.1f %%",
+			 member->pid, from, snapshot_mode_name(step->mode), cost * 100, budget * 100);
+	else
+		log_info("PID %d: %s, then %s: there is room for it again", member->pid, from,
+			 snapshot_mode_name(step->mode));
+	return 0;
+}
