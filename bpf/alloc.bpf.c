@@ -35,15 +35,15 @@ static __always_inline struct thread_state *thread_current(void)
  * Does a request with this stack pointer belong to one in progress? A request whose return never came (a
  * longjmp, a thread that was cancelled) shows by a new one that lies above it on the stack.
  */
-static __always_inline int request_is_nested(struct thread_state *thread, __u64 sp)
+static __always_inline int request_is_nested(struct request *request, __u64 sp)
 {
-	if (!thread->sp)
+	if (!request->sp)
 		return 0;
-	if (sp < thread->sp)
+	if (sp < request->sp)
 		return 1;
-	if (sp == thread->sp && thread->nested_equal++ < MAX_NESTED_EQUAL)
+	if (sp == request->sp && request->nested_equal++ < MAX_NESTED_EQUAL)
 		return 1;
-	thread->sp = 0;
+	request->sp = 0;
 	loss_add(LOSS_RETURN, 1);
 	return 0;
 }
@@ -72,30 +72,45 @@ static __always_inline void realloc_fail_output(struct abi_target *target, __u64
 	end_output(EVENT_REALLOC_FAIL, address, 0, api, LOSS_REALLOC);
 }
 
+/* Is the block one that is traced? Where it is not, another that was may have lain there. */
+static __always_inline int block_is_wanted(struct thread_state *thread, struct abi_target *target,
+					   __u64 address, __u64 bytes, __u32 domain, __u32 api)
+{
+	if (!sample_is_taken(target))
+		return 1;
+	if (!sample_draw(thread, target, bytes)) {
+		free_output(target, EVENT_FREE, address, domain, api, LOSS_FREE);
+		return 0;
+	}
+	sample_add(target, address, domain, api);
+	return 1;
+}
+
+static __always_inline void alloc_record_output(struct event_alloc *record, __u32 type)
+{
+	header_fill(&record->header, type, sizeof(*record));
+	if (record_output(record, sizeof(*record),
+			  type == EVENT_ALLOC   ? LOSS_ALLOC
+			  : type == EVENT_REUSE ? LOSS_REUSE
+						: LOSS_REALLOC))
+		loss_add(LOSS_ALLOC_BYTES, record->bytes);
+}
+
 static __always_inline void alloc_output(struct thread_state *thread, struct abi_target *target, __u32 type,
 					 __u64 address, __u64 bytes, __u32 domain, __u32 api)
 {
 	struct event_alloc record = {.address = address, .bytes = bytes, .domain = domain, .api = api};
 	__u32 face = api & EVENT_API_MASK;
 
-	if (sample_is_taken(target) && type != EVENT_REUSE) {
-		if (!sample_draw(thread, target, bytes)) {
-			free_output(target, EVENT_FREE, address, domain, api, LOSS_FREE);
-			return;
-		}
-		sample_add(target, address, domain, api);
-	}
+	if (type != EVENT_REUSE && !block_is_wanted(thread, target, address, bytes, domain, api))
+		return;
 	record.stack_id = stack_id_current(
 		thread, target, face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL);
-	header_fill(&record.header, type, sizeof(record));
-	if (record_output(&record, sizeof(record),
-			  type == EVENT_ALLOC   ? LOSS_ALLOC
-			  : type == EVENT_REUSE ? LOSS_REUSE
-						: LOSS_REALLOC))
-		loss_add(LOSS_ALLOC_BYTES, bytes);
+	alloc_record_output(&record, type);
 }
 
 #include "memory.h"
+#include "native.h"
 
 static __always_inline __s64 addend(__u64 cookie)
 {
@@ -138,48 +153,48 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 	if (!target)
 		return 1;
 	thread = thread_current();
-	if (!thread || request_is_nested(thread, sp))
+	if (!thread || request_is_nested(&thread->python, sp))
 		return 1;
 	cookie = bpf_get_attach_cookie(context);
-	thread->old_address = 0;
+	thread->python.old_address = 0;
 	thread->pool_bits = 0;
 	switch (cookie & 0xff) {
 	case ABI_OP_MALLOC:
-		thread->bytes = argument(regs, cookie, 0);
+		thread->python.bytes = argument(regs, cookie, 0);
 		break;
 	case ABI_OP_CALLOC:
-		thread->bytes = argument(regs, cookie, 0) * argument(regs, cookie, 1);
+		thread->python.bytes = argument(regs, cookie, 0) * argument(regs, cookie, 1);
 		break;
 	case ABI_OP_REALLOC:
-		thread->old_address = argument(regs, cookie, 0);
-		thread->bytes = argument(regs, cookie, 1);
+		thread->python.old_address = argument(regs, cookie, 0);
+		thread->python.bytes = argument(regs, cookie, 1);
 		break;
 	case ABI_OP_REFILL:
-		thread->bytes = thread->refill_bytes;
+		thread->python.bytes = thread->refill_bytes;
 		thread->refill_bytes = 0;
 		thread->pool_bits = addend(cookie);
 		break;
 	case ABI_OP_NEW_POOL:
 		thread->pool_bits = addend(cookie);
-		thread->bytes = 1ull << (thread->pool_bits & 63);
+		thread->python.bytes = 1ull << (thread->pool_bits & 63);
 		break;
 	default:
 		return 1;
 	}
-	thread->api = cookie >> 8 & 0xff;
+	thread->python.api = cookie >> 8 & 0xff;
 	if (!thread->pool_bits && addend(cookie))
-		thread->api |= EVENT_API_HOOKED;
-	else if (thread->api == EVENT_API_RAW && target->object_code_end &&
+		thread->python.api |= EVENT_API_HOOKED;
+	else if (thread->python.api == EVENT_API_RAW && target->object_code_end &&
 		 user_u64(sp) - target->object_code_start <
 			 target->object_code_end - target->object_code_start)
-		thread->api = EVENT_API_LARGE;
-	thread->nested_equal = 0;
+		thread->python.api = EVENT_API_LARGE;
+	thread->python.nested_equal = 0;
 	thread->last_free = 0;
-	thread->sp = sp;
+	thread->python.sp = sp;
 	/* Of a block that is not in the sample it is an allocation like any other. */
-	if (thread->old_address &&
-	    !free_output(target, EVENT_REALLOC, thread->old_address, 0, thread->api, LOSS_REALLOC))
-		thread->old_address = 0;
+	if (thread->python.old_address && !free_output(target, EVENT_REALLOC, thread->python.old_address, 0,
+						       thread->python.api, LOSS_REALLOC))
+		thread->python.old_address = 0;
 	return 0;
 }
 
@@ -193,23 +208,23 @@ static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 		return 0;
 	thread = thread_current();
 	/* The return has popped the return address. */
-	if (!thread || !thread->sp || regs->rsp != thread->sp + 8)
+	if (!thread || !thread->python.sp || regs->rsp != thread->python.sp + 8)
 		return 0;
-	thread->sp = 0;
+	thread->python.sp = 0;
 	/* What it returns is a block of the pool: any of them if that had blocks of this class before. */
-	if (thread->api == EVENT_API_POOL && address)
-		address = (address & ~(thread->bytes - 1)) + POOL_HEADER_BYTES;
-	if (thread->pool_bits && !thread->bytes && address) {
-		thread->bytes = pool_class_bytes(address & ~((1ull << (thread->pool_bits & 63)) - 1));
+	if (thread->python.api == EVENT_API_POOL && address)
+		address = (address & ~(thread->python.bytes - 1)) + POOL_HEADER_BYTES;
+	if (thread->pool_bits && !thread->python.bytes && address) {
+		thread->python.bytes = pool_class_bytes(address & ~((1ull << (thread->pool_bits & 63)) - 1));
 		rounded = EVENT_API_ROUNDED;
 	}
 	thread->last_block = address;
-	thread->last_bytes = thread->bytes;
+	thread->last_bytes = thread->python.bytes;
 	if (address)
-		alloc_output(thread, target, thread->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
-			     thread->bytes, 0, thread->api | rounded);
-	else if (thread->old_address)
-		realloc_fail_output(target, thread->old_address, thread->api);
+		alloc_output(thread, target, thread->python.old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC,
+			     address, thread->python.bytes, 0, thread->python.api | rounded);
+	else if (thread->python.old_address)
+		realloc_fail_output(target, thread->python.old_address, thread->python.api);
 	return 0;
 }
 
@@ -309,12 +324,12 @@ int inline_site(struct pt_regs *regs)
 	switch (cookie & 0xff) {
 	case ABI_OP_POOL:
 		thread = thread_current();
-		if (thread && !request_is_nested(thread, regs->rsp))
+		if (thread && !request_is_nested(&thread->python, regs->rsp))
 			pool_use(regs, thread, target, cookie);
 		break;
 	case ABI_OP_RESIZE:
 		thread = thread_current();
-		if (thread && regs->eflags & EFLAGS_CARRY && !request_is_nested(thread, regs->rsp)) {
+		if (thread && regs->eflags & EFLAGS_CARRY && !request_is_nested(&thread->python, regs->rsp)) {
 			__u64 block = argument(regs, cookie, 0);
 			__u32 api = cookie >> 8 & 0xff;
 
@@ -360,11 +375,11 @@ int request_once(struct pt_regs *regs)
 	api = cookie >> 8 & 0xff;
 	switch (cookie & 0xff) {
 	case ABI_OP_FREE:
-		if (!request_is_nested(thread, sp))
+		if (!request_is_nested(&thread->python, sp))
 			block_free(thread, target, argument(regs, cookie, 0), api, addend(cookie));
 		break;
 	case ABI_OP_POOL_FREE:
-		if (!request_is_nested(thread, sp))
+		if (!request_is_nested(&thread->python, sp))
 			block_free(thread, target, pool_first_free(argument(regs, cookie, 0)), api, 0);
 		break;
 	case ABI_OP_TRACK:

@@ -32,13 +32,28 @@ struct recent_frame {
 	__s32 first_traceable;
 };
 
-struct thread_state {
-	/* The outermost allocator request in progress on this thread; nested ones belong to it. */
+/* The outermost allocator request of a layer in progress on a thread; nested ones belong to it. */
+struct request {
 	__u64 sp; /* stack pointer at its entry; 0: none in progress */
 	__u64 bytes;
 	__u64 old_address; /* realloc: the block being resized; 0: a plain allocation */
+	__u64 result_at;   /* posix_memalign: where it puts the block; xallocx: where that stays */
 	__u32 api;
-	__u32 nested_equal; /* nested requests at the same stack pointer (tail calls) */
+	__u16 op;
+	__u16 nested_equal; /* nested requests at the same stack pointer (tail calls) */
+};
+
+/* A walk up the frame pointers. */
+struct native_walk {
+	__u64 frame;  /* the frame pointer that comes next */
+	__u64 below;  /* the next frame lies above this: the one before it, first the stack pointer */
+	__u64 caller; /* return address of the last step */
+};
+
+#define KNOWN_RETURNS 64
+
+struct thread_state {
+	struct request python, native;
 	__u64 refill_bytes; /* asked of an empty pool, by the request that calls for a new one; 0: not known */
 	__u64 pool_bits;    /* the request in progress makes a pool of that size (log2); 0: another one */
 	__u64 last_block;   /* what this thread was given last: an object that begins in there is no reuse */
@@ -55,6 +70,10 @@ struct thread_state {
 	__u64 sample_gap;                          /* bytes up to the next mark */
 	struct recent_frame recent[RECENT_FRAMES]; /* by address: frames of one stack lie side by side */
 	__u64 next_frame;                          /* of the walk in progress */
+	struct native_walk native_walk;
+	__u64 outer_sp,
+		outer_caller; /* of the last ABI_OP_CALLER: its stack pointer, 0: none; its return address */
+	__u64 returns[KNOWN_RETURNS]; /* addresses that are known to follow a call */
 
 	__u64 code[32]; /* the code object being read; 256 bytes */
 	struct {

@@ -82,6 +82,15 @@ enum event_api {
 		6, /* malloc and its kin: a layer below Python's allocators, in a table of its own */
 };
 
+/* Layers that are traced side by side and never added up: what is in one lies, for the most part, in blocks of the next. */
+enum event_layer {
+	EVENT_LAYER_PYTHON = 0, /* Python's allocators: every api but EVENT_API_NATIVE */
+	EVENT_LAYER_NATIVE = 1, /* malloc and its kin */
+	EVENT_LAYER_MMAP = 2,   /* regions (EVENT_MAP and its kin) */
+	EVENT_LAYERS
+};
+#define EVENT_LAYER_TABLES 2 /* those that are tables of blocks */
+
 /* In the field api of an allocation or a free, beside the face. */
 #define EVENT_API_MASK    0xffu
 #define EVENT_API_HOOKED  0x200u /* the block lies EVENT_HOOKS_BEFORE bytes within the one of the allocator */

@@ -31,6 +31,7 @@ USAGE = (
     ("-b 99999999999999999999", "power of two"),
     ("-m sampling", "census"),
     ("-m other", "census"),
+    ("--layer other", "python, native, mmap or all"),
     ("--backend other", "perf"),
     ("--format yaml", "--format"),
     ("--group-by colour", "--group-by"),

@@ -293,11 +293,11 @@ static void test_trace(void **state)
 	assert_true(each > 4096);
 	assert_int_equal(feed_alloc(trace, 0x1000, 100, 0), 0);
 	assert_int_equal(feed_alloc(trace, 0x2000, 100, 0), 0);
-	assert_int_equal(process->live_bytes, 2 * each);
-	near(trace_live_count(trace, 0), 2 / estimate_chance(4096, 100));
+	assert_int_equal(process->tables[0].live_bytes, 2 * each);
+	near(trace_live_count(trace, 0, EVENT_LAYER_PYTHON), 2 / estimate_chance(4096, 100));
 	assert_int_equal(feed_free(trace, 0x1000), 0);
-	assert_int_equal(process->live_bytes, each);
-	assert_int_equal(process->peak_bytes, 2 * each);
+	assert_int_equal(process->tables[0].live_bytes, each);
+	assert_int_equal(process->tables[0].peak_bytes, 2 * each);
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
 	assert_int_equal(snapshot->meta.sample_bytes, 4096);
 	assert_int_equal(snapshot->traces[0].count, 1);

@@ -60,9 +60,9 @@ static void test_tables(void **state)
 	feed_alloc(trace, 0x1000, 100, 0);
 	assert_int_equal(feed_change(trace, EVENT_MODE_CENSUS, 2000000000, 0), 0);
 	assert_int_equal(process->mode, EVENT_MODE_CENSUS);
-	assert_int_equal(process->live_blocks, 1);
+	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_blocks, 1);
 	assert_int_equal(feed_change(trace, EVENT_MODE_GROWTH | EVENT_MODE_MAPPED, 3000000000, 0), 0);
-	assert_int_equal(process->live_blocks, 0);
+	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_blocks, 0);
 	assert_int_equal(process->mapped_known, 1);
 	assert_int_equal(process->large_skipped, 1);
 	assert_int_equal(feed_change(trace, EVENT_MODE_OFF, 4000000000, 0), 0);
@@ -100,7 +100,8 @@ static void test_many(void **state)
 	(void)state;
 
 	for (uint32_t i = 1; i <= 100; i++)
-		assert_int_equal(feed_change(trace, i % 2 ? EVENT_MODE_CENSUS : EVENT_MODE_EXACT, 1 + i, 0), 0);
+		assert_int_equal(feed_change(trace, i % 2 ? EVENT_MODE_CENSUS : EVENT_MODE_EXACT, 1 + i, 0),
+				 0);
 	snapshot = snapshot_now(trace);
 	assert_int_equal(snapshot->meta.change_count, SNAPSHOT_CHANGES);
 	assert_int_equal(snapshot->meta.changes_dropped, 101 - SNAPSHOT_CHANGES);
@@ -130,17 +131,18 @@ static void test_thinned(void **state)
 		double error = sqrt(COUNT * (1 - chance) / chance);
 
 		assert_int_equal(feed_change(trace, EVENT_MODE_EXACT, 2 + i, means[i]), 0);
-		assert_true(fabs((double)trace_live_count(trace, 0) - COUNT) <= 5 * error);
-		assert_true(process->live_blocks < COUNT / 2);
+		assert_true(fabs((double)trace_live_count(trace, 0, EVENT_LAYER_PYTHON) - COUNT) <=
+			    5 * error);
+		assert_true(process->tables[EVENT_LAYER_PYTHON].live_blocks < COUNT / 2);
 	}
 	for (uint64_t i = 0; i < COUNT; i++)
 		feed_free(trace, 0x100000 + i * 112);
-	assert_int_equal(process->live_blocks, 0);
-	assert_int_equal(process->live_bytes, 0);
+	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_blocks, 0);
+	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_bytes, 0);
 	/* Blocks that are in no sample any more do not come back: the table of a larger one begins anew. */
 	feed_alloc(trace, 0x1000, BYTES, 0);
 	assert_int_equal(feed_change(trace, EVENT_MODE_EXACT, 10, 4096), 0);
-	assert_int_equal(process->live_blocks, 0);
+	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_blocks, 0);
 	trace_free(trace);
 }
 
@@ -170,15 +172,16 @@ static void test_report(void **state)
 	meta.change_count = 0;
 	report_modes_print(out, &meta);
 	fclose(out);
-	assert_string_equal(
-		text,
-		"Modes: exact 0.0-12.3 s; census 12.3-15.0 s (the probes had taken 31.0 % of its CPU time, the "
-		"budget is 5.0 %); off 15.0-20.0 s (the probes had taken 6.0 % of its CPU time, the budget is "
-		"5.0 %)\n"
-		"Nothing is traced since 15.0 s: what came since then is in no line\n"
-		"Modes: exact 0.0-12.3 s; census 12.3-15.0 s (the probes had taken 31.0 % of its CPU time, the "
-		"budget is 5.0 %); growth 15.0-20.0 s\n"
-		"Figures are of what came since 15.0 s, when growth mode began\n");
+	assert_string_equal(text, "Modes: exact 0.0-12.3 s; census 12.3-15.0 s (the probes had taken 31.0 % "
+				  "of its CPU time, the "
+				  "budget is 5.0 %); off 15.0-20.0 s (the probes had taken 6.0 % of its CPU "
+				  "time, the budget is "
+				  "5.0 %)\n"
+				  "Nothing is traced since 15.0 s: what came since then is in no line\n"
+				  "Modes: exact 0.0-12.3 s; census 12.3-15.0 s (the probes had taken 31.0 % "
+				  "of its CPU time, the "
+				  "budget is 5.0 %); growth 15.0-20.0 s\n"
+				  "Figures are of what came since 15.0 s, when growth mode began\n");
 	free(text);
 }
 

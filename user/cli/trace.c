@@ -15,7 +15,7 @@
 #include "cli/signals.h"
 #include "cli/trace_options.h"
 #include "export/pprof.h"
-#include "probe/plan_process.h"
+#include "probe/plan_target.h"
 #include "probe/privileges.h"
 #include "target/launch.h"
 
@@ -41,18 +41,15 @@ struct run {
 	uint64_t start_ns, next_print_ns;
 };
 
-static int plan_show(pid_t pid, const struct plan_opts *opts)
+static int plan_show(pid_t pid, const struct plan_target_opts *opts)
 {
-	struct python_runtime runtime = {0};
-	struct process_info info;
-	struct plan plan = {0};
-	int err = plan_process(pid, opts, NULL, &info, &runtime, &plan);
+	struct plan_target target;
+	int err = plan_target(pid, opts, NULL, &target);
 
 	if (err)
 		return err;
-	plan_print(&runtime, &plan);
-	plan_free(&plan);
-	python_runtime_close(&runtime);
+	plan_target_print(&target);
+	plan_target_free(&target);
 	return 0;
 }
 

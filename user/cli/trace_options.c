@@ -19,7 +19,8 @@ enum {
 	KEY_EVERY,
 	KEY_SAMPLE,
 	KEY_OVERHEAD,
-	KEY_KEEP
+	KEY_KEEP,
+	KEY_LAYER
 };
 
 #define KEEP_DEFAULT 3
@@ -43,8 +44,11 @@ static const struct argp_option options[] = {
 	 2},
 	{"overhead", KEY_OVERHEAD, "PERCENT", 0,
 	 "hold what tracing takes of the target's CPU time under that, by narrowing the mode: exact, census, "
-	 "growth, "
-	 "off; the report says what ran when",
+	 "growth, off (without Python: a sample in place of all); the report says what ran when",
+	 2},
+	{"layer", KEY_LAYER, "LAYER", 0,
+	 "python: Python's allocators; native: malloc and its kin; mmap: memory that is mapped; all of them "
+	 "(default: python where there is a Python, else native)",
 	 2},
 	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
 	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},
@@ -81,13 +85,26 @@ static error_t reject_later(const char *option)
 static error_t parse_mode(struct trace_options *out, const char *arg)
 {
 	if (!strcmp(arg, "exact"))
-		out->session.plan.mode = EVENT_MODE_EXACT;
+		out->session.plan.python.mode = EVENT_MODE_EXACT;
 	else if (!strcmp(arg, "census"))
-		out->session.plan.mode = EVENT_MODE_CENSUS;
+		out->session.plan.python.mode = EVENT_MODE_CENSUS;
 	else if (!strcmp(arg, "growth"))
-		out->session.plan.mode = EVENT_MODE_GROWTH;
+		out->session.plan.python.mode = EVENT_MODE_GROWTH;
 	else
 		return cli_reject("--mode", arg, "census, exact or growth");
+	return 0;
+}
+
+static error_t parse_layer(struct trace_options *out, const char *arg)
+{
+	int layer = event_layer_find(arg);
+
+	if (!strcmp(arg, "all"))
+		out->session.plan.layers = (1u << EVENT_LAYERS) - 1;
+	else if (layer >= 0)
+		out->session.plan.layers = 1u << layer;
+	else
+		return cli_reject("--layer", arg, "python, native, mmap or all");
 	return 0;
 }
 
@@ -144,6 +161,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		out->session.nframe = number;
 		return 0;
 	case 'm':
+		out->session.plan.mode_asked = 1;
 		return parse_mode(out, arg);
 	case 'd':
 		return cli_parse_seconds(arg, &out->duration_ns) ? cli_reject("--duration", arg, "seconds")
@@ -178,19 +196,21 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'b':
 		return cli_parse_buffer(arg, &out->session.ring_bytes);
+	case KEY_LAYER:
+		return parse_layer(out, arg);
 	case KEY_BACKEND:
 		return parse_backend(out, arg);
 	case KEY_PUBLIC:
-		out->session.plan.public_only = 1;
+		out->session.plan.python.public_only = 1;
 		return 0;
 	case KEY_LARGE:
-		out->session.plan.large_blocks = 1;
+		out->session.plan.python.large_blocks = 1;
 		return 0;
 	case KEY_FREEZE:
 		out->session.freeze = 1;
 		return 0;
 	case KEY_NO_REUSE:
-		out->session.plan.no_reuse = 1;
+		out->session.plan.python.no_reuse = 1;
 		return 0;
 	case 'q':
 		log_level = 0;
@@ -209,34 +229,37 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 		.options = options,
 		.parser = parse,
 		.args_doc = "-p PID\n-- COMMAND ARG...",
-		.doc = "Traces the allocations of a Python process, from outside.",
+		.doc = "Traces the allocations of a process, from outside: Python's, or malloc's.",
 		.children = children,
 	};
 	int status;
 
 	memset(out, 0, sizeof(*out));
 	out->session.nframe = 16;
-	out->session.plan.mode = EVENT_MODE_CENSUS;
+	out->session.plan.python.mode = EVENT_MODE_CENSUS;
 	report_choice_default(&out->choice);
 	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
 	if (status)
 		return status;
-	if (out->session.plan.mode != EVENT_MODE_GROWTH && out->session.plan.large_blocks) {
+	if (out->session.plan.python.mode != EVENT_MODE_GROWTH && out->session.plan.python.large_blocks) {
 		error_print(error_set(-EINVAL, "large blocks are always traced but in growth mode"),
 			    "leave it away, or use --mode growth", "--large-blocks");
 		return EXIT_USAGE;
 	}
-	if (out->session.plan.mode == EVENT_MODE_GROWTH && out->session.sample_bytes) {
+	if (out->session.plan.python.mode == EVENT_MODE_GROWTH && out->session.sample_bytes) {
 		error_print(
 			error_set(-EINVAL, "growth mode traces no blocks of which there could be a sample"),
 			"leave it away, or use --mode census or exact", "--sample");
 		return EXIT_USAGE;
 	}
-	if (out->session.plan.mode == EVENT_MODE_GROWTH && out->session.plan.public_only) {
+	if (out->session.plan.python.mode == EVENT_MODE_GROWTH && out->session.plan.python.public_only) {
 		error_print(error_set(-EINVAL, "pools are made by a function that is not public"),
 			    "leave it away, or use another mode", "--public");
 		return EXIT_USAGE;
 	}
+	/* A program that will load Python, or exec one that has it, is waited for. */
+	if (!out->session.plan.layers && (out->command.count || out->wait))
+		out->session.plan.layers = 1u << EVENT_LAYER_PYTHON;
 	if (!out->pids == !out->command.count) {
 		error_print(error_set(-EINVAL, out->pids ? "a process id and a command are two targets"
 							 : "no target is named"),

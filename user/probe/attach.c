@@ -24,6 +24,10 @@ static void programs_select(struct attach *attach, int counting)
 		{skeleton->progs.request_entry, !session && !empty, LINKS_ENTRY},
 		{skeleton->progs.request_return, !session && !empty, LINKS_RETURN},
 		{skeleton->progs.request_once, !empty, LINKS_ENTRY},
+		{skeleton->progs.native_session, session && !empty, LINKS_BOTH},
+		{skeleton->progs.native_entry, !session && !empty, LINKS_ENTRY},
+		{skeleton->progs.native_return, !session && !empty, LINKS_RETURN},
+		{skeleton->progs.native_once, !empty, LINKS_ENTRY},
 		{skeleton->progs.inline_site, !empty, LINKS_ENTRY},
 		{skeleton->progs.mapping, !empty, LINKS_ENTRY},
 		{skeleton->progs.object_begin, !empty, LINKS_ENTRY},
@@ -138,6 +142,21 @@ struct places {
 	unsigned int group;
 };
 
+static int site_is_native(const struct plan_site *site)
+{
+	return (site->cookie >> 8 & 0xff) == EVENT_API_NATIVE;
+}
+
+static int site_is_native_request(const struct plan_site *site)
+{
+	return site_is_native(site) && site->with_return;
+}
+
+static int site_is_native_once(const struct plan_site *site)
+{
+	return site_is_native(site) && !site->with_return;
+}
+
 static int site_is_mapping(const struct plan_site *site)
 {
 	return site->op >= ABI_OP_MMAP && site->op <= ABI_OP_BRK;
@@ -145,7 +164,7 @@ static int site_is_mapping(const struct plan_site *site)
 
 static int site_is_request(const struct plan_site *site)
 {
-	return site->with_return;
+	return !site_is_native(site) && site->with_return;
 }
 
 static int site_is_reuse(const struct plan_site *site)
@@ -155,19 +174,19 @@ static int site_is_reuse(const struct plan_site *site)
 
 static int site_is_once(const struct plan_site *site)
 {
-	return site->op == ABI_OP_FREE || site->op == ABI_OP_POOL_FREE || site->op == ABI_OP_TRACK ||
-	       site->op == ABI_OP_UNTRACK;
-}
-
-static int site_is_inline(const struct plan_site *site)
-{
-	return !site->with_return && !site_is_once(site) && !site_is_reuse(site) && !site_is_mapping(site) &&
-	       site->op != ABI_OP_FINALIZE;
+	return !site_is_native(site) && (site->op == ABI_OP_FREE || site->op == ABI_OP_POOL_FREE ||
+					 site->op == ABI_OP_TRACK || site->op == ABI_OP_UNTRACK);
 }
 
 static int site_is_finalize(const struct plan_site *site)
 {
 	return site->op == ABI_OP_FINALIZE;
+}
+
+static int site_is_inline(const struct plan_site *site)
+{
+	return !site->with_return && !site_is_native(site) && !site_is_once(site) && !site_is_reuse(site) &&
+	       !site_is_mapping(site) && !site_is_finalize(site);
 }
 
 /* Attaches program, or the empty one of its kind, to the plan's sites that filter selects. */
@@ -184,9 +203,8 @@ static int program_attach(const struct places *places, const struct bpf_program 
 	if (!offsets || !cookies)
 		goto out;
 	if (attach->empty)
-		program = program == attach->skeleton->progs.request_session
-				  ? attach->skeleton->progs.empty_session
-				  : attach->skeleton->progs.empty;
+		program = kind == LINKS_BOTH ? attach->skeleton->progs.empty_session
+					     : attach->skeleton->progs.empty;
 	for (size_t i = 0; i < plan->count; i++) {
 		if (!filter(&plan->sites[i]) || site_group(&plan->sites[i]) != places->group)
 			continue;
@@ -205,23 +223,35 @@ static int group_attach(const struct places *places)
 {
 	struct alloc_bpf *skeleton = places->attach->skeleton;
 	/* Frees first: a block whose free is seen and whose birth is not does no harm, the reverse does. */
-	int err = program_attach(places, skeleton->progs.request_once, site_is_once, LINKS_ENTRY);
+	const struct {
+		const struct bpf_program *program;
+		site_filter_fn filter;
+		enum links_kind kind;
+		enum { ALWAYS, WITH_SESSION, WITHOUT_SESSION } when;
+	} steps[] = {
+		{skeleton->progs.request_once, site_is_once, LINKS_ENTRY, ALWAYS},
+		{skeleton->progs.native_once, site_is_native_once, LINKS_ENTRY, ALWAYS},
+		{skeleton->progs.mapping, site_is_mapping, LINKS_ENTRY, ALWAYS},
+		{skeleton->progs.finalize, site_is_finalize, LINKS_ENTRY, ALWAYS},
+		{skeleton->progs.object_begin, site_is_reuse, LINKS_ENTRY, ALWAYS},
+		{skeleton->progs.inline_site, site_is_inline, LINKS_ENTRY, ALWAYS},
+		{skeleton->progs.request_session, site_is_request, LINKS_BOTH, WITH_SESSION},
+		{skeleton->progs.request_return, site_is_request, LINKS_RETURN, WITHOUT_SESSION},
+		{skeleton->progs.request_entry, site_is_request, LINKS_ENTRY, WITHOUT_SESSION},
+		{skeleton->progs.native_session, site_is_native_request, LINKS_BOTH, WITH_SESSION},
+		{skeleton->progs.native_return, site_is_native_request, LINKS_RETURN, WITHOUT_SESSION},
+		{skeleton->progs.native_entry, site_is_native_request, LINKS_ENTRY, WITHOUT_SESSION},
+	};
+	int unfit = places->attach->links.backend == LINKS_SESSION ? WITHOUT_SESSION : WITH_SESSION;
 
-	if (!err)
-		err = program_attach(places, skeleton->progs.mapping, site_is_mapping, LINKS_ENTRY);
-	if (!err)
-		err = program_attach(places, skeleton->progs.finalize, site_is_finalize, LINKS_ENTRY);
-	if (!err)
-		err = program_attach(places, skeleton->progs.object_begin, site_is_reuse, LINKS_ENTRY);
-	if (!err)
-		err = program_attach(places, skeleton->progs.inline_site, site_is_inline, LINKS_ENTRY);
-	if (!err && places->attach->links.backend == LINKS_SESSION)
-		return program_attach(places, skeleton->progs.request_session, site_is_request, LINKS_BOTH);
-	if (!err)
-		err = program_attach(places, skeleton->progs.request_return, site_is_request, LINKS_RETURN);
-	if (!err)
-		err = program_attach(places, skeleton->progs.request_entry, site_is_request, LINKS_ENTRY);
-	return err;
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		if ((int)steps[i].when == unfit)
+			continue;
+		int err = program_attach(places, steps[i].program, steps[i].filter, steps[i].kind);
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid,
@@ -233,6 +263,11 @@ int attach_groups(struct attach *attach, const struct plan *plan, const struct e
 
 	/* The very inode that the target has mapped, whatever its name says by now. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", elf_file_fd(file));
+	places.path = path;
+	for (places.group = 1; !err && places.group <= groups; places.group <<= 1)
+		if (places.group & groups)
+			err = group_attach(&places);
+	return err;
 	places.path = path;
 	for (places.group = 1; !err && places.group <= groups; places.group <<= 1)
 		if (places.group & groups)

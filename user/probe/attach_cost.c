@@ -29,7 +29,8 @@ int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs)
 	struct bpf_program *program;
 
 	*run_ns = *runs = 0;
-	bpf_object__for_each_program(program, attach->skeleton->obj) {
+	bpf_object__for_each_program(program, attach->skeleton->obj)
+	{
 		struct bpf_prog_info info = {0};
 		__u32 size = sizeof(info);
 

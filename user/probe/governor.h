@@ -28,7 +28,7 @@ struct governor_step {
 
 /* What is set by whoever has it; the rest zero-initialised. */
 struct governor {
-	double budget; /* share of the process's CPU time, 0 to 1 */
+	double budget;                              /* share of the process's CPU time, 0 to 1 */
 	struct governor_step steps[GOVERNOR_STEPS]; /* what was asked for first, EVENT_MODE_OFF last */
 	size_t count;                               /* of them, at least one */
 

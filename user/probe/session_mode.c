@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "probe/plan_process.h"
+#include "probe/plan_target.h"
 #include "probe/session_governor.h"
 #include "probe/session_state.h"
 
@@ -22,7 +22,7 @@ struct change {
 	struct member *member;
 	const struct governor_step *step;
 	double cost, budget;
-	struct plan plan; /* of a mode that needs one */
+	struct plan_target plan; /* of a mode that needs one */
 };
 
 static int change_announce(const struct change *change)
@@ -34,15 +34,12 @@ static int change_announce(const struct change *change)
 			   .time_ns = clock_ns(CLOCK_MONOTONIC),
 			   .tgid = member->pid,
 			   .tid = member->pid},
-		.mode = change->step->mode | EVENT_MODE_PYTHON,
+		.mode = change->step->mode | member_mode_flags(member),
 		.cost_permille = (uint32_t)(change->cost * 1000),
 		.budget_permille = (uint32_t)(change->budget * 1000),
 		.sample_bytes = change->step->sample_bytes,
 	};
 
-	if (change->step->mode == EVENT_MODE_GROWTH)
-		record.mode |= (member->mapped ? EVENT_MODE_MAPPED : 0) |
-			       (member->large_blocks ? EVENT_MODE_LARGE : 0);
 	return session_feed(change->session, &record, sizeof(record));
 }
 
@@ -53,35 +50,23 @@ static int target_update(const struct change *change, int in_place)
 
 	target->sample_bytes = change->step->sample_bytes;
 	target->sample_overflow = in_place;
+	target->layers = change->member->layers;
 	return attach_target(change->session->attach, change->member->pid, target);
 }
 
 /* Planned anew: kinds of probes that are not there by now are placed. */
 static int plan_begin(struct change *change)
 {
-	struct plan_opts opts = change->session->opts.plan;
-	struct python_runtime runtime = {0};
-	struct process_info info;
+	struct plan_target_opts opts = change->session->opts.plan;
 	int err;
 
-	opts.mode = change->step->mode;
-	err = plan_process(change->member->pid, &opts, change->session->plans, &info, &runtime, &change->plan);
+	opts.python.mode = change->step->mode;
+	err = plan_target(change->member->pid, &opts, change->session->plans, &change->plan);
 	if (err)
 		return err;
-	python_runtime_close(&runtime);
-	return change->plan.mode == opts.mode ? 0 : error_set(-ENOTSUP, "%s", change->plan.mode_why);
-}
-
-static int plan_attach(const struct change *change, unsigned int groups)
-{
-	const struct plan *plan = &change->plan;
-	const struct member *member = change->member;
-	int err = attach_groups(change->session->attach, plan, member->runtime.file, member->pid, groups);
-
-	if (!err && plan->memory)
-		err = attach_groups(change->session->attach, plan->memory, plan->memory_file, member->pid,
-				    groups);
-	return err;
+	return change->plan.python.mode == opts.python.mode
+		       ? 0
+		       : error_set(-ENOTSUP, "%s", change->plan.python.mode_why);
 }
 
 /* In place. */
@@ -96,7 +81,7 @@ static int frees_change(struct change *change, int wanted)
 	else
 		err = plan_begin(change);
 	if (!err && wanted)
-		err = plan_attach(change, ATTACH_POOL_FREES);
+		err = member_place(session, member, &change->plan, ATTACH_POOL_FREES);
 	session_pull(session);
 	member->mode = err ? member->mode : change->step->mode;
 	if (!err)
@@ -117,17 +102,17 @@ static int change_anew(struct change *change)
 		return err;
 	attach_drop(session->attach, member->pid, PROBES);
 	session_pull(session);
-	member->mode = change->plan.mode;
-	member->mapped = change->plan.memory != NULL;
-	member->large_blocks = change->plan.large_blocks;
-	if (change->plan.memory)
-		member->runtime.target.program_break = change->plan.memory->program_break;
+	member->mode = change->plan.python.mode;
+	member->layers = change->plan.layers;
+	member->large_blocks = change->plan.python.large_blocks;
+	if (change->plan.python.memory)
+		member->runtime.target.program_break = change->plan.python.memory->program_break;
 	err = change_announce(change);
 	if (!err)
 		err = target_update(change, 0);
 	if (!err)
-		err = plan_attach(change, PROBES);
-	if (!err)
+		err = member_place(session, member, &change->plan, PROBES);
+	if (!err && member->layers & 1u << EVENT_LAYER_PYTHON)
 		member_reconcile(session, member, 1, 0);
 	return err;
 }
@@ -169,12 +154,13 @@ int member_mode_change(struct session *session, struct member *member, const str
 	const char *from = member->off ? "off" : snapshot_mode_name(member->mode);
 	int err = change_make(&change);
 
-	plan_free(&change.plan);
+	plan_target_free(&change.plan);
 	if (err)
 		return err;
 	if (cost > 0)
-		log_info("PID %d: %s, then %s: the probes took %.1f %% of its CPU time, the budget is %.1f %%",
-			 member->pid, from, snapshot_mode_name(step->mode), cost * 100, budget * 100);
+		log_info(
+			"PID %d: %s, then %s: the probes took %.1f %% of its CPU time, the budget is %.1f %%",
+			member->pid, from, snapshot_mode_name(step->mode), cost * 100, budget * 100);
 	else
 		log_info("PID %d: %s, then %s: there is room for it again", member->pid, from,
 			 snapshot_mode_name(step->mode));

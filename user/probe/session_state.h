@@ -12,11 +12,12 @@
 
 struct member {
 	pid_t pid;
-	int pidfd;    /* -1 once the process has ended */
-	size_t index; /* in the trace */
-	struct python_runtime runtime;
+	int pidfd;                     /* -1 once the process has ended */
+	size_t index;                  /* in the trace */
+	struct python_runtime runtime; /* version_hex 0: there is none */
+	uint32_t layers;               /* 1 << enum event_layer for each that is traced */
 	enum event_mode mode;
-	int mapped, large_blocks;           /* growth mode: mapped memory; large blocks one by one */
+	int large_blocks;                   /* growth mode: they are traced one by one */
 	int heap_unreadable;                /* there will be no census */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
 	int off;                            /* its probes are out; mode is the one before */
@@ -43,6 +44,12 @@ int session_feed(struct session *session, const void *record, size_t size);
 /* Brings in the records that are there; context is the session. */
 void session_pull(void *context);
 void member_close(struct member *member);
+struct plan_target;
+/* EVENT_MODE_* beside the mode, in the records that tell how it is traced. */
+uint32_t member_mode_flags(const struct member *member);
+/* Places the probes of these groups (enum attach_group), in all files. 0, -errno. */
+int member_place(struct session *session, const struct member *member, const struct plan_target *target,
+		 unsigned int groups);
 /* Reads the member's heap, if it runs and has one. 0; -ENOTSUP it cannot be read; -errno. */
 int member_census(struct session *session, struct member *member, int baseline, int freeze);
 /* The same; what went wrong is told. */

@@ -29,6 +29,25 @@ const char *snapshot_mode_name(uint32_t mode)
 	return mode && mode < sizeof(names) / sizeof(names[0]) ? names[mode] : "unknown";
 }
 
+static const char *const layer_names[EVENT_LAYERS] = {
+	[EVENT_LAYER_PYTHON] = "python",
+	[EVENT_LAYER_NATIVE] = "native",
+	[EVENT_LAYER_MMAP] = "mmap",
+};
+
+const char *event_layer_name(enum event_layer layer)
+{
+	return layer_names[layer];
+}
+
+int event_layer_find(const char *name)
+{
+	for (int i = 0; i < EVENT_LAYERS; i++)
+		if (!strcmp(name, layer_names[i]))
+			return i;
+	return -1;
+}
+
 int snapshot_is_growth(const struct snapshot *snapshot)
 {
 	return !strcmp(snapshot->meta.mode, "growth");

@@ -71,8 +71,9 @@ struct snapshot_meta {
 	uint32_t python_version; /* PY_VERSION_HEX, 0: unknown */
 	uint32_t traceback_limit;
 	char name[65];
-	char mode[16];   /* "exact", …; SNAPSHOT_TRACEMALLOC */
-	char moment[32]; /* "running", "finalizing", "exited", "execed": the state that it shows */
+	enum event_layer layer; /* of traces */
+	char mode[16];          /* "exact", …; SNAPSHOT_TRACEMALLOC */
+	char moment[32];        /* "running", "finalizing", "exited", "execed": the state that it shows */
 	uint64_t taken_realtime_ns;
 	uint64_t duration_ns; /* traced for */
 	int from_start;       /* 1: nothing is older than the trace */
@@ -81,6 +82,8 @@ struct snapshot_meta {
 	uint64_t loss[LOSS_COUNT];
 	uint64_t frees_unknown, replaced, stacks_unknown, frames_unknown, records_malformed;
 	uint64_t sample_bytes;   /* traces hold a sample, with this mean (stats/estimate.h); 0: all blocks */
+	uint64_t frames_unnamed; /* native frames of which only the address is known */
+	uint64_t stacks_cut;     /* tracebacks whose native frames end early */
 	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */
 	uint64_t
 		unread_ns; /* census: how long before this moment the heap was read; since then dead blocks count */
@@ -115,6 +118,9 @@ struct snapshot {
 
 /* Of enum event_mode; "unknown". Static. */
 const char *snapshot_mode_name(uint32_t mode);
+/* "python", "native", "mmap"; and back, -1: none of them. */
+const char *event_layer_name(enum event_layer layer);
+int event_layer_find(const char *name);
 /* Are pools counted and not blocks? */
 int snapshot_is_growth(const struct snapshot *snapshot);
 /* The mapped layer as a snapshot of its own, for whatever takes one; borrows all but itself from the snapshot. */

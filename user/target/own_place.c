@@ -20,8 +20,8 @@ int own_place_find(uint64_t address, char path[OWN_PLACE_PATH], uint64_t *offset
 
 		if (address < map->start || address >= map->end)
 			continue;
-		snprintf(path, OWN_PLACE_PATH, "/proc/self/map_files/%llx-%llx", (unsigned long long)map->start,
-			 (unsigned long long)map->end);
+		snprintf(path, OWN_PLACE_PATH, "/proc/self/map_files/%llx-%llx",
+			 (unsigned long long)map->start, (unsigned long long)map->end);
 		*offset = address - map->start + map->offset;
 		err = 0;
 	}

@@ -21,16 +21,20 @@ static void process_free(struct process_state *process)
 		return;
 	for (size_t i = 0; i < process->code_count; i++)
 		free(process->codes[i].lines);
-	blocks_free(process->blocks);
+	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
+		blocks_free(process->blocks[i]);
 	regions_free(&process->regions);
 	id_map_free(&process->stack_ids);
 	id_map_free(&process->frame_ids);
 	id_map_free(&process->code_ids);
+	id_map_free(&process->symbol_ids);
 	id_map_free(&process->tids);
 	free(process->stacks);
 	free(process->stack_frames);
 	free(process->frames);
 	free(process->codes);
+	free(process->symbols);
+	free(process->symbol_frames);
 	free(process->threads);
 	state_census_free(&process->census);
 	snapshot_free(process->final);
@@ -46,8 +50,8 @@ static int process_new(const struct trace *trace, struct process_state **out)
 	if (!process)
 		return -ENOMEM;
 	process->stack_ids.seed = process->frame_ids.seed = trace->seed;
-	process->code_ids.seed = process->tids.seed = trace->seed;
-	err = blocks_new(&process->blocks);
+	process->code_ids.seed = process->symbol_ids.seed = process->tids.seed = trace->seed;
+	err = state_tables_new(process->blocks);
 	if (!err)
 		err = array_reserve(&process->stacks, &process->stack_room, 0, 1, sizeof(*process->stacks));
 	if (!err)
@@ -71,6 +75,19 @@ static uint32_t pool_bytes(uint32_t python_version)
 	return offsets ? offsets->heap.pool_bytes : 0;
 }
 
+uint32_t state_layers(uint32_t mode)
+{
+	uint32_t layers = 0;
+
+	if (mode & EVENT_MODE_NATIVE)
+		layers |= 1u << EVENT_LAYER_NATIVE;
+	if (mode & EVENT_MODE_PYTHON || !(mode & EVENT_MODE_NATIVE))
+		layers |= 1u << EVENT_LAYER_PYTHON;
+	if (mode & EVENT_MODE_MAPPED)
+		layers |= 1u << EVENT_LAYER_MMAP;
+	return layers;
+}
+
 static int process_begin(struct trace *trace, const struct event_target *event)
 {
 	struct process_state *process;
@@ -88,6 +105,7 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 		.python_version = event->python_version,
 		.nframe = event->nframe,
 		.mode = event->mode & EVENT_MODE_MASK,
+		.layers = state_layers(event->mode),
 		.mapped_known = (event->mode & EVENT_MODE_MAPPED) != 0,
 		.large_skipped = (event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH &&
 				 !(event->mode & EVENT_MODE_LARGE),
@@ -122,7 +140,7 @@ static int process_finalize(struct trace *trace, struct process_state *process)
 static size_t record_bytes(uint32_t type, int *variable)
 {
 	*variable = type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
-		    type == EVENT_CENSUS_POOL || type == EVENT_PROCESS;
+		    type == EVENT_CENSUS_POOL || type == EVENT_PROCESS || type == EVENT_SYMBOL;
 	switch (type) {
 	case EVENT_ALLOC:
 	case EVENT_REALLOC_DONE:
@@ -134,6 +152,8 @@ static size_t record_bytes(uint32_t type, int *variable)
 		return sizeof(struct event_free);
 	case EVENT_STACK:
 		return sizeof(struct event_stack);
+	case EVENT_SYMBOL:
+		return sizeof(struct event_symbol);
 	case EVENT_CODE:
 		return sizeof(struct event_code);
 	case EVENT_CODE_LINES:
@@ -198,6 +218,8 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return state_reuse(process, record);
 	case EVENT_STACK:
 		return state_stack(trace, process, record);
+	case EVENT_SYMBOL:
+		return state_symbol(trace, process, record);
 	case EVENT_CODE:
 		return state_code(trace, process, record);
 	case EVENT_CODE_LINES:
@@ -214,7 +236,8 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 	case EVENT_CLEAR:
 		return state_clear(process);
 	case EVENT_RESET_PEAK:
-		process->info.peak_bytes = process->info.live_bytes;
+		for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
+			process->info.tables[i].peak_bytes = process->info.tables[i].live_bytes;
 		return 0;
 	case EVENT_MODE_CHANGE:
 		return state_mode_change(process, record);

@@ -36,25 +36,35 @@ static int block_stays(const struct block *block, uint64_t old, uint64_t mean)
 	return (double)(hash_u64(hash_u64(block->address + block->domain) ^ mean) >> 11) * 0x1p-53 < share;
 }
 
-static int table_thin(struct process_state *process, uint64_t mean)
+static int table_thin(struct process_state *process, enum event_layer layer, uint64_t old, uint64_t mean)
 {
-	struct trace_process *info = &process->info;
-	struct blocks *all = process->blocks, *fewer;
-	const uint64_t old = info->sample_bytes;
+	struct trace_table *table = &process->info.tables[layer];
+	struct blocks *all = process->blocks[layer], *fewer;
 	const struct block *block;
 	size_t cursor = 0;
 	int err = blocks_new(&fewer);
 
 	if (err)
 		return err;
-	process->blocks = fewer;
-	info->sample_bytes = mean;
-	info->live_bytes = info->live_blocks = info->large_blocks = info->rounded_blocks = 0;
+	process->blocks[layer] = fewer;
+	table->live_bytes = table->live_blocks = 0;
 	while (!err && (block = blocks_next(all, &cursor)))
 		if (block_stays(block, old, mean))
-			err = state_block_put(process, block);
+			err = state_block_put(process, layer, block);
 	blocks_free(all);
 	return err;
+}
+
+static int tables_thin(struct process_state *process, uint64_t mean)
+{
+	struct trace_process *info = &process->info;
+	const uint64_t old = info->sample_bytes;
+	int err;
+
+	info->sample_bytes = mean;
+	info->large_blocks = info->rounded_blocks = 0;
+	err = table_thin(process, EVENT_LAYER_PYTHON, old, mean);
+	return err ? err : table_thin(process, EVENT_LAYER_NATIVE, old, mean);
 }
 
 int state_mode_change(struct process_state *process, const struct event_mode_change *event)
@@ -74,12 +84,13 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	    event->header.time_ns < info->start_ns)
 		return -EBADMSG;
 	if (!info->change_count)
-		change_add(info, &(struct snapshot_change){.mode = info->mode, .sample_bytes = info->sample_bytes});
+		change_add(info,
+			   &(struct snapshot_change){.mode = info->mode, .sample_bytes = info->sample_bytes});
 	change_add(info, &change);
 	info->off = mode == EVENT_MODE_OFF;
 	if (info->off) {
 		/* What dies from here on only the heap tells. */
-		if (info->mode == EVENT_MODE_EXACT && info->python_version)
+		if (info->mode == EVENT_MODE_EXACT && info->layers & 1u << EVENT_LAYER_PYTHON)
 			info->mode = EVENT_MODE_CENSUS;
 		return 0;
 	}
@@ -87,8 +98,9 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	if (growth != (info->mode == EVENT_MODE_GROWTH) || event->sample_bytes < info->sample_bytes)
 		err = state_clear(process);
 	else if (event->sample_bytes > info->sample_bytes)
-		err = table_thin(process, event->sample_bytes);
+		err = tables_thin(process, event->sample_bytes);
 	info->mode = mode;
+	info->layers = state_layers(event->mode);
 	info->sample_bytes = event->sample_bytes;
 	info->mapped_known = (event->mode & EVENT_MODE_MAPPED) != 0;
 	info->large_skipped = growth && !(event->mode & EVENT_MODE_LARGE);
