@@ -51,6 +51,20 @@ def test_stays(tracer, tmp_path, any_python):
     assert report.marked("golden.py", live) == live
 
 
+def test_native(tracer, tmp_path, blocks_program):
+    """Without Python there is no census: ever smaller samples, then nothing."""
+    with Target(blocks_program, "blocks.c", "busy") as target:
+        with Traced(tracer, tmp_path, "--overhead", 1, "-p", target.pid) as run:
+            wait_until(lambda: "then off" in run.stderr, "the probes are out")
+            report = run.finish()
+    changes = report.data["modes"]
+    assert modes(report)[:5] == ["exact"] * 4 + ["off"]
+    samples = [change["sample_bytes"] for change in changes[:4]]
+    assert samples[0] == 0 and samples == sorted(set(samples))
+    # What is left in the table stands for all blocks that were in it.
+    assert report.data["sample_bytes"] == samples[-1]
+
+
 def test_off(tracer, tmp_path, any_python):
     """With a budget that nothing meets the probes are taken out, and the report says from when on it knows nothing."""
     with Target(any_python, "busy.py") as target:

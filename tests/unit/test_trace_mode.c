@@ -177,7 +177,7 @@ static void test_report(void **state)
 				  "budget is 5.0 %); off 15.0-20.0 s (the probes had taken 6.0 % of its CPU "
 				  "time, the budget is "
 				  "5.0 %)\n"
-				  "Nothing is traced since 15.0 s: what came since then is in no line\n"
+				  "Nothing is traced since 15.0 s: what came since then is in no line, what died stands as live\n"
 				  "Modes: exact 0.0-12.3 s; census 12.3-15.0 s (the probes had taken 31.0 % "
 				  "of its CPU time, the "
 				  "budget is 5.0 %); growth 15.0-20.0 s\n"

@@ -32,8 +32,9 @@ static void since_print(FILE *out, const struct snapshot_meta *meta)
 	uint32_t last = meta->change_count - 1, begun;
 
 	if (changes[last].mode == EVENT_MODE_OFF) {
-		fprintf(out, "Nothing is traced since %.1f s: what came since then is in no line\n",
-			seconds(changes[last].since_ns));
+		fprintf(out, "Nothing is traced since %.1f s: what came since then is in no line%s\n",
+			seconds(changes[last].since_ns),
+			meta->coverage_known ? "" : ", what died stands as live");
 		last--;
 	}
 	/* Changes in place go from exact to census and back, and to samples of less. */

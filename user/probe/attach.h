@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "abi/events.h"
+#include "abi/sample.h"
 #include "abi/target.h"
 #include "probe/features.h"
 #include "probe/plan.h"
@@ -57,6 +58,12 @@ int attach_groups(struct attach *attach, const struct plan *plan, const struct e
 		  unsigned int groups);
 /* Takes a process's probes of these groups out. */
 void attach_drop(struct attach *attach, pid_t pid, unsigned int groups);
+
+/*
+ * Puts blocks into the map of those that are in a sample (abi/sample.h): the programs tell of their ends. 0; -E2BIG there is no
+ * room for all; -errno.
+ */
+int attach_sampled(struct attach *attach, const struct sampled_key *keys, size_t count);
 
 /*
  * What probes have cost, with opts.counting: how often a process has hit one since attach_target(), about; how long all

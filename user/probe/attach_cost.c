@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the probes cost, as the kernel and our programs count it. */
+/* What the probes cost, as the kernel and our programs count it; and the map of sampled blocks. */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -14,6 +14,16 @@ int attach_hits(struct attach *attach, uint32_t tgid, uint64_t *hits)
 	if (bpf_map_lookup_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid, &target))
 		return -errno;
 	*hits = target.hits;
+	return 0;
+}
+
+int attach_sampled(struct attach *attach, const struct sampled_key *keys, size_t count)
+{
+	const __u64 value = 1;
+
+	for (size_t i = 0; i < count; i++)
+		if (bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.sampled), &keys[i], &value, BPF_ANY))
+			return -errno;
 	return 0;
 }
 

@@ -127,9 +127,9 @@ static void member_judge(struct session *session, struct member *member, uint64_
 					  .measured_ns = now_ns,
 					  .cpu_ns = cpu_ns,
 					  .hits = hits};
-	log_debug("PID %d: probes took %.1f %% of %.1f ms", member->pid,
+	log_debug("PID %d: probes took %.1f %% of %.1f ms (a program runs %.0f ns)", member->pid,
 		  period.cpu_ns ? period.cost_ns * 100 / (double)period.cpu_ns : 0,
-		  (double)period.cpu_ns / 1e6);
+		  (double)period.cpu_ns / 1e6, session->hit_cost.run_ns);
 	if (governor_judge(&state->governor, &period))
 		step_take(session, member);
 }

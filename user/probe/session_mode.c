@@ -5,6 +5,7 @@
  * the probes go, the stream says so, others come, and what is on the heap then is older.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -43,13 +44,13 @@ static int change_announce(const struct change *change)
 	return session_feed(change->session, &record, sizeof(record));
 }
 
-/* in_place: there are blocks from before in the table that are not in the map of sampled ones: then all ends are told. */
-static int target_update(const struct change *change, int in_place)
+/* all_ends: blocks from before are in the table, and not in the map of sampled ones: the ends of all are told. */
+static int target_update(const struct change *change, int all_ends)
 {
 	struct abi_target *target = &change->member->runtime.target;
 
 	target->sample_bytes = change->step->sample_bytes;
-	target->sample_overflow = in_place;
+	target->sample_overflow = all_ends;
 	target->layers = change->member->layers;
 	return attach_target(change->session->attach, change->member->pid, target);
 }
@@ -117,6 +118,43 @@ static int change_anew(struct change *change)
 	return err;
 }
 
+/* The blocks of a layer's table into the map of sampled ones. One that has ended since does no harm there. */
+static int layer_sampled(const struct change *change, enum event_layer layer)
+{
+	const struct session *session = change->session;
+	const struct blocks *blocks = trace_blocks(session->trace, change->member->index, layer);
+	const struct block *block;
+	size_t cursor = 0;
+	int err = 0;
+
+	while (!err && (block = blocks_next(blocks, &cursor))) {
+		const struct sampled_key key = {
+			.address = block->address,
+			.space = change->member->runtime.target.space,
+			.domain = block->domain | (layer == EVENT_LAYER_NATIVE ? SAMPLED_NATIVE : 0),
+		};
+
+		err = attach_sampled(session->attach, &key, 1);
+	}
+	return err;
+}
+
+/*
+ * The table is thinned out to the new sample; what is left in it goes into the map. Meanwhile, and if they do not fit in there,
+ * the ends of all blocks are told.
+ */
+static int sample_change(struct change *change)
+{
+	int err = target_update(change, 1);
+
+	session_pull(change->session);
+	if (!err)
+		err = change_announce(change);
+	if (err || layer_sampled(change, EVENT_LAYER_PYTHON) || layer_sampled(change, EVENT_LAYER_NATIVE))
+		return err;
+	return target_update(change, 0);
+}
+
 static int change_off(struct change *change)
 {
 	attach_drop(change->session->attach, change->member->pid, PROBES);
@@ -135,15 +173,22 @@ static int change_make(struct change *change)
 		return change_off(change);
 	if (!member->off && from != to && from != EVENT_MODE_GROWTH && to != EVENT_MODE_GROWTH)
 		return frees_change(change, to == EVENT_MODE_EXACT);
-	if (!member->off && from == to) {
-		session_pull(change->session);
-		err = target_update(change, 1);
-		return err ? err : change_announce(change);
-	}
+	if (!member->off && from == to)
+		return sample_change(change);
 	err = change_anew(change);
 	if (!err)
 		member->off = 0;
 	return err;
+}
+
+/* "exact", "exact (a sample, a block for every 65536 bytes)". */
+static void way_describe(enum event_mode mode, uint64_t sample_bytes, char out[64])
+{
+	int at = snprintf(out, 64, "%s", snapshot_mode_name(mode));
+
+	if (sample_bytes && mode != EVENT_MODE_OFF)
+		snprintf(out + at, 64 - at, " (a sample, a block for every %llu bytes)",
+			 (unsigned long long)sample_bytes);
 }
 
 int member_mode_change(struct session *session, struct member *member, const struct governor_step *step,
@@ -151,8 +196,12 @@ int member_mode_change(struct session *session, struct member *member, const str
 {
 	struct change change = {
 		.session = session, .member = member, .step = step, .cost = cost, .budget = budget};
-	const char *from = member->off ? "off" : snapshot_mode_name(member->mode);
-	int err = change_make(&change);
+	char from[64], to[64];
+	int err;
+
+	way_describe(member->off ? EVENT_MODE_OFF : member->mode, member->runtime.target.sample_bytes, from);
+	way_describe(step->mode, step->sample_bytes, to);
+	err = change_make(&change);
 
 	plan_target_free(&change.plan);
 	if (err)
@@ -160,9 +209,9 @@ int member_mode_change(struct session *session, struct member *member, const str
 	if (cost > 0)
 		log_info(
 			"PID %d: %s, then %s: the probes took %.1f %% of its CPU time, the budget is %.1f %%",
-			member->pid, from, snapshot_mode_name(step->mode), cost * 100, budget * 100);
+			member->pid, from, to, cost * 100, budget * 100);
 	else
 		log_info("PID %d: %s, then %s: there is room for it again", member->pid, from,
-			 snapshot_mode_name(step->mode));
+			 to);
 	return 0;
 }
