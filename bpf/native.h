@@ -151,14 +151,20 @@ static __always_inline void native_output(struct pt_regs *regs, struct thread_st
 					  struct abi_target *target, __u32 type, __u64 address, __u64 bytes)
 {
 	struct event_alloc record = {.address = address, .bytes = bytes, .api = EVENT_API_NATIVE};
-	__u64 caller = regs->rip;
+	__u64 sp = thread->native.sp, caller = regs->rip;
 
 	if (!block_is_wanted(thread, target, address, bytes, 0, EVENT_API_NATIVE))
 		return;
+	/* At a ret the return address is still to be popped. */
+	if (regs->rsp == sp)
+		caller = thread->native.caller;
 	thread->native_walk.frame = regs->rbp;
-	thread->native_walk.below = regs->rsp - 8;
-	if (thread->outer_sp - regs->rsp < OUTER_BYTES_MAX)
+	thread->native_walk.below = sp;
+	if (thread->outer_sp - sp < OUTER_BYTES_MAX) {
+		thread->native_walk.frame = thread->outer_frame;
+		thread->native_walk.below = thread->outer_sp;
 		caller = thread->outer_caller;
+	}
 	record.stack_id = native_stack_id(thread, target, caller);
 	alloc_record_output(&record, type);
 }
@@ -173,8 +179,21 @@ static __always_inline __u64 product(__u64 count, __u64 bytes)
 	return count && bytes > limit ? ~0ull : count * bytes;
 }
 
-/* As request_begin(). */
-static __always_inline int native_begin(struct pt_regs *regs)
+/*
+ * As request_is_nested(). A function that has thrown has left its request in progress; what is deeper in the stack now has
+ * its own there where its return address was.
+ */
+static __always_inline int native_is_nested(struct thread_state *thread, __u64 sp)
+{
+	struct request *request = &thread->native;
+
+	if (request->sp && request->caller && user_u64(request->sp) != request->caller)
+		request->sp = 0;
+	return request_is_nested(request, sp);
+}
+
+/* As request_begin(). throws: it may end in another way, and has no return probe. */
+static __always_inline int native_begin(struct pt_regs *regs, int throws)
 {
 	struct abi_target *target = target_current();
 	struct thread_state *thread;
@@ -184,12 +203,13 @@ static __always_inline int native_begin(struct pt_regs *regs)
 	if (!target)
 		return 1;
 	thread = thread_current();
-	if (!thread || request_is_nested(&thread->native, regs->rsp))
+	if (!thread || native_is_nested(thread, regs->rsp))
 		return 1;
 	cookie = bpf_get_attach_cookie(regs);
 	request = &thread->native;
 	request->old_address = 0;
 	request->op = cookie & 0xff;
+	request->caller = throws ? user_u64(regs->rsp) : 0;
 	switch (request->op) {
 	case ABI_OP_MALLOC:
 		request->bytes = argument(regs, cookie, 0);
@@ -233,7 +253,8 @@ static __always_inline __u64 native_block(const struct request *request, __u64 r
 	return result;
 }
 
-static __always_inline int native_end(struct pt_regs *regs)
+/* A request ends: sp is the stack pointer that it had at its entry. */
+static __always_inline int native_end(struct pt_regs *regs, __u64 sp, __u64 result)
 {
 	struct abi_target *target = target_current();
 	struct thread_state *thread;
@@ -243,18 +264,17 @@ static __always_inline int native_end(struct pt_regs *regs)
 	if (!target)
 		return 0;
 	thread = thread_current();
-	/* The return has popped the return address. */
-	if (!thread || !thread->native.sp || regs->rsp != thread->native.sp + 8)
+	if (!thread || !thread->native.sp || sp != thread->native.sp)
 		return 0;
 	request = &thread->native;
-	request->sp = 0;
-	address = native_block(request, regs->rax);
+	address = native_block(request, result);
 	if (address)
 		native_output(regs, thread, target, request->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC,
 			      address, request->bytes);
 	/* Asked for nothing, a realloc that gives nothing has freed the block (glibc): its REALLOC has said so. */
 	else if (request->old_address && request->bytes)
 		realloc_fail_output(target, request->old_address, EVENT_API_NATIVE);
+	request->sp = 0;
 	thread->outer_sp = 0;
 	return 0;
 }
@@ -263,52 +283,65 @@ SEC("uprobe")
 int native_session(struct pt_regs *regs)
 {
 	if (bpf_session_is_return())
-		return native_end(regs);
-	return native_begin(regs);
+		return native_end(regs, regs->rsp - 8, regs->rax);
+	return native_begin(regs, 0);
 }
 
 /* The same on kernels without sessions. */
 SEC("uprobe")
 int native_entry(struct pt_regs *regs)
 {
-	native_begin(regs);
+	native_begin(regs, 0);
 	return 0;
 }
 
 SEC("uprobe")
 int native_return(struct pt_regs *regs)
 {
-	return native_end(regs);
+	/* The return has popped the return address. */
+	return native_end(regs, regs->rsp - 8, regs->rax);
 }
 
 /*
- * What needs no return. A block may be freed twice here, by operator delete and the free that it calls: the record of the
- * second comes before the address can be anyone else's, and is told by that.
+ * What has no return probe. A block may be freed twice here, by operator delete and the free that it calls: the record of
+ * the second comes before the address can be anyone else's, and is told by that. A function that may throw instead of returning has
+ * its entry here, and its ends.
  */
 SEC("uprobe")
 int native_once(struct pt_regs *regs)
 {
 	struct abi_target *target = target_current();
+	__u64 cookie = bpf_get_attach_cookie(regs), address;
 	struct thread_state *thread;
-	__u64 cookie, address;
 
 	if (!target)
 		return 0;
-	thread = thread_current();
-	if (!thread || request_is_nested(&thread->native, regs->rsp))
-		return 0;
-	cookie = bpf_get_attach_cookie(regs);
-	if ((cookie & 0xff) == ABI_OP_CALLER) {
+	switch (cookie & 0xff) {
+	case ABI_OP_FREE:
+		thread = thread_current();
+		address = argument(regs, cookie, 0);
+		if (thread && address && !native_is_nested(thread, regs->rsp))
+			free_output(target, EVENT_FREE, address, 0, EVENT_API_NATIVE, LOSS_FREE);
+		break;
+	case ABI_OP_CALLER:
+		thread = thread_current();
 		/* operator new[] calls operator new. */
-		if (thread->outer_sp - regs->rsp - 1 >= OUTER_BYTES_MAX) {
+		if (thread && !native_is_nested(thread, regs->rsp) &&
+		    thread->outer_sp - regs->rsp - 1 >= OUTER_BYTES_MAX) {
 			thread->outer_sp = regs->rsp;
+			thread->outer_frame = regs->rbp;
 			thread->outer_caller = user_u64(regs->rsp);
 		}
-		return 0;
+		break;
+	case ABI_OP_END:
+		thread = thread_current();
+		/* Of one that has come here by a jump from a function with a return probe, that tells. */
+		if (thread && thread->native.caller)
+			native_end(regs, regs->rsp, argument(regs, cookie, 0));
+		break;
+	default:
+		native_begin(regs, 1);
 	}
-	address = argument(regs, cookie, 0);
-	if (address)
-		free_output(target, EVENT_FREE, address, 0, EVENT_API_NATIVE, LOSS_FREE);
 	return 0;
 }
 

@@ -38,6 +38,7 @@ struct request {
 	__u64 bytes;
 	__u64 old_address; /* realloc: the block being resized; 0: a plain allocation */
 	__u64 result_at;   /* posix_memalign: where it puts the block; xallocx: where that stays */
+	__u64 caller;      /* where it has no return probe: its return address; 0: it has one */
 	__u32 api;
 	__u16 op;
 	__u16 nested_equal; /* nested requests at the same stack pointer (tail calls) */
@@ -71,8 +72,8 @@ struct thread_state {
 	struct recent_frame recent[RECENT_FRAMES]; /* by address: frames of one stack lie side by side */
 	__u64 next_frame;                          /* of the walk in progress */
 	struct native_walk native_walk;
-	__u64 outer_sp,
-		outer_caller; /* of the last ABI_OP_CALLER: its stack pointer, 0: none; its return address */
+	/* Of the last ABI_OP_CALLER: its stack pointer (0: none), its caller's frame pointer, its return address. */
+	__u64 outer_sp, outer_frame, outer_caller;
 	__u64 returns[KNOWN_RETURNS]; /* addresses that are known to follow a call */
 
 	__u64 code[32]; /* the code object being read; 256 bytes */

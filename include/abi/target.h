@@ -121,7 +121,9 @@ enum abi_op {
 				addend bytes; 0: its size class must do */
 	ABI_OP_REFILL =
 		10, /* (): a new pool for the request of the thread's last POOL; addend: log2 of a pool's size */
-	ABI_OP_END = 11,       /* (block): after a call */
+	ABI_OP_END =
+		11, /* (block): after a call; EVENT_API_NATIVE: at a ret, where the stack pointer is what it was at
+				 the request's entry (elsewhere it is another's end) */
 	ABI_OP_RESIZE = 13,    /* (block, bytes): at a jb that is taken when the block stays where it is */
 	ABI_OP_POOL_FREE = 12, /* (pool): its first free block is the one that was freed */
 	ABI_OP_NEW_POOL =

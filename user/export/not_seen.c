@@ -10,9 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "export/report.h"
 
-#define READ_JUST_NOW_NS 1000000
+#define READ_JUST_NOW_NS   1000000
+#define COVERAGE_REMARKED  990u /* permille: of a process that has less it is said */
+#define PROCESSES_REMARKED 10u
 
 /* "1,234,567". */
 static char *count_format(char out[32], uint64_t count)
@@ -252,7 +255,9 @@ static void unreconciled_print(FILE *out, const struct snapshot *snapshot)
 	const struct snapshot_meta *meta = &snapshot->meta;
 	int growth = snapshot_is_growth(snapshot);
 
-	if (meta->unread_ns < READ_JUST_NOW_NS || strcmp(meta->moment, "running") == 0)
+	/* Of several processes it is said of each. */
+	if (snapshot->process_count || meta->unread_ns < READ_JUST_NOW_NS ||
+	    strcmp(meta->moment, "running") == 0)
 		return;
 	if (meta->coverage_known)
 		fprintf(out, "  the heap was last read %.1f ms before: %s\n", (double)meta->unread_ns / 1e6,
@@ -311,6 +316,51 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 		fprintf(out, "  malformed records: %s\n", count_format(text, meta->records_malformed));
 }
 
+/* What is worth a remark of one of several processes: "; " before all but the first. Returns how many. */
+static int remarks_print(FILE *out, const struct snapshot_meta *meta)
+{
+	const struct snapshot_coverage *counts = &meta->coverage;
+	unsigned int seen = permille(counts->seen_blocks, counts->new_blocks);
+	int ended = strcmp(meta->moment, "running") != 0, remarks = 0;
+
+	if (!meta->coverage_known) {
+		remarks++;
+		if (out)
+			fputs("its heap was not read", out);
+	} else if (ended && meta->unread_ns >= READ_JUST_NOW_NS) {
+		remarks++;
+		if (out)
+			fprintf(out, "its heap was last read %.1f ms before its end",
+				(double)meta->unread_ns / 1e6);
+	}
+	if (counts->new_blocks && seen < COVERAGE_REMARKED && ++remarks && out)
+		fprintf(out, "%scoverage %u.%u %%", remarks > 1 ? "; " : "", seen / 10, seen % 10);
+	if (counts->pools_unreadable && ++remarks && out)
+		fprintf(out, "%s%" PRIu64 " pools could not be read", remarks > 1 ? "; " : "",
+			counts->pools_unreadable);
+	return remarks;
+}
+
+static void processes_print(FILE *out, const struct snapshot *snapshot)
+{
+	size_t found = 0;
+
+	for (size_t i = 0; i < snapshot->process_count; i++) {
+		const struct snapshot_meta *meta = &snapshot->processes[i];
+
+		if (!remarks_print(NULL, meta) || found++ >= PROCESSES_REMARKED)
+			continue;
+		fprintf(out, "  of PID %u (", meta->pid);
+		text_print(out, meta->name);
+		fputs("): ", out);
+		remarks_print(out, meta);
+		putc('\n', out);
+	}
+	if (found > PROCESSES_REMARKED)
+		fprintf(out, "  and likewise of %zu more processes (report --pid PID)\n",
+			found - PROCESSES_REMARKED);
+}
+
 void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *title, int color)
 {
 	fprintf(out, color ? "\033[1m%s:\033[0m\n" : "%s:\n", title);
@@ -327,4 +377,5 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *titl
 	mapped_print(out, snapshot);
 	unreconciled_print(out, snapshot);
 	unread_print(out, &snapshot->meta);
+	processes_print(out, snapshot);
 }

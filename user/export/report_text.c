@@ -8,6 +8,7 @@
 #include "export/not_seen.h"
 #include "export/report_modes.h"
 #include "export/report_parts.h"
+#include "export/report_processes.h"
 #include "export/source.h"
 #include "python/version.h"
 
@@ -130,17 +131,22 @@ static void traceback_print(const struct page *page, const struct statistic *ent
 
 static void entry_print(const struct page *page, const struct statistic *entry)
 {
+	int owner = group_is_owner(page->opts->by);
 	uint32_t nframe;
 	const struct snapshot_frame *frames = statistic_frames(entry, page->opts->by, &nframe);
 
 	fputs("  ", page->out);
-	frame_print(page->out, entry->snapshot, &frames[0]);
+	if (owner)
+		owner_print(page->out, entry->process, page->opts->by);
+	else
+		frame_print(page->out, entry->snapshot, &frames[0]);
 	fputs(": ", page->out);
 	sums_print(page->out, entry, page->opts->old != NULL);
+	holders_print(page->out, entry, page->opts->by);
 	putc('\n', page->out);
 	if (page->opts->by == GROUP_TRACEBACK)
 		traceback_print(page, entry);
-	else
+	else if (!owner)
 		source_line_print(page, entry->snapshot, &frames[0], "    ");
 }
 
@@ -186,8 +192,9 @@ static void others_print(const struct page *page, const struct statistics *stati
 	putc('\n', page->out);
 }
 
-static void origin_print(FILE *out, const struct snapshot_meta *meta)
+static void origin_print(FILE *out, const struct snapshot *snapshot)
 {
+	const struct snapshot_meta *meta = &snapshot->meta;
 	static const struct {
 		const char *moment, *text;
 	} moments[] = {
@@ -197,8 +204,12 @@ static void origin_print(FILE *out, const struct snapshot_meta *meta)
 	};
 	char version[VERSION_TEXT];
 
-	text_print(out, meta->name);
-	fprintf(out, " (PID %u), ", meta->pid);
+	if (snapshot->process_count) {
+		fprintf(out, "%zu processes, ", snapshot->process_count);
+	} else {
+		text_print(out, meta->name);
+		fprintf(out, " (PID %u), ", meta->pid);
+	}
 	if (meta->python_version)
 		fprintf(out, "CPython %s, ", version_text(version, meta->python_version));
 	if (meta->mode[0])
@@ -206,7 +217,8 @@ static void origin_print(FILE *out, const struct snapshot_meta *meta)
 	if (meta->sample_bytes)
 		fputs("sampled, ", out);
 	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
-	for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++)
+	/* How each of several ended stands with it. */
+	for (size_t i = 0; !snapshot->process_count && i < sizeof(moments) / sizeof(moments[0]); i++)
 		if (!strcmp(meta->moment, moments[i].moment))
 			fputs(moments[i].text, out);
 }
@@ -237,7 +249,7 @@ static void title_print(FILE *out, const char *prefix, const char *name, const s
 		fprintf(out, "taken by Python's tracemalloc, at most %u frame%s a traceback",
 			meta->traceback_limit, meta->traceback_limit == 1 ? "" : "s");
 	else
-		origin_print(out, meta);
+		origin_print(out, snapshot);
 	putc('\n', out);
 	report_modes_print(out, meta);
 	if (growth)
@@ -262,7 +274,8 @@ static void titles_print(FILE *out, const struct snapshot *snapshot, const struc
 static void heading_print(const struct page *page, const struct statistics *statistics, size_t shown,
 			  const char *what)
 {
-	static const char *const names[] = {"files", "lines", "tracebacks"};
+	static const char *const names[] = {"files",     "lines",    "tracebacks",
+					    "processes", "commands", "containers"};
 	const struct report_opts *opts = page->opts;
 	const char *order = opts->old ? "size difference" : "size";
 	FILE *out = page->out;
@@ -334,6 +347,11 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 	int err;
 
 	titles_print(page->out, snapshot, opts);
+	if (snapshot->process_count && !opts->old && !group_is_owner(opts->by)) {
+		err = processes_print(page->out, snapshot, opts);
+		if (err)
+			return err;
+	}
 	statistics_print(page, snapshot, statistics, "");
 	err = mapped_print(page, snapshot);
 	if (err)

@@ -271,6 +271,10 @@ static int tracemalloc_export(const struct snapshot *snapshot, const struct expo
 {
 	enum tracemalloc_layout layout = tracemalloc_layout_of(snapshot);
 
+	if (snapshot->process_count)
+		log_info("tracemalloc's files know no processes: the blocks of all %zu are written as one's; "
+			 "--pid PID picks one",
+			 snapshot->process_count);
 	if (opts->python_version)
 		layout = opts->python_version < 0x03090000 ? TRACEMALLOC_3_8 : TRACEMALLOC_3_9;
 	if (!snapshot->meta.sample_bytes)

@@ -22,7 +22,8 @@ int attach_sampled(struct attach *attach, const struct sampled_key *keys, size_t
 	const __u64 value = 1;
 
 	for (size_t i = 0; i < count; i++)
-		if (bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.sampled), &keys[i], &value, BPF_ANY))
+		if (bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.sampled), &keys[i], &value,
+					BPF_ANY))
 			return -errno;
 	return 0;
 }

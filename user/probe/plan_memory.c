@@ -123,8 +123,7 @@ int plan_memory(struct elf_file *libc, struct plan *out)
 	int err = inline_decoder_open(&decoder);
 
 	plan.sites = calloc(plan.room, sizeof(*plan.sites));
-	plan.missing = calloc(PLAN_MAX_ENTRIES, sizeof(*plan.missing));
-	if (!plan.sites || !plan.missing)
+	if (!plan.sites)
 		err = -ENOMEM;
 	/* Some of them without the others would tell of memory that is long gone. */
 	if (!err)

@@ -51,60 +51,47 @@ static int python_plan(pid_t pid, const struct plan_target_opts *opts, struct pl
 	return python_wanted ? plan_runtime(&out->runtime, &opts->python, cache, &out->python) : 0;
 }
 
-static int native_plan(pid_t pid, struct plan_target *out)
+static int native_plan(pid_t pid, struct plan_caches *caches, struct plan_target *out)
 {
-	static const struct plan_wish wishes[] = {
-		{"free", ABI_OP_FREE, EVENT_API_NATIVE, {ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT}, 0},
-		{"malloc", ABI_OP_MALLOC, EVENT_API_NATIVE, {ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT}, 1},
-		{"calloc", ABI_OP_CALLOC, EVENT_API_NATIVE, {ABI_REG_DI, ABI_REG_SI, ABI_REG_COUNT}, 1},
-		{"realloc", ABI_OP_REALLOC, EVENT_API_NATIVE, {ABI_REG_DI, ABI_REG_SI, ABI_REG_COUNT}, 1},
-		{"reallocarray",
-		 ABI_OP_REALLOCARRAY,
-		 EVENT_API_NATIVE,
-		 {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX},
-		 1},
-		{"posix_memalign",
-		 ABI_OP_POSIX_MEMALIGN,
-		 EVENT_API_NATIVE,
-		 {ABI_REG_DI, ABI_REG_DX, ABI_REG_COUNT},
-		 1},
-		{"aligned_alloc",
-		 ABI_OP_MALLOC,
-		 EVENT_API_NATIVE,
-		 {ABI_REG_SI, ABI_REG_COUNT, ABI_REG_COUNT},
-		 1},
-		{"memalign", ABI_OP_MALLOC, EVENT_API_NATIVE, {ABI_REG_SI, ABI_REG_COUNT, ABI_REG_COUNT}, 1},
-		{"valloc", ABI_OP_MALLOC, EVENT_API_NATIVE, {ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT}, 1},
-		{"pvalloc", ABI_OP_MALLOC, EVENT_API_NATIVE, {ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT}, 1},
-	};
-	struct plan_native_file *native = calloc(1, sizeof(*native));
-	uint64_t program_break;
-	int err = native ? plan_libc_open(pid, &native->file, &program_break) : -ENOMEM;
+	size_t sites = 0;
+	int err = plan_native_process(pid, caches->native, &out->native, &out->native_count);
 
-	if (err) {
-		free(native);
+	if (err)
 		return err;
-	}
-	out->native = native;
-	out->native_count = 1;
-	native->plan.mode = EVENT_MODE_EXACT;
-	for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]) && !err; i++) {
-		err = plan_wish_add(&native->plan, native->file, &wishes[i]);
-		if (err == -EEXIST || err == -ENOENT)
-			err = 0;
-	}
+	for (size_t i = 0; i < out->native_count; i++)
+		sites += out->native[i].plan->count;
+	return sites ? 0
+		     : error_set(-ENOENT,
+				 "no file that it has mapped names an allocator's functions, as where a "
+				 "program is linked statically and stripped");
+}
+
+int plan_caches_new(struct plan_caches *out, const struct plan_target_opts *opts)
+{
+	int err = plan_cache_new(&out->python);
+
+	if (!err)
+		err = plan_native_cache_new(&out->native, &opts->native);
 	return err;
 }
 
-int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_cache *cache,
+void plan_caches_free(struct plan_caches *caches)
+{
+	plan_cache_free(caches->python);
+	plan_native_cache_free(caches->native);
+}
+
+int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_caches *caches,
 		struct plan_target *out)
 {
 	int err;
 
 	*out = (struct plan_target){0};
-	err = python_plan(pid, opts, cache, out);
+	err = python_plan(pid, opts, caches->python, out);
+	if (!opts->layers && opts->native.alloc_count)
+		out->layers |= NATIVE;
 	if (!err && out->layers & NATIVE) {
-		err = native_plan(pid, out);
+		err = native_plan(pid, caches, out);
 		if (err == -ENOENT && out->layers != NATIVE) {
 			snprintf(out->native_why, sizeof(out->native_why), "%s", error_reason(err));
 			out->layers &= ~NATIVE;
@@ -129,10 +116,6 @@ int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_cach
 
 void plan_target_free(struct plan_target *target)
 {
-	for (size_t i = 0; i < target->native_count; i++) {
-		plan_free(&target->native[i].plan);
-		elf_file_close(target->native[i].file);
-	}
 	free(target->native);
 	plan_free(&target->python);
 	python_runtime_close(&target->runtime);
@@ -147,12 +130,8 @@ void plan_target_print(const struct plan_target *target)
 		printf("PID %d: %s\n", (int)target->info.pid,
 		       target->runtime.version_hex ? "Python's allocators are not traced"
 						   : "no Python runtime");
-	for (size_t i = 0; i < target->native_count; i++) {
-		printf("native layer: ");
-		text_print(stdout, elf_file_path(target->native[i].file));
-		putchar('\n');
-		plan_sites_print(&target->native[i].plan);
-	}
+	if (target->layers & NATIVE)
+		plan_native_print(target->info.pid, target->native, target->native_count);
 	if (target->native_why[0])
 		printf("the native layer is not traced: %s\n", target->native_why);
 	if (!(target->layers & PYTHON))

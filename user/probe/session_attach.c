@@ -84,7 +84,7 @@ static void attached_print(const struct session *session, const struct member *m
 	if (plan->memory)
 		sites_count(plan->memory, &count, &emulated);
 	for (size_t i = 0; i < target->native_count; i++)
-		sites_count(&target->native[i].plan, &count, &emulated);
+		sites_count(target->native[i].plan, &count, &emulated);
 	what_describe(member, target, what, sizeof(what));
 	log_info("attached to PID %d (%s): %s; %zu probes, %zu of them on instructions that "
 		 "the kernel emulates; %s mode, %u frame%s; %llu ms",
@@ -194,7 +194,7 @@ int member_place(struct session *session, const struct member *member, const str
 	if (!err && plan->memory)
 		err = attach_groups(session->attach, plan->memory, plan->memory_file, member->pid, groups);
 	for (size_t i = 0; i < target->native_count && !err; i++)
-		err = attach_groups(session->attach, &target->native[i].plan, target->native[i].file,
+		err = attach_groups(session->attach, target->native[i].plan, target->native[i].file,
 				    member->pid, groups);
 	return err;
 }
@@ -212,6 +212,9 @@ static int member_attach(struct session *session, struct member *member, const s
 	if (err)
 		return err;
 	member->index = trace_process_count(session->trace) - 1;
+	err = member_symbols_begin(session, member);
+	if (err)
+		return err;
 	/* From here on events come. */
 	err = attach_target(session->attach, member->pid, &member->runtime.target);
 	return err ? err : member_baseline(session, member, from_start);
@@ -222,7 +225,7 @@ static int seccomp_allows(struct session *session, pid_t pid, const struct plan_
 	int err = seccomp_check(&session->seccomp, &session->features, pid, &target->python);
 
 	for (size_t i = 0; i < target->native_count && !err; i++)
-		err = seccomp_check(&session->seccomp, &session->features, pid, &target->native[i].plan);
+		err = seccomp_check(&session->seccomp, &session->features, pid, target->native[i].plan);
 	return err;
 }
 
@@ -236,7 +239,7 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	err = member_new(session, pid, &member);
 	if (err)
 		return err;
-	err = plan_target(pid, &session->opts.plan, session->plans, &target);
+	err = plan_target(pid, &session->opts.plan, &session->plans, &target);
 	if (!err && member->pidfd < 0)
 		err = -ESRCH;
 	if (err)

@@ -62,7 +62,7 @@ static int plan_begin(struct change *change)
 	int err;
 
 	opts.python.mode = change->step->mode;
-	err = plan_target(change->member->pid, &opts, change->session->plans, &change->plan);
+	err = plan_target(change->member->pid, &opts, &change->session->plans, &change->plan);
 	if (err)
 		return err;
 	return change->plan.python.mode == opts.python.mode
@@ -211,7 +211,6 @@ int member_mode_change(struct session *session, struct member *member, const str
 			"PID %d: %s, then %s: the probes took %.1f %% of its CPU time, the budget is %.1f %%",
 			member->pid, from, to, cost * 100, budget * 100);
 	else
-		log_info("PID %d: %s, then %s: there is room for it again", member->pid, from,
-			 to);
+		log_info("PID %d: %s, then %s: there is room for it again", member->pid, from, to);
 	return 0;
 }

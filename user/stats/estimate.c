@@ -80,7 +80,6 @@ uint64_t estimate_bytes(uint64_t mean, uint64_t bytes)
 
 int estimate_snapshot(const struct snapshot *snapshot, struct snapshot **out)
 {
-	const uint64_t mean = snapshot->meta.sample_bytes;
 	struct estimate total = {0};
 	struct snapshot *all;
 	uint64_t whole;
@@ -88,7 +87,8 @@ int estimate_snapshot(const struct snapshot *snapshot, struct snapshot **out)
 	int err;
 
 	for (size_t i = 0; i < snapshot->trace_count; i++)
-		estimate_add(&total, mean, snapshot->traces[i].bytes, snapshot->traces[i].count);
+		estimate_add(&total, snapshot_sample_bytes(snapshot, &snapshot->traces[i]),
+			     snapshot->traces[i].bytes, snapshot->traces[i].count);
 	err = estimate_round(total.size, &whole);
 	if (!err)
 		err = estimate_round(total.count, &whole);
@@ -96,14 +96,17 @@ int estimate_snapshot(const struct snapshot *snapshot, struct snapshot **out)
 		err = snapshot_copy(snapshot, &all);
 	if (err)
 		return err;
-	all->meta.sample_bytes = 0;
 	for (size_t i = 0; i < all->trace_count; i++) {
 		struct snapshot_trace *trace = &all->traces[i];
+		uint64_t mean = snapshot_sample_bytes(snapshot, trace);
 		double count = (double)trace->count / estimate_chance(mean, trace->bytes) + rest;
 
 		trace->count = (uint64_t)llround(count);
 		rest = count - (double)trace->count;
 	}
+	all->meta.sample_bytes = 0;
+	for (size_t i = 0; i < all->process_count; i++)
+		all->processes[i].sample_bytes = 0;
 	*out = all;
 	return 0;
 }

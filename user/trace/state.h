@@ -48,6 +48,7 @@ struct symbol_entry {
 	size_t first;   /* in symbol_frames */
 	uint32_t count; /* 0: it has no name */
 	uint8_t known;  /* an EVENT_SYMBOL has come */
+	uint8_t named;  /* and says what the function is called */
 };
 
 #define STACK_NATIVE (1u << 31)

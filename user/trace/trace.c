@@ -102,6 +102,8 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 		return err;
 	process->info = (struct trace_process){
 		.tgid = event->header.tgid,
+		.ns_pid = event->ns_pid,
+		.parent = event->parent,
 		.python_version = event->python_version,
 		.nframe = event->nframe,
 		.mode = event->mode & EVENT_MODE_MASK,
@@ -118,6 +120,7 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 	};
 	process->info.counters.events = 1;
 	memcpy(process->info.name, event->name, sizeof(event->name));
+	memcpy(process->info.container, event->container, sizeof(event->container));
 	err = id_map_put(&trace->tgids, event->header.tgid, (uint32_t)trace->process_count);
 	if (err) {
 		process_free(process);

@@ -60,7 +60,8 @@ struct trace_table {
 enum trace_end { TRACE_RUNNING = 0, TRACE_FINALIZING, TRACE_EXITED, TRACE_EXECED };
 
 struct trace_process {
-	uint32_t tgid;
+	uint32_t tgid, ns_pid, parent; /* as struct event_target has them; 0: not known */
+	char container[65];
 	uint32_t python_version; /* PY_VERSION_HEX */
 	uint32_t nframe;         /* traceback limit */
 	uint32_t mode;           /* enum event_mode: what the table of Python's layer holds */
@@ -139,5 +140,7 @@ int trace_meta(const struct trace *trace, size_t process, struct snapshot_meta *
  * there was one, else as it is. Caller frees with snapshot_free(). 0; -ENOENT; -ENOMEM.
  */
 int trace_snapshot(struct trace *trace, size_t process, int want_final, struct snapshot **out);
+/* The same of all processes in one (stats/merge.h). 0; -ENOENT there is none; -EFBIG, -EOVERFLOW; -ENOMEM. */
+int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **out);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "stats/builder.h"
+#include "stats/merge.h"
 #include "trace/state.h"
 
 /* The work on one snapshot; both maps are by id in the trace and hold UINT32_MAX where nothing stands yet. */
@@ -127,6 +128,10 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 
 	*meta = (struct snapshot_meta){
 		.pid = info->tgid,
+		.ns_pid = info->ns_pid,
+		.parent = info->parent,
+		.has_exited = info->end == TRACE_EXITED,
+		.wait_status = info->exit_code,
 		.python_version = info->python_version,
 		.traceback_limit = info->nframe,
 		.duration_ns = info->end_ns - info->start_ns,
@@ -156,6 +161,7 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 	meta->changes_dropped = info->changes_dropped;
 	memcpy(meta->changes, info->changes, sizeof(meta->changes));
 	memcpy(meta->name, info->name, sizeof(meta->name));
+	memcpy(meta->container, info->container, sizeof(meta->container));
 	snprintf(meta->mode, sizeof(meta->mode), "%s", snapshot_mode_name(info->mode));
 	snprintf(meta->moment, sizeof(meta->moment), "%s", moment);
 	memcpy(meta->loss, trace->loss.counts, sizeof(meta->loss));
@@ -250,5 +256,44 @@ int trace_snapshot(struct trace *trace, size_t index, int want_final, struct sna
 	meta->records_malformed = now.records_malformed;
 	meta->coverage_known = now.coverage_known;
 	meta->coverage = now.coverage;
+	meta->has_exited = now.has_exited;
+	meta->wait_status = now.wait_status;
+	return 0;
+}
+
+/* Malformed records that belong to no process are the whole's alone, where there are several. */
+static int processes_merge(struct trace *trace, int want_final, struct merger *merger)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < trace->process_count; i++) {
+		struct snapshot *one;
+
+		err = trace_snapshot(trace, i, want_final, &one);
+		if (err)
+			break;
+		one->meta.records_malformed -= trace->orphans;
+		err = merger_add(merger, one, NULL);
+		snapshot_free(one);
+	}
+	return err;
+}
+
+int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **out)
+{
+	struct merger merger;
+
+	if (trace->process_count <= 1)
+		return trace_snapshot(trace, 0, want_final, out);
+	int err = merger_begin(&merger);
+	if (err)
+		return err;
+	err = processes_merge(trace, want_final, &merger);
+	if (err) {
+		merger_abort(&merger);
+		return err;
+	}
+	*out = merger_finish(&merger);
+	(*out)->meta.records_malformed += trace->orphans;
 	return 0;
 }

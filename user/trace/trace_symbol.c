@@ -58,6 +58,12 @@ static int frame_take(struct trace *trace, const struct event_symbol *event, siz
 	return err ? err : strings_intern(trace->strings, filename, frame->filename_bytes, &out->filename);
 }
 
+/* No function is called "[libc.so.6+0x1234]": that stands for one whose name is not known. */
+static int is_name(const struct trace *trace, const struct trace_frame *frame)
+{
+	return strings_get(trace->strings, frame->function)[0] != '[';
+}
+
 int state_symbol(struct trace *trace, struct process_state *process, const struct event_symbol *event)
 {
 	struct symbol_entry *symbol;
@@ -80,6 +86,7 @@ int state_symbol(struct trace *trace, struct process_state *process, const struc
 	symbol->first = process->symbol_frame_count;
 	symbol->count = event->count;
 	symbol->known = 1;
+	symbol->named = symbol->count && is_name(trace, &process->symbol_frames[symbol->first]);
 	process->symbol_frame_count += event->count;
 	return 0;
 }
@@ -102,6 +109,7 @@ uint32_t state_symbol_frames(struct trace *trace, struct process_state *process,
 
 	for (uint32_t i = 0; i < symbol->count && i < room; i++)
 		out->frames[out->count++] = process->symbol_frames[symbol->first + i];
+	out->unnamed += symbol->count && !symbol->named;
 	if (symbol->count || !room)
 		return symbol->count ? symbol->count : 1;
 	out->frames[out->count++] = unnamed_frame(trace, symbol->address);
