@@ -333,11 +333,14 @@ static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 			fprintf(out, "its heap was last read %.1f ms before its end",
 				(double)meta->unread_ns / 1e6);
 	}
-	if (counts->new_blocks && seen < COVERAGE_REMARKED && ++remarks && out)
+	if (counts->new_blocks && !meta->sample_bytes && seen < COVERAGE_REMARKED && ++remarks && out)
 		fprintf(out, "%scoverage %u.%u %%", remarks > 1 ? "; " : "", seen / 10, seen % 10);
 	if (counts->pools_unreadable && ++remarks && out)
 		fprintf(out, "%s%" PRIu64 " pools could not be read", remarks > 1 ? "; " : "",
 			counts->pools_unreadable);
+	if (meta->change_count && ++remarks && out)
+		fprintf(out, "%sits mode has changed (report --pid %u tells what ran when)",
+			remarks > 1 ? "; " : "", meta->pid);
 	return remarks;
 }
 
