@@ -162,7 +162,9 @@ static int pids_attach(struct run *run)
 	for (size_t i = 0; i < count; i++) {
 		int err = perfmap_session_add(run->session, pids[i]);
 
-		if (err)
+		if (err == -ESRCH)
+			pid_error_print(pids[i], err);
+		else if (err)
 			error_print(err, err == -EPERM || err == -EACCES ? cli_remedy(err) : NULL, "PID %d",
 				    pids[i]);
 		else

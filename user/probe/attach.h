@@ -27,7 +27,8 @@ struct attach_opts {
 	int no_multi;      /* as on a kernel without uprobe_multi: perf-event uprobes */
 	int sampling;      /* targets may have a sample taken: abi_target.sample_bytes */
 	int counting;      /* hits of probes are counted: attach_hits() */
-	int empty;         /* programs that do nothing: what the probes themselves cost (tools/bare.c) */
+	enum abi_watch watch;
+	int empty; /* programs that do nothing: what the probes themselves cost (tools/bare.c) */
 	stream_record_fn record;
 	void *context;
 };
@@ -41,9 +42,13 @@ void attach_free(struct attach *attach);
 int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target *target);
 /* From here on its probes do nothing: the moment at which its tables stop. */
 void attach_forget(struct attach *attach, uint32_t tgid);
+/* From here on we hear of its children and of its programs, though it is no target. With ABI_WATCH_CHILDREN. 0, -errno. */
+int attach_follow(struct attach *attach, uint32_t tgid);
 /*
- * Places every site of the plan in the process (all its threads, no other process). 0; -ESRCH the process is
- * gone; -errno. What was placed before a failure is taken out by attach_detach().
+ * Places every site of the plan in the process (all its threads, no other process), or, pid -1, in every process that has
+ * the file mapped, now or later: there the programs look at targets only, and a fork's child is traced from its first
+ * instruction. What is placed already in this way is not placed again. 0; -ESRCH the process is gone; -errno. What was placed
+ * before a failure is taken out by attach_detach().
  */
 int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid);
 /* Which of a process's probes: bits. */
@@ -56,9 +61,13 @@ enum attach_group {
 /* The same for the sites of these groups alone. */
 int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid,
 		  unsigned int groups);
-/* Takes a process's probes of these groups out. */
+/* Takes out what of these groups was placed in this process alone: when it returns no program runs there any more (but
+ * with perf-event uprobes, for which nobody can wait). */
 void attach_drop(struct attach *attach, pid_t pid, unsigned int groups);
-
+/* Has the file sites that are placed in every process? */
+int attach_is_everywhere(const struct attach *attach, const struct elf_file *file);
+/* Takes out what was placed in this process alone, without waiting for that. */
+void attach_release(struct attach *attach, pid_t pid);
 /*
  * Puts blocks into the map of those that are in a sample (abi/sample.h): the programs tell of their ends. 0; -E2BIG there is no
  * room for all; -errno.
@@ -75,7 +84,7 @@ int attach_stats(void); /* a descriptor, or -errno */
 int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs);
 /*
  * Puts the empty program on one place of a file, in one process: what a trap costs. One such probe at a time;
- * attach_drop(…, ATTACH_ALL) takes it out.
+ * attach_release() takes it out.
  */
 int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t pid);
 /* Takes every probe out; records already in the ring buffer stay. attach_free() does it, too. */

@@ -55,11 +55,3 @@ int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs)
 	}
 	return 0;
 }
-
-int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t pid)
-{
-	const uint64_t cookie = 0;
-
-	return links_add(&attach->links, attach->skeleton->progs.empty, LINKS_ENTRY, path, pid, ATTACH_OTHERS,
-			 &offset, &cookie, 1);
-}

@@ -56,27 +56,9 @@ struct multi_link_attr {
 	uint32_t count, multi_flags, pid, pad;
 };
 
-static int entry_add(struct links *links, const struct links_entry *entry)
-{
-	struct links_entry *entries = realloc(links->entries, (links->count + 1) * sizeof(*entries));
-
-	if (!entries)
-		return -ENOMEM;
-	links->entries = entries;
-	entries[links->count++] = *entry;
-	return 0;
-}
-
-static void entry_release(struct links_entry *entry)
-{
-	if (entry->perf)
-		bpf_link__destroy(entry->perf);
-	else
-		close(entry->fd);
-}
-
-static int multi_link(const struct bpf_program *program, enum links_kind kind, const char *path, pid_t pid,
-		      const uint64_t *offsets, const uint64_t *cookies, size_t count)
+static int multi_add(struct links *links, const struct bpf_program *program, enum links_kind kind,
+		     const char *path, pid_t pid, const uint64_t *offsets, const uint64_t *cookies,
+		     size_t count)
 {
 	struct multi_link_attr attr = {
 		.prog_fd = bpf_program__fd(program),
@@ -88,65 +70,56 @@ static int multi_link(const struct bpf_program *program, enum links_kind kind, c
 		.multi_flags = kind == LINKS_RETURN ? UPROBE_MULTI_RETURN : 0,
 		.pid = pid < 0 ? 0 : pid,
 	};
-	int fd = syscall(__NR_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
+	int *multi = realloc(links->multi, (links->multi_count + 1) * sizeof(*multi));
+	int fd;
 
-	return fd < 0 ? error_set(-errno, "uprobe_multi link of %zu sites: %s", count, strerror(errno)) : fd;
+	if (!multi)
+		return -ENOMEM;
+	links->multi = multi;
+	fd = syscall(__NR_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
+	if (fd < 0)
+		return error_set(-errno, "uprobe_multi link of %zu sites: %s", count, strerror(errno));
+	links->multi[links->multi_count++] = fd;
+	return 0;
 }
 
-static int perf_link(const struct bpf_program *program, enum links_kind kind, const char *path, pid_t pid,
-		     uint64_t offset, uint64_t cookie, struct bpf_link **out)
+static int perf_add(struct links *links, const struct bpf_program *program, enum links_kind kind,
+		    const char *path, pid_t pid, uint64_t offset, uint64_t cookie)
 {
 	struct bpf_uprobe_opts opts = {
 		.sz = sizeof(opts), .bpf_cookie = cookie, .retprobe = kind == LINKS_RETURN};
+	struct bpf_link **perf = realloc(links->perf, (links->perf_count + 1) * sizeof(*perf)), *link;
 
-	*out = bpf_program__attach_uprobe_opts(program, pid, path, offset, &opts);
-	if (!*out)
+	if (!perf)
+		return -ENOMEM;
+	links->perf = perf;
+	link = bpf_program__attach_uprobe_opts(program, pid, path, offset, &opts);
+	if (!link)
 		return error_set(-errno, "uprobe at offset 0x%llx: %s", (unsigned long long)offset,
 				 strerror(errno));
+	links->perf[links->perf_count++] = link;
 	return 0;
 }
 
 int links_add(struct links *links, const struct bpf_program *program, enum links_kind kind, const char *path,
-	      pid_t pid, unsigned int group, const uint64_t *offsets, const uint64_t *cookies, size_t count)
+	      pid_t pid, const uint64_t *offsets, const uint64_t *cookies, size_t count)
 {
-	size_t step = links->backend == LINKS_PERF ? 1 : count;
 	int err = 0;
 
-	for (size_t i = 0; i < count && !err; i += step) {
-		struct links_entry entry = {.fd = -1, .pid = pid, .group = group};
-
-		if (links->backend == LINKS_PERF)
-			err = perf_link(program, kind, path, pid, offsets[i], cookies[i], &entry.perf);
-		else
-			err = entry.fd = multi_link(program, kind, path, pid, offsets, cookies, count);
-		if (err < 0)
-			break;
-		err = entry_add(links, &entry);
-		if (err)
-			entry_release(&entry);
-	}
+	if (links->backend != LINKS_PERF)
+		return count ? multi_add(links, program, kind, path, pid, offsets, cookies, count) : 0;
+	for (size_t i = 0; i < count && !err; i++)
+		err = perf_add(links, program, kind, path, pid, offsets[i], cookies[i]);
 	return err;
-}
-
-void links_drop(struct links *links, pid_t pid, unsigned int groups)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < links->count; i++) {
-		struct links_entry *entry = &links->entries[i];
-
-		if (entry->pid == pid && entry->group & groups)
-			entry_release(entry);
-		else
-			links->entries[kept++] = *entry;
-	}
-	links->count = kept;
 }
 
 void links_free(struct links *links)
 {
-	for (size_t i = 0; i < links->count; i++)
-		entry_release(&links->entries[i]);
-	free(links->entries);
+	for (size_t i = 0; i < links->multi_count; i++)
+		close(links->multi[i]);
+	for (size_t i = 0; i < links->perf_count; i++)
+		bpf_link__destroy(links->perf[i]);
+	free(links->multi);
+	free(links->perf);
 	*links = (struct links){.backend = links->backend};
 }

@@ -15,19 +15,13 @@ struct bpf_link;
 enum links_backend { LINKS_SESSION, LINKS_MULTI, LINKS_PERF };
 enum links_kind { LINKS_ENTRY, LINKS_RETURN, LINKS_BOTH /* uprobe.session */ };
 
-/* uprobe_multi: a descriptor; else a link of libbpf's. */
-struct links_entry {
-	int fd; /* -1: perf */
-	struct bpf_link *perf;
-	pid_t pid;
-	unsigned int group;
-};
-
 /* Zero-initialise, and set backend. */
 struct links {
 	enum links_backend backend;
-	struct links_entry *entries;
-	size_t count;
+	int *multi; /* descriptors */
+	size_t multi_count;
+	struct bpf_link **perf;
+	size_t perf_count;
 };
 
 /* The best that the kernel has, or as on one without sessions, or without uprobe_multi. */
@@ -36,13 +30,10 @@ enum links_backend links_choose(const struct features *features, int no_session,
 void links_prepare(const struct links *links, struct bpf_program *program, enum links_kind kind);
 /*
  * Links a program to places of a file, each with its cookie, in one process or (pid -1) in all. 0 (also for no place);
- * -ESRCH the process is gone; -errno with its reason. What was linked before a failure stays linked. group: a bit, by which
- * links_drop() finds it.
+ * -ESRCH the process is gone; -errno with its reason. What was linked before a failure stays linked.
  */
 int links_add(struct links *links, const struct bpf_program *program, enum links_kind kind, const char *path,
-	      pid_t pid, unsigned int group, const uint64_t *offsets, const uint64_t *cookies, size_t count);
-/* Takes out what was linked for that process in one of these groups. */
-void links_drop(struct links *links, pid_t pid, unsigned int groups);
+	      pid_t pid, const uint64_t *offsets, const uint64_t *cookies, size_t count);
 void links_free(struct links *links);
 /* libbpf's own messages, the verifier's among them, are for -v. */
 void links_silence_libbpf(void);

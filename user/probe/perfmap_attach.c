@@ -106,10 +106,10 @@ int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
 	}
 	/* The very inode that the target has mapped, whatever its name says by now. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", elf_file_fd(file));
-	err = links_add(&attach->links, attach->skeleton->progs.map_call, LINKS_ENTRY, path, -1, 1, offsets,
+	err = links_add(&attach->links, attach->skeleton->progs.map_call, LINKS_ENTRY, path, -1, offsets,
 			cookies, calls);
 	if (!err && !no_returns)
-		err = links_add(&attach->links, attach->skeleton->progs.map_return, LINKS_RETURN, path, -1, 1,
+		err = links_add(&attach->links, attach->skeleton->progs.map_return, LINKS_RETURN, path, -1,
 				offsets + 2 * plan->count - returns, cookies + 2 * plan->count - returns,
 				returns);
 	free(offsets);

@@ -76,7 +76,8 @@ static uint64_t cpu_time(const struct member *member)
 
 int member_governor_begin(struct session *session, struct member *member)
 {
-	const struct governor_step first = {.mode = member->mode, .sample_bytes = session->opts.sample_bytes};
+	const struct governor_step first = {.mode = member->mode,
+					    .sample_bytes = member->announced.sample_bytes};
 	struct member_governor *governor = &member->governor;
 
 	if (session->opts.overhead <= 0)
@@ -84,6 +85,8 @@ int member_governor_begin(struct session *session, struct member *member)
 	if (clock_getcpuclockid(member->pid, &governor->clock))
 		return error_set(-ESRCH, "its CPU time cannot be read");
 	governor_plan(&governor->governor, session->opts.overhead, &first, !member->heap_unreadable);
+	if (member->off)
+		governor->governor.step = governor->governor.count - 1;
 	governor->measured_ns = clock_ns(CLOCK_MONOTONIC);
 	governor->cpu_ns = cpu_time(member);
 	return 0;
@@ -143,7 +146,8 @@ void session_governor_due(struct session *session, uint64_t now_ns)
 	for (size_t i = 0; i < session->count; i++) {
 		struct member *member = session->members[i];
 
-		if (member->pidfd < 0 || now_ns - member->governor.measured_ns < GOVERNOR_PERIOD_NS)
+		if (member->ended || member->adopted || !member->governor.measured_ns ||
+		    now_ns - member->governor.measured_ns < GOVERNOR_PERIOD_NS)
 			continue;
 		if (!looked++)
 			stats_look(session);

@@ -28,7 +28,7 @@ struct change {
 
 static int change_announce(const struct change *change)
 {
-	const struct member *member = change->member;
+	struct member *member = change->member;
 	struct event_mode_change record = {
 		.header = {.type = EVENT_MODE_CHANGE,
 			   .size = sizeof(record),
@@ -41,6 +41,10 @@ static int change_announce(const struct change *change)
 		.sample_bytes = change->step->sample_bytes,
 	};
 
+	/* What its children are announced with. */
+	if (change->step->mode != EVENT_MODE_OFF)
+		member->announced.mode = record.mode;
+	member->announced.sample_bytes = record.sample_bytes;
 	return session_feed(change->session, &record, sizeof(record));
 }
 
@@ -82,7 +86,7 @@ static int frees_change(struct change *change, int wanted)
 	else
 		err = plan_begin(change);
 	if (!err && wanted)
-		err = member_place(session, member, &change->plan, ATTACH_POOL_FREES);
+		err = member_probe(session, member, &change->plan, ATTACH_POOL_FREES);
 	session_pull(session);
 	member->mode = err ? member->mode : change->step->mode;
 	if (!err)
@@ -112,7 +116,7 @@ static int change_anew(struct change *change)
 	if (!err)
 		err = target_update(change, 0);
 	if (!err)
-		err = member_place(session, member, &change->plan, PROBES);
+		err = member_probe(session, member, &change->plan, PROBES);
 	if (!err && member->layers & 1u << EVENT_LAYER_PYTHON)
 		member_reconcile(session, member, 1, 0);
 	return err;
