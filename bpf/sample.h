@@ -16,14 +16,6 @@
 /* Does any target have a sample taken? Without, the verifier drops all of this. */
 const volatile __u32 sampling;
 
-struct sampled_key {
-	__u64 address;
-	__u32 space;
-	__u32 domain; /* | SAMPLED_NATIVE */
-};
-
-#define SAMPLED_NATIVE 0x80000000u /* the layer below, in which the same addresses are given out */
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1 << 18);

@@ -132,11 +132,17 @@ struct {
 	__type(value, __u64);
 } seen_codes SEC(".maps");
 
+/* Are the hits of each target's probes counted? */
+const volatile __u32 counting;
+
 static __always_inline struct abi_target *target_current(void)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct abi_target *target = bpf_map_lookup_elem(&targets, &tgid);
 
-	return bpf_map_lookup_elem(&targets, &tgid);
+	if (counting && target)
+		target->hits++;
+	return target;
 }
 
 #endif

@@ -64,6 +64,8 @@ enum event_type {
 	EVENT_CLEAR = 259, /* struct event_mark: the process's table was emptied (tracemalloc.clear_traces) */
 	EVENT_RESET_PEAK = 260, /* struct event_mark: its peak began anew (tracemalloc.reset_peak) */
 	EVENT_SYMBOL = 261,     /* struct event_symbol: what a native frame's address is called */
+	EVENT_MODE_CHANGE =
+		262, /* struct event_mode_change: from here on the process is traced in another way */
 };
 
 /* Which of the allocator's faces a block came through. */
@@ -236,6 +238,7 @@ enum event_mode {
 	EVENT_MODE_EXACT = 1,  /* allocations and frees */
 	EVENT_MODE_CENSUS = 2, /* allocations; which of pymalloc's blocks live, a reading of its heap tells */
 	EVENT_MODE_GROWTH = 3, /* where the heap grows */
+	EVENT_MODE_OFF = 4,    /* nothing: its probes are out; only in struct event_mode_change */
 };
 
 /* In the field mode of a process, beside the mode. */
@@ -259,6 +262,19 @@ struct event_target {
 	__u32 ns_pid;       /* in its innermost PID namespace; 0: not known */
 	char container[64]; /* its name, or 12 digits of its id; "": in none */
 	__u64 sample_bytes; /* a sample of its blocks is traced (abi/sample.h); 0: all of them */
+};
+
+/*
+ * To or from growth mode the table begins anew, since pools are not blocks. With a greater sample_bytes what is in the table is
+ * thinned out: each block stays with the chance that it had been in that sample if it was in this.
+ */
+struct event_mode_change {
+	struct event_header header;
+	__u32 mode;          /* enum event_mode | EVENT_MODE_* */
+	__u32 cost_permille; /* of the process's CPU time the probes took before; 0: they took less than allowed */
+	__u32 budget_permille; /* they may take that */
+	__u32 pad;
+	__u64 sample_bytes; /* as in struct event_target */
 };
 
 #define EVENT_TARGET_MIN 112u /* bytes of the shortest struct event_target */
@@ -379,6 +395,7 @@ _Static_assert(sizeof(struct event_code_lines) == 40, "code_lines");
 _Static_assert(sizeof(struct event_process) == 32, "process");
 _Static_assert(__builtin_offsetof(struct event_target, parent) == EVENT_TARGET_MIN, "target.parent");
 _Static_assert(sizeof(struct event_target) == 192, "target");
+_Static_assert(sizeof(struct event_mode_change) == 48, "mode_change");
 _Static_assert(sizeof(struct event_symbol) == 40, "symbol");
 _Static_assert(sizeof(struct event_symbol_frame) == 8, "symbol_frame");
 _Static_assert(sizeof(struct event_appear) == 56, "appear");

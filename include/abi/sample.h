@@ -16,6 +16,15 @@
 #define SAMPLE_LN2_BITS 26
 #define SAMPLE_LN2      46516320ull /* ln 2 * 2^SAMPLE_LN2_BITS */
 
+/* A block of a sample, in the map `sampled` of bpf/. */
+struct sampled_key {
+	__u64 address;
+	__u32 space;  /* struct abi_target.space */
+	__u32 domain; /* | SAMPLED_NATIVE */
+};
+
+#define SAMPLED_NATIVE 0x80000000u /* the layer below Python's, in which the same addresses are given out */
+
 /*
  * -log2(value / 2^32) * 2^32, for value in 1..2^32; at most 4 * 2^-32 too great. Bit by bit: to square a number of [1, 2)
  * doubles its logarithm, whose next bit says whether that has left [1, 2). Without branches, which the verifier would follow

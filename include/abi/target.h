@@ -90,6 +90,7 @@ struct abi_target {
 	/* 1: there are sampled blocks beside those in the map `sampled`. Written by the programs */
 	__u32 sample_overflow;
 	__u32 layers; /* 1 << enum event_layer for each that is traced */
+	__u64 hits; /* of its probes, about: not counted atomically. Written by the programs, if they count */
 	struct abi_heap heap;
 	struct abi_offsets offsets;
 	/* Code of the interpreter's file: native frames of a traceback end there, and Python's go on. Addresses; 0, 0: none. */
@@ -192,8 +193,8 @@ enum abi_register {
 
 _Static_assert(sizeof(struct abi_offsets) == 56, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
-_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 168, "target.offsets");
-_Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 224, "target.interpreter_start");
-_Static_assert(sizeof(struct abi_target) == 240, "target");
+_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 176, "target.offsets");
+_Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 232, "target.interpreter_start");
+_Static_assert(sizeof(struct abi_target) == 248, "target");
 
 #endif

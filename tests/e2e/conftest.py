@@ -80,6 +80,14 @@ def interpreters():
     return pythons.unstripped()
 
 
+@pytest.fixture(scope="session")
+def blocks_program(tmp_path_factory):
+    """tests/e2e/programs/blocks.c, built."""
+    path = str(tmp_path_factory.mktemp("blocks") / "blocks")
+    subprocess.run(["cc", "-O1", "-g", "-fno-builtin", "-o", path, harness.program("blocks.c")], check=True)
+    return path
+
+
 @pytest.fixture
 def python(request, interpreters):
     if request.param not in interpreters:

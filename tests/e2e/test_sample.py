@@ -76,6 +76,21 @@ def test_ends(tracer, tmp_path, any_python, mode):
     assert report.marked("rates.py", MARKS) == dict.fromkeys(MARKS, (0, 0))
 
 
+@pytest.mark.parametrize("mean", [4 * KIB, 64 * KIB])
+def test_native(tracer, tmp_path, blocks_program, mean):
+    """The same of malloc's blocks, in a process without Python."""
+    with Target(blocks_program, "blocks.c") as target:
+        with Traced(tracer, tmp_path, "--sample", mean, "-p", target.pid) as run:
+            target.step()
+            size, count = target.expect()["M"]
+            target.wait_reading()
+            report = run.finish()
+    errors = standard_error(mean, size / count, count)
+    assert abs(report.total["size"] - size) <= 5 * errors[0]
+    assert abs(report.total["count"] - count) <= 5 * errors[1]
+    assert report.data["sample_bytes"] == mean
+
+
 def test_formats(tracer, tmp_path, any_python):
     """Files of the sample: figures of all formats are the estimates."""
     with Target(any_python, "rates.py") as target:

@@ -166,6 +166,12 @@ static void test_losses(void **state)
 	text = report_lost(snapshot, LOSS_ALLOC, 1);
 	contains(text, "1 allocation of 0 B (ring buffer full); blocks of lost allocations are in no line");
 	lacks(text, "upper");
+	contains(text, "; --sample or --overhead makes fewer events\n");
+	free(text);
+	snapshot->meta.sample_bytes = 4096;
+	text = report_lost(snapshot, LOSS_ALLOC, 1);
+	lacks(text, "--overhead");
+	snapshot->meta.sample_bytes = 0;
 	free(text);
 	text = report_lost(snapshot, LOSS_REALLOC, 2);
 	contains(text,

@@ -119,10 +119,11 @@ static void wait_briefly(struct run *run, int busy)
 	poll(polls, count, busy ? POLL_BUSY_MS : POLL_IDLE_MS);
 }
 
-/* Further processes will have to be attached to, if any are picked up. */
+/* Further processes will have to be attached to, if any are picked up; and one whose mode changes is, anew. */
 static int run_confine(const struct run *run)
 {
-	return privileges_drop(run->output || run->capture, run->options.session.watch != ABI_WATCH_NONE);
+	return privileges_drop(run->output || run->capture, run->options.session.watch != ABI_WATCH_NONE ||
+								    run->options.session.overhead > 0);
 }
 
 /* Is there anything under trace, or may there be? A command without Python may start one. */

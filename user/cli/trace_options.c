@@ -20,6 +20,7 @@ enum {
 	KEY_LARGE,
 	KEY_EVERY,
 	KEY_SAMPLE,
+	KEY_OVERHEAD,
 	KEY_KEEP,
 	KEY_LAYER,
 	KEY_COMM,
@@ -66,6 +67,10 @@ static const struct argp_option options[] = {
 	 "trace a sample, a block for every BYTES allocated (like 64K, 512K); figures are then estimates, "
 	 "each "
 	 "with its standard error",
+	 2},
+	{"overhead", KEY_OVERHEAD, "PERCENT", 0,
+	 "hold what tracing takes of the target's CPU time under that, by narrowing the mode: exact, census, "
+	 "growth, off (without Python: a sample in place of all); the report says what ran when",
 	 2},
 	{"layer", KEY_LAYER, "LAYER", 0,
 	 "python: Python's allocators; native: malloc and its kin; mmap: memory that is mapped; all of them "
@@ -139,6 +144,17 @@ static error_t parse_backend(struct trace_options *out, const char *arg)
 		out->session.backend = SESSION_BACKEND_PERF;
 	else
 		return cli_reject("--backend", arg, "session, multi or perf");
+	return 0;
+}
+
+static error_t parse_overhead(struct trace_options *out, const char *arg)
+{
+	char *end;
+	double percent = strtod(arg, &end);
+
+	if (arg[0] < '0' || arg[0] > '9' || *end || !(percent >= 0.1 && percent <= 100))
+		return cli_reject("--overhead", arg, "percent, from 0.1 to 100");
+	out->session.overhead = percent / 100;
 	return 0;
 }
 
@@ -251,6 +267,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			return cli_reject("--sample", arg, "bytes from 1 to 1G, like 512K");
 		out->session.sample_bytes = number;
 		return 0;
+	case KEY_OVERHEAD:
+		return parse_overhead(out, arg);
 	case KEY_KEEP:
 		if (cli_parse_number(arg, 1, KEEP_MAX, &number))
 			return cli_reject("--keep", arg, "a number from 1 to 1000");

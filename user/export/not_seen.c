@@ -67,12 +67,19 @@ static void lost_kinds_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 		item_print(out, &items, loss[i], "event of another kind", "events of another kind");
 }
 
-static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT], int heap_known)
+static int loss_is_overrun(const uint64_t loss[LOSS_COUNT])
 {
+	return (loss[LOSS_ALLOC] | loss[LOSS_FREE] | loss[LOSS_REALLOC] | loss[LOSS_STACK] | loss[LOSS_CODE] |
+		loss[LOSS_REUSE]) != 0;
+}
+
+static void lost_meaning_print(FILE *out, const struct snapshot_meta *meta)
+{
+	const uint64_t *loss = meta->loss;
 	uint64_t either = loss[LOSS_REALLOC] | loss[LOSS_THREAD_STATE] | loss[LOSS_RETURN];
 	uint64_t allocs = loss[LOSS_ALLOC] | either, frees = loss[LOSS_FREE] | either;
 
-	if (frees && heap_known)
+	if (frees && meta->coverage_known)
 		fputs("; of small blocks only what the heap shows is live, some of the others may be dead",
 		      out);
 	else if (frees)
@@ -85,6 +92,9 @@ static void lost_meaning_print(FILE *out, const uint64_t loss[LOSS_COUNT], int h
 		fputs("; mapped memory is not what the figures say", out);
 	if (loss[LOSS_STACK] | loss[LOSS_CODE])
 		fputs("; some tracebacks are incomplete or <unknown>", out);
+	/* The reader did not keep up: fewer events are the remedy, unless that was thought of. */
+	if (!meta->sample_bytes && !meta->change_count && loss_is_overrun(loss))
+		fputs("; --sample or --overhead makes fewer events", out);
 }
 
 static void lost_print(FILE *out, const struct snapshot *snapshot)
@@ -98,7 +108,7 @@ static void lost_print(FILE *out, const struct snapshot *snapshot)
 	}
 	fprintf(out, "  lost events: %s: ", count_format(text, lost));
 	lost_kinds_print(out, snapshot->meta.loss);
-	lost_meaning_print(out, snapshot->meta.loss, snapshot->meta.coverage_known);
+	lost_meaning_print(out, &snapshot->meta);
 	putc('\n', out);
 }
 
@@ -351,11 +361,14 @@ static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 			fprintf(out, "its heap was last read %.1f ms before its end",
 				(double)meta->unread_ns / 1e6);
 	}
-	if (counts->new_blocks && seen < COVERAGE_REMARKED && ++remarks && out)
+	if (counts->new_blocks && !meta->sample_bytes && seen < COVERAGE_REMARKED && ++remarks && out)
 		fprintf(out, "%scoverage %u.%u %%", remarks > 1 ? "; " : "", seen / 10, seen % 10);
 	if (counts->pools_unreadable && ++remarks && out)
 		fprintf(out, "%s%" PRIu64 " pools could not be read", remarks > 1 ? "; " : "",
 			counts->pools_unreadable);
+	if (meta->change_count && ++remarks && out)
+		fprintf(out, "%sits mode has changed (report --pid %u tells what ran when)",
+			remarks > 1 ? "; " : "", meta->pid);
 	return remarks;
 }
 

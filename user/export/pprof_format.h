@@ -15,6 +15,7 @@
  */
 struct pprof_comments {
 	size_t process, next; /* process: 0 is the whole */
+	size_t changes;       /* of mode, that were told */
 	int begun;
 };
 /* The next one into out: 1; 0 when there are no more. */

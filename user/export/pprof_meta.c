@@ -11,6 +11,7 @@
 
 #define SIGNATURE PPROF_COMMENT "snapshot="
 #define VERSION   "1"
+#define CHANGE    "change" /* its number: the fields of struct snapshot_change */
 
 enum when {
 	ALWAYS,
@@ -72,6 +73,7 @@ static const struct meta_field meta_fields[] = {
 	NUMBER(stacks_cut),
 	NUMBER(rounded_blocks),
 	NUMBER(sample_bytes),
+	NUMBER(changes_dropped),
 	NUMBER(unread_ns),
 	NUMBER(layers),
 	NATIVE(peak_bytes),
@@ -142,6 +144,15 @@ static void field_print(const struct snapshot_meta *meta, const struct meta_fiel
 			 number_get(meta, field));
 }
 
+/* prefix: as with field_print(). */
+static void change_print(const struct snapshot_change *change, size_t index, const char *prefix,
+			 char out[PPROF_COMMENT_MAX])
+{
+	snprintf(out, PPROF_COMMENT_MAX, PPROF_COMMENT "%s" CHANGE "%zu=%" PRIu64 " %" PRIu64 " %u %u %u",
+		 prefix, index, change->since_ns, change->sample_bytes, change->mode, change->cost_permille,
+		 change->budget_permille);
+}
+
 static int field_next(struct pprof_comments *comments, const struct snapshot_meta *meta, const char *prefix,
 		      char out[PPROF_COMMENT_MAX])
 {
@@ -153,7 +164,11 @@ static int field_next(struct pprof_comments *comments, const struct snapshot_met
 			return 1;
 		}
 	}
-	return 0;
+	if (comments->changes >= meta->change_count)
+		return 0;
+	change_print(&meta->changes[comments->changes], comments->changes, prefix, out);
+	comments->changes++;
+	return 1;
 }
 
 /* Those of the whole: whose file it is, the fields, the losses. */
@@ -241,6 +256,26 @@ static int loss_set(struct snapshot_meta *meta, const char *key, const char *val
 	return number_parse(key, value, UINT64_MAX, &meta->loss[kind]);
 }
 
+static int change_set(struct snapshot_meta *meta, const char *key, const char *value)
+{
+	struct snapshot_change *change;
+	uint64_t index;
+	int end = 0, err = number_parse(key, key + strlen(CHANGE), SNAPSHOT_CHANGES - 1, &index);
+
+	if (err)
+		return err;
+	change = &meta->changes[index];
+	/* They come in order. */
+	if (index != meta->change_count || value[0] < '0' || value[0] > '9' ||
+	    sscanf(value, "%" SCNu64 " %" SCNu64 " %u %u %u%n", &change->since_ns, &change->sample_bytes,
+		   &change->mode, &change->cost_permille, &change->budget_permille, &end) != 5 ||
+	    value[end])
+		return error_set(-EBADMSG, "the profile's comment %s%s is no change of mode", PPROF_COMMENT,
+				 key);
+	meta->change_count++;
+	return 0;
+}
+
 /* "12.pid": the process's meta data, and the key. Processes come in the order of their numbers. */
 static int process_find(struct builder *builder, char **key, struct snapshot_meta **meta)
 {
@@ -282,6 +317,8 @@ static int value_take(struct builder *builder, char *key, const char *value)
 	for (size_t i = 0; i < FIELDS; i++)
 		if (!strcmp(key, meta_fields[i].key))
 			return field_set(meta, &meta_fields[i], value);
+	if (!strncmp(key, CHANGE, strlen(CHANGE)))
+		return change_set(meta, key, value);
 	return strncmp(key, "loss", strlen("loss")) ? 0 : loss_set(meta, key, value);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "export/json.h"
+#include "export/report_modes.h"
 #include "export/report_processes.h"
 #include "python/version.h"
 
@@ -168,6 +169,7 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 			meta->large_skipped ? "false" : "true");
 	if (meta->sample_bytes)
 		fprintf(out, "\"sample_bytes\": %" PRIu64 ", ", meta->sample_bytes);
+	report_modes_json(out, meta);
 	coverage_write(out, meta);
 	fputs(", ", out);
 	not_seen_write(out, meta, !of_several);

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "export/not_seen.h"
+#include "export/report_modes.h"
 #include "export/report_parts.h"
 #include "export/report_processes.h"
 #include "export/source.h"
@@ -267,6 +268,7 @@ static void title_print(FILE *out, const char *prefix, const char *name, const s
 	else
 		origin_print(out, snapshot);
 	putc('\n', out);
+	report_modes_print(out, meta);
 	if (growth)
 		growth_print(out, meta);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "probe/attach.h"
+#include "probe/attach_state.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -13,31 +13,9 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "probe/alloc.skel.h"
-#include "probe/links.h"
-#include "probe/links_closer.h"
 #include "probe/stream.h"
 
-/* The sites of a plan in a file, in one process or (pid -1) in all. */
-struct placed {
-	dev_t device;
-	ino_t inode;
-	pid_t pid;
-	uint64_t sites; /* a hash of them */
-	struct links links;
-};
-
-struct attach {
-	struct alloc_bpf *skeleton;
-	struct stream *stream;
-	enum links_backend backend;
-	struct placed *placed;
-	size_t placed_count, placed_room;
-	struct links_closer closer;
-	int empty; /* as in struct attach_opts */
-};
-
-static void programs_select(struct attach *attach)
+static void programs_select(struct attach *attach, int counting)
 {
 	struct alloc_bpf *skeleton = attach->skeleton;
 	const struct links backend = {.backend = attach->backend};
@@ -60,7 +38,7 @@ static void programs_select(struct attach *attach)
 		{skeleton->progs.object_begin, !empty, LINKS_ENTRY},
 		{skeleton->progs.finalize, !empty, LINKS_ENTRY},
 		{skeleton->progs.empty_session, session && empty, LINKS_BOTH},
-		{skeleton->progs.empty, empty, LINKS_ENTRY},
+		{skeleton->progs.empty, empty || counting, LINKS_ENTRY},
 	};
 
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
@@ -119,10 +97,11 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	attach->skeleton->rodata->watch = opts->watch;
 	attach->skeleton->rodata->own_tgid = getpid();
 	attach->skeleton->rodata->sampling = opts->sampling;
+	attach->skeleton->rodata->counting = opts->counting;
 	if (!opts->sampling)
 		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
 	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin, features->prepare_exec);
-	programs_select(attach);
+	programs_select(attach, opts->counting);
 	err = alloc_bpf__load(attach->skeleton);
 	if (err) {
 		err = error_set(err, "the kernel refused the BPF programs (%s; -v shows its words)",
@@ -163,6 +142,23 @@ void attach_release(struct attach *attach, pid_t pid)
 	attach->placed_count = kept;
 }
 
+void attach_drop(struct attach *attach, pid_t pid, unsigned int groups)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < attach->placed_count; i++) {
+		struct placed *placed = &attach->placed[i];
+
+		if (placed->pid != pid || !(placed->group & groups))
+			attach->placed[kept++] = *placed;
+		else if (attach->backend == LINKS_PERF)
+			links_closer_take(&attach->closer, &placed->links);
+		else
+			links_free(&placed->links);
+	}
+	attach->placed_count = kept;
+}
+
 void attach_free(struct attach *attach)
 {
 	if (!attach)
@@ -194,6 +190,13 @@ int attach_follow(struct attach *attach, uint32_t tgid)
 void attach_forget(struct attach *attach, uint32_t tgid)
 {
 	bpf_map_delete_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid);
+}
+
+static unsigned int site_group(const struct plan_site *site)
+{
+	return site->op == ABI_OP_FINALIZE    ? ATTACH_LAST
+	       : plan_site_is_pool_free(site) ? ATTACH_POOL_FREES
+					      : ATTACH_OTHERS;
 }
 
 /* Which sites a program serves. */
@@ -262,7 +265,7 @@ static int program_attach(struct attach *attach, struct placed *placed, const st
 		program = kind == LINKS_BOTH ? attach->skeleton->progs.empty_session
 					     : attach->skeleton->progs.empty;
 	for (size_t i = 0; i < plan->count; i++) {
-		if (!filter(&plan->sites[i]))
+		if (!filter(&plan->sites[i]) || site_group(&plan->sites[i]) != placed->group)
 			continue;
 		offsets[count] = plan->sites[i].offset;
 		cookies[count++] = plan->sites[i].cookie;
@@ -311,39 +314,88 @@ static int programs_attach(struct attach *attach, struct placed *placed, const s
 	return err;
 }
 
-static uint64_t sites_hash(const struct plan *plan)
+/* 0: there is none of the group. */
+static uint64_t sites_hash(const struct plan *plan, unsigned int group)
 {
-	uint64_t hash = plan->count;
+	uint64_t hash = 0;
 
 	for (size_t i = 0; i < plan->count; i++)
-		hash = hash_u64(hash ^ plan->sites[i].offset) ^ plan->sites[i].cookie;
+		if (site_group(&plan->sites[i]) == group)
+			hash = (hash_u64(hash ^ plan->sites[i].offset) ^ plan->sites[i].cookie) | 1;
 	return hash;
 }
 
-int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid)
+static int is_placed(const struct attach *attach, const struct placed *placed)
 {
-	struct placed placed = {.pid = pid, .sites = sites_hash(plan), .links = {.backend = attach->backend}};
+	for (size_t i = 0; i < attach->placed_count; i++) {
+		const struct placed *other = &attach->placed[i];
+
+		if (other->device == placed->device && other->inode == placed->inode &&
+		    other->pid == placed->pid && other->group == placed->group &&
+		    other->sites == placed->sites)
+			return 1;
+	}
+	return 0;
+}
+
+/* Takes the links over, also after an error. */
+static int placed_add(struct attach *attach, struct placed *placed)
+{
+	int err = array_reserve(&attach->placed, &attach->placed_room, attach->placed_count, 1,
+				sizeof(*attach->placed));
+
+	if (err)
+		links_free(&placed->links);
+	else
+		attach->placed[attach->placed_count++] = *placed;
+	return err;
+}
+
+static int group_attach(struct attach *attach, const struct plan *plan, const struct elf_file *file,
+			struct placed *placed)
+{
+	int err, failed;
+
+	placed->sites = sites_hash(plan, placed->group);
+	placed->links = (struct links){.backend = attach->backend};
+	if (!placed->sites || is_placed(attach, placed))
+		return 0;
+	err = programs_attach(attach, placed, plan, file);
+	failed = placed_add(attach, placed);
+	return err ? err : failed;
+}
+
+int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid,
+		  unsigned int groups)
+{
+	struct placed placed = {.pid = pid};
 	struct stat st;
-	int err;
+	int err = 0;
 
 	if (fstat(elf_file_fd(file), &st))
 		return -errno;
 	placed.device = st.st_dev;
 	placed.inode = st.st_ino;
-	for (size_t i = 0; i < attach->placed_count; i++) {
-		const struct placed *other = &attach->placed[i];
-
-		if (other->device == placed.device && other->inode == placed.inode && other->pid == pid &&
-		    other->sites == placed.sites)
-			return 0;
-	}
-	err = array_reserve(&attach->placed, &attach->placed_room, attach->placed_count, 1,
-			    sizeof(*attach->placed));
-	if (err)
-		return err;
-	err = programs_attach(attach, &placed, plan, file);
-	attach->placed[attach->placed_count++] = placed;
+	for (placed.group = 1; !err && placed.group <= groups; placed.group <<= 1)
+		if (placed.group & groups)
+			err = group_attach(attach, plan, file, &placed);
 	return err;
+}
+
+int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid)
+{
+	return attach_groups(attach, plan, file, pid, ATTACH_ALL);
+}
+
+int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t pid)
+{
+	struct placed placed = {.pid = pid, .group = ATTACH_OTHERS, .links = {.backend = attach->backend}};
+	const uint64_t cookie = 0;
+	int err = links_add(&placed.links, attach->skeleton->progs.empty, LINKS_ENTRY, path, pid, &offset,
+			    &cookie, 1);
+	int failed = placed_add(attach, &placed);
+
+	return err ? err : failed;
 }
 
 int attach_is_everywhere(const struct attach *attach, const struct elf_file *file)

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "abi/events.h"
+#include "abi/sample.h"
 #include "abi/target.h"
 #include "probe/features.h"
 #include "probe/plan.h"
@@ -25,6 +26,7 @@ struct attach_opts {
 	int no_session;    /* as on a kernel without uprobe.session */
 	int no_multi;      /* as on a kernel without uprobe_multi: perf-event uprobes */
 	int sampling;      /* targets may have a sample taken: abi_target.sample_bytes */
+	int counting;      /* hits of probes are counted: attach_hits() */
 	enum abi_watch watch;
 	int empty; /* programs that do nothing: what the probes themselves cost (tools/bare.c) */
 	stream_record_fn record;
@@ -49,10 +51,42 @@ int attach_follow(struct attach *attach, uint32_t tgid);
  * before a failure is taken out by attach_detach().
  */
 int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid);
+/* Which of a process's probes: bits. */
+enum attach_group {
+	ATTACH_POOL_FREES = 1, /* plan_site_is_pool_free() */
+	ATTACH_LAST = 2,       /* what is wanted until the end: where the interpreter begins to shut down */
+	ATTACH_OTHERS = 4,
+	ATTACH_ALL = 7,
+};
+/* The same for the sites of these groups alone. */
+int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid,
+		  unsigned int groups);
+/* Takes out what of these groups was placed in this process alone: when it returns no program runs there any more (but
+ * with perf-event uprobes, for which nobody can wait). */
+void attach_drop(struct attach *attach, pid_t pid, unsigned int groups);
 /* Has the file sites that are placed in every process? */
 int attach_is_everywhere(const struct attach *attach, const struct elf_file *file);
 /* Takes out what was placed in this process alone, without waiting for that. */
 void attach_release(struct attach *attach, pid_t pid);
+/*
+ * Puts blocks into the map of those that are in a sample (abi/sample.h): the programs tell of their ends. 0; -E2BIG there is no
+ * room for all; -errno.
+ */
+int attach_sampled(struct attach *attach, const struct sampled_key *keys, size_t count);
+
+/*
+ * What probes have cost, with opts.counting: how often a process has hit one since attach_target(), about; how long all
+ * programs ran and how often, while a descriptor of attach_stats() was open (a counter of the kernel's, which costs itself).
+ * 0, -errno.
+ */
+int attach_hits(struct attach *attach, uint32_t tgid, uint64_t *hits);
+int attach_stats(void); /* a descriptor, or -errno */
+int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs);
+/*
+ * Puts the empty program on one place of a file, in one process: what a trap costs. One such probe at a time;
+ * attach_release() takes it out.
+ */
+int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t pid);
 /* Takes every probe out; records already in the ring buffer stay. attach_free() does it, too. */
 void attach_detach(struct attach *attach);
 /* Would attach_detach() take long? The kernel needs a tenth of a second for each perf-event uprobe. */

@@ -177,7 +177,7 @@ static void describe_level(struct plan *plan, bool raw_deep, bool obj_deep, bool
 }
 
 /* A block goes back to its pool: the heap tells that, too. */
-static bool is_pool_free(const struct plan_site *site)
+int plan_site_is_pool_free(const struct plan_site *site)
 {
 	return site->op == ABI_OP_POOL_FREE ||
 	       (site->op == ABI_OP_FREE && (site->cookie >> 8 & 0xff) == EVENT_API_OBJ);
@@ -195,7 +195,7 @@ static bool is_wanted(const struct plan *plan, const struct plan_opts *opts, con
 {
 	if (site->op == ABI_OP_REUSE)
 		return !opts->no_reuse;
-	return plan->mode != EVENT_MODE_CENSUS || !is_pool_free(site);
+	return plan->mode != EVENT_MODE_CENSUS || !plan_site_is_pool_free(site);
 }
 
 static void describe_inlined(struct plan *plan, const struct inline_sites *found)

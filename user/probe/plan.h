@@ -58,6 +58,9 @@ int plan_function(const struct plan_wish *wish, const uint8_t *code, size_t byte
  */
 int plan_argument_is_32(const uint8_t *code, size_t bytes, uint32_t reg);
 
+/* Does it see blocks of pymalloc's pools die? Census mode does without. */
+int plan_site_is_pool_free(const struct plan_site *site);
+
 struct elf_file;
 struct plan {
 	struct plan_site *sites;

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "target/own_place.h"
 #include "target/process.h"
 
 #define URETPROBE   335 /* the system call's number on x86-64 */
@@ -44,42 +45,19 @@ static int number_read(const char *path, const char *format, unsigned int *out)
 	return got == 1 ? 0 : -ENOSYS;
 }
 
-/* The file and the place in it that a function of ours was mapped from. */
-static int place_find(uint64_t address, char path[64], uint64_t *offset)
-{
-	struct process_maps maps;
-	int err = process_maps_read(getpid(), &maps);
-
-	if (err)
-		return err;
-	err = -ENOENT;
-	for (size_t i = 0; i < maps.count && err; i++) {
-		const struct process_map *map = &maps.entries[i];
-
-		if (address < map->start || address >= map->end)
-			continue;
-		snprintf(path, 64, "/proc/self/map_files/%llx-%llx", (unsigned long long)map->start,
-			 (unsigned long long)map->end);
-		*offset = address - map->start + map->offset;
-		err = 0;
-	}
-	process_maps_free(&maps);
-	return err;
-}
-
 /* A return probe in the child, without anybody who listens. A descriptor, or -errno. */
 static int probe_place(pid_t child)
 {
 	struct perf_event_attr attr = {.size = sizeof(attr)};
 	unsigned int type, bit;
 	uint64_t offset;
-	char path[64];
+	char path[OWN_PLACE_PATH];
 	int fd, err = number_read(PMU "type", "%u", &type);
 
 	if (!err)
 		err = number_read(PMU "format/retprobe", "config:%u", &bit);
 	if (!err)
-		err = place_find((uintptr_t)returns, path, &offset);
+		err = own_place_find((uintptr_t)returns, path, &offset);
 	if (err)
 		return err;
 	attr.type = type;

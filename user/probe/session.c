@@ -102,7 +102,8 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		.no_session = opts->backend == SESSION_BACKEND_MULTI,
 		.no_multi = opts->backend == SESSION_BACKEND_PERF,
 		.watch = opts->watch,
-		.sampling = opts->sample_bytes != 0,
+		.sampling = opts->sample_bytes || opts->overhead > 0,
+		.counting = opts->overhead > 0,
 		.record = record_handle,
 		.context = session,
 	};
@@ -113,6 +114,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		return -ENOMEM;
 	session->opts = *opts;
 	session->next_space = 1;
+	session->hit_cost.stats = -1;
 	err = features_probe(&session->features);
 	if (!err)
 		err = features_check(&session->features, remedy);
@@ -124,6 +126,8 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		err = attach_new(&session->attach, &session->features, &attach);
 	if (!err)
 		err = pick_up_new(session);
+	if (!err)
+		err = session_governor_begin(session);
 	if (!err && opts->capture)
 		err = capture_begin(opts->capture);
 	if (err) {
@@ -147,6 +151,7 @@ void session_free(struct session *session)
 {
 	if (!session)
 		return;
+	session_governor_end(session);
 	attach_free(session->attach);
 	for (size_t i = 0; i < session->count; i++)
 		member_close(session->members[i]);
@@ -290,6 +295,7 @@ int session_drain(struct session *session)
 		for (size_t i = 0; i < session->count; i++)
 			member_symbols_watch(session, session->members[i], clock_ns(CLOCK_MONOTONIC));
 	}
+	session_governor_due(session, clock_ns(CLOCK_MONOTONIC));
 	if (clock_ns(CLOCK_MONOTONIC) - session->loss_ns >= LOSS_PERIOD_NS) {
 		int err = session_count_loss(session);
 

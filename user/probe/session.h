@@ -23,6 +23,7 @@ struct session_opts {
 	enum session_backend backend;
 	int freeze;            /* stop the target while its heap is read for a report */
 	uint64_t sample_bytes; /* trace a sample of the blocks (abi/sample.h); 0: all. Not in growth mode */
+	double overhead; /* share of a process's CPU time that its probes may take (governor.h); 0: whatever they take */
 	enum abi_watch
 		watch; /* what is picked up while it runs: nothing; what targets start; whatever appears */
 	/* Of what appears: is it to be traced? 1, 0. NULL: all is. */

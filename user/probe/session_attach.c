@@ -20,6 +20,14 @@
 
 #define USERS_FRESH_NS 500000000ull /* for how long it is taken to be true who maps what */
 
+uint32_t member_mode_flags(const struct member *member)
+{
+	return (member->layers & 1u << EVENT_LAYER_PYTHON ? EVENT_MODE_PYTHON : 0) |
+	       (member->layers & 1u << EVENT_LAYER_NATIVE ? EVENT_MODE_NATIVE : 0) |
+	       (member->layers & 1u << EVENT_LAYER_MMAP ? EVENT_MODE_MAPPED : 0) |
+	       (member->large_blocks ? EVENT_MODE_LARGE : 0);
+}
+
 static int process_announce(struct session *session, struct member *member, const struct process_info *info,
 			    int from_start)
 {
@@ -33,19 +41,11 @@ static int process_announce(struct session *session, struct member *member, cons
 		.nframe = session->opts.nframe,
 		.realtime_ns = clock_ns(CLOCK_REALTIME),
 		.from_start = from_start,
-		.mode = member->mode,
+		.mode = member->mode | member_mode_flags(member),
 		.sample_bytes = session->opts.sample_bytes,
 		.ns_pid = info->ns_pid,
 	};
 
-	if (member->layers & 1u << EVENT_LAYER_PYTHON)
-		record.mode |= EVENT_MODE_PYTHON;
-	if (member->layers & 1u << EVENT_LAYER_NATIVE)
-		record.mode |= EVENT_MODE_NATIVE;
-	if (member->layers & 1u << EVENT_LAYER_MMAP)
-		record.mode |= EVENT_MODE_MAPPED;
-	if (member->large_blocks)
-		record.mode |= EVENT_MODE_LARGE;
 	memcpy(record.name, info->name, strnlen(info->name, sizeof(record.name) - 1));
 	session_container(session, member->pid, record.container, sizeof(record.container));
 	member->announced = record;
@@ -149,6 +149,9 @@ static pid_t probe_scope(struct session *session, const struct member *member, c
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 
+	/* One process's probes are to be taken out without those of others. */
+	if (session->opts.overhead > 0)
+		return member->pid;
 	if (session->opts.everywhere || attach_is_everywhere(session->attach, file))
 		return -1;
 	if (session->opts.watch == ABI_WATCH_NONE)
@@ -166,26 +169,27 @@ static pid_t probe_scope(struct session *session, const struct member *member, c
 }
 
 static int plan_place(struct session *session, const struct member *member, const struct plan *plan,
-		      const struct elf_file *file)
+		      const struct elf_file *file, unsigned int groups)
 {
 	pid_t scope = probe_scope(session, member, file);
 
 	log_debug("PID %d: probes in %s lie in %s", member->pid, elf_file_path(file),
 		  scope < 0 ? "the file, for every process that maps it" : "this process alone");
-	return attach_sites(session->attach, plan, file, scope);
+	return attach_groups(session->attach, plan, file, scope, groups);
 }
 
-int member_probe(struct session *session, struct member *member, const struct plan_target *target)
+int member_probe(struct session *session, struct member *member, const struct plan_target *target,
+		 unsigned int groups)
 {
 	const struct plan *plan = &target->python;
 	int err = 0;
 
 	if (plan->count)
-		err = plan_place(session, member, plan, member->runtime.file);
+		err = plan_place(session, member, plan, member->runtime.file, groups);
 	if (!err && plan->memory)
-		err = plan_place(session, member, plan->memory, plan->memory_file);
+		err = plan_place(session, member, plan->memory, plan->memory_file, groups);
 	for (size_t i = 0; i < target->native_count && !err; i++)
-		err = plan_place(session, member, target->native[i].plan, target->native[i].file);
+		err = plan_place(session, member, target->native[i].plan, target->native[i].file, groups);
 	return err;
 }
 
@@ -269,7 +273,7 @@ static int member_attach(struct session *session, struct member *member, const s
 	int err;
 
 	target_describe(session, member, &target->python);
-	err = member_probe(session, member, target);
+	err = member_probe(session, member, target, ATTACH_ALL);
 	if (!err)
 		err = process_announce(session, member, &target->info, from_start);
 	if (!err)
@@ -322,6 +326,8 @@ int session_add(struct session *session, pid_t pid, int from_start)
 		err = member_attach(session, member, &target, from_start);
 	if (err)
 		goto out;
+	if (member_governor_begin(session, member))
+		log_info("PID %d: --overhead does not work: %s", pid, error_reason(-ESRCH));
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	attached_print(session, member, &target, member->census_ns - start);
 out:

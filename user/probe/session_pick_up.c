@@ -144,6 +144,7 @@ static int child_announce(struct session *session, const struct member *parent,
 	member->mode = parent->mode;
 	member->layers = parent->layers;
 	member->large_blocks = parent->large_blocks;
+	member->off = parent->off;
 	member->heap_unreadable = parent->heap_unreadable;
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	member->adopted = 1;
@@ -187,15 +188,22 @@ static void refuse(struct session *session, pid_t pid, int err)
 /* The child has the probes that lie in files. Others are to be placed; what it did before, its heap tells. */
 static void member_adopt(struct session *session, struct member *member)
 {
+	struct plan_target_opts opts = session->opts.plan;
 	struct plan_target target;
-	int err = plan_target(member->pid, &session->opts.plan, &session->plans, &target);
+	int err;
 
+	/* Its parent's mode, which need not be the one that was asked for any more. */
+	if (member->layers & 1u << EVENT_LAYER_PYTHON)
+		opts.python.mode = member->mode;
+	err = plan_target(member->pid, &opts, &session->plans, &target);
 	member->adopted = 0;
 	session->adopted--;
 	if (!err) {
-		err = member_probe(session, member, &target);
+		err = member->off ? 0 : member_probe(session, member, &target, ATTACH_ALL);
 		plan_target_free(&target);
 	}
+	if (!err)
+		err = member_governor_begin(session, member);
 	if (!err)
 		member_reconcile(session, member, 0, 0);
 	if (err && err != -ESRCH) {

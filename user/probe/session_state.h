@@ -10,6 +10,7 @@
 #include "probe/plan_target.h"
 #include "probe/seccomp.h"
 #include "probe/session.h"
+#include "probe/session_governor.h"
 #include "python/late.h"
 #include "target/container.h"
 
@@ -37,6 +38,8 @@ struct member {
 	int large_blocks;                   /* growth mode: they are traced one by one */
 	int heap_unreadable;                /* there will be no census */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
+	int off;                            /* its probes are out; mode is the one before */
+	struct member_governor governor;
 };
 
 /* A process that is watched and not under trace: it may come to run Python. */
@@ -60,6 +63,7 @@ struct session {
 	uint32_t next_space;
 	int capture_error;
 	struct seccomp_answer seccomp;
+	struct hit_cost hit_cost;
 	uint64_t loss_ns; /* when the loss counters were last read */
 	/* Of pick-up: */
 	struct candidate *candidates;
@@ -89,13 +93,17 @@ struct member *member_find(struct session *session, uint32_t tgid);
 int member_new(struct session *session, pid_t pid, struct member **out);
 /* Ends what is known to be gone, in the stream, too. */
 void member_end(struct session *session, struct member *member);
-/* Places a plan's probes: in the member, or, where nobody else has the files, in those. */
-int member_probe(struct session *session, struct member *member, const struct plan_target *target);
+/* Places a plan's probes of these groups (enum attach_group): in the member, or, where nobody else has the files, in those. */
+int member_probe(struct session *session, struct member *member, const struct plan_target *target,
+		 unsigned int groups);
 /* Every record, whether BPF made it or the session, goes the same way: into the capture, then the trace. */
 int session_feed(struct session *session, const void *record, size_t size);
 /* Brings in the records that are there; context is the session. */
 void session_pull(void *context);
 void member_close(struct member *member);
+struct plan_target;
+/* EVENT_MODE_* beside the mode, in the records that tell how it is traced. */
+uint32_t member_mode_flags(const struct member *member);
 /* Reads the member's heap, if it runs and has one. 0; -ENOTSUP it cannot be read; -errno. */
 int member_census(struct session *session, struct member *member, int baseline, int freeze);
 /* The same; what went wrong is told. */

@@ -111,6 +111,9 @@ static void whole_set(struct snapshot *snapshot)
 	whole->has_exited = 0;
 	whole->wait_status = 0;
 	whole->peak_bytes = whole->native.peak_bytes = 0;
+	/* Each process has its own. */
+	whole->change_count = whole->changes_dropped = 0;
+	memset(whole->changes, 0, sizeof(whole->changes));
 }
 
 int merger_begin(struct merger *merger)

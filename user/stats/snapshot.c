@@ -20,6 +20,18 @@ void snapshot_free(struct snapshot *snapshot)
 	free(snapshot);
 }
 
+const char *snapshot_mode_name(uint32_t mode)
+{
+	static const char *const names[] = {
+		[EVENT_MODE_EXACT] = "exact",
+		[EVENT_MODE_CENSUS] = "census",
+		[EVENT_MODE_GROWTH] = "growth",
+		[EVENT_MODE_OFF] = "off",
+	};
+
+	return mode && mode < sizeof(names) / sizeof(names[0]) ? names[mode] : "unknown";
+}
+
 static const char *const layer_names[EVENT_LAYERS] = {
 	[EVENT_LAYER_PYTHON] = "python",
 	[EVENT_LAYER_NATIVE] = "native",

@@ -70,6 +70,16 @@ struct snapshot_table {
 	uint64_t peak_bytes, frees_unknown, replaced;
 };
 
+/* The process was traced in this way from then on. */
+struct snapshot_change {
+	uint64_t since_ns; /* after its tracing began */
+	uint64_t sample_bytes;
+	uint32_t mode;                           /* enum event_mode */
+	uint32_t cost_permille, budget_permille; /* as in struct event_mode_change; 0, 0: the first one */
+};
+
+#define SNAPSHOT_CHANGES 16u
+
 struct snapshot_meta {
 	uint32_t pid;       /* 0: of several processes */
 	uint32_t ns_pid;    /* in its innermost PID namespace; 0: not known */
@@ -102,6 +112,10 @@ struct snapshot_meta {
 	int large_skipped;        /* growth mode: large blocks were not traced, one by one */
 	uint32_t pool_bytes;      /* of each of pymalloc's pools; 0: not known */
 	uint64_t regions_dropped; /* changes of mapped memory that were not kept */
+	/* How it was traced when, if that has changed: what it began with, and the last ones, of which mode is the last. */
+	struct snapshot_change changes[SNAPSHOT_CHANGES];
+	uint32_t change_count;    /* 0: it was traced in one way */
+	uint32_t changes_dropped; /* between the first and the second */
 	int coverage_known;
 	struct snapshot_coverage coverage;
 };
@@ -131,6 +145,8 @@ struct snapshot {
 	size_t process_count;
 };
 
+/* Of enum event_mode; "unknown". Static. */
+const char *snapshot_mode_name(uint32_t mode);
 /* "python", "native", "mmap"; and back, -1: none of them. */
 const char *event_layer_name(enum event_layer layer);
 int event_layer_find(const char *name);

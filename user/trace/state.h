@@ -170,9 +170,14 @@ int state_census_thread(struct process_state *process, const struct event_mark *
 int state_census_pool(struct process_state *process, const struct event_census_pool *event);
 int state_census_done(struct process_state *process, const struct event_census *event);
 int state_map(struct process_state *process, const struct event_map *event); /* and UNMAP, REMAP, PROTECT */
+/* 1 << enum event_layer for each, of the field mode of struct event_target or event_mode_change. */
+uint32_t state_layers(uint32_t mode);
+int state_mode_change(struct process_state *process, const struct event_mode_change *event);
 void state_census_free(struct census *census);
 /* A block that has left the table, or would have. */
 int state_census_died(struct process_state *process, uint64_t address);
+/* The block is put into the table, in place of another if need be: the counters follow. 0, -EBADMSG, -ENOMEM. */
+int state_block_put(struct process_state *process, enum event_layer layer, const struct block *block);
 /* The block is gone: the counters follow. */
 void state_block_gone(struct process_state *process, enum event_layer layer, const struct block *block);
 int state_stack(const struct trace *trace, struct process_state *process, const struct event_stack *event);

@@ -82,7 +82,7 @@ static uint32_t pool_bytes(uint32_t python_version)
 	return offsets ? offsets->heap.pool_bytes : 0;
 }
 
-static uint32_t layers_of(uint32_t mode)
+uint32_t state_layers(uint32_t mode)
 {
 	uint32_t layers = 0;
 
@@ -106,7 +106,7 @@ static void info_set(struct process_state *process, const struct event_target *e
 		.python_version = event->python_version,
 		.nframe = event->nframe,
 		.mode = event->mode & EVENT_MODE_MASK,
-		.layers = layers_of(event->mode),
+		.layers = state_layers(event->mode),
 		.large_skipped = (event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH &&
 				 !(event->mode & EVENT_MODE_LARGE),
 		.pool_bytes = pool_bytes(event->python_version),
@@ -209,6 +209,8 @@ static size_t record_bytes(uint32_t type, int *variable)
 	case EVENT_CENSUS:
 	case EVENT_CENSUS_DONE:
 		return sizeof(struct event_census);
+	case EVENT_MODE_CHANGE:
+		return sizeof(struct event_mode_change);
 	case EVENT_CENSUS_POOL:
 		return sizeof(struct event_census_pool);
 	default:
@@ -265,6 +267,8 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
 			process->info.tables[i].peak_bytes = process->info.tables[i].live_bytes;
 		return 0;
+	case EVENT_MODE_CHANGE:
+		return state_mode_change(process, record);
 	case EVENT_CENSUS:
 		return state_census(process, record);
 	case EVENT_CENSUS_THREAD:

@@ -65,12 +65,15 @@ struct trace_process {
 	int not_inherited; /* its parent's blocks would have been more than TRACE_INHERITED_MAX allows */
 	uint32_t python_version; /* PY_VERSION_HEX */
 	uint32_t nframe;         /* traceback limit */
-	uint32_t mode;           /* enum event_mode */
+	uint32_t mode;           /* enum event_mode: what the table of Python's layer holds */
 	uint32_t layers;         /* 1 << enum event_layer for each that is traced */
 	uint32_t pool_bytes;     /* of a pool of pymalloc's; 0: not known */
 	uint64_t sample_bytes;   /* the table holds a sample (stats/estimate.h); 0: every block */
 	int large_skipped;       /* large blocks are not traced, one by one */
 	int from_start;
+	int off;                                          /* its probes are out */
+	struct snapshot_change changes[SNAPSHOT_CHANGES]; /* see struct snapshot_meta */
+	uint32_t change_count, changes_dropped;
 	char name[65];
 	uint64_t start_ns, end_ns; /* monotonic; end_ns: of the last record */
 	uint64_t start_realtime_ns;
@@ -118,7 +121,8 @@ void trace_free(struct trace *trace);
  * At EVENT_FINALIZE the state of the blocks is kept aside as the "final" one; EVENT_EXIT and EVENT_EXEC end
  * the process: later records of its tgid are ignored until another EVENT_PROCESS. One that names a parent begins with a copy
  * of that one's live blocks, and one that was forked and calls exec is not kept: what it held was its parent's. EVENT_CLEAR empties its table, the
- * one kept aside too, and begins anew what is counted of the table (peak, unknown frees, coverage).
+ * one kept aside too, and begins anew what is counted of the table (peak, unknown frees, coverage); so does EVENT_MODE_CHANGE
+ * where the table is of another kind.
  */
 int trace_feed(struct trace *trace, const void *record, size_t size);
 

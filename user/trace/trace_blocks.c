@@ -31,7 +31,7 @@ void state_block_gone(struct process_state *process, enum event_layer layer, con
 	process->info.rounded_blocks -= block->rounded;
 }
 
-static int block_put(struct process_state *process, enum event_layer layer, const struct block *block)
+int state_block_put(struct process_state *process, enum event_layer layer, const struct block *block)
 {
 	struct trace_process *info = &process->info;
 	struct trace_table *table = &info->tables[layer];
@@ -131,7 +131,7 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 
 	place_set(&block, event->api & EVENT_API_MASK, was_large);
 	if (!err)
-		err = block_put(process, layer, &block);
+		err = state_block_put(process, layer, &block);
 	if (!err && !event->domain)
 		err = thread_did(process, &event->header, layer, event->address, 0);
 	if (!err && block.traceback && !process->stacks[block.traceback].known) {
@@ -256,7 +256,7 @@ int state_realloc_fail(struct process_state *process, const struct event_free *e
 		return err;
 	/* The heap shows it, if it is in a pool: it never left. */
 	pending.block.epoch = process->census.epoch;
-	return block_put(process, layer, &pending.block);
+	return state_block_put(process, layer, &pending.block);
 }
 
 /*

@@ -149,17 +149,11 @@ static int layers_add(struct taking *taking)
 static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		     const struct process_state *process, const char *moment)
 {
-	static const char *const modes[] = {
-		[EVENT_MODE_EXACT] = "exact",
-		[EVENT_MODE_CENSUS] = "census",
-		[EVENT_MODE_GROWTH] = "growth",
-	};
 	const struct trace_process *info = &process->info;
 	const struct snapshot_coverage *coverage = &info->coverage;
 	static const struct trace_table none;
 	enum event_layer layer = trace_first_layer(info);
 	const struct trace_table *table = layer < EVENT_LAYER_TABLES ? &info->tables[layer] : &none;
-	unsigned int known = info->mode && info->mode < sizeof(modes) / sizeof(modes[0]);
 
 	*meta = (struct snapshot_meta){
 		.pid = info->tgid,
@@ -195,9 +189,12 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 	};
 	if (state_heap_tells(info) && meta->layer == EVENT_LAYER_PYTHON)
 		meta->unread_ns = info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
+	meta->change_count = info->change_count;
+	meta->changes_dropped = info->changes_dropped;
+	memcpy(meta->changes, info->changes, sizeof(meta->changes));
 	memcpy(meta->name, info->name, sizeof(meta->name));
 	memcpy(meta->container, info->container, sizeof(meta->container));
-	snprintf(meta->mode, sizeof(meta->mode), "%s", known ? modes[info->mode] : "unknown");
+	snprintf(meta->mode, sizeof(meta->mode), "%s", snapshot_mode_name(info->mode));
 	snprintf(meta->moment, sizeof(meta->moment), "%s", moment);
 	memcpy(meta->loss, trace->loss.counts, sizeof(meta->loss));
 }

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--overhead: what ran when, in what order. How long anything takes is nobody's promise here."""
+import subprocess
+
+import pytest
+
+from harness import TIMEOUT, Target, Traced, error_line, read_report, wait_until
+
+
+def modes(report):
+    return [change["mode"] for change in report.data["modes"]]
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_narrows(tracer, tmp_path, python):
+    """A program that does nothing but allocate ends up in growth mode, by way of census."""
+    with Target(python, "busy.py") as target:
+        with Traced(tracer, tmp_path, "-m", "exact", "--overhead", 5, "--capture", tmp_path / "c", "-p", target.pid) as run:
+            wait_until(lambda: "census, then growth" in run.stderr, "it is in growth mode")
+            assert "exact, then census: the probes took" in run.stderr
+            target.step()
+            target.expect()
+            target.wait_reading()
+            report = run.finish()
+    assert modes(report)[:3] == ["exact", "census", "growth"]
+    assert [change["budget"] for change in report.data["modes"][:3]] == [0, 0.05, 0.05]
+    assert all(0.05 < change["cost"] <= 1 for change in report.data["modes"][1:3])
+    since = [change["since_ns"] for change in report.data["modes"]]
+    assert since == sorted(since) and since[0] == 0 and since[-1] <= report.data["duration_ns"]
+    assert report.data["mode"] == "growth" and report.data["mapped"] is not None
+    assert "Modes: exact 0.0-" in run.stdout
+    # The capture says the same.
+    replayed = tmp_path / "replayed.pb.gz"
+    done = subprocess.run([tracer, "replay", tmp_path / "c", "-o", replayed], stdout=subprocess.PIPE, timeout=TIMEOUT)
+    assert done.returncode == 0
+    again = read_report(tracer, replayed)
+    assert again.data["modes"] == report.data["modes"]
+
+
+def test_stays(tracer, tmp_path, any_python):
+    """One that waits costs nothing: it stays in the mode that was asked for, and what it does later is exact."""
+    with Target(any_python, "golden.py") as target:
+        with Traced(tracer, tmp_path, "-m", "exact", "--overhead", 5, "-v", "-p", target.pid) as run:
+            wait_until(lambda: run.stderr.count("probes took") >= 5, "some periods are over")
+            target.step()
+            live = target.expect()
+            target.wait_reading()
+            report = run.finish()
+    assert "modes" not in report.data
+    assert report.data["mode"] == "exact"
+    assert report.marked("golden.py", live) == live
+
+
+def test_native(tracer, tmp_path, blocks_program):
+    """Without Python there is no census: ever smaller samples, then nothing."""
+    with Target(blocks_program, "blocks.c", "busy") as target:
+        with Traced(tracer, tmp_path, "--overhead", 1, "-p", target.pid) as run:
+            wait_until(lambda: "then off" in run.stderr, "the probes are out")
+            report = run.finish()
+    changes = report.data["modes"]
+    assert modes(report)[:5] == ["exact"] * 4 + ["off"]
+    samples = [change["sample_bytes"] for change in changes[:4]]
+    assert samples[0] == 0 and samples == sorted(set(samples))
+    # What is left in the table stands for all blocks that were in it.
+    assert report.data["sample_bytes"] == samples[-1]
+
+
+def test_off(tracer, tmp_path, any_python):
+    """With a budget that nothing meets the probes are taken out, and the report says from when on it knows nothing."""
+    with Target(any_python, "busy.py") as target:
+        with Traced(tracer, tmp_path, "-m", "growth", "--large-blocks", "--overhead", 0.1, "-p", target.pid) as run:
+            wait_until(lambda: "growth, then off" in run.stderr, "the probes are out")
+            report = run.finish()
+    assert modes(report)[:2] == ["growth", "off"]
+    if modes(report)[-1] == "off":
+        assert "Nothing is traced since" in run.stdout
+
+
+@pytest.mark.unprivileged
+@pytest.mark.parametrize("percent", ["0", "-1", "101", "x", "5%", "nan"])
+def test_refused(tracer, percent):
+    done = subprocess.run(
+        [tracer, "--overhead=" + percent, "-p", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT, text=True
+    )
+    error_line(done, 2)
+    assert "--overhead" in done.stderr

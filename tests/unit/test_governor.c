@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The policy of --overhead, on clocks and costs of our own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "probe/governor.h"
+
+struct run {
+	struct governor governor;
+	uint64_t now_ns;
+};
+
+static void run_begin(struct run *run, enum event_mode mode, int heap)
+{
+	const struct governor_step first = {.mode = mode};
+
+	*run = (struct run){.now_ns = 1000};
+	governor_plan(&run->governor, 0.05, &first, heap);
+}
+
+/* One period, in which a share of half a CPU went into probes. */
+static int period(struct run *run, double share)
+{
+	const struct governor_period period = {
+		.now_ns = run->now_ns += GOVERNOR_PERIOD_NS,
+		.elapsed_ns = GOVERNOR_PERIOD_NS,
+		.cpu_ns = GOVERNOR_PERIOD_NS / 2,
+		.cost_ns = share * (double)GOVERNOR_PERIOD_NS / 2,
+	};
+
+	return governor_judge(&run->governor, &period);
+}
+
+/* Until the step changes; how many periods that took, at most limit. */
+static unsigned int periods_until_change(struct run *run, double share, unsigned int limit)
+{
+	for (unsigned int i = 1; i <= limit; i++)
+		if (period(run, share))
+			return i;
+	return 0;
+}
+
+static enum event_mode mode_of(const struct run *run)
+{
+	return run->governor.steps[run->governor.step].mode;
+}
+
+static void test_narrows(void **state)
+{
+	static const enum event_mode order[] = {EVENT_MODE_CENSUS, EVENT_MODE_GROWTH, EVENT_MODE_OFF};
+	struct run run;
+	(void)state;
+
+	run_begin(&run, EVENT_MODE_EXACT, 1);
+	assert_int_equal(mode_of(&run), EVENT_MODE_EXACT);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(periods_until_change(&run, 0.3, 100), GOVERNOR_OVER);
+		assert_int_equal(mode_of(&run), order[i]);
+	}
+	/* Below off there is nothing. */
+	assert_int_equal(periods_until_change(&run, 0.3, 1000), 0);
+}
+
+/* What is over the budget now and then is not over it. */
+static void test_in_a_row(void **state)
+{
+	struct run run;
+	(void)state;
+
+	run_begin(&run, EVENT_MODE_EXACT, 1);
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(period(&run, i % GOVERNOR_OVER == GOVERNOR_OVER - 1 ? 0.04 : 0.3), 0);
+	assert_int_equal(periods_until_change(&run, 0.05, 1000), 0); /* the budget itself is within it */
+}
+
+/* A process that does nothing tells nothing, whatever the share of its little time. */
+static void test_idle(void **state)
+{
+	struct run run;
+	(void)state;
+
+	run_begin(&run, EVENT_MODE_CENSUS, 1);
+	for (int i = 0; i < 100; i++) {
+		const struct governor_period idle = {.now_ns = run.now_ns += GOVERNOR_PERIOD_NS,
+						     .elapsed_ns = GOVERNOR_PERIOD_NS,
+						     .cpu_ns = 100000,
+						     .cost_ns = 90000};
+
+		assert_int_equal(governor_judge(&run.governor, &idle), 0);
+	}
+	assert_int_equal(mode_of(&run), EVENT_MODE_CENSUS);
+}
+
+/* It tries again after a while that doubles, and begins with the first one again when a step up has held. */
+static void test_widens(void **state)
+{
+	const unsigned int first = GOVERNOR_HOLD_NS / GOVERNOR_PERIOD_NS;
+	unsigned int hold = first;
+	struct run run;
+	(void)state;
+
+	run_begin(&run, EVENT_MODE_CENSUS, 1);
+	periods_until_change(&run, 0.3, 100);
+	assert_int_equal(mode_of(&run), EVENT_MODE_GROWTH);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(periods_until_change(&run, 0.01, 10000), hold);
+		assert_int_equal(mode_of(&run), EVENT_MODE_CENSUS);
+		assert_int_equal(periods_until_change(&run, 0.3, 100), GOVERNOR_OVER);
+		hold *= 2;
+	}
+	/* With more than half of the budget there is no room. */
+	assert_int_equal(periods_until_change(&run, 0.03, 10000), 0);
+	assert_int_equal(periods_until_change(&run, 0.01, 10000), 1);
+	assert_int_equal(mode_of(&run), EVENT_MODE_CENSUS);
+	/* The longest while is bounded. */
+	for (int i = 0; i < 10; i++) {
+		periods_until_change(&run, 0.3, 100);
+		periods_until_change(&run, 0.01, 100000);
+	}
+	assert_true(run.governor.hold_ns <= GOVERNOR_HOLD_MAX_NS);
+}
+
+static void test_held(void **state)
+{
+	const unsigned int first = GOVERNOR_HOLD_NS / GOVERNOR_PERIOD_NS;
+	struct run run;
+	(void)state;
+
+	run_begin(&run, EVENT_MODE_EXACT, 1);
+	periods_until_change(&run, 0.3, 100);
+	periods_until_change(&run, 0.3, 100);
+	assert_int_equal(mode_of(&run), EVENT_MODE_GROWTH);
+	assert_int_equal(periods_until_change(&run, 0.01, 1000), first);
+	periods_until_change(&run, 0.3, 100); /* growth again, and 2 * first */
+	assert_int_equal(periods_until_change(&run, 0.01, 1000), 2 * first);
+	/* Census holds for as long, and exact is tried. */
+	assert_int_equal(periods_until_change(&run, 0.01, 1000), 2 * first);
+	assert_int_equal(mode_of(&run), EVENT_MODE_EXACT);
+	assert_int_equal(run.governor.hold_ns, GOVERNOR_HOLD_NS);
+}
+
+/* Without a heap to be read: samples of ever less. */
+static void test_samples(void **state)
+{
+	struct run run;
+	uint64_t last = 0;
+	size_t steps = 0;
+	(void)state;
+
+	run_begin(&run, EVENT_MODE_EXACT, 0);
+	for (;;) {
+		assert_int_equal(periods_until_change(&run, 0.3, 100), GOVERNOR_OVER);
+		if (mode_of(&run) == EVENT_MODE_OFF)
+			break;
+		assert_int_equal(mode_of(&run), EVENT_MODE_EXACT);
+		assert_true(run.governor.steps[run.governor.step].sample_bytes > last);
+		last = run.governor.steps[run.governor.step].sample_bytes;
+		steps++;
+	}
+	assert_int_equal(steps, 3);
+}
+
+/* A mode that cannot be had is no step; off always is one. */
+static void test_refused(void **state)
+{
+	struct run run;
+	(void)state;
+
+	run_begin(&run, EVENT_MODE_CENSUS, 1);
+	periods_until_change(&run, 0.3, 100);
+	governor_refuse(&run.governor);
+	assert_int_equal(mode_of(&run), EVENT_MODE_OFF);
+	governor_refuse(&run.governor);
+	assert_int_equal(mode_of(&run), EVENT_MODE_OFF);
+	assert_int_not_equal(periods_until_change(&run, 0, 1000), 0);
+	assert_int_equal(mode_of(&run), EVENT_MODE_CENSUS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_narrows), cmocka_unit_test(test_in_a_row),
+		cmocka_unit_test(test_idle),    cmocka_unit_test(test_widens),
+		cmocka_unit_test(test_held),    cmocka_unit_test(test_samples),
+		cmocka_unit_test(test_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of struct attach, shared by attach*.c only. */
+#ifndef TRACER_PROBE_ATTACH_STATE_H
+#define TRACER_PROBE_ATTACH_STATE_H
+
+#include "probe/alloc.skel.h"
+#include "probe/attach.h"
+#include "probe/links.h"
+#include "probe/links_closer.h"
+
+/* The sites of a plan in a file, of one group, in one process or (pid -1) in all. */
+struct placed {
+	dev_t device;
+	ino_t inode;
+	pid_t pid;
+	unsigned int group; /* enum attach_group */
+	uint64_t sites;     /* a hash of them */
+	struct links links;
+};
+
+struct attach {
+	struct alloc_bpf *skeleton;
+	struct stream *stream;
+	enum links_backend backend;
+	struct placed *placed;
+	size_t placed_count, placed_room;
+	struct links_closer closer;
+	int empty; /* as in struct attach_opts */
+};
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process under trace is traced in another way. What can be is changed in place: from exact to census the probes of
+ * pools' frees go, and come back the other way; another sample is a number in the target. Everything else is planned anew:
+ * the probes go, the stream says so, others come, and what is on the heap then is older.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "probe/plan_target.h"
+#include "probe/session_governor.h"
+#include "probe/session_state.h"
+
+#define PROBES (ATTACH_POOL_FREES | ATTACH_OTHERS)
+
+/* The work on one change. */
+struct change {
+	struct session *session;
+	struct member *member;
+	const struct governor_step *step;
+	double cost, budget;
+	struct plan_target plan; /* of a mode that needs one */
+};
+
+static int change_announce(const struct change *change)
+{
+	struct member *member = change->member;
+	struct event_mode_change record = {
+		.header = {.type = EVENT_MODE_CHANGE,
+			   .size = sizeof(record),
+			   .time_ns = clock_ns(CLOCK_MONOTONIC),
+			   .tgid = member->pid,
+			   .tid = member->pid},
+		.mode = change->step->mode | member_mode_flags(member),
+		.cost_permille = (uint32_t)(change->cost * 1000),
+		.budget_permille = (uint32_t)(change->budget * 1000),
+		.sample_bytes = change->step->sample_bytes,
+	};
+
+	/* What its children are announced with. */
+	if (change->step->mode != EVENT_MODE_OFF)
+		member->announced.mode = record.mode;
+	member->announced.sample_bytes = record.sample_bytes;
+	return session_feed(change->session, &record, sizeof(record));
+}
+
+/* all_ends: blocks from before are in the table, and not in the map of sampled ones: the ends of all are told. */
+static int target_update(const struct change *change, int all_ends)
+{
+	struct abi_target *target = &change->member->runtime.target;
+
+	target->sample_bytes = change->step->sample_bytes;
+	target->sample_overflow = all_ends;
+	target->layers = change->member->layers;
+	return attach_target(change->session->attach, change->member->pid, target);
+}
+
+/* Planned anew: kinds of probes that are not there by now are placed. */
+static int plan_begin(struct change *change)
+{
+	struct plan_target_opts opts = change->session->opts.plan;
+	int err;
+
+	opts.python.mode = change->step->mode;
+	err = plan_target(change->member->pid, &opts, &change->session->plans, &change->plan);
+	if (err)
+		return err;
+	return change->plan.python.mode == opts.python.mode
+		       ? 0
+		       : error_set(-ENOTSUP, "%s", change->plan.python.mode_why);
+}
+
+/* In place. */
+static int frees_change(struct change *change, int wanted)
+{
+	struct session *session = change->session;
+	struct member *member = change->member;
+	int err = 0;
+
+	if (!wanted)
+		attach_drop(session->attach, member->pid, ATTACH_POOL_FREES);
+	else
+		err = plan_begin(change);
+	if (!err && wanted)
+		err = member_probe(session, member, &change->plan, ATTACH_POOL_FREES);
+	session_pull(session);
+	member->mode = err ? member->mode : change->step->mode;
+	if (!err)
+		err = change_announce(change);
+	/* What has died unseen until now. */
+	if (!err && wanted)
+		member_reconcile(session, member, 0, 0);
+	return err;
+}
+
+static int change_anew(struct change *change)
+{
+	struct session *session = change->session;
+	struct member *member = change->member;
+	int err = plan_begin(change);
+
+	if (err)
+		return err;
+	attach_drop(session->attach, member->pid, PROBES);
+	session_pull(session);
+	member->mode = change->plan.python.mode;
+	member->layers = change->plan.layers;
+	member->large_blocks = change->plan.python.large_blocks;
+	if (change->plan.python.memory)
+		member->runtime.target.program_break = change->plan.python.memory->program_break;
+	err = change_announce(change);
+	if (!err)
+		err = target_update(change, 0);
+	if (!err)
+		err = member_probe(session, member, &change->plan, PROBES);
+	if (!err && member->layers & 1u << EVENT_LAYER_PYTHON)
+		member_reconcile(session, member, 1, 0);
+	return err;
+}
+
+/* The blocks of a layer's table into the map of sampled ones. One that has ended since does no harm there. */
+static int layer_sampled(const struct change *change, enum event_layer layer)
+{
+	const struct session *session = change->session;
+	const struct blocks *blocks = trace_blocks(session->trace, change->member->index, layer);
+	const struct block *block;
+	size_t cursor = 0;
+	int err = 0;
+
+	while (!err && (block = blocks_next(blocks, &cursor))) {
+		const struct sampled_key key = {
+			.address = block->address,
+			.space = change->member->runtime.target.space,
+			.domain = block->domain | (layer == EVENT_LAYER_NATIVE ? SAMPLED_NATIVE : 0),
+		};
+
+		err = attach_sampled(session->attach, &key, 1);
+	}
+	return err;
+}
+
+/*
+ * The table is thinned out to the new sample; what is left in it goes into the map. Meanwhile, and if they do not fit in there,
+ * the ends of all blocks are told.
+ */
+static int sample_change(struct change *change)
+{
+	int err = target_update(change, 1);
+
+	session_pull(change->session);
+	if (!err)
+		err = change_announce(change);
+	if (err || layer_sampled(change, EVENT_LAYER_PYTHON) || layer_sampled(change, EVENT_LAYER_NATIVE))
+		return err;
+	return target_update(change, 0);
+}
+
+static int change_off(struct change *change)
+{
+	attach_drop(change->session->attach, change->member->pid, PROBES);
+	session_pull(change->session);
+	change->member->off = 1;
+	return change_announce(change);
+}
+
+static int change_make(struct change *change)
+{
+	struct member *member = change->member;
+	enum event_mode from = member->mode, to = change->step->mode;
+	int err;
+
+	if (to == EVENT_MODE_OFF)
+		return change_off(change);
+	if (!member->off && from != to && from != EVENT_MODE_GROWTH && to != EVENT_MODE_GROWTH)
+		return frees_change(change, to == EVENT_MODE_EXACT);
+	if (!member->off && from == to)
+		return sample_change(change);
+	err = change_anew(change);
+	if (!err)
+		member->off = 0;
+	return err;
+}
+
+/* "exact", "exact (a sample, a block for every 65536 bytes)". */
+static void way_describe(enum event_mode mode, uint64_t sample_bytes, char out[64])
+{
+	int at = snprintf(out, 64, "%s", snapshot_mode_name(mode));
+
+	if (sample_bytes && mode != EVENT_MODE_OFF)
+		snprintf(out + at, 64 - at, " (a sample, a block for every %llu bytes)",
+			 (unsigned long long)sample_bytes);
+}
+
+int member_mode_change(struct session *session, struct member *member, const struct governor_step *step,
+		       double cost, double budget)
+{
+	struct change change = {
+		.session = session, .member = member, .step = step, .cost = cost, .budget = budget};
+	char from[64], to[64];
+	int err;
+
+	way_describe(member->off ? EVENT_MODE_OFF : member->mode, member->runtime.target.sample_bytes, from);
+	way_describe(step->mode, step->sample_bytes, to);
+	err = change_make(&change);
+
+	plan_target_free(&change.plan);
+	if (err)
+		return err;
+	if (cost > 0)
+		log_info(
+			"PID %d: %s, then %s: the probes took %.1f %% of its CPU time, the budget is %.1f %%",
+			member->pid, from, to, cost * 100, budget * 100);
+	else
+		log_info("PID %d: %s, then %s: there is room for it again", member->pid, from, to);
+	return 0;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A process whose tracing goes on in another way (EVENT_MODE_CHANGE). */
+#include <errno.h>
+#include <string.h>
+
+#include "abi/sample.h"
+#include "base/hash.h"
+#include "stats/estimate.h"
+#include "trace/state.h"
+
+static int mode_known(uint32_t mode)
+{
+	return mode >= EVENT_MODE_EXACT && mode <= EVENT_MODE_OFF;
+}
+
+/* The first one stays, of the others the last ones. */
+static void change_add(struct trace_process *info, const struct snapshot_change *change)
+{
+	if (info->change_count == SNAPSHOT_CHANGES) {
+		memmove(&info->changes[1], &info->changes[2],
+			(SNAPSHOT_CHANGES - 2) * sizeof(info->changes[0]));
+		info->change_count--;
+		info->changes_dropped++;
+	}
+	info->changes[info->change_count++] = *change;
+}
+
+/*
+ * The same chance at every replay, and at each thinning another: a block that is in a sample with mean old is in one with a
+ * greater mean with the share of both chances.
+ */
+static int block_stays(const struct block *block, uint64_t old, uint64_t mean)
+{
+	double share = estimate_chance(mean, block->bytes) / estimate_chance(old, block->bytes);
+
+	return (double)(hash_u64(hash_u64(block->address + block->domain) ^ mean) >> 11) * 0x1p-53 < share;
+}
+
+static int table_thin(struct process_state *process, enum event_layer layer, uint64_t old, uint64_t mean)
+{
+	struct trace_table *table = &process->info.tables[layer];
+	struct blocks *all = process->blocks[layer], *fewer;
+	const struct block *block;
+	size_t cursor = 0;
+	int err = blocks_new(&fewer);
+
+	if (err)
+		return err;
+	process->blocks[layer] = fewer;
+	table->live_bytes = table->live_blocks = 0;
+	while (!err && (block = blocks_next(all, &cursor)))
+		if (block_stays(block, old, mean))
+			err = state_block_put(process, layer, block);
+	blocks_free(all);
+	return err;
+}
+
+static int tables_thin(struct process_state *process, uint64_t mean)
+{
+	struct trace_process *info = &process->info;
+	const uint64_t old = info->sample_bytes;
+	int err;
+
+	info->sample_bytes = mean;
+	info->large_blocks = info->rounded_blocks = 0;
+	err = table_thin(process, EVENT_LAYER_PYTHON, old, mean);
+	return err ? err : table_thin(process, EVENT_LAYER_NATIVE, old, mean);
+}
+
+int state_mode_change(struct process_state *process, const struct event_mode_change *event)
+{
+	struct trace_process *info = &process->info;
+	uint32_t mode = event->mode & EVENT_MODE_MASK;
+	int growth = mode == EVENT_MODE_GROWTH, err = 0;
+	const struct snapshot_change change = {
+		.since_ns = event->header.time_ns - info->start_ns,
+		.mode = mode,
+		.cost_permille = event->cost_permille,
+		.budget_permille = event->budget_permille,
+		.sample_bytes = event->sample_bytes,
+	};
+
+	if (!mode_known(mode) || event->sample_bytes > SAMPLE_MEAN_MAX ||
+	    event->header.time_ns < info->start_ns)
+		return -EBADMSG;
+	if (!info->change_count)
+		change_add(info,
+			   &(struct snapshot_change){.mode = info->mode, .sample_bytes = info->sample_bytes});
+	change_add(info, &change);
+	info->off = mode == EVENT_MODE_OFF;
+	if (info->off) {
+		/* What dies from here on only the heap tells. */
+		if (info->mode == EVENT_MODE_EXACT && info->layers & 1u << EVENT_LAYER_PYTHON)
+			info->mode = EVENT_MODE_CENSUS;
+		return 0;
+	}
+	/* Pools are not blocks, and a block that is in no sample any more cannot be called back. */
+	if (growth != (info->mode == EVENT_MODE_GROWTH) || event->sample_bytes < info->sample_bytes)
+		err = state_clear(process);
+	else if (event->sample_bytes > info->sample_bytes)
+		err = tables_thin(process, event->sample_bytes);
+	info->mode = mode;
+	info->layers = state_layers(event->mode);
+	info->sample_bytes = event->sample_bytes;
+	info->large_skipped = growth && !(event->mode & EVENT_MODE_LARGE);
+	return err;
+}
