@@ -73,7 +73,8 @@ void member_symbols_watch(struct session *session, struct member *member, uint64
 	uint64_t address;
 	int missing = 0;
 
-	if (!is_native(member) || member->ended || member->pidfd < 0 || now - names->looked_ns < LOOK_PERIOD_NS)
+	if (!is_native(member) || member->ended || member->pidfd < 0 ||
+	    now - names->looked_ns < LOOK_PERIOD_NS)
 		return;
 	while (trace_unnamed_next(session->trace, member->index, &names->watched, &address))
 		missing |= !is_mapped(names, address);
