@@ -178,6 +178,13 @@ int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target 
 	return 0;
 }
 
+int attach_is_target(const struct attach *attach, uint32_t tgid)
+{
+	struct abi_target target;
+
+	return !bpf_map_lookup_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid, &target);
+}
+
 int attach_follow(struct attach *attach, uint32_t tgid)
 {
 	uint32_t one = 1;

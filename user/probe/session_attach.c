@@ -260,7 +260,7 @@ static void member_abandon(struct session *session, struct member *member)
 {
 	if (session->count && session->members[session->count - 1] == member) {
 		attach_forget(session->attach, member->pid);
-		member_end(session, member); /* ends_watch() does the rest */
+		member_end(session, member, EVENT_EXIT); /* ends_watch() does the rest */
 		return;
 	}
 	attach_release(session->attach, member->pid);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/clock.h"
@@ -210,7 +211,7 @@ static void member_adopt(struct session *session, struct member *member)
 	if (err && err != -ESRCH) {
 		refuse(session, member->pid, err);
 		attach_forget(session->attach, member->pid);
-		member_end(session, member);
+		member_end(session, member, EVENT_EXIT);
 	} else if (!err) {
 		log_debug("PID %d, forked by PID %u, is traced, too", member->pid, member->announced.parent);
 	}
@@ -304,6 +305,48 @@ int pick_up_new(struct session *session)
 	if (err)
 		log_debug("mapped files are not told of: %s", error_reason(err));
 	return err == -ENOMEM ? err : 0;
+}
+
+/* Members that have called exec, as the programs know. */
+static void execs_find(struct session *session)
+{
+	session_pull(session);
+	for (size_t i = 0; i < session->count; i++)
+		if (!session->members[i]->ended &&
+		    !attach_is_target(session->attach, session->members[i]->pid))
+			member_end(session, session->members[i], EVENT_EXEC);
+}
+
+/* Processes of which nothing is known. */
+static void strangers_find(struct session *session)
+{
+	uint32_t layers = session->opts.plan.layers;
+	pid_t *pids = NULL;
+	size_t count = 0;
+
+	if (process_list(&pids, &count))
+		return;
+	for (size_t i = 0; i < count; i++) {
+		struct candidate *candidate = NULL;
+
+		if (pids[i] != getpid() && !member_find(session, pids[i]) &&
+		    !candidate_find(session, pids[i]))
+			candidate = candidate_touch(session, pids[i]);
+		if (candidate)
+			candidate->native =
+				layers ? layers != 1u << EVENT_LAYER_PYTHON : session->opts.everywhere;
+	}
+	free(pids);
+}
+
+void pick_up_lost(struct session *session, uint64_t lost)
+{
+	if (session->opts.watch == ABI_WATCH_NONE || lost == session->lost)
+		return;
+	session->lost = lost;
+	execs_find(session);
+	if (session->opts.watch == ABI_WATCH_ALL)
+		strangers_find(session);
 }
 
 int session_expect(struct session *session, const pid_t *pids, size_t count)
