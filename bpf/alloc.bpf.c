@@ -20,16 +20,6 @@ char LICENSE[] SEC("license") = "GPL";
 
 extern _Bool bpf_session_is_return(void) __ksym __weak;
 
-static __always_inline struct thread_state *thread_current(void)
-{
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct thread_state *thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-
-	if (!thread)
-		loss_add(LOSS_THREAD_STATE, 1);
-	return thread;
-}
-
 /*
  * Does a request with this stack pointer belong to one in progress? A request whose return never came (a
  * longjmp, a thread that was cancelled) shows by a new one that lies above it on the stack.
@@ -47,28 +37,57 @@ static __always_inline int request_is_nested(struct thread_state *thread, __u64 
 	return 0;
 }
 
-static __always_inline int free_output(__u32 type, __u64 address, __u32 domain, __u32 api, __u32 kind)
+static __always_inline int free_output(struct thread_state *thread, __u32 type, __u64 address, __u32 domain,
+				       __u32 api, __u32 kind)
 {
-	struct event_free record = {.address = address, .domain = domain, .api = api};
+	struct event_free *record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
 
-	header_fill(&record.header, type, sizeof(record));
-	return record_output(&record, sizeof(record), kind);
+	if (!record) {
+		loss_add(kind, 1);
+		return -1;
+	}
+	header_fill_block(thread, &record->header, type, sizeof(*record));
+	record->address = address;
+	record->domain = domain;
+	record->api = api;
+	bpf_ringbuf_submit(record, RING_FLAGS);
+	return 0;
 }
 
-static __always_inline void alloc_output(struct thread_state *thread, struct abi_target *target, __u32 type,
-					 __u64 address, __u64 bytes, __u32 domain, __u32 api)
+/*
+ * The record's memory is in no cache of ours, and to hand it over waits until it is (ringbuf.c: xchg). So it is asked for
+ * before the stack is walked, which takes as long. The records of a stack that is new go before it: then it is given back.
+ */
+static __always_inline void alloc_output(struct thread_state *thread, __u32 type, __u64 address, __u64 bytes,
+					 __u32 domain, __u32 api)
 {
-	struct event_alloc record = {.address = address, .bytes = bytes, .domain = domain, .api = api};
+	struct event_alloc *record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
 	__u32 face = api & EVENT_API_MASK;
+	__u64 id, rest = 0;
 
-	record.stack_id = stack_id_current(
-		thread, target, face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL);
-	header_fill(&record.header, type, sizeof(record));
-	if (record_output(&record, sizeof(record),
-			  type == EVENT_ALLOC   ? LOSS_ALLOC
-			  : type == EVENT_REUSE ? LOSS_REUSE
-						: LOSS_REALLOC))
-		loss_add(LOSS_ALLOC_BYTES, bytes);
+	if (!record)
+		goto lost;
+	id = stack_id_current(thread, &thread->target,
+			      face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL,
+			      &rest);
+	if (stack_is_new(id)) {
+		bpf_ringbuf_discard(record, RING_FLAGS);
+		stack_emit(thread, &thread->target, rest);
+		record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
+		if (!record)
+			goto lost;
+	}
+	header_fill_block(thread, &record->header, type, sizeof(*record));
+	record->address = address;
+	record->bytes = bytes;
+	record->stack_id = id;
+	record->domain = domain;
+	record->api = api;
+	bpf_ringbuf_submit(record, RING_FLAGS);
+	return;
+lost:
+	loss_add(type == EVENT_ALLOC ? LOSS_ALLOC : type == EVENT_REUSE ? LOSS_REUSE : LOSS_REALLOC, 1);
+	loss_add(LOSS_ALLOC_BYTES, bytes);
 }
 
 #include "memory.h"
@@ -107,15 +126,13 @@ static __always_inline __u64 pool_first_free(__u64 pool)
  */
 static __always_inline int request_begin(struct pt_regs *regs, void *context, __u64 sp)
 {
-	struct abi_target *target = target_current();
-	struct thread_state *thread;
+	struct thread_state *thread = thread_current();
+	struct abi_target *target;
 	__u64 cookie;
 
-	if (!target)
-		return 1;
-	thread = thread_current();
 	if (!thread || request_is_nested(thread, sp))
 		return 1;
+	target = &thread->target;
 	cookie = bpf_get_attach_cookie(context);
 	thread->old_address = 0;
 	thread->pool_bits = 0;
@@ -153,19 +170,15 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 	thread->last_free = 0;
 	thread->sp = sp;
 	if (thread->old_address)
-		free_output(EVENT_REALLOC, thread->old_address, 0, thread->api, LOSS_REALLOC);
+		free_output(thread, EVENT_REALLOC, thread->old_address, 0, thread->api, LOSS_REALLOC);
 	return 0;
 }
 
 static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 {
-	struct abi_target *target = target_current();
-	struct thread_state *thread;
+	struct thread_state *thread = thread_current();
 	__u32 rounded = 0;
 
-	if (!target)
-		return 0;
-	thread = thread_current();
 	/* The return has popped the return address. */
 	if (!thread || !thread->sp || regs->rsp != thread->sp + 8)
 		return 0;
@@ -180,10 +193,10 @@ static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 	thread->last_block = address;
 	thread->last_bytes = thread->bytes;
 	if (address)
-		alloc_output(thread, target, thread->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
+		alloc_output(thread, thread->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
 			     thread->bytes, 0, thread->api | rounded);
 	else if (thread->old_address)
-		free_output(EVENT_REALLOC_FAIL, thread->old_address, 0, thread->api, LOSS_REALLOC);
+		free_output(thread, EVENT_REALLOC_FAIL, thread->old_address, 0, thread->api, LOSS_REALLOC);
 	return 0;
 }
 
@@ -234,15 +247,14 @@ static __always_inline void block_free(struct thread_state *thread, __u64 addres
 		thread->last_free = api == EVENT_API_RAW ? 0 : address;
 		thread->last_hooked = 0;
 	}
-	free_output(EVENT_FREE, address, 0, api | (before ? EVENT_API_HOOKED : 0), LOSS_FREE);
+	free_output(thread, EVENT_FREE, address, 0, api | (before ? EVENT_API_HOOKED : 0), LOSS_FREE);
 }
 
 /*
  * An inlined copy of pymalloc finds its pool. The zero flag tells whether it is empty: then the size is kept for
  * the function that is about to be called; else the block is known before it is taken.
  */
-static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *thread,
-				     struct abi_target *target, __u64 cookie)
+static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *thread, __u64 cookie)
 {
 	__u64 pool = argument(regs, cookie, 0), address;
 	__u64 bytes = argument(regs, cookie, 1) + addend(cookie);
@@ -263,7 +275,7 @@ static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *
 	if (!address)
 		loss_add(LOSS_ALLOC, 1);
 	else
-		alloc_output(thread, target, EVENT_ALLOC, address, bytes, 0, api);
+		alloc_output(thread, EVENT_ALLOC, address, bytes, 0, api);
 }
 
 /*
@@ -273,35 +285,29 @@ static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *
 SEC("uprobe")
 int inline_site(struct pt_regs *regs)
 {
-	struct abi_target *target = target_current();
-	__u64 cookie = bpf_get_attach_cookie(regs);
-	struct thread_state *thread;
+	struct thread_state *thread = thread_current();
+	__u64 cookie;
 
-	if (!target)
+	if (!thread)
 		return 0;
+	cookie = bpf_get_attach_cookie(regs);
 	switch (cookie & 0xff) {
 	case ABI_OP_POOL:
-		thread = thread_current();
-		if (thread && !request_is_nested(thread, regs->rsp))
-			pool_use(regs, thread, target, cookie);
+		if (!request_is_nested(thread, regs->rsp))
+			pool_use(regs, thread, cookie);
 		break;
 	case ABI_OP_RESIZE:
-		thread = thread_current();
-		if (thread && regs->eflags & EFLAGS_CARRY && !request_is_nested(thread, regs->rsp)) {
+		if (regs->eflags & EFLAGS_CARRY && !request_is_nested(thread, regs->rsp)) {
 			__u64 block = argument(regs, cookie, 0);
 			__u32 api = cookie >> 8 & 0xff;
 
-			free_output(EVENT_REALLOC, block, 0, api, LOSS_REALLOC);
-			alloc_output(thread, target, EVENT_REALLOC_DONE, block, argument(regs, cookie, 1), 0,
-				     api);
+			free_output(thread, EVENT_REALLOC, block, 0, api, LOSS_REALLOC);
+			alloc_output(thread, EVENT_REALLOC_DONE, block, argument(regs, cookie, 1), 0, api);
 		}
 		break;
 	case ABI_OP_NEW_POOL:
-		thread = thread_current();
-		if (thread)
-			alloc_output(thread, target, EVENT_ALLOC,
-				     argument(regs, cookie, 0) + POOL_HEADER_BYTES,
-				     1ull << (addend(cookie) & 63), 0, EVENT_API_POOL);
+		alloc_output(thread, EVENT_ALLOC, argument(regs, cookie, 0) + POOL_HEADER_BYTES,
+			     1ull << (addend(cookie) & 63), 0, EVENT_API_POOL);
 		break;
 	case ABI_OP_END:
 		request_end(regs, argument(regs, cookie, 0));
@@ -317,14 +323,10 @@ int inline_site(struct pt_regs *regs)
 SEC("uprobe")
 int request_once(struct pt_regs *regs)
 {
-	struct abi_target *target = target_current();
+	struct thread_state *thread = thread_current();
 	__u64 cookie, sp = regs->rsp;
-	struct thread_state *thread;
 	__u32 api;
 
-	if (!target)
-		return 0;
-	thread = thread_current();
 	if (!thread)
 		return 0;
 	cookie = bpf_get_attach_cookie(regs);
@@ -339,12 +341,12 @@ int request_once(struct pt_regs *regs)
 			block_free(thread, pool_first_free(argument(regs, cookie, 0)), api, 0);
 		break;
 	case ABI_OP_TRACK:
-		alloc_output(thread, target, EVENT_ALLOC, argument(regs, cookie, 1),
-			     argument(regs, cookie, 2), (__u32)argument(regs, cookie, 0), api);
+		alloc_output(thread, EVENT_ALLOC, argument(regs, cookie, 1), argument(regs, cookie, 2),
+			     (__u32)argument(regs, cookie, 0), api);
 		break;
 	case ABI_OP_UNTRACK:
-		free_output(EVENT_FREE, argument(regs, cookie, 1), (__u32)argument(regs, cookie, 0), api,
-			    LOSS_FREE);
+		free_output(thread, EVENT_FREE, argument(regs, cookie, 1), (__u32)argument(regs, cookie, 0),
+			    api, LOSS_FREE);
 		break;
 	}
 	return 0;
@@ -371,19 +373,15 @@ int empty(void *context UNUSED)
 SEC("uprobe")
 int object_begin(struct pt_regs *regs)
 {
-	struct abi_target *target = target_current();
-	struct thread_state *thread;
+	struct thread_state *thread = thread_current();
 	__u64 cookie, object;
 
-	if (!target)
-		return 0;
-	thread = thread_current();
 	if (!thread)
 		return 0;
 	cookie = bpf_get_attach_cookie(regs);
 	object = argument(regs, cookie, 0) + addend(cookie);
 	if (object - thread->last_block >= thread->last_bytes)
-		alloc_output(thread, target, EVENT_REUSE, object, 0, 0, EVENT_API_OBJ);
+		alloc_output(thread, EVENT_REUSE, object, 0, 0, EVENT_API_OBJ);
 	return 0;
 }
 
@@ -413,7 +411,7 @@ int process_exit(void *context UNUSED)
 	/* From 6.16 on the memory is still there, however it was ended. */
 	heap_read(target);
 	process_output(EVENT_EXIT, tgid, 0, task->exit_code);
-	bpf_map_delete_elem(&targets, &tgid);
+	target_delete(tgid);
 	return 0;
 }
 
@@ -437,7 +435,7 @@ int process_exec(void *context UNUSED)
 		return 0;
 	/* The new program is another address space: what we know of the old one's runtime is void. */
 	process_output(EVENT_EXEC, tgid, 0, 0);
-	bpf_map_delete_elem(&targets, &tgid);
+	target_delete(tgid);
 	return 0;
 }
 
