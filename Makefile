@@ -23,9 +23,9 @@ CFLAGS   ?= $(O) -g
 CFLAGS_ALL := -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE -DTRACER_VERSION='"$(VERSION)"' -Iuser -Iinclude -I$(OUT)/gen \
 	$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null) $(if $(SAN),$(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer) $(CFLAGS)
 LDFLAGS_ALL := $(if $(SAN),$(SANITIZE)) $(LDFLAGS)
-LIBS     := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
+LIBS     := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -liberty -lm
 
-ROOMS    := base target perfmap python trace stats export control probe cli
+ROOMS    := base target perfmap symbols python trace stats export control probe cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/export/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
@@ -139,11 +139,14 @@ coverage: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/coverage_table.py $(COVERAGE)
 
 # The captures of the golden tests, less their file header, are what a stream of records looks like; an object file is
-# what a JIT registers.
+# what a JIT registers. A library with DWARF is one of them.
 fuzz: $(FUZZERS)
 	$(Q)mkdir -p build/corpus/fuzz_capture && for c in tests/golden/*.cap; do \
 		tail -c +17 $$c > build/corpus/fuzz_capture/$${c##*/}; done
 	$(Q)mkdir -p build/corpus/fuzz_jit_elf && cp $(FUZZ_LIB)/obj/user/base/text.o build/corpus/fuzz_jit_elf
+	$(Q)mkdir -p build/corpus/fuzz_worker && $(CC) -O2 -g -shared -fPIC -nostdlib -Iuser \
+		-o build/corpus/fuzz_worker/spans.so user/symbols/spans.c && printf _ZN4shop6BasketIiE3addEv \
+		>build/corpus/fuzz_worker/name
 	$(Q)mkdir -p build/corpus/fuzz_tracemalloc && $(PYTHON) tests/fuzz/corpus_tracemalloc.py build/corpus/fuzz_tracemalloc
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
 		$$f -max_total_time=$(or $(FUZZ_SECONDS),30) -max_len=200000 -timeout=10 -verbosity=0 \

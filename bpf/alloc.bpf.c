@@ -9,6 +9,7 @@
 #include "heap.h"
 #include "python_stack.h"
 #include "registers.h"
+#include "sample.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -24,34 +25,92 @@ extern _Bool bpf_session_is_return(void) __ksym __weak;
  * Does a request with this stack pointer belong to one in progress? A request whose return never came (a
  * longjmp, a thread that was cancelled) shows by a new one that lies above it on the stack.
  */
-static __always_inline int request_is_nested(struct thread_state *thread, __u64 sp)
+static __always_inline int request_is_nested(struct request *request, __u64 sp)
 {
-	if (!thread->sp)
+	if (!request->sp)
 		return 0;
-	if (sp < thread->sp)
+	if (sp < request->sp)
 		return 1;
-	if (sp == thread->sp && thread->nested_equal++ < MAX_NESTED_EQUAL)
+	if (sp == request->sp && request->nested_equal++ < MAX_NESTED_EQUAL)
 		return 1;
-	thread->sp = 0;
+	request->sp = 0;
 	loss_add(LOSS_RETURN, 1);
 	return 0;
 }
 
-static __always_inline int free_output(struct thread_state *thread, __u32 type, __u64 address, __u32 domain,
+static __always_inline void end_output(struct thread_state *thread, __u32 type, __u64 address, __u32 domain,
 				       __u32 api, __u32 kind)
 {
 	struct event_free *record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
 
 	if (!record) {
 		loss_add(kind, 1);
-		return -1;
+		return;
 	}
 	header_fill_block(thread, &record->header, type, sizeof(*record));
 	record->address = address;
 	record->domain = domain;
 	record->api = api;
 	bpf_ringbuf_submit(record, RING_FLAGS);
-	return 0;
+}
+
+/* Returns 0 where nobody wants to know: the block was none of the sample. */
+static __always_inline int free_output(struct thread_state *thread, __u32 type, __u64 address, __u32 domain,
+				       __u32 api, __u32 kind)
+{
+	if (!sample_end(&thread->target, address, domain, api))
+		return 0;
+	end_output(thread, type, address, domain, api, kind);
+	return 1;
+}
+
+static __always_inline void realloc_fail_output(struct thread_state *thread, __u64 address, __u32 api)
+{
+	sample_add(&thread->target, address, 0, api);
+	end_output(thread, EVENT_REALLOC_FAIL, address, 0, api, LOSS_REALLOC);
+}
+
+/* Is the block one that is traced? Where it is not, another that was may have lain there. */
+static __always_inline int block_is_wanted(struct thread_state *thread, __u64 address, __u64 bytes,
+					   __u32 domain, __u32 api)
+{
+	struct abi_target *target = &thread->target;
+
+	if (!sample_is_taken(target))
+		return 1;
+	if (!sample_draw(thread, target, bytes)) {
+		free_output(thread, EVENT_FREE, address, domain, api, LOSS_FREE);
+		return 0;
+	}
+	sample_add(target, address, domain, api);
+	return 1;
+}
+
+/* An allocation's record, to be filled in and submitted; NULL: there is no room, which is counted. */
+static __always_inline struct event_alloc *alloc_reserve(__u32 type, __u64 bytes)
+{
+	struct event_alloc *record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
+
+	if (!record) {
+		loss_add(type == EVENT_ALLOC   ? LOSS_ALLOC
+			 : type == EVENT_REUSE ? LOSS_REUSE
+					       : LOSS_REALLOC,
+			 1);
+		loss_add(LOSS_ALLOC_BYTES, bytes);
+	}
+	return record;
+}
+
+static __always_inline void alloc_submit(struct thread_state *thread, struct event_alloc *record, __u32 type,
+					 const struct event_alloc *block)
+{
+	header_fill_block(thread, &record->header, type, sizeof(*record));
+	record->address = block->address;
+	record->bytes = block->bytes;
+	record->stack_id = block->stack_id;
+	record->domain = block->domain;
+	record->api = block->api;
+	bpf_ringbuf_submit(record, RING_FLAGS);
 }
 
 /*
@@ -61,36 +120,34 @@ static __always_inline int free_output(struct thread_state *thread, __u32 type, 
 static __always_inline void alloc_output(struct thread_state *thread, __u32 type, __u64 address, __u64 bytes,
 					 __u32 domain, __u32 api)
 {
-	struct event_alloc *record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
+	struct event_alloc block = {.address = address, .bytes = bytes, .domain = domain, .api = api};
+	struct abi_target *target = &thread->target;
 	__u32 face = api & EVENT_API_MASK;
-	__u64 id, rest = 0;
+	struct event_alloc *record;
+	__u64 next;
+	int is_new;
 
+	if (type != EVENT_REUSE && !block_is_wanted(thread, address, bytes, domain, api))
+		return;
+	record = alloc_reserve(type, bytes);
 	if (!record)
-		goto lost;
-	id = stack_id_current(thread, &thread->target,
-			      face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL,
-			      &rest);
-	if (stack_is_new(id)) {
+		return;
+	stack_begin(thread, target);
+	next = python_frames_append(thread, target,
+				    face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL);
+	block.stack_id = stack_end(thread, &is_new);
+	if (is_new) {
 		bpf_ringbuf_discard(record, RING_FLAGS);
-		stack_emit(thread, &thread->target, rest);
-		record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
+		stack_emit(thread, target, next, 0);
+		record = alloc_reserve(type, bytes);
 		if (!record)
-			goto lost;
+			return;
 	}
-	header_fill_block(thread, &record->header, type, sizeof(*record));
-	record->address = address;
-	record->bytes = bytes;
-	record->stack_id = id;
-	record->domain = domain;
-	record->api = api;
-	bpf_ringbuf_submit(record, RING_FLAGS);
-	return;
-lost:
-	loss_add(type == EVENT_ALLOC ? LOSS_ALLOC : type == EVENT_REUSE ? LOSS_REUSE : LOSS_REALLOC, 1);
-	loss_add(LOSS_ALLOC_BYTES, bytes);
+	alloc_submit(thread, record, type, &block);
 }
 
 #include "memory.h"
+#include "native.h"
 
 static __always_inline __s64 addend(__u64 cookie)
 {
@@ -130,47 +187,49 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 	struct abi_target *target;
 	__u64 cookie;
 
-	if (!thread || request_is_nested(thread, sp))
+	if (!thread || request_is_nested(&thread->python, sp))
 		return 1;
 	target = &thread->target;
 	cookie = bpf_get_attach_cookie(context);
-	thread->old_address = 0;
+	thread->python.old_address = 0;
 	thread->pool_bits = 0;
 	switch (cookie & 0xff) {
 	case ABI_OP_MALLOC:
-		thread->bytes = argument(regs, cookie, 0);
+		thread->python.bytes = argument(regs, cookie, 0);
 		break;
 	case ABI_OP_CALLOC:
-		thread->bytes = argument(regs, cookie, 0) * argument(regs, cookie, 1);
+		thread->python.bytes = argument(regs, cookie, 0) * argument(regs, cookie, 1);
 		break;
 	case ABI_OP_REALLOC:
-		thread->old_address = argument(regs, cookie, 0);
-		thread->bytes = argument(regs, cookie, 1);
+		thread->python.old_address = argument(regs, cookie, 0);
+		thread->python.bytes = argument(regs, cookie, 1);
 		break;
 	case ABI_OP_REFILL:
-		thread->bytes = thread->refill_bytes;
+		thread->python.bytes = thread->refill_bytes;
 		thread->refill_bytes = 0;
 		thread->pool_bits = addend(cookie);
 		break;
 	case ABI_OP_NEW_POOL:
 		thread->pool_bits = addend(cookie);
-		thread->bytes = 1ull << (thread->pool_bits & 63);
+		thread->python.bytes = 1ull << (thread->pool_bits & 63);
 		break;
 	default:
 		return 1;
 	}
-	thread->api = cookie >> 8 & 0xff;
+	thread->python.api = cookie >> 8 & 0xff;
 	if (!thread->pool_bits && addend(cookie))
-		thread->api |= EVENT_API_HOOKED;
-	else if (thread->api == EVENT_API_RAW && target->object_code_end &&
+		thread->python.api |= EVENT_API_HOOKED;
+	else if (thread->python.api == EVENT_API_RAW && target->object_code_end &&
 		 user_u64(sp) - target->object_code_start <
 			 target->object_code_end - target->object_code_start)
-		thread->api = EVENT_API_LARGE;
-	thread->nested_equal = 0;
+		thread->python.api = EVENT_API_LARGE;
+	thread->python.nested_equal = 0;
 	thread->last_free = 0;
-	thread->sp = sp;
-	if (thread->old_address)
-		free_output(thread, EVENT_REALLOC, thread->old_address, 0, thread->api, LOSS_REALLOC);
+	thread->python.sp = sp;
+	/* Of a block that is not in the sample it is an allocation like any other. */
+	if (thread->python.old_address && !free_output(thread, EVENT_REALLOC, thread->python.old_address, 0,
+						       thread->python.api, LOSS_REALLOC))
+		thread->python.old_address = 0;
 	return 0;
 }
 
@@ -180,23 +239,23 @@ static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 	__u32 rounded = 0;
 
 	/* The return has popped the return address. */
-	if (!thread || !thread->sp || regs->rsp != thread->sp + 8)
+	if (!thread || !thread->python.sp || regs->rsp != thread->python.sp + 8)
 		return 0;
-	thread->sp = 0;
+	thread->python.sp = 0;
 	/* What it returns is a block of the pool: any of them if that had blocks of this class before. */
-	if (thread->api == EVENT_API_POOL && address)
-		address = (address & ~(thread->bytes - 1)) + POOL_HEADER_BYTES;
-	if (thread->pool_bits && !thread->bytes && address) {
-		thread->bytes = pool_class_bytes(address & ~((1ull << (thread->pool_bits & 63)) - 1));
+	if (thread->python.api == EVENT_API_POOL && address)
+		address = (address & ~(thread->python.bytes - 1)) + POOL_HEADER_BYTES;
+	if (thread->pool_bits && !thread->python.bytes && address) {
+		thread->python.bytes = pool_class_bytes(address & ~((1ull << (thread->pool_bits & 63)) - 1));
 		rounded = EVENT_API_ROUNDED;
 	}
 	thread->last_block = address;
-	thread->last_bytes = thread->bytes;
+	thread->last_bytes = thread->python.bytes;
 	if (address)
-		alloc_output(thread, thread->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
-			     thread->bytes, 0, thread->api | rounded);
-	else if (thread->old_address)
-		free_output(thread, EVENT_REALLOC_FAIL, thread->old_address, 0, thread->api, LOSS_REALLOC);
+		alloc_output(thread, thread->python.old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
+			     thread->python.bytes, 0, thread->python.api | rounded);
+	else if (thread->python.old_address)
+		realloc_fail_output(thread, thread->python.old_address, thread->python.api);
 	return 0;
 }
 
@@ -293,16 +352,19 @@ int inline_site(struct pt_regs *regs)
 	cookie = bpf_get_attach_cookie(regs);
 	switch (cookie & 0xff) {
 	case ABI_OP_POOL:
-		if (!request_is_nested(thread, regs->rsp))
+		if (!request_is_nested(&thread->python, regs->rsp))
 			pool_use(regs, thread, cookie);
 		break;
 	case ABI_OP_RESIZE:
-		if (regs->eflags & EFLAGS_CARRY && !request_is_nested(thread, regs->rsp)) {
+		if (regs->eflags & EFLAGS_CARRY && !request_is_nested(&thread->python, regs->rsp)) {
 			__u64 block = argument(regs, cookie, 0);
 			__u32 api = cookie >> 8 & 0xff;
 
-			free_output(thread, EVENT_REALLOC, block, 0, api, LOSS_REALLOC);
-			alloc_output(thread, EVENT_REALLOC_DONE, block, argument(regs, cookie, 1), 0, api);
+			__u32 type = free_output(thread, EVENT_REALLOC, block, 0, api, LOSS_REALLOC)
+					     ? EVENT_REALLOC_DONE
+					     : EVENT_ALLOC;
+
+			alloc_output(thread, type, block, argument(regs, cookie, 1), 0, api);
 		}
 		break;
 	case ABI_OP_NEW_POOL:
@@ -333,11 +395,11 @@ int request_once(struct pt_regs *regs)
 	api = cookie >> 8 & 0xff;
 	switch (cookie & 0xff) {
 	case ABI_OP_FREE:
-		if (!request_is_nested(thread, sp))
+		if (!request_is_nested(&thread->python, sp))
 			block_free(thread, argument(regs, cookie, 0), api, addend(cookie));
 		break;
 	case ABI_OP_POOL_FREE:
-		if (!request_is_nested(thread, sp))
+		if (!request_is_nested(&thread->python, sp))
 			block_free(thread, pool_first_free(argument(regs, cookie, 0)), api, 0);
 		break;
 	case ABI_OP_TRACK:
@@ -380,7 +442,7 @@ int object_begin(struct pt_regs *regs)
 		return 0;
 	cookie = bpf_get_attach_cookie(regs);
 	object = argument(regs, cookie, 0) + addend(cookie);
-	if (object - thread->last_block >= thread->last_bytes)
+	if (object - thread->last_block >= thread->last_bytes && sample_has_object(&thread->target, object))
 		alloc_output(thread, EVENT_REUSE, object, 0, 0, EVENT_API_OBJ);
 	return 0;
 }

@@ -31,7 +31,7 @@ struct signal_struct {
 };
 
 struct mm_struct {
-	unsigned long start_brk;
+	unsigned long start_brk, start_stack;
 };
 
 struct task_struct {

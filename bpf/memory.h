@@ -26,14 +26,10 @@ static __always_inline __u64 whole_pages(__u64 bytes)
 static __always_inline void map_output(struct thread_state *thread, struct abi_target *target,
 				       struct event_map *record, __u32 type)
 {
-	__u64 rest = 0;
-
 	if (!record->bytes)
 		return;
 	if (type != EVENT_UNMAP)
-		record->stack_id = stack_id_current(thread, target, 0, &rest);
-	if (stack_is_new(record->stack_id))
-		stack_emit(thread, target, rest);
+		record->stack_id = stack_id_current(thread, target, 0);
 	header_fill(&record->header, type, sizeof(*record));
 	record_output(record, sizeof(*record), LOSS_MAP);
 }

@@ -282,7 +282,7 @@ __noinline int frame_append(struct thread_state *thread, struct abi_target *targ
 	slot = thread->stack.nframe & (EVENT_MAX_FRAMES - 1);
 	thread->frames[slot].code_id = id;
 	thread->frames[slot].lasti = lasti;
-	thread->frames[slot].pad = 0;
+	thread->frames[slot].kind = EVENT_FRAME_PYTHON;
 	thread->addresses[slot] = code;
 	thread->stack.stack_id = hash_word(thread->stack.stack_id, id ^ (__u32)lasti * HASH_SEED);
 	thread->stack.nframe++;
@@ -451,6 +451,8 @@ __noinline int frame_code_emit(struct thread_state *thread, struct abi_target *t
 
 	if (!thread || !target || i >= EVENT_MAX_FRAMES)
 		return -1;
+	if (thread->frames[i].kind != EVENT_FRAME_PYTHON)
+		return 0;
 	id = thread->frames[i].code_id;
 	slot = id & (SEEN_CODES - 1);
 	seen = bpf_map_lookup_elem(&seen_codes, &slot);
@@ -463,10 +465,11 @@ __noinline int frame_code_emit(struct thread_state *thread, struct abi_target *t
 }
 
 /*
- * Sends the code objects and the frames of a stack that is new; next is the first frame beyond the limit. The
- * stack counts as seen only if all of it went out.
+ * Sends the code objects and the frames of a stack that is new; next is the first Python frame beyond the limit, native
+ * is what its native frames add to the total: those beyond the limit, EVENT_STACK_CUT. The stack counts as seen only if
+ * all of it went out.
  */
-__noinline int stack_emit(struct thread_state *thread, struct abi_target *target, __u64 next)
+__noinline int stack_emit(struct thread_state *thread, struct abi_target *target, __u64 next, __u32 native)
 {
 	__u32 nframe, slot, bytes, i;
 	__u64 *seen, id;
@@ -477,7 +480,7 @@ __noinline int stack_emit(struct thread_state *thread, struct abi_target *target
 	for (i = 0; i < EVENT_MAX_FRAMES && i < nframe; i++)
 		if (frame_code_emit(thread, target, i))
 			return -1;
-	thread->stack.total = nframe + (next ? frames_count(target, next) : 0);
+	thread->stack.total = nframe + (next ? frames_count(target, next) : 0) + native;
 	if (nframe > EVENT_MAX_FRAMES)
 		return -1;
 	bytes = sizeof(struct event_stack) + nframe * sizeof(struct event_frame);
@@ -492,9 +495,18 @@ __noinline int stack_emit(struct thread_state *thread, struct abi_target *target
 	return 0;
 }
 
-/* The id of the running thread's Python stack, and the first frame beyond the limit; 0: no Python frame. */
-static __always_inline __u64 stack_id_current(struct thread_state *thread, struct abi_target *target,
-					      int gil_held, __u64 *rest)
+static __always_inline void stack_begin(struct thread_state *thread, struct abi_target *target)
+{
+	thread->stack.nframe = 0;
+	thread->stack.stack_id = hash_start(target->space);
+}
+
+/*
+ * Appends the running thread's Python frames, up to the target's limit of frames in all. Returns the first frame that is
+ * beyond the limit, 0: there is none.
+ */
+static __always_inline __u64 python_frames_append(struct thread_state *thread, struct abi_target *target,
+						  int gil_held)
 {
 	__u32 i, nframe = target->nframe;
 	__u64 frame;
@@ -505,8 +517,6 @@ static __always_inline __u64 stack_id_current(struct thread_state *thread, struc
 	}
 	if (nframe > EVENT_MAX_FRAMES)
 		nframe = EVENT_MAX_FRAMES;
-	thread->stack.nframe = 0;
-	thread->stack.stack_id = hash_start(target->space);
 	thread->walk++;
 	thread->window_frames = 0;
 	for (i = 0; i < WALK_LIMIT && frame; i++) {
@@ -518,21 +528,39 @@ static __always_inline __u64 stack_id_current(struct thread_state *thread, struc
 		}
 		frame = thread->next_frame;
 	}
-	*rest = frame;
+	return frame;
+}
+
+/* The id of the stack whose frames were appended; 0: none were. *is_new: they have not been sent yet. */
+static __always_inline __u64 stack_end(struct thread_state *thread, int *is_new)
+{
+	__u64 *seen;
+	__u32 slot;
+
+	*is_new = 0;
 	if (!thread->stack.nframe)
 		return 0;
 	if (!thread->stack.stack_id)
 		thread->stack.stack_id = 1;
+	slot = thread->stack.stack_id & (SEEN_STACKS - 1);
+	seen = bpf_map_lookup_elem(&seen_stacks, &slot);
+	*is_new = seen && *seen != thread->stack.stack_id;
 	return thread->stack.stack_id;
 }
 
-/* The reader has not been sent the stack yet: stack_emit() is to be called. */
-static __always_inline int stack_is_new(__u64 id)
+/* The id of the running thread's Python stack, whose frames the reader has or will have; 0: no Python frame. */
+static __always_inline __u64 stack_id_current(struct thread_state *thread, struct abi_target *target,
+					      int gil_held)
 {
-	__u32 slot = id & (SEEN_STACKS - 1);
-	__u64 *seen = bpf_map_lookup_elem(&seen_stacks, &slot);
+	__u64 next, id;
+	int is_new;
 
-	return id && seen && *seen != id;
+	stack_begin(thread, target);
+	next = python_frames_append(thread, target, gil_held);
+	id = stack_end(thread, &is_new);
+	if (is_new)
+		stack_emit(thread, target, next, 0);
+	return id;
 }
 
 #endif

@@ -34,6 +34,27 @@ struct recent_frame {
 	__s32 first_traceable;
 };
 
+/* The outermost allocator request of a layer in progress on a thread; nested ones belong to it. */
+struct request {
+	__u64 sp; /* stack pointer at its entry; 0: none in progress */
+	__u64 bytes;
+	__u64 old_address; /* realloc: the block being resized; 0: a plain allocation */
+	__u64 result_at;   /* posix_memalign: where it puts the block; xallocx: where that stays */
+	__u64 caller;      /* where it has no return probe: its return address; 0: it has one */
+	__u32 api;
+	__u16 op;
+	__u16 nested_equal; /* nested requests at the same stack pointer (tail calls) */
+};
+
+/* A walk up the frame pointers. */
+struct native_walk {
+	__u64 frame;  /* the frame pointer that comes next */
+	__u64 below;  /* the next frame lies above this: the one before it, first the stack pointer */
+	__u64 caller; /* return address of the last step */
+};
+
+#define KNOWN_RETURNS 64
+
 struct thread_state {
 	/* What targets has of the thread's process, and who it is. A copy: looking it up costs as much as the rest. */
 	struct abi_target target;
@@ -41,12 +62,7 @@ struct thread_state {
 	struct thread_ids ids;
 	__u64 tick, tick_ns; /* see header_fill_block() */
 
-	/* The outermost allocator request in progress on this thread; nested ones belong to it. */
-	__u64 sp; /* stack pointer at its entry; 0: none in progress */
-	__u64 bytes;
-	__u64 old_address; /* realloc: the block being resized; 0: a plain allocation */
-	__u32 api;
-	__u32 nested_equal; /* nested requests at the same stack pointer (tail calls) */
+	struct request python, native;
 	__u64 refill_bytes; /* asked of an empty pool, by the request that calls for a new one; 0: not known */
 	__u64 pool_bits;    /* the request in progress makes a pool of that size (log2); 0: another one */
 	__u64 last_block;   /* what this thread was given last: an object that begins in there is no reuse */
@@ -59,10 +75,16 @@ struct thread_state {
 	__u32 walk;         /* counts the walks */
 	__u32 last_hooked;  /* last_free comes from a debugging hook: the object allocator may get it, too */
 	__u32 pad;
+	__u64 sample_bytes;                        /* the mean that sample_gap was drawn with */
+	__u64 sample_gap;                          /* bytes up to the next mark */
 	struct recent_frame recent[RECENT_FRAMES]; /* by address: frames of one stack lie side by side */
 	__u64 next_frame;                          /* of the walk in progress */
-	__u64 window_begin;                        /* address of what window is a copy of */
-	__u64 window_frames;                       /* so many bytes of it have frames that begin in them */
+	struct native_walk native_walk;
+	/* Of the last ABI_OP_CALLER: its stack pointer (0: none), its caller's frame pointer, its return address. */
+	__u64 outer_sp, outer_frame, outer_caller;
+	__u64 returns[KNOWN_RETURNS]; /* addresses that are known to follow a call */
+	__u64 window_begin;           /* address of what window is a copy of */
+	__u64 window_frames;          /* so many bytes of it have frames that begin in them */
 	__u8 window[WINDOW_BYTES + FRAME_BYTES] __attribute__((aligned(8)));
 
 	__u64 code[32]; /* the code object being read; 256 bytes */

@@ -62,7 +62,7 @@ int main(int argc, char **argv)
 		trace_options_free(&options);
 		return status < 0 ? EXIT_DONE : EXIT_USAGE;
 	}
-	bare.plan = options.session.plan;
+	bare.plan = options.session.plan.python;
 	opts.no_session = options.session.backend != SESSION_BACKEND_BEST;
 	opts.no_multi = options.session.backend == SESSION_BACKEND_PERF;
 	err = features_probe(&features);

@@ -10,8 +10,8 @@ static const struct {
 	int (*run)(int argc, char **argv);
 	const char *synopsis, *help;
 } commands[] = {
-	{"trace", cli_trace, "[trace] -p PID | -- COMMAND ARG...",
-	 "trace a process (the word may be left out)"},
+	{"trace", cli_trace, "[trace] -p PID|-c CONTAINER|-a|-- COMMAND...",
+	 "trace processes (the word may be left out)"},
 	{"report", cli_report, "report FILE...", "statistics of a snapshot, ours or tracemalloc's"},
 	{"diff", cli_diff, "diff OLD NEW", "what has grown and shrunk between two snapshots"},
 	{"filter", cli_filter, "filter FILE -o OUT", "the snapshot of some files, lines, domains"},
@@ -30,7 +30,7 @@ static void usage_print(FILE *out)
 	fprintf(out,
 		"Which line of which file owns the memory of a Python process that is already running.\n\n");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		fprintf(out, "  tracer %-36s %s\n", commands[i].synopsis, commands[i].help);
+		fprintf(out, "  tracer %-44s %s\n", commands[i].synopsis, commands[i].help);
 	fprintf(out, "\nEach command has --help. tracer --version prints the version.\n");
 }
 

@@ -48,6 +48,9 @@ enum event_type {
 	EVENT_REMAP = 19,         /* struct event_map: an mremap: what was at the old address */
 	EVENT_PROTECT = 20,       /* struct event_map: the protection of a range changed */
 	EVENT_CENSUS_THREAD = 21, /* struct event_mark: what the thread did last, it may not have done yet */
+	EVENT_APPEAR =
+		22, /* struct event_appear: a process that may be wanted: it was forked, or has called exec */
+	EVENT_MODULE = 23, /* struct event_mark: a process under trace has mapped another file with code */
 
 	/* Of perf maps, in a stream of their own (bpf/perfmap.bpf.c) together with EXIT, EXEC and FORK. */
 	EVENT_MAP_WRITE = 32, /* struct event_map_text: code and its name are about to be put into the map */
@@ -60,6 +63,7 @@ enum event_type {
 	EVENT_LOSS = 257,    /* struct event_loss: cumulative counters, of the whole session */
 	EVENT_CLEAR = 259, /* struct event_mark: the process's table was emptied (tracemalloc.clear_traces) */
 	EVENT_RESET_PEAK = 260, /* struct event_mark: its peak began anew (tracemalloc.reset_peak) */
+	EVENT_SYMBOL = 261,     /* struct event_symbol: what a native frame's address is called */
 };
 
 /* Which of the allocator's faces a block came through. */
@@ -72,7 +76,18 @@ enum event_api {
 	EVENT_API_POOL =
 		5, /* growth mode: a pool of pymalloc's, in use again or new; the address is that of its first
 				block, as in struct event_census_pool, bytes are the pool's */
+	EVENT_API_NATIVE =
+		6, /* malloc and its kin: a layer below Python's allocators, in a table of its own */
 };
+
+/* Layers that are traced side by side and never added up: what is in one lies, for the most part, in blocks of the next. */
+enum event_layer {
+	EVENT_LAYER_PYTHON = 0, /* Python's allocators: every api but EVENT_API_NATIVE */
+	EVENT_LAYER_NATIVE = 1, /* malloc and its kin */
+	EVENT_LAYER_MMAP = 2,   /* regions (EVENT_MAP and its kin) */
+	EVENT_LAYERS
+};
+#define EVENT_LAYER_TABLES 2 /* those that are tables of blocks */
 
 /* In the field api of an allocation or a free, beside the face. */
 #define EVENT_API_MASK    0xffu
@@ -120,18 +135,57 @@ struct event_free {
 	__u32 api;
 };
 
+enum event_frame_kind {
+	EVENT_FRAME_PYTHON = 0,
+	EVENT_FRAME_NATIVE =
+		1, /* code_id is an address: behind the call, so one less is in the calling line */
+};
+
 struct event_frame {
 	__u64 code_id; /* names an EVENT_CODE record; 0: the frame could not be read */
 	__s32 lasti;   /* the current instruction, in bytes from the start of the bytecode; -1: not started */
-	__u32 pad;
+	__u32 kind;    /* enum event_frame_kind */
 };
+
+/*
+ * The native frames of a stack come first, the most recent one first; then those of Python, which called into them. The
+ * interpreter's own C functions stand between the two: they are left out but for the innermost caller.
+ */
+#define EVENT_STACK_CUT 0x80000000u /* in total: native frames end early, a frame pointer led nowhere */
 
 struct event_stack {
 	struct event_header header;
 	__u64 stack_id;
 	__u32 nframe; /* frames that follow, most recent first */
-	__u32 total;  /* frames on the stack when this record was made, those beyond nframe included */
+	__u32 total; /* frames on the stack when this record was made, those beyond nframe included | EVENT_STACK_CUT */
 	struct event_frame frames[];
+};
+
+/*
+ * Made by the session, from the files that the process has mapped. Of several frames at one address the innermost, which was
+ * inlined into the next, comes first. Each is a struct event_symbol_frame with its texts behind it, padded to 8 bytes.
+ */
+struct event_symbol {
+	struct event_header header;
+	__u64 address;
+	__u32 count; /* of struct event_symbol_frame; 0: it has no name */
+	__u32 pad;
+	__u8 data[];
+};
+
+struct event_symbol_frame {
+	__u32 line;                           /* 0: not known */
+	__u16 function_bytes, filename_bytes; /* UTF-8, no NUL; at most EVENT_MAX_TEXT each */
+	__u8 data[];
+};
+
+/* Sent of processes not under trace, for the session to decide whether they are to be. */
+struct event_appear {
+	struct event_header header;
+	__u64 cgroup; /* id of its cgroup (v2), as name_to_handle_at(2) has it; 0: not known */
+	__u32 parent; /* tgid */
+	__u32 exec;   /* 1: it has called exec; 0: it was forked */
+	char comm[16];
 };
 
 /* Parts of a code object that BPF could not copy (page not resident, or too long). */
@@ -182,16 +236,26 @@ enum event_mode {
 #define EVENT_MODE_MASK   0xffu
 #define EVENT_MODE_MAPPED 0x100u /* what it maps is followed (EVENT_MAP and its kin) */
 #define EVENT_MODE_LARGE  0x200u /* growth: blocks of more than EVENT_SMALL_BYTES are traced, one by one */
+#define EVENT_MODE_NATIVE 0x400u /* malloc and its kin are traced (EVENT_API_NATIVE) */
+#define EVENT_MODE_PYTHON                                                                                    \
+	0x800u /* the mode is that of Python's allocators; without EVENT_MODE_NATIVE it always is */
 
 struct event_target {
 	struct event_header header; /* tgid: the process; time_ns: when its tracing began */
-	__u32 python_version;       /* PY_VERSION_HEX: 0x030b02f0 is 3.11.2 final */
+	__u32 python_version;       /* PY_VERSION_HEX: 0x030b02f0 is 3.11.2 final; 0: it runs no Python */
 	__u32 nframe;               /* traceback limit */
 	__u64 realtime_ns;          /* CLOCK_REALTIME at time_ns */
 	__u32 from_start; /* 1: traced from its first instruction, nothing is older than the trace */
-	__u32 mode;       /* enum event_mode | EVENT_MODE_MAPPED | EVENT_MODE_LARGE */
+	__u32 mode;       /* enum event_mode | EVENT_MODE_* */
 	char name[64];    /* the program's name, NUL-padded; UTF-8 not guaranteed */
+	/* What follows older captures lack: the record is shorter there. */
+	__u32 parent;       /* tgid of the process whose live blocks it has inherited by fork; 0: none */
+	__u32 ns_pid;       /* in its innermost PID namespace; 0: not known */
+	char container[64]; /* its name, or 12 digits of its id; "": in none */
+	__u64 sample_bytes; /* a sample of its blocks is traced (abi/sample.h); 0: all of them */
 };
+
+#define EVENT_TARGET_MIN 112u /* bytes of the shortest struct event_target */
 
 #define EVENT_MAX_MAP_NAME 4096u /* bytes kept of a name in a perf map */
 
@@ -307,7 +371,11 @@ _Static_assert(__builtin_offsetof(struct event_code, first_line) == 40, "code.fi
 _Static_assert(__builtin_offsetof(struct event_code, data) == 64, "code.data");
 _Static_assert(sizeof(struct event_code_lines) == 40, "code_lines");
 _Static_assert(sizeof(struct event_process) == 32, "process");
-_Static_assert(sizeof(struct event_target) == 112, "target");
+_Static_assert(__builtin_offsetof(struct event_target, parent) == EVENT_TARGET_MIN, "target.parent");
+_Static_assert(sizeof(struct event_target) == 192, "target");
+_Static_assert(sizeof(struct event_symbol) == 40, "symbol");
+_Static_assert(sizeof(struct event_symbol_frame) == 8, "symbol_frame");
+_Static_assert(sizeof(struct event_appear) == 56, "appear");
 _Static_assert(sizeof(struct event_map_text) == 56, "map_text");
 _Static_assert(sizeof(struct event_map_call) == 32, "map_call");
 _Static_assert(sizeof(struct event_map_jit) == 56, "map_jit");

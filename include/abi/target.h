@@ -86,8 +86,14 @@ struct abi_target {
 	 */
 	__u64 object_code_start, object_code_end;
 	__u64 program_break; /* as last seen; 0: not yet. Written by the programs */
+	__u64 sample_bytes;  /* one mark in so many (abi/sample.h); 0: every block is traced */
+	/* 1: there are sampled blocks beside those in the map `sampled`. Written by the programs */
+	__u32 sample_overflow;
+	__u32 layers; /* 1 << enum event_layer for each that is traced */
 	struct abi_heap heap;
 	struct abi_offsets offsets;
+	/* Code of the interpreter's file: native frames of a traceback end there, and Python's go on. Addresses; 0, 0: none. */
+	__u64 interpreter_start, interpreter_end;
 };
 
 /*
@@ -114,7 +120,9 @@ enum abi_op {
 				addend bytes; 0: its size class must do */
 	ABI_OP_REFILL =
 		10, /* (): a new pool for the request of the thread's last POOL; addend: log2 of a pool's size */
-	ABI_OP_END = 11,       /* (block): after a call */
+	ABI_OP_END =
+		11, /* (block): after a call; EVENT_API_NATIVE: at a ret, where the stack pointer is what it was at
+				 the request's entry (elsewhere it is another's end) */
 	ABI_OP_RESIZE = 13,    /* (block, bytes): at a jb that is taken when the block stays where it is */
 	ABI_OP_POOL_FREE = 12, /* (pool): its first free block is the one that was freed */
 	ABI_OP_NEW_POOL =
@@ -126,6 +134,13 @@ enum abi_op {
 	ABI_OP_MREMAP = 17,
 	ABI_OP_MPROTECT = 18,
 	ABI_OP_BRK = 19,
+	/* Of malloc's kin (EVENT_API_NATIVE), beside MALLOC, CALLOC, REALLOC and FREE, with their return. */
+	ABI_OP_POSIX_MEMALIGN = 20, /* (result, bytes): where it returns 0, *result is the block */
+	ABI_OP_REALLOCARRAY = 21,   /* (address, count, bytes) */
+	ABI_OP_XALLOCX = 22,        /* (address, bytes): returns the size that the block has now */
+	ABI_OP_CALLER =
+		23, /* (): a function that asks another for its block, and may throw instead of returning: no
+				 return probe, which the unwinder would stumble upon; it is its caller who asks */
 
 	/* Of perf maps; bits 8-15 are ABI_MAP_* there. */
 	ABI_OP_MAP_WRITE = 32,   /* (address, bytes, name) */
@@ -168,7 +183,8 @@ enum abi_register {
 
 _Static_assert(sizeof(struct abi_offsets) == 56, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
-_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 152, "target.offsets");
-_Static_assert(sizeof(struct abi_target) == 208, "target");
+_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 168, "target.offsets");
+_Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 224, "target.interpreter_start");
+_Static_assert(sizeof(struct abi_target) == 240, "target");
 
 #endif

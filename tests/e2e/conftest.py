@@ -176,9 +176,9 @@ def run_tracer(tracer):
 
 @pytest.fixture(params=("trace", "dry run", "heap"))
 def attempt(request, run_tracer):
-    """Tries to trace a process, to plan it, or to read its heap."""
+    """Tries to trace a process's Python, to plan it, or to read its heap."""
 
-    words = {"trace": [], "dry run": ["--dry-run"], "heap": ["heap"]}
+    words = {"trace": ["--layer", "python"], "dry run": ["--dry-run", "--layer", "python"], "heap": ["heap"]}
 
     def run(pid, *options):
         return run_tracer(*words[request.param], *options, "-p", pid)

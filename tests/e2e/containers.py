@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Docker daemon of our own, with its default seccomp profile, and an image of a few files of this machine.
+"""Container runtimes of our own, apart from the machine's, and an image of a few files of this machine.
 
-    with Docker(folder) as docker:              raises Unavailable, with the reason
+    with Docker(folder) as docker:              or Podman, Containerd; raises Unavailable, with the reason
         docker.load([python.path, …])           interpreters, the libraries that they need, their modules, our programs
-        target = docker.start(python, "golden.py")
+        target = docker.start(python, "golden.py", name="web-1")
 """
 import glob
 import os
 import re
+import resource
 import shutil
 import subprocess
 import time
@@ -33,59 +34,89 @@ def needed_files(path):
         yield from glob.glob(os.path.join(glob.escape(library), package, "**", "*.*"), recursive=True)
 
 
-class Docker:
-    def __init__(self, folder):
+def image_tar(interpreters):
+    """A tar process that writes what the interpreters need to its stdout."""
+    files = {harness.PROGRAMS}
+    for path in interpreters:
+        files.update(needed_files(path))
+    # What a name with a link in it leads to is found under that name: links are followed.
+    return subprocess.Popen(
+        ["tar", "-c", "-h", "--no-recursion", "-P", "--exclude=__pycache__", *sorted(files), *sorted(glob.glob(harness.PROGRAMS + "/*.py"))],
+        stdout=subprocess.PIPE,
+    )
+
+
+class Runtime:
+    """What the clients have in common; programs: those that must be there."""
+
+    programs = ()
+    options = ()  # of "run"
+
+    def __init__(self, folder, client):
         self.folder = str(folder)
-        self.client = ["docker", "-H", "unix://%s/socket" % self.folder]
-        for program in ("dockerd", "docker", "containerd"):
+        self.client = client
+        for program in self.programs:
             if not shutil.which(program):
                 raise Unavailable("no %s on this machine" % program)
-        command = ["dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=vfs"]
-        command += ["--data-root", self.folder + "/data", "--exec-root", self.folder + "/exec", "--pidfile", self.folder + "/pid"]
-        self.log = self.folder + "/log"
-        with open(self.log, "wb") as log:
-            self.daemon = subprocess.Popen([*command, *self.client[1:]], stdout=log, stderr=log, start_new_session=True)
-        try:
-            self._wait()
-        except Unavailable:
-            self.close()
-            raise
-
-    def _wait(self):
-        end = time.monotonic() + harness.TIMEOUT
-        while subprocess.run([*self.client, "version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=harness.TIMEOUT).returncode:
-            if self.daemon.poll() is not None or time.monotonic() > end:
-                with open(self.log, errors="replace") as log:
-                    raise Unavailable("dockerd does not start: " + (log.read().strip().splitlines() or ["it says nothing"])[-1])
-            time.sleep(0.2)
 
     def run(self, *arguments):
         done = subprocess.run([*self.client, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT)
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout.decode().strip()
 
-    def load(self, interpreters):
-        files = {harness.PROGRAMS}
-        for path in interpreters:
-            files.update(needed_files(path))
-        # What a name with a link in it leads to is found under that name: links are followed.
-        tar = subprocess.Popen(
-            ["tar", "-c", "-h", "--no-recursion", "-P", "--exclude=__pycache__", *sorted(files), *sorted(glob.glob(harness.PROGRAMS + "/*.py"))],
-            stdout=subprocess.PIPE,
-        )
-        done = subprocess.run([*self.client, "import", "-", "target"], stdin=tar.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT)
+    def pipe(self, interpreters, command):
+        tar = image_tar(interpreters)
+        done = subprocess.run(command, stdin=tar.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT)
         tar.stdout.close()
         assert tar.wait(harness.TIMEOUT) == 0 and done.returncode == 0, done.stderr.decode()
 
-    def start(self, python, name):
+    def load(self, interpreters):
+        self.pipe(interpreters, [*self.client, "import", "-", "target"])
+
+    def start(self, python, program, *arguments, name=None, options=()):
         """A harness.Target in a container; pid is its number out here."""
         cid_file = "%s/cid%d" % (self.folder, time.monotonic_ns())
-        prefix = [*self.client, "run", "-i", "--rm", "--network", "none", "--cidfile", cid_file, "target"]
-        target = harness.Target(python, name, prefix=prefix)
+        named = ["--name", name] if name else []
+        prefix = [*self.client, "run", "-i", "--rm", "--network", "none", *named, "--cidfile", cid_file, *self.options, *options, "target"]
+        target = harness.Target(python, program, *arguments, prefix=prefix)
         with open(cid_file) as file:
             target.container = file.read()
         target.pid = int(self.run("inspect", "-f", "{{.State.Pid}}", target.container))
         return target
+
+    def kill(self, target):
+        self.run("kill", target.container)
+
+    def close(self):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Daemon(Runtime):
+    """One that needs a daemon, which is ours alone."""
+
+    def serve(self, command, ping):
+        self.log = self.folder + "/log"
+        with open(self.log, "wb") as log:
+            self.daemon = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        try:
+            self._wait(ping)
+        except Unavailable:
+            self.close()
+            raise
+
+    def _wait(self, ping):
+        end = time.monotonic() + harness.TIMEOUT
+        while subprocess.run([*self.client, *ping], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=harness.TIMEOUT).returncode:
+            if self.daemon.poll() is not None or time.monotonic() > end:
+                with open(self.log, errors="replace") as log:
+                    raise Unavailable("%s does not start: %s" % (self.daemon.args[0], (log.read().strip().splitlines() or ["it says nothing"])[-1]))
+            time.sleep(0.2)
 
     def close(self):
         self.daemon.terminate()
@@ -95,8 +126,56 @@ class Docker:
             self.daemon.kill()
             self.daemon.wait(harness.TIMEOUT)
 
-    def __enter__(self):
-        return self
 
-    def __exit__(self, *_):
-        self.close()
+class Docker(Daemon):
+    programs = ("dockerd", "docker", "containerd")
+
+    def __init__(self, folder, storage="vfs"):
+        super().__init__(folder, ["docker", "-H", "unix://%s/socket" % folder])
+        command = ["dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=" + storage]
+        command += ["--data-root", self.folder + "/data", "--exec-root", self.folder + "/exec", "--pidfile", self.folder + "/pid"]
+        self.serve([*command, *self.client[1:]], ["version"])
+
+
+class Podman(Runtime):
+    programs = ("podman", "conmon", "runc")
+
+    def __init__(self, folder, storage="vfs"):
+        client = ["podman", "--root", "%s/root" % folder, "--runroot", "%s/run" % folder, "--storage-driver", storage]
+        super().__init__(folder, [*client, "--runtime", "runc", "--cgroup-manager", "cgroupfs"])
+        # Its own defaults may be above what we may hand on.
+        limits = (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC))
+        for limit, number in limits:
+            most = resource.getrlimit(number)[1]
+            most = 1024 if most == resource.RLIM_INFINITY else min(most, 1024)
+            self.options += ("--ulimit", "%s=%d:%d" % (limit, most, most))
+
+
+class Containerd(Daemon):
+    """By ctr, containerd's own client: ids are free, and there is no image but a folder."""
+
+    programs = ("containerd", "ctr")
+
+    def __init__(self, folder):
+        super().__init__(folder, ["ctr", "-a", "%s/sock" % folder])
+        with open(self.folder + "/config.toml", "w") as file:
+            file.write('version = 2\nroot = "%s/data"\nstate = "%s/state"\n' % (folder, folder))
+            file.write('disabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
+            file.write('[grpc]\n  address = "%s/sock"\n[ttrpc]\n  address = "%s/sock.ttrpc"\n' % (folder, folder))
+        self.serve(["containerd", "--config", self.folder + "/config.toml"], ["version"])
+
+    def load(self, interpreters):
+        self.root = self.folder + "/root"
+        os.mkdir(self.root)
+        self.pipe(interpreters, ["tar", "-x", "-C", self.root])
+
+    def start(self, python, program, *arguments, name, space="default", annotations=(), cgroup=None):
+        notes = [word for note in annotations for word in ("--annotation", note)]
+        placed = ["--cgroup", cgroup] if cgroup else []
+        prefix = [*self.client, "-n", space, "run", "--rm", *notes, *placed, "--env", "PYTHONHASHSEED=0", "--rootfs", self.root, name]
+        target = harness.Target(python, program, *arguments, prefix=prefix)
+        target.container = name
+        for line in self.run("-n", space, "task", "ls").splitlines()[1:]:
+            if line.split()[0] == name:
+                target.pid = int(line.split()[1])
+        return target

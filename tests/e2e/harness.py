@@ -183,7 +183,7 @@ class Report:
 
 def read_report(tracer, snapshot, *args):
     done = subprocess.run(
-        [tracer, "report", snapshot, "--format", "json", "--top", "0", *args],
+        [tracer, "report", snapshot, "--format", "json", "--top", "0", *map(str, args)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         timeout=TIMEOUT,

@@ -163,7 +163,7 @@ def test_corrupt_elf(run_tracer, any_python, tmp_path, name, libpython):
     path.write_bytes(data)
     with Waiting(mapper, str(path)) as target:
         for options in (("--dry-run",), ("-d", "1")):
-            done = run_tracer(*options, "-p", target.pid)
+            done = run_tracer(*options, "--layer", "python", "-p", target.pid)
             error_line(done, 1)
 
 

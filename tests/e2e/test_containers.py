@@ -27,7 +27,8 @@ def check(docker, trace, run_tracer, python, backend):
     with docker.start(python, "golden.py") as target:
         with open("/proc/%d/status" % target.pid) as status:
             assert "Seccomp:\t2\n" in status.read(), "the container has no seccomp filter"
-        assert target.container[:12] in run_tracer("list").stdout
+        name = docker.run("inspect", "-f", "{{.Name}}", target.container).lstrip("/")
+        assert name + " (docker)" in run_tracer("list").stdout
         run = trace("-p", target.pid, "--backend", backend, attached=False)
         wait_until(lambda: "attached to" in run.stderr or run.process.poll() is not None, "it has attached, or refused to")
         target.step()

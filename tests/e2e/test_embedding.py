@@ -80,7 +80,7 @@ def test_late_process(start, trace, python, libpython, embed):
 def test_not_waited_for(start, run_tracer, any_python, libpython, embed):
     target = start(embed, libpython(any_python), program("golden.py"), ready=False, env=home(any_python))
     target.read_until("waiting")
-    assert "--wait" in error_line(run_tracer("-p", target.pid), 1)
+    assert "--wait" in error_line(run_tracer("--layer", "python", "-p", target.pid), 1)
 
 
 def test_never_loaded(start, trace, any_python, libpython, embed):

@@ -153,6 +153,10 @@ static void libc_has_default_versions(void **state)
 	assert_int_equal(elf_file_symbol(file, "memcpy", &symbol), 0);
 	assert_int_equal(symbol.ifunc, 1);
 	assert_int_equal(symbol.function, 1);
+	/* Of the names of one function the one that programs know. */
+	assert_int_equal(elf_file_symbol(file, "malloc", &symbol), 0);
+	assert_int_equal(elf_file_symbol_at(file, symbol.vaddr + 1, &symbol), 0);
+	assert_string_equal(symbol.name, "malloc");
 	/* It can be run, and is a library all the same. */
 	assert_int_equal(elf_file_is_executable(file), 0);
 	assert_string_equal(elf_file_soname(file), "libc.so.6");

@@ -115,7 +115,7 @@ static void test_pools(void **state)
 	census(trace, EVENT_CENSUS_DONE, 1);
 	pool_made(trace, 0x108000);
 	pool_made(trace, 0x10c000);
-	assert_int_equal(process->live_bytes, 3 * POOL);
+	assert_int_equal(process->tables[0].live_bytes, 3 * POOL);
 	census(trace, EVENT_CENSUS, 0);
 	pool_seen(trace, 0x100000, 32, 3);
 	pool_seen(trace, 0x104000, 512, 1);
@@ -123,9 +123,9 @@ static void test_pools(void **state)
 	pool_seen(trace, 0x10c000, 16, UINT32_MAX);
 	pool_seen(trace, 0x110000, 16, 2); /* no event told of it */
 	census(trace, EVENT_CENSUS_DONE, 0);
-	assert_int_equal(process->live_blocks, 2);
-	assert_int_equal(process->live_bytes, 2 * POOL);
-	assert_int_equal(process->peak_bytes, 2 * POOL);
+	assert_int_equal(process->tables[0].live_blocks, 2);
+	assert_int_equal(process->tables[0].live_bytes, 2 * POOL);
+	assert_int_equal(process->tables[0].peak_bytes, 2 * POOL);
 	assert_int_equal(process->coverage.live_blocks, 4);
 	assert_int_equal(process->coverage.live_bytes, 4 * POOL);
 	assert_int_equal(process->coverage.old_blocks, 1);
@@ -136,8 +136,8 @@ static void test_pools(void **state)
 	assert_int_equal(process->coverage.dead_blocks, 1);
 	/* A pool that is taken again while the last reading still shows it. */
 	pool_made(trace, 0x104000);
-	assert_int_equal(process->live_blocks, 2);
-	assert_int_equal(process->counters.replaced, 0);
+	assert_int_equal(process->tables[0].live_blocks, 2);
+	assert_int_equal(process->tables[0].replaced, 0);
 }
 
 /* A pool that could not be read stays. */
@@ -149,7 +149,7 @@ static void test_unreadable_pool(void **state)
 	census(trace, EVENT_CENSUS, 0);
 	pool_seen(trace, 0x104000, 0, 0);
 	census(trace, EVENT_CENSUS_DONE, 0);
-	assert_int_equal(trace_process_at(trace, 0)->live_blocks, 1);
+	assert_int_equal(trace_process_at(trace, 0)->tables[0].live_blocks, 1);
 }
 
 static void test_mapped(void **state)

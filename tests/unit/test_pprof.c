@@ -67,6 +67,7 @@ static void meta_fill(struct snapshot_meta *meta)
 		.frames_unknown = 17,
 		.records_malformed = 18,
 		.rounded_blocks = 27,
+		.sample_bytes = 28,
 		.coverage_known = 1,
 		.coverage.new_blocks = 19,
 		.coverage.new_bytes = 20,

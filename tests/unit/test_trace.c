@@ -43,7 +43,7 @@ static const char *filename_at(struct trace *trace, uint32_t traceback, uint32_t
 
 static uint32_t traceback_of(struct trace *trace, uint64_t address)
 {
-	const struct block *block = blocks_find(trace_blocks(trace, 0), address, 0);
+	const struct block *block = blocks_find(trace_blocks(trace, 0, EVENT_LAYER_PYTHON), address, 0);
 
 	assert_non_null(block);
 	return block->traceback;
@@ -56,14 +56,14 @@ static void test_alloc_free(void **state)
 
 	assert_int_equal(feed_alloc(trace, 16, 100, 0), 0);
 	assert_int_equal(feed_alloc(trace, 32, 50, 0), 0);
-	assert_int_equal(process->live_bytes, 150);
+	assert_int_equal(process->tables[0].live_bytes, 150);
 	assert_int_equal(feed_free(trace, 16), 0);
 	assert_int_equal(feed_free(trace, 16), 0);
-	assert_int_equal(process->live_bytes, 50);
-	assert_int_equal(process->live_blocks, 1);
-	assert_int_equal(process->peak_bytes, 150);
-	assert_int_equal(process->counters.frees, 2);
-	assert_int_equal(process->counters.frees_unknown, 1);
+	assert_int_equal(process->tables[0].live_bytes, 50);
+	assert_int_equal(process->tables[0].live_blocks, 1);
+	assert_int_equal(process->tables[0].peak_bytes, 150);
+	assert_int_equal(process->tables[0].frees, 2);
+	assert_int_equal(process->tables[0].frees_unknown, 1);
 }
 
 static void test_replaced(void **state)
@@ -72,9 +72,9 @@ static void test_replaced(void **state)
 
 	assert_int_equal(feed_alloc(trace, 16, 100, 0), 0);
 	assert_int_equal(feed_alloc(trace, 16, 7, 0), 0);
-	assert_int_equal(process_of(trace)->counters.replaced, 1);
-	assert_int_equal(process_of(trace)->live_bytes, 7);
-	assert_int_equal(process_of(trace)->live_blocks, 1);
+	assert_int_equal(process_of(trace)->tables[0].replaced, 1);
+	assert_int_equal(process_of(trace)->tables[0].live_bytes, 7);
+	assert_int_equal(process_of(trace)->tables[0].live_blocks, 1);
 }
 
 static void test_realloc_done(void **state)
@@ -84,19 +84,19 @@ static void test_realloc_done(void **state)
 
 	assert_int_equal(feed_alloc(trace, 16, 100, 0), 0);
 	assert_int_equal(feed_take(trace, EVENT_REALLOC, 1, 16), 0);
-	assert_int_equal(process->live_bytes, 0);
+	assert_int_equal(process->tables[0].live_bytes, 0);
 	/* Another thread is given the old address before the realloc returns: no phantom. */
 	assert_int_equal(feed_put(trace, EVENT_ALLOC, 2, 16, 30, 0), 0);
-	assert_int_equal(process->counters.replaced, 0);
+	assert_int_equal(process->tables[0].replaced, 0);
 	assert_int_equal(feed_put(trace, EVENT_REALLOC_DONE, 1, 64, 200, 0), 0);
-	assert_int_equal(process->live_bytes, 230);
-	assert_int_equal(process->counters.reallocs, 1);
-	assert_int_equal(process->counters.frees_unknown, 0);
+	assert_int_equal(process->tables[0].live_bytes, 230);
+	assert_int_equal(process->tables[0].reallocs, 1);
+	assert_int_equal(process->tables[0].frees_unknown, 0);
 	/* Of a block older than the trace. */
 	assert_int_equal(feed_take(trace, EVENT_REALLOC, 1, 999), 0);
 	assert_int_equal(feed_put(trace, EVENT_REALLOC_DONE, 1, 128, 1, 0), 0);
-	assert_int_equal(process->counters.frees_unknown, 1);
-	assert_int_equal(process->live_bytes, 231);
+	assert_int_equal(process->tables[0].frees_unknown, 1);
+	assert_int_equal(process->tables[0].live_bytes, 231);
 }
 
 static void test_realloc_fail(void **state)
@@ -109,9 +109,9 @@ static void test_realloc_fail(void **state)
 	assert_int_equal(feed_take(trace, EVENT_REALLOC, 1, 16), 0);
 	assert_int_equal(feed_take(trace, EVENT_REALLOC, 2, 32), 0);
 	assert_int_equal(feed_take(trace, EVENT_REALLOC_FAIL, 1, 16), 0);
-	assert_int_equal(process->live_bytes, 100);
+	assert_int_equal(process->tables[0].live_bytes, 100);
 	assert_int_equal(feed_take(trace, EVENT_REALLOC_FAIL, 1, 16), 0); /* nothing is under way any more */
-	assert_int_equal(process->live_bytes, 100);
+	assert_int_equal(process->tables[0].live_bytes, 100);
 	/* An older one that never ended is dropped. */
 	assert_int_equal(feed_take(trace, EVENT_REALLOC, 2, 16), 0);
 	assert_int_equal(feed_take(trace, EVENT_REALLOC_FAIL, 2, 16), 0);
@@ -119,7 +119,7 @@ static void test_realloc_fail(void **state)
 	assert_int_equal(feed_take(trace, EVENT_REALLOC, 2, 16), 0);
 	assert_int_equal(feed_alloc(trace, 16, 5, 0), 0);
 	assert_int_equal(feed_take(trace, EVENT_REALLOC_FAIL, 2, 16), 0);
-	assert_int_equal(process->live_bytes, 5);
+	assert_int_equal(process->tables[0].live_bytes, 5);
 }
 
 /* What pymalloc passes on to malloc: no bytes or more than 512, and that for good. */
@@ -163,8 +163,8 @@ static void test_hooked(void **state)
 	event.bytes = 0; /* a block all the same */
 	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
 	assert_int_equal(process->large_blocks, 1);
-	assert_int_equal(process->live_bytes, 488 + 489);
-	assert_int_equal(process->live_blocks, 3);
+	assert_int_equal(process->tables[0].live_bytes, 488 + 489);
+	assert_int_equal(process->tables[0].live_blocks, 3);
 }
 
 /* A size that is only known as rounded is counted as long as its block lives. */
@@ -200,8 +200,8 @@ static void test_reuse(void **state)
 	assert_int_equal(feed_put(trace, EVENT_REUSE, TGID, 8, 0, 2), 0);
 	assert_int_not_equal(traceback_of(trace, 0x1000), traceback_of(trace, 0x2000));
 	assert_int_equal(process_of(trace)->counters.reuses, 1);
-	assert_int_equal(process_of(trace)->live_bytes, 80);
-	assert_int_equal(process_of(trace)->live_blocks, 2);
+	assert_int_equal(process_of(trace)->tables[0].live_bytes, 80);
+	assert_int_equal(process_of(trace)->tables[0].live_blocks, 2);
 }
 
 static void test_hostile_sizes(void **state)
@@ -214,9 +214,9 @@ static void test_hostile_sizes(void **state)
 	assert_int_equal(feed_alloc(trace, 16, (1ull << 59) - 1, 0), 0);
 	assert_int_equal(feed_alloc(trace, 32, 1, 0), -EBADMSG);
 	assert_int_equal(process->counters.records_malformed, 3);
-	assert_int_equal(process->live_bytes, (1ull << 59) - 1);
+	assert_int_equal(process->tables[0].live_bytes, (1ull << 59) - 1);
 	assert_int_equal(feed_free(trace, 16), 0);
-	assert_int_equal(process->live_bytes, 0);
+	assert_int_equal(process->tables[0].live_bytes, 0);
 }
 
 /* Whatever the order in which stack, code and lines come, a block ends with the same traceback. */
@@ -387,12 +387,12 @@ static void test_final_and_end(void **state)
 	snapshot_free(snapshot);
 	/* After the end: ignored, until a process of that id comes under trace again. */
 	assert_int_equal(feed_alloc(trace, 16, 8, 0), 0);
-	assert_int_equal(process_of(trace)->live_blocks, 0);
+	assert_int_equal(process_of(trace)->tables[0].live_blocks, 0);
 	assert_int_equal(feed_process(trace, PY38), 0);
 	assert_int_equal(trace_process_count(trace), 2);
 	assert_int_equal(feed_alloc(trace, 16, 8, 0), 0);
-	assert_int_equal(process_of(trace)->live_blocks, 0);
-	assert_int_equal(trace_process_at(trace, 1)->live_blocks, 1);
+	assert_int_equal(process_of(trace)->tables[0].live_blocks, 0);
+	assert_int_equal(trace_process_at(trace, 1)->tables[0].live_blocks, 1);
 }
 
 static void test_stack_without_frames(void **state)
@@ -437,7 +437,7 @@ static void test_malformed(void **state)
 	alloc.header.tgid = TGID + 1;
 	assert_int_equal(trace_feed(trace, &alloc, sizeof(alloc)), -EBADMSG);
 	assert_int_equal(trace_orphans(trace), 2);
-	assert_int_equal(process->live_blocks, 0);
+	assert_int_equal(process->tables[0].live_blocks, 0);
 }
 
 static void test_reset_peak(void **state)
@@ -448,10 +448,10 @@ static void test_reset_peak(void **state)
 	assert_int_equal(feed_alloc(trace, 32, 50, 0), 0);
 	assert_int_equal(feed_free(trace, 16), 0);
 	assert_int_equal(feed_mark(trace, EVENT_RESET_PEAK), 0);
-	assert_int_equal(process_of(trace)->live_bytes, 50);
-	assert_int_equal(process_of(trace)->peak_bytes, 50);
+	assert_int_equal(process_of(trace)->tables[0].live_bytes, 50);
+	assert_int_equal(process_of(trace)->tables[0].peak_bytes, 50);
 	assert_int_equal(feed_alloc(trace, 16, 7, 0), 0);
-	assert_int_equal(process_of(trace)->peak_bytes, 57);
+	assert_int_equal(process_of(trace)->tables[0].peak_bytes, 57);
 }
 
 /* As CPython: a block that is forgotten may be freed, resized or used again; one that is new counts as ever. */
@@ -469,19 +469,19 @@ static void test_clear(void **state)
 	assert_int_equal(feed_take(trace, EVENT_REALLOC, 2, 16), 0);
 	assert_int_equal(process->counters.stacks_unknown, 1);
 	assert_int_equal(feed_mark(trace, EVENT_CLEAR), 0);
-	assert_int_equal(process->live_blocks, 0);
-	assert_int_equal(process->live_bytes, 0);
+	assert_int_equal(process->tables[0].live_blocks, 0);
+	assert_int_equal(process->tables[0].live_bytes, 0);
 	assert_int_equal(process->large_blocks, 0);
-	assert_int_equal(process->peak_bytes, 0);
-	assert_int_equal(process->counters.frees_unknown, 0);
+	assert_int_equal(process->tables[0].peak_bytes, 0);
+	assert_int_equal(process->tables[0].frees_unknown, 0);
 	assert_int_equal(process->counters.stacks_unknown, 0);
-	assert_int_equal(blocks_count(trace_blocks(trace, 0)), 0);
+	assert_int_equal(blocks_count(trace_blocks(trace, 0, EVENT_LAYER_PYTHON)), 0);
 	assert_int_equal(feed_take(trace, EVENT_REALLOC_FAIL, 1, 48), 0);
-	assert_int_equal(process->live_blocks, 0); /* it was forgotten while it was set aside */
+	assert_int_equal(process->tables[0].live_blocks, 0); /* it was forgotten while it was set aside */
 	assert_int_equal(feed_put(trace, EVENT_REALLOC_DONE, 2, 16, 300, 5), 0);
 	assert_int_equal(feed_free(trace, 32), 0);
-	assert_int_equal(process->counters.frees_unknown, 2);
-	assert_int_equal(process->live_bytes, 300);
+	assert_int_equal(process->tables[0].frees_unknown, 2);
+	assert_int_equal(process->tables[0].live_bytes, 300);
 	/* What a stack id means is sent only once, before or after. */
 	assert_int_equal(feed_code(trace, 9, "/a.py", "f", 1, 0, 0), 0);
 	assert_int_equal(feed_stack(trace, 5, 9, 1), 0);

@@ -174,7 +174,7 @@ static const struct trace_process *process_of(struct trace *trace)
 
 static int knows(struct trace *trace, unsigned int number)
 {
-	return blocks_find(trace_blocks(trace, 0), at(number), 0) != NULL;
+	return blocks_find(trace_blocks(trace, 0, EVENT_LAYER_PYTHON), at(number), 0) != NULL;
 }
 
 static void expect(struct trace *trace, uint64_t seen, uint64_t old, uint64_t unseen, uint64_t dead)
@@ -204,8 +204,8 @@ static void test_reconcile(void **state)
 	reading(trace, 4, LIVE(0, 1, 50, 100, 298, 299));
 	expect(trace, 2, 3, 1, 1);
 	assert_true(knows(trace, 100) && knows(trace, 298) && !knows(trace, 101));
-	assert_int_equal(process_of(trace)->live_blocks, 2);
-	assert_int_equal(process_of(trace)->live_bytes, 2 * (BLOCK - 1));
+	assert_int_equal(process_of(trace)->tables[0].live_blocks, 2);
+	assert_int_equal(process_of(trace)->tables[0].live_bytes, 2 * (BLOCK - 1));
 	assert_int_equal(process_of(trace)->coverage.time_ns, 2 * S);
 	/* 2 again, by a request that nobody saw: it was gone meanwhile, so it is not old. */
 	reading(trace, 6, LIVE(0, 1, 2, 50, 100, 298));
@@ -288,7 +288,7 @@ static void test_in_flight(void **state)
 	assert_true(!knows(trace, 2) && knows(trace, 3));
 	in_flight(trace, 2); /* of no reading */
 	reading(trace, 6, LIVE(299));
-	assert_int_equal(process_of(trace)->live_blocks, 0);
+	assert_int_equal(process_of(trace)->tables[0].live_blocks, 0);
 	assert_int_equal(process_of(trace)->counters.records_malformed, 0);
 }
 
@@ -338,8 +338,8 @@ static void test_unreadable(void **state)
 	end.frozen_ns = 5;
 	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
 	assert_true(knows(trace, 0) && knows(trace, 5));
-	assert_non_null(blocks_find(trace_blocks(trace, 0), last, 0));
-	assert_null(blocks_find(trace_blocks(trace, 0), last + 16, 0));
+	assert_non_null(blocks_find(trace_blocks(trace, 0, EVENT_LAYER_PYTHON), last, 0));
+	assert_null(blocks_find(trace_blocks(trace, 0, EVENT_LAYER_PYTHON), last + 16, 0));
 	expect(trace, 0, 0, 0, 1);
 	assert_int_equal(process_of(trace)->coverage.pools_unreadable, 3);
 	assert_int_equal(process_of(trace)->coverage.elapsed_ns, 4);
@@ -462,9 +462,9 @@ static void test_not_pooled(void **state)
 	end = end_of(4);
 	end.large_blocks = 15;
 	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
-	assert_int_equal(process_of(trace)->live_blocks, 6);
-	assert_int_equal(blocks_find(trace_blocks(trace, 0), 0x3000, 0)->bytes, 0);
-	assert_null(blocks_find(trace_blocks(trace, 0), 0x7000, 0));
+	assert_int_equal(process_of(trace)->tables[0].live_blocks, 6);
+	assert_int_equal(blocks_find(trace_blocks(trace, 0, EVENT_LAYER_PYTHON), 0x3000, 0)->bytes, 0);
+	assert_null(blocks_find(trace_blocks(trace, 0, EVENT_LAYER_PYTHON), 0x7000, 0));
 	assert_int_equal(process_of(trace)->coverage.large_blocks, 15);
 	assert_int_equal(process_of(trace)->coverage.large_seen, 4);
 	assert_int_equal(process_of(trace)->coverage.large_new, 5);
@@ -483,20 +483,21 @@ static void test_census_counters(void **state)
 	for (unsigned int i = 0; i < 10; i++)
 		put(trace, i);
 	put(trace, 0);
-	assert_int_equal(process_of(trace)->counters.replaced, 0);
+	assert_int_equal(process_of(trace)->tables[0].replaced, 0);
 	put_by(trace, 1, 0x1000, 600, EVENT_API_OBJ);
 	put_by(trace, 1, 0x1000, 600, EVENT_API_OBJ);
-	assert_int_equal(process_of(trace)->counters.replaced, 1);
-	assert_int_equal(process_of(trace)->peak_bytes, 0); /* how much of that lives is not known yet */
+	assert_int_equal(process_of(trace)->tables[0].replaced, 1);
+	assert_int_equal(process_of(trace)->tables[0].peak_bytes,
+			 0); /* how much of that lives is not known yet */
 	reading(trace, 2, LIVE(0, 1, 2, 3));
-	assert_int_equal(process_of(trace)->peak_bytes, 4 * (BLOCK - 1) + 600);
+	assert_int_equal(process_of(trace)->tables[0].peak_bytes, 4 * (BLOCK - 1) + 600);
 	put(trace, 20);
 	reading(trace, 4, LIVE(0, 20));
-	assert_int_equal(process_of(trace)->peak_bytes, 4 * (BLOCK - 1) + 600);
+	assert_int_equal(process_of(trace)->tables[0].peak_bytes, 4 * (BLOCK - 1) + 600);
 	reading(trace, 6, LIVE(0));
-	assert_int_equal(process_of(trace)->live_bytes, BLOCK - 1 + 600);
+	assert_int_equal(process_of(trace)->tables[0].live_bytes, BLOCK - 1 + 600);
 	assert_int_equal(feed_mark(trace, EVENT_RESET_PEAK), 0);
-	assert_int_equal(process_of(trace)->peak_bytes, BLOCK - 1 + 600);
+	assert_int_equal(process_of(trace)->tables[0].peak_bytes, BLOCK - 1 + 600);
 }
 
 /* Exact mode: a free that was lost is made good, and the peak is what it was. */
@@ -506,13 +507,13 @@ static void test_lost_free(void **state)
 
 	put(trace, 1);
 	put(trace, 2);
-	assert_int_equal(process_of(trace)->peak_bytes, 2 * (BLOCK - 1));
+	assert_int_equal(process_of(trace)->tables[0].peak_bytes, 2 * (BLOCK - 1));
 	reading(trace, 2, LIVE(2));
 	expect(trace, 1, 0, 0, 1);
-	assert_int_equal(process_of(trace)->live_bytes, BLOCK - 1);
-	assert_int_equal(process_of(trace)->peak_bytes, 2 * (BLOCK - 1));
+	assert_int_equal(process_of(trace)->tables[0].live_bytes, BLOCK - 1);
+	assert_int_equal(process_of(trace)->tables[0].peak_bytes, 2 * (BLOCK - 1));
 	put(trace, 2);
-	assert_int_equal(process_of(trace)->counters.replaced, 1);
+	assert_int_equal(process_of(trace)->tables[0].replaced, 1);
 }
 
 /* Everything on the heap is old after a clear, also what the table knew. */

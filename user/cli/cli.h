@@ -41,16 +41,27 @@ struct filter_choice {
 };
 struct report_choice {
 	struct report_opts opts; /* its filters are set from these: */
+	enum group_by group;     /* where no owner is asked for */
+	int lines_asked;         /* for an option that is of frames */
 	struct filter_choice filter;
 	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV } format;
 };
 extern const struct argp cli_report_argp, cli_output_argp, cli_filter_argp;
+/* Of commands that read snapshots of several processes: --pid; the input is a zeroed struct pid_choice. */
+struct pid_choice {
+	uint32_t *pids;
+	size_t count, room;
+};
+extern const struct argp cli_pid_argp;
+void pid_choice_free(struct pid_choice *choice);
 void report_choice_default(struct report_choice *choice);
 void report_choice_free(struct report_choice *choice);
 /* Prints on stdout; EXIT_DONE, EXIT_FAILED or EXIT_USAGE after an error message. */
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice);
 /* Reads a snapshot of any kind: 0, or -errno after an error message. */
 int cli_snapshot_load(const char *path, struct snapshot **out);
+/* The same, and of it the processes that are chosen, if any are. */
+int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct snapshot **out);
 /* Writes a snapshot's file and commits it. 0, -errno. */
 int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file);
 

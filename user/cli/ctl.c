@@ -150,7 +150,11 @@ static void status_print(const json_t *status)
 	printf("  tracer memory: %s\n", report_size(own, member(status, "tracer_memory")));
 	printf("  traceback limit: %" PRIu64 "\n", member(status, "traceback_limit"));
 	printf("  lost events: %" PRIu64 "\n", member(status, "lost_events"));
-	coverage_print(json_object_get(status, "coverage"));
+	if (json_object_get(status, "sample_bytes"))
+		printf("  sampled: a block for every %s that was allocated; sizes and counts are estimates\n",
+		       report_size(size, member(status, "sample_bytes")));
+	else
+		coverage_print(json_object_get(status, "coverage"));
 	printf("  longest pause for a request: %.1f ms\n", (double)member(status, "longest_pause_ns") / 1e6);
 }
 

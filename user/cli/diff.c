@@ -4,10 +4,12 @@
 #include "base/error.h"
 #include "cli/cli.h"
 
-static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {
+	{&cli_report_argp, 0, NULL, 0}, {&cli_pid_argp, 0, NULL, 0}, {0}};
 
 struct diff {
 	struct report_choice choice;
+	struct pid_choice pids;
 	struct cli_arguments files;
 };
 
@@ -18,6 +20,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	(void)arg;
 	if (key == ARGP_KEY_INIT) {
 		state->child_inputs[0] = &diff->choice;
+		state->child_inputs[1] = &diff->pids;
 		return 0;
 	}
 	return cli_parse_arguments(key, state, &diff->files);
@@ -34,8 +37,8 @@ static int diff_run(struct diff *diff)
 			    "diff");
 		return EXIT_USAGE;
 	}
-	if (!cli_snapshot_load(diff->files.items[0], &old) &&
-	    !cli_snapshot_load(diff->files.items[1], &new)) {
+	if (!cli_snapshot_pick(diff->files.items[0], &diff->pids, &old) &&
+	    !cli_snapshot_pick(diff->files.items[1], &diff->pids, &new)) {
 		diff->choice.opts.old = old;
 		diff->choice.opts.old_name = diff->files.items[0];
 		diff->choice.opts.name = diff->files.items[1];
@@ -53,7 +56,10 @@ int cli_diff(int argc, char **argv)
 		.args_doc = "OLD NEW",
 		.doc = "What has grown and shrunk between two snapshots, as Snapshot.compare_to() of "
 		       "tracemalloc "
-		       "computes it; the filters are of both. Each file is a snapshot of tracer's or a file "
+		       "computes it; the filters are of both. Lines are compared whatever processes they are "
+		       "of; "
+		       "--by process takes a PID with the same command for the same process. Each file is a "
+		       "snapshot of tracer's or a file "
 		       "of "
 		       "tracemalloc.Snapshot.dump().",
 		.children = children,
@@ -66,5 +72,6 @@ int cli_diff(int argc, char **argv)
 	if (!status)
 		status = diff_run(&diff);
 	report_choice_free(&diff.choice);
+	pid_choice_free(&diff.pids);
 	return status < 0 ? EXIT_DONE : status;
 }

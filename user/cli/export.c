@@ -14,6 +14,7 @@ enum { KEY_FORMAT = 0x400, KEY_PYTHON, KEY_WEIGHT };
 struct export
 {
 	struct filter_choice filter;
+	struct pid_choice pids;
 	const struct exporter *exporter;
 	struct export_opts opts;
 	const char *command, *output;
@@ -37,7 +38,8 @@ static const struct argp_option export_options[] = {
 	{0},
 };
 
-static const struct argp_child children[] = {{&cli_filter_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {
+	{&cli_filter_argp, 0, NULL, 0}, {&cli_pid_argp, 0, NULL, 0}, {0}};
 
 static error_t parse_format(struct export *export, const char *arg)
 {
@@ -67,6 +69,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &export->filter;
+		state->child_inputs[1] = &export->pids;
 		return 0;
 	case 'o':
 		export->output = arg;
@@ -120,8 +123,13 @@ static int export_run(struct export *export)
 		return usage(export, "-o FILE is missing");
 	if (!strcmp(export->output, "-") && isatty(STDOUT_FILENO) && export->exporter != &export_folded)
 		return usage(export, "not written to a terminal");
-	if (cli_snapshot_load(export->files.items[0], &snapshot))
+	if (cli_snapshot_pick(export->files.items[0], &export->pids, &snapshot))
 		return EXIT_FAILED;
+	if (snapshot->meta.sample_bytes && export->exporter != &export_pprof)
+		log_info("%s: it holds a sample (a block for every %llu bytes allocated): the figures are "
+			 "estimates, whose errors %s files do not say",
+			 export->files.items[0], (unsigned long long)snapshot->meta.sample_bytes,
+			 export->exporter->name);
 	err = outfile_open(&file, export->output);
 	if (!err) {
 		err = exporter_write(export->exporter, snapshot, &export->filter.filters, &export->opts,
@@ -145,6 +153,7 @@ static int command_run(const struct argp *argp, int argc, char **argv, const str
 	if (!status)
 		status = export_run(&export);
 	filters_free(&export.filter.filters);
+	pid_choice_free(&export.pids);
 	return status < 0 ? EXIT_DONE : status;
 }
 

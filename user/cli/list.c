@@ -9,7 +9,11 @@
 #include "cli/cli.h"
 #include "probe/session.h"
 #include "python/version.h"
+#include "target/container.h"
 #include "target/process.h"
+#include "target/target_set.h"
+
+#define CONTAINER_COLUMN 20
 
 /*
  * What a session would see of it. A shared libpython calls its allocator through symbols, so probes see all of it;
@@ -28,11 +32,35 @@ static const char *coverage_expected(const struct python_runtime *runtime)
 	return expected;
 }
 
-static int process_print(pid_t pid)
+/* A name of others, filled up with blanks; one that is too long is not cut: it may be what the user has to type. */
+static void column_print(const char *text, int width)
 {
+	char escaped[4 * (CONTAINER_LABEL_SIZE + 16)];
+
+	text_escape(escaped, sizeof(escaped), text);
+	printf("%-*s ", width, escaped);
+}
+
+/* "web-1 (docker)"; "-" outside. */
+static const char *container_text(const struct container_list *containers, pid_t pid,
+				  char out[CONTAINER_LABEL_SIZE + 16])
+{
+	const struct container *container = container_of(containers, pid);
+	char label[CONTAINER_LABEL_SIZE];
+
+	if (!container)
+		return "-";
+	snprintf(out, CONTAINER_LABEL_SIZE + 16, container->runtime ? "%s (%s)" : "%s",
+		 container_label(container, label), container_runtime_name(container->runtime));
+	return out;
+}
+
+static int process_print(pid_t pid, const struct container_list *containers)
+{
+	char container[CONTAINER_LABEL_SIZE + 16];
 	struct python_runtime runtime = {0};
 	struct process_info info;
-	char version[VERSION_TEXT];
+	char version[VERSION_TEXT], reason[256];
 	int err = process_info_read(pid, &info);
 
 	if (err || info.kernel_thread || info.zombie)
@@ -43,13 +71,12 @@ static int process_print(pid_t pid)
 	if (err && err != -ENOTSUP)
 		return 0;
 	if (err)
-		printf("%7d  %-10s %-26s %-13s ", pid, "Python", "not supported",
-		       info.container[0] ? "" : "-");
-	else
-		printf("%7d  CPython    %-26s %-13.12s ", pid, version_text(version, runtime.version_hex),
-		       info.container[0] ? info.container : "-");
+		snprintf(reason, sizeof(reason), "%s", error_reason(err));
+	printf("%7d  %-10s %-26s ", pid, err ? "Python" : "CPython",
+	       err ? "not supported" : version_text(version, runtime.version_hex));
+	column_print(container_text(containers, pid, container), CONTAINER_COLUMN);
 	if (err)
-		printf("%-26s ", error_reason(err));
+		printf("%-26s ", reason);
 	else
 		printf("%-26s ", coverage_expected(&runtime));
 	text_print(stdout, info.command[0] ? info.command : info.name);
@@ -62,7 +89,9 @@ static int process_print(pid_t pid)
 int cli_list(int argc, char **argv)
 {
 	static const struct argp argp = {.doc = "Processes that can be traced."};
+	struct container_list containers = {0};
 	size_t count, hidden = 0;
+	char why[160];
 	int status, err;
 	pid_t *pids;
 
@@ -74,12 +103,20 @@ int cli_list(int argc, char **argv)
 		error_print(err, NULL, "list");
 		return EXIT_FAILED;
 	}
-	printf("%7s  %-10s %-26s %-13s %-26s %s\n", "PID", "RUNTIME", "VERSION", "CONTAINER", "COVERAGE",
-	       "COMMAND");
+	err = container_list_read(&containers);
+	if (err)
+		error_print(err, NULL, "containers");
+	printf("%7s  %-10s %-26s %-*s %-26s %s\n", "PID", "RUNTIME", "VERSION", CONTAINER_COLUMN, "CONTAINER",
+	       "COVERAGE", "COMMAND");
 	for (size_t i = 0; i < count; i++)
 		if (pids[i] != getpid())
-			hidden += process_print(pids[i]);
+			hidden += process_print(pids[i], &containers);
 	free(pids);
+	if (containers.remark[0])
+		log_info("containers: %s", containers.remark);
+	container_list_free(&containers);
+	if (target_hidden_explain(why, sizeof(why)))
+		log_info("%s: other users' processes are not in this list", why);
 	if (hidden)
 		log_info("%zu process%s could not be looked into: permission denied", hidden,
 			 hidden == 1 ? "" : "es");

@@ -71,15 +71,18 @@ static void saver_end(struct live *live)
 
 static void saver_begin(struct live *live, uint64_t now_ns)
 {
-	int err = session_refresh(live->session, 0, 1);
+	struct trace *trace = session_trace(live->session);
+	int err = 0;
 
+	for (size_t i = 0; !err && i < trace_process_count(trace); i++)
+		err = session_refresh(live->session, i, 1);
 	live->next_ns += live->opts.every_ns;
 	if (live->next_ns < now_ns)
 		live->next_ns = now_ns + live->opts.every_ns;
 	if (!err)
 		err = outfile_again(&live->saving, live->opts.file);
 	if (!err) {
-		err = saver_start(&live->saver, session_trace(live->session), 0, outfile_fd(live->saving));
+		err = saver_start(&live->saver, trace, SAVER_ALL, outfile_fd(live->saving));
 		if (err) {
 			outfile_discard(live->saving);
 			live->saving = NULL;

@@ -40,7 +40,10 @@ int cli_parse_bytes(const char *text, uint64_t *bytes)
 	unit = strchr(units, toupper((unsigned char)*end));
 	if (!unit || end[1])
 		return -EINVAL;
-	*bytes <<= 10 * (unit - units + 1);
+	int shift = 10 * (int)(unit - units + 1);
+	if (*bytes > 1ull << 40 >> shift)
+		return -EINVAL;
+	*bytes <<= shift;
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "cli/perfmap_options.h"
 #include "cli/perfmap_status.h"
 #include "cli/signals.h"
+#include "cli/targets.h"
 #include "probe/privileges.h"
 #include "target/launch.h"
 
@@ -144,19 +146,29 @@ static int session_follow(struct run *run)
 	return 0;
 }
 
-static int targets_attach(struct run *run)
+static int pids_attach(struct run *run)
 {
-	int attached = 0;
+	size_t count, attached = 0;
+	pid_t *pids;
 
-	for (size_t i = 0; i < run->options.pid_count; i++) {
-		int err = perfmap_session_add(run->session, run->options.pids[i]);
+	if (targets_list(&run->options.targets, "tracer list shows what runs", &pids, &count))
+		return -ESRCH;
+	if (count > 1 && perfmap_options_single(&run->options)) {
+		error_print(error_set(-EINVAL, "a map is of one process, and here are %zu", count),
+			    "name one with -p, or use --install", "perfmap");
+		free(pids);
+		return -EINVAL;
+	}
+	for (size_t i = 0; i < count; i++) {
+		int err = perfmap_session_add(run->session, pids[i]);
 
 		if (err)
 			error_print(err, err == -EPERM || err == -EACCES ? cli_remedy(err) : NULL, "PID %d",
-				    run->options.pids[i]);
+				    pids[i]);
 		else
 			attached++;
 	}
+	free(pids);
 	return attached ? 0 : -ESRCH;
 }
 
@@ -178,7 +190,7 @@ static int targets_start(struct run *run)
 	int err;
 
 	if (!run->options.command.count)
-		return targets_attach(run);
+		return pids_attach(run);
 	err = launch_start(&run->launch, run->options.command.items, command_ready, run);
 	if (err == -ECHILD && run->launch) {
 		launch_wait(run->launch, 1, &run->status);

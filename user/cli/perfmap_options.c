@@ -11,7 +11,9 @@
 enum { KEY_MERGE = 0x400, KEY_INSTALL, KEY_FOLLOW, KEY_STATUS, KEY_SYMBOL };
 
 static const struct argp_option options[] = {
-	{"pid", 'p', "PID[,PID...]", 0, "running processes, and what they fork", 1},
+	{"pid", 'p', "PID[,PID...]", 0,
+	 "running processes, and what they fork; with -c, by their ids in the container", 1},
+	{"container", 'c', "CONTAINER", 0, "those of a container, as of tracer -c (repeatable)", 1},
 	{"merge", KEY_MERGE, NULL, 0, "begin with the map file that the process has by now", 2},
 	{"perf-map-symbol", KEY_SYMBOL, "FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG]", 0,
 	 "a function that names code, like PyUnstable_WritePerfMapEntry (repeatable); ARG counts its "
@@ -53,15 +55,19 @@ static error_t symbol_parse(struct perfmap_options *out, const char *arg)
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct perfmap_options *out = state->input;
+	size_t count;
+	pid_t *pids;
 
 	switch (key) {
 	case 'p':
-		free(out->pids);
-		out->pids = NULL;
-		if (!cli_parse_pids(arg, &out->pids, &out->pid_count))
-			return 0;
-		error_print(-EINVAL, "one or more, with commas between them", "--pid");
-		return CLI_REPORTED;
+		if (cli_parse_pids(arg, &pids, &count)) {
+			error_print(-EINVAL, "one or more, with commas between them", "--pid");
+			return CLI_REPORTED;
+		}
+		target_set_pids(&out->targets, pids, count);
+		return 0;
+	case 'c':
+		return -target_set_container(&out->targets, arg);
 	case 'd':
 		return cli_parse_seconds(arg, &out->duration_ns) ? cli_reject("--duration", arg, "seconds")
 								 : 0;
@@ -100,6 +106,11 @@ static int reject_usage(const char *why, const char *remedy, const char *what)
 	return EXIT_USAGE;
 }
 
+int perfmap_options_single(const struct perfmap_options *options)
+{
+	return !options->install && (options->output || !options->status);
+}
+
 int perfmap_options_parse(int argc, char **argv, struct perfmap_options *out)
 {
 	static const struct argp argp = {
@@ -120,14 +131,14 @@ int perfmap_options_parse(int argc, char **argv, struct perfmap_options *out)
 		return status;
 	out->session.symbols = out->symbols;
 	out->session.symbol_count = out->symbol_count;
-	if (!out->pids == !out->command.count)
-		return reject_usage(out->pids ? "a process id and a command are two targets"
-					      : "no target is named",
+	if (target_set_is_empty(&out->targets) == !out->command.count)
+		return reject_usage(out->command.count ? "a running process and a command are two targets"
+						       : "no target is named",
 				    "tracer perfmap -p PID, or tracer perfmap -- COMMAND ARG...", "perfmap");
 	if (out->output && out->install)
 		return reject_usage("a map is written there or installed", "choose one of -o and --install",
 				    "perfmap");
-	if (!out->install && out->pid_count > 1 && (out->output || !out->status))
+	if (perfmap_options_single(out) && out->targets.pid_count > 1)
 		return reject_usage("a map is of one process", "name one, or use --install", "--pid");
 	if (out->follow && !out->install && (!out->output || !strcmp(out->output, "-")))
 		return reject_usage("there is no file to keep current", "add -o FILE or --install",
@@ -137,7 +148,7 @@ int perfmap_options_parse(int argc, char **argv, struct perfmap_options *out)
 
 void perfmap_options_free(struct perfmap_options *options)
 {
-	free(options->pids);
+	target_set_free(&options->targets);
 	for (size_t i = 0; i < options->symbol_count; i++)
 		perfmap_symbol_free(&options->symbols[i]);
 	free(options->symbols);

@@ -5,11 +5,11 @@
 
 #include "cli/cli.h"
 #include "probe/perfmap_session.h"
+#include "target/target_set.h"
 
 struct perfmap_options {
-	pid_t *pids; /* owned; NULL with a command */
-	size_t pid_count;
-	struct cli_arguments command;   /* none with pids */
+	struct target_set targets;      /* pids and containers; empty with a command */
+	struct cli_arguments command;   /* none with targets */
 	struct perfmap_symbol *symbols; /* owned */
 	size_t symbol_count, symbol_room;
 	const char *output; /* borrowed; NULL: none */
@@ -20,6 +20,8 @@ struct perfmap_options {
 
 /* 0; otherwise as cli_parse(). perfmap_options_free() in any case. */
 int perfmap_options_parse(int argc, char **argv, struct perfmap_options *out);
+/* Is a map written that is of one process? */
+int perfmap_options_single(const struct perfmap_options *options);
 void perfmap_options_free(struct perfmap_options *options);
 
 #endif

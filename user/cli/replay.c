@@ -42,37 +42,30 @@ static int feed(const void *record, size_t size, void *context)
 	return err == -ENOMEM ? err : 0; /* a malformed record is counted, and reported as not seen */
 }
 
-/* Reports every process of the capture; the snapshot file takes the only one. */
+/* Reports the processes of the capture, and writes them into the snapshot file if there is one. */
 static int replay_report(struct trace *trace, const struct replay *replay, struct outfile **file)
 {
-	size_t count = trace_process_count(trace);
-	int status = EXIT_DONE;
+	struct snapshot *snapshot;
+	int status, err;
 
-	if (!count || (*file && count > 1)) {
-		error_print(error_set(-EINVAL, "the capture holds %zu processes", count),
-			    count ? "leave -o away: a snapshot is of one process" : NULL, "replay");
+	if (!trace_process_count(trace)) {
+		error_print(error_set(-EINVAL, "the capture holds no process"), NULL, "replay");
 		return EXIT_FAILED;
 	}
-	for (size_t i = 0; i < count && status == EXIT_DONE; i++) {
-		struct snapshot *snapshot;
-		int err = trace_snapshot(trace, i, 1, &snapshot);
-
-		if (err) {
-			error_print(err, NULL, "replay");
-			return EXIT_FAILED;
-		}
-		status = cli_report_print(snapshot, &replay->choice);
-		if (*file) {
-			err = cli_snapshot_save(snapshot, *file);
-			*file = NULL;
-		}
-		snapshot_free(snapshot);
-		if (err) {
-			error_print(err, NULL, "%s", replay->output);
-			return EXIT_FAILED;
-		}
+	err = trace_snapshot_all(trace, 1, &snapshot);
+	if (err) {
+		error_print(err, NULL, "replay");
+		return EXIT_FAILED;
 	}
-	return status;
+	status = cli_report_print(snapshot, &replay->choice);
+	if (*file) {
+		err = cli_snapshot_save(snapshot, *file);
+		*file = NULL;
+	}
+	snapshot_free(snapshot);
+	if (err)
+		error_print(err, NULL, "%s", replay->output);
+	return err ? EXIT_FAILED : status;
 }
 
 /* The exit status. */

@@ -5,10 +5,12 @@
 #include "base/error.h"
 #include "cli/cli.h"
 
-static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {
+	{&cli_report_argp, 0, NULL, 0}, {&cli_pid_argp, 0, NULL, 0}, {0}};
 
 struct report {
 	struct report_choice choice;
+	struct pid_choice pids;
 	struct cli_arguments files;
 };
 
@@ -19,6 +21,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	(void)arg;
 	if (key == ARGP_KEY_INIT) {
 		state->child_inputs[0] = &report->choice;
+		state->child_inputs[1] = &report->pids;
 		return 0;
 	}
 	return cli_parse_arguments(key, state, &report->files);
@@ -29,7 +32,7 @@ static int file_report(struct report *report, const char *path)
 {
 	struct snapshot *snapshot;
 
-	if (cli_snapshot_load(path, &snapshot))
+	if (cli_snapshot_pick(path, &report->pids, &snapshot))
 		return EXIT_FAILED;
 	/* A snapshot of ours says whose it is, a file of tracemalloc does not. */
 	int named = !strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC);
@@ -61,5 +64,6 @@ int cli_report(int argc, char **argv)
 	for (size_t i = 0; status == EXIT_DONE && i < report.files.count; i++)
 		status = file_report(&report, report.files.items[i]);
 	report_choice_free(&report.choice);
+	pid_choice_free(&report.pids);
 	return status < 0 ? EXIT_DONE : status;
 }

@@ -6,9 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/error.h"
 #include "cli/cli.h"
 #include "export/snapshot_file.h"
+#include "stats/merge.h"
 
 enum {
 	KEY_GROUP_BY = 0x100,
@@ -21,6 +23,8 @@ enum {
 	KEY_ALL_FRAMES,
 	KEY_DOMAIN,
 	KEY_NOT_DOMAIN,
+	KEY_BY,
+	KEY_PID,
 };
 
 static const struct argp_option filter_options[] = {
@@ -105,11 +109,56 @@ const struct argp cli_output_argp = {.options = output_options, .parser = output
 
 static const struct argp_option report_options[] = {
 	{"group-by", KEY_GROUP_BY, "KEY", 0, "filename, lineno (default) or traceback", 10},
+	{"by", KEY_BY, "OWNER", 0,
+	 "instead of lines: process, comm (command) or container, whose blocks are summed up", 10},
 	{"cumulative", KEY_CUMULATIVE, NULL, 0, "count a block for every frame of its traceback", 10},
 	{"source", KEY_SOURCE, NULL, 0, "with text, the source line under each entry, as the file is now",
 	 10},
 	{0},
 };
+
+static error_t option_by(struct report_choice *choice, const char *arg)
+{
+	static const char *const names[] = {"process", "comm", "container"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!strcmp(arg, names[i])) {
+			choice->opts.by = GROUP_PROCESS + (enum group_by)i;
+			return 0;
+		}
+	}
+	return cli_reject("--by", arg, NULL);
+}
+
+static error_t option_group(struct report_choice *choice, const char *arg)
+{
+	static const char *const names[] = {"filename", "lineno", "traceback"};
+
+	choice->lines_asked = 1;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!strcmp(arg, names[i])) {
+			choice->group = GROUP_FILENAME + (enum group_by)i;
+			return 0;
+		}
+	}
+	return cli_reject("--group-by", arg, NULL);
+}
+
+/* Where the options stood does not matter. */
+static error_t options_end(struct report_choice *choice)
+{
+	if (!group_is_owner(choice->opts.by)) {
+		choice->opts.by = choice->group;
+		return 0;
+	}
+	if (!choice->lines_asked)
+		return 0;
+	error_print(
+		error_set(-EINVAL,
+			  "it sums up whole processes; --group-by, --cumulative and --source are of lines"),
+		"leave it or them away", "--by");
+	return CLI_REPORTED;
+}
 
 static error_t report_option(int key, char *arg, struct argp_state *state)
 {
@@ -121,20 +170,16 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 		state->child_inputs[1] = &choice->filter;
 		return 0;
 	case KEY_GROUP_BY:
-		if (!strcmp(arg, "filename"))
-			choice->opts.by = GROUP_FILENAME;
-		else if (!strcmp(arg, "lineno"))
-			choice->opts.by = GROUP_LINENO;
-		else if (!strcmp(arg, "traceback"))
-			choice->opts.by = GROUP_TRACEBACK;
-		else
-			return cli_reject("--group-by", arg, NULL);
-		return 0;
+		return option_group(choice, arg);
+	case KEY_BY:
+		return option_by(choice, arg);
+	case ARGP_KEY_END:
+		return options_end(choice);
 	case KEY_CUMULATIVE:
-		choice->opts.cumulative = 1;
+		choice->opts.cumulative = choice->lines_asked = 1;
 		return 0;
 	case KEY_SOURCE:
-		choice->opts.source = 1;
+		choice->opts.source = choice->lines_asked = 1;
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -145,10 +190,37 @@ static const struct argp_child report_children[] = {
 const struct argp cli_report_argp = {
 	.options = report_options, .parser = report_option, .children = report_children};
 
+static const struct argp_option pid_options[] = {
+	{"pid", KEY_PID, "PID", 0, "of several processes only this one (may be given more than once)", 11},
+	{0},
+};
+
+static error_t pid_option(int key, char *arg, struct argp_state *state)
+{
+	struct pid_choice *choice = state->input;
+	uint64_t pid;
+
+	if (key != KEY_PID)
+		return ARGP_ERR_UNKNOWN;
+	if (cli_parse_number(arg, 1, UINT32_MAX, &pid))
+		return cli_reject("--pid", arg, "a process id");
+	int err = array_reserve(&choice->pids, &choice->room, choice->count, 1, sizeof(*choice->pids));
+	if (!err)
+		choice->pids[choice->count++] = (uint32_t)pid;
+	return -err;
+}
+
+const struct argp cli_pid_argp = {.options = pid_options, .parser = pid_option};
+
+void pid_choice_free(struct pid_choice *choice)
+{
+	free(choice->pids);
+}
+
 void report_choice_default(struct report_choice *choice)
 {
 	memset(choice, 0, sizeof(*choice));
-	choice->opts.by = GROUP_LINENO;
+	choice->opts.by = choice->group = GROUP_LINENO;
 	choice->opts.top = 10;
 	choice->opts.color = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
 }
@@ -183,4 +255,19 @@ int cli_snapshot_load(const char *path, struct snapshot **out)
 	if (err)
 		error_print(err, NULL, "%s", path);
 	return err;
+}
+
+int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct snapshot **out)
+{
+	struct snapshot *whole;
+	int err = cli_snapshot_load(path, &whole);
+
+	if (err || !choice->count) {
+		if (!err)
+			*out = whole;
+		return err;
+	}
+	err = snapshot_pick(whole, choice->pids, choice->count, out);
+	snapshot_free(whole);
+	return err ? error_print(err, "tracer report --by process lists them", "%s", path) : 0;
 }

@@ -4,18 +4,20 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/late_targets.h"
 #include "cli/live.h"
 #include "cli/signals.h"
+#include "cli/targets.h"
 #include "cli/trace_options.h"
 #include "export/pprof.h"
-#include "probe/plan_process.h"
+#include "probe/plan_target.h"
+#include "probe/plan_native_process.h"
 #include "probe/privileges.h"
 #include "target/launch.h"
 
@@ -31,29 +33,31 @@ struct run {
 	struct launch *launch;
 	struct outfile *output, *capture;
 	struct live live;
-	size_t attached;
-	int signals;              /* signals_catch() */
-	int status;               /* of the command */
-	struct late_targets late; /* of pids */
+	struct targets targets;
+	int signals; /* signals_catch() */
+	int status;  /* of the command */
 	struct late command;
 	unsigned int command_looks;
 	int command_refused; /* what it loaded cannot be traced: that has been told */
 	uint64_t start_ns, next_print_ns;
 };
 
-static int plan_show(pid_t pid, const struct plan_opts *opts)
+static int plan_show(pid_t pid, const struct plan_target_opts *opts)
 {
-	struct python_runtime runtime = {0};
-	struct process_info info;
-	struct plan plan = {0};
-	int err = plan_process(pid, opts, NULL, &info, &runtime, &plan);
+	struct plan_caches caches = {0};
+	struct plan_target target;
+	int err = plan_caches_new(&caches, opts);
 
-	if (err)
-		return err;
-	plan_print(&runtime, &plan);
-	plan_free(&plan);
-	python_runtime_close(&runtime);
-	return 0;
+	if (!err)
+		err = plan_target(pid, opts, &caches, &target);
+	if (!err) {
+		err = plan_native_unfound(caches.native);
+		if (!err)
+			plan_target_print(&target);
+		plan_target_free(&target);
+	}
+	plan_caches_free(&caches);
+	return err;
 }
 
 /* The last of the snapshots, or the only one. */
@@ -69,30 +73,28 @@ static int output_save(struct run *run, const struct snapshot *snapshot)
 	return err;
 }
 
-/* Prints the report of every process, as it is now or (at the end) as it was when its interpreter shut down. */
+/* Prints the report of all processes, as they are now or (at the end) as they were when their interpreters shut down. */
 static int reports_print(struct run *run, int at_end)
 {
 	struct trace *trace = session_trace(run->session);
-	int status = EXIT_DONE;
+	struct snapshot *snapshot;
 
-	for (size_t i = 0; i < trace_process_count(trace) && status == EXIT_DONE; i++) {
-		struct snapshot *snapshot;
-		int err = trace_snapshot(trace, i, at_end, &snapshot);
-
-		if (err) {
-			error_print(err, NULL, "report");
-			return EXIT_FAILED;
-		}
-		status = cli_report_print(snapshot, &run->options.choice);
-		if (at_end && run->output) {
-			err = output_save(run, snapshot);
-		}
-		snapshot_free(snapshot);
+	if (!trace_process_count(trace)) /* none has come to its Python yet */
+		return EXIT_DONE;
+	int err = trace_snapshot_all(trace, at_end, &snapshot);
+	if (err) {
+		error_print(err, NULL, "report");
+		return EXIT_FAILED;
+	}
+	int status = cli_report_print(snapshot, &run->options.choice);
+	if (at_end && run->output) {
+		err = output_save(run, snapshot);
 		if (err) {
 			error_print(err, KEPT_REMEDY, "%s", run->options.output);
 			status = EXIT_FAILED;
 		}
 	}
+	snapshot_free(snapshot);
 	return status;
 }
 
@@ -123,12 +125,16 @@ static int session_follow(struct run *run)
 	int interrupts = 0;
 
 	run->next_print_ns = run->start_ns + run->options.interval_ns;
-	while ((session_running(run->session) || run->late.count) && !stop_wanted(run, &interrupts)) {
+	while ((session_running(run->session) || targets_waiting(&run->targets)) &&
+	       !stop_wanted(run, &interrupts)) {
 		int count = session_drain(run->session);
 
-		if (count >= 0 && run->late.count) {
-			run->attached += late_targets_look(&run->late, run->session);
-			int err = run->late.count ? 0 : privileges_drop(run->output || run->capture);
+		if (count >= 0 && targets_waiting(&run->targets)) {
+			if (targets_look(&run->targets, run->session))
+				return 0; /* it was told; what is traced is reported */
+			int err = targets_waiting(&run->targets)
+					  ? 0
+					  : privileges_drop(run->output || run->capture);
 
 			if (err)
 				return err;
@@ -163,24 +169,14 @@ static void session_open(struct run *run)
 	live_begin(&run->live, run->session, &opts);
 }
 
-static int targets_attach(struct run *run)
+static int targets_start(struct run *run)
 {
 	int err = signals_catch(&run->signals, 1);
 
 	if (err)
 		return error_print(err, NULL, "trace");
 	session_open(run);
-	for (size_t i = 0; i < run->options.pid_count; i++) {
-		err = session_add(run->session, run->options.pids[i], 0);
-		if (err == -ENOENT && run->options.wait)
-			err = late_targets_add(&run->late, run->options.pids[i]);
-		else if (!err)
-			run->attached++;
-		/* Of several, one that cannot be traced does not keep the others from it. */
-		if (err)
-			error_print(err, cli_remedy(err), "PID %d", run->options.pids[i]);
-	}
-	return run->attached || run->late.count ? 0 : -ESRCH;
+	return targets_attach(&run->targets, run->session);
 }
 
 /* The command runs and has no Python: has it by now? An error is told, and the command goes on without us. */
@@ -270,8 +266,8 @@ static int run_finish(struct run *run)
 {
 	int status, err;
 
-	late_targets_give_up(&run->late);
-	if (run->options.pid_count && !run->attached)
+	targets_give_up(&run->targets);
+	if (!run->options.command.count && !run->targets.attached)
 		return EXIT_FAILED;
 	err = session_stop(run->session);
 	if (err)
@@ -299,10 +295,10 @@ static int run_session(struct run *run)
 		error_print(err, remedy, "trace");
 		return EXIT_FAILED;
 	}
-	err = run->options.command.count ? command_start(run) : targets_attach(run);
+	err = run->options.command.count ? command_start(run) : targets_start(run);
 	if (err)
 		return run->status ? run->status : EXIT_FAILED;
-	if (!run->late.count)
+	if (!targets_waiting(&run->targets))
 		err = privileges_drop(run->output || run->capture);
 	if (err) {
 		error_print(err, NULL, "trace");
@@ -329,15 +325,23 @@ static int dry_run(struct run *run)
 			launch_signal(run->launch, SIGKILL);
 		return err ? EXIT_FAILED : EXIT_DONE;
 	}
-	for (size_t i = 0; i < run->options.pid_count; i++) {
-		int err = plan_show(run->options.pids[i], &run->options.session.plan);
+	struct target_set *set = &run->options.targets;
+	size_t count, shown = 0;
+	pid_t *pids;
 
-		if (err) {
-			error_print(err, cli_remedy(err), "PID %d", run->options.pids[i]);
-			return EXIT_FAILED;
-		}
+	if (targets_list(set, "tracer list shows what runs", &pids, &count))
+		return EXIT_FAILED;
+	for (size_t i = 0; i < count; i++) {
+		int err = plan_show(pids[i], &run->options.session.plan);
+
+		shown += !err;
+		if (err)
+			target_error_print(set, pids[i], err);
 	}
-	return EXIT_DONE;
+	free(pids);
+	if (!shown)
+		targets_none_print(set, count);
+	return shown == count || (shown && !target_set_is_pids(set)) ? EXIT_DONE : EXIT_FAILED;
 }
 
 int cli_trace(int argc, char **argv)
@@ -349,6 +353,9 @@ int cli_trace(int argc, char **argv)
 		trace_options_free(&run.options);
 		return status < 0 ? EXIT_DONE : status;
 	}
+	run.targets.set = &run.options.targets;
+	run.targets.plan = &run.options.session.plan;
+	run.targets.single = run.options.output != NULL;
 	if (run.options.dry_run)
 		status = dry_run(&run);
 	else
@@ -357,7 +364,7 @@ int cli_trace(int argc, char **argv)
 	outfile_discard(run.capture);
 	session_free(run.session);
 	live_end(&run.live); /* whoever asked for the end learns of it now */
-	late_targets_free(&run.late);
+	targets_free(&run.targets);
 	/* The command's own status is ours, once it has one; one that still runs is left alone. */
 	if (run.launch && status == EXIT_DONE && !run.options.dry_run &&
 	    launch_wait(run.launch, 0, &run.status) == 1)

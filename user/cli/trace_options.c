@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "abi/sample.h"
+#include "base/array.h"
 #include "base/error.h"
 
 enum {
@@ -16,22 +18,53 @@ enum {
 	KEY_FREEZE,
 	KEY_LARGE,
 	KEY_EVERY,
-	KEY_KEEP
+	KEY_SAMPLE,
+	KEY_KEEP,
+	KEY_LAYER,
+	KEY_COMM,
+	KEY_CGROUP,
+	KEY_ALLOC
 };
 
 #define KEEP_DEFAULT 3
 #define KEEP_MAX     1000
 
 static const struct argp_option options[] = {
-	{"pid", 'p', "PID[,PID...]", 0, "trace running processes", 1},
-	{"container", 'c', "CONTAINER", OPTION_HIDDEN, NULL, 1},
-	{"all", 'a', NULL, OPTION_HIDDEN, NULL, 1},
-	{"wait", 'w', NULL, 0, "with -p: where there is no Python yet, wait until the process loads one", 1},
+	{"pid", 'p', "PID[,PID...]", 0, "trace running processes; with -c, by their ids in the container", 1},
+	{"container", 'c', "CONTAINER", 0,
+	 "those of a container: its name, its ID, of Kubernetes also POD/NAME, NAMESPACE/POD/NAME or pod/POD "
+	 "(repeatable)",
+	 1},
+	{"cgroup", KEY_CGROUP, "PATH", 0,
+	 "those of a cgroup and the ones below it: a directory, or a path as in /proc/PID/cgroup "
+	 "(repeatable)",
+	 1},
+	{"comm", KEY_COMM, "NAME", 0,
+	 "those with this name, as pgrep -x compares it; it may hold *, ? and [...] (repeatable; with -c or "
+	 "--cgroup: "
+	 "of those)",
+	 1},
+	{"all", 'a', NULL, 0, "all processes", 1},
+	{"wait", 'w', NULL, 0,
+	 "with -p and -c: where there is no Python yet, wait until the process loads one; with -c, also for "
+	 "the "
+	 "container",
+	 1},
 	{"nframe", 'n', "N", 0, "frames kept of a traceback, most recent first (1-128, default 16)", 2},
 	{"mode", 'm', "MODE", 0,
 	 "census: allocations are traced, and the heap tells which blocks live (default); exact: allocations "
 	 "and frees; "
 	 "growth: only where the heap grows, at next to no cost",
+	 2},
+	{"sample", KEY_SAMPLE, "BYTES", 0,
+	 "trace a sample, a block for every BYTES allocated (like 64K, 512K); figures are then estimates, "
+	 "each "
+	 "with its standard error",
+	 2},
+	{"layer", KEY_LAYER, "LAYER", 0,
+	 "python: Python's allocators; native: malloc and its kin; mmap: memory that is mapped; all of them "
+	 "(default: "
+	 "python where there is a Python, else native)",
 	 2},
 	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
 	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},
@@ -52,6 +85,11 @@ static const struct argp_option options[] = {
 	 4},
 	{"large-blocks", KEY_LARGE, NULL, 0,
 	 "growth mode: blocks of more than 512 bytes one by one, too (about 1 us for each)", 4},
+	{"alloc", KEY_ALLOC, "FILE:SYMBOL:KIND[:ARGS]", 0,
+	 "a function that hands out memory as KIND (malloc, calloc, realloc, reallocarray, posix_memalign, "
+	 "free, ...) does; "
+	 "ARGS, as size=2,count=1 or addr=2, count its arguments from 1 (repeatable)",
+	 4},
 	{"freeze", KEY_FREEZE, NULL, 0,
 	 "stop the target while its heap is read for a report: an exact reading (it says for how long)", 4},
 	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
@@ -59,22 +97,29 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static error_t reject_later(const char *option)
-{
-	error_print(error_set(-ENOTSUP, "not in this version"), "use -p PID or -- COMMAND", "%s", option);
-	return CLI_REPORTED;
-}
-
 static error_t parse_mode(struct trace_options *out, const char *arg)
 {
 	if (!strcmp(arg, "exact"))
-		out->session.plan.mode = EVENT_MODE_EXACT;
+		out->session.plan.python.mode = EVENT_MODE_EXACT;
 	else if (!strcmp(arg, "census"))
-		out->session.plan.mode = EVENT_MODE_CENSUS;
+		out->session.plan.python.mode = EVENT_MODE_CENSUS;
 	else if (!strcmp(arg, "growth"))
-		out->session.plan.mode = EVENT_MODE_GROWTH;
+		out->session.plan.python.mode = EVENT_MODE_GROWTH;
 	else
 		return cli_reject("--mode", arg, "census, exact or growth");
+	return 0;
+}
+
+static error_t parse_layer(struct trace_options *out, const char *arg)
+{
+	int layer = event_layer_find(arg);
+
+	if (!strcmp(arg, "all"))
+		out->session.plan.layers = (1u << EVENT_LAYERS) - 1;
+	else if (layer >= 0)
+		out->session.plan.layers = 1u << layer;
+	else
+		return cli_reject("--layer", arg, "python, native, mmap or all");
 	return 0;
 }
 
@@ -91,6 +136,73 @@ static error_t parse_backend(struct trace_options *out, const char *arg)
 	return 0;
 }
 
+static error_t parse_target(struct target_set *targets, int key, const char *arg)
+{
+	size_t count;
+	pid_t *pids;
+
+	if (arg && !arg[0])
+		return cli_reject("trace", arg, "a target has a name");
+	switch (key) {
+	case 'p':
+		if (cli_parse_pids(arg, &pids, &count)) {
+			error_print(-EINVAL, "tracer list shows what can be traced", "--pid");
+			return CLI_REPORTED;
+		}
+		target_set_pids(targets, pids, count);
+		return 0;
+	case 'c':
+		return -target_set_container(targets, arg);
+	case KEY_CGROUP:
+		return -target_set_cgroup(targets, arg);
+	case KEY_COMM:
+		return -target_set_name(targets, arg);
+	case 'a':
+		targets->all = 1;
+		return 0;
+	default:
+		targets->wait = 1;
+		return 0;
+	}
+}
+
+/* 0, or EXIT_USAGE after a message. */
+static int targets_check(const struct trace_options *options)
+{
+	const struct target_set *set = &options->targets;
+	int narrower = set->pid_count || set->container_count || set->cgroup_count || set->name_count;
+	const char *why = NULL, *remedy = "tracer -p PID, -c CONTAINER, -a, or tracer -- COMMAND ARG...";
+
+	if (target_set_is_empty(set) == !options->command.count)
+		why = options->command.count ? "a running process and a command are two targets"
+					     : "no target is named";
+	else if (set->all && narrower)
+		why = "-a is every process already", remedy = "leave it or the other targets away";
+	else if (set->pid_count && (set->cgroup_count || set->name_count))
+		why = "-p names the processes themselves", remedy = "it goes only with -c";
+	else if (set->wait && !set->pid_count && !set->container_count && !options->command.count)
+		why = "--wait is for processes and containers that are named",
+		remedy = "use it with -p or -c";
+	if (!why)
+		return 0;
+	error_print(error_set(-EINVAL, "%s", why), remedy, "trace");
+	return EXIT_USAGE;
+}
+
+static error_t parse_alloc(struct trace_options *out, const char *arg)
+{
+	int err = array_reserve(&out->allocs, &out->alloc_room, out->alloc_count, 1, sizeof(*out->allocs));
+
+	if (!err)
+		err = plan_alloc_parse(arg, &out->allocs[out->alloc_count]);
+	if (err) {
+		error_print(err, "for example libpool.so:pool_alloc:malloc:size=2", "--alloc");
+		return CLI_REPORTED;
+	}
+	out->alloc_count++;
+	return 0;
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct trace_options *out = state->input;
@@ -101,25 +213,19 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &out->choice;
 		return 0;
 	case 'p':
-		free(out->pids);
-		out->pids = NULL;
-		if (!cli_parse_pids(arg, &out->pids, &out->pid_count))
-			return 0;
-		error_print(-EINVAL, "tracer list shows what can be traced", "--pid");
-		return CLI_REPORTED;
 	case 'c':
-		return reject_later("--container");
 	case 'a':
-		return reject_later("--all");
 	case 'w':
-		out->wait = 1;
-		return 0;
+	case KEY_COMM:
+	case KEY_CGROUP:
+		return parse_target(&out->targets, key, arg);
 	case 'n':
 		if (cli_parse_number(arg, 1, EVENT_MAX_FRAMES, &number))
 			return cli_reject("--nframe", arg, "a number from 1 to 128");
 		out->session.nframe = number;
 		return 0;
 	case 'm':
+		out->session.plan.mode_asked = 1;
 		return parse_mode(out, arg);
 	case 'd':
 		return cli_parse_seconds(arg, &out->duration_ns) ? cli_reject("--duration", arg, "seconds")
@@ -134,6 +240,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return cli_parse_seconds(arg, &out->snapshot_ns)
 			       ? cli_reject("--snapshot-every", arg, "seconds")
 			       : 0;
+	case KEY_SAMPLE:
+		if (cli_parse_bytes(arg, &number) || !number || number > SAMPLE_MEAN_MAX)
+			return cli_reject("--sample", arg, "bytes from 1 to 1G, like 512K");
+		out->session.sample_bytes = number;
+		return 0;
 	case KEY_KEEP:
 		if (cli_parse_number(arg, 1, KEEP_MAX, &number))
 			return cli_reject("--keep", arg, "a number from 1 to 1000");
@@ -147,19 +258,23 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'b':
 		return cli_parse_buffer(arg, &out->session.ring_bytes);
+	case KEY_LAYER:
+		return parse_layer(out, arg);
 	case KEY_BACKEND:
 		return parse_backend(out, arg);
 	case KEY_PUBLIC:
-		out->session.plan.public_only = 1;
+		out->session.plan.python.public_only = 1;
 		return 0;
 	case KEY_LARGE:
-		out->session.plan.large_blocks = 1;
+		out->session.plan.python.large_blocks = 1;
 		return 0;
+	case KEY_ALLOC:
+		return parse_alloc(out, arg);
 	case KEY_FREEZE:
 		out->session.freeze = 1;
 		return 0;
 	case KEY_NO_REUSE:
-		out->session.plan.no_reuse = 1;
+		out->session.plan.python.no_reuse = 1;
 		return 0;
 	case 'q':
 		log_level = 0;
@@ -177,35 +292,43 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "-p PID\n-- COMMAND ARG...",
-		.doc = "Traces the allocations of a Python process, from outside.",
+		.args_doc = "-p PID\n-c CONTAINER\n-a\n-- COMMAND ARG...",
+		.doc = "Traces the allocations of a process, from outside: Python's, or malloc's.",
 		.children = children,
 	};
 	int status;
 
 	memset(out, 0, sizeof(*out));
 	out->session.nframe = 16;
-	out->session.plan.mode = EVENT_MODE_CENSUS;
+	out->session.plan.python.mode = EVENT_MODE_CENSUS;
 	report_choice_default(&out->choice);
 	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
 	if (status)
 		return status;
-	if (out->session.plan.mode != EVENT_MODE_GROWTH && out->session.plan.large_blocks) {
+	out->session.plan.native.allocs = out->allocs;
+	out->session.plan.native.alloc_count = out->alloc_count;
+	if (out->session.plan.python.mode != EVENT_MODE_GROWTH && out->session.plan.python.large_blocks) {
 		error_print(error_set(-EINVAL, "large blocks are always traced but in growth mode"),
 			    "leave it away, or use --mode growth", "--large-blocks");
 		return EXIT_USAGE;
 	}
-	if (out->session.plan.mode == EVENT_MODE_GROWTH && out->session.plan.public_only) {
+	if (out->session.plan.python.mode == EVENT_MODE_GROWTH && out->session.sample_bytes) {
+		error_print(
+			error_set(-EINVAL, "growth mode traces no blocks of which there could be a sample"),
+			"leave it away, or use --mode census or exact", "--sample");
+		return EXIT_USAGE;
+	}
+	if (out->session.plan.python.mode == EVENT_MODE_GROWTH && out->session.plan.python.public_only) {
 		error_print(error_set(-EINVAL, "pools are made by a function that is not public"),
 			    "leave it away, or use another mode", "--public");
 		return EXIT_USAGE;
 	}
-	if (!out->pids == !out->command.count) {
-		error_print(error_set(-EINVAL, out->pids ? "a process id and a command are two targets"
-							 : "no target is named"),
-			    "tracer -p PID, or tracer -- COMMAND ARG...", "trace");
-		return EXIT_USAGE;
-	}
+	/* A program that will load Python, or exec one that has it, is waited for; of many processes those with it are meant. */
+	if (!out->session.plan.layers && (out->command.count || out->targets.wait || !out->targets.pid_count))
+		out->session.plan.layers = 1u << EVENT_LAYER_PYTHON;
+	status = targets_check(out);
+	if (status)
+		return status;
 	if ((out->snapshot_ns || out->keep) && (!out->output || !strcmp(out->output, "-"))) {
 		error_print(error_set(-EINVAL, "it needs a file to write to"), "name it with -o FILE", "%s",
 			    out->snapshot_ns ? "--snapshot-every" : "--keep");
@@ -218,16 +341,14 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	}
 	if (out->snapshot_ns && !out->keep)
 		out->keep = KEEP_DEFAULT;
-	if (out->output && out->pid_count > 1) {
-		error_print(error_set(-EINVAL, "a snapshot is of one process"), "name one, or leave -o away",
-			    "--output");
-		return EXIT_USAGE;
-	}
 	return 0;
 }
 
 void trace_options_free(struct trace_options *options)
 {
-	free(options->pids);
+	target_set_free(&options->targets);
+	for (size_t i = 0; i < options->alloc_count; i++)
+		plan_alloc_free(&options->allocs[i]);
+	free(options->allocs);
 	report_choice_free(&options->choice);
 }

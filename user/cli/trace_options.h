@@ -5,17 +5,18 @@
 
 #include "cli/cli.h"
 #include "probe/session.h"
+#include "target/target_set.h"
 
 struct trace_options {
-	pid_t *pids; /* owned; NULL with a command */
-	size_t pid_count;
-	struct cli_arguments command;      /* none with pids */
+	struct target_set targets;         /* empty with a command */
+	struct cli_arguments command;      /* none with targets */
 	uint64_t duration_ns, interval_ns; /* 0: none */
 	uint64_t snapshot_ns;              /* between two snapshots, 0: only at the end */
 	unsigned int keep;                 /* of them, in FILE, FILE.1, ... */
 	const char *output, *capture;      /* borrowed */
 	int dry_run;
-	int wait; /* for Python to be loaded */
+	struct plan_alloc *allocs; /* owned; session.native's */
+	size_t alloc_count, alloc_room;
 	struct session_opts session;
 	struct report_choice choice;
 };

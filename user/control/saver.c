@@ -41,7 +41,8 @@ static int snapshot_save(struct trace *trace, size_t process, int fd)
 {
 	struct snapshot *snapshot;
 	struct outfile *file;
-	int err = trace_snapshot(trace, process, 1, &snapshot);
+	int err = process == SAVER_ALL ? trace_snapshot_all(trace, 1, &snapshot)
+				       : trace_snapshot(trace, process, 1, &snapshot);
 
 	/* This copy of it. What the session has changed since is held twice until here. */
 	trace_free(trace);

@@ -14,6 +14,8 @@
 struct saver;
 struct trace;
 
+#define SAVER_ALL SIZE_MAX /* instead of a process's index: all in one snapshot */
+
 /*
  * Begins to write the snapshot of a process (at its interpreter's end, if that has come) to fd, which the caller may close
  * at once. The calling process has one thread. 0; -EAGAIN, -ENOMEM.

@@ -2,7 +2,8 @@
 /*
  * Folded stacks, as flamegraph.pl, inferno and speedscope read them: a line a traceback, oldest frame first, frames
  * parted by semicolons, and its weight. A frame is "function (file:line)", or "file:line" where the function is not
- * known (tracemalloc's files). What would part frames or lines within a name comes out as '_'.
+ * known (tracemalloc's files). Of several processes each has a frame below its oldest, "command (PID)". What would part
+ * frames or lines within a name comes out as '_'.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -38,13 +39,20 @@ static int frame_append(struct buffer *line, const struct snapshot *snapshot,
 	return err;
 }
 
-static int entry_write(struct buffer *line, const struct statistic *entry, int counts, struct outfile *file)
+/* process: the frame below all others; NULL: there is one process only. */
+static int entry_write(struct buffer *line, const struct snapshot_meta *process,
+		       const struct statistic *entry, int counts, struct outfile *file)
 {
 	uint32_t nframe;
 	const struct snapshot_frame *frames = statistic_frames(entry, GROUP_TRACEBACK, &nframe);
 	int err = 0;
 
 	line->size = 0;
+	if (process) {
+		err = name_append(line, process->name);
+		if (!err)
+			err = buffer_printf(line, " (%u);", process->pid);
+	}
 	for (uint32_t i = nframe; !err && i-- > 0;) {
 		err = frame_append(line, entry->snapshot, &frames[i]);
 		if (!err && i)
@@ -55,8 +63,8 @@ static int entry_write(struct buffer *line, const struct statistic *entry, int c
 	return err ? err : outfile_write(file, line->data, line->size);
 }
 
-static int folded_export(const struct snapshot *snapshot, const struct export_opts *opts,
-			 struct outfile *file)
+static int snapshot_write(const struct snapshot *snapshot, const struct snapshot_meta *process, int counts,
+			  struct outfile *file)
 {
 	const struct statistics_opts how = {.by = GROUP_TRACEBACK};
 	struct statistics statistics;
@@ -66,9 +74,25 @@ static int folded_export(const struct snapshot *snapshot, const struct export_op
 	if (err)
 		return err;
 	for (size_t i = 0; !err && i < statistics.count; i++)
-		err = entry_write(&line, &statistics.entries[i], opts->counts, file);
+		err = entry_write(&line, process, &statistics.entries[i], counts, file);
 	buffer_free(&line);
 	statistics_free(&statistics);
+	return err;
+}
+
+static int folded_export(const struct snapshot *snapshot, const struct export_opts *opts,
+			 struct outfile *file)
+{
+	size_t first = 0;
+	int err = 0;
+
+	if (!snapshot->process_count)
+		return snapshot_write(snapshot, NULL, opts->counts, file);
+	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
+		const struct snapshot one = snapshot_of_process(snapshot, i, &first);
+
+		err = snapshot_write(&one, &snapshot->processes[i], opts->counts, file);
+	}
 	return err;
 }
 

@@ -10,9 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "export/report.h"
 
-#define READ_JUST_NOW_NS 1000000
+#define READ_JUST_NOW_NS   1000000
+#define COVERAGE_REMARKED  990u /* permille: of a process that has less it is said */
+#define PROCESSES_REMARKED 10u
 
 /* "1,234,567". */
 static char *count_format(char out[32], uint64_t count)
@@ -105,6 +108,19 @@ static const char *units(const struct snapshot *snapshot)
 	return snapshot_is_growth(snapshot) ? "pools" : "blocks";
 }
 
+/* What the rest is to be read with: of the blocks beyond the sample nothing was seen, nor was it meant to be. */
+static void sample_print(FILE *out, const struct snapshot_meta *meta)
+{
+	char text[32];
+
+	if (meta->sample_bytes)
+		fprintf(out,
+			"  sampled: a block for every %s that was allocated (--sample); sizes and counts "
+			"above "
+			"are estimates, ± one standard error; numbers of events below are of the sample\n",
+			report_size(text, meta->sample_bytes));
+}
+
 static void older_print(FILE *out, const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
@@ -116,12 +132,14 @@ static void older_print(FILE *out, const struct snapshot *snapshot)
 		return;
 	}
 	if (meta->coverage_known) {
-		fprintf(out, "%s %s", count_format(text, meta->coverage.old_blocks), units(snapshot));
+		/* A block that is not in the sample may have taken the place of an older one. */
+		fprintf(out, "%s%s %s", meta->sample_bytes ? "at most " : "",
+			count_format(text, meta->coverage.old_blocks), units(snapshot));
 		fprintf(out, " (%s) on the heap are in no line", report_size(text, meta->coverage.old_bytes));
 	} else {
 		fprintf(out, "%s from before the attach are in no line (not measured)", units(snapshot));
 	}
-	if (meta->frees_unknown)
+	if (meta->frees_unknown && !meta->sample_bytes)
 		fprintf(out, "; %s frees were of blocks that the trace does not know",
 			count_format(text, meta->frees_unknown));
 	putc('\n', out);
@@ -172,6 +190,11 @@ static void coverage_print(FILE *out, const struct snapshot *snapshot)
 	char text[32];
 
 	fputs("  coverage: ", out);
+	if (meta->sample_bytes) {
+		fputs("no share of the blocks to tell of a sample: the estimates stand for all of them\n",
+		      out);
+		return;
+	}
 	if (!meta->coverage_known) {
 		fputs("not measured (the heap was not read)\n", out);
 		return;
@@ -199,9 +222,12 @@ static void heap_print(FILE *out, const struct snapshot *snapshot)
 		return;
 	fprintf(out, "  heap: %s %s: ", count_format(text, counts->live_blocks),
 		snapshot_is_growth(snapshot) ? "pools in use" : "blocks in pools");
-	fprintf(out, "%s traced, ", count_format(text, counts->seen_blocks));
-	fprintf(out, "%s older than the trace, ", count_format(text, counts->old_blocks));
-	fprintf(out, "%s unseen; ", count_format(text, counts->new_blocks - counts->seen_blocks));
+	fprintf(out, "%s %s, ", count_format(text, counts->seen_blocks),
+		meta->sample_bytes ? "in the sample" : "traced");
+	fprintf(out, "%s%s older than the trace, ", meta->sample_bytes ? "at most " : "",
+		count_format(text, counts->old_blocks));
+	fprintf(out, "%s %s; ", count_format(text, counts->new_blocks - counts->seen_blocks),
+		meta->sample_bytes ? "others" : "unseen");
 	fprintf(out, "%s blocks passed on to malloc; read in %.1f ms",
 		count_format(text, counts->large_blocks), (double)counts->elapsed_ns / 1e6);
 	if (counts->frozen_ns)
@@ -219,7 +245,9 @@ static void unreconciled_print(FILE *out, const struct snapshot *snapshot)
 	const struct snapshot_meta *meta = &snapshot->meta;
 	int growth = snapshot_is_growth(snapshot);
 
-	if (meta->unread_ns < READ_JUST_NOW_NS || strcmp(meta->moment, "running") == 0)
+	/* Of several processes it is said of each. */
+	if (snapshot->process_count || meta->unread_ns < READ_JUST_NOW_NS ||
+	    strcmp(meta->moment, "running") == 0)
 		return;
 	if (meta->coverage_known)
 		fprintf(out, "  the heap was last read %.1f ms before: %s\n", (double)meta->unread_ns / 1e6,
@@ -268,7 +296,7 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 	if (meta->replaced)
 		fprintf(out, "  blocks that died unseen (another came to life at their address): %s\n",
 			count_format(text, meta->replaced));
-	if (meta->frees_unknown && meta->from_start)
+	if (meta->frees_unknown && meta->from_start && !meta->sample_bytes)
 		fprintf(out, "  frees of blocks whose allocation was not seen: %s\n",
 			count_format(text, meta->frees_unknown));
 	if (meta->rounded_blocks)
@@ -276,6 +304,51 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 			count_format(text, meta->rounded_blocks));
 	if (meta->records_malformed)
 		fprintf(out, "  malformed records: %s\n", count_format(text, meta->records_malformed));
+}
+
+/* What is worth a remark of one of several processes: "; " before all but the first. Returns how many. */
+static int remarks_print(FILE *out, const struct snapshot_meta *meta)
+{
+	const struct snapshot_coverage *counts = &meta->coverage;
+	unsigned int seen = permille(counts->seen_blocks, counts->new_blocks);
+	int ended = strcmp(meta->moment, "running") != 0, remarks = 0;
+
+	if (!meta->coverage_known) {
+		remarks++;
+		if (out)
+			fputs("its heap was not read", out);
+	} else if (ended && meta->unread_ns >= READ_JUST_NOW_NS) {
+		remarks++;
+		if (out)
+			fprintf(out, "its heap was last read %.1f ms before its end",
+				(double)meta->unread_ns / 1e6);
+	}
+	if (counts->new_blocks && seen < COVERAGE_REMARKED && ++remarks && out)
+		fprintf(out, "%scoverage %u.%u %%", remarks > 1 ? "; " : "", seen / 10, seen % 10);
+	if (counts->pools_unreadable && ++remarks && out)
+		fprintf(out, "%s%" PRIu64 " pools could not be read", remarks > 1 ? "; " : "",
+			counts->pools_unreadable);
+	return remarks;
+}
+
+static void processes_print(FILE *out, const struct snapshot *snapshot)
+{
+	size_t found = 0;
+
+	for (size_t i = 0; i < snapshot->process_count; i++) {
+		const struct snapshot_meta *meta = &snapshot->processes[i];
+
+		if (!remarks_print(NULL, meta) || found++ >= PROCESSES_REMARKED)
+			continue;
+		fprintf(out, "  of PID %u (", meta->pid);
+		text_print(out, meta->name);
+		fputs("): ", out);
+		remarks_print(out, meta);
+		putc('\n', out);
+	}
+	if (found > PROCESSES_REMARKED)
+		fprintf(out, "  and likewise of %zu more processes (report --pid PID)\n",
+			found - PROCESSES_REMARKED);
 }
 
 void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *title, int color)
@@ -286,6 +359,7 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *titl
 		      out);
 		return;
 	}
+	sample_print(out, &snapshot->meta);
 	lost_print(out, snapshot);
 	older_print(out, snapshot);
 	coverage_print(out, snapshot);
@@ -293,4 +367,5 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *titl
 	mapped_print(out, snapshot);
 	unreconciled_print(out, snapshot);
 	unread_print(out, &snapshot->meta);
+	processes_print(out, snapshot);
 }

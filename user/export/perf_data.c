@@ -10,7 +10,7 @@
  *
  * perf looks for the files of a process in the mount namespace that the process with this PID has at that moment, if
  * there is one: in a container's it would not find ours. It does so for the process that maps the file. So a process
- * that cannot exist maps it, and the target is its fork.
+ * that cannot exist maps it, and every target is its fork.
  *
  * The file is: header, one attribute, records, and three features. Layout: include/uapi/linux/perf_event.h, and
  * tools/perf/Documentation/perf.data-file-format.txt of the kernel.
@@ -26,6 +26,8 @@
 #include "base/text.h"
 #include "export/exporter.h"
 #include "export/perf_data_image.h"
+#include "stats/estimate.h"
+#include "trace/id_map.h"
 
 #define IMAGE_SUFFIX  ".python"
 #define IMAGE_ADDRESS (1ull << 60) /* not canonical, with 4 and 5 levels of page tables alike */
@@ -148,13 +150,9 @@ static int padded_append(struct buffer *out, const void *head, size_t bytes, con
 	return err ? err : buffer_append(out, padding, ALIGN8(size) - size);
 }
 
-/* The process that maps the image, its fork, how that is called, and what the snapshot does not know of it. */
-static int process_append(struct buffer *out, const struct writer *writer)
+/* The process that maps the image. */
+static int image_append(struct buffer *out, const struct writer *writer)
 {
-	const struct snapshot_meta *meta = &writer->snapshot->meta;
-	const char *name = meta->name[0] ? meta->name : "python";
-	char shown[4 * sizeof(meta->name)];
-	size_t shown_bytes = ALIGN8(text_escape(shown, sizeof(shown), name) + 1);
 	struct mmap2_record map = {
 		.header = {.type = PERF_RECORD_MMAP2,
 			   .misc = PERF_RECORD_MISC_USER | PERF_RECORD_MISC_MMAP_BUILD_ID,
@@ -168,6 +166,17 @@ static int process_append(struct buffer *out, const struct writer *writer)
 		.prot = 1 | 4, /* PROT_READ | PROT_EXEC */
 		.flags = 2,    /* MAP_PRIVATE */
 	};
+
+	memcpy(map.build_id, writer->build_id, sizeof(map.build_id));
+	return padded_append(out, &map, sizeof(map), writer->image);
+}
+
+/* Its fork, unless it has been there (a process that called exec is two), and how that is called. */
+static int process_append(struct buffer *out, const struct snapshot_meta *meta, int forked)
+{
+	const char *name = meta->name[0] ? meta->name : "python";
+	char shown[4 * sizeof(meta->name)];
+	size_t shown_bytes = ALIGN8(text_escape(shown, sizeof(shown), name) + 1);
 	struct fork_record fork = {
 		.header = {.type = PERF_RECORD_FORK, .size = sizeof(fork)},
 		.pid = meta->pid,
@@ -181,35 +190,49 @@ static int process_append(struct buffer *out, const struct writer *writer)
 		.pid = meta->pid,
 		.tid = meta->pid,
 	};
+	int err = forked ? 0 : buffer_append(out, &fork, sizeof(fork));
 
+	return err ? err : padded_append(out, &comm, sizeof(comm), shown);
+}
+
+/* What stands before the samples: the image, the processes, and what the snapshot does not know of them. */
+static int processes_append(struct buffer *out, const struct writer *writer)
+{
+	const struct snapshot *snapshot = writer->snapshot;
 	const struct lost_record lost = {
 		.header = {.type = PERF_RECORD_LOST_SAMPLES, .size = sizeof(lost)},
-		.lost = snapshot_lost_events(writer->snapshot),
+		.lost = snapshot_lost_events(snapshot),
 	};
+	struct id_map pids = {0};
+	int err = image_append(out, writer);
 
-	memcpy(map.build_id, writer->build_id, sizeof(map.build_id));
-	int err = padded_append(out, &map, sizeof(map), writer->image);
-	if (!err)
-		err = buffer_append(out, &fork, sizeof(fork));
-	if (!err)
-		err = padded_append(out, &comm, sizeof(comm), shown);
+	for (size_t i = 0; !err && i < snapshot_process_count(snapshot); i++) {
+		const struct snapshot_meta *meta = snapshot_process(snapshot, i);
+
+		err = process_append(out, meta, id_map_find(&pids, meta->pid) != ID_MAP_NONE);
+		if (!err)
+			err = id_map_put(&pids, meta->pid, (uint32_t)i);
+	}
+	id_map_free(&pids);
 	return err || !lost.lost ? err : buffer_append(out, &lost, sizeof(lost));
 }
 
 static int sample_write(struct writer *writer, const struct snapshot_trace *trace)
 {
 	const struct snapshot *snapshot = writer->snapshot;
+	const struct snapshot_meta *process = snapshot_process(snapshot, trace->process);
 	uint32_t first = snapshot->tracebacks[trace->traceback].first, nframe = sample_frames(writer, trace);
 	struct sample_record sample;
+	uint64_t size, count;
 
 	sample.header = (struct perf_event_header){
 		.type = PERF_RECORD_SAMPLE, .misc = PERF_RECORD_MISC_USER, .size = sample_bytes(nframe)};
-	sample.pid = sample.tid = snapshot->meta.pid;
-	sample.time = snapshot->meta.taken_realtime_ns;
-	sample.period = trace->count;
-	if (!writer->counts && __builtin_mul_overflow(trace->count, trace->bytes, &sample.period))
-		return error_set(-EOVERFLOW, "%llu blocks of %llu bytes are more than 64 bits can say",
-				 (unsigned long long)trace->count, (unsigned long long)trace->bytes);
+	sample.pid = sample.tid = process->pid;
+	sample.time = process->taken_realtime_ns;
+	int err = estimate_trace(snapshot_sample_bytes(snapshot, trace), trace, &size, &count);
+	if (err)
+		return err;
+	sample.period = writer->counts ? count : size;
 	sample.callchain_size = 1 + nframe;
 	sample.callchain[0] = PERF_CONTEXT_USER;
 	for (uint32_t i = 0; i < nframe; i++)
@@ -320,7 +343,7 @@ static int data_write(struct writer *writer)
 {
 	const struct snapshot *snapshot = writer->snapshot;
 	struct buffer process = {0};
-	int err = process_append(&process, writer);
+	int err = processes_append(&process, writer);
 	uint64_t bytes = process.size;
 
 	for (size_t i = 0; i < snapshot->trace_count; i++) {

@@ -6,9 +6,12 @@
  * labels: bytes (num, unit bytes: of each block), domain (num), pid (num), total_nframe (num; left away when it is not
  * known). Where mapped memory was followed there are two values more, {mapped_regions count, mapped_space bytes}, and a
  * sample per range of it, whose first two values are 0, as the last two are of the others: pprof shows either layer and
- * never their sum. One Location per
- * distinct {file name, function, line}, one Function per distinct {file name, function}. Everything of snapshot_meta stands in the comments as
- * "tracer:KEY=VALUE", first "tracer:snapshot=1", which is how a file of ours is known.
+ * never their sum. Of a sample of the blocks (meta.sample_bytes, also the profile's period) the values are what a trace stands
+ * for, as pprof has its own heap profiles (stats/estimate.h); the number that was sampled follows from them and from bytes. Of
+ * several processes, pid is that of the sample's, and three labels more are there: process (num, from 1), comm and container
+ * (texts). One Location per distinct {file name, function, line}, one Function per distinct {file name, function}. Everything
+ * of snapshot_meta stands in the comments as "tracer:KEY=VALUE", of each of several processes as "tracer:PROCESS.KEY=VALUE",
+ * first "tracer:snapshot=1", which is how a file of ours is known.
  */
 #ifndef TRACER_EXPORT_PPROF_H
 #define TRACER_EXPORT_PPROF_H

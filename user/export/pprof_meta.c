@@ -12,24 +12,38 @@
 #define SIGNATURE PPROF_COMMENT "snapshot="
 #define VERSION   "1"
 
+enum when {
+	ALWAYS,
+	KNOWN,
+	OF_SEVERAL
+}; /* KNOWN: if it is not 0 or ""; OF_SEVERAL: then, of one of several */
+
 struct meta_field {
 	const char *key;
 	size_t offset, size;
 	int text; /* else a native unsigned number (int counts as one) */
+	enum when when;
 };
 
 #define NUMBER(field)                                                                                        \
 	{                                                                                                    \
-#field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field), 0 \
+#field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field),   \
+			0, ALWAYS                                                                            \
 	}
 #define COVERAGE(field)                                                                                      \
 	{                                                                                                    \
 #field, offsetof(struct snapshot_meta, coverage.field),                                      \
-			sizeof(((struct snapshot_meta *)0)->coverage.field), 0                               \
+			sizeof(((struct snapshot_meta *)0)->coverage.field), 0, ALWAYS                       \
 	}
 #define TEXT(field)                                                                                          \
 	{                                                                                                    \
-#field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field), 1 \
+#field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field),   \
+			1, ALWAYS                                                                            \
+	}
+#define LATER(field, text, when)                                                                             \
+	{                                                                                                    \
+#field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field),   \
+			text, when                                                                           \
 	}
 
 static const struct meta_field meta_fields[] = {
@@ -48,7 +62,11 @@ static const struct meta_field meta_fields[] = {
 	NUMBER(stacks_unknown),
 	NUMBER(frames_unknown),
 	NUMBER(records_malformed),
+	NUMBER(layer),
+	NUMBER(frames_unnamed),
+	NUMBER(stacks_cut),
 	NUMBER(rounded_blocks),
+	NUMBER(sample_bytes),
 	NUMBER(unread_ns),
 	NUMBER(mapped_known),
 	NUMBER(large_skipped),
@@ -71,6 +89,11 @@ static const struct meta_field meta_fields[] = {
 	COVERAGE(frozen_ns),
 	COVERAGE(large_new),
 	COVERAGE(large_seen),
+	LATER(container, 1, KNOWN),
+	LATER(ns_pid, 0, OF_SEVERAL),
+	LATER(parent, 0, OF_SEVERAL),
+	LATER(has_exited, 0, OF_SEVERAL),
+	LATER(wait_status, 0, OF_SEVERAL),
 };
 
 #define FIELDS (sizeof(meta_fields) / sizeof(meta_fields[0]))
@@ -89,29 +112,80 @@ static uint64_t number_get(const struct snapshot_meta *meta, const struct meta_f
 	return whole;
 }
 
-int pprof_meta_comment(const struct snapshot_meta *meta, size_t index, char out[PPROF_COMMENT_MAX])
+static int field_wanted(const struct snapshot_meta *meta, const struct meta_field *field, int of_several)
 {
-	if (!index) {
+	int known = field->text ? ((const char *)meta + field->offset)[0] != 0 : number_get(meta, field) != 0;
+
+	/* The first names the process, whatever else is known of it. */
+	if (of_several)
+		return known || field == meta_fields;
+	return field->when == ALWAYS || (field->when == KNOWN && known);
+}
+
+/* prefix: of the key, whose process it is. */
+static void field_print(const struct snapshot_meta *meta, const struct meta_field *field, const char *prefix,
+			char out[PPROF_COMMENT_MAX])
+{
+	if (field->text)
+		snprintf(out, PPROF_COMMENT_MAX, PPROF_COMMENT "%s%s=%.*s", prefix, field->key,
+			 (int)field->size - 1, (const char *)meta + field->offset);
+	else
+		snprintf(out, PPROF_COMMENT_MAX, PPROF_COMMENT "%s%s=%" PRIu64, prefix, field->key,
+			 number_get(meta, field));
+}
+
+static int field_next(struct pprof_comments *comments, const struct snapshot_meta *meta, const char *prefix,
+		      char out[PPROF_COMMENT_MAX])
+{
+	while (comments->next < FIELDS) {
+		const struct meta_field *field = &meta_fields[comments->next++];
+
+		if (field_wanted(meta, field, prefix[0] != 0)) {
+			field_print(meta, field, prefix, out);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* Those of the whole: whose file it is, the fields, the losses. */
+static int whole_next(struct pprof_comments *comments, const struct snapshot_meta *meta,
+		      char out[PPROF_COMMENT_MAX])
+{
+	size_t kind;
+
+	if (!comments->begun) {
+		comments->begun = 1;
 		snprintf(out, PPROF_COMMENT_MAX, SIGNATURE VERSION);
 		return 1;
 	}
-	index--;
-	if (index >= FIELDS + LOSS_COUNT)
-		return 0;
-	if (index >= FIELDS) {
-		size_t kind = index - FIELDS;
-
-		snprintf(out, PPROF_COMMENT_MAX, PPROF_COMMENT "loss%zu=%" PRIu64, kind, meta->loss[kind]);
+	if (field_next(comments, meta, "", out))
 		return 1;
-	}
-	const struct meta_field *field = &meta_fields[index];
-	if (field->text)
-		snprintf(out, PPROF_COMMENT_MAX, PPROF_COMMENT "%s=%.*s", field->key, (int)field->size - 1,
-			 (const char *)meta + field->offset);
-	else
-		snprintf(out, PPROF_COMMENT_MAX, PPROF_COMMENT "%s=%" PRIu64, field->key,
-			 number_get(meta, field));
+	kind = comments->next - FIELDS;
+	if (kind >= LOSS_COUNT)
+		return 0;
+	comments->next++;
+	snprintf(out, PPROF_COMMENT_MAX, PPROF_COMMENT "loss%zu=%" PRIu64, kind, meta->loss[kind]);
 	return 1;
+}
+
+int pprof_comment_next(struct pprof_comments *comments, const struct snapshot *snapshot,
+		       char out[PPROF_COMMENT_MAX])
+{
+	char prefix[24];
+
+	if (!comments->process) {
+		if (whole_next(comments, &snapshot->meta, out))
+			return 1;
+		*comments = (struct pprof_comments){.process = 1};
+	}
+	for (; comments->process <= snapshot->process_count;
+	     *comments = (struct pprof_comments){.process = comments->process + 1}) {
+		snprintf(prefix, sizeof(prefix), "%zu.", comments->process);
+		if (field_next(comments, &snapshot->processes[comments->process - 1], prefix, out))
+			return 1;
+	}
+	return 0;
 }
 
 static int number_parse(const char *key, const char *text, uint64_t max, uint64_t *out)
@@ -159,7 +233,48 @@ static int loss_set(struct snapshot_meta *meta, const char *key, const char *val
 	return number_parse(key, value, UINT64_MAX, &meta->loss[kind]);
 }
 
-int pprof_meta_parse(struct snapshot_meta *meta, const char *comment, size_t bytes)
+/* "12.pid": the process's meta data, and the key. Processes come in the order of their numbers. */
+static int process_find(struct builder *builder, char **key, struct snapshot_meta **meta)
+{
+	struct snapshot *snapshot = builder->snapshot;
+	char *end;
+	unsigned long long number;
+
+	*meta = &snapshot->meta;
+	if (**key < '0' || **key > '9')
+		return 0;
+	number = strtoull(*key, &end, 10);
+	if (*end != '.' || !number || number > snapshot->process_count + 1)
+		return error_set(-EBADMSG, "the profile's comment %s%s is of no process", PPROF_COMMENT,
+				 *key);
+	*key = end + 1;
+	if (number <= snapshot->process_count) {
+		*meta = &snapshot->processes[number - 1];
+		return 0;
+	}
+	return builder_process(builder, meta);
+}
+
+static int value_take(struct builder *builder, char *key, const char *value)
+{
+	struct snapshot_meta *meta;
+
+	if (!strcmp(key, "snapshot")) {
+		if (strcmp(value, VERSION))
+			return error_set(-EBADMSG, "a snapshot of version %s; this tracer reads version %s",
+					 value, VERSION);
+		return 1;
+	}
+	int err = process_find(builder, &key, &meta);
+	if (err)
+		return err;
+	for (size_t i = 0; i < FIELDS; i++)
+		if (!strcmp(key, meta_fields[i].key))
+			return field_set(meta, &meta_fields[i], value);
+	return strncmp(key, "loss", strlen("loss")) ? 0 : loss_set(meta, key, value);
+}
+
+int pprof_comment_parse(struct builder *builder, const char *comment, size_t bytes)
 {
 	char key[PPROF_COMMENT_MAX];
 
@@ -173,14 +288,16 @@ int pprof_meta_parse(struct snapshot_meta *meta, const char *comment, size_t byt
 	if (!value)
 		return 0;
 	*value++ = '\0';
-	if (!strcmp(key, "snapshot")) {
-		if (strcmp(value, VERSION))
-			return error_set(-EBADMSG, "a snapshot of version %s; this tracer reads version %s",
-					 value, VERSION);
-		return 1;
-	}
-	for (size_t i = 0; i < FIELDS; i++)
-		if (!strcmp(key, meta_fields[i].key))
-			return field_set(meta, &meta_fields[i], value);
-	return strncmp(key, "loss", strlen("loss")) ? 0 : loss_set(meta, key, value);
+	return value_take(builder, key, value);
+}
+
+int pprof_comments_end(struct builder *builder)
+{
+	struct snapshot *snapshot = builder->snapshot;
+
+	if (snapshot->process_count == 1)
+		return error_set(-EBADMSG, "the profile is corrupt: one of several processes");
+	for (size_t i = 0; i < snapshot->process_count; i++)
+		memcpy(snapshot->processes[i].loss, snapshot->meta.loss, sizeof(snapshot->meta.loss));
+	return 0;
 }

@@ -11,12 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "abi/sample.h"
 #include "base/array.h"
 #include "base/error.h"
 #include "export/pprof_format.h"
 #include "export/pprof_wire.h"
 #include "export/profile.pb-c.h"
 #include "stats/builder.h"
+#include "stats/estimate.h"
 #include "trace/id_map.h"
 
 #define PROFILE_MAX UINT32_MAX /* bytes unpacked: offsets are 32 bits */
@@ -29,7 +31,7 @@ struct function {
 	uint32_t name, filename; /* ids in the snapshot's strings */
 };
 
-enum label { LABEL_BYTES, LABEL_DOMAIN, LABEL_TOTAL, LABELS };
+enum label { LABEL_BYTES, LABEL_DOMAIN, LABEL_TOTAL, LABEL_PROCESS, LABELS };
 
 struct sample {
 	uint32_t nframe, value_count;
@@ -241,7 +243,7 @@ static int sample_value(struct reader *reader, uint64_t value)
 /* Which of ours a label's key is; LABELS: none. The index of its name is nearly always the one of last time. */
 static enum label label_of(struct reader *reader, uint64_t key)
 {
-	static const char *const names[LABELS] = {"bytes", "domain", "total_nframe"};
+	static const char *const names[LABELS] = {"bytes", "domain", "total_nframe", "process"};
 	struct span text = {0};
 
 	for (enum label i = 0; i <= LABELS; i++)
@@ -292,6 +294,8 @@ static int sample_add(struct reader *reader)
 	const struct sample *sample = &reader->sample;
 	int64_t bytes = sample->labels[LABEL_BYTES], domain = sample->labels[LABEL_DOMAIN];
 	int64_t total = sample->labels[LABEL_TOTAL];
+	const struct snapshot *snapshot = reader->builder.snapshot;
+	int64_t process = snapshot->process_count ? sample->labels[LABEL_PROCESS] - 1 : 0;
 	/* The layer that a sample is of is the one whose values are not 0. */
 	size_t layer = sample->value_count == 2 * PPROF_VALUES && !sample->values[0];
 	const int64_t *values = sample->values + layer * PPROF_VALUES;
@@ -301,12 +305,18 @@ static int sample_add(struct reader *reader)
 	if (bytes < 0 || domain < 0)
 		return error_set(-EBADMSG, "the profile is corrupt: a sample lacks the label %s",
 				 bytes < 0 ? "bytes" : "domain");
+	if (process < 0 || (uint64_t)process >= snapshot_process_count(snapshot))
+		return corrupt("sample's process");
+	trace = (struct snapshot_trace){
+		.domain = (uint32_t)domain, .process = (uint32_t)process, .bytes = (uint64_t)bytes};
+	const uint64_t mean = layer ? 0 : snapshot_sample_bytes(snapshot, &trace);
 	if (!sample->nframe || !sample->value_count || sample->value_count % PPROF_VALUES || values[0] <= 0 ||
 	    domain > UINT32_MAX || total > UINT32_MAX || __builtin_mul_overflow(bytes, values[0], &product) ||
-	    product != values[1])
+	    (!mean && product != values[1]))
 		return corrupt("sample");
-	trace = (struct snapshot_trace){
-		.domain = (uint32_t)domain, .bytes = (uint64_t)bytes, .count = (uint64_t)values[0]};
+	trace.count = estimate_sampled(mean, trace.bytes, (uint64_t)values[0]);
+	if (!trace.count)
+		return corrupt("sample");
 	int err = builder_traceback(&reader->builder, reader->frames, sample->nframe,
 				    total < 0 ? SNAPSHOT_TOTAL_UNKNOWN : (uint32_t)total, &trace.traceback);
 	if (!err)
@@ -324,7 +334,7 @@ static int sample_take(struct reader *reader, struct field *field)
 
 	if (field->id != FIELD_SAMPLE || field->wire_type != 2)
 		return 0;
-	reader->sample = (struct sample){.labels = {-1, -1, -1}};
+	reader->sample = (struct sample){.labels = {-1, -1, -1, -1}};
 	while (!err && field->span.bytes) {
 		err = field_take(&field->span, &part);
 		if (!err && part.id == LOCATION)
@@ -346,8 +356,7 @@ static int comments_read(struct reader *reader)
 		int err = string_get(reader, reader->comments[i], &text);
 
 		if (!err)
-			err = pprof_meta_parse(&reader->builder.snapshot->meta, (const char *)text.data,
-					       text.bytes);
+			err = pprof_comment_parse(&reader->builder, (const char *)text.data, text.bytes);
 		if (err < 0)
 			return err;
 		ours |= err;
@@ -357,7 +366,10 @@ static int comments_read(struct reader *reader)
 				 "a pprof profile, but not written by tracer: it lacks the comment "
 				 "\"" PPROF_COMMENT "snapshot=1\" and, with its samples, the size and "
 				 "domain of their blocks");
-	return 0;
+	for (size_t i = 0; i < snapshot_process_count(reader->builder.snapshot); i++)
+		if (snapshot_process(reader->builder.snapshot, i)->sample_bytes > SAMPLE_MEAN_MAX)
+			return corrupt("mean of a sample");
+	return pprof_comments_end(&reader->builder);
 }
 
 int pprof_parse(const unsigned char *profile, size_t bytes, struct snapshot **out)
@@ -380,6 +392,8 @@ int pprof_parse(const unsigned char *profile, size_t bytes, struct snapshot **ou
 		err = location_take(reader, &reader->location_messages.items[i]);
 	if (!err)
 		err = profile_walk(reader, bytes, sample_take);
+	if (!err)
+		err = builder_order(&reader->builder);
 	if (err)
 		builder_abort(&reader->builder);
 	else

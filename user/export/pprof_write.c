@@ -19,9 +19,11 @@
 #include "export/exporter.h"
 #include "export/pprof_format.h"
 #include "export/profile.pb-c.h"
+#include "stats/estimate.h"
 #include "trace/id_map.h"
 
-#define VALUES (2 * PPROF_VALUES) /* of a sample: of the blocks, and of the mapped layer */
+#define VALUES     (2 * PPROF_VALUES) /* of a sample: of the blocks, and of the mapped layer */
+#define LABELS_MAX 7
 
 typedef Perftools__Profiles__Profile Profile;
 typedef Perftools__Profiles__ValueType ValueType;
@@ -47,6 +49,11 @@ enum {
 	TEXTS
 };
 
+/* Of several processes, behind the comments: names of labels, then what each process is called, and where it runs. */
+enum { MORE_PROCESS, MORE_COMM, MORE_CONTAINER, MORE_TEXTS };
+#define MORE_PER_PROCESS 2
+
+static const char *const more_texts[MORE_TEXTS] = {"process", "comm", "container"};
 static const char *const texts[TEXTS] = {
 	"inuse_objects", "count",  "inuse_space", "bytes",        "mapped_regions",
 	"mapped_space",  "domain", "pid",         "total_nframe", NULL /* the program */,
@@ -58,6 +65,7 @@ struct writer {
 	z_stream zlib;
 	struct buffer packed;
 	uint32_t text_base;
+	int64_t more_base;
 	struct id_map functions; /* file name << 32 | function -> id - 1 */
 	struct id_map locations; /* function id - 1 << 32 | line -> id - 1 */
 	uint64_t *ids;           /* locations of one sample */
@@ -116,6 +124,7 @@ static int header_write(struct writer *writer)
 					     {TEXT_MAPPED, TEXT_BYTES}};
 	ValueType values[VALUES], *types[VALUES];
 	Mapping mapping = PERFTOOLS__PROFILES__MAPPING__INIT, *mappings[] = {&mapping};
+	ValueType period = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
 
 	for (size_t i = 0; i < VALUES; i++) {
@@ -134,6 +143,12 @@ static int header_write(struct writer *writer)
 	piece.time_nanos = (int64_t)meta->taken_realtime_ns;
 	piece.duration_nanos = (int64_t)meta->duration_ns;
 	piece.default_sample_type = text_index(writer, TEXT_SPACE);
+	if (meta->sample_bytes) {
+		period.type = text_index(writer, TEXT_SPACE);
+		period.unit = text_index(writer, TEXT_BYTES);
+		piece.period_type = &period;
+		piece.period = (int64_t)meta->sample_bytes;
+	}
 	return piece_write(writer, &piece);
 }
 
@@ -149,6 +164,7 @@ static int string_write(struct writer *writer, const char *text)
 
 static int strings_write(struct writer *writer)
 {
+	struct pprof_comments comments = {0};
 	char comment[PPROF_COMMENT_MAX];
 	int err = 0;
 
@@ -156,7 +172,7 @@ static int strings_write(struct writer *writer)
 		err = string_write(writer, strings_get(writer->snapshot->strings, i));
 	for (int i = 0; !err && i < TEXTS; i++)
 		err = string_write(writer, texts[i] ? texts[i] : writer->snapshot->meta.name);
-	for (size_t i = 0; !err && pprof_meta_comment(&writer->snapshot->meta, i, comment); i++) {
+	for (size_t i = 0; !err && pprof_comment_next(&comments, writer->snapshot, comment); i++) {
 		Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
 		int64_t index = text_index(writer, TEXTS) + (int64_t)i;
 
@@ -165,6 +181,22 @@ static int strings_write(struct writer *writer)
 		err = string_write(writer, comment);
 		if (!err)
 			err = piece_write(writer, &piece);
+		writer->more_base = index + 1;
+	}
+	return err;
+}
+
+static int processes_write(struct writer *writer)
+{
+	const struct snapshot *snapshot = writer->snapshot;
+	int err = 0;
+
+	for (int i = 0; !err && i < MORE_TEXTS && snapshot->process_count; i++)
+		err = string_write(writer, more_texts[i]);
+	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
+		err = string_write(writer, snapshot->processes[i].name);
+		if (!err)
+			err = string_write(writer, snapshot->processes[i].container);
 	}
 	return err;
 }
@@ -222,6 +254,49 @@ static int location_write(struct writer *writer, const struct snapshot_frame *fr
 	return piece_write(writer, &piece);
 }
 
+/* The labels of a sample, for its message to point to. */
+struct labels {
+	Label items[LABELS_MAX], *pointers[LABELS_MAX];
+	size_t count;
+};
+
+static Label *label_add(struct labels *labels, int64_t key)
+{
+	Label *label = &labels->items[labels->count];
+
+	perftools__profiles__label__init(label);
+	label->key = key;
+	labels->pointers[labels->count++] = label;
+	return label;
+}
+
+static void label_text(struct labels *labels, int64_t key, const char *text, int64_t index)
+{
+	if (text[0])
+		label_add(labels, key)->str = index;
+}
+
+static void labels_set(const struct writer *writer, const struct snapshot_trace *trace, struct labels *labels)
+{
+	const struct snapshot_meta *process = snapshot_process(writer->snapshot, trace->process);
+	uint32_t total = writer->snapshot->tracebacks[trace->traceback].total;
+	int64_t more = writer->more_base,
+		names = more + MORE_TEXTS + MORE_PER_PROCESS * (int64_t)trace->process;
+	Label *bytes = label_add(labels, text_index(writer, TEXT_BYTES));
+
+	bytes->num = (int64_t)trace->bytes;
+	bytes->num_unit = text_index(writer, TEXT_BYTES);
+	label_add(labels, text_index(writer, TEXT_DOMAIN))->num = trace->domain;
+	label_add(labels, text_index(writer, TEXT_PID))->num = process->pid;
+	if (total != SNAPSHOT_TOTAL_UNKNOWN)
+		label_add(labels, text_index(writer, TEXT_TOTAL))->num = total;
+	if (!writer->snapshot->process_count)
+		return;
+	label_add(labels, more + MORE_PROCESS)->num = (int64_t)trace->process + 1; /* pprof drops a 0 */
+	label_text(labels, more + MORE_COMM, process->name, names);
+	label_text(labels, more + MORE_CONTAINER, process->container, names + 1);
+}
+
 /* layer: 0, or 1 for a range of the mapped one. */
 static int sample_write(struct writer *writer, const struct snapshot_trace *trace, unsigned int layer)
 {
@@ -229,32 +304,25 @@ static int sample_write(struct writer *writer, const struct snapshot_trace *trac
 	Sample sample = PERFTOOLS__PROFILES__SAMPLE__INIT, *samples[] = {&sample};
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
 	int64_t values[VALUES] = {0};
-	Label labels[4], *pointers[4];
-	static const int keys[4] = {TEXT_BYTES, TEXT_DOMAIN, TEXT_PID, TEXT_TOTAL};
-	const int64_t numbers[4] = {(int64_t)trace->bytes, trace->domain, writer->snapshot->meta.pid,
-				    traceback->total};
-	int err = 0;
+	struct labels labels = {.count = 0};
+	uint64_t size = 0, count = 0;
+	uint64_t mean = layer ? 0 : snapshot_sample_bytes(writer->snapshot, trace);
+	int err = estimate_trace(mean, trace, &size, &count);
 
 	for (uint32_t i = 0; !err && i < traceback->nframe; i++)
 		err = location_write(writer, &writer->snapshot->frames[traceback->first + i],
 				     &writer->ids[i]);
 	if (err)
 		return err;
-	values[layer * PPROF_VALUES] = (int64_t)trace->count;
-	values[layer * PPROF_VALUES + 1] = (int64_t)(trace->count * trace->bytes);
-	for (int i = 0; i < 4; i++) {
-		perftools__profiles__label__init(&labels[i]);
-		labels[i].key = text_index(writer, keys[i]);
-		labels[i].num = numbers[i];
-		pointers[i] = &labels[i];
-	}
-	labels[0].num_unit = text_index(writer, TEXT_BYTES);
+	values[layer * PPROF_VALUES] = (int64_t)count;
+	values[layer * PPROF_VALUES + 1] = (int64_t)size;
+	labels_set(writer, trace, &labels);
 	sample.n_location_id = traceback->nframe;
 	sample.location_id = writer->ids;
 	sample.n_value = value_count(writer->snapshot);
 	sample.value = values;
-	sample.n_label = traceback->total == SNAPSHOT_TOTAL_UNKNOWN ? 3 : 4;
-	sample.label = pointers;
+	sample.n_label = labels.count;
+	sample.label = labels.pointers;
 	piece.n_sample = 1;
 	piece.sample = samples;
 	return piece_write(writer, &piece);
@@ -286,6 +354,8 @@ int pprof_write(const struct snapshot *snapshot, struct outfile *file)
 	err = header_write(&writer);
 	if (!err)
 		err = strings_write(&writer);
+	if (!err)
+		err = processes_write(&writer);
 	for (size_t i = 0; !err && i < snapshot->trace_count; i++)
 		err = sample_write(&writer, &snapshot->traces[i], 0);
 	for (size_t i = 0; !err && i < snapshot->mapped_count; i++)

@@ -28,7 +28,8 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 /*
  * A line of field names, a line an entry: filename and lineno of its most recent frame, then the JSON's fields; with
  * GROUP_TRACEBACK, last, all frames as the JSON has them. Quoted as RFC 4180 says; file names are the bytes that they
- * are on disk.
+ * are on disk. Of owners their names come first (pid,comm,container); of them, and of several processes, the number of processes
+ * that hold an entry follows its sums.
  */
 int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
 /* The members of report_json() that tell what the snapshot is and what it lacks, without braces around them. */

@@ -3,8 +3,11 @@
 #include "export/report_parts.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "export/json.h"
+#include "export/report_processes.h"
 #include "python/version.h"
 
 static void key_text(FILE *out, const char *key, const char *value)
@@ -32,23 +35,40 @@ void report_frames_json(FILE *out, const struct statistic *entry, enum group_by 
 	putc(']', out);
 }
 
-/* "size": …, "count": … and in a comparison their differences, all from the same four figures. */
-static void sums_write(FILE *out, const struct statistic *sums, int compared)
+/* "size": …, "count": … and in a comparison their differences, all from the same four figures; of estimates the errors. */
+static void sums_write(FILE *out, const struct statistic *sums, int compared, int sampled)
 {
+	const struct statistic_error diff = report_error_diff(sums);
+
 	fprintf(out, "\"size\": %" PRIu64, sums->size);
 	if (compared)
 		fprintf(out, ", \"size_diff\": %" PRId64, statistic_size_diff(sums));
 	fprintf(out, ", \"count\": %" PRIu64, sums->count);
 	if (compared)
 		fprintf(out, ", \"count_diff\": %" PRId64, statistic_count_diff(sums));
+	if (sampled)
+		fprintf(out, ", \"size_error\": %" PRIu64 ", \"count_error\": %" PRIu64, sums->error.size,
+			sums->error.count);
+	if (sampled && compared)
+		fprintf(out, ", \"size_diff_error\": %" PRIu64 ", \"count_diff_error\": %" PRIu64, diff.size,
+			diff.count);
 }
 
-static void entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry)
+/* holders: with the number of processes that hold it. */
+static void entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry, int sampled,
+			int holders)
 {
-	fputs("{\"traceback\": ", out);
-	report_frames_json(out, entry, opts->by);
-	fputs(", ", out);
-	sums_write(out, entry, opts->old != NULL);
+	putc('{', out);
+	if (group_is_owner(opts->by)) {
+		owner_json(out, entry->process, opts->by);
+	} else {
+		fputs("\"traceback\": ", out);
+		report_frames_json(out, entry, opts->by);
+		fputs(", ", out);
+	}
+	sums_write(out, entry, opts->old != NULL, sampled);
+	if (holders)
+		fprintf(out, ", \"processes\": %u", entry->processes);
 	putc('}', out);
 }
 
@@ -73,7 +93,8 @@ static void coverage_write(FILE *out, const struct snapshot_meta *meta)
 		counts->elapsed_ns, counts->frozen_ns, meta->unread_ns);
 }
 
-static void not_seen_write(FILE *out, const struct snapshot_meta *meta)
+/* lost: also what is counted for the whole session. */
+static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost)
 {
 	static const char *const names[LOSS_COUNT] = {
 		[LOSS_ALLOC] = "lost_allocs",
@@ -97,7 +118,7 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta)
 		", \"records_malformed\": %" PRIu64 ", \"rounded_blocks\": %" PRIu64,
 		meta->frees_unknown, meta->replaced, meta->stacks_unknown, meta->frames_unknown,
 		meta->records_malformed, meta->rounded_blocks);
-	for (unsigned int i = 0; i < LOSS_COUNT; i++) {
+	for (unsigned int i = 0; lost && i < LOSS_COUNT; i++) {
 		if (names[i])
 			fprintf(out, ", \"%s\": %" PRIu64, names[i], meta->loss[i]);
 		else if (meta->loss[i])
@@ -106,12 +127,11 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta)
 	putc('}', out);
 }
 
-void report_json_meta(const struct snapshot *snapshot, FILE *out)
+/* of_several: one of them, whose losses are those of all. */
+static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_several)
 {
-	const struct snapshot_meta *meta = &snapshot->meta;
 	char version[VERSION_TEXT];
 
-	fprintf(out, "\"pid\": %u, ", meta->pid);
 	key_text(out, "name", meta->name);
 	fputs(", \"python\": ", out);
 	if (meta->python_version)
@@ -128,12 +148,62 @@ void report_json_meta(const struct snapshot *snapshot, FILE *out)
 		fprintf(out, "%" PRIu64 ", ", meta->peak_bytes);
 	else
 		fputs("null, ", out);
-	if (snapshot_is_growth(snapshot))
+	if (!strcmp(meta->mode, "growth"))
 		fprintf(out, "\"pool_size\": %u, \"large_blocks_traced\": %s, ", meta->pool_bytes,
 			meta->large_skipped ? "false" : "true");
+	if (meta->sample_bytes)
+		fprintf(out, "\"sample_bytes\": %" PRIu64 ", ", meta->sample_bytes);
 	coverage_write(out, meta);
 	fputs(", ", out);
-	not_seen_write(out, meta);
+	not_seen_write(out, meta, !of_several);
+}
+
+void report_json_meta(const struct snapshot *snapshot, FILE *out)
+{
+	if (snapshot->process_count)
+		fputs("\"pid\": null, ", out);
+	else
+		fprintf(out, "\"pid\": %u, ", snapshot->meta.pid);
+	meta_write(out, &snapshot->meta, 0);
+}
+
+static void process_write(FILE *out, const struct process_sums *sums)
+{
+	const struct snapshot_meta *process = sums->process;
+	const struct statistic figures = {.size = sums->size, .count = sums->count, .error = sums->error};
+	char state[PROCESS_STATE_MAX];
+
+	putc('{', out);
+	owner_json(out, process, GROUP_PROCESS);
+	fprintf(out, "\"ns_pid\": %u, \"parent\": %u, ", process->ns_pid, process->parent);
+	sums_write(out, &figures, 0, process->sample_bytes != 0);
+	fputs(", ", out);
+	key_text(out, "state", process_state(state, process));
+	fputs(", \"wait_status\": ", out);
+	if (process->has_exited)
+		fprintf(out, "%u, ", process->wait_status);
+	else
+		fputs("null, ", out);
+	meta_write(out, process, 1);
+	putc('}', out);
+}
+
+/* All of them, the largest first: a program can leave out what it does not want. */
+static int processes_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	struct process_sums *sums;
+	int err = snapshot->process_count ? process_sums(snapshot, opts->filters, &sums) : 0;
+
+	if (err || !snapshot->process_count)
+		return err;
+	fputs(", \"processes\": [", out);
+	for (size_t i = 0; i < snapshot->process_count; i++) {
+		fputs(i ? ", " : "", out);
+		process_write(out, &sums[i]);
+	}
+	putc(']', out);
+	free(sums);
+	return 0;
 }
 
 static void limit_write(FILE *out, const struct snapshot *snapshot)
@@ -149,22 +219,22 @@ static void lost_write(FILE *out, const struct snapshot *snapshot)
 
 static void total_write(FILE *out, const struct statistics *statistics, const struct report_opts *opts)
 {
-	const struct statistic total = {.size = statistics->total_size,
-					.count = statistics->total_count,
-					.old_size = statistics->old_total_size,
-					.old_count = statistics->old_total_count};
+	const struct statistic total = report_total(statistics);
 
 	fputs("\"total\": {", out);
-	sums_write(out, &total, opts->old != NULL);
+	sums_write(out, &total, opts->old != NULL, statistics->sampled);
 	putc('}', out);
 }
 
-static void entries_write(FILE *out, const struct statistics *statistics, const struct report_opts *opts)
+static void entries_write(FILE *out, const struct snapshot *snapshot, const struct statistics *statistics,
+			  const struct report_opts *opts)
 {
+	int holders = snapshot->process_count || group_is_owner(opts->by);
+
 	fputs("\"statistics\": [", out);
 	for (size_t i = 0; i < report_shown(statistics, opts); i++) {
 		fputs(i ? ", " : "", out);
-		entry_write(out, opts, &statistics->entries[i]);
+		entry_write(out, opts, &statistics->entries[i], statistics->sampled, holders);
 	}
 	putc(']', out);
 }
@@ -186,7 +256,7 @@ static int mapped_write(FILE *out, const struct snapshot *snapshot, const struct
 	fputs(", \"mapped\": {", out);
 	total_write(out, &statistics, &mapped.opts);
 	fprintf(out, ", \"dropped\": %" PRIu64 ", ", snapshot->meta.regions_dropped);
-	entries_write(out, &statistics, &mapped.opts);
+	entries_write(out, snapshot, &statistics, &mapped.opts);
 	putc('}', out);
 	statistics_free(&statistics);
 	return 0;
@@ -202,8 +272,11 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 		return err;
 	putc('{', out);
 	limit_write(out, snapshot);
-	fprintf(out, ", \"group_by\": \"%s\", \"cumulative\": %s, ", names[opts->by],
-		opts->cumulative ? "true" : "false");
+	if (group_is_owner(opts->by))
+		fprintf(out, ", \"by\": \"%s\", ", owner_word(opts->by));
+	else
+		fprintf(out, ", \"group_by\": \"%s\", \"cumulative\": %s, ", names[opts->by],
+			opts->cumulative ? "true" : "false");
 	total_write(out, &statistics, opts);
 	fputs(", ", out);
 	lost_write(out, snapshot);
@@ -215,9 +288,11 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 		putc('}', out);
 	}
 	fputs(", ", out);
-	entries_write(out, &statistics, opts);
+	entries_write(out, snapshot, &statistics, opts);
 	statistics_free(&statistics);
-	err = mapped_write(out, snapshot, opts);
+	err = processes_write(out, snapshot, opts);
+	if (!err)
+		err = mapped_write(out, snapshot, opts);
 	fputs("}\n", out);
 	return err ? err : report_end(out);
 }

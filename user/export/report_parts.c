@@ -2,6 +2,7 @@
 #include "export/report_parts.h"
 
 #include <errno.h>
+#include <math.h>
 
 int report_statistics(const struct snapshot *snapshot, const struct report_opts *opts, struct statistics *out)
 {
@@ -28,6 +29,29 @@ int report_mapped(const struct snapshot *snapshot, const struct report_opts *opt
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts)
 {
 	return opts->top && opts->top < statistics->count ? opts->top : statistics->count;
+}
+
+struct statistic report_total(const struct statistics *statistics)
+{
+	return (struct statistic){.size = statistics->total_size,
+				  .count = statistics->total_count,
+				  .old_size = statistics->old_total_size,
+				  .old_count = statistics->old_total_count,
+				  .error = statistics->total_error,
+				  .old_error = statistics->old_total_error};
+}
+
+static uint64_t errors_join(uint64_t a, uint64_t b)
+{
+	double both = ceil(hypot((double)a, (double)b));
+
+	return both < 0x1p63 ? (uint64_t)both : INT64_MAX;
+}
+
+struct statistic_error report_error_diff(const struct statistic *entry)
+{
+	return (struct statistic_error){.size = errors_join(entry->error.size, entry->old_error.size),
+					.count = errors_join(entry->error.count, entry->old_error.count)};
 }
 
 int report_end(FILE *out)

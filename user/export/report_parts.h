@@ -19,6 +19,10 @@ int report_mapped(const struct snapshot *snapshot, const struct report_opts *opt
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts);
 /* The frames of an entry as JSON has them: [{"filename": …, "lineno": …}, …], most recent first. */
 void report_frames_json(FILE *out, const struct statistic *entry, enum group_by by);
+/* The totals as an entry of their own. */
+struct statistic report_total(const struct statistics *statistics);
+/* The standard error of a difference, see struct statistic_error. */
+struct statistic_error report_error_diff(const struct statistic *entry);
 /* Flushes: 0, -EIO. */
 int report_end(FILE *out);
 

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "export/not_seen.h"
 #include "export/report_parts.h"
+#include "export/report_processes.h"
 #include "export/source.h"
 #include "python/version.h"
 
@@ -46,17 +47,53 @@ static void frame_print(FILE *out, const struct snapshot *snapshot, const struct
 	fprintf(out, ":%u", frame->line);
 }
 
-/* As Statistic.__str__() and StatisticDiff.__str__() have it. */
+/* What one unit of standard error is said as; an exact figure has none. */
+static void size_error_print(FILE *out, uint64_t error)
+{
+	char text[32];
+
+	if (error)
+		fprintf(out, " ± %s", report_size(text, error));
+}
+
+static void count_error_print(FILE *out, uint64_t error)
+{
+	if (error)
+		fprintf(out, " ± %" PRIu64, error);
+}
+
+/*
+ * "size=…, count=…" as Statistic.__str__() and StatisticDiff.__str__() have it; estimates are marked: "size=~10 KiB ± 2 KiB",
+ * in a comparison "size=~10 KiB (+5 KiB ± 2 KiB)".
+ */
+static void figures_print(FILE *out, const struct statistic *sums, int compared)
+{
+	const struct statistic_error diff = report_error_diff(sums);
+	char text[32];
+
+	fprintf(out, "size=%s%s", sums->error.size ? "~" : "", report_size(text, sums->size));
+	if (compared) {
+		fprintf(out, " (%s", size_format(text, (double)statistic_size_diff(sums), 1));
+		size_error_print(out, diff.size);
+		putc(')', out);
+	} else {
+		size_error_print(out, sums->error.size);
+	}
+	fprintf(out, ", count=%s%" PRIu64, sums->error.count ? "~" : "", sums->count);
+	if (compared) {
+		fprintf(out, " (%+" PRId64, statistic_count_diff(sums));
+		count_error_print(out, diff.count);
+		putc(')', out);
+	} else {
+		count_error_print(out, sums->error.count);
+	}
+}
+
 static void sums_print(FILE *out, const struct statistic *sums, int compared)
 {
 	char text[32];
 
-	fprintf(out, "size=%s", report_size(text, sums->size));
-	if (compared)
-		fprintf(out, " (%s)", size_format(text, (double)statistic_size_diff(sums), 1));
-	fprintf(out, ", count=%" PRIu64, sums->count);
-	if (compared)
-		fprintf(out, " (%+" PRId64 ")", statistic_count_diff(sums));
+	figures_print(out, sums, compared);
 	if (sums->count)
 		fprintf(out, ", average=%s", size_format(text, (double)sums->size / (double)sums->count, 0));
 }
@@ -93,50 +130,70 @@ static void traceback_print(const struct page *page, const struct statistic *ent
 
 static void entry_print(const struct page *page, const struct statistic *entry)
 {
+	int owner = group_is_owner(page->opts->by);
 	uint32_t nframe;
 	const struct snapshot_frame *frames = statistic_frames(entry, page->opts->by, &nframe);
 
 	fputs("  ", page->out);
-	frame_print(page->out, entry->snapshot, &frames[0]);
+	if (owner)
+		owner_print(page->out, entry->process, page->opts->by);
+	else
+		frame_print(page->out, entry->snapshot, &frames[0]);
 	fputs(": ", page->out);
 	sums_print(page->out, entry, page->opts->old != NULL);
+	holders_print(page->out, entry, page->opts->by);
 	putc('\n', page->out);
 	if (page->opts->by == GROUP_TRACEBACK)
 		traceback_print(page, entry);
-	else
+	else if (!owner)
 		source_line_print(page, entry->snapshot, &frames[0], "    ");
 }
 
-static struct statistic total_of(const struct statistics *statistics)
+/* Estimates are rounded each by itself: their rest may be one too small. */
+static void subtract(uint64_t *from, uint64_t value)
 {
-	return (struct statistic){.size = statistics->total_size,
-				  .count = statistics->total_count,
-				  .old_size = statistics->old_total_size,
-				  .old_count = statistics->old_total_count};
+	*from -= value < *from ? value : *from;
+}
+
+/* The rest's variance is what the entries leave of the total's. */
+static void error_subtract(uint64_t *from, uint64_t part)
+{
+	double rest = (double)*from * (double)*from - (double)part * (double)part;
+
+	*from = rest > 0 ? (uint64_t)ceil(sqrt(rest)) : 0;
+}
+
+static void entry_subtract(struct statistic *rest, const struct statistic *entry)
+{
+	subtract(&rest->size, entry->size);
+	subtract(&rest->count, entry->count);
+	subtract(&rest->old_size, entry->old_size);
+	subtract(&rest->old_count, entry->old_count);
+	error_subtract(&rest->error.size, entry->error.size);
+	error_subtract(&rest->error.count, entry->error.count);
+	error_subtract(&rest->old_error.size, entry->old_error.size);
+	error_subtract(&rest->old_error.count, entry->old_error.count);
 }
 
 static void others_print(const struct page *page, const struct statistics *statistics, size_t shown)
 {
-	struct statistic rest = total_of(statistics);
+	struct statistic rest = report_total(statistics);
 
 	if (shown == statistics->count)
 		return;
 	fprintf(page->out, "  %zu other", statistics->count - shown);
 	if (!page->opts->cumulative) { /* in cumulative mode the entries overlap: there is no rest */
-		for (size_t i = 0; i < shown; i++) {
-			rest.size -= statistics->entries[i].size;
-			rest.count -= statistics->entries[i].count;
-			rest.old_size -= statistics->entries[i].old_size;
-			rest.old_count -= statistics->entries[i].old_count;
-		}
+		for (size_t i = 0; i < shown; i++)
+			entry_subtract(&rest, &statistics->entries[i]);
 		fputs(": ", page->out);
 		sums_print(page->out, &rest, page->opts->old != NULL);
 	}
 	putc('\n', page->out);
 }
 
-static void origin_print(FILE *out, const struct snapshot_meta *meta)
+static void origin_print(FILE *out, const struct snapshot *snapshot)
 {
+	const struct snapshot_meta *meta = &snapshot->meta;
 	static const struct {
 		const char *moment, *text;
 	} moments[] = {
@@ -146,14 +203,21 @@ static void origin_print(FILE *out, const struct snapshot_meta *meta)
 	};
 	char version[VERSION_TEXT];
 
-	text_print(out, meta->name);
-	fprintf(out, " (PID %u), ", meta->pid);
+	if (snapshot->process_count) {
+		fprintf(out, "%zu processes, ", snapshot->process_count);
+	} else {
+		text_print(out, meta->name);
+		fprintf(out, " (PID %u), ", meta->pid);
+	}
 	if (meta->python_version)
 		fprintf(out, "CPython %s, ", version_text(version, meta->python_version));
 	if (meta->mode[0])
 		fprintf(out, "%s mode, ", meta->mode);
+	if (meta->sample_bytes)
+		fputs("sampled, ", out);
 	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
-	for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++)
+	/* How each of several ended stands with it. */
+	for (size_t i = 0; !snapshot->process_count && i < sizeof(moments) / sizeof(moments[0]); i++)
 		if (!strcmp(meta->moment, moments[i].moment))
 			fputs(moments[i].text, out);
 }
@@ -184,7 +248,7 @@ static void title_print(FILE *out, const char *prefix, const char *name, const s
 		fprintf(out, "taken by Python's tracemalloc, at most %u frame%s a traceback",
 			meta->traceback_limit, meta->traceback_limit == 1 ? "" : "s");
 	else
-		origin_print(out, meta);
+		origin_print(out, snapshot);
 	putc('\n', out);
 	if (growth)
 		growth_print(out, meta);
@@ -208,7 +272,8 @@ static void titles_print(FILE *out, const struct snapshot *snapshot, const struc
 static void heading_print(const struct page *page, const struct statistics *statistics, size_t shown,
 			  const char *what)
 {
-	static const char *const names[] = {"files", "lines", "tracebacks"};
+	static const char *const names[] = {"files",     "lines",    "tracebacks",
+					    "processes", "commands", "containers"};
 	const struct report_opts *opts = page->opts;
 	const char *order = opts->old ? "size difference" : "size";
 	FILE *out = page->out;
@@ -236,7 +301,7 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 			     const struct statistics *statistics, const char *what)
 {
 	const struct report_opts *opts = page->opts;
-	const struct statistic total = total_of(statistics);
+	const struct statistic total = report_total(statistics);
 	size_t shown = report_shown(statistics, opts);
 	char text[32];
 
@@ -244,17 +309,13 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 	for (size_t i = 0; i < shown; i++)
 		entry_print(page, &statistics->entries[i]);
 	others_print(page, statistics, shown);
-	fprintf(page->out, "Total%s: size=%s", *what ? " mapped" : "", report_size(text, total.size));
-	if (opts->old)
-		fprintf(page->out, " (%s)", size_format(text, (double)statistic_size_diff(&total), 1));
-	fprintf(page->out, ", count=%" PRIu64, total.count);
-	if (opts->old)
-		fprintf(page->out, " (%+" PRId64 ")", statistic_count_diff(&total));
+	fprintf(page->out, "Total%s: ", *what ? " mapped" : "");
+	figures_print(page->out, &total, opts->old != NULL);
 	if (snapshot->meta.peak_bytes && !*what)
 		/* Only exact mode follows it; else it is the highest that a reading of the heap has seen. */
-		fprintf(page->out, " (peak size%s%s)",
+		fprintf(page->out, " (peak size%s%s%s)",
 			strcmp(snapshot->meta.mode, "census") == 0 ? " at least " : "=",
-			report_size(text, snapshot->meta.peak_bytes));
+			snapshot->meta.sample_bytes ? "~" : "", report_size(text, snapshot->meta.peak_bytes));
 	fputs(*what ? "; the pools lie in it: the totals are not to be added up\n" : "\n", page->out);
 }
 
@@ -284,6 +345,11 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 	int err;
 
 	titles_print(page->out, snapshot, opts);
+	if (snapshot->process_count && !opts->old && !group_is_owner(opts->by)) {
+		err = processes_print(page->out, snapshot, opts);
+		if (err)
+			return err;
+	}
 	statistics_print(page, snapshot, statistics, "");
 	err = mapped_print(page, snapshot);
 	if (err)

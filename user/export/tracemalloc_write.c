@@ -13,6 +13,7 @@
 #include "export/exporter.h"
 #include "export/pickle.h"
 #include "export/tracemalloc.h"
+#include "stats/estimate.h"
 #include "trace/id_map.h"
 
 #define PROTOCOL   4
@@ -270,9 +271,22 @@ static int tracemalloc_export(const struct snapshot *snapshot, const struct expo
 {
 	enum tracemalloc_layout layout = tracemalloc_layout_of(snapshot);
 
+	if (snapshot->process_count)
+		log_info("tracemalloc's files know no processes: the blocks of all %zu are written as one's; "
+			 "--pid PID picks one",
+			 snapshot->process_count);
 	if (opts->python_version)
 		layout = opts->python_version < 0x03090000 ? TRACEMALLOC_3_8 : TRACEMALLOC_3_9;
-	return tracemalloc_write(snapshot, layout, file);
+	if (!snapshot->meta.sample_bytes)
+		return tracemalloc_write(snapshot, layout, file);
+	/* It knows no estimates: as many blocks as the sample stands for. */
+	struct snapshot *all;
+	int err = estimate_snapshot(snapshot, &all);
+	if (err)
+		return err;
+	err = tracemalloc_write(all, layout, file);
+	snapshot_free(all);
+	return err;
 }
 
 const struct exporter export_tracemalloc = {

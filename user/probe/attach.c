@@ -33,6 +33,10 @@ static void programs_select(struct attach *attach)
 		{skeleton->progs.request_entry, !session && !empty, LINKS_ENTRY},
 		{skeleton->progs.request_return, !session && !empty, LINKS_RETURN},
 		{skeleton->progs.request_once, !empty, LINKS_ENTRY},
+		{skeleton->progs.native_session, session && !empty, LINKS_BOTH},
+		{skeleton->progs.native_entry, !session && !empty, LINKS_ENTRY},
+		{skeleton->progs.native_return, !session && !empty, LINKS_RETURN},
+		{skeleton->progs.native_once, !empty, LINKS_ENTRY},
 		{skeleton->progs.inline_site, !empty, LINKS_ENTRY},
 		{skeleton->progs.mapping, !empty, LINKS_ENTRY},
 		{skeleton->progs.object_begin, !empty, LINKS_ENTRY},
@@ -66,6 +70,9 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	if (opts->ring_bytes)
 		bpf_map__set_max_entries(attach->skeleton->maps.events, opts->ring_bytes);
 	attach->skeleton->rodata->has_loop = features->bpf_loop;
+	attach->skeleton->rodata->sampling = opts->sampling;
+	if (!opts->sampling)
+		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
 	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin, features->prepare_exec);
 	programs_select(attach);
 	err = alloc_bpf__load(attach->skeleton);
@@ -135,6 +142,21 @@ void attach_forget(struct attach *attach, uint32_t tgid)
 /* Which sites a program serves. */
 typedef int (*site_filter_fn)(const struct plan_site *site);
 
+static int site_is_native(const struct plan_site *site)
+{
+	return (site->cookie >> 8 & 0xff) == EVENT_API_NATIVE;
+}
+
+static int site_is_native_request(const struct plan_site *site)
+{
+	return site_is_native(site) && site->with_return;
+}
+
+static int site_is_native_once(const struct plan_site *site)
+{
+	return site_is_native(site) && !site->with_return;
+}
+
 static int site_is_mapping(const struct plan_site *site)
 {
 	return site->op >= ABI_OP_MMAP && site->op <= ABI_OP_BRK;
@@ -142,7 +164,7 @@ static int site_is_mapping(const struct plan_site *site)
 
 static int site_is_request(const struct plan_site *site)
 {
-	return site->with_return;
+	return !site_is_native(site) && site->with_return;
 }
 
 static int site_is_reuse(const struct plan_site *site)
@@ -152,19 +174,19 @@ static int site_is_reuse(const struct plan_site *site)
 
 static int site_is_once(const struct plan_site *site)
 {
-	return site->op == ABI_OP_FREE || site->op == ABI_OP_POOL_FREE || site->op == ABI_OP_TRACK ||
-	       site->op == ABI_OP_UNTRACK;
-}
-
-static int site_is_inline(const struct plan_site *site)
-{
-	return !site->with_return && !site_is_once(site) && !site_is_reuse(site) && !site_is_mapping(site) &&
-	       site->op != ABI_OP_FINALIZE;
+	return !site_is_native(site) && (site->op == ABI_OP_FREE || site->op == ABI_OP_POOL_FREE ||
+					 site->op == ABI_OP_TRACK || site->op == ABI_OP_UNTRACK);
 }
 
 static int site_is_finalize(const struct plan_site *site)
 {
 	return site->op == ABI_OP_FINALIZE;
+}
+
+static int site_is_inline(const struct plan_site *site)
+{
+	return !site->with_return && !site_is_native(site) && !site_is_once(site) && !site_is_reuse(site) &&
+	       !site_is_mapping(site) && !site_is_finalize(site);
 }
 
 /* Attaches program, or the empty one of its kind, to the plan's sites that filter selects. */
@@ -179,9 +201,8 @@ static int program_attach(struct attach *attach, const struct bpf_program *progr
 	if (!offsets || !cookies)
 		goto out;
 	if (attach->empty)
-		program = program == attach->skeleton->progs.request_session
-				  ? attach->skeleton->progs.empty_session
-				  : attach->skeleton->progs.empty;
+		program = kind == LINKS_BOTH ? attach->skeleton->progs.empty_session
+					     : attach->skeleton->progs.empty;
 	for (size_t i = 0; i < plan->count; i++) {
 		if (!filter(&plan->sites[i]))
 			continue;
@@ -204,30 +225,36 @@ int attach_sites(struct attach *attach, const struct plan *plan, const struct el
 	/* The very inode that the target has mapped, whatever its name says by now. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", elf_file_fd(file));
 	/* Frees first: a block whose free is seen and whose birth is not does no harm, the reverse does. */
-	err = program_attach(attach, skeleton->progs.request_once, plan, site_is_once, path, pid,
-			     LINKS_ENTRY);
-	if (!err)
-		err = program_attach(attach, skeleton->progs.mapping, plan, site_is_mapping, path, pid,
-				     LINKS_ENTRY);
-	if (!err)
-		err = program_attach(attach, skeleton->progs.finalize, plan, site_is_finalize, path, pid,
-				     LINKS_ENTRY);
-	if (!err)
-		err = program_attach(attach, skeleton->progs.object_begin, plan, site_is_reuse, path, pid,
-				     LINKS_ENTRY);
-	if (!err)
-		err = program_attach(attach, skeleton->progs.inline_site, plan, site_is_inline, path, pid,
-				     LINKS_ENTRY);
-	if (!err && attach->links.backend == LINKS_SESSION)
-		return program_attach(attach, skeleton->progs.request_session, plan, site_is_request, path,
-				      pid, LINKS_BOTH);
-	if (!err)
-		err = program_attach(attach, skeleton->progs.request_return, plan, site_is_request, path, pid,
-				     LINKS_RETURN);
-	if (!err)
-		err = program_attach(attach, skeleton->progs.request_entry, plan, site_is_request, path, pid,
-				     LINKS_ENTRY);
-	return err;
+	const struct {
+		const struct bpf_program *program;
+		site_filter_fn filter;
+		enum links_kind kind;
+		enum { ALWAYS, WITH_SESSION, WITHOUT_SESSION } when;
+	} steps[] = {
+		{skeleton->progs.request_once, site_is_once, LINKS_ENTRY, ALWAYS},
+		{skeleton->progs.native_once, site_is_native_once, LINKS_ENTRY, ALWAYS},
+		{skeleton->progs.mapping, site_is_mapping, LINKS_ENTRY, ALWAYS},
+		{skeleton->progs.finalize, site_is_finalize, LINKS_ENTRY, ALWAYS},
+		{skeleton->progs.object_begin, site_is_reuse, LINKS_ENTRY, ALWAYS},
+		{skeleton->progs.inline_site, site_is_inline, LINKS_ENTRY, ALWAYS},
+		{skeleton->progs.request_session, site_is_request, LINKS_BOTH, WITH_SESSION},
+		{skeleton->progs.request_return, site_is_request, LINKS_RETURN, WITHOUT_SESSION},
+		{skeleton->progs.request_entry, site_is_request, LINKS_ENTRY, WITHOUT_SESSION},
+		{skeleton->progs.native_session, site_is_native_request, LINKS_BOTH, WITH_SESSION},
+		{skeleton->progs.native_return, site_is_native_request, LINKS_RETURN, WITHOUT_SESSION},
+		{skeleton->progs.native_entry, site_is_native_request, LINKS_ENTRY, WITHOUT_SESSION},
+	};
+	int unfit = attach->links.backend == LINKS_SESSION ? WITHOUT_SESSION : WITH_SESSION;
+
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		if ((int)steps[i].when == unfit)
+			continue;
+		err = program_attach(attach, steps[i].program, plan, steps[i].filter, path, pid,
+				     steps[i].kind);
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
 int attach_detaches_slowly(const struct attach *attach)

@@ -24,6 +24,7 @@ struct attach_opts {
 	size_t ring_bytes; /* a power of two and a multiple of the page size; 0: 64 MiB */
 	int no_session;    /* as on a kernel without uprobe.session */
 	int no_multi;      /* as on a kernel without uprobe_multi: perf-event uprobes */
+	int sampling;      /* targets may have a sample taken: abi_target.sample_bytes */
 	int empty;         /* programs that do nothing: what the probes themselves cost (tools/bare.c) */
 	stream_record_fn record;
 	void *context;

@@ -12,12 +12,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "probe/function_option.h"
+#include "probe/plan_symbol.h"
 #include "target/elf_file.h"
 
 #define NO_ARGUMENT ABI_REG_COUNT
-
-static const uint32_t argument_registers[] = {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX,
-					      ABI_REG_CX, ABI_REG_R8, ABI_REG_R9};
 
 static const struct plan_wish python[] = {
 	{"PyUnstable_WritePerfMapEntry", ABI_OP_MAP_WRITE, 0, {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX}, 0},
@@ -46,45 +45,23 @@ void perfmap_symbol_free(struct perfmap_symbol *symbol)
 	*symbol = (struct perfmap_symbol){0};
 }
 
-/* "addr=2,name=1": what is not said stays. */
-static int arguments_parse(const char *text, struct perfmap_symbol *out)
-{
-	const struct {
-		const char *key;
-		unsigned *value;
-	} keys[] = {{"addr=", &out->address}, {"size=", &out->bytes}, {"name=", &out->name}};
-
-	while (*text) {
-		size_t i = 0;
-
-		while (i < 3 && strncmp(text, keys[i].key, 5))
-			i++;
-		if (i == 3 || text[5] < '1' || text[5] > '6' || (text[6] && text[6] != ','))
-			return -EINVAL;
-		*keys[i].value = text[5] - '0';
-		text += text[6] ? 7 : 6;
-	}
-	return out->address == out->bytes || out->address == out->name || out->bytes == out->name ? -EINVAL
-												  : 0;
-}
-
 int perfmap_symbol_parse(const char *text, struct perfmap_symbol *out)
 {
 	struct perfmap_symbol symbol = {.address = 1, .bytes = 2, .name = 3};
-	const char *first = strchr(text, ':'), *second = first ? strchr(first + 1, ':') : NULL;
-	size_t length = second ? (size_t)(second - first - 1) : first ? strlen(first + 1) : 0;
+	const struct function_argument keys[] = {
+		{"addr", &symbol.address}, {"size", &symbol.bytes}, {"name", &symbol.name}};
+	const char *rest;
+	int err = function_option_split(text, &symbol.file, &symbol.symbol, &rest);
 
-	if (!length || first == text || length >= sizeof(((struct plan_site *)0)->symbol) ||
-	    (second && (!second[1] || arguments_parse(second + 1, &symbol))))
-		return error_set(
-			-EINVAL,
-			"\"%s\" is not FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG] with three arguments of 1-6",
-			text);
-	symbol.file = strndup(text, first - text);
-	symbol.symbol = strndup(first + 1, length);
-	if (!symbol.file || !symbol.symbol) {
+	if (!err && rest)
+		err = function_option_arguments(rest, keys, sizeof(keys) / sizeof(keys[0]));
+	if (err) {
 		perfmap_symbol_free(&symbol);
-		return -ENOMEM;
+		return err == -ENOMEM ? err
+				      : error_set(-EINVAL,
+						  "\"%s\" is not FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG] "
+						  "with three arguments of 1-6",
+						  text);
 	}
 	*out = symbol;
 	return 0;
@@ -92,9 +69,7 @@ int perfmap_symbol_parse(const char *text, struct perfmap_symbol *out)
 
 int perfmap_symbol_is_in(const struct perfmap_symbol *symbol, const char *path)
 {
-	const char *slash = strrchr(path, '/');
-
-	return !strcmp(path, symbol->file) || (slash && !strcmp(slash + 1, symbol->file));
+	return function_option_is_in(symbol->file, path);
 }
 
 static int jit_plan(struct elf_file *file, struct perfmap_plan *plan)
@@ -137,9 +112,9 @@ static int symbol_plan(struct elf_file *file, const struct perfmap_symbol *symbo
 {
 	struct plan_wish wish = {.symbol = symbol->symbol,
 				 .op = ABI_OP_MAP_WRITE,
-				 .arguments = {argument_registers[symbol->address - 1],
-					       argument_registers[symbol->bytes - 1],
-					       argument_registers[symbol->name - 1]}};
+				 .arguments = {plan_argument_register(symbol->address),
+					       plan_argument_register(symbol->bytes),
+					       plan_argument_register(symbol->name)}};
 	int err = write_plan(file, &wish, plan);
 
 	/* Named twice, or an alias: it is probed already. */

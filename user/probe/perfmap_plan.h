@@ -13,7 +13,7 @@
 
 /* --perf-map-symbol FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG]; ARG counts the integer arguments from 1. */
 struct perfmap_symbol {
-	char *file;                    /* as the process's maps show it, or its last component */
+	char *file;                    /* see function_option_is_in() */
 	char *symbol;                  /* owned, as is file */
 	unsigned address, bytes, name; /* 1-6 */
 };

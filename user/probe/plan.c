@@ -387,8 +387,7 @@ int plan_python(struct elf_file *file, const struct plan_opts *opts, struct plan
 	plan.mode = opts->mode ? opts->mode : EVENT_MODE_EXACT;
 	plan.room = PLAN_MAX_ENTRIES;
 	plan.sites = calloc(plan.room, sizeof(*plan.sites));
-	plan.missing = calloc(PLAN_MAX_ENTRIES, sizeof(*plan.missing));
-	if (!plan.sites || !plan.missing)
+	if (!plan.sites)
 		err = error_set(-ENOMEM, "no memory for the probe plan");
 	else
 		err = add_everything(&plan, file, opts);

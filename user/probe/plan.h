@@ -19,12 +19,15 @@
 
 #define PLAN_MAX_CODE 4096 /* bytes of a function that are decoded */
 
+/* For plan_wish.with_return: no return, but as with one the stack pointer must still be the entry's at the site. */
+#define PLAN_ENTRY_STACK 2
+
 struct plan_wish {
 	const char *symbol;
 	enum abi_op op;
 	uint32_t api;          /* enum event_api */
 	uint32_t arguments[3]; /* enum abi_register at entry; unused ones ABI_REG_COUNT */
-	int with_return;
+	int with_return;       /* or PLAN_ENTRY_STACK */
 };
 
 struct plan_site {
@@ -66,7 +69,7 @@ struct plan {
 		char symbol[96];
 		char why[128];
 	} * missing; /* wishes with no site */
-	size_t missing_count;
+	size_t missing_count, missing_room;
 	int large_blocks;     /* growth: they are probed */
 	enum event_mode mode; /* as asked, or EVENT_MODE_EXACT where no other can be had */
 	char mode_why[160];   /* why it is not the one that was asked for, else "" */

@@ -31,6 +31,7 @@ static int plan_copy(struct plan *out, const struct plan *plan)
 	struct plan copy = *plan;
 
 	copy.room = plan->count;
+	copy.missing_room = plan->missing_count;
 	copy.sites = malloc((plan->count + 1) * sizeof(*copy.sites));
 	copy.missing = malloc((plan->missing_count + 1) * sizeof(*copy.missing));
 	if (!copy.sites || !copy.missing) {
@@ -38,7 +39,8 @@ static int plan_copy(struct plan *out, const struct plan *plan)
 		return error_set(-ENOMEM, "no memory for the probe plan");
 	}
 	memcpy(copy.sites, plan->sites, plan->count * sizeof(*copy.sites));
-	memcpy(copy.missing, plan->missing, plan->missing_count * sizeof(*copy.missing));
+	if (plan->missing_count)
+		memcpy(copy.missing, plan->missing, plan->missing_count * sizeof(*copy.missing));
 	*out = copy;
 	return 0;
 }

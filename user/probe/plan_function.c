@@ -134,6 +134,9 @@ static const char *argument_name(enum abi_op op, int argument)
 		[ABI_OP_FREE] = {"address"},
 		[ABI_OP_TRACK] = {"domain", "address", "bytes"},
 		[ABI_OP_UNTRACK] = {"domain", "address"},
+		[ABI_OP_POSIX_MEMALIGN] = {"result", "bytes"},
+		[ABI_OP_REALLOCARRAY] = {"address", "count", "bytes"},
+		[ABI_OP_XALLOCX] = {"address", "bytes"},
 	};
 
 	if ((size_t)op >= sizeof(names) / sizeof(names[0]) || !names[op][argument])
@@ -248,7 +251,7 @@ static void fill_site(struct scan *scan, struct plan_site *site)
 	site->cookie =
 		ABI_COOKIE(wish->op, wish->api, holder_of(scan, 0), holder_of(scan, 1), holder_of(scan, 2));
 	site->op = wish->op;
-	site->with_return = wish->with_return;
+	site->with_return = wish->with_return == 1;
 
 	/* Only now: in this syntax the decoder's operands stand in the other order too. */
 	cs_option(scan->capstone, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);

@@ -123,8 +123,7 @@ int plan_memory(struct elf_file *libc, struct plan *out)
 	int err = inline_decoder_open(&decoder);
 
 	plan.sites = calloc(plan.room, sizeof(*plan.sites));
-	plan.missing = calloc(PLAN_MAX_ENTRIES, sizeof(*plan.missing));
-	if (!plan.sites || !plan.missing)
+	if (!plan.sites)
 		err = -ENOMEM;
 	/* Some of them without the others would tell of memory that is long gone. */
 	if (!err)
@@ -153,39 +152,48 @@ static int is_libc(const struct process_map *map)
 		!strncmp(slash, "/ld-musl-", strlen("/ld-musl-")));
 }
 
-int plan_memory_process(pid_t pid, struct elf_file **libc, struct plan *out)
+int plan_libc_open(pid_t pid, struct elf_file **libc, uint64_t *program_break)
 {
 	const struct process_map *map = NULL;
-	struct elf_file *file = NULL;
-	uint64_t program_break = 0;
 	struct process_maps maps;
 	int err = process_maps_read(pid, &maps);
 
 	if (err)
 		return err;
+	*program_break = 0;
 	for (size_t i = 0; i < maps.count; i++) {
 		if (!map && is_libc(&maps.entries[i]))
 			map = &maps.entries[i];
 		if (!strcmp(maps.entries[i].path, "[heap]"))
-			program_break = maps.entries[i].end;
+			*program_break = maps.entries[i].end;
 	}
 	if (!map) {
 		err = error_set(-ENOENT, "it has mapped no C library");
 	} else {
 		int fd = process_map_open(pid, map);
 
-		err = fd < 0 ? fd : elf_file_open(&file, fd, map->path, NO_DEBUG);
+		err = fd < 0 ? fd : elf_file_open(libc, fd, map->path, NO_DEBUG);
 		if (err && fd >= 0)
 			close(fd);
 	}
-	if (!err)
-		err = plan_memory(file, out);
-	if (err)
-		elf_file_close(file);
-	else
-		*libc = file;
-	if (!err)
-		out->program_break = program_break;
 	process_maps_free(&maps);
 	return err;
+}
+
+int plan_memory_process(pid_t pid, struct elf_file **libc, struct plan *out)
+{
+	struct elf_file *file = NULL;
+	uint64_t program_break;
+	int err = plan_libc_open(pid, &file, &program_break);
+
+	if (err)
+		return err;
+	err = plan_memory(file, out);
+	if (err) {
+		elf_file_close(file);
+		return err;
+	}
+	*libc = file;
+	out->program_break = program_break;
+	return 0;
 }

@@ -13,6 +13,8 @@
  * that one trap tells everything. 0; -ENOENT one of them is missing (error_set); -ENOMEM. plan_free() releases.
  */
 int plan_memory(struct elf_file *libc, struct plan *out);
+/* The C library that the process has mapped, and where its break is (0: it has no heap yet). As plan_memory_process(). */
+int plan_libc_open(pid_t pid, struct elf_file **libc, uint64_t *program_break);
 /*
  * The libc that the process has mapped, and its plan. 0, the caller closes and frees; -ENOENT it has none that is a
  * library (error_set); -ESRCH, -EPERM, -errno.

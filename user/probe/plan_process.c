@@ -11,8 +11,7 @@
 #include "python/heap.h"
 #include "python/version.h"
 
-/* Without it the rest is as good. */
-static void memory_add(pid_t pid, struct plan *plan)
+void plan_process_memory(pid_t pid, struct plan *plan)
 {
 	int err;
 
@@ -25,7 +24,7 @@ static void memory_add(pid_t pid, struct plan *plan)
 	plan->memory = NULL;
 }
 
-static void sites_print(const struct plan *plan)
+void plan_sites_print(const struct plan *plan)
 {
 	for (size_t i = 0; i < plan->count; i++) {
 		const struct plan_site *site = &plan->sites[i];
@@ -33,34 +32,43 @@ static void sites_print(const struct plan *plan)
 		printf("  %-24s file offset 0x%llx  %-28s %s\n", site->symbol,
 		       (unsigned long long)site->offset, site->instruction, site->why);
 	}
+	for (size_t i = 0; i < plan->missing_count; i++)
+		printf("  %-24s not probed: %s\n", plan->missing[i].symbol, plan->missing[i].why);
+}
+
+int plan_runtime(struct python_runtime *runtime, const struct plan_opts *opts, struct plan_cache *cache,
+		 struct plan *plan)
+{
+	struct plan_opts possible = *opts;
+	int err, unreadable = 0;
+
+	if (opts->mode == EVENT_MODE_CENSUS || opts->mode == EVENT_MODE_GROWTH)
+		unreadable = heap_find(runtime);
+	possible.pool_bytes = runtime->offsets->heap.pool_bytes;
+	/* Whoever asks for growth mode cannot afford another. */
+	if (unreadable && opts->mode == EVENT_MODE_GROWTH)
+		return unreadable;
+	if (unreadable)
+		possible.mode = EVENT_MODE_EXACT;
+	err = plan_cache_python(cache, runtime->file, &possible, plan);
+	if (!err && unreadable)
+		snprintf(plan->mode_why, sizeof(plan->mode_why), "the heap cannot be read: %s",
+			 error_reason(unreadable));
+	if (!err && plan->mode == EVENT_MODE_GROWTH)
+		plan_process_memory(runtime->pid, plan);
+	return err;
 }
 
 int plan_process(pid_t pid, const struct plan_opts *opts, struct plan_cache *cache, struct process_info *info,
 		 struct python_runtime *runtime, struct plan *plan)
 {
-	struct plan_opts possible = *opts;
-	int err = python_process_find(pid, info, runtime), unreadable = 0;
+	int err = python_process_find(pid, info, runtime);
 
 	if (err)
 		return err;
-	if (opts->mode == EVENT_MODE_CENSUS || opts->mode == EVENT_MODE_GROWTH)
-		unreadable = heap_find(runtime);
-	possible.pool_bytes = runtime->offsets->heap.pool_bytes;
-	/* Whoever asks for growth mode cannot afford another. */
-	if (unreadable && opts->mode == EVENT_MODE_GROWTH) {
-		python_runtime_close(runtime);
-		return unreadable;
-	}
-	if (unreadable)
-		possible.mode = EVENT_MODE_EXACT;
-	err = plan_cache_python(cache, runtime->file, &possible, plan);
+	err = plan_runtime(runtime, opts, cache, plan);
 	if (err)
 		python_runtime_close(runtime);
-	else if (unreadable)
-		snprintf(plan->mode_why, sizeof(plan->mode_why), "the heap cannot be read: %s",
-			 error_reason(unreadable));
-	if (!err && plan->mode == EVENT_MODE_GROWTH)
-		memory_add(pid, plan);
 	return err;
 }
 
@@ -79,14 +87,17 @@ void plan_print(const struct python_runtime *runtime, const struct plan *plan)
 	       elf_file_build_id(runtime->file)[0] ? elf_file_build_id(runtime->file) : "none",
 	       plan_mode_name(plan->mode), plan->mode_why[0] ? " (" : "", plan->mode_why,
 	       plan->mode_why[0] ? ")" : "", plan->level);
-	sites_print(plan);
-	for (size_t i = 0; i < plan->missing_count; i++)
-		printf("  %-24s not probed: %s\n", plan->missing[i].symbol, plan->missing[i].why);
+	plan_sites_print(plan);
+	plan_memory_print(plan);
+}
+
+void plan_memory_print(const struct plan *plan)
+{
 	if (plan->memory) {
 		printf("mapped memory: ");
 		text_print(stdout, elf_file_path(plan->memory_file));
 		putchar('\n');
-		sites_print(plan->memory);
+		plan_sites_print(plan->memory);
 	} else if (plan->memory_why[0]) {
 		printf("mapped memory is not followed: %s\n", plan->memory_why);
 	}

@@ -10,9 +10,18 @@
 
 #define MAX_CLONE 8 /* clones of a function that are looked for: NAME.lto_priv.0 to .7 */
 
+uint32_t plan_argument_register(unsigned argument)
+{
+	static const uint32_t registers[] = {ABI_REG_COUNT, ABI_REG_DI, ABI_REG_SI, ABI_REG_DX,
+					     ABI_REG_CX,    ABI_REG_R8, ABI_REG_R9};
+
+	return argument < sizeof(registers) / sizeof(registers[0]) ? registers[argument] : ABI_REG_COUNT;
+}
+
 void plan_missing_add(struct plan *plan, const char *symbol, const char *why)
 {
-	if (plan->missing_count == PLAN_MAX_ENTRIES)
+	if (array_reserve(&plan->missing, &plan->missing_room, plan->missing_count, 1,
+			  sizeof(*plan->missing)))
 		return;
 	snprintf(plan->missing[plan->missing_count].symbol, PLAN_NAME_SIZE, "%s", symbol);
 	snprintf(plan->missing[plan->missing_count].why, sizeof(plan->missing[0].why), "%s", why);

@@ -8,10 +8,12 @@
 
 #define PLAN_NAME_SIZE sizeof(((struct plan_site *)0)->symbol)
 
-/* Sites or missing symbols that there can be: three domains, their implementations and hooks, and the singles. */
+/* Sites that there can be in functions: three domains, their implementations and hooks, and the singles. */
 #define PLAN_MAX_ENTRIES 48
 
-/* Notes what has no site; one too many is dropped. */
+/* enum abi_register of a function's integer argument, counted from 1 to 6; of 0, no argument, ABI_REG_COUNT. */
+uint32_t plan_argument_register(unsigned argument);
+/* Notes what has no site; where there is no memory for the note there is none. */
 void plan_missing_add(struct plan *plan, const char *symbol, const char *why);
 /*
  * The function of that name. Link-time optimisation renames a static function to NAME.lto_priv.N and leaves

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "probe/session_state.h"
 #include "python/code.h"
+#include "symbols/symbols.h"
 #include "trace/capture.h"
 
 /* Records handed over in one go; between two goes the session looks at the clock and at who has ended. */
@@ -33,11 +34,26 @@ int session_feed(struct session *session, const void *record, size_t size)
 	return err == -ENOMEM ? err : 0; /* a malformed record is counted there */
 }
 
+static struct member *member_find(struct session *session, uint32_t tgid)
+{
+	for (size_t i = session->count; i-- > 0;)
+		if ((uint32_t)session->members[i]->pid == tgid)
+			return session->members[i];
+	return NULL;
+}
+
 /* The ring buffer's room for a record is constant where the verifier wants it so: the record proper may be shorter. */
 static int record_handle(void *context, void *record, size_t size)
 {
 	const struct event_header *header = record;
+	struct member *member;
 
+	/* Its last state is about to be kept, or its number to be another's. */
+	if (header->type == EVENT_FINALIZE || header->type == EVENT_EXIT || header->type == EVENT_EXEC) {
+		member = member_find(context, header->tgid);
+		if (member && member_symbols_name(context, member) == -ENOMEM)
+			return -ENOMEM;
+	}
 	return session_feed(context, record, header->size < size ? header->size : size);
 }
 
@@ -47,14 +63,6 @@ void session_pull(void *context)
 
 	while (attach_drain(session->attach, DRAIN_BATCH) >= (int)DRAIN_BATCH)
 		;
-}
-
-static struct member *member_find(struct session *session, uint32_t tgid)
-{
-	for (size_t i = session->count; i-- > 0;)
-		if ((uint32_t)session->members[i]->pid == tgid)
-			return session->members[i];
-	return NULL;
 }
 
 /* What BPF could not copy (a page that was not resident, a long table) is read from here, if it is still there. */
@@ -89,6 +97,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		.ring_bytes = opts->ring_bytes,
 		.no_session = opts->backend == SESSION_BACKEND_MULTI,
 		.no_multi = opts->backend == SESSION_BACKEND_PERF,
+		.sampling = opts->sample_bytes != 0,
 		.record = record_handle,
 		.context = session,
 	};
@@ -105,7 +114,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	if (!err)
 		err = trace_new(&session->trace, &hooks);
 	if (!err)
-		err = plan_cache_new(&session->plans);
+		err = plan_caches_new(&session->plans, &opts->plan);
 	if (!err)
 		err = attach_new(&session->attach, &session->features, &attach);
 	if (!err && opts->capture)
@@ -122,6 +131,7 @@ void member_close(struct member *member)
 {
 	if (member->pidfd >= 0)
 		close(member->pidfd);
+	member_symbols_end(member);
 	python_runtime_close(&member->runtime);
 	free(member);
 }
@@ -134,7 +144,8 @@ void session_free(struct session *session)
 	for (size_t i = 0; i < session->count; i++)
 		member_close(session->members[i]);
 	free(session->members);
-	plan_cache_free(session->plans);
+	symbols_free(session->symbols);
+	plan_caches_free(&session->plans);
 	trace_free(session->trace);
 	free(session);
 }
@@ -224,6 +235,8 @@ int session_refresh(struct session *session, size_t process, int reconcile)
 	if (reconcile && member && member->mode != EVENT_MODE_EXACT)
 		member_reconcile(session, member, 0, session->opts.freeze);
 	session_pull(session);
+	if (member)
+		member_symbols_name(session, member);
 	return session_count_loss(session);
 }
 
@@ -254,6 +267,8 @@ int session_drain(struct session *session)
 	if (count < (int)DRAIN_BATCH) {
 		ends_watch(session);
 		session_census_due(session, clock_ns(CLOCK_MONOTONIC));
+		for (size_t i = 0; i < session->count; i++)
+			member_symbols_watch(session, session->members[i], clock_ns(CLOCK_MONOTONIC));
 	}
 	if (clock_ns(CLOCK_MONOTONIC) - session->loss_ns >= LOSS_PERIOD_NS) {
 		int err = session_count_loss(session);
@@ -276,6 +291,7 @@ int session_stop(struct session *session)
 	else
 		log_info("this kernel takes probes out one by one; the report does not wait for it");
 	session_pull(session);
+	session_name(session);
 	return session_count_loss(session);
 }
 

@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #include "base/outfile.h"
-#include "probe/plan.h"
+#include "probe/plan_target.h"
 #include "python/runtime.h"
 #include "trace/trace.h"
 
@@ -21,8 +21,9 @@ struct session_opts {
 	uint32_t nframe;   /* 1-128 */
 	size_t ring_bytes; /* 0: the default */
 	enum session_backend backend;
-	int freeze; /* stop the target while its heap is read for a report */
-	struct plan_opts plan;
+	int freeze;            /* stop the target while its heap is read for a report */
+	uint64_t sample_bytes; /* trace a sample of the blocks (abi/sample.h); 0: all. Not in growth mode */
+	struct plan_target_opts plan;
 	struct outfile *capture; /* every record goes there too; borrowed, NULL: none */
 };
 
@@ -33,8 +34,8 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 void session_free(struct session *session);
 
 /*
- * Brings a process under trace: 0, or an error with its reason set: -ESRCH it is gone; -ENOENT no runtime that is
- * known; -ENOTSUP a version that is not known; -EPERM; … from_start: the process has not run anything yet.
+ * Brings a process under trace: 0, or an error with its reason set: -ESRCH it is gone; -ENOENT nothing that is
+ * wanted is in it; -ENOTSUP a version that is not known; -EPERM; … from_start: the process has not run anything yet.
  * On success the line that tells what was attached to has been printed (log_info).
  */
 int session_add(struct session *session, pid_t pid, int from_start);

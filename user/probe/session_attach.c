@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A process comes under trace: plan, announce, attach, read what is older. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "probe/plan_process.h"
+#include "probe/plan_target.h"
 #include "probe/session_state.h"
 #include "python/heap.h"
 #include "python/version.h"
@@ -28,38 +32,73 @@ static int process_announce(struct session *session, const struct member *member
 		.realtime_ns = clock_ns(CLOCK_REALTIME),
 		.from_start = from_start,
 		.mode = member->mode,
+		.sample_bytes = session->opts.sample_bytes,
 	};
 
-	if (member->mode == EVENT_MODE_GROWTH)
-		record.mode |= (member->mapped ? EVENT_MODE_MAPPED : 0) |
-			       (member->large_blocks ? EVENT_MODE_LARGE : 0);
-
+	if (member->layers & 1u << EVENT_LAYER_PYTHON)
+		record.mode |= EVENT_MODE_PYTHON;
+	if (member->layers & 1u << EVENT_LAYER_NATIVE)
+		record.mode |= EVENT_MODE_NATIVE;
+	if (member->layers & 1u << EVENT_LAYER_MMAP)
+		record.mode |= EVENT_MODE_MAPPED;
+	if (member->large_blocks)
+		record.mode |= EVENT_MODE_LARGE;
 	memcpy(record.name, name, strnlen(name, sizeof(record.name) - 1));
 	return session_feed(session, &record, sizeof(record));
 }
 
-static void attached_print(const struct session *session, const struct member *member, const char *name,
-			   const struct plan *plan, uint64_t elapsed_ns)
+static void sites_count(const struct plan *plan, size_t *count, size_t *emulated)
+{
+	*count += plan->count;
+	for (size_t i = 0; i < plan->count; i++)
+		*emulated += plan->sites[i].emulated;
+}
+
+/* "CPython 3.11.2 in /usr/bin/python3.11, malloc in /lib/libc.so.6". */
+static void what_describe(const struct member *member, const struct plan_target *target, char *out,
+			  size_t room)
 {
 	char version[VERSION_TEXT];
-	size_t count = 0, emulated = 0;
+	size_t at = 0;
 
-	for (const struct plan *part = plan; part; part = part->memory) {
-		count += part->count;
-		for (size_t i = 0; i < part->count; i++)
-			emulated += part->sites[i].emulated;
-	}
-	log_info("attached to PID %d (%s): CPython %s in %s; %zu probes, %zu of them on instructions that "
+	out[0] = '\0';
+	if (target->layers & 1u << EVENT_LAYER_PYTHON)
+		at += snprintf(out, room, "CPython %s in %s",
+			       version_text(version, member->runtime.version_hex),
+			       elf_file_path(member->runtime.file));
+	for (size_t i = 0; i < target->native_count && at < room; i++)
+		at += snprintf(out + at, room - at, "%s%s", !i ? at ? ", malloc in " : "malloc in " : ", ",
+			       elf_file_path(target->native[i].file));
+	if (!at)
+		snprintf(out, room, "mapped memory in %s", elf_file_path(target->python.memory_file));
+}
+
+static void attached_print(const struct session *session, const struct member *member,
+			   const struct plan_target *target, uint64_t elapsed_ns)
+{
+	const struct plan *plan = &target->python;
+	size_t count = 0, emulated = 0;
+	char what[1024];
+
+	sites_count(plan, &count, &emulated);
+	if (plan->memory)
+		sites_count(plan->memory, &count, &emulated);
+	for (size_t i = 0; i < target->native_count; i++)
+		sites_count(target->native[i].plan, &count, &emulated);
+	what_describe(member, target, what, sizeof(what));
+	log_info("attached to PID %d (%s): %s; %zu probes, %zu of them on instructions that "
 		 "the kernel emulates; %s mode, %u frame%s; %llu ms",
-		 member->pid, name, version_text(version, member->runtime.version_hex),
-		 elf_file_path(member->runtime.file), count, emulated, plan_mode_name(plan->mode),
+		 member->pid, target->info.name, what, count, emulated, plan_mode_name(plan->mode),
 		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s",
 		 (unsigned long long)(elapsed_ns / 1000000));
 	if (plan->mode_why[0])
-		log_info("not in %s mode: %s", plan_mode_name(session->opts.plan.mode), plan->mode_why);
-	log_info("%s; %s", plan->level, attach_backend(session->attach));
+		log_info("not in %s mode: %s", plan_mode_name(session->opts.plan.python.mode),
+			 plan->mode_why);
+	log_info("%s%s%s", plan->level, plan->level[0] ? "; " : "", attach_backend(session->attach));
 	if (plan->memory_why[0])
 		log_info("mapped memory is not followed: %s", plan->memory_why);
+	if (target->native_why[0])
+		log_info("the native layer is not traced: %s", target->native_why);
 	for (size_t i = 0; i < plan->missing_count; i++)
 		log_debug("not probed: %s: %s", plan->missing[i].symbol, plan->missing[i].why);
 }
@@ -82,34 +121,60 @@ static int member_new(struct session *session, pid_t pid, struct member **out)
 	return 0;
 }
 
-static int member_attach(struct session *session, struct member *member, const char *name,
-			 const struct plan *plan, int from_start)
+/* Where the interpreter's file is mapped as code: native frames of a traceback end there. */
+static void interpreter_find(struct member *member)
+{
+	struct abi_target *target = &member->runtime.target;
+	struct process_maps maps;
+	struct stat file;
+
+	if (!member->runtime.version_hex || fstat(elf_file_fd(member->runtime.file), &file) ||
+	    process_maps_read(member->pid, &maps))
+		return;
+	for (size_t i = 0; i < maps.count; i++) {
+		const struct process_map *map = &maps.entries[i];
+
+		if (!map->executable || map->inode != file.st_ino ||
+		    map->device_major != major(file.st_dev) || map->device_minor != minor(file.st_dev))
+			continue;
+		if (!target->interpreter_end)
+			target->interpreter_start = map->start;
+		target->interpreter_end = map->end;
+	}
+	process_maps_free(&maps);
+}
+
+static void target_describe(struct session *session, struct member *member, const struct plan *plan)
+{
+	struct abi_target *target = &member->runtime.target;
+
+	target->nframe = session->opts.nframe;
+	target->sample_bytes = session->opts.sample_bytes;
+	target->space = session->next_space++;
+	target->layers = member->layers;
+	interpreter_find(member);
+	/* One that cannot be described is not read. */
+	if (member->layers & 1u << EVENT_LAYER_PYTHON && heap_describe(&member->runtime, &target->heap))
+		log_debug("PID %d: %s", member->pid, error_reason(-ENOTSUP));
+	if (plan->object_code.end) {
+		target->object_code_start = plan->object_code.start + member->runtime.bias;
+		target->object_code_end = plan->object_code.end + member->runtime.bias;
+	}
+	if (plan->memory)
+		target->program_break = plan->memory->program_break;
+}
+
+/* What is on Python's heap already, and none has told of, is older. */
+static int member_baseline(struct session *session, struct member *member, int from_start)
 {
 	int err;
 
-	member->runtime.target.nframe = session->opts.nframe;
-	member->runtime.target.space = session->next_space++;
-	/* One that cannot be described is not read. */
-	if (heap_describe(&member->runtime, &member->runtime.target.heap))
-		log_debug("PID %d: %s", member->pid, error_reason(-ENOTSUP));
-	if (plan->object_code.end) {
-		member->runtime.target.object_code_start = plan->object_code.start + member->runtime.bias;
-		member->runtime.target.object_code_end = plan->object_code.end + member->runtime.bias;
+	if (!(member->layers & 1u << EVENT_LAYER_PYTHON)) {
+		member->heap_unreadable = 1;
+		return 0;
 	}
-	if (plan->memory)
-		member->runtime.target.program_break = plan->memory->program_break;
-	err = process_announce(session, member, name, from_start);
-	if (!err)
-		err = attach_sites(session->attach, plan, member->runtime.file, member->pid);
-	if (!err && plan->memory)
-		err = attach_sites(session->attach, plan->memory, plan->memory_file, member->pid);
-	if (err)
-		return err;
-	member->index = trace_process_count(session->trace) - 1;
-	/* From here on events come. What is on the heap and none has told of is older. */
-	err = attach_target(session->attach, member->pid, &member->runtime.target);
-	if (err || from_start)
-		return err;
+	if (from_start)
+		return 0;
 	err = member_census(session, member, 1, 0);
 	if (err != -ENOTSUP)
 		return err;
@@ -118,35 +183,74 @@ static int member_attach(struct session *session, struct member *member, const c
 	return 0;
 }
 
+static int member_attach(struct session *session, struct member *member, const struct plan_target *target,
+			 int from_start)
+{
+	const struct plan *plan = &target->python;
+	int err;
+
+	target_describe(session, member, plan);
+	err = process_announce(session, member, target->info.name, from_start);
+	if (!err && plan->count)
+		err = attach_sites(session->attach, plan, member->runtime.file, member->pid);
+	if (!err && plan->memory)
+		err = attach_sites(session->attach, plan->memory, plan->memory_file, member->pid);
+	for (size_t i = 0; i < target->native_count && !err; i++)
+		err = attach_sites(session->attach, target->native[i].plan, target->native[i].file,
+				   member->pid);
+	if (err)
+		return err;
+	member->index = trace_process_count(session->trace) - 1;
+	err = member_symbols_begin(session, member);
+	if (err)
+		return err;
+	/* From here on events come. */
+	err = attach_target(session->attach, member->pid, &member->runtime.target);
+	return err ? err : member_baseline(session, member, from_start);
+}
+
+static int seccomp_allows(struct session *session, pid_t pid, const struct plan_target *target)
+{
+	int err = seccomp_check(&session->seccomp, &session->features, pid, &target->python);
+
+	for (size_t i = 0; i < target->native_count && !err; i++)
+		err = seccomp_check(&session->seccomp, &session->features, pid, target->native[i].plan);
+	return err;
+}
+
 int session_add(struct session *session, pid_t pid, int from_start)
 {
 	uint64_t start = clock_ns(CLOCK_MONOTONIC);
-	struct process_info info;
-	struct plan plan = {0};
+	struct plan_target target = {0};
 	struct member *member = NULL;
 	int err;
 
 	err = member_new(session, pid, &member);
 	if (err)
 		return err;
-	err = plan_process(pid, &session->opts.plan, session->plans, &info, &member->runtime, &plan);
+	err = plan_target(pid, &session->opts.plan, &session->plans, &target);
 	if (!err && member->pidfd < 0)
 		err = -ESRCH;
-	member->mode = plan.mode;
-	member->mapped = plan.memory != NULL;
-	member->large_blocks = plan.large_blocks;
+	if (err)
+		goto out;
+	/* The runtime is the member's from here on. */
+	member->runtime = target.runtime;
+	target.runtime = (struct python_runtime){0};
+	member->mode = target.python.mode;
+	member->layers = target.layers;
+	member->large_blocks = target.python.large_blocks;
+	err = seccomp_allows(session, pid, &target);
 	if (!err)
-		err = seccomp_check(&session->seccomp, &session->features, pid, &plan);
-	if (!err)
-		err = member_attach(session, member, info.name, &plan, from_start);
-	if (err) {
-		plan_free(&plan);
-		member_close(member);
-		return err;
-	}
+		err = member_attach(session, member, &target, from_start);
+	if (err)
+		goto out;
 	session->members[session->count++] = member;
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
-	attached_print(session, member, info.name, &plan, member->census_ns - start);
-	plan_free(&plan);
-	return 0;
+	attached_print(session, member, &target, member->census_ns - start);
+	member = NULL;
+out:
+	plan_target_free(&target);
+	if (member)
+		member_close(member);
+	return err;
 }

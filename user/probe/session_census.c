@@ -48,6 +48,7 @@ void session_census(struct session *session)
 {
 	for (size_t i = 0; i < session->count; i++)
 		member_reconcile(session, session->members[i], 0, session->opts.freeze);
+	session_name(session);
 }
 
 void session_census_due(struct session *session, uint64_t now)

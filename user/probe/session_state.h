@@ -5,17 +5,29 @@
 
 #include "probe/attach.h"
 #include "probe/features.h"
-#include "probe/plan_cache.h"
+#include "probe/plan_target.h"
 #include "probe/seccomp.h"
 #include "probe/session.h"
 
+#define MEMBER_MODULES 16 /* looks at what is mapped that are kept */
+
+/* Zero-initialise. */
+struct member_symbols {
+	struct modules *modules[MEMBER_MODULES]; /* the newest last */
+	size_t count;
+	size_t watched, named; /* trace_unnamed_next()'s cursors: whose files are open, which have names */
+	uint64_t looked_ns;
+};
+
 struct member {
 	pid_t pid;
-	int pidfd;    /* -1 once the process has ended */
-	size_t index; /* in the trace */
-	struct python_runtime runtime;
+	int pidfd;                     /* -1 once the process has ended */
+	size_t index;                  /* in the trace */
+	struct python_runtime runtime; /* version_hex 0: there is none */
+	uint32_t layers;               /* 1 << enum event_layer for each that is traced */
+	struct member_symbols symbols;
 	enum event_mode mode;
-	int mapped, large_blocks;           /* growth mode: mapped memory; large blocks one by one */
+	int large_blocks;                   /* growth mode: they are traced one by one */
 	int heap_unreadable;                /* there will be no census */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
 };
@@ -24,7 +36,8 @@ struct session {
 	struct session_opts opts;
 	struct features features;
 	struct attach *attach;
-	struct plan_cache *plans;
+	struct plan_caches plans;
+	struct symbols *symbols; /* NULL: no native frame has been seen */
 	struct trace *trace;
 	struct member **members;
 	size_t count;
@@ -43,6 +56,14 @@ void member_close(struct member *member);
 int member_census(struct session *session, struct member *member, int baseline, int freeze);
 /* The same; what went wrong is told. */
 void member_reconcile(struct session *session, struct member *member, int baseline, int freeze);
+/* From here on addresses can be named; it is no error that they cannot. 0, -ENOMEM. */
+int member_symbols_begin(struct session *session, struct member *member);
+void member_symbols_end(struct member *member);
+/* Has the files of addresses that are new opened. */
+void member_symbols_watch(struct session *session, struct member *member, uint64_t now);
+/* Feeds the names of the addresses that have none yet. 0, -errno. */
+int member_symbols_name(struct session *session, struct member *member);
+void session_name(struct session *session);
 /* Reads the heaps that were not read for a while: every half second, or less often if that costs more than 2 % of the time. */
 void session_census_due(struct session *session, uint64_t now);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/error.h"
 #include "base/hash.h"
 
 #define INDEX_FIRST 64u
@@ -42,7 +43,8 @@ static uint64_t trace_hash(const struct snapshot *snapshot, uint32_t item)
 {
 	const struct snapshot_trace *trace = &snapshot->traces[item];
 
-	return hash_add(trace->bytes, (uint64_t)trace->traceback << 32 | trace->domain);
+	return hash_add(trace->bytes + ((uint64_t)trace->process << 40),
+			(uint64_t)trace->traceback << 32 | trace->domain);
 }
 
 /* Makes room for one more item beside the count that the index holds. */
@@ -185,13 +187,68 @@ int builder_trace(struct builder *builder, const struct snapshot_trace *trace)
 		struct snapshot_trace *known = &snapshot->traces[index->slots[i] - 1];
 
 		if (known->traceback == trace->traceback && known->bytes == trace->bytes &&
-		    known->domain == trace->domain) {
+		    known->domain == trace->domain && known->process == trace->process) {
 			known->count += trace->count;
 			return 0;
 		}
 	}
 	index->slots[i] = (uint32_t)++snapshot->trace_count;
 	return 0;
+}
+
+int builder_process(struct builder *builder, struct snapshot_meta **meta)
+{
+	struct snapshot *snapshot = builder->snapshot;
+
+	if (snapshot->process_count == SNAPSHOT_PROCESSES_MAX)
+		return error_set(-EFBIG, "more than %u processes", SNAPSHOT_PROCESSES_MAX);
+	int err = array_reserve(&snapshot->processes, &builder->process_room, snapshot->process_count, 1,
+				sizeof(*snapshot->processes));
+	if (err)
+		return err;
+	*meta = &snapshot->processes[snapshot->process_count++];
+	memset(*meta, 0, sizeof(**meta));
+	return 0;
+}
+
+static int traces_ordered(const struct snapshot_trace *traces, size_t count)
+{
+	for (size_t i = 1; i < count; i++)
+		if (traces[i - 1].process > traces[i].process)
+			return 0;
+	return 1;
+}
+
+static int traces_order(struct snapshot_trace **traces, size_t count, size_t processes)
+{
+	if (traces_ordered(*traces, count))
+		return 0;
+	size_t *ends = calloc(processes + 1, sizeof(*ends));
+	struct snapshot_trace *ordered = malloc(count * sizeof(*ordered));
+	if (!ends || !ordered) {
+		free(ends);
+		free(ordered);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < count; i++)
+		ends[(*traces)[i].process + 1]++;
+	for (size_t i = 1; i < processes; i++)
+		ends[i] += ends[i - 1];
+	for (size_t i = 0; i < count; i++)
+		ordered[ends[(*traces)[i].process]++] = (*traces)[i];
+	free(ends);
+	free(*traces);
+	*traces = ordered;
+	return 0;
+}
+
+int builder_order(struct builder *builder)
+{
+	struct snapshot *snapshot = builder->snapshot;
+	size_t processes = snapshot_process_count(snapshot);
+	int err = traces_order(&snapshot->traces, snapshot->trace_count, processes);
+
+	return err ? err : traces_order(&snapshot->mapped, snapshot->mapped_count, processes);
 }
 
 static void index_free(struct builder *builder)

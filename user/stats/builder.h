@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Building a snapshot: equal tracebacks and equal {traceback, bytes, domain} become one. Strings go straight
+ * Building a snapshot: equal tracebacks and equal {process, traceback, bytes, domain} become one. Strings go straight
  * into builder.snapshot->strings, the meta data into builder.snapshot->meta.
  */
 #ifndef TRACER_STATS_BUILDER_H
@@ -16,7 +16,7 @@ struct builder_index {
 
 struct builder {
 	struct snapshot *snapshot; /* owned until builder_finish() */
-	size_t frame_room, traceback_room, trace_room, mapped_room;
+	size_t frame_room, traceback_room, trace_room, mapped_room, process_room;
 	struct builder_index traceback_index, trace_index;
 	uint64_t total_bytes, mapped_bytes;
 };
@@ -34,6 +34,10 @@ int builder_trace(struct builder *builder, const struct snapshot_trace *trace);
 int builder_mapped(struct builder *builder, const struct snapshot_trace *trace);
 /* The same, but never one with an equal trace before it: the order of blocks that were listed one by one stays. */
 int builder_append(struct builder *builder, const struct snapshot_trace *trace);
+/* One more process, for the traces that name it; *meta is borrowed until the next. 0; -EFBIG: too many; -ENOMEM. */
+int builder_process(struct builder *builder, struct snapshot_meta **meta);
+/* Puts the traces into the order of their processes, where they came in another; only builder_finish() follows. 0, -ENOMEM. */
+int builder_order(struct builder *builder);
 /* Hands the snapshot over, its traces in the order of their first addition. */
 struct snapshot *builder_finish(struct builder *builder);
 void builder_abort(struct builder *builder);

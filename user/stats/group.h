@@ -9,7 +9,20 @@
 #include "stats/filter.h"
 #include "stats/snapshot.h"
 
-enum group_by { GROUP_FILENAME, GROUP_LINENO, GROUP_TRACEBACK };
+/* What tracemalloc groups by, and behind it whose the blocks are (owner.h). */
+enum group_by {
+	GROUP_FILENAME,
+	GROUP_LINENO,
+	GROUP_TRACEBACK,
+	GROUP_PROCESS,
+	GROUP_COMM, /* by the processes' names */
+	GROUP_CONTAINER,
+};
+
+static inline int group_is_owner(enum group_by by)
+{
+	return by >= GROUP_PROCESS;
+}
 
 struct statistics_opts {
 	enum group_by by;
@@ -17,15 +30,29 @@ struct statistics_opts {
 	const struct filters *filters; /* NULL: all traces; of both snapshots, when they are compared */
 };
 
+/*
+ * Of estimates: the standard errors, rounded up; 0: the figures are exact. Of a difference it is the root of the sum of both
+ * squares, as of two independent samples; of two snapshots of one session, which have blocks in common, it is less.
+ */
+struct statistic_error {
+	uint64_t size, count;
+};
+
 /* Statistic, or StatisticDiff: size and count are the new snapshot's, 0 when it lacks the entry. */
 struct statistic {
 	const struct snapshot
 		*snapshot; /* whose indices these are: the new one, or the old when only it has it */
-	/* GROUP_TRACEBACK: index in the snapshot's tracebacks. Else frame says filename (and line, GROUP_LINENO). */
+	const struct snapshot_meta *process; /* of an owner: it, or any of its processes; else NULL */
+	/*
+	 * GROUP_TRACEBACK: index in the snapshot's tracebacks. GROUP_FILENAME, GROUP_LINENO: frame says filename (and
+	 * line).
+	 */
 	uint32_t traceback;
 	struct snapshot_frame frame; /* line 0 with GROUP_FILENAME */
 	uint64_t size, count;        /* at most INT64_MAX, like all sums here */
 	uint64_t old_size, old_count;
+	uint32_t processes; /* of the new snapshot, that hold some of it */
+	struct statistic_error error, old_error;
 };
 
 struct statistics {
@@ -34,12 +61,15 @@ struct statistics {
 	uint64_t total_size,
 		total_count; /* of the traces that passed the filters; a recursive one counts once */
 	uint64_t old_total_size, old_total_count;
+	struct statistic_error total_error, old_total_error;
+	int sampled; /* figures are estimates, from a sample (stats/estimate.h) of either snapshot */
 };
 
 /*
- * statistics(): by size, count, then traceback, all descending. 0; -EINVAL cumulative with GROUP_TRACEBACK
- * (error_set tells); -EOVERFLOW when a sum exceeds INT64_MAX; -ENOMEM. statistics_free() releases. Cumulative with
- * one frame a traceback is, as in CPython, the same as without; PEP 454 would rather not have it asked for.
+ * statistics(): by size, count, then traceback (or owner), all descending. 0; -EINVAL cumulative with GROUP_TRACEBACK
+ * or owners (error_set tells); -EOVERFLOW when a sum exceeds INT64_MAX; -ENOMEM. statistics_free() releases. Cumulative with
+ * one frame a traceback is, as in CPython, the same as without; PEP 454 would rather not have it asked for. Owners are all
+ * there, those that hold nothing of what passes too.
  */
 int statistics_compute(const struct snapshot *snapshot, const struct statistics_opts *opts,
 		       struct statistics *out);
@@ -51,7 +81,7 @@ int statistics_compare(const struct snapshot *snapshot, const struct snapshot *o
 		       const struct statistics_opts *opts, struct statistics *out);
 void statistics_free(struct statistics *statistics);
 
-/* The frames of an entry, most recent first: *nframe of them, borrowed from it or its snapshot. */
+/* The frames of an entry that has some, most recent first: *nframe of them, borrowed from it or its snapshot. */
 const struct snapshot_frame *statistic_frames(const struct statistic *statistic, enum group_by by,
 					      uint32_t *nframe);
 

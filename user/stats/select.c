@@ -1,115 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snapshot_select(): names and tracebacks go over when a trace that passes first needs them. */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "stats/builder.h"
+#include "stats/carry.h"
 #include "stats/filter.h"
 
-#define NONE UINT32_MAX
-
-struct selection {
-	const struct snapshot *snapshot;
-	struct builder builder;
-	uint32_t *strings, *tracebacks; /* old index -> new one, NONE: not there yet */
-	struct snapshot_frame *frames;  /* of one traceback */
-};
-
-static uint32_t *indices_new(size_t count)
+/* All processes stay, those of which no trace passes too: what was not seen of them is of the whole. */
+static int processes_take(struct builder *builder, const struct snapshot *snapshot)
 {
-	uint32_t *indices = malloc((count ? count : 1) * sizeof(*indices));
-
-	if (indices)
-		memset(indices, 0xff, count * sizeof(*indices));
-	return indices;
-}
-
-static int selection_begin(struct selection *selection, const struct snapshot *snapshot)
-{
-	uint32_t longest = 1;
-	int err = builder_begin(&selection->builder);
-
-	if (err)
-		return err;
-	for (size_t i = 0; i < snapshot->traceback_count; i++)
-		if (snapshot->tracebacks[i].nframe > longest)
-			longest = snapshot->tracebacks[i].nframe;
-	selection->snapshot = snapshot;
-	selection->builder.snapshot->meta = snapshot->meta;
-	selection->strings = indices_new(strings_count(snapshot->strings));
-	selection->tracebacks = indices_new(snapshot->traceback_count);
-	selection->frames = calloc(longest, sizeof(*selection->frames));
-	return selection->strings && selection->tracebacks && selection->frames ? 0 : -ENOMEM;
-}
-
-static int string_take(struct selection *selection, uint32_t *id)
-{
-	uint32_t *known = &selection->strings[*id];
 	int err = 0;
 
-	if (*known == NONE) {
-		const char *text = strings_get(selection->snapshot->strings, *id);
+	builder->snapshot->meta = snapshot->meta;
+	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
+		struct snapshot_meta *meta;
 
-		err = strings_intern(selection->builder.snapshot->strings, text, strlen(text), known);
+		err = builder_process(builder, &meta);
+		if (!err)
+			*meta = snapshot->processes[i];
 	}
-	*id = *known;
 	return err;
 }
 
-static int traceback_take(struct selection *selection, uint32_t *index)
+static int traces_take(struct carry *carry, struct filter_run *run, int merge)
 {
-	const struct snapshot *snapshot = selection->snapshot;
-	const struct snapshot_traceback *traceback = &snapshot->tracebacks[*index];
-	uint32_t *known = &selection->tracebacks[*index];
 	int err = 0;
 
-	if (*known == NONE) {
-		for (uint32_t i = 0; !err && i < traceback->nframe; i++) {
-			struct snapshot_frame *frame = &selection->frames[i];
+	for (size_t i = 0; !err && i < carry->from->trace_count; i++) {
+		struct snapshot_trace trace = carry->from->traces[i];
+		int passes = filter_run_passes(run, &trace);
 
-			*frame = snapshot->frames[traceback->first + i];
-			err = string_take(selection, &frame->filename);
-			if (!err)
-				err = string_take(selection, &frame->function);
+		if (passes <= 0) {
+			err = passes;
+			continue;
 		}
+		err = carry_traceback(carry, &trace);
 		if (!err)
-			err = builder_traceback(&selection->builder, selection->frames, traceback->nframe,
-						traceback->total, known);
+			err = merge ? builder_trace(carry->to, &trace) : builder_append(carry->to, &trace);
 	}
-	*index = *known;
 	return err;
 }
 
 int snapshot_select(const struct snapshot *snapshot, const struct filters *filters, int merge,
 		    struct snapshot **out)
 {
-	struct selection selection = {0};
+	struct carry carry = {0};
 	struct filter_run run = {0};
-	int err = selection_begin(&selection, snapshot);
+	struct builder builder;
+	int err = builder_begin(&builder);
 
+	if (err)
+		return err;
+	err = processes_take(&builder, snapshot);
+	if (!err)
+		err = carry_begin(&carry, snapshot, &builder);
 	if (!err)
 		err = filter_run_begin(&run, filters, snapshot);
-	for (size_t i = 0; !err && i < snapshot->trace_count; i++) {
-		struct snapshot_trace trace = snapshot->traces[i];
-		int passes = filter_run_passes(&run, &trace);
-
-		if (passes <= 0) {
-			err = passes;
-			continue;
-		}
-		err = traceback_take(&selection, &trace.traceback);
-		if (!err)
-			err = merge ? builder_trace(&selection.builder, &trace)
-				    : builder_append(&selection.builder, &trace);
-	}
+	if (!err)
+		err = traces_take(&carry, &run, merge);
 	filter_run_end(&run);
-	free(selection.strings);
-	free(selection.tracebacks);
-	free(selection.frames);
+	carry_end(&carry);
 	if (err)
-		builder_abort(&selection.builder);
+		builder_abort(&builder);
 	else
-		*out = builder_finish(&selection.builder);
+		*out = builder_finish(&builder);
 	return err;
 }

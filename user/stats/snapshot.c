@@ -14,7 +14,61 @@ void snapshot_free(struct snapshot *snapshot)
 	free(snapshot->tracebacks);
 	free(snapshot->traces);
 	free(snapshot->mapped);
+	free(snapshot->processes);
 	free(snapshot);
+}
+
+static const char *const layer_names[EVENT_LAYERS] = {
+	[EVENT_LAYER_PYTHON] = "python",
+	[EVENT_LAYER_NATIVE] = "native",
+	[EVENT_LAYER_MMAP] = "mmap",
+};
+
+const char *event_layer_name(enum event_layer layer)
+{
+	return layer_names[layer];
+}
+
+int event_layer_find(const char *name)
+{
+	for (int i = 0; i < EVENT_LAYERS; i++)
+		if (!strcmp(name, layer_names[i]))
+			return i;
+	return -1;
+}
+
+size_t snapshot_process_count(const struct snapshot *snapshot)
+{
+	return snapshot->process_count ? snapshot->process_count : 1;
+}
+
+const struct snapshot_meta *snapshot_process(const struct snapshot *snapshot, size_t index)
+{
+	return snapshot->process_count ? &snapshot->processes[index] : &snapshot->meta;
+}
+
+uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct snapshot_trace *trace)
+{
+	/* Not asked of each where no process has one: of mapped memory there is no sample. */
+	return snapshot->meta.sample_bytes ? snapshot_process(snapshot, trace->process)->sample_bytes : 0;
+}
+
+struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t index, size_t *first)
+{
+	struct snapshot one = *snapshot;
+	size_t end = *first;
+
+	while (end < snapshot->trace_count && snapshot->traces[end].process == index)
+		end++;
+	one.meta = *snapshot_process(snapshot, index);
+	one.processes = NULL;
+	one.process_count = 0;
+	one.mapped = NULL;
+	one.mapped_count = 0;
+	one.traces += *first;
+	one.trace_count = end - *first;
+	*first = end;
+	return one;
 }
 
 int snapshot_is_growth(const struct snapshot *snapshot)
@@ -30,6 +84,7 @@ struct snapshot snapshot_mapped(const struct snapshot *snapshot)
 	mapped.trace_count = snapshot->mapped_count;
 	mapped.mapped = NULL;
 	mapped.mapped_count = 0;
+	mapped.meta.sample_bytes = 0; /* a sample is of blocks */
 	return mapped;
 }
 
@@ -86,6 +141,9 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	if (!err)
 		err = array_copy(&copy->mapped, snapshot->mapped, snapshot->mapped_count,
 				 sizeof(*copy->mapped));
+	if (!err)
+		err = array_copy(&copy->processes, snapshot->processes, snapshot->process_count,
+				 sizeof(*copy->processes));
 	if (err) {
 		snapshot_free(copy);
 		return err;
@@ -94,6 +152,7 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	copy->traceback_count = snapshot->traceback_count;
 	copy->trace_count = snapshot->trace_count;
 	copy->mapped_count = snapshot->mapped_count;
+	copy->process_count = snapshot->process_count;
 	*out = copy;
 	return 0;
 }

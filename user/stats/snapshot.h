@@ -2,6 +2,9 @@
 /*
  * A snapshot: what was live at one moment, as tracemalloc.Snapshot holds it (PEP 454), grouped by equal
  * {traceback, bytes, domain} and with what was not seen beside it. Immutable once built.
+ *
+ * It is of one process or of several of one session: then {process} too tells traces apart, and beside the meta data
+ * of the whole there are those of every process (merge.h).
  */
 #ifndef TRACER_STATS_SNAPSHOT_H
 #define TRACER_STATS_SNAPSHOT_H
@@ -30,13 +33,19 @@ struct snapshot_traceback {
 struct snapshot_trace {
 	uint32_t traceback;
 	uint32_t domain;
-	uint64_t bytes; /* of each block */
+	uint32_t process; /* index in processes; 0 where there is one process only */
+	uint64_t bytes;   /* of each block */
 	uint64_t
 		count; /* blocks that are equal in all of this (a file of tracemalloc lists them one by one) */
 };
 
 /* The mode of a snapshot that Python's own tracemalloc took: nothing is known but its traces and the limit. */
 #define SNAPSHOT_TRACEMALLOC "tracemalloc"
+/* In mode and moment of a whole whose processes differ. */
+#define SNAPSHOT_MIXED "mixed"
+
+/* More processes than a session can come to: PIDs end at 2^22, and files are not believed. */
+#define SNAPSHOT_PROCESSES_MAX (1u << 18)
 
 /*
  * The heap as it was read last, against the table. live + large is what sys.getallocatedblocks() says; live is
@@ -57,12 +66,18 @@ struct snapshot_coverage {
 };
 
 struct snapshot_meta {
-	uint32_t pid;
+	uint32_t pid;       /* 0: of several processes */
+	uint32_t ns_pid;    /* in its innermost PID namespace; 0: not known */
+	uint32_t parent;    /* the process whose live blocks it inherited by fork; 0: none */
+	char container[65]; /* "": in none, or not known */
+	int has_exited;     /* then wait_status is known, as wait(2) has it */
+	uint32_t wait_status;
 	uint32_t python_version; /* PY_VERSION_HEX, 0: unknown */
 	uint32_t traceback_limit;
 	char name[65];
-	char mode[16];   /* "exact", …; SNAPSHOT_TRACEMALLOC */
-	char moment[32]; /* "running", "finalizing", "exited", "execed": the state that it shows */
+	enum event_layer layer; /* of traces */
+	char mode[16];          /* "exact", …; SNAPSHOT_TRACEMALLOC */
+	char moment[32];        /* "running", "finalizing", "exited", "execed": the state that it shows */
 	uint64_t taken_realtime_ns;
 	uint64_t duration_ns; /* traced for */
 	int from_start;       /* 1: nothing is older than the trace */
@@ -70,6 +85,10 @@ struct snapshot_meta {
 		peak_bytes; /* 0: not known; in census mode the highest that a reading of the heap has left */
 	uint64_t loss[LOSS_COUNT];
 	uint64_t frees_unknown, replaced, stacks_unknown, frames_unknown, records_malformed;
+	uint64_t frames_unnamed; /* native frames of which only the address is known */
+	uint64_t stacks_cut;     /* tracebacks whose native frames end early */
+	uint64_t
+		sample_bytes; /* traces hold a sample, with this mean (stats/estimate.h); 0: all blocks. Of several processes the greatest */
 	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */
 	uint64_t
 		unread_ns; /* census: how long before this moment the heap was read; since then dead blocks count */
@@ -88,7 +107,7 @@ struct snapshot {
 	size_t frame_count;
 	struct snapshot_traceback *tracebacks;
 	size_t traceback_count;
-	struct snapshot_trace *traces;
+	struct snapshot_trace *traces; /* in the order of their processes */
 	size_t trace_count;
 	/*
 	 * The memory mapped since the trace began (growth mode): bytes are of each range. A layer of its own, in which most
@@ -96,7 +115,28 @@ struct snapshot {
 	 */
 	struct snapshot_trace *mapped;
 	size_t mapped_count;
+	/*
+	 * Where there are several, each one's own: process_count is 0 or at least 2, and meta is then their sum. A
+	 * process that calls exec is two, the program before it and the one after.
+	 */
+	struct snapshot_meta *processes;
+	size_t process_count;
 };
+
+/* "python", "native", "mmap"; and back, -1: none of them. */
+const char *event_layer_name(enum event_layer layer);
+int event_layer_find(const char *name);
+
+/* How many processes it is of, at least 1, and the index-th one's meta data: that of the whole, if there is one only. */
+size_t snapshot_process_count(const struct snapshot *snapshot);
+const struct snapshot_meta *snapshot_process(const struct snapshot *snapshot, size_t index);
+/* The mean of the sample that a trace is of; 0: all blocks. */
+uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct snapshot_trace *trace);
+/*
+ * The blocks of the index-th process as a snapshot of its own, for whatever takes one; borrows all but itself. *first:
+ * 0 for process 0, and then left for the next one's call.
+ */
+struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t index, size_t *first);
 
 /* Are pools counted and not blocks? */
 int snapshot_is_growth(const struct snapshot *snapshot);

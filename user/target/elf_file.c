@@ -13,32 +13,10 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "target/elf_debug.h"
+#include "target/elf_file_state.h"
 #include "target/elf_section.h"
-#include "target/elf_symbols.h"
 
 #define PAGE_BYTES 4096ull
-#define DEBUG_ROOT "/usr/lib/debug"
-#define SOURCES    3 /* of symbols, numbered as elf_symbol.source */
-
-struct elf_file {
-	int fd;
-	char *path;
-	char *debug_root;
-	Elf *elf;
-	uint64_t bytes;
-	GElf_Ehdr header;
-	GElf_Phdr *segments;
-	size_t segment_count;
-	char build_id[ELF_BUILD_ID_HEX_MAX];
-	const char *soname;
-	int executable;
-
-	struct elf_symbols tables[SOURCES];
-	int table_errs[SOURCES]; /* 1: not tried yet; 0 loaded; else why not */
-	struct elf_debug debug;
-	int debug_err; /* 1: not looked for yet; 0 open; -ENOENT */
-};
 
 static int read_segments(struct elf_file *file)
 {
@@ -121,11 +99,14 @@ int elf_file_open(struct elf_file **out, int fd, const char *path, const char *d
 		return -ENOMEM;
 	file->fd = -1;
 	file->debug_err = 1;
-	for (int i = 0; i < SOURCES; i++)
+	file->dwarf_err = 1;
+	file->dwarf_fd = -1;
+	file->alternate_fd = -1;
+	for (int i = 0; i < ELF_SOURCES; i++)
 		file->table_errs[i] = 1;
 	file->path = strdup(path);
-	file->debug_root = strdup(debug_root ? debug_root : DEBUG_ROOT);
-	if (!file->path || !file->debug_root)
+	file->debug_root = debug_root ? strdup(debug_root) : NULL;
+	if (!file->path || (debug_root && !file->debug_root))
 		err = -ENOMEM;
 	else
 		err = elf_section_begin(&file->elf, fd, &file->bytes);
@@ -147,10 +128,9 @@ void elf_file_close(struct elf_file *file)
 {
 	if (!file)
 		return;
-	for (int i = 0; i < SOURCES; i++)
+	for (int i = 0; i < ELF_SOURCES; i++)
 		elf_symbols_free(&file->tables[i]);
-	if (!file->debug_err)
-		elf_debug_close(&file->debug);
+	elf_file_close_debug(file);
 	elf_end(file->elf);
 	if (file->fd >= 0)
 		close(file->fd);
@@ -187,9 +167,7 @@ static int load_table(struct elf_file *file, int source)
 					source == ELF_FROM_DYNSYM ? SHT_DYNSYM : SHT_SYMTAB);
 		return *err;
 	}
-	file->debug_err =
-		elf_debug_open(&file->debug, file->elf, file->build_id, file->path, file->debug_root);
-	*err = file->debug_err;
+	*err = elf_file_load_debug(file);
 	if (!*err && elf_symbols_load(&file->tables[source], file->debug.elf, SHT_SYMTAB))
 		*err = -ENOENT; /* a defect of this machine's debug file is none of the target's */
 	return *err;
@@ -223,7 +201,7 @@ static int find_symbol(struct elf_file *file, const char *name, uint64_t vaddr, 
 {
 	int result = -ENOENT;
 
-	for (int source = 0; source < SOURCES; source++) {
+	for (int source = 0; source < ELF_SOURCES; source++) {
 		struct elf_symbols *table = &file->tables[source];
 		GElf_Sym symbol;
 		const char *found;
@@ -407,35 +385,87 @@ int elf_file_dtpmod_slot(struct elf_file *file, uint64_t *vaddr)
 	return -ENOENT;
 }
 
-static int names_import(const struct elf_symbols *dynsym, uint64_t index, const char *name)
+/* The name of the symbol that a relocation puts the address of into a slot; NULL: it is of another kind, or corrupt. */
+static const char *import_name(const struct elf_symbols *dynsym, const GElf_Rela *relocation)
 {
+	uint64_t type = GELF_R_TYPE(relocation->r_info), index = GELF_R_SYM(relocation->r_info);
 	GElf_Sym symbol;
 
-	return dynsym->symbols && index && index < dynsym->count &&
-	       gelf_getsym(dynsym->symbols, (int)index, &symbol) && symbol.st_name < dynsym->string_bytes &&
-	       !strcmp(dynsym->strings + symbol.st_name, name);
+	if ((type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) || !dynsym->symbols || !index ||
+	    index >= dynsym->count || !gelf_getsym(dynsym->symbols, (int)index, &symbol) ||
+	    symbol.st_name >= dynsym->string_bytes)
+		return NULL;
+	return dynsym->strings + symbol.st_name;
 }
 
-size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *vaddrs, size_t room)
+/* Calls with every slot that has a name, until the callback returns other than 0. */
+static void imports_visit(struct elf_file *file,
+			  int (*visit)(void *context, uint64_t slot, const char *name), void *context)
 {
 	Elf_Scn *section = NULL;
 	GElf_Shdr header;
 	GElf_Rela relocation;
-	size_t count = 0;
 
 	load_table(file, ELF_FROM_DYNSYM);
 	while ((section = elf_section_by_type(file->elf, SHT_RELA, section, &header))) {
 		Elf_Data *data = elf_section_data(section, &header);
 
-		for (int i = 0; data && count < room && gelf_getrela(data, i, &relocation); i++) {
-			uint64_t type = GELF_R_TYPE(relocation.r_info);
+		for (int i = 0; data && gelf_getrela(data, i, &relocation); i++) {
+			const char *name = import_name(&file->tables[ELF_FROM_DYNSYM], &relocation);
 
-			if ((type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT) &&
-			    names_import(&file->tables[ELF_FROM_DYNSYM], GELF_R_SYM(relocation.r_info), name))
-				vaddrs[count++] = relocation.r_offset;
+			if (name && visit(context, relocation.r_offset, name))
+				return;
 		}
 	}
-	return count;
+}
+
+struct slots_wanted {
+	const char *name;
+	uint64_t *vaddrs;
+	size_t room, count;
+};
+
+static int slot_add(void *context, uint64_t slot, const char *name)
+{
+	struct slots_wanted *wanted = context;
+
+	if (wanted->count < wanted->room && !strcmp(name, wanted->name))
+		wanted->vaddrs[wanted->count++] = slot;
+	return wanted->count == wanted->room;
+}
+
+size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *vaddrs, size_t room)
+{
+	struct slots_wanted wanted = {.name = name, .vaddrs = vaddrs, .room = room};
+
+	imports_visit(file, slot_add, &wanted);
+	return wanted.count;
+}
+
+struct name_wanted {
+	uint64_t slot;
+	const char *name;
+};
+
+static int slot_compare(void *context, uint64_t slot, const char *name)
+{
+	struct name_wanted *wanted = context;
+
+	if (slot != wanted->slot)
+		return 0;
+	wanted->name = name;
+	return 1;
+}
+
+int elf_file_import_at(struct elf_file *file, uint64_t vaddr, const char **name)
+{
+	struct name_wanted wanted = {.slot = vaddr};
+
+	imports_visit(file, slot_compare, &wanted);
+	if (!wanted.name)
+		return -ENOENT;
+	*name = wanted.name;
+	return 0;
 }
 
 const char *elf_file_soname(struct elf_file *file)

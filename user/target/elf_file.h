@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Symbols, sections and relocations of one ELF file, from its .dynsym, .symtab and separate debug file
- * (build-id under /usr/lib/debug/.build-id, then .gnu_debuglink). The file is hostile input: every size and
- * index is checked, work is bounded, a defect is an error.
+ * (build-id under /usr/lib/debug/.build-id, then .gnu_debuglink, then what debuginfod clients have fetched before). The
+ * file is hostile input: every size and index is checked, work is bounded, a defect is an error.
  *
  * Addresses ("vaddr") are the file's own; offsets are positions in the file, which is what a uprobe takes.
  */
@@ -24,7 +24,8 @@ struct elf_symbol {
 
 /*
  * Takes ownership of fd only on success. path is for messages and for finding the debug file (a copy is
- * kept). debug_root: directory under which debug files are looked for, NULL for "/usr/lib/debug".
+ * kept). debug_root: directory under which debug files are looked for, and nowhere else; NULL for "/usr/lib/debug"
+ * and the cache of debuginfod's clients.
  * 0; -ENOEXEC not an ELF file of x86-64 or a corrupt one (error_set tells); -errno.
  */
 int elf_file_open(struct elf_file **out, int fd, const char *path, const char *debug_root);
@@ -35,6 +36,16 @@ const char *elf_file_path(const struct elf_file *file);
 /* Lower-case hex of the build id, "" when the file has none. */
 const char *elf_file_build_id(const struct elf_file *file);
 int elf_file_has_symtab(const struct elf_file *file); /* own or in a debug file */
+/*
+ * Looks for the debug file under usr/lib/debug of another root (a container's), now, and before all others; root is a
+ * descriptor of that directory, borrowed for the call. No link there leads out of it. 0; -ENOENT.
+ */
+int elf_file_find_debug(struct elf_file *file, int root);
+/*
+ * Descriptor of the file with the DWARF, this one or its debug file, and of the one that dwz has moved the common part
+ * to, -1 for none. Both borrowed until elf_file_close(). 0; -ENOENT there is no DWARF.
+ */
+int elf_file_dwarf(struct elf_file *file, int *fd, int *alternate_fd);
 
 /* Defined symbol of that name, .dynsym first, then .symtab, then the debug file. 0; -ENOENT; -ENOEXEC. */
 int elf_file_symbol(struct elf_file *file, const char *name, struct elf_symbol *out);
@@ -68,6 +79,11 @@ int elf_file_dtpmod_slot(struct elf_file *file, uint64_t *vaddr);
  * (R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT). Their number, at most room.
  */
 size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *vaddrs, size_t room);
+/*
+ * The other way round: the name of the function of another file whose address the dynamic linker puts into the slot at
+ * vaddr. 0, *name is borrowed until elf_file_close(); -ENOENT.
+ */
+int elf_file_import_at(struct elf_file *file, uint64_t vaddr, const char **name);
 /* DT_NEEDED / DT_SONAME, "" when absent. Borrowed. */
 const char *elf_file_soname(struct elf_file *file);
 

@@ -15,14 +15,14 @@ static int in_file(uint64_t offset, uint64_t bytes, uint64_t file_bytes)
 	return offset <= file_bytes && bytes <= file_bytes - offset;
 }
 
-static int check_header(const Elf64_Ehdr *header, uint64_t file_bytes)
+static int check_header(const Elf64_Ehdr *header, uint64_t file_bytes, int relocatable)
 {
 	if (memcmp(header->e_ident, ELFMAG, SELFMAG) || header->e_ident[EI_CLASS] != ELFCLASS64 ||
 	    header->e_ident[EI_DATA] != ELFDATA2LSB || header->e_machine != EM_X86_64)
 		return error_set(-ENOEXEC, "not an ELF file of x86-64");
 	if (header->e_ident[EI_VERSION] != EV_CURRENT || header->e_version != EV_CURRENT)
 		return error_set(-ENOEXEC, "unknown version of ELF");
-	if (header->e_type != ET_EXEC && header->e_type != ET_DYN)
+	if (relocatable ? header->e_type != ET_REL : header->e_type != ET_EXEC && header->e_type != ET_DYN)
 		return error_set(-ENOEXEC, "ELF file of type %u", header->e_type);
 	/* Counts that do not fit into the header are left to object files: libelf would allocate whatever
 	 * they say. */
@@ -50,7 +50,7 @@ static int check_names(Elf *elf)
 	return index == SHN_UNDEF ? 0 : elf_section_strings(elf, index, &names, &bytes);
 }
 
-int elf_section_begin(Elf **out, int fd, uint64_t *file_bytes)
+static int file_begin(Elf **out, int fd, uint64_t *file_bytes, int relocatable)
 {
 	Elf64_Ehdr header;
 	struct stat st;
@@ -65,7 +65,7 @@ int elf_section_begin(Elf **out, int fd, uint64_t *file_bytes)
 		return -errno;
 	if ((size_t)n < sizeof(header))
 		return error_set(-ENOEXEC, "not an ELF file of x86-64");
-	err = check_header(&header, (uint64_t)st.st_size);
+	err = check_header(&header, (uint64_t)st.st_size, relocatable);
 	if (err)
 		return err;
 
@@ -85,6 +85,18 @@ int elf_section_begin(Elf **out, int fd, uint64_t *file_bytes)
 	*file_bytes = (uint64_t)st.st_size;
 	*out = elf;
 	return 0;
+}
+
+int elf_section_begin(Elf **out, int fd, uint64_t *file_bytes)
+{
+	return file_begin(out, fd, file_bytes, 0);
+}
+
+int elf_section_begin_common(Elf **out, int fd)
+{
+	uint64_t file_bytes;
+
+	return file_begin(out, fd, &file_bytes, 1);
 }
 
 Elf_Scn *elf_section_by_name(Elf *elf, const char *name, GElf_Shdr *header)

@@ -18,6 +18,8 @@
 /* An ELF file of x86-64; fd stays the caller's and must outlive *out (elf_end). 0; -ENOEXEC (error_set);
  * -errno. */
 int elf_section_begin(Elf **out, int fd, uint64_t *file_bytes);
+/* The same of the common part of several debug files, which is what linkers call relocatable. */
+int elf_section_begin_common(Elf **out, int fd);
 /* First section of that name, or of that type (SHT_*) after `after` (NULL: from the start); NULL when none.
  */
 Elf_Scn *elf_section_by_name(Elf *elf, const char *name, GElf_Shdr *header);

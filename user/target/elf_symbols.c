@@ -12,8 +12,9 @@
 #include "base/error.h"
 #include "target/elf_section.h"
 
-#define HASHED_BYTES   256u /* of a name: names may overlap in the string table, each as long as all of it */
-#define VERSION_HIDDEN 0x8000u /* of .gnu.version: not the default version of this name */
+#define HASHED_BYTES    256u /* of a name: names may overlap in the string table, each as long as all of it */
+#define UNDERSCORES_MAX 7u   /* before a name, that are told apart */
+#define VERSION_HIDDEN  0x8000u /* of .gnu.version: not the default version of this name */
 
 int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type)
 {
@@ -161,7 +162,19 @@ static int compare_reach(const void *a, const void *b)
 
 	if (x->start != y->start)
 		return x->start < y->start ? -1 : 1;
+	if (x->rank != y->rank)
+		return x->rank < y->rank ? -1 : 1;
 	return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static uint32_t alias_rank(const GElf_Sym *symbol, const char *name)
+{
+	uint32_t underscores = 0;
+
+	while (underscores < UNDERSCORES_MAX && name[underscores] == '_')
+		underscores++;
+	return (GELF_ST_BIND(symbol->st_info) != STB_LOCAL ? UNDERSCORES_MAX + 1 : 0) + UNDERSCORES_MAX -
+	       underscores;
 }
 
 static int index_addresses(struct elf_symbols *table)
@@ -174,14 +187,16 @@ static int index_addresses(struct elf_symbols *table)
 	if (!table->by_address)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < table->count; i++) {
+		const char *name;
 		GElf_Sym symbol;
 
-		if (!read_symbol(table, i, &symbol) || !is_function(&symbol))
+		name = read_symbol(table, i, &symbol);
+		if (!name || !is_function(&symbol))
 			continue;
 		if (symbol.st_size > UINT64_MAX - symbol.st_value)
 			continue;
-		table->by_address[table->address_count++] =
-			(struct elf_symbols_reach){symbol.st_value, symbol.st_value + symbol.st_size, i};
+		table->by_address[table->address_count++] = (struct elf_symbols_reach){
+			symbol.st_value, symbol.st_value + symbol.st_size, i, alias_rank(&symbol, name)};
 	}
 	qsort(table->by_address, table->address_count, sizeof(*table->by_address), compare_reach);
 	for (uint32_t i = 0; i < table->address_count; i++) {

@@ -11,6 +11,7 @@ struct elf_symbols_reach {
 	uint64_t start;
 	uint64_t reach; /* the furthest end of this function and of all that start before it */
 	uint32_t index;
+	uint32_t rank; /* of several that start together the one with the highest is found */
 };
 
 /* Zero-initialise. Borrows from the Elf. */
@@ -36,7 +37,10 @@ void elf_symbols_free(struct elf_symbols *table);
  * to a hidden one. *found is borrowed from the Elf. 0; -ENOENT; -ENOMEM.
  */
 int elf_symbols_find(struct elf_symbols *table, const char *name, GElf_Sym *symbol, const char **found);
-/* The function with the highest start that covers vaddr or starts there. 0; -ENOENT; -ENOMEM. */
+/*
+ * The function with the highest start that covers vaddr or starts there; of aliases a global one, and of those the one with
+ * the fewest underscores before it (malloc, not __libc_malloc). 0; -ENOENT; -ENOMEM.
+ */
 int elf_symbols_find_at(struct elf_symbols *table, uint64_t vaddr, GElf_Sym *symbol, const char **found);
 
 #endif

@@ -16,7 +16,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-#define FILE_MAX_BYTES (1u << 20) /* status with 65,536 groups; cgroup; stat */
+#define FILE_MAX_BYTES (1u << 20) /* status with 65,536 groups; stat */
 #define PF_KTHREAD     0x00200000u
 
 /* What /proc answers for a process that is gone or hidden, and for one of another user. */
@@ -99,6 +99,7 @@ static int parse_stat(const char *text, struct process_info *out)
 			return -EPROTO;
 		next = end;
 	}
+	out->ppid = (pid_t)field[4];
 	out->kernel_thread = (field[9] & PF_KTHREAD) != 0;
 	out->threads = (int)field[20];
 	out->start_ticks = field[22];
@@ -137,12 +138,12 @@ static void parse_status(const char *text, struct process_info *out)
 	if (value)
 		out->seccomp = (int)strtol(value, NULL, 10);
 	value = status_value(text, "NSpid"); /* from our namespace inwards */
-	while (value) {
+	while (value && out->ns_count < PROCESS_NS_MAX) {
 		long pid = strtol(value, &end, 10);
 
 		if (end == value || pid <= 0)
 			break;
-		out->ns_pid = (pid_t)pid;
+		out->ns_pid = out->ns_pids[out->ns_count++] = (pid_t)pid;
 		value = *end == '\n' ? NULL : end;
 	}
 }
@@ -158,26 +159,16 @@ static void parse_command(const char *text, size_t bytes, struct process_info *o
 	out->command[bytes] = '\0';
 }
 
-/* Of nested containers the innermost comes last. */
-void process_container_id(const char *cgroup, char out[PROCESS_CONTAINER_SIZE])
+int process_file_read(pid_t pid, const char *name, size_t max, struct buffer *out)
 {
-	const size_t digits = PROCESS_CONTAINER_SIZE - 1;
-	size_t run = 0;
+	int directory = open_process(pid);
+	int err;
 
-	out[0] = '\0';
-	for (;; cgroup++) {
-		if ((*cgroup >= '0' && *cgroup <= '9') || (*cgroup >= 'a' && *cgroup <= 'f')) {
-			run++;
-			continue;
-		}
-		if (run == digits) {
-			memcpy(out, cgroup - digits, digits);
-			out[digits] = '\0';
-		}
-		run = 0;
-		if (!*cgroup)
-			return;
-	}
+	if (directory < 0)
+		return directory;
+	err = read_file(directory, name, max, out);
+	close(directory);
+	return err;
 }
 
 int process_info_read(pid_t pid, struct process_info *out)
@@ -200,9 +191,6 @@ int process_info_read(pid_t pid, struct process_info *out)
 	}
 	if (!err) {
 		parse_command((const char *)text.data, text.size, &info);
-		/* A kernel without cgroups has no such file. */
-		if (!read_file(directory, "cgroup", FILE_MAX_BYTES, &text))
-			process_container_id((const char *)text.data, info.container);
 		*out = info;
 	}
 	buffer_free(&text);

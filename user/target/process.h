@@ -12,7 +12,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define PROCESS_CONTAINER_SIZE 65 /* 64 hex digits and NUL */
+#include "base/buffer.h"
+
+#define PROCESS_NS_MAX 33 /* levels of PID namespaces: the kernel's 32 below the first */
 
 struct process_map {
 	uint64_t start, end; /* addresses */
@@ -30,23 +32,28 @@ struct process_maps {
 
 struct process_info {
 	pid_t pid;
-	pid_t tgid;           /* differs from pid when pid names a thread */
-	pid_t ns_pid;         /* in its innermost PID namespace */
-	uint64_t start_ticks; /* field 22 of stat: with the pid, names a process for good */
-	uint32_t uid;         /* effective */
-	int seccomp;          /* 0 none, 1 strict, 2 filter */
-	int kernel_thread;    /* 1: no address space */
+	pid_t tgid;                    /* differs from pid when pid names a thread */
+	pid_t ppid;                    /* its parent's; 0: none that we can see */
+	pid_t ns_pid;                  /* in its innermost PID namespace */
+	pid_t ns_pids[PROCESS_NS_MAX]; /* in each, from ours inwards */
+	unsigned int ns_count;         /* of them */
+	uint64_t start_ticks;          /* field 22 of stat: with the pid, names a process for good */
+	uint32_t uid;                  /* effective */
+	int seccomp;                   /* 0 none, 1 strict, 2 filter */
+	int kernel_thread;             /* 1: no address space */
 	int zombie;
 	int threads;
-	char name[64];                          /* comm, control bytes as they are; NUL-terminated */
-	char command[256];                      /* command line, spaces between the arguments, cut */
-	char container[PROCESS_CONTAINER_SIZE]; /* container id from the cgroup path, "" outside */
+	char name[64];     /* comm, control bytes as they are; NUL-terminated */
+	char command[256]; /* command line, spaces between the arguments, cut */
 };
 
 /* 0; -ESRCH no such process; -EPERM; -errno. */
 int process_info_read(pid_t pid, struct process_info *out);
-/* The container id in the text of a cgroup file (pure): the last run of 64 lower-case hex digits, or "". */
-void process_container_id(const char *cgroup, char out[PROCESS_CONTAINER_SIZE]);
+/*
+ * A file of /proc/PID ("cgroup", "cmdline"), at most max bytes of it, NUL-terminated (the NUL is not counted). 0; -ESRCH;
+ * -EPERM; -errno. Caller frees the buffer, on failure too.
+ */
+int process_file_read(pid_t pid, const char *name, size_t max, struct buffer *out);
 /* 0; -ESRCH; -EPERM; -E2BIG beyond 65,536 maps. Caller frees with process_maps_free(). */
 int process_maps_read(pid_t pid, struct process_maps *out);
 void process_maps_free(struct process_maps *maps);

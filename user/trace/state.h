@@ -42,20 +42,38 @@ struct frame_entry {
 	struct trace_frame frame;
 };
 
+/* The address of native frames, and what is inlined there, the innermost first. */
+struct symbol_entry {
+	uint64_t address;
+	size_t first;   /* in symbol_frames */
+	uint32_t count; /* 0: it has no name */
+	uint8_t known;  /* an EVENT_SYMBOL has come */
+	uint8_t named;  /* and says what the function is called */
+};
+
+#define STACK_NATIVE (1u << 31)
+
 /* A traceback. Index 0 is the empty one. */
 struct stack_entry {
 	uint64_t first; /* in stack_frames */
 	uint32_t nframe;
 	uint32_t total;
 	uint64_t waiting; /* allocations that name it, while its record has not come */
-	int known;
+	uint8_t known;
+	uint8_t cut; /* its native frames end early */
+};
+
+/* A realloc under way. */
+struct pending {
+	struct block block;
+	enum { PENDING_NONE, PENDING_UNSEEN, PENDING_TAKEN } state; /* UNSEEN: of a block not in the table */
 };
 
 struct thread_entry {
-	/* Its realloc under way. */
-	struct block pending;
-	enum { PENDING_NONE, PENDING_UNSEEN, PENDING_TAKEN } state; /* UNSEEN: of a block not in the table */
+	struct pending pending[EVENT_LAYER_TABLES];
+	uint64_t native_freed; /* the native block that it freed last, and has been given none since */
 	/*
+	 * Of Python's layer:
 	 * What it did last. A record can be made before the allocator has done what it tells, so the heap may not show it yet.
 	 */
 	int last_freed; /* 1: freed last_address; 0: was given it */
@@ -82,21 +100,34 @@ struct census {
 struct process_state {
 	struct trace_process info;
 	struct census census;
-	struct blocks *blocks;
+	struct blocks *blocks[EVENT_LAYER_TABLES];
 	struct regions regions;
-	struct id_map stack_ids, frame_ids, code_ids, tids;
+	struct id_map stack_ids, frame_ids, code_ids, symbol_ids, tids;
 	struct stack_entry *stacks;
 	size_t stack_count, stack_room;
-	uint32_t *stack_frames; /* indices in frames */
+	uint32_t *stack_frames; /* indices in frames; with STACK_NATIVE in symbols */
 	size_t stack_frame_count, stack_frame_room;
 	struct frame_entry *frames;
 	size_t frame_count, frame_room;
+	struct symbol_entry *symbols;
+	size_t symbol_count, symbol_room;
+	struct trace_frame *symbol_frames;
+	size_t symbol_frame_count, symbol_frame_room;
 	struct code_entry *codes;
 	size_t code_count, code_room, lines_memory;
 	struct thread_entry *threads;
 	size_t thread_count, thread_room;
 	uint32_t last_tid, last_thread; /* the thread of the last record, and its index */
 	struct snapshot *final;
+};
+
+/* A traceback as far as it is known now, inlined functions included, and at most as many frames as the process's limit. */
+struct traceback_frames {
+	struct trace_frame frames[EVENT_MAX_FRAMES];
+	uint32_t count; /* at least 1 */
+	uint32_t total; /* those cut off included */
+	uint32_t unread,
+		unnamed; /* frames of Python's of which something is not known, native ones without a name */
 };
 
 struct trace {
@@ -111,10 +142,10 @@ struct trace {
 	struct process_state *last; /* that of the last record */
 	struct event_loss loss;
 	uint64_t orphans;
-	struct trace_frame scratch[EVENT_MAX_FRAMES]; /* behind trace_traceback_at() */
+	struct traceback_frames scratch; /* behind trace_traceback_at() */
 };
 
-/* Are there dead blocks in the table until a reading of the heap says so? */
+/* Are there dead blocks in Python's table until a reading of the heap says so? */
 static inline int state_heap_tells(const struct trace_process *info)
 {
 	return info->mode == EVENT_MODE_CENSUS || info->mode == EVENT_MODE_GROWTH;
@@ -136,12 +167,15 @@ void state_census_free(struct census *census);
 /* A block that has left the table, or would have. */
 int state_census_died(struct process_state *process, uint64_t address);
 /* The block is gone: the counters follow. */
-void state_block_gone(struct process_state *process, const struct block *block);
+void state_block_gone(struct process_state *process, enum event_layer layer, const struct block *block);
 int state_stack(const struct trace *trace, struct process_state *process, const struct event_stack *event);
+int state_symbol(struct trace *trace, struct process_state *process, const struct event_symbol *event);
 int state_code(struct trace *trace, struct process_state *process, const struct event_code *event);
 int state_code_lines(struct trace *trace, struct process_state *process,
 		     const struct event_code_lines *event);
 
+/* An empty table for each layer that has one. 0, -ENOMEM. */
+int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES]);
 /* As after tracemalloc.clear_traces(). What describes stacks and code stays: it is sent only once. 0, -ENOMEM. */
 int state_clear(struct process_state *process);
 
@@ -150,9 +184,13 @@ int state_stack_index(struct process_state *process, uint64_t stack_id, uint32_t
 /* Index of the code object of a code id, made at first mention. */
 int state_code_index(const struct trace *trace, struct process_state *process, uint64_t code_id,
 		     uint32_t *code);
-/* The frame as far as it is known now. */
-const struct frame_entry *state_frame(const struct trace *trace, struct process_state *process,
-				      uint32_t frame);
+/* Index of the symbol at an address, made at first mention. */
+int state_symbol_index(struct process_state *process, uint64_t address, uint32_t *symbol);
+/* Appends what is at an address, at most room frames; returns how many there are. */
+uint32_t state_symbol_frames(struct trace *trace, struct process_state *process, uint32_t symbol,
+			     uint32_t room, struct traceback_frames *out);
+void state_traceback(struct trace *trace, struct process_state *process, uint32_t traceback,
+		     struct traceback_frames *out);
 
 int state_snapshot(struct trace *trace, struct process_state *process, const char *moment,
 		   struct snapshot **out);

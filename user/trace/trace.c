@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "abi/sample.h"
 #include "base/array.h"
 #include "python/offsets.h"
 #include "trace/state.h"
@@ -20,16 +21,20 @@ static void process_free(struct process_state *process)
 		return;
 	for (size_t i = 0; i < process->code_count; i++)
 		free(process->codes[i].lines);
-	blocks_free(process->blocks);
+	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
+		blocks_free(process->blocks[i]);
 	regions_free(&process->regions);
 	id_map_free(&process->stack_ids);
 	id_map_free(&process->frame_ids);
 	id_map_free(&process->code_ids);
+	id_map_free(&process->symbol_ids);
 	id_map_free(&process->tids);
 	free(process->stacks);
 	free(process->stack_frames);
 	free(process->frames);
 	free(process->codes);
+	free(process->symbols);
+	free(process->symbol_frames);
 	free(process->threads);
 	state_census_free(&process->census);
 	snapshot_free(process->final);
@@ -45,8 +50,8 @@ static int process_new(const struct trace *trace, struct process_state **out)
 	if (!process)
 		return -ENOMEM;
 	process->stack_ids.seed = process->frame_ids.seed = trace->seed;
-	process->code_ids.seed = process->tids.seed = trace->seed;
-	err = blocks_new(&process->blocks);
+	process->code_ids.seed = process->symbol_ids.seed = process->tids.seed = trace->seed;
+	err = state_tables_new(process->blocks);
 	if (!err)
 		err = array_reserve(&process->stacks, &process->stack_room, 0, 1, sizeof(*process->stacks));
 	if (!err)
@@ -70,11 +75,24 @@ static uint32_t pool_bytes(uint32_t python_version)
 	return offsets ? offsets->heap.pool_bytes : 0;
 }
 
+static uint32_t layers_of(uint32_t mode)
+{
+	uint32_t layers = 0;
+
+	if (mode & EVENT_MODE_NATIVE)
+		layers |= 1u << EVENT_LAYER_NATIVE;
+	if (mode & EVENT_MODE_PYTHON || !(mode & EVENT_MODE_NATIVE))
+		layers |= 1u << EVENT_LAYER_PYTHON;
+	if (mode & EVENT_MODE_MAPPED)
+		layers |= 1u << EVENT_LAYER_MMAP;
+	return layers;
+}
+
 static int process_begin(struct trace *trace, const struct event_target *event)
 {
 	struct process_state *process;
 
-	if (!event->nframe || event->nframe > EVENT_MAX_FRAMES)
+	if (!event->nframe || event->nframe > EVENT_MAX_FRAMES || event->sample_bytes > SAMPLE_MEAN_MAX)
 		return -EBADMSG;
 	int err = array_reserve(&trace->processes, &trace->process_room, trace->process_count, 1,
 				sizeof(*trace->processes));
@@ -84,13 +102,17 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 		return err;
 	process->info = (struct trace_process){
 		.tgid = event->header.tgid,
+		.ns_pid = event->ns_pid,
+		.parent = event->parent,
 		.python_version = event->python_version,
 		.nframe = event->nframe,
 		.mode = event->mode & EVENT_MODE_MASK,
+		.layers = layers_of(event->mode),
 		.mapped_known = (event->mode & EVENT_MODE_MAPPED) != 0,
 		.large_skipped = (event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH &&
 				 !(event->mode & EVENT_MODE_LARGE),
 		.pool_bytes = pool_bytes(event->python_version),
+		.sample_bytes = event->sample_bytes,
 		.from_start = event->from_start != 0,
 		.start_ns = event->header.time_ns,
 		.end_ns = event->header.time_ns,
@@ -98,6 +120,7 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 	};
 	process->info.counters.events = 1;
 	memcpy(process->info.name, event->name, sizeof(event->name));
+	memcpy(process->info.container, event->container, sizeof(event->container));
 	err = id_map_put(&trace->tgids, event->header.tgid, (uint32_t)trace->process_count);
 	if (err) {
 		process_free(process);
@@ -120,7 +143,7 @@ static int process_finalize(struct trace *trace, struct process_state *process)
 static size_t record_bytes(uint32_t type, int *variable)
 {
 	*variable = type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
-		    type == EVENT_CENSUS_POOL;
+		    type == EVENT_CENSUS_POOL || type == EVENT_PROCESS || type == EVENT_SYMBOL;
 	switch (type) {
 	case EVENT_ALLOC:
 	case EVENT_REALLOC_DONE:
@@ -132,6 +155,8 @@ static size_t record_bytes(uint32_t type, int *variable)
 		return sizeof(struct event_free);
 	case EVENT_STACK:
 		return sizeof(struct event_stack);
+	case EVENT_SYMBOL:
+		return sizeof(struct event_symbol);
 	case EVENT_CODE:
 		return sizeof(struct event_code);
 	case EVENT_CODE_LINES:
@@ -142,7 +167,7 @@ static size_t record_bytes(uint32_t type, int *variable)
 	case EVENT_FINALIZE:
 		return sizeof(struct event_process);
 	case EVENT_PROCESS:
-		return sizeof(struct event_target);
+		return EVENT_TARGET_MIN; /* older captures lack the rest */
 	case EVENT_LOSS:
 		return sizeof(struct event_loss);
 	case EVENT_CLEAR:
@@ -194,6 +219,8 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return state_reuse(process, record);
 	case EVENT_STACK:
 		return state_stack(trace, process, record);
+	case EVENT_SYMBOL:
+		return state_symbol(trace, process, record);
 	case EVENT_CODE:
 		return state_code(trace, process, record);
 	case EVENT_CODE_LINES:
@@ -210,7 +237,8 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 	case EVENT_CLEAR:
 		return state_clear(process);
 	case EVENT_RESET_PEAK:
-		process->info.peak_bytes = process->info.live_bytes;
+		for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
+			process->info.tables[i].peak_bytes = process->info.tables[i].live_bytes;
 		return 0;
 	case EVENT_CENSUS:
 		return state_census(process, record);
@@ -254,7 +282,10 @@ int trace_feed(struct trace *trace, const void *record, size_t size)
 		return 0;
 	}
 	if (valid && header->type == EVENT_PROCESS) {
-		err = process_begin(trace, record);
+		struct event_target target = {0};
+
+		memcpy(&target, record, size < sizeof(target) ? size : sizeof(target));
+		err = process_begin(trace, &target);
 		trace->orphans += err == -EBADMSG;
 		return err;
 	}

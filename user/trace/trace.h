@@ -33,24 +33,41 @@ struct trace_traceback {
 };
 
 struct trace_counters {
-	uint64_t events, allocs, frees, reallocs, reuses;
-	uint64_t frees_unknown;  /* of blocks that the table does not know: older than the trace, or unseen */
-	uint64_t replaced;       /* an allocation at an address that was live: its free was not seen */
+	uint64_t events, reuses;
 	uint64_t stacks_unknown; /* allocations whose stack record has not come */
 	uint64_t
 		frames_unknown; /* of the last snapshot's tracebacks: frames without file name or line table */
+	uint64_t frames_unnamed;    /* and native frames without a name */
+	uint64_t stacks_cut;        /* and those whose native frames end early */
 	uint64_t regions_dropped;   /* changes of mapped memory not kept: more than REGIONS_MAX regions */
 	uint64_t records_malformed; /* records skipped */
+};
+
+/* What is live in one layer, and what has been. */
+struct trace_table {
+	/*
+	 * While a realloc is under way its block counts as gone. live_bytes never exceeds 2^59 - 1. In Python's layer, in
+	 * census and growth mode, dead blocks count until a reading of the heap says so; peak_bytes is the highest that one
+	 * has left. In growth mode pools stand for the blocks in them. Of a sample, bytes are what its blocks stand for;
+	 * live_blocks, and the counters below, are those of the sample.
+	 */
+	uint64_t live_bytes, live_blocks, peak_bytes;
+	uint64_t allocs, frees, reallocs;
+	uint64_t frees_unknown; /* of blocks that the table does not know: older than the trace, or unseen */
+	uint64_t replaced;      /* an allocation at an address that was live: its free was not seen */
 };
 
 enum trace_end { TRACE_RUNNING = 0, TRACE_FINALIZING, TRACE_EXITED, TRACE_EXECED };
 
 struct trace_process {
-	uint32_t tgid;
+	uint32_t tgid, ns_pid, parent; /* as struct event_target has them; 0: not known */
+	char container[65];
 	uint32_t python_version; /* PY_VERSION_HEX */
 	uint32_t nframe;         /* traceback limit */
 	uint32_t mode;           /* enum event_mode */
+	uint32_t layers;         /* 1 << enum event_layer for each that is traced */
 	uint32_t pool_bytes;     /* of a pool of pymalloc's; 0: not known */
+	uint64_t sample_bytes;   /* the table holds a sample (stats/estimate.h); 0: every block */
 	int mapped_known;        /* what it maps is followed */
 	int large_skipped;       /* large blocks are not traced, one by one */
 	int from_start;
@@ -59,12 +76,7 @@ struct trace_process {
 	uint64_t start_realtime_ns;
 	enum trace_end end;
 	uint32_t exit_code; /* wait status, with TRACE_EXITED */
-	/*
-	 * While a realloc is under way its block counts as gone. live_bytes never exceeds 2^59 - 1. In census and growth
-	 * mode dead blocks count until a reading of the heap says so; peak_bytes is the highest that one has left. In
-	 * growth mode pools stand for the blocks in them.
-	 */
-	uint64_t live_bytes, live_blocks, peak_bytes;
+	struct trace_table tables[EVENT_LAYER_TABLES];
 	uint64_t large_blocks;   /* those that are struct block.large */
 	uint64_t rounded_blocks; /* and struct block.rounded */
 	struct trace_counters counters;
@@ -102,8 +114,17 @@ uint64_t
 trace_orphans(const struct trace *trace);       /* malformed records that belong to no process under trace */
 size_t trace_memory(const struct trace *trace); /* bytes held, about */
 
-/* Live blocks of a process as they are now. Borrowed. */
-const struct blocks *trace_blocks(const struct trace *trace, size_t process);
+/* The layer that stands first: Python's if that is traced, else the native one. */
+enum event_layer trace_first_layer(const struct trace_process *process);
+/* How many blocks live; of a sample, how many it stands for. */
+uint64_t trace_live_count(const struct trace *trace, size_t process, enum event_layer layer);
+/* Live blocks of a process in a layer that has a table, as they are now. Borrowed. */
+const struct blocks *trace_blocks(const struct trace *trace, size_t process, enum event_layer layer);
+/*
+ * The next address of a native frame that has no name yet; *cursor starts at 0, and a later walk may start where an
+ * earlier one has ended. 1, 0: there is none.
+ */
+int trace_unnamed_next(const struct trace *trace, size_t process, size_t *cursor, uint64_t *address);
 const struct strings *trace_strings(const struct trace *trace);
 /* Resolved traceback; frames whose code came later than the stack are resolved now. Borrowed until the next call or feed. */
 struct trace_traceback trace_traceback_at(struct trace *trace, size_t process, uint32_t traceback);
@@ -115,5 +136,7 @@ int trace_meta(const struct trace *trace, size_t process, struct snapshot_meta *
  * there was one, else as it is. Caller frees with snapshot_free(). 0; -ENOENT; -ENOMEM.
  */
 int trace_snapshot(struct trace *trace, size_t process, int want_final, struct snapshot **out);
+/* The same of all processes in one (stats/merge.h). 0; -ENOENT there is none; -EFBIG, -EOVERFLOW; -ENOMEM. */
+int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **out);
 
 #endif

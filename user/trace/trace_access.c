@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a trace tells of itself. */
+#include "stats/estimate.h"
 #include "trace/state.h"
 
 size_t trace_process_count(const struct trace *trace)
@@ -22,9 +23,29 @@ uint64_t trace_orphans(const struct trace *trace)
 	return trace->orphans;
 }
 
-const struct blocks *trace_blocks(const struct trace *trace, size_t process)
+enum event_layer trace_first_layer(const struct trace_process *process)
 {
-	return process < trace->process_count ? trace->processes[process]->blocks : NULL;
+	return process->layers & 1u << EVENT_LAYER_PYTHON ? EVENT_LAYER_PYTHON : EVENT_LAYER_NATIVE;
+}
+
+uint64_t trace_live_count(const struct trace *trace, size_t process, enum event_layer layer)
+{
+	const struct trace_process *info = &trace->processes[process]->info;
+	struct estimate sum = {0};
+	const struct block *block;
+	size_t cursor = 0;
+	uint64_t count;
+
+	if (!info->sample_bytes)
+		return info->tables[layer].live_blocks;
+	while ((block = blocks_next(trace->processes[process]->blocks[layer], &cursor)))
+		estimate_add(&sum, info->sample_bytes, block->bytes, 1);
+	return estimate_round(sum.count, &count) ? INT64_MAX : count;
+}
+
+const struct blocks *trace_blocks(const struct trace *trace, size_t process, enum event_layer layer)
+{
+	return process < trace->process_count ? trace->processes[process]->blocks[layer] : NULL;
 }
 
 const struct strings *trace_strings(const struct trace *trace)
@@ -47,9 +68,13 @@ static size_t process_memory(const struct process_state *process)
 	return sizeof(*process) + address_set_memory(&process->census.old) +
 	       address_set_memory(&process->census.died) +
 	       process->census.doubtful_room * sizeof(*process->census.doubtful) +
-	       blocks_memory(process->blocks) + id_map_memory(&process->stack_ids) +
+	       blocks_memory(process->blocks[EVENT_LAYER_PYTHON]) +
+	       blocks_memory(process->blocks[EVENT_LAYER_NATIVE]) + id_map_memory(&process->stack_ids) +
 	       id_map_memory(&process->frame_ids) + id_map_memory(&process->code_ids) +
-	       id_map_memory(&process->tids) + process->stack_room * sizeof(*process->stacks) +
+	       id_map_memory(&process->tids) + id_map_memory(&process->symbol_ids) +
+	       process->symbol_room * sizeof(*process->symbols) +
+	       process->symbol_frame_room * sizeof(*process->symbol_frames) +
+	       process->stack_room * sizeof(*process->stacks) +
 	       process->stack_frame_room * sizeof(*process->stack_frames) +
 	       process->frame_room * sizeof(*process->frames) + process->code_room * sizeof(*process->codes) +
 	       process->lines_memory + process->thread_room * sizeof(*process->threads) +

@@ -8,37 +8,53 @@
 #include <errno.h>
 
 #include "base/array.h"
+#include "stats/estimate.h"
 #include "trace/state.h"
 
-void state_block_gone(struct process_state *process, const struct block *block)
+static enum event_layer layer_of(uint32_t api)
 {
-	process->info.live_bytes -= block->bytes;
-	process->info.live_blocks--;
+	return (api & EVENT_API_MASK) == EVENT_API_NATIVE ? EVENT_LAYER_NATIVE : EVENT_LAYER_PYTHON;
+}
+
+int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES])
+{
+	int err = blocks_new(&tables[EVENT_LAYER_PYTHON]);
+
+	return err ? err : blocks_new(&tables[EVENT_LAYER_NATIVE]);
+}
+
+void state_block_gone(struct process_state *process, enum event_layer layer, const struct block *block)
+{
+	process->info.tables[layer].live_bytes -= estimate_bytes(process->info.sample_bytes, block->bytes);
+	process->info.tables[layer].live_blocks--;
 	process->info.large_blocks -= block->large;
 	process->info.rounded_blocks -= block->rounded;
 }
 
-static int block_put(struct process_state *process, const struct block *block)
+static int block_put(struct process_state *process, enum event_layer layer, const struct block *block)
 {
 	struct trace_process *info = &process->info;
+	struct trace_table *table = &info->tables[layer];
+	int heap_tells = layer == EVENT_LAYER_PYTHON && state_heap_tells(info);
+	uint64_t bytes = estimate_bytes(info->sample_bytes, block->bytes);
 	struct block old;
 
-	if (!block->address || block->bytes > TRACE_BYTES_MAX - info->live_bytes)
+	if (!block->address || bytes > TRACE_BYTES_MAX - table->live_bytes)
 		return -EBADMSG;
-	int replaced = blocks_put(process->blocks, block, &old);
+	int replaced = blocks_put(process->blocks[layer], block, &old);
 	if (replaced < 0)
 		return replaced;
 	if (replaced) {
-		state_block_gone(process, &old);
+		state_block_gone(process, layer, &old);
 		/* Where the heap tells of deaths every block that lies in a pool ends so. */
-		info->counters.replaced += !old.pooled || !state_heap_tells(info);
+		table->replaced += !old.pooled || !heap_tells;
 	}
-	info->live_bytes += block->bytes;
-	info->live_blocks++;
+	table->live_bytes += bytes;
+	table->live_blocks++;
 	info->large_blocks += block->large;
 	info->rounded_blocks += block->rounded;
-	if (!state_heap_tells(info) && info->live_bytes > info->peak_bytes)
-		info->peak_bytes = info->live_bytes;
+	if (!heap_tells && table->live_bytes > table->peak_bytes)
+		table->peak_bytes = table->live_bytes;
 	return 0;
 }
 
@@ -74,7 +90,7 @@ static int thread_find(struct process_state *process, uint32_t tid, struct threa
 		if (err)
 			return err;
 		index = (uint32_t)process->thread_count++;
-		process->threads[index] = (struct thread_entry){.state = PENDING_NONE};
+		process->threads[index] = (struct thread_entry){0};
 	}
 	process->last_tid = tid;
 	process->last_thread = index;
@@ -82,14 +98,18 @@ static int thread_find(struct process_state *process, uint32_t tid, struct threa
 	return 0;
 }
 
-static int thread_did(struct process_state *process, const struct event_header *header, uint64_t address,
-		      int freed)
+static int thread_did(struct process_state *process, const struct event_header *header,
+		      enum event_layer layer, uint64_t address, int freed)
 {
 	struct thread_entry *thread;
 	int err = thread_find(process, header->tid, &thread);
 
 	if (err)
 		return err;
+	if (layer == EVENT_LAYER_NATIVE) {
+		thread->native_freed = freed ? address : 0;
+		return 0;
+	}
 	thread->last_freed = freed;
 	thread->last_address = address;
 	return 0;
@@ -107,11 +127,13 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 			  ? -EBADMSG
 			  : state_stack_index(process, event->stack_id, &block.traceback);
 
+	enum event_layer layer = layer_of(event->api);
+
 	place_set(&block, event->api & EVENT_API_MASK, was_large);
 	if (!err)
-		err = block_put(process, &block);
+		err = block_put(process, layer, &block);
 	if (!err && !event->domain)
-		err = thread_did(process, &event->header, event->address, 0);
+		err = thread_did(process, &event->header, layer, event->address, 0);
 	if (!err && block.traceback && !process->stacks[block.traceback].known) {
 		process->stacks[block.traceback].waiting++;
 		process->info.counters.stacks_unknown++;
@@ -124,7 +146,7 @@ int state_alloc(struct process_state *process, const struct event_alloc *event)
 	int err = event_put(process, event, 0);
 
 	if (!err)
-		process->info.counters.allocs++;
+		process->info.tables[layer_of(event->api)].allocs++;
 	return err;
 }
 
@@ -134,83 +156,107 @@ static uint64_t block_start(const struct event_free *event)
 	return event->address - (event->api & EVENT_API_HOOKED ? EVENT_HOOKS_BEFORE : 0);
 }
 
-int state_free(struct process_state *process, const struct event_free *event)
+/* What a block's end means beside the table. */
+static int block_died(struct process_state *process, const struct event_free *event)
 {
-	struct block old;
+	enum event_layer layer = layer_of(event->api);
 	int err;
 
-	process->info.counters.frees++;
-	if (blocks_take(process->blocks, event->address, event->domain, &old))
-		state_block_gone(process, &old);
-	else
-		process->info.counters.frees_unknown++;
 	if (event->domain)
 		return 0;
-	err = thread_did(process, &event->header, block_start(event), 1);
-	return err ? err : state_census_died(process, block_start(event));
+	err = thread_did(process, &event->header, layer, block_start(event), 1);
+	return err || layer != EVENT_LAYER_PYTHON ? err : state_census_died(process, block_start(event));
+}
+
+/* operator delete has told of it, and calls free: the address cannot be another block's yet. */
+static int freed_again(struct process_state *process, const struct event_free *event)
+{
+	uint32_t index = id_map_find(&process->tids, event->header.tid);
+
+	return layer_of(event->api) == EVENT_LAYER_NATIVE && index != ID_MAP_NONE &&
+	       process->threads[index].native_freed == event->address;
+}
+
+int state_free(struct process_state *process, const struct event_free *event)
+{
+	enum event_layer layer = layer_of(event->api);
+	struct trace_table *table = &process->info.tables[layer];
+	struct block old;
+
+	if (blocks_take(process->blocks[layer], event->address, event->domain, &old))
+		state_block_gone(process, layer, &old);
+	else if (freed_again(process, event))
+		return 0;
+	else
+		table->frees_unknown++;
+	table->frees++;
+	return block_died(process, event);
 }
 
 int state_realloc(struct process_state *process, const struct event_free *event)
 {
+	enum event_layer layer = layer_of(event->api);
 	struct thread_entry *thread;
+	struct pending *pending;
 	int err = thread_find(process, event->header.tid, &thread);
 
 	if (err)
 		return err;
-	thread->state = PENDING_UNSEEN;
-	if (blocks_take(process->blocks, event->address, event->domain, &thread->pending)) {
-		thread->state = PENDING_TAKEN;
-		state_block_gone(process, &thread->pending);
+	pending = &thread->pending[layer];
+	pending->state = PENDING_UNSEEN;
+	if (blocks_take(process->blocks[layer], event->address, event->domain, &pending->block)) {
+		pending->state = PENDING_TAKEN;
+		state_block_gone(process, layer, &pending->block);
 	} else {
 		/* Not on the heap: then malloc has it, and keeps it when it shrinks. */
-		thread->pending.large =
-			process->census.known && !address_set_has(&process->census.old, event->address);
+		pending->block.large = layer == EVENT_LAYER_PYTHON && process->census.known &&
+				       !address_set_has(&process->census.old, event->address);
 	}
-	if (event->domain)
-		return 0;
-	err = thread_did(process, &event->header, block_start(event), 1);
-	return err ? err : state_census_died(process, block_start(event));
+	return block_died(process, event);
 }
 
 /* Ends the thread's realloc under way; copies it out. */
-static int pending_end(struct process_state *process, uint32_t tid, struct thread_entry *out)
+static int pending_end(struct process_state *process, enum event_layer layer, uint32_t tid,
+		       struct pending *out)
 {
 	struct thread_entry *thread;
 	int err = thread_find(process, tid, &thread);
 
 	if (err)
 		return err;
-	*out = *thread;
-	thread->state = PENDING_NONE;
+	*out = thread->pending[layer];
+	thread->pending[layer].state = PENDING_NONE;
 	return 0;
 }
 
 int state_realloc_done(struct process_state *process, const struct event_alloc *event)
 {
-	struct thread_entry thread;
-	int err = pending_end(process, event->header.tid, &thread);
+	enum event_layer layer = layer_of(event->api);
+	struct pending pending;
+	int err = pending_end(process, layer, event->header.tid, &pending);
 
 	if (err)
 		return err;
-	process->info.counters.reallocs++;
-	if (thread.state == PENDING_UNSEEN)
-		process->info.counters.frees_unknown++;
-	return event_put(process, event, thread.state != PENDING_NONE && thread.pending.large);
+	process->info.tables[layer].reallocs++;
+	if (pending.state == PENDING_UNSEEN)
+		process->info.tables[layer].frees_unknown++;
+	return event_put(process, event, pending.state != PENDING_NONE && pending.block.large);
 }
 
 int state_realloc_fail(struct process_state *process, const struct event_free *event)
 {
-	struct thread_entry thread;
-	int err = pending_end(process, event->header.tid, &thread);
+	enum event_layer layer = layer_of(event->api);
+	struct pending pending;
+	int err = pending_end(process, layer, event->header.tid, &pending);
 
 	if (!err && !event->domain) /* the free was none */
-		err = thread_did(process, &event->header, event->address, 0);
-	if (err || thread.state != PENDING_TAKEN ||
-	    blocks_find(process->blocks, thread.pending.address, thread.pending.domain))
+		err = thread_did(process, &event->header, layer, event->address, 0);
+	if (err || pending.state != PENDING_TAKEN ||
+	    blocks_find(process->blocks[layer], pending.block.address, pending.block.domain))
 		return err;
 	/* The heap shows it, if it is in a pool: it never left. */
-	thread.pending.epoch = process->census.epoch;
-	return block_put(process, &thread.pending);
+	pending.block.epoch = process->census.epoch;
+	return block_put(process, layer, &pending.block);
 }
 
 /*
@@ -227,12 +273,13 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 		return err;
 	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
 		uint64_t address = event->address - heads[i];
-		const struct block *block = blocks_find(process->blocks, address, event->domain);
+		const struct block *block =
+			blocks_find(process->blocks[EVENT_LAYER_PYTHON], address, event->domain);
 
 		if (!block || block->bytes <= heads[i])
 			continue;
 		process->info.counters.reuses++;
-		blocks_retrace(process->blocks, address, event->domain, traceback);
+		blocks_retrace(process->blocks[EVENT_LAYER_PYTHON], address, event->domain, traceback);
 		break;
 	}
 	return 0;
@@ -245,24 +292,33 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 int state_clear(struct process_state *process)
 {
 	struct trace_process *info = &process->info;
-	struct blocks *empty;
-	int err = blocks_new(&empty);
+	struct blocks *empty[EVENT_LAYER_TABLES] = {NULL};
+	int err = state_tables_new(empty);
 
+	for (size_t layer = 0; layer < EVENT_LAYER_TABLES; layer++) {
+		struct trace_table *table = &info->tables[layer];
+
+		if (err) {
+			blocks_free(empty[layer]);
+			continue;
+		}
+		blocks_free(process->blocks[layer]);
+		process->blocks[layer] = empty[layer];
+		table->live_bytes = table->live_blocks = table->peak_bytes = 0;
+		table->frees_unknown = table->replaced = 0;
+		for (size_t i = 0; i < process->thread_count; i++)
+			if (process->threads[i].pending[layer].state == PENDING_TAKEN)
+				process->threads[i].pending[layer].state = PENDING_UNSEEN;
+	}
 	if (err)
 		return err;
-	blocks_free(process->blocks);
-	process->blocks = empty;
 	regions_free(&process->regions);
 	snapshot_free(process->final);
 	process->final = NULL;
-	for (size_t i = 0; i < process->thread_count; i++)
-		if (process->threads[i].state == PENDING_TAKEN)
-			process->threads[i].state = PENDING_UNSEEN;
 	for (size_t i = 0; i < process->stack_count; i++)
 		process->stacks[i].waiting = 0;
-	info->live_bytes = info->live_blocks = info->peak_bytes = 0;
 	info->large_blocks = info->rounded_blocks = 0;
-	info->counters.frees_unknown = info->counters.replaced = info->counters.stacks_unknown = 0;
+	info->counters.stacks_unknown = 0;
 	info->coverage = (struct snapshot_coverage){0};
 	state_census_free(&process->census);
 	info->from_start = 0;

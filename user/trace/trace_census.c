@@ -46,7 +46,7 @@ static void reading_give_up(struct process_state *process)
 {
 	reading_end(&process->census);
 	/* Some blocks were confirmed and some not: that no longer tells anything. */
-	blocks_confirm_all(process->blocks, process->census.epoch);
+	blocks_confirm_all(process->blocks[EVENT_LAYER_PYTHON], process->census.epoch);
 }
 
 int state_census(struct process_state *process, const struct event_census *event)
@@ -78,7 +78,9 @@ int state_census_thread(struct process_state *process, const struct event_mark *
 	thread = &process->threads[index];
 	if (thread->last_freed)
 		return state_census_died(process, thread->last_address);
-	thread->in_flight = thread->last_address;
+	/* What it did after that and is not in the sample was not told: it may have freed the block since. */
+	if (!process->info.sample_bytes)
+		thread->in_flight = thread->last_address;
 	return 0;
 }
 
@@ -103,7 +105,7 @@ static void seen_add(struct census *census, uint32_t bytes)
 static void pool_keep(struct process_state *process, const struct event_census_pool *event)
 {
 	for (uint32_t i = 0; i < event->count; i++)
-		blocks_keep(process->blocks, event->address + (uint64_t)i * STEP_BYTES,
+		blocks_keep(process->blocks[EVENT_LAYER_PYTHON], event->address + (uint64_t)i * STEP_BYTES,
 			    process->census.epoch);
 }
 
@@ -114,7 +116,7 @@ static int live_add(struct process_state *process, uint64_t address, uint32_t by
 
 	census->counts.live_blocks++;
 	census->counts.live_bytes += bytes;
-	if (!blocks_confirm(process->blocks, address, bytes, census->epoch))
+	if (!blocks_confirm(process->blocks[EVENT_LAYER_PYTHON], address, bytes, census->epoch))
 		return doubtful_add(census, address, bytes);
 	seen_add(census, bytes);
 	return 0;
@@ -171,7 +173,7 @@ static int doubtful_resolve(struct process_state *process, int baseline)
 		uint64_t address = (census->doubtful[i] & ((1ull << STEPS_SHIFT) - 1)) * STEP_BYTES;
 		uint32_t bytes = (uint32_t)(census->doubtful[i] >> STEPS_SHIFT) * STEP_BYTES;
 
-		if (blocks_confirm(process->blocks, address, bytes, census->epoch)) {
+		if (blocks_confirm(process->blocks[EVENT_LAYER_PYTHON], address, bytes, census->epoch)) {
 			seen_add(census, bytes);
 		} else if (address_set_has(&census->died, address)) {
 			counts->live_blocks--;
@@ -192,7 +194,7 @@ static void block_swept(void *context, const struct block *block)
 	struct process_state *process = context;
 
 	process->census.counts.dead_blocks++;
-	state_block_gone(process, block);
+	state_block_gone(process, EVENT_LAYER_PYTHON, block);
 }
 
 int state_census_done(struct process_state *process, const struct event_census *event)
@@ -200,6 +202,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 	struct census *census = &process->census;
 	struct snapshot_coverage *counts = &census->counts;
 	struct trace_process *info = &process->info;
+	struct trace_table *table = &info->tables[EVENT_LAYER_PYTHON];
 	int err;
 
 	if (!census->running || census->id != event->id)
@@ -214,13 +217,14 @@ int state_census_done(struct process_state *process, const struct event_census *
 		return err;
 	}
 	for (size_t i = 0; i < process->thread_count; i++)
-		blocks_keep(process->blocks, process->threads[i].in_flight, census->epoch);
+		blocks_keep(process->blocks[EVENT_LAYER_PYTHON], process->threads[i].in_flight,
+			    census->epoch);
 	if (event->failed == EVENT_CENSUS_PARTIAL)
-		blocks_confirm_all(process->blocks, census->epoch);
+		blocks_confirm_all(process->blocks[EVENT_LAYER_PYTHON], census->epoch);
 	else
-		blocks_sweep(process->blocks, census->epoch, block_swept, process);
-	if (state_heap_tells(info) && info->live_bytes > info->peak_bytes)
-		info->peak_bytes = info->live_bytes;
+		blocks_sweep(process->blocks[EVENT_LAYER_PYTHON], census->epoch, block_swept, process);
+	if (state_heap_tells(info) && table->live_bytes > table->peak_bytes)
+		table->peak_bytes = table->live_bytes;
 	if (event->baseline)
 		census->old_large = event->large_blocks > info->large_blocks
 					    ? event->large_blocks - info->large_blocks

@@ -9,20 +9,29 @@
 #include <string.h>
 
 #include "stats/builder.h"
+#include "stats/merge.h"
 #include "trace/state.h"
 
 /* The work on one snapshot; both maps are by id in the trace and hold UINT32_MAX where nothing stands yet. */
 struct taking {
-	const struct trace *trace;
+	struct trace *trace;
 	struct process_state *process;
 	struct builder builder;
 	uint32_t *strings;
+	uint32_t string_count;
 	uint32_t *tracebacks;
-	uint64_t unread; /* frames */
+	uint64_t unread, unnamed; /* frames of Python's, native ones */
+	uint64_t cut;             /* tracebacks */
 };
 
 static int string_map(struct taking *taking, uint32_t id, uint32_t *out)
 {
+	/* An address without a name has its text made while the snapshot is. */
+	if (id >= taking->string_count) {
+		const char *text = strings_get(taking->trace->strings, id);
+
+		return strings_intern(taking->builder.snapshot->strings, text, strlen(text), out);
+	}
 	if (taking->strings[id] == UINT32_MAX) {
 		const char *text = strings_get(taking->trace->strings, id);
 		int err = strings_intern(taking->builder.snapshot->strings, text, strlen(text),
@@ -47,36 +56,34 @@ static int frame_map(struct taking *taking, const struct trace_frame *frame, str
 
 static int traceback_take(struct taking *taking, uint32_t index)
 {
-	const struct stack_entry *stack = &taking->process->stacks[index];
-	const struct trace_frame unknown = {taking->trace->unknown, taking->trace->unknown, 0};
 	struct snapshot_frame frames[EVENT_MAX_FRAMES];
 	size_t known = taking->builder.snapshot->traceback_count;
-	uint32_t unread = 0;
-	int err = frame_map(taking, &unknown, &frames[0]);
+	struct traceback_frames *traceback = &taking->trace->scratch;
+	int err = 0;
 
-	for (uint32_t i = 0; !err && i < stack->nframe; i++) {
-		uint32_t id = taking->process->stack_frames[stack->first + i];
-		const struct frame_entry *frame = state_frame(taking->trace, taking->process, id);
-
-		unread += frame->unread;
-		err = frame_map(taking, &frame->frame, &frames[i]);
-	}
+	state_traceback(taking->trace, taking->process, index, traceback);
+	for (uint32_t i = 0; !err && i < traceback->count; i++)
+		err = frame_map(taking, &traceback->frames[i], &frames[i]);
 	if (!err)
-		err = builder_traceback(&taking->builder, frames, stack->nframe ? stack->nframe : 1,
-					stack->total, &taking->tracebacks[index]);
-	if (taking->builder.snapshot->traceback_count > known)
-		taking->unread += unread;
+		err = builder_traceback(&taking->builder, frames, traceback->count, traceback->total,
+					&taking->tracebacks[index]);
+	if (taking->builder.snapshot->traceback_count > known) {
+		taking->unread += traceback->unread;
+		taking->unnamed += traceback->unnamed;
+	}
+	taking->cut += taking->process->stacks[index].cut;
 	return err;
 }
 
 static int blocks_add(struct taking *taking)
 {
 	const struct process_state *process = taking->process;
+	const struct blocks *blocks = process->blocks[trace_first_layer(&process->info)];
 	const struct block *block;
 	size_t cursor = 0;
 	int err = 0;
 
-	while ((block = blocks_next(process->blocks, &cursor)))
+	while ((block = blocks_next(blocks, &cursor)))
 		taking->tracebacks[block->traceback] = 0; /* marks it as wanted */
 	for (size_t i = 0; i < process->regions.count; i++)
 		taking->tracebacks[process->regions.items[i].traceback] = 0;
@@ -84,7 +91,7 @@ static int blocks_add(struct taking *taking)
 		if (taking->tracebacks[i] != UINT32_MAX)
 			err = traceback_take(taking, i);
 	cursor = 0;
-	while (!err && (block = blocks_next(process->blocks, &cursor))) {
+	while (!err && (block = blocks_next(blocks, &cursor))) {
 		struct snapshot_trace trace = {.traceback = taking->tracebacks[block->traceback],
 					       .domain = block->domain,
 					       .bytes = block->bytes,
@@ -122,21 +129,30 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 	};
 	const struct trace_process *info = &process->info;
 	const struct snapshot_coverage *coverage = &info->coverage;
+	const struct trace_table *table = &info->tables[trace_first_layer(info)];
 	unsigned int known = info->mode && info->mode < sizeof(modes) / sizeof(modes[0]);
 
 	*meta = (struct snapshot_meta){
 		.pid = info->tgid,
+		.ns_pid = info->ns_pid,
+		.parent = info->parent,
+		.has_exited = info->end == TRACE_EXITED,
+		.wait_status = info->exit_code,
 		.python_version = info->python_version,
 		.traceback_limit = info->nframe,
 		.duration_ns = info->end_ns - info->start_ns,
 		.taken_realtime_ns = info->start_realtime_ns + (info->end_ns - info->start_ns),
 		.from_start = info->from_start,
-		.peak_bytes = info->peak_bytes,
-		.frees_unknown = info->counters.frees_unknown,
-		.replaced = info->counters.replaced,
+		.peak_bytes = table->peak_bytes,
+		.frees_unknown = table->frees_unknown,
+		.replaced = table->replaced,
 		.stacks_unknown = info->counters.stacks_unknown,
 		.frames_unknown = info->counters.frames_unknown,
+		.frames_unnamed = info->counters.frames_unnamed,
+		.stacks_cut = info->counters.stacks_cut,
+		.layer = trace_first_layer(info),
 		.rounded_blocks = info->rounded_blocks,
+		.sample_bytes = info->sample_bytes,
 		.records_malformed = info->counters.records_malformed + trace->orphans,
 		.mapped_known = info->mapped_known,
 		.large_skipped = info->large_skipped,
@@ -145,9 +161,10 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		.coverage_known = coverage->time_ns != 0,
 		.coverage = *coverage,
 	};
-	if (state_heap_tells(info))
+	if (state_heap_tells(info) && meta->layer == EVENT_LAYER_PYTHON)
 		meta->unread_ns = info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
 	memcpy(meta->name, info->name, sizeof(meta->name));
+	memcpy(meta->container, info->container, sizeof(meta->container));
 	snprintf(meta->mode, sizeof(meta->mode), "%s", known ? modes[info->mode] : "unknown");
 	snprintf(meta->moment, sizeof(meta->moment), "%s", moment);
 	memcpy(meta->loss, trace->loss.counts, sizeof(meta->loss));
@@ -182,7 +199,8 @@ int state_snapshot(struct trace *trace, struct process_state *process, const cha
 
 	if (err)
 		return err;
-	taking.strings = map_new(strings_count(trace->strings));
+	taking.string_count = strings_count(trace->strings);
+	taking.strings = map_new(taking.string_count);
 	taking.tracebacks = map_new(process->stack_count);
 	err = taking.strings && taking.tracebacks ? blocks_add(&taking) : -ENOMEM;
 	if (!err)
@@ -194,6 +212,8 @@ int state_snapshot(struct trace *trace, struct process_state *process, const cha
 		return err;
 	}
 	process->info.counters.frames_unknown = taking.unread;
+	process->info.counters.frames_unnamed = taking.unnamed;
+	process->info.counters.stacks_cut = taking.cut;
 	struct snapshot *snapshot = builder_finish(&taking.builder);
 	meta_set(&snapshot->meta, trace, process, moment);
 	if (snapshot->trace_count)
@@ -239,5 +259,44 @@ int trace_snapshot(struct trace *trace, size_t index, int want_final, struct sna
 	meta->records_malformed = now.records_malformed;
 	meta->coverage_known = now.coverage_known;
 	meta->coverage = now.coverage;
+	meta->has_exited = now.has_exited;
+	meta->wait_status = now.wait_status;
+	return 0;
+}
+
+/* Malformed records that belong to no process are the whole's alone, where there are several. */
+static int processes_merge(struct trace *trace, int want_final, struct merger *merger)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < trace->process_count; i++) {
+		struct snapshot *one;
+
+		err = trace_snapshot(trace, i, want_final, &one);
+		if (err)
+			break;
+		one->meta.records_malformed -= trace->orphans;
+		err = merger_add(merger, one, NULL);
+		snapshot_free(one);
+	}
+	return err;
+}
+
+int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **out)
+{
+	struct merger merger;
+
+	if (trace->process_count <= 1)
+		return trace_snapshot(trace, 0, want_final, out);
+	int err = merger_begin(&merger);
+	if (err)
+		return err;
+	err = processes_merge(trace, want_final, &merger);
+	if (err) {
+		merger_abort(&merger);
+		return err;
+	}
+	*out = merger_finish(&merger);
+	(*out)->meta.records_malformed += trace->orphans;
 	return 0;
 }

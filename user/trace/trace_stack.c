@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stacks. Frames are interned by {code object, instruction}, so that a stack costs four bytes a frame and a
- * line is looked up once however many stacks pass through it.
+ * Stacks. Frames are interned by {code object, instruction}, native ones by address, so that a stack costs four bytes a
+ * frame and a line is looked up once however many stacks pass through it.
  */
 #include <errno.h>
 
@@ -33,8 +33,14 @@ static int frame_index(const struct trace *trace, struct process_state *process,
 		       const struct event_frame *event, uint32_t *frame)
 {
 	uint32_t code;
-	int err = state_code_index(trace, process, event->code_id, &code);
+	int err;
 
+	if (event->kind == EVENT_FRAME_NATIVE) {
+		err = state_symbol_index(process, event->code_id, frame);
+		*frame |= STACK_NATIVE;
+		return err;
+	}
+	err = state_code_index(trace, process, event->code_id, &code);
 	if (err)
 		return err;
 	uint64_t key = (uint64_t)code << 32 | (uint32_t)event->lasti;
@@ -77,7 +83,10 @@ int state_stack(const struct trace *trace, struct process_state *process, const 
 	}
 	stack->first = process->stack_frame_count;
 	stack->nframe = event->nframe;
-	stack->total = event->total > event->nframe ? event->total : event->nframe;
+	stack->total = event->total & ~EVENT_STACK_CUT;
+	if (stack->total < event->nframe)
+		stack->total = event->nframe;
+	stack->cut = (event->total & EVENT_STACK_CUT) != 0;
 	if (!stack->total)
 		stack->total = 1; /* it shows as one frame, <unknown> */
 	process->stack_frame_count += event->nframe;
@@ -94,8 +103,9 @@ static enum lines_format lines_format_of(uint32_t python_version)
 	return python_version >= 0x030a0000 ? LINES_PAIRS : LINES_LNOTAB;
 }
 
-const struct frame_entry *state_frame(const struct trace *trace, struct process_state *process,
-				      uint32_t index)
+/* The frame as far as it is known now. */
+static const struct frame_entry *frame_resolve(const struct trace *trace, struct process_state *process,
+					       uint32_t index)
 {
 	struct frame_entry *frame = &process->frames[index];
 	const struct code_entry *code = &process->codes[frame->code];
@@ -119,19 +129,47 @@ const struct frame_entry *state_frame(const struct trace *trace, struct process_
 	return frame;
 }
 
+/* The frames that an entry of a stack shows as; how many there are. */
+static uint32_t frames_append(struct trace *trace, struct process_state *process, uint32_t index,
+			      uint32_t room, struct traceback_frames *out)
+{
+	const struct frame_entry *frame;
+
+	if (index & STACK_NATIVE)
+		return state_symbol_frames(trace, process, index & ~STACK_NATIVE, room, out);
+	if (!room)
+		return 1;
+	frame = frame_resolve(trace, process, index);
+	out->unread += frame->unread;
+	out->frames[out->count++] = frame->frame;
+	return 1;
+}
+
+void state_traceback(struct trace *trace, struct process_state *process, uint32_t traceback,
+		     struct traceback_frames *out)
+{
+	const struct stack_entry *stack = &process->stacks[traceback];
+
+	out->count = out->unread = out->unnamed = 0;
+	out->total = stack->total - stack->nframe;
+	for (uint32_t i = 0; i < stack->nframe; i++)
+		out->total += frames_append(trace, process, process->stack_frames[stack->first + i],
+					    process->info.nframe - out->count, out);
+	if (out->count)
+		return;
+	out->frames[out->count++] = (struct trace_frame){trace->unknown, trace->unknown, 0};
+	out->total = stack->total;
+}
+
 struct trace_traceback trace_traceback_at(struct trace *trace, size_t index, uint32_t traceback)
 {
-	struct trace_traceback out = {.frames = trace->scratch, .nframe = 1, .total = 1};
+	struct trace_frame *frames = trace->scratch.frames;
 
-	trace->scratch[0] = (struct trace_frame){trace->unknown, trace->unknown, 0};
-	if (index >= trace->process_count || traceback >= trace->processes[index]->stack_count)
-		return out;
-	struct process_state *process = trace->processes[index];
-	const struct stack_entry *stack = &process->stacks[traceback];
-	for (uint32_t i = 0; i < stack->nframe; i++)
-		trace->scratch[i] =
-			state_frame(trace, process, process->stack_frames[stack->first + i])->frame;
-	out.nframe = stack->nframe ? stack->nframe : 1;
-	out.total = stack->total;
-	return out;
+	if (index < trace->process_count && traceback < trace->processes[index]->stack_count)
+		state_traceback(trace, trace->processes[index], traceback, &trace->scratch);
+	else
+		trace->scratch = (struct traceback_frames){
+			.frames = {{trace->unknown, trace->unknown, 0}}, .count = 1, .total = 1};
+	return (struct trace_traceback){
+		.frames = frames, .nframe = trace->scratch.count, .total = trace->scratch.total};
 }

@@ -3,6 +3,9 @@
 import gc
 
 gc.disable()
+# Blocks are made without a call: its tuple of arguments may be a new one, kept on the free list of all interpreters, where
+# another thread holds the one from before.
+one = b"x"
 kept_b, kept_e = [None] * rounds, [None] * rounds  # noqa: F821
 
 
@@ -13,6 +16,6 @@ def clear():
 
 def fill():
     for i in range(rounds):  # noqa: F821
-        kept_b[i] = bytes(700)  # line B
+        kept_b[i] = one * 700  # line B
         kept_e[i] = chr(97 + i % 26) * 100  # line E
-        bytes(600)  # line D
+        one * 600  # line D

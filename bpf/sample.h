@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Sampling (abi/sample.h): which blocks are traced, decided before a stack is walked, and of which others are then heard.
+ *
+ * The blocks of the sample are in a map, so that the end of any other costs no record. Where the heap tells which blocks
+ * live, a free is not probed: such a block is in the map until its address is given out again, and that one that is not in the
+ * sample lies there now is then told as a free. When the map is full, every free is told.
+ */
+#ifndef TRACER_BPF_SAMPLE_H
+#define TRACER_BPF_SAMPLE_H
+
+#include "state.h"
+
+#include "abi/sample.h"
+
+/* Does any target have a sample taken? Without, the verifier drops all of this. */
+const volatile __u32 sampling;
+
+struct sampled_key {
+	__u64 address;
+	__u32 space;
+	__u32 domain; /* | SAMPLED_NATIVE */
+};
+
+#define SAMPLED_NATIVE 0x80000000u /* the layer below, in which the same addresses are given out */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 18);
+	__type(key, struct sampled_key);
+	__type(value, __u64);
+} sampled SEC(".maps");
+
+static __always_inline int sample_is_taken(struct abi_target *target)
+{
+	return sampling && target->sample_bytes;
+}
+
+static __always_inline struct sampled_key sampled_key(struct abi_target *target, __u64 address, __u32 domain,
+						      __u32 api)
+{
+	return (struct sampled_key){
+		.address = address,
+		.space = target->space,
+		.domain = domain | ((api & EVENT_API_MASK) == EVENT_API_NATIVE ? SAMPLED_NATIVE : 0),
+	};
+}
+
+/* Is the block traced? A gap may be drawn anew at any time. */
+static __always_inline int sample_draw(struct thread_state *thread, struct abi_target *target, __u64 bytes)
+{
+	__u64 mean = target->sample_bytes;
+
+	if (thread->sample_bytes != mean) {
+		thread->sample_bytes = mean;
+		thread->sample_gap = sample_gap(bpf_get_prandom_u32(), mean);
+	}
+	if (!sample_covers(&thread->sample_gap, bytes))
+		return 0;
+	thread->sample_gap = sample_gap(bpf_get_prandom_u32(), mean);
+	return 1;
+}
+
+static __always_inline void sample_add(struct abi_target *target, __u64 address, __u32 domain, __u32 api)
+{
+	struct sampled_key key = sampled_key(target, address, domain, api);
+	__u64 value = 1;
+
+	if (sample_is_taken(target) && bpf_map_update_elem(&sampled, &key, &value, BPF_ANY) &&
+	    !target->sample_overflow) {
+		/* All threads of the process are to know before the block can be freed. */
+		target->sample_overflow = 1;
+		target = target_current();
+		if (target)
+			target->sample_overflow = 1;
+		__sync_fetch_and_add(&targets_version, 1);
+	}
+}
+
+/* Is a record wanted of this block's end? From then on it is none of the sample. */
+static __always_inline int sample_end(struct abi_target *target, __u64 address, __u32 domain, __u32 api)
+{
+	struct sampled_key key = sampled_key(target, address, domain, api);
+
+	if (!sample_is_taken(target))
+		return 1;
+	/* To look something up needs no lock, to delete it does. */
+	if (!bpf_map_lookup_elem(&sampled, &key) || bpf_map_delete_elem(&sampled, &key))
+		return target->sample_overflow;
+	return 1;
+}
+
+/* Does an object at this address lie in a block of the sample? It may have a head of so many bytes before it. */
+static __always_inline int sample_has_object(struct abi_target *target, __u64 address)
+{
+	struct sampled_key key = sampled_key(target, address, 0, EVENT_API_OBJ);
+
+	if (!sample_is_taken(target) || target->sample_overflow || bpf_map_lookup_elem(&sampled, &key))
+		return 1;
+	key.address = address - 16;
+	if (bpf_map_lookup_elem(&sampled, &key))
+		return 1;
+	key.address = address - 32;
+	return bpf_map_lookup_elem(&sampled, &key) != NULL;
+}
+
+#endif

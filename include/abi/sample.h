@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Poisson sampling by bytes: on the line of all bytes that a thread allocates lie marks, on average `mean` bytes apart
+ * and independent of each other; a block that covers a mark is in the sample, once however many it covers. So a block of
+ * s bytes is in it with the chance 1 - exp(-s / mean), whatever came before. Blocks of 0 bytes count as of 1.
+ *
+ * In integers, for bpf/; tests/unit/test_sample.c holds the same code against libm.
+ */
+#ifndef TRACER_ABI_SAMPLE_H
+#define TRACER_ABI_SAMPLE_H
+
+#include <linux/types.h>
+
+#define SAMPLE_MEAN_MAX (1u << 30) /* bytes */
+
+#define SAMPLE_LN2_BITS 26
+#define SAMPLE_LN2      46516320ull /* ln 2 * 2^SAMPLE_LN2_BITS */
+
+/*
+ * -log2(value / 2^32) * 2^32, for value in 1..2^32; at most 4 * 2^-32 too great. Bit by bit: to square a number of [1, 2)
+ * doubles its logarithm, whose next bit says whether that has left [1, 2). Without branches, which the verifier would follow
+ * each on its own.
+ */
+static inline __u64 sample_log2(__u64 value)
+{
+	__u64 exponent = 32, mantissa = value, log = 0, bit;
+	int i;
+
+	for (i = 16; i; i >>= 1) {
+		bit = !(mantissa >> (33 - i));
+		mantissa <<= bit * i;
+		exponent -= bit * i;
+	}
+	bit = !(mantissa >> 32);
+	mantissa <<= bit;
+	exponent -= bit;
+	mantissa >>= 1; /* of 32 bits, the highest of them set; the one that is dropped is 0 */
+	for (i = 0; i < 32; i++) {
+		mantissa *= mantissa;
+		bit = mantissa >> 63;
+		mantissa >>= 31 + bit;
+		log = log << 1 | bit;
+	}
+	return (32ull << 32) - (exponent << 32 | log);
+}
+
+/*
+ * Bytes up to the next mark: exponential with that mean (at most SAMPLE_MEAN_MAX), rounded down, from a number that is
+ * uniform in 0..2^32-1. A block that is longer than the gap covers the mark; rounding changes nothing in that, since blocks are
+ * whole bytes. At most 22.2 means; off by less than 4e-9 of itself and 1e-9 of the mean.
+ */
+static inline __u64 sample_gap(__u32 random, __u64 mean)
+{
+	__u64 means = sample_log2((__u64)random + 1) * SAMPLE_LN2 >> SAMPLE_LN2_BITS; /* * 2^32 */
+
+	return (means >> 32) * mean + ((means & 0xffffffffull) * mean >> 32);
+}
+
+/* Does a block of so many bytes cover the next mark? If it does, a new gap is to be drawn: marks have no memory. */
+static inline int sample_covers(__u64 *gap, __u64 bytes)
+{
+	if (!bytes)
+		bytes = 1;
+	if (*gap < bytes)
+		return 1;
+	*gap -= bytes;
+	return 0;
+}
+
+#endif

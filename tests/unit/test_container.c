@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state that container runtimes keep, as Docker 20.10, Podman 4.3, containerd 1.6 and Kubernetes 1.2x leave it (shortened), the
+ * same by somebody who means us harm, and the names that users type.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "target/container_list.h"
+#include "target/state_file.h"
+
+#define ID_A "fe0b56ec3c688e9354c927d1d563387f0db8ba9eb5349d318477fde6144231aa"
+#define ID_B "1f02158942600f1e560e7308875d84dc3dcb3fd5af0bae7dcf8fab68295cf74a"
+#define ID_C "36a73ff024ffd17873626f82bc4908409f739ed04e9304ba4e4d5e54648a5216"
+
+static const char docker_config[] =
+	"{\"StreamConfig\":{},\"State\":{\"Running\":true,\"Paused\":false,\"Pid\":6145,\"ExitCode\":0},"
+	"\"ID\":\"" ID_A
+	"\",\"Created\":\"2026-11-21T08:05:34.747947186Z\",\"Path\":\"/bin/pause\",\"Args\":[],"
+	"\"Config\":{\"Hostname\":\"fe0b56ec3c68\",\"Env\":null,\"Labels\":{}},\"Name\":\"/"
+	"web-1\",\"Driver\":\"vfs\"}";
+static const char docker_kubernetes[] =
+	"{\"State\":{\"Running\":false,\"Pid\":0},\"ID\":\"" ID_B "\",\"Config\":{\"Labels\":{"
+	"\"io.kubernetes.container.name\":\"app\",\"io.kubernetes.docker.type\":\"container\","
+	"\"io.kubernetes.pod.name\":\"web-0\",\"io.kubernetes.pod.namespace\":\"front\"}},"
+	"\"Name\":\"/k8s_app_web-0_front_6f1a3c52-1c5e-4f6a-9f6b-0123456789ab_2\"}";
+static const char docker_answer[] =
+	"HTTP/1.0 200 OK\r\nApi-Version: 1.41\r\nContent-Type: application/json\r\n\r\n"
+	"[{\"Id\":\"" ID_A
+	"\",\"Names\":[\"/web-1\"],\"Image\":\"pause\",\"State\":\"running\",\"Labels\":{}},"
+	"{\"Id\":\"" ID_B "\",\"Names\":[\"/k8s_POD_web-0_front_uid_0\"],\"Labels\":{}}]";
+static const char podman_index[] =
+	"[{\"id\":\"" ID_B "\",\"names\":[\"db-1\"],\"image\":\"418105eb71f4\",\"layer\":\"8ed12d83ab20\","
+	"\"metadata\":\"{\\\"image-name\\\":\\\"localhost/pause:latest\\\",\\\"name\\\":\\\"db-1\\\"}\","
+	"\"created\":\"2026-11-21T08:06:16.20755606Z\",\"flags\":{\"MountLabel\":\"\",\"ProcessLabel\":\"\"}}"
+	","
+	"{\"id\":\"" ID_C "\",\"names\":[\"k8s_app_web-0_front_6f1a3c52-1c5e-4f6a-9f6b-0123456789ab_0\"]}]";
+static const char bundle_kubernetes[] =
+	"{\"ociVersion\":\"1.0.2-dev\",\"process\":{\"args\":[\"/bin/pause\"]},\"annotations\":{"
+	"\"io.kubernetes.cri.container-name\":\"app\",\"io.kubernetes.cri.container-type\":\"container\","
+	"\"io.kubernetes.cri.sandbox-id\":\"x\",\"io.kubernetes.cri.sandbox-name\":\"web-0\","
+	"\"io.kubernetes.cri.sandbox-namespace\":\"front\"},\"linux\":{\"cgroupsPath\":\"/kubepods/x\"}}";
+static const char bundle_sandbox[] = "{\"annotations\":{\"io.kubernetes.cri.container-type\":\"sandbox\","
+				     "\"io.kubernetes.cri.sandbox-name\":\"web-0\","
+				     "\"io.kubernetes.cri.sandbox-namespace\":\"front\"}}";
+static const char bundle_nerdctl[] =
+	"{\"annotations\":{\"nerdctl/name\":\"mail\",\"nerdctl/namespace\":\"default\"}}";
+static const char bundle_plain[] = "{\"ociVersion\":\"1.0.2-dev\",\"root\":{\"path\":\"rootfs\"}}";
+
+/* --- a folder ------------------------------------------------------------------------------------------------ */
+
+struct folder {
+	char path[64];
+	int fd;
+};
+
+static int folder_make(void **state)
+{
+	struct folder *folder = calloc(1, sizeof(*folder));
+
+	strcpy(folder->path, "/tmp/test_container.XXXXXX");
+	if (!mkdtemp(folder->path))
+		return -1;
+	folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY);
+	*state = folder;
+	return folder->fd < 0 ? -1 : 0;
+}
+
+static int folder_remove(void **state)
+{
+	struct folder *folder = *state;
+	char command[128];
+
+	close(folder->fd);
+	snprintf(command, sizeof(command), "rm -rf %s", folder->path);
+	free(folder);
+	return system(command);
+}
+
+/* Writes a file, and the folders on its way. */
+static void put(const struct folder *folder, const char *path, const char *text)
+{
+	char part[512];
+	int fd;
+
+	for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+		snprintf(part, sizeof(part), "%.*s", (int)(slash - path), path);
+		mkdirat(folder->fd, part, 0700);
+	}
+	fd = openat(folder->fd, path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+static const struct container *get(struct container_list *list, const char *id)
+{
+	const struct container *found = container_list_find(list, id, "");
+
+	assert_non_null(found);
+	return found;
+}
+
+/* --- state on disk --------------------------------------------------------------------------------------------- */
+
+static void docker_state(void **state)
+{
+	struct folder *folder = *state;
+	struct container_list list = {0};
+
+	assert_int_equal(container_docker_root(&list, folder->fd), -ENOENT);
+	put(folder, "containers/" ID_A "/config.v2.json", docker_config);
+	put(folder, "containers/" ID_B "/config.v2.json", docker_kubernetes);
+	put(folder, "containers/" ID_C "/config.v2.json", docker_config); /* another one's */
+	put(folder, "containers/.tmp/config.v2.json", docker_config);
+	put(folder, "containers/x/config.v2.json", "{\"ID\": \"x\"");
+	assert_int_equal(container_docker_root(&list, folder->fd), 0);
+	assert_int_equal(list.count, 2);
+	assert_string_equal(get(&list, ID_A)->name, "web-1");
+	assert_int_equal(get(&list, ID_A)->runtime, CONTAINER_RUNTIME_DOCKER);
+	assert_int_equal(get(&list, ID_A)->init_pid, 0); /* no such process, or no container's */
+	assert_string_equal(get(&list, ID_B)->name, "app");
+	assert_string_equal(get(&list, ID_B)->pod, "web-0");
+	assert_string_equal(get(&list, ID_B)->pod_namespace, "front");
+	container_list_free(&list);
+}
+
+static void podman_state(void **state)
+{
+	struct folder *folder = *state;
+	struct container_list list = {0};
+
+	put(folder, "overlay-containers/containers.json", podman_index);
+	put(folder, "vfs-containers/volatile-containers.json",
+	    "[{\"id\":\"" ID_A "\",\"names\":[\"brief\"]}]");
+	put(folder, "overlay-images/containers.json", "[{\"id\":\"x\",\"names\":[\"x\"]}]");
+	assert_int_equal(container_podman_storage(&list, folder->fd), 0);
+	assert_int_equal(list.count, 3);
+	assert_string_equal(get(&list, ID_A)->name, "brief");
+	assert_string_equal(get(&list, ID_B)->name, "db-1");
+	assert_int_equal(get(&list, ID_B)->runtime, CONTAINER_RUNTIME_PODMAN);
+	assert_string_equal(get(&list, ID_C)->pod, "web-0");
+	assert_int_equal(get(&list, ID_C)->runtime, CONTAINER_RUNTIME_CRIO);
+	container_list_free(&list);
+}
+
+static void conmon_arguments(void **state)
+{
+	static const char podman[] =
+		"/usr/bin/conmon\0--api-version\0001\0-c\0" ID_B "\0-u\0" ID_B
+		"\0-r\0/usr/bin/runc\0-b\0/v/root/vfs-containers/" ID_B
+		"/userdata\0-p\0/v/run/vfs-containers/" ID_B
+		"/userdata/pidfile\0-n\0db-1\0--exit-command-arg\0-c\0--exit-command-arg\0x";
+	static const char crio[] = "conmon\0-b\0/run/b\0-c\0" ID_C "\0-n\0k8s_app_web-0_front_uid_0\0-P\0x";
+	char pid_file[128], storage[128];
+	struct container found = {0};
+
+	(void)state;
+	assert_int_equal(container_conmon_parse(podman, sizeof(podman), &found, pid_file, storage, 128), 0);
+	assert_string_equal(found.id, ID_B);
+	assert_string_equal(found.name, "db-1");
+	assert_int_equal(found.runtime, CONTAINER_RUNTIME_PODMAN);
+	assert_string_equal(storage, "/v/root");
+	assert_string_equal(pid_file, "/v/run/vfs-containers/" ID_B "/userdata/pidfile");
+	found = (struct container){0};
+	assert_int_equal(container_conmon_parse(crio, sizeof(crio), &found, pid_file, storage, 128), 0);
+	assert_int_equal(found.runtime, CONTAINER_RUNTIME_CRIO);
+	assert_string_equal(found.pod, "web-0");
+	assert_string_equal(storage, "");
+	assert_string_equal(pid_file, "");
+	assert_int_equal(container_conmon_parse("conmon\0-c", 10, &found, pid_file, storage, 128), -EINVAL);
+	assert_int_equal(container_conmon_parse("conmon\0-c\0../x", 15, &found, pid_file, storage, 128),
+			 -EINVAL);
+	assert_int_equal(container_conmon_parse(podman, sizeof(podman), &found, pid_file, storage, 16),
+			 -EINVAL);
+}
+
+static void containerd_state(void **state)
+{
+	struct folder *folder = *state;
+	struct container_list list = {0};
+
+	put(folder, "k8s.io/" ID_A "/config.json", bundle_kubernetes);
+	put(folder, "k8s.io/" ID_B "/config.json", bundle_sandbox);
+	put(folder, "default/mail-id/config.json", bundle_nerdctl);
+	put(folder, "default/job-1/config.json", bundle_plain);
+	put(folder, "other/job-1/config.json", bundle_plain);
+	put(folder, "moby/" ID_C "/config.json", bundle_plain);
+	assert_int_equal(container_containerd_tasks(&list, folder->fd), 0);
+	assert_int_equal(list.count, 6);
+	assert_string_equal(get(&list, ID_A)->name, "app");
+	assert_string_equal(get(&list, ID_A)->pod, "web-0");
+	assert_int_equal(get(&list, ID_A)->sandbox, 0);
+	assert_int_equal(get(&list, ID_B)->sandbox, 1);
+	assert_string_equal(get(&list, "mail-id")->name, "mail");
+	assert_non_null(container_list_find(&list, "job-1", "default"));
+	assert_non_null(container_list_find(&list, "job-1", "other"));
+	assert_ptr_not_equal(container_list_find(&list, "job-1", "default"),
+			     container_list_find(&list, "job-1", "other"));
+	assert_int_equal(get(&list, ID_C)->runtime, CONTAINER_RUNTIME_DOCKER);
+	assert_string_equal(get(&list, ID_C)->name, "");
+	container_list_free(&list);
+}
+
+static void kubernetes_names(void **state)
+{
+	struct folder *folder = *state;
+	struct container_list list = {0};
+	struct container found = {0};
+
+	assert_int_equal(container_kubernetes_name("k8s_app_web-0_front_uid_12", &found), 1);
+	assert_string_equal(found.pod, "web-0");
+	assert_int_equal(found.sandbox, 0);
+	assert_int_equal(container_kubernetes_name("k8s_POD_web-0_front_uid_12", &found), 1);
+	assert_int_equal(found.sandbox, 1);
+	assert_int_equal(container_kubernetes_name("k8s_app_web-0_front_uid", &found), 0);
+	assert_int_equal(container_kubernetes_name("k8s_app_web-0_front_uid_1_2", &found), 0);
+	assert_int_equal(container_kubernetes_name("web", &found), 0);
+	assert_int_equal(container_kubernetes_name("k8s__web-0_front_uid_1", &found), 0);
+
+	/* Of logs, those of containers that are there. */
+	found = (struct container){.id = ID_A};
+	assert_int_equal(container_list_add(&list, &found), 0);
+	put(folder, "web-0_front_app-" ID_A ".log", "");
+	put(folder, "web-1_front_app-" ID_B ".log", "");
+	put(folder, "rubbish.log", "");
+	assert_int_equal(container_kubernetes_logs(&list, folder->fd), 0);
+	assert_int_equal(list.count, 1);
+	assert_string_equal(list.entries[0].pod, "web-0");
+	assert_string_equal(list.entries[0].pod_namespace, "front");
+	assert_string_equal(list.entries[0].name, "app");
+	container_list_free(&list);
+	assert_int_equal(container_kubernetes_log("web-0_front-" ID_A ".log", &found), 0);
+	assert_int_equal(container_kubernetes_log("web-0_front_app_x-" ID_A ".log", &found), 0);
+	assert_int_equal(container_kubernetes_log("web-0_front_app" ID_A ".log", &found), 0);
+}
+
+/* Links, FIFOs, what is too large or too deep: not followed, not waited for, not believed. */
+static void hostile_files(void **state)
+{
+	struct folder *folder = *state;
+	struct container_list list = {0};
+	struct buffer text = {0};
+	json_t *json;
+	char *deep;
+
+	put(folder, "outside/config.v2.json", docker_config);
+	put(folder, "outside/other.json", docker_kubernetes);
+	put(folder, "containers/x/x", "");
+	assert_int_equal(symlinkat("../outside", folder->fd, "containers/" ID_A), 0);
+	assert_int_equal(container_docker_root(&list, folder->fd), 0);
+	assert_int_equal(list.count, 0);
+	put(folder, "containers/" ID_B "/x", "");
+	assert_int_equal(
+		symlinkat("../../outside/other.json", folder->fd, "containers/" ID_B "/config.v2.json"), 0);
+	assert_int_equal(mkfifoat(folder->fd, "containers/x/config.v2.json", 0600), 0);
+	assert_int_equal(container_docker_root(&list, folder->fd), 0);
+	assert_int_equal(list.count, 0);
+
+	assert_int_equal(state_file_read(folder->fd, "containers/x/config.v2.json", 10, &text), -EINVAL);
+	assert_int_equal(state_file_read(folder->fd, "containers", 10, &text), -EINVAL);
+	assert_int_equal(state_file_read(folder->fd, "../x", 10, &text), -EXDEV);
+	put(folder, "large", "0123456789a");
+	assert_int_equal(state_file_read(folder->fd, "large", 10, &text), -EFBIG);
+	assert_int_equal(state_file_read(folder->fd, "large", 11, &text), 0);
+	assert_int_equal(text.size, 11);
+	buffer_free(&text);
+
+	deep = malloc(1u << 20);
+	memset(deep, '[', (1u << 20) - 1);
+	deep[(1u << 20) - 1] = '\0';
+	put(folder, "deep", deep);
+	free(deep);
+	assert_int_equal(state_json_read(folder->fd, "deep", CONTAINER_CONFIG_BYTES, &json), -EBADMSG);
+	put(folder, "pid", "12x");
+	assert_int_equal(state_pid_read(folder->fd, "pid"), 12);
+	put(folder, "pid", "-12");
+	assert_int_equal(state_pid_read(folder->fd, "pid"), 0);
+	put(folder, "pid", "99999999999");
+	assert_int_equal(state_pid_read(folder->fd, "pid"), 0);
+	assert_int_equal(state_pid_read(folder->fd, "no pid"), 0);
+	container_list_free(&list);
+}
+
+/* --- a daemon's socket --------------------------------------------------------------------------------------------- */
+
+/* A daemon that takes one client, gives it this text and hangs up, or says nothing until it is ended. */
+static pid_t daemon_start(const struct folder *folder, const char *text, char path[96])
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0), client;
+	char request[512];
+	pid_t child;
+
+	snprintf(path, 96, "%s/socket", folder->path);
+	unlink(path);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(listen(fd, 4), 0);
+	child = fork();
+	if (!child) {
+		client = accept(fd, NULL, NULL);
+		if (read(client, request, sizeof(request)) <= 0)
+			_exit(1);
+		if (!text)
+			pause();
+		_exit(write(client, text, strlen(text)) < 0);
+	}
+	close(fd);
+	return child;
+}
+
+static void docker_socket(void **state)
+{
+	struct folder *folder = *state;
+	struct container_list list = {0};
+	char path[96];
+	int status;
+	pid_t daemon = daemon_start(folder, docker_answer, path);
+
+	assert_int_equal(container_docker_ask(&list, 0, path), 0);
+	assert_int_equal(list.count, 2);
+	assert_string_equal(get(&list, ID_A)->name, "web-1");
+	assert_int_equal(get(&list, ID_B)->sandbox, 1);
+	container_list_free(&list);
+	waitpid(daemon, &status, 0);
+	assert_int_equal(status, 0);
+
+	daemon = daemon_start(folder, "HTTP/1.0 500 no\r\n\r\n[]", path);
+	assert_int_equal(container_docker_ask(&list, 0, path), -EBADMSG);
+	waitpid(daemon, &status, 0);
+	daemon = daemon_start(folder, NULL, path);
+	assert_int_equal(container_docker_ask(&list, 0, path), -ETIMEDOUT);
+	kill(daemon, SIGKILL);
+	waitpid(daemon, &status, 0);
+	assert_int_equal(container_docker_ask(&list, 0, path), -ECONNREFUSED);
+	unlink(path);
+	assert_int_equal(container_docker_ask(&list, 0, path), -ENOENT);
+	assert_int_equal(container_docker_ask(&list, 0, "socket"), -EINVAL);
+	assert_int_equal(list.count, 0);
+}
+
+/* --- names as users type them ---------------------------------------------------------------------------------------- */
+
+static const struct container running[] = {
+	{.id = ID_A, .name = "web-1", .runtime = CONTAINER_RUNTIME_DOCKER, .init_pid = 1},
+	{.id = ID_B, .name = "web-10", .runtime = CONTAINER_RUNTIME_PODMAN, .init_pid = 1},
+	{.id = "job-1", .name = "job-1", .space = "default", .init_pid = 1},
+	{.id = "job-1", .name = "job-1", .space = "other", .init_pid = 1},
+	{.id = ID_C, .name = "app", .pod = "shop-0", .pod_namespace = "front", .init_pid = 1},
+	{.id = "c1", .name = "side", .pod = "shop-0", .pod_namespace = "front", .init_pid = 1},
+	{.id = "c2", .pod = "shop-0", .pod_namespace = "front", .sandbox = 1, .init_pid = 1},
+	{.id = "c3", .name = "app", .pod = "shop-1", .pod_namespace = "front", .init_pid = 1},
+	{.id = "c4", .name = "app", .pod = "shop-0", .pod_namespace = "back", .init_pid = 1},
+	{.id = "d1", .name = "old", .runtime = CONTAINER_RUNTIME_DOCKER},
+	{.id = "d2", .name = "fe0b", .init_pid = 1},
+};
+
+static void choices(void **state)
+{
+	static const struct {
+		const char *text;
+		int err;
+		size_t count, first; /* its index in running */
+		int exact;
+	} cases[] = {
+		{"web-1", 0, 1, 0, 1},
+		{"web-10", 0, 1, 1, 1},
+		{"web", -EEXIST, 0, 0, 0},
+		{"web-2", -ENOENT, 0, 0, 0},
+		{ID_A, 0, 1, 0, 1},
+		{"fe0b56", 0, 1, 0, 0},
+		{"fe0b", 0, 1, 10, 1}, /* a whole name before the beginning of an ID */
+		{"f", -EEXIST, 0, 0, 0},
+		{"job-1", -EEXIST, 0, 0, 0},
+		{"default/job-1", 0, 1, 2, 1},
+		{"other/job-1", 0, 1, 3, 1},
+		{"app", -EEXIST, 0, 0, 0},
+		{"side", 0, 1, 5, 1},
+		{"shop-1/app", 0, 1, 7, 1},
+		{"shop-0/app", -EEXIST, 0, 0, 0},
+		{"front/shop-0/app", 0, 1, 4, 1},
+		{"back/shop-0/a", 0, 1, 8, 0},
+		{"pod/shop-1", 0, 1, 7, 1},
+		{"pod/shop-0", -EEXIST, 0, 0, 0},
+		{"pod/front/shop-0", 0, 2, 4, 1},
+		{"pod/shop", -EEXIST, 0, 0, 0},
+		{"pod/back/shop", 0, 1, 8, 0},
+		{"c2", 0, 1, 6, 1}, /* a sandbox by its ID alone */
+		{"old", -ENOENT, 0, 0, 0},
+		{"", -ENOENT, 0, 0, 0},
+		{"/", -ENOENT, 0, 0, 0},
+		{"a//b", -ENOENT, 0, 0, 0},
+		{"a/b/c/d", -ENOENT, 0, 0, 0},
+		{"pod/", -ENOENT, 0, 0, 0},
+	};
+	struct container entries[sizeof(running) / sizeof(running[0])];
+	struct container_list list = {.entries = entries, .count = sizeof(running) / sizeof(running[0])};
+	struct container_choice choice;
+
+	(void)state;
+	memcpy(entries, running, sizeof(entries));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int err = container_choose(&list, cases[i].text, 0, &choice);
+
+		if (err != cases[i].err)
+			print_message("%s: %d (%s)\n", cases[i].text, err, error_reason(err));
+		assert_int_equal(err, cases[i].err);
+		if (err)
+			continue;
+		assert_int_equal(choice.count, cases[i].count);
+		assert_ptr_equal(choice.entries[0], &entries[cases[i].first]);
+		assert_int_equal(choice.exact, cases[i].exact);
+		free(choice.entries);
+	}
+	/* Who waits for a name means a whole one. */
+	assert_int_equal(container_choose(&list, "web", 1, &choice), -ENOENT);
+	assert_int_equal(container_choose(&list, "back/shop-0/a", 1, &choice), -ENOENT);
+	assert_int_equal(container_choose(&list, "fe0b56", 1, &choice), 0);
+	free(choice.entries);
+}
+
+/* What is said: those that begin alike come first, what does not fit is counted. */
+static void reasons(void **state)
+{
+	struct container entries[40] = {0};
+	struct container_list list = {.entries = entries, .count = 40};
+	struct container_choice choice;
+
+	(void)state;
+	for (int i = 0; i < 40; i++) {
+		snprintf(entries[i].id, CONTAINER_ID_SIZE, "%02d56ec3c688e9354c9", i);
+		snprintf(entries[i].name, CONTAINER_NAME_SIZE, i < 38 ? "db-%d" : "web-%d", i);
+		entries[i].runtime = CONTAINER_RUNTIME_DOCKER;
+		entries[i].init_pid = 1;
+	}
+	assert_int_equal(container_choose(&list, "web-1", 0, &choice), -ENOENT);
+	assert_non_null(
+		strstr(error_reason(-ENOENT), "there are web-38 (docker 3856ec3c688e), web-39 (docker "));
+	assert_non_null(strstr(error_reason(-ENOENT), " more"));
+	assert_int_equal(container_choose(&list, "db", 0, &choice), -EEXIST);
+	assert_non_null(strstr(error_reason(-EEXIST), "any of 38: db-0 (docker 0056ec3c688e), db-1 "));
+	memset(entries[0].name, 'x', CONTAINER_NAME_SIZE - 1);
+	list.count = 1;
+	assert_int_equal(container_choose(&list, "web-1", 0, &choice), -ENOENT);
+	assert_non_null(strstr(error_reason(-ENOENT), "there are 1 of them"));
+	entries[0].init_pid = 0;
+	assert_int_equal(container_choose(&list, entries[0].id, 0, &choice), -ENOENT);
+	assert_non_null(strstr(error_reason(-ENOENT), "does not run"));
+	list.count = 0;
+	assert_int_equal(container_choose(&list, "web-1", 0, &choice), -ENOENT);
+	assert_non_null(strstr(error_reason(-ENOENT), "no container runs"));
+	container_list_remark(&list, "Docker's socket %s is silent", "/x");
+	assert_int_equal(container_choose(&list, "web-1", 0, &choice), -ENOENT);
+	assert_non_null(strstr(error_reason(-ENOENT), "Docker's socket /x is silent"));
+}
+
+/* What is added later fills in what is missing; an init that is none of its is not believed. */
+static void merging(void **state)
+{
+	struct container_list list = {0};
+	struct container first = {.id = ID_A}, second = {.id = ID_A, .name = "web-1", .init_pid = getpid()};
+	struct container third = {
+		.id = ID_A, .name = "old", .runtime = CONTAINER_RUNTIME_DOCKER, .space = "moby"};
+
+	(void)state;
+	assert_int_equal(container_list_add(&list, &first), 0);
+	assert_int_equal(container_list_add(&list, &second), 0);
+	assert_int_equal(container_list_add(&list, &third), 0);
+	assert_int_equal(list.count, 1);
+	assert_string_equal(list.entries[0].name, "web-1");
+	assert_string_equal(list.entries[0].space, "moby");
+	assert_int_equal(list.entries[0].runtime, CONTAINER_RUNTIME_DOCKER);
+	assert_int_equal(list.entries[0].init_pid, 0);
+	container_list_free(&list);
+}
+
+static void this_machine(void **state)
+{
+	struct container_list list;
+
+	(void)state;
+	assert_int_equal(container_list_read(&list), 0);
+	for (size_t i = 0; i < list.count; i++)
+		assert_true(container_id_is_valid(list.entries[i].id));
+	container_of(&list, getpid());
+	assert_null(container_of(&list, 1 << 30));
+	container_list_free(&list);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(docker_state, folder_make, folder_remove),
+		cmocka_unit_test_setup_teardown(podman_state, folder_make, folder_remove),
+		cmocka_unit_test(conmon_arguments),
+		cmocka_unit_test_setup_teardown(containerd_state, folder_make, folder_remove),
+		cmocka_unit_test_setup_teardown(kubernetes_names, folder_make, folder_remove),
+		cmocka_unit_test_setup_teardown(hostile_files, folder_make, folder_remove),
+		cmocka_unit_test_setup_teardown(docker_socket, folder_make, folder_remove),
+		cmocka_unit_test(choices),
+		cmocka_unit_test(reasons),
+		cmocka_unit_test(merging),
+		cmocka_unit_test(this_machine),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

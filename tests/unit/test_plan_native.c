@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which functions of a file are allocators, and where they are probed: files made for it, and those of this machine. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "abi/events.h"
+#include "probe/native_code.h"
+#include "probe/plan_native.h"
+#include "target/elf_file.h"
+
+#define NONE ABI_REG_COUNT
+
+#define VADDR 0x1000
+
+/* An exported function. */
+#define FUNCTION(name, body)                                                                                 \
+	".globl " name "\n.type " name ", @function\n" name ":\n" body "\n.size " name ", .-" name "\n"
+
+/* A library of that assembly; its debug file is looked for nowhere. */
+static struct elf_file *library(const char *text)
+{
+	char directory[] = "/tmp/test-native-XXXXXX", source[64], path[64], command[256];
+	struct elf_file *file = NULL;
+	FILE *out;
+	int fd, err;
+
+	assert_non_null(mkdtemp(directory));
+	snprintf(source, sizeof(source), "%s/a.s", directory);
+	snprintf(path, sizeof(path), "%s/liba.so", directory);
+	out = fopen(source, "w");
+	assert_non_null(out);
+	fprintf(out, ".text\n%s.section .note.GNU-stack\n", text);
+	fclose(out);
+	snprintf(command, sizeof(command), "cc -shared -nostdlib -o %s %s", path, source);
+	err = system(command);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	unlink(source);
+	unlink(path);
+	rmdir(directory);
+	if (system("command -v cc >/dev/null")) {
+		print_message("no cc on this machine\n");
+		skip();
+	}
+	assert_int_equal(err, 0);
+	assert_true(fd >= 0);
+	assert_int_equal(elf_file_open(&file, fd, path, "/nonexistent"), 0);
+	return file;
+}
+
+static const struct plan_site *site_of(const struct plan *plan, const char *symbol, enum abi_op op)
+{
+	for (size_t i = 0; i < plan->count; i++)
+		if (plan->sites[i].op == op && !strcmp(plan->sites[i].symbol, symbol))
+			return &plan->sites[i];
+	return NULL;
+}
+
+static void expect_site(const struct plan *plan, const char *symbol, enum abi_op op, uint32_t r0, uint32_t r1,
+			uint32_t r2, int with_return)
+{
+	const struct plan_site *site = site_of(plan, symbol, op);
+
+	if (!site)
+		fail_msg("no site in %s", symbol);
+	assert_int_equal(site->cookie, ABI_COOKIE(op, EVENT_API_NATIVE, r0, r1, r2));
+	assert_int_equal(site->with_return, with_return);
+}
+
+static void expect_none(const struct plan *plan, const char *symbol)
+{
+	for (size_t i = 0; i < plan->count; i++)
+		assert_string_not_equal(plan->sites[i].symbol, symbol);
+}
+
+static void expect_missing(const struct plan *plan, const char *symbol, const char *why)
+{
+	for (size_t i = 0; i < plan->missing_count; i++)
+		if (!strcmp(plan->missing[i].symbol, symbol)) {
+			assert_non_null(strstr(plan->missing[i].why, why));
+			return;
+		}
+	fail_msg("%s is not missing", symbol);
+}
+
+static void test_families(void **state)
+{
+	struct elf_file *file = library(
+		FUNCTION("malloc", "push %rbx\npop %rbx\nret") /* */
+		FUNCTION("calloc", "push %rbx\npop %rbx\nret") FUNCTION("realloc", "push %rbx\npop %rbx\nret")
+			FUNCTION("posix_memalign", "push %rbx\npop %rbx\nret")
+				FUNCTION("memalign", "push %rbx\npop %rbx\nret") FUNCTION("free", "nop\nret")
+					FUNCTION("je_xallocx", "nop\nret")
+						FUNCTION("mi_heap_recalloc", "nop\nret")
+							FUNCTION("unrelated", "nop\nret"));
+	struct plan plan;
+	(void)state;
+
+	assert_int_equal(plan_native(file, NULL, &plan), 0);
+	assert_int_equal(plan.mode, EVENT_MODE_EXACT);
+	assert_int_equal(plan.count, 8);
+	assert_int_equal(plan.missing_count, 0);
+	expect_site(&plan, "malloc", ABI_OP_MALLOC, ABI_REG_DI, NONE, NONE, 1);
+	expect_site(&plan, "calloc", ABI_OP_CALLOC, ABI_REG_DI, ABI_REG_SI, NONE, 1);
+	expect_site(&plan, "realloc", ABI_OP_REALLOC, ABI_REG_DI, ABI_REG_SI, NONE, 1);
+	expect_site(&plan, "posix_memalign", ABI_OP_POSIX_MEMALIGN, ABI_REG_DI, ABI_REG_DX, NONE, 1);
+	expect_site(&plan, "memalign", ABI_OP_MALLOC, ABI_REG_SI, NONE, NONE, 1);
+	expect_site(&plan, "free", ABI_OP_FREE, ABI_REG_DI, NONE, NONE, 0);
+	expect_site(&plan, "je_xallocx", ABI_OP_XALLOCX, ABI_REG_DI, ABI_REG_SI, NONE, 1);
+	expect_site(&plan, "mi_heap_recalloc", ABI_OP_REALLOCARRAY, ABI_REG_SI, ABI_REG_DX, ABI_REG_CX, 1);
+	plan_free(&plan);
+	elf_file_close(file);
+}
+
+/* Names of one address once; names without code here, and of data, not at all; an IFUNC is told. */
+static void test_names(void **state)
+{
+	struct elf_file *file = library(
+		FUNCTION("malloc", "nop\nret") ".globl __libc_malloc, valloc\n.set __libc_malloc, malloc\n"
+					       ".type free, @function\nfree: nop\nret\n.size free, .-free\n"
+					       ".globl caller\ncaller: call realloc@plt\nret\n"
+					       ".globl calloc\n.type calloc, @gnu_indirect_function\n"
+					       "calloc: nop\nret\n"
+					       ".data\n.globl memalign\n.type memalign, @object\n"
+					       "memalign: .quad 0\n.size memalign, 8\n");
+	struct plan plan;
+	(void)state;
+
+	assert_int_equal(plan_native(file, NULL, &plan), 0);
+	assert_int_equal(plan.count, 2);
+	expect_site(&plan, "malloc", ABI_OP_MALLOC, ABI_REG_DI, NONE, NONE, 1);
+	expect_site(&plan, "free", ABI_OP_FREE, ABI_REG_DI, NONE, NONE, 0); /* local: of a static program */
+	assert_int_equal(plan.missing_count, 1);
+	expect_missing(&plan, "calloc", "IFUNC");
+	plan_free(&plan);
+	elf_file_close(file);
+	file = library(FUNCTION("unrelated", "jmp malloc@plt"));
+	assert_int_equal(plan_native(file, NULL, &plan), -ENOENT);
+	elf_file_close(file);
+}
+
+/* What passes a request on is left to what it jumps to; what does more than that is not. */
+static void test_jumps(void **state)
+{
+	struct elf_file *file = library(
+		FUNCTION("_ZdlPv", "endbr64\njmp free@plt")                          /* libstdc++ */
+		FUNCTION("_ZdlPvmSt11align_val_t", "mov %rdx, %rsi\njmp _ZdlPv@plt") /* libstdc++ */
+		FUNCTION("reallocarray", "mov %rsi, %rax\nmul %rdx\nmov %rax, %rsi\njo 1f\n"
+					 "jmp realloc@plt\n1: xor %eax, %eax\nret") /* glibc 2.36 */
+		FUNCTION("aligned_alloc", "nop\nret") FUNCTION("memalign", "jmp aligned_alloc") /* musl */
+		FUNCTION("valloc", "mov %rdi, (%rsi)\njmp aligned_alloc")                       /* writes */
+		FUNCTION("calloc", "test %rdi, %rdi\nje 1f\njmp calloc@plt\n1: ret") /* may not jump */
+		FUNCTION("malloc", "jmp calloc@plt")                                 /* another meaning */
+		FUNCTION("cfree", "jmp other@plt")                                   /* not known */
+		FUNCTION("mi_strdup", "jmp mi_heap_strdup@plt")
+			FUNCTION("mi_heap_strdup", "call malloc@plt\nret")
+				FUNCTION("mi_strndup", "nop\nret"));
+	struct plan plan;
+	(void)state;
+
+	assert_int_equal(plan_native(file, NULL, &plan), 0);
+	expect_none(&plan, "_ZdlPv");
+	expect_none(&plan, "_ZdlPvmSt11align_val_t");
+	expect_none(&plan, "reallocarray");
+	expect_none(&plan, "memalign");
+	expect_site(&plan, "aligned_alloc", ABI_OP_MALLOC, ABI_REG_SI, NONE, NONE, 1);
+	expect_site(&plan, "valloc", ABI_OP_MALLOC, ABI_REG_DI, NONE, NONE, 1);
+	expect_site(&plan, "calloc", ABI_OP_CALLOC, ABI_REG_DI, ABI_REG_SI, NONE, 1);
+	expect_site(&plan, "malloc", ABI_OP_MALLOC, ABI_REG_DI, NONE, NONE, 1);
+	expect_site(&plan, "cfree", ABI_OP_FREE, ABI_REG_DI, NONE, NONE, 0);
+	assert_int_equal(plan.count, 5);
+	assert_int_equal(plan.missing_count, 1);
+	expect_missing(&plan, "mi_strndup", "size");
+	plan_free(&plan);
+	elf_file_close(file);
+}
+
+/* operator new: no return probe where an exception may pass. */
+static void test_throws(void **state)
+{
+	struct elf_file *file = library(
+		FUNCTION("_Znwm",
+			 "endbr64\npush %rbx\ncall malloc@plt\ntest %rax, %rax\nje 1f\npop %rbx\nret\n"
+			 "1: call __cxa_throw@plt") /* libstdc++ */
+		FUNCTION("_ZnwmSt11align_val_t",
+			 "cmp $4, %rdi\nja 1f\nmov (%rdi), %rax\nret\n1: jmp slow") /* jemalloc */
+		FUNCTION("_ZnamSt11align_val_t", "push %rbx\njmp *%rax") FUNCTION(
+			"_ZnwmRKSt9nothrow_t",
+			"push %rbx\npop %rbx\nret") ".type slow, @function\nslow: push %rbx\ncall "
+						    "get@plt\npop %rbx\ntest %rax, %rax\nje 1f\nret\n"
+						    "1: call __cxa_throw@plt\n.size slow, .-slow\n" FUNCTION(
+							    "next", "nop\nret"));
+	struct plan plan;
+	size_t ends = 0;
+	(void)state;
+
+	assert_int_equal(plan_native(file, NULL, &plan), 0);
+	expect_site(&plan, "_Znwm", ABI_OP_CALLER, NONE, NONE, NONE, 0);
+	expect_site(&plan, "_ZnwmSt11align_val_t", ABI_OP_MALLOC, ABI_REG_DI, NONE, NONE, 0);
+	expect_site(&plan, "_ZnwmSt11align_val_t", ABI_OP_END, ABI_REG_AX, NONE, NONE, 0);
+	expect_site(&plan, "_ZnwmRKSt9nothrow_t", ABI_OP_MALLOC, ABI_REG_DI, NONE, NONE, 1);
+	for (size_t i = 0; i < plan.count; i++)
+		ends += plan.sites[i].op == ABI_OP_END;
+	assert_int_equal(ends, 2); /* its own ret and that of slow, not the next function's */
+	assert_int_equal(plan.count, 5);
+	expect_missing(&plan, "_ZnamSt11align_val_t", "ends");
+	plan_free(&plan);
+	elf_file_close(file);
+
+	/* Nothing in the file throws (mimalloc, compiled as C). */
+	file = library(FUNCTION("_Znwm", "push %rbx\npop %rbx\nret"));
+	assert_int_equal(plan_native(file, NULL, &plan), 0);
+	expect_site(&plan, "_Znwm", ABI_OP_MALLOC, ABI_REG_DI, NONE, NONE, 1);
+	plan_free(&plan);
+	elf_file_close(file);
+}
+
+static void test_option(void **state)
+{
+	static const char *const bad[] = {
+		"",
+		"f",
+		"f:s",
+		"f:s:",
+		"f:s:new",
+		":s:malloc",
+		"f::malloc",
+		"f:s:malloc:",
+		"f:s:malloc:size=0",
+		"f:s:malloc:size=7",
+		"f:s:malloc:addr=1",
+		"f:s:calloc:size=1",
+		"f:s:malloc:size=1;",
+		"f:s:malloc size=1",
+	};
+	struct plan_alloc alloc;
+	(void)state;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(plan_alloc_parse(bad[i], &alloc), -EINVAL);
+	assert_int_equal(plan_alloc_parse("/opt/*/libpool.so:pool_get:calloc:size=2,count=6", &alloc), 0);
+	assert_string_equal(alloc.file, "/opt/*/libpool.so");
+	assert_string_equal(alloc.symbol, "pool_get");
+	assert_int_equal(alloc.call.op, ABI_OP_CALLOC);
+	assert_int_equal(alloc.call.arguments[0], 6);
+	assert_int_equal(alloc.call.arguments[1], 2);
+	plan_alloc_free(&alloc);
+	assert_int_equal(plan_alloc_parse("postgres:pfree:free", &alloc), 0);
+	assert_int_equal(alloc.call.op, ABI_OP_FREE);
+	assert_int_equal(alloc.call.arguments[0], 1);
+	plan_alloc_free(&alloc);
+	assert_int_equal(plan_alloc_parse("f:s:posix_memalign", &alloc), 0);
+	assert_int_equal(alloc.call.arguments[1], 3);
+	plan_alloc_free(&alloc);
+}
+
+static void test_users(void **state)
+{
+	struct elf_file *file =
+		library(FUNCTION("pool_get", "jmp malloc@plt") FUNCTION("malloc", "nop\nret"));
+	struct plan_alloc allocs[4];
+	const struct plan_native_opts opts = {.allocs = allocs, .alloc_count = 4};
+	struct plan plan;
+	(void)state;
+
+	assert_int_equal(plan_alloc_parse("liba.so:pool_get:malloc:size=2", &allocs[0]), 0);
+	assert_int_equal(plan_alloc_parse("lib?.so:pool_none:malloc", &allocs[1]), 0);
+	assert_int_equal(plan_alloc_parse("libb.so:pool_get:free", &allocs[2]), 0);
+	assert_int_equal(plan_alloc_parse("liba.so:malloc:malloc:size=3", &allocs[3]), 0);
+	assert_true(plan_alloc_is_in(&allocs[0], file));
+	assert_false(plan_alloc_is_in(&allocs[1], file));
+	assert_false(plan_alloc_is_in(&allocs[2], file));
+	assert_int_equal(plan_native(file, &opts, &plan), 0);
+	assert_int_equal(plan.count, 2);
+	expect_site(&plan, "pool_get", ABI_OP_MALLOC, ABI_REG_SI, NONE, NONE, 1);
+	expect_site(&plan, "malloc", ABI_OP_MALLOC, ABI_REG_DX, NONE, NONE, 1); /* the user knows best */
+	assert_int_equal(plan.missing_count, 0);
+	plan_free(&plan);
+	for (size_t i = 0; i < 4; i++)
+		plan_alloc_free(&allocs[i]);
+	elf_file_close(file);
+}
+
+static int known_never(void *context, uint64_t target, int slot)
+{
+	(void)context;
+	(void)target;
+	(void)slot;
+	return 0;
+}
+
+/* Code that ends in the middle, and code that is none. */
+static void test_cut(void **state)
+{
+	static const uint8_t jump[] = {0xf3, 0x0f, 0x1e, 0xfa, 0xe9, 0, 0}, bad[] = {0x06, 0x06};
+	static const uint8_t stub[] = {0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 0x10, 0, 0, 0};
+	struct inline_decoder decoder = {0};
+	struct native_code code = {.decoder = &decoder, .vaddr = VADDR, .known = known_never};
+	(void)state;
+
+	assert_int_equal(inline_decoder_open(&decoder), 0);
+	for (size_t bytes = 0; bytes <= sizeof(jump); bytes++) {
+		code.bytes = jump;
+		code.count = bytes;
+		assert_int_equal(native_jumps_on(&code, 0), 0);
+		assert_int_equal(native_asks(&code), 0);
+		assert_int_equal(native_stub_slot(&decoder, jump, bytes, VADDR), 0);
+	}
+	code.bytes = bad;
+	code.count = sizeof(bad);
+	assert_int_equal(native_jumps_on(&code, 1), 0);
+	assert_int_equal(native_stub_slot(&decoder, stub, sizeof(stub), VADDR), VADDR + sizeof(stub) + 0x10);
+	inline_decoder_close(&decoder);
+}
+
+struct real {
+	const char *path;
+	const char *symbols[12]; /* that are to be probed, and emulated */
+};
+
+/* Libraries that this machine has: every function that serves its callers, at an emulated instruction. */
+static void test_real(void **state)
+{
+#define LIB "/usr/lib/x86_64-linux-gnu/"
+	static const struct real reals[] = {
+		{LIB "libc.so.6", {"malloc", "calloc", "realloc", "free", "posix_memalign", "aligned_alloc"}},
+		{LIB "libstdc++.so.6", {"_Znwm", "_ZnwmSt11align_val_t"}},
+		{LIB "libjemalloc.so.2",
+		 {"malloc", "calloc", "realloc", "free", "posix_memalign", "aligned_alloc", "mallocx",
+		  "xallocx", "sdallocx", "_Znwm", "_ZdlPvm"}},
+		{LIB "libtcmalloc_minimal.so.4",
+		 {"malloc", "calloc", "realloc", "free", "posix_memalign", "_Znwm", "_ZdlPvm"}},
+		{LIB "libmimalloc.so.2.0", {"malloc", "calloc", "free", "_Znwm", "mi_heap_realloc"}},
+		{"/usr/lib/x86_64-linux-musl/libc.so",
+		 {"malloc", "calloc", "realloc", "free", "posix_memalign", "aligned_alloc"}},
+	};
+	size_t looked = 0;
+	(void)state;
+
+	for (size_t i = 0; i < sizeof(reals) / sizeof(reals[0]); i++) {
+		int fd = open(reals[i].path, O_RDONLY | O_CLOEXEC);
+		struct elf_file *file;
+		struct plan plan;
+
+		if (fd < 0) {
+			print_message("no %s on this machine\n", reals[i].path);
+			continue;
+		}
+		assert_int_equal(elf_file_open(&file, fd, reals[i].path, "/nonexistent"), 0);
+		assert_int_equal(plan_native(file, NULL, &plan), 0);
+		for (size_t s = 0; s < 12 && reals[i].symbols[s]; s++) {
+			size_t at = 0;
+
+			while (at < plan.count && strcmp(plan.sites[at].symbol, reals[i].symbols[s]))
+				at++;
+			if (at == plan.count || !plan.sites[at].emulated)
+				fail_msg("%s: %s: %s", reals[i].path, reals[i].symbols[s],
+					 at == plan.count ? "no site" : plan.sites[at].why);
+		}
+		looked++;
+		plan_free(&plan);
+		elf_file_close(file);
+	}
+	if (!looked)
+		skip();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_families), cmocka_unit_test(test_names),  cmocka_unit_test(test_jumps),
+		cmocka_unit_test(test_throws),   cmocka_unit_test(test_option), cmocka_unit_test(test_users),
+		cmocka_unit_test(test_cut),      cmocka_unit_test(test_real),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "symbols/demangle.h"
+#include "symbols/memo.h"
+#include "symbols/spans.h"
+#include "symbols/worker.h"
+
+static uint64_t value_at(const struct spans *spans, uint64_t address)
+{
+	const struct span *span = spans_find(spans, address);
+
+	return span ? span->value : 0;
+}
+
+static void the_innermost_span_is_found(void **state)
+{
+	struct spans spans = {0};
+
+	(void)state;
+	assert_null(spans_find(&spans, 5));
+	assert_int_equal(spans_add(&spans, 10, 100, 1), 0);
+	assert_int_equal(spans_add(&spans, 20, 30, 2), 0);
+	assert_int_equal(spans_add(&spans, 22, 24, 3), 0);
+	assert_int_equal(spans_add(&spans, 10, 12, 4), 0);
+	assert_int_equal(spans_add(&spans, 200, 300, 5), 0);
+	assert_int_equal(spans_add(&spans, 50, 50, 6), 0); /* nothing */
+	assert_int_equal(spans_add(&spans, 60, 40, 7), 0);
+	spans_sort(&spans);
+	assert_int_equal(value_at(&spans, 9), 0);
+	assert_int_equal(value_at(&spans, 10), 4);
+	assert_int_equal(value_at(&spans, 12), 1);
+	assert_int_equal(value_at(&spans, 21), 2);
+	assert_int_equal(value_at(&spans, 23), 3);
+	assert_int_equal(value_at(&spans, 24), 2);
+	assert_int_equal(value_at(&spans, 99), 1);
+	assert_int_equal(value_at(&spans, 50), 1);
+	assert_int_equal(value_at(&spans, 100), 0);
+	assert_int_equal(value_at(&spans, 299), 5);
+	assert_int_equal(value_at(&spans, 300), 0);
+	assert_int_equal(value_at(&spans, UINT64_MAX), 0);
+	spans_free(&spans);
+}
+
+static void what_was_found_is_kept(void **state)
+{
+	const struct symbols_frame *found;
+	struct memo memo = {0};
+
+	(void)state;
+	assert_int_equal(memo_find(&memo, 1, 0, &found), 0);
+	for (uint32_t i = 0; i < 20000; i++) {
+		struct symbols_frame frames[2] = {{.function = "f", .line = i},
+						  {.function = "g", .line = i + 1}};
+
+		assert_int_equal(memo_add(&memo, 1 + i % 7, i / 7, frames, 1 + i % 2), 0);
+	}
+	for (uint32_t i = 0; i < 20000; i++) {
+		assert_int_equal(memo_find(&memo, 1 + i % 7, i / 7, &found), 1 + i % 2);
+		assert_int_equal(found[i % 2].line, i + i % 2);
+	}
+	assert_int_equal(memo_find(&memo, 8, 0, &found), 0);
+	assert_int_equal(memo_find(&memo, 1, 20000, &found), 0);
+	assert_true(memo_memory(&memo) > 20000 * sizeof(*found));
+	memo_free(&memo);
+}
+
+static void check_name(const char *mangled, const char *expected)
+{
+	char name[DEMANGLE_MAX];
+
+	assert_int_equal(demangle(mangled, name), strlen(expected));
+	assert_string_equal(name, expected);
+}
+
+static void names_are_as_their_programmers_wrote_them(void **state)
+{
+	char longest[40000], name[DEMANGLE_MAX];
+
+	(void)state;
+	check_name("main", "main");
+	check_name("", "");
+	check_name("_Znwm", "operator new(unsigned long)");
+	check_name("_ZN4shop6BasketIiE3addEv", "shop::Basket<int>::add()");
+	check_name("_ZN4shop3addEi.part.0", "shop::add(int) [clone .part.0]");
+	check_name("_ZN5alloc7raw_vec11finish_grow17h0123456789abcdefE", "alloc::raw_vec::finish_grow");
+	check_name("_RNvMsa_NtCs3ssYzQotkvD_3std4pathNtB5_7PathBuf3new", "<std::path::PathBuf>::new");
+	check_name("_Zwrong", "_Zwrong");
+	check_name("_R", "_R");
+	assert_int_equal(demangle_wanted("_Znwm"), 1);
+	assert_int_equal(demangle_wanted("_RNv"), 1);
+	assert_int_equal(demangle_wanted("_init"), 0);
+	assert_int_equal(demangle_wanted("_"), 0);
+
+	memset(longest, 'x', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	assert_int_equal(demangle(longest, name), DEMANGLE_MAX - 1);
+	assert_string_equal(name + DEMANGLE_MAX - 5, "x...");
+	memcpy(longest, "_Z", 2); /* nested beyond what libiberty follows */
+	memset(longest + 2, 'P', sizeof(longest) - 3);
+	assert_int_equal(demangle(longest, name), DEMANGLE_MAX - 1);
+}
+
+static void check_worker(struct worker *worker)
+{
+	struct worker_frame frames[WORKER_FRAMES_MAX];
+
+	assert_int_equal(worker_frames(worker, 0, 0, "_Znwm", frames), 1);
+	assert_string_equal(frames[0].function, "operator new(unsigned long)");
+	assert_string_equal(frames[0].filename, "");
+	assert_int_equal(frames[0].line, 0);
+	assert_int_equal(worker_frames(worker, 0, 0, "", frames), 0);
+	assert_int_equal(worker_frames(worker, 99, 0x1000, "", frames), 0); /* a file that it does not have */
+}
+
+static void a_worker_is_there_when_it_is_needed(void **state)
+{
+	uint64_t first, second;
+	struct worker *worker;
+	int status, fd;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(worker_new(&worker), 0);
+	check_worker(worker);
+	assert_int_equal(worker_generation(worker, &first), 0);
+
+	/* A fork has one of its own, and takes nothing from ours. */
+	child = fork();
+	if (!child) {
+		check_worker(worker);
+		worker_free(worker);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	check_worker(worker);
+	assert_int_equal(worker_generation(worker, &second), 0);
+	assert_true(first == second);
+
+	/* Its end is not ours. */
+	worker_stop(worker);
+	check_worker(worker);
+	assert_int_equal(worker_generation(worker, &second), 0);
+	assert_true(first != second);
+	fd = dup(0);
+	assert_int_equal(worker_open(worker, 1, fd, -1) < 0, 1); /* no ELF file */
+	check_worker(worker);
+	assert_int_equal(worker_generation(worker, &first), 0);
+	assert_true(first == second);
+	close(fd);
+	worker_free(worker);
+	worker_free(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_innermost_span_is_found),
+		cmocka_unit_test(what_was_found_is_kept),
+		cmocka_unit_test(names_are_as_their_programmers_wrote_them),
+		cmocka_unit_test(a_worker_is_there_when_it_is_needed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

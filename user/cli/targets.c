@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/targets.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "cli/cli.h"
+
+#define LOOK_NS    100000000ull /* between two looks for a container that is to come, */
+#define LOOK_SHARE 20           /* or so many times as long as one takes */
+
+/* What the set's names mean went wrong: at which one, why, and what helps. */
+static int resolve_error_print(const struct target_set *set, int err, const char *what, const char *missing)
+{
+	const char *remedy = cli_remedy(err);
+
+	for (size_t i = 0; i < set->cgroup_count; i++)
+		if (set->cgroups[i].text == what)
+			return error_print(
+				err, "give a directory below /sys/fs/cgroup, or a path of /proc/PID/cgroup",
+				"--cgroup %s", what);
+	if (err == -EEXIST)
+		remedy = "name it whole, or by its ID";
+	else if (err == -ENOENT)
+		remedy = geteuid() ? "run it with sudo, since not all that runs can be seen" : missing;
+	return error_print(err, remedy, "container %s", what);
+}
+
+int targets_list(struct target_set *set, const char *missing, pid_t **pids, size_t *count)
+{
+	const char *what;
+	int err = target_set_resolve(set, &what);
+
+	if (err)
+		return resolve_error_print(set, err, what, missing);
+	err = target_set_list(set, pids, count);
+	if (err == -ESRCH)
+		return error_print(err, "-p with -c is a process id as seen in the container", "--pid");
+	return err ? error_print(err, NULL, "trace") : 0;
+}
+
+/* Who names a process by an id of another PID namespace is told so, if ours has no such process or no Python in it. */
+void target_error_print(const struct target_set *set, pid_t pid, int err)
+{
+	char why[160], text[224];
+
+	if (!target_set_is_pids(set) && (err == -ENOENT || err == -ESRCH)) {
+		log_debug("PID %d is passed over: %s", pid, error_reason(err));
+		return;
+	}
+	if ((err == -ESRCH || err == -ENOENT) && !set->container_count) {
+		char reason[256];
+
+		snprintf(reason, sizeof(reason), "%s", error_reason(err));
+		if (target_pid_explain(pid, why, sizeof(why)))
+			snprintf(text, sizeof(text), "%d is the process id, in its own PID namespace, of %s",
+				 pid, why);
+		else if (err == -ESRCH && target_hidden_explain(why, sizeof(why)))
+			snprintf(text, sizeof(text),
+				 "%s, which hides other users' processes: run it with sudo", why);
+		else
+			snprintf(text, sizeof(text), "%s", cli_remedy(err));
+		error_set(err, "%s", reason);
+		error_print(err, text, "PID %d", pid);
+		return;
+	}
+	error_print(err, cli_remedy(err), "PID %d", pid);
+}
+
+int targets_none_print(const struct target_set *set, size_t count)
+{
+	char why[160];
+	int hidden = target_hidden_explain(why, sizeof(why));
+
+	if (target_set_is_pids(set))
+		return -ESRCH;
+	if (count)
+		error_set(-ESRCH, "of %zu process%s that match%s none has what is to be traced", count,
+			  count == 1 ? "" : "es", count == 1 ? "es" : "");
+	else
+		error_set(-ESRCH, "no process matches%s%s", hidden ? ", but " : "", hidden ? why : "");
+	return error_print(
+		-ESRCH,
+		count ? "tracer list shows which run a Python that is known; of others --layer native "
+			"traces malloc"
+		      : "tracer list shows what can be traced",
+		"trace");
+}
+
+static int is_seen(const struct targets *targets, pid_t pid)
+{
+	for (size_t i = 0; i < targets->seen_count; i++)
+		if (targets->seen[i] == pid)
+			return 1;
+	return 0;
+}
+
+/* A second one that can be traced, where one is all that there may be. */
+static int is_one_too_many(const struct targets *targets, pid_t pid)
+{
+	struct plan_target target;
+
+	if (!targets->single || !targets->attached || plan_target(pid, targets->plan, NULL, &target))
+		return 0;
+	plan_target_free(&target);
+	return 1;
+}
+
+static int target_add(struct targets *targets, struct session *session, pid_t pid)
+{
+	int err = array_reserve(&targets->seen, &targets->seen_room, targets->seen_count, 1, sizeof(pid));
+
+	if (err)
+		return error_print(err, NULL, "trace");
+	targets->seen[targets->seen_count++] = pid;
+	if (is_one_too_many(targets, pid))
+		return error_print(error_set(-EINVAL, "a snapshot is of one process, and several match"),
+				   "name one with -p, or leave -o away", "--output");
+	err = session_add(session, pid, 0);
+	if (!err)
+		targets->attached++;
+	else if (err == -ENOENT && targets->set->wait &&
+		 (target_set_is_pids(targets->set) || targets->set->container_count))
+		return late_targets_add(&targets->late, pid);
+	else
+		/* Of several, one that cannot be traced does not keep the others from it. */
+		target_error_print(targets->set, pid, err);
+	return 0;
+}
+
+static int targets_add(struct targets *targets, struct session *session, const pid_t *pids, size_t count)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < count && !err; i++)
+		if (!is_seen(targets, pids[i]))
+			err = target_add(targets, session, pids[i]);
+	return err;
+}
+
+int targets_attach(struct targets *targets, struct session *session)
+{
+	size_t count;
+	pid_t *pids;
+	int err = targets_list(targets->set, "--wait waits for it", &pids, &count);
+
+	if (err)
+		return err;
+	err = targets_add(targets, session, pids, count);
+	free(pids);
+	if (err)
+		return err;
+	for (size_t i = 0; i < targets->set->container_count; i++)
+		if (target_set_is_awaited(targets->set, &targets->set->containers[i]))
+			log_info("waiting for container %s", targets->set->containers[i].text);
+	return targets->attached || targets_waiting(targets) ? 0 : targets_none_print(targets->set, count);
+}
+
+/* A container that is to come, or has, and runs no Python yet. */
+static int is_looking(const struct targets *targets)
+{
+	return target_set_is_waiting(targets->set) ||
+	       (targets->set->wait && targets->set->container_count && !targets->attached);
+}
+
+int targets_waiting(const struct targets *targets)
+{
+	return targets->late.count || is_looking(targets);
+}
+
+int targets_look(struct targets *targets, struct session *session)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	size_t count;
+	pid_t *pids;
+	int err;
+
+	targets->attached += late_targets_look(&targets->late, session);
+	if (!is_looking(targets) || now - targets->looked_ns < targets->pause_ns)
+		return 0;
+	err = target_set_list(targets->set, &pids, &count);
+	if (err)
+		return error_print(err, NULL, "waiting for a container");
+	err = targets_add(targets, session, pids, count);
+	free(pids);
+	targets->looked_ns = clock_ns(CLOCK_MONOTONIC);
+	targets->pause_ns = (targets->looked_ns - now) * LOOK_SHARE;
+	if (targets->pause_ns < LOOK_NS)
+		targets->pause_ns = LOOK_NS;
+	return err;
+}
+
+void targets_give_up(struct targets *targets)
+{
+	for (size_t i = 0; i < targets->set->container_count; i++)
+		if (target_set_is_awaited(targets->set, &targets->set->containers[i]))
+			error_print(error_set(-ENOENT, "it has not come while it was waited for"), NULL,
+				    "container %s", targets->set->containers[i].text);
+	late_targets_give_up(&targets->late);
+}
+
+void targets_free(struct targets *targets)
+{
+	late_targets_free(&targets->late);
+	free(targets->seen);
+}

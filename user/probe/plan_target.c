@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "probe/plan_target.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "probe/plan_memory.h"
+#include "probe/plan_process.h"
+
+#define PYTHON (1u << EVENT_LAYER_PYTHON)
+#define NATIVE (1u << EVENT_LAYER_NATIVE)
+#define MMAP   (1u << EVENT_LAYER_MMAP)
+
+/* The process runs no Python that could be traced: what is traced instead. */
+static int without_python(const struct plan_target_opts *opts, struct plan_target *out)
+{
+	int python_wanted = !opts->layers || opts->layers & PYTHON;
+
+	if (python_wanted && opts->mode_asked && opts->python.mode == EVENT_MODE_CENSUS)
+		return error_set(
+			-ENOENT,
+			"no Python runtime in this process, and so no heap that a census could read");
+	out->layers = opts->layers & ~PYTHON;
+	if (!opts->layers)
+		out->layers = opts->python.mode == EVENT_MODE_GROWTH ? MMAP : NATIVE;
+	out->python.mode = EVENT_MODE_EXACT;
+	return 0;
+}
+
+/* The runtime, and the plan for Python's layer if that is wanted; what the layers are then. */
+static int python_plan(pid_t pid, const struct plan_target_opts *opts, struct plan_cache *cache,
+		       struct plan_target *out)
+{
+	int python_wanted = !opts->layers || opts->layers & PYTHON;
+	int err = python_process_find(pid, &out->info, &out->runtime);
+
+	if (err) {
+		out->runtime = (struct python_runtime){0};
+		if (out->info.kernel_thread || out->info.zombie || opts->layers == PYTHON)
+			return err;
+		/* Of a version that is not known, its native layer can be traced all the same if that is asked for. */
+		return err == -ENOENT || (err == -ENOTSUP && !python_wanted) ? without_python(opts, out)
+									     : err;
+	}
+	out->layers = opts->layers ? opts->layers : PYTHON;
+	out->python.mode = EVENT_MODE_EXACT;
+	return python_wanted ? plan_runtime(&out->runtime, &opts->python, cache, &out->python) : 0;
+}
+
+static int native_plan(pid_t pid, struct plan_caches *caches, struct plan_target *out)
+{
+	size_t sites = 0;
+	int err = plan_native_process(pid, caches->native, &out->native, &out->native_count);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < out->native_count; i++)
+		sites += out->native[i].plan->count;
+	return sites ? 0
+		     : error_set(-ENOENT, "no file that it has mapped names an allocator's functions, as where a "
+					  "program is linked statically and stripped");
+}
+
+int plan_caches_new(struct plan_caches *out, const struct plan_target_opts *opts)
+{
+	int err = plan_cache_new(&out->python);
+
+	if (!err)
+		err = plan_native_cache_new(&out->native, &opts->native);
+	return err;
+}
+
+void plan_caches_free(struct plan_caches *caches)
+{
+	plan_cache_free(caches->python);
+	plan_native_cache_free(caches->native);
+}
+
+int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_caches *caches,
+		struct plan_target *out)
+{
+	int err;
+
+	*out = (struct plan_target){0};
+	err = python_plan(pid, opts, caches->python, out);
+	if (!opts->layers && opts->native.alloc_count)
+		out->layers |= NATIVE;
+	if (!err && out->layers & NATIVE) {
+		err = native_plan(pid, caches, out);
+		if (err == -ENOENT && out->layers != NATIVE) {
+			snprintf(out->native_why, sizeof(out->native_why), "%s", error_reason(err));
+			out->layers &= ~NATIVE;
+			err = 0;
+		}
+	}
+	if (!err && out->layers & MMAP && !out->python.memory) {
+		plan_process_memory(pid, &out->python);
+		if (!out->python.memory && out->layers == MMAP)
+			err = error_set(-ENOENT, "%s", out->python.memory_why);
+	}
+	if (out->python.memory)
+		out->layers |= MMAP;
+	else
+		out->layers &= ~MMAP;
+	if (!err && !out->layers)
+		err = error_set(-ENOENT, "nothing of what is wanted can be traced in it");
+	if (err)
+		plan_target_free(out);
+	return err;
+}
+
+void plan_target_free(struct plan_target *target)
+{
+	free(target->native);
+	plan_free(&target->python);
+	python_runtime_close(&target->runtime);
+	memset(target, 0, sizeof(*target));
+}
+
+void plan_target_print(const struct plan_target *target)
+{
+	if (target->layers & PYTHON)
+		plan_print(&target->runtime, &target->python);
+	else
+		printf("PID %d: %s\n", (int)target->info.pid,
+		       target->runtime.version_hex ? "Python's allocators are not traced"
+						   : "no Python runtime");
+	if (target->layers & NATIVE)
+		plan_native_print(target->info.pid, target->native, target->native_count);
+	if (target->native_why[0])
+		printf("the native layer is not traced: %s\n", target->native_why);
+	if (!(target->layers & PYTHON))
+		plan_memory_print(&target->python);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stats/group_entries.h"
+
+#include <string.h>
+
+#include "base/array.h"
+#include "base/hash.h"
+#include "stats/owner.h"
+
+static uint32_t file_id(const struct side *side, uint32_t filename)
+{
+	return side->files ? side->files[filename] : filename;
+}
+
+static const struct side *entry_side(const struct grouping *grouping, const struct statistic *entry)
+{
+	return &grouping->sides[entry->snapshot != grouping->sides[0].snapshot];
+}
+
+static int entry_add(struct grouping *grouping, const struct statistic *entry, uint32_t *index)
+{
+	struct statistics *out = grouping->out;
+	int err = array_reserve(&out->entries, &grouping->room, out->count, 1, sizeof(*out->entries));
+
+	if (!err && grouping->opts->by >= GROUP_TRACEBACK)
+		err = array_reserve(&grouping->next, &grouping->next_room, out->count, 1,
+				    sizeof(*grouping->next));
+	if (!err && out->sampled)
+		err = array_reserve(&grouping->estimates, &grouping->estimates_room, out->count, 1,
+				    sizeof(*grouping->estimates));
+	if (err)
+		return err;
+	if (out->sampled)
+		grouping->estimates[out->count] = (struct entry_estimates){0};
+	*index = (uint32_t)out->count;
+	out->entries[out->count++] = *entry;
+	return 0;
+}
+
+/* The entry of a frame, by file name or by line. */
+static int frame_entry(struct grouping *grouping, const struct side *side, const struct snapshot_frame *frame,
+		       uint32_t *index)
+{
+	struct statistic entry = {.snapshot = side->snapshot, .frame = {.filename = frame->filename}};
+
+	if (grouping->opts->by == GROUP_LINENO)
+		entry.frame.line = frame->line;
+	uint64_t key = (uint64_t)file_id(side, frame->filename) << 32 | entry.frame.line;
+	*index = id_map_find(&grouping->groups, key);
+	if (*index != ID_MAP_NONE)
+		return 0;
+	int err = entry_add(grouping, &entry, index);
+	return err ? err : id_map_put(&grouping->groups, key, *index);
+}
+
+static int frame_compare(const struct side *a, const struct snapshot_frame *x, const struct side *b,
+			 const struct snapshot_frame *y)
+{
+	if (file_id(a, x->filename) != file_id(b, y->filename))
+		return strcmp(strings_get(a->snapshot->strings, x->filename),
+			      strings_get(b->snapshot->strings, y->filename));
+	return x->line < y->line ? -1 : x->line > y->line;
+}
+
+const struct snapshot_frame *statistic_frames(const struct statistic *statistic, enum group_by by,
+					      uint32_t *nframe)
+{
+	const struct snapshot_traceback *traceback;
+
+	*nframe = 1;
+	if (by != GROUP_TRACEBACK)
+		return &statistic->frame;
+	traceback = &statistic->snapshot->tracebacks[statistic->traceback];
+	*nframe = traceback->nframe;
+	return statistic->snapshot->frames + traceback->first;
+}
+
+/* As Python compares Traceback._frames: oldest frame first, then the shorter one first. */
+static int entry_traceback_compare(const struct grouping *grouping, const struct statistic *x,
+				   const struct statistic *y)
+{
+	const struct side *a = entry_side(grouping, x), *b = entry_side(grouping, y);
+	uint32_t m, n;
+	const struct snapshot_frame *xs = statistic_frames(x, grouping->opts->by, &m);
+	const struct snapshot_frame *ys = statistic_frames(y, grouping->opts->by, &n);
+
+	for (uint32_t i = 1; i <= m && i <= n; i++) {
+		int order = frame_compare(a, &xs[m - i], b, &ys[n - i]);
+
+		if (order)
+			return order;
+	}
+	return m < n ? -1 : m > n;
+}
+
+int group_entry_compare(const struct grouping *grouping, const struct statistic *x, const struct statistic *y)
+{
+	return group_is_owner(grouping->opts->by) ? owner_compare(x->process, y->process, grouping->opts->by)
+						  : entry_traceback_compare(grouping, x, y);
+}
+
+static uint64_t traceback_hash(const struct side *side, uint32_t traceback, uint64_t seed)
+{
+	const struct snapshot_traceback *x = &side->snapshot->tracebacks[traceback];
+	const struct snapshot_frame *frames = side->snapshot->frames + x->first;
+	uint64_t hash = seed ^ x->nframe;
+
+	for (uint32_t i = 0; i < x->nframe; i++)
+		hash = hash_u64(hash * 31 +
+				((uint64_t)file_id(side, frames[i].filename) << 32 | frames[i].line));
+	return hash;
+}
+
+/* The entry of that name, whose hash is the key. */
+static int named_entry(struct grouping *grouping, const struct statistic *entry, uint64_t key,
+		       uint32_t *index)
+{
+	uint32_t head = id_map_find(&grouping->groups, key);
+
+	for (*index = head; *index != ID_MAP_NONE; *index = grouping->next[*index])
+		if (!group_entry_compare(grouping, &grouping->out->entries[*index], entry))
+			return 0;
+	int err = entry_add(grouping, entry, index);
+	if (err)
+		return err;
+	grouping->next[*index] = head;
+	return id_map_put(&grouping->groups, key, *index);
+}
+
+static int traceback_entry(struct grouping *grouping, const struct side *side, uint32_t traceback,
+			   uint32_t *index)
+{
+	const struct statistic entry = {.snapshot = side->snapshot, .traceback = traceback};
+
+	return named_entry(grouping, &entry, traceback_hash(side, traceback, grouping->groups.seed), index);
+}
+
+static int owner_entry(struct grouping *grouping, const struct side *side, uint32_t process, uint32_t *index)
+{
+	const struct statistic entry = {.snapshot = side->snapshot,
+					.process = snapshot_process(side->snapshot, process)};
+	enum group_by by = grouping->opts->by;
+
+	return named_entry(grouping, &entry, owner_hash(entry.process, by, grouping->groups.seed), index);
+}
+
+size_t group_row_total(const struct grouping *grouping, const struct side *side)
+{
+	return group_is_owner(grouping->opts->by) ? snapshot_process_count(side->snapshot)
+						  : side->snapshot->traceback_count;
+}
+
+uint32_t group_row_entries(const struct grouping *grouping, const struct side *side, uint32_t row)
+{
+	return grouping->opts->cumulative ? side->snapshot->tracebacks[row].nframe : 1;
+}
+
+int group_row_entry(struct grouping *grouping, const struct side *side, uint32_t row, uint32_t i,
+		    uint32_t *index)
+{
+	if (group_is_owner(grouping->opts->by))
+		return owner_entry(grouping, side, row, index);
+	if (grouping->opts->by == GROUP_TRACEBACK)
+		return traceback_entry(grouping, side, row, index);
+	return frame_entry(grouping, side, &side->snapshot->frames[side->snapshot->tracebacks[row].first + i],
+			   index);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For group.c: the entries that traces are grouped into, and how they are found. */
+#ifndef TRACER_STATS_GROUP_ENTRIES_H
+#define TRACER_STATS_GROUP_ENTRIES_H
+
+#include "stats/estimate.h"
+#include "stats/group.h"
+#include "trace/id_map.h"
+
+struct sums {
+	uint64_t size, count;
+};
+
+/* One of the snapshots that are grouped. */
+struct side {
+	const struct snapshot *snapshot;
+	uint32_t *files; /* string id -> the same in both; NULL: as it is */
+	int old;
+};
+
+struct entry_estimates {
+	struct estimate sides[2];
+};
+
+struct grouping {
+	const struct statistics_opts *opts;
+	struct id_map groups; /* (file name, line), or hash of a traceback or an owner -> index in entries */
+	uint32_t *next;       /* where keys are hashes: the next entry of the same one, or ID_MAP_NONE */
+	size_t next_room;
+	struct statistics *out;
+	size_t room;
+	const struct side *sides;          /* the new snapshot, the old one */
+	struct sums *rows;                 /* of the side at hand, by traceback, or of owners by process */
+	struct estimate *row_estimates;    /* the same of a side that is a sample */
+	struct entry_estimates *estimates; /* of entries, if either side is a sample */
+	size_t estimates_room;
+	struct entry_estimates total;
+};
+
+/* Of a side; a row is what of it has the same entries: a traceback, or of owners a process. */
+size_t group_row_total(const struct grouping *grouping, const struct side *side);
+/* To how many entries a row adds. */
+uint32_t group_row_entries(const struct grouping *grouping, const struct side *side, uint32_t row);
+/* Index of the i-th of them, made at first mention. 0, -ENOMEM. */
+int group_row_entry(struct grouping *grouping, const struct side *side, uint32_t row, uint32_t i,
+		    uint32_t *index);
+/* By what they are called, ascending. */
+int group_entry_compare(const struct grouping *grouping, const struct statistic *x,
+			const struct statistic *y);
+
+#endif

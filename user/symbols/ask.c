@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A worker that ends has either run out of memory, which all files that it has are to blame for, or has met something
+ * hostile. So the same question goes once more to a fresh one, which has this file alone; if that ends as well, the file's
+ * DWARF is given up, and its names if it was about a name alone.
+ *
+ * A file may also be made to cost just less than a worker's life, at every address: so it has a time for all its questions.
+ */
+#include "symbols/ask.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "symbols/demangle.h"
+
+#define SPENT_MAX_NS 30000000000ull /* on one file; 100,000 places in CPython take 2 s */
+
+/* A worker is there; what is known of another one's files is forgotten. 0, -errno. */
+static int worker_meet(struct symbols *symbols)
+{
+	uint64_t generation;
+	int err = worker_generation(symbols->worker, &generation);
+
+	if (!err && generation != symbols->generation) {
+		symbols->generation = generation;
+		symbols->handed = 0;
+		symbols->stats.worker_starts++;
+	}
+	return err;
+}
+
+static void names_give_up(struct symbols *symbols, struct file *file)
+{
+	symbols->stats.names_given_up += !file->plain_names;
+	file->plain_names = 1;
+}
+
+static void dwarf_give_up(struct symbols *symbols, struct file *file, int err)
+{
+	log_debug("%s: its DWARF is not used: %s", file->path, error_reason(err));
+	file->dwarf = FILE_DWARF_NONE;
+	symbols->stats.dwarf_given_up++;
+}
+
+/* Has the worker have the file's DWARF. 0, also if there is none; else the worker has ended: -errno. */
+static int dwarf_hand(struct symbols *symbols, struct file *file)
+{
+	int fd, alternate_fd, err;
+
+	if (file->dwarf == FILE_DWARF_NONE ||
+	    (file->dwarf == FILE_DWARF_THERE && file->generation == symbols->generation))
+		return 0;
+	file->dwarf = FILE_DWARF_NONE;
+	if (elf_file_dwarf(file->elf, &fd, &alternate_fd))
+		return 0;
+	err = worker_open(symbols->worker, file->number, fd, alternate_fd);
+	if (err == -ENOENT || err == -ENOEXEC)
+		return 0;
+	file->dwarf = FILE_DWARF_THERE;
+	if (err)
+		return err;
+	file->generation = symbols->generation;
+	symbols->handed++;
+	return 0;
+}
+
+/* What is found costs the file's time, whatever comes of it. */
+static void time_spend(struct symbols *symbols, struct file *file, uint64_t began_ns)
+{
+	file->spent_ns += clock_ns(CLOCK_MONOTONIC) - began_ns;
+	if (file->spent_ns <= SPENT_MAX_NS)
+		return;
+	if (file->dwarf == FILE_DWARF_THERE)
+		dwarf_give_up(symbols, file, -ETIMEDOUT);
+	names_give_up(symbols, file);
+}
+
+/* Once. -errno: the worker has ended, or is to. */
+static int frames_try(struct symbols *symbols, struct file *file, uint64_t vaddr, const char *symbol,
+		      struct worker_frame frames[WORKER_FRAMES_MAX])
+{
+	int err = dwarf_hand(symbols, file);
+
+	if (err)
+		return err;
+	if (file->plain_names)
+		symbol = "";
+	if (file->dwarf == FILE_DWARF_NONE && !demangle_wanted(symbol))
+		return 0;
+	return worker_frames(symbols->worker, file->dwarf == FILE_DWARF_THERE ? file->number : 0, vaddr,
+			     symbol, frames);
+}
+
+int ask_frames(struct symbols *symbols, struct file *file, uint64_t vaddr, const char *symbol,
+	       struct worker_frame frames[WORKER_FRAMES_MAX])
+{
+	/* With the DWARF shared, alone, without DWARF, and without names there is nothing left to ask. */
+	for (int attempt = 0; attempt < 4; attempt++) {
+		uint64_t began_ns = clock_ns(CLOCK_MONOTONIC);
+		uint32_t others;
+		int count = worker_meet(symbols);
+
+		if (count) {
+			log_debug("names are not looked up: %s", error_reason(count));
+			return 0;
+		}
+		others = symbols->handed - (file->generation == symbols->generation);
+		count = frames_try(symbols, file, vaddr, symbol, frames);
+		if (file->dwarf == FILE_DWARF_THERE || !file->plain_names)
+			time_spend(symbols, file, began_ns);
+		if (count >= 0)
+			return count;
+		worker_stop(symbols->worker);
+		if (file->dwarf == FILE_DWARF_NONE)
+			names_give_up(symbols, file);
+		else if (!others || count == -ETIMEDOUT)
+			dwarf_give_up(symbols, file, count);
+	}
+	return 0;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "symbols/demangle.h"
+
+#include <libiberty/demangle.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CUT         "..."
+#define MANGLED_MAX 16384u /* bytes; libiberty takes stack in proportion */
+
+struct text {
+	char *out;
+	size_t bytes;
+	int cut;
+};
+
+static void take(const char *piece, size_t bytes, void *context)
+{
+	struct text *text = context;
+	size_t room = DEMANGLE_MAX - 1 - text->bytes;
+
+	if (bytes > room) {
+		bytes = room;
+		text->cut = 1;
+	}
+	memcpy(text->out + text->bytes, piece, bytes);
+	text->bytes += bytes;
+}
+
+static size_t text_end(struct text *text)
+{
+	if (text->cut)
+		memcpy(text->out + DEMANGLE_MAX - sizeof(CUT), CUT, sizeof(CUT) - 1);
+	text->out[text->bytes] = '\0';
+	return text->bytes;
+}
+
+int demangle_wanted(const char *name)
+{
+	return name[0] == '_' && (name[1] == 'Z' || name[1] == 'R');
+}
+
+size_t demangle(const char *name, char out[DEMANGLE_MAX])
+{
+	const int options = DMGL_PARAMS | DMGL_ANSI;
+	struct text text = {.out = out};
+	size_t bytes = strnlen(name, MANGLED_MAX + 1);
+
+	if (demangle_wanted(name) && bytes <= MANGLED_MAX) {
+		/* Rust's legacy names are C++ names, too: without the first look their hash would stay. */
+		if (rust_demangle_callback(name, options, take, &text))
+			return text_end(&text);
+		text = (struct text){.out = out};
+		if (cplus_demangle_v3_callback(name, options, take, &text))
+			return text_end(&text);
+		text = (struct text){.out = out};
+	}
+	take(name, bytes, &text);
+	return text_end(&text);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "symbols/jit_map.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "perfmap/table.h"
+#include "perfmap/text.h"
+#include "target/process.h"
+#include "target/tmp_dir.h"
+
+#define PIECE_BYTES 65536u
+#define FILE_MAX    (1ll << 30) /* bytes of a map that are read */
+
+struct jit_map {
+	int fd;
+	dev_t device;
+	ino_t inode;
+	uint32_t users;
+	off_t offset; /* read so far */
+	struct perfmap_text text;
+	struct perfmap_table *table;
+	struct jit_map *next;
+};
+
+static int map_open(pid_t pid)
+{
+	struct process_info info;
+	char name[32];
+	int directory, fd, err = process_info_read(pid, &info);
+
+	if (err)
+		return err;
+	directory = tmp_dir_open(pid);
+	if (directory < 0)
+		return directory;
+	snprintf(name, sizeof(name), "perf-%d.map", info.ns_pid);
+	fd = tmp_dir_file(directory, name, info.uid);
+	close(directory);
+	return fd;
+}
+
+static void map_free(struct jit_map *map)
+{
+	perfmap_table_free(map->table);
+	close(map->fd);
+	free(map);
+}
+
+int jit_map_get(struct jit_map **list, struct jit_map **out, pid_t pid)
+{
+	struct jit_map *map;
+	struct stat st;
+	int fd = map_open(pid), err;
+
+	if (fd < 0)
+		return fd;
+	err = fstat(fd, &st) ? -errno : 0;
+	for (map = *list; !err && map; map = map->next)
+		if (map->device == st.st_dev && map->inode == st.st_ino) {
+			close(fd);
+			map->users++;
+			*out = map;
+			return 0;
+		}
+	map = err ? NULL : calloc(1, sizeof(*map));
+	if (!map || perfmap_table_new(&map->table)) {
+		free(map);
+		close(fd);
+		return err ? err : -ENOMEM;
+	}
+	map->fd = fd;
+	map->device = st.st_dev;
+	map->inode = st.st_ino;
+	map->users = 1;
+	map->next = *list;
+	*list = *out = map;
+	return 0;
+}
+
+void jit_map_put(struct jit_map **list, struct jit_map *map)
+{
+	if (!map || --map->users)
+		return;
+	while (*list != map)
+		list = &(*list)->next;
+	*list = map->next;
+	map_free(map);
+}
+
+/* An entry that the table has no room for is one that is not found. */
+static int entry_take(void *context, uint64_t start, uint64_t size, const char *name, size_t name_bytes)
+{
+	const struct perfmap_entry entry = {0};
+
+	perfmap_table_add(context, start, size, name, name_bytes, &entry);
+	return 0;
+}
+
+static void read_on(struct jit_map *map)
+{
+	char piece[PIECE_BYTES];
+	struct stat st;
+	ssize_t bytes;
+
+	if (fstat(map->fd, &st) || st.st_size == map->offset)
+		return;
+	if (st.st_size < map->offset) { /* begun anew */
+		perfmap_table_clear(map->table);
+		memset(&map->text, 0, sizeof(map->text));
+		map->offset = 0;
+	}
+	while (map->offset < FILE_MAX && (bytes = pread(map->fd, piece, sizeof(piece), map->offset)) > 0) {
+		perfmap_text_read(&map->text, piece, (size_t)bytes, entry_take, map->table);
+		map->offset += bytes;
+	}
+}
+
+const char *jit_map_find(struct jit_map *map, uint64_t address)
+{
+	const struct perfmap_entry *entry;
+
+	read_on(map);
+	entry = perfmap_table_find(map->table, address);
+	return entry ? perfmap_table_name(map->table, entry) : NULL;
+}

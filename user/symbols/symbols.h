@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names for native return addresses: {function, file, line}, with what was inlined there.
+ *
+ * An address is a place in a file; what is found there is kept, for all processes that map the file. In this order:
+ * DWARF (the file's own, its debug file's on this machine, in the process's root or in the cache of debuginfod's
+ * clients), ELF symbols (of the same files) that cover the address, the process's perf map where code is in no file, and
+ * else "[libfoo.so+0x1234]" with the offset in the file, "[vdso]", "[anon]". Nothing is taken for a function because it
+ * happens to be the nearest. C++ and Rust names are demangled.
+ *
+ * Files and names are the target's. DWARF and mangled names are read in a process of our own (worker.h): a file that costs
+ * it too much or brings it down is from then on one without DWARF, which is counted.
+ *
+ * Memory grows with the number of different addresses that were asked for, about 150 bytes each.
+ */
+#ifndef TRACER_SYMBOLS_SYMBOLS_H
+#define TRACER_SYMBOLS_SYMBOLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "symbols/modules.h"
+
+#define SYMBOLS_FRAMES_MAX 64u   /* at one address */
+#define SYMBOLS_TEXT_MAX   1024u /* bytes of a name, with the NUL; the rest is cut off */
+
+struct symbols;
+
+/* UTF-8 without control characters: those, and what is none, are \xNN. Borrowed until symbols_free(). */
+struct symbols_frame {
+	const char *function; /* never empty */
+	const char *
+		filename; /* of the source where DWARF says it, else of the module, or the module's "[...]" */
+	uint32_t line;    /* 0: not known */
+	uint32_t inlined; /* 1: into the next frame */
+};
+
+struct symbols_stats {
+	uint64_t addresses;      /* different places asked for in files */
+	uint64_t unnamed;        /* of those, without a function's name */
+	uint64_t cut;            /* calls that had more frames than room */
+	uint32_t files;          /* held open */
+	uint32_t dwarf_given_up; /* files whose DWARF cost too much or ended the worker */
+	uint32_t names_given_up; /* files of which a mangled name did */
+	uint32_t worker_starts;
+};
+
+/* Forks the worker: best done while the process is small. 0; -ENOMEM; -errno. */
+int symbols_new(struct symbols **out);
+void symbols_free(struct symbols *symbols); /* all modules first */
+/*
+ * The frames at a return address, innermost first, at most room of them (the outer ones are left out). It is looked up
+ * one byte before, in the call; for an instruction's own address pass one more.
+ * Their number, at least 1; 0: the address is in none of the modules, which may be out of date; -ENOMEM.
+ *
+ * The first look at a file costs up to a second if its DWARF is large; a hostile one is given up when
+ * all looks at it have cost 30 s.
+ * To be called where the modules were taken, not in a fork of it that has closed the files: what was asked for before is
+ * known there all the same.
+ */
+int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
+		    struct symbols_frame frames[], size_t room);
+void symbols_stats(const struct symbols *symbols, struct symbols_stats *out);
+size_t symbols_memory(const struct symbols *symbols); /* bytes held for what was asked for */
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A process of ours that reads DWARF and demangles names, since files and names are hostile and neither libdw nor libiberty
+ * can be held to a time or a size. It has nothing but its socket and the descriptors that it is handed, may use few
+ * system calls (seccomp; so it opens no file that DWARF names) and WORKER_MEMORY_BYTES of memory, and is killed by the
+ * kernel when a question costs it more than WORKER_CPU_SECONDS. It ends with whoever started it. Who asks sees
+ * -ETIMEDOUT or -EIO then, and a fresh one is started for the next question.
+ *
+ * The child is a fork: the smaller the process when the worker is started, the better. A process that was forked from the
+ * one that started it starts its own.
+ */
+#ifndef TRACER_SYMBOLS_WORKER_H
+#define TRACER_SYMBOLS_WORKER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define WORKER_MEMORY_BYTES (2ull << 30) /* beyond what the process had when it was forked */
+#define WORKER_CPU_SECONDS  5
+#define WORKER_WALL_SECONDS 60 /* where the disk is slow; then it is given up, too */
+#define WORKER_FRAMES_MAX   64u
+#define WORKER_NAME_MAX     16384u /* bytes of a name, with the NUL; a longer symbol is not demangled */
+
+struct worker;
+
+struct worker_frame {
+	const char *function; /* demangled; "" not known */
+	const char *filename; /* "" not known */
+	uint32_t line;        /* 0 not known */
+};
+
+int worker_new(struct worker **out); /* and starts it. 0; -ENOMEM; -errno */
+void worker_free(struct worker *worker);
+/*
+ * A number that changes with every start: files that were handed over before are to be handed over again. Starts one if
+ * none is there. 0, -errno.
+ */
+int worker_generation(struct worker *worker, uint64_t *generation);
+/*
+ * Hands over the DWARF of a file, by a number that the caller chooses (not 0), for this generation. alternate_fd: -1 for
+ * none. Both stay the caller's. 0; -ENOENT, -ENOEXEC no DWARF that can be read; -ENOMEM the worker is full: start it anew;
+ * -ETIMEDOUT, -EIO it has ended.
+ */
+int worker_open(struct worker *worker, uint32_t file, int fd, int alternate_fd);
+/*
+ * The frames at an instruction of a file, innermost first; file 0: of none. The outermost is called by symbol where the
+ * DWARF knows no function or less of its name; "" for none. Texts are borrowed until the next call. Their number, at most
+ * WORKER_FRAMES_MAX, 0: nothing is known; -ENOMEM; -ETIMEDOUT, -EIO.
+ */
+int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol,
+		  struct worker_frame frames[WORKER_FRAMES_MAX]);
+/* Ends it; the next call starts another. */
+void worker_stop(struct worker *worker);
+
+#endif

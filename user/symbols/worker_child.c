@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "symbols/demangle.h"
+#include "symbols/dwarf.h"
+#include "symbols/worker_wire.h"
+
+#define SOCKET 3
+
+struct child_file {
+	uint32_t number;
+	int fds[WORKER_FILES_MAX]; /* -1: none */
+	struct dwarf_file *dwarf;
+};
+
+struct child {
+	struct child_file *files;
+	size_t count, room;
+	char bytes[sizeof(struct worker_question) + WORKER_NAME_MAX] __attribute__((aligned(8)));
+	size_t answer_bytes;
+	char answer[WORKER_ANSWER_MAX] __attribute__((aligned(8)));
+};
+
+#define ALLOW(name)                                                                                          \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+
+/* What reading descriptors, memory and this loop need. All else fails with EPERM, files that DWARF names among it. */
+static int calls_limit(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		ALLOW(read),
+		ALLOW(pread64),
+		ALLOW(lseek),
+		ALLOW(fstat),
+		ALLOW(newfstatat), /* glibc's fstat(); with a path it tells of files, but opens none */
+		ALLOW(fcntl),
+		ALLOW(close),
+		ALLOW(write),
+		ALLOW(recvmsg),
+		ALLOW(sendto),
+		ALLOW(brk),
+		ALLOW(mmap),
+		ALLOW(munmap),
+		ALLOW(mremap),
+		ALLOW(mprotect),
+		ALLOW(madvise),
+		ALLOW(futex),
+		ALLOW(setitimer),
+		ALLOW(clock_gettime),
+		ALLOW(getpid),
+		ALLOW(gettid),
+		ALLOW(sched_yield),
+		ALLOW(rt_sigaction),
+		ALLOW(rt_sigprocmask),
+		ALLOW(rt_sigreturn),
+		ALLOW(exit),
+		ALLOW(exit_group),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+	};
+	struct sock_fprog program = {.len = sizeof(filter) / sizeof(filter[0]), .filter = filter};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		return -errno;
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) ? -errno : 0;
+}
+
+static int memory_limit(void)
+{
+	struct rlimit limit;
+	unsigned long long pages;
+	FILE *file = fopen("/proc/self/statm", "re");
+	int got = file ? fscanf(file, "%llu", &pages) : 0;
+
+	if (file)
+		fclose(file);
+	if (got != 1)
+		return -EIO;
+	limit.rlim_cur = pages * (unsigned long long)sysconf(_SC_PAGESIZE) + WORKER_MEMORY_BYTES;
+	limit.rlim_max = limit.rlim_cur;
+	return setrlimit(RLIMIT_AS, &limit) ? -errno : 0;
+}
+
+static int privileges_drop(void)
+{
+	cap_t none = cap_init();
+	int err = !none ? -ENOMEM : cap_set_proc(none) ? -errno : 0;
+
+	cap_free(none);
+	return err;
+}
+
+/* Holds nothing of its parent's but the socket, and outlives neither it nor a question that costs too much. */
+static int child_confine(int socket, pid_t parent)
+{
+	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
+	const struct rlimit no_core = {0, 0};
+	sigset_t none;
+	int null, err;
+
+	prctl(PR_SET_NAME, "tracer-symbols");
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		return -ESRCH;
+	/* A Ctrl-C is for the session, which has questions still. */
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		signal(ignored[i], SIG_IGN);
+	signal(SIGPROF, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	socket = fcntl(socket, F_DUPFD, SOCKET + 1);
+	if (null < 0 || socket < 0)
+		return -errno;
+	for (int fd = 0; fd < SOCKET; fd++)
+		if (dup2(null, fd) < 0)
+			return -errno;
+	if (dup2(socket, SOCKET) < 0 || syscall(SYS_close_range, SOCKET + 1u, ~0u, 0u))
+		return -errno;
+	setrlimit(RLIMIT_CORE, &no_core);
+	err = privileges_drop();
+	if (!err)
+		err = memory_limit();
+	return err ? err : calls_limit();
+}
+
+static const struct worker_question *question_of(const struct child *child)
+{
+	return (const void *)child->bytes;
+}
+
+static struct child_file *file_find(struct child *child, uint32_t number)
+{
+	for (size_t i = 0; i < child->count; i++)
+		if (child->files[i].number == number)
+			return &child->files[i];
+	return NULL;
+}
+
+static void fds_close(const int fds[WORKER_FILES_MAX])
+{
+	for (size_t i = 0; i < WORKER_FILES_MAX; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+static int question_open(struct child *child, const int fds[WORKER_FILES_MAX])
+{
+	struct child_file file = {.number = question_of(child)->file};
+	int err = array_reserve(&child->files, &child->room, child->count, 1, sizeof(*child->files));
+
+	memcpy(file.fds, fds, sizeof(file.fds));
+	if (!err)
+		err = dwarf_file_open(&file.dwarf, fds[0], fds[1]);
+	if (err)
+		fds_close(fds);
+	else
+		child->files[child->count++] = file;
+	return err;
+}
+
+/* Puts a text into the answer, cut. 0 and its offset; -E2BIG. */
+static int text_put(struct child *child, const char *text, uint32_t *offset)
+{
+	size_t bytes = strlen(text);
+
+	if (bytes >= WORKER_NAME_MAX)
+		bytes = WORKER_NAME_MAX - 1;
+	if (bytes + 1 > sizeof(child->answer) - child->answer_bytes)
+		return -E2BIG;
+	*offset = (uint32_t)child->answer_bytes;
+	memcpy(child->answer + child->answer_bytes, text, bytes);
+	child->answer[child->answer_bytes + bytes] = '\0';
+	child->answer_bytes += bytes + 1;
+	return 0;
+}
+
+static int frame_put(struct child *child, const struct dwarf_frame *frame, struct worker_wire_frame *wire)
+{
+	const char *filename = frame->filename ? frame->filename : "";
+	char name[DEMANGLE_MAX], path[WORKER_NAME_MAX];
+	int err;
+
+	demangle(frame->function ? frame->function : "", name);
+	err = text_put(child, name, &wire->function);
+	if (err)
+		return err;
+	if (frame->directory) {
+		snprintf(path, sizeof(path), "%s/%s", frame->directory,
+			 filename + (strncmp(filename, "./", 2) ? 0 : 2));
+		filename = path;
+	}
+	wire->line = frame->line;
+	return text_put(child, filename, &wire->filename);
+}
+
+/* DWARF says of a static function of C++ neither namespace nor arguments; its mangled symbol does. */
+static void outermost_name(struct dwarf_frame *frame, const char *symbol)
+{
+	if (!frame->function || (demangle_wanted(symbol) && !demangle_wanted(frame->function)))
+		frame->function = symbol;
+}
+
+static int question_frames(struct child *child)
+{
+	struct child_file *file = file_find(child, question_of(child)->file);
+	struct worker_wire_frame *wire = (void *)(child->answer + sizeof(struct worker_answer));
+	struct dwarf_frame frames[WORKER_FRAMES_MAX] = {0};
+	int count = 0;
+
+	if (file)
+		count = dwarf_file_frames(file->dwarf, question_of(child)->vaddr, frames, WORKER_FRAMES_MAX);
+	if (count < 0)
+		return count;
+	if (!count && question_of(child)->symbol[0])
+		count = 1;
+	if (count)
+		outermost_name(&frames[count - 1], question_of(child)->symbol);
+	child->answer_bytes += (size_t)count * sizeof(*wire);
+	for (int i = 0; i < count; i++)
+		if (frame_put(child, &frames[i], &wire[i]))
+			return i;
+	return count;
+}
+
+/* The next question, and the descriptors that came with it. Its bytes; 0 at the end. */
+static ssize_t question_receive(struct child *child, int fds[WORKER_FILES_MAX])
+{
+	char control[CMSG_SPACE(sizeof(int) * WORKER_FILES_MAX)] __attribute__((aligned(8)));
+	struct iovec iov = {.iov_base = child->bytes, .iov_len = sizeof(child->bytes) - 1};
+	struct msghdr message = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	struct cmsghdr *header;
+	ssize_t bytes;
+
+	for (size_t i = 0; i < WORKER_FILES_MAX; i++)
+		fds[i] = -1;
+	do
+		bytes = recvmsg(SOCKET, &message, MSG_CMSG_CLOEXEC);
+	while (bytes < 0 && errno == EINTR);
+	if (bytes < (ssize_t)sizeof(struct worker_question))
+		return 0;
+	child->bytes[bytes] = '\0';
+	header = CMSG_FIRSTHDR(&message);
+	if (header && header->cmsg_type == SCM_RIGHTS)
+		memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+	return bytes;
+}
+
+static int question_answer(struct child *child, const int fds[WORKER_FILES_MAX])
+{
+	switch (question_of(child)->kind) {
+	case WORKER_OPEN:
+		return question_open(child, fds);
+	case WORKER_FRAMES:
+		return question_frames(child);
+	default:
+		return -EINVAL;
+	}
+}
+
+void worker_child_run(int socket, pid_t parent)
+{
+	const struct itimerval limit = {.it_value.tv_sec = WORKER_CPU_SECONDS};
+	struct child *child = calloc(1, sizeof(*child));
+	int fds[WORKER_FILES_MAX];
+
+	if (!child || child_confine(socket, parent))
+		_exit(1);
+	while (question_receive(child, fds)) {
+		struct worker_answer *answer = (void *)child->answer;
+
+		setitimer(ITIMER_PROF, &limit, NULL);
+		child->answer_bytes = sizeof(*answer);
+		answer->result = question_answer(child, fds);
+		if (send(SOCKET, child->answer, child->answer_bytes, MSG_NOSIGNAL) < 0)
+			break;
+	}
+	_exit(0);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What native frames are called. A stack names an address, and the session tells later, once for each address, what is there.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "trace/state.h"
+
+int state_symbol_index(struct process_state *process, uint64_t address, uint32_t *symbol)
+{
+	int err;
+
+	*symbol = id_map_find(&process->symbol_ids, address);
+	if (*symbol != ID_MAP_NONE)
+		return 0;
+	err = array_reserve(&process->symbols, &process->symbol_room, process->symbol_count, 1,
+			    sizeof(*process->symbols));
+	if (!err && process->symbol_count == STACK_NATIVE)
+		err = -ENOMEM;
+	if (!err)
+		err = id_map_put(&process->symbol_ids, address, (uint32_t)process->symbol_count);
+	if (err)
+		return err;
+	*symbol = (uint32_t)process->symbol_count++;
+	process->symbols[*symbol] = (struct symbol_entry){.address = address};
+	return 0;
+}
+
+static int text_valid(const char *text, size_t bytes)
+{
+	return bytes <= EVENT_MAX_TEXT && !memchr(text, 0, bytes);
+}
+
+/* One frame of a record from *at on, which is moved behind it. 0, -EBADMSG, -ENOMEM. */
+static int frame_take(struct trace *trace, const struct event_symbol *event, size_t *at,
+		      struct trace_frame *out)
+{
+	size_t room = event->header.size - sizeof(*event) - *at, bytes;
+	const struct event_symbol_frame *frame = (const void *)(event->data + *at);
+	const char *function, *filename;
+	int err;
+
+	if (room < sizeof(*frame))
+		return -EBADMSG;
+	bytes = sizeof(*frame) + frame->function_bytes + frame->filename_bytes;
+	function = (const char *)frame->data;
+	filename = function + frame->function_bytes;
+	if (bytes > room || !text_valid(function, frame->function_bytes) ||
+	    !text_valid(filename, frame->filename_bytes))
+		return -EBADMSG;
+	*at += (bytes + 7) & ~(size_t)7;
+	out->line = frame->line;
+	err = strings_intern(trace->strings, function, frame->function_bytes, &out->function);
+	return err ? err : strings_intern(trace->strings, filename, frame->filename_bytes, &out->filename);
+}
+
+/* No function is called "[libc.so.6+0x1234]": that stands for one whose name is not known. */
+static int is_name(const struct trace *trace, const struct trace_frame *frame)
+{
+	return strings_get(trace->strings, frame->function)[0] != '[';
+}
+
+int state_symbol(struct trace *trace, struct process_state *process, const struct event_symbol *event)
+{
+	struct symbol_entry *symbol;
+	size_t at = 0;
+	uint32_t index;
+	int err;
+
+	if (event->count > EVENT_MAX_FRAMES)
+		return -EBADMSG;
+	err = state_symbol_index(process, event->address, &index);
+	if (!err)
+		err = array_reserve(&process->symbol_frames, &process->symbol_frame_room,
+				    process->symbol_frame_count, event->count,
+				    sizeof(*process->symbol_frames));
+	for (uint32_t i = 0; i < event->count && !err; i++)
+		err = frame_take(trace, event, &at, &process->symbol_frames[process->symbol_frame_count + i]);
+	if (err)
+		return err;
+	symbol = &process->symbols[index];
+	symbol->first = process->symbol_frame_count;
+	symbol->count = event->count;
+	symbol->known = 1;
+	symbol->named = symbol->count && is_name(trace, &process->symbol_frames[symbol->first]);
+	process->symbol_frame_count += event->count;
+	return 0;
+}
+
+static struct trace_frame unnamed_frame(struct trace *trace, uint64_t address)
+{
+	struct trace_frame frame = {.filename = trace->unknown, .function = trace->unknown};
+	char text[32];
+	int bytes = snprintf(text, sizeof(text), "0x%" PRIx64, address);
+
+	/* Without memory it stays unknown. */
+	strings_intern(trace->strings, text, (size_t)bytes, &frame.function);
+	return frame;
+}
+
+uint32_t state_symbol_frames(struct trace *trace, struct process_state *process, uint32_t index,
+			     uint32_t room, struct traceback_frames *out)
+{
+	const struct symbol_entry *symbol = &process->symbols[index];
+
+	for (uint32_t i = 0; i < symbol->count && i < room; i++)
+		out->frames[out->count++] = process->symbol_frames[symbol->first + i];
+	out->unnamed += symbol->count && !symbol->named;
+	if (symbol->count || !room)
+		return symbol->count ? symbol->count : 1;
+	out->frames[out->count++] = unnamed_frame(trace, symbol->address);
+	out->unnamed++;
+	return 1;
+}
+
+int trace_unnamed_next(const struct trace *trace, size_t index, size_t *cursor, uint64_t *address)
+{
+	const struct process_state *process = index < trace->process_count ? trace->processes[index] : NULL;
+
+	for (; process && *cursor < process->symbol_count; ++*cursor) {
+		if (process->symbols[*cursor].known)
+			continue;
+		*address = process->symbols[(*cursor)++].address;
+		return 1;
+	}
+	return 0;
+}
