@@ -11,7 +11,7 @@
  *	it is too large				call or jump to malloc, calloc, realloc	MALLOC …, END
  *	a block goes back to its pool		mov pool->freeblock,(block) … je	FREE
  *	a large one is freed			call or jump to free			FREE
- *	an object begins to live		cmp tracing,0; jne			REUSE
+ *	an object begins to live		cmp tracing,0; jne; or call _Py_NewReference	REUSE
  *
  * These ends are probed and not the functions, so it does not matter where they were inlined, and each
  *request passes one of them once. Nearly all of the instructions are such as the kernel emulates.
