@@ -124,9 +124,15 @@ int elf_file_open(struct elf_file **out, int fd, const char *path, const char *d
 	return 0;
 }
 
+struct elf_file *elf_file_share(struct elf_file *file)
+{
+	file->owners++;
+	return file;
+}
+
 void elf_file_close(struct elf_file *file)
 {
-	if (!file)
+	if (!file || file->owners--)
 		return;
 	for (int i = 0; i < ELF_SOURCES; i++)
 		elf_symbols_free(&file->tables[i]);
@@ -399,8 +405,8 @@ static const char *import_name(const struct elf_symbols *dynsym, const GElf_Rela
 }
 
 /* Calls with every slot that has a name, until the callback returns other than 0. */
-static void imports_visit(struct elf_file *file,
-			  int (*visit)(void *context, uint64_t slot, const char *name), void *context)
+static void imports_visit(struct elf_file *file, int (*visit)(void *context, uint64_t slot, const char *name),
+			  void *context)
 {
 	Elf_Scn *section = NULL;
 	GElf_Shdr header;
