@@ -103,12 +103,20 @@ static int is_seen(const struct targets *targets, pid_t pid)
 /* A second one that can be traced, where one is all that there may be. */
 static int is_one_too_many(const struct targets *targets, pid_t pid)
 {
+	struct plan_caches caches = {0};
 	struct plan_target target;
+	int err;
 
-	if (!targets->single || !targets->attached || plan_target(pid, targets->plan, NULL, &target))
+	if (!targets->single || !targets->attached)
 		return 0;
-	plan_target_free(&target);
-	return 1;
+	err = plan_caches_new(&caches, targets->plan);
+	if (!err) {
+		err = plan_target(pid, targets->plan, &caches, &target);
+		if (!err)
+			plan_target_free(&target);
+	}
+	plan_caches_free(&caches);
+	return !err;
 }
 
 static int target_add(struct targets *targets, struct session *session, pid_t pid)

@@ -16,8 +16,8 @@
 #include "cli/targets.h"
 #include "cli/trace_options.h"
 #include "export/pprof.h"
-#include "probe/plan_target.h"
 #include "probe/plan_native_process.h"
+#include "probe/plan_target.h"
 #include "probe/privileges.h"
 #include "target/launch.h"
 

@@ -35,7 +35,7 @@ struct plan_target {
 	struct python_runtime runtime; /* version_hex 0: there is none */
 	uint32_t layers;               /* those that can be had of the wanted ones */
 	struct plan python;            /* no site without that layer; its memory is the mmap layer's */
-	struct plan_file *native; /* what is in it is the cache's */
+	struct plan_file *native;      /* what is in it is the cache's */
 	size_t native_count;
 	char native_why
 		[160]; /* why the native layer is not there, though it was wanted with others; else "" */

@@ -138,7 +138,8 @@ static int address_resolve(struct session *session, const struct member_symbols 
 	int count = 0;
 
 	for (size_t i = names->count; i-- > 0 && !count;)
-		count = symbols_resolve(session->symbols, names->modules[i], address, frames, SYMBOLS_FRAMES_MAX);
+		count = symbols_resolve(session->symbols, names->modules[i], address, frames,
+					SYMBOLS_FRAMES_MAX);
 	return count;
 }
 

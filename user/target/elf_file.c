@@ -399,8 +399,8 @@ static const char *import_name(const struct elf_symbols *dynsym, const GElf_Rela
 }
 
 /* Calls with every slot that has a name, until the callback returns other than 0. */
-static void imports_visit(struct elf_file *file,
-			  int (*visit)(void *context, uint64_t slot, const char *name), void *context)
+static void imports_visit(struct elf_file *file, int (*visit)(void *context, uint64_t slot, const char *name),
+			  void *context)
 {
 	Elf_Scn *section = NULL;
 	GElf_Shdr header;
