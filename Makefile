@@ -144,6 +144,8 @@ fuzz: $(FUZZERS)
 	$(Q)mkdir -p build/corpus/fuzz_capture && for c in tests/golden/*.cap; do \
 		tail -c +17 $$c > build/corpus/fuzz_capture/$${c##*/}; done
 	$(Q)mkdir -p build/corpus/fuzz_jit_elf && cp $(FUZZ_LIB)/obj/user/base/text.o build/corpus/fuzz_jit_elf
+	$(Q)mkdir -p build/corpus/fuzz_native && $(CC) -shared -nostdlib -fPIC -O2 -x c -o build/corpus/fuzz_native/allocator.so \
+		tests/fuzz/corpus_native.c
 	$(Q)mkdir -p build/corpus/fuzz_worker && $(CC) -O2 -g -shared -fPIC -nostdlib -Iuser \
 		-o build/corpus/fuzz_worker/spans.so user/symbols/spans.c && printf _ZN4shop6BasketIiE3addEv \
 		>build/corpus/fuzz_worker/name

@@ -96,10 +96,21 @@ _Static_assert(__builtin_offsetof(struct thread_state, frames) ==
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 16384);
 	__type(key, __u32);
 	__type(value, struct abi_target);
 } targets SEC(".maps");
+
+/*
+ * Processes that are not targets, and whose children and programs are wanted all the same: those that targets have
+ * forked, as a shell that will start another Python.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__type(key, __u32);
+	__type(value, __u32);
+} followed SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);

@@ -223,8 +223,14 @@ struct event_code_lines {
 struct event_process {
 	struct event_header header;
 	__u32 other; /* EVENT_FORK: the child's tgid */
-	__u32 code;  /* EVENT_EXIT: wait status */
+	__u32 code;  /* EVENT_EXIT: wait status; EVENT_FORK: EVENT_FORK_* */
 };
+
+/*
+ * EVENT_FORK: the child has an address space of its own and is under trace from its first instruction. Without it it shares
+ * its parent's until it calls exec (vfork), or forks are not followed.
+ */
+#define EVENT_FORK_TRACED 1u
 
 enum event_mode {
 	EVENT_MODE_EXACT = 1,  /* allocations and frees */

@@ -79,7 +79,7 @@ struct abi_target {
 	__u32 tstate_source;
 	__u32 tls_module;
 	__u32 nframe;
-	__u32 space; /* seed of stack and code ids: differs for every {process, exec} of the session */
+	__u32 space; /* seed of stack and code ids: differs for every {process, exec} of the session; the upper half is BPF's */
 	/*
 	 * Where the object allocator's functions are, if they have symbols: a request of the raw allocator that returns
 	 * there is a large one of theirs. Addresses; 0, 0: not known.
@@ -95,6 +95,15 @@ struct abi_target {
 	/* Code of the interpreter's file: native frames of a traceback end there, and Python's go on. Addresses; 0, 0: none. */
 	__u64 interpreter_start, interpreter_end;
 };
+
+/* Of which processes that are not under trace a session wants to hear (EVENT_APPEAR, EVENT_EXIT). */
+enum abi_watch {
+	ABI_WATCH_NONE = 0,
+	ABI_WATCH_CHILDREN = 1, /* those that targets fork, and theirs */
+	ABI_WATCH_ALL = 2,
+};
+
+#define ABI_SPACE_FORKED 0x80000000u /* struct abi_target.space: given by BPF */
 
 /*
  * The cookie of a probe: what happened there and where the arguments are.

@@ -66,6 +66,16 @@ def wait_until(condition, what, timeout=TIMEOUT):
         time.sleep(0.01)
 
 
+def wait_reading(pid):
+    """Returns once the process waits for its stdin."""
+
+    def reading():
+        with open("/proc/%d/syscall" % pid) as file:
+            return file.read().split()[:2] == ["0", "0x0"]
+
+    wait_until(reading, "PID %d waits for its stdin" % pid)
+
+
 def error_line(done, status):
     """The one line on stderr with which a tracer that failed ended: what, target, why, remedy."""
     assert done.returncode == status, "status %d: %s" % (done.returncode, done.stderr)
@@ -111,11 +121,7 @@ class Target:
     def wait_reading(self):
         """Returns once it waits for its stdin: what it said of itself is then true, to the block."""
 
-        def reading():
-            with open("/proc/%d/syscall" % self.pid) as file:
-                return file.read().split()[:2] == ["0", "0x0"]
-
-        wait_until(reading, "the target waits for its stdin")
+        wait_reading(self.pid)
 
     def read_until(self, text):
         while True:

@@ -34,7 +34,7 @@ def test_exec_chain(trace, any_python, wrapper):
 
 
 def test_python_replaced_by_python(trace, any_python):
-    """A command's own exec ends the trace; its status is the last program's."""
+    """The snapshot is of the program before; the status is the last one's."""
     run = trace("--", any_python.path, program("execer.py"))
     live = run.expect()
     assert run.wait() == 0
@@ -95,11 +95,3 @@ def test_command_without_python(run_tracer, command, status):
     """Its own status; but nothing was traced, and that is no success."""
     line = error_line(run_tracer("--", *command), status)
     assert command[0] in line and "Python" in line
-
-
-def test_python_as_a_child_of_the_command(run_tracer, any_python):
-    """Children are not followed: said, and the command was let run."""
-    done = run_tracer("--", "sh", "-c", '"$0" "$@"; exit 9', any_python.path, program("short.py"), 4)
-    assert "child" in error_line(done, 9)
-
-

@@ -45,7 +45,7 @@ def test_death(start, trace, python, name):
 def test_exec(start, trace, python):
     """The report is the old program's; the new one runs on, untraced."""
     target = start(python, "execer.py")
-    run = trace("-p", target.pid)
+    run = trace("-p", target.pid, "--no-follow")
     target.step()
     live = target.expect()
     target.step()

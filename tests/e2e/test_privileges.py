@@ -8,7 +8,8 @@ import pytest
 from harness import wait_until
 
 KEPT = ("CapPrm", "CapEff", "CapInh", "CapAmb", "CapBnd", "NoNewPrivs", "SigBlk", "SigIgn")
-SYS_PTRACE, BPF, DAC_READ_SEARCH, DAC_OVERRIDE = (1 << n for n in (19, 39, 2, 1))
+SYS_PTRACE, BPF, DAC_READ_SEARCH, DAC_OVERRIDE, PERFMON, CHECKPOINT_RESTORE = (1 << n for n in (19, 39, 2, 1, 38, 40))
+PICK_UP = PERFMON | CHECKPOINT_RESTORE
 
 
 def status(pid):
@@ -23,14 +24,15 @@ def check(pid, allowed):
     assert fields["NoNewPrivs"] == "1"
 
 
+@pytest.mark.parametrize("follow", (False, True), ids=("one process", "and what it starts"))
 @pytest.mark.parametrize("output", (False, True), ids=("no file", "a file"))
-def test_attached(start, trace, any_python, output):
-    """It reads the target's memory, its maps of BPF, and (to write files) other users' folders."""
+def test_attached(start, trace, any_python, output, follow):
+    """It reads the target's memory, its maps of BPF, and (to write files) other users' folders; it attaches to children."""
     target = start(any_python, "golden.py")
-    run = trace("-p", target.pid, "--interval", "0.1", output=output)
+    run = trace("-p", target.pid, "--interval", "0.1", *(() if follow else ("--no-follow",)), output=output)
     # The line about the attachment comes before the privileges go; the first report after it.
     wait_until(lambda: "Total:" in run.stdout, "it follows the target")
-    check(run.pid, SYS_PTRACE | BPF | DAC_READ_SEARCH | (DAC_OVERRIDE if output else 0))
+    check(run.pid, SYS_PTRACE | BPF | DAC_READ_SEARCH | (DAC_OVERRIDE if output else 0) | (PICK_UP if follow else 0))
     target.step()
     live = target.expect()
     run.interrupt()
@@ -45,7 +47,7 @@ def test_every_thread(start, trace, any_python):
     run = trace("-p", target.pid, "--interval", "0.1")
     wait_until(lambda: "Total:" in run.stdout, "it follows the target")
     for task in os.listdir("/proc/%d/task" % run.pid):
-        check(int(task), SYS_PTRACE | BPF | DAC_READ_SEARCH | DAC_OVERRIDE)
+        check(int(task), SYS_PTRACE | BPF | DAC_READ_SEARCH | DAC_OVERRIDE | PICK_UP)
 
 
 def test_the_command_keeps_its_own(trace, any_python):

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "stats/group.h"
+#include "stats/merge.h"
 
 static inline void snapshot_use(const struct snapshot *snapshot)
 {
@@ -16,7 +17,7 @@ static inline void snapshot_use(const struct snapshot *snapshot)
 	if (filters_add_file(&filters, 1, "*[!a-c]?:1") || filters_add_domain(&filters, 0, 1))
 		abort();
 	filters_all_frames(&filters);
-	for (int by = GROUP_FILENAME; by <= GROUP_TRACEBACK; by++) {
+	for (int by = GROUP_FILENAME; by <= GROUP_CONTAINER; by++) {
 		const struct statistics_opts opts = {.by = by, .cumulative = by == GROUP_LINENO};
 
 		if (!statistics_compare(snapshot, snapshot, &opts, &statistics)) {
@@ -24,6 +25,12 @@ static inline void snapshot_use(const struct snapshot *snapshot)
 				abort();
 			statistics_free(&statistics);
 		}
+	}
+	const uint32_t pid = snapshot_process(snapshot, snapshot_process_count(snapshot) - 1)->pid;
+	if (!snapshot_pick(snapshot, &pid, 1, &chosen)) {
+		if (chosen->trace_count > snapshot->trace_count)
+			abort();
+		snapshot_free(chosen);
 	}
 	for (int merge = 0; merge < 2; merge++) {
 		if (snapshot_select(snapshot, merge ? &filters : NULL, merge, &chosen))

@@ -93,6 +93,61 @@ static void test_traceback_identity(void **state)
 	snapshot_free(snapshot);
 }
 
+/* Frames without a line are told apart by their functions; with one they are not, unless that is what is asked for. */
+static void test_function(void **state)
+{
+	struct builder builder;
+	struct statistics statistics;
+	struct snapshot *old, *snapshot;
+	(void)state;
+
+	/* The same strings have other ids in the old one. */
+	snapshot_begin(&builder);
+	add(&builder, 5, 1, FRAMES({"b", "g", 0}));
+	add(&builder, 6, 1, FRAMES({"a", "g", 0}));
+	old = builder_finish(&builder);
+	snapshot_begin(&builder);
+	add(&builder, 10, 1, FRAMES({"a", "f", 0}));
+	add(&builder, 20, 1, FRAMES({"a", "g", 0}));
+	add(&builder, 30, 1, FRAMES({"a", "g", 7}));
+	add(&builder, 40, 1, FRAMES({"a", "f", 7}));
+	snapshot = builder_finish(&builder);
+
+	assert_int_equal(compute(snapshot, GROUP_LINENO, 0, &statistics), 0);
+	assert_int_equal(statistics.count, 3);
+	assert_int_equal(statistics.entries[0].size, 70);
+	statistics_free(&statistics);
+	assert_int_equal(compute(snapshot, GROUP_TRACEBACK, 0, &statistics), 0);
+	assert_int_equal(statistics.count, 3);
+	statistics_free(&statistics);
+	assert_int_equal(compute(snapshot, GROUP_FUNCTION, 0, &statistics), 0);
+	assert_int_equal(statistics.count, 2);
+	assert_int_equal(statistics.entries[0].size, 50); /* f and g: the greater name comes first */
+	assert_string_equal(strings_get(snapshot->strings, statistics.entries[0].frame.function), "g");
+	statistics_free(&statistics);
+
+	assert_int_equal(statistics_compare(snapshot, old, &(struct statistics_opts){.by = GROUP_FUNCTION},
+					    &statistics),
+			 0);
+	assert_int_equal(statistics.count, 3);
+	for (size_t i = 0; i < statistics.count; i++)
+		assert_int_equal(
+			statistics.entries[i].old_size,
+			statistics.entries[i].size == 0                                                ? 5
+			: statistics.entries[i].frame.function == statistics.entries[0].frame.function ? 0
+												       : 6);
+	statistics_free(&statistics);
+	assert_int_equal(statistics_compare(snapshot, old, &(struct statistics_opts){.by = GROUP_FILENAME},
+					    &statistics),
+			 0);
+	assert_int_equal(statistics.count, 2);
+	assert_int_equal(statistics.entries[0].size, 100);
+	assert_int_equal(statistics.entries[0].old_size, 6);
+	statistics_free(&statistics);
+	snapshot_free(snapshot);
+	snapshot_free(old);
+}
+
 static void test_overflow(void **state)
 {
 	struct builder builder;
@@ -218,6 +273,7 @@ int main(void)
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_recursion),
 		cmocka_unit_test(test_traceback_identity),
+		cmocka_unit_test(test_function),
 		cmocka_unit_test(test_overflow),
 		cmocka_unit_test(test_like_tracemalloc),
 	};

@@ -7,14 +7,17 @@
 
 #include <cmocka.h>
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "abi/events.h"
+#include "base/error.h"
 #include "probe/native_code.h"
 #include "probe/plan_native.h"
 #include "target/elf_file.h"
@@ -291,6 +294,37 @@ static void test_users(void **state)
 	elf_file_close(file);
 }
 
+/* A table of symbols that is corrupt is no table without allocators. */
+static void test_corrupt(void **state)
+{
+	struct elf_file *file = library(FUNCTION("malloc", "nop\nret"));
+	struct elf_file *broken;
+	struct plan plan;
+	Elf64_Ehdr header;
+	int from = elf_file_fd(file), to = memfd_create("broken", MFD_CLOEXEC);
+	char bytes[65536];
+	ssize_t size = pread(from, bytes, sizeof(bytes), 0);
+	(void)state;
+
+	memcpy(&header, bytes, sizeof(header));
+	for (unsigned i = 0; i < header.e_shnum; i++) {
+		Elf64_Shdr section;
+		char *at = bytes + header.e_shoff + i * sizeof(section);
+
+		assert_true(at + sizeof(section) <= bytes + size);
+		memcpy(&section, at, sizeof(section));
+		if (section.sh_type == SHT_DYNSYM || section.sh_type == SHT_SYMTAB)
+			section.sh_entsize = 1;
+		memcpy(at, &section, sizeof(section));
+	}
+	assert_int_equal(write(to, bytes, (size_t)size), size);
+	assert_int_equal(elf_file_open(&broken, to, "broken", "/nonexistent"), 0);
+	assert_int_equal(plan_native(broken, NULL, &plan), -ENOEXEC);
+	assert_non_null(strstr(error_reason(-ENOEXEC), "corrupt"));
+	elf_file_close(broken);
+	elf_file_close(file);
+}
+
 static int known_never(void *context, uint64_t target, int slot)
 {
 	(void)context;
@@ -378,9 +412,9 @@ static void test_real(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_families), cmocka_unit_test(test_names),  cmocka_unit_test(test_jumps),
-		cmocka_unit_test(test_throws),   cmocka_unit_test(test_option), cmocka_unit_test(test_users),
-		cmocka_unit_test(test_cut),      cmocka_unit_test(test_real),
+		cmocka_unit_test(test_families), cmocka_unit_test(test_names),   cmocka_unit_test(test_jumps),
+		cmocka_unit_test(test_throws),   cmocka_unit_test(test_option),  cmocka_unit_test(test_users),
+		cmocka_unit_test(test_cut),      cmocka_unit_test(test_corrupt), cmocka_unit_test(test_real),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

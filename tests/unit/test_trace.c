@@ -381,9 +381,10 @@ static void test_final_and_end(void **state)
 		assert_int_equal(snapshot_lost_events(snapshot), 3); /* told only after the end */
 		snapshot_free(snapshot);
 	}
+	/* Of what has ended that alone is kept. */
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
-	assert_string_equal(snapshot->meta.moment, "exited");
-	assert_int_equal(snapshot->trace_count, 0);
+	assert_string_equal(snapshot->meta.moment, "finalizing");
+	assert_int_equal(snapshot->trace_count, 1);
 	snapshot_free(snapshot);
 	/* After the end: ignored, until a process of that id comes under trace again. */
 	assert_int_equal(feed_alloc(trace, 16, 8, 0), 0);

@@ -93,6 +93,31 @@ size_t address_set_memory(const struct address_set *set)
 	return set->capacity * sizeof(*set->pages) + set->used * PAGE_WORDS * sizeof(uint64_t);
 }
 
+int address_set_copy(struct address_set *out, const struct address_set *from)
+{
+	*out = *from;
+	if (!from->capacity)
+		return 0;
+	out->pages = calloc(from->capacity, sizeof(*out->pages));
+	if (!out->pages)
+		out->capacity = 0;
+	for (size_t i = 0; i < out->capacity; i++) {
+		if (!from->pages[i].number)
+			continue;
+		out->pages[i].bits = malloc(PAGE_WORDS * sizeof(*out->pages[i].bits));
+		if (!out->pages[i].bits) {
+			address_set_free(out);
+			break;
+		}
+		out->pages[i].number = from->pages[i].number;
+		memcpy(out->pages[i].bits, from->pages[i].bits, PAGE_WORDS * sizeof(*out->pages[i].bits));
+	}
+	if (out->capacity)
+		return 0;
+	*out = (struct address_set){0};
+	return -ENOMEM;
+}
+
 void address_set_free(struct address_set *set)
 {
 	for (size_t i = 0; i < set->capacity; i++)

@@ -25,6 +25,8 @@ int address_set_add(struct address_set *set, uint64_t address);
 void address_set_remove(struct address_set *set, uint64_t address);
 int address_set_has(const struct address_set *set, uint64_t address);
 size_t address_set_memory(const struct address_set *set);
+/* The same addresses in a set of their own; what out held is not released. 0; -ENOMEM, out is the empty set. */
+int address_set_copy(struct address_set *out, const struct address_set *from);
 /* Leaves the empty set. */
 void address_set_free(struct address_set *set);
 

@@ -67,6 +67,8 @@ int cli_doctor(int argc, char **argv)
 		   "no return probe for nested requests; kernel 6.13+");
 	line_print(!features.seccomp_uretprobe_risk || seccomp_kills_returns() != 1, "seccomp and returns",
 		   "needed for targets with a filter (containers); not in some kernels from 6.11 to 6.13");
+	line_print(features.root_user_ns, "initial user namespace",
+		   "needed: another's root has no rights here");
 	line_print(features.root_pid_ns, "initial PID namespace", "needed; in a container: --pid=host");
 	printf("Privileges\n");
 	for (size_t i = 0; i < count; i++)

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/targets.h"
 #include "export/json.h"
 #include "probe/privileges.h"
 #include "python/heap_types.h"
@@ -232,7 +233,7 @@ static int heap_print(pid_t pid, const struct heap_choice *choice)
 	if (err)
 		return err;
 	/* Finding the runtime opens the files that the process has mapped; the heap takes less. */
-	err = privileges_drop(0);
+	err = privileges_drop(0, 0);
 	if (!err)
 		err = heap_types_read(&runtime, &types);
 	if (!err) {
@@ -273,7 +274,7 @@ int cli_heap(int argc, char **argv)
 	} else {
 		err = heap_print(choice.pids[0], &choice);
 		if (err)
-			error_print(err, cli_remedy(err), "PID %d", choice.pids[0]);
+			pid_error_print(choice.pids[0], err);
 		status = err ? EXIT_FAILED : EXIT_DONE;
 	}
 	free(choice.pids);

@@ -162,7 +162,9 @@ static int pids_attach(struct run *run)
 	for (size_t i = 0; i < count; i++) {
 		int err = perfmap_session_add(run->session, pids[i]);
 
-		if (err)
+		if (err == -ESRCH)
+			pid_error_print(pids[i], err);
+		else if (err)
 			error_print(err, err == -EPERM || err == -EACCES ? cli_remedy(err) : NULL, "PID %d",
 				    pids[i]);
 		else
@@ -232,7 +234,7 @@ static int run_session(struct run *run)
 		return error_print(err, NULL, "perfmap"), EXIT_FAILED;
 	if (targets_start(run))
 		return run->status ? run->status : EXIT_FAILED;
-	err = privileges_drop(options->install ? 2 : options->output != NULL);
+	err = privileges_drop(options->install ? 2 : options->output != NULL, 0);
 	if (err)
 		return error_print(err, NULL, "perfmap"), EXIT_FAILED;
 	run->start_ns = clock_ns(CLOCK_MONOTONIC);

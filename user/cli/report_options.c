@@ -109,7 +109,8 @@ static error_t output_option(int key, char *arg, struct argp_state *state)
 const struct argp cli_output_argp = {.options = output_options, .parser = output_option};
 
 static const struct argp_option report_options[] = {
-	{"group-by", KEY_GROUP_BY, "KEY", 0, "filename, lineno (default) or traceback", 10},
+	{"group-by", KEY_GROUP_BY, "KEY", 0,
+	 "filename, lineno (default; where no line is known, the function), function or traceback", 10},
 	{"by", KEY_BY, "OWNER", 0,
 	 "instead of lines: process, comm (command) or container, whose blocks are summed up", 10},
 	{"cumulative", KEY_CUMULATIVE, NULL, 0, "count a block for every frame of its traceback", 10},
@@ -133,7 +134,7 @@ static error_t option_by(struct report_choice *choice, const char *arg)
 
 static error_t option_group(struct report_choice *choice, const char *arg)
 {
-	static const char *const names[] = {"filename", "lineno", "traceback"};
+	static const char *const names[] = {"filename", "lineno", "function", "traceback"};
 
 	choice->lines_asked = 1;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {

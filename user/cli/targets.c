@@ -45,31 +45,33 @@ int targets_list(struct target_set *set, const char *missing, pid_t **pids, size
 }
 
 /* Who names a process by an id of another PID namespace is told so, if ours has no such process or no Python in it. */
+void pid_error_print(pid_t pid, int err)
+{
+	char reason[256], why[160], text[224];
+
+	if (err != -ESRCH && err != -ENOENT) {
+		error_print(err, cli_remedy(err), "PID %d", pid);
+		return;
+	}
+	snprintf(reason, sizeof(reason), "%s", error_reason(err)); /* the search below may set others */
+	if (target_pid_explain(pid, why, sizeof(why)))
+		snprintf(text, sizeof(text), "%d is the process id, in its own PID namespace, of %s", pid,
+			 why);
+	else if (err == -ESRCH && target_hidden_explain(why, sizeof(why)))
+		snprintf(text, sizeof(text), "%s, which hides other users' processes: run it with sudo", why);
+	else
+		snprintf(text, sizeof(text), "%s", cli_remedy(err));
+	error_print(error_set(err, "%s", reason), text, "PID %d", pid);
+}
+
 void target_error_print(const struct target_set *set, pid_t pid, int err)
 {
-	char why[160], text[224];
-
-	if (!target_set_is_pids(set) && (err == -ENOENT || err == -ESRCH)) {
+	if (target_set_is_pids(set) && !set->container_count)
+		pid_error_print(pid, err);
+	else if (target_set_is_pids(set) || (err != -ENOENT && err != -ESRCH))
+		error_print(err, cli_remedy(err), "PID %d", pid);
+	else
 		log_debug("PID %d is passed over: %s", pid, error_reason(err));
-		return;
-	}
-	if ((err == -ESRCH || err == -ENOENT) && !set->container_count) {
-		char reason[256];
-
-		snprintf(reason, sizeof(reason), "%s", error_reason(err));
-		if (target_pid_explain(pid, why, sizeof(why)))
-			snprintf(text, sizeof(text), "%d is the process id, in its own PID namespace, of %s",
-				 pid, why);
-		else if (err == -ESRCH && target_hidden_explain(why, sizeof(why)))
-			snprintf(text, sizeof(text),
-				 "%s, which hides other users' processes: run it with sudo", why);
-		else
-			snprintf(text, sizeof(text), "%s", cli_remedy(err));
-		error_set(err, "%s", reason);
-		error_print(err, text, "PID %d", pid);
-		return;
-	}
-	error_print(err, cli_remedy(err), "PID %d", pid);
 }
 
 int targets_none_print(const struct target_set *set, size_t count)
@@ -100,25 +102,6 @@ static int is_seen(const struct targets *targets, pid_t pid)
 	return 0;
 }
 
-/* A second one that can be traced, where one is all that there may be. */
-static int is_one_too_many(const struct targets *targets, pid_t pid)
-{
-	struct plan_caches caches = {0};
-	struct plan_target target;
-	int err;
-
-	if (!targets->single || !targets->attached)
-		return 0;
-	err = plan_caches_new(&caches, targets->plan);
-	if (!err) {
-		err = plan_target(pid, targets->plan, &caches, &target);
-		if (!err)
-			plan_target_free(&target);
-	}
-	plan_caches_free(&caches);
-	return !err;
-}
-
 static int target_add(struct targets *targets, struct session *session, pid_t pid)
 {
 	int err = array_reserve(&targets->seen, &targets->seen_room, targets->seen_count, 1, sizeof(pid));
@@ -126,9 +109,6 @@ static int target_add(struct targets *targets, struct session *session, pid_t pi
 	if (err)
 		return error_print(err, NULL, "trace");
 	targets->seen[targets->seen_count++] = pid;
-	if (is_one_too_many(targets, pid))
-		return error_print(error_set(-EINVAL, "a snapshot is of one process, and several match"),
-				   "name one with -p, or leave -o away", "--output");
 	err = session_add(session, pid, 0);
 	if (!err)
 		targets->attached++;
@@ -153,16 +133,24 @@ static int targets_add(struct targets *targets, struct session *session, const p
 
 int targets_attach(struct targets *targets, struct session *session)
 {
+	uint64_t start = clock_ns(CLOCK_MONOTONIC);
 	size_t count;
 	pid_t *pids;
 	int err = targets_list(targets->set, "--wait waits for it", &pids, &count);
 
 	if (err)
 		return err;
-	err = targets_add(targets, session, pids, count);
+	err = session_expect(session, pids, count);
+	if (err)
+		error_print(err, NULL, "trace");
+	else
+		err = targets_add(targets, session, pids, count);
 	free(pids);
 	if (err)
 		return err;
+	if (count > SESSION_TOLD)
+		log_info("attached to %zu of %zu processes in %llu ms; -v tells of each", targets->attached,
+			 count, (unsigned long long)((clock_ns(CLOCK_MONOTONIC) - start) / 1000000));
 	for (size_t i = 0; i < targets->set->container_count; i++)
 		if (target_set_is_awaited(targets->set, &targets->set->containers[i]))
 			log_info("waiting for container %s", targets->set->containers[i].text);

@@ -11,9 +11,7 @@
 #include "target/target_set.h"
 
 struct targets {
-	struct target_set *set;              /* borrowed */
-	const struct plan_target_opts *plan; /* the session's; borrowed */
-	int single;                          /* more than one process is an error */
+	struct target_set *set; /* borrowed */
 	struct late_targets late;
 	pid_t *seen; /* every process that was looked at */
 	size_t seen_count, seen_room, attached;
@@ -37,6 +35,8 @@ void targets_free(struct targets *targets);
  */
 int targets_list(struct target_set *set, const char *missing, pid_t **pids, size_t *count);
 void target_error_print(const struct target_set *set, pid_t pid, int err);
+/* The same of a process that was named by its id: one of another PID namespace is explained. */
+void pid_error_print(pid_t pid, int err);
 /* None of them has Python: what was asked for, and what may help. Returns -ESRCH. */
 int targets_none_print(const struct target_set *set, size_t count);
 

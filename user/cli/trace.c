@@ -119,22 +119,35 @@ static void wait_briefly(struct run *run, int busy)
 	poll(polls, count, busy ? POLL_BUSY_MS : POLL_IDLE_MS);
 }
 
+/* Further processes will have to be attached to, if any are picked up. */
+static int run_confine(const struct run *run)
+{
+	return privileges_drop(run->output || run->capture, run->options.session.watch != ABI_WATCH_NONE);
+}
+
+/* Is there anything under trace, or may there be? A command without Python may start one. */
+static int run_goes_on(struct run *run)
+{
+	/* Of containers, names and all that runs others may come. */
+	if (run->options.session.watch == ABI_WATCH_ALL || session_running(run->session) ||
+	    targets_waiting(&run->targets) || session_undecided(run->session))
+		return 1;
+	return run->launch && run->options.session.watch && !launch_wait(run->launch, 0, &run->status);
+}
+
 /* Until the targets end, the time is over or somebody asks. 0, -errno. */
 static int session_follow(struct run *run)
 {
 	int interrupts = 0;
 
 	run->next_print_ns = run->start_ns + run->options.interval_ns;
-	while ((session_running(run->session) || targets_waiting(&run->targets)) &&
-	       !stop_wanted(run, &interrupts)) {
+	while (run_goes_on(run) && !stop_wanted(run, &interrupts)) {
 		int count = session_drain(run->session);
 
 		if (count >= 0 && targets_waiting(&run->targets)) {
 			if (targets_look(&run->targets, run->session))
 				return 0; /* it was told; what is traced is reported */
-			int err = targets_waiting(&run->targets)
-					  ? 0
-					  : privileges_drop(run->output || run->capture);
+			int err = targets_waiting(&run->targets) ? 0 : run_confine(run);
 
 			if (err)
 				return err;
@@ -169,6 +182,21 @@ static void session_open(struct run *run)
 	live_begin(&run->live, run->session, &opts);
 }
 
+/* Have the targets the functions that the user names? Where more of them may come, that is no error yet. */
+static int allocs_check(struct run *run)
+{
+	const struct target_set *set = &run->options.targets;
+	int more = set->all || set->wait || set->container_count || set->cgroup_count || set->name_count ||
+		   run->options.command.count;
+	int err = session_allocs_unfound(run->session);
+
+	if (err && !more)
+		return error_print(err, "--dry-run lists the files that are looked into", "--alloc");
+	if (err)
+		log_info("--alloc: %s, as yet", error_reason(err));
+	return 0;
+}
+
 static int targets_start(struct run *run)
 {
 	int err = signals_catch(&run->signals, 1);
@@ -176,7 +204,7 @@ static int targets_start(struct run *run)
 	if (err)
 		return error_print(err, NULL, "trace");
 	session_open(run);
-	return targets_attach(&run->targets, run->session);
+	return targets_attach(&run->targets, run->session) ?: allocs_check(run);
 }
 
 /* The command runs and has no Python: has it by now? An error is told, and the command goes on without us. */
@@ -184,6 +212,12 @@ static int command_look(struct run *run, pid_t pid)
 {
 	int found, err;
 
+	/* Its children may have got there before it. */
+	if (run->options.session.watch && !run->options.dry_run) {
+		/* Whoever follows the session learns of an error, too. */
+		if (session_drain(run->session) < 0 || session_running(run->session))
+			return signals_catch(&run->signals, 1) ?: 1;
+	}
 	if (run->command_refused)
 		return 0;
 	run->command.pid = pid;
@@ -219,13 +253,28 @@ static int command_ready(pid_t pid, int running, void *context)
 		err = signals_catch(&run->signals, 1);
 	if (!err && !run->options.dry_run) {
 		session_open(run);
-		err = session_add(run->session, pid, 1);
+		err = session_add(run->session, pid, 1) ?: allocs_check(run);
 	}
 	if (!err)
 		return 1;
 	signals_catch(&run->signals, 0);
-	/* A wrapper that will exec the interpreter, or a program that will load it: not yet. */
-	return err == -ENOENT ? 0 : err;
+	if (err != -ENOENT)
+		return err;
+	/* A wrapper that will exec the interpreter, or a program that will load it or start it as a child: not yet. */
+	return run->options.session.watch && !run->options.dry_run ? session_watch(run->session, pid) : 0;
+}
+
+/* The command has ended. Has it left children that run Python, or may come to it, or that have run it? */
+static int children_remain(struct run *run)
+{
+	do {
+		if (session_drain(run->session) < 0)
+			return 0;
+		if (trace_process_count(session_trace(run->session)))
+			return 1;
+		wait_briefly(run, 1);
+	} while (session_undecided(run->session));
+	return 0;
 }
 
 static int command_start(struct run *run)
@@ -237,11 +286,11 @@ static int command_start(struct run *run)
 		return 0;
 	if (err == -ECHILD && run->launch) {
 		launch_wait(run->launch, 1, &run->status);
+		if (run->session && children_remain(run))
+			return signals_catch(&run->signals, 1);
 		error_print(error_set(-ENOENT, "it ended (status %d) and had run no Python that is known",
 				      run->status),
-			    "a program that starts Python as a child is not followed in this version: name "
-			    "the interpreter",
-			    "%s", command[0]);
+			    NULL, "%s", command[0]);
 	} else {
 		error_print(err, err == -ENOTSUP ? NULL : "nothing was traced", "command");
 	}
@@ -286,11 +335,23 @@ static int run_finish(struct run *run)
 	return err ? EXIT_FAILED : status;
 }
 
+static int is_wanted(void *context, pid_t pid)
+{
+	struct process_info info;
+
+	return !process_info_read(pid, &info) && target_set_match(context, &info) > 0;
+}
+
 static int run_session(struct run *run)
 {
 	const char *remedy;
-	int err = session_new(&run->session, &run->options.session, &remedy);
+	int err;
 
+	if (run->options.session.watch == ABI_WATCH_ALL) {
+		run->options.session.wanted = is_wanted;
+		run->options.session.wanted_context = &run->options.targets;
+	}
+	err = session_new(&run->session, &run->options.session, &remedy);
 	if (err) {
 		error_print(err, remedy, "trace");
 		return EXIT_FAILED;
@@ -299,7 +360,7 @@ static int run_session(struct run *run)
 	if (err)
 		return run->status ? run->status : EXIT_FAILED;
 	if (!targets_waiting(&run->targets))
-		err = privileges_drop(run->output || run->capture);
+		err = run_confine(run);
 	if (err) {
 		error_print(err, NULL, "trace");
 		return EXIT_FAILED;
@@ -354,8 +415,6 @@ int cli_trace(int argc, char **argv)
 		return status < 0 ? EXIT_DONE : status;
 	}
 	run.targets.set = &run.options.targets;
-	run.targets.plan = &run.options.session.plan;
-	run.targets.single = run.options.output != NULL;
 	if (run.options.dry_run)
 		status = dry_run(&run);
 	else

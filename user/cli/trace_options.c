@@ -15,6 +15,7 @@ enum {
 	KEY_BACKEND,
 	KEY_PUBLIC,
 	KEY_NO_REUSE,
+	KEY_NO_FOLLOW,
 	KEY_FREEZE,
 	KEY_LARGE,
 	KEY_EVERY,
@@ -50,6 +51,11 @@ static const struct argp_option options[] = {
 	 "the "
 	 "container",
 	 1},
+	{"no-follow", KEY_NO_FOLLOW, NULL, 0,
+	 "only these processes and the programs that they run now: not the children that they fork, nor what "
+	 "any "
+	 "of them runs by exec",
+	 1},
 	{"nframe", 'n', "N", 0, "frames kept of a traceback, most recent first (1-128, default 16)", 2},
 	{"mode", 'm', "MODE", 0,
 	 "census: allocations are traced, and the heap tells which blocks live (default); exact: allocations "
@@ -64,7 +70,7 @@ static const struct argp_option options[] = {
 	{"layer", KEY_LAYER, "LAYER", 0,
 	 "python: Python's allocators; native: malloc and its kin; mmap: memory that is mapped; all of them "
 	 "(default: "
-	 "python where there is a Python, else native)",
+	 "python where there is a Python, else native; of many processes those with a Python)",
 	 2},
 	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
 	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},
@@ -273,6 +279,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_FREEZE:
 		out->session.freeze = 1;
 		return 0;
+	case KEY_NO_FOLLOW:
+		out->session.watch = ABI_WATCH_NONE;
+		return 0;
 	case KEY_NO_REUSE:
 		out->session.plan.python.no_reuse = 1;
 		return 0;
@@ -300,6 +309,7 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 
 	memset(out, 0, sizeof(*out));
 	out->session.nframe = 16;
+	out->session.watch = ABI_WATCH_CHILDREN;
 	out->session.plan.python.mode = EVENT_MODE_CENSUS;
 	report_choice_default(&out->choice);
 	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
@@ -307,6 +317,12 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 		return status;
 	out->session.plan.native.allocs = out->allocs;
 	out->session.plan.native.alloc_count = out->alloc_count;
+	if (out->alloc_count && out->session.plan.layers &&
+	    !(out->session.plan.layers & 1u << EVENT_LAYER_NATIVE)) {
+		error_print(error_set(-EINVAL, "such functions are of the native layer"),
+			    "leave --layer away, or use --layer native or all", "--alloc");
+		return EXIT_USAGE;
+	}
 	if (out->session.plan.python.mode != EVENT_MODE_GROWTH && out->session.plan.python.large_blocks) {
 		error_print(error_set(-EINVAL, "large blocks are always traced but in growth mode"),
 			    "leave it away, or use --mode growth", "--large-blocks");
@@ -324,11 +340,16 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 		return EXIT_USAGE;
 	}
 	/* A program that will load Python, or exec one that has it, is waited for; of many processes those with it are meant. */
-	if (!out->session.plan.layers && (out->command.count || out->targets.wait || !out->targets.pid_count))
+	if (!out->session.plan.layers &&
+	    (out->command.count || out->targets.wait || (!out->targets.pid_count && !out->targets.all)))
 		out->session.plan.layers = 1u << EVENT_LAYER_PYTHON;
 	status = targets_check(out);
 	if (status)
 		return status;
+	/* What is named otherwise than by process ids may come while we trace. */
+	if (out->session.watch && !out->command.count && !target_set_is_pids(&out->targets))
+		out->session.watch = ABI_WATCH_ALL;
+	out->session.everywhere = out->session.watch && target_set_is_all(&out->targets);
 	if ((out->snapshot_ns || out->keep) && (!out->output || !strcmp(out->output, "-"))) {
 		error_print(error_set(-EINVAL, "it needs a file to write to"), "name it with -o FILE", "%s",
 			    out->snapshot_ns ? "--snapshot-every" : "--keep");

@@ -15,7 +15,7 @@ struct trace_options {
 	unsigned int keep;                 /* of them, in FILE, FILE.1, ... */
 	const char *output, *capture;      /* borrowed */
 	int dry_run;
-	struct plan_alloc *allocs; /* owned; session.native's */
+	struct plan_alloc *allocs; /* owned; session.plan.native's */
 	size_t alloc_count, alloc_room;
 	struct session_opts session;
 	struct report_choice choice;

@@ -121,15 +121,19 @@ static void client_accept(struct control *control)
 /* The process that a request is about. 0; -EINVAL, -ESRCH (error_set tells). */
 static int process_of(const struct control *control, const struct request *request, size_t *process)
 {
-	size_t count = trace_process_count(control->opts.trace), found = count;
+	size_t room = trace_process_count(control->opts.trace), found = room, count = 0;
 
-	/* The last one of a number: it may have been given out again. */
-	for (size_t i = 0; i < count; i++)
-		if (!request->pid || trace_process_at(control->opts.trace, i)->tgid == request->pid)
+	for (size_t i = 0; i < room && !request->pid; i++)
+		if (trace_process_at(control->opts.trace, i)) {
 			found = i;
-	if (found == count)
+			count++;
+		}
+	/* The last one of a number: it may have been given out again. */
+	if (request->pid && trace_process_find(control->opts.trace, request->pid, &found))
+		found = room;
+	if (found == room)
 		return error_set(-ESRCH, "this session does not trace PID %u", request->pid);
-	if (!request->pid && count > 1)
+	if (count > 1)
 		return error_set(-EINVAL, "\"pid\" is missing: this session traces %zu processes", count);
 	*process = found;
 	return 0;

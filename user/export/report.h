@@ -26,7 +26,8 @@ struct report_opts {
 int report_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
 int report_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
 /*
- * A line of field names, a line an entry: filename and lineno of its most recent frame, then the JSON's fields; with
+ * A line of field names, a line an entry: filename and lineno of its most recent frame (of native blocks and by function
+ * also that), then the JSON's fields; with
  * GROUP_TRACEBACK, last, all frames as the JSON has them. Quoted as RFC 4180 says; file names are the bytes that they
  * are on disk. Of owners their names come first (pid,comm,container); of them, and of several processes, the number of processes
  * that hold an entry follows its sums.

@@ -68,14 +68,26 @@ static int owner_write(FILE *out, const struct snapshot_meta *process, enum grou
 	return err;
 }
 
-static int frame_write(FILE *out, const struct statistic *entry, enum group_by by)
+/* Lines of native code are not always known, and functions then tell entries apart. */
+static int functions_shown(const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	return opts->by == GROUP_FUNCTION || (opts->by != GROUP_FILENAME && !group_is_owner(opts->by) &&
+					      snapshot->meta.layer == EVENT_LAYER_NATIVE);
+}
+
+static int frame_write(FILE *out, const struct statistic *entry, const struct report_opts *opts)
 {
 	uint32_t nframe;
-	const struct snapshot_frame *frame = statistic_frames(entry, by, &nframe);
+	const struct snapshot_frame *frame = statistic_frames(entry, opts->by, &nframe);
+	const char *function = report_function(entry->snapshot, frame);
 	int err = filename_write(out, strings_get(entry->snapshot->strings, frame->filename));
 
 	if (!err)
 		fprintf(out, ",%u", frame->line);
+	if (!err && functions_shown(entry->snapshot, opts)) {
+		putc(',', out);
+		err = filename_write(out, function ? function : "");
+	}
 	return err;
 }
 
@@ -85,7 +97,7 @@ static int entry_write(FILE *out, const struct report_opts *opts, const struct s
 {
 	const struct statistic_error diff = report_error_diff(entry);
 	int err = group_is_owner(opts->by) ? owner_write(out, entry->process, opts->by)
-					   : frame_write(out, entry, opts->by);
+					   : frame_write(out, entry, opts);
 
 	if (err)
 		return err;
@@ -109,16 +121,17 @@ static int entry_write(FILE *out, const struct report_opts *opts, const struct s
 
 int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
 {
-	static const char *const columns[] = {
-		"filename,lineno", "filename,lineno", "filename,lineno", "pid,comm,container", "comm",
-		"container"};
+	static const char *const columns[] = {"filename,lineno", "filename,lineno",    "filename,lineno",
+					      "filename,lineno", "pid,comm,container", "comm",
+					      "container"};
 	int holders = snapshot->process_count || group_is_owner(opts->by);
 	struct statistics statistics;
 	int err = report_statistics(snapshot, opts, &statistics);
 
 	if (err)
 		return err;
-	fprintf(out, "%s,size%s,count%s%s%s%s%s\r\n", columns[opts->by], opts->old ? ",size_diff" : "",
+	fprintf(out, "%s%s,size%s,count%s%s%s%s%s\r\n", columns[opts->by],
+		functions_shown(snapshot, opts) ? ",function" : "", opts->old ? ",size_diff" : "",
 		opts->old ? ",count_diff" : "", statistics.sampled ? ",size_error,count_error" : "",
 		statistics.sampled && opts->old ? ",size_diff_error,count_diff_error" : "",
 		holders ? ",processes" : "", opts->by == GROUP_TRACEBACK ? ",traceback" : "");

@@ -18,9 +18,16 @@ static void key_text(FILE *out, const char *key, const char *value)
 
 static void frame_write(FILE *out, const struct snapshot *snapshot, const struct snapshot_frame *frame)
 {
+	const char *function = report_function(snapshot, frame);
+
 	fputs("{\"filename\": ", out);
 	json_string(out, strings_get(snapshot->strings, frame->filename));
-	fprintf(out, ", \"lineno\": %u}", frame->line);
+	fprintf(out, ", \"lineno\": %u", frame->line);
+	if (function) {
+		fputs(", \"function\": ", out);
+		json_string(out, function);
+	}
+	putc('}', out);
 }
 
 void report_frames_json(FILE *out, const struct statistic *entry, enum group_by by)
@@ -286,7 +293,7 @@ static int layer_write(FILE *out, const struct snapshot *snapshot, const struct 
 
 int report_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
 {
-	static const char *const names[] = {"filename", "lineno", "traceback"};
+	static const char *const names[] = {"filename", "lineno", "function", "traceback"};
 	struct statistics statistics;
 	int err = report_statistics(snapshot, opts, &statistics);
 

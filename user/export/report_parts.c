@@ -29,6 +29,17 @@ int report_layer(const struct snapshot *snapshot, const struct report_opts *opts
 	return 1;
 }
 
+const char *report_function(const struct snapshot *snapshot, const struct snapshot_frame *frame)
+{
+	const char *name;
+
+	/* Both are "<unknown>" where nothing is known of the frame. */
+	if (frame->line || frame->function == STATISTIC_NO_FUNCTION || frame->function == frame->filename)
+		return NULL;
+	name = strings_get(snapshot->strings, frame->function);
+	return name[0] ? name : NULL;
+}
+
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts)
 {
 	return opts->top && opts->top < statistics->count ? opts->top : statistics->count;

@@ -20,6 +20,8 @@ int report_layer(const struct snapshot *snapshot, const struct report_opts *opts
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts);
 /* The frames of an entry as JSON has them: [{"filename": …, "lineno": …}, …], most recent first. */
 void report_frames_json(FILE *out, const struct statistic *entry, enum group_by by);
+/* The name of the function that tells a frame without a line from others; NULL: a line does, or nothing. */
+const char *report_function(const struct snapshot *snapshot, const struct snapshot_frame *frame);
 /* The totals as an entry of their own. */
 struct statistic report_total(const struct statistics *statistics);
 /* The standard error of a difference, see struct statistic_error. */

@@ -47,6 +47,25 @@ static void frame_print(FILE *out, const struct snapshot *snapshot, const struct
 	fprintf(out, ":%u", frame->line);
 }
 
+static void function_print(FILE *out, const char *function)
+{
+	if (function && function[0]) {
+		fputs(" in ", out);
+		text_print(out, function);
+	}
+}
+
+/* What an entry is called: its file, with the line, the function, or both. */
+static void place_print(FILE *out, const struct statistic *entry, const struct snapshot_frame *frame,
+			enum group_by by)
+{
+	if (by == GROUP_FUNCTION)
+		text_print(out, strings_get(entry->snapshot->strings, frame->filename));
+	else
+		frame_print(out, entry->snapshot, frame);
+	function_print(out, report_function(entry->snapshot, frame));
+}
+
 /* What one unit of standard error is said as; an exact figure has none. */
 static void size_error_print(FILE *out, uint64_t error)
 {
@@ -113,14 +132,10 @@ static void traceback_print(const struct page *page, const struct statistic *ent
 
 	for (uint32_t i = 0; i < traceback->nframe; i++) {
 		const struct snapshot_frame *frame = &snapshot->frames[traceback->first + i];
-		const char *function = strings_get(snapshot->strings, frame->function);
 
 		fputs("    ", page->out);
 		frame_print(page->out, snapshot, frame);
-		if (function[0]) {
-			fputs(" in ", page->out);
-			text_print(page->out, function);
-		}
+		function_print(page->out, strings_get(snapshot->strings, frame->function));
 		putc('\n', page->out);
 		source_line_print(page, snapshot, frame, "        ");
 	}
@@ -138,7 +153,7 @@ static void entry_print(const struct page *page, const struct statistic *entry)
 	if (owner)
 		owner_print(page->out, entry->process, page->opts->by);
 	else
-		frame_print(page->out, entry->snapshot, &frames[0]);
+		place_print(page->out, entry, &frames[0], page->opts->by);
 	fputs(": ", page->out);
 	sums_print(page->out, entry, page->opts->old != NULL);
 	holders_print(page->out, entry, page->opts->by);
@@ -287,7 +302,7 @@ static const struct words layer_words[EVENT_LAYERS] = {
 static void heading_print(const struct page *page, const struct statistics *statistics, size_t shown,
 			  const char *what)
 {
-	static const char *const names[] = {"files",     "lines",    "tracebacks",
+	static const char *const names[] = {"files",     "lines",    "functions", "tracebacks",
 					    "processes", "commands", "containers"};
 	const struct report_opts *opts = page->opts;
 	const char *order = opts->old ? "size difference" : "size";

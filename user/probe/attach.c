@@ -7,23 +7,41 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/array.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "probe/alloc.skel.h"
 #include "probe/links.h"
+#include "probe/links_closer.h"
 #include "probe/stream.h"
+
+/* The sites of a plan in a file, in one process or (pid -1) in all. */
+struct placed {
+	dev_t device;
+	ino_t inode;
+	pid_t pid;
+	uint64_t sites; /* a hash of them */
+	struct links links;
+};
 
 struct attach {
 	struct alloc_bpf *skeleton;
 	struct stream *stream;
-	struct links links;
+	enum links_backend backend;
+	struct placed *placed;
+	size_t placed_count, placed_room;
+	struct links_closer closer;
 	int empty; /* as in struct attach_opts */
 };
 
 static void programs_select(struct attach *attach)
 {
 	struct alloc_bpf *skeleton = attach->skeleton;
-	int session = attach->links.backend == LINKS_SESSION, empty = attach->empty;
+	const struct links backend = {.backend = attach->backend};
+	int session = attach->backend == LINKS_SESSION, empty = attach->empty;
 	const struct program {
 		struct bpf_program *program;
 		int wanted;
@@ -48,8 +66,35 @@ static void programs_select(struct attach *attach)
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
 		bpf_program__set_autoload(programs[i].program, programs[i].wanted);
 		if (programs[i].wanted)
-			links_prepare(&attach->links, programs[i].program, programs[i].kind);
+			links_prepare(&backend, programs[i].program, programs[i].kind);
 	}
+}
+
+/* Exit, exec and fork are watched from before the first probe, so that no ending is missed. */
+static int life_watch(struct attach *attach, const struct features *features)
+{
+	struct alloc_bpf *skeleton = attach->skeleton;
+	const struct {
+		const struct bpf_program *program;
+		struct bpf_link **link;
+		int wanted;
+	} programs[] = {
+		{skeleton->progs.process_exit, &skeleton->links.process_exit, 1},
+		{skeleton->progs.process_exec, &skeleton->links.process_exec, 1},
+		{skeleton->progs.process_fork, &skeleton->links.process_fork, 1},
+		{skeleton->progs.process_exec_begin, &skeleton->links.process_exec_begin,
+		 features->prepare_exec},
+	};
+
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+		if (!programs[i].wanted)
+			continue;
+		*programs[i].link = bpf_program__attach(programs[i].program);
+		if (!*programs[i].link)
+			return error_set(-errno, "%s cannot be attached to",
+					 bpf_program__section_name(programs[i].program));
+	}
+	return 0;
 }
 
 int attach_new(struct attach **out, const struct features *features, const struct attach_opts *opts)
@@ -60,7 +105,8 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	if (!attach)
 		return -ENOMEM;
 	attach->empty = opts->empty;
-	attach->links.backend = links_choose(features, opts->no_session, opts->no_multi);
+	links_closer_begin(&attach->closer);
+	attach->backend = links_choose(features, opts->no_session, opts->no_multi);
 	links_silence_libbpf();
 	attach->skeleton = alloc_bpf__open();
 	if (!attach->skeleton) {
@@ -70,6 +116,8 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	if (opts->ring_bytes)
 		bpf_map__set_max_entries(attach->skeleton->maps.events, opts->ring_bytes);
 	attach->skeleton->rodata->has_loop = features->bpf_loop;
+	attach->skeleton->rodata->watch = opts->watch;
+	attach->skeleton->rodata->own_tgid = getpid();
 	attach->skeleton->rodata->sampling = opts->sampling;
 	if (!opts->sampling)
 		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
@@ -85,18 +133,9 @@ int attach_new(struct attach **out, const struct features *features, const struc
 			  bpf_map__fd(attach->skeleton->maps.loss), opts->record, opts->context);
 	if (err)
 		goto fail;
-	/* Exit, exec and fork are watched from before the first probe, so that no ending is missed. */
-	attach->skeleton->links.process_exit = bpf_program__attach(attach->skeleton->progs.process_exit);
-	attach->skeleton->links.process_exec = bpf_program__attach(attach->skeleton->progs.process_exec);
-	attach->skeleton->links.process_fork = bpf_program__attach(attach->skeleton->progs.process_fork);
-	if (features->prepare_exec)
-		attach->skeleton->links.process_exec_begin =
-			bpf_program__attach(attach->skeleton->progs.process_exec_begin);
-	if (!attach->skeleton->links.process_exit || !attach->skeleton->links.process_exec ||
-	    !attach->skeleton->links.process_fork) {
-		err = error_set(-errno, "the scheduler's tracepoints cannot be attached to");
+	err = life_watch(attach, features);
+	if (err)
 		goto fail;
-	}
 	*out = attach;
 	return 0;
 fail:
@@ -106,7 +145,22 @@ fail:
 
 void attach_detach(struct attach *attach)
 {
-	links_free(&attach->links);
+	for (size_t i = 0; i < attach->placed_count; i++)
+		links_free(&attach->placed[i].links);
+	attach->placed_count = 0;
+}
+
+void attach_release(struct attach *attach, pid_t pid)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < attach->placed_count; i++) {
+		if (attach->placed[i].pid == pid)
+			links_closer_take(&attach->closer, &attach->placed[i].links);
+		else
+			attach->placed[kept++] = attach->placed[i];
+	}
+	attach->placed_count = kept;
 }
 
 void attach_free(struct attach *attach)
@@ -114,6 +168,8 @@ void attach_free(struct attach *attach)
 	if (!attach)
 		return;
 	attach_detach(attach);
+	links_closer_end(&attach->closer);
+	free(attach->placed);
 	stream_close(attach->stream);
 	alloc_bpf__destroy(attach->skeleton);
 	free(attach);
@@ -124,6 +180,15 @@ int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target 
 	if (bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid, target, BPF_ANY))
 		return error_set(-errno, "the table of targets is full");
 	return 0;
+}
+
+int attach_follow(struct attach *attach, uint32_t tgid)
+{
+	uint32_t one = 1;
+
+	return bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.followed), &tgid, &one, BPF_ANY)
+		       ? -errno
+		       : 0;
 }
 
 void attach_forget(struct attach *attach, uint32_t tgid)
@@ -182,8 +247,9 @@ static int site_is_inline(const struct plan_site *site)
 }
 
 /* Attaches program, or the empty one of its kind, to the plan's sites that filter selects. */
-static int program_attach(struct attach *attach, const struct bpf_program *program, const struct plan *plan,
-			  site_filter_fn filter, const char *path, pid_t pid, enum links_kind kind)
+static int program_attach(struct attach *attach, struct placed *placed, const struct bpf_program *program,
+			  const struct plan *plan, site_filter_fn filter, const char *path,
+			  enum links_kind kind)
 {
 	uint64_t *offsets = calloc(plan->count + 1, sizeof(*offsets));
 	uint64_t *cookies = calloc(plan->count + 1, sizeof(*cookies));
@@ -201,62 +267,110 @@ static int program_attach(struct attach *attach, const struct bpf_program *progr
 		offsets[count] = plan->sites[i].offset;
 		cookies[count++] = plan->sites[i].cookie;
 	}
-	err = links_add(&attach->links, program, kind, path, pid, offsets, cookies, count);
+	err = links_add(&placed->links, program, kind, path, placed->pid, offsets, cookies, count);
 out:
 	free(offsets);
 	free(cookies);
 	return err;
 }
 
-int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid)
+static int programs_attach(struct attach *attach, struct placed *placed, const struct plan *plan,
+			   const struct elf_file *file)
 {
-	struct alloc_bpf *skeleton = attach->skeleton;
-	char path[32];
-	int err;
-
-	/* The very inode that the target has mapped, whatever its name says by now. */
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", elf_file_fd(file));
+	const struct alloc_bpf *skeleton = attach->skeleton;
+	const int session = attach->backend == LINKS_SESSION;
 	/* Frees first: a block whose free is seen and whose birth is not does no harm, the reverse does. */
 	const struct {
 		const struct bpf_program *program;
 		site_filter_fn filter;
 		enum links_kind kind;
-		enum { ALWAYS, WITH_SESSION, WITHOUT_SESSION } when;
-	} steps[] = {
-		{skeleton->progs.request_once, site_is_once, LINKS_ENTRY, ALWAYS},
-		{skeleton->progs.native_once, site_is_native_once, LINKS_ENTRY, ALWAYS},
-		{skeleton->progs.mapping, site_is_mapping, LINKS_ENTRY, ALWAYS},
-		{skeleton->progs.finalize, site_is_finalize, LINKS_ENTRY, ALWAYS},
-		{skeleton->progs.object_begin, site_is_reuse, LINKS_ENTRY, ALWAYS},
-		{skeleton->progs.inline_site, site_is_inline, LINKS_ENTRY, ALWAYS},
-		{skeleton->progs.request_session, site_is_request, LINKS_BOTH, WITH_SESSION},
-		{skeleton->progs.request_return, site_is_request, LINKS_RETURN, WITHOUT_SESSION},
-		{skeleton->progs.request_entry, site_is_request, LINKS_ENTRY, WITHOUT_SESSION},
-		{skeleton->progs.native_session, site_is_native_request, LINKS_BOTH, WITH_SESSION},
-		{skeleton->progs.native_return, site_is_native_request, LINKS_RETURN, WITHOUT_SESSION},
-		{skeleton->progs.native_entry, site_is_native_request, LINKS_ENTRY, WITHOUT_SESSION},
+		int wanted;
+	} programs[] = {
+		{skeleton->progs.request_once, site_is_once, LINKS_ENTRY, 1},
+		{skeleton->progs.native_once, site_is_native_once, LINKS_ENTRY, 1},
+		{skeleton->progs.mapping, site_is_mapping, LINKS_ENTRY, 1},
+		{skeleton->progs.finalize, site_is_finalize, LINKS_ENTRY, 1},
+		{skeleton->progs.object_begin, site_is_reuse, LINKS_ENTRY, 1},
+		{skeleton->progs.inline_site, site_is_inline, LINKS_ENTRY, 1},
+		{skeleton->progs.request_session, site_is_request, LINKS_BOTH, session},
+		{skeleton->progs.request_return, site_is_request, LINKS_RETURN, !session},
+		{skeleton->progs.request_entry, site_is_request, LINKS_ENTRY, !session},
+		{skeleton->progs.native_session, site_is_native_request, LINKS_BOTH, session},
+		{skeleton->progs.native_return, site_is_native_request, LINKS_RETURN, !session},
+		{skeleton->progs.native_entry, site_is_native_request, LINKS_ENTRY, !session},
 	};
-	int unfit = attach->links.backend == LINKS_SESSION ? WITHOUT_SESSION : WITH_SESSION;
+	char path[32];
+	int err = 0;
 
-	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-		if ((int)steps[i].when == unfit)
-			continue;
-		err = program_attach(attach, steps[i].program, plan, steps[i].filter, path, pid,
-				     steps[i].kind);
-		if (err)
-			return err;
+	/* The very inode that the target has mapped, whatever its name says by now. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", elf_file_fd(file));
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]) && !err; i++)
+		if (programs[i].wanted)
+			err = program_attach(attach, placed, programs[i].program, plan, programs[i].filter,
+					     path, programs[i].kind);
+	return err;
+}
+
+static uint64_t sites_hash(const struct plan *plan)
+{
+	uint64_t hash = plan->count;
+
+	for (size_t i = 0; i < plan->count; i++)
+		hash = hash_u64(hash ^ plan->sites[i].offset) ^ plan->sites[i].cookie;
+	return hash;
+}
+
+int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid)
+{
+	struct placed placed = {.pid = pid, .sites = sites_hash(plan), .links = {.backend = attach->backend}};
+	struct stat st;
+	int err;
+
+	if (fstat(elf_file_fd(file), &st))
+		return -errno;
+	placed.device = st.st_dev;
+	placed.inode = st.st_ino;
+	for (size_t i = 0; i < attach->placed_count; i++) {
+		const struct placed *other = &attach->placed[i];
+
+		if (other->device == placed.device && other->inode == placed.inode && other->pid == pid &&
+		    other->sites == placed.sites)
+			return 0;
 	}
+	err = array_reserve(&attach->placed, &attach->placed_room, attach->placed_count, 1,
+			    sizeof(*attach->placed));
+	if (err)
+		return err;
+	err = programs_attach(attach, &placed, plan, file);
+	attach->placed[attach->placed_count++] = placed;
+	return err;
+}
+
+int attach_is_everywhere(const struct attach *attach, const struct elf_file *file)
+{
+	struct stat st;
+
+	if (fstat(elf_file_fd(file), &st))
+		return 0;
+	for (size_t i = 0; i < attach->placed_count; i++)
+		if (attach->placed[i].pid < 0 && attach->placed[i].inode == st.st_ino &&
+		    attach->placed[i].device == st.st_dev)
+			return 1;
 	return 0;
 }
 
 int attach_detaches_slowly(const struct attach *attach)
 {
-	return attach->links.perf_count > 32;
+	size_t count = 0;
+
+	for (size_t i = 0; i < attach->placed_count; i++)
+		count += attach->placed[i].links.perf_count;
+	return count > 32;
 }
 
 const char *attach_backend(const struct attach *attach)
 {
-	switch (attach->links.backend) {
+	switch (attach->backend) {
 	case LINKS_SESSION:
 		return "uprobe_multi session links";
 	case LINKS_MULTI:

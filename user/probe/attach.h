@@ -25,7 +25,8 @@ struct attach_opts {
 	int no_session;    /* as on a kernel without uprobe.session */
 	int no_multi;      /* as on a kernel without uprobe_multi: perf-event uprobes */
 	int sampling;      /* targets may have a sample taken: abi_target.sample_bytes */
-	int empty;         /* programs that do nothing: what the probes themselves cost (tools/bare.c) */
+	enum abi_watch watch;
+	int empty; /* programs that do nothing: what the probes themselves cost (tools/bare.c) */
 	stream_record_fn record;
 	void *context;
 };
@@ -39,11 +40,19 @@ void attach_free(struct attach *attach);
 int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target *target);
 /* From here on its probes do nothing: the moment at which its tables stop. */
 void attach_forget(struct attach *attach, uint32_t tgid);
+/* From here on we hear of its children and of its programs, though it is no target. With ABI_WATCH_CHILDREN. 0, -errno. */
+int attach_follow(struct attach *attach, uint32_t tgid);
 /*
- * Places every site of the plan in the process (all its threads, no other process). 0; -ESRCH the process is
- * gone; -errno. What was placed before a failure is taken out by attach_detach().
+ * Places every site of the plan in the process (all its threads, no other process), or, pid -1, in every process that has
+ * the file mapped, now or later: there the programs look at targets only, and a fork's child is traced from its first
+ * instruction. What is placed already in this way is not placed again. 0; -ESRCH the process is gone; -errno. What was placed
+ * before a failure is taken out by attach_detach().
  */
 int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid);
+/* Has the file sites that are placed in every process? */
+int attach_is_everywhere(const struct attach *attach, const struct elf_file *file);
+/* Takes out what was placed in this process alone, without waiting for that. */
+void attach_release(struct attach *attach, pid_t pid);
 /* Takes every probe out; records already in the ring buffer stay. attach_free() does it, too. */
 void attach_detach(struct attach *attach);
 /* Would attach_detach() take long? The kernel needs a tenth of a second for each perf-event uprobe. */

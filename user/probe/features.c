@@ -14,8 +14,9 @@
 
 #include "base/error.h"
 
-/* PROC_PID_INIT_INO of include/linux/proc_ns.h: a constant of the kernel. */
-#define ROOT_PID_NS_INODE 0xeffffffcu
+/* PROC_PID_INIT_INO and PROC_USER_INIT_INO of include/linux/proc_ns.h: constants of the kernel. */
+#define ROOT_PID_NS_INODE  0xeffffffcu
+#define ROOT_USER_NS_INODE 0xeffffffdu
 
 static int enum_has(const struct btf *btf, const char *enum_name, const char *value)
 {
@@ -39,7 +40,7 @@ static int enum_has(const struct btf *btf, const char *enum_name, const char *va
 int features_probe(struct features *out)
 {
 	struct utsname name;
-	struct stat pid_ns;
+	struct stat pid_ns, user_ns;
 	struct btf *btf;
 
 	memset(out, 0, sizeof(*out));
@@ -49,6 +50,8 @@ int features_probe(struct features *out)
 	out->perf_uprobe = !access("/sys/bus/event_source/devices/uprobe/type", R_OK);
 	if (stat("/proc/self/ns/pid", &pid_ns))
 		return -errno;
+	/* A kernel without user namespaces has one, and no name for it. */
+	out->root_user_ns = stat("/proc/self/ns/user", &user_ns) || user_ns.st_ino == ROOT_USER_NS_INODE;
 	out->root_pid_ns = pid_ns.st_ino == ROOT_PID_NS_INODE;
 	btf = btf__load_vmlinux_btf();
 	if (libbpf_get_error(btf))
@@ -116,6 +119,12 @@ int features_check(const struct features *features, const char **remedy)
 			continue;
 		*remedy = "run it with sudo";
 		return error_set(-EPERM, "%s is missing (it %s)", capabilities[i].name, capabilities[i].why);
+	}
+	if (!features->root_user_ns) {
+		*remedy = "run it with sudo outside of it";
+		return error_set(-EPERM,
+				 "it runs in a user namespace of its own, whose root has no rights over "
+				 "the kernel");
 	}
 	if (!features->root_pid_ns) {
 		*remedy = "run it on the host, or in a container that shares the host's PID namespace "

@@ -16,8 +16,9 @@ struct features {
 	int prepare_exec;   /* 6.10+: the tracepoint before an exec takes the memory away */
 	int perf_uprobe;    /* the uprobe PMU: probes on older kernels */
 	int seccomp_uretprobe_risk; /* 6.11+: a return probe enters through a system call, see seccomp.h */
-	int root_pid_ns; /* our process ids are the kernel's: we are in the initial PID namespace */
-	char kernel[65]; /* uname -r */
+	int root_pid_ns;  /* our process ids are the kernel's: we are in the initial PID namespace */
+	int root_user_ns; /* our rights are the machine's: we are in the initial user namespace */
+	char kernel[65];  /* uname -r */
 };
 
 struct capability {

@@ -35,6 +35,7 @@ struct planner {
 	const struct candidate *asker; /* the one whose code is looked at */
 	int jumps; /* into what: 1 functions of the same meaning, 0 any that give memory */
 	size_t passed_on;
+	int unreadable; /* -errno: a table of symbols could not be read */
 	struct plan plan;
 };
 
@@ -52,10 +53,14 @@ static void candidate_add(struct planner *planner, const struct candidate *wante
 	struct candidate *known;
 	struct elf_symbol symbol;
 	const char *why = NULL;
+	int err = elf_file_symbol(planner->file, wanted->symbol, &symbol);
 
 	/* Which of the user's functions no file has is told when all files were looked into. */
-	if (elf_file_symbol(planner->file, wanted->symbol, &symbol))
+	if (err) {
+		if (err != -ENOENT)
+			planner->unreadable = err;
 		return;
+	}
 	if (symbol.ifunc)
 		why = "which function it is only the process decides (IFUNC)";
 	else if (symbol.function) {
@@ -245,7 +250,10 @@ int plan_native(struct elf_file *file, const struct plan_native_opts *opts, stru
 	if (!err)
 		err = candidates_find(&planner, opts);
 	if (!err && !planner.count && !planner.plan.missing_count)
-		err = error_set(-ENOENT, "%s defines no allocator", elf_file_path(file));
+		err = planner.unreadable
+			      ?: error_set(-ENOENT, "%s defines no allocator", elf_file_path(file));
+	if (!err && planner.unreadable)
+		plan_missing_add(&planner.plan, "(other functions)", error_reason(planner.unreadable));
 	if (!err)
 		err = inline_decoder_open(&planner.decoder);
 	if (!err)

@@ -36,7 +36,8 @@ struct plan_native_opts {
 };
 
 /*
- * 0, and plan_free() releases; -ENOENT the file defines no allocator that is known by name; -ENOMEM. What it defines and
+ * 0, and plan_free() releases; -ENOENT the file defines no allocator that is known by name; -ENOEXEC its
+ * symbols cannot be read (error_set); -ENOMEM. What it defines and
  * has no site is among the missing ones, with the reason. opts: NULL, none.
  */
 int plan_native(struct elf_file *file, const struct plan_native_opts *opts, struct plan *out);

@@ -134,8 +134,9 @@ static int known_fill(struct plan_native_cache *cache, int fd, const char *path,
 	if (!err)
 		err = plan_native(file, &cache->opts, plan);
 	if (err) {
-		if (err != -ENOENT)
-			log_debug("%s: no allocators: %s", path, error_reason(err));
+		/* What is no ELF file is none of ours: what a JIT has mapped, for example. */
+		if (err != -ENOENT && file)
+			log_info("%s: its allocators cannot be found: %s", path, error_reason(err));
 		elf_file_close(file);
 		free(plan);
 		return err == -ENOMEM ? err : 0;

@@ -34,27 +34,23 @@ int session_feed(struct session *session, const void *record, size_t size)
 	return err == -ENOMEM ? err : 0; /* a malformed record is counted there */
 }
 
-static struct member *member_find(struct session *session, uint32_t tgid)
-{
-	for (size_t i = session->count; i-- > 0;)
-		if ((uint32_t)session->members[i]->pid == tgid)
-			return session->members[i];
-	return NULL;
-}
-
 /* The ring buffer's room for a record is constant where the verifier wants it so: the record proper may be shorter. */
 static int record_handle(void *context, void *record, size_t size)
 {
 	const struct event_header *header = record;
 	struct member *member;
 
+	if (pick_up_takes(context, record))
+		return 0;
 	/* Its last state is about to be kept, or its number to be another's. */
 	if (header->type == EVENT_FINALIZE || header->type == EVENT_EXIT || header->type == EVENT_EXEC) {
 		member = member_find(context, header->tgid);
 		if (member && member_symbols_name(context, member) == -ENOMEM)
 			return -ENOMEM;
 	}
-	return session_feed(context, record, header->size < size ? header->size : size);
+	int err = session_feed(context, record, header->size < size ? header->size : size);
+	pick_up_note(context, record);
+	return err;
 }
 
 void session_pull(void *context)
@@ -63,6 +59,14 @@ void session_pull(void *context)
 
 	while (attach_drain(session->attach, DRAIN_BATCH) >= (int)DRAIN_BATCH)
 		;
+}
+
+struct member *member_find(struct session *session, uint32_t tgid)
+{
+	for (size_t i = session->count; i-- > 0;)
+		if ((uint32_t)session->members[i]->pid == tgid && !session->members[i]->ended)
+			return session->members[i];
+	return NULL;
 }
 
 /* What BPF could not copy (a page that was not resident, a long table) is read from here, if it is still there. */
@@ -74,7 +78,7 @@ static void code_missing(void *context, uint32_t tgid, uint64_t code_id, uint64_
 	struct buffer records = {0};
 	int err;
 
-	if (!member || member->pidfd < 0)
+	if (!member)
 		return;
 	err = code_read(member->pid, &member->runtime.target, address, code_id, &header, &records);
 	if (err)
@@ -97,6 +101,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		.ring_bytes = opts->ring_bytes,
 		.no_session = opts->backend == SESSION_BACKEND_MULTI,
 		.no_multi = opts->backend == SESSION_BACKEND_PERF,
+		.watch = opts->watch,
 		.sampling = opts->sample_bytes != 0,
 		.record = record_handle,
 		.context = session,
@@ -117,6 +122,8 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		err = plan_caches_new(&session->plans, &opts->plan);
 	if (!err)
 		err = attach_new(&session->attach, &session->features, &attach);
+	if (!err)
+		err = pick_up_new(session);
 	if (!err && opts->capture)
 		err = capture_begin(opts->capture);
 	if (err) {
@@ -144,6 +151,7 @@ void session_free(struct session *session)
 	for (size_t i = 0; i < session->count; i++)
 		member_close(session->members[i]);
 	free(session->members);
+	pick_up_free(session);
 	symbols_free(session->symbols);
 	plan_caches_free(&session->plans);
 	trace_free(session->trace);
@@ -151,7 +159,7 @@ void session_free(struct session *session)
 }
 
 /* The process is gone and its own record of that was lost (or it never ran any of ours): say so in the stream. */
-static void member_end(struct session *session, struct member *member)
+void member_end(struct session *session, struct member *member)
 {
 	struct event_process record = {
 		.header = {.type = EVENT_EXIT,
@@ -161,27 +169,37 @@ static void member_end(struct session *session, struct member *member)
 			   .tid = member->pid},
 	};
 
-	if (trace_process_at(session->trace, member->index)->end < TRACE_EXITED)
-		session_feed(session, &record, sizeof(record));
-	close(member->pidfd);
-	member->pidfd = -1;
+	session_feed(session, &record, sizeof(record));
+	member->ended = 1;
 }
 
+/* Nothing is kept of those that have ended but their tables. */
 static void ends_watch(struct session *session)
 {
+	size_t kept = 0;
+
 	for (size_t i = 0; i < session->count; i++) {
 		struct member *member = session->members[i];
 		struct pollfd poll_fd = {.fd = member->pidfd, .events = POLLIN};
 
-		if (member->pidfd < 0)
+		if (!member->ended && (member->pidfd < 0 || poll(&poll_fd, 1, 0) > 0)) {
+			/* Whatever it still had to say is in the ring buffer by now. */
+			session_pull(session);
+			if (!member->ended)
+				member_end(session, member);
+		}
+		if (!member->ended)
 			continue;
-		if (trace_process_at(session->trace, member->index)->end < TRACE_EXITED &&
-		    poll(&poll_fd, 1, 0) <= 0)
-			continue;
-		/* Whatever it still had to say is in the ring buffer by now. */
-		session_pull(session);
-		member_end(session, member);
+		attach_release(session->attach, member->pid);
+		session->adopted -= member->adopted;
+		member_close(member);
+		session->members[i] = NULL;
 	}
+	/* Draining may have brought new ones meanwhile: at the end. */
+	for (size_t i = 0; i < session->count; i++)
+		if (session->members[i])
+			session->members[kept++] = session->members[i];
+	session->count = kept;
 }
 
 size_t session_running(const struct session *session)
@@ -189,7 +207,7 @@ size_t session_running(const struct session *session)
 	size_t running = 0;
 
 	for (size_t i = 0; i < session->count; i++)
-		running += session->members[i]->pidfd >= 0;
+		running += !session->members[i]->ended;
 	return running;
 }
 
@@ -198,7 +216,7 @@ size_t session_poll_fds(const struct session *session, int *fds, size_t room)
 	size_t count = 0;
 
 	for (size_t i = 0; i < session->count && count < room; i++)
-		if (session->members[i]->pidfd >= 0)
+		if (!session->members[i]->ended && session->members[i]->pidfd >= 0)
 			fds[count++] = session->members[i]->pidfd;
 	return count;
 }
@@ -217,7 +235,7 @@ int session_count_loss(struct session *session)
 static struct member *member_at(const struct session *session, size_t process)
 {
 	for (size_t i = 0; i < session->count; i++)
-		if (session->members[i]->index == process && session->members[i]->pidfd >= 0)
+		if (session->members[i]->index == process && !session->members[i]->ended)
 			return session->members[i];
 	return NULL;
 }
@@ -266,6 +284,7 @@ int session_drain(struct session *session)
 		return session->capture_error;
 	if (count < (int)DRAIN_BATCH) {
 		ends_watch(session);
+		pick_up(session);
 		session_census_due(session, clock_ns(CLOCK_MONOTONIC));
 		for (size_t i = 0; i < session->count; i++)
 			member_symbols_watch(session, session->members[i], clock_ns(CLOCK_MONOTONIC));
@@ -298,6 +317,11 @@ int session_stop(struct session *session)
 int session_capture_error(const struct session *session)
 {
 	return session->capture_error;
+}
+
+int session_allocs_unfound(const struct session *session)
+{
+	return plan_native_unfound(session->plans.native);
 }
 
 struct trace *session_trace(struct session *session)

@@ -23,9 +23,18 @@ struct session_opts {
 	enum session_backend backend;
 	int freeze;            /* stop the target while its heap is read for a report */
 	uint64_t sample_bytes; /* trace a sample of the blocks (abi/sample.h); 0: all. Not in growth mode */
+	enum abi_watch
+		watch; /* what is picked up while it runs: nothing; what targets start; whatever appears */
+	/* Of what appears: is it to be traced? 1, 0. NULL: all is. */
+	int (*wanted)(void *context, pid_t pid);
+	void *wanted_context;
+	int everywhere; /* probes lie in files whoever has them mapped: all processes are meant */
 	struct plan_target_opts plan;
 	struct outfile *capture; /* every record goes there too; borrowed, NULL: none */
 };
+
+/* Of so many processes each is told of; of more only with -v. */
+#define SESSION_TOLD 8u
 
 struct session;
 
@@ -40,7 +49,20 @@ void session_free(struct session *session);
  */
 int session_add(struct session *session, pid_t pid, int from_start);
 
-/* Drains what is there. Returns records handled, or -errno. Ends of processes are seen here, and a full disk. */
+/*
+ * These are going to be added: where nobody else has their files mapped, the probes lie in the files, and a forked child is
+ * traced from its first instruction; else in each process, and a child is when the session has seen it. 0, -ENOMEM.
+ */
+int session_expect(struct session *session, const pid_t *pids, size_t count);
+/* What the process forks and the programs that it runs are picked up, though it is not under trace (yet). 0, -errno. */
+int session_watch(struct session *session, pid_t pid);
+/* Is a process looked at that has just appeared? */
+int session_undecided(const struct session *session);
+
+/*
+ * Drains what is there. Returns records handled, or -errno. Ends of processes are seen here, and a full disk; processes that
+ * have appeared are brought under trace.
+ */
 int session_drain(struct session *session);
 /* Processes still under trace. */
 size_t session_running(const struct session *session);
@@ -72,6 +94,8 @@ int session_process_running(const struct session *session, size_t process);
 int session_mark(struct session *session, size_t process, uint32_t type);
 /* 0, or the error with which writing the capture failed; nothing was written to it since. */
 int session_capture_error(const struct session *session);
+/* plan_native_unfound(), of the processes that were added. */
+int session_allocs_unfound(const struct session *session);
 /* Borrowed. */
 struct trace *session_trace(struct session *session);
 

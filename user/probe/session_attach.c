@@ -18,7 +18,9 @@
 #include "python/heap.h"
 #include "python/version.h"
 
-static int process_announce(struct session *session, const struct member *member, const char *name,
+#define USERS_FRESH_NS 500000000ull /* for how long it is taken to be true who maps what */
+
+static int process_announce(struct session *session, struct member *member, const struct process_info *info,
 			    int from_start)
 {
 	struct event_target record = {
@@ -33,6 +35,7 @@ static int process_announce(struct session *session, const struct member *member
 		.from_start = from_start,
 		.mode = member->mode,
 		.sample_bytes = session->opts.sample_bytes,
+		.ns_pid = info->ns_pid,
 	};
 
 	if (member->layers & 1u << EVENT_LAYER_PYTHON)
@@ -43,7 +46,9 @@ static int process_announce(struct session *session, const struct member *member
 		record.mode |= EVENT_MODE_MAPPED;
 	if (member->large_blocks)
 		record.mode |= EVENT_MODE_LARGE;
-	memcpy(record.name, name, strnlen(name, sizeof(record.name) - 1));
+	memcpy(record.name, info->name, strnlen(info->name, sizeof(record.name) - 1));
+	session_container(session, member->pid, record.container, sizeof(record.container));
+	member->announced = record;
 	return session_feed(session, &record, sizeof(record));
 }
 
@@ -73,12 +78,16 @@ static void what_describe(const struct member *member, const struct plan_target 
 		snprintf(out, room, "mapped memory in %s", elf_file_path(target->python.memory_file));
 }
 
-static void attached_print(const struct session *session, const struct member *member,
+static void attached_print(struct session *session, const struct member *member,
 			   const struct plan_target *target, uint64_t elapsed_ns)
 {
 	const struct plan *plan = &target->python;
 	size_t count = 0, emulated = 0;
+	int level = session->expected_count > SESSION_TOLD || session->told++ >= SESSION_TOLD ? 2 : 1;
 	char what[1024];
+
+	if (log_level < level)
+		return;
 
 	sites_count(plan, &count, &emulated);
 	if (plan->memory)
@@ -103,7 +112,7 @@ static void attached_print(const struct session *session, const struct member *m
 		log_debug("not probed: %s: %s", plan->missing[i].symbol, plan->missing[i].why);
 }
 
-static int member_new(struct session *session, pid_t pid, struct member **out)
+int member_new(struct session *session, pid_t pid, struct member **out)
 {
 	struct member **members = realloc(session->members, (session->count + 1) * sizeof(*members));
 	struct member *member;
@@ -119,6 +128,65 @@ static int member_new(struct session *session, pid_t pid, struct member **out)
 	member->pidfd = syscall(SYS_pidfd_open, pid, 0);
 	*out = member;
 	return 0;
+}
+
+/*
+ * A probe in a file is met by every process that has it mapped, and costs it a trap. So probes lie there only where all those
+ * are under trace or going to be.
+ */
+static int is_ours(pid_t pid, void *context)
+{
+	struct session *session = context;
+
+	for (size_t i = 0; i < session->expected_count; i++)
+		if (session->expected[i] == pid)
+			return 1;
+	return pid == getpid() || member_find(session, pid);
+}
+
+/* -1: the file is probed in every process. */
+static pid_t probe_scope(struct session *session, const struct member *member, const struct elf_file *file)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	if (session->opts.everywhere || attach_is_everywhere(session->attach, file))
+		return -1;
+	if (session->opts.watch == ABI_WATCH_NONE)
+		return member->pid;
+	if (!session->users || now - session->users_ns > USERS_FRESH_NS) {
+		file_users_free(session->users);
+		session->users = NULL;
+		session->users_ns = now;
+		if (file_users_read(&session->users))
+			return member->pid;
+	}
+	return file_users_all(session->users, member->pid, elf_file_path(file), is_ours, session)
+		       ? -1
+		       : member->pid;
+}
+
+static int plan_place(struct session *session, const struct member *member, const struct plan *plan,
+		      const struct elf_file *file)
+{
+	pid_t scope = probe_scope(session, member, file);
+
+	log_debug("PID %d: probes in %s lie in %s", member->pid, elf_file_path(file),
+		  scope < 0 ? "the file, for every process that maps it" : "this process alone");
+	return attach_sites(session->attach, plan, file, scope);
+}
+
+int member_probe(struct session *session, struct member *member, const struct plan_target *target)
+{
+	const struct plan *plan = &target->python;
+	int err = 0;
+
+	if (plan->count)
+		err = plan_place(session, member, plan, member->runtime.file);
+	if (!err && plan->memory)
+		err = plan_place(session, member, plan->memory, plan->memory_file);
+	for (size_t i = 0; i < target->native_count && !err; i++)
+		err = plan_place(session, member, target->native[i].plan, target->native[i].file);
+	return err;
 }
 
 /* Where the interpreter's file is mapped as code: native frames of a traceback end there. */
@@ -183,24 +251,32 @@ static int member_baseline(struct session *session, struct member *member, int f
 	return 0;
 }
 
+/* An attachment that did not succeed. */
+static void member_abandon(struct session *session, struct member *member)
+{
+	if (session->count && session->members[session->count - 1] == member) {
+		attach_forget(session->attach, member->pid);
+		member_end(session, member); /* ends_watch() does the rest */
+		return;
+	}
+	attach_release(session->attach, member->pid);
+	member_close(member);
+}
+
 static int member_attach(struct session *session, struct member *member, const struct plan_target *target,
 			 int from_start)
 {
-	const struct plan *plan = &target->python;
 	int err;
 
-	target_describe(session, member, plan);
-	err = process_announce(session, member, target->info.name, from_start);
-	if (!err && plan->count)
-		err = attach_sites(session->attach, plan, member->runtime.file, member->pid);
-	if (!err && plan->memory)
-		err = attach_sites(session->attach, plan->memory, plan->memory_file, member->pid);
-	for (size_t i = 0; i < target->native_count && !err; i++)
-		err = attach_sites(session->attach, target->native[i].plan, target->native[i].file,
-				   member->pid);
+	target_describe(session, member, &target->python);
+	err = member_probe(session, member, target);
+	if (!err)
+		err = process_announce(session, member, &target->info, from_start);
+	if (!err)
+		err = trace_process_find(session->trace, member->pid, &member->index);
 	if (err)
 		return err;
-	member->index = trace_process_count(session->trace) - 1;
+	session->members[session->count++] = member;
 	err = member_symbols_begin(session, member);
 	if (err)
 		return err;
@@ -225,6 +301,8 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	struct member *member = NULL;
 	int err;
 
+	/* What is in the ring buffer is of the time before, of another program perhaps. */
+	session_pull(session);
 	err = member_new(session, pid, &member);
 	if (err)
 		return err;
@@ -244,13 +322,11 @@ int session_add(struct session *session, pid_t pid, int from_start)
 		err = member_attach(session, member, &target, from_start);
 	if (err)
 		goto out;
-	session->members[session->count++] = member;
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	attached_print(session, member, &target, member->census_ns - start);
-	member = NULL;
 out:
 	plan_target_free(&target);
-	if (member)
-		member_close(member);
+	if (err)
+		member_abandon(session, member);
 	return err;
 }

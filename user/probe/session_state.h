@@ -5,9 +5,13 @@
 
 #include "probe/attach.h"
 #include "probe/features.h"
+#include "probe/file_users.h"
+#include "probe/map_watch.h"
 #include "probe/plan_target.h"
 #include "probe/seccomp.h"
 #include "probe/session.h"
+#include "python/late.h"
+#include "target/container.h"
 
 #define MEMBER_MODULES 16 /* looks at what is mapped that are kept */
 
@@ -21,8 +25,11 @@ struct member_symbols {
 
 struct member {
 	pid_t pid;
-	int pidfd;                     /* -1 once the process has ended */
-	size_t index;                  /* in the trace */
+	int pidfd;    /* -1: the process was gone before it could be had */
+	int ended;    /* its table is complete; the trace may have given its index to another */
+	int adopted;  /* it was forked of a target; whether it needs probes of its own is to be seen */
+	size_t index; /* in the trace */
+	struct event_target announced;
 	struct python_runtime runtime; /* version_hex 0: there is none */
 	uint32_t layers;               /* 1 << enum event_layer for each that is traced */
 	struct member_symbols symbols;
@@ -30,6 +37,15 @@ struct member {
 	int large_blocks;                   /* growth mode: they are traced one by one */
 	int heap_unreadable;                /* there will be no census */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
+};
+
+/* A process that is watched and not under trace: it may come to run Python. */
+struct candidate {
+	struct late late;
+	int settled;      /* what it has mapped is known, and is nothing that is wanted; or it is refused */
+	int native;       /* it is wanted without Python, too */
+	uint64_t born_ns; /* when it appeared, or has last mapped a file with code */
+	uint64_t next_ns; /* when it is looked at again */
 };
 
 struct session {
@@ -45,8 +61,36 @@ struct session {
 	int capture_error;
 	struct seccomp_answer seccomp;
 	uint64_t loss_ns; /* when the loss counters were last read */
+	/* Of pick-up: */
+	struct candidate *candidates;
+	size_t candidate_count, candidate_room;
+	size_t adopted;         /* members to be seen to */
+	struct map_watch *maps; /* NULL: nobody tells of mapped files */
+	pid_t *expected;
+	size_t expected_count;
+	struct file_users *users;
+	uint64_t users_ns;
+	struct container_list containers;
+	uint64_t containers_ns; /* when it was read; 0: not yet */
+	size_t told, refused;   /* so far: the first ones are told of one by one */
 };
 
+/* Is a record of BPF's for the pick-up alone, and not for the trace? It is taken note of; nothing is attached here. */
+int pick_up_takes(struct session *session, const void *record);
+/* The same of one that the trace has had. */
+void pick_up_note(struct session *session, const void *record);
+/* What is to be done of all that, when nothing is being drained. */
+void pick_up(struct session *session);
+/* Its name, or 12 digits of its id; "": in none. */
+void session_container(struct session *session, pid_t pid, char *out, size_t room);
+int pick_up_new(struct session *session);
+void pick_up_free(struct session *session);
+struct member *member_find(struct session *session, uint32_t tgid);
+int member_new(struct session *session, pid_t pid, struct member **out);
+/* Ends what is known to be gone, in the stream, too. */
+void member_end(struct session *session, struct member *member);
+/* Places a plan's probes: in the member, or, where nobody else has the files, in those. */
+int member_probe(struct session *session, struct member *member, const struct plan_target *target);
 /* Every record, whether BPF made it or the session, goes the same way: into the capture, then the trace. */
 int session_feed(struct session *session, const void *record, size_t size);
 /* Brings in the records that are there; context is the session. */

@@ -47,7 +47,8 @@ int member_symbols_begin(struct session *session, struct member *member)
 {
 	int err = is_native(member) ? modules_look(session, member) : 0;
 
-	if (err)
+	/* One that has ended already has its parent's names, if its addresses were named there. */
+	if (err && err != -ESRCH)
 		log_info("PID %d: native frames will have no names: %s", member->pid, error_reason(err));
 	return err == -ENOMEM ? err : 0;
 }

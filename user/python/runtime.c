@@ -337,12 +337,37 @@ int python_process_find(pid_t pid, struct process_info *info, struct python_runt
 	return python_runtime_find(pid, out);
 }
 
+/* From the interpreter's own description of itself rather than from the table. */
+static int offsets_are_own(const struct python_runtime *runtime)
+{
+	return runtime->offsets &&
+	       runtime->offsets != offsets_for(runtime->offsets->version, (int)runtime->offsets->py_debug);
+}
+
+int python_runtime_inherit(const struct python_runtime *parent, pid_t pid, struct python_runtime *out)
+{
+	struct python_offsets *copy = NULL;
+
+	if (offsets_are_own(parent)) {
+		copy = malloc(sizeof(*copy));
+		if (!copy)
+			return -ENOMEM;
+		*copy = *parent->offsets;
+	}
+	*out = *parent;
+	out->pid = pid;
+	if (copy)
+		out->offsets = copy;
+	if (out->file)
+		elf_file_share(out->file);
+	return 0;
+}
+
 void python_runtime_close(struct python_runtime *runtime)
 {
 	if (!runtime)
 		return;
-	if (runtime->offsets &&
-	    runtime->offsets != offsets_for(runtime->offsets->version, (int)runtime->offsets->py_debug))
+	if (offsets_are_own(runtime))
 		free((void *)runtime->offsets);
 	elf_file_close(runtime->file);
 	memset(runtime, 0, sizeof(*runtime));

@@ -35,6 +35,8 @@ struct python_runtime {
 int python_runtime_find(pid_t pid, struct python_runtime *out);
 /* The same of a process that a user names, and what it is; also -EINVAL: pid is one of its threads. */
 int python_process_find(pid_t pid, struct process_info *info, struct python_runtime *out);
+/* Of a child that was forked: all of it is where it is in its parent. 0, -ENOMEM; the caller closes it. */
+int python_runtime_inherit(const struct python_runtime *parent, pid_t pid, struct python_runtime *out);
 void python_runtime_close(struct python_runtime *runtime);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Snapshot._group_by(), statistics() and compare_to() of Lib/tracemalloc.py. Tracebacks are equal there when their
- * (file name, line) pairs are: function names and total_nframe do not count. In cumulative mode every frame of a
+ * (file name, line) pairs are: function names and total_nframe do not count, but for frames without a line. In cumulative mode every frame of a
  * traceback adds to its group, a recursive one as often as it occurs. Ties are broken by comparing tracebacks
  * oldest frame first, file names by code points (which is the byte order of UTF-8), all descending.
  *
@@ -239,20 +239,20 @@ static int entry_compare(const void *a, const void *b, void *context)
 }
 
 /* Every string's id, as the new snapshot knows it or beyond all that it has. */
-static int files_translate(struct side *old, const struct snapshot *snapshot)
+static int strings_translate(struct side *old, const struct snapshot *snapshot)
 {
 	uint32_t count = strings_count(old->snapshot->strings), beyond = strings_count(snapshot->strings);
 
 	if (count > UINT32_MAX - beyond)
 		return -EOVERFLOW;
-	old->files = calloc(count, sizeof(*old->files));
-	if (!old->files)
+	old->strings = calloc(count, sizeof(*old->strings));
+	if (!old->strings)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < count; i++) {
 		const char *text = strings_get(old->snapshot->strings, i);
 
-		if (!strings_find(snapshot->strings, text, &old->files[i]))
-			old->files[i] = beyond + i;
+		if (!strings_find(snapshot->strings, text, &old->strings[i]))
+			old->strings[i] = beyond + i;
 	}
 	return 0;
 }
@@ -273,7 +273,7 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 	if (getrandom(&grouping.groups.seed, sizeof(grouping.groups.seed), GRND_NONBLOCK) < 0)
 		grouping.groups.seed = (uintptr_t)&grouping;
 	if (old)
-		err = files_translate(&sides[1], snapshot);
+		err = strings_translate(&sides[1], snapshot);
 	if (!err)
 		err = side_group(&grouping, &sides[0]);
 	if (!err && old)
@@ -287,7 +287,7 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 	free(grouping.estimates);
 	if (!err && result.count)
 		qsort_r(result.entries, result.count, sizeof(*result.entries), entry_compare, &grouping);
-	free(sides[1].files);
+	free(sides[1].strings);
 	if (err)
 		statistics_free(&result);
 	else

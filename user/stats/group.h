@@ -13,6 +13,7 @@
 enum group_by {
 	GROUP_FILENAME,
 	GROUP_LINENO,
+	GROUP_FUNCTION, /* of native blocks above all: programs without debug information have no lines */
 	GROUP_TRACEBACK,
 	GROUP_PROCESS,
 	GROUP_COMM, /* by the processes' names */
@@ -38,18 +39,22 @@ struct statistic_error {
 	uint64_t size, count;
 };
 
+#define STATISTIC_NO_FUNCTION UINT32_MAX
+
 /* Statistic, or StatisticDiff: size and count are the new snapshot's, 0 when it lacks the entry. */
 struct statistic {
 	const struct snapshot
 		*snapshot; /* whose indices these are: the new one, or the old when only it has it */
 	const struct snapshot_meta *process; /* of an owner: it, or any of its processes; else NULL */
 	/*
-	 * GROUP_TRACEBACK: index in the snapshot's tracebacks. GROUP_FILENAME, GROUP_LINENO: frame says filename (and
-	 * line).
+	 * GROUP_TRACEBACK: index in the snapshot's tracebacks. GROUP_FILENAME, GROUP_LINENO, GROUP_FUNCTION: frame says
+	 * filename (and line, and function; the function also where no line is known, since it is all that tells
+	 * frames of one file apart then).
 	 */
 	uint32_t traceback;
-	struct snapshot_frame frame; /* line 0 with GROUP_FILENAME */
-	uint64_t size, count;        /* at most INT64_MAX, like all sums here */
+	struct snapshot_frame
+		frame; /* line 0 but with GROUP_LINENO; function STATISTIC_NO_FUNCTION where it does not count */
+	uint64_t size, count; /* at most INT64_MAX, like all sums here */
 	uint64_t old_size, old_count;
 	uint32_t processes; /* of the new snapshot, that hold some of it */
 	struct statistic_error error, old_error;

@@ -7,9 +7,10 @@
 #include "base/hash.h"
 #include "stats/owner.h"
 
-static uint32_t file_id(const struct side *side, uint32_t filename)
+/* Of a file's or a function's name. */
+static uint32_t string_id(const struct side *side, uint32_t string)
 {
-	return side->files ? side->files[filename] : filename;
+	return side->strings && string != STATISTIC_NO_FUNCTION ? side->strings[string] : string;
 }
 
 static const struct side *entry_side(const struct grouping *grouping, const struct statistic *entry)
@@ -22,7 +23,7 @@ static int entry_add(struct grouping *grouping, const struct statistic *entry, u
 	struct statistics *out = grouping->out;
 	int err = array_reserve(&out->entries, &grouping->room, out->count, 1, sizeof(*out->entries));
 
-	if (!err && grouping->opts->by >= GROUP_TRACEBACK)
+	if (!err)
 		err = array_reserve(&grouping->next, &grouping->next_room, out->count, 1,
 				    sizeof(*grouping->next));
 	if (!err && out->sampled)
@@ -37,29 +38,31 @@ static int entry_add(struct grouping *grouping, const struct statistic *entry, u
 	return 0;
 }
 
-/* The entry of a frame, by file name or by line. */
-static int frame_entry(struct grouping *grouping, const struct side *side, const struct snapshot_frame *frame,
-		       uint32_t *index)
+static int string_compare(const struct side *a, uint32_t x, const struct side *b, uint32_t y)
 {
-	struct statistic entry = {.snapshot = side->snapshot, .frame = {.filename = frame->filename}};
-
-	if (grouping->opts->by == GROUP_LINENO)
-		entry.frame.line = frame->line;
-	uint64_t key = (uint64_t)file_id(side, frame->filename) << 32 | entry.frame.line;
-	*index = id_map_find(&grouping->groups, key);
-	if (*index != ID_MAP_NONE)
-		return 0;
-	int err = entry_add(grouping, &entry, index);
-	return err ? err : id_map_put(&grouping->groups, key, *index);
+	return string_id(a, x) == string_id(b, y)
+		       ? 0
+		       : strcmp(strings_get(a->snapshot->strings, x), strings_get(b->snapshot->strings, y));
 }
 
 static int frame_compare(const struct side *a, const struct snapshot_frame *x, const struct side *b,
 			 const struct snapshot_frame *y)
 {
-	if (file_id(a, x->filename) != file_id(b, y->filename))
-		return strcmp(strings_get(a->snapshot->strings, x->filename),
-			      strings_get(b->snapshot->strings, y->filename));
-	return x->line < y->line ? -1 : x->line > y->line;
+	int order = string_compare(a, x->filename, b, y->filename);
+
+	if (order)
+		return order;
+	if (x->line || y->line)
+		return x->line < y->line ? -1 : x->line > y->line;
+	return string_compare(a, x->function, b, y->function);
+}
+
+/* Equal frames have the same. */
+static uint64_t frame_key(const struct side *side, const struct snapshot_frame *frame)
+{
+	uint64_t key = (uint64_t)string_id(side, frame->filename) << 32 | frame->line;
+
+	return frame->line ? key : hash_u64(key | string_id(side, frame->function));
 }
 
 const struct snapshot_frame *statistic_frames(const struct statistic *statistic, enum group_by by,
@@ -106,12 +109,11 @@ static uint64_t traceback_hash(const struct side *side, uint32_t traceback, uint
 	uint64_t hash = seed ^ x->nframe;
 
 	for (uint32_t i = 0; i < x->nframe; i++)
-		hash = hash_u64(hash * 31 +
-				((uint64_t)file_id(side, frames[i].filename) << 32 | frames[i].line));
+		hash = hash_u64(hash * 31 + frame_key(side, &frames[i]));
 	return hash;
 }
 
-/* The entry of that name, whose hash is the key. */
+/* The entry of that name; key: a hash of it, or the name itself. */
 static int named_entry(struct grouping *grouping, const struct statistic *entry, uint64_t key,
 		       uint32_t *index)
 {
@@ -133,6 +135,21 @@ static int traceback_entry(struct grouping *grouping, const struct side *side, u
 	const struct statistic entry = {.snapshot = side->snapshot, .traceback = traceback};
 
 	return named_entry(grouping, &entry, traceback_hash(side, traceback, grouping->groups.seed), index);
+}
+
+/* The entry of a frame, by file name, line or function. */
+static int frame_entry(struct grouping *grouping, const struct side *side, const struct snapshot_frame *frame,
+		       uint32_t *index)
+{
+	enum group_by by = grouping->opts->by;
+	struct statistic entry = {.snapshot = side->snapshot,
+				  .frame = {.filename = frame->filename, .function = STATISTIC_NO_FUNCTION}};
+
+	if (by == GROUP_LINENO)
+		entry.frame.line = frame->line;
+	if (by != GROUP_FILENAME && !entry.frame.line)
+		entry.frame.function = frame->function;
+	return named_entry(grouping, &entry, frame_key(side, &entry.frame), index);
 }
 
 static int owner_entry(struct grouping *grouping, const struct side *side, uint32_t process, uint32_t *index)

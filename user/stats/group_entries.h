@@ -14,7 +14,7 @@ struct sums {
 /* One of the snapshots that are grouped. */
 struct side {
 	const struct snapshot *snapshot;
-	uint32_t *files; /* string id -> the same in both; NULL: as it is */
+	uint32_t *strings; /* string id -> the same in both; NULL: as it is */
 	int old;
 };
 
@@ -24,8 +24,9 @@ struct entry_estimates {
 
 struct grouping {
 	const struct statistics_opts *opts;
-	struct id_map groups; /* (file name, line), or hash of a traceback or an owner -> index in entries */
-	uint32_t *next;       /* where keys are hashes: the next entry of the same one, or ID_MAP_NONE */
+	struct id_map
+		groups; /* (file name, line), or a hash of what the entry is called -> index in entries */
+	uint32_t *next; /* the next entry with the same key, or ID_MAP_NONE */
 	size_t next_room;
 	struct statistics *out;
 	size_t room;

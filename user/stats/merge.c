@@ -42,9 +42,9 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	sum->replaced += one->replaced;
 	sum->stacks_unknown += one->stacks_unknown;
 	sum->frames_unknown += one->frames_unknown;
+	sum->records_malformed += one->records_malformed;
 	sum->frames_unnamed += one->frames_unnamed;
 	sum->stacks_cut += one->stacks_cut;
-	sum->records_malformed += one->records_malformed;
 	sum->rounded_blocks += one->rounded_blocks;
 	sum->regions_dropped += one->regions_dropped;
 	sum->native.frees_unknown += one->native.frees_unknown;
@@ -65,6 +65,8 @@ static void mixed_set(char *text, size_t bytes)
 /* What all say alike stays. */
 static void common_keep(struct snapshot_meta *sum, const struct snapshot_meta *one)
 {
+	if (sum->layer != one->layer)
+		sum->layer = EVENT_LAYER_PYTHON;
 	if (sum->python_version != one->python_version)
 		sum->python_version = 0;
 	if (sum->pool_bytes != one->pool_bytes)

@@ -2,7 +2,7 @@
 /*
  * Snapshots of several processes. What a whole says of itself: counters are sums of its processes'; losses, which a
  * session counts for all of them, the highest that one tells; times and the traceback limit the highest; mode, moment,
- * name, container and version those that all have (SNAPSHOT_MIXED, else "" or 0), "from the start" if all are; a reading of
+ * name, container, version and layer those that all have (SNAPSHOT_MIXED, else "" or 0), "from the start" if all are; a reading of
  * the heap, and mapped memory, if there is one of any. A peak of the whole nobody knows: those of processes are not of one moment.
  */
 #ifndef TRACER_STATS_MERGE_H

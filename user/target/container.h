@@ -37,8 +37,7 @@ struct container {
 	unsigned int init_is_first : 1;           /* init_pid is PID 1 in its namespace */
 	pid_t init_pid;                           /* here; 0: it does not run */
 	struct cgroup_ref cgroup;                 /* its own; path NULL: it has none */
-	uint64_t
-		pid_namespace; /* inode of its own PID namespace, where it has no cgroup of its own; else 0 */
+	uint64_t pid_namespace;                   /* inode of its own one, if it has no cgroup; else 0 */
 };
 
 struct container_list {

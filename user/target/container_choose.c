@@ -143,12 +143,32 @@ static int is_listed(const struct container *container)
 	return container->init_pid && !container->sandbox;
 }
 
-/* Does its name begin as the one that is wanted does? Then it is more likely to be what was meant. */
-static int is_similar(const struct container *container, const struct wanted *wanted)
+/* How far its name begins as the one that is wanted does: the further, the more likely it is what was meant. */
+static size_t likeness(const struct container *container, const struct wanted *wanted)
 {
+	const char *name = wanted->name ? container->name : container->pod;
 	const char *text = wanted->name ? wanted->name : wanted->pod;
+	size_t bytes = 0;
 
-	return !strncmp(wanted->name ? container->name : container->pod, text, 2);
+	while (text[bytes] && name[bytes] == text[bytes])
+		bytes++;
+	return bytes;
+}
+
+/* What runs, most alike first. */
+static void candidates_list(const struct container_list *list, const struct wanted *wanted,
+			    struct listed *listed)
+{
+	size_t most = 0;
+
+	for (size_t i = 0; i < list->count; i++)
+		if (is_listed(&list->entries[i]) && likeness(&list->entries[i], wanted) > most)
+			most = likeness(&list->entries[i], wanted);
+	for (int first = 1; first >= 0; first--)
+		for (size_t i = 0; i < list->count; i++)
+			if (is_listed(&list->entries[i]) &&
+			    (likeness(&list->entries[i], wanted) == most) == first)
+				listed_add(listed, &list->entries[i]);
 }
 
 static int none_explain(const struct container_list *list, const struct wanted *wanted)
@@ -164,10 +184,7 @@ static int none_explain(const struct container_list *list, const struct wanted *
 			return error_set(-ENOENT, "%.150s (%s) does not run", container_label(stopped, label),
 					 container_runtime_name(stopped->runtime));
 	}
-	for (int similar = 1; similar >= 0; similar--)
-		for (size_t i = 0; i < list->count; i++)
-			if (is_listed(&list->entries[i]) && is_similar(&list->entries[i], wanted) == similar)
-				listed_add(&listed, &list->entries[i]);
+	candidates_list(list, wanted, &listed);
 	if (remark[0])
 		return error_set(-ENOENT, "none of this name or ID is seen: %.200s", remark);
 	if (!listed.length && !listed.left_out)

@@ -124,9 +124,15 @@ int elf_file_open(struct elf_file **out, int fd, const char *path, const char *d
 	return 0;
 }
 
+struct elf_file *elf_file_share(struct elf_file *file)
+{
+	file->owners++;
+	return file;
+}
+
 void elf_file_close(struct elf_file *file)
 {
-	if (!file)
+	if (!file || file->owners--)
 		return;
 	for (int i = 0; i < ELF_SOURCES; i++)
 		elf_symbols_free(&file->tables[i]);

@@ -29,6 +29,8 @@ struct elf_symbol {
  * 0; -ENOEXEC not an ELF file of x86-64 or a corrupt one (error_set tells); -errno.
  */
 int elf_file_open(struct elf_file **out, int fd, const char *path, const char *debug_root);
+/* Another owner of the same file, who closes it, too. Returns file. */
+struct elf_file *elf_file_share(struct elf_file *file);
 void elf_file_close(struct elf_file *file);
 
 int elf_file_fd(const struct elf_file *file);

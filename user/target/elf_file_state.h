@@ -11,6 +11,7 @@
 #define ELF_SOURCES 3 /* of symbols, numbered as elf_symbol.source */
 
 struct elf_file {
+	unsigned int owners; /* besides the first */
 	int fd;
 	char *path;
 	char *debug_root; /* NULL: where this machine keeps them */

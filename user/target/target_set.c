@@ -77,6 +77,11 @@ int target_set_is_empty(const struct target_set *set)
 	       !set->all;
 }
 
+int target_set_is_all(const struct target_set *set)
+{
+	return set->all && !set->pid_count && !set->container_count && !set->cgroup_count && !set->name_count;
+}
+
 int target_set_is_pids(const struct target_set *set)
 {
 	return set->pid_count > 0;

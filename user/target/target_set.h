@@ -60,6 +60,8 @@ void target_set_free(struct target_set *set);
 int target_set_is_empty(const struct target_set *set);
 /* Are they named one by one? Then each that cannot be traced is worth an error; otherwise it is one of many. */
 int target_set_is_pids(const struct target_set *set);
+/* Is every process a target? */
+int target_set_is_all(const struct target_set *set);
 
 /*
  * Finds the cgroups and containers: once, before the functions below. 0; -ENOENT, -EEXIST and others with a reason, and

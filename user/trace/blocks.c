@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 
@@ -152,6 +153,31 @@ void blocks_free(struct blocks *blocks)
 		if (blocks->segments[i].slots)
 			slots_release(blocks->segments[i].slots, blocks->segments[i].capacity);
 	free(blocks);
+}
+
+int blocks_copy(struct blocks **out, const struct blocks *blocks)
+{
+	struct blocks *copy = malloc(sizeof(*copy));
+
+	if (!copy)
+		return -ENOMEM;
+	*copy = *blocks;
+	for (uint32_t i = 0; i < SEGMENTS; i++)
+		copy->segments[i].slots = NULL;
+	for (uint32_t i = 0; i < SEGMENTS; i++) {
+		const struct segment *from = &blocks->segments[i];
+
+		if (!from->slots)
+			continue;
+		copy->segments[i].slots = slots_allocate(from->capacity);
+		if (!copy->segments[i].slots) {
+			blocks_free(copy);
+			return -ENOMEM;
+		}
+		memcpy(copy->segments[i].slots, from->slots, from->capacity * sizeof(*from->slots));
+	}
+	*out = copy;
+	return 0;
 }
 
 int blocks_put(struct blocks *blocks, const struct block *block, struct block *old)

@@ -25,6 +25,8 @@ struct block {
 struct blocks;
 
 int blocks_new(struct blocks **out);
+/* The same blocks in a table of their own. 0; -ENOMEM, *out untouched. */
+int blocks_copy(struct blocks **out, const struct blocks *blocks);
 void blocks_free(struct blocks *blocks);
 /*
  * Adds or replaces; *old is the block replaced (bytes etc.) and 1 is returned; 0 when new; -ENOMEM; -EINVAL for

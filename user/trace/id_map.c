@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct id_slot *slot_find(const struct id_map *map, uint64_t key)
 {
@@ -42,6 +43,20 @@ int id_map_put(struct id_map *map, uint64_t key, uint32_t value)
 	struct id_slot *slot = slot_find(map, key);
 	map->count += slot->value == ID_MAP_NONE;
 	*slot = (struct id_slot){.key = key, .value = value};
+	return 0;
+}
+
+int id_map_copy(struct id_map *out, const struct id_map *from)
+{
+	struct id_map copy = *from;
+
+	if (from->capacity) {
+		copy.slots = malloc(from->capacity * sizeof(*copy.slots));
+		if (!copy.slots)
+			return -ENOMEM;
+		memcpy(copy.slots, from->slots, from->capacity * sizeof(*copy.slots));
+	}
+	*out = copy;
 	return 0;
 }
 

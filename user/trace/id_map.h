@@ -27,6 +27,8 @@ struct id_map {
 
 /* Adds or replaces. 0 or -ENOMEM. */
 int id_map_put(struct id_map *map, uint64_t key, uint32_t value);
+/* out takes over what from holds, seed and all; what out held is not released. 0, -ENOMEM. */
+int id_map_copy(struct id_map *out, const struct id_map *from);
 void id_map_free(struct id_map *map);
 
 /* The key's value, ID_MAP_NONE when absent. */

@@ -14,6 +14,20 @@ void regions_free(struct regions *regions)
 	memset(regions, 0, sizeof(*regions));
 }
 
+int regions_copy(struct regions *out, const struct regions *from)
+{
+	struct regions copy = {.count = from->count, .room = from->count};
+
+	if (from->count) {
+		copy.items = malloc(from->count * sizeof(*copy.items));
+		if (!copy.items)
+			return -ENOMEM;
+		memcpy(copy.items, from->items, from->count * sizeof(*copy.items));
+	}
+	*out = copy;
+	return 0;
+}
+
 /* Index of the first region that ends behind address. */
 static size_t region_index(const struct regions *regions, uint64_t address)
 {

@@ -25,6 +25,8 @@ struct regions {
 };
 
 void regions_free(struct regions *regions);
+/* The same regions in a list of their own; what out held is not released. 0, -ENOMEM. */
+int regions_copy(struct regions *out, const struct regions *from);
 /*
  * The range is this from now on, whatever parts of it were; start < end. 0; -ENOSPC it would make more than REGIONS_MAX:
  * nothing has changed; -ENOMEM.

@@ -119,6 +119,9 @@ struct process_state {
 	size_t thread_count, thread_room;
 	uint32_t last_tid, last_thread; /* the thread of the last record, and its index */
 	struct snapshot *final;
+	size_t inherited_bytes; /* of the tables, when it was forked */
+	int table_kept;         /* it has ended; what its table was is final: */
+	uint64_t kept_blocks, kept_bytes;
 };
 
 /* A traceback as far as it is known now, inlined functions included, and at most as many frames as the process's limit. */
@@ -138,6 +141,10 @@ struct trace {
 	uint32_t unknown; /* id of TRACE_UNKNOWN */
 	struct process_state **processes;
 	size_t process_count, process_room;
+	size_t ended_count; /* of those, with table_kept */
+	size_t free_count;  /* of them, NULL */
+	size_t inherited_bytes;
+	struct trace_dropped dropped;
 	struct id_map tgids;        /* -> index of the last process of that tgid */
 	struct process_state *last; /* that of the last record */
 	struct event_loss loss;
@@ -191,6 +198,16 @@ uint32_t state_symbol_frames(struct trace *trace, struct process_state *process,
 			     uint32_t room, struct traceback_frames *out);
 void state_traceback(struct trace *trace, struct process_state *process, uint32_t traceback,
 		     struct traceback_frames *out);
+
+/* Makes a child, which has no tables yet, begin with a copy of its parent's. 0; -ENOMEM, it has none still. */
+int state_inherit(struct trace *trace, struct process_state *child, const struct process_state *parent);
+/* The process has ended: what its table was is kept as a snapshot, or nothing of it. 0, -ENOMEM. */
+int state_end(struct trace *trace, struct process_state *process, enum trace_end end);
+/* An index for a process that begins. 0, -ENOMEM, -EOVERFLOW. */
+int state_place(struct trace *trace, size_t *index);
+size_t state_memory(const struct process_state *process);
+/* What the process holds but its info and its final snapshot. */
+void state_tables_free(struct process_state *process);
 
 int state_snapshot(struct trace *trace, struct process_state *process, const char *moment,
 		   struct snapshot **out);

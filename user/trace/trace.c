@@ -15,10 +15,8 @@
 #include "python/offsets.h"
 #include "trace/state.h"
 
-static void process_free(struct process_state *process)
+void state_tables_free(struct process_state *process)
 {
-	if (!process)
-		return;
 	for (size_t i = 0; i < process->code_count; i++)
 		free(process->codes[i].lines);
 	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
@@ -37,6 +35,13 @@ static void process_free(struct process_state *process)
 	free(process->symbol_frames);
 	free(process->threads);
 	state_census_free(&process->census);
+}
+
+static void process_free(struct process_state *process)
+{
+	if (!process)
+		return;
+	state_tables_free(process);
 	snapshot_free(process->final);
 	free(process);
 }
@@ -67,6 +72,8 @@ static int process_new(const struct trace *trace, struct process_state **out)
 	return 0;
 }
 
+static struct process_state *process_of(struct trace *trace, uint32_t tgid);
+
 /* 0: a version that is not known. */
 static uint32_t pool_bytes(uint32_t python_version)
 {
@@ -90,18 +97,8 @@ static uint32_t layers_of(uint32_t mode)
 	return layers;
 }
 
-static int process_begin(struct trace *trace, const struct event_target *event)
+static void info_set(struct process_state *process, const struct event_target *event)
 {
-	struct process_state *process;
-
-	if (!event->nframe || event->nframe > EVENT_MAX_FRAMES || event->sample_bytes > SAMPLE_MEAN_MAX)
-		return -EBADMSG;
-	int err = array_reserve(&trace->processes, &trace->process_room, trace->process_count, 1,
-				sizeof(*trace->processes));
-	if (!err)
-		err = process_new(trace, &process);
-	if (err)
-		return err;
 	process->info = (struct trace_process){
 		.tgid = event->header.tgid,
 		.ns_pid = event->ns_pid,
@@ -122,12 +119,41 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 	process->info.counters.events = 1;
 	memcpy(process->info.name, event->name, sizeof(event->name));
 	memcpy(process->info.container, event->container, sizeof(event->container));
-	err = id_map_put(&trace->tgids, event->header.tgid, (uint32_t)trace->process_count);
+}
+
+/* A process of that tgid may still be thought to run: its end was not seen. */
+static int process_begin(struct trace *trace, const struct event_target *event)
+{
+	struct process_state *process, *parent, *before = process_of(trace, event->header.tgid);
+	size_t index;
+	int err;
+
+	if (!event->nframe || event->nframe > EVENT_MAX_FRAMES || event->sample_bytes > SAMPLE_MEAN_MAX)
+		return -EBADMSG;
+	if (before && !before->table_kept) {
+		err = state_end(trace, before, TRACE_EXITED);
+		if (err)
+			return err;
+	}
+	err = state_place(trace, &index);
+	if (!err)
+		err = process_new(trace, &process);
+	if (err)
+		return err;
+	info_set(process, event);
+	parent = event->parent ? process_of(trace, event->parent) : NULL;
+	if (parent && !parent->table_kept)
+		err = state_inherit(trace, process, parent);
+	if (!err)
+		err = id_map_put(&trace->tgids, event->header.tgid, (uint32_t)index);
 	if (err) {
+		trace->inherited_bytes -= process->inherited_bytes;
 		process_free(process);
 		return err;
 	}
-	trace->processes[trace->process_count++] = process;
+	trace->free_count -= index < trace->process_count;
+	trace->process_count += index == trace->process_count;
+	trace->processes[index] = process;
 	trace->last = process;
 	return 0;
 }
@@ -229,12 +255,10 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 	case EVENT_FINALIZE:
 		return process_finalize(trace, process);
 	case EVENT_EXIT:
-		process->info.end = TRACE_EXITED;
 		process->info.exit_code = ((const struct event_process *)record)->code;
-		return 0;
+		return state_end(trace, process, TRACE_EXITED);
 	case EVENT_EXEC:
-		process->info.end = TRACE_EXECED;
-		return 0;
+		return state_end(trace, process, TRACE_EXECED);
 	case EVENT_CLEAR:
 		return state_clear(process);
 	case EVENT_RESET_PEAK:
@@ -265,8 +289,8 @@ static struct process_state *process_of(struct trace *trace, uint32_t tgid)
 {
 	if (trace->last && trace->last->info.tgid == tgid)
 		return trace->last;
-	uint32_t index = id_map_find(&trace->tgids, tgid);
-	if (index == ID_MAP_NONE)
+	size_t index;
+	if (trace_process_find(trace, tgid, &index))
 		return NULL;
 	trace->last = trace->processes[index];
 	return trace->last;
@@ -299,6 +323,9 @@ int trace_feed(struct trace *trace, const void *record, size_t size)
 	process->info.counters.events++;
 	if (valid && header->time_ns > process->info.end_ns)
 		process->info.end_ns = header->time_ns;
+	/* At its end a process may be dropped. */
+	if (valid && (header->type == EVENT_EXIT || header->type == EVENT_EXEC))
+		return process_feed(trace, process, record);
 	err = valid ? process_feed(trace, process, record) : -EBADMSG;
 	process->info.counters.records_malformed += err == -EBADMSG;
 	return err;

@@ -62,6 +62,7 @@ enum trace_end { TRACE_RUNNING = 0, TRACE_FINALIZING, TRACE_EXITED, TRACE_EXECED
 struct trace_process {
 	uint32_t tgid, ns_pid, parent; /* as struct event_target has them; 0: not known */
 	char container[65];
+	int not_inherited; /* its parent's blocks would have been more than TRACE_INHERITED_MAX allows */
 	uint32_t python_version; /* PY_VERSION_HEX */
 	uint32_t nframe;         /* traceback limit */
 	uint32_t mode;           /* enum event_mode */
@@ -80,6 +81,20 @@ struct trace_process {
 	uint64_t rounded_blocks; /* and struct block.rounded */
 	struct trace_counters counters;
 	struct snapshot_coverage coverage; /* by the last reading of the heap; time_ns 0: there was none */
+};
+
+/*
+ * A process that has ended keeps its last table, as a snapshot. Of more than TRACE_ENDED_MAX, the one whose live blocks
+ * are the fewest bytes is not kept: then trace_process_at() gives NULL, and another process may get its index.
+ */
+#define TRACE_ENDED_MAX 1024u
+
+/* Bytes of all tables that running processes have inherited: a program that forks over and over must not fill our memory. */
+#define TRACE_INHERITED_MAX (1ull << 30)
+
+/* Processes whose tables are not kept, and what was in them. */
+struct trace_dropped {
+	uint64_t processes, blocks, bytes;
 };
 
 struct trace;
@@ -101,13 +116,19 @@ void trace_free(struct trace *trace);
  * Applies one record, which is 8-byte aligned; size is what the transport says it holds. 0; -EBADMSG when it is malformed (counted, the
  * trace stays consistent, feeding may go on); -ENOMEM.
  * At EVENT_FINALIZE the state of the blocks is kept aside as the "final" one; EVENT_EXIT and EVENT_EXEC end
- * the process: later records of its tgid are ignored until another EVENT_PROCESS. EVENT_CLEAR empties its table, the
+ * the process: later records of its tgid are ignored until another EVENT_PROCESS. One that names a parent begins with a copy
+ * of that one's live blocks, and one that was forked and calls exec is not kept: what it held was its parent's. EVENT_CLEAR empties its table, the
  * one kept aside too, and begins anew what is counted of the table (peak, unknown frees, coverage).
  */
 int trace_feed(struct trace *trace, const void *record, size_t size);
 
+/* Indices go up to this; some may be free. */
 size_t trace_process_count(const struct trace *trace);
+/* NULL: there is none (any more) of that index. */
 const struct trace_process *trace_process_at(const struct trace *trace, size_t index);
+/* The index of the last process of that tgid. 0, -ENOENT. */
+int trace_process_find(const struct trace *trace, uint32_t tgid, size_t *index);
+struct trace_dropped trace_dropped(const struct trace *trace);
 const struct event_loss *trace_loss(const struct trace *trace); /* zeros when none came */
 uint64_t
 trace_orphans(const struct trace *trace);       /* malformed records that belong to no process under trace */

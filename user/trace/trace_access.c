@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a trace tells of itself. */
+#include <errno.h>
+
 #include "stats/estimate.h"
 #include "trace/state.h"
 
@@ -10,7 +12,23 @@ size_t trace_process_count(const struct trace *trace)
 
 const struct trace_process *trace_process_at(const struct trace *trace, size_t index)
 {
-	return index < trace->process_count ? &trace->processes[index]->info : NULL;
+	return index < trace->process_count && trace->processes[index] ? &trace->processes[index]->info
+								       : NULL;
+}
+
+int trace_process_find(const struct trace *trace, uint32_t tgid, size_t *index)
+{
+	uint32_t found = id_map_find(&trace->tgids, tgid);
+
+	if (found == ID_MAP_NONE || !trace->processes[found] || trace->processes[found]->info.tgid != tgid)
+		return -ENOENT;
+	*index = found;
+	return 0;
+}
+
+struct trace_dropped trace_dropped(const struct trace *trace)
+{
+	return trace->dropped;
 }
 
 const struct event_loss *trace_loss(const struct trace *trace)
@@ -61,7 +79,7 @@ struct trace_table trace_live(const struct trace *trace, size_t process, enum ev
 
 const struct blocks *trace_blocks(const struct trace *trace, size_t process, enum event_layer layer)
 {
-	return process < trace->process_count && layer < EVENT_LAYER_TABLES
+	return trace_process_at(trace, process) && layer < EVENT_LAYER_TABLES
 		       ? trace->processes[process]->blocks[layer]
 		       : NULL;
 }
@@ -81,7 +99,7 @@ static size_t snapshot_memory(const struct snapshot *snapshot)
 	       snapshot->trace_count * sizeof(*snapshot->traces);
 }
 
-static size_t process_memory(const struct process_state *process)
+size_t state_memory(const struct process_state *process)
 {
 	return sizeof(*process) + address_set_memory(&process->census.old) +
 	       address_set_memory(&process->census.died) +
@@ -105,6 +123,6 @@ size_t trace_memory(const struct trace *trace)
 		       trace->process_room * sizeof(*trace->processes);
 
 	for (size_t i = 0; i < trace->process_count; i++)
-		bytes += process_memory(trace->processes[i]);
+		bytes += trace->processes[i] ? state_memory(trace->processes[i]) : 0;
 	return bytes;
 }

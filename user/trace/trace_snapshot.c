@@ -280,7 +280,7 @@ static const char *const moments[] = {
 
 int trace_meta(const struct trace *trace, size_t index, struct snapshot_meta *meta)
 {
-	if (index >= trace->process_count)
+	if (!trace_process_at(trace, index))
 		return -ENOENT;
 	meta_set(meta, trace, trace->processes[index], moments[trace->processes[index]->info.end]);
 	return 0;
@@ -288,10 +288,10 @@ int trace_meta(const struct trace *trace, size_t index, struct snapshot_meta *me
 
 int trace_snapshot(struct trace *trace, size_t index, int want_final, struct snapshot **out)
 {
-	if (index >= trace->process_count)
+	if (!trace_process_at(trace, index))
 		return -ENOENT;
 	struct process_state *process = trace->processes[index];
-	if (!want_final || !process->final)
+	if (!process->final || (!want_final && !process->table_kept))
 		return state_snapshot(trace, process, moments[process->info.end], out);
 	int err = snapshot_copy(process->final, out);
 	if (err)
@@ -320,6 +320,10 @@ static int processes_merge(struct trace *trace, int want_final, struct merger *m
 		struct snapshot *one;
 
 		err = trace_snapshot(trace, i, want_final, &one);
+		if (err == -ENOENT) {
+			err = 0;
+			continue;
+		}
 		if (err)
 			break;
 		one->meta.records_malformed -= trace->orphans;
@@ -333,8 +337,13 @@ int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **ou
 {
 	struct merger merger;
 
-	if (trace->process_count <= 1)
-		return trace_snapshot(trace, 0, want_final, out);
+	if (trace->process_count - trace->free_count <= 1) {
+		size_t only = 0;
+
+		while (only < trace->process_count && !trace->processes[only])
+			only++;
+		return trace_snapshot(trace, only, want_final, out);
+	}
 	int err = merger_begin(&merger);
 	if (err)
 		return err;

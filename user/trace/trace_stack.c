@@ -165,7 +165,7 @@ struct trace_traceback trace_traceback_at(struct trace *trace, size_t index, uin
 {
 	struct trace_frame *frames = trace->scratch.frames;
 
-	if (index < trace->process_count && traceback < trace->processes[index]->stack_count)
+	if (trace_process_at(trace, index) && traceback < trace->processes[index]->stack_count)
 		state_traceback(trace, trace->processes[index], traceback, &trace->scratch);
 	else
 		trace->scratch = (struct traceback_frames){

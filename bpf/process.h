@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Processes: their forks, programs and ends. A child is under trace before it has run anything: its parent's entry in the
+ * targets is right for it, since its memory is a copy. An exec makes the entry void; whether the new program is to
+ * be traced the session decides.
+ */
+#ifndef TRACER_BPF_PROCESS_H
+#define TRACER_BPF_PROCESS_H
+
+#include "heap.h"
+
+const volatile __u32 watch = ABI_WATCH_NONE;
+const volatile __u32 own_tgid; /* the tracer's: never watched */
+__u32 spaces_forked;
+
+/* Is a process that is no target of interest? */
+static __always_inline int is_watched(__u32 tgid)
+{
+	if (watch == ABI_WATCH_ALL)
+		return tgid != own_tgid;
+	return watch && bpf_map_lookup_elem(&followed, &tgid);
+}
+
+static __always_inline void appear_output(struct task_struct *task, __u32 exec)
+{
+	struct event_appear record = {.exec = exec};
+
+	header_fill(&record.header, EVENT_APPEAR, sizeof(record));
+	record.header.tgid = record.header.tid = BPF_CORE_READ(task, tgid);
+	record.parent = BPF_CORE_READ(task, real_parent, tgid);
+	/* Of a child that has just been forked it is its parent's, too. */
+	record.cgroup = bpf_get_current_cgroup_id();
+	BPF_CORE_READ_STR_INTO(&record.comm, task, comm);
+	record_output(&record, sizeof(record), LOSS_PROCESS);
+}
+
+SEC("raw_tp/sched_process_exit")
+int process_exit(void *context UNUSED)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	__u32 tgid = task->tgid;
+	struct abi_target *target = bpf_map_lookup_elem(&targets, &tgid);
+
+	/* signal->live was counted down for this thread already. */
+	if ((!target && !is_watched(tgid)) || task->signal->live.counter)
+		return 0;
+	/* From 6.16 on the memory is still there, however it was ended. */
+	if (target)
+		heap_read(target);
+	process_output(EVENT_EXIT, tgid, 0, task->exit_code);
+	bpf_map_delete_elem(&targets, &tgid);
+	bpf_map_delete_elem(&followed, &tgid);
+	return 0;
+}
+
+/* The old program's memory for the last time (6.10+); the exec cannot fail any more. */
+SEC("raw_tp/sched_prepare_exec")
+int process_exec_begin(void *context UNUSED)
+{
+	struct abi_target *target = target_current();
+
+	if (target)
+		heap_read(target);
+	return 0;
+}
+
+static __always_inline void follow(__u32 tgid)
+{
+	__u32 one = 1;
+
+	if (watch == ABI_WATCH_CHILDREN && bpf_map_update_elem(&followed, &tgid, &one, BPF_ANY))
+		loss_add(LOSS_PROCESS, 1);
+}
+
+SEC("raw_tp/sched_process_exec")
+int process_exec(void *context UNUSED)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct abi_target *target = bpf_map_lookup_elem(&targets, &tgid);
+
+	if (!target && !is_watched(tgid))
+		return 0;
+	if (target) {
+		/* The new program is another address space: what we know of the old one's runtime is void. */
+		process_output(EVENT_EXEC, tgid, 0, 0);
+		bpf_map_delete_elem(&targets, &tgid);
+	}
+	if (watch) {
+		follow(tgid);
+		appear_output(task, 1);
+	}
+	return 0;
+}
+
+/* The entry of a child whose memory is a copy of its parent's. Returns what EVENT_FORK is to say of it. */
+static __always_inline __u32 target_inherit(const struct abi_target *target, __u32 child)
+{
+	struct abi_target copy = *target;
+
+	/* Which of its parent's blocks are in the sample is not known by its own space. */
+	copy.sample_overflow = 1;
+	copy.space = ABI_SPACE_FORKED | __sync_fetch_and_add(&spaces_forked, 1);
+	if (!bpf_map_update_elem(&targets, &child, &copy, BPF_ANY))
+		return EVENT_FORK_TRACED;
+	loss_add(LOSS_PROCESS, 1);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_fork")
+int process_fork(struct bpf_raw_tracepoint_args *args)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct task_struct *child = (void *)args->args[1];
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32, traced = 0;
+	__u32 other = BPF_CORE_READ(child, tgid);
+	int shares_memory = BPF_CORE_READ(child, mm) == task->mm;
+	struct abi_target *target;
+
+	if (other == tgid)
+		return 0;
+	target = bpf_map_lookup_elem(&targets, &tgid);
+	if (!target && !is_watched(tgid))
+		return 0;
+	if (watch)
+		follow(other);
+	if (target) {
+		if (watch && !shares_memory)
+			traced = target_inherit(target, other);
+		process_output(EVENT_FORK, tgid, other, traced);
+	}
+	/* Who shares memory is nobody yet: it will call exec. */
+	if (watch && !traced && !shares_memory)
+		appear_output(child, 0);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Children, and the programs that processes run: picked up while they come, each with a table of its own."""
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from harness import Interpreter, environment, program, wait_reading, wait_until
+from test_lifecycle import probed_bytes
+
+
+@pytest.fixture
+def own_python(interpreters, libpython, tmp_path):
+    """own_python(version): an interpreter whose files nobody else has mapped, and the environment that it needs."""
+
+    def copy(version):
+        if version not in interpreters:
+            pytest.skip("no unstripped CPython %s on this machine" % version)
+        python = Interpreter(version, interpreters[version])
+        folder = tmp_path / "own"
+        folder.mkdir()
+        path = shutil.copy(python.path, str(folder / os.path.basename(python.path)))
+        shutil.copy(libpython(python), str(folder))
+        prefix = os.path.dirname(os.path.dirname(python.path))
+        return Interpreter(version, path), environment(LD_LIBRARY_PATH=str(folder), PYTHONHOME=prefix)
+
+    return copy
+
+
+def reports_of(run, pids):
+    """{pid: its last Report}, when the run has ended."""
+    found = {report.data["pid"]: report for report in run.printed_reports()}
+    assert set(pids) <= set(found), "reports of %s, none of %s: %s" % (list(found), list(pids), run.stderr)
+    return found
+
+
+def lives(source, count):
+    """What count processes of family.py say: {pid: {mark: pair}}, the last one is the first parent."""
+    told = {}
+    for _ in range(count):
+        live = source.expect()
+        told[live.pop("pid")[0]] = live
+    for pid in told:
+        wait_reading(pid)
+    return told
+
+
+REPORT = ("--format", "json", "--top", 0, "-v")
+
+
+@pytest.mark.parametrize("version", ("3.8", "3.11", "3.13"))
+@pytest.mark.parametrize("mode", ("exact", "census"))
+def test_fork(start, trace, own_python, version, mode):
+    """From its first instruction: what the child gives back of its parent's blocks, and what it keeps of its own."""
+    python, env = own_python(version)
+    target = start(python, "family.py", "now", 2, env=env)
+    run = trace("-p", target.pid, "-m", mode, *REPORT, output=False)
+    target.step()
+    live = lives(target, 3)
+    run.interrupt()
+    assert run.wait() == 0
+    for pid, report in reports_of(run, live).items():
+        assert report.marked("family.py", live[pid]) == live[pid], "of PID %d" % pid
+        assert report.data["moment"] == "running"
+    assert "for every process that maps it" in run.stderr
+    assert target.finish() == 0
+
+
+def test_fork_of_a_command(trace, own_python):
+    python, env = own_python("3.13")
+    run = trace(*REPORT, "--", python.path, program("family.py"), output=False, stdin=subprocess.PIPE, env=env)
+    run.step()
+    live = lives(run, 2)
+    run.process.stdin.close()
+    assert run.wait() == 0
+    for pid, report in reports_of(run, live).items():
+        assert report.marked("family.py", live[pid]) == live[pid], "of PID %d" % pid
+        assert report.data["from_start"] is True
+
+
+def test_fork_beside_others(start, trace, run_tracer, own_python):
+    """
+    A file that others have mapped, too, is probed in the targets alone: the others' code is as it was. Then a child is under trace
+    when its fork has been seen, and what it did of its parent's blocks before that its heap tells.
+    """
+    python, env = own_python("3.13")
+    other = start(python, "idle.py", env=env)
+    target = start(python, "family.py", "wait", env=env)
+    pristine = probed_bytes(run_tracer, other.pid)
+    before = pristine()
+    run = trace("-p", target.pid, "-m", "exact", *REPORT, output=False)
+    target.step()
+    wait_until(lambda: "forked by PID %d, is traced, too" % target.pid in run.stderr, "the child is under trace")
+    assert pristine() == before, "an untraced process has a probe in it"
+    target.step()
+    live = lives(target, 2)
+    run.interrupt()
+    assert run.wait() == 0
+    for pid, report in reports_of(run, live).items():
+        assert report.marked("family.py", live[pid]) == live[pid], "of PID %d" % pid
+    assert "in this process alone" in run.stderr
+
+
+@pytest.mark.parametrize("how", ("exec", "spawn", "fork and exec"))
+def test_exec(start, trace, any_python, how):
+    """The new program is under trace when its loader is done: its table has what it keeps from then on, and nothing else's."""
+    target = start(any_python, "runner.py", how)
+    run = trace("-p", target.pid, *REPORT, output=False)
+    target.step()
+    pid = target.expect()["pid"][0]
+    target.read_until("again")
+    run.wait_attached(2)
+    target.step()
+    live = target.expect()
+    assert target.finish() == 0
+    assert run.wait() == 0, run.stderr
+    report = reports_of(run, [pid])[pid]
+    assert report.marked("runner.py", live) == live
+    reports = {r.data["pid"] for r in run.printed_reports()}
+    assert reports == {target.pid, pid}, "a child that has called exec keeps a table"
+    assert (pid == target.pid) == (how == "exec")
+
+
+def test_shell(trace, any_python):
+    """A command that is no Python, and has one started: as a child, or behind an exec of a child."""
+    child = '"$0" "$1" spawned; sh -c \'exec "$0" "$@"\' "$0" "$1" spawned; exit 9'
+    run = trace(*REPORT, "--", "sh", "-c", child, any_python.path, program("runner.py"), attached=False, output=False, stdin=subprocess.PIPE)
+    told = []
+    for count in (1, 2):
+        run.wait_attached(count)
+        run.step()
+        told.append(run.expect())
+        run.step()
+    assert run.wait() == 9, run.stderr
+    reports = run.printed_reports()
+    assert [r.marked("runner.py", live) for r, live in zip(reports, told)] == told
+
+
+@pytest.mark.parametrize("how", ("exec", "spawn"))
+def test_no_follow(start, trace, any_python, how):
+    target = start(any_python, "runner.py", how)
+    run = trace("-p", target.pid, "--no-follow", *REPORT, output=False)
+    target.step()
+    target.expect()
+    target.read_until("again")
+    target.step()
+    target.expect()
+    assert target.finish() == 0
+    assert run.wait() == 0
+    assert [r.data["pid"] for r in run.printed_reports()] == [target.pid]
+    assert run.printed_reports()[0].data["moment"] == ("execed" if how == "exec" else "finalizing")
+
+
+def test_captured(start, trace, run_tracer, own_python, tmp_path):
+    """A capture holds the forks: replayed, it gives the same tables."""
+    python, env = own_python("3.13")
+    target = start(python, "family.py", "now", env=env)
+    run = trace("-p", target.pid, "-m", "exact", "--capture", tmp_path / "capture", *REPORT, output=False)
+    target.step()
+    live = lives(target, 2)
+    run.interrupt()
+    assert run.wait() == 0
+    done = run_tracer("replay", tmp_path / "capture", "--format", "json", "--top", 0)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [line for line in run.stdout.splitlines() if line.startswith('{"traceback_limit"')]
+    assert len(done.stdout.splitlines()) == len(live)
+
+
+def test_many_children(start, trace, own_python):
+    """Children that come and go as fast as they can: the tracer keeps up, and none of its descriptors stays open."""
+    python, env = own_python("3.13")
+    target = start(python, "forker.py", 300, 20, env=env)
+    run = trace("-p", target.pid, output=False)
+    descriptors = len(os.listdir("/proc/%d/fd" % run.pid))
+    target.step()
+    target.expect()
+    wait_until(lambda: len(os.listdir("/proc/%d/fd" % run.pid)) <= descriptors, "what belonged to the children is closed")
+    assert target.finish() == 0
+    assert run.wait() == 0
+    assert "not traced" not in run.stderr

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes that are forked, call exec and end. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <errno.h>
+
+#include "records.h"
+
+#define PY    0x030d00f0u
+#define STACK 5u
+
+static int setup(void **state)
+{
+	struct trace *trace;
+
+	assert_int_equal(trace_new(&trace, NULL), 0);
+	*state = trace;
+	return feed_process(trace, PY);
+}
+
+static int teardown(void **state)
+{
+	trace_free(*state);
+	return 0;
+}
+
+static void begin(struct trace *trace, uint32_t tgid, uint32_t parent)
+{
+	struct event_target event = {.header = header_of(EVENT_PROCESS, sizeof(event)),
+				     .python_version = PY,
+				     .nframe = 16,
+				     .mode = EVENT_MODE_EXACT,
+				     .parent = parent,
+				     .name = "child"};
+
+	event.header.tgid = event.header.tid = tgid;
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+}
+
+static void end(struct trace *trace, uint32_t tgid, uint32_t type)
+{
+	struct event_process event = {.header = header_of(type, sizeof(event))};
+
+	event.header.tgid = tgid;
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+}
+
+static void take(struct trace *trace, uint32_t tgid, uint64_t address)
+{
+	struct event_free event = {.header = header_of(EVENT_FREE, sizeof(event)), .address = address};
+
+	event.header.tgid = tgid;
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+}
+
+static void put(struct trace *trace, uint32_t tgid, uint64_t address, uint64_t bytes)
+{
+	struct event_alloc event = {.header = header_of(EVENT_ALLOC, sizeof(event)),
+				    .address = address,
+				    .bytes = bytes,
+				    .api = EVENT_API_OBJ};
+
+	event.header.tgid = tgid;
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+}
+
+static const struct trace_process *process_of(struct trace *trace, uint32_t tgid)
+{
+	size_t index;
+
+	assert_int_equal(trace_process_find(trace, tgid, &index), 0);
+	return trace_process_at(trace, index);
+}
+
+static const struct trace_table *python_of(struct trace *trace, uint32_t tgid)
+{
+	return &process_of(trace, tgid)->tables[EVENT_LAYER_PYTHON];
+}
+
+/* What the parent had the child has, line and all; what either does from then on the other has not. */
+static void test_fork(void **state)
+{
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+
+	assert_int_equal(feed_code(trace, 9, "/a.py", "f", 7, 0, 0), 0);
+	assert_int_equal(feed_stack(trace, STACK, 9, 1), 0);
+	assert_int_equal(feed_alloc(trace, 16, 100, STACK), 0);
+	assert_int_equal(feed_alloc(trace, 48, 10, STACK), 0);
+	begin(trace, 2000, TGID);
+	assert_int_equal(python_of(trace, 2000)->live_bytes, 110);
+	assert_int_equal(process_of(trace, 2000)->parent, TGID);
+	take(trace, 2000, 16);
+	put(trace, 2000, 96, 1);
+	assert_int_equal(feed_free(trace, 48), 0);
+	assert_int_equal(python_of(trace, TGID)->live_bytes, 100);
+	assert_int_equal(python_of(trace, 2000)->live_bytes, 11);
+	assert_int_equal(python_of(trace, 2000)->frees_unknown, 0);
+	assert_int_equal(trace_snapshot(trace, 1, 1, &snapshot), 0);
+	assert_int_equal(snapshot->meta.pid, 2000);
+	assert_int_equal(snapshot->trace_count, 2);
+	for (size_t i = 0; i < snapshot->trace_count; i++) {
+		const struct snapshot_traceback *traceback =
+			&snapshot->tracebacks[snapshot->traces[i].traceback];
+		const char *file =
+			strings_get(snapshot->strings, snapshot->frames[traceback->first].filename);
+
+		assert_string_equal(file, snapshot->traces[i].bytes == 10 ? "/a.py" : "<unknown>");
+	}
+	snapshot_free(snapshot);
+}
+
+/* A grandchild of a child whose parent has ended; and a parent that has ended leaves nothing to inherit. */
+static void test_generations(void **state)
+{
+	struct trace *trace = *state;
+
+	assert_int_equal(feed_alloc(trace, 16, 100, 0), 0);
+	begin(trace, 2000, TGID);
+	end(trace, TGID, EVENT_EXIT);
+	begin(trace, 3000, 2000);
+	assert_int_equal(python_of(trace, 3000)->live_bytes, 100);
+	begin(trace, 4000, TGID);
+	assert_int_equal(python_of(trace, 4000)->live_bytes, 0);
+	begin(trace, 5000, 9999);
+	assert_int_equal(python_of(trace, 5000)->live_bytes, 0);
+}
+
+/* Of a child that calls exec nothing is kept, and its place is taken by whoever comes; of another its last table. */
+static void test_exec(void **state)
+{
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+	size_t index;
+
+	assert_int_equal(feed_alloc(trace, 16, 100, 0), 0);
+	begin(trace, 2000, TGID);
+	end(trace, 2000, EVENT_EXEC);
+	assert_int_equal(trace_process_find(trace, 2000, &index), -ENOENT);
+	assert_null(trace_process_at(trace, 1));
+	assert_int_equal(trace_snapshot(trace, 1, 1, &snapshot), -ENOENT);
+	assert_int_equal(trace_dropped(trace).processes, 0);
+	begin(trace, 2000, 0);
+	assert_int_equal(python_of(trace, 2000)->live_bytes, 0);
+	assert_ptr_equal(trace_process_at(trace, 1), process_of(trace, 2000));
+	end(trace, TGID, EVENT_EXEC);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_string_equal(snapshot->meta.moment, "execed");
+	assert_int_equal(snapshot->trace_count, 1);
+	snapshot_free(snapshot);
+}
+
+/* A process whose end was not seen ends when its number is another's. */
+static void test_number_again(void **state)
+{
+	struct trace *trace = *state;
+
+	assert_int_equal(feed_alloc(trace, 16, 100, 0), 0);
+	begin(trace, TGID, 0);
+	assert_int_equal(trace_process_count(trace), 2);
+	assert_int_equal(trace_process_at(trace, 0)->end, TRACE_EXITED);
+	assert_int_equal(trace_process_at(trace, 1)->tables[EVENT_LAYER_PYTHON].live_bytes, 0);
+}
+
+/* Ended processes are bounded in number; the smallest are not kept, and what they held is said. */
+static void test_ended(void **state)
+{
+	struct trace *trace = *state;
+	size_t kept = 0, smallest = SIZE_MAX;
+
+	for (uint32_t i = 1; i <= TRACE_ENDED_MAX + 100; i++) {
+		begin(trace, 5000 + i, 0);
+		put(trace, 5000 + i, 16, i);
+		end(trace, 5000 + i, EVENT_EXIT);
+	}
+	for (size_t i = 1; i < trace_process_count(trace); i++) {
+		if (!trace_process_at(trace, i))
+			continue;
+		kept++;
+		if (trace_process_at(trace, i)->tables[EVENT_LAYER_PYTHON].live_bytes < smallest)
+			smallest = trace_process_at(trace, i)->tables[EVENT_LAYER_PYTHON].live_bytes;
+	}
+	assert_int_equal(kept, TRACE_ENDED_MAX);
+	assert_int_equal(smallest, 101);
+	assert_int_equal(trace_dropped(trace).processes, 100);
+	assert_int_equal(trace_dropped(trace).blocks, 100);
+	assert_int_equal(trace_dropped(trace).bytes, 5050);
+	assert_non_null(trace_process_at(trace, 0)); /* it runs */
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_fork),         TEST(test_generations), TEST(test_exec),
+		TEST(test_number_again), TEST(test_ended),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

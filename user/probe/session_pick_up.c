@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Processes that come while a session runs.
+ *
+ * A child that is forked of a member is under trace from its first instruction: BPF has put it among the targets, and here it
+ * is announced in the stream behind its parent's fork, before any record of its own. A process that has called exec is a
+ * candidate: it is looked at until its loader is done, and then again whenever it has mapped another file with code.
+ * Records come while the ring buffer is drained, where nothing may be attached: what they ask for is done after it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "probe/plan_target.h"
+#include "probe/session_state.h"
+
+#define LOOK_FIRST_NS 2000000ull  /* after a candidate has changed */
+#define LOOK_LAST_NS  20000000ull /* the longest pause between two looks until it is settled */
+#define LOOK_BLIND_NS                                                                                        \
+	100000000ull /* between two looks at a settled one, where no one tells us that it maps a file */
+#define LOADED_NS  10000000ull /* without a new file with code: then its loader is done */
+#define PICK_UP_NS 20000000ull /* at a stretch: then the ring buffer is drained */
+
+static struct candidate *candidate_find(struct session *session, uint32_t pid)
+{
+	for (size_t i = session->candidate_count; i-- > 0;)
+		if ((uint32_t)session->candidates[i].late.pid == pid)
+			return &session->candidates[i];
+	return NULL;
+}
+
+static void candidate_remove(struct session *session, struct candidate *candidate)
+{
+	*candidate = session->candidates[--session->candidate_count];
+}
+
+/* The last that was known of a process: 1, it was traced or to be traced without Python; 0 not so; -1: nothing is known. */
+static int was_native(struct session *session, uint32_t pid)
+{
+	const struct candidate *candidate = candidate_find(session, pid);
+
+	if (candidate)
+		return candidate->native;
+	for (size_t i = session->count; i-- > 0;)
+		if ((uint32_t)session->members[i]->pid == pid)
+			return !(session->members[i]->layers & 1u << EVENT_LAYER_PYTHON);
+	return -1;
+}
+
+/*
+ * Is a program wanted that runs no Python? If nothing else was said, what a Python starts is not, or each of its helpers would be
+ * another process in the report; what another program starts is, and so is everything where all is watched.
+ */
+static int native_wanted(struct session *session, const struct event_appear *event)
+{
+	uint32_t layers = session->opts.plan.layers;
+	int native;
+
+	if (layers || session->opts.everywhere)
+		return layers != 1u << EVENT_LAYER_PYTHON;
+	native = was_native(session, event->header.tgid);
+	if (native < 0)
+		native = was_native(session, event->parent);
+	return native > 0;
+}
+
+/* A new program, or a new file in one that is known. */
+static struct candidate *candidate_touch(struct session *session, uint32_t pid)
+{
+	struct candidate *candidate = candidate_find(session, pid);
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	if (!candidate) {
+		if (array_reserve(&session->candidates, &session->candidate_room, session->candidate_count, 1,
+				  sizeof(*session->candidates)))
+			return NULL;
+		candidate = &session->candidates[session->candidate_count++];
+		*candidate = (struct candidate){.late.pid = (pid_t)pid};
+	}
+	candidate->settled = 0;
+	candidate->born_ns = now;
+	candidate->next_ns = now + LOOK_FIRST_NS;
+	return candidate;
+}
+
+int pick_up_takes(struct session *session, const void *record)
+{
+	const struct event_header *header = record;
+	struct candidate *candidate;
+	int native;
+
+	switch (header->type) {
+	case EVENT_APPEAR:
+		native = native_wanted(session, record);
+		candidate = candidate_touch(session, header->tgid);
+		if (candidate) {
+			candidate->late = (struct late){.pid = (pid_t)header->tgid};
+			candidate->native = native;
+		}
+		return 1;
+	case EVENT_EXIT:
+		candidate = candidate_find(session, header->tgid);
+		if (candidate)
+			candidate_remove(session, candidate);
+		return !member_find(session, header->tgid);
+	default:
+		return 0;
+	}
+}
+
+/* The fork's record is the last one of the time before. */
+static int child_announce(struct session *session, const struct member *parent,
+			  const struct event_process *fork)
+{
+	struct event_target record = parent->announced;
+	struct member *member;
+	int err = member_new(session, (pid_t)fork->other, &member);
+
+	if (err)
+		return err;
+	err = python_runtime_inherit(&parent->runtime, member->pid, &member->runtime);
+	record.header.tgid = record.header.tid = fork->other;
+	record.header.time_ns = fork->header.time_ns;
+	record.realtime_ns += fork->header.time_ns - parent->announced.header.time_ns;
+	record.parent = fork->header.tgid;
+	record.ns_pid = 0;
+	if (!err)
+		err = session_feed(session, &record, sizeof(record));
+	if (!err)
+		err = trace_process_find(session->trace, fork->other, &member->index);
+	if (err) {
+		member_close(member);
+		return err;
+	}
+	member->announced = record;
+	member->mode = parent->mode;
+	member->layers = parent->layers;
+	member->large_blocks = parent->large_blocks;
+	member->heap_unreadable = parent->heap_unreadable;
+	member->census_ns = clock_ns(CLOCK_MONOTONIC);
+	member->adopted = 1;
+	session->adopted++;
+	session->members[session->count++] = member;
+	return member_symbols_begin(session, member);
+}
+
+void pick_up_note(struct session *session, const void *record)
+{
+	const struct event_header *header = record;
+	const struct event_process *event = record;
+	struct member *member;
+
+	if (header->type != EVENT_EXIT && header->type != EVENT_EXEC && header->type != EVENT_FORK)
+		return;
+	member = member_find(session, header->tgid);
+	if (!member)
+		return;
+	if (header->type != EVENT_FORK)
+		member->ended = 1;
+	else if (event->code & EVENT_FORK_TRACED && child_announce(session, member, event))
+		log_info("PID %u, which PID %d has forked, is not traced: no memory", event->other,
+			 member->pid);
+}
+
+/* One of many: the first ones are told of. */
+static void refuse(struct session *session, pid_t pid, int err)
+{
+	const char *reason = error_reason(err);
+
+	/* Of whatever appears it is to be expected that some cannot be. */
+	if (session->opts.watch != ABI_WATCH_ALL && session->refused++ < SESSION_TOLD)
+		log_info("PID %d is not traced: %s", (int)pid, reason);
+	else
+		log_debug("PID %d is not traced: %s", (int)pid, reason);
+	if (session->refused == SESSION_TOLD)
+		log_info("of further processes that are not traced only -v tells");
+}
+
+/* The child has the probes that lie in files. Others are to be placed; what it did before, its heap tells. */
+static void member_adopt(struct session *session, struct member *member)
+{
+	struct plan_target target;
+	int err = plan_target(member->pid, &session->opts.plan, &session->plans, &target);
+
+	member->adopted = 0;
+	session->adopted--;
+	if (!err) {
+		err = member_probe(session, member, &target);
+		plan_target_free(&target);
+	}
+	if (!err)
+		member_reconcile(session, member, 0, 0);
+	if (err && err != -ESRCH) {
+		refuse(session, member->pid, err);
+		attach_forget(session->attach, member->pid);
+		member_end(session, member);
+	} else if (!err) {
+		log_debug("PID %d, forked by PID %u, is traced, too", member->pid, member->announced.parent);
+	}
+}
+
+/* 1: it need not be looked at any more. */
+static int candidate_look(struct session *session, struct candidate *candidate, uint64_t now)
+{
+	uint64_t pause = (now - candidate->born_ns) / 4;
+	pid_t pid = candidate->late.pid;
+	int found, settled, err;
+
+	if (member_find(session, pid))
+		return 1;
+	if (session->opts.wanted && !candidate->late.mapped &&
+	    !session->opts.wanted(session->opts.wanted_context, pid))
+		return 1;
+	found = late_look(&candidate->late);
+	if (found == -ESRCH)
+		return 1;
+	/* One that is being loaded may come to its Python yet. */
+	settled = !found && candidate->late.looked == candidate->late.mapped;
+	if (settled && candidate->native) {
+		found = now - candidate->born_ns >= LOADED_NS;
+		settled = 0;
+	}
+	if (found > 0) {
+		/* It may come in a drain meanwhile that candidates move: this one is not touched any more. */
+		err = session_add(session, pid, 0);
+		if (err && err != -ESRCH)
+			refuse(session, pid, err);
+		return 1;
+	}
+	if (found < 0)
+		refuse(session, pid, found);
+	candidate->settled = settled || found < 0;
+	if (candidate->settled)
+		pause = session->maps ? UINT64_MAX - now : LOOK_BLIND_NS;
+	else if (pause < LOOK_FIRST_NS)
+		pause = LOOK_FIRST_NS;
+	else if (pause > LOOK_LAST_NS)
+		pause = LOOK_LAST_NS;
+	candidate->next_ns = now + pause;
+	return 0;
+}
+
+/* Who is under trace or not watched at all is none of ours. */
+static void process_mapped(void *context, uint32_t tgid)
+{
+	struct session *session = context;
+
+	if (candidate_find(session, tgid))
+		candidate_touch(session, tgid);
+}
+
+void pick_up(struct session *session)
+{
+	uint64_t begin = clock_ns(CLOCK_MONOTONIC), now = begin;
+
+	if (session->maps)
+		map_watch_drain(session->maps, process_mapped, session);
+	for (size_t i = 0; i < session->count && session->adopted && now - begin < PICK_UP_NS; i++) {
+		if (session->members[i]->adopted && !session->members[i]->ended)
+			member_adopt(session, session->members[i]);
+		now = clock_ns(CLOCK_MONOTONIC);
+	}
+	for (size_t i = 0; i < session->candidate_count && now - begin < PICK_UP_NS; i++) {
+		pid_t pid = session->candidates[i].late.pid;
+
+		if (session->candidates[i].next_ns > now)
+			continue;
+		if (candidate_look(session, &session->candidates[i], now)) {
+			struct candidate *candidate = candidate_find(session, pid);
+
+			/* A process that has called exec meanwhile is another candidate. */
+			if (candidate && candidate->born_ns <= now)
+				candidate_remove(session, candidate);
+		}
+		now = clock_ns(CLOCK_MONOTONIC);
+	}
+}
+
+int pick_up_new(struct session *session)
+{
+	int err;
+
+	if (session->opts.watch == ABI_WATCH_NONE)
+		return 0;
+	err = map_watch_open(&session->maps);
+	/* Then candidates are looked at now and then. */
+	if (err)
+		log_debug("mapped files are not told of: %s", error_reason(err));
+	return err == -ENOMEM ? err : 0;
+}
+
+int session_expect(struct session *session, const pid_t *pids, size_t count)
+{
+	pid_t *expected = malloc((count + 1) * sizeof(*expected));
+
+	if (!expected)
+		return -ENOMEM;
+	memcpy(expected, pids, count * sizeof(*expected));
+	free(session->expected);
+	session->expected = expected;
+	session->expected_count = count;
+	return 0;
+}
+
+int session_watch(struct session *session, pid_t pid)
+{
+	return attach_follow(session->attach, pid);
+}
+
+int session_undecided(const struct session *session)
+{
+	for (size_t i = 0; i < session->candidate_count; i++)
+		if (!session->candidates[i].settled)
+			return 1;
+	return 0;
+}
+
+void pick_up_free(struct session *session)
+{
+	map_watch_close(session->maps);
+	container_list_free(&session->containers);
+	free(session->candidates);
+	free(session->expected);
+	file_users_free(session->users);
+}
