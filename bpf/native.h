@@ -128,7 +128,9 @@ __noinline __u64 native_stack_id(struct thread_state *thread, struct abi_target 
 		if (thread->python.sp && thread->native_walk.frame + 8 == thread->python.sp)
 			break;
 		if (native_step(thread)) {
-			cut = walk_is_complete(&thread->native_walk) ? 0 : EVENT_STACK_CUT;
+			/* Where not even the caller has left a frame pointer, how near the base is says nothing. */
+			if (thread->native_walk.frame && (i == 1 || !walk_is_complete(&thread->native_walk)))
+				cut = EVENT_STACK_CUT;
 			break;
 		}
 		whole = in_interpreter(target, thread->native_walk.caller);
