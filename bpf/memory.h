@@ -30,7 +30,8 @@ static __always_inline __u64 whole_pages(__u64 bytes)
  * caller of libc's function, whose return address is the first on the stack that follows a call: what is below are saved
  * registers.
  */
-__noinline __u64 mapping_stack_id(struct thread_state *thread, struct abi_target *target, __u64 sp, __u64 frame)
+__noinline __u64 mapping_stack_id(struct thread_state *thread, struct abi_target *target, __u64 sp,
+				  __u64 frame)
 {
 	__u64 caller = 0;
 	int i;
@@ -58,9 +59,8 @@ static __always_inline void map_output(struct pt_regs *regs, struct thread_state
 	if (!record->bytes)
 		return;
 	if (type != EVENT_UNMAP)
-		record->stack_id = target->runtime
-					   ? stack_id_current(thread, target, 0)
-					   : mapping_stack_id(thread, target, regs->rsp, regs->rbp);
+		record->stack_id = target->runtime ? stack_id_current(thread, target, 0)
+						   : mapping_stack_id(thread, target, regs->rsp, regs->rbp);
 	header_fill(&record->header, type, sizeof(*record));
 	record_output(record, sizeof(*record), LOSS_MAP);
 }

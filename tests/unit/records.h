@@ -91,8 +91,8 @@ static inline int feed_stack(struct trace *trace, uint64_t stack_id, uint64_t co
 }
 
 /* A stack of native frames at these addresses, most recent first. cut: EVENT_STACK_CUT or 0. */
-static inline int feed_native_stack(struct trace *trace, uint64_t stack_id, const uint64_t *addresses, uint32_t nframe,
-				    uint32_t cut)
+static inline int feed_native_stack(struct trace *trace, uint64_t stack_id, const uint64_t *addresses,
+				    uint32_t nframe, uint32_t cut)
 {
 	size_t size = sizeof(struct event_stack) + nframe * sizeof(struct event_frame);
 	struct event_stack *event = calloc(1, size);
@@ -110,8 +110,8 @@ static inline int feed_native_stack(struct trace *trace, uint64_t stack_id, cons
 }
 
 /* Names the address: count functions FUNCTION, FUNCTION, ... at lines 1, 2, ... of FILENAME. */
-static inline int feed_symbol(struct trace *trace, uint64_t address, const char *const *functions, uint32_t count,
-			      const char *filename)
+static inline int feed_symbol(struct trace *trace, uint64_t address, const char *const *functions,
+			      uint32_t count, const char *filename)
 {
 	unsigned char data[4096] = {0};
 	struct event_symbol *event = (void *)data;

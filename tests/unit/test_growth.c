@@ -96,7 +96,8 @@ static uint64_t mapped_bytes(struct trace *trace, size_t *count)
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
 	*count = snapshot->layers[EVENT_LAYER_MMAP].trace_count;
 	for (size_t i = 0; i < snapshot->layers[EVENT_LAYER_MMAP].trace_count; i++)
-		bytes += snapshot->layers[EVENT_LAYER_MMAP].traces[i].bytes * snapshot->layers[EVENT_LAYER_MMAP].traces[i].count;
+		bytes += snapshot->layers[EVENT_LAYER_MMAP].traces[i].bytes *
+			 snapshot->layers[EVENT_LAYER_MMAP].traces[i].count;
 	/* The layers are apart. */
 	assert_int_equal(snapshot->trace_count, 0);
 	snapshot_free(snapshot);

@@ -251,7 +251,8 @@ static void test_layers_of_modes(void **state)
 		uint32_t mode, version, layers;
 	} cases[] = {
 		{EVENT_MODE_CENSUS, 0x030b02f0, 1u << EVENT_LAYER_PYTHON},
-		{EVENT_MODE_GROWTH | EVENT_MODE_MAPPED, 0x030b02f0, 1u << EVENT_LAYER_PYTHON | 1u << EVENT_LAYER_MMAP},
+		{EVENT_MODE_GROWTH | EVENT_MODE_MAPPED, 0x030b02f0,
+		 1u << EVENT_LAYER_PYTHON | 1u << EVENT_LAYER_MMAP},
 		{EVENT_MODE_EXACT | EVENT_MODE_MAPPED, 0, 1u << EVENT_LAYER_MMAP},
 		{EVENT_MODE_EXACT | EVENT_MODE_NATIVE | EVENT_MODE_MAPPED, 0x030b02f0,
 		 1u << EVENT_LAYER_NATIVE | 1u << EVENT_LAYER_MMAP},
@@ -290,8 +291,8 @@ int main(void)
 #define BOTH(name)   cmocka_unit_test_setup_teardown(name, setup_both, teardown)
 #define NATIVE(name) cmocka_unit_test_setup_teardown(name, setup_native, teardown)
 	const struct CMUnitTest tests[] = {
-		BOTH(test_tables_apart), BOTH(test_reallocs_apart), BOTH(test_freed_twice),
-		NATIVE(test_names),      NATIVE(test_limit),        NATIVE(test_malformed),
+		BOTH(test_tables_apart),    BOTH(test_reallocs_apart), BOTH(test_freed_twice),
+		NATIVE(test_names),         NATIVE(test_limit),        NATIVE(test_malformed),
 		BOTH(test_layers_of_modes), NATIVE(test_clear),
 	};
 

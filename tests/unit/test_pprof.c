@@ -259,7 +259,8 @@ static void test_mapped(void **state)
 		{.traceback = 0, .bytes = 1ull << 40, .count = 1},
 	};
 
-	snapshot->layers[EVENT_LAYER_MMAP].traces = calloc(2, sizeof(*snapshot->layers[EVENT_LAYER_MMAP].traces));
+	snapshot->layers[EVENT_LAYER_MMAP].traces =
+		calloc(2, sizeof(*snapshot->layers[EVENT_LAYER_MMAP].traces));
 	assert_non_null(snapshot->layers[EVENT_LAYER_MMAP].traces);
 	memcpy(snapshot->layers[EVENT_LAYER_MMAP].traces, ranges, sizeof(ranges));
 	snapshot->layers[EVENT_LAYER_MMAP].trace_count = 2;
@@ -308,7 +309,8 @@ static void test_layers(void **state)
 			snapshot->meta.layers |= 1u << layer;
 			beside->traces = calloc(1, sizeof(*beside->traces));
 			assert_non_null(beside->traces);
-			beside->traces[0] = (struct snapshot_trace){.bytes = 100 + (uint64_t)layer, .count = 3};
+			beside->traces[0] =
+				(struct snapshot_trace){.bytes = 100 + (uint64_t)layer, .count = 3};
 			beside->trace_count = 1;
 		}
 		snapshot->meta.native = (struct snapshot_table){7, 8, 9};
@@ -358,9 +360,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_round_trip),   TEST(test_empty),  TEST(test_damaged_profile),
-		TEST(test_damaged_file), TEST(test_others), TEST(test_mapped),
-		TEST(test_layers),
+		TEST(test_round_trip), TEST(test_empty),  TEST(test_damaged_profile), TEST(test_damaged_file),
+		TEST(test_others),     TEST(test_mapped), TEST(test_layers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -271,9 +271,11 @@ static void test_growth(void **state)
 	snapshot->meta.coverage.new_blocks = snapshot->meta.coverage.live_blocks = 8;
 	snapshot->meta.coverage.seen_blocks = 4;
 	snapshot->meta.coverage.large_new = 1234;
-	snapshot->layers[EVENT_LAYER_MMAP].traces = calloc(1, sizeof(*snapshot->layers[EVENT_LAYER_MMAP].traces));
+	snapshot->layers[EVENT_LAYER_MMAP].traces =
+		calloc(1, sizeof(*snapshot->layers[EVENT_LAYER_MMAP].traces));
 	assert_non_null(snapshot->layers[EVENT_LAYER_MMAP].traces);
-	snapshot->layers[EVENT_LAYER_MMAP].traces[0] = (struct snapshot_trace){.traceback = 0, .bytes = 8192, .count = 1};
+	snapshot->layers[EVENT_LAYER_MMAP].traces[0] =
+		(struct snapshot_trace){.traceback = 0, .bytes = 8192, .count = 1};
 	snapshot->layers[EVENT_LAYER_MMAP].trace_count = 1;
 	text = report(snapshot, opts, report_text);
 	contains(text, "growth mode");

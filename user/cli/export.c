@@ -136,8 +136,7 @@ static int export_run(struct export *export)
 	if (!err)
 		err = outfile_open(&file, export->output);
 	if (!err) {
-		err = exporter_write(export->exporter, &chosen, &export->filter.filters, &export->opts,
-				     file);
+		err = exporter_write(export->exporter, &chosen, &export->filter.filters, &export->opts, file);
 		if (err)
 			outfile_discard(file);
 		else

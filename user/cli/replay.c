@@ -18,7 +18,8 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0}, {&cli_layer_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {
+	{&cli_report_argp, 0, NULL, 0}, {&cli_layer_argp, 0, NULL, 0}, {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {

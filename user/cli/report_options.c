@@ -260,7 +260,9 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 
 static const struct argp_option layer_options[] = {
 	{"layer", KEY_LAYER, "LAYER", 0,
-	 "python, native or mmap alone (default: all that the snapshot has, other formats than its own: the first)", 10},
+	 "python, native or mmap alone (default: all that the snapshot has, other formats than its own: the "
+	 "first)",
+	 10},
 	{0},
 };
 

@@ -319,7 +319,8 @@ static void dropped_print(const struct run *run)
 	char bytes[32];
 
 	if (dropped.processes)
-		log_info("%llu processes that have ended are not in the report, the smallest ones: they held %llu blocks, "
+		log_info("%llu processes that have ended are not in the report, the smallest ones: they held "
+			 "%llu blocks, "
 			 "%s; %u are kept",
 			 (unsigned long long)dropped.processes, (unsigned long long)dropped.blocks,
 			 report_size(bytes, dropped.bytes), TRACE_ENDED_MAX);

@@ -330,9 +330,9 @@ static int sample_add(struct reader *reader)
 	trace = (struct snapshot_trace){
 		.domain = (uint32_t)domain, .process = (uint32_t)process, .bytes = (uint64_t)bytes};
 	const uint64_t mean = layer == EVENT_LAYER_MMAP ? 0 : snapshot_sample_bytes(snapshot, &trace);
-	if (layer < 0 || !sample->nframe || !sample->value_count || sample->value_count % PPROF_VALUES || values[0] <= 0 ||
-	    domain > UINT32_MAX || total > UINT32_MAX || __builtin_mul_overflow(bytes, values[0], &product) ||
-	    (!mean && product != values[1]))
+	if (layer < 0 || !sample->nframe || !sample->value_count || sample->value_count % PPROF_VALUES ||
+	    values[0] <= 0 || domain > UINT32_MAX || total > UINT32_MAX ||
+	    __builtin_mul_overflow(bytes, values[0], &product) || (!mean && product != values[1]))
 		return corrupt("sample");
 	trace.count = estimate_sampled(mean, trace.bytes, (uint64_t)values[0]);
 	if (!trace.count)

@@ -22,7 +22,7 @@
 #include "stats/estimate.h"
 #include "trace/id_map.h"
 
-#define VALUES (EVENT_LAYERS * PPROF_VALUES) /* of a sample: of the first layer, and of those beside it */
+#define VALUES     (EVENT_LAYERS * PPROF_VALUES) /* of a sample: of the first layer, and of those beside it */
 #define LABELS_MAX 7
 
 typedef Perftools__Profiles__Profile Profile;
@@ -139,7 +139,8 @@ static int header_write(struct writer *writer)
 		[EVENT_LAYER_NATIVE] = {TEXT_NATIVE_OBJECTS, TEXT_NATIVE_SPACE},
 		[EVENT_LAYER_MMAP] = {TEXT_REGIONS, TEXT_MAPPED},
 	};
-	static const int first[PPROF_VALUES] = {TEXT_OBJECTS, TEXT_SPACE}, units[PPROF_VALUES] = {TEXT_COUNT, TEXT_BYTES};
+	static const int first[PPROF_VALUES] = {TEXT_OBJECTS, TEXT_SPACE},
+			 units[PPROF_VALUES] = {TEXT_COUNT, TEXT_BYTES};
 	ValueType values[VALUES], *types[VALUES];
 	Mapping mapping = PERFTOOLS__PROFILES__MAPPING__INIT, *mappings[] = {&mapping};
 	ValueType period = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
@@ -321,8 +322,8 @@ static void labels_set(const struct writer *writer, const struct snapshot_trace 
 }
 
 /* position: of its layer among those that the file has, the first is 0. */
-static int sample_write(struct writer *writer, const struct snapshot_trace *trace,
-			unsigned int position, enum event_layer layer)
+static int sample_write(struct writer *writer, const struct snapshot_trace *trace, unsigned int position,
+			enum event_layer layer)
 {
 	const struct snapshot_traceback *traceback = &writer->snapshot->tracebacks[trace->traceback];
 	Sample sample = PERFTOOLS__PROFILES__SAMPLE__INIT, *samples[] = {&sample};

@@ -134,8 +134,8 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost
 	}
 	/* Files without native frames are as they always were. */
 	if (meta->layer != EVENT_LAYER_PYTHON || meta->layers & 1u << EVENT_LAYER_NATIVE)
-		fprintf(out, ", \"frames_unnamed\": %" PRIu64 ", \"stacks_cut\": %" PRIu64, meta->frames_unnamed,
-			meta->stacks_cut);
+		fprintf(out, ", \"frames_unnamed\": %" PRIu64 ", \"stacks_cut\": %" PRIu64,
+			meta->frames_unnamed, meta->stacks_cut);
 	putc('}', out);
 }
 

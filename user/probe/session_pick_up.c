@@ -137,7 +137,8 @@ static int child_announce(struct session *session, const struct member *parent,
 		return err;
 	}
 	if (trace_process_at(session->trace, member->index)->not_inherited)
-		log_info("PID %d does not begin with the blocks of PID %u, which has forked it: tables of children "
+		log_info("PID %d does not begin with the blocks of PID %u, which has forked it: tables of "
+			 "children "
 			 "would be larger than %llu bytes in all",
 			 member->pid, record.parent, TRACE_INHERITED_MAX);
 	member->announced = record;

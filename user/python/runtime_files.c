@@ -57,8 +57,8 @@ int runtime_files_find(struct runtime_files *files, const struct process_map *ma
 		struct known_file *known = &files->items[i];
 		struct stat st;
 
-		if (known->fd < 0 || known->inode != map->inode ||
-		    known->device_major != map->device_major || known->device_minor != map->device_minor)
+		if (known->fd < 0 || known->inode != map->inode || known->device_major != map->device_major ||
+		    known->device_minor != map->device_minor)
 			continue;
 		if (fstat(known->fd, &st) || st.st_size != known->bytes ||
 		    st.st_ctim.tv_sec != known->changed.tv_sec ||

@@ -107,11 +107,12 @@ struct snapshot_meta {
 	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */
 	uint64_t
 		unread_ns; /* census: how long before this moment the heap was read; since then dead blocks count */
-	uint32_t layers; /* 1 << enum event_layer for each that was followed beside the first (snapshot.layers) */
+	uint32_t
+		layers; /* 1 << enum event_layer for each that was followed beside the first (snapshot.layers) */
 	struct snapshot_table native; /* of the native layer, where it is not the first */
-	int large_skipped;        /* growth mode: large blocks were not traced, one by one */
-	uint32_t pool_bytes;      /* of each of pymalloc's pools; 0: not known */
-	uint64_t regions_dropped; /* changes of mapped memory that were not kept */
+	int large_skipped;            /* growth mode: large blocks were not traced, one by one */
+	uint32_t pool_bytes;          /* of each of pymalloc's pools; 0: not known */
+	uint64_t regions_dropped;     /* changes of mapped memory that were not kept */
 	/* How it was traced when, if that has changed: what it began with, and the last ones, of which mode is the last. */
 	struct snapshot_change changes[SNAPSHOT_CHANGES];
 	uint32_t change_count;    /* 0: it was traced in one way */

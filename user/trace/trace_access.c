@@ -59,7 +59,10 @@ struct trace_table trace_live(const struct trace *trace, size_t process, enum ev
 
 	if (layer == EVENT_LAYER_MMAP) {
 		for (size_t i = 0; i < state->regions.count; i++) {
-			live.live_bytes += state->regions.items[i].accessible ? state->regions.items[i].end - state->regions.items[i].start : 0;
+			live.live_bytes +=
+				state->regions.items[i].accessible
+					? state->regions.items[i].end - state->regions.items[i].start
+					: 0;
 			live.live_blocks += state->regions.items[i].accessible;
 		}
 		return live;

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THREADS 4
-#define EACH    500
+#define THREADS  4
+#define EACH     500
 #define NOINLINE __attribute__((noinline, noclone))
 
 struct account {
@@ -49,23 +49,23 @@ NOINLINE static void family(void)
 {
 	void *block;
 
-	keep("MALLOC", malloc(101), 101);                           /* # line MALLOC */
-	keep("CALLOC", calloc(7, 11), 77);                          /* # line CALLOC */
-	keep("REALLOC", realloc(NULL, 53), 53);                     /* # line REALLOC */
-	keep("ARRAY", reallocarray(NULL, 3, 19), 57);               /* # line ARRAY */
-	keep("ALIGNED", aligned_alloc(64, 640), 640);               /* # line ALIGNED */
-	keep("MEMALIGN", memalign(32, 77), 77);                     /* # line MEMALIGN */
-	keep("VALLOC", valloc(33), 33);                             /* # line VALLOC */
-	keep("PVALLOC", pvalloc(44), 44);                           /* # line PVALLOC */
-	keep("ZERO", malloc(0), 0);                                 /* # line ZERO */
-	keep("BIG", malloc(300000), 300000);                        /* # line BIG */
-	if (posix_memalign(&block, 128, 1000))                      /* # line POSIX */
+	keep("MALLOC", malloc(101), 101);             /* # line MALLOC */
+	keep("CALLOC", calloc(7, 11), 77);            /* # line CALLOC */
+	keep("REALLOC", realloc(NULL, 53), 53);       /* # line REALLOC */
+	keep("ARRAY", reallocarray(NULL, 3, 19), 57); /* # line ARRAY */
+	keep("ALIGNED", aligned_alloc(64, 640), 640); /* # line ALIGNED */
+	keep("MEMALIGN", memalign(32, 77), 77);       /* # line MEMALIGN */
+	keep("VALLOC", valloc(33), 33);               /* # line VALLOC */
+	keep("PVALLOC", pvalloc(44), 44);             /* # line PVALLOC */
+	keep("ZERO", malloc(0), 0);                   /* # line ZERO */
+	keep("BIG", malloc(300000), 300000);          /* # line BIG */
+	if (posix_memalign(&block, 128, 1000))        /* # line POSIX */
 		abort();
 	keep("POSIX", block, 1000);
 	block = malloc(10);
-	keep("GROWN", realloc(block, 5000), 5000);                  /* # line GROWN */
+	keep("GROWN", realloc(block, 5000), 5000); /* # line GROWN */
 	block = malloc(4000);
-	keep("SHRUNK", realloc(block, 40), 40);                     /* # line SHRUNK */
+	keep("SHRUNK", realloc(block, 40), 40); /* # line SHRUNK */
 }
 
 /* What leaves nothing, or leaves things as they were. */
@@ -74,8 +74,9 @@ NOINLINE static void failures(void)
 	volatile size_t huge = (size_t)1 << 60;
 	void *block = malloc(21); /* # line FAILED */
 
-	if (malloc(huge) || realloc(block, huge) || reallocarray(block, huge, 16) || reallocarray(block, huge << 3, 2) ||
-	    calloc(huge, 16) || !posix_memalign((void **)&sink, 24, 8) || !posix_memalign((void **)&sink, 64, huge))
+	if (malloc(huge) || realloc(block, huge) || reallocarray(block, huge, 16) ||
+	    reallocarray(block, huge << 3, 2) || calloc(huge, 16) || !posix_memalign((void **)&sink, 24, 8) ||
+	    !posix_memalign((void **)&sink, 64, huge))
 		abort();
 	keep("FAILED", block, 21);
 	sink = realloc(malloc(10), 0);
