@@ -110,7 +110,6 @@ static __always_inline void alloc_output(struct thread_state *thread, struct abi
 }
 
 #include "memory.h"
-#include "native.h"
 
 static __always_inline __s64 addend(__u64 cookie)
 {

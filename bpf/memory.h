@@ -10,7 +10,7 @@
 #ifndef TRACER_BPF_MEMORY_H
 #define TRACER_BPF_MEMORY_H
 
-#include "python_stack.h"
+#include "native.h"
 
 #define MAP_FIXED        0x10
 #define MAP_ANONYMOUS    0x20
@@ -23,19 +23,51 @@ static __always_inline __u64 whole_pages(__u64 bytes)
 	return (bytes + PAGE_MASK) & ~PAGE_MASK;
 }
 
-static __always_inline void map_output(struct thread_state *thread, struct abi_target *target,
-				       struct event_map *record, __u32 type)
+#define SAVED_WORDS 8 /* that libc's function may have on the stack below its return address */
+
+/*
+ * The stack of a system call in a process without Python. If malloc makes it, its caller is the one who asks. Else it is the
+ * caller of libc's function, whose return address is the first on the stack that follows a call: what is below are saved
+ * registers.
+ */
+__noinline __u64 mapping_stack_id(struct thread_state *thread, struct abi_target *target, __u64 sp, __u64 frame)
+{
+	__u64 caller = 0;
+	int i;
+
+	if (!thread || !target)
+		return 0;
+	if (thread->native.sp > sp) {
+		thread->native_walk.frame = thread->native.frame;
+		thread->native_walk.below = thread->native.sp;
+		return native_stack_id(thread, target, thread->native.from);
+	}
+	thread->native_walk.frame = frame;
+	for (i = 0; i < SAVED_WORDS && !caller; i++) {
+		thread->native_walk.below = sp + 8 * i;
+		caller = user_u64(sp + 8 * i);
+		if (!follows_call(thread, caller))
+			caller = 0;
+	}
+	return caller ? native_stack_id(thread, target, caller) : 0;
+}
+
+static __always_inline void map_output(struct pt_regs *regs, struct thread_state *thread,
+				       struct abi_target *target, struct event_map *record, __u32 type)
 {
 	if (!record->bytes)
 		return;
 	if (type != EVENT_UNMAP)
-		record->stack_id = stack_id_current(thread, target, 0);
+		record->stack_id = target->runtime
+					   ? stack_id_current(thread, target, 0)
+					   : mapping_stack_id(thread, target, regs->rsp, regs->rbp);
 	header_fill(&record->header, type, sizeof(*record));
 	record_output(record, sizeof(*record), LOSS_MAP);
 }
 
 /* The range that the break has moved over; it is grown from below. */
-static __always_inline void break_output(struct thread_state *thread, struct abi_target *target, __u64 now)
+static __always_inline void break_output(struct pt_regs *regs, struct thread_state *thread,
+					 struct abi_target *target, __u64 now)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	struct event_map record = {.protection = PROT_READWRITE};
@@ -48,7 +80,7 @@ static __always_inline void break_output(struct thread_state *thread, struct abi
 	target->program_break = now;
 	record.address = now > before ? before : now;
 	record.bytes = now > before ? now - before : before - now;
-	map_output(thread, target, &record, now > before ? EVENT_MAP : EVENT_UNMAP);
+	map_output(regs, thread, target, &record, now > before ? EVENT_MAP : EVENT_UNMAP);
 }
 
 /*
@@ -71,29 +103,29 @@ int mapping(struct pt_regs *regs)
 	case ABI_OP_MUNMAP:
 		/* Of what makes it fail, this is what programs do. */
 		if (!(record.address & PAGE_MASK))
-			map_output(thread, target, &record, EVENT_UNMAP);
+			map_output(regs, thread, target, &record, EVENT_UNMAP);
 		break;
 	case ABI_OP_MMAP:
 		record.address = result;
 		record.protection = (__u32)regs->rdx;
 		if (regs->r10 & MAP_ANONYMOUS)
-			map_output(thread, target, &record, EVENT_MAP);
+			map_output(regs, thread, target, &record, EVENT_MAP);
 		else if (regs->r10 & MAP_FIXED)
-			map_output(thread, target, &record, EVENT_UNMAP);
+			map_output(regs, thread, target, &record, EVENT_UNMAP);
 		break;
 	case ABI_OP_MREMAP:
 		record.old_address = record.address;
 		record.old_bytes = record.bytes;
 		record.address = result;
 		record.bytes = whole_pages(regs->rdx);
-		map_output(thread, target, &record, EVENT_REMAP);
+		map_output(regs, thread, target, &record, EVENT_REMAP);
 		break;
 	case ABI_OP_MPROTECT:
 		record.protection = (__u32)regs->rdx;
-		map_output(thread, target, &record, EVENT_PROTECT);
+		map_output(regs, thread, target, &record, EVENT_PROTECT);
 		break;
 	case ABI_OP_BRK:
-		break_output(thread, target, result);
+		break_output(regs, thread, target, result);
 		break;
 	}
 	return 0;

@@ -27,6 +27,9 @@ static __always_inline int follows_call(struct thread_state *thread, __u64 addre
 	__u64 *known = &thread->returns[(address ^ address >> 6) & (KNOWN_RETURNS - 1)];
 	__u8 code[8];
 
+	if (!address)
+		return 0;
+
 	if (*known == address)
 		return 1;
 	if (bpf_probe_read_user(code, sizeof(code), (void *)(address - sizeof(code))))
@@ -210,6 +213,10 @@ static __always_inline int native_begin(struct pt_regs *regs, int throws)
 	request->old_address = 0;
 	request->op = cookie & 0xff;
 	request->caller = throws ? user_u64(regs->rsp) : 0;
+	if (target->layers & 1u << EVENT_LAYER_MMAP) {
+		request->from = user_u64(regs->rsp);
+		request->frame = regs->rbp;
+	}
 	switch (request->op) {
 	case ABI_OP_MALLOC:
 		request->bytes = argument(regs, cookie, 0);

@@ -38,6 +38,7 @@ struct request {
 	__u64 bytes;
 	__u64 old_address; /* realloc: the block being resized; 0: a plain allocation */
 	__u64 result_at;   /* posix_memalign: where it puts the block; xallocx: where that stays */
+	__u64 from, frame; /* its return address, its caller's frame pointer; only where mapped memory is followed */
 	__u64 caller;      /* where it has no return probe: its return address; 0: it has one */
 	__u32 api;
 	__u16 op;

@@ -247,7 +247,7 @@ enum event_mode {
 #define EVENT_MODE_LARGE  0x200u /* growth: blocks of more than EVENT_SMALL_BYTES are traced, one by one */
 #define EVENT_MODE_NATIVE 0x400u /* malloc and its kin are traced (EVENT_API_NATIVE) */
 #define EVENT_MODE_PYTHON                                                                                    \
-	0x800u /* the mode is that of Python's allocators; without EVENT_MODE_NATIVE it always is */
+	0x800u /* the mode is that of Python's allocators; without EVENT_MODE_NATIVE and EVENT_MODE_MAPPED it always is */
 
 struct event_target {
 	struct event_header header; /* tgid: the process; time_ns: when its tracing began */

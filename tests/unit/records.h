@@ -90,6 +90,49 @@ static inline int feed_stack(struct trace *trace, uint64_t stack_id, uint64_t co
 	return err;
 }
 
+/* A stack of native frames at these addresses, most recent first. cut: EVENT_STACK_CUT or 0. */
+static inline int feed_native_stack(struct trace *trace, uint64_t stack_id, const uint64_t *addresses, uint32_t nframe,
+				    uint32_t cut)
+{
+	size_t size = sizeof(struct event_stack) + nframe * sizeof(struct event_frame);
+	struct event_stack *event = calloc(1, size);
+	int err;
+
+	event->header = header_of(EVENT_STACK, size);
+	event->stack_id = stack_id;
+	event->nframe = nframe;
+	event->total = nframe | cut;
+	for (uint32_t i = 0; i < nframe; i++)
+		event->frames[i] = (struct event_frame){.code_id = addresses[i], .kind = EVENT_FRAME_NATIVE};
+	err = trace_feed(trace, event, size);
+	free(event);
+	return err;
+}
+
+/* Names the address: count functions FUNCTION, FUNCTION, ... at lines 1, 2, ... of FILENAME. */
+static inline int feed_symbol(struct trace *trace, uint64_t address, const char *const *functions, uint32_t count,
+			      const char *filename)
+{
+	unsigned char data[4096] = {0};
+	struct event_symbol *event = (void *)data;
+	size_t size = sizeof(*event);
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct event_symbol_frame *frame = (void *)(data + size);
+
+		frame->line = i + 1;
+		frame->function_bytes = (uint16_t)strlen(functions[i]);
+		frame->filename_bytes = (uint16_t)strlen(filename);
+		memcpy(frame->data, functions[i], frame->function_bytes);
+		memcpy(frame->data + frame->function_bytes, filename, frame->filename_bytes);
+		size += (sizeof(*frame) + frame->function_bytes + frame->filename_bytes + 7) / 8 * 8;
+	}
+	event->header = header_of(EVENT_SYMBOL, size);
+	event->address = address;
+	event->count = count;
+	return trace_feed(trace, event, size);
+}
+
 struct text {
 	const void *data;
 	uint32_t bytes;

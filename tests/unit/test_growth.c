@@ -94,9 +94,9 @@ static uint64_t mapped_bytes(struct trace *trace, size_t *count)
 	uint64_t bytes = 0;
 
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
-	*count = snapshot->mapped_count;
-	for (size_t i = 0; i < snapshot->mapped_count; i++)
-		bytes += snapshot->mapped[i].bytes * snapshot->mapped[i].count;
+	*count = snapshot->layers[EVENT_LAYER_MMAP].trace_count;
+	for (size_t i = 0; i < snapshot->layers[EVENT_LAYER_MMAP].trace_count; i++)
+		bytes += snapshot->layers[EVENT_LAYER_MMAP].traces[i].bytes * snapshot->layers[EVENT_LAYER_MMAP].traces[i].count;
 	/* The layers are apart. */
 	assert_int_equal(snapshot->trace_count, 0);
 	snapshot_free(snapshot);
@@ -216,7 +216,7 @@ static void test_meta(void **state)
 
 	assert_int_equal(trace_snapshot(*state, 0, 0, &snapshot), 0);
 	assert_true(snapshot_is_growth(snapshot));
-	assert_int_equal(snapshot->meta.mapped_known, 1);
+	assert_true(snapshot_has_layer(snapshot, EVENT_LAYER_MMAP));
 	assert_int_equal(snapshot->meta.large_skipped, 1);
 	assert_int_equal(snapshot->meta.pool_bytes, POOL);
 	snapshot_free(snapshot);
@@ -228,7 +228,7 @@ static void test_meta_exact(void **state)
 
 	assert_int_equal(trace_snapshot(*state, 0, 0, &snapshot), 0);
 	assert_false(snapshot_is_growth(snapshot));
-	assert_int_equal(snapshot->meta.mapped_known, 0);
+	assert_false(snapshot_has_layer(snapshot, EVENT_LAYER_MMAP));
 	assert_int_equal(snapshot->meta.large_skipped, 0);
 	snapshot_free(snapshot);
 }

@@ -259,24 +259,24 @@ static void test_mapped(void **state)
 		{.traceback = 0, .bytes = 1ull << 40, .count = 1},
 	};
 
-	snapshot->mapped = calloc(2, sizeof(*snapshot->mapped));
-	assert_non_null(snapshot->mapped);
-	memcpy(snapshot->mapped, ranges, sizeof(ranges));
-	snapshot->mapped_count = 2;
-	snapshot->meta.mapped_known = 1;
+	snapshot->layers[EVENT_LAYER_MMAP].traces = calloc(2, sizeof(*snapshot->layers[EVENT_LAYER_MMAP].traces));
+	assert_non_null(snapshot->layers[EVENT_LAYER_MMAP].traces);
+	memcpy(snapshot->layers[EVENT_LAYER_MMAP].traces, ranges, sizeof(ranges));
+	snapshot->layers[EVENT_LAYER_MMAP].trace_count = 2;
+	snapshot->meta.layers = 1u << EVENT_LAYER_MMAP;
 	snapshot->meta.large_skipped = 1;
 	snapshot->meta.pool_bytes = 16384;
 	snapshot->meta.regions_dropped = 3;
 	snapshot_write(snapshot, place->path);
 	assert_int_equal(snapshot_load(place->path, &back), 0);
 	snapshot_equal(snapshot, back);
-	assert_int_equal(back->mapped_count, 2);
+	assert_int_equal(back->layers[EVENT_LAYER_MMAP].trace_count, 2);
 	for (size_t i = 0; i < 2; i++) {
-		assert_int_equal(back->mapped[i].bytes, ranges[i].bytes);
-		assert_int_equal(back->mapped[i].count, 1);
+		assert_int_equal(back->layers[EVENT_LAYER_MMAP].traces[i].bytes, ranges[i].bytes);
+		assert_int_equal(back->layers[EVENT_LAYER_MMAP].traces[i].count, 1);
 	}
 	/* Which line each has: those of the snapshot. */
-	struct snapshot layer = snapshot_mapped(back);
+	struct snapshot layer = snapshot_of_layer(back, EVENT_LAYER_MMAP);
 	assert_int_equal(layer.trace_count, 2);
 	assert_int_equal(back->tracebacks[layer.traces[0].traceback].nframe,
 			 snapshot->tracebacks[ranges[0].traceback].nframe);
@@ -284,10 +284,49 @@ static void test_mapped(void **state)
 			 snapshot->tracebacks[ranges[1].traceback].nframe);
 	snapshot_free(snapshot);
 	assert_int_equal(snapshot_copy(back, &snapshot), 0);
-	assert_int_equal(snapshot->mapped_count, 2);
-	assert_int_equal(snapshot->mapped[0].bytes, 4096);
+	assert_int_equal(snapshot->layers[EVENT_LAYER_MMAP].trace_count, 2);
+	assert_int_equal(snapshot->layers[EVENT_LAYER_MMAP].traces[0].bytes, 4096);
 	snapshot_free(snapshot);
 	snapshot_free(back);
+}
+
+/* Three layers at once, whichever is the first. */
+static void test_layers(void **state)
+{
+	static const enum event_layer firsts[] = {EVENT_LAYER_PYTHON, EVENT_LAYER_NATIVE, EVENT_LAYER_MMAP};
+	struct place *place = *state;
+
+	for (size_t i = 0; i < sizeof(firsts) / sizeof(firsts[0]); i++) {
+		struct snapshot *snapshot = snapshot_rich(), *back;
+
+		snapshot->meta.layer = firsts[i];
+		for (int layer = 0; layer < EVENT_LAYERS; layer++) {
+			struct snapshot_layer *beside = &snapshot->layers[layer];
+
+			if (layer == (int)firsts[i])
+				continue;
+			snapshot->meta.layers |= 1u << layer;
+			beside->traces = calloc(1, sizeof(*beside->traces));
+			assert_non_null(beside->traces);
+			beside->traces[0] = (struct snapshot_trace){.bytes = 100 + (uint64_t)layer, .count = 3};
+			beside->trace_count = 1;
+		}
+		snapshot->meta.native = (struct snapshot_table){7, 8, 9};
+		snapshot->meta.frames_unnamed = 10;
+		snapshot->meta.stacks_cut = 11;
+		snapshot_write(snapshot, place->path);
+		assert_int_equal(snapshot_load(place->path, &back), 0);
+		snapshot_equal(snapshot, back);
+		assert_int_equal(back->meta.layers, snapshot->meta.layers);
+		assert_memory_equal(&back->meta.native, &snapshot->meta.native, sizeof(back->meta.native));
+		for (int layer = 0; layer < EVENT_LAYERS; layer++) {
+			assert_int_equal(back->layers[layer].trace_count, layer != (int)firsts[i]);
+			if (layer != (int)firsts[i])
+				assert_int_equal(back->layers[layer].traces[0].bytes, 100 + layer);
+		}
+		snapshot_free(snapshot);
+		snapshot_free(back);
+	}
 }
 
 static void profile_refused(const void *profile, size_t size, const char *reason)
@@ -321,6 +360,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_round_trip),   TEST(test_empty),  TEST(test_damaged_profile),
 		TEST(test_damaged_file), TEST(test_others), TEST(test_mapped),
+		TEST(test_layers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -264,16 +264,17 @@ static void test_growth(void **state)
 	char *text;
 
 	snprintf(snapshot->meta.mode, sizeof(snapshot->meta.mode), "growth");
-	snapshot->meta.mapped_known = snapshot->meta.large_skipped = 1;
+	snapshot->meta.layers = 1u << EVENT_LAYER_MMAP;
+	snapshot->meta.large_skipped = 1;
 	snapshot->meta.pool_bytes = 16384;
 	snapshot->meta.coverage_known = 1;
 	snapshot->meta.coverage.new_blocks = snapshot->meta.coverage.live_blocks = 8;
 	snapshot->meta.coverage.seen_blocks = 4;
 	snapshot->meta.coverage.large_new = 1234;
-	snapshot->mapped = calloc(1, sizeof(*snapshot->mapped));
-	assert_non_null(snapshot->mapped);
-	snapshot->mapped[0] = (struct snapshot_trace){.traceback = 0, .bytes = 8192, .count = 1};
-	snapshot->mapped_count = 1;
+	snapshot->layers[EVENT_LAYER_MMAP].traces = calloc(1, sizeof(*snapshot->layers[EVENT_LAYER_MMAP].traces));
+	assert_non_null(snapshot->layers[EVENT_LAYER_MMAP].traces);
+	snapshot->layers[EVENT_LAYER_MMAP].traces[0] = (struct snapshot_trace){.traceback = 0, .bytes = 8192, .count = 1};
+	snapshot->layers[EVENT_LAYER_MMAP].trace_count = 1;
 	text = report(snapshot, opts, report_text);
 	contains(text, "growth mode");
 	contains(text, "sizes are of whole pools (16.0 KiB each)");
@@ -291,7 +292,7 @@ static void test_growth(void **state)
 	contains(text, "\"mapped\": {\"total\": {\"size\": 8192, \"count\": 1}");
 	contains(text, "\"pool_size\": 16384, \"large_blocks_traced\": false");
 	free(text);
-	snapshot->meta.mapped_known = 0;
+	snapshot->meta.layers = 0;
 	text = report(snapshot, opts, report_text);
 	contains(text, "mapped memory: not followed");
 	lacks(text, "Total mapped");

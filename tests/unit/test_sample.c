@@ -294,7 +294,7 @@ static void test_trace(void **state)
 	assert_int_equal(feed_alloc(trace, 0x1000, 100, 0), 0);
 	assert_int_equal(feed_alloc(trace, 0x2000, 100, 0), 0);
 	assert_int_equal(process->tables[0].live_bytes, 2 * each);
-	near(trace_live_count(trace, 0, EVENT_LAYER_PYTHON), 2 / estimate_chance(4096, 100));
+	near(trace_live(trace, 0, EVENT_LAYER_PYTHON).live_blocks, 2 / estimate_chance(4096, 100));
 	assert_int_equal(feed_free(trace, 0x1000), 0);
 	assert_int_equal(process->tables[0].live_bytes, each);
 	assert_int_equal(process->tables[0].peak_bytes, 2 * each);

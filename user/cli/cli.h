@@ -45,7 +45,10 @@ struct report_choice {
 	int lines_asked;         /* for an option that is of frames */
 	struct filter_choice filter;
 	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV } format;
+	int layer; /* enum event_layer: the only one that is wanted; -1: all that there are */
 };
+/* Of commands that read snapshots: --layer, into an int as in struct report_choice. */
+extern const struct argp cli_layer_argp;
 extern const struct argp cli_report_argp, cli_output_argp, cli_filter_argp;
 /* Of commands that read snapshots of several processes: --pid; the input is a zeroed struct pid_choice. */
 struct pid_choice {
@@ -60,6 +63,8 @@ void report_choice_free(struct report_choice *choice);
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice);
 /* Reads a snapshot of any kind: 0, or -errno after an error message. */
 int cli_snapshot_load(const char *path, struct snapshot **out);
+/* The snapshot with that layer alone (-1: as it is), which borrows from it. 0; -ENOENT it has none (error_set). */
+int cli_layer_choose(const struct snapshot *snapshot, int layer, struct snapshot *out);
 /* The same, and of it the processes that are chosen, if any are. */
 int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct snapshot **out);
 /* Writes a snapshot's file and commits it. 0, -errno. */

@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 
 static const struct argp_child children[] = {
-	{&cli_report_argp, 0, NULL, 0}, {&cli_pid_argp, 0, NULL, 0}, {0}};
+	{&cli_report_argp, 0, NULL, 0}, {&cli_pid_argp, 0, NULL, 0}, {&cli_layer_argp, 0, NULL, 0}, {0}};
 
 struct diff {
 	struct report_choice choice;
@@ -21,6 +21,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	if (key == ARGP_KEY_INIT) {
 		state->child_inputs[0] = &diff->choice;
 		state->child_inputs[1] = &diff->pids;
+		state->child_inputs[2] = &diff->choice.layer;
 		return 0;
 	}
 	return cli_parse_arguments(key, state, &diff->files);

@@ -14,6 +14,7 @@ enum { KEY_FORMAT = 0x400, KEY_PYTHON, KEY_WEIGHT };
 struct export
 {
 	struct filter_choice filter;
+	int layer; /* as in struct report_choice */
 	struct pid_choice pids;
 	const struct exporter *exporter;
 	struct export_opts opts;
@@ -39,7 +40,7 @@ static const struct argp_option export_options[] = {
 };
 
 static const struct argp_child children[] = {
-	{&cli_filter_argp, 0, NULL, 0}, {&cli_pid_argp, 0, NULL, 0}, {0}};
+	{&cli_filter_argp, 0, NULL, 0}, {&cli_pid_argp, 0, NULL, 0}, {&cli_layer_argp, 0, NULL, 0}, {0}};
 
 static error_t parse_format(struct export *export, const char *arg)
 {
@@ -70,6 +71,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &export->filter;
 		state->child_inputs[1] = &export->pids;
+		state->child_inputs[2] = &export->layer;
 		return 0;
 	case 'o':
 		export->output = arg;
@@ -111,7 +113,7 @@ static int usage(const struct export *export, const char *reason)
 /* The exit status. */
 static int export_run(struct export *export)
 {
-	struct snapshot *snapshot;
+	struct snapshot *snapshot, chosen;
 	struct outfile *file;
 	int err;
 
@@ -130,9 +132,11 @@ static int export_run(struct export *export)
 			 "estimates, whose errors %s files do not say",
 			 export->files.items[0], (unsigned long long)snapshot->meta.sample_bytes,
 			 export->exporter->name);
-	err = outfile_open(&file, export->output);
+	err = cli_layer_choose(snapshot, export->layer, &chosen);
+	if (!err)
+		err = outfile_open(&file, export->output);
 	if (!err) {
-		err = exporter_write(export->exporter, snapshot, &export->filter.filters, &export->opts,
+		err = exporter_write(export->exporter, &chosen, &export->filter.filters, &export->opts,
 				     file);
 		if (err)
 			outfile_discard(file);

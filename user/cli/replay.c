@@ -18,7 +18,7 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0}, {&cli_layer_argp, 0, NULL, 0}, {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -27,6 +27,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &replay->choice;
+		state->child_inputs[1] = &replay->choice.layer;
 		return 0;
 	case 'o':
 		replay->output = arg;

@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 
 static const struct argp_child children[] = {
-	{&cli_report_argp, 0, NULL, 0}, {&cli_pid_argp, 0, NULL, 0}, {0}};
+	{&cli_report_argp, 0, NULL, 0}, {&cli_pid_argp, 0, NULL, 0}, {&cli_layer_argp, 0, NULL, 0}, {0}};
 
 struct report {
 	struct report_choice choice;
@@ -22,6 +22,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	if (key == ARGP_KEY_INIT) {
 		state->child_inputs[0] = &report->choice;
 		state->child_inputs[1] = &report->pids;
+		state->child_inputs[2] = &report->choice.layer;
 		return 0;
 	}
 	return cli_parse_arguments(key, state, &report->files);

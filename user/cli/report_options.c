@@ -23,6 +23,7 @@ enum {
 	KEY_ALL_FRAMES,
 	KEY_DOMAIN,
 	KEY_NOT_DOMAIN,
+	KEY_LAYER,
 	KEY_BY,
 	KEY_PID,
 };
@@ -221,6 +222,7 @@ void pid_choice_free(struct pid_choice *choice)
 void report_choice_default(struct report_choice *choice)
 {
 	memset(choice, 0, sizeof(*choice));
+	choice->layer = -1;
 	choice->opts.by = choice->group = GROUP_LINENO;
 	choice->opts.top = 10;
 	choice->opts.color = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
@@ -236,9 +238,16 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 	static int (*const print[])(const struct snapshot *, const struct report_opts *, FILE *) = {
 		[FORMAT_TEXT] = report_text, [FORMAT_JSON] = report_json, [FORMAT_CSV] = report_csv};
 	struct report_opts opts = choice->opts;
+	struct snapshot chosen, old;
+	int err = cli_layer_choose(snapshot, choice->layer, &chosen);
 
+	if (!err && opts.old)
+		err = cli_layer_choose(opts.old, choice->layer, &old);
+	if (opts.old)
+		opts.old = &old;
 	opts.filters = &choice->filter.filters;
-	int err = print[choice->format](snapshot, &opts, stdout);
+	if (!err)
+		err = print[choice->format](&chosen, &opts, stdout);
 	if (!err && opts.cumulative && snapshot->meta.traceback_limit == 1)
 		log_info("--cumulative: the snapshot keeps one frame of a traceback, so that there is "
 			 "nothing to "
@@ -247,6 +256,39 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 		return EXIT_DONE;
 	error_print(err, NULL, "report");
 	return err == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+}
+
+static const struct argp_option layer_options[] = {
+	{"layer", KEY_LAYER, "LAYER", 0,
+	 "python, native or mmap alone (default: all that the snapshot has, other formats than its own: the first)", 10},
+	{0},
+};
+
+static error_t layer_option(int key, char *arg, struct argp_state *state)
+{
+	int *layer = state->input;
+
+	if (key == ARGP_KEY_INIT) {
+		*layer = -1;
+		return 0;
+	}
+	if (key != KEY_LAYER)
+		return ARGP_ERR_UNKNOWN;
+	*layer = event_layer_find(arg);
+	return *layer < 0 ? cli_reject("--layer", arg, "python, native or mmap") : 0;
+}
+
+const struct argp cli_layer_argp = {.options = layer_options, .parser = layer_option};
+
+int cli_layer_choose(const struct snapshot *snapshot, int layer, struct snapshot *out)
+{
+	*out = *snapshot;
+	if (layer < 0)
+		return 0;
+	if (!snapshot_has_layer(snapshot, layer))
+		return error_set(-ENOENT, "the snapshot has no %s layer", event_layer_name(layer));
+	*out = snapshot_of_layer(snapshot, layer);
+	return 0;
 }
 
 int cli_snapshot_load(const char *path, struct snapshot **out)

@@ -12,8 +12,7 @@ void answer_status(FILE *out, const struct trace *trace, size_t process, int run
 		   uint64_t longest_pause_ns)
 {
 	const struct trace_process *info = trace_process_at(trace, process);
-	enum event_layer layer = trace_first_layer(info);
-	const struct trace_table *table = &info->tables[layer];
+	const struct trace_table table = trace_live(trace, process, trace_first_layer(info));
 	struct snapshot now = {0};
 
 	trace_meta(trace, process, &now.meta);
@@ -25,8 +24,8 @@ void answer_status(FILE *out, const struct trace *trace, size_t process, int run
 		"}, \"tracer_memory\": %zu, \"live_blocks\": %" PRIu64 ", \"lost_events\": %" PRIu64
 		", \"longest_pause_ns\": %" PRIu64 ", ",
 		running ? "true" : "false", getpid(), (double)(now_ns - info->start_ns) / 1e9, info->nframe,
-		table->live_bytes, table->peak_bytes, trace_memory(trace),
-		trace_live_count(trace, process, layer), snapshot_lost_events(&now), longest_pause_ns);
+		table.live_bytes, table.peak_bytes, trace_memory(trace), table.live_blocks,
+		snapshot_lost_events(&now), longest_pause_ns);
 	report_json_meta(&now, out);
 	putc('}', out);
 }
@@ -43,7 +42,8 @@ static void frame_write(FILE *out, const struct strings *strings, const struct t
 void answer_lookup(FILE *out, struct trace *trace, size_t process, uint64_t address)
 {
 	enum event_layer layer = trace_first_layer(trace_process_at(trace, process));
-	const struct block *block = blocks_containing(trace_blocks(trace, process, layer), address);
+	const struct blocks *blocks = trace_blocks(trace, process, layer);
+	const struct block *block = blocks ? blocks_containing(blocks, address) : NULL;
 	struct trace_traceback traceback;
 
 	fprintf(out, "{\"address\": %" PRIu64 ", \"block\": ", address);

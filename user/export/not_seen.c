@@ -147,7 +147,8 @@ static void older_print(FILE *out, const struct snapshot *snapshot)
 			count_format(text, meta->coverage.old_blocks), units(snapshot));
 		fprintf(out, " (%s) on the heap are in no line", report_size(text, meta->coverage.old_bytes));
 	} else {
-		fprintf(out, "%s from before the attach are in no line (not measured)", units(snapshot));
+		fprintf(out, "%s from before the attach are in no line (not measured)",
+			snapshot->meta.layer == EVENT_LAYER_MMAP ? "regions" : units(snapshot));
 	}
 	if (meta->frees_unknown && !meta->sample_bytes)
 		fprintf(out, "; %s frees were of blocks that the trace does not know",
@@ -274,9 +275,9 @@ static void mapped_print(FILE *out, const struct snapshot *snapshot)
 	const struct snapshot_meta *meta = &snapshot->meta;
 	char text[32];
 
-	if (!snapshot_is_growth(snapshot))
+	if (!snapshot_is_growth(snapshot) && !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP))
 		return;
-	if (!meta->mapped_known)
+	if (!snapshot_has_layer(snapshot, EVENT_LAYER_MMAP))
 		fputs("  mapped memory: not followed\n", out);
 	else
 		fprintf(out,
@@ -292,8 +293,9 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 {
 	char text[32];
 
-	fprintf(out, "  frames that could not be read: %s\n",
-		meta->frames_unknown ? count_format(text, meta->frames_unknown) : "none");
+	if (meta->layer == EVENT_LAYER_PYTHON || meta->python_version)
+		fprintf(out, "  frames that could not be read: %s\n",
+			meta->frames_unknown ? count_format(text, meta->frames_unknown) : "none");
 	if (meta->loss[LOSS_FRAME_FAULT])
 		fprintf(out, "  tracebacks cut short by a page that was not resident: %s\n",
 			count_format(text, meta->loss[LOSS_FRAME_FAULT]));
@@ -314,6 +316,32 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 			count_format(text, meta->rounded_blocks));
 	if (meta->records_malformed)
 		fprintf(out, "  malformed records: %s\n", count_format(text, meta->records_malformed));
+}
+
+/* malloc's heaps are not read: what is older than the trace is not known. */
+static void native_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	int first = meta->layer == EVENT_LAYER_NATIVE;
+	const struct snapshot_table *table = &meta->native;
+	char text[32];
+
+	if (!snapshot_has_layer(snapshot, EVENT_LAYER_NATIVE))
+		return;
+	/* Of the first layer the others have told already. */
+	if (!first && !meta->from_start)
+		fputs("  native blocks from before the attach are in no line (not measured)\n", out);
+	if (!first && table->frees_unknown)
+		fprintf(out, "  native frees of blocks that the trace does not know: %s\n",
+			count_format(text, table->frees_unknown));
+	if (!first && table->replaced)
+		fprintf(out, "  native blocks that died unseen (another came to life at their address): %s\n",
+			count_format(text, table->replaced));
+	if (meta->frames_unnamed)
+		fprintf(out, "  native frames of which only the address is known: %s\n",
+			count_format(text, meta->frames_unnamed));
+	fprintf(out, "  native tracebacks that end early, in code without frame pointers: %s\n",
+		meta->stacks_cut ? count_format(text, meta->stacks_cut) : "none");
 }
 
 /* What is worth a remark of one of several processes: "; " before all but the first. Returns how many. */
@@ -375,8 +403,11 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *titl
 	sample_print(out, &snapshot->meta);
 	lost_print(out, snapshot);
 	older_print(out, snapshot);
-	coverage_print(out, snapshot);
-	heap_print(out, snapshot);
+	if (snapshot->meta.layer == EVENT_LAYER_PYTHON) {
+		coverage_print(out, snapshot);
+		heap_print(out, snapshot);
+	}
+	native_print(out, snapshot);
 	mapped_print(out, snapshot);
 	unreconciled_print(out, snapshot);
 	unread_print(out, &snapshot->meta);

@@ -36,6 +36,11 @@ struct meta_field {
 #field, offsetof(struct snapshot_meta, coverage.field),                                      \
 			sizeof(((struct snapshot_meta *)0)->coverage.field), 0, ALWAYS                       \
 	}
+#define NATIVE(field)                                                                                        \
+	{                                                                                                    \
+		"native_" #field, offsetof(struct snapshot_meta, native.field),                              \
+			sizeof(((struct snapshot_meta *)0)->native.field), 0, ALWAYS                         \
+	}
 #define TEXT(field)                                                                                          \
 	{                                                                                                    \
 #field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field),   \
@@ -70,7 +75,10 @@ static const struct meta_field meta_fields[] = {
 	NUMBER(sample_bytes),
 	NUMBER(changes_dropped),
 	NUMBER(unread_ns),
-	NUMBER(mapped_known),
+	NUMBER(layers),
+	NATIVE(peak_bytes),
+	NATIVE(frees_unknown),
+	NATIVE(replaced),
 	NUMBER(large_skipped),
 	NUMBER(pool_bytes),
 	NUMBER(regions_dropped),
@@ -303,6 +311,9 @@ static int value_take(struct builder *builder, char *key, const char *value)
 	int err = process_find(builder, &key, &meta);
 	if (err)
 		return err;
+	/* Files from before there were several layers say it of mapped memory alone. */
+	if (!strcmp(key, "mapped_known"))
+		meta->layers |= !strcmp(value, "1") ? 1u << EVENT_LAYER_MMAP : 0;
 	for (size_t i = 0; i < FIELDS; i++)
 		if (!strcmp(key, meta_fields[i].key))
 			return field_set(meta, &meta_fields[i], value);

@@ -35,7 +35,7 @@ enum label { LABEL_BYTES, LABEL_DOMAIN, LABEL_TOTAL, LABEL_PROCESS, LABELS };
 
 struct sample {
 	uint32_t nframe, value_count;
-	int64_t values[2 * PPROF_VALUES];
+	int64_t values[EVENT_LAYERS * PPROF_VALUES];
 	int64_t labels[LABELS]; /* -1: it has none of that name */
 };
 
@@ -234,7 +234,7 @@ static int sample_location(struct reader *reader, uint64_t id)
 
 static int sample_value(struct reader *reader, uint64_t value)
 {
-	if (reader->sample.value_count == 2 * PPROF_VALUES)
+	if (reader->sample.value_count == EVENT_LAYERS * PPROF_VALUES)
 		return corrupt("sample");
 	reader->sample.values[reader->sample.value_count++] = (int64_t)value;
 	return 0;
@@ -289,6 +289,26 @@ static int sample_label(struct reader *reader, struct span *span)
 	return 0;
 }
 
+/* The layer that a sample is of is the one whose values are not 0. */
+static size_t sample_position(const struct sample *sample)
+{
+	size_t count = sample->value_count / PPROF_VALUES;
+
+	for (size_t i = 0; i < count; i++)
+		if (sample->values[i * PPROF_VALUES])
+			return i;
+	return 0;
+}
+
+/* The layer at a position behind the first; -1: the file has none there. */
+static int layer_at(const struct reader *reader, size_t position)
+{
+	for (int layer = 0; layer < EVENT_LAYERS; layer++)
+		if (reader->builder.snapshot->meta.layers & 1u << layer && !--position)
+			return layer;
+	return -1;
+}
+
 static int sample_add(struct reader *reader)
 {
 	const struct sample *sample = &reader->sample;
@@ -296,9 +316,9 @@ static int sample_add(struct reader *reader)
 	int64_t total = sample->labels[LABEL_TOTAL];
 	const struct snapshot *snapshot = reader->builder.snapshot;
 	int64_t process = snapshot->process_count ? sample->labels[LABEL_PROCESS] - 1 : 0;
-	/* The layer that a sample is of is the one whose values are not 0. */
-	size_t layer = sample->value_count == 2 * PPROF_VALUES && !sample->values[0];
-	const int64_t *values = sample->values + layer * PPROF_VALUES;
+	size_t position = sample_position(sample);
+	const int64_t *values = sample->values + position * PPROF_VALUES;
+	int layer = position ? layer_at(reader, position) : (int)snapshot->meta.layer;
 	struct snapshot_trace trace;
 	int64_t product;
 
@@ -309,8 +329,8 @@ static int sample_add(struct reader *reader)
 		return corrupt("sample's process");
 	trace = (struct snapshot_trace){
 		.domain = (uint32_t)domain, .process = (uint32_t)process, .bytes = (uint64_t)bytes};
-	const uint64_t mean = layer ? 0 : snapshot_sample_bytes(snapshot, &trace);
-	if (!sample->nframe || !sample->value_count || sample->value_count % PPROF_VALUES || values[0] <= 0 ||
+	const uint64_t mean = layer == EVENT_LAYER_MMAP ? 0 : snapshot_sample_bytes(snapshot, &trace);
+	if (layer < 0 || !sample->nframe || !sample->value_count || sample->value_count % PPROF_VALUES || values[0] <= 0 ||
 	    domain > UINT32_MAX || total > UINT32_MAX || __builtin_mul_overflow(bytes, values[0], &product) ||
 	    (!mean && product != values[1]))
 		return corrupt("sample");
@@ -320,8 +340,8 @@ static int sample_add(struct reader *reader)
 	int err = builder_traceback(&reader->builder, reader->frames, sample->nframe,
 				    total < 0 ? SNAPSHOT_TOTAL_UNKNOWN : (uint32_t)total, &trace.traceback);
 	if (!err)
-		err = layer ? builder_mapped(&reader->builder, &trace)
-			    : builder_trace(&reader->builder, &trace);
+		err = position ? builder_layer(&reader->builder, (enum event_layer)layer, &trace)
+			       : builder_trace(&reader->builder, &trace);
 	return err == -EOVERFLOW ? corrupt("sum of sizes") : err;
 }
 
@@ -347,6 +367,12 @@ static int sample_take(struct reader *reader, struct field *field)
 	return err ? err : sample_add(reader);
 }
 
+static int layers_valid(const struct snapshot_meta *meta)
+{
+	return meta->layer < EVENT_LAYERS && !(meta->layers >> EVENT_LAYERS) &&
+	       !(meta->layers & 1u << meta->layer);
+}
+
 static int comments_read(struct reader *reader)
 {
 	int ours = 0;
@@ -369,6 +395,11 @@ static int comments_read(struct reader *reader)
 	for (size_t i = 0; i < snapshot_process_count(reader->builder.snapshot); i++)
 		if (snapshot_process(reader->builder.snapshot, i)->sample_bytes > SAMPLE_MEAN_MAX)
 			return corrupt("mean of a sample");
+	for (size_t i = 0; i < snapshot_process_count(reader->builder.snapshot); i++)
+		if (!layers_valid(snapshot_process(reader->builder.snapshot, i)))
+			return corrupt("list of layers");
+	if (!layers_valid(&reader->builder.snapshot->meta))
+		return corrupt("list of layers");
 	return pprof_comments_end(&reader->builder);
 }
 

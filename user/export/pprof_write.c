@@ -22,7 +22,7 @@
 #include "stats/estimate.h"
 #include "trace/id_map.h"
 
-#define VALUES     (2 * PPROF_VALUES) /* of a sample: of the blocks, and of the mapped layer */
+#define VALUES (EVENT_LAYERS * PPROF_VALUES) /* of a sample: of the first layer, and of those beside it */
 #define LABELS_MAX 7
 
 typedef Perftools__Profiles__Profile Profile;
@@ -40,6 +40,10 @@ enum {
 	TEXT_COUNT,
 	TEXT_SPACE,
 	TEXT_BYTES,
+	TEXT_PYTHON_OBJECTS,
+	TEXT_PYTHON_SPACE,
+	TEXT_NATIVE_OBJECTS,
+	TEXT_NATIVE_SPACE,
 	TEXT_REGIONS,
 	TEXT_MAPPED,
 	TEXT_DOMAIN,
@@ -55,8 +59,20 @@ enum { MORE_PROCESS, MORE_COMM, MORE_CONTAINER, MORE_TEXTS };
 
 static const char *const more_texts[MORE_TEXTS] = {"process", "comm", "container"};
 static const char *const texts[TEXTS] = {
-	"inuse_objects", "count",  "inuse_space", "bytes",        "mapped_regions",
-	"mapped_space",  "domain", "pid",         "total_nframe", NULL /* the program */,
+	[TEXT_OBJECTS] = "inuse_objects",
+	[TEXT_COUNT] = "count",
+	[TEXT_SPACE] = "inuse_space",
+	[TEXT_BYTES] = "bytes",
+	[TEXT_PYTHON_OBJECTS] = "python_objects",
+	[TEXT_PYTHON_SPACE] = "python_space",
+	[TEXT_NATIVE_OBJECTS] = "native_objects",
+	[TEXT_NATIVE_SPACE] = "native_space",
+	[TEXT_REGIONS] = "mapped_regions",
+	[TEXT_MAPPED] = "mapped_space",
+	[TEXT_DOMAIN] = "domain",
+	[TEXT_PID] = "pid",
+	[TEXT_TOTAL] = "total_nframe",
+	[TEXT_NAME] = NULL /* the program */,
 };
 
 struct writer {
@@ -109,31 +125,38 @@ static int64_t text_index(const struct writer *writer, int text)
 	return (int64_t)writer->text_base + text;
 }
 
-/* Those of the mapped layer only where it was followed: files without it are as they always were. */
+/* Those of a layer beside the first only where it was followed: files without are as they always were. */
 static size_t value_count(const struct snapshot *snapshot)
 {
-	return snapshot->meta.mapped_known ? VALUES : PPROF_VALUES;
+	return PPROF_VALUES * (1 + (size_t)__builtin_popcount(snapshot->meta.layers));
 }
 
 static int header_write(struct writer *writer)
 {
 	const struct snapshot_meta *meta = &writer->snapshot->meta;
-	static const int kinds[VALUES][2] = {{TEXT_OBJECTS, TEXT_COUNT},
-					     {TEXT_SPACE, TEXT_BYTES},
-					     {TEXT_REGIONS, TEXT_COUNT},
-					     {TEXT_MAPPED, TEXT_BYTES}};
+	static const int kinds[EVENT_LAYERS][PPROF_VALUES] = {
+		[EVENT_LAYER_PYTHON] = {TEXT_PYTHON_OBJECTS, TEXT_PYTHON_SPACE},
+		[EVENT_LAYER_NATIVE] = {TEXT_NATIVE_OBJECTS, TEXT_NATIVE_SPACE},
+		[EVENT_LAYER_MMAP] = {TEXT_REGIONS, TEXT_MAPPED},
+	};
+	static const int first[PPROF_VALUES] = {TEXT_OBJECTS, TEXT_SPACE}, units[PPROF_VALUES] = {TEXT_COUNT, TEXT_BYTES};
 	ValueType values[VALUES], *types[VALUES];
 	Mapping mapping = PERFTOOLS__PROFILES__MAPPING__INIT, *mappings[] = {&mapping};
 	ValueType period = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+	size_t count = 0;
 
-	for (size_t i = 0; i < VALUES; i++) {
-		perftools__profiles__value_type__init(&values[i]);
-		values[i].type = text_index(writer, kinds[i][0]);
-		values[i].unit = text_index(writer, kinds[i][1]);
-		types[i] = &values[i];
+	for (int layer = -1; layer < EVENT_LAYERS; layer++) {
+		if (layer >= 0 && !(meta->layers & 1u << layer))
+			continue;
+		for (size_t i = 0; i < PPROF_VALUES; i++, count++) {
+			perftools__profiles__value_type__init(&values[count]);
+			values[count].type = text_index(writer, layer < 0 ? first[i] : kinds[layer][i]);
+			values[count].unit = text_index(writer, units[i]);
+			types[count] = &values[count];
+		}
 	}
-	piece.n_sample_type = value_count(writer->snapshot);
+	piece.n_sample_type = count;
 	piece.sample_type = types;
 	mapping.id = 1;
 	mapping.filename = text_index(writer, TEXT_NAME);
@@ -297,8 +320,9 @@ static void labels_set(const struct writer *writer, const struct snapshot_trace 
 	label_text(labels, more + MORE_CONTAINER, process->container, names + 1);
 }
 
-/* layer: 0, or 1 for a range of the mapped one. */
-static int sample_write(struct writer *writer, const struct snapshot_trace *trace, unsigned int layer)
+/* position: of its layer among those that the file has, the first is 0. */
+static int sample_write(struct writer *writer, const struct snapshot_trace *trace,
+			unsigned int position, enum event_layer layer)
 {
 	const struct snapshot_traceback *traceback = &writer->snapshot->tracebacks[trace->traceback];
 	Sample sample = PERFTOOLS__PROFILES__SAMPLE__INIT, *samples[] = {&sample};
@@ -306,7 +330,7 @@ static int sample_write(struct writer *writer, const struct snapshot_trace *trac
 	int64_t values[VALUES] = {0};
 	struct labels labels = {.count = 0};
 	uint64_t size = 0, count = 0;
-	uint64_t mean = layer ? 0 : snapshot_sample_bytes(writer->snapshot, trace);
+	uint64_t mean = layer == EVENT_LAYER_MMAP ? 0 : snapshot_sample_bytes(writer->snapshot, trace);
 	int err = estimate_trace(mean, trace, &size, &count);
 
 	for (uint32_t i = 0; !err && i < traceback->nframe; i++)
@@ -314,8 +338,8 @@ static int sample_write(struct writer *writer, const struct snapshot_trace *trac
 				     &writer->ids[i]);
 	if (err)
 		return err;
-	values[layer * PPROF_VALUES] = (int64_t)count;
-	values[layer * PPROF_VALUES + 1] = (int64_t)size;
+	values[position * PPROF_VALUES] = (int64_t)count;
+	values[position * PPROF_VALUES + 1] = (int64_t)size;
 	labels_set(writer, trace, &labels);
 	sample.n_location_id = traceback->nframe;
 	sample.location_id = writer->ids;
@@ -326,6 +350,24 @@ static int sample_write(struct writer *writer, const struct snapshot_trace *trac
 	piece.n_sample = 1;
 	piece.sample = samples;
 	return piece_write(writer, &piece);
+}
+
+static int samples_write(struct writer *writer)
+{
+	const struct snapshot *snapshot = writer->snapshot;
+	unsigned int position = 0;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < snapshot->trace_count; i++)
+		err = sample_write(writer, &snapshot->traces[i], 0, snapshot->meta.layer);
+	for (int layer = 0; layer < EVENT_LAYERS; layer++) {
+		if (!(snapshot->meta.layers & 1u << layer))
+			continue;
+		position++;
+		for (size_t i = 0; !err && i < snapshot->layers[layer].trace_count; i++)
+			err = sample_write(writer, &snapshot->layers[layer].traces[i], position, layer);
+	}
+	return err;
 }
 
 static uint32_t frames_longest(const struct snapshot *snapshot)
@@ -356,10 +398,8 @@ int pprof_write(const struct snapshot *snapshot, struct outfile *file)
 		err = strings_write(&writer);
 	if (!err)
 		err = processes_write(&writer);
-	for (size_t i = 0; !err && i < snapshot->trace_count; i++)
-		err = sample_write(&writer, &snapshot->traces[i], 0);
-	for (size_t i = 0; !err && i < snapshot->mapped_count; i++)
-		err = sample_write(&writer, &snapshot->mapped[i], 1);
+	if (!err)
+		err = samples_write(&writer);
 	if (!err)
 		err = deflate_out(&writer, NULL, 0, Z_FINISH);
 out:

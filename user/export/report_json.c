@@ -132,6 +132,10 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost
 		else if (meta->loss[i])
 			fprintf(out, ", \"lost_%u\": %" PRIu64, i, meta->loss[i]);
 	}
+	/* Files without native frames are as they always were. */
+	if (meta->layer != EVENT_LAYER_PYTHON || meta->layers & 1u << EVENT_LAYER_NATIVE)
+		fprintf(out, ", \"frames_unnamed\": %" PRIu64 ", \"stacks_cut\": %" PRIu64, meta->frames_unnamed,
+			meta->stacks_cut);
 	putc('}', out);
 }
 
@@ -149,6 +153,10 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 	fputs(", ", out);
 	key_text(out, "mode", meta->mode);
 	fputs(", ", out);
+	if (meta->layer != EVENT_LAYER_PYTHON) {
+		key_text(out, "layer", event_layer_name(meta->layer));
+		fputs(", ", out);
+	}
 	key_text(out, "moment", meta->moment);
 	fprintf(out, ", \"from_start\": %s, \"duration_ns\": %" PRIu64 ", \"peak_size\": ",
 		meta->from_start ? "true" : "false", meta->duration_ns);
@@ -226,6 +234,13 @@ static void lost_write(FILE *out, const struct snapshot *snapshot)
 	report_json_meta(snapshot, out);
 }
 
+/* What stands in "not_seen" and beside it of the first layer. */
+static void table_write(FILE *out, const struct snapshot_meta *meta)
+{
+	fprintf(out, ", \"peak_size\": %" PRIu64 ", \"frees_unknown\": %" PRIu64 ", \"replaced\": %" PRIu64,
+		meta->peak_bytes, meta->frees_unknown, meta->replaced);
+}
+
 static void total_write(FILE *out, const struct statistics *statistics, const struct report_opts *opts)
 {
 	const struct statistic total = report_total(statistics);
@@ -248,24 +263,31 @@ static void entries_write(FILE *out, const struct snapshot *snapshot, const stru
 	putc(']', out);
 }
 
-/* The mapped layer: a report within the report, since the two are never added up. */
-static int mapped_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+/* A layer beside the first: a report within the report, since they are never added up. */
+static int layer_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts,
+		       enum event_layer which)
 {
-	struct report_mapped mapped;
+	const char *key = which == EVENT_LAYER_MMAP ? "mapped" : event_layer_name(which);
+	struct report_layer layer;
+	struct statistics statistics;
 	int err;
 
-	if (!report_mapped(snapshot, opts, &mapped)) {
-		fputs(", \"mapped\": null", out);
+	if (!report_layer(snapshot, opts, which, &layer)) {
+		if (which == EVENT_LAYER_MMAP)
+			fputs(", \"mapped\": null", out);
 		return 0;
 	}
-	struct statistics statistics;
-	err = report_statistics(&mapped.layer, &mapped.opts, &statistics);
+	err = report_statistics(&layer.layer, &layer.opts, &statistics);
 	if (err)
 		return err;
-	fputs(", \"mapped\": {", out);
-	total_write(out, &statistics, &mapped.opts);
-	fprintf(out, ", \"dropped\": %" PRIu64 ", ", snapshot->meta.regions_dropped);
-	entries_write(out, snapshot, &statistics, &mapped.opts);
+	fprintf(out, ", \"%s\": {", key);
+	total_write(out, &statistics, &layer.opts);
+	if (which == EVENT_LAYER_MMAP)
+		fprintf(out, ", \"dropped\": %" PRIu64, snapshot->meta.regions_dropped);
+	else
+		table_write(out, &layer.layer.meta);
+	fputs(", ", out);
+	entries_write(out, snapshot, &statistics, &layer.opts);
 	putc('}', out);
 	statistics_free(&statistics);
 	return 0;
@@ -300,8 +322,8 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 	entries_write(out, snapshot, &statistics, opts);
 	statistics_free(&statistics);
 	err = processes_write(out, snapshot, opts);
-	if (!err)
-		err = mapped_write(out, snapshot, opts);
+	for (int layer = 0; layer < EVENT_LAYERS && !err; layer++)
+		err = layer_write(out, snapshot, opts, layer);
 	fputs("}\n", out);
 	return err ? err : report_end(out);
 }

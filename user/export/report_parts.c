@@ -13,14 +13,17 @@ int report_statistics(const struct snapshot *snapshot, const struct report_opts 
 			 : statistics_compute(snapshot, &how, out);
 }
 
-int report_mapped(const struct snapshot *snapshot, const struct report_opts *opts, struct report_mapped *out)
+int report_layer(const struct snapshot *snapshot, const struct report_opts *opts, enum event_layer layer,
+		 struct report_layer *out)
 {
-	if (!snapshot->meta.mapped_known || (opts->old && !opts->old->meta.mapped_known))
+	const uint32_t bit = 1u << layer;
+
+	if (!(snapshot->meta.layers & bit) || (opts->old && !(opts->old->meta.layers & bit)))
 		return 0;
-	out->layer = snapshot_mapped(snapshot);
+	out->layer = snapshot_of_layer(snapshot, layer);
 	out->opts = *opts;
 	if (opts->old) {
-		out->old = snapshot_mapped(opts->old);
+		out->old = snapshot_of_layer(opts->old, layer);
 		out->opts.old = &out->old;
 	}
 	return 1;

@@ -8,13 +8,14 @@
 /* The statistics or differences that are asked for. As statistics_compute(). */
 int report_statistics(const struct snapshot *snapshot, const struct report_opts *opts,
 		      struct statistics *out);
-/* The layer of mapped memory (snapshot.mapped), as a snapshot that can be reported as the blocks are. */
-struct report_mapped {
+/* A layer beside the first, as a snapshot that can be reported as that is. */
+struct report_layer {
 	struct snapshot layer, old; /* borrow from the snapshots */
 	struct report_opts opts;    /* opts.old is old, where two are compared */
 };
 /* 1; 0: it was not followed, or not in both that are compared. *out must stay where it is. */
-int report_mapped(const struct snapshot *snapshot, const struct report_opts *opts, struct report_mapped *out);
+int report_layer(const struct snapshot *snapshot, const struct report_opts *opts, enum event_layer layer,
+		 struct report_layer *out);
 /* How many of its entries are shown. */
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts);
 /* The frames of an entry as JSON has them: [{"filename": …, "lineno": …}, …], most recent first. */

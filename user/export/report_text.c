@@ -227,6 +227,8 @@ static void origin_print(FILE *out, const struct snapshot *snapshot)
 	}
 	if (meta->python_version)
 		fprintf(out, "CPython %s, ", version_text(version, meta->python_version));
+	if (meta->layer != EVENT_LAYER_PYTHON)
+		fputs(meta->layer == EVENT_LAYER_MMAP ? "mapped memory, " : "native blocks, ", out);
 	if (meta->mode[0])
 		fprintf(out, "%s mode, ", meta->mode);
 	if (meta->sample_bytes)
@@ -285,7 +287,20 @@ static void titles_print(FILE *out, const struct snapshot *snapshot, const struc
 			snapshot->meta.traceback_limit, opts->old->meta.traceback_limit);
 }
 
-/* what: of which layer, "" for the blocks. */
+/* How a layer is spoken of. */
+struct words {
+	const char *heading, *total, *note;
+};
+
+static const struct words first_words = {"", "Total", ""};
+static const struct words layer_words[EVENT_LAYERS] = {
+	[EVENT_LAYER_PYTHON] = {"Python's allocators, ", "Total of Python's allocators", ""},
+	[EVENT_LAYER_NATIVE] = {"Native blocks (malloc and its kin), ", "Total native",
+				"; what Python asks malloc for is in it: the totals are not to be added up"},
+	[EVENT_LAYER_MMAP] = {"Memory mapped (mmap, brk), ", "Total mapped",
+			      "; the blocks lie in it: the totals are not to be added up"},
+};
+
 static void heading_print(const struct page *page, const struct statistics *statistics, size_t shown,
 			  const char *what)
 {
@@ -315,42 +330,42 @@ static void heading_print(const struct page *page, const struct statistics *stat
 }
 
 static void statistics_print(const struct page *page, const struct snapshot *snapshot,
-			     const struct statistics *statistics, const char *what)
+			     const struct statistics *statistics, const struct words *words)
 {
 	const struct report_opts *opts = page->opts;
 	const struct statistic total = report_total(statistics);
 	size_t shown = report_shown(statistics, opts);
 	char text[32];
 
-	heading_print(page, statistics, shown, what);
+	heading_print(page, statistics, shown, words->heading);
 	for (size_t i = 0; i < shown; i++)
 		entry_print(page, &statistics->entries[i]);
 	others_print(page, statistics, shown);
-	fprintf(page->out, "Total%s: ", *what ? " mapped" : "");
+	fprintf(page->out, "%s: ", words->total);
 	figures_print(page->out, &total, opts->old != NULL);
-	if (snapshot->meta.peak_bytes && !*what)
+	if (snapshot->meta.peak_bytes)
 		/* Only exact mode follows it; else it is the highest that a reading of the heap has seen. */
 		fprintf(page->out, " (peak size%s%s%s)",
 			strcmp(snapshot->meta.mode, "census") == 0 ? " at least " : "=",
 			snapshot->meta.sample_bytes ? "~" : "", report_size(text, snapshot->meta.peak_bytes));
-	fputs(*what ? "; the pools lie in it: the totals are not to be added up\n" : "\n", page->out);
+	fprintf(page->out, "%s\n", words->note);
 }
 
-/* The layer below: arenas and large blocks lie in it, so its sum stands apart. */
-static int mapped_print(const struct page *page, const struct snapshot *snapshot)
+/* A layer beside the first: what is in one lies in blocks of the next, so its sum stands apart. */
+static int layer_print(const struct page *page, const struct snapshot *snapshot, enum event_layer which)
 {
-	struct report_mapped mapped;
+	struct report_layer layer;
 	struct page below = *page;
 	struct statistics statistics;
 	int err;
 
-	if (!report_mapped(snapshot, page->opts, &mapped))
+	if (!report_layer(snapshot, page->opts, which, &layer))
 		return 0;
-	err = report_statistics(&mapped.layer, &mapped.opts, &statistics);
+	err = report_statistics(&layer.layer, &layer.opts, &statistics);
 	if (err)
 		return err;
-	below.opts = &mapped.opts;
-	statistics_print(&below, &mapped.layer, &statistics, "Memory mapped (mmap, brk), ");
+	below.opts = &layer.opts;
+	statistics_print(&below, &layer.layer, &statistics, &layer_words[which]);
 	statistics_free(&statistics);
 	return 0;
 }
@@ -359,18 +374,19 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 		      const struct statistics *statistics)
 {
 	const struct report_opts *opts = page->opts;
-	int err;
+	int err = 0;
 
 	titles_print(page->out, snapshot, opts);
-	if (snapshot->process_count && !opts->old && !group_is_owner(opts->by)) {
+	if (snapshot->process_count && !opts->old && !group_is_owner(opts->by))
 		err = processes_print(page->out, snapshot, opts);
+	if (err)
+		return err;
+	statistics_print(page, snapshot, statistics, &first_words);
+	for (int layer = 0; layer < EVENT_LAYERS; layer++) {
+		err = layer_print(page, snapshot, layer);
 		if (err)
 			return err;
 	}
-	statistics_print(page, snapshot, statistics, "");
-	err = mapped_print(page, snapshot);
-	if (err)
-		return err;
 	not_seen_print(page->out, snapshot, opts->old ? "Not seen by the new one" : "Not seen", opts->color);
 	if (opts->old)
 		not_seen_print(page->out, opts->old, "Not seen by the old one", opts->color);

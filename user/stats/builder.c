@@ -133,16 +133,16 @@ static int total_add(uint64_t *total, const struct snapshot_trace *trace)
 	return 0;
 }
 
-int builder_mapped(struct builder *builder, const struct snapshot_trace *trace)
+int builder_layer(struct builder *builder, enum event_layer which, const struct snapshot_trace *trace)
 {
-	struct snapshot *snapshot = builder->snapshot;
-	int err = total_add(&builder->mapped_bytes, trace);
+	struct snapshot_layer *layer = &builder->snapshot->layers[which];
+	int err = total_add(&builder->layer_bytes[which], trace);
 
 	if (!err)
-		err = array_reserve(&snapshot->mapped, &builder->mapped_room, snapshot->mapped_count, 1,
-				    sizeof(*snapshot->mapped));
+		err = array_reserve(&layer->traces, &builder->layer_room[which], layer->trace_count, 1,
+				    sizeof(*layer->traces));
 	if (!err)
-		snapshot->mapped[snapshot->mapped_count++] = *trace;
+		layer->traces[layer->trace_count++] = *trace;
 	return err;
 }
 
@@ -248,7 +248,9 @@ int builder_order(struct builder *builder)
 	size_t processes = snapshot_process_count(snapshot);
 	int err = traces_order(&snapshot->traces, snapshot->trace_count, processes);
 
-	return err ? err : traces_order(&snapshot->mapped, snapshot->mapped_count, processes);
+	for (size_t i = 0; i < EVENT_LAYERS && !err; i++)
+		err = traces_order(&snapshot->layers[i].traces, snapshot->layers[i].trace_count, processes);
+	return err;
 }
 
 static void index_free(struct builder *builder)

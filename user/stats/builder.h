@@ -16,9 +16,9 @@ struct builder_index {
 
 struct builder {
 	struct snapshot *snapshot; /* owned until builder_finish() */
-	size_t frame_room, traceback_room, trace_room, mapped_room, process_room;
+	size_t frame_room, traceback_room, trace_room, layer_room[EVENT_LAYERS], process_room;
 	struct builder_index traceback_index, trace_index;
-	uint64_t total_bytes, mapped_bytes;
+	uint64_t total_bytes, layer_bytes[EVENT_LAYERS];
 };
 
 int builder_begin(struct builder *builder); /* 0, -ENOMEM */
@@ -30,8 +30,8 @@ int builder_traceback(struct builder *builder, const struct snapshot_frame *fram
  * INT64_MAX, so that no sum over a snapshot's blocks can overflow.
  */
 int builder_trace(struct builder *builder, const struct snapshot_trace *trace);
-/* The same for a range of the mapped layer; equal ones stay apart. */
-int builder_mapped(struct builder *builder, const struct snapshot_trace *trace);
+/* The same for a layer beside the first; equal ones stay apart. */
+int builder_layer(struct builder *builder, enum event_layer layer, const struct snapshot_trace *trace);
 /* The same, but never one with an equal trace before it: the order of blocks that were listed one by one stays. */
 int builder_append(struct builder *builder, const struct snapshot_trace *trace);
 /* One more process, for the traces that name it; *meta is borrowed until the next. 0; -EFBIG: too many; -ENOMEM. */

@@ -47,6 +47,8 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	sum->stacks_cut += one->stacks_cut;
 	sum->rounded_blocks += one->rounded_blocks;
 	sum->regions_dropped += one->regions_dropped;
+	sum->native.frees_unknown += one->native.frees_unknown;
+	sum->native.replaced += one->native.replaced;
 	for (size_t i = 0; i < LOSS_COUNT; i++)
 		sum->loss[i] = max(sum->loss[i], one->loss[i]);
 	sum->coverage_known |= one->coverage_known;
@@ -90,7 +92,9 @@ static void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 	sum->sample_bytes = max(sum->sample_bytes, one->sample_bytes);
 	sum->unread_ns = max(sum->unread_ns, one->unread_ns);
 	sum->from_start &= one->from_start;
-	sum->mapped_known |= one->mapped_known;
+	sum->layers |= one->layers | 1u << one->layer;
+	if (one->layer < sum->layer)
+		sum->layer = one->layer;
 	sum->large_skipped |= one->large_skipped;
 }
 
@@ -99,12 +103,14 @@ static void whole_set(struct snapshot *snapshot)
 	struct snapshot_meta *whole = &snapshot->meta;
 
 	*whole = snapshot->processes[0];
+	whole->layers |= 1u << whole->layer;
 	for (size_t i = 1; i < snapshot->process_count; i++)
 		meta_add(whole, &snapshot->processes[i]);
+	whole->layers &= ~(1u << whole->layer);
 	whole->pid = whole->ns_pid = whole->parent = 0;
 	whole->has_exited = 0;
 	whole->wait_status = 0;
-	whole->peak_bytes = 0;
+	whole->peak_bytes = whole->native.peak_bytes = 0;
 	/* Each process has its own. */
 	whole->change_count = whole->changes_dropped = 0;
 	memset(whole->changes, 0, sizeof(whole->changes));
@@ -135,8 +141,9 @@ static int processes_add(struct merger *merger, const struct snapshot *part, con
 	return err;
 }
 
+/* Of one process the native layer is the first, of another it stands beside Python's: in the whole each is with its kind. */
 static int traces_add(struct carry *carry, const struct snapshot_trace *traces, size_t count,
-		      const uint32_t *places, int (*add)(struct builder *, const struct snapshot_trace *))
+		      const uint32_t *places, enum event_layer layer)
 {
 	int err = 0;
 
@@ -148,7 +155,7 @@ static int traces_add(struct carry *carry, const struct snapshot_trace *traces, 
 		trace.process = places[trace.process];
 		err = carry_traceback(carry, &trace);
 		if (!err)
-			err = add(carry->to, &trace);
+			err = builder_layer(carry->to, layer, &trace);
 	}
 	return err;
 }
@@ -165,12 +172,23 @@ int merger_add(struct merger *merger, const struct snapshot *part, const signed 
 		err = carry_begin(&carry, part, &merger->builder);
 	/* Equal traces were one before, or were listed one by one. */
 	if (!err)
-		err = traces_add(&carry, part->traces, part->trace_count, places, builder_append);
-	if (!err)
-		err = traces_add(&carry, part->mapped, part->mapped_count, places, builder_mapped);
+		err = traces_add(&carry, part->traces, part->trace_count, places, part->meta.layer);
+	for (size_t i = 0; i < EVENT_LAYERS && !err; i++)
+		err = traces_add(&carry, part->layers[i].traces, part->layers[i].trace_count, places,
+				 (enum event_layer)i);
 	carry_end(&carry);
 	free(places);
 	return err;
+}
+
+/* The traces of what is the first layer of the whole. */
+static void first_take(struct snapshot *snapshot)
+{
+	struct snapshot_layer *first = &snapshot->layers[snapshot->meta.layer];
+
+	snapshot->traces = first->traces;
+	snapshot->trace_count = first->trace_count;
+	*first = (struct snapshot_layer){0};
 }
 
 struct snapshot *merger_finish(struct merger *merger)
@@ -179,6 +197,7 @@ struct snapshot *merger_finish(struct merger *merger)
 
 	if (snapshot->process_count)
 		whole_set(snapshot);
+	first_take(snapshot);
 	if (snapshot->process_count == 1) {
 		snapshot->meta = snapshot->processes[0];
 		free(snapshot->processes);

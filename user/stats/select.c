@@ -20,12 +20,16 @@ static int processes_take(struct builder *builder, const struct snapshot *snapsh
 	return err;
 }
 
-static int traces_take(struct carry *carry, struct filter_run *run, int merge)
+/* Of one layer, by its index; -1: the first. */
+static int layer_select(struct carry *carry, struct filter_run *run, int which, int merge)
 {
+	const struct snapshot *from = carry->from;
+	const struct snapshot_trace *traces = which < 0 ? from->traces : from->layers[which].traces;
+	size_t count = which < 0 ? from->trace_count : from->layers[which].trace_count;
 	int err = 0;
 
-	for (size_t i = 0; !err && i < carry->from->trace_count; i++) {
-		struct snapshot_trace trace = carry->from->traces[i];
+	for (size_t i = 0; !err && i < count; i++) {
+		struct snapshot_trace trace = traces[i];
 		int passes = filter_run_passes(run, &trace);
 
 		if (passes <= 0) {
@@ -33,7 +37,9 @@ static int traces_take(struct carry *carry, struct filter_run *run, int merge)
 			continue;
 		}
 		err = carry_traceback(carry, &trace);
-		if (!err)
+		if (!err && which >= 0)
+			err = builder_layer(carry->to, (enum event_layer)which, &trace);
+		else if (!err)
 			err = merge ? builder_trace(carry->to, &trace) : builder_append(carry->to, &trace);
 	}
 	return err;
@@ -54,8 +60,8 @@ int snapshot_select(const struct snapshot *snapshot, const struct filters *filte
 		err = carry_begin(&carry, snapshot, &builder);
 	if (!err)
 		err = filter_run_begin(&run, filters, snapshot);
-	if (!err)
-		err = traces_take(&carry, &run, merge);
+	for (int which = -1; !err && which < EVENT_LAYERS; which++)
+		err = layer_select(&carry, &run, which, merge);
 	filter_run_end(&run);
 	carry_end(&carry);
 	if (err)

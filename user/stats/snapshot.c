@@ -2,6 +2,7 @@
 #include "stats/snapshot.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,8 @@ void snapshot_free(struct snapshot *snapshot)
 	free(snapshot->frames);
 	free(snapshot->tracebacks);
 	free(snapshot->traces);
-	free(snapshot->mapped);
+	for (size_t i = 0; i < EVENT_LAYERS; i++)
+		free(snapshot->layers[i].traces);
 	free(snapshot->processes);
 	free(snapshot);
 }
@@ -65,6 +67,19 @@ uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct sna
 	return snapshot->meta.sample_bytes ? snapshot_process(snapshot, trace->process)->sample_bytes : 0;
 }
 
+/* The layer's traces of a process, which stand together, as the first layer of *one. */
+static void process_part(const struct snapshot_layer *layer, size_t index, struct snapshot *one)
+{
+	size_t start = 0, end;
+
+	while (start < layer->trace_count && layer->traces[start].process < index)
+		start++;
+	for (end = start; end < layer->trace_count && layer->traces[end].process == index;)
+		end++;
+	one->traces = layer->traces ? layer->traces + start : NULL;
+	one->trace_count = end - start;
+}
+
 struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t index, size_t *first)
 {
 	struct snapshot one = *snapshot;
@@ -75,11 +90,14 @@ struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t inde
 	one.meta = *snapshot_process(snapshot, index);
 	one.processes = NULL;
 	one.process_count = 0;
-	one.mapped = NULL;
-	one.mapped_count = 0;
+	memset(one.layers, 0, sizeof(one.layers));
+	one.meta.layers = 0;
 	one.traces += *first;
 	one.trace_count = end - *first;
 	*first = end;
+	/* What is first of it is another layer than of the whole. */
+	if (one.meta.layer != snapshot->meta.layer)
+		process_part(&snapshot->layers[one.meta.layer], index, &one);
 	return one;
 }
 
@@ -88,16 +106,34 @@ int snapshot_is_growth(const struct snapshot *snapshot)
 	return !strcmp(snapshot->meta.mode, "growth");
 }
 
-struct snapshot snapshot_mapped(const struct snapshot *snapshot)
+int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer)
 {
-	struct snapshot mapped = *snapshot;
+	return snapshot->meta.layer == layer || snapshot->meta.layers & 1u << layer;
+}
 
-	mapped.traces = snapshot->mapped;
-	mapped.trace_count = snapshot->mapped_count;
-	mapped.mapped = NULL;
-	mapped.mapped_count = 0;
-	mapped.meta.sample_bytes = 0; /* a sample is of blocks */
-	return mapped;
+struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_layer layer)
+{
+	struct snapshot only = *snapshot;
+	struct snapshot_meta *meta = &only.meta;
+
+	meta->layers = 0;
+	memset(only.layers, 0, sizeof(only.layers));
+	if (layer == EVENT_LAYER_MMAP)
+		meta->sample_bytes = 0; /* a sample is of blocks */
+	if (layer == meta->layer)
+		return only;
+	only.traces = snapshot->layers[layer].traces;
+	only.trace_count = snapshot->layers[layer].trace_count;
+	meta->layer = layer;
+	/* What was read of Python's heap says nothing of the others. */
+	meta->coverage_known = 0;
+	meta->unread_ns = meta->rounded_blocks = 0;
+	if (!strcmp(meta->mode, "census"))
+		snprintf(meta->mode, sizeof(meta->mode), "exact");
+	meta->peak_bytes = layer == EVENT_LAYER_NATIVE ? meta->native.peak_bytes : 0;
+	meta->frees_unknown = layer == EVENT_LAYER_NATIVE ? meta->native.frees_unknown : 0;
+	meta->replaced = layer == EVENT_LAYER_NATIVE ? meta->native.replaced : 0;
+	return only;
 }
 
 static int array_copy(void *out, const void *from, size_t count, size_t size)
@@ -150,9 +186,11 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	if (!err)
 		err = array_copy(&copy->traces, snapshot->traces, snapshot->trace_count,
 				 sizeof(*copy->traces));
-	if (!err)
-		err = array_copy(&copy->mapped, snapshot->mapped, snapshot->mapped_count,
-				 sizeof(*copy->mapped));
+	for (size_t i = 0; i < EVENT_LAYERS && !err; i++) {
+		err = array_copy(&copy->layers[i].traces, snapshot->layers[i].traces,
+				 snapshot->layers[i].trace_count, sizeof(*copy->traces));
+		copy->layers[i].trace_count = err ? 0 : snapshot->layers[i].trace_count;
+	}
 	if (!err)
 		err = array_copy(&copy->processes, snapshot->processes, snapshot->process_count,
 				 sizeof(*copy->processes));
@@ -163,7 +201,6 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	copy->frame_count = snapshot->frame_count;
 	copy->traceback_count = snapshot->traceback_count;
 	copy->trace_count = snapshot->trace_count;
-	copy->mapped_count = snapshot->mapped_count;
 	copy->process_count = snapshot->process_count;
 	*out = copy;
 	return 0;

@@ -65,6 +65,11 @@ struct snapshot_coverage {
 	uint64_t elapsed_ns, frozen_ns; /* how long it took to read; how long the target was stopped for it */
 };
 
+/* What of the figures in struct snapshot_meta is one layer's. */
+struct snapshot_table {
+	uint64_t peak_bytes, frees_unknown, replaced;
+};
+
 /* The process was traced in this way from then on. */
 struct snapshot_change {
 	uint64_t since_ns; /* after its tracing began */
@@ -102,10 +107,11 @@ struct snapshot_meta {
 	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */
 	uint64_t
 		unread_ns; /* census: how long before this moment the heap was read; since then dead blocks count */
-	int mapped_known;         /* snapshot.mapped was followed */
+	uint32_t layers; /* 1 << enum event_layer for each that was followed beside the first (snapshot.layers) */
+	struct snapshot_table native; /* of the native layer, where it is not the first */
 	int large_skipped;        /* growth mode: large blocks were not traced, one by one */
 	uint32_t pool_bytes;      /* of each of pymalloc's pools; 0: not known */
-	uint64_t regions_dropped; /* changes of it that were not kept */
+	uint64_t regions_dropped; /* changes of mapped memory that were not kept */
 	/* How it was traced when, if that has changed: what it began with, and the last ones, of which mode is the last. */
 	struct snapshot_change changes[SNAPSHOT_CHANGES];
 	uint32_t change_count;    /* 0: it was traced in one way */
@@ -124,11 +130,13 @@ struct snapshot {
 	struct snapshot_trace *traces; /* in the order of their processes */
 	size_t trace_count;
 	/*
-	 * The memory mapped since the trace began (growth mode): bytes are of each range. A layer of its own, in which most
-	 * of what traces hold lies: the two are never added up.
+	 * Layers beside the first, by enum event_layer; of mapped memory, bytes are of each range that was mapped since the trace
+	 * began. What is in one lies, for the most part, in blocks of the next: they are never added up.
 	 */
-	struct snapshot_trace *mapped;
-	size_t mapped_count;
+	struct snapshot_layer {
+		struct snapshot_trace *traces;
+		size_t trace_count;
+	} layers[EVENT_LAYERS];
 	/*
 	 * Where there are several, each one's own: process_count is 0 or at least 2, and meta is then their sum. A
 	 * process that calls exec is two, the program before it and the one after.
@@ -156,8 +164,10 @@ struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t inde
 
 /* Are pools counted and not blocks? */
 int snapshot_is_growth(const struct snapshot *snapshot);
-/* The mapped layer as a snapshot of its own, for whatever takes one; borrows all but itself from the snapshot. */
-struct snapshot snapshot_mapped(const struct snapshot *snapshot);
+/* Was the layer followed, as the first or beside it? */
+int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer);
+/* The snapshot with that layer as its first and only one, for whatever takes one; borrows all but itself from the snapshot. */
+struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_layer layer);
 
 void snapshot_free(struct snapshot *snapshot); /* NULL is legal */
 /* A deep copy. 0 or -ENOMEM. */

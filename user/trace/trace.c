@@ -88,10 +88,12 @@ uint32_t state_layers(uint32_t mode)
 
 	if (mode & EVENT_MODE_NATIVE)
 		layers |= 1u << EVENT_LAYER_NATIVE;
-	if (mode & EVENT_MODE_PYTHON || !(mode & EVENT_MODE_NATIVE))
-		layers |= 1u << EVENT_LAYER_PYTHON;
 	if (mode & EVENT_MODE_MAPPED)
 		layers |= 1u << EVENT_LAYER_MMAP;
+	/* Before there were others it went without saying; mapped memory was then followed in growth mode only. */
+	if (mode & EVENT_MODE_PYTHON || !layers ||
+	    (!(mode & EVENT_MODE_NATIVE) && (mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH))
+		layers |= 1u << EVENT_LAYER_PYTHON;
 	return layers;
 }
 
@@ -105,7 +107,6 @@ static void info_set(struct process_state *process, const struct event_target *e
 		.nframe = event->nframe,
 		.mode = event->mode & EVENT_MODE_MASK,
 		.layers = state_layers(event->mode),
-		.mapped_known = (event->mode & EVENT_MODE_MAPPED) != 0,
 		.large_skipped = (event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH &&
 				 !(event->mode & EVENT_MODE_LARGE),
 		.pool_bytes = pool_bytes(event->python_version),

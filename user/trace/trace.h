@@ -69,7 +69,6 @@ struct trace_process {
 	uint32_t layers;         /* 1 << enum event_layer for each that is traced */
 	uint32_t pool_bytes;     /* of a pool of pymalloc's; 0: not known */
 	uint64_t sample_bytes;   /* the table holds a sample (stats/estimate.h); 0: every block */
-	int mapped_known;        /* what it maps is followed */
 	int large_skipped;       /* large blocks are not traced, one by one */
 	int from_start;
 	int off;                                          /* its probes are out */
@@ -139,11 +138,14 @@ uint64_t
 trace_orphans(const struct trace *trace);       /* malformed records that belong to no process under trace */
 size_t trace_memory(const struct trace *trace); /* bytes held, about */
 
-/* The layer that stands first: Python's if that is traced, else the native one. */
+/* The layer that stands first: Python's if that is traced, else the native one if that is, else mapped memory. */
 enum event_layer trace_first_layer(const struct trace_process *process);
-/* How many blocks live; of a sample, how many it stands for. */
-uint64_t trace_live_count(const struct trace *trace, size_t process, enum event_layer layer);
-/* Live blocks of a process in a layer that has a table, as they are now. Borrowed. */
+/*
+ * What lives in a layer now. Of a sample, live_blocks is how many it stands for; of mapped memory, which has no table, there is
+ * nothing else than that and live_bytes.
+ */
+struct trace_table trace_live(const struct trace *trace, size_t process, enum event_layer layer);
+/* Live blocks of a process in a layer, as they are now; NULL: the layer has no table. Borrowed. */
 const struct blocks *trace_blocks(const struct trace *trace, size_t process, enum event_layer layer);
 /*
  * The next address of a native frame that has no name yet; *cursor starts at 0, and a later walk may start where an

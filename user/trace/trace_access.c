@@ -43,27 +43,42 @@ uint64_t trace_orphans(const struct trace *trace)
 
 enum event_layer trace_first_layer(const struct trace_process *process)
 {
-	return process->layers & 1u << EVENT_LAYER_PYTHON ? EVENT_LAYER_PYTHON : EVENT_LAYER_NATIVE;
+	for (int layer = 0; layer < EVENT_LAYERS; layer++)
+		if (process->layers & 1u << layer)
+			return layer;
+	return EVENT_LAYER_PYTHON;
 }
 
-uint64_t trace_live_count(const struct trace *trace, size_t process, enum event_layer layer)
+struct trace_table trace_live(const struct trace *trace, size_t process, enum event_layer layer)
 {
-	const struct trace_process *info = &trace->processes[process]->info;
+	const struct process_state *state = trace->processes[process];
+	struct trace_table live = {0};
 	struct estimate sum = {0};
 	const struct block *block;
 	size_t cursor = 0;
-	uint64_t count;
 
-	if (!info->sample_bytes)
-		return info->tables[layer].live_blocks;
-	while ((block = blocks_next(trace->processes[process]->blocks[layer], &cursor)))
-		estimate_add(&sum, info->sample_bytes, block->bytes, 1);
-	return estimate_round(sum.count, &count) ? INT64_MAX : count;
+	if (layer == EVENT_LAYER_MMAP) {
+		for (size_t i = 0; i < state->regions.count; i++) {
+			live.live_bytes += state->regions.items[i].accessible ? state->regions.items[i].end - state->regions.items[i].start : 0;
+			live.live_blocks += state->regions.items[i].accessible;
+		}
+		return live;
+	}
+	live = state->info.tables[layer];
+	if (!state->info.sample_bytes)
+		return live;
+	while ((block = blocks_next(state->blocks[layer], &cursor)))
+		estimate_add(&sum, state->info.sample_bytes, block->bytes, 1);
+	if (estimate_round(sum.count, &live.live_blocks))
+		live.live_blocks = INT64_MAX;
+	return live;
 }
 
 const struct blocks *trace_blocks(const struct trace *trace, size_t process, enum event_layer layer)
 {
-	return trace_process_at(trace, process) ? trace->processes[process]->blocks[layer] : NULL;
+	return trace_process_at(trace, process) && layer < EVENT_LAYER_TABLES
+		       ? trace->processes[process]->blocks[layer]
+		       : NULL;
 }
 
 const struct strings *trace_strings(const struct trace *trace)

@@ -105,7 +105,6 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	info->mode = mode;
 	info->layers = state_layers(event->mode);
 	info->sample_bytes = event->sample_bytes;
-	info->mapped_known = (event->mode & EVENT_MODE_MAPPED) != 0;
 	info->large_skipped = growth && !(event->mode & EVENT_MODE_LARGE);
 	return err;
 }

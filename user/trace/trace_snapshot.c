@@ -75,29 +75,45 @@ static int traceback_take(struct taking *taking, uint32_t index)
 	return err;
 }
 
-static int blocks_add(struct taking *taking)
+/* The tracebacks that blocks and regions have, in the order in which the trace first met them. */
+static int tracebacks_take(struct taking *taking)
 {
 	const struct process_state *process = taking->process;
-	const struct blocks *blocks = process->blocks[trace_first_layer(&process->info)];
 	const struct block *block;
-	size_t cursor = 0;
 	int err = 0;
 
-	while ((block = blocks_next(blocks, &cursor)))
-		taking->tracebacks[block->traceback] = 0; /* marks it as wanted */
+	for (size_t layer = 0; layer < EVENT_LAYER_TABLES; layer++)
+		for (size_t cursor = 0; (block = blocks_next(process->blocks[layer], &cursor));)
+			taking->tracebacks[block->traceback] = 0; /* marks it as wanted */
 	for (size_t i = 0; i < process->regions.count; i++)
 		taking->tracebacks[process->regions.items[i].traceback] = 0;
 	for (uint32_t i = 0; !err && i < process->stack_count; i++)
 		if (taking->tracebacks[i] != UINT32_MAX)
 			err = traceback_take(taking, i);
-	cursor = 0;
+	return err;
+}
+
+static int trace_add(struct taking *taking, enum event_layer layer, const struct snapshot_trace *trace)
+{
+	if (layer == trace_first_layer(&taking->process->info))
+		return builder_trace(&taking->builder, trace);
+	return builder_layer(&taking->builder, layer, trace);
+}
+
+static int blocks_add(struct taking *taking, enum event_layer layer)
+{
+	const struct blocks *blocks = taking->process->blocks[layer];
+	const struct block *block;
+	size_t cursor = 0;
+	int err = 0;
+
 	while (!err && (block = blocks_next(blocks, &cursor))) {
 		struct snapshot_trace trace = {.traceback = taking->tracebacks[block->traceback],
 					       .domain = block->domain,
 					       .bytes = block->bytes,
 					       .count = 1};
 
-		err = builder_trace(&taking->builder, &trace);
+		err = trace_add(taking, layer, &trace);
 	}
 	return err;
 }
@@ -114,9 +130,20 @@ static int regions_add(struct taking *taking)
 					       .count = 1};
 
 		if (region->accessible)
-			err = builder_mapped(&taking->builder, &trace);
+			err = trace_add(taking, EVENT_LAYER_MMAP, &trace);
 	}
 	return err;
+}
+
+static int layers_add(struct taking *taking)
+{
+	int err = tracebacks_take(taking);
+
+	if (!err)
+		err = blocks_add(taking, EVENT_LAYER_PYTHON);
+	if (!err)
+		err = blocks_add(taking, EVENT_LAYER_NATIVE);
+	return err ? err : regions_add(taking);
 }
 
 static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
@@ -124,7 +151,9 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 {
 	const struct trace_process *info = &process->info;
 	const struct snapshot_coverage *coverage = &info->coverage;
-	const struct trace_table *table = &info->tables[trace_first_layer(info)];
+	static const struct trace_table none;
+	enum event_layer layer = trace_first_layer(info);
+	const struct trace_table *table = layer < EVENT_LAYER_TABLES ? &info->tables[layer] : &none;
 
 	*meta = (struct snapshot_meta){
 		.pid = info->tgid,
@@ -144,11 +173,14 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		.frames_unknown = info->counters.frames_unknown,
 		.frames_unnamed = info->counters.frames_unnamed,
 		.stacks_cut = info->counters.stacks_cut,
-		.layer = trace_first_layer(info),
+		.layer = layer,
 		.rounded_blocks = info->rounded_blocks,
 		.sample_bytes = info->sample_bytes,
 		.records_malformed = info->counters.records_malformed + trace->orphans,
-		.mapped_known = info->mapped_known,
+		.layers = info->layers & ~(1u << layer),
+		.native = {info->tables[EVENT_LAYER_NATIVE].peak_bytes,
+			   info->tables[EVENT_LAYER_NATIVE].frees_unknown,
+			   info->tables[EVENT_LAYER_NATIVE].replaced},
 		.large_skipped = info->large_skipped,
 		.pool_bytes = info->pool_bytes,
 		.regions_dropped = info->counters.regions_dropped,
@@ -178,6 +210,23 @@ static int trace_compare(const void *a, const void *b)
 	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
+/* Equal traces become one, unless they are to stay apart. */
+static void layer_sort(struct snapshot_layer *layer, int apart)
+{
+	size_t count = 0;
+
+	if (layer->trace_count)
+		qsort(layer->traces, layer->trace_count, sizeof(*layer->traces), trace_compare);
+	for (size_t i = 0; i < layer->trace_count && !apart; i++) {
+		if (count && !trace_compare(&layer->traces[count - 1], &layer->traces[i]))
+			layer->traces[count - 1].count += layer->traces[i].count;
+		else
+			layer->traces[count++] = layer->traces[i];
+	}
+	if (!apart)
+		layer->trace_count = count;
+}
+
 /* UINT32_MAX in each place. */
 static uint32_t *map_new(size_t count)
 {
@@ -199,9 +248,7 @@ int state_snapshot(struct trace *trace, struct process_state *process, const cha
 	taking.string_count = strings_count(trace->strings);
 	taking.strings = map_new(taking.string_count);
 	taking.tracebacks = map_new(process->stack_count);
-	err = taking.strings && taking.tracebacks ? blocks_add(&taking) : -ENOMEM;
-	if (!err)
-		err = regions_add(&taking);
+	err = taking.strings && taking.tracebacks ? layers_add(&taking) : -ENOMEM;
 	free(taking.strings);
 	free(taking.tracebacks);
 	if (err) {
@@ -215,8 +262,8 @@ int state_snapshot(struct trace *trace, struct process_state *process, const cha
 	meta_set(&snapshot->meta, trace, process, moment);
 	if (snapshot->trace_count)
 		qsort(snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces), trace_compare);
-	if (snapshot->mapped_count)
-		qsort(snapshot->mapped, snapshot->mapped_count, sizeof(*snapshot->mapped), trace_compare);
+	for (size_t i = 0; i < EVENT_LAYERS; i++)
+		layer_sort(&snapshot->layers[i], i == EVENT_LAYER_MMAP);
 	*out = snapshot;
 	return 0;
 }
