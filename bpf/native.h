@@ -153,10 +153,10 @@ __noinline __u64 native_stack_id(struct thread_state *thread, struct abi_target 
 static __always_inline void native_output(struct pt_regs *regs, struct thread_state *thread,
 					  struct abi_target *target, __u32 type, __u64 address, __u64 bytes)
 {
-	struct event_alloc record = {.address = address, .bytes = bytes, .api = EVENT_API_NATIVE};
+	struct event_alloc block = {.address = address, .bytes = bytes, .api = EVENT_API_NATIVE}, *record;
 	__u64 sp = thread->native.sp, caller = regs->rip;
 
-	if (!block_is_wanted(thread, target, address, bytes, 0, EVENT_API_NATIVE))
+	if (!block_is_wanted(thread, address, bytes, 0, EVENT_API_NATIVE))
 		return;
 	/* At a ret the return address is still to be popped. */
 	if (regs->rsp == sp)
@@ -168,8 +168,10 @@ static __always_inline void native_output(struct pt_regs *regs, struct thread_st
 		thread->native_walk.below = thread->outer_sp;
 		caller = thread->outer_caller;
 	}
-	record.stack_id = native_stack_id(thread, target, caller);
-	alloc_record_output(&record, type);
+	block.stack_id = native_stack_id(thread, target, caller);
+	record = alloc_reserve(type, bytes);
+	if (record)
+		alloc_submit(thread, record, type, &block);
 }
 
 /* count * bytes, or what no allocator has. */
@@ -245,7 +247,7 @@ static __always_inline int native_begin(struct pt_regs *regs, int throws)
 	request->sp = regs->rsp;
 	/* Of a block that is not in the sample it is an allocation like any other. */
 	if (request->old_address &&
-	    !free_output(target, EVENT_REALLOC, request->old_address, 0, EVENT_API_NATIVE, LOSS_REALLOC))
+	    !free_output(thread, EVENT_REALLOC, request->old_address, 0, EVENT_API_NATIVE, LOSS_REALLOC))
 		request->old_address = 0;
 	return 0;
 }
@@ -280,7 +282,7 @@ static __always_inline int native_end(struct pt_regs *regs, __u64 sp, __u64 resu
 			      address, request->bytes);
 	/* Asked for nothing, a realloc that gives nothing has freed the block (glibc): its REALLOC has said so. */
 	else if (request->old_address && request->bytes)
-		realloc_fail_output(target, request->old_address, EVENT_API_NATIVE);
+		realloc_fail_output(thread, request->old_address, EVENT_API_NATIVE);
 	request->sp = 0;
 	thread->outer_sp = 0;
 	return 0;
@@ -328,7 +330,7 @@ int native_once(struct pt_regs *regs)
 		thread = thread_current();
 		address = argument(regs, cookie, 0);
 		if (thread && address && !native_is_nested(thread, regs->rsp))
-			free_output(target, EVENT_FREE, address, 0, EVENT_API_NATIVE, LOSS_FREE);
+			free_output(thread, EVENT_FREE, address, 0, EVENT_API_NATIVE, LOSS_FREE);
 		break;
 	case ABI_OP_CALLER:
 		thread = thread_current();

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from harness import Interpreter, environment, program, wait_reading, wait_until
+from harness import Interpreter, environment, program, read_report, wait_reading, wait_until
 from test_lifecycle import probed_bytes
 
 
@@ -29,10 +29,14 @@ def own_python(interpreters, libpython, tmp_path):
 
 
 def reports_of(run, pids):
-    """{pid: its last Report}, when the run has ended."""
-    found = {report.data["pid"]: report for report in run.printed_reports()}
-    assert set(pids) <= set(found), "reports of %s, none of %s: %s" % (list(found), list(pids), run.stderr)
-    return found
+    """{pid: the Report of that process alone}, when the run has ended."""
+    return {pid: run.report("--pid", pid) for pid in pids}
+
+
+def traced_pids(run):
+    """The PIDs of all processes in the snapshot."""
+    data = run.report().data
+    return {p["pid"] for p in data.get("processes", [data])}
 
 
 def lives(source, count):
@@ -46,7 +50,7 @@ def lives(source, count):
     return told
 
 
-REPORT = ("--format", "json", "--top", 0, "-v")
+VERBOSE = ("-v",)
 
 
 @pytest.mark.parametrize("version", ("3.8", "3.11", "3.13"))
@@ -55,7 +59,7 @@ def test_fork(start, trace, own_python, version, mode):
     """From its first instruction: what the child gives back of its parent's blocks, and what it keeps of its own."""
     python, env = own_python(version)
     target = start(python, "family.py", "now", 2, env=env)
-    run = trace("-p", target.pid, "-m", mode, *REPORT, output=False)
+    run = trace("-p", target.pid, "-m", mode, *VERBOSE)
     target.step()
     live = lives(target, 3)
     run.interrupt()
@@ -69,7 +73,7 @@ def test_fork(start, trace, own_python, version, mode):
 
 def test_fork_of_a_command(trace, own_python):
     python, env = own_python("3.13")
-    run = trace(*REPORT, "--", python.path, program("family.py"), output=False, stdin=subprocess.PIPE, env=env)
+    run = trace(*VERBOSE, "--", python.path, program("family.py"), stdin=subprocess.PIPE, env=env)
     run.step()
     live = lives(run, 2)
     run.process.stdin.close()
@@ -89,7 +93,7 @@ def test_fork_beside_others(start, trace, run_tracer, own_python):
     target = start(python, "family.py", "wait", env=env)
     pristine = probed_bytes(run_tracer, other.pid)
     before = pristine()
-    run = trace("-p", target.pid, "-m", "exact", *REPORT, output=False)
+    run = trace("-p", target.pid, "-m", "exact", *VERBOSE)
     target.step()
     wait_until(lambda: "forked by PID %d, is traced, too" % target.pid in run.stderr, "the child is under trace")
     assert pristine() == before, "an untraced process has a probe in it"
@@ -106,7 +110,7 @@ def test_fork_beside_others(start, trace, run_tracer, own_python):
 def test_exec(start, trace, any_python, how):
     """The new program is under trace when its loader is done: its table has what it keeps from then on, and nothing else's."""
     target = start(any_python, "runner.py", how)
-    run = trace("-p", target.pid, *REPORT, output=False)
+    run = trace("-p", target.pid, *VERBOSE)
     target.step()
     pid = target.expect()["pid"][0]
     target.read_until("again")
@@ -117,15 +121,14 @@ def test_exec(start, trace, any_python, how):
     assert run.wait() == 0, run.stderr
     report = reports_of(run, [pid])[pid]
     assert report.marked("runner.py", live) == live
-    reports = {r.data["pid"] for r in run.printed_reports()}
-    assert reports == {target.pid, pid}, "a child that has called exec keeps a table"
+    assert traced_pids(run) == {target.pid, pid}, "a child that has called exec keeps a table"
     assert (pid == target.pid) == (how == "exec")
 
 
 def test_shell(trace, any_python):
     """A command that is no Python, and has one started: as a child, or behind an exec of a child."""
     child = '"$0" "$1" spawned; sh -c \'exec "$0" "$@"\' "$0" "$1" spawned; exit 9'
-    run = trace(*REPORT, "--", "sh", "-c", child, any_python.path, program("runner.py"), attached=False, output=False, stdin=subprocess.PIPE)
+    run = trace(*VERBOSE, "--", "sh", "-c", child, any_python.path, program("runner.py"), attached=False, stdin=subprocess.PIPE)
     told = []
     for count in (1, 2):
         run.wait_attached(count)
@@ -133,14 +136,15 @@ def test_shell(trace, any_python):
         told.append(run.expect())
         run.step()
     assert run.wait() == 9, run.stderr
-    reports = run.printed_reports()
-    assert [r.marked("runner.py", live) for r, live in zip(reports, told)] == told
+    pids = traced_pids(run)
+    assert len(pids) == 2
+    assert [run.report("--pid", pid).marked("runner.py", told[0]) for pid in pids] == told
 
 
 @pytest.mark.parametrize("how", ("exec", "spawn"))
 def test_no_follow(start, trace, any_python, how):
     target = start(any_python, "runner.py", how)
-    run = trace("-p", target.pid, "--no-follow", *REPORT, output=False)
+    run = trace("-p", target.pid, "--no-follow", *VERBOSE)
     target.step()
     target.expect()
     target.read_until("again")
@@ -148,23 +152,23 @@ def test_no_follow(start, trace, any_python, how):
     target.expect()
     assert target.finish() == 0
     assert run.wait() == 0
-    assert [r.data["pid"] for r in run.printed_reports()] == [target.pid]
-    assert run.printed_reports()[0].data["moment"] == ("execed" if how == "exec" else "finalizing")
+    assert traced_pids(run) == {target.pid}
+    assert run.report().data["moment"] == ("execed" if how == "exec" else "finalizing")
 
 
 def test_captured(start, trace, run_tracer, own_python, tmp_path):
     """A capture holds the forks: replayed, it gives the same tables."""
     python, env = own_python("3.13")
     target = start(python, "family.py", "now", env=env)
-    run = trace("-p", target.pid, "-m", "exact", "--capture", tmp_path / "capture", *REPORT, output=False)
+    run = trace("-p", target.pid, "-m", "exact", "--capture", tmp_path / "capture", *VERBOSE)
     target.step()
     live = lives(target, 2)
     run.interrupt()
     assert run.wait() == 0
-    done = run_tracer("replay", tmp_path / "capture", "--format", "json", "--top", 0)
+    done = run_tracer("replay", tmp_path / "capture", "-o", tmp_path / "again.pb.gz")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [line for line in run.stdout.splitlines() if line.startswith('{"traceback_limit"')]
-    assert len(done.stdout.splitlines()) == len(live)
+    for pid, report in reports_of(run, live).items():
+        assert read_report(run.tracer, str(tmp_path / "again.pb.gz"), "--pid", str(pid)).statistics == report.statistics
 
 
 def test_many_children(start, trace, own_python):

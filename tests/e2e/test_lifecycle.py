@@ -64,19 +64,20 @@ def test_fork(start, trace, python):
     run = trace("-p", target.pid)
     target.step()
     live = target.expect()
-    report = run.finish()
+    report = run.finish("--pid", target.pid)
     assert report.marked("forker.py", live) == live
     assert target.finish() == 0, "a child was harmed"
 
 
 def test_fork_of_a_command(trace, any_python):
-    run = trace("--", any_python.path, program("forker.py"), stdin=subprocess.PIPE)
+    run = trace("-v", "--", any_python.path, program("forker.py"), stdin=subprocess.PIPE)
     run.step()
     live = run.expect()
     run.step()
     assert run.wait() == 0
-    report = run.report()
-    assert report.marked("forker.py", live) == live
+    children = re.findall(r"PID (\d+), forked by", run.stderr)
+    (pid,) = {p["pid"] for p in run.report().data["processes"]} - set(map(int, children))
+    assert run.report("--pid", pid).marked("forker.py", live) == live
 
 
 # --- the user ends it ----------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ static void check_heap_of(char *path, char *argument, char *environment, int nee
 	assert_int_equal(python_start(&child, (char *[]){path, SCRIPT, argument, NULL}, environment), 0);
 	assert_int_equal(fread(figures, sizeof(figures), 1, child.out), 1);
 	python_wait_paused(&child);
-	assert_int_equal(python_runtime_find(child.pid, &runtime), 0);
+	assert_int_equal(python_runtime_find(child.pid, NULL, &runtime), 0);
 	seen.known = (uint64_t)figures[1];
 	err = heap_read(&runtime, see, &seen, &reading);
 	if (err == -ENOTSUP && needs_symbols && !elf_file_has_symtab(runtime.file)) {
@@ -136,7 +136,7 @@ static void start_idle(char *path, char *environment, struct python_child *child
 
 	assert_int_equal(python_start(child, (char *[]){path, "-c", program, NULL}, environment), 0);
 	assert_int_equal(getc(child->out), '\n');
-	assert_int_equal(python_runtime_find(child->pid, runtime), 0);
+	assert_int_equal(python_runtime_find(child->pid, NULL, runtime), 0);
 }
 
 /* A copy of the interpreter's library without symbols, made in directory. 1; 0: there is no such thing. */
@@ -217,7 +217,7 @@ static void test_changing(void **state)
 		skip();
 	assert_int_equal(python_start(&child, (char *[]){path, "-c", program, NULL}, NULL), 0);
 	assert_int_equal(getc(child.out), '\n');
-	assert_int_equal(python_runtime_find(child.pid, &runtime), 0);
+	assert_int_equal(python_runtime_find(child.pid, NULL, &runtime), 0);
 	for (int i = 0; i < 50; i++) {
 		assert_int_equal(heap_read(&runtime, NULL, NULL, &reading), 0);
 		assert_true(reading.blocks > 0);

@@ -32,7 +32,7 @@ static void check_decode(unsigned int minor)
 		skip();
 	assert_int_equal(python_start(&child, (char *[]){path, "-c", program, NULL}, NULL), 0);
 	assert_int_equal(getc(child.out), '\n');
-	assert_int_equal(python_runtime_find(child.pid, &runtime), 0);
+	assert_int_equal(python_runtime_find(child.pid, NULL, &runtime), 0);
 	assert_int_equal(elf_file_symbol(runtime.file, "_Py_GetAllocatedBlocks", &function), 0);
 	assert_true(function.size <= sizeof(code));
 	assert_int_equal(elf_file_read(runtime.file, function.vaddr, code, function.size), function.size);

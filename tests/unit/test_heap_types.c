@@ -75,7 +75,7 @@ static int run(char *path, char *count, int may_fail, struct heap_types *types)
 	assert_int_equal(python_start(&child, (char *[]){path, SCRIPT, count, NULL}, "PYTHONHASHSEED=0"), 0);
 	assert_int_equal(fread(&blocks, sizeof(blocks), 1, child.out), 1);
 	python_wait_paused(&child);
-	assert_int_equal(python_runtime_find(child.pid, &runtime), 0);
+	assert_int_equal(python_runtime_find(child.pid, NULL, &runtime), 0);
 	err = heap_types_read(&runtime, types);
 	if (err == -ENOTSUP && may_fail && !elf_file_has_symtab(runtime.file)) {
 		printf("%s\n", error_reason(err));
@@ -192,7 +192,7 @@ static void test_changing(void **state)
 		skip();
 	assert_int_equal(python_start(&child, (char *[]){path, "-c", program, NULL}, NULL), 0);
 	assert_int_equal(getc(child.out), '\n');
-	assert_int_equal(python_runtime_find(child.pid, &runtime), 0);
+	assert_int_equal(python_runtime_find(child.pid, NULL, &runtime), 0);
 	for (int i = 0; i < 30; i++) {
 		struct heap_types types;
 
@@ -220,7 +220,7 @@ static void test_hostile(void **state)
 		python_stop(&child);
 		skip();
 	}
-	assert_int_equal(python_runtime_find(child.pid, &runtime), 0);
+	assert_int_equal(python_runtime_find(child.pid, NULL, &runtime), 0);
 	assert_int_equal(heap_types_read(&runtime, &types), 0);
 	memset(longest, 'x', sizeof(longest) - 1);
 	assert_int_equal(count_of(&types, ""), 1000);

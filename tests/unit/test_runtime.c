@@ -197,7 +197,7 @@ static void check_version(unsigned int minor)
 		skip();
 	if (spin_start(&child, path, NULL, &ident))
 		skip();
-	err = python_runtime_find(child.pid, &runtime);
+	err = python_runtime_find(child.pid, NULL, &runtime);
 	if (err)
 		printf("%s: %s\n", path, error_reason(err));
 	assert_int_equal(err, 0);
@@ -249,7 +249,7 @@ static void test_system(void **state)
 		snprintf(path, sizeof(path), "/usr/bin/python3.%u", minor);
 		if (access(path, X_OK) || spin_start(&child, path, NULL, &ident))
 			continue;
-		assert_int_equal(python_runtime_find(child.pid, &runtime), 0);
+		assert_int_equal(python_runtime_find(child.pid, NULL, &runtime), 0);
 		assert_int_equal(runtime.offsets->version, 0x0300 | minor);
 		check_spinning(&runtime, ident);
 		python_runtime_close(&runtime);
@@ -280,7 +280,7 @@ static void check_stripped(unsigned int minor)
 	if (status == 0) {
 		snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", copy);
 		assert_int_equal(spin_start(&child, path, preload, &ident), 0);
-		assert_int_equal(python_runtime_find(child.pid, &runtime), 0);
+		assert_int_equal(python_runtime_find(child.pid, NULL, &runtime), 0);
 		assert_string_equal(elf_file_path(runtime.file), copy);
 		assert_int_equal(runtime.target.tstate_source, ABI_TSTATE_DTV);
 		check_spinning(&runtime, ident);
@@ -332,7 +332,7 @@ static void check_static(unsigned int minor)
 	status = system(command);
 	for (int stripped = 0; stripped < 2 && status == 0; stripped++) {
 		assert_int_equal(spin_start(&child, program, home, &ident), 0);
-		assert_int_equal(python_runtime_find(child.pid, &runtime), 0);
+		assert_int_equal(python_runtime_find(child.pid, NULL, &runtime), 0);
 		assert_int_equal(elf_file_has_symtab(runtime.file), !stripped);
 		assert_true(runtime.static_exe);
 		assert_int_equal(runtime.target.tstate_source, ABI_TSTATE_TLS);
@@ -402,7 +402,7 @@ static void check_early(unsigned int minor, unsigned int source)
 		found = WIFSTOPPED(status) && has_libpython(pid);
 	}
 	if (found) {
-		assert_int_equal(python_runtime_find(pid, &runtime), 0);
+		assert_int_equal(python_runtime_find(pid, NULL, &runtime), 0);
 		assert_int_equal(runtime.offsets->version, 0x0300 | minor);
 		assert_int_equal(runtime.target.tstate_source, source);
 		python_runtime_close(&runtime);
@@ -435,8 +435,8 @@ static void test_refused(void **state)
 	char path[PATH_MAX];
 
 	(void)state;
-	assert_int_equal(python_runtime_find(getpid(), &runtime), -ENOENT);
-	assert_int_equal(python_runtime_find(0x7ffffff0, &runtime), -ESRCH);
+	assert_int_equal(python_runtime_find(getpid(), NULL, &runtime), -ENOENT);
+	assert_int_equal(python_runtime_find(0x7ffffff0, NULL, &runtime), -ESRCH);
 
 	if (!python_path(7, path))
 		skip();
@@ -447,7 +447,7 @@ static void test_refused(void **state)
 			NULL),
 		0);
 	assert_int_equal(getc(child.out), '\n');
-	assert_int_equal(python_runtime_find(child.pid, &runtime), -ENOTSUP);
+	assert_int_equal(python_runtime_find(child.pid, NULL, &runtime), -ENOTSUP);
 	assert_non_null(strstr(error_reason(-ENOTSUP), "3.7"));
 	assert_non_null(strstr(error_reason(-ENOTSUP), "3.15"));
 	python_stop(&child);

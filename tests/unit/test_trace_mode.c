@@ -63,7 +63,7 @@ static void test_tables(void **state)
 	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_blocks, 1);
 	assert_int_equal(feed_change(trace, EVENT_MODE_GROWTH | EVENT_MODE_MAPPED, 3000000000, 0), 0);
 	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_blocks, 0);
-	assert_int_equal(process->mapped_known, 1);
+	assert_int_equal(process->layers, 1u << EVENT_LAYER_PYTHON | 1u << EVENT_LAYER_MMAP);
 	assert_int_equal(process->large_skipped, 1);
 	assert_int_equal(feed_change(trace, EVENT_MODE_OFF, 4000000000, 0), 0);
 	assert_int_equal(process->off, 1);
@@ -131,7 +131,7 @@ static void test_thinned(void **state)
 		double error = sqrt(COUNT * (1 - chance) / chance);
 
 		assert_int_equal(feed_change(trace, EVENT_MODE_EXACT, 2 + i, means[i]), 0);
-		assert_true(fabs((double)trace_live_count(trace, 0, EVENT_LAYER_PYTHON) - COUNT) <=
+		assert_true(fabs((double)trace_live(trace, 0, EVENT_LAYER_PYTHON).live_blocks - COUNT) <=
 			    5 * error);
 		assert_true(process->tables[EVENT_LAYER_PYTHON].live_blocks < COUNT / 2);
 	}

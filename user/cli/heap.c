@@ -228,7 +228,7 @@ static int heap_print(pid_t pid, const struct heap_choice *choice)
 	struct python_runtime runtime = {0};
 	struct heap_types types;
 	struct process_info info;
-	int err = python_process_find(pid, &info, &runtime);
+	int err = python_process_find(pid, NULL, &info, &runtime);
 
 	if (err)
 		return err;

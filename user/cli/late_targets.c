@@ -44,7 +44,7 @@ size_t late_targets_look(struct late_targets *targets, struct session *session)
 	targets->looked_ns = now;
 	for (size_t i = 0; i < targets->count; i++) {
 		struct late *late = &targets->items[i];
-		int found = late_look(late), err = found;
+		int found = late_look(late, NULL), err = found;
 
 		if (!found) {
 			targets->items[kept++] = *late;

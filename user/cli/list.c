@@ -65,7 +65,7 @@ static int process_print(pid_t pid, const struct container_list *containers)
 
 	if (err || info.kernel_thread || info.zombie)
 		return 0;
-	err = python_runtime_find(pid, &runtime);
+	err = python_runtime_find(pid, NULL, &runtime);
 	if (err == -EPERM)
 		return 1;
 	if (err && err != -ENOTSUP)

@@ -129,9 +129,10 @@ static int run_confine(const struct run *run)
 /* Is there anything under trace, or may there be? A command without Python may start one. */
 static int run_goes_on(struct run *run)
 {
-	/* Of containers, names and all that runs others may come. */
-	if (run->options.session.watch == ABI_WATCH_ALL || session_running(run->session) ||
-	    targets_waiting(&run->targets) || session_undecided(run->session))
+	if (session_running(run->session) || targets_waiting(&run->targets) ||
+	    session_undecided(run->session))
+		return 1;
+	if (run->options.session.watch == ABI_WATCH_ALL && target_set_may_grow(&run->options.targets))
 		return 1;
 	return run->launch && run->options.session.watch && !launch_wait(run->launch, 0, &run->status);
 }
@@ -222,7 +223,7 @@ static int command_look(struct run *run, pid_t pid)
 	if (run->command_refused)
 		return 0;
 	run->command.pid = pid;
-	found = late_look(&run->command);
+	found = late_look(&run->command, NULL);
 	if (found <= 0) {
 		if (!found && ++run->command_looks == COMMAND_PATIENCE)
 			log_info("the command runs no Python yet; waiting for it to load one");
@@ -312,6 +313,18 @@ static int files_open(struct run *run)
 	return 0;
 }
 
+static void dropped_print(const struct run *run)
+{
+	struct trace_dropped dropped = trace_dropped(session_trace(run->session));
+	char bytes[32];
+
+	if (dropped.processes)
+		log_info("%llu processes that have ended are not in the report, the smallest ones: they held %llu blocks, "
+			 "%s; %u are kept",
+			 (unsigned long long)dropped.processes, (unsigned long long)dropped.blocks,
+			 report_size(bytes, dropped.bytes), TRACE_ENDED_MAX);
+}
+
 static int run_finish(struct run *run)
 {
 	int status, err;
@@ -323,6 +336,7 @@ static int run_finish(struct run *run)
 	if (err)
 		error_print(err, NULL, "the last events");
 	live_finish(&run->live);
+	dropped_print(run);
 	status = reports_print(run, 1);
 	if (run->capture && !session_capture_error(run->session)) {
 		int failed = outfile_commit(run->capture);

@@ -163,10 +163,17 @@ void attach_free(struct attach *attach)
 	free(attach);
 }
 
+/* The programs have copies of the targets that they know. */
+static void targets_changed(struct attach *attach)
+{
+	__atomic_add_fetch(&attach->skeleton->data->targets_version, 1, __ATOMIC_SEQ_CST);
+}
+
 int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target *target)
 {
 	if (bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid, target, BPF_ANY))
 		return error_set(-errno, "the table of targets is full");
+	targets_changed(attach);
 	return 0;
 }
 
@@ -182,6 +189,7 @@ int attach_follow(struct attach *attach, uint32_t tgid)
 void attach_forget(struct attach *attach, uint32_t tgid)
 {
 	bpf_map_delete_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid);
+	targets_changed(attach);
 }
 
 static unsigned int site_group(const struct plan_site *site)

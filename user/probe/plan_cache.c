@@ -24,6 +24,7 @@ struct cached {
 struct plan_cache {
 	struct cached *entries;
 	size_t count, room;
+	struct runtime_files *files;
 };
 
 static int plan_copy(struct plan *out, const struct plan *plan)
@@ -54,6 +55,8 @@ static int bytes_same(int a, int b)
 
 	if (fstat(a, &of_a) || fstat(b, &of_b) || of_a.st_size != of_b.st_size)
 		return 0;
+	if (of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino)
+		return 1;
 	bytes = malloc(2 * (size_t)COMPARE_BYTES);
 	while (bytes && offset < of_a.st_size) {
 		ssize_t got = pread(a, bytes, COMPARE_BYTES, offset);
@@ -109,8 +112,10 @@ int plan_cache_new(struct plan_cache **out)
 {
 	struct plan_cache *cache = calloc(1, sizeof(*cache));
 
-	if (!cache)
+	if (!cache || runtime_files_new(&cache->files)) {
+		free(cache);
 		return -ENOMEM;
+	}
 	*out = cache;
 	return 0;
 }
@@ -121,6 +126,7 @@ void plan_cache_free(struct plan_cache *cache)
 		return;
 	for (size_t i = 0; i < cache->count; i++)
 		cached_free(&cache->entries[i]);
+	runtime_files_free(cache->files);
 	free(cache->entries);
 	free(cache);
 }
@@ -144,4 +150,9 @@ int plan_cache_python(struct plan_cache *cache, struct elf_file *file, const str
 size_t plan_cache_count(const struct plan_cache *cache)
 {
 	return cache->count;
+}
+
+struct runtime_files *plan_cache_files(struct plan_cache *cache)
+{
+	return cache ? cache->files : NULL;
 }

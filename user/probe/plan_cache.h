@@ -8,6 +8,7 @@
 #define TRACER_PROBE_PLAN_CACHE_H
 
 #include "probe/plan.h"
+#include "python/runtime_files.h"
 
 struct plan_cache;
 
@@ -16,6 +17,8 @@ void plan_cache_free(struct plan_cache *cache);
 /* As plan_python(); a copy of what that said of the same bytes and wishes before, if it was asked. NULL: no cache. */
 int plan_cache_python(struct plan_cache *cache, struct elf_file *file, const struct plan_opts *opts,
 		      struct plan *out);
+/* What is known of files with and without a runtime. Borrowed; NULL without a cache. */
+struct runtime_files *plan_cache_files(struct plan_cache *cache);
 /* How many files have been analysed. */
 size_t plan_cache_count(const struct plan_cache *cache);
 

@@ -62,7 +62,7 @@ int plan_runtime(struct python_runtime *runtime, const struct plan_opts *opts, s
 int plan_process(pid_t pid, const struct plan_opts *opts, struct plan_cache *cache, struct process_info *info,
 		 struct python_runtime *runtime, struct plan *plan)
 {
-	int err = python_process_find(pid, info, runtime);
+	int err = python_process_find(pid, plan_cache_files(cache), info, runtime);
 
 	if (err)
 		return err;

@@ -36,7 +36,7 @@ static int python_plan(pid_t pid, const struct plan_target_opts *opts, struct pl
 		       struct plan_target *out)
 {
 	int python_wanted = !opts->layers || opts->layers & PYTHON;
-	int err = python_process_find(pid, &out->info, &out->runtime);
+	int err = python_process_find(pid, plan_cache_files(cache), &out->info, &out->runtime);
 
 	if (err) {
 		out->runtime = (struct python_runtime){0};

@@ -27,7 +27,7 @@ int member_census(struct session *session, struct member *member, int baseline, 
 	uint64_t start = clock_ns(CLOCK_MONOTONIC);
 	int err;
 
-	if (member->heap_unreadable || member->ended || member->adopted ||
+	if (member->heap_unreadable || member->ended ||
 	    trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
 		return 0;
 	err = census_take(&member->runtime, &opts);

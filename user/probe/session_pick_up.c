@@ -136,6 +136,10 @@ static int child_announce(struct session *session, const struct member *parent,
 		member_close(member);
 		return err;
 	}
+	if (trace_process_at(session->trace, member->index)->not_inherited)
+		log_info("PID %d does not begin with the blocks of PID %u, which has forked it: tables of children "
+			 "would be larger than %llu bytes in all",
+			 member->pid, record.parent, TRACE_INHERITED_MAX);
 	member->announced = record;
 	member->mode = parent->mode;
 	member->layers = parent->layers;
@@ -223,7 +227,7 @@ static int candidate_look(struct session *session, struct candidate *candidate, 
 	if (session->opts.wanted && !candidate->late.mapped &&
 	    !session->opts.wanted(session->opts.wanted_context, pid))
 		return 1;
-	found = late_look(&candidate->late);
+	found = late_look(&candidate->late, plan_cache_files(session->plans.python));
 	if (found == -ESRCH)
 		return 1;
 	/* One that is being loaded may come to its Python yet. */

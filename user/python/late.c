@@ -33,7 +33,7 @@ static int maps_hash(pid_t pid, uint64_t *out)
 	return err;
 }
 
-int late_look(struct late *late)
+int late_look(struct late *late, struct runtime_files *files)
 {
 	struct python_runtime runtime = {0};
 	uint64_t mapped;
@@ -46,7 +46,7 @@ int late_look(struct late *late)
 		late->tries = 0;
 		return 0;
 	}
-	err = python_runtime_find(late->pid, &runtime);
+	err = python_runtime_find(late->pid, files, &runtime);
 	if (err == -ENOENT) {
 		late->looked = mapped;
 		return 0;

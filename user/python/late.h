@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct runtime_files;
+
 struct late {
 	pid_t pid;
 	uint64_t mapped; /* a hash of the maps with code, as of the last look */
@@ -20,6 +22,6 @@ struct late {
  * Has a runtime come since the last look? 1: one is there, and the dynamic loader has done with it (python_runtime_find()
  * will find it, or say why it is not supported); 0: not yet; -ESRCH the process is gone; -EPERM; -errno.
  */
-int late_look(struct late *late);
+int late_look(struct late *late, struct runtime_files *files);
 
 #endif

@@ -27,7 +27,8 @@ enum pass { PASS_EXECUTABLE, PASS_LIBPYTHON, PASS_OTHER, PASS_COUNT };
 
 struct search {
 	pid_t pid;
-	char executable[PATH_MAX]; /* as the kernel shows it */
+	struct runtime_files *files; /* NULL: none */
+	char executable[PATH_MAX];   /* as the kernel shows it */
 	struct process_maps maps;
 	const struct process_map *seen[MAX_FILES];
 	size_t seen_count;
@@ -80,18 +81,25 @@ static int map_open(const struct search *search, const struct process_map *map, 
 static int map_check(struct search *search, const struct process_map *map, struct elf_file **file)
 {
 	struct elf_symbol symbol;
-	int err = map_open(search, map, NO_DEBUG, file), found;
+	int found = runtime_files_find(search->files, map, file), err;
 
+	if (found != -ENOENT)
+		return found;
+	err = map_open(search, map, NO_DEBUG, file);
 	if (err == -EPERM || err == -EACCES)
 		search->denied = err;
 	if (err)
 		return err;
 	found = elf_file_symbol(*file, "_PyRuntime", &symbol) == 0 && symbol.vaddr;
+	if (!found)
+		runtime_files_keep(search->files, map, *file, 0);
 	elf_file_close(*file);
 	*file = NULL;
 	if (!found)
 		return 0;
 	err = map_open(search, map, NULL, file);
+	if (!err)
+		runtime_files_keep(search->files, map, *file, 1);
 	return err ? err : 1;
 }
 
@@ -287,7 +295,7 @@ static int runtime_fill(struct python_runtime *runtime, const struct process_map
 	return 0;
 }
 
-int python_runtime_find(pid_t pid, struct python_runtime *out)
+int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_runtime *out)
 {
 	struct python_runtime runtime = {.pid = pid};
 	const struct process_map *map = NULL;
@@ -299,6 +307,7 @@ int python_runtime_find(pid_t pid, struct python_runtime *out)
 	if (!search)
 		return -ENOMEM;
 	search->pid = pid;
+	search->files = files;
 	err = process_maps_read(pid, &search->maps);
 	if (err)
 		goto out;
@@ -323,7 +332,8 @@ out:
 	return err;
 }
 
-int python_process_find(pid_t pid, struct process_info *info, struct python_runtime *out)
+int python_process_find(pid_t pid, struct runtime_files *files, struct process_info *info,
+			struct python_runtime *out)
 {
 	int err = process_info_read(pid, info);
 
@@ -334,7 +344,7 @@ int python_process_find(pid_t pid, struct process_info *info, struct python_runt
 	if (info->kernel_thread || info->zombie)
 		return error_set(-ENOENT, "it is %s",
 				 info->kernel_thread ? "a kernel thread" : "a zombie, it has ended");
-	return python_runtime_find(pid, out);
+	return python_runtime_find(pid, files, out);
 }
 
 /* From the interpreter's own description of itself rather than from the table. */

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "python/offsets.h"
+#include "python/runtime_files.h"
 #include "target/elf_file.h"
 #include "target/process.h"
 
@@ -27,14 +28,15 @@ struct python_runtime {
 /*
  * Looks through the executable and the mapped files for one that defines _PyRuntime. The process may be at
  * its very first instruction: nothing of its memory need be initialised (GOT slots may be unrelocated: the
- * DTV way is then chosen only if the module id can be known).
+ * DTV way is then chosen only if the module id can be known). files, if not NULL, spares looking into files again.
  * 0; -ENOENT no Python runtime in this process; -ENOTSUP recognised but not supported (a version not in the
  * table, a free-threaded or debug build, PyPy: error_set says which, what is known and the remedy); -ENOEXEC;
  * -ESRCH; -EPERM.
  */
-int python_runtime_find(pid_t pid, struct python_runtime *out);
+int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_runtime *out);
 /* The same of a process that a user names, and what it is; also -EINVAL: pid is one of its threads. */
-int python_process_find(pid_t pid, struct process_info *info, struct python_runtime *out);
+int python_process_find(pid_t pid, struct runtime_files *files, struct process_info *info,
+			struct python_runtime *out);
 /* Of a child that was forked: all of it is where it is in its parent. 0, -ENOMEM; the caller closes it. */
 int python_runtime_inherit(const struct python_runtime *parent, pid_t pid, struct python_runtime *out);
 void python_runtime_close(struct python_runtime *runtime);

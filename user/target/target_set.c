@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -80,6 +81,17 @@ int target_set_is_empty(const struct target_set *set)
 int target_set_is_all(const struct target_set *set)
 {
 	return set->all && !set->pid_count && !set->container_count && !set->cgroup_count && !set->name_count;
+}
+
+int target_set_may_grow(const struct target_set *set)
+{
+	if (!set->container_count)
+		return !target_set_is_pids(set) && !target_set_is_empty(set);
+	for (size_t i = 0; i < set->container_count; i++)
+		for (size_t k = 0; k < set->containers[i].count; k++)
+			if (!kill(set->containers[i].entries[k].init_pid, 0) || errno == EPERM)
+				return 1;
+	return set->wait;
 }
 
 int target_set_is_pids(const struct target_set *set)

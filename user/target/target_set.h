@@ -81,6 +81,11 @@ int target_set_list(struct target_set *set, pid_t **pids, size_t *count);
 /* Has a container that is waited for not been seen yet: this one, any? */
 int target_set_is_awaited(const struct target_set *set, const struct target_container *container);
 int target_set_is_waiting(const struct target_set *set);
+/*
+ * May processes come to match that are not children of those which do? Of process ids none, of containers while one of them runs or
+ * is waited for, of everything else at any time.
+ */
+int target_set_may_grow(const struct target_set *set);
 
 /*
  * Where a process id of a container was meant: "PID 12 is PID 4711 here, in container web-1". Looks for processes that have

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "python/runtime_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct known_file {
+	uint64_t inode; /* as maps show it */
+	uint32_t device_major, device_minor;
+	int fd;                /* -1: the slot is free */
+	struct elf_file *file; /* NULL: it holds no runtime */
+	off_t bytes;
+	struct timespec changed;
+};
+
+struct runtime_files {
+	struct known_file items[RUNTIME_FILES_MAX];
+	size_t next; /* to be taken, or forgotten */
+};
+
+int runtime_files_new(struct runtime_files **out)
+{
+	struct runtime_files *files = calloc(1, sizeof(*files));
+
+	if (!files)
+		return -ENOMEM;
+	for (size_t i = 0; i < RUNTIME_FILES_MAX; i++)
+		files->items[i].fd = -1;
+	*out = files;
+	return 0;
+}
+
+static void known_forget(struct known_file *known)
+{
+	if (known->fd < 0)
+		return;
+	close(known->fd);
+	elf_file_close(known->file);
+	*known = (struct known_file){.fd = -1};
+}
+
+void runtime_files_free(struct runtime_files *files)
+{
+	if (!files)
+		return;
+	for (size_t i = 0; i < RUNTIME_FILES_MAX; i++)
+		known_forget(&files->items[i]);
+	free(files);
+}
+
+int runtime_files_find(struct runtime_files *files, const struct process_map *map, struct elf_file **file)
+{
+	for (size_t i = 0; files && i < RUNTIME_FILES_MAX; i++) {
+		struct known_file *known = &files->items[i];
+		struct stat st;
+
+		if (known->fd < 0 || known->inode != map->inode ||
+		    known->device_major != map->device_major || known->device_minor != map->device_minor)
+			continue;
+		if (fstat(known->fd, &st) || st.st_size != known->bytes ||
+		    st.st_ctim.tv_sec != known->changed.tv_sec ||
+		    st.st_ctim.tv_nsec != known->changed.tv_nsec) {
+			known_forget(known);
+			return -ENOENT;
+		}
+		if (!known->file)
+			return 0;
+		*file = elf_file_share(known->file);
+		return 1;
+	}
+	return -ENOENT;
+}
+
+void runtime_files_keep(struct runtime_files *files, const struct process_map *map, struct elf_file *file,
+			int has_runtime)
+{
+	struct known_file *known = files ? &files->items[files->next] : NULL;
+	struct stat st;
+	int fd;
+
+	if (!known || fstat(elf_file_fd(file), &st))
+		return;
+	fd = fcntl(elf_file_fd(file), F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	known_forget(known);
+	*known = (struct known_file){.inode = map->inode,
+				     .device_major = map->device_major,
+				     .device_minor = map->device_minor,
+				     .fd = fd,
+				     .file = has_runtime ? elf_file_share(file) : NULL,
+				     .bytes = st.st_size,
+				     .changed = st.st_ctim};
+	files->next = (files->next + 1) % RUNTIME_FILES_MAX;
+}
