@@ -131,18 +131,10 @@ void attach_detach(struct attach *attach)
 
 void attach_release(struct attach *attach, pid_t pid)
 {
-	size_t kept = 0;
-
-	for (size_t i = 0; i < attach->placed_count; i++) {
-		if (attach->placed[i].pid == pid)
-			links_closer_take(&attach->closer, &attach->placed[i].links);
-		else
-			attach->placed[kept++] = attach->placed[i];
-	}
-	attach->placed_count = kept;
+	attach_drop(attach, pid, ATTACH_ALL, 0);
 }
 
-void attach_drop(struct attach *attach, pid_t pid, unsigned int groups)
+void attach_drop(struct attach *attach, pid_t pid, unsigned int groups, int wait)
 {
 	size_t kept = 0;
 
@@ -151,7 +143,7 @@ void attach_drop(struct attach *attach, pid_t pid, unsigned int groups)
 
 		if (placed->pid != pid || !(placed->group & groups))
 			attach->placed[kept++] = *placed;
-		else if (attach->backend == LINKS_PERF)
+		else if (!wait || attach->backend == LINKS_PERF)
 			links_closer_take(&attach->closer, &placed->links);
 		else
 			links_free(&placed->links);
