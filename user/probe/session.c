@@ -20,7 +20,9 @@
 #include "trace/capture.h"
 
 /* Records handed over in one go; between two goes the session looks at the clock and at who has ended. */
-#define DRAIN_BATCH (1u << 16)
+#define DRAIN_BATCH        (1u << 16)
+#define RING_BYTES_DEFAULT (64u << 20) /* as struct attach_opts says */
+#define RECORD_BYTES_MIN   32u         /* a mark and the ring buffer's own header */
 /* How often the loss counters are looked at: a capture that is cut off has a late reading, too. */
 #define LOSS_PERIOD_NS 500000000ull
 
@@ -56,9 +58,12 @@ static int record_handle(void *context, void *record, size_t size)
 void session_pull(void *context)
 {
 	struct session *session = context;
+	size_t ring = session->opts.ring_bytes ? session->opts.ring_bytes : RING_BYTES_DEFAULT;
 
-	while (attach_drain(session->attach, DRAIN_BATCH) >= (int)DRAIN_BATCH)
-		;
+	/* No more than it can have held when this began: it may be filled as fast as it is drained. */
+	for (size_t batches = ring / RECORD_BYTES_MIN / DRAIN_BATCH + 1; batches; batches--)
+		if (attach_drain(session->attach, DRAIN_BATCH) < (int)DRAIN_BATCH)
+			break;
 }
 
 struct member *member_find(struct session *session, uint32_t tgid)
@@ -169,11 +174,12 @@ void member_end(struct session *session, struct member *member)
 	struct event_process record = {
 		.header = {.type = EVENT_EXIT,
 			   .size = sizeof(record),
-			   .time_ns = clock_ns(CLOCK_MONOTONIC),
 			   .tgid = member->pid,
 			   .tid = member->pid},
 	};
 
+	member_symbols_name(session, member);
+	record.header.time_ns = clock_ns(CLOCK_MONOTONIC);
 	session_feed(session, &record, sizeof(record));
 	member->ended = 1;
 }
@@ -287,9 +293,10 @@ int session_drain(struct session *session)
 		return count;
 	if (session->capture_error)
 		return session->capture_error;
+	/* Also when there is always more: who comes then would never be seen. */
+	ends_watch(session);
+	pick_up(session);
 	if (count < (int)DRAIN_BATCH) {
-		ends_watch(session);
-		pick_up(session);
 		session_census_due(session, clock_ns(CLOCK_MONOTONIC));
 		for (size_t i = 0; i < session->count; i++)
 			member_symbols_watch(session, session->members[i], clock_ns(CLOCK_MONOTONIC));

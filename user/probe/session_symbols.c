@@ -73,7 +73,8 @@ void member_symbols_watch(struct session *session, struct member *member, uint64
 	uint64_t address;
 	int missing = 0;
 
-	if (!is_native(member) || member->pidfd < 0 || now - names->looked_ns < LOOK_PERIOD_NS)
+	if (!is_native(member) || member->ended || member->pidfd < 0 ||
+	    now - names->looked_ns < LOOK_PERIOD_NS)
 		return;
 	while (trace_unnamed_next(session->trace, member->index, &names->watched, &address))
 		missing |= !is_mapped(names, address);
@@ -150,7 +151,8 @@ int member_symbols_name(struct session *session, struct member *member)
 	struct symbols_frame frames[SYMBOLS_FRAMES_MAX];
 	uint64_t address;
 
-	if (!names->count)
+	/* Of one that has ended the trace may have given its index to another. */
+	if (!names->count || member->ended)
 		return 0;
 	member_symbols_watch(session, member, clock_ns(CLOCK_MONOTONIC));
 	while (trace_unnamed_next(session->trace, member->index, &names->named, &address)) {
