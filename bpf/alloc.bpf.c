@@ -21,16 +21,6 @@ char LICENSE[] SEC("license") = "GPL";
 
 extern _Bool bpf_session_is_return(void) __ksym __weak;
 
-static __always_inline struct thread_state *thread_current(void)
-{
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct thread_state *thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-
-	if (!thread)
-		loss_add(LOSS_THREAD_STATE, 1);
-	return thread;
-}
-
 /*
  * Does a request with this stack pointer belong to one in progress? A request whose return never came (a
  * longjmp, a thread that was cancelled) shows by a new one that lies above it on the stack.
@@ -48,65 +38,112 @@ static __always_inline int request_is_nested(struct request *request, __u64 sp)
 	return 0;
 }
 
-static __always_inline void end_output(__u32 type, __u64 address, __u32 domain, __u32 api, __u32 kind)
+static __always_inline void end_output(struct thread_state *thread, __u32 type, __u64 address, __u32 domain,
+				       __u32 api, __u32 kind)
 {
-	struct event_free record = {.address = address, .domain = domain, .api = api};
+	struct event_free *record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
 
-	header_fill(&record.header, type, sizeof(record));
-	record_output(&record, sizeof(record), kind);
+	if (!record) {
+		loss_add(kind, 1);
+		return;
+	}
+	header_fill_block(thread, &record->header, type, sizeof(*record));
+	record->address = address;
+	record->domain = domain;
+	record->api = api;
+	bpf_ringbuf_submit(record, RING_FLAGS);
 }
 
 /* Returns 0 where nobody wants to know: the block was none of the sample. */
-static __always_inline int free_output(struct abi_target *target, __u32 type, __u64 address, __u32 domain,
+static __always_inline int free_output(struct thread_state *thread, __u32 type, __u64 address, __u32 domain,
 				       __u32 api, __u32 kind)
 {
-	if (!sample_end(target, address, domain, api))
+	if (!sample_end(&thread->target, address, domain, api))
 		return 0;
-	end_output(type, address, domain, api, kind);
+	end_output(thread, type, address, domain, api, kind);
 	return 1;
 }
 
-static __always_inline void realloc_fail_output(struct abi_target *target, __u64 address, __u32 api)
+static __always_inline void realloc_fail_output(struct thread_state *thread, __u64 address, __u32 api)
 {
-	sample_add(target, address, 0, api);
-	end_output(EVENT_REALLOC_FAIL, address, 0, api, LOSS_REALLOC);
+	sample_add(&thread->target, address, 0, api);
+	end_output(thread, EVENT_REALLOC_FAIL, address, 0, api, LOSS_REALLOC);
 }
 
 /* Is the block one that is traced? Where it is not, another that was may have lain there. */
-static __always_inline int block_is_wanted(struct thread_state *thread, struct abi_target *target,
-					   __u64 address, __u64 bytes, __u32 domain, __u32 api)
+static __always_inline int block_is_wanted(struct thread_state *thread, __u64 address, __u64 bytes,
+					   __u32 domain, __u32 api)
 {
+	struct abi_target *target = &thread->target;
+
 	if (!sample_is_taken(target))
 		return 1;
 	if (!sample_draw(thread, target, bytes)) {
-		free_output(target, EVENT_FREE, address, domain, api, LOSS_FREE);
+		free_output(thread, EVENT_FREE, address, domain, api, LOSS_FREE);
 		return 0;
 	}
 	sample_add(target, address, domain, api);
 	return 1;
 }
 
-static __always_inline void alloc_record_output(struct event_alloc *record, __u32 type)
+/* An allocation's record, to be filled in and submitted; NULL: there is no room, which is counted. */
+static __always_inline struct event_alloc *alloc_reserve(__u32 type, __u64 bytes)
 {
-	header_fill(&record->header, type, sizeof(*record));
-	if (record_output(record, sizeof(*record),
-			  type == EVENT_ALLOC   ? LOSS_ALLOC
-			  : type == EVENT_REUSE ? LOSS_REUSE
-						: LOSS_REALLOC))
-		loss_add(LOSS_ALLOC_BYTES, record->bytes);
+	struct event_alloc *record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
+
+	if (!record) {
+		loss_add(type == EVENT_ALLOC   ? LOSS_ALLOC
+			 : type == EVENT_REUSE ? LOSS_REUSE
+					       : LOSS_REALLOC,
+			 1);
+		loss_add(LOSS_ALLOC_BYTES, bytes);
+	}
+	return record;
 }
 
-static __always_inline void alloc_output(struct thread_state *thread, struct abi_target *target, __u32 type,
-					 __u64 address, __u64 bytes, __u32 domain, __u32 api)
+static __always_inline void alloc_submit(struct thread_state *thread, struct event_alloc *record, __u32 type,
+					 const struct event_alloc *block)
 {
-	struct event_alloc record = {.address = address, .bytes = bytes, .domain = domain, .api = api};
-	__u32 face = api & EVENT_API_MASK;
+	header_fill_block(thread, &record->header, type, sizeof(*record));
+	record->address = block->address;
+	record->bytes = block->bytes;
+	record->stack_id = block->stack_id;
+	record->domain = block->domain;
+	record->api = block->api;
+	bpf_ringbuf_submit(record, RING_FLAGS);
+}
 
-	if (type != EVENT_REUSE && !block_is_wanted(thread, target, address, bytes, domain, api))
+/*
+ * The record's memory is in no cache of ours, and to hand it over waits until it is (ringbuf.c: xchg). So it is asked for
+ * before the stack is walked, which takes as long. The records of a stack that is new go before it: then it is given back.
+ */
+static __always_inline void alloc_output(struct thread_state *thread, __u32 type, __u64 address, __u64 bytes,
+					 __u32 domain, __u32 api)
+{
+	struct event_alloc block = {.address = address, .bytes = bytes, .domain = domain, .api = api};
+	struct abi_target *target = &thread->target;
+	__u32 face = api & EVENT_API_MASK;
+	struct event_alloc *record;
+	__u64 next;
+	int is_new;
+
+	if (type != EVENT_REUSE && !block_is_wanted(thread, address, bytes, domain, api))
 		return;
-	record.stack_id = stack_id_current(
-		thread, target, face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL);
-	alloc_record_output(&record, type);
+	record = alloc_reserve(type, bytes);
+	if (!record)
+		return;
+	stack_begin(thread, target);
+	next = python_frames_append(thread, target,
+				    face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL);
+	block.stack_id = stack_end(thread, &is_new);
+	if (is_new) {
+		bpf_ringbuf_discard(record, RING_FLAGS);
+		stack_emit(thread, target, next, 0);
+		record = alloc_reserve(type, bytes);
+		if (!record)
+			return;
+	}
+	alloc_submit(thread, record, type, &block);
 }
 
 #include "memory.h"
@@ -145,15 +182,13 @@ static __always_inline __u64 pool_first_free(__u64 pool)
  */
 static __always_inline int request_begin(struct pt_regs *regs, void *context, __u64 sp)
 {
-	struct abi_target *target = target_current();
-	struct thread_state *thread;
+	struct thread_state *thread = thread_current();
+	struct abi_target *target;
 	__u64 cookie;
 
-	if (!target)
-		return 1;
-	thread = thread_current();
 	if (!thread || request_is_nested(&thread->python, sp))
 		return 1;
+	target = &thread->target;
 	cookie = bpf_get_attach_cookie(context);
 	thread->python.old_address = 0;
 	thread->pool_bits = 0;
@@ -191,7 +226,7 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 	thread->last_free = 0;
 	thread->python.sp = sp;
 	/* Of a block that is not in the sample it is an allocation like any other. */
-	if (thread->python.old_address && !free_output(target, EVENT_REALLOC, thread->python.old_address, 0,
+	if (thread->python.old_address && !free_output(thread, EVENT_REALLOC, thread->python.old_address, 0,
 						       thread->python.api, LOSS_REALLOC))
 		thread->python.old_address = 0;
 	return 0;
@@ -199,13 +234,9 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 
 static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 {
-	struct abi_target *target = target_current();
-	struct thread_state *thread;
+	struct thread_state *thread = thread_current();
 	__u32 rounded = 0;
 
-	if (!target)
-		return 0;
-	thread = thread_current();
 	/* The return has popped the return address. */
 	if (!thread || !thread->python.sp || regs->rsp != thread->python.sp + 8)
 		return 0;
@@ -220,10 +251,10 @@ static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 	thread->last_block = address;
 	thread->last_bytes = thread->python.bytes;
 	if (address)
-		alloc_output(thread, target, thread->python.old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC,
-			     address, thread->python.bytes, 0, thread->python.api | rounded);
+		alloc_output(thread, thread->python.old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
+			     thread->python.bytes, 0, thread->python.api | rounded);
 	else if (thread->python.old_address)
-		realloc_fail_output(target, thread->python.old_address, thread->python.api);
+		realloc_fail_output(thread, thread->python.old_address, thread->python.api);
 	return 0;
 }
 
@@ -254,8 +285,7 @@ int request_return(struct pt_regs *regs)
  * One free may pass several of these: a debugging hook frees the block that begins before bytes earlier, and the object
  * allocator passes a large block on to the raw one.
  */
-static __always_inline void block_free(struct thread_state *thread, struct abi_target *target, __u64 address,
-				       __u32 api, __u32 before)
+static __always_inline void block_free(struct thread_state *thread, __u64 address, __u32 api, __u32 before)
 {
 	if (!address)
 		return;
@@ -275,15 +305,14 @@ static __always_inline void block_free(struct thread_state *thread, struct abi_t
 		thread->last_free = api == EVENT_API_RAW ? 0 : address;
 		thread->last_hooked = 0;
 	}
-	free_output(target, EVENT_FREE, address, 0, api | (before ? EVENT_API_HOOKED : 0), LOSS_FREE);
+	free_output(thread, EVENT_FREE, address, 0, api | (before ? EVENT_API_HOOKED : 0), LOSS_FREE);
 }
 
 /*
  * An inlined copy of pymalloc finds its pool. The zero flag tells whether it is empty: then the size is kept for
  * the function that is about to be called; else the block is known before it is taken.
  */
-static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *thread,
-				     struct abi_target *target, __u64 cookie)
+static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *thread, __u64 cookie)
 {
 	__u64 pool = argument(regs, cookie, 0), address;
 	__u64 bytes = argument(regs, cookie, 1) + addend(cookie);
@@ -304,7 +333,7 @@ static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *
 	if (!address)
 		loss_add(LOSS_ALLOC, 1);
 	else
-		alloc_output(thread, target, EVENT_ALLOC, address, bytes, 0, api);
+		alloc_output(thread, EVENT_ALLOC, address, bytes, 0, api);
 }
 
 /*
@@ -314,37 +343,32 @@ static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *
 SEC("uprobe")
 int inline_site(struct pt_regs *regs)
 {
-	struct abi_target *target = target_current();
-	__u64 cookie = bpf_get_attach_cookie(regs);
-	struct thread_state *thread;
+	struct thread_state *thread = thread_current();
+	__u64 cookie;
 
-	if (!target)
+	if (!thread)
 		return 0;
+	cookie = bpf_get_attach_cookie(regs);
 	switch (cookie & 0xff) {
 	case ABI_OP_POOL:
-		thread = thread_current();
-		if (thread && !request_is_nested(&thread->python, regs->rsp))
-			pool_use(regs, thread, target, cookie);
+		if (!request_is_nested(&thread->python, regs->rsp))
+			pool_use(regs, thread, cookie);
 		break;
 	case ABI_OP_RESIZE:
-		thread = thread_current();
-		if (thread && regs->eflags & EFLAGS_CARRY && !request_is_nested(&thread->python, regs->rsp)) {
+		if (regs->eflags & EFLAGS_CARRY && !request_is_nested(&thread->python, regs->rsp)) {
 			__u64 block = argument(regs, cookie, 0);
 			__u32 api = cookie >> 8 & 0xff;
 
-			__u32 type = free_output(target, EVENT_REALLOC, block, 0, api, LOSS_REALLOC)
+			__u32 type = free_output(thread, EVENT_REALLOC, block, 0, api, LOSS_REALLOC)
 					     ? EVENT_REALLOC_DONE
 					     : EVENT_ALLOC;
 
-			alloc_output(thread, target, type, block, argument(regs, cookie, 1), 0, api);
+			alloc_output(thread, type, block, argument(regs, cookie, 1), 0, api);
 		}
 		break;
 	case ABI_OP_NEW_POOL:
-		thread = thread_current();
-		if (thread)
-			alloc_output(thread, target, EVENT_ALLOC,
-				     argument(regs, cookie, 0) + POOL_HEADER_BYTES,
-				     1ull << (addend(cookie) & 63), 0, EVENT_API_POOL);
+		alloc_output(thread, EVENT_ALLOC, argument(regs, cookie, 0) + POOL_HEADER_BYTES,
+			     1ull << (addend(cookie) & 63), 0, EVENT_API_POOL);
 		break;
 	case ABI_OP_END:
 		request_end(regs, argument(regs, cookie, 0));
@@ -360,14 +384,10 @@ int inline_site(struct pt_regs *regs)
 SEC("uprobe")
 int request_once(struct pt_regs *regs)
 {
-	struct abi_target *target = target_current();
+	struct thread_state *thread = thread_current();
 	__u64 cookie, sp = regs->rsp;
-	struct thread_state *thread;
 	__u32 api;
 
-	if (!target)
-		return 0;
-	thread = thread_current();
 	if (!thread)
 		return 0;
 	cookie = bpf_get_attach_cookie(regs);
@@ -375,18 +395,18 @@ int request_once(struct pt_regs *regs)
 	switch (cookie & 0xff) {
 	case ABI_OP_FREE:
 		if (!request_is_nested(&thread->python, sp))
-			block_free(thread, target, argument(regs, cookie, 0), api, addend(cookie));
+			block_free(thread, argument(regs, cookie, 0), api, addend(cookie));
 		break;
 	case ABI_OP_POOL_FREE:
 		if (!request_is_nested(&thread->python, sp))
-			block_free(thread, target, pool_first_free(argument(regs, cookie, 0)), api, 0);
+			block_free(thread, pool_first_free(argument(regs, cookie, 0)), api, 0);
 		break;
 	case ABI_OP_TRACK:
-		alloc_output(thread, target, EVENT_ALLOC, argument(regs, cookie, 1),
-			     argument(regs, cookie, 2), (__u32)argument(regs, cookie, 0), api);
+		alloc_output(thread, EVENT_ALLOC, argument(regs, cookie, 1), argument(regs, cookie, 2),
+			     (__u32)argument(regs, cookie, 0), api);
 		break;
 	case ABI_OP_UNTRACK:
-		free_output(target, EVENT_FREE, argument(regs, cookie, 1), (__u32)argument(regs, cookie, 0),
+		free_output(thread, EVENT_FREE, argument(regs, cookie, 1), (__u32)argument(regs, cookie, 0),
 			    api, LOSS_FREE);
 		break;
 	}
@@ -414,19 +434,15 @@ int empty(void *context UNUSED)
 SEC("uprobe")
 int object_begin(struct pt_regs *regs)
 {
-	struct abi_target *target = target_current();
-	struct thread_state *thread;
+	struct thread_state *thread = thread_current();
 	__u64 cookie, object;
 
-	if (!target)
-		return 0;
-	thread = thread_current();
 	if (!thread)
 		return 0;
 	cookie = bpf_get_attach_cookie(regs);
 	object = argument(regs, cookie, 0) + addend(cookie);
-	if (object - thread->last_block >= thread->last_bytes && sample_has_object(target, object))
-		alloc_output(thread, target, EVENT_REUSE, object, 0, 0, EVENT_API_OBJ);
+	if (object - thread->last_block >= thread->last_bytes && sample_has_object(&thread->target, object))
+		alloc_output(thread, EVENT_REUSE, object, 0, 0, EVENT_API_OBJ);
 	return 0;
 }
 

@@ -128,7 +128,9 @@ __noinline __u64 native_stack_id(struct thread_state *thread, struct abi_target 
 		if (thread->python.sp && thread->native_walk.frame + 8 == thread->python.sp)
 			break;
 		if (native_step(thread)) {
-			cut = walk_is_complete(&thread->native_walk) ? 0 : EVENT_STACK_CUT;
+			/* Where not even the caller has left a frame pointer, how near the base is says nothing. */
+			if (thread->native_walk.frame && (i == 1 || !walk_is_complete(&thread->native_walk)))
+				cut = EVENT_STACK_CUT;
 			break;
 		}
 		whole = in_interpreter(target, thread->native_walk.caller);
@@ -153,10 +155,10 @@ __noinline __u64 native_stack_id(struct thread_state *thread, struct abi_target 
 static __always_inline void native_output(struct pt_regs *regs, struct thread_state *thread,
 					  struct abi_target *target, __u32 type, __u64 address, __u64 bytes)
 {
-	struct event_alloc record = {.address = address, .bytes = bytes, .api = EVENT_API_NATIVE};
+	struct event_alloc block = {.address = address, .bytes = bytes, .api = EVENT_API_NATIVE}, *record;
 	__u64 sp = thread->native.sp, caller = regs->rip;
 
-	if (!block_is_wanted(thread, target, address, bytes, 0, EVENT_API_NATIVE))
+	if (!block_is_wanted(thread, address, bytes, 0, EVENT_API_NATIVE))
 		return;
 	/* At a ret the return address is still to be popped. */
 	if (regs->rsp == sp)
@@ -168,8 +170,10 @@ static __always_inline void native_output(struct pt_regs *regs, struct thread_st
 		thread->native_walk.below = thread->outer_sp;
 		caller = thread->outer_caller;
 	}
-	record.stack_id = native_stack_id(thread, target, caller);
-	alloc_record_output(&record, type);
+	block.stack_id = native_stack_id(thread, target, caller);
+	record = alloc_reserve(type, bytes);
+	if (record)
+		alloc_submit(thread, record, type, &block);
 }
 
 /* count * bytes, or what no allocator has. */
@@ -198,14 +202,10 @@ static __always_inline int native_is_nested(struct thread_state *thread, __u64 s
 /* As request_begin(). throws: it may end in another way, and has no return probe. */
 static __always_inline int native_begin(struct pt_regs *regs, int throws)
 {
-	struct abi_target *target = target_current();
-	struct thread_state *thread;
+	struct thread_state *thread = thread_current();
 	struct request *request;
 	__u64 cookie;
 
-	if (!target)
-		return 1;
-	thread = thread_current();
 	if (!thread || native_is_nested(thread, regs->rsp))
 		return 1;
 	cookie = bpf_get_attach_cookie(regs);
@@ -213,7 +213,7 @@ static __always_inline int native_begin(struct pt_regs *regs, int throws)
 	request->old_address = 0;
 	request->op = cookie & 0xff;
 	request->caller = throws ? user_u64(regs->rsp) : 0;
-	if (target->layers & 1u << EVENT_LAYER_MMAP) {
+	if (thread->target.layers & 1u << EVENT_LAYER_MMAP) {
 		request->from = user_u64(regs->rsp);
 		request->frame = regs->rbp;
 	}
@@ -245,7 +245,7 @@ static __always_inline int native_begin(struct pt_regs *regs, int throws)
 	request->sp = regs->rsp;
 	/* Of a block that is not in the sample it is an allocation like any other. */
 	if (request->old_address &&
-	    !free_output(target, EVENT_REALLOC, request->old_address, 0, EVENT_API_NATIVE, LOSS_REALLOC))
+	    !free_output(thread, EVENT_REALLOC, request->old_address, 0, EVENT_API_NATIVE, LOSS_REALLOC))
 		request->old_address = 0;
 	return 0;
 }
@@ -263,24 +263,21 @@ static __always_inline __u64 native_block(const struct request *request, __u64 r
 /* A request ends: sp is the stack pointer that it had at its entry. */
 static __always_inline int native_end(struct pt_regs *regs, __u64 sp, __u64 result)
 {
-	struct abi_target *target = target_current();
-	struct thread_state *thread;
+	struct thread_state *thread = thread_current();
 	struct request *request;
 	__u64 address;
 
-	if (!target)
-		return 0;
-	thread = thread_current();
 	if (!thread || !thread->native.sp || sp != thread->native.sp)
 		return 0;
 	request = &thread->native;
 	address = native_block(request, result);
 	if (address)
-		native_output(regs, thread, target, request->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC,
-			      address, request->bytes);
+		native_output(regs, thread, &thread->target,
+			      request->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
+			      request->bytes);
 	/* Asked for nothing, a realloc that gives nothing has freed the block (glibc): its REALLOC has said so. */
 	else if (request->old_address && request->bytes)
-		realloc_fail_output(target, request->old_address, EVENT_API_NATIVE);
+		realloc_fail_output(thread, request->old_address, EVENT_API_NATIVE);
 	request->sp = 0;
 	thread->outer_sp = 0;
 	return 0;
@@ -317,23 +314,21 @@ int native_return(struct pt_regs *regs)
 SEC("uprobe")
 int native_once(struct pt_regs *regs)
 {
-	struct abi_target *target = target_current();
-	__u64 cookie = bpf_get_attach_cookie(regs), address;
-	struct thread_state *thread;
+	struct thread_state *thread = thread_current();
+	__u64 cookie, address;
 
-	if (!target)
+	if (!thread)
 		return 0;
+	cookie = bpf_get_attach_cookie(regs);
 	switch (cookie & 0xff) {
 	case ABI_OP_FREE:
-		thread = thread_current();
 		address = argument(regs, cookie, 0);
-		if (thread && address && !native_is_nested(thread, regs->rsp))
-			free_output(target, EVENT_FREE, address, 0, EVENT_API_NATIVE, LOSS_FREE);
+		if (address && !native_is_nested(thread, regs->rsp))
+			free_output(thread, EVENT_FREE, address, 0, EVENT_API_NATIVE, LOSS_FREE);
 		break;
 	case ABI_OP_CALLER:
-		thread = thread_current();
 		/* operator new[] calls operator new. */
-		if (thread && !native_is_nested(thread, regs->rsp) &&
+		if (!native_is_nested(thread, regs->rsp) &&
 		    thread->outer_sp - regs->rsp - 1 >= OUTER_BYTES_MAX) {
 			thread->outer_sp = regs->rsp;
 			thread->outer_frame = regs->rbp;
@@ -341,9 +336,8 @@ int native_once(struct pt_regs *regs)
 		}
 		break;
 	case ABI_OP_END:
-		thread = thread_current();
 		/* Of one that has come here by a jump from a function with a return probe, that tells. */
-		if (thread && thread->native.caller)
+		if (thread->native.caller)
 			native_end(regs, regs->rsp, argument(regs, cookie, 0));
 		break;
 	default:

@@ -48,7 +48,8 @@ int process_exit(void *context UNUSED)
 	if (target)
 		heap_read(target);
 	process_output(EVENT_EXIT, tgid, 0, task->exit_code);
-	bpf_map_delete_elem(&targets, &tgid);
+	if (target)
+		target_delete(tgid);
 	bpf_map_delete_elem(&followed, &tgid);
 	return 0;
 }
@@ -84,7 +85,7 @@ int process_exec(void *context UNUSED)
 	if (target) {
 		/* The new program is another address space: what we know of the old one's runtime is void. */
 		process_output(EVENT_EXEC, tgid, 0, 0);
-		bpf_map_delete_elem(&targets, &tgid);
+		target_delete(tgid);
 	}
 	if (watch) {
 		follow(tgid);

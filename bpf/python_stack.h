@@ -74,21 +74,6 @@ __noinline __u64 tstate_match(struct abi_target *target, __u64 fsbase)
 }
 
 /*
- * Copies go to the BPF stack where they fit: the kernel checks what it copies to, and a stack is checked faster than
- * memory of its allocators.
- */
-#define HEAD_BYTES             192
-#define HEAD_U64(head, offset) (*(__u64 *)((head) + OFFSET_WITHIN(offset, HEAD_BYTES - 8, 8)))
-
-/* The thread_id of a thread state, whose head is read for the fields that follow, too; 0: there is none. */
-static __always_inline __u64 tstate_read(struct abi_target *target, __u64 tstate, __u8 *head)
-{
-	if (!tstate || bpf_probe_read_user(head, HEAD_BYTES, (void *)tstate))
-		return 0;
-	return HEAD_U64(head, target->offsets.tstate_thread_id);
-}
-
-/*
  * The thread's block of a module's thread-local variables: its vector has a length (dtv[-1]) that a library which was
  * loaded later may be beyond, and blocks that nobody used yet are -1 (glibc, sysdeps/generic/dl-dtv.h).
  */
@@ -120,17 +105,38 @@ static __always_inline __u64 tstate_slot(struct thread_state *thread, struct abi
 	return block ? block + target->tstate_address : 0;
 }
 
+/* The innermost frame of a thread state; 0: it has none. 0, -1: there is no thread state. */
+static __always_inline int frame_first(struct abi_target *target, __u64 tstate, __u64 *frame)
+{
+	__u64 at = tstate + target->offsets.tstate_frame;
+
+	if (!tstate)
+		return -1;
+	if (target->offsets.tstate_cframe != ABI_NONE) {
+		if (bpf_probe_read_user(&at, sizeof(at), (void *)(tstate + target->offsets.tstate_cframe)))
+			return -1;
+		at += target->offsets.cframe_current_frame;
+	}
+	return bpf_probe_read_user(frame, sizeof(*frame), (void *)at) ? -1 : 0;
+}
+
+static __always_inline __u64 tstate_thread_id(struct abi_target *target, __u64 tstate)
+{
+	return tstate ? user_u64(tstate + target->offsets.tstate_thread_id) : 0;
+}
+
 /*
- * The PyThreadState of the running thread, whether it holds the GIL or not, and its head; 0: it has none. Its thread_id is
- * that of the thread that made it, which for a sub-interpreter's (before 3.13) need not be the one that runs it. So the
- * id is asked only where there is doubt: up to 3.11 the one slot holds the state of whoever has the GIL, us or another.
+ * The innermost frame of the running thread, whether it holds the GIL or not. 0, -1: it is no thread of Python's. The thread_id
+ * of a PyThreadState is that of the thread that made it, which for a sub-interpreter's (before 3.13) need not be the one that
+ * runs it. So the id is asked only where there is doubt: up to 3.11 the one slot holds the state of whoever has the GIL, us
+ * or another.
  */
-static __always_inline __u64 tstate_find(struct thread_state *thread, struct abi_target *target, int gil_held,
-					 __u8 *head)
+static __always_inline int frame_find(struct thread_state *thread, struct abi_target *target, int gil_held,
+				      __u64 *frame)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	__u64 fsbase = task->thread.fsbase;
-	__u64 tstate = 0, slot, id;
+	__u64 tstate = 0, slot;
 
 	if (thread->tstate_space != target->space) {
 		thread->tstate = 0;
@@ -141,37 +147,55 @@ static __always_inline __u64 tstate_find(struct thread_state *thread, struct abi
 	slot = tstate_slot(thread, target, fsbase);
 	if (slot)
 		tstate = user_u64(slot);
-	id = tstate_read(target, tstate, head);
-	if (id && (gil_held || target->tstate_source != ABI_TSTATE_SLOT || id == fsbase)) {
-		thread->tstate = tstate;
-		thread->tstate_id = id;
-		thread->tstate_slot = slot;
-		return tstate;
+	if ((gil_held || target->tstate_source != ABI_TSTATE_SLOT ||
+	     tstate_thread_id(target, tstate) == fsbase) &&
+	    !frame_first(target, tstate, frame)) {
+		if (thread->tstate != tstate) {
+			thread->tstate = tstate;
+			thread->tstate_id = tstate_thread_id(target, tstate);
+			thread->tstate_slot = slot;
+		}
+		return 0;
 	}
 	/* Without the GIL: remembered from the last time, or looked for. */
 	tstate = thread->tstate;
-	id = tstate_read(target, tstate, head);
-	if (id && id == thread->tstate_id)
-		return tstate;
-	tstate = tstate_match(target, fsbase);
-	thread->tstate = tstate_read(target, tstate, head) == fsbase ? tstate : 0;
-	thread->tstate_id = fsbase;
-	return thread->tstate;
+	if (!tstate || tstate_thread_id(target, tstate) != thread->tstate_id) {
+		tstate = tstate_match(target, fsbase);
+		thread->tstate = tstate;
+		thread->tstate_id = fsbase;
+	}
+	return frame_first(target, tstate, frame);
 }
 
-static __always_inline __u64 frame_first(struct abi_target *target, __u8 *head)
+/*
+ * From 3.11 on the frames of a thread lie one behind the other, the outer ones below: one copy, which ends with the frame
+ * that is asked for, has most of those in it that the walk will ask for next. It does not leave the pages of that frame,
+ * since what is below may not be mapped. Up to 3.10 a frame is an object of its own, and so is its copy.
+ *
+ * Where in thread->window the frame begins; -1: it cannot be read.
+ */
+static __always_inline __s64 frame_read(struct thread_state *thread, struct abi_target *target, __u64 address)
 {
-	if (target->offsets.tstate_cframe != ABI_NONE)
-		return user_u64(HEAD_U64(head, target->offsets.tstate_cframe) +
-				target->offsets.cframe_current_frame);
-	return HEAD_U64(head, target->offsets.tstate_frame);
-}
+	__u64 bytes, begin = address, at = address - thread->window_begin;
 
-static __always_inline int frame_read(struct abi_target *target, __u64 address, __u8 *frame)
-{
-	if (target->offsets.frame_lasti_scale)
-		return bpf_probe_read_user(frame, FRAME_BYTES, (void *)address);
-	return bpf_probe_read_user(frame, FRAME_BYTES_311, (void *)address);
+	if (at <= WINDOW_BYTES - FRAME_BYTES && at < thread->window_frames)
+		return at;
+	if (target->offsets.frame_lasti_scale) {
+		bytes = FRAME_BYTES;
+	} else {
+		begin = address & ~(PAGE_BYTES - 1);
+		bytes = address - begin + FRAME_BYTES_311;
+		if (bytes > WINDOW_BYTES) {
+			begin += bytes - WINDOW_BYTES;
+			bytes = WINDOW_BYTES;
+		}
+	}
+	thread->window_frames = 0;
+	if (bytes > WINDOW_BYTES || bpf_probe_read_user(thread->window, bytes, (void *)begin))
+		return -1;
+	thread->window_begin = begin;
+	thread->window_frames = address - begin + 1;
+	return address - begin;
 }
 
 #define FRAME_U64(frame, offset) (*(__u64 *)((frame) + OFFSET_WITHIN(offset, FRAME_BYTES - 8, 8)))
@@ -215,15 +239,19 @@ static __always_inline int code_read(struct thread_state *thread, struct abi_tar
  */
 __noinline int frame_append(struct thread_state *thread, struct abi_target *target, __u64 address)
 {
-	__u8 frame[FRAME_BYTES] __attribute__((aligned(8))) = {};
 	const struct abi_offsets *offsets;
 	struct recent_frame *recent;
-	__u64 code, id;
+	__u64 code, id, at;
+	__u8 *frame;
 	__u32 slot;
 	__s32 lasti;
 
-	if (!thread || !target || frame_read(target, address, frame))
+	if (!thread || !target)
 		return -1;
+	at = frame_read(thread, target, address);
+	if (at > WINDOW_BYTES - FRAME_BYTES_311)
+		return -1;
+	frame = (__u8 *)thread->window + at;
 	offsets = &target->offsets;
 	thread->next_frame = FRAME_U64(frame, offsets->frame_previous);
 	if (offsets->frame_owner != ABI_NONE && FRAME_U8(frame, offsets->frame_owner) >= offsets->owner_skip)
@@ -231,7 +259,7 @@ __noinline int frame_append(struct thread_state *thread, struct abi_target *targ
 	code = FRAME_U64(frame, offsets->frame_code);
 	if (offsets->frame_code_tagged)
 		code &= ~7ull;
-	recent = &thread->recent[address >> 5 & (RECENT_FRAMES - 1)];
+	recent = &thread->recent[address >> 6 & (RECENT_FRAMES - 1)];
 	if (recent->frame != address || recent->code != code || thread->walk - recent->walk > 1) {
 		int none = code_read(thread, target, code, recent);
 
@@ -256,7 +284,7 @@ __noinline int frame_append(struct thread_state *thread, struct abi_target *targ
 	thread->frames[slot].lasti = lasti;
 	thread->frames[slot].kind = EVENT_FRAME_PYTHON;
 	thread->addresses[slot] = code;
-	thread->stack.stack_id = hash_word(hash_word(thread->stack.stack_id, id), (__u32)lasti);
+	thread->stack.stack_id = hash_word(thread->stack.stack_id, id ^ (__u32)lasti * HASH_SEED);
 	thread->stack.nframe++;
 	return 0;
 }
@@ -480,20 +508,17 @@ static __always_inline void stack_begin(struct thread_state *thread, struct abi_
 static __always_inline __u64 python_frames_append(struct thread_state *thread, struct abi_target *target,
 						  int gil_held)
 {
-	__u8 head[HEAD_BYTES] __attribute__((aligned(8)));
-	__u64 tstate = tstate_find(thread, target, gil_held, head);
-	__u32 nframe = target->nframe;
+	__u32 i, nframe = target->nframe;
 	__u64 frame;
-	__u32 i;
 
-	if (!tstate) {
+	if (frame_find(thread, target, gil_held, &frame)) {
 		loss_add(LOSS_NO_THREAD, 1);
 		return 0;
 	}
 	if (nframe > EVENT_MAX_FRAMES)
 		nframe = EVENT_MAX_FRAMES;
 	thread->walk++;
-	frame = frame_first(target, head);
+	thread->window_frames = 0;
 	for (i = 0; i < WALK_LIMIT && frame; i++) {
 		if (thread->stack.nframe >= nframe)
 			break;

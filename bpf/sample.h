@@ -58,8 +58,15 @@ static __always_inline void sample_add(struct abi_target *target, __u64 address,
 	struct sampled_key key = sampled_key(target, address, domain, api);
 	__u64 value = 1;
 
-	if (sample_is_taken(target) && bpf_map_update_elem(&sampled, &key, &value, BPF_ANY))
+	if (sample_is_taken(target) && bpf_map_update_elem(&sampled, &key, &value, BPF_ANY) &&
+	    !target->sample_overflow) {
+		/* All threads of the process are to know before the block can be freed. */
 		target->sample_overflow = 1;
+		target = target_current();
+		if (target)
+			target->sample_overflow = 1;
+		__sync_fetch_and_add(&targets_version, 1);
+	}
 }
 
 /* Is a record wanted of this block's end? From then on it is none of the sample. */

@@ -18,13 +18,15 @@
 #define FRAME_BYTES     112u /* of a frame, up to 3.10 */
 #define FRAME_BYTES_311 80u
 #define WINDOW_WORDS    11
+#define WINDOW_BYTES    1024u /* of frames that lie side by side */
+#define PAGE_BYTES      4096ull
 
 /*
  * What the last walk learnt of a frame's code object. A frame keeps its code object alive, so one that the walk just
  * before found at the same place with the same code object still has it, and that need not be read again. (A code
  * object that takes the place of a dead one is allocated, and that allocation walks the stack.)
  */
-#define RECENT_FRAMES 64
+#define RECENT_FRAMES 256
 struct recent_frame {
 	__u64 frame, code; /* addresses */
 	__u64 code_id;
@@ -56,6 +58,12 @@ struct native_walk {
 #define KNOWN_RETURNS 64
 
 struct thread_state {
+	/* What targets has of the thread's process, and who it is. A copy: looking it up costs as much as the rest. */
+	struct abi_target target;
+	__u64 target_version; /* of targets, when that was copied; 0: it was none of them */
+	struct thread_ids ids;
+	__u64 tick, tick_ns; /* see header_fill_block() */
+
 	struct request python, native;
 	__u64 refill_bytes; /* asked of an empty pool, by the request that calls for a new one; 0: not known */
 	__u64 pool_bits;    /* the request in progress makes a pool of that size (log2); 0: another one */
@@ -77,6 +85,9 @@ struct thread_state {
 	/* Of the last ABI_OP_CALLER: its stack pointer (0: none), its caller's frame pointer, its return address. */
 	__u64 outer_sp, outer_frame, outer_caller;
 	__u64 returns[KNOWN_RETURNS]; /* addresses that are known to follow a call */
+	__u64 window_begin;           /* address of what window is a copy of */
+	__u64 window_frames;          /* so many bytes of it have frames that begin in them */
+	__u8 window[WINDOW_BYTES + FRAME_BYTES] __attribute__((aligned(8)));
 
 	__u64 code[32]; /* the code object being read; 256 bytes */
 	struct {
@@ -136,14 +147,85 @@ struct {
 /* Are the hits of each target's probes counted? */
 const volatile __u32 counting;
 
+/* Goes up after every change of targets, by whomever. */
+__u64 targets_version = 1;
+
 static __always_inline struct abi_target *target_current(void)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct abi_target *target = bpf_map_lookup_elem(&targets, &tgid);
 
-	if (counting && target)
+	return bpf_map_lookup_elem(&targets, &tgid);
+}
+
+/* A probe of the running process was hit. */
+static __always_inline void hit_count(void)
+{
+	struct abi_target *target = counting ? target_current() : NULL;
+
+	if (target)
 		target->hits++;
-	return target;
+}
+
+static __always_inline void target_delete(__u32 tgid)
+{
+	bpf_map_delete_elem(&targets, &tgid);
+	__sync_fetch_and_add(&targets_version, 1);
+}
+
+/* The running thread's state, made anew from targets. 0; -1: it is none of a target's. */
+__noinline int thread_refresh(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	__u64 version = *(volatile __u64 *)&targets_version;
+	struct abi_target *target = target_current();
+	struct thread_state *thread;
+
+	thread = bpf_task_storage_get(&threads, task, 0, target ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	if (!target) {
+		if (thread)
+			thread->target_version = 0;
+		return -1;
+	}
+	if (!thread) {
+		loss_add(LOSS_THREAD_STATE, 1);
+		return -1;
+	}
+	thread->target = *target;
+	thread->ids = thread_ids();
+	thread->target_version = version;
+	return 0;
+}
+
+/* The running thread's state if its process is a target; its target member is filled in. NULL: it is none. */
+static __always_inline struct thread_state *thread_current(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct thread_state *thread = bpf_task_storage_get(&threads, task, 0, 0);
+
+	hit_count();
+	if (thread && thread->target_version == *(volatile __u64 *)&targets_version)
+		return thread;
+	return thread_refresh() ? NULL : bpf_task_storage_get(&threads, task, 0, 0);
+}
+
+/*
+ * The head of a record of a block. Reading the clock costs a tenth of all that we do about an allocation, and nobody asks
+ * when it was: the time is that of the thread's first record in the same tick of the kernel's.
+ */
+static __always_inline void header_fill_block(struct thread_state *thread, struct event_header *header,
+					      __u32 type, __u32 size)
+{
+	__u64 tick = bpf_jiffies64();
+
+	if (thread->tick != tick) {
+		thread->tick = tick;
+		thread->tick_ns = bpf_ktime_get_ns();
+	}
+	header->type = type;
+	header->size = size;
+	header->time_ns = thread->tick_ns;
+	header->tgid = thread->ids.tgid;
+	header->tid = thread->ids.tid;
 }
 
 #endif

@@ -27,15 +27,26 @@ static __always_inline void loss_add(__u32 kind, __u64 amount)
 		*count += amount;
 }
 
-static __always_inline void header_fill(struct event_header *header, __u32 type, __u32 size)
+struct thread_ids {
+	__u32 tgid, tid;
+};
+
+static __always_inline struct thread_ids thread_ids(void)
 {
 	__u64 id = bpf_get_current_pid_tgid();
+
+	return (struct thread_ids){.tgid = id >> 32, .tid = (__u32)id};
+}
+
+static __always_inline void header_fill(struct event_header *header, __u32 type, __u32 size)
+{
+	struct thread_ids ids = thread_ids();
 
 	header->type = type;
 	header->size = size;
 	header->time_ns = bpf_ktime_get_ns();
-	header->tgid = id >> 32;
-	header->tid = (__u32)id;
+	header->tgid = ids.tgid;
+	header->tid = ids.tid;
 }
 
 /* The reader polls: a wake-up per record would cost the target more than the record. */

@@ -12,7 +12,8 @@
  * so that it can be replayed alone.
  *
  * Addresses are of the target's address space; sizes are bytes; times CLOCK_MONOTONIC nanoseconds; tgid and
- * tid are those of the initial PID namespace.
+ * tid are those of the initial PID namespace. The time of an allocation's or a free's record is that of its thread's first
+ * such record in the same tick of the kernel's (1 to 10 ms).
  */
 #ifndef TRACER_ABI_EVENTS_H
 #define TRACER_ABI_EVENTS_H

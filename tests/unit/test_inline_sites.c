@@ -314,6 +314,71 @@ static void test_objects(void **state)
 	inline_sites_free(&sites);
 }
 
+/*
+ * Builds without link-time optimisation.
+ *
+ * newref:	nopl 0(%rax); mov tracing,%eax; test %eax,%eax; jne 1f; movq $1,(%rdi); ret; 1: jmp slow	# +0x7
+ * slow:	ret									# +0x1b
+ * calls:	mov typeslot,%rdx; mov %rdx,8(%rax); mov %rax,%rbp			# +0x1c
+ *		mov (%rdx),%eax; add $1,%eax; je 1f; mov %eax,(%rdx)
+ *	1:	mov %rbp,%rdi; call newref						# +0x36, of a new object
+ *		mov %rdx,8(%rax); je 2f; mov %rbx,%rdi; call newref			# +0x44
+ *	2:	mov %rbp,%rdi; mov %rcx,8(%rdi); jmp newref				# +0x50
+ *		call *refslot; ret							# +0x55
+ * address:	mov %rdi,%rdi; lea newref,%rax; ret						# +0x5c
+ */
+static const uint8_t calls[] = {
+	0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00, 0x8b, 0x05, 0xa7, 0x2e, 0x00, 0x00, 0x85, 0xc0,
+	0x75, 0x08, 0x48, 0xc7, 0x07, 0x01, 0x00, 0x00, 0x00, 0xc3, 0xeb, 0x00, 0xc3, 0x48, 0x8b,
+	0x15, 0x95, 0x31, 0x00, 0x00, 0x48, 0x89, 0x50, 0x08, 0x48, 0x89, 0xc5, 0x8b, 0x02, 0x83,
+	0xc0, 0x01, 0x74, 0x02, 0x89, 0x02, 0x48, 0x89, 0xef, 0xe8, 0xcc, 0xff, 0xff, 0xff, 0x48,
+	0x89, 0x50, 0x08, 0x74, 0x08, 0x48, 0x89, 0xdf, 0xe8, 0xbe, 0xff, 0xff, 0xff, 0x48, 0x89,
+	0xef, 0x48, 0x89, 0x4f, 0x08, 0xe9, 0xb2, 0xff, 0xff, 0xff, 0xff, 0x15, 0x65, 0x31, 0x00,
+	0x00, 0xc3, 0x48, 0x89, 0xff, 0x48, 0x8d, 0x05, 0xa1, 0xff, 0xff, 0xff, 0xc3,
+};
+
+static void calls_find(size_t bytes, struct inline_sites *out)
+{
+	static const uint32_t functions[] = {0x7, 0x1b, 0x1c, 0x5c};
+	uint8_t code[TEXT_SIZE + sizeof(calls)];
+	struct inline_image image = image_of(program);
+	uint64_t all[sizeof(starts) / sizeof(starts[0]) + 4];
+
+	memcpy(code, program, TEXT_SIZE);
+	memcpy(code + TEXT_SIZE, calls, sizeof(calls));
+	memcpy(all, starts, sizeof(starts));
+	for (size_t i = 0; i < 4 && functions[i] < bytes; i++)
+		all[image.start_count++] = OBJECTS + functions[i];
+	image.text = (struct inline_range){code, TEXT, TEXT_SIZE + bytes};
+	image.stubs[0].bytes = 0;
+	image.starts = all;
+	image.new_reference = OBJECTS + functions[0];
+	image.new_reference_slots[0] = 0x404310;
+	image.new_slots[2] = 0x404308;
+	assert_int_equal(inline_sites_find(&image, out), 0);
+}
+
+/* The calls take the function's place, unless its address gets about. */
+static void test_object_calls(void **state)
+{
+	(void)state;
+	struct inline_sites sites;
+
+	calls_find(0x5c, &sites);
+	assert_int_equal(sites.object_calls, 1);
+	assert_int_equal(sites.found[INLINE_OBJECT], 3);
+	assert_int_equal(sites.always_new, 1);
+	assert_object(&sites, 0x44, ABI_REG_DI, 0);
+	assert_object(&sites, 0x50, ABI_REG_DI, 0);
+	assert_object(&sites, 0x55, ABI_REG_DI, 0);
+	inline_sites_free(&sites);
+	calls_find(sizeof(calls), &sites);
+	assert_int_equal(sites.object_calls, 0);
+	assert_int_equal(sites.found[INLINE_OBJECT], 1);
+	assert_object(&sites, 0xf, ABI_REG_DI, 0);
+	inline_sites_free(&sites);
+}
+
 /* From 3.13 on: whoever is the tracer is told of an object's end, too. */
 static void test_objects_tracer(void **state)
 {
@@ -398,15 +463,11 @@ static void test_distribution(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shapes),
-		cmocka_unit_test(test_joined_ways),
-		cmocka_unit_test(test_no_instruction),
-		cmocka_unit_test(test_resize),
-		cmocka_unit_test(test_objects),
-		cmocka_unit_test(test_objects_tracer),
-		cmocka_unit_test(test_objects_through_slot),
-		cmocka_unit_test(test_nothing),
-		cmocka_unit_test(test_distribution),
+		cmocka_unit_test(test_shapes),         cmocka_unit_test(test_joined_ways),
+		cmocka_unit_test(test_no_instruction), cmocka_unit_test(test_resize),
+		cmocka_unit_test(test_objects),        cmocka_unit_test(test_object_calls),
+		cmocka_unit_test(test_objects_tracer), cmocka_unit_test(test_objects_through_slot),
+		cmocka_unit_test(test_nothing),        cmocka_unit_test(test_distribution),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

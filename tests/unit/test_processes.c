@@ -153,6 +153,43 @@ static void test_merge(void **state)
 	assert_int_equal(whole->meta.coverage.seen_blocks, 14);
 }
 
+/* A program without Python beside one with: each holds what is in its own first layer. */
+static void test_layers_of_each(void **state)
+{
+	struct snapshot *parts[2] = {part_new(0), part_new(2)}, *whole;
+	struct statistics statistics;
+	struct snapshot view;
+	(void)state;
+
+	parts[1]->meta.layer = EVENT_LAYER_NATIVE;
+	parts[1]->meta.python_version = 0;
+	/* Of the first the native layer is traced, too: its blocks hold the others. */
+	parts[0]->meta.layers = 1u << EVENT_LAYER_NATIVE;
+	parts[0]->layers[EVENT_LAYER_NATIVE].traces = calloc(1, sizeof(struct snapshot_trace));
+	assert_non_null(parts[0]->layers[EVENT_LAYER_NATIVE].traces);
+	parts[0]->layers[EVENT_LAYER_NATIVE].traces[0] = (struct snapshot_trace){.bytes = 50000, .count = 1};
+	parts[0]->layers[EVENT_LAYER_NATIVE].trace_count = 1;
+	assert_int_equal(snapshot_merge((const struct snapshot *const *)parts, 2, &whole), 0);
+	assert_int_equal(
+		statistics_compute(whole, &(struct statistics_opts){.by = GROUP_PROCESS}, &statistics), 0);
+	assert_int_equal(statistics.count, 2);
+	assert_int_equal(statistics.entries[0].process->pid, 12);
+	assert_int_equal(statistics.entries[0].size, 1202);
+	assert_int_equal(statistics.entries[0].processes, 1);
+	assert_int_equal(statistics.entries[1].process->pid, 10);
+	assert_int_equal(statistics.entries[1].size, 1200);
+	statistics_free(&statistics);
+	view = snapshot_of_layer(whole, EVENT_LAYER_NATIVE);
+	assert_int_equal(
+		statistics_compute(&view, &(struct statistics_opts){.by = GROUP_PROCESS}, &statistics), 0);
+	assert_int_equal(statistics.entries[0].process->pid, 10);
+	assert_int_equal(statistics.entries[0].size, 50000);
+	statistics_free(&statistics);
+	snapshot_free(whole);
+	snapshot_free(parts[0]);
+	snapshot_free(parts[1]);
+}
+
 static void test_pick(void **state)
 {
 	const struct snapshot *whole = *state;
@@ -495,6 +532,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_merge),
+		cmocka_unit_test(test_layers_of_each),
 		TEST(test_pick),
 		TEST(test_pprof),
 		cmocka_unit_test(test_hostile_comments),

@@ -146,6 +146,23 @@ static void test_thinned(void **state)
 	trace_free(trace);
 }
 
+/* A process that shuts down is shown as it was then: a change that comes too late changes nothing. */
+static void test_late(void **state)
+{
+	struct trace *trace = trace_begin();
+	struct snapshot *snapshot;
+	(void)state;
+
+	feed_alloc(trace, 0x1000, 100, 0);
+	assert_int_equal(feed_process_event(trace, EVENT_FINALIZE), 0);
+	assert_int_equal(feed_change(trace, EVENT_MODE_GROWTH, 2, 0), 0);
+	assert_int_equal(trace_snapshot(trace, 0, 1, &snapshot), 0);
+	assert_string_equal(snapshot->meta.mode, "exact");
+	assert_int_equal(snapshot->trace_count, 1);
+	snapshot_free(snapshot);
+	trace_free(trace);
+}
+
 static void test_report(void **state)
 {
 	struct snapshot_meta meta = {
@@ -190,7 +207,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tables),  cmocka_unit_test(test_malformed), cmocka_unit_test(test_many),
-		cmocka_unit_test(test_thinned), cmocka_unit_test(test_report),
+		cmocka_unit_test(test_thinned), cmocka_unit_test(test_report),    cmocka_unit_test(test_late),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -226,7 +226,8 @@ static int command_look(struct run *run, pid_t pid)
 	found = late_look(&run->command, NULL);
 	if (found <= 0) {
 		if (!found && ++run->command_looks == COMMAND_PATIENCE)
-			log_info("the command runs no Python yet; waiting for it to load one");
+			log_info("the command runs no Python yet; waiting for it to load one (--layer native "
+				 "traces malloc in any program)");
 		return 0;
 	}
 	if (run->options.dry_run)
@@ -292,7 +293,7 @@ static int command_start(struct run *run)
 			return signals_catch(&run->signals, 1);
 		error_print(error_set(-ENOENT, "it ended (status %d) and had run no Python that is known",
 				      run->status),
-			    NULL, "%s", command[0]);
+			    "--layer native traces malloc in any program", "%s", command[0]);
 	} else {
 		error_print(err, err == -ENOTSUP ? NULL : "nothing was traced", "command");
 	}

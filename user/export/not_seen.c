@@ -351,7 +351,7 @@ static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 	unsigned int seen = permille(counts->seen_blocks, counts->new_blocks);
 	int ended = strcmp(meta->moment, "running") != 0, remarks = 0;
 
-	if (!meta->coverage_known) {
+	if (meta->layer == EVENT_LAYER_PYTHON && !meta->coverage_known) {
 		remarks++;
 		if (out)
 			fputs("its heap was not read", out);

@@ -52,6 +52,8 @@ int process_sums(const struct snapshot *snapshot, const struct filters *filters,
 {
 	size_t count = snapshot_process_count(snapshot);
 	struct process_sums *sums = calloc(count, sizeof(*sums));
+	const struct snapshot_trace *trace;
+	struct snapshot_cursor cursor = {0};
 	struct filter_run run;
 	int err = sums ? filter_run_begin(&run, filters, snapshot) : -ENOMEM;
 
@@ -61,8 +63,7 @@ int process_sums(const struct snapshot *snapshot, const struct filters *filters,
 	}
 	for (size_t i = 0; i < count; i++)
 		sums[i].process = snapshot_process(snapshot, i);
-	for (size_t i = 0; !err && i < snapshot->trace_count; i++) {
-		const struct snapshot_trace *trace = &snapshot->traces[i];
+	while (!err && (trace = snapshot_own_next(snapshot, &cursor))) {
 		int passes = filter_run_passes(&run, trace);
 
 		err = passes < 0 ? passes : 0;

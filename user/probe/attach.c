@@ -131,18 +131,10 @@ void attach_detach(struct attach *attach)
 
 void attach_release(struct attach *attach, pid_t pid)
 {
-	size_t kept = 0;
-
-	for (size_t i = 0; i < attach->placed_count; i++) {
-		if (attach->placed[i].pid == pid)
-			links_closer_take(&attach->closer, &attach->placed[i].links);
-		else
-			attach->placed[kept++] = attach->placed[i];
-	}
-	attach->placed_count = kept;
+	attach_drop(attach, pid, ATTACH_ALL, 0);
 }
 
-void attach_drop(struct attach *attach, pid_t pid, unsigned int groups)
+void attach_drop(struct attach *attach, pid_t pid, unsigned int groups, int wait)
 {
 	size_t kept = 0;
 
@@ -151,7 +143,7 @@ void attach_drop(struct attach *attach, pid_t pid, unsigned int groups)
 
 		if (placed->pid != pid || !(placed->group & groups))
 			attach->placed[kept++] = *placed;
-		else if (attach->backend == LINKS_PERF)
+		else if (!wait || attach->backend == LINKS_PERF)
 			links_closer_take(&attach->closer, &placed->links);
 		else
 			links_free(&placed->links);
@@ -171,10 +163,17 @@ void attach_free(struct attach *attach)
 	free(attach);
 }
 
+/* The programs have copies of the targets that they know. */
+static void targets_changed(struct attach *attach)
+{
+	__atomic_add_fetch(&attach->skeleton->data->targets_version, 1, __ATOMIC_SEQ_CST);
+}
+
 int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target *target)
 {
 	if (bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid, target, BPF_ANY))
 		return error_set(-errno, "the table of targets is full");
+	targets_changed(attach);
 	return 0;
 }
 
@@ -197,6 +196,7 @@ int attach_follow(struct attach *attach, uint32_t tgid)
 void attach_forget(struct attach *attach, uint32_t tgid)
 {
 	bpf_map_delete_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid);
+	targets_changed(attach);
 }
 
 static unsigned int site_group(const struct plan_site *site)

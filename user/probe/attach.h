@@ -63,9 +63,11 @@ enum attach_group {
 /* The same for the sites of these groups alone. */
 int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid,
 		  unsigned int groups);
-/* Takes out what of these groups was placed in this process alone: when it returns no program runs there any more (but
- * with perf-event uprobes, for which nobody can wait). */
-void attach_drop(struct attach *attach, pid_t pid, unsigned int groups);
+/*
+ * Takes out what of these groups was placed in this process alone. wait: when it returns no program runs there any more, which
+ * takes the kernel tens of milliseconds (with perf-event uprobes nobody can wait for that).
+ */
+void attach_drop(struct attach *attach, pid_t pid, unsigned int groups, int wait);
 /* Has the file sites that are placed in every process? */
 int attach_is_everywhere(const struct attach *attach, const struct elf_file *file);
 /* Takes out what was placed in this process alone, without waiting for that. */

@@ -325,5 +325,5 @@ int inline_objects_find(struct inline_search *search)
 	}
 	for (size_t i = 0; i < count && !err; i++)
 		err = guards_walk(search, &flags[i], copy_add, &copies);
-	return err == -ENOENT ? 0 : err;
+	return err && err != -ENOENT ? err : inline_object_calls(search);
 }

@@ -28,9 +28,16 @@ int inline_is_instruction(struct inline_search *search, uint64_t vaddr, int *err
 /* Copies the site, with what its instruction is. 0; -ENOTSUP: there are too many; -ENOMEM. */
 int inline_site_add(struct inline_search *search, const struct plan_site *site);
 
+/* The slot that the stub at vaddr jumps through (`jmp *slot`, perhaps with an endbr64 before it); 0: there is no stub. */
+uint64_t inline_stub_slot(const struct inline_image *image, uint64_t vaddr);
 /* Does only an object in a new block begin to live at site, whose function was decoded last? reg: where it is. */
 int inline_is_new(const struct inline_code *code, uint64_t site, uint8_t reg);
 /* The places where objects begin to live (inline_objects.c). 0, also where there are none; or as above. */
 int inline_objects_find(struct inline_search *search);
+/*
+ * Where _Py_NewReference is called rather than inlined, its calls take its own site's place, but those where only new
+ * objects come (inline_object_calls.c). 0, also where nothing is changed; or as above.
+ */
+int inline_object_calls(struct inline_search *search);
 
 #endif

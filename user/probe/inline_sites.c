@@ -225,8 +225,7 @@ static const struct inline_import *import_of(const struct inline_image *image, u
 	return NULL;
 }
 
-/* Whose stub is at vaddr: `jmp *slot`, perhaps with an endbr64 before it. */
-static const struct inline_import *stub_at(const struct inline_image *image, uint64_t vaddr)
+uint64_t inline_stub_slot(const struct inline_image *image, uint64_t vaddr)
 {
 	for (size_t r = 0; r < INLINE_STUB_RANGES; r++) {
 		const struct inline_range *range = &image->stubs[r];
@@ -240,11 +239,16 @@ static const struct inline_import *stub_at(const struct inline_image *image, uin
 		if (range->bytes - at >= 1 && range->code[at] == 0xf2)
 			at++;
 		if (range->bytes - at < 6 || range->code[at] != 0xff || range->code[at + 1] != 0x25)
-			return NULL;
+			return 0;
 		memcpy(&distance, range->code + at + 2, sizeof(distance));
-		return import_of(image, range->vaddr + at + 6 + (uint64_t)(int64_t)distance);
+		return range->vaddr + at + 6 + (uint64_t)(int64_t)distance;
 	}
-	return NULL;
+	return 0;
+}
+
+static const struct inline_import *stub_at(const struct inline_image *image, uint64_t vaddr)
+{
+	return import_of(image, inline_stub_slot(image, vaddr));
 }
 
 static uint64_t arguments_cookie(enum abi_op op, enum event_api api)

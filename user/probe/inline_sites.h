@@ -11,7 +11,7 @@
  *	it is too large				call or jump to malloc, calloc, realloc	MALLOC …, END
  *	a block goes back to its pool		mov pool->freeblock,(block) … je	FREE
  *	a large one is freed			call or jump to free			FREE
- *	an object begins to live		cmp tracing,0; jne			REUSE
+ *	an object begins to live		cmp tracing,0; jne; or call _Py_NewReference	REUSE
  *
  * These ends are probed and not the functions, so it does not matter where they were inlined, and each
  *request passes one of them once. Nearly all of the instructions are such as the kernel emulates.
@@ -50,11 +50,13 @@ struct inline_image {
 	const uint64_t *starts; /* of functions, and of parts that were split off; sorted */
 	size_t start_count;
 	uint64_t new_reference; /* _Py_NewReference; 0: there is no such function */
+	uint64_t new_reference_slots[INLINE_TRACING_SLOTS]; /* through which the file calls it; 0: none */
 	/* Where tracemalloc says that it traces, else 0; and slots that lead to the structure which that is in. */
 	uint64_t tracing, tracing_slots[INLINE_TRACING_SLOTS];
 	int64_t tracing_offset; /* in that structure */
 	/* Types that have no free list, and functions that only allocate: their objects are always new. 0: none. */
 	uint64_t new_types[INLINE_NEW_TYPES];
+	uint64_t new_slots[INLINE_NEW_TYPES]; /* that hold the addresses of these types */
 	struct {
 		uint64_t vaddr, bytes;
 	} new_functions[INLINE_NEW_FUNCTIONS];
@@ -84,6 +86,7 @@ struct inline_sites {
 	struct plan_site *pools;
 	size_t pool_count;
 	int pools_complete;
+	int object_calls; /* 1: calls of _Py_NewReference are among INLINE_OBJECT, and the function is not to be probed */
 	size_t always_new; /* of what INLINE_OBJECT has not: no object from a free list comes there */
 	size_t given_up[INLINE_KINDS], given_up_count;
 	struct {

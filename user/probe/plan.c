@@ -48,6 +48,8 @@ static const struct domain {
 	raw_hooks = {NULL, "_PyMem_DebugRaw", EVENT_API_RAW},
   obj_hooks = {NULL, "_PyMem_Debug", EVENT_API_OBJ};
 
+#define NEW_REFERENCE "_Py_NewReference"
+
 static const struct plan_wish singles[] = {
 	{"PyTraceMalloc_Track", ABI_OP_TRACK, EVENT_API_TRACK, {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX}, 0},
 	{"PyTraceMalloc_Untrack",
@@ -55,7 +57,7 @@ static const struct plan_wish singles[] = {
 	 EVENT_API_TRACK,
 	 {ABI_REG_DI, ABI_REG_SI, ABI_REG_COUNT},
 	 0},
-	{"_Py_NewReference", ABI_OP_REUSE, EVENT_API_OBJ, {ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT}, 0},
+	{NEW_REFERENCE, ABI_OP_REUSE, EVENT_API_OBJ, {ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT}, 0},
 	{"_Py_NewReferenceNoTotal",
 	 ABI_OP_REUSE,
 	 EVENT_API_OBJ,
@@ -248,6 +250,7 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 			sites[plan->count++] = found.sites[i];
 	plan->inlined_count = plan->count;
 	plan->always_new = found.always_new;
+	plan->object_calls = found.object_calls;
 	plan->room = found.count + PLAN_MAX_ENTRIES;
 	if (!only_objects) {
 		describe_inlined(plan, &found);
@@ -367,7 +370,9 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	if (!plan->count)
 		return error_set(-ENOENT, "%s has no symbol of Python's allocators", elf_file_path(file));
 	for (size_t i = 0; i < sizeof(singles) / sizeof(singles[0]) && !err; i++)
-		if (singles[i].op != ABI_OP_REUSE || !(opts->no_reuse || growth))
+		if (singles[i].op != ABI_OP_REUSE ||
+		    !(opts->no_reuse || growth ||
+		      (plan->object_calls && !strcmp(singles[i].symbol, NEW_REFERENCE))))
 			err = plan_symbol_add(plan, file, &singles[i]);
 	if (!growth)
 		describe_objects(plan);

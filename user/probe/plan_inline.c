@@ -124,6 +124,8 @@ static void objects_load(struct elf_file *file, struct inline_image *image)
 
 	if (!elf_file_symbol(file, "_Py_NewReference", &symbol) && symbol.function) {
 		image->new_reference = symbol.vaddr;
+		elf_file_import_slots(file, "_Py_NewReference", image->new_reference_slots,
+				      INLINE_TRACING_SLOTS);
 	} else if (!elf_file_symbol(file, TRACING, &symbol) && !symbol.function && !symbol.tls) {
 		image->tracing = symbol.vaddr + TRACING_OFFSET;
 		image->tracing_offset = TRACING_OFFSET;
@@ -149,8 +151,10 @@ static void new_load(struct elf_file *file, struct inline_image *image)
 	    elf_file_read(file, symbol.vaddr, &version, sizeof(version)) != sizeof(version))
 		version = VERSION_INT_LIST;
 	for (size_t i = 0; i < INLINE_NEW_TYPES - (version >= VERSION_INT_LIST); i++)
-		if (!elf_file_symbol(file, types[i], &symbol) && !symbol.function && !symbol.tls)
+		if (!elf_file_symbol(file, types[i], &symbol) && !symbol.function && !symbol.tls) {
 			image->new_types[i] = symbol.vaddr;
+			elf_file_import_slots(file, types[i], &image->new_slots[i], 1);
+		}
 	for (size_t i = 0; i < INLINE_NEW_FUNCTIONS; i++) {
 		if (elf_file_symbol(file, functions[i], &symbol) || !symbol.function || symbol.ifunc)
 			continue;

@@ -103,7 +103,8 @@ static void step_take(struct session *session, struct member *member)
 		double cost = governor->tried ? 0 : governor->share;
 
 		err = member_mode_change(session, member, step, cost, governor->budget);
-		if (!err || step->mode == EVENT_MODE_OFF)
+		/* One that has ended needs none. */
+		if (!err || err == -ESRCH || step->mode == EVENT_MODE_OFF)
 			break;
 		log_info("PID %d: not in %s mode: %s", member->pid, snapshot_mode_name(step->mode),
 			 error_reason(err));
@@ -119,7 +120,8 @@ static void member_judge(struct session *session, struct member *member, uint64_
 	uint64_t cpu_ns = cpu_time(member), hits;
 
 	/* It has ended, or begun another program. */
-	if (attach_hits(session->attach, member->pid, &hits))
+	if (trace_process_at(session->trace, member->index)->end != TRACE_RUNNING ||
+	    attach_hits(session->attach, member->pid, &hits))
 		return;
 	period.cpu_ns = cpu_ns - state->cpu_ns;
 	/* They are counted anew from each attach_target() on. */

@@ -74,27 +74,45 @@ static int plan_begin(struct change *change)
 		       : error_set(-ENOTSUP, "%s", change->plan.python.mode_why);
 }
 
-/* In place. */
-static int frees_change(struct change *change, int wanted)
+/* From exact to census. The stream says so first: a free that is told of then does no harm, one that is missed before would. */
+static int frees_leave(struct change *change)
+{
+	int err;
+
+	session_pull(change->session);
+	err = change_announce(change);
+	if (err)
+		return err;
+	change->member->mode = EVENT_MODE_CENSUS;
+	attach_drop(change->session->attach, change->member->pid, ATTACH_POOL_FREES, 0);
+	return 0;
+}
+
+/* And back: what has died unseen until then the heap tells. */
+static int frees_follow(struct change *change)
 {
 	struct session *session = change->session;
 	struct member *member = change->member;
-	int err = 0;
+	int err = plan_begin(change);
 
-	if (!wanted)
-		attach_drop(session->attach, member->pid, ATTACH_POOL_FREES);
-	else
-		err = plan_begin(change);
-	if (!err && wanted)
-		err = member_probe(session, member, &change->plan, ATTACH_POOL_FREES);
-	session_pull(session);
-	member->mode = err ? member->mode : change->step->mode;
 	if (!err)
-		err = change_announce(change);
-	/* What has died unseen until now. */
-	if (!err && wanted)
+		err = member_probe(session, member, &change->plan, ATTACH_POOL_FREES);
+	if (err)
+		return err;
+	session_pull(session);
+	member->mode = EVENT_MODE_EXACT;
+	err = change_announce(change);
+	if (!err)
 		member_reconcile(session, member, 0, 0);
 	return err;
+}
+
+/* To take them out takes a while, in which nobody empties the ring buffer: they do nothing from here on. */
+static void probes_drop(const struct change *change)
+{
+	attach_forget(change->session->attach, change->member->pid);
+	attach_drop(change->session->attach, change->member->pid, PROBES, 1);
+	session_pull(change->session);
 }
 
 static int change_anew(struct change *change)
@@ -105,8 +123,7 @@ static int change_anew(struct change *change)
 
 	if (err)
 		return err;
-	attach_drop(session->attach, member->pid, PROBES);
-	session_pull(session);
+	probes_drop(change);
 	member->mode = change->plan.python.mode;
 	member->layers = change->plan.layers;
 	member->large_blocks = change->plan.python.large_blocks;
@@ -161,10 +178,15 @@ static int sample_change(struct change *change)
 
 static int change_off(struct change *change)
 {
-	attach_drop(change->session->attach, change->member->pid, PROBES);
-	session_pull(change->session);
+	int err;
+
+	probes_drop(change);
 	change->member->off = 1;
-	return change_announce(change);
+	err = change_announce(change);
+	/* It is still to be heard of when it ends. */
+	return err ? err
+		   : attach_target(change->session->attach, change->member->pid,
+				   &change->member->runtime.target);
 }
 
 static int change_make(struct change *change)
@@ -176,7 +198,7 @@ static int change_make(struct change *change)
 	if (to == EVENT_MODE_OFF)
 		return change_off(change);
 	if (!member->off && from != to && from != EVENT_MODE_GROWTH && to != EVENT_MODE_GROWTH)
-		return frees_change(change, to == EVENT_MODE_EXACT);
+		return to == EVENT_MODE_EXACT ? frees_follow(change) : frees_leave(change);
 	if (!member->off && from == to)
 		return sample_change(change);
 	err = change_anew(change);

@@ -99,6 +99,6 @@ int trap_cost_measure(struct attach *attach, double *out)
 	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
 		;
 	if (child > 0)
-		attach_drop(attach, child, ATTACH_ALL);
+		attach_drop(attach, child, ATTACH_ALL, 1);
 	return err;
 }

@@ -65,17 +65,27 @@ static uint32_t trace_row(const struct grouping *grouping, const struct side *si
 	return trace->traceback;
 }
 
+/* Owners hold what is in their own first layer, all else is of the snapshot's. */
+static const struct snapshot_trace *
+trace_next(const struct grouping *grouping, const struct snapshot *snapshot, struct snapshot_cursor *cursor)
+{
+	if (group_is_owner(grouping->opts->by))
+		return snapshot_own_next(snapshot, cursor);
+	return cursor->trace < snapshot->trace_count ? &snapshot->traces[cursor->trace++] : NULL;
+}
+
 /* Sums the traces up by traceback, into grouping->rows and the totals. */
 static int rows_sum(struct grouping *grouping, const struct side *side)
 {
 	const struct snapshot *snapshot = side->snapshot;
 	uint64_t *size = side->old ? &grouping->out->old_total_size : &grouping->out->total_size;
 	uint64_t *count = side->old ? &grouping->out->old_total_count : &grouping->out->total_count;
+	const struct snapshot_trace *trace;
+	struct snapshot_cursor cursor = {0};
 	struct filter_run run;
 	int err = filter_run_begin(&run, grouping->opts->filters, snapshot);
 
-	for (size_t i = 0; !err && i < snapshot->trace_count; i++) {
-		const struct snapshot_trace *trace = &snapshot->traces[i];
+	while (!err && (trace = trace_next(grouping, snapshot, &cursor))) {
 		uint32_t at = trace_row(grouping, side, trace);
 		struct sums *row = &grouping->rows[at];
 		int passes = filter_run_passes(&run, trace);
@@ -188,6 +198,8 @@ static int holders_count(struct grouping *grouping)
 	const struct snapshot *snapshot = grouping->sides[0].snapshot;
 	size_t count = grouping->out->count;
 	uint32_t *last = malloc((count ? count : 1) * sizeof(*last));
+	const struct snapshot_trace *trace;
+	struct snapshot_cursor cursor = {0};
 	struct filter_run run;
 	int err = last ? filter_run_begin(&run, grouping->opts->filters, snapshot) : -ENOMEM;
 
@@ -196,10 +208,10 @@ static int holders_count(struct grouping *grouping)
 		return err;
 	}
 	memset(last, 0xff, count * sizeof(*last));
-	for (size_t i = 0; !err && i < snapshot->trace_count; i++) {
-		int passes = filter_run_passes(&run, &snapshot->traces[i]);
+	while (!err && (trace = trace_next(grouping, snapshot, &cursor))) {
+		int passes = filter_run_passes(&run, trace);
 
-		err = passes < 0 ? passes : passes ? holder_count(grouping, &snapshot->traces[i], last) : 0;
+		err = passes < 0 ? passes : passes ? holder_count(grouping, trace, last) : 0;
 	}
 	filter_run_end(&run);
 	free(last);

@@ -101,6 +101,28 @@ struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t inde
 	return one;
 }
 
+const struct snapshot_trace *snapshot_own_next(const struct snapshot *snapshot,
+					       struct snapshot_cursor *cursor)
+{
+	for (; cursor->layer <= EVENT_LAYERS; cursor->layer++, cursor->trace = 0) {
+		size_t beside = cursor->layer - 1;
+		const struct snapshot_trace *traces =
+			cursor->layer ? snapshot->layers[beside].traces : snapshot->traces;
+		size_t count = cursor->layer ? snapshot->layers[beside].trace_count : snapshot->trace_count;
+		enum event_layer layer = cursor->layer ? (enum event_layer)beside : snapshot->meta.layer;
+
+		while (cursor->trace < count) {
+			const struct snapshot_trace *trace = &traces[cursor->trace++];
+
+			/* Without others beside it the layer was chosen for all. */
+			if (!snapshot->meta.layers ||
+			    snapshot_process(snapshot, trace->process)->layer == layer)
+				return trace;
+		}
+	}
+	return NULL;
+}
+
 int snapshot_is_growth(const struct snapshot *snapshot)
 {
 	return !strcmp(snapshot->meta.mode, "growth");

@@ -163,6 +163,17 @@ uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct sna
  */
 struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t index, size_t *first);
 
+/* Zero-initialise. */
+struct snapshot_cursor {
+	size_t layer, trace;
+};
+/*
+ * What each process holds, in its own first layer, where that of one is not that of another (Python's beside a program in C).
+ * Borrowed; NULL: that was all.
+ */
+const struct snapshot_trace *snapshot_own_next(const struct snapshot *snapshot,
+					       struct snapshot_cursor *cursor);
+
 /* Are pools counted and not blocks? */
 int snapshot_is_growth(const struct snapshot *snapshot);
 /* Was the layer followed, as the first or beside it? */

@@ -83,6 +83,9 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	if (!mode_known(mode) || event->sample_bytes > SAMPLE_MEAN_MAX ||
 	    event->header.time_ns < info->start_ns)
 		return -EBADMSG;
+	/* What was kept of a process that is shutting down is not to be lost any more. */
+	if (info->end != TRACE_RUNNING)
+		return 0;
 	if (!info->change_count)
 		change_add(info,
 			   &(struct snapshot_change){.mode = info->mode, .sample_bytes = info->sample_bytes});
