@@ -258,13 +258,33 @@ static int candidate_look(struct session *session, struct candidate *candidate, 
 	return 0;
 }
 
-/* Who is under trace or not watched at all is none of ours. */
+/* Who is not watched at all is none of ours. */
 static void process_mapped(void *context, uint32_t tgid)
 {
 	struct session *session = context;
+	struct member *member = member_find(session, tgid);
 
 	if (candidate_find(session, tgid))
 		candidate_touch(session, tgid);
+	if (member && !member->mapped_ns && member->layers & 1u << EVENT_LAYER_NATIVE)
+		member->mapped_ns = clock_ns(CLOCK_MONOTONIC);
+}
+
+/* The allocators in files that a member has mapped since it was planned. What is probed already stays as it is. */
+static void member_extend(struct session *session, struct member *member)
+{
+	struct plan_target target = {0};
+	int err =
+		plan_native_process(member->pid, session->plans.native, &target.native, &target.native_count);
+
+	member->mapped_ns = 0;
+	for (size_t i = 0; i < target.native_count && !err; i++)
+		err = seccomp_check(&session->seccomp, &session->features, member->pid, target.native[i].plan);
+	if (!err)
+		err = member_probe(session, member, &target, ATTACH_ALL);
+	free(target.native);
+	if (err && err != -ESRCH)
+		refuse(session, member->pid, err);
 }
 
 void pick_up(struct session *session)
@@ -276,6 +296,15 @@ void pick_up(struct session *session)
 	for (size_t i = 0; i < session->count && session->adopted && now - begin < PICK_UP_NS; i++) {
 		if (session->members[i]->adopted && !session->members[i]->ended)
 			member_adopt(session, session->members[i]);
+		now = clock_ns(CLOCK_MONOTONIC);
+	}
+	for (size_t i = 0; i < session->count && now - begin < PICK_UP_NS; i++) {
+		struct member *member = session->members[i];
+
+		if (!member->mapped_ns || member->ended || member->off ||
+		    now - member->mapped_ns < LOOK_FIRST_NS)
+			continue;
+		member_extend(session, member);
 		now = clock_ns(CLOCK_MONOTONIC);
 	}
 	for (size_t i = 0; i < session->candidate_count && now - begin < PICK_UP_NS; i++) {

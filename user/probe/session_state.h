@@ -26,10 +26,11 @@ struct member_symbols {
 
 struct member {
 	pid_t pid;
-	int pidfd;    /* -1: the process was gone before it could be had */
-	int ended;    /* its table is complete; the trace may have given its index to another */
-	int adopted;  /* it was forked of a target; whether it needs probes of its own is to be seen */
-	size_t index; /* in the trace */
+	int pidfd;          /* -1: the process was gone before it could be had */
+	int ended;          /* its table is complete; the trace may have given its index to another */
+	int adopted;        /* it was forked of a target; whether it needs probes of its own is to be seen */
+	uint64_t mapped_ns; /* when it has mapped another file with code; 0: nothing is new */
+	size_t index;       /* in the trace */
 	struct event_target announced;
 	struct python_runtime runtime; /* version_hex 0: there is none */
 	uint32_t layers;               /* 1 << enum event_layer for each that is traced */
