@@ -279,7 +279,8 @@ static void member_extend(struct session *session, struct member *member)
 
 	member->mapped_ns = 0;
 	for (size_t i = 0; i < target.native_count && !err; i++)
-		err = seccomp_check(&session->seccomp, &session->features, member->pid, target.native[i].plan);
+		err = seccomp_check(&session->seccomp, &session->features, member->pid,
+				    target.native[i].plan);
 	if (!err)
 		err = member_probe(session, member, &target, ATTACH_ALL);
 	free(target.native);
