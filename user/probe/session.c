@@ -192,23 +192,25 @@ static void ends_watch(struct session *session)
 		struct member *member = session->members[i];
 		struct pollfd poll_fd = {.fd = member->pidfd, .events = POLLIN};
 
-		if (!member->ended && (member->pidfd < 0 || poll(&poll_fd, 1, 0) > 0)) {
-			/* Whatever it still had to say is in the ring buffer by now. */
-			session_pull(session);
-			if (!member->ended)
-				member_end(session, member, EVENT_EXIT);
-		}
-		if (!member->ended)
+		if (member->ended || (member->pidfd >= 0 && poll(&poll_fd, 1, 0) <= 0))
 			continue;
+		/* Whatever it still had to say is in the ring buffer by now. Draining may bring new ones, at the end. */
+		session_pull(session);
+		if (!member->ended)
+			member_end(session, member, EVENT_EXIT);
+	}
+	/* Nothing is drained from here on, where every member is looked through. */
+	for (size_t i = 0; i < session->count; i++) {
+		struct member *member = session->members[i];
+
+		if (!member->ended) {
+			session->members[kept++] = member;
+			continue;
+		}
 		attach_release(session->attach, member->pid);
 		session->adopted -= member->adopted;
 		member_close(member);
-		session->members[i] = NULL;
 	}
-	/* Draining may have brought new ones meanwhile: at the end. */
-	for (size_t i = 0; i < session->count; i++)
-		if (session->members[i])
-			session->members[kept++] = session->members[i];
 	session->count = kept;
 }
 
