@@ -17,6 +17,7 @@ import tempfile
 import time
 
 import bench_stats
+import bench_system
 import pythons
 import readme
 from bench_speed import bench as bench_speed
@@ -228,6 +229,16 @@ def choose(options):
     return [(path, None) for path in found if path] + roots
 
 
+def system(path, root, options, folder):
+    python = Python(os.path.realpath(path), folder, root)
+    try:
+        text = bench_system.bench(TOOLS, python, options, folder)
+    finally:
+        python.remove()
+    if options.readme:
+        readme.replace("bench-system", text)
+
+
 def main():
     parser = argparse.ArgumentParser(description="what tracing costs, next to other ways")
     parser.add_argument("--reps", type=int, default=5, help="repetitions (default 5)")
@@ -236,7 +247,7 @@ def main():
     parser.add_argument("--variants", default="", help="those whose names this regular expression finds (default: all)")
     parser.add_argument("--python", action="append", help="interpreter; repeatable (default: the newest with symbols, the distribution's, "
                         "and in the root file systems of TRACER_ROOTS those that have memray)")
-    parser.add_argument("--only", default="speed,memory,attach,detach,replay,stats")
+    parser.add_argument("--only", default="speed,memory,attach,detach,replay,stats,system")
     parser.add_argument("--readme", action="store_true", help="write the tables into README.md")
     options = parser.parse_args()
     chosen, only = choose(options), options.only.split(",")
@@ -249,6 +260,8 @@ def main():
             attempt("speed", lambda: tables.append(bench_speed(Python(os.path.realpath(path), folder, root), TOOLS, options)))
         if options.readme and tables:
             attempt("README.md", readme.replace, "bench", "\n\n".join(tables))
+        if "system" in only:
+            attempt("system", system, *chosen[0], options, folder)
         python = chosen[0][0]
         print("\nCPython %s" % pythons.version_of(python))
         if "replay" in only:
