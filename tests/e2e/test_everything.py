@@ -56,8 +56,9 @@ def test_storm(start, trace, any_python, sleeper):
     target.read_until("done")
     after = sleeper(5)
     wait_until(lambda: after <= attached_pids(run), "what comes after the storm is under trace")
-    # What is kept of ended processes is bounded, the buffers are filled for the first time: but nothing grows with each process.
-    assert rss_kib(run.pid) - size < 64 << 10
+    # The tables of whatever else runs here grow, and what is kept of ended processes does up to its bound; 100 KiB for each
+    # process of the storm would be more.
+    assert rss_kib(run.pid) - size < 192 << 10
     assert len(os.listdir("/proc/%d/fd" % run.pid)) < 2000
     run.interrupt()
     assert run.wait() == 0, run.stderr

@@ -126,6 +126,8 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	if (!err)
 		err = trace_new(&session->trace, &hooks);
 	if (!err)
+		trace_budget(session->trace, opts->budget);
+	if (!err)
 		err = plan_caches_new(&session->plans, &opts->plan);
 	if (!err)
 		err = attach_new(&session->attach, &session->features, &attach);
@@ -169,13 +171,10 @@ void session_free(struct session *session)
 }
 
 /* The process is gone and its own record of that was lost (or it never ran any of ours): say so in the stream. */
-void member_end(struct session *session, struct member *member)
+void member_end(struct session *session, struct member *member, uint32_t type)
 {
 	struct event_process record = {
-		.header = {.type = EVENT_EXIT,
-			   .size = sizeof(record),
-			   .tgid = member->pid,
-			   .tid = member->pid},
+		.header = {.type = type, .size = sizeof(record), .tgid = member->pid, .tid = member->pid},
 	};
 
 	member_symbols_name(session, member);
@@ -197,7 +196,7 @@ static void ends_watch(struct session *session)
 			/* Whatever it still had to say is in the ring buffer by now. */
 			session_pull(session);
 			if (!member->ended)
-				member_end(session, member);
+				member_end(session, member, EVENT_EXIT);
 		}
 		if (!member->ended)
 			continue;
@@ -240,6 +239,8 @@ int session_count_loss(struct session *session)
 	int err = attach_loss(session->attach, record.counts);
 
 	session->loss_ns = record.header.time_ns;
+	if (!err)
+		pick_up_lost(session, record.counts[LOSS_PROCESS]);
 	return err ? err : session_feed(session, &record, sizeof(record));
 }
 
@@ -313,6 +314,7 @@ int session_drain(struct session *session)
 
 int session_stop(struct session *session)
 {
+	session->opts.watch = ABI_WATCH_NONE; /* nobody is picked up any more */
 	/* What the events after the last reading tell of may be dead again: none after it. */
 	session_census(session);
 	for (size_t i = 0; i < session->count; i++)

@@ -260,7 +260,7 @@ static void member_abandon(struct session *session, struct member *member)
 {
 	if (session->count && session->members[session->count - 1] == member) {
 		attach_forget(session->attach, member->pid);
-		member_end(session, member); /* ends_watch() does the rest */
+		member_end(session, member, EVENT_EXIT); /* ends_watch() does the rest */
 		return;
 	}
 	attach_release(session->attach, member->pid);
@@ -298,6 +298,11 @@ static int seccomp_allows(struct session *session, pid_t pid, const struct plan_
 	return err;
 }
 
+int session_has(struct session *session, pid_t pid)
+{
+	return member_find(session, (uint32_t)pid) != NULL;
+}
+
 int session_add(struct session *session, pid_t pid, int from_start)
 {
 	uint64_t start = clock_ns(CLOCK_MONOTONIC);
@@ -307,6 +312,8 @@ int session_add(struct session *session, pid_t pid, int from_start)
 
 	/* What is in the ring buffer is of the time before, of another program perhaps. */
 	session_pull(session);
+	if (session_has(session, pid))
+		return 0;
 	err = member_new(session, pid, &member);
 	if (err)
 		return err;
