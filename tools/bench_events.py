@@ -145,7 +145,7 @@ def bench(tools, pairs, python, options, folder, stack):
     """pairs: the built program; python: an interpreters.Python. Measures and prints; the tables' text."""
     prices = [
         Prices("malloc and free, in C", [pairs], native_ways(tools, folder, stack), tools, True),
-        Prices("a request and a free, " + python.label, [python.path, os.path.join(python.folder, "pairs.py")], python_ways(tools, folder), tools, False),
+        Prices("a request and a free, " + python.label, [*python.prefix, python.path, os.path.join(python.folder, "pairs.py")], python_ways(tools, folder), tools, False),
     ]
     for price in prices:
         price.measure(options.reps, options.scale)

@@ -119,7 +119,7 @@ def sleepers(paths):
 
 
 def workloads(built, scale):
-    """[(name, argv, ways under which it runs)]; what asks malloc is traced under -a: that is no overhead of being idle."""
+    """[(name, argv, ways under which it runs)]. What does nothing but malloc is priced elsewhere: -a traces it."""
     count = lambda n: str(max(1, int(n * scale)))
     return [
         ("computes, 1 process", [built["spin"], count(2e8)], ("-a", "-p")),
