@@ -49,6 +49,8 @@ def test_storm(start, trace, any_python, sleeper):
     summary(run)
     target = start(any_python, "storm.py", 2000, 200, ready=False)
     meanwhile = sleeper(5)
+    passing = [subprocess.Popen(["sleep", "1"]) for _ in range(20)]
+    assert [process.wait() for process in passing] == [0] * 20
     target.read_until("done")
     wait_until(lambda: before | meanwhile <= attached_pids(run), "what stays is under trace")
     size = rss_kib(run.pid)
@@ -64,6 +66,7 @@ def test_storm(start, trace, any_python, sleeper):
     assert run.wait() == 0, run.stderr
     data = run.report().data
     assert before | meanwhile | after <= {p["pid"] for p in data["processes"]}
+    assert {process.pid for process in passing} <= {p["pid"] for p in data["processes"] if p["name"] == "sleep"}, "those that came and went"
 
 
 def test_comm_that_comes(start, trace, any_python, tmp_path):

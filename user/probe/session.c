@@ -209,23 +209,25 @@ static void ends_watch(struct session *session)
 	for (size_t i = 0; i < session->count; i++) {
 		struct member *member = session->members[i];
 
-		if (!member->ended && (member->pidfd < 0 || member->gone)) {
-			/* Whatever it still had to say is in the ring buffer by now. */
-			session_pull(session);
-			if (!member->ended)
-				member_end(session, member, EVENT_EXIT);
-		}
-		if (!member->ended)
+		if (member->ended || (member->pidfd >= 0 && !member->gone))
 			continue;
+		/* Whatever it still had to say is in the ring buffer by now. Draining may bring new ones, at the end. */
+		session_pull(session);
+		if (!member->ended)
+			member_end(session, member, EVENT_EXIT);
+	}
+	/* Nothing is drained from here on, where every member is looked through. */
+	for (size_t i = 0; i < session->count; i++) {
+		struct member *member = session->members[i];
+
+		if (!member->ended) {
+			session->members[kept++] = member;
+			continue;
+		}
 		attach_release(session->attach, member->pid);
 		session->adopted -= member->adopted;
 		member_close(session, member);
-		session->members[i] = NULL;
 	}
-	/* Draining may have brought new ones meanwhile: at the end. */
-	for (size_t i = 0; i < session->count; i++)
-		if (session->members[i])
-			session->members[kept++] = session->members[i];
 	session->count = kept;
 }
 

@@ -191,10 +191,12 @@ int member_probe(struct session *session, struct member *member, const struct pl
 		 unsigned int groups)
 {
 	const struct plan *plan = &target->python;
+	/* The plan is of the runtime that it was made for, which the member may have taken over. */
+	const struct elf_file *file = target->runtime.file ? target->runtime.file : member->runtime.file;
 	int err = 0;
 
 	if (plan->count)
-		err = plan_place(session, member, plan, member->runtime.file, groups);
+		err = plan_place(session, member, plan, file, groups);
 	if (!err && plan->memory)
 		err = plan_place(session, member, plan->memory, plan->memory_file, groups);
 	for (size_t i = 0; i < target->native_count && !err; i++)

@@ -24,6 +24,7 @@
 #define LOOK_BLIND_NS                                                                                        \
 	100000000ull /* between two looks at a settled one, where no one tells us that it maps a file */
 #define LOADED_NS  10000000ull /* without a new file with code: then its loader is done */
+#define ADOPT_NS   50000000ull /* after the fork */
 #define PICK_UP_NS 20000000ull /* at a stretch: then the ring buffer is drained */
 
 static struct candidate *candidate_find(struct session *session, uint32_t pid)
@@ -217,6 +218,16 @@ static void member_adopt(struct session *session, struct member *member)
 	}
 }
 
+/*
+ * Where the probes lie in the files, a child has them: there is no haste, and one that is going to call exec, as most are, need
+ * not be seen to at all.
+ */
+static int adoption_is_due(const struct session *session, const struct member *member, uint64_t now)
+{
+	return member->adopted && !member->ended &&
+	       (!session->opts.everywhere || now - member->census_ns >= ADOPT_NS);
+}
+
 /* 1: it need not be looked at any more. */
 static int candidate_look(struct session *session, struct candidate *candidate, uint64_t now)
 {
@@ -294,11 +305,6 @@ void pick_up(struct session *session)
 
 	if (session->maps)
 		map_watch_drain(session->maps, process_mapped, session);
-	for (size_t i = 0; i < session->count && session->adopted && now - begin < PICK_UP_NS; i++) {
-		if (session->members[i]->adopted && !session->members[i]->ended)
-			member_adopt(session, session->members[i]);
-		now = clock_ns(CLOCK_MONOTONIC);
-	}
 	for (size_t i = 0; i < session->count && now - begin < PICK_UP_NS; i++) {
 		struct member *member = session->members[i];
 
@@ -320,6 +326,11 @@ void pick_up(struct session *session)
 			if (candidate && candidate->born_ns <= now)
 				candidate_remove(session, candidate);
 		}
+		now = clock_ns(CLOCK_MONOTONIC);
+	}
+	for (size_t i = 0; i < session->count && session->adopted && now - begin < PICK_UP_NS; i++) {
+		if (adoption_is_due(session, session->members[i], now))
+			member_adopt(session, session->members[i]);
 		now = clock_ns(CLOCK_MONOTONIC);
 	}
 }
