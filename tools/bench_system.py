@@ -122,10 +122,10 @@ def workloads(built, scale):
     """[(name, argv, ways under which it runs)]. What does nothing but malloc is priced elsewhere: -a traces it."""
     count = lambda n: str(max(1, int(n * scale)))
     return [
-        ("computes, 1 process", [built["spin"], count(2e8)], ("-a", "-p")),
+        ("computes, 1 process", [built["spin"], count(5e8)], ("-a", "-p")),
         ("malloc and free, 1 thread", [built["pairs"], "1", count(2e7)], ("-p",)),
-        ("fork, exec, exit: 1 at a time", [built["forks"], "1", count(500), "/bin/true"], ("-a", "-p")),
-        ("fork, exec, exit: 200 at once", [built["forks"], "200", count(1000), "/bin/true"], ("-a", "-p")),
+        ("fork, exec, exit: 1 at a time", [built["forks"], "1", count(2000), "/bin/true"], ("-a", "-p")),
+        ("fork, exec, exit: 200 at once", [built["forks"], "200", count(2000), "/bin/true"], ("-a", "-p")),
     ]
 
 
