@@ -246,13 +246,16 @@ def test_heaptrack(trace, built, tmp_path):
     assert allocations(tmp_path / "capture") == asked
 
 
-def test_cxx(start, trace, built):
-    """Containers of a program that runs on: their allocator's books, to the byte."""
+def test_cxx(start, trace, built, run_tracer):
+    """Containers of a program that runs on: their allocator's books, to the byte; and the session says of what it speaks."""
     target = start(built("g++", "containers.cc", "-std=c++17", *FLAGS), None, "wait")
     run = trace("-p", target.pid)
     for _ in range(2):
         target.step()
         own = target.expect()["own"]
+    status = run_tracer("ctl", target.pid, "status", "--session", run.pid).stdout
+    assert status.startswith("PID %d (containers), native blocks: is traced, exact mode, " % target.pid), status
+    assert "CPython" not in status and "coverage" not in status
     report = run.finish()
     expect_nothing_lost(report)
     counted = [pair for (file, _), pair in report.lines().items() if file == program("containers.cc")]
