@@ -155,7 +155,7 @@ def test_text(finished):
     assert printable(run.stdout)
     lines = run.stdout.splitlines()
     assert re.match(r"tracer: \S+ \(PID \d+\), CPython 3\.\d+\.\d+, census mode, [\d.]+ s$", lines[0])
-    assert lines[1].endswith("lines by size")
+    assert re.match(r"(All \d+ lines|Top 10 lines of \d+) by size$", lines[1])
     assert re.match(r"  %s:\d+: size=\d+ KiB, count=%d, average=\d+ B$" % (re.escape(program("golden.py")), live["A"][1]), lines[2])
     assert [line for line in lines if line.startswith("Total: size=")]
     tail = lines[lines.index("Not seen:") + 1 :]

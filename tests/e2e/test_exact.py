@@ -165,36 +165,28 @@ def test_cut_traceback_is_marked(start, trace, any_python):
     assert "40 older frames not kept" in run.stdout
 
 
-@pytest.mark.versions("3.8", "3.13")
-def test_two_processes(start, trace, python, any_python):
+def two_processes(start, trace, *pythons):
     """One session, two tables; of different versions, too."""
-    targets = {t.pid: t for t in (start(python, "golden.py", 1000), start(any_python, "golden.py", 400))}
-    run = trace("-p", ",".join(map(str, targets)), "--format", "json", "--top", 0, output=False, attached=2)
+    targets = {t.pid: t for t in (start(python, "golden.py", rounds) for python, rounds in zip(pythons, (1000, 400)))}
+    run = trace("-p", ",".join(map(str, targets)), attached=2)
     live = {}
     for pid, target in targets.items():
         target.step()
         live[pid] = target.expect()
-    run.interrupt()
-    assert run.wait() == 0
-    reports = {report.data["pid"]: report for report in run.printed_reports()}
-    assert set(reports) == set(targets)
-    for pid, report in reports.items():
-        check(report, "golden.py", live[pid])
+    report = run.finish("--by", "process")
+    assert {entry["pid"] for entry in report.statistics} == set(targets)
+    for pid in targets:
+        check(run.report("--pid", pid), "golden.py", live[pid])
+
+
+@pytest.mark.versions("3.8", "3.13")
+def test_two_processes(start, trace, python, any_python):
+    two_processes(start, trace, python, any_python)
 
 
 def test_two_kinds(start, trace, debian_python, any_python):
     """A stripped executable and a library with symbols, of different versions, in one session."""
-    targets = {t.pid: t for t in (start(debian_python, "golden.py", 1000), start(any_python, "golden.py", 400))}
-    run = trace("-p", ",".join(map(str, targets)), "--format", "json", "--top", 0, output=False, attached=2)
-    live = {}
-    for pid, target in targets.items():
-        target.step()
-        live[pid] = target.expect()
-    run.interrupt()
-    assert run.wait() == 0
-    reports = {report.data["pid"]: report for report in run.printed_reports()}
-    for pid in targets:
-        check(reports[pid], "golden.py", live[pid])
+    two_processes(start, trace, debian_python, any_python)
 
 
 @pytest.mark.parametrize("allocator", ("pymalloc", "debug", "malloc"))

@@ -66,6 +66,41 @@ static void test_alloc_free(void **state)
 	assert_int_equal(process->tables[0].frees_unknown, 1);
 }
 
+/* A table that has all the memory that it may have keeps what it holds, and counts what it does not. */
+static void test_budget(void **state)
+{
+	enum { FED = 200000, BUDGET = 2 << 20 };
+	struct trace *trace;
+	const struct trace_process *process;
+	struct snapshot *snapshot;
+	uint64_t kept;
+	(void)state;
+
+	assert_int_equal(trace_new(&trace, NULL), 0);
+	trace_budget(trace, BUDGET);
+	assert_int_equal(feed_process(trace, PY38), 0);
+	process = process_of(trace);
+	for (uint64_t i = 1; i <= FED; i++)
+		assert_int_equal(feed_alloc(trace, 16 * i, 10, 0), 0);
+	kept = process->tables[0].live_blocks;
+	assert_in_range(kept, BUDGET / 100, FED - 1);
+	assert_int_equal(process->counters.blocks_dropped, FED - kept);
+	assert_int_equal(process->counters.bytes_dropped, 10 * (FED - kept));
+	assert_in_range(trace_memory(trace), BUDGET / 2, 2 * BUDGET);
+	/* One that is there, and the place of one that has died. */
+	assert_int_equal(feed_alloc(trace, 16, 30, 0), 0);
+	assert_int_equal(process->tables[0].live_bytes, 10 * kept + 20);
+	assert_int_equal(feed_free(trace, 16), 0);
+	assert_int_equal(feed_alloc(trace, 16 * (FED + 1), 70, 0), 0);
+	assert_int_equal(feed_alloc(trace, 16 * (FED + 2), 70, 0), 0);
+	assert_int_equal(process->tables[0].live_blocks, kept);
+	assert_int_equal(process->counters.blocks_dropped, FED - kept + 1);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_int_equal(snapshot->meta.blocks_dropped, FED - kept + 1);
+	snapshot_free(snapshot);
+	trace_free(trace);
+}
+
 static void test_replaced(void **state)
 {
 	struct trace *trace = *state;
@@ -520,6 +555,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
+		TEST(test_alloc_free),    TEST(test_budget),
 		TEST(test_alloc_free),    TEST(test_replaced),
 		TEST(test_realloc_done),  TEST(test_realloc_fail),
 		TEST(test_reuse),         TEST(test_large),

@@ -44,6 +44,12 @@ size_t late_targets_look(struct late_targets *targets, struct session *session)
 	targets->looked_ns = now;
 	for (size_t i = 0; i < targets->count; i++) {
 		struct late *late = &targets->items[i];
+
+		/* Whoever follows what runs may have been faster. */
+		if (session_has(session, late->pid)) {
+			attached++;
+			continue;
+		}
 		int found = late_look(late, NULL), err = found;
 
 		if (!found) {

@@ -11,38 +11,18 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/live.h"
-#include "cli/signals.h"
-#include "cli/targets.h"
-#include "cli/trace_options.h"
+#include "cli/trace_run.h"
 #include "export/pprof.h"
 #include "probe/plan_native_process.h"
 #include "probe/plan_target.h"
 #include "probe/privileges.h"
-#include "target/launch.h"
 
-#define POLL_BUSY_MS     2 /* between two looks at a ring buffer that had records */
-#define POLL_IDLE_MS     20
-#define MAX_WATCHED      64
-#define COMMAND_PATIENCE 100 /* looks at a command without Python before we tell that we wait */
-#define KEPT_REMEDY      "the file that was there is as it was"
+#define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
+#define POLL_IDLE_MS 20
+#define MAX_WATCHED  64
+#define KEPT_REMEDY  "the file that was there is as it was"
 
-struct run {
-	struct trace_options options;
-	struct session *session;
-	struct launch *launch;
-	struct outfile *output, *capture;
-	struct live live;
-	struct targets targets;
-	int signals; /* signals_catch() */
-	int status;  /* of the command */
-	struct late command;
-	unsigned int command_looks;
-	int command_refused; /* what it loaded cannot be traced: that has been told */
-	uint64_t start_ns, next_print_ns;
-};
-
-static int plan_show(pid_t pid, const struct plan_target_opts *opts)
+int run_plan_show(pid_t pid, const struct plan_target_opts *opts)
 {
 	struct plan_caches caches = {0};
 	struct plan_target target;
@@ -106,7 +86,7 @@ static int stop_wanted(struct run *run, int *interrupts)
 	       clock_ns(CLOCK_MONOTONIC) - run->start_ns >= run->options.duration_ns;
 }
 
-static void wait_briefly(struct run *run, int busy)
+void run_wait(struct run *run, int busy)
 {
 	struct pollfd polls[1 + MAX_WATCHED + LIVE_POLLS] = {{.fd = run->signals, .events = POLLIN}};
 	int fds[MAX_WATCHED];
@@ -166,13 +146,13 @@ static int session_follow(struct run *run)
 		int more = live_step(&run->live);
 		/* A full batch means that there is more already. */
 		if (count < 1 << 16 && !more)
-			wait_briefly(run, count > 0);
+			run_wait(run, count > 0);
 	}
 	return 0;
 }
 
 /* It can be talked to from before anybody is told that it has attached. */
-static void session_open(struct run *run)
+void run_open(struct run *run)
 {
 	const struct live_opts opts = {
 		.every_ns = run->options.snapshot_ns,
@@ -185,7 +165,7 @@ static void session_open(struct run *run)
 }
 
 /* Have the targets the functions that the user names? Where more of them may come, that is no error yet. */
-static int allocs_check(struct run *run)
+int run_allocs_check(struct run *run)
 {
 	const struct target_set *set = &run->options.targets;
 	int more = set->all || set->wait || set->container_count || set->cgroup_count || set->name_count ||
@@ -205,99 +185,8 @@ static int targets_start(struct run *run)
 
 	if (err)
 		return error_print(err, NULL, "trace");
-	session_open(run);
-	return targets_attach(&run->targets, run->session) ?: allocs_check(run);
-}
-
-/* The command runs and has no Python: has it by now? An error is told, and the command goes on without us. */
-static int command_look(struct run *run, pid_t pid)
-{
-	int found, err;
-
-	/* Its children may have got there before it. */
-	if (run->options.session.watch && !run->options.dry_run) {
-		/* Whoever follows the session learns of an error, too. */
-		if (session_drain(run->session) < 0 || session_running(run->session))
-			return signals_catch(&run->signals, 1) ?: 1;
-	}
-	if (run->command_refused)
-		return 0;
-	run->command.pid = pid;
-	found = late_look(&run->command, NULL);
-	if (found <= 0) {
-		if (!found && ++run->command_looks == COMMAND_PATIENCE)
-			log_info("the command runs no Python yet; waiting for it to load one (--layer native "
-				 "traces malloc in any program)");
-		return 0;
-	}
-	if (run->options.dry_run)
-		err = plan_show(pid, &run->options.session.plan);
-	else
-		err = signals_catch(&run->signals, 1) ?: late_attach(run->session, pid);
-	if (!err)
-		return 1;
-	signals_catch(&run->signals, 0);
-	error_print(err, cli_remedy(err), "command");
-	run->command_refused = 1;
-	return 0;
-}
-
-static int command_ready(pid_t pid, int running, void *context)
-{
-	struct run *run = context;
-	int err;
-
-	if (running)
-		return command_look(run, pid);
-	run->command = (struct late){0};
-	if (run->options.dry_run)
-		err = plan_show(pid, &run->options.session.plan);
-	else
-		err = signals_catch(&run->signals, 1);
-	if (!err && !run->options.dry_run) {
-		session_open(run);
-		err = session_add(run->session, pid, 1) ?: allocs_check(run);
-	}
-	if (!err)
-		return 1;
-	signals_catch(&run->signals, 0);
-	if (err != -ENOENT)
-		return err;
-	/* A wrapper that will exec the interpreter, or a program that will load it or start it as a child: not yet. */
-	return run->options.session.watch && !run->options.dry_run ? session_watch(run->session, pid) : 0;
-}
-
-/* The command has ended. Has it left children that run Python, or may come to it, or that have run it? */
-static int children_remain(struct run *run)
-{
-	do {
-		if (session_drain(run->session) < 0)
-			return 0;
-		if (trace_process_count(session_trace(run->session)))
-			return 1;
-		wait_briefly(run, 1);
-	} while (session_undecided(run->session));
-	return 0;
-}
-
-static int command_start(struct run *run)
-{
-	char **command = run->options.command.items;
-	int err = launch_start(&run->launch, command, command_ready, run);
-
-	if (!err)
-		return 0;
-	if (err == -ECHILD && run->launch) {
-		launch_wait(run->launch, 1, &run->status);
-		if (run->session && children_remain(run))
-			return signals_catch(&run->signals, 1);
-		error_print(error_set(-ENOENT, "it ended (status %d) and had run no Python that is known",
-				      run->status),
-			    "--layer native traces malloc in any program", "%s", command[0]);
-	} else {
-		error_print(err, err == -ENOTSUP ? NULL : "nothing was traced", "command");
-	}
-	return err;
+	run_open(run);
+	return targets_attach(&run->targets, run->session) ?: run_allocs_check(run);
 }
 
 static int files_open(struct run *run)
@@ -373,7 +262,7 @@ static int run_session(struct run *run)
 		error_print(err, remedy, "trace");
 		return EXIT_FAILED;
 	}
-	err = run->options.command.count ? command_start(run) : targets_start(run);
+	err = run->options.command.count ? run_command(run) : targets_start(run);
 	if (err)
 		return run->status ? run->status : EXIT_FAILED;
 	if (!targets_waiting(&run->targets))
@@ -396,7 +285,7 @@ static int run_session(struct run *run)
 static int dry_run(struct run *run)
 {
 	if (run->options.command.count) {
-		int err = command_start(run);
+		int err = run_command(run);
 
 		/* It was started for its maps only. */
 		if (!err)
@@ -410,7 +299,7 @@ static int dry_run(struct run *run)
 	if (targets_list(set, "tracer list shows what runs", &pids, &count))
 		return EXIT_FAILED;
 	for (size_t i = 0; i < count; i++) {
-		int err = plan_show(pids[i], &run->options.session.plan);
+		int err = run_plan_show(pids[i], &run->options.session.plan);
 
 		shown += !err;
 		if (err)

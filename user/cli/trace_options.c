@@ -20,6 +20,7 @@ enum {
 	KEY_LARGE,
 	KEY_EVERY,
 	KEY_SAMPLE,
+	KEY_BUDGET,
 	KEY_OVERHEAD,
 	KEY_KEEP,
 	KEY_LAYER,
@@ -28,8 +29,9 @@ enum {
 	KEY_ALLOC
 };
 
-#define KEEP_DEFAULT 3
-#define KEEP_MAX     1000
+#define KEEP_DEFAULT   3
+#define BUDGET_DEFAULT (1ull << 30)
+#define KEEP_MAX       1000
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0, "trace running processes; with -c, by their ids in the container", 1},
@@ -63,6 +65,11 @@ static const struct argp_option options[] = {
 	 "and frees; "
 	 "growth: only where the heap grows, at next to no cost",
 	 2},
+	{"budget", KEY_BUDGET, "BYTES", 0,
+	 "memory for the tables of each process (default 1G, 0: as much as it takes): blocks that do not fit "
+	 "are counted, and "
+	 "in no line",
+	 4},
 	{"sample", KEY_SAMPLE, "BYTES", 0,
 	 "trace a sample, a block for every BYTES allocated (like 64K, 512K); figures are then estimates, "
 	 "each "
@@ -262,6 +269,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return cli_parse_seconds(arg, &out->snapshot_ns)
 			       ? cli_reject("--snapshot-every", arg, "seconds")
 			       : 0;
+	case KEY_BUDGET:
+		if (cli_parse_bytes(arg, &out->session.budget))
+			return cli_reject("--budget", arg, "a number of bytes, as 256M");
+		return 0;
 	case KEY_SAMPLE:
 		if (cli_parse_bytes(arg, &number) || !number || number > SAMPLE_MEAN_MAX)
 			return cli_reject("--sample", arg, "bytes from 1 to 1G, like 512K");
@@ -328,6 +339,7 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	memset(out, 0, sizeof(*out));
 	out->session.nframe = 16;
 	out->session.watch = ABI_WATCH_CHILDREN;
+	out->session.budget = BUDGET_DEFAULT;
 	out->session.plan.python.mode = EVENT_MODE_CENSUS;
 	report_choice_default(&out->choice);
 	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);

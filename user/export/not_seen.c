@@ -314,6 +314,12 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 	if (meta->rounded_blocks)
 		fprintf(out, "  sizes known only as rounded up by the allocator: of %s blocks\n",
 			count_format(text, meta->rounded_blocks));
+	if (meta->blocks_dropped) {
+		fprintf(out, "  blocks beyond the tables' budget (--budget): %s",
+			count_format(text, meta->blocks_dropped));
+		fprintf(out, " of %s were not kept, and are in no line\n",
+			report_size(text, meta->bytes_dropped));
+	}
 	if (meta->records_malformed)
 		fprintf(out, "  malformed records: %s\n", count_format(text, meta->records_malformed));
 }

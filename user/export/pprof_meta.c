@@ -82,6 +82,8 @@ static const struct meta_field meta_fields[] = {
 	NUMBER(large_skipped),
 	NUMBER(pool_bytes),
 	NUMBER(regions_dropped),
+	NUMBER(blocks_dropped),
+	NUMBER(bytes_dropped),
 	NUMBER(coverage_known),
 	COVERAGE(new_blocks),
 	COVERAGE(new_bytes),

@@ -132,6 +132,9 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost
 		else if (meta->loss[i])
 			fprintf(out, ", \"lost_%u\": %" PRIu64, i, meta->loss[i]);
 	}
+	if (meta->blocks_dropped)
+		fprintf(out, ", \"blocks_dropped\": %" PRIu64 ", \"bytes_dropped\": %" PRIu64,
+			meta->blocks_dropped, meta->bytes_dropped);
 	/* Files without native frames are as they always were. */
 	if (meta->layer != EVENT_LAYER_PYTHON || meta->layers & 1u << EVENT_LAYER_NATIVE)
 		fprintf(out, ", \"frames_unnamed\": %" PRIu64 ", \"stacks_cut\": %" PRIu64,

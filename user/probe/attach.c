@@ -7,12 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/array.h"
 #include "base/error.h"
-#include "base/hash.h"
 #include "probe/stream.h"
 
 static void programs_select(struct attach *attach, int counting)
@@ -122,35 +119,6 @@ fail:
 	return err < 0 ? err : -EINVAL;
 }
 
-void attach_detach(struct attach *attach)
-{
-	for (size_t i = 0; i < attach->placed_count; i++)
-		links_free(&attach->placed[i].links);
-	attach->placed_count = 0;
-}
-
-void attach_release(struct attach *attach, pid_t pid)
-{
-	attach_drop(attach, pid, ATTACH_ALL, 0);
-}
-
-void attach_drop(struct attach *attach, pid_t pid, unsigned int groups, int wait)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < attach->placed_count; i++) {
-		struct placed *placed = &attach->placed[i];
-
-		if (placed->pid != pid || !(placed->group & groups))
-			attach->placed[kept++] = *placed;
-		else if (!wait || attach->backend == LINKS_PERF)
-			links_closer_take(&attach->closer, &placed->links);
-		else
-			links_free(&placed->links);
-	}
-	attach->placed_count = kept;
-}
-
 void attach_free(struct attach *attach)
 {
 	if (!attach)
@@ -177,6 +145,13 @@ int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target 
 	return 0;
 }
 
+int attach_is_target(const struct attach *attach, uint32_t tgid)
+{
+	struct abi_target target;
+
+	return !bpf_map_lookup_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid, &target);
+}
+
 int attach_follow(struct attach *attach, uint32_t tgid)
 {
 	uint32_t one = 1;
@@ -190,225 +165,6 @@ void attach_forget(struct attach *attach, uint32_t tgid)
 {
 	bpf_map_delete_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid);
 	targets_changed(attach);
-}
-
-static unsigned int site_group(const struct plan_site *site)
-{
-	return site->op == ABI_OP_FINALIZE    ? ATTACH_LAST
-	       : plan_site_is_pool_free(site) ? ATTACH_POOL_FREES
-					      : ATTACH_OTHERS;
-}
-
-/* Which sites a program serves. */
-typedef int (*site_filter_fn)(const struct plan_site *site);
-
-static int site_is_native(const struct plan_site *site)
-{
-	return (site->cookie >> 8 & 0xff) == EVENT_API_NATIVE;
-}
-
-static int site_is_native_request(const struct plan_site *site)
-{
-	return site_is_native(site) && site->with_return;
-}
-
-static int site_is_native_once(const struct plan_site *site)
-{
-	return site_is_native(site) && !site->with_return;
-}
-
-static int site_is_mapping(const struct plan_site *site)
-{
-	return site->op >= ABI_OP_MMAP && site->op <= ABI_OP_BRK;
-}
-
-static int site_is_request(const struct plan_site *site)
-{
-	return !site_is_native(site) && site->with_return;
-}
-
-static int site_is_reuse(const struct plan_site *site)
-{
-	return site->op == ABI_OP_REUSE;
-}
-
-static int site_is_once(const struct plan_site *site)
-{
-	return !site_is_native(site) && (site->op == ABI_OP_FREE || site->op == ABI_OP_POOL_FREE ||
-					 site->op == ABI_OP_TRACK || site->op == ABI_OP_UNTRACK);
-}
-
-static int site_is_finalize(const struct plan_site *site)
-{
-	return site->op == ABI_OP_FINALIZE;
-}
-
-static int site_is_inline(const struct plan_site *site)
-{
-	return !site->with_return && !site_is_native(site) && !site_is_once(site) && !site_is_reuse(site) &&
-	       !site_is_mapping(site) && !site_is_finalize(site);
-}
-
-/* Attaches program, or the empty one of its kind, to the plan's sites that filter selects. */
-static int program_attach(struct attach *attach, struct placed *placed, const struct bpf_program *program,
-			  const struct plan *plan, site_filter_fn filter, const char *path,
-			  enum links_kind kind)
-{
-	uint64_t *offsets = calloc(plan->count + 1, sizeof(*offsets));
-	uint64_t *cookies = calloc(plan->count + 1, sizeof(*cookies));
-	size_t count = 0;
-	int err = -ENOMEM;
-
-	if (!offsets || !cookies)
-		goto out;
-	if (attach->empty)
-		program = kind == LINKS_BOTH ? attach->skeleton->progs.empty_session
-					     : attach->skeleton->progs.empty;
-	for (size_t i = 0; i < plan->count; i++) {
-		if (!filter(&plan->sites[i]) || site_group(&plan->sites[i]) != placed->group)
-			continue;
-		offsets[count] = plan->sites[i].offset;
-		cookies[count++] = plan->sites[i].cookie;
-	}
-	err = links_add(&placed->links, program, kind, path, placed->pid, offsets, cookies, count);
-out:
-	free(offsets);
-	free(cookies);
-	return err;
-}
-
-static int programs_attach(struct attach *attach, struct placed *placed, const struct plan *plan,
-			   const struct elf_file *file)
-{
-	const struct alloc_bpf *skeleton = attach->skeleton;
-	const int session = attach->backend == LINKS_SESSION;
-	/* Frees first: a block whose free is seen and whose birth is not does no harm, the reverse does. */
-	const struct {
-		const struct bpf_program *program;
-		site_filter_fn filter;
-		enum links_kind kind;
-		int wanted;
-	} programs[] = {
-		{skeleton->progs.request_once, site_is_once, LINKS_ENTRY, 1},
-		{skeleton->progs.native_once, site_is_native_once, LINKS_ENTRY, 1},
-		{skeleton->progs.mapping, site_is_mapping, LINKS_ENTRY, 1},
-		{skeleton->progs.finalize, site_is_finalize, LINKS_ENTRY, 1},
-		{skeleton->progs.object_begin, site_is_reuse, LINKS_ENTRY, 1},
-		{skeleton->progs.inline_site, site_is_inline, LINKS_ENTRY, 1},
-		{skeleton->progs.request_session, site_is_request, LINKS_BOTH, session},
-		{skeleton->progs.request_return, site_is_request, LINKS_RETURN, !session},
-		{skeleton->progs.request_entry, site_is_request, LINKS_ENTRY, !session},
-		{skeleton->progs.native_session, site_is_native_request, LINKS_BOTH, session},
-		{skeleton->progs.native_return, site_is_native_request, LINKS_RETURN, !session},
-		{skeleton->progs.native_entry, site_is_native_request, LINKS_ENTRY, !session},
-	};
-	char path[32];
-	int err = 0;
-
-	/* The very inode that the target has mapped, whatever its name says by now. */
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", elf_file_fd(file));
-	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]) && !err; i++)
-		if (programs[i].wanted)
-			err = program_attach(attach, placed, programs[i].program, plan, programs[i].filter,
-					     path, programs[i].kind);
-	return err;
-}
-
-/* 0: there is none of the group. */
-static uint64_t sites_hash(const struct plan *plan, unsigned int group)
-{
-	uint64_t hash = 0;
-
-	for (size_t i = 0; i < plan->count; i++)
-		if (site_group(&plan->sites[i]) == group)
-			hash = (hash_u64(hash ^ plan->sites[i].offset) ^ plan->sites[i].cookie) | 1;
-	return hash;
-}
-
-static int is_placed(const struct attach *attach, const struct placed *placed)
-{
-	for (size_t i = 0; i < attach->placed_count; i++) {
-		const struct placed *other = &attach->placed[i];
-
-		if (other->device == placed->device && other->inode == placed->inode &&
-		    other->pid == placed->pid && other->group == placed->group &&
-		    other->sites == placed->sites)
-			return 1;
-	}
-	return 0;
-}
-
-/* Takes the links over, also after an error. */
-static int placed_add(struct attach *attach, struct placed *placed)
-{
-	int err = array_reserve(&attach->placed, &attach->placed_room, attach->placed_count, 1,
-				sizeof(*attach->placed));
-
-	if (err)
-		links_free(&placed->links);
-	else
-		attach->placed[attach->placed_count++] = *placed;
-	return err;
-}
-
-static int group_attach(struct attach *attach, const struct plan *plan, const struct elf_file *file,
-			struct placed *placed)
-{
-	int err, failed;
-
-	placed->sites = sites_hash(plan, placed->group);
-	placed->links = (struct links){.backend = attach->backend};
-	if (!placed->sites || is_placed(attach, placed))
-		return 0;
-	err = programs_attach(attach, placed, plan, file);
-	failed = placed_add(attach, placed);
-	return err ? err : failed;
-}
-
-int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid,
-		  unsigned int groups)
-{
-	struct placed placed = {.pid = pid};
-	struct stat st;
-	int err = 0;
-
-	if (fstat(elf_file_fd(file), &st))
-		return -errno;
-	placed.device = st.st_dev;
-	placed.inode = st.st_ino;
-	for (placed.group = 1; !err && placed.group <= groups; placed.group <<= 1)
-		if (placed.group & groups)
-			err = group_attach(attach, plan, file, &placed);
-	return err;
-}
-
-int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid)
-{
-	return attach_groups(attach, plan, file, pid, ATTACH_ALL);
-}
-
-int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t pid)
-{
-	struct placed placed = {.pid = pid, .group = ATTACH_OTHERS, .links = {.backend = attach->backend}};
-	const uint64_t cookie = 0;
-	int err = links_add(&placed.links, attach->skeleton->progs.empty, LINKS_ENTRY, path, pid, &offset,
-			    &cookie, 1);
-	int failed = placed_add(attach, &placed);
-
-	return err ? err : failed;
-}
-
-int attach_is_everywhere(const struct attach *attach, const struct elf_file *file)
-{
-	struct stat st;
-
-	if (fstat(elf_file_fd(file), &st))
-		return 0;
-	for (size_t i = 0; i < attach->placed_count; i++)
-		if (attach->placed[i].pid < 0 && attach->placed[i].inode == st.st_ino &&
-		    attach->placed[i].device == st.st_dev)
-			return 1;
-	return 0;
 }
 
 int attach_detaches_slowly(const struct attach *attach)

@@ -40,6 +40,8 @@ void attach_free(struct attach *attach);
 
 /* Makes a process known to the programs; without it its probes do nothing. 0, -errno. */
 int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target *target);
+/* Is it known to the programs? An exec makes it unknown. */
+int attach_is_target(const struct attach *attach, uint32_t tgid);
 /* From here on its probes do nothing: the moment at which its tables stop. */
 void attach_forget(struct attach *attach, uint32_t tgid);
 /* From here on we hear of its children and of its programs, though it is no target. With ABI_WATCH_CHILDREN. 0, -errno. */

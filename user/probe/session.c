@@ -126,6 +126,8 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	if (!err)
 		err = trace_new(&session->trace, &hooks);
 	if (!err)
+		trace_budget(session->trace, opts->budget);
+	if (!err)
 		err = plan_caches_new(&session->plans, &opts->plan);
 	if (!err)
 		err = attach_new(&session->attach, &session->features, &attach);
@@ -169,13 +171,10 @@ void session_free(struct session *session)
 }
 
 /* The process is gone and its own record of that was lost (or it never ran any of ours): say so in the stream. */
-void member_end(struct session *session, struct member *member)
+void member_end(struct session *session, struct member *member, uint32_t type)
 {
 	struct event_process record = {
-		.header = {.type = EVENT_EXIT,
-			   .size = sizeof(record),
-			   .tgid = member->pid,
-			   .tid = member->pid},
+		.header = {.type = type, .size = sizeof(record), .tgid = member->pid, .tid = member->pid},
 	};
 
 	member_symbols_name(session, member);
@@ -193,23 +192,25 @@ static void ends_watch(struct session *session)
 		struct member *member = session->members[i];
 		struct pollfd poll_fd = {.fd = member->pidfd, .events = POLLIN};
 
-		if (!member->ended && (member->pidfd < 0 || poll(&poll_fd, 1, 0) > 0)) {
-			/* Whatever it still had to say is in the ring buffer by now. */
-			session_pull(session);
-			if (!member->ended)
-				member_end(session, member);
-		}
-		if (!member->ended)
+		if (member->ended || (member->pidfd >= 0 && poll(&poll_fd, 1, 0) <= 0))
 			continue;
+		/* Whatever it still had to say is in the ring buffer by now. Draining may bring new ones, at the end. */
+		session_pull(session);
+		if (!member->ended)
+			member_end(session, member, EVENT_EXIT);
+	}
+	/* Nothing is drained from here on, where every member is looked through. */
+	for (size_t i = 0; i < session->count; i++) {
+		struct member *member = session->members[i];
+
+		if (!member->ended) {
+			session->members[kept++] = member;
+			continue;
+		}
 		attach_release(session->attach, member->pid);
 		session->adopted -= member->adopted;
 		member_close(member);
-		session->members[i] = NULL;
 	}
-	/* Draining may have brought new ones meanwhile: at the end. */
-	for (size_t i = 0; i < session->count; i++)
-		if (session->members[i])
-			session->members[kept++] = session->members[i];
 	session->count = kept;
 }
 
@@ -240,6 +241,8 @@ int session_count_loss(struct session *session)
 	int err = attach_loss(session->attach, record.counts);
 
 	session->loss_ns = record.header.time_ns;
+	if (!err)
+		pick_up_lost(session, record.counts[LOSS_PROCESS]);
 	return err ? err : session_feed(session, &record, sizeof(record));
 }
 
@@ -313,6 +316,7 @@ int session_drain(struct session *session)
 
 int session_stop(struct session *session)
 {
+	session->opts.watch = ABI_WATCH_NONE; /* nobody is picked up any more */
 	/* What the events after the last reading tell of may be dead again: none after it. */
 	session_census(session);
 	for (size_t i = 0; i < session->count; i++)

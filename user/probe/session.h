@@ -22,6 +22,7 @@ struct session_opts {
 	size_t ring_bytes; /* 0: the default */
 	enum session_backend backend;
 	int freeze;            /* stop the target while its heap is read for a report */
+	uint64_t budget;       /* bytes of the tables of each process, see trace_budget() */
 	uint64_t sample_bytes; /* trace a sample of the blocks (abi/sample.h); 0: all. Not in growth mode */
 	double overhead; /* share of a process's CPU time that its probes may take (governor.h); 0: whatever they take */
 	enum abi_watch
@@ -46,9 +47,12 @@ void session_free(struct session *session);
 /*
  * Brings a process under trace: 0, or an error with its reason set: -ESRCH it is gone; -ENOENT nothing that is
  * wanted is in it; -ENOTSUP a version that is not known; -EPERM; … from_start: the process has not run anything yet.
- * On success the line that tells what was attached to has been printed (log_info).
+ * On success the line that tells what was attached to has been printed (log_info). One that is under trace already stays as
+ * it is: 0.
  */
 int session_add(struct session *session, pid_t pid, int from_start);
+/* Is the process under trace? */
+int session_has(struct session *session, pid_t pid);
 
 /*
  * These are going to be added: where nobody else has their files mapped, the probes lie in the files, and a forked child is

@@ -182,10 +182,12 @@ int member_probe(struct session *session, struct member *member, const struct pl
 		 unsigned int groups)
 {
 	const struct plan *plan = &target->python;
+	/* The plan is of the runtime that it was made for, which the member may have taken over. */
+	const struct elf_file *file = target->runtime.file ? target->runtime.file : member->runtime.file;
 	int err = 0;
 
 	if (plan->count)
-		err = plan_place(session, member, plan, member->runtime.file, groups);
+		err = plan_place(session, member, plan, file, groups);
 	if (!err && plan->memory)
 		err = plan_place(session, member, plan->memory, plan->memory_file, groups);
 	for (size_t i = 0; i < target->native_count && !err; i++)
@@ -260,7 +262,7 @@ static void member_abandon(struct session *session, struct member *member)
 {
 	if (session->count && session->members[session->count - 1] == member) {
 		attach_forget(session->attach, member->pid);
-		member_end(session, member); /* ends_watch() does the rest */
+		member_end(session, member, EVENT_EXIT); /* ends_watch() does the rest */
 		return;
 	}
 	attach_release(session->attach, member->pid);
@@ -298,6 +300,11 @@ static int seccomp_allows(struct session *session, pid_t pid, const struct plan_
 	return err;
 }
 
+int session_has(struct session *session, pid_t pid)
+{
+	return member_find(session, (uint32_t)pid) != NULL;
+}
+
 int session_add(struct session *session, pid_t pid, int from_start)
 {
 	uint64_t start = clock_ns(CLOCK_MONOTONIC);
@@ -307,6 +314,8 @@ int session_add(struct session *session, pid_t pid, int from_start)
 
 	/* What is in the ring buffer is of the time before, of another program perhaps. */
 	session_pull(session);
+	if (session_has(session, pid))
+		return 0;
 	err = member_new(session, pid, &member);
 	if (err)
 		return err;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/clock.h"
@@ -23,6 +24,7 @@
 #define LOOK_BLIND_NS                                                                                        \
 	100000000ull /* between two looks at a settled one, where no one tells us that it maps a file */
 #define LOADED_NS  10000000ull /* without a new file with code: then its loader is done */
+#define ADOPT_NS   50000000ull /* after the fork */
 #define PICK_UP_NS 20000000ull /* at a stretch: then the ring buffer is drained */
 
 static struct candidate *candidate_find(struct session *session, uint32_t pid)
@@ -210,10 +212,20 @@ static void member_adopt(struct session *session, struct member *member)
 	if (err && err != -ESRCH) {
 		refuse(session, member->pid, err);
 		attach_forget(session->attach, member->pid);
-		member_end(session, member);
+		member_end(session, member, EVENT_EXIT);
 	} else if (!err) {
 		log_debug("PID %d, forked by PID %u, is traced, too", member->pid, member->announced.parent);
 	}
+}
+
+/*
+ * Where the probes lie in the files, a child has them: there is no haste, and one that is going to call exec, as most are, need
+ * not be seen to at all.
+ */
+static int adoption_is_due(const struct session *session, const struct member *member, uint64_t now)
+{
+	return member->adopted && !member->ended &&
+	       (!session->opts.everywhere || now - member->census_ns >= ADOPT_NS);
 }
 
 /* 1: it need not be looked at any more. */
@@ -257,13 +269,34 @@ static int candidate_look(struct session *session, struct candidate *candidate, 
 	return 0;
 }
 
-/* Who is under trace or not watched at all is none of ours. */
+/* Who is not watched at all is none of ours. */
 static void process_mapped(void *context, uint32_t tgid)
 {
 	struct session *session = context;
+	struct member *member = member_find(session, tgid);
 
 	if (candidate_find(session, tgid))
 		candidate_touch(session, tgid);
+	if (member && !member->mapped_ns && member->layers & 1u << EVENT_LAYER_NATIVE)
+		member->mapped_ns = clock_ns(CLOCK_MONOTONIC);
+}
+
+/* The allocators in files that a member has mapped since it was planned. What is probed already stays as it is. */
+static void member_extend(struct session *session, struct member *member)
+{
+	struct plan_target target = {0};
+	int err =
+		plan_native_process(member->pid, session->plans.native, &target.native, &target.native_count);
+
+	member->mapped_ns = 0;
+	for (size_t i = 0; i < target.native_count && !err; i++)
+		err = seccomp_check(&session->seccomp, &session->features, member->pid,
+				    target.native[i].plan);
+	if (!err)
+		err = member_probe(session, member, &target, ATTACH_ALL);
+	free(target.native);
+	if (err && err != -ESRCH)
+		refuse(session, member->pid, err);
 }
 
 void pick_up(struct session *session)
@@ -272,9 +305,13 @@ void pick_up(struct session *session)
 
 	if (session->maps)
 		map_watch_drain(session->maps, process_mapped, session);
-	for (size_t i = 0; i < session->count && session->adopted && now - begin < PICK_UP_NS; i++) {
-		if (session->members[i]->adopted && !session->members[i]->ended)
-			member_adopt(session, session->members[i]);
+	for (size_t i = 0; i < session->count && now - begin < PICK_UP_NS; i++) {
+		struct member *member = session->members[i];
+
+		if (!member->mapped_ns || member->ended || member->off ||
+		    now - member->mapped_ns < LOOK_FIRST_NS)
+			continue;
+		member_extend(session, member);
 		now = clock_ns(CLOCK_MONOTONIC);
 	}
 	for (size_t i = 0; i < session->candidate_count && now - begin < PICK_UP_NS; i++) {
@@ -291,6 +328,11 @@ void pick_up(struct session *session)
 		}
 		now = clock_ns(CLOCK_MONOTONIC);
 	}
+	for (size_t i = 0; i < session->count && session->adopted && now - begin < PICK_UP_NS; i++) {
+		if (adoption_is_due(session, session->members[i], now))
+			member_adopt(session, session->members[i]);
+		now = clock_ns(CLOCK_MONOTONIC);
+	}
 }
 
 int pick_up_new(struct session *session)
@@ -304,6 +346,48 @@ int pick_up_new(struct session *session)
 	if (err)
 		log_debug("mapped files are not told of: %s", error_reason(err));
 	return err == -ENOMEM ? err : 0;
+}
+
+/* Members that have called exec, as the programs know. */
+static void execs_find(struct session *session)
+{
+	session_pull(session);
+	for (size_t i = 0; i < session->count; i++)
+		if (!session->members[i]->ended &&
+		    !attach_is_target(session->attach, session->members[i]->pid))
+			member_end(session, session->members[i], EVENT_EXEC);
+}
+
+/* Processes of which nothing is known. */
+static void strangers_find(struct session *session)
+{
+	uint32_t layers = session->opts.plan.layers;
+	pid_t *pids = NULL;
+	size_t count = 0;
+
+	if (process_list(&pids, &count))
+		return;
+	for (size_t i = 0; i < count; i++) {
+		struct candidate *candidate = NULL;
+
+		if (pids[i] != getpid() && !member_find(session, pids[i]) &&
+		    !candidate_find(session, pids[i]))
+			candidate = candidate_touch(session, pids[i]);
+		if (candidate)
+			candidate->native =
+				layers ? layers != 1u << EVENT_LAYER_PYTHON : session->opts.everywhere;
+	}
+	free(pids);
+}
+
+void pick_up_lost(struct session *session, uint64_t lost)
+{
+	if (session->opts.watch == ABI_WATCH_NONE || lost == session->lost)
+		return;
+	session->lost = lost;
+	execs_find(session);
+	if (session->opts.watch == ABI_WATCH_ALL)
+		strangers_find(session);
 }
 
 int session_expect(struct session *session, const pid_t *pids, size_t count)

@@ -26,10 +26,11 @@ struct member_symbols {
 
 struct member {
 	pid_t pid;
-	int pidfd;    /* -1: the process was gone before it could be had */
-	int ended;    /* its table is complete; the trace may have given its index to another */
-	int adopted;  /* it was forked of a target; whether it needs probes of its own is to be seen */
-	size_t index; /* in the trace */
+	int pidfd;          /* -1: the process was gone before it could be had */
+	int ended;          /* its table is complete; the trace may have given its index to another */
+	int adopted;        /* it was forked of a target; whether it needs probes of its own is to be seen */
+	uint64_t mapped_ns; /* when it has mapped another file with code; 0: nothing is new */
+	size_t index;       /* in the trace */
 	struct event_target announced;
 	struct python_runtime runtime; /* version_hex 0: there is none */
 	uint32_t layers;               /* 1 << enum event_layer for each that is traced */
@@ -76,6 +77,7 @@ struct session {
 	uint64_t users_ns;
 	struct container_list containers;
 	uint64_t containers_ns; /* when it was read; 0: not yet */
+	uint64_t lost;          /* records of processes, as of the last look at all that run */
 	size_t told, refused;   /* so far: the first ones are told of one by one */
 };
 
@@ -88,11 +90,13 @@ void pick_up(struct session *session);
 /* Its name, or 12 digits of its id; "": in none. */
 void session_container(struct session *session, pid_t pid, char *out, size_t room);
 int pick_up_new(struct session *session);
+/* So many records of processes are lost by now: who has come unseen is looked for. */
+void pick_up_lost(struct session *session, uint64_t lost);
 void pick_up_free(struct session *session);
 struct member *member_find(struct session *session, uint32_t tgid);
 int member_new(struct session *session, pid_t pid, struct member **out);
-/* Ends what is known to be gone, in the stream, too. */
-void member_end(struct session *session, struct member *member);
+/* Ends what is known to be gone, or (EVENT_EXEC) to be another program, in the stream, too. */
+void member_end(struct session *session, struct member *member, uint32_t type);
 /* Places a plan's probes of these groups (enum attach_group): in the member, or, where nobody else has the files, in those. */
 int member_probe(struct session *session, struct member *member, const struct plan_target *target,
 		 unsigned int groups);

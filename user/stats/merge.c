@@ -47,6 +47,8 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	sum->stacks_cut += one->stacks_cut;
 	sum->rounded_blocks += one->rounded_blocks;
 	sum->regions_dropped += one->regions_dropped;
+	sum->blocks_dropped += one->blocks_dropped;
+	sum->bytes_dropped += one->bytes_dropped;
 	sum->native.frees_unknown += one->native.frees_unknown;
 	sum->native.replaced += one->native.replaced;
 	for (size_t i = 0; i < LOSS_COUNT; i++)

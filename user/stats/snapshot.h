@@ -113,6 +113,8 @@ struct snapshot_meta {
 	int large_skipped;            /* growth mode: large blocks were not traced, one by one */
 	uint32_t pool_bytes;          /* of each of pymalloc's pools; 0: not known */
 	uint64_t regions_dropped;     /* changes of mapped memory that were not kept */
+	uint64_t blocks_dropped,
+		bytes_dropped; /* not kept: the process's tables had the memory that they may have */
 	/* How it was traced when, if that has changed: what it began with, and the last ones, of which mode is the last. */
 	struct snapshot_change changes[SNAPSHOT_CHANGES];
 	uint32_t change_count;    /* 0: it was traced in one way */

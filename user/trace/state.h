@@ -101,6 +101,8 @@ struct process_state {
 	struct trace_process info;
 	struct census census;
 	struct blocks *blocks[EVENT_LAYER_TABLES];
+	uint64_t budget;   /* bytes that all this may have; 0: any number */
+	size_t blocks_max; /* so many blocks there may be since it has them; 0: it has not */
 	struct regions regions;
 	struct id_map stack_ids, frame_ids, code_ids, symbol_ids, tids;
 	struct stack_entry *stacks;
@@ -148,6 +150,7 @@ struct trace {
 	struct id_map tgids;        /* -> index of the last process of that tgid */
 	struct process_state *last; /* that of the last record */
 	struct event_loss loss;
+	uint64_t budget; /* of a process */
 	uint64_t orphans;
 	struct traceback_frames scratch; /* behind trace_traceback_at() */
 };

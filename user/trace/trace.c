@@ -141,6 +141,7 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 	if (err)
 		return err;
 	info_set(process, event);
+	process->budget = trace->budget;
 	parent = event->parent ? process_of(trace, event->parent) : NULL;
 	if (parent && !parent->table_kept)
 		err = state_inherit(trace, process, parent);
@@ -357,6 +358,11 @@ int trace_new(struct trace **out, const struct trace_hooks *hooks)
 	}
 	*out = trace;
 	return 0;
+}
+
+void trace_budget(struct trace *trace, uint64_t bytes)
+{
+	trace->budget = bytes;
 }
 
 void trace_free(struct trace *trace)

@@ -37,9 +37,11 @@ struct trace_counters {
 	uint64_t stacks_unknown; /* allocations whose stack record has not come */
 	uint64_t
 		frames_unknown; /* of the last snapshot's tracebacks: frames without file name or line table */
-	uint64_t frames_unnamed;    /* and native frames without a name */
-	uint64_t stacks_cut;        /* and those whose native frames end early */
-	uint64_t regions_dropped;   /* changes of mapped memory not kept: more than REGIONS_MAX regions */
+	uint64_t frames_unnamed; /* and native frames without a name */
+	uint64_t stacks_cut;     /* and those whose native frames end early */
+	uint64_t blocks_dropped,
+		bytes_dropped;    /* not kept: the tables had all the memory that they may (trace_budget()) */
+	uint64_t regions_dropped; /* changes of mapped memory not kept: more than REGIONS_MAX regions */
 	uint64_t records_malformed; /* records skipped */
 };
 
@@ -114,6 +116,11 @@ struct trace_hooks {
 
 int trace_new(struct trace **out, const struct trace_hooks *hooks);
 void trace_free(struct trace *trace);
+/*
+ * How much memory the tables of each process that begins from here on may have, 0: as much as it takes. Once they have it,
+ * a new block is kept only in the place of one that has died.
+ */
+void trace_budget(struct trace *trace, uint64_t bytes);
 
 /*
  * Applies one record, which is 8-byte aligned; size is what the transport says it holds. 0; -EBADMSG when it is malformed (counted, the

@@ -31,6 +31,23 @@ void state_block_gone(struct process_state *process, enum event_layer layer, con
 	process->info.rounded_blocks -= block->rounded;
 }
 
+/* How much memory there is, is asked whenever the tables have grown by so many blocks. */
+#define BUDGET_STEP 1024u
+
+/* Has the process room for one more block? */
+static int budget_allows(struct process_state *process)
+{
+	size_t count = 0;
+
+	if (!process->budget)
+		return 1;
+	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
+		count += blocks_count(process->blocks[i]);
+	if (!process->blocks_max && count % BUDGET_STEP == 0 && state_memory(process) > process->budget)
+		process->blocks_max = count ? count : 1;
+	return !process->blocks_max || count < process->blocks_max;
+}
+
 int state_block_put(struct process_state *process, enum event_layer layer, const struct block *block)
 {
 	struct trace_process *info = &process->info;
@@ -41,6 +58,11 @@ int state_block_put(struct process_state *process, enum event_layer layer, const
 
 	if (!block->address || bytes > TRACE_BYTES_MAX - table->live_bytes)
 		return -EBADMSG;
+	if (!budget_allows(process) && !blocks_find(process->blocks[layer], block->address, block->domain)) {
+		info->counters.blocks_dropped++;
+		info->counters.bytes_dropped += block->bytes;
+		return 0;
+	}
 	int replaced = blocks_put(process->blocks[layer], block, &old);
 	if (replaced < 0)
 		return replaced;

@@ -184,6 +184,8 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		.large_skipped = info->large_skipped,
 		.pool_bytes = info->pool_bytes,
 		.regions_dropped = info->counters.regions_dropped,
+		.blocks_dropped = info->counters.blocks_dropped,
+		.bytes_dropped = info->counters.bytes_dropped,
 		.coverage_known = coverage->time_ns != 0,
 		.coverage = *coverage,
 	};
