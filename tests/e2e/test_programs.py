@@ -26,8 +26,10 @@ FLAGS = ["-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin"]
 
 
 def tool(name, *places):
-    found = shutil.which(name, path=os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])) or next(iter(sorted(sum(map(glob.glob, places), []))), None)
-    return found or pytest.skip("this machine has no " + name)
+    """Its path: on PATH, or where one of the patterns says."""
+    path = os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])
+    found = [p for p in [shutil.which(name, path=path), *(p for pattern in places for p in sorted(glob.glob(pattern)))] if p]
+    return found[0] if found else pytest.skip("this machine has no " + name)
 
 
 def library(name):
@@ -432,7 +434,8 @@ def test_postgres(trace, allocated, tmp_path):
         pids = [master.pid, *children(master.pid)]
         run = trace("--layer", "native", "-p", ",".join(map(str, pids)), attached=len(pids))
         for i in range(2000):
-            client.process.stdin.write("prepare s%d as select relname, %d from pg_class where oid = $1 and relkind = 'r' order by 1;\n" % (i, i))
+            statement = "select relname, %d from pg_class where oid = $1 and relkind = 'r' order by 1" % i
+            client.process.stdin.write("prepare s%d as %s;\n" % (i, statement))
             client.process.stdin.write("execute s%d(1);\n" % i)
         subprocess.run([pgbench, "-h", folder, "-i", "-s", "1", "-q", "postgres"], check=True, **run_as)
         after = int(client.ask(contexts)), allocated.of(backend)
