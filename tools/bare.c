@@ -12,11 +12,12 @@
 #include "base/error.h"
 #include "cli/trace_options.h"
 #include "probe/attach.h"
-#include "probe/plan_process.h"
+#include "probe/plan_target.h"
 #include "target/launch.h"
 
 struct bare {
-	struct plan_opts plan;
+	struct plan_target_opts plan;
+	struct plan_caches caches;
 	struct attach *attach;
 };
 
@@ -28,23 +29,33 @@ static int record_ignore(void *context, void *record, size_t size)
 	return 0;
 }
 
+static int plan_attach(struct bare *bare, const struct plan *plan, const struct elf_file *file, pid_t pid,
+		       size_t *count)
+{
+	*count += plan->count;
+	return attach_sites(bare->attach, plan, file, pid);
+}
+
 static int sites_attach(pid_t pid, int running, void *context)
 {
 	struct bare *bare = context;
-	struct python_runtime runtime = {0};
-	struct process_info info;
-	struct plan plan = {0};
-	int err = running ? -ENOENT : plan_process(pid, &bare->plan, NULL, &info, &runtime, &plan);
+	struct plan_target target;
+	size_t count = 0;
+	int err = running ? -ENOENT : plan_target(pid, &bare->plan, &bare->caches, &target);
 
 	if (err)
 		return err == -ENOENT
 			       ? 0
 			       : err; /* a wrapper that will exec the interpreter; one that loads it late is not for this */
-	err = attach_sites(bare->attach, &plan, runtime.file, pid);
+	if (target.python.count)
+		err = plan_attach(bare, &target.python, target.runtime.file, pid, &count);
+	if (!err && target.python.memory)
+		err = plan_attach(bare, target.python.memory, target.python.memory_file, pid, &count);
+	for (size_t i = 0; i < target.native_count && !err; i++)
+		err = plan_attach(bare, target.native[i].plan, target.native[i].file, pid, &count);
 	if (!err)
-		log_info("%zu empty probes; %s", plan.count, attach_backend(bare->attach));
-	plan_free(&plan);
-	python_runtime_close(&runtime);
+		log_info("%zu empty probes; %s", count, attach_backend(bare->attach));
+	plan_target_free(&target);
 	return err ? err : 1;
 }
 
@@ -62,10 +73,12 @@ int main(int argc, char **argv)
 		trace_options_free(&options);
 		return status < 0 ? EXIT_DONE : EXIT_USAGE;
 	}
-	bare.plan = options.session.plan.python;
+	bare.plan = options.session.plan;
 	opts.no_session = options.session.backend != SESSION_BACKEND_BEST;
 	opts.no_multi = options.session.backend == SESSION_BACKEND_PERF;
-	err = features_probe(&features);
+	err = plan_caches_new(&bare.caches, &bare.plan);
+	if (!err)
+		err = features_probe(&features);
 	if (!err)
 		err = features_check(&features, &remedy);
 	if (!err)
@@ -79,6 +92,7 @@ int main(int argc, char **argv)
 		launch_wait(launch, 1, &status);
 	launch_free(launch);
 	attach_free(bare.attach);
+	plan_caches_free(&bare.caches);
 	trace_options_free(&options);
 	return status;
 }

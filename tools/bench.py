@@ -16,7 +16,9 @@ import sys
 import tempfile
 import time
 
+import bench_sample
 import bench_stats
+import bench_system
 import pythons
 import readme
 from bench_speed import bench as bench_speed
@@ -228,6 +230,17 @@ def choose(options):
     return [(path, None) for path in found if path] + roots
 
 
+def with_table(name, path, root, options, folder, bench):
+    """A benchmark of an interpreter that returns a table, for README.md if that is wanted."""
+    python = Python(os.path.realpath(path), folder, root)
+    try:
+        text = bench(python)
+    finally:
+        python.remove()
+    if options.readme:
+        readme.replace(name, text)
+
+
 def main():
     parser = argparse.ArgumentParser(description="what tracing costs, next to other ways")
     parser.add_argument("--reps", type=int, default=5, help="repetitions (default 5)")
@@ -236,7 +249,7 @@ def main():
     parser.add_argument("--variants", default="", help="those whose names this regular expression finds (default: all)")
     parser.add_argument("--python", action="append", help="interpreter; repeatable (default: the newest with symbols, the distribution's, "
                         "and in the root file systems of TRACER_ROOTS those that have memray)")
-    parser.add_argument("--only", default="speed,memory,attach,detach,replay,stats")
+    parser.add_argument("--only", default="speed,memory,attach,detach,replay,stats,sample,system")
     parser.add_argument("--readme", action="store_true", help="write the tables into README.md")
     options = parser.parse_args()
     chosen, only = choose(options), options.only.split(",")
@@ -249,6 +262,10 @@ def main():
             attempt("speed", lambda: tables.append(bench_speed(Python(os.path.realpath(path), folder, root), TOOLS, options)))
         if options.readme and tables:
             attempt("README.md", readme.replace, "bench", "\n\n".join(tables))
+        if "sample" in only:
+            attempt("sample", with_table, "bench-sample", *chosen[0], options, folder, lambda python: bench_sample.bench(python, options.reps))
+        if "system" in only:
+            attempt("system", with_table, "bench-system", *chosen[0], options, folder, lambda python: bench_system.bench(TOOLS, python, options, folder))
         python = chosen[0][0]
         print("\nCPython %s" % pythons.version_of(python))
         if "replay" in only:

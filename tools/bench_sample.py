@@ -16,10 +16,11 @@ import tempfile
 
 import interpreters
 import pythons
+import readme
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRACER = os.path.abspath(os.environ.get("TRACER", os.path.join(HERE, "..", "build", "tracer")))
-UNITS = {"K": 1 << 10, "M": 1 << 20}
+MIB = 1 << 20
 
 
 def run(command, options=None):
@@ -28,7 +29,7 @@ def run(command, options=None):
         command = [TRACER, "-q", "-n", "8", "--format", "json", "--top", "1", *options, "--", *command]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=interpreters.TIMEOUT, env=interpreters.environment(), text=True)
     if done.returncode:
-        sys.exit("%s: %s" % (" ".join(command), done.stderr))
+        raise RuntimeError("%s: %s" % (" ".join(command), done.stderr))
     lines = done.stdout.splitlines()
     report = next((json.loads(line) for line in lines if line.startswith("{")), None)
     return float(next(line for line in lines if not line.startswith("{"))), report
@@ -36,6 +37,38 @@ def run(command, options=None):
 
 def mean_square(values):
     return (sum(v * v for v in values) / len(values)) ** 0.5
+
+
+def measure(command, modes, samples, reps):
+    """[(way: options or None for untraced, [(seconds, report or None)])], taken in turn."""
+    ways = [None] + [["-m", mode, *sample] for mode in modes for sample in [[]] + [["--sample", sample] for sample in samples]]
+    runs = [(way, []) for way in ways]
+    for _ in range(reps):
+        for way, results in runs:
+            print("bench: samples of w1, %s" % (" ".join(way) if way else "untraced"), file=sys.stderr, flush=True)
+            results.append(run(command, way))
+    return runs
+
+
+def bench(python, reps, modes=("census", "exact"), samples=("16K", "128K", "1M"), rounds=100000):
+    """python: an interpreters.Python. Measures and prints; the table's text."""
+    runs = measure(python.prefix + python.workload("w1", rounds), modes, samples, reps)
+    base = statistics.median(seconds for seconds, _ in runs[0][1])
+    rows, truth = [["w1, " + python.label, "seconds (ratio to untraced)", "live, median", "error of the total", "standard error said"]], 0
+    for way, results in runs:
+        seconds = statistics.median(seconds for seconds, _ in results)
+        row = [" ".join([way[1], *way[2:]]) if way else "untraced", "%.2f (%.1f)" % (seconds, seconds / base), "", "", ""]
+        sizes = [report["total"]["size"] for _, report in results if report]
+        if sizes:
+            row[2] = "%.1f MiB" % (statistics.median(sizes) / MIB)
+        if way and len(way) == 2:
+            truth = statistics.median(sizes)
+        elif way:
+            said = [report["total"]["size_error"] for _, report in results]
+            row[3:] = ["%.2f %%" % (mean_square(values) * 100) for values in ([size / truth - 1 for size in sizes], [error / truth for error in said])]
+        rows.append(row)
+    print("\n%s" % readme.table(rows), flush=True)
+    return readme.table(rows)
 
 
 def main():
@@ -48,31 +81,7 @@ def main():
     args = parser.parse_args()
     path = args.python or list(pythons.unstripped().values())[-1]
     with tempfile.TemporaryDirectory() as folder:
-        python = interpreters.Python(path, folder)
-        command = python.workload("w1", args.rounds)
-        ways = [None] + [["-m", m, *s] for m in args.mode or ["census", "exact"] for s in [[]] + [["--sample", s] for s in args.sample or ["16K", "128K", "1M"]]]
-        runs = {str(way): [] for way in ways}
-        for _ in range(args.reps):
-            for way in ways:
-                runs[str(way)].append(run(command, way))
-    base = statistics.median(seconds for seconds, _ in runs["None"])
-    print("| %s, w1 | seconds (ratio to untraced) | live, median | error of the total | standard error said |" % python.label)
-    print("|---|---|---|---|---|")
-    for way in ways:
-        seconds = statistics.median(s for s, _ in runs[str(way)])
-        name = "untraced" if way is None else " ".join([way[1], *way[2:]])
-        row = "| %s | %.2f (%.1f) |" % (name, seconds, seconds / base)
-        if way is None:
-            print(row + " | | |")
-            continue
-        sizes = [report["total"]["size"] for _, report in runs[str(way)]]
-        row += " %.1f MiB |" % (statistics.median(sizes) / UNITS["M"])
-        if len(way) == 2:
-            truth = statistics.median(sizes)
-            print(row + " | |")
-            continue
-        said = [report["total"]["size_error"] for _, report in runs[str(way)]]
-        print(row + " %.2f %% | %.2f %% |" % (mean_square([size / truth - 1 for size in sizes]) * 100, mean_square(said) / truth * 100))
+        bench(interpreters.Python(path, folder), args.reps, args.mode or ("census", "exact"), args.sample or ("16K", "128K", "1M"), args.rounds)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,15 @@ of them alike. Medians, ratios to untraced, and the bars that we have set oursel
 A way that this machine lacks, or that the tracer refuses, is left out and named.
 """
 import collections
+import contextlib
 import json
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 
 import readme
 from interpreters import TIMEOUT, environment
@@ -152,12 +155,23 @@ BARS = [
 
 
 def run(command):
-    """The seconds that the workload prints of itself; ValueError with what it said instead."""
-    done = subprocess.run(command.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          env={**environment(), **command.env}, timeout=TIMEOUT)
-    seconds = re.search(rb"^\d+\.\d{3}$", done.stdout, re.M)  # among what the tools print
-    if done.returncode != 0 or not seconds:
-        raise ValueError("status %d: %s" % (done.returncode, done.stderr.decode(errors="replace").strip()[-300:]))
+    """
+    The seconds that the workload prints of itself; ValueError with what it said instead. What outlives the command (memleak leaves
+    its child behind when it fails) is killed, and not waited for.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(command.argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env={**environment(), **command.env}, start_new_session=True)
+        try:
+            process.wait(TIMEOUT)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        out.seek(0)
+        err.seek(0)
+        seconds = re.search(rb"^\d+\.\d{3}$", out.read(), re.M)  # among what the tools print
+        if process.returncode != 0 or not seconds:
+            raise ValueError("status %d: %s" % (process.returncode, err.read().decode(errors="replace").strip()[-300:]))
     return float(seconds.group())
 
 

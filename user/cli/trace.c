@@ -19,7 +19,6 @@
 
 #define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
 #define POLL_IDLE_MS 20
-#define MAX_WATCHED  64
 #define KEPT_REMEDY  "the file that was there is as it was"
 
 int run_plan_show(pid_t pid, const struct plan_target_opts *opts)
@@ -88,15 +87,12 @@ static int stop_wanted(struct run *run, int *interrupts)
 
 void run_wait(struct run *run, int busy)
 {
-	struct pollfd polls[1 + MAX_WATCHED + LIVE_POLLS] = {{.fd = run->signals, .events = POLLIN}};
-	int fds[MAX_WATCHED];
-	size_t count = session_poll_fds(run->session, fds, MAX_WATCHED);
+	struct pollfd polls[2 + LIVE_POLLS] = {
+		{.fd = run->signals, .events = POLLIN},
+		{.fd = session_ends_fd(run->session), .events = POLLIN},
+	};
 
-	for (size_t i = 0; i < count; i++)
-		polls[i + 1] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-	count += 1;
-	count += live_poll_fds(&run->live, polls + count);
-	poll(polls, count, busy ? POLL_BUSY_MS : POLL_IDLE_MS);
+	poll(polls, 2 + live_poll_fds(&run->live, polls + 2), busy ? POLL_BUSY_MS : POLL_IDLE_MS);
 }
 
 /* Further processes will have to be attached to, if any are picked up; and one whose mode changes is, anew. */

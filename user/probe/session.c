@@ -2,10 +2,10 @@
 #include "probe/session.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,6 +21,7 @@
 
 /* Records handed over in one go; between two goes the session looks at the clock and at who has ended. */
 #define DRAIN_BATCH        (1u << 16)
+#define ENDS_BATCH         64
 #define RING_BYTES_DEFAULT (64u << 20) /* as struct attach_opts says */
 #define RECORD_BYTES_MIN   32u         /* a mark and the ring buffer's own header */
 /* How often the loss counters are looked at: a capture that is cut off has a late reading, too. */
@@ -120,7 +121,8 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	session->opts = *opts;
 	session->next_space = 1;
 	session->hit_cost.stats = -1;
-	err = features_probe(&session->features);
+	session->ends = epoll_create1(EPOLL_CLOEXEC);
+	err = session->ends < 0 ? -errno : features_probe(&session->features);
 	if (!err)
 		err = features_check(&session->features, remedy);
 	if (!err)
@@ -145,10 +147,13 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	return 0;
 }
 
-void member_close(struct member *member)
+void member_close(struct session *session, struct member *member)
 {
-	if (member->pidfd >= 0)
+	if (member->pidfd >= 0) {
+		/* A writer of a snapshot may hold the descriptor for a moment longer, and with it its place in the set. */
+		epoll_ctl(session->ends, EPOLL_CTL_DEL, member->pidfd, NULL);
 		close(member->pidfd);
+	}
 	member_symbols_end(member);
 	python_runtime_close(&member->runtime);
 	free(member);
@@ -161,8 +166,10 @@ void session_free(struct session *session)
 	session_governor_end(session);
 	attach_free(session->attach);
 	for (size_t i = 0; i < session->count; i++)
-		member_close(session->members[i]);
+		member_close(session, session->members[i]);
 	free(session->members);
+	if (session->ends >= 0)
+		close(session->ends);
 	pick_up_free(session);
 	symbols_free(session->symbols);
 	plan_caches_free(&session->plans);
@@ -183,16 +190,26 @@ void member_end(struct session *session, struct member *member, uint32_t type)
 	member->ended = 1;
 }
 
+/* Who has ended, of however many: what is left over is told of at the next look. */
+static void ends_mark(struct session *session)
+{
+	struct epoll_event events[ENDS_BATCH];
+	int count = epoll_wait(session->ends, events, ENDS_BATCH, 0);
+
+	for (int i = 0; i < count; i++)
+		((struct member *)events[i].data.ptr)->gone = 1;
+}
+
 /* Nothing is kept of those that have ended but their tables. */
 static void ends_watch(struct session *session)
 {
 	size_t kept = 0;
 
+	ends_mark(session);
 	for (size_t i = 0; i < session->count; i++) {
 		struct member *member = session->members[i];
-		struct pollfd poll_fd = {.fd = member->pidfd, .events = POLLIN};
 
-		if (member->ended || (member->pidfd >= 0 && poll(&poll_fd, 1, 0) <= 0))
+		if (member->ended || (member->pidfd >= 0 && !member->gone))
 			continue;
 		/* Whatever it still had to say is in the ring buffer by now. Draining may bring new ones, at the end. */
 		session_pull(session);
@@ -209,7 +226,7 @@ static void ends_watch(struct session *session)
 		}
 		attach_release(session->attach, member->pid);
 		session->adopted -= member->adopted;
-		member_close(member);
+		member_close(session, member);
 	}
 	session->count = kept;
 }
@@ -223,14 +240,9 @@ size_t session_running(const struct session *session)
 	return running;
 }
 
-size_t session_poll_fds(const struct session *session, int *fds, size_t room)
+int session_ends_fd(const struct session *session)
 {
-	size_t count = 0;
-
-	for (size_t i = 0; i < session->count && count < room; i++)
-		if (!session->members[i]->ended && session->members[i]->pidfd >= 0)
-			fds[count++] = session->members[i]->pidfd;
-	return count;
+	return session->ends;
 }
 
 int session_count_loss(struct session *session)
@@ -291,6 +303,7 @@ int session_mark(struct session *session, size_t process, uint32_t type)
 int session_drain(struct session *session)
 {
 	int count = attach_drain(session->attach, DRAIN_BATCH);
+	uint64_t now;
 
 	if (count < 0)
 		return count;
@@ -299,10 +312,11 @@ int session_drain(struct session *session)
 	/* Also when there is always more: who comes then would never be seen. */
 	ends_watch(session);
 	pick_up(session);
+	now = clock_ns(CLOCK_MONOTONIC);
 	if (count < (int)DRAIN_BATCH) {
-		session_census_due(session, clock_ns(CLOCK_MONOTONIC));
+		session_census_due(session, now);
 		for (size_t i = 0; i < session->count; i++)
-			member_symbols_watch(session, session->members[i], clock_ns(CLOCK_MONOTONIC));
+			member_symbols_watch(session, session->members[i], now);
 	}
 	session_governor_due(session, clock_ns(CLOCK_MONOTONIC));
 	if (clock_ns(CLOCK_MONOTONIC) - session->loss_ns >= LOSS_PERIOD_NS) {

@@ -71,8 +71,8 @@ int session_undecided(const struct session *session);
 int session_drain(struct session *session);
 /* Processes still under trace. */
 size_t session_running(const struct session *session);
-/* Descriptors that become readable when a process ends, for poll(): fills at most room, returns how many. */
-size_t session_poll_fds(const struct session *session, int *fds, size_t room);
+/* A descriptor for poll(): readable when a process under trace has ended. Borrowed. */
+int session_ends_fd(const struct session *session);
 /*
  * Reads the heaps of running processes and reconciles the tables with them: before a snapshot is taken of one that
  * runs. session_drain() does so now and then of its own accord, so that a target that ends by itself has a late one.

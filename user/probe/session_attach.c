@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -115,6 +116,7 @@ static void attached_print(struct session *session, const struct member *member,
 int member_new(struct session *session, pid_t pid, struct member **out)
 {
 	struct member **members = realloc(session->members, (session->count + 1) * sizeof(*members));
+	struct epoll_event event = {.events = EPOLLIN};
 	struct member *member;
 
 	if (!members)
@@ -126,6 +128,13 @@ int member_new(struct session *session, pid_t pid, struct member **out)
 	member->pid = pid;
 	/* The descriptor first: it names this process even if the number is given out again. A thread has none. */
 	member->pidfd = syscall(SYS_pidfd_open, pid, 0);
+	event.data.ptr = member;
+	if (member->pidfd >= 0 && epoll_ctl(session->ends, EPOLL_CTL_ADD, member->pidfd, &event)) {
+		int err = -errno;
+
+		member_close(session, member);
+		return error_set(err, "the kernel does not tell of its end");
+	}
 	*out = member;
 	return 0;
 }
@@ -266,7 +275,7 @@ static void member_abandon(struct session *session, struct member *member)
 		return;
 	}
 	attach_release(session->attach, member->pid);
-	member_close(member);
+	member_close(session, member);
 }
 
 static int member_attach(struct session *session, struct member *member, const struct plan_target *target,

@@ -135,7 +135,7 @@ static int child_announce(struct session *session, const struct member *parent,
 	if (!err)
 		err = trace_process_find(session->trace, fork->other, &member->index);
 	if (err) {
-		member_close(member);
+		member_close(session, member);
 		return err;
 	}
 	if (trace_process_at(session->trace, member->index)->not_inherited)

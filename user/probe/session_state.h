@@ -27,6 +27,7 @@ struct member_symbols {
 struct member {
 	pid_t pid;
 	int pidfd;          /* -1: the process was gone before it could be had */
+	int gone;           /* the kernel has told of its end */
 	int ended;          /* its table is complete; the trace may have given its index to another */
 	int adopted;        /* it was forked of a target; whether it needs probes of its own is to be seen */
 	uint64_t mapped_ns; /* when it has mapped another file with code; 0: nothing is new */
@@ -61,6 +62,7 @@ struct session {
 	struct trace *trace;
 	struct member **members;
 	size_t count;
+	int ends; /* epoll, of the members' pidfds */
 	uint32_t next_space;
 	int capture_error;
 	struct seccomp_answer seccomp;
@@ -104,7 +106,7 @@ int member_probe(struct session *session, struct member *member, const struct pl
 int session_feed(struct session *session, const void *record, size_t size);
 /* Brings in the records that are there; context is the session. */
 void session_pull(void *context);
-void member_close(struct member *member);
+void member_close(struct session *session, struct member *member);
 struct plan_target;
 /* EVENT_MODE_* beside the mode, in the records that tell how it is traced. */
 uint32_t member_mode_flags(const struct member *member);
