@@ -86,11 +86,14 @@ def error_line(done, status):
 
 
 class Target:
-    """A program of tests/e2e/programs that speaks lines: "ready", then one answer for each step()."""
+    """
+    A program of tests/e2e/programs that speaks lines: "ready", then one answer for each step(). name: what the interpreter
+    runs; None where the program needs none.
+    """
 
     def __init__(self, python, name, *args, env=None, prefix=(), ready=True):
         path = python.path if isinstance(python, Interpreter) else python
-        command = [*prefix, path, program(name), *map(str, args)]
+        command = [*prefix, path, *([program(name)] if name is not None else []), *map(str, args)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env or environment()
         )

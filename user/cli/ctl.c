@@ -132,6 +132,19 @@ static void coverage_print(const json_t *coverage)
 		       (double)(uint64_t)((double)seen * 1000 / (double)new_blocks) / 10, new_blocks);
 }
 
+/* What the figures are of: Python's blocks, or those of the layer that is named where there is no Python, or it is not traced. */
+static void traced_print(const json_t *status)
+{
+	const char *python = json_string_value(json_object_get(status, "python"));
+	const char *layer = json_string_value(json_object_get(status, "layer"));
+
+	printf(")");
+	if (python)
+		printf(", CPython %s", python);
+	if (layer)
+		printf(", %s", !strcmp(layer, "mmap") ? "mapped memory" : "native blocks");
+}
+
 static void status_print(const json_t *status)
 {
 	const json_t *traced = json_object_get(status, "traced_memory");
@@ -139,8 +152,8 @@ static void status_print(const json_t *status)
 
 	printf("PID %" PRIu64 " (", member(status, "pid"));
 	text_print(stdout, member_text(status, "name"));
-	printf("), CPython %s: %s, %s mode, for %.1f s, by session %" PRIu64 "\n",
-	       member_text(status, "python"),
+	traced_print(status);
+	printf(": %s, %s mode, for %.1f s, by session %" PRIu64 "\n",
 	       json_is_true(json_object_get(status, "is_tracing")) ? "is traced" : "was traced",
 	       member_text(status, "mode"), json_real_value(json_object_get(status, "uptime")),
 	       member(status, "session"));
@@ -153,7 +166,7 @@ static void status_print(const json_t *status)
 	if (json_object_get(status, "sample_bytes"))
 		printf("  sampled: a block for every %s that was allocated; sizes and counts are estimates\n",
 		       report_size(size, member(status, "sample_bytes")));
-	else
+	else if (!json_object_get(status, "layer")) /* it is of Python's heap */
 		coverage_print(json_object_get(status, "coverage"));
 	printf("  longest pause for a request: %.1f ms\n", (double)member(status, "longest_pause_ns") / 1e6);
 }

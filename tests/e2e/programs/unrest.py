@@ -12,6 +12,8 @@ import threading
 import time
 
 gc.disable()
+# Blocks are made without a call, whose tuple of arguments another thread may find on the free list, or not.
+one = b"x"
 sys.setswitchinterval(1e-5)
 count, size = int(sys.argv[1]), int(sys.argv[2])
 kept = [[None] * size for _ in range(count)]
@@ -22,12 +24,12 @@ ready = [False] * count
 def work(me):
     keep, renew = kept[me], renewed[me]
     for i in range(size):
-        keep[i] = bytes(300)  # line K
-        bytes(200)  # line T: nothing stays
+        keep[i] = one * 300  # line K
+        one * 200  # line T: nothing stays
     while True:
         for i in range(size):
             renew[i] = None
-            renew[i] = bytes(i % 3 + 100)  # line R
+            renew[i] = one * (i % 3 + 100)  # line R
         ready[me] = True
 
 
