@@ -172,7 +172,7 @@ int attach_detaches_slowly(const struct attach *attach)
 	size_t count = 0;
 
 	for (size_t i = 0; i < attach->placed_count; i++)
-		count += attach->placed[i].links.perf_count;
+		count += attach->placed[i].links.perf_count + attach->placed[i].links.multi_count;
 	return count > 32;
 }
 

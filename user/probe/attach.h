@@ -93,7 +93,7 @@ int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs);
 int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t pid);
 /* Takes every probe out; records already in the ring buffer stay. attach_free() does it, too. */
 void attach_detach(struct attach *attach);
-/* Would attach_detach() take long? The kernel needs a tenth of a second for each perf-event uprobe. */
+/* Would attach_detach() take long? The kernel needs a tenth of a second for each perf-event uprobe, and tens of ms for each link. */
 int attach_detaches_slowly(const struct attach *attach);
 /* How the probes are attached: "one uprobe_multi session link …". Static. */
 const char *attach_backend(const struct attach *attach);
