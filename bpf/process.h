@@ -60,7 +60,8 @@ int process_exec_begin(void *context UNUSED)
 {
 	struct abi_target *target = target_current();
 
-	if (target)
+	/* Of a child that was forked and runs another program now, no table is kept. */
+	if (target && target->space < ABI_SPACE_FORKED)
 		heap_read(target);
 	return 0;
 }
