@@ -37,7 +37,6 @@ struct mm_struct {
 struct task_struct {
 	struct mm_struct *mm;
 	struct task_struct *real_parent;
-	char comm[16];
 	int tgid;
 	int pid;
 	int exit_code;

@@ -21,16 +21,12 @@ static __always_inline int is_watched(__u32 tgid)
 	return watch && bpf_map_lookup_elem(&followed, &tgid);
 }
 
-static __always_inline void appear_output(struct task_struct *task, __u32 exec)
+static __always_inline void appear_output(struct task_struct *task)
 {
-	struct event_appear record = {.exec = exec};
+	struct event_appear record = {.parent = BPF_CORE_READ(task, real_parent, tgid)};
 
 	header_fill(&record.header, EVENT_APPEAR, sizeof(record));
 	record.header.tgid = record.header.tid = BPF_CORE_READ(task, tgid);
-	record.parent = BPF_CORE_READ(task, real_parent, tgid);
-	/* Of a child that has just been forked it is its parent's, too. */
-	record.cgroup = bpf_get_current_cgroup_id();
-	BPF_CORE_READ_STR_INTO(&record.comm, task, comm);
 	record_output(&record, sizeof(record), LOSS_PROCESS);
 }
 
@@ -90,7 +86,7 @@ int process_exec(void *context UNUSED)
 	}
 	if (watch) {
 		follow(tgid);
-		appear_output(task, 1);
+		appear_output(task);
 	}
 	return 0;
 }
@@ -133,7 +129,7 @@ int process_fork(struct bpf_raw_tracepoint_args *args)
 	}
 	/* Who shares memory is nobody yet: it will call exec. */
 	if (watch && !traced && !shares_memory)
-		appear_output(child, 0);
+		appear_output(child);
 	return 0;
 }
 

@@ -51,7 +51,6 @@ enum event_type {
 	EVENT_CENSUS_THREAD = 21, /* struct event_mark: what the thread did last, it may not have done yet */
 	EVENT_APPEAR =
 		22, /* struct event_appear: a process that may be wanted: it was forked, or has called exec */
-	EVENT_MODULE = 23, /* struct event_mark: a process under trace has mapped another file with code */
 
 	/* Of perf maps, in a stream of their own (bpf/perfmap.bpf.c) together with EXIT, EXEC and FORK. */
 	EVENT_MAP_WRITE = 32, /* struct event_map_text: code and its name are about to be put into the map */
@@ -185,10 +184,8 @@ struct event_symbol_frame {
 /* Sent of processes not under trace, for the session to decide whether they are to be. */
 struct event_appear {
 	struct event_header header;
-	__u64 cgroup; /* id of its cgroup (v2), as name_to_handle_at(2) has it; 0: not known */
 	__u32 parent; /* tgid */
-	__u32 exec;   /* 1: it has called exec; 0: it was forked */
-	char comm[16];
+	__u32 pad;
 };
 
 /* Parts of a code object that BPF could not copy (page not resident, or too long). */
@@ -399,7 +396,7 @@ _Static_assert(sizeof(struct event_target) == 192, "target");
 _Static_assert(sizeof(struct event_mode_change) == 48, "mode_change");
 _Static_assert(sizeof(struct event_symbol) == 40, "symbol");
 _Static_assert(sizeof(struct event_symbol_frame) == 8, "symbol_frame");
-_Static_assert(sizeof(struct event_appear) == 56, "appear");
+_Static_assert(sizeof(struct event_appear) == 32, "appear");
 _Static_assert(sizeof(struct event_map_text) == 56, "map_text");
 _Static_assert(sizeof(struct event_map_call) == 32, "map_call");
 _Static_assert(sizeof(struct event_map_jit) == 56, "map_jit");

@@ -49,16 +49,6 @@ struct perfmap_process *perfmaps_find(const struct perfmaps *maps, uint32_t tgid
 	return NULL;
 }
 
-size_t perfmaps_count(const struct perfmaps *maps)
-{
-	return maps->count;
-}
-
-struct perfmap_process *perfmaps_at(const struct perfmaps *maps, size_t index)
-{
-	return maps->processes[index];
-}
-
 int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **out)
 {
 	struct perfmap_process *process = perfmaps_find(maps, tgid);

@@ -68,9 +68,6 @@ int perfmaps_new(struct perfmaps **out,
 void perfmaps_free(struct perfmaps *maps);
 /* A process comes under trace; borrowed until perfmaps_free(). One that is there and has not ended is found. 0, -ENOMEM. */
 int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **out);
-size_t perfmaps_count(const struct perfmaps *maps);
-struct perfmap_process *perfmaps_at(const struct perfmaps *maps,
-				    size_t index); /* in the order in which they came */
 /* The newest of that id; NULL. */
 struct perfmap_process *perfmaps_find(const struct perfmaps *maps, uint32_t tgid);
 

@@ -142,8 +142,3 @@ const struct module *modules_find(const struct modules *modules, uint64_t addres
 	}
 	return low < modules->count && modules->entries[low].start <= address ? &modules->entries[low] : NULL;
 }
-
-const char *module_build_id(const struct module *module)
-{
-	return module->file && !file_read(module->file) ? elf_file_build_id(module->file->elf) : "";
-}

@@ -38,7 +38,5 @@ int modules_new(struct modules **out, struct symbols *symbols, pid_t pid);
 void modules_free(struct modules *modules);
 /* The entry that holds an address; NULL. */
 const struct module *modules_find(const struct modules *modules, uint64_t address);
-/* Lower-case hex of the file's build id, "" when there is none; borrowed until modules_free(). */
-const char *module_build_id(const struct module *module);
 
 #endif

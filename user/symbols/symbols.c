@@ -158,8 +158,3 @@ void symbols_stats(const struct symbols *symbols, struct symbols_stats *out)
 	*out = symbols->stats;
 	out->files = files_count(symbols->files);
 }
-
-size_t symbols_memory(const struct symbols *symbols)
-{
-	return memo_memory(&symbols->memo) + strings_memory(symbols->strings);
-}

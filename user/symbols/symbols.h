@@ -61,6 +61,5 @@ void symbols_free(struct symbols *symbols); /* all modules first */
 int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
 		    struct symbols_frame frames[], size_t room);
 void symbols_stats(const struct symbols *symbols, struct symbols_stats *out);
-size_t symbols_memory(const struct symbols *symbols); /* bytes held for what was asked for */
 
 #endif
