@@ -182,7 +182,7 @@ static __always_inline __u64 pool_first_free(__u64 pool)
  */
 static __always_inline int request_begin(struct pt_regs *regs, void *context, __u64 sp)
 {
-	struct thread_state *thread = thread_current();
+	struct thread_state *thread = thread_in_layer(EVENT_LAYER_PYTHON);
 	struct abi_target *target;
 	__u64 cookie;
 
@@ -234,7 +234,7 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 
 static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 {
-	struct thread_state *thread = thread_current();
+	struct thread_state *thread = thread_in_layer(EVENT_LAYER_PYTHON);
 	__u32 rounded = 0;
 
 	/* The return has popped the return address. */
@@ -343,7 +343,7 @@ static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *
 SEC("uprobe")
 int inline_site(struct pt_regs *regs)
 {
-	struct thread_state *thread = thread_current();
+	struct thread_state *thread = thread_in_layer(EVENT_LAYER_PYTHON);
 	__u64 cookie;
 
 	if (!thread)
@@ -384,7 +384,7 @@ int inline_site(struct pt_regs *regs)
 SEC("uprobe")
 int request_once(struct pt_regs *regs)
 {
-	struct thread_state *thread = thread_current();
+	struct thread_state *thread = thread_in_layer(EVENT_LAYER_PYTHON);
 	__u64 cookie, sp = regs->rsp;
 	__u32 api;
 
@@ -434,7 +434,7 @@ int empty(void *context UNUSED)
 SEC("uprobe")
 int object_begin(struct pt_regs *regs)
 {
-	struct thread_state *thread = thread_current();
+	struct thread_state *thread = thread_in_layer(EVENT_LAYER_PYTHON);
 	__u64 cookie, object;
 
 	if (!thread)
@@ -452,7 +452,7 @@ int finalize(void *context UNUSED)
 {
 	struct abi_target *target = target_current();
 
-	if (!target)
+	if (!target || !(target->layers & 1u << EVENT_LAYER_PYTHON))
 		return 0;
 	heap_read(target);
 	process_output(EVENT_FINALIZE, bpf_get_current_pid_tgid() >> 32, 0, 0);

@@ -30,8 +30,31 @@ struct signal_struct {
 	atomic_t live;
 };
 
+struct upid {
+	int nr;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
+struct super_block {
+	unsigned int s_dev;
+};
+
+struct inode {
+	unsigned long i_ino;
+	struct super_block *i_sb;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
 struct mm_struct {
 	unsigned long start_brk, start_stack;
+	struct file *exe_file;
 };
 
 struct task_struct {
@@ -40,7 +63,9 @@ struct task_struct {
 	int tgid;
 	int pid;
 	int exit_code;
+	char comm[16];
 	struct signal_struct *signal;
+	struct pid *thread_pid; /* of the task; of a process's first thread that is the process's */
 	struct thread_struct thread;
 };
 

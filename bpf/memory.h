@@ -91,7 +91,7 @@ SEC("uprobe")
 int mapping(struct pt_regs *regs)
 {
 	struct abi_target *target = target_current();
-	struct thread_state *thread = target ? thread_current() : NULL;
+	struct thread_state *thread = target ? thread_in_layer(EVENT_LAYER_MMAP) : NULL;
 	__u64 op = bpf_get_attach_cookie(regs) & 0xff, result = regs->rax;
 	struct event_map record = {0};
 

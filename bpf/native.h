@@ -202,7 +202,7 @@ static __always_inline int native_is_nested(struct thread_state *thread, __u64 s
 /* As request_begin(). throws: it may end in another way, and has no return probe. */
 static __always_inline int native_begin(struct pt_regs *regs, int throws)
 {
-	struct thread_state *thread = thread_current();
+	struct thread_state *thread = thread_in_layer(EVENT_LAYER_NATIVE);
 	struct request *request;
 	__u64 cookie;
 
@@ -263,7 +263,7 @@ static __always_inline __u64 native_block(const struct request *request, __u64 r
 /* A request ends: sp is the stack pointer that it had at its entry. */
 static __always_inline int native_end(struct pt_regs *regs, __u64 sp, __u64 result)
 {
-	struct thread_state *thread = thread_current();
+	struct thread_state *thread = thread_in_layer(EVENT_LAYER_NATIVE);
 	struct request *request;
 	__u64 address;
 
@@ -314,7 +314,7 @@ int native_return(struct pt_regs *regs)
 SEC("uprobe")
 int native_once(struct pt_regs *regs)
 {
-	struct thread_state *thread = thread_current();
+	struct thread_state *thread = thread_in_layer(EVENT_LAYER_NATIVE);
 	__u64 cookie, address;
 
 	if (!thread)

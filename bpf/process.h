@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * Processes: their forks, programs and ends. A child is under trace before it has run anything: its parent's entry in the
- * targets is right for it, since its memory is a copy. An exec makes the entry void; whether the new program is to
- * be traced the session decides.
+ * targets is right for it, since its memory is a copy. An exec makes the entry void. Whether the new program is to be
+ * traced the session decides; where all that runs is, it is from its first instruction on, as one without Python.
  */
 #ifndef TRACER_BPF_PROCESS_H
 #define TRACER_BPF_PROCESS_H
@@ -11,7 +11,9 @@
 
 const volatile __u32 watch = ABI_WATCH_NONE;
 const volatile __u32 own_tgid; /* the tracer's: never watched */
-__u32 spaces_forked;
+/* The entry of a program that has just been called; layers 0: it has none, the session decides. */
+struct abi_target newborn; /* not const: clang takes the copy of one for all zero */
+__u32 spaces_given;
 
 /* Is a process that is no target of interest? */
 static __always_inline int is_watched(__u32 tgid)
@@ -21,13 +23,60 @@ static __always_inline int is_watched(__u32 tgid)
 	return watch && bpf_map_lookup_elem(&followed, &tgid);
 }
 
-static __always_inline void appear_output(struct task_struct *task)
+static __always_inline __u32 space_new(void)
 {
-	struct event_appear record = {.parent = BPF_CORE_READ(task, real_parent, tgid)};
+	return ABI_SPACE_GIVEN | __sync_fetch_and_add(&spaces_given, 1);
+}
+
+static __always_inline __u32 innermost_pid(struct task_struct *task)
+{
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
+	__u32 level = BPF_CORE_READ(pid, level);
+	int number = 0;
+
+	bpf_core_read(&number, sizeof(number),
+		      (char *)pid + bpf_core_field_offset(struct pid, numbers) +
+			      level * bpf_core_type_size(struct upid));
+	return number;
+}
+
+/* 0 or -1, as record_output(). */
+static __always_inline int appear_output(struct task_struct *task, const struct abi_file *program,
+					 __u32 layers)
+{
+	struct event_appear record = {
+		.parent = BPF_CORE_READ(task, real_parent, tgid),
+		.layers = layers,
+		.program_device = program->device,
+		.program_inode = program->inode,
+	};
 
 	header_fill(&record.header, EVENT_APPEAR, sizeof(record));
 	record.header.tgid = record.header.tid = BPF_CORE_READ(task, tgid);
-	record_output(&record, sizeof(record), LOSS_PROCESS);
+	record.ns_pid = innermost_pid(task);
+	BPF_CORE_READ_STR_INTO(&record.name, task, comm);
+	return record_output(&record, sizeof(record), LOSS_PROCESS);
+}
+
+/* Its first thread runs nothing of the program before this is over: no record of its own comes before its appearance. */
+static __always_inline void program_appear(struct task_struct *task, __u32 tgid)
+{
+	struct inode *inode = BPF_CORE_READ(task, mm, exe_file, f_inode);
+	struct abi_file program = {
+		.inode = BPF_CORE_READ(inode, i_ino),
+		.device = BPF_CORE_READ(inode, i_sb, s_dev),
+	};
+	struct abi_target target = newborn;
+	__u32 layers = bpf_map_lookup_elem(&interpreters, &program) ? 0 : target.layers;
+
+	target.space = space_new();
+	if (layers && bpf_map_update_elem(&targets, &tgid, &target, BPF_ANY)) {
+		loss_add(LOSS_PROCESS, 1);
+		layers = 0;
+	}
+	/* The session will come upon it by its looking for what was lost. */
+	if (appear_output(task, &program, layers) && layers)
+		target_delete(tgid);
 }
 
 SEC("raw_tp/sched_process_exit")
@@ -57,7 +106,7 @@ int process_exec_begin(void *context UNUSED)
 	struct abi_target *target = target_current();
 
 	/* Of a child that was forked and runs another program now, no table is kept. */
-	if (target && target->space < ABI_SPACE_FORKED)
+	if (target && target->space < ABI_SPACE_GIVEN)
 		heap_read(target);
 	return 0;
 }
@@ -86,7 +135,7 @@ int process_exec(void *context UNUSED)
 	}
 	if (watch) {
 		follow(tgid);
-		appear_output(task);
+		program_appear(task, tgid);
 	}
 	return 0;
 }
@@ -98,7 +147,7 @@ static __always_inline __u32 target_inherit(const struct abi_target *target, __u
 
 	/* Which of its parent's blocks are in the sample is not known by its own space. */
 	copy.sample_overflow = 1;
-	copy.space = ABI_SPACE_FORKED | __sync_fetch_and_add(&spaces_forked, 1);
+	copy.space = space_new();
 	if (!bpf_map_update_elem(&targets, &child, &copy, BPF_ANY))
 		return EVENT_FORK_TRACED;
 	loss_add(LOSS_PROCESS, 1);
@@ -112,6 +161,7 @@ int process_fork(struct bpf_raw_tracepoint_args *args)
 	struct task_struct *child = (void *)args->args[1];
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32, traced = 0;
 	__u32 other = BPF_CORE_READ(child, tgid);
+	const struct abi_file no_program = {0};
 	int shares_memory = BPF_CORE_READ(child, mm) == task->mm;
 	struct abi_target *target;
 
@@ -129,7 +179,7 @@ int process_fork(struct bpf_raw_tracepoint_args *args)
 	}
 	/* Who shares memory is nobody yet: it will call exec. */
 	if (watch && !traced && !shares_memory)
-		appear_output(child);
+		appear_output(child, &no_program, 0);
 	return 0;
 }
 

@@ -123,6 +123,14 @@ struct {
 	__type(value, __u32);
 } followed SEC(".maps");
 
+/* Programs that were seen to run Python (struct abi_file): what they are to be traced as, the session finds out each time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct abi_file);
+	__type(value, __u32);
+} interpreters SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -206,6 +214,14 @@ static __always_inline struct thread_state *thread_current(void)
 	if (thread && thread->target_version == *(volatile __u64 *)&targets_version)
 		return thread;
 	return thread_refresh() ? NULL : bpf_task_storage_get(&threads, task, 0, 0);
+}
+
+/* The same where that layer is traced: the probes in a file are met by every process, and each may be traced in another way. */
+static __always_inline struct thread_state *thread_in_layer(enum event_layer layer)
+{
+	struct thread_state *thread = thread_current();
+
+	return thread && thread->target.layers & 1u << layer ? thread : NULL;
 }
 
 /*

@@ -66,6 +66,7 @@ enum event_type {
 	EVENT_SYMBOL = 261,     /* struct event_symbol: what a native frame's address is called */
 	EVENT_MODE_CHANGE =
 		262, /* struct event_mode_change: from here on the process is traced in another way */
+	EVENT_DISCARD = 263, /* struct event_mark: the process turned out to be another kind: its table is dropped */
 };
 
 /* Which of the allocator's faces a block came through. */
@@ -181,11 +182,15 @@ struct event_symbol_frame {
 	__u8 data[];
 };
 
-/* Sent of processes not under trace, for the session to decide whether they are to be. */
+/* Sent of processes that the session does not know, for it to decide whether they are to be traced. */
 struct event_appear {
 	struct event_header header;
 	__u32 parent; /* tgid */
-	__u32 pad;
+	__u32 layers; /* 1 << enum event_layer for each that is traced from its first instruction on; 0: none is */
+	__u32 ns_pid; /* its tgid in its innermost PID namespace */
+	__u32 program_device; /* of the file that it runs, as in struct abi_file */
+	__u64 program_inode;
+	char name[16]; /* its comm, NUL-terminated */
 };
 
 /* Parts of a code object that BPF could not copy (page not resident, or too long). */
@@ -396,7 +401,7 @@ _Static_assert(sizeof(struct event_target) == 192, "target");
 _Static_assert(sizeof(struct event_mode_change) == 48, "mode_change");
 _Static_assert(sizeof(struct event_symbol) == 40, "symbol");
 _Static_assert(sizeof(struct event_symbol_frame) == 8, "symbol_frame");
-_Static_assert(sizeof(struct event_appear) == 32, "appear");
+_Static_assert(sizeof(struct event_appear) == 64, "appear");
 _Static_assert(sizeof(struct event_map_text) == 56, "map_text");
 _Static_assert(sizeof(struct event_map_call) == 32, "map_call");
 _Static_assert(sizeof(struct event_map_jit) == 56, "map_jit");

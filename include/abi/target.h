@@ -97,6 +97,13 @@ struct abi_target {
 	__u64 interpreter_start, interpreter_end;
 };
 
+/* A file, as the kernel numbers it. */
+struct abi_file {
+	__u64 inode;
+	__u32 device; /* its major number << 20 | minor */
+	__u32 pad;
+};
+
 /* Of which processes that are not under trace a session wants to hear (EVENT_APPEAR, EVENT_EXIT). */
 enum abi_watch {
 	ABI_WATCH_NONE = 0,
@@ -104,7 +111,7 @@ enum abi_watch {
 	ABI_WATCH_ALL = 2,
 };
 
-#define ABI_SPACE_FORKED 0x80000000u /* struct abi_target.space: given by BPF */
+#define ABI_SPACE_GIVEN 0x80000000u /* struct abi_target.space: given by BPF, to a child or to a new program */
 
 /*
  * The cookie of a probe: what happened there and where the arguments are.

@@ -95,6 +95,8 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	attach->skeleton->rodata->own_tgid = getpid();
 	attach->skeleton->rodata->sampling = opts->sampling;
 	attach->skeleton->rodata->counting = opts->counting;
+	if (opts->newborn)
+		attach->skeleton->bss->newborn = *opts->newborn;
 	if (!opts->sampling)
 		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
 	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin, features->prepare_exec);
@@ -159,6 +161,14 @@ int attach_follow(struct attach *attach, uint32_t tgid)
 	return bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.followed), &tgid, &one, BPF_ANY)
 		       ? -errno
 		       : 0;
+}
+
+/* Where there is no room for all, they become targets for a moment. */
+void attach_interpreter(struct attach *attach, const struct abi_file *program)
+{
+	uint32_t one = 1;
+
+	bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.interpreters), program, &one, BPF_ANY);
 }
 
 void attach_forget(struct attach *attach, uint32_t tgid)

@@ -28,6 +28,7 @@ struct attach_opts {
 	int sampling;      /* targets may have a sample taken: abi_target.sample_bytes */
 	int counting;      /* hits of probes are counted: attach_hits() */
 	enum abi_watch watch;
+	const struct abi_target *newborn; /* what programs that are called become; NULL: nothing yet */
 	int empty; /* programs that do nothing: what the probes themselves cost (tools/bare.c) */
 	stream_record_fn record;
 	void *context;
@@ -46,6 +47,8 @@ int attach_is_target(const struct attach *attach, uint32_t tgid);
 void attach_forget(struct attach *attach, uint32_t tgid);
 /* From here on we hear of its children and of its programs, though it is no target. With ABI_WATCH_CHILDREN. 0, -errno. */
 int attach_follow(struct attach *attach, uint32_t tgid);
+/* Programs that are called and run this file do not become opts.newborn: Python was found in it. */
+void attach_interpreter(struct attach *attach, const struct abi_file *program);
 /*
  * Places every site of the plan in the process (all its threads, no other process), or, pid -1, in every process that has
  * the file mapped, now or later: there the programs look at targets only, and a fork's child is traced from its first

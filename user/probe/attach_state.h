@@ -3,10 +3,11 @@
 #ifndef TRACER_PROBE_ATTACH_STATE_H
 #define TRACER_PROBE_ATTACH_STATE_H
 
-#include "probe/alloc.skel.h"
 #include "probe/attach.h"
 #include "probe/links.h"
 #include "probe/links_closer.h"
+/* Its variables are of our types. */
+#include "probe/alloc.skel.h"
 
 /* The sites of a plan in a file, of one group, in one process or (pid -1) in all. */
 struct placed {

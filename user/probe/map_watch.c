@@ -2,17 +2,20 @@
 #include "probe/map_watch.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/perf_event.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #define PAGE_BYTES   4096u
-#define BUFFER_BYTES (64u * PAGE_BYTES) /* of each processor: more than a thousand maps between two drains */
+#define BUFFER_BYTES (64u * PAGE_BYTES) /* of each processor: two thousand maps between two drains */
 
 struct processor {
 	int fd;
@@ -31,7 +34,14 @@ static int processor_open(struct processor *processor, int number)
 		.type = PERF_TYPE_SOFTWARE,
 		.size = sizeof(attr),
 		.config = PERF_COUNT_SW_DUMMY,
+		.sample_type = PERF_SAMPLE_TIME,
+		.sample_id_all = 1,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC,
 		.mmap = 1,
+		.mmap2 = 1,
+		.comm = 1,
+		.comm_exec = 1,
 		.watermark = 1,
 		.wakeup_watermark = BUFFER_BYTES,
 	};
@@ -101,36 +111,123 @@ static void bytes_copy(const uint8_t *buffer, uint64_t at, void *out, size_t siz
 	memcpy((uint8_t *)out + first, buffer, size - first);
 }
 
-static void processor_drain(struct map_watch *watch, const struct processor *processor,
-			    void (*mapped)(void *context, uint32_t tgid), void *context)
+/* As perf_event_open(2) has them, without what sample_type adds at the end: the time alone. */
+struct head {
+	struct perf_event_header header;
+	uint32_t pid, tid;
+};
+
+struct mapped {
+	struct head head;
+	uint64_t address, bytes, offset;
+	uint32_t major, minor;
+	uint64_t inode, generation;
+	uint32_t protection, flags;
+};
+
+struct lost {
+	struct perf_event_header header;
+	uint64_t id, lost;
+};
+
+union record {
+	struct head head;
+	struct mapped mapped;
+	struct lost lost;
+	char bytes[sizeof(struct mapped) + PATH_MAX + sizeof(uint64_t)];
+};
+
+/* The record that comes next, and its size. 0: there is none, or only of after `until`. */
+static size_t record_peek(const struct processor *processor, uint64_t until, uint64_t *time_ns)
 {
 	const uint8_t *buffer = (const uint8_t *)processor->head + PAGE_BYTES;
 	uint64_t head = __atomic_load_n(&processor->head->data_head, __ATOMIC_ACQUIRE);
 	uint64_t tail = processor->head->data_tail;
+	struct perf_event_header header;
 
-	while (tail < head) {
-		struct {
-			struct perf_event_header header;
-			uint32_t pid, tid;
-			uint64_t lost; /* of PERF_RECORD_LOST, behind an id */
-		} record;
-
-		bytes_copy(buffer, tail, &record, sizeof(record));
-		if (record.header.size < sizeof(record.header))
-			break;
-		if (record.header.type == PERF_RECORD_MMAP)
-			mapped(context, record.pid);
-		else if (record.header.type == PERF_RECORD_LOST)
-			watch->lost += record.lost;
-		tail += record.header.size;
-	}
-	__atomic_store_n(&processor->head->data_tail, head, __ATOMIC_RELEASE);
+	if (tail >= head)
+		return 0;
+	bytes_copy(buffer, tail, &header, sizeof(header));
+	if (header.size < sizeof(header) + sizeof(*time_ns))
+		return 0;
+	bytes_copy(buffer, tail + header.size - sizeof(*time_ns), time_ns, sizeof(*time_ns));
+	return *time_ns < until ? header.size : 0;
 }
 
-void map_watch_drain(struct map_watch *watch, void (*mapped)(void *context, uint32_t tgid), void *context)
+/* The name, NUL-terminated, is followed by the time. */
+static void record_tell(struct map_watch *watch, union record *record, uint64_t time_ns,
+			void (*told)(void *context, const struct map_watch_record *record), void *context)
 {
-	for (size_t i = 0; i < watch->count; i++)
-		processor_drain(watch, &watch->processors[i], mapped, context);
+	struct map_watch_record out = {.tgid = record->head.pid, .time_ns = time_ns};
+	const struct mapped *mapped = &record->mapped;
+	size_t size = record->head.header.size;
+
+	switch (record->head.header.type) {
+	case PERF_RECORD_COMM:
+		out.exec = 1;
+		if (record->head.header.misc & PERF_RECORD_MISC_COMM_EXEC)
+			told(context, &out);
+		break;
+	case PERF_RECORD_MMAP2:
+		if (size <= sizeof(*mapped) + sizeof(time_ns))
+			break;
+		record->bytes[size - sizeof(time_ns) - 1] = '\0';
+		out.map = (struct process_map){
+			.start = mapped->address,
+			.end = mapped->address + mapped->bytes,
+			.offset = mapped->offset,
+			.inode = mapped->inode,
+			.device_major = mapped->major,
+			.device_minor = mapped->minor,
+			.executable = 1,
+			.readable = (mapped->protection & PROT_READ) != 0,
+			.writable = (mapped->protection & PROT_WRITE) != 0,
+			.path = record->bytes + sizeof(*mapped),
+		};
+		told(context, &out);
+		break;
+	case PERF_RECORD_LOST:
+		watch->lost += record->lost.lost;
+		break;
+	}
+}
+
+static struct processor *earliest_find(struct map_watch *watch, uint64_t until, size_t *size,
+				       uint64_t *time_ns)
+{
+	struct processor *earliest = NULL;
+
+	for (size_t i = 0; i < watch->count; i++) {
+		uint64_t time;
+		size_t bytes = record_peek(&watch->processors[i], until, &time);
+
+		if (!bytes || (earliest && time >= *time_ns))
+			continue;
+		earliest = &watch->processors[i];
+		*size = bytes;
+		*time_ns = time;
+	}
+	return earliest;
+}
+
+/* A process may go from one processor to another between two records: those of after the begin are left for the next time. */
+void map_watch_drain(struct map_watch *watch,
+		     void (*told)(void *context, const struct map_watch_record *record), void *context)
+{
+	uint64_t until = clock_ns(CLOCK_MONOTONIC), time_ns;
+	struct processor *processor;
+	union record record;
+	size_t size;
+
+	while ((processor = earliest_find(watch, until, &size, &time_ns))) {
+		uint64_t tail = processor->head->data_tail;
+
+		if (size <= sizeof(record)) {
+			bytes_copy((const uint8_t *)processor->head + PAGE_BYTES, tail, &record, size);
+			record_tell(watch, &record, time_ns, told, context);
+		}
+		__atomic_store_n(&processor->head->data_tail, tail + size, __ATOMIC_RELEASE);
+	}
 }
 
 uint64_t map_watch_lost(const struct map_watch *watch)

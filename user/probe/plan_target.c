@@ -15,18 +15,38 @@
 #define NATIVE (1u << EVENT_LAYER_NATIVE)
 #define MMAP   (1u << EVENT_LAYER_MMAP)
 
+static int is_python_wanted(const struct plan_target_opts *opts)
+{
+	return !opts->layers || opts->layers & PYTHON;
+}
+
+/* A census is one of Python's heap. */
+static int is_census_asked(const struct plan_target_opts *opts)
+{
+	return is_python_wanted(opts) && opts->mode_asked && opts->python.mode == EVENT_MODE_CENSUS;
+}
+
+uint32_t plan_target_native_layers(const struct plan_target_opts *opts)
+{
+	uint32_t layers = opts->layers & ~PYTHON;
+
+	if (is_census_asked(opts))
+		return 0;
+	if (!opts->layers)
+		layers = opts->python.mode == EVENT_MODE_GROWTH ? MMAP : NATIVE;
+	if (!opts->layers && opts->native.alloc_count)
+		layers |= NATIVE;
+	return layers;
+}
+
 /* The process runs no Python that could be traced: what is traced instead. */
 static int without_python(const struct plan_target_opts *opts, struct plan_target *out)
 {
-	int python_wanted = !opts->layers || opts->layers & PYTHON;
-
-	if (python_wanted && opts->mode_asked && opts->python.mode == EVENT_MODE_CENSUS)
+	if (is_census_asked(opts))
 		return error_set(
 			-ENOENT,
 			"no Python runtime in this process, and so no heap that a census could read");
-	out->layers = opts->layers & ~PYTHON;
-	if (!opts->layers)
-		out->layers = opts->python.mode == EVENT_MODE_GROWTH ? MMAP : NATIVE;
+	out->layers = plan_target_native_layers(opts);
 	out->python.mode = EVENT_MODE_EXACT;
 	return 0;
 }
@@ -35,7 +55,7 @@ static int without_python(const struct plan_target_opts *opts, struct plan_targe
 static int python_plan(pid_t pid, const struct plan_target_opts *opts, struct plan_cache *cache,
 		       struct plan_target *out)
 {
-	int python_wanted = !opts->layers || opts->layers & PYTHON;
+	int python_wanted = is_python_wanted(opts);
 	int err = python_process_find(pid, plan_cache_files(cache), &out->info, &out->runtime);
 
 	if (err) {

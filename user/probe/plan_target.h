@@ -41,6 +41,8 @@ struct plan_target {
 		[160]; /* why the native layer is not there, though it was wanted with others; else "" */
 };
 
+/* What is traced of a process that runs no Python: 1 << enum event_layer for each layer; 0: nothing is. */
+uint32_t plan_target_native_layers(const struct plan_target_opts *opts);
 /*
  * 0, and the caller frees; -ESRCH; -EINVAL a thread and not a process; -ENOENT nothing of what is wanted is there (error_set);
  * others as plan_process().

@@ -103,11 +103,17 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 {
 	struct session *session = calloc(1, sizeof(*session));
 	struct trace_hooks hooks = {.code_missing = code_missing, .context = session};
+	const struct abi_target newborn = {
+		.nframe = opts->nframe,
+		.sample_bytes = opts->sample_bytes,
+		.layers = newborn_layers(opts),
+	};
 	struct attach_opts attach = {
 		.ring_bytes = opts->ring_bytes,
 		.no_session = opts->backend == SESSION_BACKEND_MULTI,
 		.no_multi = opts->backend == SESSION_BACKEND_PERF,
 		.watch = opts->watch,
+		.newborn = &newborn,
 		.sampling = opts->sample_bytes || opts->overhead > 0,
 		.counting = opts->overhead > 0,
 		.record = record_handle,
@@ -342,6 +348,10 @@ int session_stop(struct session *session)
 		log_info("this kernel takes probes out one by one; the report does not wait for it");
 	session_pull(session);
 	session_name(session);
+	if (session->unlooked)
+		log_info("%zu program%s ended before %s could be looked at, without an event: %s in no table",
+			 session->unlooked, session->unlooked == 1 ? "" : "s",
+			 session->unlooked == 1 ? "it" : "they", session->unlooked == 1 ? "it is" : "they are");
 	return session_count_loss(session);
 }
 

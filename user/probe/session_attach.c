@@ -29,28 +29,30 @@ uint32_t member_mode_flags(const struct member *member)
 	       (member->large_blocks ? EVENT_MODE_LARGE : 0);
 }
 
-static int process_announce(struct session *session, struct member *member, const struct process_info *info,
-			    int from_start)
+int member_announce(struct session *session, struct member *member, const char *name, pid_t ns_pid,
+		    int from_start, uint64_t time_ns)
 {
 	struct event_target record = {
 		.header = {.type = EVENT_PROCESS,
 			   .size = sizeof(record),
-			   .time_ns = clock_ns(CLOCK_MONOTONIC),
+			   .time_ns = time_ns,
 			   .tgid = member->pid,
 			   .tid = member->pid},
 		.python_version = member->runtime.version_hex,
 		.nframe = session->opts.nframe,
-		.realtime_ns = clock_ns(CLOCK_REALTIME),
+		.realtime_ns = clock_ns(CLOCK_REALTIME) - (clock_ns(CLOCK_MONOTONIC) - time_ns),
 		.from_start = from_start,
 		.mode = member->mode | member_mode_flags(member),
 		.sample_bytes = session->opts.sample_bytes,
-		.ns_pid = info->ns_pid,
+		.ns_pid = ns_pid,
 	};
+	int err;
 
-	memcpy(record.name, info->name, strnlen(info->name, sizeof(record.name) - 1));
+	memcpy(record.name, name, strnlen(name, sizeof(record.name) - 1));
 	session_container(session, member->pid, record.container, sizeof(record.container));
 	member->announced = record;
-	return session_feed(session, &record, sizeof(record));
+	err = session_feed(session, &record, sizeof(record));
+	return err ? err : trace_process_find(session->trace, member->pid, &member->index);
 }
 
 static void sites_count(const struct plan *plan, size_t *count, size_t *emulated)
@@ -286,9 +288,8 @@ static int member_attach(struct session *session, struct member *member, const s
 	target_describe(session, member, &target->python);
 	err = member_probe(session, member, target, ATTACH_ALL);
 	if (!err)
-		err = process_announce(session, member, &target->info, from_start);
-	if (!err)
-		err = trace_process_find(session->trace, member->pid, &member->index);
+		err = member_announce(session, member, target->info.name, target->info.ns_pid, from_start,
+				      clock_ns(CLOCK_MONOTONIC));
 	if (err)
 		return err;
 	session->members[session->count++] = member;
@@ -318,13 +319,15 @@ int session_add(struct session *session, pid_t pid, int from_start)
 {
 	uint64_t start = clock_ns(CLOCK_MONOTONIC);
 	struct plan_target target = {0};
-	struct member *member = NULL;
-	int err;
+	struct member *member;
+	int err = 0;
 
 	/* What is in the ring buffer is of the time before, of another program perhaps. */
 	session_pull(session);
-	if (session_has(session, pid))
-		return 0;
+	member = member_find(session, pid);
+	if (member && (!member->newborn || newborn_settle(session, member, &err)))
+		return err;
+	member = NULL;
 	err = member_new(session, pid, &member);
 	if (err)
 		return err;
@@ -346,6 +349,8 @@ int session_add(struct session *session, pid_t pid, int from_start)
 		goto out;
 	if (member_governor_begin(session, member))
 		log_info("PID %d: --overhead does not work: %s", pid, error_reason(-ESRCH));
+	if (member->runtime.version_hex)
+		newborn_except(session, pid);
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	attached_print(session, member, &target, member->census_ns - start);
 out:

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "probe/plan_target.h"
 #include "probe/session_state.h"
+#include "symbols/symbols.h"
 
 #define LOOK_FIRST_NS 2000000ull  /* after a candidate has changed */
 #define LOOK_LAST_NS  20000000ull /* the longest pause between two looks until it is settled */
@@ -71,7 +72,7 @@ static int native_wanted(struct session *session, const struct event_appear *eve
 }
 
 /* A new program, or a new file in one that is known. */
-static struct candidate *candidate_touch(struct session *session, uint32_t pid)
+struct candidate *candidate_touch(struct session *session, uint32_t pid)
 {
 	struct candidate *candidate = candidate_find(session, pid);
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
@@ -89,26 +90,103 @@ static struct candidate *candidate_touch(struct session *session, uint32_t pid)
 	return candidate;
 }
 
+/* One of many: the first ones are told of. */
+static void refuse(struct session *session, pid_t pid, int err)
+{
+	const char *reason = error_reason(err);
+
+	/* Of whatever appears it is to be expected that some cannot be. */
+	if (session->opts.watch != ABI_WATCH_ALL && session->refused++ < SESSION_TOLD)
+		log_info("PID %d is not traced: %s", (int)pid, reason);
+	else
+		log_debug("PID %d is not traced: %s", (int)pid, reason);
+	if (session->refused == SESSION_TOLD)
+		log_info("of further processes that are not traced only -v tells");
+}
+
+/* Who is not watched at all is none of ours. */
+static void process_mapped(struct session *session, uint32_t tgid)
+{
+	struct member *member = member_find(session, tgid);
+	struct candidate *candidate = candidate_find(session, tgid);
+
+	if (candidate || (member && member->newborn))
+		candidate = candidate_touch(session, tgid);
+	if (candidate && member)
+		candidate->native = 1;
+	if (member && !member->newborn && !member->mapped_ns && member->layers & 1u << EVENT_LAYER_NATIVE)
+		member->mapped_ns = clock_ns(CLOCK_MONOTONIC);
+}
+
+static void mapped_take(void *context, const struct map_watch_record *record)
+{
+	struct session *session = context;
+
+	/* Only files have functions that are probed. */
+	if ((record->exec || record->map.inode) && !newborn_told(session, record) && !record->exec)
+		process_mapped(session, record->tgid);
+}
+
+static void maps_drain(struct session *session)
+{
+	uint64_t lost;
+
+	if (!session->maps)
+		return;
+	map_watch_drain(session->maps, mapped_take, session);
+	lost = map_watch_lost(session->maps);
+	if (lost == session->maps_lost)
+		return;
+	session->maps_lost = lost;
+	for (size_t i = 0; i < session->candidate_count; i++)
+		candidate_touch(session, (uint32_t)session->candidates[i].late.pid);
+	for (size_t i = 0; i < session->count; i++)
+		if (!session->members[i]->ended)
+			process_mapped(session, (uint32_t)session->members[i]->pid);
+}
+
+/* Of a program of which no member can be made, the records are of nobody. */
+static void newborn_appear(struct session *session, const struct event_appear *event)
+{
+	int err = newborn_announce(session, event);
+
+	if (!err)
+		return;
+	attach_forget(session->attach, event->header.tgid);
+	refuse(session, (pid_t)event->header.tgid, err);
+}
+
 int pick_up_takes(struct session *session, const void *record)
 {
 	const struct event_header *header = record;
 	struct candidate *candidate;
+	struct member *member;
 	int native;
 
 	switch (header->type) {
 	case EVENT_APPEAR:
-		native = native_wanted(session, record);
-		candidate = candidate_touch(session, header->tgid);
-		if (candidate) {
-			candidate->late = (struct late){.pid = (pid_t)header->tgid};
-			candidate->native = native;
-		}
-		return 1;
-	case EVENT_EXIT:
 		candidate = candidate_find(session, header->tgid);
 		if (candidate)
 			candidate_remove(session, candidate);
-		return !member_find(session, header->tgid);
+		if (((const struct event_appear *)record)->layers) {
+			maps_drain(session);
+			newborn_appear(session, record);
+			return 1;
+		}
+		native = native_wanted(session, record);
+		candidate = candidate_touch(session, header->tgid);
+		if (candidate)
+			candidate->native = native;
+		return 1;
+	case EVENT_EXIT:
+	case EVENT_EXEC:
+		candidate = candidate_find(session, header->tgid);
+		member = member_find(session, header->tgid);
+		if (candidate && member && newborn_unseen(session, member))
+			member = NULL;
+		if (candidate)
+			candidate_remove(session, candidate);
+		return !member;
 	default:
 		return 0;
 	}
@@ -150,9 +228,15 @@ static int child_announce(struct session *session, const struct member *parent,
 	member->off = parent->off;
 	member->heap_unreadable = parent->heap_unreadable;
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
-	member->adopted = 1;
-	session->adopted++;
+	/* All that its parent has mapped, it has. */
+	member->newborn = parent->newborn;
+	member->adopted = !parent->newborn;
+	session->adopted += member->adopted;
 	session->members[session->count++] = member;
+	if (parent->newborn && candidate_find(session, (uint32_t)parent->pid))
+		process_mapped(session, fork->other);
+	if (parent->symbols.told)
+		return modules_copy(&member->symbols.told, parent->symbols.told, member->pid);
 	return member_symbols_begin(session, member);
 }
 
@@ -172,20 +256,6 @@ void pick_up_note(struct session *session, const void *record)
 	else if (event->code & EVENT_FORK_TRACED && child_announce(session, member, event))
 		log_info("PID %u, which PID %d has forked, is not traced: no memory", event->other,
 			 member->pid);
-}
-
-/* One of many: the first ones are told of. */
-static void refuse(struct session *session, pid_t pid, int err)
-{
-	const char *reason = error_reason(err);
-
-	/* Of whatever appears it is to be expected that some cannot be. */
-	if (session->opts.watch != ABI_WATCH_ALL && session->refused++ < SESSION_TOLD)
-		log_info("PID %d is not traced: %s", (int)pid, reason);
-	else
-		log_debug("PID %d is not traced: %s", (int)pid, reason);
-	if (session->refused == SESSION_TOLD)
-		log_info("of further processes that are not traced only -v tells");
 }
 
 /* The child has the probes that lie in files. Others are to be placed; what it did before, its heap tells. */
@@ -233,9 +303,10 @@ static int candidate_look(struct session *session, struct candidate *candidate, 
 {
 	uint64_t pause = (now - candidate->born_ns) / 4;
 	pid_t pid = candidate->late.pid;
+	struct member *member = member_find(session, (uint32_t)pid);
 	int found, settled, err;
 
-	if (member_find(session, pid))
+	if (member && !member->newborn)
 		return 1;
 	if (session->opts.wanted && !candidate->late.mapped &&
 	    !session->opts.wanted(session->opts.wanted_context, pid))
@@ -269,18 +340,6 @@ static int candidate_look(struct session *session, struct candidate *candidate, 
 	return 0;
 }
 
-/* Who is not watched at all is none of ours. */
-static void process_mapped(void *context, uint32_t tgid)
-{
-	struct session *session = context;
-	struct member *member = member_find(session, tgid);
-
-	if (candidate_find(session, tgid))
-		candidate_touch(session, tgid);
-	if (member && !member->mapped_ns && member->layers & 1u << EVENT_LAYER_NATIVE)
-		member->mapped_ns = clock_ns(CLOCK_MONOTONIC);
-}
-
 /* The allocators in files that a member has mapped since it was planned. What is probed already stays as it is. */
 static void member_extend(struct session *session, struct member *member)
 {
@@ -303,8 +362,7 @@ void pick_up(struct session *session)
 {
 	uint64_t begin = clock_ns(CLOCK_MONOTONIC), now = begin;
 
-	if (session->maps)
-		map_watch_drain(session->maps, process_mapped, session);
+	maps_drain(session);
 	for (size_t i = 0; i < session->count && now - begin < PICK_UP_NS; i++) {
 		struct member *member = session->members[i];
 
@@ -341,6 +399,10 @@ int pick_up_new(struct session *session)
 
 	if (session->opts.watch == ABI_WATCH_NONE)
 		return 0;
+	/* It forks a process of its own, best while this one is small. */
+	err = newborn_layers(&session->opts) ? symbols_new(&session->symbols) : 0;
+	if (err)
+		return err;
 	err = map_watch_open(&session->maps);
 	/* Then candidates are looked at now and then. */
 	if (err)
@@ -419,6 +481,7 @@ int session_undecided(const struct session *session)
 void pick_up_free(struct session *session)
 {
 	map_watch_close(session->maps);
+	newborns_free(session);
 	container_list_free(&session->containers);
 	free(session->candidates);
 	free(session->expected);

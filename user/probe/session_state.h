@@ -20,6 +20,7 @@
 struct member_symbols {
 	struct modules *modules[MEMBER_MODULES]; /* the newest last */
 	size_t count;
+	struct modules *told; /* all that it has mapped since it began; NULL: it was there before */
 	size_t watched, named; /* trace_unnamed_next()'s cursors: whose files are open, which have names */
 	uint64_t looked_ns;
 };
@@ -30,6 +31,8 @@ struct member {
 	int gone;           /* the kernel has told of its end */
 	int ended;          /* its table is complete; the trace may have given its index to another */
 	int adopted;        /* it was forked of a target; whether it needs probes of its own is to be seen */
+	int newborn;        /* a program that BPF has made a target; whether it is one is to be seen */
+	struct abi_file program; /* of a newborn: the file that it runs */
 	uint64_t mapped_ns; /* when it has mapped another file with code; 0: nothing is new */
 	size_t index;       /* in the trace */
 	struct event_target announced;
@@ -53,6 +56,13 @@ struct candidate {
 	uint64_t next_ns; /* when it is looked at again */
 };
 
+/* A program that has just been called, and of which BPF has not told yet. */
+struct newborn {
+	uint32_t tgid;
+	uint64_t exec_ns;
+	struct modules *told;
+};
+
 struct session {
 	struct session_opts opts;
 	struct features features;
@@ -73,6 +83,7 @@ struct session {
 	size_t candidate_count, candidate_room;
 	size_t adopted;         /* members to be seen to */
 	struct map_watch *maps; /* NULL: nobody tells of mapped files */
+	uint64_t maps_lost;
 	pid_t *expected;
 	size_t expected_count;
 	struct file_users *users;
@@ -81,6 +92,12 @@ struct session {
 	uint64_t containers_ns; /* when it was read; 0: not yet */
 	uint64_t lost;          /* records of processes, as of the last look at all that run */
 	size_t told, refused;   /* so far: the first ones are told of one by one */
+	/* Of programs traced from their first instruction on: */
+	struct newborn *newborns; /* in the order of time */
+	size_t newborn_count, newborn_room;
+	uint8_t *files_settled; /* by struct file.number: a process that maps these needs no look at it */
+	size_t files_settled_room;
+	size_t unlooked; /* programs that ended before anything in them was probed */
 };
 
 /* Is a record of BPF's for the pick-up alone, and not for the trace? It is taken note of; nothing is attached here. */
@@ -92,6 +109,8 @@ void pick_up(struct session *session);
 /* Its name, or 12 digits of its id; "": in none. */
 void session_container(struct session *session, pid_t pid, char *out, size_t room);
 int pick_up_new(struct session *session);
+/* The process is looked at soon: it is new, or has mapped what was not seen before. NULL: no memory. */
+struct candidate *candidate_touch(struct session *session, uint32_t pid);
 /* So many records of processes are lost by now: who has come unseen is looked for. */
 void pick_up_lost(struct session *session, uint64_t lost);
 void pick_up_free(struct session *session);
@@ -108,6 +127,9 @@ int session_feed(struct session *session, const void *record, size_t size);
 void session_pull(void *context);
 void member_close(struct session *session, struct member *member);
 struct plan_target;
+/* Its first record: name as process_info has it, ns_pid 0: not known. 0, -errno. */
+int member_announce(struct session *session, struct member *member, const char *name, pid_t ns_pid,
+		    int from_start, uint64_t time_ns);
 /* EVENT_MODE_* beside the mode, in the records that tell how it is traced. */
 uint32_t member_mode_flags(const struct member *member);
 /* Reads the member's heap, if it runs and has one. 0; -ENOTSUP it cannot be read; -errno. */
@@ -122,6 +144,23 @@ void member_symbols_watch(struct session *session, struct member *member, uint64
 /* Feeds the names of the addresses that have none yet. 0, -errno. */
 int member_symbols_name(struct session *session, struct member *member);
 void session_name(struct session *session);
+
+/* What BPF is to trace of programs that are called from here on: 1 << enum event_layer for each layer; 0: nothing. */
+uint32_t newborn_layers(const struct session_opts *opts);
+/* BPF has made a target of it. 0, -errno. */
+int newborn_announce(struct session *session, const struct event_appear *event);
+/* Takes note of a program or of what one maps. 1: nothing in it needs a look. */
+int newborn_told(struct session *session, const struct map_watch_record *record);
+/*
+ * Finds out what it is. 1: it is one without Python, and all its probes are placed, or *err says why not, or it is gone; 0:
+ * it was none that BPF could know: what was traced of it is dropped, and it is to be attached as any other.
+ */
+int newborn_settle(struct session *session, struct member *member, int *err);
+/* Python runs in it: further programs from the same file are none that BPF makes targets. */
+void newborn_except(struct session *session, pid_t pid);
+/* It has ended. 1: nothing of it was probed yet, and it is dropped. */
+int newborn_unseen(struct session *session, struct member *member);
+void newborns_free(struct session *session);
 /* Reads the heaps that were not read for a while: every half second, or less often if that costs more than 2 % of the time. */
 void session_census_due(struct session *session, uint64_t now);
 

@@ -57,6 +57,7 @@ void member_symbols_end(struct member *member)
 {
 	while (member->symbols.count)
 		modules_free(member->symbols.modules[--member->symbols.count]);
+	modules_free(member->symbols.told);
 }
 
 static int is_mapped(const struct member_symbols *names, uint64_t address)
@@ -64,7 +65,7 @@ static int is_mapped(const struct member_symbols *names, uint64_t address)
 	for (size_t i = names->count; i-- > 0;)
 		if (modules_find(names->modules[i], address - 1))
 			return 1;
-	return 0;
+	return names->told && modules_find(names->told, address - 1);
 }
 
 void member_symbols_watch(struct session *session, struct member *member, uint64_t now)
@@ -137,7 +138,9 @@ static int symbol_feed(struct session *session, struct member *member, uint64_t 
 static int address_resolve(struct session *session, const struct member_symbols *names, uint64_t address,
 			   struct symbols_frame *frames)
 {
-	int count = 0;
+	int count = names->told ? symbols_resolve(session->symbols, names->told, address, frames,
+						  SYMBOLS_FRAMES_MAX)
+				: 0;
 
 	for (size_t i = names->count; i-- > 0 && !count;)
 		count = symbols_resolve(session->symbols, names->modules[i], address, frames,
@@ -152,7 +155,7 @@ int member_symbols_name(struct session *session, struct member *member)
 	uint64_t address;
 
 	/* Of one that has ended the trace may have given its index to another. */
-	if (!names->count || member->ended)
+	if ((!names->count && !names->told) || member->ended)
 		return 0;
 	member_symbols_watch(session, member, clock_ns(CLOCK_MONOTONIC));
 	while (trace_unnamed_next(session->trace, member->index, &names->named, &address)) {

@@ -145,6 +145,11 @@ int files_get(struct files *files, struct file **out, pid_t pid, const struct pr
 	return 0;
 }
 
+void files_share(struct file *file)
+{
+	file->users++;
+}
+
 void files_put(struct files *files, struct file *file)
 {
 	file->users--;

@@ -50,6 +50,8 @@ void files_free(struct files *files);
  * regular file; -EMFILE as many are in use as are held; -ESTALE, -errno (process_map_open()).
  */
 int files_get(struct files *files, struct file **out, pid_t pid, const struct process_map *map, int root);
+/* Another user of one that is in use. */
+void files_share(struct file *file);
 void files_put(struct files *files, struct file *file);
 /* Reads its headers if that was not done. 0; -ENOEXEC; -errno: the same at every call. */
 int file_read(struct file *file);

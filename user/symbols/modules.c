@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "symbols/files.h"
 #include "symbols/jit_map.h"
 #include "symbols/symbols_state.h"
@@ -41,20 +42,24 @@ static const char *module_path(const struct process_map *map)
 	return map->path[0] && (map->path[0] == '/' || map->path[0] == '[') ? map->path : "[anon]";
 }
 
-static int module_take(struct modules *modules, const struct process_map *map, int *root)
+/* Puts an entry at its place. */
+static int module_take(struct modules *modules, size_t at, const struct process_map *map, int *root)
 {
-	struct module *module = &modules->entries[modules->count];
+	int err = array_reserve(&modules->entries, &modules->room, modules->count, 1, sizeof(struct module));
+	char *path = err ? NULL : strdup(module_path(map));
+	struct module *module;
 
+	if (!path)
+		return -ENOMEM;
+	module = &modules->entries[at];
+	memmove(module + 1, module, (modules->count++ - at) * sizeof(*module));
 	*module = (struct module){.start = map->start,
 				  .end = map->end,
 				  .offset = map->offset,
 				  .device_major = map->device_major,
 				  .device_minor = map->device_minor,
 				  .inode = map->inode,
-				  .path = strdup(module_path(map))};
-	if (!module->path)
-		return -ENOMEM;
-	modules->count++;
+				  .path = path};
 	if (!map->inode)
 		return 0;
 	if (*root == ROOT_UNKNOWN)
@@ -83,24 +88,30 @@ static int has_code_of_jit(const struct modules *modules)
 	return 0;
 }
 
-int modules_new(struct modules **out, struct symbols *symbols, pid_t pid)
+int modules_begin(struct modules **out, struct symbols *symbols, pid_t pid)
 {
 	struct modules *modules = calloc(1, sizeof(*modules));
-	struct process_maps maps = {0};
-	int root = ROOT_UNKNOWN, err;
 
 	if (!modules)
 		return -ENOMEM;
 	modules->symbols = symbols;
 	modules->pid = pid;
+	*out = modules;
+	return 0;
+}
+
+int modules_new(struct modules **out, struct symbols *symbols, pid_t pid)
+{
+	struct modules *modules;
+	struct process_maps maps = {0};
+	int root = ROOT_UNKNOWN, err = modules_begin(&modules, symbols, pid);
+
+	if (err)
+		return err;
 	err = process_maps_read(pid, &maps);
-	if (!err) {
-		modules->entries = calloc(maps.count + 1, sizeof(*modules->entries));
-		err = modules->entries ? 0 : -ENOMEM;
-	}
 	for (size_t i = 0; !err && i < maps.count; i++)
 		if (maps.entries[i].executable)
-			err = module_take(modules, &maps.entries[i], &root);
+			err = module_take(modules, modules->count, &maps.entries[i], &root);
 	if (root >= 0)
 		close(root);
 	process_maps_free(&maps);
@@ -114,25 +125,34 @@ int modules_new(struct modules **out, struct symbols *symbols, pid_t pid)
 	return 0;
 }
 
+static void module_drop(struct modules *modules, size_t at)
+{
+	struct module *module = &modules->entries[at];
+
+	if (module->file)
+		files_put(modules->symbols->files, module->file);
+	modules->refused -= module->file_err != 0;
+	free(module->path);
+	memmove(module, module + 1, (--modules->count - at) * sizeof(*module));
+}
+
 void modules_free(struct modules *modules)
 {
 	if (!modules)
 		return;
-	for (size_t i = 0; i < modules->count; i++) {
-		if (modules->entries[i].file)
-			files_put(modules->symbols->files, modules->entries[i].file);
-		free(modules->entries[i].path);
-	}
+	while (modules->count)
+		module_drop(modules, modules->count - 1);
 	jit_map_put(&modules->symbols->jit_maps, modules->jit);
 	free(modules->entries);
 	free(modules);
 }
 
-const struct module *modules_find(const struct modules *modules, uint64_t address)
+/* The first entry that ends above the address. */
+static size_t module_at(const struct modules *modules, uint64_t address)
 {
-	size_t low = 0, high;
+	size_t low = 0;
 
-	for (high = modules->count; low < high;) {
+	for (size_t high = modules->count; low < high;) {
 		size_t middle = low + (high - low) / 2;
 
 		if (modules->entries[middle].end <= address)
@@ -140,5 +160,54 @@ const struct module *modules_find(const struct modules *modules, uint64_t addres
 		else
 			high = middle;
 	}
+	return low;
+}
+
+int modules_copy(struct modules **out, const struct modules *from, pid_t pid)
+{
+	struct modules *copy;
+	int err = modules_begin(&copy, from->symbols, pid);
+
+	if (err)
+		return err;
+	err = array_reserve(&copy->entries, &copy->room, 0, from->count + 1, sizeof(*copy->entries));
+	for (; !err && copy->count < from->count; copy->count++) {
+		struct module *module = &copy->entries[copy->count];
+
+		*module = from->entries[copy->count];
+		module->path = strdup(module->path);
+		if (!module->path) {
+			err = -ENOMEM;
+			break;
+		}
+		if (module->file)
+			files_share(module->file);
+	}
+	copy->refused = from->refused;
+	if (err) {
+		modules_free(copy);
+		return err;
+	}
+	*out = copy;
+	return 0;
+}
+
+int modules_map(struct modules *modules, const struct process_map *map)
+{
+	size_t at = module_at(modules, map->start);
+	int root = ROOT_UNKNOWN, err;
+
+	while (at < modules->count && modules->entries[at].start < map->end)
+		module_drop(modules, at);
+	err = module_take(modules, at, map, &root);
+	if (root >= 0)
+		close(root);
+	return err;
+}
+
+const struct module *modules_find(const struct modules *modules, uint64_t address)
+{
+	size_t low = module_at(modules, address);
+
 	return low < modules->count && modules->entries[low].start <= address ? &modules->entries[low] : NULL;
 }

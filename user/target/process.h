@@ -3,7 +3,7 @@
  * What /proc tells of a process. Everything read here is the target's word: names are bytes, paths are
  * hints. A mapped file is opened through /proc/PID/map_files (the inode that is mapped, even if the name has
  * since been replaced or lies in another mount namespace); where privileges do not reach so far, by its name
- * in the target's root, if device and inode are still those of the map.
+ * in the target's root, and of a process that is gone in ours, if device and inode are still those of the map.
  */
 #ifndef TRACER_TARGET_PROCESS_H
 #define TRACER_TARGET_PROCESS_H

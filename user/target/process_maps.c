@@ -215,6 +215,8 @@ int process_map_open(pid_t pid, const struct process_map *map)
 
 	snprintf(name, sizeof(name), "/proc/%d/root", pid);
 	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0 && errno == ENOENT)
+		root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return errno == EACCES ? -EPERM : errno == ENOENT ? -ESRCH : -errno;
 	fd = open_in_root(root, map, map->path);

@@ -211,6 +211,10 @@ void state_traceback(struct trace *trace, struct process_state *process, uint32_
 int state_inherit(struct trace *trace, struct process_state *child, const struct process_state *parent);
 /* The process has ended: what its table was is kept as a snapshot, or nothing of it. 0, -ENOMEM. */
 int state_end(struct trace *trace, struct process_state *process, enum trace_end end);
+/* In the place of an index: a process of that tgid there was, but nothing of it is kept. */
+#define STATE_DROPPED (ID_MAP_NONE - 1)
+/* Nothing is kept of it; the process is freed. 0, -ENOMEM. */
+int state_discard(struct trace *trace, struct process_state *process);
 /* An index for a process that begins. 0, -ENOMEM, -EOVERFLOW. */
 int state_place(struct trace *trace, size_t *index);
 size_t state_memory(const struct process_state *process);

@@ -200,6 +200,7 @@ static size_t record_bytes(uint32_t type, int *variable)
 		return sizeof(struct event_loss);
 	case EVENT_CLEAR:
 	case EVENT_RESET_PEAK:
+	case EVENT_DISCARD:
 	case EVENT_CENSUS_THREAD:
 		return sizeof(struct event_mark);
 	case EVENT_MAP:
@@ -262,6 +263,8 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return state_end(trace, process, TRACE_EXITED);
 	case EVENT_EXEC:
 		return state_end(trace, process, TRACE_EXECED);
+	case EVENT_DISCARD:
+		return state_discard(trace, process);
 	case EVENT_CLEAR:
 		return state_clear(process);
 	case EVENT_RESET_PEAK:
@@ -319,6 +322,9 @@ int trace_feed(struct trace *trace, const void *record, size_t size)
 		trace->orphans += err == -EBADMSG;
 		return err;
 	}
+	/* What was under way when it was dropped has a last word. */
+	if (!process && valid && id_map_find(&trace->tgids, header->tgid) == STATE_DROPPED)
+		return 0;
 	if (!process) {
 		trace->orphans++;
 		return -EBADMSG;
@@ -329,7 +335,8 @@ int trace_feed(struct trace *trace, const void *record, size_t size)
 	if (valid && header->time_ns > process->info.end_ns)
 		process->info.end_ns = header->time_ns;
 	/* At its end a process may be dropped. */
-	if (valid && (header->type == EVENT_EXIT || header->type == EVENT_EXEC))
+	if (valid && (header->type == EVENT_EXIT || header->type == EVENT_EXEC ||
+		      header->type == EVENT_DISCARD))
 		return process_feed(trace, process, record);
 	err = valid ? process_feed(trace, process, record) : -EBADMSG;
 	process->info.counters.records_malformed += err == -EBADMSG;

@@ -152,8 +152,10 @@ int state_inherit(struct trace *trace, struct process_state *child, const struct
 	return 0;
 }
 
-static void process_drop(struct trace *trace, struct process_state *process, size_t index)
+static int process_drop(struct trace *trace, struct process_state *process, size_t index)
 {
+	uint32_t tgid = process->info.tgid;
+
 	if (trace->last == process)
 		trace->last = NULL;
 	state_tables_free(process);
@@ -161,10 +163,12 @@ static void process_drop(struct trace *trace, struct process_state *process, siz
 	free(process);
 	trace->processes[index] = NULL;
 	trace->free_count++;
+	/* The number may be another's by now. */
+	return id_map_find(&trace->tgids, tgid) == index ? id_map_put(&trace->tgids, tgid, STATE_DROPPED) : 0;
 }
 
 /* The one that has ended and held the fewest bytes. */
-static void smallest_drop(struct trace *trace)
+static int smallest_drop(struct trace *trace)
 {
 	size_t smallest = SIZE_MAX;
 	const struct process_state *process;
@@ -180,7 +184,7 @@ static void smallest_drop(struct trace *trace)
 	trace->dropped.blocks += process->kept_blocks;
 	trace->dropped.bytes += process->kept_bytes;
 	trace->ended_count--;
-	process_drop(trace, trace->processes[smallest], smallest);
+	return process_drop(trace, trace->processes[smallest], smallest);
 }
 
 /* Only what a snapshot is made of is let go: the counters stay. */
@@ -209,21 +213,27 @@ static int table_keep(struct trace *trace, struct process_state *process, enum t
 	return 0;
 }
 
-int state_end(struct trace *trace, struct process_state *process, enum trace_end end)
+int state_discard(struct trace *trace, struct process_state *process)
 {
 	size_t index;
-	int err;
 
 	trace->inherited_bytes -= process->inherited_bytes;
-	process->inherited_bytes = 0;
-	if (end == TRACE_EXECED && process->info.parent &&
-	    !trace_process_find(trace, process->info.tgid, &index)) {
-		process_drop(trace, process, index);
+	if (trace_process_find(trace, process->info.tgid, &index))
 		return 0;
-	}
+	return process_drop(trace, process, index);
+}
+
+int state_end(struct trace *trace, struct process_state *process, enum trace_end end)
+{
+	int err;
+
+	if (end == TRACE_EXECED && process->info.parent)
+		return state_discard(trace, process);
+	trace->inherited_bytes -= process->inherited_bytes;
+	process->inherited_bytes = 0;
 	err = table_keep(trace, process, end);
 	if (!err && trace->ended_count > TRACE_ENDED_MAX)
-		smallest_drop(trace);
+		err = smallest_drop(trace);
 	return err;
 }
 
