@@ -412,6 +412,43 @@ static void ended_processes_keep_their_names(void **state)
 	symbols_free(symbols);
 }
 
+/* Who was told of every map needs no process any more; a fork of it has the same, until it maps something else there. */
+static void told_of_maps_they_name_what_has_ended(void **state)
+{
+	char path[PATH_MAX], names[4096];
+	struct process_map other = {.end = 4096, .executable = 1, .inode = 1, .path = (char *)"/nowhere"};
+	struct process_maps maps;
+	struct symbols *symbols;
+	struct program program;
+	struct modules *modules, *child;
+
+	(void)state;
+	build(path, "told", "gcc", "c", c_source, "-O2 -g");
+	assert_int_equal(symbols_new(&symbols), 0);
+	program_start(&program, path);
+	assert_int_equal(process_maps_read(program.pid, &maps), 0);
+	program_end(&program);
+	assert_int_equal(modules_begin(&modules, symbols, program.pid), 0);
+	for (size_t i = maps.count; i-- > 0;)
+		if (maps.entries[i].executable && maps.entries[i].inode)
+			assert_int_equal(modules_map(modules, &maps.entries[i]), 0);
+	assert_int_equal(modules->refused, 0);
+	stack_names(symbols, modules, &program, names, sizeof(names));
+	assert_string_equal(names, all_names);
+	assert_int_equal(modules_copy(&child, modules, program.pid + 1), 0);
+	other.start = modules_find(modules, program.stack[0])->start;
+	other.end += other.start;
+	assert_int_equal(modules_map(modules, &other), 0);
+	assert_int_equal(modules->refused, 1);
+	assert_string_equal(modules_find(modules, other.start)->path, "/nowhere");
+	modules_free(modules);
+	stack_names(symbols, child, &program, names, sizeof(names));
+	assert_string_equal(names, all_names);
+	modules_free(child);
+	process_maps_free(&maps);
+	symbols_free(symbols);
+}
+
 static void deleted_files_keep_their_names(void **state)
 {
 	char path[PATH_MAX], names[4096];
@@ -674,6 +711,7 @@ int main(void)
 		cmocka_unit_test(debug_files_of_another_root_are_found),
 		cmocka_unit_test(what_dwz_has_moved_is_found),
 		cmocka_unit_test(ended_processes_keep_their_names),
+		cmocka_unit_test(told_of_maps_they_name_what_has_ended),
 		cmocka_unit_test(deleted_files_keep_their_names),
 		cmocka_unit_test(processes_share_files),
 		cmocka_unit_test(few_descriptors_are_enough),

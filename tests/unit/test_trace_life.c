@@ -153,6 +153,28 @@ static void test_exec(void **state)
 	snapshot_free(snapshot);
 }
 
+/* Of what turned out to be something else nothing is kept, and what is still said of it is no error. */
+static void test_discard(void **state)
+{
+	struct trace *trace = *state;
+	struct event_mark event = {.header = header_of(EVENT_DISCARD, sizeof(event))};
+	struct event_free last = {.header = header_of(EVENT_FREE, sizeof(last)), .address = 16};
+	size_t index;
+
+	begin(trace, 2000, 0);
+	put(trace, 2000, 16, 100);
+	event.header.tgid = last.header.tgid = 2000;
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+	assert_int_equal(trace_process_find(trace, 2000, &index), -ENOENT);
+	assert_int_equal(trace_feed(trace, &last, sizeof(last)), 0);
+	assert_int_equal(trace_dropped(trace).processes, 0);
+	last.header.tgid = 3000;
+	assert_int_equal(trace_feed(trace, &last, sizeof(last)), -EBADMSG);
+	begin(trace, 2000, 0);
+	assert_int_equal(python_of(trace, 2000)->live_bytes, 0);
+	assert_ptr_equal(trace_process_at(trace, 1), process_of(trace, 2000));
+}
+
 /* A process whose end was not seen ends when its number is another's. */
 static void test_number_again(void **state)
 {
@@ -196,7 +218,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_fork),         TEST(test_generations), TEST(test_exec),
-		TEST(test_number_again), TEST(test_ended),
+		TEST(test_number_again), TEST(test_ended),       TEST(test_discard),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,6 +18,7 @@
 #include "probe/session_state.h"
 #include "python/heap.h"
 #include "python/version.h"
+#include "symbols/symbols.h"
 
 #define USERS_FRESH_NS 500000000ull /* for how long it is taken to be true who maps what */
 
@@ -328,6 +329,8 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	if (member && (!member->newborn || newborn_settle(session, member, &err)))
 		return err;
 	member = NULL;
+	if (session->symbols && symbols_worker(session->symbols) == pid)
+		return error_set(-ENOENT, "it is the tracer's own");
 	err = member_new(session, pid, &member);
 	if (err)
 		return err;

@@ -139,6 +139,8 @@ int newborn_announce(struct session *session, const struct event_appear *event)
 		member_close(session, member);
 		return err;
 	}
+	log_debug("attached to PID %d (%s): a new program, from its first instruction on", member->pid,
+		  event->name);
 	session->members[session->count++] = member;
 	newborn_claim(session, member, event->header.time_ns);
 	if (!member->symbols.told || !all_settled(session, member->symbols.told))

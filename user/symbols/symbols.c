@@ -153,6 +153,11 @@ int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint
 	return (int)count;
 }
 
+pid_t symbols_worker(const struct symbols *symbols)
+{
+	return worker_pid(symbols->worker);
+}
+
 void symbols_stats(const struct symbols *symbols, struct symbols_stats *out)
 {
 	*out = symbols->stats;

@@ -60,6 +60,8 @@ void symbols_free(struct symbols *symbols); /* all modules first */
  */
 int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
 		    struct symbols_frame frames[], size_t room);
+/* The process that reads DWARF for us; 0: none does. */
+pid_t symbols_worker(const struct symbols *symbols);
 void symbols_stats(const struct symbols *symbols, struct symbols_stats *out);
 
 #endif

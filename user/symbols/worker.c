@@ -65,6 +65,11 @@ static int worker_end(struct worker *worker)
 	return status;
 }
 
+pid_t worker_pid(const struct worker *worker)
+{
+	return worker->pid;
+}
+
 void worker_stop(struct worker *worker)
 {
 	worker_end(worker);

@@ -14,6 +14,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define WORKER_MEMORY_BYTES (2ull << 30) /* beyond what the process had when it was forked */
 #define WORKER_CPU_SECONDS  5
@@ -50,6 +51,8 @@ int worker_open(struct worker *worker, uint32_t file, int fd, int alternate_fd);
 int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol,
 		  struct worker_frame frames[WORKER_FRAMES_MAX]);
 /* Ends it; the next call starts another. */
+/* Its process; 0: there is none. */
+pid_t worker_pid(const struct worker *worker);
 void worker_stop(struct worker *worker);
 
 #endif

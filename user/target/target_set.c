@@ -4,10 +4,8 @@
 #include <errno.h>
 #include <fnmatch.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -247,25 +245,10 @@ static int pid_is_wanted(const struct target_set *set, pid_t pid)
 	return !set->pid_count;
 }
 
-/* We, and our helpers, which run the same program; a command that we have started runs another. */
-static int is_own(const struct process_info *info)
-{
-	struct stat own, other;
-	char path[32];
-
-	if (info->pid == getpid())
-		return 1;
-	if (info->ppid != getpid())
-		return 0;
-	snprintf(path, sizeof(path), "/proc/%d/exe", info->pid);
-	return !stat("/proc/self/exe", &own) && !stat(path, &other) && own.st_ino == other.st_ino &&
-	       own.st_dev == other.st_dev;
-}
-
 /* What can be said without the cgroups. */
 static int info_matches(const struct target_set *set, const struct process_info *info)
 {
-	if (info->kernel_thread || info->zombie || info->tgid != info->pid || is_own(info))
+	if (info->kernel_thread || info->zombie || info->pid == getpid() || info->tgid != info->pid)
 		return 0;
 	if (!set->container_count && !pid_is_wanted(set, info->pid))
 		return 0;
