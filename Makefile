@@ -25,6 +25,9 @@ CFLAGS_ALL := -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE -DTRACER_VERSION='"
 LDFLAGS_ALL := $(if $(SAN),$(SANITIZE)) $(LDFLAGS)
 LIBS     := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -liberty -lm
 
+# Where every process's libc is probed, ours would be, too. A sanitizer has an allocator of its own.
+ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
+
 ROOMS    := base target perfmap symbols python trace stats export control probe cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/export/profile.pb-c.c
@@ -56,7 +59,7 @@ help:
 # --- the program ---------------------------------------------------------------------------------------------
 
 $(OUT)/tracer: $(OUT)/obj/user/main.o $(OUT)/libtracer.a
-	$(call say,LINK,$@)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS)
+	$(call say,LINK,$@)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS) $(ALLOCATOR)
 
 $(OUT)/libtracer.a: $(OBJECTS)
 	$(call say,AR,$@)rm -f $@ && ar rcs $@ $^

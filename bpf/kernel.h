@@ -39,22 +39,8 @@ struct pid {
 	struct upid numbers[1];
 };
 
-struct super_block {
-	unsigned int s_dev;
-};
-
-struct inode {
-	unsigned long i_ino;
-	struct super_block *i_sb;
-};
-
-struct file {
-	struct inode *f_inode;
-};
-
 struct mm_struct {
 	unsigned long start_brk, start_stack;
-	struct file *exe_file;
 };
 
 struct task_struct {

@@ -41,15 +41,9 @@ static __always_inline __u32 innermost_pid(struct task_struct *task)
 }
 
 /* 0 or -1, as record_output(). */
-static __always_inline int appear_output(struct task_struct *task, const struct abi_file *program,
-					 __u32 layers)
+static __always_inline int appear_output(struct task_struct *task, __u32 layers)
 {
-	struct event_appear record = {
-		.parent = BPF_CORE_READ(task, real_parent, tgid),
-		.layers = layers,
-		.program_device = program->device,
-		.program_inode = program->inode,
-	};
+	struct event_appear record = {.parent = BPF_CORE_READ(task, real_parent, tgid), .layers = layers};
 
 	header_fill(&record.header, EVENT_APPEAR, sizeof(record));
 	record.header.tgid = record.header.tid = BPF_CORE_READ(task, tgid);
@@ -61,13 +55,8 @@ static __always_inline int appear_output(struct task_struct *task, const struct 
 /* Its first thread runs nothing of the program before this is over: no record of its own comes before its appearance. */
 static __always_inline void program_appear(struct task_struct *task, __u32 tgid)
 {
-	struct inode *inode = BPF_CORE_READ(task, mm, exe_file, f_inode);
-	struct abi_file program = {
-		.inode = BPF_CORE_READ(inode, i_ino),
-		.device = BPF_CORE_READ(inode, i_sb, s_dev),
-	};
 	struct abi_target target = newborn;
-	__u32 layers = bpf_map_lookup_elem(&interpreters, &program) ? 0 : target.layers;
+	__u32 layers = target.layers;
 
 	target.space = space_new();
 	if (layers && bpf_map_update_elem(&targets, &tgid, &target, BPF_ANY)) {
@@ -75,7 +64,7 @@ static __always_inline void program_appear(struct task_struct *task, __u32 tgid)
 		layers = 0;
 	}
 	/* The session will come upon it by its looking for what was lost. */
-	if (appear_output(task, &program, layers) && layers)
+	if (appear_output(task, layers) && layers)
 		target_delete(tgid);
 }
 
@@ -161,7 +150,6 @@ int process_fork(struct bpf_raw_tracepoint_args *args)
 	struct task_struct *child = (void *)args->args[1];
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32, traced = 0;
 	__u32 other = BPF_CORE_READ(child, tgid);
-	const struct abi_file no_program = {0};
 	int shares_memory = BPF_CORE_READ(child, mm) == task->mm;
 	struct abi_target *target;
 
@@ -179,7 +167,7 @@ int process_fork(struct bpf_raw_tracepoint_args *args)
 	}
 	/* Who shares memory is nobody yet: it will call exec. */
 	if (watch && !traced && !shares_memory)
-		appear_output(child, &no_program, 0);
+		appear_output(child, 0);
 	return 0;
 }
 

@@ -123,14 +123,6 @@ struct {
 	__type(value, __u32);
 } followed SEC(".maps");
 
-/* Programs that were seen to run Python (struct abi_file): what they are to be traced as, the session finds out each time. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1024);
-	__type(key, struct abi_file);
-	__type(value, __u32);
-} interpreters SEC(".maps");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

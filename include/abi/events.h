@@ -188,8 +188,7 @@ struct event_appear {
 	__u32 parent; /* tgid */
 	__u32 layers; /* 1 << enum event_layer for each that is traced from its first instruction on; 0: none is */
 	__u32 ns_pid; /* its tgid in its innermost PID namespace */
-	__u32 program_device; /* of the file that it runs, as in struct abi_file */
-	__u64 program_inode;
+	__u32 pad;
 	char name[16]; /* its comm, NUL-terminated */
 };
 
@@ -401,7 +400,7 @@ _Static_assert(sizeof(struct event_target) == 192, "target");
 _Static_assert(sizeof(struct event_mode_change) == 48, "mode_change");
 _Static_assert(sizeof(struct event_symbol) == 40, "symbol");
 _Static_assert(sizeof(struct event_symbol_frame) == 8, "symbol_frame");
-_Static_assert(sizeof(struct event_appear) == 64, "appear");
+_Static_assert(sizeof(struct event_appear) == 56, "appear");
 _Static_assert(sizeof(struct event_map_text) == 56, "map_text");
 _Static_assert(sizeof(struct event_map_call) == 32, "map_call");
 _Static_assert(sizeof(struct event_map_jit) == 56, "map_jit");

@@ -97,13 +97,6 @@ struct abi_target {
 	__u64 interpreter_start, interpreter_end;
 };
 
-/* A file, as the kernel numbers it. */
-struct abi_file {
-	__u64 inode;
-	__u32 device; /* its major number << 20 | minor */
-	__u32 pad;
-};
-
 /* Of which processes that are not under trace a session wants to hear (EVENT_APPEAR, EVENT_EXIT). */
 enum abi_watch {
 	ABI_WATCH_NONE = 0,

@@ -49,7 +49,7 @@ def sleeper():
 def test_storm(start, trace, any_python, sleeper):
     """2,000 processes, 200 at once: those that stay are found, the tracer is no larger after the second storm, and ends well."""
     before = sleeper(5)
-    run = trace("-a", "-v", "-b", "16M", attached=False)
+    run = trace("-a", "-v", attached=False)
     summary(run)
     target = start(any_python, "storm.py", 2000, 200, ready=False)
     meanwhile = sleeper(5)

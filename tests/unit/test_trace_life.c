@@ -170,6 +170,10 @@ static void test_discard(void **state)
 	assert_int_equal(trace_dropped(trace).processes, 0);
 	last.header.tgid = 3000;
 	assert_int_equal(trace_feed(trace, &last, sizeof(last)), -EBADMSG);
+	/* One that was never announced, too. */
+	event.header.tgid = 3000;
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+	assert_int_equal(trace_feed(trace, &last, sizeof(last)), 0);
 	begin(trace, 2000, 0);
 	assert_int_equal(python_of(trace, 2000)->live_bytes, 0);
 	assert_ptr_equal(trace_process_at(trace, 1), process_of(trace, 2000));
@@ -185,6 +189,25 @@ static void test_number_again(void **state)
 	assert_int_equal(trace_process_count(trace), 2);
 	assert_int_equal(trace_process_at(trace, 0)->end, TRACE_EXITED);
 	assert_int_equal(trace_process_at(trace, 1)->tables[EVENT_LAYER_PYTHON].live_bytes, 0);
+}
+
+/* What a child has from its parent does not keep it. */
+static void test_ended_children(void **state)
+{
+	struct trace *trace = *state;
+	size_t index;
+
+	assert_int_equal(feed_alloc(trace, 16, 1000000, 0), 0);
+	for (uint32_t i = 1; i <= TRACE_ENDED_MAX; i++) {
+		begin(trace, 5000 + i, TGID);
+		end(trace, 5000 + i, EVENT_EXIT);
+	}
+	begin(trace, 3000, 0);
+	put(trace, 3000, 16, 1);
+	end(trace, 3000, EVENT_EXIT);
+	assert_int_equal(trace_process_find(trace, 3000, &index), 0);
+	assert_int_equal(trace_dropped(trace).processes, 1);
+	assert_int_equal(trace_dropped(trace).bytes, 1000000);
 }
 
 /* Ended processes are bounded in number; the smallest are not kept, and what they held is said. */
@@ -219,6 +242,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_fork),         TEST(test_generations), TEST(test_exec),
 		TEST(test_number_again), TEST(test_ended),       TEST(test_discard),
+		TEST(test_ended_children),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -163,14 +163,6 @@ int attach_follow(struct attach *attach, uint32_t tgid)
 		       : 0;
 }
 
-/* Where there is no room for all, they become targets for a moment. */
-void attach_interpreter(struct attach *attach, const struct abi_file *program)
-{
-	uint32_t one = 1;
-
-	bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.interpreters), program, &one, BPF_ANY);
-}
-
 void attach_forget(struct attach *attach, uint32_t tgid)
 {
 	bpf_map_delete_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid);

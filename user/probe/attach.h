@@ -47,8 +47,6 @@ int attach_is_target(const struct attach *attach, uint32_t tgid);
 void attach_forget(struct attach *attach, uint32_t tgid);
 /* From here on we hear of its children and of its programs, though it is no target. With ABI_WATCH_CHILDREN. 0, -errno. */
 int attach_follow(struct attach *attach, uint32_t tgid);
-/* Programs that are called and run this file do not become opts.newborn: Python was found in it. */
-void attach_interpreter(struct attach *attach, const struct abi_file *program);
 /*
  * Places every site of the plan in the process (all its threads, no other process), or, pid -1, in every process that has
  * the file mapped, now or later: there the programs look at targets only, and a fork's child is traced from its first

@@ -334,7 +334,11 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	err = member_new(session, pid, &member);
 	if (err)
 		return err;
-	err = plan_target(pid, &session->opts.plan, &session->plans, &target);
+	/* Before the plan is made: what is mapped after it is not in it. */
+	if (newborn_layers(&session->opts) && member_symbols_look(session, member) == -ENOMEM)
+		err = -ENOMEM;
+	if (!err)
+		err = plan_target(pid, &session->opts.plan, &session->plans, &target);
 	if (!err && member->pidfd < 0)
 		err = -ESRCH;
 	if (err)
@@ -352,8 +356,8 @@ int session_add(struct session *session, pid_t pid, int from_start)
 		goto out;
 	if (member_governor_begin(session, member))
 		log_info("PID %d: --overhead does not work: %s", pid, error_reason(-ESRCH));
-	if (member->runtime.version_hex)
-		newborn_except(session, pid);
+	if (!member->runtime.version_hex && member->symbols.count && newborn_layers(&session->opts))
+		newborn_files_settle(session, member->symbols.modules[0]);
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	attached_print(session, member, &target, member->census_ns - start);
 out:

@@ -8,11 +8,8 @@
  * with the same ones needs no look. Any other is a candidate; if Python is found in it, it begins anew as a process with Python.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <time.h>
 
 #include "base/array.h"
@@ -34,27 +31,41 @@ static int is_settled(const struct session *session, const struct module *module
 {
 	uint32_t number = module && module->file ? module->file->number : 0;
 
-	return number / 8 < session->files_settled_room &&
-	       session->files_settled[number / 8] & 1u << number % 8;
+	return number < session->files_settled_room && session->files_settled[number];
 }
 
-static int all_settled(const struct session *session, const struct modules *told)
+static size_t settled_count(const struct session *session, const struct modules *modules)
 {
-	for (size_t i = 0; i < told->count; i++)
-		if (!is_settled(session, &told->entries[i]))
-			return 0;
-	return told->count > 0;
+	size_t count = 0;
+
+	for (size_t i = 0; modules && i < modules->count; i++)
+		count += is_settled(session, &modules->entries[i]);
+	return count;
 }
 
+/* Without memory for it they are looked at again. */
 static void file_settle(struct session *session, uint32_t number)
 {
-	if (!array_reserve(&session->files_settled, &session->files_settled_room,
-			   session->files_settled_room, number / 8 + 1 - session->files_settled_room, 1))
-		session->files_settled[number / 8] |= 1u << number % 8;
+	size_t room = session->files_settled_room;
+
+	if (number >= room &&
+	    array_reserve(&session->files_settled, &session->files_settled_room, room, number + 1 - room, 1))
+		return;
+	memset(session->files_settled + room, 0, session->files_settled_room - room);
+	session->files_settled[number] = 1;
+}
+
+void newborn_files_settle(struct session *session, const struct modules *modules)
+{
+	for (size_t i = 0; modules && i < modules->count; i++)
+		if (modules->entries[i].file)
+			file_settle(session, modules->entries[i].file->number);
 }
 
 static void newborns_drop(struct session *session, size_t at, size_t count)
 {
+	if (!count)
+		return;
 	for (size_t i = at; i < at + count; i++)
 		modules_free(session->newborns[i].told);
 	session->newborn_count -= count;
@@ -86,6 +97,46 @@ static struct newborn *newborn_find(struct session *session, uint32_t tgid, uint
 	return NULL;
 }
 
+/* What was told of it is the member's from here on. */
+static void newborn_claim(struct session *session, struct member *member, uint64_t time_ns)
+{
+	struct newborn *newborn = newborn_find(session, (uint32_t)member->pid, time_ns);
+
+	if (!newborn)
+		return;
+	member->symbols.told = newborn->told;
+	newborn->told = NULL;
+	newborns_drop(session, (size_t)(newborn - session->newborns), 1);
+}
+
+void session_discard(struct session *session, uint32_t pid)
+{
+	struct event_mark record = {
+		.header = {.type = EVENT_DISCARD,
+			   .size = sizeof(record),
+			   .time_ns = clock_ns(CLOCK_MONOTONIC),
+			   .tgid = pid,
+			   .tid = pid},
+	};
+
+	attach_forget(session->attach, pid);
+	session_feed(session, &record, sizeof(record));
+}
+
+static void newborn_discard(struct session *session, struct member *member)
+{
+	session_discard(session, (uint32_t)member->pid);
+	member->ended = 1;
+}
+
+/* Is it to be looked at? */
+static int newborn_is_strange(const struct session *session, const struct member *member)
+{
+	const struct modules *told = member->symbols.told;
+
+	return !told || !told->count || settled_count(session, told) < told->count;
+}
+
 int newborn_told(struct session *session, const struct map_watch_record *record)
 {
 	struct newborn *newborn;
@@ -101,20 +152,9 @@ int newborn_told(struct session *session, const struct map_watch_record *record)
 	newborn = newborn_find(session, record->tgid, record->time_ns);
 	member = newborn ? NULL : member_find(session, record->tgid);
 	told = newborn ? newborn->told : member ? member->symbols.told : NULL;
-	return told && !modules_map(told, &record->map) &&
-	       is_settled(session, modules_find(told, record->map.start));
-}
-
-/* What was told of it is the member's from here on. */
-static void newborn_claim(struct session *session, struct member *member, uint64_t time_ns)
-{
-	struct newborn *newborn = newborn_find(session, (uint32_t)member->pid, time_ns);
-
-	if (!newborn)
-		return;
-	member->symbols.told = newborn->told;
-	newborn->told = NULL;
-	newborns_drop(session, (size_t)(newborn - session->newborns), 1);
+	if (!told || modules_map(told, &record->map))
+		return 0;
+	return is_settled(session, modules_find(told, record->map.start));
 }
 
 int newborn_announce(struct session *session, const struct event_appear *event)
@@ -130,7 +170,6 @@ int newborn_announce(struct session *session, const struct event_appear *event)
 	if (err)
 		return err;
 	member->newborn = 1;
-	member->program = (struct abi_file){.inode = event->program_inode, .device = event->program_device};
 	member->mode = EVENT_MODE_EXACT;
 	member->layers = event->layers;
 	member->heap_unreadable = 1;
@@ -139,95 +178,44 @@ int newborn_announce(struct session *session, const struct event_appear *event)
 		member_close(session, member);
 		return err;
 	}
-	log_debug("attached to PID %d (%s): a new program, from its first instruction on", member->pid,
-		  event->name);
 	session->members[session->count++] = member;
 	newborn_claim(session, member, event->header.time_ns);
-	if (!member->symbols.told || !all_settled(session, member->symbols.told))
+	if (newborn_is_strange(session, member))
 		candidate = candidate_touch(session, event->header.tgid);
 	if (candidate)
 		candidate->native = 1;
+	log_debug("attached to PID %d (%s): a new program, from its first instruction on", member->pid,
+		  event->name);
 	return 0;
-}
-
-/* Its table was of nothing that is wanted. What is still in the ring buffer was of that, too. */
-static void newborn_discard(struct session *session, struct member *member)
-{
-	struct event_mark record = {
-		.header = {.type = EVENT_DISCARD,
-			   .size = sizeof(record),
-			   .time_ns = clock_ns(CLOCK_MONOTONIC),
-			   .tgid = member->pid,
-			   .tid = member->pid},
-	};
-
-	session_feed(session, &record, sizeof(record));
-	member->ended = 1;
-}
-
-/* The files that it has mapped by now; how many. Caller frees. */
-static size_t files_list(const struct member *member, uint32_t **out)
-{
-	const struct modules *told = member->symbols.told;
-	size_t count = 0;
-
-	*out = told ? malloc((told->count + 1) * sizeof(**out)) : NULL;
-	for (size_t i = 0; *out && i < told->count; i++)
-		if (told->entries[i].file)
-			(*out)[count++] = told->entries[i].file->number;
-	return count;
 }
 
 int newborn_settle(struct session *session, struct member *member, int *err)
 {
-	pid_t pid = member->pid;
+	struct modules *told = NULL;
 	struct plan_target target;
-	uint32_t *files;
-	size_t count = files_list(member, &files);
 
-	*err = plan_target(pid, &session->opts.plan, &session->plans, &target);
+	/* What it maps while we look at it is not looked at. */
+	if (member->symbols.told)
+		*err = modules_copy(&told, member->symbols.told, member->pid);
+	if (!*err)
+		*err = plan_target(member->pid, &session->opts.plan, &session->plans, &target);
 	if (!*err && !target.runtime.version_hex) {
 		*err = member_probe(session, member, &target, ATTACH_ALL);
-		for (size_t i = 0; i < count && !*err; i++)
-			file_settle(session, files[i]);
+		if (!*err)
+			newborn_files_settle(session, told);
 		member->newborn = *err != 0;
 	}
 	if (!*err)
 		plan_target_free(&target);
-	free(files);
+	modules_free(told);
 	/* One that has ended has said all there was. */
 	if (!member->newborn || *err == -ESRCH)
 		return 1;
-	attach_forget(session->attach, (uint32_t)pid);
+	/* The rest of what is in the ring buffer is of that, too. */
 	session_pull(session);
 	if (!member->ended)
 		newborn_discard(session, member);
-	if (!*err)
-		attach_interpreter(session->attach, &member->program);
 	return *err != 0;
-}
-
-/* On some file systems (btrfs, overlay) stat() gives another number: then newborn_settle() will have the right one. */
-void newborn_except(struct session *session, pid_t pid)
-{
-	struct abi_file program = {0};
-	struct stat st;
-	char path[32];
-
-	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-	if (!newborn_layers(&session->opts) || stat(path, &st))
-		return;
-	program.inode = st.st_ino;
-	program.device = major(st.st_dev) << 20 | minor(st.st_dev);
-	attach_interpreter(session->attach, &program);
-}
-
-static int any_settled(const struct session *session, const struct modules *told)
-{
-	for (size_t i = 0; told && i < told->count; i++)
-		if (is_settled(session, &told->entries[i]))
-			return 1;
-	return 0;
 }
 
 /* One that had libc in common with others had its probes, whether it came upon them or not. */
@@ -236,7 +224,7 @@ int newborn_unseen(struct session *session, struct member *member)
 	const struct trace_process *process = trace_process_at(session->trace, member->index);
 
 	if (!member->newborn || process->parent || process->counters.events > 1 ||
-	    any_settled(session, member->symbols.told))
+	    settled_count(session, member->symbols.told))
 		return 0;
 	session->unlooked++;
 	newborn_discard(session, member);

@@ -152,8 +152,20 @@ static void newborn_appear(struct session *session, const struct event_appear *e
 
 	if (!err)
 		return;
-	attach_forget(session->attach, event->header.tgid);
+	session_discard(session, event->header.tgid);
 	refuse(session, (pid_t)event->header.tgid, err);
+}
+
+/* A child that BPF has made a target, as its parent was: if that is none any more, it is not, either. */
+static int fork_takes(struct session *session, const struct event_process *fork)
+{
+	if (member_find(session, fork->header.tgid))
+		return 0;
+	if (fork->code & EVENT_FORK_TRACED) {
+		session_discard(session, fork->other);
+		candidate_touch(session, fork->other);
+	}
+	return 1;
 }
 
 int pick_up_takes(struct session *session, const void *record)
@@ -178,6 +190,8 @@ int pick_up_takes(struct session *session, const void *record)
 		if (candidate)
 			candidate->native = native;
 		return 1;
+	case EVENT_FORK:
+		return fork_takes(session, record);
 	case EVENT_EXIT:
 	case EVENT_EXEC:
 		candidate = candidate_find(session, header->tgid);

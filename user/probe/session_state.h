@@ -32,7 +32,6 @@ struct member {
 	int ended;          /* its table is complete; the trace may have given its index to another */
 	int adopted;        /* it was forked of a target; whether it needs probes of its own is to be seen */
 	int newborn;        /* a program that BPF has made a target; whether it is one is to be seen */
-	struct abi_file program; /* of a newborn: the file that it runs */
 	uint64_t mapped_ns; /* when it has mapped another file with code; 0: nothing is new */
 	size_t index;       /* in the trace */
 	struct event_target announced;
@@ -95,7 +94,7 @@ struct session {
 	/* Of programs traced from their first instruction on: */
 	struct newborn *newborns; /* in the order of time */
 	size_t newborn_count, newborn_room;
-	uint8_t *files_settled; /* by struct file.number: a process that maps these needs no look at it */
+	uint8_t *files_settled; /* by struct file.number: newborn_files_settle() */
 	size_t files_settled_room;
 	size_t unlooked; /* programs that ended before anything in them was probed */
 };
@@ -138,6 +137,8 @@ int member_census(struct session *session, struct member *member, int baseline, 
 void member_reconcile(struct session *session, struct member *member, int baseline, int freeze);
 /* From here on addresses can be named; it is no error that they cannot. 0, -ENOMEM. */
 int member_symbols_begin(struct session *session, struct member *member);
+/* What is mapped now. 0, -errno. */
+int member_symbols_look(struct session *session, struct member *member);
 void member_symbols_end(struct member *member);
 /* Has the files of addresses that are new opened. */
 void member_symbols_watch(struct session *session, struct member *member, uint64_t now);
@@ -145,6 +146,8 @@ void member_symbols_watch(struct session *session, struct member *member, uint64
 int member_symbols_name(struct session *session, struct member *member);
 void session_name(struct session *session);
 
+/* BPF traces a process that is none of ours: it does no more, and its records are of nobody. */
+void session_discard(struct session *session, uint32_t pid);
 /* What BPF is to trace of programs that are called from here on: 1 << enum event_layer for each layer; 0: nothing. */
 uint32_t newborn_layers(const struct session_opts *opts);
 /* BPF has made a target of it. 0, -errno. */
@@ -152,12 +155,12 @@ int newborn_announce(struct session *session, const struct event_appear *event);
 /* Takes note of a program or of what one maps. 1: nothing in it needs a look. */
 int newborn_told(struct session *session, const struct map_watch_record *record);
 /*
- * Finds out what it is. 1: it is one without Python, and all its probes are placed, or *err says why not, or it is gone; 0:
- * it was none that BPF could know: what was traced of it is dropped, and it is to be attached as any other.
+ * Finds out what it is. 1: it is one without Python, and all its probes are placed, or *err says why not, or it is gone; 0: it
+ * runs Python: what was traced of it is dropped, and it is to be attached to as that.
  */
 int newborn_settle(struct session *session, struct member *member, int *err);
-/* Python runs in it: further programs from the same file are none that BPF makes targets. */
-void newborn_except(struct session *session, pid_t pid);
+/* A process that maps no others needs no look: they run no Python, and have the probes that they are to have. */
+void newborn_files_settle(struct session *session, const struct modules *modules);
 /* It has ended. 1: nothing of it was probed yet, and it is dropped. */
 int newborn_unseen(struct session *session, struct member *member);
 void newborns_free(struct session *session);

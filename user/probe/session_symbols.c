@@ -23,7 +23,7 @@ static int is_native(const struct member *member)
 }
 
 /* Looks at what is mapped now. What was before is kept: of memory unmapped since, stacks may still tell. */
-static int modules_look(struct session *session, struct member *member)
+int member_symbols_look(struct session *session, struct member *member)
 {
 	struct member_symbols *names = &member->symbols;
 	int err;
@@ -45,7 +45,7 @@ static int modules_look(struct session *session, struct member *member)
 
 int member_symbols_begin(struct session *session, struct member *member)
 {
-	int err = is_native(member) ? modules_look(session, member) : 0;
+	int err = is_native(member) && !member->symbols.count ? member_symbols_look(session, member) : 0;
 
 	/* One that has ended already has its parent's names, if its addresses were named there. */
 	if (err && err != -ESRCH)
@@ -80,7 +80,7 @@ void member_symbols_watch(struct session *session, struct member *member, uint64
 	while (trace_unnamed_next(session->trace, member->index, &names->watched, &address))
 		missing |= !is_mapped(names, address);
 	if (missing)
-		modules_look(session, member);
+		member_symbols_look(session, member);
 }
 
 /* Appends a text of at most EVENT_MAX_TEXT bytes; how many there are. */

@@ -124,6 +124,7 @@ struct process_state {
 	size_t inherited_bytes; /* of the tables, when it was forked */
 	int table_kept;         /* it has ended; what its table was is final: */
 	uint64_t kept_blocks, kept_bytes;
+	uint64_t born_bytes; /* of the blocks that it began with, its parent's */
 };
 
 /* A traceback as far as it is known now, inlined functions included, and at most as many frames as the process's limit. */

@@ -322,6 +322,8 @@ int trace_feed(struct trace *trace, const void *record, size_t size)
 		trace->orphans += err == -EBADMSG;
 		return err;
 	}
+	if (!process && valid && header->type == EVENT_DISCARD)
+		return id_map_put(&trace->tgids, header->tgid, STATE_DROPPED);
 	/* What was under way when it was dropped has a last word. */
 	if (!process && valid && id_map_find(&trace->tgids, header->tgid) == STATE_DROPPED)
 		return 0;

@@ -2,7 +2,7 @@
 /*
  * Processes that are forked, and those that end. A child begins with a copy of its parent's tables, stacks and code
  * objects among them: what its records name later has ids of its own. A process that has ended is a snapshot; there
- * are so many of them at most, and the smallest make room.
+ * are so many of them at most, and those that came to the least by themselves make room.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -139,6 +139,7 @@ int state_inherit(struct trace *trace, struct process_state *child, const struct
 	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++) {
 		info->tables[i].live_bytes = info->tables[i].peak_bytes = parent->info.tables[i].live_bytes;
 		info->tables[i].live_blocks = parent->info.tables[i].live_blocks;
+		copy.born_bytes += info->tables[i].live_bytes;
 	}
 	info->large_blocks = parent->info.large_blocks;
 	info->rounded_blocks = parent->info.rounded_blocks;
@@ -167,7 +168,13 @@ static int process_drop(struct trace *trace, struct process_state *process, size
 	return id_map_find(&trace->tgids, tgid) == index ? id_map_put(&trace->tgids, tgid, STATE_DROPPED) : 0;
 }
 
-/* The one that has ended and held the fewest bytes. */
+/* Bytes that it held and had not begun with. */
+static uint64_t own_bytes(const struct process_state *process)
+{
+	return process->kept_bytes > process->born_bytes ? process->kept_bytes - process->born_bytes : 0;
+}
+
+/* The one that has ended and held the fewest bytes of its own. */
 static int smallest_drop(struct trace *trace)
 {
 	size_t smallest = SIZE_MAX;
@@ -176,7 +183,7 @@ static int smallest_drop(struct trace *trace)
 	for (size_t i = 0; i < trace->process_count; i++) {
 		process = trace->processes[i];
 		if (process && process->table_kept &&
-		    (smallest == SIZE_MAX || process->kept_bytes < trace->processes[smallest]->kept_bytes))
+		    (smallest == SIZE_MAX || own_bytes(process) < own_bytes(trace->processes[smallest])))
 			smallest = i;
 	}
 	process = trace->processes[smallest];
@@ -190,7 +197,7 @@ static int smallest_drop(struct trace *trace)
 /* Only what a snapshot is made of is let go: the counters stay. */
 static int table_keep(struct trace *trace, struct process_state *process, enum trace_end end)
 {
-	struct process_state empty = {.info = process->info};
+	struct process_state empty = {.info = process->info, .born_bytes = process->born_bytes};
 	int err = process->final ? 0
 				 : state_snapshot(trace, process, end == TRACE_EXECED ? "execed" : "exited",
 						  &process->final);
