@@ -66,7 +66,8 @@ enum event_type {
 	EVENT_SYMBOL = 261,     /* struct event_symbol: what a native frame's address is called */
 	EVENT_MODE_CHANGE =
 		262, /* struct event_mode_change: from here on the process is traced in another way */
-	EVENT_DISCARD = 263, /* struct event_mark: the process turned out to be another kind: its table is dropped */
+	EVENT_DISCARD =
+		263, /* struct event_mark: the process turned out to be another kind: its table is dropped */
 };
 
 /* Which of the allocator's faces a block came through. */

@@ -240,9 +240,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_fork),         TEST(test_generations), TEST(test_exec),
-		TEST(test_number_again), TEST(test_ended),       TEST(test_discard),
-		TEST(test_ended_children),
+		TEST(test_fork),  TEST(test_generations), TEST(test_exec),           TEST(test_number_again),
+		TEST(test_ended), TEST(test_discard),     TEST(test_ended_children),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,7 +78,8 @@ static void newborn_add(struct session *session, const struct map_watch_record *
 	struct newborn newborn = {.tgid = record->tgid, .exec_ns = record->time_ns};
 	size_t old = 0;
 
-	while (old < session->newborn_count && session->newborns[old].exec_ns + UNCLAIMED_NS < record->time_ns)
+	while (old < session->newborn_count &&
+	       session->newborns[old].exec_ns + UNCLAIMED_NS < record->time_ns)
 		old++;
 	newborns_drop(session, 0, old);
 	/* Without memory its frames have no names, and it is looked at. */

@@ -4,105 +4,23 @@
  *
  * A child that is forked of a member is under trace from its first instruction: BPF has put it among the targets, and here it
  * is announced in the stream behind its parent's fork, before any record of its own. A process that has called exec is a
- * candidate: it is looked at until its loader is done, and then again whenever it has mapped another file with code.
+ * candidate (session_candidate.c), or has been made a target by BPF, too (session_newborn.c).
  * Records come while the ring buffer is drained, where nothing may be attached: what they ask for is done after it.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "base/array.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "probe/plan_target.h"
 #include "probe/session_state.h"
 #include "symbols/symbols.h"
 
-#define LOOK_FIRST_NS 2000000ull  /* after a candidate has changed */
-#define LOOK_LAST_NS  20000000ull /* the longest pause between two looks until it is settled */
-#define LOOK_BLIND_NS                                                                                        \
-	100000000ull /* between two looks at a settled one, where no one tells us that it maps a file */
-#define LOADED_NS  10000000ull /* without a new file with code: then its loader is done */
+#define SETTLE_NS  2000000ull  /* after a member has mapped a file with code */
 #define ADOPT_NS   50000000ull /* after the fork */
 #define PICK_UP_NS 20000000ull /* at a stretch: then the ring buffer is drained */
-
-static struct candidate *candidate_find(struct session *session, uint32_t pid)
-{
-	for (size_t i = session->candidate_count; i-- > 0;)
-		if ((uint32_t)session->candidates[i].late.pid == pid)
-			return &session->candidates[i];
-	return NULL;
-}
-
-static void candidate_remove(struct session *session, struct candidate *candidate)
-{
-	*candidate = session->candidates[--session->candidate_count];
-}
-
-/* The last that was known of a process: 1, it was traced or to be traced without Python; 0 not so; -1: nothing is known. */
-static int was_native(struct session *session, uint32_t pid)
-{
-	const struct candidate *candidate = candidate_find(session, pid);
-
-	if (candidate)
-		return candidate->native;
-	for (size_t i = session->count; i-- > 0;)
-		if ((uint32_t)session->members[i]->pid == pid)
-			return !(session->members[i]->layers & 1u << EVENT_LAYER_PYTHON);
-	return -1;
-}
-
-/*
- * Is a program wanted that runs no Python? If nothing else was said, what a Python starts is not, or each of its helpers would be
- * another process in the report; what another program starts is, and so is everything where all is watched.
- */
-static int native_wanted(struct session *session, const struct event_appear *event)
-{
-	uint32_t layers = session->opts.plan.layers;
-	int native;
-
-	if (layers || session->opts.everywhere)
-		return layers != 1u << EVENT_LAYER_PYTHON;
-	native = was_native(session, event->header.tgid);
-	if (native < 0)
-		native = was_native(session, event->parent);
-	return native > 0;
-}
-
-/* A new program, or a new file in one that is known. */
-struct candidate *candidate_touch(struct session *session, uint32_t pid)
-{
-	struct candidate *candidate = candidate_find(session, pid);
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
-
-	if (!candidate) {
-		if (array_reserve(&session->candidates, &session->candidate_room, session->candidate_count, 1,
-				  sizeof(*session->candidates)))
-			return NULL;
-		candidate = &session->candidates[session->candidate_count++];
-		*candidate = (struct candidate){.late.pid = (pid_t)pid};
-	}
-	candidate->settled = 0;
-	candidate->born_ns = now;
-	candidate->next_ns = now + LOOK_FIRST_NS;
-	return candidate;
-}
-
-/* One of many: the first ones are told of. */
-static void refuse(struct session *session, pid_t pid, int err)
-{
-	const char *reason = error_reason(err);
-
-	/* Of whatever appears it is to be expected that some cannot be. */
-	if (session->opts.watch != ABI_WATCH_ALL && session->refused++ < SESSION_TOLD)
-		log_info("PID %d is not traced: %s", (int)pid, reason);
-	else
-		log_debug("PID %d is not traced: %s", (int)pid, reason);
-	if (session->refused == SESSION_TOLD)
-		log_info("of further processes that are not traced only -v tells");
-}
 
 /* Who is not watched at all is none of ours. */
 static void process_mapped(struct session *session, uint32_t tgid)
@@ -177,6 +95,7 @@ int pick_up_takes(struct session *session, const void *record)
 
 	switch (header->type) {
 	case EVENT_APPEAR:
+		native = native_wanted(session, record);
 		candidate = candidate_find(session, header->tgid);
 		if (candidate)
 			candidate_remove(session, candidate);
@@ -185,7 +104,6 @@ int pick_up_takes(struct session *session, const void *record)
 			newborn_appear(session, record);
 			return 1;
 		}
-		native = native_wanted(session, record);
 		candidate = candidate_touch(session, header->tgid);
 		if (candidate)
 			candidate->native = native;
@@ -312,48 +230,6 @@ static int adoption_is_due(const struct session *session, const struct member *m
 	       (!session->opts.everywhere || now - member->census_ns >= ADOPT_NS);
 }
 
-/* 1: it need not be looked at any more. */
-static int candidate_look(struct session *session, struct candidate *candidate, uint64_t now)
-{
-	uint64_t pause = (now - candidate->born_ns) / 4;
-	pid_t pid = candidate->late.pid;
-	struct member *member = member_find(session, (uint32_t)pid);
-	int found, settled, err;
-
-	if (member && !member->newborn)
-		return 1;
-	if (session->opts.wanted && !candidate->late.mapped &&
-	    !session->opts.wanted(session->opts.wanted_context, pid))
-		return 1;
-	found = late_look(&candidate->late, plan_cache_files(session->plans.python));
-	if (found == -ESRCH)
-		return 1;
-	/* One that is being loaded may come to its Python yet. */
-	settled = !found && candidate->late.looked == candidate->late.mapped;
-	if (settled && candidate->native) {
-		found = now - candidate->born_ns >= LOADED_NS;
-		settled = 0;
-	}
-	if (found > 0) {
-		/* It may come in a drain meanwhile that candidates move: this one is not touched any more. */
-		err = session_add(session, pid, 0);
-		if (err && err != -ESRCH)
-			refuse(session, pid, err);
-		return 1;
-	}
-	if (found < 0)
-		refuse(session, pid, found);
-	candidate->settled = settled || found < 0;
-	if (candidate->settled)
-		pause = session->maps ? UINT64_MAX - now : LOOK_BLIND_NS;
-	else if (pause < LOOK_FIRST_NS)
-		pause = LOOK_FIRST_NS;
-	else if (pause > LOOK_LAST_NS)
-		pause = LOOK_LAST_NS;
-	candidate->next_ns = now + pause;
-	return 0;
-}
-
 /* The allocators in files that a member has mapped since it was planned. What is probed already stays as it is. */
 static void member_extend(struct session *session, struct member *member)
 {
@@ -380,26 +256,12 @@ void pick_up(struct session *session)
 	for (size_t i = 0; i < session->count && now - begin < PICK_UP_NS; i++) {
 		struct member *member = session->members[i];
 
-		if (!member->mapped_ns || member->ended || member->off ||
-		    now - member->mapped_ns < LOOK_FIRST_NS)
+		if (!member->mapped_ns || member->ended || member->off || now - member->mapped_ns < SETTLE_NS)
 			continue;
 		member_extend(session, member);
 		now = clock_ns(CLOCK_MONOTONIC);
 	}
-	for (size_t i = 0; i < session->candidate_count && now - begin < PICK_UP_NS; i++) {
-		pid_t pid = session->candidates[i].late.pid;
-
-		if (session->candidates[i].next_ns > now)
-			continue;
-		if (candidate_look(session, &session->candidates[i], now)) {
-			struct candidate *candidate = candidate_find(session, pid);
-
-			/* A process that has called exec meanwhile is another candidate. */
-			if (candidate && candidate->born_ns <= now)
-				candidate_remove(session, candidate);
-		}
-		now = clock_ns(CLOCK_MONOTONIC);
-	}
+	now = candidates_look(session, now, begin + PICK_UP_NS);
 	for (size_t i = 0; i < session->count && session->adopted && now - begin < PICK_UP_NS; i++) {
 		if (adoption_is_due(session, session->members[i], now))
 			member_adopt(session, session->members[i]);
@@ -434,28 +296,6 @@ static void execs_find(struct session *session)
 			member_end(session, session->members[i], EVENT_EXEC);
 }
 
-/* Processes of which nothing is known. */
-static void strangers_find(struct session *session)
-{
-	uint32_t layers = session->opts.plan.layers;
-	pid_t *pids = NULL;
-	size_t count = 0;
-
-	if (process_list(&pids, &count))
-		return;
-	for (size_t i = 0; i < count; i++) {
-		struct candidate *candidate = NULL;
-
-		if (pids[i] != getpid() && !member_find(session, pids[i]) &&
-		    !candidate_find(session, pids[i]))
-			candidate = candidate_touch(session, pids[i]);
-		if (candidate)
-			candidate->native =
-				layers ? layers != 1u << EVENT_LAYER_PYTHON : session->opts.everywhere;
-	}
-	free(pids);
-}
-
 void pick_up_lost(struct session *session, uint64_t lost)
 {
 	if (session->opts.watch == ABI_WATCH_NONE || lost == session->lost)
@@ -482,14 +322,6 @@ int session_expect(struct session *session, const pid_t *pids, size_t count)
 int session_watch(struct session *session, pid_t pid)
 {
 	return attach_follow(session->attach, pid);
-}
-
-int session_undecided(const struct session *session)
-{
-	for (size_t i = 0; i < session->candidate_count; i++)
-		if (!session->candidates[i].settled)
-			return 1;
-	return 0;
 }
 
 void pick_up_free(struct session *session)

@@ -20,7 +20,7 @@
 struct member_symbols {
 	struct modules *modules[MEMBER_MODULES]; /* the newest last */
 	size_t count;
-	struct modules *told; /* all that it has mapped since it began; NULL: it was there before */
+	struct modules *told;  /* all that it has mapped since it began; NULL: it was there before */
 	size_t watched, named; /* trace_unnamed_next()'s cursors: whose files are open, which have names */
 	uint64_t looked_ns;
 };
@@ -108,8 +108,19 @@ void pick_up(struct session *session);
 /* Its name, or 12 digits of its id; "": in none. */
 void session_container(struct session *session, pid_t pid, char *out, size_t room);
 int pick_up_new(struct session *session);
+/* Valid until the next of these calls; NULL: it is none. */
+struct candidate *candidate_find(struct session *session, uint32_t pid);
+void candidate_remove(struct session *session, struct candidate *candidate);
 /* The process is looked at soon: it is new, or has mapped what was not seen before. NULL: no memory. */
 struct candidate *candidate_touch(struct session *session, uint32_t pid);
+/* Looks at those whose time has come, as long as it is not until. Returns what time it is. */
+uint64_t candidates_look(struct session *session, uint64_t now, uint64_t until);
+/* Every process of which nothing is known becomes one. */
+void strangers_find(struct session *session);
+/* Is a program wanted that runs no Python? */
+int native_wanted(struct session *session, const struct event_appear *event);
+/* It is not traced; of many, the first ones are told of. */
+void refuse(struct session *session, pid_t pid, int err);
 /* So many records of processes are lost by now: who has come unseen is looked for. */
 void pick_up_lost(struct session *session, uint64_t lost);
 void pick_up_free(struct session *session);
