@@ -278,8 +278,10 @@ static __always_inline void heap_read(struct abi_target *target)
 	if (!has_loop || !target->heap.pool_bytes)
 		return;
 	walk = bpf_task_storage_get(&heap_walks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!walk)
+	if (!walk) {
+		loss_add(LOSS_PROCESS, 1);
 		return;
+	}
 	walk->heap = target->heap;
 	target->heap.pool_bytes = 0;
 	walk->id = bpf_ktime_get_ns() | EVENT_CENSUS_INSIDE;

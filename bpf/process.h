@@ -75,8 +75,9 @@ int process_exit(void *context UNUSED)
 	__u32 tgid = task->tgid;
 	struct abi_target *target = bpf_map_lookup_elem(&targets, &tgid);
 
-	/* signal->live was counted down for this thread already. */
-	if ((!target && !is_watched(tgid)) || task->signal->live.counter)
+	/* signal->live was counted down for this thread already, and maybe for another that is here at this moment, too. */
+	if ((!target && !is_watched(tgid)) || task->signal->live.counter ||
+	    (target && __sync_lock_test_and_set(&target->ended, 1)))
 		return 0;
 	/* From 6.16 on the memory is still there, however it was ended. */
 	if (target)

@@ -95,6 +95,7 @@ struct abi_target {
 	struct abi_offsets offsets;
 	/* Code of the interpreter's file: native frames of a traceback end there, and Python's go on. Addresses; 0, 0: none. */
 	__u64 interpreter_start, interpreter_end;
+	__u64 ended; /* 1: a thread tells of its end. Written by the programs */
 };
 
 /* Of which processes that are not under trace a session wants to hear (EVENT_APPEAR, EVENT_EXIT). */
@@ -195,6 +196,6 @@ _Static_assert(sizeof(struct abi_offsets) == 56, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
 _Static_assert(__builtin_offsetof(struct abi_target, offsets) == 176, "target.offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 232, "target.interpreter_start");
-_Static_assert(sizeof(struct abi_target) == 248, "target");
+_Static_assert(sizeof(struct abi_target) == 256, "target");
 
 #endif

@@ -41,6 +41,20 @@ def test_death(start, trace, python, name):
     assert report.data["moment"] == "exited"
 
 
+@pytest.mark.versions("3.8", "3.13")
+def test_ends_at_once(trace, python):
+    """Two threads can be the last one; and while the first thread is a zombie, others still run."""
+    children = 400
+    run = trace("--", python.path, program("race.py"), children, 3, attached=False)
+    assert run.wait() == 0
+    assert "is not traced" not in run.stderr
+    processes = run.report().data["processes"]
+    assert len(processes) == 1 + children
+    for process in processes:
+        assert process["coverage"], "its heap was not read"
+        assert process["coverage"]["unread_ns"] < 1000000, "its heap was not read at its end"
+
+
 @pytest.mark.versions("3.8", "3.11", "3.13")
 def test_exec(start, trace, python):
     """The report is the old program's; the new one runs on, untraced."""

@@ -190,6 +190,14 @@ void pick_up_note(struct session *session, const void *record)
 			 member->pid);
 }
 
+/* Its first thread has ended: there is nothing to be seen of it any more, while others may still run. */
+static int is_ending(pid_t pid)
+{
+	struct process_info info;
+
+	return process_info_read(pid, &info) || info.zombie;
+}
+
 /* The child has the probes that lie in files. Others are to be placed; what it did before, its heap tells. */
 static void member_adopt(struct session *session, struct member *member)
 {
@@ -211,7 +219,8 @@ static void member_adopt(struct session *session, struct member *member)
 		err = member_governor_begin(session, member);
 	if (!err)
 		member_reconcile(session, member, 0, 0);
-	if (err && err != -ESRCH) {
+	/* What is ending has been told as far as it goes, and its end will be. */
+	if (err && err != -ESRCH && !is_ending(member->pid)) {
 		refuse(session, member->pid, err);
 		attach_forget(session->attach, member->pid);
 		member_end(session, member, EVENT_EXIT);
