@@ -105,7 +105,8 @@ enum abi_watch {
 	ABI_WATCH_ALL = 2,
 };
 
-#define ABI_SPACE_GIVEN 0x80000000u /* struct abi_target.space: given by BPF, to a child or to a new program */
+#define ABI_SPACE_GIVEN                                                                                      \
+	0x80000000u /* struct abi_target.space: given by BPF, to a child or to a new program */
 
 /*
  * The cookie of a probe: what happened there and where the arguments are.

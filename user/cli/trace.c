@@ -205,7 +205,8 @@ static void dropped_print(const struct run *run)
 	char bytes[32];
 
 	if (dropped.processes)
-		log_info("%llu processes that have ended are not in the report, those that asked for least: they held "
+		log_info("%llu processes that have ended are not in the report, those that asked for least: "
+			 "they held "
 			 "%llu blocks, "
 			 "%s; %u are kept",
 			 (unsigned long long)dropped.processes, (unsigned long long)dropped.blocks,

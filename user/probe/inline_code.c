@@ -7,6 +7,9 @@
 
 #include "base/error.h"
 
+#define SHORT_JUMP_BYTES 2
+#define LONG_JUMP_BYTES  5 /* without a condition */
+
 static int jump_compare(const void *a, const void *b)
 {
 	const struct inline_jump *left = a, *right = b;
@@ -151,11 +154,52 @@ static void source_add(struct inline_code *code, uint8_t *ways, size_t index, ui
 	ways[index] = 1;
 }
 
+size_t inline_code_jump(const struct inline_code *code, uint64_t vaddr)
+{
+	size_t low = 0, high = code->jump_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (code->jumps[middle].target < vaddr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* What only looks like a short jump, within another instruction, counts too. */
+static int is_short_target(const struct inline_range *text, uint64_t offset)
+{
+	for (int distance = INT8_MIN; distance <= INT8_MAX; distance++) {
+		uint64_t at = offset - SHORT_JUMP_BYTES - (uint64_t)(int64_t)distance;
+		uint8_t op;
+
+		if (at >= text->bytes - 1 || (int8_t)text->code[at + 1] != distance)
+			continue;
+		op = text->code[at];
+		if (op == 0xeb || (op & 0xf0) == 0x70 || (op & 0xfc) == 0xe0)
+			return 1;
+	}
+	return 0;
+}
+
+int inline_code_is_jumped_to(struct inline_code *code, uint64_t vaddr)
+{
+	const struct inline_range *text = &code->image->text;
+	uint64_t offset = vaddr - text->vaddr;
+	struct inline_insn before;
+
+	if (offset >= text->bytes || offset < LONG_JUMP_BYTES || is_short_target(text, offset))
+		return 0;
+	return inline_code_window(code, vaddr - LONG_JUMP_BYTES, &before, 1) && before.op == INLINE_JUMP &&
+	       before.bytes == LONG_JUMP_BYTES;
+}
+
 static int sources_find(struct inline_code *code)
 {
 	uint8_t *ways = calloc(code->count + 1, 1);
-	struct inline_jump key = {.target = code->start};
-	size_t low = 0, high = code->jump_count;
 
 	if (!ways)
 		return -ENOMEM;
@@ -170,17 +214,10 @@ static int sources_find(struct inline_code *code)
 		if (insn->op != INLINE_JUMP && insn->op != INLINE_JUMP_SLOT && insn->op != INLINE_END)
 			source_add(code, ways, i + 1, (uint32_t)i);
 	}
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (code->jumps[middle].target < key.target)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (; low < code->jump_count && code->jumps[low].target < code->end; low++)
-		if (code->jumps[low].source < code->start || code->jumps[low].source >= code->end)
-			source_add(code, ways, inline_code_index(code, code->jumps[low].target),
+	for (size_t i = inline_code_jump(code, code->start);
+	     i < code->jump_count && code->jumps[i].target < code->end; i++)
+		if (code->jumps[i].source < code->start || code->jumps[i].source >= code->end)
+			source_add(code, ways, inline_code_index(code, code->jumps[i].target),
 				   INLINE_NO_SOURCE);
 	free(ways);
 	return 0;

@@ -45,6 +45,10 @@ size_t inline_code_window(struct inline_code *code, uint64_t vaddr, struct inlin
 int inline_code_function(struct inline_code *code, uint64_t vaddr);
 /* Index in the decoded function of the instruction at vaddr, or its count: none begins there. */
 size_t inline_code_index(const struct inline_code *code, uint64_t vaddr);
+/* Index of the first of the jumps that leads to vaddr or further. */
+size_t inline_code_jump(const struct inline_code *code, uint64_t vaddr);
+/* Do only long jumps and branches lead to vaddr, wherever that is: no short ones, and not what is before it? */
+int inline_code_is_jumped_to(struct inline_code *code, uint64_t vaddr);
 /* Does a function begin at vaddr? */
 int inline_code_is_start(const struct inline_code *code, uint64_t vaddr);
 

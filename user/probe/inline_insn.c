@@ -81,10 +81,10 @@ static void decode_move(const cs_insn *insn, struct inline_insn *out)
 		out->dst = (uint8_t)x86_register_of(to->reg);
 		if (memory_read(insn, from, out))
 			out->op = to->size == 8 ? INLINE_LOAD : INLINE_LOAD_32;
-	} else if (to->type == X86_OP_MEM && from->type == X86_OP_REG && from->size == 8) {
+	} else if (to->type == X86_OP_MEM && from->type == X86_OP_REG && from->size >= 4) {
 		out->src = (uint8_t)x86_register_of(from->reg);
 		if (memory_read(insn, to, out))
-			out->op = INLINE_STORE;
+			out->op = from->size == 8 ? INLINE_STORE : INLINE_STORE_32;
 	} else if (to->type == X86_OP_MEM && from->type == X86_OP_IMM && to->size == 8) {
 		out->target = (uint64_t)from->imm;
 		if (memory_read(insn, to, out))

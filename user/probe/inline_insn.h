@@ -17,6 +17,7 @@ enum inline_op {
 	INLINE_LOAD,          /* dst = *(base + value), 64 bits; base ABI_REG_COUNT: an absolute address */
 	INLINE_LOAD_32,       /* the same, 32 bits */
 	INLINE_STORE,         /* *(base + value) = src, 64 bits */
+	INLINE_STORE_32,      /* the same, 32 bits */
 	INLINE_STORE_CONST,   /* *(base + value) = target, 64 bits */
 	INLINE_BUMP,          /* *(base + value) += 1, width bytes */
 	INLINE_COMPARE,       /* dst with src; base says that src is *(base + value) */

@@ -31,7 +31,7 @@ int inline_site_add(struct inline_search *search, const struct plan_site *site);
 /* The slot that the stub at vaddr jumps through (`jmp *slot`, perhaps with an endbr64 before it); 0: there is no stub. */
 uint64_t inline_stub_slot(const struct inline_image *image, uint64_t vaddr);
 /* Does only an object in a new block begin to live at site, whose function was decoded last? reg: where it is. */
-int inline_is_new(const struct inline_code *code, uint64_t site, uint8_t reg);
+int inline_is_new(struct inline_code *code, uint64_t site, uint8_t reg);
 /* The places where objects begin to live (inline_objects.c). 0, also where there are none; or as above. */
 int inline_objects_find(struct inline_search *search);
 /*

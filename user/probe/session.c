@@ -351,7 +351,8 @@ int session_stop(struct session *session)
 	if (session->unlooked)
 		log_info("%zu program%s ended before %s could be looked at, without an event: %s in no table",
 			 session->unlooked, session->unlooked == 1 ? "" : "s",
-			 session->unlooked == 1 ? "it" : "they", session->unlooked == 1 ? "it is" : "they are");
+			 session->unlooked == 1 ? "it" : "they",
+			 session->unlooked == 1 ? "it is" : "they are");
 	return session_count_loss(session);
 }
 

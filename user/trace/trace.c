@@ -337,8 +337,8 @@ int trace_feed(struct trace *trace, const void *record, size_t size)
 	if (valid && header->time_ns > process->info.end_ns)
 		process->info.end_ns = header->time_ns;
 	/* At its end a process may be dropped. */
-	if (valid && (header->type == EVENT_EXIT || header->type == EVENT_EXEC ||
-		      header->type == EVENT_DISCARD))
+	if (valid &&
+	    (header->type == EVENT_EXIT || header->type == EVENT_EXEC || header->type == EVENT_DISCARD))
 		return process_feed(trace, process, record);
 	err = valid ? process_feed(trace, process, record) : -EBADMSG;
 	process->info.counters.records_malformed += err == -EBADMSG;

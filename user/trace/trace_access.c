@@ -20,7 +20,8 @@ int trace_process_find(const struct trace *trace, uint32_t tgid, size_t *index)
 {
 	uint32_t found = id_map_find(&trace->tgids, tgid);
 
-	if (found >= trace->process_count || !trace->processes[found] || trace->processes[found]->info.tgid != tgid)
+	if (found >= trace->process_count || !trace->processes[found] ||
+	    trace->processes[found]->info.tgid != tgid)
 		return -ENOENT;
 	*index = found;
 	return 0;
