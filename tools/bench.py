@@ -223,10 +223,12 @@ def attempt(what, function, *args):
 
 def choose(options):
     """[(path, root or None)]: the newest with symbols, the distribution's, and those of root file systems with memray."""
+    roots = [(path, root) for root, path in pythons.in_roots().values()]
     if options.python:
-        return [(path, None) for path in options.python]
+        inside = {root + path: (path, root) for path, root in roots}
+        return [inside.get(path, (path, None)) for path in options.python]
     found = [*pythons.unstripped().values()][-1:] + [pythons.distribution()]
-    roots = [(path, root) for root, path in pythons.in_roots().values() if os.path.exists(root + "/usr/lib/python3/dist-packages/memray")]
+    roots = [(path, root) for path, root in roots if os.path.exists(root + "/usr/lib/python3/dist-packages/memray")]
     return [(path, None) for path in found if path] + roots
 
 
