@@ -266,27 +266,42 @@ static const uint8_t objects[] = {
 #define TRACING_SLOT 0x404100u
 #define NEW_TYPE     0x404300u
 
-/* The program, and after it the objects' code, in which the functions at these distances are. */
+/* The program, and more code after it. */
+struct appended {
+	uint8_t code[TEXT_SIZE + 1024];
+	uint64_t starts[32];
+	struct inline_image image;
+};
+
+/* functions: where they begin in more; those behind its end are left out. */
+static void program_append(struct appended *out, const uint8_t *more, size_t bytes, const uint32_t *functions,
+			   size_t count)
+{
+	assert_true(TEXT_SIZE + bytes <= sizeof(out->code));
+	assert_true(sizeof(starts) / sizeof(starts[0]) + count <=
+		    sizeof(out->starts) / sizeof(out->starts[0]));
+	memcpy(out->code, program, TEXT_SIZE);
+	memcpy(out->code + TEXT_SIZE, more, bytes);
+	memcpy(out->starts, starts, sizeof(starts));
+	out->image = image_of(program);
+	for (size_t i = 0; i < count && functions[i] < bytes; i++)
+		out->starts[out->image.start_count++] = OBJECTS + functions[i];
+	out->image.text = (struct inline_range){out->code, TEXT, TEXT_SIZE + bytes};
+	out->image.stubs[0].bytes = 0;
+	out->image.starts = out->starts;
+}
+
 static void objects_find(uint64_t new_reference, uint64_t slot, const uint32_t *functions, size_t count,
 			 struct inline_sites *out)
 {
-	uint8_t code[TEXT_SIZE + sizeof(objects)];
-	struct inline_image image = image_of(program);
-	uint64_t all[sizeof(starts) / sizeof(starts[0]) + 8];
+	struct appended it;
 
-	memcpy(code, program, TEXT_SIZE);
-	memcpy(code + TEXT_SIZE, objects, sizeof(objects));
-	memcpy(all, starts, sizeof(starts));
-	for (size_t i = 0; i < count; i++)
-		all[image.start_count++] = OBJECTS + functions[i];
-	image.text = (struct inline_range){code, TEXT, sizeof(code)};
-	image.stubs[0].bytes = 0;
-	image.starts = all;
-	image.new_reference = new_reference;
-	image.tracing_slots[0] = slot;
-	image.tracing_offset = 4;
-	image.new_types[1] = NEW_TYPE;
-	assert_int_equal(inline_sites_find(&image, out), 0);
+	program_append(&it, objects, sizeof(objects), functions, count);
+	it.image.new_reference = new_reference;
+	it.image.tracing_slots[0] = slot;
+	it.image.tracing_offset = 4;
+	it.image.new_types[1] = NEW_TYPE;
+	assert_int_equal(inline_sites_find(&it.image, out), 0);
 }
 
 static const uint32_t object_functions[] = {0, 0x21, 0x84, 0x85, 0xae, 0xe6};
@@ -378,29 +393,17 @@ static void test_new_ways(void **state)
 	(void)state;
 	static const uint32_t functions[] = {0, 0x14, 0x15, 0x5b, 0xa1, 0xe7, 0x12d, 0x173, 0x1b9};
 	static const uint32_t joins[] = {0x7d, 0xc3, 0x109, 0x14f, 0x195};
-	enum {
-		FUNCTIONS = sizeof(functions) / sizeof(functions[0]),
-		JOINS = sizeof(joins) / sizeof(joins[0])
-	};
-	uint8_t code[TEXT_SIZE + sizeof(ways)];
-	struct inline_image image = image_of(program);
-	uint64_t all[sizeof(starts) / sizeof(starts[0]) + FUNCTIONS];
+	const size_t join_count = sizeof(joins) / sizeof(joins[0]);
 	struct inline_sites sites;
+	struct appended it;
 
-	memcpy(code, program, TEXT_SIZE);
-	memcpy(code + TEXT_SIZE, ways, sizeof(ways));
-	memcpy(all, starts, sizeof(starts));
-	for (size_t i = 0; i < FUNCTIONS; i++)
-		all[image.start_count++] = OBJECTS + functions[i];
-	image.text = (struct inline_range){code, TEXT, sizeof(code)};
-	image.stubs[0].bytes = 0;
-	image.starts = all;
-	image.new_reference = OBJECTS;
-	image.new_types[0] = NEW_TYPE;
-	assert_int_equal(inline_sites_find(&image, &sites), 0);
+	program_append(&it, ways, sizeof(ways), functions, sizeof(functions) / sizeof(functions[0]));
+	it.image.new_reference = OBJECTS;
+	it.image.new_types[0] = NEW_TYPE;
+	assert_int_equal(inline_sites_find(&it.image, &sites), 0);
 	assert_int_equal(sites.always_new, 1);
-	assert_int_equal(sites.found[INLINE_OBJECT], 1 + JOINS);
-	for (size_t i = 0; i < JOINS; i++)
+	assert_int_equal(sites.found[INLINE_OBJECT], 1 + join_count);
+	for (size_t i = 0; i < join_count; i++)
 		assert_object(&sites, joins[i], ABI_REG_BX, 0);
 	inline_sites_free(&sites);
 }
@@ -431,22 +434,13 @@ static const uint8_t calls[] = {
 static void calls_find(size_t bytes, struct inline_sites *out)
 {
 	static const uint32_t functions[] = {0x7, 0x1b, 0x1c, 0x5c};
-	uint8_t code[TEXT_SIZE + sizeof(calls)];
-	struct inline_image image = image_of(program);
-	uint64_t all[sizeof(starts) / sizeof(starts[0]) + 4];
+	struct appended it;
 
-	memcpy(code, program, TEXT_SIZE);
-	memcpy(code + TEXT_SIZE, calls, sizeof(calls));
-	memcpy(all, starts, sizeof(starts));
-	for (size_t i = 0; i < 4 && functions[i] < bytes; i++)
-		all[image.start_count++] = OBJECTS + functions[i];
-	image.text = (struct inline_range){code, TEXT, TEXT_SIZE + bytes};
-	image.stubs[0].bytes = 0;
-	image.starts = all;
-	image.new_reference = OBJECTS + functions[0];
-	image.new_reference_slots[0] = 0x404310;
-	image.new_slots[2] = 0x404308;
-	assert_int_equal(inline_sites_find(&image, out), 0);
+	program_append(&it, calls, bytes, functions, 4);
+	it.image.new_reference = OBJECTS + functions[0];
+	it.image.new_reference_slots[0] = 0x404310;
+	it.image.new_slots[2] = 0x404308;
+	assert_int_equal(inline_sites_find(&it.image, out), 0);
 }
 
 /* The calls take the function's place, unless its address gets about. */
