@@ -67,7 +67,8 @@ def buffer():
 gc.disable()
 count = int(sys.argv[1])
 figures = array.array("q", [0])
-pause = signal.pause
+# Looked up now: a lookup enters a name into a cache of types, and what it displaces there may be a block that dies.
+blocks, write, pause = sys.getallocatedblocks, os.write, signal.pause
 numbers = range(1000, 1000 + count)
 ones = [One() for _ in numbers]
 ones = ones[::2]
@@ -93,7 +94,7 @@ kept = [
     [b"%d" % number for number in numbers],
     [complex(number, 1) for number in numbers],
 ]
-figures[0] = sys.getallocatedblocks()
-os.write(1, figures)
+figures[0] = blocks()
+write(1, figures)
 while True:
     pause()
