@@ -8,7 +8,6 @@
 #include "base/error.h"
 
 #define SHORT_JUMP_BYTES 2
-#define LONG_JUMP_BYTES  5 /* without a condition */
 
 static int jump_compare(const void *a, const void *b)
 {
@@ -191,10 +190,10 @@ int inline_code_is_jumped_to(struct inline_code *code, uint64_t vaddr)
 	uint64_t offset = vaddr - text->vaddr;
 	struct inline_insn before;
 
-	if (offset >= text->bytes || offset < LONG_JUMP_BYTES || is_short_target(text, offset))
+	if (offset >= text->bytes || offset < INLINE_LONG_JUMP || is_short_target(text, offset))
 		return 0;
-	return inline_code_window(code, vaddr - LONG_JUMP_BYTES, &before, 1) && before.op == INLINE_JUMP &&
-	       before.bytes == LONG_JUMP_BYTES;
+	return inline_code_window(code, vaddr - INLINE_LONG_JUMP, &before, 1) && before.op == INLINE_JUMP &&
+	       before.bytes == INLINE_LONG_JUMP;
 }
 
 static int sources_find(struct inline_code *code)

@@ -17,6 +17,7 @@
 
 #define INLINE_FUNCTION_MAX (1u << 20) /* bytes of a function that are decoded */
 #define INLINE_NO_SOURCE    UINT32_MAX
+#define INLINE_LONG_JUMP    5 /* bytes of a long jump; of one with a condition more, of a short one fewer */
 
 struct inline_jump {
 	uint64_t target, source;

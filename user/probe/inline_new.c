@@ -10,6 +10,7 @@
 #define WAY_MAX         32  /* instructions followed back from the site, on each way */
 #define STEPS_MAX       512 /* on all of them */
 #define WAYS_MAX        8   /* to one instruction */
+#define NEAR_BYTES      144 /* that a short jump and its prefixes span at most */
 #define DETOUR_MIN      6   /* mov %eax,type(%rip) */
 #define DETOUR_MAX      11  /* add $1,%r8d; mov %r8d,type(%rip) */
 #define OBJECT_TYPE     8   /* ob_type */
@@ -61,12 +62,41 @@ static int way_add(struct ways *ways, size_t from)
 	return 1;
 }
 
-/* All branches and jumps to vaddr that lie in the function itself. 0: there are too many. */
+static int is_way(const struct inline_code *code, size_t at, uint64_t vaddr)
+{
+	return at < code->count &&
+	       (code->insns[at].op == INLINE_BRANCH || code->insns[at].op == INLINE_JUMP) &&
+	       code->insns[at].target == vaddr;
+}
+
+/* All long jumps and branches to vaddr that lie in the function itself. 0: there are too many, or one that is none. */
 static int ways_within(const struct inline_code *code, uint64_t vaddr, struct ways *ways)
 {
-	for (size_t i = 0; i < code->count; i++)
-		if ((code->insns[i].op == INLINE_BRANCH || code->insns[i].op == INLINE_JUMP) &&
-		    code->insns[i].target == vaddr && !way_add(ways, i))
+	for (size_t i = inline_code_jump(code, vaddr); i < code->jump_count && code->jumps[i].target == vaddr;
+	     i++) {
+		uint64_t source = code->jumps[i].source;
+		size_t at = inline_code_index(code, source);
+
+		if (!is_within(code, source))
+			continue;
+		if (!is_way(code, at, vaddr))
+			at = inline_code_index(code, source - 1); /* a byte before says on which condition */
+		if (!is_way(code, at, vaddr) || !way_add(ways, at))
+			return 0;
+	}
+	return 1;
+}
+
+/* All short ones to the instruction at that index. 0: there are too many. */
+static int ways_near(const struct inline_code *code, uint32_t index, struct ways *ways)
+{
+	uint64_t vaddr = code->insns[index].vaddr;
+	size_t at = index;
+
+	while (at && vaddr - code->insns[at - 1].vaddr <= NEAR_BYTES)
+		at--;
+	for (; at < code->count && (at <= index || code->insns[at].vaddr - vaddr <= NEAR_BYTES); at++)
+		if (code->insns[at].bytes < INLINE_LONG_JUMP && is_way(code, at, vaddr) && !way_add(ways, at))
 			return 0;
 	return 1;
 }
@@ -129,7 +159,7 @@ static int ways_back(struct inline_code *code, uint32_t at, struct ways *out)
 		return 0;
 	if (before->op != INLINE_JUMP && before->op != INLINE_JUMP_SLOT && before->op != INLINE_END)
 		way_add(out, at - 1);
-	return ways_within(code, code->insns[at].vaddr, out) &&
+	return ways_near(code, at, out) && ways_within(code, code->insns[at].vaddr, out) &&
 	       ways_around(code, code->insns[at].vaddr, out) && out->count;
 }
 
