@@ -6,45 +6,66 @@
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/error.h"
 
+/*
+ * The ring buffer as the kernel maps it (Documentation/bpf/ringbuf.rst): a page with our position, then a page with the
+ * kernel's and the data, twice one behind the other. Positions count bytes from the first record on.
+ *
+ * libbpf's own reader tells the kernel its position after every record. Whoever reserves room reads that, and would find it taken
+ * away by us again and again.
+ */
 struct stream {
-	struct ring_buffer *ring;
+	unsigned long *consumer;
+	const unsigned long *producer;
+	const unsigned char *data;
+	size_t bytes, page;
 	int loss_fd;
 	stream_record_fn record;
 	void *context;
-	size_t drained, drain_limit;
 };
 
-/* Draining stops here once enough was handed over; any value that no callback returns. */
-#define DRAIN_ENOUGH (-4095)
+#define TELL_BYTES 65536ul /* handed over between two tellings; of a small ring buffer an eighth */
 
-static int record_handle(void *context, void *record, size_t size)
+static int ring_map(struct stream *stream, int fd)
 {
-	struct stream *stream = context;
-	int err = stream->record(stream->context, record, size);
+	struct bpf_map_info info = {0};
+	uint32_t size = sizeof(info);
+	void *map;
 
-	if (err)
-		return err;
-	return ++stream->drained >= stream->drain_limit ? DRAIN_ENOUGH : 0;
+	if (bpf_obj_get_info_by_fd(fd, &info, &size))
+		return -errno;
+	stream->page = sysconf(_SC_PAGESIZE);
+	stream->bytes = info.max_entries;
+	map = mmap(NULL, stream->page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	stream->consumer = map;
+	map = mmap(NULL, stream->page + 2 * stream->bytes, PROT_READ, MAP_SHARED, fd, stream->page);
+	if (map == MAP_FAILED)
+		return -errno;
+	stream->producer = map;
+	stream->data = (unsigned char *)map + stream->page;
+	return 0;
 }
 
 int stream_open(struct stream **out, int events_fd, int loss_fd, stream_record_fn record, void *context)
 {
 	struct stream *stream = calloc(1, sizeof(*stream));
+	int err;
 
 	if (!stream)
 		return -ENOMEM;
 	stream->loss_fd = loss_fd;
 	stream->record = record;
 	stream->context = context;
-	stream->ring = ring_buffer__new(events_fd, record_handle, stream, NULL);
-	if (!stream->ring) {
-		int err = error_set(-errno, "the ring buffer cannot be mapped");
-
-		free(stream);
-		return err;
+	err = ring_map(stream, events_fd);
+	if (err) {
+		stream_close(stream);
+		return error_set(err, "the ring buffer cannot be mapped");
 	}
 	*out = stream;
 	return 0;
@@ -54,20 +75,45 @@ void stream_close(struct stream *stream)
 {
 	if (!stream)
 		return;
-	ring_buffer__free(stream->ring);
+	if (stream->consumer)
+		munmap(stream->consumer, stream->page);
+	if (stream->producer)
+		munmap((void *)stream->producer, stream->page + 2 * stream->bytes);
 	free(stream);
 }
 
 int stream_drain(struct stream *stream, size_t limit)
 {
-	int err;
+	unsigned long at = *stream->consumer, told = at, end = at;
+	unsigned long tell = stream->bytes / 8 < TELL_BYTES ? stream->bytes / 8 : TELL_BYTES;
+	size_t count = 0;
+	int err = 0;
 
-	stream->drained = 0;
-	stream->drain_limit = limit;
-	err = ring_buffer__consume(stream->ring);
-	if (err < 0 && err != DRAIN_ENOUGH)
-		return err;
-	return stream->drained;
+	while (!err && count < limit) {
+		uint32_t *header = (uint32_t *)(stream->data + (at & (stream->bytes - 1))), length, size;
+
+		if (at == end)
+			end = __atomic_load_n(stream->producer, __ATOMIC_ACQUIRE);
+		if (at == end)
+			break;
+		length = __atomic_load_n(header, __ATOMIC_ACQUIRE);
+		size = length & ~(BPF_RINGBUF_BUSY_BIT | BPF_RINGBUF_DISCARD_BIT);
+		/* Still being written. */
+		if (length & BPF_RINGBUF_BUSY_BIT)
+			break;
+		if (!(length & BPF_RINGBUF_DISCARD_BIT)) {
+			err = stream->record(stream->context, header + BPF_RINGBUF_HDR_SZ / sizeof(*header),
+					     size);
+			count++;
+		}
+		at += (size + BPF_RINGBUF_HDR_SZ + 7) & ~7ul;
+		if (at - told >= tell) {
+			told = at;
+			__atomic_store_n(stream->consumer, at, __ATOMIC_RELEASE);
+		}
+	}
+	__atomic_store_n(stream->consumer, at, __ATOMIC_RELEASE);
+	return err ? err : (int)count;
 }
 
 int stream_loss(const struct stream *stream, __u64 counts[LOSS_COUNT])
