@@ -41,7 +41,7 @@ static __always_inline int request_is_nested(struct request *request, __u64 sp)
 static __always_inline void end_output(struct thread_state *thread, __u32 type, __u64 address, __u32 domain,
 				       __u32 api, __u32 kind)
 {
-	struct event_free *record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
+	struct event_free *record = block_reserve(thread, sizeof(*record));
 
 	if (!record) {
 		loss_add(kind, 1);
@@ -86,24 +86,20 @@ static __always_inline int block_is_wanted(struct thread_state *thread, __u64 ad
 	return 1;
 }
 
-/* An allocation's record, to be filled in and submitted; NULL: there is no room, which is counted. */
-static __always_inline struct event_alloc *alloc_reserve(__u32 type, __u64 bytes)
+/* block has all but its header; a record that there is no room for is counted. */
+static __always_inline void block_output(struct thread_state *thread, __u32 type,
+					 const struct event_alloc *block)
 {
-	struct event_alloc *record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
+	struct event_alloc *record = block_reserve(thread, sizeof(*record));
 
 	if (!record) {
 		loss_add(type == EVENT_ALLOC   ? LOSS_ALLOC
 			 : type == EVENT_REUSE ? LOSS_REUSE
 					       : LOSS_REALLOC,
 			 1);
-		loss_add(LOSS_ALLOC_BYTES, bytes);
+		loss_add(LOSS_ALLOC_BYTES, block->bytes);
+		return;
 	}
-	return record;
-}
-
-static __always_inline void alloc_submit(struct thread_state *thread, struct event_alloc *record, __u32 type,
-					 const struct event_alloc *block)
-{
 	header_fill_block(thread, &record->header, type, sizeof(*record));
 	record->address = block->address;
 	record->bytes = block->bytes;
@@ -113,37 +109,18 @@ static __always_inline void alloc_submit(struct thread_state *thread, struct eve
 	bpf_ringbuf_submit(record, RING_FLAGS);
 }
 
-/*
- * The record's memory is in no cache of ours, and to hand it over waits until it is (ringbuf.c: xchg). So it is asked for
- * before the stack is walked, which takes as long. The records of a stack that is new go before it: then it is given back.
- */
 static __always_inline void alloc_output(struct thread_state *thread, __u32 type, __u64 address, __u64 bytes,
 					 __u32 domain, __u32 api)
 {
 	struct event_alloc block = {.address = address, .bytes = bytes, .domain = domain, .api = api};
-	struct abi_target *target = &thread->target;
 	__u32 face = api & EVENT_API_MASK;
-	struct event_alloc *record;
-	__u64 next;
-	int is_new;
 
 	if (type != EVENT_REUSE && !block_is_wanted(thread, address, bytes, domain, api))
 		return;
-	record = alloc_reserve(type, bytes);
-	if (!record)
-		return;
-	stack_begin(thread, target);
-	next = python_frames_append(thread, target,
-				    face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL);
-	block.stack_id = stack_end(thread, &is_new);
-	if (is_new) {
-		bpf_ringbuf_discard(record, RING_FLAGS);
-		stack_emit(thread, target, next, 0);
-		record = alloc_reserve(type, bytes);
-		if (!record)
-			return;
-	}
-	alloc_submit(thread, record, type, &block);
+	block.stack_id =
+		stack_id_current(thread, &thread->target,
+				 face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL);
+	block_output(thread, type, &block);
 }
 
 #include "memory.h"
@@ -170,10 +147,7 @@ static __always_inline __u64 pool_class_bytes(__u64 pool)
 /* The page is resident: the code that is probed has just read or is about to write it. 0 should it not be. */
 static __always_inline __u64 pool_first_free(__u64 pool)
 {
-	__u64 address = 0;
-
-	bpf_probe_read_user(&address, sizeof(address), (void *)(pool + POOL_FREEBLOCK));
-	return address;
+	return user_u64(pool + POOL_FREEBLOCK);
 }
 
 /*

@@ -155,7 +155,7 @@ __noinline __u64 native_stack_id(struct thread_state *thread, struct abi_target 
 static __always_inline void native_output(struct pt_regs *regs, struct thread_state *thread,
 					  struct abi_target *target, __u32 type, __u64 address, __u64 bytes)
 {
-	struct event_alloc block = {.address = address, .bytes = bytes, .api = EVENT_API_NATIVE}, *record;
+	struct event_alloc block = {.address = address, .bytes = bytes, .api = EVENT_API_NATIVE};
 	__u64 sp = thread->native.sp, caller = regs->rip;
 
 	if (!block_is_wanted(thread, address, bytes, 0, EVENT_API_NATIVE))
@@ -171,9 +171,7 @@ static __always_inline void native_output(struct pt_regs *regs, struct thread_st
 		caller = thread->outer_caller;
 	}
 	block.stack_id = native_stack_id(thread, target, caller);
-	record = alloc_reserve(type, bytes);
-	if (record)
-		alloc_submit(thread, record, type, &block);
+	block_output(thread, type, &block);
 }
 
 /* count * bytes, or what no allocator has. */

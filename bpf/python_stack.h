@@ -21,12 +21,25 @@
 #define HASH_WORD 0x9e3779b97f4a7c15ull
 #define HASH_SEED 0xbf58476d1ce4e5b9ull
 
+#define UNREADABLE (~0ull) /* no pointer is that */
+
+/*
+ * Not inline: what has no more than a word on its stack has it on the kernel's, where a copy may go without being asked what
+ * memory that is; from 64 bytes on a program's stack lies elsewhere (hardened usercopy; private stacks, 6.13+).
+ */
+__noinline __u64 user_pointer(__u64 address)
+{
+	__u64 value;
+
+	return bpf_probe_read_user(&value, sizeof(value), (void *)address) ? UNREADABLE : value;
+}
+
+/* What cannot be read is 0. */
 static __always_inline __u64 user_u64(__u64 address)
 {
-	__u64 value = 0;
+	__u64 value = user_pointer(address);
 
-	bpf_probe_read_user(&value, sizeof(value), (void *)address);
-	return value;
+	return value == UNREADABLE ? 0 : value;
 }
 
 static __always_inline __u64 hash_word(__u64 hash, __u64 word)
@@ -113,11 +126,13 @@ static __always_inline int frame_first(struct abi_target *target, __u64 tstate, 
 	if (!tstate)
 		return -1;
 	if (target->offsets.tstate_cframe != ABI_NONE) {
-		if (bpf_probe_read_user(&at, sizeof(at), (void *)(tstate + target->offsets.tstate_cframe)))
+		at = user_pointer(tstate + target->offsets.tstate_cframe);
+		if (at == UNREADABLE)
 			return -1;
 		at += target->offsets.cframe_current_frame;
 	}
-	return bpf_probe_read_user(frame, sizeof(*frame), (void *)at) ? -1 : 0;
+	*frame = user_pointer(at);
+	return *frame == UNREADABLE ? -1 : 0;
 }
 
 static __always_inline __u64 tstate_thread_id(struct abi_target *target, __u64 tstate)
@@ -169,33 +184,39 @@ static __always_inline int frame_find(struct thread_state *thread, struct abi_ta
 
 /*
  * From 3.11 on the frames of a thread lie one behind the other, the outer ones below: one copy, which ends with the frame
- * that is asked for, has most of those in it that the walk will ask for next. It does not leave the pages of that frame,
- * since what is below may not be mapped. Up to 3.10 a frame is an object of its own, and so is its copy.
+ * that is asked for, has most of those in it that the walk will ask for next. It does not leave the page of that frame,
+ * since what is below may not be mapped, and the walk's first goes down no further than the one before found frames. A frame
+ * that is elsewhere than the one before it (a generator's; one that the interpreter has on its own stack, between two calls
+ * from C) is copied alone, as all are up to 3.10, where each is an object; and so is the only one that is asked for.
  *
- * Where in thread->window the frame begins; -1: it cannot be read.
+ * The frame, in thread->window or in alone; NULL: it cannot be read.
  */
-static __always_inline __s64 frame_read(struct thread_state *thread, struct abi_target *target, __u64 address)
+static __always_inline __u8 *frame_read(struct thread_state *thread, struct abi_target *target, __u64 address,
+					__u8 *alone)
 {
-	__u64 bytes, begin = address, at = address - thread->window_begin;
+	__u64 begin, at = address - thread->window_begin;
 
-	if (at <= WINDOW_BYTES - FRAME_BYTES && at < thread->window_frames)
-		return at;
-	if (target->offsets.frame_lasti_scale) {
-		bytes = FRAME_BYTES;
-	} else {
+	if (at > WINDOW_BYTES - FRAME_BYTES_311 || at >= thread->window_frames) {
+		if (target->offsets.frame_lasti_scale)
+			return bpf_probe_read_user(alone, FRAME_BYTES, (void *)address) ? NULL : alone;
+		if (target->nframe == 1 || (thread->windows && thread->above - address > PAGE_BYTES))
+			return bpf_probe_read_user(alone, FRAME_BYTES_311, (void *)address) ? NULL : alone;
 		begin = address & ~(PAGE_BYTES - 1);
-		bytes = address - begin + FRAME_BYTES_311;
-		if (bytes > WINDOW_BYTES) {
-			begin += bytes - WINDOW_BYTES;
-			bytes = WINDOW_BYTES;
-		}
+		if (address - begin > WINDOW_BYTES - FRAME_BYTES_311)
+			begin = address - (WINDOW_BYTES - FRAME_BYTES_311);
+		if (!thread->windows++ && thread->lowest > begin && thread->lowest <= address)
+			begin = thread->lowest;
+		at = address - begin;
+		thread->window_frames = 0;
+		if (at > WINDOW_BYTES - FRAME_BYTES_311 ||
+		    bpf_probe_read_user(thread->window, at + FRAME_BYTES_311, (void *)begin))
+			return NULL;
+		thread->window_begin = begin;
+		thread->window_frames = at + 1;
 	}
-	thread->window_frames = 0;
-	if (bytes > WINDOW_BYTES || bpf_probe_read_user(thread->window, bytes, (void *)begin))
-		return -1;
-	thread->window_begin = begin;
-	thread->window_frames = address - begin + 1;
-	return address - begin;
+	if (thread->windows == 1)
+		thread->lowest = address;
+	return thread->window + at;
 }
 
 #define FRAME_U64(frame, offset) (*(__u64 *)((frame) + OFFSET_WITHIN(offset, FRAME_BYTES - 8, 8)))
@@ -241,17 +262,17 @@ __noinline int frame_append(struct thread_state *thread, struct abi_target *targ
 {
 	const struct abi_offsets *offsets;
 	struct recent_frame *recent;
-	__u64 code, id, at;
-	__u8 *frame;
+	__u8 alone[FRAME_BYTES] __attribute__((aligned(8))), *frame;
+	__u64 code, id;
 	__u32 slot;
 	__s32 lasti;
 
 	if (!thread || !target)
 		return -1;
-	at = frame_read(thread, target, address);
-	if (at > WINDOW_BYTES - FRAME_BYTES_311)
+	frame = frame_read(thread, target, address, alone);
+	if (!frame)
 		return -1;
-	frame = (__u8 *)thread->window + at;
+	thread->above = address;
 	offsets = &target->offsets;
 	thread->next_frame = FRAME_U64(frame, offsets->frame_previous);
 	if (offsets->frame_owner != ABI_NONE && FRAME_U8(frame, offsets->frame_owner) >= offsets->owner_skip)
@@ -519,6 +540,7 @@ static __always_inline __u64 python_frames_append(struct thread_state *thread, s
 		nframe = EVENT_MAX_FRAMES;
 	thread->walk++;
 	thread->window_frames = 0;
+	thread->windows = 0;
 	for (i = 0; i < WALK_LIMIT && frame; i++) {
 		if (thread->stack.nframe >= nframe)
 			break;

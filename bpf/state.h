@@ -76,11 +76,14 @@ struct thread_state {
 	__u32 tstate_space; /* struct abi_target.space that all this was found in */
 	__u32 walk;         /* counts the walks */
 	__u32 last_hooked;  /* last_free comes from a debugging hook: the object allocator may get it, too */
-	__u32 pad;
-	__u64 sample_bytes;                        /* the mean that sample_gap was drawn with */
-	__u64 sample_gap;                          /* bytes up to the next mark */
+	__u32 reserved;     /* bytes of the ring buffer since it was read ahead */
+	__u64 sample_bytes; /* the mean that sample_gap was drawn with */
+	__u64 sample_gap;   /* bytes up to the next mark */
 	struct recent_frame recent[RECENT_FRAMES]; /* by address: frames of one stack lie side by side */
 	__u64 next_frame;                          /* of the walk in progress */
+	__u64 above;                               /* the frame that it came from */
+	__u64 lowest;                              /* of the frames in a walk's first window */
+	__u32 windows;                             /* that it has copied */
 	struct native_walk native_walk;
 	/* Of the last ABI_OP_CALLER: its stack pointer (0: none), its caller's frame pointer, its return address. */
 	__u64 outer_sp, outer_frame, outer_caller;
@@ -234,6 +237,26 @@ static __always_inline void header_fill_block(struct thread_state *thread, struc
 	header->time_ns = thread->tick_ns;
 	header->tgid = thread->ids.tgid;
 	header->tid = thread->ids.tid;
+}
+
+/*
+ * Room for a record of a block; NULL: there is none. Its memory was used last a whole turn of the ring buffer ago and is in
+ * no cache: a store to it would be waited for when the trap ends, which is a tenth of a microsecond. So what comes next is
+ * read in time, as much as window holds: all its lines are waited for at once.
+ */
+static __always_inline void *block_reserve(struct thread_state *thread, const __u32 size)
+{
+	void *record = bpf_ringbuf_reserve(&events, size, 0);
+
+	if (!record)
+		return NULL;
+	thread->reserved += size + BPF_RINGBUF_HDR_SZ;
+	if (thread->reserved >= WINDOW_BYTES) {
+		thread->reserved = 0;
+		thread->window_frames = 0;
+		bpf_probe_read_kernel(thread->window, WINDOW_BYTES, record + WINDOW_BYTES);
+	}
+	return record;
 }
 
 #endif
