@@ -4,9 +4,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -88,8 +86,6 @@ int attach_new(struct attach **out, const struct features *features, const struc
 		err = error_set(-errno, "the BPF object cannot be opened");
 		goto fail;
 	}
-	if (opts->ring_bytes)
-		bpf_map__set_max_entries(attach->skeleton->maps.events, opts->ring_bytes);
 	attach->skeleton->rodata->has_loop = features->bpf_loop;
 	attach->skeleton->rodata->watch = opts->watch;
 	attach->skeleton->rodata->own_tgid = getpid();
@@ -101,14 +97,8 @@ int attach_new(struct attach **out, const struct features *features, const struc
 		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
 	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin, features->prepare_exec);
 	programs_select(attach, opts->counting);
-	err = alloc_bpf__load(attach->skeleton);
-	if (err) {
-		err = error_set(err, "the kernel refused the BPF programs (%s; -v shows its words)",
-				strerror(-err));
-		goto fail;
-	}
-	err = stream_open(&attach->stream, bpf_map__fd(attach->skeleton->maps.events),
-			  bpf_map__fd(attach->skeleton->maps.loss), opts->record, opts->context);
+	err = stream_open(&attach->stream, attach->skeleton->skeleton, opts->ring_bytes, opts->record,
+			  opts->context);
 	if (err)
 		goto fail;
 	err = life_watch(attach, features);

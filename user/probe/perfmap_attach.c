@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "probe/links.h"
@@ -44,18 +43,10 @@ int perfmap_attach_new(struct perfmap_attach **out, const struct features *featu
 		err = error_set(-errno, "the BPF object cannot be opened");
 		goto fail;
 	}
-	if (opts->ring_bytes)
-		bpf_map__set_max_entries(attach->skeleton->maps.events, opts->ring_bytes);
 	links_prepare(&attach->links, attach->skeleton->progs.map_call, LINKS_ENTRY);
 	links_prepare(&attach->links, attach->skeleton->progs.map_return, LINKS_RETURN);
-	err = perfmap_bpf__load(attach->skeleton);
-	if (err) {
-		err = error_set(err, "the kernel refused the BPF programs (%s; -v shows its words)",
-				strerror(-err));
-		goto fail;
-	}
-	err = stream_open(&attach->stream, bpf_map__fd(attach->skeleton->maps.events),
-			  bpf_map__fd(attach->skeleton->maps.loss), opts->record, opts->context);
+	err = stream_open(&attach->stream, attach->skeleton->skeleton, opts->ring_bytes, opts->record,
+			  opts->context);
 	if (!err)
 		err = tracepoints_attach(attach->skeleton);
 	if (err)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -52,23 +53,37 @@ static int ring_map(struct stream *stream, int fd)
 	return 0;
 }
 
-int stream_open(struct stream **out, int events_fd, int loss_fd, stream_record_fn record, void *context)
+int stream_open(struct stream **out, struct bpf_object_skeleton *skeleton, size_t ring_bytes,
+		stream_record_fn record, void *context)
 {
+	struct bpf_map *events = bpf_object__find_map_by_name(*skeleton->obj, "events");
+	struct bpf_map *loss = bpf_object__find_map_by_name(*skeleton->obj, "loss");
 	struct stream *stream = calloc(1, sizeof(*stream));
 	int err;
 
 	if (!stream)
 		return -ENOMEM;
-	stream->loss_fd = loss_fd;
+	if (ring_bytes)
+		bpf_map__set_max_entries(events, ring_bytes);
+	err = bpf_object__load_skeleton(skeleton);
+	if (err) {
+		error_set(err, "the kernel refused the BPF programs (%s; -v shows its words)",
+			  strerror(-err));
+		goto fail;
+	}
+	stream->loss_fd = bpf_map__fd(loss);
 	stream->record = record;
 	stream->context = context;
-	err = ring_map(stream, events_fd);
+	err = ring_map(stream, bpf_map__fd(events));
 	if (err) {
-		stream_close(stream);
-		return error_set(err, "the ring buffer cannot be mapped");
+		error_set(err, "the ring buffer cannot be mapped");
+		goto fail;
 	}
 	*out = stream;
 	return 0;
+fail:
+	stream_close(stream);
+	return err;
 }
 
 void stream_close(struct stream *stream)
