@@ -5,7 +5,9 @@
  * A frame is named by {code id, instruction offset}. Code objects die and their addresses are used again, so a
  * code id is a hash of the address and of the 88 bytes of the code object that end with the line table pointer
  * (argument counts, first line, name, file name and table pointers, and the version where there is one): none
- * of them ever changes. user/python/code.c computes the same id. The hash of all {code id, offset} is the
+ * of them ever changes. Up to 3.11 there is no version, and what is compiled, run and dropped again and again has all of
+ * this at the same addresses: there the texts and the line table are in the hash, too, and the id's lowest bits say which
+ * of them could not be read (EVENT_MISS_*). user/python/code.c computes the same id. The hash of all {code id, offset} is the
  * stack's id; the frames themselves are sent once per id, and so is what a code object says of itself, because
  * by the time that the reader could ask, the code object of a finished module is gone.
  */
@@ -229,6 +231,72 @@ static __always_inline __u8 *frame_read(struct thread_state *thread, struct abi_
  * the loop that calls them, and so must the null checks be theirs.
  */
 
+#define CONTENT_MAX (1u << 30) /* no text or table of code is longer */
+
+/* The bytes of a str object's text, and where it is: data 0, nowhere. */
+static __always_inline __u64 text_find(const struct abi_offsets *offsets, __u64 string, __u64 *data,
+				       __u16 *kind)
+{
+	__u64 length = user_u64(string + offsets->unicode_length);
+	__u32 state = user_u64(string + offsets->unicode_state) >> (offsets->unicode_kind_shift & 31);
+	__u32 width = state & 7;
+
+	*data = 0;
+	if (!(state >> 3 & 1) || (width != 1 && width != 2 && width != 4) || length > CONTENT_MAX)
+		return 0;
+	*kind = width;
+	*data = string + (state >> 4 & 1 ? offsets->unicode_ascii : offsets->unicode_compact);
+	return length * width;
+}
+
+/* Of the last of the bytes at data; 0: they cannot be read. */
+__noinline __u64 content_hash(struct thread_state *thread, __u64 data, __u64 bytes)
+{
+	__u64 size = bytes < 8 * CONTENT_WORDS ? bytes : 8 * CONTENT_WORDS, hash = hash_start(bytes);
+	__u32 i;
+
+	if (!thread || !data)
+		return 0;
+	thread->content[size >> 3] = 0;
+	if (bpf_probe_read_user(thread->content, size, (void *)(data + bytes - size)))
+		return 0;
+	for (i = 0; i < CONTENT_WORDS && 8 * i < size; i++)
+		hash = hash_word(hash, thread->content[i]);
+	return hash ? hash : 1;
+}
+
+static __always_inline __u64 text_hash(struct thread_state *thread, const struct abi_offsets *offsets,
+				       __u64 string)
+{
+	__u64 data, bytes;
+	__u16 kind;
+
+	bytes = text_find(offsets, string, &data, &kind);
+	return content_hash(thread, data, bytes);
+}
+
+/* The id of the code object in thread->code, from what it is without its contents. */
+__noinline __u64 code_id_with_contents(struct thread_state *thread, struct abi_target *target, __u64 id)
+{
+	const struct abi_offsets *offsets;
+	__u64 missing = 0, lines, bytes, hash;
+
+	if (!thread || !target)
+		return 0;
+	offsets = &target->offsets;
+	hash = text_hash(thread, offsets, CODE_U64(thread, offsets->code_filename));
+	missing |= hash ? 0 : EVENT_MISS_FILENAME;
+	id = hash_word(id, hash);
+	hash = text_hash(thread, offsets, CODE_U64(thread, offsets->code_qualname));
+	missing |= hash ? 0 : EVENT_MISS_QUALNAME;
+	id = hash_word(id, hash);
+	lines = CODE_U64(thread, offsets->code_lines);
+	bytes = user_u64(lines + offsets->bytes_size);
+	hash = bytes > CONTENT_MAX ? 0 : content_hash(thread, lines + offsets->bytes_data, bytes);
+	missing |= hash ? 0 : EVENT_MISS_LINES;
+	return (hash_word(id, hash) & ~(__u64)EVENT_MISS_ALL) | missing;
+}
+
 /* What is to be known of the code object at address, into *recent. 0; -1: not resident, or it is none; 1: it is none, and may be so. */
 static __always_inline int code_read(struct thread_state *thread, struct abi_target *target, __u64 code,
 				     struct recent_frame *recent)
@@ -246,6 +314,8 @@ static __always_inline int code_read(struct thread_state *thread, struct abi_tar
 	id = hash_start(target->space ^ code);
 	for (i = 0; i < WINDOW_WORDS; i++)
 		id = hash_word(id, CODE_U64(thread, window + 8 * i));
+	if (!offsets->code_versioned)
+		id = code_id_with_contents(thread, target, id);
 	recent->code_id = id ? id : 1;
 	recent->code = code;
 	recent->first_traceable =
@@ -313,22 +383,12 @@ __noinline int frame_append(struct thread_state *thread, struct abi_target *targ
 /* Copies a str object's text; its length in bytes, or -1. */
 static __always_inline long text_copy(const struct abi_offsets *offsets, __u64 string, __u8 *out, __u16 *kind)
 {
-	__u64 length = user_u64(string + offsets->unicode_length);
-	__u32 state = 0, width, ascii;
-	__u64 data, bytes;
+	__u64 data, bytes = text_find(offsets, string, &data, kind);
 
-	if (bpf_probe_read_user(&state, sizeof(state), (void *)(string + offsets->unicode_state)))
+	if (!data)
 		return -1;
-	state >>= offsets->unicode_kind_shift & 31;
-	width = state & 7;
-	ascii = state >> 4 & 1;
-	if (!(state >> 3 & 1) || (width != 1 && width != 2 && width != 4))
-		return -1;
-	data = string + (ascii ? offsets->unicode_ascii : offsets->unicode_compact);
-	bytes = length > EVENT_MAX_TEXT ? EVENT_MAX_TEXT : length * width;
 	if (bytes > EVENT_MAX_TEXT)
 		bytes = EVENT_MAX_TEXT;
-	*kind = width;
 	if (bpf_probe_read_user(out, bytes, (void *)data))
 		return -1;
 	return bytes;
@@ -538,7 +598,8 @@ static __always_inline __u64 python_frames_append(struct thread_state *thread, s
 	}
 	if (nframe > EVENT_MAX_FRAMES)
 		nframe = EVENT_MAX_FRAMES;
-	thread->walk++;
+	/* Where not every allocation is walked, what the last walk has learnt may be of a code object that is dead. */
+	thread->walk += target->partial || target->sample_bytes ? 2 : 1;
 	thread->window_frames = 0;
 	thread->windows = 0;
 	for (i = 0; i < WALK_LIMIT && frame; i++) {

@@ -18,13 +18,15 @@
 #define FRAME_BYTES     112u /* of a frame, up to 3.10 */
 #define FRAME_BYTES_311 80u
 #define WINDOW_WORDS    11
+#define CONTENT_WORDS   16    /* of a text or a line table, its last ones */
 #define WINDOW_BYTES    1024u /* of frames that lie side by side */
 #define PAGE_BYTES      4096ull
 
 /*
  * What the last walk learnt of a frame's code object. A frame keeps its code object alive, so one that the walk just
  * before found at the same place with the same code object still has it, and that need not be read again. (A code
- * object that takes the place of a dead one is allocated, and that allocation walks the stack.)
+ * object that takes the place of a dead one is allocated, and that allocation walks the stack; see python_frames_append() for
+ * where it does not.)
  */
 #define RECENT_FRAMES 256
 struct recent_frame {
@@ -93,6 +95,7 @@ struct thread_state {
 	__u8 window[WINDOW_BYTES + FRAME_BYTES] __attribute__((aligned(8)));
 
 	__u64 code[32]; /* the code object being read; 256 bytes */
+	__u64 content[CONTENT_WORDS + 1];
 	struct {
 		struct event_header header;
 		__u64 stack_id;

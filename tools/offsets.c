@@ -122,6 +122,8 @@ static const struct spec specs[] = {
 	{"abi.frame_code_tagged", CONST, NULL, NULL, V(14), ANY, 1},
 	{"abi.frame_code_checked", CONST, NULL, NULL, V(8), V(12), 0},
 	{"abi.frame_code_checked", CONST, NULL, NULL, V(13), ANY, 1},
+	{"abi.code_versioned", CONST, NULL, NULL, V(8), V(11), 0},
+	{"abi.code_versioned", CONST, NULL, NULL, V(12), ANY, 1},
 
 	{"heap.interp_obmalloc", OFFSET, "PyInterpreterState", "obmalloc", V(12), ANY, 0},
 	{"heap.interp_obmalloc", CONST, NULL, NULL, V(8), V(11), 0},

@@ -197,6 +197,7 @@ struct event_appear {
 #define EVENT_MISS_FILENAME 1u
 #define EVENT_MISS_QUALNAME 2u
 #define EVENT_MISS_LINES    4u
+#define EVENT_MISS_ALL      7u
 
 /*
  * Text is copied as CPython stores it: `kind` bytes a character (1: Latin-1, 2: UCS-2, 4: UCS-4), native

@@ -54,6 +54,8 @@ struct abi_offsets {
 	__u8 owner_skip;         /* frames with owner >= this are no Python frames (3.12+); 255: none */
 	__u8 frame_code_tagged;  /* 1: the low bits of frame_code are a tag (3.14+) */
 	__u8 frame_code_checked; /* 1: frame_code may be no code object: compare its type (3.13+) */
+	__u8 code_versioned; /* 1: a code object has a number that no other of the process has (co_version, 3.12+) */
+	__u8 pad;
 };
 
 /*
@@ -95,7 +97,8 @@ struct abi_target {
 	struct abi_offsets offsets;
 	/* Code of the interpreter's file: native frames of a traceback end there, and Python's go on. Addresses; 0, 0: none. */
 	__u64 interpreter_start, interpreter_end;
-	__u64 ended; /* 1: a thread tells of its end. Written by the programs */
+	__u64 ended;   /* 1: a thread tells of its end. Written by the programs */
+	__u64 partial; /* 1: Python's allocations are not all told of (growth mode) */
 };
 
 /* Of which processes that are not under trace a session wants to hear (EVENT_APPEAR, EVENT_EXIT). */
@@ -193,10 +196,10 @@ enum abi_register {
 
 #define ABI_COOKIE_ADDEND(addend) ((__u64)(__u16)(addend) << 40)
 
-_Static_assert(sizeof(struct abi_offsets) == 56, "offsets");
+_Static_assert(sizeof(struct abi_offsets) == 58, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
 _Static_assert(__builtin_offsetof(struct abi_target, offsets) == 176, "target.offsets");
-_Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 232, "target.interpreter_start");
-_Static_assert(sizeof(struct abi_target) == 256, "target");
+_Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 240, "target.interpreter_start");
+_Static_assert(sizeof(struct abi_target) == 272, "target");
 
 #endif

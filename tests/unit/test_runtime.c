@@ -120,17 +120,14 @@ static void check_code(const struct python_runtime *runtime, uint64_t address, u
 	const struct event_code_lines *lines;
 	const struct event_code *event;
 	struct buffer out = {0};
-	uint64_t window[11];
+	uint64_t id;
 	int line = 0;
 
 	target.space = SPACE;
-	assert_int_equal(memory_read(runtime->pid, address + target.offsets.code_lines + 8 - sizeof(window),
-				     window, sizeof(window)),
-			 0);
+	assert_int_equal(code_id(runtime->pid, &target, address, 0, &id), 0);
 	assert_int_equal(code_read(runtime->pid, &target, address, 12345, &header, &out), -ESTALE);
 	assert_int_equal(out.size, 0);
-	assert_int_equal(
-		code_read(runtime->pid, &target, address, code_id(SPACE, address, window), &header, &out), 0);
+	assert_int_equal(code_read(runtime->pid, &target, address, id, &header, &out), 0);
 
 	event = (const void *)out.data;
 	assert_int_equal(event->header.type, EVENT_CODE);

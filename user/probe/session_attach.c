@@ -238,6 +238,7 @@ static void target_describe(struct session *session, struct member *member, cons
 	target->sample_bytes = session->opts.sample_bytes;
 	target->space = session->next_space++;
 	target->layers = member->layers;
+	target->partial = plan->mode == EVENT_MODE_GROWTH;
 	interpreter_find(member);
 	/* One that cannot be described is not read. */
 	if (member->layers & 1u << EVENT_LAYER_PYTHON && heap_describe(&member->runtime, &target->heap))

@@ -56,6 +56,7 @@ static int target_update(const struct change *change, int all_ends)
 	target->sample_bytes = change->step->sample_bytes;
 	target->sample_overflow = all_ends;
 	target->layers = change->member->layers;
+	target->partial = change->step->mode == EVENT_MODE_GROWTH;
 	return attach_target(change->session->attach, change->member->pid, target);
 }
 

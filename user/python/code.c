@@ -16,6 +16,8 @@
 
 #define WINDOW_WORDS    11
 #define WINDOW_BYTES    (WINDOW_WORDS * 8)
+#define CONTENT_WORDS   16
+#define CONTENT_MAX     (1u << 30) /* no text or table of code is longer */
 #define LINES_MAX       (1u << 20) /* longest line table that is read */
 #define UNICODE_KIND    7u
 #define UNICODE_COMPACT (1u << 3) /* relative to the kind's shift */
@@ -33,24 +35,24 @@ static uint64_t mix(uint64_t x)
 	return x ^ x >> 32;
 }
 
-uint64_t code_id(uint32_t space, uint64_t address, const uint64_t window[11])
+static uint64_t hash_word(uint64_t hash, uint64_t word)
 {
-	uint64_t hash = mix(space ^ address);
-
-	for (int i = 0; i < WINDOW_WORDS; i++) {
-		hash = (hash ^ window[i]) * 0x9e3779b97f4a7c15ull;
-		hash ^= hash >> 32;
-	}
-	return hash ? hash : 1; /* 0 names no code object */
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+	return hash ^ hash >> 32;
 }
 
-/* 0 when the text at address was read, else a negative errno; only -ESRCH and -EPERM mean more than
- * "missing". */
-static int text_read(pid_t pid, const struct abi_offsets *offsets, uint64_t address, struct text *out)
+/* A pointer member of the code object. */
+static int pointer_read(pid_t pid, uint64_t address, uint64_t *out)
 {
-	uint64_t data;
+	return memory_read(pid, address, out, sizeof(*out));
+}
+
+/* Where a str object has its text. 0, -EINVAL, -errno. */
+static int text_find(pid_t pid, const struct abi_offsets *offsets, uint64_t address, uint64_t *data,
+		     uint64_t *bytes, uint16_t *kind)
+{
+	uint64_t length;
 	uint32_t state;
-	int64_t length;
 	int err;
 
 	err = memory_read(pid, address + offsets->unicode_state, &state, sizeof(state));
@@ -59,11 +61,95 @@ static int text_read(pid_t pid, const struct abi_offsets *offsets, uint64_t addr
 	if (err)
 		return err;
 	state >>= offsets->unicode_kind_shift;
-	out->kind = state & UNICODE_KIND;
-	if (!(state & UNICODE_COMPACT) || (out->kind != 1 && out->kind != 2 && out->kind != 4) || length < 0)
+	*kind = state & UNICODE_KIND;
+	if (!(state & UNICODE_COMPACT) || (*kind != 1 && *kind != 2 && *kind != 4) || length > CONTENT_MAX)
 		return -EINVAL;
-	out->bytes = length > EVENT_MAX_TEXT / out->kind ? EVENT_MAX_TEXT : (uint32_t)length * out->kind;
-	data = address + (state & UNICODE_ASCII ? offsets->unicode_ascii : offsets->unicode_compact);
+	*data = address + (state & UNICODE_ASCII ? offsets->unicode_ascii : offsets->unicode_compact);
+	*bytes = length * *kind;
+	return 0;
+}
+
+/* Mixes the last of the bytes at data into hash. */
+static int content_mix(pid_t pid, uint64_t data, uint64_t bytes, uint64_t *hash)
+{
+	uint64_t words[CONTENT_WORDS] = {0}, content = mix(bytes);
+	size_t size = bytes < sizeof(words) ? bytes : sizeof(words);
+	int err = memory_read(pid, data + bytes - size, words, size);
+
+	for (size_t i = 0; i < CONTENT_WORDS && 8 * i < size; i++)
+		content = hash_word(content, words[i]);
+	*hash = hash_word(*hash, content ? content : 1);
+	return err;
+}
+
+static int text_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at, int missing,
+		    uint64_t *hash)
+{
+	uint64_t string, data, bytes;
+	uint16_t kind;
+	int err;
+
+	if (missing) {
+		*hash = hash_word(*hash, 0);
+		return 0;
+	}
+	err = pointer_read(pid, pointer_at, &string);
+	if (!err)
+		err = text_find(pid, offsets, string, &data, &bytes, &kind);
+	return err ? err : content_mix(pid, data, bytes, hash);
+}
+
+static int lines_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at, int missing,
+		     uint64_t *hash)
+{
+	uint64_t lines, bytes;
+	int err;
+
+	if (missing) {
+		*hash = hash_word(*hash, 0);
+		return 0;
+	}
+	err = pointer_read(pid, pointer_at, &lines);
+	if (!err)
+		err = memory_read(pid, lines + offsets->bytes_size, &bytes, sizeof(bytes));
+	if (!err && bytes > CONTENT_MAX)
+		err = -EINVAL;
+	return err ? err : content_mix(pid, lines + offsets->bytes_data, bytes, hash);
+}
+
+int code_id(pid_t pid, const struct abi_target *target, uint64_t address, uint32_t missing, uint64_t *id)
+{
+	const struct abi_offsets *offsets = &target->offsets;
+	uint64_t window[WINDOW_WORDS], hash = mix(target->space ^ address);
+	int err = memory_read(pid, address + offsets->code_lines + 8 - WINDOW_BYTES, window, sizeof(window));
+
+	for (int i = 0; i < WINDOW_WORDS && !err; i++)
+		hash = hash_word(hash, window[i]);
+	if (!err && !offsets->code_versioned) {
+		err = text_mix(pid, offsets, address + offsets->code_filename, missing & EVENT_MISS_FILENAME,
+			       &hash);
+		if (!err)
+			err = text_mix(pid, offsets, address + offsets->code_qualname,
+				       missing & EVENT_MISS_QUALNAME, &hash);
+		if (!err)
+			err = lines_mix(pid, offsets, address + offsets->code_lines,
+					missing & EVENT_MISS_LINES, &hash);
+		hash = (hash & ~(uint64_t)EVENT_MISS_ALL) | missing;
+	}
+	*id = hash ? hash : 1; /* 0 names no code object */
+	return err;
+}
+
+/* 0 when the text at address was read, else a negative errno; only -ESRCH and -EPERM mean more than
+ * "missing". */
+static int text_read(pid_t pid, const struct abi_offsets *offsets, uint64_t address, struct text *out)
+{
+	uint64_t data, bytes;
+	int err = text_find(pid, offsets, address, &data, &bytes, &out->kind);
+
+	if (err)
+		return err;
+	out->bytes = bytes > EVENT_MAX_TEXT ? EVENT_MAX_TEXT : (uint32_t)bytes;
 	return memory_read(pid, data, out->data, out->bytes);
 }
 
@@ -146,19 +232,12 @@ static int lines_append(struct buffer *out, const struct event_code *code, const
 
 static int id_check(pid_t pid, const struct abi_target *target, uint64_t address, uint64_t expected_id)
 {
-	uint64_t window[WINDOW_WORDS];
-	int err = memory_read(pid, address + target->offsets.code_lines + 8 - WINDOW_BYTES, window,
-			      sizeof(window));
+	uint64_t id;
+	int err = code_id(pid, target, address, expected_id & EVENT_MISS_ALL, &id);
 
-	if (err)
-		return err;
-	return code_id(target->space, address, window) == expected_id ? 0 : -ESTALE;
-}
-
-/* A pointer member of the code object. */
-static int pointer_read(pid_t pid, uint64_t address, uint64_t *out)
-{
-	return memory_read(pid, address, out, sizeof(*out));
+	if (err == -EINVAL)
+		return -ESTALE;
+	return err ? err : id == expected_id ? 0 : -ESTALE;
 }
 
 /* A part that cannot be read is marked; a process that is gone, or no memory, ends the reading. */

@@ -13,10 +13,11 @@
 #include <sys/types.h>
 
 /*
- * The id that BPF gives to the code object at address: a hash of space, address and the 88 bytes that end
- * with the line table pointer. bpf/python_stack.h has its twin; window is those 88 bytes.
+ * The id that BPF gives to the code object at address (bpf/python_stack.h has its twin): a hash of target->space, address
+ * and the 88 bytes that end with the line table pointer; up to 3.11 also of the last 128 bytes of its texts and its
+ * line table, but for those that are missing (EVENT_MISS_*). 0, -EFAULT, -ESRCH, -EPERM.
  */
-uint64_t code_id(uint32_t space, uint64_t address, const uint64_t window[11]);
+int code_id(pid_t pid, const struct abi_target *target, uint64_t address, uint32_t missing, uint64_t *id);
 
 /*
  * Appends an EVENT_CODE record and EVENT_CODE_LINES records for the code object at address to out, headers
