@@ -124,6 +124,10 @@ static void check_code(const struct python_runtime *runtime, uint64_t address, u
 	int line = 0;
 
 	target.space = SPACE;
+	/* Whatever BPF could not read is not in the id that it gave. */
+	assert_int_equal(code_id(runtime->pid, &target, address, EVENT_MISS_LINES, &id), 0);
+	assert_int_equal(code_read(runtime->pid, &target, address, id, &header, &out), 0);
+	out.size = 0;
 	assert_int_equal(code_id(runtime->pid, &target, address, 0, &id), 0);
 	assert_int_equal(code_read(runtime->pid, &target, address, 12345, &header, &out), -ESTALE);
 	assert_int_equal(out.size, 0);
