@@ -15,7 +15,7 @@
 /*
  * The id that BPF gives to the code object at address (bpf/python_stack.h has its twin): a hash of target->space, address
  * and the 88 bytes that end with the line table pointer; up to 3.11 also of the last 128 bytes of its texts and its
- * line table, but for those that are missing (EVENT_MISS_*). 0, -EFAULT, -ESRCH, -EPERM.
+ * line table, but for those that are missing (EVENT_MISS_*). 0; -EINVAL: no texts or table are there; -EFAULT, -ESRCH, -EPERM.
  */
 int code_id(pid_t pid, const struct abi_target *target, uint64_t address, uint32_t missing, uint64_t *id);
 
