@@ -13,7 +13,7 @@
 #include <sys/types.h>
 
 /*
- * The id that BPF gives to the code object at address (bpf/python_stack.h has its twin): a hash of target->space, address
+ * The id that BPF gives to the code object at address (bpf/python_code.h has its twin): a hash of target->space, address
  * and the 88 bytes that end with the line table pointer; up to 3.11 also of the last 128 bytes of its texts and its
  * line table, but for those that are missing (EVENT_MISS_*). 0; -EINVAL: no texts or table are there; -EFAULT, -ESRCH, -EPERM.
  */

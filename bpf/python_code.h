@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Code objects: their ids (see python_stack.h), and the records of what they say of themselves. user/python/code.c is the twin. */
+#ifndef TRACER_BPF_PYTHON_CODE_H
+#define TRACER_BPF_PYTHON_CODE_H
+
+#include "state.h"
+
+#define HASH_WORD 0x9e3779b97f4a7c15ull
+#define HASH_SEED 0xbf58476d1ce4e5b9ull
+
+#define UNREADABLE (~0ull) /* no pointer is that */
+
+/*
+ * Not inline: what has no more than a word on its stack has it on the kernel's, where a copy may go without being asked what
+ * memory that is; from 64 bytes on a program's stack lies elsewhere (hardened usercopy; private stacks, 6.13+).
+ */
+__noinline __u64 user_pointer(__u64 address)
+{
+	__u64 value;
+
+	return bpf_probe_read_user(&value, sizeof(value), (void *)address) ? UNREADABLE : value;
+}
+
+/* What cannot be read is 0. */
+static __always_inline __u64 user_u64(__u64 address)
+{
+	__u64 value = user_pointer(address);
+
+	return value == UNREADABLE ? 0 : value;
+}
+
+static __always_inline __u64 hash_word(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * HASH_WORD;
+	return hash ^ hash >> 32;
+}
+
+static __always_inline __u64 hash_start(__u64 seed)
+{
+	seed *= HASH_SEED;
+	return seed ^ seed >> 32;
+}
+
+/* An offset that the verifier sees is not above max, and a multiple of step. */
+#define OFFSET_WITHIN(offset, max, step)                                                                     \
+	({                                                                                                   \
+		__u64 at = (offset);                                                                         \
+		asm volatile("if %0 <= %1 goto +1; %0 = 0; %0 &= %2" : "+r"(at) : "i"(max), "i"(-(step)));   \
+		at;                                                                                          \
+	})
+
+#define CODE_U64(thread, offset) ((thread)->code[((offset) >> 3) & 31])
+#define CODE_U32(thread, offset) (*(__u32 *)((__u8 *)(thread)->code + ((offset)&0xfc)))
+
+#define CONTENT_MAX (1u << 30) /* no text or table of code is longer */
+
+/* The bytes of a str object's text, and where it is: data 0, nowhere. */
+static __always_inline __u64 text_find(const struct abi_offsets *offsets, __u64 string, __u64 *data,
+				       __u16 *kind)
+{
+	__u64 length = user_u64(string + offsets->unicode_length);
+	__u32 state = user_u64(string + offsets->unicode_state) >> (offsets->unicode_kind_shift & 31);
+	__u32 width = state & 7;
+
+	*data = 0;
+	if (!(state >> 3 & 1) || (width != 1 && width != 2 && width != 4) || length > CONTENT_MAX)
+		return 0;
+	*kind = width;
+	*data = string + (state >> 4 & 1 ? offsets->unicode_ascii : offsets->unicode_compact);
+	return length * width;
+}
+
+/* Of the last of the bytes at data; 0: they cannot be read. */
+__noinline __u64 content_hash(struct thread_state *thread, __u64 data, __u64 bytes)
+{
+	__u64 size = bytes < 8 * CONTENT_WORDS ? bytes : 8 * CONTENT_WORDS, hash = hash_start(bytes);
+	__u32 i;
+
+	if (!thread || !data)
+		return 0;
+	thread->content[size >> 3] = 0;
+	if (bpf_probe_read_user(thread->content, size, (void *)(data + bytes - size)))
+		return 0;
+	for (i = 0; i < CONTENT_WORDS && 8 * i < size; i++)
+		hash = hash_word(hash, thread->content[i]);
+	return hash ? hash : 1;
+}
+
+static __always_inline __u64 text_hash(struct thread_state *thread, const struct abi_offsets *offsets,
+				       __u64 string)
+{
+	__u64 data, bytes;
+	__u16 kind;
+
+	bytes = text_find(offsets, string, &data, &kind);
+	return content_hash(thread, data, bytes);
+}
+
+/* The id of the code object in thread->code, from what it is without its contents. */
+__noinline __u64 code_id_with_contents(struct thread_state *thread, struct abi_target *target, __u64 id)
+{
+	const struct abi_offsets *offsets;
+	__u64 missing = 0, lines, bytes, hash;
+
+	if (!thread || !target)
+		return 0;
+	offsets = &target->offsets;
+	hash = text_hash(thread, offsets, CODE_U64(thread, offsets->code_filename));
+	missing |= hash ? 0 : EVENT_MISS_FILENAME;
+	id = hash_word(id, hash);
+	hash = text_hash(thread, offsets, CODE_U64(thread, offsets->code_qualname));
+	missing |= hash ? 0 : EVENT_MISS_QUALNAME;
+	id = hash_word(id, hash);
+	lines = CODE_U64(thread, offsets->code_lines);
+	bytes = user_u64(lines + offsets->bytes_size);
+	hash = bytes > CONTENT_MAX ? 0 : content_hash(thread, lines + offsets->bytes_data, bytes);
+	missing |= hash ? 0 : EVENT_MISS_LINES;
+	return (hash_word(id, hash) & ~(__u64)EVENT_MISS_ALL) | missing;
+}
+
+/* What is to be known of the code object at address, into *recent. 0; -1: not resident, or it is none; 1: it is none, and may be so. */
+static __always_inline int code_read(struct thread_state *thread, struct abi_target *target, __u64 code,
+				     struct recent_frame *recent)
+{
+	const struct abi_offsets *offsets = &target->offsets;
+	__u64 id, window;
+	int i;
+
+	/* Up to 3.10 it is shorter. */
+	if (bpf_probe_read_user(thread->code, offsets->frame_lasti_scale ? 128 : CODE_BYTES, (void *)code))
+		return -1;
+	if (target->code_type && CODE_U64(thread, offsets->object_type) != target->code_type)
+		return offsets->frame_code_checked ? 1 : -1;
+	window = offsets->code_lines + 8 - 8 * WINDOW_WORDS;
+	id = hash_start(target->space ^ code);
+	for (i = 0; i < WINDOW_WORDS; i++)
+		id = hash_word(id, CODE_U64(thread, window + 8 * i));
+	if (!offsets->code_versioned)
+		id = code_id_with_contents(thread, target, id);
+	recent->code_id = id ? id : 1;
+	recent->code = code;
+	recent->first_traceable =
+		offsets->frame_lasti_scale ? 0 : CODE_U32(thread, offsets->code_first_traceable);
+	return 0;
+}
+
+/* Copies a str object's text; its length in bytes, or -1. */
+static __always_inline long text_copy(const struct abi_offsets *offsets, __u64 string, __u8 *out, __u16 *kind)
+{
+	__u64 data, bytes = text_find(offsets, string, &data, kind);
+
+	if (!data)
+		return -1;
+	if (bytes > EVENT_MAX_TEXT)
+		bytes = EVENT_MAX_TEXT;
+	if (bpf_probe_read_user(out, bytes, (void *)data))
+		return -1;
+	return bytes;
+}
+
+#define LINES_SMALL 216 /* most line tables fit; the ring buffer takes constant sizes only */
+
+/* One piece of a line table. 0; -1: ring buffer full; 1: not readable. */
+static __always_inline int lines_send(__u64 code_id, __u64 data, __u32 offset, __u32 bytes, const __u32 room)
+{
+	struct event_code_lines *record =
+		bpf_ringbuf_reserve(&events, sizeof(struct event_code_lines) + room, 0);
+
+	if (!record) {
+		loss_add(LOSS_CODE, 1);
+		return -1;
+	}
+	if (bytes > room)
+		bytes = room;
+	if (bpf_probe_read_user(record->data, bytes, (void *)(data + offset))) {
+		bpf_ringbuf_discard(record, RING_FLAGS);
+		return 1;
+	}
+	header_fill(&record->header, EVENT_CODE_LINES, (sizeof(*record) + bytes + 7) & ~7u);
+	record->code_id = code_id;
+	record->offset = offset;
+	record->bytes = bytes;
+	bpf_ringbuf_submit(record, RING_FLAGS);
+	return 0;
+}
+
+/*
+ * The piece at offset of a table of bytes. A function of its own, so that the verifier looks at it once and not
+ * once a turn of the loop below.
+ */
+__noinline int lines_piece(__u64 code_id, __u64 data, __u32 offset, __u32 bytes)
+{
+	__u32 piece = bytes - offset;
+
+	if (piece <= LINES_SMALL)
+		return lines_send(code_id, data, offset, piece, LINES_SMALL);
+	if (piece > EVENT_MAX_LINES)
+		piece = EVENT_MAX_LINES;
+	return lines_send(code_id, data, offset, piece, EVENT_MAX_LINES);
+}
+
+/* Sends the line table at data in pieces. 0; -1: ring buffer full; 1: some of it not readable or too long. */
+__noinline int lines_emit(__u64 code_id, __u64 data, __u32 bytes)
+{
+	__u32 offset;
+	int result;
+
+	for (offset = 0; offset < EVENT_MAX_LINES_ALL; offset += EVENT_MAX_LINES) {
+		if (offset >= bytes)
+			return 0;
+		result = lines_piece(code_id, data, offset, bytes);
+		if (result)
+			return result;
+	}
+	return offset >= bytes ? 0 : 1;
+}
+
+/* Sends what the code object says of itself. 0; -1: ring buffer full. */
+__noinline int code_emit(struct abi_target *target, __u64 code, __u64 code_id)
+{
+	const struct abi_offsets *offsets;
+	struct event_code *record;
+	__u64 lines, lines_bytes;
+	long first, second;
+	int sent;
+
+	if (!target)
+		return -1;
+	offsets = &target->offsets;
+	lines = user_u64(code + offsets->code_lines);
+	lines_bytes = user_u64(lines + offsets->bytes_size);
+	if (lines_bytes > 1u << 30)
+		lines_bytes = 1u << 30;
+	sent = lines_emit(code_id, lines + offsets->bytes_data, lines_bytes);
+	if (sent < 0)
+		return -1;
+
+	record = bpf_ringbuf_reserve(&events, sizeof(*record) + 2 * EVENT_MAX_TEXT, 0);
+	if (!record) {
+		loss_add(LOSS_CODE, 1);
+		return -1;
+	}
+	header_fill(&record->header, EVENT_CODE, sizeof(*record) + 2 * EVENT_MAX_TEXT);
+	record->code_id = code_id;
+	record->address = code;
+	record->first_line = 0;
+	bpf_probe_read_user(&record->first_line, 4, (void *)(code + offsets->code_first_line));
+	record->missing = sent ? EVENT_MISS_LINES : 0;
+	record->lines_bytes = lines_bytes;
+	record->filename_kind = 1;
+	record->qualname_kind = 1;
+	first = text_copy(offsets, user_u64(code + offsets->code_filename), record->data,
+			  &record->filename_kind);
+	if (first < 0 || first > EVENT_MAX_TEXT) {
+		record->missing |= EVENT_MISS_FILENAME;
+		first = 0;
+	}
+	second = text_copy(offsets, user_u64(code + offsets->code_qualname), record->data + first,
+			   &record->qualname_kind);
+	if (second < 0) {
+		record->missing |= EVENT_MISS_QUALNAME;
+		second = 0;
+	}
+	record->filename_bytes = first;
+	record->qualname_bytes = second;
+	/* The ring buffer's room is constant; the record proper ends with its text. */
+	record->header.size = (sizeof(*record) + first + second + 7) & ~7u;
+	bpf_ringbuf_submit(record, RING_FLAGS);
+	return 0;
+}
+
+#endif
