@@ -351,6 +351,19 @@ http {
 """
 
 
+EPOLL_WAIT = "232"
+
+
+def rest(pids):
+    """Waits until all have done what they were asked: a client's close() or request has woken a worker when it returns."""
+
+    def waits(pid):
+        with open("/proc/%d/syscall" % pid) as file:
+            return file.read().split()[0] == EPOLL_WAIT
+
+    wait_until(lambda: all(map(waits, pids)), "nginx's workers wait for work")
+
+
 def http_get(path):
     client = http.client.HTTPConnection("localhost", timeout=TIMEOUT)
     client.sock = socket.socket(socket.AF_UNIX)
@@ -371,6 +384,7 @@ def test_nginx(trace, allocated, tmp_path):
     with service(server, "-e", tmp_path / "error.log", "-c", tmp_path / "nginx.conf", env=allocated.env) as master:
         workers = wait_until(lambda: len(children(master.pid)) == 2 and os.path.exists(path) and children(master.pid), "nginx has workers")
         http_get(path).close()
+        rest(workers)
         before = {pid: allocated.of(pid) for pid in workers}
         run = trace("-p", ",".join(map(str, [master.pid, *workers])), attached=3)
         kept = []
@@ -383,6 +397,7 @@ def test_nginx(trace, allocated, tmp_path):
         for client in kept:
             client.close()
         kept = [http_get(path) for _ in range(300)]
+        rest(workers)
         after = {pid: allocated.of(pid) for pid in workers}
         report = run.finish()
     expect_nothing_lost(report)
