@@ -82,39 +82,54 @@ static int content_mix(pid_t pid, uint64_t data, uint64_t bytes, uint64_t *hash)
 	return err;
 }
 
-static int text_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at, int missing,
-		    uint64_t *hash)
+/* A part of a code object that its id is made of: mixes what the pointer at pointer_at leads to into hash. */
+typedef int part_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at, uint64_t *hash);
+
+static int text_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at, uint64_t *hash)
 {
 	uint64_t string, data, bytes;
 	uint16_t kind;
-	int err;
+	int err = pointer_read(pid, pointer_at, &string);
 
-	if (missing) {
-		*hash = hash_word(*hash, 0);
-		return 0;
-	}
-	err = pointer_read(pid, pointer_at, &string);
 	if (!err)
 		err = text_find(pid, offsets, string, &data, &bytes, &kind);
 	return err ? err : content_mix(pid, data, bytes, hash);
 }
 
-static int lines_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at, int missing,
-		     uint64_t *hash)
+static int lines_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at, uint64_t *hash)
 {
 	uint64_t lines, bytes;
-	int err;
+	int err = pointer_read(pid, pointer_at, &lines);
 
-	if (missing) {
-		*hash = hash_word(*hash, 0);
-		return 0;
-	}
-	err = pointer_read(pid, pointer_at, &lines);
 	if (!err)
 		err = memory_read(pid, lines + offsets->bytes_size, &bytes, sizeof(bytes));
 	if (!err && bytes > CONTENT_MAX)
 		err = -EINVAL;
 	return err ? err : content_mix(pid, lines + offsets->bytes_data, bytes, hash);
+}
+
+/* Texts and line table; those of missing (EVENT_MISS_*) could not be read when the id was made. */
+static int contents_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t address, uint32_t missing,
+			uint64_t *hash)
+{
+	const struct {
+		part_mix *mix;
+		uint32_t offset, part;
+	} parts[] = {
+		{text_mix, offsets->code_filename, EVENT_MISS_FILENAME},
+		{text_mix, offsets->code_qualname, EVENT_MISS_QUALNAME},
+		{lines_mix, offsets->code_lines, EVENT_MISS_LINES},
+	};
+	int err = 0;
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts) && !err; i++) {
+		if (missing & parts[i].part)
+			*hash = hash_word(*hash, 0);
+		else
+			err = parts[i].mix(pid, offsets, address + parts[i].offset, hash);
+	}
+	*hash = (*hash & ~(uint64_t)EVENT_MISS_ALL) | missing;
+	return err;
 }
 
 int code_id(pid_t pid, const struct abi_target *target, uint64_t address, uint32_t missing, uint64_t *id)
@@ -125,17 +140,8 @@ int code_id(pid_t pid, const struct abi_target *target, uint64_t address, uint32
 
 	for (int i = 0; i < WINDOW_WORDS && !err; i++)
 		hash = hash_word(hash, window[i]);
-	if (!err && !offsets->code_versioned) {
-		err = text_mix(pid, offsets, address + offsets->code_filename, missing & EVENT_MISS_FILENAME,
-			       &hash);
-		if (!err)
-			err = text_mix(pid, offsets, address + offsets->code_qualname,
-				       missing & EVENT_MISS_QUALNAME, &hash);
-		if (!err)
-			err = lines_mix(pid, offsets, address + offsets->code_lines,
-					missing & EVENT_MISS_LINES, &hash);
-		hash = (hash & ~(uint64_t)EVENT_MISS_ALL) | missing;
-	}
+	if (!err && !offsets->code_versioned)
+		err = contents_mix(pid, offsets, address, missing, &hash);
 	*id = hash ? hash : 1; /* 0 names no code object */
 	return err;
 }
