@@ -87,7 +87,7 @@ typedef int part_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t poin
 
 static int text_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at, uint64_t *hash)
 {
-	uint64_t string, data, bytes;
+	uint64_t string = 0, data = 0, bytes = 0;
 	uint16_t kind;
 	int err = pointer_read(pid, pointer_at, &string);
 
@@ -98,7 +98,7 @@ static int text_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t point
 
 static int lines_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at, uint64_t *hash)
 {
-	uint64_t lines, bytes;
+	uint64_t lines = 0, bytes = 0;
 	int err = pointer_read(pid, pointer_at, &lines);
 
 	if (!err)
