@@ -115,8 +115,11 @@ static __always_inline void alloc_output(struct thread_state *thread, __u32 type
 	struct event_alloc block = {.address = address, .bytes = bytes, .domain = domain, .api = api};
 	__u32 face = api & EVENT_API_MASK;
 
-	if (type != EVENT_REUSE && !block_is_wanted(thread, address, bytes, domain, api))
-		return;
+	if (type != EVENT_REUSE) {
+		birth_note(address, bytes);
+		if (!block_is_wanted(thread, address, bytes, domain, api))
+			return;
+	}
 	block.stack_id =
 		stack_id_current(thread, &thread->target,
 				 face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL);

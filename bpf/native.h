@@ -137,12 +137,8 @@ __noinline __u64 native_stack_id(struct thread_state *thread, struct abi_target 
 		if (!whole)
 			native_frame_append(thread, thread->native_walk.caller);
 	}
-	if (target->runtime) {
-		/* Not every allocation of Python's was walked: what the last walk has learnt may be of a dead code object. */
-		if (!(target->layers & 1u << EVENT_LAYER_PYTHON))
-			thread->walk++;
+	if (target->runtime)
 		next = python_frames_append(thread, target, 0);
-	}
 	id = stack_end(thread, &is_new);
 	if (!is_new)
 		return id;

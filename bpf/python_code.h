@@ -118,14 +118,26 @@ __noinline __u64 code_id_with_contents(struct thread_state *thread, struct abi_t
 	return (hash_word(id, hash) & ~(__u64)EVENT_MISS_ALL) | missing;
 }
 
-/* What is to be known of the code object at address, into *recent. 0; -1: not resident, or it is none; 1: it is none, and may be so. */
+#define CODE_BYTES_MIN 176u /* no version's code object is smaller */
+
+/* A block comes to life. A request of unknown size has 0 bytes. */
+static __always_inline void birth_note(__u64 address, __u64 bytes)
+{
+	if (bytes - 1 >= CODE_BYTES_MIN - 1)
+		__sync_fetch_and_add(births_at(address), 1);
+}
+
+/* 0; -1: not resident, or no code object; 1: no code object, and may be so. */
 static __always_inline int code_read(struct thread_state *thread, struct abi_target *target, __u64 code,
-				     struct recent_frame *recent)
+				     struct known_code *known)
 {
 	const struct abi_offsets *offsets = &target->offsets;
 	__u64 id, window;
 	int i;
 
+	known->code = 0;
+	/* First: a block that comes to life there meanwhile is noticed. */
+	known->births = *(volatile __u32 *)births_at(code);
 	/* Up to 3.10 it is shorter. */
 	if (bpf_probe_read_user(thread->code, offsets->frame_lasti_scale ? 128 : CODE_BYTES, (void *)code))
 		return -1;
@@ -137,11 +149,33 @@ static __always_inline int code_read(struct thread_state *thread, struct abi_tar
 		id = hash_word(id, CODE_U64(thread, window + 8 * i));
 	if (!offsets->code_versioned)
 		id = code_id_with_contents(thread, target, id);
-	recent->code_id = id ? id : 1;
-	recent->code = code;
-	recent->first_traceable =
+	known->code_id = id ? id : 1;
+	known->code = code;
+	known->mark = CODE_U64(thread, offsets->code_mark);
+	known->first_traceable =
 		offsets->frame_lasti_scale ? 0 : CODE_U32(thread, offsets->code_first_traceable);
 	return 0;
+}
+
+/*
+ * What is to be known of the code object at an address, in *out; returns as code_read(). One that takes the place of a dead one
+ * was allocated, so what was read holds as long as no block has come to life there. What the walk just before has not met must
+ * have its mark still, too, lest it all rests on every allocation being seen: that is a version, or, up to 3.11, at least an
+ * address that the other one need not have. Where it is known that not all are seen, it holds for the walk.
+ */
+static __always_inline int code_find(struct thread_state *thread, struct abi_target *target, __u64 code,
+				     struct known_code **out)
+{
+	struct known_code *known = &thread->known[(code >> 4 ^ code >> 12) & (KNOWN_CODES - 1)];
+	__u64 last = known->walk;
+
+	*out = known;
+	known->walk = thread->walk;
+	if (known->code == code && last >= thread->known_since &&
+	    known->births == *(volatile __u32 *)births_at(code) &&
+	    (last + 1 >= thread->walk || known->mark == user_u64(code + (target->offsets.code_mark & ~7u))))
+		return 0;
+	return code_read(thread, target, code, known);
 }
 
 /* Copies a str object's text; its length in bytes, or -1. */

@@ -114,7 +114,6 @@ static __always_inline int frame_find(struct thread_state *thread, struct abi_ta
 	if (thread->tstate_space != target->space) {
 		thread->tstate = 0;
 		thread->tstate_slot = 0;
-		thread->walk += 2;
 		thread->tstate_space = target->space;
 	}
 	slot = tstate_slot(thread, target, fsbase);
@@ -192,11 +191,12 @@ static __always_inline __u8 *frame_read(struct thread_state *thread, struct abi_
 __noinline int frame_append(struct thread_state *thread, struct abi_target *target, __u64 address)
 {
 	const struct abi_offsets *offsets;
-	struct recent_frame *recent;
+	struct known_code *known;
 	__u8 alone[FRAME_BYTES] __attribute__((aligned(8))), *frame;
 	__u64 code, id;
 	__u32 slot;
 	__s32 lasti;
+	int none;
 
 	if (!thread || !target)
 		return -1;
@@ -211,15 +211,9 @@ __noinline int frame_append(struct thread_state *thread, struct abi_target *targ
 	code = FRAME_U64(frame, offsets->frame_code);
 	if (offsets->frame_code_tagged)
 		code &= ~7ull;
-	recent = &thread->recent[address >> 6 & (RECENT_FRAMES - 1)];
-	if (recent->frame != address || recent->code != code || thread->walk - recent->walk > 1) {
-		int none = code_read(thread, target, code, recent);
-
-		recent->frame = none ? 0 : address;
-		if (none)
-			return none < 0 ? -1 : 0;
-	}
-	recent->walk = thread->walk;
+	none = code_find(thread, target, code, &known);
+	if (none)
+		return none < 0 ? -1 : 0;
 	if (offsets->frame_lasti_scale) {
 		lasti = (__s32)FRAME_U64(frame, offsets->frame_instr);
 		if (lasti >= 0)
@@ -227,10 +221,10 @@ __noinline int frame_append(struct thread_state *thread, struct abi_target *targ
 	} else {
 		lasti = (__s32)(FRAME_U64(frame, offsets->frame_instr) - (code + offsets->code_bytecode));
 		if (FRAME_U8(frame, offsets->frame_owner) != offsets->owner_generator &&
-		    lasti < recent->first_traceable * 2)
+		    lasti < known->first_traceable * 2)
 			return 0;
 	}
-	id = recent->code_id;
+	id = known->code_id;
 	slot = thread->stack.nframe & (EVENT_MAX_FRAMES - 1);
 	thread->frames[slot].code_id = id;
 	thread->frames[slot].lasti = lasti;
@@ -334,8 +328,9 @@ static __always_inline __u64 python_frames_append(struct thread_state *thread, s
 	}
 	if (nframe > EVENT_MAX_FRAMES)
 		nframe = EVENT_MAX_FRAMES;
-	/* Where not every allocation is walked, what the last walk has learnt may be of a code object that is dead. */
-	thread->walk += target->partial || target->sample_bytes ? 2 : 1;
+	thread->walk++;
+	if (target->partial || target->sample_bytes)
+		thread->known_since = thread->walk;
 	thread->window_frames = 0;
 	thread->windows = 0;
 	for (i = 0; i < WALK_LIMIT && frame; i++) {

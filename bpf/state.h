@@ -22,17 +22,14 @@
 #define WINDOW_BYTES    1024u /* of frames that lie side by side */
 #define PAGE_BYTES      4096ull
 
-/*
- * What the last walk learnt of a frame's code object. A frame keeps its code object alive, so one that the walk just
- * before found at the same place with the same code object still has it, and that need not be read again. (A code
- * object that takes the place of a dead one is allocated, and that allocation walks the stack; see python_frames_append() for
- * where it does not.)
- */
-#define RECENT_FRAMES 256
-struct recent_frame {
-	__u64 frame, code; /* addresses */
+/* What was read of a code object; code_find() knows how long it holds. */
+#define KNOWN_CODES 256
+struct known_code {
+	__u64 code; /* address; 0: none */
 	__u64 code_id;
-	__u32 walk; /* the thread's walk that saw it last */
+	__u64 mark;   /* the word at abi_offsets.code_mark */
+	__u64 walk;   /* the thread's walk that has met it last */
+	__u32 births; /* at that address, before it was read */
 	__s32 first_traceable;
 };
 
@@ -76,16 +73,17 @@ struct thread_state {
 	__u64 tstate_id; /* the thread_id that it had then: that of the thread that made it */
 	__u64 tstate_slot; /* address of this thread's pointer to it, where that is thread-local; 0: not known */
 	__u32 tstate_space; /* struct abi_target.space that all this was found in */
-	__u32 walk;         /* counts the walks */
 	__u32 last_hooked;  /* last_free comes from a debugging hook: the object allocator may get it, too */
 	__u32 reserved;     /* bytes of the ring buffer since it was read ahead */
+	__u64 walk;         /* counts the walks */
+	__u64 known_since;  /* the walk from which on code objects that were read are still known */
 	__u64 sample_bytes; /* the mean that sample_gap was drawn with */
 	__u64 sample_gap;   /* bytes up to the next mark */
-	struct recent_frame recent[RECENT_FRAMES]; /* by address: frames of one stack lie side by side */
-	__u64 next_frame;                          /* of the walk in progress */
-	__u64 above;                               /* the frame that it came from */
-	__u64 lowest;                              /* of the frames in a walk's first window */
-	__u32 windows;                             /* that it has copied */
+	struct known_code known[KNOWN_CODES]; /* by address: a direct-mapped cache */
+	__u64 next_frame;                     /* of the walk in progress */
+	__u64 above;                          /* the frame that it came from */
+	__u64 lowest;                         /* of the frames in a walk's first window */
+	__u32 windows;                        /* that it has copied */
 	struct native_walk native_walk;
 	/* Of the last ABI_OP_CALLER: its stack pointer (0: none), its caller's frame pointer, its return address. */
 	__u64 outer_sp, outer_frame, outer_caller;
@@ -150,6 +148,15 @@ struct {
 	__type(value, __u64);
 } seen_codes SEC(".maps");
 
+/* How many blocks that are large enough for a code object have come to life at an address. Several share a counter. */
+#define BIRTHS (1u << 16)
+__u32 births[BIRTHS];
+
+static __always_inline __u32 *births_at(__u64 address)
+{
+	return &births[address >> 4 & (BIRTHS - 1)];
+}
+
 /* Are the hits of each target's probes counted? */
 const volatile __u32 counting;
 
@@ -199,6 +206,7 @@ __noinline int thread_refresh(void)
 	thread->target = *target;
 	thread->ids = thread_ids();
 	thread->target_version = version;
+	thread->known_since = thread->walk + 1;
 	return 0;
 }
 

@@ -37,9 +37,10 @@ struct abi_offsets {
 	__u16 frame_owner;    /* char; ABI_NONE up to 3.10 */
 	__u16 code_first_line;
 	__u16 code_filename;
-	__u16 code_qualname;        /* co_name up to 3.10 */
-	__u16 code_lines;           /* co_lnotab, co_linetable (pointer to bytes) */
-	__u16 code_bytecode;        /* co_code_adaptive; ABI_NONE up to 3.10 */
+	__u16 code_qualname; /* co_name up to 3.10 */
+	__u16 code_lines;    /* co_lnotab, co_linetable (pointer to bytes) */
+	__u16 code_mark;     /* what tells it from others that had its place: co_version, or code_lines */
+	__u16 code_bytecode; /* co_code_adaptive; ABI_NONE up to 3.10 */
 	__u16 code_first_traceable; /* int, in code units; ABI_NONE up to 3.10 */
 	__u16 object_type;          /* ob_type */
 	__u16 bytes_size;           /* ob_size of a bytes object */
@@ -98,7 +99,7 @@ struct abi_target {
 	/* Code of the interpreter's file: native frames of a traceback end there, and Python's go on. Addresses; 0, 0: none. */
 	__u64 interpreter_start, interpreter_end;
 	__u64 ended;   /* 1: a thread tells of its end. Written by the programs */
-	__u64 partial; /* 1: Python's allocations are not all told of (growth mode) */
+	__u64 partial; /* 1: not every place is probed at which Python's allocators give a block */
 };
 
 /* Of which processes that are not under trace a session wants to hear (EVENT_APPEAR, EVENT_EXIT). */
@@ -196,7 +197,7 @@ enum abi_register {
 
 #define ABI_COOKIE_ADDEND(addend) ((__u64)(__u16)(addend) << 40)
 
-_Static_assert(sizeof(struct abi_offsets) == 58, "offsets");
+_Static_assert(sizeof(struct abi_offsets) == 60, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
 _Static_assert(__builtin_offsetof(struct abi_target, offsets) == 176, "target.offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 240, "target.interpreter_start");

@@ -63,15 +63,27 @@ def test_roots(trace, root_python, mode):
     check(trace, root_python.path, 1, 1, mode, ("chroot", root_python.root))
 
 
-@pytest.mark.parametrize("mode", (["census"], ["growth", "--large-blocks"], ["exact", "--sample", 1]), ids=lambda mode: mode[0])
-def test_short_lived_code(python, mode, trace):
+@pytest.mark.parametrize(
+    "mode, allocator, how",
+    [
+        (["census"], "pymalloc", []),
+        (["census"], "pymalloc", ["apart"]),
+        (["census"], "pymalloc_debug", []),
+        (["census"], "malloc", []),
+        (["growth", "--large-blocks"], "pymalloc", []),
+        (["exact", "--sample", 1], "pymalloc", []),
+    ],
+    ids=lambda it: it if isinstance(it, str) else it[0] if it else "together",
+)
+def test_short_lived_code(python, mode, allocator, how, trace):
     """Code objects that have come and gone at the same addresses are told apart, also where not every allocation is seen."""
     count = 200
-    run = trace("-q", "-m", *mode, "--", python.path, harness.program("short_lived.py"), count, attached=False)
+    command = ["--", python.path, harness.program("short_lived.py"), count, *how]
+    run = trace("-q", "-m", *mode, *command, attached=False, env=harness.environment(PYTHONMALLOC=allocator))
     assert run.wait() == 0, run.stderr
     lines = run.report().lines()
     for i in range(count):
-        for line in (("file%d.py" % i, 1), ("same.py", i + 1)):
+        for line in (("file%d.py" % i, 1), ("same.py", i + 1), ("long%d.py" % i, 1)):
             more = lines.get(line, (0, 0))[0] - 20000 - i
             # A byte to end it and the object itself; or, in growth mode, pools that begin to be used there.
             assert 0 < (more % 4096 if mode[0] == "growth" else more) < 200, (line, lines.get(line))

@@ -123,8 +123,7 @@ void attach_free(struct attach *attach)
 	free(attach);
 }
 
-/* The programs have copies of the targets that they know. */
-static void targets_changed(struct attach *attach)
+void attach_renew(struct attach *attach)
 {
 	__atomic_add_fetch(&attach->skeleton->data->targets_version, 1, __ATOMIC_SEQ_CST);
 }
@@ -133,7 +132,7 @@ int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target 
 {
 	if (bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid, target, BPF_ANY))
 		return error_set(-errno, "the table of targets is full");
-	targets_changed(attach);
+	attach_renew(attach);
 	return 0;
 }
 
@@ -156,7 +155,7 @@ int attach_follow(struct attach *attach, uint32_t tgid)
 void attach_forget(struct attach *attach, uint32_t tgid)
 {
 	bpf_map_delete_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid);
-	targets_changed(attach);
+	attach_renew(attach);
 }
 
 int attach_detaches_slowly(const struct attach *attach)

@@ -197,6 +197,8 @@ int attach_groups(struct attach *attach, const struct plan *plan, const struct e
 	for (placed.group = 1; !err && placed.group <= groups; placed.group <<= 1)
 		if (placed.group & groups)
 			err = group_attach(attach, plan, file, &placed);
+	/* Until now a target may have had some of the probes: a code object could come to life unseen. */
+	attach_renew(attach);
 	return err;
 }
 

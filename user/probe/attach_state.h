@@ -29,4 +29,7 @@ struct attach {
 	int empty; /* as in struct attach_opts */
 };
 
+/* What the programs keep of targets and of their code objects is void: they look anew. */
+void attach_renew(struct attach *attach);
+
 #endif

@@ -148,6 +148,8 @@ static int add_hooks(struct plan *plan, struct elf_file *file)
 		if (err) {
 			plan_missing_add(plan, "_PyMem_Debug*",
 					 "neither symbols nor PyMem_SetupDebugHooks() tell where they are");
+			/* With them in use, blocks would not begin where the allocators say. */
+			plan->complete = 0;
 			return 0;
 		}
 	}
@@ -253,6 +255,9 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 	plan->object_calls = found.object_calls;
 	plan->room = found.count + PLAN_MAX_ENTRIES;
 	if (!only_objects) {
+		plan->complete = found.given_up_count == found.given_up[INLINE_OBJECT] +
+								 found.given_up[INLINE_POOL_FREE] +
+								 found.given_up[INLINE_RAW_FREE];
 		describe_inlined(plan, &found);
 		add_given_up(plan, &found);
 	}
@@ -263,6 +268,7 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 static int add_functions(struct plan *plan, struct elf_file *file, const struct plan_opts *opts,
 			 bool raw_deep, bool obj_deep)
 {
+	size_t missing = plan->missing_count;
 	int err;
 
 	if (plan->mode == EVENT_MODE_CENSUS && (!raw_deep || !obj_deep)) {
@@ -276,6 +282,7 @@ static int add_functions(struct plan *plan, struct elf_file *file, const struct 
 		err = add_domain(plan, file, &obj, obj_deep, NULL);
 	if (!err && !obj_deep)
 		err = add_domain(plan, file, &mem, false, NULL);
+	plan->complete = raw_deep && obj_deep && plan->missing_count == missing;
 	return err;
 }
 

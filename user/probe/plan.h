@@ -73,7 +73,8 @@ struct plan {
 		char why[128];
 	} * missing; /* wishes with no site */
 	size_t missing_count, missing_room;
-	int large_blocks;     /* growth: they are probed */
+	int large_blocks; /* growth: they are probed */
+	int complete; /* every place is probed at which Python's allocators give a block, as far as is known */
 	enum event_mode mode; /* as asked, or EVENT_MODE_EXACT where no other can be had */
 	char mode_why[160];   /* why it is not the one that was asked for, else "" */
 	struct {

@@ -190,6 +190,19 @@ static int plan_place(struct session *session, const struct member *member, cons
 	return attach_groups(session->attach, plan, file, scope, groups);
 }
 
+void member_planned(struct member *member, const struct plan_target *target)
+{
+	const struct plan *plan = &target->python;
+
+	member->mode = plan->mode;
+	member->layers = target->layers;
+	member->large_blocks = plan->large_blocks;
+	member->runtime.target.layers = target->layers;
+	member->runtime.target.partial = !plan->complete;
+	if (plan->memory)
+		member->runtime.target.program_break = plan->memory->program_break;
+}
+
 int member_probe(struct session *session, struct member *member, const struct plan_target *target,
 		 unsigned int groups)
 {
@@ -237,8 +250,6 @@ static void target_describe(struct session *session, struct member *member, cons
 	target->nframe = session->opts.nframe;
 	target->sample_bytes = session->opts.sample_bytes;
 	target->space = session->next_space++;
-	target->layers = member->layers;
-	target->partial = plan->mode == EVENT_MODE_GROWTH;
 	interpreter_find(member);
 	/* One that cannot be described is not read. */
 	if (member->layers & 1u << EVENT_LAYER_PYTHON && heap_describe(&member->runtime, &target->heap))
@@ -247,8 +258,6 @@ static void target_describe(struct session *session, struct member *member, cons
 		target->object_code_start = plan->object_code.start + member->runtime.bias;
 		target->object_code_end = plan->object_code.end + member->runtime.bias;
 	}
-	if (plan->memory)
-		target->program_break = plan->memory->program_break;
 }
 
 /* What is on Python's heap already, and none has told of, is older. */
@@ -347,9 +356,7 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	/* The runtime is the member's from here on. */
 	member->runtime = target.runtime;
 	target.runtime = (struct python_runtime){0};
-	member->mode = target.python.mode;
-	member->layers = target.layers;
-	member->large_blocks = target.python.large_blocks;
+	member_planned(member, &target);
 	err = seccomp_allows(session, pid, &target);
 	if (!err)
 		err = member_attach(session, member, &target, from_start);

@@ -55,8 +55,6 @@ static int target_update(const struct change *change, int all_ends)
 
 	target->sample_bytes = change->step->sample_bytes;
 	target->sample_overflow = all_ends;
-	target->layers = change->member->layers;
-	target->partial = change->step->mode == EVENT_MODE_GROWTH;
 	return attach_target(change->session->attach, change->member->pid, target);
 }
 
@@ -125,11 +123,7 @@ static int change_anew(struct change *change)
 	if (err)
 		return err;
 	probes_drop(change);
-	member->mode = change->plan.python.mode;
-	member->layers = change->plan.layers;
-	member->large_blocks = change->plan.python.large_blocks;
-	if (change->plan.python.memory)
-		member->runtime.target.program_break = change->plan.python.memory->program_break;
+	member_planned(member, &change->plan);
 	err = change_announce(change);
 	if (!err)
 		err = target_update(change, 0);

@@ -128,6 +128,8 @@ struct member *member_find(struct session *session, uint32_t tgid);
 int member_new(struct session *session, pid_t pid, struct member **out);
 /* Ends what is known to be gone, or (EVENT_EXEC) to be another program, in the stream, too. */
 void member_end(struct session *session, struct member *member, uint32_t type);
+/* What a member has of its plan: the mode, the layers, what the programs are told of it. */
+void member_planned(struct member *member, const struct plan_target *target);
 /* Places a plan's probes of these groups (enum attach_group): in the member, or, where nobody else has the files, in those. */
 int member_probe(struct session *session, struct member *member, const struct plan_target *target,
 		 unsigned int groups);
