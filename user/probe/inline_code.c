@@ -2,12 +2,17 @@
 #include "probe/inline_code.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 
 #define SHORT_JUMP_BYTES 2
+
+/* first_from() looks there. */
+_Static_assert(!offsetof(struct inline_insn, vaddr) && !offsetof(struct inline_jump, target),
+	       "their keys come first");
 
 static int jump_compare(const void *a, const void *b)
 {
@@ -89,20 +94,30 @@ size_t inline_code_window(struct inline_code *code, uint64_t vaddr, struct inlin
 	return count;
 }
 
-/* Index of the first of the sorted starts that is above vaddr. */
-static size_t start_above(const struct inline_image *image, uint64_t vaddr)
+/* Index of the first of count entries of stride bytes, sorted by the address that they begin with, at vaddr or above. */
+static size_t first_from(const void *entries, size_t stride, size_t count, uint64_t vaddr)
 {
-	size_t low = 0, high = image->start_count;
+	size_t low = 0, high = count;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
+		uint64_t at;
 
-		if (image->starts[middle] <= vaddr)
+		memcpy(&at, (const uint8_t *)entries + middle * stride, sizeof(at));
+		if (at < vaddr)
 			low = middle + 1;
 		else
 			high = middle;
 	}
 	return low;
+}
+
+/* Index of the first of the sorted starts that is above vaddr. */
+static size_t start_above(const struct inline_image *image, uint64_t vaddr)
+{
+	if (vaddr == UINT64_MAX)
+		return image->start_count;
+	return first_from(image->starts, sizeof(*image->starts), image->start_count, vaddr + 1);
 }
 
 int inline_code_is_start(const struct inline_code *code, uint64_t vaddr)
@@ -114,17 +129,9 @@ int inline_code_is_start(const struct inline_code *code, uint64_t vaddr)
 
 size_t inline_code_index(const struct inline_code *code, uint64_t vaddr)
 {
-	size_t low = 0, high = code->count;
+	size_t index = first_from(code->insns, sizeof(*code->insns), code->count, vaddr);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (code->insns[middle].vaddr < vaddr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < code->count && code->insns[low].vaddr == vaddr ? low : code->count;
+	return index < code->count && code->insns[index].vaddr == vaddr ? index : code->count;
 }
 
 static int room_make(struct inline_code *code)
@@ -155,17 +162,7 @@ static void source_add(struct inline_code *code, uint8_t *ways, size_t index, ui
 
 size_t inline_code_jump(const struct inline_code *code, uint64_t vaddr)
 {
-	size_t low = 0, high = code->jump_count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (code->jumps[middle].target < vaddr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return first_from(code->jumps, sizeof(*code->jumps), code->jump_count, vaddr);
 }
 
 /* What only looks like a short jump, within another instruction, counts too. */
