@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The real interpreters that the tests of user/python/ run: those of pyenv, else those on PATH. */
+/* The real interpreters that tests run or read: those of pyenv, else those on PATH. */
 #ifndef TRACER_TESTS_PYTHONS_H
 #define TRACER_TESTS_PYTHONS_H
 
@@ -13,11 +13,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Path of an interpreter of that minor version in out. 1, or 0 and a printed reason to skip. */
-static inline int python_path(unsigned int minor, char out[PATH_MAX])
+/* Path in out of a file of pyenv's interpreter of that minor version; name is relative to its folder. 1, or 0. */
+static inline int pyenv_path(unsigned int minor, const char *name, char out[PATH_MAX])
 {
-	char pattern[PATH_MAX], name[32], *path, *entry, *rest;
-	char root[PATH_MAX - 64] = "";
+	char pattern[PATH_MAX], root[PATH_MAX - 64] = "";
 	FILE *stream = popen("pyenv root 2>/dev/null", "r");
 	glob_t found;
 	int got = 0;
@@ -26,12 +25,32 @@ static inline int python_path(unsigned int minor, char out[PATH_MAX])
 		root[strcspn(root, "\n")] = 0;
 	if (stream)
 		pclose(stream);
-	snprintf(name, sizeof(name), "python3.%u", minor);
-	snprintf(pattern, sizeof(pattern), "%s/versions/3.%u.*/bin/%s", root, minor, name);
+	snprintf(pattern, sizeof(pattern), "%s/versions/3.%u.*/%s", root, minor, name);
 	if (root[0] && glob(pattern, 0, NULL, &found) == 0) {
 		got = snprintf(out, PATH_MAX, "%s", found.gl_pathv[0]) < PATH_MAX;
 		globfree(&found);
 	}
+	return got;
+}
+
+/* Path of the shared library of pyenv's interpreter of that minor version in out. 1, or 0. */
+static inline int libpython_path(unsigned int minor, char out[PATH_MAX])
+{
+	char name[48];
+
+	snprintf(name, sizeof(name), "lib/libpython3.%u.so.1.0", minor);
+	return pyenv_path(minor, name, out);
+}
+
+/* Path of an interpreter of that minor version in out. 1, or 0 and a printed reason to skip. */
+static inline int python_path(unsigned int minor, char out[PATH_MAX])
+{
+	char name[32], binary[40], *path, *entry, *rest;
+	int got;
+
+	snprintf(name, sizeof(name), "python3.%u", minor);
+	snprintf(binary, sizeof(binary), "bin/%s", name);
+	got = pyenv_path(minor, binary, out);
 	path = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin");
 	for (entry = strtok_r(path, ":", &rest); entry && !got; entry = strtok_r(NULL, ":", &rest)) {
 		got = snprintf(out, PATH_MAX, "%s/%s", entry, name) < PATH_MAX && !access(out, X_OK) &&

@@ -166,18 +166,6 @@ static void libc_has_default_versions(void **state)
 	dlclose(libc);
 }
 
-/* The shared library of that minor version; 0 when there is none. */
-static int libpython_path(unsigned int minor, char out[PATH_MAX])
-{
-	char program[PATH_MAX];
-
-	if (!python_path(minor, program))
-		return 0;
-	*strrchr(program, '/') = '\0';
-	return snprintf(out, PATH_MAX, "%s/../lib/libpython3.%u.so.1.0", program, minor) < PATH_MAX &&
-	       !access(out, R_OK);
-}
-
 static void check_libpython(struct elf_file *file, unsigned int minor)
 {
 	struct elf_symbol runtime, function, at, symbol;

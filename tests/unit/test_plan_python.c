@@ -8,7 +8,6 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 
 #include "abi/events.h"
 #include "probe/plan.h"
+#include "pythons.h"
 #include "target/elf_file.h"
 
 #define PUBLIC                                                                                               \
@@ -125,6 +125,7 @@ static void test_implementations(void **state)
 	assert_int_equal(plan.missing_count, 1);
 	assert_string_equal(why_missing(&plan, "_PyMem_Debug*"),
 			    "neither symbols nor PyMem_SetupDebugHooks() tell where they are");
+	assert_false(plan.complete);
 	expect(&plan, "_PyMem_RawMalloc", ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_RAW, ABI_REG_SI, NONE, NONE),
 	       1);
 	expect(&plan, "_PyMem_RawFree", ABI_COOKIE(ABI_OP_FREE, EVENT_API_RAW, ABI_REG_SI, NONE, NONE), 0);
@@ -152,6 +153,7 @@ static void test_hooks(void **state)
 	assert_int_equal(plan_names(PUBLIC RAW OBJ HOOKS, 0, &plan), 0);
 	assert_int_equal(plan.count, 4 + 4 + 8 + 6);
 	assert_int_equal(plan.missing_count, 0);
+	assert_true(plan.complete);
 	expect(&plan, "_PyMem_DebugRawFree",
 	       ABI_COOKIE(ABI_OP_FREE, EVENT_API_RAW, ABI_REG_SI, NONE, NONE) | ABI_COOKIE_ADDEND(16), 0);
 	expect(&plan, "_PyMem_DebugCalloc",
@@ -175,6 +177,7 @@ static void test_public(void **state)
 					"seen); 2 take an object into use");
 	assert_int_equal(plan.count, 3 * 4 + 6);
 	assert_int_equal(plan.missing_count, 0);
+	assert_false(plan.complete);
 	expect(&plan, "PyMem_RawCalloc",
 	       ABI_COOKIE(ABI_OP_CALLOC, EVENT_API_RAW, ABI_REG_DI, ABI_REG_SI, NONE), 1);
 	expect(&plan, "PyMem_Malloc", ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_MEM, ABI_REG_DI, NONE, NONE), 1);
@@ -204,6 +207,7 @@ static void test_mixed_levels(void **state)
 		"symbols of the implementations; inlined copies are not seen); 2 take an object into use");
 	assert_int_equal(plan.count, 4 + 8 + 6);
 	assert_int_equal(plan.missing_count, 1);
+	assert_false(plan.complete);
 	assert_string_equal(why_missing(&plan, "_PyObject_Free"), "no such symbol");
 	assert_non_null(find(&plan, "_PyMem_RawFree"));
 	assert_null(find(&plan, "PyMem_RawFree"));
@@ -325,28 +329,16 @@ static int plan_file(const char *path, struct plan *plan)
 static void test_pyenv(void **state)
 {
 	(void)state;
-	char root[512] = "", pattern[600];
-	FILE *pipe = popen("pyenv root 2>/dev/null", "r");
-	glob_t files;
+	char path[PATH_MAX];
 	int seen = 0, ends = 0;
 
-	assert_non_null(pipe);
-	if (fgets(root, sizeof(root), pipe))
-		root[strcspn(root, "\n")] = '\0';
-	pclose(pipe);
-	snprintf(pattern, sizeof(pattern), "%s/versions/3.*/lib/libpython3.*.so.1.0", root);
-	if (!*root || glob(pattern, 0, NULL, &files)) {
-		print_message("no pyenv with shared libraries\n");
-		skip();
-	}
-	for (size_t i = 0; i < files.gl_pathc; i++) {
+	for (unsigned int minor = 8; minor <= 13; minor++) {
 		struct plan plan;
-		int minor = 0;
 
-		if (sscanf(strrchr(files.gl_pathv[i], '/'), "/libpython3.%d.so", &minor) != 1 || minor < 8 ||
-		    minor > 13)
+		if (!libpython_path(minor, path))
 			continue;
-		assert_int_equal(plan_file(files.gl_pathv[i], &plan), 0);
+		assert_int_equal(plan_file(path, &plan), 0);
+		assert_true(plan.complete);
 		/* Where the ends of requests are all recognised they are probed instead: cheaper. */
 		if (plan.object_code.end) {
 			assert_memory_equal(plan.level, "raw, mem, obj: where requests end: ", 35);
@@ -366,12 +358,14 @@ static void test_pyenv(void **state)
 			assert_memory_equal(plan.missing[j].symbol, "_Py_NewReference", 16);
 		for (size_t j = 0; j < plan.count; j++)
 			if (!plan.sites[j].emulated && !strstr(plan.sites[j].symbol, "_PyMem_Debug"))
-				fail_msg("%s: %s: %s", files.gl_pathv[i], plan.sites[j].symbol,
-					 plan.sites[j].why);
+				fail_msg("%s: %s: %s", path, plan.sites[j].symbol, plan.sites[j].why);
 		plan_free(&plan);
 		seen++;
 	}
-	globfree(&files);
+	if (!seen) {
+		print_message("no pyenv with shared libraries\n");
+		skip();
+	}
 	print_message("%d versions, %d of them probed where requests end\n", seen, ends);
 }
 
