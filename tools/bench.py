@@ -69,26 +69,9 @@ def wait_line(stream, pattern, timeout):
             return time.monotonic()
 
 
-class Attached:
-    """A tracer on a running process; self.seconds is what attaching took."""
-
-    def __init__(self, pid, snapshot):
-        start = time.monotonic()
-        self.process = subprocess.Popen([TRACER, "-p", str(pid), "-o", snapshot], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0)
-        try:
-            self.seconds = wait_line(self.process.stderr, b"tracer: attached to", 60) - start
-        except RuntimeError:
-            self.end()
-            raise
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-            try:
-                self.process.communicate(timeout=120)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-        self.process.wait()
+def attach(pid, snapshot):
+    """A tracer on a running process; its seconds are what attaching took."""
+    return bench_system.Tracer(TRACER, ["-p", str(pid), "-o", snapshot])
 
 
 def start_target(python, code):
@@ -107,7 +90,7 @@ def tracer_memory(python, blocks, folder):
     target = start_target(python, HOLDER % blocks)
     try:
         time.sleep(0.3)
-        tracer = Attached(target.pid, os.path.join(folder, "memory.pb.gz"))
+        tracer = attach(target.pid, os.path.join(folder, "memory.pb.gz"))
         try:
             target.stdin.write(b"go\n")
             wait_line(target.stdout, b"done", TIMEOUT)
@@ -160,7 +143,7 @@ def bench_attach(python, reps, folder):
         drain = subprocess.Popen(["cat"], stdin=target.stdout, stdout=subprocess.DEVNULL)
         time.sleep(0.5)
         for _ in range(reps):
-            tracer = Attached(target.pid, os.path.join(folder, "attach.pb.gz"))
+            tracer = attach(target.pid, os.path.join(folder, "attach.pb.gz"))
             seconds.append(tracer.seconds)
             tracer.end()
     finally:
@@ -193,7 +176,7 @@ def bench_detach(python, reps, folder):
         try:
             begin = time.monotonic() + 0.3  # past its start
             normal = statistics.median(c[1] for c in read_chunks(target.stdout, lambda c: c[-1][0] > begin + 0.7) if c[0] > begin)
-            tracer = Attached(target.pid, os.path.join(folder, "detach.pb.gz"))
+            tracer = attach(target.pid, os.path.join(folder, "detach.pb.gz"))
             attached = time.monotonic()
             traced = [c[1] for c in read_chunks(target.stdout, lambda c: c[-1][0] > attached + 1) if c[0] > attached]
             slow = statistics.median(traced)
