@@ -5,7 +5,8 @@
  * come too late. The thread that shuts the interpreter down holds the GIL, and a last thread is alone: the heap
  * stands still.
  *
- * The model is that of user/python/heap.c, which reads the heap of a process that goes on; the records are the same.
+ * The model is that of user/python/heap.c, which reads the heap of a process that goes on; the records are the same. Kernels without
+ * bpf_loop() do not read it.
  */
 #ifndef TRACER_BPF_HEAP_H
 #define TRACER_BPF_HEAP_H
@@ -52,9 +53,6 @@ struct {
 	__type(key, int);
 	__type(value, struct heap_walk);
 } heap_walks SEC(".maps");
-
-/* Kernels without bpf_loop() (before 5.17) do not read it; the dead code is then taken out. */
-const volatile __u32 has_loop = 0;
 
 static struct heap_walk *walk_current(void)
 {

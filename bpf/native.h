@@ -89,22 +89,37 @@ static __always_inline int in_interpreter(const struct abi_target *target, __u64
 	return address - target->interpreter_start < target->interpreter_end - target->interpreter_start;
 }
 
+struct native_frames_count {
+	struct thread_state *thread;
+	struct abi_target *target;
+	__u32 count;
+	__u32 cut; /* EVENT_STACK_CUT or 0 */
+};
+
+static __noinline long native_frames_count_step(__u32 turn UNUSED, void *context)
+{
+	struct native_frames_count *frames = context;
+	struct native_walk *walk = &frames->thread->native_walk;
+
+	if (native_step(frames->thread)) {
+		frames->cut = walk_is_complete(walk) ? 0 : EVENT_STACK_CUT;
+		return 1;
+	}
+	if (in_interpreter(frames->target, walk->caller))
+		return 1;
+	frames->count++;
+	return 0;
+}
+
 /* Frames beyond the limit, for the reader's total; counted at first sight only. | EVENT_STACK_CUT */
 __noinline __u32 native_frames_count(struct thread_state *thread, struct abi_target *target)
 {
-	__u32 count = 0;
-	int i;
+	struct native_frames_count frames = {.thread = thread, .target = target};
 
 	if (!thread || !target)
 		return 0;
-	for (i = 0; i < TOTAL_LIMIT; i++) {
-		if (native_step(thread))
-			return walk_is_complete(&thread->native_walk) ? count : count | EVENT_STACK_CUT;
-		if (in_interpreter(target, thread->native_walk.caller))
-			return count;
-		count++;
-	}
-	return count;
+	loop_run(TOTAL_LIMIT, native_frames_count_step, &frames);
+	return frames.count | frames.cut;
 }
 
 /*

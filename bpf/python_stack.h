@@ -20,28 +20,44 @@
 #define TOTAL_LIMIT   1024                    /* frames counted beyond the limit */
 #define THREADS_LIMIT 1024                    /* thread states looked at for a match */
 
+struct tstate_search {
+	struct abi_target *target;
+	__u64 fsbase;
+	__u64 interp, tstate; /* that come next */
+	__u64 found;
+};
+
+static __noinline long tstate_search_step(__u32 turn UNUSED, void *context)
+{
+	struct tstate_search *search = context;
+	const struct abi_offsets *offsets = &search->target->offsets;
+	__u64 tstate = search->tstate;
+
+	if (!tstate) {
+		if (!search->interp)
+			return 1;
+		search->tstate = user_u64(search->interp + offsets->interp_threads_head);
+		search->interp = user_u64(search->interp + offsets->interp_next);
+		return 0;
+	}
+	if (user_u64(tstate + offsets->tstate_thread_id) == search->fsbase) {
+		search->found = tstate;
+		return 1;
+	}
+	search->tstate = user_u64(tstate + offsets->tstate_next);
+	return 0;
+}
+
 /* The thread state whose thread_id is this thread's fs base, from the interpreters' lists; 0: none. */
 __noinline __u64 tstate_match(struct abi_target *target, __u64 fsbase)
 {
-	__u64 interp, tstate = 0;
-	int i;
+	struct tstate_search search = {.target = target, .fsbase = fsbase};
 
 	if (!target)
 		return 0;
-	interp = user_u64(target->runtime + target->offsets.runtime_interpreters_head);
-	for (i = 0; i < THREADS_LIMIT; i++) {
-		if (!tstate) {
-			if (!interp)
-				return 0;
-			tstate = user_u64(interp + target->offsets.interp_threads_head);
-			interp = user_u64(interp + target->offsets.interp_next);
-			continue;
-		}
-		if (user_u64(tstate + target->offsets.tstate_thread_id) == fsbase)
-			return tstate;
-		tstate = user_u64(tstate + target->offsets.tstate_next);
-	}
-	return 0;
+	search.interp = user_u64(target->runtime + target->offsets.runtime_interpreters_head);
+	loop_run(THREADS_LIMIT, tstate_search_step, &search);
+	return search.found;
 }
 
 /*
@@ -235,23 +251,37 @@ __noinline int frame_append(struct thread_state *thread, struct abi_target *targ
 	return 0;
 }
 
+struct frames_count {
+	struct abi_target *target;
+	__u64 frame; /* that comes next */
+	__u64 count;
+};
+
+static __noinline long frames_count_step(__u32 turn UNUSED, void *context)
+{
+	struct frames_count *frames = context;
+	const struct abi_offsets *offsets = &frames->target->offsets;
+	__u8 owner = 0;
+
+	if (!frames->frame)
+		return 1;
+	if (offsets->frame_owner != ABI_NONE)
+		bpf_probe_read_user(&owner, 1, (void *)(frames->frame + offsets->frame_owner));
+	if (offsets->frame_owner == ABI_NONE || owner < offsets->owner_skip)
+		frames->count++;
+	frames->frame = user_u64(frames->frame + offsets->frame_previous);
+	return 0;
+}
+
 /* How many Python frames there are from frame on, for the reader's total; counted at first sight only. */
 __noinline __u64 frames_count(struct abi_target *target, __u64 frame)
 {
-	__u64 count = 0;
-	__u8 owner = 0;
-	int i;
+	struct frames_count frames = {.target = target, .frame = frame};
 
 	if (!target)
 		return 0;
-	for (i = 0; i < TOTAL_LIMIT && frame; i++) {
-		if (target->offsets.frame_owner != ABI_NONE)
-			bpf_probe_read_user(&owner, 1, (void *)(frame + target->offsets.frame_owner));
-		if (target->offsets.frame_owner == ABI_NONE || owner < target->offsets.owner_skip)
-			count++;
-		frame = user_u64(frame + target->offsets.frame_previous);
-	}
-	return count;
+	loop_run(TOTAL_LIMIT, frames_count_step, &frames);
+	return frames.count;
 }
 
 /* Sends the i-th frame's code object if it has not been sent yet. 0; -1: ring buffer full. */

@@ -157,6 +157,27 @@ static __always_inline __u32 *births_at(__u64 address)
 	return &births[address >> 4 & (BIRTHS - 1)];
 }
 
+/* bpf_loop() is there (5.17+). Where it is not, the verifier takes the dead code out. */
+const volatile __u32 has_loop = 0;
+
+/*
+ * Calls step up to limit times, until it returns another value than 0. The verifier looks at step once, and not once a turn, where it
+ * can: what it has to look at is most of what attaching takes. step is static and not inline.
+ */
+static __always_inline void loop_run(const __u32 limit, long (*step)(__u32 turn, void *context),
+				     void *context)
+{
+	__u32 i;
+
+	if (has_loop) {
+		bpf_loop(limit, step, context, 0);
+		return;
+	}
+	for (i = 0; i < limit; i++)
+		if (step(i, context))
+			return;
+}
+
 /* Are the hits of each target's probes counted? */
 const volatile __u32 counting;
 

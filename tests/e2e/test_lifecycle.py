@@ -9,6 +9,23 @@ import pytest
 
 from harness import program, wait_until
 
+# --- the attach ----------------------------------------------------------------------------------------------------
+
+
+def test_programs_are_brief(start, trace, any_python):
+    """Most of what attaching takes is the verifier's time, and that grows with the turns of loops that it looks at one by one."""
+    run = trace("-p", start(any_python, "golden.py").pid)
+    folder = "/proc/%d/fdinfo" % run.pid
+    verified = []
+    for fd in os.listdir(folder):
+        with open(os.path.join(folder, fd)) as file:
+            verified += re.findall(r"^verified_insns:\t(\d+)$", file.read(), re.M)
+    if not verified:
+        pytest.skip("this kernel does not tell what its verifier has looked at (before 5.16)")
+    assert len(verified) >= 8 and max(map(int, verified)) < 150000, verified
+    run.finish()
+
+
 # --- the target's end ----------------------------------------------------------------------------------------------
 
 
