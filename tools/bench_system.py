@@ -19,6 +19,7 @@ import time
 
 import bench_events
 import readme
+from bench_session import Client
 from interpreters import TIMEOUT
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -50,10 +51,10 @@ def measure(argv):
 
 
 class Tracer:
-    """A session; self.attached is what it says of its targets, self.seconds the time until then. Its end is waited for."""
+    """A session; self.attached is what it says first of its targets, self.seconds the time until then. Its end is waited for."""
 
     def __init__(self, tracer, arguments):
-        start = time.monotonic()
+        start = self.start = time.monotonic()
         self.process = subprocess.Popen([tracer, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0)
         self.said = b""
         try:
@@ -74,6 +75,11 @@ class Tracer:
             if not data:
                 raise RuntimeError("the tracer did not attach: %s" % self.said.decode(errors="replace").strip()[-300:])
             self.said += data
+
+    def answer_seconds(self):
+        """From its start until it answers: then it is attached to all that it has found."""
+        Client(self.process.pid).status()
+        return time.monotonic() - self.start
 
     def cpu_seconds(self):
         with open("/proc/%d/stat" % self.process.pid) as file:
@@ -188,9 +194,9 @@ class Sessions:
                         self.take(name, tracer)
 
     def take(self, name, tracer):
+        self.seconds[name].append(tracer.answer_seconds())
         before, start = tracer.cpu_seconds(), time.monotonic()
         time.sleep(IDLE_SECONDS)
-        self.seconds[name].append(tracer.seconds)
         self.cpu[name].append((tracer.cpu_seconds() - before) / (time.monotonic() - start))
         self.kib[name].append(tracer.pss_kib())
         self.said[name] = tracer.attached
