@@ -4,30 +4,10 @@
 #define TRACER_BPF_PYTHON_CODE_H
 
 #include "state.h"
+#include "user_word.h"
 
 #define HASH_WORD 0x9e3779b97f4a7c15ull
 #define HASH_SEED 0xbf58476d1ce4e5b9ull
-
-#define UNREADABLE (~0ull) /* no pointer is that */
-
-/*
- * Not inline: what has no more than a word on its stack has it on the kernel's, where a copy may go without being asked what
- * memory that is; from 64 bytes on a program's stack lies elsewhere (hardened usercopy; private stacks, 6.13+).
- */
-__noinline __u64 user_pointer(__u64 address)
-{
-	__u64 value;
-
-	return bpf_probe_read_user(&value, sizeof(value), (void *)address) ? UNREADABLE : value;
-}
-
-/* What cannot be read is 0. */
-static __always_inline __u64 user_u64(__u64 address)
-{
-	__u64 value = user_pointer(address);
-
-	return value == UNREADABLE ? 0 : value;
-}
 
 static __always_inline __u64 hash_word(__u64 hash, __u64 word)
 {

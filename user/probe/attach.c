@@ -123,11 +123,6 @@ void attach_free(struct attach *attach)
 	free(attach);
 }
 
-void attach_renew(struct attach *attach)
-{
-	__atomic_add_fetch(&attach->skeleton->data->targets_version, 1, __ATOMIC_SEQ_CST);
-}
-
 int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target *target)
 {
 	if (bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid, target, BPF_ANY))

@@ -30,6 +30,9 @@ struct attach {
 };
 
 /* What the programs keep of targets and of their code objects is void: they look anew. */
-void attach_renew(struct attach *attach);
+static inline void attach_renew(struct attach *attach)
+{
+	__atomic_add_fetch(&attach->skeleton->data->targets_version, 1, __ATOMIC_SEQ_CST);
+}
 
 #endif

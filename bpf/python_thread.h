@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Which of Python's threads the running one is: its PyThreadState, and the innermost frame of that. */
+#ifndef TRACER_BPF_PYTHON_THREAD_H
+#define TRACER_BPF_PYTHON_THREAD_H
+
+#include "state.h"
+#include "user_word.h"
+
+#define THREADS_LIMIT 1024 /* thread states looked at for a match */
+
+struct tstate_search {
+	struct abi_target *target;
+	__u64 fsbase;
+	__u64 interp, tstate; /* that come next */
+	__u64 found;
+};
+
+static __noinline long tstate_search_step(__u32 turn UNUSED, void *context)
+{
+	struct tstate_search *search = context;
+	const struct abi_offsets *offsets = &search->target->offsets;
+	__u64 tstate = search->tstate;
+
+	if (!tstate) {
+		if (!search->interp)
+			return 1;
+		search->tstate = user_u64(search->interp + offsets->interp_threads_head);
+		search->interp = user_u64(search->interp + offsets->interp_next);
+		return 0;
+	}
+	if (user_u64(tstate + offsets->tstate_thread_id) == search->fsbase) {
+		search->found = tstate;
+		return 1;
+	}
+	search->tstate = user_u64(tstate + offsets->tstate_next);
+	return 0;
+}
+
+/* The thread state whose thread_id is this thread's fs base, from the interpreters' lists; 0: none. */
+__noinline __u64 tstate_match(struct abi_target *target, __u64 fsbase)
+{
+	struct tstate_search search = {.target = target, .fsbase = fsbase};
+
+	if (!target)
+		return 0;
+	search.interp = user_u64(target->runtime + target->offsets.runtime_interpreters_head);
+	loop_run(THREADS_LIMIT, tstate_search_step, &search);
+	return search.found;
+}
+
+/*
+ * The thread's block of a module's thread-local variables: its vector has a length (dtv[-1]) that a library which was
+ * loaded later may be beyond, and blocks that nobody used yet are -1 (glibc, sysdeps/generic/dl-dtv.h).
+ */
+static __always_inline __u64 tls_block(__u64 fsbase, __u64 module)
+{
+	__u64 vector = user_u64(fsbase + 8), block;
+
+	if (module > user_u64(vector - 16))
+		return 0;
+	block = user_u64(vector + module * 16);
+	return block == ~0ull ? 0 : block;
+}
+
+/* The address of the pointer to the current thread state; 0: there is none. */
+static __always_inline __u64 tstate_slot(struct thread_state *thread, struct abi_target *target, __u64 fsbase)
+{
+	__u64 block;
+
+	if (target->tstate_source == ABI_TSTATE_SLOT)
+		return target->tstate_address;
+	if (target->tstate_source == ABI_TSTATE_TLS)
+		return fsbase + target->tstate_address;
+	if (target->tstate_source != ABI_TSTATE_DTV)
+		return 0;
+	/* A thread's block of thread-local variables stays where it is. */
+	if (thread->tstate_slot)
+		return thread->tstate_slot;
+	block = tls_block(fsbase, target->tls_module);
+	return block ? block + target->tstate_address : 0;
+}
+
+/* The innermost frame of a thread state; 0: it has none. 0, -1: there is no thread state. */
+static __always_inline int frame_first(struct abi_target *target, __u64 tstate, __u64 *frame)
+{
+	__u64 at = tstate + target->offsets.tstate_frame;
+
+	if (!tstate)
+		return -1;
+	if (target->offsets.tstate_cframe != ABI_NONE) {
+		at = user_pointer(tstate + target->offsets.tstate_cframe);
+		if (at == UNREADABLE)
+			return -1;
+		at += target->offsets.cframe_current_frame;
+	}
+	*frame = user_pointer(at);
+	return *frame == UNREADABLE ? -1 : 0;
+}
+
+static __always_inline __u64 tstate_thread_id(struct abi_target *target, __u64 tstate)
+{
+	return tstate ? user_u64(tstate + target->offsets.tstate_thread_id) : 0;
+}
+
+/*
+ * The innermost frame of the running thread, whether it holds the GIL or not. 0, -1: it is no thread of Python's. The thread_id
+ * of a PyThreadState is that of the thread that made it, which for a sub-interpreter's (before 3.13) need not be the one that
+ * runs it. So the id is asked only where there is doubt: up to 3.11 the one slot holds the state of whoever has the GIL, us
+ * or another.
+ */
+static __always_inline int frame_find(struct thread_state *thread, struct abi_target *target, int gil_held,
+				      __u64 *frame)
+{
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	__u64 fsbase = task->thread.fsbase;
+	__u64 tstate = 0, slot;
+
+	if (thread->tstate_space != target->space) {
+		thread->tstate = 0;
+		thread->tstate_slot = 0;
+		thread->tstate_space = target->space;
+	}
+	slot = tstate_slot(thread, target, fsbase);
+	if (slot)
+		tstate = user_u64(slot);
+	if ((gil_held || target->tstate_source != ABI_TSTATE_SLOT ||
+	     tstate_thread_id(target, tstate) == fsbase) &&
+	    !frame_first(target, tstate, frame)) {
+		if (thread->tstate != tstate) {
+			thread->tstate = tstate;
+			thread->tstate_id = tstate_thread_id(target, tstate);
+			thread->tstate_slot = slot;
+		}
+		return 0;
+	}
+	/* Without the GIL: remembered from the last time, or looked for. */
+	tstate = thread->tstate;
+	if (!tstate || tstate_thread_id(target, tstate) != thread->tstate_id) {
+		tstate = tstate_match(target, fsbase);
+		thread->tstate = tstate;
+		thread->tstate_id = fsbase;
+	}
+	return frame_first(target, tstate, frame);
+}
+
+#endif
