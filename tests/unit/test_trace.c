@@ -394,6 +394,24 @@ static void test_frames_unknown(void **state)
 	}
 }
 
+/* One that goes on has been traced until losses were told last; one that has ended, until it did. */
+static void test_duration(void **state)
+{
+	struct trace *trace = *state;
+	struct event_loss loss = {.header = header_of(EVENT_LOSS, sizeof(loss))};
+	struct snapshot *snapshot;
+
+	loss.header.time_ns += 5000;
+	assert_int_equal(trace_feed(trace, &loss, sizeof(loss)), 0);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_int_equal(snapshot->meta.duration_ns, 5000);
+	snapshot_free(snapshot);
+	assert_int_equal(feed_process_event(trace, EVENT_EXIT), 0);
+	assert_int_equal(trace_snapshot(trace, 0, 1, &snapshot), 0);
+	assert_int_equal(snapshot->meta.duration_ns, 0);
+	snapshot_free(snapshot);
+}
+
 static void test_final_and_end(void **state)
 {
 	struct trace *trace = *state;
@@ -555,17 +573,29 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_alloc_free),    TEST(test_budget),
-		TEST(test_alloc_free),    TEST(test_replaced),
-		TEST(test_realloc_done),  TEST(test_realloc_fail),
-		TEST(test_reuse),         TEST(test_large),
-		TEST(test_hooked),        TEST(test_rounded),
-		TEST(test_hostile_sizes), TEST(test_late_descriptions),
-		TEST(test_text),          cmocka_unit_test(test_missing),
-		TEST(test_snapshot),      TEST(test_frames_unknown),
-		TEST(test_final_and_end), TEST(test_stack_without_frames),
-		TEST(test_malformed),     TEST(test_reset_peak),
-		TEST(test_clear),         TEST(test_meta),
+		TEST(test_alloc_free),
+		TEST(test_budget),
+		TEST(test_alloc_free),
+		TEST(test_replaced),
+		TEST(test_realloc_done),
+		TEST(test_realloc_fail),
+		TEST(test_reuse),
+		TEST(test_large),
+		TEST(test_hooked),
+		TEST(test_rounded),
+		TEST(test_hostile_sizes),
+		TEST(test_late_descriptions),
+		TEST(test_text),
+		cmocka_unit_test(test_missing),
+		TEST(test_snapshot),
+		TEST(test_frames_unknown),
+		TEST(test_duration),
+		TEST(test_final_and_end),
+		TEST(test_stack_without_frames),
+		TEST(test_malformed),
+		TEST(test_reset_peak),
+		TEST(test_clear),
+		TEST(test_meta),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -222,7 +222,7 @@ size_t state_memory(const struct process_state *process);
 /* What the process holds but its info and its final snapshot. */
 void state_tables_free(struct process_state *process);
 
-int state_snapshot(struct trace *trace, struct process_state *process, const char *moment,
-		   struct snapshot **out);
+/* Of the moment that info.end says. 0, -ENOMEM. */
+int state_snapshot(struct trace *trace, struct process_state *process, struct snapshot **out);
 
 #endif

@@ -164,7 +164,7 @@ static int process_finalize(struct trace *trace, struct process_state *process)
 	process->info.end = TRACE_FINALIZING;
 	if (process->final)
 		return 0;
-	return state_snapshot(trace, process, "finalizing", &process->final);
+	return state_snapshot(trace, process, &process->final);
 }
 
 /* Size of a record's fixed part; 0 for a type that is not known. *variable: more may follow. */

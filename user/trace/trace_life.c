@@ -197,18 +197,20 @@ static int smallest_drop(struct trace *trace)
 /* Only what a snapshot is made of is let go: the counters stay. */
 static int table_keep(struct trace *trace, struct process_state *process, enum trace_end end)
 {
-	struct process_state empty = {.info = process->info, .born_bytes = process->born_bytes};
-	int err = process->final ? 0
-				 : state_snapshot(trace, process, end == TRACE_EXECED ? "execed" : "exited",
-						  &process->final);
+	struct process_state empty = {.born_bytes = process->born_bytes};
+	enum trace_end before = process->info.end;
+	int err;
 
+	process->info.end = end;
+	err = process->final ? 0 : state_snapshot(trace, process, &process->final);
 	if (!err)
 		err = state_tables_new(empty.blocks);
-	if (err)
+	if (err) {
+		process->info.end = before;
 		return err;
+	}
 	empty.final = process->final;
 	empty.info = process->info;
-	empty.info.end = end;
 	empty.table_kept = 1;
 	for (size_t i = 0; i < empty.final->trace_count; i++) {
 		empty.kept_blocks += empty.final->traces[i].count;

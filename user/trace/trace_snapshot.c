@@ -146,14 +146,30 @@ static int layers_add(struct taking *taking)
 	return err ? err : regions_add(taking);
 }
 
+static const char *const moments[] = {
+	[TRACE_RUNNING] = "running",
+	[TRACE_FINALIZING] = "finalizing",
+	[TRACE_EXITED] = "exited",
+	[TRACE_EXECED] = "execed",
+};
+
+/* Up to when the table is known: one that goes on was heard of when losses were told last, though it may have done nothing. */
+static uint64_t moment_ns(const struct trace *trace, const struct trace_process *info)
+{
+	uint64_t told = trace->loss.header.time_ns;
+
+	return info->end == TRACE_RUNNING && told > info->end_ns ? told : info->end_ns;
+}
+
 static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
-		     const struct process_state *process, const char *moment)
+		     const struct process_state *process)
 {
 	const struct trace_process *info = &process->info;
 	const struct snapshot_coverage *coverage = &info->coverage;
 	static const struct trace_table none;
 	enum event_layer layer = trace_first_layer(info);
 	const struct trace_table *table = layer < EVENT_LAYER_TABLES ? &info->tables[layer] : &none;
+	uint64_t duration = moment_ns(trace, info) - info->start_ns;
 
 	*meta = (struct snapshot_meta){
 		.pid = info->tgid,
@@ -163,8 +179,8 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		.wait_status = info->exit_code,
 		.python_version = info->python_version,
 		.traceback_limit = info->nframe,
-		.duration_ns = info->end_ns - info->start_ns,
-		.taken_realtime_ns = info->start_realtime_ns + (info->end_ns - info->start_ns),
+		.duration_ns = duration,
+		.taken_realtime_ns = info->start_realtime_ns + duration,
 		.from_start = info->from_start,
 		.peak_bytes = table->peak_bytes,
 		.frees_unknown = table->frees_unknown,
@@ -197,7 +213,7 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 	memcpy(meta->name, info->name, sizeof(meta->name));
 	memcpy(meta->container, info->container, sizeof(meta->container));
 	snprintf(meta->mode, sizeof(meta->mode), "%s", snapshot_mode_name(info->mode));
-	snprintf(meta->moment, sizeof(meta->moment), "%s", moment);
+	snprintf(meta->moment, sizeof(meta->moment), "%s", moments[info->end]);
 	memcpy(meta->loss, trace->loss.counts, sizeof(meta->loss));
 }
 
@@ -239,8 +255,7 @@ static uint32_t *map_new(size_t count)
 	return map;
 }
 
-int state_snapshot(struct trace *trace, struct process_state *process, const char *moment,
-		   struct snapshot **out)
+int state_snapshot(struct trace *trace, struct process_state *process, struct snapshot **out)
 {
 	struct taking taking = {.trace = trace, .process = process};
 	int err = builder_begin(&taking.builder);
@@ -261,7 +276,7 @@ int state_snapshot(struct trace *trace, struct process_state *process, const cha
 	process->info.counters.frames_unnamed = taking.unnamed;
 	process->info.counters.stacks_cut = taking.cut;
 	struct snapshot *snapshot = builder_finish(&taking.builder);
-	meta_set(&snapshot->meta, trace, process, moment);
+	meta_set(&snapshot->meta, trace, process);
 	if (snapshot->trace_count)
 		qsort(snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces), trace_compare);
 	for (size_t i = 0; i < EVENT_LAYERS; i++)
@@ -270,18 +285,11 @@ int state_snapshot(struct trace *trace, struct process_state *process, const cha
 	return 0;
 }
 
-static const char *const moments[] = {
-	[TRACE_RUNNING] = "running",
-	[TRACE_FINALIZING] = "finalizing",
-	[TRACE_EXITED] = "exited",
-	[TRACE_EXECED] = "execed",
-};
-
 int trace_meta(const struct trace *trace, size_t index, struct snapshot_meta *meta)
 {
 	if (!trace_process_at(trace, index))
 		return -ENOENT;
-	meta_set(meta, trace, trace->processes[index], moments[trace->processes[index]->info.end]);
+	meta_set(meta, trace, trace->processes[index]);
 	return 0;
 }
 
@@ -291,7 +299,7 @@ int trace_snapshot(struct trace *trace, size_t index, int want_final, struct sna
 		return -ENOENT;
 	struct process_state *process = trace->processes[index];
 	if (!process->final || (!want_final && !process->table_kept))
-		return state_snapshot(trace, process, moments[process->info.end], out);
+		return state_snapshot(trace, process, out);
 	int err = snapshot_copy(process->final, out);
 	if (err)
 		return err;
@@ -300,7 +308,7 @@ int trace_snapshot(struct trace *trace, size_t index, int want_final, struct sna
 	 * them now says more about the final state than what was known then.
 	 */
 	struct snapshot_meta now, *meta = &(*out)->meta;
-	meta_set(&now, trace, process, "");
+	meta_set(&now, trace, process);
 	memcpy(meta->loss, now.loss, sizeof(meta->loss));
 	meta->records_malformed = now.records_malformed;
 	meta->coverage_known = now.coverage_known;
