@@ -15,35 +15,10 @@
 
 #include "abi/events.h"
 #include "base/outfile.h"
+#include "place.h"
 #include "trace/capture.h"
 
 #define RECORDS 100000u
-
-struct place {
-	char directory[32], path[64];
-};
-
-static int setup(void **state)
-{
-	struct place *place = calloc(1, sizeof(*place));
-
-	strcpy(place->directory, "/tmp/test_capture.XXXXXX");
-	if (!mkdtemp(place->directory))
-		return -1;
-	snprintf(place->path, sizeof(place->path), "%s/capture", place->directory);
-	*state = place;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct place *place = *state;
-
-	unlink(place->path);
-	rmdir(place->directory);
-	free(place);
-	return 0;
-}
 
 static int count_record(const void *record, size_t size, void *context)
 {
@@ -154,7 +129,7 @@ static void test_absent(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, place_setup, place_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_round_trip), TEST(test_stop),   TEST(test_cut_short),
 		TEST(test_corrupt),    TEST(test_absent),

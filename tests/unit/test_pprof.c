@@ -17,33 +17,8 @@
 #include "base/error.h"
 #include "export/pprof.h"
 #include "export/snapshot_file.h"
+#include "place.h"
 #include "snapshots.h"
-
-struct place {
-	char directory[32], path[64];
-};
-
-static int setup(void **state)
-{
-	struct place *place = calloc(1, sizeof(*place));
-
-	strcpy(place->directory, "/tmp/test_pprof.XXXXXX");
-	if (!mkdtemp(place->directory))
-		return -1;
-	snprintf(place->path, sizeof(place->path), "%s/snapshot.pb.gz", place->directory);
-	*state = place;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	struct place *place = *state;
-
-	unlink(place->path);
-	rmdir(place->directory);
-	free(place);
-	return 0;
-}
 
 #define FRAMES(...) ((const struct frame_text[]){__VA_ARGS__, {NULL, NULL, 0}})
 
@@ -358,7 +333,7 @@ static void test_others(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, place_setup, place_teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_round_trip), TEST(test_empty),  TEST(test_damaged_profile), TEST(test_damaged_file),
 		TEST(test_others),     TEST(test_mapped), TEST(test_layers),
