@@ -179,6 +179,8 @@ static int group_attach(struct attach *attach, const struct plan *plan, const st
 	if (!placed->sites || is_placed(attach, placed))
 		return 0;
 	err = programs_attach(attach, placed, plan, file);
+	/* Until now a target may have had some of the probes: a code object could come to life unseen. */
+	attach_renew(attach);
 	failed = placed_add(attach, placed);
 	return err ? err : failed;
 }
@@ -197,8 +199,6 @@ int attach_groups(struct attach *attach, const struct plan *plan, const struct e
 	for (placed.group = 1; !err && placed.group <= groups; placed.group <<= 1)
 		if (placed.group & groups)
 			err = group_attach(attach, plan, file, &placed);
-	/* Until now a target may have had some of the probes: a code object could come to life unseen. */
-	attach_renew(attach);
 	return err;
 }
 
