@@ -243,8 +243,8 @@ __noinline int code_emit(struct abi_target *target, __u64 code, __u64 code_id)
 	offsets = &target->offsets;
 	lines = user_u64(code + offsets->code_lines);
 	lines_bytes = user_u64(lines + offsets->bytes_size);
-	if (lines_bytes > 1u << 30)
-		lines_bytes = 1u << 30;
+	if (lines_bytes > CONTENT_MAX)
+		lines_bytes = CONTENT_MAX;
 	sent = lines_emit(code_id, lines + offsets->bytes_data, lines_bytes);
 	if (sent < 0)
 		return -1;
