@@ -28,6 +28,9 @@ struct capture_header {
 
 _Static_assert(sizeof(struct capture_header) == 16, "capture header");
 
+static const char MAGIC[] = "TRACERCP";
+_Static_assert(sizeof(MAGIC) - 1 == sizeof(((struct capture_header *)0)->magic), "capture magic");
+
 struct window {
 	int fd;
 	unsigned char *data;
@@ -37,8 +40,9 @@ struct window {
 
 int capture_begin(struct outfile *file)
 {
-	struct capture_header header = {.magic = "TRACERCP", .version = htole32(1)};
+	struct capture_header header = {.version = htole32(1)};
 
+	memcpy(header.magic, MAGIC, sizeof(header.magic));
 	return outfile_write(file, &header, sizeof(header));
 }
 
@@ -85,7 +89,7 @@ static int header_read(struct window *window)
 	if (window->end - window->start < sizeof(header))
 		return error_set(-EBADMSG, "not a capture of tracer: shorter than a capture's header");
 	memcpy(&header, window->data + window->start, sizeof(header));
-	if (memcmp(header.magic, "TRACERCP", sizeof(header.magic)))
+	if (memcmp(header.magic, MAGIC, sizeof(header.magic)))
 		return error_set(-EBADMSG, "not a capture of tracer");
 	if (header.version != htole32(1) || header.zero)
 		return error_set(-EBADMSG, "a capture of version %u; this tracer reads version 1",
