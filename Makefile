@@ -5,6 +5,10 @@ ifeq ($(origin CC),default)
 CC       := gcc
 endif
 CLANG    ?= clang
+# Where the distribution keeps headers apart for each architecture, its C compiler says so; clang for BPF does not know.
+MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
+# Newer protobuf-c's protoc-c warns that protoc is to be used.
+PROTOC   ?= $(if $(shell command -v protoc),protoc,protoc-c)
 BPFTOOL  ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
 # pytest comes with the distribution's Python; another python3 may stand before it on PATH.
 PYTHON   ?= $(firstword $(wildcard /usr/bin/python3) python3)
@@ -74,14 +78,14 @@ $(OUT)/obj/gen/%.o: $(OUT)/gen/%.c
 
 $(OUT)/gen/export/profile.pb-c.c: user/export/profile.proto
 	@mkdir -p $(@D)
-	$(call say,PROTOC,$<)protoc-c --proto_path=user --c_out=$(OUT)/gen $<
+	$(call say,PROTOC,$<)$(PROTOC) --proto_path=user --c_out=$(OUT)/gen $<
 
 $(OUT)/gen/export/profile.pb-c.h: $(OUT)/gen/export/profile.pb-c.c
 
 $(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h) $(wildcard include/abi/*.h)
 	@mkdir -p $(@D)
 	$(call say,BPF,$<)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -Wall -Wextra -Werror -Iinclude \
-		-I/usr/include/$(shell uname -m)-linux-gnu -c -o $@ $<
+		$(MULTIARCH:%=-I/usr/include/%) -c -o $@ $<
 
 $(OUT)/gen/probe/%.skel.h: $(OUT)/gen/bpf/%.o
 	@mkdir -p $(@D)
@@ -173,4 +177,4 @@ install: all
 clean:
 	rm -rf build
 
--include $(shell find $(OUT) -name '*.d' 2>/dev/null)
+-include $(shell find $(OUT)/obj $(OUT)/tests -name '*.d' 2>/dev/null)
