@@ -45,7 +45,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(or $(FUZZ:%=tests/fuzz/fuz
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help demo test check unit golden oracle e2e parity bench coverage fuzz format lint tools install clean
+.PHONY: all help demo test check unit golden oracle e2e parity bench coverage distros fuzz format lint tools install clean
 
 all: $(OUT)/tracer
 
@@ -57,6 +57,7 @@ help:
 	@echo 'make parity     the long comparison with tracemalloc over all versions (root)'
 	@echo 'make bench      ratios to untraced, next to tracemalloc and other tools (root)'
 	@echo 'make coverage   the share of new blocks that has a traceback, for every CPython found (root)'
+	@echo 'make distros    make demo and the unit tests in fresh Debians 12, 13 and testing, or DISTROS="trixie" (root)'
 	@echo 'make fuzz       every fuzz target, or those of FUZZ="lines plan", for FUZZ_SECONDS each (default 30)'
 	@echo 'make lint format tools install PREFIX=… clean'
 
@@ -144,6 +145,10 @@ bench: $(OUT)/tracer $(OUT)/tools/bare $(OUT)/tools/bench_perfmap
 
 coverage: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/coverage_table.py $(COVERAGE)
+
+# STEPS="demo,deps" are less than all of them.
+distros:
+	$(Q)$(PYTHON) tests/machines/distros.py $(STEPS:%=--steps %) $(DISTROS)
 
 # The captures of the golden tests, less their file header, are what a stream of records looks like; an object file is
 # what a JIT registers. A library with DWARF is one of them.

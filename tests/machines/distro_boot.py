@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Debian suite's own kernel, and the demo on it: qemu emulates the machine, the suite's run tree
+is the initramfs."""
+import os
+import re
+import subprocess
+
+from fresh import Failed, last_words
+
+LIMIT = 300  # seconds for a boot and the demo; emulated, that takes half a minute
+
+# The processor is emulated: no machine lacks that.
+QEMU = ("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2G",
+        "-display", "none", "-no-reboot", "-monitor", "none", "-nodefaults", "-serial", "stdio",
+        "-append", "console=ttyS0 rdinit=/init panic=-1 mitigations=off loglevel=4")
+
+# The first process; what it prints goes to the serial port.
+INIT = """#!/bin/sh
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+mount -t tmpfs tmpfs /run
+mount -t tracefs tracefs /sys/kernel/tracing
+mount -t bpf bpf /sys/fs/bpf
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+exec </dev/ttyS0 >/dev/ttyS0 2>&1
+echo "booted $(uname -r)"
+cd %s && tools/demo
+echo "demo's exit status $?"
+echo o >/proc/sysrq-trigger
+sleep 20
+"""
+
+# Prints the package with the kernel that the suite's linux-image-cloud-amd64 stands for: up to 6.18
+# what it depends on, later what that depends on.
+FETCH = """cd /var/cache/apt/archives
+depends() { apt-cache depends "$1" | sed -n "s/^ *Depends: \\($2-[0-9].*\\)/\\1/p" | head -n 1; }
+image=$(depends linux-image-cloud-amd64 linux-image)
+binary=$(depends "$image" linux-binary)
+apt-get download -q -o APT::Sandbox::User=root "${binary:-$image}" >&2 || exit
+ls -t "${binary:-$image}"_*.deb | head -n 1 | sed 's/^/package: /'"""
+
+
+def keep_kernel(system, log):
+    """Leaves SUITE's kernel as the file vmlinuz; the root knows the suite's packages."""
+    said = re.search(r"^package: (.*)$", system.run(system.root, FETCH, log), re.M)
+    if not said:
+        raise Failed("no package with a kernel")
+    package = os.path.join(system.archives, said[1])
+    with open(system.path("vmlinuz"), "wb") as kernel:
+        read = ("dpkg-deb", "--fsys-tarfile", package)
+        with subprocess.Popen(read, stdout=subprocess.PIPE) as files:
+            extract = ("tar", "-xO", "--wildcards", "./boot/vmlinuz-*")
+            subprocess.run(extract, stdin=files.stdout, stdout=kernel, check=True)
+
+
+def pack(tree, initramfs):
+    find = ("find", ".", "-xdev", "-print0")
+    create = ("cpio", "--null", "--create", "--format=newc", "--quiet")
+    with open(initramfs, "wb") as file:
+        with subprocess.Popen(find, cwd=tree, stdout=subprocess.PIPE) as names:
+            subprocess.run(create, cwd=tree, stdin=names.stdout, stdout=file, check=True)
+
+
+def boot(system, log):
+    """What the system said until it switched itself off."""
+    initramfs = system.path("initramfs")
+    pack(system.tree, initramfs)
+    command = ("timeout", "--kill-after=5", str(LIMIT), *QEMU, "-kernel", system.path("vmlinuz"),
+               "-initrd", initramfs)
+    with open(log, "wb+") as file:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        file.seek(0)
+        output = file.read().decode(errors="replace").replace("\r", "")
+    os.unlink(initramfs)
+    if done.returncode == 124:
+        raise Failed("hung for %d s: %s" % (LIMIT, last_words(output)))
+    if done.returncode != 0:
+        raise Failed("qemu: " + last_words(output))
+    return output
+
+
+def release(output):
+    """The running kernel's name."""
+    said = re.search(r"^booted (\S+)$", output, re.M)
+    if not said:
+        raise Failed("it did not come up: " + last_words(output))
+    return said[1]
