@@ -98,6 +98,9 @@ python3 -c 'import platform; print(platform.python_version())'"""
 
 
 def step_demo(system, log):
+    for program in ("debootstrap", "unshare"):
+        if not shutil.which(program):
+            raise Skipped("no %s on this machine" % program)
     make_fresh(system, log)
     output = system.run(system.root, make("demo"), log)
     check_quiet(output.partition("A program that leaks")[0])
@@ -168,8 +171,9 @@ def step_tree(system, log):
 
 
 def step_kernel(system, log):
-    if not shutil.which("qemu-system-x86_64"):
-        raise Skipped("no qemu-system-x86_64")
+    for program in ("qemu-system-x86_64", "cpio"):
+        if not shutil.which(program):
+            raise Skipped("no %s on this machine" % program)
     if not os.path.exists(system.path("vmlinuz")):
         raise Skipped("there is no tree from an earlier run")
     output = distro_boot.boot(system, log)
