@@ -34,7 +34,7 @@ def test_every_capture_has_an_expectation():
     assert captures == {capture for capture, _, _ in expectations()}
 
 
-@pytest.mark.parametrize("capture, expected, group", expectations(), ids=lambda v: v)
+@pytest.mark.parametrize("capture, expected, group", list(expectations()), ids=lambda v: v)
 def test_replay(capture, expected, group, tmp_path):
     snapshot = str(tmp_path / "snapshot.pb.gz")
     tracer("replay", os.path.join(HERE, capture), "-o", snapshot)

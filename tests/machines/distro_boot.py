@@ -52,7 +52,8 @@ def keep_kernel(system, log):
     with open(system.path("vmlinuz"), "wb") as kernel:
         read = ("dpkg-deb", "--fsys-tarfile", package)
         with subprocess.Popen(read, stdout=subprocess.PIPE) as files:
-            extract = ("tar", "-xO", "--wildcards", "./boot/vmlinuz-*")
+            # It is in /boot; newer packages have it in /usr/lib/modules.
+            extract = ("tar", "-xO", "--wildcards", "*/vmlinuz*")
             subprocess.run(extract, stdin=files.stdout, stdout=kernel, check=True)
 
 

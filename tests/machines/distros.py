@@ -136,6 +136,8 @@ def step_unit(system, log):
 
 def step_golden(system, log):
     output = system.run(system.root, make("golden"), log)
+    if "warning" in output.lower():
+        raise Failed("pytest warns: " + output.strip().splitlines()[-1])
     return output.strip().splitlines()[-1]
 
 

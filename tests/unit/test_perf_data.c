@@ -26,6 +26,7 @@
 #include "base/error.h"
 #include "export/exporter.h"
 #include "export/perf_data_frames.h"
+#include "ranges.h"
 #include "snapshots.h"
 
 #define FRAMES(...) ((const struct frame_text[]){__VA_ARGS__, {NULL, NULL, 0}})
@@ -129,7 +130,7 @@ static uint64_t u64_at(const struct files *files, size_t at)
 {
 	uint64_t value;
 
-	assert_in_range(at, 0, files->data.size - sizeof(value));
+	assert_uint_in_range(at, 0, files->data.size - sizeof(value));
 	memcpy(&value, files->data.data + at, sizeof(value));
 	return value;
 }
@@ -148,7 +149,7 @@ static const struct perf_event_header *record_next(const struct files *files, co
 	assert_true((size_t)(end - at) >= sizeof(struct perf_event_header));
 	const struct perf_event_header *header = (const void *)at;
 	assert_int_equal(header->size % 8, 0);
-	assert_in_range(header->size, sizeof(*header), end - at);
+	assert_uint_in_range(header->size, sizeof(*header), end - at);
 	return header;
 }
 
@@ -170,7 +171,7 @@ static void address_name(const struct files *files, uint64_t address, char *out,
 	Dwarf_Die cu;
 	int line;
 
-	assert_in_range(address, files->map_start, files->map_start + files->map_length - 1);
+	assert_uint_in_range(address, files->map_start, files->map_start + files->map_length - 1);
 	while ((scn = elf_nextscn(files->elf, scn))) {
 		assert_non_null(gelf_getshdr(scn, &header));
 		if (header.sh_type != SHT_SYMTAB)
@@ -427,7 +428,7 @@ static void test_long_traceback(void **state)
 	files_open(files);
 	record = record_next(files, process_check(files, "live-bytes"));
 	uint64_t n = field(record, 40);
-	assert_in_range(n, 8000, 8192);
+	assert_uint_in_range(n, 8000, 8192);
 	for (uint64_t i = 1; i < n; i += 500) {
 		address_name(files, field(record, 48 + i * 8), name, sizeof(name));
 		snprintf(wanted, sizeof(wanted), " <unknown>:%u", (unsigned int)i - 1);

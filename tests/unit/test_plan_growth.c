@@ -18,6 +18,7 @@
 #include "probe/plan.h"
 #include "probe/plan_memory.h"
 #include "pythons.h"
+#include "ranges.h"
 
 static int plan_file(const char *path, const struct plan_opts *opts, struct plan *plan)
 {
@@ -47,7 +48,7 @@ static void check(const char *path)
 
 	assert_int_equal(plan_file(path, &opts, &plan), 0);
 	assert_int_equal(plan.mode, EVENT_MODE_GROWTH);
-	assert_in_range(sites_of(&plan, ABI_OP_NEW_POOL), 1, 4);
+	assert_uint_in_range(sites_of(&plan, ABI_OP_NEW_POOL), 1, 4);
 	for (size_t i = 0; i < plan.count; i++) {
 		const struct plan_site *site = &plan.sites[i];
 
@@ -62,7 +63,7 @@ static void check(const char *path)
 	assert_int_equal(sites_of(&plan, ABI_OP_POOL) + sites_of(&plan, ABI_OP_POOL_FREE), 0);
 	assert_int_equal(sites_of(&plan, ABI_OP_REUSE) + sites_of(&plan, ABI_OP_FREE), 0);
 	assert_int_equal(sites_of(&plan, ABI_OP_MALLOC) + sites_of(&plan, ABI_OP_REFILL), 0);
-	assert_in_range(sites_of(&plan, ABI_OP_FINALIZE), 1, 2);
+	assert_uint_in_range(sites_of(&plan, ABI_OP_FINALIZE), 1, 2);
 	assert_false(plan.large_blocks || plan.complete);
 	plan_free(&plan);
 	opts.large_blocks = 1;
@@ -121,7 +122,7 @@ static void test_libc(void **state)
 
 	assert_int_equal(plan_memory_process(getpid(), &libc, &plan), 0);
 	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
-		assert_in_range(sites_of(&plan, ops[i]), 1, 4);
+		assert_uint_in_range(sites_of(&plan, ops[i]), 1, 4);
 	for (size_t i = 0; i < plan.count; i++) {
 		assert_false(plan.sites[i].with_return);
 		/* Before its system call. */

@@ -19,6 +19,7 @@
 #include "python/runtime.h"
 #include "python/tstate.h"
 #include "pythons.h"
+#include "ranges.h"
 #include "target/memory.h"
 
 #define SPIN      "tests/unit/data/python/spin.py"
@@ -158,7 +159,7 @@ static void check_code(const struct python_runtime *runtime, uint64_t address, u
 				  lasti_of(runtime, frame, address));
 		usleep(i ? 1000 : 0);
 	}
-	assert_in_range(line, 6, 7);
+	assert_uint_in_range(line, 6, 7);
 	buffer_free(&out);
 }
 

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ranges.h"
 #include "target/threads.h"
 
 struct worker {
@@ -34,7 +35,7 @@ static int see(pid_t tid, void *context)
 {
 	struct seen *seen = context;
 
-	assert_in_range(seen->count, 0, 15);
+	assert_uint_in_range(seen->count, 0, 15);
 	seen->tids[seen->count++] = tid;
 	return seen->stop;
 }

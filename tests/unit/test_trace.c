@@ -8,6 +8,7 @@
 
 #include <errno.h>
 
+#include "ranges.h"
 #include "records.h"
 #include "stats/snapshot.h"
 
@@ -83,10 +84,10 @@ static void test_budget(void **state)
 	for (uint64_t i = 1; i <= FED; i++)
 		assert_int_equal(feed_alloc(trace, 16 * i, 10, 0), 0);
 	kept = process->tables[0].live_blocks;
-	assert_in_range(kept, BUDGET / 100, FED - 1);
+	assert_uint_in_range(kept, BUDGET / 100, FED - 1);
 	assert_int_equal(process->counters.blocks_dropped, FED - kept);
 	assert_int_equal(process->counters.bytes_dropped, 10 * (FED - kept));
-	assert_in_range(trace_memory(trace), BUDGET / 2, 2 * BUDGET);
+	assert_uint_in_range(trace_memory(trace), BUDGET / 2, 2 * BUDGET);
 	/* One that is there, and the place of one that has died. */
 	assert_int_equal(feed_alloc(trace, 16, 30, 0), 0);
 	assert_int_equal(process->tables[0].live_bytes, 10 * kept + 20);
