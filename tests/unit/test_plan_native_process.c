@@ -87,7 +87,7 @@ static pid_t start(const struct fixture *fixture, const char *libraries, int *en
 	return pid;
 }
 
-static void stop(pid_t pid, int end)
+static void process_stop(pid_t pid, int end)
 {
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
@@ -139,8 +139,8 @@ static void test_files(void **state)
 	free(second);
 	plan_native_cache_free(cache);
 	plan_native_cache_free(NULL);
-	stop(pids[0], ends[0]);
-	stop(pids[1], ends[1]);
+	process_stop(pids[0], ends[0]);
+	process_stop(pids[1], ends[1]);
 	assert_int_equal(plan_native_cache_new(&cache, NULL), 0);
 	assert_int_equal(plan_native_process(pids[0], cache, &first, &first_count), -ESRCH);
 	plan_native_cache_free(cache);
@@ -170,7 +170,7 @@ static void test_changed(void **state)
 		assert_int_equal(plan_native_process(pid, cache, &list, &count), 0);
 		assert_int_equal(count_of(list, count, "je_malloc"), i ? 0 : 1);
 		free(list);
-		stop(pid, end);
+		process_stop(pid, end);
 	}
 	plan_native_cache_free(cache);
 }
@@ -209,7 +209,7 @@ static void test_unfound(void **state)
 	expect_unfound(pid, "n.so:none:malloc", "n.so, as the targets have it, has no function none");
 	expect_unfound(pid, "b.so:je_malloc:malloc",
 		       "no target has mapped a file b.so, with a function je_malloc");
-	stop(pid, end);
+	process_stop(pid, end);
 }
 
 int main(void)
