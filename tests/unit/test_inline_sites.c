@@ -171,6 +171,24 @@ static void test_no_instruction(void **state)
 	inline_sites_free(&sites);
 }
 
+/* The sites of the program with one function more. */
+static void find_with(const uint8_t *function, size_t bytes, struct inline_sites *sites)
+{
+	uint8_t code[TEXT_SIZE + 128];
+	struct inline_image image = image_of(program);
+	uint64_t more[sizeof(starts) / sizeof(starts[0]) + 1];
+
+	memcpy(code, program, TEXT_SIZE);
+	memcpy(code + TEXT_SIZE, function, bytes);
+	memcpy(more, starts, sizeof(starts));
+	more[image.start_count] = TEXT + TEXT_SIZE;
+	image.text = (struct inline_range){code, TEXT, TEXT_SIZE + bytes};
+	image.stubs[0].bytes = 0;
+	image.starts = more;
+	image.start_count++;
+	assert_int_equal(inline_sites_find(&image, sites), 0);
+}
+
 /* A realloc that may leave its block where it is. */
 static void test_resize(void **state)
 {
@@ -190,23 +208,48 @@ static void test_resize(void **state)
 		0x00, 0x00, 0x00, 0x48, 0x85, 0xc0, 0x74, 0x0e, 0x48, 0x89, 0xde, 0x48, 0x89,
 		0xc7, 0x48, 0x89, 0xea, 0xe8, 0x01, 0x00, 0x00, 0x00, 0xc3, 0xc3,
 	};
-	uint8_t code[TEXT_SIZE + sizeof(resizing)];
-	struct inline_image image = image_of(program);
 	struct inline_sites sites;
-	uint64_t more[sizeof(starts) / sizeof(starts[0]) + 1];
 
-	memcpy(code, program, TEXT_SIZE);
-	memcpy(code + TEXT_SIZE, resizing, sizeof(resizing));
-	memcpy(more, starts, sizeof(starts));
-	more[image.start_count] = TEXT + TEXT_SIZE;
-	image.text = (struct inline_range){code, TEXT, sizeof(code)};
-	image.stubs[0].bytes = 0;
-	image.starts = more;
-	image.start_count++;
-	assert_int_equal(inline_sites_find(&image, &sites), 0);
+	find_with(resizing, sizeof(resizing), &sites);
 	assert_int_equal(sites.found[INLINE_RESIZE], 1);
 	assert_true(site_at(&sites, TEXT + TEXT_SIZE + 0x20)->cookie ==
 		    ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, ABI_REG_BX, ABI_REG_SI, NONE));
+	inline_sites_free(&sites);
+}
+
+/* The block was put aside on the stack: what told the pool's address tells the block. */
+static void test_resize_put_aside(void **state)
+{
+	(void)state;
+	/*
+	 *	mov %rbx,%r12; and $-16384,%r12
+	 *	mov 0x24(%r12),%ebp; add $1,%ebp; shl $4,%ebp; cmp %rsi,%rbp; jb 1f
+	 *	lea (,%rsi,4),%rax; lea (%rbp,%rbp,2),%rdx; cmp %rax,%rdx; jb 2f	# +0x2a
+	 *	mov %rsi,%rbp
+	 * 1:	call 3f; test %rax,%rax; je 2f; mov (%rsp),%rsi; mov %rax,%rdi; mov %rbp,%rdx; call 3f
+	 * 2:	ret
+	 * 3:	ret
+	 */
+	uint8_t resizing[] = {
+		0x49, 0x89, 0xdc, 0x49, 0x81, 0xe4, 0x00, 0xc0, 0xff, 0xff, 0x41, 0x8b, 0x6c, 0x24, 0x24,
+		0x83, 0xc5, 0x01, 0xc1, 0xe5, 0x04, 0x48, 0x39, 0xf5, 0x72, 0x15, 0x48, 0x8d, 0x04, 0xb5,
+		0x00, 0x00, 0x00, 0x00, 0x48, 0x8d, 0x54, 0x6d, 0x00, 0x48, 0x39, 0xc2, 0x72, 0x1c, 0x48,
+		0x89, 0xf5, 0xe8, 0x15, 0x00, 0x00, 0x00, 0x48, 0x85, 0xc0, 0x74, 0x0f, 0x48, 0x8b, 0x34,
+		0x24, 0x48, 0x89, 0xc7, 0x48, 0x89, 0xea, 0xe8, 0x01, 0x00, 0x00, 0x00, 0xc3, 0xc3,
+	};
+	struct inline_sites sites;
+
+	find_with(resizing, sizeof(resizing), &sites);
+	assert_int_equal(sites.found[INLINE_RESIZE], 1);
+	assert_true(site_at(&sites, TEXT + TEXT_SIZE + 0x2a)->cookie ==
+		    ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, ABI_REG_BX, ABI_REG_SI, NONE));
+	inline_sites_free(&sites);
+
+	resizing[6] = 0xf8; /* no pool's address */
+	resizing[7] = 0xff;
+	find_with(resizing, sizeof(resizing), &sites);
+	assert_int_equal(sites.found[INLINE_RESIZE], 0);
+	assert_int_equal(sites.given_up[INLINE_RESIZE], 1);
 	inline_sites_free(&sites);
 }
 
@@ -548,17 +591,12 @@ static void test_distribution(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shapes),
-		cmocka_unit_test(test_joined_ways),
-		cmocka_unit_test(test_no_instruction),
-		cmocka_unit_test(test_resize),
-		cmocka_unit_test(test_objects),
-		cmocka_unit_test(test_new_ways),
-		cmocka_unit_test(test_object_calls),
-		cmocka_unit_test(test_objects_tracer),
-		cmocka_unit_test(test_objects_through_slot),
-		cmocka_unit_test(test_nothing),
-		cmocka_unit_test(test_distribution),
+		cmocka_unit_test(test_shapes),           cmocka_unit_test(test_joined_ways),
+		cmocka_unit_test(test_no_instruction),   cmocka_unit_test(test_resize),
+		cmocka_unit_test(test_resize_put_aside), cmocka_unit_test(test_objects),
+		cmocka_unit_test(test_new_ways),         cmocka_unit_test(test_object_calls),
+		cmocka_unit_test(test_objects_tracer),   cmocka_unit_test(test_objects_through_slot),
+		cmocka_unit_test(test_nothing),          cmocka_unit_test(test_distribution),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,4 +37,10 @@ int inline_match_resize(struct inline_code *code, uint64_t vaddr, struct inline_
  */
 int inline_size_find(struct inline_code *code, uint64_t site, uint8_t *reg, int64_t *addend);
 
+/*
+ * The register that at site, in a function that was decoded, still holds the block whose address, without its low bits, was the
+ * pool's; ABI_REG_COUNT: none is known.
+ */
+uint8_t inline_block_find(const struct inline_code *code, uint64_t site);
+
 #endif

@@ -128,14 +128,18 @@ static int free_add(struct inline_search *search, const struct inline_match *mat
 static int resize_add(struct inline_search *search, const struct inline_match *match)
 {
 	struct plan_site site = {.vaddr = match->site, .op = ABI_OP_RESIZE};
+	uint8_t reg = match->reg;
 
-	if (match->reg == ABI_REG_COUNT) {
+	/* What is copied if the block moves may come back from the stack. */
+	if (reg == ABI_REG_COUNT)
+		reg = inline_block_find(&search->code, match->site);
+	if (reg == ABI_REG_COUNT) {
 		inline_give_up(search, INLINE_RESIZE, match->site, "where the block is, is not known");
 		return 0;
 	}
-	site.cookie = ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, match->reg, match->size_reg, ABI_REG_COUNT);
+	site.cookie = ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, reg, match->size_reg, ABI_REG_COUNT);
 	snprintf(site.why, sizeof(site.why), "block in %s may stay in its place, size in %s",
-		 x86_register_name(match->reg), x86_register_name(match->size_reg));
+		 x86_register_name(reg), x86_register_name(match->size_reg));
 	search->out->found[INLINE_RESIZE]++;
 	return inline_site_add(search, &site);
 }

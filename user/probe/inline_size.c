@@ -118,6 +118,31 @@ int inline_size_find(struct inline_code *code, uint64_t site, uint8_t *reg, int6
 	return -ENOENT;
 }
 
+uint8_t inline_block_find(const struct inline_code *code, uint64_t site)
+{
+	struct inline_value block = {.base = INLINE_UNKNOWN};
+	size_t index = inline_code_index(code, site), count;
+	struct inline_state state;
+	uint32_t way[WAY_MAX];
+
+	if (index == code->count)
+		return ABI_REG_COUNT;
+	inline_state_init(&state);
+	count = way_find(code, index, way);
+	for (size_t i = count; i-- > 0;) {
+		const struct inline_insn *insn = &code->insns[way[i]];
+
+		if (insn->op == INLINE_MASK && insn->dst < ABI_REG_COUNT &&
+		    (insn->value == -16384 || insn->value == -4096))
+			block = state.of[insn->dst];
+		inline_state_step(&state, insn);
+	}
+	for (uint8_t r = 0; block.base >= INLINE_NEW && r < ABI_REG_COUNT; r++)
+		if (state.of[r].base == block.base && state.of[r].addend == block.addend)
+			return r;
+	return ABI_REG_COUNT;
+}
+
 /*
  * What of the registers at vaddr is passed as the second argument to the second function that is called from
  * there on: a realloc that moves a block asks for a new one and copies the old one to it.
