@@ -5,8 +5,8 @@ ifeq ($(origin CC),default)
 CC       := gcc
 endif
 CLANG    ?= clang
-# Where the distribution keeps headers apart for each architecture, its C compiler says so; clang for BPF does not know.
-MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
+# Where a distribution keeps headers apart for each architecture, its C compiler knows; clang for BPF does not.
+HEADERS  := $(patsubst %/asm/types.h,%,$(filter %/asm/types.h,$(shell $(CC) -M -include asm/types.h -x c /dev/null 2>/dev/null)))
 # Newer protobuf-c's protoc-c warns that protoc is to be used.
 PROTOC   ?= $(if $(shell command -v protoc),protoc,protoc-c)
 BPFTOOL  ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
@@ -86,7 +86,7 @@ $(OUT)/gen/export/profile.pb-c.h: $(OUT)/gen/export/profile.pb-c.c
 $(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h) $(wildcard include/abi/*.h)
 	@mkdir -p $(@D)
 	$(call say,BPF,$<)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -Wall -Wextra -Werror -Iinclude \
-		$(MULTIARCH:%=-I/usr/include/%) -c -o $@ $<
+		$(HEADERS:%=-I%) -c -o $@ $<
 
 $(OUT)/gen/probe/%.skel.h: $(OUT)/gen/bpf/%.o
 	@mkdir -p $(@D)
