@@ -8,6 +8,7 @@ A fresh system is debootstrap's minbase with `make`, and a clean copy of HEAD in
 
     demo     `make demo` installs what the build needs, builds without a word from any tool, and
              names the leaking line
+    clang    `make CC=clang` builds as quietly
     deps     `tools/install-deps test` installs everything
     unit     `make unit`
     golden   `make golden`
@@ -110,6 +111,10 @@ def step_demo(system, log):
     return ", ".join("%s %s" % pair for pair in zip(names, versions))
 
 
+def step_clang(system, log):
+    check_quiet(system.run(system.root, make("CC=clang all"), log))
+
+
 def step_deps(system, log):
     command = "cd %s && tools/install-deps test" % HOME
     system.run(system.root, command, log)
@@ -187,9 +192,9 @@ def step_kernel(system, log):
     return release
 
 
-STEPS = {"demo": step_demo, "deps": step_deps, "unit": step_unit, "golden": step_golden,
-         "tree": step_tree, "kernel": step_kernel}
-NEEDS = {"deps": "demo", "unit": "deps", "golden": "deps", "tree": "demo", "kernel": "tree"}
+STEPS = {"demo": step_demo, "clang": step_clang, "deps": step_deps, "unit": step_unit,
+         "golden": step_golden, "tree": step_tree, "kernel": step_kernel}
+NEEDS = {"clang": "demo", "deps": "demo", "unit": "deps", "golden": "deps", "tree": "demo", "kernel": "tree"}
 
 
 # --- the run -----------------------------------------------------------------------------------
