@@ -30,7 +30,9 @@ mount -t cgroup2 cgroup2 /sys/fs/cgroup
 exec </dev/ttyS0 >/dev/ttyS0 2>&1
 echo "booted $(uname -r)"
 cd %s && tools/demo
-echo "demo's exit status $?"
+status=$?
+echo "demo's exit status $status"
+[ $status -eq 0 ] || build/tracer -v -- python3 -c pass # what the kernel said, for the log
 echo o >/proc/sysrq-trigger
 sleep 20
 """
@@ -68,7 +70,7 @@ def pack(tree, initramfs):
 
 
 def boot(system, log):
-    """What the system said until it switched itself off."""
+    """What the system said until the demo's end; the log has it until it switched itself off."""
     initramfs = system.path("initramfs")
     pack(system.tree, initramfs)
     command = (*QEMU, "-kernel", system.path("vmlinuz"), "-initrd", initramfs,
@@ -84,7 +86,7 @@ def boot(system, log):
     os.unlink(initramfs)
     if status != 0:
         raise Failed("qemu: %s: %s" % (status, last_words(output)))
-    return output
+    return output.partition("demo's exit status")[0]
 
 
 def release(output):

@@ -194,7 +194,8 @@ def step_kernel(system, log):
 
 STEPS = {"demo": step_demo, "clang": step_clang, "deps": step_deps, "unit": step_unit,
          "golden": step_golden, "tree": step_tree, "kernel": step_kernel}
-NEEDS = {"clang": "demo", "deps": "demo", "unit": "deps", "golden": "deps", "tree": "demo", "kernel": "tree"}
+NEEDS = {"clang": "demo", "deps": "demo", "unit": "deps", "golden": "deps", "tree": "demo",
+         "kernel": "tree"}
 
 
 # --- the run -----------------------------------------------------------------------------------
