@@ -93,7 +93,7 @@ def write(folder, path, text, mode=0o644):
     os.chmod(path, mode)
 
 
-TELLING = re.compile(r"\berror: |^E: |install-deps: apt-get|\*\*\* ")
+TELLING = re.compile(r"^[^[]*\berror: |^\[  FAILED  \] |^E: |install-deps: apt-get|\*\*\* ")
 
 
 def last_words(output):
