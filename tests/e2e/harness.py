@@ -27,7 +27,8 @@ sys.path.insert(0, os.path.join(ROOT, "tools"))
 
 import pythons  # noqa: E402
 
-TIMEOUT = 60  # seconds; nothing here takes that long unless it hangs
+# Seconds; nothing here takes that long unless it hangs. A machine that is emulated is slower.
+TIMEOUT = int(os.environ.get("TRACER_TEST_TIMEOUT") or 60)
 
 Interpreter = collections.namedtuple("Interpreter", "version path")
 RootInterpreter = collections.namedtuple("RootInterpreter", "version path root py_debug")

@@ -223,70 +223,27 @@ def test_operators(start, trace, tmp_path, library):
     assert target.finish() == 0
 
 
-LATE_ALLOCATOR = """
-static char pool[1 << 16];
-static unsigned long used;
-void *je_malloc(unsigned long bytes) { void *block = pool + used; used += (bytes + 15) & ~15ul; return block; }
-void je_free(void *block) { (void)block; }
-"""
-LATE_USER = """
-#include <dlfcn.h>
-#include <stdio.h>
-#include <unistd.h>
-int main(int argc, char **argv)
-{
-	char byte;
-
-	puts("ready");
-	fflush(stdout);
-	if (argc < 2 || read(0, &byte, 1) != 1)
-		return 1;
-	void *library = dlopen(argv[1], RTLD_NOW);
-	void *(*obtain)(unsigned long) = library ? (void *(*)(unsigned long))dlsym(library, "je_malloc") : 0;
-	void (*release)(void *) = library ? (void (*)(void *))dlsym(library, "je_free") : 0;
-	if (!obtain || !release)
-		return 1;
-	puts("loaded");
-	fflush(stdout);
-	while (read(0, &byte, 1) == 1) {
-		for (int i = 0; i < 10; i++) {
-			void *block = obtain(100);
-
-			if (i % 2)
-				release(block);
-		}
-		puts("done");
-		fflush(stdout);
-	}
-	return 0;
-}
-"""
-
-
-def test_library_that_comes_late(start, trace, tmp_path):
+def test_library_that_comes_late(start, trace, built, tmp_path):
     """An allocator that is loaded while the program is traced is found."""
-    (tmp_path / "late.c").write_text(LATE_ALLOCATOR)
-    (tmp_path / "user.c").write_text(LATE_USER)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-g", "-o", tmp_path / "liblate.so", tmp_path / "late.c"], check=True)
-    subprocess.run(["gcc", "-g", "-fno-omit-frame-pointer", "-o", tmp_path / "user", tmp_path / "user.c", "-ldl"], check=True)
-    target = start(str(tmp_path / "user"), str(tmp_path / "liblate.so"))
+    library = tmp_path / "liblate.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-g", "-o", library, program("late_library.c")], check=True)
+    target = start(built("late_user.c", "-ldl"), None, library)
     run = trace("-v", "-p", target.pid)
     target.process.stdin.write(b"1")
     target.process.stdin.flush()
     target.read_until("loaded")
-    line = LATE_USER[: LATE_USER.index("= obtain(100)")].count("\n") + 1
 
     def seen():
         """A round more: the library is looked at some milliseconds after it was mapped."""
         target.process.stdin.write(b"1")
         target.process.stdin.flush()
         target.read_until("done")
-        return "probes in %s lie" % (tmp_path / "liblate.so") in run.stderr
+        return "probes in %s lie" % library in run.stderr
 
     wait_until(seen, "the library's functions are probed")
     target.process.stdin.write(b"1")
     target.process.stdin.flush()
     target.read_until("done")
-    size, count = run.finish().lines()[str(tmp_path / "user.c"), line]
+    size, count = run.finish().line("late_user.c", "LATE")
     assert count % 5 == 0 and count >= 5 and size == 100 * count
     assert target.finish() == 0

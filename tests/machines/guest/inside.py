@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs every feature in the guest, each in a process of its own and no longer than it may take.
+
+Serial ports: the first is the console, the second has one line of JSON a result, the third a log of what went wrong, the
+fourth what the host is to look at.
+"""
+import fcntl
+import json
+import os
+import re
+import select
+import signal
+import sys
+import time
+import traceback
+
+os.environ.setdefault("TRACER_TEST_TIMEOUT", "120")
+
+import guest  # noqa: E402
+from guest import Absent, Machine, Reboot  # noqa: E402
+import capture  # noqa: E402
+import life  # noqa: E402
+import mix  # noqa: E402
+import native  # noqa: E402
+import python  # noqa: E402
+import system  # noqa: E402
+
+MODULES = (system, python, native, life, capture, mix)
+BAD = re.compile(r"WARNING|BUG:|Oops|Call Trace|leaking uprobe|\bstall|soft lockup|hung task|blocked for more than")
+LIMIT = 240  # seconds for one feature, unless its module says otherwise
+
+
+class KernelLog:
+    def __init__(self):
+        self.fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+
+    def new(self):
+        """The messages since the last call."""
+        messages = []
+        while True:
+            try:
+                record = os.read(self.fd, 8192).decode(errors="replace")
+            except BlockingIOError:
+                return messages
+            except BrokenPipeError:  # overwritten before it was read
+                messages.append("BUG: kernel messages were lost")
+                continue
+            messages.append(record.partition(";")[2].partition("\n")[0])
+
+
+def bad_messages(messages):
+    return [message for message in messages if BAD.search(message)]
+
+
+def run_feature(function, machine):
+    """(status, reason) of a feature that is run here."""
+    try:
+        function(machine)
+        return "yes", ""
+    except Absent as error:
+        return "absent", str(error)
+    except Reboot as error:
+        return "reboot", str(error)
+    except AssertionError as error:
+        return "no", " ".join(str(error).split()) or traceback.format_exc().strip().split("\n")[-2].strip()
+    except Exception as error:
+        return "no", "%s: %s" % (type(error).__name__, " ".join(str(error).split()))
+
+
+def child(function, machine, pipe):
+    """The process of one feature."""
+    os.setsid()
+    status, reason = run_feature(function, machine)
+    try:
+        machine.end()
+    except Exception as error:
+        status, reason = "no", "cannot be ended: %s" % error
+    result = {"status": status, "reason": reason[:1000], "notes": machine.notes}
+    said = {"log": machine.said() if status == "no" else "", "sent": machine.sent}
+    with os.fdopen(pipe, "w") as out:
+        out.write(json.dumps(dict(result, **said)))
+    os._exit(0)
+
+
+def kill_strays(session):
+    """Ends what a feature left: everything but us, our parents and the kernel's threads."""
+    spared = {os.getpid(), os.getppid(), 1}
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) in spared:
+            continue
+        try:
+            with open("/proc/%s/stat" % name) as file:
+                fields = file.read().rpartition(")")[2].split()
+            if fields[1] != "2" and name != "2" and fields[0] != "Z":
+                os.kill(int(name), signal.SIGKILL)
+        except OSError:
+            pass
+
+
+def run_bounded(function, machine, limit):
+    """The result of a feature as a dict; one that does not end is ended."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        child(function, machine, writer)
+    os.close(writer)
+    text, end = b"", time.monotonic() + limit
+    while True:
+        ready, _, _ = select.select([reader], [], [], max(0, end - time.monotonic()))
+        data = os.read(reader, 65536) if ready else None
+        if not data:
+            break
+        text += data
+    os.close(reader)
+    kill_strays(pid)
+    os.waitpid(pid, 0)
+    try:
+        return json.loads(text)
+    except ValueError:
+        reason = "no end within %d s" % limit if data is None else "its process died"
+        return {"status": "no", "reason": reason, "notes": {}, "log": "", "sent": []}
+
+
+def port(number):
+    fd = os.open("/dev/ttyS%d" % number, os.O_WRONLY | os.O_NOCTTY)
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_NONBLOCK)
+    return os.fdopen(fd, "w", buffering=1)
+
+
+def wanted(name, only):
+    return not only or any(re.search(pattern, name) for pattern in only)
+
+
+def main():
+    settings = guest.read_settings()
+    parameters = guest.command_line()
+    only = [p for p in parameters.get("machines.only", "").split(",") if p]
+    results, log, files = port(1), port(2), port(3)
+    folder = "/tmp/work"
+    os.makedirs(folder, exist_ok=True)
+    kernel = KernelLog()
+    boot = bad_messages(kernel.new())
+    print(json.dumps({"boot": os.uname().release, "bad": boot}), file=results)
+    for module in MODULES:
+        for name, function in module.features(settings):
+            if not wanted(name, only):
+                continue
+            begin = time.monotonic()
+            result = run_bounded(function, Machine(settings, folder), getattr(module, "LIMIT", LIMIT))
+            seconds = time.monotonic() - begin
+            messages = kernel.new()
+            bad = bad_messages(messages)
+            if bad and result["status"] != "reboot":
+                result.update(status="no", reason=(result["reason"] + " kernel: " + "; ".join(bad[:3])).strip())
+            text = result.pop("log")
+            if result["status"] == "no":
+                log.write("=== %s: %s\n%s\nkernel:\n%s\n" % (name, result["reason"], text, "\n".join(messages)))
+            for parts in result.pop("sent"):
+                print(json.dumps(dict(parts, feature=name)), file=files)
+            print(json.dumps(dict(result, feature=name, seconds=round(seconds, 1))), file=results)
+            print("%s: %s (%.1f s) %s" % (name, result["status"], seconds, result["reason"]))
+    print(json.dumps({"end": True}), file=results)
+    for file in (results, log, files):
+        file.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Features about the life of processes: fork, exec, and the tracer's own death."""
+import functools
+import re
+
+import harness
+
+
+def fork(machine):
+    """Children of two generations: what each gives back of its parent's blocks and keeps of its own."""
+    target = machine.start(machine.pythons["unstripped"], "family.py", "now", 2)
+    run = machine.trace("-p", target.pid, "-m", "exact", "-v")
+    target.step()
+    told = {}
+    for _ in range(3):
+        live = target.expect()
+        told[live.pop("pid")[0]] = live
+    for pid in told:
+        harness.wait_reading(pid)
+    run.interrupt()
+    assert run.wait() == 0, "status %s" % run.process.returncode
+    for pid, live in told.items():
+        got = run.report("--pid", pid).marked("family.py", live)
+        assert got == live, "PID %d: %s, not %s" % (pid, got, live)
+    assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
+
+
+def execute(machine):
+    """The program that a child executes is under trace, too."""
+    target = machine.start(machine.pythons["unstripped"], "runner.py", "fork and exec")
+    run = machine.trace("-p", target.pid, "-v")
+    target.step()
+    pid = target.expect()["pid"][0]
+    target.read_until("again")
+    run.wait_attached(2)
+    target.step()
+    live = target.expect()
+    assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
+    assert run.wait() == 0, "status %s" % run.process.returncode
+    got = run.report("--pid", pid).marked("runner.py", live)
+    assert got == live, "%s, not %s" % (got, live)
+
+
+def text_differs(pid):
+    """How many bytes of the mapped code differ from the files that they were mapped from."""
+    differs = 0
+    with open("/proc/%d/maps" % pid) as maps, open("/proc/%d/mem" % pid, "rb", buffering=0) as memory:
+        for line in maps:
+            match = re.match(r"([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) \S+ [1-9]\d* +(/.*)$", line)
+            if not match:
+                continue
+            low, high, offset = (int(match[i], 16) for i in (1, 2, 3))
+            with open(match[4], "rb") as file:
+                file.seek(offset)
+                wanted = file.read(high - low)
+            memory.seek(low)
+            got = memory.read(len(wanted))
+            assert len(got) == len(wanted), "the code of %s cannot be read" % match[4]
+            if got != wanted:
+                differs += sum(a != b for a, b in zip(got, wanted))
+    return differs
+
+
+def killed(machine, target, *options):
+    """SIGKILL to the tracer while the target works: not one byte of a probe stays in its code, and it goes on."""
+    assert text_differs(target.pid) == 0, "the code differs from its file before there is a probe"
+    run = machine.trace("-p", target.pid, *options)
+    machine.note(bytes_probed=text_differs(target.pid))
+    assert machine.notes["bytes_probed"] > 0, "no probe is in the code: what is compared here?"
+    run.process.kill()
+    run.process.wait()
+    harness.wait_until(lambda: text_differs(target.pid) == 0, "the target's code is as its file")
+    assert target.process.poll() is None, "the target died: status %s" % target.process.returncode
+    target.step()
+    assert target.expect() is not None
+    assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
+
+
+def killed_python(machine, kind):
+    killed(machine, machine.start(machine.pythons[kind], "busy.py"), "-m", "exact")
+
+
+def killed_native(machine):
+    killed(machine, machine.start(machine.binary("blocks"), None, "busy"), "--layer", "native")
+
+
+def features(settings):
+    yield "fork", fork
+    yield "exec", execute
+    for kind in ("stripped", "unstripped"):
+        yield "SIGKILL of the tracer, %s" % kind, functools.partial(killed_python, kind=kind)
+    yield "SIGKILL of the tracer, native", killed_native

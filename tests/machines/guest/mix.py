@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Eight threads on two processors, preempted at any point: run after run the figures are right.
+
+From 6.13 on the kernel may give programs with much stack one for each processor; a program that is preempted then shares it
+with the next one, and figures are wrong without a word.
+"""
+import functools
+import os
+import re
+
+import harness
+from guest import Absent, Reboot, command_line
+
+PREEMPT = "/sys/kernel/debug/sched/preempt"
+THREADS, ROUNDS = 8, 1000
+LIMIT = 600
+
+
+def choose_preemption(model):
+    """Makes the kernel preempt by that model, or raises why it cannot."""
+    if os.path.exists(PREEMPT):
+        with open(PREEMPT) as file:
+            models = re.findall(r"\w+", file.read())
+        if model not in models:
+            raise Absent("this kernel has no preempt=%s, only %s" % (model, ", ".join(models)))
+        with open(PREEMPT, "w") as file:
+            file.write(model)
+        with open(PREEMPT) as file:
+            assert "(%s)" % model in file.read(), "the kernel did not take preempt=%s" % model
+    elif command_line().get("preempt") != model:
+        raise Reboot("preempt=" + model)
+
+
+def one_run(machine):
+    """How many blocks are too many or too few, and whether the tracer said that something was lost."""
+    target = machine.start(machine.binary("mix"), None, THREADS, ROUNDS)
+    run = machine.trace("--layer", "native", "-p", target.pid)
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    got = report.marked("mix.c", live)
+    off = sum(abs(got[mark][1] - live[mark][1]) for mark in live)
+    same = got == live
+    assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
+    said = bool(report.lost_events or report.data["not_seen"]["no_thread_memory"])
+    return 0 if same else max(off, 1), said
+
+
+def mixed(machine, model):
+    choose_preemption(model)
+    runs = machine.settings["runs"]
+    outcomes = [one_run(machine) for _ in range(runs)]
+    wrong = [outcome for outcome in outcomes if outcome[0]]
+    machine.note(runs=runs, wrong=len(wrong), wrong_unsaid=sum(not said for _, said in wrong))
+    assert not wrong, "%d of %d runs wrong, by up to %d blocks; %d of them without a word" % (
+        len(wrong), runs, max(off for off, _ in wrong), machine.notes["wrong_unsaid"]
+    )
+
+
+def features(settings):
+    for model in ("full", "lazy"):
+        yield "8 threads, preempt=%s" % model, functools.partial(mixed, model=model)

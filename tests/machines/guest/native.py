@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Features of the native layer: malloc's callers, commands, libraries that come late, the whole machine."""
+import re
+import subprocess
+import time
+
+import harness
+from guest import check
+
+STEPS = 4  # of native.c
+BRIEFS = 10
+LIMIT = 300
+
+
+def marks(live):
+    """Lines with something on them; without what malloc itself tells."""
+    return {mark: pair for mark, pair in live.items() if mark != "mallinfo" and pair != (0, 0)}
+
+
+def native(machine):
+    target = machine.start(machine.binary("native"), None)
+    run = machine.trace("--layer", "native", "-p", target.pid)
+    for _ in range(STEPS):
+        target.step()
+        live = target.expect()
+    check(machine, run, run.finish(), marks(live), "native.c")
+    assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
+
+
+def command(machine):
+    run = machine.trace("--layer", "native", "--", machine.binary("native"), stdin=subprocess.PIPE, attached=False)
+    for _ in range(STEPS):
+        run.step()
+        live = run.expect()
+    run.process.stdin.close()
+    assert run.wait() == 0, "status %s" % run.process.returncode
+    report = run.report()
+    check(machine, run, report, marks(live), "native.c")
+    assert report.data["from_start"] is True, "not traced from its start"
+
+
+def late_library(machine):
+    """An allocator that is loaded after the attach is probed, and what it gives out from then on is counted."""
+    library = machine.binary("liblate.so")
+    target = machine.start(machine.binary("late_user"), None, library)
+    run = machine.trace("-v", "-p", target.pid)
+
+    def say(answer):
+        target.process.stdin.write(b"1")
+        target.process.stdin.flush()
+        target.read_until(answer)
+
+    say("loaded")
+
+    def probed():
+        say("done")
+        time.sleep(0.1)
+        return "probes in %s lie" % library in run.stderr
+
+    harness.wait_until(probed, "the library's functions are probed")
+    say("done")
+    size, count = run.finish().line("late_user.c", "LATE")
+    assert count % 5 == 0 and count >= 5 and size == 100 * count, "%d blocks, %d bytes" % (count, size)
+    assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
+
+
+def everything(machine):
+    """-a: each of the programs that are over at once has its own table, while others come and go as fast as they can."""
+    run = machine.trace("-a", "-v", attached=False)
+    ready = re.compile(r"^tracer: attached to \d+ of \d+ processes", re.M)
+
+    def attached():
+        assert run.process.poll() is None, "the tracer ended: " + run.stderr
+        return ready.search(run.stderr)
+
+    harness.wait_until(attached, "it has attached")
+    storm = machine.start(machine.pythons["stripped"], "storm.py", 300, 20, ready=False)
+    for _ in range(BRIEFS):
+        assert subprocess.run([machine.binary("brief")]).returncode == 0, "a program was harmed"
+    storm.read_until("done")
+    seen = re.compile(r"attached to PID \d+ \(brief\)")
+    harness.wait_until(lambda: len(seen.findall(run.stderr)) == BRIEFS, "all programs were seen")
+    run.interrupt()
+    assert run.wait() == 0, "status %s: %s" % (run.process.returncode, run.stderr[-300:])
+    report = run.report("--layer", "native")
+    assert report.data["not_seen"]["records_malformed"] == 0, "malformed records"
+    # Each is two processes: the child has its parent's blocks as well.
+    live = {"KEPT": (BRIEFS * 2 * 3000, BRIEFS * 2 * 3), "CHILD": (BRIEFS * 500, BRIEFS)}
+    got = report.marked("brief.c", live)
+    assert got == live, "brief.c: %s, not %s; %s lost" % (got, live, report.lost_events)
+
+
+def features(settings):
+    yield "native layer", native
+    yield "native command", command
+    yield "late library", late_library
+    yield "-a in a storm of processes", everything

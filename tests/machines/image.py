@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The initramfs: root file system, an unstripped CPython, and what is under test.
+
+Three archives one after the other, as the kernel takes them; only the last, which is small, is packed with every run.
+"""
+import glob
+import json
+import os
+import shutil
+import subprocess
+
+import root
+import unstripped
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+REPOSITORY = os.path.dirname(os.path.dirname(HERE))
+T = "/t"  # where the repository's files are in the guest
+FILES = ("tools/pythons.py", "tools/demo", "tools/demo_leak.py", "tests/e2e/harness.py")
+TREES = ("tests/e2e/programs", "tests/machines/guest")
+COMPILE = ("gcc", "-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin", "-pthread")
+PROGRAMS = ("native", "blocks", "brief", "mix", "late_user")
+
+
+def compile_programs(folder):
+    """The native programs, whose sources have the names that they have in the guest."""
+    sources = os.path.join(REPOSITORY, "tests", "e2e", "programs")
+    names = "-ffile-prefix-map=%s=%s" % (REPOSITORY, T)
+    os.makedirs(folder)
+    for name in PROGRAMS:
+        subprocess.run([*COMPILE, names, "-o", os.path.join(folder, name), os.path.join(sources, name + ".c"), "-ldl"], check=True)
+    library = os.path.join(folder, "liblate.so")
+    subprocess.run([*COMPILE, names, "-shared", "-fPIC", "-o", library, os.path.join(sources, "late_library.c")], check=True)
+
+
+def unstripped_archive(folder):
+    """(archive, path of the interpreter in it), made once."""
+    tree, named = os.path.join(folder, "python"), os.path.join(folder, "python.path")
+    archive = os.path.join(folder, "python.cpio")
+    if not (os.path.exists(archive) and os.path.exists(named)):
+        shutil.rmtree(tree, ignore_errors=True)
+        os.makedirs(tree)
+        path = unstripped.put(tree, folder)
+        root.pack(tree, archive)
+        with open(named, "w") as file:
+            file.write(path)
+    with open(named) as file:
+        return archive, file.read()
+
+
+def under_test_archive(folder, tracer, settings):
+    """Everything that changes: the tracer, its tools, the programs, the guest's script."""
+    tree = os.path.join(folder, "under-test")
+    shutil.rmtree(tree, ignore_errors=True)
+    there = tree + T
+    for name in FILES:
+        os.makedirs(os.path.dirname(os.path.join(there, name)), exist_ok=True)
+        shutil.copy(os.path.join(REPOSITORY, name), os.path.join(there, name))
+    for name in TREES:
+        shutil.copytree(os.path.join(REPOSITORY, name), os.path.join(there, name), ignore=shutil.ignore_patterns("__pycache__"))
+    os.makedirs(os.path.join(there, "build", "tools"))
+    shutil.copy(tracer, os.path.join(there, "build", "tracer"))
+    for tool in glob.glob(os.path.join(os.path.dirname(tracer), "tools", "verifier")):
+        shutil.copy(tool, os.path.join(there, "build", "tools"))
+    compile_programs(os.path.join(there, "bin"))
+    with open(os.path.join(there, "settings.json"), "w") as file:
+        json.dump(settings, file)
+    shutil.copy(os.path.join(HERE, "guest", "init"), os.path.join(tree, "init"))
+    return root.pack(tree, os.path.join(folder, "under-test.cpio"))
+
+
+def make(folder, tracer, settings):
+    """Path of the initramfs."""
+    os.makedirs(folder, exist_ok=True)
+    base = root.make(folder, tracer)
+    python, path = unstripped_archive(folder)
+    small = under_test_archive(folder, tracer, dict(settings, unstripped=path))
+    image = os.path.join(folder, "initrd")
+    with open(image + ".new", "wb") as out:
+        for archive in (base, python, small):
+            with open(archive, "rb") as part:
+                shutil.copyfileobj(part, out, 1 << 20)
+    os.rename(image + ".new", image)
+    return image

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Debian's kernels, by package: what the mirror has, which of it is wanted, downloaded and unpacked.
+
+apt works in a directory of its own, so that neither the machine's sources nor its state change. Packages are verified with
+Debian's archive keys.
+"""
+import collections
+import os
+import re
+import shutil
+import subprocess
+
+import mirror
+
+SUITES = ("bookworm", "bookworm-backports", "trixie", "trixie-backports", "testing", "sid")
+SECURITY = ("bookworm-security", "trixie-security")
+KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# Series; 5.15 and 6.6 are long-term kernels that Debian does not package today.
+SERIES = ("5.15", "6.1", "6.6", "6.12", "6.16", "6.18", "6.19", "7.0", "7.2", "newest")
+QUICK = ("6.1", "6.12", "newest")
+NAME = re.compile(r"linux-(?:image|binary)-(\d+(?:\.\d+)+)\S*-cloud-amd64$")
+
+# name: of the package; version: its own, as dpkg compares it; release: of the kernel, (7, 3, 4).
+Kernel = collections.namedtuple("Kernel", "name version release")
+
+
+class Apt:
+    def __init__(self, folder):
+        self.folder = os.path.abspath(folder)
+        self.options = os.path.join(self.folder, "apt.conf")
+
+    def run(self, *command, cwd=None):
+        env = dict(os.environ, APT_CONFIG=self.options, LC_ALL="C")
+        done = subprocess.run(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if done.returncode:
+            errors = re.findall(r"^E: .*", done.stderr, re.M)
+            raise RuntimeError("%s: %s" % (" ".join(command), (errors or [done.stderr[-300:]])[0]))
+        return done.stdout
+
+    def set_up(self, archive, security):
+        """Writes the configuration and fetches the lists of packages."""
+        for name in ("lists/partial", "archives/partial", "debs"):
+            os.makedirs(os.path.join(self.folder, name), exist_ok=True)
+        signed = "deb [arch=amd64 signed-by=%s]" % KEYS
+        lines = ["%s %s %s main" % (signed, archive, suite) for suite in SUITES]
+        if security:
+            lines += ["%s %s %s main" % (signed, security, suite) for suite in SECURITY]
+        with open(os.path.join(self.folder, "sources.list"), "w") as file:
+            file.write("\n".join(lines) + "\n")
+        open(os.path.join(self.folder, "status"), "a").close()
+        settings = {
+            "Dir::Etc::sourcelist": "sources.list",
+            "Dir::State::lists": "lists",
+            "Dir::State::status": "status",
+            "Dir::Cache": "",
+        }
+        with open(self.options, "w") as file:
+            for key, name in settings.items():
+                file.write('%s "%s";\n' % (key, os.path.join(self.folder, name)))
+            file.write('Dir::Etc::sourceparts "-";\nAPT::Architecture "amd64";\n')
+            file.write('APT::Architectures "amd64";\nAcquire::Languages "none";\n')
+            file.write('Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";\n')
+            file.write('APT::Sandbox::User "root";\n')
+        self.run("apt-get", "update", "-q")
+
+    def kernels(self):
+        """Every version of every cloud kernel that the mirror lists."""
+        names = self.run("apt-cache", "pkgnames", "linux-").split()
+        names = sorted(name for name in names if NAME.match(name))
+        if not names:
+            return []
+        found = []
+        for line in self.run("apt-cache", "madison", *names).split("\n"):
+            fields = [field.strip() for field in line.split("|")]
+            if len(fields) == 3 and fields[2].endswith("Packages"):
+                release = tuple(map(int, NAME.match(fields[0])[1].split(".")))
+                found.append(Kernel(fields[0], fields[1], release))
+        return sorted(set(found))
+
+    def download(self, kernel):
+        """Path of the package's file, downloaded unless that was done before."""
+        folder = os.path.join(self.folder, "debs")
+        version = kernel.version.replace(":", "%3a")
+        path = os.path.join(folder, "%s_%s_amd64.deb" % (kernel.name, version))
+        if not os.path.exists(path):
+            self.run("apt-get", "download", "%s=%s" % (kernel.name, kernel.version), cwd=folder)
+        return path
+
+
+def version_key(version):
+    """Orders package versions: numbers as numbers, "~" before everything, as dpkg has it."""
+    parts = re.findall(r"\d+|~|[^\d~]+", version)
+    return [(1, int(p), "") if p.isdigit() else (-1, 0, "") if p == "~" else (2, 0, p) for p in parts] + [(0, 0, "")]
+
+
+def of_series(kernels, series):
+    """The newest kernel of a series ("6.12"), or of all ("newest"); None where there is none.
+
+    A package that only depends on the one with the kernel has "image" in its name where there is a "binary" one beside it.
+    """
+    wanted = () if series == "newest" else tuple(map(int, series.split(".")))
+    candidates = [k for k in kernels if k.release[: len(wanted)] == wanted]
+    return max(candidates, default=None, key=newness)
+
+
+def newness(kernel):
+    return kernel.release, kernel.name.startswith("linux-binary-"), version_key(kernel.version)
+
+
+def choose(kernels, wanted):
+    """{series: Kernel or None}; the newest goes by its series ("7.3")."""
+    chosen = {}
+    for series in wanted:
+        kernel = of_series(kernels, series)
+        if series == "newest" and kernel:
+            series = "%d.%d" % kernel.release[:2]
+        chosen[series] = kernel
+    return chosen
+
+
+def unpack(deb, vmlinuz):
+    """Takes the kernel out of a package; a kernel that is there already stays."""
+    if os.path.exists(vmlinuz):
+        return vmlinuz
+    listing = subprocess.run(["dpkg-deb", "--contents", deb], check=True, stdout=subprocess.PIPE, text=True).stdout
+    names = re.findall(r"\s(\./(?:boot/vmlinuz-\S+|usr/lib/modules/\S+/vmlinuz))$", listing, re.M)
+    if not names:
+        raise RuntimeError("%s: no vmlinuz in it" % os.path.basename(deb))
+    os.makedirs(os.path.dirname(vmlinuz), exist_ok=True)
+    tar = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE)
+    with open(vmlinuz + ".new", "wb") as out:
+        done = subprocess.run(["tar", "--extract", "--to-stdout", names[0]], stdin=tar.stdout, stdout=out)
+    tar.stdout.close()
+    if tar.wait() or done.returncode:
+        raise RuntimeError("%s: cannot be unpacked" % os.path.basename(deb))
+    shutil.move(vmlinuz + ".new", vmlinuz)
+    return vmlinuz
+
+
+def fetch(folder, wanted):
+    """{series: (Kernel, path of vmlinuz), or None where the mirror has no package}."""
+    apt = Apt(os.path.join(folder, "apt"))
+    apt.set_up(*mirror.mirrors())
+    fetched = {}
+    for series, kernel in choose(apt.kernels(), wanted).items():
+        if kernel:
+            path = os.path.join(folder, "vmlinuz", "%s_%s" % (kernel.name, kernel.version.replace(":", "%3a")))
+            fetched[series] = (kernel, unpack(apt.download(kernel), path))
+        else:
+            fetched[series] = None
+    return fetched

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replays on this machine what was captured in a guest: the tables are equal."""
+import base64
+import gzip
+import json
+import os
+import subprocess
+
+
+def differs(tracer, sent, folder):
+    """Why the replay is not what the guest reported, or ""."""
+    path = os.path.join(folder, "events.cap")
+    try:
+        events = gzip.decompress(base64.b64decode(sent["capture"]))
+    except (ValueError, OSError, EOFError) as error:
+        return "the capture did not come out whole: %s" % error
+    with open(path, "wb") as file:
+        file.write(events)
+    done = subprocess.run(
+        [tracer, "replay", path, "--format", "json", "--top", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120
+    )
+    if done.returncode:
+        return "replay: status %d: %s" % (done.returncode, done.stderr.strip())
+    return compare(json.loads(done.stdout), sent["report"])
+
+
+def compare(replayed, reported):
+    """Which parts differ, or ""."""
+    differ = [key for key in sorted({*replayed, *reported}) if replayed.get(key) != reported.get(key)]
+    if not reported.get("statistics"):
+        return "the guest's table is empty"
+    return "replayed here it differs in %s" % ", ".join(differ) if differ else ""

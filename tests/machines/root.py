@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guest's root file system: a small Debian of the machine's own release, so that what is built here runs there.
+
+It is made once by debootstrap and packed as a cpio archive, to which image.py adds what changes from run to run.
+"""
+import glob
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+
+import mirror
+
+INCLUDE = ("python3", "iproute2", "kmod", "procps")
+# What no test needs: left out of the archive, which the guest has in memory.
+LEFT_OUT = (
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "usr/share/info",
+    "usr/share/perl5",
+    "usr/share/zoneinfo",
+    "usr/share/i18n",
+    "usr/share/bash-completion",
+    "usr/lib/x86_64-linux-gnu/gconv",
+    "usr/lib/x86_64-linux-gnu/perl-base",
+    "usr/lib/locale",
+    "usr/lib/udev",
+    "var/cache",
+    "var/lib/apt",
+    "var/lib/dpkg",
+    "var/log",
+    "dev",
+    "proc",
+    "sys",
+)
+
+
+def linked_packages(*programs):
+    """The packages that hold the libraries to which programs are linked."""
+    paths = set()
+    for path in programs:
+        said = subprocess.run(["ldd", path], check=True, stdout=subprocess.PIPE, text=True).stdout
+        paths.update(re.findall(r"=> (/\S+)", said))
+    packages = set()
+    for path in sorted(paths):
+        # A merged /usr: dpkg may know the file by its old place.
+        names = {path, os.path.realpath(path)}
+        names |= {re.sub(r"^/usr", "", name) for name in names}
+        owners = subprocess.run(["dpkg", "-S", *sorted(names)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        found = re.findall(r"^([^:,\s]+)(?::\w+)?: ", owners.stdout, re.M)
+        if not found:
+            raise RuntimeError("%s belongs to no package: the guest cannot have it" % path)
+        packages.add(found[0])
+    return sorted(packages)
+
+
+def make_tree(folder, suite, url, packages):
+    """debootstrap into a folder that is renamed when it is whole; a tree with the same packages stays."""
+    include = ",".join(sorted({*INCLUDE, *packages}))
+    key = hashlib.sha256(include.encode()).hexdigest()[:12]
+    tree = os.path.join(folder, "root-%s-%s" % (suite, key))
+    if os.path.isdir(tree):
+        return tree
+    for old in glob.glob(os.path.join(folder, "root-*")):
+        shutil.rmtree(old) if os.path.isdir(old) else os.unlink(old)
+    log = os.path.join(folder, "debootstrap.log")
+    command = ["debootstrap", "--variant=minbase", "--include=" + include, suite, tree + ".new", url]
+    with open(log, "w") as out:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+    if done.returncode:
+        raise RuntimeError("debootstrap failed with status %d: see %s" % (done.returncode, log))
+    os.rename(tree + ".new", tree)
+    return tree
+
+
+def pack(tree, archive, left_out=()):
+    """Packs a tree as an archive that the kernel unpacks as its root."""
+    prune = []
+    for name in left_out:
+        prune += ["-path", "./" + name, "-prune", "-o"]
+    find = subprocess.Popen(["find", ".", *prune, "-print0"], cwd=tree, stdout=subprocess.PIPE)
+    with open(archive + ".new", "wb") as out:
+        done = subprocess.run(
+            ["cpio", "--create", "--format=newc", "--null", "--quiet", "--owner=+0:+0"], cwd=tree, stdin=find.stdout, stdout=out
+        )
+    find.stdout.close()
+    if find.wait() or done.returncode:
+        raise RuntimeError("cannot pack " + tree)
+    os.rename(archive + ".new", archive)
+    return archive
+
+
+def make(folder, *programs):
+    """Path of the archive with the root file system for programs of this machine."""
+    suite, (url, _) = mirror.codename(), mirror.mirrors()
+    tree = make_tree(folder, suite, url, linked_packages(*programs))
+    archive = tree + ".cpio"
+    return archive if os.path.exists(archive) else pack(tree, archive, LEFT_OUT)

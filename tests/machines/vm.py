@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Booting a kernel in qemu, and reading what its guest says on the serial ports.
+
+KVM is used where it boots a kernel, which a /dev/kvm alone does not promise; else qemu emulates the processor.
+"""
+import json
+import os
+import subprocess
+import time
+
+QEMU = "qemu-system-x86_64"
+# 6.12 double-faults on an emulated processor of some versions of qemu that has cx16.
+ACCELERATORS = {
+    "kvm": ("-accel", "kvm", "-cpu", "host"),
+    "tcg": ("-accel", "tcg,thread=multi", "-cpu", "max,-cx16"),
+}
+TRIAL_S = 10  # until the first message of a kernel
+PROCESSORS, MEMORY = 2, "2G"
+COMMAND_LINE = "console=ttyS0 rdinit=/init panic=-1 mitigations=off loglevel=5 log_buf_len=4M random.trust_cpu=on"
+PORTS = ("console", "results", "log", "files")
+
+
+def command(accelerator, kernel, initrd, append, outputs):
+    serial = [word for path in outputs for word in ("-serial", "file:" + path)]
+    return [
+        QEMU, *ACCELERATORS[accelerator], "-smp", str(PROCESSORS), "-m", MEMORY, "-kernel", kernel,
+        *(("-initrd", initrd) if initrd else ()), "-append", append, "-display", "none", "-no-reboot",
+        "-monitor", "none", "-nodefaults", *serial,
+    ]  # fmt: skip
+
+
+def stop(process):
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+def choose_accelerator(folder, kernel):
+    """"kvm" if a kernel says something under it, "tcg" else."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return "tcg"
+    console = os.path.join(folder, "kvm-trial")
+    open(console, "w").close()
+    append = "console=ttyS0 earlyprintk=serial panic=-1"
+    process = subprocess.Popen(
+        command("kvm", kernel, None, append, [console]),
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        end = time.monotonic() + TRIAL_S
+        while time.monotonic() < end:
+            with open(console, errors="replace") as file:
+                if "Linux version" in file.read():
+                    return "kvm"
+            if process.poll() is not None:
+                break
+            time.sleep(0.2)
+        return "tcg"
+    finally:
+        stop(process)
+
+
+class Lines:
+    """The whole lines of JSON that a file has got since the last call."""
+
+    def __init__(self, path):
+        self.path = path
+        self.offset = 0
+
+    def new(self):
+        with open(self.path, "rb") as file:
+            file.seek(self.offset)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self.offset += len(whole)
+        found = []
+        for line in whole.decode(errors="replace").split("\n"):
+            try:
+                found.append(json.loads(line))
+            except ValueError:  # the firmware's greeting, or a line that a crash has cut
+                pass
+        return [value for value in found if isinstance(value, dict)]
+
+
+class Boot:
+    """One boot: records() yields what the guest says until its end; the files stay in folder."""
+
+    def __init__(self, accelerator, kernel, initrd, folder, append="", limit=1800):
+        os.makedirs(folder, exist_ok=True)
+        self.paths = {name: os.path.join(folder, name) for name in PORTS}
+        for path in self.paths.values():
+            open(path, "w").close()
+        words = command(accelerator, kernel, initrd, "%s %s" % (COMMAND_LINE, append), list(self.paths.values()))
+        self.end = time.monotonic() + limit
+        self.limit = limit
+        self.errors = open(os.path.join(folder, "qemu"), "w")
+        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self.errors, stderr=self.errors)
+        self.why_ended = ""
+
+    def records(self):
+        """Lines of the results, as they come. Afterwards why_ended says what was wrong with the end, if anything."""
+        lines, finished = Lines(self.paths["results"]), False
+        try:
+            while True:
+                ended = self.process.poll() is not None
+                for record in lines.new():
+                    finished |= "end" in record
+                    yield record
+                if ended or finished:
+                    break
+                if time.monotonic() > self.end:
+                    self.why_ended = "the guest was stopped after %d s" % self.limit
+                    break
+                time.sleep(0.3)
+            if finished:
+                self.wait_power_off()
+            elif not self.why_ended:
+                self.why_ended = "the guest ended early: " + self.last_words()
+        finally:
+            stop(self.process)
+            self.errors.close()
+
+    def wait_power_off(self):
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            pass
+
+    def last_words(self):
+        with open(self.paths["console"], errors="replace") as file:
+            lines = [line.strip() for line in file if line.strip()]
+        with open(os.path.join(os.path.dirname(self.paths["console"]), "qemu")) as file:
+            said = file.read().strip()
+        panics = [line for line in lines if "Kernel panic" in line]
+        return (panics or lines or [said or "it said nothing"])[-1][:300]
+
+    def files(self):
+        """What features sent to the host."""
+        return Lines(self.paths["files"]).new()
