@@ -45,7 +45,8 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(or $(FUZZ:%=tests/fuzz/fuz
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help demo test check unit golden oracle e2e parity bench coverage distros fuzz format lint tools install clean
+.PHONY: all help demo test check unit golden oracle machines e2e parity kernels bench coverage distros fuzz format lint \
+	tools install clean
 
 all: $(OUT)/tracer
 
@@ -55,6 +56,7 @@ help:
 	@echo 'make test       install what the tests need, then every test (root); last line: N passed, N failed'
 	@echo 'make check      unit and golden tests, and those against tracemalloc'"'"'s own files; no root (also with SAN=1)'
 	@echo 'make parity     the long comparison with tracemalloc over all versions (root)'
+	@echo 'make kernels    Debian'"'"'s kernels in virtual machines, into docs/kernels.md (root); KERNELS="6.1 newest" picks'
 	@echo 'make bench      ratios to untraced, next to tracemalloc and other tools (root)'
 	@echo 'make coverage   the share of new blocks that has a traceback, for every CPython found (root)'
 	@echo 'make distros    make demo and the unit tests in fresh Debians 12, 13 and testing, or DISTROS="trixie" (root)'
@@ -121,7 +123,10 @@ golden: $(OUT)/tracer
 oracle: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/oracle
 
-check: unit golden oracle
+machines:
+	$(Q)$(PYTEST) tests/machines
+
+check: unit golden oracle machines
 
 demo:
 	$(Q)tools/install-deps build
@@ -137,6 +142,13 @@ e2e: $(OUT)/tracer
 
 parity: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/e2e/test_parity.py --all-versions
+
+# The table of all kernels is part of the documents; that of some, or of a quick run, is left in build/machines/.
+kernels:
+	$(Q)tools/install-deps kernels
+	$(Q)$(MAKE) --no-print-directory all $(filter %/verifier,$(TOOLS))
+	$(Q)$(PYTHON) tests/machines/kernels.py $(if $(KERNELS_QUICK),--quick) $(KERNELS) \
+		$(if $(KERNELS)$(KERNELS_QUICK),,--report docs/kernels.md)
 
 bench: $(OUT)/tracer $(OUT)/tools/bare $(OUT)/tools/bench_perfmap
 	$(Q)$(OUT)/tools/bench_perfmap

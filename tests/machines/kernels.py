@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Debian's kernels one after the other in qemu: the tracer runs in each, feature by feature, and a table is written.
 
-usage: kernels.py [--quick] [--only REGEX,REGEX] [--report FILE] [SERIES...]    e.g. 6.1 6.12 newest; default: all
+usage: kernels.py [--quick] [--only REGEX,REGEX] [--jobs N] [--report FILE] [SERIES...]   e.g. 6.1 newest; default: all
 
 build/machines/ has everything that it makes: packages and kernels, the image, results/KERNEL.json, and the serial
 ports' output of every guest. Exit status: 0, 1 if a feature failed, 2 if the machines could not be made.
 """
 import argparse
+import concurrent.futures
 import hashlib
 import json
 import os
 import sys
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -19,79 +19,13 @@ sys.path.insert(0, os.path.join(ROOT, "tools"))
 
 import image  # noqa: E402
 import packages  # noqa: E402
-import replay  # noqa: E402
 import report  # noqa: E402
 import vm  # noqa: E402
+from machine import Machine, say  # noqa: E402
 
 FOLDER = os.path.join(ROOT, "build", "machines")
 TRACER = os.path.join(ROOT, "build", "tracer")
-RUNS, RUNS_QUICK = 25, 5
-LIMIT = 1500  # seconds for one boot
-
-
-def say(text):
-    print(text, flush=True)
-
-
-def tell(series, record):
-    where = "%-6s %-32s %-6s" % (series, record["feature"], record["status"])
-    say("%s %6.1f s  %s" % (where, record.get("seconds", 0), record["reason"][:160]))
-
-
-class Machine:
-    """One kernel: boots it, and again where a feature asks for another command line."""
-
-    def __init__(self, series, kernel, vmlinuz, initrd, accelerator):
-        self.series, self.kernel, self.vmlinuz = series, kernel, vmlinuz
-        self.initrd, self.accelerator = initrd, accelerator
-        self.features = {}
-        self.boots = []
-        self.bad_boot = []
-        self.why_ended = ""
-
-    def boot(self, append, name="boot"):
-        folder = os.path.join(FOLDER, "serial", self.series, name)
-        boot = vm.Boot(self.accelerator, self.vmlinuz, self.initrd, folder, append, LIMIT)
-        for record in boot.records():
-            if "boot" in record:
-                self.boots.append(record["boot"])
-                self.bad_boot += record["bad"]
-            elif "feature" in record:
-                self.features[record["feature"]] = record
-                tell(self.series, record)
-        for sent in boot.files():
-            self.judge(sent)
-        self.why_ended = self.why_ended or boot.why_ended
-
-    def judge(self, sent):
-        """What can be seen on the host alone."""
-        wrong = replay.differs(TRACER, sent, os.path.join(FOLDER, "serial", self.series))
-        name = sent["feature"]
-        record = {"feature": "replay on the host", "seconds": 0, "notes": {}}
-        record.update(status="no" if wrong else "yes", reason=wrong)
-        if name in self.features:
-            self.features[record["feature"]] = record
-            tell(self.series, record)
-
-    def run(self, only):
-        begin = time.monotonic()
-        self.boot("machines.only=" + ",".join(only) if only else "")
-        again = [(f["reason"], name) for name, f in self.features.items() if f["status"] == "reboot"]
-        for parameter, name in again:
-            pattern = name.replace(" ", ".").replace(",", ".")  # words of a command line
-            self.boot("%s machines.only=%s" % (parameter, pattern), parameter)
-        if self.why_ended:
-            self.features["to the end"] = {"feature": "to the end", "status": "no", "reason": self.why_ended, "notes": {}, "seconds": 0}
-        return {
-            "series": self.series,
-            "package": self.kernel.name,
-            "version": self.kernel.version,
-            "release": self.boots[0] if self.boots else None,
-            "accelerator": self.accelerator,
-            "seconds": round(time.monotonic() - begin),
-            "boot_messages": self.bad_boot,
-            "features": self.features,
-        }
+SESSIONS, SESSIONS_QUICK = 5, 1  # of the eight threads; each has five runs
 
 
 def tracer_identity():
@@ -99,28 +33,36 @@ def tracer_identity():
         return hashlib.sha256(file.read()).hexdigest()[:16]
 
 
-def run_all(series, quick, only):
+def run_one(series, found, initrd, how, options):
+    """The result of one kernel, which is kept as results/SERIES.json, too."""
+    kernel, vmlinuz = found
+    folder = os.path.join(FOLDER, "serial", series)
+    say("%s: %s %s, %s" % (series, kernel.name, kernel.version, how))
+    result = Machine(series, kernel, vmlinuz, initrd, how, TRACER, folder).run(options.only)
+    result.update(tracer=tracer_identity(), quick=options.quick)
+    with open(os.path.join(FOLDER, "results", series + ".json"), "w") as file:
+        json.dump(result, file, indent=1)
+    say("%s: %d s" % (series, result["seconds"]))
+    return result
+
+
+def run_all(series, options):
     """{series: result, or None where there is no package}."""
-    folder = os.path.join(FOLDER, "results")
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(os.path.join(FOLDER, "results"), exist_ok=True)
     say("packages")
     fetched = packages.fetch(FOLDER, series)
-    say("image")
-    initrd = image.make(FOLDER, TRACER, {"runs": RUNS_QUICK if quick else RUNS})
-    accelerator, results = None, {}
-    for name, found in fetched.items():
-        if not found:
+    for name in fetched:
+        if not fetched[name]:
             say("%s: no package: untested" % name)
-            results[name] = None
-            continue
-        accelerator = accelerator or vm.choose_accelerator(FOLDER, found[1])
-        say("%s: %s %s, %s" % (name, *found[0][:2], accelerator))
-        results[name] = Machine(name, *found, initrd, accelerator).run(only)
-        results[name].update(tracer=tracer_identity(), quick=quick)
-        with open(os.path.join(folder, name + ".json"), "w") as file:
-            json.dump(results[name], file, indent=1)
-        say("%s: %d s" % (name, results[name]["seconds"]))
-    return results
+    there = {name: found for name, found in fetched.items() if found}
+    if not there:
+        return fetched
+    say("image")
+    initrd = image.make(FOLDER, TRACER, {"sessions": SESSIONS_QUICK if options.quick else SESSIONS})
+    how = vm.choose_accelerator(FOLDER, next(iter(there.values()))[1])
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        running = {name: pool.submit(run_one, name, found, initrd, how, options) for name, found in there.items()}
+    return {name: running[name].result() if name in running else None for name in fetched}
 
 
 def failures(results):
@@ -137,16 +79,32 @@ def failures(results):
     return found
 
 
+def summary(results):
+    """Prints the failures, what was skipped and the counts; the exit status."""
+    failed = failures(results)
+    for line in failed:
+        say("FAILED " + line)
+    features = [(series, f) for series, result in results.items() if result for f in result["features"].values()]
+    absent = ["%s: %s: %s" % (series, f["feature"], f["reason"]) for series, f in features if f["status"] == "absent"]
+    absent += ["%s: no package" % series for series, result in results.items() if not result]
+    for line in absent:
+        say("SKIPPED " + line)
+    passed = sum(f["status"] == "yes" for _, f in features)
+    say("kernels: %d passed, %d failed, %d skipped" % (passed, len(failed), len(absent)))
+    return 1 if failed else 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("series", nargs="*")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default=[], type=lambda text: text.split(","))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="machines at a time")
     parser.add_argument("--report", help="where the table goes (default: build/machines/kernels.md)")
     options = parser.parse_args()
     series = options.series or (packages.QUICK if options.quick else packages.SERIES)
     try:
-        results = run_all(series, options.quick, [p for p in options.only.split(",") if p])
+        results = run_all(series, options)
     except (RuntimeError, OSError) as error:
         print("kernels: %s" % error, file=sys.stderr)
         return 2
@@ -154,16 +112,8 @@ def main():
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w") as file:
         file.write(report.text(results))
-    found = failures(results)
-    counts = [sum(f["status"] == s for r in results.values() if r for f in r["features"].values()) for s in ("yes", "absent")]
     say("table: %s" % os.path.relpath(path, ROOT))
-    for line in found:
-        say("FAILED " + line)
-    for name, result in results.items():
-        if result is None:
-            say("SKIPPED kernel %s: no package" % name)
-    say("kernels: %d passed, %d failed, %d skipped" % (counts[0], len(found), counts[1] + sum(r is None for r in results.values())))
-    return 1 if found else 0
+    return summary(results)
 
 
 if __name__ == "__main__":

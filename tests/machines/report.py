@@ -1,1 +1,111 @@
-def text(results): return ""
+# SPDX-License-Identifier: Apache-2.0
+"""The table of all kernels: what works on each, and why what does not does not."""
+
+INTRODUCTION = """# Kernels
+
+Written by `make kernels`: Debian's kernels, each booted in a virtual machine with {accelerators}, where the tracer runs
+against programs that know what they allocate. `yes`: every figure was equal, and the kernel logged no warning. A number
+leads to the reason below. `–`: the kernel or the image lacks what the test is about.
+"""
+EMULATED = "an emulated processor (times are several times those of a real one)"
+MARKS = {"yes": "yes", "absent": "–"}
+# Title, the feature whose attach it is.
+ATTACHES = (
+    ("stripped", "census, stripped, 1 thread"),
+    ("unstripped", "census, unstripped, 1 thread"),
+    ("native", "native layer"),
+)
+
+
+def table(header, rows):
+    """Markdown with columns of equal width."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    lines = [header, ["-" * max(width, 3) for width in widths], *rows]
+    return "\n".join("| %s |" % " | ".join(c.ljust(w) for c, w in zip(row, widths)) for row in lines) + "\n"
+
+
+class Notes:
+    """Numbered reasons; equal ones share their number."""
+
+    def __init__(self):
+        self.numbers = {}
+
+    def number(self, reason):
+        return self.numbers.setdefault(reason, len(self.numbers) + 1)
+
+    def text(self):
+        return "\n".join("%d. %s" % (n, reason) for reason, n in self.numbers.items()) + "\n"
+
+
+def cell(result, name, notes):
+    feature = result["features"].get(name)
+    if not feature:
+        return "not run"
+    reason = shown(feature["reason"])
+    mark = MARKS.get(feature["status"], "**no**")
+    return "%s (%d)" % (mark, notes.number(reason)) if reason else mark
+
+
+def shown(reason):
+    """A reason without what differs from run to run, or what Markdown would take for its own."""
+    text = reason.replace("|", "/").replace("*", "\\*").replace("<", "\\<")
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
+def attach_cell(result, name):
+    facts = result["features"].get(name, {}).get("notes", {}).get("attach") or {}
+    if "ms" not in facts:
+        return "–"
+    return "%s probes, %s ms" % (facts.get("probes", "?"), facts["ms"])
+
+
+def links_cell(result):
+    kinds = []
+    for _, name in ATTACHES:
+        kind = result["features"].get(name, {}).get("notes", {}).get("attach", {}).get("links")
+        if kind and kind not in kinds:
+            kinds.append(kind)
+    return ", ".join(kinds) or "–"
+
+
+def verifier_cell(result):
+    largest = result["features"].get("verifier", {}).get("notes", {}).get("largest")
+    if not largest:
+        return "–"
+    return "`%(name)s`: %(insns)d, stack %(stack)d" % largest
+
+
+def facts_table(results):
+    rows = []
+    for series, result in results.items():
+        if not result:
+            rows.append([series, "no package: untested", "", *[""] * len(ATTACHES), "", ""])
+            continue
+        attaches = [attach_cell(result, name) for _, name in ATTACHES]
+        rows.append([series, result["release"] or "did not boot", links_cell(result), *attaches, verifier_cell(result), "%d s" % result["seconds"]])
+    titles = ["attach, " + title for title, _ in ATTACHES]
+    return table(["series", "kernel", "links", *titles, "largest program", "took"], rows)
+
+
+def feature_names(results):
+    """In the order in which they run; a kernel that ended early has not all."""
+    order = sorted((r for r in results if r), key=lambda r: -len(r["features"]))
+    return list(dict.fromkeys(name for result in order for name in result["features"]))
+
+
+def text(results):
+    """The whole page. results: {series: result or None}."""
+    ran = {series: result for series, result in results.items() if result}
+    notes = Notes()
+    rows = []
+    for name in feature_names(results.values()):
+        rows.append([name, *(cell(result, name, notes) for result in ran.values())])
+    kinds = sorted({result["accelerator"] for result in ran.values()})
+    accelerators = " or ".join(EMULATED if kind == "tcg" else kind.upper() for kind in kinds) or "nothing"
+    parts = [INTRODUCTION.format(accelerators=accelerators), facts_table(results), table(["feature", *ran], rows)]
+    if notes.numbers:
+        parts.append(notes.text())
+    boots = ["- %s: `%s`" % (s, line) for s, r in ran.items() for line in dict.fromkeys(r["boot_messages"])]
+    if boots:
+        parts.append("Warnings of the kernels while they booted, before the tracer ran:\n\n%s\n" % "\n".join(boots))
+    return "\n".join(parts)

@@ -20,10 +20,11 @@ COMMAND_LINE = "console=ttyS0 rdinit=/init panic=-1 mitigations=off loglevel=5 l
 PORTS = ("console", "results", "log", "files")
 
 
-def command(accelerator, kernel, initrd, append, outputs):
+def command(accelerator, kernel, initrd, append, outputs, limit):
+    """qemu's; under timeout(1), so that no machine outlives a run that was killed by much."""
     serial = [word for path in outputs for word in ("-serial", "file:" + path)]
     return [
-        QEMU, *ACCELERATORS[accelerator], "-smp", str(PROCESSORS), "-m", MEMORY, "-kernel", kernel,
+        "timeout", "-k", "5", str(limit + 60), QEMU, *ACCELERATORS[accelerator], "-smp", str(PROCESSORS), "-m", MEMORY, "-kernel", kernel,
         *(("-initrd", initrd) if initrd else ()), "-append", append, "-display", "none", "-no-reboot",
         "-monitor", "none", "-nodefaults", *serial,
     ]  # fmt: skip
@@ -31,7 +32,7 @@ def command(accelerator, kernel, initrd, append, outputs):
 
 def stop(process):
     if process.poll() is None:
-        process.kill()
+        process.terminate()
     process.wait()
 
 
@@ -43,7 +44,7 @@ def choose_accelerator(folder, kernel):
     open(console, "w").close()
     append = "console=ttyS0 earlyprintk=serial panic=-1"
     process = subprocess.Popen(
-        command("kvm", kernel, None, append, [console]),
+        command("kvm", kernel, None, append, [console], TRIAL_S),
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
@@ -90,7 +91,8 @@ class Boot:
         self.paths = {name: os.path.join(folder, name) for name in PORTS}
         for path in self.paths.values():
             open(path, "w").close()
-        words = command(accelerator, kernel, initrd, "%s %s" % (COMMAND_LINE, append), list(self.paths.values()))
+        outputs = list(self.paths.values())
+        words = command(accelerator, kernel, initrd, "%s %s" % (COMMAND_LINE, append), outputs, limit)
         self.end = time.monotonic() + limit
         self.limit = limit
         self.errors = open(os.path.join(folder, "qemu"), "w")

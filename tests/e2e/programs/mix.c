@@ -2,8 +2,8 @@
 /*
  * Threads that allocate, resize and free at the same time, beside blocks that stay. usage: mix [THREADS [ROUNDS]]
  *
- * Prints "ready", waits for a line, works, prints what is live as golden.py does, waits again and ends. Each thread keeps
- * its own blocks; the blocks that it frees have been allocated by its neighbour.
+ * Prints "ready"; for each line on stdin starts its threads, waits for their end and prints what is live as golden.py does;
+ * ends with its stdin. Each thread keeps its own blocks; the blocks that it frees have been allocated by its neighbour.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -12,10 +12,11 @@
 
 #define THREADS_MAX 64
 #define ROUNDS_MAX  100000
+#define STEPS_MAX   32
 #define PASSED      16
 #define NOINLINE    __attribute__((noinline, noclone))
 
-static int threads = 8, rounds = 3000;
+static int threads = 8, rounds = 1000, steps;
 static void **kept[THREADS_MAX], **grown[THREADS_MAX];
 static void *passed[THREADS_MAX][PASSED];
 static pthread_barrier_t barrier;
@@ -27,7 +28,7 @@ static void *checked(void *block)
 	return block;
 }
 
-/* One round in four keeps a block that a realloc() has moved or grown. */
+/* Every round keeps one block, every fourth another one that a realloc() has moved or grown. */
 NOINLINE static void round_run(int me, int i)
 {
 	void *block = checked(malloc(40)); /* # line SHORT */
@@ -50,7 +51,7 @@ NOINLINE static void *thread_run(void *argument)
 
 	pthread_barrier_wait(&barrier);
 	for (int i = 0; i < rounds; i++)
-		round_run(me, i);
+		round_run(me, steps * rounds + i);
 	return NULL;
 }
 
@@ -64,11 +65,14 @@ static void work(void)
 			abort();
 	for (int i = 0; i < threads; i++)
 		pthread_join(ids[i], NULL);
+	pthread_barrier_destroy(&barrier);
+	steps++;
 }
 
 static void account(void)
 {
-	long keeps = (long)threads * rounds, grows = (long)threads * ((rounds + 3) / 4), passes = 0;
+	long done = (long)steps * rounds, passes = 0;
+	long keeps = threads * done, grows = threads * ((done + 3) / 4);
 
 	for (int i = 0; i < threads; i++)
 		for (int k = 0; k < PASSED; k++)
@@ -78,31 +82,27 @@ static void account(void)
 	       keeps * 100, keeps, grows * 900, grows, passes * 300, passes);
 }
 
-static void wait_line(void)
-{
-	char text[100];
-
-	if (read(0, text, sizeof(text)) <= 0)
-		exit(0);
-}
-
 int main(int argc, char **argv)
 {
+	size_t most;
+	char text[100];
+
 	if (argc > 1)
 		threads = atoi(argv[1]);
 	if (argc > 2)
 		rounds = atoi(argv[2]);
 	if (threads < 1 || threads > THREADS_MAX || rounds < 1 || rounds > ROUNDS_MAX)
 		return 2;
+	most = (size_t)rounds * STEPS_MAX;
 	for (int i = 0; i < threads; i++) {
-		kept[i] = checked(calloc((size_t)rounds, sizeof(void *)));
-		grown[i] = checked(calloc((size_t)rounds, sizeof(void *)));
+		kept[i] = checked(calloc(most, sizeof(void *)));
+		grown[i] = checked(calloc(most, sizeof(void *)));
 	}
 	setvbuf(stdout, NULL, _IONBF, 0);
 	puts("ready");
-	wait_line();
-	work();
-	account();
-	wait_line();
+	while (steps < STEPS_MAX && read(0, text, sizeof(text)) > 0) {
+		work();
+		account();
+	}
 	return 0;
 }

@@ -9,6 +9,7 @@ from guest import check
 
 STEPS = 4  # of native.c
 BRIEFS = 10
+SLEEPERS = 10  # of so many processes the tracer tells when it has attached to all
 LIMIT = 300
 
 
@@ -66,6 +67,8 @@ def late_library(machine):
 
 def everything(machine):
     """-a: each of the programs that are over at once has its own table, while others come and go as fast as they can."""
+    for _ in range(SLEEPERS):
+        machine.start("/bin/sleep", None, 1000, ready=False)
     run = machine.trace("-a", "-v", attached=False)
     ready = re.compile(r"^tracer: attached to \d+ of \d+ processes", re.M)
 

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One kernel: boots it, collects what its guest says of every feature, and boots again where a feature asks for that."""
+import os
+import time
+
+import replay
+import vm
+
+LIMIT = 1500  # seconds for one boot
+CAPTURE, REPLAY = "capture and replay", "replay on the host"
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def tell(series, record):
+    where = "%-6s %-34s %-6s" % (series, record["feature"], record["status"])
+    say("%s %6.1f s  %s" % (where, record.get("seconds", 0), record["reason"][:160]))
+
+
+class Machine:
+    """folder: for what the serial ports say; how: the accelerator."""
+
+    def __init__(self, series, kernel, vmlinuz, initrd, how, tracer, folder):
+        self.series, self.kernel, self.vmlinuz = series, kernel, vmlinuz
+        self.initrd, self.how, self.tracer, self.folder = initrd, how, tracer, folder
+        self.features = {}
+        self.boots = []
+        self.bad_boot = []
+        self.why_ended = ""
+
+    def boot(self, append, name="boot"):
+        folder = os.path.join(self.folder, name)
+        boot = vm.Boot(self.how, self.vmlinuz, self.initrd, folder, append, LIMIT)
+        for record in boot.records():
+            if "boot" in record:
+                self.boots.append(record["boot"])
+                self.bad_boot += record["bad"]
+            elif "feature" in record:
+                self.features[record["feature"]] = record
+                tell(self.series, record)
+        for sent in boot.files():
+            self.judge(sent)
+        self.why_ended = self.why_ended or boot.why_ended
+
+    def judge(self, sent):
+        """What can be seen on the host alone."""
+        wrong = replay.differs(self.tracer, sent, self.folder)
+        self.add(REPLAY, "no" if wrong else "yes", wrong)
+
+    def add(self, name, status, reason):
+        """A result that is not the guest's."""
+        self.features[name] = {"feature": name, "status": status, "reason": reason, "notes": {}, "seconds": 0}
+        tell(self.series, self.features[name])
+
+    def status(self, name):
+        return self.features.get(name, {}).get("status")
+
+    def run(self, only):
+        begin = time.monotonic()
+        self.boot("machines.only=" + ",".join(only).replace(" ", ".") if only else "")
+        again = [(f["reason"], name) for name, f in self.features.items() if f["status"] == "reboot"]
+        for parameter, name in again:
+            pattern = name.replace(" ", ".").replace(",", ".")  # words of a command line
+            self.boot("%s machines.only=%s" % (parameter, pattern), parameter)
+        if self.status(CAPTURE) == "yes" and self.status(REPLAY) is None:
+            self.add(REPLAY, "no", "the capture did not come out of the guest")
+        if self.why_ended:
+            self.add("to the end", "no", self.why_ended)
+        return {
+            "series": self.series,
+            "package": self.kernel.name,
+            "version": self.kernel.version,
+            "release": self.boots[0] if self.boots else None,
+            "accelerator": self.how,
+            "seconds": round(time.monotonic() - begin),
+            "boot_messages": self.bad_boot,
+            "features": self.features,
+        }

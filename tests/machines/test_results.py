@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the guest finds out becomes results, a table and an exit status: a failure stays one all the way."""
+import base64
+import gzip
+import json
+import os
+import time
+
+import pytest
+
+import guest
+import inside
+import kernels
+import life
+import replay
+import report
+import system
+import vm
+
+
+class NoMachine:
+    """What inside.py needs of a guest.Machine."""
+
+    def __init__(self):
+        self.notes, self.sent = {}, []
+
+    def end(self):
+        pass
+
+    def said(self):
+        return "what it said"
+
+
+def raises(error):
+    def feature(machine):
+        raise error
+
+    return feature
+
+
+@pytest.mark.parametrize(
+    "error, status, reason",
+    (
+        (AssertionError("3 blocks, not 4"), "no", "3 blocks, not 4"),
+        (guest.Absent("no such thing"), "absent", "no such thing"),
+        (guest.Reboot("preempt=full"), "reboot", "preempt=full"),
+        (KeyError("K"), "no", "KeyError: 'K'"),
+    ),
+)
+def test_a_feature_that_raises(error, status, reason):
+    assert inside.run_feature(raises(error), NoMachine()) == (status, reason)
+
+
+def test_a_feature_that_returns():
+    assert inside.run_feature(lambda machine: None, NoMachine()) == ("yes", "")
+
+
+@pytest.fixture
+def no_strays(monkeypatch):
+    """This machine's processes are not the guest's: only the feature's own is ended."""
+    monkeypatch.setattr(inside, "kill_strays", lambda pid: os.kill(pid, 9))
+
+
+def test_bounded(no_strays):
+    result = inside.run_bounded(raises(AssertionError("wrong")), NoMachine(), 60)
+    assert (result["status"], result["reason"], result["log"]) == ("no", "wrong", "what it said")
+
+
+def test_a_feature_without_end(no_strays):
+    result = inside.run_bounded(lambda machine: time.sleep(1000), NoMachine(), 0.1)
+    assert result["status"] == "no" and "no end within" in result["reason"]
+
+
+def test_a_feature_that_dies(no_strays):
+    result = inside.run_bounded(lambda machine: os._exit(1), NoMachine(), 60)
+    assert (result["status"], result["reason"]) == ("no", "its process died")
+
+
+@pytest.mark.parametrize(
+    "message",
+    (
+        "WARNING: CPU: 0 PID: 1 at kernel/events/uprobes.c:1",
+        "BUG: kernel NULL pointer dereference",
+        "Oops: 0000 [#1] PREEMPT SMP",
+        "rcu: INFO: rcu_preempt self-detected stall on CPU",
+        "watchdog: BUG: soft lockup - CPU#1 stuck for 22s!",
+        "INFO: task python3:123 blocked for more than 120 seconds.",
+        "ref_ctr going negative; leaking uprobe",
+    ),
+)
+def test_bad_messages(message):
+    assert inside.bad_messages(["fine", message, "installed"]) == [message]
+
+
+def sent_as(report_of_guest):
+    """What capture.py sends; its events are the report that a stand-in for the tracer prints."""
+    packed = base64.b64encode(gzip.compress(json.dumps({"statistics": [1], "total": 5}).encode())).decode()
+    return {"capture": packed, "report": report_of_guest}
+
+
+@pytest.fixture
+def replayer(tmp_path):
+    path = tmp_path / "tracer"
+    path.write_text('#!/bin/sh\n[ "$1" = replay ] && cat "$2"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_replay(replayer, tmp_path):
+    folder = str(tmp_path)
+    assert replay.differs(replayer, sent_as({"statistics": [1], "total": 5}), folder) == ""
+    assert "total" in replay.differs(replayer, sent_as({"statistics": [1], "total": 6}), folder)
+    assert "empty" in replay.differs(replayer, sent_as({"statistics": [], "total": 5}), folder)
+    assert "whole" in replay.differs(replayer, {"capture": "AAAA", "report": {}}, folder)
+    assert "status 1" in replay.differs("/bin/false", sent_as({}), folder)
+
+
+def test_text_is_compared():
+    assert life.text_differs(os.getpid()) == 0
+
+
+def test_attach_facts():
+    said = "tracer: attached to PID 9 (python3): CPython 3.11.2; 874 probes, 873 of them emulated; 2635 ms\ntracer: uprobe_multi links\n"
+    assert guest.attach_facts(said) == {"ms": 2635, "probes": 874, "links": "uprobe_multi links"}
+    assert guest.attach_facts("") == {}
+
+
+def test_largest_program():
+    table = "program   verified insns stack frame ms\nalloc_begin   900  120   64   32   1.5\nmapping   5000  640   544   96   9.0  OVER\n"
+    assert system.largest_program(table) == {"name": "mapping", "insns": 5000, "stack": 544}
+    assert system.largest_program("") is None
+
+
+def result_of(**statuses):
+    features = {
+        name: {"feature": name, "status": status, "reason": "" if status == "yes" else "why|so", "notes": {}, "seconds": 1}
+        for name, status in statuses.items()
+    }
+    return {"release": "6.1.0", "seconds": 5, "features": features, "accelerator": "tcg", "boot_messages": []}
+
+
+def test_summary(capsys):
+    assert kernels.summary({"6.1": result_of(demo="yes", lazy="absent"), "6.6": None}) == 0
+    assert capsys.readouterr().out.endswith("kernels: 1 passed, 0 failed, 2 skipped\n")
+    assert kernels.summary({"6.1": result_of(demo="yes", doctor="no")}) == 1
+    assert "FAILED 6.1: doctor: why|so" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("statuses", ({}, {"lazy": "absent"}, {"full": "reboot", "demo": "yes"}))
+def test_what_did_not_run_is_a_failure(statuses, capsys):
+    assert kernels.summary({"6.1": result_of(**statuses)}) == 1
+
+
+def test_report():
+    text = report.text({"6.1": result_of(demo="yes", doctor="no"), "6.6": None, "7.3": result_of(demo="no")})
+    rows = {line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:-1]] for line in text.split("\n") if line.startswith("|")}
+    assert rows["demo"] == ["yes", "**no** (1)"]
+    assert rows["doctor"] == ["**no** (1)", "not run"]
+    assert rows["6.6"][0] == "no package: untested"
+    assert "1. why/so" in text
+
+
+def test_lines_of_a_port(tmp_path):
+    """Half a line is not read before its other half is there; what is no JSON is passed over."""
+    path = tmp_path / "results"
+    path.write_bytes(b'SeaBIOS\r\n{"feature": "a"}\r\n{"feat')
+    lines = vm.Lines(str(path))
+    assert lines.new() == [{"feature": "a"}]
+    with open(path, "ab") as file:
+        file.write(b'ure": "b"}\n')
+    assert lines.new() == [{"feature": "b"}]
