@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The initramfs: root file system, an unstripped CPython, and what is under test.
 
-Three archives one after the other, as the kernel takes them; only the last, which is small, is packed with every run.
+Three archives one after the other, as the kernel takes them; only the last, which is small, is
+packed with every run.
 """
 import glob
 import json
@@ -27,19 +28,22 @@ def compile_programs(folder):
     names = "-ffile-prefix-map=%s=%s" % (REPOSITORY, T)
     os.makedirs(folder)
     for name in PROGRAMS:
-        subprocess.run([*COMPILE, names, "-o", os.path.join(folder, name), os.path.join(sources, name + ".c"), "-ldl"], check=True)
+        source = os.path.join(sources, name + ".c")
+        command = [*COMPILE, names, "-o", os.path.join(folder, name), source, "-ldl"]
+        subprocess.run(command, check=True)
     library = os.path.join(folder, "liblate.so")
-    subprocess.run([*COMPILE, names, "-shared", "-fPIC", "-o", library, os.path.join(sources, "late_library.c")], check=True)
+    source = os.path.join(sources, "late_library.c")
+    subprocess.run([*COMPILE, names, "-shared", "-fPIC", "-o", library, source], check=True)
 
 
-def unstripped_archive(folder):
+def unstripped_archive(folder, guest):
     """(archive, path of the interpreter in it), made once."""
     tree, named = os.path.join(folder, "python"), os.path.join(folder, "python.path")
     archive = os.path.join(folder, "python.cpio")
     if not (os.path.exists(archive) and os.path.exists(named)):
         shutil.rmtree(tree, ignore_errors=True)
         os.makedirs(tree)
-        path = unstripped.put(tree, folder)
+        path = unstripped.put(tree, guest, folder)
         root.pack(tree, archive)
         with open(named, "w") as file:
             file.write(path)
@@ -56,7 +60,8 @@ def under_test_archive(folder, tracer, settings):
         os.makedirs(os.path.dirname(os.path.join(there, name)), exist_ok=True)
         shutil.copy(os.path.join(REPOSITORY, name), os.path.join(there, name))
     for name in TREES:
-        shutil.copytree(os.path.join(REPOSITORY, name), os.path.join(there, name), ignore=shutil.ignore_patterns("__pycache__"))
+        without = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(os.path.join(REPOSITORY, name), os.path.join(there, name), ignore=without)
     os.makedirs(os.path.join(there, "build", "tools"))
     shutil.copy(tracer, os.path.join(there, "build", "tracer"))
     for tool in glob.glob(os.path.join(os.path.dirname(tracer), "tools", "verifier")):
@@ -71,8 +76,8 @@ def under_test_archive(folder, tracer, settings):
 def make(folder, tracer, settings):
     """Path of the initramfs."""
     os.makedirs(folder, exist_ok=True)
-    base = root.make(folder, tracer)
-    python, path = unstripped_archive(folder)
+    guest, base = root.make(folder, tracer)
+    python, path = unstripped_archive(folder, guest)
     small = under_test_archive(folder, tracer, dict(settings, unstripped=path))
     image = os.path.join(folder, "initrd")
     with open(image + ".new", "wb") as out:

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian's kernels one after the other in qemu: the tracer runs in each, feature by feature, and a table is written.
+"""Debian's kernels one after the other in qemu: the tracer runs in each, feature by feature, and a
+table is written.
 
-usage: kernels.py [--quick] [--only REGEX,REGEX] [--jobs N] [--report FILE] [SERIES...]   e.g. 6.1 newest; default: all
+usage: kernels.py [--quick] [--only REGEX,REGEX] [--jobs N] [--report FILE] [SERIES...]
 
-build/machines/ has everything that it makes: packages and kernels, the image, results/KERNEL.json, and the serial
-ports' output of every guest. Exit status: 0, 1 if a feature failed, 2 if the machines could not be made.
+A series is "6.12", or "newest"; without one: all.
+
+build/machines/ has everything that it makes: packages and kernels, the image, results/KERNEL.json,
+and the serial ports' output of every guest. Exit status: 0, 1 if a feature failed, 2 if the
+machines could not be made.
 """
 import argparse
 import concurrent.futures
@@ -61,7 +65,10 @@ def run_all(series, options):
     initrd = image.make(FOLDER, TRACER, {"sessions": SESSIONS_QUICK if options.quick else SESSIONS})
     how = vm.choose_accelerator(FOLDER, next(iter(there.values()))[1])
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        running = {name: pool.submit(run_one, name, found, initrd, how, options) for name, found in there.items()}
+        running = {
+            name: pool.submit(run_one, name, found, initrd, how, options)
+            for name, found in there.items()
+        }
     return {name: running[name].result() if name in running else None for name in fetched}
 
 
@@ -81,15 +88,18 @@ def failures(results):
 
 def summary(results):
     """Prints the failures, what was skipped and the counts; the exit status."""
-    failed = failures(results)
+    failed, absent = failures(results), []
     for line in failed:
         say("FAILED " + line)
-    features = [(series, f) for series, result in results.items() if result for f in result["features"].values()]
-    absent = ["%s: %s: %s" % (series, f["feature"], f["reason"]) for series, f in features if f["status"] == "absent"]
-    absent += ["%s: no package" % series for series, result in results.items() if not result]
+    passed = 0
+    for series, result in results.items():
+        features = result["features"].values() if result else ()
+        passed += sum(f["status"] == "yes" for f in features)
+        skips = [(f["feature"], f["reason"]) for f in features if f["status"] == "absent"]
+        absent += ["%s: %s: %s" % (series, *skip) for skip in skips]
+        absent += [] if result else ["%s: no package" % series]
     for line in absent:
         say("SKIPPED " + line)
-    passed = sum(f["status"] == "yes" for _, f in features)
     say("kernels: %d passed, %d failed, %d skipped" % (passed, len(failed), len(absent)))
     return 1 if failed else 0
 
@@ -100,7 +110,7 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default=[], type=lambda text: text.split(","))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="machines at a time")
-    parser.add_argument("--report", help="where the table goes (default: build/machines/kernels.md)")
+    parser.add_argument("--report", help="the table's file (default: build/machines/kernels.md)")
     options = parser.parse_args()
     series = options.series or (packages.QUICK if options.quick else packages.SERIES)
     try:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One kernel: boots it, collects what its guest says of every feature, and boots again where a feature asks for that."""
+"""One kernel: boots it and collects what its guest says of every feature.
+
+A feature may ask for another boot, with a parameter on the kernel's command line.
+"""
 import os
 import time
 
@@ -51,8 +54,9 @@ class Machine:
 
     def add(self, name, status, reason):
         """A result that is not the guest's."""
-        self.features[name] = {"feature": name, "status": status, "reason": reason, "notes": {}, "seconds": 0}
-        tell(self.series, self.features[name])
+        record = {"feature": name, "status": status, "reason": reason, "notes": {}, "seconds": 0}
+        self.features[name] = record
+        tell(self.series, record)
 
     def status(self, name):
         return self.features.get(name, {}).get("status")
@@ -60,7 +64,8 @@ class Machine:
     def run(self, only):
         begin = time.monotonic()
         self.boot("machines.only=" + ",".join(only).replace(" ", ".") if only else "")
-        again = [(f["reason"], name) for name, f in self.features.items() if f["status"] == "reboot"]
+        asked = [f for f in self.features.values() if f["status"] == "reboot"]
+        again = [(f["reason"], f["feature"]) for f in asked]
         for parameter, name in again:
             pattern = name.replace(" ", ".").replace(",", ".")  # words of a command line
             self.boot("%s machines.only=%s" % (parameter, pattern), parameter)

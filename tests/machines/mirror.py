@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where this machine gets its Debian packages from: the base URLs in apt's own configuration.
 
-    archive, security = mirrors()      e.g. of the suites "trixie" and "trixie-security"; security may be None
+    archive, security = mirrors()      of "trixie" and "trixie-security", say; security may be None
 """
 import glob
 import os

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian's kernels, by package: what the mirror has, which of it is wanted, downloaded and unpacked.
+"""Debian's kernels, by package: what the mirror has, which of it is wanted, downloaded and
+unpacked.
 
-apt works in a directory of its own, so that neither the machine's sources nor its state change. Packages are verified with
-Debian's archive keys.
+apt works in a directory of its own, so that neither the machine's sources nor its state change.
+Packages are verified with Debian's archive keys.
 """
 import collections
 import os
@@ -31,7 +32,7 @@ class Apt:
 
     def run(self, *command, cwd=None):
         env = dict(os.environ, APT_CONFIG=self.options, LC_ALL="C")
-        done = subprocess.run(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
         if done.returncode:
             errors = re.findall(r"^E: .*", done.stderr, re.M)
             raise RuntimeError("%s: %s" % (" ".join(command), (errors or [done.stderr[-300:]])[0]))
@@ -89,14 +90,17 @@ class Apt:
 
 def version_key(version):
     """Orders package versions: numbers as numbers, "~" before everything, as dpkg has it."""
+    end, tilde = (0, 0, ""), (-1, 0, "")
     parts = re.findall(r"\d+|~|[^\d~]+", version)
-    return [(1, int(p), "") if p.isdigit() else (-1, 0, "") if p == "~" else (2, 0, p) for p in parts] + [(0, 0, "")]
+    keys = [(1, int(p), "") if p.isdigit() else tilde if p == "~" else (2, 0, p) for p in parts]
+    return [*keys, end]
 
 
 def of_series(kernels, series):
     """The newest kernel of a series ("6.12"), or of all ("newest"); None where there is none.
 
-    A package that only depends on the one with the kernel has "image" in its name where there is a "binary" one beside it.
+    A package that only depends on the one with the kernel has "image" in its name where there is a
+    "binary" one beside it.
     """
     wanted = () if series == "newest" else tuple(map(int, series.split(".")))
     candidates = [k for k in kernels if k.release[: len(wanted)] == wanted]
@@ -122,14 +126,15 @@ def unpack(deb, vmlinuz):
     """Takes the kernel out of a package; a kernel that is there already stays."""
     if os.path.exists(vmlinuz):
         return vmlinuz
-    listing = subprocess.run(["dpkg-deb", "--contents", deb], check=True, stdout=subprocess.PIPE, text=True).stdout
+    listing = subprocess.check_output(["dpkg-deb", "--contents", deb], text=True)
     names = re.findall(r"\s(\./(?:boot/vmlinuz-\S+|usr/lib/modules/\S+/vmlinuz))$", listing, re.M)
     if not names:
         raise RuntimeError("%s: no vmlinuz in it" % os.path.basename(deb))
     os.makedirs(os.path.dirname(vmlinuz), exist_ok=True)
     tar = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE)
     with open(vmlinuz + ".new", "wb") as out:
-        done = subprocess.run(["tar", "--extract", "--to-stdout", names[0]], stdin=tar.stdout, stdout=out)
+        extract = ["tar", "--extract", "--to-stdout", names[0]]
+        done = subprocess.run(extract, stdin=tar.stdout, stdout=out)
     tar.stdout.close()
     if tar.wait() or done.returncode:
         raise RuntimeError("%s: cannot be unpacked" % os.path.basename(deb))
@@ -144,7 +149,8 @@ def fetch(folder, wanted):
     fetched = {}
     for series, kernel in choose(apt.kernels(), wanted).items():
         if kernel:
-            path = os.path.join(folder, "vmlinuz", "%s_%s" % (kernel.name, kernel.version.replace(":", "%3a")))
+            name = "%s_%s" % (kernel.name, kernel.version.replace(":", "%3a"))
+            path = os.path.join(folder, "vmlinuz", name)
             fetched[series] = (kernel, unpack(apt.download(kernel), path))
         else:
             fetched[series] = None

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 
+TIMEOUT = 120
+
 
 def differs(tracer, sent, folder):
     """Why the replay is not what the guest reported, or ""."""
@@ -16,9 +18,8 @@ def differs(tracer, sent, folder):
         return "the capture did not come out whole: %s" % error
     with open(path, "wb") as file:
         file.write(events)
-    done = subprocess.run(
-        [tracer, "replay", path, "--format", "json", "--top", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120
-    )
+    command = [tracer, "replay", path, "--format", "json", "--top", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     if done.returncode:
         return "replay: status %d: %s" % (done.returncode, done.stderr.strip())
     return compare(json.loads(done.stdout), sent["report"])
@@ -26,7 +27,8 @@ def differs(tracer, sent, folder):
 
 def compare(replayed, reported):
     """Which parts differ, or ""."""
-    differ = [key for key in sorted({*replayed, *reported}) if replayed.get(key) != reported.get(key)]
+    keys = sorted({*replayed, *reported})
+    differ = [key for key in keys if replayed.get(key) != reported.get(key)]
     if not reported.get("statistics"):
         return "the guest's table is empty"
     return "replayed here it differs in %s" % ", ".join(differ) if differ else ""

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of all kernels: what works on each, and why what does not does not."""
+import re
 
 INTRODUCTION = """# Kernels
 
-Written by `make kernels`: Debian's kernels, each booted in a virtual machine with {accelerators}, where the tracer runs
-against programs that know what they allocate. `yes`: every figure was equal, and the kernel logged no warning. A number
-leads to the reason below. `–`: the kernel or the image lacks what the test is about.
+Written by `make kernels`: Debian's kernels, each booted in a virtual machine with {accelerators},
+where the tracer runs against programs that know what they allocate. `yes`: every figure was equal,
+and the kernel logged no warning. A number leads to the reason below. `–`: the kernel or the image
+lacks what the test is about.
 """
 EMULATED = "an emulated processor (times are several times those of a real one)"
 MARKS = {"yes": "yes", "absent": "–"}
@@ -21,7 +23,8 @@ def table(header, rows):
     """Markdown with columns of equal width."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     lines = [header, ["-" * max(width, 3) for width in widths], *rows]
-    return "\n".join("| %s |" % " | ".join(c.ljust(w) for c, w in zip(row, widths)) for row in lines) + "\n"
+    cells = [[c.ljust(w) for c, w in zip(row, widths)] for row in lines]
+    return "".join("| %s |\n" % " | ".join(row) for row in cells)
 
 
 class Notes:
@@ -48,7 +51,8 @@ def cell(result, name, notes):
 
 def shown(reason):
     """A reason without what differs from run to run, or what Markdown would take for its own."""
-    text = reason.replace("|", "/").replace("*", "\\*").replace("<", "\\<")
+    text = re.sub(r"\bPID \d+", "PID N", reason)
+    text = text.replace("|", "/").replace("*", "\\*").replace("<", "\\<")
     return text if len(text) <= 300 else text[:297] + "..."
 
 
@@ -82,7 +86,8 @@ def facts_table(results):
             rows.append([series, "no package: untested", "", *[""] * len(ATTACHES), "", ""])
             continue
         attaches = [attach_cell(result, name) for _, name in ATTACHES]
-        rows.append([series, result["release"] or "did not boot", links_cell(result), *attaches, verifier_cell(result), "%d s" % result["seconds"]])
+        begin = [series, result["release"] or "did not boot", links_cell(result)]
+        rows.append([*begin, *attaches, verifier_cell(result), "%d s" % result["seconds"]])
     titles = ["attach, " + title for title, _ in ATTACHES]
     return table(["series", "kernel", "links", *titles, "largest program", "took"], rows)
 
@@ -101,11 +106,15 @@ def text(results):
     for name in feature_names(results.values()):
         rows.append([name, *(cell(result, name, notes) for result in ran.values())])
     kinds = sorted({result["accelerator"] for result in ran.values()})
-    accelerators = " or ".join(EMULATED if kind == "tcg" else kind.upper() for kind in kinds) or "nothing"
-    parts = [INTRODUCTION.format(accelerators=accelerators), facts_table(results), table(["feature", *ran], rows)]
+    kinds = [EMULATED if kind == "tcg" else kind.upper() for kind in kinds]
+    introduction = INTRODUCTION.format(accelerators=" or ".join(kinds) or "nothing")
+    parts = [introduction, facts_table(results), table(["feature", *ran], rows)]
     if notes.numbers:
         parts.append(notes.text())
-    boots = ["- %s: `%s`" % (s, line) for s, r in ran.items() for line in dict.fromkeys(r["boot_messages"])]
+    boots = []
+    for series, result in ran.items():
+        lines = dict.fromkeys(result["boot_messages"])
+        boots += ["- %s: `%s`\n" % (series, line) for line in lines]
     if boots:
-        parts.append("Warnings of the kernels while they booted, before the tracer ran:\n\n%s\n" % "\n".join(boots))
+        parts.append("Warnings as they booted, before the tracer ran:\n\n" + "".join(boots))
     return "\n".join(parts)

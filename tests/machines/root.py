@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guest's root file system: a small Debian of the machine's own release, so that what is built here runs there.
+"""The guest's root file system: a small Debian of the machine's own release, so that what is built
+here runs there.
 
-It is made once by debootstrap and packed as a cpio archive, to which image.py adds what changes from run to run.
+It is made once by debootstrap and packed as a cpio archive, to which image.py adds what changes
+from run to run.
 """
 import glob
 import hashlib
@@ -13,6 +15,7 @@ import subprocess
 import mirror
 
 INCLUDE = ("python3", "iproute2", "kmod", "procps")
+CPIO = ("cpio", "--create", "--format=newc", "--null", "--quiet", "--owner=+0:+0")
 # What no test needs: left out of the archive, which the guest has in memory.
 LEFT_OUT = (
     "usr/share/doc",
@@ -48,7 +51,7 @@ def linked_packages(*programs):
         # A merged /usr: dpkg may know the file by its old place.
         names = {path, os.path.realpath(path)}
         names |= {re.sub(r"^/usr", "", name) for name in names}
-        owners = subprocess.run(["dpkg", "-S", *sorted(names)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        owners = subprocess.run(["dpkg", "-S", *sorted(names)], capture_output=True, text=True)
         found = re.findall(r"^([^:,\s]+)(?::\w+)?: ", owners.stdout, re.M)
         if not found:
             raise RuntimeError("%s belongs to no package: the guest cannot have it" % path)
@@ -57,7 +60,7 @@ def linked_packages(*programs):
 
 
 def make_tree(folder, suite, url, packages):
-    """debootstrap into a folder that is renamed when it is whole; a tree with the same packages stays."""
+    """debootstrap into a folder that is renamed when whole; a tree of the same packages stays."""
     include = ",".join(sorted({*INCLUDE, *packages}))
     key = hashlib.sha256(include.encode()).hexdigest()[:12]
     tree = os.path.join(folder, "root-%s-%s" % (suite, key))
@@ -66,9 +69,10 @@ def make_tree(folder, suite, url, packages):
     for old in glob.glob(os.path.join(folder, "root-*")):
         shutil.rmtree(old) if os.path.isdir(old) else os.unlink(old)
     log = os.path.join(folder, "debootstrap.log")
-    command = ["debootstrap", "--variant=minbase", "--include=" + include, suite, tree + ".new", url]
+    options = ["--variant=minbase", "--include=" + include]
+    command = ["debootstrap", *options, suite, tree + ".new", url]
     with open(log, "w") as out:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     if done.returncode:
         raise RuntimeError("debootstrap failed with status %d: see %s" % (done.returncode, log))
     os.rename(tree + ".new", tree)
@@ -82,9 +86,7 @@ def pack(tree, archive, left_out=()):
         prune += ["-path", "./" + name, "-prune", "-o"]
     find = subprocess.Popen(["find", ".", *prune, "-print0"], cwd=tree, stdout=subprocess.PIPE)
     with open(archive + ".new", "wb") as out:
-        done = subprocess.run(
-            ["cpio", "--create", "--format=newc", "--null", "--quiet", "--owner=+0:+0"], cwd=tree, stdin=find.stdout, stdout=out
-        )
+        done = subprocess.run(CPIO, cwd=tree, stdin=find.stdout, stdout=out)
     find.stdout.close()
     if find.wait() or done.returncode:
         raise RuntimeError("cannot pack " + tree)
@@ -93,8 +95,8 @@ def pack(tree, archive, left_out=()):
 
 
 def make(folder, *programs):
-    """Path of the archive with the root file system for programs of this machine."""
+    """(tree, archive): the root file system for programs of this machine."""
     suite, (url, _) = mirror.codename(), mirror.mirrors()
     tree = make_tree(folder, suite, url, linked_packages(*programs))
     archive = tree + ".cpio"
-    return archive if os.path.exists(archive) else pack(tree, archive, LEFT_OUT)
+    return tree, archive if os.path.exists(archive) else pack(tree, archive, LEFT_OUT)

@@ -45,13 +45,22 @@ def test_choose_the_newest_once():
 
 
 @pytest.mark.parametrize(
-    "low, high", (("7.3.4-1~bpo13+1", "7.3.4-1"), ("6.1.9-1", "6.1.27-1"), ("6.1.27-1", "6.1.27-2"), ("7.3~rc1-1", "7.3-1"))
+    "low, high",
+    (
+        ("7.3.4-1~bpo13+1", "7.3.4-1"),
+        ("6.1.9-1", "6.1.27-1"),
+        ("6.1.27-1", "6.1.27-2"),
+        ("7.3~rc1-1", "7.3-1"),
+    ),
 )
 def test_versions_as_dpkg_has_them(low, high):
     assert packages.version_key(low) < packages.version_key(high)
     assert subprocess.run(["dpkg", "--compare-versions", low, "lt", high]).returncode == 0
 
 
-@pytest.mark.parametrize("name", ("linux-image-cloud-amd64", "linux-image-6.1.0-9-amd64", "linux-headers-6.1.0-9-cloud-amd64"))
+@pytest.mark.parametrize(
+    "name",
+    ("linux-image-cloud-amd64", "linux-image-6.1.0-9-amd64", "linux-headers-6.1.0-9-cloud-amd64"),
+)
 def test_other_packages(name):
     assert not packages.NAME.match(name)

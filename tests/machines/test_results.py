@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guest finds out becomes results, a table and an exit status: a failure stays one all the way."""
+"""What the guest finds becomes results, a table and an exit status: a failure stays one."""
 import base64
 import gzip
 import json
@@ -51,6 +51,14 @@ def test_a_feature_that_raises(error, status, reason):
     assert inside.run_feature(raises(error), NoMachine()) == (status, reason)
 
 
+def test_a_tracer_that_ended():
+    """Its own words, not those of libbpf before them."""
+    said = "the tracer ended: libbpf: prog 'mapping': refused\n0: R1=ctx\ntracer: trace: refused\n"
+    assert inside.one_line(said) == "the tracer ended: trace: refused"
+    assert inside.one_line("the tracer ended: tracer: why\n") == "the tracer ended: why"
+    assert inside.one_line("two\nlines") == "two lines"
+
+
 def test_a_feature_that_returns():
     assert inside.run_feature(lambda machine: None, NoMachine()) == ("yes", "")
 
@@ -58,7 +66,14 @@ def test_a_feature_that_returns():
 @pytest.fixture
 def no_strays(monkeypatch):
     """This machine's processes are not the guest's: only the feature's own is ended."""
-    monkeypatch.setattr(inside, "kill_strays", lambda pid: os.kill(pid, 9))
+    pids, fork = [], os.fork
+
+    def counted():
+        pids.append(fork())
+        return pids[-1]
+
+    monkeypatch.setattr(inside.os, "fork", counted)
+    monkeypatch.setattr(inside, "kill_strays", lambda: os.kill(pids[-1], 9))
 
 
 def test_bounded(no_strays):
@@ -94,7 +109,8 @@ def test_bad_messages(message):
 
 def sent_as(report_of_guest):
     """What capture.py sends; its events are the report that a stand-in for the tracer prints."""
-    packed = base64.b64encode(gzip.compress(json.dumps({"statistics": [1], "total": 5}).encode())).decode()
+    events = json.dumps({"statistics": [1], "total": 5}).encode()
+    packed = base64.b64encode(gzip.compress(events)).decode()
     return {"capture": packed, "report": report_of_guest}
 
 
@@ -120,23 +136,29 @@ def test_text_is_compared():
 
 
 def test_attach_facts():
-    said = "tracer: attached to PID 9 (python3): CPython 3.11.2; 874 probes, 873 of them emulated; 2635 ms\ntracer: uprobe_multi links\n"
-    assert guest.attach_facts(said) == {"ms": 2635, "probes": 874, "links": "uprobe_multi links"}
+    said = "tracer: attached to PID 9 (python3): CPython 3.11.2; 874 probes, 8 emulated; 2635 ms\n"
+    facts = {"ms": 2635, "probes": 874, "links": "uprobe_multi links"}
+    assert guest.attach_facts(said + "tracer: uprobe_multi links\n") == facts
     assert guest.attach_facts("") == {}
 
 
 def test_largest_program():
-    table = "program   verified insns stack frame ms\nalloc_begin   900  120   64   32   1.5\nmapping   5000  640   544   96   9.0  OVER\n"
+    table = (
+        "program     verified    insns  stack  frame   ms\n"
+        "begin            900      120     64     32  1.5\n"
+        "mapping         5000      640    544     96  9.0  OVER\n"
+    )
     assert system.largest_program(table) == {"name": "mapping", "insns": 5000, "stack": 544}
     assert system.largest_program("") is None
 
 
 def result_of(**statuses):
-    features = {
-        name: {"feature": name, "status": status, "reason": "" if status == "yes" else "why|so", "notes": {}, "seconds": 1}
-        for name, status in statuses.items()
-    }
-    return {"release": "6.1.0", "seconds": 5, "features": features, "accelerator": "tcg", "boot_messages": []}
+    features = {}
+    for name, status in statuses.items():
+        reason = "" if status == "yes" else "why|so"
+        features[name] = {"feature": name, "status": status, "reason": reason, "notes": {}}
+    facts = {"release": "6.1.0", "accelerator": "tcg", "seconds": 5, "boot_messages": []}
+    return dict(facts, features=features)
 
 
 def test_summary(capsys):
@@ -152,8 +174,10 @@ def test_what_did_not_run_is_a_failure(statuses, capsys):
 
 
 def test_report():
-    text = report.text({"6.1": result_of(demo="yes", doctor="no"), "6.6": None, "7.3": result_of(demo="no")})
-    rows = {line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:-1]] for line in text.split("\n") if line.startswith("|")}
+    old, new = result_of(demo="yes", doctor="no"), result_of(demo="no")
+    text = report.text({"6.1": old, "6.6": None, "7.3": new})
+    lines = [line.split("|")[1:-1] for line in text.split("\n") if line.startswith("|")]
+    rows = {cells[0].strip(): [cell.strip() for cell in cells[1:]] for cells in lines}
     assert rows["demo"] == ["yes", "**no** (1)"]
     assert rows["doctor"] == ["**no** (1)", "not run"]
     assert rows["6.6"][0] == "no package: untested"

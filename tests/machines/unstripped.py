@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A CPython with its symbol table for the guest: one of pyenv's, else Debian's own joined with its symbols again."""
+"""A CPython with its symbol table for the guest: pyenv's, else Debian's with its symbols again."""
 import glob
 import os
 import shutil
 import subprocess
 
+import packages
 import pythons
 
 PREFERRED = ("3.13", "3.14", "3.12", "3.15", "3.11", "3.10", "3.9", "3.8")
@@ -16,7 +17,7 @@ NOT_NEEDED = shutil.ignore_patterns(
 
 
 def from_pyenv(tree):
-    """Copies one into tree under the name it has here, which it has built in. Its path, or None where there is none."""
+    """Copies one into tree under the name that it has built in. Its path, or None."""
     found = pythons.unstripped()
     version = next((v for v in PREFERRED if v in found), None)
     if not version or not os.path.dirname(found[version]).endswith("/bin"):
@@ -29,19 +30,25 @@ def from_pyenv(tree):
     shutil.copy(path, there + "/bin")
     for library in glob.glob(prefix + "/lib/libpython%s.so*" % version):
         shutil.copy(library, there + "/lib", follow_symlinks=False)
-    shutil.copytree(prefix + "/lib/python" + version, there + "/lib/python" + version, ignore=NOT_NEEDED, symlinks=True)
+    modules = "/lib/python" + version
+    shutil.copytree(prefix + modules, there + modules, ignore=NOT_NEEDED, symlinks=True)
     return path
 
 
-def from_debian(tree, cache):
-    """The distribution's own program as it was before its symbols were taken out. Its path."""
-    python = os.path.realpath(pythons.DISTRIBUTION)
-    name = os.path.basename(python)
+def from_debian(tree, guest, cache):
+    """The guest's own program as it was before its symbols were taken out. Its path."""
+    name = os.path.basename(os.readlink(guest + pythons.DISTRIBUTION))
+    python = guest + "/usr/bin/" + name
     folder = os.path.join(cache, name + "-dbg")
     if not os.path.isdir(folder):
         shutil.rmtree(folder + ".new", ignore_errors=True)
         os.makedirs(folder + ".new")
-        subprocess.run(["apt-get", "download", "-q", name + "-dbg"], cwd=folder + ".new", check=True, stdout=subprocess.DEVNULL)
+        # The symbols of exactly this version; other releases have others.
+        status = "--admindir=%s/var/lib/dpkg" % guest
+        query = ["dpkg-query", status, "--show", "--showformat=${Version}", name + "-minimal"]
+        package = "%s-dbg=%s" % (name, subprocess.check_output(query, text=True))
+        apt = packages.Apt(os.path.join(cache, "apt"))
+        apt.run("apt-get", "download", package, cwd=folder + ".new")
         (deb,) = glob.glob(folder + ".new/*.deb")
         subprocess.run(["dpkg-deb", "--extract", deb, folder + ".new"], check=True)
         os.rename(folder + ".new", folder)
@@ -57,10 +64,10 @@ def from_debian(tree, cache):
 
 
 def read_build_id(path):
-    said = subprocess.run(["readelf", "-n", path], check=True, stdout=subprocess.PIPE, text=True).stdout
+    said = subprocess.check_output(["readelf", "-n", path], text=True)
     return said.split("Build ID:")[1].split()[0]
 
 
-def put(tree, cache):
-    """Puts an unstripped CPython into tree; its path in there."""
-    return from_pyenv(tree) or from_debian(tree, cache)
+def put(tree, guest, cache):
+    """Puts one into tree; its path in there. guest: the guest's root; cache: where apt/ is."""
+    return from_pyenv(tree) or from_debian(tree, guest, cache)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Booting a kernel in qemu, and reading what its guest says on the serial ports.
 
-KVM is used where it boots a kernel, which a /dev/kvm alone does not promise; else qemu emulates the processor.
+KVM is used where it boots a kernel, which a /dev/kvm alone does not promise; else qemu emulates the
+processor.
 """
 import json
 import os
@@ -16,18 +17,18 @@ ACCELERATORS = {
 }
 TRIAL_S = 10  # until the first message of a kernel
 PROCESSORS, MEMORY = 2, "2G"
-COMMAND_LINE = "console=ttyS0 rdinit=/init panic=-1 mitigations=off loglevel=5 log_buf_len=4M random.trust_cpu=on"
+COMMAND_LINE = "console=ttyS0 rdinit=/init panic=-1 mitigations=off loglevel=5 log_buf_len=4M"
 PORTS = ("console", "results", "log", "files")
 
 
 def command(accelerator, kernel, initrd, append, outputs, limit):
     """qemu's; under timeout(1), so that no machine outlives a run that was killed by much."""
     serial = [word for path in outputs for word in ("-serial", "file:" + path)]
-    return [
-        "timeout", "-k", "5", str(limit + 60), QEMU, *ACCELERATORS[accelerator], "-smp", str(PROCESSORS), "-m", MEMORY, "-kernel", kernel,
-        *(("-initrd", initrd) if initrd else ()), "-append", append, "-display", "none", "-no-reboot",
-        "-monitor", "none", "-nodefaults", *serial,
-    ]  # fmt: skip
+    bounded = ["timeout", "-k", "5", str(limit + 60), QEMU]
+    machine = [*ACCELERATORS[accelerator], "-smp", str(PROCESSORS), "-m", MEMORY, "-nodefaults"]
+    boot = ["-kernel", kernel, *(("-initrd", initrd) if initrd else ()), "-append", append]
+    silent = ["-display", "none", "-monitor", "none", "-no-reboot"]
+    return [*bounded, *machine, *boot, *silent, *serial]
 
 
 def stop(process):
@@ -92,15 +93,18 @@ class Boot:
         for path in self.paths.values():
             open(path, "w").close()
         outputs = list(self.paths.values())
-        words = command(accelerator, kernel, initrd, "%s %s" % (COMMAND_LINE, append), outputs, limit)
+        append = "%s %s" % (COMMAND_LINE, append)
+        words = command(accelerator, kernel, initrd, append, outputs, limit)
         self.end = time.monotonic() + limit
         self.limit = limit
         self.errors = open(os.path.join(folder, "qemu"), "w")
-        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=self.errors, stderr=self.errors)
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=self.errors, stderr=self.errors
+        )
         self.why_ended = ""
 
     def records(self):
-        """Lines of the results, as they come. Afterwards why_ended says what was wrong with the end, if anything."""
+        """Lines of the results, as they come. Then why_ended says what was wrong with the end."""
         lines, finished = Lines(self.paths["results"]), False
         try:
             while True:

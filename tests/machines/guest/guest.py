@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the features have in common: the machine, its interpreters, and what a feature found.
 
-A feature is a function feature(machine). It returns when all is as it must be, raises AssertionError where it is not and
-Absent where this kernel, or this image, lacks what the feature is about. machine.note() keeps figures for the report.
+A feature is a function feature(machine). It returns when all is as it must be, raises
+AssertionError where it is not and Absent where this kernel, or this image, lacks what the feature
+is about. machine.note() keeps figures for the report.
 """
 import json
 import os
@@ -41,8 +42,9 @@ def attach_facts(stderr):
     facts = {}
     line = re.search(r"^tracer: attached to PID .*$", stderr, re.M)
     if line:
-        ms, probes = re.search(r"; (\d+) ms$", line[0]), re.search(r"; (\d+) probes?", line[0])
-        facts.update({"ms": int(ms[1])} if ms else {}, **({"probes": int(probes[1])} if probes else {}))
+        for key, pattern in (("ms", r"; (\d+) ms$"), ("probes", r"; (\d+) probes?")):
+            number = re.search(pattern, line[0])
+            facts.update({key: int(number[1])} if number else {})
     links = [name for name in LINKS if name in stderr]
     return dict(facts, links=links[0]) if links else facts
 
@@ -92,10 +94,10 @@ class Machine:
             command.insert(0, self.tracer)
         options.setdefault("env", harness.environment())
         options.setdefault("timeout", harness.TIMEOUT)
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", **options
-        )
-        self.outputs.append("$ %s -> %d\n%s%s" % (" ".join(command), done.returncode, done.stdout, done.stderr))
+        options.update(stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+        done = subprocess.run(command, **options)
+        said = done.stdout + done.stderr
+        self.outputs.append("$ %s -> %d\n%s" % (" ".join(command), done.returncode, said))
         return done
 
     def send(self, name, **parts):
@@ -106,7 +108,8 @@ class Machine:
         """All that the tracer printed, for the log."""
         texts = list(self.outputs)
         for run in self.runs:
-            texts.append("$ tracer %s\n%s%s" % (" ".join(run.process.args[1:]), run.stdout[-4000:], run.stderr[-6000:]))
+            words = " ".join(run.process.args[1:])
+            texts.append("$ tracer %s\n%s%s" % (words, run.stdout[-4000:], run.stderr[-6000:]))
         return "\n".join(texts)
 
     def end(self):
@@ -117,9 +120,11 @@ class Machine:
 def check(machine, run, report, live, name):
     """The table has what the program says that it has; nothing was lost."""
     got = report.marked(name, live)
-    wrong = {mark: "%s, not %s" % (got[mark], live[mark]) for mark in live if got[mark] != live[mark]}
+    pairs = {mark: "%s, not %s" % (got[mark], live[mark]) for mark in live}
+    wrong = {mark: text for mark, text in pairs.items() if got[mark] != live[mark]}
     lost = {k: v for k, v in (report.data["not_seen"] or {}).items() if v and k.startswith("lost")}
-    assert not wrong, "wrong (table, not program): %s; lost: %s" % (wrong, lost or report.lost_events)
+    text = "wrong (table, not program): %s; %s lost: %s"
+    assert not wrong, text % (wrong, report.lost_events, lost)
     assert report.lost_events == 0, "%s events lost: %s" % (report.lost_events, lost)
     assert report.data["not_seen"]["records_malformed"] == 0, "malformed records"
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every feature in the guest, each in a process of its own and no longer than it may take.
 
-Serial ports: the first is the console, the second has one line of JSON a result, the third a log of what went wrong, the
-fourth what the host is to look at.
+Serial ports: the first is the console, the second has one line of JSON a result, the third a log of
+what went wrong, the fourth what the host is to look at.
 """
 import fcntl
 import json
@@ -26,7 +26,11 @@ import python  # noqa: E402
 import system  # noqa: E402
 
 MODULES = (system, python, native, life, capture, mix)
-BAD = re.compile(r"WARNING|BUG:|Oops|Call Trace|leaking uprobe|\bstall|soft lockup|hung task|blocked for more than")
+BAD = re.compile(
+    r"WARNING|BUG:|Oops|Call Trace|leaking uprobe|\bstall|soft lockup|hung task|"
+    r"blocked for more than"
+)
+FOLDER = "/tmp/work"
 LIMIT = 240  # seconds for one feature, unless its module says otherwise
 
 
@@ -52,6 +56,14 @@ def bad_messages(messages):
     return [message for message in messages if BAD.search(message)]
 
 
+def one_line(text):
+    """A reason; of what a tracer that ended has said, its last line: libbpf's may be thousands."""
+    said = re.findall(r"^(?:the tracer ended: )?(tracer: .*)$", text, re.M)
+    if text.startswith("the tracer ended: ") and said:
+        text = "the tracer ended: " + said[-1].replace("tracer: ", "", 1)
+    return " ".join(text.split())
+
+
 def run_feature(function, machine):
     """(status, reason) of a feature that is run here."""
     try:
@@ -62,9 +74,10 @@ def run_feature(function, machine):
     except Reboot as error:
         return "reboot", str(error)
     except AssertionError as error:
-        return "no", " ".join(str(error).split()) or traceback.format_exc().strip().split("\n")[-2].strip()
+        statement = traceback.format_exc().strip().split("\n")[-2].strip()
+        return "no", one_line(str(error)) or statement
     except Exception as error:
-        return "no", "%s: %s" % (type(error).__name__, " ".join(str(error).split()))
+        return "no", "%s: %s" % (type(error).__name__, one_line(str(error)))
 
 
 def child(function, machine, pipe):
@@ -82,7 +95,7 @@ def child(function, machine, pipe):
     os._exit(0)
 
 
-def kill_strays(session):
+def kill_strays():
     """Ends what a feature left: everything but us, our parents and the kernel's threads."""
     spared = {os.getpid(), os.getppid(), 1}
     for name in os.listdir("/proc"):
@@ -113,7 +126,7 @@ def run_bounded(function, machine, limit):
             break
         text += data
     os.close(reader)
-    kill_strays(pid)
+    kill_strays()
     os.waitpid(pid, 0)
     try:
         return json.loads(text)
@@ -132,36 +145,46 @@ def wanted(name, only):
     return not only or any(re.search(pattern, name) for pattern in only)
 
 
+def run_one(name, function, limit, settings, kernel):
+    """The result of a feature with what the kernel logged meanwhile."""
+    begin = time.monotonic()
+    result = run_bounded(function, Machine(settings, FOLDER), limit)
+    result.update(feature=name, seconds=round(time.monotonic() - begin, 1))
+    messages = kernel.new()
+    bad = bad_messages(messages)
+    if bad and result["status"] != "reboot":
+        reason = "%s kernel: %s" % (result["reason"], "; ".join(bad[:3]))
+        result.update(status="no", reason=reason.strip())
+    result["log"] += "\nkernel:\n%s\n" % "\n".join(messages)
+    return result
+
+
+def tell(result, results, log, files):
+    """Writes a result to the ports."""
+    text, sent = result.pop("log"), result.pop("sent")
+    if result["status"] == "no":
+        log.write("=== %(feature)s: %(reason)s\n" % result + text)
+    for parts in sent:
+        print(json.dumps(dict(parts, feature=result["feature"])), file=files)
+    print(json.dumps(result), file=results)
+    print("%(feature)s: %(status)s (%(seconds)s s) %(reason)s" % result)
+
+
 def main():
     settings = guest.read_settings()
-    parameters = guest.command_line()
-    only = [p for p in parameters.get("machines.only", "").split(",") if p]
-    results, log, files = port(1), port(2), port(3)
-    folder = "/tmp/work"
-    os.makedirs(folder, exist_ok=True)
+    only = [p for p in guest.command_line().get("machines.only", "").split(",") if p]
+    ports = [port(1), port(2), port(3)]
+    os.makedirs(FOLDER, exist_ok=True)
     kernel = KernelLog()
-    boot = bad_messages(kernel.new())
-    print(json.dumps({"boot": os.uname().release, "bad": boot}), file=results)
+    boot = {"boot": os.uname().release, "bad": bad_messages(kernel.new())}
+    print(json.dumps(boot), file=ports[0])
     for module in MODULES:
+        limit = getattr(module, "LIMIT", LIMIT)
         for name, function in module.features(settings):
-            if not wanted(name, only):
-                continue
-            begin = time.monotonic()
-            result = run_bounded(function, Machine(settings, folder), getattr(module, "LIMIT", LIMIT))
-            seconds = time.monotonic() - begin
-            messages = kernel.new()
-            bad = bad_messages(messages)
-            if bad and result["status"] != "reboot":
-                result.update(status="no", reason=(result["reason"] + " kernel: " + "; ".join(bad[:3])).strip())
-            text = result.pop("log")
-            if result["status"] == "no":
-                log.write("=== %s: %s\n%s\nkernel:\n%s\n" % (name, result["reason"], text, "\n".join(messages)))
-            for parts in result.pop("sent"):
-                print(json.dumps(dict(parts, feature=name)), file=files)
-            print(json.dumps(dict(result, feature=name, seconds=round(seconds, 1))), file=results)
-            print("%s: %s (%.1f s) %s" % (name, result["status"], seconds, result["reason"]))
-    print(json.dumps({"end": True}), file=results)
-    for file in (results, log, files):
+            if wanted(name, only):
+                tell(run_one(name, function, limit, settings, kernel), *ports)
+    print(json.dumps({"end": True}), file=ports[0])
+    for file in ports:
         file.close()
 
 

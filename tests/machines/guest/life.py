@@ -7,7 +7,7 @@ import harness
 
 
 def fork(machine):
-    """Children of two generations: what each gives back of its parent's blocks and keeps of its own."""
+    """Children of two generations: what each gives back of its parent's blocks, and keeps."""
     target = machine.start(machine.pythons["unstripped"], "family.py", "now", 2)
     run = machine.trace("-p", target.pid, "-m", "exact", "-v")
     target.step()
@@ -44,7 +44,8 @@ def execute(machine):
 def text_differs(pid):
     """How many bytes of the mapped code differ from the files that they were mapped from."""
     differs = 0
-    with open("/proc/%d/maps" % pid) as maps, open("/proc/%d/mem" % pid, "rb", buffering=0) as memory:
+    proc = "/proc/%d/" % pid
+    with open(proc + "maps") as maps, open(proc + "mem", "rb", buffering=0) as memory:
         for line in maps:
             match = re.match(r"([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) \S+ [1-9]\d* +(/.*)$", line)
             if not match:
@@ -62,7 +63,7 @@ def text_differs(pid):
 
 
 def killed(machine, target, *options):
-    """SIGKILL to the tracer while the target works: not one byte of a probe stays in its code, and it goes on."""
+    """SIGKILL to the tracer while the target works: no byte of a probe stays, and it goes on."""
     assert text_differs(target.pid) == 0, "the code differs from its file before there is a probe"
     run = machine.trace("-p", target.pid, *options)
     machine.note(bytes_probed=text_differs(target.pid))

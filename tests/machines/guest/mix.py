@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Eight threads on two processors, preempted at any point: run after run the figures are right.
 
-From 6.13 on the kernel may give programs with much stack one for each processor; a program that is preempted then shares it
-with the next one, and figures are wrong without a word.
+From 6.13 on the kernel may give programs with much stack one for each processor; a program that is
+preempted then shares it with the next one, and figures are wrong without a word.
 """
 import functools
 import os
@@ -33,7 +33,7 @@ def choose_preemption(model):
 
 
 def one_session(machine, runs):
-    """How many blocks are too many or too few after so many runs, and whether the tracer said that something was lost."""
+    """How many blocks are wrong after so many runs; whether the tracer said that it lost some."""
     target = machine.start(machine.binary("mix"), None, THREADS, ROUNDS)
     run = machine.trace("--layer", "native", "-p", target.pid)
     for _ in range(runs):
@@ -55,9 +55,10 @@ def mixed(machine, model):
     wrong = [outcome for outcome in outcomes if outcome[0]]
     unsaid = sum(not said for _, said in wrong)
     machine.note(sessions=sessions, runs=sessions * RUNS, wrong=len(wrong), wrong_unsaid=unsaid)
-    assert not wrong, "%d of %d sessions of %d runs wrong, by up to %d blocks; %d of them without a word" % (
-        len(wrong), sessions, RUNS, max(off for off, _ in wrong), unsaid
-    )
+    if wrong:
+        most = max(off for off, _ in wrong)
+        text = "%d of %d sessions of %d runs wrong, by up to %d blocks; %d of them without a word"
+        raise AssertionError(text % (len(wrong), sessions, RUNS, most, unsaid))
 
 
 def features(settings):

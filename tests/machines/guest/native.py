@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features of the native layer: malloc's callers, commands, libraries that come late, the whole machine."""
+"""Features of the native layer: malloc's callers, commands, late libraries, the whole machine."""
 import re
 import subprocess
 import time
@@ -29,7 +29,8 @@ def native(machine):
 
 
 def command(machine):
-    run = machine.trace("--layer", "native", "--", machine.binary("native"), stdin=subprocess.PIPE, attached=False)
+    words = ("--layer", "native", "--", machine.binary("native"))
+    run = machine.trace(*words, stdin=subprocess.PIPE, attached=False)
     for _ in range(STEPS):
         run.step()
         live = run.expect()
@@ -41,7 +42,7 @@ def command(machine):
 
 
 def late_library(machine):
-    """An allocator that is loaded after the attach is probed, and what it gives out from then on is counted."""
+    """An allocator that is loaded after the attach is probed, and its blocks are counted then."""
     library = machine.binary("liblate.so")
     target = machine.start(machine.binary("late_user"), None, library)
     run = machine.trace("-v", "-p", target.pid)
@@ -61,12 +62,13 @@ def late_library(machine):
     harness.wait_until(probed, "the library's functions are probed")
     say("done")
     size, count = run.finish().line("late_user.c", "LATE")
-    assert count % 5 == 0 and count >= 5 and size == 100 * count, "%d blocks, %d bytes" % (count, size)
+    right = count % 5 == 0 and count >= 5 and size == 100 * count
+    assert right, "%d blocks, %d bytes" % (count, size)
     assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
 
 
 def everything(machine):
-    """-a: each of the programs that are over at once has its own table, while others come and go as fast as they can."""
+    """-a: each program that is over at once has its table, while others come and go as well."""
     for _ in range(SLEEPERS):
         machine.start("/bin/sleep", None, 1000, ready=False)
     run = machine.trace("-a", "-v", attached=False)

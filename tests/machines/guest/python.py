@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features of Python's layer: the modes on a stripped and on an unstripped interpreter, with one thread and with four."""
+"""Features of Python's layer: the modes on stripped and unstripped interpreters, with threads."""
 import functools
+import itertools
 
 import harness
-from guest import Absent, check, kernel_release
+from guest import LINKS, check, kernel_release
 
+KINDS = ("stripped", "unstripped")
 POOL_USE = 0.75  # the share of its pools that a line's blocks fill at least
 
 
 def exact_figures(machine, kind, program, arguments, *options, starter=()):
-    """The program's own figures stand in the table, to the byte and the block. starter: what executes it, if not we."""
+    """The program's figures stand in the table, to the byte. starter: a program that execs it."""
     words = (*starter, harness.program(program), *arguments)
     target = machine.start(machine.pythons[kind], *words)
     run = machine.trace("-p", target.pid, *options)
@@ -30,7 +32,8 @@ def mode_figures(machine, mode, kind, threads):
 def growth(machine, kind, threads):
     """The line whose blocks fill new pools stands there with them."""
     program, mark = ("threads.py", "K") if threads > 1 else ("growth.py", "A")
-    target = machine.start(machine.pythons[kind], program, *((threads, 2000) if threads > 1 else ()))
+    arguments = (threads, 2000) if threads > 1 else ()
+    target = machine.start(machine.pythons[kind], program, *arguments)
     run = machine.trace("-m", "growth", "-p", target.pid)
     target.step()
     live = target.expect()
@@ -39,35 +42,34 @@ def growth(machine, kind, threads):
     assert report.lost_events == 0, "%s events lost" % report.lost_events
     size, _ = report.line(program, mark)
     expected = live[mark][0]
-    assert expected <= size + report.data["pool_size"] * 2, "line %s: pools of %d bytes, live %d" % (mark, size, expected)
-    assert size * POOL_USE <= expected, "line %s: pools of %d bytes, live %d" % (mark, size, expected)
+    text = "line %s: pools of %d bytes, live %d" % (mark, size, expected)
+    assert expected <= size + report.data["pool_size"] * 2, text
+    assert size * POOL_USE <= expected, text
     assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
 
 
-NEEDED = {"multi": (6, 6), "perf": (4, 17)}
-
-
 def backend(machine, kind, name):
-    """Where the kernel has no such links, the tracer refuses in one line."""
-    if kernel_release() < NEEDED[name]:
-        target = machine.start(machine.pythons[kind], "golden.py")
-        done = machine.run("-p", target.pid, "-d", 1, "--backend", name)
-        harness.error_line(done, 1)
-        raise Absent("not in this kernel: %s" % done.stderr.strip())
+    """Links of that kind, or the next lower one where the kernel has none (uprobe_multi: 6.6)."""
     exact_figures(machine, kind, "golden.py", (), "-m", "exact", "--backend", name)
+    wanted = LINKS[1] if name == "multi" and kernel_release() >= (6, 6) else LINKS[2]
+    links = machine.notes["attach"].get("links")
+    assert links == wanted, "%s, not %s" % (links, wanted)
+
+
+MODES = {
+    "census": functools.partial(mode_figures, mode="census"),
+    "exact": functools.partial(mode_figures, mode="exact"),
+    "growth": growth,
+}
 
 
 def features(settings):
-    for mode in ("census", "exact", "growth"):
-        for kind in ("stripped", "unstripped"):
-            for threads in (1, 4):
-                function = functools.partial(growth if mode == "growth" else mode_figures, kind=kind, threads=threads)
-                if mode != "growth":
-                    function = functools.partial(function, mode=mode)
-                yield "%s, %s, %d thread%s" % (mode, kind, threads, "s" if threads > 1 else ""), function
-    for name in ("multi", "perf"):
-        for kind in ("stripped", "unstripped"):
-            yield "--backend %s, %s" % (name, kind), functools.partial(backend, kind=kind, name=name)
+    for mode, kind, threads in itertools.product(MODES, KINDS, (1, 4)):
+        name = "%s, %s, %d thread%s" % (mode, kind, threads, "s" if threads > 1 else "")
+        yield name, functools.partial(MODES[mode], kind=kind, threads=threads)
+    for name, kind in itertools.product(("multi", "perf"), KINDS):
+        function = functools.partial(backend, kind=kind, name=name)
+        yield "--backend %s, %s" % (name, kind), function
     yield "seccomp", lambda machine: exact_figures(
         machine, "unstripped", "golden.py", (), "-m", "exact", starter=("sandboxed.py",)
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features of the program as a whole: doctor, the verifier's table, the demo, reading a heap, perf maps."""
+"""Features of the program as a whole: doctor, the verifier's table, demo, heaps, perf maps."""
 import functools
 import json
 import os
@@ -14,15 +14,18 @@ MAP_THREADS, MAP_EACH = 4, 50
 
 def doctor(machine):
     done = machine.run("doctor")
-    assert done.returncode == 0, "status %d: %s" % (done.returncode, (done.stdout + done.stderr).strip().split("\n")[-1])
-    assert "A session can run here" in done.stdout, done.stdout.strip().split("\n")[-1]
+    last = (done.stdout + done.stderr).strip().split("\n")[-1]
+    assert done.returncode == 0, "status %d: %s" % (done.returncode, last)
+    assert "A session can run here" in done.stdout, last
 
 
 def largest_program(table):
-    """{"name", "insns", "stack"} of the line with most verified instructions of the verifier's table; None without one."""
-    lines = re.findall(r"^(\w+)\s+(\d+)\s+\d+\s+(\d+)\s+\d+\s+[\d.]+", table, re.M)
-    programs = [{"name": name, "insns": int(insns), "stack": int(stack)} for name, insns, stack in lines]
-    return max(programs, key=lambda p: p["insns"], default=None)
+    """{"name", "insns", "stack"} of the program with most verified instructions, or None."""
+    programs = re.findall(r"^(\w+)\s+(\d+)\s+\d+\s+(\d+)\s+\d+\s+[\d.]+", table, re.M)
+    if not programs:
+        return None
+    name, insns, stack = max(programs, key=lambda program: int(program[1]))
+    return {"name": name, "insns": int(insns), "stack": int(stack)}
 
 
 def verifier(machine):
@@ -32,7 +35,8 @@ def verifier(machine):
     done = machine.run(path)
     machine.note(verifier=done.stdout[-8000:], largest=largest_program(done.stdout))
     over = re.findall(r"^.*OVER.*$", done.stdout, re.M)
-    assert done.returncode == 0, "status %d: %s" % (done.returncode, "; ".join(over) or done.stderr.strip())
+    why = "; ".join(over) or done.stderr.strip()
+    assert done.returncode == 0, "status %d: %s" % (done.returncode, why)
     assert machine.notes["largest"], "its table has no program: " + done.stdout[-200:]
 
 
@@ -40,13 +44,16 @@ def demo(machine):
     """The line that leaks is the largest entry."""
     with open(os.path.join(T, "tools", "demo_leak.py")) as file:
         leak = next(number for number, text in enumerate(file, 1) if "# LEAK" in text)
-    done = machine.run(os.path.join(T, "tools", "demo"), cwd=T, env=harness.environment(TRACER=machine.tracer))
+    env = harness.environment(TRACER=machine.tracer)
+    done = machine.run(os.path.join(T, "tools", "demo"), cwd=T, env=env)
     machine.note(attach=attach_facts(done.stderr))
-    assert done.returncode == 0, "status %d: %s" % (done.returncode, done.stderr.strip().split("\n")[-1])
+    last = done.stderr.strip().split("\n")[-1]
+    assert done.returncode == 0, "status %d: %s" % (done.returncode, last)
     entries = re.findall(r"^  (\S+):(\d+): size=", done.stdout, re.M)
     assert entries, "no line in its report"
     path, line = entries[0]
-    assert path.endswith("tools/demo_leak.py") and int(line) == leak, "the largest entry is %s:%s" % entries[0]
+    found = path.endswith("tools/demo_leak.py") and int(line) == leak
+    assert found, "the largest entry is %s:%s" % entries[0]
 
 
 def heap(machine, kind):
@@ -68,10 +75,12 @@ def perfmap(machine):
     """Every entry that the interpreter writes is in the map, with its address, size and name."""
     python = machine.pythons["unstripped"]
     if tuple(map(int, re.search(r"python(\d+)\.(\d+)", python).groups())) < (3, 12):
-        raise Absent("the image's unstripped CPython is older than perf maps: " + os.path.basename(python))
-    target = machine.start("/usr/bin/env", None, python, "-X", "perf", harness.program("perf_api.py"))
+        raise Absent("perf maps came after the image's unstripped " + os.path.basename(python))
+    command = (python, "-X", "perf", harness.program("perf_api.py"))
+    target = machine.start("/usr/bin/env", None, *command)
     path = os.path.join(machine.folder, "map")
-    run = machine.trace("perfmap", "-p", target.pid, "--merge", "--status", "-o", path, output=False)
+    options = ("-p", target.pid, "--merge", "--status", "-o", path)
+    run = machine.trace("perfmap", *options, output=False)
 
     def call(*words):
         target.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
@@ -87,10 +96,11 @@ def perfmap(machine):
     wanted = {"1000 20 plain"}
     for number in range(MAP_THREADS):
         for i in range(MAP_EACH):
-            wanted.add("%x 30 thread %d entry %d" % (0x10000000 + (number * MAP_EACH + i) * 64, number, i))
+            address = 0x10000000 + (number * MAP_EACH + i) * 64
+            wanted.add("%x 30 thread %d entry %d" % (address, number, i))
     missing = sorted(wanted - got)
-    assert not missing, "%d of %d entries are missing, e.g. %s" % (len(missing), len(wanted), missing[0])
-    assert any("function_of_parent" in line for line in got), "what was written before the attach is missing"
+    assert not missing, "%d of %d entries are missing: %s" % (len(missing), len(wanted), missing[0])
+    assert any("function_of_parent" in line for line in got), "entries from before are missing"
     assert target.finish() == 0, "the target was harmed"
 
 
