@@ -62,7 +62,8 @@ def run_all(series, options):
     if not there:
         return fetched
     say("image")
-    initrd = image.make(FOLDER, TRACER, {"sessions": SESSIONS_QUICK if options.quick else SESSIONS})
+    sessions = SESSIONS_QUICK if options.quick else SESSIONS
+    initrd = image.make(FOLDER, TRACER, {"sessions": sessions, "quick": options.quick})
     how = vm.choose_accelerator(FOLDER, next(iter(there.values()))[1])
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         running = {

@@ -88,6 +88,6 @@ def killed_native(machine):
 def features(settings):
     yield "fork", fork
     yield "exec", execute
-    for kind in ("stripped", "unstripped"):
+    for kind in ("unstripped",) if settings["quick"] else ("stripped", "unstripped"):
         yield "SIGKILL of the tracer, %s" % kind, functools.partial(killed_python, kind=kind)
     yield "SIGKILL of the tracer, native", killed_native
