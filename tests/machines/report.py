@@ -4,16 +4,18 @@ import re
 
 INTRODUCTION = """# Kernels
 
-Written by `make kernels`: Debian's kernels, each booted in a virtual machine with {accelerators},
-where the tracer runs against programs that know what they allocate. `yes`: every figure was equal,
-and the kernel logged no warning. A number leads to the reason below. `–`: the kernel or the image
-lacks what the test is about.
+Written by `make kernels`: Debian's kernels, each booted in a virtual machine, where the tracer runs
+against programs that know what they allocate. `yes`: every figure was equal, and the kernel logged
+no warning. A number leads to the reason below. `–`: the kernel or the image lacks what the test is
+about.
+
+The machines had {accelerators}.
 """
-EMULATED = "an emulated processor (times are several times those of a real one)"
+EMULATED = "an emulated processor, on which everything takes several times as long"
 MARKS = {"yes": "yes", "absent": "–"}
 # Title, the feature whose attach it is.
 ATTACHES = (
-    ("stripped", "census, stripped, 1 thread"),
+    ("stripped", "demo"),
     ("unstripped", "census, unstripped, 1 thread"),
     ("native", "native layer"),
 )
