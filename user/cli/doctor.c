@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "probe/features.h"
+#include "probe/links.h"
 #include "probe/seccomp.h"
 #include "probe/session.h"
 #include "python/offsets.h"
@@ -46,6 +47,7 @@ int cli_doctor(int argc, char **argv)
 	status = cli_parse(&argp, argc, argv, 0, NULL);
 	if (status)
 		return status < 0 ? EXIT_DONE : status;
+	links_silence_libbpf();
 	err = features_probe(&features);
 	if (!err)
 		err = features_capabilities(capabilities, &count);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "probe/obstacles.h"
 
 /* PROC_PID_INIT_INO and PROC_USER_INIT_INO of include/linux/proc_ns.h: constants of the kernel. */
 #define ROOT_PID_NS_INODE  0xeffffffcu
@@ -117,7 +118,7 @@ int features_check(const struct features *features, const char **remedy)
 	for (size_t i = 0; i < count; i++) {
 		if (capabilities[i].held || !capabilities[i].required)
 			continue;
-		*remedy = "run it with sudo";
+		*remedy = obstacle_capability_remedy();
 		return error_set(-EPERM, "%s is missing (it %s)", capabilities[i].name, capabilities[i].why);
 	}
 	if (!features->root_user_ns) {
@@ -133,15 +134,19 @@ int features_check(const struct features *features, const char **remedy)
 			-ENOSYS,
 			"it runs in a PID namespace of its own, where process ids are not the kernel's");
 	}
-	*remedy = "`tracer doctor` lists what is there; a kernel of 6.6 or newer with BTF has all of it";
 	if (!features->btf)
-		return error_set(-ENOSYS, "kernel %s has no BTF (/sys/kernel/btf/vmlinux)", features->kernel);
+		return obstacle_explain(
+			OBSTACLE_BTF, error_set(-ENOSYS, "kernel %s tells no types (BTF)", features->kernel),
+			remedy);
+	*remedy = "boot kernel 5.15 or newer";
 	if (!features->ring_buffer || !features->task_storage || !features->attach_cookie)
 		return error_set(-ENOSYS, "kernel %s has no %s", features->kernel,
 				 !features->ring_buffer    ? "BPF ring buffer"
 				 : !features->task_storage ? "BPF task storage"
 							   : "BPF attach cookies");
+	*remedy = "boot a kernel with CONFIG_UPROBE_EVENTS; where /sys is covered (a sandbox), run it outside";
 	if (!features->uprobe_multi && !features->perf_uprobe)
 		return error_set(-ENOSYS, "kernel %s has no uprobes", features->kernel);
+	*remedy = NULL;
 	return 0;
 }

@@ -33,7 +33,7 @@ int features_probe(struct features *out); /* 0, -errno */
 int features_capabilities(struct capability out[8], size_t *count);
 /*
  * 0 when a session can run; else -EPERM (a capability is missing) or -ENOSYS (the kernel lacks something), with
- * error_set() naming it, and *remedy a static text.
+ * error_set() naming it, and *remedy a static text (NULL with 0).
  */
 int features_check(const struct features *features, const char **remedy);
 

@@ -18,6 +18,8 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "probe/links.h"
+#include "probe/obstacles.h"
 #include "probe/perfmap_state.h"
 #include "target/memory.h"
 #include "target/process.h"
@@ -167,6 +169,7 @@ int perfmap_session_new(struct perfmap_session **out, const struct perfmap_sessi
 	session->opts = *opts;
 	/* Without, files are looked at every time. */
 	session->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	links_silence_libbpf();
 	err = features_probe(&session->features);
 	if (!err)
 		err = features_check(&session->features, remedy);
@@ -174,6 +177,9 @@ int perfmap_session_new(struct perfmap_session **out, const struct perfmap_sessi
 		err = perfmaps_new(&session->maps, &hooks);
 	if (!err)
 		err = perfmap_attach_new(&session->attach, &session->features, &attach);
+	/* What features_check() refuses, it has explained. */
+	if (err && session->maps)
+		obstacle_explain(OBSTACLE_LOAD, err, remedy);
 	if (err) {
 		perfmap_session_free(session);
 		return err;
@@ -216,10 +222,11 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 	member->named = 1;
 	/* From here on what the probes see is kept; there are none yet but those of other processes' files. */
 	err = perfmap_attach_target(session->attach, pid);
-	if (!err)
-		err = perfmap_probe(session, member);
 	if (err)
 		return err;
+	err = perfmap_probe(session, member);
+	if (err)
+		return obstacle_tell(OBSTACLE_PROBE, err);
 	perfmap_member_find_open(member, session->inotify, session->opts.merge);
 	perfmap_member_find_map(member, session->inotify, session->opts.merge);
 	err = perfmap_member_read(member, UINT64_MAX);

@@ -14,6 +14,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "probe/links.h"
+#include "probe/obstacles.h"
 #include "probe/session_state.h"
 #include "python/code.h"
 #include "symbols/symbols.h"
@@ -99,6 +101,13 @@ static void code_missing(void *context, uint32_t tgid, uint64_t code_id, uint64_
 	buffer_free(&records);
 }
 
+static int programs_load(struct session *session, const struct attach_opts *opts, const char **remedy)
+{
+	int err = attach_new(&session->attach, &session->features, opts);
+
+	return err ? obstacle_explain(OBSTACLE_LOAD, err, remedy) : 0;
+}
+
 int session_new(struct session **out, const struct session_opts *opts, const char **remedy)
 {
 	struct session *session = calloc(1, sizeof(*session));
@@ -127,6 +136,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	session->opts = *opts;
 	session->next_space = 1;
 	session->hit_cost.stats = -1;
+	links_silence_libbpf(); /* it has words of its own about what is missing, also while it is asked */
 	session->ends = epoll_create1(EPOLL_CLOEXEC);
 	err = session->ends < 0 ? -errno : features_probe(&session->features);
 	if (!err)
@@ -138,7 +148,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	if (!err)
 		err = plan_caches_new(&session->plans, &opts->plan);
 	if (!err)
-		err = attach_new(&session->attach, &session->features, &attach);
+		err = programs_load(session, &attach, remedy);
 	if (!err)
 		err = pick_up_new(session);
 	if (!err)

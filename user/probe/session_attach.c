@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "probe/obstacles.h"
 #include "probe/plan_process.h"
 #include "probe/plan_target.h"
 #include "probe/session_state.h"
@@ -298,9 +299,10 @@ static int member_attach(struct session *session, struct member *member, const s
 
 	target_describe(session, member, &target->python);
 	err = member_probe(session, member, target, ATTACH_ALL);
-	if (!err)
-		err = member_announce(session, member, target->info.name, target->info.ns_pid, from_start,
-				      clock_ns(CLOCK_MONOTONIC));
+	if (err)
+		return obstacle_tell(OBSTACLE_PROBE, err);
+	err = member_announce(session, member, target->info.name, target->info.ns_pid, from_start,
+			      clock_ns(CLOCK_MONOTONIC));
 	if (err)
 		return err;
 	session->members[session->count++] = member;

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "probe/plan_target.h"
+#include "probe/obstacles.h"
 #include "probe/session_state.h"
 #include "symbols/symbols.h"
 
@@ -290,8 +291,10 @@ int pick_up_new(struct session *session)
 		return err;
 	err = map_watch_open(&session->maps);
 	/* Then candidates are looked at now and then. */
-	if (err)
-		log_debug("mapped files are not told of: %s", error_reason(err));
+	if (err) {
+		err = obstacle_tell(OBSTACLE_EVENT, err);
+		log_info("what processes map later is found by looking now and then: %s", error_reason(err));
+	}
 	return err == -ENOMEM ? err : 0;
 }
 

@@ -67,8 +67,7 @@ int stream_open(struct stream **out, struct bpf_object_skeleton *skeleton, size_
 		bpf_map__set_max_entries(events, ring_bytes);
 	err = bpf_object__load_skeleton(skeleton);
 	if (err) {
-		error_set(err, "the kernel refused the BPF programs (%s; -v shows its words)",
-			  strerror(-err));
+		error_set(err, "the kernel refused the BPF programs (%s)", strerror(-err));
 		goto fail;
 	}
 	stream->loss_fd = bpf_map__fd(loss);
