@@ -79,3 +79,57 @@ def test_default_buffer(trace, python):
     assert report.lost_events == 0
     assert report.total["count"] > 20000
     assert "lost events: none" in run.stdout
+
+
+@pytest.fixture
+def named(any_python, tmp_path):
+    """An interpreter whose processes have a name of their own."""
+    path = tmp_path / ("blind%d" % (os.getpid() % 100000))
+    path.symlink_to(any_python.path)
+    return path
+
+
+def trace_stopped(start, trace, named, *program, options=()):
+    """A run whose ring buffer is full of others' processes before the target does anything."""
+    target = start(str(named), *program)
+    target.wait_reading()
+    run = trace("--comm", named.name, "--buffer", "4K", "--layer", "python", *options)
+    os.kill(run.pid, signal.SIGSTOP)
+    for _ in range(100):  # more than 4 KiB of records
+        subprocess.run(["true"], check=True)
+    target.step()
+    live = target.expect()
+    target.wait_reading()
+    os.kill(run.pid, signal.SIGCONT)
+    return target, run, live
+
+
+def test_nothing_seen(start, trace, named):
+    """An empty report of a program that was at work is an error: it reads like one of a program that did nothing."""
+    target, run, live = trace_stopped(start, trace, named, "golden.py", 5000)
+    report = run.finish(status=1)
+    assert live["A"][1] > 0 and report.line("golden.py", "A") == (0, 0)
+    assert report.data["not_seen"]["lost_allocs"] > 1000
+    assert "Total: size=0 B" in run.stdout, "the report is there all the same"
+    (line,) = [line for line in run.stderr.splitlines() if "not one block was seen" in line]
+    assert line.startswith("tracer: trace: ") and "ring buffer" in line and line.endswith("fewer events") and "--buffer" in line
+    assert target.finish() == 0
+
+
+def test_something_seen(start, trace, named):
+    """What comes later is enough for a report."""
+    target, run, _ = trace_stopped(start, trace, named, "drop.py", 2, 5000, options=("--interval", "0.1", "--format", "json"))
+    wait_until(lambda: [r for r in run.printed_reports() if r.lost_events], "there is room again")
+    target.step()
+    target.expect()
+    report = run.finish()
+    assert report.lost_events > 1000 and report.data["total"]["count"] > 0
+
+
+def test_nothing_done(start, trace, any_python):
+    """A program that waits all the time has an empty report, which is right."""
+    target = start(any_python, "golden.py")
+    target.wait_reading()
+    run = trace("-p", target.pid, "--layer", "python")
+    report = run.finish()
+    assert report.total["count"] == 0 and "not one block" not in run.stderr

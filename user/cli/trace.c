@@ -213,6 +213,18 @@ static void dropped_print(const struct run *run)
 			 report_size(bytes, dropped.bytes), TRACE_ENDED_MAX);
 }
 
+/* An empty report of programs that were at work is no result, though it is printed. */
+static int seen_check(const struct run *run, int status)
+{
+	const char *remedy;
+	int err = session_check_seen(run->session, &remedy);
+
+	if (!err)
+		return status;
+	error_print(err, remedy, "trace");
+	return EXIT_FAILED;
+}
+
 static int run_finish(struct run *run)
 {
 	int status, err;
@@ -225,7 +237,7 @@ static int run_finish(struct run *run)
 		error_print(err, NULL, "the last events");
 	live_finish(&run->live);
 	dropped_print(run);
-	status = reports_print(run, 1);
+	status = seen_check(run, reports_print(run, 1));
 	if (run->capture && !session_capture_error(run->session)) {
 		int failed = outfile_commit(run->capture);
 

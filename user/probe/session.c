@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "probe/blind.h"
 #include "probe/links.h"
 #include "probe/obstacles.h"
 #include "probe/session_state.h"
@@ -364,6 +365,14 @@ int session_stop(struct session *session)
 			 session->unlooked == 1 ? "it" : "they",
 			 session->unlooked == 1 ? "it is" : "they are");
 	return session_count_loss(session);
+}
+
+int session_check_seen(const struct session *session, const char **remedy)
+{
+	struct blind_facts facts;
+
+	blind_facts_read(session->trace, &facts);
+	return blind_check(&facts, remedy);
 }
 
 int session_capture_error(const struct session *session)

@@ -90,6 +90,11 @@ int session_count_loss(struct session *session);
  * (its index in the trace) is read first. 0, -errno.
  */
 int session_refresh(struct session *session, size_t process, int reconcile);
+/*
+ * After session_stop(): 0; -ENODATA its processes were at work and not one block of theirs was seen (blind.h), with its reason
+ * and *remedy.
+ */
+int session_check_seen(const struct session *session, const char **remedy);
 /* Is the process (its index in the trace) still there and under trace? */
 int session_process_running(const struct session *session, size_t process);
 /*

@@ -151,6 +151,7 @@ struct trace {
 	struct id_map tgids;        /* -> index of the last process of that tgid */
 	struct process_state *last; /* that of the last record */
 	struct event_loss loss;
+	struct trace_told told;
 	uint64_t budget; /* of a process */
 	uint64_t orphans;
 	struct traceback_frames scratch; /* behind trace_traceback_at() */

@@ -304,6 +304,12 @@ static struct process_state *process_of(struct trace *trace, uint32_t tgid)
 	return trace->last;
 }
 
+static void told_count(struct trace_told *told, uint32_t type)
+{
+	told->blocks += type == EVENT_ALLOC || type == EVENT_REALLOC_DONE || type == EVENT_REUSE;
+	told->maps += type == EVENT_MAP || type == EVENT_REMAP;
+}
+
 int trace_feed(struct trace *trace, const void *record, size_t size)
 {
 	const struct event_header *header = record;
@@ -322,6 +328,8 @@ int trace_feed(struct trace *trace, const void *record, size_t size)
 		trace->orphans += err == -EBADMSG;
 		return err;
 	}
+	if (valid)
+		told_count(&trace->told, header->type);
 	if (!process && valid && header->type == EVENT_DISCARD)
 		return id_map_put(&trace->tgids, header->tgid, STATE_DROPPED);
 	/* What was under way when it was dropped has a last word. */

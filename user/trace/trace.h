@@ -97,6 +97,11 @@ struct trace_process {
 /* Bytes of all tables that running processes have inherited: a program that forks over and over must not fill our memory. */
 #define TRACE_INHERITED_MAX (1ull << 30)
 
+/* Records that told of a block or of mapped memory that came to be, of whatever process, also of those that are not kept. */
+struct trace_told {
+	uint64_t blocks, maps;
+};
+
 /* Processes whose tables are not kept, and what was in them. */
 struct trace_dropped {
 	uint64_t processes, blocks, bytes;
@@ -140,6 +145,7 @@ const struct trace_process *trace_process_at(const struct trace *trace, size_t i
 /* The index of the last process of that tgid. 0, -ENOENT. */
 int trace_process_find(const struct trace *trace, uint32_t tgid, size_t *index);
 struct trace_dropped trace_dropped(const struct trace *trace);
+struct trace_told trace_told(const struct trace *trace);
 const struct event_loss *trace_loss(const struct trace *trace); /* zeros when none came */
 uint64_t
 trace_orphans(const struct trace *trace);       /* malformed records that belong to no process under trace */

@@ -32,6 +32,11 @@ struct trace_dropped trace_dropped(const struct trace *trace)
 	return trace->dropped;
 }
 
+struct trace_told trace_told(const struct trace *trace)
+{
+	return trace->told;
+}
+
 const struct event_loss *trace_loss(const struct trace *trace)
 {
 	return &trace->loss;
