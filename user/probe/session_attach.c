@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "probe/features_missing.h"
 #include "probe/obstacles.h"
 #include "probe/plan_process.h"
 #include "probe/plan_target.h"
@@ -89,7 +90,7 @@ static void attached_print(struct session *session, const struct member *member,
 	const struct plan *plan = &target->python;
 	size_t count = 0, emulated = 0;
 	int level = session->expected_count > SESSION_TOLD || session->told++ >= SESSION_TOLD ? 2 : 1;
-	char what[1024];
+	char what[1024], missing[FEATURES_MISSING_ROOM];
 
 	if (log_level < level)
 		return;
@@ -109,6 +110,8 @@ static void attached_print(struct session *session, const struct member *member,
 		log_info("not in %s mode: %s", plan_mode_name(session->opts.plan.python.mode),
 			 plan->mode_why);
 	log_info("%s%s%s", plan->level, plan->level[0] ? "; " : "", attach_backend(session->attach));
+	if (!session->missing_told++ && features_missing(&session->features, missing, sizeof(missing)))
+		log_info("with less: %s", missing);
 	if (plan->memory_why[0])
 		log_info("mapped memory is not followed: %s", plan->memory_why);
 	if (target->native_why[0])

@@ -90,6 +90,7 @@ struct session {
 	struct container_list containers;
 	uint64_t containers_ns; /* when it was read; 0: not yet */
 	uint64_t lost;          /* records of processes, as of the last look at all that run */
+	int missing_told;       /* what this kernel lacks was */
 	size_t told, refused;   /* so far: the first ones are told of one by one */
 	/* Of programs traced from their first instruction on: */
 	struct newborn *newborns; /* in the order of time */
