@@ -71,13 +71,27 @@ def test_list_names_no_others(run_tracer):
 
 
 def test_doctor(run_tracer):
+    """It tells what there is, and tries it: a child's blocks come out of the ring buffer as they were made."""
     done = run_tracer("doctor")
     assert done.returncode == 0 and done.stderr == ""
     assert done.stdout.startswith("Kernel " + os.uname().release)
-    for word in ("BTF", "ring buffer", "uprobe_multi", "uprobe.session", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_SYS_ADMIN"):
+    words = ("BTF", "ring buffer", "uprobe_multi", "uprobe.session", "perf events", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_SYS_ADMIN")
+    for word in words:
         assert re.search(r"^  (yes|NO) +.*%s" % re.escape(word), done.stdout, re.M), word
     assert re.search(r"CPython versions known: 3\.8, .*3\.13", done.stdout)
-    assert "A session can run here" in done.stdout
+    assert re.search(r"^  yes  programs load +took \d+\.\d+ s$", done.stdout, re.M)
+    assert re.search(r"^  yes  a probe is placed +by (uprobe_multi (session )?links|perf-event uprobes), took \d+\.\d ms$", done.stdout, re.M)
+    assert re.search(r"^  yes  its events come +3 blocks, 6000 bytes, as they were made$", done.stdout, re.M)
+    assert re.search(r"^A session can run here(, with less: kernel .*)?\.$", done.stdout, re.M)
+
+
+def test_doctor_tells_how_far_it_came(tracer):
+    """Where the programs cannot be loaded, nothing behind that is said to work."""
+    done = subprocess.run(["prlimit", "--nofile=20", tracer, "doctor"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1 and done.stderr == ""
+    assert re.findall(r"^  (yes|NO) +(?:programs load|a probe is placed|its events come)", done.stdout, re.M) == ["NO"] * 3
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("A session cannot run here: ") and "Too many open files" in last and "ulimit -n" in last
 
 
 # --- dry run -------------------------------------------------------------------------------------------------------

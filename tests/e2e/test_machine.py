@@ -158,3 +158,11 @@ def test_no_perf_events(tracer, target):
     (line,) = [line for line in said.splitlines() if "perf_event_open" in line]
     assert "looking now and then" in line and "seccomp" in line
     assert "perf_event_open" not in traces(tracer, target, (), ())
+
+
+def test_doctor_without_perf_events(tracer):
+    """They are no condition."""
+    done = run(*REFUSE, "perf_event_open", "EPERM", tracer, "doctor")
+    assert done.returncode == 0 and done.stderr == ""
+    assert "  NO   perf events" in done.stdout and "  NO   no seccomp filter" in done.stdout
+    assert "A session can run here" in done.stdout

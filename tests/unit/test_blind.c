@@ -62,7 +62,7 @@ static void test_said(void **state)
 	(void)state;
 	assert_int_equal(blind_check(&facts, &remedy), -ENODATA);
 	assert_non_null(strstr(error_reason(-ENODATA), "23405 requests were lost"));
-	assert_non_null(strstr(remedy, "tracer doctor"));
+	assert_non_null(strstr(remedy, "another kernel"));
 	facts.loss[LOSS_THREAD_STATE] = 0;
 	assert_int_equal(blind_check(&facts, &remedy), 0);
 }

@@ -6,38 +6,97 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "probe/features.h"
+#include "probe/features_missing.h"
 #include "probe/links.h"
+#include "probe/map_watch.h"
+#include "probe/obstacles.h"
 #include "probe/seccomp.h"
-#include "probe/session.h"
+#include "probe/trial.h"
 #include "python/offsets.h"
 
 static void line_print(int ok, const char *what, const char *meaning)
 {
-	printf("  %-4s %-22s %s\n", ok ? "yes" : "NO", what, meaning);
+	printf("  %-4s %-25s %s\n", ok ? "yes" : "NO", what, meaning);
 }
 
-/* The proof of the pudding: load the programs. */
-static int session_try(void)
+static void setting_print(int value, const char *what, const char *meaning)
 {
-	struct session_opts opts = {.nframe = 1, .ring_bytes = 1 << 16};
-	struct session *session;
-	const char *remedy;
-	int err = session_new(&session, &opts, &remedy);
+	if (value != OBSTACLE_UNKNOWN)
+		printf("  %-4d %-25s %s\n", value, what, meaning);
+}
 
+/* What the machine's owner has set. */
+static void settings_print(void)
+{
+	struct obstacle_facts facts;
+	struct map_watch *watch;
+	int told;
+
+	obstacle_facts_read(&facts);
+	told = !map_watch_open(&watch);
+	if (told)
+		map_watch_close(watch);
+	printf("Settings\n");
+	line_print(facts.lockdown != LOCKDOWN_CONFIDENTIALITY,
+		   facts.lockdown == LOCKDOWN_INTEGRITY ? "lockdown: integrity" : "no lockdown",
+		   "one of confidentiality keeps BPF from reading kernel memory");
+	line_print(!facts.filtered, "no seccomp filter",
+		   "one on the tracer itself must let bpf(2) and perf_event_open(2) pass");
+	line_print(told, "perf events", "without, what processes map later is found by looking now and then");
+	setting_print(facts.unprivileged_bpf_disabled, "unprivileged_bpf_disabled",
+		      "does not matter to who has the privileges below");
+	setting_print(facts.perf_event_paranoid, "perf_event_paranoid",
+		      "does not matter to who has the privileges below");
+}
+
+/* Load the programs, probe a child of ours, and see its events come. */
+static int session_try(const struct features *features)
+{
+	char without[FEATURES_MISSING_ROOM];
+	struct trial trial;
+	const char *remedy;
+	char text[96];
+	int err = trial_run(features, &trial, &remedy);
+
+	printf("A trial, on a child that makes %u blocks\n", TRIAL_BLOCKS);
+	snprintf(text, sizeof(text), "took %.2f s", (double)trial.load_ns / 1e9);
+	line_print(trial.loaded, "programs load", trial.loaded ? text : "");
+	snprintf(text, sizeof(text), "by %s, took %.1f ms", trial.links, (double)trial.place_ns / 1e6);
+	line_print(trial.placed, "a probe is placed", trial.placed ? text : "");
+	snprintf(text, sizeof(text), "%u blocks, %u bytes, as they were made", TRIAL_BLOCKS, TRIAL_BYTES);
+	line_print(trial.seen, "its events come", trial.seen ? text : "");
 	if (err) {
 		printf("\nA session cannot run here: %s%s%s.\n", error_reason(err), remedy ? "; " : "",
 		       remedy ? remedy : "");
 		return EXIT_FAILED;
 	}
-	session_free(session);
-	printf("\nA session can run here (the BPF programs load).\n");
+	if (features_missing(features, without, sizeof(without)))
+		printf("\nA session can run here, with less: %s.\n", without);
+	else
+		printf("\nA session can run here.\n");
 	return EXIT_DONE;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	(void)arg;
+	(void)state;
+	if (key != 'v')
+		return ARGP_ERR_UNKNOWN;
+	log_level = 2;
+	return 0;
 }
 
 int cli_doctor(int argc, char **argv)
 {
+	static const struct argp_option options[] = {
+		{"verbose", 'v', NULL, 0, "the kernel's own words, where it refuses", 0},
+		{0},
+	};
 	static const struct argp argp = {
-		.doc = "What this kernel and these privileges allow, and how to get the rest.",
+		.options = options,
+		.parser = parse,
+		.doc = "What this kernel and these privileges allow, and how to get the rest; and a trial.",
 	};
 	struct capability capabilities[8];
 	struct features features;
@@ -72,9 +131,10 @@ int cli_doctor(int argc, char **argv)
 	line_print(features.root_user_ns, "initial user namespace",
 		   "needed: another's root has no rights here");
 	line_print(features.root_pid_ns, "initial PID namespace", "needed; in a container: --pid=host");
+	settings_print();
 	printf("Privileges\n");
 	for (size_t i = 0; i < count; i++)
 		line_print(capabilities[i].held, capabilities[i].name, capabilities[i].why);
 	printf("CPython versions known: %s\n", offsets_known());
-	return session_try();
+	return session_try(&features);
 }

@@ -55,17 +55,15 @@ int blind_check(const struct blind_facts *facts, const char **remedy)
 	case BLIND_NOT:
 		return 0;
 	case BLIND_NO_STATE:
-		*remedy = "`tracer doctor` tries whether it does; more memory for the tracer's cgroup or "
-			  "another kernel helps";
+		*remedy = "another kernel helps, or more memory for the tracer's cgroup";
 		return error_set(-ENODATA,
-				 "not one block was seen: %llu requests were lost, for whose threads' state "
-				 "the kernel gave no memory",
+				 "not one block was seen: the kernel gave no memory for the threads' state, "
+				 "and %llu requests were lost",
 				 (unsigned long long)facts->loss[LOSS_THREAD_STATE]);
 	case BLIND_NO_ROOM:
 		*remedy = "use a larger --buffer, or --sample or --overhead, which make fewer events";
 		return error_set(-ENODATA,
-				 "not one block was seen: %llu events were lost, for which the ring buffer "
-				 "had no room",
+				 "not one block was seen: the ring buffer was full, and %llu events were lost",
 				 (unsigned long long)unstored(facts));
 	case BLIND_NO_RETURN:
 		*remedy = "try --backend multi or --backend perf";

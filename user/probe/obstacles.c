@@ -120,6 +120,8 @@ static const struct row {
 	{OBSTACLE_LOAD, -ENOMEM, NULL,
 	 {"the memory for its tables and its ring buffer is refused, in most cases by the limit of its cgroup",
 	  "use a smaller --buffer, or give its cgroup more memory"}},
+	{OBSTACLE_LOAD, -EMFILE, NULL,
+	 {"it may not open as many files as there are programs and tables", "allow it more: ulimit -n 1024"}},
 	{OBSTACLE_LOAD, -EPERM, NULL,
 	 {"a security module or a lost capability forbids bpf(2)",
 	  "journalctl -k tells which; in a container: --privileged --pid=host"}},
