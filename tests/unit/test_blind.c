@@ -70,8 +70,8 @@ static void test_said(void **state)
 /* What the trace was fed with is what is judged. */
 static void test_facts(void **state)
 {
-	struct event_loss loss = {
-		.header = {.type = EVENT_LOSS, .size = sizeof(loss)}, .counts = {[LOSS_THREAD_STATE] = 7}};
+	struct event_loss loss = {.header = {.type = EVENT_LOSS, .size = sizeof(loss)},
+				  .counts = {[LOSS_THREAD_STATE] = 7}};
 	struct blind_facts facts;
 	struct trace *trace;
 

@@ -59,8 +59,8 @@ static void test_load(void **state)
 	/* The number is that of any program that the verifier does not take. */
 	expect(&locked, OBSTACLE_LOAD, -EINVAL, "confidentiality", "lockdown=integrity");
 	locked.lockdown = LOCKDOWN_INTEGRITY;
-	expect(&locked, OBSTACLE_LOAD, -EINVAL, NULL, "-v shows");
-	expect(&plain, OBSTACLE_LOAD, -EACCES, "verifier", "-v shows");
+	expect(&locked, OBSTACLE_LOAD, -EINVAL, NULL, "doctor -v");
+	expect(&plain, OBSTACLE_LOAD, -EACCES, "verifier", "doctor -v");
 	expect(&plain, OBSTACLE_LOAD, -ENOMEM, "cgroup", "--buffer");
 }
 
@@ -71,7 +71,8 @@ static void test_probe(void **state)
 	(void)state;
 	expect(&plain, OBSTACLE_PROBE, -EOPNOTSUPP, "without uprobes", "CONFIG_UPROBE_EVENTS");
 	expect(&plain, OBSTACLE_PROBE, -EMFILE, "descriptors", "ulimit -n");
-	expect(&plain, OBSTACLE_PROBE, -ESRCH, NULL, NULL); /* the process is gone: nothing stands in the way */
+	expect(&plain, OBSTACLE_PROBE, -ESRCH, NULL,
+	       NULL); /* the process is gone: nothing stands in the way */
 	expect(&plain, OBSTACLE_PROBE, -ENOENT, NULL, NULL);
 	facts.perf_uprobe = 0;
 	expect(&facts, OBSTACLE_PROBE, -ENOENT, "devices/uprobe", "CONFIG_UPROBE_EVENTS");

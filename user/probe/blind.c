@@ -62,9 +62,10 @@ int blind_check(const struct blind_facts *facts, const char **remedy)
 				 (unsigned long long)facts->loss[LOSS_THREAD_STATE]);
 	case BLIND_NO_ROOM:
 		*remedy = "use a larger --buffer, or --sample or --overhead, which make fewer events";
-		return error_set(-ENODATA,
-				 "not one block was seen: the ring buffer was full, and %llu events were lost",
-				 (unsigned long long)unstored(facts));
+		return error_set(
+			-ENODATA,
+			"not one block was seen: the ring buffer was full, and %llu events were lost",
+			(unsigned long long)unstored(facts));
 	case BLIND_NO_RETURN:
 		*remedy = "try --backend multi or --backend perf";
 		return error_set(-ENODATA,

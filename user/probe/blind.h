@@ -17,7 +17,8 @@
 struct blind_facts {
 	struct trace_told told;
 	uint64_t loss[LOSS_COUNT];
-	uint64_t heap_new; /* blocks of Python's heaps that are new since the trace began, where every one is traced */
+	uint64_t
+		heap_new; /* blocks of Python's heaps that are new since the trace began, where every one is traced */
 };
 
 enum blind_cause {

@@ -144,7 +144,8 @@ int features_check(const struct features *features, const char **remedy)
 				 !features->ring_buffer    ? "BPF ring buffer"
 				 : !features->task_storage ? "BPF task storage"
 							   : "BPF attach cookies");
-	*remedy = "boot a kernel with CONFIG_UPROBE_EVENTS; where /sys is covered (a sandbox), run it outside";
+	*remedy =
+		"boot a kernel with CONFIG_UPROBE_EVENTS; where /sys is covered (a sandbox), run it outside";
 	if (!features->uprobe_multi && !features->perf_uprobe)
 		return error_set(-ENOSYS, "kernel %s has no uprobes", features->kernel);
 	*remedy = NULL;

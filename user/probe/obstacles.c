@@ -13,10 +13,11 @@
 
 #include "base/error.h"
 
-#define BTF     "/sys/kernel/btf/vmlinux"
-#define PMU     "/sys/bus/event_source/devices/uprobe/type"
-#define SANDBOX "run it outside of the sandbox; in a container: --security-opt seccomp=unconfined, or --privileged"
-#define ANY     0 /* error */
+#define BTF "/sys/kernel/btf/vmlinux"
+#define PMU "/sys/bus/event_source/devices/uprobe/type"
+#define SANDBOX                                                                                              \
+	"run it outside of the sandbox; in a container: --security-opt seccomp=unconfined, or --privileged"
+#define ANY 0 /* error */
 
 static size_t text_read(const char *path, char *out, size_t room)
 {
@@ -91,66 +92,95 @@ static int is_paranoid(const struct obstacle_facts *facts)
 
 /* The first row that fits counts. */
 static const struct row {
-	unsigned int steps; /* enum obstacle_step */
-	int error;          /* or ANY */
+	unsigned int steps;                              /* enum obstacle_step */
+	int error;                                       /* or ANY */
 	int (*fits)(const struct obstacle_facts *facts); /* NULL: always */
 	struct obstacle obstacle;
 } rows[] = {
-	{OBSTACLE_BTF, ANY, is_without_sys,
+	{OBSTACLE_BTF,
+	 ANY,
+	 is_without_sys,
 	 {"there is no sysfs at /sys", "mount it: mount -t sysfs sysfs /sys"}},
-	{OBSTACLE_BTF, -ENOENT, NULL,
+	{OBSTACLE_BTF,
+	 -ENOENT,
+	 NULL,
 	 {"there is no " BTF,
 	  "boot a kernel with CONFIG_DEBUG_INFO_BTF, as distributions have it since 2021; where /sys/kernel "
 	  "is covered (a sandbox), run it outside"}},
 	{OBSTACLE_BTF, -EACCES, NULL, {BTF " cannot be opened", "run it with sudo, outside of a sandbox"}},
 	{OBSTACLE_BTF, -EPERM, NULL, {BTF " cannot be opened", "run it with sudo, outside of a sandbox"}},
-	{OBSTACLE_BTF, ANY, NULL,
+	{OBSTACLE_BTF,
+	 ANY,
+	 NULL,
 	 {BTF " cannot be read", "boot a kernel with CONFIG_DEBUG_INFO_BTF, or one of your distribution"}},
 
 	/* In this order: a filter can answer with any number, and with these it does (Docker: EPERM, systemd: EPERM). */
 	{OBSTACLE_LOAD, -EPERM, is_filtered, {"a seccomp filter refuses bpf(2)", SANDBOX}},
 	{OBSTACLE_LOAD, -ENOSYS, is_filtered, {"a seccomp filter refuses bpf(2)", SANDBOX}},
-	{OBSTACLE_LOAD, -ENOSYS, NULL,
+	{OBSTACLE_LOAD,
+	 -ENOSYS,
+	 NULL,
 	 {"this kernel was built without bpf(2)", "boot a kernel with CONFIG_BPF_SYSCALL"}},
 	/* It answers -EINVAL: "program of this type cannot use helper bpf_probe_read". */
-	{OBSTACLE_LOAD, ANY, is_confidential,
+	{OBSTACLE_LOAD,
+	 ANY,
+	 is_confidential,
 	 {"the kernel is locked down (confidentiality), and BPF may not read its memory",
 	  "boot with lockdown=integrity or without lockdown"}},
 	/* Since 5.11 BPF memory is a cgroup's, and RLIMIT_MEMLOCK does not count. */
-	{OBSTACLE_LOAD, -ENOMEM, NULL,
-	 {"the memory for its tables and its ring buffer is refused, in most cases by the limit of its cgroup",
+	{OBSTACLE_LOAD,
+	 -ENOMEM,
+	 NULL,
+	 {"the memory for its tables and its ring buffer is refused, in most cases by the limit of its "
+	  "cgroup",
 	  "use a smaller --buffer, or give its cgroup more memory"}},
-	{OBSTACLE_LOAD, -EMFILE, NULL,
+	{OBSTACLE_LOAD,
+	 -EMFILE,
+	 NULL,
 	 {"it may not open as many files as there are programs and tables", "allow it more: ulimit -n 1024"}},
-	{OBSTACLE_LOAD, -EPERM, NULL,
+	{OBSTACLE_LOAD,
+	 -EPERM,
+	 NULL,
 	 {"a security module or a lost capability forbids bpf(2)",
 	  "journalctl -k tells which; in a container: --privileged --pid=host"}},
-	{OBSTACLE_LOAD, -EACCES, NULL,
-	 {"its verifier does not take them",
-	  "-v shows the verifier's words: please report them, with the output of `tracer doctor`"}},
-	{OBSTACLE_LOAD, -E2BIG, NULL,
-	 {"its verifier finds them too long",
-	  "-v shows the verifier's words: please report them, with the output of `tracer doctor`"}},
-	{OBSTACLE_LOAD, ANY, NULL,
-	 {NULL, "-v shows the kernel's words: please report them, with the output of `tracer doctor`"}},
+	{OBSTACLE_LOAD,
+	 -EACCES,
+	 NULL,
+	 {"its verifier does not take them", "please report this; `tracer doctor -v` shows all the words"}},
+	{OBSTACLE_LOAD,
+	 -E2BIG,
+	 NULL,
+	 {"its verifier finds them too long", "please report this; `tracer doctor -v` shows all the words"}},
+	{OBSTACLE_LOAD, ANY, NULL, {NULL, "please report this; `tracer doctor -v` shows all the words"}},
 
 	{OBSTACLE_PROBE | OBSTACLE_EVENT, -EPERM, is_filtered, {"a seccomp filter refuses it", SANDBOX}},
 	{OBSTACLE_PROBE | OBSTACLE_EVENT, -ENOSYS, is_filtered, {"a seccomp filter refuses it", SANDBOX}},
-	{OBSTACLE_PROBE, -EOPNOTSUPP, NULL,
+	{OBSTACLE_PROBE,
+	 -EOPNOTSUPP,
+	 NULL,
 	 {"this kernel was built without uprobes", "boot a kernel with CONFIG_UPROBE_EVENTS"}},
-	{OBSTACLE_PROBE, -ENOENT, is_without_pmu,
+	{OBSTACLE_PROBE,
+	 -ENOENT,
+	 is_without_pmu,
 	 {"there is no " PMU,
 	  "boot a kernel with CONFIG_UPROBE_EVENTS; where /sys is covered (a sandbox), run it outside"}},
-	{OBSTACLE_PROBE, -EMFILE, NULL,
-	 {"each probe takes up to two file descriptors on this kernel",
-	  "allow it more: ulimit -n 65536"}},
-	{OBSTACLE_PROBE | OBSTACLE_EVENT, -EACCES, is_paranoid,
+	{OBSTACLE_PROBE,
+	 -EMFILE,
+	 NULL,
+	 {"each probe takes up to two file descriptors on this kernel", "allow it more: ulimit -n 65536"}},
+	{OBSTACLE_PROBE | OBSTACLE_EVENT,
+	 -EACCES,
+	 is_paranoid,
 	 {"kernel.perf_event_paranoid allows perf events to the privileged alone",
 	  "run it with sudo, or give it CAP_PERFMON"}},
-	{OBSTACLE_PROBE | OBSTACLE_EVENT, -EPERM, NULL,
+	{OBSTACLE_PROBE | OBSTACLE_EVENT,
+	 -EPERM,
+	 NULL,
 	 {"a security module or a lost capability forbids it",
 	  "journalctl -k tells which; in a container: --privileged --pid=host"}},
-	{OBSTACLE_PROBE | OBSTACLE_EVENT, -EACCES, NULL,
+	{OBSTACLE_PROBE | OBSTACLE_EVENT,
+	 -EACCES,
+	 NULL,
 	 {"a security module or a lost capability forbids it",
 	  "journalctl -k tells which; in a container: --privileged --pid=host"}},
 };

@@ -14,8 +14,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "probe/plan_target.h"
 #include "probe/obstacles.h"
+#include "probe/plan_target.h"
 #include "probe/session_state.h"
 #include "symbols/symbols.h"
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "probe/kernel_words.h"
 
 /*
  * The ring buffer as the kernel maps it (Documentation/bpf/ringbuf.rst): a page with our position, then a page with the
@@ -59,15 +60,20 @@ int stream_open(struct stream **out, struct bpf_object_skeleton *skeleton, size_
 	struct bpf_map *events = bpf_object__find_map_by_name(*skeleton->obj, "events");
 	struct bpf_map *loss = bpf_object__find_map_by_name(*skeleton->obj, "loss");
 	struct stream *stream = calloc(1, sizeof(*stream));
+	struct kernel_words words = {0};
 	int err;
 
 	if (!stream)
 		return -ENOMEM;
 	if (ring_bytes)
 		bpf_map__set_max_entries(events, ring_bytes);
+	kernel_words_begin(&words);
 	err = bpf_object__load_skeleton(skeleton);
+	kernel_words_end();
 	if (err) {
-		error_set(err, "the kernel refused the BPF programs (%s)", strerror(-err));
+		error_set(err, "the kernel refused the BPF programs (%s%s%s)", strerror(-err),
+			  words.text[0] && kernel_words_matter(err) ? "; " : "",
+			  kernel_words_matter(err) ? words.text : "");
 		goto fail;
 	}
 	stream->loss_fd = bpf_map__fd(loss);

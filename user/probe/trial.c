@@ -51,7 +51,8 @@ static int probe_place(struct trial_run *run)
 {
 	struct plan_site site = {
 		.symbol = "block_give",
-		.cookie = ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_NATIVE, ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT),
+		.cookie =
+			ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_NATIVE, ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT),
 		.op = ABI_OP_MALLOC,
 		.with_return = 1,
 		.emulated = 1,
@@ -113,9 +114,9 @@ static int events_judge(struct trial_run *run, int status, const char **remedy)
 	if (err)
 		return err;
 	*remedy = "please report it, with this output";
-	return error_set(-ENODATA, "a probed child made %u blocks of %u bytes, and the events told of %llu of %llu",
-			 TRIAL_BLOCKS, TRIAL_BYTES, (unsigned long long)run->count,
-			 (unsigned long long)run->bytes);
+	return error_set(
+		-ENODATA, "a probed child made %u blocks of %u bytes, and the events told of %llu of %llu",
+		TRIAL_BLOCKS, TRIAL_BYTES, (unsigned long long)run->count, (unsigned long long)run->bytes);
 }
 
 static int child_try(struct trial_run *run, struct trial *out, const char **remedy)
