@@ -19,7 +19,14 @@ char LICENSE[] SEC("license") = "GPL";
 #define EFLAGS_CARRY 0x01
 #define EFLAGS_ZERO  0x40
 
-extern _Bool bpf_session_is_return(void) __ksym __weak;
+/*
+ * Of a session: is this the return? The kernel names the address of the probe at both ends, and at the return the program
+ * counter is the caller's. (bpf_session_is_return() would tell, too, but has another prototype from 7.0 on.)
+ */
+static __always_inline int session_is_return(struct pt_regs *regs)
+{
+	return bpf_get_func_ip(regs) != regs->rip;
+}
 
 /*
  * Does a request with this stack pointer belong to one in progress? A request whose return never came (a
@@ -39,12 +46,12 @@ static __always_inline int request_is_nested(struct request *request, __u64 sp)
 }
 
 static __always_inline void end_output(struct thread_state *thread, __u32 type, __u64 address, __u32 domain,
-				       __u32 api, __u32 kind)
+				       __u32 api)
 {
 	struct event_free *record = block_reserve(thread, sizeof(*record));
 
 	if (!record) {
-		loss_add(kind, 1);
+		loss_add(type == EVENT_FREE ? LOSS_FREE : LOSS_REALLOC, 1);
 		return;
 	}
 	header_fill_block(thread, &record->header, type, sizeof(*record));
@@ -54,53 +61,60 @@ static __always_inline void end_output(struct thread_state *thread, __u32 type, 
 	bpf_ringbuf_submit(record, RING_FLAGS);
 }
 
-/* Returns 0 where nobody wants to know: the block was none of the sample. */
-static __always_inline int free_output(struct thread_state *thread, __u32 type, __u64 address, __u32 domain,
-				       __u32 api, __u32 kind)
+/* EVENT_FREE or EVENT_REALLOC. Returns 0 where nobody wants to know: the block was none of the sample. */
+__noinline int free_output(struct thread_state *thread, __u32 type, __u64 address, __u32 domain, __u32 api)
 {
-	if (!sample_end(&thread->target, address, domain, api))
+	if (!thread || !sample_end(&thread->target, address, domain, api))
 		return 0;
-	end_output(thread, type, address, domain, api, kind);
+	end_output(thread, type, address, domain, api);
 	return 1;
 }
 
-static __always_inline void realloc_fail_output(struct thread_state *thread, __u64 address, __u32 api)
+__noinline int realloc_fail_output(struct thread_state *thread, __u64 address, __u32 api)
 {
+	if (!thread)
+		return 0;
 	sample_add(&thread->target, address, 0, api);
-	end_output(thread, EVENT_REALLOC_FAIL, address, 0, api, LOSS_REALLOC);
+	end_output(thread, EVENT_REALLOC_FAIL, address, 0, api);
+	return 0;
 }
 
-/* Is the block one that is traced? Where it is not, another that was may have lain there. */
-static __always_inline int block_is_wanted(struct thread_state *thread, __u64 address, __u64 bytes,
-					   __u32 domain, __u32 api)
+/* Is thread->block, of a process of which a sample is taken, in the sample? If not, another that was may have lain there. */
+__noinline int block_sample(struct thread_state *thread)
 {
-	struct abi_target *target = &thread->target;
+	const struct block *block;
 
-	if (!sample_is_taken(target))
-		return 1;
-	if (!sample_draw(thread, target, bytes)) {
-		free_output(thread, EVENT_FREE, address, domain, api, LOSS_FREE);
+	if (!thread)
+		return 0;
+	block = &thread->block;
+	if (!sample_draw(thread, block->bytes)) {
+		free_output(thread, EVENT_FREE, block->address, block->domain, block->api);
 		return 0;
 	}
-	sample_add(target, address, domain, api);
+	sample_add(&thread->target, block->address, block->domain, block->api);
 	return 1;
 }
 
-/* block has all but its header; a record that there is no room for is counted. */
-static __always_inline void block_output(struct thread_state *thread, __u32 type,
-					 const struct event_alloc *block)
+static __always_inline int block_is_wanted(struct thread_state *thread)
+{
+	return !sample_is_taken(&thread->target) || block_sample(thread);
+}
+
+/* A record that there is no room for is counted. */
+static __always_inline void block_output(struct thread_state *thread)
 {
 	struct event_alloc *record = block_reserve(thread, sizeof(*record));
+	const struct block *block = &thread->block;
 
 	if (!record) {
-		loss_add(type == EVENT_ALLOC   ? LOSS_ALLOC
-			 : type == EVENT_REUSE ? LOSS_REUSE
-					       : LOSS_REALLOC,
+		loss_add(block->type == EVENT_ALLOC   ? LOSS_ALLOC
+			 : block->type == EVENT_REUSE ? LOSS_REUSE
+						      : LOSS_REALLOC,
 			 1);
 		loss_add(LOSS_ALLOC_BYTES, block->bytes);
 		return;
 	}
-	header_fill_block(thread, &record->header, type, sizeof(*record));
+	header_fill_block(thread, &record->header, block->type, sizeof(*record));
 	record->address = block->address;
 	record->bytes = block->bytes;
 	record->stack_id = block->stack_id;
@@ -109,21 +123,31 @@ static __always_inline void block_output(struct thread_state *thread, __u32 type
 	bpf_ringbuf_submit(record, RING_FLAGS);
 }
 
+/* Reports thread->block, one of Python's: all of it but its stack is known. */
+__noinline int block_trace(struct thread_state *thread)
+{
+	__u32 face;
+
+	if (!thread)
+		return 0;
+	face = thread->block.api & EVENT_API_MASK;
+	if (thread->block.type != EVENT_REUSE) {
+		birth_note(thread->block.address, thread->block.bytes);
+		if (!block_is_wanted(thread))
+			return 0;
+	}
+	thread->block.stack_id = stack_id_current(thread, face == EVENT_API_MEM || face == EVENT_API_OBJ ||
+								  face == EVENT_API_POOL);
+	block_output(thread);
+	return 0;
+}
+
 static __always_inline void alloc_output(struct thread_state *thread, __u32 type, __u64 address, __u64 bytes,
 					 __u32 domain, __u32 api)
 {
-	struct event_alloc block = {.address = address, .bytes = bytes, .domain = domain, .api = api};
-	__u32 face = api & EVENT_API_MASK;
-
-	if (type != EVENT_REUSE) {
-		birth_note(address, bytes);
-		if (!block_is_wanted(thread, address, bytes, domain, api))
-			return;
-	}
-	block.stack_id =
-		stack_id_current(thread, &thread->target,
-				 face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL);
-	block_output(thread, type, &block);
+	thread->block = (struct block){
+		.type = type, .address = address, .bytes = bytes, .domain = domain, .api = api};
+	block_trace(thread);
 }
 
 #include "memory.h"
@@ -203,8 +227,8 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 	thread->last_free = 0;
 	thread->python.sp = sp;
 	/* Of a block that is not in the sample it is an allocation like any other. */
-	if (thread->python.old_address && !free_output(thread, EVENT_REALLOC, thread->python.old_address, 0,
-						       thread->python.api, LOSS_REALLOC))
+	if (thread->python.old_address &&
+	    !free_output(thread, EVENT_REALLOC, thread->python.old_address, 0, thread->python.api))
 		thread->python.old_address = 0;
 	return 0;
 }
@@ -239,7 +263,7 @@ static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 SEC("uprobe")
 int request_session(struct pt_regs *regs)
 {
-	if (bpf_session_is_return())
+	if (session_is_return(regs))
 		return request_end(regs, regs->rax);
 	return request_begin(regs, regs, regs->rsp);
 }
@@ -282,7 +306,7 @@ static __always_inline void block_free(struct thread_state *thread, __u64 addres
 		thread->last_free = api == EVENT_API_RAW ? 0 : address;
 		thread->last_hooked = 0;
 	}
-	free_output(thread, EVENT_FREE, address, 0, api | (before ? EVENT_API_HOOKED : 0), LOSS_FREE);
+	free_output(thread, EVENT_FREE, address, 0, api | (before ? EVENT_API_HOOKED : 0));
 }
 
 /*
@@ -336,9 +360,8 @@ int inline_site(struct pt_regs *regs)
 			__u64 block = argument(regs, cookie, 0);
 			__u32 api = cookie >> 8 & 0xff;
 
-			__u32 type = free_output(thread, EVENT_REALLOC, block, 0, api, LOSS_REALLOC)
-					     ? EVENT_REALLOC_DONE
-					     : EVENT_ALLOC;
+			__u32 type = free_output(thread, EVENT_REALLOC, block, 0, api) ? EVENT_REALLOC_DONE
+										       : EVENT_ALLOC;
 
 			alloc_output(thread, type, block, argument(regs, cookie, 1), 0, api);
 		}
@@ -384,7 +407,7 @@ int request_once(struct pt_regs *regs)
 		break;
 	case ABI_OP_UNTRACK:
 		free_output(thread, EVENT_FREE, argument(regs, cookie, 1), (__u32)argument(regs, cookie, 0),
-			    api, LOSS_FREE);
+			    api);
 		break;
 	}
 	return 0;

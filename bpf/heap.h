@@ -32,6 +32,7 @@ struct pool_record {
 struct heap_walk {
 	struct abi_heap heap;
 	struct pool_record record;
+	struct event_census census;
 	__u64 id;
 	__u64 interp, interp_next; /* interp_next: offset of the link */
 	__u64 heaps[MAX_HEAPS];    /* read already: interpreters may share one */
@@ -47,19 +48,7 @@ struct heap_walk {
 	__u32 failed;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct heap_walk);
-} heap_walks SEC(".maps");
-
-static struct heap_walk *walk_current(void)
-{
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-
-	return bpf_task_storage_get(&heap_walks, task, 0, 0);
-}
+TASK_STATE(heap_walks, struct heap_walk)
 
 /* What cannot be read (a page that is not resident, an address space that is gone) is 0, and leaves a mark. */
 static __always_inline __u64 heap_u64(struct heap_walk *walk, __u64 address)
@@ -81,13 +70,13 @@ static __always_inline __u32 heap_u32(struct heap_walk *walk, __u64 address)
 }
 
 /* One link of a pool's free list. */
-static long free_block(__u32 index UNUSED, void *context UNUSED)
+static long free_block(__u32 index UNUSED, void *context)
 {
-	struct heap_walk *walk = walk_current();
+	struct heap_walk *walk = *(struct heap_walk **)context;
 	__u64 at;
 	__u32 number;
 
-	if (!walk || !walk->block || !walk->block_bytes)
+	if (!walk->block || !walk->block_bytes)
 		return 1;
 	at = walk->block - RECORD(walk)->address;
 	number = at / walk->block_bytes;
@@ -130,22 +119,12 @@ static __always_inline void pool_output(struct heap_walk *walk)
 		walk->failed = 1;
 }
 
-/* One pool of an arena. */
-static long arena_pool(__u32 index UNUSED, void *context UNUSED)
+/* The head of a pool: what RECORD(walk), carved and the free list begin with. Is it none, walk->inconsistent is set. */
+__noinline int pool_head_read(struct heap_walk *walk, __u64 pool)
 {
-	struct heap_walk *walk = walk_current();
-	__u32 count, szidx, next;
-	__u64 pool;
+	__u32 szidx, next;
 
-	if (!walk || walk->failed)
-		return 1;
-	pool = walk->pool;
-	if (pool + walk->heap.pool_bytes > walk->pools_end)
-		return 1;
-	walk->pool += walk->heap.pool_bytes;
-	walk->unread = 0;
-	count = heap_u32(walk, pool + walk->heap.pool_count);
-	if (!count && !walk->unread)
+	if (!walk)
 		return 0;
 	szidx = heap_u32(walk, pool + walk->heap.pool_szidx);
 	next = heap_u32(walk, pool + walk->heap.pool_nextoffset);
@@ -155,10 +134,32 @@ static long arena_pool(__u32 index UNUSED, void *context UNUSED)
 	RECORD(walk)->address = pool + walk->heap.pool_header_size;
 	walk->inconsistent = walk->unread || szidx >= EVENT_SMALL_BYTES / BLOCK_STEP ||
 			     next < walk->heap.pool_header_size || next > walk->heap.pool_bytes;
-	if (!walk->inconsistent) {
+	if (!walk->inconsistent)
 		walk->carved = (next - walk->heap.pool_header_size) / walk->block_bytes;
+	return 0;
+}
+
+/* One pool of an arena. */
+static long arena_pool(__u32 index UNUSED, void *context)
+{
+	struct heap_walk *walk = *(struct heap_walk **)context;
+	__u32 count;
+	__u64 pool;
+
+	if (walk->failed)
+		return 1;
+	pool = walk->pool;
+	if (pool + walk->heap.pool_bytes > walk->pools_end)
+		return 1;
+	walk->pool += walk->heap.pool_bytes;
+	walk->unread = 0;
+	count = heap_u32(walk, pool + walk->heap.pool_count);
+	if (!count && !walk->unread)
+		return 0;
+	pool_head_read(walk, pool);
+	if (!walk->inconsistent) {
 		pool_fill(walk);
-		bpf_loop(EVENT_POOL_BLOCKS, free_block, NULL, 0);
+		bpf_loop(EVENT_POOL_BLOCKS, free_block, &walk, 0);
 	}
 	if (walk->inconsistent || walk->carved - walk->free_count != count) {
 		walk->pools_unreadable++;
@@ -174,12 +175,12 @@ static long arena_pool(__u32 index UNUSED, void *context UNUSED)
 }
 
 /* One arena object. */
-static long heap_arena(__u32 index, void *context UNUSED)
+static long heap_arena(__u32 index, void *context)
 {
-	struct heap_walk *walk = walk_current();
+	struct heap_walk *walk = *(struct heap_walk **)context;
 	__u64 object, address, used;
 
-	if (!walk || walk->failed || !walk->heap.pool_bytes)
+	if (walk->failed || !walk->heap.pool_bytes)
 		return 1;
 	object = walk->objects + (__u64)index * walk->heap.arena_object_size;
 	walk->unread = 0;
@@ -198,15 +199,18 @@ static long heap_arena(__u32 index, void *context UNUSED)
 	if (used < walk->pools_end)
 		walk->pools_end = used;
 	walk->pool = (address + walk->heap.pool_bytes - 1) & -(__u64)walk->heap.pool_bytes;
-	bpf_loop(MAX_ARENA_POOLS, arena_pool, NULL, 0);
+	bpf_loop(MAX_ARENA_POOLS, arena_pool, &walk, 0);
 	return 0;
 }
 
-static __always_inline void heap_head(struct heap_walk *walk, __u64 arenas, __u64 maxarenas, __u64 raw_blocks)
+__noinline int heap_head(struct heap_walk *walk, __u64 arenas, __u64 maxarenas, __u64 raw_blocks)
 {
-	__u64 before = walk->blocks, large;
+	__u64 before, large;
 	__u32 count;
 
+	if (!walk)
+		return 0;
+	before = walk->blocks;
 	walk->unread = 0;
 	count = heap_u32(walk, maxarenas);
 	walk->objects = heap_u64(walk, arenas);
@@ -214,21 +218,22 @@ static __always_inline void heap_head(struct heap_walk *walk, __u64 arenas, __u6
 	if (walk->unread || count > MAX_ARENAS)
 		walk->failed = 1;
 	if (walk->objects && !walk->failed)
-		bpf_loop(count, heap_arena, NULL, 0);
+		bpf_loop(count, heap_arena, &walk, 0);
 	if (walk->heap.raw_is_total)
 		large -= walk->blocks - before;
 	if ((__s64)large > 0)
 		walk->large_blocks += large;
+	return 0;
 }
 
 /* One interpreter (3.12+). */
-static long heap_interpreter(__u32 index UNUSED, void *context UNUSED)
+static long heap_interpreter(__u32 index UNUSED, void *context)
 {
-	struct heap_walk *walk = walk_current();
+	struct heap_walk *walk = *(struct heap_walk **)context;
 	__u64 state, interp;
 	int i;
 
-	if (!walk || !walk->interp || walk->failed)
+	if (!walk->interp || walk->failed)
 		return 1;
 	interp = walk->interp;
 	walk->unread = 0;
@@ -254,17 +259,44 @@ static long heap_interpreter(__u32 index UNUSED, void *context UNUSED)
 
 static __always_inline int census_output(struct heap_walk *walk, __u32 type)
 {
-	struct event_census record = {.id = walk->id,
-				      .failed = walk->failed        ? EVENT_CENSUS_GIVEN_UP
-						: walk->arenas_lost ? EVENT_CENSUS_PARTIAL
-								    : EVENT_CENSUS_COMPLETE,
-				      .large_blocks = walk->large_blocks,
-				      .pools_unreadable = walk->pools_unreadable};
+	struct event_census *record = &walk->census;
 
-	header_fill(&record.header, type, sizeof(record));
+	record->id = walk->id;
+	record->failed = walk->failed        ? EVENT_CENSUS_GIVEN_UP
+			 : walk->arenas_lost ? EVENT_CENSUS_PARTIAL
+					     : EVENT_CENSUS_COMPLETE;
+	record->large_blocks = walk->large_blocks;
+	record->pools_unreadable = walk->pools_unreadable;
+	record->elapsed_ns = 0;
+	header_fill(&record->header, type, sizeof(*record));
 	if (type == EVENT_CENSUS_DONE)
-		record.elapsed_ns = record.header.time_ns - (walk->id & ~EVENT_CENSUS_INSIDE);
-	return record_output(&record, sizeof(record), LOSS_PROCESS);
+		record->elapsed_ns = record->header.time_ns - (walk->id & ~EVENT_CENSUS_INSIDE);
+	return record_output(record, sizeof(*record), LOSS_PROCESS);
+}
+
+/* A function of its own for the verifier, which looks at it once, wherever the walk is kept. */
+__noinline int heap_walk_run(struct heap_walk *walk, struct abi_target *target)
+{
+	if (!walk || !target)
+		return 0;
+	walk->heap = target->heap;
+	target->heap.pool_bytes = 0;
+	walk->id = bpf_ktime_get_ns() | EVENT_CENSUS_INSIDE;
+	walk->blocks = walk->large_blocks = walk->pools_unreadable = 0;
+	walk->heap_count = walk->arenas = walk->arenas_lost = walk->failed = walk->unread = 0;
+	if (census_output(walk, EVENT_CENSUS))
+		return 0;
+	if (walk->heap.interp_obmalloc) {
+		walk->interp = heap_u64(walk, target->runtime + target->offsets.runtime_interpreters_head);
+		walk->interp_next = target->offsets.interp_next;
+		walk->failed = walk->unread;
+		bpf_loop(MAX_INTERPRETERS, heap_interpreter, &walk, 0);
+		walk->failed |= !!walk->interp; /* more than that, or a list without end */
+	} else {
+		heap_head(walk, walk->heap.arenas, walk->heap.maxarenas, walk->heap.raw_blocks);
+	}
+	walk->failed |= !walk->arenas;
+	return census_output(walk, EVENT_CENSUS_DONE);
 }
 
 /* Reads the heap once in a process's life. */
@@ -275,29 +307,11 @@ static __always_inline void heap_read(struct abi_target *target)
 
 	if (!has_loop || !target->heap.pool_bytes)
 		return;
-	walk = bpf_task_storage_get(&heap_walks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!walk) {
+	walk = heap_walks_get(task);
+	if (walk)
+		heap_walk_run(walk, target);
+	else
 		loss_add(LOSS_PROCESS, 1);
-		return;
-	}
-	walk->heap = target->heap;
-	target->heap.pool_bytes = 0;
-	walk->id = bpf_ktime_get_ns() | EVENT_CENSUS_INSIDE;
-	walk->blocks = walk->large_blocks = walk->pools_unreadable = 0;
-	walk->heap_count = walk->arenas = walk->arenas_lost = walk->failed = walk->unread = 0;
-	if (census_output(walk, EVENT_CENSUS))
-		return;
-	if (walk->heap.interp_obmalloc) {
-		walk->interp = heap_u64(walk, target->runtime + target->offsets.runtime_interpreters_head);
-		walk->interp_next = target->offsets.interp_next;
-		walk->failed = walk->unread;
-		bpf_loop(MAX_INTERPRETERS, heap_interpreter, NULL, 0);
-		walk->failed |= !!walk->interp; /* more than that, or a list without end */
-	} else {
-		heap_head(walk, walk->heap.arenas, walk->heap.maxarenas, walk->heap.raw_blocks);
-	}
-	walk->failed |= !walk->arenas;
-	census_output(walk, EVENT_CENSUS_DONE);
 }
 
 #endif

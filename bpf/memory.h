@@ -26,22 +26,21 @@ static __always_inline __u64 whole_pages(__u64 bytes)
 #define SAVED_WORDS 8 /* that libc's function may have on the stack below its return address */
 
 /*
- * The stack of a system call in a process without Python. If malloc makes it, its caller is the one who asks. Else it is the
- * caller of libc's function, whose return address is the first on the stack that follows a call: what is below are saved
- * registers.
+ * Where the stack of a system call begins in a process without Python: the caller, with thread->native_walk; 0: not known. If
+ * malloc makes the call, its caller is the one who asks. Else it is the caller of libc's function, whose return address is the
+ * first on the stack that follows a call: what is below are saved registers.
  */
-__noinline __u64 mapping_stack_id(struct thread_state *thread, struct abi_target *target, __u64 sp,
-				  __u64 frame)
+__noinline __u64 mapping_caller(struct thread_state *thread, __u64 sp, __u64 frame)
 {
 	__u64 caller = 0;
 	int i;
 
-	if (!thread || !target)
+	if (!thread)
 		return 0;
 	if (thread->native.sp > sp) {
 		thread->native_walk.frame = thread->native.frame;
 		thread->native_walk.below = thread->native.sp;
-		return native_stack_id(thread, target, thread->native.from);
+		return thread->native.from;
 	}
 	thread->native_walk.frame = frame;
 	for (i = 0; i < SAVED_WORDS && !caller; i++) {
@@ -50,19 +49,27 @@ __noinline __u64 mapping_stack_id(struct thread_state *thread, struct abi_target
 		if (!follows_call(thread, caller))
 			caller = 0;
 	}
-	return caller ? native_stack_id(thread, target, caller) : 0;
+	return caller;
 }
 
-static __always_inline void map_output(struct pt_regs *regs, struct thread_state *thread,
-				       struct abi_target *target, struct event_map *record, __u32 type)
+/* Reports thread->map, of which type; sp and frame are the stack and frame pointers at its probe. */
+__noinline int map_output(struct thread_state *thread, __u32 type, __u64 sp, __u64 frame)
 {
-	if (!record->bytes)
-		return;
-	if (type != EVENT_UNMAP)
-		record->stack_id = target->runtime ? stack_id_current(thread, target, 0)
-						   : mapping_stack_id(thread, target, regs->rsp, regs->rbp);
+	struct event_map *record;
+	__u64 caller;
+
+	if (!thread || !thread->map.bytes)
+		return 0;
+	record = &thread->map;
+	if (type != EVENT_UNMAP && thread->target.runtime) {
+		record->stack_id = stack_id_python(thread);
+	} else if (type != EVENT_UNMAP) {
+		caller = mapping_caller(thread, sp, frame);
+		record->stack_id = caller ? native_stack_id(thread, caller) : 0;
+	}
 	header_fill(&record->header, type, sizeof(*record));
 	record_output(record, sizeof(*record), LOSS_MAP);
+	return 0;
 }
 
 /* The range that the break has moved over; it is grown from below. */
@@ -70,7 +77,7 @@ static __always_inline void break_output(struct pt_regs *regs, struct thread_sta
 					 struct abi_target *target, __u64 now)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct event_map record = {.protection = PROT_READWRITE};
+	struct event_map *record = &thread->map;
 	__u64 before = target->program_break;
 
 	/* Where it began: at a start under trace, or so that the first change counts too little. */
@@ -78,9 +85,10 @@ static __always_inline void break_output(struct pt_regs *regs, struct thread_sta
 		before = whole_pages(BPF_CORE_READ(task, mm, start_brk));
 	now = whole_pages(now);
 	target->program_break = now;
-	record.address = now > before ? before : now;
-	record.bytes = now > before ? now - before : before - now;
-	map_output(regs, thread, target, &record, now > before ? EVENT_MAP : EVENT_UNMAP);
+	record->protection = PROT_READWRITE;
+	record->address = now > before ? before : now;
+	record->bytes = now > before ? now - before : before - now;
+	map_output(thread, now > before ? EVENT_MAP : EVENT_UNMAP, regs->rsp, regs->rbp);
 }
 
 /*
@@ -93,36 +101,38 @@ int mapping(struct pt_regs *regs)
 	struct abi_target *target = target_current();
 	struct thread_state *thread = target ? thread_in_layer(EVENT_LAYER_MMAP) : NULL;
 	__u64 op = bpf_get_attach_cookie(regs) & 0xff, result = regs->rax;
-	struct event_map record = {0};
+	struct event_map *record;
 
 	if (!thread || (op != ABI_OP_MUNMAP && IS_ERROR(result)))
 		return 0;
-	record.address = regs->rdi;
-	record.bytes = whole_pages(regs->rsi);
+	record = &thread->map;
+	*record = (struct event_map){0};
+	record->address = regs->rdi;
+	record->bytes = whole_pages(regs->rsi);
 	switch (op) {
 	case ABI_OP_MUNMAP:
 		/* Of what makes it fail, this is what programs do. */
-		if (!(record.address & PAGE_MASK))
-			map_output(regs, thread, target, &record, EVENT_UNMAP);
+		if (!(record->address & PAGE_MASK))
+			map_output(thread, EVENT_UNMAP, regs->rsp, regs->rbp);
 		break;
 	case ABI_OP_MMAP:
-		record.address = result;
-		record.protection = (__u32)regs->rdx;
+		record->address = result;
+		record->protection = (__u32)regs->rdx;
 		if (regs->r10 & MAP_ANONYMOUS)
-			map_output(regs, thread, target, &record, EVENT_MAP);
+			map_output(thread, EVENT_MAP, regs->rsp, regs->rbp);
 		else if (regs->r10 & MAP_FIXED)
-			map_output(regs, thread, target, &record, EVENT_UNMAP);
+			map_output(thread, EVENT_UNMAP, regs->rsp, regs->rbp);
 		break;
 	case ABI_OP_MREMAP:
-		record.old_address = record.address;
-		record.old_bytes = record.bytes;
-		record.address = result;
-		record.bytes = whole_pages(regs->rdx);
-		map_output(regs, thread, target, &record, EVENT_REMAP);
+		record->old_address = record->address;
+		record->old_bytes = record->bytes;
+		record->address = result;
+		record->bytes = whole_pages(regs->rdx);
+		map_output(thread, EVENT_REMAP, regs->rsp, regs->rbp);
 		break;
 	case ABI_OP_MPROTECT:
-		record.protection = (__u32)regs->rdx;
-		map_output(regs, thread, target, &record, EVENT_PROTECT);
+		record->protection = (__u32)regs->rdx;
+		map_output(thread, EVENT_PROTECT, regs->rsp, regs->rbp);
 		break;
 	case ABI_OP_BRK:
 		break_output(regs, thread, target, result);

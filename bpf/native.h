@@ -91,7 +91,6 @@ static __always_inline int in_interpreter(const struct abi_target *target, __u64
 
 struct native_frames_count {
 	struct thread_state *thread;
-	struct abi_target *target;
 	__u32 count;
 	__u32 cut; /* EVENT_STACK_CUT or 0 */
 };
@@ -105,72 +104,101 @@ static __noinline long native_frames_count_step(__u32 turn UNUSED, void *context
 		frames->cut = walk_is_complete(walk) ? 0 : EVENT_STACK_CUT;
 		return 1;
 	}
-	if (in_interpreter(frames->target, walk->caller))
+	if (in_interpreter(&frames->thread->target, walk->caller))
 		return 1;
 	frames->count++;
 	return 0;
 }
 
 /* Frames beyond the limit, for the reader's total; counted at first sight only. | EVENT_STACK_CUT */
-__noinline __u32 native_frames_count(struct thread_state *thread, struct abi_target *target)
+__noinline __u32 native_frames_count(struct thread_state *thread)
 {
-	struct native_frames_count frames = {.thread = thread, .target = target};
+	struct native_frames_count frames = {.thread = thread};
 
-	if (!thread || !target)
+	if (!thread)
 		return 0;
 	loop_run(TOTAL_LIMIT, native_frames_count_step, &frames);
 	return frames.count | frames.cut;
+}
+
+#define FRAMES_A_TURN 8 /* the verifier looks at as many, and not at all that a walk can have */
+
+static __noinline long native_frames_step(__u32 turn UNUSED, void *context)
+{
+	struct thread_state *thread = *(struct thread_state **)context;
+	struct native_walk *walk = &thread->native_walk;
+	int i;
+
+	for (i = 0; i < FRAMES_A_TURN; i++) {
+		if (thread->stack.nframe >= walk->nframe)
+			return 1;
+		/* The return address of Python's own request in progress is the kernel's: it stands in the interpreter. */
+		if (thread->python.sp && walk->frame + 8 == thread->python.sp)
+			return 1;
+		if (native_step(thread)) {
+			/* Where not even the caller has left a frame pointer, how near the base is says nothing. */
+			if (walk->frame && (thread->stack.nframe == 1 || !walk_is_complete(walk)))
+				walk->cut = EVENT_STACK_CUT;
+			return 1;
+		}
+		walk->whole = in_interpreter(&thread->target, walk->caller);
+		if (walk->whole)
+			return 1;
+		native_frame_append(thread, walk->caller);
+	}
+	return 0;
 }
 
 /*
  * The id of the running thread's stack, native and Python: from the return address on, with the frame pointer and the stack
  * pointer that are the caller's again.
  */
-__noinline __u64 native_stack_id(struct thread_state *thread, struct abi_target *target, __u64 caller)
+__noinline __u64 native_stack_id(struct thread_state *thread, __u64 caller)
 {
-	__u32 nframe, cut = 0, more = 0, i;
+	struct native_walk *walk;
 	__u64 next = 0, id;
-	int is_new, whole = 0;
+	__u32 more = 0;
+	int is_new, is_full;
 
-	if (!thread || !target)
+	if (!thread)
 		return 0;
-	nframe = target->nframe > EVENT_MAX_FRAMES ? EVENT_MAX_FRAMES : target->nframe;
-	stack_begin(thread, target);
+	walk = &thread->native_walk;
+	walk->nframe = thread->target.nframe > EVENT_MAX_FRAMES ? EVENT_MAX_FRAMES : thread->target.nframe;
+	walk->cut = 0;
+	walk->whole = in_interpreter(&thread->target, caller);
+	stack_begin(thread);
 	native_frame_append(thread, caller);
-	whole = in_interpreter(target, caller);
-	for (i = 1; i < EVENT_MAX_FRAMES && i < nframe && !whole; i++) {
-		/* The return address of Python's own request in progress is the kernel's: it stands in the interpreter. */
-		if (thread->python.sp && thread->native_walk.frame + 8 == thread->python.sp)
-			break;
-		if (native_step(thread)) {
-			/* Where not even the caller has left a frame pointer, how near the base is says nothing. */
-			if (thread->native_walk.frame && (i == 1 || !walk_is_complete(&thread->native_walk)))
-				cut = EVENT_STACK_CUT;
-			break;
-		}
-		whole = in_interpreter(target, thread->native_walk.caller);
-		if (!whole)
-			native_frame_append(thread, thread->native_walk.caller);
-	}
-	if (target->runtime)
-		next = python_frames_append(thread, target, 0);
+	if (!walk->whole)
+		loop_run(EVENT_MAX_FRAMES / FRAMES_A_TURN, native_frames_step, &thread);
+	is_full = !walk->whole && thread->stack.nframe >= walk->nframe;
+	if (thread->target.runtime)
+		next = python_frames_any(thread);
 	id = stack_end(thread, &is_new);
 	if (!is_new)
 		return id;
-	if (!whole && i >= nframe)
-		more = native_frames_count(thread, target);
-	stack_emit(thread, target, next, more | cut);
+	if (is_full)
+		more = native_frames_count(thread);
+	stack_emit(thread, next, more | walk->cut);
 	return id;
 }
 
-static __always_inline void native_output(struct pt_regs *regs, struct thread_state *thread,
-					  struct abi_target *target, __u32 type, __u64 address, __u64 bytes)
+/* Reports thread->block; caller and thread->native_walk say where its stack begins. */
+__noinline int native_trace(struct thread_state *thread, __u64 caller)
 {
-	struct event_alloc block = {.address = address, .bytes = bytes, .api = EVENT_API_NATIVE};
+	if (!thread || !block_is_wanted(thread))
+		return 0;
+	thread->block.stack_id = native_stack_id(thread, caller);
+	block_output(thread);
+	return 0;
+}
+
+static __always_inline void native_output(struct pt_regs *regs, struct thread_state *thread, __u32 type,
+					  __u64 address, __u64 bytes)
+{
 	__u64 sp = thread->native.sp, caller = regs->rip;
 
-	if (!block_is_wanted(thread, address, bytes, 0, EVENT_API_NATIVE))
-		return;
+	/* Lest the compiler make one load of a computed address of the two, which the verifier does not allow. */
+	asm volatile("" : "+r"(caller));
 	/* At a ret the return address is still to be popped. */
 	if (regs->rsp == sp)
 		caller = thread->native.caller;
@@ -181,8 +209,9 @@ static __always_inline void native_output(struct pt_regs *regs, struct thread_st
 		thread->native_walk.below = thread->outer_sp;
 		caller = thread->outer_caller;
 	}
-	block.stack_id = native_stack_id(thread, target, caller);
-	block_output(thread, type, &block);
+	thread->block =
+		(struct block){.type = type, .address = address, .bytes = bytes, .api = EVENT_API_NATIVE};
+	native_trace(thread, caller);
 }
 
 /* count * bytes, or what no allocator has. */
@@ -254,7 +283,7 @@ static __always_inline int native_begin(struct pt_regs *regs, int throws)
 	request->sp = regs->rsp;
 	/* Of a block that is not in the sample it is an allocation like any other. */
 	if (request->old_address &&
-	    !free_output(thread, EVENT_REALLOC, request->old_address, 0, EVENT_API_NATIVE, LOSS_REALLOC))
+	    !free_output(thread, EVENT_REALLOC, request->old_address, 0, EVENT_API_NATIVE))
 		request->old_address = 0;
 	return 0;
 }
@@ -281,8 +310,7 @@ static __always_inline int native_end(struct pt_regs *regs, __u64 sp, __u64 resu
 	request = &thread->native;
 	address = native_block(request, result);
 	if (address)
-		native_output(regs, thread, &thread->target,
-			      request->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
+		native_output(regs, thread, request->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
 			      request->bytes);
 	/* Asked for nothing, a realloc that gives nothing has freed the block (glibc): its REALLOC has said so. */
 	else if (request->old_address && request->bytes)
@@ -295,7 +323,7 @@ static __always_inline int native_end(struct pt_regs *regs, __u64 sp, __u64 resu
 SEC("uprobe")
 int native_session(struct pt_regs *regs)
 {
-	if (bpf_session_is_return())
+	if (session_is_return(regs))
 		return native_end(regs, regs->rsp - 8, regs->rax);
 	return native_begin(regs, 0);
 }
@@ -333,7 +361,7 @@ int native_once(struct pt_regs *regs)
 	case ABI_OP_FREE:
 		address = argument(regs, cookie, 0);
 		if (address && !native_is_nested(thread, regs->rsp))
-			free_output(thread, EVENT_FREE, address, 0, EVENT_API_NATIVE, LOSS_FREE);
+			free_output(thread, EVENT_FREE, address, 0, EVENT_API_NATIVE);
 		break;
 	case ABI_OP_CALLER:
 		/* operator new[] calls operator new. */

@@ -6,6 +6,7 @@
  */
 #include "registers.h"
 #include "stream.h"
+#include "task_state.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -20,14 +21,17 @@ struct {
 struct scratch {
 	__u8 record[sizeof(struct event_map_text)];
 	__u8 name[EVENT_MAX_MAP_NAME + 1]; /* behind it, as there; and the NUL */
+	/* struct jit_descriptor and struct jit_code_entry of GDB's interface, as found. */
+	struct {
+		__u32 version, action;
+		__u64 relevant, first;
+	} descriptor;
+	struct {
+		__u64 next, previous, image, bytes;
+	} entry;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct scratch);
-} scratches SEC(".maps");
+TASK_STATE(scratches, struct scratch)
 
 static __always_inline int is_target(void)
 {
@@ -39,7 +43,7 @@ static __always_inline int is_target(void)
 static __always_inline int text_output(__u32 type, __u64 address, __u64 bytes, __u64 name)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct scratch *scratch = bpf_task_storage_get(&scratches, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct scratch *scratch = scratches_get(task);
 	struct event_map_text *record = (void *)scratch;
 	__u64 size = sizeof(*record);
 	__u32 flags = 0;
@@ -72,7 +76,7 @@ static __always_inline int text_output(__u32 type, __u64 address, __u64 bytes, _
 	return 0;
 }
 
-static __always_inline int call_output(__u32 function, __s32 value)
+__noinline int call_output(__u32 function, __s32 value)
 {
 	struct event_map_call record = {.function = function, .value = value};
 
@@ -83,26 +87,26 @@ static __always_inline int call_output(__u32 function, __s32 value)
 
 static __always_inline int jit_output(__u64 descriptor)
 {
-	struct event_map_jit record = {0};
-	struct {
-		__u32 version, action;
-		__u64 relevant, first;
-	} found = {0};
-	struct {
-		__u64 next, previous, image, bytes;
-	} entry = {0};
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct scratch *scratch = scratches_get(task);
+	struct event_map_jit *record = (void *)scratch;
 
-	if (bpf_probe_read_user(&found, sizeof(found), (void *)descriptor) || !found.relevant ||
-	    bpf_probe_read_user(&entry, sizeof(entry), (void *)found.relevant)) {
+	if (!scratch ||
+	    bpf_probe_read_user(&scratch->descriptor, sizeof(scratch->descriptor), (void *)descriptor) ||
+	    !scratch->descriptor.relevant ||
+	    bpf_probe_read_user(&scratch->entry, sizeof(scratch->entry),
+				(void *)scratch->descriptor.relevant)) {
 		loss_add(LOSS_MAP_CALL, 1);
 		return 0;
 	}
-	header_fill(&record.header, EVENT_MAP_JIT, sizeof(record));
-	record.action = found.action;
-	record.entry = found.relevant;
-	record.image = entry.image;
-	record.image_bytes = entry.bytes;
-	record_output(&record, sizeof(record), LOSS_MAP_CALL);
+	*record = (struct event_map_jit){
+		.action = scratch->descriptor.action,
+		.entry = scratch->descriptor.relevant,
+		.image = scratch->entry.image,
+		.image_bytes = scratch->entry.bytes,
+	};
+	header_fill(&record->header, EVENT_MAP_JIT, sizeof(*record));
+	record_output(record, sizeof(*record), LOSS_MAP_CALL);
 	return 0;
 }
 
@@ -144,6 +148,7 @@ int process_exit(void *context UNUSED)
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	__u32 tgid = task->tgid;
 
+	scratches_forget(task->pid);
 	/* signal->live was counted down for this thread already. */
 	if (!bpf_map_lookup_elem(&targets, &tgid) || task->signal->live.counter)
 		return 0;

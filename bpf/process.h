@@ -28,6 +28,23 @@ static __always_inline __u32 space_new(void)
 	return ABI_SPACE_GIVEN | __sync_fetch_and_add(&spaces_given, 1);
 }
 
+/*
+ * Makes a process a target like the one that model is of (in a map: an entry is too large for the stack), in a space of its
+ * own. It runs nothing meanwhile. 0; -1: the table of targets is full.
+ */
+static __always_inline int target_copy(__u32 tgid, const struct abi_target *model)
+{
+	struct abi_target *target;
+
+	if (bpf_map_update_elem(&targets, &tgid, model, BPF_ANY))
+		return -1;
+	target = bpf_map_lookup_elem(&targets, &tgid);
+	if (!target)
+		return -1;
+	target->space = space_new();
+	return 0;
+}
+
 static __always_inline __u32 innermost_pid(struct task_struct *task)
 {
 	struct pid *pid = BPF_CORE_READ(task, thread_pid);
@@ -40,26 +57,32 @@ static __always_inline __u32 innermost_pid(struct task_struct *task)
 	return number;
 }
 
-/* 0 or -1, as record_output(). */
-static __always_inline int appear_output(struct task_struct *task, __u32 layers)
+/* 0; -1: the ring buffer is full, counted. */
+static __noinline int appear_output(struct task_struct *task, __u32 layers)
 {
-	struct event_appear record = {.parent = BPF_CORE_READ(task, real_parent, tgid), .layers = layers};
+	struct event_appear *record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
 
-	header_fill(&record.header, EVENT_APPEAR, sizeof(record));
-	record.header.tgid = record.header.tid = BPF_CORE_READ(task, tgid);
-	record.ns_pid = innermost_pid(task);
-	BPF_CORE_READ_STR_INTO(&record.name, task, comm);
-	return record_output(&record, sizeof(record), LOSS_PROCESS);
+	if (!record) {
+		loss_add(LOSS_PROCESS, 1);
+		return -1;
+	}
+	header_fill(&record->header, EVENT_APPEAR, sizeof(*record));
+	record->header.tgid = record->header.tid = BPF_CORE_READ(task, tgid);
+	record->parent = BPF_CORE_READ(task, real_parent, tgid);
+	record->layers = layers;
+	record->ns_pid = innermost_pid(task);
+	record->pad = 0;
+	BPF_CORE_READ_STR_INTO(&record->name, task, comm);
+	bpf_ringbuf_submit(record, RING_FLAGS);
+	return 0;
 }
 
 /* Its first thread runs nothing of the program before this is over: no record of its own comes before its appearance. */
 static __always_inline void program_appear(struct task_struct *task, __u32 tgid)
 {
-	struct abi_target target = newborn;
-	__u32 layers = target.layers;
+	__u32 layers = newborn.layers;
 
-	target.space = space_new();
-	if (layers && bpf_map_update_elem(&targets, &tgid, &target, BPF_ANY)) {
+	if (layers && target_copy(tgid, &newborn)) {
 		loss_add(LOSS_PROCESS, 1);
 		layers = 0;
 	}
@@ -75,13 +98,18 @@ int process_exit(void *context UNUSED)
 	__u32 tgid = task->tgid;
 	struct abi_target *target = bpf_map_lookup_elem(&targets, &tgid);
 
+	threads_forget(task->pid);
+	codes_forget(task->pid);
+	heap_walks_forget(task->pid);
 	/* signal->live was counted down for this thread already, and maybe for another that is here at this moment, too. */
 	if ((!target && !is_watched(tgid)) || task->signal->live.counter ||
 	    (target && __sync_lock_test_and_set(&target->ended, 1)))
 		return 0;
 	/* From 6.16 on the memory is still there, however it was ended. */
-	if (target)
+	if (target) {
 		heap_read(target);
+		heap_walks_forget(task->pid);
+	}
 	process_output(EVENT_EXIT, tgid, 0, task->exit_code);
 	if (target)
 		target_delete(tgid);
@@ -131,17 +159,19 @@ int process_exec(void *context UNUSED)
 }
 
 /* The entry of a child whose memory is a copy of its parent's. Returns what EVENT_FORK is to say of it. */
-static __always_inline __u32 target_inherit(const struct abi_target *target, __u32 child)
+static __always_inline __u32 target_inherit(const struct abi_target *parent, __u32 child)
 {
-	struct abi_target copy = *target;
+	struct abi_target *target;
 
+	if (target_copy(child, parent)) {
+		loss_add(LOSS_PROCESS, 1);
+		return 0;
+	}
 	/* Which of its parent's blocks are in the sample is not known by its own space. */
-	copy.sample_overflow = 1;
-	copy.space = space_new();
-	if (!bpf_map_update_elem(&targets, &child, &copy, BPF_ANY))
-		return EVENT_FORK_TRACED;
-	loss_add(LOSS_PROCESS, 1);
-	return 0;
+	target = bpf_map_lookup_elem(&targets, &child);
+	if (target)
+		target->sample_overflow = 1;
+	return EVENT_FORK_TRACED;
 }
 
 SEC("raw_tp/sched_process_fork")

@@ -107,10 +107,36 @@ static __always_inline void birth_note(__u64 address, __u64 bytes)
 		__sync_fetch_and_add(births_at(address), 1);
 }
 
-/* 0; -1: not resident, or no code object; 1: no code object, and may be so. */
-static __always_inline int code_read(struct thread_state *thread, struct abi_target *target, __u64 code,
-				     struct known_code *known)
+static __always_inline __u32 mark_fold(__u64 word)
 {
+	return word ^ word >> 32;
+}
+
+/* Was this walk that one or a later one? */
+static __always_inline int walk_is_since(__u32 walk, __u32 since)
+{
+	return (__s32)(walk - since) >= 0;
+}
+
+/*
+ * Does what was read of the code object at an address, and met last in the walk `last`, still hold? One that takes the place of a
+ * dead one was allocated, so it holds as long as no block has come to life there. What the walk just before has not met must
+ * have its mark still, too, lest it all rests on every allocation being seen: that is a version, or, up to 3.11, at least an
+ * address that the other one need not have. Where it is known that not all are seen, it holds for the walk.
+ */
+static __always_inline int code_holds(struct thread_state *thread, const struct known_code *known, __u64 code,
+				      __u32 last)
+{
+	return known->code == code && walk_is_since(last, thread->known_since) &&
+	       known->births == *(volatile __u32 *)births_at(code) &&
+	       (walk_is_since(last + 1, thread->walk) ||
+		known->mark == mark_fold(user_u64(code + (thread->target.offsets.code_mark & ~7u))));
+}
+
+/* 0; -1: not resident, or no code object; 1: no code object, and may be so. */
+static __always_inline int code_read(struct thread_state *thread, __u64 code, struct known_code *known)
+{
+	struct abi_target *target = &thread->target;
 	const struct abi_offsets *offsets = &target->offsets;
 	__u64 id, window;
 	int i;
@@ -125,37 +151,66 @@ static __always_inline int code_read(struct thread_state *thread, struct abi_tar
 		return offsets->frame_code_checked ? 1 : -1;
 	window = offsets->code_lines + 8 - 8 * WINDOW_WORDS;
 	id = hash_start(target->space ^ code);
-	for (i = 0; i < WINDOW_WORDS; i++)
+	for (i = 0; i < WINDOW_WORDS; i++) {
 		id = hash_word(id, CODE_U64(thread, window + 8 * i));
+		/* One word after the other: all of them at once would be kept on the stack. */
+		asm volatile("" : "+r"(id), "+r"(window));
+	}
 	if (!offsets->code_versioned)
 		id = code_id_with_contents(thread, target, id);
 	known->code_id = id ? id : 1;
 	known->code = code;
-	known->mark = CODE_U64(thread, offsets->code_mark);
+	known->mark = mark_fold(CODE_U64(thread, offsets->code_mark));
 	known->first_traceable =
 		offsets->frame_lasti_scale ? 0 : CODE_U32(thread, offsets->code_first_traceable);
 	return 0;
 }
 
-/*
- * What is to be known of the code object at an address, in *out; returns as code_read(). One that takes the place of a dead one
- * was allocated, so what was read holds as long as no block has come to life there. What the walk just before has not met must
- * have its mark still, too, lest it all rests on every allocation being seen: that is a version, or, up to 3.11, at least an
- * address that the other one need not have. Where it is known that not all are seen, it holds for the walk.
- */
-static __always_inline int code_find(struct thread_state *thread, struct abi_target *target, __u64 code,
-				     struct known_code **out)
+/* Which of the thread's more codes may be the one at this address; NULL: there is no memory for them. */
+static __always_inline struct known_code *code_among_more(__u64 code)
 {
-	struct known_code *known = &thread->known[(code >> 4 ^ code >> 12) & (KNOWN_CODES - 1)];
-	__u64 last = known->walk;
+	struct more_codes *more = codes_get((void *)bpf_get_current_task_btf());
+	__u64 slot = (__u32)(code >> 4) * 0x9e3779b1u;
+
+	slot = (slot & 0xffffffff) * MORE_CODES >> 32;
+	if (!more)
+		return NULL;
+	/* That it is no more than that the compiler sees, but not the verifier. */
+	asm volatile("" : "+r"(slot));
+	return slot < MORE_CODES ? &more->known[slot] : NULL;
+}
+
+/* What thread->known[slot] is to have of the code object: of those that were read before, or anew. As code_read(). */
+__noinline int code_fill(struct thread_state *thread, __u64 code, __u32 slot)
+{
+	struct known_code *known, *other;
+	int none;
+
+	if (!thread || slot >= KNOWN_CODES)
+		return -1;
+	known = &thread->known[slot];
+	other = code_among_more(code);
+	if (other && code_holds(thread, other, code, other->walk)) {
+		other->walk = thread->walk;
+		*known = *other;
+		return 0;
+	}
+	none = code_read(thread, code, known);
+	if (!none && other)
+		*other = *known;
+	return none;
+}
+
+/* What is to be known of the code object at an address, in *out; returns as code_read(). */
+static __always_inline int code_find(struct thread_state *thread, __u64 code, struct known_code **out)
+{
+	__u32 slot = (code >> 4 ^ code >> 12) & (KNOWN_CODES - 1);
+	struct known_code *known = &thread->known[slot];
+	__u32 last = known->walk;
 
 	*out = known;
 	known->walk = thread->walk;
-	if (known->code == code && last >= thread->known_since &&
-	    known->births == *(volatile __u32 *)births_at(code) &&
-	    (last + 1 >= thread->walk || known->mark == user_u64(code + (target->offsets.code_mark & ~7u))))
-		return 0;
-	return code_read(thread, target, code, known);
+	return code_holds(thread, known, code, last) ? 0 : code_fill(thread, code, slot);
 }
 
 /* Copies a str object's text; its length in bytes, or -1. */

@@ -26,39 +26,52 @@
  * since what is below may not be mapped, and the walk's first goes down no further than the one before found frames. A frame
  * that is elsewhere than the one before it (a generator's; one that the interpreter has on its own stack, between two calls
  * from C) is copied alone, as all are up to 3.10, where each is an object; and so is the only one that is asked for.
- *
- * The frame, in thread->window or in alone; NULL: it cannot be read.
  */
-static __always_inline __u8 *frame_read(struct thread_state *thread, struct abi_target *target, __u64 address,
-					__u8 *alone)
-{
-	__u64 begin, at = address - thread->window_begin;
+#define FRAME_U64(frame, offset) (*(__u64 *)((frame) + OFFSET_WITHIN(offset, FRAME_BYTES_MAX - 8, 8)))
+#define FRAME_U8(frame, offset)  ((frame)[OFFSET_WITHIN(offset, FRAME_BYTES_MAX - 1, 1)])
 
-	if (at > WINDOW_BYTES - FRAME_BYTES_311 || at >= thread->window_frames) {
-		if (target->offsets.frame_lasti_scale)
-			return bpf_probe_read_user(alone, FRAME_BYTES, (void *)address) ? NULL : alone;
-		if (target->nframe == 1 || (thread->windows && thread->above - address > PAGE_BYTES))
-			return bpf_probe_read_user(alone, FRAME_BYTES_311, (void *)address) ? NULL : alone;
-		begin = address & ~(PAGE_BYTES - 1);
-		if (address - begin > WINDOW_BYTES - FRAME_BYTES_311)
-			begin = address - (WINDOW_BYTES - FRAME_BYTES_311);
-		if (!thread->windows++ && thread->lowest > begin && thread->lowest <= address)
-			begin = thread->lowest;
-		at = address - begin;
-		thread->window_frames = 0;
-		if (at > WINDOW_BYTES - FRAME_BYTES_311 ||
-		    bpf_probe_read_user(thread->window, at + FRAME_BYTES_311, (void *)begin))
+/* The copy whose last frame is the one at address. 0, -1. */
+static __always_inline int window_read(struct thread_state *thread, __u64 address)
+{
+	__u64 begin = address & ~(PAGE_BYTES - 1), at;
+
+	if (address - begin > WINDOW_BYTES - FRAME_BYTES)
+		begin = address - (WINDOW_BYTES - FRAME_BYTES);
+	if (!thread->windows++ && thread->lowest > begin && thread->lowest <= address)
+		begin = thread->lowest;
+	at = address - begin;
+	thread->window_frames = 0;
+	if (at > WINDOW_BYTES - FRAME_BYTES ||
+	    bpf_probe_read_user(thread->window, at + FRAME_BYTES, (void *)begin))
+		return -1;
+	thread->window_begin = begin;
+	thread->window_frames = at + 1;
+	return 0;
+}
+
+/* The frame at address, in thread->window or in thread->alone; NULL: it cannot be read. */
+static __always_inline __u8 *frame_read(struct thread_state *thread, __u64 address)
+{
+	const struct abi_target *target = &thread->target;
+	__u64 at = address - thread->window_begin;
+	__u32 bytes = target->offsets.frame_lasti_scale ? FRAME_BYTES_MAX : FRAME_BYTES;
+
+	if (at > WINDOW_BYTES - FRAME_BYTES || at >= thread->window_frames) {
+		if (bytes == FRAME_BYTES_MAX || target->nframe == 1 ||
+		    (thread->windows && thread->above - address > PAGE_BYTES))
+			return bpf_probe_read_user(thread->alone, bytes, (void *)address) ? NULL
+											  : thread->alone;
+		if (window_read(thread, address))
 			return NULL;
-		thread->window_begin = begin;
-		thread->window_frames = at + 1;
+		at = thread->window_frames - 1;
+		if (at > WINDOW_BYTES - FRAME_BYTES)
+			return NULL;
 	}
 	if (thread->windows == 1)
 		thread->lowest = address;
 	return thread->window + at;
 }
 
-#define FRAME_U64(frame, offset) (*(__u64 *)((frame) + OFFSET_WITHIN(offset, FRAME_BYTES - 8, 8)))
-#define FRAME_U8(frame, offset)  ((frame)[OFFSET_WITHIN(offset, FRAME_BYTES - 1, 1)])
 /*
  * Functions that are not inline have their own entry in the verifier: it looks at them once, not once a turn of
  * the loop that calls them, and so must the null checks be theirs.
@@ -69,30 +82,30 @@ static __always_inline __u8 *frame_read(struct thread_state *thread, struct abi_
  * tracemalloc skips: C-stack shims, and frames that have not reached their first traceable instruction. 0; -1: a page
  * was not resident or no code object is there.
  */
-__noinline int frame_append(struct thread_state *thread, struct abi_target *target, __u64 address)
+__noinline int frame_append(struct thread_state *thread, __u64 address)
 {
 	const struct abi_offsets *offsets;
 	struct known_code *known;
-	__u8 alone[FRAME_BYTES] __attribute__((aligned(8))), *frame;
 	__u64 code, id;
+	__u8 *frame;
 	__u32 slot;
 	__s32 lasti;
 	int none;
 
-	if (!thread || !target)
+	if (!thread)
 		return -1;
-	frame = frame_read(thread, target, address, alone);
+	frame = frame_read(thread, address);
 	if (!frame)
 		return -1;
 	thread->above = address;
-	offsets = &target->offsets;
+	offsets = &thread->target.offsets;
 	thread->next_frame = FRAME_U64(frame, offsets->frame_previous);
 	if (offsets->frame_owner != ABI_NONE && FRAME_U8(frame, offsets->frame_owner) >= offsets->owner_skip)
 		return 0;
 	code = FRAME_U64(frame, offsets->frame_code);
 	if (offsets->frame_code_tagged)
 		code &= ~7ull;
-	none = code_find(thread, target, code, &known);
+	none = code_find(thread, code, &known);
 	if (none)
 		return none < 0 ? -1 : 0;
 	if (offsets->frame_lasti_scale) {
@@ -150,12 +163,12 @@ __noinline __u64 frames_count(struct abi_target *target, __u64 frame)
 }
 
 /* Sends the i-th frame's code object if it has not been sent yet. 0; -1: ring buffer full. */
-__noinline int frame_code_emit(struct thread_state *thread, struct abi_target *target, __u32 i)
+__noinline int frame_code_emit(struct thread_state *thread, __u32 i)
 {
 	__u64 id, *seen;
 	__u32 slot;
 
-	if (!thread || !target || i >= EVENT_MAX_FRAMES)
+	if (!thread || i >= EVENT_MAX_FRAMES)
 		return -1;
 	if (thread->frames[i].kind != EVENT_FRAME_PYTHON)
 		return 0;
@@ -164,7 +177,7 @@ __noinline int frame_code_emit(struct thread_state *thread, struct abi_target *t
 	seen = bpf_map_lookup_elem(&seen_codes, &slot);
 	if (!seen || *seen == id)
 		return 0;
-	if (code_emit(target, thread->addresses[i], id))
+	if (code_emit(&thread->target, thread->addresses[i], id))
 		return -1;
 	*seen = id;
 	return 0;
@@ -175,18 +188,18 @@ __noinline int frame_code_emit(struct thread_state *thread, struct abi_target *t
  * is what its native frames add to the total: those beyond the limit, EVENT_STACK_CUT. The stack counts as seen only if
  * all of it went out.
  */
-__noinline int stack_emit(struct thread_state *thread, struct abi_target *target, __u64 next, __u32 native)
+__noinline int stack_emit(struct thread_state *thread, __u64 next, __u32 native)
 {
 	__u32 nframe, slot, bytes, i;
 	__u64 *seen, id;
 
-	if (!thread || !target)
+	if (!thread)
 		return -1;
 	nframe = thread->stack.nframe;
 	for (i = 0; i < EVENT_MAX_FRAMES && i < nframe; i++)
-		if (frame_code_emit(thread, target, i))
+		if (frame_code_emit(thread, i))
 			return -1;
-	thread->stack.total = nframe + (next ? frames_count(target, next) : 0) + native;
+	thread->stack.total = nframe + (next ? frames_count(&thread->target, next) : 0) + native;
 	if (nframe > EVENT_MAX_FRAMES)
 		return -1;
 	bytes = sizeof(struct event_stack) + nframe * sizeof(struct event_frame);
@@ -201,19 +214,19 @@ __noinline int stack_emit(struct thread_state *thread, struct abi_target *target
 	return 0;
 }
 
-static __always_inline void stack_begin(struct thread_state *thread, struct abi_target *target)
+static __always_inline void stack_begin(struct thread_state *thread)
 {
 	thread->stack.nframe = 0;
-	thread->stack.stack_id = hash_start(target->space);
+	thread->stack.stack_id = hash_start(thread->target.space);
 }
 
 /*
  * Appends the running thread's Python frames, up to the target's limit of frames in all. Returns the first frame that is
  * beyond the limit, 0: there is none.
  */
-static __always_inline __u64 python_frames_append(struct thread_state *thread, struct abi_target *target,
-						  int gil_held)
+static __always_inline __u64 python_frames_append(struct thread_state *thread, int gil_held)
 {
+	struct abi_target *target = &thread->target;
 	__u32 i, nframe = target->nframe;
 	__u64 frame;
 
@@ -231,13 +244,19 @@ static __always_inline __u64 python_frames_append(struct thread_state *thread, s
 	for (i = 0; i < WALK_LIMIT && frame; i++) {
 		if (thread->stack.nframe >= nframe)
 			break;
-		if (frame_append(thread, target, frame)) {
+		if (frame_append(thread, frame)) {
 			loss_add(LOSS_FRAME_FAULT, 1);
 			break;
 		}
 		frame = thread->next_frame;
 	}
 	return frame;
+}
+
+/* The same of a thread that may or may not hold the GIL, for those who seldom ask: a call costs 5 ns. */
+__noinline __u64 python_frames_any(struct thread_state *thread)
+{
+	return thread ? python_frames_append(thread, 0) : 0;
 }
 
 /* The id of the stack whose frames were appended; 0: none were. *is_new: they have not been sent yet. */
@@ -257,19 +276,31 @@ static __always_inline __u64 stack_end(struct thread_state *thread, int *is_new)
 	return thread->stack.stack_id;
 }
 
-/* The id of the running thread's Python stack, whose frames the reader has or will have; 0: no Python frame. */
-static __always_inline __u64 stack_id_current(struct thread_state *thread, struct abi_target *target,
-					      int gil_held)
+/* The same; a new one is sent. next: as stack_emit(). */
+static __always_inline __u64 stack_settle(struct thread_state *thread, __u64 next)
 {
-	__u64 next, id;
 	int is_new;
+	__u64 id = stack_end(thread, &is_new);
 
-	stack_begin(thread, target);
-	next = python_frames_append(thread, target, gil_held);
-	id = stack_end(thread, &is_new);
 	if (is_new)
-		stack_emit(thread, target, next, 0);
+		stack_emit(thread, next, 0);
 	return id;
+}
+
+/* The id of the running thread's Python stack, whose frames the reader has or will have; 0: no Python frame. */
+static __always_inline __u64 stack_id_current(struct thread_state *thread, int gil_held)
+{
+	stack_begin(thread);
+	return stack_settle(thread, python_frames_append(thread, gil_held));
+}
+
+/* As python_frames_any(). */
+__noinline __u64 stack_id_python(struct thread_state *thread)
+{
+	if (!thread)
+		return 0;
+	stack_begin(thread);
+	return stack_settle(thread, python_frames_any(thread));
 }
 
 #endif

@@ -12,7 +12,6 @@ struct tstate_search {
 	struct abi_target *target;
 	__u64 fsbase;
 	__u64 interp, tstate; /* that come next */
-	__u64 found;
 };
 
 static __noinline long tstate_search_step(__u32 turn UNUSED, void *context)
@@ -28,12 +27,15 @@ static __noinline long tstate_search_step(__u32 turn UNUSED, void *context)
 		search->interp = user_u64(search->interp + offsets->interp_next);
 		return 0;
 	}
-	if (user_u64(tstate + offsets->tstate_thread_id) == search->fsbase) {
-		search->found = tstate;
+	if (user_u64(tstate + offsets->tstate_thread_id) == search->fsbase)
 		return 1;
-	}
 	search->tstate = user_u64(tstate + offsets->tstate_next);
 	return 0;
+}
+
+static __always_inline __u64 tstate_thread_id(struct abi_target *target, __u64 tstate)
+{
+	return tstate ? user_u64(tstate + target->offsets.tstate_thread_id) : 0;
 }
 
 /* The thread state whose thread_id is this thread's fs base, from the interpreters' lists; 0: none. */
@@ -43,9 +45,11 @@ __noinline __u64 tstate_match(struct abi_target *target, __u64 fsbase)
 
 	if (!target)
 		return 0;
-	search.interp = user_u64(target->runtime + target->offsets.runtime_interpreters_head);
+	search.interp = user_u64_called(target->runtime + target->offsets.runtime_interpreters_head);
 	loop_run(THREADS_LIMIT, tstate_search_step, &search);
-	return search.found;
+	/* It may have been given up in the middle of the lists. */
+	return user_u64_called(search.tstate + target->offsets.tstate_thread_id) == fsbase ? search.tstate
+											   : 0;
 }
 
 /*
@@ -95,11 +99,6 @@ static __always_inline int frame_first(struct abi_target *target, __u64 tstate, 
 	}
 	*frame = user_pointer(at);
 	return *frame == UNREADABLE ? -1 : 0;
-}
-
-static __always_inline __u64 tstate_thread_id(struct abi_target *target, __u64 tstate)
-{
-	return tstate ? user_u64(tstate + target->offsets.tstate_thread_id) : 0;
 }
 
 /*

@@ -38,18 +38,24 @@ static __always_inline struct sampled_key sampled_key(struct abi_target *target,
 	};
 }
 
-/* Is the block traced? A gap may be drawn anew at any time. */
-static __always_inline int sample_draw(struct thread_state *thread, struct abi_target *target, __u64 bytes)
+/* Up to the next mark: a random number of bytes. */
+__noinline __u64 gap_draw(__u64 mean)
 {
-	__u64 mean = target->sample_bytes;
+	return sample_gap(bpf_get_prandom_u32(), mean);
+}
+
+/* Is the block traced? A gap may be drawn anew at any time. */
+static __always_inline int sample_draw(struct thread_state *thread, __u64 bytes)
+{
+	__u64 mean = thread->target.sample_bytes;
 
 	if (thread->sample_bytes != mean) {
 		thread->sample_bytes = mean;
-		thread->sample_gap = sample_gap(bpf_get_prandom_u32(), mean);
+		thread->sample_gap = gap_draw(mean);
 	}
 	if (!sample_covers(&thread->sample_gap, bytes))
 		return 0;
-	thread->sample_gap = sample_gap(bpf_get_prandom_u32(), mean);
+	thread->sample_gap = gap_draw(mean);
 	return 1;
 }
 

@@ -4,6 +4,7 @@
 #define TRACER_BPF_STATE_H
 
 #include "stream.h"
+#include "task_state.h"
 
 #include "abi/target.h"
 
@@ -15,20 +16,21 @@
 #define SEEN_CODES  (1u << 15)
 
 #define CODE_BYTES      200u /* of a code object, from its start: up to the bytecode in 3.11+ */
-#define FRAME_BYTES     112u /* of a frame, up to 3.10 */
-#define FRAME_BYTES_311 80u
+#define FRAME_BYTES     80u  /* of a frame, from 3.11 on */
+#define FRAME_BYTES_MAX 112u /* up to 3.10 */
 #define WINDOW_WORDS    11
 #define CONTENT_WORDS   16    /* of a text or a line table, its last ones */
 #define WINDOW_BYTES    1024u /* of frames that lie side by side */
 #define PAGE_BYTES      4096ull
 
 /* What was read of a code object; code_find() knows how long it holds. */
-#define KNOWN_CODES 256
+#define KNOWN_CODES 64
+#define MORE_CODES  252 /* that fit into TASK_STATE_MAX */
 struct known_code {
 	__u64 code; /* address; 0: none */
 	__u64 code_id;
-	__u64 mark;   /* the word at abi_offsets.code_mark */
-	__u64 walk;   /* the thread's walk that has met it last */
+	__u32 mark;   /* mark_fold() of the word at abi_offsets.code_mark */
+	__u32 walk;   /* the thread's walk that has met it last */
 	__u32 births; /* at that address, before it was read */
 	__s32 first_traceable;
 };
@@ -47,11 +49,21 @@ struct request {
 	__u16 nested_equal; /* nested requests at the same stack pointer (tail calls) */
 };
 
+/* A block that comes to life, as its record will have it. */
+struct block {
+	__u64 address, bytes, stack_id;
+	__u32 type; /* enum event_type */
+	__u32 domain, api;
+};
+
 /* A walk up the frame pointers. */
 struct native_walk {
 	__u64 frame;  /* the frame pointer that comes next */
 	__u64 below;  /* the next frame lies above this: the one before it, first the stack pointer */
 	__u64 caller; /* return address of the last step */
+	__u32 nframe; /* no more frames than that */
+	__u32 whole;  /* 1: it has come to the interpreter */
+	__u32 cut;    /* EVENT_STACK_CUT: it has come to an end that is none; 0 */
 };
 
 #define KNOWN_RETURNS 64
@@ -75,8 +87,8 @@ struct thread_state {
 	__u32 tstate_space; /* struct abi_target.space that all this was found in */
 	__u32 last_hooked;  /* last_free comes from a debugging hook: the object allocator may get it, too */
 	__u32 reserved;     /* bytes of the ring buffer since it was read ahead */
-	__u64 walk;         /* counts the walks */
-	__u64 known_since;  /* the walk from which on code objects that were read are still known */
+	__u32 walk;         /* counts the walks, and begins anew after 2^32: see walk_is_since() */
+	__u32 known_since;  /* the walk from which on code objects that were read are still known */
 	__u64 sample_bytes; /* the mean that sample_gap was drawn with */
 	__u64 sample_gap;   /* bytes up to the next mark */
 	struct known_code known[KNOWN_CODES]; /* by address: a direct-mapped cache */
@@ -84,13 +96,16 @@ struct thread_state {
 	__u64 above;                          /* the frame that it came from */
 	__u64 lowest;                         /* of the frames in a walk's first window */
 	__u32 windows;                        /* that it has copied */
+	struct block block;                   /* that is being reported */
+	struct event_map map;                 /* memory that is mapped, the same */
 	struct native_walk native_walk;
 	/* Of the last ABI_OP_CALLER: its stack pointer (0: none), its caller's frame pointer, its return address. */
 	__u64 outer_sp, outer_frame, outer_caller;
 	__u64 returns[KNOWN_RETURNS]; /* addresses that are known to follow a call */
 	__u64 window_begin;           /* address of what window is a copy of */
 	__u64 window_frames;          /* so many bytes of it have frames that begin in them */
-	__u8 window[WINDOW_BYTES + FRAME_BYTES] __attribute__((aligned(8)));
+	__u8 window[WINDOW_BYTES] __attribute__((aligned(8)));
+	__u8 alone[FRAME_BYTES_MAX] __attribute__((aligned(8))); /* a frame that was copied without others */
 
 	__u64 code[32]; /* the code object being read; 256 bytes */
 	__u64 content[CONTENT_WORDS + 1];
@@ -127,12 +142,14 @@ struct {
 	__type(value, __u32);
 } followed SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct thread_state);
-} threads SEC(".maps");
+TASK_STATE(threads, struct thread_state)
+
+/* What a thread has read of code objects, beyond those in thread_state.known: asked when one is not among these. */
+struct more_codes {
+	struct known_code known[MORE_CODES];
+};
+
+TASK_STATE(codes, struct more_codes)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -214,7 +231,7 @@ __noinline int thread_refresh(void)
 	struct abi_target *target = target_current();
 	struct thread_state *thread;
 
-	thread = bpf_task_storage_get(&threads, task, 0, target ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+	thread = target ? threads_get(task) : threads_find(task);
 	if (!target) {
 		if (thread)
 			thread->target_version = 0;
@@ -235,12 +252,12 @@ __noinline int thread_refresh(void)
 static __always_inline struct thread_state *thread_current(void)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct thread_state *thread = bpf_task_storage_get(&threads, task, 0, 0);
+	struct thread_state *thread = threads_find(task);
 
 	hit_count();
 	if (thread && thread->target_version == *(volatile __u64 *)&targets_version)
 		return thread;
-	return thread_refresh() ? NULL : bpf_task_storage_get(&threads, task, 0, 0);
+	return thread_refresh() ? NULL : threads_find(task);
 }
 
 /* The same where that layer is traced: the probes in a file are met by every process, and each may be traced in another way. */

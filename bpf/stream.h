@@ -23,8 +23,9 @@ static __always_inline void loss_add(__u32 kind, __u64 amount)
 {
 	__u64 *count = bpf_map_lookup_elem(&loss, &kind);
 
+	/* By processor, and yet another program at a uprobe may come between. */
 	if (count)
-		*count += amount;
+		__sync_fetch_and_add(count, amount);
 }
 
 struct thread_ids {
@@ -61,13 +62,13 @@ static __always_inline int record_output(void *record, __u32 size, __u32 kind)
 	return -1;
 }
 
-static __always_inline void process_output(__u32 type, __u32 tgid, __u32 other, __u32 code)
+__noinline int process_output(__u32 type, __u32 tgid, __u32 other, __u32 code)
 {
 	struct event_process record = {.other = other, .code = code};
 
 	header_fill(&record.header, type, sizeof(record));
 	record.header.tgid = tgid;
-	record_output(&record, sizeof(record), LOSS_PROCESS);
+	return record_output(&record, sizeof(record), LOSS_PROCESS);
 }
 
 #endif

@@ -8,10 +8,10 @@
 #define UNREADABLE (~0ull) /* no pointer is that */
 
 /*
- * Not inline: what has no more than a word on its stack has it on the kernel's, where a copy may go without being asked what
- * memory that is; from 64 bytes on a program's stack lies elsewhere (hardened usercopy; private stacks, 6.13+).
+ * By way of the program's stack. That is the kernel's, where a copy may go without being asked what memory that is, as long as
+ * the function that has it uses less than 64 bytes (hardened usercopy; private stacks, 6.13+).
  */
-__noinline __u64 user_pointer(__u64 address)
+static __always_inline __u64 user_pointer(__u64 address)
 {
 	__u64 value;
 
@@ -24,6 +24,12 @@ static __always_inline __u64 user_u64(__u64 address)
 	__u64 value = user_pointer(address);
 
 	return value == UNREADABLE ? 0 : value;
+}
+
+/* The same, for functions that have no room on the stack for one more word. */
+__noinline __u64 user_u64_called(__u64 address)
+{
+	return user_u64(address);
 }
 
 #endif

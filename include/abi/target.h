@@ -8,6 +8,12 @@
 
 #include <linux/types.h>
 
+/*
+ * The most that is kept of a thread, in bytes: from 6.19 on task storage comes of kmalloc_nolock() (mm/slub.c), which has 8 KiB
+ * at most, less the kernel's own head.
+ */
+#define TASK_STATE_MAX 8120
+
 /* How the current PyThreadState of the running thread is found. */
 enum abi_tstate_source {
 	ABI_TSTATE_MATCH = 0, /* only by looking through the interpreters' thread lists */
