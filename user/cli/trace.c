@@ -98,8 +98,10 @@ void run_wait(struct run *run, int busy)
 /* Further processes will have to be attached to, if any are picked up; and one whose mode changes is, anew. */
 static int run_confine(const struct run *run)
 {
-	return privileges_drop(run->output || run->capture, run->options.session.watch != ABI_WATCH_NONE ||
-								    run->options.session.overhead > 0);
+	int attaches = run->options.session.watch != ABI_WATCH_NONE || run->options.session.overhead > 0;
+
+	return privileges_drop(run->output || run->capture,
+			       attaches ? session_attach_rights(run->session) : 0);
 }
 
 /* Is there anything under trace, or may there be? A command without Python may start one. */

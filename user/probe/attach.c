@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "probe/stream.h"
 
+#define THREADS_WITHOUT_STORAGE 4096u /* at a time: 64 MiB of the kernel's memory */
+
 static void programs_select(struct attach *attach, int counting)
 {
 	struct alloc_bpf *skeleton = attach->skeleton;
@@ -93,6 +95,11 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	attach->skeleton->rodata->counting = opts->counting;
 	if (opts->newborn)
 		attach->skeleton->bss->newborn = *opts->newborn;
+	if (!features->task_storage_holds) {
+		bpf_map__set_max_entries(attach->skeleton->maps.threads_by_tid, THREADS_WITHOUT_STORAGE);
+		bpf_map__set_max_entries(attach->skeleton->maps.codes_by_tid, THREADS_WITHOUT_STORAGE);
+		bpf_map__set_max_entries(attach->skeleton->maps.heap_walks_by_tid, THREADS_WITHOUT_STORAGE);
+	}
 	if (!opts->sampling)
 		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
 	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin, features->prepare_exec);
@@ -153,13 +160,30 @@ void attach_forget(struct attach *attach, uint32_t tgid)
 	attach_renew(attach);
 }
 
-int attach_detaches_slowly(const struct attach *attach)
+size_t attach_links_count(const struct attach *attach)
 {
 	size_t count = 0;
 
 	for (size_t i = 0; i < attach->placed_count; i++)
-		count += attach->placed[i].links.perf_count + attach->placed[i].links.multi_count;
-	return count > 32;
+		count += attach->placed[i].links.count;
+	return count;
+}
+
+int attach_is_by_events(const struct attach *attach)
+{
+	return attach->backend == LINKS_PERF;
+}
+
+size_t attach_probes_left(const struct attach *attach)
+{
+	size_t most = links_probes_max(attach->backend), count = attach_links_count(attach);
+
+	return most == SIZE_MAX ? most : most > count ? most - count : 0;
+}
+
+int attach_detaches_slowly(const struct attach *attach)
+{
+	return attach_links_count(attach) > 32;
 }
 
 const char *attach_backend(const struct attach *attach)

@@ -54,6 +54,10 @@ int attach_follow(struct attach *attach, uint32_t tgid);
  * before a failure is taken out by attach_detach().
  */
 int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid);
+/* Is each probe a perf event? */
+int attach_is_by_events(const struct attach *attach);
+/* How many more probes there can be: where each takes a descriptor. SIZE_MAX: any number. */
+size_t attach_probes_left(const struct attach *attach);
 /* Which of a process's probes: bits. */
 enum attach_group {
 	ATTACH_POOL_FREES = 1, /* plan_site_is_pool_free() */
@@ -92,9 +96,12 @@ int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs);
  * attach_release() takes it out.
  */
 int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t pid);
-/* Takes every probe out; records already in the ring buffer stay. attach_free() does it, too. */
+/*
+ * Takes every probe out; records already in the ring buffer stay. attach_free() does it, too. Where that takes the kernel long
+ * a child of ours sees to it, and goes on after we have ended.
+ */
 void attach_detach(struct attach *attach);
-/* Would attach_detach() take long? The kernel needs a tenth of a second for each perf-event uprobe, and tens of ms for each link. */
+/* Is it so? The kernel needs a tenth of a second for each perf-event uprobe, and tens of ms for each link. */
 int attach_detaches_slowly(const struct attach *attach);
 /* How the probes are attached: "one uprobe_multi session link …". Static. */
 const char *attach_backend(const struct attach *attach);

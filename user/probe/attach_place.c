@@ -231,11 +231,31 @@ int attach_is_everywhere(const struct attach *attach, const struct elf_file *fil
 	return 0;
 }
 
+/* Every link's descriptor; the caller frees. NULL: no memory. */
+static int *links_list(const struct attach *attach, size_t count)
+{
+	int *fds = malloc((count + 1) * sizeof(*fds));
+	size_t at = 0;
+
+	for (size_t i = 0; fds && i < attach->placed_count; i++)
+		for (size_t k = 0; k < attach->placed[i].links.count; k++)
+			fds[at++] = attach->placed[i].links.fds[k];
+	return fds;
+}
+
 void attach_detach(struct attach *attach)
 {
+	size_t count = attach_links_count(attach);
+	int *fds = attach_detaches_slowly(attach) ? links_list(attach, count) : NULL, left = -1;
+
+	if (fds && links_leave_begin(fds, count, &left))
+		left = -1;
 	for (size_t i = 0; i < attach->placed_count; i++)
 		links_free(&attach->placed[i].links);
 	attach->placed_count = 0;
+	if (left >= 0)
+		links_leave_end(left);
+	free(fds);
 }
 
 void attach_release(struct attach *attach, pid_t pid)

@@ -29,6 +29,9 @@ struct attach {
 	int empty; /* as in struct attach_opts */
 };
 
+/* Links of all that is placed. */
+size_t attach_links_count(const struct attach *attach);
+
 /* What the programs keep of targets and of their code objects is void: they look anew. */
 static inline void attach_renew(struct attach *attach)
 {

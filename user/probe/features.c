@@ -12,7 +12,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "abi/target.h"
 #include "base/error.h"
+#include "probe/link_trial.h"
 #include "probe/obstacles.h"
 
 /* PROC_PID_INIT_INO and PROC_USER_INIT_INO of include/linux/proc_ns.h: constants of the kernel. */
@@ -36,6 +38,14 @@ static int enum_has(const struct btf *btf, const char *enum_name, const char *va
 			return 1;
 	}
 	return 0;
+}
+
+/* What names say counts only where we may not try. */
+static int link_is_possible(enum links_kind kind, int named)
+{
+	int possible = named ? link_trial(kind) : 0;
+
+	return possible < 0 ? named : possible;
 }
 
 int features_probe(struct features *out)
@@ -63,10 +73,12 @@ int features_probe(struct features *out)
 	out->attach_cookie = enum_has(btf, "bpf_func_id", "BPF_FUNC_get_attach_cookie");
 	out->prepare_exec = btf__find_by_name_kind(btf, "btf_trace_sched_prepare_exec", BTF_KIND_TYPEDEF) > 0;
 	out->bpf_loop = enum_has(btf, "bpf_func_id", "BPF_FUNC_loop");
-	out->uprobe_multi = enum_has(btf, "bpf_attach_type", "BPF_TRACE_UPROBE_MULTI");
-	out->uprobe_session = out->uprobe_multi &&
-			      enum_has(btf, "bpf_attach_type", "BPF_TRACE_UPROBE_SESSION") &&
-			      btf__find_by_name_kind(btf, "bpf_session_is_return", BTF_KIND_FUNC) > 0;
+	out->uprobe_session =
+		link_is_possible(LINKS_BOTH, enum_has(btf, "bpf_attach_type", "BPF_TRACE_UPROBE_SESSION"));
+	out->uprobe_multi =
+		out->uprobe_session ||
+		link_is_possible(LINKS_ENTRY, enum_has(btf, "bpf_attach_type", "BPF_TRACE_UPROBE_MULTI"));
+	out->task_storage_holds = out->task_storage && task_storage_trial(TASK_STATE_MAX) != 0;
 	out->seccomp_uretprobe_risk = btf__find_by_name_kind(btf, "__x64_sys_uretprobe", BTF_KIND_FUNC) > 0 ||
 				      btf__find_by_name_kind(btf, "__do_sys_uretprobe", BTF_KIND_FUNC) > 0;
 	btf__free(btf);

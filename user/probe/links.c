@@ -9,15 +9,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/error.h"
+#include "probe/perf_uprobe.h"
 
 /* Numbers of the kernel's UAPI that older headers lack (include/uapi/linux/bpf.h, 6.6 and 6.13). */
 #define ATTACH_TYPE_UPROBE_MULTI   48
 #define ATTACH_TYPE_UPROBE_SESSION 57
 #define UPROBE_MULTI_RETURN        1u
+
+#define DESCRIPTORS_ELSE 256u /* for all that are no probes */
 
 static int libbpf_print(enum libbpf_print_level level, const char *format, va_list arguments)
 {
@@ -38,7 +43,7 @@ enum links_backend links_choose(const struct features *features, int no_session,
 							 : LINKS_SESSION;
 }
 
-static uint32_t attach_type(enum links_kind kind)
+uint32_t links_attach_type(enum links_kind kind)
 {
 	return kind == LINKS_BOTH ? ATTACH_TYPE_UPROBE_SESSION : ATTACH_TYPE_UPROBE_MULTI;
 }
@@ -46,7 +51,7 @@ static uint32_t attach_type(enum links_kind kind)
 void links_prepare(const struct links *links, struct bpf_program *program, enum links_kind kind)
 {
 	if (links->backend != LINKS_PERF)
-		bpf_program__set_expected_attach_type(program, (enum bpf_attach_type)attach_type(kind));
+		bpf_program__set_expected_attach_type(program, (enum bpf_attach_type)links_attach_type(kind));
 }
 
 /* The link_create arguments of uprobe_multi; libbpf 1.1 has no call for them. */
@@ -56,13 +61,12 @@ struct multi_link_attr {
 	uint32_t count, multi_flags, pid, pad;
 };
 
-static int multi_add(struct links *links, const struct bpf_program *program, enum links_kind kind,
-		     const char *path, pid_t pid, const uint64_t *offsets, const uint64_t *cookies,
-		     size_t count)
+int links_multi_create(int program, enum links_kind kind, const char *path, pid_t pid,
+		       const uint64_t *offsets, const uint64_t *cookies, size_t count)
 {
 	struct multi_link_attr attr = {
-		.prog_fd = bpf_program__fd(program),
-		.attach_type = attach_type(kind),
+		.prog_fd = program,
+		.attach_type = links_attach_type(kind),
 		.path = (uintptr_t)path,
 		.offsets = (uintptr_t)offsets,
 		.cookies = (uintptr_t)cookies,
@@ -70,56 +74,73 @@ static int multi_add(struct links *links, const struct bpf_program *program, enu
 		.multi_flags = kind == LINKS_RETURN ? UPROBE_MULTI_RETURN : 0,
 		.pid = pid < 0 ? 0 : pid,
 	};
-	int *multi = realloc(links->multi, (links->multi_count + 1) * sizeof(*multi));
-	int fd;
+	int fd = (int)syscall(__NR_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
 
-	if (!multi)
-		return -ENOMEM;
-	links->multi = multi;
-	fd = syscall(__NR_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
+	return fd < 0 ? -errno : fd;
+}
+
+/* A descriptor for each perf event: more than the limit that most processes begin with. */
+static void descriptors_allow(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+size_t links_probes_max(enum links_backend backend)
+{
+	struct rlimit limit;
+
+	if (backend != LINKS_PERF || getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_max == RLIM_INFINITY)
+		return SIZE_MAX;
+	return limit.rlim_max > DESCRIPTORS_ELSE ? limit.rlim_max - DESCRIPTORS_ELSE : 0;
+}
+
+static int multi_add(struct links *links, int program, enum links_kind kind, const char *path, pid_t pid,
+		     const uint64_t *offsets, const uint64_t *cookies, size_t count)
+{
+	int fd = links_multi_create(program, kind, path, pid, offsets, cookies, count);
+
 	if (fd < 0)
-		return error_set(-errno, "uprobe_multi link of %zu sites: %s", count, strerror(errno));
-	links->multi[links->multi_count++] = fd;
+		return error_set(fd, "uprobe_multi link of %zu sites: %s", count, strerror(-fd));
+	links->fds[links->count++] = fd;
 	return 0;
 }
 
-static int perf_add(struct links *links, const struct bpf_program *program, enum links_kind kind,
-		    const char *path, pid_t pid, uint64_t offset, uint64_t cookie)
+static int perf_add(struct links *links, int program, enum links_kind kind, const char *path, pid_t pid,
+		    const uint64_t *offsets, const uint64_t *cookies, size_t count)
 {
-	struct bpf_uprobe_opts opts = {
-		.sz = sizeof(opts), .bpf_cookie = cookie, .retprobe = kind == LINKS_RETURN};
-	struct bpf_link **perf = realloc(links->perf, (links->perf_count + 1) * sizeof(*perf)), *link;
+	descriptors_allow();
+	for (size_t i = 0; i < count; i++) {
+		int fd = perf_uprobe_link(program, path, offsets[i], pid, kind, cookies[i]);
 
-	if (!perf)
-		return -ENOMEM;
-	links->perf = perf;
-	link = bpf_program__attach_uprobe_opts(program, pid, path, offset, &opts);
-	if (!link)
-		return error_set(-errno, "uprobe at offset 0x%llx: %s", (unsigned long long)offset,
-				 strerror(errno));
-	links->perf[links->perf_count++] = link;
+		if (fd < 0)
+			return error_set(fd, "uprobe at offset 0x%llx: %s", (unsigned long long)offsets[i],
+					 strerror(-fd));
+		links->fds[links->count++] = fd;
+	}
 	return 0;
 }
 
 int links_add(struct links *links, const struct bpf_program *program, enum links_kind kind, const char *path,
 	      pid_t pid, const uint64_t *offsets, const uint64_t *cookies, size_t count)
 {
-	int err = 0;
+	int fd = bpf_program__fd(program), is_perf = links->backend == LINKS_PERF;
+	int err = array_reserve(&links->fds, &links->room, links->count, is_perf ? count : 1,
+				sizeof(*links->fds));
 
-	if (links->backend != LINKS_PERF)
-		return count ? multi_add(links, program, kind, path, pid, offsets, cookies, count) : 0;
-	for (size_t i = 0; i < count && !err; i++)
-		err = perf_add(links, program, kind, path, pid, offsets[i], cookies[i]);
-	return err;
+	if (err || !count)
+		return err;
+	return (is_perf ? perf_add : multi_add)(links, fd, kind, path, pid, offsets, cookies, count);
 }
 
 void links_free(struct links *links)
 {
-	for (size_t i = 0; i < links->multi_count; i++)
-		close(links->multi[i]);
-	for (size_t i = 0; i < links->perf_count; i++)
-		bpf_link__destroy(links->perf[i]);
-	free(links->multi);
-	free(links->perf);
+	for (size_t i = 0; i < links->count; i++)
+		close(links->fds[i]);
+	free(links->fds);
 	*links = (struct links){.backend = links->backend};
 }

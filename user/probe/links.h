@@ -10,7 +10,6 @@
 #include "probe/features.h"
 
 struct bpf_program;
-struct bpf_link;
 
 enum links_backend { LINKS_SESSION, LINKS_MULTI, LINKS_PERF };
 enum links_kind { LINKS_ENTRY, LINKS_RETURN, LINKS_BOTH /* uprobe.session */ };
@@ -18,16 +17,21 @@ enum links_kind { LINKS_ENTRY, LINKS_RETURN, LINKS_BOTH /* uprobe.session */ };
 /* Zero-initialise, and set backend. */
 struct links {
 	enum links_backend backend;
-	int *multi; /* descriptors */
-	size_t multi_count;
-	struct bpf_link **perf;
-	size_t perf_count;
+	int *fds; /* of many probes each, or of one (LINKS_PERF) */
+	size_t count, room;
 };
 
 /* The best that the kernel has, or as on one without sessions, or without uprobe_multi. */
 enum links_backend links_choose(const struct features *features, int no_session, int no_multi);
 /* Before it is loaded: how a program will be linked. */
 void links_prepare(const struct links *links, struct bpf_program *program, enum links_kind kind);
+/* The kernel's number of the way in which a program is linked by uprobe_multi. */
+uint32_t links_attach_type(enum links_kind kind);
+/* How many probes there can be, of all links together: the hard limit of descriptors has a say. SIZE_MAX: as many as there are. */
+size_t links_probes_max(enum links_backend backend);
+/* One link of uprobe_multi, by descriptors: as links_add(). A descriptor, or -errno. */
+int links_multi_create(int program, enum links_kind kind, const char *path, pid_t pid,
+		       const uint64_t *offsets, const uint64_t *cookies, size_t count);
 /*
  * Links a program to places of a file, each with its cookie, in one process or (pid -1) in all. 0 (also for no place);
  * -ESRCH the process is gone; -errno with its reason. What was linked before a failure stays linked.

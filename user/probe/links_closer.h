@@ -24,4 +24,12 @@ void links_closer_take(struct links_closer *closer, struct links *links);
 /* Waits until all is done. */
 void links_closer_end(struct links_closer *closer);
 
+/*
+ * For links that are many, where the kernel takes seconds: a child of ours keeps them until we have closed them, which is quick
+ * then, and ends. The kernel takes its time with that, and nobody waits for it; no signal comes between. Called while the links
+ * are open; links_leave_end() when they are closed. 0 and *left, -errno: nothing was done.
+ */
+int links_leave_begin(const int *fds, size_t count, int *left);
+void links_leave_end(int left);
+
 #endif

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
-#include <linux/perf_event.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stddef.h>
@@ -19,11 +18,11 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "probe/perf_uprobe.h"
 #include "target/own_place.h"
 #include "target/process.h"
 
 #define URETPROBE   335 /* the system call's number on x86-64 */
-#define PMU         "/sys/bus/event_source/devices/uprobe/"
 #define MAX_THREADS 65536
 
 /* What is probed in the child; a function of its own, with a return. */
@@ -32,40 +31,14 @@ __attribute__((noinline)) static int returns(volatile int *value)
 	return ++*value;
 }
 
-/* Reads one number after a prefix. 0, -errno. */
-static int number_read(const char *path, const char *format, unsigned int *out)
-{
-	FILE *file = fopen(path, "re");
-	int got;
-
-	if (!file)
-		return -errno;
-	got = fscanf(file, format, out);
-	fclose(file);
-	return got == 1 ? 0 : -ENOSYS;
-}
-
 /* A return probe in the child, without anybody who listens. A descriptor, or -errno. */
 static int probe_place(pid_t child)
 {
-	struct perf_event_attr attr = {.size = sizeof(attr)};
-	unsigned int type, bit;
-	uint64_t offset;
 	char path[OWN_PLACE_PATH];
-	int fd, err = number_read(PMU "type", "%u", &type);
+	uint64_t offset;
+	int err = own_place_find((uintptr_t)returns, path, &offset);
 
-	if (!err)
-		err = number_read(PMU "format/retprobe", "config:%u", &bit);
-	if (!err)
-		err = own_place_find((uintptr_t)returns, path, &offset);
-	if (err)
-		return err;
-	attr.type = type;
-	attr.config = 1ull << (bit & 63);
-	attr.config1 = (uintptr_t)path;
-	attr.config2 = offset;
-	fd = (int)syscall(SYS_perf_event_open, &attr, child, -1, -1, PERF_FLAG_FD_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	return err ? err : perf_uprobe_open(path, offset, child, LINKS_RETURN);
 }
 
 /* Waits for the word, and calls the function under a filter. Never returns. */

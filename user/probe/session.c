@@ -352,11 +352,12 @@ int session_stop(struct session *session)
 	session_census(session);
 	for (size_t i = 0; i < session->count; i++)
 		attach_forget(session->attach, session->members[i]->pid);
-	/* The result need not wait for that: from here on the probes do nothing. */
-	if (!attach_detaches_slowly(session->attach))
-		attach_detach(session->attach);
-	else
-		log_info("this kernel takes probes out one by one; the report does not wait for it");
+	/* From here on the probes do nothing. */
+	if (attach_detaches_slowly(session->attach))
+		log_info("this kernel takes the probes out one by one, which goes on for a while after the "
+			 "end; "
+			 "until then each costs a trap");
+	attach_detach(session->attach);
 	session_pull(session);
 	session_name(session);
 	if (session->unlooked)
@@ -383,6 +384,14 @@ int session_capture_error(const struct session *session)
 int session_allocs_unfound(const struct session *session)
 {
 	return plan_native_unfound(session->plans.native);
+}
+
+int session_attach_rights(const struct session *session)
+{
+	struct obstacle_facts facts;
+
+	obstacle_facts_read(&facts);
+	return attach_is_by_events(session->attach) && facts.perf_event_paranoid > 2 ? 2 : 1;
 }
 
 struct trace *session_trace(struct session *session)

@@ -79,7 +79,7 @@ int session_ends_fd(const struct session *session);
  */
 void session_census(struct session *session);
 /*
- * Reads the heaps a last time, stops the clock for every process at once, takes the probes out (where that takes long, session_free() does it),
+ * Reads the heaps a last time, stops the clock for every process at once, takes the probes out (see attach_detach()),
  * drains the rest and the loss counters. 0, -errno.
  */
 int session_stop(struct session *session);
@@ -106,6 +106,11 @@ int session_mark(struct session *session, size_t process, uint32_t type);
 int session_capture_error(const struct session *session);
 /* plan_native_unfound(), of the processes that were added. */
 int session_allocs_unfound(const struct session *session);
+/*
+ * What privileges_drop() must leave to a session that will attach to more: 1; 2 where each probe is a perf event, and
+ * kernel.perf_event_paranoid is 3 or more: Debian's and Ubuntu's kernels then want CAP_SYS_ADMIN for them.
+ */
+int session_attach_rights(const struct session *session);
 /* Borrowed. */
 struct trace *session_trace(struct session *session);
 

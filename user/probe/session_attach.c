@@ -331,6 +331,45 @@ int session_has(struct session *session, pid_t pid)
 	return member_find(session, (uint32_t)pid) != NULL;
 }
 
+/* Descriptors that a plan's probes take, one by one; a return is a probe of its own. */
+static size_t plan_descriptors(const struct plan *plan)
+{
+	size_t count = plan->count;
+
+	for (size_t i = 0; i < plan->count; i++)
+		count += plan->sites[i].with_return != 0;
+	return plan->memory ? count + plan_descriptors(plan->memory) : count;
+}
+
+/*
+ * The plan, with as many probes as there can be: where each takes a descriptor and too few are allowed, growth mode has a tenth
+ * of them.
+ */
+static int member_plan(struct session *session, pid_t pid, struct plan_target *target)
+{
+	struct plan_target_opts opts = session->opts.plan;
+	size_t left = attach_probes_left(session->attach), wanted = 0;
+	int err = plan_target(pid, &opts, &session->plans, target);
+
+	for (size_t i = 0; !err && i < target->native_count; i++)
+		wanted += plan_descriptors(target->native[i].plan);
+	if (err || (wanted += plan_descriptors(&target->python)) <= left)
+		return err;
+	plan_target_free(target);
+	*target = (struct plan_target){0};
+	if (opts.python.mode == EVENT_MODE_GROWTH || opts.mode_asked || opts.layers)
+		return error_set(-EMFILE, "%zu probes take a file descriptor each, and %zu are left", wanted,
+				 left);
+	opts.python.mode = EVENT_MODE_GROWTH;
+	err = plan_target(pid, &opts, &session->plans, target);
+	if (!err)
+		snprintf(target->python.mode_why, sizeof(target->python.mode_why),
+			 "%zu probes take a file descriptor each on this kernel, and %zu are left (ulimit "
+			 "-Hn)",
+			 wanted, left);
+	return err;
+}
+
 int session_add(struct session *session, pid_t pid, int from_start)
 {
 	uint64_t start = clock_ns(CLOCK_MONOTONIC);
@@ -353,7 +392,7 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	if (newborn_layers(&session->opts) && member_symbols_look(session, member) == -ENOMEM)
 		err = -ENOMEM;
 	if (!err)
-		err = plan_target(pid, &session->opts.plan, &session->plans, &target);
+		err = member_plan(session, pid, &target);
 	if (!err && member->pidfd < 0)
 		err = -ESRCH;
 	if (err)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Probes as perf events, as kernels before 6.6 place them: one descriptor each, and long in being taken out."""
+import os
+import re
+import resource
+import signal
+import subprocess
+
+import pytest
+
+from harness import environment, wait_until
+
+MORE, FEW = 4096, 600  # descriptors that may be had: for any plan; for fewer than census mode takes of a stripped Python
+SLOW = 300  # seconds for the kernel to take out some hundred probes, and those of another test before it
+
+
+def keepers():
+    """Processes that hold links on behalf of a tracer that has ended."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/comm" % pid) as file:
+                if file.read() == "tracer-detach\n":
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+def text_differs(pid, path):
+    """Bytes of the file's code that are others in the process: probes."""
+    count = 0
+    with open("/proc/%d/maps" % pid) as maps, open("/proc/%d/mem" % pid, "rb") as memory, open(path, "rb") as file:
+        for line in maps:
+            fields = line.split()
+            if len(fields) < 6 or fields[5] != path or "x" not in fields[1]:
+                continue
+            start, end = (int(part, 16) for part in fields[0].split("-"))
+            memory.seek(start)
+            file.seek(int(fields[2], 16))
+            count += sum(a != b for a, b in zip(memory.read(end - start), file.read(end - start)))
+    return count
+
+
+def limited(tracer, soft, hard, *args):
+    return subprocess.Popen(
+        [tracer, *map(str, args)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def stripped():
+    path = os.path.realpath("/usr/bin/python3")
+    if not os.path.exists(path):
+        pytest.skip("there is no /usr/bin/python3")
+    return path
+
+
+def attached(stderr):
+    return int(re.search(r"; (\d+) probes", stderr)[1])
+
+
+def test_descriptors_are_allowed(tracer, start, stripped):
+    """The limit that most shells begin with is below the number of probes; it is raised as far as it may be."""
+    target = start(stripped, "golden.py")
+    run = limited(tracer, 300, MORE, "--backend", "perf", "-p", target.pid, "-d", "1")
+    out, err = run.communicate(timeout=SLOW)
+    assert run.returncode == 0, err
+    assert attached(err) > 300 and "census mode" in out, err
+    assert "Too many open files" not in err
+
+
+def test_fewer_probes_where_descriptors_are_few(tracer, start, stripped):
+    """Then it is growth mode, and said so with the figures; asked for by name, census mode is refused."""
+    target = start(stripped, "golden.py")
+    run = limited(tracer, 300, FEW, "--backend", "perf", "-p", target.pid, "-d", "1")
+    out, err = run.communicate(timeout=SLOW)
+    assert run.returncode == 0, err
+    assert "growth mode" in out and attached(err) < FEW, err
+    assert re.search(r"not in census mode: \d+ probes take a file descriptor each on this kernel, and \d+ are left", err), err
+    run = limited(tracer, 300, FEW, "--backend", "perf", "-m", "census", "-p", target.pid, "-d", "1")
+    out, err = run.communicate(timeout=SLOW)
+    assert run.returncode == 1 and re.search(r"\d+ probes take a file descriptor each, and \d+ are left", err), err
+
+
+def test_end_does_not_wait_for_the_kernel(tracer, start, stripped):
+    """The tracer ends with its report; a child sees to the probes, holds nobody's pipe, and leaves none."""
+    target = start(stripped, "golden.py")
+    path = os.path.realpath("/proc/%d/exe" % target.pid)
+    before = set(keepers())
+    # In growth mode, which has a third of census mode's probes.
+    options = ("--backend", "perf", "-m", "growth", "--large-blocks")
+    run = limited(tracer, 300, MORE, *options, "-p", target.pid, "-d", "1")
+    out, err = run.communicate(timeout=SLOW)  # until the pipes' end
+    assert run.returncode == 0 and "goes on for a while after the end" in err, err
+    mine = set(keepers()) - before
+    assert mine, "nobody holds the probes, and %d bytes of them are there" % text_differs(target.pid, path)
+    for pid in mine:
+        os.kill(pid, signal.SIGKILL)  # they go with it all the same
+    wait_until(lambda: not mine & set(keepers()), "all probes are out", SLOW)
+    assert text_differs(target.pid, path) == 0
+    target.step()
+    assert target.expect()
+    assert target.finish() == 0
+
+
+def test_verifier_budgets(tracer):
+    """No BPF program is near a limit of the kernel's verifier (tools/verifier.c has the budgets)."""
+    tool = os.path.join(os.path.dirname(tracer), "tools", "verifier")
+    done = subprocess.run([tool], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "inline_site" in done.stdout and "map_call" in done.stdout, done.stdout
