@@ -41,6 +41,8 @@ def run_one(series, found, initrd, how, options):
     """The result of one kernel, which is kept as results/SERIES.json, too."""
     kernel, vmlinuz = found
     folder = os.path.join(FOLDER, "serial", series)
+    if how == "tcg" and series == "6.12":
+        how = "tcg-cx16"
     say("%s: %s %s, %s" % (series, kernel.name, kernel.version, how))
     result = Machine(series, kernel, vmlinuz, initrd, how, TRACER, folder).run(options.only)
     result.update(tracer=tracer_identity(), quick=options.quick)

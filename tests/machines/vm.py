@@ -10,10 +10,12 @@ import subprocess
 import time
 
 QEMU = "qemu-system-x86_64"
-# 6.12 double-faults on an emulated processor of some versions of qemu that has cx16.
 ACCELERATORS = {
     "kvm": ("-accel", "kvm", "-cpu", "host"),
-    "tcg": ("-accel", "tcg,thread=multi", "-cpu", "max,-cx16"),
+    "tcg": ("-accel", "tcg,thread=multi", "-cpu", "max"),
+    # 6.12 double-faults on an emulated processor of some versions of qemu that has cx16; from 6.19
+    # on there is no task storage without it.
+    "tcg-cx16": ("-accel", "tcg,thread=multi", "-cpu", "max,-cx16"),
 }
 TRIAL_S = 10  # until the first message of a kernel
 PROCESSORS, MEMORY = 2, "2G"
@@ -38,7 +40,7 @@ def stop(process):
 
 
 def choose_accelerator(folder, kernel):
-    """"kvm" if a kernel says something under it, "tcg" else."""
+    """"kvm" if a kernel says something under it, else "tcg"."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
     console = os.path.join(folder, "kvm-trial")

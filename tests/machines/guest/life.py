@@ -64,7 +64,8 @@ def text_differs(pid):
 
 def killed(machine, target, *options):
     """SIGKILL to the tracer while the target works: no byte of a probe stays, and it goes on."""
-    assert text_differs(target.pid) == 0, "the code differs from its file before there is a probe"
+    # Before 6.6 the probes of a session before may still be on their way out.
+    harness.wait_until(lambda: text_differs(target.pid) == 0, "no probe is in the code")
     run = machine.trace("-p", target.pid, *options)
     machine.note(bytes_probed=text_differs(target.pid))
     assert machine.notes["bytes_probed"] > 0, "no probe is in the code: what is compared here?"

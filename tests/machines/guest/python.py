@@ -4,7 +4,7 @@ import functools
 import itertools
 
 import harness
-from guest import LINKS, check, kernel_release
+from guest import LINKS, Absent, Reboot, check, command_line, kernel_release
 
 KINDS = ("stripped", "unstripped")
 POOL_USE = 0.75  # the share of its pools that a line's blocks fill at least
@@ -56,6 +56,16 @@ def backend(machine, kind, name):
     assert links == wanted, "%s, not %s" % (links, wanted)
 
 
+def without_task_storage(machine):
+    """A thread's state in a hash: from 6.19 on the kernel needs cmpxchg16b for task storage."""
+    if kernel_release() < (6, 19):
+        raise Absent("before 6.19 no kernel refuses task storage")
+    if command_line().get("clearcpuid") != "cx16":
+        raise Reboot("clearcpuid=cx16")
+    exact_figures(machine, "stripped", "threads.py", (4, 500), "-m", "exact")
+    exact_figures(machine, "unstripped", "golden.py", ())
+
+
 MODES = {
     "census": functools.partial(mode_figures, mode="census"),
     "exact": functools.partial(mode_figures, mode="exact"),
@@ -74,6 +84,7 @@ def features(settings):
     for name, kind in itertools.product(("multi", "perf"), KINDS[1:] if quick else KINDS):
         function = functools.partial(backend, kind=kind, name=name)
         yield "--backend %s, %s" % (name, kind), function
+    yield "no task storage", without_task_storage
     yield "seccomp", lambda machine: exact_figures(
         machine, "unstripped", "golden.py", (), "-m", "exact", starter=("sandboxed.py",)
     )
