@@ -10,7 +10,8 @@ import pytest
 
 from harness import environment, wait_until
 
-MORE, FEW = 4096, 600  # descriptors that may be had: for any plan; for fewer than census mode takes of a stripped Python
+LITTLE, FEW, MORE = 128, 600, 4096  # descriptors: for no probes to speak of; for fewer than census mode has; for any number
+MANY = ("--backend", "perf", "-m", "growth", "--large-blocks")  # some 270 probes of a stripped Python, a third of census mode's
 SLOW = 300  # seconds for the kernel to take out some hundred probes, and those of another test before it
 
 
@@ -62,37 +63,12 @@ def attached(stderr):
     return int(re.search(r"; (\d+) probes", stderr)[1])
 
 
-def test_descriptors_are_allowed(tracer, start, stripped):
-    """The limit that most shells begin with is below the number of probes; it is raised as far as it may be."""
-    target = start(stripped, "golden.py")
-    run = limited(tracer, 300, MORE, "--backend", "perf", "-p", target.pid, "-d", "1")
-    out, err = run.communicate(timeout=SLOW)
-    assert run.returncode == 0, err
-    assert attached(err) > 300 and "census mode" in out, err
-    assert "Too many open files" not in err
-
-
-def test_fewer_probes_where_descriptors_are_few(tracer, start, stripped):
-    """Then it is growth mode, and said so with the figures; asked for by name, census mode is refused."""
-    target = start(stripped, "golden.py")
-    run = limited(tracer, 300, FEW, "--backend", "perf", "-p", target.pid, "-d", "1")
-    out, err = run.communicate(timeout=SLOW)
-    assert run.returncode == 0, err
-    assert "growth mode" in out and attached(err) < FEW, err
-    assert re.search(r"not in census mode: \d+ probes take a file descriptor each on this kernel, and \d+ are left", err), err
-    run = limited(tracer, 300, FEW, "--backend", "perf", "-m", "census", "-p", target.pid, "-d", "1")
-    out, err = run.communicate(timeout=SLOW)
-    assert run.returncode == 1 and re.search(r"\d+ probes take a file descriptor each, and \d+ are left", err), err
-
-
 def test_end_does_not_wait_for_the_kernel(tracer, start, stripped):
     """The tracer ends with its report; a child sees to the probes, holds nobody's pipe, and leaves none."""
     target = start(stripped, "golden.py")
     path = os.path.realpath("/proc/%d/exe" % target.pid)
     before = set(keepers())
-    # In growth mode, which has a third of census mode's probes.
-    options = ("--backend", "perf", "-m", "growth", "--large-blocks")
-    run = limited(tracer, 300, MORE, *options, "-p", target.pid, "-d", "1")
+    run = limited(tracer, LITTLE, MORE, *MANY, "-p", target.pid, "-d", "1")
     out, err = run.communicate(timeout=SLOW)  # until the pipes' end
     assert run.returncode == 0 and "goes on for a while after the end" in err, err
     mine = set(keepers()) - before
@@ -104,6 +80,29 @@ def test_end_does_not_wait_for_the_kernel(tracer, start, stripped):
     target.step()
     assert target.expect()
     assert target.finish() == 0
+
+
+def test_descriptors_are_allowed(tracer, start, stripped):
+    """The limit that most shells begin with is below the number of probes; it is raised as far as it may be."""
+    target = start(stripped, "golden.py")
+    run = limited(tracer, LITTLE, MORE, *MANY, "-p", target.pid, "-d", "1")
+    out, err = run.communicate(timeout=SLOW)
+    assert run.returncode == 0, err
+    assert attached(err) > LITTLE, err
+    assert "Too many open files" not in err
+
+
+def test_fewer_probes_where_descriptors_are_few(tracer, start, stripped):
+    """Then it is growth mode, and said so with the figures; asked for by name, census mode is refused."""
+    target = start(stripped, "golden.py")
+    run = limited(tracer, LITTLE, FEW, "--backend", "perf", "-p", target.pid, "-d", "1")
+    out, err = run.communicate(timeout=SLOW)
+    assert run.returncode == 0, err
+    assert "growth mode" in out and attached(err) < FEW, err
+    assert re.search(r"not in census mode: \d+ probes take a file descriptor each on this kernel, and \d+ are left", err), err
+    run = limited(tracer, LITTLE, FEW, "--backend", "perf", "-m", "census", "-p", target.pid, "-d", "1")
+    out, err = run.communicate(timeout=SLOW)
+    assert run.returncode == 1 and re.search(r"\d+ probes take a file descriptor each, and \d+ are left", err), err
 
 
 def test_verifier_budgets(tracer):
