@@ -176,9 +176,7 @@ int attach_is_by_events(const struct attach *attach)
 
 size_t attach_probes_left(const struct attach *attach)
 {
-	size_t most = links_probes_max(attach->backend), count = attach_links_count(attach);
-
-	return most == SIZE_MAX ? most : most > count ? most - count : 0;
+	return links_probes_left(attach->backend);
 }
 
 int attach_detaches_slowly(const struct attach *attach)

@@ -3,6 +3,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <dirent.h>
 #include <errno.h>
 #include <linux/bpf.h>
 #include <stdarg.h>
@@ -22,7 +23,7 @@
 #define ATTACH_TYPE_UPROBE_SESSION 57
 #define UPROBE_MULTI_RETURN        1u
 
-#define DESCRIPTORS_ELSE 256u /* for all that are no probes */
+#define DESCRIPTORS_ELSE 32u /* for what will be opened beside probes */
 
 static int libbpf_print(enum libbpf_print_level level, const char *format, va_list arguments)
 {
@@ -90,13 +91,27 @@ static void descriptors_allow(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-size_t links_probes_max(enum links_backend backend)
+/* Descriptors that this process has open, about. */
+static size_t descriptors_open(void)
 {
+	DIR *folder = opendir("/proc/self/fd");
+	size_t count = 0;
+
+	while (folder && readdir(folder))
+		count++;
+	if (folder)
+		closedir(folder);
+	return count;
+}
+
+size_t links_probes_left(enum links_backend backend)
+{
+	size_t used = descriptors_open() + DESCRIPTORS_ELSE;
 	struct rlimit limit;
 
 	if (backend != LINKS_PERF || getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_max == RLIM_INFINITY)
 		return SIZE_MAX;
-	return limit.rlim_max > DESCRIPTORS_ELSE ? limit.rlim_max - DESCRIPTORS_ELSE : 0;
+	return limit.rlim_max > used ? limit.rlim_max - used : 0;
 }
 
 static int multi_add(struct links *links, int program, enum links_kind kind, const char *path, pid_t pid,

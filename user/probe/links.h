@@ -27,8 +27,8 @@ enum links_backend links_choose(const struct features *features, int no_session,
 void links_prepare(const struct links *links, struct bpf_program *program, enum links_kind kind);
 /* The kernel's number of the way in which a program is linked by uprobe_multi. */
 uint32_t links_attach_type(enum links_kind kind);
-/* How many probes there can be, of all links together: the hard limit of descriptors has a say. SIZE_MAX: as many as there are. */
-size_t links_probes_max(enum links_backend backend);
+/* How many more probes there can be: the hard limit of descriptors has a say. SIZE_MAX: as many as there are. */
+size_t links_probes_left(enum links_backend backend);
 /* One link of uprobe_multi, by descriptors: as links_add(). A descriptor, or -errno. */
 int links_multi_create(int program, enum links_kind kind, const char *path, pid_t pid,
 		       const uint64_t *offsets, const uint64_t *cookies, size_t count);

@@ -167,7 +167,7 @@ static const struct row {
 	{OBSTACLE_PROBE,
 	 -EMFILE,
 	 NULL,
-	 {"each probe takes up to two file descriptors on this kernel", "allow it more: ulimit -n 65536"}},
+	 {"each probe takes one of its file descriptors on this kernel", "allow it more: ulimit -n 65536"}},
 	{OBSTACLE_PROBE | OBSTACLE_EVENT,
 	 -EACCES,
 	 is_paranoid,

@@ -341,6 +341,15 @@ static size_t plan_descriptors(const struct plan *plan)
 	return plan->memory ? count + plan_descriptors(plan->memory) : count;
 }
 
+static size_t target_descriptors(const struct plan_target *target)
+{
+	size_t count = plan_descriptors(&target->python);
+
+	for (size_t i = 0; i < target->native_count; i++)
+		count += plan_descriptors(target->native[i].plan);
+	return count;
+}
+
 /*
  * The plan, with as many probes as there can be: where each takes a descriptor and too few are allowed, growth mode has a tenth
  * of them.
@@ -348,26 +357,32 @@ static size_t plan_descriptors(const struct plan *plan)
 static int member_plan(struct session *session, pid_t pid, struct plan_target *target)
 {
 	struct plan_target_opts opts = session->opts.plan;
-	size_t left = attach_probes_left(session->attach), wanted = 0;
+	size_t left = attach_probes_left(session->attach), wanted;
 	int err = plan_target(pid, &opts, &session->plans, target);
 
-	for (size_t i = 0; !err && i < target->native_count; i++)
-		wanted += plan_descriptors(target->native[i].plan);
-	if (err || (wanted += plan_descriptors(&target->python)) <= left)
+	if (err || (wanted = target_descriptors(target)) <= left)
 		return err;
 	plan_target_free(target);
 	*target = (struct plan_target){0};
-	if (opts.python.mode == EVENT_MODE_GROWTH || opts.mode_asked || opts.layers)
-		return error_set(-EMFILE, "%zu probes take a file descriptor each, and %zu are left", wanted,
-				 left);
-	opts.python.mode = EVENT_MODE_GROWTH;
-	err = plan_target(pid, &opts, &session->plans, target);
-	if (!err)
+	if (opts.python.mode == EVENT_MODE_CENSUS && !opts.mode_asked && !opts.layers) {
+		opts.python.mode = EVENT_MODE_GROWTH;
+		err = plan_target(pid, &opts, &session->plans, target);
+		if (err)
+			return err;
 		snprintf(target->python.mode_why, sizeof(target->python.mode_why),
 			 "%zu probes take a file descriptor each on this kernel, and %zu are left (ulimit "
 			 "-Hn)",
 			 wanted, left);
-	return err;
+		if (target_descriptors(target) <= left)
+			return 0;
+		plan_target_free(target);
+		*target = (struct plan_target){0};
+	}
+	return error_set(
+		-EIO,
+		"it takes %zu file descriptors for as many probes on this kernel, and %zu are left; allow it "
+		"more: ulimit -Hn 65536, and ulimit -n",
+		wanted, left);
 }
 
 int session_add(struct session *session, pid_t pid, int from_start)
