@@ -25,7 +25,7 @@ static int program_load(enum links_kind kind)
 		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
 		{.code = BPF_JMP | BPF_EXIT},
 	};
-	const struct bpf_prog_load_opts opts = {
+	struct bpf_prog_load_opts opts = {
 		.sz = sizeof(opts),
 		.expected_attach_type = (enum bpf_attach_type)links_attach_type(kind),
 	};
@@ -77,7 +77,7 @@ int task_storage_trial(size_t bytes)
 	int map = -1, task = -1;
 
 	if (!err) {
-		const struct bpf_map_create_opts opts = {
+		struct bpf_map_create_opts opts = {
 			.sz = sizeof(opts),
 			.map_flags = BPF_F_NO_PREALLOC,
 			.btf_fd = (uint32_t)fd,

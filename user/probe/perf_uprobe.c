@@ -60,7 +60,7 @@ int perf_uprobe_open(const char *path, uint64_t offset, pid_t pid, enum links_ki
 int perf_uprobe_link(int program, const char *path, uint64_t offset, pid_t pid, enum links_kind kind,
 		     uint64_t cookie)
 {
-	const struct bpf_link_create_opts opts = {.sz = sizeof(opts), .perf_event.bpf_cookie = cookie};
+	struct bpf_link_create_opts opts = {.sz = sizeof(opts), .perf_event.bpf_cookie = cookie};
 	int link, event = perf_uprobe_open(path, offset, pid, kind);
 
 	if (event < 0)
