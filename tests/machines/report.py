@@ -107,7 +107,7 @@ def text(results):
     rows = []
     for name in feature_names(results.values()):
         rows.append([name, *(cell(result, name, notes) for result in ran.values())])
-    kinds = sorted({result["accelerator"] for result in ran.values()})
+    kinds = sorted({result["accelerator"].split("-")[0] for result in ran.values()})
     kinds = [EMULATED if kind == "tcg" else kind.upper() for kind in kinds]
     introduction = INTRODUCTION.format(accelerators=" or ".join(kinds) or "nothing")
     parts = [introduction, facts_table(results), table(["feature", *ran], rows)]
