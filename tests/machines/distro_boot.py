@@ -18,7 +18,8 @@ ARGUMENTS = "console=ttyS0 rdinit=/init panic=-1 mitigations=off loglevel=4 rand
 
 # The first process; what it prints goes to the serial port.
 INIT = """#!/bin/sh
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 NO_COLOR=1
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export HOME=/root LC_ALL=C.UTF-8 NO_COLOR=1
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs dev /dev
