@@ -106,11 +106,12 @@ static size_t descriptors_open(void)
 
 size_t links_probes_left(enum links_backend backend)
 {
-	size_t used = descriptors_open() + DESCRIPTORS_ELSE;
 	struct rlimit limit;
+	size_t used;
 
 	if (backend != LINKS_PERF || getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_max == RLIM_INFINITY)
 		return SIZE_MAX;
+	used = descriptors_open() + DESCRIPTORS_ELSE;
 	return limit.rlim_max > used ? limit.rlim_max - used : 0;
 }
 
