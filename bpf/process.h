@@ -30,19 +30,19 @@ static __always_inline __u32 space_new(void)
 
 /*
  * Makes a process a target like the one that model is of (in a map: an entry is too large for the stack), in a space of its
- * own. It runs nothing meanwhile. 0; -1: the table of targets is full.
+ * own. It runs nothing meanwhile. Returns its entry; NULL: the table of targets is full, counted.
  */
-static __always_inline int target_copy(__u32 tgid, const struct abi_target *model)
+static __always_inline struct abi_target *target_copy(__u32 tgid, const struct abi_target *model)
 {
-	struct abi_target *target;
+	struct abi_target *target = NULL;
 
-	if (bpf_map_update_elem(&targets, &tgid, model, BPF_ANY))
-		return -1;
-	target = bpf_map_lookup_elem(&targets, &tgid);
-	if (!target)
-		return -1;
-	target->space = space_new();
-	return 0;
+	if (!bpf_map_update_elem(&targets, &tgid, model, BPF_ANY))
+		target = bpf_map_lookup_elem(&targets, &tgid);
+	if (target)
+		target->space = space_new();
+	else
+		loss_add(LOSS_PROCESS, 1);
+	return target;
 }
 
 static __always_inline __u32 innermost_pid(struct task_struct *task)
@@ -82,10 +82,8 @@ static __always_inline void program_appear(struct task_struct *task, __u32 tgid)
 {
 	__u32 layers = newborn.layers;
 
-	if (layers && target_copy(tgid, &newborn)) {
-		loss_add(LOSS_PROCESS, 1);
+	if (layers && !target_copy(tgid, &newborn))
 		layers = 0;
-	}
 	/* The session will come upon it by its looking for what was lost. */
 	if (appear_output(task, layers) && layers)
 		target_delete(tgid);
@@ -161,16 +159,12 @@ int process_exec(void *context UNUSED)
 /* The entry of a child whose memory is a copy of its parent's. Returns what EVENT_FORK is to say of it. */
 static __always_inline __u32 target_inherit(const struct abi_target *parent, __u32 child)
 {
-	struct abi_target *target;
+	struct abi_target *target = target_copy(child, parent);
 
-	if (target_copy(child, parent)) {
-		loss_add(LOSS_PROCESS, 1);
+	if (!target)
 		return 0;
-	}
 	/* Which of its parent's blocks are in the sample is not known by its own space. */
-	target = bpf_map_lookup_elem(&targets, &child);
-	if (target)
-		target->sample_overflow = 1;
+	target->sample_overflow = 1;
 	return EVENT_FORK_TRACED;
 }
 

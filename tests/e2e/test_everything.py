@@ -107,6 +107,24 @@ def test_new_programs(trace, brief, sleeper):
     assert {"keep", "child"} <= {entry["traceback"][0]["function"] for entry in functions}
 
 
+def test_slow_loader(trace, brief, sleeper, tmp_path):
+    """A program that is looked at before its loader has mapped libc, as on a busy machine, is traced all the same."""
+    sleeper(1)
+    preload = tmp_path / "preload"
+    os.mkfifo(preload)
+    run = trace("-a", "-v", attached=False)
+    summary(run)
+    target = subprocess.Popen([brief], env=environment(LD_PRELOAD=str(preload)), stderr=subprocess.DEVNULL)
+    looked = r"PID %d(:| is not traced:) .*allocator" % target.pid
+    wait_until(lambda: re.search(looked, run.stderr), "the tracer has looked at what is mapped so far")
+    # The loader finds nothing in there, says so and goes on.
+    os.close(os.open(preload, os.O_WRONLY))
+    assert target.wait(30) == 0
+    run.interrupt()
+    assert run.wait() == 0, run.stderr
+    assert run.report("--layer", "native").marked("brief.c", ("KEPT", "CHILD")) == {"KEPT": (6000, 6), "CHILD": (500, 1)}
+
+
 def test_new_python(start, trace, any_python, sleeper, tmp_path):
     """A new program turns out to run Python: it is in the report once, as that, and line by line."""
     sleeper(1)

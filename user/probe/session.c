@@ -359,6 +359,7 @@ int session_stop(struct session *session)
 			 "until then each costs a trap");
 	attach_detach(session->attach);
 	session_pull(session);
+	newborns_end(session);
 	session_name(session);
 	if (session->unlooked)
 		log_info("%zu program%s ended before %s could be looked at, without an event: %s in no table",

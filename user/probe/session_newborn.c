@@ -209,6 +209,14 @@ int newborn_settle(struct session *session, struct member *member, int *err)
 	if (!*err)
 		plan_target_free(&target);
 	modules_free(told);
+	/* Its loader may have been kept waiting, or its memory is gone already: it is looked at again when it maps a file. */
+	if (*err == -ENOENT) {
+		log_debug("PID %d: nothing of it is probed so far: %s", member->pid, error_reason(*err));
+		member->bare = 1;
+		*err = 0;
+		return 1;
+	}
+	member->bare = 0;
 	/* One that has ended has said all there was. */
 	if (!member->newborn || *err == -ESRCH)
 		return 1;
@@ -227,9 +235,16 @@ int newborn_unseen(struct session *session, struct member *member)
 	if (!member->newborn || process->parent || process->counters.events > 1 ||
 	    settled_count(session, member->symbols.told))
 		return 0;
-	session->unlooked++;
+	session->unlooked += !member->bare;
 	newborn_discard(session, member);
 	return 1;
+}
+
+void newborns_end(struct session *session)
+{
+	for (size_t i = 0; i < session->count; i++)
+		if (session->members[i]->bare && !session->members[i]->ended)
+			newborn_unseen(session, session->members[i]);
 }
 
 void newborns_free(struct session *session)

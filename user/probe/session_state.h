@@ -32,6 +32,7 @@ struct member {
 	int ended;          /* its table is complete; the trace may have given its index to another */
 	int adopted;        /* it was forked of a target; whether it needs probes of its own is to be seen */
 	int newborn;        /* a program that BPF has made a target; whether it is one is to be seen */
+	int bare;           /* a newborn in whose files no allocator is found so far */
 	uint64_t mapped_ns; /* when it has mapped another file with code; 0: nothing is new */
 	size_t index;       /* in the trace */
 	struct event_target announced;
@@ -169,14 +170,16 @@ int newborn_announce(struct session *session, const struct event_appear *event);
 /* Takes note of a program or of what one maps. 1: nothing in it needs a look. */
 int newborn_told(struct session *session, const struct map_watch_record *record);
 /*
- * Finds out what it is. 1: it is one without Python, and all its probes are placed, or *err says why not, or it is gone; 0: it
- * runs Python: what was traced of it is dropped, and it is to be attached to as that.
+ * Finds out what it is. 1: it is one without Python, and all its probes are placed, or *err says why not, or it is gone, or it
+ * is bare; 0: it runs Python: what was traced of it is dropped, and it is to be attached to as that.
  */
 int newborn_settle(struct session *session, struct member *member, int *err);
 /* A process that maps no others needs no look: they run no Python, and have the probes that they are to have. */
 void newborn_files_settle(struct session *session, const struct modules *modules);
 /* It has ended. 1: nothing of it was probed yet, and it is dropped. */
 int newborn_unseen(struct session *session, struct member *member);
+/* The session ends: drops those in which nothing was found. */
+void newborns_end(struct session *session);
 void newborns_free(struct session *session);
 /* Reads the heaps that were not read for a while: every half second, or less often if that costs more than 2 % of the time. */
 void session_census_due(struct session *session, uint64_t now);
