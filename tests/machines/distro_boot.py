@@ -5,16 +5,13 @@ import os
 import re
 import subprocess
 
+import packages
+import root
+import vm
 from fresh import Failed, last_words
 
 LIMIT = 300  # seconds for a boot and the demo; emulated, that takes half a minute
-
-# The processor is emulated: no machine lacks that. With cx16, which some versions of qemu emulate
-# badly, 6.12 hangs.
-QEMU = ("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max,-cx16", "-smp", "2",
-        "-m", "2G", "-display", "none", "-no-reboot", "-monitor", "none", "-nodefaults",
-        "-serial", "stdio")
-ARGUMENTS = "console=ttyS0 rdinit=/init panic=-1 mitigations=off loglevel=4 random.trust_cpu=on"
+ARGUMENTS = vm.COMMAND_LINE + " random.trust_cpu=on"
 
 # The first process; what it prints goes to the serial port.
 INIT = """#!/bin/sh
@@ -53,40 +50,24 @@ def keep_kernel(system, log):
     said = re.search(r"^package: (.*)$", system.run(system.root, FETCH, log), re.M)
     if not said:
         raise Failed("no package with a kernel")
-    package = os.path.join(system.archives, said[1])
-    with open(system.path("vmlinuz"), "wb") as kernel:
-        read = ("dpkg-deb", "--fsys-tarfile", package)
-        with subprocess.Popen(read, stdout=subprocess.PIPE) as files:
-            # It is in /boot; newer packages have it in /usr/lib/modules.
-            extract = ("tar", "-xO", "--wildcards", "*/vmlinuz*")
-            subprocess.run(extract, stdin=files.stdout, stdout=kernel, check=True)
-
-
-def pack(tree, initramfs):
-    find = ("find", ".", "-xdev", "-print0")
-    create = ("cpio", "--null", "--create", "--format=newc", "--quiet")
-    with open(initramfs, "wb") as file:
-        with subprocess.Popen(find, cwd=tree, stdout=subprocess.PIPE) as names:
-            subprocess.run(create, cwd=tree, stdin=names.stdout, stdout=file, check=True)
+    if os.path.exists(system.path("vmlinuz")):
+        os.unlink(system.path("vmlinuz"))
+    packages.unpack(os.path.join(system.archives, said[1]), system.path("vmlinuz"))
 
 
 def boot(system, log):
     """What the system said until the demo's end; the log has it until it switched itself off."""
-    initramfs = system.path("initramfs")
-    pack(system.tree, initramfs)
-    command = (*QEMU, "-kernel", system.path("vmlinuz"), "-initrd", initramfs,
-               "-append", ARGUMENTS)
-    with open(log, "wb+") as file:
-        try:
-            status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
-                                    timeout=LIMIT).returncode
-        except subprocess.TimeoutExpired:
-            status = "hung for %d s" % LIMIT
-        file.seek(0)
-        output = file.read().decode(errors="replace").replace("\r", "")
+    initramfs = root.pack(system.tree, system.path("initramfs"))
+    # The processor is emulated: no machine lacks that.
+    words = vm.command("tcg-cx16", system.path("vmlinuz"), initramfs, ARGUMENTS, [log], LIMIT)
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE)
     os.unlink(initramfs)
-    if status != 0:
-        raise Failed("qemu: %s: %s" % (status, last_words(output)))
+    with open(log, errors="replace") as file:
+        output = file.read().replace("\r", "")
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace") + output
+        raise Failed("qemu: status %d: %s" % (done.returncode, last_words(said)))
     return output.partition("demo's exit status")[0]
 
 

@@ -211,7 +211,7 @@ def run_step(system, name, done):
         return "passed", STEPS[name](system, log)
     except Skipped as reason:
         return "skipped", str(reason)
-    except (Failed, subprocess.CalledProcessError) as reason:
+    except (RuntimeError, subprocess.CalledProcessError) as reason:
         return "failed", str(reason)
 
 

@@ -8,7 +8,7 @@
     remove(system.root)
 
 No host is named here: another mirror is taken by changing the machine's sources. Nothing stays
-mounted, whatever happens. Failures are Failed, or subprocess.CalledProcessError.
+mounted, whatever happens. Failures are RuntimeError, or subprocess.CalledProcessError.
 """
 import contextlib
 import os
@@ -17,6 +17,8 @@ import shutil
 import signal
 import subprocess
 import time
+
+import mirror
 
 BASE_DAYS = 30  # after which minbase is made anew
 TIMEOUT = 1800  # seconds for one command in a system
@@ -40,24 +42,12 @@ exec chroot "$1" /usr/bin/env -i HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=nonin
 """
 
 
-class Failed(Exception):
+class Failed(RuntimeError):
     """What went wrong, in a line."""
 
 
 def said_by(*command):
     return subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode()
-
-
-def archive():
-    """The archive that has Debian's own suites, not security's and no vendor's."""
-    # apt reads both formats of its sources for us.
-    targets = said_by("apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI)",
-                      "Created-By: Packages")
-    for uri in targets.split():
-        uri = uri.rstrip("/")
-        if os.path.basename(uri) == "debian" or re.search(r"/archive/debian/\d{8}T\d{6}Z$", uri):
-            return uri
-    raise Failed("apt's sources name no Debian archive")
 
 
 def settings():
@@ -68,7 +58,7 @@ def settings():
 
 def debootstrap(suite, folder, archives, log):
     """A minimal SUITE in folder; its packages are kept in archives. All paths are absolute."""
-    uri = archive()
+    uri, _ = mirror.mirrors()
     command = ["debootstrap", "--variant=minbase", "--cache-dir=" + archives]
     if uri.startswith("https:"):
         command.append("--include=ca-certificates")
