@@ -45,7 +45,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(or $(FUZZ:%=tests/fuzz/fuz
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help demo test check unit golden oracle machines e2e parity kernels bench coverage distros fuzz format lint \
+.PHONY: all help demo test check unit golden oracle machines e2e parity kernels soak bench coverage distros fuzz format lint \
 	tools install clean
 
 all: $(OUT)/tracer
@@ -60,6 +60,7 @@ help:
 	@echo 'make bench      ratios to untraced, next to tracemalloc and other tools (root)'
 	@echo 'make coverage   the share of new blocks that has a traceback, for every CPython found (root)'
 	@echo 'make distros    make demo and the unit tests in fresh Debians 12, 13 and testing, or DISTROS="trixie" (root)'
+	@echo 'make soak       an hour of sessions over honest and hostile programs, killed at random (root); MINUTES=10 is less'
 	@echo 'make fuzz       every fuzz target, or those of FUZZ="lines plan", for FUZZ_SECONDS each (default 30)'
 	@echo 'make lint format tools install PREFIX=… clean'
 
@@ -147,7 +148,7 @@ parity: $(OUT)/tracer
 kernels:
 	$(Q)tools/install-deps kernels
 	$(Q)$(MAKE) --no-print-directory all $(filter %/verifier,$(TOOLS))
-	$(Q)$(PYTHON) tests/machines/kernels.py $(if $(KERNELS_QUICK),--quick) $(KERNELS) \
+	$(Q)$(PYTHON) tests/machines/kernels.py $(if $(KERNELS_QUICK),--quick) $(if $(KERNELS_RESUME),--resume) $(KERNELS) \
 		$(if $(KERNELS)$(KERNELS_QUICK),,--report docs/kernels.md)
 
 bench: $(OUT)/tracer $(OUT)/tools/bare $(OUT)/tools/bench_perfmap
@@ -157,6 +158,10 @@ bench: $(OUT)/tracer $(OUT)/tools/bare $(OUT)/tools/bench_perfmap
 
 coverage: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/coverage_table.py $(COVERAGE)
+
+# MINUTES=60, SEED=1
+soak: $(OUT)/tracer
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tests/soak/soak.py $(MINUTES:%=--minutes %) $(SEED:%=--seed %)
 
 # STEPS="demo,deps" are less than all of them.
 distros:

@@ -2,7 +2,7 @@
 """Debian's kernels one after the other in qemu: the tracer runs in each, feature by feature, and a
 table is written.
 
-usage: kernels.py [--quick] [--only REGEX,REGEX] [--jobs N] [--report FILE] [SERIES...]
+usage: kernels.py [--quick] [--only REGEX,REGEX] [--resume] [--jobs N] [--report FILE] [SERIES...]
 
 A series is "6.12", or "newest"; without one: all.
 
@@ -37,15 +37,31 @@ def tracer_identity():
         return hashlib.sha256(file.read()).hexdigest()[:16]
 
 
+def earlier(series, kernel):
+    """What this very tracer did on this very kernel in a whole run, without a failure; or None."""
+    try:
+        with open(os.path.join(FOLDER, "results", series + ".json")) as file:
+            result = json.load(file)
+    except (OSError, ValueError):
+        return None
+    same = result.get("tracer") == tracer_identity() and result.get("version") == kernel.version
+    whole = same and not result.get("quick") and not result.get("only")
+    return result if whole and not failures({series: result}) else None
+
+
 def run_one(series, found, initrd, how, options):
     """The result of one kernel, which is kept as results/SERIES.json, too."""
     kernel, vmlinuz = found
+    result = earlier(series, kernel) if options.resume else None
+    if result:
+        say("%s: as in an earlier run of this tracer" % series)
+        return result
     folder = os.path.join(FOLDER, "serial", series)
     if how == "tcg" and series == "6.12":
         how = "tcg-cx16"
     say("%s: %s %s, %s" % (series, kernel.name, kernel.version, how))
     result = Machine(series, kernel, vmlinuz, initrd, how, TRACER, folder).run(options.only)
-    result.update(tracer=tracer_identity(), quick=options.quick)
+    result.update(tracer=tracer_identity(), quick=options.quick, only=options.only)
     with open(os.path.join(FOLDER, "results", series + ".json"), "w") as file:
         json.dump(result, file, indent=1)
     say("%s: %d s" % (series, result["seconds"]))
@@ -112,6 +128,7 @@ def main():
     parser.add_argument("series", nargs="*")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default=[], type=lambda text: text.split(","))
+    parser.add_argument("--resume", action="store_true", help="repeat only what failed or is missing")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="machines at a time")
     parser.add_argument("--report", help="the table's file (default: build/machines/kernels.md)")
     options = parser.parse_args()

@@ -12,6 +12,7 @@ import guest
 import inside
 import kernels
 import life
+import packages
 import replay
 import report
 import system
@@ -36,6 +37,31 @@ def raises(error):
         raise error
 
     return feature
+
+
+@pytest.mark.parametrize(
+    "change, taken",
+    (
+        ({}, True),
+        ({"tracer": "another"}, False),
+        ({"version": "6.1.1-1"}, False),
+        ({"quick": True}, False),
+        ({"only": ["demo"]}, False),
+        ({"features": {"demo": {"feature": "demo", "status": "no", "reason": "why"}}}, False),
+        ({"features": {}}, False),
+    ),
+)
+def test_an_earlier_run_is_taken(monkeypatch, tmp_path, change, taken):
+    """Only what the same tracer did in whole and without a failure need not be repeated."""
+    monkeypatch.setattr(kernels, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(kernels, "tracer_identity", lambda: "this")
+    demo = {"demo": {"feature": "demo", "status": "yes", "reason": ""}}
+    result = {"tracer": "this", "version": "6.1.2-1", "quick": False, "only": [], "features": demo}
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "6.1.json").write_text(json.dumps(dict(result, **change)))
+    kernel = packages.Kernel("linux-image-6.1-cloud-amd64", "6.1.2-1", (6, 1))
+    assert bool(kernels.earlier("6.1", kernel)) == taken
+    assert not kernels.earlier("6.12", kernel)
 
 
 @pytest.mark.parametrize(
