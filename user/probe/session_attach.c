@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
@@ -49,13 +47,10 @@ int member_announce(struct session *session, struct member *member, const char *
 		.sample_bytes = session->opts.sample_bytes,
 		.ns_pid = ns_pid,
 	};
-	int err;
 
 	memcpy(record.name, name, strnlen(name, sizeof(record.name) - 1));
 	session_container(session, member->pid, record.container, sizeof(record.container));
-	member->announced = record;
-	err = session_feed(session, &record, sizeof(record));
-	return err ? err : trace_process_find(session->trace, member->pid, &member->index);
+	return member_begin(session, member, &record);
 }
 
 static void sites_count(const struct plan *plan, size_t *count, size_t *emulated)
@@ -118,32 +113,6 @@ static void attached_print(struct session *session, const struct member *member,
 		log_info("the native layer is not traced: %s", target->native_why);
 	for (size_t i = 0; i < plan->missing_count; i++)
 		log_debug("not probed: %s: %s", plan->missing[i].symbol, plan->missing[i].why);
-}
-
-int member_new(struct session *session, pid_t pid, struct member **out)
-{
-	struct member **members = realloc(session->members, (session->count + 1) * sizeof(*members));
-	struct epoll_event event = {.events = EPOLLIN};
-	struct member *member;
-
-	if (!members)
-		return -ENOMEM;
-	session->members = members;
-	member = calloc(1, sizeof(*member));
-	if (!member)
-		return -ENOMEM;
-	member->pid = pid;
-	/* The descriptor first: it names this process even if the number is given out again. A thread has none. */
-	member->pidfd = syscall(SYS_pidfd_open, pid, 0);
-	event.data.ptr = member;
-	if (member->pidfd >= 0 && epoll_ctl(session->ends, EPOLL_CTL_ADD, member->pidfd, &event)) {
-		int err = -errno;
-
-		member_close(session, member);
-		return error_set(err, "the kernel does not tell of its end");
-	}
-	*out = member;
-	return 0;
 }
 
 /*
@@ -283,18 +252,6 @@ static int member_baseline(struct session *session, struct member *member, int f
 	return 0;
 }
 
-/* An attachment that did not succeed. */
-static void member_abandon(struct session *session, struct member *member)
-{
-	if (session->count && session->members[session->count - 1] == member) {
-		attach_forget(session->attach, member->pid);
-		member_end(session, member, EVENT_EXIT); /* ends_watch() does the rest */
-		return;
-	}
-	attach_release(session->attach, member->pid);
-	member_close(session, member);
-}
-
 static int member_attach(struct session *session, struct member *member, const struct plan_target *target,
 			 int from_start)
 {
@@ -306,10 +263,8 @@ static int member_attach(struct session *session, struct member *member, const s
 		return obstacle_tell(OBSTACLE_PROBE, err);
 	err = member_announce(session, member, target->info.name, target->info.ns_pid, from_start,
 			      clock_ns(CLOCK_MONOTONIC));
-	if (err)
-		return err;
-	session->members[session->count++] = member;
-	err = member_symbols_begin(session, member);
+	if (!err)
+		err = member_symbols_begin(session, member);
 	if (err)
 		return err;
 	/* From here on events come. */
@@ -400,6 +355,7 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	member = NULL;
 	if (session->symbols && symbols_worker(session->symbols) == pid)
 		return error_set(-ENOENT, "it is the tracer's own");
+	members_release(session, pid);
 	err = member_new(session, pid, &member);
 	if (err)
 		return err;

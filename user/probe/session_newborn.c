@@ -176,10 +176,9 @@ int newborn_announce(struct session *session, const struct event_appear *event)
 	member->heap_unreadable = 1;
 	err = member_announce(session, member, event->name, (pid_t)event->ns_pid, 0, event->header.time_ns);
 	if (err) {
-		member_close(session, member);
+		member_abandon(session, member);
 		return err;
 	}
-	session->members[session->count++] = member;
 	newborn_claim(session, member, event->header.time_ns);
 	if (newborn_is_strange(session, member))
 		candidate = candidate_touch(session, event->header.tgid);
