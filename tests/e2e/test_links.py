@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from harness import environment, wait_until
+from harness import environment, text_differs, wait_until
 
 LITTLE, FEW, MORE = 128, 600, 4096  # descriptors: for no probes to speak of; for fewer than census mode has; for any number
 MANY = ("--backend", "perf", "-m", "growth", "--large-blocks")  # some 270 probes of a stripped Python, a third of census mode's
@@ -21,26 +21,11 @@ def keepers():
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open("/proc/%s/comm" % pid) as file:
-                if file.read() == "tracer-detach\n":
+                if file.read() == "tracer-links\n":
                     found.append(int(pid))
         except OSError:
             pass
     return found
-
-
-def text_differs(pid, path):
-    """Bytes of the file's code that are others in the process: probes."""
-    count = 0
-    with open("/proc/%d/maps" % pid) as maps, open("/proc/%d/mem" % pid, "rb") as memory, open(path, "rb") as file:
-        for line in maps:
-            fields = line.split()
-            if len(fields) < 6 or fields[5] != path or "x" not in fields[1]:
-                continue
-            start, end = (int(part, 16) for part in fields[0].split("-"))
-            memory.seek(start)
-            file.seek(int(fields[2], 16))
-            count += sum(a != b for a, b in zip(memory.read(end - start), file.read(end - start)))
-    return count
 
 
 def limited(tracer, soft, hard, *args):

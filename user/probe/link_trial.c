@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "target/own_place.h"
@@ -35,22 +36,37 @@ static int program_load(enum links_kind kind)
 	return fd < 0 ? -errno : fd;
 }
 
-int link_trial(enum links_kind kind)
+/* Links the program to a place of the child that this is, and ends with the link open. Its status: 0, or errno. */
+static void child_run(int program, enum links_kind kind)
 {
 	char path[OWN_PLACE_PATH];
 	uint64_t offset, cookie = 0;
-	int program, link, err = own_place_find((uintptr_t)trial_place, path, &offset);
+	int link = own_place_find((uintptr_t)trial_place, path, &offset);
 
-	if (err)
-		return err;
-	program = program_load(kind);
+	setsid();
+	if (!link)
+		link = links_multi_create(program, kind, path, getpid(), &offset, &cookie, 1);
+	_exit(link < 0 ? -link : 0);
+}
+
+int link_trial(enum links_kind kind)
+{
+	int program = program_load(kind), status = 0, err;
+	pid_t child;
+
 	if (program < 0)
 		return program == -EPERM || program == -EACCES ? program : 0;
-	link = links_multi_create(program, kind, path, getpid(), &offset, &cookie, 1);
+	/* A link is made and closed by a process that is not killed with us: links_holder.h says why. */
+	child = fork();
+	if (!child)
+		child_run(program, kind);
+	err = child < 0 ? -errno : 0;
+	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
 	close(program);
-	if (link >= 0)
-		close(link);
-	return link == -EPERM || link == -EACCES ? link : link >= 0;
+	if (!err)
+		err = WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
+	return err == -EPERM || err == -EACCES ? err : !err;
 }
 
 /* Types of an int and of an array of so many bytes; a descriptor, or -errno. */

@@ -241,9 +241,13 @@ int session_drain(struct session *session)
 {
 	int count = attach_drain(session->attach, DRAIN_BATCH);
 	uint64_t now;
+	int err;
 
 	if (count < 0)
 		return count;
+	err = attach_check(session->attach);
+	if (err)
+		return err;
 	if (session->capture_error)
 		return session->capture_error;
 	/* Also when there is always more: who comes then would never be seen. */
@@ -257,8 +261,7 @@ int session_drain(struct session *session)
 	}
 	session_governor_due(session, clock_ns(CLOCK_MONOTONIC));
 	if (clock_ns(CLOCK_MONOTONIC) - session->loss_ns >= LOSS_PERIOD_NS) {
-		int err = session_count_loss(session);
-
+		err = session_count_loss(session);
 		if (err)
 			return err;
 	}
@@ -312,6 +315,11 @@ int session_attach_rights(const struct session *session)
 
 	obstacle_facts_read(&facts);
 	return attach_is_by_events(session->attach) && facts.perf_event_paranoid > 2 ? 2 : 1;
+}
+
+int session_confine(struct session *session, int attaches)
+{
+	return attach_confine(session->attach, attaches);
 }
 
 struct trace *session_trace(struct session *session)

@@ -126,7 +126,7 @@ static int is_ours(pid_t pid, void *context)
 	for (size_t i = 0; i < session->expected_count; i++)
 		if (session->expected[i] == pid)
 			return 1;
-	return pid == getpid() || member_find(session, pid);
+	return pid == getpid() || pid == attach_holder(session->attach) || member_find(session, pid);
 }
 
 /* -1: the file is probed in every process. */
@@ -353,7 +353,8 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	if (member && (!member->newborn || newborn_settle(session, member, &err)))
 		return err;
 	member = NULL;
-	if (session->symbols && symbols_worker(session->symbols) == pid)
+	if (pid == attach_holder(session->attach) ||
+	    (session->symbols && symbols_worker(session->symbols) == pid))
 		return error_set(-ENOENT, "it is the tracer's own");
 	members_release(session, pid);
 	err = member_new(session, pid, &member);
