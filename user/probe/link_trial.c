@@ -8,9 +8,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "probe/aside.h"
 #include "target/own_place.h"
 
 /* What is probed: nobody calls it. */
@@ -36,37 +36,25 @@ static int program_load(enum links_kind kind)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Links the program to a place of the child that this is, and ends with the link open. Its status: 0, or errno. */
-static void child_run(int program, enum links_kind kind)
+/* Links a program to a place of the child that this is. 1, 0; -EPERM, -EACCES. */
+static int link_try(void *context)
 {
+	const enum links_kind *kind = context;
 	char path[OWN_PLACE_PATH];
 	uint64_t offset, cookie = 0;
-	int link = own_place_find((uintptr_t)trial_place, path, &offset);
+	int program, link = own_place_find((uintptr_t)trial_place, path, &offset);
 
-	setsid();
-	if (!link)
-		link = links_multi_create(program, kind, path, getpid(), &offset, &cookie, 1);
-	_exit(link < 0 ? -link : 0);
+	if (link)
+		return link;
+	link = program = program_load(*kind);
+	if (program >= 0)
+		link = links_multi_create(program, *kind, path, getpid(), &offset, &cookie, 1);
+	return link == -EPERM || link == -EACCES ? link : link >= 0;
 }
 
 int link_trial(enum links_kind kind)
 {
-	int program = program_load(kind), status = 0, err;
-	pid_t child;
-
-	if (program < 0)
-		return program == -EPERM || program == -EACCES ? program : 0;
-	/* A link is made and closed by a process that is not killed with us: links_holder.h says why. */
-	child = fork();
-	if (!child)
-		child_run(program, kind);
-	err = child < 0 ? -errno : 0;
-	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
-	close(program);
-	if (!err)
-		err = WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
-	return err == -EPERM || err == -EACCES ? err : !err;
+	return aside_ask(link_try, &kind);
 }
 
 /* Types of an int and of an array of so many bytes; a descriptor, or -errno. */
