@@ -109,11 +109,14 @@ $(OUT)/tests/%: tests/unit/%.c $(OUT)/libtracer.a
 
 # A library of its own: with clang, the sanitizers and the coverage feedback that steers the fuzzer.
 FUZZ_LIB := build/fuzz/lib
+# Of functions that are there twice a fuzz target's own is taken: fuzz_session puts a world in the place of the kernel.
+$(OUT)/fuzz/fuzz_session: tests/fuzz/session_world.c
 $(OUT)/fuzz/%: tests/fuzz/%.c $(SOURCES)
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)$(MAKE) --no-print-directory CC=clang SAN=1 OUT=$(FUZZ_LIB) \
 		CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' $(FUZZ_LIB)/libtracer.a >/dev/null && \
-		clang $(CFLAGS_ALL) -Itests/fuzz -I$(FUZZ_LIB)/gen -fsanitize=fuzzer $(SANITIZE) -o $@ $< $(FUZZ_LIB)/libtracer.a $(LIBS)
+		clang $(CFLAGS_ALL) -Itests/fuzz -I$(FUZZ_LIB)/gen -fsanitize=fuzzer $(SANITIZE) -Wl,-z,muldefs -o $@ \
+		$(filter tests/fuzz/%,$^) $(FUZZ_LIB)/libtracer.a $(LIBS)
 
 unit: $(UNIT)
 	$(Q)tests/run-unit $(UNIT)

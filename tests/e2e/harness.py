@@ -78,7 +78,7 @@ def wait_reading(pid):
 
 
 def code_of(pid, path=None):
-    """(file, what is mapped of it as code, what the file has there) of each mapping (of one file)."""
+    """(file, address, what is mapped of it as code, what the file has there) of each mapping (of one file)."""
     proc = "/proc/%d/" % pid
     with open(proc + "maps") as maps, open(proc + "mem", "rb", buffering=0) as memory:
         for line in maps:
@@ -92,13 +92,13 @@ def code_of(pid, path=None):
             memory.seek(low)
             got = memory.read(len(wanted))
             assert len(got) == len(wanted), "the code of %s cannot be read" % match[4]
-            yield match[4], got, wanted
+            yield match[4], low, got, wanted
 
 
 def text_differs(pid, path=None):
     """How many bytes of the mapped code (of one file) differ from the files that they were mapped from: probes."""
     differs = 0
-    for _, got, wanted in code_of(pid, path):
+    for _, _, got, wanted in code_of(pid, path):
         for at in range(0, len(got), 4096):
             if got[at : at + 4096] != wanted[at : at + 4096]:
                 differs += sum(a != b for a, b in zip(got[at : at + 4096], wanted[at : at + 4096]))

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "probe/features_missing.h"
+#include "probe/leftover.h"
 #include "probe/obstacles.h"
 #include "probe/plan_process.h"
 #include "probe/plan_target.h"
@@ -252,12 +253,42 @@ static int member_baseline(struct session *session, struct member *member, int f
 	return 0;
 }
 
+/* Breakpoints that are there already are told of, of the first processes: a killed tracer's are gone with ours. */
+static void leftover_tell(const struct session *session, const struct member *member,
+			  const struct plan_target *target)
+{
+	const struct plan *plan = &target->python;
+	struct leftover found = {0};
+
+	if (session->told >= SESSION_TOLD)
+		return;
+	/* Where our own lie in the file for all, they are what there is. */
+	if (plan->count && !attach_is_everywhere(session->attach, member->runtime.file))
+		leftover_count(member->pid, plan, member->runtime.file, &found);
+	if (plan->memory && !attach_is_everywhere(session->attach, plan->memory_file))
+		leftover_count(member->pid, plan->memory, plan->memory_file, &found);
+	for (size_t i = 0; i < target->native_count; i++)
+		if (!attach_is_everywhere(session->attach, target->native[i].file))
+			leftover_count(member->pid, target->native[i].plan, target->native[i].file, &found);
+	if (found.at_sites)
+		log_info("PID %d: %zu breakpoints were in its code before: another tracer's, or left by one "
+			 "that was killed, which are gone when this one ends",
+			 member->pid, found.at_sites);
+	if (found.elsewhere)
+		log_info("PID %d: %zu breakpoints are in its code where this mode has no probe: another "
+			 "tracer's, or left by one that was killed in another mode; to trace the process in "
+			 "that "
+			 "mode (-m exact has the most probes) until a regular end takes those out",
+			 member->pid, found.elsewhere);
+}
+
 static int member_attach(struct session *session, struct member *member, const struct plan_target *target,
 			 int from_start)
 {
 	int err;
 
 	target_describe(session, member, &target->python);
+	leftover_tell(session, member, target);
 	err = member_probe(session, member, target, ATTACH_ALL);
 	if (err)
 		return obstacle_tell(OBSTACLE_PROBE, err);
