@@ -33,10 +33,10 @@ static void check(int holds, const char *what, const struct process *process)
 static void process_add(struct session *session, uint8_t which)
 {
 	struct process *process = &world.processes[which % PROCESSES];
-	int was_alive = process->alive, end_fd = process->end_fd;
+	int was_alive = process->alive;
+	unsigned int begun = process->begun;
 
-	if (session_add(session, world_pid(process), which & 0x80) || !was_alive ||
-	    process->end_fd != end_fd)
+	if (session_add(session, world_pid(process), which & 0x80) || !was_alive || process->begun != begun)
 		process->unsure = 1;
 	else
 		process->told = 1;
@@ -66,6 +66,7 @@ static void session_step(struct session *session)
 		break;
 	default:
 		session_drain(session);
+		world.drains++;
 	}
 }
 
@@ -96,7 +97,8 @@ static void members_check(struct session *session)
 		check(process->alive || !is_member, "a member that has ended", process);
 		check(!process->alive || process->unsure || is_member == process->target,
 		      "the session and BPF disagree", process);
-		check(!process->alive || process->unsure || process->told || !is_member,
+		/* After a loss the session looks for itself. */
+		check(!process->alive || process->unsure || world.lost || process->told || !is_member,
 		      "a member of which nobody told", process);
 		check(!process->alive || process->unsure || !process->told || !process->python || is_member,
 		      "not a member", process);

@@ -103,7 +103,10 @@ static void process_begin(struct process *process)
 {
 	if (process->end_fd)
 		close(process->end_fd);
-	*process = (struct process){.alive = 1, .end_fd = eventfd(0, EFD_CLOEXEC), .mapped = world.now_ns};
+	*process = (struct process){.alive = 1,
+				    .end_fd = eventfd(0, EFD_CLOEXEC),
+				    .mapped = world.now_ns,
+				    .begun = process->begun + 1};
 }
 
 static void appear(struct process *process, const struct process *parent, uint32_t layers, uint8_t how)
@@ -151,15 +154,16 @@ static void process_exec(struct process *process, uint8_t how)
 	union record record = {.process = {.code = 0}};
 	struct map_watch_record told = {
 		.tgid = (uint32_t)world_pid(process), .time_ns = world.now_ns, .exec = 1};
-	int was = process->target || is_watched(process), unsure = process->unsure;
+	int was = process->target || is_watched(process), lost = 0;
 
-	if (process->target && !is_lost(process, how))
+	if (process->target)
+		lost = is_lost(process, how);
+	if (process->target && !lost)
 		record_put(&record, EVENT_EXEC, sizeof(record.process), process);
-	unsure |= process->unsure;
 	process->target = process->told = 0;
 	process->python = how & 1;
 	/* What went wrong with the program before says nothing of this one; its probes may be there yet. */
-	process->unsure = unsure && world.watch == ABI_WATCH_NONE;
+	process->unsure = lost || (process->unsure && world.watch == ABI_WATCH_NONE);
 	process->mapped = world.now_ns;
 	if (map_end < RECORDS)
 		maps[map_end++] = told;
@@ -177,6 +181,7 @@ static void process_exit(struct process *process, uint8_t how)
 	if ((process->target || is_watched(process)) && !is_lost(process, how))
 		record_put(&record, EVENT_EXIT, sizeof(record.process), process);
 	process->alive = process->target = process->followed = 0;
+	process->ended = world.drains;
 	if (write(process->end_fd, &one, sizeof(one)) != sizeof(one))
 		abort();
 }
@@ -216,7 +221,7 @@ static void world_step(void)
 	world.now_ns += 1000;
 	how = world_byte();
 	if (!process->alive) {
-		if (op >= 0xe0)
+		if (op >= 0xe0 && process->ended < world.drains)
 			process_begin(process);
 		return;
 	}
@@ -224,7 +229,7 @@ static void world_step(void)
 	case 0:
 	case 1:
 		other = &world.processes[how % PROCESSES];
-		if (!other->alive)
+		if (!other->alive && other->ended < world.drains)
 			process_fork(process, other, (uint8_t)(how / PROCESSES + 1));
 		break;
 	case 2:
@@ -289,7 +294,8 @@ int clock_getcpuclockid(pid_t pid, clockid_t *out)
 	return world_process(pid)->alive ? 0 : ESRCH;
 }
 
-long syscall(long number, ...)
+/* Not all of its arguments are there. */
+__attribute__((no_sanitize("address", "undefined"))) long syscall(long number, ...)
 {
 	register long r10 __asm__("r10"), r8 __asm__("r8"), r9 __asm__("r9");
 	long a, b, c, result;

@@ -27,6 +27,8 @@ struct process {
 	int placed;   /* probes are placed in it alone */
 	uint64_t mapped;
 	int end_fd; /* an eventfd in place of its pidfd */
+	unsigned int begun; /* how many processes had its number so far */
+	unsigned int ended; /* world.drains at its end: its number is given out again after another */
 };
 
 struct world {
@@ -38,6 +40,7 @@ struct world {
 	uint32_t layers; /* what programs become targets with (struct attach_opts.newborn) */
 	struct process processes[PROCESSES];
 	uint64_t lost, hits;
+	unsigned int drains; /* calls of session_drain() so far */
 };
 
 extern struct world world;
