@@ -161,6 +161,7 @@ static void process_exec(struct process *process, uint8_t how)
 	if (process->target && !lost)
 		record_put(&record, EVENT_EXEC, sizeof(record.process), process);
 	process->target = process->told = 0;
+	process->begun++;
 	process->python = how & 1;
 	/* What went wrong with the program before says nothing of this one; its probes may be there yet. */
 	process->unsure = lost || (process->unsure && world.watch == ABI_WATCH_NONE);
@@ -189,6 +190,7 @@ static void process_exit(struct process *process, uint8_t how)
 /* A library comes; it may be Python. */
 static void process_map(struct process *process, uint8_t how)
 {
+	static char path[] = "/nowhere/library.so";
 	struct map_watch_record told = {.tgid = (uint32_t)world_pid(process), .time_ns = world.now_ns};
 
 	process->mapped = world.now_ns;
@@ -196,6 +198,7 @@ static void process_map(struct process *process, uint8_t how)
 	told.map.start = 0x10000ull * how;
 	told.map.end = told.map.start + 0x1000;
 	told.map.inode = 1u + how;
+	told.map.path = path;
 	if (map_end < RECORDS)
 		maps[map_end++] = told;
 }

@@ -27,7 +27,7 @@ struct process {
 	int placed;   /* probes are placed in it alone */
 	uint64_t mapped;
 	int end_fd; /* an eventfd in place of its pidfd */
-	unsigned int begun; /* how many processes had its number so far */
+	unsigned int begun; /* how many programs had its number so far */
 	unsigned int ended; /* world.drains at its end: its number is given out again after another */
 };
 

@@ -21,6 +21,7 @@
 #include "python/version.h"
 #include "symbols/symbols.h"
 
+#define SETTLE_TURNS   4            /* programs that one process calls while it is looked at */
 #define USERS_FRESH_NS 500000000ull /* for how long it is taken to be true who maps what */
 
 uint32_t member_mode_flags(const struct member *member)
@@ -380,10 +381,10 @@ int session_add(struct session *session, pid_t pid, int from_start)
 
 	/* What is in the ring buffer is of the time before, of another program perhaps. */
 	session_pull(session);
-	member = member_find(session, pid);
-	if (member && (!member->newborn || newborn_settle(session, member, &err)))
-		return err;
-	member = NULL;
+	/* In what is drained by that it may have called the next program, which is a newborn, too. */
+	for (int turn = 0; (member = member_find(session, pid)); turn++)
+		if (!member->newborn || turn == SETTLE_TURNS || newborn_settle(session, member, &err))
+			return err;
 	if (pid == attach_holder(session->attach) ||
 	    (session->symbols && symbols_worker(session->symbols) == pid))
 		return error_set(-ENOENT, "it is the tracer's own");
