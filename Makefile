@@ -45,7 +45,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(or $(FUZZ:%=tests/fuzz/fuz
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help demo test check unit golden oracle machines e2e parity kernels soak bench coverage distros fuzz format lint \
+.PHONY: all help demo test check unit golden oracle machines e2e parity kills kernels soak bench coverage distros fuzz format lint \
 	tools install clean
 
 all: $(OUT)/tracer
@@ -56,6 +56,7 @@ help:
 	@echo 'make test       install what the tests need, then every test (root); last line: N passed, N failed'
 	@echo 'make check      unit and golden tests, and those against tracemalloc'"'"'s own files; no root (also with SAN=1)'
 	@echo 'make parity     the long comparison with tracemalloc over all versions (root)'
+	@echo 'make kills      SIGKILL to the tracer at 500 moments, or at KILLS="100": nothing of it stays in its target (root)'
 	@echo 'make kernels    Debian'"'"'s kernels in virtual machines, into docs/kernels.md (root); KERNELS="6.1 newest" picks'
 	@echo 'make bench      ratios to untraced, next to tracemalloc and other tools (root)'
 	@echo 'make coverage   the share of new blocks that has a traceback, for every CPython found (root)'
@@ -109,11 +110,14 @@ $(OUT)/tests/%: tests/unit/%.c $(OUT)/libtracer.a
 
 # A library of its own: with clang, the sanitizers and the coverage feedback that steers the fuzzer.
 FUZZ_LIB := build/fuzz/lib
+# Of functions that are there twice a fuzz target's own is taken: fuzz_session puts a world in the place of the kernel.
+$(OUT)/fuzz/fuzz_session: tests/fuzz/session_world.c
 $(OUT)/fuzz/%: tests/fuzz/%.c $(SOURCES)
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)$(MAKE) --no-print-directory CC=clang SAN=1 OUT=$(FUZZ_LIB) \
 		CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' $(FUZZ_LIB)/libtracer.a >/dev/null && \
-		clang $(CFLAGS_ALL) -Itests/fuzz -I$(FUZZ_LIB)/gen -fsanitize=fuzzer $(SANITIZE) -o $@ $< $(FUZZ_LIB)/libtracer.a $(LIBS)
+		clang $(CFLAGS_ALL) -Itests/fuzz -I$(FUZZ_LIB)/gen -fsanitize=fuzzer $(SANITIZE) -Wl,-z,muldefs -o $@ \
+		$(filter tests/fuzz/%,$^) $(FUZZ_LIB)/libtracer.a $(LIBS)
 
 unit: $(UNIT)
 	$(Q)tests/run-unit $(UNIT)
@@ -143,6 +147,9 @@ e2e: $(OUT)/tracer
 
 parity: $(OUT)/tracer
 	$(Q)$(PYTEST) tests/e2e/test_parity.py --all-versions
+
+kills: $(OUT)/tracer
+	$(Q)$(PYTEST) tests/e2e/test_kill.py --kills $(or $(KILLS),500)
 
 # The table of all kernels is part of the documents; that of some, or of a quick run, is left in build/machines/.
 kernels:

@@ -21,6 +21,7 @@ import pythons
 
 def pytest_addoption(parser):
     parser.addoption("--all-versions", action="store_true", help="run versioned tests with CPython 3.8 to 3.15")
+    parser.addoption("--kills", type=int, default=24, help="how often test_kill.py kills the tracer")
 
 
 def pytest_configure(config):

@@ -77,6 +77,34 @@ def wait_reading(pid):
     wait_until(reading, "PID %d waits for its stdin" % pid)
 
 
+def code_of(pid, path=None):
+    """(file, address, what is mapped of it as code, what the file has there) of each mapping (of one file)."""
+    proc = "/proc/%d/" % pid
+    with open(proc + "maps") as maps, open(proc + "mem", "rb", buffering=0) as memory:
+        for line in maps:
+            match = re.match(r"([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) \S+ [1-9]\d* +(/.*)$", line)
+            if not match or path not in (None, match[4]):
+                continue
+            low, high, offset = (int(match[i], 16) for i in (1, 2, 3))
+            with open(match[4], "rb") as file:
+                file.seek(offset)
+                wanted = file.read(high - low)
+            memory.seek(low)
+            got = memory.read(len(wanted))
+            assert len(got) == len(wanted), "the code of %s cannot be read" % match[4]
+            yield match[4], low, got, wanted
+
+
+def text_differs(pid, path=None):
+    """How many bytes of the mapped code (of one file) differ from the files that they were mapped from: probes."""
+    differs = 0
+    for _, _, got, wanted in code_of(pid, path):
+        for at in range(0, len(got), 4096):
+            if got[at : at + 4096] != wanted[at : at + 4096]:
+                differs += sum(a != b for a, b in zip(got[at : at + 4096], wanted[at : at + 4096]))
+    return differs
+
+
 def error_line(done, status):
     """The one line on stderr with which a tracer that failed ended: what, target, why, remedy."""
     assert done.returncode == status, "status %d: %s" % (done.returncode, done.stderr)

@@ -8,39 +8,26 @@ import subprocess
 
 import pytest
 
-from harness import environment, wait_until
+from harness import environment, text_differs, wait_until
 
 LITTLE, FEW, MORE = 128, 600, 4096  # descriptors: for no probes to speak of; for fewer than census mode has; for any number
 MANY = ("--backend", "perf", "-m", "growth", "--large-blocks")  # some 270 probes of a stripped Python, a third of census mode's
 SLOW = 300  # seconds for the kernel to take out some hundred probes, and those of another test before it
 
 
-def keepers():
-    """Processes that hold links on behalf of a tracer that has ended."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open("/proc/%s/comm" % pid) as file:
-                if file.read() == "tracer-detach\n":
-                    found.append(int(pid))
-        except OSError:
-            pass
-    return found
+def comm(pid):
+    try:
+        with open("/proc/%s/comm" % pid) as file:
+            return file.read().rstrip("\n")
+    except OSError:
+        return None
 
 
-def text_differs(pid, path):
-    """Bytes of the file's code that are others in the process: probes."""
-    count = 0
-    with open("/proc/%d/maps" % pid) as maps, open("/proc/%d/mem" % pid, "rb") as memory, open(path, "rb") as file:
-        for line in maps:
-            fields = line.split()
-            if len(fields) < 6 or fields[5] != path or "x" not in fields[1]:
-                continue
-            start, end = (int(part, 16) for part in fields[0].split("-"))
-            memory.seek(start)
-            file.seek(int(fields[2], 16))
-            count += sum(a != b for a, b in zip(memory.read(end - start), file.read(end - start)))
-    return count
+def holder(run):
+    """The process that holds the links of a tracer."""
+    with open("/proc/%d/task/%d/children" % (run.pid, run.pid)) as file:
+        found = [int(pid) for pid in file.read().split() if comm(pid) == "tracer-links"]
+    return found[0] if found else None
 
 
 def limited(tracer, soft, hard, *args):
@@ -64,18 +51,16 @@ def attached(stderr):
 
 
 def test_end_does_not_wait_for_the_kernel(tracer, start, stripped):
-    """The tracer ends with its report; a child sees to the probes, holds nobody's pipe, and leaves none."""
+    """The tracer ends with its report; another process sees to the probes, holds nobody's pipe, and leaves none."""
     target = start(stripped, "golden.py")
     path = os.path.realpath("/proc/%d/exe" % target.pid)
-    before = set(keepers())
     run = limited(tracer, LITTLE, MORE, *MANY, "-p", target.pid, "-d", "1")
+    pid = wait_until(lambda: holder(run), "a process for the links is there")
     out, err = run.communicate(timeout=SLOW)  # until the pipes' end
     assert run.returncode == 0 and "goes on for a while after the end" in err, err
-    mine = set(keepers()) - before
-    assert mine, "nobody holds the probes, and %d bytes of them are there" % text_differs(target.pid, path)
-    for pid in mine:
-        os.kill(pid, signal.SIGKILL)  # they go with it all the same
-    wait_until(lambda: not mine & set(keepers()), "all probes are out", SLOW)
+    assert comm(pid), "nobody holds the probes, and %d bytes of them are there" % text_differs(target.pid, path)
+    os.kill(pid, signal.SIGKILL)  # they go with it all the same
+    wait_until(lambda: not comm(pid), "all probes are out", SLOW)
     assert text_differs(target.pid, path) == 0
     target.step()
     assert target.expect()

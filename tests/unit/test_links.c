@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <bpf/bpf.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/bpf.h>
 #include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "abi/target.h"
 #include "probe/link_trial.h"
-#include "probe/links_closer.h"
+#include "probe/links_holder.h"
+#include "target/own_place.h"
+
+#define NOP 0x90 /* the first byte of place() */
 
 #define STORAGE_TOO_LARGE (1u << 20) /* no kernel's task storage has that much (U16_MAX) */
 
@@ -50,6 +58,110 @@ static void task_storage_is_tried(void **state)
 	assert_int_equal(task_storage_trial(STORAGE_TOO_LARGE), 0);
 }
 
+/* What is probed: nobody calls it. */
+__attribute__((naked, noinline, used)) static void place(void)
+{
+	asm volatile("nop; ret");
+}
+
+static int is_probed(void)
+{
+	return *(volatile uint8_t *)(uintptr_t)place != NOP;
+}
+
+static int program_load(enum links_kind kind)
+{
+	const struct bpf_insn insns[] = {
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
+		{.code = BPF_JMP | BPF_EXIT},
+	};
+	struct bpf_prog_load_opts opts = {
+		.sz = sizeof(opts),
+		.expected_attach_type = (enum bpf_attach_type)links_attach_type(kind),
+	};
+
+	return bpf_prog_load(BPF_PROG_TYPE_KPROBE, "links_test", "GPL", insns,
+			     sizeof(insns) / sizeof(insns[0]), &opts);
+}
+
+/* Has place() of a process probed. 0, -errno. */
+static int place_probe(struct links_holder *holder, pid_t pid, uint32_t *group)
+{
+	struct links_wanted wanted = {.backend = LINKS_MULTI, .kind = LINKS_ENTRY, .pid = pid, .count = 1};
+	uint64_t offset, cookie = 0;
+	char path[OWN_PLACE_PATH];
+	size_t made = 0;
+	int err = own_place_find((uintptr_t)place, path, &offset);
+
+	wanted.offsets = &offset;
+	wanted.cookies = &cookie;
+	wanted.program = program_load(LINKS_ENTRY);
+	wanted.file = open(path, O_RDONLY | O_CLOEXEC);
+	if (!err)
+		err = links_holder_add(holder, &wanted, group, &made);
+	close(wanted.program);
+	close(wanted.file);
+	return err ? err : made != 1;
+}
+
+static void multi_need(void)
+{
+	int multi = link_trial(LINKS_ENTRY);
+
+	privileges_need(multi);
+	if (!multi) {
+		printf("this kernel has no links of many uprobes\n");
+		skip();
+	}
+}
+
+static void groups_come_and_go(void **state)
+{
+	struct links_holder *holder;
+	uint32_t first, second;
+
+	(void)state;
+	multi_need();
+	assert_int_equal(links_holder_new(&holder), 0);
+	assert_int_equal(place_probe(holder, getpid(), &first), 0);
+	assert_int_equal(place_probe(holder, getpid(), &second), 0);
+	assert_int_equal(links_holder_count(holder), 2);
+	links_holder_drop(holder, &first, 1, 1, 1);
+	assert_int_equal(links_holder_count(holder), 1);
+	assert_true(is_probed());
+	links_holder_drop(holder, &second, 1, 1, 1);
+	assert_false(is_probed());
+	assert_int_equal(place_probe(holder, getpid(), &first), 0);
+	assert_true(is_probed());
+	links_holder_free(holder, 1);
+	assert_false(is_probed());
+}
+
+/* The reason is the kernel's; what holds links goes on. */
+static void refusals_are_told(void **state)
+{
+	const uint64_t offset = 0, cookie = 0;
+	struct links_wanted wanted = {.backend = LINKS_MULTI,
+				      .program = STDIN_FILENO,
+				      .file = STDIN_FILENO,
+				      .pid = -1,
+				      .offsets = &offset,
+				      .cookies = &cookie,
+				      .count = 1};
+	struct links_holder *holder;
+	uint32_t group;
+	size_t made;
+
+	(void)state;
+	assert_int_equal(links_holder_new(&holder), 0);
+	assert_true(links_holder_add(holder, &wanted, &group, &made) < 0);
+	assert_int_equal(made, 0);
+	wanted.count = 0;
+	assert_int_equal(links_holder_add(holder, &wanted, &group, &made), 0);
+	assert_int_equal(links_holder_check(holder), 0);
+	links_holder_free(holder, 1);
+}
+
 static int is_at_end(int fd, int wait_ms)
 {
 	struct pollfd poll_end = {.fd = fd, .events = POLLIN};
@@ -57,31 +169,73 @@ static int is_at_end(int fd, int wait_ms)
 	return poll(&poll_end, 1, wait_ms) == 1 && poll_end.revents & POLLHUP;
 }
 
-/* What we close lives on in a child, until we say so: the end of a pipe tells. */
-static void links_live_on(void **state)
+/* Its owner is killed: the probe goes all the same, though a copy of the owner's descriptors is open elsewhere. */
+static void it_ends_with_its_owner(void **state)
 {
-	int ends[2], other[2], left = -1;
+	int said[2], held[2];
+	pid_t owner;
+	char byte;
 
 	(void)state;
-	assert_int_equal(pipe(ends), 0);
-	assert_int_equal(pipe(other), 0);
-	assert_int_equal(links_leave_begin(&ends[1], 1, &left), 0);
-	close(ends[1]);
-	close(other[1]);
-	assert_true(is_at_end(other[0], 5000)); /* it holds nothing else */
-	assert_false(is_at_end(ends[0], 100));
-	links_leave_end(left);
-	assert_true(is_at_end(ends[0], 5000));
-	close(ends[0]);
-	close(other[0]);
+	multi_need();
+	assert_int_equal(pipe(said), 0);
+	assert_int_equal(pipe(held), 0);
+	owner = fork();
+	if (!owner) {
+		struct links_holder *holder;
+		uint32_t group;
+
+		close(held[0]);
+		if (links_holder_new(&holder) || place_probe(holder, getppid(), &group))
+			_exit(1);
+		if (!fork()) {
+			close(held[1]);
+			close(said[1]);
+			read(said[0], &byte, 1);
+			_exit(0);
+		}
+		if (write(held[1], "", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(held[1]);
+	assert_int_equal(read(held[0], &byte, 1), 1);
+	assert_true(is_probed());
+	kill(owner, SIGKILL);
+	assert_int_equal(waitpid(owner, NULL, 0), owner);
+	assert_true(is_at_end(held[0], 5000)); /* what it inherited it does not keep open */
+	for (int i = 0; i < 500 && is_probed(); i++)
+		usleep(10000);
+	assert_false(is_probed());
+	close(said[1]);
+	close(said[0]);
+	close(held[0]);
+}
+
+/* One that is killed is missed. */
+static void its_end_is_told(void **state)
+{
+	struct links_holder *holder;
+	uint32_t group = 0;
+
+	(void)state;
+	assert_int_equal(links_holder_new(&holder), 0);
+	assert_int_equal(links_holder_check(holder), 0);
+	kill(links_holder_pid(holder), SIGKILL);
+	waitpid(links_holder_pid(holder), NULL, 0);
+	assert_int_equal(links_holder_check(holder), -ECHILD);
+	assert_int_equal(links_holder_confine(holder, 0), -ECHILD);
+	links_holder_drop(holder, &group, 1, 0, 1);
+	links_holder_free(holder, 1);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(links_are_tried),
-		cmocka_unit_test(task_storage_is_tried),
-		cmocka_unit_test(links_live_on),
+		cmocka_unit_test(links_are_tried),        cmocka_unit_test(task_storage_is_tried),
+		cmocka_unit_test(groups_come_and_go),     cmocka_unit_test(refusals_are_told),
+		cmocka_unit_test(it_ends_with_its_owner), cmocka_unit_test(its_end_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,8 +100,9 @@ static int run_confine(const struct run *run)
 {
 	int attaches = run->options.session.watch != ABI_WATCH_NONE || run->options.session.overhead > 0;
 
-	return privileges_drop(run->output || run->capture,
-			       attaches ? session_attach_rights(run->session) : 0);
+	int rights = attaches ? session_attach_rights(run->session) : 0;
+
+	return session_confine(run->session, rights) ?: privileges_drop(run->output || run->capture, rights);
 }
 
 /* Is there anything under trace, or may there be? A command without Python may start one. */

@@ -80,9 +80,11 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	if (!attach)
 		return -ENOMEM;
 	attach->empty = opts->empty;
-	links_closer_begin(&attach->closer);
 	attach->backend = links_choose(features, opts->no_session, opts->no_multi);
 	links_silence_libbpf();
+	err = links_holder_new(&attach->holder);
+	if (err)
+		goto fail;
 	attach->skeleton = alloc_bpf__open();
 	if (!attach->skeleton) {
 		err = error_set(-errno, "the BPF object cannot be opened");
@@ -123,7 +125,6 @@ void attach_free(struct attach *attach)
 	if (!attach)
 		return;
 	attach_detach(attach);
-	links_closer_end(&attach->closer);
 	free(attach->placed);
 	stream_close(attach->stream);
 	alloc_bpf__destroy(attach->skeleton);
@@ -176,7 +177,24 @@ int attach_is_by_events(const struct attach *attach)
 
 size_t attach_probes_left(const struct attach *attach)
 {
-	return links_probes_left(attach->backend);
+	const struct links links = {.backend = attach->backend, .holder = attach->holder};
+
+	return links_probes_left(&links);
+}
+
+pid_t attach_holder(const struct attach *attach)
+{
+	return links_holder_pid(attach->holder);
+}
+
+int attach_check(const struct attach *attach)
+{
+	return attach->holder ? links_holder_check(attach->holder) : 0;
+}
+
+int attach_confine(struct attach *attach, int attaches)
+{
+	return attach->holder ? links_holder_confine(attach->holder, attaches) : 0;
 }
 
 int attach_detaches_slowly(const struct attach *attach)

@@ -36,6 +36,13 @@ struct attach_opts {
 
 /* Loads the programs. 0; -EPERM; -errno (error_set tells what the kernel refused). */
 int attach_new(struct attach **out, const struct features *features, const struct attach_opts *opts);
+/*
+ * The process that holds the probes (links_holder.h; 0: there is none any more): is it there, with every probe? 0; -ECHILD it was
+ * killed. What rights it keeps from here on: as privileges_drop(0, attaches). 0, -errno.
+ */
+pid_t attach_holder(const struct attach *attach);
+int attach_check(const struct attach *attach);
+int attach_confine(struct attach *attach, int attaches);
 /* Detaches everything; NULL is legal. */
 void attach_free(struct attach *attach);
 
@@ -97,8 +104,8 @@ int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs);
  */
 int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t pid);
 /*
- * Takes every probe out; records already in the ring buffer stay. attach_free() does it, too. Where that takes the kernel long
- * a child of ours sees to it, and goes on after we have ended.
+ * Takes every probe out; records already in the ring buffer stay. attach_free() does it, too. None can be placed any more. Where
+ * that takes the kernel long it is not waited for, and goes on after we have ended.
  */
 void attach_detach(struct attach *attach);
 /* Is it so? The kernel needs a tenth of a second for each perf-event uprobe, and tens of ms for each link. */

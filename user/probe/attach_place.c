@@ -2,11 +2,14 @@
 /* Where a plan's probes are placed, with which program each, and how they are taken out again. */
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/array.h"
+#include "base/error.h"
 #include "base/hash.h"
 #include "probe/attach_state.h"
 
@@ -69,8 +72,7 @@ static int site_is_inline(const struct plan_site *site)
 
 /* Attaches program, or the empty one of its kind, to the plan's sites that filter selects. */
 static int program_attach(struct attach *attach, struct placed *placed, const struct bpf_program *program,
-			  const struct plan *plan, site_filter_fn filter, const char *path,
-			  enum links_kind kind)
+			  const struct plan *plan, site_filter_fn filter, int file, enum links_kind kind)
 {
 	uint64_t *offsets = calloc(plan->count + 1, sizeof(*offsets));
 	uint64_t *cookies = calloc(plan->count + 1, sizeof(*cookies));
@@ -88,7 +90,7 @@ static int program_attach(struct attach *attach, struct placed *placed, const st
 		offsets[count] = plan->sites[i].offset;
 		cookies[count++] = plan->sites[i].cookie;
 	}
-	err = links_add(&placed->links, program, kind, path, placed->pid, offsets, cookies, count);
+	err = links_add(&placed->links, program, kind, file, placed->pid, offsets, cookies, count);
 out:
 	free(offsets);
 	free(cookies);
@@ -120,15 +122,12 @@ static int programs_attach(struct attach *attach, struct placed *placed, const s
 		{skeleton->progs.native_return, site_is_native_request, LINKS_RETURN, !session},
 		{skeleton->progs.native_entry, site_is_native_request, LINKS_ENTRY, !session},
 	};
-	char path[32];
 	int err = 0;
 
-	/* The very inode that the target has mapped, whatever its name says by now. */
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", elf_file_fd(file));
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]) && !err; i++)
 		if (programs[i].wanted)
 			err = program_attach(attach, placed, programs[i].program, plan, programs[i].filter,
-					     path, programs[i].kind);
+					     elf_file_fd(file), programs[i].kind);
 	return err;
 }
 
@@ -163,7 +162,7 @@ static int placed_add(struct attach *attach, struct placed *placed)
 				sizeof(*attach->placed));
 
 	if (err)
-		links_free(&placed->links);
+		links_free(&placed->links, 0);
 	else
 		attach->placed[attach->placed_count++] = *placed;
 	return err;
@@ -175,7 +174,7 @@ static int group_attach(struct attach *attach, const struct plan *plan, const st
 	int err, failed;
 
 	placed->sites = sites_hash(plan, placed->group);
-	placed->links = (struct links){.backend = attach->backend};
+	placed->links = (struct links){.backend = attach->backend, .holder = attach->holder};
 	if (!placed->sites || is_placed(attach, placed))
 		return 0;
 	err = programs_attach(attach, placed, plan, file);
@@ -209,12 +208,18 @@ int attach_sites(struct attach *attach, const struct plan *plan, const struct el
 
 int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t pid)
 {
-	struct placed placed = {.pid = pid, .group = ATTACH_OTHERS, .links = {.backend = attach->backend}};
+	struct placed placed = {.pid = pid,
+				.group = ATTACH_OTHERS,
+				.links = {.backend = attach->backend, .holder = attach->holder}};
 	const uint64_t cookie = 0;
-	int err = links_add(&placed.links, attach->skeleton->progs.empty, LINKS_ENTRY, path, pid, &offset,
-			    &cookie, 1);
-	int failed = placed_add(attach, &placed);
+	int file = open(path, O_RDONLY | O_CLOEXEC), err, failed;
 
+	if (file < 0)
+		return error_set(-errno, "%s: %s", path, strerror(errno));
+	err = links_add(&placed.links, attach->skeleton->progs.empty, LINKS_ENTRY, file, pid, &offset,
+			&cookie, 1);
+	close(file);
+	failed = placed_add(attach, &placed);
 	return err ? err : failed;
 }
 
@@ -231,31 +236,15 @@ int attach_is_everywhere(const struct attach *attach, const struct elf_file *fil
 	return 0;
 }
 
-/* Every link's descriptor; the caller frees. NULL: no memory. */
-static int *links_list(const struct attach *attach, size_t count)
-{
-	int *fds = malloc((count + 1) * sizeof(*fds));
-	size_t at = 0;
-
-	for (size_t i = 0; fds && i < attach->placed_count; i++)
-		for (size_t k = 0; k < attach->placed[i].links.count; k++)
-			fds[at++] = attach->placed[i].links.fds[k];
-	return fds;
-}
-
 void attach_detach(struct attach *attach)
 {
-	size_t count = attach_links_count(attach);
-	int *fds = attach_detaches_slowly(attach) ? links_list(attach, count) : NULL, left = -1;
+	int wait = !attach_detaches_slowly(attach);
 
-	if (fds && links_leave_begin(fds, count, &left))
-		left = -1;
 	for (size_t i = 0; i < attach->placed_count; i++)
-		links_free(&attach->placed[i].links);
+		free(attach->placed[i].links.groups);
 	attach->placed_count = 0;
-	if (left >= 0)
-		links_leave_end(left);
-	free(fds);
+	links_holder_free(attach->holder, wait);
+	attach->holder = NULL;
 }
 
 void attach_release(struct attach *attach, pid_t pid)
@@ -265,17 +254,18 @@ void attach_release(struct attach *attach, pid_t pid)
 
 void attach_drop(struct attach *attach, pid_t pid, unsigned int groups, int wait)
 {
+	struct links gone = {.backend = attach->backend, .holder = attach->holder};
 	size_t kept = 0;
 
+	wait &= attach->backend != LINKS_PERF;
 	for (size_t i = 0; i < attach->placed_count; i++) {
 		struct placed *placed = &attach->placed[i];
 
 		if (placed->pid != pid || !(placed->group & groups))
 			attach->placed[kept++] = *placed;
-		else if (!wait || attach->backend == LINKS_PERF)
-			links_closer_take(&attach->closer, &placed->links);
-		else
-			links_free(&placed->links);
+		else if (links_move(&gone, &placed->links))
+			links_free(&placed->links, wait);
 	}
 	attach->placed_count = kept;
+	links_free(&gone, wait);
 }

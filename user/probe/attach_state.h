@@ -5,7 +5,7 @@
 
 #include "probe/attach.h"
 #include "probe/links.h"
-#include "probe/links_closer.h"
+#include "probe/links_holder.h"
 /* Its variables are of our types. */
 #include "probe/alloc.skel.h"
 
@@ -25,7 +25,7 @@ struct attach {
 	enum links_backend backend;
 	struct placed *placed;
 	size_t placed_count, placed_room;
-	struct links_closer closer;
+	struct links_holder *holder; /* NULL: everything is taken out */
 	int empty; /* as in struct attach_opts */
 };
 

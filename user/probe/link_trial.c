@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "probe/aside.h"
 #include "target/own_place.h"
 
 /* What is probed: nobody calls it. */
@@ -35,22 +36,25 @@ static int program_load(enum links_kind kind)
 	return fd < 0 ? -errno : fd;
 }
 
-int link_trial(enum links_kind kind)
+/* Links a program to a place of the child that this is. 1, 0; -EPERM, -EACCES. */
+static int link_try(void *context)
 {
+	const enum links_kind *kind = context;
 	char path[OWN_PLACE_PATH];
 	uint64_t offset, cookie = 0;
-	int program, link, err = own_place_find((uintptr_t)trial_place, path, &offset);
+	int program, link = own_place_find((uintptr_t)trial_place, path, &offset);
 
-	if (err)
-		return err;
-	program = program_load(kind);
-	if (program < 0)
-		return program == -EPERM || program == -EACCES ? program : 0;
-	link = links_multi_create(program, kind, path, getpid(), &offset, &cookie, 1);
-	close(program);
-	if (link >= 0)
-		close(link);
+	if (link)
+		return link;
+	link = program = program_load(*kind);
+	if (program >= 0)
+		link = links_multi_create(program, *kind, path, getpid(), &offset, &cookie, 1);
 	return link == -EPERM || link == -EACCES ? link : link >= 0;
+}
+
+int link_trial(enum links_kind kind)
+{
+	return aside_ask(link_try, &kind);
 }
 
 /* Types of an int and of an array of so many bytes; a descriptor, or -errno. */

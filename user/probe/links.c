@@ -3,7 +3,6 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <dirent.h>
 #include <errno.h>
 #include <linux/bpf.h>
 #include <stdarg.h>
@@ -16,7 +15,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
-#include "probe/perf_uprobe.h"
+#include "probe/links_holder.h"
 
 /* Numbers of the kernel's UAPI that older headers lack (include/uapi/linux/bpf.h, 6.6 and 6.13). */
 #define ATTACH_TYPE_UPROBE_MULTI   48
@@ -80,83 +79,59 @@ int links_multi_create(int program, enum links_kind kind, const char *path, pid_
 	return fd < 0 ? -errno : fd;
 }
 
-/* A descriptor for each perf event: more than the limit that most processes begin with. */
-static void descriptors_allow(void)
+size_t links_probes_left(const struct links *links)
 {
 	struct rlimit limit;
+	size_t used = links_holder_count(links->holder) + DESCRIPTORS_ELSE;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == limit.rlim_max)
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-/* Descriptors that this process has open, about. */
-static size_t descriptors_open(void)
-{
-	DIR *folder = opendir("/proc/self/fd");
-	size_t count = 0;
-
-	while (folder && readdir(folder))
-		count++;
-	if (folder)
-		closedir(folder);
-	return count;
-}
-
-size_t links_probes_left(enum links_backend backend)
-{
-	struct rlimit limit;
-	size_t used;
-
-	if (backend != LINKS_PERF || getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_max == RLIM_INFINITY)
+	if (links->backend != LINKS_PERF || getrlimit(RLIMIT_NOFILE, &limit) ||
+	    limit.rlim_max == RLIM_INFINITY)
 		return SIZE_MAX;
-	used = descriptors_open() + DESCRIPTORS_ELSE;
 	return limit.rlim_max > used ? limit.rlim_max - used : 0;
 }
 
-static int multi_add(struct links *links, int program, enum links_kind kind, const char *path, pid_t pid,
-		     const uint64_t *offsets, const uint64_t *cookies, size_t count)
-{
-	int fd = links_multi_create(program, kind, path, pid, offsets, cookies, count);
-
-	if (fd < 0)
-		return error_set(fd, "uprobe_multi link of %zu sites: %s", count, strerror(-fd));
-	links->fds[links->count++] = fd;
-	return 0;
-}
-
-static int perf_add(struct links *links, int program, enum links_kind kind, const char *path, pid_t pid,
-		    const uint64_t *offsets, const uint64_t *cookies, size_t count)
-{
-	descriptors_allow();
-	for (size_t i = 0; i < count; i++) {
-		int fd = perf_uprobe_link(program, path, offsets[i], pid, kind, cookies[i]);
-
-		if (fd < 0)
-			return error_set(fd, "uprobe at offset 0x%llx: %s", (unsigned long long)offsets[i],
-					 strerror(-fd));
-		links->fds[links->count++] = fd;
-	}
-	return 0;
-}
-
-int links_add(struct links *links, const struct bpf_program *program, enum links_kind kind, const char *path,
+int links_add(struct links *links, const struct bpf_program *program, enum links_kind kind, int file,
 	      pid_t pid, const uint64_t *offsets, const uint64_t *cookies, size_t count)
 {
-	int fd = bpf_program__fd(program), is_perf = links->backend == LINKS_PERF;
-	int err = array_reserve(&links->fds, &links->room, links->count, is_perf ? count : 1,
-				sizeof(*links->fds));
+	const struct links_wanted wanted = {
+		.backend = links->backend,
+		.kind = kind,
+		.program = bpf_program__fd(program),
+		.file = file,
+		.pid = pid,
+		.offsets = offsets,
+		.cookies = cookies,
+		.count = count,
+	};
+	int err = array_reserve(&links->groups, &links->room, links->group_count, 1, sizeof(*links->groups));
+	size_t made;
 
 	if (err || !count)
 		return err;
-	return (is_perf ? perf_add : multi_add)(links, fd, kind, path, pid, offsets, cookies, count);
+	err = links_holder_add(links->holder, &wanted, &links->groups[links->group_count], &made);
+	links->group_count += made > 0;
+	links->count += made;
+	return err;
 }
 
-void links_free(struct links *links)
+int links_move(struct links *links, struct links *other)
 {
-	for (size_t i = 0; i < links->count; i++)
-		close(links->fds[i]);
-	free(links->fds);
-	*links = (struct links){.backend = links->backend};
+	int err = array_reserve(&links->groups, &links->room, links->group_count, other->group_count,
+				sizeof(*links->groups));
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < other->group_count; i++)
+		links->groups[links->group_count++] = other->groups[i];
+	links->count += other->count;
+	free(other->groups);
+	*other = (struct links){.backend = other->backend, .holder = other->holder};
+	return 0;
+}
+
+void links_free(struct links *links, int wait)
+{
+	links_holder_drop(links->holder, links->groups, links->group_count, links->count, wait);
+	free(links->groups);
+	*links = (struct links){.backend = links->backend, .holder = links->holder};
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "probe/links.h"
+#include "probe/links_holder.h"
 #include "probe/perfmap.skel.h"
 
 struct perfmap_attach {
@@ -38,6 +38,9 @@ int perfmap_attach_new(struct perfmap_attach **out, const struct features *featu
 	/* Sessions would bring nothing: one function's return is wanted, and that is hardly ever called. */
 	attach->links.backend = links_choose(features, 1, 0);
 	links_silence_libbpf();
+	err = links_holder_new(&attach->links.holder);
+	if (err)
+		goto fail;
 	attach->skeleton = perfmap_bpf__open();
 	if (!attach->skeleton) {
 		err = error_set(-errno, "the BPF object cannot be opened");
@@ -62,7 +65,8 @@ void perfmap_attach_free(struct perfmap_attach *attach)
 {
 	if (!attach)
 		return;
-	links_free(&attach->links);
+	free(attach->links.groups);
+	links_holder_free(attach->links.holder, 1);
 	stream_close(attach->stream);
 	perfmap_bpf__destroy(attach->skeleton);
 	free(attach);
@@ -82,7 +86,6 @@ int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
 {
 	uint64_t *offsets = calloc(2 * plan->count + 1, 2 * sizeof(*offsets)), *cookies;
 	size_t calls = 0, returns = 0;
-	char path[32];
 	int err;
 
 	if (!offsets)
@@ -95,14 +98,12 @@ int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
 		offsets[at] = plan->sites[i].offset;
 		cookies[at] = plan->sites[i].cookie;
 	}
-	/* The very inode that the target has mapped, whatever its name says by now. */
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", elf_file_fd(file));
-	err = links_add(&attach->links, attach->skeleton->progs.map_call, LINKS_ENTRY, path, -1, offsets,
-			cookies, calls);
+	err = links_add(&attach->links, attach->skeleton->progs.map_call, LINKS_ENTRY, elf_file_fd(file), -1,
+			offsets, cookies, calls);
 	if (!err && !no_returns)
-		err = links_add(&attach->links, attach->skeleton->progs.map_return, LINKS_RETURN, path, -1,
-				offsets + 2 * plan->count - returns, cookies + 2 * plan->count - returns,
-				returns);
+		err = links_add(&attach->links, attach->skeleton->progs.map_return, LINKS_RETURN,
+				elf_file_fd(file), -1, offsets + 2 * plan->count - returns,
+				cookies + 2 * plan->count - returns, returns);
 	free(offsets);
 	return err;
 }

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,7 +22,6 @@
 
 /* Records handed over in one go; between two goes the session looks at the clock and at who has ended. */
 #define DRAIN_BATCH        (1u << 16)
-#define ENDS_BATCH         64
 #define RING_BYTES_DEFAULT (64u << 20) /* as struct attach_opts says */
 #define RECORD_BYTES_MIN   32u         /* a mark and the ring buffer's own header */
 /* How often the loss counters are looked at: a capture that is cut off has a late reading, too. */
@@ -68,14 +65,6 @@ void session_pull(void *context)
 	for (size_t batches = ring / RECORD_BYTES_MIN / DRAIN_BATCH + 1; batches; batches--)
 		if (attach_drain(session->attach, DRAIN_BATCH) < (int)DRAIN_BATCH)
 			break;
-}
-
-struct member *member_find(struct session *session, uint32_t tgid)
-{
-	for (size_t i = session->count; i-- > 0;)
-		if ((uint32_t)session->members[i]->pid == tgid && !session->members[i]->ended)
-			return session->members[i];
-	return NULL;
 }
 
 /* What BPF could not copy (a page that was not resident, a long table) is read from here, if it is still there. */
@@ -138,8 +127,9 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	session->next_space = 1;
 	session->hit_cost.stats = -1;
 	links_silence_libbpf(); /* it has words of its own about what is missing, also while it is asked */
-	session->ends = epoll_create1(EPOLL_CLOEXEC);
-	err = session->ends < 0 ? -errno : features_probe(&session->features);
+	err = members_begin(session);
+	if (!err)
+		err = features_probe(&session->features);
 	if (!err)
 		err = features_check(&session->features, remedy);
 	if (!err)
@@ -164,88 +154,18 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	return 0;
 }
 
-void member_close(struct session *session, struct member *member)
-{
-	if (member->pidfd >= 0) {
-		/* A writer of a snapshot may hold the descriptor for a moment longer, and with it its place in the set. */
-		epoll_ctl(session->ends, EPOLL_CTL_DEL, member->pidfd, NULL);
-		close(member->pidfd);
-	}
-	member_symbols_end(member);
-	python_runtime_close(&member->runtime);
-	free(member);
-}
-
 void session_free(struct session *session)
 {
 	if (!session)
 		return;
 	session_governor_end(session);
 	attach_free(session->attach);
-	for (size_t i = 0; i < session->count; i++)
-		member_close(session, session->members[i]);
-	free(session->members);
-	if (session->ends >= 0)
-		close(session->ends);
+	members_free(session);
 	pick_up_free(session);
 	symbols_free(session->symbols);
 	plan_caches_free(&session->plans);
 	trace_free(session->trace);
 	free(session);
-}
-
-/* The process is gone and its own record of that was lost (or it never ran any of ours): say so in the stream. */
-void member_end(struct session *session, struct member *member, uint32_t type)
-{
-	struct event_process record = {
-		.header = {.type = type, .size = sizeof(record), .tgid = member->pid, .tid = member->pid},
-	};
-
-	member_symbols_name(session, member);
-	record.header.time_ns = clock_ns(CLOCK_MONOTONIC);
-	session_feed(session, &record, sizeof(record));
-	member->ended = 1;
-}
-
-/* Who has ended, of however many: what is left over is told of at the next look. */
-static void ends_mark(struct session *session)
-{
-	struct epoll_event events[ENDS_BATCH];
-	int count = epoll_wait(session->ends, events, ENDS_BATCH, 0);
-
-	for (int i = 0; i < count; i++)
-		((struct member *)events[i].data.ptr)->gone = 1;
-}
-
-/* Nothing is kept of those that have ended but their tables. */
-static void ends_watch(struct session *session)
-{
-	size_t kept = 0;
-
-	ends_mark(session);
-	for (size_t i = 0; i < session->count; i++) {
-		struct member *member = session->members[i];
-
-		if (member->ended || (member->pidfd >= 0 && !member->gone))
-			continue;
-		/* Whatever it still had to say is in the ring buffer by now. Draining may bring new ones, at the end. */
-		session_pull(session);
-		if (!member->ended)
-			member_end(session, member, EVENT_EXIT);
-	}
-	/* Nothing is drained from here on, where every member is looked through. */
-	for (size_t i = 0; i < session->count; i++) {
-		struct member *member = session->members[i];
-
-		if (!member->ended) {
-			session->members[kept++] = member;
-			continue;
-		}
-		attach_release(session->attach, member->pid);
-		session->adopted -= member->adopted;
-		member_close(session, member);
-	}
-	session->count = kept;
 }
 
 size_t session_running(const struct session *session)
@@ -321,13 +241,17 @@ int session_drain(struct session *session)
 {
 	int count = attach_drain(session->attach, DRAIN_BATCH);
 	uint64_t now;
+	int err;
 
 	if (count < 0)
 		return count;
+	err = attach_check(session->attach);
+	if (err)
+		return err;
 	if (session->capture_error)
 		return session->capture_error;
 	/* Also when there is always more: who comes then would never be seen. */
-	ends_watch(session);
+	members_bury(session);
 	pick_up(session);
 	now = clock_ns(CLOCK_MONOTONIC);
 	if (count < (int)DRAIN_BATCH) {
@@ -337,8 +261,7 @@ int session_drain(struct session *session)
 	}
 	session_governor_due(session, clock_ns(CLOCK_MONOTONIC));
 	if (clock_ns(CLOCK_MONOTONIC) - session->loss_ns >= LOSS_PERIOD_NS) {
-		int err = session_count_loss(session);
-
+		err = session_count_loss(session);
 		if (err)
 			return err;
 	}
@@ -393,6 +316,11 @@ int session_attach_rights(const struct session *session)
 
 	obstacle_facts_read(&facts);
 	return attach_is_by_events(session->attach) && facts.perf_event_paranoid > 2 ? 2 : 1;
+}
+
+int session_confine(struct session *session, int attaches)
+{
+	return attach_confine(session->attach, attaches);
 }
 
 struct trace *session_trace(struct session *session)

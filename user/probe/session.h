@@ -69,6 +69,8 @@ int session_undecided(const struct session *session);
  * have appeared are brought under trace.
  */
 int session_drain(struct session *session);
+/* The process that holds the probes keeps the rights that privileges_drop(0, attaches) keeps. 0, -errno. */
+int session_confine(struct session *session, int attaches);
 /* Processes still under trace. */
 size_t session_running(const struct session *session);
 /* A descriptor for poll(): readable when a process under trace has ended. Borrowed. */

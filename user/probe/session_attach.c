@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "probe/features_missing.h"
+#include "probe/leftover.h"
 #include "probe/obstacles.h"
 #include "probe/plan_process.h"
 #include "probe/plan_target.h"
@@ -22,6 +21,7 @@
 #include "python/version.h"
 #include "symbols/symbols.h"
 
+#define SETTLE_TURNS   4            /* programs that one process calls while it is looked at */
 #define USERS_FRESH_NS 500000000ull /* for how long it is taken to be true who maps what */
 
 uint32_t member_mode_flags(const struct member *member)
@@ -49,13 +49,10 @@ int member_announce(struct session *session, struct member *member, const char *
 		.sample_bytes = session->opts.sample_bytes,
 		.ns_pid = ns_pid,
 	};
-	int err;
 
 	memcpy(record.name, name, strnlen(name, sizeof(record.name) - 1));
 	session_container(session, member->pid, record.container, sizeof(record.container));
-	member->announced = record;
-	err = session_feed(session, &record, sizeof(record));
-	return err ? err : trace_process_find(session->trace, member->pid, &member->index);
+	return member_begin(session, member, &record);
 }
 
 static void sites_count(const struct plan *plan, size_t *count, size_t *emulated)
@@ -120,32 +117,6 @@ static void attached_print(struct session *session, const struct member *member,
 		log_debug("not probed: %s: %s", plan->missing[i].symbol, plan->missing[i].why);
 }
 
-int member_new(struct session *session, pid_t pid, struct member **out)
-{
-	struct member **members = realloc(session->members, (session->count + 1) * sizeof(*members));
-	struct epoll_event event = {.events = EPOLLIN};
-	struct member *member;
-
-	if (!members)
-		return -ENOMEM;
-	session->members = members;
-	member = calloc(1, sizeof(*member));
-	if (!member)
-		return -ENOMEM;
-	member->pid = pid;
-	/* The descriptor first: it names this process even if the number is given out again. A thread has none. */
-	member->pidfd = syscall(SYS_pidfd_open, pid, 0);
-	event.data.ptr = member;
-	if (member->pidfd >= 0 && epoll_ctl(session->ends, EPOLL_CTL_ADD, member->pidfd, &event)) {
-		int err = -errno;
-
-		member_close(session, member);
-		return error_set(err, "the kernel does not tell of its end");
-	}
-	*out = member;
-	return 0;
-}
-
 /*
  * A probe in a file is met by every process that has it mapped, and costs it a trap. So probes lie there only where all those
  * are under trace or going to be.
@@ -157,7 +128,7 @@ static int is_ours(pid_t pid, void *context)
 	for (size_t i = 0; i < session->expected_count; i++)
 		if (session->expected[i] == pid)
 			return 1;
-	return pid == getpid() || member_find(session, pid);
+	return pid == getpid() || pid == attach_holder(session->attach) || member_find(session, pid);
 }
 
 /* -1: the file is probed in every process. */
@@ -283,16 +254,33 @@ static int member_baseline(struct session *session, struct member *member, int f
 	return 0;
 }
 
-/* An attachment that did not succeed. */
-static void member_abandon(struct session *session, struct member *member)
+/* Breakpoints that are there already are told of, of the first processes: a killed tracer's are gone with ours. */
+static void leftover_tell(const struct session *session, const struct member *member,
+			  const struct plan_target *target)
 {
-	if (session->count && session->members[session->count - 1] == member) {
-		attach_forget(session->attach, member->pid);
-		member_end(session, member, EVENT_EXIT); /* ends_watch() does the rest */
+	const struct plan *plan = &target->python;
+	struct leftover found = {0};
+
+	if (session->told >= SESSION_TOLD)
 		return;
-	}
-	attach_release(session->attach, member->pid);
-	member_close(session, member);
+	/* Where our own lie in the file for all, they are what there is. */
+	if (plan->count && !attach_is_everywhere(session->attach, member->runtime.file))
+		leftover_count(member->pid, plan, member->runtime.file, &found);
+	if (plan->memory && !attach_is_everywhere(session->attach, plan->memory_file))
+		leftover_count(member->pid, plan->memory, plan->memory_file, &found);
+	for (size_t i = 0; i < target->native_count; i++)
+		if (!attach_is_everywhere(session->attach, target->native[i].file))
+			leftover_count(member->pid, target->native[i].plan, target->native[i].file, &found);
+	if (found.at_sites)
+		log_info("PID %d: %zu breakpoints were in its code before: another tracer's, or left by one "
+			 "that was killed, which are gone when this one ends",
+			 member->pid, found.at_sites);
+	if (found.elsewhere)
+		log_info("PID %d: %zu breakpoints are in its code where this mode has no probe: another "
+			 "tracer's, or left by one that was killed in another mode; to trace the process in "
+			 "that "
+			 "mode (-m exact has the most probes) until a regular end takes those out",
+			 member->pid, found.elsewhere);
 }
 
 static int member_attach(struct session *session, struct member *member, const struct plan_target *target,
@@ -301,15 +289,14 @@ static int member_attach(struct session *session, struct member *member, const s
 	int err;
 
 	target_describe(session, member, &target->python);
+	leftover_tell(session, member, target);
 	err = member_probe(session, member, target, ATTACH_ALL);
 	if (err)
 		return obstacle_tell(OBSTACLE_PROBE, err);
 	err = member_announce(session, member, target->info.name, target->info.ns_pid, from_start,
 			      clock_ns(CLOCK_MONOTONIC));
-	if (err)
-		return err;
-	session->members[session->count++] = member;
-	err = member_symbols_begin(session, member);
+	if (!err)
+		err = member_symbols_begin(session, member);
 	if (err)
 		return err;
 	/* From here on events come. */
@@ -394,12 +381,14 @@ int session_add(struct session *session, pid_t pid, int from_start)
 
 	/* What is in the ring buffer is of the time before, of another program perhaps. */
 	session_pull(session);
-	member = member_find(session, pid);
-	if (member && (!member->newborn || newborn_settle(session, member, &err)))
-		return err;
-	member = NULL;
-	if (session->symbols && symbols_worker(session->symbols) == pid)
+	/* In what is drained by that it may have called the next program, which is a newborn, too. */
+	for (int turn = 0; (member = member_find(session, pid)); turn++)
+		if (!member->newborn || turn == SETTLE_TURNS || newborn_settle(session, member, &err))
+			return err;
+	if (pid == attach_holder(session->attach) ||
+	    (session->symbols && symbols_worker(session->symbols) == pid))
 		return error_set(-ENOENT, "it is the tracer's own");
+	members_release(session, pid);
 	err = member_new(session, pid, &member);
 	if (err)
 		return err;

@@ -12,18 +12,35 @@
 #define CENSUS_SHARE    50
 #define CENSUS_PAUSE_NS 500000000ull /* between two of them at least */
 
+/* The reading of a member's heap. */
+struct walk {
+	struct session *session;
+	const struct member *member;
+};
+
+/* In what was drained it may have ended, and another begun with its number: the records are not that one's. */
 static int record_feed(void *context, const void *record, size_t size)
 {
-	return session_feed(context, record, size);
+	const struct walk *walk = context;
+
+	return walk->member->ended ? -ESRCH : session_feed(walk->session, record, size);
+}
+
+static void records_pull(void *context)
+{
+	const struct walk *walk = context;
+
+	session_pull(walk->session);
 }
 
 int member_census(struct session *session, struct member *member, int baseline, int freeze)
 {
+	struct walk walk = {.session = session, .member = member};
 	struct census_opts opts = {.baseline = baseline,
 				   .freeze = freeze,
 				   .record = record_feed,
-				   .refresh = session_pull,
-				   .context = session};
+				   .refresh = records_pull,
+				   .context = &walk};
 	uint64_t start = clock_ns(CLOCK_MONOTONIC);
 	int err;
 

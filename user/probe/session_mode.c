@@ -41,6 +41,9 @@ static int change_announce(const struct change *change)
 		.sample_bytes = change->step->sample_bytes,
 	};
 
+	/* It has ended in what was drained, and another may have its number. */
+	if (member->ended)
+		return -ESRCH;
 	/* What its children are announced with. */
 	if (change->step->mode != EVENT_MODE_OFF)
 		member->announced.mode = record.mode;
@@ -53,6 +56,8 @@ static int target_update(const struct change *change, int all_ends)
 {
 	struct abi_target *target = &change->member->runtime.target;
 
+	if (change->member->ended)
+		return -ESRCH;
 	target->sample_bytes = change->step->sample_bytes;
 	target->sample_overflow = all_ends;
 	return attach_target(change->session->attach, change->member->pid, target);

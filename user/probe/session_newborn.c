@@ -110,7 +110,7 @@ static void newborn_claim(struct session *session, struct member *member, uint64
 	newborns_drop(session, (size_t)(newborn - session->newborns), 1);
 }
 
-void session_discard(struct session *session, uint32_t pid)
+static void discard_feed(struct session *session, uint32_t pid)
 {
 	struct event_mark record = {
 		.header = {.type = EVENT_DISCARD,
@@ -120,8 +120,13 @@ void session_discard(struct session *session, uint32_t pid)
 			   .tid = pid},
 	};
 
-	attach_forget(session->attach, pid);
 	session_feed(session, &record, sizeof(record));
+}
+
+void session_discard(struct session *session, uint32_t pid)
+{
+	attach_forget(session->attach, pid);
+	discard_feed(session, pid);
 }
 
 static void newborn_discard(struct session *session, struct member *member)
@@ -176,10 +181,9 @@ int newborn_announce(struct session *session, const struct event_appear *event)
 	member->heap_unreadable = 1;
 	err = member_announce(session, member, event->name, (pid_t)event->ns_pid, 0, event->header.time_ns);
 	if (err) {
-		member_close(session, member);
+		member_abandon(session, member);
 		return err;
 	}
-	session->members[session->count++] = member;
 	newborn_claim(session, member, event->header.time_ns);
 	if (newborn_is_strange(session, member))
 		candidate = candidate_touch(session, event->header.tgid);
@@ -236,7 +240,9 @@ int newborn_unseen(struct session *session, struct member *member)
 	    settled_count(session, member->symbols.told))
 		return 0;
 	session->unlooked += !member->bare;
-	newborn_discard(session, member);
+	/* BPF has forgotten it by itself. What it has by now under this number is the next program. */
+	discard_feed(session, (uint32_t)member->pid);
+	member->ended = 1;
 	return 1;
 }
 

@@ -142,11 +142,9 @@ static int child_announce(struct session *session, const struct member *parent,
 	record.parent = fork->header.tgid;
 	record.ns_pid = 0;
 	if (!err)
-		err = session_feed(session, &record, sizeof(record));
-	if (!err)
-		err = trace_process_find(session->trace, fork->other, &member->index);
+		err = member_begin(session, member, &record);
 	if (err) {
-		member_close(session, member);
+		member_abandon(session, member);
 		return err;
 	}
 	if (trace_process_at(session->trace, member->index)->not_inherited)
@@ -154,7 +152,6 @@ static int child_announce(struct session *session, const struct member *parent,
 			 "children "
 			 "would be larger than %llu bytes in all",
 			 member->pid, record.parent, TRACE_INHERITED_MAX);
-	member->announced = record;
 	member->mode = parent->mode;
 	member->layers = parent->layers;
 	member->large_blocks = parent->large_blocks;
@@ -165,7 +162,6 @@ static int child_announce(struct session *session, const struct member *parent,
 	member->newborn = parent->newborn;
 	member->adopted = !parent->newborn;
 	session->adopted += member->adopted;
-	session->members[session->count++] = member;
 	if (parent->newborn && candidate_find(session, (uint32_t)parent->pid))
 		process_mapped(session, fork->other);
 	if (parent->symbols.told)

@@ -29,7 +29,9 @@ struct member {
 	pid_t pid;
 	int pidfd;          /* -1: the process was gone before it could be had */
 	int gone;           /* the kernel has told of its end */
+	int begun;          /* its first record is in the stream, and its index is known */
 	int ended;          /* its table is complete; the trace may have given its index to another */
+	int released;       /* probes of this process are another member's */
 	int adopted;        /* it was forked of a target; whether it needs probes of its own is to be seen */
 	int newborn;        /* a program that BPF has made a target; whether it is one is to be seen */
 	int bare;           /* a newborn in whose files no allocator is found so far */
@@ -71,7 +73,7 @@ struct session {
 	struct symbols *symbols; /* NULL: no native frame has been seen */
 	struct trace *trace;
 	struct member **members;
-	size_t count;
+	size_t count, member_room;
 	int ends; /* epoll, of the members' pidfds */
 	uint32_t next_space;
 	int capture_error;
@@ -126,8 +128,24 @@ void refuse(struct session *session, pid_t pid, int err);
 /* So many records of processes are lost by now: who has come unseen is looked for. */
 void pick_up_lost(struct session *session, uint64_t lost);
 void pick_up_free(struct session *session);
+/* session_member.c says how a member lives. */
+int members_begin(struct session *session);
+void members_free(struct session *session);
+/* NULL: none that has begun and not ended. */
 struct member *member_find(struct session *session, uint32_t tgid);
+/* The session owns it. 0, -errno. */
 int member_new(struct session *session, pid_t pid, struct member **out);
+/* Its first record goes into the stream. 0, -errno. */
+int member_begin(struct session *session, struct member *member, const struct event_target *record);
+/* It is not to be traced after all. Not valid any more, if it has not begun. */
+void member_abandon(struct session *session, struct member *member);
+/* The probes of members with this number that have ended go, before another's come. */
+void members_release(struct session *session, pid_t pid);
+/*
+ * Notices who is gone, and lets go of all that have ended: nothing is kept of them but their tables. The one place where
+ * members are freed; not for where records are drained or members are gone through.
+ */
+void members_bury(struct session *session);
 /* Ends what is known to be gone, or (EVENT_EXEC) to be another program, in the stream, too. */
 void member_end(struct session *session, struct member *member, uint32_t type);
 /* What a member has of its plan: the mode, the layers, what the programs are told of it. */
@@ -139,7 +157,6 @@ int member_probe(struct session *session, struct member *member, const struct pl
 int session_feed(struct session *session, const void *record, size_t size);
 /* Brings in the records that are there; context is the session. */
 void session_pull(void *context);
-void member_close(struct session *session, struct member *member);
 struct plan_target;
 /* Its first record: name as process_info has it, ns_pid 0: not known. 0, -errno. */
 int member_announce(struct session *session, struct member *member, const char *name, pid_t ns_pid,

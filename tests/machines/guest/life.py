@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Features about the life of processes: fork, exec, and the tracer's own death."""
 import functools
-import re
 
 import harness
 
@@ -41,37 +40,16 @@ def execute(machine):
     assert got == live, "%s, not %s" % (got, live)
 
 
-def text_differs(pid):
-    """How many bytes of the mapped code differ from the files that they were mapped from."""
-    differs = 0
-    proc = "/proc/%d/" % pid
-    with open(proc + "maps") as maps, open(proc + "mem", "rb", buffering=0) as memory:
-        for line in maps:
-            match = re.match(r"([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) \S+ [1-9]\d* +(/.*)$", line)
-            if not match:
-                continue
-            low, high, offset = (int(match[i], 16) for i in (1, 2, 3))
-            with open(match[4], "rb") as file:
-                file.seek(offset)
-                wanted = file.read(high - low)
-            memory.seek(low)
-            got = memory.read(len(wanted))
-            assert len(got) == len(wanted), "the code of %s cannot be read" % match[4]
-            if got != wanted:
-                differs += sum(a != b for a, b in zip(got, wanted))
-    return differs
-
-
 def killed(machine, target, *options):
     """SIGKILL to the tracer while the target works: no byte of a probe stays, and it goes on."""
     # Before 6.6 the probes of a session before may still be on their way out.
-    harness.wait_until(lambda: text_differs(target.pid) == 0, "no probe is in the code")
+    harness.wait_until(lambda: harness.text_differs(target.pid) == 0, "no probe is in the code")
     run = machine.trace("-p", target.pid, *options)
-    machine.note(bytes_probed=text_differs(target.pid))
+    machine.note(bytes_probed=harness.text_differs(target.pid))
     assert machine.notes["bytes_probed"] > 0, "no probe is in the code: what is compared here?"
     run.process.kill()
     run.process.wait()
-    harness.wait_until(lambda: text_differs(target.pid) == 0, "the target's code is as its file")
+    harness.wait_until(lambda: harness.text_differs(target.pid) == 0, "the target's code is as its file")
     assert target.process.poll() is None, "the target died: status %s" % target.process.returncode
     target.step()
     assert target.expect() is not None
