@@ -25,6 +25,7 @@
 #define POOL_WORDS       (EVENT_POOL_BLOCKS / 64)
 #define POOL_BYTES_MAX   16384u
 #define POOL_HEAD_WORDS  6
+#define LINKS_A_TURN     8
 #define BLOCK_STEP       16u /* every block begins at a multiple */
 #define INVERSE_SHIFT    16  /* exact for EVENT_POOL_BLOCKS steps and block sizes up to EVENT_SMALL_BYTES */
 
@@ -32,11 +33,11 @@
  * A step is what the next link of a free list takes, the cheapest of all. The others' prices are rounded up from what was measured;
  * ARCHITECTURE.md, "Bounds in the kernel", has the figures.
  */
-#define HEAP_STEPS        100000u /* of a piece; a pool more at most */
-#define STEPS_INTERPRETER 32
-#define STEPS_ARENA       24 /* its object, and its record */
-#define STEPS_POOL        16 /* its head */
-#define STEPS_RECORD      20
+#define HEAP_STEPS        150000u /* of a piece; a pool more at most */
+#define STEPS_INTERPRETER 64
+#define STEPS_ARENA       32 /* its object, and its record */
+#define STEPS_POOL        24 /* its head */
+#define STEPS_RECORD      24
 #define STEPS_LINE        2 /* 64 bytes of a pool that is copied */
 
 /* struct event_census_pool with its bits. */
@@ -122,29 +123,43 @@ static __always_inline __u32 heap_u32(struct heap_walk *walk, __u64 address)
 	return value;
 }
 
-/* One link of a pool's free list. */
-static long free_block(__u32 index UNUSED, void *context)
+/*
+ * Takes the block at an offset behind the pool's first one out of those that live. 0; -1: none begins there, or it is on the list
+ * twice.
+ */
+static __always_inline int block_free_take(struct heap_walk *walk, __u64 at)
+{
+	__u32 number = (at / BLOCK_STEP & (EVENT_POOL_BLOCKS - 1)) * walk->inverse >> INVERSE_SHIFT;
+	__u64 *live = &walk->record.live[number / 64 & (POOL_WORDS - 1)];
+
+	if (number >= walk->carved || at != (__u64)number * walk->block_bytes ||
+	    !(*live >> (number & 63) & 1))
+		return -1;
+	*live &= ~(1ull << (number & 63));
+	return 0;
+}
+
+/* Some links of a pool's free list, so many that the calls do not count. */
+static long free_blocks(__u32 index UNUSED, void *context)
 {
 	struct heap_walk *walk = ((struct heap_turn *)context)->walk;
 	struct pool_copy *copy = ((struct heap_turn *)context)->copy;
-	__u64 at;
-	__u32 number;
+	__u64 block = walk->block, at;
+	int i;
 
-	if (!walk->block || !walk->block_bytes)
-		return 1;
-	walk->steps++;
-	at = walk->block - RECORD(walk)->address;
-	number = (at / BLOCK_STEP & (EVENT_POOL_BLOCKS - 1)) * walk->inverse >> INVERSE_SHIFT;
-	if (number >= walk->carved || at != (__u64)number * walk->block_bytes ||
-	    !(walk->record.live[number / 64 & (POOL_WORDS - 1)] >> (number & 63) & 1)) {
-		walk->inconsistent = 1;
-		return 1;
+	for (i = 0; i < LINKS_A_TURN && block; i++) {
+		at = block - RECORD(walk)->address;
+		if (block_free_take(walk, at)) {
+			walk->inconsistent = 1;
+			break;
+		}
+		at += walk->heap.pool_header_size;
+		block = copy->words[at / sizeof(__u64) & (POOL_BYTES_MAX / sizeof(__u64) - 1)];
 	}
-	walk->record.live[number / 64 & (POOL_WORDS - 1)] &= ~(1ull << (number & 63));
-	walk->free_count++;
-	at += walk->heap.pool_header_size;
-	walk->block = copy->words[at / sizeof(__u64) & (POOL_BYTES_MAX / sizeof(__u64) - 1)];
-	return 0;
+	walk->steps += i;
+	walk->free_count += i;
+	walk->block = block;
+	return !block || walk->inconsistent;
 }
 
 /* All blocks handed out so far live, until the free list says otherwise. */
@@ -208,7 +223,7 @@ static __always_inline void pool_links(struct heap_turn *turn, __u64 pool)
 	if (bpf_probe_read_user(turn->copy->words, bytes, (void *)pool))
 		walk->inconsistent = 1;
 	else
-		bpf_loop(EVENT_POOL_BLOCKS + 1, free_block, turn, 0);
+		bpf_loop(EVENT_POOL_BLOCKS / LINKS_A_TURN + 1, free_blocks, turn, 0);
 }
 
 /* The next pool of the arena. */
