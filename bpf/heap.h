@@ -33,11 +33,11 @@
  * A step is what the next link of a free list takes, the cheapest of all. The others' prices are rounded up from what was measured;
  * ARCHITECTURE.md, "Bounds in the kernel", has the figures.
  */
-#define HEAP_STEPS        150000u /* of a piece; a pool more at most */
+#define HEAP_STEPS        180000u /* of a piece; a pool more at most */
 #define STEPS_INTERPRETER 64
-#define STEPS_ARENA       32 /* its object, and its record */
-#define STEPS_POOL        24 /* its head */
-#define STEPS_RECORD      24
+#define STEPS_ARENA       32 /* its object */
+#define STEPS_POOL        48 /* its head */
+#define STEPS_RECORD      56
 #define STEPS_LINE        2 /* 64 bytes of a pool that is copied */
 
 /* struct event_census_pool with its bits. */
@@ -264,6 +264,7 @@ static __always_inline void arena_end(struct heap_walk *walk)
 
 	walk->pools_end = 0;
 	walk->arenas++;
+	walk->steps += STEPS_RECORD;
 	record->id = walk->id;
 	header_fill(&record->header, EVENT_CENSUS_ARENA, sizeof(*record));
 	if (record_output(record, sizeof(*record), LOSS_PROCESS))

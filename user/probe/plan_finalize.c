@@ -93,19 +93,28 @@ static uint64_t next_of(struct path *path, uint64_t vaddr)
 	return is_return(path, behind) ? target : 0;
 }
 
-static size_t path_follow(struct path *path, uint64_t vaddr, uint64_t *vaddrs, size_t room)
+static void piece_fill(const struct path *path, struct plan_piece *piece)
+{
+	piece->vaddr = path->insn->address;
+	piece->emulated = x86_is_emulated(path->insn->bytes, path->insn->size);
+	snprintf(piece->instruction, sizeof(piece->instruction), "%.15s%s%.40s", path->insn->mnemonic,
+		 path->insn->op_str[0] ? " " : "", path->insn->op_str);
+}
+
+static size_t path_follow(struct path *path, uint64_t vaddr, struct plan_piece *pieces, size_t room)
 {
 	size_t count = 0;
 
 	for (int i = 0; i < PATH_LONGEST && vaddr && count < room && decode(path, vaddr); i++) {
 		if (may_be_probed(path))
-			vaddrs[count++] = vaddr;
+			piece_fill(path, &pieces[count++]);
 		vaddr = next_of(path, vaddr);
 	}
 	return count;
 }
 
-size_t plan_finalize_path(plan_read_fn read, void *context, uint64_t vaddr, uint64_t *vaddrs, size_t room)
+size_t plan_finalize_path(plan_read_fn read, void *context, uint64_t vaddr, struct plan_piece *pieces,
+			  size_t room)
 {
 	struct path path = {.read = read, .context = context};
 	size_t count = 0;
@@ -115,7 +124,7 @@ size_t plan_finalize_path(plan_read_fn read, void *context, uint64_t vaddr, uint
 	cs_option(path.capstone, CS_OPT_DETAIL, CS_OPT_ON);
 	path.insn = cs_malloc(path.capstone);
 	if (path.insn) {
-		count = path_follow(&path, vaddr, vaddrs, room);
+		count = path_follow(&path, vaddr, pieces, room);
 		cs_free(path.insn, 1);
 	}
 	cs_close(&path.capstone);
@@ -136,24 +145,25 @@ static size_t site_at(const struct plan *plan, uint64_t vaddr)
 	return i;
 }
 
-/* A site at vaddr that is like another one, if there is none. */
-static int piece_add(struct plan *plan, struct elf_file *file, size_t like, uint64_t vaddr)
+/* A site like another one at the piece, if there is none. */
+static int piece_add(struct plan *plan, struct elf_file *file, size_t like, const struct plan_piece *piece)
 {
 	struct plan_site *site;
 	uint64_t offset;
 	int err;
 
-	if (site_at(plan, vaddr) < plan->count || elf_file_offset(file, vaddr, &offset))
+	if (site_at(plan, piece->vaddr) < plan->count || elf_file_offset(file, piece->vaddr, &offset))
 		return 0;
 	err = array_reserve(&plan->sites, &plan->room, plan->count, 1, sizeof(*plan->sites));
 	if (err)
 		return err;
 	site = &plan->sites[plan->count++];
 	*site = plan->sites[like];
-	site->in_function += (uint32_t)(vaddr - site->vaddr);
-	site->vaddr = vaddr;
+	site->in_function += (uint32_t)(piece->vaddr - site->vaddr);
+	site->vaddr = piece->vaddr;
 	site->offset = offset;
-	site->instruction[0] = '\0';
+	site->emulated = piece->emulated;
+	memcpy(site->instruction, piece->instruction, sizeof(site->instruction));
 	snprintf(site->why, sizeof(site->why), "the next piece of the heap is read here");
 	return 0;
 }
@@ -162,13 +172,13 @@ static int piece_add(struct plan *plan, struct elf_file *file, size_t like, uint
 static int path_add(struct plan *plan, struct elf_file *file, size_t site, size_t *last)
 {
 	uint64_t entry = plan->sites[site].vaddr - plan->sites[site].in_function;
-	uint64_t vaddrs[PLAN_PIECES];
-	size_t count = plan_finalize_path(elf_read, file, entry, vaddrs, PLAN_PIECES);
+	struct plan_piece pieces[PLAN_PIECES];
+	size_t count = plan_finalize_path(elf_read, file, entry, pieces, PLAN_PIECES);
 	int err = 0;
 
 	for (size_t i = 0; i < count && !err; i++)
-		err = piece_add(plan, file, site, vaddrs[i]);
-	*last = count ? site_at(plan, vaddrs[count - 1]) : site;
+		err = piece_add(plan, file, site, &pieces[i]);
+	*last = count ? site_at(plan, pieces[count - 1].vaddr) : site;
 	return err;
 }
 

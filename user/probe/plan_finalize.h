@@ -13,14 +13,21 @@
 
 #define PLAN_PIECES 16 /* in a function at most */
 
+struct plan_piece {
+	uint64_t vaddr;
+	int emulated;
+	char instruction[64]; /* disassembly */
+};
+
 /* Copies the file's bytes at vaddr. Returns how many, 0 or negative when there are none. */
 typedef int (*plan_read_fn)(void *context, uint64_t vaddr, void *out, size_t bytes);
 
 /*
  * The instructions that the function at vaddr begins with, up to and with its first call: through jumps, and where one is
- * conditional, past an early return. Of these the ones that may be probed, at most room, in vaddrs. Returns how many. Pure.
+ * conditional, past an early return. Of these the ones that may be probed, at most room, in pieces. Returns how many. Pure.
  */
-size_t plan_finalize_path(plan_read_fn read, void *context, uint64_t vaddr, uint64_t *vaddrs, size_t room);
+size_t plan_finalize_path(plan_read_fn read, void *context, uint64_t vaddr, struct plan_piece *pieces,
+			  size_t room);
 
 /*
  * Adds the rest of its path to every site of ABI_OP_FINALIZE in the plan; the last one of Py_FinalizeEx, which Py_Exit calls,
