@@ -446,16 +446,23 @@ int object_begin(struct pt_regs *regs)
 	return 0;
 }
 
-/* The interpreter begins to shut down: what is live from here on is being torn down. */
+/*
+ * The interpreter begins to shut down: what is live from here on is being torn down. There are several of these probes, one
+ * instruction after the other, which read the heap piece by piece; the last one has an addend.
+ */
 SEC("uprobe")
-int finalize(void *context UNUSED)
+int finalize(struct pt_regs *regs)
 {
 	struct abi_target *target = target_current();
+	enum heap_result result;
+	int is_last;
 
 	if (!target || !(target->layers & 1u << EVENT_LAYER_PYTHON))
 		return 0;
-	heap_read(target);
-	process_output(EVENT_FINALIZE, bpf_get_current_pid_tgid() >> 32, 0, 0);
+	is_last = addend(bpf_get_attach_cookie(regs)) != 0;
+	result = heap_read(target, is_last);
+	if (result == HEAP_ENDED || (is_last && result == HEAP_NOTHING))
+		process_output(EVENT_FINALIZE, bpf_get_current_pid_tgid() >> 32, 0, 0);
 	return 0;
 }
 

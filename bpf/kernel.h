@@ -16,6 +16,14 @@
 
 #define UNUSED __attribute__((unused))
 
+/* An offset that the verifier sees is not above max, and a multiple of step. */
+#define OFFSET_WITHIN(offset, max, step)                                                                     \
+	({                                                                                                   \
+		__u64 at = (offset);                                                                         \
+		asm volatile("if %0 <= %1 goto +1; %0 = 0; %0 &= %2" : "+r"(at) : "i"(max), "i"(-(step)));   \
+		at;                                                                                          \
+	})
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 typedef struct {

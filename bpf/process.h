@@ -95,19 +95,21 @@ int process_exit(void *context UNUSED)
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	__u32 tgid = task->tgid;
 	struct abi_target *target = bpf_map_lookup_elem(&targets, &tgid);
+	int is_end;
 
 	threads_forget(task->pid);
 	codes_forget(task->pid);
-	heap_walks_forget(task->pid);
 	/* signal->live was counted down for this thread already, and maybe for another that is here at this moment, too. */
-	if ((!target && !is_watched(tgid)) || task->signal->live.counter ||
-	    (target && __sync_lock_test_and_set(&target->ended, 1)))
-		return 0;
+	is_end = (target || is_watched(tgid)) && !task->signal->live.counter &&
+		 !(target && __sync_lock_test_and_set(&target->ended, 1));
 	/* From 6.16 on the memory is still there, however it was ended. */
-	if (target) {
-		heap_read(target);
-		heap_walks_forget(task->pid);
-	}
+	if (target && is_end)
+		heap_read(target, 1);
+	else if (target)
+		heap_abandon();
+	heap_walks_forget(task->pid);
+	if (!is_end)
+		return 0;
 	process_output(EVENT_EXIT, tgid, 0, task->exit_code);
 	if (target)
 		target_delete(tgid);
@@ -123,7 +125,7 @@ int process_exec_begin(void *context UNUSED)
 
 	/* Of a child that was forked and runs another program now, no table is kept. */
 	if (target && target->space < ABI_SPACE_GIVEN)
-		heap_read(target);
+		heap_read(target, 1);
 	return 0;
 }
 

@@ -21,14 +21,6 @@ static __always_inline __u64 hash_start(__u64 seed)
 	return seed ^ seed >> 32;
 }
 
-/* An offset that the verifier sees is not above max, and a multiple of step. */
-#define OFFSET_WITHIN(offset, max, step)                                                                     \
-	({                                                                                                   \
-		__u64 at = (offset);                                                                         \
-		asm volatile("if %0 <= %1 goto +1; %0 = 0; %0 &= %2" : "+r"(at) : "i"(max), "i"(-(step)));   \
-		at;                                                                                          \
-	})
-
 #define CODE_U64(thread, offset) ((thread)->code[((offset) >> 3) & 31])
 #define CODE_U32(thread, offset) (*(__u32 *)((__u8 *)(thread)->code + ((offset)&0xfc)))
 

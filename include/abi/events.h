@@ -51,6 +51,7 @@ enum event_type {
 	EVENT_CENSUS_THREAD = 21, /* struct event_mark: what the thread did last, it may not have done yet */
 	EVENT_APPEAR =
 		22, /* struct event_appear: a process that may be wanted: it was forked, or has called exec */
+	EVENT_CENSUS_ARENA = 23, /* struct event_census_arena: a reading has told of all pools in there */
 
 	/* Of perf maps, in a stream of their own (bpf/perfmap.bpf.c) together with EXIT, EXEC and FORK. */
 	EVENT_MAP_WRITE = 32, /* struct event_map_text: code and its name are about to be put into the map */
@@ -358,7 +359,16 @@ struct event_census {
 	__u64 pools_unreadable;
 	__u64 elapsed_ns;
 	__u64 frozen_ns; /* for how long the target was stopped; 0: it was not */
+	/* What follows older captures lack: the record is shorter there. 0 of readings from outside. */
+	__u64 steps;      /* of BPF's budget for a piece (bpf/heap.h), in all pieces */
+	__u64 slowest_ns; /* the piece that took the longest */
+	__u32 pieces;
+	__u32 arenas;        /* read whole */
+	__u32 arenas_unread; /* EVENT_CENSUS_CUT: at most so many more there are, of interpreters that it came to */
+	__u32 pad;
 };
+
+#define EVENT_CENSUS_MIN 72u /* bytes of the shortest struct event_census */
 
 /* In the id of a reading made by BPF, as the interpreter shuts down: none from outside comes between. */
 #define EVENT_CENSUS_INSIDE 1ull
@@ -368,6 +378,8 @@ enum event_census_end {
 	EVENT_CENSUS_GIVEN_UP = 1, /* it says nothing */
 	EVENT_CENSUS_PARTIAL =
 		2, /* there are pools that it did not find: what it does not show may live all the same */
+	EVENT_CENSUS_CUT =
+		3, /* BPF's steps were used up: what it does not show is dead in the arenas that it names alone */
 };
 
 #define EVENT_POOL_BLOCKS 1024u /* in a pool at most: 16 KiB of 16-byte blocks */
@@ -379,6 +391,12 @@ struct event_census_pool {
 	__u32 block_bytes; /* of each; 0: the pool could not be read, its blocks are in the 16-byte steps that follow */
 	__u32 count;  /* blocks, live or not; at most EVENT_POOL_BLOCKS */
 	__u64 live[]; /* a bit for each, in (count + 63) / 64 words */
+};
+
+struct event_census_arena {
+	struct event_header header;
+	__u64 id;
+	__u64 address, bytes;
 };
 
 /* Nothing but when, and of whom. */
@@ -408,7 +426,9 @@ _Static_assert(sizeof(struct event_map_call) == 32, "map_call");
 _Static_assert(sizeof(struct event_map_jit) == 56, "map_jit");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
 _Static_assert(sizeof(struct event_mark) == 24, "mark");
-_Static_assert(sizeof(struct event_census) == 72, "census");
+_Static_assert(__builtin_offsetof(struct event_census, steps) == EVENT_CENSUS_MIN, "census.steps");
+_Static_assert(sizeof(struct event_census) == 104, "census");
+_Static_assert(sizeof(struct event_census_arena) == 48, "census_arena");
 _Static_assert(sizeof(struct event_census_pool) == 48, "census_pool");
 
 #endif

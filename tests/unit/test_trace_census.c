@@ -562,6 +562,124 @@ static void test_unread(void **state)
 	snapshot_free(snapshot);
 }
 
+#define ARENA_BYTES (1u << 20)
+#define FAR         100000 /* number of a block that lies in another arena */
+
+static int arena(struct trace *trace, uint64_t id, uint64_t bytes)
+{
+	struct event_census_arena event = {.header = header_of(EVENT_CENSUS_ARENA, sizeof(event)),
+					   .id = id,
+					   .address = POOL & ~(uint64_t)(ARENA_BYTES - 1),
+					   .bytes = bytes};
+
+	return trace_feed(trace, &event, sizeof(event));
+}
+
+static void cut(struct trace *trace, uint64_t id)
+{
+	struct event_census event = end_of(id);
+
+	event.failed = EVENT_CENSUS_CUT;
+	event.pieces = 1;
+	event.steps = 1234;
+	event.arenas = 1;
+	event.arenas_unread = 17;
+	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+}
+
+/* The kernel's steps were used up: what is not shown is dead in the arenas that were read whole, and there alone. */
+static void test_cut(void **state)
+{
+	struct trace *trace = *state;
+
+	put(trace, 1);
+	put(trace, 2);
+	put(trace, FAR);
+	reading(trace, 2, LIVE(1, 2, 5));
+	put(trace, FAR); /* that reading did not show it */
+	begin(trace, 3);
+	pool(trace, 3, LIVE(1, 9));
+	assert_int_equal(arena(trace, 3, ARENA_BYTES), 0);
+	cut(trace, 3);
+	assert_true(knows(trace, 1) && knows(trace, FAR) && !knows(trace, 2));
+	expect(trace, 2, 0, 1, 1); /* what the whole reading has measured */
+	assert_int_equal(process_of(trace)->ending.steps, 1234);
+}
+
+/* An arena of which a part was read is none that was read. */
+static void test_cut_within(void **state)
+{
+	struct trace *trace = *state;
+
+	put(trace, 1);
+	put(trace, 2);
+	begin(trace, 3);
+	pool(trace, 3, LIVE(1));
+	cut(trace, 3);
+	assert_true(knows(trace, 1) && knows(trace, 2));
+}
+
+static void test_arena_malformed(void **state)
+{
+	struct trace *trace = *state;
+
+	put(trace, 2);
+	begin(trace, 3);
+	assert_int_equal(arena(trace, 3, UINT64_MAX), -EBADMSG);
+	assert_int_equal(arena(trace, 5, ARENA_BYTES), 0); /* of another reading */
+	cut(trace, 3);
+	assert_true(knows(trace, 2));
+}
+
+/* The report says how much was not read, and how old the figures of that are. */
+static void test_cut_said(void **state)
+{
+	struct trace *trace = *state;
+	struct event_process end = {.header = header_of(EVENT_EXIT, sizeof(end))};
+	struct report_opts opts = {.by = GROUP_LINENO};
+	struct snapshot *snapshot;
+	char *text = NULL;
+	size_t size;
+
+	put(trace, 1);
+	reading(trace, 2, LIVE(1));
+	begin(trace, 3);
+	cut(trace, 3);
+	end.header.time_ns = 4 * S;
+	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
+	assert_int_equal(trace_snapshot(trace, 0, 1, &snapshot), 0);
+	FILE *out = open_memstream(&text, &size);
+	assert_non_null(out);
+	assert_int_equal(report_text(snapshot, &opts, out), 0);
+	fclose(out);
+	assert_non_null(strstr(text, "  of the heap's arenas 1 were read at the end, at most 17 were not: "));
+	assert_non_null(strstr(text, "  the heap was last read 2000.0 ms before: small blocks "));
+	free(text);
+	out = open_memstream(&text, &size);
+	assert_non_null(out);
+	report_json_meta(snapshot, out);
+	fclose(out);
+	assert_non_null(strstr(text, "\"ending\": {\"pieces\": 1, \"steps\": 1234, "));
+	assert_non_null(strstr(text, "\"arenas_unread\": 17, \"whole\": false}"));
+	free(text);
+	snapshot_free(snapshot);
+}
+
+/* A capture of before there were steps. */
+static void test_short_record(void **state)
+{
+	struct trace *trace = *state;
+	struct event_census event = end_of(2);
+
+	put(trace, 1);
+	begin(trace, 2);
+	pool(trace, 2, LIVE(1));
+	event.header.size = EVENT_CENSUS_MIN;
+	assert_int_equal(trace_feed(trace, &event, EVENT_CENSUS_MIN), 0);
+	expect(trace, 1, 0, 0, 0);
+	assert_int_equal(process_of(trace)->ending.pieces, 0);
+}
+
 static void malformed(struct trace *trace, const struct pool_event *event)
 {
 	uint64_t before = process_of(trace)->counters.records_malformed;
@@ -612,6 +730,11 @@ int main(void)
 #define CENSUS(test) cmocka_unit_test_setup_teardown(test, setup_census, teardown)
 #define EXACT(test)  cmocka_unit_test_setup_teardown(test, setup_exact, teardown)
 	const struct CMUnitTest tests[] = {
+		CENSUS(test_cut),
+		CENSUS(test_cut_within),
+		CENSUS(test_cut_said),
+		CENSUS(test_arena_malformed),
+		CENSUS(test_short_record),
 		CENSUS(test_reconcile),      CENSUS(test_doubtful_arrives), CENSUS(test_alive_meanwhile),
 		CENSUS(test_died_meanwhile), CENSUS(test_in_flight),        CENSUS(test_in_flight_free),
 		CENSUS(test_unreadable),     CENSUS(test_class_mismatch),   CENSUS(test_interrupted),

@@ -250,6 +250,18 @@ static void heap_print(FILE *out, const struct snapshot *snapshot)
 	putc('\n', out);
 }
 
+/* The kernel's reading at the end has come to its bound. */
+static void cut_print(FILE *out, const struct snapshot_ending *ending)
+{
+	char text[32];
+
+	if (!ending->is_cut)
+		return;
+	fprintf(out, "  of the heap's arenas %s were read at the end, ", count_format(text, ending->arenas));
+	fprintf(out, "at most %s were not: of the small blocks there what follows is true\n",
+		count_format(text, ending->arenas_unread));
+}
+
 /* Between the last reading and the end of a target that ended by itself. */
 static void unreconciled_print(FILE *out, const struct snapshot *snapshot)
 {
@@ -260,6 +272,7 @@ static void unreconciled_print(FILE *out, const struct snapshot *snapshot)
 	if (snapshot->process_count || meta->unread_ns < READ_JUST_NOW_NS ||
 	    strcmp(meta->moment, "running") == 0)
 		return;
+	cut_print(out, &meta->ending);
 	if (meta->coverage_known)
 		fprintf(out, "  the heap was last read %.1f ms before: %s\n", (double)meta->unread_ns / 1e6,
 			growth ? "pools that were given back since stand as in use"
@@ -366,6 +379,9 @@ static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 		if (out)
 			fprintf(out, "its heap was last read %.1f ms before its end",
 				(double)meta->unread_ns / 1e6);
+		if (out && meta->ending.is_cut)
+			fprintf(out, " (and %" PRIu64 " arenas at its end, at most %" PRIu64 " not)",
+				meta->ending.arenas, meta->ending.arenas_unread);
 	}
 	if (counts->new_blocks && !meta->sample_bytes && seen < COVERAGE_REMARKED && ++remarks && out)
 		fprintf(out, "%scoverage %u.%u %%", remarks > 1 ? "; " : "", seen / 10, seen % 10);

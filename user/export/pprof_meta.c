@@ -36,6 +36,11 @@ struct meta_field {
 #field, offsetof(struct snapshot_meta, coverage.field),                                      \
 			sizeof(((struct snapshot_meta *)0)->coverage.field), 0, ALWAYS                       \
 	}
+#define ENDING(field)                                                                                        \
+	{                                                                                                    \
+		"ending_" #field, offsetof(struct snapshot_meta, ending.field),                              \
+			sizeof(((struct snapshot_meta *)0)->ending.field), 0, KNOWN                          \
+	}
 #define NATIVE(field)                                                                                        \
 	{                                                                                                    \
 		"native_" #field, offsetof(struct snapshot_meta, native.field),                              \
@@ -101,6 +106,12 @@ static const struct meta_field meta_fields[] = {
 	COVERAGE(frozen_ns),
 	COVERAGE(large_new),
 	COVERAGE(large_seen),
+	ENDING(pieces),
+	ENDING(steps),
+	ENDING(slowest_ns),
+	ENDING(arenas),
+	ENDING(arenas_unread),
+	ENDING(is_cut),
 	LATER(container, 1, KNOWN),
 	LATER(ns_pid, 0, OF_SEVERAL),
 	LATER(parent, 0, OF_SEVERAL),

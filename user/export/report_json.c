@@ -101,6 +101,18 @@ static void coverage_write(FILE *out, const struct snapshot_meta *meta)
 		counts->elapsed_ns, counts->frozen_ns, meta->unread_ns);
 }
 
+/* How the kernel read the heap at the end. */
+static void ending_write(FILE *out, const struct snapshot_ending *ending)
+{
+	if (!ending->pieces)
+		return;
+	fprintf(out,
+		"\"ending\": {\"pieces\": %" PRIu64 ", \"steps\": %" PRIu64 ", \"slowest_ns\": %" PRIu64
+		", \"arenas\": %" PRIu64 ", \"arenas_unread\": %" PRIu64 ", \"whole\": %s}, ",
+		ending->pieces, ending->steps, ending->slowest_ns, ending->arenas, ending->arenas_unread,
+		ending->is_cut ? "false" : "true");
+}
+
 /* lost: also what is counted for the whole session. */
 static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost)
 {
@@ -135,6 +147,8 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost
 	if (meta->blocks_dropped)
 		fprintf(out, ", \"blocks_dropped\": %" PRIu64 ", \"bytes_dropped\": %" PRIu64,
 			meta->blocks_dropped, meta->bytes_dropped);
+	if (meta->ending.is_cut)
+		fprintf(out, ", \"arenas_unread\": %" PRIu64, meta->ending.arenas_unread);
 	/* Files without native frames are as they always were. */
 	if (meta->layer != EVENT_LAYER_PYTHON || meta->layers & 1u << EVENT_LAYER_NATIVE)
 		fprintf(out, ", \"frames_unnamed\": %" PRIu64 ", \"stacks_cut\": %" PRIu64,
@@ -175,6 +189,7 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 	report_modes_json(out, meta);
 	coverage_write(out, meta);
 	fputs(", ", out);
+	ending_write(out, &meta->ending);
 	not_seen_write(out, meta, !of_several);
 }
 

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "probe/hooks.h"
 #include "probe/plan.h"
+#include "probe/plan_finalize.h"
 #include "probe/plan_growth.h"
 #include "probe/plan_inline.h"
 #include "probe/plan_symbol.h"
@@ -381,6 +382,8 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 		    !(opts->no_reuse || growth ||
 		      (plan->object_calls && !strcmp(singles[i].symbol, NEW_REFERENCE))))
 			err = plan_symbol_add(plan, file, &singles[i]);
+	if (!err)
+		err = plan_finalize_add(plan, file);
 	if (!growth)
 		describe_objects(plan);
 	return err;

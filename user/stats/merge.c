@@ -36,6 +36,16 @@ static void coverage_add(struct snapshot_coverage *sum, const struct snapshot_co
 	sum->frozen_ns += one->frozen_ns;
 }
 
+static void ending_add(struct snapshot_ending *sum, const struct snapshot_ending *one)
+{
+	sum->pieces += one->pieces;
+	sum->steps += one->steps;
+	sum->slowest_ns = max(sum->slowest_ns, one->slowest_ns);
+	sum->arenas += one->arenas;
+	sum->arenas_unread += one->arenas_unread;
+	sum->is_cut |= one->is_cut;
+}
+
 static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 {
 	sum->frees_unknown += one->frees_unknown;
@@ -55,6 +65,7 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 		sum->loss[i] = max(sum->loss[i], one->loss[i]);
 	sum->coverage_known |= one->coverage_known;
 	coverage_add(&sum->coverage, &one->coverage);
+	ending_add(&sum->ending, &one->ending);
 }
 
 /* To its last byte: texts are compared and copied with what stands behind them. */

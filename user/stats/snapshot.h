@@ -65,6 +65,15 @@ struct snapshot_coverage {
 	uint64_t elapsed_ns, frozen_ns; /* how long it took to read; how long the target was stopped for it */
 };
 
+/* How the kernel read the heap at the process's end (bpf/heap.h), in pieces of a bounded number of steps; pieces 0: it did not. */
+struct snapshot_ending {
+	uint64_t pieces, steps;
+	uint64_t slowest_ns;    /* the piece that took the longest */
+	uint64_t arenas;        /* read whole */
+	uint64_t arenas_unread; /* at most so many were not: what died there since the reading before counts as live */
+	uint64_t is_cut;        /* 1: the steps were used up before all was read */
+};
+
 /* What of the figures in struct snapshot_meta is one layer's. */
 struct snapshot_table {
 	uint64_t peak_bytes, frees_unknown, replaced;
@@ -121,6 +130,7 @@ struct snapshot_meta {
 	uint32_t changes_dropped; /* between the first and the second */
 	int coverage_known;
 	struct snapshot_coverage coverage;
+	struct snapshot_ending ending;
 };
 
 struct snapshot {

@@ -322,6 +322,18 @@ void blocks_confirm_all(struct blocks *blocks, unsigned int epoch)
 			blocks->segments[i].slots[slot].epoch = epoch;
 }
 
+void blocks_keep_if(struct blocks *blocks, unsigned int epoch,
+		    int (*is_kept)(const void *context, uint64_t address), const void *context)
+{
+	for (uint32_t i = 0; i < SEGMENTS; i++)
+		for (uint32_t slot = 0; slot < blocks->segments[i].capacity; slot++) {
+			struct block *block = &blocks->segments[i].slots[slot];
+
+			if (block->address && block->pooled && is_kept(context, block->address))
+				block->epoch = epoch;
+		}
+}
+
 void blocks_sweep(struct blocks *blocks, unsigned int epoch,
 		  void (*removed)(void *context, const struct block *block), void *context)
 {

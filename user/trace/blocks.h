@@ -55,6 +55,9 @@ int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes
 void blocks_keep(struct blocks *blocks, uint64_t address, unsigned int epoch);
 /* Gives every block this epoch. */
 void blocks_confirm_all(struct blocks *blocks, unsigned int epoch);
+/* Gives every pooled block this epoch whose address is_kept() says so of. */
+void blocks_keep_if(struct blocks *blocks, unsigned int epoch,
+		    int (*is_kept)(const void *context, uint64_t address), const void *context);
 /* Takes out every pooled block of the other epoch; removed() is told of each. */
 void blocks_sweep(struct blocks *blocks, unsigned int epoch,
 		  void (*removed)(void *context, const struct block *block), void *context);

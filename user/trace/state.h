@@ -85,11 +85,17 @@ struct thread_entry {
  * What readings of the heap have said, and the one under way. A reading flips the epoch: what it shows and what comes
  * to life meanwhile has the new one at its end, and blocks of a pool that still have the other are dead.
  */
+struct census_range {
+	uint64_t start, end;
+};
+
 struct census {
 	struct address_set old;  /* on the heap, and no event told of them: from before the trace */
 	struct address_set died; /* freed while the heap is read */
 	uint64_t *doubtful;      /* shown by this reading and not in the table, packed */
 	size_t doubtful_count, doubtful_room;
+	struct census_range *told; /* every pool in there */
+	size_t told_count, told_room;
 	struct snapshot_coverage counts; /* of this reading */
 	uint64_t id;                     /* of the reading under way */
 	uint64_t old_large;              /* large blocks from before the trace */
@@ -180,6 +186,7 @@ uint32_t state_layers(uint32_t mode);
 int state_mode_change(struct process_state *process, const struct event_mode_change *event);
 void state_census_free(struct census *census);
 /* A block that has left the table, or would have. */
+int state_census_arena(struct process_state *process, const struct event_census_arena *event);
 int state_census_died(struct process_state *process, uint64_t address);
 /* The block is put into the table, in place of another if need be: the counters follow. 0, -EBADMSG, -ENOMEM. */
 int state_block_put(struct process_state *process, enum event_layer layer, const struct block *block);

@@ -171,7 +171,8 @@ static int process_finalize(struct trace *trace, struct process_state *process)
 static size_t record_bytes(uint32_t type, int *variable)
 {
 	*variable = type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
-		    type == EVENT_CENSUS_POOL || type == EVENT_PROCESS || type == EVENT_SYMBOL;
+		    type == EVENT_CENSUS_POOL || type == EVENT_CENSUS || type == EVENT_CENSUS_DONE ||
+		    type == EVENT_PROCESS || type == EVENT_SYMBOL;
 	switch (type) {
 	case EVENT_ALLOC:
 	case EVENT_REALLOC_DONE:
@@ -210,7 +211,9 @@ static size_t record_bytes(uint32_t type, int *variable)
 		return sizeof(struct event_map);
 	case EVENT_CENSUS:
 	case EVENT_CENSUS_DONE:
-		return sizeof(struct event_census);
+		return EVENT_CENSUS_MIN; /* the same */
+	case EVENT_CENSUS_ARENA:
+		return sizeof(struct event_census_arena);
 	case EVENT_MODE_CHANGE:
 		return sizeof(struct event_mode_change);
 	case EVENT_CENSUS_POOL:
@@ -279,6 +282,8 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return state_census_thread(process, record);
 	case EVENT_CENSUS_POOL:
 		return state_census_pool(process, record);
+	case EVENT_CENSUS_ARENA:
+		return state_census_arena(process, record);
 	case EVENT_CENSUS_DONE:
 		return state_census_done(process, record);
 	case EVENT_MAP:

@@ -86,6 +86,7 @@ struct trace_process {
 	uint64_t rounded_blocks; /* and struct block.rounded */
 	struct trace_counters counters;
 	struct snapshot_coverage coverage; /* by the last reading of the heap; time_ns 0: there was none */
+	struct snapshot_ending ending;
 };
 
 /*

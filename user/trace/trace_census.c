@@ -22,6 +22,7 @@
 
 #define STEP_BYTES   16u /* addresses and sizes are multiples */
 #define ADDRESS_BITS 56  /* of every user-space address */
+#define ARENAS_MAX   (1u << 16) /* of which a reading is believed that it has told of them whole: 64 GiB */
 #define STEPS_SHIFT  52  /* a doubtful block: address / STEP_BYTES | bytes / STEP_BYTES << STEPS_SHIFT */
 
 void state_census_free(struct census *census)
@@ -29,6 +30,7 @@ void state_census_free(struct census *census)
 	address_set_free(&census->old);
 	address_set_free(&census->died);
 	free(census->doubtful);
+	free(census->told);
 	memset(census, 0, sizeof(*census));
 }
 
@@ -37,8 +39,11 @@ static void reading_end(struct census *census)
 {
 	address_set_free(&census->died);
 	free(census->doubtful);
+	free(census->told);
 	census->doubtful = NULL;
 	census->doubtful_count = census->doubtful_room = 0;
+	census->told = NULL;
+	census->told_count = census->told_room = 0;
 	census->running = 0;
 }
 
@@ -153,6 +158,47 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 	return err;
 }
 
+int state_census_arena(struct process_state *process, const struct event_census_arena *event)
+{
+	struct census *census = &process->census;
+	int err;
+
+	if (event->bytes > UINT64_MAX - event->address)
+		return -EBADMSG;
+	/* What is not noted is kept. */
+	if (!census->running || census->id != event->id || census->told_count == ARENAS_MAX)
+		return 0;
+	err = array_reserve(&census->told, &census->told_room, census->told_count, 1, sizeof(*census->told));
+	if (!err)
+		census->told[census->told_count++] =
+			(struct census_range){event->address, event->address + event->bytes};
+	return err;
+}
+
+static int range_compare(const void *a, const void *b)
+{
+	const struct census_range *x = a, *y = b;
+
+	return (x->start > y->start) - (x->start < y->start);
+}
+
+/* Has the reading not told of all that is around this address? */
+static int is_untold(const void *context, uint64_t address)
+{
+	const struct census *census = context;
+	size_t low = 0, high = census->told_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (census->told[middle].start <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return !low || address >= census->told[low - 1].end;
+}
+
 int state_census_died(struct process_state *process, uint64_t address)
 {
 	struct census *census = &process->census;
@@ -197,6 +243,37 @@ static void block_swept(void *context, const struct block *block)
 	state_block_gone(process, EVENT_LAYER_PYTHON, block);
 }
 
+/* The kernel's own reading at the end. */
+static void ending_note(struct trace_process *info, const struct event_census *event)
+{
+	if (event->header.size < sizeof(*event) || !event->pieces)
+		return;
+	info->ending = (struct snapshot_ending){
+		.pieces = event->pieces,
+		.steps = event->steps,
+		.slowest_ns = event->slowest_ns,
+		.arenas = event->arenas,
+		.arenas_unread = event->failed == EVENT_CENSUS_CUT ? event->arenas_unread : 0,
+		.is_cut = event->failed == EVENT_CENSUS_CUT,
+	};
+}
+
+/*
+ * The reading ends before the heap does: in the arenas that it has told of it counts, elsewhere what is known since the one before.
+ * What that one has measured stands.
+ */
+static void reading_cut(struct process_state *process)
+{
+	struct census *census = &process->census;
+	struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
+
+	if (census->told_count)
+		qsort(census->told, census->told_count, sizeof(*census->told), range_compare);
+	blocks_keep_if(blocks, census->epoch, is_untold, census);
+	blocks_sweep(blocks, census->epoch, block_swept, process);
+	reading_end(census);
+}
+
 int state_census_done(struct process_state *process, const struct event_census *event)
 {
 	struct census *census = &process->census;
@@ -207,6 +284,11 @@ int state_census_done(struct process_state *process, const struct event_census *
 
 	if (!census->running || census->id != event->id)
 		return 0;
+	ending_note(info, event);
+	if (event->failed == EVENT_CENSUS_CUT) {
+		reading_cut(process);
+		return 0;
+	}
 	if (event->failed && event->failed != EVENT_CENSUS_PARTIAL) {
 		reading_give_up(process);
 		return 0;

@@ -204,6 +204,7 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		.bytes_dropped = info->counters.bytes_dropped,
 		.coverage_known = coverage->time_ns != 0,
 		.coverage = *coverage,
+		.ending = info->ending,
 	};
 	if (state_heap_tells(info) && meta->layer == EVENT_LAYER_PYTHON)
 		meta->unread_ns = info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
