@@ -127,8 +127,9 @@ static long order(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, u
 	const struct image_order told = {(uint64_t)number, {a, b, c, d, e, f}};
 	long result = -EIO;
 
-	must(write(orders, &told, sizeof(told)) == sizeof(told) &&
-		     read(answers, &result, sizeof(result)) == sizeof(result),
+	/* libFuzzer's clock comes between. */
+	must(TEMP_FAILURE_RETRY(write(orders, &told, sizeof(told))) == sizeof(told) &&
+		     TEMP_FAILURE_RETRY(read(answers, &result, sizeof(result))) == sizeof(result),
 	     "the process with the image");
 	return result;
 }
