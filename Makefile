@@ -119,6 +119,14 @@ $(OUT)/fuzz/%: tests/fuzz/%.c $(SOURCES)
 		clang $(CFLAGS_ALL) -Itests/fuzz -I$(FUZZ_LIB)/gen -fsanitize=fuzzer $(SANITIZE) -Wl,-z,muldefs -o $@ \
 		$(filter tests/fuzz/%,$^) $(FUZZ_LIB)/libtracer.a $(LIBS)
 
+# The process of fuzz_image: no libc, and nothing of it where another program's image would lie.
+$(OUT)/fuzz/image_process: tests/fuzz/image_process.c tests/fuzz/image_process.h
+	@mkdir -p $(@D)
+	$(call say,CC,$@)$(CC) -O1 -static -nostdlib -fno-pie -no-pie -fno-stack-protector -Itests/fuzz \
+		-Wl,-Ttext-segment=0x70000000 -o $@ $<
+
+$(OUT)/fuzz/fuzz_image: $(OUT)/fuzz/image_process
+
 unit: $(UNIT)
 	$(Q)tests/run-unit $(UNIT)
 

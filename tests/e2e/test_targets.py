@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -78,6 +79,48 @@ def test_container(runtime, trace, run_tracer, any_python):
         run = trace("-c", name)
         assert traced_pid(run) == target.pid
         check(run, target)
+
+
+@contextlib.contextmanager
+def claimed(container, name):
+    """A process of nobody's that calls itself a container's monitor; the pid of what it says to be its first process."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+        with open(os.path.join(harness.PROGRAMS, "claims.py"), "rb") as program:
+            command = [*user, "/usr/bin/python3", "-c", program.read().decode(), "-c", container, "-n", name, "-p", folder + "/pid"]
+        fake = subprocess.Popen(command, stdout=subprocess.PIPE, cwd="/")
+        try:
+            yield int(fake.stdout.readline().split()[1])
+        finally:
+            fake.terminate()
+            fake.wait(harness.TIMEOUT)
+            fake.stdout.close()
+
+
+@pytest.mark.parametrize("runtime", ["podman-vfs"], indirect=True)
+def test_claimed(runtime, run_tracer, any_python):
+    """Another user's process that calls itself a monitor takes over neither ID nor name; where both may be meant, both are listed."""
+    name = unique("web")
+    with runtime.start(any_python, "golden.py", name=name) as target:
+
+        def check_found(text):
+            done = run_tracer("-c", text, "--dry-run")
+            assert done.returncode == 0 and done.stdout.startswith("PID %d: " % target.pid), done.stderr
+
+        for container, called in ((target.container, name), (target.container, "x"), (name, "x")):
+            with claimed(container, called):
+                check_found(name)
+                check_found(target.container)
+        with claimed(unique("other"), name):
+            check_found(target.container)
+            line = error_line(run_tracer("-c", name, "--dry-run"), 1)
+            assert "any of 2" in line and "(podman %s)" % target.container[:12] in line and "of user 65534" in line
+        alone = unique("alone")
+        with claimed(unique("other"), alone) as first:
+            done = run_tracer("-c", alone, "--dry-run")
+            assert done.stdout.startswith("PID %d: " % first), done.stderr
+        assert target.finish() == 0
 
 
 def test_common_beginning(runtime, trace, run_tracer, any_python):

@@ -124,7 +124,7 @@ static const struct container *get(struct container_list *list, const char *id)
 static void docker_state(void **state)
 {
 	struct folder *folder = *state;
-	struct container_list list = {0};
+	struct container_list list = {.reading.uid = geteuid()};
 
 	assert_int_equal(container_docker_root(&list, folder->fd), -ENOENT);
 	put(folder, "containers/" ID_A "/config.v2.json", docker_config);
@@ -146,7 +146,7 @@ static void docker_state(void **state)
 static void podman_state(void **state)
 {
 	struct folder *folder = *state;
-	struct container_list list = {0};
+	struct container_list list = {.reading.uid = geteuid()};
 
 	put(folder, "overlay-containers/containers.json", podman_index);
 	put(folder, "vfs-containers/volatile-containers.json",
@@ -196,7 +196,7 @@ static void conmon_arguments(void **state)
 static void containerd_state(void **state)
 {
 	struct folder *folder = *state;
-	struct container_list list = {0};
+	struct container_list list = {.reading.uid = geteuid()};
 
 	put(folder, "k8s.io/" ID_A "/config.json", bundle_kubernetes);
 	put(folder, "k8s.io/" ID_B "/config.json", bundle_sandbox);
@@ -257,7 +257,7 @@ static void kubernetes_names(void **state)
 static void hostile_files(void **state)
 {
 	struct folder *folder = *state;
-	struct container_list list = {0};
+	struct container_list list = {.reading.uid = geteuid()};
 	struct buffer text = {0};
 	json_t *json;
 	char *deep;
@@ -331,7 +331,7 @@ static pid_t daemon_start(const struct folder *folder, const char *text, char pa
 static void docker_socket(void **state)
 {
 	struct folder *folder = *state;
-	struct container_list list = {0};
+	struct container_list list = {.reading.uid = geteuid()};
 	char path[96];
 	int status;
 	pid_t daemon = daemon_start(folder, docker_answer, path);
@@ -438,6 +438,150 @@ static void choices(void **state)
 	free(choice.entries);
 }
 
+/* The same name or ID of several users: who speaks for whom, and what is never chosen from. */
+static void owners(void **state)
+{
+	static char path[] = "/user/x";
+	static const struct container said[] = {
+		{.id = ID_A, .name = "web-1", .init_pid = 1},
+		{.id = "web-1", .name = "x", .owner.uid = 7, .init_pid = 1}, /* a claimed ID */
+		{.id = "c1", .name = "db-1", .init_pid = 1},
+		{.id = "c2", .name = "db-1", .owner.uid = 7, .init_pid = 1},
+		{.id = "c3", .name = "old"}, /* does not run */
+		{.id = "c4", .name = "old", .owner.uid = 7, .init_pid = 1},
+		{.id = "c5", .name = "his", .owner.uid = 7, .init_pid = 1},
+		{.id = "c6",
+		 .name = "his",
+		 .owner.uid = 8}, /* of another user's that does not run nobody knows */
+		{.id = ID_B, .name = "y", .owner.uid = 7, .cgroup.path = path, .init_pid = 1},
+		{.id = "c7", .name = ID_B, .owner.uid = 8, .init_pid = 1}, /* called as another is numbered */
+		{.id = ID_C, .name = "z", .owner.uid = 7, .cgroup.path = path, .init_pid = 1},
+		{.id = ID_C, .name = "z", .cgroup.path = path, .init_pid = 1},
+		{.id = "c8", .name = "in", .init_pid = 1},
+		{.id = "c9", .name = "in", .owner.inside = ID_A, .init_pid = 1},
+	};
+	static const struct {
+		const char *text;
+		int err;
+		size_t first;
+	} cases[] = {{"web-1", 0, 0},    {"db-1", -EEXIST, 0}, {"c2", 0, 3},       {"old", -EEXIST, 0},
+		     {"his", 0, 6},      {ID_B, -EEXIST, 0},   {ID_C, -EEXIST, 0}, {"z", -EEXIST, 0},
+		     {"in", -EEXIST, 0}, {"x", 0, 1}};
+	struct container entries[sizeof(said) / sizeof(said[0])];
+	struct container_list list = {.entries = entries, .count = sizeof(said) / sizeof(said[0])};
+	struct container_choice choice;
+
+	(void)state;
+	memcpy(entries, said, sizeof(said));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int err = container_choose(&list, cases[i].text, 0, &choice);
+
+		if (err != cases[i].err)
+			print_message("%s: %d (%s)\n", cases[i].text, err, error_reason(err));
+		assert_int_equal(err, cases[i].err);
+		if (err)
+			continue;
+		assert_ptr_equal(choice.entries[0], &entries[cases[i].first]);
+		free(choice.entries);
+	}
+	assert_int_equal(container_choose(&list, "old", 0, &choice), -EEXIST);
+	assert_non_null(strstr(error_reason(-EEXIST), "old (c4 of user 7), old (c3, does not run)"));
+}
+
+/* State in a directory of another user's, or that anybody may write to, is not whose it claims to be. */
+static void others_state(void **state)
+{
+	struct folder *folder = *state;
+	struct container_list list = {.reading.uid = geteuid() + 1};
+
+	put(folder, "containers/" ID_A "/config.v2.json", docker_config);
+	put(folder, "overlay-containers/containers.json", podman_index);
+	put(folder, "default/job-1/config.json", bundle_plain);
+	for (int open = 0; open < 2; open++) {
+		assert_int_equal(container_docker_root(&list, folder->fd), -EPERM);
+		assert_int_equal(container_podman_storage(&list, folder->fd), 0);
+		assert_int_equal(container_containerd_tasks(&list, folder->fd), 0);
+		assert_int_equal(list.count, 0);
+		list.reading.uid = geteuid();
+		assert_int_equal(fchmodat(folder->fd, "containers", 0777, 0), 0);
+		assert_int_equal(fchmodat(folder->fd, "overlay-containers", 0777, 0), 0);
+		assert_int_equal(fchmodat(folder->fd, "default", 0777, 0), 0);
+	}
+	assert_int_equal(fchmodat(folder->fd, "containers", 0700, 0), 0);
+	assert_int_equal(container_docker_root(&list, folder->fd), 0);
+	assert_int_equal(list.count, 1);
+	container_list_free(&list);
+}
+
+/* A cgroup is that of whoever could make it, and of the container that it lies in. */
+static void cgroup_owners(void **state)
+{
+	struct folder *folder = *state;
+	struct container_list list = {0};
+	struct container_owner owner;
+	struct cgroup_line line = {.controllers = ""};
+	char path[256], text[512];
+
+	put(folder, "slice/docker-" ID_A ".scope/" ID_B "/x", "");
+	snprintf(text, sizeof(text), "1 0 0:1 / %s rw - cgroup2 none rw\n", folder->path);
+	assert_int_equal(buffer_append(&list.mounts, text, strlen(text) + 1), 0);
+	snprintf(path, sizeof(path), "/slice/docker-" ID_A ".scope/" ID_B);
+	line.path = path;
+	line.path_bytes = strlen(path);
+	container_owner_of_cgroup(&list, &line, line.path_bytes, &owner);
+	assert_int_equal(owner.uid, geteuid());
+	assert_string_equal(owner.inside, ID_A);
+	strcpy(list.own, ID_A);
+	container_owner_of_cgroup(&list, &line, line.path_bytes, &owner);
+	assert_string_equal(owner.inside, "");
+	if (!geteuid()) {
+		assert_int_equal(fchownat(folder->fd, "slice", 7, 7, 0), 0);
+		container_owner_of_cgroup(&list, &line, strlen("/slice/docker-" ID_A ".scope"), &owner);
+		assert_int_equal(owner.uid, 7);
+	}
+	line.path = "/../../docker/" ID_A; /* beyond our namespace: nobody can look */
+	container_owner_of_cgroup(&list, &line, strlen(line.path), &owner);
+	assert_int_equal(owner.uid, 0);
+	container_list_free(&list);
+}
+
+/* A program that lends its owner's rights is no monitor, whatever it is called; we are one. */
+static void process_owners(void **state)
+{
+	struct folder *folder = *state;
+	struct container_list list = {0};
+	struct container_owner owner;
+	struct process_info info;
+	char path[96], command[256];
+	int ready[2], status;
+	pid_t child;
+
+	assert_int_equal(process_info_read(getpid(), &info), 0);
+	assert_int_equal(container_owner_of_process(&list, &info, "0::/docker/" ID_A "\n", &owner), 1);
+	assert_int_equal(owner.uid, geteuid());
+	assert_string_equal(owner.inside, ID_A);
+	info.uids_differ = 1;
+	assert_int_equal(container_owner_of_process(&list, &info, "0::/\n", &owner), 0);
+
+	snprintf(path, sizeof(path), "%s/conmon", folder->path);
+	snprintf(command, sizeof(command), "cp /bin/sleep %s && chmod 4755 %s", path, path);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	child = fork();
+	if (!child) {
+		execl(path, path, "100", NULL);
+		_exit(1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], path, 1), 0); /* closed by exec */
+	close(ready[0]);
+	assert_int_equal(process_info_read(child, &info), 0);
+	assert_string_equal(info.name, "conmon");
+	assert_int_equal(container_owner_of_process(&list, &info, "0::/\n", &owner), 0);
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+}
+
 /* What is said: those that begin alike come first, what does not fit is counted. */
 static void reasons(void **state)
 {
@@ -517,6 +661,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(hostile_files, folder_make, folder_remove),
 		cmocka_unit_test_setup_teardown(docker_socket, folder_make, folder_remove),
 		cmocka_unit_test(choices),
+		cmocka_unit_test(owners),
+		cmocka_unit_test_setup_teardown(others_state, folder_make, folder_remove),
+		cmocka_unit_test_setup_teardown(cgroup_owners, folder_make, folder_remove),
+		cmocka_unit_test_setup_teardown(process_owners, folder_make, folder_remove),
 		cmocka_unit_test(reasons),
 		cmocka_unit_test(merging),
 		cmocka_unit_test(this_machine),

@@ -80,6 +80,8 @@ static int component_parse(const char *text, size_t bytes, const char *parent, s
 		return 0;
 	memcpy(out->id, text + prefix, ID_DIGITS);
 	out->id[ID_DIGITS] = '\0';
+	if (!prefix && is_word(parent, parent_bytes, "libpod_parent"))
+		return 0;
 	if (!prefix) {
 		out->runtime = runtime_of(parent, parent_bytes);
 		return 1;

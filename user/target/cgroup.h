@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/buffer.h"
+
 #define CGROUP_TEXT_MAX (64u * 1024) /* of /proc/PID/cgroup that is looked at */
 #define CGROUP_ID_SIZE  65           /* 64 hex digits and NUL */
 #define CGROUP_POD_SIZE 37           /* a UUID and NUL */
@@ -46,7 +48,7 @@ struct cgroup_container {
 /*
  * The innermost container that a path names. 1, or 0: none. Components that count, ID being 64 lower-case hex digits:
  *   ID | PREFIX-ID | PREFIX-ID.scope | SLICE:PREFIX:ID      PREFIX: docker, libpod, libpod-payload, crio, cri-containerd, nerdctl …
- * Those of a container's monitor (libpod-conmon-ID.scope, crio-conmon-ID.scope) are none.
+ * Those of a container's monitor (libpod-conmon-ID.scope, crio-conmon-ID.scope) and of Podman's pods (libpod_parent/ID) are none.
  */
 int cgroup_container_parse(const char *path, size_t bytes, struct cgroup_container *out);
 /* The same of the first line of a cgroup file that names one; *line (NULL: not wanted) is that line. */
@@ -75,6 +77,13 @@ void cgroup_ref_identify(struct cgroup_ref *ref);
  * -ENOTDIR it is a directory, but of no cgroup file system; -errno; with a reason. The id is looked up.
  */
 int cgroup_ref_open(struct cgroup_ref *ref, const char *name);
+/* The mounts of cgroup file systems, for what follows. 0, -errno; the caller frees the buffer, on failure too. */
+int cgroup_mounts_read(struct buffer *out);
+/*
+ * Who may have given a cgroup its name: the owner of the directory that it was made in (that of its own directory may be
+ * the container's). Of a line's path, its first path_bytes bytes. 0 and *uid; -ENOENT no mount shows it; -ENOMEM.
+ */
+int cgroup_maker(const struct buffer *mounts, const struct cgroup_line *line, size_t path_bytes, uid_t *uid);
 /* Is a process with this cgroup file in that cgroup, or one below it? */
 int cgroup_ref_holds(const struct cgroup_ref *ref, const char *text);
 void cgroup_ref_free(struct cgroup_ref *ref);

@@ -159,6 +159,52 @@ static uint64_t path_id(const char *path, size_t bytes)
 	return id;
 }
 
+int cgroup_mounts_read(struct buffer *out)
+{
+	struct buffer text = {0};
+	int err = own_file_read("mountinfo", &text);
+	char *state = (char *)text.data, *line;
+
+	while (!err && (line = strsep(&state, "\n"))) {
+		const char *type = strstr(line, " - cgroup");
+
+		if (!type)
+			continue;
+		err = buffer_append(out, line, strlen(line)) ?: buffer_append(out, "\n", 1);
+	}
+	buffer_free(&text);
+	return err ?: buffer_append(out, "", 1);
+}
+
+int cgroup_maker(const struct buffer *mounts, const struct cgroup_line *line, size_t path_bytes, uid_t *uid)
+{
+	const char *end = memrchr(line->path, '/', path_bytes);
+	char *copy = mounts->size ? strdup((const char *)mounts->data) : NULL;
+	char *state = copy, *text;
+	struct mount mount;
+	int err = mounts->size && !copy ? -ENOMEM : -ENOENT;
+
+	/* "/..": beyond our cgroup namespace's root. */
+	if (!end || memmem(line->path, path_bytes, "/..", 3))
+		state = NULL;
+	while (err == -ENOENT && (text = strsep(&state, "\n"))) {
+		struct stat st;
+		char *place;
+
+		if (!mount_parse(text, &mount) ||
+		    !mount_is_of(&mount, line->controllers, line->controllers_bytes))
+			continue;
+		place = place_below(&mount, line->path, (size_t)(end - line->path));
+		if (place && !lstat(place, &st) && S_ISDIR(st.st_mode)) {
+			*uid = st.st_uid;
+			err = 0;
+		}
+		free(place);
+	}
+	free(copy);
+	return err;
+}
+
 int cgroup_ref_set(struct cgroup_ref *ref, const struct cgroup_line *line, size_t path_bytes)
 {
 	char *controllers = strndup(line->controllers, line->controllers_bytes);

@@ -50,35 +50,86 @@ void container_list_remark(struct container_list *list, const char *format, ...)
 	va_end(arguments);
 }
 
+/* Only containerd's own ids need their namespace to be unique. */
+static int is_meant(const struct container_list *list, const struct container *entry, const char *id,
+		    const char *space)
+{
+	return !strcmp(entry->id, id) && container_owner_is(&entry->owner, &list->reading) &&
+	       (!entry->space[0] || !space[0] || !strcmp(entry->space, space));
+}
+
 struct container *container_list_find(struct container_list *list, const char *id, const char *space)
 {
 	for (size_t i = 0; i < list->count; i++) {
 		struct container *entry = &list->entries[i];
 
-		/* Only containerd's own ids need their namespace to be unique. */
-		if (!strcmp(entry->id, id) && (!entry->space[0] || !space[0] || !strcmp(entry->space, space)))
+		if (is_meant(list, entry, id, space))
 			return entry;
 	}
 	return NULL;
 }
 
-/* A pid of a file may be another process's by now, or one of another PID namespace: its cgroup or its parent must fit. */
-static int init_is_plausible(pid_t pid, const char *id)
+/* Do the processes of a cgroup show that a container of this id is another owner's? */
+static int is_seen_elsewhere(const struct container_list *list, const char *id)
 {
-	struct process_info info, parent;
+	for (size_t i = 0; i < list->count; i++)
+		if (list->entries[i].cgroup.path && !strcmp(list->entries[i].id, id) &&
+		    !container_owner_is(&list->entries[i].owner, &list->reading))
+			return 1;
+	return 0;
+}
+
+static int is_monitor(const struct process_info *info)
+{
+	return !strncmp(info->name, "containerd-shim", 15) || !strncmp(info->name, "conmon", 6);
+}
+
+/* Is a process's parent a monitor of those whose state is read? */
+static int parent_fits(const struct container_list *list, const struct process_info *info)
+{
+	struct container_owner owner;
+	struct process_info parent;
+	struct buffer text = {0};
+	int fits = info->ppid && !process_info_read(info->ppid, &parent) && is_monitor(&parent) &&
+		   !process_file_read(info->ppid, "cgroup", CGROUP_TEXT_MAX, &text) &&
+		   container_owner_of_process(list, &parent, (const char *)text.data, &owner) &&
+		   container_owner_is(&owner, &list->reading);
+
+	buffer_free(&text);
+	return fits;
+}
+
+/* The cgroup of a process that is called by the id, if those whose state is read can have made it. */
+static int cgroup_fits(const struct container_list *list, const char *text, const char *id,
+		       struct cgroup_line *line, size_t *bytes)
+{
+	struct container_owner owner;
+
+	if (!cgroup_id_find(text, id, line, bytes))
+		return 0;
+	container_owner_of_cgroup(list, line, *bytes, &owner);
+	return container_owner_is(&owner, &list->reading);
+}
+
+/* A pid of a file may be another process's by now, or one of another PID namespace: its cgroup or its parent must fit. */
+static int init_is_plausible(const struct container_list *list, const struct container *entry, pid_t pid)
+{
+	struct process_info info;
 	struct buffer text = {0};
 	struct cgroup_line line;
 	size_t bytes;
 	int fits;
 
-	if (process_info_read(pid, &info) || info.zombie)
-		return 0;
-	fits = !process_file_read(pid, "cgroup", CGROUP_TEXT_MAX, &text) &&
-	       cgroup_id_find((const char *)text.data, id, &line, &bytes);
+	if (process_info_read(pid, &info) || info.zombie ||
+	    process_file_read(pid, "cgroup", CGROUP_TEXT_MAX, &text))
+		fits = 0;
+	else if (entry->cgroup.path)
+		fits = cgroup_ref_holds(&entry->cgroup, (const char *)text.data);
+	else
+		fits = cgroup_fits(list, (const char *)text.data, entry->id, &line, &bytes) ||
+		       (!is_seen_elsewhere(list, entry->id) && parent_fits(list, &info));
 	buffer_free(&text);
-	if (fits || !info.ppid || process_info_read(info.ppid, &parent))
-		return fits;
-	return !strncmp(parent.name, "containerd-shim", 15) || !strncmp(parent.name, "conmon", 6);
+	return fits;
 }
 
 static void text_fill(char *out, size_t room, const char *text)
@@ -87,25 +138,30 @@ static void text_fill(char *out, size_t room, const char *text)
 		container_text_set(out, room, text);
 }
 
-int container_list_add(struct container_list *list, const struct container *container)
+/* A new entry, of this owner. 0, and *out is NULL where there is no room for more; -ENOMEM. */
+static int entry_new(struct container_list *list, const char *id, const struct container_owner *owner,
+		     struct container **out)
 {
-	struct container *entry = container_list_find(list, container->id, container->space);
 	int err;
 
-	if (!entry) {
-		if (list->count == CONTAINERS_MAX) {
-			if (!strstr(list->remark, "are left out"))
-				container_list_remark(list, "containers beyond %d are left out",
-						      CONTAINERS_MAX);
-			return 0;
-		}
-		err = array_reserve(&list->entries, &list->room, list->count, 1, sizeof(*list->entries));
-		if (err)
-			return err;
-		entry = &list->entries[list->count++];
-		*entry = (struct container){0};
-		container_text_set(entry->id, sizeof(entry->id), container->id);
+	*out = NULL;
+	if (list->count == CONTAINERS_MAX) {
+		if (!strstr(list->remark, "are left out"))
+			container_list_remark(list, "containers beyond %d are left out", CONTAINERS_MAX);
+		return 0;
 	}
+	err = array_reserve(&list->entries, &list->room, list->count, 1, sizeof(*list->entries));
+	if (err)
+		return err;
+	*out = &list->entries[list->count++];
+	**out = (struct container){.owner = *owner};
+	container_text_set((*out)->id, sizeof((*out)->id), id);
+	return 0;
+}
+
+static void entry_fill(struct container_list *list, struct container *entry,
+		       const struct container *container)
+{
 	if (!entry->runtime)
 		entry->runtime = container->runtime;
 	text_fill(entry->space, sizeof(entry->space), container->space);
@@ -114,38 +170,64 @@ int container_list_add(struct container_list *list, const struct container *cont
 	text_fill(entry->pod_namespace, sizeof(entry->pod_namespace), container->pod_namespace);
 	entry->sandbox |= container->sandbox;
 	if (container->init_pid && container->init_pid != entry->init_pid &&
-	    init_is_plausible(container->init_pid, container->id))
+	    init_is_plausible(list, entry, container->init_pid))
 		entry->init_pid = container->init_pid;
-	return 0;
 }
 
-static int pid_add(struct container_pids *pids, pid_t pid)
+/* Two cgroups of one id are two containers: what is said of it is said of both, and neither is chosen. */
+int container_list_add(struct container_list *list, const struct container *container)
 {
-	int err = array_reserve(&pids->items, &pids->room, pids->count, 1, sizeof(pid));
+	struct container *entry;
+	int found = 0, err = 0;
 
-	if (!err)
-		pids->items[pids->count++] = pid;
+	for (size_t i = 0; i < list->count; i++) {
+		entry = &list->entries[i];
+		if (!is_meant(list, entry, container->id, container->space))
+			continue;
+		entry_fill(list, entry, container);
+		found = 1;
+	}
+	if (!found)
+		err = entry_new(list, container->id, &list->reading, &entry);
+	if (!found && !err && entry)
+		entry_fill(list, entry, container);
 	return err;
+}
+
+static struct container *member_find(const struct container_list *list, const struct cgroup_container *found,
+				     const struct cgroup_line *line)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		struct container *entry = &list->entries[i];
+
+		if (!strcmp(entry->id, found->id) && entry->cgroup.path &&
+		    strlen(entry->cgroup.path) == found->path_bytes &&
+		    !memcmp(entry->cgroup.path, line->path, found->path_bytes))
+			return entry;
+	}
+	return NULL;
 }
 
 /* A process in a container: that one runs, and this may be its first. */
 static int member_add(struct container_list *list, const struct process_info *info, const char *cgroup_text)
 {
 	struct cgroup_container found;
-	struct container container = {0};
+	struct container_owner owner;
 	struct container *entry;
-	int err;
+	struct cgroup_line line;
+	int err = 0;
 
-	if (!cgroup_container_find(cgroup_text, &found, NULL))
+	if (!cgroup_container_find(cgroup_text, &found, &line))
 		return 0;
-	entry = container_list_find(list, found.id, "");
+	entry = member_find(list, &found, &line);
 	if (!entry) {
-		container.runtime = found.runtime;
-		container_text_set(container.id, sizeof(container.id), found.id);
-		err = container_list_add(list, &container);
-		entry = container_list_find(list, found.id, "");
+		container_owner_of_cgroup(list, &line, found.path_bytes, &owner);
+		err = entry_new(list, found.id, &owner, &entry);
+		if (!err && entry)
+			err = cgroup_ref_set(&entry->cgroup, &line, found.path_bytes);
 		if (err || !entry)
 			return err;
+		entry->runtime = found.runtime;
 	}
 	if (!entry->init_pid || (info->ns_pid == 1 && !entry->init_is_first))
 		entry->init_pid = info->pid;
@@ -153,24 +235,39 @@ static int member_add(struct container_list *list, const struct process_info *in
 	return 0;
 }
 
+static struct container_pids *monitors_of(struct monitors *monitors, const struct process_info *info)
+{
+	if (!strcmp(info->name, "dockerd"))
+		return &monitors->docker;
+	if (!is_monitor(info))
+		return NULL;
+	return info->name[3] == 't' ? &monitors->containerd : &monitors->podman;
+}
+
+static int monitor_add(struct container_pids *monitors, const struct container_pid *monitor)
+{
+	int err = array_reserve(&monitors->items, &monitors->room, monitors->count, 1, sizeof(*monitor));
+
+	if (!err)
+		monitors->items[monitors->count++] = *monitor;
+	return err;
+}
+
 static int process_look(struct container_list *list, struct monitors *monitors, pid_t pid,
 			struct buffer *text)
 {
+	struct container_pid monitor = {.pid = pid};
+	struct container_pids *kind;
 	struct process_info info;
-	int err;
+	int err = 0;
 
-	if (process_info_read(pid, &info) || info.kernel_thread || info.zombie)
+	if (process_info_read(pid, &info) || info.kernel_thread || info.zombie ||
+	    process_file_read(pid, "cgroup", CGROUP_TEXT_MAX, text))
 		return 0;
-	err = 0;
-	if (!strcmp(info.name, "dockerd"))
-		err = pid_add(&monitors->docker, pid);
-	else if (!strncmp(info.name, "containerd-shim", 15))
-		err = pid_add(&monitors->containerd, pid);
-	else if (!strncmp(info.name, "conmon", 6))
-		err = pid_add(&monitors->podman, pid);
-	if (!err && !process_file_read(pid, "cgroup", CGROUP_TEXT_MAX, text))
-		err = member_add(list, &info, (const char *)text->data);
-	return err;
+	kind = monitors_of(monitors, &info);
+	if (kind && container_owner_of_process(list, &info, (const char *)text->data, &monitor.owner))
+		err = monitor_add(kind, &monitor);
+	return err ?: member_add(list, &info, (const char *)text->data);
 }
 
 static int processes_look(struct container_list *list, struct monitors *monitors)
@@ -189,29 +286,24 @@ static int processes_look(struct container_list *list, struct monitors *monitors
 	return err;
 }
 
-static uint64_t pid_namespace_of(pid_t pid)
-{
-	struct stat st;
-	char name[40];
-
-	snprintf(name, sizeof(name), "/proc/%d/ns/pid", pid);
-	return stat(name, &st) ? 0 : st.st_ino;
-}
-
 /* What tells a container's processes: its own cgroup; else, if it has one, its own PID namespace. */
-static int bounds_find(struct container *container)
+static int bounds_find(struct container_list *list, struct container *container)
 {
 	struct buffer text = {0};
 	struct cgroup_line line;
 	size_t bytes;
-	int err = process_file_read(container->init_pid, "cgroup", CGROUP_TEXT_MAX, &text);
+	int err;
 
-	if (!err && cgroup_id_find((const char *)text.data, container->id, &line, &bytes)) {
+	if (container->cgroup.path)
+		return 0;
+	list->reading = container->owner;
+	err = process_file_read(container->init_pid, "cgroup", CGROUP_TEXT_MAX, &text);
+	if (!err && cgroup_fits(list, (const char *)text.data, container->id, &line, &bytes)) {
 		err = cgroup_ref_set(&container->cgroup, &line, bytes);
 	} else {
-		uint64_t own = pid_namespace_of(getpid());
+		uint64_t own = container_pid_namespace(getpid());
 
-		container->pid_namespace = pid_namespace_of(container->init_pid);
+		container->pid_namespace = container_pid_namespace(container->init_pid);
 		if (container->pid_namespace == own)
 			container->pid_namespace = 0;
 	}
@@ -223,11 +315,26 @@ static int bounds_find(struct container *container)
 	return err;
 }
 
+/* Which container we are in, and where cgroups are mounted: neither need be. */
+static int own_look(struct container_list *list)
+{
+	struct cgroup_container in;
+	struct buffer text = {0};
+	int err = process_file_read(getpid(), "cgroup", CGROUP_TEXT_MAX, &text);
+
+	if (!err && cgroup_container_find((const char *)text.data, &in, NULL))
+		strcpy(list->own, in.id);
+	buffer_free(&text);
+	if (err != -ENOMEM)
+		err = cgroup_mounts_read(&list->mounts);
+	return err == -ENOMEM ? err : 0;
+}
+
 int container_list_read(struct container_list *out)
 {
 	struct container_list list = {0};
 	struct monitors monitors = {0};
-	int err = processes_look(&list, &monitors);
+	int err = own_look(&list) ?: processes_look(&list, &monitors);
 
 	if (!err)
 		err = container_docker_read(&list, &monitors.docker);
@@ -239,10 +346,12 @@ int container_list_read(struct container_list *out)
 		err = container_kubernetes_read(&list);
 	for (size_t i = 0; i < list.count && !err; i++)
 		if (list.entries[i].init_pid)
-			err = bounds_find(&list.entries[i]);
+			err = bounds_find(&list, &list.entries[i]);
 	free(monitors.docker.items);
 	free(monitors.podman.items);
 	free(monitors.containerd.items);
+	buffer_free(&list.mounts);
+	list.mounts = (struct buffer){0};
 	if (err)
 		container_list_free(&list);
 	else
@@ -255,6 +364,7 @@ void container_list_free(struct container_list *list)
 	for (size_t i = 0; i < list->count; i++)
 		cgroup_ref_free(&list->entries[i].cgroup);
 	free(list->entries);
+	buffer_free(&list->mounts);
 	*list = (struct container_list){0};
 }
 
@@ -263,7 +373,7 @@ int container_holds(const struct container *container, pid_t pid, const char *cg
 	if (container->cgroup.path)
 		return cgroup_ref_holds(&container->cgroup, cgroup_text);
 	if (container->pid_namespace)
-		return pid_namespace_of(pid) == container->pid_namespace;
+		return container_pid_namespace(pid) == container->pid_namespace;
 	return container->init_pid == pid;
 }
 

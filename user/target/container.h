@@ -9,6 +9,8 @@
  *   Podman      STORAGE/DRIVER-containers/containers.json, of root's and of other users' (container_podman.c; CRI-O's, too)
  *   containerd  …/io.containerd.runtime.v2.task/NAMESPACE/ID/config.json (container_containerd.c)
  *   Kubernetes  annotations and names of these, /var/log/containers (container_kubernetes.c)
+ * Any process can call itself a monitor, and any user has files: what is said of a container counts only as the word of who says it
+ * (struct container_owner), by the user of the process, of the directory, and of whoever could make the cgroup.
  * A Docker daemon's socket is asked only where its state cannot be read, and for a second at most. No client program is run.
  */
 #ifndef TRACER_TARGET_CONTAINER_H
@@ -26,7 +28,18 @@
 #define CONTAINER_LABEL_SIZE 512
 #define CONTAINERS_MAX       16384
 
+/*
+ * Whose word something is. A runtime speaks of containers of its own user's alone, and one that runs in a container itself
+ * of those within: what others say of them is another container, whatever its name or ID is.
+ */
+struct container_owner {
+	uid_t uid;
+	char inside
+		[CGROUP_ID_SIZE]; /* the container that the runtime itself is in; "": none, or the one that we are in */
+};
+
 struct container {
+	struct container_owner owner;
 	enum container_runtime runtime;
 	char id[CONTAINER_ID_SIZE];
 	char name[CONTAINER_NAME_SIZE];           /* "": nothing tells it */
@@ -43,7 +56,10 @@ struct container {
 struct container_list {
 	struct container *entries;
 	size_t count, room;
-	char remark[256]; /* what could not be looked into, "" if nothing */
+	char remark[256];               /* what could not be looked into, "" if nothing */
+	struct container_owner reading; /* whose state is being read: root's at first */
+	struct buffer mounts;           /* of the cgroup file systems, while it is read */
+	char own[CGROUP_ID_SIZE];       /* the container that we are in, "" for none */
 };
 
 /*
@@ -64,7 +80,8 @@ const struct container *container_of(const struct container_list *list, pid_t pi
  *   POD/NAME, NAMESPACE/POD/NAME	 a pod's container; NAMESPACE/ID of containerd, too
  *   pod/POD, pod/NAMESPACE/POD	 all containers of a pod of Kubernetes
  * An exact ID goes before an exact name, that before the beginning of an ID or of a name, which must be the only one. Only
- * what runs is found.
+ * what runs is found. A name goes before an ID that anybody may choose (of another user than root, and not of 64 digits and
+ * a cgroup's). What fits exactly of several owners is never chosen from: also not where root's does not run.
  */
 struct container_choice {
 	const struct container **entries; /* borrowed from the list; the array is the caller's to free() */

@@ -11,7 +11,7 @@
 #define LISTED_BYTES 150 /* of the names of candidates in a message, which has room for 255 */
 #define SHORT_ID     12
 
-enum rank { RANK_NONE, RANK_PREFIX, RANK_NAME, RANK_ID };
+enum rank { RANK_NONE, RANK_PREFIX, RANK_CLAIMED, RANK_NAME, RANK_ID };
 
 /* A text in its parts: [NAMESPACE/][POD/]NAME, or pod/[NAMESPACE/]POD. */
 struct wanted {
@@ -84,6 +84,13 @@ static enum rank name_rank(const char *text, const char *name, const struct want
 	return rank == RANK_PREFIX && wanted->whole_names ? RANK_NONE : rank;
 }
 
+/* An ID that is no more than what somebody says: it goes behind names. */
+static int id_is_claimed(const struct container *container)
+{
+	return container->owner.uid &&
+	       (!container->cgroup.path || strlen(container->id) != CGROUP_ID_SIZE - 1);
+}
+
 static enum rank container_rank(const struct container *container, const struct wanted *wanted)
 {
 	enum rank id, name;
@@ -96,14 +103,15 @@ static enum rank container_rank(const struct container *container, const struct 
 	if (wanted->pod && strcmp(wanted->pod, container->pod) != 0 &&
 	    (wanted->space || strcmp(wanted->pod, container->space) != 0))
 		return RANK_NONE;
-	id = text_rank(container->id, wanted->name, RANK_ID);
+	id = text_rank(container->id, wanted->name, id_is_claimed(container) ? RANK_CLAIMED : RANK_ID);
 	name = container->sandbox ? RANK_NONE : name_rank(container->name, wanted->name, wanted);
 	return id > name ? id : name;
 }
 
 static int is_same_pod(const struct container *a, const struct container *b)
 {
-	return !strcmp(a->pod, b->pod) && !strcmp(a->pod_namespace, b->pod_namespace);
+	return !strcmp(a->pod, b->pod) && !strcmp(a->pod_namespace, b->pod_namespace) &&
+	       container_owner_is(&a->owner, &b->owner);
 }
 
 /* The names of containers for a message: as many as there is room for, and the number of the others. */
@@ -117,9 +125,14 @@ static void listed_add(struct listed *listed, const struct container *container)
 	char label[CONTAINER_LABEL_SIZE];
 	char entry[CONTAINER_LABEL_SIZE + 64];
 	const char *runtime = container_runtime_name(container->runtime);
-	int length = snprintf(entry, sizeof(entry), "%s%s (%s%s%.*s)", listed->length ? ", " : "",
-			      container_label(container, label), runtime, runtime[0] ? " " : "", SHORT_ID,
-			      container->id);
+	char user[32] = "";
+	int length;
+
+	if (container->owner.uid)
+		snprintf(user, sizeof(user), " of user %u", container->owner.uid);
+	length = snprintf(entry, sizeof(entry), "%s%s (%s%s%.*s%s%s)", listed->length ? ", " : "",
+			  container_label(container, label), runtime, runtime[0] ? " " : "", SHORT_ID,
+			  container->id, user, container->init_pid ? "" : ", does not run");
 
 	if (listed->left_out || listed->length + (size_t)length >= sizeof(listed->text) - 16) {
 		listed->left_out++;
@@ -210,6 +223,29 @@ static int is_one(const struct container_choice *choice, int whole_pod)
 	return 1;
 }
 
+/*
+ * Adds what the text means as well, by whole name or ID, of other owners than the one that was chosen. Root's counts
+ * also while it does not run: whoever takes its name meanwhile is not what was meant.
+ */
+static void others_add(const struct container_list *list, const struct wanted *wanted,
+		       struct container_choice *choice)
+{
+	const struct container_owner *owner = &choice->entries[0]->owner;
+
+	for (size_t i = 0, chosen = choice->count; i < list->count; i++) {
+		const struct container *other = &list->entries[i];
+		size_t k = 0;
+
+		if ((!other->init_pid && other->owner.uid) || container_owner_is(&other->owner, owner) ||
+		    container_rank(other, wanted) < RANK_NAME)
+			continue;
+		while (k < chosen && choice->entries[k] != other)
+			k++;
+		if (k == chosen)
+			choice->entries[choice->count++] = other;
+	}
+}
+
 int container_choose(const struct container_list *list, const char *text, int whole_names,
 		     struct container_choice *out)
 {
@@ -235,6 +271,8 @@ int container_choose(const struct container_list *list, const char *text, int wh
 		choice.entries[choice.count++] = &list->entries[i];
 	}
 	choice.exact = best > RANK_PREFIX;
+	if (choice.count && choice.exact)
+		others_add(list, &wanted, &choice);
 	if (!choice.count)
 		err = none_explain(list, &wanted);
 	else if (!is_one(&choice, !wanted.name))

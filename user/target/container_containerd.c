@@ -64,7 +64,7 @@ static int space_take(void *context, int directory, const char *name)
 
 	if (space < 0)
 		return 0;
-	err = state_dir_each(space, bundle_take, &reading);
+	err = container_directory_is_owned(context, space) ? state_dir_each(space, bundle_take, &reading) : 0;
 	close(space);
 	return err == -ENOMEM ? err : 0;
 }
@@ -118,8 +118,11 @@ int container_containerd_read(struct container_list *list, const struct containe
 		err = container_containerd_tasks(list, tasks);
 		close(tasks);
 	}
-	for (size_t i = 0; i < shims->count && !err; i++)
-		if (!shim_is_known(list, shims->items[i]))
-			err = shim_read(list, shims->items[i]);
+	for (size_t i = 0; i < shims->count && !err; i++) {
+		list->reading = shims->items[i].owner;
+		if (!shim_is_known(list, shims->items[i].pid))
+			err = shim_read(list, shims->items[i].pid);
+	}
+	list->reading = (struct container_owner){0};
 	return err;
 }

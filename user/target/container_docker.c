@@ -72,7 +72,8 @@ int container_docker_root(struct container_list *list, int data_root)
 
 	if (containers < 0)
 		return containers;
-	err = state_dir_each(containers, config_take, list);
+	err = container_directory_is_owned(list, containers) ? state_dir_each(containers, config_take, list)
+							     : -EPERM;
 	close(containers);
 	return err;
 }
@@ -193,7 +194,14 @@ int container_docker_read(struct container_list *list, const struct container_pi
 {
 	int err = 0;
 
-	for (size_t i = 0; i < daemons->count && !err; i++)
-		err = daemon_read(list, daemons->items[i]);
-	return daemons->count ? err : daemon_read(list, 0);
+	int of_root = 0;
+
+	for (size_t i = 0; i < daemons->count && !err; i++) {
+		list->reading = daemons->items[i].owner;
+		of_root |= !list->reading.uid && !list->reading.inside[0];
+		err = daemon_read(list, daemons->items[i].pid);
+	}
+	/* Whatever daemons others run. */
+	list->reading = (struct container_owner){0};
+	return of_root || err ? err : daemon_read(list, 0);
 }

@@ -113,7 +113,7 @@ int container_kubernetes_read(struct container_list *list)
 
 	if (directory < 0)
 		return 0;
-	err = container_kubernetes_logs(list, directory);
+	err = container_directory_is_owned(list, directory) ? container_kubernetes_logs(list, directory) : 0;
 	close(directory);
 	return err == -ENOMEM ? err : 0;
 }

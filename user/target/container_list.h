@@ -6,18 +6,43 @@
 #include <jansson.h>
 
 #include "target/container.h"
+#include "target/process.h"
 
 #define CONTAINER_CONFIG_BYTES (4u << 20)  /* of one container's file */
 #define CONTAINER_INDEX_BYTES  (32u << 20) /* of a file that lists many, or a daemon's answer */
 
-/* Processes that tell where state is. */
+/* Processes that tell where state is, and whose word theirs is. */
+struct container_pid {
+	pid_t pid;
+	struct container_owner owner;
+};
+
 struct container_pids {
-	pid_t *items;
+	struct container_pid *items;
 	size_t count, room;
 };
 
-/* Takes up, under its id, what is not known yet of a container. An init_pid that is not in it is dropped. 0, -ENOMEM. */
+/*
+ * Whose word is that of a process which looks like a runtime's? 1; 0: nobody's, since it has another user's rights than it was
+ * started with, or is root in a PID namespace of its own.
+ */
+int container_owner_of_process(const struct container_list *list, const struct process_info *info,
+			       const char *cgroup_text, struct container_owner *out);
+/* Who can have made a cgroup (of a line, its first path_bytes bytes). Where no mount shows it: root. */
+void container_owner_of_cgroup(const struct container_list *list, const struct cgroup_line *line,
+			       size_t path_bytes, struct container_owner *out);
+int container_owner_is(const struct container_owner *a, const struct container_owner *b);
+/* The inode of its PID namespace; 0: not to be had. */
+uint64_t container_pid_namespace(pid_t pid);
+/* Is a directory that of whom the list reads, and nobody else's to write to? */
+int container_directory_is_owned(const struct container_list *list, int directory);
+
+/*
+ * Takes up, under its id, what is not known yet of a container, as the word of list->reading. An init_pid that is not in it is
+ * dropped. 0, -ENOMEM.
+ */
 int container_list_add(struct container_list *list, const struct container *container);
+/* The first that is of list->reading. */
 struct container *container_list_find(struct container_list *list, const char *id, const char *space);
 void container_list_remark(struct container_list *list, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

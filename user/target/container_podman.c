@@ -50,17 +50,21 @@ static int driver_take(void *context, int directory, const char *name)
 	size_t bytes = strlen(name);
 	char path[NAME_MAX + 32];
 	json_t *index;
-	int err = 0;
+	int owner, err = 0;
 
 	if (bytes < sizeof(ending) || strcmp(name + bytes - (sizeof(ending) - 1), ending))
 		return 0;
-	for (size_t i = 0; !err && i < sizeof(files) / sizeof(files[0]); i++) {
+	owner = state_dir_below(directory, name);
+	for (size_t i = 0; owner >= 0 && !err && i < sizeof(files) / sizeof(files[0]); i++) {
 		snprintf(path, sizeof(path), "%s/%s", name, files[i]);
-		if (state_json_read(directory, path, CONTAINER_INDEX_BYTES, &index))
+		if (!container_directory_is_owned(context, owner) ||
+		    state_json_read(directory, path, CONTAINER_INDEX_BYTES, &index))
 			continue;
 		err = container_podman_index(context, index);
 		json_decref(index);
 	}
+	if (owner >= 0)
+		close(owner);
 	return err;
 }
 
@@ -180,7 +184,10 @@ int container_podman_read(struct container_list *list, const struct container_pi
 {
 	int err = storage_read(list, 0, STORAGE);
 
-	for (size_t i = 0; i < monitors->count && !err; i++)
-		err = monitor_read(list, monitors->items[i]);
+	for (size_t i = 0; i < monitors->count && !err; i++) {
+		list->reading = monitors->items[i].owner;
+		err = monitor_read(list, monitors->items[i].pid);
+	}
+	list->reading = (struct container_owner){0};
 	return err;
 }

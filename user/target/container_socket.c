@@ -107,6 +107,17 @@ static int answer_read(int fd, uint64_t end_ns, struct buffer *answer)
 	}
 }
 
+/* Whoever is behind the socket speaks for the user whose daemon is asked, and for no other. */
+static int peer_check(const struct container_list *list, int fd)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
+		return -errno;
+	return peer.uid == list->reading.uid ? 0 : -EPERM;
+}
+
 int container_docker_ask(struct container_list *list, pid_t pid, const char *socket_path)
 {
 	uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + ANSWER_NS;
@@ -116,7 +127,7 @@ int container_docker_ask(struct container_list *list, pid_t pid, const char *soc
 
 	if (fd < 0)
 		return fd;
-	err = socket_wait(fd, POLLOUT, end_ns);
+	err = peer_check(list, fd) ?: socket_wait(fd, POLLOUT, end_ns);
 	/* So short a request goes into the socket's buffer whole. */
 	if (!err && send(fd, REQUEST, sizeof(REQUEST) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(REQUEST) - 1)
 		err = -EIO;

@@ -131,8 +131,10 @@ static void parse_status(const char *text, struct process_info *out)
 		out->tgid = (pid_t)strtol(value, NULL, 10);
 	value = status_value(text, "Uid"); /* real, effective, saved, file system */
 	if (value) {
-		strtoul(value, &end, 10);
-		out->uid = (uint32_t)strtoul(end, NULL, 10);
+		uint32_t real = (uint32_t)strtoul(value, &end, 10);
+
+		out->uid = (uint32_t)strtoul(end, &end, 10);
+		out->uids_differ = real != out->uid || strtoul(end, NULL, 10) != out->uid;
 	}
 	value = status_value(text, "Seccomp");
 	if (value)

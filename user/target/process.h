@@ -39,6 +39,7 @@ struct process_info {
 	unsigned int ns_count;         /* of them */
 	uint64_t start_ticks;          /* field 22 of stat: with the pid, names a process for good */
 	uint32_t uid;                  /* effective */
+	int uids_differ;               /* 1: its real or saved one is another: it has come by it */
 	int seccomp;                   /* 0 none, 1 strict, 2 filter */
 	int kernel_thread;             /* 1: no address space */
 	int zombie;
