@@ -75,6 +75,11 @@ void cgroup_ref_identify(struct cgroup_ref *ref);
  * -ENOTDIR it is a directory, but of no cgroup file system; -errno; with a reason. The id is looked up.
  */
 int cgroup_ref_open(struct cgroup_ref *ref, const char *name);
+/*
+ * The directory of a line's path, its first path_bytes bytes, below a mount that shows it; of it *mount_bytes are the mount's own
+ * place. NULL: none shows it, or no memory. Caller frees.
+ */
+char *cgroup_directory(const struct cgroup_line *line, size_t path_bytes, size_t *mount_bytes);
 /* Is a process with this cgroup file in that cgroup, or one below it? */
 int cgroup_ref_holds(const struct cgroup_ref *ref, const char *text);
 void cgroup_ref_free(struct cgroup_ref *ref);

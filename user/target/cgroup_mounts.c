@@ -132,30 +132,43 @@ static uint64_t directory_id(int fd)
 	return fstat(fd, &st) ? 0 : st.st_ino; /* the same number on 64-bit machines */
 }
 
-/* The id of a v2 cgroup, looked up below whichever mount shows it; 0: none does. */
-static uint64_t path_id(const char *path, size_t bytes)
+char *cgroup_directory(const struct cgroup_line *line, size_t path_bytes, size_t *mount_bytes)
 {
 	struct buffer text = {0};
+	char *state, *row, *place = NULL;
 	struct mount mount;
-	uint64_t id = 0;
-	char *state, *line;
+	struct stat st;
 
 	if (!own_file_read("mountinfo", &text)) {
 		state = (char *)text.data;
-		while (!id && (line = strsep(&state, "\n"))) {
-			char *place = mount_parse(line, &mount) && mount_is_of(&mount, "", 0)
-					      ? place_below(&mount, path, bytes)
-					      : NULL;
-			int fd = place ? open(place, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
-
-			if (fd >= 0) {
-				id = directory_id(fd);
-				close(fd);
+		while (!place && (row = strsep(&state, "\n"))) {
+			if (mount_parse(row, &mount) &&
+			    mount_is_of(&mount, line->controllers, line->controllers_bytes))
+				place = place_below(&mount, line->path, path_bytes);
+			if (place && (strstr(place, "/..") || lstat(place, &st) || !S_ISDIR(st.st_mode))) {
+				free(place);
+				place = NULL;
 			}
-			free(place);
+			if (place)
+				*mount_bytes = strlen(mount.point);
 		}
 	}
 	buffer_free(&text);
+	return place;
+}
+
+/* The id of a v2 cgroup, looked up below whichever mount shows it; 0: none does. */
+static uint64_t path_id(const char *path, size_t bytes)
+{
+	const struct cgroup_line line = {.controllers = "", .path = path, .path_bytes = bytes};
+	size_t mount_bytes;
+	char *place = cgroup_directory(&line, bytes, &mount_bytes);
+	int fd = place ? open(place, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	uint64_t id = fd >= 0 ? directory_id(fd) : 0;
+
+	if (fd >= 0)
+		close(fd);
+	free(place);
 	return id;
 }
 
