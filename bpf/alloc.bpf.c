@@ -28,21 +28,72 @@ static __always_inline int session_is_return(struct pt_regs *regs)
 	return bpf_get_func_ip(regs) != regs->rip;
 }
 
-/*
- * Does a request with this stack pointer belong to one in progress? A request whose return never came (a
- * longjmp, a thread that was cancelled) shows by a new one that lies above it on the stack.
- */
-static __always_inline int request_is_nested(struct request *request, __u64 sp)
+/* Deeper in the stack than this no allocator asks another. */
+#define NESTED_BYTES_MAX (64u << 10)
+/* Of the kernel's, 2 to 20 seconds: no request takes as long, and if one does, what it asks for counts by itself. */
+#define REQUEST_TICKS_MAX 2048u
+
+enum request_state { REQUEST_GOES_ON, REQUEST_LEFT, REQUEST_THREW };
+
+static __always_inline __u64 trampoline_find(struct thread_state *thread)
 {
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
+	struct xol_area *area = NULL;
+
+	if (thread->trampoline || !bpf_core_field_exists(area->vaddr) ||
+	    !bpf_core_field_exists(task->mm->uprobes_state))
+		return thread->trampoline;
+	area = BPF_CORE_READ(task, mm, uprobes_state.xol_area);
+	if (area)
+		thread->trampoline = BPF_CORE_READ(area, vaddr);
+	return thread->trampoline;
+}
+
+/*
+ * Is the request in progress, of which one with this stack pointer may be a part, still in progress? One whose return never
+ * comes (a longjmp, another stack) shows by what lies above it or far below it, by its age, and by its return address, which
+ * what is deeper in the stack now has overwritten.
+ */
+__noinline int request_state(struct thread_state *thread, struct request *request, __u64 sp)
+{
+	__u64 address;
+
+	if (!thread || !request)
+		return REQUEST_LEFT;
+	address = request->by_return ? trampoline_find(thread) : request->caller;
+	if (address && user_u64(request->sp) != address)
+		return request->throws ? REQUEST_THREW : REQUEST_LEFT;
+	if (sp > request->sp || request->sp - sp > NESTED_BYTES_MAX ||
+	    (__u32)bpf_jiffies64() - request->tick > REQUEST_TICKS_MAX)
+		return REQUEST_LEFT;
+	return REQUEST_GOES_ON;
+}
+
+/* Does a request with this stack pointer belong to one in progress? One that was left is given up, and counted. */
+static __always_inline int request_is_nested(struct thread_state *thread, struct request *request, __u64 sp)
+{
+	int state;
+
 	if (!request->sp)
 		return 0;
-	if (sp < request->sp)
-		return 1;
-	if (sp == request->sp && request->nested_equal++ < MAX_NESTED_EQUAL)
+	state = request_state(thread, request, sp);
+	if (state == REQUEST_GOES_ON && (sp < request->sp || request->nested_equal++ < MAX_NESTED_EQUAL))
 		return 1;
 	request->sp = 0;
-	loss_add(LOSS_RETURN, 1);
+	if (state != REQUEST_THREW)
+		loss_add(LOSS_RETURN, 1);
 	return 0;
+}
+
+/* by_return: it has a return probe; caller: where not, its return address, 0: not known. */
+static __always_inline void request_start(struct request *request, __u64 sp, int by_return, __u64 caller)
+{
+	request->nested_equal = 0;
+	request->by_return = by_return;
+	request->caller = caller;
+	request->throws = 0;
+	request->tick = (__u32)bpf_jiffies64();
+	request->sp = sp;
 }
 
 static __always_inline void end_output(struct thread_state *thread, __u32 type, __u64 address, __u32 domain,
@@ -187,7 +238,7 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 	struct abi_target *target;
 	__u64 cookie;
 
-	if (!thread || request_is_nested(&thread->python, sp))
+	if (!thread || request_is_nested(thread, &thread->python, sp))
 		return 1;
 	target = &thread->target;
 	cookie = bpf_get_attach_cookie(context);
@@ -223,9 +274,9 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 		 user_u64(sp) - target->object_code_start <
 			 target->object_code_end - target->object_code_start)
 		thread->python.api = EVENT_API_LARGE;
-	thread->python.nested_equal = 0;
 	thread->last_free = 0;
-	thread->python.sp = sp;
+	/* Of a call that is about to be made the return address is not on the stack yet. */
+	request_start(&thread->python, sp, sp == regs->rsp, 0);
 	/* Of a block that is not in the sample it is an allocation like any other. */
 	if (thread->python.old_address &&
 	    !free_output(thread, EVENT_REALLOC, thread->python.old_address, 0, thread->python.api))
@@ -352,11 +403,11 @@ int inline_site(struct pt_regs *regs)
 	cookie = bpf_get_attach_cookie(regs);
 	switch (cookie & 0xff) {
 	case ABI_OP_POOL:
-		if (!request_is_nested(&thread->python, regs->rsp))
+		if (!request_is_nested(thread, &thread->python, regs->rsp))
 			pool_use(regs, thread, cookie);
 		break;
 	case ABI_OP_RESIZE:
-		if (regs->eflags & EFLAGS_CARRY && !request_is_nested(&thread->python, regs->rsp)) {
+		if (regs->eflags & EFLAGS_CARRY && !request_is_nested(thread, &thread->python, regs->rsp)) {
 			__u64 block = argument(regs, cookie, 0);
 			__u32 api = cookie >> 8 & 0xff;
 
@@ -394,11 +445,11 @@ int request_once(struct pt_regs *regs)
 	api = cookie >> 8 & 0xff;
 	switch (cookie & 0xff) {
 	case ABI_OP_FREE:
-		if (!request_is_nested(&thread->python, sp))
+		if (!request_is_nested(thread, &thread->python, sp))
 			block_free(thread, argument(regs, cookie, 0), api, addend(cookie));
 		break;
 	case ABI_OP_POOL_FREE:
-		if (!request_is_nested(&thread->python, sp))
+		if (!request_is_nested(thread, &thread->python, sp))
 			block_free(thread, pool_first_free(argument(regs, cookie, 0)), api, 0);
 		break;
 	case ABI_OP_TRACK:

@@ -47,8 +47,18 @@ struct pid {
 	struct upid numbers[1];
 };
 
+/* Where the kernel has its own code in a process with uprobes; a function with a return probe returns to its start. */
+struct xol_area {
+	unsigned long vaddr;
+};
+
+struct uprobes_state {
+	struct xol_area *xol_area;
+};
+
 struct mm_struct {
 	unsigned long start_brk, start_stack;
+	struct uprobes_state uprobes_state;
 };
 
 struct task_struct {

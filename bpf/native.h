@@ -225,32 +225,40 @@ static __always_inline __u64 product(__u64 count, __u64 bytes)
 }
 
 /*
- * As request_is_nested(). A function that has thrown has left its request in progress; what is deeper in the stack now has
- * its own there where its return address was.
+ * Is it part of a request in progress? One without a return probe may have jumped to a function that has one, which then
+ * tells of its end: *wanted.
  */
-static __always_inline int native_is_nested(struct thread_state *thread, __u64 sp)
+static __always_inline int native_is_part(struct pt_regs *regs, struct thread_state *thread, int *wanted)
 {
 	struct request *request = &thread->native;
 
-	if (request->sp && request->caller && user_u64(request->sp) != request->caller)
-		request->sp = 0;
-	return request_is_nested(request, sp);
+	if (!request_is_nested(thread, request, regs->rsp))
+		return 0;
+	*wanted = request->sp == regs->rsp && request->caller;
+	if (*wanted) {
+		request->caller = 0;
+		request->by_return = 1;
+	}
+	return 1;
 }
 
-/* As request_begin(). throws: it may end in another way, and has no return probe. */
-static __always_inline int native_begin(struct pt_regs *regs, int throws)
+/* As request_begin(). by_return: it has a return probe. */
+static __always_inline int native_begin(struct pt_regs *regs, int by_return)
 {
 	struct thread_state *thread = thread_in_layer(EVENT_LAYER_NATIVE);
 	struct request *request;
+	int wanted = 0;
 	__u64 cookie;
 
-	if (!thread || native_is_nested(thread, regs->rsp))
+	if (!thread)
 		return 1;
+	if (by_return ? native_is_part(regs, thread, &wanted)
+		      : request_is_nested(thread, &thread->native, regs->rsp))
+		return !wanted;
 	cookie = bpf_get_attach_cookie(regs);
 	request = &thread->native;
 	request->old_address = 0;
 	request->op = cookie & 0xff;
-	request->caller = throws ? user_u64(regs->rsp) : 0;
 	if (thread->target.layers & 1u << EVENT_LAYER_MMAP) {
 		request->from = user_u64(regs->rsp);
 		request->frame = regs->rbp;
@@ -279,8 +287,8 @@ static __always_inline int native_begin(struct pt_regs *regs, int throws)
 	default:
 		return 1;
 	}
-	request->nested_equal = 0;
-	request->sp = regs->rsp;
+	request_start(request, regs->rsp, by_return, by_return ? 0 : user_u64(regs->rsp));
+	request->throws = !by_return && !(cookie >> 40 & ABI_NATIVE_RETURNS);
 	/* Of a block that is not in the sample it is an allocation like any other. */
 	if (request->old_address &&
 	    !free_output(thread, EVENT_REALLOC, request->old_address, 0, EVENT_API_NATIVE))
@@ -325,14 +333,14 @@ int native_session(struct pt_regs *regs)
 {
 	if (session_is_return(regs))
 		return native_end(regs, regs->rsp - 8, regs->rax);
-	return native_begin(regs, 0);
+	return native_begin(regs, 1);
 }
 
 /* The same on kernels without sessions. */
 SEC("uprobe")
 int native_entry(struct pt_regs *regs)
 {
-	native_begin(regs, 0);
+	native_begin(regs, 1);
 	return 0;
 }
 
@@ -360,12 +368,12 @@ int native_once(struct pt_regs *regs)
 	switch (cookie & 0xff) {
 	case ABI_OP_FREE:
 		address = argument(regs, cookie, 0);
-		if (address && !native_is_nested(thread, regs->rsp))
+		if (address && !request_is_nested(thread, &thread->native, regs->rsp))
 			free_output(thread, EVENT_FREE, address, 0, EVENT_API_NATIVE);
 		break;
 	case ABI_OP_CALLER:
 		/* operator new[] calls operator new. */
-		if (!native_is_nested(thread, regs->rsp) &&
+		if (!request_is_nested(thread, &thread->native, regs->rsp) &&
 		    thread->outer_sp - regs->rsp - 1 >= OUTER_BYTES_MAX) {
 			thread->outer_sp = regs->rsp;
 			thread->outer_frame = regs->rbp;
@@ -378,7 +386,7 @@ int native_once(struct pt_regs *regs)
 			native_end(regs, regs->rsp, argument(regs, cookie, 0));
 		break;
 	default:
-		native_begin(regs, 1);
+		native_begin(regs, 0);
 	}
 	return 0;
 }

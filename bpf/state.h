@@ -47,6 +47,9 @@ struct request {
 	__u32 api;
 	__u16 op;
 	__u16 nested_equal; /* nested requests at the same stack pointer (tail calls) */
+	__u32 tick;         /* of the kernel's, when it began */
+	__u16 by_return;    /* 1: it has a return probe, and the kernel's address where its own was */
+	__u16 throws;       /* 1: it may end by an exception, and has given no block then */
 };
 
 /* A block that comes to life, as its record will have it. */
@@ -101,6 +104,7 @@ struct thread_state {
 	struct native_walk native_walk;
 	/* Of the last ABI_OP_CALLER: its stack pointer (0: none), its caller's frame pointer, its return address. */
 	__u64 outer_sp, outer_frame, outer_caller;
+	__u64 trampoline; /* where functions with a return probe return to, in this process; 0: not known (yet) */
 	__u64 returns[KNOWN_RETURNS]; /* addresses that are known to follow a call */
 	__u64 window_begin;           /* address of what window is a copy of */
 	__u64 window_frames;          /* so many bytes of it have frames that begin in them */
@@ -245,6 +249,7 @@ __noinline int thread_refresh(void)
 	thread->ids = thread_ids();
 	thread->target_version = version;
 	thread->known_since = thread->walk + 1;
+	thread->trampoline = 0;
 	return 0;
 }
 

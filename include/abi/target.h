@@ -203,6 +203,9 @@ enum abi_register {
 
 #define ABI_COOKIE_ADDEND(addend) ((__u64)(__u16)(addend) << 40)
 
+/* The addend of a function of malloc's kin without a return probe: it has none for another reason than that it may throw. */
+#define ABI_NATIVE_RETURNS 1u
+
 _Static_assert(sizeof(struct abi_offsets) == 60, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
 _Static_assert(__builtin_offsetof(struct abi_target, offsets) == 176, "target.offsets");

@@ -11,6 +11,7 @@
     run.step(); live = run.expect()                 the same of a program that the tracer starts
 """
 import collections
+import contextlib
 import json
 import os
 import re
@@ -103,6 +104,33 @@ def text_differs(pid, path=None):
             if got[at : at + 4096] != wanted[at : at + 4096]:
                 differs += sum(a != b for a, b in zip(got[at : at + 4096], wanted[at : at + 4096]))
     return differs
+
+
+@contextlib.contextmanager
+def memory_cgroup(limit):
+    """The folder of a memory cgroup with a limit in bytes, of whichever version; what is in it has ended at the end."""
+    import pytest
+
+    for root, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        path = os.path.join(root, "tracer-test-%d" % os.getpid())
+        try:
+            os.mkdir(path)
+        except OSError:
+            continue
+        try:
+            if not os.path.exists(os.path.join(path, name)):
+                continue
+            write_text(os.path.join(path, name), limit)
+            yield path
+            return
+        finally:
+            wait_until(lambda: subprocess.run(["rmdir", path], stderr=subprocess.DEVNULL).returncode == 0, "the cgroup is empty")
+    pytest.skip("no memory cgroup can be made here")
+
+
+def write_text(path, text):
+    with open(path, "w") as file:
+        file.write(str(text))
 
 
 def error_line(done, status):

@@ -206,7 +206,7 @@ def test_deleted(build, plan, tmp_path):
 
 def test_users_function(build, plan):
     path = build("gcc", C, ".c", "-rdynamic", "-O2", "-fno-optimize-sibling-calls")
-    files = plan(path, options=("--alloc", "program:pool_get:malloc:size=2", "--alloc", "libc.so*:strdup:malloc"))
+    files = plan(path, options=("--alloc", "program:pool_get:malloc:size=2", "--alloc", "libc.so*:strdup:malloc:return-probe"))
     assert "pool_get" in files[path] and "strdup" in named(files, "/libc.so.6")
 
 
@@ -215,6 +215,7 @@ def test_users_function(build, plan):
     [
         ("program:pool_none:malloc", "program, as the targets have it, has no function pool_none"),
         ("libnone.so:pool_get:malloc", "no target has mapped a file libnone.so, with a function pool_get"),
+        ("libc.so*:swapcontext:malloc", "swapcontext of libc.so* is not probed: it leaves its stack (swapcontext)"),
     ],
 )
 @pytest.mark.parametrize("words", [["--dry-run"], ["-d", "1", "-q"]])

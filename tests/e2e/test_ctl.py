@@ -13,7 +13,7 @@ import tempfile
 
 import pytest
 
-from harness import TIMEOUT, error_line, marked_line, program, read_report, wait_until
+from harness import TIMEOUT, error_line, marked_line, memory_cgroup, program, read_report, wait_until
 
 PLACE = "/run/tracer"
 
@@ -394,27 +394,6 @@ def test_snapshots_that_cannot_be(start, trace, any_python):
     os.rmdir(run.snapshot + ".1")
     wait_until(lambda: os.path.exists(run.snapshot + ".1"), "it goes on")
     run.finish()
-
-
-@contextlib.contextmanager
-def memory_cgroup(limit):
-    """The path of a memory cgroup with a limit, of whichever version."""
-    for root, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
-        path = os.path.join(root, "tracer-test-%d" % os.getpid())
-        try:
-            os.mkdir(path)
-        except OSError:
-            continue
-        try:
-            if not os.path.exists(os.path.join(path, name)):
-                continue
-            with open(os.path.join(path, name), "w") as file:
-                file.write(str(limit))
-            yield path
-            return
-        finally:
-            wait_until(lambda: subprocess.run(["rmdir", path], stderr=subprocess.DEVNULL).returncode == 0, "the cgroup is empty")
-    pytest.skip("no memory cgroup can be made here")
 
 
 def test_out_of_memory(start, trace, any_python, tmp_path):

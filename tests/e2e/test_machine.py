@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from harness import TIMEOUT, environment, error_line, program
+from harness import TIMEOUT, environment, error_line, memory_cgroup, program
 
 REFUSE = (sys.executable, program("refuse.py"))
 
@@ -92,32 +92,12 @@ def test_namespace(refused, options, why, remedy):
     assert why in line and remedy in line
 
 
-@pytest.fixture
-def small_cgroup():
-    """A cgroup with little memory: the folder into whose cgroup.procs one goes."""
-    for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
-        folder = "%s/tracer-test-%d" % (root, os.getpid())
-        try:
-            os.mkdir(folder)
-        except OSError:
-            continue
-        try:
-            with open(os.path.join(folder, limit), "w") as file:
-                file.write(str(48 << 20))
-            yield folder
-            return
-        except OSError:
-            continue
-        finally:
-            os.rmdir(folder)
-    pytest.skip("no cgroup with a limit of memory can be made here")
-
-
-def test_too_little_memory(tracer, target, small_cgroup):
-    inside = ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', small_cgroup)
-    line = error_line(run(*inside, tracer, "-p", target.pid, "--buffer", "256M", "-d", "0.1"), 1)
-    assert "Cannot allocate memory" in line and "cgroup" in line and "smaller --buffer" in line
-    traces(tracer, target, inside, ("--buffer", "1M"))
+def test_too_little_memory(tracer, target):
+    with memory_cgroup(48 << 20) as small:
+        inside = ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', small)
+        line = error_line(run(*inside, tracer, "-p", target.pid, "--buffer", "256M", "-d", "0.1"), 1)
+        assert "Cannot allocate memory" in line and "cgroup" in line and "smaller --buffer" in line
+        traces(tracer, target, inside, ("--buffer", "1M"))
 
 
 # --- what a probe needs on kernels without uprobe_multi ---------------------------------------------------------------

@@ -248,3 +248,43 @@ def test_library_that_comes_late(start, trace, built, tmp_path):
     assert "probes in %s lie" % library in run.stderr
     assert count % 5 == 0 and count > 5 and size == 100 * count
     assert target.finish() == 0
+
+
+LEAVES = ("-O2", "-fno-stack-protector", "-rdynamic")
+
+
+def leaves(start, trace, built, what, function, backend, probe=""):
+    """(the target, what it says, the report) of an --alloc function that is left in the middle."""
+    target = start(built("leaves.c", *LEAVES), None, what)
+    run = trace("-p", target.pid, "--backend", backend, "--alloc", "leaves:%s:malloc%s" % (function, probe))
+    target.step()
+    live = target.expect()
+    return target, live, run.finish()
+
+
+@pytest.mark.parametrize("backend", ("session", "perf"))
+@pytest.mark.parametrize("probe", ("", ":return-probe"))
+def test_request_that_was_left(start, trace, built, backend, probe):
+    """A request that a longjmp has left behind hides nothing of what is deeper in the stack, and is counted."""
+    target, live, report = leaves(start, trace, built, "jump", "pool_get", backend, probe)
+    assert report.line("leaves.c", "DEEP") == live["DEEP"]
+    assert report.lost_events == report.data["not_seen"]["missing_returns"] == 1
+    assert target.finish() == 0
+
+
+def test_stacks_that_change(start, trace, built):
+    """A function of --alloc has no return probe: one that is left by another stack goes on living. What it loses is counted."""
+    target, live, report = leaves(start, trace, built, "switch", "pool_get", "session")
+    assert target.finish() == 0
+    pool = sum(s["count"] for s in report.statistics if s["size"] == 64 * s["count"])
+    lost = report.data["not_seen"]["missing_returns"]
+    assert lost and live["requests"][1] - 1 <= pool + lost <= live["requests"][1]
+
+
+@pytest.mark.parametrize("backend", ("session", "perf"))
+def test_function_that_jumps_to_malloc(start, trace, built, backend):
+    """Without a ret of its own: malloc's return is its end, its own size counts."""
+    target, live, report = leaves(start, trace, built, "pass", "pool_pass", backend)
+    assert report.line("leaves.c", "PASS") == live["PASS"]
+    assert report.lost_events == 0
+    assert target.finish() == 0

@@ -23,10 +23,10 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.dirname(HERE)
-sys.path[:0] = [os.path.join(TESTS, "e2e"), os.path.join(TESTS, "machines", "guest")]
+sys.path[:0] = [os.path.join(TESTS, "e2e")]
 
 import harness  # noqa: E402
-from life import text_differs  # noqa: E402
+
 
 TRACER = os.environ.get("TRACER") or os.path.join(os.path.dirname(TESTS), "build", "tracer")
 BUDGET = "64M"
@@ -146,7 +146,7 @@ class Soak:
         for target in self.survivors:
             if target.process.poll() is not None:
                 wrong.append("a survivor died: %s" % target.process.returncode)
-            elif text_differs(target.pid):
+            elif harness.text_differs(target.pid):
                 wrong.append("the code of PID %d differs" % target.pid)
         return wrong + ours_in_kernel()
 

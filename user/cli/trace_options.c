@@ -106,7 +106,8 @@ static const struct argp_option options[] = {
 	{"alloc", KEY_ALLOC, "FILE:SYMBOL:KIND[:ARGS]", 0,
 	 "a function that hands out memory as KIND (malloc, calloc, realloc, reallocarray, posix_memalign, "
 	 "free, ...) does; "
-	 "ARGS, as size=2,count=1 or addr=2, count its arguments from 1 (repeatable)",
+	 "ARGS, as size=2,count=1 or addr=2, count its arguments from 1; return-probe probes its return "
+	 "instead of its ret instructions: it must not throw, nor return on another stack (repeatable)",
 	 4},
 	{"freeze", KEY_FREEZE, NULL, 0,
 	 "stop the target while its heap is read for a report: an exact reading (it says for how long)", 4},

@@ -19,6 +19,8 @@
 #include "probe/stream.h"
 #include "target/elf_file.h"
 
+#define ATTACH_PAGE_BYTES 4096u /* of text that are copied at a time */
+
 struct attach;
 
 struct attach_opts {
@@ -75,6 +77,12 @@ enum attach_group {
 /* The same for the sites of these groups alone. */
 int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid,
 		  unsigned int groups);
+/*
+ * Of so many pages of the file the kernel makes a copy in each process that these are placed in, which is charged to that process's
+ * memory; what is placed already costs none.
+ */
+size_t attach_pages(const struct attach *attach, const struct plan *plan, const struct elf_file *file,
+		    pid_t pid, unsigned int groups);
 /*
  * Takes out what of these groups was placed in this process alone. wait: when it returns no program runs there any more, which
  * takes the kernel tens of milliseconds (with perf-event uprobes nobody can wait for that).

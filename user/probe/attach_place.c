@@ -201,6 +201,51 @@ int attach_groups(struct attach *attach, const struct plan *plan, const struct e
 	return err;
 }
 
+static int page_compare(const void *a, const void *b)
+{
+	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+	return left < right ? -1 : left > right;
+}
+
+static size_t distinct_count(uint64_t *pages, size_t count)
+{
+	size_t distinct = 0;
+
+	qsort(pages, count, sizeof(*pages), page_compare);
+	for (size_t i = 0; i < count; i++)
+		distinct += !i || pages[i] != pages[i - 1];
+	return distinct;
+}
+
+size_t attach_pages(const struct attach *attach, const struct plan *plan, const struct elf_file *file,
+		    pid_t pid, unsigned int groups)
+{
+	uint64_t *pages = calloc(plan->count + 1, sizeof(*pages));
+	struct placed placed = {.pid = pid};
+	size_t count = 0, distinct;
+	struct stat st;
+
+	/* None can be more than one a site. */
+	if (!pages || fstat(elf_file_fd(file), &st)) {
+		free(pages);
+		return plan->count;
+	}
+	placed.device = st.st_dev;
+	placed.inode = st.st_ino;
+	for (placed.group = 1; placed.group <= groups; placed.group <<= 1) {
+		placed.sites = placed.group & groups ? sites_hash(plan, placed.group) : 0;
+		if (!placed.sites || is_placed(attach, &placed))
+			continue;
+		for (size_t i = 0; i < plan->count; i++)
+			if (site_group(&plan->sites[i]) == placed.group)
+				pages[count++] = plan->sites[i].offset / ATTACH_PAGE_BYTES;
+	}
+	distinct = distinct_count(pages, count);
+	free(pages);
+	return distinct;
+}
+
 int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid)
 {
 	return attach_groups(attach, plan, file, pid, ATTACH_ALL);

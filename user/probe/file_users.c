@@ -80,23 +80,49 @@ void file_users_free(struct file_users *users)
 	free(users);
 }
 
-int file_users_all(const struct file_users *users, pid_t pid, const char *path,
-		   int (*ours)(pid_t pid, void *context), void *context)
+/* What pid has mapped under that path; NULL. */
+static const struct file_use *use_find(const struct file_users *users, pid_t pid, const char *path)
 {
 	uint64_t hash = path_hash(path);
-	const struct file_use *file = NULL;
 
-	for (size_t i = 0; i < users->count && !file; i++)
+	for (size_t i = 0; i < users->count; i++)
 		if (users->items[i].pid == pid && users->items[i].path == hash)
-			file = &users->items[i];
-	if (!file)
-		return 0;
-	for (size_t i = 0; i < users->count; i++) {
+			return &users->items[i];
+	return NULL;
+}
+
+int file_users_each(const struct file_users *users, pid_t pid, const char *path,
+		    int (*each)(pid_t pid, void *context), void *context)
+{
+	const struct file_use *file = use_find(users, pid, path);
+	int result = 0;
+
+	for (size_t i = 0; file && i < users->count && !result; i++) {
 		const struct file_use *use = &users->items[i];
 
 		if (use->inode == file->inode && use->device_major == file->device_major &&
-		    use->device_minor == file->device_minor && use->pid != pid && !ours(use->pid, context))
-			return 0;
+		    use->device_minor == file->device_minor && use->pid != pid)
+			result = each(use->pid, context);
 	}
-	return 1;
+	return result;
+}
+
+struct ours {
+	int (*is)(pid_t pid, void *context);
+	void *context;
+};
+
+static int is_strange(pid_t pid, void *context)
+{
+	const struct ours *ours = context;
+
+	return !ours->is(pid, ours->context);
+}
+
+int file_users_all(const struct file_users *users, pid_t pid, const char *path,
+		   int (*ours)(pid_t pid, void *context), void *context)
+{
+	struct ours question = {ours, context};
+
+	return use_find(users, pid, path) && !file_users_each(users, pid, path, is_strange, &question);
 }

@@ -17,5 +17,8 @@ void file_users_free(struct file_users *users); /* NULL is legal */
  */
 int file_users_all(const struct file_users *users, pid_t pid, const char *path,
 		   int (*ours)(pid_t pid, void *context), void *context);
+/* Calls each with every other process that maps it, once or more often, until it returns other than 0, which is returned then. */
+int file_users_each(const struct file_users *users, pid_t pid, const char *path,
+		    int (*each)(pid_t pid, void *context), void *context);
 
 #endif

@@ -24,6 +24,9 @@
 struct walk {
 	struct elf_file *file;
 	struct inline_decoder *decoder;
+	const struct native_ends *ends_of; /* NULL: what it calls is looked at */
+	const char *switches;              /* then: by what it does */
+	size_t handed_on;                  /* ends that other functions' return probes tell of */
 	uint64_t seen[INSNS_MAX], ways[WAYS_MAX], ends[ENDS_MAX];
 	size_t seen_count, way_count, end_count;
 };
@@ -74,6 +77,35 @@ static int is_last(const char *name)
 	return 0;
 }
 
+/* Static, or NULL: it is none. */
+static const char *switcher_find(const char *name)
+{
+	static const char *const names[] = {
+		"swapcontext",       "setcontext",         "longjmp",       "_longjmp",
+		"siglongjmp",        "__longjmp_chk",      "jump_fcontext", "ontop_fcontext",
+		"co_switch",         "coro_transfer",      "slp_switch",    "g_switchstack",
+		"PyGreenlet_Switch", "aco_yield",          "aco_yield1",    "pth_yield",
+		"st_thread_yield",   "_st_md_cxt_restore", "pthread_exit",  "__libc_longjmp",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (name && !strcmp(name, names[i]))
+			return names[i];
+	return NULL;
+}
+
+/* The name of what is called or jumped to, in whichever file. */
+static const char *callee_of(struct walk *walk, const struct inline_insn *insn)
+{
+	const char *name = import_of(walk, insn);
+	struct elf_symbol symbol;
+
+	if (name || (insn->op != INLINE_CALL && insn->op != INLINE_JUMP) ||
+	    elf_file_symbol_at(walk->file, insn->target, &symbol) || symbol.vaddr != insn->target)
+		return name;
+	return symbol.name;
+}
+
 /* A jump out of the function, or within: where it goes on. 0, and *vaddr 0 where it does not; -ENOENT not known where. */
 static int jump_follow(struct walk *walk, const struct inline_insn *insn, uint64_t *vaddr)
 {
@@ -86,6 +118,10 @@ static int jump_follow(struct walk *walk, const struct inline_insn *insn, uint64
 	*vaddr = 0;
 	if (is_last(name))
 		return 0;
+	if (walk->ends_of && walk->ends_of->returns && walk->ends_of->returns(walk->ends_of->context, name)) {
+		walk->handed_on++;
+		return 0;
+	}
 	if (elf_file_symbol(walk->file, name, &symbol) || !symbol.function || symbol.ifunc)
 		return -ENOENT;
 	*vaddr = symbol.vaddr;
@@ -104,6 +140,8 @@ static int insn_follow(struct walk *walk, uint64_t *vaddr)
 
 	if (!length)
 		return -ENOENT;
+	if (!walk->ends_of && insn.op >= INLINE_JUMP && !walk->switches)
+		walk->switches = switcher_find(callee_of(walk, &insn));
 	if (returns) {
 		if (walk->end_count == ENDS_MAX)
 			return -E2BIG;
@@ -135,12 +173,22 @@ static int ends_find(struct walk *walk, uint64_t entry)
 			err = insn_follow(walk, &vaddr);
 		}
 	}
-	return err ? err : walk->end_count ? 0 : -ENOENT;
+	return err ? err : walk->end_count + walk->handed_on ? 0 : -ENOENT;
+}
+
+const char *native_switches(struct elf_file *file, struct inline_decoder *decoder, const char *name,
+			    uint64_t vaddr)
+{
+	struct walk walk = {.file = file, .decoder = decoder};
+
+	/* What lies behind a way that gets lost is not looked at. */
+	ends_find(&walk, vaddr);
+	return switcher_find(name) ?: walk.switches;
 }
 
 /* Functions may share an end. 0, -ENOENT it has no place in the file. */
 static int end_add(struct plan *plan, struct elf_file *file, struct inline_decoder *decoder,
-		   const char *symbol, uint64_t vaddr)
+		   const struct native_ends *ends, uint64_t vaddr)
 {
 	struct plan_site *site = &plan->sites[plan->count];
 	uint8_t code[INSN_BYTES];
@@ -158,30 +206,30 @@ static int end_add(struct plan *plan, struct elf_file *file, struct inline_decod
 	bytes = elf_file_read(file, vaddr, code, sizeof(code));
 	inline_disassemble(decoder, code, bytes > 0 ? (size_t)bytes : 0, vaddr, site->instruction,
 			   sizeof(site->instruction));
-	snprintf(site->symbol, sizeof(site->symbol), "%s", symbol);
-	snprintf(site->why, sizeof(site->why),
-		 "an end (two traps): it may throw, and may have no return probe");
+	snprintf(site->symbol, sizeof(site->symbol), "%s", ends->wish->symbol);
+	snprintf(site->why, sizeof(site->why), "an end (two traps): %s", ends->why);
 	plan->count++;
 	return 0;
 }
 
 int native_ends_add(struct plan *plan, struct elf_file *file, struct inline_decoder *decoder,
-		    const struct plan_wish *wish, uint64_t vaddr, uint64_t size)
+		    const struct native_ends *ends)
 {
-	struct walk walk = {.file = file, .decoder = decoder};
-	int err = ends_find(&walk, vaddr);
+	struct walk walk = {.file = file, .decoder = decoder, .ends_of = ends};
+	int err = ends_find(&walk, ends->vaddr);
+	const struct plan_wish *wish = ends->wish;
 	size_t count = plan->count;
 
 	/* One more for the entry. */
 	if (err || plan->room - plan->count <= walk.end_count) {
-		plan_missing_add(plan, wish->symbol, "it may throw, and its ends are not all found");
+		plan_missing_add(plan, wish->symbol, ends->missing);
 		return 0;
 	}
-	err = plan_function_add(plan, file, wish, vaddr, size);
+	err = plan_function_add(plan, file, wish, ends->vaddr, ends->size);
 	if (err || plan->count == count)
 		return err;
 	for (size_t i = 0; i < walk.end_count && !err; i++)
-		err = end_add(plan, file, decoder, wish->symbol, walk.ends[i]);
+		err = end_add(plan, file, decoder, ends, walk.ends[i]);
 	if (err) {
 		plan->count = count;
 		plan_missing_add(plan, wish->symbol, "an end of it has no place in the file");

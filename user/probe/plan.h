@@ -76,7 +76,7 @@ struct plan {
 	int large_blocks; /* growth: they are probed */
 	int complete; /* every place is probed at which Python's allocators give a block, as far as is known */
 	enum event_mode mode; /* as asked, or EVENT_MODE_EXACT where no other can be had */
-	char mode_why[160];   /* why it is not the one that was asked for, else "" */
+	char mode_why[256];   /* why it is not the one that was asked for, else "" */
 	struct {
 		uint64_t start, end; /* vaddrs; 0, 0: not known */
 	} object_code;               /* the object allocator's functions, see struct abi_target */

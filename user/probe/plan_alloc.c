@@ -23,8 +23,26 @@ static const char *const *argument_keys(enum abi_op op)
 	return keys[op];
 }
 
+/* "size=2,return-probe", the last of which is taken away: is it there? */
+static int return_probe_take(char **arguments)
+{
+	static const char word[] = "return-probe";
+	size_t bytes = *arguments ? strlen(*arguments) : 0;
+	char *at = *arguments + bytes - (sizeof(word) - 1);
+
+	if (bytes < sizeof(word) - 1 || strcmp(at, word))
+		return 0;
+	if (at == *arguments)
+		*arguments = NULL;
+	else if (at[-1] != ',')
+		return 0;
+	else
+		at[-1] = '\0';
+	return 1;
+}
+
 /* "malloc:size=2": the kind, and where its arguments are. 0, -EINVAL. */
-static int call_parse(char *text, struct native_call *call)
+static int call_parse(char *text, struct native_call *call, int *return_probe)
 {
 	struct function_argument keys[NATIVE_ARGUMENTS];
 	unsigned values[NATIVE_ARGUMENTS];
@@ -39,6 +57,7 @@ static int call_parse(char *text, struct native_call *call)
 	if (!kind)
 		return -EINVAL;
 	*call = *kind;
+	*return_probe = return_probe_take(&arguments);
 	for (; count < NATIVE_ARGUMENTS && call->arguments[count]; count++) {
 		values[count] = call->arguments[count];
 		keys[count] = (struct function_argument){argument_keys(call->op)[count], &values[count]};
@@ -62,7 +81,7 @@ int plan_alloc_parse(const char *text, struct plan_alloc *out)
 	if (!err && rest && !call)
 		err = -ENOMEM;
 	if (!err)
-		err = call ? call_parse(call, &alloc.call) : -EINVAL;
+		err = call ? call_parse(call, &alloc.call, &alloc.return_probe) : -EINVAL;
 	free(call);
 	if (!err) {
 		*out = alloc;
@@ -72,8 +91,10 @@ int plan_alloc_parse(const char *text, struct plan_alloc *out)
 	if (err != -EINVAL)
 		return err;
 	native_kinds_list(kinds, sizeof(kinds));
-	return error_set(err, "\"%s\" is not FILE:SYMBOL:KIND[:addr=N,size=N,count=N,result=N] (KIND: %s)",
-			 text, kinds);
+	return error_set(
+		err,
+		"\"%s\" is not FILE:SYMBOL:KIND[:addr=N,size=N,count=N,result=N,return-probe] (KIND: %s)",
+		text, kinds);
 }
 
 void plan_alloc_free(struct plan_alloc *alloc)

@@ -17,11 +17,16 @@
 #define STUB_BYTES 16 /* of the procedure linkage table */
 #define ASKS       "; no return: it asks another function"
 
+#define THROWS_WHY     "it may throw, and may have no return probe"
+#define THROWS_MISSING "it may throw, and its ends are not all found"
+#define USERS_WHY      "it is --alloc's, and no return probe was asked for"
+#define USERS_MISSING  "its ends are not all found (return-probe in --alloc asks for a return probe instead)"
+
 /* A function that the file defines. */
 struct candidate {
 	const char *symbol;
 	struct native_call call;
-	uint8_t throws, user;
+	uint8_t throws, user, return_probe;
 	uint64_t vaddr, size;
 };
 
@@ -90,9 +95,11 @@ static int candidates_find(struct planner *planner, const struct plan_native_opt
 		const struct plan_alloc *alloc = &opts->allocs[i];
 
 		if (function_option_is_in(alloc->file, elf_file_path(planner->file)))
-			candidate_add(
-				planner,
-				&(struct candidate){.symbol = alloc->symbol, .call = alloc->call, .user = 1});
+			candidate_add(planner,
+				      &(struct candidate){.symbol = alloc->symbol,
+							  .call = alloc->call,
+							  .user = 1,
+							  .return_probe = (uint8_t)alloc->return_probe});
 	}
 	for (size_t i = 0; i < planner->table_count; i++)
 		candidate_add(planner, &(struct candidate){.symbol = planner->table[i].symbol,
@@ -117,16 +124,31 @@ static int is_same(const struct native_call *a, const struct native_call *b)
 	return a->op == b->op || (is_realloc(a) && is_realloc(b));
 }
 
+static const struct native_function *table_find(const struct planner *planner, const char *name)
+{
+	for (size_t i = 0; i < planner->table_count; i++)
+		if (!strcmp(planner->table[i].symbol, name))
+			return &planner->table[i];
+	return NULL;
+}
+
 static const struct native_call *import_call(struct planner *planner, uint64_t slot)
 {
+	const struct native_function *function;
 	const char *name;
 
 	if (elf_file_import_at(planner->file, slot, &name))
 		return NULL;
-	for (size_t i = 0; i < planner->table_count; i++)
-		if (!strcmp(planner->table[i].symbol, name))
-			return &planner->table[i].call;
-	return NULL;
+	function = table_find(planner, name);
+	return function ? &function->call : NULL;
+}
+
+/* struct native_ends.returns: of another file, which is planned by the same rules. */
+static int has_return(void *context, const char *name)
+{
+	const struct native_function *function = table_find(context, name);
+
+	return function && function->call.op && !is_free(&function->call) && !function->throws;
 }
 
 /* native_known_fn: of the file itself, or of the one that the dynamic linker finds by its name. */
@@ -168,6 +190,39 @@ static int can_throw(struct elf_file *file)
 	return 0;
 }
 
+static int ends_add(struct planner *planner, const struct candidate *candidate, const struct plan_wish *wish)
+{
+	const struct native_ends ends = {
+		.wish = wish,
+		.vaddr = candidate->vaddr,
+		.size = candidate->size,
+		.why = candidate->user ? USERS_WHY : THROWS_WHY,
+		.missing = candidate->user ? USERS_MISSING : THROWS_MISSING,
+		.returns = candidate->user ? has_return : NULL,
+		.context = planner,
+	};
+	size_t count = planner->plan.count;
+	int err = native_ends_add(&planner->plan, planner->file, &planner->decoder, &ends);
+
+	if (!candidate->throws && planner->plan.count > count)
+		planner->plan.sites[count].cookie |= ABI_COOKIE_ADDEND(ABI_NATIVE_RETURNS);
+	return err;
+}
+
+/* A function of the user's that leaves its stack has no request that ends: 1, and it is among the missing ones. */
+static int switches(struct planner *planner, const struct candidate *candidate)
+{
+	const char *name =
+		native_switches(planner->file, &planner->decoder, candidate->symbol, candidate->vaddr);
+	char why[96];
+
+	if (name) {
+		snprintf(why, sizeof(why), "it leaves its stack (%s), and may never return", name);
+		plan_missing_add(&planner->plan, candidate->symbol, why);
+	}
+	return name != NULL;
+}
+
 static int site_add(struct planner *planner, const struct candidate *candidate, int asks)
 {
 	struct plan_wish wish = {.symbol = candidate->symbol,
@@ -176,8 +231,11 @@ static int site_add(struct planner *planner, const struct candidate *candidate, 
 				 .with_return = !is_free(&candidate->call)};
 	size_t count = planner->plan.count;
 	int err, throws = candidate->throws && (asks || can_throw(planner->file));
+	int by_ends = (throws && !asks) || (candidate->user && !candidate->return_probe && wish.with_return);
 
-	if (throws)
+	if (candidate->user && wish.with_return && switches(planner, candidate))
+		return 0;
+	if (throws || by_ends)
 		wish.with_return = PLAN_ENTRY_STACK;
 	if (throws && asks)
 		wish.op = ABI_OP_CALLER;
@@ -185,9 +243,8 @@ static int site_add(struct planner *planner, const struct candidate *candidate, 
 		wish.arguments[i] = wish.op == ABI_OP_CALLER
 					    ? ABI_REG_COUNT
 					    : plan_argument_register(candidate->call.arguments[i]);
-	if (throws && !asks)
-		return native_ends_add(&planner->plan, planner->file, &planner->decoder, &wish,
-				       candidate->vaddr, candidate->size);
+	if (by_ends)
+		return ends_add(planner, candidate, &wish);
 	err = plan_function_add(&planner->plan, planner->file, &wish, candidate->vaddr, candidate->size);
 	if (throws && planner->plan.count > count)
 		strncat(planner->plan.sites[count].why, ASKS,

@@ -7,7 +7,8 @@
  * but jump to another one is not probed: that sees the same caller and the same request. Of the rest each has its site, in
  * whose cookie the api is EVENT_API_NATIVE. A function that asks another one and may throw has a site without a return
  * (ABI_OP_CALLER). One that serves its requests itself and may throw, in a file that can, has its entry without a return,
- * too, and an ABI_OP_END at every ret: native_ends.h.
+ * too, and an ABI_OP_END at every ret: native_ends.h. So has a function of the user's: a return probe ends a process that
+ * leaves the function by another stack, and of these nothing is known.
  */
 #ifndef TRACER_PROBE_PLAN_NATIVE_H
 #define TRACER_PROBE_PLAN_NATIVE_H
@@ -21,11 +22,12 @@
 struct plan_alloc {
 	char *file, *symbol; /* owned; for the file see function_option_is_in() */
 	struct native_call call;
+	int return_probe; /* asked for: the user says that it returns, on the stack on which it was called */
 };
 
 /*
  * KIND is a function of C's, ARGS say which arguments, counted from 1, are its: addr=, size=, count=, result=; those that
- * are not said stand where C has them. 0; -EINVAL (error_set); -ENOMEM. plan_alloc_free() releases.
+ * are not said stand where C has them; and return-probe. 0; -EINVAL (error_set); -ENOMEM. plan_alloc_free() releases.
  */
 int plan_alloc_parse(const char *text, struct plan_alloc *out);
 void plan_alloc_free(struct plan_alloc *alloc);

@@ -35,8 +35,9 @@ struct plan_native_cache {
 	size_t count, room;
 	struct seen {
 		unsigned file : 1, function : 1;
-	} * seen;    /* of opts.allocs: some target has it */
-	int refused; /* files that could not be opened have been told of */
+		char refused[128]; /* the function is not probed: why */
+	} * seen;                  /* of opts.allocs: some target has it */
+	int refused;               /* files that could not be opened have been told of */
 };
 
 int plan_native_cache_new(struct plan_native_cache **out, const struct plan_native_opts *opts)
@@ -121,6 +122,17 @@ static void allocs_look(struct plan_native_cache *cache, const char *path, struc
 	}
 }
 
+/* Which of the user's functions are in the file, and cannot be probed? */
+static void refusals_look(struct plan_native_cache *cache, const char *path, const struct plan *plan)
+{
+	for (size_t i = 0; i < cache->opts.alloc_count; i++)
+		for (size_t m = 0; m < plan->missing_count; m++)
+			if (!strcmp(cache->opts.allocs[i].symbol, plan->missing[m].symbol) &&
+			    function_option_is_in(cache->opts.allocs[i].file, path))
+				snprintf(cache->seen[i].refused, sizeof(cache->seen[i].refused), "%s",
+					 plan->missing[m].why);
+}
+
 /* Plans the file, and takes the descriptor. 0, known without a file: there is nothing in it; -ENOMEM. */
 static int known_fill(struct plan_native_cache *cache, int fd, const char *path, struct known *known)
 {
@@ -141,6 +153,7 @@ static int known_fill(struct plan_native_cache *cache, int fd, const char *path,
 		free(plan);
 		return err == -ENOMEM ? err : 0;
 	}
+	refusals_look(cache, path, plan);
 	known->file = file;
 	known->plan = plan;
 	return 0;
@@ -271,6 +284,9 @@ int plan_native_unfound(const struct plan_native_cache *cache)
 		if (!cache->seen[i].function)
 			return error_set(-ENOENT, "%s, as the targets have it, has no function %s",
 					 alloc->file, alloc->symbol);
+		if (cache->seen[i].refused[0])
+			return error_set(-ENOTSUP, "%s of %s is not probed: %s", alloc->symbol, alloc->file,
+					 cache->seen[i].refused);
 	}
 	return 0;
 }

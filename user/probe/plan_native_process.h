@@ -35,8 +35,8 @@ int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_
 int plan_native_map(pid_t pid, const struct process_map *map, struct plan_native_cache *cache,
 		    struct plan_file *out);
 /*
- * Once all targets have been asked for: is there a function of the user's that no file of theirs has? 0; -ENOENT, error_set
- * names file and function.
+ * Once all targets have been asked for: is there a function of the user's that no file of theirs has, or that cannot be probed
+ * there? 0; -ENOENT, -ENOTSUP, error_set names file and function.
  */
 int plan_native_unfound(const struct plan_native_cache *cache);
 /* How many files have been looked at. */

@@ -131,38 +131,35 @@ static int is_ours(pid_t pid, void *context)
 	return pid == getpid() || pid == attach_holder(session->attach) || member_find(session, pid);
 }
 
-/* -1: the file is probed in every process. */
-static pid_t probe_scope(struct session *session, const struct member *member, const struct elf_file *file)
+struct file_users *session_users(struct session *session)
 {
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	if (!session->users || now - session->users_ns > USERS_FRESH_NS) {
+		file_users_free(session->users);
+		session->users = NULL;
+		session->users_ns = now;
+		if (file_users_read(&session->users))
+			return NULL;
+	}
+	return session->users;
+}
+
+pid_t probe_scope(struct session *session, const struct member *member, const struct elf_file *file)
+{
+	struct file_users *users;
 
 	/* One process's probes are to be taken out without those of others. */
 	if (session->opts.overhead > 0)
 		return member->pid;
 	if (session->opts.everywhere || attach_is_everywhere(session->attach, file))
 		return -1;
-	if (session->opts.watch == ABI_WATCH_NONE)
+	if (session->opts.watch == ABI_WATCH_NONE || member->alone)
 		return member->pid;
-	if (!session->users || now - session->users_ns > USERS_FRESH_NS) {
-		file_users_free(session->users);
-		session->users = NULL;
-		session->users_ns = now;
-		if (file_users_read(&session->users))
-			return member->pid;
-	}
-	return file_users_all(session->users, member->pid, elf_file_path(file), is_ours, session)
+	users = session_users(session);
+	return users && file_users_all(users, member->pid, elf_file_path(file), is_ours, session)
 		       ? -1
 		       : member->pid;
-}
-
-static int plan_place(struct session *session, const struct member *member, const struct plan *plan,
-		      const struct elf_file *file, unsigned int groups)
-{
-	pid_t scope = probe_scope(session, member, file);
-
-	log_debug("PID %d: probes in %s lie in %s", member->pid, elf_file_path(file),
-		  scope < 0 ? "the file, for every process that maps it" : "this process alone");
-	return attach_groups(session->attach, plan, file, scope, groups);
 }
 
 void member_planned(struct member *member, const struct plan_target *target)
@@ -178,21 +175,47 @@ void member_planned(struct member *member, const struct plan_target *target)
 		member->runtime.target.program_break = plan->memory->program_break;
 }
 
-int member_probe(struct session *session, struct member *member, const struct plan_target *target,
-		 unsigned int groups)
+int member_plans_each(const struct member *member, const struct plan_target *target, member_plan_fn each,
+		      void *context)
 {
 	const struct plan *plan = &target->python;
 	/* The plan is of the runtime that it was made for, which the member may have taken over. */
 	const struct elf_file *file = target->runtime.file ? target->runtime.file : member->runtime.file;
-	int err = 0;
+	int err = plan->count ? each(context, plan, file) : 0;
 
-	if (plan->count)
-		err = plan_place(session, member, plan, file, groups);
 	if (!err && plan->memory)
-		err = plan_place(session, member, plan->memory, plan->memory_file, groups);
+		err = each(context, plan->memory, plan->memory_file);
 	for (size_t i = 0; i < target->native_count && !err; i++)
-		err = plan_place(session, member, target->native[i].plan, target->native[i].file, groups);
+		err = each(context, target->native[i].plan, target->native[i].file);
 	return err;
+}
+
+struct placing {
+	struct session *session;
+	const struct member *member;
+	unsigned int groups;
+};
+
+static int plan_place(void *context, const struct plan *plan, const struct elf_file *file)
+{
+	const struct placing *placing = context;
+	pid_t scope = probe_scope(placing->session, placing->member, file);
+
+	log_debug("PID %d: probes in %s lie in %s", placing->member->pid, elf_file_path(file),
+		  scope < 0 ? "the file, for every process that maps it" : "this process alone");
+	return attach_groups(placing->session->attach, plan, file, scope, placing->groups);
+}
+
+int member_probe(struct session *session, struct member *member, const struct plan_target *target,
+		 unsigned int groups)
+{
+	struct placing placing = {session, member, groups};
+	char why[MEMBER_WHY];
+	int fits = member_text_fits(session, member, target, groups, why);
+
+	if (fits < 0)
+		return fits;
+	return fits ? member_plans_each(member, target, plan_place, &placing) : error_set(-EIO, "%s", why);
 }
 
 /* Where the interpreter's file is mapped as code: native frames of a traceback end there. */
@@ -337,39 +360,53 @@ static size_t target_descriptors(const struct plan_target *target)
 	return count;
 }
 
-/*
- * The plan, with as many probes as there can be: where each takes a descriptor and too few are allowed, growth mode has a tenth
- * of them.
- */
-static int member_plan(struct session *session, pid_t pid, struct plan_target *target)
+/* Is there what the probes of a plan take? 1, 0 and why not, with the figures; -errno. */
+static int plan_fits(struct session *session, struct member *member, const struct plan_target *target,
+		     char why[MEMBER_WHY])
+{
+	size_t left = attach_probes_left(session->attach), wanted = target_descriptors(target);
+
+	if (wanted <= left)
+		return member_text_looks(session, member, target, why);
+	snprintf(why, MEMBER_WHY,
+		 "%zu probes take a file descriptor each on this kernel, and %zu are left (ulimit -Hn 65536, "
+		 "and ulimit -n, allow it more)",
+		 wanted, left);
+	return 0;
+}
+
+/* The plan, with as many probes as there can be: growth mode has a tenth of census's. */
+static int member_plan(struct session *session, struct member *member, struct plan_target *target)
 {
 	struct plan_target_opts opts = session->opts.plan;
-	size_t left = attach_probes_left(session->attach), wanted;
-	int err = plan_target(pid, &opts, &session->plans, target);
+	char why[MEMBER_WHY], less[MEMBER_WHY];
+	const char *remedy = "";
+	int err = plan_target(member->pid, &opts, &session->plans, target), fits;
 
-	if (err || (wanted = target_descriptors(target)) <= left)
+	if (err)
 		return err;
+	fits = plan_fits(session, member, target, why);
+	if (fits)
+		return fits < 0 ? fits : 0;
+	if (target->layers & 1u << EVENT_LAYER_PYTHON && opts.python.mode != EVENT_MODE_GROWTH)
+		remedy = "; --mode growth has a tenth of them";
 	plan_target_free(target);
 	*target = (struct plan_target){0};
 	if (opts.python.mode == EVENT_MODE_CENSUS && !opts.mode_asked && !opts.layers) {
 		opts.python.mode = EVENT_MODE_GROWTH;
-		err = plan_target(pid, &opts, &session->plans, target);
+		err = plan_target(member->pid, &opts, &session->plans, target);
 		if (err)
 			return err;
-		snprintf(target->python.mode_why, sizeof(target->python.mode_why),
-			 "%zu probes take a file descriptor each on this kernel, and %zu are left (ulimit "
-			 "-Hn)",
-			 wanted, left);
-		if (target_descriptors(target) <= left)
-			return 0;
+		fits = plan_fits(session, member, target, less);
+		if (fits > 0)
+			snprintf(target->python.mode_why, sizeof(target->python.mode_why), "%s", why);
+		if (fits)
+			return fits < 0 ? fits : 0;
 		plan_target_free(target);
 		*target = (struct plan_target){0};
+		remedy = "; nor does what growth mode takes fit";
 	}
-	return error_set(
-		-EIO,
-		"it takes %zu file descriptors for as many probes on this kernel, and %zu are left; allow it "
-		"more: ulimit -Hn 65536, and ulimit -n",
-		wanted, left);
+	return error_set(-EIO, "%s%s", why, remedy);
 }
 
 int session_add(struct session *session, pid_t pid, int from_start)
@@ -396,7 +433,7 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	if (newborn_layers(&session->opts) && member_symbols_look(session, member) == -ENOMEM)
 		err = -ENOMEM;
 	if (!err)
-		err = member_plan(session, pid, &target);
+		err = member_plan(session, member, &target);
 	if (!err && member->pidfd < 0)
 		err = -ESRCH;
 	if (err)

@@ -340,4 +340,5 @@ void pick_up_free(struct session *session)
 	free(session->candidates);
 	free(session->expected);
 	file_users_free(session->users);
+	memory_room_free(session->room);
 }

@@ -13,6 +13,7 @@
 #include "probe/session_governor.h"
 #include "python/late.h"
 #include "target/container.h"
+#include "target/memory_room.h"
 
 #define MEMBER_MODULES 16 /* looks at what is mapped that are kept */
 
@@ -42,6 +43,7 @@ struct member {
 	uint32_t layers;               /* 1 << enum event_layer for each that is traced */
 	struct member_symbols symbols;
 	enum event_mode mode;
+	int alone;                          /* its probes lie in it, and not in files */
 	int large_blocks;                   /* growth mode: they are traced one by one */
 	int heap_unreadable;                /* there will be no census */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
@@ -90,6 +92,8 @@ struct session {
 	size_t expected_count;
 	struct file_users *users;
 	uint64_t users_ns;
+	struct memory_room *room; /* what is left to processes, as of room_ns, less what was placed since */
+	uint64_t room_ns;
 	struct container_list containers;
 	uint64_t containers_ns; /* when it was read; 0: not yet */
 	uint64_t lost;          /* records of processes, as of the last look at all that run */
@@ -153,6 +157,24 @@ void member_planned(struct member *member, const struct plan_target *target);
 /* Places a plan's probes of these groups (enum attach_group): in the member, or, where nobody else has the files, in those. */
 int member_probe(struct session *session, struct member *member, const struct plan_target *target,
 		 unsigned int groups);
+/* Where the probes of a file lie: in one process, or -1: in the file, for every process that maps it. */
+pid_t probe_scope(struct session *session, const struct member *member, const struct elf_file *file);
+/* Calls each with every plan of a target and its file, in the order in which they are placed, until it returns other than 0. */
+typedef int (*member_plan_fn)(void *context, const struct plan *plan, const struct elf_file *file);
+int member_plans_each(const struct member *member, const struct plan_target *target, member_plan_fn each,
+		      void *context);
+#define MEMBER_WHY 256
+/*
+ * The text that these probes copy is taken from what is left to the processes that get them: 1 it fits; 0 why says where
+ * it does not, with the figures; -ESRCH, -ENOMEM.
+ */
+int member_text_fits(struct session *session, struct member *member, const struct plan_target *target,
+		     unsigned int groups, char why[MEMBER_WHY]);
+/* The same of all its probes; nothing is taken yet. */
+int member_text_looks(struct session *session, struct member *member, const struct plan_target *target,
+		      char why[MEMBER_WHY]);
+/* Who maps what, not older than half a second. NULL: it cannot be read. */
+struct file_users *session_users(struct session *session);
 /* Every record, whether BPF made it or the session, goes the same way: into the capture, then the trace. */
 int session_feed(struct session *session, const void *record, size_t size);
 /* Brings in the records that are there; context is the session. */

@@ -84,6 +84,11 @@ int cgroup_mounts_read(struct buffer *out);
  * the container's). Of a line's path, its first path_bytes bytes. 0 and *uid; -ENOENT no mount shows it; -ENOMEM.
  */
 int cgroup_maker(const struct buffer *mounts, const struct cgroup_line *line, size_t path_bytes, uid_t *uid);
+/*
+ * The directory of a line's path, its first path_bytes bytes, below a mount that shows it; of it *mount_bytes are the mount's own
+ * place. NULL: none shows it, or no memory. Caller frees.
+ */
+char *cgroup_directory(const struct cgroup_line *line, size_t path_bytes, size_t *mount_bytes);
 /* Is a process with this cgroup file in that cgroup, or one below it? */
 int cgroup_ref_holds(const struct cgroup_ref *ref, const char *text);
 void cgroup_ref_free(struct cgroup_ref *ref);

@@ -132,30 +132,51 @@ static uint64_t directory_id(int fd)
 	return fstat(fd, &st) ? 0 : st.st_ino; /* the same number on 64-bit machines */
 }
 
+/* cgroup_directory() below the mounts of rows, which are taken apart. */
+static char *directory_below(char *rows, const struct cgroup_line *line, size_t path_bytes, size_t *mount_bytes)
+{
+	char *row, *place = NULL;
+	struct mount mount;
+	struct stat st;
+
+	while (!place && (row = strsep(&rows, "\n"))) {
+		if (!mount_parse(row, &mount) ||
+		    !mount_is_of(&mount, line->controllers, line->controllers_bytes))
+			continue;
+		place = place_below(&mount, line->path, path_bytes);
+		*mount_bytes = strlen(mount.point);
+		/* "/..": beyond our cgroup namespace's root. */
+		if (place && (strstr(place, "/..") || lstat(place, &st) || !S_ISDIR(st.st_mode))) {
+			free(place);
+			place = NULL;
+		}
+	}
+	return place;
+}
+
+char *cgroup_directory(const struct cgroup_line *line, size_t path_bytes, size_t *mount_bytes)
+{
+	struct buffer text = {0};
+	char *place = NULL;
+
+	if (!own_file_read("mountinfo", &text))
+		place = directory_below((char *)text.data, line, path_bytes, mount_bytes);
+	buffer_free(&text);
+	return place;
+}
+
 /* The id of a v2 cgroup, looked up below whichever mount shows it; 0: none does. */
 static uint64_t path_id(const char *path, size_t bytes)
 {
-	struct buffer text = {0};
-	struct mount mount;
-	uint64_t id = 0;
-	char *state, *line;
+	const struct cgroup_line line = {.controllers = "", .path = path, .path_bytes = bytes};
+	size_t mount_bytes;
+	char *place = cgroup_directory(&line, bytes, &mount_bytes);
+	int fd = place ? open(place, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	uint64_t id = fd >= 0 ? directory_id(fd) : 0;
 
-	if (!own_file_read("mountinfo", &text)) {
-		state = (char *)text.data;
-		while (!id && (line = strsep(&state, "\n"))) {
-			char *place = mount_parse(line, &mount) && mount_is_of(&mount, "", 0)
-					      ? place_below(&mount, path, bytes)
-					      : NULL;
-			int fd = place ? open(place, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
-
-			if (fd >= 0) {
-				id = directory_id(fd);
-				close(fd);
-			}
-			free(place);
-		}
-	}
-	buffer_free(&text);
+	if (fd >= 0)
+		close(fd);
+	free(place);
 	return id;
 }
 
@@ -180,27 +201,18 @@ int cgroup_maker(const struct buffer *mounts, const struct cgroup_line *line, si
 {
 	const char *end = memrchr(line->path, '/', path_bytes);
 	char *copy = mounts->size ? strdup((const char *)mounts->data) : NULL;
-	char *state = copy, *text;
-	struct mount mount;
 	int err = mounts->size && !copy ? -ENOMEM : -ENOENT;
+	char *place = NULL;
+	size_t mount_bytes;
+	struct stat st;
 
-	/* "/..": beyond our cgroup namespace's root. */
-	if (!end || memmem(line->path, path_bytes, "/..", 3))
-		state = NULL;
-	while (err == -ENOENT && (text = strsep(&state, "\n"))) {
-		struct stat st;
-		char *place;
-
-		if (!mount_parse(text, &mount) ||
-		    !mount_is_of(&mount, line->controllers, line->controllers_bytes))
-			continue;
-		place = place_below(&mount, line->path, (size_t)(end - line->path));
-		if (place && !lstat(place, &st) && S_ISDIR(st.st_mode)) {
-			*uid = st.st_uid;
-			err = 0;
-		}
-		free(place);
+	if (end && copy)
+		place = directory_below(copy, line, (size_t)(end - line->path), &mount_bytes);
+	if (place && !lstat(place, &st)) {
+		*uid = st.st_uid;
+		err = 0;
 	}
+	free(place);
 	free(copy);
 	return err;
 }
