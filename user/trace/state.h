@@ -10,6 +10,7 @@
 #define TRACER_TRACE_STATE_H
 
 #include "base/address_set.h"
+#include "python/lines.h"
 #include "stats/snapshot.h"
 #include "trace/id_map.h"
 #include "trace/regions.h"
@@ -31,6 +32,9 @@ struct code_entry {
 	uint8_t known;                       /* an EVENT_CODE came */
 	uint8_t filename_known, lines_known; /* lines_known: lines_bytes is */
 	uint8_t *lines;
+	struct lines_mark *marks; /* of the lines, as of marked */
+	uint32_t mark_count;
+	uint32_t marked; /* version; 0: not yet */
 };
 
 /* A distinct {code object, instruction} and, as of version, the frame that it shows as. */
@@ -116,7 +120,7 @@ struct process_state {
 	struct trace_frame *symbol_frames;
 	size_t symbol_frame_count, symbol_frame_room;
 	struct code_entry *codes;
-	size_t code_count, code_room, lines_memory;
+	size_t code_count, code_room, lines_memory; /* lines and their marks */
 	struct thread_entry *threads;
 	size_t thread_count, thread_room;
 	uint32_t last_tid, last_thread; /* the thread of the last record, and its index */
