@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sorted arrays rather than hash tables: whatever names and addresses a file was given, building an index
- * costs n log n and a look-up at worst one pass.
+ * costs n log n and a look-up log n.
  */
 #include "target/elf_symbols.h"
 
@@ -13,7 +13,8 @@
 #include "target/elf_section.h"
 
 #define HASHED_BYTES    256u /* of a name: names may overlap in the string table, each as long as all of it */
-#define UNDERSCORES_MAX 7u   /* before a name, that are told apart */
+#define NAMESAKES_MAX   1024u   /* of several symbols of one name or hash that are looked at */
+#define UNDERSCORES_MAX 7u      /* before a name, that are told apart */
 #define VERSION_HIDDEN  0x8000u /* of .gnu.version: not the default version of this name */
 
 int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type)
@@ -36,6 +37,10 @@ int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type)
 	table->symbols = elf_section_data(section, &header);
 	if (!table->symbols)
 		return -ENOEXEC;
+	if (table->symbols->d_size / sizeof(Elf64_Sym) > ELF_SYMBOLS_MAX) {
+		table->symbols = NULL;
+		return error_set(-ENOEXEC, "more than %u symbols", ELF_SYMBOLS_MAX);
+	}
 	table->count = (uint32_t)(table->symbols->d_size / sizeof(Elf64_Sym));
 	if (type == SHT_DYNSYM) {
 		versions = elf_section_by_type(elf, SHT_GNU_versym, NULL, &versions_header);
@@ -48,7 +53,7 @@ int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type)
 void elf_symbols_free(struct elf_symbols *table)
 {
 	free(table->by_name);
-	free(table->by_address);
+	spans_free(&table->by_address);
 	*table = (struct elf_symbols){0};
 }
 
@@ -136,7 +141,8 @@ int elf_symbols_find(struct elf_symbols *table, const char *name, GElf_Sym *symb
 			high = middle;
 	}
 	err = -ENOENT;
-	for (; low < table->name_count && table->by_name[low] >> 32 == hash >> 32; low++) {
+	high = table->name_count - low < NAMESAKES_MAX ? table->name_count : low + NAMESAKES_MAX;
+	for (; low < high && table->by_name[low] >> 32 == hash >> 32; low++) {
 		uint32_t index = (uint32_t)table->by_name[low];
 		GElf_Sym candidate;
 		const char *text = read_symbol(table, index, &candidate);
@@ -156,17 +162,6 @@ int elf_symbols_find(struct elf_symbols *table, const char *name, GElf_Sym *symb
 	return err;
 }
 
-static int compare_reach(const void *a, const void *b)
-{
-	const struct elf_symbols_reach *x = a, *y = b;
-
-	if (x->start != y->start)
-		return x->start < y->start ? -1 : 1;
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	return x->index < y->index ? -1 : x->index > y->index;
-}
-
 static uint32_t alias_rank(const GElf_Sym *symbol, const char *name)
 {
 	uint32_t underscores = 0;
@@ -177,65 +172,48 @@ static uint32_t alias_rank(const GElf_Sym *symbol, const char *name)
 	       underscores;
 }
 
+/* A function without a size is found where it starts. */
+static int address_add(struct elf_symbols *table, uint32_t index)
+{
+	GElf_Sym symbol;
+	const char *name = read_symbol(table, index, &symbol);
+	uint64_t bytes;
+
+	if (!name || !is_function(&symbol))
+		return 0;
+	bytes = symbol.st_size ? symbol.st_size : 1;
+	if (bytes > UINT64_MAX - symbol.st_value)
+		return 0;
+	return spans_add(&table->by_address, &(struct span){.start = symbol.st_value,
+							    .end = symbol.st_value + bytes,
+							    .value = index,
+							    .rank = alias_rank(&symbol, name)});
+}
+
 static int index_addresses(struct elf_symbols *table)
 {
-	uint64_t reach = 0;
+	int err = 0;
 
-	if (table->by_address)
+	if (table->has_addresses)
 		return 0;
-	table->by_address = malloc((table->count + 1ul) * sizeof(*table->by_address));
-	if (!table->by_address)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < table->count; i++) {
-		const char *name;
-		GElf_Sym symbol;
-
-		name = read_symbol(table, i, &symbol);
-		if (!name || !is_function(&symbol))
-			continue;
-		if (symbol.st_size > UINT64_MAX - symbol.st_value)
-			continue;
-		table->by_address[table->address_count++] = (struct elf_symbols_reach){
-			symbol.st_value, symbol.st_value + symbol.st_size, i, alias_rank(&symbol, name)};
-	}
-	qsort(table->by_address, table->address_count, sizeof(*table->by_address), compare_reach);
-	for (uint32_t i = 0; i < table->address_count; i++) {
-		if (table->by_address[i].reach < reach)
-			table->by_address[i].reach = reach;
-		reach = table->by_address[i].reach;
-	}
-	return 0;
+	for (uint32_t i = 0; i < table->count && !err; i++)
+		err = address_add(table, i);
+	if (!err)
+		err = spans_sort(&table->by_address);
+	if (err)
+		spans_free(&table->by_address);
+	table->has_addresses = !err;
+	return err;
 }
 
 int elf_symbols_find_at(struct elf_symbols *table, uint64_t vaddr, GElf_Sym *symbol, const char **found)
 {
-	uint32_t low = 0, high;
+	const struct span *span;
 	int err = index_addresses(table);
 
 	if (err)
 		return err;
-	for (high = table->address_count; low < high;) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (table->by_address[middle].start <= vaddr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	/* low functions start at or before vaddr; go back for as long as one of them may still cover it. */
-	while (low--) {
-		const struct elf_symbols_reach *entry = &table->by_address[low];
-		GElf_Sym candidate;
-		const char *text;
-
-		if (entry->start != vaddr && entry->reach <= vaddr)
-			break;
-		text = read_symbol(table, entry->index, &candidate);
-		if (text && (candidate.st_value == vaddr || vaddr - candidate.st_value < candidate.st_size)) {
-			*symbol = candidate;
-			*found = text;
-			return 0;
-		}
-	}
-	return -ENOENT;
+	span = spans_find(&table->by_address, vaddr);
+	*found = span ? read_symbol(table, (uint32_t)span->value, symbol) : NULL;
+	return *found ? 0 : -ENOENT;
 }

@@ -7,12 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct elf_symbols_reach {
-	uint64_t start;
-	uint64_t reach; /* the furthest end of this function and of all that start before it */
-	uint32_t index;
-	uint32_t rank; /* of several that start together the one with the highest is found */
-};
+#include "base/spans.h"
+
+#define ELF_SYMBOLS_MAX (4u << 20) /* of a table: one with more is refused */
 
 /* Zero-initialise. Borrows from the Elf. */
 struct elf_symbols {
@@ -24,8 +21,8 @@ struct elf_symbols {
 
 	uint64_t *by_name; /* hash of the name << 32 | index, sorted */
 	uint32_t name_count;
-	struct elf_symbols_reach *by_address; /* functions, sorted by start */
-	uint32_t address_count;
+	struct spans by_address; /* of functions; value: index */
+	int has_addresses;       /* that was built */
 };
 
 /* type: SHT_DYNSYM or SHT_SYMTAB. 0; -ENOENT no such table; -ENOEXEC a corrupt one (error_set). */
