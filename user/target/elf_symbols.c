@@ -13,8 +13,7 @@
 #include "target/elf_section.h"
 
 #define HASHED_BYTES    256u /* of a name: names may overlap in the string table, each as long as all of it */
-#define NAMESAKES_MAX   1024u   /* of several symbols of one name or hash that are looked at */
-#define UNDERSCORES_MAX 7u      /* before a name, that are told apart */
+#define UNDERSCORES_MAX 7u   /* before a name, that are told apart */
 #define VERSION_HIDDEN  0x8000u /* of .gnu.version: not the default version of this name */
 
 int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type)
@@ -95,6 +94,35 @@ static int compare_u64(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+uint64_t elf_symbols_key(const char *name, uint32_t index)
+{
+	return (uint64_t)hash_name(name) << 32 | index;
+}
+
+void elf_symbols_sort_keys(uint64_t *keys, size_t count)
+{
+	if (count)
+		qsort(keys, count, sizeof(*keys), compare_u64);
+}
+
+void elf_symbols_find_keys(const uint64_t *keys, size_t count, const char *name, size_t *from, size_t *to)
+{
+	uint64_t first = elf_symbols_key(name, 0);
+	size_t low = 0;
+
+	for (size_t high = count; low < high;) {
+		size_t middle = low + (high - low) / 2;
+
+		if (keys[middle] < first)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*from = *to = low;
+	while (*to<count && * to - low<ELF_NAMESAKES_MAX && keys[*to]>> 32 == first >> 32)
+		++*to;
+}
+
 static int index_names(struct elf_symbols *table)
 {
 	if (table->by_name)
@@ -107,9 +135,9 @@ static int index_names(struct elf_symbols *table)
 		const char *name = read_symbol(table, i, &symbol);
 
 		if (name)
-			table->by_name[table->name_count++] = (uint64_t)hash_name(name) << 32 | i;
+			table->by_name[table->name_count++] = elf_symbols_key(name, i);
 	}
-	qsort(table->by_name, table->name_count, sizeof(*table->by_name), compare_u64);
+	elf_symbols_sort_keys(table->by_name, table->name_count);
 	return 0;
 }
 
@@ -126,24 +154,15 @@ static int is_preferred(const struct elf_symbols *table, uint32_t index, const G
 
 int elf_symbols_find(struct elf_symbols *table, const char *name, GElf_Sym *symbol, const char **found)
 {
-	uint64_t hash = (uint64_t)hash_name(name) << 32;
-	uint32_t low = 0, high;
+	size_t at, end;
 	int err = index_names(table);
 
 	if (err)
 		return err;
-	for (high = table->name_count; low < high;) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (table->by_name[middle] < hash)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	elf_symbols_find_keys(table->by_name, table->name_count, name, &at, &end);
 	err = -ENOENT;
-	high = table->name_count - low < NAMESAKES_MAX ? table->name_count : low + NAMESAKES_MAX;
-	for (; low < high && table->by_name[low] >> 32 == hash >> 32; low++) {
-		uint32_t index = (uint32_t)table->by_name[low];
+	for (; at < end; at++) {
+		uint32_t index = (uint32_t)table->by_name[at];
 		GElf_Sym candidate;
 		const char *text = read_symbol(table, index, &candidate);
 		int preferred;

@@ -9,7 +9,8 @@
 
 #include "base/spans.h"
 
-#define ELF_SYMBOLS_MAX (4u << 20) /* of a table: one with more is refused */
+#define ELF_SYMBOLS_MAX   (4u << 20) /* of a table: one with more is refused */
+#define ELF_NAMESAKES_MAX 1024u
 
 /* Zero-initialise. Borrows from the Elf. */
 struct elf_symbols {
@@ -24,6 +25,14 @@ struct elf_symbols {
 	struct spans by_address; /* of functions; value: index */
 	int has_addresses;       /* that was built */
 };
+
+/*
+ * Names are looked up in sorted keys, each a hash and the index of what has the name. Those of a name lie in [*from, *to), with
+ * others of the same hash among them: no more than ELF_NAMESAKES_MAX, the first ones.
+ */
+uint64_t elf_symbols_key(const char *name, uint32_t index);
+void elf_symbols_sort_keys(uint64_t *keys, size_t count);
+void elf_symbols_find_keys(const uint64_t *keys, size_t count, const char *name, size_t *from, size_t *to);
 
 /* type: SHT_DYNSYM or SHT_SYMTAB. 0; -ENOENT no such table; -ENOEXEC a corrupt one (error_set). */
 int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type);
