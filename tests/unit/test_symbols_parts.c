@@ -190,16 +190,18 @@ static void check_worker(struct worker *worker)
 {
 	struct worker_frame frames[WORKER_FRAMES_MAX];
 
-	assert_int_equal(worker_frames(worker, 0, 0, "_Znwm", frames), 1);
+	assert_int_equal(worker_frames(worker, 0, 0, "_Znwm", UINT64_MAX, frames), 1);
 	assert_string_equal(frames[0].function, "operator new(unsigned long)");
 	assert_string_equal(frames[0].filename, "");
 	assert_int_equal(frames[0].line, 0);
-	assert_int_equal(worker_frames(worker, 0, 0, "", frames), 0);
-	assert_int_equal(worker_frames(worker, 99, 0x1000, "", frames), 0); /* a file that it does not have */
+	assert_int_equal(worker_frames(worker, 0, 0, "", UINT64_MAX, frames), 0);
+	assert_int_equal(worker_frames(worker, 99, 0x1000, "", UINT64_MAX, frames),
+			 0); /* a file that it does not have */
 }
 
 static void a_worker_is_there_when_it_is_needed(void **state)
 {
+	struct worker_frame frames[WORKER_FRAMES_MAX];
 	uint64_t first, second;
 	struct worker *worker;
 	int status, fd;
@@ -229,7 +231,8 @@ static void a_worker_is_there_when_it_is_needed(void **state)
 	assert_int_equal(worker_generation(worker, &second), 0);
 	assert_true(first != second);
 	fd = dup(0);
-	assert_int_equal(worker_open(worker, 1, fd, -1) < 0, 1); /* no ELF file */
+	assert_int_equal(worker_open(worker, 1, fd, -1), 0); /* no ELF file */
+	assert_true(worker_frames(worker, 1, 0x1000, "_Znwm", UINT64_MAX, frames) < 0);
 	check_worker(worker);
 	assert_int_equal(worker_generation(worker, &first), 0);
 	assert_true(first == second);

@@ -51,8 +51,9 @@ struct symbol_entry {
 	uint64_t address;
 	size_t first;   /* in symbol_frames */
 	uint32_t count; /* 0: it has no name */
-	uint8_t known;  /* an EVENT_SYMBOL has come */
-	uint8_t named;  /* and says what the function is called */
+	uint8_t known;  /* an EVENT_SYMBOL has come, and no more will */
+	uint8_t named;  /* it says what the function is called */
+	uint8_t slow;   /* EVENT_SYMBOL_SLOW */
 };
 
 #define STACK_NATIVE (1u << 31)
@@ -136,6 +137,7 @@ struct traceback_frames {
 	struct trace_frame frames[EVENT_MAX_FRAMES];
 	uint32_t count; /* at least 1 */
 	uint32_t total; /* those cut off included */
+	uint32_t slow;  /* native frames of which more would be known if reading their file took less */
 	uint32_t unread,
 		unnamed; /* frames of Python's of which something is not known, native ones without a name */
 };

@@ -178,7 +178,7 @@ void state_traceback(struct trace *trace, struct process_state *process, uint32_
 {
 	const struct stack_entry *stack = &process->stacks[traceback];
 
-	out->count = out->unread = out->unnamed = 0;
+	out->count = out->unread = out->unnamed = out->slow = 0;
 	out->total = stack->total - stack->nframe;
 	for (uint32_t i = 0; i < stack->nframe; i++)
 		out->total += frames_append(trace, process, process->stack_frames[stack->first + i],
