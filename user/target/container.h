@@ -24,7 +24,7 @@
 #define CONTAINER_NAME_SIZE  256
 #define CONTAINER_SPACE_SIZE 128
 #define CONTAINER_LABEL_SIZE 512
-#define CONTAINERS_MAX       16384
+#define CONTAINERS_MAX       4096
 
 struct container {
 	enum container_runtime runtime;
@@ -43,7 +43,10 @@ struct container {
 struct container_list {
 	struct container *entries;
 	size_t count, room;
-	char remark[256]; /* what could not be looked into, "" if nothing */
+	size_t share_bytes, state_bytes; /* of state that was read: of one runtime's, and in all */
+	size_t state_refused;            /* files of it that were left out */
+	size_t indexed;                  /* entries of Podman's indexes */
+	char remark[256];                /* what could not be looked into, "" if nothing */
 };
 
 /*
