@@ -198,13 +198,30 @@ static uint64_t module_offset(const struct module *module, uint64_t address)
 	return address - module->start + module->offset;
 }
 
+static int share_is_used(const struct symbols_ask *ask)
+{
+	return ask->share && ask->share->spent_ns >= ask->share->max_ns;
+}
+
+static void share_spend(const struct symbols_ask *ask, uint64_t began_ns)
+{
+	if (ask->share)
+		ask->share->spent_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - began_ns;
+}
+
 /* Code that is in no file, or in none that can be read. */
 static int elsewhere_resolve(struct symbols *symbols, const struct modules *modules,
-			     const struct module *module, uint64_t address, struct symbols_frame *frame)
+			     const struct module *module, uint64_t address, const struct symbols_ask *ask,
+			     struct symbols_frame *frame)
 {
-	const char *name = modules->jit ? jit_map_find(modules->jit, address) : NULL;
+	uint64_t began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	const char *name;
 	int err;
 
+	if (modules->jit && share_is_used(ask))
+		return -ETIME;
+	name = modules->jit ? jit_map_find(modules->jit, address) : NULL;
+	share_spend(ask, began_ns);
 	*frame = (struct symbols_frame){0};
 	if (name && name[0])
 		err = text_keep(symbols, name, &frame->function);
@@ -229,12 +246,11 @@ static int file_resolve(struct symbols *symbols, const struct module *module, ui
 
 	if (memo_find(&symbols->memo, module->file->number, offset, &known))
 		return 0;
-	if (ask->share && ask->share->spent_ns >= ask->share->max_ns)
+	if (share_is_used(ask))
 		return -ETIME;
 	began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	err = place_resolve(symbols, module, offset, ask);
-	if (ask->share)
-		ask->share->spent_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - began_ns;
+	share_spend(ask, began_ns);
 	return err;
 }
 
@@ -259,10 +275,12 @@ int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint
 
 	if (!module || !room)
 		return 0;
+	if (!ask)
+		ask = &ask_any;
 	if (!module->file || file_read(module->file))
-		return elsewhere_resolve(symbols, modules, module, address, &frames[0]);
+		return elsewhere_resolve(symbols, modules, module, address, ask, &frames[0]);
 	offset = module_offset(module, address);
-	err = file_resolve(symbols, module, offset, ask ? ask : &ask_any);
+	err = file_resolve(symbols, module, offset, ask);
 	if (err)
 		return err;
 	count = memo_find(&symbols->memo, module->file->number, offset, &known);

@@ -18,8 +18,8 @@
 
 #define DEBUG_ROOT   "/usr/lib/debug"
 #define DWZ          "/.dwz/"
-#define CHECKSUM_MAX ((off_t)2 << 30) /* bytes of a debug file that are worth reading for its checksum */
-#define LINK_MAX     8192u            /* bytes of a section that names a debug file */
+#define CHECKSUM_MAX ((off_t)512 << 20) /* bytes of a debug file that are worth reading for its checksum */
+#define LINK_MAX     8192u              /* bytes of a section that names a debug file */
 #define PIECE_BYTES  (64u * 1024)
 
 /* Where debug files are looked for. */
@@ -163,9 +163,14 @@ static int has_checksum(int fd, uint32_t expected)
 	unsigned char *piece = malloc(PIECE_BYTES);
 	uLong checksum = crc32(0, NULL, 0);
 	off_t offset = 0;
+	struct stat st;
 	ssize_t n = 0;
 
-	while (piece && offset < CHECKSUM_MAX) {
+	if (fstat(fd, &st) || st.st_size > CHECKSUM_MAX) {
+		free(piece);
+		return 0;
+	}
+	while (piece && offset <= CHECKSUM_MAX) {
 		n = pread(fd, piece, PIECE_BYTES, offset);
 		if (n <= 0)
 			break;
