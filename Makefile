@@ -191,7 +191,7 @@ fuzz: $(FUZZERS)
 	$(Q)mkdir -p build/corpus/fuzz_native && $(CC) -shared -nostdlib -fPIC -O2 -x c -o build/corpus/fuzz_native/allocator.so \
 		tests/fuzz/corpus_native.c
 	$(Q)mkdir -p build/corpus/fuzz_worker && $(CC) -O2 -g -shared -fPIC -nostdlib -Iuser \
-		-o build/corpus/fuzz_worker/spans.so user/symbols/spans.c && printf _ZN4shop6BasketIiE3addEv \
+		-o build/corpus/fuzz_worker/spans.so user/base/spans.c && printf _ZN4shop6BasketIiE3addEv \
 		>build/corpus/fuzz_worker/name
 	$(Q)mkdir -p build/corpus/fuzz_tracemalloc && $(PYTHON) tests/fuzz/corpus_tracemalloc.py build/corpus/fuzz_tracemalloc
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \

@@ -166,6 +166,9 @@ struct event_stack {
 	struct event_frame frames[];
 };
 
+/* What the file says of it took too long to be waited for. A later record may tell more. */
+#define EVENT_SYMBOL_SLOW 1u
+
 /*
  * Made by the session, from the files that the process has mapped. Of several frames at one address the innermost, which was
  * inlined into the next, comes first. Each is a struct event_symbol_frame with its texts behind it, padded to 8 bytes.
@@ -174,7 +177,7 @@ struct event_symbol {
 	struct event_header header;
 	__u64 address;
 	__u32 count; /* of struct event_symbol_frame; 0: it has no name */
-	__u32 pad;
+	__u32 flags; /* EVENT_SYMBOL_SLOW */
 	__u8 data[];
 };
 

@@ -11,13 +11,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const enum lines_format formats[] = {LINES_LNOTAB, LINES_PAIRS, LINES_LOCATIONS};
-	int first_line, lasti;
+	struct lines_table table = {.data = data + 9, .bytes = size - 9};
+	struct lines_mark *marks;
+	int lasti, line;
 
 	if (size < 9)
 		return 0;
-	memcpy(&first_line, data + 1, sizeof(first_line));
+	table.format = formats[data[0] % 3];
+	memcpy(&table.first_line, data + 1, sizeof(table.first_line));
 	memcpy(&lasti, data + 5, sizeof(lasti));
-	if (lines_find(formats[data[0] % 3], data + 9, size - 9, first_line, lasti) < 0)
+	line = lines_find(&table, lasti);
+	if (line < 0)
 		abort(); /* a line or 0 */
+	if (lines_mark(&table, &marks, &table.mark_count))
+		return 0;
+	table.marks = marks;
+	if (lines_find(&table, lasti) != line)
+		abort();
+	free(marks);
 	return 0;
 }

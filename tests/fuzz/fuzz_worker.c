@@ -28,7 +28,7 @@ const char *__asan_default_options(void)
 static int frames_use(struct worker *worker, uint32_t number, uint64_t vaddr, const char *symbol)
 {
 	struct worker_frame frames[WORKER_FRAMES_MAX];
-	int count = worker_frames(worker, number, vaddr, symbol, frames);
+	int count = worker_frames(worker, number, vaddr, symbol, UINT64_MAX, frames);
 
 	if (count > (int)WORKER_FRAMES_MAX || (!count && symbol[0] && strlen(symbol) < WORKER_NAME_MAX))
 		abort();

@@ -109,9 +109,8 @@ static inline int feed_native_stack(struct trace *trace, uint64_t stack_id, cons
 	return err;
 }
 
-/* Names the address: count functions FUNCTION, FUNCTION, ... at lines 1, 2, ... of FILENAME. */
-static inline int feed_symbol(struct trace *trace, uint64_t address, const char *const *functions,
-			      uint32_t count, const char *filename)
+static inline int feed_symbol_flags(struct trace *trace, uint64_t address, const char *const *functions,
+				    uint32_t count, const char *filename, uint32_t flags)
 {
 	unsigned char data[4096] = {0};
 	struct event_symbol *event = (void *)data;
@@ -130,7 +129,15 @@ static inline int feed_symbol(struct trace *trace, uint64_t address, const char 
 	event->header = header_of(EVENT_SYMBOL, size);
 	event->address = address;
 	event->count = count;
+	event->flags = flags;
 	return trace_feed(trace, event, size);
+}
+
+/* Names the address: count functions FUNCTION, FUNCTION, ... at lines 1, 2, ... of FILENAME. */
+static inline int feed_symbol(struct trace *trace, uint64_t address, const char *const *functions,
+			      uint32_t count, const char *filename)
+{
+	return feed_symbol_flags(trace, address, functions, count, filename, 0);
 }
 
 struct text {

@@ -253,6 +253,76 @@ static void kubernetes_names(void **state)
 	assert_int_equal(container_kubernetes_log("web-0_front_app" ID_A ".log", &found), 0);
 }
 
+/* A file of so many bytes, "[{},{},...]", or with one text. */
+static void put_large(const struct folder *folder, const char *name, size_t bytes, int empty_objects)
+{
+	char *text = malloc(bytes + 1);
+
+	for (size_t i = 0; i < bytes; i++)
+		text[i] = empty_objects ? "},{"[i % 3] : 'x';
+	memcpy(text, empty_objects ? "[{" : "[\"", 2);
+	memcpy(text + bytes - 2, empty_objects ? "}]" : "\"]", 2);
+	text[bytes] = '\0';
+	put(folder, name, text);
+	free(text);
+}
+
+/*
+ * A storage whose indexes are as large as they may be, linked again and again, and one with many entries: gigabytes of memory, and
+ * minutes, for who reads all of it. What is left out is told.
+ */
+static void large_state(void **state)
+{
+	enum { DRIVERS = 300, BYTES = 7 << 20 };
+	struct folder *folder = *state;
+	struct container_list list = {0};
+	char name[64];
+	json_t *json;
+	size_t bytes;
+
+	alarm(60);
+	put_large(folder, "values", 3 * (BYTES / 3), 1);
+	assert_int_equal(state_json_read(folder->fd, "values", BYTES, &bytes, &json), -EFBIG);
+	assert_int_equal(bytes, 3 * (BYTES / 3));
+	assert_int_equal(state_json_read(folder->fd, "values", BYTES / 2, &bytes, &json), -EFBIG);
+	assert_int_equal(bytes, 0); /* its size says enough */
+
+	put_large(folder, "text", BYTES, 0);
+	for (int i = 0; i < DRIVERS; i++) {
+		snprintf(name, sizeof(name), "storage/%d-containers/x", i);
+		put(folder, name, "");
+		snprintf(name, sizeof(name), "storage/%d-containers/containers.json", i);
+		assert_int_equal(linkat(folder->fd, i ? "text" : "values", folder->fd, name, 0), 0);
+	}
+	int storage = openat(folder->fd, "storage", O_RDONLY | O_DIRECTORY);
+	assert_int_equal(container_podman_storage(&list, storage), 0);
+	assert_true(list.share_bytes <= 32u << 20);
+	assert_true(list.state_bytes == list.share_bytes);
+	assert_true(list.state_refused >= DRIVERS - 10);
+	assert_non_null(strstr(list.remark, "larger than what is read of it"));
+	/* Another runtime has its own share, until all have had theirs. */
+	for (int i = 0; i < 5; i++) {
+		container_state_begin(&list);
+		assert_int_equal(container_podman_storage(&list, storage), 0);
+	}
+	assert_true(list.state_bytes > 56u << 20 && list.state_bytes <= 64u << 20);
+	close(storage);
+
+	json = json_array();
+	for (int i = 0; i < 100000; i++) {
+		snprintf(name, sizeof(name), "c%d", i);
+		json_array_append_new(json, json_pack("{s:s}", "id", name));
+	}
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(container_podman_index(&list, json), 0);
+	assert_int_equal(list.count, CONTAINERS_MAX);
+	assert_non_null(strstr(list.remark, "are left out"));
+	assert_non_null(strstr(list.remark, "not read beyond"));
+	json_decref(json);
+	alarm(0);
+	container_list_free(&list);
+}
+
 /* Links, FIFOs, what is too large or too deep: not followed, not waited for, not believed. */
 static void hostile_files(void **state)
 {
@@ -284,12 +354,12 @@ static void hostile_files(void **state)
 	assert_int_equal(text.size, 11);
 	buffer_free(&text);
 
-	deep = malloc(1u << 20);
-	memset(deep, '[', (1u << 20) - 1);
-	deep[(1u << 20) - 1] = '\0';
+	deep = malloc(1u << 18);
+	memset(deep, '[', (1u << 18) - 1);
+	deep[(1u << 18) - 1] = '\0';
 	put(folder, "deep", deep);
 	free(deep);
-	assert_int_equal(state_json_read(folder->fd, "deep", CONTAINER_CONFIG_BYTES, &json), -EBADMSG);
+	assert_int_equal(state_json_read(folder->fd, "deep", CONTAINER_CONFIG_BYTES, NULL, &json), -EBADMSG);
 	put(folder, "pid", "12x");
 	assert_int_equal(state_pid_read(folder->fd, "pid"), 12);
 	put(folder, "pid", "-12");
@@ -659,6 +729,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(containerd_state, folder_make, folder_remove),
 		cmocka_unit_test_setup_teardown(kubernetes_names, folder_make, folder_remove),
 		cmocka_unit_test_setup_teardown(hostile_files, folder_make, folder_remove),
+		cmocka_unit_test_setup_teardown(large_state, folder_make, folder_remove),
 		cmocka_unit_test_setup_teardown(docker_socket, folder_make, folder_remove),
 		cmocka_unit_test(choices),
 		cmocka_unit_test(owners),

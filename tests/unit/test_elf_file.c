@@ -602,8 +602,6 @@ static void sparse_giants_are_refused(void **state)
 	struct image *image = *state;
 	Elf64_Shdr *symtab = image_section(image, SHT_SYMTAB);
 	Elf64_Shdr *sections = (Elf64_Shdr *)(image->bytes + image->header->e_shoff);
-	struct elf_symbol symbol;
-	struct elf_file *file;
 	uint64_t before;
 
 	if (ftruncate(image->fd, (off_t)1 << 40)) {
@@ -611,18 +609,13 @@ static void sparse_giants_are_refused(void **state)
 		skip();
 	}
 	before = symtab->sh_size;
-	symtab->sh_size = 24ull << 24; /* still small enough to be loaded by who does not look */
-	assert_int_equal(try_open(image, &file), 0);
-	assert_int_equal(elf_file_symbol(file, "landmark_function", &symbol), -ENOEXEC);
-	assert_int_equal(elf_file_has_symtab(file), 0);
-	elf_file_close(file);
+	symtab->sh_size = 24ull << 20; /* still small enough to be loaded by who does not look */
+	assert_refused(image);
 	symtab->sh_size = before;
 
 	before = sections[symtab->sh_link].sh_size;
 	sections[symtab->sh_link].sh_size = 1ull << 39;
-	assert_int_equal(try_open(image, &file), 0);
-	assert_int_equal(elf_file_symbol(file, "landmark_function", &symbol), -ENOEXEC);
-	elf_file_close(file);
+	assert_refused(image);
 	sections[symtab->sh_link].sh_size = before;
 
 	sections[image->header->e_shstrndx].sh_size = 1ull << 39;
@@ -631,6 +624,77 @@ static void sparse_giants_are_refused(void **state)
 	image->header->e_shnum = 0;
 	sections[0].sh_size = 1ull << 32;
 	assert_refused(image);
+}
+
+/* Sections that are all the same bytes, and more segments than a program has. */
+static void what_costs_nothing_is_refused(void **state)
+{
+	struct image *image = *state;
+	Elf64_Shdr *sections = (Elf64_Shdr *)(image->bytes + image->header->e_shoff);
+	struct elf_file *file;
+	uint16_t segments = image->header->e_phnum;
+	unsigned notes = 0;
+
+	image->header->e_phnum = 1025;
+	assert_refused(image);
+	image->header->e_phnum = segments;
+	assert_int_equal(try_open(image, &file), 0);
+	elf_file_close(file);
+	for (unsigned i = 1; i < image->header->e_shnum; i++)
+		if (sections[i].sh_type == SHT_PROGBITS && ++notes) {
+			sections[i].sh_type = SHT_NOTE;
+			sections[i].sh_offset = 0;
+			sections[i].sh_size = image->size;
+		}
+	assert_true(notes > 8);
+	assert_refused(image);
+}
+
+/* Puts a symbol table of these at the end of the file, in place of the one that it has. */
+static void symtab_replace(struct image *image, const Elf64_Sym *symbols, size_t count)
+{
+	Elf64_Shdr *symtab = image_section(image, SHT_SYMTAB);
+	size_t bytes = count * sizeof(*symbols);
+
+	assert_int_equal(pwrite(image->fd, symbols, bytes, (off_t)image->size), bytes);
+	symtab->sh_offset = image->size;
+	symtab->sh_size = bytes;
+}
+
+/* One function behind a million that begin later and end before what is asked for: hours where each is looked at. */
+static void many_symbols_are_quick_to_ask(void **state)
+{
+	enum { COUNT = 1000000, START = 1 << 30 };
+	struct image *image = *state;
+	Elf64_Shdr *symtab = image_section(image, SHT_SYMTAB);
+	Elf64_Sym *symbols = calloc(COUNT, sizeof(*symbols));
+	Elf64_Sym function = {0};
+	struct elf_symbol symbol;
+	struct elf_file *file;
+
+	alarm(60);
+	for (size_t i = 0; i < symtab->sh_size / sizeof(function) && !function.st_size; i++) {
+		memcpy(&function, image->bytes + symtab->sh_offset + i * sizeof(function), sizeof(function));
+		if (ELF64_ST_TYPE(function.st_info) != STT_FUNC)
+			function.st_size = 0;
+	}
+	assert_true(function.st_size > 0);
+	for (size_t i = 0; i < COUNT; i++) {
+		symbols[i] = function;
+		symbols[i].st_value = i ? START + i : START;
+		symbols[i].st_size = i ? 1 : 4 * COUNT;
+	}
+	symtab_replace(image, symbols, COUNT);
+	assert_int_equal(try_open(image, &file), 0);
+	for (uint64_t i = 0; i < COUNT; i++) {
+		assert_int_equal(elf_file_symbol_at(file, START + 2 * COUNT + i, &symbol), 0);
+		assert_int_equal(symbol.size, 4 * COUNT);
+	}
+	assert_int_equal(elf_file_symbol_at(file, START + 5, &symbol), 0);
+	assert_int_equal(symbol.size, 1);
+	alarm(0);
+	elf_file_close(file);
+	free(symbols);
 }
 
 #define with_directory(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
@@ -650,6 +714,8 @@ int main(void)
 		with_image(file_truncated_while_open),
 		with_image(flipped_bits_do_no_harm),
 		with_image(sparse_giants_are_refused),
+		with_image(what_costs_nothing_is_refused),
+		with_image(many_symbols_are_quick_to_ask),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

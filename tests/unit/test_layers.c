@@ -203,7 +203,36 @@ static void test_names(void **state)
 	assert_int_equal(feed_symbol(trace, 0x400200, (const char *const[]){"[a.so+0x200]"}, 1, "a.so"), 0);
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
 	assert_int_equal(snapshot->meta.frames_unnamed, 1);
+	assert_int_equal(snapshot->meta.frames_slow, 0);
 	snapshot_free(snapshot);
+}
+
+/* A name that was not waited for stands until there is a better one. */
+static void test_slow_names(void **state)
+{
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+	size_t cursor = 0;
+	uint64_t address;
+
+	assert_int_equal(feed_native_stack(trace, STACK, (const uint64_t[]){0x400100}, 1, 0), 0);
+	assert_int_equal(native_put(trace, EVENT_ALLOC, 1, 0x1000, 8), 0);
+	assert_int_equal(feed_symbol_flags(trace, 0x400100, (const char *const[]){"main"}, 1, "a.out",
+					   EVENT_SYMBOL_SLOW),
+			 0);
+	assert_string_equal(function_at(trace, 0), "main");
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_int_equal(snapshot->meta.frames_unnamed, 0);
+	assert_int_equal(snapshot->meta.frames_slow, 1);
+	snapshot_free(snapshot);
+	assert_int_equal(trace_unnamed_next(trace, 0, &cursor, &address), 1);
+	assert_int_equal(feed_symbol(trace, 0x400100, (const char *const[]){"inner", "main"}, 2, "a.c"), 0);
+	assert_string_equal(function_at(trace, 0), "inner");
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_int_equal(snapshot->meta.frames_slow, 0);
+	snapshot_free(snapshot);
+	cursor = 0;
+	assert_int_equal(trace_unnamed_next(trace, 0, &cursor, &address), 0);
 }
 
 /* Inlined functions push the outer frames beyond the limit: the total still counts them. */
@@ -293,7 +322,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		BOTH(test_tables_apart),    BOTH(test_reallocs_apart), BOTH(test_freed_twice),
 		NATIVE(test_names),         NATIVE(test_limit),        NATIVE(test_malformed),
-		BOTH(test_layers_of_modes), NATIVE(test_clear),
+		BOTH(test_layers_of_modes), NATIVE(test_clear),        NATIVE(test_slow_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,6 +12,20 @@
 
 #define ORACLE "tests/unit/data/python/lines_oracle.py"
 
+/* With marks and without: the same. */
+static int line_at(enum lines_format format, const uint8_t *data, size_t bytes, int first_line, int lasti)
+{
+	struct lines_table table = {.format = format, .first_line = first_line, .data = data, .bytes = bytes};
+	int line = lines_find(&table, lasti);
+	struct lines_mark *marks;
+
+	assert_int_equal(lines_mark(&table, &marks, &table.mark_count), 0);
+	table.marks = marks;
+	assert_int_equal(lines_find(&table, lasti), line);
+	free(marks);
+	return line;
+}
+
 static size_t hex_decode(const char *hex, uint8_t *out)
 {
 	size_t count = 0;
@@ -42,7 +56,7 @@ static size_t compare(enum lines_format format, char *text)
 
 		if (expected < 0)
 			expected = 0;
-		assert_int_equal(lines_find(format, exact, bytes, atoi(first), lasti), expected);
+		assert_int_equal(line_at(format, exact, bytes, atoi(first), lasti), expected);
 		lasti++;
 		count++;
 	}
@@ -135,23 +149,23 @@ static void test_formats(void **state)
 	const uint8_t locations[] = {0xd9, 0, 1, 0xf8, 0xe8, 11, 0xf0, 0x48, 3, 0, 1, 2, 0x80, 0x10};
 
 	(void)state;
-	assert_int_equal(lines_find(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, -1), 10);
-	assert_int_equal(lines_find(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 3), 11);
-	assert_int_equal(lines_find(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 4), 13);
-	assert_int_equal(lines_find(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 303), 13);
-	assert_int_equal(lines_find(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 304), 10);
-	assert_int_equal(lines_find(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 9999), 11);
-	assert_int_equal(lines_find(LINES_PAIRS, pairs, sizeof(pairs), 10, 0), 11);
-	assert_int_equal(lines_find(LINES_PAIRS, pairs, sizeof(pairs), 10, 4), 0);
-	assert_int_equal(lines_find(LINES_PAIRS, pairs, sizeof(pairs), 10, 11), 16);
-	assert_int_equal(lines_find(LINES_PAIRS, pairs, sizeof(pairs), 10, 12), 9);
-	assert_int_equal(lines_find(LINES_PAIRS, pairs, sizeof(pairs), 10, 14), 0);
-	assert_int_equal(lines_find(LINES_LOCATIONS, locations, sizeof(locations), 10, 3), 11);
-	assert_int_equal(lines_find(LINES_LOCATIONS, locations, sizeof(locations), 10, 4), 0);
-	assert_int_equal(lines_find(LINES_LOCATIONS, locations, sizeof(locations), 10, 6), 6);
-	assert_int_equal(lines_find(LINES_LOCATIONS, locations, sizeof(locations), 10, 8), 106);
-	assert_int_equal(lines_find(LINES_LOCATIONS, locations, sizeof(locations), 10, 10), 106);
-	assert_int_equal(lines_find(LINES_LOCATIONS, locations, sizeof(locations), 10, 12), 0);
+	assert_int_equal(line_at(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, -1), 10);
+	assert_int_equal(line_at(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 3), 11);
+	assert_int_equal(line_at(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 4), 13);
+	assert_int_equal(line_at(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 303), 13);
+	assert_int_equal(line_at(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 304), 10);
+	assert_int_equal(line_at(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 9999), 11);
+	assert_int_equal(line_at(LINES_PAIRS, pairs, sizeof(pairs), 10, 0), 11);
+	assert_int_equal(line_at(LINES_PAIRS, pairs, sizeof(pairs), 10, 4), 0);
+	assert_int_equal(line_at(LINES_PAIRS, pairs, sizeof(pairs), 10, 11), 16);
+	assert_int_equal(line_at(LINES_PAIRS, pairs, sizeof(pairs), 10, 12), 9);
+	assert_int_equal(line_at(LINES_PAIRS, pairs, sizeof(pairs), 10, 14), 0);
+	assert_int_equal(line_at(LINES_LOCATIONS, locations, sizeof(locations), 10, 3), 11);
+	assert_int_equal(line_at(LINES_LOCATIONS, locations, sizeof(locations), 10, 4), 0);
+	assert_int_equal(line_at(LINES_LOCATIONS, locations, sizeof(locations), 10, 6), 6);
+	assert_int_equal(line_at(LINES_LOCATIONS, locations, sizeof(locations), 10, 8), 106);
+	assert_int_equal(line_at(LINES_LOCATIONS, locations, sizeof(locations), 10, 10), 106);
+	assert_int_equal(line_at(LINES_LOCATIONS, locations, sizeof(locations), 10, 12), 0);
 }
 
 /* A negative line (a table can say so) is none. */
@@ -160,11 +174,11 @@ static void test_negative(void **state)
 	const uint8_t lnotab[] = {0, (uint8_t)-20}, pairs[] = {2, (uint8_t)-20}, locations[] = {0xe8, 41};
 
 	(void)state;
-	assert_int_equal(lines_find(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 0), 0);
-	assert_int_equal(lines_find(LINES_PAIRS, pairs, sizeof(pairs), 10, 0), 0);
-	assert_int_equal(lines_find(LINES_LOCATIONS, locations, sizeof(locations), 10, 0), 0);
-	assert_int_equal(lines_find(LINES_PAIRS, pairs, sizeof(pairs), -3, -1), 0);
-	assert_int_equal(lines_find(LINES_PAIRS, pairs, sizeof(pairs), 21, 0), 1);
+	assert_int_equal(line_at(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 0), 0);
+	assert_int_equal(line_at(LINES_PAIRS, pairs, sizeof(pairs), 10, 0), 0);
+	assert_int_equal(line_at(LINES_LOCATIONS, locations, sizeof(locations), 10, 0), 0);
+	assert_int_equal(line_at(LINES_PAIRS, pairs, sizeof(pairs), -3, -1), 0);
+	assert_int_equal(line_at(LINES_PAIRS, pairs, sizeof(pairs), 21, 0), 1);
 }
 
 /* A varint that runs out of the table or of its 32 bits, a table that starts in the middle of an entry. */
@@ -175,11 +189,11 @@ static void test_malformed(void **state)
 
 	(void)state;
 	for (size_t size = 0; size <= sizeof(endless); size++)
-		assert_int_equal(lines_find(LINES_LOCATIONS, endless, size, 10, 0), 0);
-	assert_int_equal(lines_find(LINES_LOCATIONS, middle, sizeof(middle), 10, 0), 0);
-	assert_int_equal(lines_find(LINES_LOCATIONS, NULL, 0, 10, 0), 0);
-	assert_int_equal(lines_find(LINES_PAIRS, middle, 1, 10, 0), 0);
-	assert_int_equal(lines_find(LINES_LNOTAB, middle, 1, 10, 0), 10);
+		assert_int_equal(line_at(LINES_LOCATIONS, endless, size, 10, 0), 0);
+	assert_int_equal(line_at(LINES_LOCATIONS, middle, sizeof(middle), 10, 0), 0);
+	assert_int_equal(line_at(LINES_LOCATIONS, NULL, 0, 10, 0), 0);
+	assert_int_equal(line_at(LINES_PAIRS, middle, 1, 10, 0), 0);
+	assert_int_equal(line_at(LINES_LNOTAB, middle, 1, 10, 0), 10);
 }
 
 /* Random bytes in a block exactly as long: nothing is read beyond it (ASan) and nothing overflows (UBSan). */
@@ -200,12 +214,71 @@ static void test_random(void **state)
 		}
 		for (int format = LINES_LNOTAB; format <= LINES_LOCATIONS; format++)
 			for (int lasti = -1; lasti < 200; lasti += 7)
-				assert_true(lines_find((enum lines_format)format, table, bytes, INT_MAX,
-						       lasti) >= 0);
+				assert_true(line_at((enum lines_format)format, table, bytes, INT_MAX,
+						    lasti) >= 0);
 		seed ^= seed << 13;
 		seed ^= seed >> 7;
 		free(table);
 	}
+}
+
+/*
+ * Every instruction of the longest tables that a trace takes: 1.3 million questions, which take minutes where each
+ * one reads its table from the start.
+ */
+static void test_long(void **state)
+{
+	enum { BYTES = 1 << 20, RANGES = BYTES / 2 };
+	/* 2 bytes of code each, one line further. */
+	static const struct {
+		enum lines_format format;
+		uint8_t entry[2];
+		int line; /* of the first instruction, beyond the first line */
+	} formats[] = {{LINES_LNOTAB, {2, 1}, 0}, {LINES_PAIRS, {2, 1}, 1}, {LINES_LOCATIONS, {0xd8, 0}, 1}};
+	uint8_t *data = malloc(BYTES);
+
+	(void)state;
+	alarm(60);
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+		struct lines_table table = {
+			.format = formats[i].format, .first_line = 10, .data = data, .bytes = BYTES};
+		struct lines_mark *marks;
+
+		for (size_t at = 0; at < BYTES; at += 2)
+			memcpy(data + at, formats[i].entry, 2);
+		assert_int_equal(lines_mark(&table, &marks, &table.mark_count), 0);
+		assert_true(table.mark_count <= BYTES / LINES_MARK_BYTES);
+		table.marks = marks;
+		for (int range = RANGES; range-- > 0;)
+			assert_int_equal(lines_find(&table, 2 * range), 10 + formats[i].line + range);
+		assert_int_equal(lines_find(&table, 2 * RANGES),
+				 formats[i].format == LINES_LNOTAB ? 10 + RANGES : 0);
+		free(marks);
+	}
+	alarm(0);
+	free(data);
+}
+
+/* Entries that move nothing on, and one that is as long as the table: what lies on marks and between them. */
+static void test_marks_uneven(void **state)
+{
+	enum { BYTES = 4096 };
+	uint8_t *data = malloc(BYTES);
+
+	(void)state;
+	memset(data, 0, BYTES);
+	data[BYTES - 2] = 6;
+	data[BYTES - 1] = 3;
+	assert_int_equal(line_at(LINES_LNOTAB, data, BYTES, 10, 5), 10);
+	assert_int_equal(line_at(LINES_LNOTAB, data, BYTES, 10, 6), 13);
+	assert_int_equal(line_at(LINES_PAIRS, data, BYTES, 10, 5), 13);
+	assert_int_equal(line_at(LINES_PAIRS, data, BYTES, 10, 6), 0);
+	data[0] = 0xd8;
+	data[BYTES - 2] = 0xd8;
+	assert_int_equal(line_at(LINES_LOCATIONS, data, BYTES, 10, 1), 11);
+	assert_int_equal(line_at(LINES_LOCATIONS, data, BYTES, 10, 3), 12);
+	assert_int_equal(line_at(LINES_LOCATIONS, data, BYTES, 10, 4), 0);
+	free(data);
 }
 
 int main(void)
@@ -213,6 +286,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_formats),   cmocka_unit_test(test_negative),
 		cmocka_unit_test(test_malformed), cmocka_unit_test(test_random),
+		cmocka_unit_test(test_long),      cmocka_unit_test(test_marks_uneven),
 		cmocka_unit_test(test_38),        cmocka_unit_test(test_39),
 		cmocka_unit_test(test_310),       cmocka_unit_test(test_311),
 		cmocka_unit_test(test_312),       cmocka_unit_test(test_313),

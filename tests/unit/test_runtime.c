@@ -155,8 +155,12 @@ static void check_code(const struct python_runtime *runtime, uint64_t address, u
 	assert_int_equal(out.size, event->header.size + lines->header.size);
 	/* Its words about itself may still be on their way out, from line 5. */
 	for (int i = 0; i < MAX_WAITS && (line < 6 || line > 7); i++) {
-		line = lines_find(runtime->offsets->lines, lines->data, lines->bytes, (int)event->first_line,
-				  lasti_of(runtime, frame, address));
+		const struct lines_table table = {.format = runtime->offsets->lines,
+						  .first_line = (int)event->first_line,
+						  .data = lines->data,
+						  .bytes = lines->bytes};
+
+		line = lines_find(&table, lasti_of(runtime, frame, address));
 		usleep(i ? 1000 : 0);
 	}
 	assert_uint_in_range(line, 6, 7);

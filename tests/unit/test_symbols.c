@@ -8,6 +8,7 @@
 
 #include <sys/resource.h>
 
+#include "base/clock.h"
 #include "programs.h"
 #include "symbols/dwarf.h"
 #include "symbols/files.h"
@@ -146,7 +147,8 @@ static int stack_compare(struct symbols *symbols, const char *path, int *inlined
 	assert_int_equal(modules_new(&modules, symbols, program.pid), 0);
 	assert_int_equal(modules->refused, 0);
 	for (size_t i = 0; i < program.depth; i++) {
-		int count = symbols_resolve(symbols, modules, program.stack[i], frames, SYMBOLS_FRAMES_MAX);
+		int count =
+			symbols_resolve(symbols, modules, program.stack[i], NULL, frames, SYMBOLS_FRAMES_MAX);
 
 		assert_true(count > 0);
 		if (!file_vaddr(modules, path, program.stack[i] - 1, &vaddr) ||
@@ -220,7 +222,8 @@ static void stack_names(struct symbols *symbols, const struct modules *modules, 
 
 	out[0] = '\0';
 	for (size_t i = 0; i < program->depth; i++) {
-		int count = symbols_resolve(symbols, modules, program->stack[i], frames, SYMBOLS_FRAMES_MAX);
+		int count = symbols_resolve(symbols, modules, program->stack[i], NULL, frames,
+					    SYMBOLS_FRAMES_MAX);
 
 		assert_true(count > 0);
 		for (int k = 0; k < count && used < room; k++) {
@@ -267,7 +270,7 @@ static void without_dwarf_symbols_name_what_they_cover(void **state)
 	assert_non_null(open);
 	assert_int_equal(strncmp(names, "[stripped+0x", 12), 0);
 	assert_int_equal(strncmp(open + 8, "[stripped+0x", 12), 0);
-	assert_int_equal(symbols_resolve(symbols, modules, program.stack[1], frames, 1), 1);
+	assert_int_equal(symbols_resolve(symbols, modules, program.stack[1], NULL, frames, 1), 1);
 	assert_string_equal(frames[0].function, "outer");
 	assert_string_equal(frames[0].filename, path);
 	assert_int_equal(frames[0].line, 0);
@@ -566,21 +569,21 @@ static void code_without_a_file_is_in_the_perf_map(void **state)
 	assert_int_equal(symbols_new(&symbols), 0);
 	program_start(&program, path);
 	assert_int_equal(modules_new(&modules, symbols, program.pid), 0);
-	assert_int_equal(symbols_resolve(symbols, modules, program.stack[0] + 8, &frame, 1), 1);
+	assert_int_equal(symbols_resolve(symbols, modules, program.stack[0] + 8, NULL, &frame, 1), 1);
 	assert_string_equal(frame.function, "js:one");
 	assert_string_equal(frame.filename, "[anon]");
-	assert_int_equal(symbols_resolve(symbols, modules, program.stack[0] + 0x41, &frame, 1), 1);
+	assert_int_equal(symbols_resolve(symbols, modules, program.stack[0] + 0x41, NULL, &frame, 1), 1);
 	assert_string_equal(frame.function, "js:\\x1btwo");
-	assert_int_equal(symbols_resolve(symbols, modules, program.stack[0] + 0x81, &frame, 1), 1);
+	assert_int_equal(symbols_resolve(symbols, modules, program.stack[0] + 0x81, NULL, &frame, 1), 1);
 	assert_string_equal(frame.function, "[anon]");
 	/* It goes on to be written. */
 	assert_int_equal(write(program.in, "x", 1), 1);
 	assert_int_equal(read(program.out, &again, sizeof(again)), sizeof(again));
-	assert_int_equal(symbols_resolve(symbols, modules, program.stack[0] + 8, &frame, 1), 1);
+	assert_int_equal(symbols_resolve(symbols, modules, program.stack[0] + 8, NULL, &frame, 1), 1);
 	assert_string_equal(frame.function, "js:three");
 	/* In nothing that was mapped. */
-	assert_int_equal(symbols_resolve(symbols, modules, 1, &frame, 1), 0);
-	assert_int_equal(symbols_resolve(symbols, modules, 0, &frame, 1), 0);
+	assert_int_equal(symbols_resolve(symbols, modules, 1, NULL, &frame, 1), 0);
+	assert_int_equal(symbols_resolve(symbols, modules, 0, NULL, &frame, 1), 0);
 	snprintf(map, sizeof(map), "/tmp/perf-%d.map", program.pid);
 	program_end(&program);
 	unlink(map);
@@ -601,8 +604,9 @@ static void the_kernels_page_has_its_name(void **state)
 	for (size_t i = 0; i < modules->count; i++) {
 		if (strcmp(modules->entries[i].path, "[vdso]") != 0)
 			continue;
-		assert_int_equal(symbols_resolve(symbols, modules, modules->entries[i].start + 16, &frame, 1),
-				 1);
+		assert_int_equal(
+			symbols_resolve(symbols, modules, modules->entries[i].start + 16, NULL, &frame, 1),
+			1);
 		assert_string_equal(frame.function, "[vdso]");
 		found = 1;
 	}
@@ -686,6 +690,98 @@ static void damaged_dwarf_does_no_harm(void **state)
 	symbols_free(symbols);
 }
 
+/* The worker takes some tenths of a second for each address in main(): it goes through a million blocks that do not hold it. */
+static const char slow_dwarf[] = ".section .note.GNU-stack,\"\",@progbits\n"
+				 ".section .debug_abbrev,\"\",@progbits\n"
+				 ".uleb128 1; .uleb128 0x11; .byte 1; .uleb128 0x11; .uleb128 1; .uleb128 "
+				 "0x12; .uleb128 7; .uleb128 3; "
+				 ".uleb128 8; .byte 0,0\n"
+				 ".uleb128 2; .uleb128 0x2e; .byte 1; .uleb128 0x11; .uleb128 1; .uleb128 "
+				 "0x12; .uleb128 7; .uleb128 3; "
+				 ".uleb128 8; .byte 0,0\n"
+				 ".uleb128 3; .uleb128 0x0b; .byte 0; .uleb128 0x11; .uleb128 1; .uleb128 "
+				 "0x12; .uleb128 6; .byte 0,0\n"
+				 ".byte 0\n"
+				 ".section .debug_info,\"\",@progbits\n"
+				 ".long .Lend - .Lbegin\n"
+				 ".Lbegin: .short 4; .long 0; .byte 8\n"
+				 ".uleb128 1; .quad main; .quad 4096; .asciz \"slow.c\"\n"
+				 ".uleb128 2; .quad main; .quad 4096; .asciz \"slowly\"\n"
+				 ".rept 1000\n"
+				 ".incbin \"blocks\"\n"
+				 ".endr\n"
+				 ".byte 0,0\n"
+				 ".Lend:\n";
+
+static void slow_program_build(char path[PATH_MAX])
+{
+	static const unsigned char block[] = {3, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0};
+	char file[PATH_MAX];
+	FILE *blocks = fopen(in_folder(file, "blocks"), "we");
+
+	assert_non_null(blocks);
+	for (int i = 0; i < 3000; i++)
+		assert_int_equal(fwrite(block, sizeof(block), 1, blocks), 1);
+	fclose(blocks);
+	text_write(in_folder(file, "dwarf.s"), slow_dwarf);
+	text_write(in_folder(file, "slow.c"),
+		   PROGRAM_TELL "int main(void) { tell(); __asm__ volatile(\"\"); return 0; }\n");
+	assert_int_equal(run("cd %s && gcc -O1 -o slow slow.c dwarf.s", folder), 0);
+	in_folder(path, "slow");
+}
+
+static uint64_t soon_ns(uint64_t after_ns)
+{
+	return clock_ns(CLOCK_MONOTONIC) + after_ns;
+}
+
+/* Who cannot wait for DWARF that is slow to read has the symbol, and what was asked about before; the answer comes later. */
+static void nobody_has_to_wait(void **state)
+{
+	struct symbols_ask ask = {0};
+	struct symbols_frame frames[2];
+	struct symbols *symbols;
+	struct modules *modules;
+	struct program program;
+	char path[PATH_MAX];
+	uint64_t address;
+	int count;
+
+	(void)state;
+	need("gcc");
+	slow_program_build(path);
+	assert_int_equal(symbols_new(&symbols), 0);
+	program_start(&program, path);
+	assert_int_equal(modules_new(&modules, symbols, program.pid), 0);
+	address = program.stack[1];
+	assert_int_equal(symbols_resolve(symbols, modules, address, &ask, frames, 2), -EAGAIN);
+	ask.until_ns = soon_ns(1);
+	assert_int_equal(symbols_resolve(symbols, modules, address, &ask, frames, 2), -EAGAIN);
+	ask.until_ns = soon_ns(1000000);
+	assert_int_equal(symbols_resolve(symbols, modules, address, &ask, frames, 2), -EAGAIN);
+	assert_int_equal(symbols_resolve_plain(symbols, modules, address, frames), 1);
+	assert_string_equal(frames[0].function, "main");
+	/* The worker is at the first one still, and answers both. */
+	assert_int_equal(symbols_resolve(symbols, modules, address + 1, NULL, frames, 2), 1);
+	assert_string_equal(frames[0].function, "slowly");
+	ask.until_ns = 0;
+	assert_int_equal(symbols_resolve(symbols, modules, address, &ask, frames, 2), 1);
+	assert_string_equal(frames[0].function, "slowly");
+
+	/* A process whose files have cost its share is asked for nothing more; what is known is known to it, too. */
+	ask.until_ns = UINT64_MAX;
+	assert_int_equal(symbols_share_new(&ask.share, 50000000), 0);
+	for (uint64_t i = 2; (count = symbols_prepare(symbols, modules, address + i, &ask)) == 0; i++)
+		assert_true(i < 1000);
+	assert_int_equal(count, -ETIME);
+	assert_int_equal(symbols_resolve(symbols, modules, address + 1000, &ask, frames, 2), -ETIME);
+	assert_int_equal(symbols_resolve(symbols, modules, address, &ask, frames, 2), 1);
+	symbols_share_free(ask.share);
+	program_end(&program);
+	modules_free(modules);
+	symbols_free(symbols);
+}
+
 static int folder_make(void **state)
 {
 	(void)state;
@@ -719,6 +815,7 @@ int main(void)
 		cmocka_unit_test(the_kernels_page_has_its_name),
 		cmocka_unit_test(names_that_explode_are_left_alone),
 		cmocka_unit_test(damaged_dwarf_does_no_harm),
+		cmocka_unit_test(nobody_has_to_wait),
 	};
 
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);

@@ -7,13 +7,14 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/spans.h"
 #include "symbols/demangle.h"
 #include "symbols/memo.h"
-#include "symbols/spans.h"
 #include "symbols/worker.h"
 
 static uint64_t value_at(const struct spans *spans, uint64_t address)
@@ -23,20 +24,25 @@ static uint64_t value_at(const struct spans *spans, uint64_t address)
 	return span ? span->value : 0;
 }
 
+static int span_add(struct spans *spans, uint64_t start, uint64_t end, uint64_t rank, uint64_t value)
+{
+	return spans_add(spans, &(struct span){.start = start, .end = end, .rank = rank, .value = value});
+}
+
 static void the_innermost_span_is_found(void **state)
 {
 	struct spans spans = {0};
 
 	(void)state;
 	assert_null(spans_find(&spans, 5));
-	assert_int_equal(spans_add(&spans, 10, 100, 1), 0);
-	assert_int_equal(spans_add(&spans, 20, 30, 2), 0);
-	assert_int_equal(spans_add(&spans, 22, 24, 3), 0);
-	assert_int_equal(spans_add(&spans, 10, 12, 4), 0);
-	assert_int_equal(spans_add(&spans, 200, 300, 5), 0);
-	assert_int_equal(spans_add(&spans, 50, 50, 6), 0); /* nothing */
-	assert_int_equal(spans_add(&spans, 60, 40, 7), 0);
-	spans_sort(&spans);
+	assert_int_equal(span_add(&spans, 10, 100, 0, 1), 0);
+	assert_int_equal(span_add(&spans, 20, 30, 0, 2), 0);
+	assert_int_equal(span_add(&spans, 22, 24, 0, 3), 0);
+	assert_int_equal(span_add(&spans, 10, 12, 0, 4), 0);
+	assert_int_equal(span_add(&spans, 200, 300, 0, 5), 0);
+	assert_int_equal(span_add(&spans, 50, 50, 0, 6), 0); /* nothing */
+	assert_int_equal(span_add(&spans, 60, 40, 0, 7), 0);
+	assert_int_equal(spans_sort(&spans), 0);
 	assert_int_equal(value_at(&spans, 9), 0);
 	assert_int_equal(value_at(&spans, 10), 4);
 	assert_int_equal(value_at(&spans, 12), 1);
@@ -49,6 +55,75 @@ static void the_innermost_span_is_found(void **state)
 	assert_int_equal(value_at(&spans, 299), 5);
 	assert_int_equal(value_at(&spans, 300), 0);
 	assert_int_equal(value_at(&spans, UINT64_MAX), 0);
+	spans_free(&spans);
+}
+
+/* Against what the words say: of those that cover it the one that begins last, then of the highest rank, then the shortest. */
+static uint64_t value_expected(const struct span *all, size_t count, uint64_t address)
+{
+	const struct span *best = NULL;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct span *span = &all[i];
+
+		if (address < span->start || address >= span->end)
+			continue;
+		if (!best || span->start > best->start ||
+		    (span->start == best->start &&
+		     (span->rank > best->rank || (span->rank == best->rank && span->end < best->end))))
+			best = span;
+	}
+	return best ? best->value : 0;
+}
+
+static void spans_lie_in_any_way(void **state)
+{
+	struct span all[12];
+	unsigned int seed = 1;
+
+	(void)state;
+	for (int round = 0; round < 5000; round++) {
+		struct spans spans = {0};
+		size_t count = (size_t)(rand_r(&seed) % 12);
+
+		for (size_t i = 0; i < count; i++) {
+			uint64_t start = (uint64_t)(rand_r(&seed) % 20);
+
+			/* No two that the words do not tell apart. */
+			all[i] = (struct span){start, start + (uint64_t)(rand_r(&seed) % 20), i + 1, i / 2};
+			assert_int_equal(spans_add(&spans, &all[i]), 0);
+		}
+		assert_int_equal(spans_sort(&spans), 0);
+		assert_true(spans.count <= 2 * count);
+		for (uint64_t address = 0; address < 42; address++) {
+			uint64_t found = value_at(&spans, address);
+			uint64_t expected = value_expected(all, count, address);
+
+			if (found != expected) /* the same range twice */
+				assert_true(found && expected &&
+					    all[found - 1].start == all[expected - 1].start &&
+					    all[found - 1].end == all[expected - 1].end &&
+					    all[found - 1].rank == all[expected - 1].rank);
+		}
+		spans_free(&spans);
+	}
+}
+
+/* A million questions behind as many spans that end before what is asked: hours where each of them is looked at. */
+static void short_spans_hide_no_long_one(void **state)
+{
+	enum { COUNT = 1000000 };
+	struct spans spans = {0};
+
+	(void)state;
+	alarm(60);
+	assert_int_equal(span_add(&spans, 0, 4 * COUNT, 0, 1), 0);
+	for (uint64_t i = 0; i < COUNT; i++)
+		assert_int_equal(span_add(&spans, i, i + 1, 0, 2), 0);
+	assert_int_equal(spans_sort(&spans), 0);
+	for (uint64_t i = 0; i < COUNT; i++)
+		assert_int_equal(value_at(&spans, 2 * COUNT + i), 1);
+	alarm(0);
 	spans_free(&spans);
 }
 
@@ -115,16 +190,18 @@ static void check_worker(struct worker *worker)
 {
 	struct worker_frame frames[WORKER_FRAMES_MAX];
 
-	assert_int_equal(worker_frames(worker, 0, 0, "_Znwm", frames), 1);
+	assert_int_equal(worker_frames(worker, 0, 0, "_Znwm", UINT64_MAX, frames), 1);
 	assert_string_equal(frames[0].function, "operator new(unsigned long)");
 	assert_string_equal(frames[0].filename, "");
 	assert_int_equal(frames[0].line, 0);
-	assert_int_equal(worker_frames(worker, 0, 0, "", frames), 0);
-	assert_int_equal(worker_frames(worker, 99, 0x1000, "", frames), 0); /* a file that it does not have */
+	assert_int_equal(worker_frames(worker, 0, 0, "", UINT64_MAX, frames), 0);
+	assert_int_equal(worker_frames(worker, 99, 0x1000, "", UINT64_MAX, frames),
+			 0); /* a file that it does not have */
 }
 
 static void a_worker_is_there_when_it_is_needed(void **state)
 {
+	struct worker_frame frames[WORKER_FRAMES_MAX];
 	uint64_t first, second;
 	struct worker *worker;
 	int status, fd;
@@ -154,7 +231,8 @@ static void a_worker_is_there_when_it_is_needed(void **state)
 	assert_int_equal(worker_generation(worker, &second), 0);
 	assert_true(first != second);
 	fd = dup(0);
-	assert_int_equal(worker_open(worker, 1, fd, -1) < 0, 1); /* no ELF file */
+	assert_int_equal(worker_open(worker, 1, fd, -1), 0); /* no ELF file */
+	assert_true(worker_frames(worker, 1, 0x1000, "_Znwm", UINT64_MAX, frames) < 0);
 	check_worker(worker);
 	assert_int_equal(worker_generation(worker, &first), 0);
 	assert_true(first == second);
@@ -167,6 +245,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_innermost_span_is_found),
+		cmocka_unit_test(spans_lie_in_any_way),
+		cmocka_unit_test(short_spans_hide_no_long_one),
 		cmocka_unit_test(what_was_found_is_kept),
 		cmocka_unit_test(names_are_as_their_programmers_wrote_them),
 		cmocka_unit_test(a_worker_is_there_when_it_is_needed),

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "ranges.h"
 #include "records.h"
@@ -570,6 +571,51 @@ static void test_meta(void **state)
 	snapshot_free(snapshot);
 }
 
+static int feed_instruction(struct trace *trace, uint64_t stack_id, uint64_t code_id, int lasti)
+{
+	unsigned char data[sizeof(struct event_stack) + sizeof(struct event_frame)] = {0};
+	struct event_stack *event = (void *)data;
+
+	event->header = header_of(EVENT_STACK, sizeof(data));
+	event->stack_id = stack_id;
+	event->nframe = event->total = 1;
+	event->frames[0].code_id = code_id;
+	event->frames[0].lasti = lasti;
+	return trace_feed(trace, event, sizeof(data));
+}
+
+/*
+ * A block of each line of one code object, whose line table is as long as one may be. It takes minutes where every frame
+ * reads the table from its start.
+ */
+static void test_long_lines(void **state)
+{
+	enum { BYTES = 1 << 20, LINES = 250000, LINES_APART = 2 };
+	struct trace *trace = *state;
+	struct snapshot *snapshot;
+	uint8_t *lines = malloc(BYTES);
+
+	alarm(60);
+	for (size_t at = 0; at < BYTES; at += 2) {
+		lines[at] = 2;
+		lines[at + 1] = 1;
+	}
+	assert_int_equal(feed_code(trace, 1, "long.py", "f", 1, 0, BYTES), 0);
+	assert_int_equal(feed_lines(trace, 1, 0, lines, BYTES), 0);
+	for (int line = 1; line <= LINES; line++) {
+		assert_int_equal(feed_instruction(trace, (uint64_t)line, 1, 2 * LINES_APART * line), 0);
+		assert_int_equal(feed_alloc(trace, 16 * (uint64_t)line, 8, (uint64_t)line), 0);
+	}
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_int_equal(snapshot->traceback_count, LINES);
+	for (int line = 1; line <= LINES; line++)
+		assert_int_equal(snapshot->frames[snapshot->tracebacks[line - 1].first].line,
+				 1 + LINES_APART * line);
+	alarm(0);
+	snapshot_free(snapshot);
+	free(lines);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -597,6 +643,7 @@ int main(void)
 		TEST(test_reset_peak),
 		TEST(test_clear),
 		TEST(test_meta),
+		TEST(test_long_lines),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "cli/cli.h"
 
 #define LOOK_NS    100000000ull /* between two looks for a container that is to come, */
@@ -125,7 +126,8 @@ static int targets_add(struct targets *targets, struct session *session, const p
 {
 	int err = 0;
 
-	for (size_t i = 0; i < count && !err; i++)
+	/* Who asks for the end while many are attached to does not wait for the others. */
+	for (size_t i = 0; i < count && !err && !interrupt_pending(); i++)
 		if (!is_seen(targets, pids[i]))
 			err = target_add(targets, session, pids[i]);
 	return err;
@@ -154,7 +156,9 @@ int targets_attach(struct targets *targets, struct session *session)
 	for (size_t i = 0; i < targets->set->container_count; i++)
 		if (target_set_is_awaited(targets->set, &targets->set->containers[i]))
 			log_info("waiting for container %s", targets->set->containers[i].text);
-	return targets->attached || targets_waiting(targets) ? 0 : targets_none_print(targets->set, count);
+	if (targets->attached || targets_waiting(targets) || interrupt_pending())
+		return 0;
+	return targets_none_print(targets->set, count);
 }
 
 /* A container that is to come, or has, and runs no Python yet. */

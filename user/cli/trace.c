@@ -79,7 +79,8 @@ static int reports_print(struct run *run, int at_end)
 
 static int stop_wanted(struct run *run, int *interrupts)
 {
-	if (signals_end(run->signals, run->launch, interrupts) || live_stop_wanted(&run->live))
+	run->hurried = signals_end(run->signals, run->launch, interrupts);
+	if (run->hurried || live_stop_wanted(&run->live))
 		return 1;
 	return run->options.duration_ns &&
 	       clock_ns(CLOCK_MONOTONIC) - run->start_ns >= run->options.duration_ns;
@@ -235,7 +236,7 @@ static int run_finish(struct run *run)
 	targets_give_up(&run->targets);
 	if (!run->options.command.count && !run->targets.attached)
 		return EXIT_FAILED;
-	err = session_stop(run->session);
+	err = session_stop(run->session, run->hurried);
 	if (err)
 		error_print(err, NULL, "the last events");
 	live_finish(&run->live);

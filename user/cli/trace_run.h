@@ -18,6 +18,7 @@ struct run {
 	struct targets targets;
 	int signals; /* signals_catch() */
 	int status;  /* of the command */
+	int hurried; /* a signal has asked for the end */
 	struct late command;
 	unsigned int command_looks;
 	int command_refused; /* what it loaded cannot be traced: that has been told */

@@ -359,6 +359,9 @@ static void native_print(FILE *out, const struct snapshot *snapshot)
 	if (meta->frames_unnamed)
 		fprintf(out, "  native frames of which only the address is known: %s\n",
 			count_format(text, meta->frames_unnamed));
+	if (meta->frames_slow)
+		fprintf(out, "  native frames whose files took too long to read: %s\n",
+			count_format(text, meta->frames_slow));
 	fprintf(out, "  native tracebacks that end early, in code without frame pointers: %s\n",
 		meta->stacks_cut ? count_format(text, meta->stacks_cut) : "none");
 }

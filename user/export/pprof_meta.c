@@ -75,6 +75,7 @@ static const struct meta_field meta_fields[] = {
 	NUMBER(records_malformed),
 	NUMBER(layer),
 	NUMBER(frames_unnamed),
+	NUMBER(frames_slow),
 	NUMBER(stacks_cut),
 	NUMBER(rounded_blocks),
 	NUMBER(sample_bytes),

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "probe/function_option.h"
@@ -235,11 +236,18 @@ static int is_same_file(const struct process_map *a, const struct process_map *b
 	       a->device_minor == b->device_minor;
 }
 
+/* 1: one process's files have taken so long that no more of them are looked into. */
+static int is_too_slow(uint64_t began_ns)
+{
+	return clock_ns(CLOCK_THREAD_CPUTIME_ID) - began_ns > PLAN_NATIVE_SHARE_NS;
+}
+
 int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_file **list, size_t *count)
 {
+	uint64_t began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	const struct process_map *last = NULL;
 	struct plan_file *found = NULL;
-	size_t found_count = 0, room = 0;
+	size_t found_count = 0, room = 0, unlooked = 0;
 	struct process_maps maps;
 	int err = process_maps_read(pid, &maps);
 
@@ -253,6 +261,10 @@ int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_
 		if (!map->executable || (last && is_same_file(map, last)))
 			continue;
 		last = map;
+		if (is_too_slow(began_ns)) {
+			unlooked++;
+			continue;
+		}
 		has = plan_native_map(pid, map, cache, &file);
 		if (has < 0)
 			err = has;
@@ -264,6 +276,11 @@ int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_
 			found[found_count++] = file;
 	}
 	process_maps_free(&maps);
+	if (unlooked)
+		log_info(
+			"PID %d: %zu of the files that it has mapped are not looked into for allocators: the "
+			"others took more than %llu s",
+			pid, unlooked, PLAN_NATIVE_SHARE_NS / 1000000000);
 	if (err) {
 		free(found);
 		return err;

@@ -21,13 +21,17 @@ struct plan_file {
 
 struct plan_native_cache;
 
+/* CPU time for files of one process that were not seen before; a hundred libraries take a quarter of a second. */
+#define PLAN_NATIVE_SHARE_NS 2000000000ull
+
 /* opts: copied, what it points to is borrowed until the cache is freed; NULL: none. 0, -ENOMEM. */
 int plan_native_cache_new(struct plan_native_cache **out, const struct plan_native_opts *opts);
 void plan_native_cache_free(struct plan_native_cache *cache);
 
 /*
  * The files with an allocator among those that the process has mapped code of, each once, in the order of their addresses;
- * none is no error. A file that cannot be looked into is told (log_info), once. 0, the caller frees *list (free()); -ESRCH,
+ * none is no error. A file that cannot be looked into is told (log_info), once; so are those that are left when the others have
+ * taken PLAN_NATIVE_SHARE_NS. 0, the caller frees *list (free()); -ESRCH,
  * -EPERM, -ENOMEM.
  */
 int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_file **list, size_t *count);

@@ -258,6 +258,7 @@ int session_drain(struct session *session)
 		session_census_due(session, now);
 		for (size_t i = 0; i < session->count; i++)
 			member_symbols_watch(session, session->members[i], now);
+		session_names_prepare(session);
 	}
 	session_governor_due(session, clock_ns(CLOCK_MONOTONIC));
 	if (clock_ns(CLOCK_MONOTONIC) - session->loss_ns >= LOSS_PERIOD_NS) {
@@ -268,8 +269,9 @@ int session_drain(struct session *session)
 	return count;
 }
 
-int session_stop(struct session *session)
+int session_stop(struct session *session, int hurried)
 {
+	session_names_end(session, hurried);
 	session->opts.watch = ABI_WATCH_NONE; /* nobody is picked up any more */
 	/* What the events after the last reading tell of may be dead again: none after it. */
 	session_census(session);
@@ -283,6 +285,8 @@ int session_stop(struct session *session)
 	attach_detach(session->attach);
 	session_pull(session);
 	newborns_end(session);
+	if (!hurried)
+		session_names_end(session, 0); /* what the census has taken is no time for names */
 	session_name(session);
 	if (session->unlooked)
 		log_info("%zu program%s ended before %s could be looked at, without an event: %s in no table",

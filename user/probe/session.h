@@ -82,9 +82,9 @@ int session_ends_fd(const struct session *session);
 void session_census(struct session *session);
 /*
  * Reads the heaps a last time, stops the clock for every process at once, takes the probes out (see attach_detach()),
- * drains the rest and the loss counters. 0, -errno.
+ * drains the rest and the loss counters. hurried: somebody waits for the end, and what is slow is left. 0, -errno.
  */
-int session_stop(struct session *session);
+int session_stop(struct session *session, int hurried);
 /* Brings the loss counters into the trace, for a report while it runs; a session does so twice a second besides. */
 int session_count_loss(struct session *session);
 /*

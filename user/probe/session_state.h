@@ -21,9 +21,25 @@
 struct member_symbols {
 	struct modules *modules[MEMBER_MODULES]; /* the newest last */
 	size_t count;
-	struct modules *told;  /* all that it has mapped since it began; NULL: it was there before */
-	size_t watched, named; /* trace_unnamed_next()'s cursors: whose files are open, which have names */
+	struct modules *told; /* all that it has mapped since it began; NULL: it was there before */
+	/* trace_unnamed_next()'s cursors: whose files are open, which were looked up ahead of time, which have names. */
+	size_t watched, prepared, named;
+	struct symbols_share *share; /* NULL: nothing was asked */
+	int late;                    /* some were not waited for: they may be known by now */
 	uint64_t looked_ns;
+};
+
+/* When a wait for names is over, by either of two clocks: symbols_worker_ns() and CLOCK_MONOTONIC. */
+struct names_end {
+	uint64_t worker_ns, wall_ns;
+};
+
+/* How long the session may wait for names. Zero-initialise. */
+struct names_time {
+	uint64_t left_ns, filled_ns; /* while others are traced: a share of the time that passes */
+	int ends;                    /* the session does, and no name is waited for after: */
+	struct names_end end;
+	size_t turn; /* the member that is looked up for next */
 };
 
 struct member {
@@ -73,6 +89,7 @@ struct session {
 	struct attach *attach;
 	struct plan_caches plans;
 	struct symbols *symbols; /* NULL: no native frame has been seen */
+	struct names_time names_time;
 	struct trace *trace;
 	struct member **members;
 	size_t count, member_room;
@@ -196,9 +213,16 @@ int member_symbols_look(struct session *session, struct member *member);
 void member_symbols_end(struct member *member);
 /* Has the files of addresses that are new opened. */
 void member_symbols_watch(struct session *session, struct member *member, uint64_t now);
-/* Feeds the names of the addresses that have none yet. 0, -errno. */
+/*
+ * Feeds the names of the addresses that have none yet. 0, -errno. It waits for those that were not looked up ahead of time, but
+ * not so long that other processes lose events; the others are fed as what took too long.
+ */
 int member_symbols_name(struct session *session, struct member *member);
 void session_name(struct session *session);
+/* Looks names up ahead of time, for some milliseconds. */
+void session_names_prepare(struct session *session);
+/* The session ends: from here on no name is waited for longer than that. */
+void session_names_end(struct session *session, int hurried);
 
 /* BPF traces a process that is none of ours: it does no more, and its records are of nobody. */
 void session_discard(struct session *session, uint32_t pid);

@@ -12,44 +12,20 @@
  */
 #include "python/lines.h"
 
+#include <errno.h>
 #include <limits.h>
+#include <stdlib.h>
+
+#include "base/array.h"
 
 #define CODE_UNIT 2 /* bytes, 3.11+ */
+#define NO_LINE   (-1)
 
 enum { CODE_LINE_1 = 11, CODE_LINE_2 = 12, CODE_NO_COLUMNS = 13, CODE_LONG = 14, CODE_NONE = 15 };
 
 static int line_of(int64_t line)
 {
 	return line < 0 || line > INT_MAX ? 0 : (int)line;
-}
-
-static int lnotab_find(const uint8_t *table, size_t bytes, int64_t line, int lasti)
-{
-	int64_t address = 0;
-
-	for (size_t i = 0; i + 1 < bytes; i += 2) {
-		address += table[i];
-		if (address > lasti)
-			break;
-		line += (int8_t)table[i + 1];
-	}
-	return line_of(line);
-}
-
-static int pairs_find(const uint8_t *table, size_t bytes, int64_t line, int lasti)
-{
-	int64_t end = 0;
-
-	for (size_t i = 0; i + 1 < bytes; i += 2) {
-		int8_t delta = (int8_t)table[i + 1];
-
-		end += table[i];
-		if (delta != INT8_MIN)
-			line += delta;
-		if (end > lasti)
-			return delta == INT8_MIN ? 0 : line_of(line);
-	}
-	return 0;
 }
 
 /* The signed varint at table[at]. 0; -1 when it does not end within the table or within 32 bits. */
@@ -69,44 +45,115 @@ static int varint_read(const uint8_t *table, size_t bytes, size_t at, int64_t *o
 	return -1;
 }
 
-static int locations_find(const uint8_t *table, size_t bytes, int64_t line, int lasti)
+/* An entry: the addresses before next.address, from where the last one ended. */
+struct range {
+	struct lines_mark next;
+	int64_t line; /* NO_LINE: none */
+};
+
+static int pair_next(const struct lines_table *table, const struct lines_mark *from, struct range *out)
 {
-	int64_t end = 0;
-	size_t at = 0;
+	const uint8_t *pair = table->data + from->at;
+	int8_t delta;
 
-	while (at < bytes) {
-		int code = table[at] >> 3 & 15;
-		int64_t delta = 0;
-
-		if (!(table[at] & 128))
-			return 0;
-		if (code == CODE_LINE_1 || code == CODE_LINE_2)
-			delta = code - CODE_LINE_1 + 1;
-		else if ((code == CODE_NO_COLUMNS || code == CODE_LONG) &&
-			 varint_read(table, bytes, at + 1, &delta))
-			return 0;
-		line += delta;
-		end += ((table[at] & 7) + 1) * CODE_UNIT;
-		if (end > lasti)
-			return code == CODE_NONE ? 0 : line_of(line);
-		do
-			at++;
-		while (at < bytes && !(table[at] & 128));
+	if (table->bytes - from->at < 2)
+		return 0;
+	delta = (int8_t)pair[1];
+	out->next = (struct lines_mark){from->address + pair[0], from->line + delta, from->at + 2};
+	if (table->format == LINES_LNOTAB) {
+		out->line = from->line;
+		return 1;
 	}
+	if (delta == INT8_MIN)
+		out->next.line = from->line;
+	out->line = delta == INT8_MIN ? NO_LINE : out->next.line;
+	return 1;
+}
+
+static int location_next(const struct lines_table *table, const struct lines_mark *from, struct range *out)
+{
+	const uint8_t *data = table->data;
+	size_t at = from->at;
+	int64_t delta = 0;
+	int code;
+
+	if (at >= table->bytes || !(data[at] & 128))
+		return 0;
+	code = data[at] >> 3 & 15;
+	if (code == CODE_LINE_1 || code == CODE_LINE_2)
+		delta = code - CODE_LINE_1 + 1;
+	else if ((code == CODE_NO_COLUMNS || code == CODE_LONG) &&
+		 varint_read(data, table->bytes, at + 1, &delta))
+		return 0;
+	out->next.address = from->address + (uint64_t)((data[at] & 7) + 1) * CODE_UNIT;
+	out->next.line = from->line + delta;
+	out->line = code == CODE_NONE ? NO_LINE : out->next.line;
+	do
+		at++;
+	while (at < table->bytes && !(data[at] & 128));
+	out->next.at = at;
+	return 1;
+}
+
+/* 1; 0: the table ends there, or is malformed. */
+static int range_next(const struct lines_table *table, const struct lines_mark *from, struct range *out)
+{
+	return table->format == LINES_LOCATIONS ? location_next(table, from, out)
+						: pair_next(table, from, out);
+}
+
+static struct lines_mark table_start(const struct lines_table *table)
+{
+	return (struct lines_mark){.line = table->first_line};
+}
+
+int lines_mark(const struct lines_table *table, struct lines_mark **marks, size_t *count)
+{
+	struct lines_mark from = table_start(table), *made = NULL;
+	size_t made_count = 0, room = 0, last = 0;
+	struct range range;
+
+	for (; range_next(table, &from, &range); from = range.next) {
+		if (range.next.at - last < LINES_MARK_BYTES)
+			continue;
+		if (array_reserve(&made, &room, made_count, 1, sizeof(*made))) {
+			free(made);
+			return -ENOMEM;
+		}
+		made[made_count++] = range.next;
+		last = range.next.at;
+	}
+	*marks = made;
+	*count = made_count;
 	return 0;
 }
 
-int lines_find(enum lines_format format, const uint8_t *table, size_t bytes, int first_line, int lasti)
+/* The last mark at or before the address: whatever ends there lies behind the ones before it. */
+static struct lines_mark mark_find(const struct lines_table *table, uint64_t address)
 {
-	if (lasti < 0)
-		return line_of(first_line);
-	switch (format) {
-	case LINES_LNOTAB:
-		return lnotab_find(table, bytes, first_line, lasti);
-	case LINES_PAIRS:
-		return pairs_find(table, bytes, first_line, lasti);
-	case LINES_LOCATIONS:
-		return locations_find(table, bytes, first_line, lasti);
+	size_t low = 0;
+
+	for (size_t high = table->mark_count; low < high;) {
+		size_t middle = low + (high - low) / 2;
+
+		if (table->marks[middle].address <= address)
+			low = middle + 1;
+		else
+			high = middle;
 	}
-	return 0;
+	return low ? table->marks[low - 1] : table_start(table);
+}
+
+int lines_find(const struct lines_table *table, int lasti)
+{
+	struct lines_mark from;
+	struct range range;
+
+	if (lasti < 0)
+		return line_of(table->first_line);
+	for (from = mark_find(table, (uint64_t)lasti); range_next(table, &from, &range); from = range.next)
+		if (range.next.address > (uint64_t)lasti)
+			return line_of(range.line);
+	/* A pair of co_lnotab holds until the next one, the last of them for the rest. */
+	return table->format == LINES_LNOTAB ? line_of(from.line) : 0;
 }

@@ -54,6 +54,7 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	sum->frames_unknown += one->frames_unknown;
 	sum->records_malformed += one->records_malformed;
 	sum->frames_unnamed += one->frames_unnamed;
+	sum->frames_slow += one->frames_slow;
 	sum->stacks_cut += one->stacks_cut;
 	sum->rounded_blocks += one->rounded_blocks;
 	sum->regions_dropped += one->regions_dropped;

@@ -110,7 +110,8 @@ struct snapshot_meta {
 	uint64_t loss[LOSS_COUNT];
 	uint64_t frees_unknown, replaced, stacks_unknown, frames_unknown, records_malformed;
 	uint64_t frames_unnamed; /* native frames of which only the address is known */
-	uint64_t stacks_cut;     /* tracebacks whose native frames end early */
+	uint64_t frames_slow; /* those of which the file was not read to the end, since that takes too long */
+	uint64_t stacks_cut;  /* tracebacks whose native frames end early */
 	uint64_t
 		sample_bytes; /* traces hold a sample, with this mean (stats/estimate.h); 0: all blocks. Of several processes the greatest */
 	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */

@@ -10,11 +10,10 @@
 
 #include <errno.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "symbols/demangle.h"
 
-#define SPENT_MAX_NS 30000000000ull /* on one file; 100,000 places in CPython take 2 s */
+#define SPENT_MAX_NS 10000000000ull /* of CPU time, on one file; 100,000 places in CPython take 2 s */
 
 /* A worker is there; what is known of another one's files is forgotten. 0, -errno. */
 static int worker_meet(struct symbols *symbols)
@@ -55,8 +54,6 @@ static int dwarf_hand(struct symbols *symbols, struct file *file)
 	if (elf_file_dwarf(file->elf, &fd, &alternate_fd))
 		return 0;
 	err = worker_open(symbols->worker, file->number, fd, alternate_fd);
-	if (err == -ENOENT || err == -ENOEXEC)
-		return 0;
 	file->dwarf = FILE_DWARF_THERE;
 	if (err)
 		return err;
@@ -66,9 +63,9 @@ static int dwarf_hand(struct symbols *symbols, struct file *file)
 }
 
 /* What is found costs the file's time, whatever comes of it. */
-static void time_spend(struct symbols *symbols, struct file *file, uint64_t began_ns)
+static void time_spend(struct symbols *symbols, struct file *file, uint64_t before_ns)
 {
-	file->spent_ns += clock_ns(CLOCK_MONOTONIC) - began_ns;
+	file->spent_ns += worker_spent_ns(symbols->worker) - before_ns;
 	if (file->spent_ns <= SPENT_MAX_NS)
 		return;
 	if (file->dwarf == FILE_DWARF_THERE)
@@ -76,28 +73,33 @@ static void time_spend(struct symbols *symbols, struct file *file, uint64_t bega
 	names_give_up(symbols, file);
 }
 
-/* Once. -errno: the worker has ended, or is to. */
+/* Once. -EAGAIN; -errno: the worker has ended, or is to. */
 static int frames_try(struct symbols *symbols, struct file *file, uint64_t vaddr, const char *symbol,
-		      struct worker_frame frames[WORKER_FRAMES_MAX])
+		      uint64_t until_ns, struct worker_frame frames[WORKER_FRAMES_MAX])
 {
-	int err = dwarf_hand(symbols, file);
+	int count = dwarf_hand(symbols, file);
 
-	if (err)
-		return err;
+	if (count)
+		return count;
 	if (file->plain_names)
 		symbol = "";
 	if (file->dwarf == FILE_DWARF_NONE && !demangle_wanted(symbol))
 		return 0;
-	return worker_frames(symbols->worker, file->dwarf == FILE_DWARF_THERE ? file->number : 0, vaddr,
-			     symbol, frames);
+	count = worker_frames(symbols->worker, file->dwarf == FILE_DWARF_THERE ? file->number : 0, vaddr,
+			      symbol, until_ns, frames);
+	if (count != -ENOENT && count != -ENOEXEC)
+		return count;
+	/* It has none that can be read; its symbol is still to be demangled. */
+	file->dwarf = FILE_DWARF_NONE;
+	return frames_try(symbols, file, vaddr, symbol, until_ns, frames);
 }
 
 int ask_frames(struct symbols *symbols, struct file *file, uint64_t vaddr, const char *symbol,
-	       struct worker_frame frames[WORKER_FRAMES_MAX])
+	       uint64_t until_ns, struct worker_frame frames[WORKER_FRAMES_MAX])
 {
 	/* With the DWARF shared, alone, without DWARF, and without names there is nothing left to ask. */
 	for (int attempt = 0; attempt < 4; attempt++) {
-		uint64_t began_ns = clock_ns(CLOCK_MONOTONIC);
+		uint64_t before_ns = worker_spent_ns(symbols->worker);
 		uint32_t others;
 		int count = worker_meet(symbols);
 
@@ -106,9 +108,11 @@ int ask_frames(struct symbols *symbols, struct file *file, uint64_t vaddr, const
 			return 0;
 		}
 		others = symbols->handed - (file->generation == symbols->generation);
-		count = frames_try(symbols, file, vaddr, symbol, frames);
+		count = frames_try(symbols, file, vaddr, symbol, until_ns, frames);
+		if (count == -EAGAIN)
+			return count;
 		if (file->dwarf == FILE_DWARF_THERE || !file->plain_names)
-			time_spend(symbols, file, began_ns);
+			time_spend(symbols, file, before_ns);
 		if (count >= 0)
 			return count;
 		worker_stop(symbols->worker);

@@ -13,8 +13,8 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "base/spans.h"
 #include "symbols/demangle.h"
-#include "symbols/spans.h"
 #include "target/elf_section.h"
 
 #define DEPTH_MAX 64 /* of what is nested in a unit, and in a function */
@@ -42,7 +42,7 @@ static int die_add_ranges(Dwarf_Die *die, struct spans *spans, uint64_t value)
 
 	while (!err && (offset = dwarf_ranges(die, offset, &base, &start, &end)) > 0)
 		if (start) /* what the linker has thrown away lies at 0 */
-			err = spans_add(spans, start, end, value);
+			err = spans_add(spans, &(struct span){.start = start, .end = end, .value = value});
 	return err;
 }
 
@@ -64,8 +64,7 @@ static int units_index(struct dwarf_file *file)
 		file->units[file->unit_count] = (struct dwarf_unit){.die = dwarf_dieoffset(&die)};
 		err = die_add_ranges(&die, &file->ranges, file->unit_count++);
 	}
-	spans_sort(&file->ranges);
-	return err;
+	return err ? err : spans_sort(&file->ranges);
 }
 
 static int sections_begin(Elf *elf, Dwarf **dwarf)
@@ -245,10 +244,11 @@ static int function_find(struct dwarf_file *file, struct dwarf_unit *unit, Dwarf
 
 	if (!unit->indexed) {
 		unit->indexed = 1;
-		err = functions_index(&unit->functions, unit_die, 0);
-		spans_sort(&unit->functions);
-		if (err)
+		err = functions_index(&unit->functions, unit_die, 0) ?: spans_sort(&unit->functions);
+		if (err) {
+			spans_free(&unit->functions);
 			return err;
+		}
 	}
 	found = spans_find(&unit->functions, vaddr);
 	return found && dwarf_offdie(file->dwarf, found->value, out);

@@ -34,7 +34,8 @@ struct file {
 	/* For symbols.c: what the worker has of it. */
 	enum { FILE_DWARF_UNKNOWN, FILE_DWARF_THERE, FILE_DWARF_NONE } dwarf;
 	uint64_t generation; /* of the worker that was given it; 0: none */
-	uint64_t spent_ns;   /* waiting for the worker's answers about it */
+	uint64_t spent_ns;   /* worker_spent_ns() for answers about it */
+	int tables_read;     /* its symbols were asked for: to ask again is cheap */
 	int plain_names;     /* its names are not demangled: the worker has ended over one */
 
 	struct file *next; /* with the same hash */

@@ -14,7 +14,8 @@
 #include "target/tmp_dir.h"
 
 #define PIECE_BYTES 65536u
-#define FILE_MAX    (1ll << 30) /* bytes of a map that are read */
+#define FILE_MAX    (1ll << 30) /* bytes of a map that are read, */
+#define LOOK_MAX    (8ll << 20) /* and of those in one go */
 
 struct jit_map {
 	int fd;
@@ -106,6 +107,7 @@ static void read_on(struct jit_map *map)
 	char piece[PIECE_BYTES];
 	struct stat st;
 	ssize_t bytes;
+	off_t end;
 
 	if (fstat(map->fd, &st) || st.st_size == map->offset)
 		return;
@@ -114,7 +116,8 @@ static void read_on(struct jit_map *map)
 		memset(&map->text, 0, sizeof(map->text));
 		map->offset = 0;
 	}
-	while (map->offset < FILE_MAX && (bytes = pread(map->fd, piece, sizeof(piece), map->offset)) > 0) {
+	end = map->offset + LOOK_MAX < FILE_MAX ? map->offset + LOOK_MAX : FILE_MAX;
+	while (map->offset < end && (bytes = pread(map->fd, piece, sizeof(piece), map->offset)) > 0) {
 		perfmap_text_read(&map->text, piece, (size_t)bytes, entry_take, map->table);
 		map->offset += bytes;
 	}

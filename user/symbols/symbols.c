@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "symbols/ask.h"
 #include "symbols/symbols_state.h"
@@ -30,11 +31,42 @@ int symbols_new(struct symbols **out)
 	return err;
 }
 
+int symbols_share_new(struct symbols_share **out, uint64_t max_ns)
+{
+	struct symbols_share *share = calloc(1, sizeof(*share));
+
+	if (!share)
+		return -ENOMEM;
+	share->users = 1;
+	share->max_ns = max_ns;
+	*out = share;
+	return 0;
+}
+
+void symbols_share_free(struct symbols_share *share)
+{
+	if (share && !--share->users)
+		free(share);
+}
+
+static void asked_end(struct symbols *symbols)
+{
+	struct asked *asked = &symbols->asked;
+
+	if (!asked->file)
+		return;
+	files_put(symbols->files, asked->file);
+	symbols_share_free(asked->share);
+	free(asked->path);
+	asked->file = NULL;
+}
+
 void symbols_free(struct symbols *symbols)
 {
 	if (!symbols)
 		return;
 	worker_free(symbols->worker);
+	asked_end(symbols);
 	files_free(symbols->files);
 	strings_free(symbols->strings);
 	memo_free(&symbols->memo);
@@ -55,12 +87,12 @@ static int text_keep(struct symbols *symbols, const char *text, const char **out
 }
 
 /* "[libfoo.so+0x1234]" */
-static int place_keep(struct symbols *symbols, const struct module *module, uint64_t offset, const char **out)
+static int place_keep(struct symbols *symbols, const char *path, uint64_t offset, const char **out)
 {
-	const char *slash = strrchr(module->path, '/');
+	const char *slash = strrchr(path, '/');
 	char text[SYMBOLS_TEXT_MAX];
 
-	snprintf(text, sizeof(text), "[%.512s+0x%" PRIx64 "]", slash ? slash + 1 : module->path, offset);
+	snprintf(text, sizeof(text), "[%.512s+0x%" PRIx64 "]", slash ? slash + 1 : path, offset);
 	return text_keep(symbols, text, out);
 }
 
@@ -70,53 +102,131 @@ static void symbol_name(struct file *file, uint64_t vaddr, char out[WORKER_NAME_
 	struct elf_symbol symbol;
 
 	out[0] = '\0';
+	file->tables_read = 1;
 	if (!elf_file_symbol_at(file->elf, vaddr, &symbol) &&
 	    snprintf(out, WORKER_NAME_MAX, "%s", symbol.name) < (int)WORKER_NAME_MAX)
 		out[strcspn(out, "@")] = '\0';
 }
 
-/* Asks for a place in an ELF file, and keeps the answer. */
-static int place_resolve(struct symbols *symbols, const struct module *module, uint64_t offset)
+/* Keeps what was found at a place. */
+static int place_add(struct symbols *symbols, struct file *file, const char *path, uint64_t offset,
+		     const struct worker_frame *found, int count)
 {
-	struct worker_frame found[WORKER_FRAMES_MAX];
 	struct symbols_frame frames[SYMBOLS_FRAMES_MAX];
-	char symbol[WORKER_NAME_MAX] = "";
-	uint64_t vaddr;
-	int count = 0, err = 0;
+	int err = 0;
 
-	if (!elf_file_vaddr(module->file->elf, offset, &vaddr)) {
-		symbol_name(module->file, vaddr, symbol);
-		count = ask_frames(symbols, module->file, vaddr, symbol, found);
-	}
-	if (!count) {
-		found[0] = (struct worker_frame){.function = symbol, .filename = ""};
-		count = 1;
-	}
 	symbols->stats.addresses++;
 	symbols->stats.unnamed += !found[count - 1].function[0];
 	for (int i = 0; !err && i < count; i++) {
 		frames[i] = (struct symbols_frame){.line = found[i].line, .inlined = i < count - 1};
 		err = found[i].function[0] ? text_keep(symbols, found[i].function, &frames[i].function)
-					   : place_keep(symbols, module, offset, &frames[i].function);
+					   : place_keep(symbols, path, offset, &frames[i].function);
 		if (!err)
-			err = text_keep(symbols, found[i].filename[0] ? found[i].filename : module->path,
+			err = text_keep(symbols, found[i].filename[0] ? found[i].filename : path,
 					&frames[i].filename);
 	}
-	return err ? err : memo_add(&symbols->memo, module->file->number, offset, frames, (uint32_t)count);
+	return err ? err : memo_add(&symbols->memo, file->number, offset, frames, (uint32_t)count);
+}
+
+/* The answer to what was asked is kept, when it has come. 0, -EAGAIN, -ENOMEM. */
+static int asked_finish(struct symbols *symbols, uint64_t until_ns)
+{
+	struct asked *asked = &symbols->asked;
+	struct worker_frame found[WORKER_FRAMES_MAX];
+	int count, err;
+
+	if (!asked->file)
+		return 0;
+	count = ask_frames(symbols, asked->file, asked->vaddr, asked->symbol, until_ns, found);
+	if (count == -EAGAIN)
+		return count;
+	if (asked->share)
+		asked->share->spent_ns += worker_spent_ns(symbols->worker) - asked->before_ns;
+	if (!count) {
+		found[0] = (struct worker_frame){.function = asked->symbol, .filename = ""};
+		count = 1;
+	}
+	err = place_add(symbols, asked->file, asked->path, asked->offset, found, count);
+	asked_end(symbols);
+	return err;
+}
+
+/* Asks the worker, which has nothing else to do, about a place in a file. 0; -ENOMEM. */
+static int asked_begin(struct symbols *symbols, const struct module *module, uint64_t offset,
+		       struct symbols_share *share)
+{
+	struct asked *asked = &symbols->asked;
+	uint64_t vaddr;
+
+	if (elf_file_vaddr(module->file->elf, offset, &vaddr)) {
+		const struct worker_frame none = {.function = "", .filename = ""};
+
+		return place_add(symbols, module->file, module->path, offset, &none, 1);
+	}
+	asked->path = strdup(module->path);
+	if (!asked->path)
+		return -ENOMEM;
+	symbol_name(module->file, vaddr, asked->symbol);
+	asked->file = module->file;
+	files_share(asked->file);
+	asked->share = share;
+	if (share)
+		share->users++;
+	asked->offset = offset;
+	asked->vaddr = vaddr;
+	asked->before_ns = worker_spent_ns(symbols->worker);
+	return 0;
+}
+
+/* Has a place in an ELF file known. 0; -EAGAIN, -ENOMEM. */
+static int place_resolve(struct symbols *symbols, const struct module *module, uint64_t offset,
+			 const struct symbols_ask *ask)
+{
+	const struct symbols_frame *known;
+	int err = asked_finish(symbols, ask->until_ns); /* of another place, most of the time */
+
+	if (err || memo_find(&symbols->memo, module->file->number, offset, &known))
+		return err;
+	if (clock_ns(CLOCK_MONOTONIC) >= ask->until_ns)
+		return -EAGAIN;
+	err = asked_begin(symbols, module, offset, ask->share);
+	return err ? err : asked_finish(symbols, ask->until_ns);
+}
+
+static uint64_t module_offset(const struct module *module, uint64_t address)
+{
+	return address - module->start + module->offset;
+}
+
+static int share_is_used(const struct symbols_ask *ask)
+{
+	return ask->share && ask->share->spent_ns >= ask->share->max_ns;
+}
+
+static void share_spend(const struct symbols_ask *ask, uint64_t began_ns)
+{
+	if (ask->share)
+		ask->share->spent_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - began_ns;
 }
 
 /* Code that is in no file, or in none that can be read. */
 static int elsewhere_resolve(struct symbols *symbols, const struct modules *modules,
-			     const struct module *module, uint64_t address, struct symbols_frame *frame)
+			     const struct module *module, uint64_t address, const struct symbols_ask *ask,
+			     struct symbols_frame *frame)
 {
-	const char *name = modules->jit ? jit_map_find(modules->jit, address) : NULL;
+	uint64_t began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	const char *name;
 	int err;
 
+	if (modules->jit && share_is_used(ask))
+		return -ETIME;
+	name = modules->jit ? jit_map_find(modules->jit, address) : NULL;
+	share_spend(ask, began_ns);
 	*frame = (struct symbols_frame){0};
 	if (name && name[0])
 		err = text_keep(symbols, name, &frame->function);
 	else if (module->inode)
-		err = place_keep(symbols, module, address - module->start + module->offset, &frame->function);
+		err = place_keep(symbols, module->path, module_offset(module, address), &frame->function);
 	else
 		err = text_keep(symbols, module->path, &frame->function);
 	if (!err)
@@ -124,8 +234,38 @@ static int elsewhere_resolve(struct symbols *symbols, const struct modules *modu
 	return err ? err : 1;
 }
 
+static const struct symbols_ask ask_any = {.until_ns = UINT64_MAX};
+
+/* Has a place in a file known, if its process may still ask. 0; -EAGAIN, -ETIME, -ENOMEM. */
+static int file_resolve(struct symbols *symbols, const struct module *module, uint64_t offset,
+			const struct symbols_ask *ask)
+{
+	const struct symbols_frame *known;
+	uint64_t began_ns;
+	int err;
+
+	if (memo_find(&symbols->memo, module->file->number, offset, &known))
+		return 0;
+	if (share_is_used(ask))
+		return -ETIME;
+	began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	err = place_resolve(symbols, module, offset, ask);
+	share_spend(ask, began_ns);
+	return err;
+}
+
+int symbols_prepare(struct symbols *symbols, const struct modules *modules, uint64_t address,
+		    const struct symbols_ask *ask)
+{
+	const struct module *module = modules_find(modules, --address);
+
+	if (!module || !module->file || file_read(module->file))
+		return 0;
+	return file_resolve(symbols, module, module_offset(module, address), ask);
+}
+
 int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
-		    struct symbols_frame frames[], size_t room)
+		    const struct symbols_ask *ask, struct symbols_frame frames[], size_t room)
 {
 	const struct module *module = modules_find(modules, --address);
 	const struct symbols_frame *known;
@@ -135,22 +275,47 @@ int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint
 
 	if (!module || !room)
 		return 0;
+	if (!ask)
+		ask = &ask_any;
 	if (!module->file || file_read(module->file))
-		return elsewhere_resolve(symbols, modules, module, address, &frames[0]);
-	offset = address - module->start + module->offset;
+		return elsewhere_resolve(symbols, modules, module, address, ask, &frames[0]);
+	offset = module_offset(module, address);
+	err = file_resolve(symbols, module, offset, ask);
+	if (err)
+		return err;
 	count = memo_find(&symbols->memo, module->file->number, offset, &known);
-	if (!count) {
-		err = place_resolve(symbols, module, offset);
-		if (err)
-			return err;
-		count = memo_find(&symbols->memo, module->file->number, offset, &known);
-	}
 	if (count > room) {
 		symbols->stats.cut++;
 		count = (uint32_t)room;
 	}
 	memcpy(frames, known, count * sizeof(*frames));
 	return (int)count;
+}
+
+int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules, uint64_t address,
+			  struct symbols_frame *frame)
+{
+	const struct module *module = modules_find(modules, --address);
+	char symbol[WORKER_NAME_MAX] = "";
+	uint64_t offset, vaddr;
+	int err;
+
+	if (!module)
+		return 0;
+	*frame = (struct symbols_frame){0};
+	offset = module_offset(module, address);
+	if (module->file && module->file->tables_read && !elf_file_vaddr(module->file->elf, offset, &vaddr))
+		symbol_name(module->file, vaddr, symbol);
+	err = symbol[0] ? text_keep(symbols, symbol, &frame->function)
+			: place_keep(symbols, module->path, offset, &frame->function);
+	if (!err)
+		err = text_keep(symbols, module->path, &frame->filename);
+	return err ? err : 1;
+}
+
+uint64_t symbols_worker_ns(const struct symbols *symbols)
+{
+	return worker_spent_ns(symbols->worker);
 }
 
 pid_t symbols_worker(const struct symbols *symbols)

@@ -9,7 +9,7 @@
  * happens to be the nearest. C++ and Rust names are demangled.
  *
  * Files and names are the target's. DWARF and mangled names are read in a process of our own (worker.h): a file that costs
- * it too much or brings it down is from then on one without DWARF, which is counted.
+ * it too much or brings it down is from then on one without DWARF, which is counted. Nobody has to wait for it.
  *
  * Memory grows with the number of different addresses that were asked for, about 150 bytes each.
  */
@@ -49,17 +49,43 @@ struct symbols_stats {
 int symbols_new(struct symbols **out);
 void symbols_free(struct symbols *symbols); /* all modules first */
 /*
+ * What one process's names may cost: so much CPU time, ours and the worker's. However slowly its files are read, the names of
+ * others come.
+ */
+struct symbols_share;
+
+int symbols_share_new(struct symbols_share **out, uint64_t max_ns); /* 0, -ENOMEM */
+void symbols_share_free(struct symbols_share *share);
+
+struct symbols_ask {
+	uint64_t until_ns;           /* CLOCK_MONOTONIC: no longer is waited for the worker */
+	struct symbols_share *share; /* NULL: none */
+};
+
+/*
  * The frames at a return address, innermost first, at most room of them (the outer ones are left out). It is looked up
- * one byte before, in the call; for an instruction's own address pass one more.
- * Their number, at least 1; 0: the address is in none of the modules, which may be out of date; -ENOMEM.
+ * one byte before, in the call; for an instruction's own address pass one more. ask NULL: as long as it takes.
+ * Their number, at least 1; 0: the address is in none of the modules, which may be out of date; -ENOMEM; -EAGAIN: it is not
+ * known yet, and while the worker is still at it is best asked again, with other work between; -ETIME: the share is used up.
  *
- * The first look at a file costs up to a second if its DWARF is large; a hostile one is given up when
- * all looks at it have cost 30 s.
+ * The first look at a file takes the worker up to a second if its DWARF is large; a hostile one is given up when
+ * all looks at it have cost 10 s.
  * To be called where the modules were taken, not in a fork of it that has closed the files: what was asked for before is
  * known there all the same.
  */
 int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
-		    struct symbols_frame frames[], size_t room);
+		    const struct symbols_ask *ask, struct symbols_frame frames[], size_t room);
+/*
+ * The same ahead of time, so that it is known when it is wanted; places in no file are left, since who makes code may name it
+ * later. 0; -EAGAIN, -ETIME, -ENOMEM.
+ */
+int symbols_prepare(struct symbols *symbols, const struct modules *modules, uint64_t address,
+		    const struct symbols_ask *ask);
+/* What can be said at once: one frame, of the file's symbols if those were read, else by the place. 1; 0; -ENOMEM. */
+int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules, uint64_t address,
+			  struct symbols_frame *frame);
+/* The CPU time of the processes that have read DWARF for us, so far. */
+uint64_t symbols_worker_ns(const struct symbols *symbols);
 /* The process that reads DWARF for us; 0: none does. */
 pid_t symbols_worker(const struct symbols *symbols);
 void symbols_stats(const struct symbols *symbols, struct symbols_stats *out);

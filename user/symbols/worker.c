@@ -7,18 +7,25 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "symbols/worker_wire.h"
+
+#define SECOND_NS 1000000000ull
+#define WALL_NS   (WORKER_WALL_SECONDS * SECOND_NS)
 
 struct worker {
 	pid_t pid;   /* 0: none */
 	pid_t owner; /* who started it: after a fork the child is not ours to talk to, nor to reap */
 	int socket;
 	uint64_t generation;
+	uint64_t asked_ns; /* when the question was asked that has no answer yet; 0: there is none */
+	uint64_t past_ns;  /* what workers that have ended took */
 	char answer[WORKER_ANSWER_MAX + 1] __attribute__((aligned(8))); /* and a NUL */
 };
 
@@ -45,9 +52,15 @@ static int worker_start(struct worker *worker)
 	return 0;
 }
 
+static uint64_t timeval_ns(const struct timeval *time)
+{
+	return (uint64_t)time->tv_sec * SECOND_NS + (uint64_t)time->tv_usec * 1000;
+}
+
 /* Its end, and how it ended (waitpid), 0 when that cannot be known. */
 static int worker_end(struct worker *worker)
 {
+	struct rusage usage = {0};
 	int status = 0;
 
 	if (!worker->pid)
@@ -55,13 +68,15 @@ static int worker_end(struct worker *worker)
 	if (worker->owner == getpid()) {
 		close(worker->socket);
 		kill(worker->pid, SIGKILL);
-		while (waitpid(worker->pid, &status, 0) < 0)
+		while (wait4(worker->pid, &status, 0, &usage) < 0)
 			if (errno != EINTR) {
 				status = 0;
 				break;
 			}
+		worker->past_ns += timeval_ns(&usage.ru_utime) + timeval_ns(&usage.ru_stime);
 	}
 	worker->pid = 0;
+	worker->asked_ns = 0;
 	return status;
 }
 
@@ -79,7 +94,7 @@ void worker_stop(struct worker *worker)
 static int worker_ensure(struct worker *worker)
 {
 	if (worker->pid && worker->owner != getpid())
-		worker->pid = 0;
+		worker->pid = worker->asked_ns = 0;
 	return worker->pid ? 0 : worker_start(worker);
 }
 
@@ -111,17 +126,26 @@ int worker_generation(struct worker *worker, uint64_t *generation)
 	return err;
 }
 
-/* It has ended, or is to: the reason. */
-static int worker_lost(struct worker *worker, int answer_came)
+static int lost_reason(int status, int answer_came)
 {
-	int status = worker_end(worker);
-
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF)
 		return error_set(-ETIMEDOUT, "more than %d s to read it", WORKER_CPU_SECONDS);
 	if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
 		return error_set(-EIO, "the process that reads it was killed by signal %d", WTERMSIG(status));
 	return error_set(-EIO, answer_came ? "the process that reads it gave a wrong answer"
 					   : "the process that reads it has ended");
+}
+
+/* It has ended, or is to: the reason. */
+static int worker_lost(struct worker *worker, int answer_came)
+{
+	uint64_t took_ns = worker->asked_ns ? clock_ns(CLOCK_MONOTONIC) - worker->asked_ns : 0;
+	int status = worker_end(worker);
+
+	if (took_ns < WALL_NS || WIFSIGNALED(status) != 1 || WTERMSIG(status) != SIGKILL)
+		return lost_reason(status, answer_came);
+	worker->past_ns += took_ns;
+	return error_set(-ETIMEDOUT, "no answer in %d s", WORKER_WALL_SECONDS);
 }
 
 static int question_send(struct worker *worker, const struct worker_question *question, const char *symbol,
@@ -149,62 +173,84 @@ static int question_send(struct worker *worker, const struct worker_question *qu
 	return sent < 0 ? -errno : 0;
 }
 
-/* Bytes of the answer; 0: none has come in time. */
-static size_t answer_receive(struct worker *worker)
+/* 1: there is something to receive; 0: not until then. A signal begins the wait anew. */
+static int answer_wait(const struct worker *worker, uint64_t until_ns)
 {
 	struct pollfd wait = {.fd = worker->socket, .events = POLLIN};
-	ssize_t bytes;
 	int ready;
 
-	/* A signal begins the wait anew: what bounds it is the worker's own clock. */
-	do
-		ready = poll(&wait, 1, WORKER_WALL_SECONDS * 1000);
-	while (ready < 0 && errno == EINTR);
-	if (ready <= 0)
-		return 0;
-	do
-		bytes = recv(worker->socket, worker->answer, sizeof(worker->answer) - 1, 0);
-	while (bytes < 0 && errno == EINTR);
-	return bytes > 0 ? (size_t)bytes : 0;
+	do {
+		uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+		uint64_t left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
+		struct timespec left = {.tv_sec = (time_t)(left_ns / SECOND_NS),
+					.tv_nsec = (long)(left_ns % SECOND_NS)};
+
+		ready = ppoll(&wait, 1, &left, NULL);
+	} while (ready < 0 && errno == EINTR);
+	return ready > 0;
 }
 
-static int worker_ask(struct worker *worker, const struct worker_question *question, const char *symbol,
-		      const int fds[], size_t fd_count, size_t *bytes)
+/* The answer to what was asked. 0 and its bytes; -EAGAIN; -ETIMEDOUT, -EIO. */
+static int answer_receive(struct worker *worker, uint64_t until_ns, size_t *bytes)
 {
-	const struct worker_answer *answer = (void *)worker->answer;
-	int err = worker_ensure(worker);
+	uint64_t end_ns = worker->asked_ns + WALL_NS;
+	ssize_t got;
 
-	*bytes = 0;
-	if (err)
-		return err;
-	err = question_send(worker, question, symbol, fds, fd_count);
-	if (!err)
-		*bytes = answer_receive(worker);
-	if (*bytes < sizeof(*answer))
-		return worker_lost(worker, *bytes != 0);
-	worker->answer[*bytes] = '\0'; /* every text ends */
-	return answer->result;
+	if (!answer_wait(worker, until_ns < end_ns ? until_ns : end_ns))
+		return clock_ns(CLOCK_MONOTONIC) < end_ns ? -EAGAIN : worker_lost(worker, 0);
+	do
+		got = recv(worker->socket, worker->answer, sizeof(worker->answer) - 1, 0);
+	while (got < 0 && errno == EINTR);
+	if (got < (ssize_t)sizeof(struct worker_answer))
+		return worker_lost(worker, got > 0);
+	worker->asked_ns = 0;
+	worker->answer[got] = '\0'; /* every text ends */
+	*bytes = (size_t)got;
+	return 0;
+}
+
+uint64_t worker_spent_ns(const struct worker *worker)
+{
+	struct timespec now = {0};
+	clockid_t clock;
+
+	if (worker->pid && worker->owner == getpid() && !clock_getcpuclockid(worker->pid, &clock))
+		clock_gettime(clock, &now);
+	return worker->past_ns + (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
 }
 
 int worker_open(struct worker *worker, uint32_t file, int fd, int alternate_fd)
 {
 	const struct worker_question question = {.kind = WORKER_OPEN, .file = file};
 	const int fds[] = {fd, alternate_fd};
-	size_t bytes;
+	int err = worker_ensure(worker);
 
-	return worker_ask(worker, &question, "", fds, alternate_fd >= 0 ? 2 : 1, &bytes);
+	if (err)
+		return err;
+	return question_send(worker, &question, "", fds, alternate_fd >= 0 ? 2 : 1) ? worker_lost(worker, 0)
+										    : 0;
 }
 
-int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol,
+int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol, uint64_t until_ns,
 		  struct worker_frame frames[WORKER_FRAMES_MAX])
 {
 	const struct worker_question question = {.kind = WORKER_FRAMES, .file = file, .vaddr = vaddr};
 	const struct worker_wire_frame *wire = (void *)(worker->answer + sizeof(struct worker_answer));
-	size_t bytes, texts;
-	int count;
+	size_t bytes = 0, texts;
+	int count, err = worker_ensure(worker);
 
-	count = worker_ask(worker, &question, strlen(symbol) < WORKER_NAME_MAX ? symbol : "", NULL, 0,
-			   &bytes);
+	if (!err && !worker->asked_ns) {
+		worker->asked_ns = clock_ns(CLOCK_MONOTONIC);
+		err = question_send(worker, &question, strlen(symbol) < WORKER_NAME_MAX ? symbol : "", NULL,
+				    0);
+		if (err)
+			return worker_lost(worker, 0);
+	}
+	if (!err)
+		err = answer_receive(worker, until_ns, &bytes);
+	if (err)
+		return err;
+	count = ((const struct worker_answer *)worker->answer)->result;
 	if (count <= 0)
 		return count;
 	texts = sizeof(struct worker_answer) + (size_t)count * sizeof(*wire);

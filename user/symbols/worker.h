@@ -6,6 +6,8 @@
  * kernel when a question costs it more than WORKER_CPU_SECONDS. It ends with whoever started it. Who asks sees
  * -ETIMEDOUT or -EIO then, and a fresh one is started for the next question.
  *
+ * Who asks need not wait for the answer: it has other work meanwhile, and asks for the same again.
+ *
  * The child is a fork: the smaller the process when the worker is started, the better. A process that was forked from the
  * one that started it starts its own.
  */
@@ -18,7 +20,7 @@
 
 #define WORKER_MEMORY_BYTES (2ull << 30) /* beyond what the process had when it was forked */
 #define WORKER_CPU_SECONDS  5
-#define WORKER_WALL_SECONDS 60 /* where the disk is slow; then it is given up, too */
+#define WORKER_WALL_SECONDS 20 /* where the disk is slow; then it is given up, too */
 #define WORKER_FRAMES_MAX   64u
 #define WORKER_NAME_MAX     16384u /* bytes of a name, with the NUL; a longer symbol is not demangled */
 
@@ -39,20 +41,23 @@ void worker_free(struct worker *worker);
 int worker_generation(struct worker *worker, uint64_t *generation);
 /*
  * Hands over the DWARF of a file, by a number that the caller chooses (not 0), for this generation. alternate_fd: -1 for
- * none. Both stay the caller's. 0; -ENOENT, -ENOEXEC no DWARF that can be read; -ENOMEM the worker is full: start it anew;
- * -ETIMEDOUT, -EIO it has ended.
+ * none. Both stay the caller's. Nothing is waited for. 0; -errno: it has ended.
  */
 int worker_open(struct worker *worker, uint32_t file, int fd, int alternate_fd);
 /*
  * The frames at an instruction of a file, innermost first; file 0: of none. The outermost is called by symbol where the
  * DWARF knows no function or less of its name; "" for none. Texts are borrowed until the next call. Their number, at most
- * WORKER_FRAMES_MAX, 0: nothing is known; -ENOMEM; -ETIMEDOUT, -EIO.
+ * WORKER_FRAMES_MAX, 0: nothing is known; -ENOENT, -ENOEXEC: the file that was handed over has no DWARF that can be read; -ENOMEM
+ * the worker is full: start it anew; -ETIMEDOUT, -EIO it has ended; -EAGAIN: no answer has come until until_ns
+ * (CLOCK_MONOTONIC; 0: not to wait at all), and the next call is to be the same.
  */
-int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol,
+int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol, uint64_t until_ns,
 		  struct worker_frame frames[WORKER_FRAMES_MAX]);
-/* Ends it; the next call starts another. */
+/* CPU time of this worker and of those before it; of one that was given up for its silence the time of that. */
+uint64_t worker_spent_ns(const struct worker *worker);
 /* Its process; 0: there is none. */
 pid_t worker_pid(const struct worker *worker);
+/* Ends it; the next call starts another. */
 void worker_stop(struct worker *worker);
 
 #endif

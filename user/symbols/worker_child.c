@@ -28,6 +28,7 @@ struct child_file {
 	uint32_t number;
 	int fds[WORKER_FILES_MAX]; /* -1: none */
 	struct dwarf_file *dwarf;
+	int err; /* why there is none */
 };
 
 struct child {
@@ -165,19 +166,19 @@ static void fds_close(const int fds[WORKER_FILES_MAX])
 			close(fds[i]);
 }
 
-static int question_open(struct child *child, const int fds[WORKER_FILES_MAX])
+static void question_open(struct child *child, const int fds[WORKER_FILES_MAX])
 {
-	struct child_file file = {.number = question_of(child)->file};
-	int err = array_reserve(&child->files, &child->room, child->count, 1, sizeof(*child->files));
+	struct child_file *file;
 
-	memcpy(file.fds, fds, sizeof(file.fds));
-	if (!err)
-		err = dwarf_file_open(&file.dwarf, fds[0], fds[1]);
-	if (err)
+	/* Without memory for this the worker is of no use. */
+	if (array_reserve(&child->files, &child->room, child->count, 1, sizeof(*child->files)))
+		_exit(1);
+	file = &child->files[child->count++];
+	*file = (struct child_file){.number = question_of(child)->file};
+	memcpy(file->fds, fds, sizeof(file->fds));
+	file->err = dwarf_file_open(&file->dwarf, fds[0], fds[1]);
+	if (file->err)
 		fds_close(fds);
-	else
-		child->files[child->count++] = file;
-	return err;
 }
 
 /* Puts a text into the answer, cut. 0 and its offset; -E2BIG. */
@@ -229,6 +230,8 @@ static int question_frames(struct child *child)
 	struct dwarf_frame frames[WORKER_FRAMES_MAX] = {0};
 	int count = 0;
 
+	if (file && file->err)
+		return file->err;
 	if (file)
 		count = dwarf_file_frames(file->dwarf, question_of(child)->vaddr, frames, WORKER_FRAMES_MAX);
 	if (count < 0)
@@ -268,18 +271,6 @@ static ssize_t question_receive(struct child *child, int fds[WORKER_FILES_MAX])
 	return bytes;
 }
 
-static int question_answer(struct child *child, const int fds[WORKER_FILES_MAX])
-{
-	switch (question_of(child)->kind) {
-	case WORKER_OPEN:
-		return question_open(child, fds);
-	case WORKER_FRAMES:
-		return question_frames(child);
-	default:
-		return -EINVAL;
-	}
-}
-
 void worker_child_run(int socket, pid_t parent)
 {
 	const struct itimerval limit = {.it_value.tv_sec = WORKER_CPU_SECONDS};
@@ -292,8 +283,12 @@ void worker_child_run(int socket, pid_t parent)
 		struct worker_answer *answer = (void *)child->answer;
 
 		setitimer(ITIMER_PROF, &limit, NULL);
+		if (question_of(child)->kind == WORKER_OPEN) {
+			question_open(child, fds);
+			continue;
+		}
 		child->answer_bytes = sizeof(*answer);
-		answer->result = question_answer(child, fds);
+		answer->result = question_frames(child);
 		if (send(SOCKET, child->answer, child->answer_bytes, MSG_NOSIGNAL) < 0)
 			break;
 	}

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the worker and its owner say to each other: one message a question, one an answer (SOCK_SEQPACKET). */
+/*
+ * What the worker and its owner say to each other: one message a question, one an answer (SOCK_SEQPACKET). WORKER_OPEN has no
+ * answer: what became of it, questions about the file tell.
+ */
 #ifndef TRACER_SYMBOLS_WORKER_WIRE_H
 #define TRACER_SYMBOLS_WORKER_WIRE_H
 

@@ -26,7 +26,7 @@
 #define CONTAINER_NAME_SIZE  256
 #define CONTAINER_SPACE_SIZE 128
 #define CONTAINER_LABEL_SIZE 512
-#define CONTAINERS_MAX       16384
+#define CONTAINERS_MAX       4096
 
 /*
  * Whose word something is. A runtime speaks of containers of its own user's alone, and one that runs in a container itself
@@ -60,6 +60,9 @@ struct container_list {
 	struct container_owner reading; /* whose state is being read: root's at first */
 	struct buffer mounts;           /* of the cgroup file systems, while it is read */
 	char own[CGROUP_ID_SIZE];       /* the container that we are in, "" for none */
+	size_t share_bytes, state_bytes; /* of state that was read: of one runtime's, and in all */
+	size_t state_refused;            /* files of it that were left out */
+	size_t indexed;                  /* entries of Podman's indexes */
 };
 
 /*

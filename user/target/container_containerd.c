@@ -46,7 +46,8 @@ static int bundle_take(void *context, int directory, const char *name)
 	found.init_pid = state_pid_read(bundle, "init.pid");
 	if (!strcmp(reading->space, DOCKER_SPACE)) {
 		found.runtime = CONTAINER_RUNTIME_DOCKER;
-	} else if (!state_json_read(bundle, "config.json", CONTAINER_CONFIG_BYTES, &config)) {
+	} else if (!container_state_read(reading->list, bundle, "config.json", CONTAINER_CONFIG_BYTES,
+					 &config)) {
 		container_containerd_parse(config, &found);
 		json_decref(config);
 		if (!found.name[0])
@@ -71,7 +72,10 @@ static int space_take(void *context, int directory, const char *name)
 
 int container_containerd_tasks(struct container_list *list, int tasks)
 {
-	int err = state_dir_each(tasks, space_take, list);
+	int err;
+
+	container_state_begin(list);
+	err = state_dir_each(tasks, space_take, list);
 
 	return err == -ENOMEM ? err : 0;
 }

@@ -55,7 +55,7 @@ static int config_take(void *context, int directory, const char *name)
 	if (!container_id_is_valid(name))
 		return 0;
 	snprintf(path, sizeof(path), "%s/config.v2.json", name);
-	if (state_json_read(directory, path, CONTAINER_CONFIG_BYTES, &config))
+	if (container_state_read(list, directory, path, CONTAINER_CONFIG_BYTES, &config))
 		return 0; /* being made or removed */
 	err = container_docker_parse(config, &found);
 	json_decref(config);
@@ -70,6 +70,7 @@ int container_docker_root(struct container_list *list, int data_root)
 	int containers = state_dir_below(data_root, "containers");
 	int err;
 
+	container_state_begin(list);
 	if (containers < 0)
 		return containers;
 	err = container_directory_is_owned(list, containers) ? state_dir_each(containers, config_take, list)
@@ -124,7 +125,7 @@ static void config_file_take(struct daemon *daemon)
 		return;
 	*slash = '\0';
 	directory = state_dir_open(daemon->pid, daemon->config[0] ? daemon->config : "/");
-	if (directory >= 0 && !state_json_read(directory, slash + 1, CONTAINER_CONFIG_BYTES, &config)) {
+	if (directory >= 0 && !state_json_read(directory, slash + 1, CONTAINER_CONFIG_BYTES, NULL, &config)) {
 		const json_t *hosts = json_object_get(config, "hosts");
 
 		if (!daemon->data_root[0])

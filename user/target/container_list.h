@@ -8,8 +8,8 @@
 #include "target/container.h"
 #include "target/process.h"
 
-#define CONTAINER_CONFIG_BYTES (4u << 20)  /* of one container's file */
-#define CONTAINER_INDEX_BYTES  (32u << 20) /* of a file that lists many, or a daemon's answer */
+#define CONTAINER_CONFIG_BYTES (4u << 20) /* of one container's file */
+#define CONTAINER_INDEX_BYTES  (8u << 20) /* of a file that lists many, or a daemon's answer */
 
 /* Processes that tell where state is, and whose word theirs is. */
 struct container_pid {
@@ -46,6 +46,14 @@ int container_list_add(struct container_list *list, const struct container *cont
 struct container *container_list_find(struct container_list *list, const char *id, const char *space);
 void container_list_remark(struct container_list *list, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+/* Another runtime's state is read from here on: it has a share of its own. */
+void container_state_begin(struct container_list *list);
+/*
+ * state_json_read() of a file of its. 0; -EFBIG beyond max bytes, or beyond what is read of one runtime or of all of them: the list
+ * says so; as there.
+ */
+int container_state_read(struct container_list *list, int directory, const char *path, size_t max,
+			 json_t **out);
 /* Is this a text that a runtime gives as an id (of letters, digits, '_', '.', '-')? Others are not used in paths. */
 int container_id_is_valid(const char *id);
 /* Copies a name, cut to the room; "" stays. */

@@ -14,7 +14,9 @@
 #include "target/process.h"
 #include "target/state_file.h"
 
-#define STORAGE         "/var/lib/containers/storage"
+#define STORAGE "/var/lib/containers/storage"
+#define INDEXED_MAX                                                                                          \
+	(4 * CONTAINERS_MAX) /* entries of all indexes: each is looked for among those that are known */
 #define ARGUMENTS_BYTES (128u * 1024)
 #define PODMAN_PATH     1024
 
@@ -26,6 +28,10 @@ static int index_take(struct container_list *list, const json_t *entry)
 
 	if (!container_id_is_valid(id))
 		return 0;
+	if (list->indexed == INDEXED_MAX)
+		return 0;
+	if (++list->indexed == INDEXED_MAX)
+		container_list_remark(list, "Podman's indexes are not read beyond %d entries", INDEXED_MAX);
 	container_text_set(found.id, sizeof(found.id), id);
 	found.runtime = name && container_kubernetes_name(name, &found) ? CONTAINER_RUNTIME_CRIO
 									: CONTAINER_RUNTIME_PODMAN;
@@ -58,7 +64,7 @@ static int driver_take(void *context, int directory, const char *name)
 	for (size_t i = 0; owner >= 0 && !err && i < sizeof(files) / sizeof(files[0]); i++) {
 		snprintf(path, sizeof(path), "%s/%s", name, files[i]);
 		if (!container_directory_is_owned(context, owner) ||
-		    state_json_read(directory, path, CONTAINER_INDEX_BYTES, &index))
+		    container_state_read(context, directory, path, CONTAINER_INDEX_BYTES, &index))
 			continue;
 		err = container_podman_index(context, index);
 		json_decref(index);
@@ -150,6 +156,7 @@ static int storage_read(struct container_list *list, pid_t pid, const char *path
 	int storage = path[0] ? state_dir_open(pid, path) : -ENOENT;
 	int err;
 
+	container_state_begin(list);
 	if (storage < 0)
 		return 0;
 	err = container_podman_storage(list, storage);

@@ -18,7 +18,8 @@
 
 #define DEBUG_ROOT   "/usr/lib/debug"
 #define DWZ          "/.dwz/"
-#define CHECKSUM_MAX ((off_t)2 << 30) /* bytes of a debug file that are worth reading for its checksum */
+#define CHECKSUM_MAX ((off_t)512 << 20) /* bytes of a debug file that are worth reading for its checksum */
+#define LINK_MAX     8192u              /* bytes of a section that names a debug file */
 #define PIECE_BYTES  (64u * 1024)
 
 /* Where debug files are looked for. */
@@ -140,7 +141,7 @@ static int read_link(Elf *elf, const char **name, uint32_t *checksum)
 {
 	GElf_Shdr header;
 	Elf_Scn *section = elf_section_by_name(elf, ".gnu_debuglink", &header);
-	Elf_Data *data = section ? elf_section_data(section, &header) : NULL;
+	Elf_Data *data = section && header.sh_size <= LINK_MAX ? elf_section_data(section, &header) : NULL;
 	size_t length, at;
 
 	if (!data || !data->d_size)
@@ -162,9 +163,14 @@ static int has_checksum(int fd, uint32_t expected)
 	unsigned char *piece = malloc(PIECE_BYTES);
 	uLong checksum = crc32(0, NULL, 0);
 	off_t offset = 0;
+	struct stat st;
 	ssize_t n = 0;
 
-	while (piece && offset < CHECKSUM_MAX) {
+	if (fstat(fd, &st) || st.st_size > CHECKSUM_MAX) {
+		free(piece);
+		return 0;
+	}
+	while (piece && offset <= CHECKSUM_MAX) {
 		n = pread(fd, piece, PIECE_BYTES, offset);
 		if (n <= 0)
 			break;
@@ -228,7 +234,7 @@ static int read_alternate_link(Elf *elf, const char **name, char build_id[ELF_BU
 {
 	GElf_Shdr header;
 	Elf_Scn *section = elf_section_by_name(elf, ".gnu_debugaltlink", &header);
-	Elf_Data *data = section ? elf_section_data(section, &header) : NULL;
+	Elf_Data *data = section && header.sh_size <= LINK_MAX ? elf_section_data(section, &header) : NULL;
 	size_t length;
 
 	if (!data || !data->d_size)

@@ -100,6 +100,7 @@ int elf_file_open(struct elf_file **out, int fd, const char *path, const char *d
 	file->fd = -1;
 	file->debug_err = 1;
 	file->dwarf_err = 1;
+	file->imports_err = 1;
 	file->dwarf_fd = -1;
 	file->alternate_fd = -1;
 	for (int i = 0; i < ELF_SOURCES; i++)
@@ -136,6 +137,7 @@ void elf_file_close(struct elf_file *file)
 		return;
 	for (int i = 0; i < ELF_SOURCES; i++)
 		elf_symbols_free(&file->tables[i]);
+	elf_imports_free(&file->imports);
 	elf_file_close_debug(file);
 	elf_end(file->elf);
 	if (file->fd >= 0)
@@ -391,86 +393,29 @@ int elf_file_dtpmod_slot(struct elf_file *file, uint64_t *vaddr)
 	return -ENOENT;
 }
 
-/* The name of the symbol that a relocation puts the address of into a slot; NULL: it is of another kind, or corrupt. */
-static const char *import_name(const struct elf_symbols *dynsym, const GElf_Rela *relocation)
+/* All of them, once. 0; -ENOMEM. */
+static int load_imports(struct elf_file *file)
 {
-	uint64_t type = GELF_R_TYPE(relocation->r_info), index = GELF_R_SYM(relocation->r_info);
-	GElf_Sym symbol;
-
-	if ((type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) || !dynsym->symbols || !index ||
-	    index >= dynsym->count || !gelf_getsym(dynsym->symbols, (int)index, &symbol) ||
-	    symbol.st_name >= dynsym->string_bytes)
-		return NULL;
-	return dynsym->strings + symbol.st_name;
-}
-
-/* Calls with every slot that has a name, until the callback returns other than 0. */
-static void imports_visit(struct elf_file *file, int (*visit)(void *context, uint64_t slot, const char *name),
-			  void *context)
-{
-	Elf_Scn *section = NULL;
-	GElf_Shdr header;
-	GElf_Rela relocation;
-
-	load_table(file, ELF_FROM_DYNSYM);
-	while ((section = elf_section_by_type(file->elf, SHT_RELA, section, &header))) {
-		Elf_Data *data = elf_section_data(section, &header);
-
-		for (int i = 0; data && gelf_getrela(data, i, &relocation); i++) {
-			const char *name = import_name(&file->tables[ELF_FROM_DYNSYM], &relocation);
-
-			if (name && visit(context, relocation.r_offset, name))
-				return;
-		}
+	if (file->imports_err > 0) {
+		load_table(file, ELF_FROM_DYNSYM);
+		file->imports_err =
+			elf_imports_load(&file->imports, file->elf, &file->tables[ELF_FROM_DYNSYM]);
 	}
-}
-
-struct slots_wanted {
-	const char *name;
-	uint64_t *vaddrs;
-	size_t room, count;
-};
-
-static int slot_add(void *context, uint64_t slot, const char *name)
-{
-	struct slots_wanted *wanted = context;
-
-	if (wanted->count < wanted->room && !strcmp(name, wanted->name))
-		wanted->vaddrs[wanted->count++] = slot;
-	return wanted->count == wanted->room;
+	return file->imports_err;
 }
 
 size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *vaddrs, size_t room)
 {
-	struct slots_wanted wanted = {.name = name, .vaddrs = vaddrs, .room = room};
-
-	imports_visit(file, slot_add, &wanted);
-	return wanted.count;
-}
-
-struct name_wanted {
-	uint64_t slot;
-	const char *name;
-};
-
-static int slot_compare(void *context, uint64_t slot, const char *name)
-{
-	struct name_wanted *wanted = context;
-
-	if (slot != wanted->slot)
-		return 0;
-	wanted->name = name;
-	return 1;
+	return load_imports(file) ? 0 : elf_imports_find(&file->imports, name, vaddrs, room);
 }
 
 int elf_file_import_at(struct elf_file *file, uint64_t vaddr, const char **name)
 {
-	struct name_wanted wanted = {.slot = vaddr};
+	const char *found = load_imports(file) ? NULL : elf_imports_at(&file->imports, vaddr);
 
-	imports_visit(file, slot_compare, &wanted);
-	if (!wanted.name)
+	if (!found)
 		return -ENOENT;
-	*name = wanted.name;
+	*name = found;
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 
 #include "target/elf_debug.h"
 #include "target/elf_file.h"
+#include "target/elf_imports.h"
 #include "target/elf_section.h"
 #include "target/elf_symbols.h"
 
@@ -26,6 +27,8 @@ struct elf_file {
 
 	struct elf_symbols tables[ELF_SOURCES];
 	int table_errs[ELF_SOURCES]; /* 1: not tried yet; 0 loaded; else why not */
+	struct elf_imports imports;
+	int imports_err; /* 1: not loaded yet; 0; -ENOMEM */
 	struct elf_debug debug;
 	int debug_err; /* 1: not looked for yet; 0 open; -ENOENT */
 

@@ -9,6 +9,10 @@
 
 #include "base/error.h"
 
+#define SEGMENTS_MAX  1024u        /* look-ups go through them; the kernel starts no program with many more */
+#define TABLES_PACKED 8u           /* times what the file takes on disk */
+#define TABLES_SLACK  (1ull << 20) /* bytes that are no matter */
+
 /* Is [offset, offset + bytes) within the file? */
 static int in_file(uint64_t offset, uint64_t bytes, uint64_t file_bytes)
 {
@@ -28,6 +32,8 @@ static int check_header(const Elf64_Ehdr *header, uint64_t file_bytes, int reloc
 	 * they say. */
 	if (header->e_phnum == PN_XNUM || (header->e_shoff && !header->e_shnum))
 		return error_set(-ENOEXEC, "ELF file with more than 65,279 sections or segments");
+	if (header->e_phnum > SEGMENTS_MAX)
+		return error_set(-ENOEXEC, "ELF file with more than %u segments", SEGMENTS_MAX);
 	if (header->e_phnum && (header->e_phentsize != sizeof(Elf64_Phdr) ||
 				!in_file(header->e_phoff, header->e_phnum * sizeof(Elf64_Phdr), file_bytes)))
 		return error_set(-ENOEXEC, "corrupt ELF file: the segment table ends beyond the file");
@@ -48,6 +54,53 @@ static int check_names(Elf *elf)
 	if (elf_getshdrstrndx(elf, &index))
 		return error_set(-ENOEXEC, "corrupt ELF file: %s", elf_errmsg(-1));
 	return index == SHN_UNDEF ? 0 : elf_section_strings(elf, index, &names, &bytes);
+}
+
+/* Is it loaded whole? */
+static int is_table(uint32_t type)
+{
+	switch (type) {
+	case SHT_SYMTAB:
+	case SHT_DYNSYM:
+	case SHT_STRTAB:
+	case SHT_RELA:
+	case SHT_DYNAMIC:
+	case SHT_NOTE:
+	case SHT_GNU_versym:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+/*
+ * What the file's tables may be together. A file may be larger than what it takes on disk, and sections may share their bytes:
+ * neither costs whoever made it anything. File systems that compress (which shrinks tables to a quarter) are allowed for; one
+ * that tells no blocks is believed the size.
+ */
+static uint64_t tables_max(const struct stat *st)
+{
+	uint64_t bytes = (uint64_t)st->st_size, held = (uint64_t)st->st_blocks * 512 * TABLES_PACKED;
+
+	return (held && held < bytes ? held : bytes) + TABLES_SLACK;
+}
+
+static int check_tables(Elf *elf, uint64_t max)
+{
+	Elf_Scn *section = NULL;
+	GElf_Shdr header;
+	uint64_t bytes = 0;
+
+	while ((section = elf_nextscn(elf, section))) {
+		if (!gelf_getshdr(section, &header))
+			return error_set(-ENOEXEC, "corrupt ELF file: %s", elf_errmsg(-1));
+		if (!is_table(header.sh_type))
+			continue;
+		if (header.sh_size > max - bytes)
+			return error_set(-ENOEXEC, "ELF file whose tables are larger than what is in it");
+		bytes += header.sh_size;
+	}
+	return 0;
 }
 
 static int file_begin(Elf **out, int fd, uint64_t *file_bytes, int relocatable)
@@ -76,8 +129,10 @@ static int file_begin(Elf **out, int fd, uint64_t *file_bytes, int relocatable)
 		return error_set(-ENOEXEC, "corrupt ELF file: %s", elf_errmsg(-1));
 	/* The file may have changed since it was checked. */
 	err = elf_kind(elf) == ELF_K_ELF && gelf_getclass(elf) == ELFCLASS64
-		      ? check_names(elf)
+		      ? check_tables(elf, tables_max(&st))
 		      : error_set(-ENOEXEC, "not an ELF file");
+	if (!err)
+		err = check_names(elf);
 	if (err) {
 		elf_end(elf);
 		return err;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libelf with limits, for elf_file.c and its helpers: headers are checked before libelf sees the file, and no
- * more than ELF_SECTION_MAX bytes of a section are ever loaded, however large a (sparse) file says it is.
+ * libelf with limits, for elf_file.c and its helpers: headers are checked before libelf sees the file, no
+ * more than ELF_SECTION_MAX bytes of a section are ever loaded, however large a (sparse) file says it is, and a file is refused
+ * whose tables (symbols, strings, relocations, notes) are larger together than what the file has on disk.
  * Files are read, not mapped: their owner may truncate them at any time, which would end in a SIGBUS.
  */
 #ifndef TRACER_TARGET_ELF_SECTION_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sorted arrays rather than hash tables: whatever names and addresses a file was given, building an index
- * costs n log n and a look-up at worst one pass.
+ * costs n log n and a look-up log n.
  */
 #include "target/elf_symbols.h"
 
@@ -36,6 +36,10 @@ int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type)
 	table->symbols = elf_section_data(section, &header);
 	if (!table->symbols)
 		return -ENOEXEC;
+	if (table->symbols->d_size / sizeof(Elf64_Sym) > ELF_SYMBOLS_MAX) {
+		table->symbols = NULL;
+		return error_set(-ENOEXEC, "more than %u symbols", ELF_SYMBOLS_MAX);
+	}
 	table->count = (uint32_t)(table->symbols->d_size / sizeof(Elf64_Sym));
 	if (type == SHT_DYNSYM) {
 		versions = elf_section_by_type(elf, SHT_GNU_versym, NULL, &versions_header);
@@ -48,7 +52,7 @@ int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type)
 void elf_symbols_free(struct elf_symbols *table)
 {
 	free(table->by_name);
-	free(table->by_address);
+	spans_free(&table->by_address);
 	*table = (struct elf_symbols){0};
 }
 
@@ -90,6 +94,35 @@ static int compare_u64(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+uint64_t elf_symbols_key(const char *name, uint32_t index)
+{
+	return (uint64_t)hash_name(name) << 32 | index;
+}
+
+void elf_symbols_sort_keys(uint64_t *keys, size_t count)
+{
+	if (count)
+		qsort(keys, count, sizeof(*keys), compare_u64);
+}
+
+void elf_symbols_find_keys(const uint64_t *keys, size_t count, const char *name, size_t *from, size_t *to)
+{
+	uint64_t first = elf_symbols_key(name, 0);
+	size_t low = 0;
+
+	for (size_t high = count; low < high;) {
+		size_t middle = low + (high - low) / 2;
+
+		if (keys[middle] < first)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*from = *to = low;
+	while (*to<count && * to - low<ELF_NAMESAKES_MAX && keys[*to]>> 32 == first >> 32)
+		++*to;
+}
+
 static int index_names(struct elf_symbols *table)
 {
 	if (table->by_name)
@@ -102,9 +135,9 @@ static int index_names(struct elf_symbols *table)
 		const char *name = read_symbol(table, i, &symbol);
 
 		if (name)
-			table->by_name[table->name_count++] = (uint64_t)hash_name(name) << 32 | i;
+			table->by_name[table->name_count++] = elf_symbols_key(name, i);
 	}
-	qsort(table->by_name, table->name_count, sizeof(*table->by_name), compare_u64);
+	elf_symbols_sort_keys(table->by_name, table->name_count);
 	return 0;
 }
 
@@ -121,23 +154,15 @@ static int is_preferred(const struct elf_symbols *table, uint32_t index, const G
 
 int elf_symbols_find(struct elf_symbols *table, const char *name, GElf_Sym *symbol, const char **found)
 {
-	uint64_t hash = (uint64_t)hash_name(name) << 32;
-	uint32_t low = 0, high;
+	size_t at, end;
 	int err = index_names(table);
 
 	if (err)
 		return err;
-	for (high = table->name_count; low < high;) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (table->by_name[middle] < hash)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	elf_symbols_find_keys(table->by_name, table->name_count, name, &at, &end);
 	err = -ENOENT;
-	for (; low < table->name_count && table->by_name[low] >> 32 == hash >> 32; low++) {
-		uint32_t index = (uint32_t)table->by_name[low];
+	for (; at < end; at++) {
+		uint32_t index = (uint32_t)table->by_name[at];
 		GElf_Sym candidate;
 		const char *text = read_symbol(table, index, &candidate);
 		int preferred;
@@ -156,17 +181,6 @@ int elf_symbols_find(struct elf_symbols *table, const char *name, GElf_Sym *symb
 	return err;
 }
 
-static int compare_reach(const void *a, const void *b)
-{
-	const struct elf_symbols_reach *x = a, *y = b;
-
-	if (x->start != y->start)
-		return x->start < y->start ? -1 : 1;
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	return x->index < y->index ? -1 : x->index > y->index;
-}
-
 static uint32_t alias_rank(const GElf_Sym *symbol, const char *name)
 {
 	uint32_t underscores = 0;
@@ -177,65 +191,48 @@ static uint32_t alias_rank(const GElf_Sym *symbol, const char *name)
 	       underscores;
 }
 
+/* A function without a size is found where it starts. */
+static int address_add(struct elf_symbols *table, uint32_t index)
+{
+	GElf_Sym symbol;
+	const char *name = read_symbol(table, index, &symbol);
+	uint64_t bytes;
+
+	if (!name || !is_function(&symbol))
+		return 0;
+	bytes = symbol.st_size ? symbol.st_size : 1;
+	if (bytes > UINT64_MAX - symbol.st_value)
+		return 0;
+	return spans_add(&table->by_address, &(struct span){.start = symbol.st_value,
+							    .end = symbol.st_value + bytes,
+							    .value = index,
+							    .rank = alias_rank(&symbol, name)});
+}
+
 static int index_addresses(struct elf_symbols *table)
 {
-	uint64_t reach = 0;
+	int err = 0;
 
-	if (table->by_address)
+	if (table->has_addresses)
 		return 0;
-	table->by_address = malloc((table->count + 1ul) * sizeof(*table->by_address));
-	if (!table->by_address)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < table->count; i++) {
-		const char *name;
-		GElf_Sym symbol;
-
-		name = read_symbol(table, i, &symbol);
-		if (!name || !is_function(&symbol))
-			continue;
-		if (symbol.st_size > UINT64_MAX - symbol.st_value)
-			continue;
-		table->by_address[table->address_count++] = (struct elf_symbols_reach){
-			symbol.st_value, symbol.st_value + symbol.st_size, i, alias_rank(&symbol, name)};
-	}
-	qsort(table->by_address, table->address_count, sizeof(*table->by_address), compare_reach);
-	for (uint32_t i = 0; i < table->address_count; i++) {
-		if (table->by_address[i].reach < reach)
-			table->by_address[i].reach = reach;
-		reach = table->by_address[i].reach;
-	}
-	return 0;
+	for (uint32_t i = 0; i < table->count && !err; i++)
+		err = address_add(table, i);
+	if (!err)
+		err = spans_sort(&table->by_address);
+	if (err)
+		spans_free(&table->by_address);
+	table->has_addresses = !err;
+	return err;
 }
 
 int elf_symbols_find_at(struct elf_symbols *table, uint64_t vaddr, GElf_Sym *symbol, const char **found)
 {
-	uint32_t low = 0, high;
+	const struct span *span;
 	int err = index_addresses(table);
 
 	if (err)
 		return err;
-	for (high = table->address_count; low < high;) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (table->by_address[middle].start <= vaddr)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	/* low functions start at or before vaddr; go back for as long as one of them may still cover it. */
-	while (low--) {
-		const struct elf_symbols_reach *entry = &table->by_address[low];
-		GElf_Sym candidate;
-		const char *text;
-
-		if (entry->start != vaddr && entry->reach <= vaddr)
-			break;
-		text = read_symbol(table, entry->index, &candidate);
-		if (text && (candidate.st_value == vaddr || vaddr - candidate.st_value < candidate.st_size)) {
-			*symbol = candidate;
-			*found = text;
-			return 0;
-		}
-	}
-	return -ENOENT;
+	span = spans_find(&table->by_address, vaddr);
+	*found = span ? read_symbol(table, (uint32_t)span->value, symbol) : NULL;
+	return *found ? 0 : -ENOENT;
 }

@@ -7,12 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct elf_symbols_reach {
-	uint64_t start;
-	uint64_t reach; /* the furthest end of this function and of all that start before it */
-	uint32_t index;
-	uint32_t rank; /* of several that start together the one with the highest is found */
-};
+#include "base/spans.h"
+
+#define ELF_SYMBOLS_MAX   (4u << 20) /* of a table: one with more is refused */
+#define ELF_NAMESAKES_MAX 1024u
 
 /* Zero-initialise. Borrows from the Elf. */
 struct elf_symbols {
@@ -24,9 +22,17 @@ struct elf_symbols {
 
 	uint64_t *by_name; /* hash of the name << 32 | index, sorted */
 	uint32_t name_count;
-	struct elf_symbols_reach *by_address; /* functions, sorted by start */
-	uint32_t address_count;
+	struct spans by_address; /* of functions; value: index */
+	int has_addresses;       /* that was built */
 };
+
+/*
+ * Names are looked up in sorted keys, each a hash and the index of what has the name. Those of a name lie in [*from, *to), with
+ * others of the same hash among them: no more than ELF_NAMESAKES_MAX, the first ones.
+ */
+uint64_t elf_symbols_key(const char *name, uint32_t index);
+void elf_symbols_sort_keys(uint64_t *keys, size_t count);
+void elf_symbols_find_keys(const uint64_t *keys, size_t count, const char *name, size_t *from, size_t *to);
 
 /* type: SHT_DYNSYM or SHT_SYMTAB. 0; -ENOENT no such table; -ENOEXEC a corrupt one (error_set). */
 int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type);

@@ -46,8 +46,8 @@ int state_dir_below(int directory, const char *path)
 	return open_how(directory, path, O_RDONLY | O_DIRECTORY, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
-/* O_NONBLOCK: to open a FIFO must not wait for its other end. */
-static int open_regular(int directory, const char *path)
+/* A regular file of at most max bytes. O_NONBLOCK: to open a FIFO must not wait for its other end. */
+static int open_regular(int directory, const char *path, size_t max)
 {
 	int fd = open_how(directory, path, O_RDONLY | O_NONBLOCK | O_NOCTTY,
 			  RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
@@ -60,6 +60,8 @@ static int open_regular(int directory, const char *path)
 		err = -errno;
 	else if (!S_ISREG(st.st_mode))
 		err = -EINVAL;
+	else if (st.st_size > 0 && (uint64_t)st.st_size > max)
+		err = -EFBIG;
 	if (!err)
 		return fd;
 	close(fd);
@@ -68,7 +70,7 @@ static int open_regular(int directory, const char *path)
 
 int state_file_read(int directory, const char *path, size_t max, struct buffer *out)
 {
-	int fd = open_regular(directory, path);
+	int fd = open_regular(directory, path, max);
 	ssize_t got = 1;
 	int err = 0;
 
@@ -93,11 +95,26 @@ int state_file_read(int directory, const char *path, size_t max, struct buffer *
 	return err;
 }
 
-int state_json_read(int directory, const char *path, size_t max, json_t **out)
+/* Are there more values than are parsed? What stands in strings counts, too. */
+static int has_many_values(const struct buffer *text)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < text->size; i++)
+		count += text->data[i] == ',' || text->data[i] == ':' || text->data[i] == '[' ||
+			 text->data[i] == '{';
+	return count > STATE_VALUES_MAX;
+}
+
+int state_json_read(int directory, const char *path, size_t max, size_t *bytes, json_t **out)
 {
 	struct buffer text = {0};
 	int err = state_file_read(directory, path, max, &text);
 
+	if (bytes)
+		*bytes = text.size;
+	if (!err && has_many_values(&text))
+		err = -EFBIG;
 	if (!err) {
 		json_t *json = json_loadb((const char *)text.data, text.size, 0, NULL);
 

@@ -13,7 +13,9 @@
 
 #include "base/buffer.h"
 
-#define STATE_ENTRIES_MAX 65536 /* of a directory that are looked at */
+#define STATE_ENTRIES_MAX 65536      /* of a directory that are looked at */
+#define STATE_VALUES_MAX  (1u << 19) /* of a JSON file */
+#define STATE_FILE_COST   1024u      /* bytes that could be read while a file is opened */
 
 /* A directory in the root of process pid (0: in ours). A descriptor; -errno. */
 int state_dir_open(pid_t pid, const char *path);
@@ -21,8 +23,11 @@ int state_dir_open(pid_t pid, const char *path);
 int state_dir_below(int directory, const char *path);
 /* A file below a directory, no link on the way, NUL-terminated (not counted). 0; -EFBIG beyond max bytes; -EINVAL no regular file; -errno. */
 int state_file_read(int directory, const char *path, size_t max, struct buffer *out);
-/* The same, as a JSON object or array. *out is the caller's: json_decref(). 0; -EBADMSG no JSON; as above. */
-int state_json_read(int directory, const char *path, size_t max, json_t **out);
+/*
+ * The same, as a JSON object or array. *out is the caller's: json_decref(). *bytes, if not NULL: what was read of it, whatever came
+ * of that. 0; -EBADMSG no JSON; -EFBIG also beyond STATE_VALUES_MAX values, each of which costs a hundred bytes of memory; as above.
+ */
+int state_json_read(int directory, const char *path, size_t max, size_t *bytes, json_t **out);
 /* A process id, alone in a file. It; 0: no such file or no number. */
 pid_t state_pid_read(int directory, const char *path);
 /*

@@ -10,6 +10,7 @@
 #define TRACER_TRACE_STATE_H
 
 #include "base/address_set.h"
+#include "python/lines.h"
 #include "stats/snapshot.h"
 #include "trace/id_map.h"
 #include "trace/regions.h"
@@ -31,6 +32,9 @@ struct code_entry {
 	uint8_t known;                       /* an EVENT_CODE came */
 	uint8_t filename_known, lines_known; /* lines_known: lines_bytes is */
 	uint8_t *lines;
+	struct lines_mark *marks; /* of the lines, as of marked */
+	uint32_t mark_count;
+	uint32_t marked; /* version; 0: not yet */
 };
 
 /* A distinct {code object, instruction} and, as of version, the frame that it shows as. */
@@ -47,8 +51,9 @@ struct symbol_entry {
 	uint64_t address;
 	size_t first;   /* in symbol_frames */
 	uint32_t count; /* 0: it has no name */
-	uint8_t known;  /* an EVENT_SYMBOL has come */
-	uint8_t named;  /* and says what the function is called */
+	uint8_t known;  /* an EVENT_SYMBOL has come, and no more will */
+	uint8_t named;  /* it says what the function is called */
+	uint8_t slow;   /* EVENT_SYMBOL_SLOW */
 };
 
 #define STACK_NATIVE (1u << 31)
@@ -122,7 +127,7 @@ struct process_state {
 	struct trace_frame *symbol_frames;
 	size_t symbol_frame_count, symbol_frame_room;
 	struct code_entry *codes;
-	size_t code_count, code_room, lines_memory;
+	size_t code_count, code_room, lines_memory; /* lines and their marks */
 	struct thread_entry *threads;
 	size_t thread_count, thread_room;
 	uint32_t last_tid, last_thread; /* the thread of the last record, and its index */
@@ -138,6 +143,7 @@ struct traceback_frames {
 	struct trace_frame frames[EVENT_MAX_FRAMES];
 	uint32_t count; /* at least 1 */
 	uint32_t total; /* those cut off included */
+	uint32_t slow;  /* native frames of which more would be known if reading their file took less */
 	uint32_t unread,
 		unnamed; /* frames of Python's of which something is not known, native ones without a name */
 };

@@ -17,8 +17,10 @@
 
 void state_tables_free(struct process_state *process)
 {
-	for (size_t i = 0; i < process->code_count; i++)
+	for (size_t i = 0; i < process->code_count; i++) {
 		free(process->codes[i].lines);
+		free(process->codes[i].marks);
+	}
 	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
 		blocks_free(process->blocks[i]);
 	regions_free(&process->regions);

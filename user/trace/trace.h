@@ -38,6 +38,7 @@ struct trace_counters {
 	uint64_t
 		frames_unknown; /* of the last snapshot's tracebacks: frames without file name or line table */
 	uint64_t frames_unnamed; /* and native frames without a name */
+	uint64_t frames_slow;    /* and those whose file takes too long to read */
 	uint64_t stacks_cut;     /* and those whose native frames end early */
 	uint64_t blocks_dropped,
 		bytes_dropped;    /* not kept: the tables had all the memory that they may (trace_budget()) */

@@ -36,6 +36,8 @@ static int codes_copy(struct process_state *child, const struct process_state *p
 		struct code_entry *code = &child->codes[child->code_count];
 		uint8_t *lines = code->lines;
 
+		code->marks = NULL;
+		code->mark_count = code->marked = 0;
 		if (!code->lines_room)
 			continue;
 		code->lines = malloc(code->lines_room);

@@ -21,6 +21,7 @@ struct taking {
 	uint32_t string_count;
 	uint32_t *tracebacks;
 	uint64_t unread, unnamed; /* frames of Python's, native ones */
+	uint64_t slow;            /* native ones */
 	uint64_t cut;             /* tracebacks */
 };
 
@@ -71,6 +72,7 @@ static int traceback_take(struct taking *taking, uint32_t index)
 		taking->unread += traceback->unread;
 		taking->unnamed += traceback->unnamed;
 	}
+	taking->slow += traceback->slow; /* also of those that now look like one that is known */
 	taking->cut += taking->process->stacks[index].cut;
 	return err;
 }
@@ -188,6 +190,7 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		.stacks_unknown = info->counters.stacks_unknown,
 		.frames_unknown = info->counters.frames_unknown,
 		.frames_unnamed = info->counters.frames_unnamed,
+		.frames_slow = info->counters.frames_slow,
 		.stacks_cut = info->counters.stacks_cut,
 		.layer = layer,
 		.rounded_blocks = info->rounded_blocks,
@@ -275,6 +278,7 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	}
 	process->info.counters.frames_unknown = taking.unread;
 	process->info.counters.frames_unnamed = taking.unnamed;
+	process->info.counters.frames_slow = taking.slow;
 	process->info.counters.stacks_cut = taking.cut;
 	struct snapshot *snapshot = builder_finish(&taking.builder);
 	meta_set(&snapshot->meta, trace, process);

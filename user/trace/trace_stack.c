@@ -4,6 +4,7 @@
  * frame and a line is looked up once however many stacks pass through it.
  */
 #include <errno.h>
+#include <stdlib.h>
 
 #include "base/array.h"
 #include "python/lines.h"
@@ -103,12 +104,39 @@ static enum lines_format lines_format_of(uint32_t python_version)
 	return python_version >= 0x030a0000 ? LINES_PAIRS : LINES_LNOTAB;
 }
 
+/* The table, marked once for each content that it has: any number of frames may be asked for. 0, -ENOMEM. */
+static int lines_table(struct process_state *process, struct code_entry *code, struct lines_table *out)
+{
+	struct lines_mark *marks;
+	size_t count;
+	int err;
+
+	*out = (struct lines_table){.format = lines_format_of(process->info.python_version),
+				    .first_line = (int)code->first_line,
+				    .data = code->lines,
+				    .bytes = code->lines_bytes};
+	if (code->marked != code->version) {
+		err = lines_mark(out, &marks, &count);
+		if (err)
+			return err;
+		free(code->marks);
+		process->lines_memory += (count - code->mark_count) * sizeof(*marks);
+		code->marks = marks;
+		code->mark_count = (uint32_t)count;
+		code->marked = code->version;
+	}
+	out->marks = code->marks;
+	out->mark_count = code->mark_count;
+	return 0;
+}
+
 /* The frame as far as it is known now. */
 static const struct frame_entry *frame_resolve(const struct trace *trace, struct process_state *process,
 					       uint32_t index)
 {
 	struct frame_entry *frame = &process->frames[index];
-	const struct code_entry *code = &process->codes[frame->code];
+	struct code_entry *code = &process->codes[frame->code];
+	struct lines_table table;
 
 	if (frame->version == code->version)
 		return frame;
@@ -119,10 +147,10 @@ static const struct frame_entry *frame_resolve(const struct trace *trace, struct
 		return frame;
 	frame->frame.filename = code->filename;
 	frame->frame.function = code->function;
-	int lines_whole = code->lines_known && code->lines_have == code->lines_bytes;
+	int lines_whole = code->lines_known && code->lines_have == code->lines_bytes &&
+			  !lines_table(process, code, &table);
 	if (lines_whole) {
-		int line = lines_find(lines_format_of(process->info.python_version), code->lines,
-				      code->lines_bytes, (int)code->first_line, frame->lasti);
+		int line = lines_find(&table, frame->lasti);
 		frame->frame.line = line > 0 ? (uint32_t)line : 0;
 	}
 	frame->unread = !code->filename_known || !lines_whole;
@@ -150,7 +178,7 @@ void state_traceback(struct trace *trace, struct process_state *process, uint32_
 {
 	const struct stack_entry *stack = &process->stacks[traceback];
 
-	out->count = out->unread = out->unnamed = 0;
+	out->count = out->unread = out->unnamed = out->slow = 0;
 	out->total = stack->total - stack->nframe;
 	for (uint32_t i = 0; i < stack->nframe; i++)
 		out->total += frames_append(trace, process, process->stack_frames[stack->first + i],

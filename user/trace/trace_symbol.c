@@ -85,7 +85,8 @@ int state_symbol(struct trace *trace, struct process_state *process, const struc
 	symbol = &process->symbols[index];
 	symbol->first = process->symbol_frame_count;
 	symbol->count = event->count;
-	symbol->known = 1;
+	symbol->slow = (event->flags & EVENT_SYMBOL_SLOW) != 0;
+	symbol->known = !symbol->slow;
 	symbol->named = symbol->count && is_name(trace, &process->symbol_frames[symbol->first]);
 	process->symbol_frame_count += event->count;
 	return 0;
@@ -110,6 +111,7 @@ uint32_t state_symbol_frames(struct trace *trace, struct process_state *process,
 	for (uint32_t i = 0; i < symbol->count && i < room; i++)
 		out->frames[out->count++] = process->symbol_frames[symbol->first + i];
 	out->unnamed += symbol->count && !symbol->named;
+	out->slow += symbol->slow;
 	if (symbol->count || !room)
 		return symbol->count ? symbol->count : 1;
 	out->frames[out->count++] = unnamed_frame(trace, symbol->address);
