@@ -12,9 +12,19 @@
 #define CENSUS_SHARE    50
 #define CENSUS_PAUSE_NS 500000000ull /* between two of them at least */
 
+/* Ends a reading that has been given up: there is no memory for what it tells. */
 static int record_feed(void *context, const void *record, size_t size)
 {
-	return session_feed(context, record, size);
+	struct session *session = context;
+	const struct event_header *header = record;
+	size_t process;
+	int err = session_feed(session, record, size);
+
+	if (err || header->type != EVENT_CENSUS_POOL ||
+	    trace_process_find(session->trace, header->tgid, &process) ||
+	    trace_is_reading(session->trace, process))
+		return err;
+	return error_set(-EDQUOT, "it holds more than there is memory for (--budget)");
 }
 
 int member_census(struct session *session, struct member *member, int baseline, int freeze)

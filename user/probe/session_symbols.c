@@ -29,7 +29,7 @@ int member_symbols_look(struct session *session, struct member *member)
 	int err;
 
 	if (!session->symbols) {
-		err = symbols_new(&session->symbols);
+		err = symbols_new_in(&session->symbols, trace_account(session->trace));
 		if (err)
 			return err;
 	}
@@ -160,7 +160,9 @@ int member_symbols_name(struct session *session, struct member *member)
 	member_symbols_watch(session, member, clock_ns(CLOCK_MONOTONIC));
 	while (trace_unnamed_next(session->trace, member->index, &names->named, &address)) {
 		int count = address_resolve(session, names, address, frames);
-		int err = count < 0 ? count : symbol_feed(session, member, address, frames, (uint32_t)count);
+		/* Without room for its name it stays an address, and is not asked about again. */
+		int err = account_is_full(count) ? symbol_feed(session, member, address, frames, 0)
+			  : count < 0 ? count : symbol_feed(session, member, address, frames, (uint32_t)count);
 
 		if (err)
 			return err;

@@ -7,22 +7,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/account.h"
 #include "base/text.h"
 #include "symbols/ask.h"
 #include "symbols/symbols_state.h"
 
 int symbols_new(struct symbols **out)
 {
+	return symbols_new_in(out, NULL);
+}
+
+int symbols_new_in(struct symbols **out, struct account *account)
+{
 	struct symbols *symbols = calloc(1, sizeof(*symbols));
 	int err;
 
 	if (!symbols)
 		return -ENOMEM;
+	symbols->account = symbols->memo.account = account;
 	err = worker_new(&symbols->worker);
 	if (!err)
 		err = files_new(&symbols->files);
 	if (!err)
-		err = strings_new(&symbols->strings);
+		err = strings_new_in(&symbols->strings, account);
 	if (err)
 		symbols_free(symbols);
 	else
@@ -41,7 +48,21 @@ void symbols_free(struct symbols *symbols)
 	free(symbols);
 }
 
-/* As it may be shown. 0, -ENOMEM. */
+/* All names, and the places that have them. 0; without memory nothing has changed. */
+static int names_forget(struct symbols *symbols)
+{
+	struct strings *strings;
+	int err = strings_new_in(&strings, symbols->account);
+
+	if (err)
+		return err;
+	strings_free(symbols->strings);
+	symbols->strings = strings;
+	memo_free(&symbols->memo);
+	return 0;
+}
+
+/* As it may be shown. 0, -ENOMEM, -EDQUOT. */
 static int text_keep(struct symbols *symbols, const char *text, const char **out)
 {
 	char shown[SYMBOLS_TEXT_MAX];
@@ -124,7 +145,7 @@ static int elsewhere_resolve(struct symbols *symbols, const struct modules *modu
 	return err ? err : 1;
 }
 
-int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
+static int address_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
 		    struct symbols_frame frames[], size_t room)
 {
 	const struct module *module = modules_find(modules, --address);
@@ -151,6 +172,16 @@ int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint
 	}
 	memcpy(frames, known, count * sizeof(*frames));
 	return (int)count;
+}
+
+int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
+		    struct symbols_frame frames[], size_t room)
+{
+	int count = address_resolve(symbols, modules, address, frames, room);
+
+	if (!account_is_full(count) || names_forget(symbols))
+		return count;
+	return address_resolve(symbols, modules, address, frames, room);
 }
 
 pid_t symbols_worker(const struct symbols *symbols)

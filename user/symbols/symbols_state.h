@@ -16,6 +16,7 @@ struct symbols {
 	uint32_t handed; /* files that the worker of this generation has */
 	uint64_t generation;
 	struct strings *strings;
+	struct account *account;
 	struct memo memo;
 	struct symbols_stats stats;
 };

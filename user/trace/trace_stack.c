@@ -9,7 +9,7 @@
 #include "python/lines.h"
 #include "trace/state.h"
 
-int state_stack_index(struct process_state *process, uint64_t stack_id, uint32_t *stack)
+static int stack_index(struct process_state *process, uint64_t stack_id, uint32_t *stack)
 {
 	if (!stack_id) {
 		*stack = 0;
@@ -18,14 +18,24 @@ int state_stack_index(struct process_state *process, uint64_t stack_id, uint32_t
 	*stack = id_map_find(&process->stack_ids, stack_id);
 	if (*stack != ID_MAP_NONE)
 		return 0;
-	int err = array_reserve(&process->stacks, &process->stack_room, process->stack_count, 1,
-				sizeof(*process->stacks));
+	int err = array_reserve_in(process->account, &process->stacks, &process->stack_room,
+				   process->stack_count, 1, sizeof(*process->stacks));
 	if (!err)
 		err = id_map_put(&process->stack_ids, stack_id, (uint32_t)process->stack_count);
 	if (err)
 		return err;
 	*stack = (uint32_t)process->stack_count++;
 	process->stacks[*stack] = (struct stack_entry){.total = 1};
+	return 0;
+}
+
+uint32_t state_stack_index(struct process_state *process, uint64_t stack_id)
+{
+	uint32_t stack;
+
+	if (!stack_index(process, stack_id, &stack))
+		return stack;
+	process->info.counters.stacks_dropped++;
 	return 0;
 }
 
@@ -47,8 +57,8 @@ static int frame_index(const struct trace *trace, struct process_state *process,
 	*frame = id_map_find(&process->frame_ids, key);
 	if (*frame != ID_MAP_NONE)
 		return 0;
-	err = array_reserve(&process->frames, &process->frame_room, process->frame_count, 1,
-			    sizeof(*process->frames));
+	err = array_reserve_in(process->account, &process->frames, &process->frame_room,
+			       process->frame_count, 1, sizeof(*process->frames));
 	if (!err)
 		err = id_map_put(&process->frame_ids, key, (uint32_t)process->frame_count);
 	if (err)
@@ -65,11 +75,11 @@ int state_stack(const struct trace *trace, struct process_state *process, const 
 	if (event->nframe > EVENT_MAX_FRAMES || !event->stack_id ||
 	    event->header.size < sizeof(*event) + event->nframe * sizeof(event->frames[0]))
 		return -EBADMSG;
-	int err = state_stack_index(process, event->stack_id, &index);
+	int err = stack_index(process, event->stack_id, &index);
 	if (!err)
-		err = array_reserve(&process->stack_frames, &process->stack_frame_room,
-				    process->stack_frame_count, event->nframe,
-				    sizeof(*process->stack_frames));
+		err = array_reserve_in(process->account, &process->stack_frames, &process->stack_frame_room,
+				       process->stack_frame_count, event->nframe,
+				       sizeof(*process->stack_frames));
 	if (err)
 		return err;
 	struct stack_entry *stack = &process->stacks[index];
