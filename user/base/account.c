@@ -24,9 +24,14 @@ static int has_room(const struct account *account, size_t bytes)
 
 int account_charge(struct account *account, size_t bytes)
 {
-	for (const struct account *at = account; at; at = at->parent)
-		if (!has_room(at, bytes))
-			return -EDQUOT;
+	int room = 1;
+
+	for (const struct account *at = account; at && room; at = at->parent)
+		room = has_room(at, bytes);
+	for (struct account *at = account; at && !room; at = at->parent)
+		at->refused++;
+	if (!room)
+		return -EDQUOT;
 	for (struct account *at = account; at; at = at->parent)
 		at->used += bytes;
 	return 0;

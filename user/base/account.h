@@ -20,7 +20,8 @@ struct account {
 	 * never all, and nobody needs to know how many will come.
 	 */
 	uint32_t share;
-	uint64_t used; /* bytes */
+	uint64_t used;    /* bytes */
+	uint64_t refused; /* charges to it, or to one below it */
 };
 
 /* 0; -EDQUOT: there is no room for it, nothing was charged. */

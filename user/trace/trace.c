@@ -17,6 +17,7 @@
 #include "trace/state.h"
 
 #define PROCESS_SHARE  4u /* a process has at most so many times what the others leave */
+#define FREE_SHARE     8u /* of what processes have together: what those that have ended make free at once */
 #define SNAPSHOT_SHARE 4u /* of the budget: what is left for snapshots while they are made */
 
 void state_account(struct process_state *process, struct account *account)
@@ -394,7 +395,7 @@ static void told_count(struct trace_told *told, uint32_t type)
 	told->maps += type == EVENT_MAP || type == EVENT_REMAP;
 }
 
-int trace_feed(struct trace *trace, const void *record, size_t size)
+static int record_feed(struct trace *trace, const void *record, size_t size)
 {
 	const struct event_header *header = record;
 	struct process_state *process = size < sizeof(*header) ? NULL : process_of(trace, header->tgid);
@@ -440,6 +441,26 @@ int trace_feed(struct trace *trace, const void *record, size_t size)
 		return err;
 	dropped_count(&process->info.counters, record);
 	return 0;
+}
+
+/* Where there is no room for those that run, those that have ended make some. */
+static void room_make(struct trace *trace)
+{
+	const struct account *tables = &trace->tables;
+
+	while (trace->ended_count && tables->limit - tables->used < tables->limit / FREE_SHARE)
+		if (state_make_room(trace))
+			break;
+}
+
+int trace_feed(struct trace *trace, const void *record, size_t size)
+{
+	uint64_t refused = trace->account.refused;
+	int err = record_feed(trace, record, size);
+
+	if (trace->account.refused != refused)
+		room_make(trace);
+	return err;
 }
 
 int trace_new(struct trace **out, const struct trace_hooks *hooks)

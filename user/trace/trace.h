@@ -127,7 +127,7 @@ void trace_free(struct trace *trace);
  * How much memory all that the trace keeps may have, 0: as much as it takes. A quarter is for snapshots while they are made, a
  * process may have four times what the others leave. Who comes first is kept: once a process has what it may have, a new block
  * is kept only in the place of one that has died, or shows as "<unknown>" if there is room for it and not for its stack; the
- * counters tell what was not kept. Processes that have ended make room for one that begins (struct trace_dropped).
+ * counters tell what was not kept. Processes that have ended make room for those that run (struct trace_dropped).
  */
 void trace_budget(struct trace *trace, uint64_t bytes);
 /* What else is kept for the session may be charged to it. Borrowed. */
@@ -135,7 +135,8 @@ struct account *trace_account(struct trace *trace);
 
 /*
  * Applies one record, which is 8-byte aligned; size is what the transport says it holds. 0; -EBADMSG when it is malformed (counted, the
- * trace stays consistent, feeding may go on); -ENOMEM.
+ * trace stays consistent, feeding may go on); -EDQUOT, -ENOMEM: there is no memory for the process that begins, nothing is kept
+ * of it. For want of memory nothing else fails: what a record tells is then not kept, and counted.
  * At EVENT_FINALIZE the state of the blocks is kept aside as the "final" one; EVENT_EXIT and EVENT_EXEC end
  * the process: later records of its tgid are ignored until another EVENT_PROCESS. One that names a parent begins with a copy
  * of that one's live blocks, and one that was forked and calls exec is not kept: what it held was its parent's. EVENT_CLEAR empties its table, the
