@@ -82,6 +82,7 @@ int pprof_read(struct infile *file, struct snapshot **out)
 	int err = inflateInit2(&zlib, gzip) == Z_OK ? file_inflate(file, &zlib, &profile) : -ENOMEM;
 
 	inflateEnd(&zlib);
+	buffer_trim(&profile);
 	if (!err) {
 		/* The profile itself is part of what the file takes. */
 		struct account account = {.limit = account_file_limit(infile_offset(file)),
