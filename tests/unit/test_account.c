@@ -29,7 +29,8 @@
 
 static void test_charge(void **state)
 {
-	struct account whole = {.limit = 100}, part = {.parent = &whole, .limit = 60}, other = {.parent = &whole};
+	struct account whole = {.limit = 100}, part = {.parent = &whole, .limit = 60},
+		       other = {.parent = &whole};
 	(void)state;
 
 	assert_int_equal(account_charge(NULL, SIZE_MAX), 0);
@@ -168,7 +169,8 @@ static int filled_builder(struct account *account)
 	for (uint32_t i = 0; i < MANY && !err; i++) {
 		struct snapshot_trace trace = {.bytes = 1, .count = 1};
 
-		err = builder_traceback(&builder, &(struct snapshot_frame){.line = i}, 1, 1, &trace.traceback);
+		err = builder_traceback(&builder, &(struct snapshot_frame){.line = i}, 1, 1,
+					&trace.traceback);
 		if (!err)
 			err = builder_trace(&builder, &trace);
 	}
@@ -211,7 +213,7 @@ static int filled_memo(struct account *account)
 static void test_containers(void **state)
 {
 	static int (*const fill[])(struct account *) = {
-		filled_array,   filled_map,     filled_strings, filled_set, filled_regions,
+		filled_array,  filled_map,     filled_strings, filled_set,  filled_regions,
 		filled_blocks, filled_builder, filled_perfmap, filled_memo,
 	};
 	(void)state;
@@ -539,10 +541,14 @@ static void test_snapshot_left(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_charge),	      cmocka_unit_test(test_share),
-		cmocka_unit_test(test_containers),    cmocka_unit_test(test_floods),
-		cmocka_unit_test(test_peak),	      cmocka_unit_test(test_forks),
-		cmocka_unit_test(test_ended_make_room), cmocka_unit_test(test_snapshot_left),
+		cmocka_unit_test(test_charge),
+		cmocka_unit_test(test_share),
+		cmocka_unit_test(test_containers),
+		cmocka_unit_test(test_floods),
+		cmocka_unit_test(test_peak),
+		cmocka_unit_test(test_forks),
+		cmocka_unit_test(test_ended_make_room),
+		cmocka_unit_test(test_snapshot_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -285,7 +285,9 @@ int pick_up_new(struct session *session)
 	if (session->opts.watch == ABI_WATCH_NONE)
 		return 0;
 	/* It forks a process of its own, best while this one is small. */
-	err = newborn_layers(&session->opts) ? symbols_new_in(&session->symbols, trace_account(session->trace)) : 0;
+	err = newborn_layers(&session->opts)
+		      ? symbols_new_in(&session->symbols, trace_account(session->trace))
+		      : 0;
 	if (err)
 		return err;
 	err = map_watch_open(&session->maps);

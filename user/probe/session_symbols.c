@@ -162,7 +162,8 @@ int member_symbols_name(struct session *session, struct member *member)
 		int count = address_resolve(session, names, address, frames);
 		/* Without room for its name it stays an address, and is not asked about again. */
 		int err = account_is_full(count) ? symbol_feed(session, member, address, frames, 0)
-			  : count < 0 ? count : symbol_feed(session, member, address, frames, (uint32_t)count);
+			  : count < 0            ? count
+				      : symbol_feed(session, member, address, frames, (uint32_t)count);
 
 		if (err)
 			return err;

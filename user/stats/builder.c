@@ -121,11 +121,11 @@ int builder_traceback(struct builder *builder, const struct snapshot_frame *fram
 			return 0;
 		}
 	}
-	err = array_reserve_in(builder->account, &snapshot->frames, &builder->frame_room, snapshot->frame_count, nframe,
-			    sizeof(*snapshot->frames));
+	err = array_reserve_in(builder->account, &snapshot->frames, &builder->frame_room,
+			       snapshot->frame_count, nframe, sizeof(*snapshot->frames));
 	if (!err)
 		err = array_reserve_in(builder->account, &snapshot->tracebacks, &builder->traceback_room,
-				    snapshot->traceback_count, 1, sizeof(*snapshot->tracebacks));
+				       snapshot->traceback_count, 1, sizeof(*snapshot->tracebacks));
 	if (err)
 		return err;
 	snapshot->tracebacks[snapshot->traceback_count] = (struct snapshot_traceback){
@@ -154,8 +154,8 @@ int builder_layer(struct builder *builder, enum event_layer which, const struct 
 	int err = total_add(&builder->layer_bytes[which], trace);
 
 	if (!err)
-		err = array_reserve_in(builder->account, &layer->traces, &builder->layer_room[which], layer->trace_count, 1,
-				    sizeof(*layer->traces));
+		err = array_reserve_in(builder->account, &layer->traces, &builder->layer_room[which],
+				       layer->trace_count, 1, sizeof(*layer->traces));
 	if (!err)
 		layer->traces[layer->trace_count++] = *trace;
 	return err;
@@ -169,8 +169,8 @@ static int trace_place(struct builder *builder, const struct snapshot_trace *tra
 
 	if (total_add(&bytes, trace))
 		return -EOVERFLOW;
-	int err = array_reserve_in(builder->account, &snapshot->traces, &builder->trace_room, snapshot->trace_count, 1,
-				sizeof(*snapshot->traces));
+	int err = array_reserve_in(builder->account, &snapshot->traces, &builder->trace_room,
+				   snapshot->trace_count, 1, sizeof(*snapshot->traces));
 	if (err)
 		return err;
 	snapshot->traces[snapshot->trace_count] = *trace;
@@ -217,8 +217,8 @@ int builder_process(struct builder *builder, struct snapshot_meta **meta)
 
 	if (snapshot->process_count == SNAPSHOT_PROCESSES_MAX)
 		return error_set(-EFBIG, "more than %u processes", SNAPSHOT_PROCESSES_MAX);
-	int err = array_reserve_in(builder->account, &snapshot->processes, &builder->process_room, snapshot->process_count, 1,
-				sizeof(*snapshot->processes));
+	int err = array_reserve_in(builder->account, &snapshot->processes, &builder->process_room,
+				   snapshot->process_count, 1, sizeof(*snapshot->processes));
 	if (err)
 		return err;
 	*meta = &snapshot->processes[snapshot->process_count++];

@@ -15,7 +15,7 @@ struct builder_index {
 };
 
 struct builder {
-	struct account *account; /* of its own, borrowed; NULL: none */
+	struct account *account;   /* of its own, borrowed; NULL: none */
 	struct snapshot *snapshot; /* owned until builder_finish() */
 	size_t frame_room, traceback_room, trace_room, layer_room[EVENT_LAYERS], process_room;
 	struct builder_index traceback_index, trace_index;

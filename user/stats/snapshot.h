@@ -184,7 +184,7 @@ int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer);
 /* The snapshot with that layer as its first and only one, for whatever takes one; borrows all but itself from the snapshot. */
 struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_layer layer);
 
-void snapshot_free(struct snapshot *snapshot); /* NULL is legal */
+void snapshot_free(struct snapshot *snapshot);           /* NULL is legal */
 size_t snapshot_memory(const struct snapshot *snapshot); /* bytes held, about */
 /* A deep copy. 0 or -ENOMEM. */
 int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out);

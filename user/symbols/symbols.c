@@ -146,7 +146,7 @@ static int elsewhere_resolve(struct symbols *symbols, const struct modules *modu
 }
 
 static int address_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
-		    struct symbols_frame frames[], size_t room)
+			   struct symbols_frame frames[], size_t room)
 {
 	const struct module *module = modules_find(modules, --address);
 	const struct symbols_frame *known;

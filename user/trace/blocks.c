@@ -105,9 +105,8 @@ static uint32_t slot_find(const struct segment *segment, uint64_t hash, uint64_t
 /* NULL: it has none yet. */
 static struct block *slot_of(const struct segment *segment, uint64_t hash, const struct block *block)
 {
-	return segment->capacity
-		       ? &segment->slots[slot_find(segment, hash, block->address, block->domain)]
-		       : NULL;
+	return segment->capacity ? &segment->slots[slot_find(segment, hash, block->address, block->domain)]
+				 : NULL;
 }
 
 static int segment_grow(const struct blocks *blocks, struct segment *segment)

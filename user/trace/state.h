@@ -123,7 +123,7 @@ struct process_state {
 	uint32_t last_tid, last_thread; /* the thread of the last record, and its index */
 	struct snapshot *final;
 	size_t final_bytes; /* charged for it */
-	int table_kept;         /* it has ended; what its table was is final: */
+	int table_kept;     /* it has ended; what its table was is final: */
 	uint64_t kept_blocks, kept_bytes;
 	uint64_t born_bytes; /* of the blocks that it began with, its parent's */
 };

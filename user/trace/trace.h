@@ -42,11 +42,11 @@ struct trace_counters {
 	uint64_t stacks_cut;     /* and those whose native frames end early */
 	/* Not kept, for want of memory (trace_budget()): blocks, in no line. */
 	uint64_t blocks_dropped, bytes_dropped;
-	uint64_t stacks_dropped;   /* blocks and stacks, which show as "<unknown>" */
-	uint64_t codes_dropped;    /* records of code objects: no name, or no line */
-	uint64_t symbols_dropped;  /* names of native frames */
-	uint64_t readings_dropped; /* readings of the heap that had to be given up */
-	uint64_t regions_dropped;  /* changes of mapped memory; also: more than REGIONS_MAX regions */
+	uint64_t stacks_dropped;    /* blocks and stacks, which show as "<unknown>" */
+	uint64_t codes_dropped;     /* records of code objects: no name, or no line */
+	uint64_t symbols_dropped;   /* names of native frames */
+	uint64_t readings_dropped;  /* readings of the heap that had to be given up */
+	uint64_t regions_dropped;   /* changes of mapped memory; also: more than REGIONS_MAX regions */
 	uint64_t records_malformed; /* records skipped */
 };
 
@@ -69,7 +69,7 @@ enum trace_end { TRACE_RUNNING = 0, TRACE_FINALIZING, TRACE_EXITED, TRACE_EXECED
 struct trace_process {
 	uint32_t tgid, ns_pid, parent; /* as struct event_target has them; 0: not known */
 	char container[65];
-	int not_inherited; /* there was no memory for a copy of its parent's tables (trace_budget()) */
+	int not_inherited;       /* there was no memory for a copy of its parent's tables (trace_budget()) */
 	uint32_t python_version; /* PY_VERSION_HEX */
 	uint32_t nframe;         /* traceback limit */
 	uint32_t mode;           /* enum event_mode: what the table of Python's layer holds */

@@ -192,7 +192,7 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 {
 	enum event_layer layer = layer_of(event->api);
 	struct thread_entry *thread = thread_find(process, event->header.tid);
-	struct pending lost, *pending = thread ? &thread->pending[layer] : &lost;
+	struct pending lost = {0}, *pending = thread ? &thread->pending[layer] : &lost;
 
 	pending->state = PENDING_UNSEEN;
 	if (blocks_take(process->blocks[layer], event->address, event->domain, &pending->block)) {

@@ -27,8 +27,8 @@ static int array_copy(struct account *account, void *out, size_t *room, const vo
 
 static int codes_copy(struct process_state *child, const struct process_state *parent)
 {
-	int err = array_copy(child->account, &child->codes, &child->code_room, parent->codes, parent->code_count,
-			     sizeof(*parent->codes));
+	int err = array_copy(child->account, &child->codes, &child->code_room, parent->codes,
+			     parent->code_count, sizeof(*parent->codes));
 
 	if (err)
 		return err;
@@ -53,15 +53,16 @@ static int codes_copy(struct process_state *child, const struct process_state *p
 
 static int stacks_copy(struct process_state *child, const struct process_state *parent)
 {
-	int err = array_copy(child->account, &child->stacks, &child->stack_room, parent->stacks, parent->stack_count,
-			     sizeof(*parent->stacks));
+	int err = array_copy(child->account, &child->stacks, &child->stack_room, parent->stacks,
+			     parent->stack_count, sizeof(*parent->stacks));
 
 	if (!err)
-		err = array_copy(child->account, &child->stack_frames, &child->stack_frame_room, parent->stack_frames,
-				 parent->stack_frame_count, sizeof(*parent->stack_frames));
+		err = array_copy(child->account, &child->stack_frames, &child->stack_frame_room,
+				 parent->stack_frames, parent->stack_frame_count,
+				 sizeof(*parent->stack_frames));
 	if (!err)
-		err = array_copy(child->account, &child->frames, &child->frame_room, parent->frames, parent->frame_count,
-				 sizeof(*parent->frames));
+		err = array_copy(child->account, &child->frames, &child->frame_room, parent->frames,
+				 parent->frame_count, sizeof(*parent->frames));
 	if (err)
 		return err;
 	child->stack_count = parent->stack_count;
@@ -75,12 +76,13 @@ static int stacks_copy(struct process_state *child, const struct process_state *
 
 static int symbols_copy(struct process_state *child, const struct process_state *parent)
 {
-	int err = array_copy(child->account, &child->symbols, &child->symbol_room, parent->symbols, parent->symbol_count,
-			     sizeof(*parent->symbols));
+	int err = array_copy(child->account, &child->symbols, &child->symbol_room, parent->symbols,
+			     parent->symbol_count, sizeof(*parent->symbols));
 
 	if (!err)
-		err = array_copy(child->account, &child->symbol_frames, &child->symbol_frame_room, parent->symbol_frames,
-				 parent->symbol_frame_count, sizeof(*parent->symbol_frames));
+		err = array_copy(child->account, &child->symbol_frames, &child->symbol_frame_room,
+				 parent->symbol_frames, parent->symbol_frame_count,
+				 sizeof(*parent->symbol_frames));
 	if (err)
 		return err;
 	child->symbol_count = parent->symbol_count;

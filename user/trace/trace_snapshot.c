@@ -21,8 +21,8 @@ struct taking {
 	uint32_t *strings;
 	uint32_t string_count;
 	uint32_t *tracebacks;
-	uint64_t unread, unnamed; /* frames of Python's, native ones */
-	uint64_t cut;             /* tracebacks */
+	uint64_t unread, unnamed;         /* frames of Python's, native ones */
+	uint64_t cut;                     /* tracebacks */
 	uint64_t blocks_left, bytes_left; /* there is no room for them, or for their tracebacks */
 };
 

@@ -57,8 +57,8 @@ static int frame_index(const struct trace *trace, struct process_state *process,
 	*frame = id_map_find(&process->frame_ids, key);
 	if (*frame != ID_MAP_NONE)
 		return 0;
-	err = array_reserve_in(process->account, &process->frames, &process->frame_room,
-			       process->frame_count, 1, sizeof(*process->frames));
+	err = array_reserve_in(process->account, &process->frames, &process->frame_room, process->frame_count,
+			       1, sizeof(*process->frames));
 	if (!err)
 		err = id_map_put(&process->frame_ids, key, (uint32_t)process->frame_count);
 	if (err)

@@ -75,11 +75,12 @@ int state_symbol(struct process_state *process, const struct event_symbol *event
 		return -EBADMSG;
 	err = state_symbol_index(process, event->address, &index);
 	if (!err)
-		err = array_reserve_in(process->account, &process->symbol_frames,
-				       &process->symbol_frame_room, process->symbol_frame_count,
-				       event->count, sizeof(*process->symbol_frames));
+		err = array_reserve_in(process->account, &process->symbol_frames, &process->symbol_frame_room,
+				       process->symbol_frame_count, event->count,
+				       sizeof(*process->symbol_frames));
 	for (uint32_t i = 0; i < event->count && !err; i++)
-		err = frame_take(process->strings, event, &at, &process->symbol_frames[process->symbol_frame_count + i]);
+		err = frame_take(process->strings, event, &at,
+				 &process->symbol_frames[process->symbol_frame_count + i]);
 	if (err)
 		return err;
 	symbol = &process->symbols[index];
