@@ -8,7 +8,9 @@ import re
 import shutil
 import struct
 import subprocess
+import time
 import tracemalloc
+import zlib
 
 import pytest
 
@@ -222,6 +224,35 @@ def test_damaged_pickles(tracer, tmp_path):
     assert accepted < len(good) / 2  # sizes, lines and names are as good as others
 
 
+def varint(number):
+    out = b""
+    while number > 127:
+        out += bytes([number & 127 | 128])
+        number >>= 7
+    return out + bytes([number])
+
+
+def field(number, value):
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def frames_bomb(samples):
+    """A profile of ours, whose samples have up to 65,536 frames of one byte each."""
+    texts = (b"", b"tracer:snapshot=1", b"f.py", b"f", b"bytes", b"domain")
+    tables = b"".join(field(6, text) for text in texts) + field(13, b"\x01")
+    tables += field(5, field(1, 1) + field(2, 3) + field(4, 2))
+    tables += field(4, field(1, 1) + field(4, field(1, 1) + field(2, 1)))
+    rest = field(2, b"\x01\x08") + field(3, field(1, 4) + field(3, 8)) + field(3, field(1, 5))
+    pack = zlib.compressobj(9, zlib.DEFLATED, 31)
+    out = pack.compress(tables)
+    for number in range(samples):
+        out += pack.compress(field(2, field(1, b"\x01" * (65536 - number)) + rest))
+    # What does not pack makes the file as large as one that unpacks to so much may be.
+    return out + pack.compress(field(100, os.urandom(samples * 65536 // 195))) + pack.flush()
+
+
 def test_memory_stays_in_proportion(tracer, tmp_path):
     """What a hostile file costs is a small multiple of its size."""
     bombs = {
@@ -241,6 +272,27 @@ def test_memory_stays_in_proportion(tracer, tmp_path):
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, env=environment())
         text = done.stderr.decode()
         assert done.returncode == 1 and text.count("\n") == 1 and "allocate memory" not in text, (name, text)
+
+
+def test_frames_bomb(tracer, tmp_path):
+    """Frames of one byte each, which pack well: 420 KB that came to 1.5 GB."""
+    path = tracer("--version").args[0]
+    (tmp_path / "small").write_bytes(frames_bomb(3))
+    assert b"f.py" in tracer("report", tmp_path / "small").stdout
+    (tmp_path / "bomb").write_bytes(frames_bomb(1000))
+    with open(path, "rb") as binary:
+        sanitized = b"__asan_init" in binary.read()
+    with subprocess.Popen([path, "report", str(tmp_path / "bomb")], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          env=environment()) as run:
+        # Not what wait4() tells: that is never less than what this process has had.
+        peak = 0
+        while run.poll() is None:
+            with open("/proc/%d/status" % run.pid) as status:
+                peak = max(peak, *map(int, re.findall(r"VmHWM:\s+(\d+)", status.read())), 0)
+            time.sleep(0.005)
+        text = run.stderr.read().decode()
+    assert run.returncode == 1 and text.count("\n") == 1 and "takes more memory than a profile of its size can" in text
+    assert sanitized or peak < 400 << 10, peak
 
 
 def test_other_files(tracer, tmp_path):

@@ -25,7 +25,7 @@ static void test_put_take(void **state)
 	struct block a = {.address = 16, .bytes = 100, .traceback = 7, .domain = 1}, b = a, old;
 	(void)state;
 
-	assert_int_equal(blocks_new(&blocks), 0);
+	assert_int_equal(blocks_new(&blocks, NULL), 0);
 	assert_null(blocks_find(blocks, 16, 1));
 	assert_int_equal(blocks_take(blocks, 16, 1, &old), 0);
 	assert_int_equal(blocks_put(blocks, &a, &old), 0);
@@ -51,7 +51,7 @@ static void test_address_zero(void **state)
 	struct block zero = {.bytes = 1}, old;
 	(void)state;
 
-	assert_int_equal(blocks_new(&blocks), 0);
+	assert_int_equal(blocks_new(&blocks, NULL), 0);
 	assert_int_equal(blocks_put(blocks, &zero, &old), -EINVAL);
 	assert_int_equal(blocks_take(blocks, 0, 0, &old), 0);
 	assert_null(blocks_find(blocks, 0, 0));
@@ -71,7 +71,7 @@ static void test_churn(void **state)
 	(void)state;
 
 	assert_non_null(expected);
-	assert_int_equal(blocks_new(&blocks), 0);
+	assert_int_equal(blocks_new(&blocks, NULL), 0);
 	for (uint64_t i = 1; i <= STEPS; i++) {
 		random = hash_u64(random + i);
 		uint64_t key = random % KEYS, address = (key + 1) * 16;
@@ -111,7 +111,7 @@ static void test_memory(void **state)
 	struct block old;
 	(void)state;
 
-	assert_int_equal(blocks_new(&blocks), 0);
+	assert_int_equal(blocks_new(&blocks, NULL), 0);
 	for (uint64_t i = 1; i <= FILL; i++) {
 		struct block block = block_of(0x7f0000000000 + i * 48, i);
 		assert_int_equal(blocks_put(blocks, &block, &old), 0);
@@ -149,7 +149,7 @@ static void test_containing(void **state)
 	struct block old;
 	(void)state;
 
-	assert_int_equal(blocks_new(&blocks), 0);
+	assert_int_equal(blocks_new(&blocks, NULL), 0);
 	assert_int_equal(start_of(blocks, 0x1000), 0);
 	for (size_t i = 0; i + 1 < sizeof(put) / sizeof(put[0]); i++)
 		assert_int_equal(blocks_put(blocks, &put[i], &old), 0);
@@ -186,7 +186,7 @@ static void test_hooked(void **state)
 	struct block old;
 
 	(void)state;
-	assert_int_equal(blocks_new(&blocks), 0);
+	assert_int_equal(blocks_new(&blocks, NULL), 0);
 	assert_int_equal(blocks_put(blocks, &hooked, &old), 0);
 	assert_int_equal(blocks_put(blocks, &plain, &old), 0);
 	assert_int_equal(blocks_confirm(blocks, 0x1000, 64, 1), 1);
@@ -219,7 +219,7 @@ static void test_confirm(void **state)
 	struct block old;
 
 	(void)state;
-	assert_int_equal(blocks_new(&blocks), 0);
+	assert_int_equal(blocks_new(&blocks, NULL), 0);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct block block = {.address = 0x1000, .bytes = cases[i].bytes, .pooled = 1};
 
@@ -285,7 +285,7 @@ static void test_sweep(void **state)
 		struct block old;
 		size_t before;
 
-		assert_int_equal(blocks_new(&blocks), 0);
+		assert_int_equal(blocks_new(&blocks, NULL), 0);
 		for (uint64_t key = 0; key < keys; key++) {
 			random = hash_u64(random + key);
 			model[key] = (struct model){random % 4 != 0, random / 4 % 8 != 0,

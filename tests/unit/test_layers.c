@@ -160,7 +160,7 @@ static struct trace_traceback traceback_of(struct trace *trace)
 
 static const char *function_at(struct trace *trace, uint32_t frame)
 {
-	return strings_get(trace_strings(trace), traceback_of(trace).frames[frame].function);
+	return strings_get(trace_strings(trace, 0), traceback_of(trace).frames[frame].function);
 }
 
 static void test_names(void **state)

@@ -5,11 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/account.h"
 #include "base/hash.h"
 
 #define PAGE_SHIFT 20
 #define PAGE_WORDS ((1u << PAGE_SHIFT) / 16 / 64)
 #define MAX_PAGES  (1u << 17)
+#define PAGE_BYTES (PAGE_WORDS * sizeof(uint64_t))
+
+/* count elements of so many bytes, zeroed. 0, -ENOMEM, -EDQUOT. */
+static int zeros_new(struct account *account, void *out, size_t count, size_t bytes)
+{
+	int err = account_charge(account, count * bytes);
+	void *zeros;
+
+	if (err)
+		return err;
+	zeros = calloc(count, bytes);
+	if (!zeros) {
+		account_uncharge(account, count * bytes);
+		return -ENOMEM;
+	}
+	memcpy(out, &zeros, sizeof(zeros));
+	/* cppcheck-suppress memleak ; the caller's pointer holds it */
+	return 0;
+}
 
 static struct address_page *page_slot(const struct address_set *set, uint64_t number)
 {
@@ -22,18 +42,20 @@ static struct address_page *page_slot(const struct address_set *set, uint64_t nu
 
 static int set_grow(struct address_set *set)
 {
-	struct address_set bigger = {.capacity = set->capacity ? set->capacity * 2 : 64};
+	struct address_set bigger = {.capacity = set->capacity ? set->capacity * 2 : 64,
+				     .account = set->account};
+	int err = set->used >= MAX_PAGES
+			  ? -E2BIG
+			  : zeros_new(set->account, &bigger.pages, bigger.capacity, sizeof(*bigger.pages));
 
-	if (set->used >= MAX_PAGES)
-		return -E2BIG;
-	bigger.pages = calloc(bigger.capacity, sizeof(*bigger.pages));
-	if (!bigger.pages)
-		return -ENOMEM;
+	if (err)
+		return err;
 	for (size_t i = 0; i < set->capacity; i++)
 		if (set->pages[i].number)
 			*page_slot(&bigger, set->pages[i].number) = set->pages[i];
 	bigger.used = set->used;
 	free(set->pages);
+	account_uncharge(set->account, set->capacity * sizeof(*set->pages));
 	*set = bigger;
 	return 0;
 }
@@ -62,9 +84,9 @@ int address_set_add(struct address_set *set, uint64_t address)
 		if (err)
 			return err;
 		page = page_slot(set, (address >> PAGE_SHIFT) + 1);
-		page->bits = calloc(PAGE_WORDS, sizeof(*page->bits));
-		if (!page->bits)
-			return -ENOMEM;
+		err = zeros_new(set->account, &page->bits, 1, PAGE_BYTES);
+		if (err)
+			return err;
 		page->number = (address >> PAGE_SHIFT) + 1;
 		set->used++;
 		word = word_find(set, address, &mask);
@@ -90,32 +112,30 @@ int address_set_has(const struct address_set *set, uint64_t address)
 
 size_t address_set_memory(const struct address_set *set)
 {
-	return set->capacity * sizeof(*set->pages) + set->used * PAGE_WORDS * sizeof(uint64_t);
+	return set->capacity * sizeof(*set->pages) + set->used * PAGE_BYTES;
 }
 
 int address_set_copy(struct address_set *out, const struct address_set *from)
 {
-	*out = *from;
-	if (!from->capacity)
-		return 0;
-	out->pages = calloc(from->capacity, sizeof(*out->pages));
-	if (!out->pages)
-		out->capacity = 0;
-	for (size_t i = 0; i < out->capacity; i++) {
+	struct address_set copy = {.account = out->account};
+	int err = from->capacity ? zeros_new(copy.account, &copy.pages, from->capacity, sizeof(*copy.pages))
+				 : 0;
+
+	copy.capacity = err ? 0 : from->capacity;
+	for (size_t i = 0; i < copy.capacity && !err; i++) {
 		if (!from->pages[i].number)
 			continue;
-		out->pages[i].bits = malloc(PAGE_WORDS * sizeof(*out->pages[i].bits));
-		if (!out->pages[i].bits) {
-			address_set_free(out);
+		err = zeros_new(copy.account, &copy.pages[i].bits, 1, PAGE_BYTES);
+		if (err)
 			break;
-		}
-		out->pages[i].number = from->pages[i].number;
-		memcpy(out->pages[i].bits, from->pages[i].bits, PAGE_WORDS * sizeof(*out->pages[i].bits));
+		copy.pages[i].number = from->pages[i].number;
+		memcpy(copy.pages[i].bits, from->pages[i].bits, PAGE_BYTES);
+		copy.used++;
 	}
-	if (out->capacity)
-		return 0;
-	*out = (struct address_set){0};
-	return -ENOMEM;
+	if (err)
+		address_set_free(&copy);
+	*out = copy;
+	return err;
 }
 
 void address_set_free(struct address_set *set)
@@ -123,5 +143,6 @@ void address_set_free(struct address_set *set)
 	for (size_t i = 0; i < set->capacity; i++)
 		free(set->pages[i].bits);
 	free(set->pages);
-	memset(set, 0, sizeof(*set));
+	account_uncharge(set->account, address_set_memory(set));
+	*set = (struct address_set){.account = set->account};
 }

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/account.h"
+
 #define HUGE_BYTES (2u << 20)
 
 /* Huge pages for what is large from the start: filling it faults every 4 KiB else. A kernel that has none, ignores it. */
@@ -19,23 +21,47 @@ static void huge_advise(char *data, size_t bytes)
 		madvise((void *)first, end - first, MADV_HUGEPAGE);
 }
 
-int array_reserve(void *array, size_t *room, size_t count, size_t extra, size_t size)
+int array_reserve_in(struct account *account, void *array, size_t *room, size_t count, size_t extra,
+		     size_t size)
 {
 	void *old;
+	int err;
 
 	if (extra >= UINT32_MAX || count + extra >= UINT32_MAX)
 		return -EOVERFLOW;
 	if (count + extra <= *room)
 		return 0;
 	size_t grown = *room + *room / 2 + extra + 8;
+	err = account_resize(account, *room * size, grown * size);
+	if (err)
+		return err;
 	memcpy(&old, array, sizeof(old));
 	void *data = reallocarray(old, grown, size);
-	if (!data)
+	if (!data) {
+		account_uncharge(account, (grown - *room) * size);
 		return -ENOMEM;
+	}
 	if (!count && grown * size >= 2 * HUGE_BYTES)
 		huge_advise(data, grown * size);
 	memcpy(array, &data, sizeof(data));
 	*room = grown;
 	/* cppcheck-suppress memleak ; the caller's pointer holds it */
 	return 0;
+}
+
+int array_reserve(void *array, size_t *room, size_t count, size_t extra, size_t size)
+{
+	return array_reserve_in(NULL, array, room, count, extra, size);
+}
+
+void array_release(struct account *account, void *array, size_t *room, size_t size)
+{
+	void *data;
+
+	memcpy(&data, array, sizeof(data));
+	free(data);
+	account_uncharge(account, *room * size);
+	data = NULL;
+	memcpy(array, &data, sizeof(data));
+	*room = 0;
 }

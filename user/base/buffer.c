@@ -64,6 +64,16 @@ int buffer_printf(struct buffer *buffer, const char *format, ...)
 	return 0;
 }
 
+void buffer_trim(struct buffer *buffer)
+{
+	unsigned char *data = buffer->size ? realloc(buffer->data, buffer->size) : NULL;
+
+	if (!data)
+		return;
+	buffer->data = data;
+	buffer->capacity = buffer->size;
+}
+
 void buffer_free(struct buffer *buffer)
 {
 	free(buffer->data);

@@ -14,6 +14,8 @@ struct buffer {
 int buffer_reserve(struct buffer *buffer, size_t extra); /* room for extra more bytes; 0 or -ENOMEM */
 int buffer_append(struct buffer *buffer, const void *data, size_t size); /* 0 or -ENOMEM */
 int buffer_printf(struct buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Gives back what is not in use. */
+void buffer_trim(struct buffer *buffer);
 void buffer_free(struct buffer *buffer);
 
 #endif

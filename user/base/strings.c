@@ -11,8 +11,10 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/account.h"
 #include "base/hash.h"
 
+#define CHUNK_FIRST 4096u /* each chunk is twice as large as the one before, up to: */
 #define CHUNK_BYTES (64u * 1024)
 #define NO_ID       UINT32_MAX
 
@@ -36,8 +38,9 @@ struct strings {
 	struct chunk *chunks;
 	char *room; /* what is left of the current chunk */
 	size_t room_bytes;
-	size_t chunk_bytes;
+	size_t chunk_bytes, chunk_next; /* of all; of the next one */
 	uint64_t seed;
+	struct account *account;
 };
 
 static uint32_t hash_text(const struct strings *strings, const char *text, size_t bytes)
@@ -57,13 +60,20 @@ static uint32_t hash_text(const struct strings *strings, const char *text, size_
 static int grow_entries(struct strings *strings)
 {
 	uint32_t capacity = strings->capacity ? strings->capacity * 2 : 256;
+	size_t grown = (capacity - strings->capacity) * sizeof(struct entry);
 	struct entry *entries;
+	int err;
 
 	if (capacity > NO_ID / 4)
 		return -ENOMEM;
+	err = account_charge(strings->account, grown);
+	if (err)
+		return err;
 	entries = realloc(strings->entries, capacity * sizeof(*entries));
-	if (!entries)
+	if (!entries) {
+		account_uncharge(strings->account, grown);
 		return -ENOMEM;
+	}
 	strings->entries = entries;
 	strings->capacity = capacity;
 	return 0;
@@ -71,11 +81,16 @@ static int grow_entries(struct strings *strings)
 
 static int grow_slots(struct strings *strings)
 {
-	uint32_t slot_count = strings->slot_count ? strings->slot_count * 2 : 512;
-	uint32_t *slots = malloc(slot_count * sizeof(*slots));
+	uint32_t slot_count = strings->slot_count ? strings->slot_count * 2 : 512, *slots;
+	int err = account_charge(strings->account, slot_count * sizeof(*slots));
 
-	if (!slots)
+	if (err)
+		return err;
+	slots = malloc(slot_count * sizeof(*slots));
+	if (!slots) {
+		account_uncharge(strings->account, slot_count * sizeof(*slots));
 		return -ENOMEM;
+	}
 	memset(slots, 0xff, slot_count * sizeof(*slots));
 	for (uint32_t id = 0; id < strings->count; id++) {
 		uint32_t slot = strings->entries[id].hash & (slot_count - 1);
@@ -85,35 +100,44 @@ static int grow_slots(struct strings *strings)
 		slots[slot] = id;
 	}
 	free(strings->slots);
+	account_uncharge(strings->account, strings->slot_count * sizeof(*slots));
 	strings->slots = slots;
 	strings->slot_count = slot_count;
 	return 0;
 }
 
 /* Room for bytes in a chunk; a long string gets one of its own and leaves the current one alone. */
-static char *chunk_take(struct strings *strings, size_t bytes)
+static int chunk_take(struct strings *strings, size_t bytes, char **out)
 {
-	int own = bytes > CHUNK_BYTES / 4;
-	size_t size = own ? bytes : CHUNK_BYTES;
+	size_t next = strings->chunk_next ? strings->chunk_next : CHUNK_FIRST;
+	int own = bytes > next / 4, err;
+	size_t size = own ? bytes : next;
 	struct chunk *chunk;
-	char *text;
 
 	if (bytes > strings->room_bytes) {
+		err = account_charge(strings->account, sizeof(*chunk) + size);
+		if (err)
+			return err;
 		chunk = malloc(sizeof(*chunk) + size);
-		if (!chunk)
-			return NULL;
+		if (!chunk) {
+			account_uncharge(strings->account, sizeof(*chunk) + size);
+			return -ENOMEM;
+		}
 		chunk->next = strings->chunks;
 		strings->chunks = chunk;
 		strings->chunk_bytes += sizeof(*chunk) + size;
+		*out = chunk->data;
 		if (own)
-			return chunk->data;
+			return 0;
 		strings->room = chunk->data;
 		strings->room_bytes = size;
+		if (next < CHUNK_BYTES)
+			strings->chunk_next = 2 * next;
 	}
-	text = strings->room;
+	*out = strings->room;
 	strings->room += bytes;
 	strings->room_bytes -= bytes;
-	return text;
+	return 0;
 }
 
 /* The slot where the text's id is or belongs; there are slots. */
@@ -169,9 +193,9 @@ int strings_intern(struct strings *strings, const char *text, size_t bytes, uint
 		if (err)
 			return err;
 	}
-	copy = chunk_take(strings, bytes + 1);
-	if (!copy)
-		return -ENOMEM;
+	err = chunk_take(strings, bytes + 1, &copy);
+	if (err)
+		return err;
 	memcpy(copy, text, bytes);
 	copy[bytes] = '\0';
 	strings->entries[strings->count] = (struct entry){copy, (uint32_t)bytes, hash};
@@ -182,12 +206,23 @@ int strings_intern(struct strings *strings, const char *text, size_t bytes, uint
 
 int strings_new(struct strings **out)
 {
-	struct strings *strings = calloc(1, sizeof(*strings));
-	uint32_t id;
-	int err;
+	return strings_new_in(out, NULL);
+}
 
-	if (!strings)
+int strings_new_in(struct strings **out, struct account *account)
+{
+	struct strings *strings;
+	uint32_t id;
+	int err = account_charge(account, sizeof(*strings));
+
+	if (err)
+		return err;
+	strings = calloc(1, sizeof(*strings));
+	if (!strings) {
+		account_uncharge(account, sizeof(*strings));
 		return -ENOMEM;
+	}
+	strings->account = account;
 	if (getrandom(&strings->seed, sizeof(strings->seed), GRND_NONBLOCK) != sizeof(strings->seed))
 		strings->seed = (uintptr_t)strings; /* address space randomisation is better than nothing */
 	err = strings_intern(strings, "", 0, &id);
@@ -211,7 +246,32 @@ void strings_free(struct strings *strings)
 	}
 	free(strings->slots);
 	free(strings->entries);
+	account_uncharge(strings->account, strings_memory(strings));
 	free(strings);
+}
+
+/* Ids are given in order of appearance, so interning in order of ids gives every string its old id. */
+int strings_copy(struct strings **out, const struct strings *from, struct account *account)
+{
+	struct strings *copy;
+	uint32_t id;
+	int err = strings_new_in(&copy, account);
+
+	if (err)
+		return err;
+	for (uint32_t i = 0; i < from->count && !err; i++)
+		err = strings_intern(copy, from->entries[i].text, from->entries[i].bytes, &id);
+	if (err)
+		strings_free(copy);
+	else
+		*out = copy;
+	return err;
+}
+
+void strings_disown(struct strings *strings)
+{
+	account_uncharge(strings->account, strings_memory(strings));
+	strings->account = NULL;
 }
 
 const char *strings_get(const struct strings *strings, uint32_t id)

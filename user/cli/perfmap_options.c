@@ -8,7 +8,9 @@
 #include "base/array.h"
 #include "base/error.h"
 
-enum { KEY_MERGE = 0x400, KEY_INSTALL, KEY_FOLLOW, KEY_STATUS, KEY_SYMBOL };
+enum { KEY_MERGE = 0x400, KEY_INSTALL, KEY_FOLLOW, KEY_STATUS, KEY_SYMBOL, KEY_BUDGET };
+
+#define BUDGET_DEFAULT (1ull << 30)
 
 static const struct argp_option options[] = {
 	{"pid", 'p', "PID[,PID...]", 0,
@@ -31,6 +33,10 @@ static const struct argp_option options[] = {
 	{"status", KEY_STATUS, NULL, 0,
 	 "print the state of each process: alone, as it is now; else at the end", 3},
 	{"buffer", 'b', "BYTES", 0, "ring buffer, a power of two (default 64M)", 4},
+	{"budget", KEY_BUDGET, "BYTES", 0,
+	 "memory for all maps (default 1G, 0: as much as it takes): those of children that have ended make "
+	 "room, and entries that find none are counted",
+	 4},
 	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
 	{"verbose", 'v', NULL, 0, "more of them", 5},
 	{0},
@@ -76,6 +82,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'b':
 		return cli_parse_buffer(arg, &out->session.ring_bytes);
+	case KEY_BUDGET:
+		if (cli_parse_bytes(arg, &out->session.budget))
+			return cli_reject("--budget", arg, "a number of bytes, as 256M");
+		return 0;
 	case KEY_MERGE:
 		out->session.merge = 1;
 		return 0;
@@ -126,6 +136,7 @@ int perfmap_options_parse(int argc, char **argv, struct perfmap_options *out)
 	int status;
 
 	memset(out, 0, sizeof(*out));
+	out->session.budget = BUDGET_DEFAULT;
 	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
 	if (status)
 		return status;

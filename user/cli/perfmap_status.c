@@ -64,6 +64,7 @@ static void member_remarks(const struct perfmap_member *member)
 	remark(member, process->missed, "entries are missing: their names could not be read");
 	remark(member, process->refused,
 	       "entries were refused: no size, no name, beyond the address space, or too many");
+	remark(member, process->dropped, "entries are missing: there was no memory for them (--budget)");
 	remark(member, refused, "lines or records of its files are no entries");
 	remark(member, cut, "names were cut at 4096 bytes");
 	remark(member, failed, "of its files could not be read any further");
@@ -77,9 +78,17 @@ static void member_remarks(const struct perfmap_member *member)
 void perfmap_not_seen_print(const struct perfmap_session *session)
 {
 	__u64 counts[LOSS_COUNT];
+	size_t let_go = 0;
 
-	for (size_t i = 0; i < perfmap_session_count(session); i++)
-		member_remarks(perfmap_session_at(session, i));
+	for (size_t i = 0; i < perfmap_session_count(session); i++) {
+		const struct perfmap_member *member = perfmap_session_at(session, i);
+
+		member_remarks(member);
+		let_go += member->process->let_go != 0;
+	}
+	if (let_go)
+		log_info("maps of processes that have ended and made room for others: %zu (--budget)",
+			 let_go);
 	if (perfmap_session_loss(session, counts))
 		return;
 	if (counts[LOSS_MAP_ENTRY])

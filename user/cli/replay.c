@@ -37,9 +37,20 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return cli_parse_arguments(key, state, &replay->files);
 }
 
+struct feeding {
+	struct trace *trace;
+	uint64_t bytes;
+};
+
+/* The records of a file may ask for memory in proportion to it: those of forks copy tables. */
 static int feed(const void *record, size_t size, void *context)
 {
-	int err = trace_feed(context, record, size);
+	struct feeding *feeding = context;
+	int err;
+
+	feeding->bytes += size;
+	trace_budget(feeding->trace, account_file_limit(feeding->bytes));
+	err = trace_feed(feeding->trace, record, size);
 
 	return err == -ENOMEM ? err : 0; /* a malformed record is counted, and reported as not seen */
 }
@@ -74,6 +85,7 @@ static int replay_report(struct trace *trace, const struct replay *replay, struc
 static int replay_run(const struct replay *replay)
 {
 	struct outfile *file = NULL;
+	struct feeding feeding = {0};
 	struct trace *trace;
 	size_t records;
 	int status, err;
@@ -96,7 +108,8 @@ static int replay_run(const struct replay *replay)
 		error_print(err, NULL, "replay");
 		return EXIT_FAILED;
 	}
-	err = capture_read(replay->files.items[0], feed, trace, &records);
+	feeding.trace = trace;
+	err = capture_read(replay->files.items[0], feed, &feeding, &records);
 	/* What stands before the cut is good: report it, but do not call it whole. */
 	if (err)
 		error_print(err, NULL, "%s", replay->files.items[0]);

@@ -66,9 +66,8 @@ static const struct argp_option options[] = {
 	 "growth: only where the heap grows, at next to no cost",
 	 2},
 	{"budget", KEY_BUDGET, "BYTES", 0,
-	 "memory for the tables of each process (default 1G, 0: as much as it takes): blocks that do not fit "
-	 "are counted, and "
-	 "in no line",
+	 "memory for all that is kept of the targets, snapshots that are being made included (default 1G, 0: "
+	 "as much as it takes): what does not fit is counted, and in no line or in one without a name",
 	 4},
 	{"sample", KEY_SAMPLE, "BYTES", 0,
 	 "trace a sample, a block for every BYTES allocated (like 64K, 512K); figures are then estimates, "

@@ -60,7 +60,7 @@ void answer_lookup(FILE *out, struct trace *trace, size_t process, uint64_t addr
 		block->rounded ? "true" : "false", traceback.total);
 	for (uint32_t i = 0; i < traceback.nframe; i++) {
 		fputs(i ? ", " : "", out);
-		frame_write(out, trace_strings(trace), &traceback.frames[i]);
+		frame_write(out, trace_strings(trace, process), &traceback.frames[i]);
 	}
 	fputs("]}", out);
 }

@@ -302,6 +302,31 @@ static void mapped_print(FILE *out, const struct snapshot *snapshot)
 			count_format(text, meta->regions_dropped));
 }
 
+/* What there was no memory for. */
+static void dropped_print(FILE *out, const struct snapshot_meta *meta)
+{
+	char text[32];
+	int items = 0;
+
+	if (meta->blocks_dropped) {
+		fprintf(out, "  blocks beyond the tables' budget (--budget): %s",
+			count_format(text, meta->blocks_dropped));
+		fprintf(out, " of %s were not kept, and are in no line\n",
+			report_size(text, meta->bytes_dropped));
+	}
+	if (!(meta->stacks_dropped | meta->codes_dropped | meta->symbols_dropped | meta->readings_dropped))
+		return;
+	fputs("  also beyond it: ", out);
+	item_print(out, &items, meta->stacks_dropped, "stack", "stacks");
+	item_print(out, &items, meta->codes_dropped, "record of a code object", "records of code objects");
+	item_print(out, &items, meta->symbols_dropped, "name of a native frame", "names of native frames");
+	if (items)
+		fputs(" (<unknown>, or without a line)", out);
+	item_print(out, &items, meta->readings_dropped, "reading of the heap, which was given up",
+		   "readings of the heap, which were given up");
+	putc('\n', out);
+}
+
 static void unread_print(FILE *out, const struct snapshot_meta *meta)
 {
 	char text[32];
@@ -327,12 +352,7 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 	if (meta->rounded_blocks)
 		fprintf(out, "  sizes known only as rounded up by the allocator: of %s blocks\n",
 			count_format(text, meta->rounded_blocks));
-	if (meta->blocks_dropped) {
-		fprintf(out, "  blocks beyond the tables' budget (--budget): %s",
-			count_format(text, meta->blocks_dropped));
-		fprintf(out, " of %s were not kept, and are in no line\n",
-			report_size(text, meta->bytes_dropped));
-	}
+	dropped_print(out, meta);
 	if (meta->records_malformed)
 		fprintf(out, "  malformed records: %s\n", count_format(text, meta->records_malformed));
 }

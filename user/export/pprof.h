@@ -16,6 +16,7 @@
 #ifndef TRACER_EXPORT_PPROF_H
 #define TRACER_EXPORT_PPROF_H
 
+#include "base/account.h"
 #include "base/infile.h"
 #include "base/outfile.h"
 #include "stats/snapshot.h"
@@ -23,10 +24,13 @@
 int pprof_write(const struct snapshot *snapshot, struct outfile *file); /* 0, -errno */
 /*
  * From a gzip'd file. 0; -EBADMSG corrupt, truncated, or not ours (error_set says what is wrong or missing); -EFBIG
- * unpacks to more than 4 GiB or to what no profile does; -errno. Caller frees with snapshot_free().
+ * unpacks to more than 4 GiB, or takes more memory than a file of its size can (account_file_limit()); -errno. Caller frees with snapshot_free().
  */
 int pprof_read(struct infile *file, struct snapshot **out);
 /* The same from an unpacked profile in memory. */
 int pprof_parse(const unsigned char *profile, size_t bytes, struct snapshot **out);
+/* What is made of it is charged to an account; -EFBIG beyond that. */
+int pprof_parse_in(struct account *account, const unsigned char *profile, size_t bytes,
+		   struct snapshot **out);
 
 #endif

@@ -58,6 +58,7 @@ struct reader {
 	struct id_map function_ids, location_ids;
 	struct sample sample;                     /* being read */
 	struct snapshot_frame frames[FRAMES_MAX]; /* its frames */
+	struct account *account, snapshot_account;
 	uint64_t label_keys[LABELS + 1]; /* indices of strings; the last: of one that is none of ours */
 	struct builder builder;
 };
@@ -79,16 +80,16 @@ static int profile_walk(struct reader *reader, size_t bytes,
 }
 
 /* Room for one more entry. */
-static int items_reserve(void *array, size_t *room, size_t count, size_t size)
+static int items_reserve(struct reader *reader, void *array, size_t *room, size_t count, size_t size)
 {
 	if (count >= ITEMS_MAX)
 		return error_set(-EBADMSG, "the profile is corrupt: more than %u entries", ITEMS_MAX);
-	return array_reserve(array, room, count, 1, size);
+	return array_reserve_in(reader->account, array, room, count, 1, size);
 }
 
 static int comment_take(struct reader *reader, uint64_t index)
 {
-	int err = items_reserve(&reader->comments, &reader->comment_room, reader->comment_count,
+	int err = items_reserve(reader, &reader->comments, &reader->comment_room, reader->comment_count,
 				sizeof(*reader->comments));
 
 	if (!err)
@@ -113,9 +114,10 @@ static int numbers_take(struct reader *reader, struct field *field,
 	return err;
 }
 
-static int message_keep(struct messages *messages, const struct span *span)
+static int message_keep(struct reader *reader, struct messages *messages, const struct span *span)
 {
-	int err = items_reserve(&messages->items, &messages->room, messages->count, sizeof(*messages->items));
+	int err = items_reserve(reader, &messages->items, &messages->room, messages->count,
+				sizeof(*messages->items));
 
 	if (!err)
 		messages->items[messages->count++] = *span;
@@ -125,11 +127,11 @@ static int message_keep(struct messages *messages, const struct span *span)
 static int table_take(struct reader *reader, struct field *field)
 {
 	if (field->id == FIELD_FUNCTION && field->wire_type == 2)
-		return message_keep(&reader->function_messages, &field->span);
+		return message_keep(reader, &reader->function_messages, &field->span);
 	if (field->id == FIELD_LOCATION && field->wire_type == 2)
-		return message_keep(&reader->location_messages, &field->span);
+		return message_keep(reader, &reader->location_messages, &field->span);
 	if (field->id == FIELD_STRING && field->wire_type == 2) {
-		int err = items_reserve(&reader->strings, &reader->string_room, reader->string_count,
+		int err = items_reserve(reader, &reader->strings, &reader->string_room, reader->string_count,
 					sizeof(*reader->strings));
 
 		if (!err)
@@ -174,7 +176,7 @@ static int function_take(struct reader *reader, const struct span *span)
 		perftools__profiles__function__unpack(NULL, span->bytes, span->data);
 	if (!message)
 		return corrupt("function");
-	int err = items_reserve(&reader->functions, &reader->function_room, reader->function_count,
+	int err = items_reserve(reader, &reader->functions, &reader->function_room, reader->function_count,
 				sizeof(*reader->functions));
 	struct function function;
 	if (!err)
@@ -196,7 +198,7 @@ static int location_add(struct reader *reader, const Perftools__Profiles__Locati
 	uint32_t function = id_map_find(&reader->function_ids, message->line[0]->function_id);
 	if (function == ID_MAP_NONE)
 		return corrupt("location's function");
-	int err = items_reserve(&reader->locations, &reader->location_room, reader->location_count,
+	int err = items_reserve(reader, &reader->locations, &reader->location_room, reader->location_count,
 				sizeof(*reader->locations));
 	if (!err)
 		err = id_map_put(&reader->location_ids, message->id, (uint32_t)reader->location_count);
@@ -403,18 +405,28 @@ static int comments_read(struct reader *reader)
 	return pprof_comments_end(&reader->builder);
 }
 
-int pprof_parse(const unsigned char *profile, size_t bytes, struct snapshot **out)
+static void reader_free(struct reader *reader)
 {
-	struct reader *reader = calloc(1, sizeof(*reader));
-	int err;
+	struct account *account = reader->account;
 
-	if (!reader)
-		return -ENOMEM;
-	reader->profile = profile;
-	err = bytes > PROFILE_MAX ? -EFBIG : builder_begin(&reader->builder);
-	if (err)
-		goto out;
-	err = profile_walk(reader, bytes, table_take);
+	array_release(account, &reader->strings, &reader->string_room, sizeof(*reader->strings));
+	array_release(account, &reader->comments, &reader->comment_room, sizeof(*reader->comments));
+	array_release(account, &reader->function_messages.items, &reader->function_messages.room,
+		      sizeof(struct span));
+	array_release(account, &reader->location_messages.items, &reader->location_messages.room,
+		      sizeof(struct span));
+	array_release(account, &reader->functions, &reader->function_room, sizeof(*reader->functions));
+	array_release(account, &reader->locations, &reader->location_room, sizeof(*reader->locations));
+	id_map_free(&reader->function_ids);
+	id_map_free(&reader->location_ids);
+	account_uncharge(account, sizeof(*reader));
+	free(reader);
+}
+
+static int profile_read(struct reader *reader, size_t bytes)
+{
+	int err = profile_walk(reader, bytes, table_take);
+
 	if (!err)
 		err = comments_read(reader);
 	for (size_t i = 0; !err && i < reader->function_messages.count; i++)
@@ -423,21 +435,39 @@ int pprof_parse(const unsigned char *profile, size_t bytes, struct snapshot **ou
 		err = location_take(reader, &reader->location_messages.items[i]);
 	if (!err)
 		err = profile_walk(reader, bytes, sample_take);
-	if (!err)
-		err = builder_order(&reader->builder);
-	if (err)
-		builder_abort(&reader->builder);
-	else
-		*out = builder_finish(&reader->builder);
-out:
-	free(reader->strings);
-	free(reader->comments);
-	free(reader->function_messages.items);
-	free(reader->location_messages.items);
-	free(reader->functions);
-	free(reader->locations);
-	id_map_free(&reader->function_ids);
-	id_map_free(&reader->location_ids);
-	free(reader);
+	return err ? err : builder_order(&reader->builder);
+}
+
+int pprof_parse_in(struct account *account, const unsigned char *profile, size_t bytes, struct snapshot **out)
+{
+	struct reader *reader = calloc(1, sizeof(*reader));
+	int err = reader ? account_charge(account, sizeof(*reader)) : -ENOMEM;
+
+	if (err) {
+		free(reader);
+		return err;
+	}
+	reader->profile = profile;
+	reader->account = reader->function_ids.account = reader->location_ids.account = account;
+	reader->snapshot_account.parent = account;
+	err = bytes > PROFILE_MAX ? -EFBIG : builder_begin_in(&reader->builder, &reader->snapshot_account);
+	if (!err) {
+		err = profile_read(reader, bytes);
+		if (err)
+			builder_abort(&reader->builder);
+		else
+			*out = builder_finish(&reader->builder);
+	}
+	reader_free(reader);
+	if (err == -EDQUOT)
+		return error_set(-EFBIG, "takes more memory than a profile of its size can: %llu bytes",
+				 (unsigned long long)account->limit);
 	return err;
+}
+
+int pprof_parse(const unsigned char *profile, size_t bytes, struct snapshot **out)
+{
+	struct account account = {.limit = account_file_limit(bytes)};
+
+	return pprof_parse_in(&account, profile, bytes, out);
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <zlib.h>
 
+#include "base/account.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "export/pprof.h"
@@ -81,8 +82,14 @@ int pprof_read(struct infile *file, struct snapshot **out)
 	int err = inflateInit2(&zlib, gzip) == Z_OK ? file_inflate(file, &zlib, &profile) : -ENOMEM;
 
 	inflateEnd(&zlib);
-	if (!err)
-		err = pprof_parse(profile.data, profile.size, out);
+	buffer_trim(&profile);
+	if (!err) {
+		/* The profile itself is part of what the file takes. */
+		struct account account = {.limit = account_file_limit(infile_offset(file)),
+					  .used = profile.size};
+
+		err = pprof_parse_in(&account, profile.data, profile.size, out);
+	}
 	buffer_free(&profile);
 	return err;
 }

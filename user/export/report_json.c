@@ -132,6 +132,16 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost
 		[LOSS_MAP] = "lost_mappings",
 	};
 
+	const struct {
+		const char *name;
+		uint64_t count;
+	} dropped[] = {
+		{"stacks_dropped", meta->stacks_dropped},
+		{"codes_dropped", meta->codes_dropped},
+		{"symbols_dropped", meta->symbols_dropped},
+		{"readings_dropped", meta->readings_dropped},
+	};
+
 	fprintf(out,
 		"\"not_seen\": {\"frees_unknown\": %" PRIu64 ", \"replaced\": %" PRIu64
 		", \"stacks_unknown\": %" PRIu64 ", \"frames_unknown\": %" PRIu64
@@ -149,6 +159,9 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost
 			meta->blocks_dropped, meta->bytes_dropped);
 	if (meta->ending.is_cut)
 		fprintf(out, ", \"arenas_unread\": %" PRIu64, meta->ending.arenas_unread);
+	for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++)
+		if (dropped[i].count)
+			fprintf(out, ", \"%s\": %" PRIu64, dropped[i].name, dropped[i].count);
 	/* Files without native frames are as they always were. */
 	if (meta->layer != EVENT_LAYER_PYTHON || meta->layers & 1u << EVENT_LAYER_NATIVE)
 		fprintf(out, ", \"frames_unnamed\": %" PRIu64 ", \"stacks_cut\": %" PRIu64,

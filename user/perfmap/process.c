@@ -10,8 +10,11 @@
 #include "base/array.h"
 #include "perfmap/jit_elf.h"
 
+#define PROCESS_SHARE 4u /* a map has at most so many times what the others leave */
+
 struct perfmaps {
 	struct perfmaps_hooks hooks;
+	struct account account;
 	struct perfmap_process **processes;
 	size_t count, room;
 };
@@ -26,6 +29,11 @@ int perfmaps_new(struct perfmaps **out, const struct perfmaps_hooks *hooks)
 		maps->hooks = *hooks;
 	*out = maps;
 	return 0;
+}
+
+void perfmaps_budget(struct perfmaps *maps, uint64_t bytes)
+{
+	maps->account.limit = bytes;
 }
 
 void perfmaps_free(struct perfmaps *maps)
@@ -49,6 +57,24 @@ struct perfmap_process *perfmaps_find(const struct perfmaps *maps, uint32_t tgid
 	return NULL;
 }
 
+/* The oldest map of those that have ended and that nobody has asked for by name. 1; 0: there is none. */
+static int let_go(struct perfmaps *maps)
+{
+	for (size_t i = 0; i < maps->count; i++) {
+		struct perfmap_process *process = maps->processes[i];
+
+		if (!process->exited || !process->parent_tgid || process->let_go)
+			continue;
+		process->let_go = 1;
+		perfmap_table_clear(process->table);
+		array_release(&process->account, &process->images, &process->image_room,
+			      sizeof(*process->images));
+		process->image_count = 0;
+		return 1;
+	}
+	return 0;
+}
+
 int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **out)
 {
 	struct perfmap_process *process = perfmaps_find(maps, tgid);
@@ -64,9 +90,16 @@ int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **
 	if (err)
 		return err;
 	process = calloc(1, sizeof(*process));
-	if (!process || perfmap_table_new(&process->table)) {
-		free(process);
+	if (!process)
 		return -ENOMEM;
+	process->maps = maps;
+	process->account = (struct account){.parent = &maps->account, .share = PROCESS_SHARE};
+	do
+		err = perfmap_table_new_in(&process->table, &process->account);
+	while (account_is_full(err) && let_go(maps));
+	if (err) {
+		free(process);
+		return account_is_full(err) ? -ENOSPC : err;
 	}
 	process->tgid = tgid;
 	process->persist = -1;
@@ -79,9 +112,16 @@ int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **
 int perfmap_process_add(struct perfmap_process *process, uint64_t start, uint64_t bytes, const char *name,
 			size_t name_bytes, const struct perfmap_entry *entry)
 {
-	int err = name_bytes ? perfmap_table_add(process->table, start, bytes, name, name_bytes, entry)
-			     : -EINVAL;
+	int err = -EINVAL;
 
+	do
+		if (name_bytes)
+			err = perfmap_table_add(process->table, start, bytes, name, name_bytes, entry);
+	while (account_is_full(err) && let_go(process->maps));
+	if (account_is_full(err)) {
+		process->dropped++;
+		return 0;
+	}
 	if (err == -EINVAL || err == -ENOSPC) {
 		process->refused++;
 		err = 0;
@@ -147,8 +187,8 @@ int perfmap_image_add(struct perfmaps *maps, struct perfmap_process *process, ui
 	if (process->image_count >= PERFMAP_IMAGES_MAX || process->next_origin >= PERFMAP_ORIGIN_MAX)
 		err = -ENOSPC;
 	if (!err)
-		err = array_reserve(&process->images, &process->image_room, process->image_count, 1,
-				    sizeof(*process->images));
+		err = array_reserve_in(&process->account, &process->images, &process->image_room,
+				       process->image_count, 1, sizeof(*process->images));
 	if (!err)
 		err = maps->hooks.image_read
 			      ? maps->hooks.image_read(maps->hooks.context, process, image, bytes, &data)
@@ -237,25 +277,43 @@ static void call_take(struct perfmap_process *process, const struct event_map_ca
 	}
 }
 
+int perfmap_process_copy(struct perfmap_process *process, const struct perfmap_process *from,
+			 int only_with_origin)
+{
+	const struct perfmap_table *table = from->table;
+	size_t before = perfmap_table_count(process->table), there;
+	int err;
+
+	/* What was copied before more room was made is the same when it is copied again. */
+	do
+		err = perfmap_table_copy(process->table, table, only_with_origin);
+	while (account_is_full(err) && let_go(process->maps));
+	if (!account_is_full(err))
+		return err;
+	there = perfmap_table_count(process->table) - before;
+	process->dropped += perfmap_table_count(table) > there ? perfmap_table_count(table) - there : 0;
+	return 0;
+}
+
 static int fork_take(struct perfmaps *maps, struct perfmap_process *parent, uint32_t tgid)
 {
 	struct perfmap_process *child;
 	int err = perfmaps_add(maps, tgid, &child);
 
-	if (err == -ENOSPC)
-		return 0;
-	if (!err)
-		err = array_reserve(&child->images, &child->image_room, 0, parent->image_count,
-				    sizeof(*child->images));
-	if (!err)
-		err = perfmap_table_copy(child->table, parent->table, parent->persist != 1);
 	if (err)
 		return err == -ENOSPC ? 0 : err;
+	child->parent_tgid = parent->tgid;
+	err = perfmap_process_copy(child, parent, parent->persist != 1);
+	if (err)
+		return err == -ENOSPC ? 0 : err;
+	err = array_reserve_in(&child->account, &child->images, &child->image_room, 0, parent->image_count,
+			       sizeof(*child->images));
+	if (err)
+		return account_is_full(err) ? 0 : err;
 	if (parent->image_count)
 		memcpy(child->images, parent->images, parent->image_count * sizeof(*child->images));
 	child->image_count = parent->image_count;
 	child->next_origin = parent->next_origin;
-	child->parent_tgid = parent->tgid;
 	child->persist = parent->persist;
 	child->file = parent->file;
 	return 0;

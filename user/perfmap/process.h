@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/account.h"
 #include "base/buffer.h"
 #include "perfmap/jitdump.h"
 #include "perfmap/table.h"
@@ -35,6 +36,8 @@ struct perfmap_process {
 	int init_result; /* of the last PyUnstable_PerfMapState_Init() */
 	uint64_t inits, init_failures, finis, writes, copies, compiles, persists; /* calls */
 	uint64_t refused; /* entries of no bytes, beyond the address space, without a name, or too many */
+	uint64_t dropped; /* entries that there was no memory for (perfmaps_budget()) */
+	int let_go;       /* it has ended, and its map has made room for others */
 	uint64_t cut;     /* names cut at PERFMAP_NAME_MAX */
 	uint64_t missed;  /* entries whose name could not be read */
 	uint64_t expired; /* entries whose memory was unmapped */
@@ -45,6 +48,8 @@ struct perfmap_process {
 	uint32_t next_origin;
 	int execs, exited;
 	void *user; /* the caller's */
+	struct perfmaps *maps;
+	struct account account;
 };
 
 struct perfmaps;
@@ -66,6 +71,12 @@ struct perfmaps_hooks {
 int perfmaps_new(struct perfmaps **out,
 		 const struct perfmaps_hooks *hooks); /* 0, -ENOMEM; hooks are copied */
 void perfmaps_free(struct perfmaps *maps);
+/*
+ * How much memory all maps may have, 0: as much as it takes; one has at most four times what the others leave. The maps of
+ * processes that were forked under our eyes and have ended make room, the oldest first; an entry that finds none is dropped and
+ * counted.
+ */
+void perfmaps_budget(struct perfmaps *maps, uint64_t bytes);
 /* A process comes under trace; borrowed until perfmaps_free(). One that is there and has not ended is found. 0, -ENOMEM. */
 int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **out);
 /* The newest of that id; NULL. */
@@ -80,6 +91,9 @@ int perfmap_image_add(struct perfmaps *maps, struct perfmap_process *process, ui
 /* Adds one entry, and counts it where that is not possible. 0, -ENOMEM. */
 int perfmap_process_add(struct perfmap_process *process, uint64_t start, uint64_t bytes, const char *name,
 			size_t name_bytes, const struct perfmap_entry *entry);
+/* All entries of another process's map, or only those of its images. 0, -ENOSPC, -ENOMEM. */
+int perfmap_process_copy(struct perfmap_process *process, const struct perfmap_process *from,
+			 int only_with_origin);
 /* What a jitdump says: code that is new or has moved. 0, -ENOMEM. */
 int perfmap_process_jitdump(struct perfmap_process *process, const struct jitdump_code *code,
 			    uint64_t time_ns);

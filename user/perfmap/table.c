@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/account.h"
 #include "base/array.h"
 #include "base/strings.h"
 
@@ -33,6 +34,7 @@ struct perfmap_table {
 	size_t count;
 	uint64_t version;
 	struct strings *names;
+	struct account *account;
 };
 
 /* A place in the table; chunk == chunk_count stands for its end. */
@@ -43,20 +45,40 @@ struct place {
 
 int perfmap_table_new(struct perfmap_table **out)
 {
-	struct perfmap_table *table = calloc(1, sizeof(*table));
+	return perfmap_table_new_in(out, NULL);
+}
 
-	if (!table || strings_new(&table->names)) {
-		free(table);
-		return -ENOMEM;
+int perfmap_table_new_in(struct perfmap_table **out, struct account *account)
+{
+	struct perfmap_table *table = calloc(1, sizeof(*table));
+	int err = table ? account_charge(account, sizeof(*table)) : -ENOMEM;
+
+	if (!err) {
+		err = strings_new_in(&table->names, account);
+		if (err)
+			account_uncharge(account, sizeof(*table));
 	}
+	if (err) {
+		free(table);
+		return err;
+	}
+	table->account = account;
 	*out = table;
 	return 0;
+}
+
+static void chunk_free(struct perfmap_table *table, struct chunk *chunk)
+{
+	free(chunk);
+	account_uncharge(table->account, sizeof(*chunk));
 }
 
 static void chunks_free(struct perfmap_table *table)
 {
 	for (size_t i = 0; i < table->chunk_count; i++)
-		free(table->chunks[i]);
+		chunk_free(table, table->chunks[i]);
+	array_release(table->account, &table->chunks, &table->chunk_room, sizeof(struct chunk *));
+	array_release(table->account, &table->ends, &table->ends_room, sizeof(*table->ends));
 	table->chunk_count = 0;
 	table->count = 0;
 }
@@ -66,17 +88,9 @@ void perfmap_table_free(struct perfmap_table *table)
 	if (!table)
 		return;
 	chunks_free(table);
-	free(table->chunks);
-	free(table->ends);
 	strings_free(table->names);
+	account_uncharge(table->account, sizeof(*table));
 	free(table);
-}
-
-void perfmap_table_clear(struct perfmap_table *table)
-{
-	if (table->count)
-		table->version++;
-	chunks_free(table);
 }
 
 static struct perfmap_entry *entry_at(const struct perfmap_table *table, struct place place)
@@ -124,17 +138,21 @@ static void chunk_touch(struct perfmap_table *table, size_t at)
 static int chunk_insert(struct perfmap_table *table, size_t at)
 {
 	struct chunk *chunk;
-	int err = array_reserve(&table->chunks, &table->chunk_room, table->chunk_count, 1,
-				sizeof(struct chunk *));
+	int err = array_reserve_in(table->account, &table->chunks, &table->chunk_room, table->chunk_count, 1,
+				   sizeof(struct chunk *));
 
 	if (!err)
-		err = array_reserve(&table->ends, &table->ends_room, table->chunk_count, 1,
-				    sizeof(*table->ends));
+		err = array_reserve_in(table->account, &table->ends, &table->ends_room, table->chunk_count, 1,
+				       sizeof(*table->ends));
+	if (!err)
+		err = account_charge(table->account, sizeof(*chunk));
 	if (err)
 		return err;
 	chunk = malloc(sizeof(*chunk));
-	if (!chunk)
+	if (!chunk) {
+		account_uncharge(table->account, sizeof(*chunk));
 		return -ENOMEM;
+	}
 	chunk->count = 0;
 	memmove(table->chunks + at + 1, table->chunks + at,
 		(table->chunk_count - at) * sizeof(struct chunk *));
@@ -198,7 +216,7 @@ static int place_insert(struct perfmap_table *table, struct place place, const s
 
 static void chunk_remove(struct perfmap_table *table, size_t at)
 {
-	free(table->chunks[at]);
+	chunk_free(table, table->chunks[at]);
 	table->chunk_count--;
 	memmove(table->chunks + at, table->chunks + at + 1,
 		(table->chunk_count - at) * sizeof(struct chunk *));
@@ -271,7 +289,7 @@ static void names_collect(struct perfmap_table *table)
 	size_t count = 0;
 
 	ids = malloc((table->count + 1) * sizeof(*ids));
-	if (!ids || strings_new(&names)) {
+	if (!ids || strings_new_in(&names, table->account)) {
 		free(ids);
 		return;
 	}
@@ -294,6 +312,14 @@ static void names_collect(struct perfmap_table *table)
 give_up:
 	strings_free(names);
 	free(ids);
+}
+
+void perfmap_table_clear(struct perfmap_table *table)
+{
+	if (table->count)
+		table->version++;
+	chunks_free(table);
+	names_collect(table);
 }
 
 int perfmap_table_add(struct perfmap_table *table, uint64_t start, uint64_t size, const char *name,
@@ -377,7 +403,7 @@ static size_t entries_filter(struct perfmap_table *table, int (*keep)(struct per
 			table->chunks[chunks] = chunk;
 			chunk_touch(table, chunks++);
 		} else {
-			free(chunk);
+			chunk_free(table, chunk);
 		}
 	}
 	table->chunk_count = chunks;

@@ -31,9 +31,12 @@ struct perfmap_range {
 	uint64_t start, end;
 };
 
+struct account;
 struct perfmap_table;
 
 int perfmap_table_new(struct perfmap_table **out); /* 0, -ENOMEM */
+/* Charged to an account, borrowed until it is freed: this and all that adds also fail with -EDQUOT. */
+int perfmap_table_new_in(struct perfmap_table **out, struct account *account);
 void perfmap_table_free(struct perfmap_table *table);
 
 /*
@@ -55,6 +58,7 @@ size_t perfmap_table_remove(struct perfmap_table *table, uint32_t origin);
  */
 size_t perfmap_table_expire(struct perfmap_table *table, const struct perfmap_range *ranges, size_t count,
 			    uint64_t time_ns);
+/* Leaves no entry; the memory of all is given back. */
 void perfmap_table_clear(struct perfmap_table *table);
 
 /* The entry at an address, or NULL. Borrowed until the table changes. */

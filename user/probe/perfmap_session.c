@@ -108,7 +108,7 @@ static int file_copy(void *context, struct perfmap_process *process, const char 
 	snprintf(path, sizeof(path), "%.*s", (int)bytes, name);
 	snprintf(expected, sizeof(expected), "/tmp/perf-%d.map", of ? of->ns_pid : -1);
 	if (of && !strcmp(path, expected))
-		return perfmap_table_copy(process->table, parent->table, 0);
+		return perfmap_process_copy(process, parent, 0);
 	/* Another file: of its /tmp only, where its owner and kind can be told. */
 	if (!member || member->places.target < 0 || bytes >= sizeof(path) || strncmp(path, "/tmp/", 5) ||
 	    strchr(path + 5, '/') || !path[5])
@@ -175,6 +175,8 @@ int perfmap_session_new(struct perfmap_session **out, const struct perfmap_sessi
 		err = features_check(&session->features, remedy);
 	if (!err)
 		err = perfmaps_new(&session->maps, &hooks);
+	if (!err)
+		perfmaps_budget(session->maps, opts->budget);
 	if (!err)
 		err = perfmap_attach_new(&session->attach, &session->features, &attach);
 	/* What features_check() refuses, it has explained. */
@@ -339,6 +341,8 @@ int perfmap_session_install(struct perfmap_session *session, struct perfmap_memb
 
 	/* Nothing is known of its code: no reason to take away what it may have. */
 	if (!perfmap_table_count(member->process->table) && member->places.version == UINT64_MAX)
+		return 0;
+	if (member->process->let_go) /* what was installed of it is all there is */
 		return 0;
 	status = perfmap_install(&member->places, member->process->table);
 	member->installed_ns = clock_ns(CLOCK_MONOTONIC);

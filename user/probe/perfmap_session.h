@@ -20,6 +20,7 @@
 
 struct perfmap_session_opts {
 	size_t ring_bytes;                    /* 0: the default */
+	uint64_t budget;                      /* see perfmaps_budget() */
 	int merge;                            /* begin with the map files that are there */
 	const struct perfmap_symbol *symbols; /* borrowed */
 	size_t symbol_count;

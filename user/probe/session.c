@@ -34,7 +34,7 @@ int session_feed(struct session *session, const void *record, size_t size)
 	if (session->opts.capture && !session->capture_error)
 		session->capture_error = capture_record(session->opts.capture, record, size);
 	err = trace_feed(session->trace, record, size);
-	return err == -ENOMEM ? err : 0; /* a malformed record is counted there */
+	return account_is_full(err) ? err : 0; /* a malformed record is counted there */
 }
 
 /* The ring buffer's room for a record is constant where the verifier wants it so: the record proper may be shorter. */

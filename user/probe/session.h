@@ -22,7 +22,7 @@ struct session_opts {
 	size_t ring_bytes; /* 0: the default */
 	enum session_backend backend;
 	int freeze;            /* stop the target while its heap is read for a report */
-	uint64_t budget;       /* bytes of the tables of each process, see trace_budget() */
+	uint64_t budget;       /* bytes of all that is kept, see trace_budget() */
 	uint64_t sample_bytes; /* trace a sample of the blocks (abi/sample.h); 0: all. Not in growth mode */
 	double overhead; /* share of a process's CPU time that its probes may take (governor.h); 0: whatever they take */
 	enum abi_watch

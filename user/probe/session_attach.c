@@ -270,6 +270,11 @@ static int member_baseline(struct session *session, struct member *member, int f
 	if (from_start)
 		return 0;
 	err = member_census(session, member, 1, 0);
+	/* The next reading may find the room. */
+	if (account_is_full(err)) {
+		log_info("PID %d: its heap could not be read: %s", member->pid, error_reason(err));
+		return 0;
+	}
 	if (err != -ENOTSUP)
 		return err;
 	member->heap_unreadable = 1;

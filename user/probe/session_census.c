@@ -18,12 +18,20 @@ struct walk {
 	const struct member *member;
 };
 
-/* In what was drained it may have ended, and another begun with its number: the records are not that one's. */
+/*
+ * In what was drained it may have ended, and another begun with its number: the records are not that one's. A reading that has
+ * been given up ends: there is no memory for what it tells.
+ */
 static int record_feed(void *context, const void *record, size_t size)
 {
 	const struct walk *walk = context;
+	const struct event_header *header = record;
+	int err = walk->member->ended ? -ESRCH : session_feed(walk->session, record, size);
 
-	return walk->member->ended ? -ESRCH : session_feed(walk->session, record, size);
+	if (err || header->type != EVENT_CENSUS_POOL ||
+	    trace_is_reading(walk->session->trace, walk->member->index))
+		return err;
+	return error_set(-EDQUOT, "it holds more than there is memory for (--budget)");
 }
 
 static void records_pull(void *context)

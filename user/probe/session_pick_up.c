@@ -148,10 +148,9 @@ static int child_announce(struct session *session, const struct member *parent,
 		return err;
 	}
 	if (trace_process_at(session->trace, member->index)->not_inherited)
-		log_info("PID %d does not begin with the blocks of PID %u, which has forked it: tables of "
-			 "children "
-			 "would be larger than %llu bytes in all",
-			 member->pid, record.parent, TRACE_INHERITED_MAX);
+		log_info("PID %d does not begin with the blocks of PID %u, which has forked it: there is no "
+			 "memory for a copy of its tables (--budget)",
+			 member->pid, record.parent);
 	member->mode = parent->mode;
 	member->layers = parent->layers;
 	member->large_blocks = parent->large_blocks;
@@ -282,7 +281,9 @@ int pick_up_new(struct session *session)
 	if (session->opts.watch == ABI_WATCH_NONE)
 		return 0;
 	/* It forks a process of its own, best while this one is small. */
-	err = newborn_layers(&session->opts) ? symbols_new(&session->symbols) : 0;
+	err = newborn_layers(&session->opts)
+		      ? symbols_new_in(&session->symbols, trace_account(session->trace))
+		      : 0;
 	if (err)
 		return err;
 	err = map_watch_open(&session->maps);

@@ -46,7 +46,7 @@ int member_symbols_look(struct session *session, struct member *member)
 	int err;
 
 	if (!session->symbols) {
-		err = symbols_new(&session->symbols);
+		err = symbols_new_in(&session->symbols, trace_account(session->trace));
 		if (err)
 			return err;
 	}
@@ -279,6 +279,9 @@ static int address_name(struct session *session, struct member *member, uint64_t
 
 	if (slow)
 		count = address_plain(session, &member->symbols, address, frames);
+	/* Without room for its name it stays an address, and is not asked about again. */
+	if (account_is_full(count))
+		count = 0;
 	return count < 0 ? count : symbol_feed(session, member, address, frames, (uint32_t)count, slow);
 }
 

@@ -28,6 +28,7 @@
 #define HEAP_STEP_BYTES  16u  /* every block begins at a multiple */
 #define MAX_BLOCK_BYTES  512u /* SMALL_REQUEST_THRESHOLD */
 #define TRIES            3
+#define ARENAS_PIECE     1024u /* arena objects that are copied at once */
 
 struct heap_walk {
 	pid_t pid;
@@ -186,44 +187,47 @@ static int arena_plausible(const struct heap_offsets *offsets, uint64_t address,
 	       pool_address <= address + offsets->arena_bytes + offsets->pool_bytes;
 }
 
-/*
- * A copy of the array of arena objects. The target moves it when it grows, so it only counts if the head
- * still says the same afterwards. *objects NULL and 0: this heap has no arena. -ENOTSUP: this is no such
- * array.
- */
-static int arenas_read(const struct heap_walk *walk, const struct heap_head *head, uint8_t **objects,
-		       uint32_t *count)
+/* Where the array of arena objects is now, and how many it has; 0 of them: this heap has no arena. */
+static int array_find(const struct heap_walk *walk, const struct heap_head *head, uint64_t *array,
+		      uint32_t *count)
 {
-	const struct heap_offsets *offsets = walk->offsets;
+	int err = memory_read_u64(walk->pid, head->arenas, array);
+
+	if (!err)
+		err = memory_read(walk->pid, head->maxarenas, count, sizeof(*count));
+	if (!err && *count > MAX_ARENAS)
+		return error_set(-ENOTSUP, "its heap claims to have %u arenas", *count);
+	if (!err && !*array)
+		*count = 0;
+	return err;
+}
+
+/*
+ * A copy of at most ARENAS_PIECE arena objects from first on, so that what the heap claims to have costs no memory. The target
+ * moves the array when it grows, and what it had is then in the same places of the new one: a piece counts if the array was
+ * there before and after. *objects: how many there are, 0 behind the last.
+ */
+static int arenas_read(const struct heap_walk *walk, const struct heap_head *head, uint32_t first,
+		       uint8_t *piece, uint32_t *objects)
+{
+	const size_t size = walk->offsets->arena_object_size;
 	uint64_t array, array_after = 0;
-	uint8_t *copy = NULL;
+	uint32_t count;
 	int err = -EFAULT;
 
+	*objects = 0;
 	for (int i = 0; i < TRIES && err == -EFAULT; i++) {
-		free(copy);
-		copy = NULL;
-		err = memory_read_u64(walk->pid, head->arenas, &array);
-		if (!err)
-			err = memory_read(walk->pid, head->maxarenas, count, sizeof(*count));
-		if (err || !array || !*count)
+		err = array_find(walk, head, &array, &count);
+		if (err || first >= count)
 			return err;
-		if (*count > MAX_ARENAS)
-			return error_set(-ENOTSUP, "its heap claims to have %u arenas", *count);
-		copy = malloc((size_t)*count * offsets->arena_object_size);
-		if (!copy)
-			return -ENOMEM;
-		err = memory_read(walk->pid, array, copy, (size_t)*count * offsets->arena_object_size);
+		*objects = count - first < ARENAS_PIECE ? count - first : ARENAS_PIECE;
+		err = memory_read(walk->pid, array + first * size, piece, *objects * size);
 		if (!err)
 			err = memory_read_u64(walk->pid, head->arenas, &array_after);
 		if (!err && array != array_after)
 			err = -EFAULT;
 	}
-	if (err) {
-		free(copy);
-		return err;
-	}
-	*objects = copy;
-	return 0;
+	return err;
 }
 
 static int raw_read(const struct heap_walk *walk, const struct heap_head *head, uint64_t blocks_before)
@@ -240,18 +244,14 @@ static int raw_read(const struct heap_walk *walk, const struct heap_head *head, 
 	return 0;
 }
 
-static int head_read(struct heap_walk *walk, const struct heap_head *head)
+/* Those of the arenas that are in use; *wild: objects that are none. */
+static int piece_read(struct heap_walk *walk, const uint8_t *piece, uint32_t objects, uint32_t *wild)
 {
 	const struct heap_offsets *offsets = walk->offsets;
-	uint64_t blocks_before = walk->reading->blocks;
-	uint8_t *objects = NULL;
-	uint32_t count = 0, wild = 0;
-	int err = arenas_read(walk, head, &objects, &count);
+	int err = 0;
 
-	if (err || !objects)
-		return err;
-	for (uint32_t i = 0; i < count && !err && !walk->stop; i++) {
-		const uint8_t *object = objects + (size_t)i * offsets->arena_object_size;
+	for (uint32_t i = 0; i < objects && !err && !walk->stop; i++) {
+		const uint8_t *object = piece + (size_t)i * offsets->arena_object_size;
 		uint64_t address = u64_at(object + offsets->arena_address);
 		uint64_t pool_address = u64_at(object + offsets->arena_pool_address);
 
@@ -260,14 +260,33 @@ static int head_read(struct heap_walk *walk, const struct heap_head *head)
 		if (arena_plausible(offsets, address, pool_address))
 			err = arena_read(walk, address, pool_address);
 		else
-			wild++;
+			++*wild;
 	}
-	free(objects);
-	if (!err && wild && !walk->reading->arenas)
+	return err;
+}
+
+static int head_read(struct heap_walk *walk, const struct heap_head *head)
+{
+	const struct heap_offsets *offsets = walk->offsets;
+	uint64_t blocks_before = walk->reading->blocks;
+	uint8_t *piece = malloc((size_t)ARENAS_PIECE * offsets->arena_object_size);
+	uint32_t objects = 0, first = 0, wild = 0;
+	int err = piece ? arenas_read(walk, head, first, piece, &objects) : -ENOMEM;
+
+	while (!err && objects && !walk->stop) {
+		err = piece_read(walk, piece, objects, &wild);
+		first += objects;
+		if (!err)
+			err = arenas_read(walk, head, first, piece, &objects);
+	}
+	free(piece);
+	if (err || !first)
+		return err;
+	if (wild && !walk->reading->arenas)
 		return error_set(-ENOTSUP, "what should be its heap's arenas are none");
 	walk->reading->arenas_lost += wild;
 	walk->reading->pools_unreadable += (uint64_t)wild * (offsets->arena_bytes / offsets->pool_bytes);
-	return err ? err : raw_read(walk, head, blocks_before);
+	return raw_read(walk, head, blocks_before);
 }
 
 /* One head per interpreter that has a state of its own (3.12+: those with a GIL of their own have). */

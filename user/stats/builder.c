@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/account.h"
 #include "base/array.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -48,16 +49,24 @@ static uint64_t trace_hash(const struct snapshot *snapshot, uint32_t item)
 }
 
 /* Makes room for one more item beside the count that the index holds. */
-static int index_reserve(struct builder_index *index, size_t count, const struct snapshot *snapshot,
+static int index_reserve(const struct builder *builder, struct builder_index *index, size_t count,
 			 index_hash_fn hash)
 {
+	const struct snapshot *snapshot = builder->snapshot;
+	int err;
+
 	if (count * 4 < index->capacity * 3)
 		return 0;
 	struct builder_index grown = {.capacity = index->capacity ? index->capacity * 2 : INDEX_FIRST};
 
+	err = account_charge(builder->account, grown.capacity * sizeof(*grown.slots));
+	if (err)
+		return err;
 	grown.slots = calloc(grown.capacity, sizeof(*grown.slots));
-	if (!grown.slots)
+	if (!grown.slots) {
+		account_uncharge(builder->account, grown.capacity * sizeof(*grown.slots));
 		return -ENOMEM;
+	}
 	for (uint32_t item = 0; item < count; item++) {
 		size_t i = hash(snapshot, item) & (grown.capacity - 1);
 
@@ -66,16 +75,22 @@ static int index_reserve(struct builder_index *index, size_t count, const struct
 		grown.slots[i] = item + 1;
 	}
 	free(index->slots);
+	account_uncharge(builder->account, index->capacity * sizeof(*index->slots));
 	*index = grown;
 	return 0;
 }
 
 int builder_begin(struct builder *builder)
 {
-	*builder = (struct builder){.snapshot = calloc(1, sizeof(struct snapshot))};
+	return builder_begin_in(builder, NULL);
+}
+
+int builder_begin_in(struct builder *builder, struct account *account)
+{
+	*builder = (struct builder){.account = account, .snapshot = calloc(1, sizeof(struct snapshot))};
 	if (!builder->snapshot)
 		return -ENOMEM;
-	int err = strings_new(&builder->snapshot->strings);
+	int err = strings_new_in(&builder->snapshot->strings, account);
 	if (err)
 		builder_abort(builder);
 	return err;
@@ -95,7 +110,7 @@ int builder_traceback(struct builder *builder, const struct snapshot_frame *fram
 {
 	struct snapshot *snapshot = builder->snapshot;
 	struct builder_index *index = &builder->traceback_index;
-	int err = index_reserve(index, snapshot->traceback_count, snapshot, traceback_hash);
+	int err = index_reserve(builder, index, snapshot->traceback_count, traceback_hash);
 
 	if (err)
 		return err;
@@ -106,11 +121,11 @@ int builder_traceback(struct builder *builder, const struct snapshot_frame *fram
 			return 0;
 		}
 	}
-	err = array_reserve(&snapshot->frames, &builder->frame_room, snapshot->frame_count, nframe,
-			    sizeof(*snapshot->frames));
+	err = array_reserve_in(builder->account, &snapshot->frames, &builder->frame_room,
+			       snapshot->frame_count, nframe, sizeof(*snapshot->frames));
 	if (!err)
-		err = array_reserve(&snapshot->tracebacks, &builder->traceback_room,
-				    snapshot->traceback_count, 1, sizeof(*snapshot->tracebacks));
+		err = array_reserve_in(builder->account, &snapshot->tracebacks, &builder->traceback_room,
+				       snapshot->traceback_count, 1, sizeof(*snapshot->tracebacks));
 	if (err)
 		return err;
 	snapshot->tracebacks[snapshot->traceback_count] = (struct snapshot_traceback){
@@ -139,8 +154,8 @@ int builder_layer(struct builder *builder, enum event_layer which, const struct 
 	int err = total_add(&builder->layer_bytes[which], trace);
 
 	if (!err)
-		err = array_reserve(&layer->traces, &builder->layer_room[which], layer->trace_count, 1,
-				    sizeof(*layer->traces));
+		err = array_reserve_in(builder->account, &layer->traces, &builder->layer_room[which],
+				       layer->trace_count, 1, sizeof(*layer->traces));
 	if (!err)
 		layer->traces[layer->trace_count++] = *trace;
 	return err;
@@ -154,8 +169,8 @@ static int trace_place(struct builder *builder, const struct snapshot_trace *tra
 
 	if (total_add(&bytes, trace))
 		return -EOVERFLOW;
-	int err = array_reserve(&snapshot->traces, &builder->trace_room, snapshot->trace_count, 1,
-				sizeof(*snapshot->traces));
+	int err = array_reserve_in(builder->account, &snapshot->traces, &builder->trace_room,
+				   snapshot->trace_count, 1, sizeof(*snapshot->traces));
 	if (err)
 		return err;
 	snapshot->traces[snapshot->trace_count] = *trace;
@@ -176,7 +191,7 @@ int builder_trace(struct builder *builder, const struct snapshot_trace *trace)
 {
 	struct snapshot *snapshot = builder->snapshot;
 	struct builder_index *index = &builder->trace_index;
-	int err = index_reserve(index, snapshot->trace_count, snapshot, trace_hash);
+	int err = index_reserve(builder, index, snapshot->trace_count, trace_hash);
 
 	if (!err)
 		err = trace_place(builder, trace, &builder->total_bytes);
@@ -202,8 +217,8 @@ int builder_process(struct builder *builder, struct snapshot_meta **meta)
 
 	if (snapshot->process_count == SNAPSHOT_PROCESSES_MAX)
 		return error_set(-EFBIG, "more than %u processes", SNAPSHOT_PROCESSES_MAX);
-	int err = array_reserve(&snapshot->processes, &builder->process_room, snapshot->process_count, 1,
-				sizeof(*snapshot->processes));
+	int err = array_reserve_in(builder->account, &snapshot->processes, &builder->process_room,
+				   snapshot->process_count, 1, sizeof(*snapshot->processes));
 	if (err)
 		return err;
 	*meta = &snapshot->processes[snapshot->process_count++];
@@ -264,6 +279,8 @@ struct snapshot *builder_finish(struct builder *builder)
 	struct snapshot *snapshot = builder->snapshot;
 
 	index_free(builder);
+	strings_disown(snapshot->strings);
+	account_clear(builder->account);
 	*builder = (struct builder){0};
 	return snapshot;
 }
@@ -272,5 +289,6 @@ void builder_abort(struct builder *builder)
 {
 	index_free(builder);
 	snapshot_free(builder->snapshot);
+	account_clear(builder->account);
 	*builder = (struct builder){0};
 }

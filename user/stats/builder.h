@@ -15,6 +15,7 @@ struct builder_index {
 };
 
 struct builder {
+	struct account *account;   /* of its own, borrowed; NULL: none */
 	struct snapshot *snapshot; /* owned until builder_finish() */
 	size_t frame_room, traceback_room, trace_room, layer_room[EVENT_LAYERS], process_room;
 	struct builder_index traceback_index, trace_index;
@@ -22,6 +23,11 @@ struct builder {
 };
 
 int builder_begin(struct builder *builder); /* 0, -ENOMEM */
+/*
+ * What is built is charged to an account that nothing else is charged to: this and the functions below also fail with
+ * -EDQUOT, and may be called again then. builder_finish() and builder_abort() clear it.
+ */
+int builder_begin_in(struct builder *builder, struct account *account);
 /* Index of the traceback, added if new. nframe is at least 1. 0; -ENOMEM; -EOVERFLOW beyond 2^32 frames. */
 int builder_traceback(struct builder *builder, const struct snapshot_frame *frames, uint32_t nframe,
 		      uint32_t total, uint32_t *traceback);

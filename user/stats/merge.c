@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/account.h"
 #include "base/error.h"
 #include "stats/carry.h"
 
@@ -60,6 +61,10 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	sum->regions_dropped += one->regions_dropped;
 	sum->blocks_dropped += one->blocks_dropped;
 	sum->bytes_dropped += one->bytes_dropped;
+	sum->stacks_dropped += one->stacks_dropped;
+	sum->codes_dropped += one->codes_dropped;
+	sum->symbols_dropped += one->symbols_dropped;
+	sum->readings_dropped += one->readings_dropped;
 	sum->native.frees_unknown += one->native.frees_unknown;
 	sum->native.replaced += one->native.replaced;
 	for (size_t i = 0; i < LOSS_COUNT; i++)
@@ -132,7 +137,12 @@ static void whole_set(struct snapshot *snapshot)
 
 int merger_begin(struct merger *merger)
 {
-	return builder_begin(&merger->builder);
+	return merger_begin_in(merger, NULL);
+}
+
+int merger_begin_in(struct merger *merger, struct account *account)
+{
+	return builder_begin_in(&merger->builder, account);
 }
 
 /* The place of each of the part's processes in the whole; UINT32_MAX: it is not wanted. */
@@ -170,6 +180,13 @@ static int traces_add(struct carry *carry, const struct snapshot_trace *traces, 
 		err = carry_traceback(carry, &trace);
 		if (!err)
 			err = builder_layer(carry->to, layer, &trace);
+		if (carry->to->account && account_is_full(err)) {
+			struct snapshot_meta *meta = &carry->to->snapshot->processes[trace.process];
+
+			meta->blocks_dropped += trace.count;
+			meta->bytes_dropped += trace.count * trace.bytes;
+			err = 0;
+		}
 	}
 	return err;
 }

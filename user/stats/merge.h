@@ -17,6 +17,11 @@ struct merger {
 
 int merger_begin(struct merger *merger); /* 0, -ENOMEM */
 /*
+ * As builder_begin_in(). What there is no room for is left out, and counted as dropped with the process that it is of:
+ * nothing fails for that.
+ */
+int merger_begin_in(struct merger *merger, struct account *account);
+/*
  * Adds the processes of a part; wanted: 1 for each of them that is (NULL: all). Their order stays. 0; -ENOMEM; -EFBIG
  * too many processes; -EOVERFLOW as builder_trace(). After an error only merger_abort() is left.
  */

@@ -20,6 +20,19 @@ void snapshot_free(struct snapshot *snapshot)
 	free(snapshot);
 }
 
+size_t snapshot_memory(const struct snapshot *snapshot)
+{
+	size_t bytes = sizeof(*snapshot) + strings_memory(snapshot->strings) +
+		       snapshot->frame_count * sizeof(*snapshot->frames) +
+		       snapshot->traceback_count * sizeof(*snapshot->tracebacks) +
+		       snapshot->trace_count * sizeof(*snapshot->traces) +
+		       snapshot->process_count * sizeof(*snapshot->processes);
+
+	for (size_t i = 0; i < EVENT_LAYERS; i++)
+		bytes += snapshot->layers[i].trace_count * sizeof(*snapshot->layers[i].traces);
+	return bytes;
+}
+
 const char *snapshot_mode_name(uint32_t mode)
 {
 	static const char *const names[] = {
@@ -172,22 +185,6 @@ static int array_copy(void *out, const void *from, size_t count, size_t size)
 	return 0;
 }
 
-/* Ids are given in order of appearance, so interning in order of ids gives every string its old id. */
-static int strings_copy(const struct strings *strings, struct strings *copy)
-{
-	uint32_t count = strings_count(strings);
-
-	for (uint32_t i = 0; i < count; i++) {
-		const char *text = strings_get(strings, i);
-		uint32_t id;
-		int err = strings_intern(copy, text, strlen(text), &id);
-
-		if (err)
-			return err;
-	}
-	return 0;
-}
-
 int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 {
 	struct snapshot *copy = calloc(1, sizeof(*copy));
@@ -196,9 +193,7 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	if (!copy)
 		return -ENOMEM;
 	copy->meta = snapshot->meta;
-	err = strings_new(&copy->strings);
-	if (!err)
-		err = strings_copy(snapshot->strings, copy->strings);
+	err = strings_copy(&copy->strings, snapshot->strings, NULL);
 	if (!err)
 		err = array_copy(&copy->frames, snapshot->frames, snapshot->frame_count,
 				 sizeof(*copy->frames));

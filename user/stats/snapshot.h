@@ -123,8 +123,9 @@ struct snapshot_meta {
 	int large_skipped;            /* growth mode: large blocks were not traced, one by one */
 	uint32_t pool_bytes;          /* of each of pymalloc's pools; 0: not known */
 	uint64_t regions_dropped;     /* changes of mapped memory that were not kept */
-	uint64_t blocks_dropped,
-		bytes_dropped; /* not kept: the process's tables had the memory that they may have */
+	/* Not kept, for want of memory (--budget): blocks, what they are of, readings of the heap, as trace/trace.h has them. */
+	uint64_t blocks_dropped, bytes_dropped;
+	uint64_t stacks_dropped, codes_dropped, symbols_dropped, readings_dropped;
 	/* How it was traced when, if that has changed: what it began with, and the last ones, of which mode is the last. */
 	struct snapshot_change changes[SNAPSHOT_CHANGES];
 	uint32_t change_count;    /* 0: it was traced in one way */
@@ -194,7 +195,8 @@ int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer);
 /* The snapshot with that layer as its first and only one, for whatever takes one; borrows all but itself from the snapshot. */
 struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_layer layer);
 
-void snapshot_free(struct snapshot *snapshot); /* NULL is legal */
+void snapshot_free(struct snapshot *snapshot);           /* NULL is legal */
+size_t snapshot_memory(const struct snapshot *snapshot); /* bytes held, about */
 /* A deep copy. 0 or -ENOMEM. */
 int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out);
 /*

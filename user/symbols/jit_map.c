@@ -52,7 +52,7 @@ static void map_free(struct jit_map *map)
 	free(map);
 }
 
-int jit_map_get(struct jit_map **list, struct jit_map **out, pid_t pid)
+int jit_map_get(struct jit_map **list, struct jit_map **out, pid_t pid, struct account *account)
 {
 	struct jit_map *map;
 	struct stat st;
@@ -69,7 +69,7 @@ int jit_map_get(struct jit_map **list, struct jit_map **out, pid_t pid)
 			return 0;
 		}
 	map = err ? NULL : calloc(1, sizeof(*map));
-	if (!map || perfmap_table_new(&map->table)) {
+	if (!map || perfmap_table_new_in(&map->table, account)) {
 		free(map);
 		close(fd);
 		return err ? err : -ENOMEM;

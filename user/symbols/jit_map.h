@@ -10,10 +10,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct account;
 struct jit_map;
 
 /* A list of them, NULL at first, in which each is once. 0; -ENOENT none; -errno. */
-int jit_map_get(struct jit_map **list, struct jit_map **out, pid_t pid);
+int jit_map_get(struct jit_map **list, struct jit_map **out, pid_t pid, struct account *account);
 /* NULL is allowed. */
 void jit_map_put(struct jit_map **list, struct jit_map *map);
 /* The name of the code at an address, borrowed until the next call; NULL: none. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/account.h"
 #include "base/array.h"
 #include "base/hash.h"
 
@@ -36,15 +37,22 @@ uint32_t memo_find(const struct memo *memo, uint32_t file, uint64_t offset,
 static int memo_grow(struct memo *memo)
 {
 	size_t capacity = memo->capacity ? 2 * memo->capacity : CAPACITY_MIN;
-	struct memo_place *places = calloc(capacity, sizeof(*places));
+	struct memo_place *places;
+	int err = account_charge(memo->account, capacity * sizeof(*places));
 
-	if (!places)
+	if (err)
+		return err;
+	places = calloc(capacity, sizeof(*places));
+	if (!places) {
+		account_uncharge(memo->account, capacity * sizeof(*places));
 		return -ENOMEM;
+	}
 	for (size_t i = 0; i < memo->capacity; i++)
 		if (memo->places[i].file)
 			*place_find(places, capacity, memo->places[i].file, memo->places[i].offset) =
 				memo->places[i];
 	free(memo->places);
+	account_uncharge(memo->account, memo->capacity * sizeof(*places));
 	memo->places = places;
 	memo->capacity = capacity;
 	return 0;
@@ -59,8 +67,8 @@ int memo_add(struct memo *memo, uint32_t file, uint64_t offset, const struct sym
 	if (2 * (memo->used + 1) > memo->capacity)
 		err = memo_grow(memo);
 	if (!err)
-		err = array_reserve(&memo->frames, &memo->frame_room, memo->frame_count, count,
-				    sizeof(*memo->frames));
+		err = array_reserve_in(memo->account, &memo->frames, &memo->frame_room, memo->frame_count,
+				       count, sizeof(*memo->frames));
 	if (err)
 		return err;
 	place = place_find(memo->places, memo->capacity, file, offset);
@@ -74,9 +82,10 @@ int memo_add(struct memo *memo, uint32_t file, uint64_t offset, const struct sym
 
 void memo_free(struct memo *memo)
 {
+	account_uncharge(memo->account, memo_memory(memo));
 	free(memo->places);
 	free(memo->frames);
-	*memo = (struct memo){0};
+	*memo = (struct memo){.account = memo->account};
 }
 
 size_t memo_memory(const struct memo *memo)

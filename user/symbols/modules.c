@@ -120,7 +120,7 @@ int modules_new(struct modules **out, struct symbols *symbols, pid_t pid)
 		return err;
 	}
 	if (has_code_of_jit(modules))
-		jit_map_get(&symbols->jit_maps, &modules->jit, pid); /* most have none */
+		jit_map_get(&symbols->jit_maps, &modules->jit, pid, symbols->account); /* most have none */
 	*out = modules;
 	return 0;
 }

@@ -8,22 +8,29 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/account.h"
 #include "base/text.h"
 #include "symbols/ask.h"
 #include "symbols/symbols_state.h"
 
 int symbols_new(struct symbols **out)
 {
+	return symbols_new_in(out, NULL);
+}
+
+int symbols_new_in(struct symbols **out, struct account *account)
+{
 	struct symbols *symbols = calloc(1, sizeof(*symbols));
 	int err;
 
 	if (!symbols)
 		return -ENOMEM;
+	symbols->account = symbols->memo.account = account;
 	err = worker_new(&symbols->worker);
 	if (!err)
 		err = files_new(&symbols->files);
 	if (!err)
-		err = strings_new(&symbols->strings);
+		err = strings_new_in(&symbols->strings, account);
 	if (err)
 		symbols_free(symbols);
 	else
@@ -73,7 +80,21 @@ void symbols_free(struct symbols *symbols)
 	free(symbols);
 }
 
-/* As it may be shown. 0, -ENOMEM. */
+/* All names, and the places that have them. 0; without memory nothing has changed. */
+static int names_forget(struct symbols *symbols)
+{
+	struct strings *strings;
+	int err = strings_new_in(&strings, symbols->account);
+
+	if (err)
+		return err;
+	strings_free(symbols->strings);
+	symbols->strings = strings;
+	memo_free(&symbols->memo);
+	return 0;
+}
+
+/* As it may be shown. 0, -ENOMEM, -EDQUOT. */
 static int text_keep(struct symbols *symbols, const char *text, const char **out)
 {
 	char shown[SYMBOLS_TEXT_MAX];
@@ -264,8 +285,8 @@ int symbols_prepare(struct symbols *symbols, const struct modules *modules, uint
 	return file_resolve(symbols, module, module_offset(module, address), ask);
 }
 
-int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
-		    const struct symbols_ask *ask, struct symbols_frame frames[], size_t room)
+static int address_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
+			   const struct symbols_ask *ask, struct symbols_frame frames[], size_t room)
 {
 	const struct module *module = modules_find(modules, --address);
 	const struct symbols_frame *known;
@@ -290,6 +311,16 @@ int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint
 	}
 	memcpy(frames, known, count * sizeof(*frames));
 	return (int)count;
+}
+
+int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
+		    const struct symbols_ask *ask, struct symbols_frame frames[], size_t room)
+{
+	int count = address_resolve(symbols, modules, address, ask, frames, room);
+
+	if (!account_is_full(count) || names_forget(symbols))
+		return count;
+	return address_resolve(symbols, modules, address, ask, frames, room);
 }
 
 int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules, uint64_t address,

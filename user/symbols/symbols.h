@@ -24,6 +24,7 @@
 #define SYMBOLS_FRAMES_MAX 64u   /* at one address */
 #define SYMBOLS_TEXT_MAX   1024u /* bytes of a name, with the NUL; the rest is cut off */
 
+struct account;
 struct symbols;
 
 /* UTF-8 without control characters: those, and what is none, are \xNN. Borrowed until symbols_free(). */
@@ -47,6 +48,11 @@ struct symbols_stats {
 
 /* Forks the worker: best done while the process is small. 0; -ENOMEM; -errno. */
 int symbols_new(struct symbols **out);
+/*
+ * What is remembered is charged to an account, borrowed until symbols_free(): names, places, perf maps. When there is no room
+ * for more of it all is forgotten, and asked for again.
+ */
+int symbols_new_in(struct symbols **out, struct account *account);
 void symbols_free(struct symbols *symbols); /* all modules first */
 /*
  * What one process's names may cost: so much CPU time, ours and the worker's. However slowly its files are read, the names of
@@ -65,8 +71,10 @@ struct symbols_ask {
 /*
  * The frames at a return address, innermost first, at most room of them (the outer ones are left out). It is looked up
  * one byte before, in the call; for an instruction's own address pass one more. ask NULL: as long as it takes.
- * Their number, at least 1; 0: the address is in none of the modules, which may be out of date; -ENOMEM; -EAGAIN: it is not
+ * Their number, at least 1; 0: the address is in none of the modules, which may be out of date; -ENOMEM; -EDQUOT: there is
+ * no room for the names; -EAGAIN: it is not
  * known yet, and while the worker is still at it is best asked again, with other work between; -ETIME: the share is used up.
+ * What was resolved before is borrowed until the next call.
  *
  * The first look at a file takes the worker up to a second if its DWARF is large; a hostile one is given up when
  * all looks at it have cost 10 s.

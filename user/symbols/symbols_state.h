@@ -31,6 +31,7 @@ struct symbols {
 	uint32_t handed; /* files that the worker of this generation has */
 	uint64_t generation;
 	struct strings *strings;
+	struct account *account;
 	struct memo memo;
 	struct asked asked;
 	struct symbols_stats stats;

@@ -17,6 +17,7 @@
 #include <sys/random.h>
 
 #include "abi/events.h"
+#include "base/account.h"
 #include "base/hash.h"
 
 #define SEGMENT_BITS  6
@@ -35,24 +36,38 @@ struct segment {
 struct blocks {
 	uint64_t seed;
 	int hooked; /* there was a block of that kind */
+	struct account *account;
 	size_t count;
 	struct segment segments[SEGMENTS];
 };
 
-static struct block *slots_allocate(uint32_t capacity)
+static void *zeros_allocate(size_t bytes)
 {
-	size_t bytes = (size_t)capacity * sizeof(struct block);
-
 	if (bytes < MMAP_BYTES)
-		return calloc(capacity, sizeof(struct block));
-	void *slots = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	return slots == MAP_FAILED ? NULL : slots;
+		return calloc(1, bytes);
+	void *zeros = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return zeros == MAP_FAILED ? NULL : zeros;
 }
 
-static void slots_release(struct block *slots, uint32_t capacity)
+static int slots_allocate(struct account *account, uint32_t capacity, struct block **out)
+{
+	size_t bytes = (size_t)capacity * sizeof(struct block);
+	int err = account_charge(account, bytes);
+
+	if (err)
+		return err;
+	*out = zeros_allocate(bytes);
+	if (*out)
+		return 0;
+	account_uncharge(account, bytes);
+	return -ENOMEM;
+}
+
+static void slots_release(struct account *account, struct block *slots, uint32_t capacity)
 {
 	size_t bytes = (size_t)capacity * sizeof(struct block);
 
+	account_uncharge(account, bytes);
 	if (bytes < MMAP_BYTES)
 		free(slots);
 	else
@@ -87,6 +102,13 @@ static uint32_t slot_find(const struct segment *segment, uint64_t hash, uint64_t
 	}
 }
 
+/* NULL: it has none yet. */
+static struct block *slot_of(const struct segment *segment, uint64_t hash, const struct block *block)
+{
+	return segment->capacity ? &segment->slots[slot_find(segment, hash, block->address, block->domain)]
+				 : NULL;
+}
+
 static int segment_grow(const struct blocks *blocks, struct segment *segment)
 {
 	uint64_t capacity = segment->capacity ? (uint64_t)segment->capacity * 7 / 5 : FIRST_SLOTS;
@@ -94,9 +116,9 @@ static int segment_grow(const struct blocks *blocks, struct segment *segment)
 
 	if (capacity > UINT32_MAX)
 		return -ENOMEM;
-	grown.slots = slots_allocate(grown.capacity);
-	if (!grown.slots)
-		return -ENOMEM;
+	int err = slots_allocate(blocks->account, grown.capacity, &grown.slots);
+	if (err)
+		return err;
 	for (uint32_t i = 0; i < segment->capacity; i++) {
 		const struct block *block = &segment->slots[i];
 
@@ -106,7 +128,7 @@ static int segment_grow(const struct blocks *blocks, struct segment *segment)
 		grown.slots[slot_find(&grown, hash, block->address, block->domain)] = *block;
 	}
 	if (segment->slots)
-		slots_release(segment->slots, segment->capacity);
+		slots_release(blocks->account, segment->slots, segment->capacity);
 	*segment = grown;
 	return 0;
 }
@@ -132,7 +154,7 @@ static void slot_remove(const struct blocks *blocks, struct segment *segment, ui
 	segment->slots[hole].address = 0;
 }
 
-int blocks_new(struct blocks **out)
+int blocks_new(struct blocks **out, struct account *account)
 {
 	struct blocks *blocks = calloc(1, sizeof(*blocks));
 
@@ -141,6 +163,7 @@ int blocks_new(struct blocks **out)
 	/* Too early in boot for random numbers: an unseeded table is only slower when attacked. */
 	if (getrandom(&blocks->seed, sizeof(blocks->seed), GRND_NONBLOCK) != sizeof(blocks->seed))
 		blocks->seed = 0;
+	blocks->account = account;
 	*out = blocks;
 	return 0;
 }
@@ -151,17 +174,19 @@ void blocks_free(struct blocks *blocks)
 		return;
 	for (uint32_t i = 0; i < SEGMENTS; i++)
 		if (blocks->segments[i].slots)
-			slots_release(blocks->segments[i].slots, blocks->segments[i].capacity);
+			slots_release(blocks->account, blocks->segments[i].slots,
+				      blocks->segments[i].capacity);
 	free(blocks);
 }
 
-int blocks_copy(struct blocks **out, const struct blocks *blocks)
+int blocks_copy(struct blocks **out, const struct blocks *blocks, struct account *account)
 {
 	struct blocks *copy = malloc(sizeof(*copy));
 
 	if (!copy)
 		return -ENOMEM;
 	*copy = *blocks;
+	copy->account = account;
 	for (uint32_t i = 0; i < SEGMENTS; i++)
 		copy->segments[i].slots = NULL;
 	for (uint32_t i = 0; i < SEGMENTS; i++) {
@@ -169,10 +194,10 @@ int blocks_copy(struct blocks **out, const struct blocks *blocks)
 
 		if (!from->slots)
 			continue;
-		copy->segments[i].slots = slots_allocate(from->capacity);
-		if (!copy->segments[i].slots) {
+		int err = slots_allocate(account, from->capacity, &copy->segments[i].slots);
+		if (err) {
 			blocks_free(copy);
-			return -ENOMEM;
+			return err;
 		}
 		memcpy(copy->segments[i].slots, from->slots, from->capacity * sizeof(*from->slots));
 	}
@@ -188,16 +213,17 @@ int blocks_put(struct blocks *blocks, const struct block *block, struct block *o
 	uint64_t hash = key_hash(blocks, block->address, block->domain);
 	struct segment *segment = &blocks->segments[hash >> (64 - SEGMENT_BITS)];
 
+	struct block *slot = slot_of(segment, hash, block);
+	if (slot && slot->address) {
+		*old = *slot;
+		*slot = *block;
+		return 1;
+	}
 	if ((uint64_t)segment->count * 4 >= (uint64_t)segment->capacity * 3) {
 		int err = segment_grow(blocks, segment);
 		if (err)
 			return err;
-	}
-	struct block *slot = &segment->slots[slot_find(segment, hash, block->address, block->domain)];
-	if (slot->address) {
-		*old = *slot;
-		*slot = *block;
-		return 1;
+		slot = slot_of(segment, hash, block);
 	}
 	*slot = *block;
 	segment->count++;

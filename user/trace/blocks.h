@@ -22,14 +22,16 @@ struct block {
 	uint32_t domain;
 };
 
+struct account;
 struct blocks;
 
-int blocks_new(struct blocks **out);
-/* The same blocks in a table of their own. 0; -ENOMEM, *out untouched. */
-int blocks_copy(struct blocks **out, const struct blocks *blocks);
+/* account: that the table is charged to, borrowed until blocks_free(); NULL: none. 0, -ENOMEM. */
+int blocks_new(struct blocks **out, struct account *account);
+/* The same blocks in a table of their own. 0; -ENOMEM, -EDQUOT, *out untouched. */
+int blocks_copy(struct blocks **out, const struct blocks *blocks, struct account *account);
 void blocks_free(struct blocks *blocks);
 /*
- * Adds or replaces; *old is the block replaced (bytes etc.) and 1 is returned; 0 when new; -ENOMEM; -EINVAL for
+ * Adds or replaces; *old is the block replaced (bytes etc.) and 1 is returned; 0 when new; -ENOMEM, -EDQUOT; -EINVAL for
  * address 0, which no block has.
  */
 int blocks_put(struct blocks *blocks, const struct block *block, struct block *old);

@@ -15,20 +15,35 @@ static struct id_slot *slot_find(const struct id_map *map, uint64_t key)
 	}
 }
 
+/* For its capacity, both tables being there for a moment. */
+static int slots_new(struct id_map *map)
+{
+	int err = account_charge(map->account, id_map_memory(map));
+
+	if (err)
+		return err;
+	map->slots = malloc(id_map_memory(map));
+	if (map->slots)
+		return 0;
+	account_uncharge(map->account, id_map_memory(map));
+	return -ENOMEM;
+}
+
 static int id_map_grow(struct id_map *map)
 {
 	struct id_map grown = *map;
 
 	grown.capacity = map->capacity ? map->capacity * 2 : 16;
-	grown.slots = malloc(grown.capacity * sizeof(*grown.slots));
-	if (!grown.slots)
-		return -ENOMEM;
+	int err = slots_new(&grown);
+	if (err)
+		return err;
 	for (size_t i = 0; i < grown.capacity; i++)
 		grown.slots[i].value = ID_MAP_NONE;
 	for (size_t i = 0; i < map->capacity; i++)
 		if (map->slots[i].value != ID_MAP_NONE)
 			*slot_find(&grown, map->slots[i].key) = map->slots[i];
 	free(map->slots);
+	account_uncharge(map->account, id_map_memory(map));
 	*map = grown;
 	return 0;
 }
@@ -49,11 +64,13 @@ int id_map_put(struct id_map *map, uint64_t key, uint32_t value)
 int id_map_copy(struct id_map *out, const struct id_map *from)
 {
 	struct id_map copy = *from;
+	int err;
 
+	copy.account = out->account;
 	if (from->capacity) {
-		copy.slots = malloc(from->capacity * sizeof(*copy.slots));
-		if (!copy.slots)
-			return -ENOMEM;
+		err = slots_new(&copy);
+		if (err)
+			return err;
 		memcpy(copy.slots, from->slots, from->capacity * sizeof(*copy.slots));
 	}
 	*out = copy;
@@ -63,5 +80,6 @@ int id_map_copy(struct id_map *out, const struct id_map *from)
 void id_map_free(struct id_map *map)
 {
 	free(map->slots);
-	*map = (struct id_map){.seed = map->seed};
+	account_uncharge(map->account, id_map_memory(map));
+	*map = (struct id_map){.seed = map->seed, .account = map->account};
 }

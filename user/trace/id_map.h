@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A map from 64-bit keys to 32-bit values (open addressing, nothing is ever removed). Zero-initialise; seed
- * may be set before the first put, so that whoever chooses the keys cannot choose collisions.
+ * and account may be set before the first put: whoever chooses the keys cannot choose collisions, nor fill the memory.
  */
 #ifndef TRACER_TRACE_ID_MAP_H
 #define TRACER_TRACE_ID_MAP_H
@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/account.h"
 #include "base/hash.h"
 
 #define ID_MAP_NONE UINT32_MAX /* no value can be this */
@@ -23,11 +24,12 @@ struct id_map {
 	size_t capacity; /* a power of two, or 0 */
 	size_t count;
 	uint64_t seed;
+	struct account *account; /* borrowed; NULL: none */
 };
 
-/* Adds or replaces. 0 or -ENOMEM. */
+/* Adds or replaces. 0, -ENOMEM, -EDQUOT. */
 int id_map_put(struct id_map *map, uint64_t key, uint32_t value);
-/* out takes over what from holds, seed and all; what out held is not released. 0, -ENOMEM. */
+/* out, which is empty and may have an account, takes over what from holds, seed and all. 0, -ENOMEM, -EDQUOT. */
 int id_map_copy(struct id_map *out, const struct id_map *from);
 void id_map_free(struct id_map *map);
 

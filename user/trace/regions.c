@@ -10,21 +10,21 @@
 
 void regions_free(struct regions *regions)
 {
-	free(regions->items);
-	memset(regions, 0, sizeof(*regions));
+	array_release(regions->account, &regions->items, &regions->room, sizeof(*regions->items));
+	regions->count = 0;
 }
 
 int regions_copy(struct regions *out, const struct regions *from)
 {
-	struct regions copy = {.count = from->count, .room = from->count};
+	int err = from->count ? array_reserve_in(out->account, &out->items, &out->room, 0, from->count,
+						 sizeof(*out->items))
+			      : 0;
 
-	if (from->count) {
-		copy.items = malloc(from->count * sizeof(*copy.items));
-		if (!copy.items)
-			return -ENOMEM;
-		memcpy(copy.items, from->items, from->count * sizeof(*copy.items));
-	}
-	*out = copy;
+	if (err)
+		return err;
+	if (from->count)
+		memcpy(out->items, from->items, from->count * sizeof(*out->items));
+	out->count = from->count;
 	return 0;
 }
 
@@ -72,7 +72,8 @@ static int range_replace(struct regions *regions, uint64_t start, uint64_t end, 
 	}
 	if (regions->count - (last - first) + count > REGIONS_MAX)
 		return -ENOSPC;
-	int err = array_reserve(&regions->items, &regions->room, regions->count, 2, sizeof(*regions->items));
+	int err = array_reserve_in(regions->account, &regions->items, &regions->room, regions->count, 2,
+				   sizeof(*regions->items));
 	if (err)
 		return err;
 	if (regions->count > last)

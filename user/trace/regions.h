@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct account;
+
 #define REGIONS_MAX (1u << 18) /* four times as many as Linux lets a process have by default */
 
 struct region {
@@ -18,18 +20,19 @@ struct region {
 	uint32_t accessible; /* 0: only reserved */
 };
 
-/* Zero-initialised; regions_free() releases. */
+/* Zero-initialised but for account; regions_free() releases. */
 struct regions {
 	struct region *items; /* sorted */
 	size_t count, room;
+	struct account *account; /* borrowed; NULL: none */
 };
 
 void regions_free(struct regions *regions);
-/* The same regions in a list of their own; what out held is not released. 0, -ENOMEM. */
+/* The same regions in a list of their own; out is empty, and may have an account. 0, -ENOMEM, -EDQUOT. */
 int regions_copy(struct regions *out, const struct regions *from);
 /*
  * The range is this from now on, whatever parts of it were; start < end. 0; -ENOSPC it would make more than REGIONS_MAX:
- * nothing has changed; -ENOMEM.
+ * nothing has changed; -EDQUOT, -ENOMEM likewise.
  */
 int regions_set(struct regions *regions, const struct region *region);
 /* Nothing is known of the range any more. As regions_set(): taking the middle out of a region makes two. */

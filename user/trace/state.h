@@ -23,7 +23,7 @@
 
 /* A code object. What could not be read is TRACE_UNKNOWN; lines are usable once have == lines_bytes. */
 struct code_entry {
-	uint32_t filename, function; /* ids in the trace's strings */
+	uint32_t filename, function; /* ids in the process's strings */
 	uint32_t first_line;
 	uint32_t lines_bytes;                /* of the whole table */
 	uint32_t lines_have;                 /* bytes known, from its start */
@@ -108,12 +108,13 @@ struct census {
 	unsigned int known : 1; /* old is: there was a reading */
 };
 
+/* All that a process holds is charged to its account, which stays where it is when the rest moves. */
 struct process_state {
 	struct trace_process info;
+	struct account *account;
+	struct strings *strings; /* NULL: of one that has ended */
 	struct census census;
 	struct blocks *blocks[EVENT_LAYER_TABLES];
-	uint64_t budget;   /* bytes that all this may have; 0: any number */
-	size_t blocks_max; /* so many blocks there may be since it has them; 0: it has not */
 	struct regions regions;
 	struct id_map stack_ids, frame_ids, code_ids, symbol_ids, tids;
 	struct stack_entry *stacks;
@@ -127,13 +128,13 @@ struct process_state {
 	struct trace_frame *symbol_frames;
 	size_t symbol_frame_count, symbol_frame_room;
 	struct code_entry *codes;
-	size_t code_count, code_room, lines_memory; /* lines and their marks */
+	size_t code_count, code_room;
 	struct thread_entry *threads;
 	size_t thread_count, thread_room;
 	uint32_t last_tid, last_thread; /* the thread of the last record, and its index */
 	struct snapshot *final;
-	size_t inherited_bytes; /* of the tables, when it was forked */
-	int table_kept;         /* it has ended; what its table was is final: */
+	size_t final_bytes; /* charged for it */
+	int table_kept;     /* it has ended; what its table was is final: */
 	uint64_t kept_blocks, kept_bytes;
 	uint64_t born_bytes; /* of the blocks that it began with, its parent's */
 };
@@ -152,19 +153,19 @@ struct trace {
 	struct trace_hooks hooks;
 	int in_hook;
 	uint64_t seed;
-	struct strings *strings;
-	uint32_t unknown; /* id of TRACE_UNKNOWN */
+	/* Of the session; and, a part of it, of what is kept of processes. */
+	struct account account, tables;
+	struct strings *strings; /* of no process */
+	uint32_t unknown;        /* id of TRACE_UNKNOWN in these, and in those of each process */
 	struct process_state **processes;
 	size_t process_count, process_room;
 	size_t ended_count; /* of those, with table_kept */
 	size_t free_count;  /* of them, NULL */
-	size_t inherited_bytes;
 	struct trace_dropped dropped;
 	struct id_map tgids;        /* -> index of the last process of that tgid */
 	struct process_state *last; /* that of the last record */
 	struct event_loss loss;
 	struct trace_told told;
-	uint64_t budget; /* of a process */
 	uint64_t orphans;
 	struct traceback_frames scratch; /* behind trace_traceback_at() */
 };
@@ -175,7 +176,12 @@ static inline int state_heap_tells(const struct trace_process *info)
 	return info->mode == EVENT_MODE_CENSUS || info->mode == EVENT_MODE_GROWTH;
 }
 
-/* Records, size checked against their fixed part and 8-byte aligned. 0, -EBADMSG, -ENOMEM. */
+void state_free_process(struct process_state *process); /* NULL is legal */
+
+/*
+ * Records, size checked against their fixed part and 8-byte aligned. 0, -EBADMSG; -ENOMEM, -EDQUOT: what the record tells is not
+ * kept, and all is as it was.
+ */
 int state_alloc(struct process_state *process, const struct event_alloc *event);
 int state_free(struct process_state *process, const struct event_free *event);
 int state_realloc(struct process_state *process, const struct event_free *event);
@@ -193,27 +199,29 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 void state_census_free(struct census *census);
 /* A block that has left the table, or would have. */
 int state_census_arena(struct process_state *process, const struct event_census_arena *event);
-int state_census_died(struct process_state *process, uint64_t address);
+void state_census_died(struct process_state *process, uint64_t address);
 /* The block is put into the table, in place of another if need be: the counters follow. 0, -EBADMSG, -ENOMEM. */
 int state_block_put(struct process_state *process, enum event_layer layer, const struct block *block);
 /* The block is gone: the counters follow. */
 void state_block_gone(struct process_state *process, enum event_layer layer, const struct block *block);
 int state_stack(const struct trace *trace, struct process_state *process, const struct event_stack *event);
-int state_symbol(struct trace *trace, struct process_state *process, const struct event_symbol *event);
+int state_symbol(struct process_state *process, const struct event_symbol *event);
 int state_code(struct trace *trace, struct process_state *process, const struct event_code *event);
 int state_code_lines(struct trace *trace, struct process_state *process,
 		     const struct event_code_lines *event);
 
 /* An empty table for each layer that has one. 0, -ENOMEM. */
-int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES]);
+int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES], struct account *account);
+/* Lets every container of a process, which has none yet, charge to its account. */
+void state_account(struct process_state *process, struct account *account);
 /* As after tracemalloc.clear_traces(). What describes stacks and code stays: it is sent only once. 0, -ENOMEM. */
 int state_clear(struct process_state *process);
 
-/* Index of the traceback of a stack id, made at first mention. */
-int state_stack_index(struct process_state *process, uint64_t stack_id, uint32_t *stack);
+/* Index of the traceback of a stack id, made at first mention; that of the empty one where there is no room, which is counted. */
+uint32_t state_stack_index(struct process_state *process, uint64_t stack_id);
 /* Index of the code object of a code id, made at first mention. */
 int state_code_index(const struct trace *trace, struct process_state *process, uint64_t code_id,
-		     uint32_t *code);
+		     uint32_t *code); /* 0, -ENOMEM, -EDQUOT */
 /* Index of the symbol at an address, made at first mention. */
 int state_symbol_index(struct process_state *process, uint64_t address, uint32_t *symbol);
 /* Appends what is at an address, at most room frames; returns how many there are. */
@@ -223,17 +231,22 @@ void state_traceback(struct trace *trace, struct process_state *process, uint32_
 		     struct traceback_frames *out);
 
 /* Makes a child, which has no tables yet, begin with a copy of its parent's. 0; -ENOMEM, it has none still. */
-int state_inherit(struct trace *trace, struct process_state *child, const struct process_state *parent);
+int state_inherit(struct process_state *child, const struct process_state *parent);
 /* The process has ended: what its table was is kept as a snapshot, or nothing of it. 0, -ENOMEM. */
 int state_end(struct trace *trace, struct process_state *process, enum trace_end end);
+/* Its interpreter shuts down: what its table is now is kept. 0, -ENOMEM. */
+int state_finalize(struct trace *trace, struct process_state *process);
+/* What was kept at that is let go. */
+void state_final_free(struct process_state *process);
 /* In the place of an index: a process of that tgid there was, but nothing of it is kept. */
 #define STATE_DROPPED (ID_MAP_NONE - 1)
 /* Nothing is kept of it; the process is freed. 0, -ENOMEM. */
 int state_discard(struct trace *trace, struct process_state *process);
-/* An index for a process that begins. 0, -ENOMEM, -EOVERFLOW. */
+/* An index for a process that begins. 0, -ENOMEM, -EDQUOT, -EOVERFLOW. */
 int state_place(struct trace *trace, size_t *index);
-size_t state_memory(const struct process_state *process);
-/* What the process holds but its info and its final snapshot. */
+/* One of those that have ended is not kept any more. 0, -ENOMEM; -ENOENT: there is none. */
+int state_make_room(struct trace *trace);
+/* What the process holds but its info and its final snapshot; its strings are. */
 void state_tables_free(struct process_state *process);
 
 /* Of the moment that info.end says. 0, -ENOMEM. */

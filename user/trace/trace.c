@@ -12,14 +12,31 @@
 
 #include "abi/sample.h"
 #include "base/array.h"
+#include "base/error.h"
 #include "python/offsets.h"
 #include "trace/state.h"
 
+#define PROCESS_SHARE  4u /* a process has at most so many times what the others leave */
+#define FREE_SHARE     8u /* of what processes have together: what those that have ended make free at once */
+#define SNAPSHOT_SHARE 4u /* of the budget: what is left for snapshots while they are made */
+
+void state_account(struct process_state *process, struct account *account)
+{
+	process->account = process->regions.account = account;
+	process->census.old.account = process->census.died.account = account;
+	process->stack_ids.account = process->frame_ids.account = process->code_ids.account = account;
+	process->symbol_ids.account = process->tids.account = account;
+}
+
 void state_tables_free(struct process_state *process)
 {
+	struct account *account = process->account;
+
 	for (size_t i = 0; i < process->code_count; i++) {
 		free(process->codes[i].lines);
 		free(process->codes[i].marks);
+		account_uncharge(account, process->codes[i].lines_room);
+		account_uncharge(account, process->codes[i].mark_count * sizeof(struct lines_mark));
 	}
 	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
 		blocks_free(process->blocks[i]);
@@ -29,42 +46,75 @@ void state_tables_free(struct process_state *process)
 	id_map_free(&process->code_ids);
 	id_map_free(&process->symbol_ids);
 	id_map_free(&process->tids);
-	free(process->stacks);
-	free(process->stack_frames);
-	free(process->frames);
-	free(process->codes);
-	free(process->symbols);
-	free(process->symbol_frames);
-	free(process->threads);
+	array_release(account, &process->stacks, &process->stack_room, sizeof(*process->stacks));
+	array_release(account, &process->stack_frames, &process->stack_frame_room,
+		      sizeof(*process->stack_frames));
+	array_release(account, &process->frames, &process->frame_room, sizeof(*process->frames));
+	array_release(account, &process->codes, &process->code_room, sizeof(*process->codes));
+	array_release(account, &process->symbols, &process->symbol_room, sizeof(*process->symbols));
+	array_release(account, &process->symbol_frames, &process->symbol_frame_room,
+		      sizeof(*process->symbol_frames));
+	array_release(account, &process->threads, &process->thread_room, sizeof(*process->threads));
 	state_census_free(&process->census);
+	strings_free(process->strings);
 }
 
-static void process_free(struct process_state *process)
+/* Its account, and itself as the first thing that is charged to that. */
+static int process_begun(struct trace *trace, struct process_state **out)
+{
+	struct process_state *process = calloc(1, sizeof(*process));
+	struct account *account = calloc(1, sizeof(*account));
+	int err = -ENOMEM;
+
+	if (process && account) {
+		*account = (struct account){.parent = &trace->tables, .share = PROCESS_SHARE};
+		err = account_charge(account, sizeof(*process) + sizeof(*account));
+	}
+	if (err) {
+		free(process);
+		free(account);
+		return err;
+	}
+	state_account(process, account);
+	*out = process;
+	return 0;
+}
+
+void state_free_process(struct process_state *process)
 {
 	if (!process)
 		return;
 	state_tables_free(process);
-	snapshot_free(process->final);
+	state_final_free(process);
+	account_clear(process->account);
+	free(process->account);
 	free(process);
 }
 
 /* With the empty traceback and the unknown code object, both index 0. */
-static int process_new(const struct trace *trace, struct process_state **out)
+static int process_new(struct trace *trace, struct process_state **out)
 {
-	struct process_state *process = calloc(1, sizeof(*process));
-	int err;
+	struct process_state *process;
+	uint32_t unknown;
+	int err = process_begun(trace, &process);
 
-	if (!process)
-		return -ENOMEM;
+	if (err)
+		return err;
 	process->stack_ids.seed = process->frame_ids.seed = trace->seed;
 	process->code_ids.seed = process->symbol_ids.seed = process->tids.seed = trace->seed;
-	err = state_tables_new(process->blocks);
+	err = state_tables_new(process->blocks, process->account);
 	if (!err)
-		err = array_reserve(&process->stacks, &process->stack_room, 0, 1, sizeof(*process->stacks));
+		err = strings_new_in(&process->strings, process->account);
 	if (!err)
-		err = array_reserve(&process->codes, &process->code_room, 0, 1, sizeof(*process->codes));
+		err = strings_intern(process->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN), &unknown);
+	if (!err)
+		err = array_reserve_in(process->account, &process->stacks, &process->stack_room, 0, 1,
+				       sizeof(*process->stacks));
+	if (!err)
+		err = array_reserve_in(process->account, &process->codes, &process->code_room, 0, 1,
+				       sizeof(*process->codes));
 	if (err) {
-		process_free(process);
+		state_free_process(process);
 		return err;
 	}
 	process->stacks[process->stack_count++] = (struct stack_entry){.total = 1, .known = 1};
@@ -124,7 +174,7 @@ static void info_set(struct process_state *process, const struct event_target *e
 }
 
 /* A process of that tgid may still be thought to run: its end was not seen. */
-static int process_begin(struct trace *trace, const struct event_target *event)
+static int process_add(struct trace *trace, const struct event_target *event)
 {
 	struct process_state *process, *parent, *before = process_of(trace, event->header.tgid);
 	size_t index;
@@ -132,7 +182,7 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 
 	if (!event->nframe || event->nframe > EVENT_MAX_FRAMES || event->sample_bytes > SAMPLE_MEAN_MAX)
 		return -EBADMSG;
-	if (before && !before->table_kept) {
+	if (before && before->info.end < TRACE_EXITED) {
 		err = state_end(trace, before, TRACE_EXITED);
 		if (err)
 			return err;
@@ -143,15 +193,13 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 	if (err)
 		return err;
 	info_set(process, event);
-	process->budget = trace->budget;
 	parent = event->parent ? process_of(trace, event->parent) : NULL;
 	if (parent && !parent->table_kept)
-		err = state_inherit(trace, process, parent);
+		err = state_inherit(process, parent);
 	if (!err)
 		err = id_map_put(&trace->tgids, event->header.tgid, (uint32_t)index);
 	if (err) {
-		trace->inherited_bytes -= process->inherited_bytes;
-		process_free(process);
+		state_free_process(process);
 		return err;
 	}
 	trace->free_count -= index < trace->process_count;
@@ -161,12 +209,19 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 	return 0;
 }
 
-static int process_finalize(struct trace *trace, struct process_state *process)
+/* Those that have ended make room for it. */
+static int process_begin(struct trace *trace, const struct event_target *event)
 {
-	process->info.end = TRACE_FINALIZING;
-	if (process->final)
-		return 0;
-	return state_snapshot(trace, process, &process->final);
+	int err;
+
+	do
+		err = process_add(trace, event);
+	while (account_is_full(err) && !state_make_room(trace));
+	if (!account_is_full(err))
+		return err;
+	trace->dropped.processes++;
+	id_map_put(&trace->tgids, event->header.tgid, STATE_DROPPED);
+	return error_set(err, "there is no memory left to trace it (--budget)");
 }
 
 /* Size of a record's fixed part; 0 for a type that is not known. *variable: more may follow. */
@@ -256,13 +311,13 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 	case EVENT_STACK:
 		return state_stack(trace, process, record);
 	case EVENT_SYMBOL:
-		return state_symbol(trace, process, record);
+		return state_symbol(process, record);
 	case EVENT_CODE:
 		return state_code(trace, process, record);
 	case EVENT_CODE_LINES:
 		return state_code_lines(trace, process, record);
 	case EVENT_FINALIZE:
-		return process_finalize(trace, process);
+		return state_finalize(trace, process);
 	case EVENT_EXIT:
 		process->info.exit_code = ((const struct event_process *)record)->code;
 		return state_end(trace, process, TRACE_EXITED);
@@ -311,13 +366,43 @@ static struct process_state *process_of(struct trace *trace, uint32_t tgid)
 	return trace->last;
 }
 
+/* There was no memory for what a record tells, or no right to more of it. */
+static void dropped_count(struct trace_counters *counters, const void *record)
+{
+	const struct event_header *header = record;
+
+	switch (header->type) {
+	case EVENT_ALLOC:
+	case EVENT_REALLOC_DONE:
+		counters->blocks_dropped++;
+		counters->bytes_dropped += ((const struct event_alloc *)record)->bytes;
+		break;
+	case EVENT_STACK:
+		counters->stacks_dropped++;
+		break;
+	case EVENT_SYMBOL:
+		counters->symbols_dropped++;
+		break;
+	case EVENT_CODE:
+	case EVENT_CODE_LINES:
+		counters->codes_dropped++;
+		break;
+	case EVENT_MAP:
+	case EVENT_UNMAP:
+	case EVENT_REMAP:
+	case EVENT_PROTECT:
+		counters->regions_dropped++;
+		break;
+	}
+}
+
 static void told_count(struct trace_told *told, uint32_t type)
 {
 	told->blocks += type == EVENT_ALLOC || type == EVENT_REALLOC_DONE || type == EVENT_REUSE;
 	told->maps += type == EVENT_MAP || type == EVENT_REMAP;
 }
 
-int trace_feed(struct trace *trace, const void *record, size_t size)
+static int record_feed(struct trace *trace, const void *record, size_t size)
 {
 	const struct event_header *header = record;
 	struct process_state *process = size < sizeof(*header) ? NULL : process_of(trace, header->tgid);
@@ -346,17 +431,42 @@ int trace_feed(struct trace *trace, const void *record, size_t size)
 		trace->orphans++;
 		return -EBADMSG;
 	}
-	if (process->info.end >= TRACE_EXITED)
+	int ends = valid && (header->type == EVENT_EXIT || header->type == EVENT_EXEC ||
+			     header->type == EVENT_DISCARD);
+	/* What is kept of its shutting down may be all that there is room for. */
+	if (process->info.end >= TRACE_EXITED || (process->table_kept && !ends))
 		return 0;
 	process->info.counters.events++;
 	if (valid && header->time_ns > process->info.end_ns)
 		process->info.end_ns = header->time_ns;
 	/* At its end a process may be dropped. */
-	if (valid &&
-	    (header->type == EVENT_EXIT || header->type == EVENT_EXEC || header->type == EVENT_DISCARD))
+	if (ends)
 		return process_feed(trace, process, record);
 	err = valid ? process_feed(trace, process, record) : -EBADMSG;
 	process->info.counters.records_malformed += err == -EBADMSG;
+	if (!account_is_full(err))
+		return err;
+	dropped_count(&process->info.counters, record);
+	return 0;
+}
+
+/* Where there is no room for those that run, those that have ended make some. */
+static void room_make(struct trace *trace)
+{
+	const struct account *tables = &trace->tables;
+
+	while (trace->ended_count && tables->limit - tables->used < tables->limit / FREE_SHARE)
+		if (state_make_room(trace))
+			break;
+}
+
+int trace_feed(struct trace *trace, const void *record, size_t size)
+{
+	uint64_t refused = trace->account.refused;
+	int err = record_feed(trace, record, size);
+
+	if (trace->account.refused != refused)
+		room_make(trace);
 	return err;
 }
 
@@ -373,7 +483,11 @@ int trace_new(struct trace **out, const struct trace_hooks *hooks)
 	if (getrandom(&trace->seed, sizeof(trace->seed), GRND_NONBLOCK) != sizeof(trace->seed))
 		trace->seed = 0;
 	trace->tgids.seed = trace->seed;
-	err = strings_new(&trace->strings);
+	trace->tables.parent = &trace->account;
+	trace->tgids.account = &trace->account;
+	err = account_charge(&trace->account, sizeof(*trace));
+	if (!err)
+		err = strings_new_in(&trace->strings, &trace->account);
 	if (!err)
 		err = strings_intern(trace->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN), &trace->unknown);
 	if (err) {
@@ -386,7 +500,13 @@ int trace_new(struct trace **out, const struct trace_hooks *hooks)
 
 void trace_budget(struct trace *trace, uint64_t bytes)
 {
-	trace->budget = bytes;
+	trace->account.limit = bytes;
+	trace->tables.limit = bytes - bytes / SNAPSHOT_SHARE;
+}
+
+struct account *trace_account(struct trace *trace)
+{
+	return &trace->account;
 }
 
 void trace_free(struct trace *trace)
@@ -394,8 +514,8 @@ void trace_free(struct trace *trace)
 	if (!trace)
 		return;
 	for (size_t i = 0; i < trace->process_count; i++)
-		process_free(trace->processes[i]);
-	free(trace->processes);
+		state_free_process(trace->processes[i]);
+	array_release(&trace->account, &trace->processes, &trace->process_room, sizeof(*trace->processes));
 	id_map_free(&trace->tgids);
 	strings_free(trace->strings);
 	free(trace);

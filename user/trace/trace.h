@@ -11,13 +11,14 @@
 #include <stdint.h>
 
 #include "abi/events.h"
+#include "base/account.h"
 #include "base/strings.h"
 #include "stats/snapshot.h"
 #include "trace/blocks.h"
 
 /* One (file, line) of a traceback. function is the qualified name (before 3.11 the name). */
 struct trace_frame {
-	uint32_t filename; /* id in the trace's strings; "<unknown>" when it could not be read */
+	uint32_t filename; /* id in trace_strings(); "<unknown>" when it could not be read */
 	uint32_t function;
 	uint32_t line; /* 0: unknown */
 };
@@ -40,9 +41,13 @@ struct trace_counters {
 	uint64_t frames_unnamed; /* and native frames without a name */
 	uint64_t frames_slow;    /* and those whose file takes too long to read */
 	uint64_t stacks_cut;     /* and those whose native frames end early */
-	uint64_t blocks_dropped,
-		bytes_dropped;    /* not kept: the tables had all the memory that they may (trace_budget()) */
-	uint64_t regions_dropped; /* changes of mapped memory not kept: more than REGIONS_MAX regions */
+	/* Not kept, for want of memory (trace_budget()): blocks, in no line. */
+	uint64_t blocks_dropped, bytes_dropped;
+	uint64_t stacks_dropped;    /* blocks and stacks, which show as "<unknown>" */
+	uint64_t codes_dropped;     /* records of code objects: no name, or no line */
+	uint64_t symbols_dropped;   /* names of native frames */
+	uint64_t readings_dropped;  /* readings of the heap that had to be given up */
+	uint64_t regions_dropped;   /* changes of mapped memory; also: more than REGIONS_MAX regions */
 	uint64_t records_malformed; /* records skipped */
 };
 
@@ -65,7 +70,7 @@ enum trace_end { TRACE_RUNNING = 0, TRACE_FINALIZING, TRACE_EXITED, TRACE_EXECED
 struct trace_process {
 	uint32_t tgid, ns_pid, parent; /* as struct event_target has them; 0: not known */
 	char container[65];
-	int not_inherited; /* its parent's blocks would have been more than TRACE_INHERITED_MAX allows */
+	int not_inherited;       /* there was no memory for a copy of its parent's tables (trace_budget()) */
 	uint32_t python_version; /* PY_VERSION_HEX */
 	uint32_t nframe;         /* traceback limit */
 	uint32_t mode;           /* enum event_mode: what the table of Python's layer holds */
@@ -96,9 +101,6 @@ struct trace_process {
  */
 #define TRACE_ENDED_MAX 1024u
 
-/* Bytes of all tables that running processes have inherited: a program that forks over and over must not fill our memory. */
-#define TRACE_INHERITED_MAX (1ull << 30)
-
 /* Records that told of a block or of mapped memory that came to be, of whatever process, also of those that are not kept. */
 struct trace_told {
 	uint64_t blocks, maps;
@@ -124,14 +126,19 @@ struct trace_hooks {
 int trace_new(struct trace **out, const struct trace_hooks *hooks);
 void trace_free(struct trace *trace);
 /*
- * How much memory the tables of each process that begins from here on may have, 0: as much as it takes. Once they have it,
- * a new block is kept only in the place of one that has died.
+ * How much memory all that the trace keeps may have, 0: as much as it takes. A quarter is for snapshots while they are made, a
+ * process may have four times what the others leave. Who comes first is kept: once a process has what it may have, a new block
+ * is kept only in the place of one that has died, or shows as "<unknown>" if there is room for it and not for its stack; the
+ * counters tell what was not kept. Processes that have ended make room for those that run (struct trace_dropped).
  */
 void trace_budget(struct trace *trace, uint64_t bytes);
+/* What else is kept for the session may be charged to it. Borrowed. */
+struct account *trace_account(struct trace *trace);
 
 /*
  * Applies one record, which is 8-byte aligned; size is what the transport says it holds. 0; -EBADMSG when it is malformed (counted, the
- * trace stays consistent, feeding may go on); -ENOMEM.
+ * trace stays consistent, feeding may go on); -EDQUOT, -ENOMEM: there is no memory for the process that begins, nothing is kept
+ * of it. For want of memory nothing else fails: what a record tells is then not kept, and counted.
  * At EVENT_FINALIZE the state of the blocks is kept aside as the "final" one; EVENT_EXIT and EVENT_EXEC end
  * the process: later records of its tgid are ignored until another EVENT_PROCESS. One that names a parent begins with a copy
  * of that one's live blocks, and one that was forked and calls exec is not kept: what it held was its parent's. EVENT_CLEAR empties its table, the
@@ -151,7 +158,7 @@ struct trace_told trace_told(const struct trace *trace);
 const struct event_loss *trace_loss(const struct trace *trace); /* zeros when none came */
 uint64_t
 trace_orphans(const struct trace *trace);       /* malformed records that belong to no process under trace */
-size_t trace_memory(const struct trace *trace); /* bytes held, about */
+size_t trace_memory(const struct trace *trace); /* bytes held */
 
 /* The layer that stands first: Python's if that is traced, else the native one if that is, else mapped memory. */
 enum event_layer trace_first_layer(const struct trace_process *process);
@@ -167,7 +174,10 @@ const struct blocks *trace_blocks(const struct trace *trace, size_t process, enu
  * earlier one has ended. 1, 0: there is none.
  */
 int trace_unnamed_next(const struct trace *trace, size_t process, size_t *cursor, uint64_t *address);
-const struct strings *trace_strings(const struct trace *trace);
+/* Those of a process's frames. Borrowed until it is freed, with the trace or in state_discard(). */
+const struct strings *trace_strings(const struct trace *trace, size_t process);
+/* Is its heap being read? A reading that there is no memory for is given up. */
+int trace_is_reading(const struct trace *trace, size_t process);
 /* Resolved traceback; frames whose code came later than the stack are resolved now. Borrowed until the next call or feed. */
 struct trace_traceback trace_traceback_at(struct trace *trace, size_t process, uint32_t traceback);
 

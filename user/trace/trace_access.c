@@ -90,45 +90,20 @@ const struct blocks *trace_blocks(const struct trace *trace, size_t process, enu
 		       : NULL;
 }
 
-const struct strings *trace_strings(const struct trace *trace)
+const struct strings *trace_strings(const struct trace *trace, size_t process)
 {
-	return trace->strings;
+	const struct process_state *state =
+		trace_process_at(trace, process) ? trace->processes[process] : NULL;
+
+	return state && state->strings ? state->strings : trace->strings;
 }
 
-static size_t snapshot_memory(const struct snapshot *snapshot)
+int trace_is_reading(const struct trace *trace, size_t process)
 {
-	if (!snapshot)
-		return 0;
-	return sizeof(*snapshot) + strings_memory(snapshot->strings) +
-	       snapshot->frame_count * sizeof(*snapshot->frames) +
-	       snapshot->traceback_count * sizeof(*snapshot->tracebacks) +
-	       snapshot->trace_count * sizeof(*snapshot->traces);
-}
-
-size_t state_memory(const struct process_state *process)
-{
-	return sizeof(*process) + address_set_memory(&process->census.old) +
-	       address_set_memory(&process->census.died) +
-	       process->census.doubtful_room * sizeof(*process->census.doubtful) +
-	       blocks_memory(process->blocks[EVENT_LAYER_PYTHON]) +
-	       blocks_memory(process->blocks[EVENT_LAYER_NATIVE]) + id_map_memory(&process->stack_ids) +
-	       id_map_memory(&process->frame_ids) + id_map_memory(&process->code_ids) +
-	       id_map_memory(&process->tids) + id_map_memory(&process->symbol_ids) +
-	       process->symbol_room * sizeof(*process->symbols) +
-	       process->symbol_frame_room * sizeof(*process->symbol_frames) +
-	       process->stack_room * sizeof(*process->stacks) +
-	       process->stack_frame_room * sizeof(*process->stack_frames) +
-	       process->frame_room * sizeof(*process->frames) + process->code_room * sizeof(*process->codes) +
-	       process->lines_memory + process->thread_room * sizeof(*process->threads) +
-	       snapshot_memory(process->final);
+	return trace_process_at(trace, process) && trace->processes[process]->census.running;
 }
 
 size_t trace_memory(const struct trace *trace)
 {
-	size_t bytes = sizeof(*trace) + strings_memory(trace->strings) + id_map_memory(&trace->tgids) +
-		       trace->process_room * sizeof(*trace->processes);
-
-	for (size_t i = 0; i < trace->process_count; i++)
-		bytes += trace->processes[i] ? state_memory(trace->processes[i]) : 0;
-	return bytes;
+	return trace->account.used;
 }

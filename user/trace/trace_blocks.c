@@ -16,11 +16,11 @@ static enum event_layer layer_of(uint32_t api)
 	return (api & EVENT_API_MASK) == EVENT_API_NATIVE ? EVENT_LAYER_NATIVE : EVENT_LAYER_PYTHON;
 }
 
-int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES])
+int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES], struct account *account)
 {
-	int err = blocks_new(&tables[EVENT_LAYER_PYTHON]);
+	int err = blocks_new(&tables[EVENT_LAYER_PYTHON], account);
 
-	return err ? err : blocks_new(&tables[EVENT_LAYER_NATIVE]);
+	return err ? err : blocks_new(&tables[EVENT_LAYER_NATIVE], account);
 }
 
 void state_block_gone(struct process_state *process, enum event_layer layer, const struct block *block)
@@ -29,23 +29,6 @@ void state_block_gone(struct process_state *process, enum event_layer layer, con
 	process->info.tables[layer].live_blocks--;
 	process->info.large_blocks -= block->large;
 	process->info.rounded_blocks -= block->rounded;
-}
-
-/* How much memory there is, is asked whenever the tables have grown by so many blocks. */
-#define BUDGET_STEP 1024u
-
-/* Has the process room for one more block? */
-static int budget_allows(struct process_state *process)
-{
-	size_t count = 0;
-
-	if (!process->budget)
-		return 1;
-	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
-		count += blocks_count(process->blocks[i]);
-	if (!process->blocks_max && count % BUDGET_STEP == 0 && state_memory(process) > process->budget)
-		process->blocks_max = count ? count : 1;
-	return !process->blocks_max || count < process->blocks_max;
 }
 
 int state_block_put(struct process_state *process, enum event_layer layer, const struct block *block)
@@ -58,11 +41,6 @@ int state_block_put(struct process_state *process, enum event_layer layer, const
 
 	if (!block->address || bytes > TRACE_BYTES_MAX - table->live_bytes)
 		return -EBADMSG;
-	if (!budget_allows(process) && !blocks_find(process->blocks[layer], block->address, block->domain)) {
-		info->counters.blocks_dropped++;
-		info->counters.bytes_dropped += block->bytes;
-		return 0;
-	}
 	int replaced = blocks_put(process->blocks[layer], block, &old);
 	if (replaced < 0)
 		return replaced;
@@ -94,47 +72,40 @@ static void place_set(struct block *block, uint32_t face, int was_large)
 		block->bytes = 0;
 }
 
-/* The thread of a record, made at first mention. Borrowed until the next one is made. */
-static int thread_find(struct process_state *process, uint32_t tid, struct thread_entry **out)
+/* The thread of a record, made at first mention; NULL: there is no room for it. Borrowed until the next one is made. */
+static struct thread_entry *thread_find(struct process_state *process, uint32_t tid)
 {
 	uint32_t index;
 
-	if (process->thread_count && process->last_tid == tid) {
-		*out = &process->threads[process->last_thread];
-		return 0;
-	}
+	if (process->thread_count && process->last_tid == tid)
+		return &process->threads[process->last_thread];
 	index = id_map_find(&process->tids, tid);
 	if (index == ID_MAP_NONE) {
-		int err = array_reserve(&process->threads, &process->thread_room, process->thread_count, 1,
-					sizeof(*process->threads));
+		int err = array_reserve_in(process->account, &process->threads, &process->thread_room,
+					   process->thread_count, 1, sizeof(*process->threads));
 		if (!err)
 			err = id_map_put(&process->tids, tid, (uint32_t)process->thread_count);
 		if (err)
-			return err;
+			return NULL;
 		index = (uint32_t)process->thread_count++;
 		process->threads[index] = (struct thread_entry){0};
 	}
 	process->last_tid = tid;
 	process->last_thread = index;
-	*out = &process->threads[index];
-	return 0;
+	return &process->threads[index];
 }
 
-static int thread_did(struct process_state *process, const struct event_header *header,
-		      enum event_layer layer, uint64_t address, int freed)
+static void thread_did(struct process_state *process, const struct event_header *header,
+		       enum event_layer layer, uint64_t address, int freed)
 {
-	struct thread_entry *thread;
-	int err = thread_find(process, header->tid, &thread);
+	struct thread_entry *thread = thread_find(process, header->tid);
 
-	if (err)
-		return err;
-	if (layer == EVENT_LAYER_NATIVE) {
+	if (thread && layer == EVENT_LAYER_NATIVE) {
 		thread->native_freed = freed ? address : 0;
-		return 0;
+	} else if (thread) {
+		thread->last_freed = freed;
+		thread->last_address = address;
 	}
-	thread->last_freed = freed;
-	thread->last_address = address;
-	return 0;
 }
 
 static int event_put(struct process_state *process, const struct event_alloc *event, int was_large)
@@ -145,29 +116,30 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 			      .hooked = !!(event->api & EVENT_API_HOOKED),
 			      .rounded = !!(event->api & EVENT_API_ROUNDED),
 			      .domain = event->domain};
-	int err = event->bytes > TRACE_BYTES_MAX
-			  ? -EBADMSG
-			  : state_stack_index(process, event->stack_id, &block.traceback);
-
 	enum event_layer layer = layer_of(event->api);
+	int err;
 
+	if (event->bytes > TRACE_BYTES_MAX)
+		return -EBADMSG;
+	block.traceback = state_stack_index(process, event->stack_id);
 	place_set(&block, event->api & EVENT_API_MASK, was_large);
-	if (!err)
-		err = state_block_put(process, layer, &block);
-	if (!err && !event->domain)
-		err = thread_did(process, &event->header, layer, event->address, 0);
-	if (!err && block.traceback && !process->stacks[block.traceback].known) {
+	err = state_block_put(process, layer, &block);
+	if (err)
+		return err;
+	if (!event->domain)
+		thread_did(process, &event->header, layer, event->address, 0);
+	if (block.traceback && !process->stacks[block.traceback].known) {
 		process->stacks[block.traceback].waiting++;
 		process->info.counters.stacks_unknown++;
 	}
-	return err;
+	return 0;
 }
 
 int state_alloc(struct process_state *process, const struct event_alloc *event)
 {
 	int err = event_put(process, event, 0);
 
-	if (!err)
+	if (err != -EBADMSG)
 		process->info.tables[layer_of(event->api)].allocs++;
 	return err;
 }
@@ -179,15 +151,15 @@ static uint64_t block_start(const struct event_free *event)
 }
 
 /* What a block's end means beside the table. */
-static int block_died(struct process_state *process, const struct event_free *event)
+static void block_died(struct process_state *process, const struct event_free *event)
 {
 	enum event_layer layer = layer_of(event->api);
-	int err;
 
 	if (event->domain)
-		return 0;
-	err = thread_did(process, &event->header, layer, block_start(event), 1);
-	return err || layer != EVENT_LAYER_PYTHON ? err : state_census_died(process, block_start(event));
+		return;
+	thread_did(process, &event->header, layer, block_start(event), 1);
+	if (layer == EVENT_LAYER_PYTHON)
+		state_census_died(process, block_start(event));
 }
 
 /* operator delete has told of it, and calls free: the address cannot be another block's yet. */
@@ -212,19 +184,16 @@ int state_free(struct process_state *process, const struct event_free *event)
 	else
 		table->frees_unknown++;
 	table->frees++;
-	return block_died(process, event);
+	block_died(process, event);
+	return 0;
 }
 
 int state_realloc(struct process_state *process, const struct event_free *event)
 {
 	enum event_layer layer = layer_of(event->api);
-	struct thread_entry *thread;
-	struct pending *pending;
-	int err = thread_find(process, event->header.tid, &thread);
+	struct thread_entry *thread = thread_find(process, event->header.tid);
+	struct pending lost = {0}, *pending = thread ? &thread->pending[layer] : &lost;
 
-	if (err)
-		return err;
-	pending = &thread->pending[layer];
 	pending->state = PENDING_UNSEEN;
 	if (blocks_take(process->blocks[layer], event->address, event->domain, &pending->block)) {
 		pending->state = PENDING_TAKEN;
@@ -234,31 +203,28 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 		pending->block.large = layer == EVENT_LAYER_PYTHON && process->census.known &&
 				       !address_set_has(&process->census.old, event->address);
 	}
-	return block_died(process, event);
+	block_died(process, event);
+	return 0;
 }
 
-/* Ends the thread's realloc under way; copies it out. */
-static int pending_end(struct process_state *process, enum event_layer layer, uint32_t tid,
-		       struct pending *out)
+/* Ends the thread's realloc under way. */
+static struct pending pending_end(struct process_state *process, enum event_layer layer, uint32_t tid)
 {
-	struct thread_entry *thread;
-	int err = thread_find(process, tid, &thread);
+	struct thread_entry *thread = thread_find(process, tid);
+	struct pending ended = {0};
 
-	if (err)
-		return err;
-	*out = thread->pending[layer];
-	thread->pending[layer].state = PENDING_NONE;
-	return 0;
+	if (thread) {
+		ended = thread->pending[layer];
+		thread->pending[layer].state = PENDING_NONE;
+	}
+	return ended;
 }
 
 int state_realloc_done(struct process_state *process, const struct event_alloc *event)
 {
 	enum event_layer layer = layer_of(event->api);
-	struct pending pending;
-	int err = pending_end(process, layer, event->header.tid, &pending);
+	struct pending pending = pending_end(process, layer, event->header.tid);
 
-	if (err)
-		return err;
 	process->info.tables[layer].reallocs++;
 	if (pending.state == PENDING_UNSEEN)
 		process->info.tables[layer].frees_unknown++;
@@ -268,14 +234,13 @@ int state_realloc_done(struct process_state *process, const struct event_alloc *
 int state_realloc_fail(struct process_state *process, const struct event_free *event)
 {
 	enum event_layer layer = layer_of(event->api);
-	struct pending pending;
-	int err = pending_end(process, layer, event->header.tid, &pending);
+	struct pending pending = pending_end(process, layer, event->header.tid);
 
-	if (!err && !event->domain) /* the free was none */
-		err = thread_did(process, &event->header, layer, event->address, 0);
-	if (err || pending.state != PENDING_TAKEN ||
+	if (!event->domain) /* the free was none */
+		thread_did(process, &event->header, layer, event->address, 0);
+	if (pending.state != PENDING_TAKEN ||
 	    blocks_find(process->blocks[layer], pending.block.address, pending.block.domain))
-		return err;
+		return 0;
 	/* The heap shows it, if it is in a pool: it never left. */
 	pending.block.epoch = process->census.epoch;
 	return state_block_put(process, layer, &pending.block);
@@ -288,11 +253,8 @@ int state_realloc_fail(struct process_state *process, const struct event_free *e
 int state_reuse(struct process_state *process, const struct event_alloc *event)
 {
 	static const uint64_t heads[] = {0, 16, 32};
-	uint32_t traceback;
-	int err = state_stack_index(process, event->stack_id, &traceback);
+	uint32_t traceback = state_stack_index(process, event->stack_id);
 
-	if (err)
-		return err;
 	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
 		uint64_t address = event->address - heads[i];
 		const struct block *block =
@@ -315,7 +277,7 @@ int state_clear(struct process_state *process)
 {
 	struct trace_process *info = &process->info;
 	struct blocks *empty[EVENT_LAYER_TABLES] = {NULL};
-	int err = state_tables_new(empty);
+	int err = state_tables_new(empty, process->account);
 
 	for (size_t layer = 0; layer < EVENT_LAYER_TABLES; layer++) {
 		struct trace_table *table = &info->tables[layer];
@@ -335,8 +297,7 @@ int state_clear(struct process_state *process)
 	if (err)
 		return err;
 	regions_free(&process->regions);
-	snapshot_free(process->final);
-	process->final = NULL;
+	state_final_free(process);
 	for (size_t i = 0; i < process->stack_count; i++)
 		process->stacks[i].waiting = 0;
 	info->large_blocks = info->rounded_blocks = 0;

@@ -25,26 +25,25 @@
 #define ARENAS_MAX   (1u << 16) /* of which a reading is believed that it has told of them whole: 64 GiB */
 #define STEPS_SHIFT  52  /* a doubtful block: address / STEP_BYTES | bytes / STEP_BYTES << STEPS_SHIFT */
 
-void state_census_free(struct census *census)
-{
-	address_set_free(&census->old);
-	address_set_free(&census->died);
-	free(census->doubtful);
-	free(census->told);
-	memset(census, 0, sizeof(*census));
-}
-
 /* Of the reading that has ended, or was given up; what the readings have told remains. */
 static void reading_end(struct census *census)
 {
 	address_set_free(&census->died);
-	free(census->doubtful);
-	free(census->told);
-	census->doubtful = NULL;
-	census->doubtful_count = census->doubtful_room = 0;
-	census->told = NULL;
-	census->told_count = census->told_room = 0;
+	array_release(census->old.account, &census->doubtful, &census->doubtful_room,
+		      sizeof(*census->doubtful));
+	census->doubtful_count = 0;
+	array_release(census->old.account, &census->told, &census->told_room, sizeof(*census->told));
+	census->told_count = 0;
 	census->running = 0;
+}
+
+void state_census_free(struct census *census)
+{
+	struct account *account = census->old.account;
+
+	reading_end(census);
+	address_set_free(&census->old);
+	*census = (struct census){.old.account = account, .died.account = account};
 }
 
 static void reading_give_up(struct process_state *process)
@@ -52,6 +51,13 @@ static void reading_give_up(struct process_state *process)
 	reading_end(&process->census);
 	/* Some blocks were confirmed and some not: that no longer tells anything. */
 	blocks_confirm_all(process->blocks[EVENT_LAYER_PYTHON], process->census.epoch);
+}
+
+/* There is no room for what it tells. */
+static void reading_drop(struct process_state *process)
+{
+	reading_give_up(process);
+	process->info.counters.readings_dropped++;
 }
 
 int state_census(struct process_state *process, const struct event_census *event)
@@ -81,8 +87,10 @@ int state_census_thread(struct process_state *process, const struct event_mark *
 	if (!process->census.running || process->census.id & EVENT_CENSUS_INSIDE || index == ID_MAP_NONE)
 		return 0;
 	thread = &process->threads[index];
-	if (thread->last_freed)
-		return state_census_died(process, thread->last_address);
+	if (thread->last_freed) {
+		state_census_died(process, thread->last_address);
+		return 0;
+	}
 	/* What it did after that and is not in the sample was not told: it may have freed the block since. */
 	if (!process->info.sample_bytes)
 		thread->in_flight = thread->last_address;
@@ -91,8 +99,8 @@ int state_census_thread(struct process_state *process, const struct event_mark *
 
 static int doubtful_add(struct census *census, uint64_t address, uint32_t bytes)
 {
-	int err = array_reserve(&census->doubtful, &census->doubtful_room, census->doubtful_count, 1,
-				sizeof(*census->doubtful));
+	int err = array_reserve_in(census->old.account, &census->doubtful, &census->doubtful_room,
+				   census->doubtful_count, 1, sizeof(*census->doubtful));
 
 	if (!err)
 		census->doubtful[census->doubtful_count++] =
@@ -151,28 +159,31 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 
 		if (!is_live(event, i))
 			continue;
-		if (process->info.mode == EVENT_MODE_GROWTH)
-			return live_add(process, event->address, process->info.pool_bytes);
+		if (process->info.mode == EVENT_MODE_GROWTH) {
+			err = live_add(process, event->address, process->info.pool_bytes);
+			break;
+		}
 		err = live_add(process, address, event->block_bytes);
 	}
-	return err;
+	if (err)
+		reading_drop(process);
+	return 0;
 }
 
 int state_census_arena(struct process_state *process, const struct event_census_arena *event)
 {
 	struct census *census = &process->census;
-	int err;
 
 	if (event->bytes > UINT64_MAX - event->address)
 		return -EBADMSG;
 	/* What is not noted is kept. */
 	if (!census->running || census->id != event->id || census->told_count == ARENAS_MAX)
 		return 0;
-	err = array_reserve(&census->told, &census->told_room, census->told_count, 1, sizeof(*census->told));
-	if (!err)
+	if (!array_reserve_in(census->old.account, &census->told, &census->told_room, census->told_count, 1,
+			      sizeof(*census->told)))
 		census->told[census->told_count++] =
 			(struct census_range){event->address, event->address + event->bytes};
-	return err;
+	return 0;
 }
 
 static int range_compare(const void *a, const void *b)
@@ -199,12 +210,13 @@ static int is_untold(const void *context, uint64_t address)
 	return !low || address >= census->told[low - 1].end;
 }
 
-int state_census_died(struct process_state *process, uint64_t address)
+void state_census_died(struct process_state *process, uint64_t address)
 {
 	struct census *census = &process->census;
 
 	address_set_remove(&census->old, address);
-	return census->running && address % STEP_BYTES == 0 ? address_set_add(&census->died, address) : 0;
+	if (census->running && address % STEP_BYTES == 0 && address_set_add(&census->died, address))
+		reading_drop(process);
 }
 
 /* All events of the reading's time are in: each doubtful block is what it is. */
@@ -212,7 +224,7 @@ static int doubtful_resolve(struct process_state *process, int baseline)
 {
 	struct census *census = &process->census;
 	struct snapshot_coverage *counts = &census->counts;
-	struct address_set old = {0};
+	struct address_set old = {.account = census->old.account};
 	int err = 0;
 
 	for (size_t i = 0; i < census->doubtful_count && !err; i++) {
@@ -230,9 +242,13 @@ static int doubtful_resolve(struct process_state *process, int baseline)
 			err = address_set_add(&old, address);
 		}
 	}
+	if (err) {
+		address_set_free(&old);
+		return err;
+	}
 	address_set_free(&census->old);
 	census->old = old;
-	return err;
+	return 0;
 }
 
 static void block_swept(void *context, const struct block *block)
@@ -295,8 +311,8 @@ int state_census_done(struct process_state *process, const struct event_census *
 	}
 	err = doubtful_resolve(process, event->baseline);
 	if (err) {
-		reading_give_up(process);
-		return err;
+		reading_drop(process);
+		return 0;
 	}
 	for (size_t i = 0; i < process->thread_count; i++)
 		blocks_keep(process->blocks[EVENT_LAYER_PYTHON], process->threads[i].in_flight,

@@ -19,8 +19,8 @@ int state_code_index(const struct trace *trace, struct process_state *process, u
 	*code = code_id ? id_map_find(&process->code_ids, code_id) : 0;
 	if (*code != ID_MAP_NONE)
 		return 0;
-	int err = array_reserve(&process->codes, &process->code_room, process->code_count, 1,
-				sizeof(*process->codes));
+	int err = array_reserve_in(process->account, &process->codes, &process->code_room,
+				   process->code_count, 1, sizeof(*process->codes));
 	if (!err)
 		err = id_map_put(&process->code_ids, code_id, (uint32_t)process->code_count);
 	if (err)
@@ -86,16 +86,16 @@ static int text_intern(struct strings *strings, const uint8_t *data, uint16_t ki
 	return strings_intern(strings, utf8, size, id);
 }
 
-static int code_store(struct trace *trace, struct code_entry *code, const struct event_code *event)
+static int code_store(struct strings *strings, struct code_entry *code, const struct event_code *event)
 {
 	uint32_t filename = code->filename, function = code->function;
 	int err = 0;
 
 	if (!(event->missing & EVENT_MISS_FILENAME))
-		err = text_intern(trace->strings, event->data, event->filename_kind, event->filename_bytes,
+		err = text_intern(strings, event->data, event->filename_kind, event->filename_bytes,
 				  &filename);
 	if (!err && !(event->missing & EVENT_MISS_QUALNAME))
-		err = text_intern(trace->strings, event->data + event->filename_bytes, event->qualname_kind,
+		err = text_intern(strings, event->data + event->filename_bytes, event->qualname_kind,
 				  event->qualname_bytes, &function);
 	if (err)
 		return err;
@@ -126,7 +126,7 @@ int state_code(struct trace *trace, struct process_state *process, const struct 
 		return -EBADMSG;
 	int err = state_code_index(trace, process, event->code_id, &index);
 	if (!err)
-		err = code_store(trace, &process->codes[index], event);
+		err = code_store(process->strings, &process->codes[index], event);
 	if (err || !event->missing || !trace->hooks.code_missing || trace->in_hook)
 		return err;
 	trace->in_hook = 1;
@@ -145,10 +145,14 @@ static int lines_reserve(struct process_state *process, struct code_entry *code,
 		return 0;
 	while (room < bytes)
 		room *= 2;
+	int err = account_resize(process->account, code->lines_room, room);
+	if (err)
+		return err;
 	uint8_t *lines = realloc(code->lines, room);
-	if (!lines)
+	if (!lines) {
+		account_uncharge(process->account, room - code->lines_room);
 		return -ENOMEM;
-	process->lines_memory += room - code->lines_room;
+	}
 	code->lines = lines;
 	code->lines_room = room;
 	return 0;

@@ -11,24 +11,24 @@
 #include "base/array.h"
 #include "trace/state.h"
 
-/* A copy of the first count elements of an array, with room for no more. */
-static int array_copy(void *out, size_t *room, const void *from, size_t count, size_t size)
+/* A copy of the first count elements of an array, where there is none yet. */
+static int array_copy(struct account *account, void *out, size_t *room, const void *from, size_t count,
+		      size_t size)
 {
-	void *copy = count ? malloc(count * size) : NULL;
+	void *copy;
+	int err = count ? array_reserve_in(account, out, room, 0, count, size) : 0;
 
-	if (count && !copy)
-		return -ENOMEM;
-	if (count)
-		memcpy(copy, from, count * size);
-	memcpy(out, &copy, sizeof(copy));
-	*room = count;
+	if (err || !count)
+		return err;
+	memcpy(&copy, out, sizeof(copy));
+	memcpy(copy, from, count * size);
 	return 0;
 }
 
 static int codes_copy(struct process_state *child, const struct process_state *parent)
 {
-	int err = array_copy(&child->codes, &child->code_room, parent->codes, parent->code_count,
-			     sizeof(*parent->codes));
+	int err = array_copy(child->account, &child->codes, &child->code_room, parent->codes,
+			     parent->code_count, sizeof(*parent->codes));
 
 	if (err)
 		return err;
@@ -40,26 +40,31 @@ static int codes_copy(struct process_state *child, const struct process_state *p
 		code->mark_count = code->marked = 0;
 		if (!code->lines_room)
 			continue;
+		err = account_charge(child->account, code->lines_room);
+		if (err)
+			return err;
 		code->lines = malloc(code->lines_room);
-		if (!code->lines)
+		if (!code->lines) {
+			account_uncharge(child->account, code->lines_room);
 			return -ENOMEM;
+		}
 		memcpy(code->lines, lines, code->lines_have);
-		child->lines_memory += code->lines_room;
 	}
 	return 0;
 }
 
 static int stacks_copy(struct process_state *child, const struct process_state *parent)
 {
-	int err = array_copy(&child->stacks, &child->stack_room, parent->stacks, parent->stack_count,
-			     sizeof(*parent->stacks));
+	int err = array_copy(child->account, &child->stacks, &child->stack_room, parent->stacks,
+			     parent->stack_count, sizeof(*parent->stacks));
 
 	if (!err)
-		err = array_copy(&child->stack_frames, &child->stack_frame_room, parent->stack_frames,
-				 parent->stack_frame_count, sizeof(*parent->stack_frames));
+		err = array_copy(child->account, &child->stack_frames, &child->stack_frame_room,
+				 parent->stack_frames, parent->stack_frame_count,
+				 sizeof(*parent->stack_frames));
 	if (!err)
-		err = array_copy(&child->frames, &child->frame_room, parent->frames, parent->frame_count,
-				 sizeof(*parent->frames));
+		err = array_copy(child->account, &child->frames, &child->frame_room, parent->frames,
+				 parent->frame_count, sizeof(*parent->frames));
 	if (err)
 		return err;
 	child->stack_count = parent->stack_count;
@@ -73,12 +78,13 @@ static int stacks_copy(struct process_state *child, const struct process_state *
 
 static int symbols_copy(struct process_state *child, const struct process_state *parent)
 {
-	int err = array_copy(&child->symbols, &child->symbol_room, parent->symbols, parent->symbol_count,
-			     sizeof(*parent->symbols));
+	int err = array_copy(child->account, &child->symbols, &child->symbol_room, parent->symbols,
+			     parent->symbol_count, sizeof(*parent->symbols));
 
 	if (!err)
-		err = array_copy(&child->symbol_frames, &child->symbol_frame_room, parent->symbol_frames,
-				 parent->symbol_frame_count, sizeof(*parent->symbol_frames));
+		err = array_copy(child->account, &child->symbol_frames, &child->symbol_frame_room,
+				 parent->symbol_frames, parent->symbol_frame_count,
+				 sizeof(*parent->symbol_frames));
 	if (err)
 		return err;
 	child->symbol_count = parent->symbol_count;
@@ -99,10 +105,10 @@ static int census_copy(struct process_state *child, const struct process_state *
 
 static int tables_copy(struct process_state *child, const struct process_state *parent)
 {
-	int err = 0;
+	int err = strings_copy(&child->strings, parent->strings, child->account);
 
 	for (size_t i = 0; i < EVENT_LAYER_TABLES && !err; i++)
-		err = blocks_copy(&child->blocks[i], parent->blocks[i]);
+		err = blocks_copy(&child->blocks[i], parent->blocks[i], child->account);
 	if (!err)
 		err = regions_copy(&child->regions, &parent->regions);
 	if (!err)
@@ -122,22 +128,23 @@ static int tables_copy(struct process_state *child, const struct process_state *
 	return err ? err : census_copy(child, parent);
 }
 
-int state_inherit(struct trace *trace, struct process_state *child, const struct process_state *parent)
+int state_inherit(struct process_state *child, const struct process_state *parent)
 {
-	struct process_state copy = {.info = child->info, .tids = child->tids};
+	struct process_state copy = {.info = child->info};
 	struct trace_process *info = &copy.info;
-	size_t bytes = state_memory(parent);
 	int err;
 
-	if (bytes > TRACE_INHERITED_MAX - trace->inherited_bytes) {
+	state_account(&copy, child->account);
+	copy.tids.seed = child->tids.seed;
+	err = tables_copy(&copy, parent);
+	if (err)
+		state_tables_free(&copy);
+	if (account_is_full(err)) {
 		child->info.not_inherited = 1;
 		return 0;
 	}
-	err = tables_copy(&copy, parent);
-	if (err) {
-		state_tables_free(&copy);
+	if (err)
 		return err;
-	}
 	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++) {
 		info->tables[i].live_bytes = info->tables[i].peak_bytes = parent->info.tables[i].live_bytes;
 		info->tables[i].live_blocks = parent->info.tables[i].live_blocks;
@@ -147,9 +154,6 @@ int state_inherit(struct trace *trace, struct process_state *child, const struct
 	info->rounded_blocks = parent->info.rounded_blocks;
 	info->from_start = parent->info.from_start;
 	info->coverage = parent->info.coverage;
-	copy.inherited_bytes = bytes;
-	trace->inherited_bytes += bytes;
-	child->tids = (struct id_map){0};
 	state_tables_free(child);
 	*child = copy;
 	return 0;
@@ -161,9 +165,7 @@ static int process_drop(struct trace *trace, struct process_state *process, size
 
 	if (trace->last == process)
 		trace->last = NULL;
-	state_tables_free(process);
-	snapshot_free(process->final);
-	free(process);
+	state_free_process(process);
 	trace->processes[index] = NULL;
 	trace->free_count++;
 	/* The number may be another's by now. */
@@ -177,17 +179,19 @@ static uint64_t own_bytes(const struct process_state *process)
 }
 
 /* The one that has ended and held the fewest bytes of its own. */
-static int smallest_drop(struct trace *trace)
+int state_make_room(struct trace *trace)
 {
 	size_t smallest = SIZE_MAX;
 	const struct process_state *process;
 
 	for (size_t i = 0; i < trace->process_count; i++) {
 		process = trace->processes[i];
-		if (process && process->table_kept &&
+		if (process && process->info.end >= TRACE_EXITED &&
 		    (smallest == SIZE_MAX || own_bytes(process) < own_bytes(trace->processes[smallest])))
 			smallest = i;
 	}
+	if (smallest == SIZE_MAX)
+		return -ENOENT;
 	process = trace->processes[smallest];
 	trace->dropped.processes++;
 	trace->dropped.blocks += process->kept_blocks;
@@ -197,38 +201,95 @@ static int smallest_drop(struct trace *trace)
 }
 
 /* Only what a snapshot is made of is let go: the counters stay. */
-static int table_keep(struct trace *trace, struct process_state *process, enum trace_end end)
+static int tables_forget(struct process_state *process)
 {
-	struct process_state empty = {.born_bytes = process->born_bytes};
-	enum trace_end before = process->info.end;
+	struct process_state empty = {.born_bytes = process->born_bytes, .table_kept = 1};
 	int err;
 
-	process->info.end = end;
-	err = process->final ? 0 : state_snapshot(trace, process, &process->final);
-	if (!err)
-		err = state_tables_new(empty.blocks);
+	state_account(&empty, process->account);
+	err = state_tables_new(empty.blocks, NULL);
 	if (err) {
-		process->info.end = before;
+		state_tables_free(&empty);
 		return err;
 	}
 	empty.final = process->final;
+	empty.final_bytes = process->final_bytes;
 	empty.info = process->info;
-	empty.table_kept = 1;
 	for (size_t i = 0; i < empty.final->trace_count; i++) {
 		empty.kept_blocks += empty.final->traces[i].count;
 		empty.kept_bytes += empty.final->traces[i].count * empty.final->traces[i].bytes;
 	}
 	state_tables_free(process);
 	*process = empty;
-	trace->ended_count++;
 	return 0;
+}
+
+void state_final_free(struct process_state *process)
+{
+	snapshot_free(process->final);
+	account_uncharge(process->account, process->final_bytes);
+	process->final = NULL;
+	process->final_bytes = 0;
+}
+
+/* Where there is no room for both the snapshot is kept and not the tables: what follows is the interpreter's own end. */
+int state_finalize(struct trace *trace, struct process_state *process)
+{
+	size_t bytes;
+	int err;
+
+	process->info.end = TRACE_FINALIZING;
+	if (process->final)
+		return 0;
+	err = state_snapshot(trace, process, &process->final);
+	if (err)
+		return err;
+	bytes = snapshot_memory(process->final);
+	if (account_charge(process->account, bytes))
+		return tables_forget(process);
+	process->final_bytes = bytes;
+	return 0;
+}
+
+/* What is kept of a process is charged; others that have ended make room for it, or it for them. */
+static int ended_charge(struct trace *trace, struct process_state *process)
+{
+	const struct trace_process *info = &process->info;
+	size_t bytes = snapshot_memory(process->final) - process->final_bytes, index;
+	int err = trace_process_find(trace, info->tgid, &index);
+
+	while (!err && account_charge(process->account, bytes)) {
+		err = state_make_room(trace);
+		if (!trace->processes[index])
+			return err;
+	}
+	if (!err)
+		process->final_bytes += bytes;
+	return trace->ended_count > TRACE_ENDED_MAX ? state_make_room(trace) : err;
+}
+
+static int table_keep(struct trace *trace, struct process_state *process, enum trace_end end)
+{
+	enum trace_end before = process->info.end;
+	int err;
+
+	process->info.end = end;
+	err = process->final ? 0 : state_snapshot(trace, process, &process->final);
+	/* It may have been when it was shutting down. */
+	if (!err && !process->table_kept)
+		err = tables_forget(process);
+	if (err) {
+		process->info.end = before;
+		return err;
+	}
+	trace->ended_count++;
+	return ended_charge(trace, process);
 }
 
 int state_discard(struct trace *trace, struct process_state *process)
 {
 	size_t index;
 
-	trace->inherited_bytes -= process->inherited_bytes;
 	if (trace_process_find(trace, process->info.tgid, &index))
 		return 0;
 	return process_drop(trace, process, index);
@@ -236,24 +297,26 @@ int state_discard(struct trace *trace, struct process_state *process)
 
 int state_end(struct trace *trace, struct process_state *process, enum trace_end end)
 {
+	const struct trace_table *table = &process->info.tables[trace_first_layer(&process->info)];
 	int err;
 
 	if (end == TRACE_EXECED && process->info.parent)
 		return state_discard(trace, process);
-	trace->inherited_bytes -= process->inherited_bytes;
-	process->inherited_bytes = 0;
 	err = table_keep(trace, process, end);
-	if (!err && trace->ended_count > TRACE_ENDED_MAX)
-		err = smallest_drop(trace);
-	return err;
+	if (!account_is_full(err))
+		return err;
+	trace->dropped.processes++;
+	trace->dropped.blocks += table->live_blocks;
+	trace->dropped.bytes += table->live_bytes;
+	return state_discard(trace, process);
 }
 
 int state_place(struct trace *trace, size_t *index)
 {
 	if (!trace->free_count) {
 		*index = trace->process_count;
-		return array_reserve(&trace->processes, &trace->process_room, trace->process_count, 1,
-				     sizeof(*trace->processes));
+		return array_reserve_in(&trace->account, &trace->processes, &trace->process_room,
+					trace->process_count, 1, sizeof(*trace->processes));
 	}
 	for (*index = 0; trace->processes[*index]; ++*index)
 		;

@@ -42,15 +42,22 @@ static int table_thin(struct process_state *process, enum event_layer layer, uin
 	struct blocks *all = process->blocks[layer], *fewer;
 	const struct block *block;
 	size_t cursor = 0;
-	int err = blocks_new(&fewer);
+	int err = blocks_new(&fewer, process->account);
 
 	if (err)
 		return err;
 	process->blocks[layer] = fewer;
 	table->live_bytes = table->live_blocks = 0;
-	while (!err && (block = blocks_next(all, &cursor)))
+	while (!err && (block = blocks_next(all, &cursor))) {
 		if (block_stays(block, old, mean))
 			err = state_block_put(process, layer, block);
+		/* For this moment both tables are there. */
+		if (account_is_full(err)) {
+			process->info.counters.blocks_dropped++;
+			process->info.counters.bytes_dropped += block->bytes;
+			err = 0;
+		}
+	}
 	blocks_free(all);
 	return err;
 }

@@ -40,15 +40,12 @@ int state_map(struct process_state *process, const struct event_map *event)
 	struct region region = {.start = event->address,
 				.end = event->address + event->bytes,
 				.accessible = event->protection != 0};
-	int err;
 
 	if (!range_valid(event->address, event->bytes))
 		return -EBADMSG;
 	if (event->header.type == EVENT_UNMAP)
 		return counted(process, regions_clear(&process->regions, region.start, region.end));
-	err = state_stack_index(process, event->stack_id, &region.traceback);
-	if (err)
-		return err;
+	region.traceback = state_stack_index(process, event->stack_id);
 	if (event->header.type == EVENT_REMAP)
 		return counted(process, remap(process, event, region));
 	if (event->header.type == EVENT_PROTECT)

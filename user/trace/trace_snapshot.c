@@ -16,25 +16,27 @@
 struct taking {
 	struct trace *trace;
 	struct process_state *process;
+	struct account account; /* of the builder */
 	struct builder builder;
 	uint32_t *strings;
 	uint32_t string_count;
 	uint32_t *tracebacks;
-	uint64_t unread, unnamed; /* frames of Python's, native ones */
-	uint64_t slow;            /* native ones */
-	uint64_t cut;             /* tracebacks */
+	uint64_t unread, unnamed;         /* frames of Python's, native ones */
+	uint64_t slow;                    /* native ones */
+	uint64_t cut;                     /* tracebacks */
+	uint64_t blocks_left, bytes_left; /* there is no room for them, or for their tracebacks */
 };
 
 static int string_map(struct taking *taking, uint32_t id, uint32_t *out)
 {
 	/* An address without a name has its text made while the snapshot is. */
 	if (id >= taking->string_count) {
-		const char *text = strings_get(taking->trace->strings, id);
+		const char *text = strings_get(taking->process->strings, id);
 
 		return strings_intern(taking->builder.snapshot->strings, text, strlen(text), out);
 	}
 	if (taking->strings[id] == UINT32_MAX) {
-		const char *text = strings_get(taking->trace->strings, id);
+		const char *text = strings_get(taking->process->strings, id);
 		int err = strings_intern(taking->builder.snapshot->strings, text, strlen(text),
 					 &taking->strings[id]);
 
@@ -89,17 +91,30 @@ static int tracebacks_take(struct taking *taking)
 			taking->tracebacks[block->traceback] = 0; /* marks it as wanted */
 	for (size_t i = 0; i < process->regions.count; i++)
 		taking->tracebacks[process->regions.items[i].traceback] = 0;
-	for (uint32_t i = 0; !err && i < process->stack_count; i++)
-		if (taking->tracebacks[i] != UINT32_MAX)
-			err = traceback_take(taking, i);
+	for (uint32_t i = 0; !err && i < process->stack_count; i++) {
+		if (taking->tracebacks[i] == UINT32_MAX)
+			continue;
+		taking->tracebacks[i] = UINT32_MAX;
+		err = traceback_take(taking, i);
+		if (account_is_full(err))
+			err = 0;
+	}
 	return err;
 }
 
 static int trace_add(struct taking *taking, enum event_layer layer, const struct snapshot_trace *trace)
 {
-	if (layer == trace_first_layer(&taking->process->info))
-		return builder_trace(&taking->builder, trace);
-	return builder_layer(&taking->builder, layer, trace);
+	int err = -EDQUOT;
+
+	if (trace->traceback != UINT32_MAX)
+		err = layer == trace_first_layer(&taking->process->info)
+			      ? builder_trace(&taking->builder, trace)
+			      : builder_layer(&taking->builder, layer, trace);
+	if (!account_is_full(err))
+		return err;
+	taking->blocks_left += trace->count;
+	taking->bytes_left += trace->bytes;
+	return 0;
 }
 
 static int blocks_add(struct taking *taking, enum event_layer layer)
@@ -205,6 +220,10 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		.regions_dropped = info->counters.regions_dropped,
 		.blocks_dropped = info->counters.blocks_dropped,
 		.bytes_dropped = info->counters.bytes_dropped,
+		.stacks_dropped = info->counters.stacks_dropped,
+		.codes_dropped = info->counters.codes_dropped,
+		.symbols_dropped = info->counters.symbols_dropped,
+		.readings_dropped = info->counters.readings_dropped,
 		.coverage_known = coverage->time_ns != 0,
 		.coverage = *coverage,
 		.ending = info->ending,
@@ -261,12 +280,12 @@ static uint32_t *map_new(size_t count)
 
 int state_snapshot(struct trace *trace, struct process_state *process, struct snapshot **out)
 {
-	struct taking taking = {.trace = trace, .process = process};
-	int err = builder_begin(&taking.builder);
+	struct taking taking = {.trace = trace, .process = process, .account.parent = &trace->account};
+	int err = builder_begin_in(&taking.builder, &taking.account);
 
 	if (err)
 		return err;
-	taking.string_count = strings_count(trace->strings);
+	taking.string_count = strings_count(process->strings);
 	taking.strings = map_new(taking.string_count);
 	taking.tracebacks = map_new(process->stack_count);
 	err = taking.strings && taking.tracebacks ? layers_add(&taking) : -ENOMEM;
@@ -282,6 +301,8 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	process->info.counters.stacks_cut = taking.cut;
 	struct snapshot *snapshot = builder_finish(&taking.builder);
 	meta_set(&snapshot->meta, trace, process);
+	snapshot->meta.blocks_dropped += taking.blocks_left;
+	snapshot->meta.bytes_dropped += taking.bytes_left;
 	if (snapshot->trace_count)
 		qsort(snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces), trace_compare);
 	for (size_t i = 0; i < EVENT_LAYERS; i++)
@@ -347,6 +368,7 @@ static int processes_merge(struct trace *trace, int want_final, struct merger *m
 
 int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **out)
 {
+	struct account account = {.parent = &trace->account};
 	struct merger merger;
 
 	if (trace->process_count - trace->free_count <= 1) {
@@ -356,7 +378,7 @@ int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **ou
 			only++;
 		return trace_snapshot(trace, only, want_final, out);
 	}
-	int err = merger_begin(&merger);
+	int err = merger_begin_in(&merger, &account);
 	if (err)
 		return err;
 	err = processes_merge(trace, want_final, &merger);

@@ -10,7 +10,7 @@
 #include "python/lines.h"
 #include "trace/state.h"
 
-int state_stack_index(struct process_state *process, uint64_t stack_id, uint32_t *stack)
+static int stack_index(struct process_state *process, uint64_t stack_id, uint32_t *stack)
 {
 	if (!stack_id) {
 		*stack = 0;
@@ -19,14 +19,24 @@ int state_stack_index(struct process_state *process, uint64_t stack_id, uint32_t
 	*stack = id_map_find(&process->stack_ids, stack_id);
 	if (*stack != ID_MAP_NONE)
 		return 0;
-	int err = array_reserve(&process->stacks, &process->stack_room, process->stack_count, 1,
-				sizeof(*process->stacks));
+	int err = array_reserve_in(process->account, &process->stacks, &process->stack_room,
+				   process->stack_count, 1, sizeof(*process->stacks));
 	if (!err)
 		err = id_map_put(&process->stack_ids, stack_id, (uint32_t)process->stack_count);
 	if (err)
 		return err;
 	*stack = (uint32_t)process->stack_count++;
 	process->stacks[*stack] = (struct stack_entry){.total = 1};
+	return 0;
+}
+
+uint32_t state_stack_index(struct process_state *process, uint64_t stack_id)
+{
+	uint32_t stack;
+
+	if (!stack_index(process, stack_id, &stack))
+		return stack;
+	process->info.counters.stacks_dropped++;
 	return 0;
 }
 
@@ -48,8 +58,8 @@ static int frame_index(const struct trace *trace, struct process_state *process,
 	*frame = id_map_find(&process->frame_ids, key);
 	if (*frame != ID_MAP_NONE)
 		return 0;
-	err = array_reserve(&process->frames, &process->frame_room, process->frame_count, 1,
-			    sizeof(*process->frames));
+	err = array_reserve_in(process->account, &process->frames, &process->frame_room, process->frame_count,
+			       1, sizeof(*process->frames));
 	if (!err)
 		err = id_map_put(&process->frame_ids, key, (uint32_t)process->frame_count);
 	if (err)
@@ -66,11 +76,11 @@ int state_stack(const struct trace *trace, struct process_state *process, const 
 	if (event->nframe > EVENT_MAX_FRAMES || !event->stack_id ||
 	    event->header.size < sizeof(*event) + event->nframe * sizeof(event->frames[0]))
 		return -EBADMSG;
-	int err = state_stack_index(process, event->stack_id, &index);
+	int err = stack_index(process, event->stack_id, &index);
 	if (!err)
-		err = array_reserve(&process->stack_frames, &process->stack_frame_room,
-				    process->stack_frame_count, event->nframe,
-				    sizeof(*process->stack_frames));
+		err = array_reserve_in(process->account, &process->stack_frames, &process->stack_frame_room,
+				       process->stack_frame_count, event->nframe,
+				       sizeof(*process->stack_frames));
 	if (err)
 		return err;
 	struct stack_entry *stack = &process->stacks[index];
@@ -104,7 +114,7 @@ static enum lines_format lines_format_of(uint32_t python_version)
 	return python_version >= 0x030a0000 ? LINES_PAIRS : LINES_LNOTAB;
 }
 
-/* The table, marked once for each content that it has: any number of frames may be asked for. 0, -ENOMEM. */
+/* The table, marked once for each content that it has: any number of frames may be asked for. 0; -ENOMEM, -EDQUOT. */
 static int lines_table(struct process_state *process, struct code_entry *code, struct lines_table *out)
 {
 	struct lines_mark *marks;
@@ -119,8 +129,13 @@ static int lines_table(struct process_state *process, struct code_entry *code, s
 		err = lines_mark(out, &marks, &count);
 		if (err)
 			return err;
+		err = account_resize(process->account, code->mark_count * sizeof(*marks), count * sizeof(*marks));
+		if (err) {
+			free(marks);
+			code->lines_known = 0; /* unmarked, each frame would cost a walk through all of it */
+			return err;
+		}
 		free(code->marks);
-		process->lines_memory += (count - code->mark_count) * sizeof(*marks);
 		code->marks = marks;
 		code->mark_count = (uint32_t)count;
 		code->marked = code->version;

@@ -17,8 +17,8 @@ int state_symbol_index(struct process_state *process, uint64_t address, uint32_t
 	*symbol = id_map_find(&process->symbol_ids, address);
 	if (*symbol != ID_MAP_NONE)
 		return 0;
-	err = array_reserve(&process->symbols, &process->symbol_room, process->symbol_count, 1,
-			    sizeof(*process->symbols));
+	err = array_reserve_in(process->account, &process->symbols, &process->symbol_room,
+			       process->symbol_count, 1, sizeof(*process->symbols));
 	if (!err && process->symbol_count == STACK_NATIVE)
 		err = -ENOMEM;
 	if (!err)
@@ -36,7 +36,7 @@ static int text_valid(const char *text, size_t bytes)
 }
 
 /* One frame of a record from *at on, which is moved behind it. 0, -EBADMSG, -ENOMEM. */
-static int frame_take(struct trace *trace, const struct event_symbol *event, size_t *at,
+static int frame_take(struct strings *strings, const struct event_symbol *event, size_t *at,
 		      struct trace_frame *out)
 {
 	size_t room = event->header.size - sizeof(*event) - *at, bytes;
@@ -54,17 +54,17 @@ static int frame_take(struct trace *trace, const struct event_symbol *event, siz
 		return -EBADMSG;
 	*at += (bytes + 7) & ~(size_t)7;
 	out->line = frame->line;
-	err = strings_intern(trace->strings, function, frame->function_bytes, &out->function);
-	return err ? err : strings_intern(trace->strings, filename, frame->filename_bytes, &out->filename);
+	err = strings_intern(strings, function, frame->function_bytes, &out->function);
+	return err ? err : strings_intern(strings, filename, frame->filename_bytes, &out->filename);
 }
 
 /* No function is called "[libc.so.6+0x1234]": that stands for one whose name is not known. */
-static int is_name(const struct trace *trace, const struct trace_frame *frame)
+static int is_name(const struct strings *strings, const struct trace_frame *frame)
 {
-	return strings_get(trace->strings, frame->function)[0] != '[';
+	return strings_get(strings, frame->function)[0] != '[';
 }
 
-int state_symbol(struct trace *trace, struct process_state *process, const struct event_symbol *event)
+int state_symbol(struct process_state *process, const struct event_symbol *event)
 {
 	struct symbol_entry *symbol;
 	size_t at = 0;
@@ -75,11 +75,12 @@ int state_symbol(struct trace *trace, struct process_state *process, const struc
 		return -EBADMSG;
 	err = state_symbol_index(process, event->address, &index);
 	if (!err)
-		err = array_reserve(&process->symbol_frames, &process->symbol_frame_room,
-				    process->symbol_frame_count, event->count,
-				    sizeof(*process->symbol_frames));
+		err = array_reserve_in(process->account, &process->symbol_frames, &process->symbol_frame_room,
+				       process->symbol_frame_count, event->count,
+				       sizeof(*process->symbol_frames));
 	for (uint32_t i = 0; i < event->count && !err; i++)
-		err = frame_take(trace, event, &at, &process->symbol_frames[process->symbol_frame_count + i]);
+		err = frame_take(process->strings, event, &at,
+				 &process->symbol_frames[process->symbol_frame_count + i]);
 	if (err)
 		return err;
 	symbol = &process->symbols[index];
@@ -87,19 +88,20 @@ int state_symbol(struct trace *trace, struct process_state *process, const struc
 	symbol->count = event->count;
 	symbol->slow = (event->flags & EVENT_SYMBOL_SLOW) != 0;
 	symbol->known = !symbol->slow;
-	symbol->named = symbol->count && is_name(trace, &process->symbol_frames[symbol->first]);
+	symbol->named = symbol->count && is_name(process->strings, &process->symbol_frames[symbol->first]);
 	process->symbol_frame_count += event->count;
 	return 0;
 }
 
-static struct trace_frame unnamed_frame(struct trace *trace, uint64_t address)
+static struct trace_frame unnamed_frame(const struct trace *trace, struct process_state *process,
+					uint64_t address)
 {
 	struct trace_frame frame = {.filename = trace->unknown, .function = trace->unknown};
 	char text[32];
 	int bytes = snprintf(text, sizeof(text), "0x%" PRIx64, address);
 
 	/* Without memory it stays unknown. */
-	strings_intern(trace->strings, text, (size_t)bytes, &frame.function);
+	strings_intern(process->strings, text, (size_t)bytes, &frame.function);
 	return frame;
 }
 
@@ -114,7 +116,7 @@ uint32_t state_symbol_frames(struct trace *trace, struct process_state *process,
 	out->slow += symbol->slow;
 	if (symbol->count || !room)
 		return symbol->count ? symbol->count : 1;
-	out->frames[out->count++] = unnamed_frame(trace, symbol->address);
+	out->frames[out->count++] = unnamed_frame(trace, process, symbol->address);
 	out->unnamed++;
 	return 1;
 }

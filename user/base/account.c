@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/account.h"
+
+#include <errno.h>
+
+#define FILE_FLOOR (64ull << 20) /* what any file may take */
+/* And for each byte of it: tracebacks of 128 frames that differ in a few pack to a 250th of what they take. */
+#define FILE_RATIO 400u
+
+static int has_room(const struct account *account, size_t bytes)
+{
+	const struct account *parent = account->parent;
+	uint64_t used, left;
+
+	if (__builtin_add_overflow(account->used, bytes, &used))
+		return 0;
+	if (account->limit && used > account->limit)
+		return 0;
+	if (!account->share || !parent || !parent->limit)
+		return 1;
+	left = parent->limit > parent->used ? parent->limit - parent->used : 0;
+	return left >= bytes && used / account->share <= left - bytes;
+}
+
+int account_charge(struct account *account, size_t bytes)
+{
+	int room = 1;
+
+	for (const struct account *at = account; at && room; at = at->parent)
+		room = has_room(at, bytes);
+	for (struct account *at = account; at && !room; at = at->parent)
+		at->refused++;
+	if (!room)
+		return -EDQUOT;
+	for (struct account *at = account; at; at = at->parent)
+		at->used += bytes;
+	return 0;
+}
+
+void account_uncharge(struct account *account, size_t bytes)
+{
+	for (struct account *at = account; at; at = at->parent)
+		at->used -= bytes;
+}
+
+int account_resize(struct account *account, size_t old, size_t new)
+{
+	if (new > old)
+		return account_charge(account, new - old);
+	account_uncharge(account, old - new);
+	return 0;
+}
+
+void account_clear(struct account *account)
+{
+	if (account)
+		account_uncharge(account, account->used);
+}
+
+int account_is_full(int err)
+{
+	return err == -EDQUOT || err == -ENOMEM;
+}
+
+uint64_t account_file_limit(uint64_t bytes)
+{
+	return bytes < UINT64_MAX / FILE_RATIO - FILE_FLOOR ? FILE_FLOOR + FILE_RATIO * bytes : UINT64_MAX;
+}
