@@ -129,7 +129,8 @@ static int lines_table(struct process_state *process, struct code_entry *code, s
 		err = lines_mark(out, &marks, &count);
 		if (err)
 			return err;
-		err = account_resize(process->account, code->mark_count * sizeof(*marks), count * sizeof(*marks));
+		err = account_resize(process->account, code->mark_count * sizeof(*marks),
+				     count * sizeof(*marks));
 		if (err) {
 			free(marks);
 			code->lines_known = 0; /* unmarked, each frame would cost a walk through all of it */
