@@ -111,7 +111,7 @@ static const struct meta_field meta_fields[] = {
 	ENDING(slowest_ns),
 	ENDING(arenas),
 	ENDING(arenas_unread),
-	ENDING(is_cut),
+	ENDING(failed),
 	LATER(container, 1, KNOWN),
 	LATER(ns_pid, 0, OF_SEVERAL),
 	LATER(parent, 0, OF_SEVERAL),

@@ -254,7 +254,7 @@ static void ending_note(struct trace_process *info, const struct event_census *e
 		.slowest_ns = event->slowest_ns,
 		.arenas = event->arenas,
 		.arenas_unread = event->failed == EVENT_CENSUS_CUT ? event->arenas_unread : 0,
-		.is_cut = event->failed == EVENT_CENSUS_CUT,
+		.failed = event->failed,
 	};
 }
 
