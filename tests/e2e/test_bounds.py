@@ -7,12 +7,15 @@ import os
 import platform
 import re
 import signal
+import struct
 
 import pytest
 
 from harness import ROOT, wait_until
 
 POOL_MOST = 16384 // 64 * 2 + 1024 + 8 + 48 + 56  # steps that a pool can cost: a piece ends behind one
+LINES_BUDGET = 1 << 20
+EVENT_STACK, EVENT_CODE, EVENT_CODE_LINES = 6, 7, 8
 ARENAS = 110000  # more than all pieces can look at, were they but unused entries
 
 
@@ -100,3 +103,41 @@ def test_large(start, trace, python, moment):
     assert report.line("large_heap.py", "K")[1] == live + 1  # and the list
     assert ending["whole"] == (moment == "finalize") and (moment == "finalize") == (ending["pieces"] > 1)
     assert bool(report.data["not_seen"].get("arenas_unread")) == (moment == "kill")
+
+
+def records(path):
+    """(type, bytes) of a capture's records, without their heads."""
+    with open(path, "rb") as file:
+        data = file.read()
+    at = 16
+    while at < len(data):
+        kind, size = struct.unpack_from("<II", data, at)
+        yield kind, data[at + 24 : at + size]
+        at += size
+
+
+@pytest.mark.versions("3.11", "3.13")
+def test_long_lines(start, trace, python, tmp_path):
+    """A deep stack of new functions with long line tables: one hit of a probe sends no more of them than it may."""
+    depth, table = 60, 60000
+    capture = tmp_path / "run.cap"
+    target = start(python, "long_lines.py", depth, table)
+    run = trace("-p", target.pid, "--nframe", "128", "--capture", capture)
+    target.step()
+    print("%.3f ms" % (int(target.read_line()) / 1e6))
+    report = run.finish("--group-by", "traceback")
+    sent, known = 0, set()
+    for kind, record in records(capture):
+        # Those that are read from outside follow the record of their code object.
+        if kind == EVENT_CODE_LINES and record[:8] not in known:
+            sent += struct.unpack_from("<QII", record)[2]
+        elif kind == EVENT_CODE:
+            known.add(record[:8])
+        elif kind == EVENT_STACK and struct.unpack_from("<QI", record)[1] > depth:
+            break
+        elif kind == EVENT_STACK:
+            sent = 0
+    assert depth * table > 3 * sent and LINES_BUDGET - 2 * table < sent <= LINES_BUDGET
+    # The others were read from outside.
+    stacks = [s["traceback"] for s in report.statistics if len(s["traceback"]) > depth]
+    assert stacks and all(frame["lineno"] for frame in stacks[0])
