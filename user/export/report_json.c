@@ -110,7 +110,8 @@ static void ending_write(FILE *out, const struct snapshot_ending *ending)
 		"\"ending\": {\"pieces\": %" PRIu64 ", \"steps\": %" PRIu64 ", \"slowest_ns\": %" PRIu64
 		", \"arenas\": %" PRIu64 ", \"arenas_unread\": %" PRIu64 ", \"whole\": %s}, ",
 		ending->pieces, ending->steps, ending->slowest_ns, ending->arenas, ending->arenas_unread,
-		ending->failed == EVENT_CENSUS_CUT || ending->failed == EVENT_CENSUS_GIVEN_UP ? "false" : "true");
+		ending->failed == EVENT_CENSUS_CUT || ending->failed == EVENT_CENSUS_GIVEN_UP ? "false"
+											      : "true");
 }
 
 /* lost: also what is counted for the whole session. */

@@ -20,10 +20,10 @@
 #include "base/array.h"
 #include "trace/state.h"
 
-#define STEP_BYTES   16u /* addresses and sizes are multiples */
-#define ADDRESS_BITS 56  /* of every user-space address */
+#define STEP_BYTES   16u        /* addresses and sizes are multiples */
+#define ADDRESS_BITS 56         /* of every user-space address */
 #define ARENAS_MAX   (1u << 16) /* of which a reading is believed that it has told of them whole: 64 GiB */
-#define STEPS_SHIFT  52  /* a doubtful block: address / STEP_BYTES | bytes / STEP_BYTES << STEPS_SHIFT */
+#define STEPS_SHIFT  52 /* a doubtful block: address / STEP_BYTES | bytes / STEP_BYTES << STEPS_SHIFT */
 
 void state_census_free(struct census *census)
 {
