@@ -170,6 +170,7 @@ bench: $(OUT)/tracer $(OUT)/tools/bare $(OUT)/tools/bench_perfmap
 	$(Q)$(OUT)/tools/bench_perfmap
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench.py $(BENCH)
 	$(if $(BENCH),,$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench_session.py)
+	$(if $(BENCH),,$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/bench_latency.py)
 
 coverage: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/coverage_table.py $(COVERAGE)

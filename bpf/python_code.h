@@ -276,8 +276,26 @@ __noinline int lines_emit(__u64 code_id, __u64 data, __u32 bytes)
 	return offset >= bytes ? 0 : 1;
 }
 
+/*
+ * Line tables that go out with one stack, in bytes: a deep one of long functions would hold the processor for milliseconds. The
+ * others are read from outside, as what is not resident.
+ */
+#define LINES_BUDGET (1u << 20)
+
+/* 0; -1: ring buffer full; 1: not all of the table at data was sent. */
+static __always_inline int lines_emit_within(struct thread_state *thread, __u64 code_id, __u64 data,
+					     __u32 bytes)
+{
+	__u32 cost = bytes > EVENT_MAX_LINES_ALL ? EVENT_MAX_LINES_ALL : bytes;
+
+	if (cost > thread->lines_left)
+		return 1;
+	thread->lines_left -= cost;
+	return lines_emit(code_id, data, bytes);
+}
+
 /* Sends what the code object says of itself. 0; -1: ring buffer full. */
-__noinline int code_emit(struct abi_target *target, __u64 code, __u64 code_id)
+__noinline int code_emit(struct thread_state *thread, __u64 code, __u64 code_id)
 {
 	const struct abi_offsets *offsets;
 	struct event_code *record;
@@ -285,14 +303,14 @@ __noinline int code_emit(struct abi_target *target, __u64 code, __u64 code_id)
 	long first, second;
 	int sent;
 
-	if (!target)
+	if (!thread)
 		return -1;
-	offsets = &target->offsets;
+	offsets = &thread->target.offsets;
 	lines = user_u64(code + offsets->code_lines);
 	lines_bytes = user_u64(lines + offsets->bytes_size);
 	if (lines_bytes > CONTENT_MAX)
 		lines_bytes = CONTENT_MAX;
-	sent = lines_emit(code_id, lines + offsets->bytes_data, lines_bytes);
+	sent = lines_emit_within(thread, code_id, lines + offsets->bytes_data, lines_bytes);
 	if (sent < 0)
 		return -1;
 

@@ -177,7 +177,7 @@ __noinline int frame_code_emit(struct thread_state *thread, __u32 i)
 	seen = bpf_map_lookup_elem(&seen_codes, &slot);
 	if (!seen || *seen == id)
 		return 0;
-	if (code_emit(&thread->target, thread->addresses[i], id))
+	if (code_emit(thread, thread->addresses[i], id))
 		return -1;
 	*seen = id;
 	return 0;
@@ -196,6 +196,7 @@ __noinline int stack_emit(struct thread_state *thread, __u64 next, __u32 native)
 	if (!thread)
 		return -1;
 	nframe = thread->stack.nframe;
+	thread->lines_left = LINES_BUDGET;
 	for (i = 0; i < EVENT_MAX_FRAMES && i < nframe; i++)
 		if (frame_code_emit(thread, i))
 			return -1;

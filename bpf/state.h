@@ -99,8 +99,9 @@ struct thread_state {
 	__u64 above;                          /* the frame that it came from */
 	__u64 lowest;                         /* of the frames in a walk's first window */
 	__u32 windows;                        /* that it has copied */
-	struct block block;                   /* that is being reported */
-	struct event_map map;                 /* memory that is mapped, the same */
+	__u32 lines_left;     /* bytes of line tables that may still be sent with the stack that is new */
+	struct block block;   /* that is being reported */
+	struct event_map map; /* memory that is mapped, the same */
 	struct native_walk native_walk;
 	/* Of the last ABI_OP_CALLER: its stack pointer (0: none), its caller's frame pointer, its return address. */
 	__u64 outer_sp, outer_frame, outer_caller;

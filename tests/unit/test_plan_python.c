@@ -97,7 +97,8 @@ static size_t functions_of(const struct plan *plan)
 	size_t count = 0;
 
 	for (size_t i = 0; i < plan->count; i++)
-		count += plan->sites[i].op != ABI_OP_FINALIZE || find(plan, plan->sites[i].symbol) == &plan->sites[i];
+		count += plan->sites[i].op != ABI_OP_FINALIZE ||
+			 find(plan, plan->sites[i].symbol) == &plan->sites[i];
 	return count;
 }
 
@@ -357,10 +358,10 @@ static void test_pyenv(void **state)
 			assert_memory_equal(plan.level,
 					    "raw, mem, obj: implementations (_PyMem_Raw*, _PyObject_*); ",
 					    59);
-			assert_int_equal(functions_of(&plan) - plan.inlined_count + plan.missing_count, minor == 8 ? 22
-											       : minor < 12
-												       ? 21
-												       : 20);
+			assert_int_equal(functions_of(&plan) - plan.inlined_count + plan.missing_count,
+					 minor == 8   ? 22
+					 : minor < 12 ? 21
+						      : 20);
 		}
 		/* Inline in 3.8's headers; the second function came with 3.12. */
 		assert_int_equal(plan.missing_count, minor == 8 ? 2 : minor < 12 ? 1 : 0);

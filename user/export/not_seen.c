@@ -255,7 +255,7 @@ static void cut_print(FILE *out, const struct snapshot_ending *ending)
 {
 	char text[32];
 
-	if (!ending->is_cut)
+	if (ending->failed != EVENT_CENSUS_CUT)
 		return;
 	fprintf(out, "  of the heap's arenas %s were read at the end, ", count_format(text, ending->arenas));
 	fprintf(out, "at most %s were not: of the small blocks there what follows is true\n",
@@ -402,7 +402,7 @@ static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 		if (out)
 			fprintf(out, "its heap was last read %.1f ms before its end",
 				(double)meta->unread_ns / 1e6);
-		if (out && meta->ending.is_cut)
+		if (out && meta->ending.failed == EVENT_CENSUS_CUT)
 			fprintf(out, " (and %" PRIu64 " arenas at its end, at most %" PRIu64 " not)",
 				meta->ending.arenas, meta->ending.arenas_unread);
 	}

@@ -112,7 +112,7 @@ static const struct meta_field meta_fields[] = {
 	ENDING(slowest_ns),
 	ENDING(arenas),
 	ENDING(arenas_unread),
-	ENDING(is_cut),
+	ENDING(failed),
 	LATER(stacks_dropped, 0, KNOWN),
 	LATER(codes_dropped, 0, KNOWN),
 	LATER(symbols_dropped, 0, KNOWN),

@@ -110,7 +110,8 @@ static void ending_write(FILE *out, const struct snapshot_ending *ending)
 		"\"ending\": {\"pieces\": %" PRIu64 ", \"steps\": %" PRIu64 ", \"slowest_ns\": %" PRIu64
 		", \"arenas\": %" PRIu64 ", \"arenas_unread\": %" PRIu64 ", \"whole\": %s}, ",
 		ending->pieces, ending->steps, ending->slowest_ns, ending->arenas, ending->arenas_unread,
-		ending->is_cut ? "false" : "true");
+		ending->failed == EVENT_CENSUS_CUT || ending->failed == EVENT_CENSUS_GIVEN_UP ? "false"
+											      : "true");
 }
 
 /* lost: also what is counted for the whole session. */
@@ -157,7 +158,7 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost
 	if (meta->blocks_dropped)
 		fprintf(out, ", \"blocks_dropped\": %" PRIu64 ", \"bytes_dropped\": %" PRIu64,
 			meta->blocks_dropped, meta->bytes_dropped);
-	if (meta->ending.is_cut)
+	if (meta->ending.failed == EVENT_CENSUS_CUT)
 		fprintf(out, ", \"arenas_unread\": %" PRIu64, meta->ending.arenas_unread);
 	for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++)
 		if (dropped[i].count)

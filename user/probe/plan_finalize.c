@@ -10,9 +10,9 @@
 #include "probe/x86.h"
 #include "target/elf_file.h"
 
-#define LONGEST     15 /* bytes of an instruction */
+#define LONGEST      15 /* bytes of an instruction */
 #define PATH_LONGEST 64 /* instructions of a path that are looked at */
-#define RETURN_MAX  16 /* of what may be an early return */
+#define RETURN_MAX   16 /* of what may be an early return */
 
 struct path {
 	plan_read_fn read;

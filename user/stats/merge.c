@@ -44,7 +44,7 @@ static void ending_add(struct snapshot_ending *sum, const struct snapshot_ending
 	sum->slowest_ns = max(sum->slowest_ns, one->slowest_ns);
 	sum->arenas += one->arenas;
 	sum->arenas_unread += one->arenas_unread;
-	sum->is_cut |= one->is_cut;
+	sum->failed = max(sum->failed, one->failed);
 }
 
 static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *one)

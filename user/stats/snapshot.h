@@ -68,10 +68,12 @@ struct snapshot_coverage {
 /* How the kernel read the heap at the process's end (bpf/heap.h), in pieces of a bounded number of steps; pieces 0: it did not. */
 struct snapshot_ending {
 	uint64_t pieces, steps;
-	uint64_t slowest_ns;    /* the piece that took the longest */
-	uint64_t arenas;        /* read whole */
-	uint64_t arenas_unread; /* at most so many were not: what died there since the reading before counts as live */
-	uint64_t is_cut;        /* 1: the steps were used up before all was read */
+	uint64_t slowest_ns; /* the piece that took the longest */
+	uint64_t arenas;     /* read whole */
+	uint64_t
+		arenas_unread; /* at most so many were not: what died there since the reading before counts as live */
+	uint64_t
+		failed; /* enum event_census_end; EVENT_CENSUS_CUT: the steps were used up before all was read */
 };
 
 /* What of the figures in struct snapshot_meta is one layer's. */

@@ -20,10 +20,10 @@
 #include "base/array.h"
 #include "trace/state.h"
 
-#define STEP_BYTES   16u /* addresses and sizes are multiples */
-#define ADDRESS_BITS 56  /* of every user-space address */
+#define STEP_BYTES   16u        /* addresses and sizes are multiples */
+#define ADDRESS_BITS 56         /* of every user-space address */
 #define ARENAS_MAX   (1u << 16) /* of which a reading is believed that it has told of them whole: 64 GiB */
-#define STEPS_SHIFT  52  /* a doubtful block: address / STEP_BYTES | bytes / STEP_BYTES << STEPS_SHIFT */
+#define STEPS_SHIFT  52 /* a doubtful block: address / STEP_BYTES | bytes / STEP_BYTES << STEPS_SHIFT */
 
 /* Of the reading that has ended, or was given up; what the readings have told remains. */
 static void reading_end(struct census *census)
@@ -270,7 +270,7 @@ static void ending_note(struct trace_process *info, const struct event_census *e
 		.slowest_ns = event->slowest_ns,
 		.arenas = event->arenas,
 		.arenas_unread = event->failed == EVENT_CENSUS_CUT ? event->arenas_unread : 0,
-		.is_cut = event->failed == EVENT_CENSUS_CUT,
+		.failed = event->failed,
 	};
 }
 

@@ -66,20 +66,36 @@ def forge(libc, arenas, kind):
     return array
 
 
-def main():
-    arenas, kind, moment = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+def libc_of():
     libc = ctypes.CDLL(None)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+    return libc
+
+
+def forger(libc, arenas, kind):
+    """What puts the forgery in the place of the heap."""
     array = forge(libc, arenas, kind)
     at_arenas, at_count = variables()
     here = ctypes.c_uint64.from_address(at_arenas), ctypes.c_uint32.from_address(at_count)
+
+    def put():
+        here[1].value, here[0].value = arenas, array
+
+    return put
+
+
+def main():
+    arenas, kind, moment = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    libc = libc_of()
+    put = forger(libc, arenas, kind)
     # Looked up before: from the forgery on nothing is to be allocated.
     finish, arguments = (ctypes.pythonapi.Py_FinalizeEx, ()) if moment == "finalize" else (libc._exit, (0,))
     print("ready", flush=True)
     sys.stdin.readline()
-    here[1].value, here[0].value = arenas, array
+    put()
     finish(*arguments)
 
 
-main()
+if __name__ == "__main__":
+    main()
