@@ -274,25 +274,56 @@ def test_memory_stays_in_proportion(tracer, tmp_path):
         assert done.returncode == 1 and text.count("\n") == 1 and "allocate memory" not in text, (name, text)
 
 
+def peak_of(run):
+    """The kilobytes that a process has had at most, once it has ended. (wait4() tells no less than what this one has had.)"""
+    peak = 0
+    while run.poll() is None:
+        with open("/proc/%d/status" % run.pid) as status:
+            peak = max(peak, *map(int, re.findall(r"VmHWM:\s+(\d+)", status.read())), 0)
+        time.sleep(0.005)
+    return peak
+
+
+def is_sanitized(path):
+    with open(path, "rb") as binary:
+        return b"__asan_init" in binary.read()
+
+
 def test_frames_bomb(tracer, tmp_path):
     """Frames of one byte each, which pack well: 420 KB that came to 1.5 GB."""
     path = tracer("--version").args[0]
     (tmp_path / "small").write_bytes(frames_bomb(3))
     assert b"f.py" in tracer("report", tmp_path / "small").stdout
     (tmp_path / "bomb").write_bytes(frames_bomb(1000))
-    with open(path, "rb") as binary:
-        sanitized = b"__asan_init" in binary.read()
     with subprocess.Popen([path, "report", str(tmp_path / "bomb")], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                           env=environment()) as run:
-        # Not what wait4() tells: that is never less than what this process has had.
-        peak = 0
-        while run.poll() is None:
-            with open("/proc/%d/status" % run.pid) as status:
-                peak = max(peak, *map(int, re.findall(r"VmHWM:\s+(\d+)", status.read())), 0)
-            time.sleep(0.005)
+        peak = peak_of(run)
         text = run.stderr.read().decode()
     assert run.returncode == 1 and text.count("\n") == 1 and "takes more memory than a profile of its size can" in text
-    assert sanitized or peak < 400 << 10, peak
+    assert is_sanitized(path) or peak < 400 << 10, peak
+
+
+def test_forks_in_a_capture(tracer, tmp_path):
+    """A capture of 1.5 MB whose one process forks over and over, each child with a copy of its table: 1.1 GB."""
+
+    def record(kind, body, tgid):
+        return struct.pack("<IIQII", kind, 24 + len(body), 1, tgid, tgid) + body
+
+    def process(tgid, parent):
+        return record(256, struct.pack("<IIQII64sII64sQ", 0x030D00F0, 16, 0, 1, 1, b"python3", parent, 0, b"", 0), tgid)
+
+    path = tracer("--version").args[0]
+    blocks = [record(1, struct.pack("<QQQII", 16 * n, 40, 0, 0, 2), 1) for n in range(1, 20001)]
+    children = [process(n, 1) for n in range(2, 1502)]
+    (tmp_path / "capture").write_bytes(b"TRACERCP" + struct.pack("<II", 1, 0) + b"".join([process(1, 0), *blocks, *children]))
+    with open(tmp_path / "out", "w+") as out, \
+            subprocess.Popen([path, "replay", str(tmp_path / "capture"), "--format", "json"], stdout=out, env=environment()) as run:
+        peak = peak_of(run)
+    assert run.returncode == 0
+    report = json.loads((tmp_path / "out").read_text())
+    whole = [one for one in report["processes"] if one["count"] == 20000]
+    assert len(whole) > 20 and report["processes"][0]["size"] == 800000
+    assert is_sanitized(path) or peak < 300 << 10, peak
 
 
 def test_other_files(tracer, tmp_path):

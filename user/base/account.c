@@ -4,8 +4,6 @@
 #include <errno.h>
 
 #define FILE_FLOOR (64ull << 20) /* what any file may take */
-/* And for each byte of it: tracebacks of 128 frames that differ in a few pack to a 250th of what they take. */
-#define FILE_RATIO 400u
 
 static int has_room(const struct account *account, size_t bytes)
 {
@@ -62,7 +60,7 @@ int account_is_full(int err)
 	return err == -EDQUOT || err == -ENOMEM;
 }
 
-uint64_t account_file_limit(uint64_t bytes)
+uint64_t account_file_limit(uint64_t bytes, uint32_t ratio)
 {
-	return bytes < UINT64_MAX / FILE_RATIO - FILE_FLOOR ? FILE_FLOOR + FILE_RATIO * bytes : UINT64_MAX;
+	return bytes < (UINT64_MAX - FILE_FLOOR) / ratio ? FILE_FLOOR + ratio * bytes : UINT64_MAX;
 }

@@ -33,10 +33,10 @@ int account_resize(struct account *account, size_t old, size_t new);
 /* Everything that is charged to it is given back: its containers are gone. */
 void account_clear(struct account *account);
 /*
- * The limit for what is made of a file of which so many bytes were read: in proportion, so that a small file made for it
- * cannot fill the memory.
+ * The limit for what is made of a file of which so many bytes were read: 64 MiB, and ratio times the bytes, so that a small
+ * file made for it cannot fill the memory.
  */
-uint64_t account_file_limit(uint64_t bytes);
+uint64_t account_file_limit(uint64_t bytes, uint32_t ratio);
 /* Does an error say that something could not be kept, for want of memory or of the right to more of it? */
 int account_is_full(int err);
 

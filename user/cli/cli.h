@@ -61,6 +61,9 @@ void report_choice_default(struct report_choice *choice);
 void report_choice_free(struct report_choice *choice);
 /* Prints on stdout; EXIT_DONE, EXIT_FAILED or EXIT_USAGE after an error message. */
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice);
+/* Says on stderr what processes are not in the report, if there are any (trace_dropped()). */
+struct trace;
+void cli_dropped_print(const struct trace *trace);
 /* Reads a snapshot of any kind: 0, or -errno after an error message. */
 int cli_snapshot_load(const char *path, struct snapshot **out);
 /* The snapshot with that layer alone (-1: as it is), which borrows from it. 0; -ENOENT it has none (error_set). */

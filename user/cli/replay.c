@@ -7,6 +7,9 @@
 #include "trace/capture.h"
 #include "trace/trace.h"
 
+/* Memory for each byte of a capture: a record costs no more than its size, but children begin with copies of tables. */
+#define CAPTURE_RATIO 32u
+
 struct replay {
 	struct report_choice choice;
 	const char *output;
@@ -49,7 +52,7 @@ static int feed(const void *record, size_t size, void *context)
 	int err;
 
 	feeding->bytes += size;
-	trace_budget(feeding->trace, account_file_limit(feeding->bytes));
+	trace_budget(feeding->trace, account_file_limit(feeding->bytes, CAPTURE_RATIO));
 	err = trace_feed(feeding->trace, record, size);
 
 	return err == -ENOMEM ? err : 0; /* a malformed record is counted, and reported as not seen */
@@ -61,6 +64,7 @@ static int replay_report(struct trace *trace, const struct replay *replay, struc
 	struct snapshot *snapshot;
 	int status, err;
 
+	cli_dropped_print(trace);
 	if (!trace_process_count(trace)) {
 		error_print(error_set(-EINVAL, "the capture holds no process"), NULL, "replay");
 		return EXIT_FAILED;

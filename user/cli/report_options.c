@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "export/snapshot_file.h"
 #include "stats/merge.h"
+#include "trace/trace.h"
 
 enum {
 	KEY_GROUP_BY = 0x100,
@@ -231,6 +232,19 @@ void report_choice_default(struct report_choice *choice)
 void report_choice_free(struct report_choice *choice)
 {
 	filters_free(&choice->filter.filters);
+}
+
+void cli_dropped_print(const struct trace *trace)
+{
+	struct trace_dropped dropped = trace_dropped(trace);
+	char bytes[32];
+
+	if (dropped.processes)
+		log_info("%llu processes that have ended, or that there was no memory for, are not in the "
+			 "report: they held %llu blocks, %s; of those that end %u are kept, or as many as "
+			 "there is memory for (--budget)",
+			 (unsigned long long)dropped.processes, (unsigned long long)dropped.blocks,
+			 report_size(bytes, dropped.bytes), TRACE_ENDED_MAX);
 }
 
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice)

@@ -203,20 +203,6 @@ static int files_open(struct run *run)
 	return 0;
 }
 
-static void dropped_print(const struct run *run)
-{
-	struct trace_dropped dropped = trace_dropped(session_trace(run->session));
-	char bytes[32];
-
-	if (dropped.processes)
-		log_info("%llu processes that have ended are not in the report, those that asked for least: "
-			 "they held "
-			 "%llu blocks, "
-			 "%s; %u are kept",
-			 (unsigned long long)dropped.processes, (unsigned long long)dropped.blocks,
-			 report_size(bytes, dropped.bytes), TRACE_ENDED_MAX);
-}
-
 /* An empty report of programs that were at work is no result, though it is printed. */
 static int seen_check(const struct run *run, int status)
 {
@@ -240,7 +226,7 @@ static int run_finish(struct run *run)
 	if (err)
 		error_print(err, NULL, "the last events");
 	live_finish(&run->live);
-	dropped_print(run);
+	cli_dropped_print(session_trace(run->session));
 	status = seen_check(run, reports_print(run, 1));
 	if (run->capture && !session_capture_error(run->session)) {
 		int failed = outfile_commit(run->capture);

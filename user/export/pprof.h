@@ -21,10 +21,13 @@
 #include "base/outfile.h"
 #include "stats/snapshot.h"
 
+/* Memory for each byte of a file: tracebacks of 128 frames that differ in a few pack to a 250th of what they take. */
+#define PPROF_RATIO 400u
+
 int pprof_write(const struct snapshot *snapshot, struct outfile *file); /* 0, -errno */
 /*
  * From a gzip'd file. 0; -EBADMSG corrupt, truncated, or not ours (error_set says what is wrong or missing); -EFBIG
- * unpacks to more than 4 GiB, or takes more memory than a file of its size can (account_file_limit()); -errno. Caller frees with snapshot_free().
+ * unpacks to more than 4 GiB, or takes more memory than a file of its size can (PPROF_RATIO); -errno. Caller frees with snapshot_free().
  */
 int pprof_read(struct infile *file, struct snapshot **out);
 /* The same from an unpacked profile in memory. */

@@ -467,7 +467,7 @@ int pprof_parse_in(struct account *account, const unsigned char *profile, size_t
 
 int pprof_parse(const unsigned char *profile, size_t bytes, struct snapshot **out)
 {
-	struct account account = {.limit = account_file_limit(bytes)};
+	struct account account = {.limit = account_file_limit(bytes, PPROF_RATIO)};
 
 	return pprof_parse_in(&account, profile, bytes, out);
 }

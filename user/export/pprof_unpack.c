@@ -85,7 +85,7 @@ int pprof_read(struct infile *file, struct snapshot **out)
 	buffer_trim(&profile);
 	if (!err) {
 		/* The profile itself is part of what the file takes. */
-		struct account account = {.limit = account_file_limit(infile_offset(file)),
+		struct account account = {.limit = account_file_limit(infile_offset(file), PPROF_RATIO),
 					  .used = profile.size};
 
 		err = pprof_parse_in(&account, profile.data, profile.size, out);

@@ -141,6 +141,10 @@ int state_inherit(struct process_state *child, const struct process_state *paren
 		state_tables_free(&copy);
 	if (account_is_full(err)) {
 		child->info.not_inherited = 1;
+		for (size_t i = 0; i < EVENT_LAYER_TABLES; i++) {
+			child->info.counters.blocks_dropped += parent->info.tables[i].live_blocks;
+			child->info.counters.bytes_dropped += parent->info.tables[i].live_bytes;
+		}
 		return 0;
 	}
 	if (err)
