@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -327,6 +328,94 @@ static void test_killed_while_frozen(void **state)
 	target_stop(pid);
 }
 
+/* Who froze it is stopped, as by Ctrl-Z: the target is not. */
+static void test_stopped_while_frozen(void **state)
+{
+	pid_t pid = target_start(THREADS, 0), stopper;
+
+	(void)state;
+	stopper = fork();
+	if (!stopper) {
+		struct freeze *freeze;
+
+		atomic_store(&shared->stopper, freeze_begin(&freeze, pid) ? -1 : 1);
+		for (;;)
+			pause();
+	}
+	while (!atomic_load(&shared->stopper))
+		nap(1000000);
+	assert_int_equal(atomic_load(&shared->stopper), 1);
+	assert_true(stands());
+	assert_int_equal(kill(stopper, SIGSTOP), 0);
+	wait_running(0, THREADS);
+	assert_int_equal(kill(stopper, SIGKILL), 0);
+	assert_int_equal(waitpid(stopper, NULL, 0), stopper);
+	target_stop(pid);
+}
+
+/* One of a thread's calls has returned. */
+static void call_note(int failed)
+{
+	atomic_fetch_add(failed && errno == EINTR ? &shared->signals : &shared->short_lived, 1);
+}
+
+static void *epoll_run(void *context)
+{
+	int fd = epoll_create1(0), busy = context != NULL;
+	struct epoll_event event;
+
+	atomic_fetch_add(&shared->started, 1);
+	for (;;)
+		call_note(epoll_wait(fd, &event, 1, busy ? 1 : -1) < 0);
+	return NULL;
+}
+
+static void *sigtimedwait_run(void *context)
+{
+	const struct timespec long_time = {.tv_sec = 1000};
+	sigset_t set;
+
+	(void)context;
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	atomic_fetch_add(&shared->started, 1);
+	for (;;)
+		call_note(sigtimedwait(&set, NULL, &long_time) < 0);
+	return NULL;
+}
+
+/* Calls that an interruption would make fail: those that sleep for long, and one that is entered all the time. */
+static void test_calls(void **state)
+{
+	struct freeze *freeze;
+	pthread_t thread;
+	pid_t pid;
+
+	(void)state;
+	memset(shared, 0, sizeof(*shared));
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		alarm(120);
+		pthread_create(&thread, NULL, epoll_run, NULL);
+		pthread_create(&thread, NULL, sigtimedwait_run, NULL);
+		pthread_create(&thread, NULL, epoll_run, shared);
+		counter_run(&shared->count[0]);
+	}
+	while (atomic_load(&shared->started) < 4)
+		nap(1000000);
+	for (int i = 0; i < 100; i++) {
+		unsigned int before;
+
+		assert_int_equal(freeze_begin(&freeze, pid), 0);
+		freeze_end(freeze);
+		for (before = atomic_load(&shared->short_lived); atomic_load(&shared->short_lived) == before;)
+			nap(100000);
+	}
+	assert_int_equal(atomic_load(&shared->signals), 0);
+	target_stop(pid);
+}
+
 /* A child whose end nobody has asked for is not taken away from who waits for it. */
 static void test_zombie(void **state)
 {
@@ -363,6 +452,8 @@ int main(void)
 		cmocka_unit_test(test_traced_already),
 		cmocka_unit_test(test_gone),
 		cmocka_unit_test(test_killed_while_frozen),
+		cmocka_unit_test(test_stopped_while_frozen),
+		cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_zombie),
 	};
 

@@ -109,7 +109,9 @@ static const struct argp_option options[] = {
 	 "instead of its ret instructions: it must not throw, nor return on another stack (repeatable)",
 	 4},
 	{"freeze", KEY_FREEZE, NULL, 0,
-	 "stop the target while its heap is read for a report: an exact reading (it says for how long)", 4},
+	 "stop the target while its heap is read for a report: an exact reading (it says for how long); "
+	 "threads that sleep in a call which an interruption would make fail (epoll_wait) sleep on",
+	 4},
 	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
 	{"verbose", 'v', NULL, 0, "more of them", 5},
 	{0},

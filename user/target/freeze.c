@@ -1,52 +1,116 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tracer of a thread is a thread, and when that ends the kernel lets go of all that it traces. So a thread of its
- * own does the tracing: one in the target that would not stop in time (it sleeps in a driver) is not left behind with a
- * stop that it meets later, when nobody waits for it.
+ * A process of its own does the tracing, since whoever traces must go on whatever becomes of us: it lets the target run when
+ * we are stopped (Ctrl-Z), when we end, and at the latest after MOST_NS. When it ends itself the kernel lets go of all that
+ * it traces: a thread that would not stop in time (it sleeps in a driver) is not left with a stop that it meets later.
+ *
+ * An interruption shows in calls that the kernel does not take up again by itself: epoll_wait, semop, sigtimedwait and others then
+ * fail with EINTR. So a thread that sleeps in a call of which that is not known is left asleep, and stopped when it has woken up.
  */
 #include "target/freeze.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <pthread.h>
-#include <semaphore.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "target/threads.h"
 
 #define PATIENCE_NS 500000000ull
 #define PAUSE_NS    50000
 #define MAX_PASSES  64 /* over the list of threads; every pass that finds a new one is followed by another */
 
+#define MOST_NS 10000000000ull
+#define LOOK_MS 1 /* between two looks at us and at the threads that were left asleep */
+#define CODE_64 0x33
+
 struct stopped {
 	pid_t tid;
-	int signal; /* that it was about to be given; it gets it when it runs again */
+	int signal;         /* that it was about to be given; it gets it when it runs again */
+	int asleep;         /* it is not stopped: it sleeps in a call that is not to be interrupted */
+	unsigned long runs; /* then: thread_runs() */
 };
 
-struct freeze {
+/* In the process that does it. */
+struct holder {
 	pid_t pid;
 	struct stopped *threads;
 	size_t count, room;
 	uint64_t began_ns;
-	pthread_t tracer;
-	sem_t stands, goes_on;
-	int err; /* with stands */
+	int woke; /* threads that were left asleep and have run since */
+};
+
+/* What it says: when the threads stand, and at the end. */
+struct freeze_word {
+	int err;
+	int woke; /* at the end: it did not all stand, or not for all the time */
 	char reason[128];
 };
 
-static int thread_known(const struct freeze *freeze, pid_t tid)
+struct freeze {
+	pid_t holder;
+	int socket;
+	uint64_t began_ns;
+};
+
+static int thread_known(const struct holder *holder, pid_t tid)
 {
-	for (size_t i = 0; i < freeze->count; i++)
-		if (freeze->threads[i].tid == tid)
+	for (size_t i = 0; i < holder->count; i++)
+		if (holder->threads[i].tid == tid)
 			return 1;
 	return 0;
+}
+
+/* Calls that the kernel takes up again after an interruption, as if nothing had been. */
+static int is_taken_up(long call)
+{
+	static const long calls[] = {SYS_futex,    SYS_poll,   SYS_ppoll,         SYS_select,
+				     SYS_pselect6, SYS_pause,  SYS_nanosleep,     SYS_clock_nanosleep,
+				     SYS_wait4,    SYS_waitid, SYS_rt_sigsuspend, SYS_restart_syscall};
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (calls[i] == call)
+			return 1;
+	return 0;
+}
+
+/*
+ * A thread that ran a moment ago may have entered a call just then, which fails for our sake: it is begun anew, in the way in which
+ * the kernel does that for others. Where it fails it has done nothing yet.
+ */
+static void call_resume(pid_t tid)
+{
+	static const long calls[] = {
+		SYS_epoll_wait, SYS_epoll_pwait, 441 /* epoll_pwait2 */, SYS_rt_sigtimedwait,
+		SYS_semop,      SYS_semtimedop,  SYS_io_getevents,       333 /* io_pgetevents */};
+	struct user_regs_struct registers;
+
+	if (ptrace(PTRACE_GETREGS, tid, NULL, &registers) || registers.cs != CODE_64 ||
+	    (long long)registers.rax != -EINTR)
+		return;
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		if ((long)registers.orig_rax != calls[i])
+			continue;
+		registers.rax = registers.orig_rax;
+		registers.rip -= 2; /* the instruction's length */
+		ptrace(PTRACE_SETREGS, tid, NULL, &registers);
+	}
 }
 
 /* 0: it stands; -ESRCH: it has ended; -ETIMEDOUT. */
@@ -63,6 +127,8 @@ static int thread_wait(struct stopped *thread, uint64_t deadline)
 		if (got) {
 			/* An event stop is the one that was asked for; any other has a signal with it. */
 			thread->signal = status >> 16 ? 0 : WSTOPSIG(status);
+			if (!thread->signal)
+				call_resume(thread->tid);
 			return 0;
 		}
 		nanosleep(&pause, NULL);
@@ -70,34 +136,48 @@ static int thread_wait(struct stopped *thread, uint64_t deadline)
 	return error_set(-ETIMEDOUT, "thread %d did not stop within half a second", thread->tid);
 }
 
-/* 0, also for a thread that has ended meanwhile; -EBUSY; -ETIMEDOUT; -ENOMEM. */
-static int thread_stop(struct freeze *freeze, pid_t tid)
+/* Stops one that is known. 0, also for a thread that has ended meanwhile, which is then not stopped; -EBUSY; -ETIMEDOUT. */
+static int thread_interrupt(struct stopped *thread)
 {
-	struct stopped *thread;
-	int err = array_reserve(&freeze->threads, &freeze->room, freeze->count, 1, sizeof(*freeze->threads));
+	int err = 0;
+
+	if (ptrace(PTRACE_SEIZE, thread->tid, NULL, NULL)) {
+		if (errno == ESRCH)
+			return 0;
+		return error_set(-EBUSY, "thread %d is traced by somebody already, or may not be",
+				 thread->tid);
+	}
+	if (ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL))
+		err = -ESRCH;
+	if (!err)
+		err = thread_wait(thread, clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS);
+	return err == -ESRCH ? 0 : err;
+}
+
+/* Left asleep, or stopped. */
+static int thread_stop(struct holder *holder, struct stopped *thread)
+{
+	unsigned long runs = thread_runs(holder->pid, thread->tid);
+	long call = thread_call(holder->pid, thread->tid);
+
+	thread->asleep = call >= 0 && !is_taken_up(call) && runs;
+	thread->runs = runs;
+	return thread->asleep ? 0 : thread_interrupt(thread);
+}
+
+/* 0; -EBUSY; -ETIMEDOUT; -ENOMEM. */
+static int thread_add(struct holder *holder, pid_t tid)
+{
+	int err = array_reserve(&holder->threads, &holder->room, holder->count, 1, sizeof(*holder->threads));
 
 	if (err)
 		return err;
-	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL)) {
-		if (errno == ESRCH)
-			return 0;
-		return error_set(-EBUSY, "thread %d is traced by somebody already, or may not be", tid);
-	}
-	thread = &freeze->threads[freeze->count++];
-	*thread = (struct stopped){.tid = tid};
-	if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL))
-		err = -ESRCH;
-	if (!err)
-		err = thread_wait(thread, freeze->began_ns + PATIENCE_NS);
-	if (err == -ESRCH) {
-		freeze->count--;
-		return 0;
-	}
-	return err;
+	holder->threads[holder->count++] = (struct stopped){.tid = tid};
+	return thread_stop(holder, &holder->threads[holder->count - 1]);
 }
 
 /* Stops the threads that are not known yet. Returns how many there were, or an error. */
-static int threads_pass(struct freeze *freeze, pid_t pid)
+static int threads_pass(struct holder *holder, pid_t pid)
 {
 	char path[64];
 	struct dirent *entry;
@@ -111,77 +191,172 @@ static int threads_pass(struct freeze *freeze, pid_t pid)
 	while (!err && (entry = readdir(directory))) {
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (!isdigit((unsigned char)entry->d_name[0]) || thread_known(freeze, tid))
+		if (!isdigit((unsigned char)entry->d_name[0]) || thread_known(holder, tid))
 			continue;
 		found++;
-		err = thread_stop(freeze, tid);
+		err = thread_add(holder, tid);
 	}
 	closedir(directory);
 	return err ? err : found;
 }
 
-static void *tracer_run(void *context)
+static int threads_stop(struct holder *holder)
 {
-	struct freeze *freeze = context;
 	int found = 1;
 
 	for (int i = 0; i < MAX_PASSES && found > 0; i++)
-		found = threads_pass(freeze, freeze->pid);
+		found = threads_pass(holder, holder->pid);
 	if (found > 0)
-		found = error_set(-ETIMEDOUT, "it starts threads faster than they can be stopped");
-	if (!found && !freeze->count)
-		found = -ESRCH;
-	freeze->err = found;
-	if (found)
-		snprintf(freeze->reason, sizeof(freeze->reason), "%s", error_reason(found));
-	sem_post(&freeze->stands);
-	while (sem_wait(&freeze->goes_on) && errno == EINTR)
+		return error_set(-ETIMEDOUT, "it starts threads faster than they can be stopped");
+	return !found && !holder->count ? -ESRCH : found;
+}
+
+/* Those that were left asleep: one that has woken up is stopped, unless it sleeps in such a call again. */
+static void sleepers_look(struct holder *holder)
+{
+	for (size_t i = 0; i < holder->count; i++) {
+		struct stopped *thread = &holder->threads[i];
+
+		if (!thread->asleep || thread_runs(holder->pid, thread->tid) == thread->runs)
+			continue;
+		holder->woke++;
+		thread_stop(holder, thread);
+	}
+}
+
+/* Is it gone, or does it stand itself? */
+static int is_halted(pid_t pid)
+{
+	char path[32], text[512], *state;
+	ssize_t bytes;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	bytes = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	if (bytes <= 0)
+		return 1;
+	text[bytes] = '\0';
+	state = strrchr(text, ')');
+	return !state || strchr("TtZX", state[2]) != NULL;
+}
+
+/* Until we are asked to let go, or must. 1: for all that time it was asked for. */
+static int held(struct holder *holder, int socket, pid_t parent)
+{
+	struct pollfd asked = {.fd = socket, .events = POLLIN};
+
+	while (poll(&asked, 1, LOOK_MS) <= 0) {
+		if (is_halted(parent) || getppid() != parent ||
+		    clock_ns(CLOCK_MONOTONIC) - holder->began_ns > MOST_NS)
+			return 0;
+		sleepers_look(holder);
+	}
+	sleepers_look(holder);
+	return !holder->woke;
+}
+
+static int word_send(int socket, const struct freeze_word *word)
+{
+	return send(socket, word, sizeof(*word), MSG_NOSIGNAL) == (ssize_t)sizeof(*word);
+}
+
+static void holder_run(pid_t pid, int socket, pid_t parent)
+{
+	struct holder holder = {.pid = pid, .began_ns = clock_ns(CLOCK_MONOTONIC)};
+	struct freeze_word word = {0};
+
+	/* Ctrl-Z is for those of the terminal's session. */
+	setsid();
+	prctl(PR_SET_NAME, "tracer-freeze");
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* Probes must go when the tracer goes: none of its descriptors stays here. */
+	if (getppid() != parent || dup2(socket, 3) < 0 || syscall(SYS_close_range, 4u, ~0u, 0u))
+		_exit(1);
+	word.err = threads_stop(&holder);
+	if (word.err)
+		snprintf(word.reason, sizeof(word.reason), "%s", error_reason(word.err));
+	if (!word_send(3, &word) || word.err)
+		_exit(1);
+	word.woke = !held(&holder, 3, parent);
+	for (size_t i = 0; i < holder.count; i++)
+		if (!holder.threads[i].asleep)
+			ptrace(PTRACE_DETACH, holder.threads[i].tid, NULL,
+			       (void *)(long)holder.threads[i].signal);
+	word_send(3, &word);
+	_exit(0);
+}
+
+/* Its next word. 0, or it has ended without one: -EIO. */
+static int word_take(const struct freeze *freeze, struct freeze_word *word)
+{
+	ssize_t bytes;
+
+	do
+		bytes = recv(freeze->socket, word, sizeof(*word), 0);
+	while (bytes < 0 && errno == EINTR);
+	word->reason[sizeof(word->reason) - 1] = '\0';
+	return bytes == (ssize_t)sizeof(*word) ? 0
+					       : error_set(-EIO, "the process that was to stop it has ended");
+}
+
+static void freeze_close(struct freeze *freeze)
+{
+	close(freeze->socket);
+	while (waitpid(freeze->holder, NULL, 0) < 0 && errno == EINTR)
 		;
-	for (size_t i = 0; i < freeze->count; i++)
-		ptrace(PTRACE_DETACH, freeze->threads[i].tid, NULL, (void *)(long)freeze->threads[i].signal);
-	return NULL;
+	free(freeze);
 }
 
 int freeze_begin(struct freeze **out, pid_t pid)
 {
 	struct freeze *freeze = calloc(1, sizeof(*freeze));
-	int err;
+	pid_t parent = getpid();
+	struct freeze_word word;
+	int ends[2], err;
 
 	if (!freeze)
 		return -ENOMEM;
-	freeze->pid = pid;
 	freeze->began_ns = clock_ns(CLOCK_MONOTONIC);
-	sem_init(&freeze->stands, 0, 0);
-	sem_init(&freeze->goes_on, 0, 0);
-	err = -pthread_create(&freeze->tracer, NULL, tracer_run, freeze);
+	err = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) ? -errno : 0;
+	if (!err) {
+		freeze->holder = fork();
+		err = freeze->holder < 0 ? -errno : 0;
+		if (!freeze->holder)
+			holder_run(pid, ends[1], parent);
+		close(ends[1]);
+		if (err)
+			close(ends[0]);
+	}
 	if (err) {
 		free(freeze);
 		return err;
 	}
-	while (sem_wait(&freeze->stands) && errno == EINTR)
-		;
-	err = freeze->err;
-	if (!err) {
+	freeze->socket = ends[0];
+	err = word_take(freeze, &word);
+	if (!err && word.err)
+		err = error_set(word.err, "%s", word.reason);
+	if (err)
+		freeze_close(freeze);
+	else
 		*out = freeze;
-		return 0;
-	}
-	error_set(err, "%s", freeze->reason);
-	freeze_end(freeze);
 	return err;
 }
 
 uint64_t freeze_end(struct freeze *freeze)
 {
+	struct freeze_word word = {0};
 	uint64_t elapsed;
+	int err;
 
 	if (!freeze)
 		return 0;
-	sem_post(&freeze->goes_on);
-	pthread_join(freeze->tracer, NULL);
+	/* The end of what it reads. */
+	shutdown(freeze->socket, SHUT_WR);
+	err = word_take(freeze, &word);
 	elapsed = clock_ns(CLOCK_MONOTONIC) - freeze->began_ns;
-	sem_destroy(&freeze->stands);
-	sem_destroy(&freeze->goes_on);
-	free(freeze->threads);
-	free(freeze);
-	return elapsed;
+	freeze_close(freeze);
+	return err || word.woke ? 0 : elapsed;
 }

@@ -10,5 +10,9 @@
  * stop, which is then returned. 0; -ESRCH; -errno.
  */
 int threads_visit(pid_t pid, int (*visit)(pid_t tid, void *context), void *context);
+/* The number of the system call in which a thread sleeps; -1: it runs, or sleeps elsewhere; -ESRCH. */
+long thread_call(pid_t pid, pid_t tid);
+/* How often it has been given a processor so far; 0: not known. */
+unsigned long thread_runs(pid_t pid, pid_t tid);
 
 #endif
