@@ -69,7 +69,7 @@ static int fails(struct process *process)
 struct process *world_process(pid_t pid)
 {
 	return pid >= PID_FIRST && pid < PID_FIRST + (pid_t)PROCESSES ? &world.processes[pid - PID_FIRST]
-								       : NULL;
+								      : NULL;
 }
 
 pid_t world_pid(const struct process *process)
