@@ -184,7 +184,7 @@ distros:
 	$(Q)$(PYTHON) tests/machines/distros.py $(STEPS:%=--steps %) $(DISTROS)
 
 # The captures of the golden tests, less their file header, are what a stream of records looks like; an object file is
-# what a JIT registers. A library with DWARF is one of them.
+# what a JIT registers. A library with DWARF is one of them. A session's story: a heap that cannot be read, and a fork meanwhile.
 fuzz: $(FUZZERS)
 	$(Q)mkdir -p build/corpus/fuzz_capture && for c in tests/golden/*.cap; do \
 		tail -c +17 $$c > build/corpus/fuzz_capture/$${c##*/}; done
@@ -195,6 +195,8 @@ fuzz: $(FUZZERS)
 		-o build/corpus/fuzz_worker/spans.so user/base/spans.c && printf _ZN4shop6BasketIiE3addEv \
 		>build/corpus/fuzz_worker/name
 	$(Q)mkdir -p build/corpus/fuzz_tracemalloc && $(PYTHON) tests/fuzz/corpus_tracemalloc.py build/corpus/fuzz_tracemalloc
+	$(Q)mkdir -p build/corpus/fuzz_session && printf '\001\006\000\002\031\001\040\004\006\000\000\000\000\000\000\000\000\007\001\000\001\000\000\000' \
+		>build/corpus/fuzz_session/abandoned_beside_a_fork
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
 		$$f -max_total_time=$(or $(FUZZ_SECONDS),30) -max_len=200000 -timeout=10 -verbosity=0 \
 		-artifact_prefix=build/ build/corpus/$${f##*/} || exit 1; done

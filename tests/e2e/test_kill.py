@@ -12,6 +12,7 @@ import pytest
 
 from harness import Target, Traced, code_of, text_differs, wait_until
 
+SLOW = 300  # seconds for a kernel and a machine that have much else to do
 SETTLED = 1.5  # seconds after the attach in which --overhead changes the mode
 WORK = 0.05  # seconds after the first byte of code that changes: the kernel is at it
 # What is being done when the kill comes, and with which options.
@@ -61,7 +62,7 @@ class Killer:
             return all(got == wanted for _, _, got, wanted in code_of(self.target.pid))
 
         try:
-            wait_until(clean, "no probe is in the code after " + after)
+            wait_until(clean, "no probe is in the code after " + after, SLOW)
         except AssertionError as err:
             # Another tracer's probes may be among them: then these are not ours to explain.
             differ = {path: text_differs(self.target.pid, path) for path, _, got, wanted in code_of(self.target.pid) if got != wanted}

@@ -69,7 +69,7 @@ static int fails(struct process *process)
 struct process *world_process(pid_t pid)
 {
 	return pid >= PID_FIRST && pid < PID_FIRST + (pid_t)PROCESSES ? &world.processes[pid - PID_FIRST]
-								       : NULL;
+								      : NULL;
 }
 
 pid_t world_pid(const struct process *process)
@@ -164,7 +164,7 @@ static void process_exec(struct process *process, uint8_t how)
 	process->begun++;
 	process->python = how & 1;
 	/* What went wrong with the program before says nothing of this one; its probes may be there yet. */
-	process->unsure = lost || (process->unsure && world.watch == ABI_WATCH_NONE);
+	process->unsure = lost || (process->unsure && (world.lost || world.watch == ABI_WATCH_NONE));
 	process->mapped = world.now_ns;
 	if (map_end < RECORDS)
 		maps[map_end++] = told;

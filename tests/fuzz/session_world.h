@@ -26,7 +26,7 @@ struct process {
 	int unsure;   /* an error or a loss came between: whether it is a member is open */
 	int placed;   /* probes are placed in it alone */
 	uint64_t mapped;
-	int end_fd; /* an eventfd in place of its pidfd */
+	int end_fd;         /* an eventfd in place of its pidfd */
 	unsigned int begun; /* how many programs had its number so far */
 	unsigned int ended; /* world.drains at its end: its number is given out again after another */
 };

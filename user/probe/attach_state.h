@@ -26,7 +26,7 @@ struct attach {
 	struct placed *placed;
 	size_t placed_count, placed_room;
 	struct links_holder *holder; /* NULL: everything is taken out */
-	int empty; /* as in struct attach_opts */
+	int empty;                   /* as in struct attach_opts */
 };
 
 /* Links of all that is placed. */

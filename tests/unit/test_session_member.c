@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Members of a real session, with children of ours: who owns them, and when they go. */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "probe/session_state.h"
+
+static pid_t child_start(void)
+{
+	pid_t child = fork();
+
+	if (!child)
+		for (;;)
+			pause();
+	return child;
+}
+
+static void child_end(pid_t child)
+{
+	kill(child, SIGKILL);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+static struct session *session_make(void)
+{
+	const struct session_opts opts = {.nframe = 1, .ring_bytes = 1 << 20, .budget = 1 << 20};
+	struct session *session;
+	const char *remedy;
+	int err;
+
+	log_level = 0;
+	err = session_new(&session, &opts, &remedy);
+	if (err == -EPERM || err == -EACCES || err == -ENOSYS) {
+		printf("there can be no session: %s\n", error_reason(err));
+		skip();
+	}
+	assert_int_equal(err, 0);
+	return session;
+}
+
+static struct member *member_make(struct session *session, pid_t pid)
+{
+	struct member *member;
+
+	assert_int_equal(member_new(session, pid, &member), 0);
+	assert_null(member_find(session, (uint32_t)pid));
+	assert_int_equal(member_announce(session, member, "test", 0, 0, 1), 0);
+	assert_ptr_equal(member_find(session, (uint32_t)pid), member);
+	return member;
+}
+
+/* Children that were forked while it was attached to stand behind it in the list. */
+static void one_in_the_middle_is_abandoned(void **state)
+{
+	struct session *session = session_make();
+	pid_t first = child_start(), second = child_start();
+	struct member *member = member_make(session, first);
+
+	(void)state;
+	member_make(session, second);
+	member_abandon(session, member);
+	assert_int_equal(session_running(session), 1);
+	assert_false(session_has(session, first));
+	assert_true(session_has(session, second));
+	members_bury(session);
+	assert_int_equal(session->count, 1);
+	assert_true(session_has(session, second));
+	child_end(first);
+	child_end(second);
+	members_bury(session);
+	assert_int_equal(session->count, 0);
+	session_free(session);
+}
+
+/* One of which no record has told leaves nothing. */
+static void one_that_has_not_begun_is_abandoned(void **state)
+{
+	struct session *session = session_make();
+	pid_t first = child_start(), second = child_start();
+	struct member *member;
+
+	(void)state;
+	member_make(session, first);
+	assert_int_equal(member_new(session, second, &member), 0);
+	member_abandon(session, member);
+	assert_int_equal(session->count, 1);
+	assert_int_equal(trace_process_count(session_trace(session)), 1);
+	child_end(first);
+	child_end(second);
+	session_free(session);
+}
+
+/* Its number may be another's by the time that it is given up: that one is left alone. */
+static void the_next_one_with_its_number_stays(void **state)
+{
+	struct session *session = session_make();
+	pid_t child = child_start();
+	struct member *member = member_make(session, child), *next;
+
+	(void)state;
+	member_end(session, member, EVENT_EXEC);
+	next = member_make(session, child);
+	member_abandon(session, member);
+	assert_ptr_equal(member_find(session, (uint32_t)child), next);
+	members_bury(session);
+	assert_int_equal(session->count, 1);
+	assert_ptr_equal(member_find(session, (uint32_t)child), next);
+	assert_true(session_process_running(session, next->index));
+	child_end(child);
+	session_free(session);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_in_the_middle_is_abandoned),
+		cmocka_unit_test(one_that_has_not_begun_is_abandoned),
+		cmocka_unit_test(the_next_one_with_its_number_stays),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
