@@ -147,6 +147,7 @@ int freeze_begin(struct freeze **out, pid_t pid)
 	struct freeze *freeze = calloc(1, sizeof(*freeze));
 	int err;
 
+	error_clear();
 	if (!freeze)
 		return -ENOMEM;
 	freeze->pid = pid;

@@ -327,6 +327,7 @@ int target_set_list(struct target_set *set, pid_t **pids, size_t *count)
 	pid_t *list;
 	int err;
 
+	error_clear();
 	if (set->pid_count && !set->container_count)
 		return plain_pids(set, pids, count);
 	err = target_set_is_waiting(set) ? containers_resolve(set, &what) : 0;
