@@ -182,8 +182,10 @@ fuzz: $(FUZZERS)
 		-o build/corpus/fuzz_worker/spans.so user/symbols/spans.c && printf _ZN4shop6BasketIiE3addEv \
 		>build/corpus/fuzz_worker/name
 	$(Q)mkdir -p build/corpus/fuzz_tracemalloc && $(PYTHON) tests/fuzz/corpus_tracemalloc.py build/corpus/fuzz_tracemalloc
+	$(Q)mkdir -p build/corpus/fuzz_image && tar -xzf tests/fuzz/corpus_image.tar.gz -C build/corpus/fuzz_image
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
-		$$f -max_total_time=$(or $(FUZZ_SECONDS),30) -max_len=200000 -timeout=10 -verbosity=0 \
+		FUZZ_IMAGE_PYTHON=$(PYTHON) $$f -max_total_time=$(or $(FUZZ_SECONDS),30) -max_len=200000 \
+		-timeout=$$([ $${f##*/} = fuzz_image ] && echo 60 || echo 10) -verbosity=0 \
 		-artifact_prefix=build/ build/corpus/$${f##*/} || exit 1; done
 
 C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null)
