@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/error.h"
 
 #define NAMESPACES                                                                                           \
 	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |        \
@@ -179,9 +180,13 @@ int calls_limit(unsigned int wants)
 	int err = HAS_LIST ? code_make(&code, wants, refusal()) : 0;
 	struct sock_fprog program = {.len = (unsigned short)code.count, .filter = code.lines};
 
-	if (HAS_LIST && !err &&
-	    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program))
-		err = errno == EINVAL ? -ENOSYS : -errno;
+	long thread = 0;
+
+	if (HAS_LIST && !err)
+		thread = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+	if (thread) /* or the number of one that has a list of its own */
+		err = error_set(thread < 0 ? -errno : -EBUSY,
+				"the kernel does not take a list of system calls");
 	free(code.lines);
 	return err;
 }
