@@ -158,6 +158,12 @@ static int container_resolve(struct target_set *set, struct target_container *co
 
 	if (err)
 		return err == -ENOENT && set->wait ? 0 : err;
+	/* Once it has been found, another user's is not the one that comes back. */
+	if (container->count &&
+	    !container_owner_is(&container->entries[0].owner, &choice.entries[0]->owner)) {
+		free(choice.entries);
+		return error_set(-EEXIST, "a container of another user has taken its name");
+	}
 	if (!choice.exact && !container->count)
 		log_info("container %s: %s", container->text, container_label(choice.entries[0], label));
 	err = container_take(container, list, &choice);
