@@ -197,8 +197,10 @@ fuzz: $(FUZZERS)
 	$(Q)mkdir -p build/corpus/fuzz_tracemalloc && $(PYTHON) tests/fuzz/corpus_tracemalloc.py build/corpus/fuzz_tracemalloc
 	$(Q)mkdir -p build/corpus/fuzz_session && printf '\001\006\000\002\031\001\040\004\006\000\000\000\000\000\000\000\000\007\001\000\001\000\000\000' \
 		>build/corpus/fuzz_session/abandoned_beside_a_fork
+	$(Q)mkdir -p build/corpus/fuzz_image && tar -xzf tests/fuzz/corpus_image.tar.gz -C build/corpus/fuzz_image
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
-		$$f -max_total_time=$(or $(FUZZ_SECONDS),30) -max_len=200000 -timeout=10 -verbosity=0 \
+		FUZZ_IMAGE_PYTHON=$(PYTHON) $$f -max_total_time=$(or $(FUZZ_SECONDS),30) -max_len=200000 \
+		-timeout=$$([ $${f##*/} = fuzz_image ] && echo 60 || echo 10) -verbosity=0 \
 		-artifact_prefix=build/ build/corpus/$${f##*/} || exit 1; done
 
 C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null)

@@ -22,6 +22,12 @@ def check(pid, allowed):
     for kind in ("CapPrm", "CapEff", "CapInh", "CapAmb"):
         assert int(fields[kind], 16) & ~allowed == 0, kind
     assert fields["NoNewPrivs"] == "1"
+    assert fields["Seccomp"] == "2", "no list of system calls"
+
+
+def mapped(pid):
+    with open("/proc/%d/maps" % pid) as file:
+        return {line.split(None, 5)[5].rstrip() for line in file if line.count("/")}
 
 
 @pytest.mark.parametrize("follow", (False, True), ids=("one process", "and what it starts"))
@@ -48,6 +54,22 @@ def test_every_thread(start, trace, any_python):
     wait_until(lambda: "Total:" in run.stdout, "it follows the target")
     for task in os.listdir("/proc/%d/task" % run.pid):
         check(int(task), SYS_PTRACE | BPF | DAC_READ_SEARCH | DAC_OVERRIDE | PICK_UP)
+
+
+def test_the_worker_holds_nothing(start, trace, any_python):
+    """What reads DWARF has its socket, and neither a link nor a map nor a descriptor of the target's."""
+    target = start(any_python, "golden.py")
+    run = trace("-p", target.pid, "--layer", "native", "--interval", "0.1")
+    wait_until(lambda: "Total:" in run.stdout, "it follows the target")
+    with open("/proc/%d/task/%d/children" % (run.pid, run.pid)) as file:
+        children = {status(pid)["Name"]: pid for pid in file.read().split()}
+    worker = children["tracer-symbols"]
+    fields = status(worker)
+    assert int(fields["CapPrm"], 16) == 0 and fields["Seccomp"] == "2"
+    held = {os.readlink("/proc/%s/fd/%s" % (worker, fd)) for fd in os.listdir("/proc/%s/fd" % worker)}
+    assert all(name == "/dev/null" or name.startswith(("socket:", "/usr/lib/debug/")) or name.endswith(tuple(mapped(target.pid))) for name in held), held
+    assert not any("bpf" in name or "perf_event" in name or "/proc/" in name for name in held), held
+    assert len(os.listdir("/proc/%d/fd" % run.pid)) > len(held)
 
 
 def test_the_command_keeps_its_own(trace, any_python):

@@ -98,7 +98,7 @@ static void must(int holds, const char *what)
 
 /* --- the process --------------------------------------------------------------------------------------------- */
 
-static pid_t child_start(const char *const argv[], int fixed, int *to, int *from)
+static pid_t child_start(const char *const argv[], int *to, int *from)
 {
 	int in[2], out[2];
 	pid_t pid;
@@ -110,8 +110,8 @@ static pid_t child_start(const char *const argv[], int fixed, int *to, int *from
 		dup2(out[1], 1);
 		for (size_t i = 0; i < file_count; i++)
 			dup2(files[i].fd, FILES_FROM + (int)i);
-		if (fixed)
-			personality(ADDR_NO_RANDOMIZE);
+		/* Where everything lies every time, the stack apart from the image. */
+		personality(ADDR_NO_RANDOMIZE);
 		execvp(argv[0], (char *const *)(uintptr_t)argv);
 		_exit(127);
 	}
@@ -168,7 +168,7 @@ static void process_start(void)
 		kill(process, SIGKILL);
 		waitpid(process, NULL, 0);
 	}
-	process = child_start(argv, 0, &orders, &answers);
+	process = child_start(argv, &orders, &answers);
 	for (size_t i = 0; i < part_count; i++)
 		part_map(&parts[i]);
 	maps_changed = 0;
@@ -282,7 +282,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	nowhere = fopen("/dev/null", "w");
 	must(nowhere && freopen("/dev/null", "w", stdout), "/dev/null");
 	signal(SIGPIPE, SIG_IGN);
-	pid = child_start(python, 1, &to, &from);
+	pid = child_start(python, &to, &from);
 	must(read(from, &ready, 1) == 1, python[0]);
 	must(!process_maps_read(pid, &maps), "maps");
 	for (size_t i = 0; i < maps.count; i++)

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
@@ -329,6 +330,56 @@ static void outfile_discarded_leaves_nothing(void **state)
 	assert_int_equal(count_files(), 1);
 }
 
+/* A process that begins a file and is killed before it is done. */
+static pid_t writer_start(void)
+{
+	struct outfile *file;
+	int ready[2];
+	char byte;
+	pid_t child;
+
+	assert_int_equal(pipe(ready), 0);
+	child = fork();
+	if (!child) {
+		if (outfile_open(&file, "other") || outfile_write(file, "part", 4) ||
+		    write(ready[1], "", 1) != 1)
+			_exit(1);
+		pause();
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return child;
+}
+
+static void outfile_removes_what_killed_ones_left(void **state)
+{
+	pid_t killed = writer_start(), writing;
+	struct outfile *file;
+
+	(void)state;
+	kill(killed, SIGKILL);
+	waitpid(killed, NULL, 0);
+	put_file(".tracer-0123456789abcdeX.tmp", ""); /* not one of ours */
+	put_file(".tracer-0123456789abcdef.tm", "");
+	put_file(".tracer-00000000000000ab.tmp", "");
+	put_file("other name", "");
+	assert_int_equal(link("other name", ".tracer-00000000000000ac.tmp"), 0);
+	assert_int_equal(symlink("other name", ".tracer-00000000000000ad.tmp"), 0);
+	assert_int_equal(count_files(), 7);
+	writing = writer_start(); /* it has cleaned up, and is at work itself */
+	assert_int_equal(count_files(), 6);
+	assert_int_equal(outfile_open(&file, "result"), 0);
+	assert_int_equal(count_files(), 7);
+	assert_int_equal(outfile_commit(file), 0);
+	assert_int_equal(count_files(), 7);
+	kill(writing, SIGKILL);
+	waitpid(writing, NULL, 0);
+	assert_int_equal(outfile_open(&file, "result"), 0);
+	outfile_discard(file);
+	assert_int_equal(count_files(), 6);
+}
+
 static void outfile_holds_what_was_written(void **state)
 {
 	static unsigned char data[200001], back[200001];
@@ -551,6 +602,7 @@ int main(void)
 		with_directory(outfile_appears_at_commit),
 		with_directory(outfile_follows_its_directory),
 		with_directory(outfile_discarded_leaves_nothing),
+		with_directory(outfile_removes_what_killed_ones_left),
 		with_directory(outfile_holds_what_was_written),
 		with_directory(outfile_replaces_only_regular_files),
 		with_directory(outfile_symlink_made_meanwhile_is_not_followed),

@@ -30,6 +30,11 @@ int error_set(int err, const char *format, ...)
 	return err;
 }
 
+void error_clear(void)
+{
+	last.err = 0;
+}
+
 const char *error_reason(int err)
 {
 	if (last.err == err && last.text[0])

@@ -12,6 +12,11 @@
 /* Stores a reason (printf style, no final full stop, cut at 255 bytes) and returns err, which is negative. */
 int error_set(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/*
+ * Forgets the reason of before: called where something begins whose error will be told, or an error of the same number
+ * without a reason would be told with that one.
+ */
+void error_clear(void);
 /* The stored reason if it belongs to err, else strerror(-err). Borrowed until the next error_set(). */
 const char *error_reason(int err);
 

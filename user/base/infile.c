@@ -7,10 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
+
 #define INFILE_BYTES (128u * 1024)
 
 int infile_open(struct infile *file, const char *path)
 {
+	error_clear();
 	*file = (struct infile){.capacity = INFILE_BYTES};
 	file->data = malloc(file->capacity);
 	if (!file->data)

@@ -6,6 +6,7 @@
  */
 #include "base/outfile.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,6 +24,9 @@
 
 #define OUTFILE_BUFFER_BYTES (64u * 1024)
 #define OUTFILE_TRIES        16
+#define OUTFILE_LOOKED_AT    16384 /* entries of a directory, for files that nobody will finish */
+#define TEMPORARY            ".tracer-%016" PRIx64 ".tmp"
+#define TEMPORARY_BYTES      28
 
 struct outfile {
 	int directory; /* -1: standard output */
@@ -75,6 +80,60 @@ static int check_name(const struct outfile *file)
 	return error_set(-EINVAL, "'%s' is not a regular file", file->path);
 }
 
+/* Whoever writes a temporary file holds its lock: 1 it is ours; 0 somebody who cleans up was quicker. */
+static int lock_temporary(const struct outfile *file)
+{
+	struct stat st;
+
+	if (flock(file->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+		return 0;
+	return fstat(file->fd, &st) || st.st_nlink;
+}
+
+static int is_temporary(const char *name)
+{
+	char again[TEMPORARY_BYTES + 1];
+	uint64_t number;
+
+	if (strlen(name) != TEMPORARY_BYTES || sscanf(name, ".tracer-%16" SCNx64, &number) != 1)
+		return 0;
+	snprintf(again, sizeof(again), TEMPORARY, number);
+	return !strcmp(again, name);
+}
+
+/* Removes a temporary file of ours that no process has open: whoever wrote it was killed. */
+static void remove_abandoned(int directory, const char *name)
+{
+	struct stat st, now;
+	int fd;
+
+	if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode) ||
+	    st.st_uid != geteuid() || st.st_nlink != 1)
+		return;
+	fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	if (!fstat(fd, &now) && now.st_dev == st.st_dev && now.st_ino == st.st_ino &&
+	    !flock(fd, LOCK_EX | LOCK_NB))
+		unlinkat(directory, name, 0);
+	close(fd);
+}
+
+void outfile_clean(int directory)
+{
+	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	for (int i = 0; stream && i < OUTFILE_LOOKED_AT && (entry = readdir(stream)); i++)
+		if (is_temporary(entry->d_name))
+			remove_abandoned(directory, entry->d_name);
+	if (stream)
+		closedir(stream);
+	else if (fd >= 0)
+		close(fd);
+}
+
 static int create_temporary(struct outfile *file)
 {
 	for (int i = 0; i < OUTFILE_TRIES; i++) {
@@ -83,13 +142,16 @@ static int create_temporary(struct outfile *file)
 		/* Unpredictable, or another user of the directory could take every name first. */
 		if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 			return -errno;
-		snprintf(file->temporary, sizeof(file->temporary), ".tracer-%016" PRIx64 ".tmp", number);
+		snprintf(file->temporary, sizeof(file->temporary), TEMPORARY, number);
 		file->fd = openat(file->directory, file->temporary,
 				  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-		if (file->fd >= 0)
+		if (file->fd >= 0 && lock_temporary(file))
 			return 0;
-		if (errno != EEXIST)
+		if (file->fd >= 0)
+			close(file->fd);
+		else if (errno != EEXIST)
 			break;
+		file->fd = -1;
 	}
 	file->temporary[0] = '\0';
 	return error_set(-errno, "cannot create a file beside '%s': %s", file->path, strerror(errno));
@@ -185,6 +247,7 @@ int outfile_open(struct outfile **out, const char *path)
 	struct outfile *file;
 	int err;
 
+	error_clear();
 	if (!path[0])
 		return error_set(-ENOENT, "empty file name");
 	err = file_new(&file, path);
@@ -196,7 +259,10 @@ int outfile_open(struct outfile **out, const char *path)
 		*out = file;
 		return 0;
 	}
-	return file_begin(out, file, open_directory(file));
+	err = open_directory(file);
+	if (!err)
+		outfile_clean(file->directory);
+	return file_begin(out, file, err);
 }
 
 int outfile_open_at(struct outfile **out, int directory, const char *name, const char *shown)

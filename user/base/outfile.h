@@ -12,7 +12,12 @@
 
 struct outfile;
 
-int outfile_open(struct outfile **out, const char *path); /* 0, -errno */
+int outfile_open(struct outfile **out, const char *path); /* 0, -errno. Calls outfile_clean(). */
+/*
+ * Removes the temporary files that killed processes of our user have left in a directory: those that nobody has locked, as
+ * whoever writes one has. Of a directory that is very large a part is looked at.
+ */
+void outfile_clean(int directory);
 /*
  * The same in a directory that is open already: name has no slash and is borrowed until the end, shown is the path for
  * messages. The directory's descriptor stays the caller's.

@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/targets.h"
 #include "export/json.h"
+#include "probe/calls.h"
 #include "probe/privileges.h"
 #include "python/heap_types.h"
 #include "python/version.h"
@@ -233,7 +234,7 @@ static int heap_print(pid_t pid, const struct heap_choice *choice)
 	if (err)
 		return err;
 	/* Finding the runtime opens the files that the process has mapped; the heap takes less. */
-	err = privileges_drop(0, 0);
+	err = privileges_drop(0, 0) ?: calls_limit(0);
 	if (!err)
 		err = heap_types_read(&runtime, &types);
 	if (!err) {

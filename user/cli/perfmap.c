@@ -14,6 +14,7 @@
 #include "cli/perfmap_status.h"
 #include "cli/signals.h"
 #include "cli/targets.h"
+#include "probe/calls.h"
 #include "probe/privileges.h"
 #include "target/launch.h"
 
@@ -234,7 +235,7 @@ static int run_session(struct run *run)
 		return error_print(err, NULL, "perfmap"), EXIT_FAILED;
 	if (targets_start(run))
 		return run->status ? run->status : EXIT_FAILED;
-	err = privileges_drop(options->install ? 2 : options->output != NULL, 0);
+	err = privileges_drop(options->install ? 2 : options->output != NULL, 0) ?: calls_limit(0);
 	if (err)
 		return error_print(err, NULL, "perfmap"), EXIT_FAILED;
 	run->start_ns = clock_ns(CLOCK_MONOTONIC);

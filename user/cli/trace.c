@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "cli/trace_run.h"
 #include "export/pprof.h"
+#include "probe/calls.h"
 #include "probe/plan_native_process.h"
 #include "probe/plan_target.h"
 #include "probe/privileges.h"
@@ -102,8 +103,10 @@ static int run_confine(const struct run *run)
 	int attaches = run->options.session.watch != ABI_WATCH_NONE || run->options.session.overhead > 0;
 
 	int rights = attaches ? session_attach_rights(run->session) : 0;
+	unsigned int calls = (attaches ? CALLS_ATTACH : 0) | (run->options.session.freeze ? CALLS_FREEZE : 0);
 
-	return session_confine(run->session, rights) ?: privileges_drop(run->output || run->capture, rights);
+	return session_confine(run->session, rights)
+		       ?: privileges_drop(run->output || run->capture, rights) ?: calls_limit(calls);
 }
 
 /* Is there anything under trace, or may there be? A command without Python may start one. */

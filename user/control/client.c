@@ -239,8 +239,10 @@ static int time_check(struct client *client, uint64_t now_ns)
 int client_next(struct client *client, uint64_t now_ns, struct request *request)
 {
 	int idle = client_idle(client);
-	int got = client->saver ? saver_watch(client) : 0;
+	int got;
 
+	error_clear();
+	got = client->saver ? saver_watch(client) : 0;
 	if (!got)
 		got = client_flush(client);
 	if (got || client->saver || answer_owed(client))

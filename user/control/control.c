@@ -31,6 +31,7 @@ int control_new(struct control **out, const struct control_opts *opts)
 {
 	struct control *control = calloc(1, sizeof(*control));
 
+	error_clear();
 	if (!control)
 		return -ENOMEM;
 	control->opts = *opts;

@@ -35,6 +35,10 @@ int perfmap_places_open(struct perfmap_places *places, pid_t pid, pid_t ns_pid, 
 	int target = tmp_dir_open(pid), own = tmp_dir_open(0);
 	int err = target < 0 ? target : own;
 
+	if (target >= 0)
+		outfile_clean(target);
+	if (own >= 0)
+		outfile_clean(own);
 	*places = (struct perfmap_places){.at = {{.directory = -1}, {.directory = -1}},
 					  .target = target < 0 ? -1 : 0,
 					  .uid = uid,
@@ -178,6 +182,7 @@ int perfmap_install(struct perfmap_places *places, const struct perfmap_table *t
 	struct buffer text = {0};
 	int done = 0, err;
 
+	error_clear();
 	if (version == places->version && all_are_there(places))
 		return 0;
 	err = perfmap_text_write(table, text_take, &text);

@@ -92,8 +92,10 @@ int census_take(const struct python_runtime *runtime, const struct census_opts *
 		.baseline = opts->baseline,
 	};
 	struct freeze *freeze = NULL;
-	int err = opts->freeze ? freeze_begin(&freeze, runtime->pid) : 0;
+	int err;
 
+	error_clear();
+	err = opts->freeze ? freeze_begin(&freeze, runtime->pid) : 0;
 	if (err)
 		return err;
 	opts->refresh(opts->context);

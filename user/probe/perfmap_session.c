@@ -163,6 +163,7 @@ int perfmap_session_new(struct perfmap_session **out, const struct perfmap_sessi
 		.ring_bytes = opts->ring_bytes, .record = record_handle, .context = session};
 	int err;
 
+	error_clear();
 	*remedy = NULL;
 	if (!session)
 		return -ENOMEM;
@@ -212,8 +213,10 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 	uint64_t start = clock_ns(CLOCK_MONOTONIC);
 	struct perfmap_process *process;
 	struct perfmap_member *member;
-	int err = perfmaps_add(session->maps, pid, &process);
+	int err;
 
+	error_clear();
+	err = perfmaps_add(session->maps, pid, &process);
 	member = err ? NULL : process->user;
 	/* A command that is started may exec more than once. */
 	if (!err)

@@ -139,8 +139,10 @@ static int known_fill(struct plan_native_cache *cache, int fd, const char *path,
 {
 	struct plan *plan = calloc(1, sizeof(*plan));
 	struct elf_file *file = NULL;
-	int err = plan ? elf_file_open(&file, fd, path, NULL) : -ENOMEM;
+	int err;
 
+	error_clear();
+	err = plan ? elf_file_open(&file, fd, path, NULL) : -ENOMEM;
 	if (err)
 		close(fd);
 	allocs_look(cache, path, file);
@@ -198,6 +200,7 @@ int plan_native_map(pid_t pid, const struct process_map *map, struct plan_native
 	int fd, err = 0;
 	size_t at;
 
+	error_clear();
 	if (!map->inode || !map->executable)
 		return 0;
 	fd = process_map_open(pid, map);

@@ -106,6 +106,7 @@ int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_cach
 {
 	int err;
 
+	error_clear();
 	*out = (struct plan_target){0};
 	err = python_plan(pid, opts, caches->python, out);
 	if (!opts->layers && opts->native.alloc_count)

@@ -120,6 +120,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	};
 	int err;
 
+	error_clear();
 	*remedy = NULL;
 	if (!session)
 		return -ENOMEM;

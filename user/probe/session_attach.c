@@ -421,6 +421,7 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	struct member *member;
 	int err = 0;
 
+	error_clear();
 	/* What is in the ring buffer is of the time before, of another program perhaps. */
 	session_pull(session);
 	/* In what is drained by that it may have called the next program, which is a newborn, too. */

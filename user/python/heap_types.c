@@ -330,6 +330,7 @@ int heap_types_read(const struct python_runtime *runtime, struct heap_types *out
 	struct census census = {.runtime = runtime, .offsets = &runtime->offsets->heap, .out = &types};
 	int err = -ENOMEM;
 
+	error_clear();
 	census.no_types = calloc(NO_TYPES, sizeof(*census.no_types));
 	data_find(&census);
 	if (census.no_types)

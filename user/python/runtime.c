@@ -335,8 +335,10 @@ out:
 int python_process_find(pid_t pid, struct runtime_files *files, struct process_info *info,
 			struct python_runtime *out)
 {
-	int err = process_info_read(pid, info);
+	int err;
 
+	error_clear();
+	err = process_info_read(pid, info);
 	if (err)
 		return err;
 	if (info->tgid != pid)

@@ -97,6 +97,7 @@ static int frames_try(struct symbols *symbols, struct file *file, uint64_t vaddr
 int ask_frames(struct symbols *symbols, struct file *file, uint64_t vaddr, const char *symbol,
 	       uint64_t until_ns, struct worker_frame frames[WORKER_FRAMES_MAX])
 {
+	error_clear();
 	/* With the DWARF shared, alone, without DWARF, and without names there is nothing left to ask. */
 	for (int attempt = 0; attempt < 4; attempt++) {
 		uint64_t before_ns = worker_spent_ns(symbols->worker);

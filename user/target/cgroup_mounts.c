@@ -330,6 +330,7 @@ int cgroup_ref_open(struct cgroup_ref *ref, const char *name)
 	char place[PATH_MAX], *below = NULL;
 	int directory, err;
 
+	error_clear();
 	/* As a directory first: /sys/fs/cgroup/x is no cgroup's path within its hierarchy. */
 	directory = name[0] == '/' ? directory_name(name, place, sizeof(place)) : -ENOENT;
 	if (directory && directory != -ENOENT && directory != -ENOTDIR)

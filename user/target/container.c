@@ -334,8 +334,10 @@ int container_list_read(struct container_list *out)
 {
 	struct container_list list = {0};
 	struct monitors monitors = {0};
-	int err = own_look(&list) ?: processes_look(&list, &monitors);
+	int err;
 
+	error_clear();
+	err = own_look(&list) ?: processes_look(&list, &monitors);
 	if (!err)
 		err = container_docker_read(&list, &monitors.docker);
 	if (!err)

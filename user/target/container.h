@@ -72,6 +72,7 @@ struct container_list {
 int container_list_read(struct container_list *out);
 void container_list_free(struct container_list *list);
 
+int container_owner_is(const struct container_owner *a, const struct container_owner *b);
 /* Is a process, whose cgroup file's text is given, in the container? */
 int container_holds(const struct container *container, pid_t pid, const char *cgroup_text);
 /* The innermost container of the list that a process is in; NULL: none. Borrowed from the list. */

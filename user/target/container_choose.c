@@ -254,6 +254,7 @@ int container_choose(const struct container_list *list, const char *text, int wh
 	enum rank best = RANK_PREFIX;
 	int err = 0;
 
+	error_clear();
 	if (wanted_parse(&wanted, text))
 		return error_set(-ENOENT, "this is no name of one: NAME, ID, POD/NAME, "
 					  "NAMESPACE/POD/NAME or pod/POD is");

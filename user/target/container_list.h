@@ -31,7 +31,6 @@ int container_owner_of_process(const struct container_list *list, const struct p
 /* Who can have made a cgroup (of a line, its first path_bytes bytes). Where no mount shows it: root. */
 void container_owner_of_cgroup(const struct container_list *list, const struct cgroup_line *line,
 			       size_t path_bytes, struct container_owner *out);
-int container_owner_is(const struct container_owner *a, const struct container_owner *b);
 /* The inode of its PID namespace; 0: not to be had. */
 uint64_t container_pid_namespace(pid_t pid);
 /* Is a directory that of whom the list reads, and nobody else's to write to? */

@@ -317,6 +317,7 @@ int freeze_begin(struct freeze **out, pid_t pid)
 	struct freeze_word word;
 	int ends[2], err;
 
+	error_clear();
 	if (!freeze)
 		return -ENOMEM;
 	freeze->began_ns = clock_ns(CLOCK_MONOTONIC);

@@ -329,6 +329,7 @@ int launch_start(struct launch **out, char *const argv[], launch_ready_fn ready,
 	struct launch *launch = calloc(1, sizeof(*launch));
 	int report = -1, exec_errno, err;
 
+	error_clear();
 	if (!launch)
 		return -ENOMEM;
 	err = argv[0] ? start_child(launch, argv, &report) : -EINVAL;

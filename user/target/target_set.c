@@ -158,6 +158,12 @@ static int container_resolve(struct target_set *set, struct target_container *co
 
 	if (err)
 		return err == -ENOENT && set->wait ? 0 : err;
+	/* Once it has been found, another user's is not the one that comes back. */
+	if (container->count &&
+	    !container_owner_is(&container->entries[0].owner, &choice.entries[0]->owner)) {
+		free(choice.entries);
+		return error_set(-EEXIST, "a container of another user has taken its name");
+	}
 	if (!choice.exact && !container->count)
 		log_info("container %s: %s", container->text, container_label(choice.entries[0], label));
 	err = container_take(container, list, &choice);
@@ -327,6 +333,7 @@ int target_set_list(struct target_set *set, pid_t **pids, size_t *count)
 	pid_t *list;
 	int err;
 
+	error_clear();
 	if (set->pid_count && !set->container_count)
 		return plain_pids(set, pids, count);
 	err = target_set_is_waiting(set) ? containers_resolve(set, &what) : 0;

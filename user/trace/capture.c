@@ -140,6 +140,7 @@ int capture_read(const char *path, capture_record_fn record, void *context, size
 	struct window window = {.fd = own ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO};
 	int err = -ENOMEM;
 
+	error_clear();
 	*records = 0;
 	if (window.fd < 0)
 		return -errno;
