@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/account.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "symbols/ask.h"
 #include "symbols/symbols_state.h"

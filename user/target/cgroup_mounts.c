@@ -133,7 +133,8 @@ static uint64_t directory_id(int fd)
 }
 
 /* cgroup_directory() below the mounts of rows, which are taken apart. */
-static char *directory_below(char *rows, const struct cgroup_line *line, size_t path_bytes, size_t *mount_bytes)
+static char *directory_below(char *rows, const struct cgroup_line *line, size_t path_bytes,
+			     size_t *mount_bytes)
 {
 	char *row, *place = NULL;
 	struct mount mount;

@@ -56,10 +56,10 @@ struct container {
 struct container_list {
 	struct container *entries;
 	size_t count, room;
-	char remark[256];               /* what could not be looked into, "" if nothing */
-	struct container_owner reading; /* whose state is being read: root's at first */
-	struct buffer mounts;           /* of the cgroup file systems, while it is read */
-	char own[CGROUP_ID_SIZE];       /* the container that we are in, "" for none */
+	char remark[256];                /* what could not be looked into, "" if nothing */
+	struct container_owner reading;  /* whose state is being read: root's at first */
+	struct buffer mounts;            /* of the cgroup file systems, while it is read */
+	char own[CGROUP_ID_SIZE];        /* the container that we are in, "" for none */
 	size_t share_bytes, state_bytes; /* of state that was read: of one runtime's, and in all */
 	size_t state_refused;            /* files of it that were left out */
 	size_t indexed;                  /* entries of Podman's indexes */
