@@ -211,13 +211,16 @@ static __always_inline void pool_head(struct heap_walk *walk, __u64 pool)
 	walk->inverse = (1u << INVERSE_SHIFT) / (szidx + 1) + 1;
 }
 
-/* Takes the blocks of the pool's free list out of RECORD(walk). */
+/*
+ * Takes the blocks of the pool's free list out of RECORD(walk). What lies behind the last block's link may never have been touched:
+ * a page that is not there, and cannot be copied.
+ */
 static __always_inline void pool_links(struct heap_turn *turn, __u64 pool)
 {
 	struct heap_walk *walk = turn->walk;
-	__u32 bytes = walk->heap.pool_bytes;
+	__u32 bytes = walk->heap.pool_header_size + (walk->carved - 1) * walk->block_bytes + sizeof(__u64);
 
-	if (bytes > POOL_BYTES_MAX)
+	if (!walk->carved || bytes > POOL_BYTES_MAX)
 		bytes = POOL_BYTES_MAX;
 	walk->steps += bytes / 64 * STEPS_LINE;
 	if (bpf_probe_read_user(turn->copy->words, bytes, (void *)pool))

@@ -59,7 +59,7 @@ def test_forged(start, trace, python, kind, moment):
 @pytest.mark.versions("3.13")
 @pytest.mark.parametrize("kind", ("all", "endless"))
 def test_interpreters(start, trace, python, kind):
-    target = start(python, "interpreters.py", 25, kind)
+    target = start(python, "many_interpreters.py", 25, kind)
     run = trace("-p", target.pid, "--top", "0")
     target.step()
     # What CPython makes of an endless list is its affair: it does not end by itself.

@@ -87,11 +87,13 @@ def test_doctor(run_tracer):
 
 def test_doctor_tells_how_far_it_came(tracer):
     """Where the programs cannot be loaded, nothing behind that is said to work."""
-    done = subprocess.run(["prlimit", "--nofile=20", tracer, "doctor"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
-    assert done.returncode == 1 and done.stderr == ""
-    assert re.findall(r"^  (yes|NO) +(?:programs load|a probe is placed|its events come)", done.stdout, re.M) == ["NO"] * 3
-    last = done.stdout.splitlines()[-1]
-    assert last.startswith("A session cannot run here: ") and "Too many open files" in last and "ulimit -n" in last
+    for limit in range(16, 32):
+        command = ["prlimit", "--nofile=%d" % limit, tracer, "doctor"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 1 and done.stderr == ""
+        assert re.findall(r"^  (yes|NO) +(?:programs load|a probe is placed|its events come)", done.stdout, re.M) == ["NO"] * 3
+        last = done.stdout.splitlines()[-1]
+        assert last.startswith("A session cannot run here: ") and "Too many open files" in last and "ulimit -n" in last, (limit, last)
 
 
 # --- dry run -------------------------------------------------------------------------------------------------------

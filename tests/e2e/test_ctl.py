@@ -123,9 +123,11 @@ def test_clear_and_peak(start, trace, ctl, run_tracer, tmp_path, python):
 
 
 def command_of(run):
-    """The process id of the command that a tracer started."""
+    """The process id of the command that a tracer started: its other children are itself."""
+    own = os.readlink("/proc/%d/exe" % run.pid)
     with open("/proc/%d/task/%d/children" % (run.pid, run.pid)) as children:
-        return int(children.read().split()[0])
+        (pid,) = (pid for pid in children.read().split() if os.readlink("/proc/%s/exe" % pid) != own)
+    return int(pid)
 
 
 @pytest.mark.versions("3.9", "3.11", "3.12", "3.13")
@@ -247,13 +249,14 @@ def test_client_that_leaves(start, trace, ctl, any_python):
 
     def children():
         with open("/proc/%d/task/%d/children" % (run.pid, run.pid)) as file:
-            return file.read().split()
+            return set(file.read().split())
 
+    others = children()
     with connection(run) as client:
         socket.send_fds(client, [b'{"request": "snapshot"}\n'], [writer])
-        wait_until(children, "it is being written")
+        wait_until(lambda: children() - others, "it is being written")
         assert ctl(target.pid, "status")[0]["is_tracing"]
-    wait_until(lambda: not children(), "its writer has ended")
+    wait_until(lambda: children() == others, "its writer has ended")
     os.close(reader)
     os.close(writer)
     assert ctl(target.pid, "status")[0]["is_tracing"]

@@ -8,10 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "probe/kernel_words.h"
+
+#define LOAD_FILES 128u /* with so many descriptors all programs and maps are loaded */
 
 /*
  * The ring buffer as the kernel maps it (Documentation/bpf/ringbuf.rst): a page with our position, then a page with the
@@ -54,6 +57,14 @@ static int ring_map(struct stream *stream, int fd)
 	return 0;
 }
 
+/* Where libbpf is short of descriptors it may take that for a feature that the kernel lacks, and give another reason. */
+static int load_error(int err)
+{
+	struct rlimit limit;
+
+	return err == -EINVAL && !getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < LOAD_FILES ? -EMFILE : err;
+}
+
 int stream_open(struct stream **out, struct bpf_object_skeleton *skeleton, size_t ring_bytes,
 		stream_record_fn record, void *context)
 {
@@ -68,7 +79,7 @@ int stream_open(struct stream **out, struct bpf_object_skeleton *skeleton, size_
 	if (ring_bytes)
 		bpf_map__set_max_entries(events, ring_bytes);
 	kernel_words_begin(&words);
-	err = bpf_object__load_skeleton(skeleton);
+	err = load_error(bpf_object__load_skeleton(skeleton));
 	kernel_words_end();
 	if (err) {
 		error_set(err, "the kernel refused the BPF programs (%s%s%s)", strerror(-err),

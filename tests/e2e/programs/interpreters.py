@@ -1,44 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Sub-interpreters, each on a thread of its own; from 3.12 on with a GIL and a heap of its own. usage: interpreters.py [COUNT [ROUNDS]]
+
+Prints "ready", waits for a line, works (interpreters_work.py), prints what is live there as golden.py does, waits again and
+ends.
 """
-CPython 3.12 and later with so many interpreters (argv 1), each with a heap of its own. argv 2, "endless": the last one of their
-list leads to the first.
-"""
-import ctypes
+import gc
+import os
 import sys
+import threading
 
 try:
     import _interpreters as interpreters
 except ImportError:
     import _xxsubinterpreters as interpreters
 
-
-def states():
-    api = ctypes.pythonapi
-    for function in (api.PyInterpreterState_Head, api.PyInterpreterState_Next):
-        function.restype = ctypes.c_void_p
-    api.PyInterpreterState_Next.argtypes = [ctypes.c_void_p]
-    found = [api.PyInterpreterState_Head()]
-    while found[-1]:
-        found.append(api.PyInterpreterState_Next(found[-1]))
-    return found
+gc.disable()
+count = int(sys.argv[1]) if len(sys.argv) > 1 else 4
+rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
+work = os.path.join(os.path.dirname(os.path.abspath(__file__)), "interpreters_work.py")
+with open(work) as file:
+    script = "rounds = %d\nexec(compile(%r, %r, 'exec'))" % (rounds, file.read(), work)
+others = [interpreters.create() for _ in range(count)]
 
 
-def word(address):
-    return ctypes.c_uint64.from_address(address)
+def run(code):
+    threads = [threading.Thread(target=interpreters.run_string, args=(other, code)) for other in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
-def main():
-    kept = [interpreters.create() for _ in range(int(sys.argv[1]))]
-    found = states()
-    assert len(found) == len(kept) + 2
-    pairs = list(zip(found, found[1:]))
-    link = next(at for at in range(0, 1 << 16, 8) if all(word(this + at).value == (following or 0) for this, following in pairs))
-    finish = ctypes.pythonapi.Py_FinalizeEx
-    print("ready", flush=True)
-    sys.stdin.readline()
-    if sys.argv[2] == "endless":
-        word(found[-2] + link).value = found[0]
-    finish()
-
-
-main()
+run(script)
+run("fill()")  # what comes of running it the first time
+run("clear()")
+os.write(1, b"ready\n")
+os.read(0, 100)
+run("fill()")
+live = {
+    "B": [count * rounds * sys.getsizeof(bytes(700)), count * rounds],
+    "E": [count * rounds * sys.getsizeof(100 * "x"), count * rounds],
+    "D": [0, 0],
+}
+os.write(1, ("%s\n" % live).replace("'", '"').encode())
+os.read(0, 100)
+for other in others:
+    interpreters.destroy(other)
