@@ -49,7 +49,7 @@ static const uint16_t allowed[] = {
 	SYS_getresuid, SYS_getresgid, SYS_sched_yield, SYS_sched_getaffinity, SYS_sched_setaffinity,
 	SYS_getcpu, SYS_getrandom, SYS_uname, SYS_sysinfo, SYS_prlimit64, SYS_getrlimit, SYS_setrlimit,
 	SYS_getrusage, SYS_times, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn,
-	SYS_rt_sigtimedwait, SYS_rt_sigsuspend, SYS_sigaltstack, SYS_kill, SYS_tgkill, SYS_tkill,
+	SYS_rt_sigtimedwait, SYS_rt_sigpending, SYS_rt_sigsuspend, SYS_sigaltstack, SYS_kill, SYS_tgkill, SYS_tkill,
 	SYS_pidfd_open, SYS_pidfd_send_signal, SYS_wait4, SYS_waitid, SYS_fork, SYS_vfork, SYS_futex,
 	SYS_set_robust_list, SYS_get_robust_list, SYS_rseq, SYS_set_tid_address, SYS_membarrier,
 	SYS_arch_prctl, SYS_prctl, SYS_seccomp, SYS_capget, SYS_capset, SYS_setsid, SYS_exit,
