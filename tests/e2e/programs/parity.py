@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A mixed workload whose live blocks two tracers are to agree on. usage: parity.py THREADS OUT [OBJECTS]; OUT "-": standard output
 
-Ends at one and the same point in every run, by os._exit(). When tracemalloc traces, what it holds at that point for
+What is live as the interpreter begins to shut down is the same in every run. When tracemalloc traces, what it holds then for
 the program's own files goes to OUT as JSON: [{"filename", "lineno", "size", "count"}…].
 
 What the two cannot agree on: CPython keeps dead floats, tuples, lists, dicts and frames on free lists and hands their
@@ -12,7 +12,6 @@ and size that another line makes and drops: kept tuples have sizes that no call 
 floats are not made at all. The cyclic collector, which would run at other moments under tracemalloc, is off.
 """
 import gc
-import os
 import sys
 import threading
 import tracemalloc
@@ -107,6 +106,5 @@ if tracemalloc.is_tracing():
         frame = entry.traceback[0]
         if frame.filename in own:
             rows.append({"filename": frame.filename, "lineno": frame.lineno, "size": entry.size, "count": entry.count})
-    with open(1 if out == "-" else out, "w") as file:
+    with open(1 if out == "-" else out, "w", closefd=out != "-") as file:
         json.dump(rows, file)
-os._exit(0)
