@@ -105,7 +105,7 @@ def test_too_little_memory(tracer, target):
 
 @pytest.mark.parametrize("prefix, why, remedy", (
     ((*REFUSE, "perf_event_open", "EPERM"), "a seccomp filter refuses it", "seccomp=unconfined"),
-    (("prlimit", "--nofile=64"), "file descriptors", "ulimit -n"),
+    (("prlimit", "--nofile=52"), "a file descriptor each", "ulimit -n"),
 ), ids=("seccomp", "descriptors"))
 def test_no_perf_uprobe(tracer, target, prefix, why, remedy):
     line = error_line(run(*prefix, tracer, "--no-follow", "--backend", "perf", "-p", target.pid), 1)
