@@ -28,9 +28,12 @@ static int return_probe_take(char **arguments)
 {
 	static const char word[] = "return-probe";
 	size_t bytes = *arguments ? strlen(*arguments) : 0;
-	char *at = *arguments + bytes - (sizeof(word) - 1);
+	char *at;
 
-	if (bytes < sizeof(word) - 1 || strcmp(at, word))
+	if (bytes < sizeof(word) - 1)
+		return 0;
+	at = *arguments + bytes - (sizeof(word) - 1);
+	if (strcmp(at, word) != 0)
 		return 0;
 	if (at == *arguments)
 		*arguments = NULL;

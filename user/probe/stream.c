@@ -62,7 +62,8 @@ static int load_error(int err)
 {
 	struct rlimit limit;
 
-	return err == -EINVAL && !getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < LOAD_FILES ? -EMFILE : err;
+	return err == -EINVAL && !getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < LOAD_FILES ? -EMFILE
+												  : err;
 }
 
 int stream_open(struct stream **out, struct bpf_object_skeleton *skeleton, size_t ring_bytes,
