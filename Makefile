@@ -110,14 +110,17 @@ $(OUT)/tests/%: tests/unit/%.c $(OUT)/libtracer.a
 
 # A library of its own: with clang, the sanitizers and the coverage feedback that steers the fuzzer.
 FUZZ_LIB := build/fuzz/lib
+$(FUZZ_LIB)/made: $(SOURCES)
+	$(Q)$(MAKE) --no-print-directory CC=clang SAN=1 OUT=$(FUZZ_LIB) CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' \
+		$(FUZZ_LIB)/libtracer.a >/dev/null
+	$(Q)touch $@
+
 # Of functions that are there twice a fuzz target's own is taken: fuzz_session puts a world in the place of the kernel.
 $(OUT)/fuzz/fuzz_session: tests/fuzz/session_world.c
-$(OUT)/fuzz/%: tests/fuzz/%.c $(SOURCES)
+$(OUT)/fuzz/%: tests/fuzz/%.c $(FUZZ_LIB)/made
 	@mkdir -p $(@D)
-	$(call say,FUZZ,$@)$(MAKE) --no-print-directory CC=clang SAN=1 OUT=$(FUZZ_LIB) \
-		CFLAGS='-O1 -g -fsanitize=fuzzer-no-link' $(FUZZ_LIB)/libtracer.a >/dev/null && \
-		clang $(CFLAGS_ALL) -Itests/fuzz -I$(FUZZ_LIB)/gen -fsanitize=fuzzer $(SANITIZE) -Wl,-z,muldefs -o $@ \
-		$(filter tests/fuzz/%,$^) $(FUZZ_LIB)/libtracer.a $(LIBS)
+	$(call say,FUZZ,$@)clang $(CFLAGS_ALL) -Itests/fuzz -I$(FUZZ_LIB)/gen -fsanitize=fuzzer $(SANITIZE) -Wl,-z,muldefs \
+		-o $@ $(filter tests/fuzz/%,$^) $(FUZZ_LIB)/libtracer.a $(LIBS)
 
 # The process of fuzz_image: no libc, and nothing of it where another program's image would lie.
 $(OUT)/fuzz/image_process: tests/fuzz/image_process.c tests/fuzz/image_process.h

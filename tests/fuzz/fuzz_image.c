@@ -518,7 +518,7 @@ static void named(struct input *input)
 	must(!symbols_new(&symbols), "symbols");
 	if (!modules_new(&modules, symbols, process)) {
 		for (int i = 0; i < ASKED; i++) {
-			int count = symbols_resolve(symbols, modules, address_take(input), frames,
+			int count = symbols_resolve(symbols, modules, address_take(input), NULL, frames,
 						    SYMBOLS_FRAMES_MAX);
 
 			for (int k = 0; k < count; k++)

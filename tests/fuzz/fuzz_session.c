@@ -136,7 +136,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		session_drain(session);
 	}
 	members_check(session);
-	session_stop(session);
+	session_stop(session, 1);
 	session_free(session);
 	world_end();
 	return 0;

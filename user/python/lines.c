@@ -53,11 +53,12 @@ struct range {
 
 static int pair_next(const struct lines_table *table, const struct lines_mark *from, struct range *out)
 {
-	const uint8_t *pair = table->data + from->at;
+	const uint8_t *pair;
 	int8_t delta;
 
 	if (table->bytes - from->at < 2)
 		return 0;
+	pair = table->data + from->at;
 	delta = (int8_t)pair[1];
 	out->next = (struct lines_mark){from->address + pair[0], from->line + delta, from->at + 2};
 	if (table->format == LINES_LNOTAB) {
