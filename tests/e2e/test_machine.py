@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from harness import TIMEOUT, environment, error_line, memory_cgroup, program
+from harness import TIMEOUT, environment, error_line, memory_cgroup, program, text_differs, wait_until
 
 REFUSE = (sys.executable, program("refuse.py"))
 
@@ -29,7 +29,10 @@ def covered(*folders):
 
 @pytest.fixture
 def target(start, any_python):
-    return start(any_python, "golden.py")
+    """A program without a probe: those of the tests before may be on their way out still, which the tracer tells of."""
+    one = start(any_python, "golden.py")
+    wait_until(lambda: text_differs(one.pid) == 0, "no probe is in its code")
+    return one
 
 
 @pytest.fixture(params=("trace", "doctor"))
