@@ -212,7 +212,7 @@ class Soak:
             self.crowd.end()
             for target in self.survivors:
                 target.kill()
-        print("soak: %(sessions)d sessions, %(wrong)d wrong" % collections.Counter(self.counts, wrong=self.counts["wrong"]))
+        print("soak: %(sessions)d sessions, %(wrong)d wrong" % self.counts)
         return 1 if self.counts["wrong"] or not self.counts["sessions"] else 0
 
 
