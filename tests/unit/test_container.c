@@ -444,6 +444,18 @@ static const struct container running[] = {
 	{.id = "d2", .name = "fe0b", .init_pid = 1},
 };
 
+/* Is one chosen, as is expected? Then choice.entries is the caller's to free(). */
+static int chosen(const struct container_list *list, const char *text, int expected,
+		  struct container_choice *choice)
+{
+	int err = container_choose(list, text, 0, choice);
+
+	if (err != expected)
+		print_message("%s: %d (%s)\n", text, err, error_reason(err));
+	assert_int_equal(err, expected);
+	return !err;
+}
+
 static void choices(void **state)
 {
 	static const struct {
@@ -489,12 +501,7 @@ static void choices(void **state)
 	(void)state;
 	memcpy(entries, running, sizeof(entries));
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		int err = container_choose(&list, cases[i].text, 0, &choice);
-
-		if (err != cases[i].err)
-			print_message("%s: %d (%s)\n", cases[i].text, err, error_reason(err));
-		assert_int_equal(err, cases[i].err);
-		if (err)
+		if (!chosen(&list, cases[i].text, cases[i].err, &choice))
 			continue;
 		assert_int_equal(choice.count, cases[i].count);
 		assert_ptr_equal(choice.entries[0], &entries[cases[i].first]);
@@ -544,12 +551,7 @@ static void owners(void **state)
 	(void)state;
 	memcpy(entries, said, sizeof(said));
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		int err = container_choose(&list, cases[i].text, 0, &choice);
-
-		if (err != cases[i].err)
-			print_message("%s: %d (%s)\n", cases[i].text, err, error_reason(err));
-		assert_int_equal(err, cases[i].err);
-		if (err)
+		if (!chosen(&list, cases[i].text, cases[i].err, &choice))
 			continue;
 		assert_ptr_equal(choice.entries[0], &entries[cases[i].first]);
 		free(choice.entries);

@@ -304,13 +304,11 @@ static void test_gone(void **state)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-/* Who froze it is killed: the kernel lets it run. */
-static void test_killed_while_frozen(void **state)
+/* A process that has frozen the target, and waits. */
+static pid_t stopper_start(pid_t pid)
 {
-	pid_t pid = target_start(THREADS, 0), stopper;
+	pid_t stopper = fork();
 
-	(void)state;
-	stopper = fork();
 	if (!stopper) {
 		struct freeze *freeze;
 
@@ -322,6 +320,15 @@ static void test_killed_while_frozen(void **state)
 		nap(1000000);
 	assert_int_equal(atomic_load(&shared->stopper), 1);
 	assert_true(stands());
+	return stopper;
+}
+
+/* Who froze it is killed: the kernel lets it run. */
+static void test_killed_while_frozen(void **state)
+{
+	pid_t pid = target_start(THREADS, 0), stopper = stopper_start(pid);
+
+	(void)state;
 	assert_int_equal(kill(stopper, SIGKILL), 0);
 	assert_int_equal(waitpid(stopper, NULL, 0), stopper);
 	wait_running(0, THREADS);
@@ -331,21 +338,9 @@ static void test_killed_while_frozen(void **state)
 /* Who froze it is stopped, as by Ctrl-Z: the target is not. */
 static void test_stopped_while_frozen(void **state)
 {
-	pid_t pid = target_start(THREADS, 0), stopper;
+	pid_t pid = target_start(THREADS, 0), stopper = stopper_start(pid);
 
 	(void)state;
-	stopper = fork();
-	if (!stopper) {
-		struct freeze *freeze;
-
-		atomic_store(&shared->stopper, freeze_begin(&freeze, pid) ? -1 : 1);
-		for (;;)
-			pause();
-	}
-	while (!atomic_load(&shared->stopper))
-		nap(1000000);
-	assert_int_equal(atomic_load(&shared->stopper), 1);
-	assert_true(stands());
 	assert_int_equal(kill(stopper, SIGSTOP), 0);
 	wait_running(0, THREADS);
 	assert_int_equal(kill(stopper, SIGKILL), 0);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/bpf.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -69,21 +67,6 @@ static int is_probed(void)
 	return *(volatile uint8_t *)(uintptr_t)place != NOP;
 }
 
-static int program_load(enum links_kind kind)
-{
-	const struct bpf_insn insns[] = {
-		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
-		{.code = BPF_JMP | BPF_EXIT},
-	};
-	struct bpf_prog_load_opts opts = {
-		.sz = sizeof(opts),
-		.expected_attach_type = (enum bpf_attach_type)links_attach_type(kind),
-	};
-
-	return bpf_prog_load(BPF_PROG_TYPE_KPROBE, "links_test", "GPL", insns,
-			     sizeof(insns) / sizeof(insns[0]), &opts);
-}
-
 /* Has place() of a process probed. 0, -errno. */
 static int place_probe(struct links_holder *holder, pid_t pid, uint32_t *group)
 {
@@ -95,7 +78,7 @@ static int place_probe(struct links_holder *holder, pid_t pid, uint32_t *group)
 
 	wanted.offsets = &offset;
 	wanted.cookies = &cookie;
-	wanted.program = program_load(LINKS_ENTRY);
+	wanted.program = link_trial_program(LINKS_ENTRY);
 	wanted.file = open(path, O_RDONLY | O_CLOEXEC);
 	if (!err)
 		err = links_holder_add(holder, &wanted, group, &made);

@@ -534,15 +534,33 @@ static void test_clear(void **state)
 	expect(trace, 1, 2, 0, 0);
 }
 
+static void text_write(const struct snapshot *snapshot, FILE *out)
+{
+	const struct report_opts opts = {.by = GROUP_LINENO};
+
+	assert_int_equal(report_text(snapshot, &opts, out), 0);
+}
+
+/* What is written of a snapshot; the caller's to free(). */
+static char *text_of(const struct snapshot *snapshot, void (*write)(const struct snapshot *, FILE *))
+{
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+
+	assert_non_null(out);
+	write(snapshot, out);
+	fclose(out);
+	return text;
+}
+
 /* The end comes some time after the last reading, or before any: the report says so. */
 static void test_unread(void **state)
 {
 	struct trace *trace = *state;
 	struct event_process end = {.header = header_of(EVENT_EXIT, sizeof(end))};
-	struct report_opts opts = {.by = GROUP_LINENO};
 	struct snapshot *snapshot;
-	char *text = NULL;
-	size_t size;
+	char *text;
 
 	put(trace, 1);
 	reading(trace, 2, LIVE(1));
@@ -550,10 +568,7 @@ static void test_unread(void **state)
 	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
 	assert_int_equal(trace_snapshot(trace, 0, 1, &snapshot), 0);
 	assert_int_equal(snapshot->meta.unread_ns, S / 200);
-	FILE *out = open_memstream(&text, &size);
-	assert_non_null(out);
-	assert_int_equal(report_text(snapshot, &opts, out), 0);
-	fclose(out);
+	text = text_of(snapshot, text_write);
 	assert_non_null(
 		strstr(text, "  the heap was last read 5.0 ms before: small blocks that died since "));
 	assert_non_null(
@@ -636,10 +651,8 @@ static void test_cut_said(void **state)
 {
 	struct trace *trace = *state;
 	struct event_process end = {.header = header_of(EVENT_EXIT, sizeof(end))};
-	struct report_opts opts = {.by = GROUP_LINENO};
 	struct snapshot *snapshot;
-	char *text = NULL;
-	size_t size;
+	char *text;
 
 	put(trace, 1);
 	reading(trace, 2, LIVE(1));
@@ -648,17 +661,11 @@ static void test_cut_said(void **state)
 	end.header.time_ns = 4 * S;
 	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
 	assert_int_equal(trace_snapshot(trace, 0, 1, &snapshot), 0);
-	FILE *out = open_memstream(&text, &size);
-	assert_non_null(out);
-	assert_int_equal(report_text(snapshot, &opts, out), 0);
-	fclose(out);
+	text = text_of(snapshot, text_write);
 	assert_non_null(strstr(text, "  of the heap's arenas 1 were read at the end, at most 17 were not: "));
 	assert_non_null(strstr(text, "  the heap was last read 2000.0 ms before: small blocks "));
 	free(text);
-	out = open_memstream(&text, &size);
-	assert_non_null(out);
-	report_json_meta(snapshot, out);
-	fclose(out);
+	text = text_of(snapshot, report_json_meta);
 	assert_non_null(strstr(text, "\"ending\": {\"pieces\": 1, \"steps\": 1234, "));
 	assert_non_null(strstr(text, "\"arenas_unread\": 17, \"whole\": false}"));
 	free(text);

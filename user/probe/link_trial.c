@@ -19,8 +19,7 @@ __attribute__((naked, noinline, used)) static void trial_place(void)
 	asm volatile("nop; ret");
 }
 
-/* A program that returns 0, loaded for links of this kind; a descriptor, or -errno. */
-static int program_load(enum links_kind kind)
+int link_trial_program(enum links_kind kind)
 {
 	const struct bpf_insn insns[] = {
 		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
@@ -46,7 +45,7 @@ static int link_try(void *context)
 
 	if (link)
 		return link;
-	link = program = program_load(*kind);
+	link = program = link_trial_program(*kind);
 	if (program >= 0)
 		link = links_multi_create(program, *kind, path, getpid(), &offset, &cookie, 1);
 	return link == -EPERM || link == -EACCES ? link : link >= 0;

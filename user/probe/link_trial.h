@@ -12,6 +12,8 @@
  * uprobe.session. 1: the kernel can; 0: it cannot; -EPERM, -EACCES: we may not ask; -errno.
  */
 int link_trial(enum links_kind kind);
+/* A program that returns 0, loaded for links of this kind: a descriptor, the caller's to close; -errno. */
+int link_trial_program(enum links_kind kind);
 
 /*
  * Does a thread get task storage of so many bytes? (From 6.19 on it may be refused for its size, and on a processor without
