@@ -9,7 +9,7 @@ import time
 import replay
 import vm
 
-LIMIT = 1500  # seconds for one boot
+LIMIT = 3000  # seconds for one boot: emulated, on a busy machine
 CAPTURE, REPLAY = "capture and replay", "replay on the host"
 
 

@@ -14,7 +14,7 @@ from guest import Absent, Reboot, command_line
 PREEMPT = "/sys/kernel/debug/sched/preempt"
 THREADS, ROUNDS = 8, 1000
 RUNS = 5  # of the target in a session: a block that a run gets wrong stays wrong
-LIMIT = 600
+LIMIT = 900
 
 
 def choose_preemption(model):

@@ -10,7 +10,7 @@ from guest import check
 STEPS = 4  # of native.c
 BRIEFS = 10
 SLEEPERS = 10  # of so many processes the tracer tells when it has attached to all
-LIMIT = 300
+LIMIT = 600
 
 
 def marks(live):
