@@ -195,6 +195,19 @@ def test_names(start, perfmap, python, tmp_path):
 
 
 @pytest.mark.versions("3.13")
+def test_nothing_seen(start, perfmap, python):
+    """An empty map of a program that has written entries is an error: it reads like one of a program that wrote none."""
+    api = Api(start, python)
+    run = perfmap("-p", api.pid, "--buffer", "4K")
+    os.mkdir(map_of(api.pid))  # no file, from which the entry could be had
+    assert api.call("write", "1000", "10", (b"x" * 4096).hex()) == -1  # its name alone is as large as the buffer
+    os.rmdir(map_of(api.pid))
+    end(run, status=1)
+    (line,) = [line for line in run.stderr.splitlines() if "lost" in line]
+    assert line == "tracer: perfmap: not one entry was seen: the ring buffer was full (lost: 1); use a larger --buffer"
+
+
+@pytest.mark.versions("3.13")
 def test_a_million_entries_of_eight_threads(start, perfmap, python, tmp_path):
     api = Api(start, python)
     run = perfmap("-p", api.pid, "-o", tmp_path / "map")

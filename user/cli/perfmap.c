@@ -209,7 +209,7 @@ static int targets_start(struct run *run)
 
 static int run_finish(struct run *run)
 {
-	int err = perfmap_session_refresh(run->session), written;
+	int err = perfmap_session_refresh(run->session), written, blind;
 
 	if (err)
 		error_print(err, NULL, "the last events");
@@ -217,7 +217,10 @@ static int run_finish(struct run *run)
 	for (size_t i = 0; run->options.status && i < perfmap_session_count(run->session); i++)
 		perfmap_status_print(perfmap_session_at(run->session, i));
 	perfmap_not_seen_print(run->session);
-	return err || written || fflush(stdout) ? EXIT_FAILED : EXIT_DONE;
+	blind = perfmap_blind_check(run->session);
+	if (blind)
+		error_print(blind, "use a larger --buffer", "perfmap");
+	return err || written || blind || fflush(stdout) ? EXIT_FAILED : EXIT_DONE;
 }
 
 static int run_session(struct run *run)

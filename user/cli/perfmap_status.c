@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/perfmap_status.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -75,6 +76,29 @@ static void member_remarks(const struct perfmap_member *member)
 		log_info("PID %d: its map file was not read: %s", member->pid, member->file_reason);
 }
 
+static int is_blind(const struct perfmap_session *session)
+{
+	for (size_t i = 0; i < perfmap_session_count(session); i++) {
+		const struct perfmap_process *process = perfmap_session_at(session, i)->process;
+
+		if (perfmap_table_count(process->table) || process->expired || process->refused ||
+		    process->missed)
+			return 0;
+	}
+	return 1;
+}
+
+int perfmap_blind_check(const struct perfmap_session *session)
+{
+	__u64 counts[LOSS_COUNT];
+	int err = perfmap_session_loss(session, counts);
+
+	if (err || !counts[LOSS_MAP_ENTRY] || !is_blind(session))
+		return err;
+	return error_set(-ENODATA, "not one entry was seen: the ring buffer was full (lost: %llu)",
+			 counts[LOSS_MAP_ENTRY]);
+}
+
 void perfmap_not_seen_print(const struct perfmap_session *session)
 {
 	__u64 counts[LOSS_COUNT];
@@ -91,7 +115,7 @@ void perfmap_not_seen_print(const struct perfmap_session *session)
 			 let_go);
 	if (perfmap_session_loss(session, counts))
 		return;
-	if (counts[LOSS_MAP_ENTRY])
+	if (counts[LOSS_MAP_ENTRY] && !is_blind(session))
 		log_info("%llu entries were lost: the ring buffer was full; a larger one (--buffer) helps",
 			 counts[LOSS_MAP_ENTRY]);
 	if (counts[LOSS_MAP_CALL] + counts[LOSS_PROCESS])
