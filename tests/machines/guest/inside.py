@@ -20,12 +20,13 @@ import guest  # noqa: E402
 from guest import Absent, Machine, Reboot  # noqa: E402
 import capture  # noqa: E402
 import life  # noqa: E402
+import locked  # noqa: E402
 import mix  # noqa: E402
 import native  # noqa: E402
 import python  # noqa: E402
 import system  # noqa: E402
 
-MODULES = (system, python, native, life, capture, mix)
+MODULES = (system, python, native, life, capture, mix, locked)
 BAD = re.compile(
     r"WARNING|BUG:|Oops|Call Trace|leaking uprobe|\bstall|soft lockup|hung task|"
     r"blocked for more than"
