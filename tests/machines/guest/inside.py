@@ -69,7 +69,7 @@ def run_feature(function, machine):
     """(status, reason) of a feature that is run here."""
     try:
         function(machine)
-        return "yes", ""
+        return "yes", machine.notes.pop("remark", "")
     except Absent as error:
         return "absent", str(error)
     except Reboot as error:
