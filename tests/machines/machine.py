@@ -4,17 +4,24 @@
 A feature may ask for another boot, with a parameter on the kernel's command line.
 """
 import os
+import re
 import time
 
 import replay
 import vm
 
 LIMIT = 3000  # seconds for one boot: emulated, on a busy machine
+FAILURES_MAX = 3  # of an emulated processor, before it is said to be the kernel's
 CAPTURE, REPLAY = "capture and replay", "replay on the host"
 
 
 def say(text):
     print(text, flush=True)
+
+
+def words_pattern(feature):
+    """A feature's name as a kernel's command line can have it."""
+    return re.sub("[ ,=]", ".", feature)
 
 
 def tell(series, record):
@@ -31,6 +38,8 @@ class Machine:
         self.features = {}
         self.boots = []
         self.bad_boot = []
+        self.last = None  # feature that a guest has told of
+        self.failures = 0  # of its processor
         self.why_ended = ""
 
     def boot(self, append, name="boot"):
@@ -42,10 +51,21 @@ class Machine:
                 self.bad_boot += record["bad"]
             elif "feature" in record:
                 self.features[record["feature"]] = record
+                self.last = record["feature"]
                 tell(self.series, record)
         for sent in boot.files():
             self.judge(sent)
-        self.why_ended = self.why_ended or boot.why_ended
+        if vm.processor_failed(boot.paths["console"]) and self.failures < FAILURES_MAX:
+            self.boot_rest(append, name)
+        else:
+            self.why_ended = self.why_ended or boot.why_ended
+
+    def boot_rest(self, append, name):
+        """What a boot whose processor failed has not come to."""
+        self.failures += 1
+        say("%-6s the emulated processor failed (%d): booted again" % (self.series, self.failures))
+        after = "machines.after=" + words_pattern(self.last) if self.last else ""
+        self.boot("%s %s" % (append, after), "%s-%d" % (name, self.failures))
 
     def judge(self, sent):
         """What can be seen on the host alone."""
@@ -67,8 +87,7 @@ class Machine:
         asked = [f for f in self.features.values() if f["status"] == "reboot"]
         again = [(f["reason"], f["feature"]) for f in asked]
         for parameter, name in again:
-            pattern = name.replace(" ", ".").replace(",", ".")  # words of a command line
-            self.boot("%s machines.only=%s" % (parameter, pattern), parameter)
+            self.boot("%s machines.only=%s" % (parameter, words_pattern(name)), parameter)
         if self.status(CAPTURE) == "yes" and self.status(REPLAY) is None:
             self.add(REPLAY, "no", "the capture did not come out of the guest")
         if self.why_ended:
@@ -80,6 +99,7 @@ class Machine:
             "release": self.boots[0] if self.boots else None,
             "accelerator": self.how,
             "seconds": round(time.monotonic() - begin),
+            "processor_failures": self.failures,
             "boot_messages": self.bad_boot,
             "features": self.features,
         }

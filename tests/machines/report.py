@@ -12,6 +12,9 @@ about.
 The machines had {accelerators}.
 """
 EMULATED = "an emulated processor, on which everything takes several times as long"
+PROCESSOR_FAILED = """The emulated processor failed (it double-faulted with flags that no processor has), and the kernel
+was booted again for the rest, this often: %s.
+"""
 MARKS = {"yes": "yes", "absent": "–"}
 # Title, the feature whose attach it is.
 ATTACHES = (
@@ -113,6 +116,9 @@ def text(results):
     parts = [introduction, facts_table(results), table(["feature", *ran], rows)]
     if notes.numbers:
         parts.append(notes.text())
+    failed = ["%s, %d" % (s, r["processor_failures"]) for s, r in ran.items() if r.get("processor_failures")]
+    if failed:
+        parts.append(PROCESSOR_FAILED % "; ".join(failed))
     boots = []
     for series, result in ran.items():
         lines = dict.fromkeys(result["boot_messages"])

@@ -13,6 +13,7 @@ import harness
 import inside
 import kernels
 import life
+import machine
 import packages
 import replay
 import report
@@ -116,6 +117,26 @@ def test_a_feature_without_end(no_strays):
 def test_a_feature_that_dies(no_strays):
     result = inside.run_bounded(lambda machine: os._exit(1), NoMachine(), 60)
     assert (result["status"], result["reason"]) == ("no", "its process died")
+
+
+@pytest.mark.parametrize("flags, failed", (("00010246", False), ("fc224302", True)))
+def test_a_processor_that_failed(tmp_path, flags, failed):
+    """The flags 22 to 31 are 0 in every processor that there is."""
+    console = tmp_path / "console"
+    console.write_text("traps: PANIC: double fault\nRSP: 0018:ff7dc6744176fbd0 EFLAGS: %s\nRAX: 0\n" % flags)
+    assert vm.processor_failed(console) == failed
+
+
+def test_the_rest_of_the_features():
+    """What a guest that is booted again has yet to do."""
+    settings = {"quick": False, "sessions": 1, "unstripped": ""}
+    names = [name for name, _, _ in inside.wanted_features(settings, {})]
+    assert len(set(names)) == len(names) > 30
+    for i, name in enumerate(names):
+        line = {"machines.after": machine.words_pattern(name)}
+        assert [each for each, _, _ in inside.wanted_features(settings, line)] == names[i + 1 :]
+    only = {"machines.only": "doctor,demo"}
+    assert [name for name, _, _ in inside.wanted_features(settings, only)] == ["doctor", "demo"]
 
 
 @pytest.mark.parametrize(

@@ -142,8 +142,16 @@ def port(number):
     return os.fdopen(fd, "w", buffering=1)
 
 
-def wanted(name, only):
-    return not only or any(re.search(pattern, name) for pattern in only)
+def wanted_features(settings, line):
+    """(name, function, seconds) of those that the command line asks for: machines.only=PATTERN,..., machines.after=PATTERN."""
+    only = [pattern for pattern in line.get("machines.only", "").split(",") if pattern]
+    after = line.get("machines.after")
+    for module in MODULES:
+        for name, function in module.features(settings):
+            if not after and (not only or any(re.search(pattern, name) for pattern in only)):
+                yield name, function, getattr(module, "LIMIT", LIMIT)
+            if after and re.fullmatch(after, name):
+                after = None
 
 
 def run_one(name, function, limit, settings, kernel):
@@ -173,17 +181,13 @@ def tell(result, results, log, files):
 
 def main():
     settings = guest.read_settings()
-    only = [p for p in guest.command_line().get("machines.only", "").split(",") if p]
     ports = [port(1), port(2), port(3)]
     os.makedirs(FOLDER, exist_ok=True)
     kernel = KernelLog()
     boot = {"boot": os.uname().release, "bad": bad_messages(kernel.new())}
     print(json.dumps(boot), file=ports[0])
-    for module in MODULES:
-        limit = getattr(module, "LIMIT", LIMIT)
-        for name, function in module.features(settings):
-            if wanted(name, only):
-                tell(run_one(name, function, limit, settings, kernel), *ports)
+    for name, function, limit in wanted_features(settings, guest.command_line()):
+        tell(run_one(name, function, limit, settings, kernel), *ports)
     print(json.dumps({"end": True}), file=ports[0])
     for file in ports:
         file.close()
