@@ -52,16 +52,18 @@ def earlier(series, kernel):
 def run_one(series, found, initrd, how, options):
     """The result of one kernel, which is kept as results/SERIES.json, too."""
     kernel, vmlinuz = found
-    result = earlier(series, kernel) if options.resume else None
-    if result:
+    before = earlier(series, kernel) if options.resume else None
+    if before and not options.only:
         say("%s: as in an earlier run of this tracer" % series)
-        return result
+        return before
     folder = os.path.join(FOLDER, "serial", series)
     if how == "tcg" and series == "6.12":
         how = "tcg-cx16"
     say("%s: %s %s, %s" % (series, kernel.name, kernel.version, how))
     result = Machine(series, kernel, vmlinuz, initrd, how, TRACER, folder).run(options.only)
     result.update(tracer=tracer_identity(), quick=options.quick, only=options.only)
+    if before:
+        result = dict(before, features={**before["features"], **result["features"]})
     with open(os.path.join(FOLDER, "results", series + ".json"), "w") as file:
         json.dump(result, file, indent=1)
     say("%s: %d s" % (series, result["seconds"]))
@@ -128,7 +130,8 @@ def main():
     parser.add_argument("series", nargs="*")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default=[], type=lambda text: text.split(","))
-    parser.add_argument("--resume", action="store_true", help="repeat only what failed or is missing")
+    again = "repeat only kernels on which something failed; with --only, what it names on the others"
+    parser.add_argument("--resume", action="store_true", help=again)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="machines at a time")
     parser.add_argument("--report", help="the table's file (default: build/machines/kernels.md)")
     options = parser.parse_args()
