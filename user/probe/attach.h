@@ -48,12 +48,18 @@ int attach_confine(struct attach *attach, int attaches);
 /* Detaches everything; NULL is legal. */
 void attach_free(struct attach *attach);
 
-/* Makes a process known to the programs; without it its probes do nothing. 0, -errno. */
+/*
+ * Makes a process known to the programs, or what is known of it by this space another; without it its probes do nothing. 0; -ESRCH
+ * it is known by another space: it has called the next program; -errno.
+ */
 int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target *target);
-/* Is it known to the programs? An exec makes it unknown. */
-int attach_is_target(const struct attach *attach, uint32_t tgid);
-/* From here on its probes do nothing: the moment at which its tables stop. */
-void attach_forget(struct attach *attach, uint32_t tgid);
+/* Is it known to the programs, by this space (struct abi_target.space)? An exec makes it unknown, or known by another. */
+int attach_is_target(const struct attach *attach, uint32_t tgid, uint32_t space);
+/*
+ * From here on its probes do nothing: the moment at which its tables stop. The next program of the process may be known
+ * already, of which no record has been drained yet: it has another space, and stays.
+ */
+void attach_forget(struct attach *attach, uint32_t tgid, uint32_t space);
 /* From here on we hear of its children and of its programs, though it is no target. With ABI_WATCH_CHILDREN. 0, -errno. */
 int attach_follow(struct attach *attach, uint32_t tgid);
 /*

@@ -44,8 +44,8 @@ struct plan_target {
 /* What is traced of a process that runs no Python: 1 << enum event_layer for each layer; 0: nothing is. */
 uint32_t plan_target_native_layers(const struct plan_target_opts *opts);
 /*
- * 0, and the caller frees; -ESRCH; -EINVAL a thread and not a process; -ENOENT nothing of what is wanted is there (error_set);
- * others as plan_process().
+ * 0, and the caller frees; -ESRCH it is gone: it has ended, or is about to, whatever else went wrong by that; -EINVAL a thread and
+ * not a process; -ENOENT it runs, and nothing of what is wanted is there (error_set); others as plan_process().
  */
 int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_caches *caches,
 		struct plan_target *out);

@@ -277,7 +277,7 @@ int session_stop(struct session *session, int hurried)
 	/* What the events after the last reading tell of may be dead again: none after it. */
 	session_census(session);
 	for (size_t i = 0; i < session->count; i++)
-		attach_forget(session->attach, session->members[i]->pid);
+		member_forget(session, session->members[i]);
 	/* From here on the probes do nothing. */
 	if (attach_detaches_slowly(session->attach))
 		log_info("this kernel takes the probes out one by one, which goes on for a while after the "
