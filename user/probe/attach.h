@@ -39,7 +39,7 @@ struct attach_opts {
 /* Loads the programs. 0; -EPERM; -errno (error_set tells what the kernel refused). */
 int attach_new(struct attach **out, const struct features *features, const struct attach_opts *opts);
 /*
- * The process that holds the probes (links_holder.h; 0: there is none any more): is it there, with every probe? 0; -ECHILD it was
+ * The process that holds the probes (links_holder.h; 0: there is none any more): is it there, with every probe? 0; -EOWNERDEAD it was
  * killed. What rights it keeps from here on: as privileges_drop(0, attaches). 0, -errno.
  */
 pid_t attach_holder(const struct attach *attach);

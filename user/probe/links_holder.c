@@ -54,7 +54,7 @@ int links_holder_new(struct links_holder **out)
 
 static int holder_gone(void)
 {
-	return error_set(-ECHILD, "the process that holds the probes (" LINKS_HOLDER_NAME ") was killed: no "
+	return error_set(-EOWNERDEAD, "the process that holds the probes (" LINKS_HOLDER_NAME ") was killed: no "
 				  "probe is in place any more");
 }
 

@@ -31,7 +31,7 @@ int links_holder_new(struct links_holder **out);
 /* It ends, and with it all links. wait: returns when the kernel has taken them out. NULL is legal. */
 void links_holder_free(struct links_holder *holder, int wait);
 pid_t links_holder_pid(const struct links_holder *holder);
-/* Is it there? 0; -ECHILD it was killed, and no probe is in place any more. */
+/* Is it there? 0; -EOWNERDEAD it was killed, and no probe is in place any more. */
 int links_holder_check(const struct links_holder *holder);
 /* It keeps the rights that privileges_drop(0, attaches) keeps. 0, -errno. */
 int links_holder_confine(struct links_holder *holder, int attaches);
@@ -49,7 +49,7 @@ struct links_wanted {
 };
 
 /*
- * Makes them, as one group. 0, -errno with its reason; *group and *made (descriptors) are set in any case: what was made before a
+ * Makes them, as one group. 0, -EOWNERDEAD as links_holder_check(), -errno with its reason; *group and *made (descriptors) are set in any case: what was made before a
  * failure is held.
  */
 int links_holder_add(struct links_holder *holder, const struct links_wanted *wanted, uint32_t *group,

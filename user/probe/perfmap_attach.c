@@ -108,6 +108,11 @@ int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
 	return err;
 }
 
+int perfmap_attach_check(const struct perfmap_attach *attach)
+{
+	return links_holder_check(attach->links.holder);
+}
+
 struct stream *perfmap_attach_stream(struct perfmap_attach *attach)
 {
 	return attach->stream;

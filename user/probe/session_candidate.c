@@ -97,6 +97,8 @@ void refuse(struct session *session, pid_t pid, int err)
 {
 	const char *reason = error_reason(err);
 
+	if (err == -EOWNERDEAD) /* the session ends by it, and says so once */
+		return;
 	/* Of whatever appears it is to be expected that some cannot be. */
 	if (session->opts.watch != ABI_WATCH_ALL && session->refused++ < SESSION_TOLD)
 		log_info("PID %d is not traced: %s", (int)pid, reason);

@@ -96,6 +96,7 @@ struct session {
 	int ends; /* epoll, of the members' pidfds */
 	uint32_t next_space;
 	int capture_error;
+	int links_lost; /* it was told that the process that holds the probes is gone */
 	struct seccomp_answer seccomp;
 	struct hit_cost hit_cost;
 	uint64_t loss_ns; /* when the loss counters were last read */
