@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import time
 
 import pytest
@@ -145,6 +146,7 @@ def test_leftovers_are_told_and_go(tracer, tmp_path, own_python):
                 memory.seek(place)
                 memory.write(b"\xcc")
         assert text_differs(target.pid) == 3
+        assert "PID %d: 3 " % target.pid in subprocess.run([tracer, "doctor"], capture_output=True, text=True).stdout
         with Traced(tracer, tmp_path, "-m", "exact", "-p", target.pid) as run:
             assert "PID %d: 3 breakpoints were in its code before" % target.pid in run.stderr
             run.finish()

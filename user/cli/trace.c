@@ -21,7 +21,7 @@
 #define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
 #define POLL_IDLE_MS 20
 #define KEPT_REMEDY  "the file that was there is as it was"
-#define LINKS_REMEDY "the report is as of then; tracer doctor -p PID tells whether a breakpoint was left"
+#define LINKS_REMEDY "the report is as of then; tracer doctor tells whether a breakpoint was left"
 
 int run_plan_show(pid_t pid, const struct plan_target_opts *opts)
 {

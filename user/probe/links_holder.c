@@ -54,8 +54,9 @@ int links_holder_new(struct links_holder **out)
 
 static int holder_gone(void)
 {
-	return error_set(-EOWNERDEAD, "the process that holds the probes (" LINKS_HOLDER_NAME ") was killed: no "
-				  "probe is in place any more");
+	return error_set(-EOWNERDEAD,
+			 "the process that holds the probes (" LINKS_HOLDER_NAME ") was killed: no "
+			 "probe is in place any more");
 }
 
 static int bytes_send(struct links_holder *holder, const void *data, size_t size)

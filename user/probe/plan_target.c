@@ -146,6 +146,19 @@ int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_cach
 	return err;
 }
 
+int plan_target_each(const struct plan_target *target, const struct elf_file *python, plan_target_fn each,
+		     void *context)
+{
+	const struct plan *plan = &target->python;
+	int err = plan->count ? each(context, plan, python) : 0;
+
+	if (!err && plan->memory)
+		err = each(context, plan->memory, plan->memory_file);
+	for (size_t i = 0; i < target->native_count && !err; i++)
+		err = each(context, target->native[i].plan, target->native[i].file);
+	return err;
+}
+
 void plan_target_free(struct plan_target *target)
 {
 	free(target->native);

@@ -50,6 +50,13 @@ uint32_t plan_target_native_layers(const struct plan_target_opts *opts);
 int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_caches *caches,
 		struct plan_target *out);
 void plan_target_free(struct plan_target *target);
+/*
+ * Calls each with every plan and its file, in the order in which they are placed, until it returns other than 0, which is returned.
+ * python: the runtime's file, which may have been taken out of the target.
+ */
+typedef int (*plan_target_fn)(void *context, const struct plan *plan, const struct elf_file *file);
+int plan_target_each(const struct plan_target *target, const struct elf_file *python, plan_target_fn each,
+		     void *context);
 /* On stdout: every site with its file, symbol, offset, instruction and reason, and what is not probed. */
 void plan_target_print(const struct plan_target *target);
 

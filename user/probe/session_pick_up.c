@@ -87,19 +87,25 @@ static int fork_takes(struct session *session, const struct event_process *fork)
 	return 1;
 }
 
+/*
+ * A program or a child begins whose number a member has. The record of that one's end was lost; or it has called this program while
+ * it was attached to, and what is known of the one before is taken for this one's.
+ */
+static void member_supersede(struct session *session, uint32_t tgid, uint32_t type)
+{
+	struct member *member = member_find(session, tgid);
+
+	if (!member)
+		return;
+	member_forget(session, member);
+	member_end(session, member, type);
+}
+
 static void program_appears(struct session *session, const struct event_appear *event)
 {
 	struct candidate *candidate = candidate_find(session, event->header.tgid);
-	struct member *member = member_find(session, event->header.tgid);
 
-	/*
-	 * The record of its exec, or of the end of who had its number, was lost; or it has called this program while it was attached
-	 * to, and what is known of the one before is taken for this one's.
-	 */
-	if (member) {
-		member_forget(session, member);
-		member_end(session, member, EVENT_EXEC);
-	}
+	member_supersede(session, event->header.tgid, EVENT_EXEC);
 	if (!event->layers) {
 		candidate_renew(session, event->header.tgid, event->parent);
 		return;
@@ -142,8 +148,10 @@ static int child_announce(struct session *session, const struct member *parent,
 {
 	struct event_target record = parent->announced;
 	struct member *member;
-	int err = member_new(session, (pid_t)fork->other, &member);
+	int err;
 
+	member_supersede(session, fork->other, EVENT_EXIT);
+	err = member_new(session, (pid_t)fork->other, &member);
 	if (err)
 		return err;
 	err = python_runtime_inherit(&parent->runtime, member->pid, &member->runtime);

@@ -179,9 +179,8 @@ int member_probe(struct session *session, struct member *member, const struct pl
 		 unsigned int groups);
 /* Where the probes of a file lie: in one process, or -1: in the file, for every process that maps it. */
 pid_t probe_scope(struct session *session, const struct member *member, const struct elf_file *file);
-/* Calls each with every plan of a target and its file, in the order in which they are placed, until it returns other than 0. */
-typedef int (*member_plan_fn)(void *context, const struct plan *plan, const struct elf_file *file);
-int member_plans_each(const struct member *member, const struct plan_target *target, member_plan_fn each,
+/* plan_target_each(), of a plan whose runtime the member may have taken over. */
+int member_plans_each(const struct member *member, const struct plan_target *target, plan_target_fn each,
 		      void *context);
 #define MEMBER_WHY 256
 /*
