@@ -119,7 +119,8 @@ int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs);
 int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t pid);
 /*
  * Takes every probe out; records already in the ring buffer stay. attach_free() does it, too. None can be placed any more. Where
- * that takes the kernel long it is not waited for, and goes on after we have ended.
+ * that takes the kernel longer than LINKS_END_MS it is not waited for, and goes on after we have ended: of targets that were
+ * forgotten (attach_forget()) no record comes any more in any case.
  */
 void attach_detach(struct attach *attach);
 /* Is it so? The kernel needs a tenth of a second for each perf-event uprobe, and tens of ms for each link. */

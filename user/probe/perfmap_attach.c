@@ -66,7 +66,7 @@ void perfmap_attach_free(struct perfmap_attach *attach)
 	if (!attach)
 		return;
 	free(attach->links.groups);
-	links_holder_free(attach->links.holder, 1);
+	links_holder_free(attach->links.holder, LINKS_END_MS);
 	stream_close(attach->stream);
 	perfmap_bpf__destroy(attach->skeleton);
 	free(attach);
