@@ -207,8 +207,8 @@ static void its_end_is_told(void **state)
 	assert_int_equal(links_holder_check(holder), 0);
 	kill(links_holder_pid(holder), SIGKILL);
 	waitpid(links_holder_pid(holder), NULL, 0);
-	assert_int_equal(links_holder_check(holder), -ECHILD);
-	assert_int_equal(links_holder_confine(holder, 0), -ECHILD);
+	assert_int_equal(links_holder_check(holder), -EOWNERDEAD);
+	assert_int_equal(links_holder_confine(holder, 0), -EOWNERDEAD);
 	links_holder_drop(holder, &group, 1, 0, 1);
 	links_holder_free(holder, -1);
 }
