@@ -149,8 +149,11 @@ static void process_fork(struct process *parent, struct process *child, uint8_t 
 	child->python = parent->python;
 	child->loaded = parent->loaded;
 	child->program = parent->program;
-	/* What the session will be told of its parent is true of it, too. */
-	child->unsure = parent->unsure;
+	/*
+	 * What the session will be told of its parent is true of it, too. Nobody tells that one who was not watched yet has called exec
+	 * between its plan and its attachment.
+	 */
+	child->unsure = parent->unsure || (parent->target && parent->traced != parent->program);
 	if (!parent->target && !is_watched(parent))
 		return;
 	child->followed = world.watch == ABI_WATCH_CHILDREN;
