@@ -187,7 +187,7 @@ distros:
 	$(Q)$(PYTHON) tests/machines/distros.py $(STEPS:%=--steps %) $(DISTROS)
 
 # The captures of the golden tests, less their file header, are what a stream of records looks like; an object file is
-# what a JIT registers. A library with DWARF is one of them. A session's story: a heap that cannot be read, and a fork meanwhile.
+# what a JIT registers. A library with DWARF is one of them. Of a session there are stories: each takes a way that no other does.
 fuzz: $(FUZZERS)
 	$(Q)mkdir -p build/corpus/fuzz_capture && for c in tests/golden/*.cap; do \
 		tail -c +17 $$c > build/corpus/fuzz_capture/$${c##*/}; done
@@ -198,8 +198,7 @@ fuzz: $(FUZZERS)
 		-o build/corpus/fuzz_worker/spans.so user/base/spans.c && printf _ZN4shop6BasketIiE3addEv \
 		>build/corpus/fuzz_worker/name
 	$(Q)mkdir -p build/corpus/fuzz_tracemalloc && $(PYTHON) tests/fuzz/corpus_tracemalloc.py build/corpus/fuzz_tracemalloc
-	$(Q)mkdir -p build/corpus/fuzz_session && printf '\001\006\000\002\031\001\040\004\006\000\000\000\000\000\000\000\000\007\001\000\001\000\000\000' \
-		>build/corpus/fuzz_session/abandoned_beside_a_fork
+	$(Q)mkdir -p build/corpus/fuzz_session && tar -xzf tests/fuzz/corpus_session.tar.gz -C build/corpus/fuzz_session
 	$(Q)mkdir -p build/corpus/fuzz_image && tar -xzf tests/fuzz/corpus_image.tar.gz -C build/corpus/fuzz_image
 	$(Q)for f in $(FUZZERS); do echo "$$f"; mkdir -p build/corpus/$${f##*/}; \
 		FUZZ_IMAGE_PYTHON=$(PYTHON) $$f -max_total_time=$(or $(FUZZ_SECONDS),30) -max_len=200000 \

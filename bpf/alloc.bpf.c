@@ -513,7 +513,7 @@ int finalize(struct pt_regs *regs)
 	is_last = addend(bpf_get_attach_cookie(regs)) != 0;
 	result = heap_read(target, is_last);
 	if (result == HEAP_ENDED || (is_last && result == HEAP_NOTHING))
-		process_output(EVENT_FINALIZE, bpf_get_current_pid_tgid() >> 32, 0, 0);
+		process_output(EVENT_FINALIZE, bpf_get_current_pid_tgid() >> 32, 0, 0, 0);
 	return 0;
 }
 

@@ -152,7 +152,7 @@ int process_exit(void *context UNUSED)
 	/* signal->live was counted down for this thread already. */
 	if (!bpf_map_lookup_elem(&targets, &tgid) || task->signal->live.counter)
 		return 0;
-	process_output(EVENT_EXIT, tgid, 0, task->exit_code);
+	process_output(EVENT_EXIT, tgid, 0, task->exit_code, 0);
 	bpf_map_delete_elem(&targets, &tgid);
 	return 0;
 }
@@ -161,7 +161,7 @@ SEC("raw_tp/sched_process_exec")
 int process_exec(void *context UNUSED)
 {
 	if (is_target())
-		process_output(EVENT_EXEC, bpf_get_current_pid_tgid() >> 32, 0, 0);
+		process_output(EVENT_EXEC, bpf_get_current_pid_tgid() >> 32, 0, 0, 0);
 	return 0;
 }
 
@@ -176,6 +176,6 @@ int process_fork(struct bpf_raw_tracepoint_args *args)
 		return 0;
 	if (bpf_map_update_elem(&targets, &other, &one, BPF_ANY))
 		loss_add(LOSS_MAP_CALL, 1);
-	process_output(EVENT_FORK, tgid, other, 0);
+	process_output(EVENT_FORK, tgid, other, 0, 0);
 	return 0;
 }

@@ -58,7 +58,7 @@ static __always_inline __u32 innermost_pid(struct task_struct *task)
 }
 
 /* 0; -1: the ring buffer is full, counted. */
-static __noinline int appear_output(struct task_struct *task, __u32 layers)
+static __noinline int appear_output(struct task_struct *task, __u32 layers, __u32 space)
 {
 	struct event_appear *record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
 
@@ -71,7 +71,7 @@ static __noinline int appear_output(struct task_struct *task, __u32 layers)
 	record->parent = BPF_CORE_READ(task, real_parent, tgid);
 	record->layers = layers;
 	record->ns_pid = innermost_pid(task);
-	record->pad = 0;
+	record->space = space;
 	BPF_CORE_READ_STR_INTO(&record->name, task, comm);
 	bpf_ringbuf_submit(record, RING_FLAGS);
 	return 0;
@@ -80,12 +80,10 @@ static __noinline int appear_output(struct task_struct *task, __u32 layers)
 /* Its first thread runs nothing of the program before this is over: no record of its own comes before its appearance. */
 static __always_inline void program_appear(struct task_struct *task, __u32 tgid)
 {
-	__u32 layers = newborn.layers;
+	struct abi_target *target = newborn.layers ? target_copy(tgid, &newborn) : NULL;
 
-	if (layers && !target_copy(tgid, &newborn))
-		layers = 0;
 	/* The session will come upon it by its looking for what was lost. */
-	if (appear_output(task, layers) && layers)
+	if (appear_output(task, target ? newborn.layers : 0, target ? target->space : 0) && target)
 		target_delete(tgid);
 }
 
@@ -110,7 +108,7 @@ int process_exit(void *context UNUSED)
 	heap_walks_forget(task->pid);
 	if (!is_end)
 		return 0;
-	process_output(EVENT_EXIT, tgid, 0, task->exit_code);
+	process_output(EVENT_EXIT, tgid, 0, task->exit_code, 0);
 	if (target)
 		target_delete(tgid);
 	bpf_map_delete_elem(&followed, &tgid);
@@ -148,7 +146,7 @@ int process_exec(void *context UNUSED)
 		return 0;
 	if (target) {
 		/* The new program is another address space: what we know of the old one's runtime is void. */
-		process_output(EVENT_EXEC, tgid, 0, 0);
+		process_output(EVENT_EXEC, tgid, 0, 0, 0);
 		target_delete(tgid);
 	}
 	if (watch) {
@@ -158,7 +156,7 @@ int process_exec(void *context UNUSED)
 	return 0;
 }
 
-/* The entry of a child whose memory is a copy of its parent's. Returns what EVENT_FORK is to say of it. */
+/* The entry of a child whose memory is a copy of its parent's. Returns its space; 0: it has none. */
 static __always_inline __u32 target_inherit(const struct abi_target *parent, __u32 child)
 {
 	struct abi_target *target = target_copy(child, parent);
@@ -167,7 +165,7 @@ static __always_inline __u32 target_inherit(const struct abi_target *parent, __u
 		return 0;
 	/* Which of its parent's blocks are in the sample is not known by its own space. */
 	target->sample_overflow = 1;
-	return EVENT_FORK_TRACED;
+	return target->space;
 }
 
 SEC("raw_tp/sched_process_fork")
@@ -175,7 +173,7 @@ int process_fork(struct bpf_raw_tracepoint_args *args)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	struct task_struct *child = (void *)args->args[1];
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32, traced = 0;
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32, space = 0;
 	__u32 other = BPF_CORE_READ(child, tgid);
 	int shares_memory = BPF_CORE_READ(child, mm) == task->mm;
 	struct abi_target *target;
@@ -189,12 +187,12 @@ int process_fork(struct bpf_raw_tracepoint_args *args)
 		follow(other);
 	if (target) {
 		if (watch && !shares_memory)
-			traced = target_inherit(target, other);
-		process_output(EVENT_FORK, tgid, other, traced);
+			space = target_inherit(target, other);
+		process_output(EVENT_FORK, tgid, other, space ? EVENT_FORK_TRACED : 0, space);
 	}
 	/* Who shares memory is nobody yet: it will call exec. */
-	if (watch && !traced && !shares_memory)
-		appear_output(child, 0);
+	if (watch && !space && !shares_memory)
+		appear_output(child, 0, 0);
 	return 0;
 }
 

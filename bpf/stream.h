@@ -62,9 +62,9 @@ static __always_inline int record_output(void *record, __u32 size, __u32 kind)
 	return -1;
 }
 
-__noinline int process_output(__u32 type, __u32 tgid, __u32 other, __u32 code)
+__noinline int process_output(__u32 type, __u32 tgid, __u32 other, __u32 code, __u32 space)
 {
-	struct event_process record = {.other = other, .code = code};
+	struct event_process record = {.other = other, .code = code, .space = space};
 
 	header_fill(&record.header, type, sizeof(record));
 	record.header.tgid = tgid;

@@ -192,8 +192,8 @@ struct event_appear {
 	struct event_header header;
 	__u32 parent; /* tgid */
 	__u32 layers; /* 1 << enum event_layer for each that is traced from its first instruction on; 0: none is */
-	__u32 ns_pid; /* its tgid in its innermost PID namespace */
-	__u32 pad;
+	__u32 ns_pid;  /* its tgid in its innermost PID namespace */
+	__u32 space;   /* struct abi_target.space of a program that is traced; else 0 */
 	char name[16]; /* its comm, NUL-terminated */
 };
 
@@ -234,7 +234,11 @@ struct event_process {
 	struct event_header header;
 	__u32 other; /* EVENT_FORK: the child's tgid */
 	__u32 code;  /* EVENT_EXIT: wait status; EVENT_FORK: EVENT_FORK_* */
+	/* What follows older captures lack: the record is shorter there. */
+	__u32 space; /* EVENT_FORK: struct abi_target.space of the child, if it is traced; else 0 */
+	__u32 pad;
 };
+#define EVENT_PROCESS_MIN 32u /* bytes of the shortest struct event_process */
 
 /*
  * EVENT_FORK: the child has an address space of its own and is under trace from its first instruction. Without it it shares
@@ -417,7 +421,8 @@ _Static_assert(sizeof(struct event_stack) == 40, "stack");
 _Static_assert(__builtin_offsetof(struct event_code, first_line) == 40, "code.first_line");
 _Static_assert(__builtin_offsetof(struct event_code, data) == 64, "code.data");
 _Static_assert(sizeof(struct event_code_lines) == 40, "code_lines");
-_Static_assert(sizeof(struct event_process) == 32, "process");
+_Static_assert(__builtin_offsetof(struct event_process, space) == EVENT_PROCESS_MIN, "process.space");
+_Static_assert(sizeof(struct event_process) == 40, "process");
 _Static_assert(__builtin_offsetof(struct event_target, parent) == EVENT_TARGET_MIN, "target.parent");
 _Static_assert(sizeof(struct event_target) == 192, "target");
 _Static_assert(sizeof(struct event_mode_change) == 48, "mode_change");

@@ -78,6 +78,22 @@ def wait_reading(pid):
     wait_until(reading, "PID %d waits for its stdin" % pid)
 
 
+def comm(pid):
+    """None: there is no such process."""
+    try:
+        with open("/proc/%s/comm" % pid) as file:
+            return file.read().rstrip("\n")
+    except OSError:
+        return None
+
+
+def links_holder(tracer):
+    """The process that holds the links of a tracer; None: there is none."""
+    with open("/proc/%d/task/%d/children" % (tracer, tracer)) as file:
+        found = [int(pid) for pid in file.read().split() if comm(pid) == "tracer-links"]
+    return found[0] if found else None
+
+
 def code_of(pid, path=None):
     """(file, address, what is mapped of it as code, what the file has there) of each mapping (of one file)."""
     proc = "/proc/%d/" % pid

@@ -6,11 +6,13 @@
 import os
 import random
 import shutil
+import signal
+import subprocess
 import time
 
 import pytest
 
-from harness import Target, Traced, code_of, text_differs, wait_until
+from harness import Target, Traced, code_of, links_holder, text_differs, wait_until
 
 SLOW = 300  # seconds for a kernel and a machine that have much else to do
 SETTLED = 1.5  # seconds after the attach in which --overhead changes the mode
@@ -106,6 +108,26 @@ def test_nothing_stays(tracer, tmp_path, own_python, request):
         assert target.finish() == 0, "the target was harmed"
 
 
+# Which figures would go on as if there were probes.
+HELD = {"exact": ("-m", "exact"), "census": (), "every 50 ms": ("--interval", "0.05"), "perfmap": ("perfmap",)}
+
+
+@pytest.mark.parametrize("options", HELD.values(), ids=list(HELD))
+def test_killed_holder_is_told(tracer, tmp_path, own_python, options):
+    """SIGKILL to the process that holds the probes: the tracer ends with what it knew until then, and says so in one line."""
+    with Target(own_python, "golden.py") as target:
+        with Traced(tracer, tmp_path, *options, "-p", target.pid, output=False) as run:
+            os.kill(links_holder(run.pid), signal.SIGKILL)
+            assert run.wait() == 1, run.stderr
+            told = [line for line in run.stderr.splitlines() if "tracer-links" in line]
+            assert len(told) == 1 and "was killed: no probe is in place any more" in told[0], run.stderr
+            assert options == ("perfmap",) or "PID %d" % target.pid in run.stdout, "what was known by then is reported"
+        wait_until(lambda: text_differs(target.pid) == 0, "no probe is in the code")
+        target.step()
+        assert target.expect()
+        assert target.finish() == 0, "the target was harmed"
+
+
 def test_leftovers_are_told_and_go(tracer, tmp_path, own_python):
     """Breakpoints that nobody has taken out: the next session says so, and they are gone when it ends."""
     with Target(own_python, "golden.py") as target:
@@ -124,6 +146,7 @@ def test_leftovers_are_told_and_go(tracer, tmp_path, own_python):
                 memory.seek(place)
                 memory.write(b"\xcc")
         assert text_differs(target.pid) == 3
+        assert "PID %d: 3 " % target.pid in subprocess.run([tracer, "doctor"], capture_output=True, text=True).stdout
         with Traced(tracer, tmp_path, "-m", "exact", "-p", target.pid) as run:
             assert "PID %d: 3 breakpoints were in its code before" % target.pid in run.stderr
             run.finish()

@@ -8,26 +8,11 @@ import subprocess
 
 import pytest
 
-from harness import environment, text_differs, wait_until
+from harness import comm, environment, links_holder, text_differs, wait_until
 
 LITTLE, FEW, MORE = 128, 600, 4096  # descriptors: for no probes to speak of; for fewer than census mode has; for any number
 MANY = ("--backend", "perf", "-m", "growth", "--large-blocks")  # some 270 probes of a stripped Python, a third of census mode's
 SLOW = 300  # seconds for the kernel to take out some hundred probes, and those of another test before it
-
-
-def comm(pid):
-    try:
-        with open("/proc/%s/comm" % pid) as file:
-            return file.read().rstrip("\n")
-    except OSError:
-        return None
-
-
-def holder(run):
-    """The process that holds the links of a tracer."""
-    with open("/proc/%d/task/%d/children" % (run.pid, run.pid)) as file:
-        found = [int(pid) for pid in file.read().split() if comm(pid) == "tracer-links"]
-    return found[0] if found else None
 
 
 def limited(tracer, soft, hard, *args):
@@ -55,7 +40,7 @@ def test_end_does_not_wait_for_the_kernel(tracer, start, stripped):
     target = start(stripped, "golden.py")
     path = os.path.realpath("/proc/%d/exe" % target.pid)
     run = limited(tracer, LITTLE, MORE, *MANY, "-p", target.pid, "-d", "1")
-    pid = wait_until(lambda: holder(run), "a process for the links is there")
+    pid = wait_until(lambda: links_holder(run.pid), "a process for the links is there")
     out, err = run.communicate(timeout=SLOW)  # until the pipes' end
     assert run.returncode == 0 and "goes on for a while after the end" in err, err
     assert comm(pid), "nobody holds the probes, and %d bytes of them are there" % text_differs(target.pid, path)

@@ -103,6 +103,8 @@ static void members_check(struct session *session)
 		check(!process->alive || process->unsure || !process->told || !process->python || is_member,
 		      "not a member", process);
 		check(is_member || !process->placed || process->unsure, "probes of nobody", process);
+		check(!process->target || process->unsure || process->traced == process->program,
+		      "taken for another program", process);
 	}
 	tables_check(session);
 }

@@ -23,6 +23,7 @@
 #include "python/heap.h"
 #include "python/late.h"
 #include "symbols/worker.h"
+#include "target/memory_room.h"
 
 #define RECORDS 4096u /* of either kind, as much as the ring buffers hold */
 
@@ -46,6 +47,7 @@ static union record records[RECORDS];
 static size_t record_first, record_end;
 static struct map_watch_record maps[RECORDS];
 static size_t map_first, map_end;
+static struct process *memory_asked; /* whose was asked for last */
 
 uint8_t world_byte(void)
 {
@@ -55,7 +57,9 @@ uint8_t world_byte(void)
 	return *world.data++;
 }
 
-/* Does what is asked now fail? Then what becomes of the process is open. */
+static void meanwhile(void);
+
+/* Does what is asked now fail? Then what becomes of the process is open. It goes on while the answer is on its way. */
 static int fails(struct process *process)
 {
 	static const int errors[] = {0, 0, 0, 0, 0, 0, 0, -EFAULT, -ESRCH, -ENOTSUP, -EPERM, -ENOMEM};
@@ -63,6 +67,8 @@ static int fails(struct process *process)
 
 	if (err && process)
 		process->unsure = 1;
+	if (err)
+		meanwhile();
 	return err;
 }
 
@@ -90,13 +96,17 @@ static void record_put(union record *record, uint32_t type, size_t size, const s
 }
 
 /* 1: it is lost, and counted. */
-static int is_lost(struct process *process, uint8_t how)
+static int is_lost(uint8_t how)
 {
-	if (how % 16)
-		return 0;
-	world.lost++;
-	process->unsure = 1;
-	return 1;
+	world.lost += how % 16 == 0;
+	return how % 16 == 0;
+}
+
+static void target_make(struct process *process, uint32_t space, uint64_t program)
+{
+	process->target = 1;
+	process->space = space;
+	process->traced = program;
 }
 
 static void process_begin(struct process *process)
@@ -105,6 +115,8 @@ static void process_begin(struct process *process)
 		close(process->end_fd);
 	*process = (struct process){.alive = 1,
 				    .end_fd = eventfd(0, EFD_CLOEXEC),
+				    .loaded = 1,
+				    .program = ++world.programs,
 				    .mapped = world.now_ns,
 				    .begun = process->begun + 1};
 }
@@ -113,11 +125,13 @@ static void appear(struct process *process, const struct process *parent, uint32
 {
 	union record record = {.appear = {.parent = (uint32_t)world_pid(parent), .layers = layers}};
 
-	process->target = layers != 0;
-	if (is_lost(process, how)) {
-		process->target = 0;
+	if (is_lost(how)) {
+		process->unsure = 1;
 		return;
 	}
+	if (layers)
+		target_make(process, ABI_SPACE_GIVEN | world.spaces++, process->program);
+	record.appear.space = layers ? process->space : 0;
 	process->told = 1;
 	record_put(&record, EVENT_APPEAR, sizeof(record.appear), process);
 }
@@ -133,15 +147,24 @@ static void process_fork(struct process *parent, struct process *child, uint8_t 
 
 	process_begin(child);
 	child->python = parent->python;
-	/* What the session will be told of its parent is true of it, too. */
-	child->unsure = parent->unsure;
+	child->loaded = parent->loaded;
+	child->program = parent->program;
+	/*
+	 * What the session will be told of its parent is true of it, too. Nobody tells that one who was not watched yet has called exec
+	 * between its plan and its attachment.
+	 */
+	child->unsure = parent->unsure || (parent->target && parent->traced != parent->program);
 	if (!parent->target && !is_watched(parent))
 		return;
 	child->followed = world.watch == ABI_WATCH_CHILDREN;
 	if (parent->target) {
-		child->target = world.watch != ABI_WATCH_NONE;
+		if (world.watch != ABI_WATCH_NONE)
+			target_make(child, ABI_SPACE_GIVEN | world.spaces++, parent->traced);
 		record.process.code = child->target ? EVENT_FORK_TRACED : 0;
-		if (!is_lost(child, how))
+		record.process.space = child->space;
+		if (is_lost(how))
+			child->unsure = 1;
+		else
 			record_put(&record, EVENT_FORK, sizeof(record.process), parent);
 		child->told = child->target;
 	} else {
@@ -157,14 +180,20 @@ static void process_exec(struct process *process, uint8_t how)
 	int was = process->target || is_watched(process), lost = 0;
 
 	if (process->target)
-		lost = is_lost(process, how);
+		lost = is_lost(how);
 	if (process->target && !lost)
 		record_put(&record, EVENT_EXEC, sizeof(record.process), process);
 	process->target = process->told = 0;
 	process->begun++;
+	process->program = ++world.programs;
 	process->python = how & 1;
-	/* What went wrong with the program before says nothing of this one; its probes may be there yet. */
-	process->unsure = lost || (process->unsure && (world.lost || world.watch == ABI_WATCH_NONE));
+	process->loaded = (how & 6) != 6;
+	/*
+	 * What went wrong with the program before says nothing of this one, nor does a loss if the session is told of this one; its
+	 * probes may be there yet.
+	 */
+	process->unsure =
+		world.watch == ABI_WATCH_NONE ? lost || process->unsure : process->unsure && world.lost;
 	process->mapped = world.now_ns;
 	if (map_end < RECORDS)
 		maps[map_end++] = told;
@@ -179,7 +208,7 @@ static void process_exit(struct process *process, uint8_t how)
 	union record record = {.process = {.code = how}};
 	const uint64_t one = 1;
 
-	if ((process->target || is_watched(process)) && !is_lost(process, how))
+	if ((process->target || is_watched(process)) && !is_lost(how))
 		record_put(&record, EVENT_EXIT, sizeof(record.process), process);
 	process->alive = process->target = process->followed = 0;
 	process->ended = world.drains;
@@ -195,6 +224,7 @@ static void process_map(struct process *process, uint8_t how)
 
 	process->mapped = world.now_ns;
 	process->python |= how % 4 == 0;
+	process->loaded = 1;
 	told.map.start = 0x10000ull * how;
 	told.map.end = told.map.start + 0x1000;
 	told.map.inode = 1u + how;
@@ -268,6 +298,7 @@ void world_begin(const uint8_t *data, size_t size)
 {
 	world = (struct world){.data = data, .size = size, .now_ns = 1000000000000ull};
 	record_first = record_end = map_first = map_end = 0;
+	memory_asked = NULL;
 	for (size_t i = 0; i < PROCESSES; i++)
 		process_begin(&world.processes[i]);
 }
@@ -372,6 +403,37 @@ int late_look(struct late *late, struct runtime_files *files)
 	err = fails(process);
 	late->mapped = late->looked = process->mapped;
 	return err ? err : process->python;
+}
+
+/* --- memory that is left ------------------------------------------------------------------------------------ */
+
+int memory_room_new(struct memory_room **out)
+{
+	*out = calloc(1, 16);
+	return 0;
+}
+
+void memory_room_free(struct memory_room *room)
+{
+	free(room);
+}
+
+int memory_room_take(struct memory_room *room, pid_t pid, int64_t bytes)
+{
+	struct process *process = world_process(pid);
+
+	(void)room;
+	if (!process || !process->alive)
+		return -ESRCH;
+	memory_asked = process;
+	return bytes > 0 ? fails(process) : 0;
+}
+
+int memory_room_is_short(const struct memory_room *room, struct memory_short *out)
+{
+	(void)room;
+	*out = (struct memory_short){.where = "the machine"};
+	return memory_asked && fails(memory_asked) != 0;
 }
 
 /* --- features, plans, the runtime --------------------------------------------------------------------------- */
@@ -481,12 +543,16 @@ int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_cach
 	if (err)
 		return err;
 	process_info_read(pid, &out->info);
+	out->runtime = (struct python_runtime){.pid = pid, .target.runtime = process->program};
 	if (!process->python) {
 		out->layers = 1u << EVENT_LAYER_NATIVE;
-		return plan_native_process(pid, caches->native, &out->native, &out->native_count);
+		return process->loaded
+			       ? plan_native_process(pid, caches->native, &out->native, &out->native_count)
+			       : -ENOENT;
 	}
 	out->layers = 1u << EVENT_LAYER_PYTHON;
-	out->runtime = (struct python_runtime){.pid = pid, .version_hex = 0x030b0000, .file = file_new()};
+	out->runtime.version_hex = 0x030b0000;
+	out->runtime.file = file_new();
 	out->python = (struct plan){.sites = &site, .count = 1, .mode = opts->python.mode};
 	return 0;
 }
@@ -532,11 +598,15 @@ int trap_cost_measure(struct attach *attach, double *out)
 	return 0;
 }
 
-/* A process for names would be one more for each input. */
+/* A process for names would be one more for each input. Its time is the world's: it passes while it is waited for. */
+struct worker {
+	uint64_t spent_ns;
+};
+
 int worker_new(struct worker **out)
 {
-	*out = calloc(1, 16);
-	return 0;
+	*out = calloc(1, sizeof(**out));
+	return *out ? 0 : -ENOMEM;
 }
 
 void worker_free(struct worker *worker)
@@ -544,10 +614,51 @@ void worker_free(struct worker *worker)
 	free(worker);
 }
 
+int worker_generation(struct worker *worker, uint64_t *generation)
+{
+	(void)worker;
+	*generation = 1;
+	return 0;
+}
+
+int worker_open(struct worker *worker, uint32_t file, int fd, int alternate_fd)
+{
+	(void)worker;
+	(void)file;
+	(void)fd;
+	(void)alternate_fd;
+	return 0;
+}
+
+int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol, uint64_t until_ns,
+		  struct worker_frame frames[WORKER_FRAMES_MAX])
+{
+	(void)file;
+	(void)vaddr;
+	worker->spent_ns += 1000;
+	if (world_byte() % 4 == 1) {
+		world.now_ns = until_ns > world.now_ns ? until_ns : world.now_ns;
+		meanwhile();
+		return -EAGAIN;
+	}
+	frames[0] = (struct worker_frame){.function = symbol, .filename = ""};
+	return 1;
+}
+
+uint64_t worker_spent_ns(const struct worker *worker)
+{
+	return worker->spent_ns;
+}
+
 pid_t worker_pid(const struct worker *worker)
 {
 	(void)worker;
 	return 0;
+}
+
+void worker_stop(struct worker *worker)
+{
+	(void)worker;
 }
 
 /* --- what is mapped -------------------------------------------------------------------------------------- */
@@ -601,22 +712,26 @@ int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target 
 	struct process *process = world_process((pid_t)tgid);
 
 	(void)attach;
-	(void)target;
-	process->target = process->alive;
+	if (process->target && process->space != target->space)
+		return -ESRCH;
+	if (process->alive)
+		target_make(process, target->space, target->runtime);
 	process->followed |= process->alive && world.watch == ABI_WATCH_CHILDREN;
 	return 0;
 }
 
-int attach_is_target(const struct attach *attach, uint32_t tgid)
+int attach_is_target(const struct attach *attach, uint32_t tgid, uint32_t space)
 {
+	const struct process *process = world_process((pid_t)tgid);
+
 	(void)attach;
-	return world_process((pid_t)tgid)->target;
+	return process->target && process->space == space;
 }
 
-void attach_forget(struct attach *attach, uint32_t tgid)
+void attach_forget(struct attach *attach, uint32_t tgid, uint32_t space)
 {
-	(void)attach;
-	world_process((pid_t)tgid)->target = 0;
+	if (attach_is_target(attach, tgid, space))
+		world_process((pid_t)tgid)->target = 0;
 }
 
 int attach_follow(struct attach *attach, uint32_t tgid)
@@ -642,6 +757,16 @@ int attach_groups(struct attach *attach, const struct plan *plan, const struct e
 		return -ESRCH;
 	process->placed = 1;
 	return fails(process);
+}
+
+size_t attach_pages(const struct attach *attach, const struct plan *plan, const struct elf_file *file,
+		    pid_t pid, unsigned int groups)
+{
+	(void)attach;
+	(void)file;
+	(void)pid;
+	(void)groups;
+	return plan->count;
 }
 
 void attach_drop(struct attach *attach, pid_t pid, unsigned int groups, int wait)

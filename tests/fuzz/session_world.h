@@ -19,12 +19,16 @@
 
 struct process {
 	int alive;
-	int python;   /* it has a runtime */
-	int target;   /* in BPF's table */
-	int followed; /* in BPF's table of those whose children and programs are told of */
-	int told;     /* the session was told of this program, in a record or by session_add() */
-	int unsure;   /* an error or a loss came between: whether it is a member is open */
-	int placed;   /* probes are placed in it alone */
+	int python; /* it has a runtime */
+	int loaded; /* libc is mapped: without Python there is something to be traced */
+	int target; /* in BPF's table: */
+	uint32_t space;
+	uint64_t traced;  /* which program it is taken for there */
+	uint64_t program; /* which it runs, of all that were called */
+	int followed;     /* in BPF's table of those whose children and programs are told of */
+	int told;         /* the session was told of this program, in a record or by session_add() */
+	int unsure;       /* an error or a loss came between: whether it is a member is open */
+	int placed;       /* probes are placed in it alone */
 	uint64_t mapped;
 	int end_fd;         /* an eventfd in place of its pidfd */
 	unsigned int begun; /* how many programs had its number so far */
@@ -39,7 +43,8 @@ struct world {
 	enum abi_watch watch;
 	uint32_t layers; /* what programs become targets with (struct attach_opts.newborn) */
 	struct process processes[PROCESSES];
-	uint64_t lost, hits;
+	uint64_t lost, hits, programs;
+	uint32_t spaces;
 	unsigned int drains; /* calls of session_drain() so far */
 };
 

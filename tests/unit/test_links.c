@@ -116,7 +116,7 @@ static void groups_come_and_go(void **state)
 	assert_false(is_probed());
 	assert_int_equal(place_probe(holder, getpid(), &first), 0);
 	assert_true(is_probed());
-	links_holder_free(holder, 1);
+	links_holder_free(holder, -1);
 	assert_false(is_probed());
 }
 
@@ -142,7 +142,7 @@ static void refusals_are_told(void **state)
 	wanted.count = 0;
 	assert_int_equal(links_holder_add(holder, &wanted, &group, &made), 0);
 	assert_int_equal(links_holder_check(holder), 0);
-	links_holder_free(holder, 1);
+	links_holder_free(holder, -1);
 }
 
 static int is_at_end(int fd, int wait_ms)
@@ -207,10 +207,10 @@ static void its_end_is_told(void **state)
 	assert_int_equal(links_holder_check(holder), 0);
 	kill(links_holder_pid(holder), SIGKILL);
 	waitpid(links_holder_pid(holder), NULL, 0);
-	assert_int_equal(links_holder_check(holder), -ECHILD);
-	assert_int_equal(links_holder_confine(holder, 0), -ECHILD);
+	assert_int_equal(links_holder_check(holder), -EOWNERDEAD);
+	assert_int_equal(links_holder_confine(holder, 0), -EOWNERDEAD);
 	links_holder_drop(holder, &group, 1, 0, 1);
-	links_holder_free(holder, 1);
+	links_holder_free(holder, -1);
 }
 
 int main(void)

@@ -120,12 +120,79 @@ static void the_next_one_with_its_number_stays(void **state)
 	session_free(session);
 }
 
+/* Of an exec whose record is still to be drained the programs know already: what is let go of is the program before. */
+static void the_next_program_stays_a_target(void **state)
+{
+	struct session *session = session_make();
+	pid_t child = child_start();
+	struct member *member = member_make(session, child);
+	struct abi_target next = {.space = ABI_SPACE_GIVEN | 7, .layers = 1u << EVENT_LAYER_NATIVE};
+
+	(void)state;
+	member->runtime.target.space = 1;
+	assert_int_equal(attach_target(session->attach, (uint32_t)child, &member->runtime.target), 0);
+	assert_int_equal(attach_target(session->attach, (uint32_t)child, &member->runtime.target), 0);
+	assert_int_equal(attach_target(session->attach, (uint32_t)child, &next), -ESRCH);
+	assert_true(attach_is_target(session->attach, (uint32_t)child, 1));
+	attach_forget(session->attach, (uint32_t)child, 1);
+	assert_false(attach_is_target(session->attach, (uint32_t)child, 1));
+	assert_int_equal(attach_target(session->attach, (uint32_t)child, &next), 0);
+	member_abandon(session, member);
+	assert_true(attach_is_target(session->attach, (uint32_t)child, next.space));
+	child_end(child);
+	session_free(session);
+}
+
+/* A program appears where one is a member: the record of that one's end was lost. */
+static void what_appears_ends_the_program_before(void **state)
+{
+	struct session *session = session_make();
+	pid_t child = child_start();
+	const struct event_appear appear = {.header = {.type = EVENT_APPEAR,
+						       .size = sizeof(appear),
+						       .time_ns = 2,
+						       .tgid = (uint32_t)child,
+						       .tid = (uint32_t)child}};
+	struct member *member = member_make(session, child);
+
+	(void)state;
+	assert_int_equal(attach_target(session->attach, (uint32_t)child, &member->runtime.target), 0);
+	assert_int_equal(pick_up_takes(session, &appear), 1);
+	assert_false(session_has(session, child));
+	assert_false(attach_is_target(session->attach, (uint32_t)child, 0));
+	assert_non_null(candidate_find(session, (uint32_t)child));
+	child_end(child);
+	session_free(session);
+}
+
+/* Whatever cannot be planned of a process that has no memory any more: it is gone, and nothing else is said of it. */
+static void a_zombie_has_no_plan(void **state)
+{
+	const struct plan_target_opts opts = {.layers = 1u << EVENT_LAYER_NATIVE};
+	struct plan_caches caches = {0};
+	struct plan_target target;
+	pid_t child = child_start();
+	siginfo_t info;
+
+	(void)state;
+	assert_int_equal(plan_caches_new(&caches, &opts), 0);
+	kill(child, SIGKILL);
+	assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+	assert_int_equal(plan_target(child, &opts, &caches, &target), -ESRCH);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	assert_int_equal(plan_target(child, &opts, &caches, &target), -ESRCH);
+	plan_caches_free(&caches);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_in_the_middle_is_abandoned),
 		cmocka_unit_test(one_that_has_not_begun_is_abandoned),
 		cmocka_unit_test(the_next_one_with_its_number_stays),
+		cmocka_unit_test(the_next_program_stays_a_target),
+		cmocka_unit_test(what_appears_ends_the_program_before),
+		cmocka_unit_test(a_zombie_has_no_plan),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

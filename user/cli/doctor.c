@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "cli/cli.h"
 #include "probe/features.h"
 #include "probe/features_missing.h"
+#include "probe/leftover.h"
 #include "probe/links.h"
+#include "probe/links_holder.h"
 #include "probe/map_watch.h"
 #include "probe/obstacles.h"
 #include "probe/seccomp.h"
 #include "probe/trial.h"
 #include "python/offsets.h"
+#include "target/process.h"
 
 static void line_print(int ok, const char *what, const char *meaning)
 {
@@ -47,6 +51,70 @@ static void settings_print(void)
 		      "does not matter to who has the privileges below");
 	setting_print(facts.perf_event_paranoid, "perf_event_paranoid",
 		      "does not matter to who has the privileges below");
+}
+
+#define LEFTOVER_LINES 8
+
+/* Is there a tracer that runs? Its probes are breakpoints, too. */
+static int is_traced(const pid_t *pids, size_t count)
+{
+	struct process_info info;
+	int found = 0;
+
+	for (size_t i = 0; i < count && !found; i++)
+		found = !process_info_read(pids[i], &info) && !strcmp(info.name, LINKS_HOLDER_NAME);
+	return found;
+}
+
+/* 0: none, or it cannot be looked at (*looked stays as it is). */
+static size_t leftover_of(pid_t pid, struct plan_caches *caches, size_t *looked)
+{
+	const struct plan_target_opts opts = {
+		.layers = 1u << EVENT_LAYER_PYTHON | 1u << EVENT_LAYER_NATIVE,
+		.python.mode = EVENT_MODE_EXACT,
+	};
+	struct leftover found = {0};
+
+	if (leftover_process(pid, &opts, caches, &found))
+		return 0;
+	++*looked;
+	return found.at_sites + found.elsewhere;
+}
+
+/* What is in the code of processes and not in their files: such as a tracer leaves that was killed as it placed a probe. */
+static void leftovers_print(void)
+{
+	size_t count = 0, looked = 0, with = 0;
+	int level = log_level;
+	struct plan_caches caches = {0};
+	pid_t *pids = NULL;
+	const char *whose;
+	char text[64];
+
+	if (plan_caches_new(&caches, &(struct plan_target_opts){0}) || process_list(&pids, &count))
+		count = 0;
+	whose = is_traced(pids, count)
+			? "a running tracer's (tracer-links), a debugger's, or left by one that was killed"
+			: "a debugger's, or left by a tracer that was killed";
+	printf("\nBreakpoints in the allocators of what runs\n");
+	/* What cannot be planned is no matter of this one. */
+	log_level = level > 1 ? level : 0;
+	for (size_t i = 0; i < count; i++) {
+		size_t found = leftover_of(pids[i], &caches, &looked);
+
+		with += found > 0;
+		snprintf(text, sizeof(text), "PID %d: %zu", (int)pids[i], found);
+		if (found && with <= LEFTOVER_LINES)
+			line_print(0, text, whose);
+	}
+	log_level = level;
+	snprintf(text, sizeof(text), "%zu in %zu processes", with, looked);
+	line_print(
+		!with, text,
+		with ? "tracing one takes out what was left in it (-m exact --layer all has the most probes)"
+		     : "none was left by a tracer that was killed");
+	free(pids);
+	plan_caches_free(&caches);
 }
 
 /* Load the programs, probe a child of ours, and see its events come. */
@@ -136,5 +204,9 @@ int cli_doctor(int argc, char **argv)
 	for (size_t i = 0; i < count; i++)
 		line_print(capabilities[i].held, capabilities[i].name, capabilities[i].why);
 	printf("CPython versions known: %s\n", offsets_known());
-	return session_try(&features);
+	status = session_try(&features);
+	/* Who can run none could not take them out. */
+	if (status == EXIT_DONE)
+		leftovers_print();
+	return status;
 }

@@ -21,6 +21,7 @@
 #define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
 #define POLL_IDLE_MS 20
 #define KEPT_REMEDY  "the file that was there is as it was"
+#define LINKS_REMEDY "the report is as of then; tracer doctor tells whether a breakpoint was left"
 
 int run_plan_show(pid_t pid, const struct plan_target_opts *opts)
 {
@@ -218,6 +219,11 @@ static int seen_check(const struct run *run, int status)
 	return EXIT_FAILED;
 }
 
+static const char *run_remedy(int err)
+{
+	return err == -EOWNERDEAD ? LINKS_REMEDY : NULL;
+}
+
 static int run_finish(struct run *run)
 {
 	int status, err;
@@ -227,7 +233,7 @@ static int run_finish(struct run *run)
 		return EXIT_FAILED;
 	err = session_stop(run->session, run->hurried);
 	if (err)
-		error_print(err, NULL, "the last events");
+		error_print(err, run_remedy(err), "the last events");
 	live_finish(&run->live);
 	cli_dropped_print(session_trace(run->session));
 	status = seen_check(run, reports_print(run, 1));
@@ -278,7 +284,7 @@ static int run_session(struct run *run)
 	if (err) {
 		int capture = session_capture_error(run->session);
 
-		error_print(err, capture ? KEPT_REMEDY : NULL, "%s",
+		error_print(err, capture ? KEPT_REMEDY : run_remedy(err), "%s",
 			    capture ? run->options.capture : "trace");
 	}
 	return err ? (run_finish(run), EXIT_FAILED) : run_finish(run);

@@ -131,19 +131,25 @@ void attach_free(struct attach *attach)
 	free(attach);
 }
 
-int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target *target)
-{
-	if (bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid, target, BPF_ANY))
-		return error_set(-errno, "the table of targets is full");
-	attach_renew(attach);
-	return 0;
-}
-
-int attach_is_target(const struct attach *attach, uint32_t tgid)
+int attach_is_target(const struct attach *attach, uint32_t tgid, uint32_t space)
 {
 	struct abi_target target;
 
-	return !bpf_map_lookup_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid, &target);
+	return !bpf_map_lookup_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid, &target) &&
+	       target.space == space;
+}
+
+int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target *target)
+{
+	int map = bpf_map__fd(attach->skeleton->maps.targets);
+	int known = attach_is_target(attach, tgid, target->space);
+
+	if (bpf_map_update_elem(map, &tgid, target, known ? BPF_EXIST : BPF_NOEXIST))
+		return errno == EEXIST || errno == ENOENT
+			       ? error_set(-ESRCH, "it has called another program meanwhile")
+			       : error_set(-errno, "the table of targets is full");
+	attach_renew(attach);
+	return 0;
 }
 
 int attach_follow(struct attach *attach, uint32_t tgid)
@@ -155,9 +161,16 @@ int attach_follow(struct attach *attach, uint32_t tgid)
 		       : 0;
 }
 
-void attach_forget(struct attach *attach, uint32_t tgid)
+void attach_forget(struct attach *attach, uint32_t tgid, uint32_t space)
 {
-	bpf_map_delete_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid);
+	int map = bpf_map__fd(attach->skeleton->maps.targets);
+	struct abi_target target;
+
+	if (!attach_is_target(attach, tgid, space))
+		return;
+	/* It may have called the next program since that look. */
+	if (!bpf_map_lookup_and_delete_elem(map, &tgid, &target) && target.space != space)
+		bpf_map_update_elem(map, &tgid, &target, BPF_NOEXIST);
 	attach_renew(attach);
 }
 

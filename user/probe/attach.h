@@ -39,7 +39,7 @@ struct attach_opts {
 /* Loads the programs. 0; -EPERM; -errno (error_set tells what the kernel refused). */
 int attach_new(struct attach **out, const struct features *features, const struct attach_opts *opts);
 /*
- * The process that holds the probes (links_holder.h; 0: there is none any more): is it there, with every probe? 0; -ECHILD it was
+ * The process that holds the probes (links_holder.h; 0: there is none any more): is it there, with every probe? 0; -EOWNERDEAD it was
  * killed. What rights it keeps from here on: as privileges_drop(0, attaches). 0, -errno.
  */
 pid_t attach_holder(const struct attach *attach);
@@ -48,12 +48,18 @@ int attach_confine(struct attach *attach, int attaches);
 /* Detaches everything; NULL is legal. */
 void attach_free(struct attach *attach);
 
-/* Makes a process known to the programs; without it its probes do nothing. 0, -errno. */
+/*
+ * Makes a process known to the programs, or what is known of it by this space another; without it its probes do nothing. 0; -ESRCH
+ * it is known by another space: it has called the next program; -errno.
+ */
 int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target *target);
-/* Is it known to the programs? An exec makes it unknown. */
-int attach_is_target(const struct attach *attach, uint32_t tgid);
-/* From here on its probes do nothing: the moment at which its tables stop. */
-void attach_forget(struct attach *attach, uint32_t tgid);
+/* Is it known to the programs, by this space (struct abi_target.space)? An exec makes it unknown, or known by another. */
+int attach_is_target(const struct attach *attach, uint32_t tgid, uint32_t space);
+/*
+ * From here on its probes do nothing: the moment at which its tables stop. The next program of the process may be known
+ * already, of which no record has been drained yet: it has another space, and stays.
+ */
+void attach_forget(struct attach *attach, uint32_t tgid, uint32_t space);
 /* From here on we hear of its children and of its programs, though it is no target. With ABI_WATCH_CHILDREN. 0, -errno. */
 int attach_follow(struct attach *attach, uint32_t tgid);
 /*
@@ -113,7 +119,8 @@ int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs);
 int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t pid);
 /*
  * Takes every probe out; records already in the ring buffer stay. attach_free() does it, too. None can be placed any more. Where
- * that takes the kernel long it is not waited for, and goes on after we have ended.
+ * that takes the kernel longer than LINKS_END_MS it is not waited for, and goes on after we have ended: of targets that were
+ * forgotten (attach_forget()) no record comes any more in any case.
  */
 void attach_detach(struct attach *attach);
 /* Is it so? The kernel needs a tenth of a second for each perf-event uprobe, and tens of ms for each link. */

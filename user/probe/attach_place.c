@@ -3,9 +3,11 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -283,12 +285,14 @@ int attach_is_everywhere(const struct attach *attach, const struct elf_file *fil
 
 void attach_detach(struct attach *attach)
 {
-	int wait = !attach_detaches_slowly(attach);
+	int wait_ms = attach_detaches_slowly(attach) ? 0 : LINKS_END_MS;
 
 	for (size_t i = 0; i < attach->placed_count; i++)
 		free(attach->placed[i].links.groups);
 	attach->placed_count = 0;
-	links_holder_free(attach->holder, wait);
+	/* Those that are left do nothing any more; what is in the middle of that is waited for, or its last record would come too late. */
+	if (!links_holder_free(attach->holder, wait_ms))
+		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 	attach->holder = NULL;
 }
 

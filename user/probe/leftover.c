@@ -33,14 +33,21 @@ static void piece_count(const struct plan *plan, const uint8_t *mapped, const ui
 	}
 }
 
+/* left: bytes that may still be compared. */
 static void map_count(pid_t pid, const struct plan *plan, int fd, const struct process_map *map,
-		      struct leftover *out)
+		      uint64_t *left, struct leftover *out)
 {
 	uint8_t mapped[PIECE], wanted[PIECE];
 
 	for (uint64_t at = 0; at < map->end - map->start; at += PIECE) {
-		ssize_t got = pread(fd, wanted, PIECE, (off_t)(map->offset + at));
+		ssize_t got;
 
+		if (*left < PIECE) {
+			out->bytes_unlooked += map->end - map->start - at;
+			break;
+		}
+		*left -= PIECE;
+		got = pread(fd, wanted, PIECE, (off_t)(map->offset + at));
 		if (got <= 0)
 			break;
 		if (!memory_read(pid, map->start + at, mapped, (size_t)got))
@@ -50,6 +57,7 @@ static void map_count(pid_t pid, const struct plan *plan, int fd, const struct p
 
 int leftover_count(pid_t pid, const struct plan *plan, const struct elf_file *file, struct leftover *out)
 {
+	uint64_t left = LEFTOVER_BYTES_MAX;
 	struct process_maps maps;
 	struct stat st;
 	int err = fstat(elf_file_fd(file), &st) ? -errno : process_maps_read(pid, &maps);
@@ -61,8 +69,35 @@ int leftover_count(pid_t pid, const struct plan *plan, const struct elf_file *fi
 
 		if (map->executable && map->inode == st.st_ino && map->device_major == major(st.st_dev) &&
 		    map->device_minor == minor(st.st_dev))
-			map_count(pid, plan, elf_file_fd(file), map, out);
+			map_count(pid, plan, elf_file_fd(file), map, &left, out);
 	}
 	process_maps_free(&maps);
+	return 0;
+}
+
+struct look {
+	pid_t pid;
+	struct leftover *out;
+};
+
+static int plan_look(void *context, const struct plan *plan, const struct elf_file *file)
+{
+	const struct look *look = context;
+
+	leftover_count(look->pid, plan, file, look->out);
+	return 0;
+}
+
+int leftover_process(pid_t pid, const struct plan_target_opts *opts, struct plan_caches *caches,
+		     struct leftover *out)
+{
+	struct look look = {pid, out};
+	struct plan_target target;
+	int err = plan_target(pid, opts, caches, &target);
+
+	if (err)
+		return err;
+	plan_target_each(&target, target.runtime.file, plan_look, &look);
+	plan_target_free(&target);
 	return 0;
 }

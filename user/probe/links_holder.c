@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "probe/links_wire.h"
 
@@ -54,8 +55,9 @@ int links_holder_new(struct links_holder **out)
 
 static int holder_gone(void)
 {
-	return error_set(-ECHILD, "the process that holds the probes (" LINKS_HOLDER_NAME ") was killed: no "
-				  "probe is in place any more");
+	return error_set(-EOWNERDEAD,
+			 "the process that holds the probes (" LINKS_HOLDER_NAME ") was killed: no "
+			 "probe is in place any more");
 }
 
 static int bytes_send(struct links_holder *holder, const void *data, size_t size)
@@ -110,18 +112,34 @@ static int answer_read(struct links_holder *holder, struct links_answer *out)
 	return 0;
 }
 
-void links_holder_free(struct links_holder *holder, int wait)
+/* It is no zombie before its files are closed. 1: it is one. */
+static int end_wait(pid_t pid, int wait_ms)
+{
+	uint64_t until_ns = clock_ns(CLOCK_MONOTONIC) + (uint64_t)wait_ms * 1000000, now;
+	struct pollfd poll_end = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
+	int ended = 0;
+
+	while (poll_end.fd >= 0 && !ended && (now = clock_ns(CLOCK_MONOTONIC)) < until_ns)
+		ended = poll(&poll_end, 1, (int)((until_ns - now) / 1000000) + 1) == 1;
+	if (poll_end.fd >= 0)
+		close(poll_end.fd);
+	return ended;
+}
+
+int links_holder_free(struct links_holder *holder, int wait_ms)
 {
 	const struct links_request request = {.op = LINKS_END};
+	int ended;
 
 	if (!holder)
-		return;
+		return 1;
 	request_send(holder, &request, NULL);
 	close(holder->socket);
-	/* It is no zombie before its files are closed. */
-	while (wait && waitpid(holder->pid, NULL, 0) < 0 && errno == EINTR)
+	ended = wait_ms < 0 || (wait_ms && end_wait(holder->pid, wait_ms));
+	while (ended && waitpid(holder->pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	free(holder);
+	return ended;
 }
 
 pid_t links_holder_pid(const struct links_holder *holder)

@@ -24,14 +24,23 @@
 
 #define LINKS_HOLDER_NAME "tracer-links" /* as ps shows it */
 
+/*
+ * What somebody who waits for the end waits for the kernel: it takes the links out one after the other, each in a millisecond or, on a
+ * machine that has much else to do, in a tenth of a second.
+ */
+#define LINKS_END_MS 250
+
 struct links_holder;
 
 /* Starts it. Descriptors that are open now are not kept open by it. 0, -errno. */
 int links_holder_new(struct links_holder **out);
-/* It ends, and with it all links. wait: returns when the kernel has taken them out. NULL is legal. */
-void links_holder_free(struct links_holder *holder, int wait);
+/*
+ * It ends, and with it all links. wait_ms: so long at most (-1: without end) it is waited for that the kernel has taken them out. 1: it
+ * has; 0: it goes on with that. NULL is legal.
+ */
+int links_holder_free(struct links_holder *holder, int wait_ms);
 pid_t links_holder_pid(const struct links_holder *holder);
-/* Is it there? 0; -ECHILD it was killed, and no probe is in place any more. */
+/* Is it there? 0; -EOWNERDEAD it was killed, and no probe is in place any more. */
 int links_holder_check(const struct links_holder *holder);
 /* It keeps the rights that privileges_drop(0, attaches) keeps. 0, -errno. */
 int links_holder_confine(struct links_holder *holder, int attaches);
@@ -49,12 +58,12 @@ struct links_wanted {
 };
 
 /*
- * Makes them, as one group. 0, -errno with its reason; *group and *made (descriptors) are set in any case: what was made before a
+ * Makes them, as one group. 0, -EOWNERDEAD as links_holder_check(), -errno with its reason; *group and *made (descriptors) are set in any case: what was made before a
  * failure is held.
  */
 int links_holder_add(struct links_holder *holder, const struct links_wanted *wanted, uint32_t *group,
 		     size_t *made);
-/* Takes groups out that have so many descriptors together. wait: as links_holder_free(). */
+/* Takes groups out that have so many descriptors together. wait: returns when the kernel has taken them out. */
 void links_holder_drop(struct links_holder *holder, const uint32_t *groups, size_t count, size_t descriptors,
 		       int wait);
 

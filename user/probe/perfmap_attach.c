@@ -66,7 +66,7 @@ void perfmap_attach_free(struct perfmap_attach *attach)
 	if (!attach)
 		return;
 	free(attach->links.groups);
-	links_holder_free(attach->links.holder, 1);
+	links_holder_free(attach->links.holder, LINKS_END_MS);
 	stream_close(attach->stream);
 	perfmap_bpf__destroy(attach->skeleton);
 	free(attach);
@@ -106,6 +106,11 @@ int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
 				cookies + 2 * plan->count - returns, returns);
 	free(offsets);
 	return err;
+}
+
+int perfmap_attach_check(const struct perfmap_attach *attach)
+{
+	return links_holder_check(attach->links.holder);
 }
 
 struct stream *perfmap_attach_stream(struct perfmap_attach *attach)

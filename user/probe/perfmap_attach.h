@@ -22,6 +22,8 @@ struct perfmap_attach_opts {
 int perfmap_attach_new(struct perfmap_attach **out, const struct features *features,
 		       const struct perfmap_attach_opts *opts);
 void perfmap_attach_free(struct perfmap_attach *attach); /* takes every probe out; NULL is legal */
+/* Is every probe in place? 0; -EOWNERDEAD, as links_holder_check(). */
+int perfmap_attach_check(const struct perfmap_attach *attach);
 int perfmap_attach_target(struct perfmap_attach *attach, uint32_t tgid);
 /* Places the plan's sites in the file. no_returns: leaves functions whose return is wanted without. 0, -errno. */
 int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan, const struct elf_file *file,

@@ -307,6 +307,7 @@ int perfmap_session_drain(struct perfmap_session *session)
 
 	if (count < 0)
 		return count;
+	err = perfmap_attach_check(session->attach);
 	growth_take(session);
 	for (size_t i = 0; i < session->count && !err; i++)
 		err = perfmap_member_read(session->members[i], READ_BATCH);

@@ -101,6 +101,14 @@ void plan_caches_free(struct plan_caches *caches)
 	plan_native_cache_free(caches->native);
 }
 
+/* 1: it has ended, or is about to. */
+static int is_gone(pid_t pid)
+{
+	struct process_info info;
+
+	return process_info_read(pid, &info) || info.zombie;
+}
+
 int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_caches *caches,
 		struct plan_target *out)
 {
@@ -132,6 +140,22 @@ int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_cach
 		err = error_set(-ENOENT, "nothing of what is wanted can be traced in it");
 	if (err)
 		plan_target_free(out);
+	/* Of what has no memory any more nothing can be said. */
+	if (err && err != -ESRCH && err != -EINVAL && is_gone(pid))
+		err = error_set(-ESRCH, "it has ended, or is about to");
+	return err;
+}
+
+int plan_target_each(const struct plan_target *target, const struct elf_file *python, plan_target_fn each,
+		     void *context)
+{
+	const struct plan *plan = &target->python;
+	int err = plan->count ? each(context, plan, python) : 0;
+
+	if (!err && plan->memory)
+		err = each(context, plan->memory, plan->memory_file);
+	for (size_t i = 0; i < target->native_count && !err; i++)
+		err = each(context, target->native[i].plan, target->native[i].file);
 	return err;
 }
 

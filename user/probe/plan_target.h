@@ -44,12 +44,19 @@ struct plan_target {
 /* What is traced of a process that runs no Python: 1 << enum event_layer for each layer; 0: nothing is. */
 uint32_t plan_target_native_layers(const struct plan_target_opts *opts);
 /*
- * 0, and the caller frees; -ESRCH; -EINVAL a thread and not a process; -ENOENT nothing of what is wanted is there (error_set);
- * others as plan_process().
+ * 0, and the caller frees; -ESRCH it is gone: it has ended, or is about to, whatever else went wrong by that; -EINVAL a thread and
+ * not a process; -ENOENT it runs, and nothing of what is wanted is there (error_set); others as plan_process().
  */
 int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_caches *caches,
 		struct plan_target *out);
 void plan_target_free(struct plan_target *target);
+/*
+ * Calls each with every plan and its file, in the order in which they are placed, until it returns other than 0, which is returned.
+ * python: the runtime's file, which may have been taken out of the target.
+ */
+typedef int (*plan_target_fn)(void *context, const struct plan *plan, const struct elf_file *file);
+int plan_target_each(const struct plan_target *target, const struct elf_file *python, plan_target_fn each,
+		     void *context);
 /* On stdout: every site with its file, symbol, offset, instruction and reason, and what is not probed. */
 void plan_target_print(const struct plan_target *target);
 

@@ -183,12 +183,20 @@ int session_ends_fd(const struct session *session)
 	return session->ends;
 }
 
+static int links_check(struct session *session)
+{
+	int err = attach_check(session->attach);
+
+	session->links_lost |= err != 0;
+	return err;
+}
+
 int session_count_loss(struct session *session)
 {
 	struct event_loss record = {
 		.header = {.type = EVENT_LOSS, .size = sizeof(record), .time_ns = clock_ns(CLOCK_MONOTONIC)},
 	};
-	int err = attach_loss(session->attach, record.counts);
+	int err = links_check(session) ?: attach_loss(session->attach, record.counts);
 
 	session->loss_ns = record.header.time_ns;
 	if (!err)
@@ -246,7 +254,7 @@ int session_drain(struct session *session)
 
 	if (count < 0)
 		return count;
-	err = attach_check(session->attach);
+	err = links_check(session);
 	if (err)
 		return err;
 	if (session->capture_error)
@@ -272,12 +280,14 @@ int session_drain(struct session *session)
 
 int session_stop(struct session *session, int hurried)
 {
+	int lost = session->links_lost ? 0 : links_check(session), err;
+
 	session_names_end(session, hurried);
 	session->opts.watch = ABI_WATCH_NONE; /* nobody is picked up any more */
 	/* What the events after the last reading tell of may be dead again: none after it. */
 	session_census(session);
 	for (size_t i = 0; i < session->count; i++)
-		attach_forget(session->attach, session->members[i]->pid);
+		member_forget(session, session->members[i]);
 	/* From here on the probes do nothing. */
 	if (attach_detaches_slowly(session->attach))
 		log_info("this kernel takes the probes out one by one, which goes on for a while after the "
@@ -294,7 +304,8 @@ int session_stop(struct session *session, int hurried)
 			 session->unlooked, session->unlooked == 1 ? "" : "s",
 			 session->unlooked == 1 ? "it" : "they",
 			 session->unlooked == 1 ? "it is" : "they are");
-	return session_count_loss(session);
+	err = session_count_loss(session);
+	return lost ? lost : err;
 }
 
 int session_check_seen(const struct session *session, const char **remedy)

@@ -65,7 +65,8 @@ int session_watch(struct session *session, pid_t pid);
 int session_undecided(const struct session *session);
 
 /*
- * Drains what is there. Returns records handled, or -errno. Ends of processes are seen here, and a full disk; processes that
+ * Drains what is there. Returns records handled; -EOWNERDEAD the process that holds the probes was killed, and with it they are
+ * gone: what is known is as of then, and no other call but session_stop() finds more; or -errno. Ends of processes are seen here, and a full disk; processes that
  * have appeared are brought under trace.
  */
 int session_drain(struct session *session);
@@ -82,14 +83,15 @@ int session_ends_fd(const struct session *session);
 void session_census(struct session *session);
 /*
  * Reads the heaps a last time, stops the clock for every process at once, takes the probes out (see attach_detach()),
- * drains the rest and the loss counters. hurried: somebody waits for the end, and what is slow is left. 0, -errno.
+ * drains the rest and the loss counters. hurried: somebody waits for the end, and what is slow is left. 0; -EOWNERDEAD as
+ * session_drain(), unless that was told before; -errno.
  */
 int session_stop(struct session *session, int hurried);
-/* Brings the loss counters into the trace, for a report while it runs; a session does so twice a second besides. */
+/* Brings the loss counters into the trace, for a report while it runs; a session does so twice a second besides. As session_drain(). */
 int session_count_loss(struct session *session);
 /*
  * Drains what there is and counts the losses: the trace is then as of now. reconcile: in census mode, the process's heap
- * (its index in the trace) is read first. 0, -errno.
+ * (its index in the trace) is read first. 0; -EOWNERDEAD as session_drain(); -errno.
  */
 int session_refresh(struct session *session, size_t process, int reconcile);
 /*

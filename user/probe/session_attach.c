@@ -175,19 +175,11 @@ void member_planned(struct member *member, const struct plan_target *target)
 		member->runtime.target.program_break = plan->memory->program_break;
 }
 
-int member_plans_each(const struct member *member, const struct plan_target *target, member_plan_fn each,
+int member_plans_each(const struct member *member, const struct plan_target *target, plan_target_fn each,
 		      void *context)
 {
-	const struct plan *plan = &target->python;
-	/* The plan is of the runtime that it was made for, which the member may have taken over. */
-	const struct elf_file *file = target->runtime.file ? target->runtime.file : member->runtime.file;
-	int err = plan->count ? each(context, plan, file) : 0;
-
-	if (!err && plan->memory)
-		err = each(context, plan->memory, plan->memory_file);
-	for (size_t i = 0; i < target->native_count && !err; i++)
-		err = each(context, target->native[i].plan, target->native[i].file);
-	return err;
+	return plan_target_each(target, target->runtime.file ? target->runtime.file : member->runtime.file,
+				each, context);
 }
 
 struct placing {
@@ -282,33 +274,42 @@ static int member_baseline(struct session *session, struct member *member, int f
 	return 0;
 }
 
+struct leftover_look {
+	const struct session *session;
+	pid_t pid;
+	struct leftover found;
+};
+
+static int leftover_look(void *context, const struct plan *plan, const struct elf_file *file)
+{
+	struct leftover_look *look = context;
+
+	/* Where our own lie in the file for all, they are what there is. */
+	if (!attach_is_everywhere(look->session->attach, file))
+		leftover_count(look->pid, plan, file, &look->found);
+	return 0;
+}
+
 /* Breakpoints that are there already are told of, of the first processes: a killed tracer's are gone with ours. */
 static void leftover_tell(const struct session *session, const struct member *member,
 			  const struct plan_target *target)
 {
-	const struct plan *plan = &target->python;
-	struct leftover found = {0};
+	struct leftover_look look = {.session = session, .pid = member->pid};
+	const struct leftover *found = &look.found;
 
 	if (session->told >= SESSION_TOLD)
 		return;
-	/* Where our own lie in the file for all, they are what there is. */
-	if (plan->count && !attach_is_everywhere(session->attach, member->runtime.file))
-		leftover_count(member->pid, plan, member->runtime.file, &found);
-	if (plan->memory && !attach_is_everywhere(session->attach, plan->memory_file))
-		leftover_count(member->pid, plan->memory, plan->memory_file, &found);
-	for (size_t i = 0; i < target->native_count; i++)
-		if (!attach_is_everywhere(session->attach, target->native[i].file))
-			leftover_count(member->pid, target->native[i].plan, target->native[i].file, &found);
-	if (found.at_sites)
+	member_plans_each(member, target, leftover_look, &look);
+	if (found->at_sites)
 		log_info("PID %d: %zu breakpoints were in its code before: another tracer's, or left by one "
 			 "that was killed, which are gone when this one ends",
-			 member->pid, found.at_sites);
-	if (found.elsewhere)
+			 member->pid, found->at_sites);
+	if (found->elsewhere)
 		log_info("PID %d: %zu breakpoints are in its code where this mode has no probe: another "
 			 "tracer's, or left by one that was killed in another mode; to trace the process in "
 			 "that "
 			 "mode (-m exact has the most probes) until a regular end takes those out",
-			 member->pid, found.elsewhere);
+			 member->pid, found->elsewhere);
 }
 
 static int member_attach(struct session *session, struct member *member, const struct plan_target *target,

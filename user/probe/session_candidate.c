@@ -50,17 +50,29 @@ static int was_native(struct session *session, uint32_t pid)
  * If nothing else was said, what a Python starts is not wanted, or each of its helpers would be another process in the report;
  * what another program starts is, and so is everything where all is watched.
  */
-int native_wanted(struct session *session, const struct event_appear *event)
+static int native_wanted(struct session *session, uint32_t pid, uint32_t parent)
 {
 	uint32_t layers = session->opts.plan.layers;
 	int native;
 
 	if (layers || session->opts.everywhere)
 		return layers != 1u << EVENT_LAYER_PYTHON;
-	native = was_native(session, event->header.tgid);
+	native = was_native(session, pid);
 	if (native < 0)
-		native = was_native(session, event->parent);
+		native = was_native(session, parent);
 	return native > 0;
+}
+
+void candidate_renew(struct session *session, uint32_t pid, uint32_t parent)
+{
+	int native = native_wanted(session, pid, parent);
+	struct candidate *candidate = candidate_find(session, pid);
+
+	if (candidate)
+		candidate_remove(session, candidate);
+	candidate = candidate_touch(session, pid);
+	if (candidate)
+		candidate->native = native;
 }
 
 struct candidate *candidate_touch(struct session *session, uint32_t pid)
@@ -85,6 +97,8 @@ void refuse(struct session *session, pid_t pid, int err)
 {
 	const char *reason = error_reason(err);
 
+	if (err == -EOWNERDEAD) /* the session ends by it, and says so once */
+		return;
 	/* Of whatever appears it is to be expected that some cannot be. */
 	if (session->opts.watch != ABI_WATCH_ALL && session->refused++ < SESSION_TOLD)
 		log_info("PID %d is not traced: %s", (int)pid, reason);
@@ -92,6 +106,23 @@ void refuse(struct session *session, pid_t pid, int err)
 		log_debug("PID %d is not traced: %s", (int)pid, reason);
 	if (session->refused == SESSION_TOLD)
 		log_info("of further processes that are not traced only -v tells");
+}
+
+/*
+ * There is nothing in what it has mapped so far, as where its loader was kept waiting: it is looked at again when it maps a file.
+ * 1: somebody tells of that.
+ */
+static int candidate_rest(struct session *session, pid_t pid, uint64_t now)
+{
+	struct candidate *candidate = session->maps ? candidate_find(session, (uint32_t)pid) : NULL;
+
+	if (!candidate)
+		return 0;
+	if (candidate->born_ns <= now) {
+		candidate->settled = 1;
+		candidate->next_ns = UINT64_MAX;
+	}
+	return 1;
 }
 
 /* 1: it need not be looked at any more. */
@@ -121,7 +152,7 @@ static int candidate_look(struct session *session, struct candidate *candidate, 
 		err = session_add(session, pid, 0);
 		if (err && err != -ESRCH)
 			refuse(session, pid, err);
-		return 1;
+		return !(err == -ENOENT && candidate_rest(session, pid, now));
 	}
 	if (found < 0)
 		refuse(session, pid, found);
@@ -157,22 +188,15 @@ uint64_t candidates_look(struct session *session, uint64_t now, uint64_t until)
 
 void strangers_find(struct session *session)
 {
-	uint32_t layers = session->opts.plan.layers;
 	pid_t *pids = NULL;
 	size_t count = 0;
 
 	if (process_list(&pids, &count))
 		return;
-	for (size_t i = 0; i < count; i++) {
-		struct candidate *candidate = NULL;
-
+	for (size_t i = 0; i < count; i++)
 		if (pids[i] != getpid() && !member_find(session, pids[i]) &&
 		    !candidate_find(session, pids[i]))
-			candidate = candidate_touch(session, pids[i]);
-		if (candidate)
-			candidate->native =
-				layers ? layers != 1u << EVENT_LAYER_PYTHON : session->opts.everywhere;
-	}
+			candidate_renew(session, (uint32_t)pids[i], 0);
 	free(pids);
 }
 

@@ -89,6 +89,11 @@ void member_end(struct session *session, struct member *member, uint32_t type)
 	member->ended = 1;
 }
 
+void member_forget(struct session *session, const struct member *member)
+{
+	attach_forget(session->attach, (uint32_t)member->pid, member->runtime.target.space);
+}
+
 static void member_free(struct session *session, struct member *member)
 {
 	if (member->pidfd >= 0) {
@@ -124,7 +129,7 @@ void member_abandon(struct session *session, struct member *member)
 	if (member->begun) {
 		/* What was drained meanwhile may have told of its end, and of another's beginning with its number. */
 		if (!member->ended) {
-			attach_forget(session->attach, member->pid);
+			member_forget(session, member);
 			member_end(session, member, EVENT_EXIT);
 		}
 		return; /* members_bury() does the rest */

@@ -114,7 +114,7 @@ static int frees_follow(struct change *change)
 /* To take them out takes a while, in which nobody empties the ring buffer: they do nothing from here on. */
 static void probes_drop(const struct change *change)
 {
-	attach_forget(change->session->attach, change->member->pid);
+	member_forget(change->session, change->member);
 	attach_drop(change->session->attach, change->member->pid, PROBES, 1);
 	session_pull(change->session);
 }

@@ -123,15 +123,15 @@ static void discard_feed(struct session *session, uint32_t pid)
 	session_feed(session, &record, sizeof(record));
 }
 
-void session_discard(struct session *session, uint32_t pid)
+void session_discard(struct session *session, uint32_t pid, uint32_t space)
 {
-	attach_forget(session->attach, pid);
+	attach_forget(session->attach, pid, space);
 	discard_feed(session, pid);
 }
 
 static void newborn_discard(struct session *session, struct member *member)
 {
-	session_discard(session, (uint32_t)member->pid);
+	session_discard(session, (uint32_t)member->pid, member->runtime.target.space);
 	member->ended = 1;
 }
 
@@ -165,19 +165,16 @@ int newborn_told(struct session *session, const struct map_watch_record *record)
 
 int newborn_announce(struct session *session, const struct event_appear *event)
 {
-	struct member *member = member_find(session, event->header.tgid);
 	struct candidate *candidate = NULL;
-	int err;
+	struct member *member;
+	int err = member_new(session, (pid_t)event->header.tgid, &member);
 
-	/* The record of its exec was lost. */
-	if (member)
-		member_end(session, member, EVENT_EXEC);
-	err = member_new(session, (pid_t)event->header.tgid, &member);
 	if (err)
 		return err;
 	member->newborn = 1;
 	member->mode = EVENT_MODE_EXACT;
 	member->layers = event->layers;
+	member->runtime.target.space = event->space;
 	member->heap_unreadable = 1;
 	err = member_announce(session, member, event->name, (pid_t)event->ns_pid, 0, event->header.time_ns);
 	if (err) {
@@ -204,16 +201,17 @@ int newborn_settle(struct session *session, struct member *member, int *err)
 		*err = modules_copy(&told, member->symbols.told, member->pid);
 	if (!*err)
 		*err = plan_target(member->pid, &session->opts.plan, &session->plans, &target);
-	if (!*err && !target.runtime.version_hex) {
-		*err = member_probe(session, member, &target, ATTACH_ALL);
-		if (!*err)
-			newborn_files_settle(session, told);
-		member->newborn = *err != 0;
-	}
-	if (!*err)
+	if (!*err) {
+		if (!target.runtime.version_hex) {
+			*err = member_probe(session, member, &target, ATTACH_ALL);
+			if (!*err)
+				newborn_files_settle(session, told);
+			member->newborn = *err != 0;
+		}
 		plan_target_free(&target);
+	}
 	modules_free(told);
-	/* Its loader may have been kept waiting, or its memory is gone already: it is looked at again when it maps a file. */
+	/* Its loader may have been kept waiting: it is looked at again when it maps a file. */
 	if (*err == -ENOENT) {
 		log_debug("PID %d: nothing of it is probed so far: %s", member->pid, error_reason(*err));
 		member->bare = 1;

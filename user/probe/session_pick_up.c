@@ -71,7 +71,7 @@ static void newborn_appear(struct session *session, const struct event_appear *e
 
 	if (!err)
 		return;
-	session_discard(session, event->header.tgid);
+	session_discard(session, event->header.tgid, event->space);
 	refuse(session, (pid_t)event->header.tgid, err);
 }
 
@@ -81,10 +81,39 @@ static int fork_takes(struct session *session, const struct event_process *fork)
 	if (member_find(session, fork->header.tgid))
 		return 0;
 	if (fork->code & EVENT_FORK_TRACED) {
-		session_discard(session, fork->other);
+		session_discard(session, fork->other, fork->space);
 		candidate_touch(session, fork->other);
 	}
 	return 1;
+}
+
+/*
+ * A program or a child begins whose number a member has. The record of that one's end was lost; or it has called this program while
+ * it was attached to, and what is known of the one before is taken for this one's.
+ */
+static void member_supersede(struct session *session, uint32_t tgid, uint32_t type)
+{
+	struct member *member = member_find(session, tgid);
+
+	if (!member)
+		return;
+	member_forget(session, member);
+	member_end(session, member, type);
+}
+
+static void program_appears(struct session *session, const struct event_appear *event)
+{
+	struct candidate *candidate = candidate_find(session, event->header.tgid);
+
+	member_supersede(session, event->header.tgid, EVENT_EXEC);
+	if (!event->layers) {
+		candidate_renew(session, event->header.tgid, event->parent);
+		return;
+	}
+	if (candidate)
+		candidate_remove(session, candidate);
+	maps_drain(session);
+	newborn_appear(session, event);
 }
 
 int pick_up_takes(struct session *session, const void *record)
@@ -92,22 +121,10 @@ int pick_up_takes(struct session *session, const void *record)
 	const struct event_header *header = record;
 	struct candidate *candidate;
 	struct member *member;
-	int native;
 
 	switch (header->type) {
 	case EVENT_APPEAR:
-		native = native_wanted(session, record);
-		candidate = candidate_find(session, header->tgid);
-		if (candidate)
-			candidate_remove(session, candidate);
-		if (((const struct event_appear *)record)->layers) {
-			maps_drain(session);
-			newborn_appear(session, record);
-			return 1;
-		}
-		candidate = candidate_touch(session, header->tgid);
-		if (candidate)
-			candidate->native = native;
+		program_appears(session, record);
 		return 1;
 	case EVENT_FORK:
 		return fork_takes(session, record);
@@ -115,7 +132,7 @@ int pick_up_takes(struct session *session, const void *record)
 	case EVENT_EXEC:
 		candidate = candidate_find(session, header->tgid);
 		member = member_find(session, header->tgid);
-		if (candidate && member && newborn_unseen(session, member))
+		if (member && newborn_unseen(session, member))
 			member = NULL;
 		if (candidate)
 			candidate_remove(session, candidate);
@@ -131,11 +148,14 @@ static int child_announce(struct session *session, const struct member *parent,
 {
 	struct event_target record = parent->announced;
 	struct member *member;
-	int err = member_new(session, (pid_t)fork->other, &member);
+	int err;
 
+	member_supersede(session, fork->other, EVENT_EXIT);
+	err = member_new(session, (pid_t)fork->other, &member);
 	if (err)
 		return err;
 	err = python_runtime_inherit(&parent->runtime, member->pid, &member->runtime);
+	member->runtime.target.space = fork->space;
 	record.header.tgid = record.header.tid = fork->other;
 	record.header.time_ns = fork->header.time_ns;
 	record.realtime_ns += fork->header.time_ns - parent->announced.header.time_ns;
@@ -186,14 +206,6 @@ void pick_up_note(struct session *session, const void *record)
 			 member->pid);
 }
 
-/* Its first thread has ended: there is nothing to be seen of it any more, while others may still run. */
-static int is_ending(pid_t pid)
-{
-	struct process_info info;
-
-	return process_info_read(pid, &info) || info.zombie;
-}
-
 /* The child has the probes that lie in files. Others are to be placed; what it did before, its heap tells. */
 static void member_adopt(struct session *session, struct member *member)
 {
@@ -215,10 +227,10 @@ static void member_adopt(struct session *session, struct member *member)
 		err = member_governor_begin(session, member);
 	if (!err)
 		member_reconcile(session, member, 0, 0);
-	/* What is ending has been told as far as it goes, and its end will be. */
-	if (err && err != -ESRCH && !is_ending(member->pid)) {
+	/* Its end will be told. */
+	if (err && err != -ESRCH) {
 		refuse(session, member->pid, err);
-		attach_forget(session->attach, member->pid);
+		member_forget(session, member);
 		member_end(session, member, EVENT_EXIT);
 	} else if (!err) {
 		log_debug("PID %d, forked by PID %u, is traced, too", member->pid, member->announced.parent);
@@ -295,14 +307,19 @@ int pick_up_new(struct session *session)
 	return err == -ENOMEM ? err : 0;
 }
 
-/* Members that have called exec, as the programs know. */
+/* Members that have called exec, as the programs know. What they run now may not have been told of, either. */
 static void execs_find(struct session *session)
 {
 	session_pull(session);
-	for (size_t i = 0; i < session->count; i++)
-		if (!session->members[i]->ended &&
-		    !attach_is_target(session->attach, session->members[i]->pid))
-			member_end(session, session->members[i], EVENT_EXEC);
+	for (size_t i = 0; i < session->count; i++) {
+		struct member *member = session->members[i];
+		uint32_t tgid = (uint32_t)member->pid;
+
+		if (member->ended || attach_is_target(session->attach, tgid, member->runtime.target.space))
+			continue;
+		member_end(session, member, EVENT_EXEC);
+		candidate_renew(session, tgid, 0);
+	}
 }
 
 void pick_up_lost(struct session *session, uint64_t lost)

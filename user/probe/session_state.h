@@ -96,6 +96,7 @@ struct session {
 	int ends; /* epoll, of the members' pidfds */
 	uint32_t next_space;
 	int capture_error;
+	int links_lost; /* it was told that the process that holds the probes is gone */
 	struct seccomp_answer seccomp;
 	struct hit_cost hit_cost;
 	uint64_t loss_ns; /* when the loss counters were last read */
@@ -138,12 +139,12 @@ struct candidate *candidate_find(struct session *session, uint32_t pid);
 void candidate_remove(struct session *session, struct candidate *candidate);
 /* The process is looked at soon: it is new, or has mapped what was not seen before. NULL: no memory. */
 struct candidate *candidate_touch(struct session *session, uint32_t pid);
+/* The same of a program of which nothing is known yet. parent: whose it is, 0: not known. */
+void candidate_renew(struct session *session, uint32_t pid, uint32_t parent);
 /* Looks at those whose time has come, as long as it is not until. Returns what time it is. */
 uint64_t candidates_look(struct session *session, uint64_t now, uint64_t until);
 /* Every process of which nothing is known becomes one. */
 void strangers_find(struct session *session);
-/* Is a program wanted that runs no Python? */
-int native_wanted(struct session *session, const struct event_appear *event);
 /* It is not traced; of many, the first ones are told of. */
 void refuse(struct session *session, pid_t pid, int err);
 /* So many records of processes are lost by now: who has come unseen is looked for. */
@@ -169,6 +170,8 @@ void members_release(struct session *session, pid_t pid);
 void members_bury(struct session *session);
 /* Ends what is known to be gone, or (EVENT_EXEC) to be another program, in the stream, too. */
 void member_end(struct session *session, struct member *member, uint32_t type);
+/* The programs trace it no more. */
+void member_forget(struct session *session, const struct member *member);
 /* What a member has of its plan: the mode, the layers, what the programs are told of it. */
 void member_planned(struct member *member, const struct plan_target *target);
 /* Places a plan's probes of these groups (enum attach_group): in the member, or, where nobody else has the files, in those. */
@@ -176,9 +179,8 @@ int member_probe(struct session *session, struct member *member, const struct pl
 		 unsigned int groups);
 /* Where the probes of a file lie: in one process, or -1: in the file, for every process that maps it. */
 pid_t probe_scope(struct session *session, const struct member *member, const struct elf_file *file);
-/* Calls each with every plan of a target and its file, in the order in which they are placed, until it returns other than 0. */
-typedef int (*member_plan_fn)(void *context, const struct plan *plan, const struct elf_file *file);
-int member_plans_each(const struct member *member, const struct plan_target *target, member_plan_fn each,
+/* plan_target_each(), of a plan whose runtime the member may have taken over. */
+int member_plans_each(const struct member *member, const struct plan_target *target, plan_target_fn each,
 		      void *context);
 #define MEMBER_WHY 256
 /*
@@ -224,8 +226,8 @@ void session_names_prepare(struct session *session);
 /* The session ends: from here on no name is waited for longer than that. */
 void session_names_end(struct session *session, int hurried);
 
-/* BPF traces a process that is none of ours: it does no more, and its records are of nobody. */
-void session_discard(struct session *session, uint32_t pid);
+/* BPF traces a process, by this space, that is none of ours: it does no more, and its records are of nobody. */
+void session_discard(struct session *session, uint32_t pid, uint32_t space);
 /* What BPF is to trace of programs that are called from here on: 1 << enum event_layer for each layer; 0: nothing. */
 uint32_t newborn_layers(const struct session_opts *opts);
 /* BPF has made a target of it. 0, -errno. */

@@ -17,6 +17,7 @@
 #include "base/error.h"
 
 #define FILE_MAX_BYTES (1u << 20) /* status with 65,536 groups; stat */
+#define PF_EXITING     0x00000004u
 #define PF_KTHREAD     0x00200000u
 
 /* What /proc answers for a process that is gone or hidden, and for one of another user. */
@@ -76,6 +77,7 @@ static int parse_stat(const char *text, struct process_info *out)
 	unsigned long long field[23] = {0};
 	const char *next;
 	size_t bytes;
+	char state;
 
 	if (!open || !close || close < open)
 		return -EPROTO;
@@ -88,7 +90,7 @@ static int parse_stat(const char *text, struct process_info *out)
 	next = close + 1;
 	while (*next == ' ')
 		next++;
-	out->zombie = *next == 'Z' || *next == 'X';
+	state = *next;
 	if (*next)
 		next++;
 	for (int i = 4; i <= 22; i++) {
@@ -101,6 +103,7 @@ static int parse_stat(const char *text, struct process_info *out)
 	}
 	out->ppid = (pid_t)field[4];
 	out->kernel_thread = (field[9] & PF_KTHREAD) != 0;
+	out->zombie = state == 'Z' || state == 'X' || field[9] & PF_EXITING;
 	out->threads = (int)field[20];
 	out->start_ticks = field[22];
 	return 0;

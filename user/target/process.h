@@ -42,7 +42,7 @@ struct process_info {
 	int uids_differ;               /* 1: its real or saved one is another: it has come by it */
 	int seccomp;                   /* 0 none, 1 strict, 2 filter */
 	int kernel_thread;             /* 1: no address space */
-	int zombie;
+	int zombie; /* 1: it has ended, or its first thread ends: nothing of it is to be seen any more */
 	int threads;
 	char name[64];     /* comm, control bytes as they are; NUL-terminated */
 	char command[256]; /* command line, spaces between the arguments, cut */

@@ -229,7 +229,8 @@ static size_t record_bytes(uint32_t type, int *variable)
 {
 	*variable = type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
 		    type == EVENT_CENSUS_POOL || type == EVENT_CENSUS || type == EVENT_CENSUS_DONE ||
-		    type == EVENT_PROCESS || type == EVENT_SYMBOL;
+		    type == EVENT_PROCESS || type == EVENT_SYMBOL || type == EVENT_EXIT ||
+		    type == EVENT_EXEC || type == EVENT_FORK || type == EVENT_FINALIZE;
 	switch (type) {
 	case EVENT_ALLOC:
 	case EVENT_REALLOC_DONE:
@@ -251,7 +252,7 @@ static size_t record_bytes(uint32_t type, int *variable)
 	case EVENT_EXEC:
 	case EVENT_FORK:
 	case EVENT_FINALIZE:
-		return sizeof(struct event_process);
+		return EVENT_PROCESS_MIN; /* older captures lack the rest */
 	case EVENT_PROCESS:
 		return EVENT_TARGET_MIN; /* older captures lack the rest */
 	case EVENT_LOSS:
