@@ -56,6 +56,8 @@ struct symbol_entry {
 	uint8_t slow;   /* EVENT_SYMBOL_SLOW */
 };
 
+#define STATE_KEEP_SHARE 4u /* of what processes have together: what those that have ended keep, whoever asks for it */
+
 #define STACK_NATIVE (1u << 31)
 
 /* A traceback. Index 0 is the empty one. */
@@ -136,7 +138,9 @@ struct process_state {
 	size_t final_bytes; /* charged for it */
 	int table_kept;     /* it has ended; what its table was is final: */
 	uint64_t kept_blocks, kept_bytes;
-	uint64_t born_bytes; /* of the blocks that it began with, its parent's */
+	uint64_t born_bytes;  /* of the blocks that it began with, its parent's */
+	uint64_t ended_bytes; /* charged for all that is kept of it since it has ended; */
+	int ended_large;      /* more than what those that have ended may keep divided by how many there may be */
 };
 
 /* A traceback as far as it is known now, inlined functions included, and at most as many frames as the process's limit. */
@@ -160,6 +164,8 @@ struct trace {
 	struct process_state **processes;
 	size_t process_count, process_room;
 	size_t ended_count; /* of those, with table_kept */
+	size_t ended_large; /* of these, with ended_large */
+	uint64_t ended_bytes;
 	size_t free_count;  /* of them, NULL */
 	struct trace_dropped dropped;
 	struct id_map tgids;        /* -> index of the last process of that tgid */
@@ -244,7 +250,10 @@ void state_final_free(struct process_state *process);
 int state_discard(struct trace *trace, struct process_state *process);
 /* An index for a process that begins. 0, -ENOMEM, -EDQUOT, -EOVERFLOW. */
 int state_place(struct trace *trace, size_t *index);
-/* One of those that have ended is not kept any more. 0, -ENOMEM; -ENOENT: there is none. */
+/*
+ * One of those that have ended is not kept any more: of the large ones that with the fewest bytes of its own blocks, or of
+ * the small ones if there is no large one. 0, -ENOMEM; -ENOENT: there is none.
+ */
 int state_make_room(struct trace *trace);
 /* What the process holds but its info and its final snapshot; its strings are. */
 void state_tables_free(struct process_state *process);
