@@ -121,7 +121,10 @@ static int filled_map(struct account *account)
 
 	for (uint64_t i = 0; i < MANY && !err; i++)
 		err = id_map_put(&map, i, (uint32_t)i);
-	assert_int_equal(id_map_find(&map, 1), 1);
+	for (uint64_t i = 0; i < MANY; i += 2)
+		id_map_remove(&map, i);
+	for (uint64_t i = 0; i < 1000; i++)
+		assert_int_equal(id_map_find(&map, i), i % 2 ? i : ID_MAP_NONE);
 	if (!id_map_copy(&copy, &map))
 		assert_int_equal(id_map_find(&copy, 1), 1);
 	id_map_free(&copy);
@@ -611,6 +614,30 @@ static void test_ended_memory(void **state)
 	trace_free(trace);
 }
 
+/* Of those that are gone nothing is left, however many there were; the last ones may still have something to say. */
+static void test_gone(void **state)
+{
+	enum { FEW = 5000, MOST = 100000 };
+	struct trace *trace = trace_begin(SMALL_BUDGET);
+	size_t after_few = 0;
+	(void)state;
+
+	for (uint32_t p = 1; p <= MOST; p++) {
+		struct event_mark discard = {.header = header_of(EVENT_DISCARD, sizeof(discard))};
+
+		discard.header.tgid = TGID + p;
+		begin(trace, TGID + p, 0, EVENT_MODE_EXACT);
+		assert_int_equal(trace_feed(trace, &discard, sizeof(discard)), 0);
+		put(trace, TGID + p, 1, 0);
+		put(trace, TGID + 1, 1, 0); /* this one goes on */
+		if (p == FEW)
+			after_few = trace_memory(trace);
+	}
+	assert_int_equal(trace_memory(trace), after_few);
+	assert_int_equal(trace_orphans(trace), 0);
+	trace_free(trace);
+}
+
 /* A snapshot too large for what is left holds what fits, and the rest is counted in it. */
 static void test_snapshot_left(void **state)
 {
@@ -655,6 +682,7 @@ int main(void)
 		cmocka_unit_test(test_snapshot_left),
 		cmocka_unit_test(test_small_ended),
 		cmocka_unit_test(test_ended_memory),
+		cmocka_unit_test(test_gone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

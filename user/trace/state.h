@@ -169,6 +169,7 @@ struct trace {
 	size_t free_count;  /* of them, NULL */
 	struct trace_dropped dropped;
 	struct id_map tgids;        /* -> index of the last process of that tgid */
+	struct id_map dropped_tgids[2];
 	struct process_state *last; /* that of the last record */
 	struct event_loss loss;
 	struct trace_told told;
@@ -244,8 +245,11 @@ int state_end(struct trace *trace, struct process_state *process, enum trace_end
 int state_finalize(struct trace *trace, struct process_state *process);
 /* What was kept at that is let go. */
 void state_final_free(struct process_state *process);
-/* In the place of an index: a process of that tgid there was, but nothing of it is kept. */
-#define STATE_DROPPED (ID_MAP_NONE - 1)
+void state_tgids_begin(struct trace *trace);
+void state_tgids_free(struct trace *trace);
+/* There was a process of that tgid, but nothing of it is kept: what it may still say is no error. */
+void state_tgid_drop(struct trace *trace, uint32_t tgid);
+int state_tgid_is_dropped(struct trace *trace, uint32_t tgid);
 /* Nothing is kept of it; the process is freed. 0, -ENOMEM. */
 int state_discard(struct trace *trace, struct process_state *process);
 /* An index for a process that begins. 0, -ENOMEM, -EDQUOT, -EOVERFLOW. */

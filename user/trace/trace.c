@@ -236,7 +236,7 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 	if (!account_is_full(err))
 		return err;
 	trace->dropped.processes++;
-	id_map_put(&trace->tgids, event->header.tgid, STATE_DROPPED);
+	state_tgid_drop(trace, event->header.tgid);
 	return error_set(err, "there is no memory left to trace it (--budget)");
 }
 
@@ -438,10 +438,12 @@ static int record_feed(struct trace *trace, const void *record, size_t size)
 	}
 	if (valid)
 		told_count(&trace->told, header->type);
-	if (!process && valid && header->type == EVENT_DISCARD)
-		return id_map_put(&trace->tgids, header->tgid, STATE_DROPPED);
+	if (!process && valid && header->type == EVENT_DISCARD) {
+		state_tgid_drop(trace, header->tgid);
+		return 0;
+	}
 	/* What was under way when it was dropped has a last word. */
-	if (!process && valid && id_map_find(&trace->tgids, header->tgid) == STATE_DROPPED)
+	if (!process && valid && state_tgid_is_dropped(trace, header->tgid))
 		return 0;
 	if (!process) {
 		trace->orphans++;
@@ -500,9 +502,8 @@ int trace_new(struct trace **out, const struct trace_hooks *hooks)
 	/* Too early in boot for random numbers: unseeded tables are only slower when attacked. */
 	if (getrandom(&trace->seed, sizeof(trace->seed), GRND_NONBLOCK) != sizeof(trace->seed))
 		trace->seed = 0;
-	trace->tgids.seed = trace->seed;
 	trace->tables.parent = &trace->account;
-	trace->tgids.account = &trace->account;
+	state_tgids_begin(trace);
 	err = account_charge(&trace->account, sizeof(*trace));
 	if (!err)
 		err = strings_new_in(&trace->strings, &trace->account);
@@ -534,7 +535,7 @@ void trace_free(struct trace *trace)
 	for (size_t i = 0; i < trace->process_count; i++)
 		state_free_process(trace->processes[i]);
 	array_release(&trace->account, &trace->processes, &trace->process_room, sizeof(*trace->processes));
-	id_map_free(&trace->tgids);
+	state_tgids_free(trace);
 	strings_free(trace->strings);
 	free(trace);
 }

@@ -163,7 +163,7 @@ int state_inherit(struct process_state *child, const struct process_state *paren
 	return 0;
 }
 
-static int process_drop(struct trace *trace, struct process_state *process, size_t index)
+static void process_drop(struct trace *trace, struct process_state *process, size_t index)
 {
 	uint32_t tgid = process->info.tgid;
 
@@ -176,7 +176,8 @@ static int process_drop(struct trace *trace, struct process_state *process, size
 	trace->processes[index] = NULL;
 	trace->free_count++;
 	/* The number may be another's by now. */
-	return id_map_find(&trace->tgids, tgid) == index ? id_map_put(&trace->tgids, tgid, STATE_DROPPED) : 0;
+	if (id_map_find(&trace->tgids, tgid) == index)
+		state_tgid_drop(trace, tgid);
 }
 
 /* Bytes that it held and had not begun with. */
@@ -203,7 +204,8 @@ static int ended_drop(struct trace *trace, int large_only)
 	trace->dropped.processes++;
 	trace->dropped.blocks += process->kept_blocks;
 	trace->dropped.bytes += process->kept_bytes;
-	return process_drop(trace, trace->processes[smallest], smallest);
+	process_drop(trace, trace->processes[smallest], smallest);
+	return 0;
 }
 
 int state_make_room(struct trace *trace)
@@ -326,7 +328,8 @@ int state_discard(struct trace *trace, struct process_state *process)
 
 	if (trace_process_find(trace, process->info.tgid, &index))
 		return 0;
-	return process_drop(trace, process, index);
+	process_drop(trace, process, index);
+	return 0;
 }
 
 int state_end(struct trace *trace, struct process_state *process, enum trace_end end)
