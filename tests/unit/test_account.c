@@ -671,18 +671,12 @@ static void test_snapshot_left(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_charge),
-		cmocka_unit_test(test_share),
-		cmocka_unit_test(test_reserve),
-		cmocka_unit_test(test_containers),
-		cmocka_unit_test(test_floods),
-		cmocka_unit_test(test_peak),
-		cmocka_unit_test(test_forks),
-		cmocka_unit_test(test_ended_make_room),
-		cmocka_unit_test(test_snapshot_left),
-		cmocka_unit_test(test_small_ended),
-		cmocka_unit_test(test_ended_memory),
-		cmocka_unit_test(test_gone),
+		cmocka_unit_test(test_charge),        cmocka_unit_test(test_share),
+		cmocka_unit_test(test_reserve),       cmocka_unit_test(test_containers),
+		cmocka_unit_test(test_floods),        cmocka_unit_test(test_peak),
+		cmocka_unit_test(test_forks),         cmocka_unit_test(test_ended_make_room),
+		cmocka_unit_test(test_snapshot_left), cmocka_unit_test(test_small_ended),
+		cmocka_unit_test(test_ended_memory),  cmocka_unit_test(test_gone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@
 
 #define SEGMENT_BITS  6
 #define SEGMENTS      (1u << SEGMENT_BITS)
-#define FIRST_SLOTS   4u /* most processes have a few blocks, one in a segment */
+#define FIRST_SLOTS   4u           /* most processes have a few blocks, one in a segment */
 #define MMAP_BYTES    (128u << 10) /* larger segments go back to the kernel when they are replaced */
 #define CLASS_STEP    16u          /* between two size classes of pymalloc */
 #define HASH_SPREADER 0x9e3779b97f4a7c15ull

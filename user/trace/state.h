@@ -56,7 +56,8 @@ struct symbol_entry {
 	uint8_t slow;   /* EVENT_SYMBOL_SLOW */
 };
 
-#define STATE_KEEP_SHARE 4u /* of what processes have together: what those that have ended keep, whoever asks for it */
+#define STATE_KEEP_SHARE                                                                                     \
+	4u /* of what processes have together: what those that have ended keep, whoever asks for it */
 
 #define STACK_NATIVE (1u << 31)
 
@@ -140,7 +141,7 @@ struct process_state {
 	uint64_t kept_blocks, kept_bytes;
 	uint64_t born_bytes;  /* of the blocks that it began with, its parent's */
 	uint64_t ended_bytes; /* charged for all that is kept of it since it has ended; */
-	int ended_large;      /* more than what those that have ended may keep divided by how many there may be */
+	int ended_large; /* more than what those that have ended may keep divided by how many there may be */
 };
 
 /* A traceback as far as it is known now, inlined functions included, and at most as many frames as the process's limit. */
@@ -166,9 +167,9 @@ struct trace {
 	size_t ended_count; /* of those, with table_kept */
 	size_t ended_large; /* of these, with ended_large */
 	uint64_t ended_bytes;
-	size_t free_count;  /* of them, NULL */
+	size_t free_count; /* of them, NULL */
 	struct trace_dropped dropped;
-	struct id_map tgids;        /* -> index of the last process of that tgid */
+	struct id_map tgids; /* -> index of the last process of that tgid */
 	struct id_map dropped_tgids[2];
 	struct process_state *last; /* that of the last record */
 	struct event_loss loss;
