@@ -141,7 +141,7 @@ struct process_state {
 	uint64_t kept_blocks, kept_bytes;
 	uint64_t born_bytes;  /* of the blocks that it began with, its parent's */
 	uint64_t ended_bytes; /* charged for all that is kept of it since it has ended; */
-	int ended_large; /* more than what those that have ended may keep divided by how many there may be */
+	int ended_large;      /* it goes before those that have less */
 };
 
 /* A traceback as far as it is known now, inlined functions included, and at most as many frames as the process's limit. */

@@ -468,14 +468,13 @@ static int record_feed(struct trace *trace, const void *record, size_t size)
 	return 0;
 }
 
-/* Where there is no room for those that run, those that have ended make some; small ones would make hardly any. */
+/* Where there is no room for those that run, those that have ended make some. */
 static void room_make(struct trace *trace)
 {
 	const struct account *tables = &trace->tables;
 	uint64_t wanted = tables->reserve + tables->limit / FREE_SHARE;
 
-	while (trace->ended_large && trace->ended_bytes > tables->limit / STATE_KEEP_SHARE &&
-	       account_left(tables) < wanted)
+	while (trace->ended_bytes > tables->limit / STATE_KEEP_SHARE && account_left(tables) < wanted)
 		if (state_make_room(trace))
 			break;
 }

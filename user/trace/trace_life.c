@@ -11,6 +11,8 @@
 #include "base/array.h"
 #include "trace/state.h"
 
+#define SMALL_SHARE 1024u /* of what those that have ended keep: one with no more goes last */
+
 /* A copy of the first count elements of an array, where there is none yet. */
 static int array_copy(struct account *account, void *out, size_t *room, const void *from, size_t count,
 		      size_t size)
@@ -279,7 +281,7 @@ static void ended_count(struct trace *trace, struct process_state *process, uint
 	uint64_t keep = trace->tables.limit / STATE_KEEP_SHARE;
 
 	process->ended_bytes = bytes;
-	process->ended_large = bytes > keep / TRACE_ENDED_MAX;
+	process->ended_large = bytes > keep / SMALL_SHARE;
 	if (trace->ended_bytes + bytes <= keep)
 		process->account->floor = bytes;
 	trace->ended_count++;
