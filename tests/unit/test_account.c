@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -79,6 +80,27 @@ static void test_share(void **state)
 	assert_uint_in_range(second.used, 795, 805);
 }
 
+/* What is kept for the small the others do not get; the small may have all that is left. */
+static void test_reserve(void **state)
+{
+	struct account whole = {.limit = 1000, .reserve = 200},
+		       large = {.parent = &whole, .share = 4, .floor = 10}, small = large;
+	(void)state;
+
+	while (!account_charge(&large, 1))
+		;
+	assert_uint_in_range(large.used, 635, 645); /* 4/5 of 800 */
+	assert_int_equal(account_charge(&small, 11), 0);
+	account_clear(&small);
+	whole.reserve = 1000;
+	assert_int_equal(account_charge(&small, 11), -EDQUOT);
+	assert_int_equal(account_charge(&small, 10), 0);
+	assert_int_equal(account_charge(&small, 1), -EDQUOT);
+	assert_int_equal(account_left(&whole), 1000 - large.used - 10);
+	whole.limit = 5;
+	assert_int_equal(account_left(&whole), 0);
+}
+
 static int filled_array(struct account *account)
 {
 	uint64_t *items = NULL;
@@ -99,7 +121,10 @@ static int filled_map(struct account *account)
 
 	for (uint64_t i = 0; i < MANY && !err; i++)
 		err = id_map_put(&map, i, (uint32_t)i);
-	assert_int_equal(id_map_find(&map, 1), 1);
+	for (uint64_t i = 0; i < MANY; i += 2)
+		id_map_remove(&map, i);
+	for (uint64_t i = 0; i < 1000; i++)
+		assert_int_equal(id_map_find(&map, i), i % 2 ? i : ID_MAP_NONE);
 	if (!id_map_copy(&copy, &map))
 		assert_int_equal(id_map_find(&copy, 1), 1);
 	id_map_free(&copy);
@@ -520,6 +545,99 @@ static void test_ended_make_room(void **state)
 	trace_free(trace);
 }
 
+enum { SMALL_BLOCKS = 100, SMALL_STACKS = 20, SMALL_PROCESSES = 500, SMALL_BUDGET = 64 << 20 };
+
+/* A small program from its beginning to its end. */
+static void small_run(struct trace *trace, uint32_t tgid)
+{
+	begin(trace, tgid, 0, EVENT_MODE_EXACT);
+	for (uint64_t i = 1; i <= SMALL_BLOCKS; i++)
+		put(trace, tgid, i, i % SMALL_STACKS);
+	end(trace, tgid);
+}
+
+/* Large ones that end, and one that runs and takes all it can get, do not push out the small ones. */
+static void test_small_ended(void **state)
+{
+	struct trace *trace = trace_begin(SMALL_BUDGET);
+	const struct trace_process *process;
+	struct snapshot *snapshot;
+	uint32_t larger = 10 * TGID;
+	size_t index;
+	(void)state;
+
+	for (uint32_t p = 1; p <= SMALL_PROCESSES; p++) {
+		for (uint64_t i = 1; i <= 6000; i++)
+			put(trace, TGID, p * 6000 + i, 0);
+		small_run(trace, TGID + p);
+		if (p % 2)
+			continue;
+		begin(trace, ++larger, 0, EVENT_MODE_EXACT);
+		for (uint64_t i = 1; i <= 5000; i++)
+			put(trace, larger, i, 0);
+		end(trace, larger);
+	}
+	assert_true(trace_process_at(trace, 0)->counters.blocks_dropped > 0);
+	assert_uint_in_range(trace_dropped(trace).processes, 1, larger - 10 * TGID);
+	assert_true(trace_memory(trace) <= SMALL_BUDGET);
+	for (uint32_t p = 1; p <= SMALL_PROCESSES; p++) {
+		assert_int_equal(trace_process_find(trace, TGID + p, &index), 0);
+		process = trace_process_at(trace, index);
+		assert_int_equal(process->counters.blocks_dropped + process->counters.stacks_dropped, 0);
+		assert_int_equal(trace_snapshot(trace, index, 1, &snapshot), 0);
+		assert_int_equal(snapshot->trace_count, SMALL_BLOCKS);
+		snapshot_free(snapshot);
+	}
+	trace_free(trace);
+}
+
+static size_t held(void)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+}
+
+/* What is charged for processes that have ended is what they hold: 100 traces of 32 bytes, and what is known of each. */
+static void test_ended_memory(void **state)
+{
+	struct trace *trace = trace_begin(SMALL_BUDGET);
+	size_t before = held(), charged = trace_memory(trace);
+	(void)state;
+
+	for (uint32_t p = 1; p <= SMALL_PROCESSES; p++)
+		small_run(trace, TGID + p);
+	charged = trace_memory(trace) - charged;
+	assert_uint_in_range(charged / SMALL_PROCESSES, 4096, 8192);
+	if (!SANITIZED)
+		assert_uint_in_range(held() - before, charged / 5 * 4, charged / 5 * 6);
+	trace_free(trace);
+}
+
+/* Of those that are gone nothing is left, however many there were; the last ones may still have something to say. */
+static void test_gone(void **state)
+{
+	enum { FEW = 5000, MOST = 100000 };
+	struct trace *trace = trace_begin(SMALL_BUDGET);
+	size_t after_few = 0;
+	(void)state;
+
+	for (uint32_t p = 1; p <= MOST; p++) {
+		struct event_mark discard = {.header = header_of(EVENT_DISCARD, sizeof(discard))};
+
+		discard.header.tgid = TGID + p;
+		begin(trace, TGID + p, 0, EVENT_MODE_EXACT);
+		assert_int_equal(trace_feed(trace, &discard, sizeof(discard)), 0);
+		put(trace, TGID + p, 1, 0);
+		put(trace, TGID + 1, 1, 0); /* this one goes on */
+		if (p == FEW)
+			after_few = trace_memory(trace);
+	}
+	assert_int_equal(trace_memory(trace), after_few);
+	assert_int_equal(trace_orphans(trace), 0);
+	trace_free(trace);
+}
+
 /* A snapshot too large for what is left holds what fits, and the rest is counted in it. */
 static void test_snapshot_left(void **state)
 {
@@ -553,14 +671,12 @@ static void test_snapshot_left(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_charge),
-		cmocka_unit_test(test_share),
-		cmocka_unit_test(test_containers),
-		cmocka_unit_test(test_floods),
-		cmocka_unit_test(test_peak),
-		cmocka_unit_test(test_forks),
-		cmocka_unit_test(test_ended_make_room),
-		cmocka_unit_test(test_snapshot_left),
+		cmocka_unit_test(test_charge),        cmocka_unit_test(test_share),
+		cmocka_unit_test(test_reserve),       cmocka_unit_test(test_containers),
+		cmocka_unit_test(test_floods),        cmocka_unit_test(test_peak),
+		cmocka_unit_test(test_forks),         cmocka_unit_test(test_ended_make_room),
+		cmocka_unit_test(test_snapshot_left), cmocka_unit_test(test_small_ended),
+		cmocka_unit_test(test_ended_memory),  cmocka_unit_test(test_gone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

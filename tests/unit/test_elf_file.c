@@ -123,6 +123,26 @@ static void own_symbols_are_where_they_say(void **state)
 }
 
 /* Of the versions of a name the one that a linker would take: glibc has many names twice. */
+static void what_is_let_go_of_is_read_again(void **state)
+{
+	struct elf_file *file = open_elf("/proc/self/exe", NO_DEBUG);
+	struct elf_symbol before, after;
+	size_t bytes;
+
+	(void)state;
+	assert_int_equal(elf_file_symbol_memory(file), 0);
+	assert_int_equal(elf_file_symbol(file, "landmark_function", &before), 0);
+	bytes = elf_file_symbol_memory(file);
+	assert_true(bytes > 10000);
+	assert_int_equal(elf_file_forget(file), 0);
+	assert_int_equal(elf_file_symbol_memory(file), 0);
+	assert_string_equal(elf_file_soname(file), "");
+	assert_int_equal(elf_file_symbol(file, "landmark_function", &after), 0);
+	assert_int_equal(after.vaddr, before.vaddr);
+	assert_int_equal(elf_file_symbol_memory(file), bytes);
+	elf_file_close(file);
+}
+
 static void libc_has_default_versions(void **state)
 {
 	static const char *const names[] = {"qsort_r",           "getenv",     "regexec", "realpath",
@@ -704,6 +724,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(own_symbols_are_where_they_say),
+		cmocka_unit_test(what_is_let_go_of_is_read_again),
 		cmocka_unit_test(libc_has_default_versions),
 		cmocka_unit_test(libpythons_have_their_symbols),
 		cmocka_unit_test(stripped_python_has_exported_symbols),

@@ -142,11 +142,53 @@ static void cgroups(void **state)
 	assert_int_equal(rmdir(outer), 0);
 }
 
+/* The files of a cgroup of version 2, as Linux 6.12 writes them. */
+static void version_2(void **state)
+{
+	static const char stat[] =
+		"anon 73400320\nfile 20971520\nkernel 3145728\nshmem 0\nfile_mapped 4194304\n"
+		"inactive_anon 73396224\nactive_anon 4096\ninactive_file 8388608\n"
+		"active_file 12582912\nunevictable 0\nslab_reclaimable 1048576\n";
+	char folder[] = "/tmp/memory-XXXXXX", path[64];
+	static const char *const names[] = {"memory.stat", "memory.max", "memory.high", "memory.current"};
+	uint64_t left = 7;
+	FILE *file;
+	(void)state;
+
+	assert_non_null(mkdtemp(folder));
+	assert_false(memory_directory_left(folder, &left)); /* the root cgroup has none of them */
+	snprintf(path, sizeof(path), "%s/memory.stat", folder);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	assert_true(fputs(stat, file) >= 0);
+	assert_int_equal(fclose(file), 0);
+	snprintf(path, sizeof(path), "%s/memory.max", folder);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	assert_true(fputs("max\n", file) >= 0);
+	assert_int_equal(fclose(file), 0);
+	assert_int_equal(file_write(folder, "memory.current", 100 * MIB), 0);
+	assert_false(memory_directory_left(folder, &left));
+	assert_int_equal(left, 7);
+	assert_int_equal(file_write(folder, "memory.max", 128 * MIB), 0);
+	assert_true(memory_directory_left(folder, &left));
+	assert_int_equal(left, (128 - 100 + 8 + 6) * MIB);
+	assert_int_equal(file_write(folder, "memory.high", 110 * MIB), 0);
+	assert_true(memory_directory_left(folder, &left));
+	assert_int_equal(left, (110 - 100 + 8 + 6) * MIB);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+		assert_int_equal(unlink(path), 0);
+	}
+	assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(arithmetic),
 		cmocka_unit_test(machine),
+		cmocka_unit_test(version_2),
 		cmocka_unit_test(cgroups),
 	};
 

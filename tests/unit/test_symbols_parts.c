@@ -14,8 +14,10 @@
 
 #include "base/spans.h"
 #include "symbols/demangle.h"
+#include "symbols/files.h"
 #include "symbols/memo.h"
 #include "symbols/worker.h"
+#include "target/process.h"
 
 static uint64_t value_at(const struct spans *spans, uint64_t address)
 {
@@ -241,6 +243,38 @@ static void a_worker_is_there_when_it_is_needed(void **state)
 	worker_free(NULL);
 }
 
+/* The symbols of the files that this very process maps: of no more files than there is room for. */
+static void few_symbols_are_held(void **state)
+{
+	enum { ROOM = 64 << 10 };
+	struct files *files;
+	struct process_maps maps;
+	struct elf_symbol symbol;
+	struct file *file, *last = NULL;
+	size_t read = 0, held = 0;
+
+	(void)state;
+	assert_int_equal(files_new(&files), 0);
+	files_limit(files, ROOM);
+	assert_int_equal(process_maps_read(getpid(), &maps), 0);
+	for (size_t i = 0; i < maps.count; i++) {
+		if (maps.entries[i].path[0] != '/' ||
+		    files_get(files, &file, getpid(), &maps.entries[i], -1) || file == last ||
+		    file_read(file))
+			continue;
+		last = file;
+		elf_file_symbol_at(file->elf, 1, &symbol);
+		files_symbols_read(files, file);
+		assert_true(file->table_bytes > 0);
+		read += file->table_bytes;
+		held = files_symbol_memory(files);
+		assert_true(held <= ROOM || held == file->table_bytes);
+	}
+	assert_true(read > ROOM);
+	process_maps_free(&maps);
+	files_free(files);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -250,6 +284,7 @@ int main(void)
 		cmocka_unit_test(what_was_found_is_kept),
 		cmocka_unit_test(names_are_as_their_programmers_wrote_them),
 		cmocka_unit_test(a_worker_is_there_when_it_is_needed),
+		cmocka_unit_test(few_symbols_are_held),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

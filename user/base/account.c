@@ -5,6 +5,11 @@
 
 #define FILE_FLOOR (64ull << 20) /* what any file may take */
 
+uint64_t account_left(const struct account *account)
+{
+	return account->limit > account->used ? account->limit - account->used : 0;
+}
+
 static int has_room(const struct account *account, size_t bytes)
 {
 	const struct account *parent = account->parent;
@@ -14,10 +19,11 @@ static int has_room(const struct account *account, size_t bytes)
 		return 0;
 	if (account->limit && used > account->limit)
 		return 0;
-	if (!account->share || !parent || !parent->limit)
-		return 1;
-	left = parent->limit > parent->used ? parent->limit - parent->used : 0;
-	return left >= bytes && used / account->share <= left - bytes;
+	if (!parent || !parent->limit || used <= account->floor)
+		return 1; /* but for the parent's own limit */
+	left = account_left(parent);
+	left = left > parent->reserve ? left - parent->reserve : 0;
+	return left >= bytes && (!account->share || used / account->share <= left - bytes);
 }
 
 int account_charge(struct account *account, size_t bytes)

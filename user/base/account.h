@@ -20,12 +20,16 @@ struct account {
 	 * never all, and nobody needs to know how many will come.
 	 */
 	uint32_t share;
+	uint64_t floor;   /* up to this there is no share: it may have whatever the parent has left */
+	uint64_t reserve; /* of what it has left: only for accounts below it that stay within their floor */
 	uint64_t used;    /* bytes */
 	uint64_t refused; /* charges to it, or to one below it */
 };
 
 /* 0; -EDQUOT: there is no room for it, nothing was charged. */
 int account_charge(struct account *account, size_t bytes);
+/* What its limit, which is not 0, leaves of itself. */
+uint64_t account_left(const struct account *account);
 /* Of what was charged. */
 void account_uncharge(struct account *account, size_t bytes);
 /* From old to new bytes. As account_charge(); less is never refused. */

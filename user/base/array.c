@@ -54,6 +54,26 @@ int array_reserve(void *array, size_t *room, size_t count, size_t extra, size_t 
 	return array_reserve_in(NULL, array, room, count, extra, size);
 }
 
+void array_fit(struct account *account, void *array, size_t *room, size_t count, size_t size)
+{
+	void *old, *data;
+
+	if (count == *room)
+		return;
+	if (!count) {
+		array_release(account, array, room, size);
+		return;
+	}
+	memcpy(&old, array, sizeof(old));
+	data = reallocarray(old, count, size);
+	if (!data)
+		return;
+	memcpy(array, &data, sizeof(data));
+	account_uncharge(account, (*room - count) * size);
+	*room = count;
+	/* cppcheck-suppress memleak ; the caller's pointer holds it */
+}
+
 void array_release(struct account *account, void *array, size_t *room, size_t size)
 {
 	void *data;

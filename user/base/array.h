@@ -18,6 +18,8 @@ int array_reserve(void *array, size_t *room, size_t count, size_t extra, size_t 
 /* The same, charged to an account: also -EDQUOT. array_release() gives it back. */
 int array_reserve_in(struct account *account, void *array, size_t *room, size_t count, size_t extra,
 		     size_t size);
+/* Gives back the room behind count; where that cannot be done, it stays. */
+void array_fit(struct account *account, void *array, size_t *room, size_t count, size_t size);
 /* Frees the array; leaves NULL and no room. */
 void array_release(struct account *account, void *array, size_t *room, size_t size);
 

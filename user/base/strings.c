@@ -12,11 +12,15 @@
 #include <sys/random.h>
 
 #include "base/account.h"
+#include "base/array.h"
 #include "base/hash.h"
 
-#define CHUNK_FIRST 4096u /* each chunk is twice as large as the one before, up to: */
-#define CHUNK_BYTES (64u * 1024)
-#define NO_ID       UINT32_MAX
+/* Each process has strings of its own, and most have few: all of it begins small and doubles. */
+#define CHUNK_FIRST   256u /* each chunk is twice as large as the one before, up to: */
+#define CHUNK_BYTES   (64u * 1024)
+#define ENTRIES_FIRST 16u
+#define SLOTS_FIRST   32u
+#define NO_ID         UINT32_MAX
 
 struct chunk {
 	struct chunk *next;
@@ -59,7 +63,7 @@ static uint32_t hash_text(const struct strings *strings, const char *text, size_
 
 static int grow_entries(struct strings *strings)
 {
-	uint32_t capacity = strings->capacity ? strings->capacity * 2 : 256;
+	uint32_t capacity = strings->capacity ? strings->capacity * 2 : ENTRIES_FIRST;
 	size_t grown = (capacity - strings->capacity) * sizeof(struct entry);
 	struct entry *entries;
 	int err;
@@ -81,7 +85,7 @@ static int grow_entries(struct strings *strings)
 
 static int grow_slots(struct strings *strings)
 {
-	uint32_t slot_count = strings->slot_count ? strings->slot_count * 2 : 512, *slots;
+	uint32_t slot_count = strings->slot_count ? strings->slot_count * 2 : SLOTS_FIRST, *slots;
 	int err = account_charge(strings->account, slot_count * sizeof(*slots));
 
 	if (err)
@@ -272,6 +276,14 @@ void strings_disown(struct strings *strings)
 {
 	account_uncharge(strings->account, strings_memory(strings));
 	strings->account = NULL;
+}
+
+void strings_fit(struct strings *strings)
+{
+	size_t room = strings->capacity;
+
+	array_fit(strings->account, &strings->entries, &room, strings->count, sizeof(*strings->entries));
+	strings->capacity = (uint32_t)room;
 }
 
 const char *strings_get(const struct strings *strings, uint32_t id)

@@ -18,6 +18,8 @@ int strings_new_in(struct strings **out, struct account *account);
 /* The same strings by the same ids. 0, -ENOMEM, -EDQUOT. */
 int strings_copy(struct strings **out, const struct strings *from, struct account *account);
 void strings_free(struct strings *strings);
+/* Gives back what more strings would have taken; there may be more all the same. */
+void strings_fit(struct strings *strings);
 /* What was charged is given back, and nothing is from here on: the strings are somebody else's now. */
 void strings_disown(struct strings *strings);
 /* Id of the string, added if new; bytes need no NUL. 0 on success, -ENOMEM, -EDQUOT. */

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 void snapshot_free(struct snapshot *snapshot)
 {
 	if (!snapshot)
@@ -31,6 +33,25 @@ size_t snapshot_memory(const struct snapshot *snapshot)
 	for (size_t i = 0; i < EVENT_LAYERS; i++)
 		bytes += snapshot->layers[i].trace_count * sizeof(*snapshot->layers[i].traces);
 	return bytes;
+}
+
+/* Of an array whose room nobody knows any more. */
+static void items_fit(void *array, size_t count, size_t size)
+{
+	size_t room = SIZE_MAX;
+
+	array_fit(NULL, array, &room, count, size);
+}
+
+void snapshot_fit(struct snapshot *snapshot)
+{
+	strings_fit(snapshot->strings);
+	items_fit(&snapshot->frames, snapshot->frame_count, sizeof(*snapshot->frames));
+	items_fit(&snapshot->tracebacks, snapshot->traceback_count, sizeof(*snapshot->tracebacks));
+	items_fit(&snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces));
+	for (size_t i = 0; i < EVENT_LAYERS; i++)
+		items_fit(&snapshot->layers[i].traces, snapshot->layers[i].trace_count,
+			  sizeof(*snapshot->layers[i].traces));
 }
 
 const char *snapshot_mode_name(uint32_t mode)

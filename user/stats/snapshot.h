@@ -198,7 +198,9 @@ int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer);
 struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_layer layer);
 
 void snapshot_free(struct snapshot *snapshot);           /* NULL is legal */
-size_t snapshot_memory(const struct snapshot *snapshot); /* bytes held, about */
+size_t snapshot_memory(const struct snapshot *snapshot); /* bytes held, once it fits */
+/* Gives back what was allocated for it to grow: for one that is kept. Its containers are charged to no account any more. */
+void snapshot_fit(struct snapshot *snapshot);
 /* A deep copy. 0 or -ENOMEM. */
 int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out);
 /*

@@ -13,6 +13,8 @@
 #include "symbols/ask.h"
 #include "symbols/symbols_state.h"
 
+#define FILES_SHARE 8u /* of what the account may have: the symbols of files, which are not charged to it */
+
 int symbols_new(struct symbols **out)
 {
 	return symbols_new_in(out, NULL);
@@ -29,6 +31,8 @@ int symbols_new_in(struct symbols **out, struct account *account)
 	err = worker_new(&symbols->worker);
 	if (!err)
 		err = files_new(&symbols->files);
+	if (!err && account && account->limit)
+		files_limit(symbols->files, account->limit / FILES_SHARE);
 	if (!err)
 		err = strings_new_in(&symbols->strings, account);
 	if (err)
@@ -118,15 +122,15 @@ static int place_keep(struct symbols *symbols, const char *path, uint64_t offset
 }
 
 /* The name of the symbol that covers the address, without its version. "" when there is none. */
-static void symbol_name(struct file *file, uint64_t vaddr, char out[WORKER_NAME_MAX])
+static void symbol_name(struct symbols *symbols, struct file *file, uint64_t vaddr, char out[WORKER_NAME_MAX])
 {
 	struct elf_symbol symbol;
 
 	out[0] = '\0';
-	file->tables_read = 1;
 	if (!elf_file_symbol_at(file->elf, vaddr, &symbol) &&
 	    snprintf(out, WORKER_NAME_MAX, "%s", symbol.name) < (int)WORKER_NAME_MAX)
 		out[strcspn(out, "@")] = '\0';
+	files_symbols_read(symbols->files, file);
 }
 
 /* Keeps what was found at a place. */
@@ -187,7 +191,7 @@ static int asked_begin(struct symbols *symbols, const struct module *module, uin
 	asked->path = strdup(module->path);
 	if (!asked->path)
 		return -ENOMEM;
-	symbol_name(module->file, vaddr, asked->symbol);
+	symbol_name(symbols, module->file, vaddr, asked->symbol);
 	asked->file = module->file;
 	files_share(asked->file);
 	asked->share = share;
@@ -336,7 +340,7 @@ int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules
 	*frame = (struct symbols_frame){0};
 	offset = module_offset(module, address);
 	if (module->file && module->file->tables_read && !elf_file_vaddr(module->file->elf, offset, &vaddr))
-		symbol_name(module->file, vaddr, symbol);
+		symbol_name(symbols, module->file, vaddr, symbol);
 	err = symbol[0] ? text_keep(symbols, symbol, &frame->function)
 			: place_keep(symbols, module->path, offset, &frame->function);
 	if (!err)

@@ -50,7 +50,7 @@ struct symbols_stats {
 int symbols_new(struct symbols **out);
 /*
  * What is remembered is charged to an account, borrowed until symbols_free(): names, places, perf maps. When there is no room
- * for more of it all is forgotten, and asked for again.
+ * for more of it all is forgotten, and asked for again. The symbol tables of files come on top: an eighth of its limit.
  */
 int symbols_new_in(struct symbols **out, struct account *account);
 void symbols_free(struct symbols *symbols); /* all modules first */

@@ -148,6 +148,51 @@ void elf_file_close(struct elf_file *file)
 	free(file);
 }
 
+size_t elf_file_symbol_memory(const struct elf_file *file)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; i < ELF_SOURCES; i++) {
+		const struct elf_symbols *table = &file->tables[i];
+
+		if (table->symbols)
+			bytes += table->symbols->d_size + table->string_bytes;
+		bytes += table->name_count * sizeof(*table->by_name) +
+			 table->by_address.room * sizeof(*table->by_address.entries);
+	}
+	return bytes;
+}
+
+/* libelf keeps what it has read of a file until it is done with it. */
+int elf_file_forget(struct elf_file *file)
+{
+	const char *soname = file->soname;
+	Elf *old = file->elf;
+	int err = elf_section_begin(&file->elf, file->fd, &file->bytes);
+
+	if (err) {
+		file->elf = old;
+		return err;
+	}
+	err = read_dynamic(file);
+	if (err) {
+		elf_end(file->elf);
+		file->elf = old;
+		file->soname = soname;
+		return err;
+	}
+	for (int i = 0; i < ELF_SOURCES; i++) {
+		if (i == ELF_FROM_DEBUG_FILE)
+			continue;
+		elf_symbols_free(&file->tables[i]);
+		file->table_errs[i] = 1;
+	}
+	elf_imports_free(&file->imports);
+	file->imports_err = 1;
+	elf_end(old);
+	return 0;
+}
+
 int elf_file_fd(const struct elf_file *file)
 {
 	return file->fd;

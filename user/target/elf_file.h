@@ -33,6 +33,13 @@ int elf_file_open(struct elf_file **out, int fd, const char *path, const char *d
 struct elf_file *elf_file_share(struct elf_file *file);
 void elf_file_close(struct elf_file *file);
 
+/* What its symbols take, bytes: as they are in the file, and the indexes of them. */
+size_t elf_file_symbol_memory(const struct elf_file *file);
+/*
+ * Lets go of its symbols and imports, which are read again when they are asked for; what was borrowed of them ends. Its debug
+ * file's stay. 0; -ENOEXEC, -errno: it cannot be read again, and all is as it was.
+ */
+int elf_file_forget(struct elf_file *file);
 int elf_file_fd(const struct elf_file *file);
 const char *elf_file_path(const struct elf_file *file);
 /* Lower-case hex of the build id, "" when the file has none. */

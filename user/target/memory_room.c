@@ -90,24 +90,22 @@ static uint64_t number_read(const char *directory, const char *name)
 	return value >= NO_LIMIT_BYTES ? UINT64_MAX : value;
 }
 
-static void limit_look(struct level *level, const char *limit, const char *usage, uint64_t reclaimable)
+/* Of one limit; 0: there is none. */
+static int limit_left(const char *directory, const char *limit, const char *usage, uint64_t reclaimable,
+		      uint64_t *left)
 {
-	struct memory_level memory = {.limit = number_read(level->directory, limit),
-				      .reclaimable = reclaimable};
-	uint64_t left;
+	struct memory_level memory = {.limit = number_read(directory, limit), .reclaimable = reclaimable};
 
 	if (memory.limit == UINT64_MAX)
-		return;
-	memory.used = number_read(level->directory, usage);
+		return 0;
+	memory.used = number_read(directory, usage);
 	if (memory.used == UINT64_MAX)
-		return;
-	left = memory_level_left(&memory);
-	if (!level->limited || left < level->left)
-		level->left = left;
-	level->limited = 1;
+		return 0;
+	*left = memory_level_left(&memory);
+	return 1;
 }
 
-static void level_read(struct level *level)
+int memory_directory_left(const char *directory, uint64_t *left)
 {
 	static const char *const files[][2] = {
 		{"memory.max", "memory.current"},
@@ -116,14 +114,21 @@ static void level_read(struct level *level)
 		{"memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes"},
 	};
 	char stat[FILE_BYTES];
-	uint64_t inactive, active;
+	uint64_t inactive, active, one;
+	int limited = 0;
 
-	text_read(level->directory, "memory.stat", stat, sizeof(stat));
+	text_read(directory, "memory.stat", stat, sizeof(stat));
 	/* v1 has those of the cgroups below apart. */
 	inactive = memory_stat_value(stat, "total_inactive_file") ?: memory_stat_value(stat, "inactive_file");
 	active = memory_stat_value(stat, "total_active_file") ?: memory_stat_value(stat, "active_file");
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-		limit_look(level, files[i][0], files[i][1], inactive + active / 2);
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		if (!limit_left(directory, files[i][0], files[i][1], inactive + active / 2, &one))
+			continue;
+		if (!limited || one < *left)
+			*left = one;
+		limited = 1;
+	}
+	return limited;
 }
 
 static void machine_read(struct level *level)
@@ -154,7 +159,7 @@ static int level_of(struct memory_room *room, char *directory, size_t mount_byte
 	level = &room->levels[room->level_count];
 	*level = (struct level){.directory = directory, .mount_bytes = mount_bytes};
 	if (room->level_count)
-		level_read(level);
+		level->limited = memory_directory_left(level->directory, &level->left);
 	else
 		machine_read(level);
 	return (int)room->level_count++;

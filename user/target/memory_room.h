@@ -30,6 +30,9 @@ uint64_t memory_level_left(const struct memory_level *level);
 /* The value of "name 123" among the lines of a memory.stat; 0: it is not there. Pure. */
 uint64_t memory_stat_value(const char *text, const char *name);
 
+/* What the files of a cgroup's directory say is left, of either version: 1 and *left; 0: it has no limit. */
+int memory_directory_left(const char *directory, uint64_t *left);
+
 /* 0, -ENOMEM. Each cgroup is read when a process in it is first taken from. */
 int memory_room_new(struct memory_room **out);
 void memory_room_free(struct memory_room *room); /* NULL is legal */

@@ -22,7 +22,7 @@
 
 #define SEGMENT_BITS  6
 #define SEGMENTS      (1u << SEGMENT_BITS)
-#define FIRST_SLOTS   16u
+#define FIRST_SLOTS   4u           /* most processes have a few blocks, one in a segment */
 #define MMAP_BYTES    (128u << 10) /* larger segments go back to the kernel when they are replaced */
 #define CLASS_STEP    16u          /* between two size classes of pymalloc */
 #define HASH_SPREADER 0x9e3779b97f4a7c15ull
@@ -38,8 +38,15 @@ struct blocks {
 	int hooked; /* there was a block of that kind */
 	struct account *account;
 	size_t count;
-	struct segment segments[SEGMENTS];
+	struct segment *segments; /* SEGMENTS of them; NULL: there was no block yet */
 };
+
+static const struct segment segments_none[SEGMENTS];
+
+static const struct segment *segments_of(const struct blocks *blocks)
+{
+	return blocks->segments ? blocks->segments : segments_none;
+}
 
 static void *zeros_allocate(size_t bytes)
 {
@@ -154,6 +161,19 @@ static void slot_remove(const struct blocks *blocks, struct segment *segment, ui
 	segment->slots[hole].address = 0;
 }
 
+static int segments_need(struct blocks *blocks)
+{
+	int err = blocks->segments ? 0 : account_charge(blocks->account, sizeof(segments_none));
+
+	if (err || blocks->segments)
+		return err;
+	blocks->segments = calloc(SEGMENTS, sizeof(*blocks->segments));
+	if (blocks->segments)
+		return 0;
+	account_uncharge(blocks->account, sizeof(segments_none));
+	return -ENOMEM;
+}
+
 int blocks_new(struct blocks **out, struct account *account)
 {
 	struct blocks *blocks = calloc(1, sizeof(*blocks));
@@ -172,11 +192,26 @@ void blocks_free(struct blocks *blocks)
 {
 	if (!blocks)
 		return;
-	for (uint32_t i = 0; i < SEGMENTS; i++)
+	for (uint32_t i = 0; blocks->segments && i < SEGMENTS; i++)
 		if (blocks->segments[i].slots)
 			slots_release(blocks->account, blocks->segments[i].slots,
 				      blocks->segments[i].capacity);
+	if (blocks->segments)
+		account_uncharge(blocks->account, sizeof(segments_none));
+	free(blocks->segments);
 	free(blocks);
+}
+
+static int segment_copy(const struct blocks *blocks, struct segment *segment, const struct segment *from)
+{
+	int err = from->slots ? slots_allocate(blocks->account, from->capacity, &segment->slots) : 0;
+
+	if (err || !from->slots)
+		return err;
+	memcpy(segment->slots, from->slots, from->capacity * sizeof(*from->slots));
+	segment->capacity = from->capacity;
+	segment->count = from->count;
+	return 0;
 }
 
 int blocks_copy(struct blocks **out, const struct blocks *blocks, struct account *account)
@@ -187,28 +222,24 @@ int blocks_copy(struct blocks **out, const struct blocks *blocks, struct account
 		return -ENOMEM;
 	*copy = *blocks;
 	copy->account = account;
-	for (uint32_t i = 0; i < SEGMENTS; i++)
-		copy->segments[i].slots = NULL;
-	for (uint32_t i = 0; i < SEGMENTS; i++) {
-		const struct segment *from = &blocks->segments[i];
-
-		if (!from->slots)
-			continue;
-		int err = slots_allocate(account, from->capacity, &copy->segments[i].slots);
-		if (err) {
-			blocks_free(copy);
-			return err;
-		}
-		memcpy(copy->segments[i].slots, from->slots, from->capacity * sizeof(*from->slots));
-	}
-	*out = copy;
-	return 0;
+	copy->segments = NULL;
+	int err = blocks->segments ? segments_need(copy) : 0;
+	for (uint32_t i = 0; blocks->segments && !err && i < SEGMENTS; i++)
+		err = segment_copy(copy, &copy->segments[i], &blocks->segments[i]);
+	if (err)
+		blocks_free(copy);
+	else
+		*out = copy;
+	return err;
 }
 
 int blocks_put(struct blocks *blocks, const struct block *block, struct block *old)
 {
 	if (!block->address)
 		return -EINVAL;
+	int missing = segments_need(blocks);
+	if (missing)
+		return missing;
 	blocks->hooked |= block->hooked;
 	uint64_t hash = key_hash(blocks, block->address, block->domain);
 	struct segment *segment = &blocks->segments[hash >> (64 - SEGMENT_BITS)];
@@ -234,9 +265,11 @@ int blocks_put(struct blocks *blocks, const struct block *block, struct block *o
 int blocks_take(struct blocks *blocks, uint64_t address, uint32_t domain, struct block *old)
 {
 	uint64_t hash = key_hash(blocks, address, domain);
-	struct segment *segment = &blocks->segments[hash >> (64 - SEGMENT_BITS)];
 
-	if (!address || !segment->count)
+	if (!address || !blocks->count)
+		return 0;
+	struct segment *segment = &blocks->segments[hash >> (64 - SEGMENT_BITS)];
+	if (!segment->count)
 		return 0;
 	uint32_t slot = slot_find(segment, hash, address, domain);
 	if (!segment->slots[slot].address)
@@ -251,7 +284,7 @@ int blocks_take(struct blocks *blocks, uint64_t address, uint32_t domain, struct
 const struct block *blocks_find(const struct blocks *blocks, uint64_t address, uint32_t domain)
 {
 	uint64_t hash = key_hash(blocks, address, domain);
-	const struct segment *segment = &blocks->segments[hash >> (64 - SEGMENT_BITS)];
+	const struct segment *segment = &segments_of(blocks)[hash >> (64 - SEGMENT_BITS)];
 
 	if (!address || !segment->count)
 		return NULL;
@@ -344,7 +377,7 @@ void blocks_keep(struct blocks *blocks, uint64_t address, unsigned int epoch)
 void blocks_confirm_all(struct blocks *blocks, unsigned int epoch)
 {
 	for (uint32_t i = 0; i < SEGMENTS; i++)
-		for (uint32_t slot = 0; slot < blocks->segments[i].capacity; slot++)
+		for (uint32_t slot = 0; slot < segments_of(blocks)[i].capacity; slot++)
 			blocks->segments[i].slots[slot].epoch = epoch;
 }
 
@@ -352,7 +385,7 @@ void blocks_keep_if(struct blocks *blocks, unsigned int epoch,
 		    int (*is_kept)(const void *context, uint64_t address), const void *context)
 {
 	for (uint32_t i = 0; i < SEGMENTS; i++)
-		for (uint32_t slot = 0; slot < blocks->segments[i].capacity; slot++) {
+		for (uint32_t slot = 0; slot < segments_of(blocks)[i].capacity; slot++) {
 			struct block *block = &blocks->segments[i].slots[slot];
 
 			if (block->address && block->pooled && is_kept(context, block->address))
@@ -363,7 +396,7 @@ void blocks_keep_if(struct blocks *blocks, unsigned int epoch,
 void blocks_sweep(struct blocks *blocks, unsigned int epoch,
 		  void (*removed)(void *context, const struct block *block), void *context)
 {
-	for (uint32_t i = 0; i < SEGMENTS; i++) {
+	for (uint32_t i = 0; blocks->segments && i < SEGMENTS; i++) {
 		struct segment *segment = &blocks->segments[i];
 
 		for (uint32_t slot = 0; slot < segment->capacity;) {
@@ -389,10 +422,10 @@ size_t blocks_count(const struct blocks *blocks)
 
 size_t blocks_memory(const struct blocks *blocks)
 {
-	size_t bytes = sizeof(*blocks);
+	size_t bytes = sizeof(*blocks) + (blocks->segments ? sizeof(segments_none) : 0);
 
 	for (uint32_t i = 0; i < SEGMENTS; i++)
-		bytes += (size_t)blocks->segments[i].capacity * sizeof(struct block);
+		bytes += (size_t)segments_of(blocks)[i].capacity * sizeof(struct block);
 	return bytes;
 }
 
@@ -403,7 +436,7 @@ const struct block *blocks_next(const struct blocks *blocks, size_t *cursor)
 	uint64_t slot = *cursor & UINT32_MAX;
 
 	for (; index < SEGMENTS; index++, slot = 0) {
-		const struct segment *segment = &blocks->segments[index];
+		const struct segment *segment = &segments_of(blocks)[index];
 
 		for (; slot < segment->capacity; slot++) {
 			if (segment->slots[slot].address) {

@@ -61,6 +61,26 @@ int id_map_put(struct id_map *map, uint64_t key, uint32_t value)
 	return 0;
 }
 
+/* Every follower whose home is not behind the hole moves into it, and leaves a hole behind. */
+void id_map_remove(struct id_map *map, uint64_t key)
+{
+	struct id_slot *slot = map->capacity ? slot_find(map, key) : NULL;
+	size_t mask = map->capacity - 1, hole, home;
+
+	if (!slot || slot->value == ID_MAP_NONE)
+		return;
+	hole = (size_t)(slot - map->slots);
+	for (size_t at = (hole + 1) & mask; map->slots[at].value != ID_MAP_NONE; at = (at + 1) & mask) {
+		home = hash_u64(map->slots[at].key ^ map->seed) & mask;
+		if (((at - home) & mask) < ((at - hole) & mask))
+			continue;
+		map->slots[hole] = map->slots[at];
+		hole = at;
+	}
+	map->slots[hole].value = ID_MAP_NONE;
+	map->count--;
+}
+
 int id_map_copy(struct id_map *out, const struct id_map *from)
 {
 	struct id_map copy = *from;

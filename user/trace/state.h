@@ -56,6 +56,9 @@ struct symbol_entry {
 	uint8_t slow;   /* EVENT_SYMBOL_SLOW */
 };
 
+#define STATE_KEEP_SHARE                                                                                     \
+	4u /* of what processes have together: what those that have ended keep, whoever asks for it */
+
 #define STACK_NATIVE (1u << 31)
 
 /* A traceback. Index 0 is the empty one. */
@@ -136,7 +139,9 @@ struct process_state {
 	size_t final_bytes; /* charged for it */
 	int table_kept;     /* it has ended; what its table was is final: */
 	uint64_t kept_blocks, kept_bytes;
-	uint64_t born_bytes; /* of the blocks that it began with, its parent's */
+	uint64_t born_bytes;  /* of the blocks that it began with, its parent's */
+	uint64_t ended_bytes; /* charged for all that is kept of it since it has ended; */
+	int ended_large;      /* it goes before those that have less */
 };
 
 /* A traceback as far as it is known now, inlined functions included, and at most as many frames as the process's limit. */
@@ -160,9 +165,12 @@ struct trace {
 	struct process_state **processes;
 	size_t process_count, process_room;
 	size_t ended_count; /* of those, with table_kept */
-	size_t free_count;  /* of them, NULL */
+	size_t ended_large; /* of these, with ended_large */
+	uint64_t ended_bytes;
+	size_t free_count; /* of them, NULL */
 	struct trace_dropped dropped;
-	struct id_map tgids;        /* -> index of the last process of that tgid */
+	struct id_map tgids; /* -> index of the last process of that tgid */
+	struct id_map dropped_tgids[2];
 	struct process_state *last; /* that of the last record */
 	struct event_loss loss;
 	struct trace_told told;
@@ -238,13 +246,19 @@ int state_end(struct trace *trace, struct process_state *process, enum trace_end
 int state_finalize(struct trace *trace, struct process_state *process);
 /* What was kept at that is let go. */
 void state_final_free(struct process_state *process);
-/* In the place of an index: a process of that tgid there was, but nothing of it is kept. */
-#define STATE_DROPPED (ID_MAP_NONE - 1)
+void state_tgids_begin(struct trace *trace);
+void state_tgids_free(struct trace *trace);
+/* There was a process of that tgid, but nothing of it is kept: what it may still say is no error. */
+void state_tgid_drop(struct trace *trace, uint32_t tgid);
+int state_tgid_is_dropped(struct trace *trace, uint32_t tgid);
 /* Nothing is kept of it; the process is freed. 0, -ENOMEM. */
 int state_discard(struct trace *trace, struct process_state *process);
 /* An index for a process that begins. 0, -ENOMEM, -EDQUOT, -EOVERFLOW. */
 int state_place(struct trace *trace, size_t *index);
-/* One of those that have ended is not kept any more. 0, -ENOMEM; -ENOENT: there is none. */
+/*
+ * One of those that have ended is not kept any more: of the large ones that with the fewest bytes of its own blocks, or of
+ * the small ones if there is no large one. 0, -ENOMEM; -ENOENT: there is none.
+ */
 int state_make_room(struct trace *trace);
 /* What the process holds but its info and its final snapshot; its strings are. */
 void state_tables_free(struct process_state *process);

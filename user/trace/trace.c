@@ -17,8 +17,11 @@
 #include "trace/state.h"
 
 #define PROCESS_SHARE  4u /* a process has at most so many times what the others leave */
-#define FREE_SHARE     8u /* of what processes have together: what those that have ended make free at once */
 #define SNAPSHOT_SHARE 4u /* of the budget: what is left for snapshots while they are made */
+/* Of what processes have together: */
+#define FREE_SHARE    8u    /* what those that have ended make free at once */
+#define FLOOR_SHARE   1024u /* what a process may have before it is asked for its share, */
+#define RESERVE_SHARE 4u    /* and, at most, what is kept for those that have no more than that */
 
 void state_account(struct process_state *process, struct account *account)
 {
@@ -67,7 +70,9 @@ static int process_begun(struct trace *trace, struct process_state **out)
 	int err = -ENOMEM;
 
 	if (process && account) {
-		*account = (struct account){.parent = &trace->tables, .share = PROCESS_SHARE};
+		*account = (struct account){.parent = &trace->tables,
+					    .share = PROCESS_SHARE,
+					    .floor = trace->tables.limit / FLOOR_SHARE};
 		err = account_charge(account, sizeof(*process) + sizeof(*account));
 	}
 	if (err) {
@@ -173,6 +178,16 @@ static void info_set(struct process_state *process, const struct event_target *e
 	memcpy(process->info.container, event->container, sizeof(event->container));
 }
 
+/* The more processes there are, the more is kept for the small ones among them. */
+static void reserve_set(struct trace *trace)
+{
+	struct account *tables = &trace->tables;
+	uint64_t most = tables->limit / RESERVE_SHARE;
+	uint64_t floors = trace->process_count * (tables->limit / FLOOR_SHARE);
+
+	tables->reserve = floors < most ? floors : most;
+}
+
 /* A process of that tgid may still be thought to run: its end was not seen. */
 static int process_add(struct trace *trace, const struct event_target *event)
 {
@@ -206,6 +221,7 @@ static int process_add(struct trace *trace, const struct event_target *event)
 	trace->process_count += index == trace->process_count;
 	trace->processes[index] = process;
 	trace->last = process;
+	reserve_set(trace);
 	return 0;
 }
 
@@ -220,7 +236,7 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 	if (!account_is_full(err))
 		return err;
 	trace->dropped.processes++;
-	id_map_put(&trace->tgids, event->header.tgid, STATE_DROPPED);
+	state_tgid_drop(trace, event->header.tgid);
 	return error_set(err, "there is no memory left to trace it (--budget)");
 }
 
@@ -423,10 +439,12 @@ static int record_feed(struct trace *trace, const void *record, size_t size)
 	}
 	if (valid)
 		told_count(&trace->told, header->type);
-	if (!process && valid && header->type == EVENT_DISCARD)
-		return id_map_put(&trace->tgids, header->tgid, STATE_DROPPED);
+	if (!process && valid && header->type == EVENT_DISCARD) {
+		state_tgid_drop(trace, header->tgid);
+		return 0;
+	}
 	/* What was under way when it was dropped has a last word. */
-	if (!process && valid && id_map_find(&trace->tgids, header->tgid) == STATE_DROPPED)
+	if (!process && valid && state_tgid_is_dropped(trace, header->tgid))
 		return 0;
 	if (!process) {
 		trace->orphans++;
@@ -455,8 +473,9 @@ static int record_feed(struct trace *trace, const void *record, size_t size)
 static void room_make(struct trace *trace)
 {
 	const struct account *tables = &trace->tables;
+	uint64_t wanted = tables->reserve + tables->limit / FREE_SHARE;
 
-	while (trace->ended_count && tables->limit - tables->used < tables->limit / FREE_SHARE)
+	while (trace->ended_bytes > tables->limit / STATE_KEEP_SHARE && account_left(tables) < wanted)
 		if (state_make_room(trace))
 			break;
 }
@@ -483,9 +502,8 @@ int trace_new(struct trace **out, const struct trace_hooks *hooks)
 	/* Too early in boot for random numbers: unseeded tables are only slower when attacked. */
 	if (getrandom(&trace->seed, sizeof(trace->seed), GRND_NONBLOCK) != sizeof(trace->seed))
 		trace->seed = 0;
-	trace->tgids.seed = trace->seed;
 	trace->tables.parent = &trace->account;
-	trace->tgids.account = &trace->account;
+	state_tgids_begin(trace);
 	err = account_charge(&trace->account, sizeof(*trace));
 	if (!err)
 		err = strings_new_in(&trace->strings, &trace->account);
@@ -517,7 +535,7 @@ void trace_free(struct trace *trace)
 	for (size_t i = 0; i < trace->process_count; i++)
 		state_free_process(trace->processes[i]);
 	array_release(&trace->account, &trace->processes, &trace->process_room, sizeof(*trace->processes));
-	id_map_free(&trace->tgids);
+	state_tgids_free(trace);
 	strings_free(trace->strings);
 	free(trace);
 }

@@ -99,7 +99,7 @@ struct trace_process {
  * A process that has ended keeps its last table, as a snapshot. Of more than TRACE_ENDED_MAX, the one whose live blocks
  * are the fewest bytes is not kept: then trace_process_at() gives NULL, and another process may get its index.
  */
-#define TRACE_ENDED_MAX 1024u
+#define TRACE_ENDED_MAX 4096u
 
 /* Records that told of a block or of mapped memory that came to be, of whatever process, also of those that are not kept. */
 struct trace_told {
@@ -127,9 +127,10 @@ int trace_new(struct trace **out, const struct trace_hooks *hooks);
 void trace_free(struct trace *trace);
 /*
  * How much memory all that the trace keeps may have, 0: as much as it takes. A quarter is for snapshots while they are made, a
- * process may have four times what the others leave. Who comes first is kept: once a process has what it may have, a new block
- * is kept only in the place of one that has died, or shows as "<unknown>" if there is room for it and not for its stack; the
- * counters tell what was not kept. Processes that have ended make room for those that run (struct trace_dropped).
+ * process may have four times what the others leave, and what small ones need is kept for them. Who comes first is kept: once a
+ * process has what it may have, a new block is kept only in the place of one that has died, or shows as "<unknown>" if there is
+ * room for it and not for its stack; the counters tell what was not kept. Processes that have ended make room for those that run,
+ * down to a quarter of it, the small ones last (struct trace_dropped).
  */
 void trace_budget(struct trace *trace, uint64_t bytes);
 /* What else is kept for the session may be charged to it. Borrowed. */

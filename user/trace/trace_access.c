@@ -16,17 +16,6 @@ const struct trace_process *trace_process_at(const struct trace *trace, size_t i
 								       : NULL;
 }
 
-int trace_process_find(const struct trace *trace, uint32_t tgid, size_t *index)
-{
-	uint32_t found = id_map_find(&trace->tgids, tgid);
-
-	if (found >= trace->process_count || !trace->processes[found] ||
-	    trace->processes[found]->info.tgid != tgid)
-		return -ENOENT;
-	*index = found;
-	return 0;
-}
-
 struct trace_dropped trace_dropped(const struct trace *trace)
 {
 	return trace->dropped;

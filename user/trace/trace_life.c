@@ -11,6 +11,8 @@
 #include "base/array.h"
 #include "trace/state.h"
 
+#define SMALL_SHARE 1024u /* of what those that have ended keep: one with no more goes last */
+
 /* A copy of the first count elements of an array, where there is none yet. */
 static int array_copy(struct account *account, void *out, size_t *room, const void *from, size_t count,
 		      size_t size)
@@ -163,17 +165,21 @@ int state_inherit(struct process_state *child, const struct process_state *paren
 	return 0;
 }
 
-static int process_drop(struct trace *trace, struct process_state *process, size_t index)
+static void process_drop(struct trace *trace, struct process_state *process, size_t index)
 {
 	uint32_t tgid = process->info.tgid;
 
 	if (trace->last == process)
 		trace->last = NULL;
+	trace->ended_count -= process->ended_bytes != 0;
+	trace->ended_large -= process->ended_large;
+	trace->ended_bytes -= process->ended_bytes;
 	state_free_process(process);
 	trace->processes[index] = NULL;
 	trace->free_count++;
 	/* The number may be another's by now. */
-	return id_map_find(&trace->tgids, tgid) == index ? id_map_put(&trace->tgids, tgid, STATE_DROPPED) : 0;
+	if (id_map_find(&trace->tgids, tgid) == index)
+		state_tgid_drop(trace, tgid);
 }
 
 /* Bytes that it held and had not begun with. */
@@ -182,15 +188,15 @@ static uint64_t own_bytes(const struct process_state *process)
 	return process->kept_bytes > process->born_bytes ? process->kept_bytes - process->born_bytes : 0;
 }
 
-/* The one that has ended and held the fewest bytes of its own. */
-int state_make_room(struct trace *trace)
+/* Of those that have ended, or of the large ones among them, the one that held the fewest bytes of its own is not kept. */
+static int ended_drop(struct trace *trace, int large_only)
 {
 	size_t smallest = SIZE_MAX;
 	const struct process_state *process;
 
 	for (size_t i = 0; i < trace->process_count; i++) {
 		process = trace->processes[i];
-		if (process && process->info.end >= TRACE_EXITED &&
+		if (process && process->info.end >= TRACE_EXITED && (process->ended_large || !large_only) &&
 		    (smallest == SIZE_MAX || own_bytes(process) < own_bytes(trace->processes[smallest])))
 			smallest = i;
 	}
@@ -200,8 +206,13 @@ int state_make_room(struct trace *trace)
 	trace->dropped.processes++;
 	trace->dropped.blocks += process->kept_blocks;
 	trace->dropped.bytes += process->kept_bytes;
-	trace->ended_count--;
-	return process_drop(trace, trace->processes[smallest], smallest);
+	process_drop(trace, trace->processes[smallest], smallest);
+	return 0;
+}
+
+int state_make_room(struct trace *trace)
+{
+	return ended_drop(trace, trace->ended_large != 0);
 }
 
 /* Only what a snapshot is made of is let go: the counters stay. */
@@ -236,6 +247,15 @@ void state_final_free(struct process_state *process)
 	process->final_bytes = 0;
 }
 
+static int final_take(struct trace *trace, struct process_state *process)
+{
+	int err = state_snapshot(trace, process, &process->final);
+
+	if (!err)
+		snapshot_fit(process->final);
+	return err;
+}
+
 /* Where there is no room for both the snapshot is kept and not the tables: what follows is the interpreter's own end. */
 int state_finalize(struct trace *trace, struct process_state *process)
 {
@@ -245,7 +265,7 @@ int state_finalize(struct trace *trace, struct process_state *process)
 	process->info.end = TRACE_FINALIZING;
 	if (process->final)
 		return 0;
-	err = state_snapshot(trace, process, &process->final);
+	err = final_take(trace, process);
 	if (err)
 		return err;
 	bytes = snapshot_memory(process->final);
@@ -255,6 +275,20 @@ int state_finalize(struct trace *trace, struct process_state *process)
 	return 0;
 }
 
+/* All that a process in the trace may have ended with: what is kept of those that have, whoever else asks for it. */
+static void ended_count(struct trace *trace, struct process_state *process, uint64_t bytes)
+{
+	uint64_t keep = trace->tables.limit / STATE_KEEP_SHARE;
+
+	process->ended_bytes = bytes;
+	process->ended_large = bytes > keep / SMALL_SHARE;
+	if (trace->ended_bytes + bytes <= keep)
+		process->account->floor = bytes;
+	trace->ended_count++;
+	trace->ended_large += process->ended_large;
+	trace->ended_bytes += bytes;
+}
+
 /* What is kept of a process is charged; others that have ended make room for it, or it for them. */
 static int ended_charge(struct trace *trace, struct process_state *process)
 {
@@ -262,6 +296,7 @@ static int ended_charge(struct trace *trace, struct process_state *process)
 	size_t bytes = snapshot_memory(process->final) - process->final_bytes, index;
 	int err = trace_process_find(trace, info->tgid, &index);
 
+	ended_count(trace, process, process->account->used + bytes);
 	while (!err && account_charge(process->account, bytes)) {
 		err = state_make_room(trace);
 		if (!trace->processes[index])
@@ -269,7 +304,7 @@ static int ended_charge(struct trace *trace, struct process_state *process)
 	}
 	if (!err)
 		process->final_bytes += bytes;
-	return trace->ended_count > TRACE_ENDED_MAX ? state_make_room(trace) : err;
+	return trace->ended_count > TRACE_ENDED_MAX ? ended_drop(trace, 0) : err;
 }
 
 static int table_keep(struct trace *trace, struct process_state *process, enum trace_end end)
@@ -278,7 +313,7 @@ static int table_keep(struct trace *trace, struct process_state *process, enum t
 	int err;
 
 	process->info.end = end;
-	err = process->final ? 0 : state_snapshot(trace, process, &process->final);
+	err = process->final ? 0 : final_take(trace, process);
 	/* It may have been when it was shutting down. */
 	if (!err && !process->table_kept)
 		err = tables_forget(process);
@@ -286,7 +321,6 @@ static int table_keep(struct trace *trace, struct process_state *process, enum t
 		process->info.end = before;
 		return err;
 	}
-	trace->ended_count++;
 	return ended_charge(trace, process);
 }
 
@@ -296,7 +330,8 @@ int state_discard(struct trace *trace, struct process_state *process)
 
 	if (trace_process_find(trace, process->info.tgid, &index))
 		return 0;
-	return process_drop(trace, process, index);
+	process_drop(trace, process, index);
+	return 0;
 }
 
 int state_end(struct trace *trace, struct process_state *process, enum trace_end end)
