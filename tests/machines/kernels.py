@@ -15,6 +15,7 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -37,8 +38,8 @@ def tracer_identity():
         return hashlib.sha256(file.read()).hexdigest()[:16]
 
 
-def earlier(series, kernel):
-    """What this very tracer did on this very kernel in a whole run, without a failure; or None."""
+def earlier(series, kernel, only=()):
+    """What this very tracer did on this very kernel in a whole run, but for `only`; None: not whole, or a failure."""
     try:
         with open(os.path.join(FOLDER, "results", series + ".json")) as file:
             result = json.load(file)
@@ -46,13 +47,17 @@ def earlier(series, kernel):
         return None
     same = result.get("tracer") == tracer_identity() and result.get("version") == kernel.version
     whole = same and not result.get("quick") and not result.get("only")
-    return result if whole and not failures({series: result}) else None
+    if not whole:
+        return None
+    for name in [name for name in result["features"] if any(re.search(p, name) for p in only)]:
+        del result["features"][name]
+    return None if failures({series: result}) else result
 
 
 def run_one(series, found, initrd, how, options):
     """The result of one kernel, which is kept as results/SERIES.json, too."""
     kernel, vmlinuz = found
-    before = earlier(series, kernel) if options.resume else None
+    before = earlier(series, kernel, options.only) if options.resume else None
     if before and not options.only:
         say("%s: as in an earlier run of this tracer" % series)
         return before
