@@ -346,6 +346,9 @@ struct event_loss {
 
 /* Requests of 0 or of more than EVENT_SMALL_BYTES bytes pymalloc passes on to malloc. */
 #define EVENT_SMALL_BYTES 512u
+/* Its size classes, and addresses of blocks, are multiples of that; a pool's first block lies behind so many bytes. */
+#define EVENT_BLOCK_STEP        16u
+#define EVENT_POOL_HEADER_BYTES 48u
 
 /*
  * A census: EVENT_CENSUS, an EVENT_CENSUS_THREAD for every thread that may be between a record and the deed of which it

@@ -25,7 +25,7 @@ void state_account(struct process_state *process, struct account *account)
 	process->account = process->regions.account = account;
 	process->census.old.account = process->census.died.account = account;
 	process->stack_ids.account = process->frame_ids.account = process->code_ids.account = account;
-	process->symbol_ids.account = process->tids.account = account;
+	process->symbol_ids.account = process->tids.account = process->pools.account = account;
 }
 
 void state_tables_free(struct process_state *process)
@@ -46,6 +46,7 @@ void state_tables_free(struct process_state *process)
 	id_map_free(&process->code_ids);
 	id_map_free(&process->symbol_ids);
 	id_map_free(&process->tids);
+	id_map_free(&process->pools);
 	array_release(account, &process->stacks, &process->stack_room, sizeof(*process->stacks));
 	array_release(account, &process->stack_frames, &process->stack_frame_room,
 		      sizeof(*process->stack_frames));
@@ -101,7 +102,8 @@ static int process_new(struct trace *trace, struct process_state **out)
 	if (err)
 		return err;
 	process->stack_ids.seed = process->frame_ids.seed = trace->seed;
-	process->code_ids.seed = process->symbol_ids.seed = process->tids.seed = trace->seed;
+	process->code_ids.seed = process->symbol_ids.seed = process->tids.seed = process->pools.seed =
+		trace->seed;
 	err = state_tables_new(process->blocks, process->account);
 	if (!err)
 		err = strings_new_in(&process->strings, process->account);
