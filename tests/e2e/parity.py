@@ -69,13 +69,14 @@ def off(ours, theirs):
 def heap_off(tracer, python):
     """What `tracer heap` has of objects.py: of all blocks, and of the bytes of one type's objects."""
     with target_of(python, "objects.py", OBJECTS, ready=False) as target:
-        blocks = int(target.read_line())
+        said = target.read_line()
+        assert said, target.process.stderr.read().decode().strip()
         target.wait_reading()
         done = subprocess.run([tracer, "heap", "-p", str(target.pid), "--format", "json", "--top", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT)
         assert done.returncode == 0, done.stderr.decode()
     heap = json.loads(done.stdout)
     node = sum(s["size"] for s in heap["statistics"] if s["type"] == "Node")
-    return off(heap["total"]["count"] + heap["raw_blocks"], blocks), off(node, 48 * OBJECTS)
+    return off(heap["total"]["count"] + heap["raw_blocks"], int(said)), off(node, 48 * OBJECTS)
 
 
 def pools_expected(live, pool_size):

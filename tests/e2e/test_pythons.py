@@ -28,7 +28,14 @@ def packed(tmp_path):
         python.remove()
 
 
-@pytest.mark.parametrize("name, work", (("pbs313:python_pgo_sd", "par_leak"),))
+@pytest.mark.parametrize(
+    "name, work",
+    (
+        ("pbs313:python_pgo_sd", "par_leak"),
+        # Its object allocator frees large blocks by itself.
+        ("conda312:python_sym", "par_big"),
+    ),
+)
 def test_lines(tracer, tmp_path, packed, name, work):
     """Things stand at the lines at which tracemalloc has them."""
     measured = parity.Parity(tracer, tmp_path, packed(name), work)
