@@ -79,7 +79,8 @@ def pair(blocks, size):
 
 def warnings(run):
     """What the tracer said beside what it always says."""
-    return [line for line in run.stderr.split("\n") if line and not USUAL.match(line)]
+    said = [line for line in run.stderr.split("\n") if line and not USUAL.match(line)]
+    return said + run.report.data.get("warnings", [])
 
 
 def reason(error):

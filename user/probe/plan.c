@@ -240,6 +240,21 @@ static void add_given_up(struct plan *plan, const struct inline_sites *found)
 	}
 }
 
+/*
+ * Every CPython takes objects from free lists in more places than these: of float, tuple, list, dict, slice, frames, generators,
+ * bound methods. Where its copies of _Py_NewReference are not inlined they call it.
+ */
+#define REUSE_PLACES_MIN 8u
+
+static void reuse_judge(struct plan *plan, size_t reference_calls)
+{
+	size_t places = plan->object_calls ? 0 : reference_calls;
+
+	for (size_t i = 0; i < plan->inlined_count; i++)
+		places += plan->sites[i].op == ABI_OP_REUSE;
+	plan->reuse_unsure = places < REUSE_PLACES_MIN;
+}
+
 static void census_refuse(struct plan *plan)
 {
 	if (plan->mode != EVENT_MODE_CENSUS)
@@ -265,6 +280,7 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 	if (err) {
 		/* Its code has not been looked through, and may have such frees. */
 		census_refuse(plan);
+		plan->reuse_unsure = !opts->no_reuse;
 		return err;
 	}
 	only_objects = functions && found.found[INLINE_POOL] <= FUNCTIONS && !is_complete(&found);
@@ -285,6 +301,8 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 	plan->inlined_count = plan->count;
 	plan->always_new = found.always_new;
 	plan->object_calls = found.object_calls;
+	if (!opts->no_reuse)
+		reuse_judge(plan, found.reference_calls);
 	plan->room = found.count + PLAN_MAX_ENTRIES;
 	if (!only_objects) {
 		plan->complete = found.given_up_count == found.given_up[INLINE_OBJECT] +
