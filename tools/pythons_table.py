@@ -89,13 +89,21 @@ def reason(error):
     return said[1] if said else None
 
 
+def fail(row, name, error, notes):
+    """There is no figure: refused, or for a reason that is none of the tracer's."""
+    why = reason(error)
+    if why:
+        row.refuse(name, notes.number(shown(why)))
+    else:
+        row.put(name, "failed", False, [notes.number(shown(str(error).strip().split("\n")[-1]))])
+
+
 def works(row, python, folder, notes):
     for work in WORKS:
         try:
             measured = parity.Parity(TRACER, folder, python, work)
         except (AssertionError, subprocess.SubprocessError) as error:
-            why = reason(error)
-            row.refuse(work, notes.number(shown(why))) if why else row.put(work, "failed", False, [notes.number(shown(str(error)))])
+            fail(row, work, error, notes)
             continue
         run = measured.run
         text, good = pair(measured.blocks_off, measured.bytes_off)
@@ -115,8 +123,18 @@ def others(row, python, folder, notes):
         try:
             row.put(name, *pair(*measure()), ())
         except (AssertionError, subprocess.SubprocessError) as error:
-            why = reason(error)
-            row.refuse(name, notes.number(shown(why))) if why else row.put(name, "failed", False, [notes.number(shown(str(error)))])
+            fail(row, name, error, notes)
+
+
+def measure(row, python, folder, notes):
+    """All cells of a row. What is refused as a whole need not be able to run the programs."""
+    why = parity.refusal(TRACER, python)
+    if why:
+        for name in (*WORKS, "heap", "growth"):
+            row.refuse(name, notes.number(shown(why)))
+        return
+    works(row, python, folder, notes)
+    others(row, python, folder, notes)
 
 
 def builds(folder, absent):
@@ -142,8 +160,7 @@ def main():
                     print("pythons: " + python.label, file=sys.stderr, flush=True)
                     row = Row(python.label)
                     rows.append(row)
-                    works(row, python, folder, notes)
-                    others(row, python, folder, notes)
+                    measure(row, python, folder, notes)
             finally:
                 python.remove()
     parts = [INTRODUCTION, table(HEADER, [row.row() for row in rows])]

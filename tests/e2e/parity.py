@@ -22,6 +22,13 @@ def target_of(python, name, *args, **options):
     return harness.Target(python.path, os.path.join(python.folder, name), *args, prefix=python.prefix, **options)
 
 
+def refusal(tracer, python):
+    """Why the tracer refuses this interpreter, or None."""
+    with target_of(python, "idle.py") as target:
+        done = subprocess.run([tracer, "--dry-run", "-p", str(target.pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT)
+    return done.stderr.decode().strip().split("\n")[-1] if done.returncode else None
+
+
 def by_tracemalloc(python, work):
     """{(file, line): (bytes, blocks)} of what the work keeps."""
     with target_of(python, PROGRAM, work, "tracemalloc") as target:
