@@ -260,6 +260,10 @@ static void test_contradictions(void **state)
 	warns(snapshot, "25840 blocks of more than 512 bytes stand as live, but the interpreter counts 1300 "
 			"in all: the "
 			"others are dead, and their sizes too much");
+	snprintf(snapshot->meta.mode, sizeof(snapshot->meta.mode), "census");
+	warns(snapshot, "25840 blocks of more than 512 bytes stand as live, but the interpreter counts 1300 "
+			"in all: the "
+			"others are dead, and their sizes too much; --mode exact follows every free");
 	counts->large_seen = 2;
 	warns(snapshot, "the interpreter counts 300 blocks of more than 512 bytes more than at the start of "
 			"the trace, but "

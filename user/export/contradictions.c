@@ -37,8 +37,9 @@ static void large_judge(const struct snapshot_meta *meta, struct sentences *out)
 		SAY(out,
 		    "%" PRIu64
 		    " blocks of more than %u bytes stand as live, but the interpreter counts %" PRIu64
-		    " in all: the others are dead, and their sizes too much",
-		    counts->large_seen, EVENT_SMALL_BYTES, counts->large_blocks);
+		    " in all: the others are dead, and their sizes too much%s",
+		    counts->large_seen, EVENT_SMALL_BYTES, counts->large_blocks,
+		    strcmp(meta->mode, "exact") != 0 ? "; --mode exact follows every free" : "");
 	else if (is_more(counts->large_new, counts->large_seen, SLACK_LARGE_SHARE))
 		SAY(out,
 		    "the interpreter counts %" PRIu64
