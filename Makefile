@@ -45,7 +45,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(or $(FUZZ:%=tests/fuzz/fuz
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help demo test check unit golden oracle machines e2e parity kills kernels soak bench coverage distros fuzz format lint \
+.PHONY: all help demo test check unit golden oracle machines e2e parity kills kernels pythons soak bench coverage distros fuzz format lint \
 	tools install clean
 
 all: $(OUT)/tracer
@@ -58,6 +58,8 @@ help:
 	@echo 'make parity     the long comparison with tracemalloc over all versions (root)'
 	@echo 'make kills      SIGKILL to the tracer at 500 moments, or at KILLS="100": nothing of it stays in its target (root)'
 	@echo 'make kernels    Debian'"'"'s kernels in virtual machines, into docs/kernels.md (root); KERNELS="6.1 newest" picks'
+	@echo 'make pythons    builds of CPython held against their own tracemalloc, into docs/pythons.md (root); BUILDS=REGEX picks, PYTHONS=DIR'
+	@echo '                has archives of builds (default: ../shared/pythons)'
 	@echo 'make bench      ratios to untraced, next to tracemalloc and other tools (root)'
 	@echo 'make coverage   the share of new blocks that has a traceback, for every CPython found (root)'
 	@echo 'make distros    make demo and the unit tests in fresh Debians 12, 13 and testing, or DISTROS="trixie" (root)'
@@ -177,6 +179,10 @@ bench: $(OUT)/tracer $(OUT)/tools/bare $(OUT)/tools/bench_perfmap
 
 coverage: $(OUT)/tracer
 	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/coverage_table.py $(COVERAGE)
+
+# The table of all builds is part of the documents; that of some is left in build/pythons.md.
+pythons: $(OUT)/tracer
+	$(Q)TRACER=$(abspath $(OUT)/tracer) $(PYTHON) tools/pythons_table.py $(if $(BUILDS),--only '$(BUILDS)',--report docs/pythons.md)
 
 # MINUTES=60, SEED=1
 soak: $(OUT)/tracer

@@ -209,9 +209,8 @@ static __always_inline __s64 addend(__u64 cookie)
 }
 
 /* struct pool_header, the same in every version; a pool's blocks are of one size class, multiples of 16 bytes. */
-#define POOL_FREEBLOCK    8
-#define POOL_SZIDX        36
-#define POOL_HEADER_BYTES 48
+#define POOL_FREEBLOCK 8
+#define POOL_SZIDX     36
 
 static __always_inline __u64 pool_class_bytes(__u64 pool)
 {
@@ -295,7 +294,7 @@ static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 	thread->python.sp = 0;
 	/* What it returns is a block of the pool: any of them if that had blocks of this class before. */
 	if (thread->python.api == EVENT_API_POOL && address)
-		address = (address & ~(thread->python.bytes - 1)) + POOL_HEADER_BYTES;
+		address = (address & ~(thread->python.bytes - 1)) + EVENT_POOL_HEADER_BYTES;
 	if (thread->pool_bits && !thread->python.bytes && address) {
 		thread->python.bytes = pool_class_bytes(address & ~((1ull << (thread->pool_bits & 63)) - 1));
 		rounded = EVENT_API_ROUNDED;
@@ -418,7 +417,7 @@ int inline_site(struct pt_regs *regs)
 		}
 		break;
 	case ABI_OP_NEW_POOL:
-		alloc_output(thread, EVENT_ALLOC, argument(regs, cookie, 0) + POOL_HEADER_BYTES,
+		alloc_output(thread, EVENT_ALLOC, argument(regs, cookie, 0) + EVENT_POOL_HEADER_BYTES,
 			     1ull << (addend(cookie) & 63), 0, EVENT_API_POOL);
 		break;
 	case ABI_OP_END:
@@ -492,7 +491,10 @@ int object_begin(struct pt_regs *regs)
 		return 0;
 	cookie = bpf_get_attach_cookie(regs);
 	object = argument(regs, cookie, 0) + addend(cookie);
-	if (object - thread->last_block >= thread->last_bytes && sample_has_object(&thread->target, object))
+	if (object - thread->last_block < thread->last_bytes)
+		/* Once: what begins in there again was on a free list meanwhile. */
+		thread->last_bytes = 0;
+	else if (sample_has_object(&thread->target, object))
 		alloc_output(thread, EVENT_REUSE, object, 0, 0, EVENT_API_OBJ);
 	return 0;
 }

@@ -18,11 +18,12 @@ def environment():
 
 
 class Python:
-    """An interpreter, in a root file system of its own or in ours, with a copy of the workloads beside it."""
+    """An interpreter, in a root file system of its own or in ours, with a copy of the workloads beside it. before: the words of a
+    command that comes to be the interpreter."""
 
-    def __init__(self, path, folder, root=None):
+    def __init__(self, path, folder, root=None, before=()):
         self.path, self.root = path, root
-        self.prefix = ["chroot", root] if root else []
+        self.prefix = [*(["chroot", root] if root else []), *before]
         self.host_folder = tempfile.mkdtemp(dir=root + "/tmp" if root else folder)
         self.folder = self.host_folder[len(root):] if root else self.host_folder
         os.chmod(self.host_folder, 0o755)
@@ -52,6 +53,14 @@ class Python:
 
     def remove(self):
         shutil.rmtree(self.host_folder, ignore_errors=True)
+
+
+def packed(which, folder):
+    """A packed interpreter (pythons.PACKED); LookupError with what is absent."""
+    root, path, before = pythons.unpacked(which)
+    python = Python(path, folder, root, before)
+    python.label = "%s (%s)" % (pythons.packed_name(which), which.like)
+    return python
 
 
 def everything(folder):

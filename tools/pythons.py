@@ -1,14 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which CPythons this machine has: pyenv's builds and those on PATH, by minor version."""
+"""Which CPythons this machine has: pyenv's builds and those on PATH, by minor version, the distribution's, those of root file
+systems, and builds as others make them, packed in archives."""
+import collections
 import glob
 import os
 import pwd
 import re
 import shutil
 import subprocess
+import tempfile
 
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 DISTRIBUTION = "/usr/bin/python3"
+
+# archive: NAME.tar.xz, with the one folder NAME; path: of the executable in it; libraries: the folder of its libpython.
+Packed = collections.namedtuple("Packed", "archive path libraries like")
+PACKED = (
+    Packed("docker312", "bin/python3.12", "lib", "Docker's image: gcc 14, shared, LTO, PGO, stripped"),
+    Packed("docker313", "bin/python3.13", "lib", "Docker's image: gcc 12, shared, LTO, PGO, stripped"),
+    Packed("docker313", "bin/python3.13", "lib-sym", "the same, with symbols"),
+    Packed("conda312", "bin/python_sa", "lib", "conda: gcc 12, static, LTO, PGO, stripped"),
+    Packed("conda312", "bin/python_sym", "lib", "the same, with symbols"),
+    Packed("pbs313", "bin/python_pgo_sa", "lib", "uv: clang 19, static, ThinLTO, PGO, stripped"),
+    Packed("pbs313", "bin/python_pgo_sd", "lib", "the same, with symbols"),
+    Packed("pbs313", "bin/python_bolt_sa", "lib", "the same through BOLT, stripped"),
+    Packed("pbs313", "bin/python_bolt_sd", "lib", "the same through BOLT, with symbols"),
+    Packed("pbs314", "bin/python_pgo_sa", "lib", "uv: clang 19, static, ThinLTO, PGO, tail calls, stripped"),
+    Packed("pbs314", "bin/python_pgo_sd", "lib", "the same, with symbols"),
+    Packed("pbs314", "bin/python_bolt_sa", "lib", "the same through BOLT, stripped"),
+    Packed("pbs314", "bin/python_bolt_sd", "lib", "the same through BOLT, with symbols"),
+    Packed("alpine313", "bin/python3.13", "lib", "Alpine: musl, shared, LTO, PGO"),
+    Packed("musl313", "bin/python3.13", "lib", "musl, shared"),
+    Packed("musl313s", "bin/python", "lib", "musl, static in the executable"),
+    Packed("musl313s", "bin/python_sa", "lib", "the same, stripped"),
+    Packed("jit314", "bin/python3.14", "lib", "with the experimental JIT"),
+    Packed("nogil314", "bin/python3.14t", "lib", "free-threaded"),
+    Packed("nogil314", "bin/python3.14t_stripped", "lib", "free-threaded, stripped"),
+)
 
 
 def _pyenv_roots():
@@ -83,9 +112,51 @@ def in_roots():
     return found
 
 
+def packed_name(packed):
+    """One word: "conda312:python_sa", "docker313:lib-sym/python3.13"."""
+    library = packed.libraries + "/" if packed.libraries != "lib" else ""
+    return "%s:%s%s" % (packed.archive, library, os.path.basename(packed.path))
+
+
+def archives():
+    """The folder of the archives: PYTHONS, or else one beside the checkout."""
+    return os.environ.get("PYTHONS") or os.path.join(os.path.dirname(ROOT), "shared", "pythons")
+
+
+def unpack(packed, folder):
+    """The folder that an archive becomes below a folder, once; None where the archive is not there."""
+    archive, path = os.path.join(archives(), packed.archive + ".tar.xz"), os.path.join(folder, packed.archive)
+    if os.path.exists(path) or not os.path.exists(archive):
+        return path if os.path.exists(path) else None
+    os.makedirs(folder, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as beside:
+        subprocess.run(["tar", "-xf", archive, "-C", beside], check=True, timeout=300)
+        os.rename(os.path.join(beside, packed.archive), path)
+    return path
+
+
+def unpacked(packed):
+    """(root or None, path within it, what goes before it) of a packed interpreter that runs here or in a root of TRACER_ROOTS;
+    LookupError with what is absent."""
+    for root in [None, *filter(None, os.environ.get("TRACER_ROOTS", "").split(os.pathsep))]:
+        folder = unpack(packed, root + "/tmp/pythons" if root else os.path.join(ROOT, "build", "pythons"))
+        if not folder:
+            raise LookupError("no %s.tar.xz in %s" % (packed.archive, archives()))
+        folder = folder[len(root or ""):]
+        path, prefix = os.path.join(folder, packed.path), ["env", "LD_LIBRARY_PATH=" + os.path.join(folder, packed.libraries)]
+        if version_of(path, [*(["chroot", root] if root else []), *prefix]):
+            return root, path, prefix
+    raise LookupError("it runs neither here nor in a root file system of TRACER_ROOTS")
+
+
 if __name__ == "__main__":
     for version, path in unstripped().items():
         print(version, path)
     print("distribution", distribution())
     for name in in_roots():
         print(name)
+    for packed in PACKED:
+        try:
+            print(packed_name(packed), unpacked(packed)[1])
+        except LookupError as error:
+            print(packed_name(packed), "absent: %s" % error)

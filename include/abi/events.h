@@ -257,6 +257,8 @@ enum event_mode {
 #define EVENT_MODE_MASK   0xffu
 #define EVENT_MODE_MAPPED 0x100u /* what it maps is followed (EVENT_MAP and its kin) */
 #define EVENT_MODE_LARGE  0x200u /* growth: blocks of more than EVENT_SMALL_BYTES are traced, one by one */
+#define EVENT_MODE_UNSURE                                                                                    \
+	0x1000u /* not all places are known at which an object from a free list begins to live */
 #define EVENT_MODE_NATIVE 0x400u /* malloc and its kin are traced (EVENT_API_NATIVE) */
 #define EVENT_MODE_PYTHON                                                                                    \
 	0x800u /* the mode is that of Python's allocators; without EVENT_MODE_NATIVE and EVENT_MODE_MAPPED it always is */
@@ -350,6 +352,9 @@ struct event_loss {
 
 /* Requests of 0 or of more than EVENT_SMALL_BYTES bytes pymalloc passes on to malloc. */
 #define EVENT_SMALL_BYTES 512u
+/* Its size classes, and addresses of blocks, are multiples of that; a pool's first block lies behind so many bytes. */
+#define EVENT_BLOCK_STEP        16u
+#define EVENT_POOL_HEADER_BYTES 48u
 
 /*
  * A census: EVENT_CENSUS, an EVENT_CENSUS_THREAD for every thread that may be between a record and the deed of which it

@@ -31,6 +31,8 @@ import pythons  # noqa: E402
 # Seconds; nothing here takes that long unless it hangs. A machine that is emulated is slower.
 TIMEOUT = int(os.environ.get("TRACER_TEST_TIMEOUT") or 60)
 
+LINKS = ("uprobe_multi session links", "uprobe_multi links", "perf-event uprobes")
+
 Interpreter = collections.namedtuple("Interpreter", "version path")
 RootInterpreter = collections.namedtuple("RootInterpreter", "version path root py_debug")
 
@@ -156,6 +158,18 @@ def error_line(done, status):
     assert done.stderr.count("\n") == 1, "more than one line:\n" + done.stderr
     assert done.stderr[:-1].isprintable(), ascii(done.stderr)
     return done.stderr
+
+
+def attach_facts(stderr):
+    """What the tracer says on attaching: {"ms", "probes", "links"}, as far as it says it."""
+    facts = {}
+    line = re.search(r"^tracer: attached to PID .*$", stderr, re.M)
+    if line:
+        for key, pattern in (("ms", r"; (\d+) ms$"), ("probes", r"; (\d+) probes?")):
+            number = re.search(pattern, line[0])
+            facts.update({key: int(number[1])} if number else {})
+    links = [name for name in LINKS if name in stderr]
+    return dict(facts, links=links[0]) if links else facts
 
 
 class Target:

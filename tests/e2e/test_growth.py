@@ -6,11 +6,12 @@ import subprocess
 import pytest
 
 from harness import error_line, marked_line, program
+from parity import POOL_SLACK as SLACK
+from parity import pools_expected
 
 NAME = "growth.py"
 VERSIONS = ("3.8", "3.11", "3.13")
 ARENA = 1 << 20
-SLACK = 2  # pools: one that was begun by another line, one that another line has begun
 
 
 def lines_of(report):
@@ -24,14 +25,6 @@ def mapped_of(report):
         for s in report.data["mapped"]["statistics"]
         if s["traceback"][0]["filename"] == program(NAME)
     }
-
-
-def pools_expected(live, pool_size):
-    """Pools for so many blocks of so many bytes: (bytes, blocks) -> how many pools."""
-    size, count = live
-    block = (size // count + 15) // 16 * 16
-    per_pool = (pool_size - 48) // block
-    return -(-count // per_pool)
 
 
 def check_pools(report, live, marks):

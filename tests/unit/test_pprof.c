@@ -240,7 +240,7 @@ static void test_mapped(void **state)
 	memcpy(snapshot->layers[EVENT_LAYER_MMAP].traces, ranges, sizeof(ranges));
 	snapshot->layers[EVENT_LAYER_MMAP].trace_count = 2;
 	snapshot->meta.layers = 1u << EVENT_LAYER_MMAP;
-	snapshot->meta.large_skipped = 1;
+	snapshot->meta.large_skipped = snapshot->meta.reuse_unsure = 1;
 	snapshot->meta.pool_bytes = 16384;
 	snapshot->meta.regions_dropped = 3;
 	snapshot_write(snapshot, place->path);

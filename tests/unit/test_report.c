@@ -219,6 +219,68 @@ static void test_coverage(void **state)
 	free(text);
 }
 
+static void warns(const struct snapshot *snapshot, const char *sentence)
+{
+	char expected[400];
+	char *text = report(snapshot, (struct report_opts){.by = GROUP_LINENO}, report_text);
+
+	snprintf(expected, sizeof(expected), "Warning: %s\ntracer: ", sentence);
+	if (strncmp(text, expected, strlen(expected)) != 0)
+		fail_msg("\"%s\" is not the first line of:\n%s", sentence, text);
+	free(text);
+	text = report(snapshot, (struct report_opts){.by = GROUP_LINENO}, report_json);
+	snprintf(expected, sizeof(expected), "\"warnings\": [\"%s\"], ", sentence);
+	contains(text, expected);
+	free(text);
+}
+
+static void warns_not(const struct snapshot *snapshot)
+{
+	char *text = report(snapshot, (struct report_opts){.by = GROUP_LINENO}, report_text);
+
+	lacks(text, "Warning");
+	free(text);
+	text = report(snapshot, (struct report_opts){.by = GROUP_LINENO}, report_json);
+	lacks(text, "warnings");
+	free(text);
+}
+
+/* What the interpreter itself says of its heap, and the trace does not have so, is said before the figures. */
+static void test_contradictions(void **state)
+{
+	struct snapshot *snapshot = *state;
+	struct snapshot_coverage *counts = &snapshot->meta.coverage;
+
+	snapshot->meta.coverage_known = 1;
+	*counts = (struct snapshot_coverage){.large_seen = 1300, .large_new = 300, .large_blocks = 1300};
+	counts->new_blocks = 10000;
+	counts->seen_blocks = 9900;
+	warns_not(snapshot);
+	counts->large_seen = 25840;
+	warns(snapshot, "25840 blocks of more than 512 bytes stand as live, but the interpreter counts 1300 "
+			"in all: the "
+			"others are dead, and their sizes too much");
+	snprintf(snapshot->meta.mode, sizeof(snapshot->meta.mode), "census");
+	warns(snapshot, "25840 blocks of more than 512 bytes stand as live, but the interpreter counts 1300 "
+			"in all: the "
+			"others are dead, and their sizes too much; --mode exact follows every free");
+	counts->large_seen = 2;
+	warns(snapshot, "the interpreter counts 300 blocks of more than 512 bytes more than at the start of "
+			"the trace, but "
+			"only 2 were seen: the others are in no line");
+	snapshot->meta.large_skipped = 1;
+	warns_not(snapshot);
+	counts->seen_blocks = 1000;
+	warns(snapshot, "of 10000 small blocks that are new on the heap only 1000 were seen: the others are "
+			"in no line");
+	snapshot->meta.sample_bytes = 4096;
+	warns_not(snapshot);
+	snapshot->meta.reuse_unsure = 1;
+	warns(snapshot, "not all places are known at which CPython takes an object from a free list: blocks "
+			"may stand at the "
+			"lines of their earlier lives");
+}
+
 static void test_json(void **state)
 {
 	struct report_opts opts = {.by = GROUP_TRACEBACK, .top = 1};
@@ -308,8 +370,14 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes), TEST(test_text), TEST(test_text_groups), TEST(test_losses),
-		TEST(test_coverage),          TEST(test_json), TEST(test_growth),
+		cmocka_unit_test(test_sizes),
+		TEST(test_text),
+		TEST(test_text_groups),
+		TEST(test_losses),
+		TEST(test_coverage),
+		TEST(test_contradictions),
+		TEST(test_json),
+		TEST(test_growth),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

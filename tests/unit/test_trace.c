@@ -244,6 +244,26 @@ static void test_reuse(void **state)
 	assert_int_equal(process_of(trace)->tables[0].live_blocks, 2);
 }
 
+/* A pool that had blocks of another size before: what is left of these in the table is not what lives again. */
+static void test_reuse_in_pool(void **state)
+{
+	const uint64_t pool = 0x7f0000001000, first = pool + 48;
+	struct trace *trace = *state;
+	uint32_t old;
+
+	for (uint32_t i = 0; i < 4; i++)
+		assert_int_equal(feed_alloc(trace, first + i * 64, 60, 1), 0);
+	for (uint32_t i = 0; i < 5; i++)
+		assert_int_equal(feed_alloc(trace, first + i * 48, 40, 1), 0);
+	/* It shrinks in its place: the pool stays what it is. */
+	assert_int_equal(feed_take(trace, EVENT_REALLOC, TGID, first), 0);
+	assert_int_equal(feed_put(trace, EVENT_REALLOC_DONE, TGID, first, 30, 1), 0);
+	old = traceback_of(trace, first);
+	assert_int_equal(feed_put(trace, EVENT_REUSE, TGID, first + 64, 0, 2), 0);
+	assert_int_equal(traceback_of(trace, first + 64), old);
+	assert_int_not_equal(traceback_of(trace, first + 48), old);
+}
+
 static void test_hostile_sizes(void **state)
 {
 	struct trace *trace = *state;
@@ -630,6 +650,7 @@ int main(void)
 		TEST(test_realloc_done),
 		TEST(test_realloc_fail),
 		TEST(test_reuse),
+		TEST(test_reuse_in_pool),
 		TEST(test_large),
 		TEST(test_hooked),
 		TEST(test_rounded),

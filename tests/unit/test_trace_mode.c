@@ -65,6 +65,7 @@ static void test_tables(void **state)
 	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_blocks, 0);
 	assert_int_equal(process->layers, 1u << EVENT_LAYER_PYTHON | 1u << EVENT_LAYER_MMAP);
 	assert_int_equal(process->large_skipped, 1);
+	assert_int_equal(process->reuse_unsure, 0);
 	assert_int_equal(feed_change(trace, EVENT_MODE_OFF, 4000000000, 0), 0);
 	assert_int_equal(process->off, 1);
 	snapshot = snapshot_now(trace);

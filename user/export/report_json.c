@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One object on one line; keys are only ever added. Frames are most recent first, as in PEP 454. */
+#include "export/contradictions.h"
 #include "export/report_parts.h"
 
 #include <inttypes.h>
@@ -177,6 +178,7 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 {
 	char version[VERSION_TEXT];
 
+	contradictions_json(out, meta);
 	key_text(out, "name", meta->name);
 	fputs(", \"python\": ", out);
 	if (meta->python_version)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "export/contradictions.h"
 #include "export/not_seen.h"
 #include "export/report_modes.h"
 #include "export/report_parts.h"
@@ -376,6 +377,7 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 	const struct report_opts *opts = page->opts;
 	int err = 0;
 
+	contradictions_print(page->out, snapshot);
 	titles_print(page->out, snapshot, opts);
 	if (snapshot->process_count && !opts->old && !group_is_owner(opts->by))
 		err = processes_print(page->out, snapshot, opts);

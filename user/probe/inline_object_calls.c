@@ -89,6 +89,7 @@ int inline_object_calls(struct inline_search *search)
 	if (!search->code.image->new_reference)
 		return 0;
 	err = calls_find(search, &calls);
+	sites->reference_calls = calls.count;
 	if (err || calls.count <= sites->found[INLINE_OBJECT] + sites->always_new)
 		return err == -ENOENT ? 0 : err;
 	own_remove(search);

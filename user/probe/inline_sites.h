@@ -87,7 +87,8 @@ struct inline_sites {
 	size_t pool_count;
 	int pools_complete;
 	int object_calls; /* 1: calls of _Py_NewReference are among INLINE_OBJECT, and the function is not to be probed */
-	size_t always_new; /* of what INLINE_OBJECT has not: no object from a free list comes there */
+	size_t reference_calls; /* of _Py_NewReference that were found, whether probed or not */
+	size_t always_new;      /* of what INLINE_OBJECT has not: no object from a free list comes there */
 	size_t given_up[INLINE_KINDS], given_up_count;
 	struct {
 		uint64_t vaddr;

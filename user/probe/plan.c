@@ -50,6 +50,7 @@ static const struct domain {
   obj_hooks = {NULL, "_PyMem_Debug", EVENT_API_OBJ};
 
 #define NEW_REFERENCE "_Py_NewReference"
+#define OBJECT_FREE   "_PyObject_Free"
 
 static const struct plan_wish singles[] = {
 	{"PyTraceMalloc_Track", ABI_OP_TRACK, EVENT_API_TRACK, {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX}, 0},
@@ -203,6 +204,21 @@ static bool is_wanted(const struct plan *plan, const struct plan_opts *opts, con
 	return plan->mode != EVENT_MODE_CENSUS || !plan_site_is_pool_free(site);
 }
 
+/* The object allocator frees a large block by itself: the compiler has put a copy of the raw allocator's function into it. */
+static bool is_large_free(const struct plan_site *site)
+{
+	size_t length = strlen(OBJECT_FREE);
+
+	return site->op == ABI_OP_FREE && !strncmp(site->symbol, OBJECT_FREE, length) &&
+	       (site->symbol[length] == '+' || site->symbol[length] == '.');
+}
+
+/* Beside the implementations' functions, which are probed themselves: in census not that of object frees. */
+static bool is_wanted_beside(const struct plan *plan, const struct plan_site *site)
+{
+	return site->op == ABI_OP_REUSE || (plan->mode == EVENT_MODE_CENSUS && is_large_free(site));
+}
+
 static void describe_inlined(struct plan *plan, const struct inline_sites *found)
 {
 	snprintf(plan->level, sizeof(plan->level),
@@ -225,9 +241,34 @@ static void add_given_up(struct plan *plan, const struct inline_sites *found)
 }
 
 /*
+ * Every CPython takes objects from free lists in more places than these: of float, tuple, list, dict, slice, frames, generators,
+ * bound methods. Where its copies of _Py_NewReference are not inlined they call it.
+ */
+#define REUSE_PLACES_MIN 8u
+
+static void reuse_judge(struct plan *plan, size_t reference_calls)
+{
+	size_t places = plan->object_calls ? 0 : reference_calls;
+
+	for (size_t i = 0; i < plan->inlined_count; i++)
+		places += plan->sites[i].op == ABI_OP_REUSE;
+	plan->reuse_unsure = places < REUSE_PLACES_MIN;
+}
+
+static void census_refuse(struct plan *plan)
+{
+	if (plan->mode != EVENT_MODE_CENSUS)
+		return;
+	plan->mode = EVENT_MODE_EXACT;
+	snprintf(plan->mode_why, sizeof(plan->mode_why),
+		 "the frees of large blocks cannot be told from others in this file");
+}
+
+/*
  * What was found goes in front of the other sites. functions: the implementations have symbols. -ENOENT: then they are
  * to be probed instead, because there are no more copies than theirs and something is missing; of what was found the
- * places where objects begin to live are taken all the same.
+ * places where objects begin to live are taken all the same, and the frees that only the code shows. In census all of these have to
+ * be known.
  */
 static int add_inlined(struct plan *plan, struct elf_file *file, const struct plan_opts *opts, bool functions)
 {
@@ -236,9 +277,15 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 	bool only_objects;
 	int err = plan_inline(file, &found);
 
-	if (err)
+	if (err) {
+		/* Its code has not been looked through, and may have such frees. */
+		census_refuse(plan);
+		plan->reuse_unsure = !opts->no_reuse;
 		return err;
+	}
 	only_objects = functions && found.found[INLINE_POOL] <= FUNCTIONS && !is_complete(&found);
+	if (only_objects && found.given_up[INLINE_RAW_FREE])
+		census_refuse(plan);
 	sites = calloc(found.count + PLAN_MAX_ENTRIES, sizeof(*sites));
 	if (!sites) {
 		inline_sites_free(&found);
@@ -249,11 +296,13 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 	plan->count = 0;
 	for (size_t i = 0; i < found.count; i++)
 		if (is_wanted(plan, opts, &found.sites[i]) &&
-		    (!only_objects || found.sites[i].op == ABI_OP_REUSE))
+		    (!only_objects || is_wanted_beside(plan, &found.sites[i])))
 			sites[plan->count++] = found.sites[i];
 	plan->inlined_count = plan->count;
 	plan->always_new = found.always_new;
 	plan->object_calls = found.object_calls;
+	if (!opts->no_reuse)
+		reuse_judge(plan, found.reference_calls);
 	plan->room = found.count + PLAN_MAX_ENTRIES;
 	if (!only_objects) {
 		plan->complete = found.given_up_count == found.given_up[INLINE_OBJECT] +
@@ -272,11 +321,8 @@ static int add_functions(struct plan *plan, struct elf_file *file, const struct 
 	size_t missing = plan->missing_count;
 	int err;
 
-	if (plan->mode == EVENT_MODE_CENSUS && (!raw_deep || !obj_deep)) {
-		plan->mode = EVENT_MODE_EXACT;
-		snprintf(plan->mode_why, sizeof(plan->mode_why),
-			 "the frees of large blocks cannot be told from others in this file");
-	}
+	if (!raw_deep || !obj_deep)
+		census_refuse(plan);
 	err = add_domain(plan, file, &raw, raw_deep, NULL);
 	describe_level(plan, raw_deep, obj_deep, opts->public_only);
 	if (!err)

@@ -74,6 +74,8 @@ struct plan {
 	} * missing; /* wishes with no site */
 	size_t missing_count, missing_room;
 	int large_blocks; /* growth: they are probed */
+	/* So few places were found at which an object from a free list may begin to live that some must be missing. */
+	int reuse_unsure;
 	int complete; /* every place is probed at which Python's allocators give a block, as far as is known */
 	enum event_mode mode; /* as asked, or EVENT_MODE_EXACT where no other can be had */
 	char mode_why[256];   /* why it is not the one that was asked for, else "" */

@@ -28,7 +28,7 @@ void state_account(struct process_state *process, struct account *account)
 	process->account = process->regions.account = account;
 	process->census.old.account = process->census.died.account = account;
 	process->stack_ids.account = process->frame_ids.account = process->code_ids.account = account;
-	process->symbol_ids.account = process->tids.account = account;
+	process->symbol_ids.account = process->tids.account = process->pools.account = account;
 }
 
 void state_tables_free(struct process_state *process)
@@ -49,6 +49,7 @@ void state_tables_free(struct process_state *process)
 	id_map_free(&process->code_ids);
 	id_map_free(&process->symbol_ids);
 	id_map_free(&process->tids);
+	id_map_free(&process->pools);
 	array_release(account, &process->stacks, &process->stack_room, sizeof(*process->stacks));
 	array_release(account, &process->stack_frames, &process->stack_frame_room,
 		      sizeof(*process->stack_frames));
@@ -106,7 +107,8 @@ static int process_new(struct trace *trace, struct process_state **out)
 	if (err)
 		return err;
 	process->stack_ids.seed = process->frame_ids.seed = trace->seed;
-	process->code_ids.seed = process->symbol_ids.seed = process->tids.seed = trace->seed;
+	process->code_ids.seed = process->symbol_ids.seed = process->tids.seed = process->pools.seed =
+		trace->seed;
 	err = state_tables_new(process->blocks, process->account);
 	if (!err)
 		err = strings_new_in(&process->strings, process->account);
@@ -166,6 +168,7 @@ static void info_set(struct process_state *process, const struct event_target *e
 		.layers = state_layers(event->mode),
 		.large_skipped = (event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH &&
 				 !(event->mode & EVENT_MODE_LARGE),
+		.reuse_unsure = (event->mode & EVENT_MODE_UNSURE) != 0,
 		.pool_bytes = pool_bytes(event->python_version),
 		.sample_bytes = event->sample_bytes,
 		.from_start = event->from_start != 0,

@@ -108,7 +108,49 @@ static void thread_did(struct process_state *process, const struct event_header 
 	}
 }
 
-static int event_put(struct process_state *process, const struct event_alloc *event, int was_large)
+/* What the allocator rounds a block of its pools up to. */
+static uint64_t class_bytes(const struct block *block)
+{
+	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
+
+	return (bytes ? bytes + EVENT_BLOCK_STEP - 1 : EVENT_BLOCK_STEP) / EVENT_BLOCK_STEP *
+	       EVENT_BLOCK_STEP;
+}
+
+static uint64_t allocator_address(const struct block *block)
+{
+	return block->address - (block->hooked ? EVENT_HOOKS_BEFORE : 0);
+}
+
+/* The pool that the block lies in, if pools are of a known size; 0. */
+static uint64_t pool_of(const struct process_state *process, const struct block *block)
+{
+	uint64_t bytes = process->info.pool_bytes;
+
+	return block->pooled && bytes ? allocator_address(block) / bytes * bytes : 0;
+}
+
+/* A pool that comes to have blocks of another size gives its first one first. What finds no room is not known. */
+static void pool_note(struct process_state *process, const struct block *block)
+{
+	uint64_t pool = pool_of(process, block);
+
+	if (pool && allocator_address(block) == pool + EVENT_POOL_HEADER_BYTES)
+		id_map_put(&process->pools, pool, (uint32_t)class_bytes(block));
+}
+
+/* Does a block begin there, as the pool is now? 0: no, or it is not known. */
+static int is_in_place(const struct process_state *process, const struct block *block)
+{
+	uint64_t pool = pool_of(process, block);
+	uint32_t bytes = pool ? id_map_find(&process->pools, pool) : ID_MAP_NONE;
+
+	return bytes != ID_MAP_NONE && !((allocator_address(block) - pool - EVENT_POOL_HEADER_BYTES) % bytes);
+}
+
+/* before: what it was, of a realloc, which may have left it in its place. */
+static int event_put(struct process_state *process, const struct event_alloc *event,
+		     const struct pending *before)
 {
 	struct block block = {.address = event->address,
 			      .bytes = event->bytes,
@@ -122,12 +164,14 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 	if (event->bytes > TRACE_BYTES_MAX)
 		return -EBADMSG;
 	block.traceback = state_stack_index(process, event->stack_id);
-	place_set(&block, event->api & EVENT_API_MASK, was_large);
+	place_set(&block, event->api & EVENT_API_MASK, before->state != PENDING_NONE && before->block.large);
 	err = state_block_put(process, layer, &block);
 	if (err)
 		return err;
 	if (!event->domain)
 		thread_did(process, &event->header, layer, event->address, 0);
+	if (before->state == PENDING_NONE || before->block.address != block.address)
+		pool_note(process, &block);
 	if (block.traceback && !process->stacks[block.traceback].known) {
 		process->stacks[block.traceback].waiting++;
 		process->info.counters.stacks_unknown++;
@@ -137,7 +181,8 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 
 int state_alloc(struct process_state *process, const struct event_alloc *event)
 {
-	int err = event_put(process, event, 0);
+	static const struct pending none;
+	int err = event_put(process, event, &none);
 
 	if (err != -EBADMSG)
 		process->info.tables[layer_of(event->api)].allocs++;
@@ -199,6 +244,7 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 		pending->state = PENDING_TAKEN;
 		state_block_gone(process, layer, &pending->block);
 	} else {
+		pending->block.address = event->address;
 		/* Not on the heap: then malloc has it, and keeps it when it shrinks. */
 		pending->block.large = layer == EVENT_LAYER_PYTHON && process->census.known &&
 				       !address_set_has(&process->census.old, event->address);
@@ -228,7 +274,7 @@ int state_realloc_done(struct process_state *process, const struct event_alloc *
 	process->info.tables[layer].reallocs++;
 	if (pending.state == PENDING_UNSEEN)
 		process->info.tables[layer].frees_unknown++;
-	return event_put(process, event, pending.state != PENDING_NONE && pending.block.large);
+	return event_put(process, event, &pending);
 }
 
 int state_realloc_fail(struct process_state *process, const struct event_free *event)
@@ -248,24 +294,28 @@ int state_realloc_fail(struct process_state *process, const struct event_free *e
 
 /*
  * An object lies at the start of its block, or behind the collector's head (16 bytes), or behind that and the
- * two pointers that some types keep before it (32 bytes).
+ * two pointers that some types keep before it (32 bytes). Until a reading of the heap says so the table has dead blocks, too,
+ * of the time when the pool was one of another size: of several blocks that may be meant it is the one that fits the pool.
  */
 int state_reuse(struct process_state *process, const struct event_alloc *event)
 {
 	static const uint64_t heads[] = {0, 16, 32};
-	uint32_t traceback = state_stack_index(process, event->stack_id);
+	const struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
+	uint64_t address = 0;
 
 	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
-		uint64_t address = event->address - heads[i];
-		const struct block *block =
-			blocks_find(process->blocks[EVENT_LAYER_PYTHON], address, event->domain);
+		const struct block *block = blocks_find(blocks, event->address - heads[i], event->domain);
 
 		if (!block || block->bytes <= heads[i])
 			continue;
-		process->info.counters.reuses++;
-		blocks_retrace(process->blocks[EVENT_LAYER_PYTHON], address, event->domain, traceback);
-		break;
+		if (!address || is_in_place(process, block))
+			address = block->address;
 	}
+	if (!address)
+		return 0;
+	process->info.counters.reuses++;
+	blocks_retrace(process->blocks[EVENT_LAYER_PYTHON], address, event->domain,
+		       state_stack_index(process, event->stack_id));
 	return 0;
 }
 

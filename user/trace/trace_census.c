@@ -20,10 +20,10 @@
 #include "base/array.h"
 #include "trace/state.h"
 
-#define STEP_BYTES   16u        /* addresses and sizes are multiples */
 #define ADDRESS_BITS 56         /* of every user-space address */
 #define ARENAS_MAX   (1u << 16) /* of which a reading is believed that it has told of them whole: 64 GiB */
-#define STEPS_SHIFT  52 /* a doubtful block: address / STEP_BYTES | bytes / STEP_BYTES << STEPS_SHIFT */
+#define STEPS_SHIFT                                                                                          \
+	52 /* a doubtful block: address / EVENT_BLOCK_STEP | bytes / EVENT_BLOCK_STEP << STEPS_SHIFT */
 
 /* Of the reading that has ended, or was given up; what the readings have told remains. */
 static void reading_end(struct census *census)
@@ -104,7 +104,7 @@ static int doubtful_add(struct census *census, uint64_t address, uint32_t bytes)
 
 	if (!err)
 		census->doubtful[census->doubtful_count++] =
-			address / STEP_BYTES | (uint64_t)(bytes / STEP_BYTES) << STEPS_SHIFT;
+			address / EVENT_BLOCK_STEP | (uint64_t)(bytes / EVENT_BLOCK_STEP) << STEPS_SHIFT;
 	return err;
 }
 
@@ -118,8 +118,8 @@ static void seen_add(struct census *census, uint32_t bytes)
 static void pool_keep(struct process_state *process, const struct event_census_pool *event)
 {
 	for (uint32_t i = 0; i < event->count; i++)
-		blocks_keep(process->blocks[EVENT_LAYER_PYTHON], event->address + (uint64_t)i * STEP_BYTES,
-			    process->census.epoch);
+		blocks_keep(process->blocks[EVENT_LAYER_PYTHON],
+			    event->address + (uint64_t)i * EVENT_BLOCK_STEP, process->census.epoch);
 }
 
 /* The reading shows a block, or in growth mode a pool. */
@@ -146,7 +146,7 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 	int err = 0;
 
 	if (event->count > EVENT_POOL_BLOCKS || event->block_bytes > EVENT_SMALL_BYTES ||
-	    event->block_bytes % STEP_BYTES || event->address % STEP_BYTES ||
+	    event->block_bytes % EVENT_BLOCK_STEP || event->address % EVENT_BLOCK_STEP ||
 	    event->address >= (1ull << ADDRESS_BITS) - EVENT_POOL_BLOCKS * EVENT_SMALL_BYTES ||
 	    event->header.size != sizeof(*event) + (event->count + 63) / 64 * sizeof(event->live[0]))
 		return -EBADMSG;
@@ -215,7 +215,7 @@ void state_census_died(struct process_state *process, uint64_t address)
 	struct census *census = &process->census;
 
 	address_set_remove(&census->old, address);
-	if (census->running && address % STEP_BYTES == 0 && address_set_add(&census->died, address))
+	if (census->running && address % EVENT_BLOCK_STEP == 0 && address_set_add(&census->died, address))
 		reading_drop(process);
 }
 
@@ -228,8 +228,8 @@ static int doubtful_resolve(struct process_state *process, int baseline)
 	int err = 0;
 
 	for (size_t i = 0; i < census->doubtful_count && !err; i++) {
-		uint64_t address = (census->doubtful[i] & ((1ull << STEPS_SHIFT) - 1)) * STEP_BYTES;
-		uint32_t bytes = (uint32_t)(census->doubtful[i] >> STEPS_SHIFT) * STEP_BYTES;
+		uint64_t address = (census->doubtful[i] & ((1ull << STEPS_SHIFT) - 1)) * EVENT_BLOCK_STEP;
+		uint32_t bytes = (uint32_t)(census->doubtful[i] >> STEPS_SHIFT) * EVENT_BLOCK_STEP;
 
 		if (blocks_confirm(process->blocks[EVENT_LAYER_PYTHON], address, bytes, census->epoch)) {
 			seen_add(census, bytes);

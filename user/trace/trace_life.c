@@ -122,6 +122,8 @@ static int tables_copy(struct process_state *child, const struct process_state *
 	if (!err)
 		err = id_map_copy(&child->symbol_ids, &parent->symbol_ids);
 	if (!err)
+		err = id_map_copy(&child->pools, &parent->pools);
+	if (!err)
 		err = stacks_copy(child, parent);
 	if (!err)
 		err = symbols_copy(child, parent);

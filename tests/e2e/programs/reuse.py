@@ -13,7 +13,7 @@ import sys
 COUNT = 60
 numbers = range(1000, 1000 + COUNT)
 half = 0.5
-things = {kind: [None] * COUNT for kind in "float tuple list dict".split()}
+things = {kind: [None] * COUNT for kind in "float tuple list dict twice".split()}
 
 
 def make(kind, make_one):
@@ -45,6 +45,14 @@ def make_kept():
         things["dict"][i - 1000] = {}  # line dict
 
 
+def make_twice():
+    """Taken again though nothing else was given since."""
+    for i in numbers:
+        first = i * half
+        first = None
+        things["twice"][i - 1000] = i * half  # line twice
+
+
 gc.disable()
 os.write(1, b"ready\n")
 os.read(0, 100)
@@ -55,6 +63,7 @@ for kept in things.values():
     for i in range(COUNT):
         kept[i] = None
 make_kept()
-live = {kind: [sum(sys.getsizeof(one) + (0 if kind == "float" else 16) for one in kept), COUNT] for kind, kept in things.items()}
+make_twice()
+live = {kind: [sum(sys.getsizeof(one) + (0 if kind in ("float", "twice") else 16) for one in kept), COUNT] for kind, kept in things.items()}
 os.write(1, json.dumps(live).encode() + b"\n")
 os.read(0, 100)

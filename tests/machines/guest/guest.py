@@ -16,8 +16,6 @@ sys.path.insert(0, os.path.join(T, "tests", "e2e"))
 
 import harness  # noqa: E402
 
-LINKS = ("uprobe_multi session links", "uprobe_multi links", "perf-event uprobes")
-
 
 class Absent(Exception):
     """This kernel or this image lacks it; says what."""
@@ -35,18 +33,6 @@ def command_line():
     with open("/proc/cmdline") as file:
         words = file.read().split()
     return dict(word.partition("=")[::2] for word in words)
-
-
-def attach_facts(stderr):
-    """What the tracer says on attaching: {"ms", "probes", "links"}, as far as it says it."""
-    facts = {}
-    line = re.search(r"^tracer: attached to PID .*$", stderr, re.M)
-    if line:
-        for key, pattern in (("ms", r"; (\d+) ms$"), ("probes", r"; (\d+) probes?")):
-            number = re.search(pattern, line[0])
-            facts.update({key: int(number[1])} if number else {})
-    links = [name for name in LINKS if name in stderr]
-    return dict(facts, links=links[0]) if links else facts
 
 
 class Machine:
@@ -84,7 +70,7 @@ class Machine:
         self.runs.append(run)
         if attached:
             run.wait_attached()
-            self.note(attach=attach_facts(run.stderr))
+            self.note(attach=harness.attach_facts(run.stderr))
         return run
 
     def run(self, *args, **options):

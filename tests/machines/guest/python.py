@@ -4,7 +4,7 @@ import functools
 import itertools
 
 import harness
-from guest import LINKS, Absent, Reboot, attach_facts, check, command_line, kernel_release
+from guest import Absent, Reboot, check, command_line, kernel_release
 
 KINDS = ("stripped", "unstripped")
 POOL_USE = 0.75  # the share of its pools that a line's blocks fill at least
@@ -51,9 +51,9 @@ def growth(machine, kind, threads):
 def backend(machine, kind, name):
     """Links of that kind, or the next lower one where the kernel has none (uprobe_multi: 6.6)."""
     exact_figures(machine, kind, "golden.py", (), "-m", "exact", "--backend", name)
-    wanted = LINKS[1] if name == "multi" and kernel_release() >= (6, 6) else LINKS[2]
+    wanted = harness.LINKS[1] if name == "multi" and kernel_release() >= (6, 6) else harness.LINKS[2]
     # The line with the links is not the one that tells of the attach.
-    machine.note(attach=attach_facts(machine.runs[-1].stderr))
+    machine.note(attach=harness.attach_facts(machine.runs[-1].stderr))
     links = machine.notes["attach"].get("links")
     assert links == wanted, "%s, not %s" % (links, wanted)
 

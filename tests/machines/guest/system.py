@@ -6,7 +6,7 @@ import os
 import re
 
 import harness
-from guest import T, Absent, attach_facts
+from guest import T, Absent
 
 NODES = 5000
 MAP_THREADS, MAP_EACH = 4, 50
@@ -46,7 +46,7 @@ def demo(machine):
         leak = next(number for number, text in enumerate(file, 1) if "# LEAK" in text)
     env = harness.environment(TRACER=machine.tracer)
     done = machine.run(os.path.join(T, "tools", "demo"), cwd=T, env=env)
-    machine.note(attach=attach_facts(done.stderr))
+    machine.note(attach=harness.attach_facts(done.stderr))
     last = done.stderr.strip().split("\n")[-1]
     assert done.returncode == 0, "status %d: %s" % (done.returncode, last)
     entries = re.findall(r"^  (\S+):(\d+): size=", done.stdout, re.M)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tracer says of a program, held against what the interpreter, or the program, says of itself: as shares that are off.
+
+python is an interpreters.Python: whatever build, wherever it lives.
+"""
+import json
+import os
+import shutil
+import subprocess
+
+import harness
+
+PROGRAM, WORK = "by_line.py", "by_line_work.py"
+OBJECTS = 20000
+POOL_SLACK = 2  # one that was begun by another line, one that another line has begun
+
+
+def target_of(python, name, *args, **options):
+    """A Target that runs a copy of a program that the interpreter can see."""
+    for copied in (name, WORK):
+        shutil.copy(harness.program(copied), python.host_folder)
+    return harness.Target(python.path, os.path.join(python.folder, name), *args, prefix=python.prefix, **options)
+
+
+def refusal(tracer, python):
+    """Why the tracer refuses this interpreter, or None."""
+    with target_of(python, "idle.py") as target:
+        done = subprocess.run([tracer, "--dry-run", "-p", str(target.pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT)
+    return done.stderr.decode().strip().split("\n")[-1] if done.returncode else None
+
+
+def by_tracemalloc(python, work):
+    """{(file, line): (bytes, blocks)} of what the work keeps."""
+    with target_of(python, PROGRAM, work, "tracemalloc") as target:
+        target.step()
+        return {(file, line): (size, count) for file, line, size, count in json.loads(target.read_line())}
+
+
+class Run:
+    """A program under the tracer, up to where it waits again. said: what it answered to the one line on its stdin."""
+
+    def __init__(self, tracer, folder, python, name, *args, options=()):
+        with target_of(python, name, *args) as target:
+            with harness.Traced(tracer, folder, "-p", target.pid, *options) as traced:
+                target.step()
+                self.said = target.read_line()
+                target.wait_reading()
+                self.report = traced.finish()
+                self.stderr, self.stdout = traced.stderr, traced.stdout
+        self.attach = harness.attach_facts(self.stderr)
+
+    def coverage(self):
+        """Of the new blocks the share that has been seen, or None where that was not measured."""
+        coverage = self.report.data["coverage"]
+        return coverage["seen_blocks"] / max(coverage["new_blocks"], 1) if coverage else None
+
+
+class Parity:
+    """blocks_off, bytes_off: what stands at another line than tracemalloc has it at, as a share of all that is kept."""
+
+    def __init__(self, tracer, folder, python, work, options=()):
+        theirs = by_tracemalloc(python, work)
+        self.run = Run(tracer, folder, python, PROGRAM, work, options=("-n", 1, *options))
+        ours = {key: pair for key, pair in self.run.report.lines().items() if os.path.basename(key[0]) != PROGRAM}
+        self.bytes_off, self.blocks_off = (1 - share for share in harness.agreement(ours, theirs))
+        keys = sorted(set(ours) | set(theirs), key=lambda k: -abs(ours.get(k, (0, 0))[1] - theirs.get(k, (0, 0))[1]))
+        self.worst = [(k, ours.get(k), theirs.get(k)) for k in keys[:5]]
+        self.blocks = sum(pair[1] for pair in theirs.values())
+
+
+def off(ours, theirs):
+    """How far a figure is off, as a share of what it is to be."""
+    return abs(ours - theirs) / max(theirs, 1)
+
+
+def heap_off(tracer, python):
+    """What `tracer heap` has of objects.py: of all blocks, and of the bytes of one type's objects."""
+    with target_of(python, "objects.py", OBJECTS, ready=False) as target:
+        said = target.read_line()
+        assert said, target.process.stderr.read().decode().strip()
+        target.wait_reading()
+        done = subprocess.run([tracer, "heap", "-p", str(target.pid), "--format", "json", "--top", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT)
+        assert done.returncode == 0, done.stderr.decode()
+    heap = json.loads(done.stdout)
+    node = sum(s["size"] for s in heap["statistics"] if s["type"] == "Node")
+    return off(heap["total"]["count"] + heap["raw_blocks"], int(said)), off(node, 48 * OBJECTS)
+
+
+def pools_expected(live, pool_size):
+    """Pools for so many blocks of so many bytes: (bytes, blocks) -> how many pools."""
+    size, count = live
+    block = (size // count + 15) // 16 * 16
+    per_pool = (pool_size - 48) // block
+    return -(-count // per_pool)
+
+
+def growth_off(tracer, folder, python):
+    """What growth mode has of growth.py: of the pools of its lines, but for the slack, and of its large blocks' bytes."""
+    run = Run(tracer, folder, python, "growth.py", options=("-m", "growth", "--large-blocks"))
+    live, pool_size = json.loads(run.said), run.report.data["pool_size"]
+    lines = {line: size for (file, line), (size, _) in run.report.lines().items() if file.endswith("growth.py")}
+    size = {mark: lines.get(harness.marked_line("growth.py", mark), 0) for mark in "ABL"}
+    expected = {mark: pools_expected(live[mark], pool_size) for mark in "AB"}
+    differ = sum(max(0, abs(size[mark] // pool_size - expected[mark]) - POOL_SLACK) for mark in "AB")
+    return differ / sum(expected.values()), off(size["L"], live["L"][0])

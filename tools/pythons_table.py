@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every build of CPython that there is, traced, and held against its own tracemalloc: the table docs/pythons.md.
+
+usage: pythons_table.py [--only REGEX] [--report FILE]
+
+Builds: the distribution's, pyenv's, those of TRACER_ROOTS, and the archives of pythons.PACKED. What is absent is named.
+Last line: pythons: N passed, N failed[, N skipped]. Exit status: 0, 1 if a figure was over its bound without a word.
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import interpreters
+import pythons
+from markdown import Notes, shown, table
+
+sys.path.insert(0, os.path.join(pythons.ROOT, "tests", "e2e"))
+
+import harness  # noqa: E402
+import parity  # noqa: E402
+
+TRACER = os.path.abspath(os.environ.get("TRACER", os.path.join(pythons.ROOT, "build", "tracer")))
+WORKS = ("par", "par_leak", "par_big", "par_peak", "par_async")
+BLOCKS, BYTES, ATTACH_MS = 0.001, 0.005, 300
+COVERAGE = 0.999
+
+INTRODUCTION = """# Pythons
+
+Written by `make pythons`: builds of CPython, each of which ran the same programs under the tracer and then
+with its own tracemalloc.
+
+- `par` keeps a few thousand things of every kind, `par_leak` a little of each of many requests, `par_big` large
+  blocks, `par_peak` little of much; `par_async` is an event loop with tasks and connections. Figures are percent of
+  blocks / percent of bytes that stand at another line than tracemalloc has them at.
+- `heap`: how far `tracer heap` is off in blocks / in the bytes of one type's objects. `growth`: in pools / in large
+  blocks' bytes, in growth mode.
+- `covered`: percent of new blocks with a traceback, `rounded`: of blocks whose size is known only as rounded up, in `par`.
+
+Bold is over the bound: {blocks} % of blocks, {bytes} % of bytes, {attach} ms to attach, {coverage} % covered. `–` is an error
+that the tracer gave. A number leads to what it said, below.
+""".format(blocks=100 * BLOCKS, bytes=100 * BYTES, attach=ATTACH_MS, coverage=100 * COVERAGE)
+HEADER = ("build", "attach, ms", "probes", "covered", "rounded", *WORKS, "heap", "growth")
+# What is said of every attach, and of what other sessions do.
+USUAL = re.compile(r"tracer: (attached to|raw, mem, obj:|PID \d+: \d+ breakpoints)")
+
+
+class Row:
+    """A build's cells. failed: what was over its bound and nothing said so."""
+
+    def __init__(self, label):
+        self.label, self.cells, self.failed, self.passed = label, {}, [], 0
+
+    def put(self, name, text, good, numbers):
+        """numbers: of the notes that speak of it."""
+        self.cells[name] = (text if good else "**%s**" % text) + (" (%s)" % ", ".join(map(str, numbers)) if numbers else "")
+        self.passed += good
+        if not good:
+            self.failed.append("%s: %s: %s" % (self.label, name, text))
+
+    def refuse(self, name, number):
+        self.cells[name] = "– (%d)" % number
+        self.passed += 1
+
+    def row(self):
+        return [self.label, *(self.cells.get(name, "–") for name in HEADER[1:])]
+
+
+def percent(share):
+    """Never rounded down to a bound that was not met."""
+    return "%.2f" % (-int(-share * 10000) / 100 if share < 0.0001 else share * 100)
+
+
+def pair(blocks, size):
+    return "%s / %s" % (percent(blocks), percent(size)), blocks <= BLOCKS and size <= BYTES
+
+
+def warnings(run):
+    """What the tracer said beside what it always says."""
+    said = [line for line in run.stderr.split("\n") if line and not USUAL.match(line)]
+    return said + run.report.data.get("warnings", [])
+
+
+def reason(error):
+    """Why there is no figure: the tracer's own words where it has ended with some."""
+    said = re.search(r"^.*?(tracer: (?!attached).*)$", str(error), re.M)
+    return said[1] if said else None
+
+
+def fail(row, name, error, notes):
+    """There is no figure: refused, or for a reason that is none of the tracer's."""
+    why = reason(error)
+    if why:
+        row.refuse(name, notes.number(shown(why)))
+    else:
+        row.put(name, "failed", False, [notes.number(shown(str(error).strip().split("\n")[-1]))])
+
+
+def works(row, python, folder, notes):
+    for work in WORKS:
+        try:
+            measured = parity.Parity(TRACER, folder, python, work)
+        except (AssertionError, subprocess.SubprocessError) as error:
+            fail(row, work, error, notes)
+            continue
+        run = measured.run
+        text, good = pair(measured.blocks_off, measured.bytes_off)
+        row.put(work, text, good, [notes.number(shown(said)) for said in warnings(run)])
+        if not good:
+            print("%s: %s: %s" % (row.label, work, measured.worst), file=sys.stderr)
+        if work == WORKS[0]:
+            row.put("attach, ms", str(run.attach["ms"]), run.attach["ms"] <= ATTACH_MS, ())
+            row.put("probes", str(run.attach["probes"]), True, ())
+            covered = run.coverage()
+            row.put("covered", "?" if covered is None else percent(covered), covered is not None and covered >= COVERAGE, ())
+            row.put("rounded", percent(run.report.data["not_seen"]["rounded_blocks"] / measured.blocks), True, ())
+
+
+def others(row, python, folder, notes):
+    for name, measure in (("heap", lambda: parity.heap_off(TRACER, python)), ("growth", lambda: parity.growth_off(TRACER, folder, python))):
+        try:
+            row.put(name, *pair(*measure()), ())
+        except (AssertionError, subprocess.SubprocessError) as error:
+            fail(row, name, error, notes)
+
+
+def measure(row, python, folder, notes):
+    """All cells of a row. What is refused as a whole need not be able to run the programs."""
+    why = parity.refusal(TRACER, python)
+    if why:
+        for name in (*WORKS, "heap", "growth"):
+            row.refuse(name, notes.number(shown(why)))
+        return
+    works(row, python, folder, notes)
+    others(row, python, folder, notes)
+
+
+def builds(folder, absent):
+    """Every interpreters.Python there is; what is not is appended to absent."""
+    yield from interpreters.everything(folder)
+    for packed in pythons.PACKED:
+        try:
+            yield interpreters.packed(packed, folder)
+        except (LookupError, subprocess.SubprocessError) as error:
+            absent.append("%s (%s): %s" % (pythons.packed_name(packed), packed.like, error))
+
+
+def main():
+    parser = argparse.ArgumentParser(description="every build of CPython, held against its own tracemalloc")
+    parser.add_argument("--only", default="", help="builds whose names this regular expression finds")
+    parser.add_argument("--report", help="the table's file (default: build/pythons.md)")
+    options = parser.parse_args()
+    rows, absent, notes = [], [], Notes()
+    with tempfile.TemporaryDirectory() as folder:
+        for python in builds(folder, absent):
+            try:
+                if re.search(options.only, python.label):
+                    print("pythons: " + python.label, file=sys.stderr, flush=True)
+                    row = Row(python.label)
+                    rows.append(row)
+                    measure(row, python, folder, notes)
+            finally:
+                python.remove()
+    parts = [INTRODUCTION, table(HEADER, [row.row() for row in rows])]
+    parts += [notes.text()] if notes.numbers else []
+    parts += ["Absent:\n\n" + "".join("- %s\n" % shown(text) for text in absent)] if absent else []
+    with open(options.report or os.path.join(pythons.ROOT, "build", "pythons.md"), "w") as file:
+        file.write("\n".join(parts))
+    for text in [text for row in rows for text in row.failed]:
+        print("FAILED " + text)
+    for text in absent:
+        print("SKIPPED " + text)
+    failed = sum(len(row.failed) for row in rows)
+    print("pythons: %d passed, %d failed, %d skipped" % (sum(row.passed for row in rows), failed, len(absent)))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a trace has seen, held against what the interpreter says of itself: the heap's own counts, and the code that was probed.
+ * What does not agree makes figures wrong, and is said before them. Pure.
+ */
+#ifndef TRACER_EXPORT_CONTRADICTIONS_H
+#define TRACER_EXPORT_CONTRADICTIONS_H
+
+#include <stdio.h>
+
+#include "stats/snapshot.h"
+
+/* Lines, each with its process where there are several; nothing where all agrees. */
+void contradictions_print(FILE *out, const struct snapshot *snapshot);
+/* Of one process: the key "warnings" with an array of sentences and a comma behind it; nothing where all agrees. */
+void contradictions_json(FILE *out, const struct snapshot_meta *meta);
+
+#endif
