@@ -306,6 +306,9 @@ static int forge(void **state)
 	forgery->runtime.target.runtime = address_of(forgery->cpython);
 	put64(forgery->cpython + offsets->abi.runtime_interpreters_head, address_of(forgery->interp));
 	put64(forgery->interp + heap->interp_obmalloc, address_of(forgery->obmalloc));
+	/* pools.used[]: no class has a pool that is not full. */
+	for (uint32_t at = 0; at < heap->mgmt_arenas; at += 8)
+		put64(forgery->obmalloc + at, address_of(forgery->obmalloc) + at / 16 * 16 - 16);
 	put64(forgery->obmalloc + heap->mgmt_arenas, address_of(forgery->objects));
 	put32(forgery->obmalloc + heap->mgmt_maxarenas, 4);
 	put64(forgery->obmalloc + heap->mgmt_raw_blocks, 5);

@@ -17,7 +17,7 @@
 #include "probe/plan_process.h"
 #include "probe/plan_target.h"
 #include "probe/session_state.h"
-#include "python/heap.h"
+#include "python/heap_place.h"
 #include "python/version.h"
 #include "symbols/symbols.h"
 

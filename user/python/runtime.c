@@ -16,12 +16,15 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "python/heap.h"
+#include "python/layout.h"
 #include "python/tstate.h"
 #include "target/memory.h"
 
-#define MAX_CONSTANTS (64u << 20)
-#define MAX_FILES     256         /* distinct files looked at */
-#define NO_DEBUG      "/dev/null" /* as debug_root: look for none */
+#define FIRST_WITH_OWN 0x030d /* describes itself in _Py_DebugOffsets */
+#define MAX_CONSTANTS  (64u << 20)
+#define MAX_FILES      256         /* distinct files looked at */
+#define NO_DEBUG       "/dev/null" /* as debug_root: look for none */
 
 enum pass { PASS_EXECUTABLE, PASS_LIBPYTHON, PASS_OTHER, PASS_COUNT };
 
@@ -199,7 +202,10 @@ static int constants_search(struct elf_file *file, unsigned int *minor)
 	return err;
 }
 
-/* From 3.11 on the constant Py_Version says it; before, only the file's name does, or its other constants. */
+/*
+ * From 3.11 on the constant Py_Version says it; before, only the file's name does, or its other constants. runtime->offsets
+ * stays NULL if the version is not known.
+ */
 static int version_find(struct python_runtime *runtime)
 {
 	const char *names[] = {elf_file_soname(runtime->file), elf_file_path(runtime->file)};
@@ -229,10 +235,6 @@ static int version_find(struct python_runtime *runtime)
 		return error_set(-ENOTSUP, "it runs a debug build of Python %u.%u; known debug builds: %s",
 				 runtime->version_hex >> 24, runtime->version_hex >> 16 & 255,
 				 offsets_known_debug());
-	if (!runtime->offsets)
-		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s",
-				 runtime->version_hex >> 24, runtime->version_hex >> 16 & 255,
-				 offsets_known());
 	if (build == 't')
 		return error_set(-ENOTSUP, "a free-threaded build of Python, which is not supported");
 	return 0;
@@ -242,28 +244,69 @@ static int version_find(struct python_runtime *runtime)
  * 3.13+: the interpreter's own offsets, a constant in the file. Memory is second choice: while the dynamic
  * loader maps the file, other parts of it stand at this address for a moment.
  */
-static int debug_offsets_apply(struct python_runtime *runtime, uint64_t vaddr)
+static int own_offsets_read(const struct python_runtime *runtime, uint64_t vaddr,
+			    uint8_t bytes[OFFSETS_DEBUG_BYTES])
+{
+	if (elf_file_read(runtime->file, vaddr, bytes, OFFSETS_DEBUG_BYTES) != (int)OFFSETS_DEBUG_BYTES &&
+	    memory_read(runtime->pid, runtime->target.runtime, bytes, OFFSETS_DEBUG_BYTES))
+		return error_set(-EFAULT, "its _PyRuntime cannot be read");
+	return 0;
+}
+
+/* What this release and this build have otherwise than the table. */
+static int offsets_settle(struct python_runtime *runtime, uint64_t vaddr)
 {
 	uint8_t bytes[OFFSETS_DEBUG_BYTES];
-	struct python_offsets *copy;
-	int changed;
+	struct python_offsets offsets = *runtime->offsets, *copy;
+	int changed = offsets_apply_release(runtime->version_hex, &offsets), own = 0;
 
-	if (elf_file_read(runtime->file, vaddr, bytes, sizeof(bytes)) != (int)sizeof(bytes) &&
-	    memory_read(runtime->pid, runtime->target.runtime, bytes, sizeof(bytes)))
-		return error_set(-EFAULT, "its _PyRuntime cannot be read");
+	if (changed >= 0 && offsets.version >= FIRST_WITH_OWN) {
+		own = own_offsets_read(runtime, vaddr, bytes);
+		if (!own)
+			own = offsets_apply_debug(bytes, runtime->version_hex, &offsets);
+	}
+	if (changed < 0 || own < 0)
+		return changed < 0 ? changed : own;
+	if (own)
+		log_debug("%d: its debug offsets differ from the table of %s", (int)runtime->pid,
+			  elf_file_path(runtime->file));
+	if (!changed && !own)
+		return 0;
 	copy = malloc(sizeof(*copy));
 	if (!copy)
 		return -ENOMEM;
-	*copy = *runtime->offsets;
-	changed = offsets_apply_debug(bytes, runtime->version_hex, copy);
-	if (changed <= 0) {
-		free(copy);
-		return changed;
-	}
-	log_debug("%d: its debug offsets differ from the table of %s", (int)runtime->pid,
-		  elf_file_path(runtime->file));
+	*copy = offsets;
 	runtime->offsets = copy;
 	return 0;
+}
+
+/* A version that is not known: what of the newest known one's layout it has not shows how far it is away. */
+static int version_unknown(struct python_runtime *runtime, uint64_t vaddr)
+{
+	const struct python_offsets *newest = offsets_newest();
+	unsigned int major = runtime->version_hex >> 24, minor = runtime->version_hex >> 16 & 255;
+	struct python_offsets offsets = *newest;
+	uint8_t bytes[OFFSETS_DEBUG_BYTES];
+	char why[160] = "what can be proven agrees, but not how its lines are written";
+	int err;
+
+	if (runtime->version_hex >> 16 < newest->version)
+		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s", major, minor,
+				 offsets_known());
+	err = own_offsets_read(runtime, vaddr, bytes);
+	offsets.version = runtime->version_hex >> 16;
+	if (!err)
+		err = offsets_apply_debug(bytes, runtime->version_hex, &offsets);
+	runtime->offsets = &offsets;
+	if (err >= 0)
+		err = layout_prove(runtime);
+	if (err >= 0)
+		err = heap_find(runtime);
+	runtime->offsets = NULL;
+	if (err < 0)
+		snprintf(why, sizeof(why), "%s", error_reason(err));
+	return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s; read as %u.%u: %s", major,
+			 minor, offsets_known(), newest->version >> 8, newest->version & 255, why);
 }
 
 static int runtime_fill(struct python_runtime *runtime, const struct process_map *map, int musl)
@@ -278,18 +321,18 @@ static int runtime_fill(struct python_runtime *runtime, const struct process_map
 	if (err)
 		return err;
 	runtime_vaddr = symbol.vaddr;
+	runtime->target.runtime = runtime_vaddr + runtime->bias;
 	err = version_find(runtime);
+	if (!err && !runtime->offsets)
+		err = version_unknown(runtime, runtime_vaddr);
 	if (err)
 		return err;
 	runtime->static_exe = elf_file_is_executable(runtime->file) != 0;
-	runtime->target.runtime = runtime_vaddr + runtime->bias;
 	if (elf_file_symbol(runtime->file, "PyCode_Type", &symbol) == 0)
 		runtime->target.code_type = symbol.vaddr + runtime->bias;
-	if (runtime->offsets->version >= 0x030d) {
-		err = debug_offsets_apply(runtime, runtime_vaddr);
-		if (err)
-			return err;
-	}
+	err = offsets_settle(runtime, runtime_vaddr);
+	if (err)
+		return err;
 	runtime->target.offsets = runtime->offsets->abi;
 	tstate_find(runtime, musl);
 	return 0;
@@ -346,7 +389,10 @@ int python_process_find(pid_t pid, struct runtime_files *files, struct process_i
 	if (info->kernel_thread || info->zombie)
 		return error_set(-ENOENT, "it is %s",
 				 info->kernel_thread ? "a kernel thread" : "a zombie, it has ended");
-	return python_runtime_find(pid, files, out);
+	err = python_runtime_find(pid, files, out);
+	if (!err && (err = layout_prove(out)))
+		python_runtime_close(out);
+	return err;
 }
 
 /* From the interpreter's own description of itself rather than from the table. */

@@ -34,7 +34,10 @@ struct python_runtime {
  * -ESRCH; -EPERM.
  */
 int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_runtime *out);
-/* The same of a process that a user names, and what it is; also -EINVAL: pid is one of its threads. */
+/*
+ * The same of a process that is to be traced or read, and what it is. Its layout is proven (layout.h). Also -EINVAL: pid is
+ * one of its threads.
+ */
 int python_process_find(pid_t pid, struct runtime_files *files, struct process_info *info,
 			struct python_runtime *out);
 /* Of a child that was forked: all of it is where it is in its parent. 0, -ENOMEM; the caller closes it. */
