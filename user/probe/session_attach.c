@@ -275,8 +275,11 @@ static int member_baseline(struct session *session, struct member *member, int f
 		log_info("PID %d: its heap could not be read: %s", member->pid, error_reason(err));
 		return 0;
 	}
-	if (err != -ENOTSUP)
+	if (err != -ENOTSUP && err != -ENODATA)
 		return err;
+	/* The plan had found it: census mode ends if it cannot be read the next time either. */
+	if (err == -ENOTSUP && member->mode == EVENT_MODE_CENSUS)
+		return 0;
 	member->heap_unreadable = 1;
 	log_info("coverage will not be measured: %s", error_reason(err));
 	return 0;

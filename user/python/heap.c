@@ -338,7 +338,7 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 	if (err)
 		return err;
 	if (!reading.arenas)
-		return error_set(-ENOTSUP,
+		return error_set(-ENODATA,
 				 "it has no pymalloc heap: not started yet, or PYTHONMALLOC=malloc");
 	reading.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
 	*out = reading;
@@ -406,5 +406,5 @@ int heap_find(const struct python_runtime *runtime)
 		return error_set(-ENOTSUP, "what should be its heap's pools are none");
 	if (err == -EFAULT)
 		return error_set(-ENOTSUP, "what should be its heap cannot be read");
-	return err == -EAGAIN ? 0 : err;
+	return err == -EAGAIN || err == -ENODATA ? 0 : err;
 }

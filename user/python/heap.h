@@ -38,8 +38,8 @@ struct heap_pool {
 typedef int (*heap_pool_fn)(const struct heap_pool *pool, void *context);
 
 /*
- * The heaps of all interpreters. 0; -ENOTSUP when this runtime's heap cannot be found (heap_symbols.h; error_set says
- * so) or pymalloc is not in use; -EAGAIN no interpreter has been started yet; -ESRCH; -EFAULT.
+ * The heaps of all interpreters. 0; -ENOTSUP when this runtime's heap cannot be found (heap_place.h; error_set says
+ * so); -ENODATA it is empty, or pymalloc is not in use; -EAGAIN no interpreter has been started yet; -ESRCH; -EFAULT.
  */
 int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, void *context,
 		    struct heap_reading *out);
