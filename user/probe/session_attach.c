@@ -111,6 +111,9 @@ static void attached_print(struct session *session, const struct member *member,
 		log_info("with less: %s", missing);
 	if (plan->memory_why[0])
 		log_info("mapped memory is not followed: %s", plan->memory_why);
+	for (size_t i = 0; plan->memory && i < plan->memory->missing_count; i++)
+		log_info("mapped memory: %s is not followed: %s", plan->memory->missing[i].symbol,
+			 plan->memory->missing[i].why);
 	if (target->native_why[0])
 		log_info("the native layer is not traced: %s", target->native_why);
 	for (size_t i = 0; i < plan->missing_count; i++)
