@@ -131,7 +131,8 @@ def linked(folder, python, *options):
         path = pic
     if not os.path.exists(path):
         pytest.skip("CPython %s has no static library" % python.version)
-    return compiled(folder, "linked", "-DLINKED", *options, path, "-Wl,--export-dynamic", *shlex.split(libraries), "-lm", "-lz", "-lexpat")
+    export = [] if "-s" in options and "-DHIDDEN" in options else ["-Wl,--export-dynamic"]
+    return compiled(folder, "linked", "-DLINKED", *options, path, *export, *shlex.split(libraries), "-lm", "-lz", "-lexpat")
 
 
 def linked_and_check(start, trace, tmp_path, python, *options):
@@ -159,3 +160,25 @@ def test_linked(start, trace, tmp_path, python, option):
 def test_linked_stripped(start, trace, tmp_path, debian_python, options):
     """Debian's static library holds what link-time optimisation made of it: nothing but inlined copies, once stripped."""
     linked_and_check(start, trace, tmp_path, debian_python, *options)
+
+
+@pytest.mark.versions("3.13")
+def test_linked_hidden(start, trace, tmp_path, python):
+    """It exports no symbol and has none: it is known by the section that _PyRuntime has to itself, and by what stands there."""
+    application = linked(tmp_path, python, "-s", "-DHIDDEN")
+    assert "_PyRuntime" not in subprocess.run(["readelf", "-sW", application], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT, check=True).stdout
+    target = start(application, "-", program("golden.py"), env=home(python))
+    run = trace("-p", target.pid)
+    assert "CPython %s." % python.version in run.stderr
+    target.step()
+    live = target.expect()
+    check(run.finish(), live)
+    assert target.finish() == 0, "the target was harmed"
+
+
+@pytest.mark.versions("3.12")
+def test_linked_hidden_unknown(start, run_tracer, tmp_path, python):
+    """Before 3.13 nothing in such a file tells the version: that is said."""
+    target = start(linked(tmp_path, python, "-s", "-DHIDDEN"), "-", program("golden.py"), env=home(python))
+    line = error_line(run_tracer("--layer", "python", "-p", target.pid), 1)
+    assert "tell its Python version" in line and str(tmp_path) in line

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process has a Python runtime when one of its mapped files defines _PyRuntime. They are looked at from the
+ * A process has a Python runtime when one of its mapped files holds _PyRuntime. They are looked at from the
  * likely to the unlikely: the executable, files called libpython, then any other mapped program code (an
  * application that has CPython linked into a library of its own). Only when the file is found are its
  * separate debug symbols looked for.
@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "python/heap.h"
 #include "python/layout.h"
+#include "python/signs.h"
 #include "python/tstate.h"
 #include "target/memory.h"
 
@@ -36,6 +37,8 @@ struct search {
 	const struct process_map *seen[MAX_FILES];
 	size_t seen_count;
 	int pypy, musl;
+	int old; /* there is a CPython from before _PyRuntime, of this version (0: not known) */
+	unsigned int old_major, old_minor;
 	int denied; /* a file could not be opened: the errno */
 };
 
@@ -80,11 +83,21 @@ static int map_open(const struct search *search, const struct process_map *map, 
 	return err;
 }
 
+/* Such a file is looked into each time: there is nothing to be kept of it. */
+static void old_note(struct search *search, struct elf_file *file)
+{
+	char build;
+
+	search->old = 1;
+	if (signs_version(file, &search->old_major, &search->old_minor, &build))
+		search->old_major = 0;
+}
+
 /* 1 and *file (with its debug symbols) when the file behind map defines _PyRuntime; 0; -errno. */
 static int map_check(struct search *search, const struct process_map *map, struct elf_file **file)
 {
-	struct elf_symbol symbol;
 	int found = runtime_files_find(search->files, map, file), err;
+	uint64_t vaddr;
 
 	if (found != -ENOENT)
 		return found;
@@ -93,8 +106,10 @@ static int map_check(struct search *search, const struct process_map *map, struc
 		search->denied = err;
 	if (err)
 		return err;
-	found = elf_file_symbol(*file, "_PyRuntime", &symbol) == 0 && symbol.vaddr;
-	if (!found)
+	found = !signs_runtime(*file, &vaddr);
+	if (!found && signs_is_old(*file))
+		old_note(search, *file);
+	else if (!found)
 		runtime_files_keep(search->files, map, *file, 0);
 	elf_file_close(*file);
 	*file = NULL;
@@ -131,98 +146,36 @@ static int runtime_search(struct search *search, struct elf_file **file, const s
 		return 0;
 	if (search->pypy)
 		return error_set(-ENOTSUP, "it runs PyPy; only CPython %s is supported", offsets_known());
+	if (search->old && search->old_major)
+		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s", search->old_major,
+				 search->old_minor, offsets_known());
+	if (search->old)
+		return error_set(-ENOTSUP, "it runs a Python before 3.8; known versions: %s",
+				 offsets_known());
 	if (search->denied)
 		return error_set(search->denied, "its files may not be opened");
 	return error_set(-ENOENT, "no Python runtime in this process");
 }
 
-/* "…python3.13t…": minor 13 and the letter of the build (0: none). 0 or -ENOENT. */
-static int name_parse(const char *name, unsigned int *minor, char *build)
-{
-	const char *at = strstr(base_name(name), "python3.");
-	unsigned int value = 0;
-
-	if (!at)
-		return -ENOENT;
-	at += strlen("python3.");
-	if (*at < '0' || *at > '9')
-		return -ENOENT;
-	for (; *at >= '0' && *at <= '9' && value < 256; at++)
-		value = value * 10 + (unsigned int)(*at - '0');
-	if (value > 255)
-		return -ENOENT;
-	*minor = value;
-	*build = *at == 't' || *at == 'd' ? *at : 0;
-	return 0;
-}
-
-/* The minor version of a constant "python3.8", also "lib/python3.8", at `at`; 0: it is none. */
-static unsigned int constant_minor(const char *data, const char *at, const char *end)
-{
-	const char *digits = at + strlen("python3.");
-	unsigned int minor = 0;
-
-	if (at > data && at[-1] && at[-1] != '/')
-		return 0;
-	while (digits < end && *digits >= '0' && *digits <= '9' && minor < 256)
-		minor = minor * 10 + (unsigned int)(*digits++ - '0');
-	return digits < end && !*digits && minor < 256 ? minor : 0;
-}
-
 /*
- * An application that has CPython linked into it is named as it likes, but one of its constants is still the name of the
- * folder of its modules. 0 and *minor; -ENOENT: none is, or they contradict each other.
+ * From 3.11 on the constant Py_Version says it, and from 3.13 on _PyRuntime itself; before, only the file's name does, or its
+ * other constants. runtime->offsets stays NULL if the version is not known.
  */
-static int constants_search(struct elf_file *file, unsigned int *minor)
+static int version_find(struct python_runtime *runtime, uint64_t vaddr)
 {
-	const char *at, *end;
-	uint64_t vaddr, bytes;
-	char *data;
-	int got, err = -ENOENT;
-
-	*minor = 0;
-	if (elf_file_section(file, ".rodata", &vaddr, &bytes) || bytes > MAX_CONSTANTS)
-		return -ENOENT;
-	data = malloc(bytes + 1);
-	if (!data)
-		return -ENOMEM;
-	got = elf_file_read(file, vaddr, data, bytes);
-	end = data + (got > 0 ? got : 0);
-	for (at = data; (at = memmem(at, (size_t)(end - at), "python3.", strlen("python3."))); at++) {
-		unsigned int here = constant_minor(data, at, end);
-
-		if (!here)
-			continue;
-		err = *minor && *minor != here ? -ENOENT : 0;
-		if (err)
-			break;
-		*minor = here;
-	}
-	free(data);
-	return err;
-}
-
-/*
- * From 3.11 on the constant Py_Version says it; before, only the file's name does, or its other constants. runtime->offsets
- * stays NULL if the version is not known.
- */
-static int version_find(struct python_runtime *runtime)
-{
-	const char *names[] = {elf_file_soname(runtime->file), elf_file_path(runtime->file)};
 	struct elf_symbol symbol;
-	unsigned int minor = 0;
+	unsigned int major = 0, minor = 0;
 	char build = 0;
 	uint32_t hex;
-	int py_debug;
+	int py_debug, err = signs_version(runtime->file, &major, &minor, &build);
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (name_parse(names[i], &minor, &build) == 0)
-			break;
 	if (elf_file_symbol(runtime->file, "Py_Version", &symbol) == 0 &&
 	    elf_file_read(runtime->file, symbol.vaddr, &hex, sizeof(hex)) == sizeof(hex))
 		runtime->version_hex = hex;
-	else if (minor || !constants_search(runtime->file, &minor))
-		runtime->version_hex = 3u << 24 | minor << 16;
+	else if (!signs_own_version(runtime->file, vaddr, &hex))
+		runtime->version_hex = hex;
+	else if (!err)
+		runtime->version_hex = major << 24 | minor << 16;
 	else
 		return error_set(
 			-ENOTSUP,
@@ -313,16 +266,14 @@ static int runtime_fill(struct python_runtime *runtime, const struct process_map
 {
 	struct elf_symbol symbol;
 	uint64_t runtime_vaddr;
-	int err;
+	int err = signs_runtime(runtime->file, &runtime_vaddr);
 
-	err = elf_file_symbol(runtime->file, "_PyRuntime", &symbol);
 	if (!err)
 		err = elf_file_bias(runtime->file, map->start, map->offset, &runtime->bias);
 	if (err)
 		return err;
-	runtime_vaddr = symbol.vaddr;
 	runtime->target.runtime = runtime_vaddr + runtime->bias;
-	err = version_find(runtime);
+	err = version_find(runtime, runtime_vaddr);
 	if (!err && !runtime->offsets)
 		err = version_unknown(runtime, runtime_vaddr);
 	if (err)
