@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applications that embed Python: they load it late, by dlopen(), or are linked with it, position independent or not."""
+import glob
 import os
 import shlex
 import subprocess
 
 import pytest
 
+import pythons
 from harness import PROGRAMS, TIMEOUT, environment, error_line, program, wait_until
 
 SOURCE = os.path.join(PROGRAMS, "embed.c")
@@ -182,3 +184,37 @@ def test_linked_hidden_unknown(start, run_tracer, tmp_path, python):
     target = start(linked(tmp_path, python, "-s", "-DHIDDEN"), "-", program("golden.py"), env=home(python))
     line = error_line(run_tracer("--layer", "python", "-p", target.pid), 1)
     assert "tell its Python version" in line and str(tmp_path) in line
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    path = os.path.join(str(tmp_path_factory.mktemp("two")), "two")
+    subprocess.run(["cc", "-O1", "-o", path, os.path.join(PROGRAMS, "two.c"), "-ldl"], check=True, timeout=TIMEOUT)
+    return path
+
+
+def home_of(path):
+    return os.path.dirname(os.path.dirname(path))
+
+
+@pytest.mark.versions("3.12", "3.13")
+@pytest.mark.parametrize("other", ("3.6", "3.7", "3.12", "3.13"))
+@pytest.mark.parametrize("started", (False, True), ids=("idle", "started"))
+def test_two(start, trace, two, python, libpython, other, started):
+    """Two libpythons: the one that runs is traced. Where both may, or one is of a version that is not known, the other is named."""
+    old = other in ("3.6", "3.7")
+    if other == python.version or not pythons.pyenv(other):
+        pytest.skip("no two of them")
+    other_home = home_of(pythons.pyenv(other))
+    library = glob.glob(os.path.join(glob.escape(other_home), "lib", "libpython%s*.so.1.0" % other))
+    if not library:
+        pytest.skip("pyenv's %s has no shared library" % other)
+    path = libpython(python)
+    target = start(two, None, path, home_of(python.path), library[0], other_home if started else "-", program("golden.py"))
+    run = trace("-p", target.pid, "-d", "0.2")
+    assert run.wait() == 0
+    named = "it has another Python, of %s" % (library[0] if old or not started or "CPython %s." % python.version in run.stderr else path)
+    if not started:
+        assert "CPython %s." % python.version in run.stderr
+    assert (named in run.stderr) == (started or old), run.stderr
+    assert target.finish() == 0

@@ -103,6 +103,9 @@ static void attached_print(struct session *session, const struct member *member,
 		 member->pid, target->info.name, what, count, emulated, plan_mode_name(plan->mode),
 		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s",
 		 (unsigned long long)(elapsed_ns / 1000000));
+	if (member->runtime.other[0])
+		log_info("PID %d: it has another Python, of %s, which is not traced", member->pid,
+			 member->runtime.other);
 	if (plan->mode_why[0])
 		log_info("not in %s mode: %s", plan_mode_name(session->opts.plan.python.mode),
 			 plan->mode_why);

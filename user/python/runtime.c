@@ -39,7 +39,10 @@ struct search {
 	int pypy, musl;
 	int old; /* there is a CPython from before _PyRuntime, of this version (0: not known) */
 	unsigned int old_major, old_minor;
-	int denied; /* a file could not be opened: the errno */
+	char old_path[RUNTIME_OTHER_BYTES];
+	int denied;             /* a file could not be opened: the errno */
+	struct elf_file *other; /* a second runtime's */
+	const struct process_map *other_map;
 };
 
 static const char *base_name(const char *path)
@@ -89,6 +92,7 @@ static void old_note(struct search *search, struct elf_file *file)
 	char build;
 
 	search->old = 1;
+	snprintf(search->old_path, sizeof(search->old_path), "%s", elf_file_path(file));
 	if (signs_version(file, &search->old_major, &search->old_minor, &build))
 		search->old_major = 0;
 }
@@ -121,6 +125,21 @@ static int map_check(struct search *search, const struct process_map *map, struc
 	return err ? err : 1;
 }
 
+/* Into a file, unless there is nothing to be looked for any more. */
+static int runtime_look(struct search *search, enum pass pass, const struct process_map *here,
+			struct elf_file **file, const struct process_map **map)
+{
+	int is_second = *file != NULL, got;
+
+	/* A second one is an executable's libpython, or another's. */
+	if (is_second && (search->other || pass == PASS_OTHER))
+		return 0;
+	got = map_check(search, here, is_second ? &search->other : file);
+	if (got > 0)
+		*(is_second ? &search->other_map : map) = here;
+	return got;
+}
+
 static int runtime_search(struct search *search, struct elf_file **file, const struct process_map **map)
 {
 	for (enum pass pass = 0; pass < PASS_COUNT; pass++) {
@@ -135,10 +154,10 @@ static int runtime_search(struct search *search, struct elf_file **file, const s
 					!strncmp(base_name(here->path), "libpypy", 7);
 			search->musl |= !strncmp(base_name(here->path), "ld-musl-", 8) ||
 					!strncmp(base_name(here->path), "libc.musl-", 10);
-			got = *file ? 0 : map_check(search, here, file);
-			if (got > 0)
-				*map = here;
-			else if (got == -ESRCH || got == -ENOMEM || (got < 0 && pass == PASS_EXECUTABLE))
+			got = runtime_look(search, pass, here, file, map);
+			if (got >= 0)
+				continue;
+			if (got == -ESRCH || got == -ENOMEM || (got < 0 && pass == PASS_EXECUTABLE))
 				return got;
 		}
 	}
@@ -289,6 +308,46 @@ static int runtime_fill(struct python_runtime *runtime, const struct process_map
 	return 0;
 }
 
+static int is_started(const struct python_runtime *runtime)
+{
+	uint64_t interp;
+
+	return !memory_read_u64(runtime->pid,
+				runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
+				&interp) &&
+	       interp;
+}
+
+/*
+ * The first one was filled, with err. The second one takes its place where it runs and the first does not, or is of a version that
+ * is not supported; where both do, that is noted. Where an executable exports Python, a libpython beside it is idle.
+ */
+static int runtime_choose(struct search *search, struct python_runtime *runtime, int err)
+{
+	struct python_runtime second = {.pid = runtime->pid, .file = search->other}, other;
+	char why[256];
+	int second_err;
+
+	if (!search->other || (err && err != -ENOTSUP))
+		return err;
+	search->other = NULL;
+	snprintf(why, sizeof(why), "%s", err ? error_reason(err) : "");
+	second_err = runtime_fill(&second, search->other_map, search->musl);
+	if (second_err || !is_started(&second)) {
+		python_runtime_close(&second);
+		return err ? error_set(err, "%s", why) : 0;
+	}
+	other = second;
+	if (err || !is_started(runtime)) {
+		other = *runtime;
+		*runtime = second;
+	}
+	if (err || is_started(&other))
+		snprintf(runtime->other, sizeof(runtime->other), "%s", elf_file_path(other.file));
+	python_runtime_close(&other);
+	return 0;
+}
+
 int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_runtime *out)
 {
 	struct python_runtime runtime = {.pid = pid};
@@ -314,7 +373,10 @@ int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_ru
 	search->executable[length] = 0;
 	err = runtime_search(search, &runtime.file, &map);
 	if (!err)
-		err = runtime_fill(&runtime, map, search->musl);
+		err = runtime_choose(search, &runtime, runtime_fill(&runtime, map, search->musl));
+	elf_file_close(search->other);
+	if (search->old && !runtime.other[0])
+		snprintf(runtime.other, sizeof(runtime.other), "%s", search->old_path);
 	if (err)
 		python_runtime_close(&runtime);
 	else
