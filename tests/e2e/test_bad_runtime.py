@@ -119,6 +119,42 @@ def test_version_from_the_future(attempt, python, tmp_path, libpython):
         assert re.search(r"read as 3\.1[0-9]: .*(could not be proven|impossible)", line), line
 
 
+def traced(trace, target):
+    run = trace("-p", target.pid)
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    assert report.lost_events == 0
+    assert report.marked("golden.py", live) == live
+
+
+@pytest.mark.versions("3.11", "3.13")
+def test_deleted_library(start, trace, python, tmp_path, libpython):
+    """As after an upgrade of the package."""
+    copy = shutil.copy(libpython(python), str(tmp_path))
+    target = start(python, "golden.py", env=environment(LD_LIBRARY_PATH=str(tmp_path)))
+    os.unlink(copy)
+    shutil.copy("/bin/true", copy)
+    traced(trace, target)
+    assert target.finish() == 0
+
+
+@pytest.mark.versions("3.11", "3.13")
+def test_foreign_debug_symbols(start, trace, python, tmp_path, libpython):
+    """A debug file of the right name that is another build's: its symbols are not taken for this file's."""
+    name = os.path.basename(libpython(python))
+    copy, other, debug = str(tmp_path / name), str(tmp_path / "other"), str(tmp_path / (name + ".debug"))
+    subprocess.run(["strip", "-R", ".note.gnu.build-id", "-o", copy, libpython(python)], check=True, timeout=60)
+    subprocess.run(["objcopy", "--only-keep-debug", libpython(python), debug], check=True, timeout=60)
+    subprocess.run(["objcopy", "--add-gnu-debuglink=" + debug, copy], check=True, timeout=60)
+    # The same symbols at other addresses: the checksum tells.
+    subprocess.run(["objcopy", "--change-addresses=64", "--only-keep-debug", libpython(python), other], check=True, timeout=60)
+    os.rename(other, debug)
+    target = start(python, "golden.py", env=environment(LD_LIBRARY_PATH=str(tmp_path)))
+    traced(trace, target)
+    assert target.finish() == 0
+
+
 @pytest.mark.parametrize("version", ("2.7", "3.6", "3.7"))
 def test_old_version(attempt, version):
     """Before 3.8; 2.7 and 3.6 have no _PyRuntime to be known by."""

@@ -155,6 +155,34 @@ VERSION_TEST(13)
 VERSION_TEST(14)
 VERSION_TEST(15)
 
+#define STATES 64u
+
+/* Interpreters, threads and frames without end, of which nothing is what it should be: an answer comes all the same. */
+static void test_liar(void **state)
+{
+	const struct python_offsets *offsets = offsets_for(0x030d, 0);
+	struct python_runtime runtime = {.pid = getpid(), .offsets = offsets};
+	uint8_t *memory = calloc(STATES, 65536);
+
+	(void)state;
+	runtime.target.runtime = (uintptr_t)memory;
+	for (uint32_t i = 0; i < STATES; i++) {
+		/* Each is an interpreter, a thread of itself and a frame. */
+		uint8_t *at = memory + i * 65536;
+		uint64_t this = (uintptr_t)at, next = (uintptr_t)memory + (i + 1) % STATES * 65536;
+
+		memcpy(at + offsets->abi.runtime_interpreters_head, &this, 8);
+		memcpy(at + offsets->abi.interp_next, &next, 8);
+		memcpy(at + offsets->abi.interp_threads_head, &this, 8);
+		memcpy(at + offsets->abi.tstate_next, &this, 8);
+		memcpy(at + 16, &this, 8);
+		memcpy(at + offsets->abi.tstate_frame, &next, 8);
+	}
+	assert_int_equal(layout_prove(&runtime), -ENOTSUP);
+	assert_non_null(strstr(error_reason(-ENOTSUP), "could not be proven"));
+	free(memory);
+}
+
 #define WORDS 66u /* the lists, the array of arenas and how many it has */
 
 /* The lists of pools as an interpreter has them that has not used any, and then some. */
@@ -194,9 +222,10 @@ static void test_heap_state(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_heap_state), cmocka_unit_test(test_38),  cmocka_unit_test(test_39),
-		cmocka_unit_test(test_310),        cmocka_unit_test(test_311), cmocka_unit_test(test_312),
-		cmocka_unit_test(test_313),        cmocka_unit_test(test_314), cmocka_unit_test(test_315),
+		cmocka_unit_test(test_liar), cmocka_unit_test(test_heap_state), cmocka_unit_test(test_38),
+		cmocka_unit_test(test_39),   cmocka_unit_test(test_310),        cmocka_unit_test(test_311),
+		cmocka_unit_test(test_312),  cmocka_unit_test(test_313),        cmocka_unit_test(test_314),
+		cmocka_unit_test(test_315),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

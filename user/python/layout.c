@@ -18,6 +18,7 @@
 #define MAX_THREADS      64u /* of an interpreter */
 #define MAX_FRAMES       16u /* of a thread */
 #define LINK_WORDS       8u  /* a thread state begins with its links: next, previous, interpreter */
+#define MAX_READS        20000u
 #define MAX_LINE         (1 << 24)
 #define MAX_OWNER        15u
 #define TAG_BITS         7u
@@ -56,14 +57,18 @@ struct proof {
 	const struct abi_offsets *abi;
 	uint8_t met[FACT_COUNT];   /* something to prove it by was there */
 	uint8_t shown[FACT_COUNT]; /* and it agreed */
+	uint32_t reads;            /* so far */
 	int err;                   /* -ESRCH, -EPERM: there is nothing to be read any more */
 };
 
 /* 1: read. */
 static int get(struct proof *proof, uint64_t address, void *out, size_t bytes)
 {
-	int err = memory_read(proof->runtime->pid, address, out, bytes);
+	int err;
 
+	if (proof->reads++ >= MAX_READS)
+		return 0;
+	err = memory_read(proof->runtime->pid, address, out, bytes);
 	if (err == -ESRCH || err == -EPERM)
 		proof->err = err;
 	return !err;
@@ -228,7 +233,7 @@ int layout_prove(const struct python_runtime *runtime)
 	struct proof proof = {.runtime = runtime, .abi = &runtime->offsets->abi};
 	enum fact missing = FACT_COUNT;
 
-	for (int i = 0; i < TRIES && !proof.err; i++) {
+	for (int i = 0; i < TRIES && !proof.err && proof.reads < MAX_READS; i++) {
 		if (i)
 			nanosleep(&pause, NULL);
 		interpreters_prove(&proof);
