@@ -26,6 +26,9 @@
 #define POOL_BYTES_MAX   16384u
 #define POOL_HEAD_WORDS  6
 #define LINKS_A_TURN     8
+#define HEAP_LISTS       32 /* of pools, one for each size class */
+#define HEAP_LISTS_STEP  8
+#define LIST_BYTES       16
 #define BLOCK_STEP       16u /* every block begins at a multiple */
 #define INVERSE_SHIFT    16  /* exact for EVENT_POOL_BLOCKS steps and block sizes up to EVENT_SMALL_BYTES */
 
@@ -318,6 +321,23 @@ static __always_inline void heap_head(struct heap_walk *walk, __u64 arenas, __u6
 		walk->large_blocks += large;
 }
 
+/*
+ * Its structure begins with two words for each size class: the address of a pool, or the class's own. What is somewhere else in
+ * this release has anything there. user/python/heap_place.c looks at all of them, here some do: the verifier counts them.
+ */
+static __always_inline int is_heap_state(struct heap_walk *walk, __u64 state)
+{
+	__u64 strange = 0, word;
+	int i;
+
+	for (i = 0; i < HEAP_LISTS; i += HEAP_LISTS_STEP) {
+		word = heap_u64(walk, state + i * LIST_BYTES);
+		if (word != state + i * LIST_BYTES - LIST_BYTES)
+			strange |= !word | (word & (walk->heap.pool_bytes - 1));
+	}
+	return !strange;
+}
+
 /* The next interpreter (3.12+). */
 static __always_inline void interpreter_next(struct heap_walk *walk)
 {
@@ -338,6 +358,10 @@ static __always_inline void interpreter_next(struct heap_walk *walk)
 		if (walk->heaps[i] == state)
 			return;
 	if (i >= MAX_HEAPS) {
+		walk->failed = 1;
+		return;
+	}
+	if (!is_heap_state(walk, state)) {
 		walk->failed = 1;
 		return;
 	}

@@ -93,6 +93,14 @@ def unstripped():
     return {version: found[version] for version in VERSIONS if version in found}
 
 
+def pyenv(version):
+    """Path of pyenv's interpreter of a version, whether it is one of VERSIONS or not; None."""
+    for root in _pyenv_roots():
+        for path in sorted(glob.glob(os.path.join(glob.escape(root), "versions", version + ".*", "bin", "python"))):
+            return path
+    return None
+
+
 def distribution():
     """Path of the distribution's stripped CPython, or None."""
     if not os.path.exists(DISTRIBUTION):

@@ -279,7 +279,8 @@ struct event_target {
 };
 
 /*
- * To or from growth mode the table begins anew, since pools are not blocks. With a greater sample_bytes what is in the table is
+ * To or from growth mode the table begins anew, since pools are not blocks; and from census to exact where cost and budget are 0:
+ * the heap turned out not to be read, and nobody knows which of the blocks have died. With a greater sample_bytes what is in the table is
  * thinned out: each block stays with the chance that it had been in that sample if it was in this.
  */
 struct event_mode_change {

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runtimes that cannot be read: unknown versions, no symbols, corrupt ELF files. One line, status 1, the target unharmed."""
 import os
+import re
 import shutil
 import subprocess
 
 import pytest
 
+import pythons
 from harness import environment, error_line
 
 
@@ -100,6 +102,68 @@ def test_unknown_version(attempt, python, tmp_path, libpython):
         line = error_line(attempt(target.pid), 1)
         assert "3.99" in line
         assert "3.8" in line and "3.13" in line, "the versions known"
+
+
+@pytest.mark.versions("3.13")
+def test_version_from_the_future(attempt, python, tmp_path, libpython):
+    """As one that was built from CPython's main branch: what of the newest known layout it has not is named."""
+    path = libpython(python)
+    copy = shutil.copy(path, str(tmp_path))
+    with open(copy, "r+b") as file:
+        for symbol, skipped in (("Py_Version", 0), ("_PyRuntime", 8)):
+            file.seek(symbol_offset(path, symbol) + skipped)
+            file.write((0x031000A0).to_bytes(4, "little"))
+    with Waiting(python.path, "-c", PYTHON_WAITING, env=environment(LD_LIBRARY_PATH=str(tmp_path))) as target:
+        line = error_line(attempt(target.pid), 1)
+        assert "it runs Python 3.16; known versions: 3.8" in line
+        assert re.search(r"read as 3\.1[0-9]: .*(could not be proven|impossible)", line), line
+
+
+def traced(trace, target):
+    run = trace("-p", target.pid)
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    assert report.lost_events == 0
+    assert report.marked("golden.py", live) == live
+
+
+@pytest.mark.versions("3.11", "3.13")
+def test_deleted_library(start, trace, python, tmp_path, libpython):
+    """As after an upgrade of the package."""
+    copy = shutil.copy(libpython(python), str(tmp_path))
+    target = start(python, "golden.py", env=environment(LD_LIBRARY_PATH=str(tmp_path)))
+    os.unlink(copy)
+    shutil.copy("/bin/true", copy)
+    traced(trace, target)
+    assert target.finish() == 0
+
+
+@pytest.mark.versions("3.11", "3.13")
+def test_foreign_debug_symbols(start, trace, python, tmp_path, libpython):
+    """A debug file of the right name that is another build's: its symbols are not taken for this file's."""
+    name = os.path.basename(libpython(python))
+    copy, other, debug = str(tmp_path / name), str(tmp_path / "other"), str(tmp_path / (name + ".debug"))
+    subprocess.run(["strip", "-R", ".note.gnu.build-id", "-o", copy, libpython(python)], check=True, timeout=60)
+    subprocess.run(["objcopy", "--only-keep-debug", libpython(python), debug], check=True, timeout=60)
+    subprocess.run(["objcopy", "--add-gnu-debuglink=" + debug, copy], check=True, timeout=60)
+    # The same symbols at other addresses: the checksum tells.
+    subprocess.run(["objcopy", "--change-addresses=64", "--only-keep-debug", libpython(python), other], check=True, timeout=60)
+    os.rename(other, debug)
+    target = start(python, "golden.py", env=environment(LD_LIBRARY_PATH=str(tmp_path)))
+    traced(trace, target)
+    assert target.finish() == 0
+
+
+@pytest.mark.parametrize("version", ("2.7", "3.6", "3.7"))
+def test_old_version(attempt, version):
+    """Before 3.8; 2.7 and 3.6 have no _PyRuntime to be known by."""
+    path = pythons.pyenv(version)
+    if not path:
+        pytest.skip("no pyenv %s on this machine" % version)
+    with Waiting(path, "-c", PYTHON_WAITING) as target:
+        line = error_line(attempt(target.pid), 1)
+        assert "it runs Python %s; known versions: 3.8" % version in line
 
 
 def test_unknown_version_of_a_command(run_tracer, tmp_path):

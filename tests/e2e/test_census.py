@@ -247,3 +247,22 @@ def test_one_analysis(start, trace, debian_python):
         target.expect()
     run.interrupt()
     assert run.wait() == 0
+
+
+@pytest.mark.versions("3.10", "3.11")
+def test_lost_heap(start, trace, python):
+    """A heap that cannot be read any more: nothing dies in census mode. What came before is dropped, what comes is exact."""
+    target = start(python, "lost_heap.py")
+    run = trace("-p", target.pid, "--mode", "census")
+    target.step()
+    target.read_until("lost")
+    wait_until(lambda: "exact mode from here on" in run.stderr, "the session has given the heap up")
+    assert "arenas" in run.stderr
+    target.step()
+    target.read_until("done")
+    report = run.finish()
+    assert [mode["mode"] for mode in report.data["modes"]] == ["census", "exact"]
+    assert "Figures are of what came since" in run.stdout and "its heap could not be read" in run.stdout
+    assert report.line("lost_heap.py", "K")[1] in range(1000, 1010)
+    assert report.line("lost_heap.py", "D")[1] < 10
+    assert target.finish() == 0

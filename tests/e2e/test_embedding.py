@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applications that embed Python: they load it late, by dlopen(), or are linked with it, position independent or not."""
+import glob
 import os
 import shlex
 import subprocess
 
 import pytest
 
+import pythons
 from harness import PROGRAMS, TIMEOUT, environment, error_line, program, wait_until
 
 SOURCE = os.path.join(PROGRAMS, "embed.c")
@@ -131,7 +133,8 @@ def linked(folder, python, *options):
         path = pic
     if not os.path.exists(path):
         pytest.skip("CPython %s has no static library" % python.version)
-    return compiled(folder, "linked", "-DLINKED", *options, path, "-Wl,--export-dynamic", *shlex.split(libraries), "-lm", "-lz", "-lexpat")
+    export = [] if "-s" in options and "-DHIDDEN" in options else ["-Wl,--export-dynamic"]
+    return compiled(folder, "linked", "-DLINKED", *options, path, *export, *shlex.split(libraries), "-lm", "-lz", "-lexpat")
 
 
 def linked_and_check(start, trace, tmp_path, python, *options):
@@ -159,3 +162,59 @@ def test_linked(start, trace, tmp_path, python, option):
 def test_linked_stripped(start, trace, tmp_path, debian_python, options):
     """Debian's static library holds what link-time optimisation made of it: nothing but inlined copies, once stripped."""
     linked_and_check(start, trace, tmp_path, debian_python, *options)
+
+
+@pytest.mark.versions("3.13")
+def test_linked_hidden(start, trace, tmp_path, python):
+    """It exports no symbol and has none: it is known by the section that _PyRuntime has to itself, and by what stands there."""
+    application = linked(tmp_path, python, "-s", "-DHIDDEN")
+    assert "_PyRuntime" not in subprocess.run(["readelf", "-sW", application], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT, check=True).stdout
+    target = start(application, "-", program("golden.py"), env=home(python))
+    run = trace("-p", target.pid)
+    assert "CPython %s." % python.version in run.stderr
+    target.step()
+    live = target.expect()
+    check(run.finish(), live)
+    assert target.finish() == 0, "the target was harmed"
+
+
+@pytest.mark.versions("3.12")
+def test_linked_hidden_unknown(start, run_tracer, tmp_path, python):
+    """Before 3.13 nothing in such a file tells the version: that is said."""
+    target = start(linked(tmp_path, python, "-s", "-DHIDDEN"), "-", program("golden.py"), env=home(python))
+    line = error_line(run_tracer("--layer", "python", "-p", target.pid), 1)
+    assert "tell its Python version" in line and str(tmp_path) in line
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    path = os.path.join(str(tmp_path_factory.mktemp("two")), "two")
+    subprocess.run(["cc", "-O1", "-o", path, os.path.join(PROGRAMS, "two.c"), "-ldl"], check=True, timeout=TIMEOUT)
+    return path
+
+
+def home_of(path):
+    return os.path.dirname(os.path.dirname(path))
+
+
+@pytest.mark.versions("3.12", "3.13")
+@pytest.mark.parametrize("other", ("3.6", "3.7", "3.12", "3.13"))
+@pytest.mark.parametrize("started", (False, True), ids=("idle", "started"))
+def test_two(start, trace, two, python, libpython, other, started):
+    """Two libpythons: the one that runs is traced. Where both may, or one is of a version that is not known, the other is named."""
+    old = other in ("3.6", "3.7")
+    if other == python.version or not pythons.pyenv(other):
+        pytest.skip("no two of them")
+    other_home = home_of(pythons.pyenv(other))
+    library = glob.glob(os.path.join(glob.escape(other_home), "lib", "libpython%s*.so.1.0" % other))
+    if not library:
+        pytest.skip("pyenv's %s has no shared library" % other)
+    path = libpython(python)
+    target = start(two, None, path, home_of(python.path), library[0], other_home if started else "-", program("golden.py"))
+    run = trace("-p", target.pid, "-d", "0.2")
+    assert run.wait() == 0
+    named = "it has another Python, of %s" % (library[0] if old or not started or "CPython %s." % python.version in run.stderr else path)
+    if not started:
+        assert "CPython %s." % python.version in run.stderr
+    assert (named in run.stderr) == (started or old), run.stderr
+    assert target.finish() == 0

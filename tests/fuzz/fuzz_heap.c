@@ -61,6 +61,7 @@ static void forge(struct forgery *forgery, const struct python_offsets *offsets,
 {
 	const struct heap_offsets *heap = &offsets->heap;
 	size_t pools = (size_t)POOLS * heap->pool_bytes;
+	uint64_t state;
 	uint32_t count;
 
 	forgery->memory = aligned_alloc(heap->pool_bytes, pools);
@@ -90,9 +91,14 @@ static void forge(struct forgery *forgery, const struct python_offsets *offsets,
 		put64(forgery->objects + heap->arena_address, (uintptr_t)forgery->memory);
 		put64(forgery->objects + heap->arena_pool_address, (uintptr_t)forgery->memory + pools);
 	}
+	state = heap->obmalloc_is_pointer ? (uintptr_t)forgery->management
+					  : (uintptr_t)forgery->interp + heap->interp_obmalloc;
 	count = OBJECTS;
 	memcpy(forgery->management + heap->mgmt_maxarenas, &count, sizeof(count));
 	put64(forgery->management + heap->mgmt_arenas, (uintptr_t)forgery->objects);
+	/* pools.used[] */
+	for (uint32_t at = 0; at < heap->mgmt_arenas; at += 8)
+		put64(forgery->management + at, state + at / 16 * 16 - 16);
 	if (heap->obmalloc_is_pointer)
 		put64(forgery->interp + heap->interp_obmalloc, (uintptr_t)forgery->management);
 	else

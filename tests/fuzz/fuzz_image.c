@@ -29,6 +29,7 @@
 #include "probe/plan_native_process.h"
 #include "probe/plan_target.h"
 #include "python/heap.h"
+#include "python/heap_place.h"
 #include "python/heap_types.h"
 #include "symbols/modules.h"
 #include "symbols/symbols.h"

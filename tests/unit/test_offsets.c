@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -213,12 +214,61 @@ static void test_debug_unknown(void **state)
 	assert_int_equal(offsets_apply_debug((const uint8_t *)words, 0x030c00f0, &offsets), -ENOTSUP);
 }
 
+#define RELEASES "tests/unit/data/python/releases.txt"
+
+/* A release is read as it is, or refused: what its headers say (tools/release-layouts) against what the tracer takes. */
+static void release_check(char *line)
+{
+	char *rest, *name = strtok_r(line, " \n", &rest);
+	uint32_t hex = (uint32_t)strtoul(strtok_r(NULL, " ", &rest), NULL, 16);
+	int py_debug = atoi(strtok_r(NULL, " \n", &rest));
+	const struct python_offsets *entry = offsets_for(hex >> 16, py_debug);
+	struct python_offsets offsets;
+	uint32_t obmalloc;
+	int others = 0, err;
+
+	assert_non_null(entry);
+	offsets = *entry;
+	obmalloc = entry->heap.interp_obmalloc;
+	for (const char *field; (field = strtok_r(NULL, " \n", &rest));)
+		if (sscanf(field, "heap.interp_obmalloc=%u", &obmalloc) != 1)
+			others++;
+	err = offsets_apply_release(hex, &offsets);
+	if (others ? err != -ENOTSUP : offsets.heap.interp_obmalloc != obmalloc)
+		fail_msg("%s: %d, obmalloc at %u, should be at %u, and %d fields elsewhere", name, err,
+			 offsets.heap.interp_obmalloc, obmalloc, others);
+	offsets.heap.interp_obmalloc = entry->heap.interp_obmalloc;
+	assert_memory_equal(&offsets, entry, sizeof(offsets));
+}
+
+static void test_releases(void **state)
+{
+	FILE *file = fopen(RELEASES, "r");
+	unsigned int count = 0;
+	char line[4096];
+
+	(void)state;
+	if (!file) {
+		printf("%s is not to be found from here\n", RELEASES);
+		skip();
+	}
+	while (fgets(line, sizeof(line), file)) {
+		if (line[0] == '#')
+			continue;
+		release_check(line);
+		count++;
+	}
+	fclose(file);
+	assert_true(count > 150);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_known),         cmocka_unit_test(test_values),
 		cmocka_unit_test(test_tags),          cmocka_unit_test(test_debug),
 		cmocka_unit_test(test_debug_refused), cmocka_unit_test(test_debug_unknown),
+		cmocka_unit_test(test_releases),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,6 +134,32 @@ static void test_libc(void **state)
 	elf_file_close(libc);
 }
 
+#define MUSL "/usr/lib/x86_64-linux-musl/libc.so"
+
+/* Its brk makes no system call: that is said, and the rest is followed. */
+static void test_musl(void **state)
+{
+	int fd = open(MUSL, O_RDONLY | O_CLOEXEC);
+	struct elf_file *libc;
+	struct plan plan;
+	(void)state;
+
+	if (fd < 0) {
+		printf("no %s on this machine (musl-tools)\n", MUSL);
+		skip();
+	}
+	assert_int_equal(elf_file_open(&libc, fd, MUSL, NULL), 0);
+	assert_int_equal(plan_memory(libc, &plan), 0);
+	assert_uint_in_range(sites_of(&plan, ABI_OP_MUNMAP), 1, 4);
+	assert_uint_in_range(sites_of(&plan, ABI_OP_MMAP), 1, 4);
+	assert_uint_in_range(sites_of(&plan, ABI_OP_MREMAP), 1, 4);
+	assert_int_equal(sites_of(&plan, ABI_OP_BRK), 0);
+	assert_int_equal(plan.missing_count, 1);
+	assert_string_equal(plan.missing[0].symbol, "brk");
+	plan_free(&plan);
+	elf_file_close(libc);
+}
+
 /*
  * f:	movl $1,(%rdx); cmp %esi,%ebx; je 1f; mov %rax,0x8(%rdx); ret		# a pool in rdx, 401008
  *	movl $1,(%rax); mov %rcx,0x8(%rdx); ret					# another register
@@ -178,8 +204,9 @@ static void test_shapes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_symbols), cmocka_unit_test(test_distribution),
-		cmocka_unit_test(test_no_pools), cmocka_unit_test(test_libc), cmocka_unit_test(test_shapes)};
+		cmocka_unit_test(test_symbols),  cmocka_unit_test(test_distribution),
+		cmocka_unit_test(test_no_pools), cmocka_unit_test(test_libc),
+		cmocka_unit_test(test_musl),     cmocka_unit_test(test_shapes)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,18 +18,24 @@
 #include "records.h"
 #include "stats/estimate.h"
 
-static int feed_change(struct trace *trace, uint32_t mode, uint64_t time_ns, uint64_t sample_bytes)
+static int feed_priced(struct trace *trace, uint32_t mode, uint64_t time_ns, uint64_t sample_bytes,
+		       uint32_t cost_permille, uint32_t budget_permille)
 {
 	struct event_mode_change event = {
 		.header = header_of(EVENT_MODE_CHANGE, sizeof(event)),
 		.mode = mode,
-		.cost_permille = 310,
-		.budget_permille = 50,
+		.cost_permille = cost_permille,
+		.budget_permille = budget_permille,
 		.sample_bytes = sample_bytes,
 	};
 
 	event.header.time_ns = time_ns;
 	return trace_feed(trace, &event, sizeof(event));
+}
+
+static int feed_change(struct trace *trace, uint32_t mode, uint64_t time_ns, uint64_t sample_bytes)
+{
+	return feed_priced(trace, mode, time_ns, sample_bytes, 310, 50);
 }
 
 static struct trace *trace_begin(void)
@@ -76,6 +82,24 @@ static void test_tables(void **state)
 	assert_int_equal(snapshot->meta.changes[3].mode, EVENT_MODE_OFF);
 	assert_int_equal(snapshot->meta.changes[3].cost_permille, 310);
 	snapshot_free(snapshot);
+	trace_free(trace);
+}
+
+/* Census mode whose heap cannot be read: nobody knows what of the table has died. */
+static void test_unreadable(void **state)
+{
+	struct trace *trace = trace_begin();
+	const struct trace_process *process = trace_process_at(trace, 0);
+	(void)state;
+
+	feed_alloc(trace, 0x1000, 100, 0);
+	assert_int_equal(feed_change(trace, EVENT_MODE_CENSUS, 2000000000, 0), 0);
+	assert_int_equal(feed_change(trace, EVENT_MODE_EXACT, 3000000000, 0), 0);
+	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_blocks, 1);
+	assert_int_equal(feed_change(trace, EVENT_MODE_CENSUS, 4000000000, 0), 0);
+	assert_int_equal(feed_priced(trace, EVENT_MODE_EXACT, 5000000000, 0, 0, 0), 0);
+	assert_int_equal(process->mode, EVENT_MODE_EXACT);
+	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_blocks, 0);
 	trace_free(trace);
 }
 
@@ -207,8 +231,10 @@ static void test_report(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tables),  cmocka_unit_test(test_malformed), cmocka_unit_test(test_many),
-		cmocka_unit_test(test_thinned), cmocka_unit_test(test_report),    cmocka_unit_test(test_late),
+		cmocka_unit_test(test_unreadable), cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_malformed),  cmocka_unit_test(test_many),
+		cmocka_unit_test(test_thinned),    cmocka_unit_test(test_report),
+		cmocka_unit_test(test_late),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,6 +25,12 @@ static void change_print(FILE *out, const struct snapshot_change *change, uint64
 		fprintf(out, " (there was room for it again)");
 }
 
+/* Not for its cost: the heap could not be read. */
+static int is_fall_back(const struct snapshot_change *change)
+{
+	return change->mode == EVENT_MODE_EXACT && !change->cost_permille && !change->budget_permille;
+}
+
 /* A table that began anew holds what came since. */
 static void since_print(FILE *out, const struct snapshot_meta *meta)
 {
@@ -39,7 +45,7 @@ static void since_print(FILE *out, const struct snapshot_meta *meta)
 	}
 	/* Changes in place go from exact to census and back, and to samples of less. */
 	for (begun = last; begun > 0; begun--)
-		if (changes[begun - 1].mode == EVENT_MODE_OFF ||
+		if (changes[begun - 1].mode == EVENT_MODE_OFF || is_fall_back(&changes[begun]) ||
 		    (changes[begun - 1].mode == EVENT_MODE_GROWTH) !=
 			    (changes[begun].mode == EVENT_MODE_GROWTH) ||
 		    changes[begun].sample_bytes < changes[begun - 1].sample_bytes)
@@ -63,6 +69,8 @@ void report_modes_print(FILE *out, const struct snapshot_meta *meta)
 			fprintf(out, "; … (%u not kept)", meta->changes_dropped);
 		fputs(i ? "; " : "", out);
 		change_print(out, &meta->changes[i], until_ns);
+		if (i && is_fall_back(&meta->changes[i]))
+			fputs(" (its heap could not be read)", out);
 	}
 	putc('\n', out);
 	since_print(out, meta);

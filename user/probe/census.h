@@ -22,7 +22,7 @@ struct census_opts {
 };
 
 /*
- * Reads the heap. Whatever happens, a begun census is ended by a record. 0; -ENOTSUP no heap that can be read; -ESRCH; -EBUSY, -ETIMEDOUT it could not be stopped (then nothing was
+ * Reads the heap. Whatever happens, a begun census is ended by a record. 0; -ENOTSUP no heap that can be read; -ENODATA it is empty, or none of pymalloc's; -ESRCH; -EBUSY, -ETIMEDOUT it could not be stopped (then nothing was
  * read); other errors of record().
  */
 int census_take(const struct python_runtime *runtime, const struct census_opts *opts);

@@ -22,13 +22,15 @@
 static const struct function {
 	const char *name;
 	enum abi_op op;
-	uint32_t
-		registers; /* bit r: enum abi_register r, with the arguments and the result that are of use */
+	/* Bit r: enum abi_register r, with the arguments and the result that are of use. */
+	uint32_t registers;
+	/* Without it what is told of memory that comes and goes is true. musl's brk is a stub: nobody moves the break by it. */
+	int optional;
 } functions[] = {
-	{"mremap", ABI_OP_MREMAP, RESULT | ARGUMENTS},
-	{"mprotect", ABI_OP_MPROTECT, RESULT | ARGUMENTS},
-	{"brk", ABI_OP_BRK, RESULT},
-	{"mmap", ABI_OP_MMAP, RESULT | ARGUMENTS | 1u << ABI_REG_R10},
+	{"mremap", ABI_OP_MREMAP, RESULT | ARGUMENTS, 0},
+	{"mprotect", ABI_OP_MPROTECT, RESULT | ARGUMENTS, 1},
+	{"brk", ABI_OP_BRK, RESULT, 1},
+	{"mmap", ABI_OP_MMAP, RESULT | ARGUMENTS | 1u << ABI_REG_R10, 0},
 };
 
 /* A range is to be reported before its address can be given out again. */
@@ -94,7 +96,7 @@ static void syscalls_add(struct inline_decoder *decoder, struct plan *plan, stru
 	}
 }
 
-/* 0; -ENOENT the function is not there, or makes no system call. */
+/* 0; -ENOENT the function is not there, or makes no system call: one that is optional is among the missing ones then. */
 static int function_add(struct inline_decoder *decoder, struct plan *plan, struct elf_file *libc,
 			const struct function *function)
 {
@@ -112,6 +114,10 @@ static int function_add(struct inline_decoder *decoder, struct plan *plan, struc
 		if (plan->count > before)
 			return 0;
 		why = "no system call is found in it";
+	}
+	if (function->optional) {
+		plan_missing_add(plan, function->name, why);
+		return 0;
 	}
 	return error_set(-ENOENT, "%s of %s: %s", function->name, elf_file_path(libc), why);
 }

@@ -10,7 +10,8 @@
 
 /*
  * Plans the system calls in those of a libc's functions. Behind one its arguments and result are all in registers, so
- * that one trap tells everything. 0; -ENOENT one of them is missing (error_set); -ENOMEM. plan_free() releases.
+ * that one trap tells everything. 0; -ENOENT one is missing without which figures would be wrong (error_set); -ENOMEM. Others
+ * that are missing are named in the plan. plan_free() releases.
  */
 int plan_memory(struct elf_file *libc, struct plan *out);
 /* The C library that the process has mapped, and where its break is (0: it has no heap yet). As plan_memory_process(). */

@@ -17,7 +17,7 @@
 #include "probe/plan_process.h"
 #include "probe/plan_target.h"
 #include "probe/session_state.h"
-#include "python/heap.h"
+#include "python/heap_place.h"
 #include "python/version.h"
 #include "symbols/symbols.h"
 
@@ -103,6 +103,9 @@ static void attached_print(struct session *session, const struct member *member,
 		 member->pid, target->info.name, what, count, emulated, plan_mode_name(plan->mode),
 		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s",
 		 (unsigned long long)(elapsed_ns / 1000000));
+	if (member->runtime.other[0])
+		log_info("PID %d: it has another Python, of %s, which is not traced", member->pid,
+			 member->runtime.other);
 	if (plan->mode_why[0])
 		log_info("not in %s mode: %s", plan_mode_name(session->opts.plan.python.mode),
 			 plan->mode_why);
@@ -111,6 +114,9 @@ static void attached_print(struct session *session, const struct member *member,
 		log_info("with less: %s", missing);
 	if (plan->memory_why[0])
 		log_info("mapped memory is not followed: %s", plan->memory_why);
+	for (size_t i = 0; plan->memory && i < plan->memory->missing_count; i++)
+		log_info("mapped memory: %s is not followed: %s", plan->memory->missing[i].symbol,
+			 plan->memory->missing[i].why);
 	if (target->native_why[0])
 		log_info("the native layer is not traced: %s", target->native_why);
 	for (size_t i = 0; i < plan->missing_count; i++)
@@ -268,8 +274,11 @@ static int member_baseline(struct session *session, struct member *member, int f
 		log_info("PID %d: its heap could not be read: %s", member->pid, error_reason(err));
 		return 0;
 	}
-	if (err != -ENOTSUP)
+	if (err != -ENOTSUP && err != -ENODATA)
 		return err;
+	/* The plan had found it: census mode ends if it cannot be read the next time either. */
+	if (err == -ENOTSUP && member->mode == EVENT_MODE_CENSUS)
+		return 0;
 	member->heap_unreadable = 1;
 	log_info("coverage will not be measured: %s", error_reason(err));
 	return 0;

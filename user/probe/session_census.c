@@ -58,6 +58,11 @@ int member_census(struct session *session, struct member *member, int baseline, 
 	err = census_take(&member->runtime, &opts);
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	member->census_cost_ns = member->census_ns - start;
+	/* What census mode has seen so far rests on a heap that is none. */
+	if (err == -ENOTSUP && !baseline && member->mode == EVENT_MODE_CENSUS && !member->off) {
+		member_mode_fall_back(session, member);
+		return 0;
+	}
 	return err == -ESRCH ? 0 : err;
 }
 

@@ -207,6 +207,33 @@ static int change_make(struct change *change)
 	return err;
 }
 
+void member_mode_fall_back(struct session *session, struct member *member)
+{
+	const struct governor_step step = {.mode = EVENT_MODE_EXACT,
+					   .sample_bytes = member->runtime.target.sample_bytes};
+	static const struct governor_step off = {.mode = EVENT_MODE_OFF};
+	struct change change = {.session = session, .member = member, .step = &step};
+	char why[256];
+	int err;
+
+	snprintf(why, sizeof(why), "%s", error_reason(-ENOTSUP));
+	member->heap_unreadable = 1;
+	err = change_anew(&change);
+	plan_target_free(&change.plan);
+	if (err == -ESRCH)
+		return;
+	log_info("PID %d: its heap cannot be read: %s; what was traced is dropped, exact mode from here on",
+		 member->pid, why);
+	if (!err)
+		return;
+	log_info("PID %d: it is not traced any more: %s", member->pid, error_reason(err));
+	/* That the table is dropped may not have been told. */
+	err = change_announce(&change);
+	change.step = &off;
+	if (!err)
+		change_off(&change);
+}
+
 /* "exact", "exact (a sample, a block for every 65536 bytes)". */
 static void way_describe(enum event_mode mode, uint64_t sample_bytes, char out[64])
 {

@@ -205,10 +205,18 @@ int member_announce(struct session *session, struct member *member, const char *
 		    int from_start, uint64_t time_ns);
 /* EVENT_MODE_* beside the mode, in the records that tell how it is traced. */
 uint32_t member_mode_flags(const struct member *member);
-/* Reads the member's heap, if it runs and has one. 0; -ENOTSUP it cannot be read; -errno. */
+/*
+ * Reads the member's heap, if it runs and has one. 0; -ENOTSUP it cannot be read, and in census mode it is traced in exact mode
+ * from here on; -ENODATA there is none; -errno.
+ */
 int member_census(struct session *session, struct member *member, int baseline, int freeze);
 /* The same; what went wrong is told. */
 void member_reconcile(struct session *session, struct member *member, int baseline, int freeze);
+/*
+ * From census to exact mode, because its heap cannot be read (error_reason(-ENOTSUP) says why): what the table holds may be
+ * dead for long, and is dropped.
+ */
+void member_mode_fall_back(struct session *session, struct member *member);
 /* From here on addresses can be named; it is no error that they cannot. 0, -ENOMEM. */
 int member_symbols_begin(struct session *session, struct member *member);
 /* What is mapped now. 0, -errno. */

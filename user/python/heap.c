@@ -19,16 +19,15 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "python/heap_symbols.h"
+#include "python/heap_place.h"
 #include "target/memory.h"
 
-#define MAX_INTERPRETERS 1024u
-#define MAX_ARENAS       (1u << 20) /* 1 TiB of heap */
-#define MAX_POOL_BYTES   16384u
-#define HEAP_STEP_BYTES  16u  /* every block begins at a multiple */
-#define MAX_BLOCK_BYTES  512u /* SMALL_REQUEST_THRESHOLD */
-#define TRIES            3
-#define ARENAS_PIECE     1024u /* arena objects that are copied at once */
+#define MAX_POOL_BYTES  16384u
+#define HEAP_STEP_BYTES 16u  /* every block begins at a multiple */
+#define MAX_BLOCK_BYTES 512u /* SMALL_REQUEST_THRESHOLD */
+#define TRIES           3
+#define ARENAS_PIECE    1024u /* arena objects that are copied at once */
+#define TRIAL_POOLS     64u   /* of a heap, which show whether it is one */
 
 struct heap_walk {
 	pid_t pid;
@@ -195,7 +194,7 @@ static int array_find(const struct heap_walk *walk, const struct heap_head *head
 
 	if (!err)
 		err = memory_read(walk->pid, head->maxarenas, count, sizeof(*count));
-	if (!err && *count > MAX_ARENAS)
+	if (!err && *count > HEAP_ARENAS)
 		return error_set(-ENOTSUP, "its heap claims to have %u arenas", *count);
 	if (!err && !*array)
 		*count = 0;
@@ -289,96 +288,23 @@ static int head_read(struct heap_walk *walk, const struct heap_head *head)
 	return raw_read(walk, head, blocks_before);
 }
 
-/* One head per interpreter that has a state of its own (3.12+: those with a GIL of their own have). */
-static int heads_interpreters(const struct python_runtime *runtime, struct heap_head *heads, uint32_t *count)
-{
-	const struct heap_offsets *offsets = &runtime->offsets->heap;
-	const struct abi_offsets *abi = &runtime->offsets->abi;
-	uint64_t interp, state;
-	int err = memory_read_u64(runtime->pid, runtime->target.runtime + abi->runtime_interpreters_head,
-				  &interp);
-
-	*count = 0;
-	for (uint32_t i = 0; !err && interp && i < MAX_INTERPRETERS; i++) {
-		uint32_t known = 0;
-
-		state = interp + offsets->interp_obmalloc;
-		if (offsets->obmalloc_is_pointer)
-			err = memory_read_u64(runtime->pid, state, &state);
-		/* Interpreters that share the main one's heap point to the same state. */
-		while (known < *count && heads[known].arenas != state + offsets->mgmt_arenas)
-			known++;
-		if (!err && state && known == *count)
-			heads[(*count)++] =
-				(struct heap_head){.arenas = state + offsets->mgmt_arenas,
-						   .maxarenas = state + offsets->mgmt_maxarenas,
-						   .raw_blocks = state + offsets->mgmt_raw_blocks};
-		if (!err)
-			err = memory_read_u64(runtime->pid, interp + abi->interp_next, &interp);
-	}
-	if (!err && interp)
-		return error_set(-ENOTSUP, "it has more than %u interpreters, or a list of them without end",
-				 MAX_INTERPRETERS);
-	return err;
-}
-
 /* An interpreter may end while the heaps are read, and its heap with it. */
 static int head_is_gone(const struct python_runtime *runtime, const struct heap_head *head)
 {
-	struct heap_head heads[MAX_INTERPRETERS];
+	struct heap_head heads[HEAP_INTERPRETERS];
 	uint32_t count;
 
-	if (!runtime->offsets->heap.interp_obmalloc || heads_interpreters(runtime, heads, &count))
+	if (!runtime->offsets->heap.interp_obmalloc || heap_place_heads(runtime, heads, &count))
 		return 0;
 	while (count && heads[count - 1].arenas != head->arenas)
 		count--;
 	return !count;
 }
 
-int heap_describe(const struct python_runtime *runtime, struct abi_heap *out)
-{
-	const struct heap_offsets *offsets = &runtime->offsets->heap;
-	struct heap_head head = {0};
-	/* From 3.12 on the interpreters lead to it. */
-	int err = offsets->interp_obmalloc ? 0 : heap_symbols_find(runtime, &head);
-
-	if (err)
-		return err;
-	*out = (struct abi_heap){
-		.arenas = head.arenas,
-		.maxarenas = head.maxarenas,
-		.raw_blocks = head.raw_blocks,
-		.interp_obmalloc = offsets->interp_obmalloc,
-		.obmalloc_is_pointer = offsets->obmalloc_is_pointer,
-		.mgmt_arenas = offsets->mgmt_arenas,
-		.mgmt_maxarenas = offsets->mgmt_maxarenas,
-		.mgmt_raw_blocks = offsets->mgmt_raw_blocks,
-		.arena_object_size = offsets->arena_object_size,
-		.arena_address = offsets->arena_address,
-		.arena_pool_address = offsets->arena_pool_address,
-		.pool_count = offsets->pool_count,
-		.pool_freeblock = offsets->pool_freeblock,
-		.pool_szidx = offsets->pool_szidx,
-		.pool_nextoffset = offsets->pool_nextoffset,
-		.pool_header_size = offsets->pool_header_size,
-		.arena_bytes = offsets->arena_bytes,
-		.pool_bytes = offsets->pool_bytes,
-		.raw_is_total = head.raw_is_total,
-	};
-	return 0;
-}
-
-int heap_find(const struct python_runtime *runtime)
-{
-	struct abi_heap heap;
-
-	return heap_describe(runtime, &heap);
-}
-
 int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, void *context,
 		    struct heap_reading *out)
 {
-	struct heap_head heads[MAX_INTERPRETERS];
+	struct heap_head heads[HEAP_INTERPRETERS];
 	struct heap_reading reading = {0};
 	struct heap_walk walk = {.pid = runtime->pid,
 				 .offsets = &runtime->offsets->heap,
@@ -387,7 +313,7 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 				 .reading = &reading};
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	uint64_t interpreters;
-	uint32_t count = 1;
+	uint32_t count;
 	int err;
 
 	err = memory_read_u64(runtime->pid,
@@ -397,10 +323,7 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 		return err;
 	if (!interpreters)
 		return error_set(-EAGAIN, "its interpreter has not been started yet");
-	if (walk.offsets->interp_obmalloc)
-		err = heads_interpreters(runtime, heads, &count);
-	else
-		err = heap_symbols_find(runtime, heads);
+	err = heap_place_heads(runtime, heads, &count);
 	if (err)
 		return err;
 	walk.arena = malloc(walk.offsets->arena_bytes);
@@ -415,7 +338,7 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 	if (err)
 		return err;
 	if (!reading.arenas)
-		return error_set(-ENOTSUP,
+		return error_set(-ENODATA,
 				 "it has no pymalloc heap: not started yet, or PYTHONMALLOC=malloc");
 	reading.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
 	*out = reading;
@@ -448,4 +371,40 @@ int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *c
 	struct block_visitor visitor = {.visit = visit, .context = context};
 
 	return heap_read_pools(runtime, blocks_visit, &visitor, out);
+}
+
+/* What is found out about a heap from its first pools. */
+struct trial {
+	uint32_t good, bad;
+};
+
+static int pool_try(const struct heap_pool *pool, void *context)
+{
+	struct trial *trial = context;
+
+	trial->good += pool->block_bytes != 0;
+	trial->bad += !pool->block_bytes;
+	return trial->good + trial->bad >= TRIAL_POOLS;
+}
+
+int heap_find(const struct python_runtime *runtime)
+{
+	struct abi_heap described;
+	struct heap_reading reading;
+	struct trial trial = {0};
+	uint64_t interpreters = 0;
+	int err = memory_read_u64(runtime->pid,
+				  runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
+				  &interpreters);
+
+	/* Its library is not loaded yet. */
+	if (err == -EFAULT || (!err && !interpreters))
+		return heap_describe(runtime, &described);
+	if (!err)
+		err = heap_read_pools(runtime, pool_try, &trial, &reading);
+	if (!err && trial.bad > trial.good)
+		return error_set(-ENOTSUP, "what should be its heap's pools are none");
+	if (err == -EFAULT)
+		return error_set(-ENOTSUP, "what should be its heap cannot be read");
+	return err == -EAGAIN || err == -ENODATA ? 0 : err;
 }

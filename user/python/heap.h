@@ -19,10 +19,11 @@ struct heap_reading {
 	uint64_t elapsed_ns;
 };
 
-/* Is it known where this runtime keeps its heap? It need not have one yet. 0; -ENOTSUP, error_set() says why; -errno. */
+/*
+ * Can this runtime's heap be read? In a process that runs its first pools show it. 0, and also where it has none yet;
+ * -ENOTSUP, error_set() says why; -errno.
+ */
 int heap_find(const struct python_runtime *runtime);
-/* The same, and *out tells BPF. */
-int heap_describe(const struct python_runtime *runtime, struct abi_heap *out);
 
 /* A pool in use, borrowed for the call. */
 struct heap_pool {
@@ -37,8 +38,8 @@ struct heap_pool {
 typedef int (*heap_pool_fn)(const struct heap_pool *pool, void *context);
 
 /*
- * The heaps of all interpreters. 0; -ENOTSUP when this runtime's heap cannot be found (heap_symbols.h; error_set says
- * so) or pymalloc is not in use; -EAGAIN no interpreter has been started yet; -ESRCH; -EFAULT.
+ * The heaps of all interpreters. 0; -ENOTSUP when this runtime's heap cannot be found (heap_place.h; error_set says
+ * so); -ENODATA it is empty, or pymalloc is not in use; -EAGAIN no interpreter has been started yet; -ESRCH; -EFAULT.
  */
 int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, void *context,
 		    struct heap_reading *out);

@@ -39,7 +39,7 @@ struct heap_types {
 };
 
 /*
- * 0; -ENOTSUP as heap_read(), or when PyType_Type is not to be found; -ESRCH; -EPERM; -EFAULT; -ENOMEM. *out
+ * 0; -ENOTSUP and -ENODATA as heap_read(), or when PyType_Type is not to be found; -ESRCH; -EPERM; -EFAULT; -ENOMEM. *out
  * is the caller's to heap_types_free(), untouched on failure.
  */
 int heap_types_read(const struct python_runtime *runtime, struct heap_types *out);

@@ -48,6 +48,42 @@ const struct python_offsets *offsets_for(uint32_t version, int py_debug)
 	return NULL;
 }
 
+/* What releases have otherwise than the last ones of their version, which the table is of (tools/release-layouts). */
+static const struct {
+	uint32_t first, last;   /* PY_VERSION_HEX */
+	int32_t obmalloc_shift; /* of heap.interp_obmalloc; 0: too much is different */
+} releases[] = {
+	{0x030c0000, 0x030c00b3, 0},   {0x030d0000, 0x030d00c1, 0},   {0x030e0000, 0x030e00b1, 0},
+	{0x030e00b2, 0x030e03f0, -32}, {0x030e0400, 0x030e04f0, -24}, {0x030f0000, 0x030f00b3, 0},
+};
+
+int offsets_apply_release(uint32_t version_hex, struct python_offsets *offsets)
+{
+	for (size_t i = 0; i < sizeof(releases) / sizeof(releases[0]); i++) {
+		/* The lower half is 0 where only the version is known. */
+		if (version_hex < releases[i].first || version_hex > releases[i].last ||
+		    !(version_hex & 0xffff))
+			continue;
+		if (!releases[i].obmalloc_shift)
+			return error_set(-ENOTSUP,
+					 "it is a pre-release of Python %u.%u, which had other structures",
+					 version_hex >> 24, version_hex >> 16 & 0xff);
+		offsets->heap.interp_obmalloc += (uint32_t)releases[i].obmalloc_shift;
+		return 1;
+	}
+	return 0;
+}
+
+const struct python_offsets *offsets_newest(void)
+{
+	const struct python_offsets *newest = &table[0];
+
+	for (size_t i = 1; i < TABLE_COUNT; i++)
+		if (!table[i].py_debug && table[i].version > newest->version)
+			newest = &table[i];
+	return newest;
+}
+
 const char *offsets_known(void)
 {
 	return OFFSETS_KNOWN;

@@ -66,6 +66,13 @@ struct python_offsets {
 
 /* The layout of a version (major << 8 | minor), built with Py_DEBUG or not; NULL when it is not known. */
 const struct python_offsets *offsets_for(uint32_t version, int py_debug);
+/* That of the newest known version, release build. */
+const struct python_offsets *offsets_newest(void);
+/*
+ * What this release (PY_VERSION_HEX) has otherwise than *offsets, which is its version's. 1: something was replaced; 0;
+ * -ENOTSUP: a pre-release of which too much is different.
+ */
+int offsets_apply_release(uint32_t version_hex, struct python_offsets *offsets);
 /* "3.8, 3.9, …": the known versions, and those of which builds with Py_DEBUG are known, for messages. */
 const char *offsets_known(void);
 const char *offsets_known_debug(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process has a Python runtime when one of its mapped files defines _PyRuntime. They are looked at from the
+ * A process has a Python runtime when one of its mapped files holds _PyRuntime. They are looked at from the
  * likely to the unlikely: the executable, files called libpython, then any other mapped program code (an
  * application that has CPython linked into a library of its own). Only when the file is found are its
  * separate debug symbols looked for.
@@ -16,12 +16,16 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "python/heap.h"
+#include "python/layout.h"
+#include "python/signs.h"
 #include "python/tstate.h"
 #include "target/memory.h"
 
-#define MAX_CONSTANTS (64u << 20)
-#define MAX_FILES     256         /* distinct files looked at */
-#define NO_DEBUG      "/dev/null" /* as debug_root: look for none */
+#define FIRST_WITH_OWN 0x030d /* describes itself in _Py_DebugOffsets */
+#define MAX_CONSTANTS  (64u << 20)
+#define MAX_FILES      256         /* distinct files looked at */
+#define NO_DEBUG       "/dev/null" /* as debug_root: look for none */
 
 enum pass { PASS_EXECUTABLE, PASS_LIBPYTHON, PASS_OTHER, PASS_COUNT };
 
@@ -33,7 +37,12 @@ struct search {
 	const struct process_map *seen[MAX_FILES];
 	size_t seen_count;
 	int pypy, musl;
-	int denied; /* a file could not be opened: the errno */
+	int old; /* there is a CPython from before _PyRuntime, of this version (0: not known) */
+	unsigned int old_major, old_minor;
+	char old_path[RUNTIME_OTHER_BYTES];
+	int denied;             /* a file could not be opened: the errno */
+	struct elf_file *other; /* a second runtime's */
+	const struct process_map *other_map;
 };
 
 static const char *base_name(const char *path)
@@ -77,11 +86,22 @@ static int map_open(const struct search *search, const struct process_map *map, 
 	return err;
 }
 
+/* Such a file is looked into each time: there is nothing to be kept of it. */
+static void old_note(struct search *search, struct elf_file *file)
+{
+	char build;
+
+	search->old = 1;
+	snprintf(search->old_path, sizeof(search->old_path), "%s", elf_file_path(file));
+	if (signs_version(file, &search->old_major, &search->old_minor, &build))
+		search->old_major = 0;
+}
+
 /* 1 and *file (with its debug symbols) when the file behind map defines _PyRuntime; 0; -errno. */
 static int map_check(struct search *search, const struct process_map *map, struct elf_file **file)
 {
-	struct elf_symbol symbol;
 	int found = runtime_files_find(search->files, map, file), err;
+	uint64_t vaddr;
 
 	if (found != -ENOENT)
 		return found;
@@ -90,8 +110,10 @@ static int map_check(struct search *search, const struct process_map *map, struc
 		search->denied = err;
 	if (err)
 		return err;
-	found = elf_file_symbol(*file, "_PyRuntime", &symbol) == 0 && symbol.vaddr;
-	if (!found)
+	found = !signs_runtime(*file, &vaddr);
+	if (!found && signs_is_old(*file))
+		old_note(search, *file);
+	else if (!found)
 		runtime_files_keep(search->files, map, *file, 0);
 	elf_file_close(*file);
 	*file = NULL;
@@ -101,6 +123,21 @@ static int map_check(struct search *search, const struct process_map *map, struc
 	if (!err)
 		runtime_files_keep(search->files, map, *file, 1);
 	return err ? err : 1;
+}
+
+/* Into a file, unless there is nothing to be looked for any more. */
+static int runtime_look(struct search *search, enum pass pass, const struct process_map *here,
+			struct elf_file **file, const struct process_map **map)
+{
+	int is_second = *file != NULL, got;
+
+	/* A second one is an executable's libpython, or another's. */
+	if (is_second && (search->other || pass == PASS_OTHER))
+		return 0;
+	got = map_check(search, here, is_second ? &search->other : file);
+	if (got > 0)
+		*(is_second ? &search->other_map : map) = here;
+	return got;
 }
 
 static int runtime_search(struct search *search, struct elf_file **file, const struct process_map **map)
@@ -117,10 +154,10 @@ static int runtime_search(struct search *search, struct elf_file **file, const s
 					!strncmp(base_name(here->path), "libpypy", 7);
 			search->musl |= !strncmp(base_name(here->path), "ld-musl-", 8) ||
 					!strncmp(base_name(here->path), "libc.musl-", 10);
-			got = *file ? 0 : map_check(search, here, file);
-			if (got > 0)
-				*map = here;
-			else if (got == -ESRCH || got == -ENOMEM || (got < 0 && pass == PASS_EXECUTABLE))
+			got = runtime_look(search, pass, here, file, map);
+			if (got >= 0)
+				continue;
+			if (got == -ESRCH || got == -ENOMEM || (got < 0 && pass == PASS_EXECUTABLE))
 				return got;
 		}
 	}
@@ -128,95 +165,36 @@ static int runtime_search(struct search *search, struct elf_file **file, const s
 		return 0;
 	if (search->pypy)
 		return error_set(-ENOTSUP, "it runs PyPy; only CPython %s is supported", offsets_known());
+	if (search->old && search->old_major)
+		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s", search->old_major,
+				 search->old_minor, offsets_known());
+	if (search->old)
+		return error_set(-ENOTSUP, "it runs a Python before 3.8; known versions: %s",
+				 offsets_known());
 	if (search->denied)
 		return error_set(search->denied, "its files may not be opened");
 	return error_set(-ENOENT, "no Python runtime in this process");
 }
 
-/* "…python3.13t…": minor 13 and the letter of the build (0: none). 0 or -ENOENT. */
-static int name_parse(const char *name, unsigned int *minor, char *build)
-{
-	const char *at = strstr(base_name(name), "python3.");
-	unsigned int value = 0;
-
-	if (!at)
-		return -ENOENT;
-	at += strlen("python3.");
-	if (*at < '0' || *at > '9')
-		return -ENOENT;
-	for (; *at >= '0' && *at <= '9' && value < 256; at++)
-		value = value * 10 + (unsigned int)(*at - '0');
-	if (value > 255)
-		return -ENOENT;
-	*minor = value;
-	*build = *at == 't' || *at == 'd' ? *at : 0;
-	return 0;
-}
-
-/* The minor version of a constant "python3.8", also "lib/python3.8", at `at`; 0: it is none. */
-static unsigned int constant_minor(const char *data, const char *at, const char *end)
-{
-	const char *digits = at + strlen("python3.");
-	unsigned int minor = 0;
-
-	if (at > data && at[-1] && at[-1] != '/')
-		return 0;
-	while (digits < end && *digits >= '0' && *digits <= '9' && minor < 256)
-		minor = minor * 10 + (unsigned int)(*digits++ - '0');
-	return digits < end && !*digits && minor < 256 ? minor : 0;
-}
-
 /*
- * An application that has CPython linked into it is named as it likes, but one of its constants is still the name of the
- * folder of its modules. 0 and *minor; -ENOENT: none is, or they contradict each other.
+ * From 3.11 on the constant Py_Version says it, and from 3.13 on _PyRuntime itself; before, only the file's name does, or its
+ * other constants. runtime->offsets stays NULL if the version is not known.
  */
-static int constants_search(struct elf_file *file, unsigned int *minor)
+static int version_find(struct python_runtime *runtime, uint64_t vaddr)
 {
-	const char *at, *end;
-	uint64_t vaddr, bytes;
-	char *data;
-	int got, err = -ENOENT;
-
-	*minor = 0;
-	if (elf_file_section(file, ".rodata", &vaddr, &bytes) || bytes > MAX_CONSTANTS)
-		return -ENOENT;
-	data = malloc(bytes + 1);
-	if (!data)
-		return -ENOMEM;
-	got = elf_file_read(file, vaddr, data, bytes);
-	end = data + (got > 0 ? got : 0);
-	for (at = data; (at = memmem(at, (size_t)(end - at), "python3.", strlen("python3."))); at++) {
-		unsigned int here = constant_minor(data, at, end);
-
-		if (!here)
-			continue;
-		err = *minor && *minor != here ? -ENOENT : 0;
-		if (err)
-			break;
-		*minor = here;
-	}
-	free(data);
-	return err;
-}
-
-/* From 3.11 on the constant Py_Version says it; before, only the file's name does, or its other constants. */
-static int version_find(struct python_runtime *runtime)
-{
-	const char *names[] = {elf_file_soname(runtime->file), elf_file_path(runtime->file)};
 	struct elf_symbol symbol;
-	unsigned int minor = 0;
+	unsigned int major = 0, minor = 0;
 	char build = 0;
 	uint32_t hex;
-	int py_debug;
+	int py_debug, err = signs_version(runtime->file, &major, &minor, &build);
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (name_parse(names[i], &minor, &build) == 0)
-			break;
 	if (elf_file_symbol(runtime->file, "Py_Version", &symbol) == 0 &&
 	    elf_file_read(runtime->file, symbol.vaddr, &hex, sizeof(hex)) == sizeof(hex))
 		runtime->version_hex = hex;
-	else if (minor || !constants_search(runtime->file, &minor))
-		runtime->version_hex = 3u << 24 | minor << 16;
+	else if (!signs_own_version(runtime->file, vaddr, &hex))
+		runtime->version_hex = hex;
+	else if (!err)
+		runtime->version_hex = major << 24 | minor << 16;
 	else
 		return error_set(
 			-ENOTSUP,
@@ -229,10 +207,6 @@ static int version_find(struct python_runtime *runtime)
 		return error_set(-ENOTSUP, "it runs a debug build of Python %u.%u; known debug builds: %s",
 				 runtime->version_hex >> 24, runtime->version_hex >> 16 & 255,
 				 offsets_known_debug());
-	if (!runtime->offsets)
-		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s",
-				 runtime->version_hex >> 24, runtime->version_hex >> 16 & 255,
-				 offsets_known());
 	if (build == 't')
 		return error_set(-ENOTSUP, "a free-threaded build of Python, which is not supported");
 	return 0;
@@ -242,56 +216,135 @@ static int version_find(struct python_runtime *runtime)
  * 3.13+: the interpreter's own offsets, a constant in the file. Memory is second choice: while the dynamic
  * loader maps the file, other parts of it stand at this address for a moment.
  */
-static int debug_offsets_apply(struct python_runtime *runtime, uint64_t vaddr)
+static int own_offsets_read(const struct python_runtime *runtime, uint64_t vaddr,
+			    uint8_t bytes[OFFSETS_DEBUG_BYTES])
+{
+	if (elf_file_read(runtime->file, vaddr, bytes, OFFSETS_DEBUG_BYTES) != (int)OFFSETS_DEBUG_BYTES &&
+	    memory_read(runtime->pid, runtime->target.runtime, bytes, OFFSETS_DEBUG_BYTES))
+		return error_set(-EFAULT, "its _PyRuntime cannot be read");
+	return 0;
+}
+
+/* What this release and this build have otherwise than the table. */
+static int offsets_settle(struct python_runtime *runtime, uint64_t vaddr)
 {
 	uint8_t bytes[OFFSETS_DEBUG_BYTES];
-	struct python_offsets *copy;
-	int changed;
+	struct python_offsets offsets = *runtime->offsets, *copy;
+	int changed = offsets_apply_release(runtime->version_hex, &offsets), own = 0;
 
-	if (elf_file_read(runtime->file, vaddr, bytes, sizeof(bytes)) != (int)sizeof(bytes) &&
-	    memory_read(runtime->pid, runtime->target.runtime, bytes, sizeof(bytes)))
-		return error_set(-EFAULT, "its _PyRuntime cannot be read");
+	if (changed >= 0 && offsets.version >= FIRST_WITH_OWN) {
+		own = own_offsets_read(runtime, vaddr, bytes);
+		if (!own)
+			own = offsets_apply_debug(bytes, runtime->version_hex, &offsets);
+	}
+	if (changed < 0 || own < 0)
+		return changed < 0 ? changed : own;
+	if (own)
+		log_debug("%d: its debug offsets differ from the table of %s", (int)runtime->pid,
+			  elf_file_path(runtime->file));
+	if (!changed && !own)
+		return 0;
 	copy = malloc(sizeof(*copy));
 	if (!copy)
 		return -ENOMEM;
-	*copy = *runtime->offsets;
-	changed = offsets_apply_debug(bytes, runtime->version_hex, copy);
-	if (changed <= 0) {
-		free(copy);
-		return changed;
-	}
-	log_debug("%d: its debug offsets differ from the table of %s", (int)runtime->pid,
-		  elf_file_path(runtime->file));
+	*copy = offsets;
 	runtime->offsets = copy;
 	return 0;
+}
+
+/* A version that is not known: what of the newest known one's layout it has not shows how far it is away. */
+static int version_unknown(struct python_runtime *runtime, uint64_t vaddr)
+{
+	const struct python_offsets *newest = offsets_newest();
+	unsigned int major = runtime->version_hex >> 24, minor = runtime->version_hex >> 16 & 255;
+	struct python_offsets offsets = *newest;
+	uint8_t bytes[OFFSETS_DEBUG_BYTES];
+	char why[160] = "what can be proven agrees, but not how its lines are written";
+	int err;
+
+	if (runtime->version_hex >> 16 < newest->version)
+		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s", major, minor,
+				 offsets_known());
+	err = own_offsets_read(runtime, vaddr, bytes);
+	offsets.version = runtime->version_hex >> 16;
+	if (!err)
+		err = offsets_apply_debug(bytes, runtime->version_hex, &offsets);
+	runtime->offsets = &offsets;
+	if (err >= 0)
+		err = layout_prove(runtime);
+	if (err >= 0)
+		err = heap_find(runtime);
+	runtime->offsets = NULL;
+	if (err < 0)
+		snprintf(why, sizeof(why), "%s", error_reason(err));
+	return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s; read as %u.%u: %s", major,
+			 minor, offsets_known(), newest->version >> 8, newest->version & 255, why);
 }
 
 static int runtime_fill(struct python_runtime *runtime, const struct process_map *map, int musl)
 {
 	struct elf_symbol symbol;
 	uint64_t runtime_vaddr;
-	int err;
+	int err = signs_runtime(runtime->file, &runtime_vaddr);
 
-	err = elf_file_symbol(runtime->file, "_PyRuntime", &symbol);
 	if (!err)
 		err = elf_file_bias(runtime->file, map->start, map->offset, &runtime->bias);
 	if (err)
 		return err;
-	runtime_vaddr = symbol.vaddr;
-	err = version_find(runtime);
+	runtime->target.runtime = runtime_vaddr + runtime->bias;
+	err = version_find(runtime, runtime_vaddr);
+	if (!err && !runtime->offsets)
+		err = version_unknown(runtime, runtime_vaddr);
 	if (err)
 		return err;
 	runtime->static_exe = elf_file_is_executable(runtime->file) != 0;
-	runtime->target.runtime = runtime_vaddr + runtime->bias;
 	if (elf_file_symbol(runtime->file, "PyCode_Type", &symbol) == 0)
 		runtime->target.code_type = symbol.vaddr + runtime->bias;
-	if (runtime->offsets->version >= 0x030d) {
-		err = debug_offsets_apply(runtime, runtime_vaddr);
-		if (err)
-			return err;
-	}
+	err = offsets_settle(runtime, runtime_vaddr);
+	if (err)
+		return err;
 	runtime->target.offsets = runtime->offsets->abi;
 	tstate_find(runtime, musl);
+	return 0;
+}
+
+static int is_started(const struct python_runtime *runtime)
+{
+	uint64_t interp;
+
+	return !memory_read_u64(runtime->pid,
+				runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
+				&interp) &&
+	       interp;
+}
+
+/*
+ * The first one was filled, with err. The second one takes its place where it runs and the first does not, or is of a version that
+ * is not supported; where both do, that is noted. Where an executable exports Python, a libpython beside it is idle.
+ */
+static int runtime_choose(struct search *search, struct python_runtime *runtime, int err)
+{
+	struct python_runtime second = {.pid = runtime->pid, .file = search->other}, other;
+	char why[256];
+	int second_err;
+
+	if (!search->other || (err && err != -ENOTSUP))
+		return err;
+	search->other = NULL;
+	snprintf(why, sizeof(why), "%s", err ? error_reason(err) : "");
+	second_err = runtime_fill(&second, search->other_map, search->musl);
+	if (second_err || !is_started(&second)) {
+		python_runtime_close(&second);
+		return err ? error_set(err, "%s", why) : 0;
+	}
+	other = second;
+	if (err || !is_started(runtime)) {
+		other = *runtime;
+		*runtime = second;
+	}
+	if (err || is_started(&other))
+		snprintf(runtime->other, sizeof(runtime->other), "%s", elf_file_path(other.file));
+	python_runtime_close(&other);
 	return 0;
 }
 
@@ -320,7 +373,10 @@ int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_ru
 	search->executable[length] = 0;
 	err = runtime_search(search, &runtime.file, &map);
 	if (!err)
-		err = runtime_fill(&runtime, map, search->musl);
+		err = runtime_choose(search, &runtime, runtime_fill(&runtime, map, search->musl));
+	elf_file_close(search->other);
+	if (search->old && !runtime.other[0])
+		snprintf(runtime.other, sizeof(runtime.other), "%s", search->old_path);
 	if (err)
 		python_runtime_close(&runtime);
 	else
@@ -346,7 +402,10 @@ int python_process_find(pid_t pid, struct runtime_files *files, struct process_i
 	if (info->kernel_thread || info->zombie)
 		return error_set(-ENOENT, "it is %s",
 				 info->kernel_thread ? "a kernel thread" : "a zombie, it has ended");
-	return python_runtime_find(pid, files, out);
+	err = python_runtime_find(pid, files, out);
+	if (!err && (err = layout_prove(out)))
+		python_runtime_close(out);
+	return err;
 }
 
 /* From the interpreter's own description of itself rather than from the table. */

@@ -14,6 +14,8 @@
 #include "target/elf_file.h"
 #include "target/process.h"
 
+#define RUNTIME_OTHER_BYTES 128 /* what is longer is cut */
+
 struct python_runtime {
 	pid_t pid;
 	struct elf_file *file; /* the executable or libpython that holds the runtime; owned */
@@ -23,10 +25,12 @@ struct python_runtime {
 	const struct python_offsets *offsets; /* a copy or a table entry; valid as long as the runtime */
 	struct abi_target target;             /* ready for BPF but for nframe and space */
 	unsigned static_exe : 1;              /* linked into the executable */
+	char other[RUNTIME_OTHER_BYTES];      /* file of another runtime that may run in it, too; "": none */
 };
 
 /*
- * Looks through the executable and the mapped files for one that defines _PyRuntime. The process may be at
+ * Looks through the executable and the mapped files for one that defines _PyRuntime. Of two of them (an executable and a
+ * libpython, or two libpythons) it is the one that has an interpreter and is supported. The process may be at
  * its very first instruction: nothing of its memory need be initialised (GOT slots may be unrelocated: the
  * DTV way is then chosen only if the module id can be known). files, if not NULL, spares looking into files again.
  * 0; -ENOENT no Python runtime in this process; -ENOTSUP recognised but not supported (a version not in the
@@ -34,7 +38,10 @@ struct python_runtime {
  * -ESRCH; -EPERM.
  */
 int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_runtime *out);
-/* The same of a process that a user names, and what it is; also -EINVAL: pid is one of its threads. */
+/*
+ * The same of a process that is to be traced or read, and what it is. Its layout is proven (layout.h). Also -EINVAL: pid is
+ * one of its threads.
+ */
 int python_process_find(pid_t pid, struct runtime_files *files, struct process_info *info,
 			struct python_runtime *out);
 /* Of a child that was forked: all of it is where it is in its parent. 0, -ENOMEM; the caller closes it. */

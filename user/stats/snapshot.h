@@ -85,8 +85,9 @@ struct snapshot_table {
 struct snapshot_change {
 	uint64_t since_ns; /* after its tracing began */
 	uint64_t sample_bytes;
-	uint32_t mode;                           /* enum event_mode */
-	uint32_t cost_permille, budget_permille; /* as in struct event_mode_change; 0, 0: the first one */
+	uint32_t mode; /* enum event_mode */
+	/* As in struct event_mode_change; 0, 0: the first one, and one that is because the heap cannot be read. */
+	uint32_t cost_permille, budget_permille;
 };
 
 #define SNAPSHOT_CHANGES 16u

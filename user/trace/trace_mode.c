@@ -78,7 +78,7 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 {
 	struct trace_process *info = &process->info;
 	uint32_t mode = event->mode & EVENT_MODE_MASK;
-	int growth = mode == EVENT_MODE_GROWTH, err = 0;
+	int growth = mode == EVENT_MODE_GROWTH, unread, err = 0;
 	const struct snapshot_change change = {
 		.since_ns = event->header.time_ns - info->start_ns,
 		.mode = mode,
@@ -104,8 +104,10 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 			info->mode = EVENT_MODE_CENSUS;
 		return 0;
 	}
+	unread = info->mode == EVENT_MODE_CENSUS && mode == EVENT_MODE_EXACT && !event->cost_permille &&
+		 !event->budget_permille;
 	/* Pools are not blocks, and a block that is in no sample any more cannot be called back. */
-	if (growth != (info->mode == EVENT_MODE_GROWTH) || event->sample_bytes < info->sample_bytes)
+	if (unread || growth != (info->mode == EVENT_MODE_GROWTH) || event->sample_bytes < info->sample_bytes)
 		err = state_clear(process);
 	else if (event->sample_bytes > info->sample_bytes)
 		err = tables_thin(process, event->sample_bytes);

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The process goes on meanwhile, so a structure may be gone when it is looked at. What does not agree is looked at again, for
+ * as long as it takes the process to do something else; what was seen to agree once, in any thread, is proven.
+ */
+#include "python/layout.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "target/memory.h"
+
+#define TRIES            20
+#define PAUSE_NS         500000 /* between two of them */
+#define MAX_INTERPRETERS 16u
+#define MAX_THREADS      64u /* of an interpreter */
+#define MAX_FRAMES       16u /* of a thread */
+#define LINK_WORDS       8u  /* a thread state begins with its links: next, previous, interpreter */
+#define MAX_READS        20000u
+#define MAX_LINE         (1 << 24)
+#define MAX_OWNER        15u
+#define TAG_BITS         7u
+#define NAME_BYTES       8u
+
+/* What is to be proven, in CPython's names. */
+enum fact {
+	FACT_INTERPRETER,
+	FACT_THREAD,
+	FACT_THREAD_ID,
+	FACT_CODE,
+	FACT_INSTRUCTION,
+	FACT_OWNER,
+	FACT_FILENAME,
+	FACT_QUALNAME,
+	FACT_LINES,
+	FACT_FIRST_LINE,
+	FACT_COUNT
+};
+
+static const char *const names[FACT_COUNT] = {
+	[FACT_INTERPRETER] = "_PyRuntimeState.interpreters.head",
+	[FACT_THREAD] = "PyInterpreterState.threads.head",
+	[FACT_THREAD_ID] = "PyThreadState.thread_id",
+	[FACT_CODE] = "the code object of PyThreadState's frame",
+	[FACT_INSTRUCTION] = "the instruction of PyThreadState's frame",
+	[FACT_OWNER] = "_PyInterpreterFrame.owner",
+	[FACT_FILENAME] = "PyCodeObject.co_filename",
+	[FACT_QUALNAME] = "PyCodeObject.co_qualname",
+	[FACT_LINES] = "PyCodeObject.co_linetable",
+	[FACT_FIRST_LINE] = "PyCodeObject.co_firstlineno",
+};
+
+struct proof {
+	const struct python_runtime *runtime;
+	const struct abi_offsets *abi;
+	uint8_t met[FACT_COUNT];   /* something to prove it by was there */
+	uint8_t shown[FACT_COUNT]; /* and it agreed */
+	uint32_t reads;            /* so far */
+	int err;                   /* -ESRCH, -EPERM: there is nothing to be read any more */
+};
+
+/* 1: read. */
+static int get(struct proof *proof, uint64_t address, void *out, size_t bytes)
+{
+	int err;
+
+	if (proof->reads++ >= MAX_READS)
+		return 0;
+	err = memory_read(proof->runtime->pid, address, out, bytes);
+	if (err == -ESRCH || err == -EPERM)
+		proof->err = err;
+	return !err;
+}
+
+static int get_u64(struct proof *proof, uint64_t address, uint64_t *out)
+{
+	return get(proof, address, out, sizeof(*out));
+}
+
+static void note(struct proof *proof, enum fact fact, int agrees)
+{
+	proof->met[fact] = 1;
+	proof->shown[fact] |= agrees;
+}
+
+/* Is the object at address of the type with this name? */
+static int is_object(struct proof *proof, uint64_t address, const char *name)
+{
+	char bytes[NAME_BYTES] = "";
+	uint64_t type, text;
+
+	return get_u64(proof, address + proof->abi->object_type, &type) &&
+	       get_u64(proof, type + proof->runtime->offsets->heap.type_name, &text) &&
+	       get(proof, text, bytes, strlen(name) + 1) && !strcmp(bytes, name);
+}
+
+static int is_member(struct proof *proof, uint64_t object, uint16_t offset, const char *name)
+{
+	uint64_t member;
+
+	return get_u64(proof, object + offset, &member) && is_object(proof, member, name);
+}
+
+static void code_prove(struct proof *proof, uint64_t code)
+{
+	const struct abi_offsets *abi = proof->abi;
+	int32_t line = -1;
+
+	note(proof, FACT_FILENAME, is_member(proof, code, abi->code_filename, "str"));
+	note(proof, FACT_QUALNAME, is_member(proof, code, abi->code_qualname, "str"));
+	note(proof, FACT_LINES, is_member(proof, code, abi->code_lines, "bytes"));
+	note(proof, FACT_FIRST_LINE,
+	     get(proof, code + abi->code_first_line, &line, sizeof(line)) && line >= 0 && line < MAX_LINE);
+}
+
+/* Where the frame is in its code; before its first instruction that is one in front of it. */
+static int is_instruction(struct proof *proof, uint64_t frame, uint64_t code)
+{
+	const struct abi_offsets *abi = proof->abi;
+	int64_t units;
+	uint64_t instr;
+	int32_t lasti;
+
+	if (abi->frame_lasti_scale)
+		return get(proof, frame + abi->frame_instr, &lasti, sizeof(lasti)) && lasti >= -1;
+	return get_u64(proof, frame + abi->frame_instr, &instr) &&
+	       get(proof, code + abi->bytes_size, &units, sizeof(units)) && units > 0 && units < INT32_MAX &&
+	       instr + 2 >= code + abi->code_bytecode &&
+	       instr < code + abi->code_bytecode + 2 * (uint64_t)units;
+}
+
+/* 1: it is one of a Python function, and its code was looked at. */
+static int frame_prove(struct proof *proof, uint64_t frame)
+{
+	const struct abi_offsets *abi = proof->abi;
+	uint8_t owner = UINT8_MAX;
+	uint64_t code;
+
+	if (!get_u64(proof, frame + abi->frame_code, &code))
+		return 0;
+	if (abi->frame_code_tagged)
+		code &= ~(uint64_t)TAG_BITS;
+	if (!is_object(proof, code, "code"))
+		return 0;
+	note(proof, FACT_CODE, 1);
+	note(proof, FACT_INSTRUCTION, is_instruction(proof, frame, code));
+	if (abi->frame_owner != ABI_NONE)
+		note(proof, FACT_OWNER,
+		     get(proof, frame + abi->frame_owner, &owner, sizeof(owner)) && owner <= MAX_OWNER);
+	code_prove(proof, code);
+	return 1;
+}
+
+/* A thread's frames, until one is of a Python function. */
+static void frames_prove(struct proof *proof, uint64_t thread)
+{
+	const struct abi_offsets *abi = proof->abi;
+	uint64_t frame = 0;
+	int found;
+
+	if (abi->tstate_frame != ABI_NONE)
+		found = get_u64(proof, thread + abi->tstate_frame, &frame);
+	else
+		found = get_u64(proof, thread + abi->tstate_cframe, &frame) && frame &&
+			get_u64(proof, frame + abi->cframe_current_frame, &frame);
+	if (!found || !frame)
+		return;
+	note(proof, FACT_CODE, 0);
+	for (unsigned int i = 0; i < MAX_FRAMES && frame; i++)
+		if (frame_prove(proof, frame) || !get_u64(proof, frame + abi->frame_previous, &frame))
+			return;
+}
+
+/* On x86-64 the word at the address of a thread's storage is that address. */
+static void thread_id_prove(struct proof *proof, uint64_t thread)
+{
+	uint64_t id = 0, self = 0;
+
+	if (get_u64(proof, thread + proof->abi->tstate_thread_id, &id) && id)
+		note(proof, FACT_THREAD_ID, get_u64(proof, id, &self) && self == id);
+}
+
+static int thread_prove(struct proof *proof, uint64_t interp, uint64_t thread)
+{
+	uint64_t links[LINK_WORDS];
+	int agrees = 0;
+
+	if (get(proof, thread, links, sizeof(links)))
+		for (unsigned int i = 0; i < LINK_WORDS; i++)
+			agrees |= links[i] == interp;
+	note(proof, FACT_THREAD, agrees);
+	if (!agrees)
+		return 0;
+	thread_id_prove(proof, thread);
+	frames_prove(proof, thread);
+	return 1;
+}
+
+static void interpreters_prove(struct proof *proof)
+{
+	const struct abi_offsets *abi = proof->abi;
+	uint64_t interp, thread;
+
+	if (!get_u64(proof, proof->runtime->target.runtime + abi->runtime_interpreters_head, &interp))
+		return;
+	for (unsigned int i = 0; i < MAX_INTERPRETERS && interp; i++) {
+		int found = get_u64(proof, interp + abi->interp_threads_head, &thread);
+
+		note(proof, FACT_INTERPRETER, found);
+		for (unsigned int j = 0; found && j < MAX_THREADS && thread; j++)
+			found = thread_prove(proof, interp, thread) &&
+				get_u64(proof, thread + abi->tstate_next, &thread);
+		if (!get_u64(proof, interp + abi->interp_next, &interp))
+			return;
+	}
+}
+
+/* The first fact that something was there for, and nothing has shown; FACT_COUNT: there is none. */
+static enum fact fact_missing(const struct proof *proof)
+{
+	enum fact fact = 0;
+
+	while (fact < FACT_COUNT && (!proof->met[fact] || proof->shown[fact]))
+		fact++;
+	return fact;
+}
+
+int layout_prove(const struct python_runtime *runtime)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	struct proof proof = {.runtime = runtime, .abi = &runtime->offsets->abi};
+	enum fact missing = FACT_COUNT;
+
+	for (int i = 0; i < TRIES && !proof.err && proof.reads < MAX_READS; i++) {
+		if (i)
+			nanosleep(&pause, NULL);
+		interpreters_prove(&proof);
+		missing = fact_missing(&proof);
+		if (missing == FACT_COUNT)
+			return 0;
+	}
+	if (proof.err)
+		return proof.err;
+	return error_set(-ENOTSUP, "%s of Python %u.%u could not be proven in this process", names[missing],
+			 runtime->offsets->version >> 8, runtime->offsets->version & 0xff);
+}

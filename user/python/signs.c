@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "python/signs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME          "python"
+#define MAX_CONSTANTS (64u << 20)
+#define MIN_RUNTIME   1024u /* bytes of _PyRuntime, which has a hundred times as many */
+
+int signs_runtime(struct elf_file *file, uint64_t *vaddr)
+{
+	struct elf_symbol symbol;
+	uint64_t bytes;
+
+	if (!elf_file_symbol(file, "_PyRuntime", &symbol) && symbol.vaddr) {
+		*vaddr = symbol.vaddr;
+		return 0;
+	}
+	return elf_file_section(file, ".PyRuntime", vaddr, &bytes) || !*vaddr || bytes < MIN_RUNTIME ? -ENOENT
+												     : 0;
+}
+
+int signs_own_version(struct elf_file *file, uint64_t vaddr, uint32_t *hex)
+{
+	uint64_t words[2];
+
+	if (elf_file_read(file, vaddr, words, sizeof(words)) != (int)sizeof(words) ||
+	    memcmp(&words[0], "xdebugpy", sizeof(words[0])) || !words[1] || words[1] > UINT32_MAX)
+		return -ENOENT;
+	*hex = (uint32_t)words[1];
+	return 0;
+}
+
+int signs_is_old(struct elf_file *file)
+{
+	struct elf_symbol symbol;
+
+	return !elf_file_symbol(file, "Py_GetVersion", &symbol) && symbol.vaddr != 0;
+}
+
+static const char *number_parse(const char *at, const char *end, unsigned int *out)
+{
+	const char *start = at;
+
+	for (*out = 0; at < end && *at >= '0' && *at <= '9' && *out < 256; at++)
+		*out = *out * 10 + (unsigned int)(*at - '0');
+	return at > start && *out < 256 ? at : NULL;
+}
+
+/* "python3.13" at `at`: what follows it; NULL: it is none. */
+static const char *version_parse(const char *at, const char *end, unsigned int *major, unsigned int *minor)
+{
+	at = number_parse(at + strlen(NAME), end, major);
+	if (!at || at == end || *at != '.' || *major < 2 || *major > 3)
+		return NULL;
+	return number_parse(at + 1, end, minor);
+}
+
+/* "…python3.13t…": 3, 13 and the letter of the build (0: none). 0 or -ENOENT. */
+static int name_parse(const char *name, unsigned int *major, unsigned int *minor, char *build)
+{
+	const char *slash = strrchr(name, '/'), *end = name + strlen(name), *rest;
+	const char *at = strstr(slash ? slash + 1 : name, NAME);
+
+	rest = at ? version_parse(at, end, major, minor) : NULL;
+	if (!rest)
+		return -ENOENT;
+	*build = *rest == 't' || *rest == 'd' ? *rest : 0;
+	return 0;
+}
+
+/*
+ * An application that has CPython linked into it is named as it likes, but one of its constants is still the name of the
+ * folder of its modules: "python3.8", also "lib/python3.8". 0; -ENOENT: none is, or they contradict each other.
+ */
+static int constants_search(struct elf_file *file, unsigned int *major, unsigned int *minor)
+{
+	const char *at, *end, *rest;
+	uint64_t vaddr, bytes;
+	unsigned int first = 0, second;
+	char *data;
+	int got, err = -ENOENT;
+
+	if (elf_file_section(file, ".rodata", &vaddr, &bytes) || bytes > MAX_CONSTANTS)
+		return -ENOENT;
+	data = malloc(bytes + 1);
+	if (!data)
+		return -ENOMEM;
+	got = elf_file_read(file, vaddr, data, bytes);
+	end = data + (got > 0 ? got : 0);
+	for (at = data; (at = memmem(at, (size_t)(end - at), NAME, strlen(NAME))); at++) {
+		rest = version_parse(at, end, &first, &second);
+		if (!rest || rest == end || *rest || (at > data && at[-1] && at[-1] != '/'))
+			continue;
+		if (!err && (*major != first || *minor != second)) {
+			err = -ENOENT;
+			break;
+		}
+		*major = first;
+		*minor = second;
+		err = 0;
+	}
+	free(data);
+	return err;
+}
+
+int signs_version(struct elf_file *file, unsigned int *major, unsigned int *minor, char *build)
+{
+	*build = 0;
+	if (!name_parse(elf_file_soname(file), major, minor, build) ||
+	    !name_parse(elf_file_path(file), major, minor, build))
+		return 0;
+	return constants_search(file, major, minor);
+}
