@@ -42,6 +42,7 @@ static void meta_fill(struct snapshot_meta *meta)
 		.frames_unknown = 17,
 		.records_malformed = 18,
 		.rounded_blocks = 27,
+		.reuse_unseen = 1,
 		.sample_bytes = 28,
 		.changes_dropped = 29,
 		.change_count = 2,

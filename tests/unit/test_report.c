@@ -256,6 +256,27 @@ static void test_json(void **state)
 	free(text);
 }
 
+/* What free lists hand out again may be unseen: the report says so, and only then. */
+static void test_reuse(void **state)
+{
+	struct snapshot *snapshot = *state;
+	struct report_opts opts = {.by = GROUP_LINENO};
+	char *text = report(snapshot, opts, report_text);
+
+	lacks(text, "free lists");
+	free(text);
+	text = report(snapshot, opts, report_json);
+	lacks(text, "\"reuse\"");
+	free(text);
+	snapshot->meta.reuse_unseen = 1;
+	text = report(snapshot, opts, report_text);
+	contains(text, "  objects that are taken from free lists: not all are seen");
+	free(text);
+	text = report(snapshot, opts, report_json);
+	contains(text, "\"reuse\": true");
+	free(text);
+}
+
 /* Pools are not objects, and memory that is mapped is not added to what lies in it: the report says both. */
 static void test_growth(void **state)
 {
@@ -309,7 +330,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes), TEST(test_text), TEST(test_text_groups), TEST(test_losses),
-		TEST(test_coverage),          TEST(test_json), TEST(test_growth),
+		TEST(test_coverage),          TEST(test_json), TEST(test_growth),      TEST(test_reuse),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -349,6 +349,11 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 	if (meta->frees_unknown && meta->from_start && !meta->sample_bytes)
 		fprintf(out, "  frees of blocks whose allocation was not seen: %s\n",
 			count_format(text, meta->frees_unknown));
+	if (meta->reuse_unseen)
+		fputs("  objects that are taken from free lists: not all are seen, the others stand at the "
+		      "line "
+		      "that their block was allocated for\n",
+		      out);
 	if (meta->rounded_blocks)
 		fprintf(out, "  sizes known only as rounded up by the allocator: of %s blocks\n",
 			count_format(text, meta->rounded_blocks));
@@ -411,6 +416,8 @@ static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 	if (counts->pools_unreadable && ++remarks && out)
 		fprintf(out, "%s%" PRIu64 " pools could not be read", remarks > 1 ? "; " : "",
 			counts->pools_unreadable);
+	if (meta->reuse_unseen && ++remarks && out)
+		fprintf(out, "%sobjects from free lists are not all seen", remarks > 1 ? "; " : "");
 	if (meta->change_count && ++remarks && out)
 		fprintf(out, "%sits mode has changed (report --pid %u tells what ran when)",
 			remarks > 1 ? "; " : "", meta->pid);

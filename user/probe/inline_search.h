@@ -19,6 +19,8 @@ struct inline_search {
 	uint64_t own[INLINE_REFILLS]; /* sites of copies that call no such function, the first of them */
 	size_t own_count;
 	uint64_t pool_bits;
+	uint64_t
+		new_reference; /* where _Py_NewReference begins, behind what only jumps there; 0: there is none */
 };
 
 /* why: static. */

@@ -422,6 +422,23 @@ static int new_pools_add(struct inline_search *search)
 	return 0;
 }
 
+int inline_sites_have_pymalloc(const struct inline_sites *sites)
+{
+	return sites->found[INLINE_POOL] && sites->found[INLINE_POOL_FREE];
+}
+
+/* What goes with pools that give blocks. */
+static int rest_find(struct inline_search *search)
+{
+	int err = refills_add(search);
+
+	if (!err)
+		err = new_pools_add(search);
+	if (!err)
+		err = raws_find(search);
+	return err ? err : resizes_find(search);
+}
+
 int inline_sites_find(const struct inline_image *image, struct inline_sites *out)
 {
 	struct inline_sites sites = {0};
@@ -430,16 +447,8 @@ int inline_sites_find(const struct inline_image *image, struct inline_sites *out
 
 	if (!err)
 		err = pools_find(&search);
-	if (!err && (!sites.found[INLINE_POOL] || !sites.found[INLINE_POOL_FREE]))
-		err = error_set(-ENOENT, "no copy of pymalloc is recognised in its code");
-	if (!err)
-		err = refills_add(&search);
-	if (!err)
-		err = new_pools_add(&search);
-	if (!err)
-		err = raws_find(&search);
-	if (!err)
-		err = resizes_find(&search);
+	if (!err && inline_sites_have_pymalloc(&sites))
+		err = rest_find(&search);
 	if (!err)
 		err = inline_objects_find(&search);
 	inline_code_close(&search.code);

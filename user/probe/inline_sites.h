@@ -86,8 +86,13 @@ struct inline_sites {
 	struct plan_site *pools;
 	size_t pool_count;
 	int pools_complete;
-	int object_calls; /* 1: calls of _Py_NewReference are among INLINE_OBJECT, and the function is not to be probed */
-	size_t always_new; /* of what INLINE_OBJECT has not: no object from a free list comes there */
+	/*
+	 * 1: what passes _Py_NewReference is among INLINE_OBJECT, by its calls or by what it jumps to: the function is not to be
+	 * probed.
+	 */
+	int object_sites;
+	int objects_unknown; /* 1: how it is asked whether anybody traces objects is not recognised */
+	size_t always_new;   /* of what INLINE_OBJECT has not: no object from a free list comes there */
 	size_t given_up[INLINE_KINDS], given_up_count;
 	struct {
 		uint64_t vaddr;
@@ -96,8 +101,10 @@ struct inline_sites {
 	size_t given_up_listed;
 };
 
-/* 0; -ENOENT: there is no pymalloc in it; -ENOMEM. inline_sites_free() releases. */
+/* 0, also where there is no pymalloc in it: then only objects are looked for; -ENOMEM. inline_sites_free() releases. */
 int inline_sites_find(const struct inline_image *image, struct inline_sites *out);
+/* Was any copy of pymalloc found? */
+int inline_sites_have_pymalloc(const struct inline_sites *sites);
 void inline_sites_free(struct inline_sites *sites);
 
 #endif

@@ -225,9 +225,9 @@ static void add_given_up(struct plan *plan, const struct inline_sites *found)
 }
 
 /*
- * What was found goes in front of the other sites. functions: the implementations have symbols. -ENOENT: then they are
- * to be probed instead, because there are no more copies than theirs and something is missing; of what was found the
- * places where objects begin to live are taken all the same.
+ * What was found goes in front of the other sites. functions: the implementations have symbols. -ENOENT: functions are
+ * to be probed instead, because no copy was found, or no more than there are functions, and something is missing; of what was
+ * found the places where objects begin to live are taken all the same.
  */
 static int add_inlined(struct plan *plan, struct elf_file *file, const struct plan_opts *opts, bool functions)
 {
@@ -236,9 +236,11 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 	bool only_objects;
 	int err = plan_inline(file, &found);
 
+	plan->reuse_unseen = err || found.objects_unknown;
 	if (err)
 		return err;
-	only_objects = functions && found.found[INLINE_POOL] <= FUNCTIONS && !is_complete(&found);
+	only_objects = !inline_sites_have_pymalloc(&found) ||
+		       (functions && found.found[INLINE_POOL] <= FUNCTIONS && !is_complete(&found));
 	sites = calloc(found.count + PLAN_MAX_ENTRIES, sizeof(*sites));
 	if (!sites) {
 		inline_sites_free(&found);
@@ -253,7 +255,7 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 			sites[plan->count++] = found.sites[i];
 	plan->inlined_count = plan->count;
 	plan->always_new = found.always_new;
-	plan->object_calls = found.object_calls;
+	plan->object_sites = found.object_sites;
 	plan->room = found.count + PLAN_MAX_ENTRIES;
 	if (!only_objects) {
 		plan->complete = found.given_up_count == found.given_up[INLINE_OBJECT] +
@@ -366,6 +368,7 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 				      : add_inlined(plan, file, opts, raw_deep && obj_deep);
 	bool inlined = !err;
 
+	plan->reuse_unseen |= !growth && (opts->no_reuse || opts->public_only);
 	if (!err && obj_deep)
 		find_object_code(plan, file);
 	if (err && err != -ENOMEM && !growth)
@@ -380,7 +383,7 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	for (size_t i = 0; i < sizeof(singles) / sizeof(singles[0]) && !err; i++)
 		if (singles[i].op != ABI_OP_REUSE ||
 		    !(opts->no_reuse || growth ||
-		      (plan->object_calls && !strcmp(singles[i].symbol, NEW_REFERENCE))))
+		      (plan->object_sites && !strcmp(singles[i].symbol, NEW_REFERENCE))))
 			err = plan_symbol_add(plan, file, &singles[i]);
 	if (!err)
 		err = plan_finalize_add(plan, file);

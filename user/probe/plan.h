@@ -67,7 +67,8 @@ struct plan {
 	size_t count, room;
 	size_t inlined_count; /* so many of them, the first ones, are in copies that were inlined somewhere */
 	size_t always_new;    /* places where objects begin to live, but none from a free list: left out */
-	int object_calls;     /* calls of _Py_NewReference are probed, and not the function */
+	int object_sites; /* every way through _Py_NewReference has a site: the function is not to be probed */
+	int reuse_unseen; /* not every place is known, or to be probed, at which objects begin to live */
 	struct {
 		char symbol[96];
 		char why[128];

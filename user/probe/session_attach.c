@@ -29,7 +29,8 @@ uint32_t member_mode_flags(const struct member *member)
 	return (member->layers & 1u << EVENT_LAYER_PYTHON ? EVENT_MODE_PYTHON : 0) |
 	       (member->layers & 1u << EVENT_LAYER_NATIVE ? EVENT_MODE_NATIVE : 0) |
 	       (member->layers & 1u << EVENT_LAYER_MMAP ? EVENT_MODE_MAPPED : 0) |
-	       (member->large_blocks ? EVENT_MODE_LARGE : 0);
+	       (member->large_blocks ? EVENT_MODE_LARGE : 0) |
+	       (member->reuse_unseen ? EVENT_MODE_NO_REUSE : 0);
 }
 
 int member_announce(struct session *session, struct member *member, const char *name, pid_t ns_pid,
@@ -169,6 +170,7 @@ void member_planned(struct member *member, const struct plan_target *target)
 	member->mode = plan->mode;
 	member->layers = target->layers;
 	member->large_blocks = plan->large_blocks;
+	member->reuse_unseen = plan->reuse_unseen;
 	member->runtime.target.layers = target->layers;
 	member->runtime.target.partial = !plan->complete;
 	if (plan->memory)

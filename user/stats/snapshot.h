@@ -123,8 +123,9 @@ struct snapshot_meta {
 		layers; /* 1 << enum event_layer for each that was followed beside the first (snapshot.layers) */
 	struct snapshot_table native; /* of the native layer, where it is not the first */
 	int large_skipped;            /* growth mode: large blocks were not traced, one by one */
-	uint32_t pool_bytes;          /* of each of pymalloc's pools; 0: not known */
-	uint64_t regions_dropped;     /* changes of mapped memory that were not kept */
+	int reuse_unseen;    /* objects from free lists may stand where their blocks were allocated first */
+	uint32_t pool_bytes; /* of each of pymalloc's pools; 0: not known */
+	uint64_t regions_dropped; /* changes of mapped memory that were not kept */
 	/* Not kept, for want of memory (--budget): blocks, what they are of, readings of the heap, as trace/trace.h has them. */
 	uint64_t blocks_dropped, bytes_dropped;
 	uint64_t stacks_dropped, codes_dropped, symbols_dropped, readings_dropped;

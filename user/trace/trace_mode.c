@@ -113,5 +113,6 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	info->layers = state_layers(event->mode);
 	info->sample_bytes = event->sample_bytes;
 	info->large_skipped = growth && !(event->mode & EVENT_MODE_LARGE);
+	info->reuse_unseen = !!(event->mode & EVENT_MODE_NO_REUSE);
 	return err;
 }

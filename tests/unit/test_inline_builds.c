@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The analysis of inlined allocators on small libraries with the shapes that other compilers and linkers make. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "abi/events.h"
+#include "abi/target.h"
+#include "probe/plan_inline.h"
+
+/* A function with its unwind table entry, as .eh_frame_hdr names its start. */
+#define MACROS                                                                                               \
+	".macro function name\n"                                                                             \
+	".p2align 4\n"                                                                                       \
+	".type \\name, @function\n"                                                                          \
+	"\\name: .cfi_startproc\n"                                                                           \
+	".endm\n"                                                                                            \
+	".macro end name\n"                                                                                  \
+	".cfi_endproc\n"                                                                                     \
+	".size \\name, .-\\name\n"                                                                           \
+	".endm\n"                                                                                            \
+	".section .note.GNU-stack\n"
+
+struct library {
+	struct elf_file *file;
+	struct inline_sites sites;
+};
+
+/* Assembles and links the text, and looks for sites in it. */
+static void library_open(struct library *library, const char *text)
+{
+	char directory[] = "/tmp/test-inline-XXXXXX", source[64], path[64], command[256];
+	FILE *out;
+	int err, fd;
+
+	assert_non_null(mkdtemp(directory));
+	snprintf(source, sizeof(source), "%s/a.s", directory);
+	snprintf(path, sizeof(path), "%s/a.so", directory);
+	out = fopen(source, "we");
+	assert_non_null(out);
+	fputs(MACROS, out);
+	fputs(text, out);
+	fclose(out);
+	snprintf(command, sizeof(command), "cc -shared -nostdlib -o %s %s", path, source);
+	err = system(command);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	unlink(source);
+	unlink(path);
+	rmdir(directory);
+	if (err || fd < 0) {
+		print_message("cc cannot assemble here\n");
+		skip();
+	}
+	assert_int_equal(elf_file_open(&library->file, fd, path, "/nonexistent"), 0);
+	assert_int_equal(plan_inline(library->file, &library->sites), 0);
+}
+
+static void library_close(struct library *library)
+{
+	inline_sites_free(&library->sites);
+	elf_file_close(library->file);
+}
+
+static uint64_t label(const struct library *library, const char *name)
+{
+	struct elf_symbol symbol;
+
+	if (elf_file_symbol(library->file, name, &symbol))
+		fail_msg("no label %s", name);
+	return symbol.vaddr;
+}
+
+/* The site at that label; NULL. */
+static const struct plan_site *site_at(const struct library *library, const char *name)
+{
+	uint64_t vaddr = label(library, name);
+
+	for (size_t i = 0; i < library->sites.count; i++)
+		if (library->sites.sites[i].vaddr == vaddr)
+			return &library->sites.sites[i];
+	return NULL;
+}
+
+static void assert_object(const struct library *library, const char *name, uint32_t reg)
+{
+	const struct plan_site *site = site_at(library, name);
+
+	if (!site)
+		fail_msg("no site at %s", name);
+	assert_true(site->cookie ==
+		    ABI_COOKIE(ABI_OP_REUSE, EVENT_API_OBJ, reg, ABI_REG_COUNT, ABI_REG_COUNT));
+}
+
+/* What is told of a new object, and the structure with the flag that asks for it, 4 bytes behind its beginning. */
+#define TOLD                                                                                                 \
+	"function slow\n"                                                                                    \
+	"	ret\n"                                                                                             \
+	"end slow\n"                                                                                         \
+	".local config\n"                                                                                    \
+	".comm config, 16, 8\n"
+
+/*
+ * A linker makes a lea of a load from a slot that leads to the file's own variable, and the function that is exported may be
+ * no more than a jump to what its copies share.
+ */
+static void test_address_taken(void **state)
+{
+	(void)state;
+	static const char text[] = ".text\n"
+				   ".globl _Py_NewReference\n"
+				   "function _Py_NewReference\n"
+				   "	endbr64\n"
+				   "	jmp body\n"
+				   "end _Py_NewReference\n"
+				   "function body\n"
+				   "	lea config(%rip), %rax\n"
+				   "	cmpl $0, 4(%rax)\n"
+				   "at_body: jne 1f\n"
+				   "	movq $1, (%rdi)\n"
+				   "	ret\n"
+				   "1:	sub $24, %rsp\n"
+				   "	mov %rdi, 8(%rsp)\n"
+				   "	call slow\n"
+				   "	ret\n"
+				   "end body\n"
+				   "function copies\n"
+				   "	lea config(%rip), %r12\n"
+				   "	mov 8(%r12), %eax\n"
+				   "	mov 4(%r12), %ecx\n"
+				   "	test %ecx, %ecx\n"
+				   "at_hoisted: jne 2f\n"
+				   "1:	cmpl $0, config+4(%rip)\n"
+				   "at_direct: je 1f\n"
+				   "	jmp copies_cold\n"
+				   "1:	lea config(%rip), %rax\n"
+				   "	cmpl $0, 8(%rax)\n"
+				   "at_other_field: jne 2f\n"
+				   "	lea config(%rip), %rax\n"
+				   "	mov %rdx, %rax\n"
+				   "	cmpl $0, 4(%rax)\n"
+				   "at_other_structure: jne 2f\n"
+				   "	call body\n"
+				   "	lea body(%rip), %rax\n" /* so not all of its calls are known */
+				   "	ret\n"
+				   "2:	mov %rbx, %rdi\n"
+				   "	call slow\n"
+				   "	jmp 1b\n"
+				   "end copies\n"
+				   /* A part that was split off begins like a function. */
+				   "function copies_cold\n"
+				   "	mov %r13, %rdi\n"
+				   "	call slow\n"
+				   "	ret\n"
+				   "end copies_cold\n" TOLD;
+	struct library library;
+
+	library_open(&library, text);
+	assert_int_equal(library.sites.objects_unknown, 0);
+	assert_int_equal(library.sites.object_sites, 1);
+	assert_object(&library, "at_body", ABI_REG_DI);
+	assert_object(&library, "at_hoisted", ABI_REG_BX);
+	assert_object(&library, "at_direct", ABI_REG_R13);
+	assert_int_equal(library.sites.found[INLINE_OBJECT], 3);
+	library_close(&library);
+}
+
+/* Where it is not known how the flag is read, that is said. */
+static void test_not_recognised(void **state)
+{
+	(void)state;
+	static const char text[] = ".text\n"
+				   ".globl _Py_NewReference\n"
+				   "function _Py_NewReference\n"
+				   "	mov (%rsi), %rax\n"
+				   "	test %rax, %rax\n"
+				   "	jne 1f\n"
+				   "	ret\n"
+				   "1:	call slow\n"
+				   "	ret\n"
+				   "end _Py_NewReference\n" TOLD;
+	struct library library;
+
+	library_open(&library, text);
+	assert_int_equal(library.sites.objects_unknown, 1);
+	assert_int_equal(library.sites.found[INLINE_OBJECT], 0);
+	library_close(&library);
+}
+
+#define COPY(name, cold)                                                                                     \
+	"	cmpl $0, config+4(%rip)\n" name ": jne " cold "\n"                                           \
+	"	ret\n"
+#define COLD(name)                                                                                           \
+	name ":	mov %rbx, %rdi\n"                                                                            \
+	     "	call slow\n"                                                                                  \
+	     "	ret\n"
+
+/*
+ * What BOLT makes: functions that were moved, parts of them elsewhere, and the section that was, in which some are still
+ * used, by a call, by an address, and through one another; the rest are the originals of what was moved.
+ */
+static void test_rewritten(void **state)
+{
+	(void)state;
+	static const char text[] = ".text\n" TOLD "function moved\n" COPY(
+		"at_moved",
+		"moved_cold") "	call called\n"
+			      "	lea taken(%rip), %rax\n"
+			      "	movabs $0x1122e8000000, %rax\n" /* the byte of a call, of none */
+			      "end moved\n"
+			      ".section .text.cold, \"ax\", @progbits\n"
+			      "function moved_cold\n" COLD(
+				      "in_cold") "end moved_cold\n"
+						 ".section .bolt.org.text, \"ax\", @progbits\n"
+						 ".globl _Py_NewReference\n"
+						 "function _Py_NewReference\n"
+						 "	cmpl $0, config+4(%rip)\n"
+						 "at_function: jne 1f\n"
+						 "	ret\n"
+						 "1:	call slow\n"
+						 "	ret\n"
+						 "end _Py_NewReference\n"
+						 "function called\n" COPY("at_called",
+									  "called_part") "end called\n"
+											 "function part\n"
+											 "	.skip 200, "
+											 "0x90\n" /* the jump to it is a long one */
+		COLD("called_part") "end part\n"
+				    "function taken\n" COPY("at_taken", "1f") COLD(
+					    "1") "end taken\n"
+						 "function listed\n" COPY("at_listed", "1f") COLD(
+							 "1") "end listed\n"
+							      "function original\n" COPY("at_original", "1f")
+								      COLD("1") "	jmp only_original\n"
+										"end original\n"
+										"function "
+										"only_original\n" COPY(
+											"at_only_original",
+											"1f")
+											COLD("1") "end "
+												  "only_"
+												  "original\n"
+												  ".data\n"
+												  ".quad "
+												  "listed\n";
+	static const char *const alive[] = {"at_moved", "at_called", "at_taken", "at_listed"};
+	struct library library;
+
+	library_open(&library, text);
+	for (size_t i = 0; i < sizeof(alive) / sizeof(alive[0]); i++)
+		assert_object(&library, alive[i], ABI_REG_BX);
+	assert_null(site_at(&library, "at_original"));
+	assert_null(site_at(&library, "at_only_original"));
+	library_close(&library);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_address_taken),
+		cmocka_unit_test(test_not_recognised),
+		cmocka_unit_test(test_rewritten),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
