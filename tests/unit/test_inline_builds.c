@@ -228,11 +228,12 @@ static void test_rewritten(void **state)
 						 "1:	call slow\n"
 						 "	ret\n"
 						 "end _Py_NewReference\n"
-						 "function called\n" COPY("at_called",
-									  "called_part") "end called\n"
-											 "function part\n"
-											 "	.skip 200, "
-											 "0x90\n" /* the jump to it is a long one */
+						 "function called\n" COPY(
+							 "at_called",
+							 "called_part") "end called\n"
+									"function part\n"
+									"	.skip 200, "
+									"0x90\n" /* the jump to it is a long one */
 		COLD("called_part") "end part\n"
 				    "function taken\n" COPY("at_taken", "1f") COLD(
 					    "1") "end taken\n"
@@ -262,12 +263,128 @@ static void test_rewritten(void **state)
 	library_close(&library);
 }
 
+/* A pool in rdx gives a block, or there is none; a block goes back to its pool. */
+#define TAKE(name)                                                                                           \
+	"	mov 0x10(%rdx), %rdi\n"                                                                            \
+	"	cmp %rdi, %rdx\n" name ": je refill\n"                                                       \
+	"	mov 8(%rdx), %rax\n"                                                                               \
+	"	incl (%rdx)\n"                                                                                     \
+	"	mov (%rax), %rcx\n"                                                                                \
+	"	mov %rcx, 8(%rdx)\n"                                                                               \
+	"	ret\n"
+#define GIVE                                                                                                 \
+	"function give\n"                                                                                    \
+	"	mov 8(%rax), %rcx\n"                                                                               \
+	"	mov %rcx, (%rsi)\n"                                                                                \
+	"	mov %rsi, 8(%rax)\n"                                                                               \
+	"	test %rcx, %rcx\n"                                                                                 \
+	"	je 1f\n"                                                                                           \
+	"1:	ret\n"                                                                                           \
+	"end give\n"                                                                                         \
+	"function refill\n"                                                                                  \
+	"	ret\n"                                                                                             \
+	"end refill\n"                                                                                       \
+	".local pools\n"                                                                                     \
+	".comm pools, 1024, 8\n"
+
+static void assert_size(const struct library *library, const char *name, uint32_t reg, int64_t addend)
+{
+	const struct plan_site *site = site_at(library, name);
+
+	if (!site)
+		fail_msg("no site at %s", name);
+	if (site->cookie != (ABI_COOKIE(ABI_OP_POOL, EVENT_API_OBJ, ABI_REG_DX, reg, ABI_REG_COUNT) |
+			     ABI_COOKIE_ADDEND(addend)))
+		fail_msg("%s: %s", name, site->why);
+}
+
+/* How compilers ask whether a size is one of 1 to 512; and what is still known where two ways meet behind that. */
+static void test_sizes(void **state)
+{
+	(void)state;
+	static const char text[] =
+		".text\n" GIVE "function size_itself\n"
+		"	test %rbx, %rbx\n"
+		"	je 1f\n"
+		"	cmp $0x200, %rbx\n"
+		"	ja 1f\n"
+		"	mov pools(%rip), %rdx\n" TAKE(
+			"at_itself") "1:	ret\n"
+				     "end size_itself\n"
+				     "function size_wrapped\n"
+				     "	lea -0x201(%rsi), %rax\n"
+				     "	cmp $-0x200, %rax\n"
+				     "	jb 1f\n"
+				     "	mov pools(%rip), %rdx\n" TAKE(
+					     "at_wrapped") "1:	ret\n"
+							   "end size_wrapped\n"
+							   "function size_other_way\n"
+							   "	lea -1(%rsi), %rax\n"
+							   "	cmp $0x200, %rax\n"
+							   "	jb 1f\n"
+							   "	ret\n"
+							   "1:	mov pools(%rip), %rdx\n" TAKE(
+								   "at_other_way") "end size_other_way\n"
+										   /* Not of 512 values: no size. */
+										   "function no_size\n"
+										   "	cmp $0x1fe, %rbx\n"
+										   "	ja 1f\n"
+										   "	mov pools(%rip), "
+										   "%rdx\n" TAKE(
+											   "at_no_size") "1:	ret\n"
+													 "end"
+													 " no"
+													 "_si"
+													 "ze"
+													 "\n"
+													 /* Both ways have compared. */
+													 "fun"
+													 "cti"
+													 "on "
+													 "two"
+													 "_wa"
+													 "ys"
+													 "\n"
+													 "	cmp $0x200, %rbx\n"
+													 "	ja 2f\n"
+													 "1:	lea -1(%rbx), %esi\n"
+													 "	shr $4, %esi\n"
+													 "	lea (%rsi,%rsi), %eax\n"
+													 "	mov (%r8,%rax,8), %rdx\n" TAKE(
+														 "at_two_ways") "2:	ret\n"
+																"	cmp $0x200, %rbx\n"
+																"	jbe 1b\n"
+																"	ret\n"
+																"end two_ways\n"
+																"function two_ways_masked\n"
+																"	cmp $0x200, %rbx\n"
+																"	ja 2f\n"
+																"1:	lea -1(%r9), %eax\n"
+																"	and $-16, %eax\n"
+																"	mov (%r8,%rax), %rdx\n" TAKE(
+																	"at_masked") "2:	ret\n"
+																		     "	jmp 1b\n"
+																		     "end two_ways_masked\n";
+	struct library library;
+
+	library_open(&library, text);
+	assert_size(&library, "at_itself", ABI_REG_BX, 0);
+	assert_size(&library, "at_wrapped", ABI_REG_AX, 0x201);
+	assert_size(&library, "at_other_way", ABI_REG_AX, 1);
+	assert_size(&library, "at_no_size", ABI_REG_COUNT, 0);
+	assert_size(&library, "at_two_ways", ABI_REG_BX, 0);
+	assert_size(&library, "at_masked", ABI_REG_R9, 0);
+	assert_int_equal(library.sites.exact, 5);
+	library_close(&library);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_address_taken),
 		cmocka_unit_test(test_not_recognised),
 		cmocka_unit_test(test_rewritten),
+		cmocka_unit_test(test_sizes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
