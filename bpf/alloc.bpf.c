@@ -228,6 +228,20 @@ static __always_inline __u64 pool_first_free(__u64 pool)
 	return user_u64(pool + POOL_FREEBLOCK);
 }
 
+/* Does what was called with that stack pointer at its entry return to the object allocator? */
+static __always_inline int is_object_code(const struct abi_target *target, __u64 sp)
+{
+	__u64 to;
+	int found = 0;
+
+	if (!target->object_code[0].bytes)
+		return 0;
+	to = user_u64(sp);
+	for (int i = 0; i < ABI_OBJECT_CODES; i++)
+		found |= to - target->object_code[i].start < target->object_code[i].bytes;
+	return found;
+}
+
 /*
  * An allocation request starts, with the stack pointer sp at the entry of the function that will return. 0: its
  * return is wanted; 1: it is not.
@@ -270,9 +284,7 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 	thread->python.api = cookie >> 8 & 0xff;
 	if (!thread->pool_bits && addend(cookie))
 		thread->python.api |= EVENT_API_HOOKED;
-	else if (thread->python.api == EVENT_API_RAW && target->object_code_end &&
-		 user_u64(sp) - target->object_code_start <
-			 target->object_code_end - target->object_code_start)
+	else if (thread->python.api == EVENT_API_RAW && is_object_code(target, sp))
 		thread->python.api = EVENT_API_LARGE;
 	thread->last_free = 0;
 	/* Of a call that is about to be made the return address is not on the stack yet. */

@@ -81,6 +81,12 @@ struct abi_heap {
 	__u32 raw_is_total;            /* 3.8: the count of raw blocks has pymalloc's in it */
 };
 
+#define ABI_OBJECT_CODES 4
+
+struct abi_code {
+	__u64 start, bytes; /* an address; 0 bytes: none */
+};
+
 struct abi_target {
 	__u64 runtime;        /* address of _PyRuntime */
 	__u64 code_type;      /* address of PyCode_Type; 0: unknown, types are not compared */
@@ -90,10 +96,10 @@ struct abi_target {
 	__u32 nframe;
 	__u32 space; /* seed of stack and code ids: differs for every {process, exec} of the session; the upper half is BPF's */
 	/*
-	 * Where the object allocator's functions are, if they have symbols: a request of the raw allocator that returns
-	 * there is a large one of theirs. Addresses; 0, 0: not known.
+	 * Where the object allocator's functions are, or in them what calls the raw allocator: a request of that one that
+	 * returns there is a large one of theirs.
 	 */
-	__u64 object_code_start, object_code_end;
+	struct abi_code object_code[ABI_OBJECT_CODES];
 	__u64 program_break; /* as last seen; 0: not yet. Written by the programs */
 	__u64 sample_bytes;  /* one mark in so many (abi/sample.h); 0: every block is traced */
 	/* 1: there are sampled blocks beside those in the map `sampled`. Written by the programs */
@@ -208,8 +214,8 @@ enum abi_register {
 
 _Static_assert(sizeof(struct abi_offsets) == 60, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
-_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 176, "target.offsets");
-_Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 240, "target.interpreter_start");
-_Static_assert(sizeof(struct abi_target) == 272, "target");
+_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 224, "target.offsets");
+_Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 288, "target.interpreter_start");
+_Static_assert(sizeof(struct abi_target) == 320, "target");
 
 #endif

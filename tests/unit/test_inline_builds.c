@@ -378,13 +378,59 @@ static void test_sizes(void **state)
 	library_close(&library);
 }
 
+/* A large block is asked for through a slot, in the function or in a part of it; or by a function that jumps through one. */
+static void test_large(void **state)
+{
+	(void)state;
+	static const char text[] = ".text\n" GIVE "function allocate\n"
+				   "	lea -1(%rsi), %rax\n"
+				   "	cmp $0x1ff, %rax\n"
+				   "	ja 1f\n"
+				   "	mov pools(%rip), %rdx\n" TAKE(
+					   "at_pool") "1:	call *slot(%rip)\n"
+						      "in_function:	test %rax, %rax\n"
+						      "	je 2f\n"
+						      "	incq 0x440(%r12)\n"
+						      "2:	ret\n"
+						      "	call *slot(%rip)\n" /* this one is not counted */
+						      "	ret\n"
+						      "	jmp allocate_cold\n"
+						      "	call raw\n"
+						      "behind_jump:	test %rax, %rax\n"
+						      "	jne 3f\n"
+						      "	ret\n"
+						      "3:	addq $1, 0x440(%rbp)\n"
+						      "	ret\n"
+						      "end allocate\n"
+						      "function allocate_cold\n"
+						      "	mov %rbx, %rsi\n"
+						      "	call *slot(%rip)\n"
+						      "in_part:	test %rax, %rax\n"
+						      "	je 2b\n"
+						      "	incq 0x440(%r12)\n"
+						      "	ret\n"
+						      "end allocate_cold\n"
+						      "function raw\n"
+						      "	jmp *slot(%rip)\n"
+						      "end raw\n"
+						      ".local slot\n"
+						      ".comm slot, 8, 8\n";
+	static const char *const names[] = {"in_function", "in_part", "behind_jump"};
+	struct library library;
+
+	library_open(&library, text);
+	assert_int_equal(library.sites.large_count, 3);
+	for (size_t i = 0; i < 3; i++)
+		assert_true(library.sites.large[i] == label(&library, names[i]));
+	library_close(&library);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_address_taken),
-		cmocka_unit_test(test_not_recognised),
-		cmocka_unit_test(test_rewritten),
-		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_address_taken), cmocka_unit_test(test_not_recognised),
+		cmocka_unit_test(test_rewritten),     cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_large),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

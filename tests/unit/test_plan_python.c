@@ -351,7 +351,7 @@ static void test_pyenv(void **state)
 		assert_int_equal(plan_file(path, &plan), 0);
 		assert_true(plan.complete);
 		/* Where the ends of requests are all recognised they are probed instead: cheaper. */
-		if (plan.object_code.end) {
+		if (plan.object_code[0].bytes) {
 			assert_memory_equal(plan.level, "raw, mem, obj: where requests end: ", 35);
 			ends++;
 		} else {

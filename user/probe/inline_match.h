@@ -21,6 +21,8 @@ struct inline_match {
 int inline_match_pool(struct inline_code *code, uint64_t vaddr, struct inline_match *out);
 /* Is there at vaddr the load of pool->freeblock of a free? */
 int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_match *out);
+/* Does pymalloc count, from vaddr on, behind a call that it was given a block by, one that it has passed on? */
+int inline_match_counted(struct inline_code *code, uint64_t vaddr);
 /* Where the result of the call that returns to vaddr is best taken. Always finds a place. */
 void inline_match_return(struct inline_code *code, uint64_t vaddr, struct inline_match *out);
 

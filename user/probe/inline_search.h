@@ -34,6 +34,8 @@ int inline_site_add(struct inline_search *search, const struct plan_site *site);
 uint64_t inline_stub_slot(const struct inline_image *image, uint64_t vaddr);
 /* Does only an object in a new block begin to live at site, whose function was decoded last? reg: where it is. */
 int inline_is_new(struct inline_code *code, uint64_t site, uint8_t reg);
+/* Where calls that ask for large blocks through a slot return to (inline_large.c). 0; -ENOMEM. */
+int inline_large_find(struct inline_search *search);
 /* The places where objects begin to live (inline_objects.c). 0, also where there are none; or as above. */
 int inline_objects_find(struct inline_search *search);
 /*

@@ -436,7 +436,9 @@ static int rest_find(struct inline_search *search)
 		err = new_pools_add(search);
 	if (!err)
 		err = raws_find(search);
-	return err ? err : resizes_find(search);
+	if (!err)
+		err = resizes_find(search);
+	return err ? err : inline_large_find(search);
 }
 
 int inline_sites_find(const struct inline_image *image, struct inline_sites *out)

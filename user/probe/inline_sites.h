@@ -40,6 +40,7 @@ struct inline_import {
 #define INLINE_IMPORTS_MAX   16
 #define INLINE_TRACING_SLOTS 2
 #define INLINE_NEW_TYPES     3
+#define INLINE_LARGE_MAX     ABI_OBJECT_CODES
 #define INLINE_NEW_FUNCTIONS 6
 
 struct inline_image {
@@ -93,6 +94,9 @@ struct inline_sites {
 	int object_sites;
 	int objects_unknown; /* 1: how it is asked whether anybody traces objects is not recognised */
 	size_t always_new;   /* of what INLINE_OBJECT has not: no object from a free list comes there */
+	/* Where the raw allocator, called through a slot for a block that pymalloc passes on, returns to. */
+	uint64_t large[INLINE_LARGE_MAX];
+	size_t large_count;
 	size_t given_up[INLINE_KINDS], given_up_count;
 	struct {
 		uint64_t vaddr;

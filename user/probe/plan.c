@@ -257,6 +257,8 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 	plan->always_new = found.always_new;
 	plan->object_sites = found.object_sites;
 	plan->room = found.count + PLAN_MAX_ENTRIES;
+	for (size_t i = 0; i < found.large_count && !only_objects; i++)
+		plan->object_code[i] = (struct abi_code){found.large[i], 1};
 	if (!only_objects) {
 		plan->complete = found.given_up_count == found.given_up[INLINE_OBJECT] +
 								 found.given_up[INLINE_POOL_FREE] +
@@ -294,20 +296,21 @@ static void find_object_code(struct plan *plan, struct elf_file *file)
 {
 	struct elf_symbol symbol;
 	char name[PLAN_NAME_SIZE];
+	uint64_t start = UINT64_MAX, end = 0;
 
-	plan->object_code.start = UINT64_MAX;
 	for (size_t i = 0; i < FUNCTIONS; i++) {
 		snprintf(name, sizeof(name), "%s%s", obj.implementation, functions[i].name);
 		if (functions[i].op == ABI_OP_FREE || plan_function_find(file, name, &symbol))
 			continue;
-		if (symbol.vaddr < plan->object_code.start)
-			plan->object_code.start = symbol.vaddr;
-		if (symbol.vaddr + symbol.size > plan->object_code.end)
-			plan->object_code.end = symbol.vaddr + symbol.size;
+		if (symbol.vaddr < start)
+			start = symbol.vaddr;
+		if (symbol.vaddr + symbol.size > end)
+			end = symbol.vaddr + symbol.size;
 	}
-	if (plan->object_code.end < plan->object_code.start ||
-	    plan->object_code.end - plan->object_code.start > OBJECT_CODE_MAX)
-		plan->object_code.start = plan->object_code.end = 0;
+	if (end > start && end - start <= OBJECT_CODE_MAX) {
+		memset(plan->object_code, 0, sizeof(plan->object_code));
+		plan->object_code[0] = (struct abi_code){start, end - start};
+	}
 }
 
 /*

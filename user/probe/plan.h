@@ -78,9 +78,8 @@ struct plan {
 	int complete; /* every place is probed at which Python's allocators give a block, as far as is known */
 	enum event_mode mode; /* as asked, or EVENT_MODE_EXACT where no other can be had */
 	char mode_why[256];   /* why it is not the one that was asked for, else "" */
-	struct {
-		uint64_t start, end; /* vaddrs; 0, 0: not known */
-	} object_code;               /* the object allocator's functions, see struct abi_target */
+	struct abi_code
+		object_code[ABI_OBJECT_CODES]; /* as in struct abi_target, with addresses of the file */
 	/*
 	 * Growth: where the process's libc maps memory; owned. NULL: that is not followed, memory_why says why ("": it is
 	 * not to be). A plan of its own, since it is of another file.

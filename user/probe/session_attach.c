@@ -254,10 +254,9 @@ static void target_describe(struct session *session, struct member *member, cons
 	/* One that cannot be described is not read. */
 	if (member->layers & 1u << EVENT_LAYER_PYTHON && heap_describe(&member->runtime, &target->heap))
 		log_debug("PID %d: %s", member->pid, error_reason(-ENOTSUP));
-	if (plan->object_code.end) {
-		target->object_code_start = plan->object_code.start + member->runtime.bias;
-		target->object_code_end = plan->object_code.end + member->runtime.bias;
-	}
+	for (size_t i = 0; i < ABI_OBJECT_CODES && plan->object_code[i].bytes; i++)
+		target->object_code[i] = (struct abi_code){plan->object_code[i].start + member->runtime.bias,
+							   plan->object_code[i].bytes};
 }
 
 /* What is on Python's heap already, and none has told of, is older. */
