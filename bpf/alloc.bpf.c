@@ -212,6 +212,7 @@ static __always_inline __s64 addend(__u64 cookie)
 #define POOL_FREEBLOCK    8
 #define POOL_SZIDX        36
 #define POOL_HEADER_BYTES 48
+#define POOL_ALIGNMENT    16ull
 
 static __always_inline __u64 pool_class_bytes(__u64 pool)
 {
@@ -372,6 +373,18 @@ static __always_inline void block_free(struct thread_state *thread, __u64 addres
 	free_output(thread, EVENT_FREE, address, 0, api | (before ? EVENT_API_HOOKED : 0));
 }
 
+/* A pool gives a block. address 0: which one is not known. */
+static __always_inline void block_give(struct thread_state *thread, __u64 address, __u64 bytes, __u32 api)
+{
+	thread->last_free = 0;
+	thread->last_block = address;
+	thread->last_bytes = bytes;
+	if (!address)
+		loss_add(LOSS_ALLOC, 1);
+	else
+		alloc_output(thread, EVENT_ALLOC, address, bytes, 0, api);
+}
+
 /*
  * An inlined copy of pymalloc finds its pool. The zero flag tells whether it is empty: then the size is kept for
  * the function that is about to be called; else the block is known before it is taken.
@@ -391,13 +404,22 @@ static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *
 		bytes = pool_class_bytes(pool);
 		api |= EVENT_API_ROUNDED;
 	}
-	thread->last_free = 0;
-	thread->last_block = address;
-	thread->last_bytes = bytes;
-	if (!address)
-		loss_add(LOSS_ALLOC, 1);
-	else
-		alloc_output(thread, EVENT_ALLOC, address, bytes, 0, api);
+	block_give(thread, address, bytes, api);
+}
+
+/* A pool that has served the same class before goes on with its free list, another one begins anew. */
+static __always_inline void pool_use_first(struct pt_regs *regs, struct thread_state *thread, __u64 cookie)
+{
+	__u64 pool = argument(regs, cookie, 0), bytes = thread->refill_bytes;
+	__u64 class_bytes = (bytes + POOL_ALIGNMENT - 1) & ~(POOL_ALIGNMENT - 1);
+	__u64 address = pool + POOL_HEADER_BYTES;
+
+	if (!bytes)
+		return;
+	if (pool_class_bytes(pool) == class_bytes)
+		address = pool_first_free(pool);
+	thread->refill_bytes = 0;
+	block_give(thread, address, bytes, cookie >> 8 & 0xff);
 }
 
 /*
@@ -417,6 +439,10 @@ int inline_site(struct pt_regs *regs)
 	case ABI_OP_POOL:
 		if (!request_is_nested(thread, &thread->python, regs->rsp))
 			pool_use(regs, thread, cookie);
+		break;
+	case ABI_OP_FIRST_BLOCK:
+		if (!request_is_nested(thread, &thread->python, regs->rsp))
+			pool_use_first(regs, thread, cookie);
 		break;
 	case ABI_OP_RESIZE:
 		if (regs->eflags & EFLAGS_CARRY && !request_is_nested(thread, &thread->python, regs->rsp)) {

@@ -169,6 +169,11 @@ enum abi_op {
 	ABI_OP_CALLER =
 		23, /* (): a function that asks another for its block, and may throw instead of returning: no
 				 return probe, which the unwinder would stumble upon; it is its caller who asks */
+	/*
+	 * (pool): it is taken into use, and its first block is for the request of the thread's last POOL; its header still
+	 * has the size class that it served before.
+	 */
+	ABI_OP_FIRST_BLOCK = 24,
 
 	/* Of perf maps; bits 8-15 are ABI_MAP_* there. */
 	ABI_OP_MAP_WRITE = 32,   /* (address, bytes, name) */

@@ -425,12 +425,84 @@ static void test_large(void **state)
 	library_close(&library);
 }
 
+/* A copy of the allocator that makes pools itself: the block is the first of a pool that is taken into use there. */
+#define MAKE(name, store)                                                                                    \
+	"	movl $1, (%r9)\n" store "	cmp %ebp, 0x24(%r9)\n" name ": jne 8f\n"                     \
+	"	mov 8(%r9), %rax\n"                                                                                \
+	"	mov (%rax), %rdi\n"                                                                                \
+	"	mov %rdi, 8(%r9)\n"                                                                                \
+	"	ret\n"                                                                                             \
+	"8:	mov %ebp, 0x24(%r9)\n"                                                                           \
+	"	mov %rdi, 8(%r9)\n"                                                                                \
+	"	ret\n"
+
+static void test_first_block(void **state)
+{
+	(void)state;
+	static const char text[] = ".text\n" GIVE "function allocate\n"
+				   "	lea -1(%rsi), %rax\n"
+				   "	cmp $0x1ff, %rax\n"
+				   "	ja 2f\n"
+				   "	mov pools(%rip), %rdx\n"
+				   "	mov 0x10(%rdx), %rdi\n"
+				   "	cmp %rdi, %rdx\n"
+				   "at_pool: jne 1f\n"
+				   "	test %r8, %r8\n"
+				   "	je 2f\n" MAKE("at_first", "") "1:	mov 8(%rdx), %rax\n"
+								      "	incl (%rdx)\n"
+								      "	mov (%rax), %rcx\n"
+								      "	mov %rcx, 8(%rdx)\n"
+								      "2:	ret\n"
+								      "end allocate\n";
+	struct library library;
+	const struct plan_site *site;
+
+	library_open(&library, text);
+	assert_int_equal(library.sites.found[INLINE_FIRST], 1);
+	assert_int_equal(library.sites.given_up_count, 0);
+	site = site_at(&library, "at_first");
+	assert_non_null(site);
+	assert_true(site->cookie ==
+		    ABI_COOKIE(ABI_OP_FIRST_BLOCK, EVENT_API_OBJ, ABI_REG_R9, ABI_REG_COUNT, ABI_REG_COUNT));
+	library_close(&library);
+}
+
+/* Where the new class is stored already, it is not known whether the pool begins anew. */
+static void test_first_block_unknown(void **state)
+{
+	(void)state;
+	static const char text[] =
+		".text\n" GIVE "function allocate\n"
+		"	mov pools(%rip), %rdx\n"
+		"	mov 0x10(%rdx), %rdi\n"
+		"	cmp %rdi, %rdx\n"
+		"at_pool: jne 1f\n"
+		"	test %r8, %r8\n"
+		"	je 2f\n" MAKE("at_first", "	mov %ebp, 0x24(%r9)\n") "1:	mov 8(%rdx), %rax\n"
+										"	incl (%rdx)\n"
+										"	mov (%rax), %rcx\n"
+										"	mov %rcx, 8(%rdx)\n"
+										"2:	ret\n"
+										"end allocate\n";
+	struct library library;
+
+	library_open(&library, text);
+	assert_int_equal(library.sites.found[INLINE_FIRST], 0);
+	assert_int_equal(library.sites.given_up[INLINE_FIRST], 1);
+	assert_null(site_at(&library, "at_first"));
+	library_close(&library);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_address_taken), cmocka_unit_test(test_not_recognised),
-		cmocka_unit_test(test_rewritten),     cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_address_taken),
+		cmocka_unit_test(test_not_recognised),
+		cmocka_unit_test(test_rewritten),
+		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_large),
+		cmocka_unit_test(test_first_block),
+		cmocka_unit_test(test_first_block_unknown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
  *
  *	a pool of pymalloc gives a block	cmp pool->nextpool,pool; je		POOL
  *	all its pools are full			call of the one function for that	REFILL
+ *						movl $1,pool->ref.count; jne		FIRST_BLOCK
  *	a realloc leaves it in its place	cmp 4 * bytes,3 * size; jb		RESIZE
  *	it is too large				call or jump to malloc, calloc, realloc	MALLOC …, END
  *	a block goes back to its pool		mov pool->freeblock,(block) … je	FREE
@@ -71,6 +72,7 @@ enum inline_kind {
 	INLINE_RAW,       /* malloc, calloc, realloc are called, and where they have returned; or jumped to */
 	INLINE_RAW_FREE,
 	INLINE_OBJECT, /* an object begins to live */
+	INLINE_FIRST,  /* a pool gives its first block, where copies of the allocator make pools themselves */
 	INLINE_KINDS
 };
 

@@ -188,10 +188,15 @@ int plan_site_is_pool_free(const struct plan_site *site)
 	       (site->op == ABI_OP_FREE && (site->cookie >> 8 & 0xff) == EVENT_API_OBJ);
 }
 
+static size_t makes_pools(const struct inline_sites *found)
+{
+	return found->found[INLINE_REFILL] + found->found[INLINE_FIRST];
+}
+
 /* Every end of a request was found, with its size: then these sites serve as well as the functions, for half the price. */
 static bool is_complete(const struct inline_sites *found)
 {
-	return found->exact == found->found[INLINE_POOL] && found->found[INLINE_REFILL] &&
+	return found->exact == found->found[INLINE_POOL] && makes_pools(found) &&
 	       found->found[INLINE_RESIZE] && found->found[INLINE_RAW] && found->found[INLINE_RAW_FREE] &&
 	       found->given_up_count == found->given_up[INLINE_OBJECT];
 }
@@ -210,7 +215,7 @@ static void describe_inlined(struct plan *plan, const struct inline_sites *found
 		 "size), %zu give one back, %zu resize one; %zu functions make pools; %zu calls for large "
 		 "blocks, %zu frees; given up: %zu",
 		 found->found[INLINE_POOL], found->exact, found->found[INLINE_POOL_FREE],
-		 found->found[INLINE_RESIZE], found->found[INLINE_REFILL], found->found[INLINE_RAW],
+		 found->found[INLINE_RESIZE], makes_pools(found), found->found[INLINE_RAW],
 		 found->found[INLINE_RAW_FREE], found->given_up_count);
 }
 
