@@ -422,6 +422,13 @@ static __always_inline void pool_use_first(struct pt_regs *regs, struct thread_s
 	block_give(thread, address, bytes, cookie >> 8 & 0xff);
 }
 
+/* A realloc has compared the size with what was asked for, or the other way round. */
+static __always_inline int block_stays(const struct pt_regs *regs, __u64 cookie)
+{
+	return addend(cookie) ? !(regs->eflags & (EFLAGS_CARRY | EFLAGS_ZERO))
+			      : !!(regs->eflags & EFLAGS_CARRY);
+}
+
 /*
  * In inlined copies of the allocator there is no function to return from: a request begins at the call into libc
  * and ends behind it.
@@ -445,7 +452,7 @@ int inline_site(struct pt_regs *regs)
 			pool_use_first(regs, thread, cookie);
 		break;
 	case ABI_OP_RESIZE:
-		if (regs->eflags & EFLAGS_CARRY && !request_is_nested(thread, &thread->python, regs->rsp)) {
+		if (block_stays(regs, cookie) && !request_is_nested(thread, &thread->python, regs->rsp)) {
 			__u64 block = argument(regs, cookie, 0);
 			__u32 api = cookie >> 8 & 0xff;
 

@@ -151,7 +151,8 @@ enum abi_op {
 	ABI_OP_END =
 		11, /* (block): after a call; EVENT_API_NATIVE: at a ret, where the stack pointer is what it was at
 				 the request's entry (elsewhere it is another's end) */
-	ABI_OP_RESIZE = 13,    /* (block, bytes): at a jb that is taken when the block stays where it is */
+	/* (block, bytes): the flags tell whether the block stays where it is: by "below", with an addend by "above". */
+	ABI_OP_RESIZE = 13,
 	ABI_OP_POOL_FREE = 12, /* (pool): its first free block is the one that was freed */
 	ABI_OP_NEW_POOL =
 		14, /* (pool): it is taken into use; with a return, (): as REFILL, and the pool is what is

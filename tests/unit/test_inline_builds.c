@@ -493,16 +493,102 @@ static void test_first_block_unknown(void **state)
 	library_close(&library);
 }
 
+static void assert_resize(const struct library *library, const char *name, uint32_t block, uint32_t size,
+			  int64_t addend)
+{
+	const struct plan_site *site = site_at(library, name);
+
+	if (!site)
+		fail_msg("no site at %s", name);
+	assert_true(site->cookie == (ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, block, size, ABI_REG_COUNT) |
+				     ABI_COOKIE_ADDEND(addend)));
+}
+
+/* What the size of a realloc becomes if the block moves stands behind a question, before the branch, or on another way. */
+static void test_resizes(void **state)
+{
+	(void)state;
+	static const char text[] =
+		".text\n" GIVE "function allocate\n"
+		"	mov pools(%rip), %rdx\n" TAKE("at_pool") "end allocate\n"
+								 "function question\n"
+								 "	and $-16384, %rdi\n"
+								 "	shl $4, %ebp\n"
+								 "	cmp %rsi, %rbp\n"
+								 "	jb 1f\n"
+								 "	lea (,%rsi,4), %rax\n"
+								 "	lea (%rbp,%rbp,2), %rdx\n"
+								 "	cmp %rax, %rdx\n"
+								 "at_question: jb 2f\n"
+								 "	test %rsi, %rsi\n"
+								 "	je 2f\n"
+								 "	mov %rsi, %rbp\n"
+								 "1:	call refill\n"
+								 "	mov %rbx, %rsi\n"
+								 "	call refill\n"
+								 "2:	ret\n"
+								 "end question\n"
+								 "function before\n"
+								 "	mov %rdi, %r12\n"
+								 "	and $-16384, %r12\n"
+								 "	shl $4, %r14d\n"
+								 "	add $0x10, %r14d\n"
+								 "	cmp %rdx, %r14\n"
+								 "	jb 1f\n"
+								 "	lea (,%rdx,4), %rax\n"
+								 "	lea (%r14,%r14,2), %rcx\n"
+								 "	mov %rdx, %r14\n"
+								 "	cmp %rcx, %rax\n"
+								 "at_before: ja 2f\n"
+								 "1:	ret\n"
+								 "2:	mov %rdi, %rax\n"
+								 "	ret\n"
+								 "end before\n"
+								 "function other_way\n"
+								 "	shl $4, %ebp\n"
+								 "	cmp %r15, %rbp\n"
+								 "	jae 1f\n"
+								 "	ret\n"
+								 "	.skip 64, 0x90\n"
+								 "	ret\n"
+								 "1:	mov %r12, %rax\n"
+								 "	lea (%rbp,%rbp,2), %rdx\n"
+								 "	shl $5, %rax\n"
+								 "	cmp %rax, %rdx\n"
+								 "at_other_way: jae 3f\n"
+								 "2:	ret\n"
+								 "3:	mov %r15, %rbp\n"
+								 "	call refill\n"
+								 "	mov %rbx, %rsi\n"
+								 "	call refill\n"
+								 "	ret\n"
+								 "end other_way\n"
+								 /* Not of a size class. */
+								 "function another\n"
+								 "	lea (%rbp,%rbp,2), %rdx\n"
+								 "	cmp %rax, %rdx\n"
+								 "at_another: jb 1f\n"
+								 "	mov %r15, %rbp\n"
+								 "1:	ret\n"
+								 "end another\n";
+	struct library library;
+
+	library_open(&library, text);
+	assert_resize(&library, "at_question", ABI_REG_BX, ABI_REG_SI, 0);
+	assert_resize(&library, "at_before", ABI_REG_DI, ABI_REG_DX, 1);
+	assert_resize(&library, "at_other_way", ABI_REG_BX, ABI_REG_R15, 0);
+	assert_null(site_at(&library, "at_another"));
+	assert_int_equal(library.sites.found[INLINE_RESIZE], 3);
+	library_close(&library);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_address_taken),
-		cmocka_unit_test(test_not_recognised),
-		cmocka_unit_test(test_rewritten),
-		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_large),
-		cmocka_unit_test(test_first_block),
-		cmocka_unit_test(test_first_block_unknown),
+		cmocka_unit_test(test_address_taken), cmocka_unit_test(test_not_recognised),
+		cmocka_unit_test(test_rewritten),     cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_large),         cmocka_unit_test(test_resizes),
+		cmocka_unit_test(test_first_block),   cmocka_unit_test(test_first_block_unknown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -191,9 +191,11 @@ static void decode_data(const cs_insn *insn, struct inline_insn *out)
 			out->dst = (uint8_t)x86_register_of(operands[0].reg);
 		}
 		break;
+	case X86_INS_SHL:
+	case X86_INS_SAL:
 	case X86_INS_SHR:
 		if (x86->op_count == 2 && operands[0].type == X86_OP_REG && operands[1].type == X86_OP_IMM) {
-			out->op = INLINE_SHIFT;
+			out->op = insn->id == X86_INS_SHR ? INLINE_SHIFT : INLINE_SHIFT_LEFT;
 			out->dst = (uint8_t)x86_register_of(operands[0].reg);
 			out->value = operands[1].imm;
 		}

@@ -25,6 +25,7 @@ enum inline_op {
 	INLINE_TEST,          /* dst with itself */
 	INLINE_MASK,          /* dst &= value */
 	INLINE_SHIFT,         /* dst >>= value, of an unsigned number */
+	INLINE_SHIFT_LEFT,    /* dst <<= value */
 	INLINE_BRANCH,        /* to target or on */
 	INLINE_JUMP,          /* to target */
 	INLINE_CALL,          /* of target */

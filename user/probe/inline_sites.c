@@ -138,34 +138,33 @@ static int resize_add(struct inline_search *search, const struct inline_match *m
 		inline_give_up(search, INLINE_RESIZE, match->site, "where the block is, is not known");
 		return 0;
 	}
-	site.cookie = ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, reg, match->size_reg, ABI_REG_COUNT);
+	site.cookie = ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, reg, match->size_reg, ABI_REG_COUNT) |
+		      ABI_COOKIE_ADDEND(match->above);
 	snprintf(site.why, sizeof(site.why), "block in %s may stay in its place, size in %s",
 		 x86_register_name(reg), x86_register_name(match->size_reg));
 	search->out->found[INLINE_RESIZE]++;
 	return inline_site_add(search, &site);
 }
 
-/* lea (r,r,2): three times the size, after the size was made of the pool's size class with a shift by 4. */
+/* lea (r,r,2): three times the size, which was made of the pool's size class. */
 static int resizes_find(struct inline_search *search)
 {
 	const struct inline_range *text = &search->code.image->text;
 	int err = 0;
 
-	for (size_t i = 32; i + 8 <= text->bytes && !err; i++) {
+	for (size_t i = 0; i + 8 <= text->bytes && !err; i++) {
 		const uint8_t *bytes = text->code + i;
+		uint64_t vaddr = text->vaddr + i;
 		struct inline_match match;
-		int shifted = 0;
+		int is_triple;
 
 		if ((bytes[0] & 0xf8) != 0x48 || bytes[1] != 0x8d || (bytes[2] & 7) != 4 ||
-		    bytes[3] >> 6 != 1)
+		    bytes[3] >> 6 != 1 || !inline_match_resize(&search->code, vaddr, &match))
 			continue;
-		for (int back = 3; back <= 32 && !shifted; back++)
-			shifted = bytes[-back] == 0xc1 && (bytes[1 - back] & 0xf8) == 0xe0 &&
-				  bytes[2 - back] == 4;
-		if (!shifted || !inline_match_resize(&search->code, text->vaddr + i, &match))
+		is_triple = inline_is_instruction(search, vaddr, &err);
+		if (is_triple && !inline_match_classed(&search->code, vaddr))
 			continue;
-		if (inline_is_instruction(search, text->vaddr + i, &err) &&
-		    inline_is_instruction(search, match.site, &err))
+		if (is_triple && inline_is_instruction(search, match.site, &err))
 			err = resize_add(search, &match);
 		else
 			inline_give_up(search, INLINE_RESIZE, match.site,

@@ -18,11 +18,13 @@
 #include "probe/inline_match.h"
 #include "probe/inline_value.h"
 
-#define WAY_MAX    96  /* instructions followed back */
-#define SLOW_MAX   24  /* and along the slow path */
-#define LARGEST    512 /* that pymalloc serves */
-#define CLASS_BITS 4   /* of a size less one, that are not in its size class */
-#define CLASS_NEAR 12  /* instructions from making the size class to the site */
+#define WAY_MAX  96  /* instructions followed back */
+#define SLOW_MAX 24  /* and along the slow path */
+#define LARGEST  512 /* that pymalloc serves */
+#define ASKED_MAX                                                                                            \
+	8 /* instructions from the branch of a realloc to where the size becomes what was asked for */
+#define CLASS_BITS 4  /* of a size less one, that are not in its size class */
+#define CLASS_NEAR 12 /* instructions from making the size class to the site */
 
 /* What is passed as the second argument to the function in the slot, where this way leads to one. */
 static struct inline_value slow_size(struct inline_code *code, uint64_t vaddr,
@@ -245,22 +247,73 @@ static uint8_t copied_from(struct inline_code *code, uint64_t vaddr)
 	return ABI_REG_COUNT;
 }
 
+/*
+ * The register that holds what was asked for: if the block moves, that becomes the size, in the register of it, behind the
+ * branch or on the way to it.
+ */
+static uint8_t asked_find(struct inline_code *code, uint64_t moved, const struct inline_insn *before,
+			  size_t count, uint8_t size)
+{
+	struct inline_insn insn;
+	uint8_t asked = ABI_REG_COUNT;
+
+	for (size_t i = 0; i < count; i++) {
+		if (before[i].op == INLINE_COPY && before[i].width == 8 && before[i].dst == size)
+			asked = before[i].src;
+		else if (asked < ABI_REG_COUNT && before[i].written >> asked & 1)
+			asked = ABI_REG_COUNT;
+	}
+	for (int i = 0; i < ASKED_MAX && asked == ABI_REG_COUNT && inline_code_window(code, moved, &insn, 1);
+	     i++) {
+		if (insn.op == INLINE_COPY && insn.width == 8 && insn.dst == size)
+			asked = insn.src;
+		if (insn.op >= INLINE_JUMP || insn.written >> size & 1)
+			break;
+		moved += insn.bytes;
+	}
+	return asked;
+}
+
 int inline_match_resize(struct inline_code *code, uint64_t vaddr, struct inline_match *out)
 {
 	struct inline_insn insns[8];
 	size_t count = inline_code_window(code, vaddr, insns, 8), i = 1;
-	int compared = 0;
+	const struct inline_insn *compared = NULL, *branch;
+	uint64_t moved;
 
 	if (!count || insns[0].op != INLINE_TRIPLE)
 		return 0;
 	for (; i < count && insns[i].op < INLINE_BRANCH; i++)
-		if (insns[i].op == INLINE_COMPARE && insns[i].width == 8)
-			compared = insns[i].dst == insns[0].dst && insns[i].base == ABI_REG_COUNT;
-	/* Else the size becomes what was asked for. */
-	if (i + 1 >= count || insns[i].op != INLINE_BRANCH || insns[i].order != INLINE_BELOW || !compared ||
-	    insns[i + 1].op != INLINE_COPY || insns[i + 1].width != 8)
+		if (insns[i].op == INLINE_COMPARE)
+			compared = &insns[i];
+	if (i == count || insns[i].op != INLINE_BRANCH || !insns[i].order || !compared ||
+	    compared->width != 8 || compared->base != ABI_REG_COUNT)
 		return 0;
-	*out = (struct inline_match){.site = insns[i].vaddr, .size_reg = insns[i + 1].src};
-	out->reg = copied_from(code, insns[i + 1].vaddr);
+	branch = &insns[i];
+	*out = (struct inline_match){.site = branch->vaddr, .above = compared->src == insns[0].dst};
+	/* Three times the size below what was asked for, taken four times: the one way or the other. */
+	if ((compared->dst != insns[0].dst && !out->above) ||
+	    (branch->order != (out->above ? INLINE_ABOVE : INLINE_BELOW) &&
+	     branch->order != (out->above ? INLINE_BELOW_EQUAL : INLINE_ABOVE_EQUAL)))
+		return 0;
+	moved = branch->order == INLINE_BELOW || branch->order == INLINE_ABOVE ? branch->vaddr + branch->bytes
+									       : branch->target;
+	out->size_reg = asked_find(code, moved, insns + 1, i - 1, insns[0].src);
+	out->reg = copied_from(code, moved);
 	return out->size_reg < ABI_REG_COUNT;
+}
+
+int inline_match_classed(const struct inline_code *code, uint64_t vaddr)
+{
+	size_t index = inline_code_index(code, vaddr);
+	uint32_t at;
+
+	if (index == code->count)
+		return 0;
+	at = code->source[index];
+	for (int i = 0; i < CLASS_NEAR && at != INLINE_NO_SOURCE; i++, at = code->source[at])
+		if (code->insns[at].op == INLINE_SHIFT_LEFT && code->insns[at].value == CLASS_BITS &&
+		    code->insns[at].dst == code->insns[index].src)
+			return 1;
+	return 0;
 }
