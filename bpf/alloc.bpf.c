@@ -227,6 +227,20 @@ static __always_inline __u64 pool_first_free(__u64 pool)
 	return user_u64(pool + POOL_FREEBLOCK);
 }
 
+/* Does what was called with that stack pointer at its entry return to the object allocator? */
+static __always_inline int is_object_code(const struct abi_target *target, __u64 sp)
+{
+	__u64 to;
+	int found = 0;
+
+	if (!target->object_code[0].bytes)
+		return 0;
+	to = user_u64(sp);
+	for (int i = 0; i < ABI_OBJECT_CODES; i++)
+		found |= to - target->object_code[i].start < target->object_code[i].bytes;
+	return found;
+}
+
 /*
  * An allocation request starts, with the stack pointer sp at the entry of the function that will return. 0: its
  * return is wanted; 1: it is not.
@@ -269,9 +283,7 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 	thread->python.api = cookie >> 8 & 0xff;
 	if (!thread->pool_bits && addend(cookie))
 		thread->python.api |= EVENT_API_HOOKED;
-	else if (thread->python.api == EVENT_API_RAW && target->object_code_end &&
-		 user_u64(sp) - target->object_code_start <
-			 target->object_code_end - target->object_code_start)
+	else if (thread->python.api == EVENT_API_RAW && is_object_code(target, sp))
 		thread->python.api = EVENT_API_LARGE;
 	thread->last_free = 0;
 	/* Of a call that is about to be made the return address is not on the stack yet. */
@@ -359,6 +371,18 @@ static __always_inline void block_free(struct thread_state *thread, __u64 addres
 	free_output(thread, EVENT_FREE, address, 0, api | (before ? EVENT_API_HOOKED : 0));
 }
 
+/* A pool gives a block. address 0: which one is not known. */
+static __always_inline void block_give(struct thread_state *thread, __u64 address, __u64 bytes, __u32 api)
+{
+	thread->last_free = 0;
+	thread->last_block = address;
+	thread->last_bytes = bytes;
+	if (!address)
+		loss_add(LOSS_ALLOC, 1);
+	else
+		alloc_output(thread, EVENT_ALLOC, address, bytes, 0, api);
+}
+
 /*
  * An inlined copy of pymalloc finds its pool. The zero flag tells whether it is empty: then the size is kept for
  * the function that is about to be called; else the block is known before it is taken.
@@ -378,13 +402,29 @@ static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *
 		bytes = pool_class_bytes(pool);
 		api |= EVENT_API_ROUNDED;
 	}
-	thread->last_free = 0;
-	thread->last_block = address;
-	thread->last_bytes = bytes;
-	if (!address)
-		loss_add(LOSS_ALLOC, 1);
-	else
-		alloc_output(thread, EVENT_ALLOC, address, bytes, 0, api);
+	block_give(thread, address, bytes, api);
+}
+
+/* A pool that has served the same class before goes on with its free list, another one begins anew. */
+static __always_inline void pool_use_first(struct pt_regs *regs, struct thread_state *thread, __u64 cookie)
+{
+	__u64 pool = argument(regs, cookie, 0), bytes = thread->refill_bytes;
+	__u64 class_bytes = (bytes + EVENT_BLOCK_STEP - 1) & ~(EVENT_BLOCK_STEP - 1ull);
+	__u64 address = pool + EVENT_POOL_HEADER_BYTES;
+
+	if (!bytes)
+		return;
+	if (pool_class_bytes(pool) == class_bytes)
+		address = pool_first_free(pool);
+	thread->refill_bytes = 0;
+	block_give(thread, address, bytes, cookie >> 8 & 0xff);
+}
+
+/* A realloc has compared the size with what was asked for, or the other way round. */
+static __always_inline int block_stays(const struct pt_regs *regs, __u64 cookie)
+{
+	return addend(cookie) ? !(regs->eflags & (EFLAGS_CARRY | EFLAGS_ZERO))
+			      : !!(regs->eflags & EFLAGS_CARRY);
 }
 
 /*
@@ -405,8 +445,12 @@ int inline_site(struct pt_regs *regs)
 		if (!request_is_nested(thread, &thread->python, regs->rsp))
 			pool_use(regs, thread, cookie);
 		break;
+	case ABI_OP_FIRST_BLOCK:
+		if (!request_is_nested(thread, &thread->python, regs->rsp))
+			pool_use_first(regs, thread, cookie);
+		break;
 	case ABI_OP_RESIZE:
-		if (regs->eflags & EFLAGS_CARRY && !request_is_nested(thread, &thread->python, regs->rsp)) {
+		if (block_stays(regs, cookie) && !request_is_nested(thread, &thread->python, regs->rsp)) {
 			__u64 block = argument(regs, cookie, 0);
 			__u32 api = cookie >> 8 & 0xff;
 

@@ -257,11 +257,11 @@ enum event_mode {
 #define EVENT_MODE_MASK   0xffu
 #define EVENT_MODE_MAPPED 0x100u /* what it maps is followed (EVENT_MAP and its kin) */
 #define EVENT_MODE_LARGE  0x200u /* growth: blocks of more than EVENT_SMALL_BYTES are traced, one by one */
-#define EVENT_MODE_UNSURE                                                                                    \
-	0x1000u /* not all places are known at which an object from a free list begins to live */
 #define EVENT_MODE_NATIVE 0x400u /* malloc and its kin are traced (EVENT_API_NATIVE) */
 #define EVENT_MODE_PYTHON                                                                                    \
 	0x800u /* the mode is that of Python's allocators; without EVENT_MODE_NATIVE and EVENT_MODE_MAPPED it always is */
+/* Not every place is probed at which an object begins to live: a block that is taken from a free list stays where it was. */
+#define EVENT_MODE_NO_REUSE 0x1000u
 
 struct event_target {
 	struct event_header header; /* tgid: the process; time_ns: when its tracing began */

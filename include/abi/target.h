@@ -81,6 +81,12 @@ struct abi_heap {
 	__u32 raw_is_total;            /* 3.8: the count of raw blocks has pymalloc's in it */
 };
 
+#define ABI_OBJECT_CODES 4
+
+struct abi_code {
+	__u64 start, bytes; /* an address; 0 bytes: none */
+};
+
 struct abi_target {
 	__u64 runtime;        /* address of _PyRuntime */
 	__u64 code_type;      /* address of PyCode_Type; 0: unknown, types are not compared */
@@ -90,10 +96,10 @@ struct abi_target {
 	__u32 nframe;
 	__u32 space; /* seed of stack and code ids: differs for every {process, exec} of the session; the upper half is BPF's */
 	/*
-	 * Where the object allocator's functions are, if they have symbols: a request of the raw allocator that returns
-	 * there is a large one of theirs. Addresses; 0, 0: not known.
+	 * Where the object allocator's functions are, or in them what calls the raw allocator: a request of that one that
+	 * returns there is a large one of theirs.
 	 */
-	__u64 object_code_start, object_code_end;
+	struct abi_code object_code[ABI_OBJECT_CODES];
 	__u64 program_break; /* as last seen; 0: not yet. Written by the programs */
 	__u64 sample_bytes;  /* one mark in so many (abi/sample.h); 0: every block is traced */
 	/* 1: there are sampled blocks beside those in the map `sampled`. Written by the programs */
@@ -145,7 +151,8 @@ enum abi_op {
 	ABI_OP_END =
 		11, /* (block): after a call; EVENT_API_NATIVE: at a ret, where the stack pointer is what it was at
 				 the request's entry (elsewhere it is another's end) */
-	ABI_OP_RESIZE = 13,    /* (block, bytes): at a jb that is taken when the block stays where it is */
+	/* (block, bytes): the flags tell whether the block stays where it is: by "below", with an addend by "above". */
+	ABI_OP_RESIZE = 13,
 	ABI_OP_POOL_FREE = 12, /* (pool): its first free block is the one that was freed */
 	ABI_OP_NEW_POOL =
 		14, /* (pool): it is taken into use; with a return, (): as REFILL, and the pool is what is
@@ -163,6 +170,11 @@ enum abi_op {
 	ABI_OP_CALLER =
 		23, /* (): a function that asks another for its block, and may throw instead of returning: no
 				 return probe, which the unwinder would stumble upon; it is its caller who asks */
+	/*
+	 * (pool): it is taken into use, and its first block is for the request of the thread's last POOL; its header still
+	 * has the size class that it served before.
+	 */
+	ABI_OP_FIRST_BLOCK = 24,
 
 	/* Of perf maps; bits 8-15 are ABI_MAP_* there. */
 	ABI_OP_MAP_WRITE = 32,   /* (address, bytes, name) */
@@ -208,8 +220,8 @@ enum abi_register {
 
 _Static_assert(sizeof(struct abi_offsets) == 60, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
-_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 176, "target.offsets");
-_Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 240, "target.interpreter_start");
-_Static_assert(sizeof(struct abi_target) == 272, "target");
+_Static_assert(__builtin_offsetof(struct abi_target, offsets) == 224, "target.offsets");
+_Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 288, "target.interpreter_start");
+_Static_assert(sizeof(struct abi_target) == 320, "target");
 
 #endif

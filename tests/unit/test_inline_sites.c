@@ -493,7 +493,7 @@ static void test_object_calls(void **state)
 	struct inline_sites sites;
 
 	calls_find(0x5c, &sites);
-	assert_int_equal(sites.object_calls, 1);
+	assert_int_equal(sites.object_sites, 1);
 	assert_int_equal(sites.found[INLINE_OBJECT], 3);
 	assert_int_equal(sites.always_new, 1);
 	assert_object(&sites, 0x44, ABI_REG_DI, 0);
@@ -501,7 +501,7 @@ static void test_object_calls(void **state)
 	assert_object(&sites, 0x55, ABI_REG_DI, 0);
 	inline_sites_free(&sites);
 	calls_find(sizeof(calls), &sites);
-	assert_int_equal(sites.object_calls, 0);
+	assert_int_equal(sites.object_sites, 0);
 	assert_int_equal(sites.found[INLINE_OBJECT], 1);
 	assert_object(&sites, 0xf, ABI_REG_DI, 0);
 	inline_sites_free(&sites);
@@ -541,8 +541,14 @@ static void test_nothing(void **state)
 	struct inline_image image = image_of(code), empty = {0};
 	struct inline_sites sites;
 
-	assert_int_equal(inline_sites_find(&image, &sites), -ENOENT);
-	assert_int_equal(inline_sites_find(&empty, &sites), -ENOENT);
+	assert_int_equal(inline_sites_find(&image, &sites), 0);
+	assert_false(inline_sites_have_pymalloc(&sites));
+	assert_int_equal(sites.count, 0);
+	assert_int_equal(sites.objects_unknown, 1);
+	inline_sites_free(&sites);
+	assert_int_equal(inline_sites_find(&empty, &sites), 0);
+	assert_int_equal(sites.count, 0);
+	inline_sites_free(&sites);
 }
 
 static struct elf_file *file_open(const char *path)

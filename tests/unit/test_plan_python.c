@@ -140,7 +140,7 @@ static void test_implementations(void **state)
 	assert_string_equal(why_missing(&plan, "_PyMem_Debug*"),
 			    "neither symbols nor PyMem_SetupDebugHooks() tell where they are");
 	assert_false(plan.complete);
-	assert_true(plan.reuse_unsure); /* nothing calls _Py_NewReference */
+	assert_true(plan.reuse_unseen); /* nothing calls _Py_NewReference */
 	expect(&plan, "_PyMem_RawMalloc", ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_RAW, ABI_REG_SI, NONE, NONE),
 	       1);
 	expect(&plan, "_PyMem_RawFree", ABI_COOKIE(ABI_OP_FREE, EVENT_API_RAW, ABI_REG_SI, NONE, NONE), 0);
@@ -370,7 +370,7 @@ static void test_pyenv(void **state)
 		assert_int_equal(plan_file(path, &plan), 0);
 		assert_true(plan.complete);
 		/* Where the ends of requests are all recognised they are probed instead: cheaper. */
-		if (plan.object_code.end) {
+		if (plan.object_code[0].bytes) {
 			assert_memory_equal(plan.level, "raw, mem, obj: where requests end: ", 35);
 			ends++;
 		} else {

@@ -42,6 +42,7 @@ static void meta_fill(struct snapshot_meta *meta)
 		.frames_unknown = 17,
 		.records_malformed = 18,
 		.rounded_blocks = 27,
+		.reuse_unseen = 1,
 		.sample_bytes = 28,
 		.changes_dropped = 29,
 		.change_count = 2,
@@ -240,7 +241,7 @@ static void test_mapped(void **state)
 	memcpy(snapshot->layers[EVENT_LAYER_MMAP].traces, ranges, sizeof(ranges));
 	snapshot->layers[EVENT_LAYER_MMAP].trace_count = 2;
 	snapshot->meta.layers = 1u << EVENT_LAYER_MMAP;
-	snapshot->meta.large_skipped = snapshot->meta.reuse_unsure = 1;
+	snapshot->meta.large_skipped = snapshot->meta.reuse_unseen = 1;
 	snapshot->meta.pool_bytes = 16384;
 	snapshot->meta.regions_dropped = 3;
 	snapshot_write(snapshot, place->path);

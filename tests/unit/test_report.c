@@ -275,10 +275,10 @@ static void test_contradictions(void **state)
 			"in no line");
 	snapshot->meta.sample_bytes = 4096;
 	warns_not(snapshot);
-	snapshot->meta.reuse_unsure = 1;
-	warns(snapshot, "not all places are known at which CPython takes an object from a free list: blocks "
-			"may stand at the "
-			"lines of their earlier lives");
+	snapshot->meta.reuse_unseen = 1;
+	warns(snapshot, "objects that are taken from free lists are not all seen: blocks may stand at the "
+			"lines of their earlier "
+			"lives");
 }
 
 static void test_json(void **state)
@@ -315,6 +315,27 @@ static void test_json(void **state)
 	/* As json.dumps("c\udcff\udcff.py"): a lone surrogate, and a byte that is not UTF-8. */
 	contains(text, "{\"filename\": \"c\\udcff\\udcff.py\", \"lineno\": 2}");
 	contains(text, "\"b\\nad.py\"");
+	free(text);
+}
+
+/* What free lists hand out again may be unseen: the report says so, and only then. */
+static void test_reuse(void **state)
+{
+	struct snapshot *snapshot = *state;
+	struct report_opts opts = {.by = GROUP_LINENO};
+	char *text = report(snapshot, opts, report_text);
+
+	lacks(text, "free lists");
+	free(text);
+	text = report(snapshot, opts, report_json);
+	lacks(text, "\"reuse\"");
+	free(text);
+	snapshot->meta.reuse_unseen = 1;
+	text = report(snapshot, opts, report_text);
+	contains(text, "Warning: objects that are taken from free lists are not all seen");
+	free(text);
+	text = report(snapshot, opts, report_json);
+	contains(text, "\"reuse\": true");
 	free(text);
 }
 
@@ -378,6 +399,7 @@ int main(void)
 		TEST(test_contradictions),
 		TEST(test_json),
 		TEST(test_growth),
+		TEST(test_reuse),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

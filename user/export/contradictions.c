@@ -75,10 +75,10 @@ static void judge(const struct snapshot_meta *meta, struct sentences *out)
 		large_judge(meta, out);
 		small_judge(meta, out);
 	}
-	if (meta->reuse_unsure)
-		SAY(out, "not all places are known at which CPython takes an object from a free list: blocks "
-			 "may stand "
-			 "at the lines of their earlier lives");
+	if (meta->reuse_unseen)
+		SAY(out, "objects that are taken from free lists are not all seen: blocks may stand at the "
+			 "lines of "
+			 "their earlier lives");
 }
 
 static void process_print(FILE *out, const struct snapshot_meta *meta, int of_several)

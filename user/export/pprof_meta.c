@@ -86,7 +86,7 @@ static const struct meta_field meta_fields[] = {
 	NATIVE(frees_unknown),
 	NATIVE(replaced),
 	NUMBER(large_skipped),
-	NUMBER(reuse_unsure),
+	NUMBER(reuse_unseen),
 	NUMBER(pool_bytes),
 	NUMBER(regions_dropped),
 	NUMBER(blocks_dropped),

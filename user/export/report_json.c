@@ -168,6 +168,8 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost
 	if (meta->layer != EVENT_LAYER_PYTHON || meta->layers & 1u << EVENT_LAYER_NATIVE)
 		fprintf(out, ", \"frames_unnamed\": %" PRIu64 ", \"stacks_cut\": %" PRIu64,
 			meta->frames_unnamed, meta->stacks_cut);
+	if (meta->reuse_unseen)
+		fputs(", \"reuse\": true", out);
 	if (meta->frames_slow)
 		fprintf(out, ", \"frames_slow\": %" PRIu64, meta->frames_slow);
 	putc('}', out);

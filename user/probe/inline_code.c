@@ -9,6 +9,7 @@
 #include "base/error.h"
 
 #define SHORT_JUMP_BYTES 2
+#define THUNKS_MAX       4 /* one behind the other */
 
 /* first_from() looks there. */
 _Static_assert(!offsetof(struct inline_insn, vaddr) && !offsetof(struct inline_jump, target),
@@ -112,8 +113,7 @@ static size_t first_from(const void *entries, size_t stride, size_t count, uint6
 	return low;
 }
 
-/* Index of the first of the sorted starts that is above vaddr. */
-static size_t start_above(const struct inline_image *image, uint64_t vaddr)
+size_t inline_code_start_above(const struct inline_image *image, uint64_t vaddr)
 {
 	if (vaddr == UINT64_MAX)
 		return image->start_count;
@@ -122,7 +122,7 @@ static size_t start_above(const struct inline_image *image, uint64_t vaddr)
 
 int inline_code_is_start(const struct inline_code *code, uint64_t vaddr)
 {
-	size_t above = start_above(code->image, vaddr);
+	size_t above = inline_code_start_above(code->image, vaddr);
 
 	return above && code->image->starts[above - 1] == vaddr;
 }
@@ -132,6 +132,25 @@ size_t inline_code_index(const struct inline_code *code, uint64_t vaddr)
 	size_t index = first_from(code->insns, sizeof(*code->insns), code->count, vaddr);
 
 	return index < code->count && code->insns[index].vaddr == vaddr ? index : code->count;
+}
+
+uint64_t inline_code_body(struct inline_code *code, uint64_t vaddr)
+{
+	static const uint8_t landing[] = {0xf3, 0x0f, 0x1e, 0xfa}; /* endbr64 */
+	const struct inline_range *text = &code->image->text;
+
+	for (int i = 0; i < THUNKS_MAX; i++) {
+		uint64_t offset = vaddr - text->vaddr;
+		struct inline_insn insn;
+
+		if (offset < text->bytes && text->bytes - offset > sizeof(landing) &&
+		    !memcmp(text->code + offset, landing, sizeof(landing)))
+			offset += sizeof(landing);
+		if (!inline_code_window(code, text->vaddr + offset, &insn, 1) || insn.op != INLINE_JUMP)
+			break;
+		vaddr = insn.target;
+	}
+	return vaddr;
 }
 
 static int room_make(struct inline_code *code)
@@ -222,7 +241,7 @@ static int sources_find(struct inline_code *code)
 int inline_code_function(struct inline_code *code, uint64_t vaddr)
 {
 	const struct inline_range *text = &code->image->text;
-	size_t above = start_above(code->image, vaddr);
+	size_t above = inline_code_start_above(code->image, vaddr);
 	uint64_t end = text->vaddr + text->bytes;
 
 	if (code->count && vaddr >= code->start && vaddr < code->end)

@@ -50,6 +50,10 @@ size_t inline_code_index(const struct inline_code *code, uint64_t vaddr);
 size_t inline_code_jump(const struct inline_code *code, uint64_t vaddr);
 /* Do only long jumps and branches lead to vaddr, wherever that is: no short ones, and not what is before it? */
 int inline_code_is_jumped_to(struct inline_code *code, uint64_t vaddr);
+/* Where the function at vaddr really begins: behind jumps that are all there is of it. */
+uint64_t inline_code_body(struct inline_code *code, uint64_t vaddr);
+/* Index of the first of the image's starts that is above vaddr. */
+size_t inline_code_start_above(const struct inline_image *image, uint64_t vaddr);
 /* Does a function begin at vaddr? */
 int inline_code_is_start(const struct inline_code *code, uint64_t vaddr);
 

@@ -191,6 +191,15 @@ static void decode_data(const cs_insn *insn, struct inline_insn *out)
 			out->dst = (uint8_t)x86_register_of(operands[0].reg);
 		}
 		break;
+	case X86_INS_SHL:
+	case X86_INS_SAL:
+	case X86_INS_SHR:
+		if (x86->op_count == 2 && operands[0].type == X86_OP_REG && operands[1].type == X86_OP_IMM) {
+			out->op = insn->id == X86_INS_SHR ? INLINE_SHIFT : INLINE_SHIFT_LEFT;
+			out->dst = (uint8_t)x86_register_of(operands[0].reg);
+			out->value = operands[1].imm;
+		}
+		break;
 	case X86_INS_AND:
 		if (x86->op_count == 2 && operands[0].type == X86_OP_REG && operands[1].type == X86_OP_IMM) {
 			out->op = INLINE_MASK;
@@ -198,6 +207,22 @@ static void decode_data(const cs_insn *insn, struct inline_insn *out)
 			out->value = operands[1].imm;
 		}
 		break;
+	}
+}
+
+static uint8_t order_of(unsigned id)
+{
+	switch (id) {
+	case X86_INS_JB:
+		return INLINE_BELOW;
+	case X86_INS_JAE:
+		return INLINE_ABOVE_EQUAL;
+	case X86_INS_JA:
+		return INLINE_ABOVE;
+	case X86_INS_JBE:
+		return INLINE_BELOW_EQUAL;
+	default:
+		return INLINE_NO_ORDER;
 	}
 }
 
@@ -216,7 +241,7 @@ static int decode_control(struct inline_decoder *decoder, struct inline_insn *ou
 	} else if (cs_insn_group(decoder->capstone, insn, CS_GRP_JUMP)) {
 		out->op = direct ? INLINE_BRANCH : INLINE_END;
 		out->equal = insn->id == X86_INS_JE;
-		out->below = insn->id == X86_INS_JB;
+		out->order = order_of(insn->id);
 		out->unequal = insn->id == X86_INS_JNE;
 	} else if (cs_insn_group(decoder->capstone, insn, CS_GRP_RET) ||
 		   cs_insn_group(decoder->capstone, insn, CS_GRP_INT) ||

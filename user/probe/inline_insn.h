@@ -24,6 +24,8 @@ enum inline_op {
 	INLINE_COMPARE_CONST, /* dst with value; no dst: *(base + target), target 0: not known */
 	INLINE_TEST,          /* dst with itself */
 	INLINE_MASK,          /* dst &= value */
+	INLINE_SHIFT,         /* dst >>= value, of an unsigned number */
+	INLINE_SHIFT_LEFT,    /* dst <<= value */
 	INLINE_BRANCH,        /* to target or on */
 	INLINE_JUMP,          /* to target */
 	INLINE_CALL,          /* of target */
@@ -31,6 +33,9 @@ enum inline_op {
 	INLINE_JUMP_SLOT, /* the same */
 	INLINE_END,       /* ret, or control gets lost */
 };
+
+/* What two unsigned numbers were compared for. */
+enum inline_order { INLINE_NO_ORDER = 0, INLINE_BELOW, INLINE_ABOVE_EQUAL, INLINE_ABOVE, INLINE_BELOW_EQUAL };
 
 struct inline_insn {
 	uint64_t vaddr;
@@ -43,7 +48,7 @@ struct inline_insn {
 	uint8_t width;          /* of the operation, bytes */
 	uint8_t equal;          /* INLINE_BRANCH: 1 je, 0 another */
 	uint8_t unequal;        /* INLINE_BRANCH: 1 jne, 0 another */
-	uint8_t below;          /* INLINE_BRANCH: 1 jb, 0 another */
+	uint8_t order;          /* INLINE_BRANCH: enum inline_order that it is taken for */
 	uint8_t emulated;       /* by the kernel, when probed */
 };
 

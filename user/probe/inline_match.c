@@ -148,13 +148,19 @@ static uint8_t is_counted(struct inline_code *code, uint64_t vaddr, int branches
 	return 0;
 }
 
+int inline_match_counted(struct inline_code *code, uint64_t vaddr)
+{
+	return is_counted(code, vaddr, 2);
+}
+
 void inline_match_return(struct inline_code *code, uint64_t vaddr, struct inline_match *out)
 {
 	struct inline_insn insns[WINDOW];
 	size_t count = inline_code_window(code, vaddr, insns, WINDOW);
 	uint32_t holders = 1u << ABI_REG_AX;
 
-	*out = (struct inline_match){.site = vaddr, .reg = ABI_REG_AX, .counted = is_counted(code, vaddr, 2)};
+	*out = (struct inline_match){
+		.site = vaddr, .reg = ABI_REG_AX, .counted = inline_match_counted(code, vaddr)};
 	for (size_t i = 0; i < count && holders; i++) {
 		if (insns[i].emulated) {
 			out->site = insns[i].vaddr;

@@ -13,6 +13,7 @@ struct inline_match {
 	uint8_t size_reg;     /* of a resize */
 	uint8_t counted;      /* of a return: pymalloc counts the block as one that it passed on */
 	uint64_t refill;      /* of a pool: the function that is called when it is empty; 0: not known */
+	uint8_t above;        /* of a resize: the block stays by "above", not "below" */
 	uint8_t through_pool; /* of a free: reg is the pool, whose first free block is the block now */
 };
 
@@ -21,15 +22,19 @@ struct inline_match {
 int inline_match_pool(struct inline_code *code, uint64_t vaddr, struct inline_match *out);
 /* Is there at vaddr the load of pool->freeblock of a free? */
 int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_match *out);
+/* Does pymalloc count, from vaddr on, behind a call that it was given a block by, one that it has passed on? */
+int inline_match_counted(struct inline_code *code, uint64_t vaddr);
 /* Where the result of the call that returns to vaddr is best taken. Always finds a place. */
 void inline_match_return(struct inline_code *code, uint64_t vaddr, struct inline_match *out);
 
 /*
- * Is there at vaddr the first instruction of `if (4 * nbytes > 3 * size)`, with which a realloc keeps a block
- * in its place? out->reg is the block and out->size_reg how large it shall be; the jb that is the site is
- * taken then.
+ * Is there at vaddr the making of 3 * size of `if (4 * nbytes > 3 * size)`, with which a realloc keeps a block
+ * in its place? out->reg is the block and out->size_reg how large it shall be; the site is the branch.
  */
 int inline_match_resize(struct inline_code *code, uint64_t vaddr, struct inline_match *out);
+
+/* Is what is multiplied by three at vaddr, in a function that was decoded, a size that was made of a pool's size class? */
+int inline_match_classed(const struct inline_code *code, uint64_t vaddr);
 
 /*
  * The size that was asked for, at the site of a pool, whose function was decoded last: *reg + *addend, where

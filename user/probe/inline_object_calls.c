@@ -19,8 +19,13 @@ struct calls {
 	size_t count;
 };
 
-static int is_slot(const struct inline_image *image, uint64_t vaddr)
+/* Through which it is called itself: where what is exported only jumps to it, the jump is what such calls come by. */
+static int is_slot(const struct inline_search *search, uint64_t vaddr)
 {
+	const struct inline_image *image = search->code.image;
+
+	if (search->new_reference != image->new_reference)
+		return 0;
 	for (size_t i = 0; i < INLINE_TRACING_SLOTS; i++)
 		if (vaddr && image->new_reference_slots[i] == vaddr)
 			return 1;
@@ -42,13 +47,14 @@ static int calls_find(struct inline_search *search, struct calls *calls)
 
 		memcpy(&distance, code, sizeof(distance));
 		target = vaddr + 4 + (uint64_t)(int64_t)distance;
-		direct = target == image->new_reference || is_slot(image, inline_stub_slot(image, target));
+		direct = target == search->new_reference || is_slot(search, inline_stub_slot(image, target));
 		if (direct && (code[-1] == 0xe8 || code[-1] == 0xe9))
 			vaddr -= 1;
-		else if (is_slot(image, target) && code[-2] == 0xff && (code[-1] == 0x15 || code[-1] == 0x25))
+		else if (is_slot(search, target) && code[-2] == 0xff &&
+			 (code[-1] == 0x15 || code[-1] == 0x25))
 			vaddr -= 2;
 		else if (distance &&
-			 (direct || is_slot(image, target))) /* 0: what functions are padded with */
+			 (direct || is_slot(search, target))) /* 0: what functions are padded with */
 			return -ENOENT;
 		else
 			continue;
@@ -59,24 +65,39 @@ static int calls_find(struct inline_search *search, struct calls *calls)
 	return 0;
 }
 
+/* Is the site in the function itself? */
+static int is_own(const struct inline_search *search, const struct plan_site *site)
+{
+	const struct inline_image *image = search->code.image;
+	size_t above = inline_code_start_above(image, search->new_reference);
+	uint64_t end = image->text.vaddr + image->text.bytes;
+
+	if (above < image->start_count && image->starts[above] < end)
+		end = image->starts[above];
+	return site->op == ABI_OP_REUSE && site->vaddr - search->new_reference < end - search->new_reference;
+}
+
 /* Takes the function's own site out. */
 static void own_remove(struct inline_search *search)
 {
-	const struct inline_image *image = search->code.image;
 	struct inline_sites *sites = search->out;
-	uint64_t end = image->text.vaddr + image->text.bytes;
 
-	for (size_t i = 0; i < image->start_count && image->starts[i] < end; i++)
-		if (image->starts[i] > image->new_reference)
-			end = image->starts[i];
 	for (size_t i = sites->count; i-- > 0;) {
-		if (sites->sites[i].op != ABI_OP_REUSE || sites->sites[i].vaddr < image->new_reference ||
-		    sites->sites[i].vaddr >= end)
+		if (!is_own(search, &sites->sites[i]))
 			continue;
 		sites->count--;
 		sites->found[INLINE_OBJECT]--;
 		memmove(&sites->sites[i], &sites->sites[i + 1], (sites->count - i) * sizeof(sites->sites[0]));
 	}
+}
+
+/* Is what is exported no more than a jump to where the site is? */
+static int is_seen_behind(const struct inline_search *search)
+{
+	for (size_t i = 0; i < search->out->count; i++)
+		if (is_own(search, &search->out->sites[i]))
+			return search->new_reference != search->code.image->new_reference;
+	return 0;
 }
 
 int inline_object_calls(struct inline_search *search)
@@ -86,14 +107,15 @@ int inline_object_calls(struct inline_search *search)
 	struct calls calls = {0};
 	int err;
 
-	if (!search->code.image->new_reference)
+	if (!search->new_reference)
 		return 0;
+	sites->object_sites = is_seen_behind(search);
 	err = calls_find(search, &calls);
 	sites->reference_calls = calls.count;
 	if (err || calls.count <= sites->found[INLINE_OBJECT] + sites->always_new)
 		return err == -ENOENT ? 0 : err;
 	own_remove(search);
-	sites->object_calls = 1;
+	sites->object_sites = 1;
 	site.cookie = ABI_COOKIE(ABI_OP_REUSE, EVENT_API_OBJ, ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT);
 	snprintf(site.why, sizeof(site.why), "object is rdi, begins to live by a call");
 	for (size_t i = 0; i < calls.count && !err; i++) {

@@ -21,19 +21,15 @@
 #include "probe/inline_value.h"
 #include "probe/x86.h"
 
-#define ENTRY_MAX  12 /* instructions of _Py_NewReference before the flag is read */
-#define TEST_MAX   16 /* from reading the flag to the branch */
-#define SLOW_MAX   32 /* from there to the call */
-#define CALLEES    8
-#define FLAGS_MAX  (1 + INLINE_TRACING_SLOTS)
-#define THE_TRACER 0 /* in place of a callee: whatever is in the flag */
-
-/* The flag is at slot; or, where it has an offset, there is the address of the structure that it is in. */
-struct flag {
-	uint64_t slot;
-	int64_t offset;
-	int indirect;
-};
+#define ENTRY_MAX     12 /* instructions of _Py_NewReference before the flag is read */
+#define TEST_MAX      16 /* from reading the flag to the branch */
+#define SLOW_MAX      32 /* from there to the call */
+#define CALLEES       8
+#define READ_NEAR     96 /* bytes from taking up the address of a structure to reading the flag in it */
+#define FLAGS_MAX     (1 + INLINE_TRACING_SLOTS)
+#define STRUCTURE_MAX (1u << 20) /* bytes of the one that the flag is in */
+#define ANY           UINT64_MAX
+#define THE_TRACER    0 /* in place of a callee: whatever is in the flag */
 
 struct guard {
 	uint64_t site;
@@ -43,59 +39,93 @@ struct guard {
 	int64_t addend;
 };
 
-static int is_flag(const struct inline_insn *insn, uint8_t base, int64_t at)
+static int is_same(const struct inline_address *a, const struct inline_address *b)
 {
-	if (insn->base != base)
-		return 0;
-	if (insn->op == INLINE_LOAD || insn->op == INLINE_LOAD_32)
-		return insn->value == at;
-	return insn->op == INLINE_COMPARE_CONST && insn->dst == ABI_REG_COUNT && !insn->value &&
-	       insn->target == (uint64_t)at;
+	return a->slot == b->slot && a->offset == b->offset;
+}
+
+/* Does it ask whether there is a flag, or fetch it? */
+static int reads_flag(const struct inline_state *state, const struct inline_insn *insn,
+		      const struct inline_address *flag)
+{
+	struct inline_address at;
+
+	return insn->op != INLINE_COMPARE && !(insn->op == INLINE_COMPARE_CONST && insn->value) &&
+	       inline_state_reads(state, insn, &at) && is_same(&at, flag);
+}
+
+/* The way on which somebody is told of the object. */
+struct slow_way {
+	struct inline_state objects; /* what registers hold, from the branch on */
+	struct inline_state reading; /* the same, with what was known before it */
+	uint64_t tracers[2];         /* values that are the flag's */
+	uint64_t wanted;             /* the callee, or ANY */
+};
+
+/*
+ * A jump to where a function begins calls it in place of its own function's return, unless that is a part that was split
+ * off: if it is known what is called (wanted), nothing else is.
+ */
+static int is_tail_call(const struct inline_code *code, const struct inline_insn *insn, uint64_t wanted)
+{
+	return insn->op == INLINE_JUMP && inline_code_is_start(code, insn->target) &&
+	       (wanted == ANY || wanted == insn->target);
+}
+
+/* Does the instruction call, directly or by the flag? 0; 1 and the guard's callee is filled; -ENOENT: it calls something else. */
+static int slow_call(struct inline_code *code, const struct slow_way *way, const struct inline_insn *insn,
+		     const struct inline_address *flag, struct guard *guard)
+{
+	if (insn->op == INLINE_CALL || is_tail_call(code, insn, way->wanted)) {
+		guard->callee = insn->target;
+		guard->event = 0;
+		return 1;
+	}
+	if (insn->op == INLINE_CALL_SLOT || insn->op == INLINE_JUMP_SLOT) {
+		uint64_t called =
+			insn->src < ABI_REG_COUNT ? way->objects.of[insn->src].base : INLINE_UNKNOWN;
+
+		if (!reads_flag(&way->reading, insn, flag) &&
+		    (called < INLINE_NEW || (called != way->tracers[0] && called != way->tracers[1])))
+			return -ENOENT;
+		if (way->objects.of[ABI_REG_SI].base != INLINE_CONSTANT)
+			return -ENOENT;
+		guard->callee = THE_TRACER;
+		guard->event = way->objects.of[ABI_REG_SI].addend;
+		return 1;
+	}
+	return 0;
 }
 
 /* The first call from vaddr on, with what is known of the registers at the branch. 0: there is none. */
-static int slow_way(struct inline_code *code, uint64_t vaddr, const struct flag *flag, uint8_t tracer,
-		    struct guard *guard)
+static int slow_way(struct inline_code *code, uint64_t vaddr, const struct inline_address *flag,
+		    const struct inline_state *reading, uint8_t tracer, struct guard *guard)
 {
-	struct inline_state state;
+	struct slow_way way = {
+		.reading = *reading, .tracers = {INLINE_UNKNOWN, INLINE_UNKNOWN}, .wanted = guard->callee};
 	struct inline_insn insn;
-	uint32_t tracers[2] = {INLINE_UNKNOWN, INLINE_UNKNOWN}; /* values that are the flag's */
 
-	inline_state_init(&state);
+	inline_state_init(&way.objects);
 	if (tracer < ABI_REG_COUNT)
-		tracers[0] = state.of[tracer].base;
+		way.tracers[0] = way.objects.of[tracer].base;
 	for (int i = 0; i < SLOW_MAX && inline_code_window(code, vaddr, &insn, 1); i++) {
-		struct inline_value object = state.of[ABI_REG_DI];
+		struct inline_value object = way.objects.of[ABI_REG_DI];
+		int is_flag = reads_flag(&way.reading, &insn, flag);
+		int calls = slow_call(code, &way, &insn, flag, guard);
 
-		if (insn.op == INLINE_END)
+		if (calls < 0 || insn.op == INLINE_END)
 			return 0;
-		if (insn.op == INLINE_CALL_SLOT || insn.op == INLINE_JUMP_SLOT) {
-			uint32_t called = insn.src < ABI_REG_COUNT ? state.of[insn.src].base : INLINE_UNKNOWN;
-
-			if ((insn.target != flag->slot || flag->indirect) &&
-			    (called < INLINE_NEW || (called != tracers[0] && called != tracers[1])))
-				return 0;
-			if (state.of[ABI_REG_SI].base != INLINE_CONSTANT)
-				return 0;
-			guard->callee = THE_TRACER;
-			guard->event = state.of[ABI_REG_SI].addend;
-		} else if (insn.op == INLINE_CALL ||
-			   (insn.op == INLINE_JUMP && inline_code_is_start(code, insn.target))) {
-			guard->callee = insn.target;
-			guard->event = 0;
-		}
-		if (insn.op == INLINE_CALL || insn.op == INLINE_CALL_SLOT || insn.op == INLINE_JUMP_SLOT ||
-		    (insn.op == INLINE_JUMP && guard->callee == insn.target)) {
+		if (calls) {
 			guard->reg = object.base >= INLINE_NEW && object.base < INLINE_NEW + ABI_REG_COUNT
 					     ? (uint8_t)(object.base - INLINE_NEW)
 					     : ABI_REG_COUNT;
 			guard->addend = object.addend;
 			return 1;
 		}
-		inline_state_step(&state, &insn);
-		if (insn.op == INLINE_LOAD && !flag->indirect &&
-		    is_flag(&insn, ABI_REG_COUNT, (int64_t)flag->slot) && insn.dst < ABI_REG_COUNT)
-			tracers[1] = state.of[insn.dst].base;
+		inline_state_step(&way.objects, &insn);
+		inline_state_step(&way.reading, &insn);
+		if (is_flag && insn.dst < ABI_REG_COUNT)
+			way.tracers[1] = way.objects.of[insn.dst].base;
 		/* Compared with the likeliest tracer: the way of any other. */
 		if (insn.op == INLINE_JUMP || (insn.op == INLINE_BRANCH && insn.unequal))
 			vaddr = insn.target;
@@ -107,93 +137,144 @@ static int slow_way(struct inline_code *code, uint64_t vaddr, const struct flag 
 	return 0;
 }
 
-/* Is the flag, or the slot that leads to it, read at vaddr, and is what follows a guard? */
-static int guard_match(struct inline_code *code, uint64_t vaddr, const struct flag *flag, struct guard *out)
+/*
+ * What the instruction leaves in the registers. Of an address that only a later one than the first takes up nothing is
+ * known, so that each guard is found from one place.
+ */
+static void reading_step(struct inline_state *state, const struct inline_insn *insn, int first)
 {
-	uint8_t base = ABI_REG_COUNT, tracer = ABI_REG_COUNT;
-	int read = 0, tested = 0;
-	struct inline_insn insn;
+	int is_address = insn->op == INLINE_CONST || (insn->op == INLINE_LOAD && insn->base == ABI_REG_COUNT);
 
-	*out = (struct guard){0};
+	inline_state_step(state, insn);
+	if (!first && is_address && insn->dst < ABI_REG_COUNT)
+		inline_state_forget(state, insn->dst);
+}
+
+/*
+ * Does the instruction at vaddr read the flag, or take up the address from which the flag is read then, and is what
+ * follows a guard?
+ */
+static int guard_match(struct inline_code *code, uint64_t vaddr, const struct inline_address *flag,
+		       uint64_t callee, struct guard *out)
+{
+	struct inline_state state;
+	struct inline_insn insn;
+	uint8_t tracer = ABI_REG_COUNT;
+	int read = 0, tested = 0;
+
+	*out = (struct guard){.callee = callee};
+	inline_state_init(&state);
 	for (int i = 0; i < TEST_MAX && inline_code_window(code, vaddr, &insn, 1); i++) {
 		uint64_t next = vaddr + insn.bytes;
 
-		if (!i && flag->indirect) {
-			if (insn.op != INLINE_LOAD || !is_flag(&insn, ABI_REG_COUNT, (int64_t)flag->slot))
+		if (!read && (!i || insn.base < ABI_REG_COUNT) && reads_flag(&state, &insn, flag)) {
+			if (insn.op >= INLINE_BRANCH)
 				return 0;
-			base = insn.dst;
-		} else if (!read &&
-			   is_flag(&insn, base, flag->indirect ? flag->offset : (int64_t)flag->slot)) {
 			read = 1;
 			tracer = insn.dst;
 			tested = insn.op == INLINE_COMPARE_CONST;
 		} else if (insn.op == INLINE_BRANCH && tested && (insn.equal || insn.unequal)) {
 			out->site = vaddr;
-			return slow_way(code, insn.equal ? next : insn.target, flag, tracer, out);
+			return slow_way(code, insn.equal ? next : insn.target, flag, &state, tracer, out);
 		} else if (insn.op == INLINE_TEST && read && tracer < ABI_REG_COUNT && insn.dst == tracer) {
 			tested = 1;
 		} else if (insn.op == INLINE_COMPARE || insn.op == INLINE_COMPARE_CONST ||
 			   insn.op == INLINE_TEST) {
 			tested = 0;
-		} else if (insn.op >= INLINE_BRANCH && insn.op != INLINE_JUMP && insn.op != INLINE_BRANCH) {
-			return 0;
-		} else if ((!read && insn.written >> base & 1) ||
+		} else if ((insn.op >= INLINE_BRANCH && insn.op != INLINE_JUMP && insn.op != INLINE_BRANCH) ||
 			   (read && !tested && insn.written >> tracer & 1)) {
 			return 0;
 		}
-		if (!i && !read && !flag->indirect)
-			return 0;
+		reading_step(&state, &insn, !i);
 		vaddr = insn.op == INLINE_JUMP ? insn.target : next;
 	}
 	return 0;
 }
 
-/* What _Py_NewReference reads first, at one place or through a slot, and calls with its argument. */
-static int seed_find(struct inline_code *code, uint64_t function, struct flag *flag, uint64_t *callee)
+/* What _Py_NewReference, which begins at vaddr, asks first, and what it calls then with its argument. */
+static int seed_find(struct inline_code *code, uint64_t vaddr, struct inline_address *flag, uint64_t *callee)
 {
 	struct inline_insn insns[ENTRY_MAX];
-	size_t count = inline_code_window(code, function, insns, ENTRY_MAX);
+	size_t count = inline_code_window(code, vaddr, insns, ENTRY_MAX);
 	struct guard guard;
 
 	for (size_t i = 0; i < count && insns[i].op <= INLINE_BRANCH; i++) {
-		const struct inline_insn *insn = &insns[i];
+		struct inline_state state;
 
-		*flag = (struct flag){.slot = (uint64_t)(insn->op == INLINE_COMPARE_CONST
-								 ? (int64_t)insn->target
-								 : insn->value)};
-		if (!is_flag(insn, ABI_REG_COUNT, (int64_t)flag->slot))
-			continue;
+		inline_state_init(&state);
 		for (size_t j = i; j < count && insns[j].op < INLINE_BRANCH; j++) {
-			flag->indirect = j > i;
-			flag->offset = insns[j].op == INLINE_COMPARE_CONST ? (int64_t)insns[j].target
-									   : insns[j].value;
-			if (guard_match(code, insn->vaddr, flag, &guard) && guard.reg < ABI_REG_COUNT &&
-			    !guard.event && !guard.addend) {
+			if (inline_state_reads(&state, &insns[j], flag) &&
+			    guard_match(code, insns[i].vaddr, flag, ANY, &guard) &&
+			    guard.reg < ABI_REG_COUNT && !guard.event && !guard.addend) {
 				*callee = guard.callee;
 				return 0;
 			}
+			reading_step(&state, &insns[j], j == i);
 		}
 	}
 	return -ENOENT;
 }
 
-/* The instruction whose 32-bit displacement is at that index and leads to the address; UINT64_MAX: none. */
-static uint64_t reader_find(struct inline_search *search, size_t index, uint64_t address, int *err)
+/* Is there soon a displacement of so much? */
+static int displacement_follows(const struct inline_range *text, size_t index, uint64_t distance)
+{
+	size_t end = index + READ_NEAR < text->bytes ? index + READ_NEAR : text->bytes;
+	uint32_t wide = (uint32_t)distance;
+
+	if (!distance)
+		return 1;
+	for (; index < end; index++)
+		if ((distance <= INT8_MAX && text->code[index] == distance) ||
+		    (end - index >= sizeof(wide) && !memcmp(text->code + index, &wide, sizeof(wide))))
+			return 1;
+	return 0;
+}
+
+/*
+ * Does the operand at that index speak of the flag: of where it is, of the slot that leads there, or of the structure
+ * that it is in? *prefix: bytes of its instruction before it, but for a prefix.
+ */
+static int is_operand(const struct inline_range *text, size_t index, const struct inline_address *flag,
+		      unsigned *before)
+{
+	const uint8_t *code = text->code + index;
+	uint64_t wanted = flag->slot ? flag->slot : (uint64_t)flag->offset, target;
+	int32_t distance;
+	int is_address;
+
+	memcpy(&distance, code, sizeof(distance));
+	*before = 2;
+	target = text->vaddr + index + 4 + (uint64_t)(int64_t)distance;
+	if ((code[-1] & 0xc7) == 5 &&
+	    (code[-2] == 0x8b || code[-2] == 0x83)) /* of 0x83 an immediate follows */
+		return target + (code[-2] == 0x83) == wanted;
+	is_address = (code[-1] & 0xc7) == 5 && code[-2] == 0x8d;
+	if (!is_address && code[-2] == 0xc7 && (code[-1] & 0xf8) == 0xc0) {
+		is_address = 1;
+		target = (uint64_t)(int64_t)distance;
+	} else if (!is_address && (code[-1] & 0xf8) == 0xb8) {
+		is_address = 1;
+		target = (uint32_t)distance;
+		*before = 1;
+	}
+	return is_address && !flag->slot && wanted - target < STRUCTURE_MAX &&
+	       displacement_follows(text, index + sizeof(distance), wanted - target);
+}
+
+/* The instruction whose operand of 32 bits is at that index and speaks of the flag; UINT64_MAX: none. */
+static uint64_t reader_find(struct inline_search *search, size_t index, const struct inline_address *flag,
+			    int *err)
 {
 	const struct inline_range *text = &search->code.image->text;
-	const uint8_t *code = text->code;
-	uint64_t after = text->vaddr + index + 4;
-	int32_t distance;
+	uint64_t at = text->vaddr + index;
+	unsigned before;
 
-	memcpy(&distance, code + index, sizeof(distance));
-	/* An immediate of one byte may follow. */
-	if (index < 3 || address - after - (uint64_t)(int64_t)distance > 1 || (code[index - 1] & 0xc7) != 5)
+	if (!is_operand(text, index, flag, &before))
 		return UINT64_MAX;
-	if (code[index - 2] != 0x8b && code[index - 2] != 0x83)
-		return UINT64_MAX;
-	if ((code[index - 3] & 0xf0) == 0x40 && inline_is_instruction(search, after - 7, err))
-		return after - 7;
-	return inline_is_instruction(search, after - 6, err) ? after - 6 : UINT64_MAX;
+	if ((text->code[index - before - 1] & 0xf0) == 0x40 &&
+	    inline_is_instruction(search, at - before - 1, err))
+		return at - before - 1;
+	return inline_is_instruction(search, at - before, err) ? at - before : UINT64_MAX;
 }
 
 static int is_known(const struct inline_sites *sites, uint64_t vaddr)
@@ -232,19 +313,20 @@ static int object_add(struct inline_search *search, const struct guard *guard)
 	return inline_site_add(search, &site);
 }
 
-/* Calls with every guard of the flag that there is. */
+/* Calls with every guard of the flag that there is. callee: that they call, or ANY: tail calls of whatever it is are believed. */
 typedef int (*guard_fn)(void *context, const struct guard *guard);
 
-static int guards_walk(struct inline_search *search, const struct flag *flag, guard_fn each, void *context)
+static int guards_walk(struct inline_search *search, const struct inline_address *flag, uint64_t callee,
+		       guard_fn each, void *context)
 {
 	const struct inline_range *text = &search->code.image->text;
 	int err = 0;
 
 	for (size_t i = 3; i + 4 <= text->bytes && !err; i++) {
-		uint64_t reader = reader_find(search, i, flag->slot, &err);
+		uint64_t reader = reader_find(search, i, flag, &err);
 		struct guard guard;
 
-		if (reader != UINT64_MAX && !err && guard_match(&search->code, reader, flag, &guard))
+		if (reader != UINT64_MAX && !err && guard_match(&search->code, reader, flag, callee, &guard))
 			err = each(context, &guard);
 	}
 	return err;
@@ -286,13 +368,14 @@ static int callee_count(void *context, const struct guard *guard)
 }
 
 /* What most of the guards call. 0; -ENOENT; or an error. */
-static int callee_find(struct inline_search *search, const struct flag *flags, size_t count, uint64_t *callee)
+static int callee_find(struct inline_search *search, const struct inline_address *flags, size_t count,
+		       uint64_t *callee)
 {
 	struct census census = {0};
 	size_t best = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		int err = guards_walk(search, &flags[i], callee_count, &census);
+		int err = guards_walk(search, &flags[i], ANY, callee_count, &census);
 
 		if (err)
 			return err;
@@ -308,22 +391,26 @@ int inline_objects_find(struct inline_search *search)
 {
 	const struct inline_image *image = search->code.image;
 	struct copies copies = {.search = search};
-	struct flag flags[FLAGS_MAX];
+	struct inline_address flags[FLAGS_MAX];
 	size_t count = 0;
 	int err;
 
 	if (image->new_reference) {
-		err = seed_find(&search->code, image->new_reference, &flags[count++], &copies.callee);
+		search->new_reference = inline_code_body(&search->code, image->new_reference);
+		err = seed_find(&search->code, search->new_reference, &flags[count++], &copies.callee);
 	} else {
 		if (image->tracing)
-			flags[count++] = (struct flag){.slot = image->tracing};
+			flags[count++] = (struct inline_address){.offset = (int64_t)image->tracing};
 		for (size_t i = 0; i < INLINE_TRACING_SLOTS; i++)
 			if (image->tracing_slots[i])
-				flags[count++] =
-					(struct flag){image->tracing_slots[i], image->tracing_offset, 1};
+				flags[count++] = (struct inline_address){image->tracing_slots[i],
+									 image->tracing_offset};
 		err = callee_find(search, flags, count, &copies.callee);
 	}
 	for (size_t i = 0; i < count && !err; i++)
-		err = guards_walk(search, &flags[i], copy_add, &copies);
-	return err && err != -ENOENT ? err : inline_object_calls(search);
+		err = guards_walk(search, &flags[i], copies.callee, copy_add, &copies);
+	if (err && err != -ENOENT)
+		return err;
+	search->out->objects_unknown = err == -ENOENT;
+	return inline_object_calls(search);
 }

@@ -16,6 +16,7 @@
 #include "abi/target.h"
 
 #define POOL_FREEBLOCK 8
+#define POOL_SZIDX     36
 #define PATH           24 /* instructions from the first store to the second */
 
 /* movl $1,(reg): the register, else ABI_REG_COUNT. */
@@ -75,6 +76,16 @@ static size_t site_index(const struct inline_code *code, size_t store, uint8_t p
 	return store + 1;
 }
 
+/* Is its size class not stored yet, between those two instructions? */
+static int is_fresh(const struct inline_code *code, size_t store, size_t site, uint8_t pool)
+{
+	for (size_t i = store; i < site; i++)
+		if (code->insns[i].op == INLINE_STORE_32 && code->insns[i].base == pool &&
+		    code->insns[i].value == POOL_SZIDX)
+			return 0;
+	return 1;
+}
+
 int inline_new_pools(struct inline_code *code, uint64_t vaddr, struct inline_new_pool *out, size_t room,
 		     int *emulated)
 {
@@ -92,7 +103,9 @@ int inline_new_pools(struct inline_code *code, uint64_t vaddr, struct inline_new
 			continue;
 		site = site_index(code, i, pool);
 		*emulated &= code->insns[site].emulated;
-		out[count++] = (struct inline_new_pool){.site = code->insns[site].vaddr, .reg = pool};
+		out[count++] = (struct inline_new_pool){.site = code->insns[site].vaddr,
+							.reg = pool,
+							.fresh = (uint8_t)is_fresh(code, i, site, pool)};
 	}
 	return (int)count;
 }

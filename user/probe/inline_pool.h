@@ -8,6 +8,7 @@
 struct inline_new_pool {
 	uint64_t site; /* where the probe goes */
 	uint8_t reg;   /* the pool */
+	uint8_t fresh; /* there the pool's header still has the size class that it served before */
 };
 
 /*

@@ -19,6 +19,8 @@ struct inline_search {
 	uint64_t own[INLINE_REFILLS]; /* sites of copies that call no such function, the first of them */
 	size_t own_count;
 	uint64_t pool_bits;
+	uint64_t
+		new_reference; /* where _Py_NewReference begins, behind what only jumps there; 0: there is none */
 };
 
 /* why: static. */
@@ -32,6 +34,8 @@ int inline_site_add(struct inline_search *search, const struct plan_site *site);
 uint64_t inline_stub_slot(const struct inline_image *image, uint64_t vaddr);
 /* Does only an object in a new block begin to live at site, whose function was decoded last? reg: where it is. */
 int inline_is_new(struct inline_code *code, uint64_t site, uint8_t reg);
+/* Where calls that ask for large blocks through a slot return to (inline_large.c). 0; -ENOMEM. */
+int inline_large_find(struct inline_search *search);
 /* The places where objects begin to live (inline_objects.c). 0, also where there are none; or as above. */
 int inline_objects_find(struct inline_search *search);
 /*

@@ -18,6 +18,7 @@
 #include "probe/x86.h"
 
 #define SITES_MAX 4096
+#define NO_REFILL "what is called when the pool is empty is not known"
 #define NEW_POOLS 64 /* places where a pool is taken into use, in all functions */
 
 void inline_give_up(struct inline_search *search, enum inline_kind kind, uint64_t vaddr, const char *why)
@@ -100,8 +101,8 @@ static int pool_add(struct inline_search *search, const struct inline_match *mat
 	}
 	if (search->own_count < INLINE_REFILLS)
 		search->own[search->own_count++] = match->site;
-	inline_give_up(search, INLINE_REFILL, match->site,
-		       "what is called when the pool is empty is not known");
+	else
+		inline_give_up(search, INLINE_REFILL, match->site, NO_REFILL);
 	return 0;
 }
 
@@ -137,34 +138,33 @@ static int resize_add(struct inline_search *search, const struct inline_match *m
 		inline_give_up(search, INLINE_RESIZE, match->site, "where the block is, is not known");
 		return 0;
 	}
-	site.cookie = ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, reg, match->size_reg, ABI_REG_COUNT);
+	site.cookie = ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, reg, match->size_reg, ABI_REG_COUNT) |
+		      ABI_COOKIE_ADDEND(match->above);
 	snprintf(site.why, sizeof(site.why), "block in %s may stay in its place, size in %s",
 		 x86_register_name(reg), x86_register_name(match->size_reg));
 	search->out->found[INLINE_RESIZE]++;
 	return inline_site_add(search, &site);
 }
 
-/* lea (r,r,2): three times the size, after the size was made of the pool's size class with a shift by 4. */
+/* lea (r,r,2): three times the size, which was made of the pool's size class. */
 static int resizes_find(struct inline_search *search)
 {
 	const struct inline_range *text = &search->code.image->text;
 	int err = 0;
 
-	for (size_t i = 32; i + 8 <= text->bytes && !err; i++) {
+	for (size_t i = 0; i + 8 <= text->bytes && !err; i++) {
 		const uint8_t *bytes = text->code + i;
+		uint64_t vaddr = text->vaddr + i;
 		struct inline_match match;
-		int shifted = 0;
+		int is_triple;
 
 		if ((bytes[0] & 0xf8) != 0x48 || bytes[1] != 0x8d || (bytes[2] & 7) != 4 ||
-		    bytes[3] >> 6 != 1)
+		    bytes[3] >> 6 != 1 || !inline_match_resize(&search->code, vaddr, &match))
 			continue;
-		for (int back = 3; back <= 32 && !shifted; back++)
-			shifted = bytes[-back] == 0xc1 && (bytes[1 - back] & 0xf8) == 0xe0 &&
-				  bytes[2 - back] == 4;
-		if (!shifted || !inline_match_resize(&search->code, text->vaddr + i, &match))
+		is_triple = inline_is_instruction(search, vaddr, &err);
+		if (is_triple && !inline_match_classed(&search->code, vaddr))
 			continue;
-		if (inline_is_instruction(search, text->vaddr + i, &err) &&
-		    inline_is_instruction(search, match.site, &err))
+		if (is_triple && inline_is_instruction(search, match.site, &err))
 			err = resize_add(search, &match);
 		else
 			inline_give_up(search, INLINE_RESIZE, match.site,
@@ -392,34 +392,88 @@ static void new_pool_fill(struct inline_search *search, const struct inline_new_
 			   site->instruction, sizeof(site->instruction));
 }
 
+static int is_new_pool(const struct inline_new_pool *found, size_t count, uint64_t site)
+{
+	for (size_t i = 0; i < count; i++)
+		if (found[i].site == site)
+			return 1;
+	return 0;
+}
+
+/*
+ * Where copies of the allocator make pools themselves there is no function to return from: the block of a request is the
+ * first one of the pool that is taken into use.
+ */
+static int first_add(struct inline_search *search, const struct inline_new_pool *found)
+{
+	struct plan_site site = {.vaddr = found->site, .op = ABI_OP_FIRST_BLOCK};
+
+	if (!found->fresh) {
+		inline_give_up(search, INLINE_FIRST, found->site,
+			       "which block a new pool gives is not known");
+		return 0;
+	}
+	site.cookie = ABI_COOKIE(ABI_OP_FIRST_BLOCK, EVENT_API_OBJ, found->reg, ABI_REG_COUNT, ABI_REG_COUNT);
+	snprintf(site.why, sizeof(site.why), "pool in %s, gives its first block",
+		 x86_register_name(found->reg));
+	search->out->found[INLINE_FIRST]++;
+	return inline_site_add(search, &site);
+}
+
 /* In the functions that make pools, and where no call of one was found, in the copy of the allocator itself. */
 static int new_pools_add(struct inline_search *search)
 {
 	struct inline_sites *out = search->out;
 	struct inline_new_pool found[NEW_POOLS];
-	size_t count = 0;
+	size_t count = 0, own = 0;
+	int err = 0;
 
 	out->pools_complete = 1;
 	for (size_t i = 0; i < search->refill_count + search->own_count; i++) {
-		uint64_t function = i < search->refill_count ? search->refills[i].vaddr
-							     : search->own[i - search->refill_count];
+		int is_own = i >= search->refill_count;
+		uint64_t function = is_own ? search->own[i - search->refill_count] : search->refills[i].vaddr;
 		int got = inline_new_pools(&search->code, function, found + count, NEW_POOLS - count,
 					   &out->pools_complete);
 
 		if (got < 0)
 			return got;
-		/* Two copies may stand in one function. */
-		if (got && count && i >= search->refill_count && found[count].site == found[0].site)
-			continue;
+		if (!got && is_own)
+			inline_give_up(search, INLINE_REFILL, function, NO_REFILL);
 		out->pools_complete &= got > 0;
+		/* Two copies may stand in one function. */
+		if (got && is_new_pool(found, count, found[count].site))
+			continue;
+		if (!is_own)
+			own = count + (size_t)got;
 		count += (size_t)got;
 	}
 	out->pools = count ? calloc(count, sizeof(*out->pools)) : NULL;
 	if (count && !out->pools)
 		return -ENOMEM;
-	for (; out->pool_count < count; out->pool_count++)
+	for (; out->pool_count < count && !err; out->pool_count++) {
 		new_pool_fill(search, &found[out->pool_count], &out->pools[out->pool_count]);
-	return 0;
+		err = out->pool_count < own ? 0 : first_add(search, &found[out->pool_count]);
+	}
+	return err;
+}
+
+/* What goes with pools that give blocks. */
+static int rest_find(struct inline_search *search)
+{
+	int err = refills_add(search);
+
+	if (!err)
+		err = new_pools_add(search);
+	if (!err)
+		err = raws_find(search);
+	if (!err)
+		err = resizes_find(search);
+	return err ? err : inline_large_find(search);
+}
+
+int inline_sites_have_pymalloc(const struct inline_sites *sites)
+{
+	return sites->found[INLINE_POOL] && sites->found[INLINE_POOL_FREE];
 }
 
 int inline_sites_find(const struct inline_image *image, struct inline_sites *out)
@@ -430,16 +484,8 @@ int inline_sites_find(const struct inline_image *image, struct inline_sites *out
 
 	if (!err)
 		err = pools_find(&search);
-	if (!err && (!sites.found[INLINE_POOL] || !sites.found[INLINE_POOL_FREE]))
-		err = error_set(-ENOENT, "no copy of pymalloc is recognised in its code");
-	if (!err)
-		err = refills_add(&search);
-	if (!err)
-		err = new_pools_add(&search);
-	if (!err)
-		err = raws_find(&search);
-	if (!err)
-		err = resizes_find(&search);
+	if (!err && inline_sites_have_pymalloc(&sites))
+		err = rest_find(&search);
 	if (!err)
 		err = inline_objects_find(&search);
 	inline_code_close(&search.code);

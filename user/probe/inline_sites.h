@@ -7,6 +7,7 @@
  *
  *	a pool of pymalloc gives a block	cmp pool->nextpool,pool; je		POOL
  *	all its pools are full			call of the one function for that	REFILL
+ *						movl $1,pool->ref.count; jne		FIRST_BLOCK
  *	a realloc leaves it in its place	cmp 4 * bytes,3 * size; jb		RESIZE
  *	it is too large				call or jump to malloc, calloc, realloc	MALLOC …, END
  *	a block goes back to its pool		mov pool->freeblock,(block) … je	FREE
@@ -40,6 +41,7 @@ struct inline_import {
 #define INLINE_IMPORTS_MAX   16
 #define INLINE_TRACING_SLOTS 2
 #define INLINE_NEW_TYPES     3
+#define INLINE_LARGE_MAX     ABI_OBJECT_CODES
 #define INLINE_NEW_FUNCTIONS 6
 
 struct inline_image {
@@ -70,6 +72,7 @@ enum inline_kind {
 	INLINE_RAW,       /* malloc, calloc, realloc are called, and where they have returned; or jumped to */
 	INLINE_RAW_FREE,
 	INLINE_OBJECT, /* an object begins to live */
+	INLINE_FIRST,  /* a pool gives its first block, where copies of the allocator make pools themselves */
 	INLINE_KINDS
 };
 
@@ -86,9 +89,17 @@ struct inline_sites {
 	struct plan_site *pools;
 	size_t pool_count;
 	int pools_complete;
-	int object_calls; /* 1: calls of _Py_NewReference are among INLINE_OBJECT, and the function is not to be probed */
+	/*
+	 * 1: what passes _Py_NewReference is among INLINE_OBJECT, by its calls or by what it jumps to: the function is not to be
+	 * probed.
+	 */
+	int object_sites;
+	int objects_unknown;    /* 1: how it is asked whether anybody traces objects is not recognised */
 	size_t reference_calls; /* of _Py_NewReference that were found, whether probed or not */
 	size_t always_new;      /* of what INLINE_OBJECT has not: no object from a free list comes there */
+	/* Where the raw allocator, called through a slot for a block that pymalloc passes on, returns to. */
+	uint64_t large[INLINE_LARGE_MAX];
+	size_t large_count;
 	size_t given_up[INLINE_KINDS], given_up_count;
 	struct {
 		uint64_t vaddr;
@@ -97,8 +108,10 @@ struct inline_sites {
 	size_t given_up_listed;
 };
 
-/* 0; -ENOENT: there is no pymalloc in it; -ENOMEM. inline_sites_free() releases. */
+/* 0, also where there is no pymalloc in it: then only objects are looked for; -ENOMEM. inline_sites_free() releases. */
 int inline_sites_find(const struct inline_image *image, struct inline_sites *out);
+/* Was any copy of pymalloc found? */
+int inline_sites_have_pymalloc(const struct inline_sites *sites);
 void inline_sites_free(struct inline_sites *sites);
 
 #endif

@@ -189,10 +189,15 @@ int plan_site_is_pool_free(const struct plan_site *site)
 	       (site->op == ABI_OP_FREE && (site->cookie >> 8 & 0xff) == EVENT_API_OBJ);
 }
 
+static size_t makes_pools(const struct inline_sites *found)
+{
+	return found->found[INLINE_REFILL] + found->found[INLINE_FIRST];
+}
+
 /* Every end of a request was found, with its size: then these sites serve as well as the functions, for half the price. */
 static bool is_complete(const struct inline_sites *found)
 {
-	return found->exact == found->found[INLINE_POOL] && found->found[INLINE_REFILL] &&
+	return found->exact == found->found[INLINE_POOL] && makes_pools(found) &&
 	       found->found[INLINE_RESIZE] && found->found[INLINE_RAW] && found->found[INLINE_RAW_FREE] &&
 	       found->given_up_count == found->given_up[INLINE_OBJECT];
 }
@@ -226,7 +231,7 @@ static void describe_inlined(struct plan *plan, const struct inline_sites *found
 		 "size), %zu give one back, %zu resize one; %zu functions make pools; %zu calls for large "
 		 "blocks, %zu frees; given up: %zu",
 		 found->found[INLINE_POOL], found->exact, found->found[INLINE_POOL_FREE],
-		 found->found[INLINE_RESIZE], found->found[INLINE_REFILL], found->found[INLINE_RAW],
+		 found->found[INLINE_RESIZE], makes_pools(found), found->found[INLINE_RAW],
 		 found->found[INLINE_RAW_FREE], found->given_up_count);
 }
 
@@ -248,11 +253,11 @@ static void add_given_up(struct plan *plan, const struct inline_sites *found)
 
 static void reuse_judge(struct plan *plan, size_t reference_calls)
 {
-	size_t places = plan->object_calls ? 0 : reference_calls;
+	size_t places = plan->object_sites ? 0 : reference_calls;
 
 	for (size_t i = 0; i < plan->inlined_count; i++)
 		places += plan->sites[i].op == ABI_OP_REUSE;
-	plan->reuse_unsure = places < REUSE_PLACES_MIN;
+	plan->reuse_unseen |= places < REUSE_PLACES_MIN;
 }
 
 static void census_refuse(struct plan *plan)
@@ -265,10 +270,10 @@ static void census_refuse(struct plan *plan)
 }
 
 /*
- * What was found goes in front of the other sites. functions: the implementations have symbols. -ENOENT: then they are
- * to be probed instead, because there are no more copies than theirs and something is missing; of what was found the
- * places where objects begin to live are taken all the same, and the frees that only the code shows. In census all of these have to
- * be known.
+ * What was found goes in front of the other sites. functions: the implementations have symbols. -ENOENT: functions are
+ * to be probed instead, because no copy was found, or no more than there are functions, and something is missing; of what was
+ * found the places where objects begin to live are taken all the same, and the frees that only the code shows. In census all of
+ * these have to be known.
  */
 static int add_inlined(struct plan *plan, struct elf_file *file, const struct plan_opts *opts, bool functions)
 {
@@ -277,13 +282,14 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 	bool only_objects;
 	int err = plan_inline(file, &found);
 
+	plan->reuse_unseen = err || found.objects_unknown;
 	if (err) {
 		/* Its code has not been looked through, and may have such frees. */
 		census_refuse(plan);
-		plan->reuse_unsure = !opts->no_reuse;
 		return err;
 	}
-	only_objects = functions && found.found[INLINE_POOL] <= FUNCTIONS && !is_complete(&found);
+	only_objects = !inline_sites_have_pymalloc(&found) ||
+		       (functions && found.found[INLINE_POOL] <= FUNCTIONS && !is_complete(&found));
 	if (only_objects && found.given_up[INLINE_RAW_FREE])
 		census_refuse(plan);
 	sites = calloc(found.count + PLAN_MAX_ENTRIES, sizeof(*sites));
@@ -300,10 +306,11 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 			sites[plan->count++] = found.sites[i];
 	plan->inlined_count = plan->count;
 	plan->always_new = found.always_new;
-	plan->object_calls = found.object_calls;
-	if (!opts->no_reuse)
-		reuse_judge(plan, found.reference_calls);
+	plan->object_sites = found.object_sites;
+	reuse_judge(plan, found.reference_calls);
 	plan->room = found.count + PLAN_MAX_ENTRIES;
+	for (size_t i = 0; i < found.large_count && !only_objects; i++)
+		plan->object_code[i] = (struct abi_code){found.large[i], 1};
 	if (!only_objects) {
 		plan->complete = found.given_up_count == found.given_up[INLINE_OBJECT] +
 								 found.given_up[INLINE_POOL_FREE] +
@@ -338,20 +345,21 @@ static void find_object_code(struct plan *plan, struct elf_file *file)
 {
 	struct elf_symbol symbol;
 	char name[PLAN_NAME_SIZE];
+	uint64_t start = UINT64_MAX, end = 0;
 
-	plan->object_code.start = UINT64_MAX;
 	for (size_t i = 0; i < FUNCTIONS; i++) {
 		snprintf(name, sizeof(name), "%s%s", obj.implementation, functions[i].name);
 		if (functions[i].op == ABI_OP_FREE || plan_function_find(file, name, &symbol))
 			continue;
-		if (symbol.vaddr < plan->object_code.start)
-			plan->object_code.start = symbol.vaddr;
-		if (symbol.vaddr + symbol.size > plan->object_code.end)
-			plan->object_code.end = symbol.vaddr + symbol.size;
+		if (symbol.vaddr < start)
+			start = symbol.vaddr;
+		if (symbol.vaddr + symbol.size > end)
+			end = symbol.vaddr + symbol.size;
 	}
-	if (plan->object_code.end < plan->object_code.start ||
-	    plan->object_code.end - plan->object_code.start > OBJECT_CODE_MAX)
-		plan->object_code.start = plan->object_code.end = 0;
+	if (end > start && end - start <= OBJECT_CODE_MAX) {
+		memset(plan->object_code, 0, sizeof(plan->object_code));
+		plan->object_code[0] = (struct abi_code){start, end - start};
+	}
 }
 
 /*
@@ -412,6 +420,7 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 				      : add_inlined(plan, file, opts, raw_deep && obj_deep);
 	bool inlined = !err;
 
+	plan->reuse_unseen |= !growth && (opts->no_reuse || opts->public_only);
 	if (!err && obj_deep)
 		find_object_code(plan, file);
 	if (err && err != -ENOMEM && !growth)
@@ -426,7 +435,7 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	for (size_t i = 0; i < sizeof(singles) / sizeof(singles[0]) && !err; i++)
 		if (singles[i].op != ABI_OP_REUSE ||
 		    !(opts->no_reuse || growth ||
-		      (plan->object_calls && !strcmp(singles[i].symbol, NEW_REFERENCE))))
+		      (plan->object_sites && !strcmp(singles[i].symbol, NEW_REFERENCE))))
 			err = plan_symbol_add(plan, file, &singles[i]);
 	if (!err)
 		err = plan_finalize_add(plan, file);

@@ -67,21 +67,19 @@ struct plan {
 	size_t count, room;
 	size_t inlined_count; /* so many of them, the first ones, are in copies that were inlined somewhere */
 	size_t always_new;    /* places where objects begin to live, but none from a free list: left out */
-	int object_calls;     /* calls of _Py_NewReference are probed, and not the function */
+	int object_sites; /* every way through _Py_NewReference has a site: the function is not to be probed */
+	int reuse_unseen; /* not every place is known, or to be probed, at which objects begin to live */
 	struct {
 		char symbol[96];
 		char why[128];
 	} * missing; /* wishes with no site */
 	size_t missing_count, missing_room;
 	int large_blocks; /* growth: they are probed */
-	/* So few places were found at which an object from a free list may begin to live that some must be missing. */
-	int reuse_unsure;
 	int complete; /* every place is probed at which Python's allocators give a block, as far as is known */
 	enum event_mode mode; /* as asked, or EVENT_MODE_EXACT where no other can be had */
 	char mode_why[256];   /* why it is not the one that was asked for, else "" */
-	struct {
-		uint64_t start, end; /* vaddrs; 0, 0: not known */
-	} object_code;               /* the object allocator's functions, see struct abi_target */
+	struct abi_code
+		object_code[ABI_OBJECT_CODES]; /* as in struct abi_target, with addresses of the file */
 	/*
 	 * Growth: where the process's libc maps memory; owned. NULL: that is not followed, memory_why says why ("": it is
 	 * not to be). A plan of its own, since it is of another file.

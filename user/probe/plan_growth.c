@@ -70,6 +70,10 @@ int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_
 
 	if (err)
 		return err;
+	if (!inline_sites_have_pymalloc(&found)) {
+		inline_sites_free(&found);
+		return error_set(-ENOENT, "no copy of pymalloc is recognised in its code");
+	}
 	functions = found.found[INLINE_REFILL] && !found.given_up[INLINE_REFILL];
 	known = found.pools_complete || functions || (found.pool_count && !found.found[INLINE_REFILL]);
 	sites = known ? calloc(found.count + found.pool_count + room, sizeof(*sites)) : NULL;

@@ -11,10 +11,15 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "probe/inline_alive.h"
 
 #define TEXT_MAX      (64u << 20)
 #define STUBS_MAX     (1u << 20)
+#define DATA_MAX      (64u << 20)
 #define FUNCTIONS_MAX (1u << 20)
+
+/* What BOLT names sections that others have taken the place of, before their names. */
+#define OLD_PREFIX ".bolt.org."
 
 /* .eh_frame_hdr: the encodings that every linker uses. */
 #define DW_EH_PE_UDATA4         0x03
@@ -22,21 +27,19 @@
 
 struct loaded {
 	struct inline_image image;
+	struct inline_range
+		old; /* the part of text of which not everything is used any more; bytes 0: there is none */
 	uint8_t *text, *stubs[INLINE_STUB_RANGES];
 	uint64_t *starts;
 };
 
-/* 0; -ENOENT no such section; -ENOMEM. *bytes_out is the caller's. */
-static int section_load(struct elf_file *file, const char *name, size_t limit, struct inline_range *range,
-			uint8_t **bytes_out)
+/* 0; -ENOENT: the file does not hold that; -ENOMEM. *bytes_out is the caller's. */
+static int range_load(struct elf_file *file, uint64_t vaddr, uint64_t size, struct inline_range *range,
+		      uint8_t **bytes_out)
 {
-	uint64_t vaddr, size;
-	uint8_t *bytes;
+	uint8_t *bytes = malloc(size);
 	int got;
 
-	if (elf_file_section(file, name, &vaddr, &size) || !size || size > limit)
-		return -ENOENT;
-	bytes = malloc(size);
 	if (!bytes)
 		return -ENOMEM;
 	got = elf_file_read(file, vaddr, bytes, size);
@@ -47,6 +50,111 @@ static int section_load(struct elf_file *file, const char *name, size_t limit, s
 	*bytes_out = bytes;
 	*range = (struct inline_range){.code = bytes, .vaddr = vaddr, .bytes = (size_t)got};
 	return 0;
+}
+
+/* 0; -ENOENT no such section; -ENOMEM. *bytes_out is the caller's. */
+static int section_load(struct elf_file *file, const char *name, size_t limit, struct inline_range *range,
+			uint8_t **bytes_out)
+{
+	uint64_t vaddr, size;
+
+	if (elf_file_section(file, name, &vaddr, &size) || !size || size > limit)
+		return -ENOENT;
+	return range_load(file, vaddr, size, range, bytes_out);
+}
+
+static int is_old(const struct elf_section *section)
+{
+	return !strncmp(section->name, OLD_PREFIX, strlen(OLD_PREFIX));
+}
+
+/* Has it functions? What only jumps on, to functions of other files, is no code of this one. */
+static int is_code(const struct elf_section *section)
+{
+	return section->code && section->contents && section->size && strncmp(section->name, ".plt", 4) != 0;
+}
+
+/* The range and what it had before become one. -ENOTSUP: too much is between them. */
+static int range_extend(struct inline_range *range, const struct elf_section *section)
+{
+	uint64_t start = section->vaddr, end = section->vaddr + section->size;
+
+	if (range->bytes && range->vaddr < start)
+		start = range->vaddr;
+	if (range->bytes && range->vaddr + range->bytes > end)
+		end = range->vaddr + range->bytes;
+	if (section->vaddr + section->size < section->vaddr || end - start > TEXT_MAX)
+		return error_set(-ENOTSUP, "the code of the file is spread over more than %u MiB",
+				 TEXT_MAX >> 20);
+	range->vaddr = start;
+	range->bytes = (size_t)(end - start);
+	return 0;
+}
+
+/* All sections with code as one; between them there is none. */
+static int text_load(struct elf_file *file, struct loaded *loaded)
+{
+	struct inline_range *text = &loaded->image.text;
+	struct elf_section section;
+	int err = 0;
+
+	for (size_t i = 0; !err && !elf_file_loaded_section(file, i, &section); i++)
+		if (is_code(&section))
+			err = range_extend(text, &section);
+	for (size_t i = 0; !err && !elf_file_loaded_section(file, i, &section); i++)
+		if (is_code(&section) && is_old(&section))
+			err = range_extend(&loaded->old, &section);
+	if (err || !text->bytes)
+		return err ? err : error_set(-ENOTSUP, "the file has no section with code");
+	loaded->text = malloc(text->bytes);
+	if (!loaded->text)
+		return -ENOMEM;
+	memset(loaded->text, INLINE_DEAD, text->bytes);
+	text->code = loaded->text;
+	for (size_t i = 0; !elf_file_loaded_section(file, i, &section); i++)
+		if (is_code(&section) &&
+		    elf_file_read(file, section.vaddr, loaded->text + (section.vaddr - text->vaddr),
+				  section.size) <= 0)
+			return error_set(-ENOTSUP, "the file does not hold its code");
+	return 0;
+}
+
+static int data_follow(struct elf_file *file, struct inline_alive *alive)
+{
+	struct elf_section section;
+	int err = 0;
+
+	for (size_t i = 0; !err && !elf_file_loaded_section(file, i, &section); i++) {
+		struct inline_range data;
+		uint8_t *bytes;
+
+		if (section.code || !section.contents || is_old(&section) || !section.size ||
+		    section.size > DATA_MAX)
+			continue;
+		err = range_load(file, section.vaddr, section.size, &data, &bytes);
+		if (!err) {
+			inline_alive_data(alive, &data);
+			free(bytes);
+		}
+		err = err == -ENOENT ? 0 : err;
+	}
+	return err;
+}
+
+/* Takes out what others have taken the place of. */
+static int dead_remove(struct elf_file *file, struct loaded *loaded)
+{
+	struct inline_alive alive;
+	int err = loaded->old.bytes ? inline_alive_open(&alive, &loaded->image, &loaded->old) : 0;
+
+	if (!loaded->old.bytes)
+		return 0;
+	if (!err)
+		err = data_follow(file, &alive);
+	if (!err)
+		inline_alive_finish(&alive, loaded->text);
+	inline_alive_close(&alive);
+	return err;
 }
 
 static int start_compare(const void *a, const void *b)
@@ -166,10 +274,10 @@ static void new_load(struct elf_file *file, struct inline_image *image)
 static int image_load(struct elf_file *file, struct loaded *loaded)
 {
 	static const char *const stubs[INLINE_STUB_RANGES] = {".plt", ".plt.sec", ".plt.got"};
-	int err = section_load(file, ".text", TEXT_MAX, &loaded->image.text, &loaded->text);
+	int err = text_load(file, loaded);
 
 	if (err)
-		return err == -ENOENT ? error_set(-ENOTSUP, "the file has no code in .text") : err;
+		return err;
 	for (size_t i = 0; i < INLINE_STUB_RANGES; i++)
 		if (section_load(file, stubs[i], STUBS_MAX, &loaded->image.stubs[i], &loaded->stubs[i]) ==
 		    -ENOMEM)
@@ -178,7 +286,10 @@ static int image_load(struct elf_file *file, struct loaded *loaded)
 	objects_load(file, &loaded->image);
 	new_load(file, &loaded->image);
 	err = starts_load(file, loaded);
-	return err == -ENOENT ? error_set(-ENOTSUP, "the file does not say where its functions begin") : err;
+	if (err)
+		return err == -ENOENT ? error_set(-ENOTSUP, "the file does not say where its functions begin")
+				      : err;
+	return dead_remove(file, loaded);
 }
 
 /* A site is named by the function that it is in, where that is known. */

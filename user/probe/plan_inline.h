@@ -8,7 +8,7 @@
 
 /*
  * Fills the sites, their symbols and offsets included. 0; -ENOTSUP: the file does not say where its functions
- * begin, or it has no code; -ENOENT: no copy of pymalloc in it; -ENOMEM.
+ * begin, or it has no code; -ENOMEM.
  */
 int plan_inline(struct elf_file *file, struct inline_sites *out);
 

@@ -29,7 +29,8 @@ uint32_t member_mode_flags(const struct member *member)
 	return (member->layers & 1u << EVENT_LAYER_PYTHON ? EVENT_MODE_PYTHON : 0) |
 	       (member->layers & 1u << EVENT_LAYER_NATIVE ? EVENT_MODE_NATIVE : 0) |
 	       (member->layers & 1u << EVENT_LAYER_MMAP ? EVENT_MODE_MAPPED : 0) |
-	       (member->large_blocks ? EVENT_MODE_LARGE : 0) | (member->reuse_unsure ? EVENT_MODE_UNSURE : 0);
+	       (member->large_blocks ? EVENT_MODE_LARGE : 0) |
+	       (member->reuse_unseen ? EVENT_MODE_NO_REUSE : 0);
 }
 
 int member_announce(struct session *session, struct member *member, const char *name, pid_t ns_pid,
@@ -175,7 +176,7 @@ void member_planned(struct member *member, const struct plan_target *target)
 	member->mode = plan->mode;
 	member->layers = target->layers;
 	member->large_blocks = plan->large_blocks;
-	member->reuse_unsure = plan->reuse_unsure;
+	member->reuse_unseen = plan->reuse_unseen;
 	member->runtime.target.layers = target->layers;
 	member->runtime.target.partial = !plan->complete;
 	if (plan->memory)
@@ -251,10 +252,9 @@ static void target_describe(struct session *session, struct member *member, cons
 	/* One that cannot be described is not read. */
 	if (member->layers & 1u << EVENT_LAYER_PYTHON && heap_describe(&member->runtime, &target->heap))
 		log_debug("PID %d: %s", member->pid, error_reason(-ENOTSUP));
-	if (plan->object_code.end) {
-		target->object_code_start = plan->object_code.start + member->runtime.bias;
-		target->object_code_end = plan->object_code.end + member->runtime.bias;
-	}
+	for (size_t i = 0; i < ABI_OBJECT_CODES && plan->object_code[i].bytes; i++)
+		target->object_code[i] = (struct abi_code){plan->object_code[i].start + member->runtime.bias,
+							   plan->object_code[i].bytes};
 }
 
 /* What is on Python's heap already, and none has told of, is older. */

@@ -115,7 +115,7 @@ static void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 	if (one->layer < sum->layer)
 		sum->layer = one->layer;
 	sum->large_skipped |= one->large_skipped;
-	sum->reuse_unsure |= one->reuse_unsure;
+	sum->reuse_unseen |= one->reuse_unseen;
 }
 
 static void whole_set(struct snapshot *snapshot)

@@ -124,7 +124,7 @@ struct snapshot_meta {
 		layers; /* 1 << enum event_layer for each that was followed beside the first (snapshot.layers) */
 	struct snapshot_table native; /* of the native layer, where it is not the first */
 	int large_skipped;            /* growth mode: large blocks were not traced, one by one */
-	int reuse_unsure;    /* not all places are known at which an object from a free list begins to live */
+	int reuse_unseen;    /* objects from free lists may stand where their blocks were allocated first */
 	uint32_t pool_bytes; /* of each of pymalloc's pools; 0: not known */
 	uint64_t regions_dropped; /* changes of mapped memory that were not kept */
 	/* Not kept, for want of memory (--budget): blocks, what they are of, readings of the heap, as trace/trace.h has them. */

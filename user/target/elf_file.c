@@ -294,6 +294,29 @@ int elf_file_section(struct elf_file *file, const char *name, uint64_t *vaddr, u
 	return 0;
 }
 
+int elf_file_loaded_section(struct elf_file *file, size_t index, struct elf_section *out)
+{
+	Elf_Scn *section = NULL;
+	GElf_Shdr header;
+	const char *name;
+	size_t names;
+
+	if (elf_getshdrstrndx(file->elf, &names) || names == SHN_UNDEF)
+		return -ENOENT;
+	while ((section = elf_nextscn(file->elf, section))) {
+		if (!gelf_getshdr(section, &header) || !(header.sh_flags & SHF_ALLOC) || index--)
+			continue;
+		name = elf_strptr(file->elf, names, header.sh_name);
+		*out = (struct elf_section){.name = name ? name : "",
+					    .vaddr = header.sh_addr,
+					    .size = header.sh_size,
+					    .code = !!(header.sh_flags & SHF_EXECINSTR),
+					    .contents = header.sh_type != SHT_NOBITS};
+		return 0;
+	}
+	return -ENOENT;
+}
+
 /* The segment whose part in the file holds vaddr. */
 static const GElf_Phdr *segment_of(const struct elf_file *file, uint64_t vaddr)
 {

@@ -60,6 +60,15 @@ int elf_file_dwarf(struct elf_file *file, int *fd, int *alternate_fd);
 int elf_file_symbol(struct elf_file *file, const char *name, struct elf_symbol *out);
 /* A function that covers or starts at vaddr, in the same order. 0; -ENOENT; -ENOEXEC. */
 int elf_file_symbol_at(struct elf_file *file, uint64_t vaddr, struct elf_symbol *out);
+/* A section that is loaded: its name is borrowed until elf_file_close(). */
+struct elf_section {
+	const char *name;
+	uint64_t vaddr, size;
+	unsigned code : 1;     /* it is executable */
+	unsigned contents : 1; /* the file holds it; else it is zeros */
+};
+/* The loaded section of that index, from 0 on, in the file's order. 0 or -ENOENT. */
+int elf_file_loaded_section(struct elf_file *file, size_t index, struct elf_section *out);
 /* 0 or -ENOENT. */
 int elf_file_section(struct elf_file *file, const char *name, uint64_t *vaddr, uint64_t *size);
 /* File offset of an address in a loaded segment; 0, -ENOENT when no segment's file part holds it. */

@@ -120,7 +120,8 @@ struct process_state {
 	struct blocks *blocks[EVENT_LAYER_TABLES];
 	struct regions regions;
 	struct id_map stack_ids, frame_ids, code_ids, symbol_ids, tids;
-	struct id_map pools; /* a pool's address -> bytes of its blocks, as of the last record of its first one */
+	struct id_map
+		pools; /* a pool's address -> bytes of its blocks, as of the last record of its first one */
 	struct stack_entry *stacks;
 	size_t stack_count, stack_room;
 	uint32_t *stack_frames; /* indices in frames; with STACK_NATIVE in symbols */

@@ -77,8 +77,8 @@ struct trace_process {
 	uint32_t layers;         /* 1 << enum event_layer for each that is traced */
 	uint32_t pool_bytes;     /* of a pool of pymalloc's; 0: not known */
 	uint64_t sample_bytes;   /* the table holds a sample (stats/estimate.h); 0: every block */
-	int reuse_unsure;        /* EVENT_MODE_UNSURE */
 	int large_skipped;       /* large blocks are not traced, one by one */
+	int reuse_unseen;        /* EVENT_MODE_NO_REUSE */
 	int from_start;
 	int off;                                          /* its probes are out */
 	struct snapshot_change changes[SNAPSHOT_CHANGES]; /* see struct snapshot_meta */

@@ -114,7 +114,7 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	info->mode = mode;
 	info->layers = state_layers(event->mode);
 	info->sample_bytes = event->sample_bytes;
-	info->reuse_unsure |= (event->mode & EVENT_MODE_UNSURE) != 0;
 	info->large_skipped = growth && !(event->mode & EVENT_MODE_LARGE);
+	info->reuse_unseen |= (event->mode & EVENT_MODE_NO_REUSE) != 0;
 	return err;
 }
