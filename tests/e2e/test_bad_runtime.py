@@ -148,7 +148,7 @@ def test_foreign_debug_symbols(start, trace, python, tmp_path, libpython):
     subprocess.run(["objcopy", "--only-keep-debug", libpython(python), debug], check=True, timeout=60)
     subprocess.run(["objcopy", "--add-gnu-debuglink=" + debug, copy], check=True, timeout=60)
     # The same symbols at other addresses: the checksum tells.
-    subprocess.run(["objcopy", "--change-addresses=64", "--only-keep-debug", libpython(python), other], check=True, timeout=60)
+    subprocess.run(["objcopy", "--change-addresses=64", "--only-keep-debug", libpython(python), other], check=True, stderr=subprocess.DEVNULL, timeout=60)
     os.rename(other, debug)
     target = start(python, "golden.py", env=environment(LD_LIBRARY_PATH=str(tmp_path)))
     traced(trace, target)

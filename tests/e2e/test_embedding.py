@@ -165,16 +165,30 @@ def test_linked_stripped(start, trace, tmp_path, debian_python, options):
 
 
 @pytest.mark.versions("3.13")
-def test_linked_hidden(start, trace, tmp_path, python):
-    """It exports no symbol and has none: it is known by the section that _PyRuntime has to itself, and by what stands there."""
-    application = linked(tmp_path, python, "-s", "-DHIDDEN")
+@pytest.mark.parametrize("static", (False, True), ids=("dynamic", "static"))
+def test_linked_hidden(start, trace, run_tracer, tmp_path, python, static):
+    """It has no symbol: it is known by the section that _PyRuntime has to itself, and by what stands there. What cannot be seen is said."""
+    application = linked(tmp_path, python, "-s", "-DHIDDEN", *(["-static"] if static else []))
     assert "_PyRuntime" not in subprocess.run(["readelf", "-sW", application], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT, check=True).stdout
     target = start(application, "-", program("golden.py"), env=home(python))
+    line = error_line(run_tracer("--layer", "python", "-p", target.pid), 1)
+    assert "free lists" in line and "--mode growth" in line and application in line
+    run = trace("-p", target.pid, "--mode", "growth", "-d", "0.2")
+    assert "CPython %s." % python.version in run.stderr and run.wait() == 0
+
+
+@pytest.mark.versions("3.13")
+def test_linked_static(start, trace, tmp_path, python):
+    """It has no .eh_frame_hdr: that an object is taken again from a free list is seen all the same."""
+    application = linked(tmp_path, python, "-static")
+    assert ".eh_frame_hdr" not in subprocess.run(["readelf", "-SW", application], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT, check=True).stdout
+    target = start(application, "-", program("reuse.py"), env=home(python))
     run = trace("-p", target.pid)
-    assert "CPython %s." % python.version in run.stderr
     target.step()
     live = target.expect()
-    check(run.finish(), live)
+    report = run.finish()
+    ours = report.marked("reuse.py", live)
+    assert {mark: count for mark, (_, count) in ours.items()} == {mark: count for mark, (_, count) in live.items()}
     assert target.finish() == 0, "the target was harmed"
 
 

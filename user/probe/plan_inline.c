@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "probe/inline_alive.h"
+#include "target/elf_frames.h"
 
 #define TEXT_MAX      (64u << 20)
 #define STUBS_MAX     (1u << 20)
@@ -164,7 +165,20 @@ static int start_compare(const void *a, const void *b)
 	return *left < *right ? -1 : *left > *right;
 }
 
-static int starts_load(struct elf_file *file, struct loaded *loaded)
+/* A program that is linked statically has no such table, but what it is made of. */
+static int frames_load(struct elf_file *file, struct loaded *loaded)
+{
+	const struct inline_range *text = &loaded->image.text;
+	size_t count;
+	int err = elf_frames_starts(file, &loaded->starts, &count);
+
+	for (size_t i = 0; !err && i < count; i++)
+		if (loaded->starts[i] - text->vaddr < text->bytes)
+			loaded->starts[loaded->image.start_count++] = loaded->starts[i];
+	return err;
+}
+
+static int header_load(struct elf_file *file, struct loaded *loaded)
 {
 	const struct inline_range *text = &loaded->image.text;
 	struct inline_range header;
@@ -193,8 +207,17 @@ static int starts_load(struct elf_file *file, struct loaded *loaded)
 			loaded->starts[loaded->image.start_count++] = start;
 	}
 	free(bytes);
-	if (!loaded->starts)
-		return -ENOMEM;
+	return loaded->starts ? 0 : -ENOMEM;
+}
+
+static int starts_load(struct elf_file *file, struct loaded *loaded)
+{
+	int err = header_load(file, loaded);
+
+	if (err == -ENOENT)
+		err = frames_load(file, loaded);
+	if (err)
+		return err;
 	qsort(loaded->starts, loaded->image.start_count, sizeof(*loaded->starts), start_compare);
 	loaded->image.starts = loaded->starts;
 	return loaded->image.start_count ? 0 : -ENOENT;

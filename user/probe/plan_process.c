@@ -36,12 +36,33 @@ void plan_sites_print(const struct plan *plan)
 		printf("  %-24s not probed: %s\n", plan->missing[i].symbol, plan->missing[i].why);
 }
 
+/*
+ * An application may have CPython linked into it and name none of it. Its allocators are found all the same, but not where an object
+ * is taken from a free list: its block would stay at the line of its first life.
+ */
+static int names_check(struct elf_file *file)
+{
+	struct elf_symbol symbol;
+
+	if (!elf_file_symbol(file, "_Py_NewReference", &symbol) ||
+	    !elf_file_symbol(file, "_Py_tracemalloc_config", &symbol))
+		return 0;
+	return error_set(
+		-ENOTSUP,
+		"%s has Python linked into it without its symbols, so it is not to be seen where objects are "
+		"taken from free lists (-Wl,--export-dynamic keeps them; --mode growth does without)",
+		elf_file_path(file));
+}
+
 int plan_runtime(struct python_runtime *runtime, const struct plan_opts *opts, struct plan_cache *cache,
 		 struct plan *plan)
 {
 	struct plan_opts possible = *opts;
 	int err, unreadable = 0;
 
+	err = opts->mode == EVENT_MODE_GROWTH ? 0 : names_check(runtime->file);
+	if (err)
+		return err;
 	if (opts->mode == EVENT_MODE_CENSUS || opts->mode == EVENT_MODE_GROWTH)
 		unreadable = heap_find(runtime);
 	possible.pool_bytes = runtime->offsets->heap.pool_bytes;

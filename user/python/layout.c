@@ -85,6 +85,16 @@ static void note(struct proof *proof, enum fact fact, int agrees)
 	proof->shown[fact] |= agrees;
 }
 
+/* The first fact that something was there for, and nothing has shown; FACT_COUNT: there is none. */
+static enum fact fact_missing(const struct proof *proof)
+{
+	enum fact fact = 0;
+
+	while (fact < FACT_COUNT && (!proof->met[fact] || proof->shown[fact]))
+		fact++;
+	return fact;
+}
+
 /* Is the object at address of the type with this name? */
 static int is_object(struct proof *proof, uint64_t address, const char *name)
 {
@@ -153,7 +163,7 @@ static int frame_prove(struct proof *proof, uint64_t frame)
 	return 1;
 }
 
-/* A thread's frames, until one is of a Python function. */
+/* A thread's frames, until one has shown all: some are not of functions, and have less. */
 static void frames_prove(struct proof *proof, uint64_t thread)
 {
 	const struct abi_offsets *abi = proof->abi;
@@ -169,7 +179,8 @@ static void frames_prove(struct proof *proof, uint64_t thread)
 		return;
 	note(proof, FACT_CODE, 0);
 	for (unsigned int i = 0; i < MAX_FRAMES && frame; i++)
-		if (frame_prove(proof, frame) || !get_u64(proof, frame + abi->frame_previous, &frame))
+		if ((frame_prove(proof, frame) && fact_missing(proof) == FACT_COUNT) ||
+		    !get_u64(proof, frame + abi->frame_previous, &frame))
 			return;
 }
 
@@ -215,16 +226,6 @@ static void interpreters_prove(struct proof *proof)
 		if (!get_u64(proof, interp + abi->interp_next, &interp))
 			return;
 	}
-}
-
-/* The first fact that something was there for, and nothing has shown; FACT_COUNT: there is none. */
-static enum fact fact_missing(const struct proof *proof)
-{
-	enum fact fact = 0;
-
-	while (fact < FACT_COUNT && (!proof->met[fact] || proof->shown[fact]))
-		fact++;
-	return fact;
 }
 
 int layout_prove(const struct python_runtime *runtime)
