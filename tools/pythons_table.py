@@ -79,8 +79,8 @@ def pair(blocks, size):
 
 def warnings(run):
     """What the tracer said beside what it always says."""
-    said = [line for line in run.stderr.split("\n") if line and not USUAL.match(line)]
-    return said + run.report.data.get("warnings", [])
+    said = [re.sub(r"^tracer: (PID \d+: )?", "", line) for line in run.stderr.split("\n") if line and not USUAL.match(line)]
+    return list(dict.fromkeys(said + run.report.data.get("warnings", [])))
 
 
 def reason(error):

@@ -61,6 +61,7 @@ struct member {
 	enum event_mode mode;
 	int alone;                          /* its probes lie in it, and not in files */
 	int reuse_unsure;                   /* struct plan's */
+	int contradicted;                   /* what does not agree has been told */
 	int large_blocks;                   /* growth mode: they are traced one by one */
 	int heap_unreadable;                /* there will be no census */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
