@@ -104,7 +104,8 @@ struct census {
 	struct snapshot_coverage counts; /* of this reading */
 	uint64_t id;                     /* of the reading under way */
 	uint64_t old_large;              /* large blocks from before the trace */
-	uint64_t large_low, large_high;  /* so many the table had at least and at most while the heap was read */
+	uint64_t large_low,
+		large_high; /* so many the table had at least and at most while the heap was read */
 	unsigned int epoch : 1, running : 1;
 	unsigned int known : 1; /* old is: there was a reading */
 };
@@ -118,7 +119,8 @@ struct process_state {
 	struct blocks *blocks[EVENT_LAYER_TABLES];
 	struct regions regions;
 	struct id_map stack_ids, frame_ids, code_ids, symbol_ids, tids;
-	struct id_map pools; /* a pool's address -> bytes of its blocks, as of the last record of its first one */
+	struct id_map
+		pools; /* a pool's address -> bytes of its blocks, as of the last record of its first one */
 	struct stack_entry *stacks;
 	size_t stack_count, stack_room;
 	uint32_t *stack_frames; /* indices in frames; with STACK_NATIVE in symbols */
