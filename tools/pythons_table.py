@@ -39,7 +39,7 @@ with its own tracemalloc.
   blocks' bytes, in growth mode.
 - `covered`: percent of new blocks with a traceback, `rounded`: of blocks whose size is known only as rounded up, in `par`.
 
-Bold is over the bound: {blocks} % of blocks, {bytes} % of bytes, {attach} ms to attach, {coverage} % covered. `–` is an error
+`attach` is the fastest of five. Bold is over the bound: {blocks} % of blocks, {bytes} % of bytes, {attach} ms to attach, {coverage} % covered. `–` is an error
 that the tracer gave. A number leads to what it said, below.
 """.format(blocks=100 * BLOCKS, bytes=100 * BYTES, attach=ATTACH_MS, coverage=100 * COVERAGE)
 HEADER = ("build", "attach, ms", "probes", "covered", "rounded", *WORKS, "heap", "growth")
@@ -79,8 +79,8 @@ def pair(blocks, size):
 
 def warnings(run):
     """What the tracer said beside what it always says."""
-    said = [line for line in run.stderr.split("\n") if line and not USUAL.match(line)]
-    return said + run.report.data.get("warnings", [])
+    said = [re.sub(r"^tracer: (PID \d+: )?", "", line) for line in run.stderr.split("\n") if line and not USUAL.match(line)]
+    return list(dict.fromkeys(said + run.report.data.get("warnings", [])))
 
 
 def reason(error):
@@ -99,6 +99,7 @@ def fail(row, name, error, notes):
 
 
 def works(row, python, folder, notes):
+    attaches = []
     for work in WORKS:
         try:
             measured = parity.Parity(TRACER, folder, python, work)
@@ -110,12 +111,14 @@ def works(row, python, folder, notes):
         row.put(work, text, good, [notes.number(shown(said)) for said in warnings(run)])
         if not good:
             print("%s: %s: %s" % (row.label, work, measured.worst), file=sys.stderr)
+        attaches.append(run.attach["ms"])
         if work == WORKS[0]:
-            row.put("attach, ms", str(run.attach["ms"]), run.attach["ms"] <= ATTACH_MS, ())
             row.put("probes", str(run.attach["probes"]), True, ())
             covered = run.coverage()
             row.put("covered", "?" if covered is None else percent(covered), covered is not None and covered >= COVERAGE, ())
             row.put("rounded", percent(run.report.data["not_seen"]["rounded_blocks"] / measured.blocks), True, ())
+    if attaches:  # other work of the machine makes some of them slower
+        row.put("attach, ms", str(min(attaches)), min(attaches) <= ATTACH_MS, ())
 
 
 def others(row, python, folder, notes):

@@ -97,7 +97,13 @@ def test_inlined_launch(trace, debian_python):
 
 
 def test_partial(start, trace, debian_python):
-    check_partial(*attached(start, trace, debian_python, "--public"))
+    """What the heap has and no line is said while it goes on, and before all figures."""
+    run, report = attached(start, trace, debian_python, "--public")
+    check_partial(run, report)
+    warnings = report.data["warnings"]
+    assert any(re.match(r"of \d+ small blocks that are new on the heap only \d+ were seen: ", said) for said in warnings)
+    assert run.stdout.startswith("".join("Warning: %s\n" % said for said in warnings) + "tracer: ")
+    assert re.search(r"^tracer: PID %d: .* seen: the others are in no line$" % report.data["pid"], run.stderr, re.M)
 
 
 @pytest.mark.versions("3.8", "3.11", "3.13")

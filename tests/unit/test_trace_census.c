@@ -475,6 +475,34 @@ static void test_not_pooled(void **state)
 	assert_int_equal(process_of(trace)->coverage.large_new, 0);
 }
 
+static uint64_t large_seen(struct trace *trace, uint64_t id, uint64_t large_blocks)
+{
+	struct event_census end = end_of(id);
+
+	end.large_blocks = large_blocks;
+	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
+	return process_of(trace)->coverage.large_seen;
+}
+
+/* The interpreter's count of large blocks is of some moment of the reading, and the table's of that moment is held against it. */
+static void test_large_meanwhile(void **state)
+{
+	struct trace *trace = *state;
+
+	for (uint64_t i = 1; i <= 3; i++)
+		put_by(trace, 1, i << 16, 600, EVENT_API_OBJ);
+	begin(trace, 2);
+	for (uint64_t i = 4; i <= 9; i++)
+		put_by(trace, 1, i << 16, 600, EVENT_API_OBJ);
+	assert_int_equal(large_seen(trace, 2, 5), 5);
+	begin(trace, 4);
+	for (uint64_t i = 4; i <= 9; i++)
+		take_by(trace, EVENT_FREE, 1, i << 16);
+	assert_int_equal(large_seen(trace, 4, 7), 7);
+	begin(trace, 6);
+	assert_int_equal(large_seen(trace, 6, 2), 3);
+}
+
 /* Without their frees, blocks in pools end when their address is given out again: that is no loss. */
 static void test_census_counters(void **state)
 {
@@ -755,6 +783,7 @@ int main(void)
 		CENSUS(test_given_up),
 		CENSUS(test_partial),
 		CENSUS(test_not_pooled),
+		CENSUS(test_large_meanwhile),
 		CENSUS(test_census_counters),
 		EXACT(test_lost_free),
 		CENSUS(test_clear),

@@ -117,6 +117,17 @@ void contradictions_print(FILE *out, const struct snapshot *snapshot)
 			doubted - PROCESSES_MAX);
 }
 
+int contradictions_first(const struct snapshot_meta *meta, char *out, size_t room)
+{
+	struct sentences sentences;
+
+	judge(meta, &sentences);
+	if (!sentences.count)
+		return 0;
+	snprintf(out, room, "%s", sentences.text[0]);
+	return 1;
+}
+
 void contradictions_json(FILE *out, const struct snapshot_meta *meta)
 {
 	struct sentences sentences;

@@ -14,5 +14,7 @@
 void contradictions_print(FILE *out, const struct snapshot *snapshot);
 /* Of one process: the key "warnings" with an array of sentences and a comma behind it; nothing where all agrees. */
 void contradictions_json(FILE *out, const struct snapshot_meta *meta);
+/* Of one process: the first sentence, cut to the room, and 1; 0 where all agrees. */
+int contradictions_first(const struct snapshot_meta *meta, char *out, size_t room);
 
 #endif

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When the heaps of a session's processes are read. */
 #include <errno.h>
+#include <stdio.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "export/contradictions.h"
 #include "probe/census.h"
 #include "probe/session_state.h"
 
@@ -41,6 +43,31 @@ static void records_pull(void *context)
 	session_pull(walk->session);
 }
 
+/* While the trace goes on, too, and once: a report may be a long time off. */
+static void contradiction_tell(struct session *session, struct member *member)
+{
+	const struct trace_process *process = trace_process_at(session->trace, member->index);
+	struct snapshot_meta meta;
+	char text[320];
+
+	if (member->contradicted || !process || !process->coverage.time_ns)
+		return;
+	meta = (struct snapshot_meta){
+		.layer = EVENT_LAYER_PYTHON,
+		.parent = process->parent,
+		.sample_bytes = process->sample_bytes,
+		.change_count = process->change_count,
+		.large_skipped = process->large_skipped,
+		.reuse_unsure = process->reuse_unsure,
+		.coverage_known = 1,
+		.coverage = process->coverage,
+	};
+	snprintf(meta.mode, sizeof(meta.mode), "%s", snapshot_mode_name(process->mode));
+	member->contradicted = contradictions_first(&meta, text, sizeof(text));
+	if (member->contradicted)
+		log_info("PID %d: %s", member->pid, text);
+}
+
 int member_census(struct session *session, struct member *member, int baseline, int freeze)
 {
 	struct walk walk = {.session = session, .member = member};
@@ -63,6 +90,7 @@ int member_census(struct session *session, struct member *member, int baseline, 
 		member_mode_fall_back(session, member);
 		return 0;
 	}
+	contradiction_tell(session, member);
 	return err == -ESRCH ? 0 : err;
 }
 

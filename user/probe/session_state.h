@@ -60,6 +60,7 @@ struct member {
 	struct member_symbols symbols;
 	enum event_mode mode;
 	int alone;                          /* its probes lie in it, and not in files */
+	int contradicted;                   /* what does not agree has been told */
 	int large_blocks;                   /* growth mode: they are traced one by one */
 	int reuse_unseen;                   /* as in struct plan */
 	int heap_unreadable;                /* there will be no census */

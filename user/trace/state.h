@@ -107,6 +107,8 @@ struct census {
 	struct snapshot_coverage counts; /* of this reading */
 	uint64_t id;                     /* of the reading under way */
 	uint64_t old_large;              /* large blocks from before the trace */
+	uint64_t large_low,
+		large_high; /* so many the table had at least and at most while the heap was read */
 	unsigned int epoch : 1, running : 1;
 	unsigned int known : 1; /* old is: there was a reading */
 };

@@ -23,11 +23,24 @@ int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES], struct account *
 	return err ? err : blocks_new(&tables[EVENT_LAYER_NATIVE], account);
 }
 
+/* The interpreter's own count is of some moment while the heap is read. */
+static void large_change(struct process_state *process, int by)
+{
+	struct census *census = &process->census;
+	uint64_t *count = &process->info.large_blocks;
+
+	*count += (uint64_t)(int64_t)by;
+	if (*count < census->large_low)
+		census->large_low = *count;
+	if (*count > census->large_high)
+		census->large_high = *count;
+}
+
 void state_block_gone(struct process_state *process, enum event_layer layer, const struct block *block)
 {
 	process->info.tables[layer].live_bytes -= estimate_bytes(process->info.sample_bytes, block->bytes);
 	process->info.tables[layer].live_blocks--;
-	process->info.large_blocks -= block->large;
+	large_change(process, -(int)block->large);
 	process->info.rounded_blocks -= block->rounded;
 }
 
@@ -51,7 +64,7 @@ int state_block_put(struct process_state *process, enum event_layer layer, const
 	}
 	table->live_bytes += bytes;
 	table->live_blocks++;
-	info->large_blocks += block->large;
+	large_change(process, block->large);
 	info->rounded_blocks += block->rounded;
 	if (!heap_tells && table->live_bytes > table->peak_bytes)
 		table->peak_bytes = table->live_bytes;

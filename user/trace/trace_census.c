@@ -70,6 +70,7 @@ int state_census(struct process_state *process, const struct event_census *event
 	if (census->running)
 		reading_give_up(process);
 	census->counts = (struct snapshot_coverage){0};
+	census->large_low = census->large_high = process->info.large_blocks;
 	census->epoch ^= 1;
 	census->running = 1;
 	census->id = event->id;
@@ -290,6 +291,16 @@ static void reading_cut(struct process_state *process)
 	reading_end(census);
 }
 
+/* The table's count, now or at another moment of the reading, that agrees best with the interpreter's. */
+static uint64_t large_seen(const struct census *census, const struct snapshot_coverage *counts, uint64_t now)
+{
+	if (now > counts->large_blocks)
+		return counts->large_blocks > census->large_low ? counts->large_blocks : census->large_low;
+	if (now < counts->large_new)
+		return counts->large_new < census->large_high ? counts->large_new : census->large_high;
+	return now;
+}
+
 int state_census_done(struct process_state *process, const struct event_census *event)
 {
 	struct census *census = &process->census;
@@ -333,7 +344,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 	counts->large_blocks = event->large_blocks;
 	counts->large_new =
 		event->large_blocks > census->old_large ? event->large_blocks - census->old_large : 0;
-	counts->large_seen = info->large_blocks;
+	counts->large_seen = large_seen(census, counts, info->large_blocks);
 	counts->pools_unreadable = event->pools_unreadable;
 	counts->elapsed_ns = event->elapsed_ns;
 	counts->frozen_ns = event->frozen_ns;
