@@ -395,6 +395,9 @@ static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *
 
 	if (regs->eflags & EFLAGS_ZERO) {
 		thread->refill_bytes = bytes;
+		/* What a copy that makes pools itself asks for meanwhile, for its arenas, is no request of the program's. */
+		if ((cookie >> 32 & 0xff) != ABI_REG_COUNT)
+			request_start(&thread->python, regs->rsp, 0, 0);
 		return;
 	}
 	address = pool_first_free(pool);
@@ -412,6 +415,9 @@ static __always_inline void pool_use_first(struct pt_regs *regs, struct thread_s
 	__u64 class_bytes = (bytes + EVENT_BLOCK_STEP - 1) & ~(EVENT_BLOCK_STEP - 1ull);
 	__u64 address = pool + EVENT_POOL_HEADER_BYTES;
 
+	if (thread->python.sp != regs->rsp)
+		return;
+	thread->python.sp = 0;
 	if (!bytes)
 		return;
 	if (pool_class_bytes(pool) == class_bytes)
@@ -446,8 +452,7 @@ int inline_site(struct pt_regs *regs)
 			pool_use(regs, thread, cookie);
 		break;
 	case ABI_OP_FIRST_BLOCK:
-		if (!request_is_nested(thread, &thread->python, regs->rsp))
-			pool_use_first(regs, thread, cookie);
+		pool_use_first(regs, thread, cookie);
 		break;
 	case ABI_OP_RESIZE:
 		if (block_stays(regs, cookie) && !request_is_nested(thread, &thread->python, regs->rsp)) {

@@ -171,8 +171,8 @@ enum abi_op {
 		23, /* (): a function that asks another for its block, and may throw instead of returning: no
 				 return probe, which the unwinder would stumble upon; it is its caller who asks */
 	/*
-	 * (pool): it is taken into use, and its first block is for the request of the thread's last POOL; its header still
-	 * has the size class that it served before.
+	 * (pool): it is taken into use, and its first block is for the request of the thread's last POOL, whose cookie has a
+	 * third register; its header still has the size class that it served before.
 	 */
 	ABI_OP_FIRST_BLOCK = 24,
 

@@ -460,6 +460,7 @@ static void test_first_block(void **state)
 	library_open(&library, text);
 	assert_int_equal(library.sites.found[INLINE_FIRST], 1);
 	assert_int_equal(library.sites.given_up_count, 0);
+	assert_true((site_at(&library, "at_pool")->cookie >> 32 & 0xff) == ABI_REG_SP);
 	site = site_at(&library, "at_first");
 	assert_non_null(site);
 	assert_true(site->cookie ==

@@ -261,22 +261,6 @@ static int is_operand(const struct inline_range *text, size_t index, const struc
 	       displacement_follows(text, index + sizeof(distance), wanted - target);
 }
 
-/* The instruction whose operand of 32 bits is at that index and speaks of the flag; UINT64_MAX: none. */
-static uint64_t reader_find(struct inline_search *search, size_t index, const struct inline_address *flag,
-			    int *err)
-{
-	const struct inline_range *text = &search->code.image->text;
-	uint64_t at = text->vaddr + index;
-	unsigned before;
-
-	if (!is_operand(text, index, flag, &before))
-		return UINT64_MAX;
-	if ((text->code[index - before - 1] & 0xf0) == 0x40 &&
-	    inline_is_instruction(search, at - before - 1, err))
-		return at - before - 1;
-	return inline_is_instruction(search, at - before, err) ? at - before : UINT64_MAX;
-}
-
 static int is_known(const struct inline_sites *sites, uint64_t vaddr)
 {
 	for (size_t i = sites->count; i-- > 0 && sites->sites[i].op == ABI_OP_REUSE;)
@@ -313,6 +297,15 @@ static int object_add(struct inline_search *search, const struct guard *guard)
 	return inline_site_add(search, &site);
 }
 
+/* A guard at an instruction; not one that calls something else. It is asked last which that is: the function is decoded. */
+static int guard_find(struct inline_search *search, uint64_t reader, const struct inline_address *flag,
+		      uint64_t callee, struct guard *guard, int *err)
+{
+	return guard_match(&search->code, reader, flag, callee, guard) &&
+	       (callee == ANY || (guard->callee == callee && !guard->event)) &&
+	       inline_is_instruction(search, reader, err);
+}
+
 /* Calls with every guard of the flag that there is. callee: that they call, or ANY: tail calls of whatever it is are believed. */
 typedef int (*guard_fn)(void *context, const struct guard *guard);
 
@@ -323,10 +316,16 @@ static int guards_walk(struct inline_search *search, const struct inline_address
 	int err = 0;
 
 	for (size_t i = 3; i + 4 <= text->bytes && !err; i++) {
-		uint64_t reader = reader_find(search, i, flag, &err);
 		struct guard guard;
+		unsigned before;
+		uint64_t reader;
 
-		if (reader != UINT64_MAX && !err && guard_match(&search->code, reader, flag, callee, &guard))
+		if (!is_operand(text, i, flag, &before))
+			continue;
+		reader = text->vaddr + i - before;
+		if (((text->code[i - before - 1] & 0xf0) == 0x40 &&
+		     guard_find(search, reader - 1, flag, callee, &guard, &err)) ||
+		    guard_find(search, reader, flag, callee, &guard, &err))
 			err = each(context, &guard);
 	}
 	return err;
@@ -341,7 +340,7 @@ static int copy_add(void *context, const struct guard *guard)
 {
 	struct copies *copies = context;
 
-	return guard->callee == copies->callee && !guard->event ? object_add(copies->search, guard) : 0;
+	return object_add(copies->search, guard);
 }
 
 struct census {

@@ -420,6 +420,15 @@ static int first_add(struct inline_search *search, const struct inline_new_pool 
 	return inline_site_add(search, &site);
 }
 
+/* From the site on, where a copy finds its pool empty, to where it takes another into use it is all one request. */
+static void own_mark(struct inline_sites *out, uint64_t vaddr)
+{
+	for (size_t i = 0; i < out->count; i++)
+		if (out->sites[i].vaddr == vaddr && out->sites[i].op == ABI_OP_POOL)
+			out->sites[i].cookie =
+				(out->sites[i].cookie & ~(0xffull << 32)) | (uint64_t)ABI_REG_SP << 32;
+}
+
 /* In the functions that make pools, and where no call of one was found, in the copy of the allocator itself. */
 static int new_pools_add(struct inline_search *search)
 {
@@ -439,6 +448,8 @@ static int new_pools_add(struct inline_search *search)
 			return got;
 		if (!got && is_own)
 			inline_give_up(search, INLINE_REFILL, function, NO_REFILL);
+		if (got && is_own)
+			own_mark(out, function);
 		out->pools_complete &= got > 0;
 		/* Two copies may stand in one function. */
 		if (got && is_new_pool(found, count, found[count].site))
