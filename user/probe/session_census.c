@@ -58,7 +58,7 @@ static void contradiction_tell(struct session *session, struct member *member)
 		.sample_bytes = process->sample_bytes,
 		.change_count = process->change_count,
 		.large_skipped = process->large_skipped,
-		.reuse_unsure = process->reuse_unsure,
+		.reuse_unseen = process->reuse_unseen,
 		.coverage_known = 1,
 		.coverage = process->coverage,
 	};
