@@ -7,13 +7,14 @@
 #include "base/text.h"
 #include "export/json.h"
 
-#define SENTENCE_MAX      320
-#define SENTENCES_MAX     4
-#define SLACK_BLOCKS      16u /* what comes and goes while the heap is read */
-#define SLACK_SMALL_SHARE 100u
-#define SLACK_LARGE_SHARE                                                                                    \
-	10u /* the raw allocator's are told from others by their callers, where code is inlined */
+#define SENTENCE_MAX  320
+#define SENTENCES_MAX 4
 #define PROCESSES_MAX 10u
+/* What comes and goes while the heap is read. */
+#define SLACK_BLOCKS      16u
+#define SLACK_SMALL_SHARE 100u
+/* The raw allocator's are told from others by their callers, where code is inlined. */
+#define SLACK_LARGE_SHARE 10u
 
 struct sentences {
 	char text[SENTENCES_MAX][SENTENCE_MAX];
