@@ -30,8 +30,8 @@ class Python:
         shutil.copytree(os.path.join(HERE, "workloads"), self.host_folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
         self.stripped = pythons.is_stripped((root or "") + path)
         self.version = pythons.version_of(path, self.prefix)
-        debug = " debug build" if path.endswith("d") else ""
-        self.label = "CPython %s%s, %s%s" % (self.version, debug, "stripped" if self.stripped else "with symbols", ", in " + os.path.basename(os.path.normpath(root)) if root else "")
+        self.debug = path.endswith("d")
+        self.label = "CPython %s%s, %s%s" % (self.version, " debug build" if self.debug else "", "stripped" if self.stripped else "with symbols", ", in " + os.path.basename(os.path.normpath(root)) if root else "")
 
     def workload(self, name, rounds, nframe=0):
         return [self.path, os.path.join(self.folder, name + ".py"), str(nframe), str(rounds)]

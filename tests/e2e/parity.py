@@ -83,23 +83,33 @@ def heap_off(tracer, python):
         assert done.returncode == 0, done.stderr.decode()
     heap = json.loads(done.stdout)
     node = sum(s["size"] for s in heap["statistics"] if s["type"] == "Node")
-    return off(heap["total"]["count"] + heap["raw_blocks"], int(said)), off(node, 48 * OBJECTS)
+    return off(heap["total"]["count"] + heap["raw_blocks"], int(said)), off(node, block_bytes(48, hooks_bytes(python)) * OBJECTS)
 
 
-def pools_expected(live, pool_size):
-    """Pools for so many blocks of so many bytes: (bytes, blocks) -> how many pools."""
+def hooks_bytes(python):
+    """What a build for debugging has around each block."""
+    return 24 if python.debug else 0
+
+
+def block_bytes(size, extra):
+    return (size + extra + 15) // 16 * 16
+
+
+def pools_expected(live, pool_size, extra=0):
+    """Pools for so many blocks of so many bytes: (bytes, blocks) -> how many pools. extra: bytes around each block."""
     size, count = live
-    block = (size // count + 15) // 16 * 16
-    per_pool = (pool_size - 48) // block
+    per_pool = (pool_size - 48) // block_bytes(size // count, extra)
     return -(-count // per_pool)
 
 
 def growth_off(tracer, folder, python):
-    """What growth mode has of growth.py: of the pools of its lines, but for the slack, and of its large blocks' bytes."""
+    """What growth mode has of growth.py: of the pools of its lines, but for the slack, and of its large blocks' bytes, unless it
+    says that it does not trace those."""
     run = Run(tracer, folder, python, "growth.py", options=("-m", "growth", "--large-blocks"))
     live, pool_size = json.loads(run.said), run.report.data["pool_size"]
     lines = {line: size for (file, line), (size, _) in run.report.lines().items() if file.endswith("growth.py")}
     size = {mark: lines.get(harness.marked_line("growth.py", mark), 0) for mark in "ABL"}
-    expected = {mark: pools_expected(live[mark], pool_size) for mark in "AB"}
+    expected = {mark: pools_expected(live[mark], pool_size, hooks_bytes(python)) for mark in "AB"}
     differ = sum(max(0, abs(size[mark] // pool_size - expected[mark]) - POOL_SLACK) for mark in "AB")
-    return differ / sum(expected.values()), off(size["L"], live["L"][0])
+    large = off(size["L"], live["L"][0]) if run.report.data["large_blocks_traced"] else 0
+    return differ / sum(expected.values()), large

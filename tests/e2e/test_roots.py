@@ -43,7 +43,9 @@ def test_coverage(start, trace, root_python):
     run = trace("-p", target.pid)
     target.step()
     target.expect()
-    coverage = run.finish().data["coverage"]
+    report = run.finish()
+    coverage = report.data["coverage"]
+    assert "warnings" not in report.data
     assert coverage["new_blocks"] > 2000
     assert 0.999 <= coverage["seen_blocks"] / coverage["new_blocks"] <= 1
     assert 0.999 <= coverage["seen_bytes"] / coverage["new_bytes"] <= 1

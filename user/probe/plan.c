@@ -260,6 +260,14 @@ static void reuse_judge(struct plan *plan, size_t reference_calls)
 	plan->reuse_unseen |= places < REUSE_PLACES_MIN;
 }
 
+/* Py_DEBUG: the copies of _Py_NewReference are not inlined, so that its calls are all there is. */
+static bool is_debug_build(struct elf_file *file)
+{
+	struct elf_symbol symbol;
+
+	return !elf_file_symbol(file, "_Py_NegativeRefcount", &symbol) && symbol.function;
+}
+
 static void census_refuse(struct plan *plan)
 {
 	if (plan->mode != EVENT_MODE_CENSUS)
@@ -282,7 +290,7 @@ static int add_inlined(struct plan *plan, struct elf_file *file, const struct pl
 	bool only_objects;
 	int err = plan_inline(file, &found);
 
-	plan->reuse_unseen = err || found.objects_unknown;
+	plan->reuse_unseen = err || (found.objects_unknown && !is_debug_build(file));
 	if (err) {
 		/* Its code has not been looked through, and may have such frees. */
 		census_refuse(plan);
