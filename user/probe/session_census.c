@@ -54,6 +54,7 @@ static void contradiction_tell(struct session *session, struct member *member)
 		return;
 	meta = (struct snapshot_meta){
 		.layer = EVENT_LAYER_PYTHON,
+		.python_version = process->python_version,
 		.parent = process->parent,
 		.sample_bytes = process->sample_bytes,
 		.change_count = process->change_count,
