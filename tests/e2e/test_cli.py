@@ -114,8 +114,7 @@ def test_dry_run(start, run_tracer, python):
     assert re.match(r"PID %d: CPython %s(\.\d+)? in /" % (target.pid, re.escape(python.version)), head)
     assert mode == "census mode"
     assert "raw" in level and "mem" in level and "obj" in level
-    for symbol in ("_PyObject_Malloc", "_PyObject_Calloc", "_PyObject_Realloc",
-                   "_PyMem_RawMalloc", "_PyMem_RawCalloc", "_PyMem_RawRealloc", "_PyMem_RawFree"):
+    for symbol in ("_PyObject_Realloc", "_PyMem_RawMalloc", "_PyMem_RawCalloc", "_PyMem_RawRealloc", "_PyMem_RawFree"):
         line = [s for s in sites if s.split()[0].split("+")[0] == symbol][0]
         assert re.match(r"  \S+ +file offset 0x[0-9a-f]+ +[a-z].* {2,}\S.*", line), line
 

@@ -179,7 +179,8 @@ def test_many_children(start, trace, own_python):
     descriptors = len(os.listdir("/proc/%d/fd" % run.pid))
     target.step()
     target.expect()
-    wait_until(lambda: len(os.listdir("/proc/%d/fd" % run.pid)) <= descriptors, "what belonged to the children is closed")
+    # The library that all of them share is opened once more when the first one is looked at.
+    wait_until(lambda: len(os.listdir("/proc/%d/fd" % run.pid)) <= descriptors + 1, "what belonged to the children is closed")
     assert target.finish() == 0
     assert run.wait() == 0
     assert "not traced" not in run.stderr

@@ -262,6 +262,11 @@ static void test_reuse_in_pool(void **state)
 	assert_int_equal(feed_put(trace, EVENT_REUSE, TGID, first + 64, 0, 2), 0);
 	assert_int_equal(traceback_of(trace, first + 64), old);
 	assert_int_not_equal(traceback_of(trace, first + 48), old);
+	assert_int_equal(trace_block_containing(trace, 0, EVENT_LAYER_PYTHON, first + 72)->address,
+			 first + 48);
+	/* No pool has blocks that large, whoever says so. */
+	assert_int_equal(feed_alloc(trace, first, 1ull << 32, 1), 0);
+	assert_non_null(trace_block_containing(trace, 0, EVENT_LAYER_PYTHON, first + 72));
 }
 
 static void test_hostile_sizes(void **state)

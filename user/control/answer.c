@@ -42,8 +42,7 @@ static void frame_write(FILE *out, const struct strings *strings, const struct t
 void answer_lookup(FILE *out, struct trace *trace, size_t process, uint64_t address)
 {
 	enum event_layer layer = trace_first_layer(trace_process_at(trace, process));
-	const struct blocks *blocks = trace_blocks(trace, process, layer);
-	const struct block *block = blocks ? blocks_containing(blocks, address) : NULL;
+	const struct block *block = trace_block_containing(trace, process, layer, address);
 	struct trace_traceback traceback;
 
 	fprintf(out, "{\"address\": %" PRIu64 ", \"block\": ", address);

@@ -199,6 +199,9 @@ int state_free(struct process_state *process, const struct event_free *event);
 int state_realloc(struct process_state *process, const struct event_free *event);
 int state_realloc_done(struct process_state *process, const struct event_alloc *event);
 int state_reuse(struct process_state *process, const struct event_alloc *event);
+/* As trace_block_containing(). */
+const struct block *state_block_containing(const struct process_state *process, enum event_layer layer,
+					   uint64_t address);
 int state_realloc_fail(struct process_state *process, const struct event_free *event);
 int state_census(struct process_state *process, const struct event_census *event);
 int state_census_thread(struct process_state *process, const struct event_mark *event);

@@ -172,6 +172,12 @@ struct trace_table trace_live(const struct trace *trace, size_t process, enum ev
 /* Live blocks of a process in a layer, as they are now; NULL: the layer has no table. Borrowed. */
 const struct blocks *trace_blocks(const struct trace *trace, size_t process, enum event_layer layer);
 /*
+ * The block that an address lies in; NULL: none is known. Between two readings of the heap the table has dead blocks, too, of
+ * the time when a pool was one of another size: of several that may be meant it is the one that fits the pool. Borrowed.
+ */
+const struct block *trace_block_containing(const struct trace *trace, size_t process, enum event_layer layer,
+					   uint64_t address);
+/*
  * The next address of a native frame that has no name yet; *cursor starts at 0, and a later walk may start where an
  * earlier one has ended. 1, 0: there is none.
  */

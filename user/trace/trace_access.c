@@ -79,6 +79,14 @@ const struct blocks *trace_blocks(const struct trace *trace, size_t process, enu
 		       : NULL;
 }
 
+const struct block *trace_block_containing(const struct trace *trace, size_t process, enum event_layer layer,
+					   uint64_t address)
+{
+	return trace_blocks(trace, process, layer)
+		       ? state_block_containing(trace->processes[process], layer, address)
+		       : NULL;
+}
+
 const struct strings *trace_strings(const struct trace *trace, size_t process)
 {
 	const struct process_state *state =

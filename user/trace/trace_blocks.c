@@ -146,10 +146,11 @@ static uint64_t pool_of(const struct process_state *process, const struct block 
 /* A pool that comes to have blocks of another size gives its first one first. What finds no room is not known. */
 static void pool_note(struct process_state *process, const struct block *block)
 {
-	uint64_t pool = pool_of(process, block);
+	uint64_t pool = pool_of(process, block), bytes = class_bytes(block);
 
-	if (pool && allocator_address(block) == pool + EVENT_POOL_HEADER_BYTES)
-		id_map_put(&process->pools, pool, (uint32_t)class_bytes(block));
+	if (pool && allocator_address(block) == pool + EVENT_POOL_HEADER_BYTES &&
+	    bytes <= process->info.pool_bytes)
+		id_map_put(&process->pools, pool, (uint32_t)bytes);
 }
 
 /* Does a block begin there, as the pool is now? 0: no, or it is not known. */
@@ -159,6 +160,24 @@ static int is_in_place(const struct process_state *process, const struct block *
 	uint32_t bytes = pool ? id_map_find(&process->pools, pool) : ID_MAP_NONE;
 
 	return bytes != ID_MAP_NONE && !((allocator_address(block) - pool - EVENT_POOL_HEADER_BYTES) % bytes);
+}
+
+const struct block *state_block_containing(const struct process_state *process, enum event_layer layer,
+					   uint64_t address)
+{
+	const struct block *block = blocks_containing(process->blocks[layer], address), *other;
+	uint64_t pool = block ? pool_of(process, block) : 0, before;
+	uint32_t bytes = pool ? id_map_find(&process->pools, pool) : ID_MAP_NONE;
+
+	if (bytes == ID_MAP_NONE || is_in_place(process, block))
+		return block;
+	before = block->hooked ? EVENT_HOOKS_BEFORE : 0;
+	if (address < pool + EVENT_POOL_HEADER_BYTES + before)
+		return block;
+	other = blocks_find(process->blocks[layer],
+			    address - (address - before - pool - EVENT_POOL_HEADER_BYTES) % bytes,
+			    block->domain);
+	return other ? other : block;
 }
 
 /* before: what it was, of a realloc, which may have left it in its place. */
