@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An interpreter that benchmarks and tables are made with, wherever it lives."""
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -30,7 +31,7 @@ class Python:
         shutil.copytree(os.path.join(HERE, "workloads"), self.host_folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
         self.stripped = pythons.is_stripped((root or "") + path)
         self.version = pythons.version_of(path, self.prefix)
-        self.debug = path.endswith("d")
+        self.debug = bool(re.search(r"python3\.\d+d$", path))
         self.label = "CPython %s%s, %s%s" % (self.version, " debug build" if self.debug else "", "stripped" if self.stripped else "with symbols", ", in " + os.path.basename(os.path.normpath(root)) if root else "")
 
     def workload(self, name, rounds, nframe=0):
