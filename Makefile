@@ -45,8 +45,8 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(or $(FUZZ:%=tests/fuzz/fuz
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help demo test check unit golden oracle machines e2e parity kills kernels pythons soak bench coverage distros fuzz format lint \
-	tools install clean
+.PHONY: all help demo test check unit golden oracle machines e2e parity kills kernels pythons soak bench coverage distros roots fuzz format \
+	lint tools install clean
 
 all: $(OUT)/tracer
 
@@ -63,6 +63,7 @@ help:
 	@echo 'make bench      ratios to untraced, next to tracemalloc and other tools (root)'
 	@echo 'make coverage   the share of new blocks that has a traceback, for every CPython found (root)'
 	@echo 'make distros    make demo and the unit tests in fresh Debians 12, 13 and testing, or DISTROS="trixie" (root)'
+	@echo 'make roots      root file systems with CPython 3.13, 3.14 and 3.15 for the tests, below build/roots (root); make test does it, too'
 	@echo 'make soak       an hour of sessions over honest and hostile programs, killed at random (root); MINUTES=10 is less'
 	@echo 'make fuzz       every fuzz target, or those of FUZZ="lines plan", for FUZZ_SECONDS each (default 30)'
 	@echo 'make lint format tools install PREFIX=… clean'
@@ -191,6 +192,9 @@ soak: $(OUT)/tracer
 # STEPS="demo,deps" are less than all of them.
 distros:
 	$(Q)$(PYTHON) tests/machines/distros.py $(STEPS:%=--steps %) $(DISTROS)
+
+roots:
+	$(Q)$(PYTHON) tests/machines/roots.py
 
 # The captures of the golden tests, less their file header, are what a stream of records looks like; an object file is
 # what a JIT registers. A library with DWARF is one of them. Of a session there are stories: each takes a way that no other does.

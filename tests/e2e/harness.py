@@ -172,6 +172,16 @@ def attach_facts(stderr):
     return dict(facts, links=links[0]) if links else facts
 
 
+def root_names(everything):
+    """Which of pythons.in_roots() a test runs with: all, where the caller chose them or wants it. Of those that are here by
+    default one of each version, and one build for debugging: each takes a quarter of a minute."""
+    names = list(pythons.in_roots())
+    if everything or "TRACER_ROOTS" in os.environ:
+        return names
+    versions = {name.partition(":")[2]: name for name in names if not name.endswith("d")}
+    return [*versions.values(), *[name for name in names if name.endswith("d")][-1:]]
+
+
 class Target:
     """
     A program of tests/e2e/programs that speaks lines: "ready", then one answer for each step(). name: what the interpreter
