@@ -135,4 +135,21 @@ static inline void python_stop(struct python_child *child)
 	fclose(child->out);
 }
 
+/* test_38 to test_315, each of which calls check() with its minor version. */
+#define VERSION_TEST(check, minor)                                                                           \
+	static void test_3##minor(void **state)                                                              \
+	{                                                                                                    \
+		(void)state;                                                                                 \
+		check(minor);                                                                                \
+	}
+#define VERSION_TESTS(check)                                                                                 \
+	VERSION_TEST(check, 8)                                                                               \
+	VERSION_TEST(check, 9)                                                                               \
+	VERSION_TEST(check, 10)                                                                              \
+	VERSION_TEST(check, 11)                                                                              \
+	VERSION_TEST(check, 12)                                                                              \
+	VERSION_TEST(check, 13)                                                                              \
+	VERSION_TEST(check, 14)                                                                              \
+	VERSION_TEST(check, 15)
+
 #endif
