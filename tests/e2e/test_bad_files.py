@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from harness import environment, error_line, program
+from protobuf import field
 
 # --- captures and snapshots ----------------------------------------------------------------------------------------
 
@@ -36,18 +37,6 @@ def flipped(data, count=40):
 def cut(data):
     for size in (0, 1, 7, 8, 12, 15, 16, 17, 30, 40, 63, 64, 100, len(data) // 3, len(data) // 2, len(data) - 1):
         yield size, data[:size]
-
-
-def varint(number):
-    out = b""
-    while number > 127:
-        out += bytes([number & 127 | 128])
-        number >>= 7
-    return out + bytes([number])
-
-
-def field(number, data):
-    return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def foreign_profile():
