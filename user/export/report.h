@@ -35,6 +35,8 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
 /* The members of report_json() that tell what the snapshot is and what it lacks, without braces around them. */
 void report_json_meta(const struct snapshot *snapshot, FILE *out);
+/* The lines before a text report's entries: whose memory it is, how it was traced. */
+void report_title_print(FILE *out, const struct snapshot *snapshot);
 /* "1234 B", "12.3 KiB" as Python's tracemalloc._format_size(size, False) does. Returns out. */
 char *report_size(char out[32], uint64_t bytes);
 

@@ -274,6 +274,11 @@ static void title_print(FILE *out, const char *prefix, const char *name, const s
 		growth_print(out, meta);
 }
 
+void report_title_print(FILE *out, const struct snapshot *snapshot)
+{
+	title_print(out, "tracer: ", NULL, snapshot);
+}
+
 static void titles_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
 {
 	title_print(out, "tracer: ", opts->name, snapshot);
