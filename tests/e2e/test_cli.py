@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from harness import Report, environment, pprof, pprof_top, program
+from harness import TIMEOUT, Report, environment, pprof, pprof_top, program
 
 
 def printable(text):
@@ -221,6 +221,18 @@ def test_pprof(finished, run_tracer, tmp_path):
     pprof("-proto", "-output=%s" % (tmp_path / "again"), run.snapshot)
     texts = [run_tracer("report", file, "--format", "json", "--top", 0).stdout for file in (run.snapshot, tmp_path / "again")]
     assert texts[0] and texts[0] == texts[1]
+
+
+def test_snapshot_on_stdout(start, tracer, run_tracer, any_python, tmp_path):
+    """Nothing is mixed with it: reports go to stderr then."""
+    with start(any_python, "golden.py") as target:
+        capture = tmp_path / "events"
+        for name, *words in ("live", "-p", target.pid, "-d", 0.3, "-i", 0.1, "--capture", capture), ("again", "replay", capture):
+            with open(tmp_path / name, "wb") as out:
+                done = subprocess.run([tracer, *map(str, words), "-o", "-"], stdout=out, stderr=subprocess.PIPE, env=environment(), timeout=TIMEOUT)
+            report = run_tracer("report", tmp_path / name)
+            assert done.returncode == 0 and report.returncode == 0, report.stderr
+            assert done.stderr.decode().endswith(report.stdout)
 
 
 @pytest.mark.versions("3.8", "3.13")

@@ -61,6 +61,10 @@ def check(run, target):
     assert target.finish() == 0
 
 
+def waits(run):
+    wait_until(lambda: "no process matches, as yet; waiting" in run.stderr or run.process.poll() is not None, "it waits")
+
+
 def traced_pid(run):
     return int(re.search(r"^tracer: attached to PID (\d+)", run.stderr, re.M).group(1))
 
@@ -184,13 +188,16 @@ def test_stopped(runtime, run_tracer, any_python):
         other.finish()
 
 
-def test_nothing_but_python(runtime, run_tracer, any_python):
-    """A container without Python is no error of its name."""
+def test_nothing_but_python(runtime, trace, run_tracer, any_python):
+    """A container without Python is no error of its name; one may come until it has ended."""
     name = unique("idle")
     with runtime.start(any_python, "golden.py", name=name) as target:
-        line = error_line(run_tracer("-c", name, "--comm", "no-such-name"), 1)
+        line = error_line(run_tracer("-c", name, "--comm", "no-such-name", "--no-follow"), 1)
         assert "no process matches" in line
+        run = trace("-c", name, "--comm", "no-such-name", attached=False)
+        waits(run)
         assert target.finish() == 0
+        assert run.wait() == 1 and "no process that matches has begun" in run.stderr
 
 
 def test_containerd(containerd, trace, run_tracer, any_python):
@@ -314,20 +321,20 @@ def test_cgroup(tmp_path, trace, run_tracer, start, any_python, kind):
         folders = [folder, folder + "/below", folder + "x"]
         for path in folders:
             os.mkdir(path)
-        target, other = start(any_python, "golden.py"), start(any_python, "golden.py")
+        run = trace("--cgroup", folder, attached=False)
+        waits(run)
+        target, other = (start(any_python, "golden.py", prefix=("sh", "-c", 'echo $$ >"$0/cgroup.procs"; exec "$@"', path))
+                         for path in (folder + "/below", folder + "x"))
         try:
-            for process, path in ((target, folder + "/below"), (other, folder + "x")):
-                with open(path + "/cgroup.procs", "w") as file:
-                    file.write(str(process.pid))
-            for text in (folder, "/" + name, name + "/below"):
+            run.wait_attached()
+            assert traced_pid(run) == target.pid
+            target.step()
+            live = target.expect()
+            assert run.finish().marked("golden.py", live) == live
+            for text in ("/" + name, name + "/below"):
                 run = trace("--cgroup", text)
                 assert traced_pid(run) == target.pid
-                if text != folder:
-                    run.finish()
-                else:
-                    target.step()
-                    live = target.expect()
-                    assert run.finish().marked("golden.py", live) == live
+                run.finish()
             assert "no cgroup file system" in error_line(run_tracer("--cgroup", name + "/none"), 1)
             assert target.finish() == 0 and other.finish() == 0
         finally:
@@ -364,6 +371,17 @@ def test_comm(renamed, trace, all_of):
     assert run.wait() == 0
     for target in targets:
         assert target.finish() == 0
+
+
+def test_comm_that_comes(tmp_path, trace, start, any_python):
+    name = "t" + secrets.token_hex(3)
+    (tmp_path / name).symlink_to(any_python.path)
+    run = trace("--comm", name, attached=False)
+    waits(run)
+    target = start(str(tmp_path / name), "golden.py", env=environment(PYTHONHOME=os.path.dirname(os.path.dirname(any_python.path))))
+    run.wait_attached()
+    check(run, target)
+    assert traced_pid(run) == target.pid
 
 
 def test_one_snapshot_of_several(renamed, trace):

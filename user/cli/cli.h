@@ -44,6 +44,7 @@ struct report_choice {
 	enum group_by group;     /* where no owner is asked for */
 	int lines_asked;         /* for an option that is of frames */
 	struct filter_choice filter;
+	FILE *out; /* borrowed: stdout, unless that is where a snapshot goes */
 	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV } format;
 	int layer; /* enum event_layer: the only one that is wanted; -1: all that there are */
 };
@@ -58,8 +59,10 @@ struct pid_choice {
 extern const struct argp cli_pid_argp;
 void pid_choice_free(struct pid_choice *choice);
 void report_choice_default(struct report_choice *choice);
+/* The snapshot goes to that file (NULL: to none): of "-", which is stdout, the report makes room on stderr. */
+void report_choice_beside(struct report_choice *choice, const char *snapshot);
 void report_choice_free(struct report_choice *choice);
-/* Prints on stdout; EXIT_DONE, EXIT_FAILED or EXIT_USAGE after an error message. */
+/* Prints to choice->out; EXIT_DONE, EXIT_FAILED or EXIT_USAGE after an error message. */
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice);
 /* Says on stderr what processes are not in the report, if there are any (trace_dropped()). */
 struct trace;

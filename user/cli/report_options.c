@@ -220,13 +220,25 @@ void pid_choice_free(struct pid_choice *choice)
 	free(choice->pids);
 }
 
+static void out_set(struct report_choice *choice, FILE *out)
+{
+	choice->out = out;
+	choice->opts.color = isatty(fileno(out)) && !getenv("NO_COLOR");
+}
+
+void report_choice_beside(struct report_choice *choice, const char *snapshot)
+{
+	if (snapshot && !strcmp(snapshot, "-"))
+		out_set(choice, stderr);
+}
+
 void report_choice_default(struct report_choice *choice)
 {
 	memset(choice, 0, sizeof(*choice));
 	choice->layer = -1;
 	choice->opts.by = choice->group = GROUP_LINENO;
 	choice->opts.top = 10;
-	choice->opts.color = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+	out_set(choice, stdout);
 }
 
 void report_choice_free(struct report_choice *choice)
@@ -261,7 +273,7 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 		opts.old = &old;
 	opts.filters = &choice->filter.filters;
 	if (!err)
-		err = print[choice->format](&chosen, &opts, stdout);
+		err = print[choice->format](&chosen, &opts, choice->out);
 	if (!err && opts.cumulative && snapshot->meta.traceback_limit == 1)
 		log_info("--cumulative: the snapshot keeps one frame of a traceback, so that there is "
 			 "nothing to "
