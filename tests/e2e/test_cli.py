@@ -64,6 +64,11 @@ def test_list_stripped(start, run_tracer, debian_python):
     assert " full " not in line
 
 
+def test_list_explains(run_tracer, start, any_python):
+    with start(any_python, "golden.py"):
+        assert "COVERAGE is " in run_tracer("list").stderr
+
+
 def test_list_names_no_others(run_tracer):
     with subprocess.Popen(["sleep", "60"]) as other:
         assert listed(run_tracer, other.pid) == []

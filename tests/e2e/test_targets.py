@@ -163,7 +163,7 @@ def test_starts_after(runtime, trace, any_python):
         assert other.finish() == 0
 
 
-def test_killed_while_traced(runtime, trace, any_python):
+def test_killed_while_traced(runtime, trace, run_tracer, any_python):
     """Its last table stays, and the tracer ends by itself."""
     name = unique("killed")
     with runtime.start(any_python, "golden.py", name=name) as target:
@@ -172,6 +172,8 @@ def test_killed_while_traced(runtime, trace, any_python):
         live = target.expect()
         runtime.kill(target)
         assert run.wait() == 0, run.stderr
+        assert re.search(r" s, killed by signal 9$", run.stdout, re.M), run.stdout
+        assert run.stdout == run_tracer("report", run.snapshot).stdout
         assert sorted(run.report().marked("golden.py", live)) == sorted(live)
 
 

@@ -108,5 +108,7 @@ error_t cli_parse_buffer(const char *arg, size_t *bytes);
 int cli_parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number);
 /* Seconds, with a fraction ("2.5"), greater than 0. 0, -EINVAL. */
 int cli_parse_seconds(const char *text, uint64_t *ns);
+/* Those that an option takes. 0, or what a parser returns. */
+error_t cli_take_seconds(const char *option, const char *arg, uint64_t *ns);
 
 #endif

@@ -260,18 +260,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		out->session.plan.mode_asked = 1;
 		return parse_mode(out, arg);
 	case 'd':
-		return cli_parse_seconds(arg, &out->duration_ns) ? cli_reject("--duration", arg, "seconds")
-								 : 0;
+		return cli_take_seconds("--duration", arg, &out->duration_ns);
 	case 'i':
-		return cli_parse_seconds(arg, &out->interval_ns) ? cli_reject("--interval", arg, "seconds")
-								 : 0;
+		return cli_take_seconds("--interval", arg, &out->interval_ns);
 	case 'o':
 		out->output = arg;
 		return 0;
 	case KEY_EVERY:
-		return cli_parse_seconds(arg, &out->snapshot_ns)
-			       ? cli_reject("--snapshot-every", arg, "seconds")
-			       : 0;
+		return cli_take_seconds("--snapshot-every", arg, &out->snapshot_ns);
 	case KEY_BUDGET:
 		if (cli_parse_bytes(arg, &out->session.budget))
 			return cli_reject("--budget", arg, "a number of bytes, as 256M");

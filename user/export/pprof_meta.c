@@ -121,8 +121,8 @@ static const struct meta_field meta_fields[] = {
 	LATER(container, 1, KNOWN),
 	LATER(ns_pid, 0, OF_SEVERAL),
 	LATER(parent, 0, OF_SEVERAL),
-	LATER(has_exited, 0, OF_SEVERAL),
-	LATER(wait_status, 0, OF_SEVERAL),
+	LATER(has_exited, 0, KNOWN),
+	LATER(wait_status, 0, KNOWN),
 };
 
 #define FIELDS (sizeof(meta_fields) / sizeof(meta_fields[0]))

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "base/text.h"
 #include "export/contradictions.h"
@@ -218,7 +219,7 @@ static void origin_print(FILE *out, const struct snapshot *snapshot)
 		{"exited", ", as it exited"},
 		{"execed", ", as it executed another program"},
 	};
-	char version[VERSION_TEXT];
+	char version[VERSION_TEXT], state[PROCESS_STATE_MAX];
 
 	if (snapshot->process_count) {
 		fprintf(out, "%zu processes, ", snapshot->process_count);
@@ -236,6 +237,10 @@ static void origin_print(FILE *out, const struct snapshot *snapshot)
 		fputs("sampled, ", out);
 	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
 	/* How each of several ended stands with it. */
+	if (!snapshot->process_count && meta->has_exited && WIFSIGNALED((int)meta->wait_status)) {
+		fprintf(out, ", %s", process_state(state, meta));
+		return;
+	}
 	for (size_t i = 0; !snapshot->process_count && i < sizeof(moments) / sizeof(moments[0]); i++)
 		if (!strcmp(meta->moment, moments[i].moment))
 			fputs(moments[i].text, out);
