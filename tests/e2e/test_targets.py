@@ -214,6 +214,31 @@ def test_containerd(containerd, trace, run_tracer, any_python):
         assert other.finish() == 0
 
 
+def test_source(containerd, trace, run_tracer, any_python, tmp_path):
+    """Lines are of the files in the container; no link leads out of it, and what cannot be shown is said."""
+    name = unique("job")
+    outside = tmp_path / "outside.py"
+    shutil.copy(harness.program("golden.py"), outside)
+    script = containerd.root + "/%s.py" % name
+    shutil.copy(outside, script)
+    with containerd.start(any_python, "/%s.py" % name, name=name) as target:
+        run = trace("-c", name, "--source", "-i", 0.2)
+        target.step()
+        target.expect()
+        wait_until(lambda: "    kept_a[i] = bytearray(1000)  # line A: two blocks each\n" in run.stdout, "a line is shown")
+        os.unlink(script)
+        os.symlink("/.." * 40 + str(outside), script)
+        wait_until(lambda: re.search(r"without, since their file cannot be read \(/%s.py: No such file" % name, run.stdout), "it is said")
+        os.unlink(script)
+        os.mkfifo(script)
+        wait_until(lambda: "/%s.py: no regular file" % name in run.stdout, "it is not waited for")
+        os.unlink(script)
+        assert target.finish() == 0
+    assert run.wait() == 0, run.stderr
+    assert re.search(r"--source: no lines of the files of PID %d.*: it has ended" % target.pid, run.stderr)
+    assert "--source: lines are of this machine's files, not of those of PID %d" % target.pid in run_tracer("report", run.snapshot, "--source").stderr
+
+
 def test_cgroup_without_id(containerd, trace, run_tracer, any_python):
     """A container whose cgroup has another name is known by its PID namespace."""
     name = unique("job")

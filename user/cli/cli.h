@@ -44,6 +44,7 @@ struct report_choice {
 	enum group_by group;     /* where no owner is asked for */
 	int lines_asked;         /* for an option that is of frames */
 	struct filter_choice filter;
+	int live;  /* of processes that are traced now: source lines are looked for in their roots */
 	FILE *out; /* borrowed: stdout, unless that is where a snapshot goes */
 	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV } format;
 	int layer; /* enum event_layer: the only one that is wanted; -1: all that there are */

@@ -345,6 +345,7 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	if (status)
 		return status;
 	report_choice_beside(&out->choice, out->output);
+	out->choice.live = 1;
 	out->session.plan.native.allocs = out->allocs;
 	out->session.plan.native.alloc_count = out->alloc_count;
 	if (out->alloc_count && out->session.plan.layers &&

@@ -119,7 +119,7 @@ static const struct meta_field meta_fields[] = {
 	LATER(symbols_dropped, 0, KNOWN),
 	LATER(readings_dropped, 0, KNOWN),
 	LATER(container, 1, KNOWN),
-	LATER(ns_pid, 0, OF_SEVERAL),
+	LATER(ns_pid, 0, KNOWN),
 	LATER(parent, 0, OF_SEVERAL),
 	LATER(has_exited, 0, KNOWN),
 	LATER(wait_status, 0, KNOWN),

@@ -11,15 +11,18 @@
 
 #include "stats/group.h"
 
+struct source_roots;
+
 struct report_opts {
 	enum group_by by;
 	int cumulative;
-	size_t top; /* 0: all */
-	int color;  /* only for a terminal */
-	int source; /* text: the source line under each frame, as linecache finds it on this machine */
-	const struct filters *filters; /* NULL: all traces */
-	const struct snapshot *old;    /* NULL: statistics; else the differences to it */
-	const char *name, *old_name;   /* of their files, for the text; NULL: not shown */
+	size_t top;                       /* 0: all */
+	int color;                        /* only for a terminal */
+	int source;                       /* text: the source line under each frame, as linecache finds it */
+	const struct source_roots *roots; /* where that file is looked for; NULL: in our root */
+	const struct filters *filters;    /* NULL: all traces */
+	const struct snapshot *old;       /* NULL: statistics; else the differences to it */
+	const char *name, *old_name;      /* of their files, for the text; NULL: not shown */
 };
 
 /* 0, -EINVAL and -EOVERFLOW as statistics_compute(), -ENOMEM, -EIO. */

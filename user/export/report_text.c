@@ -400,6 +400,8 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 			return err;
 	}
 	not_seen_print(page->out, snapshot, opts->old ? "Not seen by the new one" : "Not seen", opts->color);
+	if (page->source)
+		source_missing_print(page->source, page->out);
 	if (opts->old)
 		not_seen_print(page->out, opts->old, "Not seen by the old one", opts->color);
 	return 0;
@@ -414,7 +416,7 @@ int report_text(const struct snapshot *snapshot, const struct report_opts *opts,
 	if (err)
 		return err;
 	if (opts->source)
-		err = source_new(&page.source);
+		err = source_new(&page.source, opts->roots);
 	if (!err)
 		err = page_print(&page, snapshot, &statistics);
 	source_free(page.source);
