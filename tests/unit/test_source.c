@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "export/source.h"
+#include "report/source.h"
 
 struct roots {
 	char paths[2][64];

@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 #include "cli/source_roots.h"
 #include "export/snapshot_file.h"
-#include "stats/merge.h"
+#include "snapshot/merge.h"
 #include "trace/trace.h"
 
 enum {

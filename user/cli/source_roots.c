@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "target/state_file.h"
+#include "container/state_file.h"
 
 /* Processes of which the same is to be told. */
 struct told {

@@ -3,8 +3,8 @@
 #ifndef TRACER_CLI_SOURCE_ROOTS_H
 #define TRACER_CLI_SOURCE_ROOTS_H
 
-#include "export/source.h"
-#include "stats/snapshot.h"
+#include "report/source.h"
+#include "snapshot/snapshot.h"
 
 /*
  * live: the processes are those that run now, and their roots are looked into; one that has ended has none any more. Else

@@ -9,7 +9,7 @@
 #define TRACER_EXPORT_PPROF_FORMAT_H
 
 #include "base/buffer.h"
-#include "stats/builder.h"
+#include "snapshot/builder.h"
 
 #define PPROF_SIGN     "tracer:" /* before every line of ours */
 #define PPROF_VALUES   2         /* of a sample, for each layer: number and bytes */

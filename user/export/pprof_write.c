@@ -16,13 +16,13 @@
 #include <zlib.h>
 
 #include "base/buffer.h"
+#include "base/id_map.h"
 #include "export/exporter.h"
-#include "export/not_seen.h"
 #include "export/pprof_format.h"
 #include "export/profile.pb-c.h"
-#include "export/report.h"
-#include "stats/estimate.h"
-#include "trace/id_map.h"
+#include "report/not_seen.h"
+#include "report/report.h"
+#include "snapshot/estimate.h"
 
 #define VALUES     (EVENT_LAYERS * PPROF_VALUES) /* of a sample: of the first layer, and of those beside it */
 #define LABELS_MAX 7
