@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "target/elf_file.h"
+#include "elf/elf_file.h"
 
 /*
  * The library that cc makes of the text, with more options for cc; its debug file is looked for nowhere. The test is

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "assembly.h"
-#include "probe/plan_cache.h"
-#include "target/elf_file.h"
+#include "elf/elf_file.h"
+#include "plan/plan_cache.h"
 
 #define BUILD_ID "0123456789abcdef0123456789abcdef01234567"
 

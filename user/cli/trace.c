@@ -9,14 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "attach/calls.h"
+#include "attach/privileges.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/trace_run.h"
 #include "export/pprof.h"
-#include "probe/calls.h"
-#include "probe/plan_native_process.h"
-#include "probe/plan_target.h"
-#include "probe/privileges.h"
+#include "plan/plan_native_process.h"
+#include "plan/plan_target.h"
 
 #define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
 #define POLL_IDLE_MS 20
@@ -226,10 +226,11 @@ static const char *run_remedy(int err)
 
 static int run_finish(struct run *run)
 {
+	size_t traced = trace_process_count(session_trace(run->session));
 	int status, err;
 
-	targets_give_up(&run->targets);
-	if (!run->options.command.count && !run->targets.attached)
+	targets_give_up(&run->targets, traced);
+	if (!run->options.command.count && !run->targets.attached && !traced)
 		return EXIT_FAILED;
 	err = session_stop(run->session, run->hurried);
 	if (err)
@@ -329,6 +330,7 @@ int cli_trace(int argc, char **argv)
 		return status < 0 ? EXIT_DONE : status;
 	}
 	run.targets.set = &run.options.targets;
+	run.targets.follows = run.options.session.watch == ABI_WATCH_ALL;
 	if (run.options.dry_run)
 		status = dry_run(&run);
 	else
