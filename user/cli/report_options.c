@@ -27,6 +27,8 @@ enum {
 	KEY_LAYER,
 	KEY_BY,
 	KEY_PID,
+	KEY_APP,
+	KEY_MINE,
 };
 
 static const struct argp_option filter_options[] = {
@@ -75,6 +77,32 @@ static error_t filter_option(int key, char *arg, struct argp_state *state)
 }
 
 const struct argp cli_filter_argp = {.options = filter_options, .parser = filter_option};
+
+static const struct argp_option app_options[] = {
+	{"app", KEY_APP, NULL, 0,
+	 "charge each block to the most recent frame of the application: not of the standard library, nor of "
+	 "what is in site-packages, dist-packages or <frozen ...>",
+	 10},
+	{"mine", KEY_MINE, "PATTERN", 0,
+	 "the same, and the application is the files that match (* ? [a-z] [!a-z]; repeatable)", 10},
+	{0},
+};
+
+static error_t app_option(int key, char *arg, struct argp_state *state)
+{
+	struct app *app = state->input;
+
+	switch (key) {
+	case KEY_APP:
+		app->asked = 1;
+		return 0;
+	case KEY_MINE:
+		return -app_add(app, arg);
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+const struct argp cli_app_argp = {.options = app_options, .parser = app_option};
 
 static const struct argp_option output_options[] = {
 	{"top", KEY_TOP, "N", 0, "print N entries (default 10; 0: all)", 10},
@@ -154,12 +182,13 @@ static error_t options_end(struct report_choice *choice)
 		choice->opts.by = choice->group;
 		return 0;
 	}
-	if (!choice->lines_asked)
+	if (!choice->lines_asked && !choice->app.asked)
 		return 0;
 	error_print(
 		error_set(-EINVAL,
-			  "it sums up whole processes; --group-by, --cumulative and --source are of lines"),
-		"leave it or them away", "--by");
+			  "it sums up whole processes; --group-by, --cumulative, --source, --app and --mine "
+			  "are of lines"),
+		"drop it or them", "--by");
 	return CLI_REPORTED;
 }
 
@@ -171,6 +200,7 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = choice;
 		state->child_inputs[1] = &choice->filter;
+		state->child_inputs[2] = &choice->app;
 		return 0;
 	case KEY_GROUP_BY:
 		return option_group(choice, arg);
@@ -189,7 +219,7 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child report_children[] = {
-	{&cli_output_argp, 0, NULL, 0}, {&cli_filter_argp, 0, NULL, 0}, {0}};
+	{&cli_output_argp, 0, NULL, 0}, {&cli_filter_argp, 0, NULL, 0}, {&cli_app_argp, 0, NULL, 0}, {0}};
 const struct argp cli_report_argp = {
 	.options = report_options, .parser = report_option, .children = report_children};
 
@@ -232,6 +262,7 @@ void report_choice_default(struct report_choice *choice)
 void report_choice_free(struct report_choice *choice)
 {
 	filters_free(&choice->filter.filters);
+	app_free(&choice->app);
 }
 
 void cli_dropped_print(const struct trace *trace)
@@ -260,6 +291,7 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 	if (opts.old)
 		opts.old = &old;
 	opts.filters = &choice->filter.filters;
+	opts.app = &choice->app;
 	if (!err)
 		err = print[choice->format](&chosen, &opts, stdout);
 	if (!err && opts.cumulative && snapshot->meta.traceback_limit == 1)

@@ -18,6 +18,7 @@ struct report_opts {
 	int color;  /* only for a terminal */
 	int source; /* text: the source line under each frame, as linecache finds it on this machine */
 	const struct filters *filters; /* NULL: all traces */
+	const struct app *app;         /* whose frames blocks are charged to; NULL: the most recent ones */
 	const struct snapshot *old;    /* NULL: statistics; else the differences to it */
 	const char *name, *old_name;   /* of their files, for the text; NULL: not shown */
 };

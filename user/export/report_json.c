@@ -78,6 +78,8 @@ static void entry_write(FILE *out, const struct report_opts *opts, const struct 
 	sums_write(out, entry, opts->old != NULL, sampled);
 	if (holders)
 		fprintf(out, ", \"processes\": %u", entry->processes);
+	if (report_is_of_app(opts))
+		fprintf(out, ", \"app\": %s", entry->outside ? "false" : "true");
 	putc('}', out);
 }
 
@@ -288,6 +290,31 @@ static void total_write(FILE *out, const struct statistics *statistics, const st
 	putc('}', out);
 }
 
+static void part_write(FILE *out, const char *key, const struct statistics_part *part, int sampled)
+{
+	const struct statistic sums = {.size = part->size, .count = part->count, .error = part->error};
+
+	fprintf(out, "\"%s\": {", key);
+	sums_write(out, &sums, 0, sampled);
+	putc('}', out);
+}
+
+/* What has no frame of the application, and what of that may have had one among those that were not kept. */
+static void app_write(FILE *out, const struct statistics *statistics, const struct report_opts *opts)
+{
+	static const char *const keys[] = {"\"app\"", "\"old_app\""};
+
+	for (int old = 0; report_is_of_app(opts) && old < (opts->old ? 2 : 1); old++) {
+		const struct statistics_part *parts = old ? statistics->old_parts : statistics->parts;
+
+		fprintf(out, "%s: {", keys[old]);
+		part_write(out, "outside", &parts[PART_OUTSIDE], statistics->sampled);
+		fputs(", ", out);
+		part_write(out, "outside_cut", &parts[PART_OUTSIDE_CUT], statistics->sampled);
+		fputs("}, ", out);
+	}
+}
+
 static void entries_write(FILE *out, const struct snapshot *snapshot, const struct statistics *statistics,
 			  const struct report_opts *opts)
 {
@@ -325,6 +352,7 @@ static int layer_write(FILE *out, const struct snapshot *snapshot, const struct 
 	else
 		table_write(out, &layer.layer.meta);
 	fputs(", ", out);
+	app_write(out, &statistics, &layer.opts);
 	entries_write(out, snapshot, &statistics, &layer.opts);
 	putc('}', out);
 	statistics_free(&statistics);
@@ -357,6 +385,7 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 		putc('}', out);
 	}
 	fputs(", ", out);
+	app_write(out, &statistics, opts);
 	entries_write(out, snapshot, &statistics, opts);
 	statistics_free(&statistics);
 	err = processes_write(out, snapshot, opts);

@@ -7,7 +7,11 @@
 int report_statistics(const struct snapshot *snapshot, const struct report_opts *opts, struct statistics *out)
 {
 	const struct statistics_opts how = {
-		.by = opts->by, .cumulative = opts->cumulative, .filters = opts->filters};
+		.by = opts->by,
+		.cumulative = opts->cumulative,
+		.filters = opts->filters,
+		.app = opts->app,
+	};
 
 	return opts->old ? statistics_compare(snapshot, opts->old, &how, out)
 			 : statistics_compute(snapshot, &how, out);
@@ -38,6 +42,11 @@ const char *report_function(const struct snapshot *snapshot, const struct snapsh
 		return NULL;
 	name = strings_get(snapshot->strings, frame->function);
 	return name[0] ? name : NULL;
+}
+
+int report_is_of_app(const struct report_opts *opts)
+{
+	return opts->app && opts->app->asked && !group_is_owner(opts->by);
 }
 
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts)

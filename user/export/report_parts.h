@@ -16,6 +16,8 @@ struct report_layer {
 /* 1; 0: it was not followed, or not in both that are compared. *out must stay where it is. */
 int report_layer(const struct snapshot *snapshot, const struct report_opts *opts, enum event_layer layer,
 		 struct report_layer *out);
+/* Are blocks charged to lines of the application (stats/app.h)? */
+int report_is_of_app(const struct report_opts *opts);
 /* How many of its entries are shown. */
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts);
 /* The frames of an entry as JSON has them: [{"filename": …, "lineno": …}, …], most recent first. */

@@ -131,9 +131,11 @@ static void traceback_print(const struct page *page, const struct statistic *ent
 {
 	const struct snapshot *snapshot = entry->snapshot;
 	const struct snapshot_traceback *traceback = &snapshot->tracebacks[entry->traceback];
+	uint32_t nframe;
+	const struct snapshot_frame *frames = statistic_frames(entry, GROUP_TRACEBACK, &nframe);
 
-	for (uint32_t i = 0; i < traceback->nframe; i++) {
-		const struct snapshot_frame *frame = &snapshot->frames[traceback->first + i];
+	for (uint32_t i = 0; i < nframe; i++) {
+		const struct snapshot_frame *frame = &frames[i];
 
 		fputs("    ", page->out);
 		frame_print(page->out, snapshot, frame);
@@ -159,6 +161,8 @@ static void entry_print(const struct page *page, const struct statistic *entry)
 	fputs(": ", page->out);
 	sums_print(page->out, entry, page->opts->old != NULL);
 	holders_print(page->out, entry, page->opts->by);
+	if (entry->outside)
+		fputs(", outside the application", page->out);
 	putc('\n', page->out);
 	if (page->opts->by == GROUP_TRACEBACK)
 		traceback_print(page, entry);
@@ -324,10 +328,48 @@ static void heading_print(const struct page *page, const struct statistics *stat
 					: ": no block passes the filters",
 		      out);
 	if (opts->cumulative)
-		fputs(", cumulative (a block counts for every frame of its traceback)", out);
+		fputs(report_is_of_app(opts)
+			      ? ", cumulative (a block counts for every frame of the application)"
+			      : ", cumulative (a block counts for every frame of its traceback)",
+		      out);
+	else if (report_is_of_app(opts))
+		fputs(", at the most recent frame of the application", out);
 	if (opts->by == GROUP_TRACEBACK)
 		fputs(", most recent frame first", out);
 	fputs(opts->color ? "\033[0m\n" : "\n", out);
+}
+
+/* "size=…, count=…" of a part of the totals. */
+static void part_print(FILE *out, const struct statistics_part *part)
+{
+	const struct statistic sums = {.size = part->size, .count = part->count, .error = part->error};
+
+	figures_print(out, &sums, 0);
+}
+
+/* What --app could not charge to the application. */
+static void outside_print(const struct page *page, const struct snapshot *snapshot,
+			  const struct statistics *statistics)
+{
+	const struct statistics_part *outside = &statistics->parts[PART_OUTSIDE];
+	const struct statistics_part *cut = &statistics->parts[PART_OUTSIDE_CUT];
+	uint32_t limit = snapshot->meta.traceback_limit;
+
+	if (!report_is_of_app(page->opts))
+		return;
+	fputs("Without a frame of the application: ", page->out);
+	part_print(page->out, outside);
+	if (cut->count && limit > 1) {
+		fputs("; of these ", page->out);
+		part_print(page->out, cut);
+		fprintf(page->out, " in tracebacks of more than the %u frames kept (tracer -n N keeps more)",
+			limit);
+	}
+	putc('\n', page->out);
+	if (limit == 1)
+		fputs("One frame is kept of each traceback: a block counts for the application only where "
+		      "that is the most recent one (tracer -n N keeps more)\n",
+		      page->out);
 }
 
 static void statistics_print(const struct page *page, const struct snapshot *snapshot,
@@ -350,6 +392,7 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 			strcmp(snapshot->meta.mode, "census") == 0 ? " at least " : "=",
 			snapshot->meta.sample_bytes ? "~" : "", report_size(text, snapshot->meta.peak_bytes));
 	fprintf(page->out, "%s\n", words->note);
+	outside_print(page, snapshot, statistics);
 }
 
 /* A layer beside the first: what is in one lies in blocks of the next, so its sum stands apart. */

@@ -6,6 +6,7 @@
 #ifndef TRACER_STATS_FILTER_H
 #define TRACER_STATS_FILTER_H
 
+#include "stats/app.h"
 #include "stats/pattern.h"
 #include "stats/snapshot.h"
 
@@ -52,9 +53,10 @@ void filter_run_end(struct filter_run *run);
 
 /*
  * A copy of what passes, with nothing that only others used. merge: equal {traceback, bytes, domain} become one, at
- * the place of the first; else the order stays. 0, -ENOMEM. Caller frees with snapshot_free().
+ * the place of the first; else the order stays. app (NULL: none): tracebacks then begin at their most recent frame of the
+ * application, if they have one. 0, -ENOMEM. Caller frees with snapshot_free().
  */
-int snapshot_select(const struct snapshot *snapshot, const struct filters *filters, int merge,
-		    struct snapshot **out);
+int snapshot_select(const struct snapshot *snapshot, const struct filters *filters, const struct app *app,
+		    int merge, struct snapshot **out);
 
 #endif

@@ -43,17 +43,37 @@ static int entry_count(struct grouping *grouping, const struct side *side, uint3
 	return err ? err : sum_add(side->old ? &entry->old_count : &entry->count, sums->count);
 }
 
-static int row_count(struct grouping *grouping, const struct side *side, uint32_t row)
+/* A row is part of the totals: what they hold without an overflow, its parts do. */
+static void part_count(struct grouping *grouping, const struct side *side, enum statistics_kind kind,
+		       uint32_t row)
 {
-	int err = 0;
+	struct statistics_part *part = &(side->old ? grouping->out->old_parts : grouping->out->parts)[kind];
 
-	for (uint32_t i = 0; !err && i < group_row_entries(grouping, side, row); i++) {
-		uint32_t entry;
+	part->size += grouping->rows[row].size;
+	part->count += grouping->rows[row].count;
+	if (grouping->row_estimates)
+		estimate_join(&grouping->parts[kind].sides[side->old], &grouping->row_estimates[row]);
+}
 
-		err = group_row_entry(grouping, side, row, i, &entry);
-		if (!err)
-			err = entry_count(grouping, side, entry, row);
-	}
+static void outside_count(struct grouping *grouping, const struct side *side, uint32_t row)
+{
+	const struct snapshot_traceback *traceback = &side->snapshot->tracebacks[row];
+
+	part_count(grouping, side, PART_OUTSIDE, row);
+	if (traceback->total != SNAPSHOT_TOTAL_UNKNOWN && traceback->total > traceback->nframe)
+		part_count(grouping, side, PART_OUTSIDE_CUT, row);
+}
+
+static int row_count(struct grouping *grouping, struct side *side, uint32_t row)
+{
+	struct row_cursor cursor = {0};
+	uint32_t entry;
+	int found, err = 0;
+
+	while (!err && (found = group_row_next(grouping, side, row, &cursor, &entry)))
+		err = found < 0 ? found : entry_count(grouping, side, entry, row);
+	if (!err && cursor.outside)
+		outside_count(grouping, side, row);
 	return err;
 }
 
@@ -113,7 +133,7 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 	return err;
 }
 
-static int side_group(struct grouping *grouping, const struct side *side)
+static int side_group(struct grouping *grouping, struct side *side)
 {
 	size_t count = group_row_total(grouping, side);
 	int err = 0;
@@ -123,6 +143,8 @@ static int side_group(struct grouping *grouping, const struct side *side)
 		grouping->row_estimates = calloc(count ? count : 1, sizeof(*grouping->row_estimates));
 	if (!grouping->rows || (side->snapshot->meta.sample_bytes && !grouping->row_estimates))
 		err = -ENOMEM;
+	if (!err)
+		err = app_run_begin(&side->app, grouping->opts->app, side->snapshot);
 	if (!err)
 		err = rows_sum(grouping, side);
 	for (uint32_t i = 0; !err && i < count; i++)
@@ -169,6 +191,12 @@ static int estimates_set(struct grouping *grouping)
 					   old ? &out->old_total_size : &out->total_size,
 					   old ? &out->old_total_count : &out->total_count,
 					   old ? &out->old_total_error : &out->total_error);
+		for (size_t i = 0; !err && i < STATISTICS_PARTS; i++) {
+			struct statistics_part *part = old ? &out->old_parts[i] : &out->parts[i];
+
+			err = estimate_set(&grouping->parts[i].sides[old], &part->size, &part->count,
+					   &part->error);
+		}
 	}
 	return err;
 }
@@ -176,20 +204,19 @@ static int estimates_set(struct grouping *grouping)
 /* A trace that passes: its process holds some of the entries it adds to. last: by entry, the process that was there last. */
 static int holder_count(struct grouping *grouping, const struct snapshot_trace *trace, uint32_t *last)
 {
-	const struct side *side = &grouping->sides[0];
-	uint32_t row = trace_row(grouping, side, trace);
-	int err = 0;
+	struct side *side = &grouping->sides[0];
+	struct row_cursor cursor = {0};
+	uint32_t entry;
+	int found;
 
-	for (uint32_t i = 0; !err && i < group_row_entries(grouping, side, row); i++) {
-		uint32_t entry;
-
-		err = group_row_entry(grouping, side, row, i, &entry);
-		if (!err && last[entry] != trace->process) {
-			last[entry] = trace->process;
-			grouping->out->entries[entry].processes++;
-		}
+	while ((found = group_row_next(grouping, side, trace_row(grouping, side, trace), &cursor, &entry)) >
+	       0) {
+		if (last[entry] == trace->process)
+			continue;
+		last[entry] = trace->process;
+		grouping->out->entries[entry].processes++;
 	}
-	return err;
+	return found;
 }
 
 /* Traces are in the order of their processes. */
@@ -300,6 +327,8 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 	if (!err && result.count)
 		qsort_r(result.entries, result.count, sizeof(*result.entries), entry_compare, &grouping);
 	free(sides[1].strings);
+	for (size_t i = 0; i < 2; i++)
+		app_run_end(&sides[i].app);
 	if (err)
 		statistics_free(&result);
 	else

@@ -6,6 +6,7 @@
 #ifndef TRACER_STATS_GROUP_H
 #define TRACER_STATS_GROUP_H
 
+#include "stats/app.h"
 #include "stats/filter.h"
 #include "stats/snapshot.h"
 
@@ -29,6 +30,12 @@ struct statistics_opts {
 	enum group_by by;
 	int cumulative;
 	const struct filters *filters; /* NULL: all traces; of both snapshots, when they are compared */
+	/*
+	 * NULL, or not asked for: a traceback is charged to its most recent frame. Else to the most recent one of the
+	 * application: the frames before it do not count, and of cumulative statistics no others either. Without such a
+	 * frame it is charged as ever, and is outside. Owners are not concerned, nor is whether a trace passes the filters.
+	 */
+	const struct app *app;
 };
 
 /*
@@ -52,12 +59,26 @@ struct statistic {
 	 * frames of one file apart then).
 	 */
 	uint32_t traceback;
+	uint32_t skipped; /* GROUP_TRACEBACK: its first frames that do not count (statistics_opts.app) */
+	int outside;      /* no frame of the application: the most recent one stands here */
 	struct snapshot_frame
 		frame; /* line 0 but with GROUP_LINENO; function STATISTIC_NO_FUNCTION where it does not count */
 	uint64_t size, count; /* at most INT64_MAX, like all sums here */
 	uint64_t old_size, old_count;
 	uint32_t processes; /* of the new snapshot, that hold some of it */
 	struct statistic_error error, old_error;
+};
+
+/* What of the totals is of some kind. */
+struct statistics_part {
+	uint64_t size, count;
+	struct statistic_error error;
+};
+
+enum statistics_kind {
+	PART_OUTSIDE,     /* in tracebacks without a frame of the application (statistics_opts.app) */
+	PART_OUTSIDE_CUT, /* in those of these that had more frames than were kept */
+	STATISTICS_PARTS
 };
 
 struct statistics {
@@ -67,6 +88,7 @@ struct statistics {
 		total_count; /* of the traces that passed the filters; a recursive one counts once */
 	uint64_t old_total_size, old_total_count;
 	struct statistic_error total_error, old_total_error;
+	struct statistics_part parts[STATISTICS_PARTS], old_parts[STATISTICS_PARTS];
 	int sampled; /* figures are estimates, from a sample (stats/estimate.h) of either snapshot */
 };
 

@@ -45,10 +45,11 @@ static int layer_select(struct carry *carry, struct filter_run *run, int which, 
 	return err;
 }
 
-int snapshot_select(const struct snapshot *snapshot, const struct filters *filters, int merge,
-		    struct snapshot **out)
+int snapshot_select(const struct snapshot *snapshot, const struct filters *filters, const struct app *app,
+		    int merge, struct snapshot **out)
 {
 	struct carry carry = {0};
+	struct app_run app_run = {0};
 	struct filter_run run = {0};
 	struct builder builder;
 	int err = builder_begin(&builder);
@@ -59,10 +60,14 @@ int snapshot_select(const struct snapshot *snapshot, const struct filters *filte
 	if (!err)
 		err = carry_begin(&carry, snapshot, &builder);
 	if (!err)
+		err = app_run_begin(&app_run, app, snapshot);
+	carry.app = &app_run;
+	if (!err)
 		err = filter_run_begin(&run, filters, snapshot);
 	for (int which = -1; !err && which < EVENT_LAYERS; which++)
 		err = layer_select(&carry, &run, which, merge);
 	filter_run_end(&run);
+	app_run_end(&app_run);
 	carry_end(&carry);
 	if (err)
 		builder_abort(&builder);
