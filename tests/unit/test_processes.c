@@ -353,7 +353,7 @@ static uint64_t adds(const struct snapshot *snapshot, const struct snapshot_trac
 				 strings_get(entry->snapshot->strings, entry->frame.filename)) &&
 			 (opts->by == GROUP_FILENAME || frame->line == entry->frame.line);
 	}
-	return times;
+	return opts->once ? times != 0 : times;
 }
 
 static void brute_force(const struct snapshot *snapshot, const struct statistic *entry,
@@ -368,6 +368,7 @@ static void brute_force(const struct snapshot *snapshot, const struct statistic 
 
 		out->size += times * trace->bytes * trace->count;
 		out->count += times * trace->count;
+		out->once.size += (times != 0) * trace->bytes * trace->count;
 		out->processes += times && !held[trace->process];
 		held[trace->process] |= times != 0;
 	}
@@ -376,8 +377,13 @@ static void brute_force(const struct snapshot *snapshot, const struct statistic 
 static void test_statistics(void **state)
 {
 	static const struct statistics_opts kinds[] = {
-		{.by = GROUP_PROCESS}, {.by = GROUP_COMM},     {.by = GROUP_CONTAINER},
-		{.by = GROUP_LINENO},  {.by = GROUP_FILENAME}, {.by = GROUP_LINENO, .cumulative = 1},
+		{.by = GROUP_PROCESS},
+		{.by = GROUP_COMM},
+		{.by = GROUP_CONTAINER},
+		{.by = GROUP_LINENO},
+		{.by = GROUP_FILENAME},
+		{.by = GROUP_LINENO, .cumulative = 1},
+		{.by = GROUP_FILENAME, .cumulative = 1, .once = 1},
 	};
 	(void)state;
 
@@ -400,6 +406,10 @@ static void test_statistics(void **state)
 				assert_int_equal(entry->processes, now.processes);
 				assert_int_equal(entry->old_size, before.size);
 				assert_int_equal(entry->old_count, before.count);
+				if (kinds[k].cumulative) {
+					assert_int_equal(entry->once.size, now.once.size);
+					assert_int_equal(entry->old_once.size, before.once.size);
+				}
 				size += entry->size;
 			}
 			if (!kinds[k].cumulative)

@@ -139,6 +139,7 @@ static void test_text_groups(void **state)
 	free(text);
 	opts = (struct report_opts){.by = GROUP_FILENAME, .cumulative = 1, .top = 2};
 	text = report(*state, opts, report_text);
+	contains(text, "cumulative (a block counts once for every file of its traceback)\n");
 	contains(text, "  main.py:0: size=1024 KiB");
 	contains(text, "  2 other\n"); /* their sum would count blocks twice */
 	free(text);

@@ -142,7 +142,11 @@ static const struct argp_option report_options[] = {
 	 "filename, lineno (default; where no line is known, the function), function or traceback", 10},
 	{"by", KEY_BY, "OWNER", 0,
 	 "instead of lines: process, comm (command) or container, whose blocks are summed up", 10},
-	{"cumulative", KEY_CUMULATIVE, NULL, 0, "count a block for every frame of its traceback", 10},
+	{"cumulative", KEY_CUMULATIVE, NULL, 0,
+	 "count a block for every line of its traceback, once where a recursion has it several times (json "
+	 "and "
+	 "csv: also as often as it occurs, which is tracemalloc's way)",
+	 10},
 	{"source", KEY_SOURCE, NULL, 0, "with text, the source line under each entry, as the file is now",
 	 10},
 	{0},

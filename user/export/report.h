@@ -14,6 +14,7 @@
 struct report_opts {
 	enum group_by by;
 	int cumulative;
+	int once;   /* as in struct statistics_opts; the text is always so, what programs read has both */
 	size_t top; /* 0: all */
 	int color;  /* only for a terminal */
 	int source; /* text: the source line under each frame, as linecache finds it on this machine */
@@ -31,7 +32,7 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
  * also that), then the JSON's fields; with
  * GROUP_TRACEBACK, last, all frames as the JSON has them. Quoted as RFC 4180 says; file names are the bytes that they
  * are on disk. Of owners their names come first (pid,comm,container); of them, and of several processes, the number of processes
- * that hold an entry follows its sums.
+ * that hold an entry follows its sums, of cumulative statistics what each traceback adds once.
  */
 int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
 /* The members of report_json() that tell what the snapshot is and what it lacks, without braces around them. */

@@ -91,6 +91,19 @@ static int frame_write(FILE *out, const struct statistic *entry, const struct re
 	return err;
 }
 
+/* Of cumulative statistics, what each traceback adds once. */
+static void once_write(FILE *out, const struct report_opts *opts, const struct statistic *entry)
+{
+	const struct statistic once = report_once(entry);
+
+	fprintf(out, ",%" PRIu64, once.size);
+	if (opts->old)
+		fprintf(out, ",%" PRId64, statistic_size_diff(&once));
+	fprintf(out, ",%" PRIu64, once.count);
+	if (opts->old)
+		fprintf(out, ",%" PRId64, statistic_count_diff(&once));
+}
+
 /* sampled: with standard errors; holders: with the number of processes that hold it. */
 static int entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry, int sampled,
 		       int holders)
@@ -113,6 +126,8 @@ static int entry_write(FILE *out, const struct report_opts *opts, const struct s
 		fprintf(out, ",%" PRIu64 ",%" PRIu64, diff.size, diff.count);
 	if (holders)
 		fprintf(out, ",%u", entry->processes);
+	if (opts->cumulative)
+		once_write(out, opts, entry);
 	if (opts->by == GROUP_TRACEBACK)
 		err = frames_write(out, entry, opts->by);
 	fputs("\r\n", out);
@@ -130,11 +145,15 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 
 	if (err)
 		return err;
-	fprintf(out, "%s%s,size%s,count%s%s%s%s%s\r\n", columns[opts->by],
+	fprintf(out, "%s%s,size%s,count%s%s%s%s%s%s\r\n", columns[opts->by],
 		functions_shown(snapshot, opts) ? ",function" : "", opts->old ? ",size_diff" : "",
 		opts->old ? ",count_diff" : "", statistics.sampled ? ",size_error,count_error" : "",
 		statistics.sampled && opts->old ? ",size_diff_error,count_diff_error" : "",
-		holders ? ",processes" : "", opts->by == GROUP_TRACEBACK ? ",traceback" : "");
+		holders ? ",processes" : "",
+		!opts->cumulative ? ""
+		: opts->old       ? ",once_size,once_size_diff,once_count,once_count_diff"
+				  : ",once_size,once_count",
+		opts->by == GROUP_TRACEBACK ? ",traceback" : "");
 	for (size_t i = 0; !err && i < report_shown(&statistics, opts); i++)
 		err = entry_write(out, opts, &statistics.entries[i], statistics.sampled, holders);
 	statistics_free(&statistics);

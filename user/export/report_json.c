@@ -63,6 +63,16 @@ static void sums_write(FILE *out, const struct statistic *sums, int compared, in
 			diff.count);
 }
 
+/* What each traceback adds once, where "size" and "count" are tracemalloc's. */
+static void once_write(FILE *out, const struct statistic *entry, int compared, int sampled)
+{
+	const struct statistic once = report_once(entry);
+
+	fputs(", \"once\": {", out);
+	sums_write(out, &once, compared, sampled);
+	putc('}', out);
+}
+
 /* holders: with the number of processes that hold it. */
 static void entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry, int sampled,
 			int holders)
@@ -76,6 +86,8 @@ static void entry_write(FILE *out, const struct report_opts *opts, const struct 
 		fputs(", ", out);
 	}
 	sums_write(out, entry, opts->old != NULL, sampled);
+	if (opts->cumulative)
+		once_write(out, entry, opts->old != NULL, sampled);
 	if (holders)
 		fprintf(out, ", \"processes\": %u", entry->processes);
 	if (report_is_of_app(opts))
@@ -290,7 +302,7 @@ static void total_write(FILE *out, const struct statistics *statistics, const st
 	putc('}', out);
 }
 
-static void part_write(FILE *out, const char *key, const struct statistics_part *part, int sampled)
+static void part_write(FILE *out, const char *key, const struct statistic_sums *part, int sampled)
 {
 	const struct statistic sums = {.size = part->size, .count = part->count, .error = part->error};
 
@@ -305,7 +317,7 @@ static void app_write(FILE *out, const struct statistics *statistics, const stru
 	static const char *const keys[] = {"\"app\"", "\"old_app\""};
 
 	for (int old = 0; report_is_of_app(opts) && old < (opts->old ? 2 : 1); old++) {
-		const struct statistics_part *parts = old ? statistics->old_parts : statistics->parts;
+		const struct statistic_sums *parts = old ? statistics->old_parts : statistics->parts;
 
 		fprintf(out, "%s: {", keys[old]);
 		part_write(out, "outside", &parts[PART_OUTSIDE], statistics->sampled);

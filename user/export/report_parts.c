@@ -9,6 +9,7 @@ int report_statistics(const struct snapshot *snapshot, const struct report_opts 
 	const struct statistics_opts how = {
 		.by = opts->by,
 		.cumulative = opts->cumulative,
+		.once = opts->once,
 		.filters = opts->filters,
 		.app = opts->app,
 	};
@@ -62,6 +63,16 @@ struct statistic report_total(const struct statistics *statistics)
 				  .old_count = statistics->old_total_count,
 				  .error = statistics->total_error,
 				  .old_error = statistics->old_total_error};
+}
+
+struct statistic report_once(const struct statistic *entry)
+{
+	return (struct statistic){.size = entry->once.size,
+				  .count = entry->once.count,
+				  .old_size = entry->old_once.size,
+				  .old_count = entry->old_once.count,
+				  .error = entry->once.error,
+				  .old_error = entry->old_once.error};
 }
 
 static uint64_t errors_join(uint64_t a, uint64_t b)

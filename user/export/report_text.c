@@ -311,6 +311,7 @@ static void heading_print(const struct page *page, const struct statistics *stat
 {
 	static const char *const names[] = {"files",     "lines",    "functions", "tracebacks",
 					    "processes", "commands", "containers"};
+	static const char *const singular[] = {"file", "line", "function"};
 	const struct report_opts *opts = page->opts;
 	const char *order = opts->old ? "size difference" : "size";
 	FILE *out = page->out;
@@ -328,10 +329,8 @@ static void heading_print(const struct page *page, const struct statistics *stat
 					: ": no block passes the filters",
 		      out);
 	if (opts->cumulative)
-		fputs(report_is_of_app(opts)
-			      ? ", cumulative (a block counts for every frame of the application)"
-			      : ", cumulative (a block counts for every frame of its traceback)",
-		      out);
+		fprintf(out, ", cumulative (a block counts once for every %s of %s)", singular[opts->by],
+			report_is_of_app(opts) ? "the application in its traceback" : "its traceback");
 	else if (report_is_of_app(opts))
 		fputs(", at the most recent frame of the application", out);
 	if (opts->by == GROUP_TRACEBACK)
@@ -340,7 +339,7 @@ static void heading_print(const struct page *page, const struct statistics *stat
 }
 
 /* "size=…, count=…" of a part of the totals. */
-static void part_print(FILE *out, const struct statistics_part *part)
+static void part_print(FILE *out, const struct statistic_sums *part)
 {
 	const struct statistic sums = {.size = part->size, .count = part->count, .error = part->error};
 
@@ -351,8 +350,8 @@ static void part_print(FILE *out, const struct statistics_part *part)
 static void outside_print(const struct page *page, const struct snapshot *snapshot,
 			  const struct statistics *statistics)
 {
-	const struct statistics_part *outside = &statistics->parts[PART_OUTSIDE];
-	const struct statistics_part *cut = &statistics->parts[PART_OUTSIDE_CUT];
+	const struct statistic_sums *outside = &statistics->parts[PART_OUTSIDE];
+	const struct statistic_sums *cut = &statistics->parts[PART_OUTSIDE_CUT];
 	uint32_t limit = snapshot->meta.traceback_limit;
 
 	if (!report_is_of_app(page->opts))
@@ -440,10 +439,13 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 
 int report_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
 {
-	struct page page = {.out = out, .opts = opts};
+	struct report_opts how = *opts;
+	struct page page = {.out = out, .opts = &how};
 	struct statistics statistics;
-	int err = report_statistics(snapshot, opts, &statistics);
+	int err;
 
+	how.once = 1;
+	err = report_statistics(snapshot, &how, &statistics);
 	if (err)
 		return err;
 	if (opts->source)

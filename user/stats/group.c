@@ -2,7 +2,7 @@
 /*
  * Snapshot._group_by(), statistics() and compare_to() of Lib/tracemalloc.py. Tracebacks are equal there when their
  * (file name, line) pairs are: function names and total_nframe do not count, but for frames without a line. In cumulative mode every frame of a
- * traceback adds to its group, a recursive one as often as it occurs. Ties are broken by comparing tracebacks
+ * traceback adds to its group, a recursive one as often as it occurs (unless opts.once says otherwise). Ties are broken by comparing tracebacks
  * oldest frame first, file names by code points (which is the byte order of UTF-8), all descending.
  *
  * Traces are summed up by traceback first, so that what a traceback says is looked at once however many blocks it has; for
@@ -29,11 +29,40 @@ static int sum_add(uint64_t *sum, uint64_t value)
 	return 0;
 }
 
+/* A row is part of the totals: where it counts once, what they hold without an overflow the sums do. */
+static void once_count(struct grouping *grouping, const struct side *side, uint32_t index, uint32_t row)
+{
+	struct statistic *entry = &grouping->out->entries[index];
+	struct statistic_sums *once = side->old ? &entry->old_once : &entry->once;
+
+	once->size += grouping->rows[row].size;
+	once->count += grouping->rows[row].count;
+	if (grouping->row_estimates)
+		estimate_join(&grouping->estimates[index].once[side->old], &grouping->row_estimates[row]);
+}
+
+/* Has the row added to the entry before? Tells so from now on. */
+static int row_repeats(struct grouping *grouping, uint32_t index, uint32_t row)
+{
+	uint32_t last;
+
+	if (!grouping->opts->cumulative)
+		return 0;
+	last = grouping->last_rows[index];
+	grouping->last_rows[index] = row + 1;
+	return last == row + 1;
+}
+
 static int entry_count(struct grouping *grouping, const struct side *side, uint32_t index, uint32_t row)
 {
 	struct statistic *entry = &grouping->out->entries[index];
 	const struct sums *sums = &grouping->rows[row];
+	int repeats = row_repeats(grouping, index, row);
 
+	if (grouping->opts->cumulative && !repeats)
+		once_count(grouping, side, index, row);
+	if (repeats && grouping->opts->once)
+		return 0;
 	if (grouping->row_estimates) {
 		estimate_join(&grouping->estimates[index].sides[side->old], &grouping->row_estimates[row]);
 		return 0;
@@ -47,7 +76,7 @@ static int entry_count(struct grouping *grouping, const struct side *side, uint3
 static void part_count(struct grouping *grouping, const struct side *side, enum statistics_kind kind,
 		       uint32_t row)
 {
-	struct statistics_part *part = &(side->old ? grouping->out->old_parts : grouping->out->parts)[kind];
+	struct statistic_sums *part = &(side->old ? grouping->out->old_parts : grouping->out->parts)[kind];
 
 	part->size += grouping->rows[row].size;
 	part->count += grouping->rows[row].count;
@@ -145,6 +174,8 @@ static int side_group(struct grouping *grouping, struct side *side)
 		err = -ENOMEM;
 	if (!err)
 		err = app_run_begin(&side->app, grouping->opts->app, side->snapshot);
+	if (grouping->last_rows)
+		memset(grouping->last_rows, 0, grouping->out->count * sizeof(*grouping->last_rows));
 	if (!err)
 		err = rows_sum(grouping, side);
 	for (uint32_t i = 0; !err && i < count; i++)
@@ -167,6 +198,11 @@ static int estimate_set(const struct estimate *estimate, uint64_t *size, uint64_
 	return err ? err : estimate_round(estimate->count, count);
 }
 
+static int sums_set(const struct estimate *estimate, struct statistic_sums *sums)
+{
+	return estimate_set(estimate, &sums->size, &sums->count, &sums->error);
+}
+
 /* The sides that are samples get their figures. */
 static int estimates_set(struct grouping *grouping)
 {
@@ -185,18 +221,18 @@ static int estimates_set(struct grouping *grouping)
 					   old ? &entry->old_size : &entry->size,
 					   old ? &entry->old_count : &entry->count,
 					   old ? &entry->old_error : &entry->error);
+			if (!err && grouping->opts->cumulative)
+				err = sums_set(&grouping->estimates[i].once[old],
+					       old ? &entry->old_once : &entry->once);
 		}
 		if (!err)
 			err = estimate_set(&grouping->total.sides[old],
 					   old ? &out->old_total_size : &out->total_size,
 					   old ? &out->old_total_count : &out->total_count,
 					   old ? &out->old_total_error : &out->total_error);
-		for (size_t i = 0; !err && i < STATISTICS_PARTS; i++) {
-			struct statistics_part *part = old ? &out->old_parts[i] : &out->parts[i];
-
-			err = estimate_set(&grouping->parts[i].sides[old], &part->size, &part->count,
-					   &part->error);
-		}
+		for (size_t i = 0; !err && i < STATISTICS_PARTS; i++)
+			err = sums_set(&grouping->parts[i].sides[old],
+				       old ? &out->old_parts[i] : &out->parts[i]);
 	}
 	return err;
 }
@@ -323,6 +359,7 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 		err = processes_count(&grouping);
 	id_map_free(&grouping.groups);
 	free(grouping.next);
+	free(grouping.last_rows);
 	free(grouping.estimates);
 	if (!err && result.count)
 		qsort_r(result.entries, result.count, sizeof(*result.entries), entry_compare, &grouping);

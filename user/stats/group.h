@@ -29,6 +29,7 @@ static inline int group_is_owner(enum group_by by)
 struct statistics_opts {
 	enum group_by by;
 	int cumulative;
+	int once; /* cumulative: a traceback counts once in an entry, also where a recursion has it more often */
 	const struct filters *filters; /* NULL: all traces; of both snapshots, when they are compared */
 	/*
 	 * NULL, or not asked for: a traceback is charged to its most recent frame. Else to the most recent one of the
@@ -44,6 +45,11 @@ struct statistics_opts {
  */
 struct statistic_error {
 	uint64_t size, count;
+};
+
+struct statistic_sums {
+	uint64_t size, count;
+	struct statistic_error error;
 };
 
 #define STATISTIC_NO_FUNCTION UINT32_MAX
@@ -65,16 +71,13 @@ struct statistic {
 		frame; /* line 0 but with GROUP_LINENO; function STATISTIC_NO_FUNCTION where it does not count */
 	uint64_t size, count; /* at most INT64_MAX, like all sums here */
 	uint64_t old_size, old_count;
+	/* Cumulative statistics: the same with statistics_opts.once, in whose order entries are not unless that is set. */
+	struct statistic_sums once, old_once;
 	uint32_t processes; /* of the new snapshot, that hold some of it */
 	struct statistic_error error, old_error;
 };
 
 /* What of the totals is of some kind. */
-struct statistics_part {
-	uint64_t size, count;
-	struct statistic_error error;
-};
-
 enum statistics_kind {
 	PART_OUTSIDE,     /* in tracebacks without a frame of the application (statistics_opts.app) */
 	PART_OUTSIDE_CUT, /* in those of these that had more frames than were kept */
@@ -88,7 +91,7 @@ struct statistics {
 		total_count; /* of the traces that passed the filters; a recursive one counts once */
 	uint64_t old_total_size, old_total_count;
 	struct statistic_error total_error, old_total_error;
-	struct statistics_part parts[STATISTICS_PARTS], old_parts[STATISTICS_PARTS];
+	struct statistic_sums parts[STATISTICS_PARTS], old_parts[STATISTICS_PARTS];
 	int sampled; /* figures are estimates, from a sample (stats/estimate.h) of either snapshot */
 };
 

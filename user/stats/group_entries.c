@@ -29,8 +29,13 @@ static int entry_add(struct grouping *grouping, const struct statistic *entry, u
 	if (!err && out->sampled)
 		err = array_reserve(&grouping->estimates, &grouping->estimates_room, out->count, 1,
 				    sizeof(*grouping->estimates));
+	if (!err && grouping->opts->cumulative)
+		err = array_reserve(&grouping->last_rows, &grouping->last_rows_room, out->count, 1,
+				    sizeof(*grouping->last_rows));
 	if (err)
 		return err;
+	if (grouping->opts->cumulative)
+		grouping->last_rows[out->count] = 0;
 	if (out->sampled)
 		grouping->estimates[out->count] = (struct entry_estimates){0};
 	*index = (uint32_t)out->count;

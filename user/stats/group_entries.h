@@ -20,7 +20,7 @@ struct side {
 };
 
 struct entry_estimates {
-	struct estimate sides[2];
+	struct estimate sides[2], once[2];
 };
 
 struct grouping {
@@ -29,6 +29,9 @@ struct grouping {
 		groups; /* (file name, line), or a hash of what the entry is called -> index in entries */
 	uint32_t *next; /* the next entry with the same key, or ID_MAP_NONE */
 	size_t next_room;
+	/* Cumulative: by entry, the last row of the side at hand that has added to it, and 1; 0: none. */
+	uint32_t *last_rows;
+	size_t last_rows_room;
 	struct statistics *out;
 	size_t room;
 	struct side *sides;                /* the new snapshot, the old one */
