@@ -538,6 +538,52 @@ static void test_folded(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* What the second has of the first is said of the total and of the process, and can be left out. */
+static void test_inherited(void **state)
+{
+	const struct filters none = {.no_inherited = 1};
+	struct statistics statistics;
+	struct snapshot *snapshot = *state, *chosen;
+	char *text;
+
+	text = report(snapshot, GROUP_LINENO, 0, report_json);
+	assert_non_null(strstr(text,
+			       "\"total\": {\"size\": 3903, \"count\": 12, \"inherited\": {\"size\": 0, "
+			       "\"count\": 0}}"));
+	free(text);
+	for (size_t i = 0; i < snapshot->trace_count; i++)
+		if (snapshot->traces[i].process == 1 && snapshot->traces[i].bytes == 100)
+			snapshot->traces[i].flags = SNAPSHOT_INHERITED;
+	text = report(snapshot, GROUP_LINENO, 0, report_text);
+	assert_non_null(
+		strstr(text, "Total: size=3903 B, count=12; of it inherited by forked processes: size=500 B, "
+			     "count=5 (--no-inherited leaves it out)\n"));
+	assert_non_null(strstr(text, "killed by signal 9, 500 B inherited of PID 10\n"));
+	free(text);
+	text = report(snapshot, GROUP_LINENO, 0, report_json);
+	assert_non_null(strstr(text, "\"inherited\": {\"size\": 500, \"count\": 5}}"));
+	assert_non_null(strstr(
+		text, "\"inherited\": {\"size\": 500, \"count\": 5}, \"state\": \"killed by signal 9\""));
+	free(text);
+	assert_int_equal(statistics_compute(snapshot,
+					    &(struct statistics_opts){.by = GROUP_LINENO, .filters = &none},
+					    &statistics),
+			 0);
+	assert_int_equal(statistics.total_size, 3403);
+	assert_int_equal(statistics.parts[PART_INHERITED].size, 0);
+	statistics_free(&statistics);
+	assert_int_equal(snapshot_select(snapshot, &none, NULL, 1, &chosen), 0);
+	assert_int_equal(chosen->trace_count, snapshot->trace_count - 1);
+	snapshot_free(chosen);
+	/* Of a sample it is an estimate, as the total is. */
+	for (size_t i = 0; i < snapshot->process_count; i++)
+		snapshot->processes[i].sample_bytes = 100;
+	snapshot->meta.sample_bytes = 100;
+	text = report(snapshot, GROUP_LINENO, 0, report_text);
+	assert_non_null(strstr(text, "of it inherited by forked processes: size=~791 B"));
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -549,6 +595,7 @@ int main(void)
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_statistics),
 		TEST(test_refused),
+		TEST(test_inherited),
 		TEST(test_text),
 		TEST(test_json),
 		TEST(test_csv),

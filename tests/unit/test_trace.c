@@ -207,7 +207,7 @@ static void test_hooked(void **state)
 	assert_int_equal(process->tables[0].live_blocks, 3);
 }
 
-/* A size that is only known as rounded is counted as long as its block lives. */
+/* A size that is only known as rounded is counted as long as its block lives, and its trace is another one. */
 static void test_rounded(void **state)
 {
 	struct trace *trace = *state;
@@ -221,8 +221,15 @@ static void test_rounded(void **state)
 	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
 	assert_int_equal(feed_alloc(trace, 32, 40, 0), 0);
 	assert_int_equal(process->rounded_blocks, 1);
+	assert_int_equal(feed_alloc(trace, 96, 48, 0), 0);
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
 	assert_int_equal(snapshot->meta.rounded_blocks, 1);
+	assert_int_equal(snapshot->trace_count, 3);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(snapshot->traces[i].bytes, i ? 48 : 40);
+		assert_int_equal(snapshot->traces[i].count, 1);
+		assert_int_equal(snapshot->traces[i].flags, i == 2 ? SNAPSHOT_ROUNDED : 0);
+	}
 	snapshot_free(snapshot);
 	assert_int_equal(feed_free(trace, 16), 0);
 	assert_int_equal(process->rounded_blocks, 0);

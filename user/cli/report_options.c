@@ -29,6 +29,7 @@ enum {
 	KEY_PID,
 	KEY_APP,
 	KEY_MINE,
+	KEY_NO_INHERITED,
 };
 
 static const struct argp_option filter_options[] = {
@@ -42,6 +43,8 @@ static const struct argp_option filter_options[] = {
 	 "patterns look at all frames of a traceback, not only at the most recent", 11},
 	{"domain", KEY_DOMAIN, "N", 0, "only blocks of that domain (0: Python's allocators)", 11},
 	{"not-domain", KEY_NOT_DOMAIN, "N", 0, "no blocks of that domain", 11},
+	{"no-inherited", KEY_NO_INHERITED, NULL, 0,
+	 "no blocks that a forked process has of its parent, which has them, too", 11},
 	{0},
 };
 
@@ -62,6 +65,9 @@ static error_t filter_option(int key, char *arg, struct argp_state *state)
 	case KEY_INCLUDE:
 	case KEY_EXCLUDE:
 		return -filters_add_file(&choice->filters, key == KEY_INCLUDE, arg);
+	case KEY_NO_INHERITED:
+		choice->filters.no_inherited = 1;
+		return 0;
 	case KEY_ALL_FRAMES:
 		choice->all_frames = 1;
 		return 0;

@@ -28,7 +28,7 @@ int exporter_write(const struct exporter *exporter, const struct snapshot *snaps
 	int apart = exporter->merged && !strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC);
 	struct snapshot *chosen;
 
-	if (!apart && !(filters && filters->count) && !(opts->app && opts->app->asked))
+	if (!apart && !filters_any(filters) && !(opts->app && opts->app->asked))
 		return exporter->write(snapshot, opts, file);
 	int err = snapshot_select(snapshot, filters, opts->app, exporter->merged, &chosen);
 	if (err)

@@ -350,7 +350,10 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 		fprintf(out, "  frees of blocks whose allocation was not seen: %s\n",
 			count_format(text, meta->frees_unknown));
 	if (meta->rounded_blocks)
-		fprintf(out, "  sizes known only as rounded up by the allocator: of %s blocks\n",
+		fprintf(out,
+			"  sizes known only as rounded up by the allocator, by at most 15 bytes: of %s "
+			"blocks "
+			"(rounded=... in their lines)\n",
 			count_format(text, meta->rounded_blocks));
 	dropped_print(out, meta);
 	if (meta->records_malformed)

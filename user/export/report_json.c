@@ -63,6 +63,15 @@ static void sums_write(FILE *out, const struct statistic *sums, int compared, in
 			diff.count);
 }
 
+static void part_write(FILE *out, const char *key, const struct statistic_sums *part, int sampled)
+{
+	const struct statistic sums = {.size = part->size, .count = part->count, .error = part->error};
+
+	fprintf(out, "\"%s\": {", key);
+	sums_write(out, &sums, 0, sampled);
+	putc('}', out);
+}
+
 /* What each traceback adds once, where "size" and "count" are tracemalloc's. */
 static void once_write(FILE *out, const struct statistic *entry, int compared, int sampled)
 {
@@ -90,6 +99,8 @@ static void entry_write(FILE *out, const struct report_opts *opts, const struct 
 		once_write(out, entry, opts->old != NULL, sampled);
 	if (holders)
 		fprintf(out, ", \"processes\": %u", entry->processes);
+	if (entry->rounded > 0)
+		fprintf(out, ", \"rounded\": %.0f", entry->rounded);
 	if (report_is_of_app(opts))
 		fprintf(out, ", \"app\": %s", entry->outside ? "false" : "true");
 	putc('}', out);
@@ -247,6 +258,10 @@ static void process_write(FILE *out, const struct process_sums *sums)
 	fprintf(out, "\"ns_pid\": %u, \"parent\": %u, ", process->ns_pid, process->parent);
 	sums_write(out, &figures, 0, process->sample_bytes != 0);
 	fputs(", ", out);
+	if (process->parent) {
+		part_write(out, "inherited", &sums->inherited, process->sample_bytes != 0);
+		fputs(", ", out);
+	}
 	key_text(out, "state", process_state(state, process));
 	fputs(", \"wait_status\": ", out);
 	if (process->has_exited)
@@ -293,21 +308,18 @@ static void table_write(FILE *out, const struct snapshot_meta *meta)
 		meta->peak_bytes, meta->frees_unknown, meta->replaced);
 }
 
-static void total_write(FILE *out, const struct statistics *statistics, const struct report_opts *opts)
+static void total_write(FILE *out, const struct snapshot *snapshot, const struct statistics *statistics,
+			const struct report_opts *opts)
 {
 	const struct statistic total = report_total(statistics);
+	const struct statistic_sums *inherited = &statistics->parts[PART_INHERITED];
 
 	fputs("\"total\": {", out);
 	sums_write(out, &total, opts->old != NULL, statistics->sampled);
-	putc('}', out);
-}
-
-static void part_write(FILE *out, const char *key, const struct statistic_sums *part, int sampled)
-{
-	const struct statistic sums = {.size = part->size, .count = part->count, .error = part->error};
-
-	fprintf(out, "\"%s\": {", key);
-	sums_write(out, &sums, 0, sampled);
+	if (inherited->count || snapshot_has_children(snapshot)) {
+		fputs(", ", out);
+		part_write(out, "inherited", inherited, statistics->sampled);
+	}
 	putc('}', out);
 }
 
@@ -358,7 +370,7 @@ static int layer_write(FILE *out, const struct snapshot *snapshot, const struct 
 	if (err)
 		return err;
 	fprintf(out, ", \"%s\": {", key);
-	total_write(out, &statistics, &layer.opts);
+	total_write(out, snapshot, &statistics, &layer.opts);
 	if (which == EVENT_LAYER_MMAP)
 		fprintf(out, ", \"dropped\": %" PRIu64, snapshot->meta.regions_dropped);
 	else
@@ -386,7 +398,7 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 	else
 		fprintf(out, ", \"group_by\": \"%s\", \"cumulative\": %s, ", names[opts->by],
 			opts->cumulative ? "true" : "false");
-	total_write(out, &statistics, opts);
+	total_write(out, snapshot, &statistics, opts);
 	fputs(", ", out);
 	lost_write(out, snapshot);
 	if (opts->old) {

@@ -161,6 +161,9 @@ static void entry_print(const struct page *page, const struct statistic *entry)
 	fputs(": ", page->out);
 	sums_print(page->out, entry, page->opts->old != NULL);
 	holders_print(page->out, entry, page->opts->by);
+	if (entry->rounded > 0)
+		fprintf(page->out, ", rounded=%s%.0f", entry->snapshot->meta.sample_bytes ? "~" : "",
+			entry->rounded);
 	if (entry->outside)
 		fputs(", outside the application", page->out);
 	putc('\n', page->out);
@@ -324,7 +327,7 @@ static void heading_print(const struct page *page, const struct statistics *stat
 	else
 		fprintf(out, "%s %zu %s by %s", *what ? "all" : "All", statistics->count, names[opts->by],
 			order);
-	if (opts->filters && opts->filters->count)
+	if (filters_any(opts->filters))
 		fputs(statistics->count ? ", of the blocks that pass the filters"
 					: ": no block passes the filters",
 		      out);
@@ -390,6 +393,11 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 		fprintf(page->out, " (peak size%s%s%s)",
 			strcmp(snapshot->meta.mode, "census") == 0 ? " at least " : "=",
 			snapshot->meta.sample_bytes ? "~" : "", report_size(text, snapshot->meta.peak_bytes));
+	if (statistics->parts[PART_INHERITED].count) {
+		fputs("; of it inherited by forked processes: ", page->out);
+		part_print(page->out, &statistics->parts[PART_INHERITED]);
+		fputs(" (--no-inherited leaves it out)", page->out);
+	}
 	fprintf(page->out, "%s\n", words->note);
 	outside_print(page, snapshot, statistics);
 }

@@ -61,6 +61,8 @@ static int entry_count(struct grouping *grouping, const struct side *side, uint3
 
 	if (grouping->opts->cumulative && !repeats)
 		once_count(grouping, side, index, row);
+	if (!side->old && !repeats)
+		entry->rounded += sums->rounded;
 	if (repeats && grouping->opts->once)
 		return 0;
 	if (grouping->row_estimates) {
@@ -123,6 +125,24 @@ trace_next(const struct grouping *grouping, const struct snapshot *snapshot, str
 	return cursor->trace < snapshot->trace_count ? &snapshot->traces[cursor->trace++] : NULL;
 }
 
+/* After the totals: what they hold without an overflow, their part does. */
+static void trace_inherited_count(struct grouping *grouping, const struct side *side,
+				  const struct snapshot_trace *trace, uint64_t mean)
+{
+	struct statistics *out = grouping->out;
+	struct statistic_sums *part = &(side->old ? out->old_parts : out->parts)[PART_INHERITED];
+
+	if (!(trace->flags & SNAPSHOT_INHERITED))
+		return;
+	if (grouping->row_estimates) {
+		estimate_add(&grouping->parts[PART_INHERITED].sides[side->old], mean, trace->bytes,
+			     trace->count);
+		return;
+	}
+	part->size += trace->bytes * trace->count;
+	part->count += trace->count;
+}
+
 /* Sums the traces up by traceback, into grouping->rows and the totals. */
 static int rows_sum(struct grouping *grouping, const struct side *side)
 {
@@ -143,10 +163,13 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 			err = passes;
 			continue;
 		}
+		uint64_t mean = grouping->row_estimates ? snapshot_sample_bytes(snapshot, trace) : 0;
+		if (trace->flags & SNAPSHOT_ROUNDED)
+			row->rounded += (double)trace->count / estimate_chance(mean, trace->bytes);
 		if (grouping->row_estimates) {
 			row->count = 1; /* it is not 0: that is all that is asked for */
-			estimate_add(&grouping->row_estimates[at], snapshot_sample_bytes(snapshot, trace),
-				     trace->bytes, trace->count);
+			estimate_add(&grouping->row_estimates[at], mean, trace->bytes, trace->count);
+			trace_inherited_count(grouping, side, trace, mean);
 			continue;
 		}
 		/* A row is part of the totals: what they hold without an overflow, it does. */
@@ -155,6 +178,8 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 		err = sum_add(size, trace->bytes * trace->count);
 		if (!err)
 			err = sum_add(count, trace->count);
+		if (!err)
+			trace_inherited_count(grouping, side, trace, 0);
 	}
 	filter_run_end(&run);
 	for (size_t i = 0; grouping->row_estimates && i < group_row_total(grouping, side); i++)

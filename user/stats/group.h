@@ -74,6 +74,7 @@ struct statistic {
 	/* Cumulative statistics: the same with statistics_opts.once, in whose order entries are not unless that is set. */
 	struct statistic_sums once, old_once;
 	uint32_t processes; /* of the new snapshot, that hold some of it */
+	double rounded; /* of its blocks there, those whose sizes are rounded up; of a sample, what they stand for */
 	struct statistic_error error, old_error;
 };
 
@@ -81,6 +82,7 @@ struct statistic {
 enum statistics_kind {
 	PART_OUTSIDE,     /* in tracebacks without a frame of the application (statistics_opts.app) */
 	PART_OUTSIDE_CUT, /* in those of these that had more frames than were kept */
+	PART_INHERITED,   /* that forked processes have of their parents */
 	STATISTICS_PARTS
 };
 

@@ -9,6 +9,7 @@
 
 struct sums {
 	uint64_t size, count;
+	double rounded;
 };
 
 /* One of the snapshots that are grouped. */

@@ -157,6 +157,14 @@ const struct snapshot_trace *snapshot_own_next(const struct snapshot *snapshot,
 	return NULL;
 }
 
+int snapshot_has_children(const struct snapshot *snapshot)
+{
+	for (size_t i = 0; i < snapshot_process_count(snapshot); i++)
+		if (snapshot_process(snapshot, i)->parent)
+			return 1;
+	return 0;
+}
+
 int snapshot_is_growth(const struct snapshot *snapshot)
 {
 	return !strcmp(snapshot->meta.mode, "growth");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A snapshot: what was live at one moment, as tracemalloc.Snapshot holds it (PEP 454), grouped by equal
- * {traceback, bytes, domain} and with what was not seen beside it. Immutable once built.
+ * {traceback, bytes, domain, flags} and with what was not seen beside it. Immutable once built.
  *
  * It is of one process or of several of one session: then {process} too tells traces apart, and beside the meta data
  * of the whole there are those of every process (merge.h).
@@ -30,11 +30,16 @@ struct snapshot_traceback {
 		total; /* total_nframe: frames on the stack, those cut off included; or SNAPSHOT_TOTAL_UNKNOWN */
 };
 
+/* In snapshot_trace.flags. */
+#define SNAPSHOT_ROUNDED   1u /* bytes is the size class: what was asked for is up to 15 less, and not known */
+#define SNAPSHOT_INHERITED 2u /* a forked process has it of its parent */
+
 struct snapshot_trace {
 	uint32_t traceback;
 	uint32_t domain;
 	uint32_t process; /* index in processes; 0 where there is one process only */
-	uint64_t bytes;   /* of each block */
+	uint32_t flags;
+	uint64_t bytes; /* of each block */
 	uint64_t
 		count; /* blocks that are equal in all of this (a file of tracemalloc lists them one by one) */
 };
@@ -192,6 +197,8 @@ struct snapshot_cursor {
 const struct snapshot_trace *snapshot_own_next(const struct snapshot *snapshot,
 					       struct snapshot_cursor *cursor);
 
+/* Has one of its processes been forked of another one under trace? */
+int snapshot_has_children(const struct snapshot *snapshot);
 /* Are pools counted and not blocks? */
 int snapshot_is_growth(const struct snapshot *snapshot);
 /* Was the layer followed, as the first or beside it? */

@@ -127,6 +127,8 @@ static int blocks_add(struct taking *taking, enum event_layer layer)
 	while (!err && (block = blocks_next(blocks, &cursor))) {
 		struct snapshot_trace trace = {.traceback = taking->tracebacks[block->traceback],
 					       .domain = block->domain,
+					       .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
+							(block->inherited ? SNAPSHOT_INHERITED : 0),
 					       .bytes = block->bytes,
 					       .count = 1};
 
@@ -143,6 +145,7 @@ static int regions_add(struct taking *taking)
 	for (size_t i = 0; i < regions->count && !err; i++) {
 		const struct region *region = &regions->items[i];
 		struct snapshot_trace trace = {.traceback = taking->tracebacks[region->traceback],
+					       .flags = region->inherited ? SNAPSHOT_INHERITED : 0,
 					       .bytes = region->end - region->start,
 					       .count = 1};
 
@@ -249,7 +252,9 @@ static int trace_compare(const void *a, const void *b)
 		return x->traceback < y->traceback ? -1 : 1;
 	if (x->domain != y->domain)
 		return x->domain < y->domain ? -1 : 1;
-	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? -1 : 1;
+	return x->flags < y->flags ? -1 : x->flags > y->flags;
 }
 
 /* Equal traces become one, unless they are to stay apart. */

@@ -19,6 +19,8 @@ static int stack_index(struct process_state *process, uint64_t stack_id, uint32_
 	*stack = id_map_find(&process->stack_ids, stack_id);
 	if (*stack != ID_MAP_NONE)
 		return 0;
+	if (process->stack_count > BLOCK_TRACEBACK_MAX)
+		return -EDQUOT;
 	int err = array_reserve_in(process->account, &process->stacks, &process->stack_room,
 				   process->stack_count, 1, sizeof(*process->stacks));
 	if (!err)
