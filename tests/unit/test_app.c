@@ -119,7 +119,7 @@ static int setup(void **state)
 	snapshot_add(&builder, FRAMES({FLASK_PY, "g", 5}, {APP_PY, "get", 7}, {FLASK_PY, "run", 3}), 9, 0, 2,
 		     1);
 	snapshot_add(&builder, FRAMES({APP_PY, "f", 8}, {APP_PY, "f", 8}, {APP_PY, "get", 7}), 0, 0, 4, 1);
-	/* Made of the application's class, by exec() in the library. */
+	/* Made of the application's class by a library; of a library's. */
 	snapshot_add(&builder, FRAMES({"<string>", "__init__", 2}, {APP_PY, "get", 7}), 0, 0, 8, 1);
 	snapshot_add(&builder, FRAMES({"<string>", "__init__", 2}, {FLASK_PY, "run", 3}), 0, 0, 16, 1);
 	/* Without the application, all of it and what was kept of it. */
@@ -170,14 +170,14 @@ static void test_charged(void **state)
 	charged(*state, &(struct statistics_opts){.by = GROUP_LINENO},
 		"decoder.py:9/1=97 <string>:2/1=24 app.py:8/1=4 app.py:5/1=2; 0 outside, 0 cut, 127");
 	charged(*state, &(struct statistics_opts){.by = GROUP_LINENO, .app = &app_default},
-		"decoder.py:9/1=96! <string>:2/1=16 app.py:7/1=11 app.py:8/1=4; 96 outside, 64 cut, 127");
+		"decoder.py:9/1=96! <string>:2/1=16! app.py:7/1=11 app.py:8/1=4; 112 outside, 64 cut, 127");
 	charged(*state, &(struct statistics_opts){.by = GROUP_FILENAME, .app = &app_default},
-		"decoder.py:0/1=96! <string>:0/1=16 app.py:0/1=15; 96 outside, 64 cut, 127");
+		"decoder.py:0/1=96! <string>:0/1=16! app.py:0/1=15; 112 outside, 64 cut, 127");
 	/* Tracebacks that are the same from there on are one. */
 	charged(*state, &(struct statistics_opts){.by = GROUP_TRACEBACK, .app = &app_default},
-		"decoder.py:9/3=64! decoder.py:9/2=32! <string>:2/2=16 app.py:7/1=8 app.py:8/3=4 "
+		"decoder.py:9/3=64! decoder.py:9/2=32! <string>:2/2=16! app.py:7/1=8 app.py:8/3=4 "
 		"app.py:7/2=3; "
-		"96 outside, 64 cut, 127");
+		"112 outside, 64 cut, 127");
 	/* Filters see what they saw without. */
 	assert_int_equal(filters_add_file(&filters, 1, "*/json/*"), 0);
 	charged(*state,
@@ -185,7 +185,27 @@ static void test_charged(void **state)
 		"decoder.py:9/1=96! app.py:7/1=1; 96 outside, 64 cut, 97");
 	filters_free(&filters);
 	charged(*state, &(struct statistics_opts){.by = GROUP_FILENAME, .app = &app_default, .cumulative = 1},
-		"decoder.py:0/1=96! app.py:0/1=23 <string>:0/1=16; 96 outside, 64 cut, 127");
+		"decoder.py:0/1=96! app.py:0/1=23 <string>:0/1=16!; 112 outside, 64 cut, 127");
+}
+
+/* A program that is no file, as far as it is known that it is one. */
+static void test_without_file(void **state)
+{
+	const struct frame_text *frames =
+		FRAMES({JSON_PY, "d", 9}, {"<string>", "f", 3}, {"<string>", "<module>", 4});
+	struct snapshot *snapshot;
+	struct builder builder;
+	(void)state;
+
+	assert_int_equal(builder_begin(&builder), 0);
+	snapshot_add(&builder, frames, 0, 0, 10, 1);
+	snapshot_add(&builder, frames, 9, 0, 1, 1); /* who called it was not kept */
+	snapshot = builder_finish(&builder);
+	charged(snapshot, &(struct statistics_opts){.by = GROUP_LINENO, .app = &app_default},
+		"<string>:3/1=10 decoder.py:9/1=1!; 1 outside, 1 cut, 11");
+	charged(snapshot, &(struct statistics_opts){.by = GROUP_LINENO, .app = &app_default, .cumulative = 1},
+		"<string>:4/1=10 <string>:3/1=10 decoder.py:9/1=1!; 1 outside, 1 cut, 11");
+	snapshot_free(snapshot);
 }
 
 /* The old one's strings have other ids, and its application is asked for by them. */
@@ -206,7 +226,7 @@ static void test_compare(void **state)
 	assert_int_equal(statistics.entries[0].outside, 1);
 	assert_int_equal(statistics.entries[3].size, 11); /* app.py:7 */
 	assert_int_equal(statistics.entries[3].old_size, 10);
-	assert_int_equal(statistics.parts[PART_OUTSIDE].size, 96);
+	assert_int_equal(statistics.parts[PART_OUTSIDE].size, 112);
 	assert_int_equal(statistics.old_parts[PART_OUTSIDE].size, 1000);
 	assert_int_equal(statistics.old_parts[PART_OUTSIDE_CUT].size, 0);
 	statistics_free(&statistics);
@@ -226,7 +246,7 @@ static void test_sampled(void **state)
 	for (size_t i = 0; i < statistics.count; i++)
 		sum += statistics.entries[i].outside ? statistics.entries[i].size : 0;
 	assert_int_equal(statistics.parts[PART_OUTSIDE].size, sum);
-	assert_true(sum > 96);
+	assert_true(sum > 112);
 	assert_true(statistics.parts[PART_OUTSIDE].error.size > 0);
 	statistics_free(&statistics);
 }
@@ -281,7 +301,7 @@ static void test_text(void **state)
 	contains(text, "decoder.py:9: size=96 B, count=2, average=48 B, outside the application\n");
 	contains(text, "app.py:7: size=11 B, count=3, average=4 B\n");
 	contains(text,
-		 "Without a frame of the application: size=96 B, count=2; of these size=64 B, count=1 in "
+		 "Without a frame of the application: size=112 B, count=3; of these size=64 B, count=1 in "
 		 "tracebacks of more than the 3 frames kept (tracer -n N keeps more)\n");
 	free(text);
 	text = report(snapshot, &(struct report_opts){.by = GROUP_TRACEBACK, .app = &app_default},
@@ -305,11 +325,11 @@ static void test_json(void **state)
 	size_t i;
 
 	assert_non_null(app);
-	assert_int_equal(json_integer_value(json_object_get(json_object_get(app, "outside"), "size")), 96);
+	assert_int_equal(json_integer_value(json_object_get(json_object_get(app, "outside"), "size")), 112);
 	assert_int_equal(json_integer_value(json_object_get(json_object_get(app, "outside_cut"), "count")),
 			 1);
 	json_array_foreach(json_object_get(root, "statistics"), i, entry)
-		assert_int_equal(json_is_true(json_object_get(entry, "app")), i > 0);
+		assert_int_equal(json_is_true(json_object_get(entry, "app")), i > 1);
 	json_decref(root);
 	free(text);
 	text = report(*state, &(struct report_opts){.by = GROUP_LINENO}, report_json);
@@ -325,6 +345,7 @@ int main(void)
 		cmocka_unit_test(test_mine),
 		TEST(test_charged),
 		TEST(test_compare),
+		cmocka_unit_test(test_without_file),
 		TEST(test_sampled),
 		TEST(test_select),
 		TEST(test_text),

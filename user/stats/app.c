@@ -136,17 +136,28 @@ int app_run_rank(struct app_run *run, const struct snapshot_frame *frame)
 	return *known;
 }
 
+/* Did the traceback begin in code of no file? 1, 0, -ENOMEM. */
+static int begun_without_file(struct app_run *run, const struct snapshot_traceback *traceback)
+{
+	int rank = app_run_rank(run, &run->snapshot->frames[traceback->first + traceback->nframe - 1]);
+	int is_cut = traceback->total != SNAPSHOT_TOTAL_UNKNOWN && traceback->total > traceback->nframe;
+
+	return rank < 0 ? rank : rank == APP_NO_FILE && !is_cut;
+}
+
 int app_run_find(struct app_run *run, const struct snapshot_traceback *traceback, uint32_t *first)
 {
-	int highest = APP_NOT;
+	int highest = APP_NOT, without_file = begun_without_file(run, traceback);
 
 	*first = 0;
+	if (without_file < 0)
+		return without_file;
 	for (uint32_t i = 0; highest < APP_FILE && i < traceback->nframe; i++) {
 		int rank = app_run_rank(run, &run->snapshot->frames[traceback->first + i]);
 
 		if (rank < 0)
 			return rank;
-		if (rank <= highest)
+		if (rank <= highest || (rank == APP_NO_FILE && !without_file))
 			continue;
 		highest = rank;
 		*first = i;

@@ -6,9 +6,9 @@
  *
  * Without patterns the application is every file but the standard library and what is installed beside it:
  * lib/pythonX.Y (and lib64, and a standard library in a zip file), site-packages, dist-packages, <frozen ...>; of
- * native code the interpreter, shared libraries, /usr/include and the sources that come with a compiler. Code of no
- * file (<string>, <attrs generated ...>) and native sources count only in a traceback that has no such file, and
- * native sources only where there is no code of no file either: who called them is meant.
+ * native code the interpreter, shared libraries, /usr/include and the sources that come with a compiler. In a
+ * traceback without such a file native sources count; and code of no file (<string>, <stdin>) if the program itself is
+ * that (python3 -c), which is then the oldest frame: else a library has made it (dataclasses, attrs).
  */
 #ifndef TRACER_STATS_APP_H
 #define TRACER_STATS_APP_H
@@ -31,7 +31,7 @@ void app_free(struct app *app);
 enum app_rank {
 	APP_NOT = 1,
 	APP_NATIVE,
-	APP_NO_FILE,
+	APP_NO_FILE, /* alone it says as much as APP_NOT, see app_run_find() */
 	APP_FILE,
 };
 

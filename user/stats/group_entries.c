@@ -199,7 +199,7 @@ static int row_frame_next(struct grouping *grouping, struct side *side, uint32_t
 
 		if (rank < 0)
 			return rank;
-		if (rank != cursor->rank)
+		if (rank != cursor->rank && !cursor->outside)
 			continue;
 		if (!grouping->opts->cumulative || cursor->outside)
 			cursor->next = traceback->nframe; /* this one alone */
