@@ -41,6 +41,7 @@ static void meta_fill(struct snapshot_meta *meta)
 		.stacks_unknown = 16,
 		.frames_unknown = 17,
 		.records_malformed = 18,
+		.unknown = {{38, 39}, {40, 41}, {42, 43}, {44, 45}, {46, 47}, {48, 49}},
 		.rounded_blocks = 27,
 		.reuse_unseen = 1,
 		.sample_bytes = 28,

@@ -42,6 +42,7 @@ static const struct snapshot_meta metas[PARTS] = {
 	 .from_start = 1,
 	 .peak_bytes = 5000,
 	 .frees_unknown = 1,
+	 .unknown = {[UNKNOWN_NO_CODE] = {1, 10}, [UNKNOWN_NO_FRAME] = {2, 7}},
 	 .loss[LOSS_STACK] = 3,
 	 .coverage_known = 1,
 	 .coverage = {.new_blocks = 10, .seen_blocks = 9, .old_blocks = 4}},
@@ -70,6 +71,7 @@ static const struct snapshot_meta metas[PARTS] = {
 	 .taken_realtime_ns = 1000,
 	 .duration_ns = 10,
 	 .rounded_blocks = 2,
+	 .unknown = {[UNKNOWN_NO_CODE] = {3, 30}},
 	 .loss[LOSS_STACK] = 3,
 	 .coverage_known = 1,
 	 .coverage = {.new_blocks = 5, .seen_blocks = 5}},
@@ -538,6 +540,22 @@ static void test_folded(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* Why blocks are at <unknown>, summed up over the processes. */
+static void test_unknown(void **state)
+{
+	struct snapshot *snapshot = *state;
+	char *text = report(snapshot, GROUP_LINENO, 0, report_text);
+
+	assert_non_null(strstr(
+		text, "  at <unknown>: 2 blocks (7 B) without a Python frame (the interpreter's start, "
+		      "threads of C); 4 blocks (40 B) whose frame could not be read\n"));
+	free(text);
+	text = report(snapshot, GROUP_LINENO, 0, report_json);
+	assert_non_null(strstr(text, "\"unknown\": {\"no_frame\": {\"size\": 7, \"count\": 2}, "
+				     "\"no_code\": {\"size\": 40, \"count\": 4}}"));
+	free(text);
+}
+
 /* What the second has of the first is said of the total and of the process, and can be left out. */
 static void test_inherited(void **state)
 {
@@ -596,6 +614,7 @@ int main(void)
 		cmocka_unit_test(test_statistics),
 		TEST(test_refused),
 		TEST(test_inherited),
+		TEST(test_unknown),
 		TEST(test_text),
 		TEST(test_json),
 		TEST(test_csv),

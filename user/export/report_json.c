@@ -140,6 +140,25 @@ static void ending_write(FILE *out, const struct snapshot_ending *ending)
 											      : "true");
 }
 
+/* Why blocks stand at <unknown>. */
+static void unknown_write(FILE *out, const struct snapshot_meta *meta)
+{
+	static const char *const names[SNAPSHOT_UNKNOWNS] = {
+		[UNKNOWN_NO_FRAME] = "no_frame", [UNKNOWN_NO_STACK] = "no_stack",
+		[UNKNOWN_NO_ROOM] = "no_room",   [UNKNOWN_NO_CODE] = "no_code",
+		[UNKNOWN_NO_NAME] = "no_name",   [UNKNOWN_NO_FILE] = "no_file",
+	};
+	int items = 0;
+
+	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++)
+		if (meta->unknown[i].blocks)
+			fprintf(out, "%s\"%s\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64 "}",
+				items++ ? ", " : ", \"unknown\": {", names[i], meta->unknown[i].bytes,
+				meta->unknown[i].blocks);
+	if (items)
+		putc('}', out);
+}
+
 /* lost: also what is counted for the whole session. */
 static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost)
 {
@@ -189,6 +208,7 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost
 	for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++)
 		if (dropped[i].count)
 			fprintf(out, ", \"%s\": %" PRIu64, dropped[i].name, dropped[i].count);
+	unknown_write(out, meta);
 	/* Files without native frames are as they always were. */
 	if (meta->layer != EVENT_LAYER_PYTHON || meta->layers & 1u << EVENT_LAYER_NATIVE)
 		fprintf(out, ", \"frames_unnamed\": %" PRIu64 ", \"stacks_cut\": %" PRIu64,

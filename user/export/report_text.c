@@ -147,6 +147,18 @@ static void traceback_print(const struct page *page, const struct statistic *ent
 		fprintf(page->out, "    … %u older frames not kept\n", traceback->total - traceback->nframe);
 }
 
+/* Is it told below, by number, why nothing is known of the frame? */
+static int is_explained(const struct snapshot *snapshot, const struct snapshot_frame *frame)
+{
+	uint64_t blocks = 0;
+
+	if (strcmp(strings_get(snapshot->strings, frame->filename), "<unknown>") != 0)
+		return 0;
+	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++)
+		blocks |= snapshot->meta.unknown[i].blocks;
+	return blocks != 0;
+}
+
 static void entry_print(const struct page *page, const struct statistic *entry)
 {
 	int owner = group_is_owner(page->opts->by);
@@ -166,6 +178,8 @@ static void entry_print(const struct page *page, const struct statistic *entry)
 			entry->rounded);
 	if (entry->outside)
 		fputs(", outside the application", page->out);
+	if (!owner && is_explained(entry->snapshot, &frames[0]))
+		fputs(" (why: see \"at <unknown>\" below)", page->out);
 	putc('\n', page->out);
 	if (page->opts->by == GROUP_TRACEBACK)
 		traceback_print(page, entry);

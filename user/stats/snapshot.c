@@ -192,6 +192,7 @@ struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_la
 	/* What was read of Python's heap says nothing of the others. */
 	meta->coverage_known = 0;
 	meta->unread_ns = meta->rounded_blocks = 0;
+	memset(meta->unknown, 0, sizeof(meta->unknown));
 	if (!strcmp(meta->mode, "census"))
 		snprintf(meta->mode, sizeof(meta->mode), "exact");
 	meta->peak_bytes = layer == EVENT_LAYER_NATIVE ? meta->native.peak_bytes : 0;

@@ -95,6 +95,17 @@ struct snapshot_change {
 	uint32_t cost_permille, budget_permille;
 };
 
+/* Why the most recent frame of a block is <unknown>. */
+enum snapshot_unknown {
+	UNKNOWN_NO_FRAME, /* its thread had no Python frame: the interpreter's start, a thread of C */
+	UNKNOWN_NO_STACK, /* the record of its stack was lost */
+	UNKNOWN_NO_ROOM,  /* or there was no memory for its stack */
+	UNKNOWN_NO_CODE,  /* the frame could not be read, or the record of its code object was lost */
+	UNKNOWN_NO_NAME,  /* the code object's file name could not be read */
+	UNKNOWN_NO_FILE,  /* a native frame of which only the address is known */
+	SNAPSHOT_UNKNOWNS
+};
+
 #define SNAPSHOT_CHANGES 16u
 
 struct snapshot_meta {
@@ -122,6 +133,10 @@ struct snapshot_meta {
 	uint64_t stacks_cut;  /* tracebacks whose native frames end early */
 	uint64_t
 		sample_bytes; /* traces hold a sample, with this mean (stats/estimate.h); 0: all blocks. Of several processes the greatest */
+	/* Of traces (not of the layers beside them), those whose most recent frame is <unknown>. */
+	struct snapshot_unknowns {
+		uint64_t blocks, bytes;
+	} unknown[SNAPSHOT_UNKNOWNS];
 	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */
 	uint64_t
 		unread_ns; /* census: how long before this moment the heap was read; since then dead blocks count */

@@ -21,9 +21,11 @@ struct taking {
 	uint32_t *strings;
 	uint32_t string_count;
 	uint32_t *tracebacks;
-	uint64_t unread, unnamed;         /* frames of Python's, native ones */
-	uint64_t slow;                    /* native ones */
-	uint64_t cut;                     /* tracebacks */
+	uint64_t unread, unnamed; /* frames of Python's, native ones */
+	uint64_t slow;            /* native ones */
+	uint64_t cut;             /* tracebacks */
+	uint8_t *unknown;         /* enum snapshot_unknown of each traceback that is wanted */
+	struct snapshot_unknowns unknowns[SNAPSHOT_UNKNOWNS + 1];
 	uint64_t blocks_left, bytes_left; /* there is no room for them, or for their tracebacks */
 };
 
@@ -76,6 +78,7 @@ static int traceback_take(struct taking *taking, uint32_t index)
 	}
 	taking->slow += traceback->slow; /* also of those that now look like one that is known */
 	taking->cut += taking->process->stacks[index].cut;
+	taking->unknown[index] = (uint8_t)state_unknown(taking->trace, taking->process, index);
 	return err;
 }
 
@@ -133,6 +136,11 @@ static int blocks_add(struct taking *taking, enum event_layer layer)
 					       .count = 1};
 
 		err = trace_add(taking, layer, &trace);
+		if (err || layer != trace_first_layer(&taking->process->info))
+			continue;
+		struct snapshot_unknowns *why = &taking->unknowns[taking->unknown[block->traceback]];
+		why->blocks++;
+		why->bytes += block->bytes;
 	}
 	return err;
 }
@@ -294,8 +302,10 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	taking.string_count = strings_count(process->strings);
 	taking.strings = map_new(taking.string_count);
 	taking.tracebacks = map_new(process->stack_count);
-	err = taking.strings && taking.tracebacks ? layers_add(&taking) : -ENOMEM;
+	taking.unknown = calloc(process->stack_count, sizeof(*taking.unknown));
+	err = taking.strings && taking.tracebacks && taking.unknown ? layers_add(&taking) : -ENOMEM;
 	free(taking.strings);
+	free(taking.unknown);
 	free(taking.tracebacks);
 	if (err) {
 		builder_abort(&taking.builder);
@@ -307,6 +317,7 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	process->info.counters.stacks_cut = taking.cut;
 	struct snapshot *snapshot = builder_finish(&taking.builder);
 	meta_set(&snapshot->meta, trace, process);
+	memcpy(snapshot->meta.unknown, taking.unknowns, sizeof(snapshot->meta.unknown));
 	snapshot->meta.blocks_dropped += taking.blocks_left;
 	snapshot->meta.bytes_dropped += taking.bytes_left;
 	if (snapshot->trace_count)
