@@ -44,6 +44,7 @@ static void meta_fill(struct snapshot_meta *meta)
 		.unknown = {{38, 39}, {40, 41}, {42, 43}, {44, 45}, {46, 47}, {48, 49}},
 		.rounded_blocks = 27,
 		.reuse_unseen = 1,
+		.of_app = 1,
 		.sample_bytes = 28,
 		.changes_dropped = 29,
 		.change_count = 2,

@@ -131,6 +131,7 @@ static const struct meta_field meta_fields[] = {
 	UNKNOWN("no_code", UNKNOWN_NO_CODE),
 	UNKNOWN("no_name", UNKNOWN_NO_NAME),
 	UNKNOWN("no_file", UNKNOWN_NO_FILE),
+	LATER(of_app, 0, KNOWN),
 	LATER(container, 1, KNOWN),
 	LATER(ns_pid, 0, OF_SEVERAL),
 	LATER(parent, 0, OF_SEVERAL),

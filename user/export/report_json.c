@@ -249,6 +249,8 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 	if (!strcmp(meta->mode, "growth"))
 		fprintf(out, "\"pool_size\": %u, \"large_blocks_traced\": %s, ", meta->pool_bytes,
 			meta->large_skipped ? "false" : "true");
+	if (meta->of_app)
+		fputs("\"of_app\": true, ", out);
 	if (meta->sample_bytes)
 		fprintf(out, "\"sample_bytes\": %" PRIu64 ", ", meta->sample_bytes);
 	report_modes_json(out, meta);

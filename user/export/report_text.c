@@ -293,6 +293,11 @@ static void title_print(FILE *out, const char *prefix, const char *name, const s
 	report_modes_print(out, meta);
 	if (growth)
 		growth_print(out, meta);
+	if (meta->of_app)
+		fputs("Tracebacks begin at their most recent frame of the application, if they have one "
+		      "(export "
+		      "--app)\n",
+		      out);
 }
 
 static void titles_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)

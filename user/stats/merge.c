@@ -119,6 +119,7 @@ static void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 	if (one->layer < sum->layer)
 		sum->layer = one->layer;
 	sum->large_skipped |= one->large_skipped;
+	sum->of_app |= one->of_app;
 	sum->reuse_unseen |= one->reuse_unseen;
 }
 

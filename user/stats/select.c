@@ -5,17 +5,20 @@
 #include "stats/filter.h"
 
 /* All processes stay, those of which no trace passes too: what was not seen of them is of the whole. */
-static int processes_take(struct builder *builder, const struct snapshot *snapshot)
+static int processes_take(struct builder *builder, const struct snapshot *snapshot, int of_app)
 {
 	int err = 0;
 
 	builder->snapshot->meta = snapshot->meta;
+	builder->snapshot->meta.of_app |= of_app;
 	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
 		struct snapshot_meta *meta;
 
 		err = builder_process(builder, &meta);
 		if (!err)
 			*meta = snapshot->processes[i];
+		if (!err)
+			meta->of_app |= of_app;
 	}
 	return err;
 }
@@ -56,7 +59,7 @@ int snapshot_select(const struct snapshot *snapshot, const struct filters *filte
 
 	if (err)
 		return err;
-	err = processes_take(&builder, snapshot);
+	err = processes_take(&builder, snapshot, app && app->asked);
 	if (!err)
 		err = carry_begin(&carry, snapshot, &builder);
 	if (!err)

@@ -143,7 +143,8 @@ struct snapshot_meta {
 	uint32_t
 		layers; /* 1 << enum event_layer for each that was followed beside the first (snapshot.layers) */
 	struct snapshot_table native; /* of the native layer, where it is not the first */
-	int large_skipped;            /* growth mode: large blocks were not traced, one by one */
+	int of_app;          /* tracebacks begin at the application's most recent frame (snapshot_select()) */
+	int large_skipped;   /* growth mode: large blocks were not traced, one by one */
 	int reuse_unseen;    /* objects from free lists may stand where their blocks were allocated first */
 	uint32_t pool_bytes; /* of each of pymalloc's pools; 0: not known */
 	uint64_t regions_dropped; /* changes of mapped memory that were not kept */
