@@ -78,7 +78,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &export->filter;
 		state->child_inputs[1] = &export->pids;
 		state->child_inputs[2] = &export->layer;
-		if (state->root_argp->children == export_children)
+		if (!export->exporter) /* tracer export: the format is asked for */
 			state->child_inputs[3] = &export->app;
 		return 0;
 	case 'o':
