@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "export/report.h"
+#include "report/report.h"
 #include "snapshots.h"
 #include "stats/filter.h"
 #include "stats/group.h"

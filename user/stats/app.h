@@ -13,8 +13,8 @@
 #ifndef TRACER_STATS_APP_H
 #define TRACER_STATS_APP_H
 
+#include "snapshot/snapshot.h"
 #include "stats/pattern.h"
-#include "stats/snapshot.h"
 
 /* What is asked for. Zero-initialised: nothing, and blocks stay with their most recent frame. */
 struct app {

@@ -6,9 +6,9 @@
 #ifndef TRACER_STATS_GROUP_H
 #define TRACER_STATS_GROUP_H
 
+#include "snapshot/snapshot.h"
 #include "stats/app.h"
 #include "stats/filter.h"
-#include "stats/snapshot.h"
 
 /* What tracemalloc groups by, and behind it whose the blocks are (owner.h). */
 enum group_by {
@@ -94,7 +94,7 @@ struct statistics {
 	uint64_t old_total_size, old_total_count;
 	struct statistic_error total_error, old_total_error;
 	struct statistic_sums parts[STATISTICS_PARTS], old_parts[STATISTICS_PARTS];
-	int sampled; /* figures are estimates, from a sample (stats/estimate.h) of either snapshot */
+	int sampled; /* figures are estimates, from a sample (snapshot/estimate.h) of either snapshot */
 };
 
 /*
