@@ -23,6 +23,7 @@ struct run {
 	unsigned int command_looks;
 	int command_refused; /* what it loaded cannot be traced: that has been told */
 	uint64_t start_ns, next_print_ns;
+	int limited; /* the time of -d has begun */
 };
 
 /* Starts the command, and returns once it is under trace. 0, or an error that was told; run->status if it has ended. */

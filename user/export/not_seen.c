@@ -14,7 +14,8 @@
 #include "export/report.h"
 
 #define READ_JUST_NOW_NS   1000000
-#define COVERAGE_REMARKED  990u /* permille: of a process that has less it is said */
+#define READ_LATELY_NS     100000000 /* of one that runs: there was no time for a last reading */
+#define COVERAGE_REMARKED  990u      /* permille: of a process that has less it is said */
 #define PROCESSES_REMARKED 10u
 
 /* "1,234,567". */
@@ -262,15 +263,20 @@ static void cut_print(FILE *out, const struct snapshot_ending *ending)
 		count_format(text, ending->arenas_unread));
 }
 
-/* Between the last reading and the end of a target that ended by itself. */
+/* Is the last reading so long ago that some of what it shows need not be true any more? */
+static int is_unread(const struct snapshot_meta *meta)
+{
+	return meta->unread_ns >= (strcmp(meta->moment, "running") ? READ_JUST_NOW_NS : READ_LATELY_NS);
+}
+
+/* Between the last reading and the end of a target that ended by itself, or of the trace. */
 static void unreconciled_print(FILE *out, const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
 	int growth = snapshot_is_growth(snapshot);
 
 	/* Of several processes it is said of each. */
-	if (snapshot->process_count || meta->unread_ns < READ_JUST_NOW_NS ||
-	    strcmp(meta->moment, "running") == 0)
+	if (snapshot->process_count || !is_unread(meta))
 		return;
 	cut_print(out, &meta->ending);
 	if (meta->coverage_known)
@@ -391,17 +397,18 @@ static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 {
 	const struct snapshot_coverage *counts = &meta->coverage;
 	unsigned int seen = permille(counts->seen_blocks, counts->new_blocks);
-	int ended = strcmp(meta->moment, "running") != 0, remarks = 0;
+	int remarks = 0;
 
 	if (meta->layer == EVENT_LAYER_PYTHON && !meta->coverage_known) {
 		remarks++;
 		if (out)
 			fputs("its heap was not read", out);
-	} else if (ended && meta->unread_ns >= READ_JUST_NOW_NS) {
+	} else if (is_unread(meta)) {
 		remarks++;
 		if (out)
-			fprintf(out, "its heap was last read %.1f ms before its end",
-				(double)meta->unread_ns / 1e6);
+			fprintf(out, "its heap was last read %.1f ms before %s end",
+				(double)meta->unread_ns / 1e6,
+				strcmp(meta->moment, "running") ? "its" : "the");
 		if (out && meta->ending.failed == EVENT_CENSUS_CUT)
 			fprintf(out, " (and %" PRIu64 " arenas at its end, at most %" PRIu64 " not)",
 				meta->ending.arenas, meta->ending.arenas_unread);

@@ -43,6 +43,8 @@ static int record_handle(void *context, void *record, size_t size)
 	const struct event_header *header = record;
 	struct member *member;
 
+	if (session_is_beyond(context, header->time_ns))
+		return 0;
 	if (pick_up_takes(context, record))
 		return 0;
 	/* Its last state is about to be kept, or its number to be another's. */
@@ -199,6 +201,9 @@ int session_count_loss(struct session *session)
 	int err = links_check(session) ?: attach_loss(session->attach, record.counts);
 
 	session->loss_ns = record.header.time_ns;
+	/* The record tells up to when the tables are known. */
+	if (session->end.stopped_ns)
+		record.header.time_ns = session->end.stopped_ns;
 	if (!err)
 		pick_up_lost(session, record.counts[LOSS_PROCESS]);
 	return err ? err : session_feed(session, &record, sizeof(record));
@@ -261,6 +266,9 @@ int session_drain(struct session *session)
 		return session->capture_error;
 	/* Also when there is always more: who comes then would never be seen. */
 	members_bury(session);
+	now = clock_ns(CLOCK_MONOTONIC);
+	if (session_is_beyond(session, now))
+		return count;
 	pick_up(session);
 	now = clock_ns(CLOCK_MONOTONIC);
 	if (count < (int)DRAIN_BATCH) {
@@ -281,24 +289,30 @@ int session_drain(struct session *session)
 int session_stop(struct session *session, int hurried)
 {
 	int lost = session->links_lost ? 0 : links_check(session), err;
+	uint64_t began_ns;
 
 	session_names_end(session, hurried);
 	session->opts.watch = ABI_WATCH_NONE; /* nobody is picked up any more */
 	/* What the events after the last reading tell of may be dead again: none after it. */
-	session_census(session);
+	session_census_last(session, hurried);
 	for (size_t i = 0; i < session->count; i++)
 		member_forget(session, session->members[i]);
 	/* From here on the probes do nothing. */
+	began_ns = clock_ns(CLOCK_MONOTONIC);
+	session->end.stopped_ns = session_is_beyond(session, began_ns) ? session->limit_ns : began_ns;
 	if (attach_detaches_slowly(session->attach))
 		log_info("this kernel takes the probes out one by one, which goes on for a while after the "
 			 "end; "
 			 "until then each costs a trap");
 	attach_detach(session->attach);
+	session->end.probes_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
 	session_pull(session);
 	newborns_end(session);
 	if (!hurried)
 		session_names_end(session, 0); /* what the census has taken is no time for names */
+	began_ns = clock_ns(CLOCK_MONOTONIC);
 	session_name(session);
+	session->end.names_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
 	if (session->unlooked)
 		log_info("%zu program%s ended before %s could be looked at, without an event: %s in no table",
 			 session->unlooked, session->unlooked == 1 ? "" : "s",
