@@ -127,6 +127,7 @@ def test_waiting_takes_no_time(start, trace, any_python, libpython, embed):
     target.step()
     run.wait_attached()
     assert run.wait() == 0 and run.report().data["moment"] == "running"
+    assert "\r" not in run.stderr, "a line for a terminal"
 
 
 @pytest.mark.versions("3.10", "3.12")

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/status_line.h"
 #include "cli/trace_run.h"
 #include "export/pprof.h"
 #include "probe/calls.h"
@@ -61,6 +62,7 @@ static int reports_print(struct run *run, int at_end)
 	struct trace *trace = session_trace(run->session);
 	struct snapshot *snapshot;
 
+	status_line_clear();
 	if (!trace_process_count(trace)) /* none has come to its Python yet */
 		return EXIT_DONE;
 	int err = trace_snapshot_all(trace, at_end, &snapshot);
@@ -144,7 +146,9 @@ static int session_follow(struct run *run)
 		int count = session_drain(run->session);
 
 		duration_begin(run);
-
+		/* A command has the terminal for itself. */
+		if (!run->launch)
+			progress_step(&run->progress, run->session, run->options.duration_ns);
 		if (count >= 0 && targets_waiting(&run->targets)) {
 			if (targets_look(&run->targets, run->session))
 				return 0; /* it was told; what is traced is reported */
@@ -258,6 +262,7 @@ static int run_finish(struct run *run)
 {
 	int status, err;
 
+	status_line_clear();
 	targets_give_up(&run->targets);
 	if (!run->options.command.count && !run->targets.attached)
 		return EXIT_FAILED;

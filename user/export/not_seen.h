@@ -5,9 +5,10 @@
 
 #include <stdio.h>
 
-#include "stats/snapshot.h"
+#include "export/report.h"
 
-/* title: "Not seen", or which of several snapshots it is about. */
-void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *title, int color);
+/* title: "Not seen", or which of several snapshots it is about. Where all is well, it is one line. */
+void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *title,
+		    const struct report_opts *opts);
 
 #endif

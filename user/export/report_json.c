@@ -11,6 +11,7 @@
 #include "export/report_modes.h"
 #include "export/report_processes.h"
 #include "python/version.h"
+#include "stats/explained.h"
 
 static void key_text(FILE *out, const char *key, const char *value)
 {
@@ -222,6 +223,16 @@ void report_json_meta(const struct snapshot *snapshot, FILE *out)
 	meta_write(out, &snapshot->meta, 0);
 }
 
+/* What of the processes' memory the report is about: of all that they hold, so not of a part of it. */
+static void rss_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	struct explained explained;
+
+	if (report_is_whole(opts) && explained_read(snapshot, &explained))
+		fprintf(out, "\"rss\": %" PRIu64 ", \"explained\": %" PRIu64 ", ", explained.rss_bytes,
+			explained.bytes);
+}
+
 static void process_write(FILE *out, const struct process_sums *sums)
 {
 	const struct snapshot_meta *process = sums->process;
@@ -357,6 +368,7 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 		putc('}', out);
 	}
 	fputs(", ", out);
+	rss_write(out, snapshot, opts);
 	entries_write(out, snapshot, &statistics, opts);
 	statistics_free(&statistics);
 	err = processes_write(out, snapshot, opts);

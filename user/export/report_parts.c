@@ -40,6 +40,11 @@ const char *report_function(const struct snapshot *snapshot, const struct snapsh
 	return name[0] ? name : NULL;
 }
 
+int report_is_whole(const struct report_opts *opts)
+{
+	return !opts->old && !(opts->filters && opts->filters->count);
+}
+
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts)
 {
 	return opts->top && opts->top < statistics->count ? opts->top : statistics->count;

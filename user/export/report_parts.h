@@ -16,6 +16,8 @@ struct report_layer {
 /* 1; 0: it was not followed, or not in both that are compared. *out must stay where it is. */
 int report_layer(const struct snapshot *snapshot, const struct report_opts *opts, enum event_layer layer,
 		 struct report_layer *out);
+/* Is the report about all that the snapshot holds, and nothing else? */
+int report_is_whole(const struct report_opts *opts);
 /* How many of its entries are shown. */
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts);
 /* The frames of an entry as JSON has them: [{"filename": …, "lineno": …}, …], most recent first. */

@@ -43,6 +43,7 @@ static int record_handle(void *context, void *record, size_t size)
 	const struct event_header *header = record;
 	struct member *member;
 
+	((struct session *)context)->records++;
 	if (session_is_beyond(context, header->time_ns))
 		return 0;
 	if (pick_up_takes(context, record))
@@ -180,6 +181,11 @@ size_t session_running(const struct session *session)
 	return running;
 }
 
+uint64_t session_records(const struct session *session)
+{
+	return session->records;
+}
+
 int session_ends_fd(const struct session *session)
 {
 	return session->ends;
@@ -231,6 +237,8 @@ int session_refresh(struct session *session, size_t process, int reconcile)
 		member_reconcile(session, member, 0, session->opts.freeze);
 	session_pull(session);
 	if (member)
+		member_rss_read(session, member, clock_ns(CLOCK_MONOTONIC));
+	if (member)
 		member_symbols_name(session, member);
 	return session_count_loss(session);
 }
@@ -273,6 +281,7 @@ int session_drain(struct session *session)
 	now = clock_ns(CLOCK_MONOTONIC);
 	if (count < (int)DRAIN_BATCH) {
 		session_census_due(session, now);
+		session_rss_due(session, now);
 		for (size_t i = 0; i < session->count; i++)
 			member_symbols_watch(session, session->members[i], now);
 		session_names_prepare(session);
@@ -300,6 +309,7 @@ int session_stop(struct session *session, int hurried)
 	/* From here on the probes do nothing. */
 	began_ns = clock_ns(CLOCK_MONOTONIC);
 	session->end.stopped_ns = session_is_beyond(session, began_ns) ? session->limit_ns : began_ns;
+	session_rss_read(session, session->end.stopped_ns);
 	if (attach_detaches_slowly(session->attach))
 		log_info("this kernel takes the probes out one by one, which goes on for a while after the "
 			 "end; "

@@ -74,6 +74,13 @@ int session_drain(struct session *session);
 int session_confine(struct session *session, int attaches);
 /* Processes still under trace. */
 size_t session_running(const struct session *session);
+/* Records that the programs have made, as far as they were drained. */
+uint64_t session_records(const struct session *session);
+/*
+ * What the probes took lately of the CPU time of the process that they took most of: a share. Below 0: it is not known
+ * (session_opts.overhead).
+ */
+double session_cost(const struct session *session);
 /*
  * From now on the session goes on for so long at most: nothing that happens later is taken into the trace. To be called once; without
  * it a session has no end of its own.

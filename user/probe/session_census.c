@@ -113,6 +113,7 @@ void session_census(struct session *session)
 {
 	for (size_t i = 0; i < session->count; i++)
 		member_reconcile(session, session->members[i], 0, session->opts.freeze);
+	session_rss_read(session, clock_ns(CLOCK_MONOTONIC));
 	session_name(session);
 }
 
