@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/status_line.h"
 #include "base/text.h"
-#include "export/report.h"
-#include "probe/session.h"
+#include "report/report.h"
+#include "session/session.h"
 
 #define PERIOD_NS 1000000000ull
 

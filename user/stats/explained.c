@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "stats/estimate.h"
+#include "snapshot/estimate.h"
 
 static void traces_add(const struct snapshot *snapshot, const struct snapshot_trace *traces, size_t count,
 		       enum event_layer layer, struct estimate (*sums)[EVENT_LAYERS])

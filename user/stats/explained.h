@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "stats/snapshot.h"
+#include "snapshot/snapshot.h"
 
 struct explained {
 	uint64_t rss_bytes; /* of the processes together; pages that they share count for each */
