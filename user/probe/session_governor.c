@@ -74,6 +74,29 @@ static uint64_t cpu_time(const struct member *member)
 	return clock_ns(member->governor.clock);
 }
 
+/* They are counted anew from each attach_target() on. */
+static uint64_t hits_since(uint64_t now, uint64_t before)
+{
+	return now >= before ? now - before : now;
+}
+
+/* Returns the hits so far. */
+static uint64_t measure_begin(struct session *session, struct member *member)
+{
+	struct member_governor *state = &member->governor;
+
+	if (attach_hits(session->attach, member->pid, &state->hits))
+		state->hits = 0;
+	state->measured_ns = clock_ns(CLOCK_MONOTONIC);
+	state->cpu_ns = cpu_time(member);
+	return state->hits;
+}
+
+static double hits_cost(const struct session *session, uint64_t hits)
+{
+	return (double)hits * (session->hit_cost.trap_ns + session->hit_cost.run_ns);
+}
+
 int member_governor_begin(struct session *session, struct member *member)
 {
 	const struct governor_step first = {.mode = member->mode,
@@ -87,8 +110,7 @@ int member_governor_begin(struct session *session, struct member *member)
 	governor_plan(&governor->governor, session->opts.overhead, &first, !member->heap_unreadable);
 	if (member->off)
 		governor->governor.step = governor->governor.count - 1;
-	governor->measured_ns = clock_ns(CLOCK_MONOTONIC);
-	governor->cpu_ns = cpu_time(member);
+	measure_begin(session, member);
 	return 0;
 }
 
@@ -124,9 +146,7 @@ static void member_judge(struct session *session, struct member *member, uint64_
 	    attach_hits(session->attach, member->pid, &hits))
 		return;
 	period.cpu_ns = cpu_ns - state->cpu_ns;
-	/* They are counted anew from each attach_target() on. */
-	period.cost_ns = (double)(hits >= state->hits ? hits - state->hits : hits) *
-			 (session->hit_cost.trap_ns + session->hit_cost.run_ns);
+	period.cost_ns = hits_cost(session, hits_since(hits, state->hits));
 	*state = (struct member_governor){.governor = state->governor,
 					  .clock = state->clock,
 					  .measured_ns = now_ns,
@@ -135,8 +155,11 @@ static void member_judge(struct session *session, struct member *member, uint64_
 	log_debug("PID %d: probes took %.1f %% of %.1f ms (a program runs %.0f ns)", member->pid,
 		  period.cpu_ns ? period.cost_ns * 100 / (double)period.cpu_ns : 0,
 		  (double)period.cpu_ns / 1e6, session->hit_cost.run_ns);
-	if (governor_judge(&state->governor, &period))
-		step_take(session, member);
+	if (!governor_judge(&state->governor, &period))
+		return;
+	step_take(session, member);
+	period.cost_ns = hits_cost(session, hits_since(measure_begin(session, member), hits));
+	governor_changed(&state->governor, state->measured_ns, period.cost_ns);
 }
 
 void session_governor_due(struct session *session, uint64_t now_ns)
@@ -149,7 +172,7 @@ void session_governor_due(struct session *session, uint64_t now_ns)
 		struct member *member = session->members[i];
 
 		if (member->ended || member->adopted || !member->governor.measured_ns ||
-		    now_ns - member->governor.measured_ns < GOVERNOR_PERIOD_NS)
+		    now_ns - member->governor.measured_ns < governor_wait(&member->governor.governor, now_ns))
 			continue;
 		if (!looked++)
 			stats_look(session);

@@ -64,6 +64,7 @@ struct member {
 	int large_blocks;                   /* growth mode: they are traced one by one */
 	int reuse_unseen;                   /* as in struct plan */
 	int heap_unreadable;                /* there will be no census */
+	int baseline_due;                   /* what is on the heap when it is read next is older */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
 	int off;                            /* its probes are out; mode is the one before */
 	struct member_governor governor;
