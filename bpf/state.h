@@ -200,8 +200,8 @@ static __always_inline void loop_run(const __u32 limit, long (*step)(__u32 turn,
 			return;
 }
 
-/* Are the hits of each target's probes counted? */
-const volatile __u32 counting;
+/* Are the hits of each target's probes counted now? */
+__u32 counting;
 
 /* Goes up after every change of targets, by whomever. */
 __u64 targets_version = 1;
@@ -216,7 +216,7 @@ static __always_inline struct abi_target *target_current(void)
 /* A probe of the running process was hit. */
 static __always_inline void hit_count(void)
 {
-	struct abi_target *target = counting ? target_current() : NULL;
+	struct abi_target *target = *(volatile __u32 *)&counting ? target_current() : NULL;
 
 	if (target)
 		target->hits++;

@@ -10,6 +10,7 @@
 #include "probe/plan_target.h"
 #include "probe/seccomp.h"
 #include "probe/session.h"
+#include "probe/session_cost.h"
 #include "probe/session_governor.h"
 #include "python/late.h"
 #include "target/container.h"
@@ -102,6 +103,7 @@ struct session {
 	int links_lost; /* it was told that the process that holds the probes is gone */
 	struct seccomp_answer seccomp;
 	struct hit_cost hit_cost;
+	struct session_cost cost;
 	uint64_t loss_ns; /* when the loss counters were last read */
 	/* Of pick-up: */
 	struct candidate *candidates;
