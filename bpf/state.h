@@ -92,6 +92,8 @@ struct thread_state {
 	__u32 reserved;     /* bytes of the ring buffer since it was read ahead */
 	__u32 walk;         /* counts the walks, and begins anew after 2^32: see walk_is_since() */
 	__u32 known_since;  /* the walk from which on code objects that were read are still known */
+	__u32 tick_walk;    /* the walk that was the last one when the tick began */
+	__u32 pad;
 	__u64 sample_bytes; /* the mean that sample_gap was drawn with */
 	__u64 sample_gap;   /* bytes up to the next mark */
 	struct known_code known[KNOWN_CODES]; /* by address: a direct-mapped cache */
@@ -274,6 +276,18 @@ static __always_inline struct thread_state *thread_in_layer(enum event_layer lay
 	return thread && thread->target.layers & 1u << layer ? thread : NULL;
 }
 
+/* Is it another tick of the kernel's than at the thread's last record or walk? */
+static __always_inline void tick_note(struct thread_state *thread)
+{
+	__u64 tick = bpf_jiffies64();
+
+	if (thread->tick == tick)
+		return;
+	thread->tick = tick;
+	thread->tick_ns = bpf_ktime_get_ns();
+	thread->tick_walk = thread->walk;
+}
+
 /*
  * The head of a record of a block. Reading the clock costs a tenth of all that we do about an allocation, and nobody asks
  * when it was: the time is that of the thread's first record in the same tick of the kernel's.
@@ -281,12 +295,7 @@ static __always_inline struct thread_state *thread_in_layer(enum event_layer lay
 static __always_inline void header_fill_block(struct thread_state *thread, struct event_header *header,
 					      __u32 type, __u32 size)
 {
-	__u64 tick = bpf_jiffies64();
-
-	if (thread->tick != tick) {
-		thread->tick = tick;
-		thread->tick_ns = bpf_ktime_get_ns();
-	}
+	tick_note(thread);
 	header->type = type;
 	header->size = size;
 	header->time_ns = thread->tick_ns;
