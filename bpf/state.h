@@ -93,8 +93,8 @@ struct thread_state {
 	__u32 walk;         /* counts the walks, and begins anew after 2^32: see walk_is_since() */
 	__u32 known_since;  /* the walk from which on code objects that were read are still known */
 	__u32 tick_walk;    /* the walk that was the last one when the tick began */
-	__u64 sample_bytes;                   /* the mean that sample_gap was drawn with */
-	__u64 sample_gap;                     /* bytes up to the next mark */
+	__u64 sample_bytes; /* the mean that sample_gap was drawn with */
+	__u64 sample_gap;   /* bytes up to the next mark */
 	struct known_code known[KNOWN_CODES]; /* by address: a direct-mapped cache */
 	__u64 next_frame;                     /* of the walk in progress */
 	__u64 above;                          /* the frame that it came from */

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "probe/governor.h"
+#include "session/governor.h"
 
 #define OVER 5 /* periods with six times the budget, until the debt is too much */
 
