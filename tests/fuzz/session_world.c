@@ -645,6 +645,21 @@ int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const ch
 	return 1;
 }
 
+int worker_open_tables(struct worker *worker, uint32_t file, int fd, int debug_fd, uint64_t tables_max)
+{
+	(void)tables_max;
+	return worker_open(worker, file, fd, debug_fd);
+}
+
+int worker_symbol(struct worker *worker, uint32_t file, uint64_t vaddr, uint64_t until_ns, const char **name)
+{
+	struct worker_frame frames[WORKER_FRAMES_MAX];
+	int count = worker_frames(worker, file, vaddr, "symbol", until_ns, frames);
+
+	*name = count > 0 ? "symbol" : "";
+	return count < 0 ? count : 0;
+}
+
 uint64_t worker_spent_ns(const struct worker *worker)
 {
 	return worker->spent_ns;

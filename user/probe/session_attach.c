@@ -440,7 +440,7 @@ int session_add(struct session *session, pid_t pid, int from_start)
 		if (!member->newborn || turn == SETTLE_TURNS || newborn_settle(session, member, &err))
 			return err;
 	if (pid == attach_holder(session->attach) ||
-	    (session->symbols && symbols_worker(session->symbols) == pid))
+	    (session->symbols && symbols_is_worker(session->symbols, pid)))
 		return error_set(-ENOENT, "it is the tracer's own");
 	members_release(session, pid);
 	err = member_new(session, pid, &member);

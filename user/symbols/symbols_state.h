@@ -9,14 +9,22 @@
 #include "symbols/memo.h"
 #include "symbols/worker.h"
 
-/* The place that the worker has been asked about and has not told of yet. */
+/* A worker, and which of the files it has. */
+struct helper {
+	struct worker *worker;
+	uint32_t handed; /* files that the worker of this generation has */
+	uint64_t generation;
+};
+
+/* The place that the workers have been asked about and have not told of yet. */
 struct asked {
 	struct file *file; /* in use by this; NULL: none */
+	int has_symbol;    /* the one for tables has told of its symbol */
 	uint64_t offset, vaddr;
 	char *path; /* of its module */
 	char symbol[WORKER_NAME_MAX];
 	struct symbols_share *share; /* in use by this, may be NULL */
-	uint64_t before_ns;          /* worker_spent_ns() at the time */
+	uint64_t before_ns;          /* symbols_worker_ns() at the time */
 };
 
 struct symbols_share {
@@ -27,9 +35,9 @@ struct symbols_share {
 struct symbols {
 	struct files *files;
 	struct jit_map *jit_maps;
-	struct worker *worker;
-	uint32_t handed; /* files that the worker of this generation has */
-	uint64_t generation;
+	struct helper dwarf, tables;
+	uint64_t tables_max; /* bytes that the symbol tables may take together */
+	int plain_gave_up;   /* one that could not wait has waited once */
 	struct strings *strings;
 	struct account *account;
 	struct memo memo;
