@@ -360,6 +360,32 @@ __attribute__((no_sanitize("address", "undefined"))) long syscall(long number, .
 	return result;
 }
 
+/* Of the descriptor the world keeps which process it is, and how many programs that has run before. */
+#define PROGRAM_BITS 24
+
+int process_program_open(pid_t pid)
+{
+	const struct process *process = world_process(pid);
+
+	if (!process || !process->alive)
+		return -ESRCH;
+	return eventfd((unsigned int)(process - world.processes) << PROGRAM_BITS | process->begun,
+		       EFD_CLOEXEC);
+}
+
+int process_program_is_past(pid_t pid, int fd)
+{
+	const struct process *process;
+	uint64_t value = 0;
+
+	if (read(fd, &value, sizeof(value)) != sizeof(value) ||
+	    write(fd, &value, sizeof(value)) != sizeof(value))
+		abort();
+	process = &world.processes[value >> PROGRAM_BITS];
+	return process == world_process(pid) && process->alive &&
+	       process->begun != (value & ((1u << PROGRAM_BITS) - 1));
+}
+
 int process_info_read(pid_t pid, struct process_info *out)
 {
 	struct process *process = world_process(pid);

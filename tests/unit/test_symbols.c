@@ -8,10 +8,12 @@
 
 #include <sys/resource.h>
 
+#include "base/account.h"
 #include "base/clock.h"
 #include "programs.h"
 #include "symbols/dwarf.h"
 #include "symbols/files.h"
+#include "symbols/jit_map.h"
 #include "symbols/symbols.h"
 
 static char folder[PATH_MAX]; /* of this run */
@@ -787,6 +789,49 @@ static void nobody_has_to_wait(void **state)
 	symbols_free(symbols);
 }
 
+/* Who maps files without end, or writes a map without end, leaves the others of the session their memory. */
+static void names_have_a_share(void **state)
+{
+	enum { LIMIT = 4 << 20, PLACES = 8000, NAMES = 100000 };
+	struct account session = {.limit = LIMIT};
+	struct symbols_frame frames[SYMBOLS_FRAMES_MAX];
+	struct jit_map *list = NULL, *map;
+	struct modules *modules;
+	struct symbols *symbols;
+	uint64_t address = (uintptr_t)printf;
+	char path[64];
+	FILE *text;
+
+	(void)state;
+	assert_int_equal(symbols_new_in(&symbols, &session), 0);
+	assert_int_equal(modules_new(&modules, symbols, getpid()), 0);
+	for (uint64_t i = 0; i < PLACES; i++)
+		assert_true(symbols_resolve(symbols, modules, address + i, NULL, frames, SYMBOLS_FRAMES_MAX) >
+			    0);
+	assert_true(session.used > 0 && session.used <= LIMIT / 8);
+	modules_free(modules);
+	symbols_free(symbols);
+	assert_int_equal(session.used, 0);
+
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
+	text = fopen(path, "we");
+	assert_non_null(text);
+	for (int i = 0; i < NAMES; i++)
+		fprintf(text, "%x 10 a function whose name is long enough to take much memory, number %d\n",
+			0x10000 + i * 16, i);
+	fclose(text);
+	assert_int_equal(jit_map_get(&list, &map, getpid(), &session), 0);
+	unlink(path);
+	for (int i = 0; i < 10; i++)
+		jit_map_find(map, 0x10000);
+	assert_string_equal(jit_map_find(map, 0x10000),
+			    "a function whose name is long enough to take much memory, number 0");
+	assert_true(session.refused > 0);
+	assert_true(account_left(&session) >= LIMIT / 5 - LIMIT / 64);
+	jit_map_put(&list, map);
+	assert_int_equal(session.used, 0);
+}
+
 static int folder_make(void **state)
 {
 	(void)state;
@@ -821,6 +866,7 @@ int main(void)
 		cmocka_unit_test(names_that_explode_are_left_alone),
 		cmocka_unit_test(damaged_dwarf_does_no_harm),
 		cmocka_unit_test(nobody_has_to_wait),
+		cmocka_unit_test(names_have_a_share),
 	};
 
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);

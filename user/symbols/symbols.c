@@ -13,9 +13,11 @@
 #include "symbols/ask.h"
 #include "symbols/symbols_state.h"
 
-#define FILES_SHARE   8u /* of what the account may have: the symbols of files, which are not charged to it */
-#define TABLES_BYTES  ((uint64_t)64 << 20) /* where it may have anything */
-#define PLAIN_WAIT_NS 500000000ull
+/* Of what the account may have: the symbols of files, which are not charged to it; and names that are remembered, which are. */
+#define FILES_SHARE     8u
+#define NAMES_BYTES_MIN ((uint64_t)256 << 10)
+#define TABLES_BYTES    ((uint64_t)64 << 20) /* where it may have anything */
+#define PLAIN_WAIT_NS   500000000ull
 
 int symbols_new(struct symbols **out)
 {
@@ -29,15 +31,20 @@ int symbols_new_in(struct symbols **out, struct account *account)
 
 	if (!symbols)
 		return -ENOMEM;
-	symbols->account = symbols->memo.account = account;
+	symbols->account = account;
+	symbols->names.parent = account;
+	symbols->memo.account = &symbols->names;
 	symbols->tables_max = account && account->limit ? account->limit / FILES_SHARE : TABLES_BYTES;
+	if (account && account->limit)
+		symbols->names.limit =
+			symbols->tables_max > NAMES_BYTES_MIN ? symbols->tables_max : NAMES_BYTES_MIN;
 	err = worker_new(&symbols->dwarf.worker);
 	if (!err)
 		err = worker_new(&symbols->tables.worker);
 	if (!err)
 		err = files_new(&symbols->files);
 	if (!err)
-		err = strings_new_in(&symbols->strings, account);
+		err = strings_new_in(&symbols->strings, &symbols->names);
 	if (err)
 		symbols_free(symbols);
 	else
@@ -92,7 +99,7 @@ void symbols_free(struct symbols *symbols)
 static int names_forget(struct symbols *symbols)
 {
 	struct strings *strings;
-	int err = strings_new_in(&strings, symbols->account);
+	int err = strings_new_in(&strings, &symbols->names);
 
 	if (err)
 		return err;

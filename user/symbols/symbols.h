@@ -50,8 +50,9 @@ struct symbols_stats {
 /* Forks the workers: best done while the process is small. 0; -ENOMEM; -errno. */
 int symbols_new(struct symbols **out);
 /*
- * What is remembered is charged to an account, borrowed until symbols_free(): names, places, perf maps. When there is no room
- * for more of it all is forgotten, and asked for again. The symbol tables of files come on top, in another process: an eighth of
+ * What is remembered is charged to an account, borrowed until symbols_free(). Names and places of files, whoever maps them, have an
+ * eighth of its limit: then all is forgotten, and asked for again. Each perf map has an account of its own with the share of a
+ * process, so that whoever writes one does not have the others' memory. The symbol tables of files come on top, in another process: an eighth of
  * its limit, and one file.
  */
 int symbols_new_in(struct symbols **out, struct account *account);

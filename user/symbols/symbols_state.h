@@ -3,6 +3,7 @@
 #ifndef TRACER_SYMBOLS_SYMBOLS_STATE_H
 #define TRACER_SYMBOLS_SYMBOLS_STATE_H
 
+#include "base/account.h"
 #include "base/strings.h"
 #include "symbols/files.h"
 #include "symbols/jit_map.h"
@@ -39,7 +40,8 @@ struct symbols {
 	uint64_t tables_max; /* bytes that the symbol tables may take together */
 	int plain_gave_up;   /* one that could not wait has waited once */
 	struct strings *strings;
-	struct account *account;
+	struct account *account; /* of the session; NULL: no limit */
+	struct account names;    /* below it: what is remembered of files */
 	struct memo memo;
 	struct asked asked;
 	struct symbols_stats stats;
