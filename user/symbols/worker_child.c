@@ -18,10 +18,10 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "elf/elf_file.h"
 #include "symbols/demangle.h"
 #include "symbols/dwarf.h"
 #include "symbols/worker_wire.h"
-#include "target/elf_file.h"
 
 #define SOCKET 3
 
