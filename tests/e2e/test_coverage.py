@@ -103,7 +103,7 @@ def test_partial(start, trace, debian_python):
     warnings = report.data["warnings"]
     assert any(re.match(r"of \d+ small blocks that are new on the heap only \d+ were seen: ", said) for said in warnings)
     assert run.stdout.startswith("".join("Warning: %s\n" % said for said in warnings) + "tracer: ")
-    assert re.search(r"^tracer: PID %d: .* seen: the others are in no line$" % report.data["pid"], run.stderr, re.M)
+    assert re.search(r"^tracer: PID %d: .*: the others (are|may be) in no line$" % report.data["pid"], run.stderr, re.M)
 
 
 @pytest.mark.versions("3.8", "3.11", "3.13")
