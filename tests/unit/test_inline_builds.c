@@ -378,6 +378,110 @@ static void test_sizes(void **state)
 	library_close(&library);
 }
 
+/* Is it the allocator of our own that is in the slot, or else it is called with that size; the way there is named slow. */
+#define GUARDED(slow)                                                                                        \
+	"	mov slot(%rip), %rax\n	lea impl(%rip), %rcx\n	cmp %rcx, %rax\n	jne " slow "\n"
+
+/* Where several ways meet the size is what holds on all of them. */
+static void test_sizes_meeting(void **state)
+{
+	(void)state;
+	static const char text[] = ".text\n" GIVE "function impl\n"
+				   "	ret\n"
+				   "end impl\n"
+				   ".local slot\n"
+				   ".comm slot, 8, 8\n"
+				   "function other_register\n"
+				   "	test %rdi, %rdi\n"
+				   "	je 2f\n"
+				   "	lea 0x29(%rsi), %rax\n"
+				   "	mov %rax, %r15\n"
+				   "	cmp $0x200, %rax\n"
+				   "	jg 3f\n"
+				   "1:	sub $1, %eax\n"
+				   "	shr $4, %eax\n"
+				   "	lea (%rax,%rax), %esi\n"
+				   "	mov (%r8,%rsi,8), %rdx\n" TAKE(
+					   "at_other_register") "2:	mov $0x2a, %r15d\n"
+								"	mov $0x2a, %eax\n"
+								"	jmp 1b\n"
+								"3:	ret\n"
+								"end other_register\n"
+								"function same_constant\n" GUARDED("4f") "5:	mov (%r8), %rdx\n" TAKE(
+									"at_same_constant") "4:	mov $8, "
+											    "%esi\n"
+											    "	call *%rax\n"
+											    "	ret\n"
+											    "end "
+											    "same_constant\n"
+											    "function "
+											    "same_constant_"
+											    "cold\n"
+											    "	.skip 200, "
+											    "0x90\n" /* the jump is a long one */
+											    "	call "
+											    "impl\n" GUARDED(
+												    "4b") "	jmp 5b\n"
+													  "en"
+													  "d "
+													  "sa"
+													  "me"
+													  "_c"
+													  "on"
+													  "st"
+													  "an"
+													  "t_"
+													  "co"
+													  "ld"
+													  "\n"
+													  "fu"
+													  "nc"
+													  "ti"
+													  "on"
+													  " t"
+													  "wo"
+													  "_c"
+													  "on"
+													  "st"
+													  "an"
+													  "ts"
+													  "\n"
+													  "	test %rdi, %rdi\n"
+													  "	je 8f\n" GUARDED(
+														  "6f") "	mov $0x20, %r9d\n"
+															"7:	mov (%r8), %rdx\n" TAKE("at_two_constants") "8:\n" GUARDED(
+																"9f") "	mov $0x24, %r9d\n"
+																      "	jmp 7b\n"
+																      "6:	mov $0x20, %esi\n"
+																      "	call *%rax\n"
+																      "	ret\n"
+																      "9:	mov $0x24, %esi\n"
+																      "	call *%rax\n"
+																      "	ret\n"
+																      "end two_constants\n"
+																      /* Two sizes, and no register says which. */
+																      "function not_told\n"
+																      "	test %rdi, %rdi\n"
+																      "	je 8f\n" GUARDED("6f") "7:	mov (%r8), %rdx\n" TAKE("at_not_told") "8:\n" GUARDED(
+																	      "9f") "	jmp 7b\n"
+																		    "6:	mov $0x20, %esi\n"
+																		    "	call *%rax\n"
+																		    "	ret\n"
+																		    "9:	mov $0x24, %esi\n"
+																		    "	call *%rax\n"
+																		    "	ret\n"
+																		    "end not_told\n";
+	struct library library;
+
+	library_open(&library, text);
+	assert_size(&library, "at_other_register", ABI_REG_R15, 0);
+	assert_size(&library, "at_same_constant", ABI_REG_COUNT, 8);
+	assert_size(&library, "at_two_constants", ABI_REG_R9, 0);
+	assert_size(&library, "at_not_told", ABI_REG_COUNT, 0);
+	assert_int_equal(library.sites.exact, 3);
+	library_close(&library);
+}
+
 /* A large block is asked for through a slot, in the function or in a part of it; or by a function that jumps through one. */
 static void test_large(void **state)
 {
@@ -401,6 +505,18 @@ static void test_large(void **state)
 						      "	ret\n"
 						      "3:	addq $1, 0x440(%rbp)\n"
 						      "	ret\n"
+						      /* What the call may have changed comes back first. */
+						      "	call *slot(%rip)\n"
+						      "restored:	mov (%rsp), %r8\n"
+						      "	mov 8(%rsp), %rcx\n"
+						      "	mov 0x10(%rsp), %r11\n"
+						      "	mov 0x18(%rsp), %r9\n"
+						      "	mov %rax, %r13\n"
+						      "	mov 0x20(%rsp), %r10\n"
+						      "	test %r13, %r13\n"
+						      "	je 2b\n"
+						      "	addq $1, 0x440(%r10)\n"
+						      "	ret\n"
 						      "end allocate\n"
 						      "function allocate_cold\n"
 						      "	mov %rbx, %rsi\n"
@@ -415,13 +531,19 @@ static void test_large(void **state)
 						      "end raw\n"
 						      ".local slot\n"
 						      ".comm slot, 8, 8\n";
-	static const char *const names[] = {"in_function", "in_part", "behind_jump"};
+	static const char *const names[] = {"in_function", "in_part", "behind_jump", "restored"};
 	struct library library;
 
 	library_open(&library, text);
-	assert_int_equal(library.sites.large_count, 3);
-	for (size_t i = 0; i < 3; i++)
-		assert_true(library.sites.large[i] == label(&library, names[i]));
+	assert_int_equal(library.sites.large_count, 4);
+	for (size_t i = 0; i < 4; i++) {
+		size_t at = 0;
+
+		while (at < 4 && library.sites.large[at] != label(&library, names[i]))
+			at++;
+		if (at == 4)
+			fail_msg("not found: %s", names[i]);
+	}
 	library_close(&library);
 }
 
@@ -586,10 +708,15 @@ static void test_resizes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_address_taken), cmocka_unit_test(test_not_recognised),
-		cmocka_unit_test(test_rewritten),     cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_large),         cmocka_unit_test(test_resizes),
-		cmocka_unit_test(test_first_block),   cmocka_unit_test(test_first_block_unknown),
+		cmocka_unit_test(test_address_taken),
+		cmocka_unit_test(test_not_recognised),
+		cmocka_unit_test(test_rewritten),
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_sizes_meeting),
+		cmocka_unit_test(test_large),
+		cmocka_unit_test(test_resizes),
+		cmocka_unit_test(test_first_block),
+		cmocka_unit_test(test_first_block_unknown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
