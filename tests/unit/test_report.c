@@ -281,6 +281,34 @@ static void test_contradictions(void **state)
 			"lives");
 }
 
+/* Nor is a figure reported without a word that rests on a heap which was not read. */
+static void test_unread_warned(void **state)
+{
+	struct snapshot *snapshot = *state;
+	struct snapshot_meta *meta = &snapshot->meta;
+
+	snprintf(meta->mode, sizeof(meta->mode), "census");
+	meta->unread_ns = 412300000;
+	warns_not(snapshot); /* it runs */
+	snprintf(meta->moment, sizeof(meta->moment), "exited");
+	warns(snapshot, "the heap was not read before the end: small blocks that died since stand as live; "
+			"--mode exact follows every free");
+	meta->coverage_known = 1;
+	warns(snapshot, "the heap was last read 412.3 ms before the end: small blocks that died since stand "
+			"as live; --mode exact follows every free");
+	snprintf(meta->mode, sizeof(meta->mode), "growth");
+	warns(snapshot, "the heap was last read 412.3 ms before the end: pools that were given back since "
+			"stand as in use");
+	meta->unread_ns = 20;
+	warns_not(snapshot);
+	snprintf(meta->mode, sizeof(meta->mode), "census");
+	snprintf(meta->moment, sizeof(meta->moment), "running");
+	meta->coverage_known = 0;
+	meta->readings_dropped = 3;
+	warns(snapshot, "there was no memory to read the heap (--budget): small blocks that died since stand "
+			"as live; --mode exact follows every free");
+}
+
 static void test_json(void **state)
 {
 	struct report_opts opts = {.by = GROUP_TRACEBACK, .top = 1};
@@ -397,6 +425,7 @@ int main(void)
 		TEST(test_losses),
 		TEST(test_coverage),
 		TEST(test_contradictions),
+		TEST(test_unread_warned),
 		TEST(test_json),
 		TEST(test_growth),
 		TEST(test_reuse),

@@ -62,6 +62,23 @@ static void small_judge(const struct snapshot_meta *meta, struct sentences *out)
 		    counts->new_blocks, growth ? "pools" : "small blocks", counts->seen_blocks);
 }
 
+/* What has died is known of the heap alone: where it was not read figures rest on what was known before. */
+static void unread_judge(const struct snapshot_meta *meta, struct sentences *out)
+{
+	int growth = !strcmp(meta->mode, "growth");
+	const char *stands = growth ? "pools that were given back since stand as in use"
+				    : "small blocks that died since stand as live";
+	const char *follow = growth ? "" : "; --mode exact follows every free";
+
+	if (snapshot_is_unread(meta) && meta->coverage_known)
+		SAY(out, "the heap was last read %.1f ms before the end: %s%s", (double)meta->unread_ns / 1e6,
+		    stands, follow);
+	else if (snapshot_is_unread(meta))
+		SAY(out, "the heap was not read before the end: %s%s", stands, follow);
+	else if (meta->readings_dropped && !meta->coverage_known)
+		SAY(out, "there was no memory to read the heap (--budget): %s%s", stands, follow);
+}
+
 /* Of a sample, or of a part of the time, nothing need agree; what a fork has inherited is new to its heap alone. */
 static int is_whole(const struct snapshot_meta *meta)
 {
@@ -77,6 +94,7 @@ static void judge(const struct snapshot_meta *meta, struct sentences *out)
 		large_judge(meta, out);
 		small_judge(meta, out);
 	}
+	unread_judge(meta, out);
 	if (meta->reuse_unseen)
 		SAY(out, "objects that are taken from free lists are not all seen: blocks may stand at the "
 			 "lines of "

@@ -13,7 +13,6 @@
 #include "base/text.h"
 #include "export/report.h"
 
-#define READ_JUST_NOW_NS   1000000
 #define COVERAGE_REMARKED  990u /* permille: of a process that has less it is said */
 #define PROCESSES_REMARKED 10u
 
@@ -269,8 +268,7 @@ static void unreconciled_print(FILE *out, const struct snapshot *snapshot)
 	int growth = snapshot_is_growth(snapshot);
 
 	/* Of several processes it is said of each. */
-	if (snapshot->process_count || meta->unread_ns < READ_JUST_NOW_NS ||
-	    strcmp(meta->moment, "running") == 0)
+	if (snapshot->process_count || !snapshot_is_unread(meta))
 		return;
 	cut_print(out, &meta->ending);
 	if (meta->coverage_known)
@@ -391,13 +389,13 @@ static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 {
 	const struct snapshot_coverage *counts = &meta->coverage;
 	unsigned int seen = permille(counts->seen_blocks, counts->new_blocks);
-	int ended = strcmp(meta->moment, "running") != 0, remarks = 0;
+	int remarks = 0;
 
 	if (meta->layer == EVENT_LAYER_PYTHON && !meta->coverage_known) {
 		remarks++;
 		if (out)
 			fputs("its heap was not read", out);
-	} else if (ended && meta->unread_ns >= READ_JUST_NOW_NS) {
+	} else if (snapshot_is_unread(meta)) {
 		remarks++;
 		if (out)
 			fprintf(out, "its heap was last read %.1f ms before its end",

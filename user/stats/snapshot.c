@@ -8,6 +8,8 @@
 
 #include "base/array.h"
 
+#define READ_JUST_NOW_NS 1000000u
+
 void snapshot_free(struct snapshot *snapshot)
 {
 	if (!snapshot)
@@ -155,6 +157,11 @@ const struct snapshot_trace *snapshot_own_next(const struct snapshot *snapshot,
 		}
 	}
 	return NULL;
+}
+
+int snapshot_is_unread(const struct snapshot_meta *meta)
+{
+	return meta->unread_ns >= READ_JUST_NOW_NS && strcmp(meta->moment, "running") != 0;
 }
 
 int snapshot_is_growth(const struct snapshot *snapshot)

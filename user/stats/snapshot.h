@@ -192,6 +192,11 @@ struct snapshot_cursor {
 const struct snapshot_trace *snapshot_own_next(const struct snapshot *snapshot,
 					       struct snapshot_cursor *cursor);
 
+/*
+ * Did the process end by itself, and was its heap, which tells what has died, not read at that moment? meta.unread_ns says how long
+ * before, and coverage_known whether it ever was.
+ */
+int snapshot_is_unread(const struct snapshot_meta *meta);
 /* Are pools counted and not blocks? */
 int snapshot_is_growth(const struct snapshot *snapshot);
 /* Was the layer followed, as the first or beside it? */
