@@ -273,6 +273,13 @@ static void test_contradictions(void **state)
 	counts->seen_blocks = 1000;
 	warns(snapshot, "of 10000 small blocks that are new on the heap only 1000 were seen: the others are "
 			"in no line");
+	counts->seen_blocks = counts->new_blocks;
+	counts->typed_blocks = 1000;
+	counts->mistyped_blocks = 36;
+	warns_not(snapshot);
+	counts->mistyped_blocks = 37;
+	warns(snapshot, "of 1000 objects whose types tell their sizes 37 are of another size than was seen: "
+			"their blocks may stand at the lines of earlier ones");
 	snapshot->meta.sample_bytes = 4096;
 	warns_not(snapshot);
 	snapshot->meta.reuse_unseen = 1;

@@ -8,11 +8,13 @@
 #include "export/json.h"
 
 #define SENTENCE_MAX  320
-#define SENTENCES_MAX 4
+#define SENTENCES_MAX 8
 #define PROCESSES_MAX 10u
 /* What comes and goes while the heap is read. */
 #define SLACK_BLOCKS      16u
 #define SLACK_SMALL_SHARE 100u
+/* Types that a program has made say what it likes. */
+#define SLACK_TYPED_SHARE 50u
 /* The raw allocator's are told from others by their callers, where code is inlined. */
 #define SLACK_LARGE_SHARE 10u
 
@@ -62,6 +64,18 @@ static void small_judge(const struct snapshot_meta *meta, struct sentences *out)
 		    counts->new_blocks, growth ? "pools" : "small blocks", counts->seen_blocks);
 }
 
+/* Of blocks whose place is known to be a live block's: are they the ones that the table has there? */
+static void types_judge(const struct snapshot_meta *meta, struct sentences *out)
+{
+	const struct snapshot_coverage *counts = &meta->coverage;
+
+	if (counts->mistyped_blocks > SLACK_BLOCKS + counts->typed_blocks / SLACK_TYPED_SHARE)
+		SAY(out,
+		    "of %" PRIu64 " objects whose types tell their sizes %" PRIu64
+		    " are of another size than was seen: their blocks may stand at the lines of earlier ones",
+		    counts->typed_blocks, counts->mistyped_blocks);
+}
+
 /* What has died is known of the heap alone: where it was not read figures rest on what was known before. */
 static void unread_judge(const struct snapshot_meta *meta, struct sentences *out)
 {
@@ -93,6 +107,7 @@ static void judge(const struct snapshot_meta *meta, struct sentences *out)
 	if (is_whole(meta)) {
 		large_judge(meta, out);
 		small_judge(meta, out);
+		types_judge(meta, out);
 	}
 	unread_judge(meta, out);
 	if (meta->reuse_unseen)

@@ -61,6 +61,8 @@ struct snapshot_coverage {
 	uint64_t large_new;               /* by how much it has grown; 0 when it has not */
 	uint64_t large_seen;              /* large blocks in the table */
 	uint64_t pools_unreadable;        /* their blocks are taken to be as the table has them */
+	/* Of a sample of the new ones: an object's type says how large it is; and the table has another size. */
+	uint64_t typed_blocks, mistyped_blocks;
 	uint64_t dead_blocks;             /* in the table, and not on the heap any more: taken out */
 	uint64_t elapsed_ns, frozen_ns; /* how long it took to read; how long the target was stopped for it */
 };

@@ -247,9 +247,9 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 static size_t record_bytes(uint32_t type, int *variable)
 {
 	*variable = type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
-		    type == EVENT_CENSUS_POOL || type == EVENT_CENSUS || type == EVENT_CENSUS_DONE ||
-		    type == EVENT_PROCESS || type == EVENT_SYMBOL || type == EVENT_EXIT ||
-		    type == EVENT_EXEC || type == EVENT_FORK || type == EVENT_FINALIZE;
+		    type == EVENT_CENSUS_POOL || type == EVENT_CENSUS_SIZES || type == EVENT_CENSUS ||
+		    type == EVENT_CENSUS_DONE || type == EVENT_PROCESS || type == EVENT_SYMBOL ||
+		    type == EVENT_EXIT || type == EVENT_EXEC || type == EVENT_FORK || type == EVENT_FINALIZE;
 	switch (type) {
 	case EVENT_ALLOC:
 	case EVENT_REALLOC_DONE:
@@ -295,6 +295,8 @@ static size_t record_bytes(uint32_t type, int *variable)
 		return sizeof(struct event_mode_change);
 	case EVENT_CENSUS_POOL:
 		return sizeof(struct event_census_pool);
+	case EVENT_CENSUS_SIZES:
+		return sizeof(struct event_census_sizes);
 	default:
 		return 0;
 	}
@@ -361,6 +363,8 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return state_census_pool(process, record);
 	case EVENT_CENSUS_ARENA:
 		return state_census_arena(process, record);
+	case EVENT_CENSUS_SIZES:
+		return state_census_sizes(process, record);
 	case EVENT_CENSUS_DONE:
 		return state_census_done(process, record);
 	case EVENT_MAP:
