@@ -263,6 +263,8 @@ enum event_mode {
 	0x800u /* the mode is that of Python's allocators; without EVENT_MODE_NATIVE and EVENT_MODE_MAPPED it always is */
 /* Not every place is probed at which an object begins to live: a block that is taken from a free list stays where it was. */
 #define EVENT_MODE_NO_REUSE 0x1000u
+/* The code of an exported allocator leads to no place that is probed. */
+#define EVENT_MODE_NO_ENDS 0x2000u
 
 struct event_target {
 	struct event_header header; /* tgid: the process; time_ns: when its tracing began */
@@ -416,8 +418,9 @@ struct event_census_sizes {
 	__u64 id;
 	__u64 address; /* as of the pool */
 	__u32 block_bytes;
-	__u32 count;   /* at most EVENT_POOL_BLOCKS */
-	__u16 bytes[]; /* of each block, 0: it has no object, or one that does not say; (count + 3) / 4 * 4 of them */
+	__u32 count; /* at most EVENT_POOL_BLOCKS */
+	__u16 bytes
+		[]; /* of each block, 0: it has no object, or one that does not say; (count + 3) / 4 * 4 of them */
 };
 
 struct event_census_arena {

@@ -15,6 +15,7 @@
 
 #include "abi/events.h"
 #include "abi/target.h"
+#include "probe/plan_ends.h"
 #include "probe/plan_inline.h"
 
 /* A function with its unwind table entry, as .eh_frame_hdr names its start. */
@@ -482,6 +483,79 @@ static void test_sizes_meeting(void **state)
 	library_close(&library);
 }
 
+/* Names what is left of the plan without the sites of that op; all: with them. */
+static int ends_without(const struct library *library, enum abi_op op, const char *out[PLAN_ENDS])
+{
+	struct plan_site sites[32];
+	size_t count = 0;
+
+	assert_true(library->sites.count <= 32);
+	for (size_t i = 0; i < library->sites.count; i++)
+		if (library->sites.sites[i].op != op)
+			sites[count++] = library->sites.sites[i];
+	return plan_ends_unknown(library->file, sites, count, EVENT_MODE_EXACT, out);
+}
+
+/*
+ * What the file exports leads to places that are known: through a slot, that is in a structure of which another slot has the
+ * address, or that is compared with the function which it holds. A place that is missing is noticed; what cannot be followed is not.
+ */
+static void test_ends(void **state)
+{
+	(void)state;
+	static const char text[] =
+		".text\n" GIVE "function allocate\n"
+		"	lea -1(%rsi), %rax\n"
+		"	cmp $0x1ff, %rax\n"
+		"	ja 1f\n"
+		"	mov pools(%rip), %rdx\n" TAKE(
+			"at_pool") "1:	mov %rsi, %rdi\n"
+				   "	jmp malloc@plt\n"
+				   "end allocate\n"
+				   "function release\n"
+				   "	test %rsi, %rsi\n"
+				   "	jne give\n"
+				   "	jmp free@plt\n"
+				   "end release\n"
+				   ".globl PyObject_Malloc, PyObject_Free, PyMem_RawMalloc, PyMem_Malloc\n"
+				   "function PyObject_Malloc\n"
+				   "	mov %rdi, %rsi\n"
+				   "	mov runtime@GOTPCREL(%rip), %rax\n"
+				   "	mov 8(%rax), %rdi\n"
+				   "	jmp *16(%rax)\n"
+				   "end PyObject_Malloc\n"
+				   "function PyObject_Free\n"
+				   "	mov slots+24(%rip), %rcx\n"
+				   "	jmp *%rcx\n"
+				   "end PyObject_Free\n"
+				   "function PyMem_RawMalloc\n"
+				   "	call malloc@plt\n"
+				   "	ret\n"
+				   "end PyMem_RawMalloc\n"
+				   "function PyMem_Malloc\n"
+				   "	jmp *(%rdi)\n"
+				   "end PyMem_Malloc\n"
+				   ".data\n"
+				   ".globl runtime\n"
+				   ".type runtime, @object\n"
+				   ".size runtime, 32\n"
+				   "runtime:\n"
+				   "slots:	.quad 0, 0, allocate, release\n";
+	const char *names[PLAN_ENDS];
+	struct library library;
+
+	library_open(&library, text);
+	assert_int_equal(ends_without(&library, ABI_OP_TRACK, names), 0);
+	assert_int_equal(ends_without(&library, ABI_OP_POOL, names), 1);
+	assert_string_equal(names[0], "PyObject_Malloc");
+	assert_int_equal(ends_without(&library, ABI_OP_MALLOC, names), 2);
+	assert_string_equal(names[0], "PyMem_RawMalloc");
+	assert_string_equal(names[1], "PyObject_Malloc");
+	assert_int_equal(ends_without(&library, ABI_OP_FREE, names), 1);
+	assert_string_equal(names[0], "PyObject_Free");
+	library_close(&library);
+}
+
 /* A large block is asked for through a slot, in the function or in a part of it; or by a function that jumps through one. */
 static void test_large(void **state)
 {
@@ -708,15 +782,11 @@ static void test_resizes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_address_taken),
-		cmocka_unit_test(test_not_recognised),
-		cmocka_unit_test(test_rewritten),
-		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_sizes_meeting),
-		cmocka_unit_test(test_large),
-		cmocka_unit_test(test_resizes),
-		cmocka_unit_test(test_first_block),
-		cmocka_unit_test(test_first_block_unknown),
+		cmocka_unit_test(test_address_taken), cmocka_unit_test(test_not_recognised),
+		cmocka_unit_test(test_rewritten),     cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_sizes_meeting), cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_large),         cmocka_unit_test(test_resizes),
+		cmocka_unit_test(test_first_block),   cmocka_unit_test(test_first_block_unknown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

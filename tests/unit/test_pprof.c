@@ -56,6 +56,7 @@ static void meta_fill(struct snapshot_meta *meta)
 		.coverage.old_bytes = 24,
 		.coverage.large_new = 25,
 		.coverage.large_seen = 26,
+		.ends_unseen = 1,
 		.coverage.typed_blocks = 27,
 		.coverage.mistyped_blocks = 28,
 	};

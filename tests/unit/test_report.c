@@ -282,6 +282,11 @@ static void test_contradictions(void **state)
 			"their blocks may stand at the lines of earlier ones");
 	snapshot->meta.sample_bytes = 4096;
 	warns_not(snapshot);
+	snapshot->meta.ends_unseen = 1;
+	warns(snapshot,
+	      "the code of an allocator that the interpreter exports leads to no place that is probed "
+	      "(--dry-run names it): what is allocated or freed through it may not be seen");
+	snapshot->meta.ends_unseen = 0;
 	snapshot->meta.reuse_unseen = 1;
 	warns(snapshot, "objects that are taken from free lists are not all seen: blocks may stand at the "
 			"lines of their earlier "

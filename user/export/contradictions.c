@@ -110,6 +110,10 @@ static void judge(const struct snapshot_meta *meta, struct sentences *out)
 		types_judge(meta, out);
 	}
 	unread_judge(meta, out);
+	if (meta->ends_unseen)
+		SAY(out,
+		    "the code of an allocator that the interpreter exports leads to no place that is probed "
+		    "(--dry-run names it): what is allocated or freed through it may not be seen");
 	if (meta->reuse_unseen)
 		SAY(out, "objects that are taken from free lists are not all seen: blocks may stand at the "
 			 "lines of "

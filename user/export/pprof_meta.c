@@ -118,6 +118,7 @@ static const struct meta_field meta_fields[] = {
 	LATER(codes_dropped, 0, KNOWN),
 	LATER(symbols_dropped, 0, KNOWN),
 	LATER(readings_dropped, 0, KNOWN),
+	LATER(ends_unseen, 0, KNOWN),
 	LATER(coverage.typed_blocks, 0, KNOWN),
 	LATER(coverage.mistyped_blocks, 0, KNOWN),
 	LATER(container, 1, KNOWN),

@@ -99,8 +99,9 @@ static void coverage_write(FILE *out, const struct snapshot_meta *meta)
 		", \"unread_ns\": %" PRIu64 "}",
 		counts->live_blocks, counts->live_bytes, counts->new_blocks, counts->new_bytes,
 		counts->seen_blocks, counts->seen_bytes, counts->old_blocks, counts->old_bytes,
-		counts->large_blocks, counts->large_new, counts->large_seen, counts->typed_blocks, counts->mistyped_blocks, counts->pools_unreadable,
-		counts->elapsed_ns, counts->frozen_ns, meta->unread_ns);
+		counts->large_blocks, counts->large_new, counts->large_seen, counts->typed_blocks,
+		counts->mistyped_blocks, counts->pools_unreadable, counts->elapsed_ns, counts->frozen_ns,
+		meta->unread_ns);
 }
 
 /* How the kernel read the heap at the end. */

@@ -60,6 +60,7 @@ static void contradiction_tell(struct session *session, struct member *member)
 		.change_count = process->change_count,
 		.large_skipped = process->large_skipped,
 		.reuse_unseen = process->reuse_unseen,
+		.ends_unseen = process->ends_unseen,
 		.coverage_known = 1,
 		.coverage = process->coverage,
 	};

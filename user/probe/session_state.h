@@ -62,7 +62,7 @@ struct member {
 	int alone;                          /* its probes lie in it, and not in files */
 	int contradicted;                   /* what does not agree has been told */
 	int large_blocks;                   /* growth mode: they are traced one by one */
-	int reuse_unseen;                   /* as in struct plan */
+	int reuse_unseen, ends_unseen;      /* as in struct plan */
 	int heap_unreadable;                /* there will be no census */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
 	int off;                            /* its probes are out; mode is the one before */

@@ -118,6 +118,7 @@ static void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 		sum->layer = one->layer;
 	sum->large_skipped |= one->large_skipped;
 	sum->reuse_unseen |= one->reuse_unseen;
+	sum->ends_unseen |= one->ends_unseen;
 }
 
 static void whole_set(struct snapshot *snapshot)

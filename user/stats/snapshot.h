@@ -63,7 +63,7 @@ struct snapshot_coverage {
 	uint64_t pools_unreadable;        /* their blocks are taken to be as the table has them */
 	/* Of a sample of the new ones: an object's type says how large it is; and the table has another size. */
 	uint64_t typed_blocks, mistyped_blocks;
-	uint64_t dead_blocks;             /* in the table, and not on the heap any more: taken out */
+	uint64_t dead_blocks;           /* in the table, and not on the heap any more: taken out */
 	uint64_t elapsed_ns, frozen_ns; /* how long it took to read; how long the target was stopped for it */
 };
 
@@ -126,6 +126,7 @@ struct snapshot_meta {
 		layers; /* 1 << enum event_layer for each that was followed beside the first (snapshot.layers) */
 	struct snapshot_table native; /* of the native layer, where it is not the first */
 	int large_skipped;            /* growth mode: large blocks were not traced, one by one */
+	int ends_unseen;              /* what an exported allocator gives may be in no line */
 	int reuse_unseen;    /* objects from free lists may stand where their blocks were allocated first */
 	uint32_t pool_bytes; /* of each of pymalloc's pools; 0: not known */
 	uint64_t regions_dropped; /* changes of mapped memory that were not kept */

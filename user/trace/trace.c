@@ -169,6 +169,7 @@ static void info_set(struct process_state *process, const struct event_target *e
 		.large_skipped = (event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH &&
 				 !(event->mode & EVENT_MODE_LARGE),
 		.reuse_unseen = !!(event->mode & EVENT_MODE_NO_REUSE),
+		.ends_unseen = !!(event->mode & EVENT_MODE_NO_ENDS),
 		.pool_bytes = pool_bytes(event->python_version),
 		.sample_bytes = event->sample_bytes,
 		.from_start = event->from_start != 0,
