@@ -36,6 +36,7 @@
 #define MAX_METATYPES      8u
 #define MAX_TYPES          (1u << 20) /* the objects of further ones count as none */
 #define MAX_TYPE_BYTES     256u       /* of a type, what is read */
+#define MAX_LOOKS          32768u     /* at addresses that may be types, where sizes are asked: 30 ms */
 #define MAX_INSTANCE       4096u      /* bytes; a pool has no block of as many */
 #define MAX_SIZED_TYPES    4096u      /* of which sizes are asked: it is a sample */
 #define HOOKS_BEFORE       16u        /* of the debugging hooks: bytes before a block, and in all */
@@ -54,6 +55,7 @@ struct census {
 	size_t room, types_max;    /* of out->types */
 	struct slot *slots;        /* twice the room: where a type is in out->types */
 	uint64_t *no_types;        /* NO_TYPES addresses of something else, by hash */
+	uint64_t looks;            /* at addresses that may be types; so many are left */
 	uint64_t data, data_bytes; /* where the interpreter's own objects are */
 	int err;
 };
@@ -140,8 +142,9 @@ static int type_look(struct census *census, uint64_t address, unsigned int metat
 	uint64_t flags;
 	int metatype, err;
 
-	if (!metatypes)
+	if (!metatypes || !census->looks)
 		return -ENOENT;
+	census->looks--;
 	err = memory_read(census->runtime->pid, address, bytes, flags_at + 8);
 	if (err)
 		return err == -EFAULT ? -ENOENT : err;
@@ -345,7 +348,7 @@ static int root_add(struct census *census)
 
 /* census_close() releases, also after a failure; what is in out stays. */
 static int census_open(struct census *census, const struct python_runtime *runtime, size_t types_max,
-		       struct heap_types *out)
+		       uint64_t looks, struct heap_types *out)
 {
 	int err;
 
@@ -353,6 +356,7 @@ static int census_open(struct census *census, const struct python_runtime *runti
 				  .offsets = &runtime->offsets->heap,
 				  .out = out,
 				  .types_max = types_max,
+				  .looks = looks,
 				  .no_types = calloc(NO_TYPES, sizeof(*census->no_types))};
 	if (!census->no_types)
 		return -ENOMEM;
@@ -374,7 +378,7 @@ int heap_types_read(const struct python_runtime *runtime, struct heap_types *out
 	int err;
 
 	error_clear();
-	err = census_open(&census, runtime, MAX_TYPES, &types);
+	err = census_open(&census, runtime, MAX_TYPES, UINT64_MAX, &types);
 	if (!err)
 		err = heap_read(runtime, block_visit, &census, &types.reading);
 	if (!err)
@@ -408,7 +412,7 @@ int heap_sizes_new(struct heap_sizes **out, const struct python_runtime *runtime
 
 	if (!sizes)
 		return -ENOMEM;
-	err = census_open(&sizes->census, runtime, MAX_SIZED_TYPES, &sizes->types);
+	err = census_open(&sizes->census, runtime, MAX_SIZED_TYPES, MAX_LOOKS, &sizes->types);
 	if (err) {
 		heap_sizes_free(sizes);
 		return err;
