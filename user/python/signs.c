@@ -57,16 +57,29 @@ static char *constants_read(struct elf_file *file, size_t *bytes)
 	return data;
 }
 
+/* Is there such a constant, whose first character is left out of rest: this program has none of them itself. */
+static int has_constant(const char *data, size_t bytes, char first, const char *rest)
+{
+	const char *at = data, *end = data + bytes;
+
+	while ((at = memmem(at, (size_t)(end - at), rest, strlen(rest) + 1))) {
+		if (at > data && at[-1] == first)
+			return 1;
+		at++;
+	}
+	return 0;
+}
+
 int signs_is_hidden(struct elf_file *file)
 {
-	static const char *const words[] = {"PYTHONHASHSEED", "PYTHONMALLOC", "_frozen_importlib"};
-	size_t bytes, found = 0;
+	size_t bytes;
 	char *data = constants_read(file, &bytes);
+	int found = data && has_constant(data, bytes, 'P', "YTHONHASHSEED") &&
+		    has_constant(data, bytes, 'P', "YTHONMALLOC") &&
+		    has_constant(data, bytes, '_', "frozen_importlib");
 
-	for (size_t i = 0; data && i < sizeof(words) / sizeof(words[0]) && found == i; i++)
-		found += memmem(data, bytes, words[i], strlen(words[i]) + 1) != NULL;
 	free(data);
-	return found == sizeof(words) / sizeof(words[0]);
+	return found;
 }
 
 static const char *number_parse(const char *at, const char *end, unsigned int *out)
