@@ -29,8 +29,7 @@
 #define HEAP_LISTS       32 /* of pools, one for each size class */
 #define HEAP_LISTS_STEP  8
 #define LIST_BYTES       16
-#define BLOCK_STEP       16u /* every block begins at a multiple */
-#define INVERSE_SHIFT    16  /* exact for EVENT_POOL_BLOCKS steps and block sizes up to EVENT_SMALL_BYTES */
+#define INVERSE_SHIFT    16 /* exact for EVENT_POOL_BLOCKS steps and block sizes up to EVENT_SMALL_BYTES */
 
 /*
  * A step is what the next link of a free list takes, the cheapest of all. The others' prices are rounded up from what was measured;
@@ -132,7 +131,7 @@ static __always_inline __u32 heap_u32(struct heap_walk *walk, __u64 address)
  */
 static __always_inline int block_free_take(struct heap_walk *walk, __u64 at)
 {
-	__u32 number = (at / BLOCK_STEP & (EVENT_POOL_BLOCKS - 1)) * walk->inverse >> INVERSE_SHIFT;
+	__u32 number = (at / EVENT_BLOCK_STEP & (EVENT_POOL_BLOCKS - 1)) * walk->inverse >> INVERSE_SHIFT;
 	__u64 *live = &walk->record.live[number / 64 & (POOL_WORDS - 1)];
 
 	if (number >= walk->carved || at != (__u64)number * walk->block_bytes ||
@@ -203,10 +202,10 @@ static __always_inline void pool_head(struct heap_walk *walk, __u64 pool)
 	__u32 next = HEAD_U32(walk, walk->heap.pool_nextoffset);
 
 	walk->block = HEAD_U64(walk, walk->heap.pool_freeblock);
-	walk->block_bytes = (szidx + 1) * BLOCK_STEP;
+	walk->block_bytes = (szidx + 1) * EVENT_BLOCK_STEP;
 	walk->free_count = 0;
 	RECORD(walk)->address = pool + walk->heap.pool_header_size;
-	walk->inconsistent = walk->unread || szidx >= EVENT_SMALL_BYTES / BLOCK_STEP ||
+	walk->inconsistent = walk->unread || szidx >= EVENT_SMALL_BYTES / EVENT_BLOCK_STEP ||
 			     next < walk->heap.pool_header_size || next > walk->heap.pool_bytes;
 	if (walk->inconsistent)
 		return;
@@ -254,7 +253,8 @@ static __always_inline void pool_next(struct heap_turn *turn)
 	if (walk->inconsistent || walk->carved - walk->free_count != count) {
 		walk->pools_unreadable++;
 		RECORD(walk)->block_bytes = 0;
-		RECORD(walk)->count = (walk->heap.pool_bytes - walk->heap.pool_header_size) / BLOCK_STEP;
+		RECORD(walk)->count =
+			(walk->heap.pool_bytes - walk->heap.pool_header_size) / EVENT_BLOCK_STEP;
 	} else {
 		walk->blocks += count;
 		RECORD(walk)->block_bytes = walk->block_bytes;
@@ -290,7 +290,7 @@ static __always_inline void arena_next(struct heap_walk *walk)
 	walk->failed |= walk->unread;
 	if (!address || walk->failed)
 		return;
-	if (address & (BLOCK_STEP - 1) || used < address) {
+	if (address & (EVENT_BLOCK_STEP - 1) || used < address) {
 		walk->arenas_lost = 1;
 		walk->pools_unreadable += walk->heap.arena_bytes / walk->heap.pool_bytes;
 		return;
@@ -357,11 +357,7 @@ static __always_inline void interpreter_next(struct heap_walk *walk)
 	for (i = 0; i < MAX_HEAPS && i < (int)walk->heap_count; i++)
 		if (walk->heaps[i] == state)
 			return;
-	if (i >= MAX_HEAPS) {
-		walk->failed = 1;
-		return;
-	}
-	if (!is_heap_state(walk, state)) {
+	if (i >= MAX_HEAPS || !is_heap_state(walk, state)) {
 		walk->failed = 1;
 		return;
 	}

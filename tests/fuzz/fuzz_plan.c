@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "abi/events.h"
+#include "probe/function_entry.h"
 #include "probe/plan.h"
 
 static void check(int holds)
@@ -38,11 +39,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	data++, bytes--;
 
 	memset(&site, 0xa5, sizeof(site));
-	if (plan_function(wish, data, bytes, vaddr, &site)) {
+	if (function_entry_site(wish, data, bytes, vaddr, &site)) {
 		check(!bytes);
 		return 0;
 	}
-	check(site.in_function < bytes && site.in_function < PLAN_MAX_CODE);
+	check(site.in_function < bytes && site.in_function < FUNCTION_MAX_CODE);
 	check(site.vaddr == vaddr + site.in_function);
 	check(site.emulated || !site.in_function);
 	check(memchr(site.why, '\0', sizeof(site.why)) &&

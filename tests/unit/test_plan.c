@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "abi/events.h"
+#include "probe/function_entry.h"
 #include "probe/plan.h"
 
 #define VADDR 0x16a580
@@ -39,7 +40,7 @@ static struct plan_site plan(const struct plan_wish *wish, const void *code, siz
 	assert_non_null(copy);
 	memcpy(copy, code, bytes);
 	memset(&site, 0xa5, sizeof(site));
-	assert_int_equal(plan_function(wish, copy, bytes, VADDR, &site), 0);
+	assert_int_equal(function_entry_site(wish, copy, bytes, VADDR, &site), 0);
 	free(copy);
 	assert_int_equal(site.vaddr, VADDR + site.in_function);
 	assert_int_equal(site.op, wish->op);
@@ -397,21 +398,21 @@ static void test_bounds(void **state)
 {
 	(void)state;
 	struct plan_site site;
-	size_t bytes = PLAN_MAX_CODE + 64;
+	size_t bytes = FUNCTION_MAX_CODE + 64;
 	uint8_t *code = malloc(bytes);
 
 	assert_non_null(code);
 	/* What lies beyond the limit is not looked at: test %rsi,%rsi …, push */
-	for (size_t i = 0; i < PLAN_MAX_CODE - 1; i += 3)
+	for (size_t i = 0; i < FUNCTION_MAX_CODE - 1; i += 3)
 		memcpy(code + i, "\x48\x85\xf6", 3);
-	memset(code + PLAN_MAX_CODE, 0x53, 64);
+	memset(code + FUNCTION_MAX_CODE, 0x53, 64);
 	site = plan(&free_implementation, code, bytes);
 	assert_int_equal(site.emulated, 0);
 	free(code);
 
-	assert_int_equal(plan_function(&free_public, (const uint8_t *)"", 0, VADDR, &site), -EINVAL);
+	assert_int_equal(function_entry_site(&free_public, (const uint8_t *)"", 0, VADDR, &site), -EINVAL);
 	/* An address that wraps: test %rdi,%rdi; je */
-	assert_int_equal(plan_function(&free_public, (const uint8_t *)"\x48\x85\xff\x74\x05", 5,
+	assert_int_equal(function_entry_site(&free_public, (const uint8_t *)"\x48\x85\xff\x74\x05", 5,
 				       UINT64_MAX - 1, &site),
 			 0);
 	assert_int_equal(site.in_function, 3);

@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "probe/image.h"
 #include "probe/inline_insn.h"
-#include "probe/inline_sites.h"
 
 #define INLINE_FUNCTION_MAX (1u << 20) /* bytes of a function that are decoded */
 #define INLINE_NO_SOURCE    UINT32_MAX

@@ -12,6 +12,7 @@
 
 #include "abi/events.h"
 #include "base/error.h"
+#include "probe/function_entry.h"
 #include "probe/inline_match.h"
 #include "probe/inline_pool.h"
 #include "probe/inline_search.h"
@@ -357,9 +358,9 @@ static int refills_add(struct inline_search *search)
 				       "called when a pool is empty, but no function of this file");
 			continue;
 		}
-		err = plan_function(&wish, text->code + offset,
-				    text->bytes - offset < PLAN_MAX_CODE ? text->bytes - offset
-									 : PLAN_MAX_CODE,
+		err = function_entry_site(&wish, text->code + offset,
+				    text->bytes - offset < FUNCTION_MAX_CODE ? text->bytes - offset
+									 : FUNCTION_MAX_CODE,
 				    vaddr, &site);
 		if (err)
 			return err;

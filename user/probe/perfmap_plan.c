@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "probe/function_entry.h"
 #include "probe/function_option.h"
 #include "probe/plan_symbol.h"
 #include "target/elf_file.h"
@@ -103,7 +104,7 @@ static int write_plan(struct elf_file *file, const struct plan_wish *wish, struc
 		return err;
 	site = &plan->sites.sites[plan->sites.count - 1];
 	bytes = elf_file_read(file, site->vaddr - site->in_function, code, sizeof(code));
-	if (bytes > 0 && plan_argument_is_32(code, (size_t)bytes, wish->arguments[1]))
+	if (bytes > 0 && function_argument_is_32(code, (size_t)bytes, wish->arguments[1]))
 		site->cookie |= ABI_MAP_BYTES_32 << 8;
 	return 0;
 }

@@ -16,47 +16,7 @@
 
 #include "abi/events.h"
 #include "abi/target.h"
-
-#define PLAN_MAX_CODE 4096 /* bytes of a function that are decoded */
-
-/* For plan_wish.with_return: no return, but as with one the stack pointer must still be the entry's at the site. */
-#define PLAN_ENTRY_STACK 2
-
-struct plan_wish {
-	const char *symbol;
-	enum abi_op op;
-	uint32_t api;          /* enum event_api */
-	uint32_t arguments[3]; /* enum abi_register at entry; unused ones ABI_REG_COUNT */
-	int with_return;       /* or PLAN_ENTRY_STACK */
-};
-
-struct plan_site {
-	char symbol[96];
-	uint64_t vaddr;       /* of the probed instruction, in the file */
-	uint64_t offset;      /* in the file */
-	uint32_t in_function; /* bytes from the function's entry */
-	uint64_t cookie;      /* ABI_COOKIE with the registers that hold the arguments here */
-	enum abi_op op;
-	int with_return;
-	int emulated;
-	char instruction[64]; /* disassembly */
-	char why[128];
-};
-
-/*
- * Where to probe one function. code: its bytes from the entry on (size may be cut at PLAN_MAX_CODE), loaded at
- * vaddr. Fills everything of site but symbol and offset. Always succeeds in naming a site (the entry at worst)
- * unless code is empty (-EINVAL) or there is no memory for the decoder (-ENOMEM). In the cookie, the register of
- * an argument that the wish does not have is ABI_REG_COUNT; a 32-bit argument is the low half of its register.
- */
-int plan_function(const struct plan_wish *wish, const uint8_t *code, size_t bytes, uint64_t vaddr,
-		  struct plan_site *site);
-
-/*
- * Does the code that runs first in a function read this argument's register (enum abi_register) by its lower half alone?
- * Then it is an int, and the other half means nothing. 0 also when that cannot be told.
- */
-int plan_argument_is_32(const uint8_t *code, size_t bytes, uint32_t reg);
+#include "probe/site.h"
 
 /* Does it see blocks of pymalloc's pools die? Census mode does without. */
 int plan_site_is_pool_free(const struct plan_site *site);

@@ -8,6 +8,7 @@
 
 #include "abi/events.h"
 #include "base/error.h"
+#include "probe/function_entry.h"
 #include "probe/function_option.h"
 #include "probe/native_code.h"
 #include "probe/native_ends.h"
@@ -254,7 +255,7 @@ static int site_add(struct planner *planner, const struct candidate *candidate, 
 
 static int candidate_plan(struct planner *planner, const struct candidate *candidate)
 {
-	uint8_t bytes[PLAN_MAX_CODE];
+	uint8_t bytes[FUNCTION_MAX_CODE];
 	size_t size = candidate->size && candidate->size < sizeof(bytes) ? candidate->size : sizeof(bytes);
 	int read = elf_file_read(planner->file, candidate->vaddr, bytes, size), asks = 0;
 	struct native_code code = {.decoder = &planner->decoder,

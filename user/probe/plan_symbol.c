@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "probe/function_entry.h"
 
 #define MAX_CLONE 8 /* clones of a function that are looked for: NAME.lto_priv.0 to .7 */
 
@@ -87,7 +88,7 @@ static int fill_site(struct plan *plan, struct elf_file *file, const struct plan
 {
 	struct plan_site *site = &plan->sites[plan->count];
 	const struct plan_site *other;
-	uint8_t code[PLAN_MAX_CODE];
+	uint8_t code[FUNCTION_MAX_CODE];
 	int bytes, err;
 
 	*why = NULL;
@@ -103,7 +104,7 @@ static int fill_site(struct plan *plan, struct elf_file *file, const struct plan
 		return -ENOENT;
 	}
 	memset(site, 0, sizeof(*site));
-	err = plan_function(wish, code, (size_t)bytes, vaddr, site);
+	err = function_entry_site(wish, code, (size_t)bytes, vaddr, site);
 	if (err)
 		return err;
 	if (elf_file_offset(file, site->vaddr, &site->offset)) {

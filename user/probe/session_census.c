@@ -46,25 +46,11 @@ static void records_pull(void *context)
 /* While the trace goes on, too, and once: a report may be a long time off. */
 static void contradiction_tell(struct session *session, struct member *member)
 {
-	const struct trace_process *process = trace_process_at(session->trace, member->index);
 	struct snapshot_meta meta;
 	char text[320];
 
-	if (member->contradicted || !process || !process->coverage.time_ns)
+	if (member->contradicted || trace_meta(session->trace, member->index, &meta) || !meta.coverage_known)
 		return;
-	meta = (struct snapshot_meta){
-		.layer = EVENT_LAYER_PYTHON,
-		.python_version = process->python_version,
-		.parent = process->parent,
-		.sample_bytes = process->sample_bytes,
-		.change_count = process->change_count,
-		.large_skipped = process->large_skipped,
-		.reuse_unseen = process->reuse_unseen,
-		.ends_unseen = process->ends_unseen,
-		.coverage_known = 1,
-		.coverage = process->coverage,
-	};
-	snprintf(meta.mode, sizeof(meta.mode), "%s", snapshot_mode_name(process->mode));
 	member->contradicted = contradictions_first(&meta, text, sizeof(text));
 	if (member->contradicted)
 		log_info("PID %d: %s", member->pid, text);

@@ -17,13 +17,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "abi/events.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "python/heap_place.h"
 #include "target/memory.h"
 
 #define MAX_POOL_BYTES  16384u
-#define HEAP_STEP_BYTES 16u  /* every block begins at a multiple */
 #define MAX_BLOCK_BYTES 512u /* SMALL_REQUEST_THRESHOLD */
 #define TRIES           3
 #define ARENAS_PIECE    1024u /* arena objects that are copied at once */
@@ -58,7 +58,7 @@ static uint64_t u64_at(const uint8_t *bytes)
 /* What pool_check() finds out about a pool; blocks are numbered from the header on. */
 struct pool_state {
 	uint32_t block_bytes, carved;
-	uint8_t free[MAX_POOL_BYTES / HEAP_STEP_BYTES]; /* by number */
+	uint8_t free[MAX_POOL_BYTES / EVENT_BLOCK_STEP]; /* by number */
 };
 
 /* 1: a pool in use and consistent, *state tells its blocks; 0: not in use; -EAGAIN: inconsistent. */
@@ -117,10 +117,10 @@ static void pool_visit(struct heap_walk *walk, const uint8_t *bytes, uint64_t ad
 
 static void pool_give_up(struct heap_walk *walk, uint64_t address)
 {
-	static const uint8_t none[MAX_POOL_BYTES / HEAP_STEP_BYTES];
+	static const uint8_t none[MAX_POOL_BYTES / EVENT_BLOCK_STEP];
 	uint32_t header = walk->offsets->pool_header_size;
 	struct heap_pool pool = {.address = address + header,
-				 .count = (walk->offsets->pool_bytes - header) / HEAP_STEP_BYTES,
+				 .count = (walk->offsets->pool_bytes - header) / EVENT_BLOCK_STEP,
 				 .free = none};
 
 	walk->reading->pools_unreadable++;

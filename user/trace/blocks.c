@@ -24,7 +24,6 @@
 #define SEGMENTS      (1u << SEGMENT_BITS)
 #define FIRST_SLOTS   4u           /* most processes have a few blocks, one in a segment */
 #define MMAP_BYTES    (128u << 10) /* larger segments go back to the kernel when they are replaced */
-#define CLASS_STEP    16u          /* between two size classes of pymalloc */
 #define HASH_SPREADER 0x9e3779b97f4a7c15ull
 
 struct segment {
@@ -348,7 +347,7 @@ static int class_fits(const struct block *block, uint32_t class_bytes)
 	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
 
 	return bytes <= class_bytes &&
-	       (bytes + CLASS_STEP > class_bytes || bytes * 4 > (uint64_t)class_bytes * 3);
+	       (bytes + EVENT_BLOCK_STEP > class_bytes || bytes * 4 > (uint64_t)class_bytes * 3);
 }
 
 int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes, unsigned int epoch)

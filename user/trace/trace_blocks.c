@@ -153,30 +153,38 @@ static void pool_note(struct process_state *process, const struct block *block)
 		id_map_put(&process->pools, pool, (uint32_t)bytes);
 }
 
-/* Does a block begin there, as the pool is now? 0: no, or it is not known. */
-static int is_in_place(const struct process_state *process, const struct block *block)
+/* How the block's pool is divided now: where its first block begins and how large each is; 0 bytes: not known. */
+static uint32_t pool_division(const struct process_state *process, const struct block *block, uint64_t *first)
 {
 	uint64_t pool = pool_of(process, block);
 	uint32_t bytes = pool ? id_map_find(&process->pools, pool) : ID_MAP_NONE;
 
-	return bytes != ID_MAP_NONE && !((allocator_address(block) - pool - EVENT_POOL_HEADER_BYTES) % bytes);
+	*first = pool + EVENT_POOL_HEADER_BYTES;
+	return bytes == ID_MAP_NONE ? 0 : bytes;
+}
+
+/* Does a block begin there, as the pool is now? 0: no, or it is not known. */
+static int is_in_place(const struct process_state *process, const struct block *block)
+{
+	uint64_t first;
+	uint32_t bytes = pool_division(process, block, &first);
+
+	return bytes && !((allocator_address(block) - first) % bytes);
 }
 
 const struct block *state_block_containing(const struct process_state *process, enum event_layer layer,
 					   uint64_t address)
 {
 	const struct block *block = blocks_containing(process->blocks[layer], address), *other;
-	uint64_t pool = block ? pool_of(process, block) : 0, before;
-	uint32_t bytes = pool ? id_map_find(&process->pools, pool) : ID_MAP_NONE;
+	uint64_t first = 0;
+	uint32_t bytes = block ? pool_division(process, block, &first) : 0;
 
-	if (bytes == ID_MAP_NONE || is_in_place(process, block))
+	if (!bytes || is_in_place(process, block))
 		return block;
-	before = block->hooked ? EVENT_HOOKS_BEFORE : 0;
-	if (address < pool + EVENT_POOL_HEADER_BYTES + before)
+	first += block->hooked ? EVENT_HOOKS_BEFORE : 0;
+	if (address < first)
 		return block;
-	other = blocks_find(process->blocks[layer],
-			    address - (address - before - pool - EVENT_POOL_HEADER_BYTES) % bytes,
-			    block->domain);
+	other = blocks_find(process->blocks[layer], address - (address - first) % bytes, block->domain);
 	return other ? other : block;
 }
 

@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "probe/plan.h"
+#include "probe/function_entry.h"
 #include "probe/x86.h"
 
 #define ARGUMENTS 3
@@ -262,7 +262,7 @@ static void fill_site(struct scan *scan, struct plan_site *site)
 		append(site->instruction, sizeof(site->instruction), "(bad)");
 }
 
-int plan_function(const struct plan_wish *wish, const uint8_t *code, size_t bytes, uint64_t vaddr,
+int function_entry_site(const struct plan_wish *wish, const uint8_t *code, size_t bytes, uint64_t vaddr,
 		  struct plan_site *site)
 {
 	struct scan scan = {.code = code, .bytes = bytes, .vaddr = vaddr, .wish = wish};
@@ -270,8 +270,8 @@ int plan_function(const struct plan_wish *wish, const uint8_t *code, size_t byte
 
 	if (!bytes)
 		return error_set(-EINVAL, "%s has no code", wish->symbol);
-	if (scan.bytes > PLAN_MAX_CODE)
-		scan.bytes = PLAN_MAX_CODE;
+	if (scan.bytes > FUNCTION_MAX_CODE)
+		scan.bytes = FUNCTION_MAX_CODE;
 	if (cs_open(CS_ARCH_X86, CS_MODE_64, &scan.capstone) != CS_ERR_OK)
 		return error_set(-ENOMEM, "no memory for the instruction decoder");
 	cs_option(scan.capstone, CS_OPT_DETAIL, CS_OPT_ON);
@@ -308,7 +308,7 @@ static int register_use(const struct scan *scan, uint32_t reg)
 	return use;
 }
 
-int plan_argument_is_32(const uint8_t *code, size_t bytes, uint32_t reg)
+int function_argument_is_32(const uint8_t *code, size_t bytes, uint32_t reg)
 {
 	struct scan scan = {.code = code, .bytes = bytes};
 	int use = 0;
