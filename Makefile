@@ -32,12 +32,12 @@ LIBS     := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -liberty -lm
 # Where every process's libc is probed, ours would be, too. A sanitizer has an allocator of its own.
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
-ROOMS    := base target perfmap symbols python trace stats export control probe cli
+ROOMS    := base elf process container select x86 pymalloc plan attach perfmap symbols python trace snapshot stats report export control session cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/export/profile.pb-c.c
 OBJECTS  := $(SOURCES:%.c=$(OUT)/obj/%.o) $(GENERATED:$(OUT)/gen/%.c=$(OUT)/obj/gen/%.o)
 BPF      := $(patsubst bpf/%.bpf.c,%,$(wildcard bpf/*.bpf.c))
-SKELETONS := $(BPF:%=$(OUT)/gen/probe/%.skel.h)
+SKELETONS := $(BPF:%=$(OUT)/gen/attach/%.skel.h)
 UNIT     := $(patsubst tests/unit/%.c,$(OUT)/tests/%,$(wildcard tests/unit/test_*.c))
 PYTEST   := TRACER=$(abspath $(OUT)/tracer) $(PYTHON) -m pytest -q -rs -p no:cacheprovider
 TOOLS    := $(patsubst tools/%.c,$(OUT)/tools/%,$(wildcard tools/*.c))
@@ -94,7 +94,7 @@ $(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h) $(wildcard include/abi/*.h)
 	$(call say,BPF,$<)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -Wall -Wextra -Werror -Iinclude \
 		$(HEADERS:%=-I%) -c -o $@ $<
 
-$(OUT)/gen/probe/%.skel.h: $(OUT)/gen/bpf/%.o
+$(OUT)/gen/attach/%.skel.h: $(OUT)/gen/bpf/%.o
 	@mkdir -p $(@D)
 	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $< name $*_bpf > $@
 

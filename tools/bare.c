@@ -9,11 +9,11 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "attach/attach.h"
 #include "base/error.h"
 #include "cli/trace_options.h"
-#include "probe/attach.h"
-#include "probe/plan_target.h"
-#include "target/launch.h"
+#include "plan/plan_target.h"
+#include "process/launch.h"
 
 struct bare {
 	struct plan_target_opts plan;

@@ -16,11 +16,11 @@
 #include <string.h>
 
 #include "abi/target.h"
+#include "attach/alloc.skel.h"
+#include "attach/features.h"
+#include "attach/links.h"
+#include "attach/perfmap.skel.h"
 #include "base/clock.h"
-#include "probe/alloc.skel.h"
-#include "probe/features.h"
-#include "probe/links.h"
-#include "probe/perfmap.skel.h"
 
 #define STACK_MAX   384u
 #define FRAME_MAX   64u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * What bpf/ must know of a target in order to walk its Python stack: one struct abi_target per process, in
- * the BPF map `targets`, keyed by tgid. Written by user/probe/, filled from user/python/.
+ * the BPF map `targets`, keyed by tgid. Written by user/attach/, filled from user/python/.
  */
 #ifndef TRACER_ABI_TARGET_H
 #define TRACER_ABI_TARGET_H
@@ -130,7 +130,7 @@ enum abi_watch {
  * 32-39 of the third (enum abi_register), 40-55 an addend, signed. A MALLOC, CALLOC, REALLOC or FREE with an addend is
  * one of the debugging hooks': the allocator's own block begins that much before the program's.
  *
- * In copies of the allocator that were inlined (user/probe/inline_sites.h) a request has no function of its own:
+ * In copies of the allocator that were inlined (user/pymalloc/sites.h) a request has no function of its own:
  * a malloc, calloc or realloc whose probe has no return is the call instruction, and END comes after the call.
  */
 enum abi_op {

@@ -25,7 +25,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    # A session that does what it need not do ends, and says what that was (user/probe/calls.h).
+    # A session that does what it need not do ends, and says what that was (user/attach/calls.h).
     os.environ["TRACER_CALLS"] = "kill"
     config.addinivalue_line("markers", "versions(*minor): run once for each of these CPythons")
     config.addinivalue_line("markers", "unprivileged: needs neither root nor BPF")

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "export/report.h"
-#include "stats/snapshot.h"
+#include "report/report.h"
+#include "snapshot/snapshot.h"
 #include "trace/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "target/cgroup.h"
+#include "container/cgroup.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

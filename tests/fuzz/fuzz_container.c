@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "target/container_list.h"
+#include "container/container_list.h"
 
 #define PATH 256
 

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "probe/census.h"
 #include "python/heap.h"
 #include "python/offsets.h"
+#include "session/census.h"
 #include "trace/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "probe/hooks.h"
+#include "pymalloc/hooks.h"
 
 #define VADDR 0x400000u
 

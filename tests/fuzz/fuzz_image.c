@@ -23,17 +23,17 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "export/report.h"
 #include "image_process.h"
-#include "probe/census.h"
-#include "probe/plan_native_process.h"
-#include "probe/plan_target.h"
+#include "plan/plan_native_process.h"
+#include "plan/plan_target.h"
+#include "process/memory.h"
 #include "python/heap.h"
 #include "python/heap_place.h"
 #include "python/heap_types.h"
+#include "report/report.h"
+#include "session/census.h"
 #include "symbols/modules.h"
 #include "symbols/symbols.h"
-#include "target/memory.h"
 #include "trace/trace.h"
 
 #define PARTS_MAX  96

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "abi/target.h"
-#include "probe/inline_sites.h"
+#include "pymalloc/sites.h"
 
 #define STARTS 8
 

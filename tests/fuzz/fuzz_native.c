@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "abi/events.h"
-#include "probe/plan_native.h"
-#include "target/elf_file.h"
+#include "elf/elf_file.h"
+#include "plan/plan_native.h"
 
 static void check(int holds)
 {

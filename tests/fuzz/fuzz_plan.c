@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "abi/events.h"
-#include "probe/function_entry.h"
-#include "probe/plan.h"
+#include "plan/plan.h"
+#include "x86/function_entry.h"
 
 static void check(int holds)
 {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "probe/session_state.h"
+#include "session/session_state.h"
 #include "session_world.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "elf/elf_file.h"
 #include "symbols/worker.h"
-#include "target/elf_file.h"
 
 #define ADDRESSES 16
 

@@ -9,21 +9,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "attach/attach.h"
+#include "attach/features.h"
+#include "attach/file_users.h"
+#include "attach/map_watch.h"
+#include "attach/obstacles.h"
+#include "attach/trap_cost.h"
 #include "base/error.h"
-#include "probe/attach.h"
-#include "probe/blind.h"
-#include "probe/census.h"
-#include "probe/features.h"
-#include "probe/file_users.h"
-#include "probe/map_watch.h"
-#include "probe/obstacles.h"
-#include "probe/plan_target.h"
-#include "probe/session_state.h"
-#include "probe/trap_cost.h"
+#include "container/memory_room.h"
+#include "plan/plan_target.h"
 #include "python/heap.h"
 #include "python/late.h"
+#include "session/census.h"
+#include "session/session_state.h"
 #include "symbols/worker.h"
-#include "target/memory_room.h"
+#include "trace/blind.h"
 
 #define RECORDS 4096u /* of either kind, as much as the ring buffers hold */
 

@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 #include "abi/target.h"
-#include "probe/session.h"
+#include "session/session.h"
 
 #define PROCESSES 8u
 #define PID_FIRST 5000000 /* beyond what a kernel gives out */

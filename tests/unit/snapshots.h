@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "stats/builder.h"
+#include "snapshot/builder.h"
 
 struct frame_text {
 	const char *filename, *function;

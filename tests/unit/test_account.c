@@ -15,12 +15,12 @@
 #include "base/account.h"
 #include "base/address_set.h"
 #include "base/array.h"
+#include "base/id_map.h"
 #include "perfmap/table.h"
 #include "ranges.h"
 #include "records.h"
-#include "stats/builder.h"
+#include "snapshot/builder.h"
 #include "symbols/memo.h"
-#include "trace/id_map.h"
 #include "trace/regions.h"
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "probe/blind.h"
 #include "records.h"
+#include "trace/blind.h"
 
 static void test_judge(void **state)
 {

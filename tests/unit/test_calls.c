@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "probe/calls.h"
+#include "attach/calls.h"
 
 static int refused(long result)
 {

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "target/cgroup.h"
-#include "target/process.h"
+#include "container/cgroup.h"
+#include "process/process.h"
 
 #define ID_A   "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define ID_B   "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"

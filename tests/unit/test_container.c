@@ -24,8 +24,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "target/container_list.h"
-#include "target/state_file.h"
+#include "container/container_list.h"
+#include "container/state_file.h"
 
 #define ID_A "fe0b56ec3c688e9354c927d1d563387f0db8ba9eb5349d318477fde6144231aa"
 #define ID_B "1f02158942600f1e560e7308875d84dc3dcb3fd5af0bae7dcf8fab68295cf74a"

@@ -24,7 +24,7 @@
 #include "control/place.h"
 #include "export/snapshot_file.h"
 #include "records.h"
-#include "stats/snapshot.h"
+#include "snapshot/snapshot.h"
 
 #define PY313 0x030d00f0u
 

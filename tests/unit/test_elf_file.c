@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "elf/elf_file.h"
+#include "process/process.h"
 #include "pythons.h"
-#include "target/elf_file.h"
-#include "target/process.h"
 
 #define NO_DEBUG "/nonexistent" /* a debug root without any debug file */
 

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "target/elf_frames.h"
+#include "elf/elf_frames.h"
 
 #define HEADER 12 /* bytes before the table of {function, entry}, each a distance from the section */
 

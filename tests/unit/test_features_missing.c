@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "probe/features_missing.h"
+#include "attach/features_missing.h"
 
 static const struct features newest = {
 	.uprobe_multi = 1, .uprobe_session = 1, .bpf_loop = 1, .prepare_exec = 1, .kernel = "6.18.1"};

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "target/freeze.h"
+#include "process/freeze.h"
 
 #define THREADS 8
 

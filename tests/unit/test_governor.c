@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "probe/governor.h"
+#include "session/governor.h"
 
 struct run {
 	struct governor governor;

@@ -9,7 +9,7 @@
 #include <errno.h>
 
 #include "records.h"
-#include "stats/snapshot.h"
+#include "snapshot/snapshot.h"
 
 #define PY311  0x030b00f0u
 #define POOL   16384u

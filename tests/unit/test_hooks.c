@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "probe/hooks.h"
+#include "pymalloc/hooks.h"
 
 #define CODE      0x401000u
 #define CALLEE    0x401100u

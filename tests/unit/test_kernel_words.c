@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "probe/kernel_words.h"
+#include "attach/kernel_words.h"
 
 static void expect(const char *const *messages, const char *text)
 {

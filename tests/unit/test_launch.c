@@ -15,9 +15,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "process/launch.h"
+#include "process/process.h"
 #include "pythons.h"
-#include "target/launch.h"
-#include "target/process.h"
 
 #define PROGRAMS_MAX 8
 

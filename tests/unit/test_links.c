@@ -14,9 +14,9 @@
 #include <cmocka.h>
 
 #include "abi/target.h"
-#include "probe/link_trial.h"
-#include "probe/links_holder.h"
-#include "target/own_place.h"
+#include "attach/link_trial.h"
+#include "attach/links_holder.h"
+#include "process/own_place.h"
 
 #define NOP 0x90 /* the first byte of place() */
 

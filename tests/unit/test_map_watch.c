@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "attach/map_watch.h"
 #include "base/clock.h"
-#include "probe/map_watch.h"
 
 struct told {
 	uint32_t tgid;

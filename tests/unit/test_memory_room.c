@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "target/memory_room.h"
+#include "container/memory_room.h"
 
 #define MIB (1ll << 20)
 

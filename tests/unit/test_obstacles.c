@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
+#include "attach/obstacles.h"
 #include "base/error.h"
-#include "probe/obstacles.h"
 
 static const struct obstacle_facts plain = {
 	.root = 1, .perf_uprobe = 1, .sys_mounted = 1, .perf_event_paranoid = 2};

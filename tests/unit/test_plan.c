@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "abi/events.h"
-#include "probe/function_entry.h"
-#include "probe/plan.h"
+#include "plan/plan.h"
+#include "x86/function_entry.h"
 
 #define VADDR 0x16a580
 #define NONE  ABI_REG_COUNT
@@ -413,7 +413,7 @@ static void test_bounds(void **state)
 	assert_int_equal(function_entry_site(&free_public, (const uint8_t *)"", 0, VADDR, &site), -EINVAL);
 	/* An address that wraps: test %rdi,%rdi; je */
 	assert_int_equal(function_entry_site(&free_public, (const uint8_t *)"\x48\x85\xff\x74\x05", 5,
-				       UINT64_MAX - 1, &site),
+					     UINT64_MAX - 1, &site),
 			 0);
 	assert_int_equal(site.in_function, 3);
 	assert_int_equal(site.vaddr, 1);

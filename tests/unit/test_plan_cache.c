@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "probe/plan_cache.h"
-#include "target/elf_file.h"
+#include "elf/elf_file.h"
+#include "plan/plan_cache.h"
 
 #define BUILD_ID "0123456789abcdef0123456789abcdef01234567"
 

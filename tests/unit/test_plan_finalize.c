@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "probe/plan_finalize.h"
+#include "plan/plan_finalize.h"
 
 /* Never run. In the style of CPython 3.11, 3.13, and of what is none of it. */
 __asm__(".pushsection .text\n"

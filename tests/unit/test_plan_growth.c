@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "abi/events.h"
-#include "probe/inline_pool.h"
-#include "probe/plan_finalize.h"
-#include "probe/plan_memory.h"
+#include "plan/plan_finalize.h"
+#include "plan/plan_memory.h"
+#include "pymalloc/pool.h"
 #include "pythons.h"
 #include "ranges.h"
 

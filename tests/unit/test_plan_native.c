@@ -18,9 +18,9 @@
 
 #include "abi/events.h"
 #include "base/error.h"
-#include "probe/native_code.h"
-#include "probe/plan_native.h"
-#include "target/elf_file.h"
+#include "elf/elf_file.h"
+#include "plan/native_code.h"
+#include "plan/plan_native.h"
 
 #define NONE ABI_REG_COUNT
 

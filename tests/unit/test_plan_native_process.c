@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "probe/plan_native_process.h"
+#include "plan/plan_native_process.h"
 
 #define COMMAND                                                                                              \
 	"cd %s && printf 'void *je_malloc(unsigned long n) { return (void *)n; }\\n' >a.c && "               \

@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "abi/events.h"
-#include "probe/plan.h"
+#include "elf/elf_file.h"
+#include "plan/plan.h"
 #include "pythons.h"
-#include "target/elf_file.h"
 
 #define PUBLIC                                                                                               \
 	"PyMem_RawMalloc PyMem_RawCalloc PyMem_RawRealloc PyMem_RawFree PyMem_Malloc PyMem_Calloc "          \

@@ -20,8 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "target/memory.h"
-#include "target/process.h"
+#include "process/memory.h"
+#include "process/process.h"
 
 #define NOBODY 65534
 

@@ -18,10 +18,10 @@
 #include "export/exporter.h"
 #include "export/pprof.h"
 #include "export/pprof_format.h"
-#include "export/report.h"
 #include "export/snapshot_file.h"
+#include "report/report.h"
+#include "snapshot/merge.h"
 #include "snapshots.h"
-#include "stats/merge.h"
 
 #define FRAMES(...)   ((const struct frame_text[]){__VA_ARGS__, {NULL, NULL, 0}})
 #define PARTS         3

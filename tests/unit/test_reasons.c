@@ -15,12 +15,12 @@
 #include "base/error.h"
 #include "base/infile.h"
 #include "base/outfile.h"
-#include "probe/census.h"
-#include "probe/plan_target.h"
+#include "plan/plan_target.h"
+#include "process/freeze.h"
+#include "process/launch.h"
 #include "python/heap_types.h"
-#include "target/freeze.h"
-#include "target/launch.h"
-#include "target/target_set.h"
+#include "select/target_set.h"
+#include "session/census.h"
 #include "trace/capture.h"
 
 #define NOBODY (1 << 30) /* no process has so high a number */

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "export/report.h"
+#include "report/report.h"
 #include "snapshots.h"
 
 #define FRAMES(...) ((const struct frame_text[]){__VA_ARGS__, {NULL, NULL, 0}})

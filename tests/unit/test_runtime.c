@@ -14,13 +14,13 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "process/memory.h"
 #include "python/code.h"
 #include "python/lines.h"
 #include "python/runtime.h"
 #include "python/tstate.h"
 #include "pythons.h"
 #include "ranges.h"
-#include "target/memory.h"
 
 #define SPIN      "tests/unit/data/python/spin.py"
 #define SPACE     7

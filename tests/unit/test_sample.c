@@ -17,8 +17,8 @@
 #include "abi/sample.h"
 #include "base/hash.h"
 #include "records.h"
+#include "snapshot/estimate.h"
 #include "snapshots.h"
-#include "stats/estimate.h"
 #include "stats/group.h"
 
 #define FRAMES(...) ((const struct frame_text[]){__VA_ARGS__, {NULL, NULL, 0}})

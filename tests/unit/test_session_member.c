@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "probe/session_state.h"
+#include "session/session_state.h"
 
 static pid_t child_start(void)
 {

@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 #include "base/spans.h"
+#include "process/process.h"
 #include "symbols/demangle.h"
 #include "symbols/files.h"
 #include "symbols/memo.h"
 #include "symbols/worker.h"
-#include "target/process.h"
 
 static uint64_t value_at(const struct spans *spans, uint64_t address)
 {

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "target/target_set.h"
+#include "select/target_set.h"
 
 static pid_t child_start(const char *name)
 {

@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "process/threads.h"
 #include "ranges.h"
-#include "target/threads.h"
 
 struct worker {
 	pthread_t thread;

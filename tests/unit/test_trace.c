@@ -11,7 +11,7 @@
 
 #include "ranges.h"
 #include "records.h"
-#include "stats/snapshot.h"
+#include "snapshot/snapshot.h"
 
 #define PY38 0x030800f0u
 

@@ -10,9 +10,9 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "export/report.h"
 #include "records.h"
-#include "stats/snapshot.h"
+#include "report/report.h"
+#include "snapshot/snapshot.h"
 
 #define POOL   0x7f0000000040ull
 #define BLOCK  48u

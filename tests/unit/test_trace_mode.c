@@ -14,9 +14,9 @@
 #include <string.h>
 
 #include "abi/sample.h"
-#include "export/report_modes.h"
 #include "records.h"
-#include "stats/estimate.h"
+#include "report/report_modes.h"
+#include "snapshot/estimate.h"
 
 static int feed_priced(struct trace *trace, uint32_t mode, uint64_t time_ns, uint64_t sample_bytes,
 		       uint32_t cost_permille, uint32_t budget_permille)

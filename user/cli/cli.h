@@ -14,7 +14,7 @@
 #include <sys/types.h>
 
 #include "base/outfile.h"
-#include "export/report.h"
+#include "report/report.h"
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 

@@ -4,19 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attach/features.h"
+#include "attach/features_missing.h"
+#include "attach/leftover.h"
+#include "attach/links.h"
+#include "attach/links_holder.h"
+#include "attach/map_watch.h"
+#include "attach/obstacles.h"
+#include "attach/seccomp.h"
+#include "attach/trial.h"
 #include "base/error.h"
 #include "cli/cli.h"
-#include "probe/features.h"
-#include "probe/features_missing.h"
-#include "probe/leftover.h"
-#include "probe/links.h"
-#include "probe/links_holder.h"
-#include "probe/map_watch.h"
-#include "probe/obstacles.h"
-#include "probe/seccomp.h"
-#include "probe/trial.h"
+#include "process/process.h"
 #include "python/offsets.h"
-#include "target/process.h"
 
 static void line_print(int ok, const char *what, const char *meaning)
 {

@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attach/calls.h"
+#include "attach/privileges.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/targets.h"
-#include "export/json.h"
-#include "probe/calls.h"
-#include "probe/privileges.h"
+#include "process/process.h"
 #include "python/heap_types.h"
 #include "python/version.h"
-#include "target/process.h"
+#include "report/json.h"
 
 enum heap_by { BY_TYPE, BY_CLASS };
 

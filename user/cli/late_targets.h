@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "probe/session.h"
 #include "python/late.h"
+#include "session/session.h"
 
 struct late_targets {
 	struct late *items;

@@ -7,11 +7,11 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "probe/session.h"
+#include "container/container.h"
+#include "process/process.h"
 #include "python/version.h"
-#include "target/container.h"
-#include "target/process.h"
-#include "target/target_set.h"
+#include "select/target_set.h"
+#include "session/session.h"
 
 #define CONTAINER_COLUMN 20
 

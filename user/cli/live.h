@@ -10,7 +10,7 @@
 #include "base/outfile.h"
 #include "control/control.h"
 #include "control/saver.h"
-#include "probe/session.h"
+#include "session/session.h"
 
 #define LIVE_POLLS (CONTROL_POLLS + 1)
 

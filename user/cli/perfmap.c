@@ -8,15 +8,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "attach/calls.h"
+#include "attach/privileges.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/perfmap_options.h"
 #include "cli/perfmap_status.h"
 #include "cli/signals.h"
 #include "cli/targets.h"
-#include "probe/calls.h"
-#include "probe/privileges.h"
-#include "target/launch.h"
+#include "process/launch.h"
 
 #define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
 #define POLL_IDLE_MS 20

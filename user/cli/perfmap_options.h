@@ -4,8 +4,8 @@
 #define TRACER_CLI_PERFMAP_OPTIONS_H
 
 #include "cli/cli.h"
-#include "probe/perfmap_session.h"
-#include "target/target_set.h"
+#include "select/target_set.h"
+#include "session/perfmap_session.h"
 
 struct perfmap_options {
 	struct target_set targets;      /* pids and containers; empty with a command */

@@ -2,7 +2,7 @@
 #ifndef TRACER_CLI_PERFMAP_STATUS_H
 #define TRACER_CLI_PERFMAP_STATUS_H
 
-#include "probe/perfmap_session.h"
+#include "session/perfmap_session.h"
 
 /* On stdout: the state of a process's map, as far as it is known, and the calls that were seen. */
 void perfmap_status_print(const struct perfmap_member *member);

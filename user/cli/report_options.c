@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "export/snapshot_file.h"
-#include "stats/merge.h"
+#include "snapshot/merge.h"
 #include "trace/trace.h"
 
 enum {

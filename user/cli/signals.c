@@ -7,7 +7,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "target/launch.h"
+#include "process/launch.h"
 
 int signals_catch(int *fd, int on)
 {

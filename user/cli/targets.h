@@ -7,8 +7,8 @@
 #define TRACER_CLI_TARGETS_H
 
 #include "cli/late_targets.h"
-#include "probe/session.h"
-#include "target/target_set.h"
+#include "select/target_set.h"
+#include "session/session.h"
 
 struct targets {
 	struct target_set *set; /* borrowed */

@@ -9,14 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "attach/calls.h"
+#include "attach/privileges.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "cli/trace_run.h"
 #include "export/pprof.h"
-#include "probe/calls.h"
-#include "probe/plan_native_process.h"
-#include "probe/plan_target.h"
-#include "probe/privileges.h"
+#include "plan/plan_native_process.h"
+#include "plan/plan_target.h"
 
 #define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
 #define POLL_IDLE_MS 20

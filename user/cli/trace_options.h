@@ -4,8 +4,8 @@
 #define TRACER_CLI_TRACE_OPTIONS_H
 
 #include "cli/cli.h"
-#include "probe/session.h"
-#include "target/target_set.h"
+#include "select/target_set.h"
+#include "session/session.h"
 
 struct trace_options {
 	struct target_set targets;         /* empty with a command */

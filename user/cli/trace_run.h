@@ -7,7 +7,7 @@
 #include "cli/signals.h"
 #include "cli/targets.h"
 #include "cli/trace_options.h"
-#include "target/launch.h"
+#include "process/launch.h"
 
 struct run {
 	struct trace_options options;

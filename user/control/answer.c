@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-#include "export/json.h"
-#include "export/report.h"
+#include "report/json.h"
+#include "report/report.h"
 #include "trace/trace.h"
 
 void answer_status(FILE *out, const struct trace *trace, size_t process, int running, uint64_t now_ns,

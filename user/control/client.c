@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "control/control.h"
 #include "control/saver.h"
-#include "export/json.h"
+#include "report/json.h"
 
 #define DESCRIPTORS 8 /* taken of one message, to be closed but for one; the kernel drops what is beyond */
 

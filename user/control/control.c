@@ -13,7 +13,7 @@
 #include "control/answer.h"
 #include "control/client.h"
 #include "control/place.h"
-#include "export/json.h"
+#include "report/json.h"
 #include "trace/trace.h"
 
 #define SAVERS 4u /* at once: each may come to hold a copy of the tables */

@@ -20,7 +20,7 @@
 #include "base/error.h"
 #include "base/outfile.h"
 #include "export/pprof.h"
-#include "stats/snapshot.h"
+#include "snapshot/snapshot.h"
 #include "trace/trace.h"
 
 #define REASON_BYTES 256

@@ -23,11 +23,11 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/id_map.h"
 #include "base/text.h"
 #include "export/exporter.h"
 #include "export/perf_data_image.h"
-#include "stats/estimate.h"
-#include "trace/id_map.h"
+#include "snapshot/estimate.h"
 
 #define IMAGE_SUFFIX  ".python"
 #define IMAGE_ADDRESS (1ull << 60) /* not canonical, with 4 and 5 levels of page tables alike */

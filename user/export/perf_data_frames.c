@@ -7,8 +7,8 @@
 
 #include "base/array.h"
 #include "base/buffer.h"
+#include "base/id_map.h"
 #include "base/utf8.h"
-#include "trace/id_map.h"
 
 /* A distinct frame on its way to its place. */
 struct found {

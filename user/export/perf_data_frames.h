@@ -7,7 +7,7 @@
 #ifndef TRACER_EXPORT_PERF_DATA_FRAMES_H
 #define TRACER_EXPORT_PERF_DATA_FRAMES_H
 
-#include "stats/snapshot.h"
+#include "snapshot/snapshot.h"
 
 struct perf_frames {
 	const struct strings *strings; /* the snapshot's */

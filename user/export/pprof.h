@@ -7,7 +7,7 @@
  * known). Where mapped memory was followed there are two values more, {mapped_regions count, mapped_space bytes}, and a
  * sample per range of it, whose first two values are 0, as the last two are of the others: pprof shows either layer and
  * never their sum. Of a sample of the blocks (meta.sample_bytes, also the profile's period) the values are what a trace stands
- * for, as pprof has its own heap profiles (stats/estimate.h); the number that was sampled follows from them and from bytes. Of
+ * for, as pprof has its own heap profiles (snapshot/estimate.h); the number that was sampled follows from them and from bytes. Of
  * several processes, pid is that of the sample's, and three labels more are there: process (num, from 1), comm and container
  * (texts). One Location per distinct {file name, function, line}, one Function per distinct {file name, function}. Everything
  * of snapshot_meta stands in the comments as "tracer:KEY=VALUE", of each of several processes as "tracer:PROCESS.KEY=VALUE",
@@ -19,7 +19,7 @@
 #include "base/account.h"
 #include "base/infile.h"
 #include "base/outfile.h"
-#include "stats/snapshot.h"
+#include "snapshot/snapshot.h"
 
 /* Memory for each byte of a file: tracebacks of 128 frames that differ in a few pack to a 250th of what they take. */
 #define PPROF_RATIO 400u

@@ -3,7 +3,7 @@
 #ifndef TRACER_EXPORT_PPROF_FORMAT_H
 #define TRACER_EXPORT_PPROF_FORMAT_H
 
-#include "stats/builder.h"
+#include "snapshot/builder.h"
 
 #define PPROF_COMMENT     "tracer:" /* before every comment of ours */
 #define PPROF_VALUES      2         /* of a sample, for each layer: number and bytes */

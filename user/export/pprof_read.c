@@ -14,12 +14,12 @@
 #include "abi/sample.h"
 #include "base/array.h"
 #include "base/error.h"
+#include "base/id_map.h"
 #include "export/pprof_format.h"
 #include "export/pprof_wire.h"
 #include "export/profile.pb-c.h"
-#include "stats/builder.h"
-#include "stats/estimate.h"
-#include "trace/id_map.h"
+#include "snapshot/builder.h"
+#include "snapshot/estimate.h"
 
 #define PROFILE_MAX UINT32_MAX /* bytes unpacked: offsets are 32 bits */
 #define ITEMS_MAX   (1u << 26) /* strings, functions, locations */

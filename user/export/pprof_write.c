@@ -16,11 +16,11 @@
 #include <zlib.h>
 
 #include "base/buffer.h"
+#include "base/id_map.h"
 #include "export/exporter.h"
 #include "export/pprof_format.h"
 #include "export/profile.pb-c.h"
-#include "stats/estimate.h"
-#include "trace/id_map.h"
+#include "snapshot/estimate.h"
 
 #define VALUES     (EVENT_LAYERS * PPROF_VALUES) /* of a sample: of the first layer, and of those beside it */
 #define LABELS_MAX 7

@@ -3,7 +3,7 @@
 #ifndef TRACER_EXPORT_SNAPSHOT_FILE_H
 #define TRACER_EXPORT_SNAPSHOT_FILE_H
 
-#include "stats/snapshot.h"
+#include "snapshot/snapshot.h"
 
 /*
  * A gzip'd pprof profile of ours (pprof.h) or a file of tracemalloc.Snapshot.dump() (tracemalloc.h). 0; -EBADMSG

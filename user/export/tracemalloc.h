@@ -13,7 +13,7 @@
 
 #include "base/infile.h"
 #include "base/outfile.h"
-#include "stats/snapshot.h"
+#include "snapshot/snapshot.h"
 
 /*
  * Traces come in the file's order, each by itself (count 1), with mode SNAPSHOT_TRACEMALLOC; functions are "". 0;

@@ -9,8 +9,8 @@
 
 #include <stdint.h>
 
-#include "stats/snapshot.h"
-#include "trace/id_map.h"
+#include "base/id_map.h"
+#include "snapshot/snapshot.h"
 
 enum value_kind {
 	VALUE_NONE,

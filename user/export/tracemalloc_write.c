@@ -9,12 +9,12 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/id_map.h"
 #include "base/utf8.h"
 #include "export/exporter.h"
 #include "export/pickle.h"
 #include "export/tracemalloc.h"
-#include "stats/estimate.h"
-#include "trace/id_map.h"
+#include "snapshot/estimate.h"
 
 #define PROTOCOL   4
 #define BATCH      1000         /* items between two APPENDS, pickle's own number */

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/outfile.h"
 #include "perfmap/text.h"
-#include "target/tmp_dir.h"
+#include "process/tmp_dir.h"
 
 static int same_file(const struct stat *a, const struct stat *b)
 {

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "target/elf_section.h"
-#include "target/elf_symbols.h"
+#include "elf/elf_section.h"
+#include "elf/elf_symbols.h"
 
 /* The address of a symbol, or 0: its section was not loaded. */
 static uint64_t symbol_address(Elf *elf, const GElf_Sym *symbol, int relocatable)

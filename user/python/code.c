@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "target/memory.h"
+#include "process/memory.h"
 
 #define WINDOW_WORDS    11
 #define WINDOW_BYTES    (WINDOW_WORDS * 8)

@@ -20,8 +20,8 @@
 #include "abi/events.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "process/memory.h"
 #include "python/heap_place.h"
-#include "target/memory.h"
 
 #define MAX_POOL_BYTES  16384u
 #define MAX_BLOCK_BYTES 512u /* SMALL_REQUEST_THRESHOLD */

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "target/memory.h"
+#include "process/memory.h"
 
 #define WORD           8u
 #define HEADER_BYTES   16u    /* of a pool's header, in front of its links */

@@ -24,7 +24,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "target/memory.h"
+#include "process/memory.h"
 
 #define FLAG_PREHEADER     (3ull << 3) /* Py_TPFLAGS_MANAGED_WEAKREF, _MANAGED_DICT; not used up to 3.10 */
 #define FLAG_HAVE_GC       (1ull << 14)

@@ -9,8 +9,8 @@
 #include <errno.h>
 
 #include "base/hash.h"
+#include "process/process.h"
 #include "python/runtime.h"
-#include "target/process.h"
 
 #define TRIES 50u
 

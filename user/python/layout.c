@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "base/error.h"
-#include "target/memory.h"
+#include "process/memory.h"
 
 #define TRIES            20
 #define PAUSE_NS         500000 /* between two of them */

@@ -16,11 +16,11 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "process/memory.h"
 #include "python/heap.h"
 #include "python/layout.h"
 #include "python/signs.h"
 #include "python/tstate.h"
-#include "target/memory.h"
 
 #define FIRST_WITH_OWN 0x030d /* describes itself in _Py_DebugOffsets */
 #define MAX_CONSTANTS  (64u << 20)

@@ -9,10 +9,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "elf/elf_file.h"
+#include "process/process.h"
 #include "python/offsets.h"
 #include "python/runtime_files.h"
-#include "target/elf_file.h"
-#include "target/process.h"
 
 #define RUNTIME_OTHER_BYTES 128 /* what is longer is cut */
 

@@ -8,8 +8,8 @@
 #ifndef TRACER_PYTHON_RUNTIME_FILES_H
 #define TRACER_PYTHON_RUNTIME_FILES_H
 
-#include "target/elf_file.h"
-#include "target/process.h"
+#include "elf/elf_file.h"
+#include "process/process.h"
 
 #define RUNTIME_FILES_MAX 512u /* kept; then the oldest is forgotten */
 

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "target/elf_file.h"
+#include "elf/elf_file.h"
 
 /*
  * Where the file has _PyRuntime. One that exports no symbols (an application that has CPython linked into it) still has it in a

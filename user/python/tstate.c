@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "target/memory.h"
+#include "process/memory.h"
 
 #define MAX_TLS_BYTES  (1u << 20)
 #define MAX_TLS_MODULE 65536u

@@ -6,8 +6,8 @@
 #ifndef TRACER_STATS_FILTER_H
 #define TRACER_STATS_FILTER_H
 
+#include "snapshot/snapshot.h"
 #include "stats/pattern.h"
-#include "stats/snapshot.h"
 
 struct filter {
 	int inclusive;

@@ -6,8 +6,8 @@
 #ifndef TRACER_STATS_GROUP_H
 #define TRACER_STATS_GROUP_H
 
+#include "snapshot/snapshot.h"
 #include "stats/filter.h"
-#include "stats/snapshot.h"
 
 /* What tracemalloc groups by, and behind it whose the blocks are (owner.h). */
 enum group_by {
@@ -67,7 +67,7 @@ struct statistics {
 		total_count; /* of the traces that passed the filters; a recursive one counts once */
 	uint64_t old_total_size, old_total_count;
 	struct statistic_error total_error, old_total_error;
-	int sampled; /* figures are estimates, from a sample (stats/estimate.h) of either snapshot */
+	int sampled; /* figures are estimates, from a sample (snapshot/estimate.h) of either snapshot */
 };
 
 /*

@@ -3,9 +3,9 @@
 #ifndef TRACER_STATS_GROUP_ENTRIES_H
 #define TRACER_STATS_GROUP_ENTRIES_H
 
-#include "stats/estimate.h"
+#include "base/id_map.h"
+#include "snapshot/estimate.h"
 #include "stats/group.h"
-#include "trace/id_map.h"
 
 struct sums {
 	uint64_t size, count;

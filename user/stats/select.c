@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "stats/carry.h"
+#include "snapshot/carry.h"
 #include "stats/filter.h"
 
 /* All processes stay, those of which no trace passes too: what was not seen of them is of the whole. */

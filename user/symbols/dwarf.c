@@ -14,8 +14,8 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/spans.h"
+#include "elf/elf_section.h"
 #include "symbols/demangle.h"
-#include "target/elf_section.h"
 
 #define DEPTH_MAX 64 /* of what is nested in a unit, and in a function */
 

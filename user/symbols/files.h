@@ -11,8 +11,8 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include "target/elf_file.h"
-#include "target/process.h"
+#include "elf/elf_file.h"
+#include "process/process.h"
 
 /* Held open, or a quarter of the process's limit of descriptors if that is less; those that no process maps go first. */
 #define FILES_MAX 4096u

@@ -10,8 +10,8 @@
 
 #include "perfmap/table.h"
 #include "perfmap/text.h"
-#include "target/process.h"
-#include "target/tmp_dir.h"
+#include "process/process.h"
+#include "process/tmp_dir.h"
 
 #define PIECE_BYTES 65536u
 #define FILE_MAX    (1ll << 30) /* bytes of a map that are read, */

@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "process/process.h"
 #include "symbols/files.h"
 #include "symbols/jit_map.h"
 #include "symbols/symbols_state.h"
-#include "target/process.h"
 
 #define ROOT_UNKNOWN (-2)
 #define ROOT_OURS    (-1)

@@ -10,9 +10,9 @@
 #define TRACER_TRACE_STATE_H
 
 #include "base/address_set.h"
+#include "base/id_map.h"
 #include "python/lines.h"
-#include "stats/snapshot.h"
-#include "trace/id_map.h"
+#include "snapshot/snapshot.h"
 #include "trace/regions.h"
 #include "trace/trace.h"
 

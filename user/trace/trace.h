@@ -13,7 +13,7 @@
 #include "abi/events.h"
 #include "base/account.h"
 #include "base/strings.h"
-#include "stats/snapshot.h"
+#include "snapshot/snapshot.h"
 #include "trace/blocks.h"
 
 /* One (file, line) of a traceback. function is the qualified name (before 3.11 the name). */
@@ -76,7 +76,7 @@ struct trace_process {
 	uint32_t mode;           /* enum event_mode: what the table of Python's layer holds */
 	uint32_t layers;         /* 1 << enum event_layer for each that is traced */
 	uint32_t pool_bytes;     /* of a pool of pymalloc's; 0: not known */
-	uint64_t sample_bytes;   /* the table holds a sample (stats/estimate.h); 0: every block */
+	uint64_t sample_bytes;   /* the table holds a sample (snapshot/estimate.h); 0: every block */
 	int large_skipped;       /* large blocks are not traced, one by one */
 	int reuse_unseen;        /* EVENT_MODE_NO_REUSE */
 	int ends_unseen;         /* EVENT_MODE_NO_ENDS */
@@ -193,11 +193,11 @@ struct trace_traceback trace_traceback_at(struct trace *trace, size_t process, u
 /* What a snapshot taken now would say of itself. 0; -ENOENT. */
 int trace_meta(const struct trace *trace, size_t process, struct snapshot_meta *meta);
 /*
- * An immutable snapshot (stats/snapshot.h) of a process: as it was at EVENT_FINALIZE when want_final is set and
+ * An immutable snapshot (snapshot/snapshot.h) of a process: as it was at EVENT_FINALIZE when want_final is set and
  * there was one, else as it is. Caller frees with snapshot_free(). 0; -ENOENT; -ENOMEM.
  */
 int trace_snapshot(struct trace *trace, size_t process, int want_final, struct snapshot **out);
-/* The same of all processes in one (stats/merge.h). 0; -ENOENT there is none; -EFBIG, -EOVERFLOW; -ENOMEM. */
+/* The same of all processes in one (snapshot/merge.h). 0; -ENOENT there is none; -EFBIG, -EOVERFLOW; -ENOMEM. */
 int trace_snapshot_all(struct trace *trace, int want_final, struct snapshot **out);
 
 #endif

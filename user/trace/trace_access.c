@@ -2,7 +2,7 @@
 /* What a trace tells of itself. */
 #include <errno.h>
 
-#include "stats/estimate.h"
+#include "snapshot/estimate.h"
 #include "trace/state.h"
 
 size_t trace_process_count(const struct trace *trace)

@@ -8,7 +8,7 @@
 #include <errno.h>
 
 #include "base/array.h"
-#include "stats/estimate.h"
+#include "snapshot/estimate.h"
 #include "trace/state.h"
 
 static enum event_layer layer_of(uint32_t api)

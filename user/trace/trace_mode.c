@@ -5,7 +5,7 @@
 
 #include "abi/sample.h"
 #include "base/hash.h"
-#include "stats/estimate.h"
+#include "snapshot/estimate.h"
 #include "trace/state.h"
 
 static int mode_known(uint32_t mode)

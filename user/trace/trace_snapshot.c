@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stats/builder.h"
-#include "stats/merge.h"
+#include "snapshot/builder.h"
+#include "snapshot/merge.h"
 #include "trace/state.h"
 
 /* The work on one snapshot; both maps are by id in the trace and hold UINT32_MAX where nothing stands yet. */

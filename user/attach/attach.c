@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "attach/attach_state.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "attach/stream.h"
+#include "base/error.h"
+
+#define THREADS_WITHOUT_STORAGE 4096u /* at a time: 64 MiB of the kernel's memory */
+
+static void programs_select(struct attach *attach, int counting)
+{
+	struct alloc_bpf *skeleton = attach->skeleton;
+	const struct links backend = {.backend = attach->backend};
+	int session = attach->backend == LINKS_SESSION, empty = attach->empty;
+	const struct program {
+		struct bpf_program *program;
+		int wanted;
+		enum links_kind kind;
+	} programs[] = {
+		{skeleton->progs.request_session, session && !empty, LINKS_BOTH},
+		{skeleton->progs.request_entry, !session && !empty, LINKS_ENTRY},
+		{skeleton->progs.request_return, !session && !empty, LINKS_RETURN},
+		{skeleton->progs.request_once, !empty, LINKS_ENTRY},
+		{skeleton->progs.native_session, session && !empty, LINKS_BOTH},
+		{skeleton->progs.native_entry, !session && !empty, LINKS_ENTRY},
+		{skeleton->progs.native_return, !session && !empty, LINKS_RETURN},
+		{skeleton->progs.native_once, !empty, LINKS_ENTRY},
+		{skeleton->progs.inline_site, !empty, LINKS_ENTRY},
+		{skeleton->progs.mapping, !empty, LINKS_ENTRY},
+		{skeleton->progs.object_begin, !empty, LINKS_ENTRY},
+		{skeleton->progs.finalize, !empty, LINKS_ENTRY},
+		{skeleton->progs.empty_session, session && empty, LINKS_BOTH},
+		{skeleton->progs.empty, empty || counting, LINKS_ENTRY},
+	};
+
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+		bpf_program__set_autoload(programs[i].program, programs[i].wanted);
+		if (programs[i].wanted)
+			links_prepare(&backend, programs[i].program, programs[i].kind);
+	}
+}
+
+/* Exit, exec and fork are watched from before the first probe, so that no ending is missed. */
+static int life_watch(struct attach *attach, const struct features *features)
+{
+	struct alloc_bpf *skeleton = attach->skeleton;
+	const struct {
+		const struct bpf_program *program;
+		struct bpf_link **link;
+		int wanted;
+	} programs[] = {
+		{skeleton->progs.process_exit, &skeleton->links.process_exit, 1},
+		{skeleton->progs.process_exec, &skeleton->links.process_exec, 1},
+		{skeleton->progs.process_fork, &skeleton->links.process_fork, 1},
+		{skeleton->progs.process_exec_begin, &skeleton->links.process_exec_begin,
+		 features->prepare_exec},
+	};
+
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+		if (!programs[i].wanted)
+			continue;
+		*programs[i].link = bpf_program__attach(programs[i].program);
+		if (!*programs[i].link)
+			return error_set(-errno, "%s cannot be attached to",
+					 bpf_program__section_name(programs[i].program));
+	}
+	return 0;
+}
+
+int attach_new(struct attach **out, const struct features *features, const struct attach_opts *opts)
+{
+	struct attach *attach = calloc(1, sizeof(*attach));
+	int err;
+
+	if (!attach)
+		return -ENOMEM;
+	attach->empty = opts->empty;
+	attach->backend = links_choose(features, opts->no_session, opts->no_multi);
+	links_silence_libbpf();
+	err = links_holder_new(&attach->holder);
+	if (err)
+		goto fail;
+	attach->skeleton = alloc_bpf__open();
+	if (!attach->skeleton) {
+		err = error_set(-errno, "the BPF object cannot be opened");
+		goto fail;
+	}
+	attach->skeleton->rodata->has_loop = features->bpf_loop;
+	attach->skeleton->rodata->watch = opts->watch;
+	attach->skeleton->rodata->own_tgid = getpid();
+	attach->skeleton->rodata->sampling = opts->sampling;
+	attach->skeleton->rodata->counting = opts->counting;
+	if (opts->newborn)
+		attach->skeleton->bss->newborn = *opts->newborn;
+	if (!features->task_storage_holds) {
+		bpf_map__set_max_entries(attach->skeleton->maps.threads_by_tid, THREADS_WITHOUT_STORAGE);
+		bpf_map__set_max_entries(attach->skeleton->maps.codes_by_tid, THREADS_WITHOUT_STORAGE);
+		bpf_map__set_max_entries(attach->skeleton->maps.heap_walks_by_tid, THREADS_WITHOUT_STORAGE);
+	}
+	if (!opts->sampling)
+		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
+	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin, features->prepare_exec);
+	programs_select(attach, opts->counting);
+	err = stream_open(&attach->stream, attach->skeleton->skeleton, opts->ring_bytes, opts->record,
+			  opts->context);
+	if (err)
+		goto fail;
+	err = life_watch(attach, features);
+	if (err)
+		goto fail;
+	*out = attach;
+	return 0;
+fail:
+	attach_free(attach);
+	return err < 0 ? err : -EINVAL;
+}
+
+void attach_free(struct attach *attach)
+{
+	if (!attach)
+		return;
+	attach_detach(attach);
+	free(attach->placed);
+	stream_close(attach->stream);
+	alloc_bpf__destroy(attach->skeleton);
+	free(attach);
+}
+
+int attach_is_target(const struct attach *attach, uint32_t tgid, uint32_t space)
+{
+	struct abi_target target;
+
+	return !bpf_map_lookup_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid, &target) &&
+	       target.space == space;
+}
+
+int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target *target)
+{
+	int map = bpf_map__fd(attach->skeleton->maps.targets);
+	int known = attach_is_target(attach, tgid, target->space);
+
+	if (bpf_map_update_elem(map, &tgid, target, known ? BPF_EXIST : BPF_NOEXIST))
+		return errno == EEXIST || errno == ENOENT
+			       ? error_set(-ESRCH, "it has called another program meanwhile")
+			       : error_set(-errno, "the table of targets is full");
+	attach_renew(attach);
+	return 0;
+}
+
+int attach_follow(struct attach *attach, uint32_t tgid)
+{
+	uint32_t one = 1;
+
+	return bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.followed), &tgid, &one, BPF_ANY)
+		       ? -errno
+		       : 0;
+}
+
+void attach_forget(struct attach *attach, uint32_t tgid, uint32_t space)
+{
+	int map = bpf_map__fd(attach->skeleton->maps.targets);
+	struct abi_target target;
+
+	if (!attach_is_target(attach, tgid, space))
+		return;
+	/* It may have called the next program since that look. */
+	if (!bpf_map_lookup_and_delete_elem(map, &tgid, &target) && target.space != space)
+		bpf_map_update_elem(map, &tgid, &target, BPF_NOEXIST);
+	attach_renew(attach);
+}
+
+size_t attach_links_count(const struct attach *attach)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < attach->placed_count; i++)
+		count += attach->placed[i].links.count;
+	return count;
+}
+
+int attach_is_by_events(const struct attach *attach)
+{
+	return attach->backend == LINKS_PERF;
+}
+
+size_t attach_probes_left(const struct attach *attach)
+{
+	const struct links links = {.backend = attach->backend, .holder = attach->holder};
+
+	return links_probes_left(&links);
+}
+
+pid_t attach_holder(const struct attach *attach)
+{
+	return links_holder_pid(attach->holder);
+}
+
+int attach_check(const struct attach *attach)
+{
+	return attach->holder ? links_holder_check(attach->holder) : 0;
+}
+
+int attach_confine(struct attach *attach, int attaches)
+{
+	return attach->holder ? links_holder_confine(attach->holder, attaches) : 0;
+}
+
+int attach_detaches_slowly(const struct attach *attach)
+{
+	return attach_links_count(attach) > 32;
+}
+
+const char *attach_backend(const struct attach *attach)
+{
+	switch (attach->backend) {
+	case LINKS_SESSION:
+		return "uprobe_multi session links";
+	case LINKS_MULTI:
+		return "uprobe_multi links";
+	default:
+		return "perf-event uprobes";
+	}
+}
+
+int attach_drain(struct attach *attach, size_t limit)
+{
+	return stream_drain(attach->stream, limit);
+}
+
+int attach_loss(struct attach *attach, __u64 counts[LOSS_COUNT])
+{
+	return stream_loss(attach->stream, counts);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "attach/file_users.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "process/process.h"
+
+struct file_use {
+	uint64_t inode, path; /* path: a hash */
+	uint32_t device_major, device_minor;
+	pid_t pid;
+};
+
+struct file_users {
+	struct file_use *items;
+	size_t count, room;
+};
+
+static uint64_t path_hash(const char *path)
+{
+	uint64_t hash = 0xcbf29ce484222325ull; /* FNV-1a */
+
+	for (; *path; path++)
+		hash = (hash ^ (unsigned char)*path) * 0x100000001b3ull;
+	return hash;
+}
+
+/* A file's maps stand side by side; one that has several with code, is there several times. */
+static int process_add(struct file_users *users, pid_t pid)
+{
+	struct process_maps maps;
+	int err = process_maps_read(pid, &maps);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < maps.count && !err; i++) {
+		const struct process_map *map = &maps.entries[i];
+
+		if (!map->executable || map->path[0] != '/')
+			continue;
+		err = array_reserve(&users->items, &users->room, users->count, 1, sizeof(*users->items));
+		if (!err)
+			users->items[users->count++] = (struct file_use){
+				map->inode, path_hash(map->path), map->device_major, map->device_minor, pid};
+	}
+	process_maps_free(&maps);
+	return err;
+}
+
+int file_users_read(struct file_users **out)
+{
+	struct file_users *users = calloc(1, sizeof(*users));
+	pid_t *pids = NULL;
+	size_t count = 0;
+	int err = users ? process_list(&pids, &count) : -ENOMEM;
+
+	for (size_t i = 0; i < count && !err; i++) {
+		err = process_add(users, pids[i]);
+		if (err != -ENOMEM)
+			err = 0;
+	}
+	free(pids);
+	if (err) {
+		file_users_free(users);
+		return err;
+	}
+	*out = users;
+	return 0;
+}
+
+void file_users_free(struct file_users *users)
+{
+	if (!users)
+		return;
+	free(users->items);
+	free(users);
+}
+
+/* What pid has mapped under that path; NULL. */
+static const struct file_use *use_find(const struct file_users *users, pid_t pid, const char *path)
+{
+	uint64_t hash = path_hash(path);
+
+	for (size_t i = 0; i < users->count; i++)
+		if (users->items[i].pid == pid && users->items[i].path == hash)
+			return &users->items[i];
+	return NULL;
+}
+
+int file_users_each(const struct file_users *users, pid_t pid, const char *path,
+		    int (*each)(pid_t pid, void *context), void *context)
+{
+	const struct file_use *file = use_find(users, pid, path);
+	int result = 0;
+
+	for (size_t i = 0; file && i < users->count && !result; i++) {
+		const struct file_use *use = &users->items[i];
+
+		if (use->inode == file->inode && use->device_major == file->device_major &&
+		    use->device_minor == file->device_minor && use->pid != pid)
+			result = each(use->pid, context);
+	}
+	return result;
+}
+
+struct ours {
+	int (*is)(pid_t pid, void *context);
+	void *context;
+};
+
+static int is_strange(pid_t pid, void *context)
+{
+	const struct ours *ours = context;
+
+	return !ours->is(pid, ours->context);
+}
+
+int file_users_all(const struct file_users *users, pid_t pid, const char *path,
+		   int (*ours)(pid_t pid, void *context), void *context)
+{
+	struct ours question = {ours, context};
+
+	return use_find(users, pid, path) && !file_users_each(users, pid, path, is_strange, &question);
+}

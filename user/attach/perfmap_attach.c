@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "attach/perfmap_attach.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "attach/links_holder.h"
+#include "attach/perfmap.skel.h"
+#include "base/error.h"
+
+struct perfmap_attach {
+	struct perfmap_bpf *skeleton;
+	struct links links;
+	struct stream *stream;
+};
+
+static int tracepoints_attach(struct perfmap_bpf *skeleton)
+{
+	skeleton->links.process_exit = bpf_program__attach(skeleton->progs.process_exit);
+	skeleton->links.process_exec = bpf_program__attach(skeleton->progs.process_exec);
+	skeleton->links.process_fork = bpf_program__attach(skeleton->progs.process_fork);
+	if (!skeleton->links.process_exit || !skeleton->links.process_exec || !skeleton->links.process_fork)
+		return error_set(-errno, "the scheduler's tracepoints cannot be attached to");
+	return 0;
+}
+
+int perfmap_attach_new(struct perfmap_attach **out, const struct features *features,
+		       const struct perfmap_attach_opts *opts)
+{
+	struct perfmap_attach *attach = calloc(1, sizeof(*attach));
+	int err;
+
+	if (!attach)
+		return -ENOMEM;
+	/* Sessions would bring nothing: one function's return is wanted, and that is hardly ever called. */
+	attach->links.backend = links_choose(features, 1, 0);
+	links_silence_libbpf();
+	err = links_holder_new(&attach->links.holder);
+	if (err)
+		goto fail;
+	attach->skeleton = perfmap_bpf__open();
+	if (!attach->skeleton) {
+		err = error_set(-errno, "the BPF object cannot be opened");
+		goto fail;
+	}
+	links_prepare(&attach->links, attach->skeleton->progs.map_call, LINKS_ENTRY);
+	links_prepare(&attach->links, attach->skeleton->progs.map_return, LINKS_RETURN);
+	err = stream_open(&attach->stream, attach->skeleton->skeleton, opts->ring_bytes, opts->record,
+			  opts->context);
+	if (!err)
+		err = tracepoints_attach(attach->skeleton);
+	if (err)
+		goto fail;
+	*out = attach;
+	return 0;
+fail:
+	perfmap_attach_free(attach);
+	return err < 0 ? err : -EINVAL;
+}
+
+void perfmap_attach_free(struct perfmap_attach *attach)
+{
+	if (!attach)
+		return;
+	free(attach->links.groups);
+	links_holder_free(attach->links.holder, LINKS_END_MS);
+	stream_close(attach->stream);
+	perfmap_bpf__destroy(attach->skeleton);
+	free(attach);
+}
+
+int perfmap_attach_target(struct perfmap_attach *attach, uint32_t tgid)
+{
+	uint32_t one = 1;
+
+	if (bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid, &one, BPF_ANY))
+		return error_set(-errno, "the table of targets is full");
+	return 0;
+}
+
+int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan, const struct elf_file *file,
+			 int no_returns)
+{
+	uint64_t *offsets = calloc(2 * plan->count + 1, 2 * sizeof(*offsets)), *cookies;
+	size_t calls = 0, returns = 0;
+	int err;
+
+	if (!offsets)
+		return -ENOMEM;
+	cookies = offsets + 2 * plan->count + 1;
+	for (size_t i = 0; i < plan->count; i++) {
+		/* Those with a return stand at the end. */
+		size_t at = plan->sites[i].with_return ? 2 * plan->count - ++returns : calls++;
+
+		offsets[at] = plan->sites[i].offset;
+		cookies[at] = plan->sites[i].cookie;
+	}
+	err = links_add(&attach->links, attach->skeleton->progs.map_call, LINKS_ENTRY, elf_file_fd(file), -1,
+			offsets, cookies, calls);
+	if (!err && !no_returns)
+		err = links_add(&attach->links, attach->skeleton->progs.map_return, LINKS_RETURN,
+				elf_file_fd(file), -1, offsets + 2 * plan->count - returns,
+				cookies + 2 * plan->count - returns, returns);
+	free(offsets);
+	return err;
+}
+
+int perfmap_attach_check(const struct perfmap_attach *attach)
+{
+	return links_holder_check(attach->links.holder);
+}
+
+struct stream *perfmap_attach_stream(struct perfmap_attach *attach)
+{
+	return attach->stream;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whose word it is that is read of containers. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "container/container_list.h"
+
+int container_owner_is(const struct container_owner *a, const struct container_owner *b)
+{
+	return a->uid == b->uid && !strcmp(a->inside, b->inside);
+}
+
+uint64_t container_pid_namespace(pid_t pid)
+{
+	struct stat st;
+	char name[40];
+
+	snprintf(name, sizeof(name), "/proc/%d/ns/pid", pid);
+	return stat(name, &st) ? 0 : st.st_ino;
+}
+
+static void inside_set(const struct container_list *list, const char *id, struct container_owner *out)
+{
+	if (strcmp(id, list->own) != 0)
+		strcpy(out->inside, id);
+}
+
+/* A program that gives its user's rights to whoever starts it says what that one wants it to, under any name. */
+static int lends_rights(const struct process_info *info)
+{
+	struct stat st;
+	char name[40];
+
+	snprintf(name, sizeof(name), "/proc/%d/exe", info->pid);
+	return info->uids_differ || stat(name, &st) || st.st_mode & (S_ISUID | S_ISGID);
+}
+
+/* Ours, or that of all whose processes we see. */
+static int is_our_namespace(pid_t pid)
+{
+	uint64_t space = container_pid_namespace(pid);
+
+	return space && (space == container_pid_namespace(getpid()) || space == container_pid_namespace(1));
+}
+
+int container_owner_of_process(const struct container_list *list, const struct process_info *info,
+			       const char *cgroup_text, struct container_owner *out)
+{
+	struct cgroup_container in;
+
+	*out = (struct container_owner){.uid = info->uid};
+	if (lends_rights(info))
+		return 0;
+	if (cgroup_container_find(cgroup_text, &in, NULL))
+		inside_set(list, in.id, out);
+	/* Root of what is a container, too, though no runtime that we know of made it. */
+	return out->uid || out->inside[0] || is_our_namespace(info->pid);
+}
+
+void container_owner_of_cgroup(const struct container_list *list, const struct cgroup_line *line,
+			       size_t path_bytes, struct container_owner *out)
+{
+	const char *slash = memrchr(line->path, '/', path_bytes);
+	struct cgroup_container in;
+
+	*out = (struct container_owner){0};
+	if (cgroup_maker(&list->mounts, line, path_bytes, &out->uid))
+		out->uid = 0;
+	if (slash && cgroup_container_parse(line->path, (size_t)(slash - line->path), &in))
+		inside_set(list, in.id, out);
+}
+
+int container_directory_is_owned(const struct container_list *list, int directory)
+{
+	struct stat st;
+
+	return !fstat(directory, &st) && st.st_uid == list->reading.uid && !(st.st_mode & S_IWOTH);
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "container/state_file.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#define PID_BYTES 16
+
+static int open_how(int directory, const char *path, uint64_t flags, uint64_t resolve)
+{
+	struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = resolve | RESOLVE_NO_MAGICLINKS};
+	int fd = (int)syscall(SYS_openat2, directory, path, &how, sizeof(how));
+
+	return fd < 0 ? -errno : fd;
+}
+
+int state_dir_open(pid_t pid, const char *path)
+{
+	char name[32] = "/";
+	int root, fd;
+
+	if (pid)
+		snprintf(name, sizeof(name), "/proc/%d/root", pid);
+	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return -errno;
+	fd = open_how(root, path, O_RDONLY | O_DIRECTORY, RESOLVE_IN_ROOT);
+	close(root);
+	return fd;
+}
+
+int state_dir_below(int directory, const char *path)
+{
+	return open_how(directory, path, O_RDONLY | O_DIRECTORY, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+}
+
+/* A regular file of at most max bytes. O_NONBLOCK: to open a FIFO must not wait for its other end. */
+static int open_regular(int directory, const char *path, size_t max)
+{
+	int fd = open_how(directory, path, O_RDONLY | O_NONBLOCK | O_NOCTTY,
+			  RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+	struct stat st;
+	int err = 0;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st))
+		err = -errno;
+	else if (!S_ISREG(st.st_mode))
+		err = -EINVAL;
+	else if (st.st_size > 0 && (uint64_t)st.st_size > max)
+		err = -EFBIG;
+	if (!err)
+		return fd;
+	close(fd);
+	return err;
+}
+
+int state_file_read(int directory, const char *path, size_t max, struct buffer *out)
+{
+	int fd = open_regular(directory, path, max);
+	ssize_t got = 1;
+	int err = 0;
+
+	if (fd < 0)
+		return fd;
+	out->size = 0;
+	while (!err && got > 0) {
+		err = buffer_reserve(out, 4096);
+		if (err)
+			break;
+		got = read(fd, out->data + out->size, out->capacity - out->size - 1);
+		if (got < 0)
+			err = -errno;
+		else
+			out->size += (size_t)got;
+		if (out->size > max)
+			err = -EFBIG;
+	}
+	close(fd);
+	if (!err)
+		out->data[out->size] = '\0';
+	return err;
+}
+
+/* Are there more values than are parsed? What stands in strings counts, too. */
+static int has_many_values(const struct buffer *text)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < text->size; i++)
+		count += text->data[i] == ',' || text->data[i] == ':' || text->data[i] == '[' ||
+			 text->data[i] == '{';
+	return count > STATE_VALUES_MAX;
+}
+
+int state_json_read(int directory, const char *path, size_t max, size_t *bytes, json_t **out)
+{
+	struct buffer text = {0};
+	int err = state_file_read(directory, path, max, &text);
+
+	if (bytes)
+		*bytes = text.size;
+	if (!err && has_many_values(&text))
+		err = -EFBIG;
+	if (!err) {
+		json_t *json = json_loadb((const char *)text.data, text.size, 0, NULL);
+
+		if (json)
+			*out = json;
+		else
+			err = -EBADMSG;
+	}
+	buffer_free(&text);
+	return err;
+}
+
+pid_t state_pid_read(int directory, const char *path)
+{
+	struct buffer text = {0};
+	long pid = 0;
+
+	if (!state_file_read(directory, path, PID_BYTES, &text) && isdigit(text.data[0]))
+		pid = strtol((const char *)text.data, NULL, 10);
+	buffer_free(&text);
+	return pid > 0 && pid == (pid_t)pid ? (pid_t)pid : 0;
+}
+
+int state_dir_each(int directory, int (*each)(void *context, int directory, const char *name), void *context)
+{
+	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	size_t count = 0;
+	int err = 0;
+
+	if (!stream) {
+		err = -errno;
+		if (fd >= 0)
+			close(fd);
+		return err;
+	}
+	while (!err && (entry = readdir(stream))) {
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		err = count++ == STATE_ENTRIES_MAX ? -E2BIG : each(context, directory, entry->d_name);
+	}
+	closedir(stream);
+	return err;
+}
+
+const char *state_text(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}

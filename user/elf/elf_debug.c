@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "elf/elf_debug.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/error.h"
+#include "elf/elf_section.h"
+
+#define DEBUG_ROOT   "/usr/lib/debug"
+#define DWZ          "/.dwz/"
+#define CHECKSUM_MAX ((off_t)512 << 20) /* bytes of a debug file that are worth reading for its checksum */
+#define LINK_MAX     8192u              /* bytes of a section that names a debug file */
+#define PIECE_BYTES  (64u * 1024)
+
+/* Where debug files are looked for. */
+struct place {
+	int common;       /* what is looked for is a common part */
+	int root;         /* a root that is not trusted: names are resolved within it; -1: ours */
+	const char *base; /* directory */
+};
+
+/* A descriptor of a regular file, -errno. Its kind is seen before it is opened: a FIFO would block. */
+static int open_regular(const struct place *place, const char *name)
+{
+	struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+	char link[40];
+	struct stat st;
+	int fd, path_fd;
+
+	path_fd = place->root < 0 ? open(name, O_PATH | O_CLOEXEC)
+				  : (int)syscall(SYS_openat2, place->root, name, &how, sizeof(how));
+	if (path_fd < 0)
+		return -errno;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);
+	if (fstat(path_fd, &st))
+		fd = -errno;
+	else if (!S_ISREG(st.st_mode))
+		fd = -EINVAL;
+	else {
+		fd = open(link, O_RDONLY | O_CLOEXEC);
+		fd = fd < 0 ? -errno : fd;
+	}
+	close(path_fd);
+	return fd;
+}
+
+static int open_elf(struct elf_debug *out, const struct place *place, const char *name)
+{
+	uint64_t bytes;
+	int err;
+
+	out->fd = open_regular(place, name);
+	if (out->fd < 0)
+		return out->fd;
+	err = place->common ? elf_section_begin_common(&out->elf, out->fd)
+			    : elf_section_begin(&out->elf, out->fd, &bytes);
+	if (err)
+		close(out->fd);
+	return err;
+}
+
+void elf_debug_close(struct elf_debug *debug)
+{
+	elf_end(debug->elf);
+	close(debug->fd);
+}
+
+/* That file, if it has that build id. */
+static int open_same(struct elf_debug *out, const struct place *place, const char *name, const char *build_id)
+{
+	char found[ELF_BUILD_ID_HEX_MAX];
+	struct elf_debug debug;
+	int err = open_elf(&debug, place, name);
+
+	if (err)
+		return err;
+	elf_section_build_id(debug.elf, found);
+	if (strcmp(found, build_id)) {
+		log_debug("%s: another build id than expected", name);
+		elf_debug_close(&debug);
+		return -ENOENT;
+	}
+	*out = debug;
+	return 0;
+}
+
+static int open_by_build_id(struct elf_debug *out, const struct place *place, const char *build_id)
+{
+	char *name;
+	int err;
+
+	if (strlen(build_id) < 4)
+		return -ENOENT;
+	if (asprintf(&name, "%s/.build-id/%.2s/%s.debug", place->base, build_id, build_id + 2) < 0)
+		return -ENOMEM;
+	err = open_same(out, place, name, build_id);
+	free(name);
+	return err;
+}
+
+/* What debuginfod-find, gdb and others have fetched: debuginfod_find_debuginfo(3), "CACHE". */
+static int open_fetched(struct elf_debug *out, const char *build_id)
+{
+	static const struct {
+		const char *variable, *below;
+	} caches[] = {{"DEBUGINFOD_CACHE_PATH", ""},
+		      {"XDG_CACHE_HOME", "/debuginfod_client"},
+		      {"HOME", "/.cache/debuginfod_client"}};
+	const struct place ours = {.root = -1};
+	int err = -ENOENT;
+
+	if (strlen(build_id) < 4)
+		return -ENOENT;
+	for (size_t i = 0; err && i < sizeof(caches) / sizeof(caches[0]); i++) {
+		const char *value = getenv(caches[i].variable);
+		char *name;
+
+		if (!value || !value[0])
+			continue;
+		if (asprintf(&name, "%s%s/%s/debuginfo", value, caches[i].below, build_id) < 0)
+			return -ENOMEM;
+		err = open_same(out, &ours, name, build_id);
+		free(name);
+	}
+	return err;
+}
+
+/* .gnu_debuglink: file name, NUL, padding to four bytes, CRC-32. The name is borrowed from elf. */
+static int read_link(Elf *elf, const char **name, uint32_t *checksum)
+{
+	GElf_Shdr header;
+	Elf_Scn *section = elf_section_by_name(elf, ".gnu_debuglink", &header);
+	Elf_Data *data = section && header.sh_size <= LINK_MAX ? elf_section_data(section, &header) : NULL;
+	size_t length, at;
+
+	if (!data || !data->d_size)
+		return -ENOENT;
+	*name = data->d_buf;
+	length = strnlen(*name, data->d_size);
+	at = (length + 4) & ~(size_t)3;
+	if (length > data->d_size || at + sizeof(*checksum) > data->d_size)
+		return -ENOENT;
+	/* Anything but a plain name would lead out of the directory. */
+	if (!length || strchr(*name, '/') || !strcmp(*name, ".") || !strcmp(*name, ".."))
+		return -ENOENT;
+	memcpy(checksum, *name + at, sizeof(*checksum));
+	return 0;
+}
+
+static int has_checksum(int fd, uint32_t expected)
+{
+	unsigned char *piece = malloc(PIECE_BYTES);
+	uLong checksum = crc32(0, NULL, 0);
+	off_t offset = 0;
+	struct stat st;
+	ssize_t n = 0;
+
+	if (fstat(fd, &st) || st.st_size > CHECKSUM_MAX) {
+		free(piece);
+		return 0;
+	}
+	while (piece && offset <= CHECKSUM_MAX) {
+		n = pread(fd, piece, PIECE_BYTES, offset);
+		if (n <= 0)
+			break;
+		checksum = crc32(checksum, piece, (uInt)n);
+		offset += n;
+	}
+	free(piece);
+	return offset && n == 0 && checksum == expected;
+}
+
+static int open_by_link(struct elf_debug *out, const struct place *place, Elf *elf, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	struct elf_debug debug;
+	uint32_t checksum;
+	const char *link;
+	char *name;
+	int err;
+
+	/* The path is the target's word: it must not climb out of the root. */
+	if (path[0] != '/' || strstr(path, "/../") || read_link(elf, &link, &checksum))
+		return -ENOENT;
+	if (asprintf(&name, "%s%.*s/%s", place->base, (int)(slash - path), path, link) < 0)
+		return -ENOMEM;
+	err = open_elf(&debug, place, name);
+	if (!err && !has_checksum(debug.fd, checksum)) {
+		log_debug("%s: another checksum than .gnu_debuglink of %s", name, path);
+		elf_debug_close(&debug);
+		err = -ENOENT;
+	}
+	if (!err)
+		*out = debug;
+	free(name);
+	return err;
+}
+
+int elf_debug_open(struct elf_debug *out, Elf *elf, const char *build_id, const char *path, const char *root)
+{
+	const struct place place = {.root = -1, .base = root ? root : DEBUG_ROOT};
+	int err = open_by_build_id(out, &place, build_id);
+
+	if (err)
+		err = open_by_link(out, &place, elf, path);
+	if (err && !root)
+		err = open_fetched(out, build_id);
+	return err ? -ENOENT : 0;
+}
+
+int elf_debug_open_in(struct elf_debug *out, Elf *elf, const char *build_id, const char *path, int root)
+{
+	const struct place place = {.root = root, .base = DEBUG_ROOT};
+	int err = open_by_build_id(out, &place, build_id);
+
+	if (err)
+		err = open_by_link(out, &place, elf, path);
+	return err ? -ENOENT : 0;
+}
+
+/* .gnu_debugaltlink: file name, NUL, build id. The name is borrowed from elf. */
+static int read_alternate_link(Elf *elf, const char **name, char build_id[ELF_BUILD_ID_HEX_MAX])
+{
+	GElf_Shdr header;
+	Elf_Scn *section = elf_section_by_name(elf, ".gnu_debugaltlink", &header);
+	Elf_Data *data = section && header.sh_size <= LINK_MAX ? elf_section_data(section, &header) : NULL;
+	size_t length;
+
+	if (!data || !data->d_size)
+		return -ENOENT;
+	*name = data->d_buf;
+	length = strnlen(*name, data->d_size) + 1;
+	if (length >= data->d_size || data->d_size - length > ELF_BUILD_ID_MAX)
+		return -ENOENT;
+	for (size_t i = 0; i < data->d_size - length; i++)
+		sprintf(build_id + 2 * i, "%02x", (unsigned char)(*name)[length + i]);
+	return 0;
+}
+
+int elf_debug_open_alternate(struct elf_debug *out, Elf *elf, const char *base, int root)
+{
+	const struct place place = {.common = 1, .root = root, .base = base ? base : DEBUG_ROOT};
+	char build_id[ELF_BUILD_ID_HEX_MAX];
+	const char *link, *below;
+	char *name;
+	int err;
+
+	if (read_alternate_link(elf, &link, build_id))
+		return -ENOENT;
+	err = open_by_build_id(out, &place, build_id);
+	/* Distributions have it at /usr/lib/debug/.dwz/NAME, and say so by this path or one relative to their own. */
+	below = strstr(link, DWZ);
+	if (!err || !below || strstr(below, "/../"))
+		return err ? -ENOENT : 0;
+	if (asprintf(&name, "%s%s", place.base, below) < 0)
+		return -ENOENT;
+	err = open_same(out, &place, name, build_id);
+	free(name);
+	return err ? -ENOENT : 0;
+}

@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is needed of nearly every file (header, segments, build id) is read at open; symbol tables are loaded
+ * when a look-up reaches them, and the debug file is looked for only when the file's own tables do not know a
+ * name.
+ */
+#include "elf/elf_file.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "elf/elf_file_state.h"
+#include "elf/elf_section.h"
+
+#define PAGE_BYTES 4096ull
+
+static int read_segments(struct elf_file *file)
+{
+	size_t count;
+
+	if (!gelf_getehdr(file->elf, &file->header) || elf_getphdrnum(file->elf, &count))
+		return error_set(-ENOEXEC, "corrupt ELF file: %s", elf_errmsg(-1));
+	file->segments = calloc(count + 1, sizeof(*file->segments));
+	if (!file->segments)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		GElf_Phdr *segment = &file->segments[i];
+
+		if (!gelf_getphdr(file->elf, (int)i, segment))
+			return error_set(-ENOEXEC, "corrupt ELF file: %s", elf_errmsg(-1));
+		file->segment_count++;
+		if (segment->p_type != PT_LOAD && segment->p_type != PT_TLS)
+			continue;
+		if (segment->p_filesz > segment->p_memsz || segment->p_memsz > UINT64_MAX / 2 ||
+		    segment->p_vaddr > UINT64_MAX / 2 || segment->p_align > UINT64_MAX / 4 ||
+		    (segment->p_align & (segment->p_align - 1)))
+			return error_set(-ENOEXEC, "corrupt ELF file: segment %zu has impossible bounds", i);
+		if (!segment->p_filesz)
+			continue;
+		if (segment->p_offset > file->bytes || segment->p_filesz > file->bytes - segment->p_offset)
+			return error_set(-ENOEXEC, "corrupt ELF file: segment %zu ends beyond the file", i);
+		if (segment->p_type == PT_LOAD && (segment->p_vaddr ^ segment->p_offset) % PAGE_BYTES)
+			return error_set(-ENOEXEC, "corrupt ELF file: segment %zu is not aligned", i);
+	}
+	return 0;
+}
+
+static const GElf_Phdr *find_segment(const struct elf_file *file, uint32_t type)
+{
+	for (size_t i = 0; i < file->segment_count; i++)
+		if (file->segments[i].p_type == type)
+			return &file->segments[i];
+	return NULL;
+}
+
+/* Takes what is wanted of .dynamic: the soname, and the mark that tells an executable from a library. */
+static int read_dynamic(struct elf_file *file)
+{
+	GElf_Shdr header;
+	Elf_Scn *section = elf_section_by_type(file->elf, SHT_DYNAMIC, NULL, &header);
+	Elf_Data *data;
+	GElf_Dyn entry;
+	const char *strings;
+	size_t bytes;
+	int pie = 0;
+	int err;
+
+	file->soname = "";
+	data = section ? elf_section_data(section, &header) : NULL;
+	if (section && !data)
+		return -ENOEXEC;
+	for (int i = 0; data && gelf_getdyn(data, i, &entry) && entry.d_tag != DT_NULL; i++) {
+		if (entry.d_tag == DT_FLAGS_1 && entry.d_un.d_val & DF_1_PIE)
+			pie = 1;
+		if (entry.d_tag != DT_SONAME)
+			continue;
+		err = elf_section_strings(file->elf, header.sh_link, &strings, &bytes);
+		if (err)
+			return err;
+		if (entry.d_un.d_val < bytes)
+			file->soname = strings + entry.d_un.d_val;
+	}
+	/* An old linker sets no mark; libc.so.6 has an interpreter too, but a soname. */
+	file->executable =
+		file->header.e_type == ET_EXEC || pie || (find_segment(file, PT_INTERP) && !file->soname[0]);
+	return 0;
+}
+
+int elf_file_open(struct elf_file **out, int fd, const char *path, const char *debug_root)
+{
+	struct elf_file *file = calloc(1, sizeof(*file));
+	int err;
+
+	if (!file)
+		return -ENOMEM;
+	file->fd = -1;
+	file->debug_err = 1;
+	file->dwarf_err = 1;
+	file->imports_err = 1;
+	file->dwarf_fd = -1;
+	file->alternate_fd = -1;
+	for (int i = 0; i < ELF_SOURCES; i++)
+		file->table_errs[i] = 1;
+	file->path = strdup(path);
+	file->debug_root = debug_root ? strdup(debug_root) : NULL;
+	if (!file->path || (debug_root && !file->debug_root))
+		err = -ENOMEM;
+	else
+		err = elf_section_begin(&file->elf, fd, &file->bytes);
+	if (!err)
+		err = read_segments(file);
+	if (!err)
+		err = read_dynamic(file);
+	if (err) {
+		elf_file_close(file);
+		return err;
+	}
+	elf_section_build_id(file->elf, file->build_id);
+	file->fd = fd;
+	*out = file;
+	return 0;
+}
+
+struct elf_file *elf_file_share(struct elf_file *file)
+{
+	file->owners++;
+	return file;
+}
+
+void elf_file_close(struct elf_file *file)
+{
+	if (!file || file->owners--)
+		return;
+	for (int i = 0; i < ELF_SOURCES; i++)
+		elf_symbols_free(&file->tables[i]);
+	elf_imports_free(&file->imports);
+	elf_file_close_debug(file);
+	elf_end(file->elf);
+	if (file->fd >= 0)
+		close(file->fd);
+	free(file->segments);
+	free(file->debug_root);
+	free(file->path);
+	free(file);
+}
+
+size_t elf_file_symbol_memory(const struct elf_file *file)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; i < ELF_SOURCES; i++) {
+		const struct elf_symbols *table = &file->tables[i];
+
+		if (table->symbols)
+			bytes += table->symbols->d_size + table->string_bytes;
+		bytes += table->name_count * sizeof(*table->by_name) +
+			 table->by_address.room * sizeof(*table->by_address.entries);
+	}
+	return bytes;
+}
+
+/* libelf keeps what it has read of a file until it is done with it. */
+int elf_file_forget(struct elf_file *file)
+{
+	const char *soname = file->soname;
+	Elf *old = file->elf;
+	int err = elf_section_begin(&file->elf, file->fd, &file->bytes);
+
+	if (err) {
+		file->elf = old;
+		return err;
+	}
+	err = read_dynamic(file);
+	if (err) {
+		elf_end(file->elf);
+		file->elf = old;
+		file->soname = soname;
+		return err;
+	}
+	for (int i = 0; i < ELF_SOURCES; i++) {
+		if (i == ELF_FROM_DEBUG_FILE)
+			continue;
+		elf_symbols_free(&file->tables[i]);
+		file->table_errs[i] = 1;
+	}
+	elf_imports_free(&file->imports);
+	file->imports_err = 1;
+	elf_end(old);
+	return 0;
+}
+
+int elf_file_fd(const struct elf_file *file)
+{
+	return file->fd;
+}
+
+const char *elf_file_path(const struct elf_file *file)
+{
+	return file->path;
+}
+
+const char *elf_file_build_id(const struct elf_file *file)
+{
+	return file->build_id;
+}
+
+/* The table of a source, loaded if it was not; its error is kept. */
+static int load_table(struct elf_file *file, int source)
+{
+	int *err = &file->table_errs[source];
+
+	if (*err <= 0)
+		return *err;
+	if (source != ELF_FROM_DEBUG_FILE) {
+		*err = elf_symbols_load(&file->tables[source], file->elf,
+					source == ELF_FROM_DYNSYM ? SHT_DYNSYM : SHT_SYMTAB);
+		return *err;
+	}
+	*err = elf_file_load_debug(file);
+	if (!*err && elf_symbols_load(&file->tables[source], file->debug.elf, SHT_SYMTAB))
+		*err = -ENOENT; /* a defect of this machine's debug file is none of the target's */
+	return *err;
+}
+
+int elf_file_has_symtab(const struct elf_file *file)
+{
+	/* What is loaded on the way is a cache: the answer is the same for ever. */
+	struct elf_file *cache = (struct elf_file *)file;
+
+	return !load_table(cache, ELF_FROM_SYMTAB) || !load_table(cache, ELF_FROM_DEBUG_FILE);
+}
+
+static void fill_symbol(struct elf_symbol *out, const GElf_Sym *symbol, const char *name, int source)
+{
+	unsigned type = GELF_ST_TYPE(symbol->st_info);
+
+	*out = (struct elf_symbol){
+		.name = name,
+		.vaddr = symbol->st_value,
+		.size = symbol->st_size,
+		.source = source,
+		.function = type == STT_FUNC || type == STT_GNU_IFUNC,
+		.tls = type == STT_TLS,
+		.ifunc = type == STT_GNU_IFUNC,
+	};
+}
+
+/* By name, or by vaddr when name is NULL; the first source that knows it. */
+static int find_symbol(struct elf_file *file, const char *name, uint64_t vaddr, struct elf_symbol *out)
+{
+	int result = -ENOENT;
+
+	for (int source = 0; source < ELF_SOURCES; source++) {
+		struct elf_symbols *table = &file->tables[source];
+		GElf_Sym symbol;
+		const char *found;
+		int err = load_table(file, source);
+
+		if (!err)
+			err = name ? elf_symbols_find(table, name, &symbol, &found)
+				   : elf_symbols_find_at(table, vaddr, &symbol, &found);
+		if (!err) {
+			fill_symbol(out, &symbol, found, source);
+			return 0;
+		}
+		if (err != -ENOENT)
+			result = err;
+	}
+	return result;
+}
+
+int elf_file_symbol(struct elf_file *file, const char *name, struct elf_symbol *out)
+{
+	return find_symbol(file, name, 0, out);
+}
+
+int elf_file_symbol_at(struct elf_file *file, uint64_t vaddr, struct elf_symbol *out)
+{
+	return find_symbol(file, NULL, vaddr, out);
+}
+
+int elf_file_section(struct elf_file *file, const char *name, uint64_t *vaddr, uint64_t *size)
+{
+	GElf_Shdr header;
+
+	if (!elf_section_by_name(file->elf, name, &header))
+		return -ENOENT;
+	*vaddr = header.sh_addr;
+	*size = header.sh_size;
+	return 0;
+}
+
+int elf_file_loaded_section(struct elf_file *file, size_t index, struct elf_section *out)
+{
+	Elf_Scn *section = NULL;
+	GElf_Shdr header;
+	const char *name;
+	size_t names;
+
+	if (elf_getshdrstrndx(file->elf, &names) || names == SHN_UNDEF)
+		return -ENOENT;
+	while ((section = elf_nextscn(file->elf, section))) {
+		if (!gelf_getshdr(section, &header) || !(header.sh_flags & SHF_ALLOC) || index--)
+			continue;
+		name = elf_strptr(file->elf, names, header.sh_name);
+		*out = (struct elf_section){.name = name ? name : "",
+					    .vaddr = header.sh_addr,
+					    .size = header.sh_size,
+					    .code = !!(header.sh_flags & SHF_EXECINSTR),
+					    .contents = header.sh_type != SHT_NOBITS};
+		return 0;
+	}
+	return -ENOENT;
+}
+
+/* The segment whose part in the file holds vaddr. */
+static const GElf_Phdr *segment_of(const struct elf_file *file, uint64_t vaddr)
+{
+	for (size_t i = 0; i < file->segment_count; i++) {
+		const GElf_Phdr *segment = &file->segments[i];
+
+		if (segment->p_type == PT_LOAD && vaddr >= segment->p_vaddr &&
+		    vaddr - segment->p_vaddr < segment->p_filesz)
+			return segment;
+	}
+	return NULL;
+}
+
+int elf_file_offset(struct elf_file *file, uint64_t vaddr, uint64_t *offset)
+{
+	const GElf_Phdr *segment = segment_of(file, vaddr);
+
+	if (!segment)
+		return -ENOENT;
+	*offset = vaddr - segment->p_vaddr + segment->p_offset;
+	return 0;
+}
+
+int elf_file_vaddr(struct elf_file *file, uint64_t offset, uint64_t *vaddr)
+{
+	for (size_t i = 0; i < file->segment_count; i++) {
+		const GElf_Phdr *segment = &file->segments[i];
+
+		if (segment->p_type == PT_LOAD && offset >= segment->p_offset &&
+		    offset - segment->p_offset < segment->p_filesz) {
+			*vaddr = offset - segment->p_offset + segment->p_vaddr;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+int elf_file_read(struct elf_file *file, uint64_t vaddr, void *out, size_t bytes)
+{
+	const GElf_Phdr *segment = segment_of(file, vaddr);
+	size_t done = 0;
+	uint64_t into;
+
+	if (!segment)
+		return 0;
+	into = vaddr - segment->p_vaddr;
+	if (bytes > segment->p_filesz - into)
+		bytes = segment->p_filesz - into;
+	if (bytes > INT_MAX)
+		bytes = INT_MAX;
+	while (done < bytes) {
+		ssize_t n = pread(file->fd, (char *)out + done, bytes - done,
+				  (off_t)(segment->p_offset + into + done));
+
+		if (n > 0)
+			done += (size_t)n;
+		else if (n == 0)
+			break; /* truncated since it was opened */
+		else if (errno != EINTR)
+			return -errno;
+	}
+	return (int)done;
+}
+
+int elf_file_bias(struct elf_file *file, uint64_t map_start, uint64_t map_offset, uint64_t *bias)
+{
+	/*
+	 * The last page of one segment and the first of the next may be the same page of the file. A map that
+	 * begins with it is more likely the second's: the first's would begin earlier.
+	 */
+	const GElf_Phdr *best = NULL;
+	uint64_t page;
+
+	for (size_t i = 0; i < file->segment_count; i++) {
+		const GElf_Phdr *segment = &file->segments[i];
+
+		if (segment->p_type != PT_LOAD || !segment->p_filesz)
+			continue;
+		page = segment->p_offset & ~(PAGE_BYTES - 1);
+		if (map_offset == page) {
+			best = segment;
+			break;
+		}
+		if (!best && map_offset > page && map_offset - segment->p_offset < segment->p_filesz)
+			best = segment;
+	}
+	if (!best)
+		return -ENOENT;
+	page = best->p_offset & ~(PAGE_BYTES - 1);
+	*bias = map_start - (map_offset - page) - (best->p_vaddr & ~(PAGE_BYTES - 1));
+	return 0;
+}
+
+int elf_file_tls(struct elf_file *file, uint64_t *block_bytes)
+{
+	const GElf_Phdr *segment = find_segment(file, PT_TLS);
+	uint64_t align;
+
+	if (!segment)
+		return -ENOENT;
+	align = segment->p_align ? segment->p_align : 1;
+	*block_bytes = (segment->p_memsz + align - 1) & ~(align - 1);
+	return 0;
+}
+
+int elf_file_is_executable(const struct elf_file *file)
+{
+	return file->executable;
+}
+
+/* Symbol 0 stands for the file itself; another must be defined in it, or the slot may name another file. */
+static int names_own_block(const struct elf_symbols *dynsym, uint64_t index)
+{
+	GElf_Sym symbol;
+
+	if (!index)
+		return 1;
+	return dynsym->symbols && index < dynsym->count &&
+	       gelf_getsym(dynsym->symbols, (int)index, &symbol) && symbol.st_shndx != SHN_UNDEF;
+}
+
+int elf_file_dtpmod_slot(struct elf_file *file, uint64_t *vaddr)
+{
+	Elf_Scn *section = NULL;
+	GElf_Shdr header;
+	GElf_Rela relocation;
+
+	if (!find_segment(file, PT_TLS))
+		return -ENOENT;
+	load_table(file, ELF_FROM_DYNSYM);
+	while ((section = elf_section_by_type(file->elf, SHT_RELA, section, &header))) {
+		Elf_Data *data = elf_section_data(section, &header);
+
+		for (int i = 0; data && gelf_getrela(data, i, &relocation); i++) {
+			if (GELF_R_TYPE(relocation.r_info) != R_X86_64_DTPMOD64 ||
+			    !names_own_block(&file->tables[ELF_FROM_DYNSYM], GELF_R_SYM(relocation.r_info)))
+				continue;
+			*vaddr = relocation.r_offset;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+/* All of them, once. 0; -ENOMEM. */
+static int load_imports(struct elf_file *file)
+{
+	if (file->imports_err > 0) {
+		load_table(file, ELF_FROM_DYNSYM);
+		file->imports_err =
+			elf_imports_load(&file->imports, file->elf, &file->tables[ELF_FROM_DYNSYM]);
+	}
+	return file->imports_err;
+}
+
+size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *vaddrs, size_t room)
+{
+	return load_imports(file) ? 0 : elf_imports_find(&file->imports, name, vaddrs, room);
+}
+
+int elf_file_import_at(struct elf_file *file, uint64_t vaddr, const char **name)
+{
+	const char *found = load_imports(file) ? NULL : elf_imports_at(&file->imports, vaddr);
+
+	if (!found)
+		return -ENOENT;
+	*name = found;
+	return 0;
+}
+
+/* What this relocation makes of a place that it is about. */
+static int relocation_value(struct elf_file *file, const GElf_Rela *relocation, uint64_t *value)
+{
+	const struct elf_symbols *dynsym = &file->tables[ELF_FROM_DYNSYM];
+	uint64_t type = GELF_R_TYPE(relocation->r_info), index = GELF_R_SYM(relocation->r_info);
+	GElf_Sym symbol = {.st_value = 0};
+
+	if (type != R_X86_64_RELATIVE &&
+	    (!index || !names_own_block(dynsym, index) || !gelf_getsym(dynsym->symbols, (int)index, &symbol)))
+		return -ENOENT;
+	*value = symbol.st_value + (uint64_t)relocation->r_addend;
+	return 0;
+}
+
+int elf_file_pointer(struct elf_file *file, uint64_t vaddr, uint64_t *value)
+{
+	Elf_Scn *section = NULL;
+	GElf_Shdr header;
+	GElf_Rela relocation;
+
+	load_table(file, ELF_FROM_DYNSYM);
+	while ((section = elf_section_by_type(file->elf, SHT_RELA, section, &header))) {
+		/* What the linker has left for others (--emit-relocs) the dynamic one does not see. */
+		Elf_Data *data = header.sh_flags & SHF_ALLOC ? elf_section_data(section, &header) : NULL;
+
+		for (int i = 0; data && gelf_getrela(data, i, &relocation); i++)
+			if (relocation.r_offset == vaddr)
+				return relocation_value(file, &relocation, value);
+	}
+	return elf_file_read(file, vaddr, value, sizeof(*value)) == (int)sizeof(*value) ? 0 : -ENOENT;
+}
+
+const char *elf_file_soname(struct elf_file *file)
+{
+	return file->soname;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "base/error.h"
+#include "elf/elf_file_state.h"
+
+int elf_file_load_debug(struct elf_file *file)
+{
+	if (file->debug_err > 0)
+		file->debug_err =
+			elf_debug_open(&file->debug, file->elf, file->build_id, file->path, file->debug_root);
+	return file->debug_err;
+}
+
+static int has_dwarf(Elf *elf)
+{
+	GElf_Shdr header;
+
+	return elf_section_by_name(elf, ".debug_info", &header) && header.sh_type != SHT_NOBITS;
+}
+
+int elf_file_find_debug(struct elf_file *file, int root)
+{
+	if (!file->debug_err)
+		return 0;
+	file->debug_err = elf_debug_open_in(&file->debug, file->elf, file->build_id, file->path, root);
+	if (file->debug_err) {
+		file->debug_err = 1; /* there are other places */
+		return -ENOENT;
+	}
+	/* Its other part lies in the same root, if anywhere. */
+	if (!has_dwarf(file->elf) && !elf_debug_open_alternate(&file->alternate, file->debug.elf, NULL, root))
+		file->alternate_fd = file->alternate.fd;
+	return 0;
+}
+
+int elf_file_dwarf(struct elf_file *file, int *fd, int *alternate_fd)
+{
+	Elf *elf = file->elf;
+
+	if (file->dwarf_err > 0) {
+		file->dwarf_err = 0;
+		file->dwarf_fd = file->fd;
+		if (!has_dwarf(elf)) {
+			file->dwarf_err = elf_file_load_debug(file);
+			if (!file->dwarf_err && !has_dwarf(file->debug.elf))
+				file->dwarf_err = -ENOENT;
+			elf = file->debug.elf;
+			file->dwarf_fd = file->debug.fd;
+		}
+		if (!file->dwarf_err && file->alternate_fd < 0 &&
+		    !elf_debug_open_alternate(&file->alternate, elf, file->debug_root, -1))
+			file->alternate_fd = file->alternate.fd;
+	}
+	if (file->dwarf_err)
+		return file->dwarf_err;
+	*fd = file->dwarf_fd;
+	*alternate_fd = file->alternate_fd;
+	return 0;
+}
+
+void elf_file_close_debug(struct elf_file *file)
+{
+	if (file->alternate_fd >= 0)
+		elf_debug_close(&file->alternate);
+	if (!file->debug_err)
+		elf_debug_close(&file->debug);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One symbol table of an ELF file, with indexes by name and by address that are built at first use. */
+#ifndef TRACER_ELF_ELF_SYMBOLS_H
+#define TRACER_ELF_ELF_SYMBOLS_H
+
+#include <gelf.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/spans.h"
+
+#define ELF_SYMBOLS_MAX   (4u << 20) /* of a table: one with more is refused */
+#define ELF_NAMESAKES_MAX 1024u
+
+/* Zero-initialise. Borrows from the Elf. */
+struct elf_symbols {
+	Elf_Data *symbols;
+	Elf_Data *versions; /* of .dynsym, may be NULL */
+	const char *strings;
+	size_t string_bytes;
+	uint32_t count;
+
+	uint64_t *by_name; /* hash of the name << 32 | index, sorted */
+	uint32_t name_count;
+	struct spans by_address; /* of functions; value: index */
+	int has_addresses;       /* that was built */
+};
+
+/*
+ * Names are looked up in sorted keys, each a hash and the index of what has the name. Those of a name lie in [*from, *to), with
+ * others of the same hash among them: no more than ELF_NAMESAKES_MAX, the first ones.
+ */
+uint64_t elf_symbols_key(const char *name, uint32_t index);
+void elf_symbols_sort_keys(uint64_t *keys, size_t count);
+void elf_symbols_find_keys(const uint64_t *keys, size_t count, const char *name, size_t *from, size_t *to);
+
+/* type: SHT_DYNSYM or SHT_SYMTAB. 0; -ENOENT no such table; -ENOEXEC a corrupt one (error_set). */
+int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type);
+void elf_symbols_free(struct elf_symbols *table);
+
+/*
+ * A defined symbol of that name. Of several a global one is preferred to a local one, and the default version
+ * to a hidden one. *found is borrowed from the Elf. 0; -ENOENT; -ENOMEM.
+ */
+int elf_symbols_find(struct elf_symbols *table, const char *name, GElf_Sym *symbol, const char **found);
+/*
+ * The function with the highest start that covers vaddr or starts there; of aliases a global one, and of those the one with
+ * the fewest underscores before it (malloc, not __libc_malloc). 0; -ENOENT; -ENOMEM.
+ */
+int elf_symbols_find_at(struct elf_symbols *table, uint64_t vaddr, GElf_Sym *symbol, const char **found);
+
+#endif

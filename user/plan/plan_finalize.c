@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/plan_finalize.h"
+
+#include <capstone/capstone.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "elf/elf_file.h"
+#include "x86/x86.h"
+
+#define LONGEST      15 /* bytes of an instruction */
+#define PATH_LONGEST 64 /* instructions of a path that are looked at */
+#define RETURN_MAX   16 /* of what may be an early return */
+
+struct path {
+	plan_read_fn read;
+	void *context;
+	csh capstone;
+	cs_insn *insn; /* the instruction that is looked at */
+};
+
+static bool decode(struct path *path, uint64_t vaddr)
+{
+	uint8_t bytes[LONGEST];
+	const uint8_t *code = bytes;
+	int got = path->read(path->context, vaddr, bytes, sizeof(bytes));
+	size_t left = got > 0 ? (size_t)got : 0;
+
+	return left && cs_disasm_iter(path->capstone, &code, &left, &vaddr, path->insn);
+}
+
+/* The target of a direct jump; 0: it is an indirect one. */
+static uint64_t target_of(const struct path *path)
+{
+	const cs_x86 *x86 = &path->insn->detail->x86;
+
+	return x86->op_count == 1 && x86->operands[0].type == X86_OP_IMM ? (uint64_t)x86->operands[0].imm : 0;
+}
+
+/* Does what begins at vaddr return before it calls anything? */
+static bool is_return(struct path *path, uint64_t vaddr)
+{
+	for (int i = 0; i < RETURN_MAX && decode(path, vaddr); i++) {
+		if (cs_insn_group(path->capstone, path->insn, CS_GRP_RET))
+			return true;
+		if (cs_insn_group(path->capstone, path->insn, CS_GRP_CALL))
+			return false;
+		if (!cs_insn_group(path->capstone, path->insn, CS_GRP_JUMP))
+			vaddr += path->insn->size;
+		else if (path->insn->id == X86_INS_JMP)
+			vaddr = target_of(path);
+		else
+			return false;
+	}
+	return false;
+}
+
+/* Instructions that the kernel takes a probe at, whatever their operands. */
+static bool may_be_probed(const struct path *path)
+{
+	switch (path->insn->id) {
+	case X86_INS_MOV:
+	case X86_INS_LEA:
+	case X86_INS_SUB:
+	case X86_INS_ADD:
+	case X86_INS_TEST:
+	case X86_INS_CMP:
+	case X86_INS_XOR:
+		return path->insn->detail->x86.prefix[0] == 0;
+	default:
+		return x86_is_emulated(path->insn->bytes, path->insn->size);
+	}
+}
+
+/* The instruction after the decoded one; 0: that is for it to say. */
+static uint64_t next_of(struct path *path, uint64_t vaddr)
+{
+	uint64_t behind = vaddr + path->insn->size, target;
+
+	if (cs_insn_group(path->capstone, path->insn, CS_GRP_CALL) ||
+	    cs_insn_group(path->capstone, path->insn, CS_GRP_RET) ||
+	    cs_insn_group(path->capstone, path->insn, CS_GRP_INT))
+		return 0;
+	if (!cs_insn_group(path->capstone, path->insn, CS_GRP_JUMP))
+		return behind;
+	target = target_of(path);
+	if (!target || path->insn->id == X86_INS_JMP)
+		return target;
+	if (is_return(path, target))
+		return behind;
+	return is_return(path, behind) ? target : 0;
+}
+
+static void piece_fill(const struct path *path, struct plan_piece *piece)
+{
+	piece->vaddr = path->insn->address;
+	piece->emulated = x86_is_emulated(path->insn->bytes, path->insn->size);
+	snprintf(piece->instruction, sizeof(piece->instruction), "%.15s%s%.40s", path->insn->mnemonic,
+		 path->insn->op_str[0] ? " " : "", path->insn->op_str);
+}
+
+static size_t path_follow(struct path *path, uint64_t vaddr, struct plan_piece *pieces, size_t room)
+{
+	size_t count = 0;
+
+	for (int i = 0; i < PATH_LONGEST && vaddr && count < room && decode(path, vaddr); i++) {
+		if (may_be_probed(path))
+			piece_fill(path, &pieces[count++]);
+		vaddr = next_of(path, vaddr);
+	}
+	return count;
+}
+
+size_t plan_finalize_path(plan_read_fn read, void *context, uint64_t vaddr, struct plan_piece *pieces,
+			  size_t room)
+{
+	struct path path = {.read = read, .context = context};
+	size_t count = 0;
+
+	if (cs_open(CS_ARCH_X86, CS_MODE_64, &path.capstone) != CS_ERR_OK)
+		return 0;
+	cs_option(path.capstone, CS_OPT_DETAIL, CS_OPT_ON);
+	path.insn = cs_malloc(path.capstone);
+	if (path.insn) {
+		count = path_follow(&path, vaddr, pieces, room);
+		cs_free(path.insn, 1);
+	}
+	cs_close(&path.capstone);
+	return count;
+}
+
+static int elf_read(void *context, uint64_t vaddr, void *out, size_t bytes)
+{
+	return elf_file_read(context, vaddr, out, bytes);
+}
+
+static size_t site_at(const struct plan *plan, uint64_t vaddr)
+{
+	size_t i = 0;
+
+	while (i < plan->count && plan->sites[i].vaddr != vaddr)
+		i++;
+	return i;
+}
+
+/* A site like another one at the piece, if there is none. */
+static int piece_add(struct plan *plan, struct elf_file *file, size_t like, const struct plan_piece *piece)
+{
+	struct plan_site *site;
+	uint64_t offset;
+	int err;
+
+	if (site_at(plan, piece->vaddr) < plan->count || elf_file_offset(file, piece->vaddr, &offset))
+		return 0;
+	err = array_reserve(&plan->sites, &plan->room, plan->count, 1, sizeof(*plan->sites));
+	if (err)
+		return err;
+	site = &plan->sites[plan->count++];
+	*site = plan->sites[like];
+	site->in_function += (uint32_t)(piece->vaddr - site->vaddr);
+	site->vaddr = piece->vaddr;
+	site->offset = offset;
+	site->emulated = piece->emulated;
+	memcpy(site->instruction, piece->instruction, sizeof(site->instruction));
+	snprintf(site->why, sizeof(site->why), "the next piece of the heap is read here");
+	return 0;
+}
+
+/* Adds the path of the function that a site is in. *last: where it ends, of the plan's sites. */
+static int path_add(struct plan *plan, struct elf_file *file, size_t site, size_t *last)
+{
+	uint64_t entry = plan->sites[site].vaddr - plan->sites[site].in_function;
+	struct plan_piece pieces[PLAN_PIECES];
+	size_t count = plan_finalize_path(elf_read, file, entry, pieces, PLAN_PIECES);
+	int err = 0;
+
+	for (size_t i = 0; i < count && !err; i++)
+		err = piece_add(plan, file, site, &pieces[i]);
+	*last = count ? site_at(plan, pieces[count - 1].vaddr) : site;
+	return err;
+}
+
+int plan_finalize_add(struct plan *plan, struct elf_file *file)
+{
+	size_t sites = plan->count, last = plan->count, end;
+	int err = 0;
+
+	for (size_t i = 0; i < sites && !err; i++) {
+		if (plan->sites[i].op != ABI_OP_FINALIZE)
+			continue;
+		err = path_add(plan, file, i, &end);
+		if (last == sites || !strcmp(plan->sites[i].symbol, "Py_FinalizeEx"))
+			last = end;
+	}
+	if (!err && last < plan->count)
+		plan->sites[last].cookie |= ABI_COOKIE_ADDEND(1);
+	return err;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inlined allocators of a file: the analysis of pymalloc/sites.h, with what it needs read from the file. */
+#ifndef TRACER_PLAN_PLAN_INLINE_H
+#define TRACER_PLAN_PLAN_INLINE_H
+
+#include "elf/elf_file.h"
+#include "pymalloc/sites.h"
+
+/*
+ * Fills the sites, their symbols and offsets included. 0; -ENOTSUP: the file does not say where its functions
+ * begin, or it has no code; -ENOMEM.
+ */
+int plan_inline(struct elf_file *file, struct inline_sites *out);
+
+#endif

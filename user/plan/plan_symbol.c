@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/plan_symbol.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "x86/function_entry.h"
+
+#define MAX_CLONE 8 /* clones of a function that are looked for: NAME.lto_priv.0 to .7 */
+
+uint32_t plan_argument_register(unsigned argument)
+{
+	static const uint32_t registers[] = {ABI_REG_COUNT, ABI_REG_DI, ABI_REG_SI, ABI_REG_DX,
+					     ABI_REG_CX,    ABI_REG_R8, ABI_REG_R9};
+
+	return argument < sizeof(registers) / sizeof(registers[0]) ? registers[argument] : ABI_REG_COUNT;
+}
+
+void plan_missing_add(struct plan *plan, const char *symbol, const char *why)
+{
+	if (array_reserve(&plan->missing, &plan->missing_room, plan->missing_count, 1,
+			  sizeof(*plan->missing)))
+		return;
+	snprintf(plan->missing[plan->missing_count].symbol, PLAN_NAME_SIZE, "%s", symbol);
+	snprintf(plan->missing[plan->missing_count].why, sizeof(plan->missing[0].why), "%s", why);
+	plan->missing_count++;
+}
+
+/* The numbered clones "NAME.KIND.N": how many of them there are, and the last one. */
+static int find_clones(struct elf_file *file, const char *name, const char *kind, struct elf_symbol *out)
+{
+	char clone[PLAN_NAME_SIZE + 32];
+	int count = 0;
+
+	for (int i = 0; i < MAX_CLONE; i++) {
+		snprintf(clone, sizeof(clone), "%s.%s.%d", name, kind, i);
+		count += elf_file_symbol(file, clone, out) == 0;
+	}
+	return count;
+}
+
+const char *plan_function_find(struct elf_file *file, const char *name, struct elf_symbol *out)
+{
+	static const char *const kinds[] = {"constprop", "part", "isra"};
+	static const char *const reasons[] = {
+		"only a clone with other arguments is there (.constprop)",
+		"only a part split off it is there (.part)",
+		"only a clone with other arguments is there (.isra)",
+	};
+	struct elf_symbol ignored;
+
+	if (elf_file_symbol(file, name, out)) {
+		int clones = find_clones(file, name, "lto_priv", out);
+
+		if (clones > 1)
+			return "several functions have this name (.lto_priv)";
+		for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !clones; i++)
+			if (find_clones(file, name, kinds[i], &ignored))
+				return reasons[i];
+		if (!clones)
+			return "no such symbol";
+	}
+	return out->function && !out->ifunc && !out->tls ? NULL : "the symbol is no function";
+}
+
+/*
+ * Is a site in the function at vaddr already? Aliases are probed once. What was inlined in it is no site of its own, unless
+ * it is what the wish is for.
+ */
+static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr, enum abi_op op)
+{
+	for (size_t i = 0; i < plan->count; i++)
+		if (plan->sites[i].vaddr - plan->sites[i].in_function == vaddr &&
+		    (i >= plan->inlined_count || plan->sites[i].op == op))
+			return &plan->sites[i];
+	return NULL;
+}
+
+/*
+ * The site in the function at vaddr, of so many bytes (0: not known), in a plan that has room for it. 0; -errno, and *why if
+ * it is -ENOENT or, of a function of another meaning, -EEXIST.
+ */
+static int fill_site(struct plan *plan, struct elf_file *file, const struct plan_wish *wish, uint64_t vaddr,
+		     uint64_t size, const char **why)
+{
+	struct plan_site *site = &plan->sites[plan->count];
+	const struct plan_site *other;
+	uint8_t code[FUNCTION_MAX_CODE];
+	int bytes, err;
+
+	*why = NULL;
+	other = site_in(plan, vaddr, wish->op);
+	if (other) {
+		if (other->op != wish->op)
+			*why = "it shares its code with a function of another meaning";
+		return -EEXIST;
+	}
+	bytes = elf_file_read(file, vaddr, code, size && size < sizeof(code) ? size : sizeof(code));
+	if (bytes <= 0) {
+		*why = "the file does not hold its code";
+		return -ENOENT;
+	}
+	memset(site, 0, sizeof(*site));
+	err = function_entry_site(wish, code, (size_t)bytes, vaddr, site);
+	if (err)
+		return err;
+	if (elf_file_offset(file, site->vaddr, &site->offset)) {
+		*why = "its address has no place in the file";
+		return -ENOENT;
+	}
+	snprintf(site->symbol, sizeof(site->symbol), "%s", wish->symbol);
+	plan->count++;
+	return 0;
+}
+
+int plan_wish_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
+{
+	struct elf_symbol symbol;
+	const char *why = plan_function_find(file, wish->symbol, &symbol);
+	int err = why ? -ENOENT
+		      : array_reserve(&plan->sites, &plan->room, plan->count, 1, sizeof(*plan->sites));
+
+	return err ? err : fill_site(plan, file, wish, symbol.vaddr, symbol.size, &why);
+}
+
+int plan_function_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish, uint64_t vaddr,
+		      uint64_t size)
+{
+	const char *why = "too many sites";
+	int err = plan->count == plan->room ? -ENOENT : fill_site(plan, file, wish, vaddr, size, &why);
+
+	if (err != -ENOENT && err != -EEXIST)
+		return err;
+	if (why)
+		plan_missing_add(plan, wish->symbol, why);
+	return 0;
+}
+
+int plan_symbol_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
+{
+	struct elf_symbol symbol;
+	const char *why = plan_function_find(file, wish->symbol, &symbol);
+
+	if (!why)
+		return plan_function_add(plan, file, wish, symbol.vaddr, symbol.size);
+	plan_missing_add(plan, wish->symbol, why);
+	return 0;
+}

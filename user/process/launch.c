@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The child asks to be traced and stops before its exec. From each exec on it is resumed from system call to
+ * system call, with a hardware breakpoint on the program's entry point, and is taken to be ready at the first
+ * of:
+ *
+ *   - the exec itself, for a program without a dynamic loader;
+ *   - a system call from code outside the loader: the libraries are mapped and the constructor of one runs;
+ *   - the entry point. A loader that is the C library too (musl) makes every system call itself, and a
+ * program's first allocations come before its first system call.
+ *
+ * What is not there then may be loaded later: the child runs on, and is asked about every 10 ms.
+ *
+ * Where the machine grants no breakpoint the first two have to do. Nothing is written to the child's memory.
+ *
+ * While the child is traced it dies with the tracer (EXITKILL): a stop that nobody ends would last for ever.
+ */
+#include "process/launch.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "process/process.h"
+
+#define SYSCALL_STOP (SIGTRAP | 0x80) /* PTRACE_O_TRACESYSGOOD */
+#define AUXV_MAX     64
+#define LOOK_NS      10000000 /* between two looks at a child that runs */
+
+struct launch {
+	pid_t pid;
+	int ended;
+	int wait_status;
+
+	/* Of the program that was exec'ed last: */
+	int stepping; /* its loader is at work */
+	int looking;  /* ready() is asked while it runs */
+	uint64_t entry;
+	uint64_t loader_start, loader_end;
+};
+
+static void set_debug_register(pid_t pid, int number, uint64_t value)
+{
+	size_t offset = offsetof(struct user, u_debugreg) + (size_t)number * sizeof(value);
+
+	ptrace(PTRACE_POKEUSER, pid, (void *)offset, (void *)value);
+}
+
+/* Register 7 enables: bit 0 for the address in register 0; kind and length 0 mean execution. */
+static void set_breakpoint(pid_t pid, uint64_t address)
+{
+	set_debug_register(pid, 0, address);
+	set_debug_register(pid, 7, 1);
+}
+
+static void clear_breakpoint(pid_t pid)
+{
+	set_debug_register(pid, 7, 0);
+}
+
+/* Where the kernel put the loader (0: there is none) and where the program begins. */
+static int read_auxv(pid_t pid, uint64_t *loader, uint64_t *entry)
+{
+	Elf64_auxv_t auxv[AUXV_MAX];
+	char name[32];
+	ssize_t n;
+	int fd;
+
+	snprintf(name, sizeof(name), "/proc/%d/auxv", pid);
+	fd = open(name, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	n = read(fd, auxv, sizeof(auxv));
+	close(fd);
+	if (n < 0)
+		return -errno;
+	*loader = *entry = 0;
+	for (size_t i = 0; i < (size_t)n / sizeof(auxv[0]) && auxv[i].a_type != AT_NULL; i++) {
+		if (auxv[i].a_type == AT_BASE)
+			*loader = auxv[i].a_un.a_val;
+		else if (auxv[i].a_type == AT_ENTRY)
+			*entry = auxv[i].a_un.a_val;
+	}
+	return 0;
+}
+
+/* The addresses of the loader's file around base; both 0 when nothing is mapped there. */
+static int find_loader(struct launch *launch, uint64_t base)
+{
+	const struct process_map *first = NULL;
+	struct process_maps maps;
+	int err = process_maps_read(launch->pid, &maps);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < maps.count; i++) {
+		const struct process_map *map = &maps.entries[i];
+
+		if (!first && base >= map->start && base < map->end) {
+			first = map;
+			launch->loader_start = map->start;
+		}
+		if (first && map->inode == first->inode && map->device_major == first->device_major &&
+		    map->device_minor == first->device_minor)
+			launch->loader_end = map->end;
+	}
+	process_maps_free(&maps);
+	return 0;
+}
+
+/* A new program: 1 when it needs no loader and so is ready, 0 when stepping has begun, -errno. */
+static int begin_stepping(struct launch *launch)
+{
+	uint64_t base = 0;
+	int err = read_auxv(launch->pid, &base, &launch->entry);
+
+	launch->loader_start = launch->loader_end = 0;
+	if (!err && base)
+		err = find_loader(launch, base);
+	if (err)
+		return err;
+	if (!launch->loader_end)
+		return 1;
+	set_breakpoint(launch->pid, launch->entry);
+	launch->stepping = 1;
+	return 0;
+}
+
+/* Is the stop of a stepped child the moment when its libraries are all there? */
+static int has_left_loader(const struct launch *launch, int signal)
+{
+	struct user_regs_struct registers;
+
+	if (ptrace(PTRACE_GETREGS, launch->pid, NULL, &registers))
+		return 0;
+	if (signal == SYSCALL_STOP)
+		return registers.rip < launch->loader_start || registers.rip >= launch->loader_end;
+	return signal == SIGTRAP && registers.rip == launch->entry;
+}
+
+/*
+ * Until the child stops or ends: 0 and *status. While it just runs ready() is asked now and then, and 1 returned when it has
+ * found what it looks for; -errno.
+ */
+static int wait_stop(struct launch *launch, launch_ready_fn ready, void *context, int *status)
+{
+	const struct timespec pause = {.tv_nsec = LOOK_NS};
+	sigset_t child, before;
+	int result = 0;
+
+	/* Blocked, it stays pending and can be waited for: a stop is not kept waiting for the next look. */
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &child, &before);
+	for (;;) {
+		pid_t pid = waitpid(launch->pid, status, __WALL | (launch->looking ? WNOHANG : 0));
+
+		if (pid > 0)
+			break;
+		if (pid < 0 && errno == EINTR)
+			continue;
+		result = pid < 0 ? -errno : ready(launch->pid, 1, context);
+		if (result && result != -ESRCH)
+			break;
+		result = 0;
+		sigtimedwait(&child, NULL, &pause);
+	}
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return result;
+}
+
+/* Stops a child that runs, for only a stopped one can be let go. What it was sent meanwhile is passed on. 0, -errno. */
+static int stop_running(struct launch *launch)
+{
+	int status, signal;
+
+	kill(launch->pid, SIGSTOP);
+	for (;;) {
+		while (waitpid(launch->pid, &status, __WALL) < 0)
+			if (errno != EINTR)
+				return -errno;
+		if (WIFEXITED(status) || WIFSIGNALED(status)) {
+			launch->ended = 1;
+			launch->wait_status = status;
+			return 0;
+		}
+		signal = status >> 16 ? 0 : WSTOPSIG(status);
+		if (signal == SIGSTOP)
+			return 0;
+		if (ptrace(PTRACE_CONT, launch->pid, NULL, (void *)(intptr_t)signal) && errno != ESRCH)
+			return -errno;
+	}
+}
+
+/*
+ * Follows the child from stop to stop. 0: ready() found what it looks for, the child stands still; -ECHILD:
+ * it has ended; -errno: ready() failed.
+ */
+static int follow(struct launch *launch, launch_ready_fn ready, void *context)
+{
+	int signal = 0; /* to deliver with the next resumption */
+
+	for (;;) {
+		int status, stop, event, at_ready = 0, err;
+
+		if (ptrace(launch->stepping ? PTRACE_SYSCALL : PTRACE_CONT, launch->pid, NULL,
+			   (void *)(intptr_t)signal) &&
+		    errno != ESRCH)
+			return -errno;
+		err = wait_stop(launch, ready, context, &status);
+		if (err < 0)
+			return err;
+		if (err)
+			return stop_running(launch);
+		if (WIFEXITED(status) || WIFSIGNALED(status)) {
+			launch->ended = 1;
+			launch->wait_status = status;
+			return -ECHILD;
+		}
+		stop = WSTOPSIG(status);
+		event = status >> 16;
+		signal = 0;
+		if (event == PTRACE_EVENT_EXEC) {
+			launch->stepping = launch->looking = 0;
+			at_ready = begin_stepping(launch);
+		} else if (launch->stepping && !event && has_left_loader(launch, stop))
+			at_ready = 1;
+		else if (!event && stop != SYSCALL_STOP) {
+			siginfo_t info;
+
+			/* A signal on its way to the child; a group stop has no siginfo and is ended. */
+			if (!ptrace(PTRACE_GETSIGINFO, launch->pid, NULL, &info))
+				signal = stop;
+		}
+		if (at_ready < 0)
+			return at_ready;
+		if (!at_ready)
+			continue;
+
+		clear_breakpoint(launch->pid);
+		launch->stepping = 0;
+		launch->looking = 1;
+		err = ready(launch->pid, 0, context);
+		if (err)
+			return err < 0 ? err : 0;
+	}
+}
+
+static void run_child(char *const argv[], int report)
+{
+	sigset_t none;
+	int err;
+
+	/* The tracer may read its signals from a descriptor; the command must not inherit that. */
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (!ptrace(PTRACE_TRACEME, 0, NULL, NULL)) {
+		raise(SIGSTOP);
+		execvp(argv[0], argv);
+	}
+	err = errno;
+	if (write(report, &err, sizeof(err)) < 0)
+		_exit(126);
+	_exit(127);
+}
+
+/* Forks; on success the child stands still before its exec and *report yields why it failed, or nothing. */
+static int start_child(struct launch *launch, char *const argv[], int *report)
+{
+	int fds[2], status;
+
+	if (pipe2(fds, O_CLOEXEC))
+		return -errno;
+	launch->pid = fork();
+	if (launch->pid < 0) {
+		int err = -errno;
+
+		close(fds[0]);
+		close(fds[1]);
+		return err;
+	}
+	if (!launch->pid)
+		run_child(argv, fds[1]);
+	close(fds[1]);
+	*report = fds[0];
+
+	while (waitpid(launch->pid, &status, __WALL) < 0)
+		if (errno != EINTR)
+			return -errno;
+	if (!WIFSTOPPED(status)) {
+		launch->ended = 1;
+		launch->wait_status = status;
+		return -ECHILD;
+	}
+	if (ptrace(PTRACE_SETOPTIONS, launch->pid, NULL,
+		   (void *)(PTRACE_O_EXITKILL | PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD)))
+		return -errno;
+	return 0;
+}
+
+/* Nothing that the user asked for can come of it any more. */
+static void kill_child(struct launch *launch)
+{
+	int status;
+
+	if (launch->pid <= 0 || launch->ended)
+		return;
+	kill(launch->pid, SIGKILL);
+	while (waitpid(launch->pid, &status, __WALL) < 0 ? errno == EINTR
+							 : !WIFEXITED(status) && !WIFSIGNALED(status))
+		;
+	launch->ended = 1;
+}
+
+int launch_start(struct launch **out, char *const argv[], launch_ready_fn ready, void *context)
+{
+	struct launch *launch = calloc(1, sizeof(*launch));
+	int report = -1, exec_errno, err;
+
+	error_clear();
+	if (!launch)
+		return -ENOMEM;
+	err = argv[0] ? start_child(launch, argv, &report) : -EINVAL;
+	if (!err)
+		err = follow(launch, ready, context);
+	if (!err && ptrace(PTRACE_DETACH, launch->pid, NULL, NULL) && errno != ESRCH)
+		err = -errno;
+	if (err == -ECHILD && report >= 0 &&
+	    read(report, &exec_errno, sizeof(exec_errno)) == sizeof(exec_errno))
+		err = error_set(-exec_errno, "%s: %s", argv[0], strerror(exec_errno));
+	if (report >= 0)
+		close(report);
+
+	if (!err || (err == -ECHILD && launch->ended)) {
+		*out = launch;
+		return err;
+	}
+	kill_child(launch);
+	launch_free(launch);
+	return err;
+}
+
+pid_t launch_pid(const struct launch *launch)
+{
+	return launch->pid;
+}
+
+int launch_wait(struct launch *launch, int block, int *status)
+{
+	pid_t pid = 0;
+
+	if (!launch->ended) {
+		pid = waitpid(launch->pid, &launch->wait_status, block ? 0 : WNOHANG);
+		if (pid < 0)
+			return -errno;
+		if (!pid)
+			return 0;
+		launch->ended = 1;
+	}
+	*status = WIFSIGNALED(launch->wait_status) ? 128 + WTERMSIG(launch->wait_status)
+						   : WEXITSTATUS(launch->wait_status);
+	return 1;
+}
+
+void launch_signal(struct launch *launch, int signal)
+{
+	if (!launch->ended)
+		kill(launch->pid, signal);
+}
+
+void launch_free(struct launch *launch)
+{
+	free(launch);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "process/memory.h"
+
+#include <errno.h>
+#include <sys/uio.h>
+
+int memory_read(pid_t pid, uint64_t address, void *out, size_t bytes)
+{
+	size_t done = 0;
+
+	if (bytes && address > UINT64_MAX - (bytes - 1))
+		return -EFAULT;
+	/* The kernel stops short at an unmapped page, and at 2 GiB. */
+	while (done < bytes) {
+		struct iovec local = {(char *)out + done, bytes - done};
+		struct iovec remote = {(void *)(uintptr_t)(address + done), bytes - done};
+		ssize_t n = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+
+		if (n > 0)
+			done += (size_t)n;
+		else if (n == 0)
+			return -EFAULT;
+		else if (errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
+int memory_read_u64(pid_t pid, uint64_t address, uint64_t *out)
+{
+	return memory_read(pid, address, out, sizeof(*out));
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * All files of one process are read through one descriptor of /proc/PID: it goes on naming the process that
+ * it was opened for, and yields ESRCH once that has ended, even if the number is given to another.
+ */
+#include "process/process.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+#define FILE_MAX_BYTES (1u << 20) /* status with 65,536 groups; stat */
+#define PF_EXITING     0x00000004u
+#define PF_KTHREAD     0x00200000u
+
+/* What /proc answers for a process that is gone or hidden, and for one of another user. */
+static int proc_error(int err)
+{
+	if (err == ENOENT || err == ENOTDIR)
+		return -ESRCH;
+	return err == EACCES ? -EPERM : -err;
+}
+
+static int open_process(pid_t pid)
+{
+	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	fd = pid > 0 ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	if (fd >= 0)
+		return fd;
+	return pid > 0 ? proc_error(errno) : -ESRCH;
+}
+
+/* The first max bytes of a file of /proc/PID, NUL-terminated (the NUL is not counted). */
+static int read_file(int directory, const char *name, size_t max, struct buffer *out)
+{
+	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
+	ssize_t n = 1;
+	int err = 0;
+
+	if (fd < 0)
+		return proc_error(errno);
+	out->size = 0;
+	while (n > 0 && out->size < max) {
+		err = buffer_reserve(out, 4096);
+		if (err)
+			break;
+		n = read(fd, out->data + out->size, 4095);
+		if (n > 0)
+			out->size += (size_t)n;
+		else if (n < 0)
+			err = proc_error(errno);
+	}
+	close(fd);
+	if (err)
+		return err;
+	if (out->size > max)
+		out->size = max;
+	out->data[out->size] = '\0';
+	return 0;
+}
+
+/* "PID (NAME) STATE …": the name may hold anything, ") R 1" too, but nothing after it holds a parenthesis. */
+static int parse_stat(const char *text, struct process_info *out)
+{
+	const char *open = strchr(text, '(');
+	const char *close = strrchr(text, ')');
+	unsigned long long field[23] = {0};
+	const char *next;
+	size_t bytes;
+	char state;
+
+	if (!open || !close || close < open)
+		return -EPROTO;
+	bytes = (size_t)(close - open) - 1;
+	if (bytes >= sizeof(out->name))
+		bytes = sizeof(out->name) - 1;
+	memcpy(out->name, open + 1, bytes);
+	out->name[bytes] = '\0';
+
+	next = close + 1;
+	while (*next == ' ')
+		next++;
+	state = *next;
+	if (*next)
+		next++;
+	for (int i = 4; i <= 22; i++) {
+		char *end;
+
+		field[i] = strtoull(next, &end, 10);
+		if (end == next)
+			return -EPROTO;
+		next = end;
+	}
+	out->ppid = (pid_t)field[4];
+	out->kernel_thread = (field[9] & PF_KTHREAD) != 0;
+	out->zombie = state == 'Z' || state == 'X' || field[9] & PF_EXITING;
+	out->threads = (int)field[20];
+	out->start_ticks = field[22];
+	return 0;
+}
+
+/* The value of "KEY:\t" at the start of a line; the kernel escapes line ends within the name. */
+static const char *status_value(const char *text, const char *key)
+{
+	size_t length = strlen(key);
+
+	while (text) {
+		if (!strncmp(text, key, length) && text[length] == ':')
+			return text + length + 1;
+		text = strchr(text, '\n');
+		if (text)
+			text++;
+	}
+	return NULL;
+}
+
+static void parse_status(const char *text, struct process_info *out)
+{
+	const char *value;
+	char *end;
+
+	value = status_value(text, "Tgid");
+	if (value)
+		out->tgid = (pid_t)strtol(value, NULL, 10);
+	value = status_value(text, "Uid"); /* real, effective, saved, file system */
+	if (value) {
+		uint32_t real = (uint32_t)strtoul(value, &end, 10);
+
+		out->uid = (uint32_t)strtoul(end, &end, 10);
+		out->uids_differ = real != out->uid || strtoul(end, NULL, 10) != out->uid;
+	}
+	value = status_value(text, "Seccomp");
+	if (value)
+		out->seccomp = (int)strtol(value, NULL, 10);
+	value = status_value(text, "NSpid"); /* from our namespace inwards */
+	while (value && out->ns_count < PROCESS_NS_MAX) {
+		long pid = strtol(value, &end, 10);
+
+		if (end == value || pid <= 0)
+			break;
+		out->ns_pid = out->ns_pids[out->ns_count++] = (pid_t)pid;
+		value = *end == '\n' ? NULL : end;
+	}
+}
+
+static void parse_command(const char *text, size_t bytes, struct process_info *out)
+{
+	if (bytes >= sizeof(out->command))
+		bytes = sizeof(out->command) - 1;
+	while (bytes && !text[bytes - 1])
+		bytes--;
+	for (size_t i = 0; i < bytes; i++)
+		out->command[i] = text[i] ? text[i] : ' ';
+	out->command[bytes] = '\0';
+}
+
+int process_file_read(pid_t pid, const char *name, size_t max, struct buffer *out)
+{
+	int directory = open_process(pid);
+	int err;
+
+	if (directory < 0)
+		return directory;
+	err = read_file(directory, name, max, out);
+	close(directory);
+	return err;
+}
+
+int process_info_read(pid_t pid, struct process_info *out)
+{
+	struct process_info info = {.pid = pid, .tgid = pid, .ns_pid = pid};
+	struct buffer text = {0};
+	int directory = open_process(pid);
+	int err;
+
+	if (directory < 0)
+		return directory;
+	err = read_file(directory, "stat", FILE_MAX_BYTES, &text);
+	if (!err)
+		err = parse_stat((const char *)text.data, &info);
+	if (!err)
+		err = read_file(directory, "status", FILE_MAX_BYTES, &text);
+	if (!err) {
+		parse_status((const char *)text.data, &info);
+		err = read_file(directory, "cmdline", sizeof(info.command), &text);
+	}
+	if (!err) {
+		parse_command((const char *)text.data, text.size, &info);
+		*out = info;
+	}
+	buffer_free(&text);
+	close(directory);
+	return err;
+}
+
+static int compare_pid(const void *a, const void *b)
+{
+	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+int process_list(pid_t **pids, size_t *count)
+{
+	DIR *directory = opendir("/proc");
+	struct buffer list = {0};
+	struct dirent *entry;
+	int err = 0;
+
+	if (!directory)
+		return -errno;
+	while (!err && (entry = readdir(directory))) {
+		char *end;
+		long number = strtol(entry->d_name, &end, 10);
+		pid_t pid = (pid_t)number;
+
+		if (number > 0 && !*end && pid == number)
+			err = buffer_append(&list, &pid, sizeof(pid));
+	}
+	closedir(directory);
+	if (!err)
+		err = buffer_reserve(&list, 1); /* never hand out NULL */
+	if (err) {
+		buffer_free(&list);
+		return err;
+	}
+	*pids = (pid_t *)(void *)list.data;
+	*count = list.size / sizeof(pid_t);
+	qsort(*pids, *count, sizeof(pid_t), compare_pid);
+	return 0;
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "process/process.h"
+
+#define MAPS_MAX        65536u
+#define STREAM_BYTES    (64u * 1024)
+#define ESCAPED_NEWLINE "\\012"
+
+/* "START-END rwxp OFFSET MAJOR:MINOR INODE      PATH", numbers in hex but for the inode. */
+static int parse_map(char *line, struct process_map *map)
+{
+	char permissions[5];
+	int path = 0;
+	size_t length = strlen(line);
+
+	if (length && line[length - 1] == '\n')
+		line[length - 1] = '\0';
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %" SCNx32 ":%" SCNx32 " %" SCNu64 "%n",
+		   &map->start, &map->end, permissions, &map->offset, &map->device_major, &map->device_minor,
+		   &map->inode, &path) != 7 ||
+	    map->start >= map->end || strlen(permissions) != 4)
+		return -EPROTO;
+	map->readable = permissions[0] == 'r';
+	map->writable = permissions[1] == 'w';
+	map->executable = permissions[2] == 'x';
+	while (line[path] == ' ')
+		path++;
+	map->path = strdup(line + path);
+	return map->path ? 0 : -ENOMEM;
+}
+
+static int append_map(struct process_maps *maps, size_t *capacity, char *line)
+{
+	int err;
+
+	if (maps->count == MAPS_MAX)
+		return error_set(-E2BIG, "more than %u memory maps", MAPS_MAX);
+	if (maps->count == *capacity) {
+		size_t grown = *capacity ? *capacity * 2 : 128;
+		struct process_map *entries = realloc(maps->entries, grown * sizeof(*entries));
+
+		if (!entries)
+			return -ENOMEM;
+		maps->entries = entries;
+		*capacity = grown;
+	}
+	maps->entries[maps->count] = (struct process_map){0};
+	err = parse_map(line, &maps->entries[maps->count]);
+	if (!err)
+		maps->count++;
+	return err;
+}
+
+int process_maps_read(pid_t pid, struct process_maps *out)
+{
+	struct process_maps maps = {0};
+	size_t capacity = 0, line_size = 0;
+	char *line = NULL;
+	char path[48];
+	FILE *stream;
+	int err = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	stream = fopen(path, "re");
+	if (!stream)
+		return errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;
+	setvbuf(stream, NULL, _IOFBF, STREAM_BYTES);
+	errno = 0;
+	while (!err && getline(&line, &line_size, stream) > 0)
+		err = append_map(&maps, &capacity, line);
+	if (!err && ferror(stream))
+		err = errno == EACCES ? -EPERM : errno ? -errno : -EIO;
+	free(line);
+	fclose(stream);
+	if (err)
+		process_maps_free(&maps);
+	else
+		*out = maps;
+	return err;
+}
+
+void process_maps_free(struct process_maps *maps)
+{
+	for (size_t i = 0; i < maps->count; i++)
+		free(maps->entries[i].path);
+	free(maps->entries);
+	*maps = (struct process_maps){0};
+}
+
+/*
+ * A name is opened with O_PATH first, which touches nothing: to open a FIFO for reading would block, to open
+ * a device may do anything. Only what turns out to be a regular file is opened for reading, by its
+ * descriptor.
+ */
+static int open_regular(int path_fd)
+{
+	struct stat st;
+	char name[40];
+	int fd;
+
+	if (fstat(path_fd, &st))
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return error_set(-EINVAL, "the mapped object is not a regular file");
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", path_fd);
+	fd = open(name, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int open_map_file(pid_t pid, const struct process_map *map)
+{
+	char name[96];
+	int path_fd, fd;
+
+	snprintf(name, sizeof(name), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, map->start, map->end);
+	path_fd = open(name, O_PATH | O_CLOEXEC);
+	if (path_fd < 0)
+		return -errno;
+	fd = open_regular(path_fd);
+	close(path_fd);
+	return fd;
+}
+
+/*
+ * Is this file what the map shows? stat() is not the judge: overlayfs and btrfs tell it another device than
+ * they tell the maps. A map of our own shows the file as the target's does.
+ */
+static int is_mapped_file(int fd, const struct process_map *map)
+{
+	const size_t bytes = 1; /* a page */
+	struct process_maps own;
+	void *area = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+	int same = 0;
+
+	if (area == MAP_FAILED)
+		return 0;
+	if (!process_maps_read(getpid(), &own)) {
+		for (size_t i = 0; i < own.count; i++) {
+			const struct process_map *ours = &own.entries[i];
+
+			if ((uintptr_t)area >= ours->start && (uintptr_t)area < ours->end)
+				same = ours->inode == map->inode && ours->device_major == map->device_major &&
+				       ours->device_minor == map->device_minor;
+		}
+		process_maps_free(&own);
+	}
+	munmap(area, bytes);
+	return same;
+}
+
+/*
+ * The name in the target's own root. The kernel shows names without symbolic links, so one that has a link in
+ * it now is not the one that was mapped; RESOLVE_IN_ROOT keeps ".." from leaving the target's root.
+ */
+static int open_in_root(int root, const struct process_map *map, const char *path)
+{
+	struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+	int path_fd, fd;
+
+	path_fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	if (path_fd < 0)
+		return -errno;
+	fd = open_regular(path_fd);
+	close(path_fd);
+	if (fd >= 0 && !is_mapped_file(fd, map)) {
+		close(fd);
+		return error_set(-ESTALE, "'%s' is no longer the file that is mapped", path);
+	}
+	return fd;
+}
+
+/* The path with line ends as they are; NULL when it has none. A file so named literally was tried before. */
+static char *unescape(const char *path)
+{
+	const char *escape = strstr(path, ESCAPED_NEWLINE);
+	char *plain = escape ? strdup(path) : NULL;
+	char *to = plain;
+
+	while (plain && *path) {
+		if (!strncmp(path, ESCAPED_NEWLINE, strlen(ESCAPED_NEWLINE))) {
+			*to++ = '\n';
+			path += strlen(ESCAPED_NEWLINE);
+		} else
+			*to++ = *path++;
+	}
+	if (plain)
+		*to = '\0';
+	return plain;
+}
+
+int process_map_open(pid_t pid, const struct process_map *map)
+{
+	char name[40];
+	char *plain;
+	int root, fd, first;
+
+	if (!map->inode)
+		return error_set(-EINVAL, "no file behind this memory");
+	first = open_map_file(pid, map);
+	if (first >= 0 || map->path[0] != '/')
+		return first;
+
+	snprintf(name, sizeof(name), "/proc/%d/root", pid);
+	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0 && errno == ENOENT)
+		root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return errno == EACCES ? -EPERM : errno == ENOENT ? -ESRCH : -errno;
+	fd = open_in_root(root, map, map->path);
+	if (fd < 0) {
+		plain = unescape(map->path);
+		if (plain)
+			fd = open_in_root(root, map, plain);
+		free(plain);
+	}
+	close(root);
+	/* Where the name leads nowhere, what barred the way to the file itself is the reason. */
+	return fd == -ENOENT ? first : fd;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "process/threads.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Those that probed instructions make, in place of a trap: no end of anything. */
+#define CALL_URETPROBE 335
+#define CALL_UPROBE    336
+
+/* A short file of a thread, below the directory of its process's. 0, -errno: -ESRCH it has ended. */
+static int file_read(int directory, pid_t tid, const char *name, char *text, size_t room)
+{
+	char path[64];
+	ssize_t got;
+	int fd;
+
+	snprintf(path, sizeof(path), "%d/%s", tid, name);
+	fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	got = read(fd, text, room - 1);
+	if (got < 0)
+		got = -errno;
+	close(fd);
+	text[got > 0 ? got : 0] = '\0';
+	return got < 0 ? (int)got : 0;
+}
+
+/* "running", or the number of the call (-1: none) and more. */
+static long call_read(int directory, pid_t tid)
+{
+	char text[64];
+	long call;
+	int err = file_read(directory, tid, "syscall", text, sizeof(text));
+
+	if (err == -ESRCH)
+		return err;
+	if (err || !isdigit((unsigned char)text[0]))
+		return -1;
+	call = strtol(text, NULL, 10);
+	return call == CALL_URETPROBE || call == CALL_UPROBE ? -1 : call;
+}
+
+static int task_open(pid_t pid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+long thread_call(pid_t pid, pid_t tid)
+{
+	int directory = task_open(pid);
+	long call = directory < 0 ? -ESRCH : call_read(directory, tid);
+
+	if (directory >= 0)
+		close(directory);
+	return call;
+}
+
+unsigned long thread_runs(pid_t pid, pid_t tid)
+{
+	int directory = task_open(pid);
+	unsigned long runs = 0;
+	char text[96];
+
+	if (directory < 0)
+		return 0;
+	/* Time on a processor, time waiting for one, turns. */
+	if (file_read(directory, tid, "schedstat", text, sizeof(text)) ||
+	    sscanf(text, "%*u %*u %lu", &runs) != 1)
+		runs = 0;
+	close(directory);
+	return runs;
+}
+
+int threads_visit(pid_t pid, int (*visit)(pid_t tid, void *context), void *context)
+{
+	struct dirent *entry;
+	char path[64];
+	DIR *directory;
+	int err = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	directory = opendir(path);
+	if (!directory)
+		return errno == ENOENT ? -ESRCH : -errno;
+	while (!err && (entry = readdir(directory))) {
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (tid > 0 && call_read(dirfd(directory), tid) == -1)
+			err = visit(tid, context);
+	}
+	closedir(directory);
+	return err;
+}

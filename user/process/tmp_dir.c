@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "process/tmp_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+int tmp_dir_open(pid_t pid)
+{
+	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+	char path[32];
+	int root, fd;
+
+	if (!pid) {
+		/* Ours may be a symlink: the administrator put it there. */
+		fd = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		return fd < 0 ? -errno : fd;
+	}
+	snprintf(path, sizeof(path), "/proc/%d/root", pid);
+	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	fd = syscall(SYS_openat2, root, "tmp", &how, sizeof(how));
+	if (fd < 0)
+		fd = errno == ELOOP ? error_set(-ELOOP, "its /tmp is a symbolic link, which is not followed")
+				    : -errno;
+	close(root);
+	return fd;
+}
+
+static int file_check(int fd, const char *name, uint32_t uid)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -errno;
+	if (S_ISLNK(st.st_mode))
+		return error_set(-ELOOP, "'%s' is a symbolic link, which is not followed", name);
+	if (S_ISDIR(st.st_mode))
+		return error_set(-EISDIR, "'%s' is a directory", name);
+	if (!S_ISREG(st.st_mode))
+		return error_set(-EINVAL, "'%s' is not a regular file", name);
+	if (st.st_uid && st.st_uid != uid && st.st_uid != geteuid())
+		return error_set(-EPERM, "'%s' belongs to user %u, neither to root nor to the process's %u",
+				 name, st.st_uid, uid);
+	if (st.st_nlink > 1)
+		return error_set(-EPERM, "'%s' has another name besides, of a file that may be anybody's",
+				 name);
+	return 0;
+}
+
+/* Closes path_fd, which says what it is without opening it, and opens it for reading if that is good. */
+static int file_reopen(int path_fd, const char *name, uint32_t uid)
+{
+	int err = file_check(path_fd, name, uid), fd;
+	char link[40];
+
+	if (err) {
+		close(path_fd);
+		return err;
+	}
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);
+	fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	err = -errno;
+	close(path_fd);
+	return fd < 0 ? err : fd;
+}
+
+int tmp_dir_file(int directory, const char *name, uint32_t uid)
+{
+	int path_fd = openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+
+	return path_fd < 0 ? -errno : file_reopen(path_fd, name, uid);
+}
+
+int tmp_dir_descriptor(pid_t pid, const char *number, uint32_t uid)
+{
+	char path[64];
+	int path_fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%.16s", pid, number);
+	path_fd = open(path, O_PATH | O_CLOEXEC);
+	return path_fd < 0 ? -errno : file_reopen(path_fd, path, uid);
+}

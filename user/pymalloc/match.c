@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pymalloc/match.h"
+
+#include "abi/target.h"
+
+/* struct pool_header, the same in every version. */
+#define POOL_FREEBLOCK 8
+#define POOL_NEXTPOOL  16
+
+#define STATE_OFFSET 256 /* an object's fields are below, the interpreter's counters above */
+
+#define WINDOW 20 /* instructions */
+/* Behind a call, up to where its block is counted: what the call may have changed comes back from the stack first. */
+#define COUNT_WINDOW 16
+
+static int writes(const struct inline_insn *insn, uint8_t reg)
+{
+	return reg < ABI_REG_COUNT && insn->written >> reg & 1;
+}
+
+static int goes_on(const struct inline_insn *insn)
+{
+	return insn->op < INLINE_BRANCH;
+}
+
+/* Is at vaddr, or where it jumps to, `block = pool->freeblock; ++pool->ref.count`? */
+static int takes_block(struct inline_code *code, uint64_t vaddr, uint8_t pool)
+{
+	struct inline_insn insn;
+	int block = 0, counted = 0;
+
+	for (int i = 0; i < 14 && inline_code_window(code, vaddr, &insn, 1); i++) {
+		block |= insn.op == INLINE_LOAD && insn.base == pool && insn.value == POOL_FREEBLOCK;
+		counted |= insn.op == INLINE_BUMP && insn.base == pool && !insn.value && insn.width == 4;
+		if (block && counted)
+			return 1;
+		if (writes(&insn, pool) || (!goes_on(&insn) && insn.op != INLINE_JUMP))
+			return 0;
+		vaddr = insn.op == INLINE_JUMP ? insn.target : vaddr + insn.bytes;
+	}
+	return 0;
+}
+
+/* The first function that is called from vaddr on, within a few instructions. */
+static uint64_t first_call(struct inline_code *code, uint64_t vaddr)
+{
+	struct inline_insn insn;
+
+	for (int i = 0; i < 12 && inline_code_window(code, vaddr, &insn, 1); i++) {
+		if (insn.op == INLINE_CALL)
+			return insn.target;
+		if (insn.op == INLINE_JUMP && inline_code_is_start(code, insn.target))
+			return insn.target;
+		if (insn.op != INLINE_JUMP && !goes_on(&insn))
+			return 0;
+		vaddr = insn.op == INLINE_JUMP ? insn.target : vaddr + insn.bytes;
+	}
+	return 0;
+}
+
+int inline_match_pool(struct inline_code *code, uint64_t vaddr, struct inline_match *out)
+{
+	struct inline_insn insns[WINDOW];
+	size_t count = inline_code_window(code, vaddr, insns, 8), i = 0;
+	uint8_t pool, next = ABI_REG_COUNT;
+
+	if (!count || insns[0].value != POOL_NEXTPOOL || insns[0].base == ABI_REG_COUNT)
+		return 0;
+	pool = insns[0].base;
+	if (insns[0].op == INLINE_LOAD) {
+		next = insns[0].dst;
+		for (i = 1; i < count; i++) {
+			if (insns[i].op == INLINE_COMPARE && insns[i].base == ABI_REG_COUNT &&
+			    ((insns[i].dst == pool && insns[i].src == next) ||
+			     (insns[i].dst == next && insns[i].src == pool)))
+				break;
+			if (!goes_on(&insns[i]) || writes(&insns[i], pool) || writes(&insns[i], next))
+				return 0;
+		}
+	} else if (insns[0].op != INLINE_COMPARE || insns[0].dst != pool) {
+		return 0;
+	}
+	for (i++; i < count && goes_on(&insns[i]); i++)
+		if (writes(&insns[i], pool))
+			return 0;
+	if (i >= count || insns[i].op != INLINE_BRANCH || !(insns[i].equal || insns[i].unequal))
+		return 0;
+	uint64_t after = insns[i].vaddr + insns[i].bytes;
+
+	if (pool == next || !takes_block(code, insns[i].equal ? after : insns[i].target, pool))
+		return 0;
+	*out = (struct inline_match){.site = insns[i].vaddr, .reg = pool};
+	out->refill = first_call(code, insns[i].equal ? insns[i].target : after);
+	return 1;
+}
+
+int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_match *out)
+{
+	struct inline_insn insns[WINDOW];
+	size_t count = inline_code_window(code, vaddr, insns, WINDOW);
+	uint8_t pool, last, block = ABI_REG_COUNT;
+	int linked = 0, pushed = 0, tested = 0, lost = 0;
+
+	if (!count || insns[0].op != INLINE_LOAD || insns[0].value != POOL_FREEBLOCK ||
+	    insns[0].base == ABI_REG_COUNT)
+		return 0;
+	pool = insns[0].base;
+	last = insns[0].dst;
+	for (size_t i = 1; i < count; i++) {
+		const struct inline_insn *insn = &insns[i];
+
+		if (insn->op == INLINE_BRANCH && tested && pushed) {
+			*out = (struct inline_match){
+				.site = insn->vaddr, .reg = lost ? pool : block, .through_pool = lost};
+			return insn->equal || insn->unequal;
+		}
+		if (!goes_on(insn) || writes(insn, pool) || writes(insn, last))
+			return 0;
+		lost |= writes(insn, block);
+		/* Into the block, wherever its address is kept: the debug hooks' copy knows it as p - 16. */
+		linked |= insn->op == INLINE_STORE && insn->src == last && insn->base != pool;
+		if (linked && !pushed && insn->op == INLINE_STORE && insn->base == pool &&
+		    insn->value == POOL_FREEBLOCK && insn->src < ABI_REG_COUNT) {
+			pushed = 1;
+			block = insn->src;
+		}
+		tested |= insn->op == INLINE_TEST && insn->dst == last;
+	}
+	return 0;
+}
+
+/*
+ * raw_allocated_blocks++, on the way that a block takes that was given: a static variable, from 3.12 on deep
+ * in the interpreter's state.
+ */
+static uint8_t is_counted(struct inline_code *code, uint64_t vaddr, int branches)
+{
+	struct inline_insn insns[COUNT_WINDOW];
+	size_t count = inline_code_window(code, vaddr, insns, COUNT_WINDOW);
+
+	for (size_t i = 0; i < count; i++) {
+		if (insns[i].op == INLINE_BUMP && insns[i].base != ABI_REG_SP && insns[i].width == 8 &&
+		    insns[i].value >= STATE_OFFSET)
+			return 1;
+		if (insns[i].op == INLINE_JUMP || (insns[i].op == INLINE_BRANCH && insns[i].unequal))
+			return branches && is_counted(code, insns[i].target, branches - 1);
+		if (!goes_on(&insns[i]) && insns[i].op != INLINE_BRANCH)
+			return 0;
+	}
+	return 0;
+}
+
+int inline_match_counted(struct inline_code *code, uint64_t vaddr)
+{
+	return is_counted(code, vaddr, 2);
+}
+
+void inline_match_return(struct inline_code *code, uint64_t vaddr, struct inline_match *out)
+{
+	struct inline_insn insns[WINDOW];
+	size_t count = inline_code_window(code, vaddr, insns, WINDOW);
+	uint32_t holders = 1u << ABI_REG_AX;
+
+	*out = (struct inline_match){
+		.site = vaddr, .reg = ABI_REG_AX, .counted = inline_match_counted(code, vaddr)};
+	for (size_t i = 0; i < count && holders; i++) {
+		if (insns[i].emulated) {
+			out->site = insns[i].vaddr;
+			out->reg = (uint8_t)__builtin_ctz(holders);
+			return;
+		}
+		if (!goes_on(&insns[i]) || writes(&insns[i], ABI_REG_SP))
+			return;
+		uint32_t copy =
+			insns[i].op == INLINE_COPY && insns[i].width == 8 && holders >> insns[i].src & 1
+				? 1u << insns[i].dst
+				: 0;
+
+		holders = (holders & ~insns[i].written) | copy;
+	}
+}

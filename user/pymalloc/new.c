@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where objects begin to live that never come from a free list: those of types that have none, which is to be seen where
+ * their type is put into them just before, and those in functions that do nothing but allocate. Their block has been seen
+ * when it was allocated, and a probe would cost a trap for nothing.
+ */
+#include "abi/target.h"
+#include "pymalloc/search.h"
+
+#define WAY_MAX         32  /* instructions followed back from the site, on each way */
+#define STEPS_MAX       512 /* on all of them */
+#define WAYS_MAX        8   /* to one instruction */
+#define NEAR_BYTES      144 /* that a short jump and its prefixes span at most */
+#define DETOUR_MIN      6   /* mov %eax,type(%rip) */
+#define DETOUR_MAX      11  /* add $1,%r8d; mov %r8d,type(%rip) */
+#define OBJECT_TYPE     8   /* ob_type */
+#define IS_IN(set, reg) ((reg) < ABI_REG_COUNT && (set) >> (reg)&1)
+
+static int is_new_type(const struct inline_image *image, uint64_t type)
+{
+	for (size_t i = 0; i < INLINE_NEW_TYPES; i++)
+		if (type && image->new_types[i] == type)
+			return 1;
+	return 0;
+}
+
+static int is_in_new_function(const struct inline_image *image, uint64_t site)
+{
+	for (size_t i = 0; i < INLINE_NEW_FUNCTIONS; i++)
+		if (site - image->new_functions[i].vaddr < image->new_functions[i].bytes)
+			return 1;
+	return 0;
+}
+
+/* The address of a type that is read from a slot which the dynamic linker fills. */
+static int is_new_slot(const struct inline_image *image, uint64_t slot)
+{
+	for (size_t i = 0; i < INLINE_NEW_TYPES; i++)
+		if (slot && image->new_slots[i] == slot)
+			return 1;
+	return 0;
+}
+
+/* The ways that lead to an instruction: indices of those that control comes from. */
+struct ways {
+	uint32_t from[WAYS_MAX];
+	size_t count;
+	uint32_t written; /* registers that may change in between, in detours */
+};
+
+/* Is the address in the function? */
+static int is_within(const struct inline_code *code, uint64_t vaddr)
+{
+	return vaddr - code->start < code->end - code->start;
+}
+
+static int way_add(struct ways *ways, size_t from)
+{
+	if (ways->count == WAYS_MAX)
+		return 0;
+	ways->from[ways->count++] = (uint32_t)from;
+	return 1;
+}
+
+static int is_way(const struct inline_code *code, size_t at, uint64_t vaddr)
+{
+	return at < code->count &&
+	       (code->insns[at].op == INLINE_BRANCH || code->insns[at].op == INLINE_JUMP) &&
+	       code->insns[at].target == vaddr;
+}
+
+/* All long jumps and branches to vaddr that lie in the function itself. 0: there are too many, or one that is none. */
+static int ways_within(const struct inline_code *code, uint64_t vaddr, struct ways *ways)
+{
+	for (size_t i = inline_code_jump(code, vaddr); i < code->jump_count && code->jumps[i].target == vaddr;
+	     i++) {
+		uint64_t source = code->jumps[i].source;
+		size_t at = inline_code_index(code, source);
+
+		if (!is_within(code, source))
+			continue;
+		if (!is_way(code, at, vaddr))
+			at = inline_code_index(code, source - 1); /* a byte before says on which condition */
+		if (!is_way(code, at, vaddr) || !way_add(ways, at))
+			return 0;
+	}
+	return 1;
+}
+
+/* All short ones to the instruction at that index. 0: there are too many. */
+static int ways_near(const struct inline_code *code, uint32_t index, struct ways *ways)
+{
+	uint64_t vaddr = code->insns[index].vaddr;
+	size_t at = index;
+
+	while (at && vaddr - code->insns[at - 1].vaddr <= NEAR_BYTES)
+		at--;
+	for (; at < code->count && (at <= index || code->insns[at].vaddr - vaddr <= NEAR_BYTES); at++)
+		if (code->insns[at].bytes < INLINE_LONG_JUMP && is_way(code, at, vaddr) && !way_add(ways, at))
+			return 0;
+	return 1;
+}
+
+/*
+ * Does a detour through the function's cold part that does nothing but add to a type's reference count, or put it back,
+ * end with the jump at that address? Where it begins, and in *written the register that it writes.
+ */
+static int detour_match(struct inline_code *code, uint64_t jump, uint64_t *begin, uint32_t *written)
+{
+	for (uint64_t bytes = DETOUR_MIN; bytes <= DETOUR_MAX; bytes++) {
+		struct inline_insn insns[3];
+		size_t count = inline_code_window(code, jump - bytes, insns, 3);
+		size_t store = count && insns[0].op == INLINE_ADD && insns[0].value == 1;
+
+		if (store + 1 < count && insns[store].op == INLINE_STORE_32 &&
+		    insns[store].base == ABI_REG_COUNT &&
+		    is_new_type(code->image, (uint64_t)insns[store].value) &&
+		    insns[store + 1].vaddr == jump && insns[store + 1].op == INLINE_JUMP &&
+		    inline_code_is_jumped_to(code, jump - bytes)) {
+			*begin = jump - bytes;
+			*written = store ? insns[0].written : 0;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* All detours to vaddr. 0: there are other jumps to it from outside of the function, too. */
+static int ways_around(struct inline_code *code, uint64_t vaddr, struct ways *ways)
+{
+	for (size_t i = inline_code_jump(code, vaddr); i < code->jump_count && code->jumps[i].target == vaddr;
+	     i++) {
+		uint64_t begin;
+		uint32_t written;
+
+		if (is_within(code, code->jumps[i].source))
+			continue;
+		if (!detour_match(code, code->jumps[i].source, &begin, &written) ||
+		    !ways_within(code, begin, ways))
+			return 0;
+		for (size_t j = inline_code_jump(code, begin);
+		     j < code->jump_count && code->jumps[j].target == begin; j++)
+			if (!is_within(code, code->jumps[j].source))
+				return 0;
+		ways->written |= written;
+	}
+	return 1;
+}
+
+/* 0: not all of them are known. */
+static int ways_back(struct inline_code *code, uint32_t at, struct ways *out)
+{
+	const struct inline_insn *before = at ? &code->insns[at - 1] : NULL;
+
+	*out = (struct ways){.count = 0};
+	if (code->source[at] != INLINE_NO_SOURCE)
+		return way_add(out, code->source[at]);
+	if (!before)
+		return 0;
+	if (before->op != INLINE_JUMP && before->op != INLINE_JUMP_SLOT && before->op != INLINE_END)
+		way_add(out, at - 1);
+	return ways_near(code, at, out) && ways_within(code, code->insns[at].vaddr, out) &&
+	       ways_around(code, code->insns[at].vaddr, out) && out->count;
+}
+
+/* Is what the register holds before the instruction at that index a type without a free list, on every way to it? */
+static int is_new_held(struct inline_code *code, uint32_t at, uint8_t reg, int room, int *steps)
+{
+	struct ways ways;
+
+	if (!room || !ways_back(code, at, &ways) || IS_IN(ways.written, reg))
+		return 0;
+	for (size_t i = 0; i < ways.count; i++) {
+		const struct inline_insn *insn = &code->insns[ways.from[i]];
+		uint8_t held = reg;
+
+		if (--*steps < 0)
+			return 0;
+		if (IS_IN(insn->written, reg)) {
+			if (insn->op == INLINE_CONST && is_new_type(code->image, (uint64_t)insn->value))
+				continue;
+			if (insn->op == INLINE_LOAD && insn->base == ABI_REG_COUNT &&
+			    is_new_slot(code->image, (uint64_t)insn->value))
+				continue;
+			if (insn->op != INLINE_COPY)
+				return 0;
+			held = insn->src;
+		}
+		if (!is_new_held(code, ways.from[i], held, room - 1, steps))
+			return 0;
+	}
+	return 1;
+}
+
+/* The way from where the object is in reg to the site, the last instruction first. */
+struct way {
+	uint32_t at[WAY_MAX];
+	int count;
+};
+
+/* Is a type without a free list put into the object on that way, and no other behind it? */
+static int is_new_on(struct inline_code *code, const struct way *way, uint8_t reg, int *steps)
+{
+	uint32_t objects = 1u << reg; /* the registers that hold it */
+	int is_new = 0;
+
+	for (int i = way->count; i-- > 0;) {
+		const struct inline_insn *insn = &code->insns[way->at[i]];
+		int is_type = IS_IN(objects, insn->base) && insn->value == OBJECT_TYPE;
+
+		if (insn->op == INLINE_STORE_CONST && is_type)
+			is_new = is_new_type(code->image, insn->target);
+		else if (insn->op == INLINE_STORE && is_type)
+			is_new = is_new_held(code, way->at[i], insn->src, WAY_MAX, steps);
+		if (insn->op == INLINE_COPY && IS_IN(objects, insn->src))
+			objects |= 1u << insn->dst;
+		else
+			objects &= ~insn->written;
+	}
+	return is_new;
+}
+
+/* Is the object, which reg holds before the instruction at that index, new on every way to it? way: from there to the site. */
+static int is_new_before(struct inline_code *code, uint32_t at, uint8_t reg, struct way *way, int *steps)
+{
+	struct ways ways;
+	int count = way->count;
+
+	if (is_new_on(code, way, reg, steps))
+		return 1;
+	if (count == WAY_MAX || !ways_back(code, at, &ways) || IS_IN(ways.written, reg))
+		return 0;
+	for (size_t i = 0; i < ways.count; i++) {
+		const struct inline_insn *insn = &code->insns[ways.from[i]];
+		uint8_t object = reg;
+
+		if (--*steps < 0)
+			return 0;
+		if (IS_IN(insn->written, reg)) {
+			if (insn->op != INLINE_COPY || insn->src >= ABI_REG_COUNT)
+				return 0;
+			object = insn->src;
+		}
+		way->count = count;
+		way->at[way->count++] = ways.from[i];
+		if (!is_new_before(code, ways.from[i], object, way, steps))
+			return 0;
+	}
+	return 1;
+}
+
+int inline_is_new(struct inline_code *code, uint64_t site, uint8_t reg)
+{
+	size_t index = inline_code_index(code, site);
+	struct way way = {.count = 0};
+	int steps = STEPS_MAX;
+
+	if (is_in_new_function(code->image, site))
+		return 1;
+	return index < code->count && is_new_before(code, (uint32_t)index, reg, &way, &steps);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * allocate_from_new_pool (up to 3.8 a part of pymalloc_alloc) ends with
+ *
+ *	pool->ref.count = 1;
+ *	if (pool->szidx == size) { pool->freeblock = *(block *)pool->freeblock; … }
+ *	else { pool->szidx = size; …; pool->freeblock = …; }
+ *
+ * of which the compiler may know one side. So the shape is a store of 1 through a register, 32 bits wide, and after it a
+ * store of pool->freeblock through the same; the probe goes on the branch or jump between them, which is emulated.
+ */
+#include "pymalloc/pool.h"
+
+#include <errno.h>
+
+#include "abi/target.h"
+
+#define POOL_FREEBLOCK 8
+#define POOL_SZIDX     36
+#define PATH           24 /* instructions from the first store to the second */
+
+/* movl $1,(reg): the register, else ABI_REG_COUNT. */
+static uint8_t counted_register(const struct inline_code *code, const struct inline_insn *insn)
+{
+	const struct inline_range *text = &code->image->text;
+	const uint8_t *bytes = text->code + (insn->vaddr - text->vaddr);
+	uint8_t size = insn->bytes, high = 0, mod, reg;
+
+	if (size > 6 && bytes[0] == 0x41) {
+		high = 8;
+		bytes++;
+		size--;
+	}
+	if (size < 6 || bytes[0] != 0xc7 || bytes[1] >> 3 & 7)
+		return ABI_REG_COUNT;
+	mod = bytes[1] >> 6;
+	reg = bytes[1] & 7;
+	/* (%rsp) and (%r12) take a SIB byte, (%rbp) and (%r13) a displacement of 0. */
+	if ((reg == 4 && (mod || size != 7 || bytes[2] != 0x24)) ||
+	    (reg == 5 && (mod != 1 || size != 7 || bytes[2])) || (reg != 4 && reg != 5 && (mod || size != 6)))
+		return ABI_REG_COUNT;
+	if (bytes[size - 4] != 1 || bytes[size - 3] || bytes[size - 2] || bytes[size - 1])
+		return ABI_REG_COUNT;
+	return high | reg;
+}
+
+static int writes(const struct inline_insn *insn, uint8_t reg)
+{
+	return insn->written >> reg & 1;
+}
+
+/* Is pool->freeblock stored on the way from there? */
+static int is_filled(struct inline_code *code, uint64_t vaddr, uint8_t pool)
+{
+	struct inline_insn insn;
+
+	for (int i = 0; i < PATH && inline_code_window(code, vaddr, &insn, 1); i++) {
+		if (insn.op == INLINE_STORE && insn.base == pool && insn.value == POOL_FREEBLOCK)
+			return 1;
+		if (writes(&insn, pool) || insn.op > INLINE_JUMP)
+			return 0;
+		vaddr = insn.op == INLINE_JUMP ? insn.target : vaddr + insn.bytes;
+	}
+	return 0;
+}
+
+/* The instruction to probe: the first emulated one that only the store leads to, else the one after the store. */
+static size_t site_index(const struct inline_code *code, size_t store, uint8_t pool)
+{
+	for (size_t i = store + 1; i < code->count && code->source[i] == i - 1; i++) {
+		if (code->insns[i].emulated)
+			return i;
+		if (code->insns[i].op >= INLINE_BRANCH || writes(&code->insns[i], pool))
+			break;
+	}
+	return store + 1;
+}
+
+/* Is its size class not stored yet, between those two instructions? */
+static int is_fresh(const struct inline_code *code, size_t store, size_t site, uint8_t pool)
+{
+	for (size_t i = store; i < site; i++)
+		if (code->insns[i].op == INLINE_STORE_32 && code->insns[i].base == pool &&
+		    code->insns[i].value == POOL_SZIDX)
+			return 0;
+	return 1;
+}
+
+int inline_new_pools(struct inline_code *code, uint64_t vaddr, struct inline_new_pool *out, size_t room,
+		     int *emulated)
+{
+	size_t count = 0;
+	int err = inline_code_function(code, vaddr);
+
+	if (err)
+		return err == -ENOMEM ? err : 0;
+	for (size_t i = 0; i + 1 < code->count && count < room; i++) {
+		const struct inline_insn *insn = &code->insns[i];
+		uint8_t pool = counted_register(code, insn);
+		size_t site;
+
+		if (pool == ABI_REG_COUNT || !is_filled(code, insn->vaddr + insn->bytes, pool))
+			continue;
+		site = site_index(code, i, pool);
+		*emulated &= code->insns[site].emulated;
+		out[count++] = (struct inline_new_pool){.site = code->insns[site].vaddr,
+							.reg = pool,
+							.fresh = (uint8_t)is_fresh(code, i, site, pool)};
+	}
+	return (int)count;
+}

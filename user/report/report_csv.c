@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "report/report_parts.h"
+
+static void field_write(FILE *out, const char *text)
+{
+	if (!strpbrk(text, "\",\r\n")) {
+		fputs(text, out);
+		return;
+	}
+	putc('"', out);
+	for (; *text; text++) {
+		if (*text == '"')
+			putc('"', out);
+		putc(*text, out);
+	}
+	putc('"', out);
+}
+
+static int filename_write(FILE *out, const char *text)
+{
+	char *bytes = malloc(strlen(text) + 1);
+
+	if (!bytes)
+		return -ENOMEM;
+	utf8_fsencode(bytes, text);
+	field_write(out, bytes);
+	free(bytes);
+	return 0;
+}
+
+static int frames_write(FILE *out, const struct statistic *entry, enum group_by by)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *memory = open_memstream(&text, &bytes);
+
+	if (!memory)
+		return -ENOMEM;
+	report_frames_json(memory, entry, by);
+	int err = fclose(memory) ? -ENOMEM : 0;
+	if (!err) {
+		putc(',', out);
+		field_write(out, text);
+	}
+	free(text);
+	return err;
+}
+
+/* What an owner goes by, as the columns are in columns[] below. */
+static int owner_write(FILE *out, const struct snapshot_meta *process, enum group_by by)
+{
+	int err = 0;
+
+	if (by == GROUP_PROCESS)
+		fprintf(out, "%u,", process->pid);
+	if (by != GROUP_CONTAINER)
+		err = filename_write(out, process->name);
+	if (by == GROUP_PROCESS)
+		putc(',', out);
+	if (!err && by != GROUP_COMM)
+		err = filename_write(out, process->container);
+	return err;
+}
+
+/* Lines of native code are not always known, and functions then tell entries apart. */
+static int functions_shown(const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	return opts->by == GROUP_FUNCTION || (opts->by != GROUP_FILENAME && !group_is_owner(opts->by) &&
+					      snapshot->meta.layer == EVENT_LAYER_NATIVE);
+}
+
+static int frame_write(FILE *out, const struct statistic *entry, const struct report_opts *opts)
+{
+	uint32_t nframe;
+	const struct snapshot_frame *frame = statistic_frames(entry, opts->by, &nframe);
+	const char *function = report_function(entry->snapshot, frame);
+	int err = filename_write(out, strings_get(entry->snapshot->strings, frame->filename));
+
+	if (!err)
+		fprintf(out, ",%u", frame->line);
+	if (!err && functions_shown(entry->snapshot, opts)) {
+		putc(',', out);
+		err = filename_write(out, function ? function : "");
+	}
+	return err;
+}
+
+/* sampled: with standard errors; holders: with the number of processes that hold it. */
+static int entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry, int sampled,
+		       int holders)
+{
+	const struct statistic_error diff = report_error_diff(entry);
+	int err = group_is_owner(opts->by) ? owner_write(out, entry->process, opts->by)
+					   : frame_write(out, entry, opts);
+
+	if (err)
+		return err;
+	fprintf(out, ",%" PRIu64, entry->size);
+	if (opts->old)
+		fprintf(out, ",%" PRId64, statistic_size_diff(entry));
+	fprintf(out, ",%" PRIu64, entry->count);
+	if (opts->old)
+		fprintf(out, ",%" PRId64, statistic_count_diff(entry));
+	if (sampled)
+		fprintf(out, ",%" PRIu64 ",%" PRIu64, entry->error.size, entry->error.count);
+	if (sampled && opts->old)
+		fprintf(out, ",%" PRIu64 ",%" PRIu64, diff.size, diff.count);
+	if (holders)
+		fprintf(out, ",%u", entry->processes);
+	if (opts->by == GROUP_TRACEBACK)
+		err = frames_write(out, entry, opts->by);
+	fputs("\r\n", out);
+	return err;
+}
+
+int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
+{
+	static const char *const columns[] = {"filename,lineno", "filename,lineno",    "filename,lineno",
+					      "filename,lineno", "pid,comm,container", "comm",
+					      "container"};
+	int holders = snapshot->process_count || group_is_owner(opts->by);
+	struct statistics statistics;
+	int err = report_statistics(snapshot, opts, &statistics);
+
+	if (err)
+		return err;
+	fprintf(out, "%s%s,size%s,count%s%s%s%s%s\r\n", columns[opts->by],
+		functions_shown(snapshot, opts) ? ",function" : "", opts->old ? ",size_diff" : "",
+		opts->old ? ",count_diff" : "", statistics.sampled ? ",size_error,count_error" : "",
+		statistics.sampled && opts->old ? ",size_diff_error,count_diff_error" : "",
+		holders ? ",processes" : "", opts->by == GROUP_TRACEBACK ? ",traceback" : "");
+	for (size_t i = 0; !err && i < report_shown(&statistics, opts); i++)
+		err = entry_write(out, opts, &statistics.entries[i], statistics.sampled, holders);
+	statistics_free(&statistics);
+	return err ? err : report_end(out);
+}

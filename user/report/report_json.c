@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One object on one line; keys are only ever added. Frames are most recent first, as in PEP 454. */
+#include "report/contradictions.h"
+#include "report/report_parts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "python/version.h"
+#include "report/json.h"
+#include "report/report_modes.h"
+#include "report/report_processes.h"
+
+static void key_text(FILE *out, const char *key, const char *value)
+{
+	fprintf(out, "\"%s\": ", key);
+	json_string(out, value);
+}
+
+static void frame_write(FILE *out, const struct snapshot *snapshot, const struct snapshot_frame *frame)
+{
+	const char *function = report_function(snapshot, frame);
+
+	fputs("{\"filename\": ", out);
+	json_string(out, strings_get(snapshot->strings, frame->filename));
+	fprintf(out, ", \"lineno\": %u", frame->line);
+	if (function) {
+		fputs(", \"function\": ", out);
+		json_string(out, function);
+	}
+	putc('}', out);
+}
+
+void report_frames_json(FILE *out, const struct statistic *entry, enum group_by by)
+{
+	uint32_t nframe;
+	const struct snapshot_frame *frames = statistic_frames(entry, by, &nframe);
+
+	for (uint32_t i = 0; i < nframe; i++) {
+		fputs(i ? ", " : "[", out);
+		frame_write(out, entry->snapshot, &frames[i]);
+	}
+	putc(']', out);
+}
+
+/* "size": …, "count": … and in a comparison their differences, all from the same four figures; of estimates the errors. */
+static void sums_write(FILE *out, const struct statistic *sums, int compared, int sampled)
+{
+	const struct statistic_error diff = report_error_diff(sums);
+
+	fprintf(out, "\"size\": %" PRIu64, sums->size);
+	if (compared)
+		fprintf(out, ", \"size_diff\": %" PRId64, statistic_size_diff(sums));
+	fprintf(out, ", \"count\": %" PRIu64, sums->count);
+	if (compared)
+		fprintf(out, ", \"count_diff\": %" PRId64, statistic_count_diff(sums));
+	if (sampled)
+		fprintf(out, ", \"size_error\": %" PRIu64 ", \"count_error\": %" PRIu64, sums->error.size,
+			sums->error.count);
+	if (sampled && compared)
+		fprintf(out, ", \"size_diff_error\": %" PRIu64 ", \"count_diff_error\": %" PRIu64, diff.size,
+			diff.count);
+}
+
+/* holders: with the number of processes that hold it. */
+static void entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry, int sampled,
+			int holders)
+{
+	putc('{', out);
+	if (group_is_owner(opts->by)) {
+		owner_json(out, entry->process, opts->by);
+	} else {
+		fputs("\"traceback\": ", out);
+		report_frames_json(out, entry, opts->by);
+		fputs(", ", out);
+	}
+	sums_write(out, entry, opts->old != NULL, sampled);
+	if (holders)
+		fprintf(out, ", \"processes\": %u", entry->processes);
+	putc('}', out);
+}
+
+static void coverage_write(FILE *out, const struct snapshot_meta *meta)
+{
+	const struct snapshot_coverage *counts = &meta->coverage;
+
+	if (!meta->coverage_known) {
+		fputs("\"coverage\": null", out);
+		return;
+	}
+	fprintf(out,
+		"\"coverage\": {\"live_blocks\": %" PRIu64 ", \"live_bytes\": %" PRIu64
+		", \"new_blocks\": %" PRIu64 ", \"new_bytes\": %" PRIu64 ", \"seen_blocks\": %" PRIu64
+		", \"seen_bytes\": %" PRIu64 ", \"old_blocks\": %" PRIu64 ", \"old_bytes\": %" PRIu64
+		", \"large_blocks\": %" PRIu64 ", \"large_new\": %" PRIu64 ", \"large_seen\": %" PRIu64
+		", \"typed_blocks\": %" PRIu64 ", \"mistyped_blocks\": %" PRIu64
+		", \"pools_unreadable\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 ", \"frozen_ns\": %" PRIu64
+		", \"unread_ns\": %" PRIu64 "}",
+		counts->live_blocks, counts->live_bytes, counts->new_blocks, counts->new_bytes,
+		counts->seen_blocks, counts->seen_bytes, counts->old_blocks, counts->old_bytes,
+		counts->large_blocks, counts->large_new, counts->large_seen, counts->typed_blocks,
+		counts->mistyped_blocks, counts->pools_unreadable, counts->elapsed_ns, counts->frozen_ns,
+		meta->unread_ns);
+}
+
+/* How the kernel read the heap at the end. */
+static void ending_write(FILE *out, const struct snapshot_ending *ending)
+{
+	if (!ending->pieces)
+		return;
+	fprintf(out,
+		"\"ending\": {\"pieces\": %" PRIu64 ", \"steps\": %" PRIu64 ", \"slowest_ns\": %" PRIu64
+		", \"arenas\": %" PRIu64 ", \"arenas_unread\": %" PRIu64 ", \"whole\": %s}, ",
+		ending->pieces, ending->steps, ending->slowest_ns, ending->arenas, ending->arenas_unread,
+		ending->failed == EVENT_CENSUS_CUT || ending->failed == EVENT_CENSUS_GIVEN_UP ? "false"
+											      : "true");
+}
+
+/* lost: also what is counted for the whole session. */
+static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost)
+{
+	static const char *const names[LOSS_COUNT] = {
+		[LOSS_ALLOC] = "lost_allocs",
+		[LOSS_ALLOC_BYTES] = "lost_alloc_bytes",
+		[LOSS_FREE] = "lost_frees",
+		[LOSS_REALLOC] = "lost_reallocs",
+		[LOSS_STACK] = "lost_stacks",
+		[LOSS_CODE] = "lost_codes",
+		[LOSS_PROCESS] = "lost_process_events",
+		[LOSS_THREAD_STATE] = "no_thread_memory",
+		[LOSS_NO_THREAD] = "no_python_thread",
+		[LOSS_FRAME_FAULT] = "frame_faults",
+		[LOSS_RETURN] = "missing_returns",
+		[LOSS_REUSE] = "lost_reuses",
+		[LOSS_MAP] = "lost_mappings",
+	};
+
+	const struct {
+		const char *name;
+		uint64_t count;
+	} dropped[] = {
+		{"stacks_dropped", meta->stacks_dropped},
+		{"codes_dropped", meta->codes_dropped},
+		{"symbols_dropped", meta->symbols_dropped},
+		{"readings_dropped", meta->readings_dropped},
+	};
+
+	fprintf(out,
+		"\"not_seen\": {\"frees_unknown\": %" PRIu64 ", \"replaced\": %" PRIu64
+		", \"stacks_unknown\": %" PRIu64 ", \"frames_unknown\": %" PRIu64
+		", \"records_malformed\": %" PRIu64 ", \"rounded_blocks\": %" PRIu64,
+		meta->frees_unknown, meta->replaced, meta->stacks_unknown, meta->frames_unknown,
+		meta->records_malformed, meta->rounded_blocks);
+	for (unsigned int i = 0; lost && i < LOSS_COUNT; i++) {
+		if (names[i])
+			fprintf(out, ", \"%s\": %" PRIu64, names[i], meta->loss[i]);
+		else if (meta->loss[i])
+			fprintf(out, ", \"lost_%u\": %" PRIu64, i, meta->loss[i]);
+	}
+	if (meta->blocks_dropped)
+		fprintf(out, ", \"blocks_dropped\": %" PRIu64 ", \"bytes_dropped\": %" PRIu64,
+			meta->blocks_dropped, meta->bytes_dropped);
+	if (meta->ending.failed == EVENT_CENSUS_CUT)
+		fprintf(out, ", \"arenas_unread\": %" PRIu64, meta->ending.arenas_unread);
+	for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++)
+		if (dropped[i].count)
+			fprintf(out, ", \"%s\": %" PRIu64, dropped[i].name, dropped[i].count);
+	/* Files without native frames are as they always were. */
+	if (meta->layer != EVENT_LAYER_PYTHON || meta->layers & 1u << EVENT_LAYER_NATIVE)
+		fprintf(out, ", \"frames_unnamed\": %" PRIu64 ", \"stacks_cut\": %" PRIu64,
+			meta->frames_unnamed, meta->stacks_cut);
+	if (meta->reuse_unseen)
+		fputs(", \"reuse\": true", out);
+	if (meta->frames_slow)
+		fprintf(out, ", \"frames_slow\": %" PRIu64, meta->frames_slow);
+	putc('}', out);
+}
+
+/* of_several: one of them, whose losses are those of all. */
+static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_several)
+{
+	char version[VERSION_TEXT];
+
+	contradictions_json(out, meta);
+	key_text(out, "name", meta->name);
+	fputs(", \"python\": ", out);
+	if (meta->python_version)
+		json_string(out, version_text(version, meta->python_version));
+	else
+		fputs("null", out);
+	fputs(", ", out);
+	key_text(out, "mode", meta->mode);
+	fputs(", ", out);
+	if (meta->layer != EVENT_LAYER_PYTHON) {
+		key_text(out, "layer", event_layer_name(meta->layer));
+		fputs(", ", out);
+	}
+	key_text(out, "moment", meta->moment);
+	fprintf(out, ", \"from_start\": %s, \"duration_ns\": %" PRIu64 ", \"peak_size\": ",
+		meta->from_start ? "true" : "false", meta->duration_ns);
+	if (meta->peak_bytes)
+		fprintf(out, "%" PRIu64 ", ", meta->peak_bytes);
+	else
+		fputs("null, ", out);
+	if (!strcmp(meta->mode, "growth"))
+		fprintf(out, "\"pool_size\": %u, \"large_blocks_traced\": %s, ", meta->pool_bytes,
+			meta->large_skipped ? "false" : "true");
+	if (meta->sample_bytes)
+		fprintf(out, "\"sample_bytes\": %" PRIu64 ", ", meta->sample_bytes);
+	report_modes_json(out, meta);
+	coverage_write(out, meta);
+	fputs(", ", out);
+	ending_write(out, &meta->ending);
+	not_seen_write(out, meta, !of_several);
+}
+
+void report_json_meta(const struct snapshot *snapshot, FILE *out)
+{
+	if (snapshot->process_count)
+		fputs("\"pid\": null, ", out);
+	else
+		fprintf(out, "\"pid\": %u, ", snapshot->meta.pid);
+	meta_write(out, &snapshot->meta, 0);
+}
+
+static void process_write(FILE *out, const struct process_sums *sums)
+{
+	const struct snapshot_meta *process = sums->process;
+	const struct statistic figures = {.size = sums->size, .count = sums->count, .error = sums->error};
+	char state[PROCESS_STATE_MAX];
+
+	putc('{', out);
+	owner_json(out, process, GROUP_PROCESS);
+	fprintf(out, "\"ns_pid\": %u, \"parent\": %u, ", process->ns_pid, process->parent);
+	sums_write(out, &figures, 0, process->sample_bytes != 0);
+	fputs(", ", out);
+	key_text(out, "state", process_state(state, process));
+	fputs(", \"wait_status\": ", out);
+	if (process->has_exited)
+		fprintf(out, "%u, ", process->wait_status);
+	else
+		fputs("null, ", out);
+	meta_write(out, process, 1);
+	putc('}', out);
+}
+
+/* All of them, the largest first: a program can leave out what it does not want. */
+static int processes_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	struct process_sums *sums;
+	int err = snapshot->process_count ? process_sums(snapshot, opts->filters, &sums) : 0;
+
+	if (err || !snapshot->process_count)
+		return err;
+	fputs(", \"processes\": [", out);
+	for (size_t i = 0; i < snapshot->process_count; i++) {
+		fputs(i ? ", " : "", out);
+		process_write(out, &sums[i]);
+	}
+	putc(']', out);
+	free(sums);
+	return 0;
+}
+
+static void limit_write(FILE *out, const struct snapshot *snapshot)
+{
+	fprintf(out, "\"traceback_limit\": %u", snapshot->meta.traceback_limit);
+}
+
+static void lost_write(FILE *out, const struct snapshot *snapshot)
+{
+	fprintf(out, "\"lost_events\": %" PRIu64 ", ", snapshot_lost_events(snapshot));
+	report_json_meta(snapshot, out);
+}
+
+/* What stands in "not_seen" and beside it of the first layer. */
+static void table_write(FILE *out, const struct snapshot_meta *meta)
+{
+	fprintf(out, ", \"peak_size\": %" PRIu64 ", \"frees_unknown\": %" PRIu64 ", \"replaced\": %" PRIu64,
+		meta->peak_bytes, meta->frees_unknown, meta->replaced);
+}
+
+static void total_write(FILE *out, const struct statistics *statistics, const struct report_opts *opts)
+{
+	const struct statistic total = report_total(statistics);
+
+	fputs("\"total\": {", out);
+	sums_write(out, &total, opts->old != NULL, statistics->sampled);
+	putc('}', out);
+}
+
+static void entries_write(FILE *out, const struct snapshot *snapshot, const struct statistics *statistics,
+			  const struct report_opts *opts)
+{
+	int holders = snapshot->process_count || group_is_owner(opts->by);
+
+	fputs("\"statistics\": [", out);
+	for (size_t i = 0; i < report_shown(statistics, opts); i++) {
+		fputs(i ? ", " : "", out);
+		entry_write(out, opts, &statistics->entries[i], statistics->sampled, holders);
+	}
+	putc(']', out);
+}
+
+/* A layer beside the first: a report within the report, since they are never added up. */
+static int layer_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts,
+		       enum event_layer which)
+{
+	const char *key = which == EVENT_LAYER_MMAP ? "mapped" : event_layer_name(which);
+	struct report_layer layer;
+	struct statistics statistics;
+	int err;
+
+	if (!report_layer(snapshot, opts, which, &layer)) {
+		if (which == EVENT_LAYER_MMAP)
+			fputs(", \"mapped\": null", out);
+		return 0;
+	}
+	err = report_statistics(&layer.layer, &layer.opts, &statistics);
+	if (err)
+		return err;
+	fprintf(out, ", \"%s\": {", key);
+	total_write(out, &statistics, &layer.opts);
+	if (which == EVENT_LAYER_MMAP)
+		fprintf(out, ", \"dropped\": %" PRIu64, snapshot->meta.regions_dropped);
+	else
+		table_write(out, &layer.layer.meta);
+	fputs(", ", out);
+	entries_write(out, snapshot, &statistics, &layer.opts);
+	putc('}', out);
+	statistics_free(&statistics);
+	return 0;
+}
+
+int report_json(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
+{
+	static const char *const names[] = {"filename", "lineno", "function", "traceback"};
+	struct statistics statistics;
+	int err = report_statistics(snapshot, opts, &statistics);
+
+	if (err)
+		return err;
+	putc('{', out);
+	limit_write(out, snapshot);
+	if (group_is_owner(opts->by))
+		fprintf(out, ", \"by\": \"%s\", ", owner_word(opts->by));
+	else
+		fprintf(out, ", \"group_by\": \"%s\", \"cumulative\": %s, ", names[opts->by],
+			opts->cumulative ? "true" : "false");
+	total_write(out, &statistics, opts);
+	fputs(", ", out);
+	lost_write(out, snapshot);
+	if (opts->old) {
+		fputs(", \"old\": {", out);
+		limit_write(out, opts->old);
+		fputs(", ", out);
+		lost_write(out, opts->old);
+		putc('}', out);
+	}
+	fputs(", ", out);
+	entries_write(out, snapshot, &statistics, opts);
+	statistics_free(&statistics);
+	err = processes_write(out, snapshot, opts);
+	for (int layer = 0; layer < EVENT_LAYERS && !err; layer++)
+		err = layer_write(out, snapshot, opts, layer);
+	fputs("}\n", out);
+	return err ? err : report_end(out);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/report_parts.h"
+
+#include <errno.h>
+#include <math.h>
+
+int report_statistics(const struct snapshot *snapshot, const struct report_opts *opts, struct statistics *out)
+{
+	const struct statistics_opts how = {
+		.by = opts->by, .cumulative = opts->cumulative, .filters = opts->filters};
+
+	return opts->old ? statistics_compare(snapshot, opts->old, &how, out)
+			 : statistics_compute(snapshot, &how, out);
+}
+
+int report_layer(const struct snapshot *snapshot, const struct report_opts *opts, enum event_layer layer,
+		 struct report_layer *out)
+{
+	const uint32_t bit = 1u << layer;
+
+	if (!(snapshot->meta.layers & bit) || (opts->old && !(opts->old->meta.layers & bit)))
+		return 0;
+	out->layer = snapshot_of_layer(snapshot, layer);
+	out->opts = *opts;
+	if (opts->old) {
+		out->old = snapshot_of_layer(opts->old, layer);
+		out->opts.old = &out->old;
+	}
+	return 1;
+}
+
+const char *report_function(const struct snapshot *snapshot, const struct snapshot_frame *frame)
+{
+	const char *name;
+
+	/* Both are "<unknown>" where nothing is known of the frame. */
+	if (frame->line || frame->function == STATISTIC_NO_FUNCTION || frame->function == frame->filename)
+		return NULL;
+	name = strings_get(snapshot->strings, frame->function);
+	return name[0] ? name : NULL;
+}
+
+size_t report_shown(const struct statistics *statistics, const struct report_opts *opts)
+{
+	return opts->top && opts->top < statistics->count ? opts->top : statistics->count;
+}
+
+struct statistic report_total(const struct statistics *statistics)
+{
+	return (struct statistic){.size = statistics->total_size,
+				  .count = statistics->total_count,
+				  .old_size = statistics->old_total_size,
+				  .old_count = statistics->old_total_count,
+				  .error = statistics->total_error,
+				  .old_error = statistics->old_total_error};
+}
+
+static uint64_t errors_join(uint64_t a, uint64_t b)
+{
+	double both = ceil(hypot((double)a, (double)b));
+
+	return both < 0x1p63 ? (uint64_t)both : INT64_MAX;
+}
+
+struct statistic_error report_error_diff(const struct statistic *entry)
+{
+	return (struct statistic_error){.size = errors_join(entry->error.size, entry->old_error.size),
+					.count = errors_join(entry->error.count, entry->old_error.count)};
+}
+
+int report_end(FILE *out)
+{
+	return fflush(out) || ferror(out) ? -EIO : 0;
+}

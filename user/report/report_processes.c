@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/report_processes.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/text.h"
+#include "report/json.h"
+
+#define NAME_MAX_SHOWN (4 * sizeof(((struct snapshot_meta *)0)->name))
+
+/* By size, count, all descending, then by PID. */
+static int sums_compare(const void *a, const void *b)
+{
+	const struct process_sums *x = a, *y = b;
+
+	if (x->size != y->size)
+		return x->size < y->size ? 1 : -1;
+	if (x->count != y->count)
+		return x->count < y->count ? 1 : -1;
+	if (x->process->pid != y->process->pid)
+		return x->process->pid < y->process->pid ? -1 : 1;
+	return (x->process > y->process) - (x->process < y->process);
+}
+
+static void sums_add(struct process_sums *sums, uint64_t mean, const struct snapshot_trace *trace)
+{
+	if (mean) {
+		estimate_add(&sums->estimate, mean, trace->bytes, trace->count);
+		return;
+	}
+	/* The builder has seen to it that no sum overflows. */
+	sums->size += trace->bytes * trace->count;
+	sums->count += trace->count;
+}
+
+/* A process's blocks are all of a sample, or none is. */
+static int sums_round(struct process_sums *sums)
+{
+	if (!sums->process->sample_bytes)
+		return 0;
+	sums->error.size = estimate_error(sums->estimate.size_variance);
+	sums->error.count = estimate_error(sums->estimate.count_variance);
+	int err = estimate_round(sums->estimate.size, &sums->size);
+	return err ? err : estimate_round(sums->estimate.count, &sums->count);
+}
+
+int process_sums(const struct snapshot *snapshot, const struct filters *filters, struct process_sums **out)
+{
+	size_t count = snapshot_process_count(snapshot);
+	struct process_sums *sums = calloc(count, sizeof(*sums));
+	const struct snapshot_trace *trace;
+	struct snapshot_cursor cursor = {0};
+	struct filter_run run;
+	int err = sums ? filter_run_begin(&run, filters, snapshot) : -ENOMEM;
+
+	if (err) {
+		free(sums);
+		return err;
+	}
+	for (size_t i = 0; i < count; i++)
+		sums[i].process = snapshot_process(snapshot, i);
+	while (!err && (trace = snapshot_own_next(snapshot, &cursor))) {
+		int passes = filter_run_passes(&run, trace);
+
+		err = passes < 0 ? passes : 0;
+		if (passes <= 0)
+			continue;
+		sums_add(&sums[trace->process], snapshot_sample_bytes(snapshot, trace), trace);
+	}
+	filter_run_end(&run);
+	for (size_t i = 0; !err && i < count; i++)
+		err = sums_round(&sums[i]);
+	if (err) {
+		free(sums);
+		return err;
+	}
+	qsort(sums, count, sizeof(*sums), sums_compare);
+	*out = sums;
+	return 0;
+}
+
+const char *process_state(char out[PROCESS_STATE_MAX], const struct snapshot_meta *process)
+{
+	int status = (int)process->wait_status;
+
+	if (process->has_exited && WIFSIGNALED(status))
+		snprintf(out, PROCESS_STATE_MAX, "killed by signal %d", WTERMSIG(status));
+	else if (process->has_exited && WEXITSTATUS(status))
+		snprintf(out, PROCESS_STATE_MAX, "exited with status %d", WEXITSTATUS(status));
+	else if (process->has_exited)
+		snprintf(out, PROCESS_STATE_MAX, "exited");
+	else if (!strcmp(process->moment, "finalizing"))
+		snprintf(out, PROCESS_STATE_MAX, "ending");
+	else if (!strcmp(process->moment, "execed"))
+		snprintf(out, PROCESS_STATE_MAX, "executed another program");
+	else
+		text_escape(out, PROCESS_STATE_MAX, process->moment);
+	return out;
+}
+
+static void row_print(FILE *out, const struct process_sums *sums, int containers)
+{
+	const struct snapshot_meta *process = sums->process;
+	char name[NAME_MAX_SHOWN], state[PROCESS_STATE_MAX], mode[4 * sizeof(process->mode)];
+	char size[32], figures[2][40];
+
+	text_escape(name, sizeof(name), process->name);
+	fprintf(out, "  %7u  %-16s", process->pid, name);
+	if (containers) {
+		text_escape(name, sizeof(name), process->container);
+		fprintf(out, "  %-20s", name[0] ? name : "-");
+	}
+	text_escape(mode, sizeof(mode), process->mode);
+	snprintf(figures[0], sizeof(figures[0]), "%s%s", sums->error.size ? "~" : "",
+		 report_size(size, sums->size));
+	snprintf(figures[1], sizeof(figures[1]), "%s%" PRIu64, sums->error.count ? "~" : "", sums->count);
+	fprintf(out, "  %11s  %10s  %-7s  %s\n", figures[0], figures[1], mode, process_state(state, process));
+}
+
+static void table_print(FILE *out, const struct process_sums *sums, size_t count, size_t shown, int color)
+{
+	struct process_sums rest = {0};
+	int containers = 0;
+	char size[32];
+
+	for (size_t i = 0; i < shown; i++)
+		containers |= sums[i].process->container[0] != 0;
+	fputs(color ? "\033[1m" : "", out);
+	if (shown < count)
+		fprintf(out, "Top %zu processes of %zu by size", shown, count);
+	else
+		fprintf(out, "All %zu processes by size", count);
+	fprintf(out, "%s\n  %7s  %-16s", color ? "\033[0m" : "", "PID", "COMMAND");
+	if (containers)
+		fprintf(out, "  %-20s", "CONTAINER");
+	fprintf(out, "  %11s  %10s  %-7s  %s\n", "SIZE", "COUNT", "MODE", "STATE");
+	for (size_t i = 0; i < shown; i++)
+		row_print(out, &sums[i], containers);
+	for (size_t i = shown; i < count; i++) {
+		rest.size += sums[i].size;
+		rest.count += sums[i].count;
+	}
+	if (shown < count)
+		fprintf(out, "  %zu other: size=%s, count=%" PRIu64 "\n", count - shown,
+			report_size(size, rest.size), rest.count);
+}
+
+int processes_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	size_t count = snapshot_process_count(snapshot);
+	struct process_sums *sums;
+	int err = process_sums(snapshot, opts->filters, &sums);
+
+	if (err)
+		return err;
+	table_print(out, sums, count, opts->top && opts->top < count ? opts->top : count, opts->color);
+	free(sums);
+	return 0;
+}
+
+void owner_print(FILE *out, const struct snapshot_meta *process, enum group_by by)
+{
+	if (by == GROUP_CONTAINER) {
+		text_print(out, process->container[0] ? process->container : "(in no container)");
+		return;
+	}
+	if (by == GROUP_PROCESS)
+		fprintf(out, "PID %u (", process->pid);
+	text_print(out, process->name[0] ? process->name : "?");
+	if (by != GROUP_PROCESS)
+		return;
+	putc(')', out);
+	if (process->container[0]) {
+		fputs(" in ", out);
+		text_print(out, process->container);
+	}
+}
+
+void holders_print(FILE *out, const struct statistic *entry, enum group_by by)
+{
+	int several = entry->snapshot->process_count != 0;
+
+	/* A process that has called exec is two. */
+	if (by == GROUP_PROCESS ? entry->processes > 1 : several || group_is_owner(by))
+		fprintf(out, ", processes=%u", entry->processes);
+}
+
+const char *owner_word(enum group_by by)
+{
+	return by == GROUP_PROCESS ? "process" : by == GROUP_COMM ? "comm" : "container";
+}
+
+void owner_json(FILE *out, const struct snapshot_meta *process, enum group_by by)
+{
+	if (by == GROUP_PROCESS)
+		fprintf(out, "\"pid\": %u, ", process->pid);
+	if (by != GROUP_CONTAINER) {
+		fputs("\"comm\": ", out);
+		json_string(out, process->name);
+		fputs(", ", out);
+	}
+	if (by == GROUP_COMM)
+		return;
+	fputs("\"container\": ", out);
+	if (process->container[0])
+		json_string(out, process->container);
+	else
+		fputs("null", out);
+	fputs(", ", out);
+}

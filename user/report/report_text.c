@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "python/version.h"
+#include "report/contradictions.h"
+#include "report/not_seen.h"
+#include "report/report_modes.h"
+#include "report/report_parts.h"
+#include "report/report_processes.h"
+#include "report/source.h"
+
+/* What a report is printed with. */
+struct page {
+	FILE *out;
+	const struct report_opts *opts;
+	struct source *source; /* NULL: no source lines */
+};
+
+/* tracemalloc._format_size(size, sign), line by line. */
+static char *size_format(char out[32], double size, int sign)
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	const int last = 4;
+
+	for (int i = 0;; i++, size /= 1024) {
+		if (i && fabs(size) < 100) {
+			snprintf(out, 32, sign ? "%+.1f %s" : "%.1f %s", size, units[i]);
+			return out;
+		}
+		if (fabs(size) < 10 * 1024 || i == last) {
+			snprintf(out, 32, sign ? "%+.0f %s" : "%.0f %s", size, units[i]);
+			return out;
+		}
+	}
+}
+
+char *report_size(char out[32], uint64_t bytes)
+{
+	return size_format(out, (double)bytes, 0);
+}
+
+static void frame_print(FILE *out, const struct snapshot *snapshot, const struct snapshot_frame *frame)
+{
+	text_print(out, strings_get(snapshot->strings, frame->filename));
+	fprintf(out, ":%u", frame->line);
+}
+
+static void function_print(FILE *out, const char *function)
+{
+	if (function && function[0]) {
+		fputs(" in ", out);
+		text_print(out, function);
+	}
+}
+
+/* What an entry is called: its file, with the line, the function, or both. */
+static void place_print(FILE *out, const struct statistic *entry, const struct snapshot_frame *frame,
+			enum group_by by)
+{
+	if (by == GROUP_FUNCTION)
+		text_print(out, strings_get(entry->snapshot->strings, frame->filename));
+	else
+		frame_print(out, entry->snapshot, frame);
+	function_print(out, report_function(entry->snapshot, frame));
+}
+
+/* What one unit of standard error is said as; an exact figure has none. */
+static void size_error_print(FILE *out, uint64_t error)
+{
+	char text[32];
+
+	if (error)
+		fprintf(out, " ± %s", report_size(text, error));
+}
+
+static void count_error_print(FILE *out, uint64_t error)
+{
+	if (error)
+		fprintf(out, " ± %" PRIu64, error);
+}
+
+/*
+ * "size=…, count=…" as Statistic.__str__() and StatisticDiff.__str__() have it; estimates are marked: "size=~10 KiB ± 2 KiB",
+ * in a comparison "size=~10 KiB (+5 KiB ± 2 KiB)".
+ */
+static void figures_print(FILE *out, const struct statistic *sums, int compared)
+{
+	const struct statistic_error diff = report_error_diff(sums);
+	char text[32];
+
+	fprintf(out, "size=%s%s", sums->error.size ? "~" : "", report_size(text, sums->size));
+	if (compared) {
+		fprintf(out, " (%s", size_format(text, (double)statistic_size_diff(sums), 1));
+		size_error_print(out, diff.size);
+		putc(')', out);
+	} else {
+		size_error_print(out, sums->error.size);
+	}
+	fprintf(out, ", count=%s%" PRIu64, sums->error.count ? "~" : "", sums->count);
+	if (compared) {
+		fprintf(out, " (%+" PRId64, statistic_count_diff(sums));
+		count_error_print(out, diff.count);
+		putc(')', out);
+	} else {
+		count_error_print(out, sums->error.count);
+	}
+}
+
+static void sums_print(FILE *out, const struct statistic *sums, int compared)
+{
+	char text[32];
+
+	figures_print(out, sums, compared);
+	if (sums->count)
+		fprintf(out, ", average=%s", size_format(text, (double)sums->size / (double)sums->count, 0));
+}
+
+static void source_line_print(const struct page *page, const struct snapshot *snapshot,
+			      const struct snapshot_frame *frame, const char *indent)
+{
+	if (page->source)
+		source_print(page->source, page->out, indent, strings_get(snapshot->strings, frame->filename),
+			     frame->line);
+}
+
+static void traceback_print(const struct page *page, const struct statistic *entry)
+{
+	const struct snapshot *snapshot = entry->snapshot;
+	const struct snapshot_traceback *traceback = &snapshot->tracebacks[entry->traceback];
+
+	for (uint32_t i = 0; i < traceback->nframe; i++) {
+		const struct snapshot_frame *frame = &snapshot->frames[traceback->first + i];
+
+		fputs("    ", page->out);
+		frame_print(page->out, snapshot, frame);
+		function_print(page->out, strings_get(snapshot->strings, frame->function));
+		putc('\n', page->out);
+		source_line_print(page, snapshot, frame, "        ");
+	}
+	if (traceback->total != SNAPSHOT_TOTAL_UNKNOWN && traceback->total > traceback->nframe)
+		fprintf(page->out, "    … %u older frames not kept\n", traceback->total - traceback->nframe);
+}
+
+static void entry_print(const struct page *page, const struct statistic *entry)
+{
+	int owner = group_is_owner(page->opts->by);
+	uint32_t nframe;
+	const struct snapshot_frame *frames = statistic_frames(entry, page->opts->by, &nframe);
+
+	fputs("  ", page->out);
+	if (owner)
+		owner_print(page->out, entry->process, page->opts->by);
+	else
+		place_print(page->out, entry, &frames[0], page->opts->by);
+	fputs(": ", page->out);
+	sums_print(page->out, entry, page->opts->old != NULL);
+	holders_print(page->out, entry, page->opts->by);
+	putc('\n', page->out);
+	if (page->opts->by == GROUP_TRACEBACK)
+		traceback_print(page, entry);
+	else if (!owner)
+		source_line_print(page, entry->snapshot, &frames[0], "    ");
+}
+
+/* Estimates are rounded each by itself: their rest may be one too small. */
+static void subtract(uint64_t *from, uint64_t value)
+{
+	*from -= value < *from ? value : *from;
+}
+
+/* The rest's variance is what the entries leave of the total's. */
+static void error_subtract(uint64_t *from, uint64_t part)
+{
+	double rest = (double)*from * (double)*from - (double)part * (double)part;
+
+	*from = rest > 0 ? (uint64_t)ceil(sqrt(rest)) : 0;
+}
+
+static void entry_subtract(struct statistic *rest, const struct statistic *entry)
+{
+	subtract(&rest->size, entry->size);
+	subtract(&rest->count, entry->count);
+	subtract(&rest->old_size, entry->old_size);
+	subtract(&rest->old_count, entry->old_count);
+	error_subtract(&rest->error.size, entry->error.size);
+	error_subtract(&rest->error.count, entry->error.count);
+	error_subtract(&rest->old_error.size, entry->old_error.size);
+	error_subtract(&rest->old_error.count, entry->old_error.count);
+}
+
+static void others_print(const struct page *page, const struct statistics *statistics, size_t shown)
+{
+	struct statistic rest = report_total(statistics);
+
+	if (shown == statistics->count)
+		return;
+	fprintf(page->out, "  %zu other", statistics->count - shown);
+	if (!page->opts->cumulative) { /* in cumulative mode the entries overlap: there is no rest */
+		for (size_t i = 0; i < shown; i++)
+			entry_subtract(&rest, &statistics->entries[i]);
+		fputs(": ", page->out);
+		sums_print(page->out, &rest, page->opts->old != NULL);
+	}
+	putc('\n', page->out);
+}
+
+static void origin_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	static const struct {
+		const char *moment, *text;
+	} moments[] = {
+		{"finalizing", ", as its interpreter began to shut down"},
+		{"exited", ", as it exited"},
+		{"execed", ", as it executed another program"},
+	};
+	char version[VERSION_TEXT];
+
+	if (snapshot->process_count) {
+		fprintf(out, "%zu processes, ", snapshot->process_count);
+	} else {
+		text_print(out, meta->name);
+		fprintf(out, " (PID %u), ", meta->pid);
+	}
+	if (meta->python_version)
+		fprintf(out, "CPython %s, ", version_text(version, meta->python_version));
+	if (meta->layer != EVENT_LAYER_PYTHON)
+		fputs(meta->layer == EVENT_LAYER_MMAP ? "mapped memory, " : "native blocks, ", out);
+	if (meta->mode[0])
+		fprintf(out, "%s mode, ", meta->mode);
+	if (meta->sample_bytes)
+		fputs("sampled, ", out);
+	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
+	/* How each of several ended stands with it. */
+	for (size_t i = 0; !snapshot->process_count && i < sizeof(moments) / sizeof(moments[0]); i++)
+		if (!strcmp(meta->moment, moments[i].moment))
+			fputs(moments[i].text, out);
+}
+
+/* What the figures are of, since it is not what one asks for in a line of code. */
+static void growth_print(FILE *out, const struct snapshot_meta *meta)
+{
+	char text[32];
+
+	fprintf(out,
+		"Where the heap grew: sizes are of whole pools (%s each), at the line for which one was "
+		"taken into use%s\n",
+		meta->pool_bytes ? report_size(text, meta->pool_bytes) : "of unknown size",
+		meta->large_skipped ? ", not of objects" : ", and of blocks of more than 512 bytes");
+}
+
+static void title_print(FILE *out, const char *prefix, const char *name, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	int growth = snapshot_is_growth(snapshot);
+
+	fputs(prefix, out);
+	if (name) {
+		text_print(out, name);
+		fputs(": ", out);
+	}
+	if (!strcmp(meta->mode, SNAPSHOT_TRACEMALLOC))
+		fprintf(out, "taken by Python's tracemalloc, at most %u frame%s a traceback",
+			meta->traceback_limit, meta->traceback_limit == 1 ? "" : "s");
+	else
+		origin_print(out, snapshot);
+	putc('\n', out);
+	report_modes_print(out, meta);
+	if (growth)
+		growth_print(out, meta);
+}
+
+static void titles_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	title_print(out, "tracer: ", opts->name, snapshot);
+	if (!opts->old)
+		return;
+	title_print(out, "compared to: ", opts->old_name, opts->old);
+	if (snapshot->meta.traceback_limit != opts->old->meta.traceback_limit)
+		fprintf(out,
+			"The traceback limits differ, %u frames and %u: only what is grouped by the most "
+			"recent "
+			"frame compares like with like\n",
+			snapshot->meta.traceback_limit, opts->old->meta.traceback_limit);
+}
+
+/* How a layer is spoken of. */
+struct words {
+	const char *heading, *total, *note;
+};
+
+static const struct words first_words = {"", "Total", ""};
+static const struct words layer_words[EVENT_LAYERS] = {
+	[EVENT_LAYER_PYTHON] = {"Python's allocators, ", "Total of Python's allocators", ""},
+	[EVENT_LAYER_NATIVE] = {"Native blocks (malloc and its kin), ", "Total native",
+				"; what Python asks malloc for is in it: the totals are not to be added up"},
+	[EVENT_LAYER_MMAP] = {"Memory mapped (mmap, brk), ", "Total mapped",
+			      "; the blocks lie in it: the totals are not to be added up"},
+};
+
+static void heading_print(const struct page *page, const struct statistics *statistics, size_t shown,
+			  const char *what)
+{
+	static const char *const names[] = {"files",     "lines",    "functions", "tracebacks",
+					    "processes", "commands", "containers"};
+	const struct report_opts *opts = page->opts;
+	const char *order = opts->old ? "size difference" : "size";
+	FILE *out = page->out;
+
+	fputs(opts->color ? "\033[1m" : "", out);
+	fputs(what, out);
+	if (shown < statistics->count)
+		fprintf(out, "%s %zu %s of %zu by %s", *what ? "top" : "Top", shown, names[opts->by],
+			statistics->count, order);
+	else
+		fprintf(out, "%s %zu %s by %s", *what ? "all" : "All", statistics->count, names[opts->by],
+			order);
+	if (opts->filters && opts->filters->count)
+		fputs(statistics->count ? ", of the blocks that pass the filters"
+					: ": no block passes the filters",
+		      out);
+	if (opts->cumulative)
+		fputs(", cumulative (a block counts for every frame of its traceback)", out);
+	if (opts->by == GROUP_TRACEBACK)
+		fputs(", most recent frame first", out);
+	fputs(opts->color ? "\033[0m\n" : "\n", out);
+}
+
+static void statistics_print(const struct page *page, const struct snapshot *snapshot,
+			     const struct statistics *statistics, const struct words *words)
+{
+	const struct report_opts *opts = page->opts;
+	const struct statistic total = report_total(statistics);
+	size_t shown = report_shown(statistics, opts);
+	char text[32];
+
+	heading_print(page, statistics, shown, words->heading);
+	for (size_t i = 0; i < shown; i++)
+		entry_print(page, &statistics->entries[i]);
+	others_print(page, statistics, shown);
+	fprintf(page->out, "%s: ", words->total);
+	figures_print(page->out, &total, opts->old != NULL);
+	if (snapshot->meta.peak_bytes)
+		/* Only exact mode follows it; else it is the highest that a reading of the heap has seen. */
+		fprintf(page->out, " (peak size%s%s%s)",
+			strcmp(snapshot->meta.mode, "census") == 0 ? " at least " : "=",
+			snapshot->meta.sample_bytes ? "~" : "", report_size(text, snapshot->meta.peak_bytes));
+	fprintf(page->out, "%s\n", words->note);
+}
+
+/* A layer beside the first: what is in one lies in blocks of the next, so its sum stands apart. */
+static int layer_print(const struct page *page, const struct snapshot *snapshot, enum event_layer which)
+{
+	struct report_layer layer;
+	struct page below = *page;
+	struct statistics statistics;
+	int err;
+
+	if (!report_layer(snapshot, page->opts, which, &layer))
+		return 0;
+	err = report_statistics(&layer.layer, &layer.opts, &statistics);
+	if (err)
+		return err;
+	below.opts = &layer.opts;
+	statistics_print(&below, &layer.layer, &statistics, &layer_words[which]);
+	statistics_free(&statistics);
+	return 0;
+}
+
+static int page_print(const struct page *page, const struct snapshot *snapshot,
+		      const struct statistics *statistics)
+{
+	const struct report_opts *opts = page->opts;
+	int err = 0;
+
+	contradictions_print(page->out, snapshot);
+	titles_print(page->out, snapshot, opts);
+	if (snapshot->process_count && !opts->old && !group_is_owner(opts->by))
+		err = processes_print(page->out, snapshot, opts);
+	if (err)
+		return err;
+	statistics_print(page, snapshot, statistics, &first_words);
+	for (int layer = 0; layer < EVENT_LAYERS; layer++) {
+		err = layer_print(page, snapshot, layer);
+		if (err)
+			return err;
+	}
+	not_seen_print(page->out, snapshot, opts->old ? "Not seen by the new one" : "Not seen", opts->color);
+	if (opts->old)
+		not_seen_print(page->out, opts->old, "Not seen by the old one", opts->color);
+	return 0;
+}
+
+int report_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
+{
+	struct page page = {.out = out, .opts = opts};
+	struct statistics statistics;
+	int err = report_statistics(snapshot, opts, &statistics);
+
+	if (err)
+		return err;
+	if (opts->source)
+		err = source_new(&page.source);
+	if (!err)
+		err = page_print(&page, snapshot, &statistics);
+	source_free(page.source);
+	statistics_free(&statistics);
+	return err ? err : report_end(out);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Holding what tracing costs a process under a budget: the policy, pure. From what was asked for down to nothing there are
+ * steps, each cheaper than the one before. Period by period the governor is told what the probes took of the process's CPU
+ * time: too much three times in a row, and it goes down a step. When it has held still for a while and there is room, it tries
+ * the step above again; if that does not do, the while doubles.
+ */
+#ifndef TRACER_SESSION_GOVERNOR_H
+#define TRACER_SESSION_GOVERNOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi/events.h"
+
+#define GOVERNOR_PERIOD_NS    250000000ull /* between two measurements */
+#define GOVERNOR_OVER         3            /* periods over the budget, one after the other */
+#define GOVERNOR_HOLD_NS      10000000000ull
+#define GOVERNOR_HOLD_MAX_NS  640000000000ull
+#define GOVERNOR_IDLE_PERCENT 1 /* of one CPU: with less there is nothing to measure, and nothing to save */
+
+struct governor_step {
+	enum event_mode mode;
+	uint64_t sample_bytes; /* 0: every block */
+};
+
+#define GOVERNOR_STEPS 6
+
+/* What is set by whoever has it; the rest zero-initialised. */
+struct governor {
+	double budget;                              /* share of the process's CPU time, 0 to 1 */
+	struct governor_step steps[GOVERNOR_STEPS]; /* what was asked for first, EVENT_MODE_OFF last */
+	size_t count;                               /* of them, at least one */
+
+	size_t step; /* now */
+	unsigned int over;
+	double share;        /* of the last period that was no idle one */
+	uint64_t hold_ns;    /* to hold still for; 0: as at first */
+	uint64_t changed_ns; /* when the step was changed last */
+	int tried;           /* that was a step up */
+};
+
+struct governor_period {
+	uint64_t now_ns, elapsed_ns;
+	uint64_t cpu_ns; /* of all threads, what the probes took in it */
+	double cost_ns;  /* what they took */
+};
+
+/* The step to be on, governor.step, which is then the one: 1 when it is another; 0. */
+int governor_judge(struct governor *governor, const struct governor_period *period);
+/* That step cannot be taken: it is taken out, and the next cheaper one is to be. There always is one: off cannot fail. */
+void governor_refuse(struct governor *governor);
+
+/*
+ * The steps of a process that is traced in this mode. Python with a heap that can be read: exact, census, growth, off, from the
+ * mode on; without, and a process whose malloc is traced, samples in place of census and growth.
+ */
+void governor_plan(struct governor *governor, double budget, const struct governor_step *first, int heap);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "session/session_governor.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "attach/trap_cost.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "plan/plan_process.h"
+#include "session/session_state.h"
+
+/* The kernel's counters cost each program 50 ns themselves: they are asked for so many hits, and again after so many periods. */
+#define STATS_RUNS    1000
+#define STATS_PERIODS 40
+
+static void stats_begin(struct session *session)
+{
+	struct hit_cost *cost = &session->hit_cost;
+
+	if (cost->stats >= 0)
+		return;
+	cost->stats = attach_stats();
+	if (cost->stats >= 0 && attach_run_time(session->attach, &cost->stats_run_ns, &cost->stats_runs)) {
+		close(cost->stats);
+		cost->stats = -1;
+	}
+}
+
+/* A period has ended. */
+static void stats_look(struct session *session)
+{
+	struct hit_cost *cost = &session->hit_cost;
+	uint64_t run_ns, runs;
+
+	if (cost->stats < 0) {
+		if (++cost->periods >= STATS_PERIODS)
+			stats_begin(session);
+		return;
+	}
+	if (attach_run_time(session->attach, &run_ns, &runs) || runs - cost->stats_runs < STATS_RUNS)
+		return;
+	cost->run_ns = (double)(run_ns - cost->stats_run_ns) / (double)(runs - cost->stats_runs);
+	cost->periods = 0;
+	close(cost->stats);
+	cost->stats = -1;
+}
+
+int session_governor_begin(struct session *session)
+{
+	struct hit_cost *cost = &session->hit_cost;
+	int err;
+
+	if (session->opts.overhead <= 0)
+		return 0;
+	err = trap_cost_measure(session->attach, &cost->trap_ns);
+	if (err)
+		return err;
+	log_info("a probe costs %.2f us here, before its program runs", cost->trap_ns / 1e3);
+	stats_begin(session);
+	return 0;
+}
+
+void session_governor_end(struct session *session)
+{
+	if (session->hit_cost.stats >= 0)
+		close(session->hit_cost.stats);
+	session->hit_cost.stats = -1;
+}
+
+static uint64_t cpu_time(const struct member *member)
+{
+	return clock_ns(member->governor.clock);
+}
+
+int member_governor_begin(struct session *session, struct member *member)
+{
+	const struct governor_step first = {.mode = member->mode,
+					    .sample_bytes = member->announced.sample_bytes};
+	struct member_governor *governor = &member->governor;
+
+	if (session->opts.overhead <= 0)
+		return 0;
+	if (clock_getcpuclockid(member->pid, &governor->clock))
+		return error_set(-ESRCH, "its CPU time cannot be read");
+	governor_plan(&governor->governor, session->opts.overhead, &first, !member->heap_unreadable);
+	if (member->off)
+		governor->governor.step = governor->governor.count - 1;
+	governor->measured_ns = clock_ns(CLOCK_MONOTONIC);
+	governor->cpu_ns = cpu_time(member);
+	return 0;
+}
+
+/* One that cannot be taken is skipped; the last one can always be. */
+static void step_take(struct session *session, struct member *member)
+{
+	struct governor *governor = &member->governor.governor;
+	int err;
+
+	for (;;) {
+		const struct governor_step *step = &governor->steps[governor->step];
+		double cost = governor->tried ? 0 : governor->share;
+
+		err = member_mode_change(session, member, step, cost, governor->budget);
+		/* One that has ended needs none. */
+		if (!err || err == -ESRCH || step->mode == EVENT_MODE_OFF)
+			break;
+		log_info("PID %d: not in %s mode: %s", member->pid, snapshot_mode_name(step->mode),
+			 error_reason(err));
+		governor_refuse(governor);
+	}
+	stats_begin(session);
+}
+
+static void member_judge(struct session *session, struct member *member, uint64_t now_ns)
+{
+	struct member_governor *state = &member->governor;
+	struct governor_period period = {.now_ns = now_ns, .elapsed_ns = now_ns - state->measured_ns};
+	uint64_t cpu_ns = cpu_time(member), hits;
+
+	/* It has ended, or begun another program. */
+	if (trace_process_at(session->trace, member->index)->end != TRACE_RUNNING ||
+	    attach_hits(session->attach, member->pid, &hits))
+		return;
+	period.cpu_ns = cpu_ns - state->cpu_ns;
+	/* They are counted anew from each attach_target() on. */
+	period.cost_ns = (double)(hits >= state->hits ? hits - state->hits : hits) *
+			 (session->hit_cost.trap_ns + session->hit_cost.run_ns);
+	*state = (struct member_governor){.governor = state->governor,
+					  .clock = state->clock,
+					  .measured_ns = now_ns,
+					  .cpu_ns = cpu_ns,
+					  .hits = hits};
+	log_debug("PID %d: probes took %.1f %% of %.1f ms (a program runs %.0f ns)", member->pid,
+		  period.cpu_ns ? period.cost_ns * 100 / (double)period.cpu_ns : 0,
+		  (double)period.cpu_ns / 1e6, session->hit_cost.run_ns);
+	if (governor_judge(&state->governor, &period))
+		step_take(session, member);
+}
+
+void session_governor_due(struct session *session, uint64_t now_ns)
+{
+	int looked = 0;
+
+	if (session->opts.overhead <= 0)
+		return;
+	for (size_t i = 0; i < session->count; i++) {
+		struct member *member = session->members[i];
+
+		if (member->ended || member->adopted || !member->governor.measured_ns ||
+		    now_ns - member->governor.measured_ns < GOVERNOR_PERIOD_NS)
+			continue;
+		if (!looked++)
+			stats_look(session);
+		member_judge(session, member, now_ns);
+	}
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "snapshot/estimate.h"
+
+#include <errno.h>
+#include <math.h>
+
+#include "base/error.h"
+
+#define WHOLE_MAX  0x1p63
+#define WEIGHT_MAX (1ull << 59) /* as struct block has bytes */
+
+double estimate_chance(uint64_t mean, uint64_t bytes)
+{
+	return mean ? -expm1(-(double)(bytes ? bytes : 1) / (double)mean) : 1;
+}
+
+void estimate_add(struct estimate *sum, uint64_t mean, uint64_t bytes, uint64_t count)
+{
+	double chance = estimate_chance(mean, bytes), size = (double)bytes;
+	double variance = (1 - chance) / (chance * chance) * (double)count;
+
+	sum->count += (double)count / chance;
+	sum->size += (double)count * size / chance;
+	sum->count_variance += variance;
+	sum->size_variance += variance * size * size;
+}
+
+void estimate_join(struct estimate *sum, const struct estimate *part)
+{
+	sum->count += part->count;
+	sum->size += part->size;
+	sum->count_variance += part->count_variance;
+	sum->size_variance += part->size_variance;
+}
+
+int estimate_round(double value, uint64_t *out)
+{
+	if (!(value >= 0 && value < WHOLE_MAX))
+		return error_set(-EOVERFLOW, "the sums are greater than 2^63");
+	*out = (uint64_t)llround(value);
+	return 0;
+}
+
+uint64_t estimate_error(double variance)
+{
+	double error = ceil(sqrt(variance));
+
+	return error < WHOLE_MAX ? (uint64_t)error : INT64_MAX;
+}
+
+int estimate_trace(uint64_t mean, const struct snapshot_trace *trace, uint64_t *size, uint64_t *count)
+{
+	struct estimate estimate = {0};
+
+	if (!mean) {
+		*count = trace->count;
+		if (__builtin_mul_overflow(trace->bytes, trace->count, size))
+			return error_set(-EOVERFLOW,
+					 "%llu blocks of %llu bytes are more than 64 bits can say",
+					 (unsigned long long)trace->count, (unsigned long long)trace->bytes);
+		return 0;
+	}
+	estimate_add(&estimate, mean, trace->bytes, trace->count);
+	int err = estimate_round(estimate.count, count);
+	return err ? err : estimate_round(estimate.size, size);
+}
+
+/* The product is off by less than half a block. */
+uint64_t estimate_sampled(uint64_t mean, uint64_t bytes, uint64_t count)
+{
+	return mean ? (uint64_t)llround((double)count * estimate_chance(mean, bytes)) : count;
+}
+
+uint64_t estimate_bytes(uint64_t mean, uint64_t bytes)
+{
+	double whole = (double)bytes / estimate_chance(mean, bytes);
+
+	return !mean ? bytes : whole < (double)WEIGHT_MAX ? (uint64_t)llround(whole) : WEIGHT_MAX;
+}
+
+int estimate_snapshot(const struct snapshot *snapshot, struct snapshot **out)
+{
+	struct estimate total = {0};
+	struct snapshot *all;
+	uint64_t whole;
+	double rest = 0;
+	int err;
+
+	for (size_t i = 0; i < snapshot->trace_count; i++)
+		estimate_add(&total, snapshot_sample_bytes(snapshot, &snapshot->traces[i]),
+			     snapshot->traces[i].bytes, snapshot->traces[i].count);
+	err = estimate_round(total.size, &whole);
+	if (!err)
+		err = estimate_round(total.count, &whole);
+	if (!err)
+		err = snapshot_copy(snapshot, &all);
+	if (err)
+		return err;
+	for (size_t i = 0; i < all->trace_count; i++) {
+		struct snapshot_trace *trace = &all->traces[i];
+		uint64_t mean = snapshot_sample_bytes(snapshot, trace);
+		double count = (double)trace->count / estimate_chance(mean, trace->bytes) + rest;
+
+		trace->count = (uint64_t)llround(count);
+		rest = count - (double)trace->count;
+	}
+	all->meta.sample_bytes = 0;
+	for (size_t i = 0; i < all->process_count; i++)
+		all->processes[i].sample_bytes = 0;
+	*out = all;
+	return 0;
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "snapshot/snapshot.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+
+#define READ_JUST_NOW_NS 1000000u
+
+void snapshot_free(struct snapshot *snapshot)
+{
+	if (!snapshot)
+		return;
+	strings_free(snapshot->strings);
+	free(snapshot->frames);
+	free(snapshot->tracebacks);
+	free(snapshot->traces);
+	for (size_t i = 0; i < EVENT_LAYERS; i++)
+		free(snapshot->layers[i].traces);
+	free(snapshot->processes);
+	free(snapshot);
+}
+
+size_t snapshot_memory(const struct snapshot *snapshot)
+{
+	size_t bytes = sizeof(*snapshot) + strings_memory(snapshot->strings) +
+		       snapshot->frame_count * sizeof(*snapshot->frames) +
+		       snapshot->traceback_count * sizeof(*snapshot->tracebacks) +
+		       snapshot->trace_count * sizeof(*snapshot->traces) +
+		       snapshot->process_count * sizeof(*snapshot->processes);
+
+	for (size_t i = 0; i < EVENT_LAYERS; i++)
+		bytes += snapshot->layers[i].trace_count * sizeof(*snapshot->layers[i].traces);
+	return bytes;
+}
+
+/* Of an array whose room nobody knows any more. */
+static void items_fit(void *array, size_t count, size_t size)
+{
+	size_t room = SIZE_MAX;
+
+	array_fit(NULL, array, &room, count, size);
+}
+
+void snapshot_fit(struct snapshot *snapshot)
+{
+	strings_fit(snapshot->strings);
+	items_fit(&snapshot->frames, snapshot->frame_count, sizeof(*snapshot->frames));
+	items_fit(&snapshot->tracebacks, snapshot->traceback_count, sizeof(*snapshot->tracebacks));
+	items_fit(&snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces));
+	for (size_t i = 0; i < EVENT_LAYERS; i++)
+		items_fit(&snapshot->layers[i].traces, snapshot->layers[i].trace_count,
+			  sizeof(*snapshot->layers[i].traces));
+}
+
+const char *snapshot_mode_name(uint32_t mode)
+{
+	static const char *const names[] = {
+		[EVENT_MODE_EXACT] = "exact",
+		[EVENT_MODE_CENSUS] = "census",
+		[EVENT_MODE_GROWTH] = "growth",
+		[EVENT_MODE_OFF] = "off",
+	};
+
+	return mode && mode < sizeof(names) / sizeof(names[0]) ? names[mode] : "unknown";
+}
+
+static const char *const layer_names[EVENT_LAYERS] = {
+	[EVENT_LAYER_PYTHON] = "python",
+	[EVENT_LAYER_NATIVE] = "native",
+	[EVENT_LAYER_MMAP] = "mmap",
+};
+
+const char *event_layer_name(enum event_layer layer)
+{
+	return layer_names[layer];
+}
+
+int event_layer_find(const char *name)
+{
+	for (int i = 0; i < EVENT_LAYERS; i++)
+		if (!strcmp(name, layer_names[i]))
+			return i;
+	return -1;
+}
+
+size_t snapshot_process_count(const struct snapshot *snapshot)
+{
+	return snapshot->process_count ? snapshot->process_count : 1;
+}
+
+const struct snapshot_meta *snapshot_process(const struct snapshot *snapshot, size_t index)
+{
+	return snapshot->process_count ? &snapshot->processes[index] : &snapshot->meta;
+}
+
+uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct snapshot_trace *trace)
+{
+	/* Not asked of each where no process has one: of mapped memory there is no sample. */
+	return snapshot->meta.sample_bytes ? snapshot_process(snapshot, trace->process)->sample_bytes : 0;
+}
+
+/* The layer's traces of a process, which stand together, as the first layer of *one. */
+static void process_part(const struct snapshot_layer *layer, size_t index, struct snapshot *one)
+{
+	size_t start = 0, end;
+
+	while (start < layer->trace_count && layer->traces[start].process < index)
+		start++;
+	for (end = start; end < layer->trace_count && layer->traces[end].process == index;)
+		end++;
+	one->traces = layer->traces ? layer->traces + start : NULL;
+	one->trace_count = end - start;
+}
+
+struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t index, size_t *first)
+{
+	struct snapshot one = *snapshot;
+	size_t end = *first;
+
+	while (end < snapshot->trace_count && snapshot->traces[end].process == index)
+		end++;
+	one.meta = *snapshot_process(snapshot, index);
+	one.processes = NULL;
+	one.process_count = 0;
+	memset(one.layers, 0, sizeof(one.layers));
+	one.meta.layers = 0;
+	one.traces += *first;
+	one.trace_count = end - *first;
+	*first = end;
+	/* What is first of it is another layer than of the whole. */
+	if (one.meta.layer != snapshot->meta.layer)
+		process_part(&snapshot->layers[one.meta.layer], index, &one);
+	return one;
+}
+
+const struct snapshot_trace *snapshot_own_next(const struct snapshot *snapshot,
+					       struct snapshot_cursor *cursor)
+{
+	for (; cursor->layer <= EVENT_LAYERS; cursor->layer++, cursor->trace = 0) {
+		size_t beside = cursor->layer - 1;
+		const struct snapshot_trace *traces =
+			cursor->layer ? snapshot->layers[beside].traces : snapshot->traces;
+		size_t count = cursor->layer ? snapshot->layers[beside].trace_count : snapshot->trace_count;
+		enum event_layer layer = cursor->layer ? (enum event_layer)beside : snapshot->meta.layer;
+
+		while (cursor->trace < count) {
+			const struct snapshot_trace *trace = &traces[cursor->trace++];
+
+			/* Without others beside it the layer was chosen for all. */
+			if (!snapshot->meta.layers ||
+			    snapshot_process(snapshot, trace->process)->layer == layer)
+				return trace;
+		}
+	}
+	return NULL;
+}
+
+int snapshot_is_unread(const struct snapshot_meta *meta)
+{
+	return meta->unread_ns >= READ_JUST_NOW_NS && strcmp(meta->moment, "running") != 0;
+}
+
+int snapshot_is_growth(const struct snapshot *snapshot)
+{
+	return !strcmp(snapshot->meta.mode, "growth");
+}
+
+int snapshot_has_layer(const struct snapshot *snapshot, enum event_layer layer)
+{
+	return snapshot->meta.layer == layer || snapshot->meta.layers & 1u << layer;
+}
+
+struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_layer layer)
+{
+	struct snapshot only = *snapshot;
+	struct snapshot_meta *meta = &only.meta;
+
+	meta->layers = 0;
+	memset(only.layers, 0, sizeof(only.layers));
+	if (layer == EVENT_LAYER_MMAP)
+		meta->sample_bytes = 0; /* a sample is of blocks */
+	if (layer == meta->layer)
+		return only;
+	only.traces = snapshot->layers[layer].traces;
+	only.trace_count = snapshot->layers[layer].trace_count;
+	meta->layer = layer;
+	/* What was read of Python's heap says nothing of the others. */
+	meta->coverage_known = 0;
+	meta->unread_ns = meta->rounded_blocks = 0;
+	if (!strcmp(meta->mode, "census"))
+		snprintf(meta->mode, sizeof(meta->mode), "exact");
+	meta->peak_bytes = layer == EVENT_LAYER_NATIVE ? meta->native.peak_bytes : 0;
+	meta->frees_unknown = layer == EVENT_LAYER_NATIVE ? meta->native.frees_unknown : 0;
+	meta->replaced = layer == EVENT_LAYER_NATIVE ? meta->native.replaced : 0;
+	return only;
+}
+
+static int array_copy(void *out, const void *from, size_t count, size_t size)
+{
+	void *copy = NULL;
+
+	if (count) {
+		copy = reallocarray(NULL, count, size);
+		if (!copy)
+			return -ENOMEM;
+		memcpy(copy, from, count * size);
+	}
+	memcpy(out, &copy, sizeof(copy));
+	return 0;
+}
+
+int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
+{
+	struct snapshot *copy = calloc(1, sizeof(*copy));
+	int err;
+
+	if (!copy)
+		return -ENOMEM;
+	copy->meta = snapshot->meta;
+	err = strings_copy(&copy->strings, snapshot->strings, NULL);
+	if (!err)
+		err = array_copy(&copy->frames, snapshot->frames, snapshot->frame_count,
+				 sizeof(*copy->frames));
+	if (!err)
+		err = array_copy(&copy->tracebacks, snapshot->tracebacks, snapshot->traceback_count,
+				 sizeof(*copy->tracebacks));
+	if (!err)
+		err = array_copy(&copy->traces, snapshot->traces, snapshot->trace_count,
+				 sizeof(*copy->traces));
+	for (size_t i = 0; i < EVENT_LAYERS && !err; i++) {
+		err = array_copy(&copy->layers[i].traces, snapshot->layers[i].traces,
+				 snapshot->layers[i].trace_count, sizeof(*copy->traces));
+		copy->layers[i].trace_count = err ? 0 : snapshot->layers[i].trace_count;
+	}
+	if (!err)
+		err = array_copy(&copy->processes, snapshot->processes, snapshot->process_count,
+				 sizeof(*copy->processes));
+	if (err) {
+		snapshot_free(copy);
+		return err;
+	}
+	copy->frame_count = snapshot->frame_count;
+	copy->traceback_count = snapshot->traceback_count;
+	copy->trace_count = snapshot->trace_count;
+	copy->process_count = snapshot->process_count;
+	*out = copy;
+	return 0;
+}
+
+uint64_t snapshot_lost_events(const struct snapshot *snapshot)
+{
+	uint64_t sum = 0;
+
+	/* A thread unknown to Python and a page that was not there cost a traceback, not an event. */
+	for (unsigned int i = 0; i < LOSS_COUNT; i++)
+		if (i != LOSS_ALLOC_BYTES && i != LOSS_NO_THREAD && i != LOSS_FRAME_FAULT &&
+		    __builtin_add_overflow(sum, snapshot->meta.loss[i], &sum))
+			return UINT64_MAX;
+	return sum;
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "x86/code.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define SHORT_JUMP_BYTES 2
+#define THUNKS_MAX       4 /* one behind the other */
+
+/* first_from() looks there. */
+_Static_assert(!offsetof(struct inline_insn, vaddr) && !offsetof(struct inline_jump, target),
+	       "their keys come first");
+
+static int jump_compare(const void *a, const void *b)
+{
+	const struct inline_jump *left = a, *right = b;
+
+	return left->target < right->target ? -1 : left->target > right->target;
+}
+
+/*
+ * Jumps into a function from elsewhere (from its cold part, say) are found as bytes. One that is none only
+ * makes an instruction seem to be reached in more ways than it is.
+ */
+static int jumps_find(struct inline_code *code)
+{
+	const struct inline_range *text = &code->image->text;
+	size_t room = 0;
+
+	for (size_t i = 0; i + 5 <= text->bytes; i++) {
+		int32_t distance;
+		uint64_t target;
+
+		if (text->code[i] != 0xe9 &&
+		    ((text->code[i] & 0xf0) != 0x80 || !i || text->code[i - 1] != 0x0f))
+			continue;
+		memcpy(&distance, text->code + i + 1, sizeof(distance));
+		target = text->vaddr + i + 5 + (uint64_t)(int64_t)distance;
+		if (target - text->vaddr >= text->bytes)
+			continue;
+		if (code->jump_count == room) {
+			struct inline_jump *jumps;
+
+			room = room ? 2 * room : 1024;
+			jumps = realloc(code->jumps, room * sizeof(*jumps));
+			if (!jumps)
+				return -ENOMEM;
+			code->jumps = jumps;
+		}
+		code->jumps[code->jump_count++] = (struct inline_jump){target, text->vaddr + i};
+	}
+	if (code->jump_count)
+		qsort(code->jumps, code->jump_count, sizeof(*code->jumps), jump_compare);
+	return 0;
+}
+
+int inline_code_open(struct inline_code *code, const struct inline_image *image)
+{
+	int err;
+
+	memset(code, 0, sizeof(*code));
+	code->image = image;
+	err = inline_decoder_open(&code->decoder);
+	return err ? err : jumps_find(code);
+}
+
+void inline_code_close(struct inline_code *code)
+{
+	inline_decoder_close(&code->decoder);
+	free(code->jumps);
+	free(code->insns);
+	free(code->source);
+	memset(code, 0, sizeof(*code));
+}
+
+size_t inline_code_window(struct inline_code *code, uint64_t vaddr, struct inline_insn *out, size_t room)
+{
+	const struct inline_range *text = &code->image->text;
+	uint64_t offset = vaddr - text->vaddr;
+	size_t count = 0;
+
+	while (count < room && offset < text->bytes) {
+		size_t bytes = inline_decode(&code->decoder, text->code + offset, text->bytes - offset,
+					     text->vaddr + offset, &out[count]);
+
+		if (!bytes)
+			break;
+		offset += bytes;
+		count++;
+	}
+	return count;
+}
+
+/* Index of the first of count entries of stride bytes, sorted by the address that they begin with, at vaddr or above. */
+static size_t first_from(const void *entries, size_t stride, size_t count, uint64_t vaddr)
+{
+	size_t low = 0, high = count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		uint64_t at;
+
+		memcpy(&at, (const uint8_t *)entries + middle * stride, sizeof(at));
+		if (at < vaddr)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+size_t inline_code_start_above(const struct inline_image *image, uint64_t vaddr)
+{
+	if (vaddr == UINT64_MAX)
+		return image->start_count;
+	return first_from(image->starts, sizeof(*image->starts), image->start_count, vaddr + 1);
+}
+
+int inline_code_is_start(const struct inline_code *code, uint64_t vaddr)
+{
+	size_t above = inline_code_start_above(code->image, vaddr);
+
+	return above && code->image->starts[above - 1] == vaddr;
+}
+
+size_t inline_code_index(const struct inline_code *code, uint64_t vaddr)
+{
+	size_t index = first_from(code->insns, sizeof(*code->insns), code->count, vaddr);
+
+	return index < code->count && code->insns[index].vaddr == vaddr ? index : code->count;
+}
+
+uint64_t inline_code_body(struct inline_code *code, uint64_t vaddr)
+{
+	static const uint8_t landing[] = {0xf3, 0x0f, 0x1e, 0xfa}; /* endbr64 */
+	const struct inline_range *text = &code->image->text;
+
+	for (int i = 0; i < THUNKS_MAX; i++) {
+		uint64_t offset = vaddr - text->vaddr;
+		struct inline_insn insn;
+
+		if (offset < text->bytes && text->bytes - offset > sizeof(landing) &&
+		    !memcmp(text->code + offset, landing, sizeof(landing)))
+			offset += sizeof(landing);
+		if (!inline_code_window(code, text->vaddr + offset, &insn, 1) || insn.op != INLINE_JUMP)
+			break;
+		vaddr = insn.target;
+	}
+	return vaddr;
+}
+
+static int room_make(struct inline_code *code)
+{
+	size_t room = code->room ? 2 * code->room : 4096;
+	struct inline_insn *insns = realloc(code->insns, room * sizeof(*insns));
+	uint32_t *source;
+
+	if (!insns)
+		return -ENOMEM;
+	code->insns = insns;
+	source = realloc(code->source, room * sizeof(*source));
+	if (!source)
+		return -ENOMEM;
+	code->source = source;
+	code->room = room;
+	return 0;
+}
+
+/* Control comes to the instruction of that index from another one; ways counts from how many. */
+static void source_add(struct inline_code *code, uint8_t *ways, size_t index, uint32_t from)
+{
+	if (index >= code->count)
+		return;
+	code->source[index] = ways[index] ? INLINE_NO_SOURCE : from;
+	ways[index] = 1;
+}
+
+size_t inline_code_jump(const struct inline_code *code, uint64_t vaddr)
+{
+	return first_from(code->jumps, sizeof(*code->jumps), code->jump_count, vaddr);
+}
+
+/* What only looks like a short jump, within another instruction, counts too. */
+static int is_short_target(const struct inline_range *text, uint64_t offset)
+{
+	for (int distance = INT8_MIN; distance <= INT8_MAX; distance++) {
+		uint64_t at = offset - SHORT_JUMP_BYTES - (uint64_t)(int64_t)distance;
+		uint8_t op;
+
+		if (at >= text->bytes - 1 || (int8_t)text->code[at + 1] != distance)
+			continue;
+		op = text->code[at];
+		if (op == 0xeb || (op & 0xf0) == 0x70 || (op & 0xfc) == 0xe0)
+			return 1;
+	}
+	return 0;
+}
+
+int inline_code_is_jumped_to(struct inline_code *code, uint64_t vaddr)
+{
+	const struct inline_range *text = &code->image->text;
+	uint64_t offset = vaddr - text->vaddr;
+	struct inline_insn before;
+
+	if (offset >= text->bytes || offset < INLINE_LONG_JUMP || is_short_target(text, offset))
+		return 0;
+	return inline_code_window(code, vaddr - INLINE_LONG_JUMP, &before, 1) && before.op == INLINE_JUMP &&
+	       before.bytes == INLINE_LONG_JUMP;
+}
+
+/* Where an instruction begins of which jumps_find() has seen the byte in front of the distance. */
+static uint64_t jump_begin(const struct inline_code *code, const struct inline_jump *jump)
+{
+	return jump->source - (code->image->text.code[jump->source - code->image->text.vaddr] != 0xe9);
+}
+
+size_t inline_code_sources(const struct inline_code *code, size_t index, uint64_t *out, size_t room)
+{
+	uint64_t vaddr = code->insns[index].vaddr;
+	size_t count = 0;
+
+	if (!index)
+		return 0;
+	for (size_t i = 0; i < code->count && count <= room; i++) {
+		const struct inline_insn *insn = &code->insns[i];
+		int goes_on =
+			insn->op != INLINE_JUMP && insn->op != INLINE_JUMP_SLOT && insn->op != INLINE_END;
+		int jumps = insn->op == INLINE_BRANCH || insn->op == INLINE_JUMP;
+
+		if (!(jumps && insn->target == vaddr) && !(goes_on && i + 1 == index))
+			continue;
+		if (count < room)
+			out[count] = insn->vaddr;
+		count++;
+	}
+	for (size_t i = inline_code_jump(code, vaddr);
+	     i < code->jump_count && code->jumps[i].target == vaddr && count <= room; i++) {
+		if (code->jumps[i].source >= code->start && code->jumps[i].source < code->end)
+			continue;
+		if (count < room)
+			out[count] = jump_begin(code, &code->jumps[i]);
+		count++;
+	}
+	return count <= room ? count : 0;
+}
+
+static int sources_find(struct inline_code *code)
+{
+	uint8_t *ways = calloc(code->count + 1, 1);
+
+	if (!ways)
+		return -ENOMEM;
+	for (size_t i = 0; i < code->count; i++)
+		code->source[i] = INLINE_NO_SOURCE;
+	source_add(code, ways, 0, INLINE_NO_SOURCE);
+	for (size_t i = 0; i < code->count; i++) {
+		const struct inline_insn *insn = &code->insns[i];
+
+		if (insn->op == INLINE_BRANCH || insn->op == INLINE_JUMP)
+			source_add(code, ways, inline_code_index(code, insn->target), (uint32_t)i);
+		if (insn->op != INLINE_JUMP && insn->op != INLINE_JUMP_SLOT && insn->op != INLINE_END)
+			source_add(code, ways, i + 1, (uint32_t)i);
+	}
+	for (size_t i = inline_code_jump(code, code->start);
+	     i < code->jump_count && code->jumps[i].target < code->end; i++)
+		if (code->jumps[i].source < code->start || code->jumps[i].source >= code->end)
+			source_add(code, ways, inline_code_index(code, code->jumps[i].target),
+				   INLINE_NO_SOURCE);
+	free(ways);
+	return 0;
+}
+
+int inline_code_function(struct inline_code *code, uint64_t vaddr)
+{
+	const struct inline_range *text = &code->image->text;
+	size_t above = inline_code_start_above(code->image, vaddr);
+	uint64_t end = text->vaddr + text->bytes;
+
+	if (code->count && vaddr >= code->start && vaddr < code->end)
+		return 0;
+	code->count = 0;
+	if (!above || code->image->starts[above - 1] < text->vaddr || vaddr >= end)
+		return -ENOENT;
+	code->start = code->image->starts[above - 1];
+	if (above < code->image->start_count && code->image->starts[above] < end)
+		end = code->image->starts[above];
+	if (end - code->start > INLINE_FUNCTION_MAX)
+		end = code->start + INLINE_FUNCTION_MAX;
+	code->end = end;
+	for (uint64_t at = code->start; at < end;) {
+		if (code->count == code->room && room_make(code)) {
+			code->count = 0;
+			return -ENOMEM;
+		}
+		if (!inline_decode(&code->decoder, text->code + (at - text->vaddr), end - at, at,
+				   &code->insns[code->count]))
+			break;
+		at += code->insns[code->count++].bytes;
+	}
+	return sources_find(code);
+}
+
+int inline_code_part(const struct inline_code *code, uint64_t vaddr, struct inline_code *out)
+{
+	*out = (struct inline_code){.image = code->image,
+				    .decoder = code->decoder,
+				    .jumps = code->jumps,
+				    .jump_count = code->jump_count};
+	return inline_code_function(out, vaddr);
+}
+
+void inline_code_part_free(struct inline_code *part)
+{
+	free(part->insns);
+	free(part->source);
+}

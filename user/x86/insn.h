@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An instruction as the analysis of inlined allocators needs it: what it does to registers, or nothing known.
+ */
+#ifndef TRACER_X86_INSN_H
+#define TRACER_X86_INSN_H
+
+#include <capstone/capstone.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum inline_op {
+	INLINE_OTHER = 0,     /* anything that goes on to the next instruction */
+	INLINE_COPY,          /* dst = src */
+	INLINE_CONST,         /* dst = value */
+	INLINE_TRIPLE,        /* dst = 3 * src */
+	INLINE_ADD,           /* dst = src + value */
+	INLINE_LOAD,          /* dst = *(base + value), 64 bits; base ABI_REG_COUNT: an absolute address */
+	INLINE_LOAD_32,       /* the same, 32 bits */
+	INLINE_STORE,         /* *(base + value) = src, 64 bits */
+	INLINE_STORE_32,      /* the same, 32 bits */
+	INLINE_STORE_CONST,   /* *(base + value) = target, 64 bits */
+	INLINE_BUMP,          /* *(base + value) += 1, width bytes */
+	INLINE_COMPARE,       /* dst with src; base says that src is *(base + value) */
+	INLINE_COMPARE_CONST, /* dst with value; no dst: *(base + target), target 0: not known */
+	INLINE_TEST,          /* dst with itself */
+	INLINE_MASK,          /* dst &= value */
+	INLINE_SHIFT,         /* dst >>= value, of an unsigned number */
+	INLINE_SHIFT_LEFT,    /* dst <<= value */
+	INLINE_BRANCH,        /* to target or on */
+	INLINE_JUMP,          /* to target */
+	INLINE_CALL,          /* of target */
+	INLINE_CALL_SLOT, /* of something computed; target: the address of a constant slot, or 0; src: its register */
+	INLINE_JUMP_SLOT, /* the same */
+	INLINE_END,       /* ret, or control gets lost */
+};
+
+/* What two unsigned numbers were compared for. */
+enum inline_order { INLINE_NO_ORDER = 0, INLINE_BELOW, INLINE_ABOVE_EQUAL, INLINE_ABOVE, INLINE_BELOW_EQUAL };
+
+struct inline_insn {
+	uint64_t vaddr;
+	uint64_t target;
+	int64_t value;
+	uint32_t written; /* bit r: enum abi_register r may change; a call: those that it may clobber */
+	uint8_t op;       /* enum inline_op */
+	uint8_t bytes;
+	uint8_t dst, src, base; /* enum abi_register; ABI_REG_COUNT: none */
+	uint8_t width;          /* of the operation, bytes */
+	uint8_t equal;          /* INLINE_BRANCH: 1 je, 0 another */
+	uint8_t unequal;        /* INLINE_BRANCH: 1 jne, 0 another */
+	uint8_t order;          /* INLINE_BRANCH: enum inline_order that it is taken for */
+	uint8_t emulated;       /* by the kernel, when probed */
+};
+
+struct inline_decoder {
+	csh capstone;
+	cs_insn *insn;
+};
+
+/* 0 or -ENOMEM; inline_decoder_close() releases, also what is zeroed. */
+int inline_decoder_open(struct inline_decoder *decoder);
+void inline_decoder_close(struct inline_decoder *decoder);
+
+/* Decodes the first instruction of code, which is at vaddr. Its length, or 0: it is none. */
+size_t inline_decode(struct inline_decoder *decoder, const uint8_t *code, size_t bytes, uint64_t vaddr,
+		     struct inline_insn *out);
+/* The same as text, in AT&T syntax; "(bad)" when it is none. */
+void inline_disassemble(struct inline_decoder *decoder, const uint8_t *code, size_t bytes, uint64_t vaddr,
+			char *text, size_t size);
+
+#endif
