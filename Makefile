@@ -216,6 +216,7 @@ format:
 	$(Q)clang-format -i $(C_FILES)
 
 lint:
+	$(Q)tools/check-includes
 	$(Q)clang-format --dry-run --Werror $(C_FILES)
 	$(Q)cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr \
 		--suppress=missingIncludeSystem -Iuser -Iinclude user

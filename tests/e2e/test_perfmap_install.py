@@ -38,7 +38,7 @@ def perf_names(path):
 @pytest.mark.versions("3.12", "3.13")
 @pytest.mark.parametrize("late", (False, True), ids=("from the beginning", "late, its file deleted"))
 def test_perf_report_names_the_same(start, perfmap, python, tmp_path, late):
-    command = (python.path, "-X", "perf", program("calls.py"), "6")
+    command = (python.path, "-X", "perf", program("calls.py"), "60")  # it is killed before
     if late:
         target = start("/usr/bin/env", *command)
         pid = target.pid
