@@ -69,7 +69,8 @@ enum event_type {
 		262, /* struct event_mode_change: from here on the process is traced in another way */
 	EVENT_DISCARD =
 		263, /* struct event_mark: the process turned out to be another kind: its table is dropped */
-	EVENT_RSS = 264, /* struct event_rss: what the process has in memory */
+	EVENT_RSS = 264,          /* struct event_rss: what the process has in memory */
+	EVENT_CENSUS_SIZES = 265, /* struct event_census_sizes: what objects in a pool say of their sizes */
 };
 
 /* Which of the allocator's faces a block came through. */
@@ -263,6 +264,8 @@ enum event_mode {
 	0x800u /* the mode is that of Python's allocators; without EVENT_MODE_NATIVE and EVENT_MODE_MAPPED it always is */
 /* Not every place is probed at which an object begins to live: a block that is taken from a free list stays where it was. */
 #define EVENT_MODE_NO_REUSE 0x1000u
+/* The code of an exported allocator leads to no place that is probed. */
+#define EVENT_MODE_NO_ENDS 0x2000u
 
 struct event_target {
 	struct event_header header; /* tgid: the process; time_ns: when its tracing began */
@@ -405,6 +408,20 @@ struct event_census_pool {
 	__u32 block_bytes; /* of each; 0: the pool could not be read, its blocks are in the 16-byte steps that follow */
 	__u32 count;  /* blocks, live or not; at most EVENT_POOL_BLOCKS */
 	__u64 live[]; /* a bit for each, in (count + 63) / 64 words */
+};
+
+/*
+ * Behind the EVENT_CENSUS_POOL of some pools: the sizes that the types of the objects in it say their blocks were asked for with,
+ * rounded up to 8 bytes.
+ */
+struct event_census_sizes {
+	struct event_header header;
+	__u64 id;
+	__u64 address; /* as of the pool */
+	__u32 block_bytes;
+	__u32 count; /* at most EVENT_POOL_BLOCKS */
+	__u16 bytes
+		[]; /* of each block, 0: it has no object, or one that does not say; (count + 3) / 4 * 4 of them */
 };
 
 struct event_census_arena {

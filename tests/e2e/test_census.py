@@ -71,6 +71,8 @@ def check_said(run, report):
     """Where nothing can be read any more when a process is killed (kernels before 6.16) the report says how old its figures are."""
     coverage = report.data["coverage"]
     last = run.stdout[run.stdout.rindex("Not seen:") :]
+    unread = coverage is None or coverage["unread_ns"] >= 1000000
+    assert any("before the end" in said for said in report.data.get("warnings", ())) == unread
     if coverage is None:
         assert "  the heap was not read before the end: small blocks that died stand as live" in last
     else:

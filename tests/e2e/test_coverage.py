@@ -44,6 +44,7 @@ def check_small(run, report):
     assert 0.999 <= coverage["seen_blocks"] / coverage["new_blocks"] <= 1
     assert 0.999 <= coverage["seen_bytes"] / coverage["new_bytes"] <= 1
     assert coverage["large_new"] > 0
+    assert coverage["typed_blocks"] > 100 and coverage["mistyped_blocks"] == 0
     check_text(run, coverage)
 
 
@@ -106,6 +107,19 @@ def test_partial(start, trace, debian_python):
     assert any(re.match(r"of \d+ small blocks that are new on the heap only \d+ were seen: ", said) for said in warnings)
     assert run.stdout.startswith("".join("Warning: %s\n" % said for said in warnings) + "tracer: ")
     assert re.search(r"^tracer: PID %d: .*: the others (are|may be) in no line$" % report.data["pid"], run.stderr, re.M)
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_other_objects(start, trace, python):
+    """Blocks that live, but hold objects of another size than was asked for, are said."""
+    target = start(python, "other_size.py")
+    run = trace("-p", target.pid)
+    target.step()
+    target.read_line()
+    report = run.finish()
+    target.step()
+    assert 100 <= report.data["coverage"]["mistyped_blocks"] <= report.data["coverage"]["typed_blocks"]
+    assert any("of another size than was seen" in said for said in report.data["warnings"])
 
 
 @pytest.mark.versions("3.8", "3.11", "3.13")

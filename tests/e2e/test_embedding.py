@@ -218,6 +218,17 @@ def test_linked_hidden_unknown(start, run_tracer, tmp_path, python):
     assert "tell its Python version" in line and str(tmp_path) in line
 
 
+@pytest.mark.versions("3.8", "3.10")
+def test_linked_hidden_old(start, run_tracer, tmp_path, python):
+    """Before 3.11 nothing in such a file tells where its runtime is, but its constants do tell that it has one."""
+    application = linked(tmp_path, python, "-s", "-DHIDDEN")
+    target = start(application, "-", program("golden.py"), env=home(python))
+    line = error_line(run_tracer("-p", target.pid), 1)
+    assert "%s has Python %s linked into it" % (application, python.version) in line and "--export-dynamic" in line
+    done = run_tracer("-p", target.pid, "--layer", "native", "-d", "0.2")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     path = os.path.join(str(tmp_path_factory.mktemp("two")), "two")

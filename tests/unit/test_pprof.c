@@ -58,6 +58,9 @@ static void meta_fill(struct snapshot_meta *meta)
 		.coverage.old_bytes = 24,
 		.coverage.large_new = 25,
 		.coverage.large_seen = 26,
+		.ends_unseen = 1,
+		.coverage.typed_blocks = 27,
+		.coverage.mistyped_blocks = 28,
 	};
 	for (unsigned int i = 0; i < LOSS_COUNT; i++)
 		meta->loss[i] = 100 + i;

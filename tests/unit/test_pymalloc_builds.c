@@ -16,6 +16,7 @@
 #include "abi/events.h"
 #include "abi/target.h"
 #include "assembly.h"
+#include "plan/plan_ends.h"
 #include "plan/plan_inline.h"
 
 /* A function with its unwind table entry, as .eh_frame_hdr names its start. */
@@ -357,6 +358,183 @@ static void test_sizes(void **state)
 	library_close(&library);
 }
 
+/* Is it the allocator of our own that is in the slot, or else it is called with that size; the way there is named slow. */
+#define GUARDED(slow)                                                                                        \
+	"	mov slot(%rip), %rax\n	lea impl(%rip), %rcx\n	cmp %rcx, %rax\n	jne " slow "\n"
+
+/* Where several ways meet the size is what holds on all of them. */
+static void test_sizes_meeting(void **state)
+{
+	(void)state;
+	static const char text[] = ".text\n" GIVE "function impl\n"
+				   "	ret\n"
+				   "end impl\n"
+				   ".local slot\n"
+				   ".comm slot, 8, 8\n"
+				   "function other_register\n"
+				   "	test %rdi, %rdi\n"
+				   "	je 2f\n"
+				   "	lea 0x29(%rsi), %rax\n"
+				   "	mov %rax, %r15\n"
+				   "	cmp $0x200, %rax\n"
+				   "	jg 3f\n"
+				   "1:	sub $1, %eax\n"
+				   "	shr $4, %eax\n"
+				   "	lea (%rax,%rax), %esi\n"
+				   "	mov (%r8,%rsi,8), %rdx\n" TAKE(
+					   "at_other_register") "2:	mov $0x2a, %r15d\n"
+								"	mov $0x2a, %eax\n"
+								"	jmp 1b\n"
+								"3:	ret\n"
+								"end other_register\n"
+								"function same_constant\n" GUARDED("4f") "5:	mov (%r8), %rdx\n" TAKE(
+									"at_same_constant") "4:	mov $8, "
+											    "%esi\n"
+											    "	call *%rax\n"
+											    "	ret\n"
+											    "end "
+											    "same_constant\n"
+											    "function "
+											    "same_constant_"
+											    "cold\n"
+											    "	.skip 200, "
+											    "0x90\n" /* the jump is a long one */
+											    "	call "
+											    "impl\n" GUARDED(
+												    "4b") "	jmp 5b\n"
+													  "en"
+													  "d "
+													  "sa"
+													  "me"
+													  "_c"
+													  "on"
+													  "st"
+													  "an"
+													  "t_"
+													  "co"
+													  "ld"
+													  "\n"
+													  "fu"
+													  "nc"
+													  "ti"
+													  "on"
+													  " t"
+													  "wo"
+													  "_c"
+													  "on"
+													  "st"
+													  "an"
+													  "ts"
+													  "\n"
+													  "	test %rdi, %rdi\n"
+													  "	je 8f\n" GUARDED(
+														  "6f") "	mov $0x20, %r9d\n"
+															"7:	mov (%r8), %rdx\n" TAKE("at_two_constants") "8:\n" GUARDED(
+																"9f") "	mov $0x24, %r9d\n"
+																      "	jmp 7b\n"
+																      "6:	mov $0x20, %esi\n"
+																      "	call *%rax\n"
+																      "	ret\n"
+																      "9:	mov $0x24, %esi\n"
+																      "	call *%rax\n"
+																      "	ret\n"
+																      "end two_constants\n"
+																      /* Two sizes, and no register says which. */
+																      "function not_told\n"
+																      "	test %rdi, %rdi\n"
+																      "	je 8f\n" GUARDED("6f") "7:	mov (%r8), %rdx\n" TAKE("at_not_told") "8:\n" GUARDED(
+																	      "9f") "	jmp 7b\n"
+																		    "6:	mov $0x20, %esi\n"
+																		    "	call *%rax\n"
+																		    "	ret\n"
+																		    "9:	mov $0x24, %esi\n"
+																		    "	call *%rax\n"
+																		    "	ret\n"
+																		    "end not_told\n";
+	struct library library;
+
+	library_open(&library, text);
+	assert_size(&library, "at_other_register", ABI_REG_R15, 0);
+	assert_size(&library, "at_same_constant", ABI_REG_COUNT, 8);
+	assert_size(&library, "at_two_constants", ABI_REG_R9, 0);
+	assert_size(&library, "at_not_told", ABI_REG_COUNT, 0);
+	assert_int_equal(library.sites.exact, 3);
+	library_close(&library);
+}
+
+/* Names what is left of the plan without the sites of that op; all: with them. */
+static int ends_without(const struct library *library, enum abi_op op, const char *out[PLAN_ENDS])
+{
+	struct plan_site sites[32];
+	size_t count = 0;
+
+	assert_true(library->sites.count <= 32);
+	for (size_t i = 0; i < library->sites.count; i++)
+		if (library->sites.sites[i].op != op)
+			sites[count++] = library->sites.sites[i];
+	return plan_ends_unknown(library->file, sites, count, EVENT_MODE_EXACT, out);
+}
+
+/*
+ * What the file exports leads to places that are known: through a slot, that is in a structure of which another slot has the
+ * address, or that is compared with the function which it holds. A place that is missing is noticed; what cannot be followed is not.
+ */
+static void test_ends(void **state)
+{
+	(void)state;
+	static const char text[] =
+		".text\n" GIVE "function allocate\n"
+		"	lea -1(%rsi), %rax\n"
+		"	cmp $0x1ff, %rax\n"
+		"	ja 1f\n"
+		"	mov pools(%rip), %rdx\n" TAKE(
+			"at_pool") "1:	mov %rsi, %rdi\n"
+				   "	jmp malloc@plt\n"
+				   "end allocate\n"
+				   "function release\n"
+				   "	test %rsi, %rsi\n"
+				   "	jne give\n"
+				   "	jmp free@plt\n"
+				   "end release\n"
+				   ".globl PyObject_Malloc, PyObject_Free, PyMem_RawMalloc, PyMem_Malloc\n"
+				   "function PyObject_Malloc\n"
+				   "	mov %rdi, %rsi\n"
+				   "	mov runtime@GOTPCREL(%rip), %rax\n"
+				   "	mov 8(%rax), %rdi\n"
+				   "	jmp *16(%rax)\n"
+				   "end PyObject_Malloc\n"
+				   "function PyObject_Free\n"
+				   "	mov slots+24(%rip), %rcx\n"
+				   "	jmp *%rcx\n"
+				   "end PyObject_Free\n"
+				   "function PyMem_RawMalloc\n"
+				   "	call malloc@plt\n"
+				   "	ret\n"
+				   "end PyMem_RawMalloc\n"
+				   "function PyMem_Malloc\n"
+				   "	jmp *(%rdi)\n"
+				   "end PyMem_Malloc\n"
+				   ".data\n"
+				   ".globl runtime\n"
+				   ".type runtime, @object\n"
+				   ".size runtime, 32\n"
+				   "runtime:\n"
+				   "slots:	.quad 0, 0, allocate, release\n";
+	const char *names[PLAN_ENDS];
+	struct library library;
+
+	library_open(&library, text);
+	assert_int_equal(ends_without(&library, ABI_OP_TRACK, names), 0);
+	assert_int_equal(ends_without(&library, ABI_OP_POOL, names), 1);
+	assert_string_equal(names[0], "PyObject_Malloc");
+	assert_int_equal(ends_without(&library, ABI_OP_MALLOC, names), 2);
+	assert_string_equal(names[0], "PyMem_RawMalloc");
+	assert_string_equal(names[1], "PyObject_Malloc");
+	assert_int_equal(ends_without(&library, ABI_OP_FREE, names), 1);
+	assert_string_equal(names[0], "PyObject_Free");
+	library_close(&library);
+}
+
 /* A large block is asked for through a slot, in the function or in a part of it; or by a function that jumps through one. */
 static void test_large(void **state)
 {
@@ -380,6 +558,18 @@ static void test_large(void **state)
 						      "	ret\n"
 						      "3:	addq $1, 0x440(%rbp)\n"
 						      "	ret\n"
+						      /* What the call may have changed comes back first. */
+						      "	call *slot(%rip)\n"
+						      "restored:	mov (%rsp), %r8\n"
+						      "	mov 8(%rsp), %rcx\n"
+						      "	mov 0x10(%rsp), %r11\n"
+						      "	mov 0x18(%rsp), %r9\n"
+						      "	mov %rax, %r13\n"
+						      "	mov 0x20(%rsp), %r10\n"
+						      "	test %r13, %r13\n"
+						      "	je 2b\n"
+						      "	addq $1, 0x440(%r10)\n"
+						      "	ret\n"
 						      "end allocate\n"
 						      "function allocate_cold\n"
 						      "	mov %rbx, %rsi\n"
@@ -394,13 +584,19 @@ static void test_large(void **state)
 						      "end raw\n"
 						      ".local slot\n"
 						      ".comm slot, 8, 8\n";
-	static const char *const names[] = {"in_function", "in_part", "behind_jump"};
+	static const char *const names[] = {"in_function", "in_part", "behind_jump", "restored"};
 	struct library library;
 
 	library_open(&library, text);
-	assert_int_equal(library.sites.large_count, 3);
-	for (size_t i = 0; i < 3; i++)
-		assert_true(library.sites.large[i] == label(&library, names[i]));
+	assert_int_equal(library.sites.large_count, 4);
+	for (size_t i = 0; i < 4; i++) {
+		size_t at = 0;
+
+		while (at < 4 && library.sites.large[at] != label(&library, names[i]))
+			at++;
+		if (at == 4)
+			fail_msg("not found: %s", names[i]);
+	}
 	library_close(&library);
 }
 
@@ -567,6 +763,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_address_taken), cmocka_unit_test(test_not_recognised),
 		cmocka_unit_test(test_rewritten),     cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_sizes_meeting), cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_large),         cmocka_unit_test(test_resizes),
 		cmocka_unit_test(test_first_block),   cmocka_unit_test(test_first_block_unknown),
 	};

@@ -388,12 +388,53 @@ static void test_contradictions(void **state)
 	counts->seen_blocks = 1000;
 	warns(snapshot, "of 10000 small blocks that are new on the heap only 1000 were seen: the others are "
 			"in no line");
+	counts->seen_blocks = counts->new_blocks;
+	counts->typed_blocks = 1000;
+	counts->mistyped_blocks = 36;
+	warns_not(snapshot);
+	counts->mistyped_blocks = 37;
+	warns(snapshot, "of 1000 objects whose types tell their sizes 37 are of another size than was seen: "
+			"their blocks may stand at the lines of earlier ones");
 	snapshot->meta.sample_bytes = 4096;
 	warns_not(snapshot);
+	snapshot->meta.ends_unseen = 1;
+	warns(snapshot,
+	      "the code of an allocator that the interpreter exports leads to no place that is probed "
+	      "(--dry-run names it): what is allocated or freed through it may not be seen");
+	snapshot->meta.ends_unseen = 0;
 	snapshot->meta.reuse_unseen = 1;
 	warns(snapshot, "objects that are taken from free lists are not all seen: blocks may stand at the "
 			"lines of their earlier "
 			"lives");
+}
+
+/* Nor is a figure reported without a word that rests on a heap which was not read. */
+static void test_unread_warned(void **state)
+{
+	struct snapshot *snapshot = *state;
+	struct snapshot_meta *meta = &snapshot->meta;
+
+	snprintf(meta->mode, sizeof(meta->mode), "census");
+	meta->unread_ns = 20000000;
+	warns_not(snapshot); /* it runs, and was read lately */
+	meta->unread_ns = 412300000;
+	snprintf(meta->moment, sizeof(meta->moment), "exited");
+	warns(snapshot, "the heap was not read before the end: small blocks that died since stand as live; "
+			"--mode exact follows every free");
+	meta->coverage_known = 1;
+	warns(snapshot, "the heap was last read 412.3 ms before the end: small blocks that died since stand "
+			"as live; --mode exact follows every free");
+	snprintf(meta->mode, sizeof(meta->mode), "growth");
+	warns(snapshot, "the heap was last read 412.3 ms before the end: pools that were given back since "
+			"stand as in use");
+	meta->unread_ns = 20;
+	warns_not(snapshot);
+	snprintf(meta->mode, sizeof(meta->mode), "census");
+	snprintf(meta->moment, sizeof(meta->moment), "running");
+	meta->coverage_known = 0;
+	meta->readings_dropped = 3;
+	warns(snapshot, "there was no memory to read the heap (--budget): small blocks that died since stand "
+			"as live; --mode exact follows every free");
 }
 
 static void test_json(void **state)
@@ -515,6 +556,7 @@ int main(void)
 		TEST(test_well),
 		TEST(test_rss),
 		TEST(test_contradictions),
+		TEST(test_unread_warned),
 		TEST(test_json),
 		TEST(test_growth),
 		TEST(test_reuse),

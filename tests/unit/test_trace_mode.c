@@ -65,9 +65,13 @@ static void test_tables(void **state)
 
 	feed_alloc(trace, 0x1000, 100, 0);
 	assert_int_equal(process->reuse_unseen, 0);
-	assert_int_equal(feed_change(trace, EVENT_MODE_CENSUS | EVENT_MODE_NO_REUSE, 2000000000, 0), 0);
+	assert_int_equal(process->ends_unseen, 0);
+	assert_int_equal(feed_change(trace, EVENT_MODE_CENSUS | EVENT_MODE_NO_REUSE | EVENT_MODE_NO_ENDS,
+				     2000000000, 0),
+			 0);
 	assert_int_equal(process->mode, EVENT_MODE_CENSUS);
 	assert_int_equal(process->reuse_unseen, 1);
+	assert_int_equal(process->ends_unseen, 1);
 	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_blocks, 1);
 	assert_int_equal(feed_change(trace, EVENT_MODE_GROWTH | EVENT_MODE_MAPPED, 3000000000, 0), 0);
 	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_blocks, 0);

@@ -463,6 +463,38 @@ int elf_file_import_at(struct elf_file *file, uint64_t vaddr, const char **name)
 	return 0;
 }
 
+/* What this relocation makes of a place that it is about. */
+static int relocation_value(struct elf_file *file, const GElf_Rela *relocation, uint64_t *value)
+{
+	const struct elf_symbols *dynsym = &file->tables[ELF_FROM_DYNSYM];
+	uint64_t type = GELF_R_TYPE(relocation->r_info), index = GELF_R_SYM(relocation->r_info);
+	GElf_Sym symbol = {.st_value = 0};
+
+	if (type != R_X86_64_RELATIVE &&
+	    (!index || !names_own_block(dynsym, index) || !gelf_getsym(dynsym->symbols, (int)index, &symbol)))
+		return -ENOENT;
+	*value = symbol.st_value + (uint64_t)relocation->r_addend;
+	return 0;
+}
+
+int elf_file_pointer(struct elf_file *file, uint64_t vaddr, uint64_t *value)
+{
+	Elf_Scn *section = NULL;
+	GElf_Shdr header;
+	GElf_Rela relocation;
+
+	load_table(file, ELF_FROM_DYNSYM);
+	while ((section = elf_section_by_type(file->elf, SHT_RELA, section, &header))) {
+		/* What the linker has left for others (--emit-relocs) the dynamic one does not see. */
+		Elf_Data *data = header.sh_flags & SHF_ALLOC ? elf_section_data(section, &header) : NULL;
+
+		for (int i = 0; data && gelf_getrela(data, i, &relocation); i++)
+			if (relocation.r_offset == vaddr)
+				return relocation_value(file, &relocation, value);
+	}
+	return elf_file_read(file, vaddr, value, sizeof(*value)) == (int)sizeof(*value) ? 0 : -ENOENT;
+}
+
 const char *elf_file_soname(struct elf_file *file)
 {
 	return file->soname;

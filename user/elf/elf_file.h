@@ -104,6 +104,11 @@ size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *
  * vaddr. 0, *name is borrowed until elf_file_close(); -ENOENT.
  */
 int elf_file_import_at(struct elf_file *file, uint64_t vaddr, const char **name);
+/*
+ * The address that 8 bytes of data at vaddr hold once the dynamic linker is done, as an address of the file. 0; -ENOENT they are not of
+ * this file, or hold the address of something in another.
+ */
+int elf_file_pointer(struct elf_file *file, uint64_t vaddr, uint64_t *value);
 /* DT_NEEDED / DT_SONAME, "" when absent. Borrowed. */
 const char *elf_file_soname(struct elf_file *file);
 

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "elf/elf_file.h"
 #include "plan/plan.h"
+#include "plan/plan_ends.h"
 #include "plan/plan_finalize.h"
 #include "plan/plan_growth.h"
 #include "plan/plan_inline.h"
@@ -413,6 +414,18 @@ static void describe_objects(struct plan *plan)
 			 " (and %zu one in a new block only)", plan->always_new);
 }
 
+/* Does what the file exports lead to what is probed? */
+static int ends_judge(struct plan *plan, struct elf_file *file)
+{
+	const char *names[PLAN_ENDS];
+	int count = plan_ends_unknown(file, plan->sites, plan->count, plan->mode, names);
+
+	for (int i = 0; i < count; i++)
+		plan_missing_add(plan, names[i], "its code leads to no place that is probed");
+	plan->ends_unseen = count > 0;
+	return count < 0 ? count : 0;
+}
+
 static int add_everything(struct plan *plan, struct elf_file *file, const struct plan_opts *opts)
 {
 	bool raw_deep = !opts->public_only && has_implementations(plan, file, &raw);
@@ -447,6 +460,8 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 			err = plan_symbol_add(plan, file, &singles[i]);
 	if (!err)
 		err = plan_finalize_add(plan, file);
+	if (!err && !growth && !opts->public_only)
+		err = ends_judge(plan, file);
 	if (!growth)
 		describe_objects(plan);
 	return err;

@@ -28,6 +28,7 @@ struct plan {
 	size_t inlined_count; /* so many of them, the first ones, are in copies that were inlined somewhere */
 	size_t always_new;    /* places where objects begin to live, but none from a free list: left out */
 	int object_sites; /* every way through _Py_NewReference has a site: the function is not to be probed */
+	int ends_unseen; /* there are exported allocators whose code leads to no place that is probed: missing names them */
 	int reuse_unseen; /* not every place is known, or to be probed, at which objects begin to live */
 	struct {
 		char symbol[96];

@@ -10,6 +10,8 @@
 #define STATE_OFFSET 256 /* an object's fields are below, the interpreter's counters above */
 
 #define WINDOW 20 /* instructions */
+/* Behind a call, up to where its block is counted: what the call may have changed comes back from the stack first. */
+#define COUNT_WINDOW 16
 
 static int writes(const struct inline_insn *insn, uint8_t reg)
 {
@@ -133,8 +135,8 @@ int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_ma
  */
 static uint8_t is_counted(struct inline_code *code, uint64_t vaddr, int branches)
 {
-	struct inline_insn insns[8];
-	size_t count = inline_code_window(code, vaddr, insns, 8);
+	struct inline_insn insns[COUNT_WINDOW];
+	size_t count = inline_code_window(code, vaddr, insns, COUNT_WINDOW);
 
 	for (size_t i = 0; i < count; i++) {
 		if (insns[i].op == INLINE_BUMP && insns[i].base != ABI_REG_SP && insns[i].width == 8 &&

@@ -9,7 +9,8 @@
  *
  * So the way is followed back as long as there is only one, and then carried out forward: what each register
  * holds is kept as "a value that came up at some point, plus so much" or as a constant. The size is known if
- * at the site some register holds it, but for a constant difference.
+ * at the site some register holds it, but for a constant difference. Where that tells nothing the ways that meet are carried
+ * out each: what holds on all of them holds behind.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,9 +19,11 @@
 #include "pymalloc/match.h"
 #include "x86/value.h"
 
-#define WAY_MAX  96  /* instructions followed back */
-#define SLOW_MAX 24  /* and along the slow path */
-#define LARGEST  512 /* that pymalloc serves */
+#define WAY_MAX      96  /* instructions followed back */
+#define WAYS_MAX     4   /* that meet in one place */
+#define MEETINGS_MAX 2   /* of ways, one behind the other */
+#define SLOW_MAX     24  /* and along the slow path */
+#define LARGEST      512 /* that pymalloc serves */
 #define ASKED_MAX                                                                                            \
 	8 /* instructions from the branch of a realloc to where the size becomes what was asked for */
 #define CLASS_BITS 4  /* of a size less one, that are not in its size class */
@@ -172,27 +175,161 @@ static void way_step(struct inline_code *code, struct way_size *way, const struc
 	inline_state_step(&way->state, insn);
 }
 
-int inline_size_find(struct inline_code *code, uint64_t site, uint8_t *reg, int64_t *addend)
-{
-	size_t index = inline_code_index(code, site), count;
-	struct way_size way = {.size = {.base = INLINE_UNKNOWN},
-			       .classed = {.base = INLINE_UNKNOWN},
-			       .bounds = {.of = {.base = INLINE_UNKNOWN}}};
-	uint32_t at[WAY_MAX];
+/* What a way has in each register, and behind them the size. */
+#define WAY_VALUES (ABI_REG_COUNT + 1)
 
-	if (index == code->count)
-		return -ENOENT;
-	inline_state_init(&way.state);
-	count = way_find(code, index, at);
+static struct inline_value way_value(const struct way_size *way, size_t which)
+{
+	if (which < ABI_REG_COUNT)
+		return way->state.of[which];
+	return way->size.base != INLINE_UNKNOWN ? way->size : way->classed;
+}
+
+/* Is the one so much more than the other on every way? */
+static int differ_by(const struct way_size *ways, size_t count, size_t one, size_t other, int64_t *addend)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct inline_value a = way_value(&ways[i], one), b = way_value(&ways[i], other);
+		int64_t difference = (int64_t)((uint64_t)a.addend - (uint64_t)b.addend);
+
+		if (a.base != b.base || a.base == INLINE_UNKNOWN || (i && difference != *addend))
+			return 0;
+		*addend = difference;
+	}
+	return 1;
+}
+
+/* Has every way the same constant there? */
+static int is_constant(const struct way_size *ways, size_t count, size_t which)
+{
+	struct inline_value first = way_value(&ways[0], which);
+
+	for (size_t i = 0; i < count; i++) {
+		struct inline_value value = way_value(&ways[i], which);
+
+		if (value.base != INLINE_CONSTANT || value.addend != first.addend)
+			return 0;
+	}
+	return 1;
+}
+
+static void way_init(struct way_size *way)
+{
+	*way = (struct way_size){.size = {.base = INLINE_UNKNOWN},
+				 .classed = {.base = INLINE_UNKNOWN},
+				 .bounds = {.of = {.base = INLINE_UNKNOWN}}};
+	inline_state_init(&way->state);
+}
+
+/* What is known where ways meet: constants that all of them have, and what differs by as much on all of them. */
+static void ways_meet(const struct way_size *ways, size_t count, struct way_size *out)
+{
+	struct inline_value values[WAY_VALUES];
+
+	way_init(out);
+	for (size_t which = 0; which < WAY_VALUES; which++) {
+		int64_t addend = 0;
+		size_t other = 0;
+
+		values[which] = which < ABI_REG_COUNT ? out->state.of[which]
+						      : (struct inline_value){.base = INLINE_UNKNOWN};
+		while (other < which && !differ_by(ways, count, which, other, &addend))
+			other++;
+		if (is_constant(ways, count, which))
+			values[which] = way_value(&ways[0], which);
+		else if (other < which)
+			values[which] = (struct inline_value){
+				values[other].base,
+				(int64_t)((uint64_t)values[other].addend + (uint64_t)addend)};
+	}
+	memcpy(out->state.of, values, sizeof(out->state.of));
+	out->size = values[ABI_REG_COUNT];
+}
+
+static void way_follow(struct inline_code *code, size_t index, int meetings, struct way_size *way);
+
+/* What is known behind the instruction at source, from where control goes to vaddr. 0: nothing comes from there; 1; -1: not known. */
+static int source_follow(struct inline_code *code, uint64_t source, uint64_t vaddr, int meetings,
+			 struct way_size *way)
+{
+	struct inline_code part = {0}, *in = code;
+	int outside = source < code->start || source >= code->end, found = -1;
+	size_t index;
+
+	if (outside) {
+		in = &part;
+		if (inline_code_part(code, source, &part))
+			goto out;
+	}
+	index = inline_code_index(in, source);
+	found = index < in->count;
+	if (found) {
+		way_follow(in, index, meetings, way);
+		way_step(in, way, &in->insns[index], vaddr);
+	}
+out:
+	if (outside)
+		inline_code_part_free(&part);
+	return found;
+}
+
+/* What is known where several ways meet, at the instruction of that index. */
+static void way_begin(struct inline_code *code, size_t index, int meetings, struct way_size *out)
+{
+	uint64_t sources[WAYS_MAX], vaddr = code->insns[index].vaddr;
+	size_t count = meetings ? inline_code_sources(code, index, sources, WAYS_MAX) : 0, known = 0;
+	struct way_size ways[WAYS_MAX];
+
+	for (size_t i = 0; i < count; i++) {
+		int found = source_follow(code, sources[i], vaddr, meetings - 1, &ways[known]);
+
+		if (found < 0) {
+			known = 0;
+			break;
+		}
+		known += (size_t)found;
+	}
+	if (known)
+		ways_meet(ways, known, out);
+	else
+		way_init(out);
+}
+
+/* What is known before the instruction of that index, at most so many meetings of ways back. */
+static void way_follow(struct inline_code *code, size_t index, int meetings, struct way_size *way)
+{
+	uint32_t at[WAY_MAX];
+	size_t count = way_find(code, index, at);
+
+	way_begin(code, count ? at[count - 1] : index, meetings, way);
 	for (size_t i = count; i-- > 0;) {
 		if (i == CLASS_NEAR)
-			way.classed.base = INLINE_UNKNOWN;
-		way_step(code, &way, &code->insns[at[i]], code->insns[i ? at[i - 1] : index].vaddr);
+			way->classed.base = INLINE_UNKNOWN;
+		way_step(code, way, &code->insns[at[i]], code->insns[i ? at[i - 1] : index].vaddr);
 	}
+}
+
+static int size_follow(struct inline_code *code, size_t index, int meetings, uint8_t *reg, int64_t *addend)
+{
+	struct way_size way;
+
+	way_follow(code, index, meetings, &way);
 	/* The class is what the pool was found by; what was compared may have been something else. */
 	if (way.classed.base >= INLINE_NEW && !size_locate(&way.state, &way.classed, reg, addend))
 		return 0;
 	return size_locate(&way.state, &way.size, reg, addend);
+}
+
+int inline_size_find(struct inline_code *code, uint64_t site, uint8_t *reg, int64_t *addend)
+{
+	size_t index = inline_code_index(code, site);
+
+	if (index == code->count)
+		return -ENOENT;
+	/* Most need not be followed over a meeting of ways, which takes longer. */
+	if (!size_follow(code, index, 0, reg, addend))
+		return 0;
+	return size_follow(code, index, MEETINGS_MAX, reg, addend);
 }
 
 uint8_t inline_block_find(const struct inline_code *code, uint64_t site)

@@ -29,11 +29,16 @@
 #define FLAG_PREHEADER     (3ull << 3) /* Py_TPFLAGS_MANAGED_WEAKREF, _MANAGED_DICT; not used up to 3.10 */
 #define FLAG_HAVE_GC       (1ull << 14)
 #define FLAG_TYPE_SUBCLASS (1ull << 31)
+#define FLAG_UNICODE       (1ull << 28) /* a str has only what its text takes */
+#define FLAG_INLINE_VALUES (1ull << 2)  /* attributes behind the object, 3.13+ */
 #define PREHEADER_BYTES    16u
 #define MAX_REFCOUNT       UINT32_MAX /* the immortals' of 3.12 and later */
 #define MAX_METATYPES      8u
 #define MAX_TYPES          (1u << 20) /* the objects of further ones count as none */
 #define MAX_TYPE_BYTES     256u       /* of a type, what is read */
+#define MAX_LOOKS          32768u     /* at addresses that may be types, where sizes are asked: 30 ms */
+#define MAX_INSTANCE       4096u      /* bytes; a pool has no block of as many */
+#define MAX_SIZED_TYPES    4096u      /* of which sizes are asked: it is a sample */
 #define HOOKS_BEFORE       16u        /* of the debugging hooks: bytes before a block, and in all */
 #define HOOKS_BYTES        24u
 #define NO_TYPES           (1u << 14) /* power of two */
@@ -47,9 +52,10 @@ struct census {
 	const struct python_runtime *runtime;
 	const struct heap_offsets *offsets;
 	struct heap_types *out;
-	size_t room;               /* of out->types */
+	size_t room, types_max;    /* of out->types */
 	struct slot *slots;        /* twice the room: where a type is in out->types */
 	uint64_t *no_types;        /* NO_TYPES addresses of something else, by hash */
+	uint64_t looks;            /* at addresses that may be types; so many are left */
 	uint64_t data, data_bytes; /* where the interpreter's own objects are */
 	int err;
 };
@@ -98,16 +104,29 @@ static int types_grow(struct census *census)
 	return 0;
 }
 
-static int type_add(struct census *census, uint64_t address, uint64_t flags)
+/* tp_basicsize and tp_itemsize follow tp_name in every version. */
+static uint32_t instance_bytes(const struct census *census, const uint8_t *type, uint64_t flags)
+{
+	uint32_t name_at = census->offsets->type_name;
+	uint64_t bytes = u64_at(type + name_at + 8);
+
+	if (u64_at(type + name_at + 16) || flags & (FLAG_UNICODE | FLAG_INLINE_VALUES) ||
+	    bytes > MAX_INSTANCE)
+		return 0;
+	return ((uint32_t)bytes + 7) / 8 * 8;
+}
+
+static int type_add(struct census *census, uint64_t address, uint64_t flags, uint32_t instance)
 {
 	struct heap_types *out = census->out;
 	uint32_t number = (uint32_t)out->count;
 
-	if (number == MAX_TYPES)
+	if (number == census->types_max)
 		return -ENOENT;
 	if (number == census->room && types_grow(census))
 		return -ENOMEM;
-	out->types[number] = (struct heap_type){.address = address, .flags = flags};
+	out->types[number] =
+		(struct heap_type){.address = address, .flags = flags, .instance_bytes = instance};
 	*slot_of(census, address) = (struct slot){address, number};
 	out->count++;
 	return (int)number;
@@ -120,10 +139,12 @@ static int type_look(struct census *census, uint64_t address, unsigned int metat
 {
 	uint32_t flags_at = census->offsets->type_flags;
 	uint8_t bytes[MAX_TYPE_BYTES];
+	uint64_t flags;
 	int metatype, err;
 
-	if (!metatypes)
+	if (!metatypes || !census->looks)
 		return -ENOENT;
+	census->looks--;
 	err = memory_read(census->runtime->pid, address, bytes, flags_at + 8);
 	if (err)
 		return err == -EFAULT ? -ENOENT : err;
@@ -136,7 +157,8 @@ static int type_look(struct census *census, uint64_t address, unsigned int metat
 	/* Any object leads to PyType_Type; only a type is an instance of a subclass of it. */
 	if (!(census->out->types[metatype].flags & FLAG_TYPE_SUBCLASS))
 		return -ENOENT;
-	return type_add(census, address, u64_at(bytes + flags_at));
+	flags = u64_at(bytes + flags_at);
+	return type_add(census, address, flags, instance_bytes(census, bytes, flags));
 }
 
 static int type_find(struct census *census, uint64_t address, unsigned int metatypes)
@@ -321,28 +343,49 @@ static int root_add(struct census *census)
 	if (err)
 		return err;
 	err = types_grow(census);
-	return err ? err : type_add(census, address, flags | FLAG_TYPE_SUBCLASS);
+	return err ? err : type_add(census, address, flags | FLAG_TYPE_SUBCLASS, 0);
+}
+
+/* census_close() releases, also after a failure; what is in out stays. */
+static int census_open(struct census *census, const struct python_runtime *runtime, size_t types_max,
+		       uint64_t looks, struct heap_types *out)
+{
+	int err;
+
+	*census = (struct census){.runtime = runtime,
+				  .offsets = &runtime->offsets->heap,
+				  .out = out,
+				  .types_max = types_max,
+				  .looks = looks,
+				  .no_types = calloc(NO_TYPES, sizeof(*census->no_types))};
+	if (!census->no_types)
+		return -ENOMEM;
+	data_find(census);
+	err = root_add(census);
+	return err < 0 ? err : 0;
+}
+
+static void census_close(struct census *census)
+{
+	free(census->no_types);
+	free(census->slots);
 }
 
 int heap_types_read(const struct python_runtime *runtime, struct heap_types *out)
 {
 	struct heap_types types = {0};
-	struct census census = {.runtime = runtime, .offsets = &runtime->offsets->heap, .out = &types};
-	int err = -ENOMEM;
+	struct census census;
+	int err;
 
 	error_clear();
-	census.no_types = calloc(NO_TYPES, sizeof(*census.no_types));
-	data_find(&census);
-	if (census.no_types)
-		err = root_add(&census);
-	if (err >= 0)
+	err = census_open(&census, runtime, MAX_TYPES, UINT64_MAX, &types);
+	if (!err)
 		err = heap_read(runtime, block_visit, &census, &types.reading);
 	if (!err)
 		err = census.err;
 	if (!err)
 		err = types_finish(&census);
-	free(census.no_types);
-	free(census.slots);
+	census_close(&census);
 	if (err) {
 		heap_types_free(&types);
 		return err;
@@ -355,4 +398,45 @@ void heap_types_free(struct heap_types *types)
 {
 	free(types->types);
 	memset(types, 0, sizeof(*types));
+}
+
+struct heap_sizes {
+	struct census census;
+	struct heap_types types;
+};
+
+int heap_sizes_new(struct heap_sizes **out, const struct python_runtime *runtime)
+{
+	struct heap_sizes *sizes = calloc(1, sizeof(*sizes));
+	int err;
+
+	if (!sizes)
+		return -ENOMEM;
+	err = census_open(&sizes->census, runtime, MAX_SIZED_TYPES, MAX_LOOKS, &sizes->types);
+	if (err) {
+		heap_sizes_free(sizes);
+		return err;
+	}
+	*out = sizes;
+	return 0;
+}
+
+void heap_sizes_free(struct heap_sizes *sizes)
+{
+	if (!sizes)
+		return;
+	census_close(&sizes->census);
+	heap_types_free(&sizes->types);
+	free(sizes);
+}
+
+uint32_t heap_sizes_of(struct heap_sizes *sizes, const uint8_t *content, uint32_t bytes)
+{
+	uint32_t before = hooks_before(content, bytes);
+	int type = object_find(&sizes->census, content + before, bytes - before, 0);
+	const struct heap_type *found = type < 0 ? NULL : &sizes->types.types[type];
+
+	if (!found || !found->instance_bytes)
+		return 0;
+	return found->instance_bytes + object_place(&sizes->census, found->flags);
 }

@@ -21,6 +21,8 @@ struct heap_sum {
 struct heap_type {
 	uint64_t address;
 	uint64_t flags;
+	uint32_t
+		instance_bytes; /* every instance is allocated with so many, before what lies in front; 0: they differ */
 	struct heap_sum sum;
 	char name[HEAP_TYPE_NAME]; /* tp_name, cut; "" when it cannot be read */
 };
@@ -44,5 +46,17 @@ struct heap_types {
  */
 int heap_types_read(const struct python_runtime *runtime, struct heap_types *out);
 void heap_types_free(struct heap_types *types);
+
+/* What the types of objects say of the sizes that their blocks were asked for with. */
+struct heap_sizes;
+
+/* 0, or as heap_types_read(), but of the heap itself nothing is read. heap_sizes_free() releases; runtime must outlive it. */
+int heap_sizes_new(struct heap_sizes **out, const struct python_runtime *runtime);
+void heap_sizes_free(struct heap_sizes *sizes);
+/*
+ * How many bytes the object in a live block was allocated with, by its type, rounded up to 8: bytes is the size of the block's
+ * class, content a copy of it. 0: no object lies in it, or its type does not say (it has items, or may have less as str has).
+ */
+uint32_t heap_sizes_of(struct heap_sizes *sizes, const uint8_t *content, uint32_t bytes);
 
 #endif

@@ -37,7 +37,8 @@ struct search {
 	const struct process_map *seen[MAX_FILES];
 	size_t seen_count;
 	int pypy, musl;
-	int old; /* there is a CPython from before _PyRuntime, of this version (0: not known) */
+	int old;    /* there is a CPython from before _PyRuntime, of this version (0: not known) */
+	int hidden; /* there is one of which the executable exports nothing, of this version */
 	unsigned int old_major, old_minor;
 	char old_path[RUNTIME_OTHER_BYTES];
 	int denied;             /* a file could not be opened: the errno */
@@ -87,11 +88,10 @@ static int map_open(const struct search *search, const struct process_map *map, 
 }
 
 /* Such a file is looked into each time: there is nothing to be kept of it. */
-static void old_note(struct search *search, struct elf_file *file)
+static void unknown_note(struct search *search, struct elf_file *file)
 {
 	char build;
 
-	search->old = 1;
 	snprintf(search->old_path, sizeof(search->old_path), "%s", elf_file_path(file));
 	if (signs_version(file, &search->old_major, &search->old_minor, &build))
 		search->old_major = 0;
@@ -100,7 +100,7 @@ static void old_note(struct search *search, struct elf_file *file)
 /* 1 and *file (with its debug symbols) when the file behind map defines _PyRuntime; 0; -errno. */
 static int map_check(struct search *search, const struct process_map *map, struct elf_file **file)
 {
-	int found = runtime_files_find(search->files, map, file), err;
+	int found = runtime_files_find(search->files, map, file), is_old, is_hidden, err;
 	uint64_t vaddr;
 
 	if (found != -ENOENT)
@@ -111,8 +111,13 @@ static int map_check(struct search *search, const struct process_map *map, struc
 	if (err)
 		return err;
 	found = !signs_runtime(*file, &vaddr);
-	if (!found && signs_is_old(*file))
-		old_note(search, *file);
+	is_old = !found && signs_is_old(*file);
+	/* All files would be too many to read through, and a library exports what it is for. */
+	is_hidden = !found && !is_old && map_pass(search, map) == PASS_EXECUTABLE && signs_is_hidden(*file);
+	search->old |= is_old;
+	search->hidden |= is_hidden;
+	if (is_old || is_hidden)
+		unknown_note(search, *file);
 	else if (!found)
 		runtime_files_keep(search->files, map, *file, 0);
 	elf_file_close(*file);
@@ -140,6 +145,19 @@ static int runtime_look(struct search *search, enum pass pass, const struct proc
 	return got;
 }
 
+static int hidden_refuse(const struct search *search)
+{
+	char version[32] = "a Python";
+
+	if (search->old_major)
+		snprintf(version, sizeof(version), "Python %u.%u", search->old_major, search->old_minor);
+	return error_set(
+		-ENOTSUP,
+		"%s has %s linked into it and exports nothing of it, not even where its runtime is: link "
+		"it with -Wl,--export-dynamic, or leave its symbols in",
+		search->old_path, version);
+}
+
 static int runtime_search(struct search *search, struct elf_file **file, const struct process_map **map)
 {
 	for (enum pass pass = 0; pass < PASS_COUNT; pass++) {
@@ -165,6 +183,8 @@ static int runtime_search(struct search *search, struct elf_file **file, const s
 		return 0;
 	if (search->pypy)
 		return error_set(-ENOTSUP, "it runs PyPy; only CPython %s is supported", offsets_known());
+	if (search->hidden)
+		return hidden_refuse(search);
 	if (search->old && search->old_major)
 		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s", search->old_major,
 				 search->old_minor, offsets_known());

@@ -40,6 +40,48 @@ int signs_is_old(struct elf_file *file)
 	return !elf_file_symbol(file, "Py_GetVersion", &symbol) && symbol.vaddr != 0;
 }
 
+/* The file's constants, as one; the caller frees. NULL: it has none, too many, or there is no memory. *bytes: what could be read. */
+static char *constants_read(struct elf_file *file, size_t *bytes)
+{
+	uint64_t vaddr, size;
+	char *data;
+	int got;
+
+	if (elf_file_section(file, ".rodata", &vaddr, &size) || size > MAX_CONSTANTS)
+		return NULL;
+	data = malloc(size + 1);
+	if (!data)
+		return NULL;
+	got = elf_file_read(file, vaddr, data, size);
+	*bytes = got > 0 ? (size_t)got : 0;
+	return data;
+}
+
+/* Is there such a constant, whose first character is left out of rest: this program has none of them itself. */
+static int has_constant(const char *data, size_t bytes, char first, const char *rest)
+{
+	const char *at = data, *end = data + bytes;
+
+	while ((at = memmem(at, (size_t)(end - at), rest, strlen(rest) + 1))) {
+		if (at > data && at[-1] == first)
+			return 1;
+		at++;
+	}
+	return 0;
+}
+
+int signs_is_hidden(struct elf_file *file)
+{
+	size_t bytes;
+	char *data = constants_read(file, &bytes);
+	int found = data && has_constant(data, bytes, 'P', "YTHONHASHSEED") &&
+		    has_constant(data, bytes, 'P', "YTHONMALLOC") &&
+		    has_constant(data, bytes, '_', "frozen_importlib");
+
+	free(data);
+	return found;
+}
+
 static const char *number_parse(const char *at, const char *end, unsigned int *out)
 {
 	const char *start = at;
@@ -78,18 +120,14 @@ static int name_parse(const char *name, unsigned int *major, unsigned int *minor
 static int constants_search(struct elf_file *file, unsigned int *major, unsigned int *minor)
 {
 	const char *at, *end, *rest;
-	uint64_t vaddr, bytes;
 	unsigned int first = 0, second;
-	char *data;
-	int got, err = -ENOENT;
+	size_t bytes;
+	char *data = constants_read(file, &bytes);
+	int err = -ENOENT;
 
-	if (elf_file_section(file, ".rodata", &vaddr, &bytes) || bytes > MAX_CONSTANTS)
-		return -ENOENT;
-	data = malloc(bytes + 1);
 	if (!data)
-		return -ENOMEM;
-	got = elf_file_read(file, vaddr, data, bytes);
-	end = data + (got > 0 ? got : 0);
+		return -ENOENT;
+	end = data + bytes;
 	for (at = data; (at = memmem(at, (size_t)(end - at), NAME, strlen(NAME))); at++) {
 		rest = version_parse(at, end, &first, &second);
 		if (!rest || rest == end || *rest || (at > data && at[-1] && at[-1] != '/'))

@@ -8,11 +8,13 @@
 #include "report/json.h"
 
 #define SENTENCE_MAX  320
-#define SENTENCES_MAX 4
+#define SENTENCES_MAX 8
 #define PROCESSES_MAX 10u
 /* What comes and goes while the heap is read. */
 #define SLACK_BLOCKS      16u
 #define SLACK_SMALL_SHARE 100u
+/* Types that a program has made say what it likes. */
+#define SLACK_TYPED_SHARE 50u
 /* The raw allocator's are told from others by their callers, where code is inlined. */
 #define SLACK_LARGE_SHARE 10u
 
@@ -62,6 +64,35 @@ static void small_judge(const struct snapshot_meta *meta, struct sentences *out)
 		    counts->new_blocks, growth ? "pools" : "small blocks", counts->seen_blocks);
 }
 
+/* Of blocks whose place is known to be a live block's: are they the ones that the table has there? */
+static void types_judge(const struct snapshot_meta *meta, struct sentences *out)
+{
+	const struct snapshot_coverage *counts = &meta->coverage;
+
+	if (counts->mistyped_blocks > SLACK_BLOCKS + counts->typed_blocks / SLACK_TYPED_SHARE)
+		SAY(out,
+		    "of %" PRIu64 " objects whose types tell their sizes %" PRIu64
+		    " are of another size than was seen: their blocks may stand at the lines of earlier ones",
+		    counts->typed_blocks, counts->mistyped_blocks);
+}
+
+/* What has died is known of the heap alone: where it was not read figures rest on what was known before. */
+static void unread_judge(const struct snapshot_meta *meta, struct sentences *out)
+{
+	int growth = !strcmp(meta->mode, "growth");
+	const char *stands = growth ? "pools that were given back since stand as in use"
+				    : "small blocks that died since stand as live";
+	const char *follow = growth ? "" : "; --mode exact follows every free";
+
+	if (snapshot_is_unread(meta) && meta->coverage_known)
+		SAY(out, "the heap was last read %.1f ms before the end: %s%s", (double)meta->unread_ns / 1e6,
+		    stands, follow);
+	else if (snapshot_is_unread(meta))
+		SAY(out, "the heap was not read before the end: %s%s", stands, follow);
+	else if (meta->readings_dropped && !meta->coverage_known)
+		SAY(out, "there was no memory to read the heap (--budget): %s%s", stands, follow);
+}
+
 /* Of a sample, or of a part of the time, nothing need agree; what a fork has inherited is new to its heap alone. */
 static int is_whole(const struct snapshot_meta *meta)
 {
@@ -76,7 +107,13 @@ static void judge(const struct snapshot_meta *meta, struct sentences *out)
 	if (is_whole(meta)) {
 		large_judge(meta, out);
 		small_judge(meta, out);
+		types_judge(meta, out);
 	}
+	unread_judge(meta, out);
+	if (meta->ends_unseen)
+		SAY(out,
+		    "the code of an allocator that the interpreter exports leads to no place that is probed "
+		    "(--dry-run names it): what is allocated or freed through it may not be seen");
 	if (meta->reuse_unseen)
 		SAY(out, "objects that are taken from free lists are not all seen: blocks may stand at the "
 			 "lines of "

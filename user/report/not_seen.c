@@ -14,8 +14,6 @@
 #include "report/report_parts.h"
 #include "stats/explained.h"
 
-#define READ_JUST_NOW_NS   1000000
-#define READ_LATELY_NS     100000000 /* of one that runs: there was no time for a last reading */
 #define RSS_OLD_NS         100000000
 #define COVERAGE_REMARKED  990u /* permille: of a process that has less it is said */
 #define PROCESSES_REMARKED 10u
@@ -250,12 +248,6 @@ static void cut_print(FILE *out, const struct snapshot_ending *ending)
 		text_count(text, ending->arenas_unread));
 }
 
-/* Is the last reading so long ago that some of what it shows need not be true any more? */
-static int is_unread(const struct snapshot_meta *meta)
-{
-	return meta->unread_ns >= (strcmp(meta->moment, "running") ? READ_JUST_NOW_NS : READ_LATELY_NS);
-}
-
 /* Between the last reading and the end of a target that ended by itself, or of the trace. */
 static void unreconciled_print(FILE *out, const struct snapshot *snapshot)
 {
@@ -263,7 +255,7 @@ static void unreconciled_print(FILE *out, const struct snapshot *snapshot)
 	int growth = snapshot_is_growth(snapshot);
 
 	/* Of several processes it is said of each. */
-	if (snapshot->process_count || !is_unread(meta))
+	if (snapshot->process_count || !snapshot_is_unread(meta))
 		return;
 	cut_print(out, &meta->ending);
 	if (meta->coverage_known)
@@ -423,7 +415,7 @@ static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 		remarks++;
 		if (out)
 			fputs("its heap was not read", out);
-	} else if (is_unread(meta)) {
+	} else if (snapshot_is_unread(meta)) {
 		remarks++;
 		if (out)
 			fprintf(out, "its heap was last read %.1f ms before %s end",
@@ -502,7 +494,7 @@ static int heap_is_well(const struct snapshot_meta *meta)
 	       permille(counts->seen_blocks, counts->new_blocks) >= COVERAGE_REMARKED &&
 	       permille(counts->seen_bytes, counts->new_bytes) >= COVERAGE_REMARKED &&
 	       counts->large_seen >= counts->large_new && !counts->pools_unreadable && !counts->frozen_ns &&
-	       meta->ending.failed != EVENT_CENSUS_CUT && !is_unread(meta);
+	       meta->ending.failed != EVENT_CENSUS_CUT && !snapshot_is_unread(meta);
 }
 
 static int stacks_are_well(const struct snapshot_meta *meta)

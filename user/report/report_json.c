@@ -120,12 +120,14 @@ static void coverage_write(FILE *out, const struct snapshot_meta *meta)
 		", \"new_blocks\": %" PRIu64 ", \"new_bytes\": %" PRIu64 ", \"seen_blocks\": %" PRIu64
 		", \"seen_bytes\": %" PRIu64 ", \"old_blocks\": %" PRIu64 ", \"old_bytes\": %" PRIu64
 		", \"large_blocks\": %" PRIu64 ", \"large_new\": %" PRIu64 ", \"large_seen\": %" PRIu64
+		", \"typed_blocks\": %" PRIu64 ", \"mistyped_blocks\": %" PRIu64
 		", \"pools_unreadable\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 ", \"frozen_ns\": %" PRIu64
 		", \"unread_ns\": %" PRIu64 "}",
 		counts->live_blocks, counts->live_bytes, counts->new_blocks, counts->new_bytes,
 		counts->seen_blocks, counts->seen_bytes, counts->old_blocks, counts->old_bytes,
-		counts->large_blocks, counts->large_new, counts->large_seen, counts->pools_unreadable,
-		counts->elapsed_ns, counts->frozen_ns, meta->unread_ns);
+		counts->large_blocks, counts->large_new, counts->large_seen, counts->typed_blocks,
+		counts->mistyped_blocks, counts->pools_unreadable, counts->elapsed_ns, counts->frozen_ns,
+		meta->unread_ns);
 }
 
 /* How the kernel read the heap at the end. */

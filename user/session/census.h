@@ -14,6 +14,7 @@
 struct census_opts {
 	int baseline; /* the first one: what is on the heap is older than the trace */
 	int freeze;   /* stop the target for it */
+	int types;    /* of some pools tell what the types of the objects in it say of their sizes */
 	/* A record of the reading, borrowed for the call. Non-zero ends it. */
 	int (*record)(void *context, const void *record, size_t size);
 	/* Bring in the events that are there: before a reading's first record, now and then during it, before its last. */

@@ -30,7 +30,8 @@ uint32_t member_mode_flags(const struct member *member)
 	       (member->layers & 1u << EVENT_LAYER_NATIVE ? EVENT_MODE_NATIVE : 0) |
 	       (member->layers & 1u << EVENT_LAYER_MMAP ? EVENT_MODE_MAPPED : 0) |
 	       (member->large_blocks ? EVENT_MODE_LARGE : 0) |
-	       (member->reuse_unseen ? EVENT_MODE_NO_REUSE : 0);
+	       (member->reuse_unseen ? EVENT_MODE_NO_REUSE : 0) |
+	       (member->ends_unseen ? EVENT_MODE_NO_ENDS : 0);
 }
 
 int member_announce(struct session *session, struct member *member, const char *name, pid_t ns_pid,
@@ -185,6 +186,7 @@ void member_planned(struct member *member, const struct plan_target *target)
 	member->layers = target->layers;
 	member->large_blocks = plan->large_blocks;
 	member->reuse_unseen = plan->reuse_unseen;
+	member->ends_unseen = plan->ends_unseen;
 	member->runtime.target.layers = target->layers;
 	member->runtime.target.partial = !plan->complete;
 	if (plan->memory)

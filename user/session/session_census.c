@@ -63,6 +63,7 @@ int member_census(struct session *session, struct member *member, int baseline, 
 	struct walk walk = {.session = session, .member = member};
 	struct census_opts opts = {.baseline = baseline || member->baseline_due,
 				   .freeze = freeze,
+				   .types = !baseline && member->mode != EVENT_MODE_GROWTH,
 				   .record = record_feed,
 				   .refresh = records_pull,
 				   .context = &walk};

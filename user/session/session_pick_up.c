@@ -175,6 +175,7 @@ static int child_announce(struct session *session, const struct member *parent,
 	member->layers = parent->layers;
 	member->large_blocks = parent->large_blocks;
 	member->reuse_unseen = parent->reuse_unseen;
+	member->ends_unseen = parent->ends_unseen;
 	member->off = parent->off;
 	member->heap_unreadable = parent->heap_unreadable;
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);

@@ -63,7 +63,7 @@ struct member {
 	int alone;                          /* its probes lie in it, and not in files */
 	int contradicted;                   /* what does not agree has been told */
 	int large_blocks;                   /* growth mode: they are traced one by one */
-	int reuse_unseen;                   /* as in struct plan */
+	int reuse_unseen, ends_unseen;      /* as in struct plan */
 	int heap_unreadable;                /* there will be no census */
 	uint64_t rss_ns;                    /* when its memory was looked at last */
 	int baseline_due;                   /* what is on the heap when it is read next is older */

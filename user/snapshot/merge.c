@@ -32,6 +32,8 @@ static void coverage_add(struct snapshot_coverage *sum, const struct snapshot_co
 	sum->large_new += one->large_new;
 	sum->large_seen += one->large_seen;
 	sum->pools_unreadable += one->pools_unreadable;
+	sum->typed_blocks += one->typed_blocks;
+	sum->mistyped_blocks += one->mistyped_blocks;
 	sum->dead_blocks += one->dead_blocks;
 	sum->elapsed_ns += one->elapsed_ns;
 	sum->frozen_ns += one->frozen_ns;
@@ -123,6 +125,7 @@ static void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 	sum->large_skipped |= one->large_skipped;
 	sum->of_app |= one->of_app;
 	sum->reuse_unseen |= one->reuse_unseen;
+	sum->ends_unseen |= one->ends_unseen;
 }
 
 static void whole_set(struct snapshot *snapshot)

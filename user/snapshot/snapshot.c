@@ -8,6 +8,9 @@
 
 #include "base/array.h"
 
+#define READ_JUST_NOW_NS 1000000u
+#define READ_LATELY_NS   100000000u /* of one that runs: there was no time for a last reading */
+
 void snapshot_free(struct snapshot *snapshot)
 {
 	if (!snapshot)
@@ -163,6 +166,11 @@ int snapshot_has_children(const struct snapshot *snapshot)
 		if (snapshot_process(snapshot, i)->parent)
 			return 1;
 	return 0;
+}
+
+int snapshot_is_unread(const struct snapshot_meta *meta)
+{
+	return meta->unread_ns >= (strcmp(meta->moment, "running") ? READ_JUST_NOW_NS : READ_LATELY_NS);
 }
 
 int snapshot_is_growth(const struct snapshot *snapshot)

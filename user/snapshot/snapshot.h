@@ -66,7 +66,9 @@ struct snapshot_coverage {
 	uint64_t large_new;               /* by how much it has grown; 0 when it has not */
 	uint64_t large_seen;              /* large blocks in the table */
 	uint64_t pools_unreadable;        /* their blocks are taken to be as the table has them */
-	uint64_t dead_blocks;             /* in the table, and not on the heap any more: taken out */
+	/* Of a sample of the new ones: an object's type says how large it is; and the table has another size. */
+	uint64_t typed_blocks, mistyped_blocks;
+	uint64_t dead_blocks;           /* in the table, and not on the heap any more: taken out */
 	uint64_t elapsed_ns, frozen_ns; /* how long it took to read; how long the target was stopped for it */
 };
 
@@ -145,6 +147,7 @@ struct snapshot_meta {
 	struct snapshot_table native; /* of the native layer, where it is not the first */
 	int of_app;          /* tracebacks begin at the application's most recent frame (snapshot_select()) */
 	int large_skipped;   /* growth mode: large blocks were not traced, one by one */
+	int ends_unseen;     /* what an exported allocator gives may be in no line */
 	int reuse_unseen;    /* objects from free lists may stand where their blocks were allocated first */
 	uint32_t pool_bytes; /* of each of pymalloc's pools; 0: not known */
 	uint64_t rss_bytes,
@@ -217,6 +220,11 @@ const struct snapshot_trace *snapshot_own_next(const struct snapshot *snapshot,
 
 /* Has one of its processes been forked of another one under trace? */
 int snapshot_has_children(const struct snapshot *snapshot);
+/*
+ * Does the heap, which tells what has died, show an earlier moment than the snapshot's: of a process that ended by itself was it not
+ * read at its end, of one that runs not lately? meta.unread_ns says how long before, and coverage_known whether it ever was.
+ */
+int snapshot_is_unread(const struct snapshot_meta *meta);
 /* Are pools counted and not blocks? */
 int snapshot_is_growth(const struct snapshot *snapshot);
 /* Was the layer followed, as the first or beside it? */

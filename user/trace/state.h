@@ -99,11 +99,19 @@ struct census_range {
 	uint64_t start, end;
 };
 
+/* A block as the table had it when its pool was read, and what the object in it says of its size. */
+struct census_size {
+	uint64_t address, bytes;
+	uint32_t traceback, told;
+};
+
 struct census {
 	struct address_set old;  /* on the heap, and no event told of them: from before the trace */
 	struct address_set died; /* freed while the heap is read */
 	uint64_t *doubtful;      /* shown by this reading and not in the table, packed */
 	size_t doubtful_count, doubtful_room;
+	struct census_size *sizes;
+	size_t size_count, size_room;
 	struct census_range *told; /* every pool in there */
 	size_t told_count, told_room;
 	struct snapshot_coverage counts; /* of this reading */
@@ -208,6 +216,9 @@ int state_realloc_fail(struct process_state *process, const struct event_free *e
 int state_census(struct process_state *process, const struct event_census *event);
 int state_census_thread(struct process_state *process, const struct event_mark *event);
 int state_census_pool(struct process_state *process, const struct event_census_pool *event);
+/* What objects say of their sizes; and, once all events of the reading's time are in, whether the table has them so. */
+int state_census_sizes(struct process_state *process, const struct event_census_sizes *event);
+void state_sizes_judge(struct process_state *process);
 int state_census_done(struct process_state *process, const struct event_census *event);
 int state_map(struct process_state *process, const struct event_map *event); /* and UNMAP, REMAP, PROTECT */
 /* 1 << enum event_layer for each, of the field mode of struct event_target or event_mode_change. */

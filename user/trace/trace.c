@@ -170,6 +170,7 @@ static void info_set(struct process_state *process, const struct event_target *e
 		.large_skipped = (event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH &&
 				 !(event->mode & EVENT_MODE_LARGE),
 		.reuse_unseen = !!(event->mode & EVENT_MODE_NO_REUSE),
+		.ends_unseen = !!(event->mode & EVENT_MODE_NO_ENDS),
 		.pool_bytes = pool_bytes(event->python_version),
 		.sample_bytes = event->sample_bytes,
 		.from_start = event->from_start != 0,
@@ -248,9 +249,9 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 static size_t record_bytes(uint32_t type, int *variable)
 {
 	*variable = type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
-		    type == EVENT_CENSUS_POOL || type == EVENT_CENSUS || type == EVENT_CENSUS_DONE ||
-		    type == EVENT_PROCESS || type == EVENT_SYMBOL || type == EVENT_EXIT ||
-		    type == EVENT_EXEC || type == EVENT_FORK || type == EVENT_FINALIZE;
+		    type == EVENT_CENSUS_POOL || type == EVENT_CENSUS_SIZES || type == EVENT_CENSUS ||
+		    type == EVENT_CENSUS_DONE || type == EVENT_PROCESS || type == EVENT_SYMBOL ||
+		    type == EVENT_EXIT || type == EVENT_EXEC || type == EVENT_FORK || type == EVENT_FINALIZE;
 	switch (type) {
 	case EVENT_ALLOC:
 	case EVENT_REALLOC_DONE:
@@ -298,6 +299,8 @@ static size_t record_bytes(uint32_t type, int *variable)
 		return sizeof(struct event_mode_change);
 	case EVENT_CENSUS_POOL:
 		return sizeof(struct event_census_pool);
+	case EVENT_CENSUS_SIZES:
+		return sizeof(struct event_census_sizes);
 	default:
 		return 0;
 	}
@@ -368,6 +371,8 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return state_census_pool(process, record);
 	case EVENT_CENSUS_ARENA:
 		return state_census_arena(process, record);
+	case EVENT_CENSUS_SIZES:
+		return state_census_sizes(process, record);
 	case EVENT_CENSUS_DONE:
 		return state_census_done(process, record);
 	case EVENT_MAP:

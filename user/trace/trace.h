@@ -80,6 +80,7 @@ struct trace_process {
 	uint64_t sample_bytes;   /* the table holds a sample (snapshot/estimate.h); 0: every block */
 	int large_skipped;       /* large blocks are not traced, one by one */
 	int reuse_unseen;        /* EVENT_MODE_NO_REUSE */
+	int ends_unseen;         /* EVENT_MODE_NO_ENDS */
 	int from_start;
 	int off;                                          /* its probes are out */
 	struct snapshot_change changes[SNAPSHOT_CHANGES]; /* see struct snapshot_meta */

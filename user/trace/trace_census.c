@@ -34,6 +34,8 @@ static void reading_end(struct census *census)
 	census->doubtful_count = 0;
 	array_release(census->old.account, &census->told, &census->told_room, sizeof(*census->told));
 	census->told_count = 0;
+	array_release(census->old.account, &census->sizes, &census->size_room, sizeof(*census->sizes));
+	census->size_count = 0;
 	census->running = 0;
 }
 
@@ -338,6 +340,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 		census->old_large = event->large_blocks > info->large_blocks
 					    ? event->large_blocks - info->large_blocks
 					    : 0;
+	state_sizes_judge(process);
 	counts->time_ns = event->header.time_ns;
 	counts->new_blocks = counts->live_blocks - counts->old_blocks;
 	counts->new_bytes = counts->live_bytes - counts->old_bytes;

@@ -116,5 +116,6 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	info->sample_bytes = event->sample_bytes;
 	info->large_skipped = growth && !(event->mode & EVENT_MODE_LARGE);
 	info->reuse_unseen |= (event->mode & EVENT_MODE_NO_REUSE) != 0;
+	info->ends_unseen |= (event->mode & EVENT_MODE_NO_ENDS) != 0;
 	return err;
 }

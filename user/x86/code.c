@@ -212,6 +212,42 @@ int inline_code_is_jumped_to(struct inline_code *code, uint64_t vaddr)
 	       before.bytes == INLINE_LONG_JUMP;
 }
 
+/* Where an instruction begins of which jumps_find() has seen the byte in front of the distance. */
+static uint64_t jump_begin(const struct inline_code *code, const struct inline_jump *jump)
+{
+	return jump->source - (code->image->text.code[jump->source - code->image->text.vaddr] != 0xe9);
+}
+
+size_t inline_code_sources(const struct inline_code *code, size_t index, uint64_t *out, size_t room)
+{
+	uint64_t vaddr = code->insns[index].vaddr;
+	size_t count = 0;
+
+	if (!index)
+		return 0;
+	for (size_t i = 0; i < code->count && count <= room; i++) {
+		const struct inline_insn *insn = &code->insns[i];
+		int goes_on =
+			insn->op != INLINE_JUMP && insn->op != INLINE_JUMP_SLOT && insn->op != INLINE_END;
+		int jumps = insn->op == INLINE_BRANCH || insn->op == INLINE_JUMP;
+
+		if (!(jumps && insn->target == vaddr) && !(goes_on && i + 1 == index))
+			continue;
+		if (count < room)
+			out[count] = insn->vaddr;
+		count++;
+	}
+	for (size_t i = inline_code_jump(code, vaddr);
+	     i < code->jump_count && code->jumps[i].target == vaddr && count <= room; i++) {
+		if (code->jumps[i].source >= code->start && code->jumps[i].source < code->end)
+			continue;
+		if (count < room)
+			out[count] = jump_begin(code, &code->jumps[i]);
+		count++;
+	}
+	return count <= room ? count : 0;
+}
+
 static int sources_find(struct inline_code *code)
 {
 	uint8_t *ways = calloc(code->count + 1, 1);
@@ -266,4 +302,19 @@ int inline_code_function(struct inline_code *code, uint64_t vaddr)
 		at += code->insns[code->count++].bytes;
 	}
 	return sources_find(code);
+}
+
+int inline_code_part(const struct inline_code *code, uint64_t vaddr, struct inline_code *out)
+{
+	*out = (struct inline_code){.image = code->image,
+				    .decoder = code->decoder,
+				    .jumps = code->jumps,
+				    .jump_count = code->jump_count};
+	return inline_code_function(out, vaddr);
+}
+
+void inline_code_part_free(struct inline_code *part)
+{
+	free(part->insns);
+	free(part->source);
 }

@@ -46,6 +46,17 @@ size_t inline_code_window(struct inline_code *code, uint64_t vaddr, struct inlin
 int inline_code_function(struct inline_code *code, uint64_t vaddr);
 /* Index in the decoded function of the instruction at vaddr, or its count: none begins there. */
 size_t inline_code_index(const struct inline_code *code, uint64_t vaddr);
+/*
+ * From where control comes to the instruction of that index of the decoded function: the addresses of instructions, at most
+ * room, or what only looks like a jump to it. Their number; 0: they are more, or the function begins there.
+ */
+size_t inline_code_sources(const struct inline_code *code, size_t index, uint64_t *out, size_t room);
+/*
+ * Decodes the function that vaddr lies in, another one, and leaves what was decoded last as it is. 0; -ENOENT no function;
+ * -ENOMEM. code must outlive it; inline_code_part_free() releases, also after a failure.
+ */
+int inline_code_part(const struct inline_code *code, uint64_t vaddr, struct inline_code *out);
+void inline_code_part_free(struct inline_code *part);
 /* Index of the first of the jumps that leads to vaddr or further. */
 size_t inline_code_jump(const struct inline_code *code, uint64_t vaddr);
 /* Do only long jumps and branches lead to vaddr, wherever that is: no short ones, and not what is before it? */

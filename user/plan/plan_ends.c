@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An exported function goes on through a slot, whose first content the file has, or has a copy of the implementation in it. Its
+ * code is followed from its first instruction on, all ways, the nearest first, into what it calls, with the constants that
+ * registers hold: these are what lead to slots. What is sought is near: a way that leads far does not lead there.
+ */
+#include "plan/plan_ends.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "x86/insn.h"
+
+#define STEPS_MAX 4096u /* instructions: some 500 lead to the last of them */
+#define QUEUE_MAX 1024u /* ways that wait */
+#define SEEN      8192u /* power of two, twice the steps */
+#define CODE      256u  /* bytes that are read at once */
+#define POINTERS  64u   /* that are looked up, for all functions together */
+
+/* What a place is that requests end in. */
+enum {
+	GIVES_SMALL = 1,
+	GIVES_LARGE = 2,
+	TAKES_SMALL = 4,
+	TAKES_LARGE = 8,
+};
+
+static const struct {
+	const char *name;
+	int kinds;
+} exported[PLAN_ENDS] = {
+	{"PyMem_RawMalloc", GIVES_LARGE},
+	{"PyMem_RawCalloc", GIVES_LARGE},
+	{"PyMem_RawRealloc", GIVES_LARGE},
+	{"PyMem_RawFree", TAKES_LARGE},
+	{"PyMem_Malloc", GIVES_SMALL | GIVES_LARGE},
+	{"PyMem_Calloc", GIVES_SMALL | GIVES_LARGE},
+	{"PyMem_Realloc", GIVES_SMALL | GIVES_LARGE},
+	{"PyMem_Free", TAKES_SMALL | TAKES_LARGE},
+	{"PyObject_Malloc", GIVES_SMALL | GIVES_LARGE},
+	{"PyObject_Calloc", GIVES_SMALL | GIVES_LARGE},
+	{"PyObject_Realloc", GIVES_SMALL | GIVES_LARGE},
+	{"PyObject_Free", TAKES_SMALL | TAKES_LARGE},
+};
+
+/* The registers that hold a constant, or what a constant place holds: that is looked up when something is done with it. */
+struct constants {
+	uint64_t of[ABI_REG_COUNT];
+	uint32_t known, held;
+};
+
+struct pointer {
+	uint64_t place, value; /* 0: it is not known */
+};
+
+struct place {
+	uint64_t vaddr;
+	int kinds;
+};
+
+struct way {
+	uint64_t vaddr;
+	struct constants constants;
+};
+
+struct walk {
+	struct elf_file *file;
+	struct inline_decoder decoder;
+	struct place *places; /* sorted */
+	size_t place_count;
+	int wanted, found, lost; /* lost: where a jump goes is not known */
+	size_t steps, head, tail;
+	struct way queue[QUEUE_MAX];
+	uint64_t seen[SEEN];
+	struct pointer pointers[POINTERS];
+	size_t pointer_count;
+	uint8_t code[CODE];
+	uint64_t code_vaddr;
+	size_t code_bytes;
+};
+
+static int site_kinds(const struct plan_site *site)
+{
+	int small =
+		(site->cookie >> 8 & 0xff) != EVENT_API_RAW && (site->cookie >> 8 & 0xff) != EVENT_API_LARGE;
+
+	switch (site->op) {
+	case ABI_OP_POOL:
+	case ABI_OP_REFILL:
+	case ABI_OP_FIRST_BLOCK:
+		return GIVES_SMALL;
+	case ABI_OP_MALLOC:
+	case ABI_OP_CALLOC:
+	case ABI_OP_REALLOC:
+		return GIVES_LARGE | (small ? GIVES_SMALL : 0);
+	case ABI_OP_POOL_FREE:
+		return TAKES_SMALL;
+	case ABI_OP_FREE:
+		return TAKES_LARGE | (small ? TAKES_SMALL : 0);
+	default:
+		return 0;
+	}
+}
+
+static int place_compare(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return (x->vaddr > y->vaddr) - (x->vaddr < y->vaddr);
+}
+
+/* Those where a request ends, of each address one. */
+static int places_load(struct walk *walk, const struct plan_site *sites, size_t count)
+{
+	size_t kept = 0;
+
+	walk->places = calloc(count + 1, sizeof(*walk->places));
+	if (!walk->places)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		struct place place = {sites[i].vaddr, site_kinds(&sites[i])};
+
+		if (place.kinds)
+			walk->places[walk->place_count++] = place;
+	}
+	qsort(walk->places, walk->place_count, sizeof(*walk->places), place_compare);
+	for (size_t i = 0; i < walk->place_count; i++) {
+		if (kept && walk->places[kept - 1].vaddr == walk->places[i].vaddr)
+			walk->places[kept - 1].kinds |= walk->places[i].kinds;
+		else
+			walk->places[kept++] = walk->places[i];
+	}
+	walk->place_count = kept;
+	return 0;
+}
+
+static void place_look(struct walk *walk, uint64_t vaddr)
+{
+	const struct place wanted = {.vaddr = vaddr}, *found = NULL;
+
+	if (walk->place_count)
+		found = bsearch(&wanted, walk->places, walk->place_count, sizeof(wanted), place_compare);
+	walk->found |= found ? found->kinds & walk->wanted : 0;
+}
+
+/* Is it met for the first time? */
+static int is_new(struct walk *walk, uint64_t vaddr)
+{
+	size_t i = (size_t)(vaddr * 0x9e3779b97f4a7c15u >> 51) % SEEN;
+
+	while (walk->seen[i] && walk->seen[i] != vaddr)
+		i = (i + 1) % SEEN;
+	if (walk->seen[i])
+		return 0;
+	walk->seen[i] = vaddr;
+	return 1;
+}
+
+static int insn_read(struct walk *walk, uint64_t vaddr, struct inline_insn *insn)
+{
+	for (int again = 0; again < 2; again++) {
+		uint64_t at = vaddr - walk->code_vaddr;
+
+		if (walk->code_bytes > at &&
+		    inline_decode(&walk->decoder, walk->code + at, walk->code_bytes - at, vaddr, insn))
+			return 1;
+		int got = again ? 0 : elf_file_read(walk->file, vaddr, walk->code, CODE);
+
+		walk->code_vaddr = vaddr;
+		walk->code_bytes = got > 0 ? (size_t)got : 0;
+	}
+	return 0;
+}
+
+static void way_add(struct walk *walk, uint64_t vaddr, const struct constants *constants)
+{
+	if (walk->tail < QUEUE_MAX)
+		walk->queue[walk->tail++] = (struct way){vaddr, *constants};
+}
+
+/* The relocations are many: each place is looked up once. 0: not known. */
+static uint64_t pointer_at(struct walk *walk, uint64_t place)
+{
+	struct pointer *pointer = walk->pointers, *end = pointer + walk->pointer_count;
+
+	while (pointer < end && pointer->place != place)
+		pointer++;
+	if (pointer < end || walk->pointer_count == POINTERS)
+		return pointer < end ? pointer->value : 0;
+	*pointer = (struct pointer){.place = place};
+	if (elf_file_pointer(walk->file, place, &pointer->value))
+		pointer->value = 0;
+	walk->pointer_count++;
+	return pointer->value;
+}
+
+/* What the register holds; 0: not known. */
+static uint64_t value_of(struct walk *walk, const struct constants *constants, uint8_t reg)
+{
+	if (reg >= ABI_REG_COUNT)
+		return 0;
+	if (constants->held >> reg & 1)
+		return pointer_at(walk, constants->of[reg]);
+	return constants->known >> reg & 1 ? constants->of[reg] : 0;
+}
+
+/* Which memory an instruction reads; 0: that is not known. */
+static uint64_t place_of(struct walk *walk, const struct constants *constants, const struct inline_insn *insn)
+{
+	uint64_t base = value_of(walk, constants, insn->base);
+
+	if (insn->base == ABI_REG_COUNT)
+		return (uint64_t)insn->value;
+	return base ? base + (uint64_t)insn->value : 0;
+}
+
+static void constants_step(struct walk *walk, struct constants *constants, const struct inline_insn *insn)
+{
+	uint64_t result = 0;
+	int known = 0, held = 0;
+
+	switch (insn->op) {
+	case INLINE_CONST:
+		result = (uint64_t)insn->value;
+		known = 1;
+		break;
+	case INLINE_COPY:
+	case INLINE_ADD:
+		result = value_of(walk, constants, insn->src);
+		known = result != 0;
+		result += insn->op == INLINE_ADD ? (uint64_t)insn->value : 0;
+		break;
+	case INLINE_LOAD:
+		result = place_of(walk, constants, insn);
+		held = result != 0;
+		break;
+	default:
+		break;
+	}
+	constants->known &= ~insn->written;
+	constants->held &= ~insn->written;
+	if ((known || held) && insn->dst < ABI_REG_COUNT) {
+		constants->of[insn->dst] = result;
+		*(held ? &constants->held : &constants->known) |= 1u << insn->dst;
+	}
+}
+
+/* Where a call or jump through a register or a slot goes. 0: into another file; -1: not known. */
+static int64_t slot_target(struct walk *walk, const struct constants *constants,
+			   const struct inline_insn *insn)
+{
+	uint64_t place, target = value_of(walk, constants, insn->src);
+	const char *name;
+
+	if (insn->src < ABI_REG_COUNT)
+		return target ? (int64_t)target : -1;
+	place = insn->target ? insn->target : place_of(walk, constants, insn);
+	if (!place)
+		return -1;
+	target = pointer_at(walk, place);
+	if (target)
+		return (int64_t)target;
+	return elf_file_import_at(walk->file, place, &name) ? -1 : 0;
+}
+
+static void way_walk(struct walk *walk, uint64_t vaddr, struct constants constants)
+{
+	struct inline_insn insn;
+
+	while (walk->found != walk->wanted && walk->steps < STEPS_MAX && is_new(walk, vaddr) &&
+	       insn_read(walk, vaddr, &insn)) {
+		int64_t target = -1;
+
+		walk->steps++;
+		place_look(walk, vaddr);
+		if (insn.op == INLINE_CALL_SLOT || insn.op == INLINE_JUMP_SLOT)
+			target = slot_target(walk, &constants, &insn);
+		else if (insn.op == INLINE_BRANCH || insn.op == INLINE_JUMP || insn.op == INLINE_CALL)
+			target = (int64_t)insn.target;
+		walk->lost |= insn.op == INLINE_JUMP_SLOT && target < 0;
+		if (target > 0)
+			way_add(walk, (uint64_t)target, &constants);
+		constants_step(walk, &constants, &insn);
+		if (insn.op == INLINE_JUMP || insn.op == INLINE_JUMP_SLOT || insn.op == INLINE_END)
+			return;
+		vaddr += insn.bytes;
+	}
+}
+
+/* Does all that the function must come to come up on its ways? 1 also where that cannot be told. */
+static int is_ended(struct walk *walk, uint64_t vaddr, int wanted)
+{
+	struct constants none = {.known = 0};
+
+	walk->wanted = wanted;
+	walk->found = walk->lost = 0;
+	walk->steps = walk->head = walk->tail = 0;
+	memset(walk->seen, 0, sizeof(walk->seen));
+	way_add(walk, vaddr, &none);
+	while (walk->head < walk->tail && walk->found != wanted) {
+		const struct way *way = &walk->queue[walk->head++];
+
+		way_walk(walk, way->vaddr, way->constants);
+	}
+	return walk->found == wanted || walk->lost;
+}
+
+int plan_ends_unknown(struct elf_file *file, const struct plan_site *sites, size_t count,
+		      enum event_mode mode, const char *out[PLAN_ENDS])
+{
+	struct walk *walk = calloc(1, sizeof(*walk));
+	int unknown = 0, err;
+
+	if (!walk)
+		return -ENOMEM;
+	walk->file = file;
+	err = inline_decoder_open(&walk->decoder);
+	if (!err)
+		err = places_load(walk, sites, count);
+	for (size_t i = 0; i < PLAN_ENDS && !err; i++) {
+		int wanted = mode == EVENT_MODE_CENSUS ? exported[i].kinds & ~TAKES_SMALL : exported[i].kinds;
+		struct elf_symbol symbol;
+
+		if (elf_file_symbol(file, exported[i].name, &symbol) || !symbol.function)
+			continue;
+		if (!is_ended(walk, symbol.vaddr, wanted))
+			out[unknown++] = exported[i].name;
+	}
+	inline_decoder_close(&walk->decoder);
+	free(walk->places);
+	free(walk);
+	return err ? err : unknown;
+}
