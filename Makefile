@@ -223,7 +223,8 @@ lint:
 
 install: all
 	install -D -m 755 $(OUT)/tracer $(DESTDIR)$(PREFIX)/sbin/tracer
-	install -D -m 644 README.md $(DESTDIR)$(PREFIX)/share/doc/tracer/README.md
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tracer README.md
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tracer/docs $(wildcard docs/*.md)
 
 clean:
 	rm -rf build
