@@ -16,6 +16,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -286,6 +287,26 @@ def read_report(tracer, snapshot, *args):
     )
     assert done.returncode == 0, done.stderr.decode()
     return Report(json.loads(done.stdout))
+
+
+def pprof(*args):
+    """What golang's pprof prints."""
+    import pytest
+
+    if not shutil.which("go"):
+        pytest.skip("go tool pprof is not installed")
+    done = subprocess.run(["go", "tool", "pprof", *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def pprof_top(snapshot):
+    """(lines above its table, {(function, file): bytes of its own}), by golang's pprof."""
+    text = pprof("-top", "-filefunctions", "-unit=B", "-nodefraction=0", "-nodecount=0", snapshot)
+    head, table = re.split(r"^ *flat .*\n", text, flags=re.M)
+    fields = [line.split(None, 6) for line in table.splitlines()]
+    return head.splitlines(), {(f[5], f[6]): int(f[0][:-1]) for f in fields if f[0] != "0"}
 
 
 class Traced:

@@ -2,6 +2,7 @@
 """What is wrong on the command line, with the target, with privileges: one line that says what, where, why and the
 remedy; the right status; the target unharmed."""
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -17,10 +18,10 @@ USAGE = (
     ("-n 0", "1 to 128"),
     ("-n 129", "1 to 128"),
     ("-n x", "1 to 128"),
+    ("-d 0", "no number of seconds above 0"),
     ("-n 1.5", "1 to 128"),
     ("-n -1", "1 to 128"),
     ("-d x", "--duration"),
-    ("-d 0", "--duration"),
     ("-d -1", "--duration"),
     ("-d nan", "--duration"),
     ("-d inf", "--duration"),
@@ -131,7 +132,7 @@ def test_no_pid_that_large(attempt):
 def test_kernel_thread(attempt):
     pid = kernel_thread()
     line = error_line(attempt(pid), 1)
-    assert "PID %d" % pid in line and "kernel thread" in line
+    assert "PID %d" % pid in line and "kernel thread" in line and "--wait" not in line
 
 
 def test_zombie(attempt, any_python):
@@ -248,8 +249,11 @@ def test_capability_missing(start, tracer, any_python, name):
 
 
 def test_list_and_doctor_without_root(open_tracer):
+    """Nothing to be seen is no success; what could not be looked into is named."""
     listed = run_as(NOBODY, open_tracer, "list")
-    assert listed.returncode == 0 and listed.stdout.startswith("    PID")
+    assert listed.stdout.startswith("    PID") and len(listed.stdout.splitlines()) == 1
+    line = error_line(listed, 1)
+    assert re.search(r"nothing is listed, and PID \d+ \(.+\).* could not be looked into; run it with sudo", line)
     doctor = run_as(NOBODY, open_tracer, "doctor")
     assert "CAP_BPF" in doctor.stdout
     assert doctor.returncode == 1, "a session cannot run"

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from harness import Report, environment, program
+from harness import TIMEOUT, Report, environment, pprof, pprof_top, program
 
 
 def printable(text):
@@ -62,6 +62,11 @@ def test_list_stripped(start, run_tracer, debian_python):
     (line,) = listed(run_tracer, target.pid)
     assert "CPython" in line and debian_python.version in line
     assert " full " not in line
+
+
+def test_list_explains(run_tracer, start, any_python):
+    with start(any_python, "golden.py"):
+        assert "COVERAGE is " in run_tracer("list").stderr
 
 
 def test_list_names_no_others(run_tracer):
@@ -209,14 +214,30 @@ def test_several_snapshots(finished, run_tracer):
     assert done.returncode == 0 and done.stdout == 2 * run.stdout
 
 
-def test_pprof_reads_it(finished):
-    go = shutil.which("go")
-    if go is None:
-        pytest.skip("no go tool pprof")
-    run, live = finished
-    done = subprocess.run([go, "tool", "pprof", "-raw", run.snapshot], stdout=subprocess.PIPE, timeout=60)
-    assert done.returncode == 0
-    assert "inuse_space/bytes" in done.stdout.decode()
+def test_pprof(finished, run_tracer, tmp_path):
+    """pprof has the report's figures of every function, a few lines for its reader above them, and writes a file that we read."""
+    run, _ = finished
+    head, rows = pprof_top(run.snapshot)
+    assert len(head) < 12 and "inuse_space" in " ".join(head)
+    assert run.stdout.splitlines()[0] in head and "lost events: none" in head
+    functions = run.report("--group-by", "function").statistics
+    assert rows == {(s["traceback"][0]["function"], s["traceback"][0]["filename"]): s["size"] for s in functions if s["size"]}
+    assert "<module>" in {name for name, _ in rows}
+    pprof("-proto", "-output=%s" % (tmp_path / "again"), run.snapshot)
+    texts = [run_tracer("report", file, "--format", "json", "--top", 0).stdout for file in (run.snapshot, tmp_path / "again")]
+    assert texts[0] and texts[0] == texts[1]
+
+
+def test_snapshot_on_stdout(start, tracer, run_tracer, any_python, tmp_path):
+    """Nothing is mixed with it: reports go to stderr then."""
+    with start(any_python, "golden.py") as target:
+        capture = tmp_path / "events"
+        for name, *words in ("live", "-p", target.pid, "-d", 0.3, "-i", 0.1, "--capture", capture), ("again", "replay", capture):
+            with open(tmp_path / name, "wb") as out:
+                done = subprocess.run([tracer, *map(str, words), "-o", "-"], stdout=out, stderr=subprocess.PIPE, env=environment(), timeout=TIMEOUT)
+            report = run_tracer("report", tmp_path / name)
+            assert done.returncode == 0 and report.returncode == 0, report.stderr
+            assert done.stderr.decode().endswith(report.stdout)
 
 
 @pytest.mark.versions("3.8", "3.13")

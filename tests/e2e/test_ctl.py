@@ -198,6 +198,23 @@ def test_one_session_of_two(start, trace, ctl, any_python):
     assert ctl(targets[1].pid, "status")[0]["traced_memory"]["size"] >= live["G"][0]
 
 
+def test_snapshot_of_two(start, trace, ctl, tracer, run_tracer, any_python, tmp_path):
+    """Of one process, which is said, or of all that the session has."""
+    targets = [start(any_python, "phases.py") for _ in range(2)]
+    trace("-p", ",".join(str(target.pid) for target in targets), attached=2, output=False)
+    for target in targets:
+        target.step()
+        target.expect()
+        target.wait_reading()
+    path = tmp_path / "now"
+    assert ctl(targets[0].pid, "snapshot", path) == [{"snapshot": True, "processes": 1, "of": 2}]
+    assert [s["pid"] for s in read_report(tracer, path, "--by", "process").statistics] == [targets[0].pid]
+    assert ctl(targets[0].pid, "snapshot", "--all", path) == [{"snapshot": True, "processes": 2, "of": 2}]
+    assert {s["pid"] for s in read_report(tracer, path, "--by", "process").statistics} == {target.pid for target in targets}
+    assert "one of 2 processes" in run_tracer("ctl", targets[0].pid, "snapshot", path).stderr
+    assert "all 2 processes" in run_tracer("ctl", targets[1].pid, "snapshot", path, "--all").stderr
+
+
 def test_two_clients(start, trace, any_python):
     target = start(any_python, "phases.py")
     run = trace("-p", target.pid)
@@ -292,11 +309,13 @@ def test_another_user(start, trace, any_python, for_everybody):
 
 
 def test_dead_session(start, trace, ctl, run_tracer, any_python):
-    """A killed tracer leaves its socket: nobody takes it for a session, and the next session removes it."""
+    """The socket of a killed tracer goes; of one that is left nobody takes it for a session, and the next session removes it."""
     target = start(any_python, "phases.py")
     dead = trace("-p", target.pid)
     dead.kill()
-    assert os.path.exists(socket_of(dead))
+    wait_until(lambda: not os.path.exists(socket_of(dead)), "its socket is gone")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(socket_of(dead))
     assert "no session traces PID %d" % target.pid in error_line(run_tracer("ctl", target.pid, "status"), 1)
     run = trace("-p", target.pid)
     assert not os.path.exists(socket_of(dead))
@@ -333,7 +352,7 @@ def test_target_ends(start, trace, any_python):
 
 
 @pytest.mark.unprivileged
-@pytest.mark.parametrize("words", ((), ("1",), ("x", "status"), ("1", "dance"), ("1", "snapshot"), ("1", "lookup"),
+@pytest.mark.parametrize("words", ((), ("1",), ("x", "status"), ("1", "dance"), ("1", "snapshot"), ("1", "lookup"), ("1", "status", "--all"),
                                    ("1", "lookup", "0x"), ("1", "lookup", "0"), ("1", "status", "more"), ("0", "status"),
                                    ("1", "status", "--format", "csv"), ("1", "status", "--session", "x")))
 def test_wrong_words(run_tracer, words):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from harness import TIMEOUT, error_line, marked_line, program, read_report, wait_until
+from harness import TIMEOUT, error_line, marked_line, pprof, pprof_top, program, read_report, wait_until
 
 
 def pids_of(targets):
@@ -197,24 +197,17 @@ def test_perf(three_of_any, run_tracer, tmp_path):
     assert {int(row[1].split(":")[0]): int(row[0]) for row in rows} == {s["pid"]: s["size"] for s in by_process.statistics}
 
 
-def test_pprof(three_of_any, tmp_path):
-    if not shutil.which("go"):
-        pytest.skip("go tool pprof is not installed")
+def test_pprof(three_of_any):
     run, targets, _ = three_of_any
     run.finish()
-
-    def pprof(*args):
-        done = subprocess.run(["go", "tool", "pprof", *args, run.snapshot], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=TIMEOUT, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode()
-
-    tags = pprof("-tags")
+    assert len(pprof_top(run.snapshot)[0]) < 12
+    tags = pprof("-tags", run.snapshot)
     for target in targets:
         assert str(target.pid) in tags
     size = run.report("--pid", targets[0].pid).total["size"]
-    assert "of %dB total" % run.report().total["size"] in pprof("-top", "-unit=B", "-tagfocus=pid=%d" % targets[0].pid).replace("\n", " ")
-    assert "%dB" % size in pprof("-top", "-unit=B", "-tagfocus=pid=%d" % targets[0].pid)
+    of_first = pprof("-top", "-unit=B", "-tagfocus=pid=%d" % targets[0].pid, run.snapshot)
+    assert "of %dB total" % run.report().total["size"] in of_first.replace("\n", " ")
+    assert "%dB" % size in of_first
 
 
 def test_refused(three_of_any, run_tracer, tmp_path):

@@ -61,6 +61,10 @@ def check(run, target):
     assert target.finish() == 0
 
 
+def waits(run):
+    wait_until(lambda: "no process matches, as yet; waiting" in run.stderr or run.process.poll() is not None, "it waits")
+
+
 def traced_pid(run):
     return int(re.search(r"^tracer: attached to PID (\d+)", run.stderr, re.M).group(1))
 
@@ -159,7 +163,7 @@ def test_starts_after(runtime, trace, any_python):
         assert other.finish() == 0
 
 
-def test_killed_while_traced(runtime, trace, any_python):
+def test_killed_while_traced(runtime, trace, run_tracer, any_python):
     """Its last table stays, and the tracer ends by itself."""
     name = unique("killed")
     with runtime.start(any_python, "golden.py", name=name) as target:
@@ -168,6 +172,8 @@ def test_killed_while_traced(runtime, trace, any_python):
         live = target.expect()
         runtime.kill(target)
         assert run.wait() == 0, run.stderr
+        assert re.search(r" s, killed by signal 9$", run.stdout, re.M), run.stdout
+        assert run.stdout == run_tracer("report", run.snapshot).stdout
         assert sorted(run.report().marked("golden.py", live)) == sorted(live)
 
 
@@ -184,13 +190,16 @@ def test_stopped(runtime, run_tracer, any_python):
         other.finish()
 
 
-def test_nothing_but_python(runtime, run_tracer, any_python):
-    """A container without Python is no error of its name."""
+def test_nothing_but_python(runtime, trace, run_tracer, any_python):
+    """A container without Python is no error of its name; one may come until it has ended."""
     name = unique("idle")
     with runtime.start(any_python, "golden.py", name=name) as target:
-        line = error_line(run_tracer("-c", name, "--comm", "no-such-name"), 1)
+        line = error_line(run_tracer("-c", name, "--comm", "no-such-name", "--no-follow"), 1)
         assert "no process matches" in line
+        run = trace("-c", name, "--comm", "no-such-name", attached=False)
+        waits(run)
         assert target.finish() == 0
+        assert run.wait() == 1 and "no process that matches has begun" in run.stderr
 
 
 def test_containerd(containerd, trace, run_tracer, any_python):
@@ -203,6 +212,31 @@ def test_containerd(containerd, trace, run_tracer, any_python):
         assert traced_pid(run) == target.pid
         check(run, target)
         assert other.finish() == 0
+
+
+def test_source(containerd, trace, run_tracer, any_python, tmp_path):
+    """Lines are of the files in the container; no link leads out of it, and what cannot be shown is said."""
+    name = unique("job")
+    outside = tmp_path / "outside.py"
+    shutil.copy(harness.program("golden.py"), outside)
+    script = containerd.root + "/%s.py" % name
+    shutil.copy(outside, script)
+    with containerd.start(any_python, "/%s.py" % name, name=name) as target:
+        run = trace("-c", name, "--source", "-i", 0.2)
+        target.step()
+        target.expect()
+        wait_until(lambda: "    kept_a[i] = bytearray(1000)  # line A: two blocks each\n" in run.stdout, "a line is shown")
+        os.unlink(script)
+        os.symlink("/.." * 40 + str(outside), script)
+        wait_until(lambda: re.search(r"without, since their file cannot be read \(/%s.py: No such file" % name, run.stdout), "it is said")
+        os.unlink(script)
+        os.mkfifo(script)
+        wait_until(lambda: "/%s.py: no regular file" % name in run.stdout, "it is not waited for")
+        os.unlink(script)
+        assert target.finish() == 0
+    assert run.wait() == 0, run.stderr
+    assert re.search(r"--source: no lines of the files of PID %d.*: it has ended" % target.pid, run.stderr)
+    assert "--source: lines are of this machine's files, not of those of PID %d" % target.pid in run_tracer("report", run.snapshot, "--source").stderr
 
 
 def test_cgroup_without_id(containerd, trace, run_tracer, any_python):
@@ -314,20 +348,20 @@ def test_cgroup(tmp_path, trace, run_tracer, start, any_python, kind):
         folders = [folder, folder + "/below", folder + "x"]
         for path in folders:
             os.mkdir(path)
-        target, other = start(any_python, "golden.py"), start(any_python, "golden.py")
+        run = trace("--cgroup", folder, attached=False)
+        waits(run)
+        target, other = (start(any_python, "golden.py", prefix=("sh", "-c", 'echo $$ >"$0/cgroup.procs"; exec "$@"', path))
+                         for path in (folder + "/below", folder + "x"))
         try:
-            for process, path in ((target, folder + "/below"), (other, folder + "x")):
-                with open(path + "/cgroup.procs", "w") as file:
-                    file.write(str(process.pid))
-            for text in (folder, "/" + name, name + "/below"):
+            run.wait_attached()
+            assert traced_pid(run) == target.pid
+            target.step()
+            live = target.expect()
+            assert run.finish().marked("golden.py", live) == live
+            for text in ("/" + name, name + "/below"):
                 run = trace("--cgroup", text)
                 assert traced_pid(run) == target.pid
-                if text != folder:
-                    run.finish()
-                else:
-                    target.step()
-                    live = target.expect()
-                    assert run.finish().marked("golden.py", live) == live
+                run.finish()
             assert "no cgroup file system" in error_line(run_tracer("--cgroup", name + "/none"), 1)
             assert target.finish() == 0 and other.finish() == 0
         finally:
@@ -364,6 +398,17 @@ def test_comm(renamed, trace, all_of):
     assert run.wait() == 0
     for target in targets:
         assert target.finish() == 0
+
+
+def test_comm_that_comes(tmp_path, trace, start, any_python):
+    name = "t" + secrets.token_hex(3)
+    (tmp_path / name).symlink_to(any_python.path)
+    run = trace("--comm", name, attached=False)
+    waits(run)
+    target = start(str(tmp_path / name), "golden.py", env=environment(PYTHONHOME=os.path.dirname(os.path.dirname(any_python.path))))
+    run.wait_attached()
+    check(run, target)
+    assert traced_pid(run) == target.pid
 
 
 def test_one_snapshot_of_several(renamed, trace):

@@ -11,8 +11,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const char ours[] = "\x32\x11tracer:snapshot=1\x68\x00";
-	size_t prefix = size && data[0] == 'T' ? sizeof(ours) - 1 : 0; /* past the check whose file it is */
+	/* Past the check whose file it is: by a comment, as in older files, or by the first line of all. */
+	static const char older[] = "\x32\x11tracer:snapshot=1\x68\x00";
+	static const char newer[] = "\x32\x00\x32\x12tracer:snapshot=1\n\x40\x01";
+	char kind = size ? (char)data[0] : 0;
+	const char *ours = kind == 'T' ? older : newer;
+	size_t prefix = kind == 'T' ? sizeof(older) - 1 : kind == 'L' ? sizeof(newer) - 1 : 0;
 	unsigned char *profile = malloc(size + prefix + 1);
 	struct snapshot *snapshot;
 

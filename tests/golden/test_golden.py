@@ -28,6 +28,13 @@ def tracer(*args):
     return done.stdout
 
 
+def test_older_snapshot():
+    """In a file of an older tracer the meta data is in comments."""
+    report = tracer("report", os.path.join(HERE, "older.pb.gz"), "--format", "json", "--top", "0")
+    with open(os.path.join(HERE, "golden-3.13-n16.json")) as file:
+        assert json.loads(report) == json.load(file)
+
+
 def test_every_capture_has_an_expectation():
     captures = {name for name in os.listdir(HERE) if name.endswith(".cap")}
     assert captures, "no captures in tests/golden"

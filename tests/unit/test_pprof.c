@@ -323,6 +323,8 @@ static void test_others(void **state)
 				      "cpu"       /* string 1 */
 				      "\x68\x01"; /* comment 1 */
 	static const char newer[] = "\x32\x00\x32\x11tracer:snapshot=2\x68\x01";
+	static const char newer_lines[] = "\x32\x00\x32\x12tracer:snapshot=2\n\x40\x01"; /* keep_frames 1 */
+	static const char no_lines[] = "\x32\x00\x40\x05";
 	static const char unpaired[] = "\x32\x00\x32\x11tracer:snapshot=1\x6a\x01\x01" /* comments, packed */
 				       "\x12\x06\x0a\x01\x09\x12\x01\x01"; /* a sample without labels */
 	(void)state;
@@ -330,6 +332,8 @@ static void test_others(void **state)
 	profile_refused("", 0, "not written by tracer");
 	profile_refused(foreign, sizeof(foreign) - 1, "not written by tracer");
 	profile_refused(newer, sizeof(newer) - 1, "version 2");
+	profile_refused(newer_lines, sizeof(newer_lines) - 1, "version 2");
+	profile_refused(no_lines, sizeof(no_lines) - 1, "no string 5");
 	profile_refused(unpaired, sizeof(unpaired) - 1, "sample");
 }
 

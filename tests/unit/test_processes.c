@@ -250,7 +250,7 @@ static void test_pprof(void **state)
 
 static int comment(struct builder *builder, const char *text)
 {
-	return pprof_comment_parse(builder, text, strlen(text));
+	return pprof_meta_parse_line(builder, text, strlen(text));
 }
 
 static void test_hostile_comments(void **state)
@@ -267,11 +267,38 @@ static void test_hostile_comments(void **state)
 	assert_int_equal(comment(&builder, "tracer:1.pid=5"), 0);
 	assert_int_equal(comment(&builder, "tracer:1.unheard=5"), 0);
 	assert_int_equal(builder.snapshot->process_count, 1);
-	assert_int_equal(pprof_comments_end(&builder), -EBADMSG);
+	assert_int_equal(pprof_meta_end(&builder), -EBADMSG);
 	assert_int_equal(comment(&builder, "tracer:2.pid=6"), 0);
-	assert_int_equal(pprof_comments_end(&builder), 0);
+	assert_int_equal(pprof_meta_end(&builder), 0);
 	assert_int_equal(builder.snapshot->processes[1].pid, 6);
 	builder_abort(&builder);
+}
+
+/* The meta data is longer than any other message or name may be. */
+static void test_many(void **state)
+{
+	const struct snapshot *part = ((const struct snapshot *)*state);
+	const size_t count = 2000;
+	struct builder builder;
+	struct snapshot_meta *meta;
+	struct snapshot *whole, *back;
+
+	assert_int_equal(builder_begin(&builder), 0);
+	builder.snapshot->meta = part->meta;
+	for (size_t i = 0; i < count; i++) {
+		assert_int_equal(builder_process(&builder, &meta), 0);
+		*meta = metas[0];
+		memcpy(meta->loss, part->meta.loss, sizeof(meta->loss));
+		memset(meta->name, '\n', sizeof(meta->name) - 1);
+		memset(meta->container, '\\', sizeof(meta->container) - 1);
+		meta->pid = (uint32_t)i + 1;
+	}
+	whole = builder_finish(&builder);
+	back = through_file(whole);
+	assert_int_equal(back->process_count, count);
+	assert_memory_equal(back->processes, whole->processes, count * sizeof(*whole->processes));
+	snapshot_free(back);
+	snapshot_free(whole);
 }
 
 /* Traces come in any order from a file that another program wrote again. */
@@ -535,6 +562,7 @@ int main(void)
 		cmocka_unit_test(test_layers_of_each),
 		TEST(test_pick),
 		TEST(test_pprof),
+		TEST(test_many),
 		cmocka_unit_test(test_hostile_comments),
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_statistics),

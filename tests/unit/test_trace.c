@@ -321,6 +321,29 @@ static void test_late_descriptions(void **state)
 	assert_int_equal(process->counters.records_malformed, 0);
 }
 
+/* The line table of a version that is not known is not read as another version's. */
+static void test_lines_of_unknown_version(void **state)
+{
+	static const uint8_t lines[] = {0, 1, 2, 1};
+	static const uint32_t versions[] = {PY38, 0x03630000};
+	static const uint32_t expected[] = {11, 0};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct trace *trace;
+
+		assert_int_equal(trace_new(&trace, NULL), 0);
+		assert_int_equal(feed_process(trace, versions[i]), 0);
+		assert_int_equal(feed_alloc(trace, 16, 1, 77), 0);
+		assert_int_equal(feed_stack(trace, 77, 5, 2), 0);
+		assert_int_equal(feed_lines(trace, 5, 0, lines, sizeof(lines)), 0);
+		assert_int_equal(feed_code(trace, 5, "a.py", "f", 10, 0, sizeof(lines)), 0);
+		assert_int_equal(trace_traceback_at(trace, 0, traceback_of(trace, 16)).frames[0].line,
+				 expected[i]);
+		trace_free(trace);
+	}
+}
+
 static void code_text_check(struct trace *trace, uint64_t id, struct text text, const char *expected)
 {
 	struct text none = {"", 0, 1};
@@ -661,6 +684,7 @@ int main(void)
 		TEST(test_rounded),
 		TEST(test_hostile_sizes),
 		TEST(test_late_descriptions),
+		cmocka_unit_test(test_lines_of_unknown_version),
 		TEST(test_text),
 		cmocka_unit_test(test_missing),
 		TEST(test_snapshot),

@@ -210,6 +210,11 @@ int attach_confine(struct attach *attach, int attaches)
 	return attach->holder ? links_holder_confine(attach->holder, attaches) : 0;
 }
 
+int attach_sweep(struct attach *attach, const char *path)
+{
+	return attach->holder ? links_holder_sweep(attach->holder, path) : 0;
+}
+
 int attach_detaches_slowly(const struct attach *attach)
 {
 	return attach_links_count(attach) > 32;

@@ -154,15 +154,33 @@ int links_holder_check(const struct links_holder *holder)
 	return poll(&poll_end, 1, 0) == 1 ? holder_gone() : 0;
 }
 
-int links_holder_confine(struct links_holder *holder, int attaches)
+/* A request that is followed by so many bytes. */
+static int request_do(struct links_holder *holder, const struct links_request *request, const void *data,
+		      size_t size)
 {
-	const struct links_request request = {.op = LINKS_CONFINE, .attaches = attaches};
 	struct links_answer answer;
-	int err = request_send(holder, &request, NULL);
+	int err = request_send(holder, request, NULL);
 
+	if (!err)
+		err = bytes_send(holder, data, size);
 	if (!err)
 		err = answer_read(holder, &answer);
 	return err ? err : answer.err;
+}
+
+int links_holder_confine(struct links_holder *holder, int attaches)
+{
+	const struct links_request request = {.op = LINKS_CONFINE, .attaches = attaches};
+
+	return request_do(holder, &request, NULL, 0);
+}
+
+int links_holder_sweep(struct links_holder *holder, const char *path)
+{
+	const struct links_request request = {.op = LINKS_SWEEP, .count = (uint32_t)strlen(path)};
+
+	return request.count >= LINKS_PATH_MAX ? -ENAMETOOLONG
+					       : request_do(holder, &request, path, request.count);
 }
 
 size_t links_holder_count(const struct links_holder *holder)
@@ -216,12 +234,10 @@ void links_holder_drop(struct links_holder *holder, const uint32_t *groups, size
 		       int wait)
 {
 	const struct links_request request = {.op = LINKS_DROP, .count = (uint32_t)count, .wait = wait};
-	struct links_answer answer;
 
 	if (!count)
 		return;
 	/* Where it is gone, they are. */
-	if (!request_send(holder, &request, NULL) && !bytes_send(holder, groups, count * sizeof(*groups)))
-		answer_read(holder, &answer);
+	request_do(holder, &request, groups, count * sizeof(*groups));
 	holder->count -= descriptors;
 }

@@ -44,6 +44,8 @@ pid_t links_holder_pid(const struct links_holder *holder);
 int links_holder_check(const struct links_holder *holder);
 /* It keeps the rights that privileges_drop(0, attaches) keeps. 0, -errno. */
 int links_holder_confine(struct links_holder *holder, int attaches);
+/* It removes this file should its owner end without links_holder_free(). The last one counts. 0, -errno. */
+int links_holder_sweep(struct links_holder *holder, const char *path);
 /* Descriptors of links that it has. */
 size_t links_holder_count(const struct links_holder *holder);
 

@@ -30,12 +30,21 @@ struct keeper {
 	int socket, owner;
 	struct group *groups;
 	size_t count, room;
+	char swept[LINKS_PATH_MAX]; /* a file of the owner's; "": none */
 };
 
-/* The owner has ended, or says so: the kernel takes out all there is. */
+/* The owner says so, or has ended: the kernel takes out all there is. */
 static void keeper_end(void)
 {
 	_exit(0);
+}
+
+/* It has ended without a word. */
+static void keeper_abandoned(const struct keeper *keeper)
+{
+	if (keeper->swept[0])
+		unlink(keeper->swept);
+	keeper_end();
 }
 
 /* Waits until there is something to read, or nobody to read for. */
@@ -48,7 +57,7 @@ static void keeper_wait(const struct keeper *keeper)
 		;
 	/* Copies of the socket may be open in other children of the owner: the pidfd tells of its end. */
 	if (fds[1].revents)
-		keeper_end();
+		keeper_abandoned(keeper);
 }
 
 static void bytes_read(const struct keeper *keeper, void *out, size_t size)
@@ -61,7 +70,7 @@ static void bytes_read(const struct keeper *keeper, void *out, size_t size)
 		if (got > 0)
 			at += (size_t)got;
 		else if (!got || errno != EINTR)
-			keeper_end();
+			keeper_abandoned(keeper);
 	}
 }
 
@@ -78,7 +87,7 @@ static void request_read(const struct keeper *keeper, struct links_request *requ
 	keeper_wait(keeper);
 	got = recvmsg(keeper->socket, &message, MSG_CMSG_CLOEXEC);
 	if (got <= 0)
-		keeper_end();
+		keeper_abandoned(keeper);
 	bytes_read(keeper, (char *)request + got, sizeof(*request) - (size_t)got);
 	fds[0] = fds[1] = -1;
 	header = CMSG_FIRSTHDR(&message);
@@ -89,7 +98,7 @@ static void request_read(const struct keeper *keeper, struct links_request *requ
 static void answer(const struct keeper *keeper, const struct links_answer *text)
 {
 	if (send(keeper->socket, text, sizeof(*text), MSG_NOSIGNAL) != sizeof(*text))
-		keeper_end();
+		keeper_abandoned(keeper);
 }
 
 static int fds_compare(const void *a, const void *b)
@@ -267,6 +276,18 @@ static void groups_drop(struct keeper *keeper, const struct links_request *reque
 	answer(keeper, &out);
 }
 
+static void path_take(struct keeper *keeper, const struct links_request *request)
+{
+	const struct links_answer out = {0};
+	char path[LINKS_PATH_MAX] = "";
+
+	if (request->count >= sizeof(path))
+		keeper_end();
+	bytes_read(keeper, path, request->count);
+	memcpy(keeper->swept, path, sizeof(path));
+	answer(keeper, &out);
+}
+
 static void keeper_begin(const struct keeper *keeper)
 {
 	int kept[] = {keeper->socket, keeper->owner};
@@ -305,6 +326,9 @@ void links_holder_run(int socket, int owner)
 		case LINKS_CONFINE:
 			out.err = privileges_drop(0, request.attaches);
 			answer(&keeper, &out);
+			break;
+		case LINKS_SWEEP:
+			path_take(&keeper, &request);
 			break;
 		default:
 			keeper_end();

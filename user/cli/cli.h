@@ -44,6 +44,8 @@ struct report_choice {
 	enum group_by group;     /* where no owner is asked for */
 	int lines_asked;         /* for an option that is of frames */
 	struct filter_choice filter;
+	int live;  /* of processes that are traced now: source lines are looked for in their roots */
+	FILE *out; /* borrowed: stdout, unless that is where a snapshot goes */
 	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV } format;
 	int layer; /* enum event_layer: the only one that is wanted; -1: all that there are */
 };
@@ -58,8 +60,10 @@ struct pid_choice {
 extern const struct argp cli_pid_argp;
 void pid_choice_free(struct pid_choice *choice);
 void report_choice_default(struct report_choice *choice);
+/* The snapshot goes to that file (NULL: to none): of "-", which is stdout, the report makes room on stderr. */
+void report_choice_beside(struct report_choice *choice, const char *snapshot);
 void report_choice_free(struct report_choice *choice);
-/* Prints on stdout; EXIT_DONE, EXIT_FAILED or EXIT_USAGE after an error message. */
+/* Prints to choice->out; EXIT_DONE, EXIT_FAILED or EXIT_USAGE after an error message. */
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice);
 /* Says on stderr what processes are not in the report, if there are any (trace_dropped()). */
 struct trace;
@@ -105,5 +109,7 @@ error_t cli_parse_buffer(const char *arg, size_t *bytes);
 int cli_parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number);
 /* Seconds, with a fraction ("2.5"), greater than 0. 0, -EINVAL. */
 int cli_parse_seconds(const char *text, uint64_t *ns);
+/* Those that an option takes. 0, or what a parser returns. */
+error_t cli_take_seconds(const char *option, const char *arg, uint64_t *ns);
 
 #endif

@@ -22,15 +22,17 @@ struct ctl {
 	struct report_choice choice; /* its format */
 	struct cli_arguments arguments;
 	uint64_t pid, session;
-	int fd; /* connection to the session */
+	int all; /* snapshot: of all processes of the session */
+	int fd;  /* connection to the session */
 	struct buffer answer;
 };
 
-enum { KEY_SESSION = 0x300, KEY_FORMAT };
+enum { KEY_SESSION = 0x300, KEY_FORMAT, KEY_ALL };
 
 static const struct argp_option options[] = {
 	{"session", KEY_SESSION, "PID", 0, "of several sessions that trace the process, that of this tracer",
 	 1},
+	{"all", KEY_ALL, NULL, 0, "snapshot: of all processes that the session traces, not of PID alone", 1},
 	{"format", KEY_FORMAT, "KIND", 0, "text (default) or json", 1},
 	{0},
 };
@@ -45,6 +47,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			return 0;
 		error_print(error_set(-EINVAL, "\"%s\" is not a process id", arg), NULL, "--session");
 		return CLI_REPORTED;
+	case KEY_ALL:
+		ctl->all = 1;
+		return 0;
 	case KEY_FORMAT:
 		if (!strcmp(arg, "json") || !strcmp(arg, "text")) {
 			ctl->choice.format = !strcmp(arg, "json") ? FORMAT_JSON : FORMAT_TEXT;
@@ -227,9 +232,24 @@ static int lookup_run(struct ctl *ctl)
 	return EXIT_DONE;
 }
 
+/* Of which processes the snapshot is, where there may be a doubt. */
+static void snapshot_print(const struct ctl *ctl, const json_t *answer, const char *path)
+{
+	uint64_t of = member(answer, "of");
+
+	if (of && ctl->all)
+		log_info("snapshot of all %" PRIu64 " processes of the session written to %s", of, path);
+	else if (of)
+		log_info("snapshot of PID %" PRIu64 ", one of %" PRIu64
+			 " processes of the session (--all: of all of them), written to %s",
+			 ctl->pid, of, path);
+	else
+		log_info("snapshot of PID %" PRIu64 " written to %s", ctl->pid, path);
+}
+
 static int snapshot_run(struct ctl *ctl)
 {
-	const struct request request = {.kind = REQUEST_SNAPSHOT, .pid = (uint32_t)ctl->pid};
+	const struct request request = {.kind = REQUEST_SNAPSHOT, .pid = (uint32_t)ctl->pid, .all = ctl->all};
 	const char *path = ctl->arguments.items[2];
 	int to_stdout = !strcmp(path, "-");
 	struct outfile *file;
@@ -244,15 +264,13 @@ static int snapshot_run(struct ctl *ctl)
 		outfile_discard(file);
 		return EXIT_FAILED;
 	}
-	json_decref(answer);
 	err = outfile_commit(file);
-	if (err) {
+	if (err)
 		error_print(err, "the file that was there is as it was", "%s", path);
-		return EXIT_FAILED;
-	}
-	if (ctl->choice.format == FORMAT_TEXT && !to_stdout)
-		log_info("snapshot of PID %" PRIu64 " written to %s", ctl->pid, path);
-	return EXIT_DONE;
+	else if (ctl->choice.format == FORMAT_TEXT)
+		snapshot_print(ctl, answer, to_stdout ? "stdout" : path);
+	json_decref(answer);
+	return err ? EXIT_FAILED : EXIT_DONE;
 }
 
 static int plain_run(struct ctl *ctl, enum request_kind kind)
@@ -295,6 +313,8 @@ static int arguments_check(struct ctl *ctl, enum request_kind *kind)
 		return error_set(-EINVAL, "no file is named");
 	if (*kind == REQUEST_LOOKUP && arguments->count < 3)
 		return error_set(-EINVAL, "no address is named");
+	if (*kind != REQUEST_SNAPSHOT && ctl->all)
+		return error_set(-EINVAL, "--all is of snapshots");
 	for (size_t i = 2; *kind == REQUEST_LOOKUP && i < arguments->count; i++)
 		if (address_parse(arguments->items[i], &address))
 			return -EINVAL;
@@ -343,7 +363,7 @@ int cli_ctl(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "PID status\nPID snapshot FILE\nPID clear\nPID reset-peak\nPID lookup "
+		.args_doc = "PID status\nPID snapshot [--all] FILE\nPID clear\nPID reset-peak\nPID lookup "
 			    "ADDR...\nPID stop",
 		.doc = "Talks to the session that traces a process.\v"
 		       "status: what is traced, and how much. snapshot: writes one of now to FILE (pprof; - "

@@ -14,6 +14,7 @@
 #include "session/session.h"
 
 #define CONTAINER_COLUMN 20
+#define HIDDEN_NAMED     4u
 
 /*
  * What a session would see of it. A shared libpython calls its allocator through symbols, so probes see all of it;
@@ -55,7 +56,46 @@ static const char *container_text(const struct container_list *containers, pid_t
 	return out;
 }
 
-static int process_print(pid_t pid, const struct container_list *containers)
+/* Processes that could not be looked into: the first of them by name. */
+struct hidden {
+	char names[HIDDEN_NAMED * 96];
+	size_t bytes, count;
+};
+
+static void hidden_add(struct hidden *hidden, const struct process_info *info)
+{
+	char name[4 * sizeof(info->name)];
+
+	if (hidden->count++ >= HIDDEN_NAMED)
+		return;
+	text_escape(name, sizeof(name), info->name);
+	hidden->bytes +=
+		(size_t)snprintf(hidden->names + hidden->bytes, sizeof(hidden->names) - hidden->bytes,
+				 "%sPID %d (%.64s)", hidden->bytes ? ", " : "", (int)info->pid, name);
+}
+
+/* Nothing that was seen is no answer where not all could be. */
+static int hidden_print(const struct hidden *hidden, size_t listed)
+{
+	const char *remedy = cli_remedy(-EPERM);
+	char more[48] = "";
+
+	if (!hidden->count)
+		return EXIT_DONE;
+	if (hidden->count > HIDDEN_NAMED)
+		snprintf(more, sizeof(more), " and %zu more", hidden->count - HIDDEN_NAMED);
+	if (listed) {
+		log_info("could not be looked into: %s%s; %s", hidden->names, more, remedy);
+		return EXIT_DONE;
+	}
+	error_print(error_set(-EPERM, "nothing is listed, and %s%s could not be looked into", hidden->names,
+			      more),
+		    remedy, "list");
+	return EXIT_FAILED;
+}
+
+/* 1: it is listed. */
+static int process_print(pid_t pid, const struct container_list *containers, struct hidden *hidden)
 {
 	char container[CONTAINER_LABEL_SIZE + 16];
 	struct python_runtime runtime = {0};
@@ -67,7 +107,7 @@ static int process_print(pid_t pid, const struct container_list *containers)
 		return 0;
 	err = python_runtime_find(pid, NULL, &runtime);
 	if (err == -EPERM)
-		return 1;
+		hidden_add(hidden, &info);
 	if (err && err != -ENOTSUP)
 		return 0;
 	if (err)
@@ -83,14 +123,15 @@ static int process_print(pid_t pid, const struct container_list *containers)
 	putchar('\n');
 	if (!err)
 		python_runtime_close(&runtime);
-	return 0;
+	return 1;
 }
 
 int cli_list(int argc, char **argv)
 {
 	static const struct argp argp = {.doc = "Processes that can be traced."};
 	struct container_list containers = {0};
-	size_t count, hidden = 0;
+	struct hidden hidden = {0};
+	size_t count, listed = 0;
 	char why[160];
 	int status, err;
 	pid_t *pids;
@@ -110,15 +151,15 @@ int cli_list(int argc, char **argv)
 	       "COVERAGE", "COMMAND");
 	for (size_t i = 0; i < count; i++)
 		if (pids[i] != getpid())
-			hidden += process_print(pids[i], &containers);
+			listed += (size_t)process_print(pids[i], &containers, &hidden);
 	free(pids);
 	if (containers.remark[0])
 		log_info("containers: %s", containers.remark);
 	container_list_free(&containers);
 	if (target_hidden_explain(why, sizeof(why)))
 		log_info("%s: other users' processes are not in this list", why);
-	if (hidden)
-		log_info("%zu process%s could not be looked into: permission denied", hidden,
-			 hidden == 1 ? "" : "es");
-	return EXIT_DONE;
+	if (listed)
+		log_info("COVERAGE is how many of a process's allocations a trace sees: full, none, or known "
+			 "only when it is traced, since copies of the allocator are inlined");
+	return hidden_print(&hidden, listed);
 }

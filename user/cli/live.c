@@ -2,9 +2,11 @@
 #include "cli/live.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "control/place.h"
 
 static int session_up_to_date(void *context, size_t process, int reconcile)
 {
@@ -30,6 +32,7 @@ void live_begin(struct live *live, struct session *session, const struct live_op
 		.running = session_runs,
 		.context = session,
 	};
+	char socket[PLACE_PATH_MAX];
 	int err;
 
 	if (live->session) /* a command that has not come to its Python may come here again */
@@ -38,6 +41,8 @@ void live_begin(struct live *live, struct session *session, const struct live_op
 	live->session = session;
 	live->next_ns = clock_ns(CLOCK_MONOTONIC) + opts->every_ns;
 	err = control_new(&live->control, &control);
+	if (!err && !place_path(PLACE_DIRECTORY, getpid(), socket))
+		session_sweep(session, socket); /* else the next session removes it */
 	if (err)
 		log_info("tracer ctl cannot reach this session: %s", error_reason(err));
 }

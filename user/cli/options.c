@@ -204,6 +204,15 @@ error_t cli_reject(const char *option, const char *arg, const char *remedy)
 	return CLI_REPORTED;
 }
 
+error_t cli_take_seconds(const char *option, const char *arg, uint64_t *ns)
+{
+	if (!cli_parse_seconds(arg, ns))
+		return 0;
+	error_print(error_set(-EINVAL, "\"%s\" is no number of seconds above 0", arg), "as 10 or 0.5", "%s",
+		    option);
+	return CLI_REPORTED;
+}
+
 error_t cli_parse_buffer(const char *arg, size_t *bytes)
 {
 	uint64_t number;

@@ -75,8 +75,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'c':
 		return -target_set_container(&out->targets, arg);
 	case 'd':
-		return cli_parse_seconds(arg, &out->duration_ns) ? cli_reject("--duration", arg, "seconds")
-								 : 0;
+		return cli_take_seconds("--duration", arg, &out->duration_ns);
 	case 'o':
 		out->output = arg;
 		return 0;

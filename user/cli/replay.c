@@ -17,7 +17,7 @@ struct replay {
 };
 
 static const struct argp_option options[] = {
-	{"output", 'o', "FILE", 0, "write the snapshot there", 0},
+	{"output", 'o', "FILE", 0, "write the snapshot there (-: to stdout, and the report to stderr)", 0},
 	{0},
 };
 
@@ -139,6 +139,7 @@ int cli_replay(int argc, char **argv)
 
 	report_choice_default(&replay.choice);
 	status = cli_parse(&argp, argc, argv, 0, &replay);
+	report_choice_beside(&replay.choice, replay.output);
 	if (!status)
 		status = replay_run(&replay);
 	report_choice_free(&replay.choice);

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "cli/cli.h"
+#include "cli/source_roots.h"
 #include "export/snapshot_file.h"
 #include "snapshot/merge.h"
 #include "trace/trace.h"
@@ -220,13 +221,25 @@ void pid_choice_free(struct pid_choice *choice)
 	free(choice->pids);
 }
 
+static void out_set(struct report_choice *choice, FILE *out)
+{
+	choice->out = out;
+	choice->opts.color = isatty(fileno(out)) && !getenv("NO_COLOR");
+}
+
+void report_choice_beside(struct report_choice *choice, const char *snapshot)
+{
+	if (snapshot && !strcmp(snapshot, "-"))
+		out_set(choice, stderr);
+}
+
 void report_choice_default(struct report_choice *choice)
 {
 	memset(choice, 0, sizeof(*choice));
 	choice->layer = -1;
 	choice->opts.by = choice->group = GROUP_LINENO;
 	choice->opts.top = 10;
-	choice->opts.color = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+	out_set(choice, stdout);
 }
 
 void report_choice_free(struct report_choice *choice)
@@ -253,6 +266,7 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 		[FORMAT_TEXT] = report_text, [FORMAT_JSON] = report_json, [FORMAT_CSV] = report_csv};
 	struct report_opts opts = choice->opts;
 	struct snapshot chosen, old;
+	struct source_roots roots = {0};
 	int err = cli_layer_choose(snapshot, choice->layer, &chosen);
 
 	if (!err && opts.old)
@@ -260,8 +274,13 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 	if (opts.old)
 		opts.old = &old;
 	opts.filters = &choice->filter.filters;
+	if (!err && opts.source) {
+		source_roots_open(snapshot, choice->live, &roots);
+		opts.roots = &roots;
+	}
 	if (!err)
-		err = print[choice->format](&chosen, &opts, stdout);
+		err = print[choice->format](&chosen, &opts, choice->out);
+	source_roots_close(&roots);
 	if (!err && opts.cumulative && snapshot->meta.traceback_limit == 1)
 		log_info("--cumulative: the snapshot keeps one frame of a traceback, so that there is "
 			 "nothing to "

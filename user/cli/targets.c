@@ -75,18 +75,24 @@ void target_error_print(const struct target_set *set, pid_t pid, int err)
 		log_debug("PID %d is passed over: %s", pid, error_reason(err));
 }
 
-int targets_none_print(const struct target_set *set, size_t count)
+/* The reason why none of the count processes that match is traced, for error_reason(). */
+static void none_reason(size_t count)
 {
 	char why[160];
 	int hidden = target_hidden_explain(why, sizeof(why));
 
-	if (target_set_is_pids(set))
-		return -ESRCH;
 	if (count)
 		error_set(-ESRCH, "of %zu process%s that match%s none has what is to be traced", count,
 			  count == 1 ? "" : "es", count == 1 ? "es" : "");
 	else
 		error_set(-ESRCH, "no process matches%s%s", hidden ? ", but " : "", hidden ? why : "");
+}
+
+int targets_none_print(const struct target_set *set, size_t count)
+{
+	if (target_set_is_pids(set))
+		return -ESRCH;
+	none_reason(count);
 	return error_print(
 		-ESRCH,
 		count ? "tracer list shows which run a Python that is known; of others --layer native "
@@ -158,7 +164,12 @@ int targets_attach(struct targets *targets, struct session *session)
 			log_info("waiting for container %s", targets->set->containers[i].text);
 	if (targets->attached || targets_waiting(targets) || interrupt_pending())
 		return 0;
-	return targets_none_print(targets->set, count);
+	targets->open = targets->follows && target_set_may_grow(targets->set);
+	if (!targets->open)
+		return targets_none_print(targets->set, count);
+	none_reason(count);
+	log_info("%s, as yet; waiting for one that begins", error_reason(-ESRCH));
+	return 0;
 }
 
 /* A container that is to come, or has, and runs no Python yet. */
@@ -195,8 +206,11 @@ int targets_look(struct targets *targets, struct session *session)
 	return err;
 }
 
-void targets_give_up(struct targets *targets)
+void targets_give_up(struct targets *targets, size_t traced)
 {
+	if (targets->open && !traced)
+		error_print(error_set(-ESRCH, "no process that matches has begun while it was waited for"),
+			    "tracer list shows what can be traced", "trace");
 	for (size_t i = 0; i < targets->set->container_count; i++)
 		if (target_set_is_awaited(targets->set, &targets->set->containers[i]))
 			error_print(error_set(-ENOENT, "it has not come while it was waited for"), NULL,

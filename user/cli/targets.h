@@ -15,6 +15,8 @@ struct targets {
 	struct late_targets late;
 	pid_t *seen; /* every process that was looked at */
 	size_t seen_count, seen_room, attached;
+	int follows; /* set by the caller: the session picks up what comes to match */
+	int open;    /* nothing matched at the start, and something may come */
 	uint64_t looked_ns, pause_ns;
 };
 
@@ -24,8 +26,8 @@ int targets_attach(struct targets *targets, struct session *session);
 int targets_look(struct targets *targets, struct session *session);
 /* Is anything waited for? */
 int targets_waiting(const struct targets *targets);
-/* At the end: tells of what has been waited for in vain. */
-void targets_give_up(struct targets *targets);
+/* At the end: tells of what has been waited for in vain. traced: processes that the session has had. */
+void targets_give_up(struct targets *targets, size_t traced);
 void targets_free(struct targets *targets);
 
 /*

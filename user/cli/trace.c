@@ -226,10 +226,11 @@ static const char *run_remedy(int err)
 
 static int run_finish(struct run *run)
 {
+	size_t traced = trace_process_count(session_trace(run->session));
 	int status, err;
 
-	targets_give_up(&run->targets);
-	if (!run->options.command.count && !run->targets.attached)
+	targets_give_up(&run->targets, traced);
+	if (!run->options.command.count && !run->targets.attached && !traced)
 		return EXIT_FAILED;
 	err = session_stop(run->session, run->hurried);
 	if (err)
@@ -329,6 +330,7 @@ int cli_trace(int argc, char **argv)
 		return status < 0 ? EXIT_DONE : status;
 	}
 	run.targets.set = &run.options.targets;
+	run.targets.follows = run.options.session.watch == ABI_WATCH_ALL;
 	if (run.options.dry_run)
 		status = dry_run(&run);
 	else

@@ -85,7 +85,8 @@ static const struct argp_option options[] = {
 	 2},
 	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
 	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},
-	{"output", 'o', "FILE", 0, "write the snapshot there at the end (pprof)", 3},
+	{"output", 'o', "FILE", 0,
+	 "write the snapshot there at the end (pprof; -: to stdout, and the report to stderr)", 3},
 	{"snapshot-every", KEY_EVERY, "SEC", 0,
 	 "with -o, also write it every SEC seconds; the one before becomes FILE.1, that FILE.2 and so on", 3},
 	{"keep", KEY_KEEP, "N", 0, "with --snapshot-every, keep N snapshots, FILE among them (default 3)", 3},
@@ -259,18 +260,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		out->session.plan.mode_asked = 1;
 		return parse_mode(out, arg);
 	case 'd':
-		return cli_parse_seconds(arg, &out->duration_ns) ? cli_reject("--duration", arg, "seconds")
-								 : 0;
+		return cli_take_seconds("--duration", arg, &out->duration_ns);
 	case 'i':
-		return cli_parse_seconds(arg, &out->interval_ns) ? cli_reject("--interval", arg, "seconds")
-								 : 0;
+		return cli_take_seconds("--interval", arg, &out->interval_ns);
 	case 'o':
 		out->output = arg;
 		return 0;
 	case KEY_EVERY:
-		return cli_parse_seconds(arg, &out->snapshot_ns)
-			       ? cli_reject("--snapshot-every", arg, "seconds")
-			       : 0;
+		return cli_take_seconds("--snapshot-every", arg, &out->snapshot_ns);
 	case KEY_BUDGET:
 		if (cli_parse_bytes(arg, &out->session.budget))
 			return cli_reject("--budget", arg, "a number of bytes, as 256M");
@@ -347,6 +344,8 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 	status = cli_parse(&argp, argc, argv, ARGP_IN_ORDER, out);
 	if (status)
 		return status;
+	report_choice_beside(&out->choice, out->output);
+	out->choice.live = 1;
 	out->session.plan.native.allocs = out->allocs;
 	out->session.plan.native.alloc_count = out->alloc_count;
 	if (out->alloc_count && out->session.plan.layers &&

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/regular.h"
 
 #define PID_BYTES 16
 
@@ -26,16 +27,23 @@ static int open_how(int directory, const char *path, uint64_t flags, uint64_t re
 	return fd < 0 ? -errno : fd;
 }
 
-int state_dir_open(pid_t pid, const char *path)
+int state_root_open(pid_t pid)
 {
 	char name[32] = "/";
-	int root, fd;
+	int root;
 
 	if (pid)
 		snprintf(name, sizeof(name), "/proc/%d/root", pid);
 	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return root < 0 ? -errno : root;
+}
+
+int state_dir_open(pid_t pid, const char *path)
+{
+	int root = state_root_open(pid), fd;
+
 	if (root < 0)
-		return -errno;
+		return root;
 	fd = open_how(root, path, O_RDONLY | O_DIRECTORY, RESOLVE_IN_ROOT);
 	close(root);
 	return fd;
@@ -46,11 +54,10 @@ int state_dir_below(int directory, const char *path)
 	return open_how(directory, path, O_RDONLY | O_DIRECTORY, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
-/* A regular file of at most max bytes. O_NONBLOCK: to open a FIFO must not wait for its other end. */
+/* A regular file of at most max bytes. */
 static int open_regular(int directory, const char *path, size_t max)
 {
-	int fd = open_how(directory, path, O_RDONLY | O_NONBLOCK | O_NOCTTY,
-			  RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+	int fd = regular_open(directory, path, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 	struct stat st;
 	int err = 0;
 
@@ -58,8 +65,6 @@ static int open_regular(int directory, const char *path, size_t max)
 		return fd;
 	if (fstat(fd, &st))
 		err = -errno;
-	else if (!S_ISREG(st.st_mode))
-		err = -EINVAL;
 	else if (st.st_size > 0 && (uint64_t)st.st_size > max)
 		err = -EFBIG;
 	if (!err)

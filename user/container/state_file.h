@@ -17,7 +17,9 @@
 #define STATE_VALUES_MAX  (1u << 19) /* of a JSON file */
 #define STATE_FILE_COST   1024u      /* bytes that could be read while a file is opened */
 
-/* A directory in the root of process pid (0: in ours). A descriptor; -errno. */
+/* The root of process pid (0: ours), to look names up in. A descriptor; -errno. */
+int state_root_open(pid_t pid);
+/* A directory in that root. A descriptor; -errno. */
 int state_dir_open(pid_t pid, const char *path);
 /* A directory below another one, no link on the way. A descriptor; -errno. */
 int state_dir_below(int directory, const char *path);

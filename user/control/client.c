@@ -26,6 +26,7 @@ struct client {
 	pid_t pid;
 	int passed; /* the descriptor that came last; -1: none */
 	struct saver *saver;
+	size_t saved, of; /* processes in the snapshot that it writes, of how many */
 	uint64_t since_ns;
 	struct buffer out;
 	size_t sent;
@@ -206,11 +207,19 @@ static int line_take(struct client *client, struct request *request)
 	return 1;
 }
 
+static void saved_answer(struct client *client)
+{
+	char text[96], of[64] = "";
+
+	if (client->of > 1)
+		snprintf(of, sizeof(of), ", \"processes\": %zu, \"of\": %zu", client->saved, client->of);
+	client_answer(client, text, (size_t)snprintf(text, sizeof(text), "{\"snapshot\": true%s}", of));
+}
+
 /* 0 still at it, or its answer is owed; negative: the client did not wait for it. */
 static int saver_watch(struct client *client)
 {
 	struct pollfd fds[] = {{.fd = saver_poll_fd(client->saver), .events = POLLIN}, {.fd = client->fd}};
-	char text[64];
 	int err;
 
 	if (poll(fds, 2, 0) <= 0)
@@ -223,7 +232,7 @@ static int saver_watch(struct client *client)
 	if (err)
 		client_error(client, error_reason(err));
 	else
-		client_answer(client, text, (size_t)snprintf(text, sizeof(text), "{\"snapshot\": true}"));
+		saved_answer(client);
 	return 0;
 }
 
@@ -263,7 +272,7 @@ int client_next(struct client *client, uint64_t now_ns, struct request *request)
 	return got ? got : time_check(client, now_ns);
 }
 
-int client_save(struct client *client, struct trace *trace, size_t process)
+int client_save(struct client *client, struct trace *trace, size_t process, size_t of)
 {
 	int err;
 
@@ -272,5 +281,7 @@ int client_save(struct client *client, struct trace *trace, size_t process)
 	err = saver_start(&client->saver, trace, process, client->passed);
 	close(client->passed);
 	client->passed = -1;
+	client->saved = process == SAVER_ALL ? of : 1;
+	client->of = of;
 	return err;
 }

@@ -33,8 +33,11 @@ void client_error(struct client *client, const char *reason);
 /* Answers with an error out of turn, as far as it can be sent at once, and says so on stderr; client_free() is next. */
 void client_refuse(struct client *client, const char *reason);
 
-/* Begins to write a snapshot to the descriptor that came with the request; the answer follows when that is done. 0, -errno. */
-int client_save(struct client *client, struct trace *trace, size_t process);
+/*
+ * Begins to write a snapshot to the descriptor that came with the request, of a process or of all (SAVER_ALL); of: how many
+ * the trace has. The answer follows when that is done. 0, -errno.
+ */
+int client_save(struct client *client, struct trace *trace, size_t process, size_t of);
 int client_saves(const struct client *client);
 
 /* Nothing begun, nothing owed; since when. */

@@ -13,6 +13,7 @@
 #include "control/answer.h"
 #include "control/client.h"
 #include "control/place.h"
+#include "control/saver.h"
 #include "report/json.h"
 #include "trace/trace.h"
 
@@ -119,16 +120,25 @@ static void client_accept(struct control *control)
 	client_free(client);
 }
 
+/* How many processes the session has; *last: one of them. */
+static size_t processes_count(const struct control *control, size_t *last)
+{
+	size_t room = trace_process_count(control->opts.trace), count = 0;
+
+	for (size_t i = 0; i < room; i++)
+		if (trace_process_at(control->opts.trace, i)) {
+			*last = i;
+			count++;
+		}
+	return count;
+}
+
 /* The process that a request is about. 0; -EINVAL, -ESRCH (error_set tells). */
 static int process_of(const struct control *control, const struct request *request, size_t *process)
 {
-	size_t room = trace_process_count(control->opts.trace), found = room, count = 0;
+	size_t room = trace_process_count(control->opts.trace), found = room;
+	size_t count = request->pid ? 0 : processes_count(control, &found);
 
-	for (size_t i = 0; i < room && !request->pid; i++)
-		if (trace_process_at(control->opts.trace, i)) {
-			found = i;
-			count++;
-		}
 	/* The last one of a number: it may have been given out again. */
 	if (request->pid && trace_process_find(control->opts.trace, request->pid, &found))
 		found = room;
@@ -149,6 +159,34 @@ static size_t savers_count(const struct control *control)
 	return count;
 }
 
+/* Brings what a request is about up to date; *process becomes SAVER_ALL if that is all of them. */
+static int refresh(struct control *control, const struct request *request, size_t *process)
+{
+	/*
+	 * Not for a lookup: an address that is asked for lives, and its block is the last that came to life there. Nor for
+	 * a status, which may be asked for at any rate: coverage says of when the last reading is.
+	 */
+	int reconcile = request->kind == REQUEST_SNAPSHOT || request->kind == REQUEST_RESET_PEAK;
+	const struct control_opts *opts = &control->opts;
+	int err = 0;
+
+	if (!request->all)
+		return opts->refresh(opts->context, *process, reconcile);
+	for (size_t i = 0; !err && i < trace_process_count(opts->trace); i++)
+		err = opts->refresh(opts->context, i, reconcile);
+	*process = SAVER_ALL;
+	return err;
+}
+
+static int snapshot_begin(struct control *control, struct client *client, size_t process)
+{
+	size_t last;
+
+	if (savers_count(control) >= SAVERS)
+		return error_set(-EBUSY, "%u snapshots are being written already", SAVERS);
+	return client_save(client, control->opts.trace, process, processes_count(control, &last));
+}
+
 static int mark_put(struct control *control, size_t process, uint32_t type)
 {
 	if (!control->opts.running(control->opts.context, process))
@@ -162,15 +200,10 @@ static int request_do(struct control *control, struct client *client, const stru
 {
 	const struct control_opts *opts = &control->opts;
 	size_t process = 0;
-	/*
-	 * Not for a lookup: an address that is asked for lives, and its block is the last that came to life there. Nor for
-	 * a status, which may be asked for at any rate: coverage says of when the last reading is.
-	 */
-	int reconcile = request->kind == REQUEST_SNAPSHOT || request->kind == REQUEST_RESET_PEAK;
 	int err = process_of(control, request, &process);
 
 	if (!err)
-		err = opts->refresh(opts->context, process, reconcile);
+		err = refresh(control, request, &process);
 	control->began_ns = clock_ns(CLOCK_MONOTONIC);
 	if (err)
 		return err;
@@ -183,9 +216,7 @@ static int request_do(struct control *control, struct client *client, const stru
 		answer_lookup(out, opts->trace, process, request->address);
 		return 0;
 	case REQUEST_SNAPSHOT:
-		if (savers_count(control) >= SAVERS)
-			return error_set(-EBUSY, "%u snapshots are being written already", SAVERS);
-		return client_save(client, opts->trace, process);
+		return snapshot_begin(control, client, process);
 	case REQUEST_CLEAR:
 		err = mark_put(control, process, EVENT_CLEAR);
 		break;

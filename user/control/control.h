@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The side of a session that can be talked to (control/request.h) while it traces. Nothing here blocks, and a request
- * costs at most one drain of the ring buffer, one look at the tables and, in census mode, one reading of the heap (during
+ * costs at most one drain of the ring buffer, one look at the tables and, in census mode, one reading of the heap, with "all" of each (during
  * which the ring buffer is drained): what takes longer is a saver's. A client has
  * one request under way; its next one is read when its answer has been taken.
  */

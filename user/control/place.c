@@ -104,6 +104,16 @@ void place_leave(const char *directory, pid_t pid)
 		unlink(address.sun_path);
 }
 
+int place_path(const char *directory, pid_t pid, char out[PLACE_PATH_MAX])
+{
+	struct sockaddr_un address;
+	int err = address_set(&address, directory, pid, "sock");
+
+	if (!err)
+		memcpy(out, address.sun_path, PLACE_PATH_MAX);
+	return err;
+}
+
 int place_list(const char *directory, pid_t **pids, size_t *count)
 {
 	DIR *folder = opendir(directory);

@@ -11,12 +11,15 @@
 #include <sys/types.h>
 
 #define PLACE_DIRECTORY "/run/tracer"
+#define PLACE_PATH_MAX  108 /* that of a socket */
 
 /*
  * Listens as session pid, in directory (made if it is not there), and removes what dead sessions have left there. The
  * descriptor, or -errno: -EPERM the directory is another user's, or others may enter it (error_set tells).
  */
 int place_listen(const char *directory, pid_t pid);
+/* The path of a session's socket. 0, -ENAMETOOLONG. */
+int place_path(const char *directory, pid_t pid, char out[PLACE_PATH_MAX]);
 /* Takes the socket's name away: no new client finds it. */
 void place_leave(const char *directory, pid_t pid);
 

@@ -51,6 +51,7 @@ static int object_take(const json_t *object, struct request *out)
 			return err;
 		out->pid = (uint32_t)pid;
 	}
+	out->all = out->kind == REQUEST_SNAPSHOT && json_is_true(json_object_get(object, "all"));
 	return out->kind == REQUEST_LOOKUP ? number_take(object, "address", INT64_MAX, &out->address) : 0;
 }
 
@@ -81,5 +82,7 @@ size_t request_print(char *text, const struct request *request)
 	if (request->kind == REQUEST_LOOKUP)
 		size += snprintf(text + size, REQUEST_BYTES - size, ", \"address\": %" PRIu64,
 				 request->address);
+	if (request->all)
+		size += snprintf(text + size, REQUEST_BYTES - size, ", \"all\": true");
 	return (size_t)(size + snprintf(text + size, REQUEST_BYTES - size, "}\n"));
 }

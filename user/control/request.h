@@ -6,7 +6,8 @@
  *   {"request": "lookup", "pid": 123, "address": 140012345678}
  *
  * pid names the traced process and may be left out when the session has one. With "snapshot" comes the descriptor
- * that it is written to (SCM_RIGHTS). Members that are not known are passed over. The answer is one object on
+ * that it is written to (SCM_RIGHTS); with "all": true it is of all processes of the session. Where the session has
+ * several, the answer says of how many it is: {"snapshot": true, "processes": 1, "of": 3}. Members that are not known are passed over. The answer is one object on
  * one line, too; {"error": "..."} when it was not done.
  */
 #ifndef TRACER_CONTROL_REQUEST_H
@@ -30,6 +31,7 @@ struct request {
 	enum request_kind kind;
 	uint32_t pid;     /* 0: not named */
 	uint64_t address; /* REQUEST_LOOKUP */
+	int all;          /* REQUEST_SNAPSHOT */
 };
 
 /*

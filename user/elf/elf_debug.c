@@ -14,6 +14,7 @@
 #include <zlib.h>
 
 #include "base/error.h"
+#include "base/regular.h"
 #include "elf/elf_section.h"
 
 #define DEBUG_ROOT   "/usr/lib/debug"
@@ -29,30 +30,11 @@ struct place {
 	const char *base; /* directory */
 };
 
-/* A descriptor of a regular file, -errno. Its kind is seen before it is opened: a FIFO would block. */
+/* A descriptor of a regular file, -errno. */
 static int open_regular(const struct place *place, const char *name)
 {
-	struct open_how how = {.flags = O_PATH | O_CLOEXEC,
-			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-	char link[40];
-	struct stat st;
-	int fd, path_fd;
-
-	path_fd = place->root < 0 ? open(name, O_PATH | O_CLOEXEC)
-				  : (int)syscall(SYS_openat2, place->root, name, &how, sizeof(how));
-	if (path_fd < 0)
-		return -errno;
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);
-	if (fstat(path_fd, &st))
-		fd = -errno;
-	else if (!S_ISREG(st.st_mode))
-		fd = -EINVAL;
-	else {
-		fd = open(link, O_RDONLY | O_CLOEXEC);
-		fd = fd < 0 ? -errno : fd;
-	}
-	close(path_fd);
-	return fd;
+	return place->root < 0 ? regular_open(AT_FDCWD, name, 0)
+			       : regular_open(place->root, name, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
 }
 
 static int open_elf(struct elf_debug *out, const struct place *place, const char *name)

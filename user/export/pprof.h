@@ -10,8 +10,8 @@
  * for, as pprof has its own heap profiles (snapshot/estimate.h); the number that was sampled follows from them and from bytes. Of
  * several processes, pid is that of the sample's, and three labels more are there: process (num, from 1), comm and container
  * (texts). One Location per distinct {file name, function, line}, one Function per distinct {file name, function}. Everything
- * of snapshot_meta stands in the comments as "tracer:KEY=VALUE", of each of several processes as "tracer:PROCESS.KEY=VALUE",
- * first "tracer:snapshot=1", which is how a file of ours is known.
+ * of snapshot_meta stands in lines "tracer:KEY=VALUE" (pprof_format.h), the first "tracer:snapshot=1", which is how a file of
+ * ours is known. The comments are a report's title and what it says of losses, for who reads the profile in pprof.
  */
 #ifndef TRACER_EXPORT_PPROF_H
 #define TRACER_EXPORT_PPROF_H

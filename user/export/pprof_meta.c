@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-#define SIGNATURE PPROF_COMMENT "snapshot="
+#define SIGNATURE PPROF_SIGN "snapshot="
 #define VERSION   "1"
 #define CHANGE    "change" /* its number: the fields of struct snapshot_change */
 
@@ -119,10 +119,10 @@ static const struct meta_field meta_fields[] = {
 	LATER(symbols_dropped, 0, KNOWN),
 	LATER(readings_dropped, 0, KNOWN),
 	LATER(container, 1, KNOWN),
-	LATER(ns_pid, 0, OF_SEVERAL),
+	LATER(ns_pid, 0, KNOWN),
 	LATER(parent, 0, OF_SEVERAL),
-	LATER(has_exited, 0, OF_SEVERAL),
-	LATER(wait_status, 0, OF_SEVERAL),
+	LATER(has_exited, 0, KNOWN),
+	LATER(wait_status, 0, KNOWN),
 };
 
 #define FIELDS (sizeof(meta_fields) / sizeof(meta_fields[0]))
@@ -151,83 +151,72 @@ static int field_wanted(const struct snapshot_meta *meta, const struct meta_fiel
 	return field->when == ALWAYS || (field->when == KNOWN && known);
 }
 
+/* A line of which text is all but its newline. */
+static int line_append(struct buffer *out, const char *text)
+{
+	int err = 0;
+
+	for (; !err && *text; text++) {
+		char escaped[2] = {'\\', *text == '\n' ? 'n' : *text};
+		int plain = *text != '\n' && *text != '\\';
+
+		err = buffer_append(out, escaped + plain, sizeof(escaped) - (size_t)plain);
+	}
+	return err ? err : buffer_append(out, "\n", 1);
+}
+
 /* prefix: of the key, whose process it is. */
-static void field_print(const struct snapshot_meta *meta, const struct meta_field *field, const char *prefix,
-			char out[PPROF_COMMENT_MAX])
+static int field_append(struct buffer *out, const struct snapshot_meta *meta, const struct meta_field *field,
+			const char *prefix)
 {
+	char line[PPROF_LINE_MAX];
+
 	if (field->text)
-		snprintf(out, PPROF_COMMENT_MAX, PPROF_COMMENT "%s%s=%.*s", prefix, field->key,
-			 (int)field->size - 1, (const char *)meta + field->offset);
+		snprintf(line, sizeof(line), PPROF_SIGN "%s%s=%.*s", prefix, field->key, (int)field->size - 1,
+			 (const char *)meta + field->offset);
 	else
-		snprintf(out, PPROF_COMMENT_MAX, PPROF_COMMENT "%s%s=%" PRIu64, prefix, field->key,
+		snprintf(line, sizeof(line), PPROF_SIGN "%s%s=%" PRIu64, prefix, field->key,
 			 number_get(meta, field));
+	return line_append(out, line);
 }
 
-/* prefix: as with field_print(). */
-static void change_print(const struct snapshot_change *change, size_t index, const char *prefix,
-			 char out[PPROF_COMMENT_MAX])
+/* prefix: as with field_append(). */
+static int change_append(struct buffer *out, const struct snapshot_meta *meta, size_t index,
+			 const char *prefix)
 {
-	snprintf(out, PPROF_COMMENT_MAX, PPROF_COMMENT "%s" CHANGE "%zu=%" PRIu64 " %" PRIu64 " %u %u %u",
-		 prefix, index, change->since_ns, change->sample_bytes, change->mode, change->cost_permille,
-		 change->budget_permille);
+	const struct snapshot_change *change = &meta->changes[index];
+
+	return buffer_printf(out, PPROF_SIGN "%s" CHANGE "%zu=%" PRIu64 " %" PRIu64 " %u %u %u\n", prefix,
+			     index, change->since_ns, change->sample_bytes, change->mode,
+			     change->cost_permille, change->budget_permille);
 }
 
-static int field_next(struct pprof_comments *comments, const struct snapshot_meta *meta, const char *prefix,
-		      char out[PPROF_COMMENT_MAX])
+static int fields_append(struct buffer *out, const struct snapshot_meta *meta, const char *prefix)
 {
-	while (comments->next < FIELDS) {
-		const struct meta_field *field = &meta_fields[comments->next++];
+	int err = 0;
 
-		if (field_wanted(meta, field, prefix[0] != 0)) {
-			field_print(meta, field, prefix, out);
-			return 1;
-		}
-	}
-	if (comments->changes >= meta->change_count)
-		return 0;
-	change_print(&meta->changes[comments->changes], comments->changes, prefix, out);
-	comments->changes++;
-	return 1;
+	for (size_t i = 0; !err && i < FIELDS; i++)
+		if (field_wanted(meta, &meta_fields[i], prefix[0] != 0))
+			err = field_append(out, meta, &meta_fields[i], prefix);
+	for (size_t i = 0; !err && i < meta->change_count; i++)
+		err = change_append(out, meta, i, prefix);
+	return err;
 }
 
-/* Those of the whole: whose file it is, the fields, the losses. */
-static int whole_next(struct pprof_comments *comments, const struct snapshot_meta *meta,
-		      char out[PPROF_COMMENT_MAX])
-{
-	size_t kind;
-
-	if (!comments->begun) {
-		comments->begun = 1;
-		snprintf(out, PPROF_COMMENT_MAX, SIGNATURE VERSION);
-		return 1;
-	}
-	if (field_next(comments, meta, "", out))
-		return 1;
-	kind = comments->next - FIELDS;
-	if (kind >= LOSS_COUNT)
-		return 0;
-	comments->next++;
-	snprintf(out, PPROF_COMMENT_MAX, PPROF_COMMENT "loss%zu=%" PRIu64, kind, meta->loss[kind]);
-	return 1;
-}
-
-int pprof_comment_next(struct pprof_comments *comments, const struct snapshot *snapshot,
-		       char out[PPROF_COMMENT_MAX])
+int pprof_meta_append(const struct snapshot *snapshot, struct buffer *out)
 {
 	char prefix[24];
+	int err = buffer_printf(out, SIGNATURE VERSION "\n");
 
-	if (!comments->process) {
-		if (whole_next(comments, &snapshot->meta, out))
-			return 1;
-		*comments = (struct pprof_comments){.process = 1};
+	if (!err)
+		err = fields_append(out, &snapshot->meta, "");
+	for (size_t kind = 0; !err && kind < LOSS_COUNT; kind++)
+		err = buffer_printf(out, PPROF_SIGN "loss%zu=%" PRIu64 "\n", kind, snapshot->meta.loss[kind]);
+	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
+		snprintf(prefix, sizeof(prefix), "%zu.", i + 1);
+		err = fields_append(out, &snapshot->processes[i], prefix);
 	}
-	for (; comments->process <= snapshot->process_count;
-	     *comments = (struct pprof_comments){.process = comments->process + 1}) {
-		snprintf(prefix, sizeof(prefix), "%zu.", comments->process);
-		if (field_next(comments, &snapshot->processes[comments->process - 1], prefix, out))
-			return 1;
-	}
-	return 0;
+	return err;
 }
 
 static int number_parse(const char *key, const char *text, uint64_t max, uint64_t *out)
@@ -237,8 +226,8 @@ static int number_parse(const char *key, const char *text, uint64_t max, uint64_
 	errno = 0;
 	*out = strtoull(text, &end, 10);
 	if (*text < '0' || *text > '9' || *end || errno || *out > max)
-		return error_set(-EBADMSG, "the profile's comment %s%s is not a number in range",
-				 PPROF_COMMENT, key);
+		return error_set(-EBADMSG, "the profile's line %s%s is not a number in range", PPROF_SIGN,
+				 key);
 	return 0;
 }
 
@@ -249,7 +238,7 @@ static int field_set(struct snapshot_meta *meta, const struct meta_field *field,
 
 	if (field->text) {
 		if (strlen(value) >= field->size)
-			return error_set(-EBADMSG, "the profile's comment %s%s is too long", PPROF_COMMENT,
+			return error_set(-EBADMSG, "the profile's line %s%s is too long", PPROF_SIGN,
 					 field->key);
 		memset(at, 0, field->size);
 		memcpy(at, value, strlen(value));
@@ -289,8 +278,7 @@ static int change_set(struct snapshot_meta *meta, const char *key, const char *v
 	    sscanf(value, "%" SCNu64 " %" SCNu64 " %u %u %u%n", &change->since_ns, &change->sample_bytes,
 		   &change->mode, &change->cost_permille, &change->budget_permille, &end) != 5 ||
 	    value[end])
-		return error_set(-EBADMSG, "the profile's comment %s%s is no change of mode", PPROF_COMMENT,
-				 key);
+		return error_set(-EBADMSG, "the profile's line %s%s is no change of mode", PPROF_SIGN, key);
 	meta->change_count++;
 	return 0;
 }
@@ -307,8 +295,7 @@ static int process_find(struct builder *builder, char **key, struct snapshot_met
 		return 0;
 	number = strtoull(*key, &end, 10);
 	if (*end != '.' || !number || number > snapshot->process_count + 1)
-		return error_set(-EBADMSG, "the profile's comment %s%s is of no process", PPROF_COMMENT,
-				 *key);
+		return error_set(-EBADMSG, "the profile's line %s%s is of no process", PPROF_SIGN, *key);
 	*key = end + 1;
 	if (number <= snapshot->process_count) {
 		*meta = &snapshot->processes[number - 1];
@@ -341,15 +328,15 @@ static int value_take(struct builder *builder, char *key, const char *value)
 	return strncmp(key, "loss", strlen("loss")) ? 0 : loss_set(meta, key, value);
 }
 
-int pprof_comment_parse(struct builder *builder, const char *comment, size_t bytes)
+int pprof_meta_parse_line(struct builder *builder, const char *line, size_t bytes)
 {
-	char key[PPROF_COMMENT_MAX];
+	char key[PPROF_LINE_MAX];
 
-	if (bytes < strlen(PPROF_COMMENT) || bytes >= sizeof(key) ||
-	    memcmp(comment, PPROF_COMMENT, strlen(PPROF_COMMENT)))
+	if (bytes < strlen(PPROF_SIGN) || bytes >= sizeof(key) ||
+	    memcmp(line, PPROF_SIGN, strlen(PPROF_SIGN)))
 		return 0;
-	bytes -= strlen(PPROF_COMMENT);
-	memcpy(key, comment + strlen(PPROF_COMMENT), bytes);
+	bytes -= strlen(PPROF_SIGN);
+	memcpy(key, line + strlen(PPROF_SIGN), bytes);
 	key[bytes] = '\0';
 	char *value = strchr(key, '=');
 	if (!value)
@@ -358,7 +345,43 @@ int pprof_comment_parse(struct builder *builder, const char *comment, size_t byt
 	return value_take(builder, key, value);
 }
 
-int pprof_comments_end(struct builder *builder)
+/* Takes a line off the text, its escapes undone. Its length; what is longer than PPROF_LINE_MAX is cut there. */
+static size_t line_take(const char **at, const char *end, char line[PPROF_LINE_MAX])
+{
+	size_t length = 0;
+
+	while (*at < end && **at != '\n') {
+		char c = *(*at)++;
+
+		if (c == '\\' && *at < end) {
+			c = *(*at)++;
+			c = c == 'n' ? '\n' : c;
+		}
+		if (length < PPROF_LINE_MAX)
+			line[length++] = c;
+	}
+	*at += *at < end;
+	return length;
+}
+
+int pprof_meta_parse(struct builder *builder, const char *lines, size_t bytes)
+{
+	const char *end = lines + bytes;
+	char line[PPROF_LINE_MAX];
+	int ours = 0;
+
+	while (lines < end) {
+		size_t length = line_take(&lines, end, line);
+		int err = pprof_meta_parse_line(builder, line, length);
+
+		if (err < 0)
+			return err;
+		ours |= err;
+	}
+	return ours;
+}
+
+int pprof_meta_end(struct builder *builder)
 {
 	struct snapshot *snapshot = builder->snapshot;
 

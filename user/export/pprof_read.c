@@ -25,7 +25,14 @@
 #define ITEMS_MAX   (1u << 26) /* strings, functions, locations */
 #define FRAMES_MAX  65536u     /* of one sample */
 
-enum { FIELD_SAMPLE = 2, FIELD_LOCATION = 4, FIELD_FUNCTION = 5, FIELD_STRING = 6, FIELD_COMMENT = 13 };
+enum {
+	FIELD_SAMPLE = 2,
+	FIELD_LOCATION = 4,
+	FIELD_FUNCTION = 5,
+	FIELD_STRING = 6,
+	FIELD_KEEP_FRAMES = 8,
+	FIELD_COMMENT = 13
+};
 
 struct function {
 	uint32_t name, filename; /* ids in the snapshot's strings */
@@ -36,7 +43,8 @@ enum label { LABEL_BYTES, LABEL_DOMAIN, LABEL_TOTAL, LABEL_PROCESS, LABELS };
 struct sample {
 	uint32_t nframe, value_count;
 	int64_t values[EVENT_LAYERS * PPROF_VALUES];
-	int64_t labels[LABELS]; /* -1: it has none of that name */
+	int64_t labels
+		[LABELS]; /* -1: it has none of that name, or pprof, which drops those that are 0, wrote it */
 };
 
 struct messages {
@@ -49,6 +57,7 @@ struct reader {
 	struct messages function_messages, location_messages;
 	uint32_t *strings; /* offsets of their length prefix */
 	size_t string_count, string_room;
+	uint64_t lines;     /* the index of the string with the meta data; 0: an older file, or not ours */
 	uint64_t *comments; /* indices of strings */
 	size_t comment_count, comment_room;
 	struct function *functions;
@@ -116,8 +125,11 @@ static int numbers_take(struct reader *reader, struct field *field,
 
 static int message_keep(struct reader *reader, struct messages *messages, const struct span *span)
 {
-	int err = items_reserve(reader, &messages->items, &messages->room, messages->count,
-				sizeof(*messages->items));
+	int err = span_check(span);
+
+	if (!err)
+		err = items_reserve(reader, &messages->items, &messages->room, messages->count,
+				    sizeof(*messages->items));
 
 	if (!err)
 		messages->items[messages->count++] = *span;
@@ -138,6 +150,8 @@ static int table_take(struct reader *reader, struct field *field)
 			reader->strings[reader->string_count++] = (uint32_t)(field->prefix - reader->profile);
 		return err;
 	}
+	if (field->id == FIELD_KEEP_FRAMES && field->wire_type == 0)
+		reader->lines = field->number;
 	if (field->id != FIELD_COMMENT)
 		return 0;
 	return numbers_take(reader, field, comment_take);
@@ -158,6 +172,8 @@ static int string_intern(struct reader *reader, int64_t index, uint32_t *id)
 	struct span text = {0};
 	int err = string_get(reader, (uint64_t)index, &text);
 
+	if (!err)
+		err = span_check(&text);
 	if (err)
 		return err;
 	if (memchr(text.data, 0, text.bytes))
@@ -311,10 +327,15 @@ static int layer_at(const struct reader *reader, size_t position)
 	return -1;
 }
 
+static int64_t zero_of(int64_t label)
+{
+	return label == -1 ? 0 : label;
+}
+
 static int sample_add(struct reader *reader)
 {
 	const struct sample *sample = &reader->sample;
-	int64_t bytes = sample->labels[LABEL_BYTES], domain = sample->labels[LABEL_DOMAIN];
+	int64_t bytes = zero_of(sample->labels[LABEL_BYTES]), domain = zero_of(sample->labels[LABEL_DOMAIN]);
 	int64_t total = sample->labels[LABEL_TOTAL];
 	const struct snapshot *snapshot = reader->builder.snapshot;
 	int64_t process = snapshot->process_count ? sample->labels[LABEL_PROCESS] - 1 : 0;
@@ -324,17 +345,15 @@ static int sample_add(struct reader *reader)
 	struct snapshot_trace trace;
 	int64_t product;
 
-	if (bytes < 0 || domain < 0)
-		return error_set(-EBADMSG, "the profile is corrupt: a sample lacks the label %s",
-				 bytes < 0 ? "bytes" : "domain");
 	if (process < 0 || (uint64_t)process >= snapshot_process_count(snapshot))
 		return corrupt("sample's process");
 	trace = (struct snapshot_trace){
 		.domain = (uint32_t)domain, .process = (uint32_t)process, .bytes = (uint64_t)bytes};
 	const uint64_t mean = layer == EVENT_LAYER_MMAP ? 0 : snapshot_sample_bytes(snapshot, &trace);
-	if (layer < 0 || !sample->nframe || !sample->value_count || sample->value_count % PPROF_VALUES ||
-	    values[0] <= 0 || domain > UINT32_MAX || total > UINT32_MAX ||
-	    __builtin_mul_overflow(bytes, values[0], &product) || (!mean && product != values[1]))
+	if (layer < 0 || bytes < 0 || domain < 0 || !sample->nframe || !sample->value_count ||
+	    sample->value_count % PPROF_VALUES || values[0] <= 0 || domain > UINT32_MAX ||
+	    total > UINT32_MAX || __builtin_mul_overflow(bytes, values[0], &product) ||
+	    (!mean && product != values[1]))
 		return corrupt("sample");
 	trace.count = estimate_sampled(mean, trace.bytes, (uint64_t)values[0]);
 	if (!trace.count)
@@ -356,6 +375,7 @@ static int sample_take(struct reader *reader, struct field *field)
 
 	if (field->id != FIELD_SAMPLE || field->wire_type != 2)
 		return 0;
+	err = span_check(&field->span);
 	reader->sample = (struct sample){.labels = {-1, -1, -1, -1}};
 	while (!err && field->span.bytes) {
 		err = field_take(&field->span, &part);
@@ -375,7 +395,8 @@ static int layers_valid(const struct snapshot_meta *meta)
 	       !(meta->layers & 1u << meta->layer);
 }
 
-static int comments_read(struct reader *reader)
+/* Of older files. */
+static int comments_parse(struct reader *reader)
 {
 	int ours = 0;
 
@@ -384,16 +405,32 @@ static int comments_read(struct reader *reader)
 		int err = string_get(reader, reader->comments[i], &text);
 
 		if (!err)
-			err = pprof_comment_parse(&reader->builder, (const char *)text.data, text.bytes);
+			err = pprof_meta_parse_line(&reader->builder, (const char *)text.data, text.bytes);
 		if (err < 0)
 			return err;
 		ours |= err;
 	}
+	return ours;
+}
+
+static int lines_parse(struct reader *reader)
+{
+	struct span text = {0};
+	int err = string_get(reader, reader->lines, &text);
+
+	return err ? err : pprof_meta_parse(&reader->builder, (const char *)text.data, text.bytes);
+}
+
+static int meta_read(struct reader *reader)
+{
+	int ours = reader->lines ? lines_parse(reader) : comments_parse(reader);
+
+	if (ours < 0)
+		return ours;
 	if (!ours)
-		return error_set(-EBADMSG,
-				 "a pprof profile, but not written by tracer: it lacks the comment "
-				 "\"" PPROF_COMMENT "snapshot=1\" and, with its samples, the size and "
-				 "domain of their blocks");
+		return error_set(-EBADMSG, "a pprof profile, but not written by tracer: it lacks the line "
+					   "\"" PPROF_SIGN "snapshot=1\" and, with its samples, the size and "
+					   "domain of their blocks");
 	for (size_t i = 0; i < snapshot_process_count(reader->builder.snapshot); i++)
 		if (snapshot_process(reader->builder.snapshot, i)->sample_bytes > SAMPLE_MEAN_MAX)
 			return corrupt("mean of a sample");
@@ -402,7 +439,7 @@ static int comments_read(struct reader *reader)
 			return corrupt("list of layers");
 	if (!layers_valid(&reader->builder.snapshot->meta))
 		return corrupt("list of layers");
-	return pprof_comments_end(&reader->builder);
+	return pprof_meta_end(&reader->builder);
 }
 
 static void reader_free(struct reader *reader)
@@ -428,7 +465,7 @@ static int profile_read(struct reader *reader, size_t bytes)
 	int err = profile_walk(reader, bytes, table_take);
 
 	if (!err)
-		err = comments_read(reader);
+		err = meta_read(reader);
 	for (size_t i = 0; !err && i < reader->function_messages.count; i++)
 		err = function_take(reader, &reader->function_messages.items[i]);
 	for (size_t i = 0; !err && i < reader->location_messages.count; i++)

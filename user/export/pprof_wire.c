@@ -20,6 +20,17 @@ int varint_take_long(struct span *span, uint64_t *value)
 	return error_set(-EBADMSG, "the profile is corrupt: a number is cut off");
 }
 
+static int size_refuse(uint64_t bytes)
+{
+	return error_set(-EBADMSG, "the profile is corrupt: a field of %llu bytes cannot be",
+			 (unsigned long long)bytes);
+}
+
+int span_check(const struct span *span)
+{
+	return span->bytes > MESSAGE_MAX ? size_refuse(span->bytes) : 0;
+}
+
 int span_take(struct span *span, struct span *out)
 {
 	uint64_t bytes;
@@ -27,9 +38,8 @@ int span_take(struct span *span, struct span *out)
 
 	if (err)
 		return err;
-	if (bytes > span->bytes || bytes > MESSAGE_MAX)
-		return error_set(-EBADMSG, "the profile is corrupt: a field of %llu bytes cannot be",
-				 (unsigned long long)bytes);
+	if (bytes > span->bytes)
+		return size_refuse(bytes);
 	*out = (struct span){.data = span->data, .bytes = (size_t)bytes};
 	span->data += bytes;
 	span->bytes -= (size_t)bytes;

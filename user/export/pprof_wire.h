@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MESSAGE_MAX (1u << 20) /* bytes of a submessage or string */
+#define MESSAGE_MAX (1u << 20) /* bytes of a submessage or name */
 
 struct span {
 	const unsigned char *data;
@@ -26,6 +26,8 @@ static inline int varint_take(struct span *span, uint64_t *value)
 
 /* Takes a length and that many bytes off span. */
 int span_take(struct span *span, struct span *out); /* 0, -EBADMSG (error_set) */
+/* Is it one that may be unpacked or kept? What is only looked at may be longer. */
+int span_check(const struct span *span); /* 0; -EBADMSG: longer than MESSAGE_MAX (error_set) */
 
 /* A top-level field: number for a varint, span otherwise (prefix: where its length stands). */
 struct field {

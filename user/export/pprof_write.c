@@ -20,6 +20,8 @@
 #include "export/exporter.h"
 #include "export/pprof_format.h"
 #include "export/profile.pb-c.h"
+#include "report/not_seen.h"
+#include "report/report.h"
 #include "snapshot/estimate.h"
 
 #define VALUES     (EVENT_LAYERS * PPROF_VALUES) /* of a sample: of the first layer, and of those beside it */
@@ -34,7 +36,7 @@ typedef Perftools__Profiles__Location Location;
 typedef Perftools__Profiles__Line Line;
 typedef Perftools__Profiles__Function Function;
 
-/* Our own strings, by index after the snapshot's; the comments follow them. */
+/* Our own strings, by index after the snapshot's; the meta data and the comments follow them. */
 enum {
 	TEXT_OBJECTS,
 	TEXT_COUNT,
@@ -53,7 +55,7 @@ enum {
 	TEXTS
 };
 
-/* Of several processes, behind the comments: names of labels, then what each process is called, and where it runs. */
+/* Of several processes, behind those: names of labels, then what each process is called, and where it runs. */
 enum { MORE_PROCESS, MORE_COMM, MORE_CONTAINER, MORE_TEXTS };
 #define MORE_PER_PROCESS 2
 
@@ -188,25 +190,61 @@ static int string_write(struct writer *writer, const char *text)
 
 static int strings_write(struct writer *writer)
 {
-	struct pprof_comments comments = {0};
-	char comment[PPROF_COMMENT_MAX];
 	int err = 0;
 
 	for (uint32_t i = 0; !err && i < writer->text_base; i++)
 		err = string_write(writer, strings_get(writer->snapshot->strings, i));
 	for (int i = 0; !err && i < TEXTS; i++)
 		err = string_write(writer, texts[i] ? texts[i] : writer->snapshot->meta.name);
-	for (size_t i = 0; !err && pprof_comment_next(&comments, writer->snapshot, comment); i++) {
-		Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
-		int64_t index = text_index(writer, TEXTS) + (int64_t)i;
+	writer->more_base = text_index(writer, TEXTS);
+	return err;
+}
 
-		piece.n_comment = 1;
-		piece.comment = &index;
-		err = string_write(writer, comment);
-		if (!err)
-			err = piece_write(writer, &piece);
-		writer->more_base = index + 1;
-	}
+static int meta_write(struct writer *writer)
+{
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+	struct buffer lines = {0};
+	int err = pprof_meta_append(writer->snapshot, &lines);
+
+	if (!err)
+		err = buffer_append(&lines, "", 1);
+	if (!err)
+		err = string_write(writer, (const char *)lines.data);
+	piece.keep_frames = writer->more_base++;
+	if (!err)
+		err = piece_write(writer, &piece);
+	buffer_free(&lines);
+	return err;
+}
+
+static int comment_write(struct writer *writer, const char *text)
+{
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+	int64_t index = writer->more_base++;
+	int err = string_write(writer, text);
+
+	piece.n_comment = 1;
+	piece.comment = &index;
+	return err ? err : piece_write(writer, &piece);
+}
+
+/* pprof prints them before everything else: only what its reader wants to know. A line each. */
+static int comments_write(struct writer *writer)
+{
+	char *text = NULL, *rest, *line;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+	int err = 0;
+
+	if (!out)
+		return -ENOMEM;
+	report_title_print(out, writer->snapshot);
+	not_seen_brief_print(out, writer->snapshot);
+	if (fclose(out))
+		err = -ENOMEM;
+	for (line = text; !err && (line = strtok_r(line, "\n", &rest)); line = NULL)
+		err = comment_write(writer, line + strspn(line, " "));
+	free(text);
 	return err;
 }
 
@@ -239,7 +277,8 @@ static int function_write(struct writer *writer, const struct snapshot_frame *fr
 	if (err)
 		return err;
 	function.id = (uint64_t)*index + 1;
-	function.name = function.system_name = frame->function;
+	/* Of a name that is the linker's, too, pprof cuts off what looks like C++'s templates: of "<module>" nothing stays. */
+	function.name = frame->function;
 	function.filename = frame->filename;
 	piece.n_function = 1;
 	piece.function = functions;
@@ -397,6 +436,10 @@ int pprof_write(const struct snapshot *snapshot, struct outfile *file)
 	err = header_write(&writer);
 	if (!err)
 		err = strings_write(&writer);
+	if (!err)
+		err = meta_write(&writer);
+	if (!err)
+		err = comments_write(&writer);
 	if (!err)
 		err = processes_write(&writer);
 	if (!err)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/regular.h"
 #include "process/process.h"
 
 #define MAPS_MAX        65536u
@@ -106,17 +107,9 @@ void process_maps_free(struct process_maps *maps)
  */
 static int open_regular(int path_fd)
 {
-	struct stat st;
-	char name[40];
-	int fd;
+	int fd = regular_reopen(path_fd);
 
-	if (fstat(path_fd, &st))
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return error_set(-EINVAL, "the mapped object is not a regular file");
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", path_fd);
-	fd = open(name, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	return fd == -EINVAL ? error_set(-EINVAL, "the mapped object is not a regular file") : fd;
 }
 
 static int open_map_file(pid_t pid, const struct process_map *map)

@@ -399,9 +399,10 @@ int python_process_find(pid_t pid, struct runtime_files *files, struct process_i
 		return err;
 	if (info->tgid != pid)
 		return error_set(-EINVAL, "it is a thread of process %d", info->tgid);
-	if (info->kernel_thread || info->zombie)
-		return error_set(-ENOENT, "it is %s",
-				 info->kernel_thread ? "a kernel thread" : "a zombie, it has ended");
+	if (info->kernel_thread)
+		return error_set(-ENOTSUP, "it is a kernel thread, and has no memory of its own");
+	if (info->zombie)
+		return error_set(-ESRCH, "it is a zombie, it has ended");
 	err = python_runtime_find(pid, files, out);
 	if (!err && (err = layout_prove(out)))
 		python_runtime_close(out);

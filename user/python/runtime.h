@@ -40,7 +40,7 @@ struct python_runtime {
 int python_runtime_find(pid_t pid, struct runtime_files *files, struct python_runtime *out);
 /*
  * The same of a process that is to be traced or read, and what it is. Its layout is proven (layout.h). Also -EINVAL: pid is
- * one of its threads.
+ * one of its threads; -ENOTSUP a kernel thread; -ESRCH a zombie.
  */
 int python_process_find(pid_t pid, struct runtime_files *files, struct process_info *info,
 			struct python_runtime *out);

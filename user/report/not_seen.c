@@ -458,3 +458,13 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *titl
 	unread_print(out, &snapshot->meta);
 	processes_print(out, snapshot);
 }
+
+void not_seen_brief_print(FILE *out, const struct snapshot *snapshot)
+{
+	if (strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC)) {
+		sample_print(out, &snapshot->meta);
+		lost_print(out, snapshot);
+		older_print(out, snapshot);
+	}
+	fputs("  what else was not seen: tracer report FILE\n", out);
+}

@@ -11,15 +11,18 @@
 
 #include "stats/group.h"
 
+struct source_roots;
+
 struct report_opts {
 	enum group_by by;
 	int cumulative;
-	size_t top; /* 0: all */
-	int color;  /* only for a terminal */
-	int source; /* text: the source line under each frame, as linecache finds it on this machine */
-	const struct filters *filters; /* NULL: all traces */
-	const struct snapshot *old;    /* NULL: statistics; else the differences to it */
-	const char *name, *old_name;   /* of their files, for the text; NULL: not shown */
+	size_t top;                       /* 0: all */
+	int color;                        /* only for a terminal */
+	int source;                       /* text: the source line under each frame, as linecache finds it */
+	const struct source_roots *roots; /* where that file is looked for; NULL: in our root */
+	const struct filters *filters;    /* NULL: all traces */
+	const struct snapshot *old;       /* NULL: statistics; else the differences to it */
+	const char *name, *old_name;      /* of their files, for the text; NULL: not shown */
 };
 
 /* 0, -EINVAL and -EOVERFLOW as statistics_compute(), -ENOMEM, -EIO. */
@@ -35,6 +38,8 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
 /* The members of report_json() that tell what the snapshot is and what it lacks, without braces around them. */
 void report_json_meta(const struct snapshot *snapshot, FILE *out);
+/* The lines before a text report's entries: whose memory it is, how it was traced. */
+void report_title_print(FILE *out, const struct snapshot *snapshot);
 /* "1234 B", "12.3 KiB" as Python's tracemalloc._format_size(size, False) does. Returns out. */
 char *report_size(char out[32], uint64_t bytes);
 

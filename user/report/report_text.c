@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "base/text.h"
 #include "python/version.h"
@@ -218,7 +219,7 @@ static void origin_print(FILE *out, const struct snapshot *snapshot)
 		{"exited", ", as it exited"},
 		{"execed", ", as it executed another program"},
 	};
-	char version[VERSION_TEXT];
+	char version[VERSION_TEXT], state[PROCESS_STATE_MAX];
 
 	if (snapshot->process_count) {
 		fprintf(out, "%zu processes, ", snapshot->process_count);
@@ -236,6 +237,10 @@ static void origin_print(FILE *out, const struct snapshot *snapshot)
 		fputs("sampled, ", out);
 	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
 	/* How each of several ended stands with it. */
+	if (!snapshot->process_count && meta->has_exited && WIFSIGNALED((int)meta->wait_status)) {
+		fprintf(out, ", %s", process_state(state, meta));
+		return;
+	}
 	for (size_t i = 0; !snapshot->process_count && i < sizeof(moments) / sizeof(moments[0]); i++)
 		if (!strcmp(meta->moment, moments[i].moment))
 			fputs(moments[i].text, out);
@@ -272,6 +277,11 @@ static void title_print(FILE *out, const char *prefix, const char *name, const s
 	report_modes_print(out, meta);
 	if (growth)
 		growth_print(out, meta);
+}
+
+void report_title_print(FILE *out, const struct snapshot *snapshot)
+{
+	title_print(out, "tracer: ", NULL, snapshot);
 }
 
 static void titles_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
@@ -390,6 +400,8 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 			return err;
 	}
 	not_seen_print(page->out, snapshot, opts->old ? "Not seen by the new one" : "Not seen", opts->color);
+	if (page->source)
+		source_missing_print(page->source, page->out);
 	if (opts->old)
 		not_seen_print(page->out, opts->old, "Not seen by the old one", opts->color);
 	return 0;
@@ -404,7 +416,7 @@ int report_text(const struct snapshot *snapshot, const struct report_opts *opts,
 	if (err)
 		return err;
 	if (opts->source)
-		err = source_new(&page.source);
+		err = source_new(&page.source, opts->roots);
 	if (!err)
 		err = page_print(&page, snapshot, &statistics);
 	source_free(page.source);

@@ -4,11 +4,14 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/regular.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
@@ -17,20 +20,44 @@
 
 struct source_file {
 	char *name, *text; /* NUL at the end; text NULL: it could not be read */
+	int root;          /* descriptor; AT_FDCWD: ours */
+	int err;           /* why it could not be read, -errno */
 	size_t bytes;
 	size_t at; /* where line `line` begins: the next one asked for is often behind it */
 	uint32_t line;
 };
 
-struct source {
-	struct source_file files[FILES_MAX];
-	size_t count;
+/* Lines in a row that have no file: a name is all that is kept of them. */
+struct missing {
+	uint64_t lines;
+	char *name; /* the first one's */
+	int err;
 };
 
-int source_new(struct source **out)
+struct source {
+	int roots[SOURCE_ROOTS_MAX + 1];
+	size_t root_count;
+	struct source_file
+		files[FILES_MAX]; /* more than there are roots: those of one name are there at once */
+	size_t count;
+	struct missing missing;
+	uint64_t differing; /* lines that are not the same in all roots */
+};
+
+_Static_assert(FILES_MAX > SOURCE_ROOTS_MAX + 1, "a line is compared between all roots");
+
+int source_new(struct source **out, const struct source_roots *roots)
 {
-	*out = calloc(1, sizeof(**out));
-	return *out ? 0 : -ENOMEM;
+	struct source *source = calloc(1, sizeof(*source));
+
+	if (!source)
+		return -ENOMEM;
+	if (!roots || roots->own)
+		source->roots[source->root_count++] = AT_FDCWD;
+	for (size_t i = 0; roots && i < roots->count; i++)
+		source->roots[source->root_count++] = roots->fds[i];
+	*out = source;
+	return 0;
 }
 
 static void file_free(struct source_file *file)
@@ -46,6 +73,7 @@ void source_free(struct source *source)
 		return;
 	for (size_t i = 0; i < FILES_MAX; i++)
 		file_free(&source->files[i]);
+	free(source->missing.name);
 	free(source);
 }
 
@@ -68,36 +96,60 @@ static char *text_read(int fd, size_t size, size_t *bytes)
 	return text;
 }
 
-static void file_load(struct source_file *file, const char *filename)
+/* "<stdin>", "<frozen …>": no file, whatever may lie there under that name. */
+static int is_file_name(const char *filename)
 {
 	size_t length = strlen(filename);
-	char *path = malloc(length + 1);
-	struct stat st;
 
-	*file = (struct source_file){.name = strdup(filename), .line = 1};
-	/* "<stdin>", "<frozen …>": no file, whatever may lie there under that name. */
-	if (!path || !length || (filename[0] == '<' && filename[length - 1] == '>')) {
-		free(path);
-		return;
-	}
-	utf8_fsencode(path, filename);
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	free(path);
-	if (fd < 0)
-		return;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size <= FILE_MAX)
-		file->text = text_read(fd, (size_t)st.st_size, &file->bytes);
-	close(fd);
+	return length && (filename[0] != '<' || filename[length - 1] != '>');
 }
 
-static struct source_file *file_find(struct source *source, const char *filename)
+/* A relative name is of the directory that we are in: in another root nobody knows which it was. */
+static int file_open(int root, const char *path)
+{
+	if (root == AT_FDCWD)
+		return regular_open(root, path, 0);
+	return path[0] == '/' ? regular_open(root, path, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS) : -ENOENT;
+}
+
+static int file_read(struct source_file *file, const char *path)
+{
+	int fd = file_open(file->root, path), err = 0;
+	struct stat st;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st))
+		err = -errno;
+	else if (st.st_size > FILE_MAX)
+		err = -EFBIG;
+	else
+		file->text = text_read(fd, (size_t)st.st_size, &file->bytes);
+	close(fd);
+	return err || file->text ? err : -ENOMEM;
+}
+
+static void file_load(struct source_file *file, int root, const char *filename)
+{
+	char *path = malloc(strlen(filename) + 1);
+
+	*file = (struct source_file){.name = strdup(filename), .root = root, .line = 1, .err = -ENOMEM};
+	if (path && file->name) {
+		utf8_fsencode(path, filename);
+		file->err = file_read(file, path);
+	}
+	free(path);
+}
+
+static struct source_file *file_find(struct source *source, int root, const char *filename)
 {
 	for (size_t i = 0; i < FILES_MAX; i++)
-		if (source->files[i].name && !strcmp(source->files[i].name, filename))
+		if (source->files[i].name && source->files[i].root == root &&
+		    !strcmp(source->files[i].name, filename))
 			return &source->files[i];
 	struct source_file *file = &source->files[source->count++ % FILES_MAX];
 	file_free(file);
-	file_load(file, filename);
+	file_load(file, root, filename);
 	return file;
 }
 
@@ -111,12 +163,14 @@ static size_t line_next(const struct source_file *file, size_t at)
 	return at < file->bytes ? at + 1 : at;
 }
 
-void source_print(struct source *source, FILE *out, const char *indent, const char *filename, uint32_t line)
-{
-	struct source_file *file = file_find(source, filename);
+/* A line without white space around it, part of a file's text; bytes 0: there is none. */
+struct line {
+	char *text;
+	size_t bytes;
+};
 
-	if (!file->text || !line)
-		return;
+static struct line line_find(struct source_file *file, uint32_t line)
+{
 	if (line < file->line) {
 		file->at = 0;
 		file->line = 1;
@@ -124,18 +178,75 @@ void source_print(struct source *source, FILE *out, const char *indent, const ch
 	for (; file->line < line && file->at < file->bytes; file->line++)
 		file->at = line_next(file, file->at);
 	if (file->line != line)
-		return;
+		return (struct line){0};
 	size_t at = file->at, end = line_next(file, at);
 	while (at < end && isspace((unsigned char)file->text[at]))
 		at++;
 	while (end > at && isspace((unsigned char)file->text[end - 1]))
 		end--;
-	if (at == end)
+	return (struct line){file->text + at, end - at};
+}
+
+static void missing_add(struct missing *missing, const char *filename, int err)
+{
+	if (missing->lines++)
 		return;
-	char kept = file->text[end];
-	file->text[end] = '\0';
+	missing->name = strdup(filename);
+	missing->err = err;
+}
+
+static void line_print(const struct line *line, FILE *out, const char *indent)
+{
+	char kept = line->text[line->bytes];
+
+	line->text[line->bytes] = '\0';
 	fputs(indent, out);
-	text_print(out, file->text + at);
+	text_print(out, line->text);
 	putc('\n', out);
-	file->text[end] = kept;
+	line->text[line->bytes] = kept;
+}
+
+void source_print(struct source *source, FILE *out, const char *indent, const char *filename, uint32_t line)
+{
+	struct line found = {0};
+	int readable = 0, differs = 0, err = -ENOENT;
+
+	if (!line || !is_file_name(filename))
+		return;
+	for (size_t i = 0; i < source->root_count; i++) {
+		struct source_file *file = file_find(source, source->roots[i], filename);
+		struct line here = {0};
+
+		if (!file->text) {
+			err = file->err == -ENOENT ? err : file->err;
+			continue;
+		}
+		readable = 1;
+		here = line_find(file, line);
+		if (!found.bytes)
+			found = here;
+		else if (here.bytes)
+			differs |= here.bytes != found.bytes || memcmp(here.text, found.text, found.bytes);
+	}
+	if (!readable)
+		missing_add(&source->missing, filename, err);
+	source->differing += differs;
+	if (found.bytes && !differs)
+		line_print(&found, out, indent);
+}
+
+void source_missing_print(const struct source *source, FILE *out)
+{
+	const struct missing *missing = &source->missing;
+
+	if (missing->lines) {
+		fprintf(out, "  source lines: %" PRIu64 " without, since their file cannot be read (",
+			missing->lines);
+		text_print(out, missing->name ? missing->name : "?");
+		fprintf(out, ": %s)\n",
+			missing->err == -EINVAL ? "no regular file" : strerror(-missing->err));
+	}
+	if (source->differing)
+		fprintf(out, "  source lines: %" PRIu64 " not shown, since they differ between containers\n",
+			source->differing);
 }

@@ -339,6 +339,11 @@ int session_confine(struct session *session, int attaches)
 	return attach_confine(session->attach, attaches);
 }
 
+int session_sweep(struct session *session, const char *path)
+{
+	return attach_sweep(session->attach, path);
+}
+
 struct trace *session_trace(struct session *session)
 {
 	return session->trace;

@@ -72,6 +72,8 @@ int session_undecided(const struct session *session);
 int session_drain(struct session *session);
 /* The process that holds the probes keeps the rights that privileges_drop(0, attaches) keeps. 0, -errno. */
 int session_confine(struct session *session, int attaches);
+/* The same process removes this file should the session be killed. 0, -errno. */
+int session_sweep(struct session *session, const char *path);
 /* Processes still under trace. */
 size_t session_running(const struct session *session);
 /* A descriptor for poll(): readable when a process under trace has ended. Borrowed. */

@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "python/lines.h"
+#include "python/offsets.h"
 #include "trace/state.h"
 
 static int stack_index(struct process_state *process, uint64_t stack_id, uint32_t *stack)
@@ -107,21 +108,17 @@ int state_stack(const struct trace *trace, struct process_state *process, const 
 	return 0;
 }
 
-static enum lines_format lines_format_of(uint32_t python_version)
-{
-	if (python_version >= 0x030b0000)
-		return LINES_LOCATIONS;
-	return python_version >= 0x030a0000 ? LINES_PAIRS : LINES_LNOTAB;
-}
-
-/* The table, marked once for each content that it has: any number of frames may be asked for. 0; -ENOMEM, -EDQUOT. */
+/* The table, marked once for each content that it has: any number of frames may be asked for. 0; -ENOMEM, -EDQUOT; -ENOTSUP no such version is known. */
 static int lines_table(struct process_state *process, struct code_entry *code, struct lines_table *out)
 {
+	const struct python_offsets *offsets = offsets_for(process->info.python_version >> 16, 0);
 	struct lines_mark *marks;
 	size_t count;
 	int err;
 
-	*out = (struct lines_table){.format = lines_format_of(process->info.python_version),
+	if (!offsets)
+		return -ENOTSUP;
+	*out = (struct lines_table){.format = offsets->lines,
 				    .first_line = (int)code->first_line,
 				    .data = code->lines,
 				    .bytes = code->lines_bytes};
