@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# `make help` lists the targets. Switches: SAN=1 (ASan + UBSan), V=1 (show commands), CC=clang, O=-O0.
+# `make help` lists the targets. Switches: SAN=1 (ASan + UBSan), V=1 (show commands), CC=clang, O=-O0, WERROR=1.
 
 ifeq ($(origin CC),default)
 CC       := gcc
 endif
 CLANG    ?= clang
-# Where a distribution keeps headers apart for each architecture, its C compiler knows; clang for BPF does not.
-HEADERS  := $(patsubst %/asm/types.h,%,$(filter %/asm/types.h,$(shell $(CC) -M -include asm/types.h -x c /dev/null 2>/dev/null)))
+# Where the machine's own programs find headers; for BPF clang leaves out those that a distribution keeps apart for an architecture.
+HEADERS  := $(shell $(CLANG) -v -E -x c /dev/null 2>&1 | sed -n '/^\#include <\.\.\.>/,/^End/s|^ \(/[^ ]*\)$$|-idirafter \1|p')
 # Newer protobuf-c's protoc-c warns that protoc is to be used.
 PROTOC   ?= $(if $(shell command -v protoc),protoc,protoc-c)
 BPFTOOL  ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
@@ -24,10 +24,15 @@ say       = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2);)
 PACKAGES := libbpf libelf libdw capstone libprotobuf-c zlib jansson libcap
 SANITIZE := -fsanitize=address,undefined
 CFLAGS   ?= $(O) -g
-CFLAGS_ALL := -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE -DTRACER_VERSION='"$(VERSION)"' -Iuser -Iinclude -I$(OUT)/gen \
-	$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null) $(if $(SAN),$(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer) $(CFLAGS)
+# What of them is not here; the build says so, not a target that installs them first.
+MISSING  := $(if $(shell command -v pkg-config),$(shell for p in $(PACKAGES); do pkg-config --exists $$p || echo $$p; done),pkg-config)
+packages  = $(if $(MISSING),,$(shell pkg-config $(1) $(PACKAGES)))
+# Somebody else's compiler warns of what ours does not: an error for developers alone.
+WARNINGS := -Wall -Wextra $(if $(WERROR),-Werror)
+CFLAGS_ALL := -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -DTRACER_VERSION='"$(VERSION)"' -Iuser -Iinclude -I$(OUT)/gen \
+	$(call packages,--cflags) $(if $(SAN),$(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer) $(CFLAGS)
 LDFLAGS_ALL := $(if $(SAN),$(SANITIZE)) $(LDFLAGS)
-LIBS     := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -liberty -lm
+LIBS     := $(call packages,--libs) -liberty -lm
 
 # Where every process's libc is probed, ours would be, too. A sanitizer has an allocator of its own.
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
@@ -46,8 +51,8 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(or $(FUZZ:%=tests/fuzz/fuz
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help demo test check unit golden oracle documents machines e2e parity kills kernels pythons soak bench coverage distros fuzz format lint \
-	tools man install clean
+.PHONY: all help demo test check unit golden oracle documents machines e2e parity kills kernels pythons soak bench coverage distros roots \
+	fuzz format lint tools man install clean
 
 all: $(OUT)/tracer
 
@@ -64,10 +69,17 @@ help:
 	@echo 'make bench      ratios to untraced, next to tracemalloc and other tools (root)'
 	@echo 'make coverage   the share of new blocks that has a traceback, for every CPython found (root)'
 	@echo 'make distros    make demo and the unit tests in fresh Debians 12, 13 and testing, or DISTROS="trixie" (root)'
+	@echo 'make roots      root file systems with CPython 3.13, 3.14 and 3.15 for the tests, below build/roots (root); make test does it, too'
 	@echo 'make soak       an hour of sessions over honest and hostile programs, killed at random (root); MINUTES=10 is less'
 	@echo 'make fuzz       every fuzz target, or those of FUZZ="lines plan", for FUZZ_SECONDS each (default 30)'
 	@echo 'make man        man pages from docs/man/, into build/man/; make install installs those that are there'
 	@echo 'make lint format tools install PREFIX=… clean'
+
+# What was built with other flags is built again; -Werror changes nothing that is built.
+FLAGS    := $(strip $(CC) $(filter-out -Werror,$(CFLAGS_ALL)) $(LDFLAGS_ALL) $(LIBS) $(CLANG) $(HEADERS))
+ifneq ($(MISSING)$(file <$(OUT)/flags),$(FLAGS))
+.PHONY: $(OUT)/flags
+endif
 
 # --- the program ---------------------------------------------------------------------------------------------
 
@@ -77,11 +89,16 @@ $(OUT)/tracer: $(OUT)/obj/user/main.o $(OUT)/libtracer.a
 $(OUT)/libtracer.a: $(OBJECTS)
 	$(call say,AR,$@)rm -f $@ && ar rcs $@ $^
 
-$(OUT)/obj/user/%.o: user/%.c | $(OUT)/gen/export/profile.pb-c.h $(SKELETONS)
+$(OUT)/flags:
+	@[ -z '$(MISSING)' ] || { echo 'make: missing: $(MISSING); on Debian run: sudo tools/install-deps build' >&2; exit 1; }
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(FLAGS))' >$@
+
+$(OUT)/obj/user/%.o: user/%.c $(OUT)/flags | $(OUT)/gen/export/profile.pb-c.h $(SKELETONS)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
-$(OUT)/obj/gen/%.o: $(OUT)/gen/%.c
+$(OUT)/obj/gen/%.o: $(OUT)/gen/%.c $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS_ALL) -MMD -MP -c -o $@ $<
 
@@ -91,10 +108,10 @@ $(OUT)/gen/export/profile.pb-c.c: user/export/profile.proto
 
 $(OUT)/gen/export/profile.pb-c.h: $(OUT)/gen/export/profile.pb-c.c
 
-$(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h) $(wildcard include/abi/*.h)
+$(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h) $(wildcard include/abi/*.h) $(OUT)/flags
 	@mkdir -p $(@D)
-	$(call say,BPF,$<)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -Wall -Wextra -Werror -Iinclude \
-		$(HEADERS:%=-I%) -c -o $@ $<
+	$(call say,BPF,$<)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 $(WARNINGS) -Iinclude \
+		$(HEADERS) -c -o $@ $<
 
 $(OUT)/gen/attach/%.skel.h: $(OUT)/gen/bpf/%.o
 	@mkdir -p $(@D)
@@ -204,6 +221,9 @@ soak: $(OUT)/tracer
 # STEPS="demo,deps" are less than all of them.
 distros:
 	$(Q)$(PYTHON) tests/machines/distros.py $(STEPS:%=--steps %) $(DISTROS)
+
+roots:
+	$(Q)$(PYTHON) tests/machines/roots.py
 
 # The captures of the golden tests, less their file header, are what a stream of records looks like; an object file is
 # what a JIT registers. A library with DWARF is one of them. Of a session there are stories: each takes a way that no other does.

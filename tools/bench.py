@@ -210,7 +210,7 @@ def choose(options):
     if options.python:
         inside = {root + path: (path, root) for path, root in roots}
         return [inside.get(path, (path, None)) for path in options.python]
-    found = [*pythons.unstripped().values()][-1:] + [pythons.distribution()]
+    found = [pythons.newest(), pythons.distribution()]
     roots = [(path, root) for path, root in roots if os.path.exists(root + "/usr/lib/python3/dist-packages/memray")]
     return [(path, None) for path in found if path] + roots
 
@@ -233,7 +233,7 @@ def main():
     parser.add_argument("--workloads", default="w1,w2,w3")
     parser.add_argument("--variants", default="", help="those whose names this regular expression finds (default: all)")
     parser.add_argument("--python", action="append", help="interpreter; repeatable (default: the newest with symbols, the distribution's, "
-                        "and in the root file systems of TRACER_ROOTS those that have memray)")
+                        "and in the root file systems those that have memray)")
     parser.add_argument("--only", default="speed,memory,attach,detach,replay,stats,sample,system")
     parser.add_argument("--docs", action="store_true", help="write the tables into docs/benchmarks.md")
     options = parser.parse_args()

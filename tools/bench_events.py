@@ -13,6 +13,7 @@ import sys
 import tempfile
 
 import bench_page
+import pythons
 from bench_speed import LIVE, Command, Missing, lost_events, run
 from interpreters import TIMEOUT
 
@@ -45,15 +46,15 @@ def bpftrace(program):
 
 
 def memleak(stack, folder):
-    """libbpf's, of this machine or of a root file system of TRACER_ROOTS. It takes a command without arguments."""
-    roots = [""] + [root.rstrip("/") for root in os.environ.get("TRACER_ROOTS", "").split(os.pathsep) if root]
+    """libbpf's, of this machine or of a root file system. It takes a command without arguments."""
+    roots = ["", *(root.rstrip("/") for root in pythons.roots())]
     names = ("/usr/sbin/memleak-libbpf", "/usr/sbin/memleak")
     root, path = next(((root, name) for root in roots for name in names if os.access(root + name, os.X_OK)), ("", ""))
     place = stack.enter_context(tempfile.TemporaryDirectory(dir=root + "/tmp")) if root else folder
 
     def build(argv):
         if not path:
-            raise Missing("libbpf's memleak is not installed, nor in a root file system of TRACER_ROOTS")
+            raise Missing("libbpf's memleak is not installed, nor in a root file system")
         if not os.path.exists(root + "/sys/kernel/btf/vmlinux"):
             raise Missing("/sys is not mounted in %s" % root if root else "the kernel has no BTF")
         os.chmod(place, 0o755)

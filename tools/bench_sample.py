@@ -79,7 +79,7 @@ def main():
     parser.add_argument("--sample", action="append", help="like 64K")
     parser.add_argument("--python")
     args = parser.parse_args()
-    path = args.python or list(pythons.unstripped().values())[-1]
+    path = args.python or pythons.newest()
     with tempfile.TemporaryDirectory() as folder:
         bench(interpreters.Python(path, folder), args.reps, args.mode or ("census", "exact"), args.sample or ("16K", "128K", "1M"), args.rounds)
 

@@ -119,7 +119,7 @@ def main():
     parser.add_argument("--mode", default="exact", help="of the session (default exact)")
     parser.add_argument("--python", help="interpreter (default: the newest with symbols, or the distribution's)")
     options = parser.parse_args()
-    python = options.python or ([*pythons.unstripped().values()][-1:] + [pythons.distribution()])[0]
+    python = options.python or pythons.newest() or pythons.distribution()
     if not python:
         print("bench: no CPython found; name one by --python", file=sys.stderr)
         return

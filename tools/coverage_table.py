@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Of the blocks that were allocated since the attach and are live at the snapshot, the share that has a traceback: for
-every interpreter found (those of the root file systems of TRACER_ROOTS, too) and every workload. A Markdown table.
+every interpreter found (those of the root file systems, too) and every workload. A Markdown table.
 
 Small blocks are counted on the heap itself, in the target's memory, those of more than 512 bytes by their growth in
 number; bytes are those of the small ones, of which the heap knows the size. What cannot be traced is named.

@@ -65,7 +65,7 @@ def packed(which, folder):
 
 
 def everything(folder):
-    """Every CPython found: those with symbols, the distribution's, and those of the root file systems of TRACER_ROOTS."""
+    """Every CPython found: those with symbols, the distribution's, and those of the root file systems."""
     for path in [*pythons.unstripped().values(), pythons.distribution()]:
         if path:
             yield Python(path, folder)

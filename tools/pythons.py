@@ -79,18 +79,34 @@ def version_of(path, prefix=()):
     return done.stdout.decode().strip() or None
 
 
+def roots():
+    """Root file systems with other CPythons: those that TRACER_ROOTS names, as PATH does; without it, what `make roots` made."""
+    if "TRACER_ROOTS" in os.environ:
+        return [root for root in os.environ["TRACER_ROOTS"].split(os.pathsep) if root]
+    return sorted(glob.glob(os.path.join(glob.escape(ROOT), "build", "roots", "*")))
+
+
 def unstripped():
-    """{version: real path} of interpreters that kept their symbol table, pyenv's first."""
+    """{version: real path} of interpreters that kept their symbol table, pyenv's first, those of root file systems last."""
     candidates = []
     for root in _pyenv_roots():
         candidates += sorted(glob.glob(os.path.join(glob.escape(root), "versions/*/bin/python3")))
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         candidates += sorted(f for f in glob.glob(os.path.join(glob.escape(folder), "python3.*")) if re.search(r"/python3\.\d+$", f))
+    for root in roots():  # tests/machines/roots.py
+        candidates += sorted(glob.glob(os.path.join(glob.escape(root), "opt/unstripped/bin/python3.*")))
     found = {}
     for path in dict.fromkeys(os.path.realpath(c) for c in candidates):
         if is_elf(path) and not is_stripped(path):
             found.setdefault(version_of(path), path)
     return {version: found[version] for version in VERSIONS if version in found}
+
+
+def newest():
+    """Path of the newest of unstripped(), of a root file system only where there is no other; None."""
+    found = list(unstripped().values())
+    own = [path for path in found if not any(path.startswith(os.path.realpath(root) + os.sep) for root in roots())]
+    return (own or found or [None])[-1]
 
 
 def pyenv(version):
@@ -110,9 +126,9 @@ def distribution():
 
 
 def in_roots():
-    """{"folder:python3.N": (root, path within it)} of the root file systems that TRACER_ROOTS names, as PATH does."""
+    """{"folder:python3.N": (root, path within it)} of roots()."""
     found = {}
-    for root in filter(None, os.environ.get("TRACER_ROOTS", "").split(os.pathsep)):
+    for root in roots():
         for path in sorted(glob.glob(os.path.join(glob.escape(root), "usr/bin/python3.*"))):
             name = os.path.basename(path)
             if re.match(r"python3\.\d+d?$", name) and is_elf(path):
@@ -144,9 +160,9 @@ def unpack(packed, folder):
 
 
 def unpacked(packed):
-    """(root or None, path within it, what goes before it) of a packed interpreter that runs here or in a root of TRACER_ROOTS;
+    """(root or None, path within it, what goes before it) of a packed interpreter that runs here or in one of roots();
     LookupError with what is absent."""
-    for root in [None, *filter(None, os.environ.get("TRACER_ROOTS", "").split(os.pathsep))]:
+    for root in [None, *roots()]:
         folder = unpack(packed, root + "/tmp/pythons" if root else os.path.join(ROOT, "build", "pythons"))
         if not folder:
             raise LookupError("no %s.tar.xz in %s" % (packed.archive, archives()))
@@ -154,7 +170,7 @@ def unpacked(packed):
         path, prefix = os.path.join(folder, packed.path), ["env", "LD_LIBRARY_PATH=" + os.path.join(folder, packed.libraries)]
         if version_of(path, [*(["chroot", root] if root else []), *prefix]):
             return root, path, prefix
-    raise LookupError("it runs neither here nor in a root file system of TRACER_ROOTS")
+    raise LookupError("it runs neither here nor in a root file system")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
 usage: pythons_table.py [--only REGEX] [--report FILE]
 
-Builds: the distribution's, pyenv's, those of TRACER_ROOTS, and the archives of pythons.PACKED. What is absent is named.
+Builds: the distribution's, pyenv's, those of the root file systems, and the archives of pythons.PACKED. What is absent is named.
 Last line: pythons: N passed, N failed[, N skipped]. Exit status: 0, 1 if a figure was over its bound without a word.
 """
 import argparse

@@ -3,8 +3,10 @@
 
     @pytest.mark.versions("3.11", "3.12")   one run each with the fixture `python`, an Interpreter(version, path);
                                             without arguments: all; --all-versions widens every such mark to all
-    root_python                             one run each for every CPython in the root file systems of TRACER_ROOTS
+    root_python                             one run each for CPythons in the root file systems (harness.root_names)
+    build                                   and for those that are not in one
     @pytest.mark.unprivileged               needs neither root nor BPF
+    @pytest.mark.long                       is there with --all-versions alone (make parity)
 """
 import ctypes
 import os
@@ -29,6 +31,7 @@ def pytest_configure(config):
     os.environ["TRACER_CALLS"] = "kill"
     config.addinivalue_line("markers", "versions(*minor): run once for each of these CPythons")
     config.addinivalue_line("markers", "unprivileged: needs neither root nor BPF")
+    config.addinivalue_line("markers", "long: is there with --all-versions alone")
 
 
 def pytest_generate_tests(metafunc):
@@ -36,10 +39,12 @@ def pytest_generate_tests(metafunc):
         mark = metafunc.definition.get_closest_marker("versions")
         chosen = mark.args if mark and not metafunc.config.getoption("--all-versions") else ()
         metafunc.parametrize("python", chosen or pythons.VERSIONS, indirect=True)
-
-
+    everything = metafunc.config.getoption("--all-versions")
     if "root_python" in metafunc.fixturenames:
-        metafunc.parametrize("root_python", list(pythons.in_roots()) or [None], indirect=True)
+        metafunc.parametrize("root_python", harness.root_names(everything) or [None], indirect=True)
+    if "build" in metafunc.fixturenames:
+        names = [*pythons.unstripped(), "distribution", *harness.root_names(everything)]
+        metafunc.parametrize("build", names, indirect=True)
 
 
 def _bpf_missing():
@@ -63,7 +68,9 @@ def _bpf_missing():
     return None
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--all-versions"):
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     why = _bpf_missing()
     for item in items:
         if why and not item.get_closest_marker("unprivileged"):
@@ -99,12 +106,12 @@ def python(request, interpreters):
 
 
 @pytest.fixture(scope="session")
-def any_python(interpreters):
-    """The newest unstripped CPython, for tests that do not care which."""
-    if not interpreters:
+def any_python():
+    """An unstripped CPython, for tests that do not care which."""
+    path = pythons.newest()
+    if not path:
         pytest.skip("no unstripped CPython on this machine")
-    version = list(interpreters)[-1]
-    return harness.Interpreter(version, interpreters[version])
+    return harness.Interpreter(pythons.version_of(path), path)
 
 
 @pytest.fixture(scope="session")
@@ -119,7 +126,7 @@ def debian_python():
 def root_python(request):
     """A CPython of another distribution; it finds the programs under the same names as we do."""
     if request.param is None:
-        pytest.skip("no root file systems: TRACER_ROOTS names none (HACKING.md)")
+        pytest.skip("no root file systems: run make roots (HACKING.md)")
     root, path = pythons.in_roots()[request.param]
     there = root + harness.PROGRAMS
     made = not os.path.exists(there)

@@ -25,7 +25,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 PROGRAMS = os.path.join(HERE, "programs")
-sys.path.insert(0, os.path.join(ROOT, "tools"))
+sys.path[:0] = [os.path.join(ROOT, "tools"), os.path.join(ROOT, "tests")]
 
 import pythons  # noqa: E402
 
@@ -171,6 +171,16 @@ def attach_facts(stderr):
             facts.update({key: int(number[1])} if number else {})
     links = [name for name in LINKS if name in stderr]
     return dict(facts, links=links[0]) if links else facts
+
+
+def root_names(everything):
+    """Which of pythons.in_roots() a test runs with: all, where the caller chose them or wants it. Of those that are here by
+    default one of each version, and one build for debugging: each takes a quarter of a minute."""
+    names = list(pythons.in_roots())
+    if everything or "TRACER_ROOTS" in os.environ:
+        return names
+    versions = {name.partition(":")[2]: name for name in names if not name.endswith("d")}
+    return [*versions.values(), *[name for name in names if name.endswith("d")][-1:]]
 
 
 class Target:

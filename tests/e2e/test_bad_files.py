@@ -10,20 +10,18 @@ import subprocess
 import pytest
 
 from harness import environment, error_line, program
+from protobuf import field
 
 # --- captures and snapshots ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def recorded(tracer, interpreters, tmp_path_factory):
+def recorded(tracer, any_python, tmp_path_factory):
     """(capture, snapshot) of a short run, as bytes."""
-    if not interpreters:
-        pytest.skip("no unstripped CPython on this machine")
     folder = tmp_path_factory.mktemp("recorded")
     capture, snapshot = folder / "run.cap", folder / "run.pb.gz"
-    path = list(interpreters.values())[-1]
     subprocess.run(
-        [tracer, "--capture", str(capture), "-o", str(snapshot), "--", path, "-S", program("short.py")],
+        [tracer, "--capture", str(capture), "-o", str(snapshot), "--", any_python.path, "-S", program("short.py")],
         check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, env=environment()
     )
     return capture.read_bytes(), snapshot.read_bytes()
@@ -39,18 +37,6 @@ def flipped(data, count=40):
 def cut(data):
     for size in (0, 1, 7, 8, 12, 15, 16, 17, 30, 40, 63, 64, 100, len(data) // 3, len(data) // 2, len(data) - 1):
         yield size, data[:size]
-
-
-def varint(number):
-    out = b""
-    while number > 127:
-        out += bytes([number & 127 | 128])
-        number >>= 7
-    return out + bytes([number])
-
-
-def field(number, data):
-    return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def foreign_profile():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every CPython that there is, those of the root file systems of TRACER_ROOTS, too: nearly every new block is seen, whatever
+"""Every CPython that there is, those of the root file systems, too: nearly every new block is seen, whatever
 type it is of, and none is somebody else's."""
 import os
 import shutil
@@ -11,10 +11,9 @@ import interpreters
 import pythons
 
 MODES = ("census", "exact")
-NAMES = [*pythons.unstripped(), "distribution", *pythons.in_roots()]
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture
 def build(request, tmp_path):
     if request.param == "distribution":
         path, root = pythons.distribution(), None

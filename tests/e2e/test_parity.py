@@ -58,6 +58,7 @@ def test_distribution(trace, mode):
     check(trace, path, 1, 1, mode)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ("census", "exact"))
 def test_roots(trace, root_python, mode):
     check(trace, root_python.path, 1, 1, mode, ("chroot", root_python.root))

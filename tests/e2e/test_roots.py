@@ -74,8 +74,8 @@ def test_interpreters(start, trace, root_python):
     assert report.data["coverage"]["seen_blocks"] >= 0.999 * report.data["coverage"]["new_blocks"]
 
 
-@pytest.mark.parametrize("allocator", ("debug", "malloc_debug"))
-@pytest.mark.parametrize("name", ("golden.py", "threads.py", "realloc.py"))
+# Every pair of them is in test_exact.py.
+@pytest.mark.parametrize("name, allocator", (("golden.py", "debug"), ("threads.py", "malloc_debug"), ("realloc.py", "debug")))
 def test_debug_hooks(start, trace, root_python, name, allocator):
     target = start(root_python.path, name, prefix=within(root_python), env=environment(PYTHONMALLOC=allocator))
     run = trace("-p", target.pid)

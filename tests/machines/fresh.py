@@ -7,10 +7,13 @@
     output = system.run(system.root, "make", log)    a shell command in it
     remove(system.root)
 
+    System("trixie", place, base="/path/of/its/files")    another one with the same base.tar
+
 No host is named here: another mirror is taken by changing the machine's sources. Nothing stays
 mounted, whatever happens. Failures are RuntimeError, or subprocess.CalledProcessError.
 """
 import contextlib
+import fcntl
 import os
 import re
 import shutil
@@ -117,11 +120,12 @@ def is_fresh(path):
 
 
 class System:
-    """One suite's files in a folder."""
+    """One suite's files in a folder; its minbase may be another's."""
 
-    def __init__(self, suite, place):
+    def __init__(self, suite, place, base=None):
         self.suite = suite
         self.place = os.path.realpath(place)  # as /proc shows a root
+        self.base = os.path.realpath(base or place)
         self.root = self.path("root")
         self.tree = self.path("run")
         self.archives = self.path("archives")
@@ -130,13 +134,23 @@ class System:
     def path(self, name):
         return os.path.join(self.place, name)
 
+    @property
+    def base_tar(self):
+        return os.path.join(self.base, "base.tar")
+
     def make_base(self, log):
         """SUITE's minbase as base.tar: what debootstrap leaves, and what a chroot needs."""
-        tar, folder = self.path("base.tar"), self.path("base")
-        if is_fresh(tar):
-            return
+        archives = os.path.join(self.base, "archives")
+        os.makedirs(archives, exist_ok=True)
+        with open(os.path.join(self.base, "base.lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # who comes second finds it made
+            if not is_fresh(self.base_tar):
+                self._make_base(archives, log)
+
+    def _make_base(self, archives, log):
+        tar, folder = self.base_tar, os.path.join(self.base, "base")
         remove(folder)
-        debootstrap(self.suite, folder, self.archives, log)
+        debootstrap(self.suite, folder, archives, log)
         write(folder, "etc/apt/apt.conf.d/90machine", settings())
         # A chroot starts no services, and nobody mourns its files after a crash.
         write(folder, "usr/sbin/policy-rc.d", "#!/bin/sh\nexit 101\n", 0o755)
@@ -149,7 +163,7 @@ class System:
         """minbase, and nothing that was in the folder before."""
         remove(folder)
         os.makedirs(folder)
-        subprocess.run(("tar", "-C", folder, "-xpf", self.path("base.tar")), check=True)
+        subprocess.run(("tar", "-C", folder, "-xpf", self.base_tar), check=True)
         shutil.copy("/etc/resolv.conf", os.path.join(folder, "etc/resolv.conf"))
 
     def run(self, root, command, log):

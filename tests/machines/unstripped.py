@@ -10,6 +10,7 @@ import pythons
 
 PREFERRED = ("3.13", "3.14", "3.12", "3.15", "3.11", "3.10", "3.9", "3.8")
 JOINED = "/opt/unstripped"
+DEBUG = "usr/lib/debug/.build-id"
 NOT_NEEDED = shutil.ignore_patterns(
     "test", "tests", "idlelib", "ensurepip", "site-packages", "config-*", "lib2to3", "tkinter",
     "turtledemo", "pydoc_data", "*.opt-*.pyc", "*.a",
@@ -52,15 +53,20 @@ def from_debian(tree, guest, cache):
         (deb,) = glob.glob(folder + ".new/*.deb")
         subprocess.run(["dpkg-deb", "--extract", deb, folder + ".new"], check=True)
         os.rename(folder + ".new", folder)
-    build_id = read_build_id(python)
-    symbols = os.path.join(folder, "usr/lib/debug/.build-id", build_id[:2], build_id[2:] + ".debug")
-    if not os.path.exists(symbols):
-        raise RuntimeError("%s-dbg has no symbols of %s: is it another version?" % (name, python))
     path = os.path.join(JOINED, "bin", name)
-    os.makedirs(os.path.dirname(tree + path))
-    subprocess.run(["eu-unstrip", "-o", tree + path, python, symbols], check=True)
-    os.chmod(tree + path, 0o755)
+    join(python, os.path.join(folder, DEBUG), tree + path)
     return path
+
+
+def join(python, debug, path):
+    """Writes a stripped program with its symbols again, which are in a folder of debug files."""
+    build_id = read_build_id(python)
+    symbols = os.path.join(debug, build_id[:2], build_id[2:] + ".debug")
+    if not os.path.exists(symbols):
+        raise RuntimeError("no symbols of %s in %s: are they of another version?" % (python, debug))
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    subprocess.run(["eu-unstrip", "-o", path, python, symbols], check=True)
+    os.chmod(path, 0o755)
 
 
 def read_build_id(path):

@@ -15,6 +15,7 @@ import zlib
 import pytest
 
 from conftest import environment
+from protobuf import field
 
 GROUPS = [("filename", False), ("lineno", False), ("traceback", False), ("filename", True), ("lineno", True)]
 
@@ -222,20 +223,6 @@ def test_damaged_pickles(tracer, tmp_path):
         assert done.returncode in (0, 1)
         accepted += done.returncode == 0
     assert accepted < len(good) / 2  # sizes, lines and names are as good as others
-
-
-def varint(number):
-    out = b""
-    while number > 127:
-        out += bytes([number & 127 | 128])
-        number >>= 7
-    return out + bytes([number])
-
-
-def field(number, value):
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 def frames_bomb(samples):

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The real interpreters that tests run or read: those of pyenv, else those on PATH. */
+/* The real interpreters that tests run or read: those of pyenv, else those on PATH, else those that `make roots` made. */
 #ifndef TRACER_TESTS_PYTHONS_H
 #define TRACER_TESTS_PYTHONS_H
 
@@ -42,6 +42,21 @@ static inline int libpython_path(unsigned int minor, char out[PATH_MAX])
 	return pyenv_path(minor, name, out);
 }
 
+/* The same of a root file system below build/roots (tests/machines/roots.py). */
+static inline int root_python_path(unsigned int minor, char out[PATH_MAX])
+{
+	char pattern[64];
+	glob_t found;
+	int got;
+
+	snprintf(pattern, sizeof(pattern), "build/roots/*/opt/unstripped/bin/python3.%u", minor);
+	if (glob(pattern, 0, NULL, &found))
+		return 0;
+	got = realpath(found.gl_pathv[0], out) && !access(out, X_OK);
+	globfree(&found);
+	return got;
+}
+
 /* Path of an interpreter of that minor version in out. 1, or 0 and a printed reason to skip. */
 static inline int python_path(unsigned int minor, char out[PATH_MAX])
 {
@@ -57,6 +72,7 @@ static inline int python_path(unsigned int minor, char out[PATH_MAX])
 		      !strstr(entry, "shims");
 	}
 	free(path);
+	got = got || root_python_path(minor, out);
 	if (!got)
 		printf("no %s on this machine\n", name);
 	return got;
@@ -118,5 +134,22 @@ static inline void python_stop(struct python_child *child)
 	waitpid(child->pid, NULL, 0);
 	fclose(child->out);
 }
+
+/* test_38 to test_315, each of which calls check() with its minor version. */
+#define VERSION_TEST(check, minor)                                                                           \
+	static void test_3##minor(void **state)                                                              \
+	{                                                                                                    \
+		(void)state;                                                                                 \
+		check(minor);                                                                                \
+	}
+#define VERSION_TESTS(check)                                                                                 \
+	VERSION_TEST(check, 8)                                                                               \
+	VERSION_TEST(check, 9)                                                                               \
+	VERSION_TEST(check, 10)                                                                              \
+	VERSION_TEST(check, 11)                                                                              \
+	VERSION_TEST(check, 12)                                                                              \
+	VERSION_TEST(check, 13)                                                                              \
+	VERSION_TEST(check, 14)                                                                              \
+	VERSION_TEST(check, 15)
 
 #endif

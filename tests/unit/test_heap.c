@@ -87,21 +87,12 @@ static void check_heap(unsigned int minor, char *argument)
 	check_heap_of(path, argument, NULL, minor == 8);
 }
 
-#define VERSION_TEST(minor)                                                                                  \
-	static void test_3##minor(void **state)                                                              \
-	{                                                                                                    \
-		(void)state;                                                                                 \
-		check_heap(minor, NULL);                                                                     \
-	}
+static void check_version(unsigned int minor)
+{
+	check_heap(minor, NULL);
+}
 
-VERSION_TEST(8)
-VERSION_TEST(9)
-VERSION_TEST(10)
-VERSION_TEST(11)
-VERSION_TEST(12)
-VERSION_TEST(13)
-VERSION_TEST(14)
-VERSION_TEST(15)
+VERSION_TESTS(check_version)
 
 /* A heap of its own for each interpreter. */
 static void test_subinterpreter_312(void **state)

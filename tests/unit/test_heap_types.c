@@ -149,21 +149,7 @@ static void check_version(unsigned int minor)
 	check(path, minor);
 }
 
-#define VERSION_TEST(minor)                                                                                  \
-	static void test_3##minor(void **state)                                                              \
-	{                                                                                                    \
-		(void)state;                                                                                 \
-		check_version(minor);                                                                        \
-	}
-
-VERSION_TEST(8)
-VERSION_TEST(9)
-VERSION_TEST(10)
-VERSION_TEST(11)
-VERSION_TEST(12)
-VERSION_TEST(13)
-VERSION_TEST(14)
-VERSION_TEST(15)
+VERSION_TESTS(check_version)
 
 /* Debian's is stripped and not position independent: None's address could be a count. */
 static void test_distribution_311(void **state)

@@ -139,21 +139,7 @@ static void check_version(unsigned int minor)
 	interpreter_stop(&interpreter);
 }
 
-#define VERSION_TEST(minor)                                                                                  \
-	static void test_3##minor(void **state)                                                              \
-	{                                                                                                    \
-		(void)state;                                                                                 \
-		check_version(minor);                                                                        \
-	}
-
-VERSION_TEST(8)
-VERSION_TEST(9)
-VERSION_TEST(10)
-VERSION_TEST(11)
-VERSION_TEST(12)
-VERSION_TEST(13)
-VERSION_TEST(14)
-VERSION_TEST(15)
+VERSION_TESTS(check_version)
 
 #define STATES 64u
 

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "assembly.h"
 #include "elf/elf_file.h"
 #include "plan/plan_cache.h"
 
@@ -29,30 +30,8 @@
 /* A library whose functions begin so; the build id is always the same. */
 static struct elf_file *library(const char *instructions)
 {
-	char directory[] = "/tmp/test-plan-XXXXXX", source[64], path[64], command[256];
-	struct elf_file *file = NULL;
-	FILE *out;
-	int fd, err;
+	struct elf_file *file = assembly_open("-Wl,--build-id=0x" BUILD_ID, SOURCE, instructions);
 
-	assert_non_null(mkdtemp(directory));
-	snprintf(source, sizeof(source), "%s/a.s", directory);
-	snprintf(path, sizeof(path), "%s/a.so", directory);
-	out = fopen(source, "w");
-	assert_non_null(out);
-	fprintf(out, SOURCE, instructions);
-	fclose(out);
-	snprintf(command, sizeof(command), "cc -shared -nostdlib -Wl,--build-id=0x" BUILD_ID " -o %s %s",
-		 path, source);
-	err = system(command);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	unlink(source);
-	unlink(path);
-	rmdir(directory);
-	if (err || fd < 0) {
-		print_message("cc cannot assemble here\n");
-		skip();
-	}
-	assert_int_equal(elf_file_open(&file, fd, path, "/nonexistent"), 0);
 	assert_string_equal(elf_file_build_id(file), BUILD_ID);
 	return file;
 }

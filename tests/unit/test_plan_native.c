@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "abi/events.h"
+#include "assembly.h"
 #include "base/error.h"
 #include "elf/elf_file.h"
 #include "plan/native_code.h"
@@ -30,35 +31,9 @@
 #define FUNCTION(name, body)                                                                                 \
 	".globl " name "\n.type " name ", @function\n" name ":\n" body "\n.size " name ", .-" name "\n"
 
-/* A library of that assembly; its debug file is looked for nowhere. */
 static struct elf_file *library(const char *text)
 {
-	char directory[] = "/tmp/test-native-XXXXXX", source[64], path[64], command[256];
-	struct elf_file *file = NULL;
-	FILE *out;
-	int fd, err;
-
-	assert_non_null(mkdtemp(directory));
-	snprintf(source, sizeof(source), "%s/a.s", directory);
-	snprintf(path, sizeof(path), "%s/liba.so", directory);
-	out = fopen(source, "w");
-	assert_non_null(out);
-	fprintf(out, ".text\n%s.section .note.GNU-stack\n", text);
-	fclose(out);
-	snprintf(command, sizeof(command), "cc -shared -nostdlib -o %s %s", path, source);
-	err = system(command);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	unlink(source);
-	unlink(path);
-	rmdir(directory);
-	if (system("command -v cc >/dev/null")) {
-		print_message("no cc on this machine\n");
-		skip();
-	}
-	assert_int_equal(err, 0);
-	assert_true(fd >= 0);
-	assert_int_equal(elf_file_open(&file, fd, path, "/nonexistent"), 0);
-	return file;
+	return assembly_open("", ".text\n%s", text);
 }
 
 static const struct plan_site *site_of(const struct plan *plan, const char *symbol, enum abi_op op)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "abi/events.h"
+#include "assembly.h"
 #include "elf/elf_file.h"
 #include "plan/plan.h"
 #include "pythons.h"
@@ -33,52 +34,37 @@ enum how { DEFAULT, PUBLIC_ONLY, IN_CENSUS };
 
 /*
  * Assembles a library of functions "test; je" of those names (static where they begin with an underscore) and
- * "ALIAS=NAME" for a second name of one. Returns its plan, or -errno; skips the test where there is no
- * compiler.
+ * "ALIAS=NAME" for a second name of one. Returns its plan, or -errno.
  */
 static int plan_names(const char *names, enum how how, struct plan *plan)
 {
-	char directory[] = "/tmp/test-plan-XXXXXX", source[64], library[64], command[256], *copy,
-	     *save = NULL;
-	struct elf_file *file = NULL;
-	FILE *out;
-	int err, fd;
+	char *copy = strdup(names), *source = NULL, *save = NULL;
+	struct elf_file *file;
+	size_t bytes;
+	FILE *text = open_memstream(&source, &bytes);
+	int err;
 
-	assert_non_null(mkdtemp(directory));
-	snprintf(source, sizeof(source), "%s/a.s", directory);
-	snprintf(library, sizeof(library), "%s/a.so", directory);
-	out = fopen(source, "w");
-	assert_non_null(out);
-	fprintf(out, ".text\n");
-	copy = strdup(names);
+	assert_non_null(copy);
+	assert_non_null(text);
+	fprintf(text, ".text\n");
 	for (char *name = strtok_r(copy, " ", &save); name; name = strtok_r(NULL, " ", &save)) {
 		char *original = strchr(name, '=');
 
 		if (original)
 			*original++ = '\0';
-		fprintf(out, ".type %s, @function\n", name);
+		fprintf(text, ".type %s, @function\n", name);
 		if (*name != '_')
-			fprintf(out, ".globl %s\n", name);
+			fprintf(text, ".globl %s\n", name);
 		if (original)
-			fprintf(out, ".set %s, %s\n", name, original);
+			fprintf(text, ".set %s, %s\n", name, original);
 		else
-			fprintf(out, "%s: test %%rdi, %%rdi\nje 1f\nnop\n1: ret\n.size %s, .-%s\n", name,
+			fprintf(text, "%s: test %%rdi, %%rdi\nje 1f\nnop\n1: ret\n.size %s, .-%s\n", name,
 				name, name);
 	}
-	fprintf(out, ".section .note.GNU-stack\n");
-	fclose(out);
+	assert_int_equal(fclose(text), 0);
+	file = assembly_open("", "%s", source);
+	free(source);
 	free(copy);
-	snprintf(command, sizeof(command), "cc -shared -nostdlib -o %s %s", library, source);
-	err = system(command);
-	fd = open(library, O_RDONLY | O_CLOEXEC);
-	unlink(source);
-	unlink(library);
-	rmdir(directory);
-	if (err || fd < 0) {
-		print_message("cc cannot assemble here\n");
-		skip();
-	}
-	assert_int_equal(elf_file_open(&file, fd, library, "/nonexistent"), 0);
 	struct plan_opts opts = {.public_only = how == PUBLIC_ONLY,
 				 .mode = how == IN_CENSUS ? EVENT_MODE_CENSUS : EVENT_MODE_EXACT};
 	err = plan_python(file, &opts, plan);

@@ -15,6 +15,7 @@
 
 #include "abi/events.h"
 #include "abi/target.h"
+#include "assembly.h"
 #include "plan/plan_inline.h"
 
 /* A function with its unwind table entry, as .eh_frame_hdr names its start. */
@@ -38,29 +39,7 @@ struct library {
 /* Assembles and links the text, and looks for sites in it. */
 static void library_open(struct library *library, const char *text)
 {
-	char directory[] = "/tmp/test-inline-XXXXXX", source[64], path[64], command[256];
-	FILE *out;
-	int err, fd;
-
-	assert_non_null(mkdtemp(directory));
-	snprintf(source, sizeof(source), "%s/a.s", directory);
-	snprintf(path, sizeof(path), "%s/a.so", directory);
-	out = fopen(source, "we");
-	assert_non_null(out);
-	fputs(MACROS, out);
-	fputs(text, out);
-	fclose(out);
-	snprintf(command, sizeof(command), "cc -shared -nostdlib -o %s %s", path, source);
-	err = system(command);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	unlink(source);
-	unlink(path);
-	rmdir(directory);
-	if (err || fd < 0) {
-		print_message("cc cannot assemble here\n");
-		skip();
-	}
-	assert_int_equal(elf_file_open(&library->file, fd, path, "/nonexistent"), 0);
+	library->file = assembly_open("", "%s%s", MACROS, text);
 	assert_int_equal(plan_inline(library->file, &library->sites), 0);
 }
 

@@ -68,13 +68,14 @@ const char *plan_function_find(struct elf_file *file, const char *name, struct e
 
 /*
  * Is a site in the function at vaddr already? Aliases are probed once. What was inlined in it is no site of its own, unless
- * it is what the wish is for.
+ * an object's beginning is found there that the wish is for: of the debugging hooks' own requests, inlined in them, none is
+ * the program's.
  */
 static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr, enum abi_op op)
 {
 	for (size_t i = 0; i < plan->count; i++)
 		if (plan->sites[i].vaddr - plan->sites[i].in_function == vaddr &&
-		    (i >= plan->inlined_count || plan->sites[i].op == op))
+		    (i >= plan->inlined_count || (op == ABI_OP_REUSE && plan->sites[i].op == op)))
 			return &plan->sites[i];
 	return NULL;
 }
