@@ -209,6 +209,84 @@ def test_groups(finished):
     assert [len(s["traceback"]) for s in tracebacks.statistics if (s["size"], s["count"]) == live["A"]] == [2]
 
 
+FRAMEWORK = """
+def call(function, *args):
+    return function(*args)
+def keep(count):
+    return [bytearray(2000) for _ in range(count)]
+"""
+APPLICATION = """
+import framework
+def view(count):
+    return framework.keep(count)
+kept = framework.call(view, 300)
+more = framework.call(framework.keep, 100)
+framework.kept = framework.keep(50)
+import os
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture
+def framework(trace, any_python, tmp_path):
+    """framework(*args): a Traced program whose framework, in site-packages, asks for all blocks; its file and the framework's."""
+    library = tmp_path / "site-packages" / "framework.py"
+    library.parent.mkdir()
+    library.write_text(FRAMEWORK)
+    path = tmp_path / "shop.py"
+    path.write_text(APPLICATION)
+
+    def run(*args):
+        done = trace(*args, "--", any_python.path, str(path), env=environment(PYTHONPATH=str(library.parent)))
+        done.wait()
+        return done, str(path), str(library)
+
+    return run
+
+
+def lines_of(report, path):
+    """{line: (blocks, whether it is the application's)} of a file's large lines."""
+    return {s["traceback"][0]["lineno"]: (s["count"], s["app"]) for s in report.statistics
+            if s["traceback"][0]["filename"] == path and s["size"] > 90000}
+
+
+def test_app(framework, run_tracer, tmp_path):
+    run, path, library = framework("--app", "--top", "4")
+    assert ", at the most recent frame of the application\n" in run.stdout
+    assert re.search(r"\nWithout a frame of the application: size=.*, count=\d+", run.stdout)
+    assert re.search(r"\n  %s:4: size=.* average=\d+ B\n" % re.escape(path), run.stdout)
+    plain, report = run.report(), run.report("--app")
+    assert {line: found[0] >= 300 for line, found in lines_of(report, path).items() if line != 2} == {4: True, 6: False, 7: False}
+    assert all(is_app for _, is_app in lines_of(report, path).values()) and not lines_of(report, library)
+    assert report.data["total"] == plain.data["total"] and "app" not in plain.data
+    outside = [s for s in report.statistics if not s["app"]]
+    assert report.data["app"]["outside"] == {k: sum(s[k] for s in outside) for k in ("size", "count")}
+    # (Line 2 imports.) The framework's own author asks for the other half.
+    report = run.report("--mine", "*/framework.py")
+    assert {line: is_app for line, (_, is_app) in lines_of(report, library).items()} == {5: True}
+    assert run.report("--app", "--include", path).data["total"] == run.report("--include", path).data["total"]
+    done = run_tracer("report", run.snapshot, "--app", "--by", "process")
+    assert done.returncode == 2 and "--by" in done.stderr
+    done = run_tracer("diff", run.snapshot, run.snapshot, "--app", "--format", "json")
+    assert json.loads(done.stdout)["app"] == json.loads(done.stdout)["old_app"]
+    folded = str(tmp_path / "folded")
+    assert run_tracer("export", run.snapshot, "--app", "--format", "folded", "-o", folded).returncode == 0
+    with open(folded) as file:
+        leaves = [line.rpartition(";")[2] for line in file]
+    assert any("view (%s:4) " % path in leaf for leaf in leaves) and not any(library in leaf for leaf in leaves)
+    exported = str(tmp_path / "app.pb.gz")
+    done = run_tracer("export", run.snapshot, "--app", "--format", "pprof", "-o", exported)
+    assert "are in tracebacks without a frame of the application" in done.stderr
+    done = run_tracer("report", exported)
+    assert "Tracebacks begin at their most recent frame of the application" in done.stdout and "%s:4: " % path in done.stdout
+
+
+def test_app_of_one_frame(framework):
+    run, path, library = framework("--app", "-n", "1")
+    assert "One frame is kept of each traceback" in run.stdout and "(tracer -n N keeps more)" in run.stdout
+    assert not lines_of(run.report("--app"), path)
+
+
 def test_several_snapshots(finished, run_tracer):
     run, _ = finished
     done = run_tracer("report", run.snapshot, run.snapshot)

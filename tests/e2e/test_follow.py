@@ -71,6 +71,37 @@ def test_fork(start, trace, own_python, version, mode):
     assert target.finish() == 0
 
 
+def test_inherited(start, trace, own_python):
+    """What workers have of their parent counts in each of them: the total says how much that is, and a report can leave it out."""
+    python, env = own_python("3.13")
+    target = start(python, "family.py", "now", 2, env=env)
+    run = trace("-p", target.pid, "-m", "exact", *VERBOSE)
+    target.step()
+    live = lives(target, 3)
+    run.interrupt()
+    assert run.wait() == 0
+    children = [pid for pid in live if pid != target.pid]
+    assert len(children) == 2
+    whole, own = run.report().data, run.report("--no-inherited").data
+    assert "of it inherited by forked processes: size=" in run.stdout and "(--no-inherited leaves it out)" in run.stdout
+    told = {p["pid"]: p for p in whole["processes"]}
+    assert whole["total"]["inherited"]["size"] == sum(told[pid]["inherited"]["size"] for pid in children)
+    assert own["total"]["size"] == whole["total"]["size"] - whole["total"]["inherited"]["size"]
+    assert own["total"]["inherited"] == {"size": 0, "count": 0} and "inherited" not in told[target.pid]
+    for pid in live:
+        report = run.report("--pid", pid, "--no-inherited")
+        marked = report.marked("family.py", live[pid])
+        if pid == target.pid:
+            assert marked == live[pid]
+            continue
+        assert marked["P"] == (0, 0)
+        # A grandchild has the blocks of line C of its parent, and then its own in their place.
+        assert marked["C"] == live[pid]["C"]
+        parents = run.report("--pid", pid).marked("family.py", live[pid])["P"]
+        assert parents == live[pid]["P"] and told[pid]["inherited"]["size"] >= parents[0]
+    assert target.finish() == 0
+
+
 def test_fork_of_a_command(trace, own_python):
     python, env = own_python("3.13")
     run = trace(*VERBOSE, "--", python.path, program("family.py"), stdin=subprocess.PIPE, env=env)

@@ -48,3 +48,8 @@ def test_replay(capture, expected, group, tmp_path):
     report = tracer("report", snapshot, "--format", "json", "--top", "0", "--group-by", group)
     with open(os.path.join(HERE, expected)) as file:
         assert json.loads(report) == json.load(file)
+    if group == "lineno":  # what stands at <unknown> is explained to the last byte
+        data = json.loads(report)
+        rows = [s for s in data["statistics"] if s["traceback"][0]["filename"] == "<unknown>"]
+        why = data["not_seen"].get("unknown", {}).values()
+        assert all(sum(s[k] for s in rows) == sum(w[k] for w in why) for k in ("size", "count"))

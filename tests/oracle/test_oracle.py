@@ -82,6 +82,31 @@ def test_statistics(snapshots, ask, tracer, each):
                 assert report[i]["group_by"] == case[0] and report[i]["cumulative"] == case[1]
 
 
+def test_recursion_once(snapshots, ask, tracer, each):
+    """The text counts a traceback once for each of its lines; JSON has both ways, and its old fields are tracemalloc's."""
+    paths = [path for name, path in snapshots.items() if "-1-" not in name]
+    assert paths
+
+    def both(path):
+        data = json.loads(tracer("report", path, *arguments("lineno", True, None)).stdout)
+        return data, tracer("report", path, "--cumulative", "--top", "0").stdout.decode(errors="surrogateescape")
+
+    differ = 0
+    for path, (data, text), (_, traces) in zip(paths, each(both, paths), ask([{"op": "traces", "file": p} for p in paths])):
+        once = {}
+        for _, size, frames, _ in traces:
+            for line in {tuple(frame) for frame in frames}:
+                have = once.setdefault(line, [0, 0])
+                have[0] += size
+                have[1] += 1
+        found = {(s["traceback"][0]["filename"], s["traceback"][0]["lineno"]): [s["once"]["size"], s["once"]["count"]] for s in data["statistics"]}
+        assert found == once
+        shown = [int(line.split("count=")[1].split(",")[0]) for line in text.splitlines() if line.startswith("  ") and ": size=" in line]
+        assert sorted(shown) == sorted(count for _, count in once.values())
+        differ += sum(s["size"] != s["once"]["size"] for s in data["statistics"])
+    assert differ  # there are recursions
+
+
 def test_differences(snapshots, ask, tracer, each):
     """All pairs, those of different versions and traceback limits included, by every key."""
     pairs = list(itertools.permutations(snapshots.values(), 2))

@@ -429,6 +429,9 @@ static void test_floods(void **state)
 			assert_true(counter_of(trace, &floods[i]) > 0);
 		assert_int_equal(trace_process_at(trace, 0)->counters.records_malformed, 0);
 		assert_int_equal(trace_snapshot_all(trace, 0, &snapshot), 0);
+		if (floods[i].run == flood_stacks) /* one block at a time */
+			assert_int_equal(snapshot->meta.unknown[UNKNOWN_NO_ROOM].blocks, 1);
+		assert_int_equal(snapshot->meta.unknown[UNKNOWN_NO_STACK].blocks, 0);
 		snapshot_free(snapshot);
 		assert_true(trace_memory(trace) <= BUDGET);
 		/* Another process is traced beside it. */

@@ -51,9 +51,10 @@ static void test_refused(void **state)
 	snapshot_free(snapshot);
 }
 
-/* A recursive frame counts as often as it occurs. */
+/* A recursive frame counts as often as it occurs, and once where that is asked for. */
 static void test_recursion(void **state)
 {
+	const struct statistics_opts once = {.by = GROUP_LINENO, .cumulative = 1, .once = 1};
 	struct builder builder;
 	struct statistics statistics;
 	struct snapshot *snapshot;
@@ -66,8 +67,32 @@ static void test_recursion(void **state)
 	assert_int_equal(statistics.count, 2);
 	assert_int_equal(statistics.entries[0].size, 40);
 	assert_int_equal(statistics.entries[0].count, 4);
+	assert_int_equal(statistics.entries[0].once.size, 20);
+	assert_int_equal(statistics.entries[0].once.count, 2);
 	assert_int_equal(statistics.entries[1].size, 20);
+	assert_int_equal(statistics.entries[1].once.size, 20);
 	assert_int_equal(statistics.total_size, 20);
+	statistics_free(&statistics);
+	assert_int_equal(statistics_compute(snapshot, &once, &statistics), 0);
+	assert_int_equal(statistics.count, 2);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(statistics.entries[i].size, 20);
+		assert_int_equal(statistics.entries[i].count, 2);
+	}
+	/* Of equal ones the greater name comes first. */
+	assert_string_equal(strings_get(snapshot->strings, statistics.entries[0].frame.filename), "b");
+	statistics_free(&statistics);
+	/* The old one's rows are others, with the same numbers. */
+	assert_int_equal(statistics_compare(snapshot, snapshot, &once, &statistics), 0);
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(statistics.entries[i].old_size, 20);
+	statistics_free(&statistics);
+	snapshot->meta.sample_bytes = 10; /* such a block stands for 1.58 */
+	assert_int_equal(statistics_compute(snapshot, &once, &statistics), 0);
+	assert_int_equal(statistics.entries[0].size, 32);
+	assert_int_equal(statistics.entries[1].size, 32);
+	assert_int_equal(statistics.entries[1].once.size, 32);
+	assert_int_equal(statistics.entries[1].once.error.size, statistics.entries[1].error.size);
 	statistics_free(&statistics);
 	snapshot_free(snapshot);
 }

@@ -41,8 +41,10 @@ static void meta_fill(struct snapshot_meta *meta)
 		.stacks_unknown = 16,
 		.frames_unknown = 17,
 		.records_malformed = 18,
+		.unknown = {{38, 39}, {40, 41}, {42, 43}, {44, 45}, {46, 47}, {48, 49}},
 		.rounded_blocks = 27,
 		.reuse_unseen = 1,
+		.of_app = 1,
 		.sample_bytes = 28,
 		.changes_dropped = 29,
 		.change_count = 2,
@@ -76,6 +78,10 @@ static struct snapshot *snapshot_rich(void)
 				      389047, 1ull << 40, 2),
 			 0);
 	assert_int_equal(snapshot_add(&builder, FRAMES({"", "", 1}), 1, UINT32_MAX, 7, 1), 0);
+	builder.snapshot->traces[1].flags = SNAPSHOT_ROUNDED;
+	builder.snapshot->traces[2].flags = SNAPSHOT_ROUNDED | SNAPSHOT_INHERITED;
+	/* The same but for that. */
+	assert_int_equal(snapshot_add(&builder, FRAMES({"<unknown>", "<unknown>", 0}), 1, 0, 0, 4), 0);
 	/* The same line in two functions; the same frames with another total. */
 	assert_int_equal(snapshot_add(&builder, FRAMES({"s.py", "f", 1}, {"s.py", "g", 1}), 2, 0, 8, 1), 0);
 	assert_int_equal(snapshot_add(&builder, FRAMES({"s.py", "f", 1}, {"s.py", "g", 1}), 3, 0, 8, 1), 0);
@@ -95,6 +101,7 @@ static void snapshot_equal(const struct snapshot *a, const struct snapshot *b)
 		assert_int_equal(x->bytes, y->bytes);
 		assert_int_equal(x->count, y->count);
 		assert_int_equal(x->domain, y->domain);
+		assert_int_equal(x->flags, y->flags);
 		assert_int_equal(s->nframe, t->nframe);
 		assert_int_equal(s->total, t->total);
 		for (uint32_t f = 0; f < s->nframe; f++) {

@@ -42,6 +42,7 @@ static const struct snapshot_meta metas[PARTS] = {
 	 .from_start = 1,
 	 .peak_bytes = 5000,
 	 .frees_unknown = 1,
+	 .unknown = {[UNKNOWN_NO_CODE] = {1, 10}, [UNKNOWN_NO_FRAME] = {2, 7}},
 	 .loss[LOSS_STACK] = 3,
 	 .coverage_known = 1,
 	 .coverage = {.new_blocks = 10, .seen_blocks = 9, .old_blocks = 4}},
@@ -70,6 +71,7 @@ static const struct snapshot_meta metas[PARTS] = {
 	 .taken_realtime_ns = 1000,
 	 .duration_ns = 10,
 	 .rounded_blocks = 2,
+	 .unknown = {[UNKNOWN_NO_CODE] = {3, 30}},
 	 .loss[LOSS_STACK] = 3,
 	 .coverage_known = 1,
 	 .coverage = {.new_blocks = 5, .seen_blocks = 5}},
@@ -380,7 +382,7 @@ static uint64_t adds(const struct snapshot *snapshot, const struct snapshot_trac
 				 strings_get(entry->snapshot->strings, entry->frame.filename)) &&
 			 (opts->by == GROUP_FILENAME || frame->line == entry->frame.line);
 	}
-	return times;
+	return opts->once ? times != 0 : times;
 }
 
 static void brute_force(const struct snapshot *snapshot, const struct statistic *entry,
@@ -395,6 +397,7 @@ static void brute_force(const struct snapshot *snapshot, const struct statistic 
 
 		out->size += times * trace->bytes * trace->count;
 		out->count += times * trace->count;
+		out->once.size += (times != 0) * trace->bytes * trace->count;
 		out->processes += times && !held[trace->process];
 		held[trace->process] |= times != 0;
 	}
@@ -403,8 +406,13 @@ static void brute_force(const struct snapshot *snapshot, const struct statistic 
 static void test_statistics(void **state)
 {
 	static const struct statistics_opts kinds[] = {
-		{.by = GROUP_PROCESS}, {.by = GROUP_COMM},     {.by = GROUP_CONTAINER},
-		{.by = GROUP_LINENO},  {.by = GROUP_FILENAME}, {.by = GROUP_LINENO, .cumulative = 1},
+		{.by = GROUP_PROCESS},
+		{.by = GROUP_COMM},
+		{.by = GROUP_CONTAINER},
+		{.by = GROUP_LINENO},
+		{.by = GROUP_FILENAME},
+		{.by = GROUP_LINENO, .cumulative = 1},
+		{.by = GROUP_FILENAME, .cumulative = 1, .once = 1},
 	};
 	(void)state;
 
@@ -427,6 +435,10 @@ static void test_statistics(void **state)
 				assert_int_equal(entry->processes, now.processes);
 				assert_int_equal(entry->old_size, before.size);
 				assert_int_equal(entry->old_count, before.count);
+				if (kinds[k].cumulative) {
+					assert_int_equal(entry->once.size, now.once.size);
+					assert_int_equal(entry->old_once.size, before.once.size);
+				}
 				size += entry->size;
 			}
 			if (!kinds[k].cumulative)
@@ -555,6 +567,68 @@ static void test_folded(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* Why blocks are at <unknown>, summed up over the processes. */
+static void test_unknown(void **state)
+{
+	struct snapshot *snapshot = *state;
+	char *text = report(snapshot, GROUP_LINENO, 0, report_text);
+
+	assert_non_null(strstr(
+		text, "  at <unknown>: 2 blocks (7 B) without a Python frame (the interpreter's start, "
+		      "threads of C); 4 blocks (40 B) whose frame could not be read\n"));
+	free(text);
+	text = report(snapshot, GROUP_LINENO, 0, report_json);
+	assert_non_null(strstr(text, "\"unknown\": {\"no_frame\": {\"size\": 7, \"count\": 2}, "
+				     "\"no_code\": {\"size\": 40, \"count\": 4}}"));
+	free(text);
+}
+
+/* What the second has of the first is said of the total and of the process, and can be left out. */
+static void test_inherited(void **state)
+{
+	const struct filters none = {.no_inherited = 1};
+	struct statistics statistics;
+	struct snapshot *snapshot = *state, *chosen;
+	char *text;
+
+	text = report(snapshot, GROUP_LINENO, 0, report_json);
+	assert_non_null(strstr(text,
+			       "\"total\": {\"size\": 3903, \"count\": 12, \"inherited\": {\"size\": 0, "
+			       "\"count\": 0}}"));
+	free(text);
+	for (size_t i = 0; i < snapshot->trace_count; i++)
+		if (snapshot->traces[i].process == 1 && snapshot->traces[i].bytes == 100)
+			snapshot->traces[i].flags = SNAPSHOT_INHERITED;
+	text = report(snapshot, GROUP_LINENO, 0, report_text);
+	assert_non_null(
+		strstr(text, "Total: size=3903 B, count=12; of it inherited by forked processes: size=500 B, "
+			     "count=5 (--no-inherited leaves it out)\n"));
+	assert_non_null(strstr(text, "killed by signal 9, 500 B inherited of PID 10\n"));
+	free(text);
+	text = report(snapshot, GROUP_LINENO, 0, report_json);
+	assert_non_null(strstr(text, "\"inherited\": {\"size\": 500, \"count\": 5}}"));
+	assert_non_null(strstr(
+		text, "\"inherited\": {\"size\": 500, \"count\": 5}, \"state\": \"killed by signal 9\""));
+	free(text);
+	assert_int_equal(statistics_compute(snapshot,
+					    &(struct statistics_opts){.by = GROUP_LINENO, .filters = &none},
+					    &statistics),
+			 0);
+	assert_int_equal(statistics.total_size, 3403);
+	assert_int_equal(statistics.parts[PART_INHERITED].size, 0);
+	statistics_free(&statistics);
+	assert_int_equal(snapshot_select(snapshot, &none, NULL, 1, &chosen), 0);
+	assert_int_equal(chosen->trace_count, snapshot->trace_count - 1);
+	snapshot_free(chosen);
+	/* Of a sample it is an estimate, as the total is. */
+	for (size_t i = 0; i < snapshot->process_count; i++)
+		snapshot->processes[i].sample_bytes = 100;
+	snapshot->meta.sample_bytes = 100;
+	text = report(snapshot, GROUP_LINENO, 0, report_text);
+	assert_non_null(strstr(text, "of it inherited by forked processes: size=~791 B"));
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -567,6 +641,8 @@ int main(void)
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_statistics),
 		TEST(test_refused),
+		TEST(test_inherited),
+		TEST(test_unknown),
 		TEST(test_text),
 		TEST(test_json),
 		TEST(test_csv),

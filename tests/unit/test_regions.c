@@ -40,13 +40,15 @@ static void test_cuts(void **state)
 	assert_int_equal(set(&regions, 20, 30, 2, 1), 0);
 	/* Over the border of both. */
 	assert_int_equal(set(&regions, 15, 25, 3, 1), 0);
-	check(&regions, (struct region[]){{10, 15, 1, 1}, {15, 25, 3, 1}, {25, 30, 2, 1}}, 3);
+	check(&regions, (struct region[]){{10, 15, 1, 1, 0}, {15, 25, 3, 1, 0}, {25, 30, 2, 1, 0}}, 3);
 	/* The middle of one. */
 	assert_int_equal(regions_clear(&regions, 17, 18), 0);
-	check(&regions, (struct region[]){{10, 15, 1, 1}, {15, 17, 3, 1}, {18, 25, 3, 1}, {25, 30, 2, 1}}, 4);
+	check(&regions,
+	      (struct region[]){{10, 15, 1, 1, 0}, {15, 17, 3, 1, 0}, {18, 25, 3, 1, 0}, {25, 30, 2, 1, 0}},
+	      4);
 	/* More than there is. */
 	assert_int_equal(regions_clear(&regions, 0, 16), 0);
-	check(&regions, (struct region[]){{16, 17, 3, 1}, {18, 25, 3, 1}, {25, 30, 2, 1}}, 3);
+	check(&regions, (struct region[]){{16, 17, 3, 1, 0}, {18, 25, 3, 1, 0}, {25, 30, 2, 1, 0}}, 3);
 	assert_int_equal(regions_find(&regions, 24)->traceback, 3);
 	assert_null(regions_find(&regions, 17));
 	assert_null(regions_find(&regions, 30));
@@ -60,18 +62,18 @@ static void test_protect(void **state)
 	(void)state;
 
 	assert_int_equal(set(&regions, 100, 200, 1, 0), 0);
-	assert_int_equal(regions_protect(&regions, &(struct region){100, 110, 2, 1}), 0);
-	assert_int_equal(regions_protect(&regions, &(struct region){105, 130, 3, 1}), 0);
-	check(&regions, (struct region[]){{100, 110, 2, 1}, {110, 130, 3, 1}, {130, 200, 1, 0}}, 3);
-	assert_int_equal(regions_protect(&regions, &(struct region){120, 130, 4, 0}), 0);
+	assert_int_equal(regions_protect(&regions, &(struct region){100, 110, 2, 1, 0}), 0);
+	assert_int_equal(regions_protect(&regions, &(struct region){105, 130, 3, 1, 0}), 0);
+	check(&regions, (struct region[]){{100, 110, 2, 1, 0}, {110, 130, 3, 1, 0}, {130, 200, 1, 0, 0}}, 3);
+	assert_int_equal(regions_protect(&regions, &(struct region){120, 130, 4, 0, 0}), 0);
 	/* What is not known stays so. */
-	assert_int_equal(regions_protect(&regions, &(struct region){190, 300, 5, 1}), 0);
+	assert_int_equal(regions_protect(&regions, &(struct region){190, 300, 5, 1, 0}), 0);
 	check(&regions,
-	      (struct region[]){{100, 110, 2, 1},
-				{110, 120, 3, 1},
-				{120, 130, 4, 0},
-				{130, 190, 1, 0},
-				{190, 200, 5, 1}},
+	      (struct region[]){{100, 110, 2, 1, 0},
+				{110, 120, 3, 1, 0},
+				{120, 130, 4, 0, 0},
+				{130, 190, 1, 0, 0},
+				{190, 200, 5, 1, 0}},
 	      5);
 	regions_free(&regions);
 }
@@ -87,7 +89,7 @@ static void test_model(void **state)
 	for (uint32_t step = 1; step <= 20000; step++) {
 		uint64_t start = (uint64_t)rand() % PAGES,
 			 end = start + 1 + (uint64_t)rand() % (PAGES - start);
-		struct region region = {start, end, step, (uint32_t)rand() % 2};
+		struct region region = {start, end, step, (uint32_t)rand() % 2, 0};
 		int what = rand() % 3;
 
 		if (what == 0)

@@ -126,6 +126,50 @@ static void test_text(void **state)
 	free(text);
 }
 
+/* A line says how many of its blocks are of rounded sizes, in every format. */
+static void test_rounded(void **state)
+{
+	struct report_opts opts = {.by = GROUP_LINENO};
+	struct snapshot *snapshot = *state;
+	char *text;
+
+	snapshot->meta.rounded_blocks = 1000;
+	text = report(snapshot, opts, report_csv); /* a file that does not say which they are */
+	lacks(text, "rounded");
+	free(text);
+	snapshot->traces[0].flags = SNAPSHOT_ROUNDED;
+	text = report(snapshot, opts, report_text);
+	contains(text, "  app.py:12: size=1024 KiB, count=1000, average=1049 B, rounded=1000\n");
+	contains(text, "average=10 B\n");
+	contains(text,
+		 "sizes known only as rounded up by the allocator, by at most 15 bytes: of 1,000 blocks "
+		 "(rounded=... in their lines)\n");
+	free(text);
+	text = report(snapshot, opts, report_json);
+	contains(text, "\"size\": 1049000, \"count\": 1000, \"rounded\": 1000}");
+	contains(text, "\"size\": 10, \"count\": 1}");
+	free(text);
+	text = report(snapshot, opts, report_csv);
+	contains(text, "filename,lineno,size,count,rounded\r\napp.py,12,1049000,1000,1000\r\n");
+	free(text);
+	opts.by = GROUP_FILENAME;
+	opts.cumulative = 1;
+	text = report(snapshot, opts, report_csv);
+	contains(text, "main.py,0,1049000,1000,1049000,1000,1000\r\n");
+	free(text);
+	opts.old = snapshot;
+	text = report(snapshot, opts, report_csv);
+	contains(text, "filename,lineno,size,size_diff,count,count_diff,once_size,once_size_diff,once_count,"
+		       "once_count_diff,rounded\r\n");
+	contains(text, "main.py,0,1049000,0,1000,0,1049000,0,1000,0,1000\r\n");
+	free(text);
+	opts.old = NULL;
+	snapshot->meta.sample_bytes = 1049; /* a block stands for 1.58 */
+	text = report(snapshot, opts, report_text);
+	contains(text, "rounded=~1582\n");
+	free(text);
+}
+
 static void test_text_groups(void **state)
 {
 	struct report_opts opts = {.by = GROUP_TRACEBACK, .top = 1};
@@ -139,6 +183,7 @@ static void test_text_groups(void **state)
 	free(text);
 	opts = (struct report_opts){.by = GROUP_FILENAME, .cumulative = 1, .top = 2};
 	text = report(*state, opts, report_text);
+	contains(text, "cumulative (a block counts once for every file of its traceback)\n");
 	contains(text, "  main.py:0: size=1024 KiB");
 	contains(text, "  2 other\n"); /* their sum would count blocks twice */
 	free(text);
@@ -393,6 +438,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),
 		TEST(test_text),
+		TEST(test_rounded),
 		TEST(test_text_groups),
 		TEST(test_losses),
 		TEST(test_coverage),

@@ -207,7 +207,7 @@ static void test_hooked(void **state)
 	assert_int_equal(process->tables[0].live_blocks, 3);
 }
 
-/* A size that is only known as rounded is counted as long as its block lives. */
+/* A size that is only known as rounded is counted as long as its block lives, and its trace is another one. */
 static void test_rounded(void **state)
 {
 	struct trace *trace = *state;
@@ -221,8 +221,15 @@ static void test_rounded(void **state)
 	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
 	assert_int_equal(feed_alloc(trace, 32, 40, 0), 0);
 	assert_int_equal(process->rounded_blocks, 1);
+	assert_int_equal(feed_alloc(trace, 96, 48, 0), 0);
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
 	assert_int_equal(snapshot->meta.rounded_blocks, 1);
+	assert_int_equal(snapshot->trace_count, 3);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(snapshot->traces[i].bytes, i ? 48 : 40);
+		assert_int_equal(snapshot->traces[i].count, 1);
+		assert_int_equal(snapshot->traces[i].flags, i == 2 ? SNAPSHOT_ROUNDED : 0);
+	}
 	snapshot_free(snapshot);
 	assert_int_equal(feed_free(trace, 16), 0);
 	assert_int_equal(process->rounded_blocks, 0);
@@ -448,6 +455,46 @@ static void test_frames_unknown(void **state)
 }
 
 /* One that goes on has been traced until losses were told last; one that has ended, until it did. */
+/* Why a block stands at <unknown> is told of each that does, and of no other. */
+static void test_unknown(void **state)
+{
+	static const uint64_t wanted[SNAPSHOT_UNKNOWNS] = {[UNKNOWN_NO_FRAME] = 2 + 1,
+							   [UNKNOWN_NO_STACK] = 4,
+							   [UNKNOWN_NO_CODE] = 8 + 16,
+							   [UNKNOWN_NO_NAME] = 32,
+							   [UNKNOWN_NO_FILE] = 128};
+	struct trace *trace = *state;
+	const uint64_t native = 0x1234;
+	struct snapshot *snapshot;
+
+	assert_int_equal(feed_stack(trace, 71, 0, 0), 0);
+	assert_int_equal(feed_stack(trace, 73, 0, 1), 0); /* code 0: could not be read */
+	assert_int_equal(feed_stack(trace, 74, 9, 1), 0);
+	assert_int_equal(feed_stack(trace, 75, 10, 1), 0);
+	assert_int_equal(feed_stack(trace, 76, 11, 2), 0);
+	assert_int_equal(feed_native_stack(trace, 77, &native, 1, 0), 0);
+	assert_int_equal(feed_code(trace, 10, "", "f", 3, EVENT_MISS_FILENAME, 0), 0);
+	assert_int_equal(feed_code(trace, 11, "a.py", "f", 3, EVENT_MISS_LINES, 0), 0);
+	assert_int_equal(feed_alloc(trace, 16, 1, 0), 0);
+	assert_int_equal(feed_alloc(trace, 32, 2, 71), 0);
+	for (uint64_t i = 0; i < 6; i++)
+		assert_int_equal(feed_alloc(trace, 48 + 16 * i, 4u << i, 72 + i), 0);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++) {
+		assert_int_equal(snapshot->meta.unknown[i].bytes, wanted[i]);
+		assert_int_equal(snapshot->meta.unknown[i].blocks, __builtin_popcountll(wanted[i]));
+	}
+	for (size_t i = 0; i < snapshot->trace_count; i++) {
+		const struct snapshot_traceback *traceback =
+			&snapshot->tracebacks[snapshot->traces[i].traceback];
+		const char *name =
+			strings_get(snapshot->strings, snapshot->frames[traceback->first].filename);
+
+		assert_int_equal(!strcmp(name, "<unknown>"), snapshot->traces[i].bytes != 64);
+	}
+	snapshot_free(snapshot);
+}
+
 static void test_duration(void **state)
 {
 	struct trace *trace = *state;
@@ -689,6 +736,7 @@ int main(void)
 		cmocka_unit_test(test_missing),
 		TEST(test_snapshot),
 		TEST(test_frames_unknown),
+		TEST(test_unknown),
 		TEST(test_duration),
 		TEST(test_final_and_end),
 		TEST(test_stack_without_frames),

@@ -113,6 +113,63 @@ static void test_fork(void **state)
 	snapshot_free(snapshot);
 }
 
+static uint32_t flags_of(const struct snapshot *snapshot, uint64_t bytes)
+{
+	for (size_t i = 0; i < snapshot->trace_count; i++)
+		if (snapshot->traces[i].bytes == bytes)
+			return snapshot->traces[i].flags;
+	return UINT32_MAX;
+}
+
+/* What a child has of its parent is inherited until it is given it anew: a block, an object, or a realloc's. */
+static void test_inherited(void **state)
+{
+	struct trace *trace = *state;
+	struct event_alloc reuse = {.header = header_of(EVENT_REUSE, sizeof(reuse)), .api = EVENT_API_OBJ};
+	struct event_free realloc = {.header = header_of(EVENT_REALLOC, sizeof(realloc))};
+	struct event_map map = {.header = header_of(EVENT_MAP, sizeof(map)), .bytes = 4096, .protection = 1};
+	struct snapshot *snapshot;
+
+	for (uint64_t i = 1; i <= 5; i++)
+		assert_int_equal(feed_alloc(trace, i * 256, i * 10, 0), 0);
+	map.address = 1 << 20;
+	assert_int_equal(trace_feed(trace, &map, sizeof(map)), 0);
+	begin(trace, 2000, TGID);
+	put(trace, 2000, 5000, 15);
+	map.header.tgid = 2000;
+	map.address = 2 << 20;
+	map.bytes = 8192;
+	assert_int_equal(trace_feed(trace, &map, sizeof(map)), 0);
+	take(trace, 2000, 2 * 256);
+	put(trace, 2000, 2 * 256, 20); /* at the same address */
+	reuse.header.tgid = realloc.header.tgid = 2000;
+	reuse.address = 3 * 256;
+	assert_int_equal(trace_feed(trace, &reuse, sizeof(reuse)), 0);
+	realloc.address = 4 * 256;
+	assert_int_equal(trace_feed(trace, &realloc, sizeof(realloc)), 0);
+	realloc.header.type = EVENT_REALLOC_FAIL; /* it stays as it was */
+	assert_int_equal(trace_feed(trace, &realloc, sizeof(realloc)), 0);
+	begin(trace, 3000, 2000);
+	assert_int_equal(trace_snapshot(trace, 1, 1, &snapshot), 0);
+	assert_int_equal(flags_of(snapshot, 10), SNAPSHOT_INHERITED);
+	assert_int_equal(flags_of(snapshot, 15), 0);
+	assert_int_equal(flags_of(snapshot, 20), 0);
+	assert_int_equal(flags_of(snapshot, 30), 0);
+	assert_int_equal(flags_of(snapshot, 40), SNAPSHOT_INHERITED);
+	assert_int_equal(snapshot->layers[EVENT_LAYER_MMAP].trace_count, 2);
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(
+			snapshot->layers[EVENT_LAYER_MMAP].traces[i].flags,
+			snapshot->layers[EVENT_LAYER_MMAP].traces[i].bytes == 4096 ? SNAPSHOT_INHERITED : 0);
+	snapshot_free(snapshot);
+	assert_int_equal(trace_snapshot(trace, 0, 1, &snapshot), 0);
+	assert_int_equal(flags_of(snapshot, 10), 0);
+	snapshot_free(snapshot);
+	assert_int_equal(trace_snapshot(trace, 2, 1, &snapshot), 0);
+	assert_int_equal(flags_of(snapshot, 15), SNAPSHOT_INHERITED);
+	snapshot_free(snapshot);
+}
+
 /* A grandchild of a child whose parent has ended; and a parent that has ended leaves nothing to inherit. */
 static void test_generations(void **state)
 {
@@ -240,8 +297,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_fork),  TEST(test_generations), TEST(test_exec),           TEST(test_number_again),
-		TEST(test_ended), TEST(test_discard),     TEST(test_ended_children),
+		TEST(test_fork),    TEST(test_inherited),      TEST(test_generations),
+		TEST(test_exec),    TEST(test_number_again),   TEST(test_ended),
+		TEST(test_discard), TEST(test_ended_children),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,8 +32,9 @@ int cli_doctor(int argc, char **argv);
 
 /*
  * Children of argp, whose input is a struct report_choice: the options of every command that prints a report
- * (--group-by, --cumulative, --source, those of the filters and of the output), and of those that print other figures
- * (--top, --format; FORMAT_CSV is theirs to refuse). Of the filters alone the input is a struct filter_choice.
+ * (--group-by, --cumulative, --source, those of the filters, of the application and of the output), and of those that print
+ * other figures (--top, --format; FORMAT_CSV is theirs to refuse). Of the filters alone the input is a struct filter_choice, of
+ * --app and --mine a zeroed struct app.
  */
 struct filter_choice {
 	struct filters filters;
@@ -44,6 +45,7 @@ struct report_choice {
 	enum group_by group;     /* where no owner is asked for */
 	int lines_asked;         /* for an option that is of frames */
 	struct filter_choice filter;
+	struct app app;
 	int live;  /* of processes that are traced now: source lines are looked for in their roots */
 	FILE *out; /* borrowed: stdout, unless that is where a snapshot goes */
 	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV } format;
@@ -51,7 +53,7 @@ struct report_choice {
 };
 /* Of commands that read snapshots: --layer, into an int as in struct report_choice. */
 extern const struct argp cli_layer_argp;
-extern const struct argp cli_report_argp, cli_output_argp, cli_filter_argp;
+extern const struct argp cli_report_argp, cli_output_argp, cli_filter_argp, cli_app_argp;
 /* Of commands that read snapshots of several processes: --pid; the input is a zeroed struct pid_choice. */
 struct pid_choice {
 	uint32_t *pids;

@@ -16,6 +16,7 @@ struct export
 	struct filter_choice filter;
 	int layer; /* as in struct report_choice */
 	struct pid_choice pids;
+	struct app app;
 	const struct exporter *exporter;
 	struct export_opts opts;
 	const char *command, *output;
@@ -39,8 +40,13 @@ static const struct argp_option export_options[] = {
 	{0},
 };
 
-static const struct argp_child children[] = {
+static const struct argp_child filter_children[] = {
 	{&cli_filter_argp, 0, NULL, 0}, {&cli_pid_argp, 0, NULL, 0}, {&cli_layer_argp, 0, NULL, 0}, {0}};
+static const struct argp_child export_children[] = {{&cli_filter_argp, 0, NULL, 0},
+						    {&cli_pid_argp, 0, NULL, 0},
+						    {&cli_layer_argp, 0, NULL, 0},
+						    {&cli_app_argp, 0, NULL, 0},
+						    {0}};
 
 static error_t parse_format(struct export *export, const char *arg)
 {
@@ -72,6 +78,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &export->filter;
 		state->child_inputs[1] = &export->pids;
 		state->child_inputs[2] = &export->layer;
+		if (!export->exporter) /* tracer export: the format is asked for */
+			state->child_inputs[3] = &export->app;
 		return 0;
 	case 'o':
 		export->output = arg;
@@ -110,6 +118,24 @@ static int usage(const struct export *export, const char *reason)
 	return EXIT_USAGE;
 }
 
+/* What the files themselves do not say. */
+static int outside_tell(const struct export *export, const struct snapshot *snapshot)
+{
+	const struct statistics_opts how = {
+		.by = GROUP_FILENAME, .filters = &export->filter.filters, .app = &export->app};
+	struct statistics statistics;
+	char size[32], total[32];
+	int err = export->app.asked ? statistics_compute(snapshot, &how, &statistics) : 0;
+
+	if (err || !export->app.asked)
+		return err;
+	log_info("%s: %s of %s are in tracebacks without a frame of the application, which stay as they are",
+		 export->files.items[0], report_size(size, statistics.parts[PART_OUTSIDE].size),
+		 report_size(total, statistics.total_size));
+	statistics_free(&statistics);
+	return 0;
+}
+
 /* The exit status. */
 static int export_run(struct export *export)
 {
@@ -134,6 +160,8 @@ static int export_run(struct export *export)
 			 export->exporter->name);
 	err = cli_layer_choose(snapshot, export->layer, &chosen);
 	if (!err)
+		err = outside_tell(export, &chosen);
+	if (!err)
 		err = outfile_open(&file, export->output);
 	if (!err) {
 		err = exporter_write(export->exporter, &chosen, &export->filter.filters, &export->opts, file);
@@ -150,12 +178,13 @@ static int export_run(struct export *export)
 
 static int command_run(const struct argp *argp, int argc, char **argv, const struct exporter *exporter)
 {
-	struct export export = {.command = argv[0], .exporter = exporter};
+	struct export export = {.command = argv[0], .exporter = exporter, .opts.app = &export.app};
 	int status = cli_parse(argp, argc, argv, 0, &export);
 
 	if (!status)
 		status = export_run(&export);
 	filters_free(&export.filter.filters);
+	app_free(&export.app);
 	pid_choice_free(&export.pids);
 	return status < 0 ? EXIT_DONE : status;
 }
@@ -168,7 +197,7 @@ int cli_export(int argc, char **argv)
 		.args_doc = "FILE --format KIND -o OUT",
 		.doc = "Writes a snapshot in another format. FILE is a snapshot of tracer's or a file of "
 		       "tracemalloc.Snapshot.dump().",
-		.children = children,
+		.children = export_children,
 		.help_filter = help_filter,
 	};
 
@@ -185,7 +214,7 @@ int cli_filter(int argc, char **argv)
 		       "of "
 		       "tracemalloc chooses them. FILE is a snapshot of tracer's or a file of "
 		       "tracemalloc.Snapshot.dump(); OUT is one of tracer's.",
-		.children = children,
+		.children = filter_children,
 	};
 
 	return command_run(&argp, argc, argv, &export_pprof);

@@ -28,6 +28,9 @@ enum {
 	KEY_LAYER,
 	KEY_BY,
 	KEY_PID,
+	KEY_APP,
+	KEY_MINE,
+	KEY_NO_INHERITED,
 };
 
 static const struct argp_option filter_options[] = {
@@ -41,6 +44,8 @@ static const struct argp_option filter_options[] = {
 	 "patterns look at all frames of a traceback, not only at the most recent", 11},
 	{"domain", KEY_DOMAIN, "N", 0, "only blocks of that domain (0: Python's allocators)", 11},
 	{"not-domain", KEY_NOT_DOMAIN, "N", 0, "no blocks of that domain", 11},
+	{"no-inherited", KEY_NO_INHERITED, NULL, 0,
+	 "no blocks that a forked process has of its parent, which has them, too", 11},
 	{0},
 };
 
@@ -61,6 +66,9 @@ static error_t filter_option(int key, char *arg, struct argp_state *state)
 	case KEY_INCLUDE:
 	case KEY_EXCLUDE:
 		return -filters_add_file(&choice->filters, key == KEY_INCLUDE, arg);
+	case KEY_NO_INHERITED:
+		choice->filters.no_inherited = 1;
+		return 0;
 	case KEY_ALL_FRAMES:
 		choice->all_frames = 1;
 		return 0;
@@ -76,6 +84,32 @@ static error_t filter_option(int key, char *arg, struct argp_state *state)
 }
 
 const struct argp cli_filter_argp = {.options = filter_options, .parser = filter_option};
+
+static const struct argp_option app_options[] = {
+	{"app", KEY_APP, NULL, 0,
+	 "charge each block to the most recent frame of the application: not of the standard library, nor of "
+	 "what is in site-packages, dist-packages or <frozen ...>",
+	 10},
+	{"mine", KEY_MINE, "PATTERN", 0,
+	 "the same, and the application is the files that match (* ? [a-z] [!a-z]; repeatable)", 10},
+	{0},
+};
+
+static error_t app_option(int key, char *arg, struct argp_state *state)
+{
+	struct app *app = state->input;
+
+	switch (key) {
+	case KEY_APP:
+		app->asked = 1;
+		return 0;
+	case KEY_MINE:
+		return -app_add(app, arg);
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+const struct argp cli_app_argp = {.options = app_options, .parser = app_option};
 
 static const struct argp_option output_options[] = {
 	{"top", KEY_TOP, "N", 0, "print N entries (default 10; 0: all)", 10},
@@ -115,7 +149,11 @@ static const struct argp_option report_options[] = {
 	 "filename, lineno (default; where no line is known, the function), function or traceback", 10},
 	{"by", KEY_BY, "OWNER", 0,
 	 "instead of lines: process, comm (command) or container, whose blocks are summed up", 10},
-	{"cumulative", KEY_CUMULATIVE, NULL, 0, "count a block for every frame of its traceback", 10},
+	{"cumulative", KEY_CUMULATIVE, NULL, 0,
+	 "count a block for every line of its traceback, once where a recursion has it several times (json "
+	 "and "
+	 "csv: also as often as it occurs, which is tracemalloc's way)",
+	 10},
 	{"source", KEY_SOURCE, NULL, 0, "with text, the source line under each entry, as the file is now",
 	 10},
 	{0},
@@ -155,12 +193,13 @@ static error_t options_end(struct report_choice *choice)
 		choice->opts.by = choice->group;
 		return 0;
 	}
-	if (!choice->lines_asked)
+	if (!choice->lines_asked && !choice->app.asked)
 		return 0;
 	error_print(
 		error_set(-EINVAL,
-			  "it sums up whole processes; --group-by, --cumulative and --source are of lines"),
-		"leave it or them away", "--by");
+			  "it sums up whole processes; --group-by, --cumulative, --source, --app and --mine "
+			  "are of lines"),
+		"drop it or them", "--by");
 	return CLI_REPORTED;
 }
 
@@ -172,6 +211,7 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = choice;
 		state->child_inputs[1] = &choice->filter;
+		state->child_inputs[2] = &choice->app;
 		return 0;
 	case KEY_GROUP_BY:
 		return option_group(choice, arg);
@@ -190,7 +230,7 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_child report_children[] = {
-	{&cli_output_argp, 0, NULL, 0}, {&cli_filter_argp, 0, NULL, 0}, {0}};
+	{&cli_output_argp, 0, NULL, 0}, {&cli_filter_argp, 0, NULL, 0}, {&cli_app_argp, 0, NULL, 0}, {0}};
 const struct argp cli_report_argp = {
 	.options = report_options, .parser = report_option, .children = report_children};
 
@@ -245,6 +285,7 @@ void report_choice_default(struct report_choice *choice)
 void report_choice_free(struct report_choice *choice)
 {
 	filters_free(&choice->filter.filters);
+	app_free(&choice->app);
 }
 
 void cli_dropped_print(const struct trace *trace)
@@ -278,6 +319,7 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 		source_roots_open(snapshot, choice->live, &roots);
 		opts.roots = &roots;
 	}
+	opts.app = &choice->app;
 	if (!err)
 		err = print[choice->format](&chosen, &opts, choice->out);
 	source_roots_close(&roots);

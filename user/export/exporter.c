@@ -28,9 +28,9 @@ int exporter_write(const struct exporter *exporter, const struct snapshot *snaps
 	int apart = exporter->merged && !strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC);
 	struct snapshot *chosen;
 
-	if (!apart && !(filters && filters->count))
+	if (!apart && !filters_any(filters) && !(opts->app && opts->app->asked))
 		return exporter->write(snapshot, opts, file);
-	int err = snapshot_select(snapshot, filters, exporter->merged, &chosen);
+	int err = snapshot_select(snapshot, filters, opts->app, exporter->merged, &chosen);
 	if (err)
 		return err;
 	err = exporter->write(chosen, opts, file);

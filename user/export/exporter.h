@@ -12,6 +12,8 @@ struct export_opts {
 	uint32_t
 		python_version; /* PY_VERSION_HEX of the Python that will load it; 0: as the snapshot's own */
 	int counts;             /* weights are numbers of blocks, not bytes */
+	const struct app
+		*app; /* tracebacks begin at its most recent frame; NULL: at the most recent of all */
 };
 
 struct exporter {

@@ -46,6 +46,13 @@ struct meta_field {
 		"native_" #field, offsetof(struct snapshot_meta, native.field),                              \
 			sizeof(((struct snapshot_meta *)0)->native.field), 0, ALWAYS                         \
 	}
+#define UNKNOWN(name, reason)                                                                                \
+	{"unknown_" name, offsetof(struct snapshot_meta, unknown[reason].blocks), sizeof(uint64_t), 0,       \
+	 KNOWN},                                                                                             \
+	{                                                                                                    \
+		"unknown_" name "_bytes", offsetof(struct snapshot_meta, unknown[reason].bytes),             \
+			sizeof(uint64_t), 0, KNOWN                                                           \
+	}
 #define TEXT(field)                                                                                          \
 	{                                                                                                    \
 #field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field),   \
@@ -118,6 +125,13 @@ static const struct meta_field meta_fields[] = {
 	LATER(codes_dropped, 0, KNOWN),
 	LATER(symbols_dropped, 0, KNOWN),
 	LATER(readings_dropped, 0, KNOWN),
+	UNKNOWN("no_frame", UNKNOWN_NO_FRAME),
+	UNKNOWN("no_stack", UNKNOWN_NO_STACK),
+	UNKNOWN("no_room", UNKNOWN_NO_ROOM),
+	UNKNOWN("no_code", UNKNOWN_NO_CODE),
+	UNKNOWN("no_name", UNKNOWN_NO_NAME),
+	UNKNOWN("no_file", UNKNOWN_NO_FILE),
+	LATER(of_app, 0, KNOWN),
 	LATER(container, 1, KNOWN),
 	LATER(ns_pid, 0, KNOWN),
 	LATER(parent, 0, OF_SEVERAL),

@@ -38,7 +38,7 @@ struct function {
 	uint32_t name, filename; /* ids in the snapshot's strings */
 };
 
-enum label { LABEL_BYTES, LABEL_DOMAIN, LABEL_TOTAL, LABEL_PROCESS, LABELS };
+enum label { LABEL_BYTES, LABEL_DOMAIN, LABEL_TOTAL, LABEL_PROCESS, LABEL_ROUNDED, LABEL_INHERITED, LABELS };
 
 struct sample {
 	uint32_t nframe, value_count;
@@ -261,7 +261,8 @@ static int sample_value(struct reader *reader, uint64_t value)
 /* Which of ours a label's key is; LABELS: none. The index of its name is nearly always the one of last time. */
 static enum label label_of(struct reader *reader, uint64_t key)
 {
-	static const char *const names[LABELS] = {"bytes", "domain", "total_nframe", "process"};
+	static const char *const names[LABELS] = {"bytes",   "domain",  "total_nframe",
+						  "process", "rounded", "inherited"};
 	struct span text = {0};
 
 	for (enum label i = 0; i <= LABELS; i++)
@@ -348,7 +349,12 @@ static int sample_add(struct reader *reader)
 	if (process < 0 || (uint64_t)process >= snapshot_process_count(snapshot))
 		return corrupt("sample's process");
 	trace = (struct snapshot_trace){
-		.domain = (uint32_t)domain, .process = (uint32_t)process, .bytes = (uint64_t)bytes};
+		.domain = (uint32_t)domain,
+		.process = (uint32_t)process,
+		.flags = (sample->labels[LABEL_ROUNDED] > 0 ? SNAPSHOT_ROUNDED : 0) |
+			 (sample->labels[LABEL_INHERITED] > 0 ? SNAPSHOT_INHERITED : 0),
+		.bytes = (uint64_t)bytes,
+	};
 	const uint64_t mean = layer == EVENT_LAYER_MMAP ? 0 : snapshot_sample_bytes(snapshot, &trace);
 	if (layer < 0 || bytes < 0 || domain < 0 || !sample->nframe || !sample->value_count ||
 	    sample->value_count % PPROF_VALUES || values[0] <= 0 || domain > UINT32_MAX ||
@@ -376,7 +382,7 @@ static int sample_take(struct reader *reader, struct field *field)
 	if (field->id != FIELD_SAMPLE || field->wire_type != 2)
 		return 0;
 	err = span_check(&field->span);
-	reader->sample = (struct sample){.labels = {-1, -1, -1, -1}};
+	reader->sample = (struct sample){.labels = {-1, -1, -1, -1, -1, -1}};
 	while (!err && field->span.bytes) {
 		err = field_take(&field->span, &part);
 		if (!err && part.id == LOCATION)

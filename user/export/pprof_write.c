@@ -25,7 +25,7 @@
 #include "snapshot/estimate.h"
 
 #define VALUES     (EVENT_LAYERS * PPROF_VALUES) /* of a sample: of the first layer, and of those beside it */
-#define LABELS_MAX 7
+#define LABELS_MAX 9
 
 typedef Perftools__Profiles__Profile Profile;
 typedef Perftools__Profiles__ValueType ValueType;
@@ -51,6 +51,8 @@ enum {
 	TEXT_DOMAIN,
 	TEXT_PID,
 	TEXT_TOTAL,
+	TEXT_ROUNDED,
+	TEXT_INHERITED,
 	TEXT_NAME,
 	TEXTS
 };
@@ -74,6 +76,8 @@ static const char *const texts[TEXTS] = {
 	[TEXT_DOMAIN] = "domain",
 	[TEXT_PID] = "pid",
 	[TEXT_TOTAL] = "total_nframe",
+	[TEXT_ROUNDED] = "rounded",
+	[TEXT_INHERITED] = "inherited",
 	[TEXT_NAME] = NULL /* the program */,
 };
 
@@ -353,6 +357,10 @@ static void labels_set(const struct writer *writer, const struct snapshot_trace 
 	label_add(labels, text_index(writer, TEXT_PID))->num = process->pid;
 	if (total != SNAPSHOT_TOTAL_UNKNOWN)
 		label_add(labels, text_index(writer, TEXT_TOTAL))->num = total;
+	if (trace->flags & SNAPSHOT_ROUNDED)
+		label_add(labels, text_index(writer, TEXT_ROUNDED))->num = 1;
+	if (trace->flags & SNAPSHOT_INHERITED)
+		label_add(labels, text_index(writer, TEXT_INHERITED))->num = 1;
 	if (!writer->snapshot->process_count)
 		return;
 	label_add(labels, more + MORE_PROCESS)->num = (int64_t)trace->process + 1; /* pprof drops a 0 */

@@ -327,6 +327,35 @@ static void dropped_print(FILE *out, const struct snapshot_meta *meta)
 	putc('\n', out);
 }
 
+/* What stands at <unknown>, by reasons. */
+static void unknown_print(FILE *out, const struct snapshot_meta *meta)
+{
+	static const char *const why[SNAPSHOT_UNKNOWNS] = {
+		[UNKNOWN_NO_FRAME] = "without a Python frame (the interpreter's start, threads of C)",
+		[UNKNOWN_NO_STACK] = "whose stack was lost",
+		[UNKNOWN_NO_ROOM] = "for whose stack there was no memory (--budget)",
+		[UNKNOWN_NO_CODE] = "whose frame could not be read",
+		[UNKNOWN_NO_NAME] = "whose code has a file name that could not be read",
+		[UNKNOWN_NO_FILE] = "in native code that is in no known file",
+	};
+	char blocks[32], bytes[32];
+	int items = 0;
+
+	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++) {
+		const struct snapshot_unknowns *unknown = &meta->unknown[i];
+
+		if (!unknown->blocks)
+			continue;
+		fprintf(out, "%s%s %s (%s) %s",
+			items++ ? "; " : "  at <unknown>: ", count_format(blocks, unknown->blocks),
+			unknown->blocks == 1 ? "block" : "blocks", report_size(bytes, unknown->bytes),
+			i == UNKNOWN_NO_FRAME && meta->layer != EVENT_LAYER_PYTHON ? "without a frame"
+										   : why[i]);
+	}
+	if (items)
+		putc('\n', out);
+}
+
 static void unread_print(FILE *out, const struct snapshot_meta *meta)
 {
 	char text[32];
@@ -334,6 +363,7 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 	if (meta->layer == EVENT_LAYER_PYTHON || meta->python_version)
 		fprintf(out, "  frames that could not be read: %s\n",
 			meta->frames_unknown ? count_format(text, meta->frames_unknown) : "none");
+	unknown_print(out, meta);
 	if (meta->loss[LOSS_FRAME_FAULT])
 		fprintf(out, "  tracebacks cut short by a page that was not resident: %s\n",
 			count_format(text, meta->loss[LOSS_FRAME_FAULT]));
@@ -350,7 +380,10 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 		fprintf(out, "  frees of blocks whose allocation was not seen: %s\n",
 			count_format(text, meta->frees_unknown));
 	if (meta->rounded_blocks)
-		fprintf(out, "  sizes known only as rounded up by the allocator: of %s blocks\n",
+		fprintf(out,
+			"  sizes known only as rounded up by the allocator, by at most 15 bytes: of %s "
+			"blocks "
+			"(rounded=... in their lines)\n",
 			count_format(text, meta->rounded_blocks));
 	dropped_print(out, meta);
 	if (meta->records_malformed)

@@ -16,11 +16,13 @@ struct source_roots;
 struct report_opts {
 	enum group_by by;
 	int cumulative;
-	size_t top;                       /* 0: all */
-	int color;                        /* only for a terminal */
-	int source;                       /* text: the source line under each frame, as linecache finds it */
+	int once;   /* as in struct statistics_opts; the text is always so, what programs read has both */
+	size_t top; /* 0: all */
+	int color;  /* only for a terminal */
+	int source; /* text: the source line under each frame, as linecache finds it */
 	const struct source_roots *roots; /* where that file is looked for; NULL: in our root */
 	const struct filters *filters;    /* NULL: all traces */
+	const struct app *app;            /* whose frames blocks are charged to; NULL: the most recent ones */
 	const struct snapshot *old;       /* NULL: statistics; else the differences to it */
 	const char *name, *old_name;      /* of their files, for the text; NULL: not shown */
 };
@@ -33,7 +35,7 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
  * also that), then the JSON's fields; with
  * GROUP_TRACEBACK, last, all frames as the JSON has them. Quoted as RFC 4180 says; file names are the bytes that they
  * are on disk. Of owners their names come first (pid,comm,container); of them, and of several processes, the number of processes
- * that hold an entry follows its sums.
+ * that hold an entry follows its sums, of cumulative statistics what each traceback adds once.
  */
 int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out);
 /* The members of report_json() that tell what the snapshot is and what it lacks, without braces around them. */

@@ -91,9 +91,28 @@ static int frame_write(FILE *out, const struct statistic *entry, const struct re
 	return err;
 }
 
-/* sampled: with standard errors; holders: with the number of processes that hold it. */
-static int entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry, int sampled,
-		       int holders)
+/* Of cumulative statistics, what each traceback adds once. */
+static void once_write(FILE *out, const struct report_opts *opts, const struct statistic *entry)
+{
+	const struct statistic once = report_once(entry);
+
+	fprintf(out, ",%" PRIu64, once.size);
+	if (opts->old)
+		fprintf(out, ",%" PRId64, statistic_size_diff(&once));
+	fprintf(out, ",%" PRIu64, once.count);
+	if (opts->old)
+		fprintf(out, ",%" PRId64, statistic_count_diff(&once));
+}
+
+/* What else an entry is written with. */
+struct columns {
+	int sampled; /* standard errors */
+	int holders; /* the number of processes that hold it */
+	int rounded; /* that of its blocks whose sizes are rounded up */
+};
+
+static int entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry,
+		       const struct columns *with)
 {
 	const struct statistic_error diff = report_error_diff(entry);
 	int err = group_is_owner(opts->by) ? owner_write(out, entry->process, opts->by)
@@ -107,12 +126,16 @@ static int entry_write(FILE *out, const struct report_opts *opts, const struct s
 	fprintf(out, ",%" PRIu64, entry->count);
 	if (opts->old)
 		fprintf(out, ",%" PRId64, statistic_count_diff(entry));
-	if (sampled)
+	if (with->sampled)
 		fprintf(out, ",%" PRIu64 ",%" PRIu64, entry->error.size, entry->error.count);
-	if (sampled && opts->old)
+	if (with->sampled && opts->old)
 		fprintf(out, ",%" PRIu64 ",%" PRIu64, diff.size, diff.count);
-	if (holders)
+	if (with->holders)
 		fprintf(out, ",%u", entry->processes);
+	if (opts->cumulative)
+		once_write(out, opts, entry);
+	if (with->rounded)
+		fprintf(out, ",%.0f", entry->rounded);
 	if (opts->by == GROUP_TRACEBACK)
 		err = frames_write(out, entry, opts->by);
 	fputs("\r\n", out);
@@ -124,19 +147,26 @@ int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, 
 	static const char *const columns[] = {"filename,lineno", "filename,lineno",    "filename,lineno",
 					      "filename,lineno", "pid,comm,container", "comm",
 					      "container"};
-	int holders = snapshot->process_count || group_is_owner(opts->by);
+	struct columns with = {.holders = snapshot->process_count || group_is_owner(opts->by)};
 	struct statistics statistics;
 	int err = report_statistics(snapshot, opts, &statistics);
 
 	if (err)
 		return err;
-	fprintf(out, "%s%s,size%s,count%s%s%s%s%s\r\n", columns[opts->by],
+	with.sampled = statistics.sampled;
+	for (size_t i = 0; i < statistics.count; i++)
+		with.rounded |= statistics.entries[i].rounded > 0;
+	fprintf(out, "%s%s,size%s,count%s%s%s%s%s%s%s\r\n", columns[opts->by],
 		functions_shown(snapshot, opts) ? ",function" : "", opts->old ? ",size_diff" : "",
-		opts->old ? ",count_diff" : "", statistics.sampled ? ",size_error,count_error" : "",
-		statistics.sampled && opts->old ? ",size_diff_error,count_diff_error" : "",
-		holders ? ",processes" : "", opts->by == GROUP_TRACEBACK ? ",traceback" : "");
+		opts->old ? ",count_diff" : "", with.sampled ? ",size_error,count_error" : "",
+		with.sampled && opts->old ? ",size_diff_error,count_diff_error" : "",
+		with.holders ? ",processes" : "",
+		!opts->cumulative ? ""
+		: opts->old       ? ",once_size,once_size_diff,once_count,once_count_diff"
+				  : ",once_size,once_count",
+		with.rounded ? ",rounded" : "", opts->by == GROUP_TRACEBACK ? ",traceback" : "");
 	for (size_t i = 0; !err && i < report_shown(&statistics, opts); i++)
-		err = entry_write(out, opts, &statistics.entries[i], statistics.sampled, holders);
+		err = entry_write(out, opts, &statistics.entries[i], &with);
 	statistics_free(&statistics);
 	return err ? err : report_end(out);
 }

@@ -63,6 +63,25 @@ static void sums_write(FILE *out, const struct statistic *sums, int compared, in
 			diff.count);
 }
 
+static void part_write(FILE *out, const char *key, const struct statistic_sums *part, int sampled)
+{
+	const struct statistic sums = {.size = part->size, .count = part->count, .error = part->error};
+
+	fprintf(out, "\"%s\": {", key);
+	sums_write(out, &sums, 0, sampled);
+	putc('}', out);
+}
+
+/* What each traceback adds once, where "size" and "count" are tracemalloc's. */
+static void once_write(FILE *out, const struct statistic *entry, int compared, int sampled)
+{
+	const struct statistic once = report_once(entry);
+
+	fputs(", \"once\": {", out);
+	sums_write(out, &once, compared, sampled);
+	putc('}', out);
+}
+
 /* holders: with the number of processes that hold it. */
 static void entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry, int sampled,
 			int holders)
@@ -76,8 +95,14 @@ static void entry_write(FILE *out, const struct report_opts *opts, const struct 
 		fputs(", ", out);
 	}
 	sums_write(out, entry, opts->old != NULL, sampled);
+	if (opts->cumulative)
+		once_write(out, entry, opts->old != NULL, sampled);
 	if (holders)
 		fprintf(out, ", \"processes\": %u", entry->processes);
+	if (entry->rounded > 0)
+		fprintf(out, ", \"rounded\": %.0f", entry->rounded);
+	if (report_is_of_app(opts))
+		fprintf(out, ", \"app\": %s", entry->outside ? "false" : "true");
 	putc('}', out);
 }
 
@@ -113,6 +138,25 @@ static void ending_write(FILE *out, const struct snapshot_ending *ending)
 		ending->pieces, ending->steps, ending->slowest_ns, ending->arenas, ending->arenas_unread,
 		ending->failed == EVENT_CENSUS_CUT || ending->failed == EVENT_CENSUS_GIVEN_UP ? "false"
 											      : "true");
+}
+
+/* Why blocks stand at <unknown>. */
+static void unknown_write(FILE *out, const struct snapshot_meta *meta)
+{
+	static const char *const names[SNAPSHOT_UNKNOWNS] = {
+		[UNKNOWN_NO_FRAME] = "no_frame", [UNKNOWN_NO_STACK] = "no_stack",
+		[UNKNOWN_NO_ROOM] = "no_room",   [UNKNOWN_NO_CODE] = "no_code",
+		[UNKNOWN_NO_NAME] = "no_name",   [UNKNOWN_NO_FILE] = "no_file",
+	};
+	int items = 0;
+
+	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++)
+		if (meta->unknown[i].blocks)
+			fprintf(out, "%s\"%s\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64 "}",
+				items++ ? ", " : ", \"unknown\": {", names[i], meta->unknown[i].bytes,
+				meta->unknown[i].blocks);
+	if (items)
+		putc('}', out);
 }
 
 /* lost: also what is counted for the whole session. */
@@ -164,6 +208,7 @@ static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost
 	for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++)
 		if (dropped[i].count)
 			fprintf(out, ", \"%s\": %" PRIu64, dropped[i].name, dropped[i].count);
+	unknown_write(out, meta);
 	/* Files without native frames are as they always were. */
 	if (meta->layer != EVENT_LAYER_PYTHON || meta->layers & 1u << EVENT_LAYER_NATIVE)
 		fprintf(out, ", \"frames_unnamed\": %" PRIu64 ", \"stacks_cut\": %" PRIu64,
@@ -204,6 +249,8 @@ static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_sever
 	if (!strcmp(meta->mode, "growth"))
 		fprintf(out, "\"pool_size\": %u, \"large_blocks_traced\": %s, ", meta->pool_bytes,
 			meta->large_skipped ? "false" : "true");
+	if (meta->of_app)
+		fputs("\"of_app\": true, ", out);
 	if (meta->sample_bytes)
 		fprintf(out, "\"sample_bytes\": %" PRIu64 ", ", meta->sample_bytes);
 	report_modes_json(out, meta);
@@ -233,6 +280,10 @@ static void process_write(FILE *out, const struct process_sums *sums)
 	fprintf(out, "\"ns_pid\": %u, \"parent\": %u, ", process->ns_pid, process->parent);
 	sums_write(out, &figures, 0, process->sample_bytes != 0);
 	fputs(", ", out);
+	if (process->parent) {
+		part_write(out, "inherited", &sums->inherited, process->sample_bytes != 0);
+		fputs(", ", out);
+	}
 	key_text(out, "state", process_state(state, process));
 	fputs(", \"wait_status\": ", out);
 	if (process->has_exited)
@@ -279,13 +330,35 @@ static void table_write(FILE *out, const struct snapshot_meta *meta)
 		meta->peak_bytes, meta->frees_unknown, meta->replaced);
 }
 
-static void total_write(FILE *out, const struct statistics *statistics, const struct report_opts *opts)
+static void total_write(FILE *out, const struct snapshot *snapshot, const struct statistics *statistics,
+			const struct report_opts *opts)
 {
 	const struct statistic total = report_total(statistics);
+	const struct statistic_sums *inherited = &statistics->parts[PART_INHERITED];
 
 	fputs("\"total\": {", out);
 	sums_write(out, &total, opts->old != NULL, statistics->sampled);
+	if (inherited->count || snapshot_has_children(snapshot)) {
+		fputs(", ", out);
+		part_write(out, "inherited", inherited, statistics->sampled);
+	}
 	putc('}', out);
+}
+
+/* What has no frame of the application, and what of that may have had one among those that were not kept. */
+static void app_write(FILE *out, const struct statistics *statistics, const struct report_opts *opts)
+{
+	static const char *const keys[] = {"\"app\"", "\"old_app\""};
+
+	for (int old = 0; report_is_of_app(opts) && old < (opts->old ? 2 : 1); old++) {
+		const struct statistic_sums *parts = old ? statistics->old_parts : statistics->parts;
+
+		fprintf(out, "%s: {", keys[old]);
+		part_write(out, "outside", &parts[PART_OUTSIDE], statistics->sampled);
+		fputs(", ", out);
+		part_write(out, "outside_cut", &parts[PART_OUTSIDE_CUT], statistics->sampled);
+		fputs("}, ", out);
+	}
 }
 
 static void entries_write(FILE *out, const struct snapshot *snapshot, const struct statistics *statistics,
@@ -319,12 +392,13 @@ static int layer_write(FILE *out, const struct snapshot *snapshot, const struct 
 	if (err)
 		return err;
 	fprintf(out, ", \"%s\": {", key);
-	total_write(out, &statistics, &layer.opts);
+	total_write(out, snapshot, &statistics, &layer.opts);
 	if (which == EVENT_LAYER_MMAP)
 		fprintf(out, ", \"dropped\": %" PRIu64, snapshot->meta.regions_dropped);
 	else
 		table_write(out, &layer.layer.meta);
 	fputs(", ", out);
+	app_write(out, &statistics, &layer.opts);
 	entries_write(out, snapshot, &statistics, &layer.opts);
 	putc('}', out);
 	statistics_free(&statistics);
@@ -346,7 +420,7 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 	else
 		fprintf(out, ", \"group_by\": \"%s\", \"cumulative\": %s, ", names[opts->by],
 			opts->cumulative ? "true" : "false");
-	total_write(out, &statistics, opts);
+	total_write(out, snapshot, &statistics, opts);
 	fputs(", ", out);
 	lost_write(out, snapshot);
 	if (opts->old) {
@@ -357,6 +431,7 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 		putc('}', out);
 	}
 	fputs(", ", out);
+	app_write(out, &statistics, opts);
 	entries_write(out, snapshot, &statistics, opts);
 	statistics_free(&statistics);
 	err = processes_write(out, snapshot, opts);

@@ -7,7 +7,12 @@
 int report_statistics(const struct snapshot *snapshot, const struct report_opts *opts, struct statistics *out)
 {
 	const struct statistics_opts how = {
-		.by = opts->by, .cumulative = opts->cumulative, .filters = opts->filters};
+		.by = opts->by,
+		.cumulative = opts->cumulative,
+		.once = opts->once,
+		.filters = opts->filters,
+		.app = opts->app,
+	};
 
 	return opts->old ? statistics_compare(snapshot, opts->old, &how, out)
 			 : statistics_compute(snapshot, &how, out);
@@ -40,6 +45,11 @@ const char *report_function(const struct snapshot *snapshot, const struct snapsh
 	return name[0] ? name : NULL;
 }
 
+int report_is_of_app(const struct report_opts *opts)
+{
+	return opts->app && opts->app->asked && !group_is_owner(opts->by);
+}
+
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts)
 {
 	return opts->top && opts->top < statistics->count ? opts->top : statistics->count;
@@ -53,6 +63,16 @@ struct statistic report_total(const struct statistics *statistics)
 				  .old_count = statistics->old_total_count,
 				  .error = statistics->total_error,
 				  .old_error = statistics->old_total_error};
+}
+
+struct statistic report_once(const struct statistic *entry)
+{
+	return (struct statistic){.size = entry->once.size,
+				  .count = entry->once.count,
+				  .old_size = entry->old_once.size,
+				  .old_count = entry->old_once.count,
+				  .error = entry->once.error,
+				  .old_error = entry->old_once.error};
 }
 
 static uint64_t errors_join(uint64_t a, uint64_t b)

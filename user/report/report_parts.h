@@ -16,12 +16,16 @@ struct report_layer {
 /* 1; 0: it was not followed, or not in both that are compared. *out must stay where it is. */
 int report_layer(const struct snapshot *snapshot, const struct report_opts *opts, enum event_layer layer,
 		 struct report_layer *out);
+/* Are blocks charged to lines of the application (snapshot/app.h)? */
+int report_is_of_app(const struct report_opts *opts);
 /* How many of its entries are shown. */
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts);
 /* The frames of an entry as JSON has them: [{"filename": …, "lineno": …}, …], most recent first. */
 void report_frames_json(FILE *out, const struct statistic *entry, enum group_by by);
 /* The name of the function that tells a frame without a line from others; NULL: a line does, or nothing. */
 const char *report_function(const struct snapshot *snapshot, const struct snapshot_frame *frame);
+/* What each traceback adds once to an entry of cumulative statistics, as an entry of its own. */
+struct statistic report_once(const struct statistic *entry);
 /* The totals as an entry of their own. */
 struct statistic report_total(const struct statistics *statistics);
 /* The standard error of a difference, see struct statistic_error. */

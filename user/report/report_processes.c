@@ -28,13 +28,20 @@ static int sums_compare(const void *a, const void *b)
 
 static void sums_add(struct process_sums *sums, uint64_t mean, const struct snapshot_trace *trace)
 {
+	int inherited = (trace->flags & SNAPSHOT_INHERITED) != 0;
+
 	if (mean) {
 		estimate_add(&sums->estimate, mean, trace->bytes, trace->count);
+		estimate_add(&sums->inherited_estimate, mean, trace->bytes, inherited ? trace->count : 0);
 		return;
 	}
 	/* The builder has seen to it that no sum overflows. */
 	sums->size += trace->bytes * trace->count;
 	sums->count += trace->count;
+	if (!inherited)
+		return;
+	sums->inherited.size += trace->bytes * trace->count;
+	sums->inherited.count += trace->count;
 }
 
 /* A process's blocks are all of a sample, or none is. */
@@ -44,8 +51,14 @@ static int sums_round(struct process_sums *sums)
 		return 0;
 	sums->error.size = estimate_error(sums->estimate.size_variance);
 	sums->error.count = estimate_error(sums->estimate.count_variance);
+	sums->inherited.error.size = estimate_error(sums->inherited_estimate.size_variance);
+	sums->inherited.error.count = estimate_error(sums->inherited_estimate.count_variance);
 	int err = estimate_round(sums->estimate.size, &sums->size);
-	return err ? err : estimate_round(sums->estimate.count, &sums->count);
+	if (!err)
+		err = estimate_round(sums->estimate.count, &sums->count);
+	if (!err)
+		err = estimate_round(sums->inherited_estimate.size, &sums->inherited.size);
+	return err ? err : estimate_round(sums->inherited_estimate.count, &sums->inherited.count);
 }
 
 int process_sums(const struct snapshot *snapshot, const struct filters *filters, struct process_sums **out)
@@ -118,7 +131,11 @@ static void row_print(FILE *out, const struct process_sums *sums, int containers
 	snprintf(figures[0], sizeof(figures[0]), "%s%s", sums->error.size ? "~" : "",
 		 report_size(size, sums->size));
 	snprintf(figures[1], sizeof(figures[1]), "%s%" PRIu64, sums->error.count ? "~" : "", sums->count);
-	fprintf(out, "  %11s  %10s  %-7s  %s\n", figures[0], figures[1], mode, process_state(state, process));
+	fprintf(out, "  %11s  %10s  %-7s  %s", figures[0], figures[1], mode, process_state(state, process));
+	if (sums->inherited.count)
+		fprintf(out, ", %s%s inherited of PID %u", sums->inherited.error.size ? "~" : "",
+			report_size(size, sums->inherited.size), process->parent);
+	putc('\n', out);
 }
 
 static void table_print(FILE *out, const struct process_sums *sums, size_t count, size_t shown, int color)

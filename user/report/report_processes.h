@@ -9,9 +9,10 @@
 /* What blocks a process has, of those that pass the filters. */
 struct process_sums {
 	const struct snapshot_meta *process;
-	struct estimate estimate; /* the figures before they were rounded */
+	struct estimate estimate, inherited_estimate; /* the figures before they were rounded */
 	uint64_t size, count;
 	struct statistic_error error;
+	struct statistic_sums inherited; /* of these, what it has of its parent */
 };
 
 /* Of every process, the largest first, into *out: snapshot_process_count() of them, the caller frees. 0, -ENOMEM, -EOVERFLOW. */

@@ -132,9 +132,11 @@ static void traceback_print(const struct page *page, const struct statistic *ent
 {
 	const struct snapshot *snapshot = entry->snapshot;
 	const struct snapshot_traceback *traceback = &snapshot->tracebacks[entry->traceback];
+	uint32_t nframe;
+	const struct snapshot_frame *frames = statistic_frames(entry, GROUP_TRACEBACK, &nframe);
 
-	for (uint32_t i = 0; i < traceback->nframe; i++) {
-		const struct snapshot_frame *frame = &snapshot->frames[traceback->first + i];
+	for (uint32_t i = 0; i < nframe; i++) {
+		const struct snapshot_frame *frame = &frames[i];
 
 		fputs("    ", page->out);
 		frame_print(page->out, snapshot, frame);
@@ -144,6 +146,18 @@ static void traceback_print(const struct page *page, const struct statistic *ent
 	}
 	if (traceback->total != SNAPSHOT_TOTAL_UNKNOWN && traceback->total > traceback->nframe)
 		fprintf(page->out, "    … %u older frames not kept\n", traceback->total - traceback->nframe);
+}
+
+/* Is it told below, by number, why nothing is known of the frame? */
+static int is_explained(const struct snapshot *snapshot, const struct snapshot_frame *frame)
+{
+	uint64_t blocks = 0;
+
+	if (strcmp(strings_get(snapshot->strings, frame->filename), "<unknown>") != 0)
+		return 0;
+	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++)
+		blocks |= snapshot->meta.unknown[i].blocks;
+	return blocks != 0;
 }
 
 static void entry_print(const struct page *page, const struct statistic *entry)
@@ -160,6 +174,13 @@ static void entry_print(const struct page *page, const struct statistic *entry)
 	fputs(": ", page->out);
 	sums_print(page->out, entry, page->opts->old != NULL);
 	holders_print(page->out, entry, page->opts->by);
+	if (entry->rounded > 0)
+		fprintf(page->out, ", rounded=%s%.0f", entry->snapshot->meta.sample_bytes ? "~" : "",
+			entry->rounded);
+	if (entry->outside)
+		fputs(", outside the application", page->out);
+	if (!owner && is_explained(entry->snapshot, &frames[0]))
+		fputs(" (why: see \"at <unknown>\" below)", page->out);
 	putc('\n', page->out);
 	if (page->opts->by == GROUP_TRACEBACK)
 		traceback_print(page, entry);
@@ -277,6 +298,11 @@ static void title_print(FILE *out, const char *prefix, const char *name, const s
 	report_modes_print(out, meta);
 	if (growth)
 		growth_print(out, meta);
+	if (meta->of_app)
+		fputs("Tracebacks begin at their most recent frame of the application, if they have one "
+		      "(export "
+		      "--app)\n",
+		      out);
 }
 
 void report_title_print(FILE *out, const struct snapshot *snapshot)
@@ -317,6 +343,7 @@ static void heading_print(const struct page *page, const struct statistics *stat
 {
 	static const char *const names[] = {"files",     "lines",    "functions", "tracebacks",
 					    "processes", "commands", "containers"};
+	static const char *const singular[] = {"file", "line", "function"};
 	const struct report_opts *opts = page->opts;
 	const char *order = opts->old ? "size difference" : "size";
 	FILE *out = page->out;
@@ -329,15 +356,51 @@ static void heading_print(const struct page *page, const struct statistics *stat
 	else
 		fprintf(out, "%s %zu %s by %s", *what ? "all" : "All", statistics->count, names[opts->by],
 			order);
-	if (opts->filters && opts->filters->count)
+	if (filters_any(opts->filters))
 		fputs(statistics->count ? ", of the blocks that pass the filters"
 					: ": no block passes the filters",
 		      out);
 	if (opts->cumulative)
-		fputs(", cumulative (a block counts for every frame of its traceback)", out);
+		fprintf(out, ", cumulative (a block counts once for every %s of %s)", singular[opts->by],
+			report_is_of_app(opts) ? "the application in its traceback" : "its traceback");
+	else if (report_is_of_app(opts))
+		fputs(", at the most recent frame of the application", out);
 	if (opts->by == GROUP_TRACEBACK)
 		fputs(", most recent frame first", out);
 	fputs(opts->color ? "\033[0m\n" : "\n", out);
+}
+
+/* "size=…, count=…" of a part of the totals. */
+static void part_print(FILE *out, const struct statistic_sums *part)
+{
+	const struct statistic sums = {.size = part->size, .count = part->count, .error = part->error};
+
+	figures_print(out, &sums, 0);
+}
+
+/* What --app could not charge to the application. */
+static void outside_print(const struct page *page, const struct snapshot *snapshot,
+			  const struct statistics *statistics)
+{
+	const struct statistic_sums *outside = &statistics->parts[PART_OUTSIDE];
+	const struct statistic_sums *cut = &statistics->parts[PART_OUTSIDE_CUT];
+	uint32_t limit = snapshot->meta.traceback_limit;
+
+	if (!report_is_of_app(page->opts))
+		return;
+	fputs("Without a frame of the application: ", page->out);
+	part_print(page->out, outside);
+	if (cut->count && limit > 1) {
+		fputs("; of these ", page->out);
+		part_print(page->out, cut);
+		fprintf(page->out, " in tracebacks of more than the %u frames kept (tracer -n N keeps more)",
+			limit);
+	}
+	putc('\n', page->out);
+	if (limit == 1)
+		fputs("One frame is kept of each traceback: a block counts for the application only where "
+		      "that is the most recent one (tracer -n N keeps more)\n",
+		      page->out);
 }
 
 static void statistics_print(const struct page *page, const struct snapshot *snapshot,
@@ -359,7 +422,13 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 		fprintf(page->out, " (peak size%s%s%s)",
 			strcmp(snapshot->meta.mode, "census") == 0 ? " at least " : "=",
 			snapshot->meta.sample_bytes ? "~" : "", report_size(text, snapshot->meta.peak_bytes));
+	if (statistics->parts[PART_INHERITED].count) {
+		fputs("; of it inherited by forked processes: ", page->out);
+		part_print(page->out, &statistics->parts[PART_INHERITED]);
+		fputs(" (--no-inherited leaves it out)", page->out);
+	}
 	fprintf(page->out, "%s\n", words->note);
+	outside_print(page, snapshot, statistics);
 }
 
 /* A layer beside the first: what is in one lies in blocks of the next, so its sum stands apart. */
@@ -409,10 +478,13 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 
 int report_text(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
 {
-	struct page page = {.out = out, .opts = opts};
+	struct report_opts how = *opts;
+	struct page page = {.out = out, .opts = &how};
 	struct statistics statistics;
-	int err = report_statistics(snapshot, opts, &statistics);
+	int err;
 
+	how.once = 1;
+	err = report_statistics(snapshot, &how, &statistics);
 	if (err)
 		return err;
 	if (opts->source)

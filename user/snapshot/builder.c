@@ -44,7 +44,7 @@ static uint64_t trace_hash(const struct snapshot *snapshot, uint32_t item)
 {
 	const struct snapshot_trace *trace = &snapshot->traces[item];
 
-	return hash_add(trace->bytes + ((uint64_t)trace->process << 40),
+	return hash_add(trace->bytes + ((uint64_t)trace->process << 40) + ((uint64_t)trace->flags << 32),
 			(uint64_t)trace->traceback << 32 | trace->domain);
 }
 
@@ -202,7 +202,8 @@ int builder_trace(struct builder *builder, const struct snapshot_trace *trace)
 		struct snapshot_trace *known = &snapshot->traces[index->slots[i] - 1];
 
 		if (known->traceback == trace->traceback && known->bytes == trace->bytes &&
-		    known->domain == trace->domain && known->process == trace->process) {
+		    known->domain == trace->domain && known->process == trace->process &&
+		    known->flags == trace->flags) {
 			known->count += trace->count;
 			return 0;
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Building a snapshot: equal tracebacks and equal {process, traceback, bytes, domain} become one. Strings go straight
+ * Building a snapshot: equal tracebacks and equal {process, traceback, bytes, domain, flags} become one. Strings go straight
  * into builder.snapshot->strings, the meta data into builder.snapshot->meta.
  */
 #ifndef TRACER_SNAPSHOT_BUILDER_H

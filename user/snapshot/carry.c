@@ -44,25 +44,34 @@ static int string_carry(struct carry *carry, uint32_t *id)
 	return err;
 }
 
+static int traceback_add(struct carry *carry, const struct snapshot_traceback *traceback, uint32_t *added)
+{
+	int asked = carry->app && carry->app->ranks, err = 0;
+	uint32_t first = 0, total = traceback->total;
+	int rank = asked ? app_run_find(carry->app, traceback, &first) : 0;
+
+	if (rank < 0)
+		return rank;
+	for (uint32_t i = first; !err && i < traceback->nframe; i++) {
+		struct snapshot_frame *frame = &carry->frames[i - first];
+
+		*frame = carry->from->frames[traceback->first + i];
+		err = string_carry(carry, &frame->filename);
+		if (!err)
+			err = string_carry(carry, &frame->function);
+	}
+	if (total != SNAPSHOT_TOTAL_UNKNOWN)
+		total -= first;
+	return err ? err
+		   : builder_traceback(carry->to, carry->frames, traceback->nframe - first, total, added);
+}
+
 int carry_traceback(struct carry *carry, struct snapshot_trace *trace)
 {
 	const struct snapshot_traceback *traceback = &carry->from->tracebacks[trace->traceback];
 	uint32_t *known = &carry->tracebacks[trace->traceback];
-	int err = 0;
+	int err = *known == NONE ? traceback_add(carry, traceback, known) : 0;
 
-	if (*known == NONE) {
-		for (uint32_t i = 0; !err && i < traceback->nframe; i++) {
-			struct snapshot_frame *frame = &carry->frames[i];
-
-			*frame = carry->from->frames[traceback->first + i];
-			err = string_carry(carry, &frame->filename);
-			if (!err)
-				err = string_carry(carry, &frame->function);
-		}
-		if (!err)
-			err = builder_traceback(carry->to, carry->frames, traceback->nframe, traceback->total,
-						known);
-	}
 	trace->traceback = *known;
 	return err;
 }

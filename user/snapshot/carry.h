@@ -3,6 +3,7 @@
 #ifndef TRACER_SNAPSHOT_CARRY_H
 #define TRACER_SNAPSHOT_CARRY_H
 
+#include "snapshot/app.h"
 #include "snapshot/builder.h"
 
 struct carry {
@@ -10,6 +11,8 @@ struct carry {
 	struct builder *to;
 	uint32_t *strings, *tracebacks; /* index in from -> in to, UINT32_MAX: not there yet */
 	struct snapshot_frame *frames;  /* of one traceback */
+	struct app_run *
+		app; /* borrowed; tracebacks begin at the application's most recent frame. NULL: as they are */
 };
 
 int carry_begin(struct carry *carry, const struct snapshot *from, struct builder *to); /* 0, -ENOMEM */

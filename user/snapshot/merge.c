@@ -67,6 +67,10 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	sum->readings_dropped += one->readings_dropped;
 	sum->native.frees_unknown += one->native.frees_unknown;
 	sum->native.replaced += one->native.replaced;
+	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++) {
+		sum->unknown[i].blocks += one->unknown[i].blocks;
+		sum->unknown[i].bytes += one->unknown[i].bytes;
+	}
 	for (size_t i = 0; i < LOSS_COUNT; i++)
 		sum->loss[i] = max(sum->loss[i], one->loss[i]);
 	sum->coverage_known |= one->coverage_known;
@@ -115,6 +119,7 @@ static void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 	if (one->layer < sum->layer)
 		sum->layer = one->layer;
 	sum->large_skipped |= one->large_skipped;
+	sum->of_app |= one->of_app;
 	sum->reuse_unseen |= one->reuse_unseen;
 }
 

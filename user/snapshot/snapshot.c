@@ -157,6 +157,14 @@ const struct snapshot_trace *snapshot_own_next(const struct snapshot *snapshot,
 	return NULL;
 }
 
+int snapshot_has_children(const struct snapshot *snapshot)
+{
+	for (size_t i = 0; i < snapshot_process_count(snapshot); i++)
+		if (snapshot_process(snapshot, i)->parent)
+			return 1;
+	return 0;
+}
+
 int snapshot_is_growth(const struct snapshot *snapshot)
 {
 	return !strcmp(snapshot->meta.mode, "growth");
@@ -184,6 +192,7 @@ struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_la
 	/* What was read of Python's heap says nothing of the others. */
 	meta->coverage_known = 0;
 	meta->unread_ns = meta->rounded_blocks = 0;
+	memset(meta->unknown, 0, sizeof(meta->unknown));
 	if (!strcmp(meta->mode, "census"))
 		snprintf(meta->mode, sizeof(meta->mode), "exact");
 	meta->peak_bytes = layer == EVENT_LAYER_NATIVE ? meta->native.peak_bytes : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A snapshot: what was live at one moment, as tracemalloc.Snapshot holds it (PEP 454), grouped by equal
- * {traceback, bytes, domain} and with what was not seen beside it. Immutable once built.
+ * {traceback, bytes, domain, flags} and with what was not seen beside it. Immutable once built.
  *
  * It is of one process or of several of one session: then {process} too tells traces apart, and beside the meta data
  * of the whole there are those of every process (merge.h).
@@ -30,11 +30,16 @@ struct snapshot_traceback {
 		total; /* total_nframe: frames on the stack, those cut off included; or SNAPSHOT_TOTAL_UNKNOWN */
 };
 
+/* In snapshot_trace.flags. */
+#define SNAPSHOT_ROUNDED   1u /* bytes is the size class: what was asked for is up to 15 less, and not known */
+#define SNAPSHOT_INHERITED 2u /* a forked process has it of its parent */
+
 struct snapshot_trace {
 	uint32_t traceback;
 	uint32_t domain;
 	uint32_t process; /* index in processes; 0 where there is one process only */
-	uint64_t bytes;   /* of each block */
+	uint32_t flags;
+	uint64_t bytes; /* of each block */
 	uint64_t
 		count; /* blocks that are equal in all of this (a file of tracemalloc lists them one by one) */
 };
@@ -90,6 +95,17 @@ struct snapshot_change {
 	uint32_t cost_permille, budget_permille;
 };
 
+/* Why the most recent frame of a block is <unknown>. */
+enum snapshot_unknown {
+	UNKNOWN_NO_FRAME, /* its thread had no Python frame: the interpreter's start, a thread of C */
+	UNKNOWN_NO_STACK, /* the record of its stack was lost */
+	UNKNOWN_NO_ROOM,  /* or there was no memory for its stack */
+	UNKNOWN_NO_CODE,  /* the frame could not be read, or the record of its code object was lost */
+	UNKNOWN_NO_NAME,  /* the code object's file name could not be read */
+	UNKNOWN_NO_FILE,  /* a native frame of which only the address is known */
+	SNAPSHOT_UNKNOWNS
+};
+
 #define SNAPSHOT_CHANGES 16u
 
 struct snapshot_meta {
@@ -117,13 +133,18 @@ struct snapshot_meta {
 	uint64_t stacks_cut;  /* tracebacks whose native frames end early */
 	uint64_t
 		sample_bytes; /* traces hold a sample, with this mean (snapshot/estimate.h); 0: all blocks. Of several processes the greatest */
+	/* Of traces (not of the layers beside them), those whose most recent frame is <unknown>. */
+	struct snapshot_unknowns {
+		uint64_t blocks, bytes;
+	} unknown[SNAPSHOT_UNKNOWNS];
 	uint64_t rounded_blocks; /* whose size is that of the size class, not what was asked for */
 	uint64_t
 		unread_ns; /* census: how long before this moment the heap was read; since then dead blocks count */
 	uint32_t
 		layers; /* 1 << enum event_layer for each that was followed beside the first (snapshot.layers) */
 	struct snapshot_table native; /* of the native layer, where it is not the first */
-	int large_skipped;            /* growth mode: large blocks were not traced, one by one */
+	int of_app;          /* tracebacks begin at the application's most recent frame (snapshot_select()) */
+	int large_skipped;   /* growth mode: large blocks were not traced, one by one */
 	int reuse_unseen;    /* objects from free lists may stand where their blocks were allocated first */
 	uint32_t pool_bytes; /* of each of pymalloc's pools; 0: not known */
 	uint64_t regions_dropped; /* changes of mapped memory that were not kept */
@@ -192,6 +213,8 @@ struct snapshot_cursor {
 const struct snapshot_trace *snapshot_own_next(const struct snapshot *snapshot,
 					       struct snapshot_cursor *cursor);
 
+/* Has one of its processes been forked of another one under trace? */
+int snapshot_has_children(const struct snapshot *snapshot);
 /* Are pools counted and not blocks? */
 int snapshot_is_growth(const struct snapshot *snapshot);
 /* Was the layer followed, as the first or beside it? */

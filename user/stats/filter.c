@@ -77,6 +77,7 @@ int filter_run_begin(struct filter_run *run, const struct filters *filters, cons
 {
 	*run = (struct filter_run){
 		.filters = filters, .snapshot = snapshot, .string_count = strings_count(snapshot->strings)};
+	run->refused = filters && filters->no_inherited ? SNAPSHOT_INHERITED : 0;
 	if (!filters || !filters->count)
 		return 0;
 	run->matches = calloc(filters->count, run->string_count);

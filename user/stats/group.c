@@ -2,7 +2,7 @@
 /*
  * Snapshot._group_by(), statistics() and compare_to() of Lib/tracemalloc.py. Tracebacks are equal there when their
  * (file name, line) pairs are: function names and total_nframe do not count, but for frames without a line. In cumulative mode every frame of a
- * traceback adds to its group, a recursive one as often as it occurs. Ties are broken by comparing tracebacks
+ * traceback adds to its group, a recursive one as often as it occurs (unless opts.once says otherwise). Ties are broken by comparing tracebacks
  * oldest frame first, file names by code points (which is the byte order of UTF-8), all descending.
  *
  * Traces are summed up by traceback first, so that what a traceback says is looked at once however many blocks it has; for
@@ -29,11 +29,42 @@ static int sum_add(uint64_t *sum, uint64_t value)
 	return 0;
 }
 
+/* A row is part of the totals: where it counts once, what they hold without an overflow the sums do. */
+static void once_count(struct grouping *grouping, const struct side *side, uint32_t index, uint32_t row)
+{
+	struct statistic *entry = &grouping->out->entries[index];
+	struct statistic_sums *once = side->old ? &entry->old_once : &entry->once;
+
+	once->size += grouping->rows[row].size;
+	once->count += grouping->rows[row].count;
+	if (grouping->row_estimates)
+		estimate_join(&grouping->estimates[index].once[side->old], &grouping->row_estimates[row]);
+}
+
+/* Has the row added to the entry before? Tells so from now on. */
+static int row_repeats(struct grouping *grouping, uint32_t index, uint32_t row)
+{
+	uint32_t last;
+
+	if (!grouping->opts->cumulative)
+		return 0;
+	last = grouping->last_rows[index];
+	grouping->last_rows[index] = row + 1;
+	return last == row + 1;
+}
+
 static int entry_count(struct grouping *grouping, const struct side *side, uint32_t index, uint32_t row)
 {
 	struct statistic *entry = &grouping->out->entries[index];
 	const struct sums *sums = &grouping->rows[row];
+	int repeats = row_repeats(grouping, index, row);
 
+	if (grouping->opts->cumulative && !repeats)
+		once_count(grouping, side, index, row);
+	if (!side->old && !repeats)
+		entry->rounded += sums->rounded;
+	if (repeats && grouping->opts->once)
+		return 0;
 	if (grouping->row_estimates) {
 		estimate_join(&grouping->estimates[index].sides[side->old], &grouping->row_estimates[row]);
 		return 0;
@@ -43,17 +74,37 @@ static int entry_count(struct grouping *grouping, const struct side *side, uint3
 	return err ? err : sum_add(side->old ? &entry->old_count : &entry->count, sums->count);
 }
 
-static int row_count(struct grouping *grouping, const struct side *side, uint32_t row)
+/* A row is part of the totals: what they hold without an overflow, its parts do. */
+static void part_count(struct grouping *grouping, const struct side *side, enum statistics_kind kind,
+		       uint32_t row)
 {
-	int err = 0;
+	struct statistic_sums *part = &(side->old ? grouping->out->old_parts : grouping->out->parts)[kind];
 
-	for (uint32_t i = 0; !err && i < group_row_entries(grouping, side, row); i++) {
-		uint32_t entry;
+	part->size += grouping->rows[row].size;
+	part->count += grouping->rows[row].count;
+	if (grouping->row_estimates)
+		estimate_join(&grouping->parts[kind].sides[side->old], &grouping->row_estimates[row]);
+}
 
-		err = group_row_entry(grouping, side, row, i, &entry);
-		if (!err)
-			err = entry_count(grouping, side, entry, row);
-	}
+static void outside_count(struct grouping *grouping, const struct side *side, uint32_t row)
+{
+	const struct snapshot_traceback *traceback = &side->snapshot->tracebacks[row];
+
+	part_count(grouping, side, PART_OUTSIDE, row);
+	if (traceback->total != SNAPSHOT_TOTAL_UNKNOWN && traceback->total > traceback->nframe)
+		part_count(grouping, side, PART_OUTSIDE_CUT, row);
+}
+
+static int row_count(struct grouping *grouping, struct side *side, uint32_t row)
+{
+	struct row_cursor cursor = {0};
+	uint32_t entry;
+	int found, err = 0;
+
+	while (!err && (found = group_row_next(grouping, side, row, &cursor, &entry)))
+		err = found < 0 ? found : entry_count(grouping, side, entry, row);
+	if (!err && cursor.outside)
+		outside_count(grouping, side, row);
 	return err;
 }
 
@@ -72,6 +123,24 @@ trace_next(const struct grouping *grouping, const struct snapshot *snapshot, str
 	if (group_is_owner(grouping->opts->by))
 		return snapshot_own_next(snapshot, cursor);
 	return cursor->trace < snapshot->trace_count ? &snapshot->traces[cursor->trace++] : NULL;
+}
+
+/* After the totals: what they hold without an overflow, their part does. */
+static void trace_inherited_count(struct grouping *grouping, const struct side *side,
+				  const struct snapshot_trace *trace, uint64_t mean)
+{
+	struct statistics *out = grouping->out;
+	struct statistic_sums *part = &(side->old ? out->old_parts : out->parts)[PART_INHERITED];
+
+	if (!(trace->flags & SNAPSHOT_INHERITED))
+		return;
+	if (grouping->row_estimates) {
+		estimate_add(&grouping->parts[PART_INHERITED].sides[side->old], mean, trace->bytes,
+			     trace->count);
+		return;
+	}
+	part->size += trace->bytes * trace->count;
+	part->count += trace->count;
 }
 
 /* Sums the traces up by traceback, into grouping->rows and the totals. */
@@ -94,10 +163,13 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 			err = passes;
 			continue;
 		}
+		uint64_t mean = grouping->row_estimates ? snapshot_sample_bytes(snapshot, trace) : 0;
+		if (trace->flags & SNAPSHOT_ROUNDED)
+			row->rounded += (double)trace->count / estimate_chance(mean, trace->bytes);
 		if (grouping->row_estimates) {
 			row->count = 1; /* it is not 0: that is all that is asked for */
-			estimate_add(&grouping->row_estimates[at], snapshot_sample_bytes(snapshot, trace),
-				     trace->bytes, trace->count);
+			estimate_add(&grouping->row_estimates[at], mean, trace->bytes, trace->count);
+			trace_inherited_count(grouping, side, trace, mean);
 			continue;
 		}
 		/* A row is part of the totals: what they hold without an overflow, it does. */
@@ -106,6 +178,8 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 		err = sum_add(size, trace->bytes * trace->count);
 		if (!err)
 			err = sum_add(count, trace->count);
+		if (!err)
+			trace_inherited_count(grouping, side, trace, 0);
 	}
 	filter_run_end(&run);
 	for (size_t i = 0; grouping->row_estimates && i < group_row_total(grouping, side); i++)
@@ -113,7 +187,7 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 	return err;
 }
 
-static int side_group(struct grouping *grouping, const struct side *side)
+static int side_group(struct grouping *grouping, struct side *side)
 {
 	size_t count = group_row_total(grouping, side);
 	int err = 0;
@@ -123,6 +197,10 @@ static int side_group(struct grouping *grouping, const struct side *side)
 		grouping->row_estimates = calloc(count ? count : 1, sizeof(*grouping->row_estimates));
 	if (!grouping->rows || (side->snapshot->meta.sample_bytes && !grouping->row_estimates))
 		err = -ENOMEM;
+	if (!err)
+		err = app_run_begin(&side->app, grouping->opts->app, side->snapshot);
+	if (grouping->last_rows)
+		memset(grouping->last_rows, 0, grouping->out->count * sizeof(*grouping->last_rows));
 	if (!err)
 		err = rows_sum(grouping, side);
 	for (uint32_t i = 0; !err && i < count; i++)
@@ -145,6 +223,11 @@ static int estimate_set(const struct estimate *estimate, uint64_t *size, uint64_
 	return err ? err : estimate_round(estimate->count, count);
 }
 
+static int sums_set(const struct estimate *estimate, struct statistic_sums *sums)
+{
+	return estimate_set(estimate, &sums->size, &sums->count, &sums->error);
+}
+
 /* The sides that are samples get their figures. */
 static int estimates_set(struct grouping *grouping)
 {
@@ -163,12 +246,18 @@ static int estimates_set(struct grouping *grouping)
 					   old ? &entry->old_size : &entry->size,
 					   old ? &entry->old_count : &entry->count,
 					   old ? &entry->old_error : &entry->error);
+			if (!err && grouping->opts->cumulative)
+				err = sums_set(&grouping->estimates[i].once[old],
+					       old ? &entry->old_once : &entry->once);
 		}
 		if (!err)
 			err = estimate_set(&grouping->total.sides[old],
 					   old ? &out->old_total_size : &out->total_size,
 					   old ? &out->old_total_count : &out->total_count,
 					   old ? &out->old_total_error : &out->total_error);
+		for (size_t i = 0; !err && i < STATISTICS_PARTS; i++)
+			err = sums_set(&grouping->parts[i].sides[old],
+				       old ? &out->old_parts[i] : &out->parts[i]);
 	}
 	return err;
 }
@@ -176,20 +265,19 @@ static int estimates_set(struct grouping *grouping)
 /* A trace that passes: its process holds some of the entries it adds to. last: by entry, the process that was there last. */
 static int holder_count(struct grouping *grouping, const struct snapshot_trace *trace, uint32_t *last)
 {
-	const struct side *side = &grouping->sides[0];
-	uint32_t row = trace_row(grouping, side, trace);
-	int err = 0;
+	struct side *side = &grouping->sides[0];
+	struct row_cursor cursor = {0};
+	uint32_t entry;
+	int found;
 
-	for (uint32_t i = 0; !err && i < group_row_entries(grouping, side, row); i++) {
-		uint32_t entry;
-
-		err = group_row_entry(grouping, side, row, i, &entry);
-		if (!err && last[entry] != trace->process) {
-			last[entry] = trace->process;
-			grouping->out->entries[entry].processes++;
-		}
+	while ((found = group_row_next(grouping, side, trace_row(grouping, side, trace), &cursor, &entry)) >
+	       0) {
+		if (last[entry] == trace->process)
+			continue;
+		last[entry] = trace->process;
+		grouping->out->entries[entry].processes++;
 	}
-	return err;
+	return found;
 }
 
 /* Traces are in the order of their processes. */
@@ -296,10 +384,13 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 		err = processes_count(&grouping);
 	id_map_free(&grouping.groups);
 	free(grouping.next);
+	free(grouping.last_rows);
 	free(grouping.estimates);
 	if (!err && result.count)
 		qsort_r(result.entries, result.count, sizeof(*result.entries), entry_compare, &grouping);
 	free(sides[1].strings);
+	for (size_t i = 0; i < 2; i++)
+		app_run_end(&sides[i].app);
 	if (err)
 		statistics_free(&result);
 	else

@@ -6,6 +6,7 @@
 #ifndef TRACER_STATS_GROUP_H
 #define TRACER_STATS_GROUP_H
 
+#include "snapshot/app.h"
 #include "snapshot/snapshot.h"
 #include "stats/filter.h"
 
@@ -28,7 +29,14 @@ static inline int group_is_owner(enum group_by by)
 struct statistics_opts {
 	enum group_by by;
 	int cumulative;
+	int once; /* cumulative: a traceback counts once in an entry, also where a recursion has it more often */
 	const struct filters *filters; /* NULL: all traces; of both snapshots, when they are compared */
+	/*
+	 * NULL, or not asked for: a traceback is charged to its most recent frame. Else to the most recent one of the
+	 * application: the frames before it do not count, and of cumulative statistics no others either. Without such a
+	 * frame it is charged as ever, and is outside. Owners are not concerned, nor is whether a trace passes the filters.
+	 */
+	const struct app *app;
 };
 
 /*
@@ -37,6 +45,11 @@ struct statistics_opts {
  */
 struct statistic_error {
 	uint64_t size, count;
+};
+
+struct statistic_sums {
+	uint64_t size, count;
+	struct statistic_error error;
 };
 
 #define STATISTIC_NO_FUNCTION UINT32_MAX
@@ -52,12 +65,25 @@ struct statistic {
 	 * frames of one file apart then).
 	 */
 	uint32_t traceback;
+	uint32_t skipped; /* GROUP_TRACEBACK: its first frames that do not count (statistics_opts.app) */
+	int outside;      /* no frame of the application: the most recent one stands here */
 	struct snapshot_frame
 		frame; /* line 0 but with GROUP_LINENO; function STATISTIC_NO_FUNCTION where it does not count */
 	uint64_t size, count; /* at most INT64_MAX, like all sums here */
 	uint64_t old_size, old_count;
+	/* Cumulative statistics: the same with statistics_opts.once, in whose order entries are not unless that is set. */
+	struct statistic_sums once, old_once;
 	uint32_t processes; /* of the new snapshot, that hold some of it */
+	double rounded; /* of its blocks there, those whose sizes are rounded up; of a sample, what they stand for */
 	struct statistic_error error, old_error;
+};
+
+/* What of the totals is of some kind. */
+enum statistics_kind {
+	PART_OUTSIDE,     /* in tracebacks without a frame of the application (statistics_opts.app) */
+	PART_OUTSIDE_CUT, /* in those of these that had more frames than were kept */
+	PART_INHERITED,   /* that forked processes have of their parents */
+	STATISTICS_PARTS
 };
 
 struct statistics {
@@ -67,6 +93,7 @@ struct statistics {
 		total_count; /* of the traces that passed the filters; a recursive one counts once */
 	uint64_t old_total_size, old_total_count;
 	struct statistic_error total_error, old_total_error;
+	struct statistic_sums parts[STATISTICS_PARTS], old_parts[STATISTICS_PARTS];
 	int sampled; /* figures are estimates, from a sample (snapshot/estimate.h) of either snapshot */
 };
 

@@ -29,8 +29,13 @@ static int entry_add(struct grouping *grouping, const struct statistic *entry, u
 	if (!err && out->sampled)
 		err = array_reserve(&grouping->estimates, &grouping->estimates_room, out->count, 1,
 				    sizeof(*grouping->estimates));
+	if (!err && grouping->opts->cumulative)
+		err = array_reserve(&grouping->last_rows, &grouping->last_rows_room, out->count, 1,
+				    sizeof(*grouping->last_rows));
 	if (err)
 		return err;
+	if (grouping->opts->cumulative)
+		grouping->last_rows[out->count] = 0;
 	if (out->sampled)
 		grouping->estimates[out->count] = (struct entry_estimates){0};
 	*index = (uint32_t)out->count;
@@ -74,8 +79,8 @@ const struct snapshot_frame *statistic_frames(const struct statistic *statistic,
 	if (by != GROUP_TRACEBACK)
 		return &statistic->frame;
 	traceback = &statistic->snapshot->tracebacks[statistic->traceback];
-	*nframe = traceback->nframe;
-	return statistic->snapshot->frames + traceback->first;
+	*nframe = traceback->nframe - statistic->skipped;
+	return statistic->snapshot->frames + traceback->first + statistic->skipped;
 }
 
 /* As Python compares Traceback._frames: oldest frame first, then the shorter one first. */
@@ -102,13 +107,13 @@ int group_entry_compare(const struct grouping *grouping, const struct statistic 
 						  : entry_traceback_compare(grouping, x, y);
 }
 
-static uint64_t traceback_hash(const struct side *side, uint32_t traceback, uint64_t seed)
+static uint64_t traceback_hash(const struct side *side, const struct statistic *entry, uint64_t seed)
 {
-	const struct snapshot_traceback *x = &side->snapshot->tracebacks[traceback];
-	const struct snapshot_frame *frames = side->snapshot->frames + x->first;
-	uint64_t hash = seed ^ x->nframe;
+	uint32_t nframe;
+	const struct snapshot_frame *frames = statistic_frames(entry, GROUP_TRACEBACK, &nframe);
+	uint64_t hash = seed ^ nframe;
 
-	for (uint32_t i = 0; i < x->nframe; i++)
+	for (uint32_t i = 0; i < nframe; i++)
 		hash = hash_u64(hash * 31 + frame_key(side, &frames[i]));
 	return hash;
 }
@@ -129,20 +134,23 @@ static int named_entry(struct grouping *grouping, const struct statistic *entry,
 	return id_map_put(&grouping->groups, key, *index);
 }
 
+/* The entry of a traceback from its skipped-th frame on. */
 static int traceback_entry(struct grouping *grouping, const struct side *side, uint32_t traceback,
-			   uint32_t *index)
+			   uint32_t skipped, int outside, uint32_t *index)
 {
-	const struct statistic entry = {.snapshot = side->snapshot, .traceback = traceback};
+	const struct statistic entry = {
+		.snapshot = side->snapshot, .traceback = traceback, .skipped = skipped, .outside = outside};
 
-	return named_entry(grouping, &entry, traceback_hash(side, traceback, grouping->groups.seed), index);
+	return named_entry(grouping, &entry, traceback_hash(side, &entry, grouping->groups.seed), index);
 }
 
 /* The entry of a frame, by file name, line or function. */
 static int frame_entry(struct grouping *grouping, const struct side *side, const struct snapshot_frame *frame,
-		       uint32_t *index)
+		       int outside, uint32_t *index)
 {
 	enum group_by by = grouping->opts->by;
 	struct statistic entry = {.snapshot = side->snapshot,
+				  .outside = outside,
 				  .frame = {.filename = frame->filename, .function = STATISTIC_NO_FUNCTION}};
 
 	if (by == GROUP_LINENO)
@@ -167,18 +175,56 @@ size_t group_row_total(const struct grouping *grouping, const struct side *side)
 						  : side->snapshot->traceback_count;
 }
 
-uint32_t group_row_entries(const struct grouping *grouping, const struct side *side, uint32_t row)
+/* Where the entries of a traceback begin. */
+static int row_begin(struct side *side, uint32_t row, struct row_cursor *cursor)
 {
-	return grouping->opts->cumulative ? side->snapshot->tracebacks[row].nframe : 1;
+	cursor->begun = 1;
+	if (!side->app.ranks)
+		return 0;
+	cursor->rank = app_run_find(&side->app, &side->snapshot->tracebacks[row], &cursor->next);
+	cursor->outside = cursor->rank == APP_NOT;
+	return cursor->rank < 0 ? cursor->rank : 0;
 }
 
-int group_row_entry(struct grouping *grouping, const struct side *side, uint32_t row, uint32_t i,
-		    uint32_t *index)
+/* As group_row_next(), of what is told by single frames. */
+static int row_frame_next(struct grouping *grouping, struct side *side, uint32_t row,
+			  struct row_cursor *cursor, uint32_t *index)
 {
-	if (group_is_owner(grouping->opts->by))
-		return owner_entry(grouping, side, row, index);
-	if (grouping->opts->by == GROUP_TRACEBACK)
-		return traceback_entry(grouping, side, row, index);
-	return frame_entry(grouping, side, &side->snapshot->frames[side->snapshot->tracebacks[row].first + i],
-			   index);
+	const struct snapshot_traceback *traceback = &side->snapshot->tracebacks[row];
+
+	while (cursor->next < traceback->nframe) {
+		const struct snapshot_frame *frame =
+			&side->snapshot->frames[traceback->first + cursor->next++];
+		int rank = cursor->rank ? app_run_rank(&side->app, frame) : 0;
+
+		if (rank < 0)
+			return rank;
+		if (rank != cursor->rank && !cursor->outside)
+			continue;
+		if (!grouping->opts->cumulative || cursor->outside)
+			cursor->next = traceback->nframe; /* this one alone */
+		int err = frame_entry(grouping, side, frame, cursor->outside, index);
+		return err ? err : 1;
+	}
+	return 0;
+}
+
+int group_row_next(struct grouping *grouping, struct side *side, uint32_t row, struct row_cursor *cursor,
+		   uint32_t *index)
+{
+	int first = !cursor->begun, owner = group_is_owner(grouping->opts->by), err = 0;
+
+	if (owner)
+		cursor->begun = 1;
+	else if (first)
+		err = row_begin(side, row, cursor);
+	if (err)
+		return err;
+	if (!owner && grouping->opts->by != GROUP_TRACEBACK)
+		return row_frame_next(grouping, side, row, cursor, index);
+	if (!first)
+		return 0;
+	err = owner ? owner_entry(grouping, side, row, index)
+		    : traceback_entry(grouping, side, row, cursor->next, cursor->outside, index);
+	return err ? err : 1;
 }

@@ -5,17 +5,20 @@
 #include "stats/filter.h"
 
 /* All processes stay, those of which no trace passes too: what was not seen of them is of the whole. */
-static int processes_take(struct builder *builder, const struct snapshot *snapshot)
+static int processes_take(struct builder *builder, const struct snapshot *snapshot, int of_app)
 {
 	int err = 0;
 
 	builder->snapshot->meta = snapshot->meta;
+	builder->snapshot->meta.of_app |= of_app;
 	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
 		struct snapshot_meta *meta;
 
 		err = builder_process(builder, &meta);
 		if (!err)
 			*meta = snapshot->processes[i];
+		if (!err)
+			meta->of_app |= of_app;
 	}
 	return err;
 }
@@ -45,24 +48,29 @@ static int layer_select(struct carry *carry, struct filter_run *run, int which, 
 	return err;
 }
 
-int snapshot_select(const struct snapshot *snapshot, const struct filters *filters, int merge,
-		    struct snapshot **out)
+int snapshot_select(const struct snapshot *snapshot, const struct filters *filters, const struct app *app,
+		    int merge, struct snapshot **out)
 {
 	struct carry carry = {0};
+	struct app_run app_run = {0};
 	struct filter_run run = {0};
 	struct builder builder;
 	int err = builder_begin(&builder);
 
 	if (err)
 		return err;
-	err = processes_take(&builder, snapshot);
+	err = processes_take(&builder, snapshot, app && app->asked);
 	if (!err)
 		err = carry_begin(&carry, snapshot, &builder);
+	if (!err)
+		err = app_run_begin(&app_run, app, snapshot);
+	carry.app = &app_run;
 	if (!err)
 		err = filter_run_begin(&run, filters, snapshot);
 	for (int which = -1; !err && which < EVENT_LAYERS; which++)
 		err = layer_select(&carry, &run, which, merge);
 	filter_run_end(&run);
+	app_run_end(&app_run);
 	carry_end(&carry);
 	if (err)
 		builder_abort(&builder);

@@ -334,7 +334,8 @@ int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uin
 
 	if (!block)
 		return 0;
-	block->traceback = traceback;
+	block->traceback = traceback & BLOCK_TRACEBACK_MAX;
+	block->inherited = 0;
 	return 1;
 }
 
@@ -378,6 +379,13 @@ void blocks_confirm_all(struct blocks *blocks, unsigned int epoch)
 	for (uint32_t i = 0; i < SEGMENTS; i++)
 		for (uint32_t slot = 0; slot < segments_of(blocks)[i].capacity; slot++)
 			blocks->segments[i].slots[slot].epoch = epoch;
+}
+
+void blocks_inherit_all(struct blocks *blocks)
+{
+	for (uint32_t i = 0; i < SEGMENTS; i++)
+		for (uint32_t slot = 0; slot < segments_of(blocks)[i].capacity; slot++)
+			blocks->segments[i].slots[slot].inherited = 1;
 }
 
 void blocks_keep_if(struct blocks *blocks, unsigned int epoch,

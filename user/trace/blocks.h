@@ -18,9 +18,12 @@ struct block {
 	uint64_t epoch : 1;   /* of the last reading that showed it, or since which it is there */
 	uint64_t rounded : 1; /* bytes is that of the size class: what was asked for is not known */
 	uint64_t large : 1; /* asked of pymalloc, which passed it on to malloc; it stays so when it shrinks */
-	uint32_t traceback; /* index in the trace's tracebacks */
+	uint32_t traceback : 31; /* index in the trace's tracebacks */
+	uint32_t inherited : 1;  /* a fork has copied it, and the child has not been given it anew */
 	uint32_t domain;
 };
+
+#define BLOCK_TRACEBACK_MAX ((1u << 31) - 1)
 
 struct account;
 struct blocks;
@@ -46,7 +49,7 @@ const struct block *blocks_find(const struct blocks *blocks, uint64_t address, u
  */
 #define BLOCKS_NEAR 1024u
 const struct block *blocks_containing(const struct blocks *blocks, uint64_t address);
-/* Gives the block another traceback; 1, 0 when it is absent. */
+/* Gives the block another traceback, from when on it is not inherited; 1, 0 when it is absent. */
 int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uint32_t traceback);
 /*
  * Is the block that a reading of the heap shows at address, in a pool of such blocks, the one in the table? 1: it gets
@@ -57,6 +60,8 @@ int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes
 void blocks_keep(struct blocks *blocks, uint64_t address, unsigned int epoch);
 /* Gives every block this epoch. */
 void blocks_confirm_all(struct blocks *blocks, unsigned int epoch);
+/* Makes every block an inherited one. */
+void blocks_inherit_all(struct blocks *blocks);
 /* Gives every pooled block this epoch whose address is_kept() says so of. */
 void blocks_keep_if(struct blocks *blocks, unsigned int epoch,
 		    int (*is_kept)(const void *context, uint64_t address), const void *context);

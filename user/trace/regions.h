@@ -17,7 +17,8 @@ struct account;
 struct region {
 	uint64_t start, end;
 	uint32_t traceback;
-	uint32_t accessible; /* 0: only reserved */
+	uint32_t accessible : 1; /* 0: only reserved */
+	uint32_t inherited : 1;  /* a fork has copied it */
 };
 
 /* Zero-initialised but for account; regions_free() releases. */

@@ -61,7 +61,9 @@ struct symbol_entry {
 
 #define STACK_NATIVE (1u << 31)
 
-/* A traceback. Index 0 is the empty one. */
+/* A traceback. */
+#define STACK_EMPTY   0u /* index of the one without frames */
+#define STACK_NO_ROOM 1u /* of that of all for which there was no memory */
 struct stack_entry {
 	uint64_t first; /* in stack_frames */
 	uint32_t nframe;
@@ -232,7 +234,7 @@ void state_account(struct process_state *process, struct account *account);
 /* As after tracemalloc.clear_traces(). What describes stacks and code stays: it is sent only once. 0, -ENOMEM. */
 int state_clear(struct process_state *process);
 
-/* Index of the traceback of a stack id, made at first mention; that of the empty one where there is no room, which is counted. */
+/* Index of the traceback of a stack id, made at first mention; STACK_NO_ROOM where there is none, which is counted. */
 uint32_t state_stack_index(struct process_state *process, uint64_t stack_id);
 /* Index of the code object of a code id, made at first mention. */
 int state_code_index(const struct trace *trace, struct process_state *process, uint64_t code_id,
@@ -244,6 +246,8 @@ uint32_t state_symbol_frames(struct trace *trace, struct process_state *process,
 			     uint32_t room, struct traceback_frames *out);
 void state_traceback(struct trace *trace, struct process_state *process, uint32_t traceback,
 		     struct traceback_frames *out);
+/* Why the most recent frame of a traceback is <unknown>; SNAPSHOT_UNKNOWNS: it is not. */
+enum snapshot_unknown state_unknown(struct trace *trace, struct process_state *process, uint32_t traceback);
 
 /* Makes a child, which has no tables yet, begin with a copy of its parent's. 0; -ENOMEM, it has none still. */
 int state_inherit(struct process_state *child, const struct process_state *parent);

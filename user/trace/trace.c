@@ -115,8 +115,8 @@ static int process_new(struct trace *trace, struct process_state **out)
 	if (!err)
 		err = strings_intern(process->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN), &unknown);
 	if (!err)
-		err = array_reserve_in(process->account, &process->stacks, &process->stack_room, 0, 1,
-				       sizeof(*process->stacks));
+		err = array_reserve_in(process->account, &process->stacks, &process->stack_room, 0,
+				       STACK_NO_ROOM + 1, sizeof(*process->stacks));
 	if (!err)
 		err = array_reserve_in(process->account, &process->codes, &process->code_room, 0, 1,
 				       sizeof(*process->codes));
@@ -124,7 +124,8 @@ static int process_new(struct trace *trace, struct process_state **out)
 		state_free_process(process);
 		return err;
 	}
-	process->stacks[process->stack_count++] = (struct stack_entry){.total = 1, .known = 1};
+	while (process->stack_count <= STACK_NO_ROOM)
+		process->stacks[process->stack_count++] = (struct stack_entry){.total = 1, .known = 1};
 	process->codes[process->code_count++] =
 		(struct code_entry){.filename = trace->unknown, .function = trace->unknown, .version = 1};
 	*out = process;

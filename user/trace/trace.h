@@ -24,7 +24,8 @@ struct trace_frame {
 };
 
 /*
- * The frames behind a stack id, most recent first. Index 0 is the empty one: {"<unknown>", 0}. Two indices can
+ * The frames behind a stack id, most recent first. Indices 0 and 1 are the empty one and that of all for which there was no
+ * memory: {"<unknown>", 0}. Two indices can
  * show the same frames (snapshots merge them).
  */
 struct trace_traceback {

@@ -203,7 +203,7 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 
 	if (event->bytes > TRACE_BYTES_MAX)
 		return -EBADMSG;
-	block.traceback = state_stack_index(process, event->stack_id);
+	block.traceback = state_stack_index(process, event->stack_id) & BLOCK_TRACEBACK_MAX;
 	place_set(&block, event->api & EVENT_API_MASK, before->state != PENDING_NONE && before->block.large);
 	err = state_block_put(process, layer, &block);
 	if (err)

@@ -111,8 +111,12 @@ static int tables_copy(struct process_state *child, const struct process_state *
 
 	for (size_t i = 0; i < EVENT_LAYER_TABLES && !err; i++)
 		err = blocks_copy(&child->blocks[i], parent->blocks[i], child->account);
+	for (size_t i = 0; i < EVENT_LAYER_TABLES && !err; i++)
+		blocks_inherit_all(child->blocks[i]);
 	if (!err)
 		err = regions_copy(&child->regions, &parent->regions);
+	for (size_t i = 0; i < child->regions.count; i++)
+		child->regions.items[i].inherited = 1;
 	if (!err)
 		err = id_map_copy(&child->stack_ids, &parent->stack_ids);
 	if (!err)

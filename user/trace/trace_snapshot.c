@@ -21,9 +21,11 @@ struct taking {
 	uint32_t *strings;
 	uint32_t string_count;
 	uint32_t *tracebacks;
-	uint64_t unread, unnamed;         /* frames of Python's, native ones */
-	uint64_t slow;                    /* native ones */
-	uint64_t cut;                     /* tracebacks */
+	uint64_t unread, unnamed; /* frames of Python's, native ones */
+	uint64_t slow;            /* native ones */
+	uint64_t cut;             /* tracebacks */
+	uint8_t *unknown;         /* enum snapshot_unknown of each traceback that is wanted */
+	struct snapshot_unknowns unknowns[SNAPSHOT_UNKNOWNS + 1];
 	uint64_t blocks_left, bytes_left; /* there is no room for them, or for their tracebacks */
 };
 
@@ -76,6 +78,7 @@ static int traceback_take(struct taking *taking, uint32_t index)
 	}
 	taking->slow += traceback->slow; /* also of those that now look like one that is known */
 	taking->cut += taking->process->stacks[index].cut;
+	taking->unknown[index] = (uint8_t)state_unknown(taking->trace, taking->process, index);
 	return err;
 }
 
@@ -127,10 +130,17 @@ static int blocks_add(struct taking *taking, enum event_layer layer)
 	while (!err && (block = blocks_next(blocks, &cursor))) {
 		struct snapshot_trace trace = {.traceback = taking->tracebacks[block->traceback],
 					       .domain = block->domain,
+					       .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
+							(block->inherited ? SNAPSHOT_INHERITED : 0),
 					       .bytes = block->bytes,
 					       .count = 1};
 
 		err = trace_add(taking, layer, &trace);
+		if (err || layer != trace_first_layer(&taking->process->info))
+			continue;
+		struct snapshot_unknowns *why = &taking->unknowns[taking->unknown[block->traceback]];
+		why->blocks++;
+		why->bytes += block->bytes;
 	}
 	return err;
 }
@@ -143,6 +153,7 @@ static int regions_add(struct taking *taking)
 	for (size_t i = 0; i < regions->count && !err; i++) {
 		const struct region *region = &regions->items[i];
 		struct snapshot_trace trace = {.traceback = taking->tracebacks[region->traceback],
+					       .flags = region->inherited ? SNAPSHOT_INHERITED : 0,
 					       .bytes = region->end - region->start,
 					       .count = 1};
 
@@ -249,7 +260,9 @@ static int trace_compare(const void *a, const void *b)
 		return x->traceback < y->traceback ? -1 : 1;
 	if (x->domain != y->domain)
 		return x->domain < y->domain ? -1 : 1;
-	return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? -1 : 1;
+	return x->flags < y->flags ? -1 : x->flags > y->flags;
 }
 
 /* Equal traces become one, unless they are to stay apart. */
@@ -289,8 +302,10 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	taking.string_count = strings_count(process->strings);
 	taking.strings = map_new(taking.string_count);
 	taking.tracebacks = map_new(process->stack_count);
-	err = taking.strings && taking.tracebacks ? layers_add(&taking) : -ENOMEM;
+	taking.unknown = calloc(process->stack_count, sizeof(*taking.unknown));
+	err = taking.strings && taking.tracebacks && taking.unknown ? layers_add(&taking) : -ENOMEM;
 	free(taking.strings);
+	free(taking.unknown);
 	free(taking.tracebacks);
 	if (err) {
 		builder_abort(&taking.builder);
@@ -302,6 +317,7 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	process->info.counters.stacks_cut = taking.cut;
 	struct snapshot *snapshot = builder_finish(&taking.builder);
 	meta_set(&snapshot->meta, trace, process);
+	memcpy(snapshot->meta.unknown, taking.unknowns, sizeof(snapshot->meta.unknown));
 	snapshot->meta.blocks_dropped += taking.blocks_left;
 	snapshot->meta.bytes_dropped += taking.bytes_left;
 	if (snapshot->trace_count)

@@ -14,12 +14,14 @@
 static int stack_index(struct process_state *process, uint64_t stack_id, uint32_t *stack)
 {
 	if (!stack_id) {
-		*stack = 0;
+		*stack = STACK_EMPTY;
 		return 0;
 	}
 	*stack = id_map_find(&process->stack_ids, stack_id);
 	if (*stack != ID_MAP_NONE)
 		return 0;
+	if (process->stack_count > BLOCK_TRACEBACK_MAX)
+		return -EDQUOT;
 	int err = array_reserve_in(process->account, &process->stacks, &process->stack_room,
 				   process->stack_count, 1, sizeof(*process->stacks));
 	if (!err)
@@ -38,7 +40,7 @@ uint32_t state_stack_index(struct process_state *process, uint64_t stack_id)
 	if (!stack_index(process, stack_id, &stack))
 		return stack;
 	process->info.counters.stacks_dropped++;
-	return 0;
+	return STACK_NO_ROOM;
 }
 
 static int frame_index(const struct trace *trace, struct process_state *process,
@@ -200,6 +202,32 @@ void state_traceback(struct trace *trace, struct process_state *process, uint32_
 		return;
 	out->frames[out->count++] = (struct trace_frame){trace->unknown, trace->unknown, 0};
 	out->total = stack->total;
+}
+
+enum snapshot_unknown state_unknown(struct trace *trace, struct process_state *process, uint32_t traceback)
+{
+	const struct stack_entry *stack = &process->stacks[traceback];
+	const struct symbol_entry *symbol;
+	const struct code_entry *code;
+	uint32_t first;
+
+	if (traceback == STACK_NO_ROOM)
+		return UNKNOWN_NO_ROOM;
+	if (!stack->known)
+		return UNKNOWN_NO_STACK;
+	if (!stack->nframe)
+		return UNKNOWN_NO_FRAME;
+	first = process->stack_frames[stack->first];
+	if (first & STACK_NATIVE) {
+		symbol = &process->symbols[first & ~STACK_NATIVE];
+		return symbol->count && process->symbol_frames[symbol->first].filename != trace->unknown
+			       ? SNAPSHOT_UNKNOWNS
+			       : UNKNOWN_NO_FILE;
+	}
+	code = &process->codes[process->frames[first].code];
+	if (!code->known)
+		return UNKNOWN_NO_CODE;
+	return code->filename == trace->unknown ? UNKNOWN_NO_NAME : SNAPSHOT_UNKNOWNS;
 }
 
 struct trace_traceback trace_traceback_at(struct trace *trace, size_t index, uint32_t traceback)

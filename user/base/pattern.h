@@ -4,8 +4,8 @@
  * by code points, with a final ".pyc" of either side taken for ".py". Where versions differ, as the newest: a
  * reversed range is empty, where 3.8 to 3.10 raise re.error. Source: Lib/fnmatch.py, Lib/tracemalloc.py (3.13).
  */
-#ifndef TRACER_STATS_PATTERN_H
-#define TRACER_STATS_PATTERN_H
+#ifndef TRACER_BASE_PATTERN_H
+#define TRACER_BASE_PATTERN_H
 
 #include <stddef.h>
 

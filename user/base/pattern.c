@@ -4,7 +4,7 @@
  * does to a set is repeated step by step, since its corners show: "[b-a!x]" loses its empty range and is "[!x]" then.
  * Stars need no more than the way back to the last one: what an earlier one took can stay.
  */
-#include "stats/pattern.h"
+#include "base/pattern.h"
 
 #include <errno.h>
 #include <stdint.h>
