@@ -55,6 +55,10 @@ def test_what_is_not_run():
     assert not unused, "no command matches %s" % unused
 
 
+def minor_of(path):
+    return int(harness.pythons.version_of(path).split(".")[1])
+
+
 class Scene:
     """What a reader has at hand: processes, a session that one of them is in, and files, in a folder."""
 
@@ -63,8 +67,10 @@ class Scene:
         pool = os.path.join(self.folder, "libpool.so")
         subprocess.run(["cc", "-O1", "-fno-builtin", "-shared", "-fPIC", "-o", pool, harness.program("libpool.c")], check=True)
         os.mkdir(os.path.join(self.folder, "bin"))
-        for name in ("python3", "documented"):
-            os.symlink(harness.pythons.DISTRIBUTION, os.path.join(self.folder, "bin", name))
+        distribution = harness.pythons.DISTRIBUTION
+        self.python3 = max([distribution, *harness.pythons.unstripped().values()], key=minor_of)
+        for name, path in (("python3", self.python3), ("documented", distribution)):
+            os.symlink(path, os.path.join(self.folder, "bin", name))
         self.environment = harness.environment(PATH=os.path.join(self.folder, "bin") + ":" + os.environ["PATH"])
         documented = os.path.join(self.folder, "bin", "documented")
         self.targets = [harness.Target(documented, "documented.py", pool) for _ in range(4)]
@@ -154,6 +160,8 @@ def documented_keys():
 
 @pytest.mark.parametrize("command", [command for command in commands() if not why_not_run(command)])
 def test_command(scene, command):
+    if " -X perf " in command and minor_of(scene.python3) < 12:
+        pytest.skip("no CPython with -X perf: 3.12 or later is needed")
     words = [word for word in shlex.split(command) if word != "sudo"]
     assert os.path.basename(words[0]) == "tracer", "not a command of tracer, and not in NOT_RUN"
     said = scene.run(*scene.shorten(scene.replace(words[1:])))
