@@ -69,6 +69,7 @@ enum event_type {
 		262, /* struct event_mode_change: from here on the process is traced in another way */
 	EVENT_DISCARD =
 		263, /* struct event_mark: the process turned out to be another kind: its table is dropped */
+	EVENT_RSS = 264, /* struct event_rss: what the process has in memory */
 };
 
 /* Which of the allocator's faces a block came through. */
@@ -412,6 +413,11 @@ struct event_census_arena {
 	__u64 address, bytes;
 };
 
+struct event_rss {
+	struct event_header header;
+	__u64 bytes; /* resident, as /proc/PID/statm has it */
+};
+
 /* Nothing but when, and of whom. */
 struct event_mark {
 	struct event_header header;
@@ -440,6 +446,7 @@ _Static_assert(sizeof(struct event_map_call) == 32, "map_call");
 _Static_assert(sizeof(struct event_map_jit) == 56, "map_jit");
 _Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
 _Static_assert(sizeof(struct event_mark) == 24, "mark");
+_Static_assert(sizeof(struct event_rss) == 32, "rss");
 _Static_assert(__builtin_offsetof(struct event_census, steps) == EVENT_CENSUS_MIN, "census.steps");
 _Static_assert(sizeof(struct event_census) == 104, "census");
 _Static_assert(sizeof(struct event_census_arena) == 48, "census_arena");

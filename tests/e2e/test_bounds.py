@@ -88,7 +88,7 @@ def test_large(start, trace, python, moment):
     target.wait_reading()
 
     def is_read():
-        figures = re.findall(r"^  heap: [\d,]+ blocks in pools: ([\d,]+) traced", run.stdout, re.M)
+        figures = re.findall(r" of ([\d,]+) new small blocks traced", run.stdout)
         return figures and abs(int(figures[-1].replace(",", "")) - live) < live / 10
 
     wait_until(is_read, "the heap was read after half of it was dropped")

@@ -84,7 +84,7 @@ def test_killed(start, trace, python):
     run = trace("-p", target.pid, "--interval", "0.1")
     target.step()
     live = target.expect()
-    wait_until(lambda: "  heap: " in run.stdout, "the heap has been read")
+    wait_until(lambda: re.search(r"\d new small blocks traced|  heap: ", run.stdout), "the heap has been read")
     target.process.send_signal(signal.SIGKILL)
     assert run.wait() == 0
     report = run.report()

@@ -165,6 +165,20 @@ def finished(start, trace, any_python):
     return run, live
 
 
+def test_rss(start, trace, any_python, run_tracer):
+    """What the target has in memory, and what of that is blocks in the report; not of a part of them."""
+    target = start(any_python, "golden.py", 20000)
+    run = trace("-p", target.pid)
+    target.step()
+    target.expect()
+    data = run.finish().data
+    with open("/proc/%d/statm" % target.pid) as file:
+        rss = int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+    assert abs(data["rss"] - rss) < rss / 10
+    assert data["explained"] == data["total"]["size"] > rss / 2
+    assert not {"rss", "explained"} & set(run.report("--include", "*golden.py").data)
+
+
 def test_text_is_the_report_of_the_snapshot(finished, run_tracer):
     """What the trace prints at its end is what `report` prints of its file."""
     run, _ = finished
@@ -179,8 +193,8 @@ def test_text(finished):
     assert re.match(r"(All \d+ lines|Top 10 lines of \d+) by size$", lines[1])
     assert re.match(r"  %s:\d+: size=\d+ KiB, count=%d, average=\d+ B$" % (re.escape(program("golden.py")), live["A"][1]), lines[2])
     assert [line for line in lines if line.startswith("Total: size=")]
-    tail = lines[lines.index("Not seen:") + 1 :]
-    assert [line.split(":")[0].strip() for line in tail[:3]] == ["lost events", "older than the trace", "coverage"]
+    assert re.match(r"Not seen: [\d,]+ blocks \(\d+ KiB\) older than the trace; no event lost, (100\.0|99\.\d) % of [\d,]+ new small blocks traced; "
+                    r"RSS [\d.]+ [KM]iB: \d+ KiB in this report; --layer all tells more$", lines[-1]), run.stdout
 
 
 def test_json(finished, run_tracer):

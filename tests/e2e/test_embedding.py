@@ -4,6 +4,7 @@ import glob
 import os
 import shlex
 import subprocess
+import time
 
 import pytest
 
@@ -105,11 +106,28 @@ def test_never_loaded(start, trace, any_python, libpython, embed):
     check(report, live)
 
 
-def test_waited_in_vain(start, run_tracer, any_python, libpython, embed):
+def test_waited_in_vain(start, trace, any_python, libpython, embed):
     target = start(embed, libpython(any_python), program("golden.py"), ready=False, env=home(any_python))
     target.read_until("waiting")
-    done = run_tracer("-q", "-p", target.pid, "--wait", "-d", "0.2")
-    assert "no Python while it was waited for" in error_line(done, 1)
+    run = trace("-p", target.pid, "--wait", attached=False)
+    wait_until(lambda: "waiting for it to load one" in run.stderr, "the tracer waits")
+    run.interrupt()
+    assert run.wait() == 1
+    assert "no Python while it was waited for" in run.stderr.splitlines()[-1]
+
+
+def test_waiting_takes_no_time(start, trace, any_python, libpython, embed):
+    """-d counts from where something is under trace."""
+    target = start(embed, libpython(any_python), program("golden.py"), ready=False, env=home(any_python))
+    target.read_until("waiting")
+    run = trace("-p", target.pid, "--wait", "-d", "1", attached=False)
+    wait_until(lambda: "waiting for it to load one" in run.stderr, "the tracer waits")
+    time.sleep(1.2)
+    assert run.process.poll() is None, run.stderr
+    target.step()
+    run.wait_attached()
+    assert run.wait() == 0 and run.report().data["moment"] == "running"
+    assert "\r" not in run.stderr, "a line for a terminal"
 
 
 @pytest.mark.versions("3.10", "3.12")

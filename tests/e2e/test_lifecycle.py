@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -136,6 +137,26 @@ def test_duration(start, trace, any_python):
     target.step()
     target.expect()
     assert target.finish() == 0
+
+
+def test_duration_ends_the_events(start, trace, any_python):
+    """What happens after the time of -d is not taken, whatever the tracer was at when it was over: here it stands still."""
+    before, after = start(any_python, "golden.py"), start(any_python, "golden.py")
+    began = time.monotonic()
+    run = trace("-p", "%d,%d" % (before.pid, after.pid), "-d", "2", "-m", "exact", attached=2)
+    attached = time.monotonic()
+    before.step()
+    live = before.expect()
+    run.process.send_signal(signal.SIGSTOP)
+    time.sleep(2.6)
+    after.step()
+    assert after.expect()
+    run.process.send_signal(signal.SIGCONT)
+    assert run.wait() == 0
+    assert run.report("--pid", before.pid).marked("golden.py", live) == live
+    assert not any(sum(of) for of in run.report("--pid", after.pid).marked("golden.py", live).values())
+    assert re.search(r"^tracer: the report came \d+\.\d s after the last event: ", run.stderr, re.M)
+    assert run.report().data["duration_ns"] <= (attached - began + 2) * 1e9
 
 
 def test_interval(start, trace, any_python):

@@ -184,7 +184,7 @@ def test_text_is_compared():
 
 
 def test_attach_facts():
-    said = "tracer: attached to PID 9 (python3): CPython 3.11.2; 874 probes, 8 emulated; 2635 ms\n"
+    said = "tracer: attached to PID 9 (python3): CPython 3.11.2, census mode, 16 frames; 874 probes; 2635 ms\n"
     facts = {"ms": 2635, "probes": 874, "links": "uprobe_multi links"}
     assert harness.attach_facts(said + "tracer: uprobe_multi links\n") == facts
     assert harness.attach_facts("") == {}

@@ -257,10 +257,80 @@ static void test_coverage(void **state)
 	snapshot->meta.coverage.old_blocks = 12;
 	text = report(snapshot, opts, report_text);
 	contains(text,
-		 "coverage: 99.9 % of the 123,456 small blocks (100.0 % of bytes) that are new on the heap "
-		 "since the "
-		 "attach\n");
-	contains(text, "older than the trace: 12 blocks (0 B) on the heap are in no line\n");
+		 "Not seen: 12 blocks (0 B) older than the trace; no event lost, 99.9 % of 123,456 new small "
+		 "blocks "
+		 "traced\n");
+	free(text);
+	snapshot->meta.coverage.seen_blocks = 98 * 1234;
+	text = report(snapshot, opts, report_text);
+	contains(text, "\n  coverage: 97.9 % of the 123,456 small blocks (100.0 % of bytes) that are new on "
+		       "the heap "
+		       "since the "
+		       "attach\n");
+	contains(text, "\n  older than the trace: 12 blocks (0 B) on the heap are in no line\n");
+	free(text);
+}
+
+/* What is wrong with a trace is told in full, whatever it is; where nothing is, one line tells that. */
+static void test_well(void **state)
+{
+	struct snapshot *snapshot = *state;
+	struct snapshot_meta *meta = &snapshot->meta, well;
+	uint64_t *const faults[] = {
+		&meta->loss[LOSS_FREE],    &meta->loss[LOSS_NO_THREAD], &meta->coverage.pools_unreadable,
+		&meta->coverage.large_new, &meta->frames_unknown,       &meta->stacks_unknown,
+		&meta->replaced,           &meta->blocks_dropped,       &meta->records_malformed,
+		&meta->coverage.frozen_ns, &meta->readings_dropped,     &meta->native.replaced,
+	};
+	const struct report_opts opts = {.by = GROUP_LINENO, .top = 1};
+
+	meta->coverage_known = meta->from_start = 1;
+	well = *meta;
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+		char *text = report(snapshot, opts, report_text);
+
+		contains(text, "\nNot seen: no event lost\n");
+		free(text);
+		*faults[i] = 5;
+		text = report(snapshot, opts, report_text);
+		contains(text, "\nNot seen:\n  lost events: ");
+		free(text);
+		*meta = well;
+	}
+	meta->unread_ns = 200000000; /* there was no time for a last reading */
+	char *text = report(snapshot, opts, report_text);
+
+	contains(text,
+		 "\n  the heap was last read 200.0 ms before: small blocks that died since stand as live\n");
+	free(text);
+}
+
+static void test_rss(void **state)
+{
+	struct snapshot *snapshot = *state;
+	struct snapshot_meta *meta = &snapshot->meta;
+	struct report_opts opts = {.by = GROUP_LINENO, .top = 1};
+	char *text = report(snapshot, opts, report_json);
+
+	lacks(text, "rss");
+	free(text);
+	meta->rss_bytes = 352 << 20;
+	text = report(snapshot, opts, report_json);
+	contains(text, "\"rss\": 369098752, \"explained\": 1049015, \"");
+	free(text);
+	text = report(snapshot, opts, report_text);
+	contains(text, "  RSS 352 MiB: 1024 KiB in this report; --layer all tells more\n");
+	free(text);
+	meta->coverage_known = meta->from_start = 1;
+	meta->rss_age_ns = 510000000;
+	text = report(snapshot, opts, report_text);
+	contains(text, "no event lost; RSS 352 MiB, read 0.5 s before: 1024 KiB in this report; --layer");
+	free(text);
+	/* Blocks that nobody has touched take no memory. */
+	meta->rss_bytes = 4096;
+	meta->layers = 1u << EVENT_LAYER_NATIVE | 1u << EVENT_LAYER_MMAP;
+	text = report(snapshot, opts, report_text);
+	contains(text, "RSS 4096 B, read 0.5 s before: 4096 B in this report\n");
 	free(text);
 }
 
@@ -442,6 +512,8 @@ int main(void)
 		TEST(test_text_groups),
 		TEST(test_losses),
 		TEST(test_coverage),
+		TEST(test_well),
+		TEST(test_rss),
 		TEST(test_contradictions),
 		TEST(test_json),
 		TEST(test_growth),

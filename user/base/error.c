@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/status_line.h"
 #include "base/text.h"
 
 #define REASON_BYTES 256
@@ -49,6 +50,7 @@ static void print_line(const char *text)
 	size_t length = text_escape(line, sizeof(line) - 1, text);
 
 	line[length++] = '\n';
+	status_line_clear();
 	fwrite(line, 1, length, stderr);
 	fflush(stderr);
 }

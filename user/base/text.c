@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/text.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* Bytes of the well-formed UTF-8 character at c, which ends in a NUL at the latest; 0: it is none. */
@@ -61,4 +62,18 @@ size_t text_escape(char *out, size_t room, const char *text)
 	}
 	out[length] = '\0';
 	return length;
+}
+
+char *text_count(char out[32], uint64_t count)
+{
+	char digits[24];
+	int size = snprintf(digits, sizeof(digits), "%" PRIu64, count), at = 0;
+
+	for (int i = 0; i < size; i++) {
+		if (i && (size - i) % 3 == 0)
+			out[at++] = ',';
+		out[at++] = digits[i];
+	}
+	out[at] = '\0';
+	return out;
 }

@@ -7,10 +7,13 @@
 #define TRACER_BASE_TEXT_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 void text_print(FILE *out, const char *text);
 /* Into out, cut to room bytes with the NUL; four bytes for each of text's are always enough. Returns the length. */
 size_t text_escape(char *out, size_t room, const char *text);
+/* "1,234,567". Returns out. */
+char *text_count(char out[32], uint64_t count);
 
 #endif

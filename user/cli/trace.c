@@ -13,6 +13,7 @@
 #include "attach/privileges.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/status_line.h"
 #include "cli/trace_run.h"
 #include "export/pprof.h"
 #include "plan/plan_native_process.h"
@@ -20,6 +21,7 @@
 
 #define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
 #define POLL_IDLE_MS 20
+#define END_TOLD_NS  500000000ull
 #define KEPT_REMEDY  "the file that was there is as it was"
 #define LINKS_REMEDY "the report is as of then; tracer doctor tells whether a breakpoint was left"
 
@@ -60,6 +62,7 @@ static int reports_print(struct run *run, int at_end)
 	struct trace *trace = session_trace(run->session);
 	struct snapshot *snapshot;
 
+	status_line_clear();
 	if (!trace_process_count(trace)) /* none has come to its Python yet */
 		return EXIT_DONE;
 	int err = trace_snapshot_all(trace, at_end, &snapshot);
@@ -82,10 +85,17 @@ static int reports_print(struct run *run, int at_end)
 static int stop_wanted(struct run *run, int *interrupts)
 {
 	run->hurried = signals_end(run->signals, run->launch, interrupts);
-	if (run->hurried || live_stop_wanted(&run->live))
-		return 1;
-	return run->options.duration_ns &&
-	       clock_ns(CLOCK_MONOTONIC) - run->start_ns >= run->options.duration_ns;
+	return run->hurried || live_stop_wanted(&run->live) || !session_left_ns(run->session);
+}
+
+/* The time of -d begins when something is under trace: waiting for that does not count. */
+static void duration_begin(struct run *run)
+{
+	if (!run->options.duration_ns || run->limited ||
+	    (targets_waiting(&run->targets) && !session_running(run->session)))
+		return;
+	run->limited = 1;
+	session_limit(run->session, run->options.duration_ns);
 }
 
 void run_wait(struct run *run, int busy)
@@ -95,7 +105,12 @@ void run_wait(struct run *run, int busy)
 		{.fd = session_ends_fd(run->session), .events = POLLIN},
 	};
 
-	poll(polls, 2 + live_poll_fds(&run->live, polls + 2), busy ? POLL_BUSY_MS : POLL_IDLE_MS);
+	uint64_t left_ms = session_left_ns(run->session) / 1000000;
+	int wait_ms = busy ? POLL_BUSY_MS : POLL_IDLE_MS;
+
+	if (left_ms < (uint64_t)wait_ms)
+		wait_ms = (int)left_ms + 1;
+	poll(polls, 2 + live_poll_fds(&run->live, polls + 2), wait_ms);
 }
 
 /* Further processes will have to be attached to, if any are picked up; and one whose mode changes is, anew. */
@@ -130,6 +145,10 @@ static int session_follow(struct run *run)
 	while (run_goes_on(run) && !stop_wanted(run, &interrupts)) {
 		int count = session_drain(run->session);
 
+		duration_begin(run);
+		/* A command has the terminal for itself. */
+		if (!run->launch)
+			progress_step(&run->progress, run->session, run->options.duration_ns);
 		if (count >= 0 && targets_waiting(&run->targets)) {
 			if (targets_look(&run->targets, run->session))
 				return 0; /* it was told; what is traced is reported */
@@ -224,11 +243,27 @@ static const char *run_remedy(int err)
 	return err == -EOWNERDEAD ? LINKS_REMEDY : NULL;
 }
 
+/* After its time is over nobody expects to wait: where that took long it is said what for. */
+static void end_print(const struct run *run)
+{
+	struct session_end end;
+	uint64_t whole_ns;
+
+	session_end_read(run->session, &end);
+	whole_ns = clock_ns(CLOCK_MONOTONIC) - end.stopped_ns;
+	if (whole_ns > END_TOLD_NS)
+		log_info("the report came %.1f s after the last event: %.1f s to take the probes out, %.1f s "
+			 "for "
+			 "names of native code",
+			 (double)whole_ns / 1e9, (double)end.probes_ns / 1e9, (double)end.names_ns / 1e9);
+}
+
 static int run_finish(struct run *run)
 {
 	size_t traced = trace_process_count(session_trace(run->session));
 	int status, err;
 
+	status_line_clear();
 	targets_give_up(&run->targets, traced);
 	if (!run->options.command.count && !run->targets.attached && !traced)
 		return EXIT_FAILED;
@@ -238,6 +273,8 @@ static int run_finish(struct run *run)
 	live_finish(&run->live);
 	cli_dropped_print(session_trace(run->session));
 	status = seen_check(run, reports_print(run, 1));
+	if (run->limited && status == EXIT_DONE)
+		end_print(run);
 	if (run->capture && !session_capture_error(run->session)) {
 		int failed = outfile_commit(run->capture);
 
@@ -274,6 +311,7 @@ static int run_session(struct run *run)
 	err = run->options.command.count ? run_command(run) : targets_start(run);
 	if (err)
 		return run->status ? run->status : EXIT_FAILED;
+	duration_begin(run);
 	if (!targets_waiting(&run->targets))
 		err = run_confine(run);
 	if (err) {

@@ -83,7 +83,7 @@ static const struct argp_option options[] = {
 	 "(default: "
 	 "python where there is a Python, else native; of many processes those with a Python)",
 	 2},
-	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
+	{"duration", 'd', "SEC", 0, "stop so many seconds after something is under trace", 2},
 	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},
 	{"output", 'o', "FILE", 0,
 	 "write the snapshot there at the end (pprof; -: to stdout, and the report to stderr)", 3},

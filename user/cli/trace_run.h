@@ -4,6 +4,7 @@
 #define TRACER_CLI_TRACE_RUN_H
 
 #include "cli/live.h"
+#include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/targets.h"
 #include "cli/trace_options.h"
@@ -23,6 +24,8 @@ struct run {
 	unsigned int command_looks;
 	int command_refused; /* what it loaded cannot be traced: that has been told */
 	uint64_t start_ns, next_print_ns;
+	struct progress progress;
+	int limited; /* the time of -d has begun */
 };
 
 /* Starts the command, and returns once it is under trace. 0, or an error that was told; run->status if it has ended. */

@@ -132,6 +132,8 @@ static const struct meta_field meta_fields[] = {
 	UNKNOWN("no_name", UNKNOWN_NO_NAME),
 	UNKNOWN("no_file", UNKNOWN_NO_FILE),
 	LATER(of_app, 0, KNOWN),
+	LATER(rss_bytes, 0, KNOWN),
+	LATER(rss_age_ns, 0, KNOWN),
 	LATER(container, 1, KNOWN),
 	LATER(ns_pid, 0, KNOWN),
 	LATER(parent, 0, OF_SEVERAL),

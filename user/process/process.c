@@ -239,3 +239,17 @@ int process_list(pid_t **pids, size_t *count)
 	qsort(*pids, *count, sizeof(pid_t), compare_pid);
 	return 0;
 }
+
+int process_rss_read(pid_t pid, uint64_t *bytes)
+{
+	unsigned long long pages = 0;
+	struct buffer text = {0};
+	int err = process_file_read(pid, "statm", FILE_MAX_BYTES, &text);
+
+	/* Its size, then what of it is resident. */
+	if (!err && sscanf((const char *)text.data, "%*u %llu", &pages) != 1)
+		err = -EBADMSG;
+	buffer_free(&text);
+	*bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+	return err;
+}

@@ -11,6 +11,7 @@
 #include "report/json.h"
 #include "report/report_modes.h"
 #include "report/report_processes.h"
+#include "stats/explained.h"
 
 static void key_text(FILE *out, const char *key, const char *value)
 {
@@ -269,6 +270,16 @@ void report_json_meta(const struct snapshot *snapshot, FILE *out)
 	meta_write(out, &snapshot->meta, 0);
 }
 
+/* What of the processes' memory the report is about: of all that they hold, so not of a part of it. */
+static void rss_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	struct explained explained;
+
+	if (report_is_whole(opts) && explained_read(snapshot, &explained))
+		fprintf(out, "\"rss\": %" PRIu64 ", \"explained\": %" PRIu64 ", ", explained.rss_bytes,
+			explained.bytes);
+}
+
 static void process_write(FILE *out, const struct process_sums *sums)
 {
 	const struct snapshot_meta *process = sums->process;
@@ -432,6 +443,7 @@ int report_json(const struct snapshot *snapshot, const struct report_opts *opts,
 	}
 	fputs(", ", out);
 	app_write(out, &statistics, opts);
+	rss_write(out, snapshot, opts);
 	entries_write(out, snapshot, &statistics, opts);
 	statistics_free(&statistics);
 	err = processes_write(out, snapshot, opts);

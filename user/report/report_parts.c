@@ -50,6 +50,11 @@ int report_is_of_app(const struct report_opts *opts)
 	return opts->app && opts->app->asked && !group_is_owner(opts->by);
 }
 
+int report_is_whole(const struct report_opts *opts)
+{
+	return !opts->old && !(opts->filters && opts->filters->count);
+}
+
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts)
 {
 	return opts->top && opts->top < statistics->count ? opts->top : statistics->count;

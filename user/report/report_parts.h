@@ -18,6 +18,8 @@ int report_layer(const struct snapshot *snapshot, const struct report_opts *opts
 		 struct report_layer *out);
 /* Are blocks charged to lines of the application (snapshot/app.h)? */
 int report_is_of_app(const struct report_opts *opts);
+/* Is the report about all that the snapshot holds, and nothing else? */
+int report_is_whole(const struct report_opts *opts);
 /* How many of its entries are shown. */
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts);
 /* The frames of an entry as JSON has them: [{"filename": …, "lineno": …}, …], most recent first. */

@@ -468,11 +468,11 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 		if (err)
 			return err;
 	}
-	not_seen_print(page->out, snapshot, opts->old ? "Not seen by the new one" : "Not seen", opts->color);
+	not_seen_print(page->out, snapshot, opts->old ? "Not seen by the new one" : "Not seen", opts);
 	if (page->source)
 		source_missing_print(page->source, page->out);
 	if (opts->old)
-		not_seen_print(page->out, opts->old, "Not seen by the old one", opts->color);
+		not_seen_print(page->out, opts->old, "Not seen by the old one", opts);
 	return 0;
 }
 

@@ -43,6 +43,9 @@ static int record_handle(void *context, void *record, size_t size)
 	const struct event_header *header = record;
 	struct member *member;
 
+	((struct session *)context)->records++;
+	if (session_is_beyond(context, header->time_ns))
+		return 0;
 	if (pick_up_takes(context, record))
 		return 0;
 	/* Its last state is about to be kept, or its number to be another's. */
@@ -178,6 +181,11 @@ size_t session_running(const struct session *session)
 	return running;
 }
 
+uint64_t session_records(const struct session *session)
+{
+	return session->records;
+}
+
 int session_ends_fd(const struct session *session)
 {
 	return session->ends;
@@ -199,6 +207,9 @@ int session_count_loss(struct session *session)
 	int err = links_check(session) ?: attach_loss(session->attach, record.counts);
 
 	session->loss_ns = record.header.time_ns;
+	/* The record tells up to when the tables are known. */
+	if (session->end.stopped_ns)
+		record.header.time_ns = session->end.stopped_ns;
 	if (!err)
 		pick_up_lost(session, record.counts[LOSS_PROCESS]);
 	return err ? err : session_feed(session, &record, sizeof(record));
@@ -225,6 +236,8 @@ int session_refresh(struct session *session, size_t process, int reconcile)
 	if (reconcile && member && member->mode != EVENT_MODE_EXACT)
 		member_reconcile(session, member, 0, session->opts.freeze);
 	session_pull(session);
+	if (member)
+		member_rss_read(session, member, clock_ns(CLOCK_MONOTONIC));
 	if (member)
 		member_symbols_name(session, member);
 	return session_count_loss(session);
@@ -261,10 +274,14 @@ int session_drain(struct session *session)
 		return session->capture_error;
 	/* Also when there is always more: who comes then would never be seen. */
 	members_bury(session);
+	now = clock_ns(CLOCK_MONOTONIC);
+	if (session_is_beyond(session, now))
+		return count;
 	pick_up(session);
 	now = clock_ns(CLOCK_MONOTONIC);
 	if (count < (int)DRAIN_BATCH) {
 		session_census_due(session, now);
+		session_rss_due(session, now);
 		for (size_t i = 0; i < session->count; i++)
 			member_symbols_watch(session, session->members[i], now);
 		session_names_prepare(session);
@@ -281,24 +298,31 @@ int session_drain(struct session *session)
 int session_stop(struct session *session, int hurried)
 {
 	int lost = session->links_lost ? 0 : links_check(session), err;
+	uint64_t began_ns;
 
 	session_names_end(session, hurried);
 	session->opts.watch = ABI_WATCH_NONE; /* nobody is picked up any more */
 	/* What the events after the last reading tell of may be dead again: none after it. */
-	session_census(session);
+	session_census_last(session, hurried);
 	for (size_t i = 0; i < session->count; i++)
 		member_forget(session, session->members[i]);
 	/* From here on the probes do nothing. */
+	began_ns = clock_ns(CLOCK_MONOTONIC);
+	session->end.stopped_ns = session_is_beyond(session, began_ns) ? session->limit_ns : began_ns;
+	session_rss_read(session, session->end.stopped_ns);
 	if (attach_detaches_slowly(session->attach))
 		log_info("this kernel takes the probes out one by one, which goes on for a while after the "
 			 "end; "
 			 "until then each costs a trap");
 	attach_detach(session->attach);
+	session->end.probes_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
 	session_pull(session);
 	newborns_end(session);
 	if (!hurried)
 		session_names_end(session, 0); /* what the census has taken is no time for names */
+	began_ns = clock_ns(CLOCK_MONOTONIC);
 	session_name(session);
+	session->end.names_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
 	if (session->unlooked)
 		log_info("%zu program%s ended before %s could be looked at, without an event: %s in no table",
 			 session->unlooked, session->unlooked == 1 ? "" : "s",

@@ -76,6 +76,20 @@ int session_confine(struct session *session, int attaches);
 int session_sweep(struct session *session, const char *path);
 /* Processes still under trace. */
 size_t session_running(const struct session *session);
+/* Records that the programs have made, as far as they were drained. */
+uint64_t session_records(const struct session *session);
+/*
+ * What the probes took lately of the CPU time of the process that they took most of: a share. Below 0: it is not known
+ * (session_opts.overhead).
+ */
+double session_cost(const struct session *session);
+/*
+ * From now on the session goes on for so long at most: nothing that happens later is taken into the trace. To be called once; without
+ * it a session has no end of its own.
+ */
+void session_limit(struct session *session, uint64_t duration_ns);
+/* What is left of that, less what the last readings of the heaps will take: 0 session_stop() is due; UINT64_MAX: no limit. */
+uint64_t session_left_ns(const struct session *session);
 /* A descriptor for poll(): readable when a process under trace has ended. Borrowed. */
 int session_ends_fd(const struct session *session);
 /*
@@ -84,11 +98,17 @@ int session_ends_fd(const struct session *session);
  */
 void session_census(struct session *session);
 /*
- * Reads the heaps a last time, stops the clock for every process at once, takes the probes out (see attach_detach()),
- * drains the rest and the loss counters. hurried: somebody waits for the end, and what is slow is left. 0; -EOWNERDEAD as
- * session_drain(), unless that was told before; -errno.
+ * Reads the heaps a last time (as many as there is time for, see session_limit()), stops the clock for every process at once, takes
+ * the probes out (see attach_detach()), drains the rest and the loss counters. hurried: somebody waits for the end, and what is
+ * slow is left. 0; -EOWNERDEAD as session_drain(), unless that was told before; -errno.
  */
 int session_stop(struct session *session, int hurried);
+/* What the end has taken after the clock was stopped. */
+struct session_end {
+	uint64_t stopped_ns; /* when (CLOCK_MONOTONIC) session_stop() had forgotten the targets; 0: not yet */
+	uint64_t probes_ns, names_ns;
+};
+void session_end_read(const struct session *session, struct session_end *out);
 /* Brings the loss counters into the trace, for a report while it runs; a session does so twice a second besides. As session_drain(). */
 int session_count_loss(struct session *session);
 /*

@@ -63,8 +63,15 @@ static void sites_count(const struct plan *plan, size_t *count, size_t *emulated
 		*emulated += plan->sites[i].emulated;
 }
 
-/* "CPython 3.11.2 in /usr/bin/python3.11, malloc in /lib/libc.so.6". */
-static void what_describe(const struct member *member, const struct plan_target *target, char *out,
+static const char *file_shown(const struct elf_file *file, int whole)
+{
+	const char *path = elf_file_path(file), *slash = whole ? NULL : strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* "CPython 3.11.2, malloc in libc.so.6"; paths: "CPython 3.11.2 in /usr/bin/python3.11, malloc in /lib/libc.so.6". */
+static void what_describe(const struct member *member, const struct plan_target *target, int paths, char *out,
 			  size_t room)
 {
 	char version[VERSION_TEXT];
@@ -72,14 +79,14 @@ static void what_describe(const struct member *member, const struct plan_target 
 
 	out[0] = '\0';
 	if (target->layers & 1u << EVENT_LAYER_PYTHON)
-		at += snprintf(out, room, "CPython %s in %s",
-			       version_text(version, member->runtime.version_hex),
-			       elf_file_path(member->runtime.file));
+		at += snprintf(out, room, "CPython %s%s%s",
+			       version_text(version, member->runtime.version_hex), paths ? " in " : "",
+			       paths ? file_shown(member->runtime.file, 1) : "");
 	for (size_t i = 0; i < target->native_count && at < room; i++)
 		at += snprintf(out + at, room - at, "%s%s", !i ? at ? ", malloc in " : "malloc in " : ", ",
-			       elf_file_path(target->native[i].file));
+			       file_shown(target->native[i].file, paths));
 	if (!at)
-		snprintf(out, room, "mapped memory in %s", elf_file_path(target->python.memory_file));
+		snprintf(out, room, "mapped memory in %s", file_shown(target->python.memory_file, paths));
 }
 
 static void attached_print(struct session *session, const struct member *member,
@@ -98,19 +105,20 @@ static void attached_print(struct session *session, const struct member *member,
 		sites_count(plan->memory, &count, &emulated);
 	for (size_t i = 0; i < target->native_count; i++)
 		sites_count(target->native[i].plan, &count, &emulated);
-	what_describe(member, target, what, sizeof(what));
-	log_info("attached to PID %d (%s): %s; %zu probes, %zu of them on instructions that "
-		 "the kernel emulates; %s mode, %u frame%s; %llu ms",
-		 member->pid, target->info.name, what, count, emulated, plan_mode_name(plan->mode),
-		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s",
-		 (unsigned long long)(elapsed_ns / 1000000));
+	what_describe(member, target, 0, what, sizeof(what));
+	log_info("attached to PID %d (%s): %s, %s mode, %u frame%s; %zu probes; %llu ms", member->pid,
+		 target->info.name, what, plan_mode_name(plan->mode), session->opts.nframe,
+		 session->opts.nframe == 1 ? "" : "s", count, (unsigned long long)(elapsed_ns / 1000000));
+	what_describe(member, target, 1, what, sizeof(what));
+	log_debug("PID %d: %s; %zu of the probes are on instructions that the kernel emulates", member->pid,
+		  what, emulated);
+	log_debug("%s%s%s", plan->level, plan->level[0] ? "; " : "", attach_backend(session->attach));
 	if (member->runtime.other[0])
 		log_info("PID %d: it has another Python, of %s, which is not traced", member->pid,
 			 member->runtime.other);
 	if (plan->mode_why[0])
 		log_info("not in %s mode: %s", plan_mode_name(session->opts.plan.python.mode),
 			 plan->mode_why);
-	log_info("%s%s%s", plan->level, plan->level[0] ? "; " : "", attach_backend(session->attach));
 	if (!session->missing_told++ && features_missing(&session->features, missing, sizeof(missing)))
 		log_info("with less: %s", missing);
 	if (plan->memory_why[0])

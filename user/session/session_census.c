@@ -13,6 +13,8 @@
 /* Heap readings that nobody asked for take at most this share of the time. */
 #define CENSUS_SHARE    50
 #define CENSUS_PAUSE_NS 500000000ull /* between two of them at least */
+/* At a stretch: then the ring buffer is drained. */
+#define CENSUS_STRETCH_NS 20000000ull
 
 /* The reading of a member's heap. */
 struct walk {
@@ -70,9 +72,13 @@ int member_census(struct session *session, struct member *member, int baseline, 
 	if (member->heap_unreadable || member->ended ||
 	    trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
 		return 0;
+	session->reading = 1;
 	err = census_take(&member->runtime, &opts);
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	member->census_cost_ns = member->census_ns - start;
+	session->reading = 0;
+	if (session_is_beyond(session, member->census_ns))
+		session->limit_ns = member->census_ns;
 	/* What census mode has seen so far rests on a heap that is none. */
 	if (err == -ENOTSUP && !baseline && member->mode == EVENT_MODE_CENSUS && !member->off) {
 		member_mode_fall_back(session, member);
@@ -94,18 +100,29 @@ void session_census(struct session *session)
 {
 	for (size_t i = 0; i < session->count; i++)
 		member_reconcile(session, session->members[i], 0, session->opts.freeze);
+	session_rss_read(session, clock_ns(CLOCK_MONOTONIC));
 	session_name(session);
+}
+
+static int census_is_due(const struct session *session, const struct member *member, uint64_t now)
+{
+	uint64_t pause = member->census_cost_ns * CENSUS_SHARE;
+
+	if (pause < CENSUS_PAUSE_NS)
+		pause = CENSUS_PAUSE_NS;
+	return now - member->census_ns >= pause && !session_is_beyond(session, now + member->census_cost_ns);
 }
 
 void session_census_due(struct session *session, uint64_t now)
 {
-	for (size_t i = 0; i < session->count; i++) {
-		struct member *member = session->members[i];
-		uint64_t pause = member->census_cost_ns * CENSUS_SHARE;
+	uint64_t begin = now;
 
-		if (pause < CENSUS_PAUSE_NS)
-			pause = CENSUS_PAUSE_NS;
-		if (now - member->census_ns >= pause)
-			member_census(session, member, 0, 0);
+	for (size_t i = 0; i < session->count && now - begin < CENSUS_STRETCH_NS; i++) {
+		struct member *member = session->members[session->census_turn++ % session->count];
+
+		if (!census_is_due(session, member, now))
+			continue;
+		member_census(session, member, 0, 0);
+		now = clock_ns(CLOCK_MONOTONIC);
 	}
 }

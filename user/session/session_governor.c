@@ -156,3 +156,13 @@ void session_governor_due(struct session *session, uint64_t now_ns)
 		member_judge(session, member, now_ns);
 	}
 }
+
+double session_cost(const struct session *session)
+{
+	double most = session->opts.overhead > 0 ? 0 : -1;
+
+	for (size_t i = 0; i < session->count && most >= 0; i++)
+		if (!session->members[i]->ended && session->members[i]->governor.governor.share > most)
+			most = session->members[i]->governor.governor.share;
+	return most;
+}

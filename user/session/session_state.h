@@ -64,6 +64,7 @@ struct member {
 	int large_blocks;                   /* growth mode: they are traced one by one */
 	int reuse_unseen;                   /* as in struct plan */
 	int heap_unreadable;                /* there will be no census */
+	uint64_t rss_ns;                    /* when its memory was looked at last */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
 	int off;                            /* its probes are out; mode is the one before */
 	struct member_governor governor;
@@ -98,7 +99,12 @@ struct session {
 	int ends; /* epoll, of the members' pidfds */
 	uint32_t next_space;
 	int capture_error;
-	int links_lost; /* it was told that the process that holds the probes is gone */
+	uint64_t limit_ns, limit_duration_ns; /* session_end.c; 0: none */
+	int reading;                          /* a heap, whose events are wanted up to the end of that */
+	struct session_end end;
+	uint64_t records;   /* drained so far */
+	size_t census_turn; /* the member whose heap is looked at next */
+	int links_lost;     /* it was told that the process that holds the probes is gone */
 	struct seccomp_answer seccomp;
 	struct hit_cost hit_cost;
 	uint64_t loss_ns; /* when the loss counters were last read */
@@ -256,7 +262,18 @@ int newborn_unseen(struct session *session, struct member *member);
 /* The session ends: drops those in which nothing was found. */
 void newborns_end(struct session *session);
 void newborns_free(struct session *session);
-/* Reads the heaps that were not read for a while: every half second, or less often if that costs more than 2 % of the time. */
+/*
+ * Reads the heaps that were not read for a while: every half second, or less often if that costs more than 2 % of the time. Of
+ * many those that come next, for some milliseconds.
+ */
 void session_census_due(struct session *session, uint64_t now);
+/* What members have in memory is put into the stream, as of that time: of one, of all, of those of which it was not for a while. */
+void member_rss_read(struct session *session, struct member *member, uint64_t time_ns);
+void session_rss_read(struct session *session, uint64_t time_ns);
+void session_rss_due(struct session *session, uint64_t now);
+/* The last reading of all heaps, as many as there is time for. */
+void session_census_last(struct session *session, int hurried);
+/* Is something that happens at this time beyond the limit of the session? */
+int session_is_beyond(const struct session *session, uint64_t time_ns);
 
 #endif

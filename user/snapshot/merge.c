@@ -58,6 +58,8 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	sum->frames_slow += one->frames_slow;
 	sum->stacks_cut += one->stacks_cut;
 	sum->rounded_blocks += one->rounded_blocks;
+	sum->rss_bytes += one->rss_bytes;
+	sum->rss_age_ns = max(sum->rss_age_ns, one->rss_age_ns);
 	sum->regions_dropped += one->regions_dropped;
 	sum->blocks_dropped += one->blocks_dropped;
 	sum->bytes_dropped += one->bytes_dropped;

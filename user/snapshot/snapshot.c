@@ -253,14 +253,19 @@ int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out)
 	return 0;
 }
 
-uint64_t snapshot_lost_events(const struct snapshot *snapshot)
+uint64_t loss_events(const uint64_t loss[LOSS_COUNT])
 {
 	uint64_t sum = 0;
 
 	/* A thread unknown to Python and a page that was not there cost a traceback, not an event. */
 	for (unsigned int i = 0; i < LOSS_COUNT; i++)
 		if (i != LOSS_ALLOC_BYTES && i != LOSS_NO_THREAD && i != LOSS_FRAME_FAULT &&
-		    __builtin_add_overflow(sum, snapshot->meta.loss[i], &sum))
+		    __builtin_add_overflow(sum, loss[i], &sum))
 			return UINT64_MAX;
 	return sum;
+}
+
+uint64_t snapshot_lost_events(const struct snapshot *snapshot)
+{
+	return loss_events(snapshot->meta.loss);
 }

@@ -147,6 +147,8 @@ struct snapshot_meta {
 	int large_skipped;   /* growth mode: large blocks were not traced, one by one */
 	int reuse_unseen;    /* objects from free lists may stand where their blocks were allocated first */
 	uint32_t pool_bytes; /* of each of pymalloc's pools; 0: not known */
+	uint64_t rss_bytes,
+		rss_age_ns; /* what it had in memory so long before; 0: not known. Of several: their sum */
 	uint64_t regions_dropped; /* changes of mapped memory that were not kept */
 	/* Not kept, for want of memory (--budget): blocks, what they are of, readings of the heap, as trace/trace.h has them. */
 	uint64_t blocks_dropped, bytes_dropped;
@@ -229,9 +231,10 @@ void snapshot_fit(struct snapshot *snapshot);
 /* A deep copy. 0 or -ENOMEM. */
 int snapshot_copy(const struct snapshot *snapshot, struct snapshot **out);
 /*
- * Events lost for any reason that makes figures wrong: the sum of loss but LOSS_ALLOC_BYTES, and but those that
+ * Events lost for any reason that makes figures wrong: the sum of the counters but LOSS_ALLOC_BYTES, and but those that
  * cost a traceback only (LOSS_NO_THREAD, LOSS_FRAME_FAULT).
  */
+uint64_t loss_events(const uint64_t loss[LOSS_COUNT]);
 uint64_t snapshot_lost_events(const struct snapshot *snapshot);
 
 #endif

@@ -292,6 +292,8 @@ static size_t record_bytes(uint32_t type, int *variable)
 		return EVENT_CENSUS_MIN; /* the same */
 	case EVENT_CENSUS_ARENA:
 		return sizeof(struct event_census_arena);
+	case EVENT_RSS:
+		return sizeof(struct event_rss);
 	case EVENT_MODE_CHANGE:
 		return sizeof(struct event_mode_change);
 	case EVENT_CENSUS_POOL:
@@ -351,6 +353,10 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 	case EVENT_RESET_PEAK:
 		for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
 			process->info.tables[i].peak_bytes = process->info.tables[i].live_bytes;
+		return 0;
+	case EVENT_RSS:
+		process->info.rss_bytes = ((const struct event_rss *)record)->bytes;
+		process->info.rss_ns = ((const struct event_rss *)record)->header.time_ns;
 		return 0;
 	case EVENT_MODE_CHANGE:
 		return state_mode_change(process, record);

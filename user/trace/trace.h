@@ -87,6 +87,7 @@ struct trace_process {
 	char name[65];
 	uint64_t start_ns, end_ns; /* monotonic; end_ns: of the last record */
 	uint64_t start_realtime_ns;
+	uint64_t rss_bytes, rss_ns; /* what it had in memory, when that was read last; 0: never */
 	enum trace_end end;
 	uint32_t exit_code; /* wait status, with TRACE_EXITED */
 	struct trace_table tables[EVENT_LAYER_TABLES];

@@ -236,12 +236,15 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		.codes_dropped = info->counters.codes_dropped,
 		.symbols_dropped = info->counters.symbols_dropped,
 		.readings_dropped = info->counters.readings_dropped,
+		.rss_bytes = info->rss_bytes,
 		.coverage_known = coverage->time_ns != 0,
 		.coverage = *coverage,
 		.ending = info->ending,
 	};
 	if (state_heap_tells(info) && meta->layer == EVENT_LAYER_PYTHON)
 		meta->unread_ns = info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
+	if (info->rss_bytes && moment_ns(trace, info) > info->rss_ns)
+		meta->rss_age_ns = moment_ns(trace, info) - info->rss_ns;
 	meta->change_count = info->change_count;
 	meta->changes_dropped = info->changes_dropped;
 	memcpy(meta->changes, info->changes, sizeof(meta->changes));

@@ -66,7 +66,7 @@ class Machine:
     def trace(self, *args, **options):
         """harness.Traced, ended with the feature; what it says of attaching is noted."""
         attached = options.pop("attached", True)
-        run = harness.Traced(self.tracer, self.folder, *args, attached=False, **options)
+        run = harness.Traced(self.tracer, self.folder, "-v", *args, attached=False, **options)
         self.runs.append(run)
         if attached:
             run.wait_attached()
