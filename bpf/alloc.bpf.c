@@ -462,7 +462,10 @@ int inline_site(struct pt_regs *regs)
 			__u32 type = free_output(thread, EVENT_REALLOC, block, 0, api) ? EVENT_REALLOC_DONE
 										       : EVENT_ALLOC;
 
-			alloc_output(thread, type, block, argument(regs, cookie, 1), 0, api);
+			/* An object that begins in there next was resized, as a str is: its block is this one. */
+			thread->last_block = block;
+			thread->last_bytes = argument(regs, cookie, 1);
+			alloc_output(thread, type, block, thread->last_bytes, 0, api);
 		}
 		break;
 	case ABI_OP_NEW_POOL:

@@ -112,16 +112,17 @@ static __always_inline int walk_is_since(__u32 walk, __u32 since)
 
 /*
  * Does what was read of the code object at an address, and met last in the walk `last`, still hold? One that takes the place of a
- * dead one was allocated, so it holds as long as no block has come to life there. What the walk just before has not met must
- * have its mark still, too, lest it all rests on every allocation being seen: that is a version, or, up to 3.11, at least an
- * address that the other one need not have. Where it is known that not all are seen, it holds for the walk.
+ * dead one was allocated, so it holds as long as no block has come to life there. What neither the walk just before has met nor
+ * one in the same tick of the kernel's must have its mark still, too, lest it all rests on every allocation being seen: that is a
+ * version, or, up to 3.11, at least an address that the other one need not have. Where it is known that not all are seen, it
+ * holds for the walk.
  */
 static __always_inline int code_holds(struct thread_state *thread, const struct known_code *known, __u64 code,
 				      __u32 last)
 {
 	return known->code == code && walk_is_since(last, thread->known_since) &&
 	       known->births == *(volatile __u32 *)births_at(code) &&
-	       (walk_is_since(last + 1, thread->walk) ||
+	       (walk_is_since(last + 1, thread->walk) || walk_is_since(last, thread->tick_walk) ||
 		known->mark == mark_fold(user_u64(code + (thread->target.offsets.code_mark & ~7u))));
 }
 

@@ -238,6 +238,7 @@ static __always_inline __u64 python_frames_append(struct thread_state *thread, i
 	if (nframe > EVENT_MAX_FRAMES)
 		nframe = EVENT_MAX_FRAMES;
 	thread->walk++;
+	tick_note(thread);
 	if (target->partial || target->sample_bytes)
 		thread->known_since = thread->walk;
 	thread->window_frames = 0;

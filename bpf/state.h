@@ -92,6 +92,7 @@ struct thread_state {
 	__u32 reserved;     /* bytes of the ring buffer since it was read ahead */
 	__u32 walk;         /* counts the walks, and begins anew after 2^32: see walk_is_since() */
 	__u32 known_since;  /* the walk from which on code objects that were read are still known */
+	__u32 tick_walk;    /* the walk that was the last one when the tick began */
 	__u64 sample_bytes; /* the mean that sample_gap was drawn with */
 	__u64 sample_gap;   /* bytes up to the next mark */
 	struct known_code known[KNOWN_CODES]; /* by address: a direct-mapped cache */
@@ -200,8 +201,8 @@ static __always_inline void loop_run(const __u32 limit, long (*step)(__u32 turn,
 			return;
 }
 
-/* Are the hits of each target's probes counted? */
-const volatile __u32 counting;
+/* Are the hits of each target's probes counted now? */
+__u32 counting;
 
 /* Goes up after every change of targets, by whomever. */
 __u64 targets_version = 1;
@@ -216,7 +217,7 @@ static __always_inline struct abi_target *target_current(void)
 /* A probe of the running process was hit. */
 static __always_inline void hit_count(void)
 {
-	struct abi_target *target = counting ? target_current() : NULL;
+	struct abi_target *target = *(volatile __u32 *)&counting ? target_current() : NULL;
 
 	if (target)
 		target->hits++;
@@ -274,6 +275,18 @@ static __always_inline struct thread_state *thread_in_layer(enum event_layer lay
 	return thread && thread->target.layers & 1u << layer ? thread : NULL;
 }
 
+/* Is it another tick of the kernel's than at the thread's last record or walk? */
+static __always_inline void tick_note(struct thread_state *thread)
+{
+	__u64 tick = bpf_jiffies64();
+
+	if (thread->tick == tick)
+		return;
+	thread->tick = tick;
+	thread->tick_ns = bpf_ktime_get_ns();
+	thread->tick_walk = thread->walk;
+}
+
 /*
  * The head of a record of a block. Reading the clock costs a tenth of all that we do about an allocation, and nobody asks
  * when it was: the time is that of the thread's first record in the same tick of the kernel's.
@@ -281,12 +294,7 @@ static __always_inline struct thread_state *thread_in_layer(enum event_layer lay
 static __always_inline void header_fill_block(struct thread_state *thread, struct event_header *header,
 					      __u32 type, __u32 size)
 {
-	__u64 tick = bpf_jiffies64();
-
-	if (thread->tick != tick) {
-		thread->tick = tick;
-		thread->tick_ns = bpf_ktime_get_ns();
-	}
+	tick_note(thread);
 	header->type = type;
 	header->size = size;
 	header->time_ns = thread->tick_ns;

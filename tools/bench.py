@@ -2,7 +2,7 @@
 """What tracing costs, next to tracemalloc, in one run. Prints figures, asserts nothing, ends with status 0.
 
 The variants of a workload are run in turn, round after round, so that a noisy minute hits all of them; medians are shown.
-usage: bench.py [--reps N] [--scale F] [--workloads w1,w2,w3] [--variants REGEX] [--python PATH]… [--only WHAT,…] [--docs]
+usage: bench.py [--reps N] [--scale F] [--workloads w1,w2,w3,web] [--variants REGEX] [--python PATH]… [--only WHAT,…] [--docs]
 """
 import argparse
 import os
@@ -230,7 +230,7 @@ def main():
     parser = argparse.ArgumentParser(description="what tracing costs, next to other ways")
     parser.add_argument("--reps", type=int, default=5, help="repetitions (default 5)")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the workloads' rounds")
-    parser.add_argument("--workloads", default="w1,w2,w3")
+    parser.add_argument("--workloads", default="w1,w2,w3,web")
     parser.add_argument("--variants", default="", help="those whose names this regular expression finds (default: all)")
     parser.add_argument("--python", action="append", help="interpreter; repeatable (default: the newest with symbols, the distribution's, "
                         "and in the root file systems those that have memray)")

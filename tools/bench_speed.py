@@ -18,7 +18,7 @@ import tempfile
 import bench_page
 from interpreters import TIMEOUT, environment
 
-ROUNDS = {"w1": 100000, "w2": 120000, "w3": 60}
+ROUNDS = {"w1": 100000, "w2": 120000, "w3": 60, "web": 1000}
 SLOW = 0.1  # of the rounds, for peers that would take minutes; compared with untraced at as many rounds
 MODES = ("growth", "census", "exact")
 MALLOC = {"PYTHONMALLOC": "malloc"}  # without it these peers see pymalloc's arenas and no blocks

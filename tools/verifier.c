@@ -211,7 +211,6 @@ int main(int argc, char **argv)
 	if (!alloc || !perfmap || features_probe(&features))
 		return 2;
 	alloc->rodata->has_loop = features.bpf_loop;
-	alloc->rodata->counting = 1;
 	alloc->rodata->watch = ABI_WATCH_ALL;
 	alloc->rodata->sampling = 1;
 	well &= object_try(alloc->obj, &features, verbose);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """--overhead: what ran when, in what order. How long anything takes is nobody's promise here."""
+import re
 import subprocess
 
 import pytest
@@ -74,6 +75,25 @@ def test_off(tracer, tmp_path, any_python):
     assert modes(report)[:2] == ["growth", "off"]
     if modes(report)[-1] == "off":
         assert "Nothing is traced since" in run.stdout
+
+
+REMARK = "the probes take"
+
+
+def test_dear(tracer, tmp_path, any_python):
+    """Without a budget a running program that pays more than half of its time is told of, once, with options that cost less."""
+    with Target(any_python, "busy.py") as target:
+        with Traced(tracer, tmp_path, "-p", target.pid) as run:
+            wait_until(lambda: REMARK in run.stderr, "it is said")
+            run.finish()
+        lines = [line for line in run.stderr.splitlines() if REMARK in line]
+        assert len(lines) == 1 and "PID %d:" % target.pid in lines[0], run.stderr
+        assert 50 < float(re.search(r"take (\d+) %", lines[0]).group(1)) <= 100
+        assert re.findall(r"(?<= )--?\w+", lines[0]) == ["--overhead", "-m"]
+        # What it names costs less: it says nothing of that.
+        with Traced(tracer, tmp_path, "-m", "growth", "-d", 1, "-p", target.pid) as run:
+            assert run.wait() == 0
+        assert REMARK not in run.stderr
 
 
 @pytest.mark.unprivileged

@@ -9,6 +9,8 @@
 
 #include "session/governor.h"
 
+#define OVER 5 /* periods with six times the budget, until the debt is too much */
+
 struct run {
 	struct governor governor;
 	uint64_t now_ns;
@@ -58,22 +60,24 @@ static void test_narrows(void **state)
 	run_begin(&run, EVENT_MODE_EXACT, 1);
 	assert_int_equal(mode_of(&run), EVENT_MODE_EXACT);
 	for (size_t i = 0; i < 3; i++) {
-		assert_int_equal(periods_until_change(&run, 0.3, 100), GOVERNOR_OVER);
+		assert_int_equal(periods_until_change(&run, 0.3, 100), OVER);
 		assert_int_equal(mode_of(&run), order[i]);
 	}
 	/* Below off there is nothing. */
 	assert_int_equal(periods_until_change(&run, 0.3, 1000), 0);
 }
 
-/* What is over the budget now and then is not over it. */
-static void test_in_a_row(void **state)
+/* What is over the budget now and then is not over it, as long as what lies between makes up for it. */
+static void test_debt(void **state)
 {
 	struct run run;
 	(void)state;
 
 	run_begin(&run, EVENT_MODE_EXACT, 1);
 	for (int i = 0; i < 100; i++)
-		assert_int_equal(period(&run, i % GOVERNOR_OVER == GOVERNOR_OVER - 1 ? 0.04 : 0.3), 0);
+		assert_int_equal(period(&run, i % 10 == 9 ? 0.3 : 0.02), 0);
+	assert_int_not_equal(periods_until_change(&run, 0.06, 1000), 0);
+	assert_int_equal(mode_of(&run), EVENT_MODE_CENSUS);
 	assert_int_equal(periods_until_change(&run, 0.05, 1000), 0); /* the budget itself is within it */
 }
 
@@ -109,7 +113,7 @@ static void test_widens(void **state)
 	for (int i = 0; i < 4; i++) {
 		assert_int_equal(periods_until_change(&run, 0.01, 10000), hold);
 		assert_int_equal(mode_of(&run), EVENT_MODE_CENSUS);
-		assert_int_equal(periods_until_change(&run, 0.3, 100), GOVERNOR_OVER);
+		assert_in_range(periods_until_change(&run, 0.3, 100), 1, OVER);
 		hold *= 2;
 	}
 	/* With more than half of the budget there is no room. */
@@ -143,6 +147,89 @@ static void test_held(void **state)
 	assert_int_equal(run.governor.hold_ns, GOVERNOR_HOLD_NS);
 }
 
+/*
+ * A process that wants so many CPUs, measured whenever the governor says, on a step whose probes take most of its time. How much
+ * they take until they go; *first: when it was measured first.
+ */
+static double cost_until_change(struct run *run, double cpus, double share, uint64_t *first)
+{
+	double cost = 0;
+
+	*first = governor_wait(&run->governor, run->now_ns);
+	for (int i = 0; i < 1000; i++) {
+		uint64_t wait_ns = governor_wait(&run->governor, run->now_ns);
+		/* The same work takes more of the CPU. */
+		double cpu = cpus / (1 - share) < 1 ? cpus / (1 - share) : 1;
+		const struct governor_period period = {
+			.now_ns = run->now_ns += wait_ns,
+			.elapsed_ns = wait_ns,
+			.cpu_ns = (uint64_t)(cpu * (double)wait_ns),
+			.cost_ns = share * cpu * (double)wait_ns,
+		};
+
+		cost += period.cost_ns;
+		if (governor_judge(&run->governor, &period))
+			return cost;
+	}
+	fail_msg("it stays with %.0f %%", share * 100);
+	return 0;
+}
+
+/* No try takes more than the budget is over ten seconds, what it takes to make the changes included. */
+static void test_try(void **state)
+{
+	static const double budgets[] = {0.01, 0.05, 0.2}, rates[] = {0.05, 0.2, 1},
+			    shares[] = {0.5, 0.9, 0.99};
+	(void)state;
+
+	for (size_t i = 0; i < 27; i++) {
+		const double budget = budgets[i % 3], cpus = rates[i / 3 % 3], share = shares[i / 9];
+		double allowed = budget * cpus * GOVERNOR_WINDOW_NS, cost;
+		struct run run;
+		uint64_t first;
+
+		run_begin(&run, EVENT_MODE_CENSUS, 1);
+		run.governor.budget = budget;
+		cost_until_change(&run, cpus, share, &first);
+		assert_int_equal(first, GOVERNOR_FIRST_NS);
+		assert_int_equal(mode_of(&run), EVENT_MODE_GROWTH);
+		while (mode_of(&run) == EVENT_MODE_GROWTH) {
+			const struct governor_period period = {
+				.now_ns = run.now_ns += GOVERNOR_PERIOD_NS,
+				.elapsed_ns = GOVERNOR_PERIOD_NS,
+				.cpu_ns = (uint64_t)(cpus * GOVERNOR_PERIOD_NS),
+			};
+
+			governor_judge(&run.governor, &period);
+		}
+		cost = allowed / 10;
+		governor_changed(&run.governor, run.now_ns, cost);
+		cost += cost_until_change(&run, cpus, share, &first);
+		assert_true(first <= GOVERNOR_FIRST_NS);
+		assert_int_equal(mode_of(&run), EVENT_MODE_GROWTH);
+		if (cost > allowed)
+			fail_msg("budget %g, %g CPUs, share %g: %.0f ms of %.0f", budget, cpus, share,
+				 cost / 1e6, allowed / 1e6);
+	}
+}
+
+/* One that seldom does anything is not narrowed for a little of work. */
+static void test_burst(void **state)
+{
+	struct run run;
+	(void)state;
+
+	run_begin(&run, EVENT_MODE_EXACT, 1);
+	for (int i = 0; i < 40; i++) {
+		const struct governor_period idle = {.now_ns = run.now_ns += GOVERNOR_PERIOD_NS,
+						     .elapsed_ns = GOVERNOR_PERIOD_NS};
+
+		assert_int_equal(governor_judge(&run.governor, &idle), 0);
+	}
+	assert_int_equal(period(&run, 0.9), 0);
+	assert_int_equal(mode_of(&run), EVENT_MODE_EXACT);
+}
+
 /* Without a heap to be read: samples of ever less. */
 static void test_samples(void **state)
 {
@@ -153,7 +240,7 @@ static void test_samples(void **state)
 
 	run_begin(&run, EVENT_MODE_EXACT, 0);
 	for (;;) {
-		assert_int_equal(periods_until_change(&run, 0.3, 100), GOVERNOR_OVER);
+		assert_int_equal(periods_until_change(&run, 0.3, 100), OVER);
 		if (mode_of(&run) == EVENT_MODE_OFF)
 			break;
 		assert_int_equal(mode_of(&run), EVENT_MODE_EXACT);
@@ -183,10 +270,9 @@ static void test_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_narrows), cmocka_unit_test(test_in_a_row),
-		cmocka_unit_test(test_idle),    cmocka_unit_test(test_widens),
-		cmocka_unit_test(test_held),    cmocka_unit_test(test_samples),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_narrows), cmocka_unit_test(test_debt), cmocka_unit_test(test_idle),
+		cmocka_unit_test(test_widens),  cmocka_unit_test(test_held), cmocka_unit_test(test_samples),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_try),  cmocka_unit_test(test_burst),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

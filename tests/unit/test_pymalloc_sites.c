@@ -451,6 +451,27 @@ static void test_new_ways(void **state)
 	inline_sites_free(&sites);
 }
 
+/* Up to 3.11 a detour adds to the type's reference count where it is: addq $1,type; jmp join of clobber; nop. */
+static void test_new_counted(void **state)
+{
+	(void)state;
+	static const uint32_t functions[] = {0, 0x14, 0x15, 0x5b, 0xa1, 0xe7, 0x12d, 0x173, 0x1b9};
+	static const uint8_t detour[] = {0x48, 0x83, 0x05, 0xa8, 0x2f, 0x00, 0x00,
+					 0x01, 0xe9, 0x80, 0xff, 0xff, 0xff, 0x90};
+	uint8_t code[sizeof(ways)];
+	struct inline_sites sites;
+	struct appended it;
+
+	memcpy(code, ways, sizeof(ways));
+	memcpy(code + sizeof(ways) - sizeof(detour), detour, sizeof(detour));
+	program_append(&it, code, sizeof(code), functions, sizeof(functions) / sizeof(functions[0]));
+	it.image.new_reference = OBJECTS;
+	it.image.new_types[0] = NEW_TYPE;
+	assert_int_equal(inline_sites_find(&it.image, &sites), 0);
+	assert_int_equal(sites.always_new, 2);
+	inline_sites_free(&sites);
+}
+
 /*
  * Builds without link-time optimisation.
  *
@@ -597,12 +618,19 @@ static void test_distribution(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shapes),           cmocka_unit_test(test_joined_ways),
-		cmocka_unit_test(test_no_instruction),   cmocka_unit_test(test_resize),
-		cmocka_unit_test(test_resize_put_aside), cmocka_unit_test(test_objects),
-		cmocka_unit_test(test_new_ways),         cmocka_unit_test(test_object_calls),
-		cmocka_unit_test(test_objects_tracer),   cmocka_unit_test(test_objects_through_slot),
-		cmocka_unit_test(test_nothing),          cmocka_unit_test(test_distribution),
+		cmocka_unit_test(test_shapes),
+		cmocka_unit_test(test_joined_ways),
+		cmocka_unit_test(test_no_instruction),
+		cmocka_unit_test(test_resize),
+		cmocka_unit_test(test_resize_put_aside),
+		cmocka_unit_test(test_objects),
+		cmocka_unit_test(test_new_ways),
+		cmocka_unit_test(test_new_counted),
+		cmocka_unit_test(test_object_calls),
+		cmocka_unit_test(test_objects_tracer),
+		cmocka_unit_test(test_objects_through_slot),
+		cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_distribution),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -266,15 +266,61 @@ static void test_back(void **state)
 			}
 }
 
-static int feed_sampled(struct trace *trace, uint64_t mean)
+static int feed_sampled_mode(struct trace *trace, uint32_t mode, uint64_t mean)
 {
 	struct event_target event = {.header = header_of(EVENT_PROCESS, sizeof(event)),
 				     .nframe = 16,
-				     .mode = EVENT_MODE_EXACT,
+				     .mode = mode,
 				     .sample_bytes = mean,
 				     .name = "python3"};
 
 	return trace_feed(trace, &event, sizeof(event));
+}
+
+static int feed_sampled(struct trace *trace, uint64_t mean)
+{
+	return feed_sampled_mode(trace, EVENT_MODE_EXACT, mean);
+}
+
+static void expect_peak(uint32_t mode, uint32_t api, uint64_t mean)
+{
+	struct event_alloc event = {.header = header_of(EVENT_ALLOC, sizeof(event)), .api = api};
+	struct statistics statistics;
+	struct snapshot *snapshot;
+	struct trace_table live;
+	struct trace *trace;
+
+	assert_int_equal(trace_new(&trace, NULL), 0);
+	assert_int_equal(feed_sampled_mode(trace, mode, mean), 0);
+	/* Sizes of which what one stands for is rounded down, and no reading of a heap. */
+	for (uint64_t i = 0; i < 100; i++) {
+		event.address = 0x10000 + i * 0x1000;
+		event.bytes = 4200 + i % 7;
+		assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
+	}
+	live = trace_live(trace, 0, mode & EVENT_MODE_NATIVE ? EVENT_LAYER_NATIVE : EVENT_LAYER_PYTHON);
+	assert_true(live.live_bytes && live.peak_bytes >= live.live_bytes);
+	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
+	assert_int_equal(
+		statistics_compute(snapshot, &(struct statistics_opts){.by = GROUP_LINENO}, &statistics), 0);
+	assert_int_equal(statistics.count, 1);
+	assert_true(statistics.total_size && snapshot->meta.peak_bytes >= statistics.total_size);
+	statistics_free(&statistics);
+	snapshot_free(snapshot);
+	trace_free(trace);
+}
+
+/* A peak is never below what is live: in no mode, of all blocks as of a sample. */
+static void test_peak(void **state)
+{
+	static const uint64_t means[] = {0, 4096, 1 << 20};
+	(void)state;
+
+	for (size_t i = 0; i < 3; i++) {
+		for (uint32_t mode = EVENT_MODE_EXACT; mode <= EVENT_MODE_GROWTH; mode++)
+			expect_peak(mode, EVENT_API_OBJ, means[i]);
+		expect_peak(EVENT_MODE_EXACT | EVENT_MODE_NATIVE, EVENT_API_NATIVE, means[i]);
+	}
 }
 
 /* The peak is of what the blocks stand for; what ends takes away as much as it has brought. */
@@ -312,7 +358,7 @@ int main(void)
 		cmocka_unit_test(test_chance),     cmocka_unit_test(test_unbiased),
 		cmocka_unit_test(test_statistics), cmocka_unit_test(test_compare),
 		cmocka_unit_test(test_whole),      cmocka_unit_test(test_back),
-		cmocka_unit_test(test_trace),
+		cmocka_unit_test(test_trace),      cmocka_unit_test(test_peak),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,7 +94,6 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	attach->skeleton->rodata->watch = opts->watch;
 	attach->skeleton->rodata->own_tgid = getpid();
 	attach->skeleton->rodata->sampling = opts->sampling;
-	attach->skeleton->rodata->counting = opts->counting;
 	if (opts->newborn)
 		attach->skeleton->bss->newborn = *opts->newborn;
 	if (!features->task_storage_holds) {

@@ -28,7 +28,7 @@ struct attach_opts {
 	int no_session;    /* as on a kernel without uprobe.session */
 	int no_multi;      /* as on a kernel without uprobe_multi: perf-event uprobes */
 	int sampling;      /* targets may have a sample taken: abi_target.sample_bytes */
-	int counting;      /* hits of probes are counted: attach_hits() */
+	int counting;      /* hits of probes may be counted: attach_count() */
 	enum abi_watch watch;
 	const struct abi_target *newborn; /* what programs that are called become; NULL: nothing yet */
 	int empty; /* programs that do nothing: what the probes themselves cost (tools/bare.c) */
@@ -107,10 +107,11 @@ void attach_release(struct attach *attach, pid_t pid);
 int attach_sampled(struct attach *attach, const struct sampled_key *keys, size_t count);
 
 /*
- * What probes have cost, with opts.counting: how often a process has hit one since attach_target(), about; how long all
+ * What probes have cost, with opts.counting, once it is asked for: how often a process has hit one since attach_target(), about; how long all
  * programs ran and how often, while a descriptor of attach_stats() was open (a counter of the kernel's, which costs itself).
  * 0, -errno.
  */
+void attach_count(struct attach *attach, int on);
 int attach_hits(struct attach *attach, uint32_t tgid, uint64_t *hits);
 int attach_stats(void); /* a descriptor, or -errno */
 int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs);

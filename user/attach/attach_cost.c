@@ -7,6 +7,11 @@
 #include "attach/attach_state.h"
 #include "base/error.h"
 
+void attach_count(struct attach *attach, int on)
+{
+	__atomic_store_n(&attach->skeleton->bss->counting, (__u32)on, __ATOMIC_RELAXED);
+}
+
 int attach_hits(struct attach *attach, uint32_t tgid, uint64_t *hits)
 {
 	struct abi_target target;

@@ -264,27 +264,55 @@ static void objects_load(struct elf_file *file, struct inline_image *image)
 	}
 }
 
-#define VERSION_INT_LIST 0x030e0000u /* int objects have a free list from 3.14 on */
+/*
+ * Types without a free list, from one version on and before another. Which have one is what the interpreter's state
+ * (pycore_interp.h) and pycore_freelist.h list: from 3.11 on it is all there, and from 3.14 on most types are.
+ */
+static const struct new_type {
+	const char *name;
+	uint32_t from, before;
+} new_types[] = {
+	{"PyUnicode_Type", 0, UINT32_MAX},
+	{"PyBytes_Type", 0, UINT32_MAX},
+	{"PyLong_Type", 0, 0x030e0000},
+	{"PyFunction_Type", 0x030b0000, 0x030e0000},
+	{"PyCFunction_Type", 0x030b0000, 0x030e0000},
+	{"PyCMethod_Type", 0x030b0000, 0x030e0000},
+	{"PyMethod_Type", 0x030b0000, 0x030e0000},
+	{"PyListIter_Type", 0x030b0000, 0x030e0000},
+	{"PyTupleIter_Type", 0x030b0000, 0x030e0000},
+	{"PyUnicodeIter_Type", 0x030b0000, 0x030e0000},
+	{"PyRangeIter_Type", 0x030b0000, 0x030e0000},
+	{"PyDictIterKey_Type", 0x030b0000, 0x030e0000},
+	{"PyDictIterValue_Type", 0x030b0000, 0x030e0000},
+	{"PyDictIterItem_Type", 0x030b0000, 0x030e0000},
+	{"PySet_Type", 0x030b0000, 0x030e0000},
+	{"PySetIter_Type", 0x030b0000, 0x030e0000},
+	{"PyGen_Type", 0x030b0000, 0x030e0000},
+	{"PyCell_Type", 0x030b0000, 0x030e0000},
+	{"PyRange_Type", 0x030b0000, 0x030e0000},
+	{"PyEnum_Type", 0x030b0000, 0x030e0000},
+	{"PyZip_Type", 0x030b0000, 0x030e0000},
+};
 
-/* str and bytes have had a free list in no version. */
 static void new_load(struct elf_file *file, struct inline_image *image)
 {
-	static const char *const types[] = {"PyUnicode_Type", "PyBytes_Type", "PyLong_Type"};
 	static const char *const functions[] = {"PyType_GenericAlloc", "_PyType_AllocNoTrack",
 						"_PyObject_New",       "_PyObject_NewVar",
 						"_PyObject_GC_New",    "_PyObject_GC_NewVar"};
 	struct elf_symbol symbol;
 	uint64_t version = 0;
 
-	_Static_assert(sizeof(types) / sizeof(types[0]) == INLINE_NEW_TYPES, "types");
+	_Static_assert(sizeof(new_types) / sizeof(new_types[0]) == INLINE_NEW_TYPES, "types");
 	_Static_assert(sizeof(functions) / sizeof(functions[0]) == INLINE_NEW_FUNCTIONS, "functions");
 	if (!elf_file_symbol(file, "Py_Version", &symbol) && !symbol.function && !symbol.tls &&
 	    elf_file_read(file, symbol.vaddr, &version, sizeof(version)) != sizeof(version))
-		version = VERSION_INT_LIST;
-	for (size_t i = 0; i < INLINE_NEW_TYPES - (version >= VERSION_INT_LIST); i++)
-		if (!elf_file_symbol(file, types[i], &symbol) && !symbol.function && !symbol.tls) {
+		version = UINT32_MAX - 1; /* the newest */
+	for (size_t i = 0; i < INLINE_NEW_TYPES; i++)
+		if (version >= new_types[i].from && version < new_types[i].before &&
+		    !elf_file_symbol(file, new_types[i].name, &symbol) && !symbol.function && !symbol.tls) {
 			image->new_types[i] = symbol.vaddr;
-			elf_file_import_slots(file, types[i], &image->new_slots[i], 1);
+			elf_file_import_slots(file, new_types[i].name, &image->new_slots[i], 1);
 		}
 	for (size_t i = 0; i < INLINE_NEW_FUNCTIONS; i++) {
 		if (elf_file_symbol(file, functions[i], &symbol) || !symbol.function || symbol.ifunc)

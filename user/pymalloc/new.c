@@ -12,7 +12,7 @@
 #define WAYS_MAX        8   /* to one instruction */
 #define NEAR_BYTES      144 /* that a short jump and its prefixes span at most */
 #define DETOUR_MIN      6   /* mov %eax,type(%rip) */
-#define DETOUR_MAX      11  /* add $1,%r8d; mov %r8d,type(%rip) */
+#define DETOUR_MAX      11  /* add $1,%r8d; mov %r8d,type(%rip); shorter up to 3.11: addq $1,type(%rip) */
 #define OBJECT_TYPE     8   /* ob_type */
 #define IS_IN(set, reg) ((reg) < ABI_REG_COUNT && (set) >> (reg)&1)
 
@@ -101,6 +101,14 @@ static int ways_near(const struct inline_code *code, uint32_t index, struct ways
 	return 1;
 }
 
+/* Does it put a type's reference count back, or add to it where it is? */
+static int is_count_stored(const struct inline_image *image, const struct inline_insn *insn)
+{
+	int is_store = insn->op == INLINE_STORE_32 || (insn->op == INLINE_BUMP && insn->width == 8);
+
+	return is_store && insn->base == ABI_REG_COUNT && is_new_type(image, (uint64_t)insn->value);
+}
+
 /*
  * Does a detour through the function's cold part that does nothing but add to a type's reference count, or put it back,
  * end with the jump at that address? Where it begins, and in *written the register that it writes.
@@ -112,9 +120,7 @@ static int detour_match(struct inline_code *code, uint64_t jump, uint64_t *begin
 		size_t count = inline_code_window(code, jump - bytes, insns, 3);
 		size_t store = count && insns[0].op == INLINE_ADD && insns[0].value == 1;
 
-		if (store + 1 < count && insns[store].op == INLINE_STORE_32 &&
-		    insns[store].base == ABI_REG_COUNT &&
-		    is_new_type(code->image, (uint64_t)insns[store].value) &&
+		if (store + 1 < count && is_count_stored(code->image, &insns[store]) &&
 		    insns[store + 1].vaddr == jump && insns[store + 1].op == INLINE_JUMP &&
 		    inline_code_is_jumped_to(code, jump - bytes)) {
 			*begin = jump - bytes;

@@ -420,7 +420,8 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 	if (snapshot->meta.peak_bytes)
 		/* Only exact mode follows it; else it is the highest that a reading of the heap has seen. */
 		fprintf(page->out, " (peak size%s%s%s)",
-			strcmp(snapshot->meta.mode, "census") == 0 ? " at least " : "=",
+			!strcmp(snapshot->meta.mode, "census") || snapshot_is_growth(snapshot) ? " at least "
+											       : "=",
 			snapshot->meta.sample_bytes ? "~" : "", report_size(text, snapshot->meta.peak_bytes));
 	if (statistics->parts[PART_INHERITED].count) {
 		fputs("; of it inherited by forked processes: ", page->out);

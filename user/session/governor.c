@@ -5,10 +5,49 @@
 
 static void step_set(struct governor *governor, size_t step, uint64_t now_ns)
 {
+	if (now_ns > governor->changed_ns)
+		governor->rate = governor->cpu_ns / (double)(now_ns - governor->changed_ns);
 	governor->tried = step < governor->step;
 	governor->step = step;
-	governor->over = 0;
+	governor_changed(governor, now_ns, 0);
+}
+
+void governor_changed(struct governor *governor, uint64_t now_ns, double cost_ns)
+{
 	governor->changed_ns = now_ns;
+	governor->cpu_ns = 0;
+	governor->debt_ns = cost_ns;
+	governor->looked = 0;
+}
+
+static int is_trying(const struct governor *governor, uint64_t now_ns)
+{
+	return governor->tried && now_ns - governor->changed_ns < GOVERNOR_WINDOW_NS;
+}
+
+/*
+ * What may be taken beyond the budget. Of a try: of what the process took before, since with dearer probes it takes more. Else
+ * of one CPU: who seldom does anything is not narrowed because of that.
+ */
+static double debt_max(const struct governor *governor, uint64_t now_ns)
+{
+	double rate = 1;
+
+	if (is_trying(governor, now_ns) && governor->rate < 1)
+		rate = governor->rate > GOVERNOR_RATE_MIN ? governor->rate : GOVERNOR_RATE_MIN;
+	return governor->budget * rate * GOVERNOR_WINDOW_NS / GOVERNOR_DEBT;
+}
+
+uint64_t governor_wait(const struct governor *governor, uint64_t now_ns)
+{
+	uint64_t wait_ns = governor->looked ? GOVERNOR_PERIOD_NS : GOVERNOR_FIRST_NS;
+	double left_ns = debt_max(governor, now_ns) - governor->debt_ns;
+
+	if (!is_trying(governor, now_ns) && governor->debt_ns <= 0)
+		return wait_ns;
+	if (left_ns >= (double)wait_ns)
+		return wait_ns;
+	return left_ns > GOVERNOR_SHORT_NS ? (uint64_t)left_ns : GOVERNOR_SHORT_NS;
 }
 
 static void narrow(struct governor *governor, uint64_t now_ns)
@@ -33,16 +72,18 @@ int governor_judge(struct governor *governor, const struct governor_period *peri
 		governor->hold_ns = GOVERNOR_HOLD_NS;
 	if (!governor->changed_ns)
 		governor->changed_ns = period->now_ns;
-	if (period->cpu_ns * 100 < period->elapsed_ns * GOVERNOR_IDLE_PERCENT) {
-		governor->over = 0;
+	governor->looked = 1;
+	governor->cpu_ns += (double)period->cpu_ns;
+	governor->debt_ns += period->cost_ns - governor->budget * (double)period->cpu_ns;
+	if (governor->debt_ns < 0)
+		governor->debt_ns = 0;
+	if (period->cpu_ns * 100 < period->elapsed_ns * GOVERNOR_IDLE_PERCENT)
 		return 0;
-	}
 	governor->share = period->cost_ns / (double)period->cpu_ns;
 	/* What a hit costs is a mean: that of others may be more. */
 	if (governor->share > 1)
 		governor->share = 1;
-	governor->over = governor->share > governor->budget ? governor->over + 1 : 0;
-	if (governor->over >= GOVERNOR_OVER && governor->step + 1 < governor->count) {
+	if (governor->debt_ns > debt_max(governor, period->now_ns) && governor->step + 1 < governor->count) {
 		narrow(governor, period->now_ns);
 		return 1;
 	}

@@ -117,7 +117,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 		.watch = opts->watch,
 		.newborn = &newborn,
 		.sampling = opts->sample_bytes || opts->overhead > 0,
-		.counting = opts->overhead > 0,
+		.counting = 1,
 		.record = record_handle,
 		.context = session,
 	};
@@ -287,6 +287,7 @@ int session_drain(struct session *session)
 		session_names_prepare(session);
 	}
 	session_governor_due(session, clock_ns(CLOCK_MONOTONIC));
+	session_cost_due(session, clock_ns(CLOCK_MONOTONIC));
 	if (clock_ns(CLOCK_MONOTONIC) - session->loss_ns >= LOSS_PERIOD_NS) {
 		err = session_count_loss(session);
 		if (err)

@@ -468,12 +468,16 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	target.runtime = (struct python_runtime){0};
 	member_planned(member, &target);
 	err = seccomp_allows(session, pid, &target);
+	if (!err && !from_start)
+		session_cost_prepare(session);
 	if (!err)
 		err = member_attach(session, member, &target, from_start);
 	if (err)
 		goto out;
 	if (member_governor_begin(session, member))
 		log_info("PID %d: --overhead does not work: %s", pid, error_reason(-ESRCH));
+	if (!from_start)
+		member_cost_begin(session, member);
 	if (!member->runtime.version_hex && member->symbols.count && newborn_layers(&session->opts))
 		newborn_files_settle(session, member->symbols.modules[0]);
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);

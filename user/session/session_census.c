@@ -61,7 +61,7 @@ static void contradiction_tell(struct session *session, struct member *member)
 int member_census(struct session *session, struct member *member, int baseline, int freeze)
 {
 	struct walk walk = {.session = session, .member = member};
-	struct census_opts opts = {.baseline = baseline,
+	struct census_opts opts = {.baseline = baseline || member->baseline_due,
 				   .freeze = freeze,
 				   .record = record_feed,
 				   .refresh = records_pull,
@@ -74,13 +74,15 @@ int member_census(struct session *session, struct member *member, int baseline, 
 		return 0;
 	session->reading = 1;
 	err = census_take(&member->runtime, &opts);
+	if (!err)
+		member->baseline_due = 0;
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	member->census_cost_ns = member->census_ns - start;
 	session->reading = 0;
 	if (session_is_beyond(session, member->census_ns))
 		session->limit_ns = member->census_ns;
 	/* What census mode has seen so far rests on a heap that is none. */
-	if (err == -ENOTSUP && !baseline && member->mode == EVENT_MODE_CENSUS && !member->off) {
+	if (err == -ENOTSUP && !opts.baseline && member->mode == EVENT_MODE_CENSUS && !member->off) {
 		member_mode_fall_back(session, member);
 		return 0;
 	}

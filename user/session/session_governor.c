@@ -29,7 +29,7 @@ static void stats_begin(struct session *session)
 }
 
 /* A period has ended. */
-static void stats_look(struct session *session)
+void hit_cost_look(struct session *session)
 {
 	struct hit_cost *cost = &session->hit_cost;
 	uint64_t run_ns, runs;
@@ -47,18 +47,26 @@ static void stats_look(struct session *session)
 	cost->stats = -1;
 }
 
+int hit_cost_begin(struct session *session)
+{
+	int err = trap_cost_measure(session->attach, &session->hit_cost.trap_ns);
+
+	if (!err)
+		stats_begin(session);
+	return err;
+}
+
 int session_governor_begin(struct session *session)
 {
-	struct hit_cost *cost = &session->hit_cost;
 	int err;
 
 	if (session->opts.overhead <= 0)
 		return 0;
-	err = trap_cost_measure(session->attach, &cost->trap_ns);
+	err = hit_cost_begin(session);
 	if (err)
 		return err;
-	log_info("a probe costs %.2f us here, before its program runs", cost->trap_ns / 1e3);
-	stats_begin(session);
+	log_info("a probe costs %.2f us here, before its program runs", session->hit_cost.trap_ns / 1e3);
+	attach_count(session->attach, 1);
 	return 0;
 }
 
@@ -74,6 +82,33 @@ static uint64_t cpu_time(const struct member *member)
 	return clock_ns(member->governor.clock);
 }
 
+/* They are counted anew from each attach_target() on. */
+static uint64_t hits_since(uint64_t now, uint64_t before)
+{
+	return now >= before ? now - before : now;
+}
+
+uint64_t member_measure_begin(struct session *session, struct member *member)
+{
+	struct member_governor *state = &member->governor;
+
+	if (attach_hits(session->attach, member->pid, &state->hits))
+		state->hits = 0;
+	state->measured_ns = clock_ns(CLOCK_MONOTONIC);
+	state->cpu_ns = cpu_time(member);
+	return state->hits;
+}
+
+static double hits_cost(const struct session *session, uint64_t hits)
+{
+	return (double)hits * (session->hit_cost.trap_ns + session->hit_cost.run_ns);
+}
+
+int member_clock_begin(struct member *member)
+{
+	return clock_getcpuclockid(member->pid, &member->governor.clock) ? -ESRCH : 0;
+}
+
 int member_governor_begin(struct session *session, struct member *member)
 {
 	const struct governor_step first = {.mode = member->mode,
@@ -82,13 +117,12 @@ int member_governor_begin(struct session *session, struct member *member)
 
 	if (session->opts.overhead <= 0)
 		return 0;
-	if (clock_getcpuclockid(member->pid, &governor->clock))
+	if (member_clock_begin(member))
 		return error_set(-ESRCH, "its CPU time cannot be read");
 	governor_plan(&governor->governor, session->opts.overhead, &first, !member->heap_unreadable);
 	if (member->off)
 		governor->governor.step = governor->governor.count - 1;
-	governor->measured_ns = clock_ns(CLOCK_MONOTONIC);
-	governor->cpu_ns = cpu_time(member);
+	member_measure_begin(session, member);
 	return 0;
 }
 
@@ -113,30 +147,42 @@ static void step_take(struct session *session, struct member *member)
 	stats_begin(session);
 }
 
-static void member_judge(struct session *session, struct member *member, uint64_t now_ns)
+int member_period(struct session *session, const struct member *member, uint64_t now_ns,
+		  struct governor_period *out)
 {
-	struct member_governor *state = &member->governor;
-	struct governor_period period = {.now_ns = now_ns, .elapsed_ns = now_ns - state->measured_ns};
-	uint64_t cpu_ns = cpu_time(member), hits;
+	const struct member_governor *state = &member->governor;
+	uint64_t hits;
 
 	/* It has ended, or begun another program. */
 	if (trace_process_at(session->trace, member->index)->end != TRACE_RUNNING ||
 	    attach_hits(session->attach, member->pid, &hits))
+		return -ESRCH;
+	*out = (struct governor_period){
+		.now_ns = now_ns,
+		.elapsed_ns = now_ns - state->measured_ns,
+		.cpu_ns = cpu_time(member) - state->cpu_ns,
+		.cost_ns = hits_cost(session, hits_since(hits, state->hits)),
+	};
+	return 0;
+}
+
+static void member_judge(struct session *session, struct member *member, uint64_t now_ns)
+{
+	struct member_governor *state = &member->governor;
+	struct governor_period period;
+	uint64_t hits;
+
+	if (member_period(session, member, now_ns, &period))
 		return;
-	period.cpu_ns = cpu_ns - state->cpu_ns;
-	/* They are counted anew from each attach_target() on. */
-	period.cost_ns = (double)(hits >= state->hits ? hits - state->hits : hits) *
-			 (session->hit_cost.trap_ns + session->hit_cost.run_ns);
-	*state = (struct member_governor){.governor = state->governor,
-					  .clock = state->clock,
-					  .measured_ns = now_ns,
-					  .cpu_ns = cpu_ns,
-					  .hits = hits};
+	hits = member_measure_begin(session, member);
 	log_debug("PID %d: probes took %.1f %% of %.1f ms (a program runs %.0f ns)", member->pid,
 		  period.cpu_ns ? period.cost_ns * 100 / (double)period.cpu_ns : 0,
 		  (double)period.cpu_ns / 1e6, session->hit_cost.run_ns);
-	if (governor_judge(&state->governor, &period))
-		step_take(session, member);
+	if (!governor_judge(&state->governor, &period))
+		return;
+	step_take(session, member);
+	period.cost_ns = hits_cost(session, hits_since(member_measure_begin(session, member), hits));
+	governor_changed(&state->governor, state->measured_ns, period.cost_ns);
 }
 
 void session_governor_due(struct session *session, uint64_t now_ns)
@@ -149,10 +195,10 @@ void session_governor_due(struct session *session, uint64_t now_ns)
 		struct member *member = session->members[i];
 
 		if (member->ended || member->adopted || !member->governor.measured_ns ||
-		    now_ns - member->governor.measured_ns < GOVERNOR_PERIOD_NS)
+		    now_ns - member->governor.measured_ns < governor_wait(&member->governor.governor, now_ns))
 			continue;
 		if (!looked++)
-			stats_look(session);
+			hit_cost_look(session);
 		member_judge(session, member, now_ns);
 	}
 }

@@ -25,7 +25,18 @@ struct member_governor {
 	uint64_t measured_ns, cpu_ns, hits;
 };
 
-/* Measures what a trap costs. 0, -errno with its reason: then there can be no governor. */
+/* Measures what a trap costs, and has the kernel count the rest. 0, -errno with its reason. */
+int hit_cost_begin(struct session *session);
+/* Takes over what the kernel has counted; once a period. */
+void hit_cost_look(struct session *session);
+/* The process's clock. 0, -ESRCH. */
+int member_clock_begin(struct member *member);
+/* A period begins. Returns the hits so far. */
+uint64_t member_measure_begin(struct session *session, struct member *member);
+/* What it was since. 0, -ESRCH: it has ended. */
+int member_period(struct session *session, const struct member *member, uint64_t now_ns,
+		  struct governor_period *out);
+/* 0, -errno with its reason: then there can be no governor. */
 int session_governor_begin(struct session *session);
 void session_governor_end(struct session *session);
 /* A process has come under trace. 0, -errno. */

@@ -23,6 +23,7 @@ struct change {
 	struct member *member;
 	const struct governor_step *step;
 	double cost, budget;
+	uint64_t dropped_ns;     /* when the probes were taken out; 0: they are in place */
 	struct plan_target plan; /* of a mode that needs one */
 };
 
@@ -32,7 +33,7 @@ static int change_announce(const struct change *change)
 	struct event_mode_change record = {
 		.header = {.type = EVENT_MODE_CHANGE,
 			   .size = sizeof(record),
-			   .time_ns = clock_ns(CLOCK_MONOTONIC),
+			   .time_ns = change->dropped_ns ?: clock_ns(CLOCK_MONOTONIC),
 			   .tgid = member->pid,
 			   .tid = member->pid},
 		.mode = change->step->mode | member_mode_flags(member),
@@ -112,19 +113,26 @@ static int frees_follow(struct change *change)
 }
 
 /* To take them out takes a while, in which nobody empties the ring buffer: they do nothing from here on. */
-static void probes_drop(const struct change *change)
+static void probes_drop(struct change *change)
 {
+	if (change->dropped_ns)
+		return;
 	member_forget(change->session, change->member);
 	attach_drop(change->session->attach, change->member->pid, PROBES, 1);
 	session_pull(change->session);
+	change->dropped_ns = clock_ns(CLOCK_MONOTONIC);
 }
 
 static int change_anew(struct change *change)
 {
 	struct session *session = change->session;
 	struct member *member = change->member;
-	int err = plan_begin(change);
+	int err;
 
+	/* Planning takes as long as a try may. If it fails there are cheaper ways, and at last none that needs a plan. */
+	if (change->cost > 0)
+		probes_drop(change);
+	err = plan_begin(change);
 	if (err)
 		return err;
 	probes_drop(change);
@@ -134,9 +142,14 @@ static int change_anew(struct change *change)
 		err = target_update(change, 0);
 	if (!err)
 		err = member_probe(session, member, &change->plan, PROBES);
-	if (!err && member->layers & 1u << EVENT_LAYER_PYTHON)
+	if (err || !(member->layers & 1u << EVENT_LAYER_PYTHON))
+		return err;
+	/* To read a large heap takes longer than a try may: it comes when the governor has looked. */
+	member->baseline_due = 1;
+	member->census_ns = clock_ns(CLOCK_MONOTONIC);
+	if (change->cost > 0)
 		member_reconcile(session, member, 1, 0);
-	return err;
+	return 0;
 }
 
 /* The blocks of a layer's table into the map of sampled ones. One that has ended since does no harm there. */

@@ -13,6 +13,7 @@
 #include "plan/plan_target.h"
 #include "python/late.h"
 #include "session/session.h"
+#include "session/session_cost.h"
 #include "session/session_governor.h"
 
 #define MEMBER_MODULES 16 /* looks at what is mapped that are kept */
@@ -65,6 +66,7 @@ struct member {
 	int reuse_unseen;                   /* as in struct plan */
 	int heap_unreadable;                /* there will be no census */
 	uint64_t rss_ns;                    /* when its memory was looked at last */
+	int baseline_due;                   /* what is on the heap when it is read next is older */
 	uint64_t census_ns, census_cost_ns; /* when the last one ended, and what it took */
 	int off;                            /* its probes are out; mode is the one before */
 	struct member_governor governor;
@@ -107,6 +109,7 @@ struct session {
 	int links_lost;     /* it was told that the process that holds the probes is gone */
 	struct seccomp_answer seccomp;
 	struct hit_cost hit_cost;
+	struct session_cost cost;
 	uint64_t loss_ns; /* when the loss counters were last read */
 	/* Of pick-up: */
 	struct candidate *candidates;

@@ -63,6 +63,9 @@ struct trace_table trace_live(const struct trace *trace, size_t process, enum ev
 		return live;
 	}
 	live = state->info.tables[layer];
+	/* Where the heap tells of deaths it is the peak of its readings. */
+	if (live.peak_bytes < live.live_bytes)
+		live.peak_bytes = live.live_bytes;
 	if (!state->info.sample_bytes)
 		return live;
 	while ((block = blocks_next(state->blocks[layer], &cursor)))

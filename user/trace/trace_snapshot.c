@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "snapshot/builder.h"
+#include "snapshot/estimate.h"
 #include "snapshot/merge.h"
 #include "trace/state.h"
 
@@ -295,6 +296,39 @@ static uint32_t *map_new(size_t count)
 	return map;
 }
 
+/*
+ * What a layer of the snapshot holds was there at once. The peak that is kept may be less: where the heap tells of deaths it is that
+ * of its readings, and in a sample each block's share was rounded by itself.
+ */
+static void peak_raise(const struct snapshot *snapshot, enum event_layer layer, uint64_t *peak)
+{
+	struct snapshot only = snapshot_of_layer(snapshot, layer);
+	struct estimate sum = {0};
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < only.trace_count; i++)
+		if (only.meta.sample_bytes)
+			estimate_add(&sum, only.meta.sample_bytes, only.traces[i].bytes,
+				     only.traces[i].count);
+		else
+			bytes += only.traces[i].bytes * only.traces[i].count;
+	/* Rounded up, as the total may be. */
+	if (only.meta.sample_bytes && estimate_round(sum.size + 0.5, &bytes))
+		bytes = INT64_MAX;
+	if (bytes > *peak)
+		*peak = bytes;
+}
+
+static void peaks_raise(struct snapshot *snapshot)
+{
+	struct snapshot_meta *meta = &snapshot->meta;
+
+	if (meta->layer < EVENT_LAYER_TABLES)
+		peak_raise(snapshot, meta->layer, &meta->peak_bytes);
+	if (meta->layers & 1u << EVENT_LAYER_NATIVE)
+		peak_raise(snapshot, EVENT_LAYER_NATIVE, &meta->native.peak_bytes);
+}
+
 int state_snapshot(struct trace *trace, struct process_state *process, struct snapshot **out)
 {
 	struct taking taking = {.trace = trace, .process = process, .account.parent = &trace->account};
@@ -327,6 +361,7 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 		qsort(snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces), trace_compare);
 	for (size_t i = 0; i < EVENT_LAYERS; i++)
 		layer_sort(&snapshot->layers[i], i == EVENT_LAYER_MMAP);
+	peaks_raise(snapshot);
 	*out = snapshot;
 	return 0;
 }

@@ -23,7 +23,7 @@ struct inline_import {
 #define INLINE_STUB_RANGES   3
 #define INLINE_IMPORTS_MAX   16
 #define INLINE_TRACING_SLOTS 2
-#define INLINE_NEW_TYPES     3
+#define INLINE_NEW_TYPES     21
 #define INLINE_NEW_FUNCTIONS 6
 
 struct inline_image {
