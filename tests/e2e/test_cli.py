@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from harness import TIMEOUT, Report, environment, pprof, pprof_top, program
+from harness import TIMEOUT, Report, environment, pprof, pprof_top, program, wait_until
 
 
 def printable(text):
@@ -89,6 +89,17 @@ def test_doctor(run_tracer):
     assert re.search(r"^  yes  a probe is placed +by (uprobe_multi (session )?links|perf-event uprobes), took \d+\.\d ms$", done.stdout, re.M)
     assert re.search(r"^  yes  its events come +3 blocks, 6000 bytes, as they were made$", done.stdout, re.M)
     assert re.search(r"^A session can run here(, with less: kernel .*)?\.$", done.stdout, re.M)
+
+
+def test_doctor_says_what_it_did_not_look_at(tracer, tmp_path):
+    """Of a file with 70 MiB of code 64 are looked through for breakpoints."""
+    large = str(tmp_path / "large")
+    subprocess.run(["gcc", "-o", large, program("large_code.c")], check=True)
+    with subprocess.Popen([large], stdin=subprocess.PIPE) as process:
+        wait_until(lambda: os.readlink("/proc/%d/exe" % process.pid) == large, "it runs")
+        told = subprocess.run([tracer, "doctor"], capture_output=True, text=True).stdout
+        process.stdin.close()
+    assert int(re.search(r"(\d+) MiB of their code +not looked at", told)[1]) >= 6, told
 
 
 def test_doctor_tells_how_far_it_came(tracer):

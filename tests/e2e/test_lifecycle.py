@@ -89,6 +89,19 @@ def test_exec(start, trace, python):
     assert target.finish() == 0
 
 
+def test_exec_while_it_is_attached_to(start, trace, any_python):
+    """It was planned as one program and is the next one when it comes under trace: the report is of that one alone."""
+    target = start(any_python, "exec_when_probed.py", program("golden.py"), ready=False)
+    target.read_until("probe me")
+    run = trace("-p", target.pid, "--no-follow")
+    target.read_until("ready")
+    target.step()
+    live = target.expect()
+    report = run.finish()
+    assert report.marked("golden.py", live) == live
+    assert "processes" not in report.data, "the old program has a table"
+
+
 @pytest.mark.versions("3.8", "3.11", "3.13")
 def test_fork(start, trace, python):
     """Children free the parent's blocks in their copy of it: its table does not see that. They come to their end."""

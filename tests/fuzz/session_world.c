@@ -360,6 +360,32 @@ __attribute__((no_sanitize("address", "undefined"))) long syscall(long number, .
 	return result;
 }
 
+/* Of the descriptor the world keeps which process it is, and how many programs that has run before. */
+#define PROGRAM_BITS 24
+
+int process_program_open(pid_t pid)
+{
+	const struct process *process = world_process(pid);
+
+	if (!process || !process->alive)
+		return -ESRCH;
+	return eventfd((unsigned int)(process - world.processes) << PROGRAM_BITS | process->begun,
+		       EFD_CLOEXEC);
+}
+
+int process_program_is_past(pid_t pid, int fd)
+{
+	const struct process *process;
+	uint64_t value = 0;
+
+	if (read(fd, &value, sizeof(value)) != sizeof(value) ||
+	    write(fd, &value, sizeof(value)) != sizeof(value))
+		abort();
+	process = &world.processes[value >> PROGRAM_BITS];
+	return process == world_process(pid) && process->alive &&
+	       process->begun != (value & ((1u << PROGRAM_BITS) - 1));
+}
+
 int process_info_read(pid_t pid, struct process_info *out)
 {
 	struct process *process = world_process(pid);
@@ -643,6 +669,21 @@ int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const ch
 	}
 	frames[0] = (struct worker_frame){.function = symbol, .filename = ""};
 	return 1;
+}
+
+int worker_open_tables(struct worker *worker, uint32_t file, int fd, int debug_fd, uint64_t tables_max)
+{
+	(void)tables_max;
+	return worker_open(worker, file, fd, debug_fd);
+}
+
+int worker_symbol(struct worker *worker, uint32_t file, uint64_t vaddr, uint64_t until_ns, const char **name)
+{
+	struct worker_frame frames[WORKER_FRAMES_MAX];
+	int count = worker_frames(worker, file, vaddr, "symbol", until_ns, frames);
+
+	*name = count > 0 ? "symbol" : "";
+	return count < 0 ? count : 0;
 }
 
 uint64_t worker_spent_ns(const struct worker *worker)

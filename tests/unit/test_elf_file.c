@@ -19,6 +19,8 @@
 
 #include "base/error.h"
 #include "elf/elf_file.h"
+#include "elf/elf_symbols.h"
+#include "large_elf.h"
 #include "process/process.h"
 #include "pythons.h"
 
@@ -122,27 +124,34 @@ static void own_symbols_are_where_they_say(void **state)
 	elf_file_close(NULL);
 }
 
-/* Of the versions of a name the one that a linker would take: glibc has many names twice. */
-static void what_is_let_go_of_is_read_again(void **state)
+/* Who has other work is kept from it by no more symbols than are looked through in a moment; who has not reads four times as many. */
+static void large_tables_are_for_a_process_of_their_own(void **state)
 {
-	struct elf_file *file = open_elf("/proc/self/exe", NO_DEBUG);
-	struct elf_symbol before, after;
-	size_t bytes;
+	uint64_t last = LARGE_BASE + (uint64_t)ELF_SYMBOLS_HERE * LARGE_STEP;
+	struct elf_symbol symbol;
+	struct elf_file *file;
 
 	(void)state;
-	assert_int_equal(elf_file_symbol_memory(file), 0);
-	assert_int_equal(elf_file_symbol(file, "landmark_function", &before), 0);
-	bytes = elf_file_symbol_memory(file);
-	assert_true(bytes > 10000);
-	assert_int_equal(elf_file_forget(file), 0);
-	assert_int_equal(elf_file_symbol_memory(file), 0);
-	assert_string_equal(elf_file_soname(file), "");
-	assert_int_equal(elf_file_symbol(file, "landmark_function", &after), 0);
-	assert_int_equal(after.vaddr, before.vaddr);
-	assert_int_equal(elf_file_symbol_memory(file), bytes);
+	assert_int_equal(elf_file_open(&file, large_elf(ELF_SYMBOLS_HERE), "/large", NO_DEBUG), 0);
+	assert_int_equal(elf_file_symbol(file, "z", &symbol), 0);
+	assert_int_equal(elf_file_symbol(file, "zz", &symbol), -ENOENT);
+	elf_file_close(file);
+
+	assert_int_equal(elf_file_open(&file, large_elf(ELF_SYMBOLS_HERE + 1), "/large", NO_DEBUG), 0);
+	assert_int_equal(elf_file_symbol(file, "z", &symbol), -ENOEXEC);
+	assert_int_equal(elf_file_symbol_at(file, last, &symbol), -ENOEXEC);
+	assert_non_null(strstr(error_reason(-ENOEXEC), "1048576 symbols"));
+	assert_int_equal(elf_file_symbol_memory(file), 0); /* nothing was read */
+	elf_file_close(file);
+
+	assert_int_equal(elf_file_open_apart(&file, large_elf(ELF_SYMBOLS_HERE + 1), -1), 0);
+	assert_int_equal(elf_file_symbol_at(file, last, &symbol), 0);
+	assert_int_equal(symbol.name[0], large_elf_name(last));
+	assert_int_equal(elf_file_symbol_at(file, last + LARGE_STEP, &symbol), -ENOENT);
 	elf_file_close(file);
 }
 
+/* Of the versions of a name the one that a linker would take: glibc has many names twice. */
 static void libc_has_default_versions(void **state)
 {
 	static const char *const names[] = {"qsort_r",           "getenv",     "regexec", "realpath",
@@ -724,7 +733,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(own_symbols_are_where_they_say),
-		cmocka_unit_test(what_is_let_go_of_is_read_again),
+		cmocka_unit_test(large_tables_are_for_a_process_of_their_own),
 		cmocka_unit_test(libc_has_default_versions),
 		cmocka_unit_test(libpythons_have_their_symbols),
 		cmocka_unit_test(stripped_python_has_exported_symbols),

@@ -450,6 +450,40 @@ static void mapped_files_open_without_privileges(void **state)
 	assert_int_equal(status, 0);
 }
 
+static void a_program_is_past_when_the_next_is_called(void **state)
+{
+	int ready[2], go[2], program;
+	char byte;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(go, O_CLOEXEC), 0);
+	pid = fork();
+	if (!pid) {
+		if (read(go[0], &byte, 1) == 1)
+			execl("/bin/sleep", "sleep", "60", NULL);
+		_exit(1);
+	}
+	program = process_program_open(pid);
+	assert_true(program >= 0);
+	assert_int_equal(process_program_is_past(pid, program), 0);
+	close(ready[1]);
+	assert_int_equal(write(go[1], "", 1), 1);
+	assert_int_equal(read(ready[0], &byte, 1), 0); /* closed by the exec */
+	assert_int_equal(process_program_is_past(pid, program), 1);
+	close(program);
+	program = process_program_open(pid);
+	assert_int_equal(process_program_is_past(pid, program), 0);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(process_program_is_past(pid, program), 0); /* there is no next one */
+	close(program);
+	close(ready[0]);
+	close(go[0]);
+	close(go[1]);
+}
+
 static void anonymous_memory_has_no_file(void **state)
 {
 	struct process_map map = {.start = 4096, .end = 8192, .path = ""};
@@ -475,6 +509,7 @@ int main(void)
 		with_directory(mapped_files_open_with_privileges),
 		with_directory(mapped_files_open_without_privileges),
 		cmocka_unit_test(anonymous_memory_has_no_file),
+		cmocka_unit_test(a_program_is_past_when_the_next_is_called),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

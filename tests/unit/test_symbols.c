@@ -8,10 +8,12 @@
 
 #include <sys/resource.h>
 
+#include "base/account.h"
 #include "base/clock.h"
 #include "programs.h"
 #include "symbols/dwarf.h"
 #include "symbols/files.h"
+#include "symbols/jit_map.h"
 #include "symbols/symbols.h"
 
 static char folder[PATH_MAX]; /* of this run */
@@ -178,7 +180,7 @@ static void compare_built(const char *name, const char *compiler, const char *su
 	assert_true(inlined >= least_inlined);
 	symbols_stats(symbols, &stats);
 	assert_int_equal(stats.dwarf_given_up + stats.names_given_up, 0);
-	assert_int_equal(stats.worker_starts, 1);
+	assert_int_equal(stats.worker_starts, 2); /* for tables, and for DWARF */
 	symbols_free(symbols);
 }
 
@@ -739,6 +741,7 @@ static uint64_t soon_ns(uint64_t after_ns)
 static void nobody_has_to_wait(void **state)
 {
 	struct symbols_ask ask = {0};
+	const struct module *module;
 	struct symbols_frame frames[2];
 	struct symbols *symbols;
 	struct modules *modules;
@@ -777,9 +780,56 @@ static void nobody_has_to_wait(void **state)
 	assert_int_equal(symbols_resolve(symbols, modules, address + 1000, &ask, frames, 2), -ETIME);
 	assert_int_equal(symbols_resolve(symbols, modules, address, &ask, frames, 2), 1);
 	symbols_share_free(ask.share);
+	/* Not a symbol was read by this process. */
+	module = modules_find(modules, address);
+	assert_non_null(module);
+	assert_int_equal(elf_file_symbol_memory(module->file->elf), 0);
 	program_end(&program);
 	modules_free(modules);
 	symbols_free(symbols);
+}
+
+/* Who maps files without end, or writes a map without end, leaves the others of the session their memory. */
+static void names_have_a_share(void **state)
+{
+	enum { LIMIT = 4 << 20, PLACES = 8000, NAMES = 100000 };
+	struct account session = {.limit = LIMIT};
+	struct symbols_frame frames[SYMBOLS_FRAMES_MAX];
+	struct jit_map *list = NULL, *map;
+	struct modules *modules;
+	struct symbols *symbols;
+	uint64_t address = (uintptr_t)printf;
+	char path[64];
+	FILE *text;
+
+	(void)state;
+	assert_int_equal(symbols_new_in(&symbols, &session), 0);
+	assert_int_equal(modules_new(&modules, symbols, getpid()), 0);
+	for (uint64_t i = 0; i < PLACES; i++)
+		assert_true(symbols_resolve(symbols, modules, address + i, NULL, frames, SYMBOLS_FRAMES_MAX) >
+			    0);
+	assert_true(session.used > 0 && session.used <= LIMIT / 8);
+	modules_free(modules);
+	symbols_free(symbols);
+	assert_int_equal(session.used, 0);
+
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
+	text = fopen(path, "we");
+	assert_non_null(text);
+	for (int i = 0; i < NAMES; i++)
+		fprintf(text, "%x 10 a function whose name is long enough to take much memory, number %d\n",
+			0x10000 + i * 16, i);
+	fclose(text);
+	assert_int_equal(jit_map_get(&list, &map, getpid(), &session), 0);
+	unlink(path);
+	for (int i = 0; i < 10; i++)
+		jit_map_find(map, 0x10000);
+	assert_string_equal(jit_map_find(map, 0x10000),
+			    "a function whose name is long enough to take much memory, number 0");
+	assert_true(session.refused > 0);
+	assert_true(account_left(&session) >= LIMIT / 5 - LIMIT / 64);
+	jit_map_put(&list, map);
+	assert_int_equal(session.used, 0);
 }
 
 static int folder_make(void **state)
@@ -816,6 +866,7 @@ int main(void)
 		cmocka_unit_test(names_that_explode_are_left_alone),
 		cmocka_unit_test(damaged_dwarf_does_no_harm),
 		cmocka_unit_test(nobody_has_to_wait),
+		cmocka_unit_test(names_have_a_share),
 	};
 
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);

@@ -7,15 +7,15 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/spans.h"
-#include "process/process.h"
+#include "large_elf.h"
 #include "symbols/demangle.h"
-#include "symbols/files.h"
 #include "symbols/memo.h"
 #include "symbols/worker.h"
 
@@ -243,36 +243,47 @@ static void a_worker_is_there_when_it_is_needed(void **state)
 	worker_free(NULL);
 }
 
-/* The symbols of the files that this very process maps: of no more files than there is room for. */
+static uint64_t resident_bytes(pid_t pid)
+{
+	unsigned long long pages = 0, resident = 0;
+	char name[64];
+	FILE *file;
+
+	snprintf(name, sizeof(name), "/proc/%d/statm", pid);
+	file = fopen(name, "re");
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%llu %llu", &pages, &resident), 2);
+	fclose(file);
+	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Of many files with large tables it holds no more than there is room for, and has read none of them too rarely. */
 static void few_symbols_are_held(void **state)
 {
-	enum { ROOM = 64 << 10 };
-	struct files *files;
-	struct process_maps maps;
-	struct elf_symbol symbol;
-	struct file *file, *last = NULL;
-	size_t read = 0, held = 0;
+	enum { SYMBOLS = 1 << 18, FILES = 8, TABLE = SYMBOLS * 64 };
+	struct worker *worker;
+	const char *name;
+	int fd = large_elf(SYMBOLS);
 
 	(void)state;
-	assert_int_equal(files_new(&files), 0);
-	files_limit(files, ROOM);
-	assert_int_equal(process_maps_read(getpid(), &maps), 0);
-	for (size_t i = 0; i < maps.count; i++) {
-		if (maps.entries[i].path[0] != '/' ||
-		    files_get(files, &file, getpid(), &maps.entries[i], -1) || file == last ||
-		    file_read(file))
-			continue;
-		last = file;
-		elf_file_symbol_at(file->elf, 1, &symbol);
-		files_symbols_read(files, file);
-		assert_true(file->table_bytes > 0);
-		read += file->table_bytes;
-		held = files_symbol_memory(files);
-		assert_true(held <= ROOM || held == file->table_bytes);
+	assert_int_equal(worker_new(&worker), 0);
+	for (uint32_t i = 1; i <= FILES; i++)
+		assert_int_equal(worker_open_tables(worker, i, fd, -1, TABLE), 0);
+	for (uint32_t i = 0; i < 2 * FILES; i++) {
+		uint64_t vaddr = LARGE_BASE + i * LARGE_STEP;
+
+		assert_int_equal(worker_symbol(worker, i % FILES + 1, vaddr, UINT64_MAX, &name), 0);
+		assert_int_equal(name[0], large_elf_name(vaddr));
+		assert_int_equal(name[1], 0);
 	}
-	assert_true(read > ROOM);
-	process_maps_free(&maps);
-	files_free(files);
+	/* Two of them, with what malloc keeps. */
+	assert_true(resident_bytes(worker_pid(worker)) < 5 * TABLE);
+	assert_int_equal(worker_symbol(worker, 1, 0, UINT64_MAX, &name), 0);
+	assert_string_equal(name, "");
+	assert_int_equal(worker_symbol(worker, 99, LARGE_BASE, UINT64_MAX, &name), 0);
+	assert_string_equal(name, "");
+	worker_free(worker);
+	close(fd);
 }
 
 int main(void)

@@ -66,8 +66,8 @@ static int is_traced(const pid_t *pids, size_t count)
 	return found;
 }
 
-/* 0: none, or it cannot be looked at (*looked stays as it is). */
-static size_t leftover_of(pid_t pid, struct plan_caches *caches, size_t *looked)
+/* Adds the code that was too much to *unlooked. 0: none, or it cannot be looked at (*looked stays as it is). */
+static size_t leftover_of(pid_t pid, struct plan_caches *caches, size_t *looked, uint64_t *unlooked)
 {
 	const struct plan_target_opts opts = {
 		.layers = 1u << EVENT_LAYER_PYTHON | 1u << EVENT_LAYER_NATIVE,
@@ -78,6 +78,7 @@ static size_t leftover_of(pid_t pid, struct plan_caches *caches, size_t *looked)
 	if (leftover_process(pid, &opts, caches, &found))
 		return 0;
 	++*looked;
+	*unlooked += found.bytes_unlooked;
 	return found.at_sites + found.elsewhere;
 }
 
@@ -85,6 +86,7 @@ static size_t leftover_of(pid_t pid, struct plan_caches *caches, size_t *looked)
 static void leftovers_print(void)
 {
 	size_t count = 0, looked = 0, with = 0;
+	uint64_t unlooked = 0;
 	int level = log_level;
 	struct plan_caches caches = {0};
 	pid_t *pids = NULL;
@@ -100,7 +102,7 @@ static void leftovers_print(void)
 	/* What cannot be planned is no matter of this one. */
 	log_level = level > 1 ? level : 0;
 	for (size_t i = 0; i < count; i++) {
-		size_t found = leftover_of(pids[i], &caches, &looked);
+		size_t found = leftover_of(pids[i], &caches, &looked, &unlooked);
 
 		with += found > 0;
 		snprintf(text, sizeof(text), "PID %d: %zu", (int)pids[i], found);
@@ -113,6 +115,11 @@ static void leftovers_print(void)
 		!with, text,
 		with ? "tracing one takes out what was left in it (-m exact --layer all has the most probes)"
 		     : "none was left by a tracer that was killed");
+	if (unlooked) {
+		snprintf(text, sizeof(text), "%llu MiB of their code",
+			 (unsigned long long)(unlooked + (1 << 20) - 1) >> 20);
+		line_print(0, text, "not looked at: more than is compared of one file in one process");
+	}
 	free(pids);
 	plan_caches_free(&caches);
 }

@@ -20,8 +20,10 @@
 #define DEBUG_ROOT   "/usr/lib/debug"
 #define DWZ          "/.dwz/"
 #define CHECKSUM_MAX ((off_t)512 << 20) /* bytes of a debug file that are worth reading for its checksum */
-#define LINK_MAX     8192u              /* bytes of a section that names a debug file */
-#define PIECE_BYTES  (64u * 1024)
+#define CHECKSUM_THERE_MAX                                                                                   \
+	((off_t)64 << 20) /* in a root that is not ours, where a target says how many there are */
+#define LINK_MAX    8192u /* bytes of a section that names a debug file */
+#define PIECE_BYTES (64u * 1024)
 
 /* Where debug files are looked for. */
 struct place {
@@ -140,7 +142,7 @@ static int read_link(Elf *elf, const char **name, uint32_t *checksum)
 	return 0;
 }
 
-static int has_checksum(int fd, uint32_t expected)
+static int has_checksum(int fd, uint32_t expected, off_t bytes_max)
 {
 	unsigned char *piece = malloc(PIECE_BYTES);
 	uLong checksum = crc32(0, NULL, 0);
@@ -148,11 +150,11 @@ static int has_checksum(int fd, uint32_t expected)
 	struct stat st;
 	ssize_t n = 0;
 
-	if (fstat(fd, &st) || st.st_size > CHECKSUM_MAX) {
+	if (fstat(fd, &st) || st.st_size > bytes_max) {
 		free(piece);
 		return 0;
 	}
-	while (piece && offset <= CHECKSUM_MAX) {
+	while (piece && offset <= bytes_max) {
 		n = pread(fd, piece, PIECE_BYTES, offset);
 		if (n <= 0)
 			break;
@@ -178,7 +180,7 @@ static int open_by_link(struct elf_debug *out, const struct place *place, Elf *e
 	if (asprintf(&name, "%s%.*s/%s", place->base, (int)(slash - path), path, link) < 0)
 		return -ENOMEM;
 	err = open_elf(&debug, place, name);
-	if (!err && !has_checksum(debug.fd, checksum)) {
+	if (!err && !has_checksum(debug.fd, checksum, place->root < 0 ? CHECKSUM_MAX : CHECKSUM_THERE_MAX)) {
 		log_debug("%s: another checksum than .gnu_debuglink of %s", name, path);
 		elf_debug_close(&debug);
 		err = -ENOENT;

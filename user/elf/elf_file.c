@@ -16,7 +16,8 @@
 #include "elf/elf_file_state.h"
 #include "elf/elf_section.h"
 
-#define PAGE_BYTES 4096ull
+#define PAGE_BYTES  4096ull
+#define DYNAMIC_MAX 65536u /* entries; one for each library that is needed, and some forty */
 
 static int read_segments(struct elf_file *file)
 {
@@ -70,6 +71,8 @@ static int read_dynamic(struct elf_file *file)
 	int err;
 
 	file->soname = "";
+	if (section && header.sh_size > DYNAMIC_MAX * sizeof(Elf64_Dyn))
+		return error_set(-ENOEXEC, "corrupt ELF file: more than %u entries in .dynamic", DYNAMIC_MAX);
 	data = section ? elf_section_data(section, &header) : NULL;
 	if (section && !data)
 		return -ENOEXEC;
@@ -103,6 +106,7 @@ int elf_file_open(struct elf_file **out, int fd, const char *path, const char *d
 	file->imports_err = 1;
 	file->dwarf_fd = -1;
 	file->alternate_fd = -1;
+	file->symbols_max = ELF_SYMBOLS_HERE;
 	for (int i = 0; i < ELF_SOURCES; i++)
 		file->table_errs[i] = 1;
 	file->path = strdup(path);
@@ -163,36 +167,6 @@ size_t elf_file_symbol_memory(const struct elf_file *file)
 	return bytes;
 }
 
-/* libelf keeps what it has read of a file until it is done with it. */
-int elf_file_forget(struct elf_file *file)
-{
-	const char *soname = file->soname;
-	Elf *old = file->elf;
-	int err = elf_section_begin(&file->elf, file->fd, &file->bytes);
-
-	if (err) {
-		file->elf = old;
-		return err;
-	}
-	err = read_dynamic(file);
-	if (err) {
-		elf_end(file->elf);
-		file->elf = old;
-		file->soname = soname;
-		return err;
-	}
-	for (int i = 0; i < ELF_SOURCES; i++) {
-		if (i == ELF_FROM_DEBUG_FILE)
-			continue;
-		elf_symbols_free(&file->tables[i]);
-		file->table_errs[i] = 1;
-	}
-	elf_imports_free(&file->imports);
-	file->imports_err = 1;
-	elf_end(old);
-	return 0;
-}
-
 int elf_file_fd(const struct elf_file *file)
 {
 	return file->fd;
@@ -212,16 +186,19 @@ const char *elf_file_build_id(const struct elf_file *file)
 static int load_table(struct elf_file *file, int source)
 {
 	int *err = &file->table_errs[source];
+	uint32_t left = file->symbols_max;
 
 	if (*err <= 0)
 		return *err;
+	for (int i = 0; i < ELF_SOURCES; i++)
+		left -= file->tables[i].count;
 	if (source != ELF_FROM_DEBUG_FILE) {
 		*err = elf_symbols_load(&file->tables[source], file->elf,
-					source == ELF_FROM_DYNSYM ? SHT_DYNSYM : SHT_SYMTAB);
+					source == ELF_FROM_DYNSYM ? SHT_DYNSYM : SHT_SYMTAB, left);
 		return *err;
 	}
 	*err = elf_file_load_debug(file);
-	if (!*err && elf_symbols_load(&file->tables[source], file->debug.elf, SHT_SYMTAB))
+	if (!*err && elf_symbols_load(&file->tables[source], file->debug.elf, SHT_SYMTAB, left))
 		*err = -ENOENT; /* a defect of this machine's debug file is none of the target's */
 	return *err;
 }
@@ -440,17 +417,16 @@ static int names_own_block(const struct elf_symbols *dynsym, uint64_t index)
 
 int elf_file_dtpmod_slot(struct elf_file *file, uint64_t *vaddr)
 {
+	uint64_t left = ELF_RELOCATIONS_MAX;
 	Elf_Scn *section = NULL;
-	GElf_Shdr header;
 	GElf_Rela relocation;
+	Elf_Data *data;
 
 	if (!find_segment(file, PT_TLS))
 		return -ENOENT;
 	load_table(file, ELF_FROM_DYNSYM);
-	while ((section = elf_section_by_type(file->elf, SHT_RELA, section, &header))) {
-		Elf_Data *data = elf_section_data(section, &header);
-
-		for (int i = 0; data && gelf_getrela(data, i, &relocation); i++) {
+	while ((data = elf_imports_relocations(file->elf, &section, &left))) {
+		for (int i = 0; gelf_getrela(data, i, &relocation); i++) {
 			if (GELF_R_TYPE(relocation.r_info) != R_X86_64_DTPMOD64 ||
 			    !names_own_block(&file->tables[ELF_FROM_DYNSYM], GELF_R_SYM(relocation.r_info)))
 				continue;

@@ -29,17 +29,17 @@ struct elf_symbol {
  * 0; -ENOEXEC not an ELF file of x86-64 or a corrupt one (error_set tells); -errno.
  */
 int elf_file_open(struct elf_file **out, int fd, const char *path, const char *debug_root);
+/*
+ * The same in a process that is there for it: tables are read that are too large to be looked through beside other work.
+ * debug_fd: its debug file, -1 for none; no other is looked for. Takes ownership of both only on success.
+ */
+int elf_file_open_apart(struct elf_file **out, int fd, int debug_fd);
 /* Another owner of the same file, who closes it, too. Returns file. */
 struct elf_file *elf_file_share(struct elf_file *file);
 void elf_file_close(struct elf_file *file);
 
 /* What its symbols take, bytes: as they are in the file, and the indexes of them. */
 size_t elf_file_symbol_memory(const struct elf_file *file);
-/*
- * Lets go of its symbols and imports, which are read again when they are asked for; what was borrowed of them ends. Its debug
- * file's stay. 0; -ENOEXEC, -errno: it cannot be read again, and all is as it was.
- */
-int elf_file_forget(struct elf_file *file);
 int elf_file_fd(const struct elf_file *file);
 const char *elf_file_path(const struct elf_file *file);
 /* Lower-case hex of the build id, "" when the file has none. */
@@ -50,6 +50,8 @@ int elf_file_has_symtab(const struct elf_file *file); /* own or in a debug file 
  * descriptor of that directory, borrowed for the call. No link there leads out of it. 0; -ENOENT.
  */
 int elf_file_find_debug(struct elf_file *file, int root);
+/* Descriptor of the debug file, borrowed until elf_file_close(); -1: there is none. */
+int elf_file_debug_fd(struct elf_file *file);
 /*
  * Descriptor of the file with the DWARF, this one or its debug file, and of the one that dwz has moved the common part
  * to, -1 for none. Both borrowed until elf_file_close(). 0; -ENOENT there is no DWARF.

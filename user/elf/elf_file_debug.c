@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "elf/elf_file_state.h"
@@ -10,6 +11,29 @@ int elf_file_load_debug(struct elf_file *file)
 		file->debug_err =
 			elf_debug_open(&file->debug, file->elf, file->build_id, file->path, file->debug_root);
 	return file->debug_err;
+}
+
+int elf_file_debug_fd(struct elf_file *file)
+{
+	return elf_file_load_debug(file) ? -1 : file->debug.fd;
+}
+
+int elf_file_open_apart(struct elf_file **out, int fd, int debug_fd)
+{
+	struct elf_file *file;
+	uint64_t bytes;
+	int err = elf_file_open(&file, fd, "", NULL);
+
+	if (err)
+		return err;
+	file->symbols_max = ELF_SYMBOLS_MAX;
+	file->debug_err = debug_fd < 0 ? -ENOENT : elf_section_begin(&file->debug.elf, debug_fd, &bytes);
+	if (!file->debug_err)
+		file->debug.fd = debug_fd;
+	else if (debug_fd >= 0)
+		close(debug_fd);
+	*out = file;
+	return 0;
 }
 
 static int has_dwarf(Elf *elf)

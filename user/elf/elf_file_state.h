@@ -25,10 +25,11 @@ struct elf_file {
 	const char *soname;
 	int executable;
 
+	uint32_t symbols_max; /* of all tables */
 	struct elf_symbols tables[ELF_SOURCES];
 	int table_errs[ELF_SOURCES]; /* 1: not tried yet; 0 loaded; else why not */
 	struct elf_imports imports;
-	int imports_err; /* 1: not loaded yet; 0; -ENOMEM */
+	int imports_err; /* 1: not loaded yet; 0; -ENOEXEC, -ENOMEM */
 	struct elf_debug debug;
 	int debug_err; /* 1: not looked for yet; 0 open; -ENOENT */
 

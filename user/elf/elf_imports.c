@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/error.h"
 #include "elf/elf_section.h"
 
 /* The name of the symbol that a relocation puts the address of into a slot; NULL: it is of another kind, or corrupt. */
@@ -31,12 +32,28 @@ static int section_take(struct elf_imports *imports, Elf_Data *data, const struc
 
 		if (!name)
 			continue;
+		if (imports->count == ELF_IMPORTS_MAX)
+			return error_set(-ENOEXEC, "more than %u names are imported", ELF_IMPORTS_MAX);
 		err = array_reserve(&imports->by_slot, &imports->room, imports->count, 1,
 				    sizeof(*imports->by_slot));
 		if (!err)
 			imports->by_slot[imports->count++] = (struct elf_import){relocation.r_offset, name};
 	}
 	return err;
+}
+
+Elf_Data *elf_imports_relocations(Elf *elf, Elf_Scn **section, uint64_t *left)
+{
+	GElf_Shdr header;
+	Elf_Data *data = NULL;
+
+	while (!data && (*section = elf_section_by_type(elf, SHT_RELA, *section, &header))) {
+		if (header.sh_size / sizeof(Elf64_Rela) > *left)
+			continue;
+		*left -= header.sh_size / sizeof(Elf64_Rela);
+		data = elf_section_data(*section, &header);
+	}
+	return data;
 }
 
 static int compare_slots(const void *a, const void *b)
@@ -48,24 +65,27 @@ static int compare_slots(const void *a, const void *b)
 
 int elf_imports_load(struct elf_imports *imports, Elf *elf, const struct elf_symbols *dynsym)
 {
+	uint64_t left = ELF_RELOCATIONS_MAX;
 	Elf_Scn *section = NULL;
-	GElf_Shdr header;
+	Elf_Data *data;
 	int err = 0;
 
-	while (!err && (section = elf_section_by_type(elf, SHT_RELA, section, &header)))
-		err = section_take(imports, elf_section_data(section, &header), dynsym);
+	while (!err && (data = elf_imports_relocations(elf, &section, &left)))
+		err = section_take(imports, data, dynsym);
 	if (!err)
 		imports->by_name = malloc((imports->count + 1) * sizeof(*imports->by_name));
 	if (err || !imports->by_name) {
 		elf_imports_free(imports);
-		return -ENOMEM;
+		return err ? err : -ENOMEM;
 	}
 	if (imports->count)
 		qsort(imports->by_slot, imports->count, sizeof(*imports->by_slot), compare_slots);
 	for (size_t i = 0; i < imports->count; i++)
 		imports->by_name[i] = elf_symbols_key(imports->by_slot[i].name, (uint32_t)i);
-	elf_symbols_sort_keys(imports->by_name, imports->count);
-	return 0;
+	err = elf_symbols_sort_keys(imports->by_name, imports->count);
+	if (err)
+		elf_imports_free(imports);
+	return err;
 }
 
 void elf_imports_free(struct elf_imports *imports)

@@ -8,6 +8,10 @@
 
 #include "elf/elf_symbols.h"
 
+#define ELF_RELOCATIONS_MAX                                                                                  \
+	(4u << 20) /* of all kinds, in one look; a section that is larger is passed over */
+#define ELF_IMPORTS_MAX (1u << 20)
+
 struct elf_import {
 	uint64_t slot;    /* vaddr */
 	const char *name; /* borrowed from the Elf */
@@ -20,7 +24,13 @@ struct elf_imports {
 	uint64_t *by_name; /* hash of the name << 32 | index, sorted */
 };
 
-/* R_X86_64_JUMP_SLOT and R_X86_64_GLOB_DAT of all sections; dynsym was loaded. 0; -ENOMEM. */
+/*
+ * The content of the next section of relocations, *section and *left begin as NULL and ELF_RELOCATIONS_MAX. NULL: there is
+ * none any more.
+ */
+Elf_Data *elf_imports_relocations(Elf *elf, Elf_Scn **section, uint64_t *left);
+
+/* R_X86_64_JUMP_SLOT and R_X86_64_GLOB_DAT of all sections; dynsym was loaded. 0; -ENOEXEC too many (error_set); -ENOMEM. */
 int elf_imports_load(struct elf_imports *imports, Elf *elf, const struct elf_symbols *dynsym);
 void elf_imports_free(struct elf_imports *imports);
 /* The name at a slot; NULL. */

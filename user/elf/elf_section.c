@@ -11,6 +11,7 @@
 
 #define SEGMENTS_MAX  1024u        /* look-ups go through them; the kernel starts no program with many more */
 #define TABLES_PACKED 8u           /* times what the file takes on disk */
+#define NOTES_MAX     (1u << 20)   /* bytes of a section that the build id is looked for in */
 #define TABLES_SLACK  (1ull << 20) /* bytes that are no matter */
 
 /* Is [offset, offset + bytes) within the file? */
@@ -247,6 +248,8 @@ void elf_section_build_id(Elf *elf, char out[ELF_BUILD_ID_HEX_MAX])
 
 	out[0] = '\0';
 	while ((section = elf_section_by_type(elf, SHT_NOTE, section, &header))) {
+		if (header.sh_size > NOTES_MAX)
+			continue;
 		data = elf_section_data(section, &header);
 		if (data && note_build_id(data, out))
 			return;

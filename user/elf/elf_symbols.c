@@ -15,8 +15,10 @@
 #define HASHED_BYTES    256u /* of a name: names may overlap in the string table, each as long as all of it */
 #define UNDERSCORES_MAX 7u   /* before a name, that are told apart */
 #define VERSION_HIDDEN  0x8000u /* of .gnu.version: not the default version of this name */
+#define DIGIT_BITS      8u
+#define HASH_SHIFT      32u /* in a key */
 
-int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type)
+int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type, uint32_t max)
 {
 	GElf_Shdr header, versions_header;
 	Elf_Scn *section = elf_section_by_type(elf, type, NULL, &header);
@@ -27,6 +29,9 @@ int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type)
 		return -ENOENT;
 	if (header.sh_type == SHT_NOBITS || !header.sh_size)
 		return -ENOENT;
+	/* Before anything is read: that costs time, too. */
+	if (header.sh_size / sizeof(Elf64_Sym) > max)
+		return error_set(-ENOEXEC, "more than %u symbols are too many to look through here", max);
 	if (header.sh_entsize != sizeof(Elf64_Sym))
 		return error_set(-ENOEXEC, "corrupt ELF file: symbols of %llu bytes",
 				 (unsigned long long)header.sh_entsize);
@@ -36,10 +41,6 @@ int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type)
 	table->symbols = elf_section_data(section, &header);
 	if (!table->symbols)
 		return -ENOEXEC;
-	if (table->symbols->d_size / sizeof(Elf64_Sym) > ELF_SYMBOLS_MAX) {
-		table->symbols = NULL;
-		return error_set(-ENOEXEC, "more than %u symbols", ELF_SYMBOLS_MAX);
-	}
 	table->count = (uint32_t)(table->symbols->d_size / sizeof(Elf64_Sym));
 	if (type == SHT_DYNSYM) {
 		versions = elf_section_by_type(elf, SHT_GNU_versym, NULL, &versions_header);
@@ -87,22 +88,40 @@ static uint32_t hash_name(const char *name)
 	return hash;
 }
 
-static int compare_u64(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 uint64_t elf_symbols_key(const char *name, uint32_t index)
 {
-	return (uint64_t)hash_name(name) << 32 | index;
+	return (uint64_t)hash_name(name) << HASH_SHIFT | index;
 }
 
-void elf_symbols_sort_keys(uint64_t *keys, size_t count)
+static void digit_sort(const uint64_t *from, uint64_t *to, size_t count, unsigned shift)
 {
-	if (count)
-		qsort(keys, count, sizeof(*keys), compare_u64);
+	size_t at[1u << DIGIT_BITS] = {0}, sum = 0;
+
+	for (size_t i = 0; i < count; i++)
+		at[from[i] >> shift & ((1u << DIGIT_BITS) - 1)]++;
+	for (size_t i = 0; i < 1u << DIGIT_BITS; i++) {
+		size_t begins = sum;
+
+		sum += at[i];
+		at[i] = begins;
+	}
+	for (size_t i = 0; i < count; i++)
+		to[at[from[i] >> shift & ((1u << DIGIT_BITS) - 1)]++] = from[i];
+}
+
+/* A target chooses how many there are: no comparisons. Their indexes ascend, and each pass keeps the order of equals. */
+int elf_symbols_sort_keys(uint64_t *keys, size_t count)
+{
+	uint64_t *other = malloc((count + 1) * sizeof(*other));
+
+	if (!other)
+		return -ENOMEM;
+	for (unsigned shift = HASH_SHIFT; shift < 64; shift += 2 * DIGIT_BITS) {
+		digit_sort(keys, other, count, shift);
+		digit_sort(other, keys, count, shift + DIGIT_BITS);
+	}
+	free(other);
+	return 0;
 }
 
 void elf_symbols_find_keys(const uint64_t *keys, size_t count, const char *name, size_t *from, size_t *to)
@@ -137,8 +156,12 @@ static int index_names(struct elf_symbols *table)
 		if (name)
 			table->by_name[table->name_count++] = elf_symbols_key(name, i);
 	}
-	elf_symbols_sort_keys(table->by_name, table->name_count);
-	return 0;
+	if (!elf_symbols_sort_keys(table->by_name, table->name_count))
+		return 0;
+	free(table->by_name);
+	table->by_name = NULL;
+	table->name_count = 0;
+	return -ENOMEM;
 }
 
 /* Is it what a linker would bind the plain name to? */

@@ -9,7 +9,8 @@
 
 #include "base/spans.h"
 
-#define ELF_SYMBOLS_MAX   (4u << 20) /* of a table: one with more is refused */
+#define ELF_SYMBOLS_MAX   (4u << 20) /* of all tables of a file, for a process that does nothing else */
+#define ELF_SYMBOLS_HERE  (1u << 20) /* the same for one that has other work meanwhile */
 #define ELF_NAMESAKES_MAX 1024u
 
 /* Zero-initialise. Borrows from the Elf. */
@@ -31,11 +32,12 @@ struct elf_symbols {
  * others of the same hash among them: no more than ELF_NAMESAKES_MAX, the first ones.
  */
 uint64_t elf_symbols_key(const char *name, uint32_t index);
-void elf_symbols_sort_keys(uint64_t *keys, size_t count);
+/* Of keys whose indexes ascend. 0, -ENOMEM. */
+int elf_symbols_sort_keys(uint64_t *keys, size_t count);
 void elf_symbols_find_keys(const uint64_t *keys, size_t count, const char *name, size_t *from, size_t *to);
 
-/* type: SHT_DYNSYM or SHT_SYMTAB. 0; -ENOENT no such table; -ENOEXEC a corrupt one (error_set). */
-int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type);
+/* type: SHT_DYNSYM or SHT_SYMTAB. 0; -ENOENT no such table; -ENOEXEC a corrupt one, or one of more than max (error_set). */
+int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type, uint32_t max);
 void elf_symbols_free(struct elf_symbols *table);
 
 /*

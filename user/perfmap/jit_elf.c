@@ -29,7 +29,7 @@ static uint64_t symbol_address(Elf *elf, const GElf_Sym *symbol, int relocatable
 static int table_read(Elf *elf, uint32_t type, int relocatable, perfmap_text_fn entry, void *context)
 {
 	struct elf_symbols table = {0};
-	int err = elf_symbols_load(&table, elf, type);
+	int err = elf_symbols_load(&table, elf, type, ELF_SYMBOLS_HERE);
 	/* Names may overlap in the table; honest ones hardly do. */
 	uint64_t budget = 2 * table.string_bytes;
 

@@ -210,6 +210,37 @@ static int compare_pid(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+int process_program_open(pid_t pid)
+{
+	char path[40];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* fs/proc/base.c, mem_rw(): memory without users has an end at any place, other memory an error where nothing is mapped. */
+static int is_used(int fd)
+{
+	char byte;
+
+	return pread(fd, &byte, 1, 0) != 0;
+}
+
+int process_program_is_past(pid_t pid, int fd)
+{
+	int now, past;
+
+	if (is_used(fd))
+		return 0;
+	now = process_program_open(pid);
+	past = now >= 0 && is_used(now);
+	if (now >= 0)
+		close(now);
+	return past;
+}
+
 int process_list(pid_t **pids, size_t *count)
 {
 	DIR *directory = opendir("/proc");

@@ -65,6 +65,13 @@ void process_maps_free(struct process_maps *maps);
  * regular file; -ESTALE the name is another file's by now; -errno.
  */
 int process_map_open(pid_t pid, const struct process_map *map);
+/*
+ * A descriptor that stands for the program that a process runs now, by its memory: every exec begins with another. Caller closes
+ * it. -errno.
+ */
+int process_program_open(pid_t pid);
+/* 1: the process has called the next program since; 0 also if it has ended. */
+int process_program_is_past(pid_t pid, int fd);
 /* Every process id in /proc. Caller frees *pids. */
 int process_list(pid_t **pids, size_t *count);
 

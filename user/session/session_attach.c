@@ -328,10 +328,29 @@ static void leftover_tell(const struct session *session, const struct member *me
 			 "that "
 			 "mode (-m exact has the most probes) until a regular end takes those out",
 			 member->pid, found->elsewhere);
+	if (found->bytes_unlooked)
+		log_debug("PID %d: %llu bytes of its code were not looked through for breakpoints",
+			  member->pid, (unsigned long long)found->bytes_unlooked);
+}
+
+/*
+ * It may have called another program since it was planned, of which nobody tells: where it was no target, nobody has seen it.
+ * From now on an exec ends its membership.
+ */
+static int member_is_same(struct session *session, struct member *member, int program)
+{
+	if (program < 0 || !process_program_is_past(member->pid, program))
+		return 0;
+	/* What came is of another program, as if it had never been. */
+	session_pull(session);
+	if (!member->ended)
+		session_discard(session, (uint32_t)member->pid, member->runtime.target.space);
+	member->ended = 1;
+	return error_set(-ESTALE, "it calls one program after the other");
 }
 
 static int member_attach(struct session *session, struct member *member, const struct plan_target *target,
-			 int from_start)
+			 int program, int from_start)
 {
 	int err;
 
@@ -348,6 +367,8 @@ static int member_attach(struct session *session, struct member *member, const s
 		return err;
 	/* From here on events come. */
 	err = attach_target(session->attach, member->pid, &member->runtime.target);
+	if (!err)
+		err = member_is_same(session, member, program);
 	return err ? err : member_baseline(session, member, from_start);
 }
 
@@ -433,12 +454,13 @@ static int member_plan(struct session *session, struct member *member, struct pl
 	return error_set(-EIO, "%s%s", why, remedy);
 }
 
-int session_add(struct session *session, pid_t pid, int from_start)
+/* -ESTALE: it has called another program meanwhile. */
+static int program_add(struct session *session, pid_t pid, int from_start)
 {
 	uint64_t start = clock_ns(CLOCK_MONOTONIC);
 	struct plan_target target = {0};
 	struct member *member;
-	int err = 0;
+	int program = -1, err = 0;
 
 	error_clear();
 	/* What is in the ring buffer is of the time before, of another program perhaps. */
@@ -448,12 +470,13 @@ int session_add(struct session *session, pid_t pid, int from_start)
 		if (!member->newborn || turn == SETTLE_TURNS || newborn_settle(session, member, &err))
 			return err;
 	if (pid == attach_holder(session->attach) ||
-	    (session->symbols && symbols_worker(session->symbols) == pid))
+	    (session->symbols && symbols_is_worker(session->symbols, pid)))
 		return error_set(-ENOENT, "it is the tracer's own");
 	members_release(session, pid);
 	err = member_new(session, pid, &member);
 	if (err)
 		return err;
+	program = process_program_open(pid);
 	/* Before the plan is made: what is mapped after it is not in it. */
 	if (newborn_layers(&session->opts) && member_symbols_look(session, member) == -ENOMEM)
 		err = -ENOMEM;
@@ -471,7 +494,7 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	if (!err && !from_start)
 		session_cost_prepare(session);
 	if (!err)
-		err = member_attach(session, member, &target, from_start);
+		err = member_attach(session, member, &target, program, from_start);
 	if (err)
 		goto out;
 	if (member_governor_begin(session, member))
@@ -484,7 +507,18 @@ int session_add(struct session *session, pid_t pid, int from_start)
 	attached_print(session, member, &target, member->census_ns - start);
 out:
 	plan_target_free(&target);
+	if (program >= 0)
+		close(program);
 	if (err)
 		member_abandon(session, member);
+	return err;
+}
+
+int session_add(struct session *session, pid_t pid, int from_start)
+{
+	int err = -ESTALE;
+
+	for (int turn = 0; err == -ESTALE && turn < SETTLE_TURNS; turn++)
+		err = program_add(session, pid, from_start);
 	return err;
 }

@@ -16,16 +16,18 @@
 #define SPENT_MAX_NS 10000000000ull /* of CPU time, on one file; 100,000 places in CPython take 2 s */
 
 /* A worker is there; what is known of another one's files is forgotten. 0, -errno. */
-static int worker_meet(struct symbols *symbols)
+static int helper_meet(struct symbols *symbols, struct helper *helper)
 {
 	uint64_t generation;
-	int err = worker_generation(symbols->worker, &generation);
+	int err = worker_generation(helper->worker, &generation);
 
-	if (!err && generation != symbols->generation) {
-		symbols->generation = generation;
-		symbols->handed = 0;
+	if (!err && generation != helper->generation) {
+		helper->generation = generation;
+		helper->handed = 0;
 		symbols->stats.worker_starts++;
 	}
+	if (err)
+		log_debug("names are not looked up: %s", error_reason(err));
 	return err;
 }
 
@@ -48,24 +50,24 @@ static int dwarf_hand(struct symbols *symbols, struct file *file)
 	int fd, alternate_fd, err;
 
 	if (file->dwarf == FILE_DWARF_NONE ||
-	    (file->dwarf == FILE_DWARF_THERE && file->generation == symbols->generation))
+	    (file->dwarf == FILE_DWARF_THERE && file->generation == symbols->dwarf.generation))
 		return 0;
 	file->dwarf = FILE_DWARF_NONE;
 	if (elf_file_dwarf(file->elf, &fd, &alternate_fd))
 		return 0;
-	err = worker_open(symbols->worker, file->number, fd, alternate_fd);
+	err = worker_open(symbols->dwarf.worker, file->number, fd, alternate_fd);
 	file->dwarf = FILE_DWARF_THERE;
 	if (err)
 		return err;
-	file->generation = symbols->generation;
-	symbols->handed++;
+	file->generation = symbols->dwarf.generation;
+	symbols->dwarf.handed++;
 	return 0;
 }
 
 /* What is found costs the file's time, whatever comes of it. */
 static void time_spend(struct symbols *symbols, struct file *file, uint64_t before_ns)
 {
-	file->spent_ns += worker_spent_ns(symbols->worker) - before_ns;
+	file->spent_ns += worker_spent_ns(symbols->dwarf.worker) - before_ns;
 	if (file->spent_ns <= SPENT_MAX_NS)
 		return;
 	if (file->dwarf == FILE_DWARF_THERE)
@@ -85,8 +87,8 @@ static int frames_try(struct symbols *symbols, struct file *file, uint64_t vaddr
 		symbol = "";
 	if (file->dwarf == FILE_DWARF_NONE && !demangle_wanted(symbol))
 		return 0;
-	count = worker_frames(symbols->worker, file->dwarf == FILE_DWARF_THERE ? file->number : 0, vaddr,
-			      symbol, until_ns, frames);
+	count = worker_frames(symbols->dwarf.worker, file->dwarf == FILE_DWARF_THERE ? file->number : 0,
+			      vaddr, symbol, until_ns, frames);
 	if (count != -ENOENT && count != -ENOEXEC)
 		return count;
 	/* It has none that can be read; its symbol is still to be demangled. */
@@ -100,15 +102,13 @@ int ask_frames(struct symbols *symbols, struct file *file, uint64_t vaddr, const
 	error_clear();
 	/* With the DWARF shared, alone, without DWARF, and without names there is nothing left to ask. */
 	for (int attempt = 0; attempt < 4; attempt++) {
-		uint64_t before_ns = worker_spent_ns(symbols->worker);
+		uint64_t before_ns = worker_spent_ns(symbols->dwarf.worker);
 		uint32_t others;
-		int count = worker_meet(symbols);
+		int count;
 
-		if (count) {
-			log_debug("names are not looked up: %s", error_reason(count));
+		if (helper_meet(symbols, &symbols->dwarf))
 			return 0;
-		}
-		others = symbols->handed - (file->generation == symbols->generation);
+		others = symbols->dwarf.handed - (file->generation == symbols->dwarf.generation);
 		count = frames_try(symbols, file, vaddr, symbol, until_ns, frames);
 		if (count == -EAGAIN)
 			return count;
@@ -116,11 +116,81 @@ int ask_frames(struct symbols *symbols, struct file *file, uint64_t vaddr, const
 			time_spend(symbols, file, before_ns);
 		if (count >= 0)
 			return count;
-		worker_stop(symbols->worker);
+		worker_stop(symbols->dwarf.worker);
 		if (file->dwarf == FILE_DWARF_NONE)
 			names_give_up(symbols, file);
 		else if (!others || count == -ETIMEDOUT)
 			dwarf_give_up(symbols, file, count);
 	}
 	return 0;
+}
+
+/* Says why, once: the addresses of the file have no names of functions but what DWARF says. */
+static void tables_give_up(struct symbols *symbols, struct file *file, int err)
+{
+	if (file->tables != FILE_TABLES_GIVEN_UP && file->tables != FILE_TABLES_LARGE) {
+		log_info("%s: not all names of its functions are known: %s", file->path,
+			 err == -ENOEXEC ? "its symbol tables are too large" : error_reason(err));
+		symbols->stats.tables_given_up++;
+	}
+	file->tables = err == -ENOEXEC ? FILE_TABLES_LARGE : FILE_TABLES_GIVEN_UP;
+}
+
+/* Has the worker have the file. 0; -errno: it has ended. */
+static int tables_hand(struct symbols *symbols, struct file *file)
+{
+	struct helper *helper = &symbols->tables;
+	int err;
+
+	if (file->tables_generation == helper->generation)
+		return 0;
+	err = worker_open_tables(helper->worker, file->number, elf_file_fd(file->elf),
+				 elf_file_debug_fd(file->elf), symbols->tables_max);
+	if (err)
+		return err;
+	file->tables_generation = helper->generation;
+	helper->handed++;
+	return 0;
+}
+
+int ask_symbol(struct symbols *symbols, struct file *file, uint64_t vaddr, uint64_t until_ns,
+	       const char **name)
+{
+	struct helper *helper = &symbols->tables;
+
+	error_clear();
+	*name = "";
+	/* With its tables among those of others, and alone. */
+	for (int attempt = 0; attempt < 2 && file->tables != FILE_TABLES_GIVEN_UP; attempt++) {
+		uint64_t before_ns = worker_spent_ns(helper->worker);
+		uint32_t others;
+		int err;
+
+		if (helper_meet(symbols, helper))
+			return 0;
+		others = helper->handed - (file->tables_generation == helper->generation);
+		err = tables_hand(symbols, file);
+		if (!err)
+			err = worker_symbol(helper->worker, file->number, vaddr, until_ns, name);
+		if (err == -EAGAIN)
+			return err;
+		file->tables_ns += worker_spent_ns(helper->worker) - before_ns;
+		if (!err && file->tables == FILE_TABLES_UNKNOWN)
+			file->tables = FILE_TABLES_READ;
+		if (err == -ENOEXEC)
+			tables_give_up(symbols, file, err);
+		if (file->tables_ns > SPENT_MAX_NS)
+			tables_give_up(symbols, file, -ETIMEDOUT);
+		if (!err || err == -ENOEXEC)
+			return 0;
+		worker_stop(helper->worker);
+		if (!others || err == -ETIMEDOUT)
+			tables_give_up(symbols, file, err);
+	}
+	return 0;
+}
+
+void ask_symbol_abandon(struct symbols *symbols)
+{
+	worker_stop(symbols->tables.worker);
 }

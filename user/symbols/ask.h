@@ -14,4 +14,13 @@
 int ask_frames(struct symbols *symbols, struct file *file, uint64_t vaddr, const char *symbol,
 	       uint64_t until_ns, struct worker_frame frames[WORKER_FRAMES_MAX]);
 
+/*
+ * The name of the function symbol at vaddr of such a file, as it stands in its tables; "" for none. *name is borrowed until the
+ * next call. 0; -EAGAIN, as above.
+ */
+int ask_symbol(struct symbols *symbols, struct file *file, uint64_t vaddr, uint64_t until_ns,
+	       const char **name);
+/* Nobody waits for the answer any more. */
+void ask_symbol_abandon(struct symbols *symbols);
+
 #endif

@@ -17,7 +17,6 @@ struct files {
 	struct file *buckets[BUCKETS];
 	uint32_t count, max, last_number;
 	uint64_t clock;
-	size_t table_bytes, table_bytes_max;
 };
 
 int files_new(struct files **out)
@@ -29,7 +28,6 @@ int files_new(struct files **out)
 		return -ENOMEM;
 	/* A file may have a debug file, and that one a common part. */
 	files->max = FILES_MAX;
-	files->table_bytes_max = FILES_SYMBOL_BYTES;
 	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur / 4 < FILES_MAX)
 		files->max = (uint32_t)(limit.rlim_cur / 4);
 	*out = files;
@@ -90,7 +88,6 @@ static int oldest_remove(struct files *files)
 	file = *oldest;
 	*oldest = file->next;
 	files->count--;
-	files->table_bytes -= file->table_bytes;
 	file_free(file);
 	return 0;
 }
@@ -167,47 +164,6 @@ int file_read(struct file *file)
 			file->fd = -1;
 	}
 	return file->elf_err;
-}
-
-static void table_bytes_set(struct files *files, struct file *file, size_t bytes)
-{
-	files->table_bytes += bytes - file->table_bytes;
-	file->table_bytes = bytes;
-}
-
-/* 0; -ENOENT: no other one has any, or it cannot be let go of. */
-static int oldest_forget(struct files *files, const struct file *but)
-{
-	struct file *oldest = NULL;
-
-	for (size_t i = 0; i < BUCKETS; i++)
-		for (struct file *file = files->buckets[i]; file; file = file->next)
-			if (file != but && file->tables_read && (!oldest || file->used < oldest->used))
-				oldest = file;
-	if (!oldest || elf_file_forget(oldest->elf))
-		return -ENOENT;
-	oldest->tables_read = 0;
-	table_bytes_set(files, oldest, 0);
-	return 0;
-}
-
-void files_symbols_read(struct files *files, struct file *file)
-{
-	file->tables_read = 1;
-	file->used = ++files->clock;
-	table_bytes_set(files, file, elf_file_symbol_memory(file->elf));
-	while (files->table_bytes > files->table_bytes_max && !oldest_forget(files, file))
-		;
-}
-
-void files_limit(struct files *files, size_t bytes)
-{
-	files->table_bytes_max = bytes;
-}
-
-size_t files_symbol_memory(const struct files *files)
-{
-	return files->table_bytes;
 }
 
 uint32_t files_count(const struct files *files)

@@ -35,9 +35,10 @@ struct file {
 	enum { FILE_DWARF_UNKNOWN, FILE_DWARF_THERE, FILE_DWARF_NONE } dwarf;
 	uint64_t generation; /* of the worker that was given it; 0: none */
 	uint64_t spent_ns;   /* worker_spent_ns() for answers about it */
-	int tables_read;     /* its symbols were asked for: to ask again is cheap */
-	size_t table_bytes;  /* that they take */
 	int plain_names;     /* its names are not demangled: the worker has ended over one */
+	/* The same of its symbols. READ: to ask again is cheap, mostly; LARGE: not all of them are read. */
+	enum { FILE_TABLES_UNKNOWN, FILE_TABLES_READ, FILE_TABLES_LARGE, FILE_TABLES_GIVEN_UP } tables;
+	uint64_t tables_generation, tables_ns;
 
 	struct file *next; /* with the same hash */
 };
@@ -57,14 +58,6 @@ void files_share(struct file *file);
 void files_put(struct files *files, struct file *file);
 /* Reads its headers if that was not done. 0; -ENOEXEC; -errno: the same at every call. */
 int file_read(struct file *file);
-/*
- * The file's symbols were asked for. Those of others are let go of, the longest unused first, until all together take no more
- * than what files_limit() has said.
- */
-void files_symbols_read(struct files *files, struct file *file);
-void files_limit(struct files *files, size_t bytes); /* FILES_SYMBOL_BYTES if it is not called */
-#define FILES_SYMBOL_BYTES ((size_t)64 << 20)
-size_t files_symbol_memory(const struct files *files);
 uint32_t files_count(const struct files *files);
 
 #endif

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/account.h"
 #include "perfmap/table.h"
 #include "perfmap/text.h"
 #include "process/process.h"
@@ -16,6 +17,7 @@
 #define PIECE_BYTES 65536u
 #define FILE_MAX    (1ll << 30) /* bytes of a map that are read, */
 #define LOOK_MAX    (8ll << 20) /* and of those in one go */
+#define MAP_SHARE   4u          /* it has at most so many times what the others leave, as a process */
 
 struct jit_map {
 	int fd;
@@ -24,6 +26,7 @@ struct jit_map {
 	uint32_t users;
 	off_t offset; /* read so far */
 	struct perfmap_text text;
+	struct account account;
 	struct perfmap_table *table;
 	struct jit_map *next;
 };
@@ -69,7 +72,9 @@ int jit_map_get(struct jit_map **list, struct jit_map **out, pid_t pid, struct a
 			return 0;
 		}
 	map = err ? NULL : calloc(1, sizeof(*map));
-	if (!map || perfmap_table_new_in(&map->table, account)) {
+	if (map)
+		map->account = (struct account){.parent = account, .share = MAP_SHARE};
+	if (!map || perfmap_table_new_in(&map->table, &map->account)) {
 		free(map);
 		close(fd);
 		return err ? err : -ENOMEM;

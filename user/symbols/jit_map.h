@@ -13,7 +13,7 @@
 struct account;
 struct jit_map;
 
-/* A list of them, NULL at first, in which each is once. 0; -ENOENT none; -errno. */
+/* A list of them, NULL at first, in which each is once. Each has an account below the one given, which may be NULL. 0; -ENOENT none; -errno. */
 int jit_map_get(struct jit_map **list, struct jit_map **out, pid_t pid, struct account *account);
 /* NULL is allowed. */
 void jit_map_put(struct jit_map **list, struct jit_map *map);

@@ -13,7 +13,11 @@
 #include "symbols/ask.h"
 #include "symbols/symbols_state.h"
 
-#define FILES_SHARE 8u /* of what the account may have: the symbols of files, which are not charged to it */
+/* Of what the account may have: the symbols of files, which are not charged to it; and names that are remembered, which are. */
+#define FILES_SHARE     8u
+#define NAMES_BYTES_MIN ((uint64_t)256 << 10)
+#define TABLES_BYTES    ((uint64_t)64 << 20) /* where it may have anything */
+#define PLAIN_WAIT_NS   500000000ull
 
 int symbols_new(struct symbols **out)
 {
@@ -27,14 +31,20 @@ int symbols_new_in(struct symbols **out, struct account *account)
 
 	if (!symbols)
 		return -ENOMEM;
-	symbols->account = symbols->memo.account = account;
-	err = worker_new(&symbols->worker);
+	symbols->account = account;
+	symbols->names.parent = account;
+	symbols->memo.account = &symbols->names;
+	symbols->tables_max = account && account->limit ? account->limit / FILES_SHARE : TABLES_BYTES;
+	if (account && account->limit)
+		symbols->names.limit =
+			symbols->tables_max > NAMES_BYTES_MIN ? symbols->tables_max : NAMES_BYTES_MIN;
+	err = worker_new(&symbols->dwarf.worker);
+	if (!err)
+		err = worker_new(&symbols->tables.worker);
 	if (!err)
 		err = files_new(&symbols->files);
-	if (!err && account && account->limit)
-		files_limit(symbols->files, account->limit / FILES_SHARE);
 	if (!err)
-		err = strings_new_in(&symbols->strings, account);
+		err = strings_new_in(&symbols->strings, &symbols->names);
 	if (err)
 		symbols_free(symbols);
 	else
@@ -76,7 +86,8 @@ void symbols_free(struct symbols *symbols)
 {
 	if (!symbols)
 		return;
-	worker_free(symbols->worker);
+	worker_free(symbols->dwarf.worker);
+	worker_free(symbols->tables.worker);
 	asked_end(symbols);
 	files_free(symbols->files);
 	strings_free(symbols->strings);
@@ -88,7 +99,7 @@ void symbols_free(struct symbols *symbols)
 static int names_forget(struct symbols *symbols)
 {
 	struct strings *strings;
-	int err = strings_new_in(&strings, symbols->account);
+	int err = strings_new_in(&strings, &symbols->names);
 
 	if (err)
 		return err;
@@ -121,16 +132,17 @@ static int place_keep(struct symbols *symbols, const char *path, uint64_t offset
 	return text_keep(symbols, text, out);
 }
 
-/* The name of the symbol that covers the address, without its version. "" when there is none. */
-static void symbol_name(struct symbols *symbols, struct file *file, uint64_t vaddr, char out[WORKER_NAME_MAX])
+/* The name of the symbol that covers the address, without its version. "" when there is none. 0, -EAGAIN. */
+static int symbol_name(struct symbols *symbols, struct file *file, uint64_t vaddr, uint64_t until_ns,
+		       char out[WORKER_NAME_MAX])
 {
-	struct elf_symbol symbol;
+	const char *name;
+	int err = ask_symbol(symbols, file, vaddr, until_ns, &name);
 
 	out[0] = '\0';
-	if (!elf_file_symbol_at(file->elf, vaddr, &symbol) &&
-	    snprintf(out, WORKER_NAME_MAX, "%s", symbol.name) < (int)WORKER_NAME_MAX)
+	if (!err && snprintf(out, WORKER_NAME_MAX, "%s", name) < (int)WORKER_NAME_MAX)
 		out[strcspn(out, "@")] = '\0';
-	files_symbols_read(symbols->files, file);
+	return err;
 }
 
 /* Keeps what was found at a place. */
@@ -162,11 +174,17 @@ static int asked_finish(struct symbols *symbols, uint64_t until_ns)
 
 	if (!asked->file)
 		return 0;
+	err = asked->has_symbol ? 0
+				: symbol_name(symbols, asked->file, asked->vaddr, until_ns, asked->symbol);
+	if (err)
+		return err;
+	asked->has_symbol = 1;
+	symbols->plain_gave_up = 0;
 	count = ask_frames(symbols, asked->file, asked->vaddr, asked->symbol, until_ns, found);
 	if (count == -EAGAIN)
 		return count;
 	if (asked->share)
-		asked->share->spent_ns += worker_spent_ns(symbols->worker) - asked->before_ns;
+		asked->share->spent_ns += symbols_worker_ns(symbols) - asked->before_ns;
 	if (!count) {
 		found[0] = (struct worker_frame){.function = asked->symbol, .filename = ""};
 		count = 1;
@@ -191,7 +209,7 @@ static int asked_begin(struct symbols *symbols, const struct module *module, uin
 	asked->path = strdup(module->path);
 	if (!asked->path)
 		return -ENOMEM;
-	symbol_name(symbols, module->file, vaddr, asked->symbol);
+	asked->has_symbol = 0;
 	asked->file = module->file;
 	files_share(asked->file);
 	asked->share = share;
@@ -199,7 +217,7 @@ static int asked_begin(struct symbols *symbols, const struct module *module, uin
 		share->users++;
 	asked->offset = offset;
 	asked->vaddr = vaddr;
-	asked->before_ns = worker_spent_ns(symbols->worker);
+	asked->before_ns = symbols_worker_ns(symbols);
 	return 0;
 }
 
@@ -327,6 +345,25 @@ int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint
 	return address_resolve(symbols, modules, address, ask, frames, room);
 }
 
+/* The worker for tables has nothing else to do, or there is no waiting for it. */
+static int plain_name(struct symbols *symbols, struct file *file, uint64_t vaddr, char out[WORKER_NAME_MAX])
+{
+	uint64_t until_ns = clock_ns(CLOCK_MONOTONIC) + PLAIN_WAIT_NS;
+	struct asked *asked = &symbols->asked;
+	int err = symbols->plain_gave_up ? -EAGAIN : 0;
+
+	if (!err && asked->file && !asked->has_symbol) {
+		err = symbol_name(symbols, asked->file, asked->vaddr, until_ns, asked->symbol);
+		asked->has_symbol = !err;
+	}
+	if (err)
+		return err;
+	err = symbol_name(symbols, file, vaddr, until_ns, out);
+	if (err == -EAGAIN)
+		ask_symbol_abandon(symbols);
+	return err;
+}
+
 int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules, uint64_t address,
 			  struct symbols_frame *frame)
 {
@@ -339,8 +376,11 @@ int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules
 		return 0;
 	*frame = (struct symbols_frame){0};
 	offset = module_offset(module, address);
-	if (module->file && module->file->tables_read && !elf_file_vaddr(module->file->elf, offset, &vaddr))
-		symbol_name(symbols, module->file, vaddr, symbol);
+	if (module->file &&
+	    (module->file->tables != FILE_TABLES_UNKNOWN || module->file == symbols->asked.file) &&
+	    !elf_file_vaddr(module->file->elf, offset, &vaddr) &&
+	    plain_name(symbols, module->file, vaddr, symbol))
+		symbols->plain_gave_up = 1;
 	err = symbol[0] ? text_keep(symbols, symbol, &frame->function)
 			: place_keep(symbols, module->path, offset, &frame->function);
 	if (!err)
@@ -350,12 +390,12 @@ int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules
 
 uint64_t symbols_worker_ns(const struct symbols *symbols)
 {
-	return worker_spent_ns(symbols->worker);
+	return worker_spent_ns(symbols->dwarf.worker) + worker_spent_ns(symbols->tables.worker);
 }
 
-pid_t symbols_worker(const struct symbols *symbols)
+int symbols_is_worker(const struct symbols *symbols, pid_t pid)
 {
-	return worker_pid(symbols->worker);
+	return worker_pid(symbols->dwarf.worker) == pid || worker_pid(symbols->tables.worker) == pid;
 }
 
 void symbols_stats(const struct symbols *symbols, struct symbols_stats *out)

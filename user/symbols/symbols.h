@@ -37,20 +37,23 @@ struct symbols_frame {
 };
 
 struct symbols_stats {
-	uint64_t addresses;      /* different places asked for in files */
-	uint64_t unnamed;        /* of those, without a function's name */
-	uint64_t cut;            /* calls that had more frames than room */
-	uint32_t files;          /* held open */
-	uint32_t dwarf_given_up; /* files whose DWARF cost too much or ended the worker */
-	uint32_t names_given_up; /* files of which a mangled name did */
+	uint64_t addresses;       /* different places asked for in files */
+	uint64_t unnamed;         /* of those, without a function's name */
+	uint64_t cut;             /* calls that had more frames than room */
+	uint32_t files;           /* held open */
+	uint32_t dwarf_given_up;  /* files whose DWARF cost too much or ended the worker */
+	uint32_t names_given_up;  /* files of which a mangled name did */
+	uint32_t tables_given_up; /* files of which not all symbols could be read */
 	uint32_t worker_starts;
 };
 
-/* Forks the worker: best done while the process is small. 0; -ENOMEM; -errno. */
+/* Forks the workers: best done while the process is small. 0; -ENOMEM; -errno. */
 int symbols_new(struct symbols **out);
 /*
- * What is remembered is charged to an account, borrowed until symbols_free(): names, places, perf maps. When there is no room
- * for more of it all is forgotten, and asked for again. The symbol tables of files come on top: an eighth of its limit.
+ * What is remembered is charged to an account, borrowed until symbols_free(). Names and places of files, whoever maps them, have an
+ * eighth of its limit: then all is forgotten, and asked for again. Each perf map has an account of its own with the share of a
+ * process, so that whoever writes one does not have the others' memory. The symbol tables of files come on top, in another process: an eighth of
+ * its limit, and one file.
  */
 int symbols_new_in(struct symbols **out, struct account *account);
 void symbols_free(struct symbols *symbols); /* all modules first */
@@ -89,13 +92,16 @@ int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint
  */
 int symbols_prepare(struct symbols *symbols, const struct modules *modules, uint64_t address,
 		    const struct symbols_ask *ask);
-/* What can be said at once: one frame, of the file's symbols if those were read, else by the place. 1; 0; -ENOMEM. */
+/*
+ * What can be said nearly at once: one frame, of the file's symbols if those were read, else by the place. 1; 0; -ENOMEM. Who reads
+ * the symbols is waited for until it has let one question wait for half a second.
+ */
 int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules, uint64_t address,
 			  struct symbols_frame *frame);
-/* The CPU time of the processes that have read DWARF for us, so far. */
+/* The CPU time of the processes that have read DWARF and symbols for us, so far. */
 uint64_t symbols_worker_ns(const struct symbols *symbols);
-/* The process that reads DWARF for us; 0: none does. */
-pid_t symbols_worker(const struct symbols *symbols);
+/* Is it one of those? */
+int symbols_is_worker(const struct symbols *symbols, pid_t pid);
 void symbols_stats(const struct symbols *symbols, struct symbols_stats *out);
 
 #endif

@@ -219,29 +219,42 @@ uint64_t worker_spent_ns(const struct worker *worker)
 	return worker->past_ns + (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
 }
 
-int worker_open(struct worker *worker, uint32_t file, int fd, int alternate_fd)
+/* other_fd: -1 for none. */
+static int file_hand(struct worker *worker, const struct worker_question *question, int fd, int other_fd)
 {
-	const struct worker_question question = {.kind = WORKER_OPEN, .file = file};
-	const int fds[] = {fd, alternate_fd};
+	const int fds[] = {fd, other_fd};
 	int err = worker_ensure(worker);
 
 	if (err)
 		return err;
-	return question_send(worker, &question, "", fds, alternate_fd >= 0 ? 2 : 1) ? worker_lost(worker, 0)
-										    : 0;
+	return question_send(worker, question, "", fds, other_fd >= 0 ? 2 : 1) ? worker_lost(worker, 0) : 0;
 }
 
-int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol, uint64_t until_ns,
-		  struct worker_frame frames[WORKER_FRAMES_MAX])
+int worker_open(struct worker *worker, uint32_t file, int fd, int alternate_fd)
 {
-	const struct worker_question question = {.kind = WORKER_FRAMES, .file = file, .vaddr = vaddr};
+	const struct worker_question question = {.kind = WORKER_OPEN, .file = file};
+
+	return file_hand(worker, &question, fd, alternate_fd);
+}
+
+int worker_open_tables(struct worker *worker, uint32_t file, int fd, int debug_fd, uint64_t tables_max)
+{
+	const struct worker_question question = {
+		.kind = WORKER_OPEN_TABLES, .file = file, .tables_max = tables_max};
+
+	return file_hand(worker, &question, fd, debug_fd);
+}
+
+static int frames_ask(struct worker *worker, const struct worker_question *question, const char *symbol,
+		      uint64_t until_ns, struct worker_frame frames[WORKER_FRAMES_MAX])
+{
 	const struct worker_wire_frame *wire = (void *)(worker->answer + sizeof(struct worker_answer));
 	size_t bytes = 0, texts;
 	int count, err = worker_ensure(worker);
 
 	if (!err && !worker->asked_ns) {
 		worker->asked_ns = clock_ns(CLOCK_MONOTONIC);
-		err = question_send(worker, &question, strlen(symbol) < WORKER_NAME_MAX ? symbol : "", NULL,
+		err = question_send(worker, question, strlen(symbol) < WORKER_NAME_MAX ? symbol : "", NULL,
 				    0);
 		if (err)
 			return worker_lost(worker, 0);
@@ -264,4 +277,22 @@ int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const ch
 						  .line = wire[i].line};
 	}
 	return count;
+}
+
+int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol, uint64_t until_ns,
+		  struct worker_frame frames[WORKER_FRAMES_MAX])
+{
+	const struct worker_question question = {.kind = WORKER_FRAMES, .file = file, .vaddr = vaddr};
+
+	return frames_ask(worker, &question, symbol, until_ns, frames);
+}
+
+int worker_symbol(struct worker *worker, uint32_t file, uint64_t vaddr, uint64_t until_ns, const char **name)
+{
+	const struct worker_question question = {.kind = WORKER_SYMBOL, .file = file, .vaddr = vaddr};
+	struct worker_frame frames[WORKER_FRAMES_MAX];
+	int count = frames_ask(worker, &question, "", until_ns, frames);
+
+	*name = count > 0 ? frames[0].function : "";
+	return count < 0 ? count : 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process of ours that reads DWARF and demangles names, since files and names are hostile and neither libdw nor libiberty
- * can be held to a time or a size. It has nothing but its socket and the descriptors that it is handed, may use few
+ * A process of ours that reads DWARF or symbol tables and demangles names, since files and names are hostile, neither libdw nor
+ * libiberty can be held to a time or a size, and large tables take a second. It has nothing but its socket and the descriptors that it is handed, may use few
  * system calls (seccomp; so it opens no file that DWARF names) and WORKER_MEMORY_BYTES of memory, and is killed by the
  * kernel when a question costs it more than WORKER_CPU_SECONDS. It ends with whoever started it. Who asks sees
  * -ETIMEDOUT or -EIO then, and a fresh one is started for the next question.
@@ -53,6 +53,17 @@ int worker_open(struct worker *worker, uint32_t file, int fd, int alternate_fd);
  */
 int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol, uint64_t until_ns,
 		  struct worker_frame frames[WORKER_FRAMES_MAX]);
+/*
+ * Hands over a file for worker_symbol(), in the same way; debug_fd: its debug file, -1 for none. Of the tables of all such files
+ * those that were not asked for the longest time are let go of, and read again when they are, until the others take no more
+ * than tables_max bytes beside the one that was asked for last.
+ */
+int worker_open_tables(struct worker *worker, uint32_t file, int fd, int debug_fd, uint64_t tables_max);
+/*
+ * The name of the function at an address of a file that was so handed over, as it stands there; "" for none. 0; -ENOEXEC: not
+ * found, but not all of its tables can be read; else as worker_frames(), *name borrowed likewise.
+ */
+int worker_symbol(struct worker *worker, uint32_t file, uint64_t vaddr, uint64_t until_ns, const char **name);
 /* CPU time of this worker and of those before it; of one that was given up for its silence the time of that. */
 uint64_t worker_spent_ns(const struct worker *worker);
 /* Its process; 0: there is none. */

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "elf/elf_file.h"
 #include "symbols/demangle.h"
 #include "symbols/dwarf.h"
 #include "symbols/worker_wire.h"
@@ -28,12 +29,15 @@ struct child_file {
 	uint32_t number;
 	int fds[WORKER_FILES_MAX]; /* -1: none */
 	struct dwarf_file *dwarf;
-	int err; /* why there is none */
+	int err;                 /* why there is none */
+	struct elf_file *tables; /* NULL: not read, or let go of */
+	uint64_t tables_used;    /* a count that grows */
 };
 
 struct child {
 	struct child_file *files;
 	size_t count, room;
+	uint64_t tables_max, tables_clock;
 	char bytes[sizeof(struct worker_question) + WORKER_NAME_MAX] __attribute__((aligned(8)));
 	size_t answer_bytes;
 	char answer[WORKER_ANSWER_MAX] __attribute__((aligned(8)));
@@ -166,7 +170,7 @@ static void fds_close(const int fds[WORKER_FILES_MAX])
 			close(fds[i]);
 }
 
-static void question_open(struct child *child, const int fds[WORKER_FILES_MAX])
+static struct child_file *file_add(struct child *child, const int fds[WORKER_FILES_MAX])
 {
 	struct child_file *file;
 
@@ -176,6 +180,13 @@ static void question_open(struct child *child, const int fds[WORKER_FILES_MAX])
 	file = &child->files[child->count++];
 	*file = (struct child_file){.number = question_of(child)->file};
 	memcpy(file->fds, fds, sizeof(file->fds));
+	return file;
+}
+
+static void question_open(struct child *child, const int fds[WORKER_FILES_MAX])
+{
+	struct child_file *file = file_add(child, fds);
+
 	file->err = dwarf_file_open(&file->dwarf, fds[0], fds[1]);
 	if (file->err)
 		fds_close(fds);
@@ -247,6 +258,66 @@ static int question_frames(struct child *child)
 	return count;
 }
 
+/* The descriptors are kept: what is let go of is opened again. 0; -errno. */
+static int tables_open(struct child_file *file)
+{
+	int fds[WORKER_FILES_MAX], err;
+
+	for (size_t i = 0; i < WORKER_FILES_MAX; i++)
+		fds[i] = file->fds[i] < 0 ? -1 : fcntl(file->fds[i], F_DUPFD_CLOEXEC, 0);
+	err = elf_file_open_apart(&file->tables, fds[0], fds[1]);
+	if (err)
+		fds_close(fds);
+	return err;
+}
+
+/* Of all files but this one the tables that were not used for the longest time go until the others are few enough. */
+static void tables_trim(struct child *child, const struct child_file *but)
+{
+	for (;;) {
+		struct child_file *oldest = NULL;
+		uint64_t bytes = 0;
+
+		for (size_t i = 0; i < child->count; i++) {
+			struct child_file *file = &child->files[i];
+
+			if (!file->tables || file == but)
+				continue;
+			bytes += elf_file_symbol_memory(file->tables);
+			if (!oldest || file->tables_used < oldest->tables_used)
+				oldest = file;
+		}
+		if (bytes <= child->tables_max)
+			return;
+		elf_file_close(oldest->tables);
+		oldest->tables = NULL;
+	}
+}
+
+static int question_symbol(struct child *child)
+{
+	struct child_file *file = file_find(child, question_of(child)->file);
+	struct worker_wire_frame *wire = (void *)(child->answer + sizeof(struct worker_answer));
+	struct elf_symbol symbol;
+	int err;
+
+	if (!file)
+		return 0;
+	file->tables_used = ++child->tables_clock;
+	tables_trim(child, file);
+	err = file->tables ? 0 : tables_open(file);
+	if (!err)
+		err = elf_file_symbol_at(file->tables, question_of(child)->vaddr, &symbol);
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	child->answer_bytes += sizeof(*wire);
+	*wire = (struct worker_wire_frame){0};
+	err = text_put(child, symbol.name, &wire->function);
+	if (!err)
+		err = text_put(child, "", &wire->filename);
+	return err ? err : 1;
+}
+
 /* The next question, and the descriptors that came with it. Its bytes; 0 at the end. */
 static ssize_t question_receive(struct child *child, int fds[WORKER_FILES_MAX])
 {
@@ -287,8 +358,14 @@ void worker_child_run(int socket, pid_t parent)
 			question_open(child, fds);
 			continue;
 		}
+		if (question_of(child)->kind == WORKER_OPEN_TABLES) {
+			child->tables_max = question_of(child)->tables_max;
+			file_add(child, fds);
+			continue;
+		}
 		child->answer_bytes = sizeof(*answer);
-		answer->result = question_frames(child);
+		answer->result = question_of(child)->kind == WORKER_SYMBOL ? question_symbol(child)
+									   : question_frames(child);
 		if (send(SOCKET, child->answer, child->answer_bytes, MSG_NOSIGNAL) < 0)
 			break;
 	}

@@ -10,6 +10,8 @@ from guest import T, Absent
 
 NODES = 5000
 MAP_THREADS, MAP_EACH = 4, 50
+CGROUPS = "/sys/fs/cgroup"
+ROOM = 900 << 10  # for growth mode's probes alone
 
 
 def doctor(machine):
@@ -104,6 +106,46 @@ def perfmap(machine):
     assert target.finish() == 0, "the target was harmed"
 
 
+def killed_in(folder):
+    with open(os.path.join(folder, "memory.events")) as file:
+        return int(re.search(r"^oom_kill (\d+)$", file.read(), re.M)[1])
+
+
+def memory_limit(machine):
+    """A target near the limit of its cgroup (v2): what is asked for by name is refused, with the figure; else it is fewer probes."""
+    write = harness.write_text
+    with open(CGROUPS + "/cgroup.controllers") as file:
+        if "memory" not in file.read().split():
+            raise Absent("this kernel has no memory controller for cgroup v2")
+    write(CGROUPS + "/cgroup.subtree_control", "+memory")
+    with harness.memory_cgroup(1 << 30) as folder:
+        inside = ("sh", "-c", 'echo $$ > "$0"/cgroup.procs; exec "$@"', folder)
+        target = machine.start(machine.pythons["stripped"], "golden.py", prefix=inside)
+        try:
+            target.wait_reading()
+            with open(folder + "/memory.current") as file:
+                write(folder + "/memory.max", int(file.read()) + ROOM)
+            done = machine.run("-p", target.pid, "-m", "census", "-d", "1")
+            told = re.search(r"want (\d+) KiB free, and the cgroup (\S+) has (\d+) KiB left", done.stderr)
+            assert done.returncode == 1 and told, "status %d: %s" % (done.returncode, done.stderr)
+            machine.note(wanted_kib=int(told[1]), left_kib=int(told[3]))
+            assert told[2].endswith(os.path.basename(folder)), told[2]
+            # Pages of files are let go of first, and count for half.
+            assert int(told[1]) > int(told[3]) and int(told[3]) <= 2 * ROOM >> 10, told[0]
+            run = machine.trace("-p", target.pid)
+            fewer = re.search(r"; (\d+) probes", run.stderr)
+            assert "growth mode" in run.stderr and int(fewer[1]) < 50, run.stderr
+            assert killed_in(folder) == 0, "the kernel has killed in the cgroup"
+            # What it allocates itself is more than was left.
+            write(folder + "/memory.max", 1 << 30)
+            target.step()
+            assert target.expect()
+            run.finish()
+            assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
+        finally:
+            target.kill()
+
+
 def features(settings):
     yield "doctor", doctor
     yield "verifier", verifier
@@ -111,3 +153,4 @@ def features(settings):
     for kind in ("stripped", "unstripped"):
         yield "heap, %s" % kind, functools.partial(heap, kind=kind)
     yield "perfmap", perfmap
+    yield "memory limit", memory_limit
