@@ -46,12 +46,13 @@ SKELETONS := $(BPF:%=$(OUT)/gen/attach/%.skel.h)
 UNIT     := $(patsubst tests/unit/%.c,$(OUT)/tests/%,$(wildcard tests/unit/test_*.c))
 PYTEST   := TRACER=$(abspath $(OUT)/tracer) $(PYTHON) -m pytest -q -rs -p no:cacheprovider
 TOOLS    := $(patsubst tools/%.c,$(OUT)/tools/%,$(wildcard tools/*.c))
+MAN      := $(patsubst docs/man/%.md,$(OUT)/man/%,$(wildcard docs/man/*.1.md))
 FUZZERS  := $(patsubst tests/fuzz/%.c,$(OUT)/fuzz/%,$(or $(FUZZ:%=tests/fuzz/fuzz_%.c),$(wildcard tests/fuzz/fuzz_*.c)))
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all help demo test check unit golden oracle machines e2e parity kills kernels pythons soak bench coverage distros roots fuzz format \
-	lint tools install clean
+.PHONY: all help demo test check unit golden oracle documents machines e2e parity kills kernels pythons soak bench coverage distros roots \
+	fuzz format lint tools man install clean
 
 all: $(OUT)/tracer
 
@@ -71,6 +72,7 @@ help:
 	@echo 'make roots      root file systems with CPython 3.13, 3.14 and 3.15 for the tests, below build/roots (root); make test does it, too'
 	@echo 'make soak       an hour of sessions over honest and hostile programs, killed at random (root); MINUTES=10 is less'
 	@echo 'make fuzz       every fuzz target, or those of FUZZ="lines plan", for FUZZ_SECONDS each (default 30)'
+	@echo 'make man        man pages from docs/man/, into build/man/; make install installs those that are there'
 	@echo 'make lint format tools install PREFIX=… clean'
 
 # What was built with other flags is built again; -Werror changes nothing that is built.
@@ -114,6 +116,14 @@ $(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h) $(wildcard include/abi/*.h) 
 $(OUT)/gen/attach/%.skel.h: $(OUT)/gen/bpf/%.o
 	@mkdir -p $(@D)
 	$(call say,SKEL,$@)$(BPFTOOL) gen skeleton $< name $*_bpf > $@
+
+# --- man pages -------------------------------------------------------------------------------------------------
+
+man: $(MAN)
+
+$(OUT)/man/%: docs/man/%.md $(wildcard docs/man/*.md) tools/man-page
+	@mkdir -p $(@D)
+	$(call say,MAN,$@)tools/man-page $< $(VERSION) > $@
 
 # --- tools and tests -------------------------------------------------------------------------------------------
 
@@ -161,7 +171,10 @@ oracle: $(OUT)/tracer
 machines:
 	$(Q)$(PYTEST) tests/machines
 
-check: unit golden oracle machines
+documents: $(OUT)/tracer
+	$(Q)$(PYTEST) tests/documents
+
+check: unit golden oracle documents machines
 
 demo:
 	$(Q)tools/install-deps build
@@ -243,7 +256,9 @@ lint:
 
 install: all
 	install -D -m 755 $(OUT)/tracer $(DESTDIR)$(PREFIX)/sbin/tracer
-	install -D -m 644 README.md $(DESTDIR)$(PREFIX)/share/doc/tracer/README.md
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tracer README.md
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/tracer/docs $(wildcard docs/*.md)
+	for page in $(MAN); do [ ! -e $$page ] || install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $$page || exit 1; done
 
 clean:
 	rm -rf build

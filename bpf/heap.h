@@ -33,7 +33,7 @@
 
 /*
  * A step is what the next link of a free list takes, the cheapest of all. The others' prices are rounded up from what was measured;
- * ARCHITECTURE.md, "Bounds in the kernel", has the figures.
+ * docs/design/kernel.md, "Bounds in the kernel", has the figures.
  */
 #define HEAP_STEPS        180000u /* of a piece; a pool more at most */
 #define STEPS_INTERPRETER 64

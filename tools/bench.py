@@ -2,7 +2,7 @@
 """What tracing costs, next to tracemalloc, in one run. Prints figures, asserts nothing, ends with status 0.
 
 The variants of a workload are run in turn, round after round, so that a noisy minute hits all of them; medians are shown.
-usage: bench.py [--reps N] [--scale F] [--workloads w1,w2,w3,web] [--variants REGEX] [--python PATH]… [--only WHAT,…] [--readme]
+usage: bench.py [--reps N] [--scale F] [--workloads w1,w2,w3,web] [--variants REGEX] [--python PATH]… [--only WHAT,…] [--docs]
 """
 import argparse
 import os
@@ -16,11 +16,11 @@ import sys
 import tempfile
 import time
 
+import bench_page
 import bench_sample
 import bench_stats
 import bench_system
 import pythons
-import readme
 from bench_speed import bench as bench_speed
 from interpreters import TIMEOUT, Python, environment
 
@@ -216,14 +216,14 @@ def choose(options):
 
 
 def with_table(name, path, root, options, folder, bench):
-    """A benchmark of an interpreter that returns a table, for README.md if that is wanted."""
+    """A benchmark of an interpreter that returns a table, for docs/benchmarks.md if that is wanted."""
     python = Python(os.path.realpath(path), folder, root)
     try:
         text = bench(python)
     finally:
         python.remove()
-    if options.readme:
-        readme.replace(name, text)
+    if options.docs:
+        bench_page.replace(name, text)
 
 
 def main():
@@ -235,7 +235,7 @@ def main():
     parser.add_argument("--python", action="append", help="interpreter; repeatable (default: the newest with symbols, the distribution's, "
                         "and in the root file systems those that have memray)")
     parser.add_argument("--only", default="speed,memory,attach,detach,replay,stats,sample,system")
-    parser.add_argument("--readme", action="store_true", help="write the tables into README.md")
+    parser.add_argument("--docs", action="store_true", help="write the tables into docs/benchmarks.md")
     options = parser.parse_args()
     chosen, only = choose(options), options.only.split(",")
     if not chosen:
@@ -245,8 +245,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for path, root in chosen if "speed" in only else ():
             attempt("speed", lambda: tables.append(bench_speed(Python(os.path.realpath(path), folder, root), TOOLS, options)))
-        if options.readme and tables:
-            attempt("README.md", readme.replace, "bench", "\n\n".join(tables))
+        if options.docs and tables:
+            attempt("docs/benchmarks.md", bench_page.replace, "bench", "\n\n".join(tables))
         if "sample" in only:
             attempt("sample", with_table, "bench-sample", *chosen[0], options, folder, lambda python: bench_sample.bench(python, options.reps))
         if "system" in only:

@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 
+import bench_page
 import pythons
-import readme
 from bench_speed import LIVE, Command, Missing, lost_events, run
 from interpreters import TIMEOUT
 
@@ -129,7 +129,7 @@ class Prices:
     def table(self):
         rows = [[self.label, *("%d thread%s" % (threads, "s" * (threads > 1)) for threads in THREADS)]]
         rows += [[way.name, *(self.cell(way, threads) for threads in THREADS)] for way in self.ways if way.name not in self.left_out]
-        return readme.table(rows)
+        return bench_page.table(rows)
 
     def remarks(self):
         lost = ["%s %d" % item for item in self.lost.items() if item[1]]

@@ -14,9 +14,9 @@ import subprocess
 import sys
 import tempfile
 
+import bench_page
 import interpreters
 import pythons
-import readme
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRACER = os.path.abspath(os.environ.get("TRACER", os.path.join(HERE, "..", "build", "tracer")))
@@ -67,8 +67,8 @@ def bench(python, reps, modes=("census", "exact"), samples=("16K", "128K", "1M")
             said = [report["total"]["size_error"] for _, report in results]
             row[3:] = ["%.2f %%" % (mean_square(values) * 100) for values in ([size / truth - 1 for size in sizes], [error / truth for error in said])]
         rows.append(row)
-    print("\n%s" % readme.table(rows), flush=True)
-    return readme.table(rows)
+    print("\n%s" % bench_page.table(rows), flush=True)
+    return bench_page.table(rows)
 
 
 def main():

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-import readme
+import bench_page
 from interpreters import TIMEOUT, environment
 
 ROUNDS = {"w1": 100000, "w2": 120000, "w3": 60, "web": 1000}
@@ -237,7 +237,7 @@ class Measured:
             cells = [self.cell(variant, workload) for workload in self.workloads]
             if any(cell != "–" for cell in cells) and variant.name != "untraced, 1/10":
                 rows.append([variant.name, *cells])
-        return readme.table(rows)
+        return bench_page.table(rows)
 
     def bars(self):
         """A line for each bar: how often the other's time, met or missed."""

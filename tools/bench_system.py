@@ -18,7 +18,7 @@ import sys
 import time
 
 import bench_events
-import readme
+import bench_page
 from bench_session import Client
 from interpreters import TIMEOUT
 
@@ -166,7 +166,7 @@ class Programs:
 
     def table(self):
         rows = [["seconds; CPU seconds (their ratios to untraced)", "untraced", "`tracer -a`", "`tracer -p` of another"]]
-        return readme.table(rows + [[name, *(self.cell(name, way) for way in ("", "-a", "-p"))] for name, _, _ in self.workloads])
+        return bench_page.table(rows + [[name, *(self.cell(name, way) for way in ("", "-a", "-p"))] for name, _, _ in self.workloads])
 
 
 # --- the tracer itself -------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class Sessions:
             kib, base = statistics.median(self.kib[name]), statistics.median(self.kib[first])
             more = "; %.1f KiB a process" % ((kib - base) / len(paths)) if paths else ""
             rows.append([name, "%.2f s" % statistics.median(self.seconds[name]), "%.2f %%" % (statistics.median(self.cpu[name]) * 100), "%.1f MiB%s" % (kib / 1024, more)])
-        return readme.table(rows)
+        return bench_page.table(rows)
 
     def bars(self):
         lines = []

@@ -4,7 +4,7 @@ every interpreter found (those of the root file systems, too) and every workload
 
 Small blocks are counted on the heap itself, in the target's memory, those of more than 512 bytes by their growth in
 number; bytes are those of the small ones, of which the heap knows the size. What cannot be traced is named.
-usage: coverage_table.py [--mode MODE] [--workloads NAME,…] [--only REGEX] [--readme]
+usage: coverage_table.py [--mode MODE] [--workloads NAME,…] [--only REGEX] [--docs]
 """
 import argparse
 import json
@@ -16,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 
+import bench_page
 import interpreters
-import readme
 from bench import TRACER, wait_line
 
 HOLD = os.path.join(interpreters.HERE, "..", "tests", "e2e", "programs", "hold.py")
@@ -104,7 +104,7 @@ def main():
     parser.add_argument("--mode", default="census")
     parser.add_argument("--workloads", default=",".join(ROUNDS))
     parser.add_argument("--only", default="", help="interpreters whose names this regular expression finds")
-    parser.add_argument("--readme", action="store_true", help="write the table into README.md")
+    parser.add_argument("--docs", action="store_true", help="write the tables into docs/benchmarks.md")
     options = parser.parse_args()
     rows, left_out = [["blocks / bytes with a traceback, %", "probes", *options.workloads.split(",")]], []
     with tempfile.TemporaryDirectory() as folder:
@@ -115,12 +115,12 @@ def main():
                     rows.append(row(python, options, left_out))
             finally:
                 python.remove()
-    table = readme.table([r for r in rows if r])
+    table = bench_page.table([r for r in rows if r])
     print(table)
     for text in left_out:
         print("- " + text)
-    if options.readme:
-        readme.replace("coverage", table)
+    if options.docs:
+        bench_page.replace("coverage", table)
 
 
 if __name__ == "__main__":

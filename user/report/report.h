@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The report of a snapshot, or of what changed since an older one: for people (text) and programs (JSON, CSV; design
- * contract in README). The text has the top entries as tracemalloc prints them ("file:line: size=1234 KiB, count=5,
+ * contract in docs/json.md). The text has the top entries as tracemalloc prints them ("file:line: size=1234 KiB, count=5,
  * average=247 KiB"), the totals and then what was not seen.
  */
 #ifndef TRACER_REPORT_REPORT_H

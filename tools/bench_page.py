@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that a command writes into README.md, between <!-- NAME --> and <!-- end NAME -->."""
+"""Tables that a command writes into docs/benchmarks.md, between <!-- NAME --> and <!-- end NAME -->."""
 import os
 import re
 
-README = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "README.md")
+PAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "benchmarks.md")
 
 
 def table(rows):
@@ -13,7 +13,7 @@ def table(rows):
     return "\n".join(lines)
 
 
-def replace(name, text, path=README):
+def replace(name, text, path=PAGE):
     """Puts text between the markers of that name; KeyError when they are not there."""
     with open(path) as file:
         old = file.read()
