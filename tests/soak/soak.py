@@ -169,6 +169,12 @@ class Soak:
     def whole(self):
         """It sees all that the honest programs do, in a bounded space."""
         run = harness.Traced(TRACER, self.folder, "-a", "--budget", BUDGET, attached=False)
+        try:
+            return self.watch(run)
+        finally:
+            run.kill()  # if something went wrong on the way
+
+    def watch(self, run):
         ready = re.compile(r"^tracer: attached to \d+ of \d+ processes", re.M)
         harness.wait_until(lambda: ready.search(run.stderr) or run.process.poll() is not None, "it has attached")
         before = self.crowd.rest()
