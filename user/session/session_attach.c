@@ -21,8 +21,10 @@
 #include "session/session_state.h"
 #include "symbols/symbols.h"
 
-#define SETTLE_TURNS   4            /* programs that one process calls while it is looked at */
-#define USERS_FRESH_NS 500000000ull /* for how long it is taken to be true who maps what */
+#define LOADER_TURNS    20
+#define LOADER_PAUSE_NS 5000000
+#define SETTLE_TURNS    4            /* programs that one process calls while it is looked at */
+#define USERS_FRESH_NS  500000000ull /* for how long it is taken to be true who maps what */
 
 uint32_t member_mode_flags(const struct member *member)
 {
@@ -345,7 +347,7 @@ static int member_is_same(struct session *session, struct member *member, int pr
 		return 0;
 	/* What came is of another program, as if it had never been. */
 	session_pull(session);
-	if (!member->ended)
+	if (member->begun && !member->ended)
 		session_discard(session, (uint32_t)member->pid, member->runtime.target.space);
 	member->ended = 1;
 	return error_set(-ESTALE, "it calls one program after the other");
@@ -508,6 +510,9 @@ static int program_add(struct session *session, pid_t pid, int from_start)
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	attached_print(session, member, &target, member->census_ns - start);
 out:
+	/* What could not be read was the next program's, perhaps. */
+	if (err && err != -ESTALE && member_is_same(session, member, program))
+		err = -ESTALE;
 	plan_target_free(&target);
 	if (program >= 0)
 		close(program);
@@ -516,11 +521,18 @@ out:
 	return err;
 }
 
+/* A program that was called in the midst of it has no libraries yet: its loader is given some time for them. */
 int session_add(struct session *session, pid_t pid, int from_start)
 {
-	int err = -ESTALE;
+	const struct timespec pause = {.tv_nsec = LOADER_PAUSE_NS};
+	int err = program_add(session, pid, from_start);
 
-	for (int turn = 0; err == -ESTALE && turn < SETTLE_TURNS; turn++)
+	if (err != -ESTALE)
+		return err;
+	for (int turn = 0; turn < LOADER_TURNS && (err == -ESTALE || err == -ENOENT); turn++) {
+		if (turn)
+			nanosleep(&pause, NULL);
 		err = program_add(session, pid, from_start);
+	}
 	return err;
 }
