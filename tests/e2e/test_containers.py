@@ -7,10 +7,9 @@ from harness import wait_until
 
 
 @pytest.fixture(scope="module")
-def docker(tmp_path_factory, interpreters):
-    paths = list(interpreters.values())[-1:]
-    if containers.harness.pythons.distribution():
-        paths.append(containers.harness.pythons.distribution())
+def docker(tmp_path_factory):
+    pythons = containers.harness.pythons
+    paths = [path for path in (pythons.newest(), pythons.distribution()) if path]
     if not paths:
         pytest.skip("no CPython on this machine")
     try:
