@@ -66,7 +66,9 @@ class Machine:
     def trace(self, *args, **options):
         """harness.Traced, ended with the feature; what it says of attaching is noted."""
         attached = options.pop("attached", True)
-        run = harness.Traced(self.tracer, self.folder, "-v", *args, attached=False, **options)
+        subcommand = args[:1] if not str(args[0]).startswith("-") else ()
+        words = (*subcommand, "-v", *args[len(subcommand):])
+        run = harness.Traced(self.tracer, self.folder, *words, attached=False, **options)
         self.runs.append(run)
         if attached:
             run.wait_attached()
