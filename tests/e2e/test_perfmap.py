@@ -418,7 +418,7 @@ def test_status_alone_ends(start, run_tracer, any_python):
         (["-p", "1,2", "-o", "x"], "a map is of one process"),
         (["-p", "1", "--follow"], "no file to keep current"),
         (["-p", "1", "--perf-map-symbol", "nonsense"], "FILE:SYMBOL"),
-        (["-p", "1", "-d", "x"], "not one of its values"),
+        (["-p", "1", "-d", "x"], "no number of seconds above 0"),
     ),
 )
 @pytest.mark.unprivileged

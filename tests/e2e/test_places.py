@@ -43,7 +43,7 @@ def test_library_of_another_mount_namespace(start, trace, any_python, tmp_path, 
     if subprocess.run(("unshare", "--mount", "true"), stderr=subprocess.DEVNULL).returncode:
         pytest.skip("no mount namespaces here")
     target = start(any_python, "golden.py", prefix=prefix)
-    run = trace("-p", target.pid)
+    run = trace("-p", target.pid, "-v")
     assert str(tmp_path) in run.stderr, "it does not run the library in question"
     target.step()
     live = target.expect()

@@ -19,17 +19,10 @@
 #include "perfmap/table.h"
 #include "ranges.h"
 #include "records.h"
+#include "sanitized.h"
 #include "snapshot/builder.h"
 #include "symbols/memo.h"
 #include "trace/regions.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#define SANITIZED __has_feature(address_sanitizer)
-#else
-#define SANITIZED 0
-#endif
 
 #define PY     0x030d00f0u
 #define LIMIT  (1u << 20)
