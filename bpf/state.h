@@ -275,7 +275,7 @@ static __always_inline struct thread_state *thread_in_layer(enum event_layer lay
 	return thread && thread->target.layers & 1u << layer ? thread : NULL;
 }
 
-/* Is it another tick of the kernel's than at the thread's last record or walk? */
+/* Notes when the thread's first record or walk in this tick of the kernel's was, and which walk was the last one before. */
 static __always_inline void tick_note(struct thread_state *thread)
 {
 	__u64 tick = bpf_jiffies64();

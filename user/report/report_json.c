@@ -66,7 +66,7 @@ static void sums_write(FILE *out, const struct statistic *sums, int compared, in
 
 static void part_write(FILE *out, const char *key, const struct statistic_sums *part, int sampled)
 {
-	const struct statistic sums = {.size = part->size, .count = part->count, .error = part->error};
+	const struct statistic sums = report_part(part);
 
 	fprintf(out, "\"%s\": {", key);
 	sums_write(out, &sums, 0, sampled);

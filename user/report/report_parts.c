@@ -70,6 +70,11 @@ struct statistic report_total(const struct statistics *statistics)
 				  .old_error = statistics->old_total_error};
 }
 
+struct statistic report_part(const struct statistic_sums *part)
+{
+	return (struct statistic){.size = part->size, .count = part->count, .error = part->error};
+}
+
 struct statistic report_once(const struct statistic *entry)
 {
 	return (struct statistic){.size = entry->once.size,

@@ -26,6 +26,8 @@ size_t report_shown(const struct statistics *statistics, const struct report_opt
 void report_frames_json(FILE *out, const struct statistic *entry, enum group_by by);
 /* The name of the function that tells a frame without a line from others; NULL: a line does, or nothing. */
 const char *report_function(const struct snapshot *snapshot, const struct snapshot_frame *frame);
+/* A part of the totals, as an entry is. */
+struct statistic report_part(const struct statistic_sums *part);
 /* What each traceback adds once to an entry of cumulative statistics, as an entry of its own. */
 struct statistic report_once(const struct statistic *entry);
 /* The totals as an entry of their own. */

@@ -373,7 +373,7 @@ static void heading_print(const struct page *page, const struct statistics *stat
 /* "size=…, count=…" of a part of the totals. */
 static void part_print(FILE *out, const struct statistic_sums *part)
 {
-	const struct statistic sums = {.size = part->size, .count = part->count, .error = part->error};
+	const struct statistic sums = report_part(part);
 
 	figures_print(out, &sums, 0);
 }

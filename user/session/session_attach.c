@@ -339,9 +339,9 @@ static void leftover_tell(const struct session *session, const struct member *me
 
 /*
  * It may have called another program since it was planned, of which nobody tells: where it was no target, nobody has seen it.
- * From now on an exec ends its membership.
+ * From now on an exec ends its membership. 0: it has not; -ESTALE.
  */
-static int member_is_same(struct session *session, struct member *member, int program)
+static int member_check_program(struct session *session, struct member *member, int program)
 {
 	if (program < 0 || !process_program_is_past(member->pid, program))
 		return 0;
@@ -372,7 +372,7 @@ static int member_attach(struct session *session, struct member *member, const s
 	/* From here on events come. */
 	err = attach_target(session->attach, member->pid, &member->runtime.target);
 	if (!err)
-		err = member_is_same(session, member, program);
+		err = member_check_program(session, member, program);
 	return err ? err : member_baseline(session, member, from_start);
 }
 
@@ -511,8 +511,8 @@ static int program_add(struct session *session, pid_t pid, int from_start)
 	attached_print(session, member, &target, member->census_ns - start);
 out:
 	/* What could not be read was the next program's, perhaps. */
-	if (err && err != -ESTALE && member_is_same(session, member, program))
-		err = -ESTALE;
+	if (err && err != -ESTALE)
+		err = member_check_program(session, member, program) ?: err;
 	plan_target_free(&target);
 	if (program >= 0)
 		close(program);

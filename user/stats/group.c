@@ -30,15 +30,21 @@ static int sum_add(uint64_t *sum, uint64_t value)
 }
 
 /* A row is part of the totals: where it counts once, what they hold without an overflow the sums do. */
+static void row_add(const struct grouping *grouping, uint32_t row, struct statistic_sums *sums,
+		    struct estimate *estimate)
+{
+	sums->size += grouping->rows[row].size;
+	sums->count += grouping->rows[row].count;
+	if (grouping->row_estimates)
+		estimate_join(estimate, &grouping->row_estimates[row]);
+}
+
 static void once_count(struct grouping *grouping, const struct side *side, uint32_t index, uint32_t row)
 {
 	struct statistic *entry = &grouping->out->entries[index];
-	struct statistic_sums *once = side->old ? &entry->old_once : &entry->once;
 
-	once->size += grouping->rows[row].size;
-	once->count += grouping->rows[row].count;
-	if (grouping->row_estimates)
-		estimate_join(&grouping->estimates[index].once[side->old], &grouping->row_estimates[row]);
+	row_add(grouping, row, side->old ? &entry->old_once : &entry->once,
+		grouping->row_estimates ? &grouping->estimates[index].once[side->old] : NULL);
 }
 
 /* Has the row added to the entry before? Tells so from now on. */
@@ -74,16 +80,13 @@ static int entry_count(struct grouping *grouping, const struct side *side, uint3
 	return err ? err : sum_add(side->old ? &entry->old_count : &entry->count, sums->count);
 }
 
-/* A row is part of the totals: what they hold without an overflow, its parts do. */
 static void part_count(struct grouping *grouping, const struct side *side, enum statistics_kind kind,
 		       uint32_t row)
 {
-	struct statistic_sums *part = &(side->old ? grouping->out->old_parts : grouping->out->parts)[kind];
+	struct statistics *out = grouping->out;
 
-	part->size += grouping->rows[row].size;
-	part->count += grouping->rows[row].count;
-	if (grouping->row_estimates)
-		estimate_join(&grouping->parts[kind].sides[side->old], &grouping->row_estimates[row]);
+	row_add(grouping, row, &(side->old ? out->old_parts : out->parts)[kind],
+		&grouping->parts[kind].sides[side->old]);
 }
 
 static void outside_count(struct grouping *grouping, const struct side *side, uint32_t row)
