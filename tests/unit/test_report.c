@@ -332,6 +332,11 @@ static void test_rss(void **state)
 	text = report(snapshot, opts, report_text);
 	contains(text, "RSS 4096 B, read 0.5 s before: 4096 B in this report\n");
 	free(text);
+	/* What is left out is in no such sum. */
+	opts.filters = &(struct filters){.no_inherited = 1};
+	text = report(snapshot, opts, report_text);
+	lacks(text, "RSS");
+	free(text);
 }
 
 static void warns(const struct snapshot *snapshot, const char *sentence)

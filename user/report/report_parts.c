@@ -52,7 +52,7 @@ int report_is_of_app(const struct report_opts *opts)
 
 int report_is_whole(const struct report_opts *opts)
 {
-	return !opts->old && !(opts->filters && opts->filters->count);
+	return !opts->old && !filters_any(opts->filters);
 }
 
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts)
