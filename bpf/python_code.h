@@ -307,8 +307,8 @@ __noinline int code_emit(struct thread_state *thread, __u64 code, __u64 code_id)
 	if (!thread)
 		return -1;
 	offsets = &thread->target.offsets;
-	lines = user_u64(code + offsets->code_lines);
-	lines_bytes = user_u64(lines + offsets->bytes_size);
+	lines = user_u64_called(code + offsets->code_lines);
+	lines_bytes = user_u64_called(lines + offsets->bytes_size);
 	if (lines_bytes > CONTENT_MAX)
 		lines_bytes = CONTENT_MAX;
 	sent = lines_emit_within(thread, code_id, lines + offsets->bytes_data, lines_bytes);
@@ -329,13 +329,13 @@ __noinline int code_emit(struct thread_state *thread, __u64 code, __u64 code_id)
 	record->lines_bytes = lines_bytes;
 	record->filename_kind = 1;
 	record->qualname_kind = 1;
-	first = text_copy(offsets, user_u64(code + offsets->code_filename), record->data,
+	first = text_copy(offsets, user_u64_called(code + offsets->code_filename), record->data,
 			  &record->filename_kind);
 	if (first < 0 || first > EVENT_MAX_TEXT) {
 		record->missing |= EVENT_MISS_FILENAME;
 		first = 0;
 	}
-	second = text_copy(offsets, user_u64(code + offsets->code_qualname), record->data + first,
+	second = text_copy(offsets, user_u64_called(code + offsets->code_qualname), record->data + first,
 			   &record->qualname_kind);
 	if (second < 0) {
 		record->missing |= EVENT_MISS_QUALNAME;
