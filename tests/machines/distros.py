@@ -115,6 +115,11 @@ def step_clang(system, log):
     check_quiet(system.run(system.root, make("CC=clang all"), log))
 
 
+def step_verifier(system, log):
+    """What this system's clang makes of the programs is within the budgets, on this machine's kernel."""
+    system.run(system.root, make("build/tools/verifier && build/tools/verifier"), log)
+
+
 def step_deps(system, log):
     command = "cd %s && tools/install-deps test" % HOME
     system.run(system.root, command, log)
@@ -192,9 +197,9 @@ def step_kernel(system, log):
     return release
 
 
-STEPS = {"demo": step_demo, "clang": step_clang, "deps": step_deps, "unit": step_unit,
+STEPS = {"demo": step_demo, "clang": step_clang, "verifier": step_verifier, "deps": step_deps, "unit": step_unit,
          "golden": step_golden, "tree": step_tree, "kernel": step_kernel}
-NEEDS = {"clang": "demo", "deps": "demo", "unit": "deps", "golden": "deps", "tree": "demo",
+NEEDS = {"clang": "demo", "verifier": "demo", "deps": "demo", "unit": "deps", "golden": "deps", "tree": "demo",
          "kernel": "tree"}
 
 
