@@ -5,9 +5,8 @@
  * usage: verifier [-v]    -v: the verifier's words for a program that it refuses
  *
  * The budgets leave room below the kernel's limits (512 bytes of stack over all calls, a million instructions), which
- * older verifiers reach earlier. From 6.13 on a function of FRAME_MAX bytes or more, rounded up to 16, gets a private stack:
- * one for each processor, which a task that is preempted in a uprobe shares with the next one, so that one writes into the
- * other's variables. The verifier's figures have what it adds after it has decided; the machine code tells.
+ * older verifiers reach earlier. No function may have a private stack (user/attach/private_stack.h). The verifier's figures have
+ * what it adds after it has decided on one; the machine code tells.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -21,6 +20,7 @@
 #include "attach/features.h"
 #include "attach/links.h"
 #include "attach/perfmap.skel.h"
+#include "attach/private_stack.h"
 #include "base/clock.h"
 
 #define STACK_MAX   384u
@@ -118,35 +118,6 @@ static unsigned int stack_combined(const struct functions *functions, const stru
 	return (own + STACK_UNIT - 1) / STACK_UNIT * STACK_UNIT + deepest;
 }
 
-/*
- * Functions of a loaded program with a private stack: add %gs:…,%r9, the stack's pointer in arch/x86/net/bpf_jit_comp.c.
- * -1: the machine code cannot be read.
- */
-static int private_stacks(int fd)
-{
-	static const unsigned char add_gs_r9[] = {0x65, 0x4c, 0x03, 0x0c, 0x25};
-	struct bpf_prog_info info = {0};
-	uint32_t bytes = sizeof(info);
-	unsigned char *code;
-	int found = 0;
-
-	if (bpf_obj_get_info_by_fd(fd, &info, &bytes) || !info.jited_prog_len)
-		return -1;
-	code = calloc(1, info.jited_prog_len);
-	info = (struct bpf_prog_info){.jited_prog_len = info.jited_prog_len, .jited_prog_insns = (uintptr_t)code};
-	bytes = sizeof(info);
-	if (!code || bpf_obj_get_info_by_fd(fd, &info, &bytes) || !info.jited_prog_insns) {
-		free(code);
-		return -1;
-	}
-	for (const unsigned char *at = code; at; found += at != NULL) {
-		at = memmem(at, code + info.jited_prog_len - at, add_gs_r9, sizeof(add_gs_r9));
-		at = at ? at + sizeof(add_gs_r9) : NULL;
-	}
-	free(code);
-	return found;
-}
-
 static unsigned long number_after(const char *log, const char *words)
 {
 	const char *at = strstr(log, words);
@@ -162,16 +133,16 @@ static int program_print(struct bpf_program *program, const char *log)
 	unsigned long seen = number_after(log, "processed ");
 	unsigned int stack, frame = 0;
 	struct functions functions;
-	int shared = private_stacks(bpf_program__fd(program));
+	int private = private_stack_count_fd(bpf_program__fd(program));
 
 	functions_find(&functions, insns, count);
 	over = !depths_read(&functions, log);
 	stack = stack_combined(&functions, insns, count, 0);
 	for (size_t i = 0; i < functions.count; i++)
 		frame = functions.depth[i] > frame ? functions.depth[i] : frame;
-	over |= stack > STACK_MAX || frame >= FRAME_MAX || seen > INSNS_MAX || !seen || shared;
-	printf("%-20s %9lu %8d %6u %6u %7d %8.1f%s\n", bpf_program__name(program), seen, count, stack, frame, shared,
-	       (double)number_after(log, "verification time ") / 1000, over ? "  OVER" : "");
+	over |= stack > STACK_MAX || frame >= FRAME_MAX || seen > INSNS_MAX || !seen || private;
+	printf("%-20s %9lu %8d %6u %6u %7d %8.1f%s\n", bpf_program__name(program), seen, count, stack, frame,
+	       private, (double)number_after(log, "verification time ") / 1000, over ? "  OVER" : "");
 	return over;
 }
 

@@ -9,6 +9,7 @@ A fresh system is debootstrap's minbase with `make`, and a clean copy of HEAD in
     demo     `make demo` installs what the build needs, builds without a word from any tool, and
              names the leaking line
     clang    `make CC=clang` builds as quietly
+    verifier this machine's kernel finds the programs that the system's clang makes within their budgets
     deps     `tools/install-deps test` installs everything
     unit     `make unit`
     golden   `make golden`

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "attach/kernel_words.h"
+#include "attach/private_stack.h"
 #include "base/error.h"
 
 #define LOAD_FILES 128u /* with so many descriptors all programs and maps are loaded */
@@ -66,6 +67,25 @@ static int load_error(int err)
 												  : err;
 }
 
+/* Kernels and compilers of every kind load it: what would take the kernel down is not attached. 0, -EOPNOTSUPP (error_set()). */
+static int private_stacks_refuse(struct bpf_object *object)
+{
+	struct bpf_program *program;
+
+	bpf_object__for_each_program(program, object)
+	{
+		int fd = bpf_program__fd(program);
+
+		if (fd >= 0 && private_stack_count_fd(fd) > 0)
+			return error_set(-EOPNOTSUPP,
+					 "the BPF program %s has a private stack on this kernel, which "
+					 "preempted probes would share: "
+					 "nothing is attached; build the tracer with another clang",
+					 bpf_program__name(program));
+	}
+	return 0;
+}
+
 int stream_open(struct stream **out, struct bpf_object_skeleton *skeleton, size_t ring_bytes,
 		stream_record_fn record, void *context)
 {
@@ -88,6 +108,9 @@ int stream_open(struct stream **out, struct bpf_object_skeleton *skeleton, size_
 			  kernel_words_matter(err) ? words.text : "");
 		goto fail;
 	}
+	err = private_stacks_refuse(*skeleton->obj);
+	if (err)
+		goto fail;
 	stream->loss_fd = bpf_map__fd(loss);
 	stream->record = record;
 	stream->context = context;

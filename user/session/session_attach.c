@@ -511,8 +511,8 @@ static int program_add(struct session *session, pid_t pid, int from_start)
 	attached_print(session, member, &target, member->census_ns - start);
 out:
 	/* What could not be read was the next program's, perhaps. */
-	if (err && err != -ESTALE)
-		err = member_check_program(session, member, program) ?: err;
+	if (err && member_check_program(session, member, program))
+		err = -ESTALE;
 	plan_target_free(&target);
 	if (program >= 0)
 		close(program);
