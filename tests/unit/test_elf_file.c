@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "elf/elf_file.h"
+#include "elf/elf_imports.h"
 #include "elf/elf_symbols.h"
 #include "large_elf.h"
 #include "process/process.h"
@@ -726,6 +727,58 @@ static void many_symbols_are_quick_to_ask(void **state)
 	free(symbols);
 }
 
+/* The slot of the first relocation that puts an imported function's address somewhere. */
+static uint64_t import_slot(const struct image *image, const Elf64_Shdr *section)
+{
+	const Elf64_Rela *relocation = (const Elf64_Rela *)(image->bytes + section->sh_offset), *end;
+
+	for (end = relocation + section->sh_size / sizeof(*relocation); relocation < end; relocation++)
+		if (ELF64_R_TYPE(relocation->r_info) == R_X86_64_JUMP_SLOT ||
+		    ELF64_R_TYPE(relocation->r_info) == R_X86_64_GLOB_DAT)
+			return relocation->r_offset;
+	return 0;
+}
+
+/* What asks of a slot: its name, and whether what it points to is in the file. */
+static int import_is_known(const struct image *image, uint64_t slot)
+{
+	struct elf_file *file;
+	const char *name;
+	uint64_t value;
+	int known;
+
+	assert_int_equal(try_open(image, &file), 0);
+	known = !elf_file_import_at(file, slot, &name);
+	/* An imported function is in another file; without its relocation the slot's bytes are taken as they are. */
+	assert_int_equal(elf_file_pointer(file, slot, &value) == -ENOENT, known);
+	elf_file_close(file);
+	return known;
+}
+
+static void relocations_that_nobody_carries_out_are_none(void **state)
+{
+	struct image *image = *state;
+	Elf64_Shdr *sections = (Elf64_Shdr *)(image->bytes + image->header->e_shoff), *section = NULL;
+	uint64_t slot = 0, before;
+
+	for (unsigned i = 1; i < image->header->e_shnum && !slot; i++) {
+		section = &sections[i];
+		slot = section->sh_type == SHT_RELA ? import_slot(image, section) : 0;
+	}
+	assert_true(slot);
+	assert_true(import_is_known(image, slot));
+	section->sh_flags ^= SHF_ALLOC;
+	assert_false(import_is_known(image, slot));
+	section->sh_flags ^= SHF_ALLOC;
+	before = section->sh_size;
+	section->sh_size = (ELF_RELOCATIONS_MAX + 1ull) * sizeof(Elf64_Rela);
+	assert_int_equal(posix_fallocate(image->fd, 0, (off_t)(section->sh_offset + section->sh_size)), 0);
+	assert_false(import_is_known(image, slot));
+	section->sh_size = before;
+	assert_true(import_is_known(image, slot));
+	assert_int_equal(ftruncate(image->fd, (off_t)image->size), 0);
+}
+
 #define with_directory(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
 #define with_image(test)     cmocka_unit_test_setup_teardown(test, make_image, free_image)
 
@@ -744,6 +797,7 @@ int main(void)
 		with_image(file_truncated_while_open),
 		with_image(flipped_bits_do_no_harm),
 		with_image(sparse_giants_are_refused),
+		with_image(relocations_that_nobody_carries_out_are_none),
 		with_image(what_costs_nothing_is_refused),
 		with_image(many_symbols_are_quick_to_ask),
 	};

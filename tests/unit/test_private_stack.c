@@ -17,7 +17,7 @@
 static void test_count(void **state)
 {
 	static const unsigned char code[] = {0xc3, 0x65, 0x4c, 0x03, 0x0c, 0x25, 0, 0, 0, 0,    0xc3,
-					     0x65, 0x4c, 0x03, 0x0c, 0x25, 0, 0, 0, 0,    0x65, 0x4c};
+					     0x65, 0x4c, 0x03, 0x0c, 0x25, 0,    0, 0, 0, 0x65, 0x4c};
 
 	(void)state;
 	assert_int_equal(private_stack_count(code, sizeof(code)), 2);
@@ -34,7 +34,8 @@ static int program_load(int bytes)
 		{.code = BPF_JMP | BPF_EXIT},
 	};
 
-	return bpf_prog_load(BPF_PROG_TYPE_KPROBE, "frame", "GPL", insns, sizeof(insns) / sizeof(insns[0]), NULL);
+	return bpf_prog_load(BPF_PROG_TYPE_KPROBE, "frame", "GPL", insns, sizeof(insns) / sizeof(insns[0]),
+			     NULL);
 }
 
 static int kernel_has_private_stacks(void)

@@ -479,19 +479,16 @@ static int relocation_value(struct elf_file *file, const GElf_Rela *relocation, 
 
 int elf_file_pointer(struct elf_file *file, uint64_t vaddr, uint64_t *value)
 {
+	uint64_t left = ELF_RELOCATIONS_MAX;
 	Elf_Scn *section = NULL;
-	GElf_Shdr header;
 	GElf_Rela relocation;
+	Elf_Data *data;
 
 	load_table(file, ELF_FROM_DYNSYM);
-	while ((section = elf_section_by_type(file->elf, SHT_RELA, section, &header))) {
-		/* What the linker has left for others (--emit-relocs) the dynamic one does not see. */
-		Elf_Data *data = header.sh_flags & SHF_ALLOC ? elf_section_data(section, &header) : NULL;
-
-		for (int i = 0; data && gelf_getrela(data, i, &relocation); i++)
+	while ((data = elf_imports_relocations(file->elf, &section, &left)))
+		for (int i = 0; gelf_getrela(data, i, &relocation); i++)
 			if (relocation.r_offset == vaddr)
 				return relocation_value(file, &relocation, value);
-	}
 	return elf_file_read(file, vaddr, value, sizeof(*value)) == (int)sizeof(*value) ? 0 : -ENOENT;
 }
 

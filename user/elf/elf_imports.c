@@ -48,7 +48,8 @@ Elf_Data *elf_imports_relocations(Elf *elf, Elf_Scn **section, uint64_t *left)
 	Elf_Data *data = NULL;
 
 	while (!data && (*section = elf_section_by_type(elf, SHT_RELA, *section, &header))) {
-		if (header.sh_size / sizeof(Elf64_Rela) > *left)
+		/* What the linker has left for others (--emit-relocs) the dynamic one does not see. */
+		if (!(header.sh_flags & SHF_ALLOC) || header.sh_size / sizeof(Elf64_Rela) > *left)
 			continue;
 		*left -= header.sh_size / sizeof(Elf64_Rela);
 		data = elf_section_data(*section, &header);

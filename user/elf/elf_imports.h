@@ -25,8 +25,8 @@ struct elf_imports {
 };
 
 /*
- * The content of the next section of relocations, *section and *left begin as NULL and ELF_RELOCATIONS_MAX. NULL: there is
- * none any more.
+ * The content of the next section of relocations that the dynamic linker carries out; *section and *left begin as NULL and
+ * ELF_RELOCATIONS_MAX. NULL: there is none any more.
  */
 Elf_Data *elf_imports_relocations(Elf *elf, Elf_Scn **section, uint64_t *left);
 
