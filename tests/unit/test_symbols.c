@@ -832,6 +832,33 @@ static void names_have_a_share(void **state)
 	assert_int_equal(session.used, 0);
 }
 
+/* What libdw has read it keeps: a worker that has too much of it ends, and the next one knows the same. */
+static void a_worker_that_holds_much_begins_anew(void **state)
+{
+	enum { LIMIT = 1 << 20, PLACES = 1 << 20 };
+	struct account session = {.limit = LIMIT};
+	struct symbols_frame frames[SYMBOLS_FRAMES_MAX];
+	const uint64_t address = (uintptr_t)names_have_a_share;
+	struct symbols_stats stats = {0};
+	struct modules *modules;
+	struct symbols *symbols;
+
+	(void)state;
+	alarm(120);
+	assert_int_equal(symbols_new_in(&symbols, &session), 0);
+	assert_int_equal(modules_new(&modules, symbols, getpid()), 0);
+	for (uint64_t i = 0; stats.worker_starts < 3; i = (i + 1) % PLACES) {
+		symbols_resolve(symbols, modules, address + i, NULL, frames, SYMBOLS_FRAMES_MAX);
+		symbols_stats(symbols, &stats);
+	}
+	assert_int_equal(stats.dwarf_given_up, 0);
+	assert_int_equal(symbols_resolve(symbols, modules, address - 1 + sizeof(int), NULL, frames, 1), 1);
+	assert_string_equal(frames[0].function, "names_have_a_share");
+	alarm(0);
+	modules_free(modules);
+	symbols_free(symbols);
+}
+
 static int folder_make(void **state)
 {
 	(void)state;
@@ -867,6 +894,7 @@ int main(void)
 		cmocka_unit_test(damaged_dwarf_does_no_harm),
 		cmocka_unit_test(nobody_has_to_wait),
 		cmocka_unit_test(names_have_a_share),
+		cmocka_unit_test(a_worker_that_holds_much_begins_anew),
 	};
 
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);

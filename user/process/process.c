@@ -271,16 +271,19 @@ int process_list(pid_t **pids, size_t *count)
 	return 0;
 }
 
-int process_rss_read(pid_t pid, uint64_t *bytes)
+int process_rss_read(pid_t pid, uint64_t *bytes, uint64_t *anonymous)
 {
-	unsigned long long pages = 0;
+	unsigned long long pages = 0, shared = 0;
 	struct buffer text = {0};
 	int err = process_file_read(pid, "statm", FILE_MAX_BYTES, &text);
 
-	/* Its size, then what of it is resident. */
-	if (!err && sscanf((const char *)text.data, "%*u %llu", &pages) != 1)
+	/* Its size, what of it is resident, and what of that is of files or shared memory. */
+	if (!err && sscanf((const char *)text.data, "%*u %llu %llu", &pages, &shared) != 2)
 		err = -EBADMSG;
 	buffer_free(&text);
 	*bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+	/* The two are not read at one moment. */
+	if (anonymous)
+		*anonymous = pages > shared ? (pages - shared) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 	return err;
 }

@@ -55,8 +55,11 @@ int process_info_read(pid_t pid, struct process_info *out);
  * -EPERM; -errno. Caller frees the buffer, on failure too.
  */
 int process_file_read(pid_t pid, const char *name, size_t max, struct buffer *out);
-/* Bytes that it has in memory: 0 of a kernel's thread, and of one that is ending. 0; -ESRCH; -EPERM; -errno. */
-int process_rss_read(pid_t pid, uint64_t *bytes);
+/*
+ * Bytes that it has in memory, and those of them that are no file's (may be NULL): 0 of a kernel's thread, and of one that is
+ * ending. 0; -ESRCH; -EPERM; -errno.
+ */
+int process_rss_read(pid_t pid, uint64_t *bytes, uint64_t *anonymous);
 /* 0; -ESRCH; -EPERM; -E2BIG beyond 65,536 maps. Caller frees with process_maps_free(). */
 int process_maps_read(pid_t pid, struct process_maps *out);
 void process_maps_free(struct process_maps *maps);

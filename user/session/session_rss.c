@@ -19,7 +19,7 @@ void member_rss_read(struct session *session, struct member *member, uint64_t ti
 	uint64_t bytes;
 
 	member->rss_ns = time_ns;
-	if (member->ended || process_rss_read(member->pid, &bytes) || !bytes)
+	if (member->ended || process_rss_read(member->pid, &bytes, NULL) || !bytes)
 		return;
 	record.bytes = bytes;
 	session_feed(session, &record, sizeof(record));

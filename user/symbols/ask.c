@@ -10,9 +10,11 @@
 
 #include <errno.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "symbols/demangle.h"
 
+#define LOOK_NS      10000000000ull /* between two looks at a worker's memory */
 #define SPENT_MAX_NS 10000000000ull /* of CPU time, on one file; 100,000 places in CPython take 2 s */
 
 /* A worker is there; what is known of another one's files is forgotten. 0, -errno. */
@@ -24,6 +26,7 @@ static int helper_meet(struct symbols *symbols, struct helper *helper)
 	if (!err && generation != helper->generation) {
 		helper->generation = generation;
 		helper->handed = 0;
+		helper->looked_ns = clock_ns(CLOCK_MONOTONIC);
 		symbols->stats.worker_starts++;
 	}
 	if (err)
@@ -75,6 +78,22 @@ static void time_spend(struct symbols *symbols, struct file *file, uint64_t befo
 	names_give_up(symbols, file);
 }
 
+/*
+ * libdw keeps all that it has read of a file, and lets go of nothing. So a worker that has too much ends, and the next one reads
+ * again what is still asked for. What one reads within LOOK_NS does not matter.
+ */
+static void dwarf_trim(struct symbols *symbols)
+{
+	struct helper *helper = &symbols->dwarf;
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+
+	if (now_ns - helper->looked_ns < LOOK_NS)
+		return;
+	helper->looked_ns = now_ns;
+	if (worker_held_bytes(helper->worker) > symbols->dwarf_max)
+		worker_stop(helper->worker);
+}
+
 /* Once. -EAGAIN; -errno: the worker has ended, or is to. */
 static int frames_try(struct symbols *symbols, struct file *file, uint64_t vaddr, const char *symbol,
 		      uint64_t until_ns, struct worker_frame frames[WORKER_FRAMES_MAX])
@@ -114,8 +133,10 @@ int ask_frames(struct symbols *symbols, struct file *file, uint64_t vaddr, const
 			return count;
 		if (file->dwarf == FILE_DWARF_THERE || !file->plain_names)
 			time_spend(symbols, file, before_ns);
-		if (count >= 0)
+		if (count >= 0) {
+			dwarf_trim(symbols); /* the texts are still there */
 			return count;
+		}
 		worker_stop(symbols->dwarf.worker);
 		if (file->dwarf == FILE_DWARF_NONE)
 			names_give_up(symbols, file);

@@ -15,6 +15,8 @@
 
 /* Of what the account may have: the symbols of files, which are not charged to it; and names that are remembered, which are. */
 #define FILES_SHARE     8u
+#define DWARF_SHARE     4u
+#define DWARF_BYTES     ((uint64_t)128 << 20)
 #define NAMES_BYTES_MIN ((uint64_t)256 << 10)
 #define TABLES_BYTES    ((uint64_t)64 << 20) /* where it may have anything */
 #define PLAIN_WAIT_NS   500000000ull
@@ -34,6 +36,7 @@ int symbols_new_in(struct symbols **out, struct account *account)
 	symbols->account = account;
 	symbols->names.parent = account;
 	symbols->memo.account = &symbols->names;
+	symbols->dwarf_max = account && account->limit ? account->limit / DWARF_SHARE : DWARF_BYTES;
 	symbols->tables_max = account && account->limit ? account->limit / FILES_SHARE : TABLES_BYTES;
 	if (account && account->limit)
 		symbols->names.limit =

@@ -15,6 +15,7 @@ struct helper {
 	struct worker *worker;
 	uint32_t handed; /* files that the worker of this generation has */
 	uint64_t generation;
+	uint64_t looked_ns; /* when its memory was looked at last, or it was met */
 };
 
 /* The place that the workers have been asked about and have not told of yet. */
@@ -38,6 +39,7 @@ struct symbols {
 	struct jit_map *jit_maps;
 	struct helper dwarf, tables;
 	uint64_t tables_max; /* bytes that the symbol tables may take together */
+	uint64_t dwarf_max;  /* bytes that what was read of DWARF may take, for more than LOOK_NS */
 	int plain_gave_up;   /* one that could not wait has waited once */
 	struct strings *strings;
 	struct account *account; /* of the session; NULL: no limit */

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "process/process.h"
 #include "symbols/worker_wire.h"
 
 #define SECOND_NS 1000000000ull
@@ -24,10 +25,19 @@ struct worker {
 	pid_t owner; /* who started it: after a fork the child is not ours to talk to, nor to reap */
 	int socket;
 	uint64_t generation;
-	uint64_t asked_ns; /* when the question was asked that has no answer yet; 0: there is none */
-	uint64_t past_ns;  /* what workers that have ended took */
+	uint64_t asked_ns;     /* when the question was asked that has no answer yet; 0: there is none */
+	uint64_t past_ns;      /* what workers that have ended took */
+	uint64_t forked_bytes; /* anonymous memory that it has from whoever started it */
 	char answer[WORKER_ANSWER_MAX + 1] __attribute__((aligned(8))); /* and a NUL */
 };
+
+/* 0: not known. */
+static uint64_t anonymous_bytes(pid_t pid)
+{
+	uint64_t bytes, anonymous;
+
+	return process_rss_read(pid, &bytes, &anonymous) ? 0 : anonymous;
+}
 
 static int worker_start(struct worker *worker)
 {
@@ -49,6 +59,7 @@ static int worker_start(struct worker *worker)
 	worker->owner = self;
 	worker->socket = ends[0];
 	worker->generation++;
+	worker->forked_bytes = anonymous_bytes(worker->pid);
 	return 0;
 }
 
@@ -78,6 +89,13 @@ static int worker_end(struct worker *worker)
 	worker->pid = 0;
 	worker->asked_ns = 0;
 	return status;
+}
+
+uint64_t worker_held_bytes(const struct worker *worker)
+{
+	uint64_t bytes = worker->pid ? anonymous_bytes(worker->pid) : 0;
+
+	return bytes > worker->forked_bytes ? bytes - worker->forked_bytes : 0;
 }
 
 pid_t worker_pid(const struct worker *worker)

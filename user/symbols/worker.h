@@ -66,6 +66,8 @@ int worker_open_tables(struct worker *worker, uint32_t file, int fd, int debug_f
 int worker_symbol(struct worker *worker, uint32_t file, uint64_t vaddr, uint64_t until_ns, const char **name);
 /* CPU time of this worker and of those before it; of one that was given up for its silence the time of that. */
 uint64_t worker_spent_ns(const struct worker *worker);
+/* Anonymous memory that it has got since it was started; 0 where that is not known. */
+uint64_t worker_held_bytes(const struct worker *worker);
 /* Its process; 0: there is none. */
 pid_t worker_pid(const struct worker *worker);
 /* Ends it; the next call starts another. */
