@@ -12,8 +12,8 @@ about.
 The machines had {accelerators}.
 """
 EMULATED = "an emulated processor, on which everything takes several times as long"
-PROCESSOR_FAILED = """The emulated processor failed (it double-faulted with flags that no processor has), and the kernel
-was booted again for the rest, this often: %s.
+PROCESSOR_FAILED = """The emulated processor failed (it had flags that no processor has, or met a breakpoint of the kernel's
+own that was no longer in the code), and the kernel was booted again for the rest, this often: %s.
 """
 MARKS = {"yes": "yes", "absent": "–"}
 # Title, the feature whose attach it is.

@@ -127,6 +127,14 @@ def test_a_processor_that_failed(tmp_path, flags, failed):
     assert vm.processor_failed(console) == failed
 
 
+@pytest.mark.parametrize("byte, failed", (("cc", False), ("66", True)))
+def test_a_breakpoint_that_is_not_there(tmp_path, byte, failed):
+    """Where memory has one, somebody has forgotten it; else the processor ran what is not in memory."""
+    console = tmp_path / "console"
+    console.write_text("Oops: int3: 0000 [#1] SMP\nRIP: 0010:uprobe_prog_run\nCode: 8b 7f 28 %s <90> 48\nEFLAGS: 00000286\n" % byte)
+    assert vm.processor_failed(console) == failed
+
+
 def test_the_rest_of_the_features():
     """What a guest that is booted again has yet to do."""
     settings = {"quick": False, "sessions": 1, "unstripped": ""}
