@@ -107,14 +107,23 @@ class Crowd:
             thread.join()
 
 
-def resident(pid):
-    """VmRSS in bytes; 0 where it is gone."""
+def memory_of(pid, field):
+    """A field of its status, VmRSS or RssAnon, in bytes; 0 where it is gone."""
     try:
         with open("/proc/%d/status" % pid) as file:
-            match = re.search(r"^VmRSS:\s*(\d+) kB", file.read(), re.M)
+            match = re.search(r"^%s:\s*(\d+) kB" % field, file.read(), re.M)
     except OSError:
         match = None
     return int(match[1]) << 10 if match else 0
+
+
+def workers(pid):
+    """Anonymous memory of those that read symbols for a session."""
+    try:
+        with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
+            return sum(memory_of(int(child), "RssAnon") for child in file.read().split())
+    except OSError:
+        return 0
 
 
 def ours_in_kernel():
@@ -180,9 +189,10 @@ class Soak:
         before = self.crowd.rest()
         self.crowd.pause.clear()
         seconds = min(self.random.uniform(*LONG), max(20, self.end - time.monotonic()))
-        memory, until = [], time.monotonic() + seconds
+        memory, aside, until = [], [0], time.monotonic() + seconds
         while time.monotonic() < until and run.process.poll() is None:
-            memory.append(resident(run.process.pid))
+            memory.append(memory_of(run.process.pid, "VmRSS"))
+            aside.append(workers(run.process.pid))
             time.sleep(1)
         times = self.crowd.rest() - before
         time.sleep(1)
@@ -200,11 +210,14 @@ class Soak:
         middle, last = (statistics.median(part) for part in (memory[-2 * third : -third] or memory, memory[-third:]))
         if max(memory) > RSS_MAX:
             wrong.append("its memory was %d MiB" % (max(memory) >> 20))
+        if statistics.median(aside) > RSS_MAX:
+            wrong.append("its workers' memory was %d MiB" % (statistics.median(aside) >> 20))
         if seconds >= LONG[0] and last > middle + RSS_GROWTH:
             wrong.append("its memory grew from %d to %d MiB" % (int(middle) >> 20, int(last) >> 20))
         os.unlink(run.snapshot)
-        what = "%d s, %d programs of %d seen whole, RSS %d then %d, at most %d MiB, %d events lost"
-        return what % (seconds, got["CHILD"][1], times, int(middle) >> 20, int(last) >> 20, max(memory) >> 20, report.lost_events), wrong
+        what = "%d s, %d programs of %d seen whole, RSS %d then %d, at most %d MiB, workers at most %d MiB, %d events lost"
+        sizes = [int(bytes) >> 20 for bytes in (middle, last, max(memory), max(aside))]
+        return what % (seconds, got["CHILD"][1], times, *sizes, report.lost_events), wrong
 
     def session(self):
         kind = self.whole if self.random.random() < 0.3 or not self.counts["sessions"] else self.killed
