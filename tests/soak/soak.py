@@ -177,16 +177,17 @@ class Soak:
 
     def whole(self):
         """It sees all that the honest programs do, in a bounded space."""
+        before = self.crowd.rest()
         run = harness.Traced(TRACER, self.folder, "-a", "--budget", BUDGET, attached=False)
         try:
-            return self.watch(run)
+            return self.watch(run, before)
         finally:
+            self.crowd.pause.clear()
             run.kill()  # if something went wrong on the way
 
-    def watch(self, run):
+    def watch(self, run, before):
         ready = re.compile(r"^tracer: attached to \d+ of \d+ processes", re.M)
         harness.wait_until(lambda: ready.search(run.stderr) or run.process.poll() is not None, "it has attached")
-        before = self.crowd.rest()
         self.crowd.pause.clear()
         seconds = min(self.random.uniform(*LONG), max(20, self.end - time.monotonic()))
         memory, aside, until = [], [0], time.monotonic() + seconds
