@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The analysis of inlined allocators on small libraries with the shapes that other compilers and linkers make. */
+/*
+ * The analysis of inlined allocators on small libraries with the shapes that other compilers and
+ * linkers make.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -29,7 +32,8 @@ struct library {
 /* Assembles and links the file of that name, and looks for sites in it. */
 static void library_open(struct library *library, const char *name)
 {
-	library->file = assembly_open("-Wa,-I" ASSEMBLY, ".include \"macros.s\"\n.include \"%s.s\"\n", name);
+	library->file = assembly_open("-Wa,-I" ASSEMBLY,
+				      ".include \"macros.s\"\n.include \"%s.s\"\n", name);
 	assert_int_equal(plan_inline(library->file, &library->sites), 0);
 }
 
@@ -70,8 +74,8 @@ static void assert_object(const struct library *library, const char *name, uint3
 }
 
 /*
- * A linker makes a lea of a load from a slot that leads to the file's own variable, and the function that is exported may be
- * no more than a jump to what its copies share.
+ * A linker makes a lea of a load from a slot that leads to the file's own variable, and the
+ * function that is exported may be no more than a jump to what its copies share.
  */
 static void test_address_taken(void **state)
 {
@@ -101,8 +105,9 @@ static void test_not_recognised(void **state)
 }
 
 /*
- * What BOLT makes: functions that were moved, parts of them elsewhere, and the section that was, in which some are still
- * used, by a call, by an address, and through one another; the rest are the originals of what was moved.
+ * What BOLT makes: functions that were moved, parts of them elsewhere, and the section that was, in
+ * which some are still used, by a call, by an address, and through one another; the rest are the
+ * originals of what was moved.
  */
 static void test_rewritten(void **state)
 {
@@ -118,18 +123,23 @@ static void test_rewritten(void **state)
 	library_close(&library);
 }
 
-static void assert_size(const struct library *library, const char *name, uint32_t reg, int64_t addend)
+static void assert_size(const struct library *library, const char *name, uint32_t reg,
+			int64_t addend)
 {
 	const struct plan_site *site = site_at(library, name);
 
 	if (!site)
 		fail_msg("no site at %s", name);
-	if (site->cookie != (ABI_COOKIE(ABI_OP_POOL, EVENT_API_OBJ, ABI_REG_DX, reg, ABI_REG_COUNT) |
-			     ABI_COOKIE_ADDEND(addend)))
+	if (site->cookie !=
+	    (ABI_COOKIE(ABI_OP_POOL, EVENT_API_OBJ, ABI_REG_DX, reg, ABI_REG_COUNT) |
+	     ABI_COOKIE_ADDEND(addend)))
 		fail_msg("%s: %s", name, site->why);
 }
 
-/* How compilers ask whether a size is one of 1 to 512; and what is still known where two ways meet behind that. */
+/*
+ * How compilers ask whether a size is one of 1 to 512; and what is still known where two ways meet
+ * behind that.
+ */
 static void test_sizes(void **state)
 {
 	(void)state;
@@ -175,8 +185,9 @@ static int ends_without(const struct library *library, enum abi_op op, const cha
 }
 
 /*
- * What the file exports leads to places that are known: through a slot, that is in a structure of which another slot has the
- * address, or that is compared with the function which it holds. A place that is missing is noticed; what cannot be followed is not.
+ * What the file exports leads to places that are known: through a slot, that is in a structure of
+ * which another slot has the address, or that is compared with the function which it holds. A place
+ * that is missing is noticed; what cannot be followed is not.
  */
 static void test_ends(void **state)
 {
@@ -196,7 +207,10 @@ static void test_ends(void **state)
 	library_close(&library);
 }
 
-/* A large block is asked for through a slot, in the function or in a part of it; or by a function that jumps through one. */
+/*
+ * A large block is asked for through a slot, in the function or in a part of it; or by a function
+ * that jumps through one.
+ */
 static void test_large(void **state)
 {
 	(void)state;
@@ -228,8 +242,8 @@ static void test_first_block(void **state)
 	assert_true((site_at(&library, "at_pool")->cookie >> 32 & 0xff) == ABI_REG_SP);
 	site = site_at(&library, "at_first");
 	assert_non_null(site);
-	assert_true(site->cookie ==
-		    ABI_COOKIE(ABI_OP_FIRST_BLOCK, EVENT_API_OBJ, ABI_REG_R9, ABI_REG_COUNT, ABI_REG_COUNT));
+	assert_true(site->cookie == ABI_COOKIE(ABI_OP_FIRST_BLOCK, EVENT_API_OBJ, ABI_REG_R9,
+					       ABI_REG_COUNT, ABI_REG_COUNT));
 	library_close(&library);
 }
 
@@ -246,18 +260,22 @@ static void test_first_block_unknown(void **state)
 	library_close(&library);
 }
 
-static void assert_resize(const struct library *library, const char *name, uint32_t block, uint32_t size,
-			  int64_t addend)
+static void assert_resize(const struct library *library, const char *name, uint32_t block,
+			  uint32_t size, int64_t addend)
 {
 	const struct plan_site *site = site_at(library, name);
 
 	if (!site)
 		fail_msg("no site at %s", name);
-	assert_true(site->cookie == (ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, block, size, ABI_REG_COUNT) |
-				     ABI_COOKIE_ADDEND(addend)));
+	assert_true(site->cookie ==
+		    (ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, block, size, ABI_REG_COUNT) |
+		     ABI_COOKIE_ADDEND(addend)));
 }
 
-/* What the size of a realloc becomes if the block moves stands behind a question, before the branch, or on another way. */
+/*
+ * What the size of a realloc becomes if the block moves stands behind a question, before the
+ * branch, or on another way.
+ */
 static void test_resizes(void **state)
 {
 	(void)state;
