@@ -45,9 +45,9 @@
 #define LIES_MAX   64
 #define LIE_BYTES  64
 #define ASKED      8
-#define PROGRAM                                                                                             \
-	"import sys, os\nkeep = [bytearray(n * 7 % 700) for n in range(3000)] + [(str(n), {n: " \
-	"[n]}) for n in range(3000)]\nos.write(1, b'r')\nsys.stdin.read()\n"
+#define PROGRAM                                                                                    \
+	"import sys, os\nkeep = [bytearray(n * 7 % 700) for n in range(3000)] + [(str(n), "        \
+	"{n: [n]}) for n in range(3000)]\nos.write(1, b'r')\nsys.stdin.read()\n"
 
 /* A map of the honest process. */
 struct part {

@@ -30,13 +30,14 @@ struct program {
  * What each program in C or C++ ends its calls with: it writes its stack and waits to be told to go
  * on.
  */
-#define PROGRAM_TELL                                                                                  \
-	"#include <execinfo.h>\n"                                                                     \
-	"#include <unistd.h>\n"                                                                       \
-	"static __attribute__((noinline)) void tell(void) {\n"                                        \
-	"	void *at[64]; char c; long n = backtrace(at, 64);\n"                                        \
-	"	if (write(1, &n, sizeof(n)) != sizeof(n) || write(1, at, n * sizeof(*at)) < 0) _exit(1);\n" \
-	"	if (read(0, &c, 1) < 0) _exit(1);\n"                                                        \
+#define PROGRAM_TELL                                                                               \
+	"#include <execinfo.h>\n"                                                                  \
+	"#include <unistd.h>\n"                                                                    \
+	"static __attribute__((noinline)) void tell(void) {\n"                                     \
+	"  void *at[64]; char c; long n = backtrace(at, 64);\n"                                    \
+	"  if (write(1, &n, sizeof(n)) != sizeof(n) ||\n"                                          \
+	"      write(1, at, n * sizeof(*at)) < 0) _exit(1);\n"                                     \
+	"  if (read(0, &c, 1) < 0) _exit(1);\n"                                                    \
 	"}\n"
 
 static int __attribute__((format(printf, 1, 2))) run(const char *format, ...)

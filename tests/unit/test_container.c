@@ -33,7 +33,8 @@
 #define ID_C "36a73ff024ffd17873626f82bc4908409f739ed04e9304ba4e4d5e54648a5216"
 
 static const char docker_config[] =
-	"{\"StreamConfig\":{},\"State\":{\"Running\":true,\"Paused\":false,\"Pid\":6145,\"ExitCode\":0},"
+	"{\"StreamConfig\":{},\"State\":{\"Running\":true,\"Paused\":false,"
+	"\"Pid\":6145,\"ExitCode\":0},"
 	"\"ID\":\"" ID_A
 	"\",\"Created\":\"2026-11-21T08:05:34.747947186Z\",\"Path\":\"/bin/pause\",\"Args\":[],"
 	"\"Config\":{\"Hostname\":\"fe0b56ec3c68\",\"Env\":null,\"Labels\":{}},\"Name\":\"/"
@@ -51,16 +52,20 @@ static const char docker_answer[] =
 static const char podman_index[] =
 	"[{\"id\":\"" ID_B
 	"\",\"names\":[\"db-1\"],\"image\":\"418105eb71f4\",\"layer\":\"8ed12d83ab20\","
-	"\"metadata\":\"{\\\"image-name\\\":\\\"localhost/pause:latest\\\",\\\"name\\\":\\\"db-1\\\"}\","
-	"\"created\":\"2026-11-21T08:06:16.20755606Z\",\"flags\":{\"MountLabel\":\"\",\"ProcessLabel\":\"\"}}"
+	"\"metadata\":\"{\\\"image-name\\\":\\\"localhost/pause:latest\\\","
+	"\\\"name\\\":\\\"db-1\\\"}\","
+	"\"created\":\"2026-11-21T08:06:16.20755606Z\","
+	"\"flags\":{\"MountLabel\":\"\",\"ProcessLabel\":\"\"}}"
 	","
 	"{\"id\":\"" ID_C
 	"\",\"names\":[\"k8s_app_web-0_front_6f1a3c52-1c5e-4f6a-9f6b-0123456789ab_0\"]}]";
 static const char bundle_kubernetes[] =
 	"{\"ociVersion\":\"1.0.2-dev\",\"process\":{\"args\":[\"/bin/pause\"]},\"annotations\":{"
-	"\"io.kubernetes.cri.container-name\":\"app\",\"io.kubernetes.cri.container-type\":\"container\","
+	"\"io.kubernetes.cri.container-name\":\"app\","
+	"\"io.kubernetes.cri.container-type\":\"container\","
 	"\"io.kubernetes.cri.sandbox-id\":\"x\",\"io.kubernetes.cri.sandbox-name\":\"web-0\","
-	"\"io.kubernetes.cri.sandbox-namespace\":\"front\"},\"linux\":{\"cgroupsPath\":\"/kubepods/x\"}}";
+	"\"io.kubernetes.cri.sandbox-namespace\":\"front\"},"
+	"\"linux\":{\"cgroupsPath\":\"/kubepods/x\"}}";
 static const char bundle_sandbox[] =
 	"{\"annotations\":{\"io.kubernetes.cri.container-type\":\"sandbox\","
 	"\"io.kubernetes.cri.sandbox-name\":\"web-0\","

@@ -164,10 +164,10 @@ static void test_musl(void **state)
 }
 
 /*
- * f:	movl $1,(%rdx); cmp %esi,%ebx; je 1f; mov %rax,0x8(%rdx); ret		# a pool in rdx, 401008
+ * f:	movl $1,(%rdx); cmp %esi,%ebx; je 1f; mov %rax,0x8(%rdx); ret  # a pool in rdx, 401008
  * 	movl $1,(%rax); mov %rcx,0x8(%rdx); ret					# another register
  * 	movl $2,(%rdx); cmp %esi,%ebx; je 1f; mov %rax,0x8(%rdx); ret		# another value
- * 	movl $1,(%r12); mov %rax,0x8(%r12); ret					# in r12, no branch: 401031
+ * 	movl $1,(%r12); mov %rax,0x8(%r12); ret  # in r12, no branch: 401031
  * 	movl $1,0x0(%r13); xor %r13d,%r13d; mov %rax,0x8(%r13); ret		# it is lost before
  * 1:	ret
  */

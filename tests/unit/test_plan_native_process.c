@@ -19,9 +19,10 @@
 #include "base/error.h"
 #include "plan/plan_native_process.h"
 
-#define COMMAND                                                                                        \
-	"cd %s && printf 'void *je_malloc(unsigned long n) { return (void *)n; }\\n' >a.c && "         \
-	"printf 'int none;\\n' >n.c && cc -shared -fPIC -O2 -o a.so a.c && cc -shared -o n.so n.c && " \
+#define COMMAND                                                                                    \
+	"cd %s && printf 'void *je_malloc(unsigned long n) { return (void *)n; }\\n' >a.c && "     \
+	"printf 'int none;\\n' >n.c && cc -shared -fPIC -O2 -o a.so a.c && "                       \
+	"cc -shared -o n.so n.c && "                                                               \
 	"cp a.so b.so && ln a.so hard.so && cp a.so gone.so"
 
 struct fixture {

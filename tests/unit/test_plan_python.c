@@ -22,11 +22,11 @@
 #include "plan/plan.h"
 #include "pythons.h"
 
-#define PUBLIC                                                                                           \
-	"PyMem_RawMalloc PyMem_RawCalloc PyMem_RawRealloc PyMem_RawFree PyMem_Malloc PyMem_Calloc "      \
-	"PyMem_Realloc "                                                                                 \
-	"PyMem_Free PyObject_Malloc PyObject_Calloc PyObject_Realloc PyObject_Free PyTraceMalloc_Track " \
-	"PyTraceMalloc_Untrack Py_FinalizeEx Py_Exit _Py_NewReference _Py_NewReferenceNoTotal "
+#define PUBLIC                                                                                     \
+	"PyMem_RawMalloc PyMem_RawCalloc PyMem_RawRealloc PyMem_RawFree PyMem_Malloc "             \
+	"PyMem_Calloc PyMem_Realloc PyMem_Free PyObject_Malloc PyObject_Calloc "                   \
+	"PyObject_Realloc PyObject_Free PyTraceMalloc_Track PyTraceMalloc_Untrack "                \
+	"Py_FinalizeEx Py_Exit _Py_NewReference _Py_NewReferenceNoTotal "
 #define RAW "_PyMem_RawMalloc _PyMem_RawCalloc _PyMem_RawRealloc _PyMem_RawFree "
 #define OBJ "_PyObject_Malloc _PyObject_Calloc _PyObject_Realloc _PyObject_Free "
 #define HOOKS                                                                                      \

@@ -28,17 +28,20 @@
  * refill:	push %rbx; pop %rbx; ret
  * alloc_const:	push %rbx; mov slot,%rax; mov slot,%rdi; cmp $impl,%rax; jne 2f; mov pools+16,%rdx
  * 		mov 0x10(%rdx),%rcx; cmp %rcx,%rdx; je 1f			# 401045
- * 		mov 0x8(%rdx),%rax; addl $1,(%rdx); mov (%rax),%rcx; mov %rcx,0x8(%rdx); pop %rbx; ret
+ * 		mov 0x8(%rdx),%rax; addl $1,(%rdx); mov (%rax),%rcx; mov %rcx,0x8(%rdx)
+ * 		pop %rbx; ret
  * 	1:	mov $1,%edi; call refill; pop %rbx; ret
  * 	2:	mov $0x20,%esi; call *%rax; pop %rbx; ret
  * alloc_var:	lea 0x11(%rbx),%rbp; lea -0x1(%rbp),%rax; cmp $0x1ff,%rax; ja 3f
- * 		mov %rbp,%rdi; xor %ebp,%ebp; lea -0x1(%rdi),%edi; shr $4,%edi; mov pools(,%rdi,8),%r12
+ * 		mov %rbp,%rdi; xor %ebp,%ebp; lea -0x1(%rdi),%edi; shr $4,%edi
+ * 		mov pools(,%rdi,8),%r12
  * 		mov 0x10(%r12),%rcx; cmp %rcx,%r12; jne 1f			# 40109b
  * 		call refill; ret
  * 	1:	xor %r8d,%r8d; jmp 2f
  * 	3:	ret
  * 	2:	addl $1,(%r12); mov 0x8(%r12),%rax; ret
- * give:	and $-16384,%rax; mov 0x8(%rax),%rcx; mov %rcx,(%rsi); mov %rsi,0x8(%rax); mov (%rax),%edx
+ * give:	and $-16384,%rax; mov 0x8(%rax),%rcx; mov %rcx,(%rsi); mov %rsi,0x8(%rax)
+ * 		mov (%rax),%edx
  * 		test %rcx,%rcx; je 1f						# 4010d6
  * 	1:	ret
  * give_lost:	the same, but mov (%rax),%esi; test %rcx,%rcx; jne 1f		# 4010f0
@@ -233,7 +236,8 @@ static void test_resize_put_aside(void **state)
 	 * 	mov 0x24(%r12),%ebp; add $1,%ebp; shl $4,%ebp; cmp %rsi,%rbp; jb 1f
 	 * 	lea (,%rsi,4),%rax; lea (%rbp,%rbp,2),%rdx; cmp %rax,%rdx; jb 2f	# +0x2a
 	 * 	mov %rsi,%rbp
-	 * 1:	call 3f; test %rax,%rax; je 2f; mov (%rsp),%rsi; mov %rax,%rdi; mov %rbp,%rdx; call 3f
+	 * 1:	call 3f; test %rax,%rax; je 2f; mov (%rsp),%rsi; mov %rax,%rdi
+	 * 	mov %rbp,%rdx; call 3f
 	 * 2:	ret
 	 * 3:	ret
 	 */
@@ -267,7 +271,7 @@ static void test_resize_put_aside(void **state)
  * 	1:	sub $24,%rsp; mov %rdi,8(%rsp); call slow; ret
  * copies:	cmpl $0,tracing; je 2f; jmp 3f						# +0x28
  * 	2:	mov tracing,%r8d; nop; test %r8d,%r8d; jne 4f				# +0x37
- * 		mov tracing,%ecx; test %ecx,%ecx; jne 5f				# of something else
+ * 		mov tracing,%ecx; test %ecx,%ecx; jne 5f  # of something else
  * 		mov tracing,%ecx; test %ecx,%ecx; jne 6f				# +0x4b
  * 		movq $type,8(%rbx); mov tracing,%ecx; test %ecx,%ecx; jne 3f		# +0x5d
  * 		ret
@@ -281,12 +285,12 @@ static void test_resize_put_aside(void **state)
  * 	2:	mov tracer+8,%rdx; xor %esi,%esi; jmp *%rax
  * copies2:	mov tracer,%rcx; test %rcx,%rcx; je 1f					# +0xb8
  * 		mov %r12,%rdi; xor %esi,%esi; mov tracer+8,%rdx; call *%rcx
- * 	1:	mov tracer,%rax; test %rax,%rax; je 1f					# an object's end
+ * 	1:	mov tracer,%rax; test %rax,%rax; je 1f  # an object's end
  * 		mov %r12,%rdi; mov $1,%esi; mov tracer+8,%rdx; call *%rax
  * 	1:	ret
  * copies3:	mov slot,%rax; mov 4(%rax),%eax; test %eax,%eax; jne 3f			# +0xf2
  * 	1:	mov slot,%rdx; cmpl $0,4(%rdx); jne 4f					# +0xff
- * 	2:	mov slot,%rdx; cmpl $0,4(%rdx); jne 5f					# of something else
+ * 	2:	mov slot,%rdx; cmpl $0,4(%rdx); jne 5f  # of something else
  * 		ret
  * 	3:	mov %rbx,%rdi; call slow; jmp 1b
  * 	4:	mov %r13,%rdi; call slow; jmp 2b
@@ -398,11 +402,11 @@ static void test_objects(void **state)
  * 	2:	movq $type,8(%rbx); jne join; jmp detour
  * 	3:	jmp detour
  * 	4:	mov %rbx,%rdi; call slow; ret
- * other:	the second way has another type						# +0x5b, +0x7d
- * falls:	its detour is run into from before, too					# +0xa1, +0xc3
- * short:	its detour is jumped to from behind, too				# +0xe7, +0x109
- * else:	its detour does something else						# +0x12d, +0x14f
- * clobber:	its detour changes the object's register				# +0x173, +0x195
+ * other:	the second way has another type  # +0x5b, +0x7d
+ * falls:	its detour is run into from before, too  # +0xa1, +0xc3
+ * short:	its detour is jumped to from behind, too  # +0xe7, +0x109
+ * else:	its detour does something else  # +0x12d, +0x14f
+ * clobber:	its detour changes the object's register  # +0x173, +0x195
  * detours:	jmp slow								# +0x1b9
  * 		add $1,%eax; mov %eax,type; jmp join of all
  * 		mov %eax,type; jmp join of other; nop
@@ -500,15 +504,16 @@ static void test_new_counted(void **state)
 /*
  * Builds without link-time optimisation.
  *
- * newref:	nopl 0(%rax); mov tracing,%eax; test %eax,%eax; jne 1f; movq $1,(%rdi); ret; 1: jmp slow	# +0x7
+ * newref:	nopl 0(%rax); mov tracing,%eax; test %eax,%eax; jne 1f			# +0x7
+ * 		movq $1,(%rdi); ret; 1: jmp slow
  * slow:	ret									# +0x1b
  * calls:	mov typeslot,%rdx; mov %rdx,8(%rax); mov %rax,%rbp			# +0x1c
  * 		mov (%rdx),%eax; add $1,%eax; je 1f; mov %eax,(%rdx)
- * 	1:	mov %rbp,%rdi; call newref						# +0x36, of a new object
+ * 	1:	mov %rbp,%rdi; call newref  # +0x36, of a new object
  * 		mov %rdx,8(%rax); je 2f; mov %rbx,%rdi; call newref			# +0x44
  * 	2:	mov %rbp,%rdi; mov %rcx,8(%rdi); jmp newref				# +0x50
  * 		call *refslot; ret							# +0x55
- * address:	mov %rdi,%rdi; lea newref,%rax; ret						# +0x5c
+ * address:	mov %rdi,%rdi; lea newref,%rax; ret  # +0x5c
  */
 static const uint8_t calls[] = {
 	0x0f, 0x1f, 0x80, 0x00, 0x00, 0x00, 0x00, 0x8b, 0x05, 0xa7, 0x2e, 0x00, 0x00, 0x85, 0xc0,

@@ -161,10 +161,8 @@ static void test_rounded(void **state)
 	free(text);
 	opts.old = snapshot;
 	text = report(snapshot, opts, report_csv);
-	contains(
-		text,
-		"filename,lineno,size,size_diff,count,count_diff,once_size,once_size_diff,once_count,"
-		"once_count_diff,rounded\r\n");
+	contains(text, "filename,lineno,size,size_diff,count,count_diff,once_size,once_size_diff,"
+		       "once_count,once_count_diff,rounded\r\n");
 	contains(text, "main.py,0,1049000,0,1000,0,1049000,0,1000,0,1000\r\n");
 	free(text);
 	opts.old = NULL;

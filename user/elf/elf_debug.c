@@ -23,8 +23,8 @@
 #define CHECKSUM_MAX ((off_t)512 << 20)
 /* in a root that is not ours, where a target says how many there are */
 #define CHECKSUM_THERE_MAX ((off_t)64 << 20)
-#define LINK_MAX    8192u /* bytes of a section that names a debug file */
-#define PIECE_BYTES (64u * 1024)
+#define LINK_MAX           8192u /* bytes of a section that names a debug file */
+#define PIECE_BYTES        (64u * 1024)
 
 /* Where debug files are looked for. */
 struct place {

@@ -13,7 +13,7 @@
 
 /* of all kinds, in one look; a section that is larger is passed over */
 #define ELF_RELOCATIONS_MAX (4u << 20)
-#define ELF_IMPORTS_MAX (1u << 20)
+#define ELF_IMPORTS_MAX     (1u << 20)
 
 struct elf_import {
 	uint64_t slot;    /* vaddr */

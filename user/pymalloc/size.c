@@ -27,7 +27,7 @@
 #define SLOW_MAX     24  /* and along the slow path */
 #define LARGEST      512 /* that pymalloc serves */
 /* instructions from the branch of a realloc to where the size becomes what was asked for */
-#define ASKED_MAX 8
+#define ASKED_MAX  8
 #define CLASS_BITS 4  /* of a size less one, that are not in its size class */
 #define CLASS_NEAR 12 /* instructions from making the size class to the site */
 

@@ -18,7 +18,7 @@
 #define LOOK_LAST_NS  20000000ull /* the longest pause between two looks until it is settled */
 /* between two looks at a settled one, where no one tells us that it maps a file */
 #define LOOK_BLIND_NS 100000000ull
-#define LOADED_NS 10000000ull /* without a new file with code: then its loader is done */
+#define LOADED_NS     10000000ull /* without a new file with code: then its loader is done */
 
 struct candidate *candidate_find(struct session *session, uint32_t pid)
 {

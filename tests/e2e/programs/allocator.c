@@ -7,8 +7,9 @@
  *
  * 	own		bytes that were asked for and still live, and their number, by its own books
  * 	usable		bytes that the allocator made of them (malloc_usable_size), and their number
- * 	allocator	bytes that the allocator in use says it has handed out to the whole program, and which one it is:
- * 			0 none that we could ask, 1 the C library, 2 jemalloc, 3 tcmalloc, 4 mimalloc
+ * 	allocator	bytes that the allocator in use says it has handed out to the whole program,
+ * 			and which one it is: 0 none that we could ask, 1 the C library, 2 jemalloc,
+ * 			3 tcmalloc, 4 mimalloc
  *
  * With one thread the work is done by the first, the only one whose heap mimalloc lets us walk.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An application that embeds Python. usage: embed LIBRARY PROGRAM [ARG...]	loads it by dlopen()
- * 					     embed - PROGRAM [ARG...]		is linked with it (-DLINKED)
+ * An application that embeds Python. 
+ * usage: embed LIBRARY PROGRAM [ARG...]  loads it by dlopen()
+ *        embed - PROGRAM [ARG...]        is linked with it (-DLINKED)
  *
  * Before it loads the library it prints "waiting" and waits for a line, and having loaded it
  * "loaded", and waits again. Then it runs the program as `python PROGRAM ARG...` would, on a thread

@@ -3,7 +3,8 @@
  * An allocator that is left in the middle. usage: leaves jump | switch | pass
  *
  * 	jump	a signal handler jumps out of it, and what comes then is deeper in the stack
- * 	switch	a signal handler goes on with another stack, in which the same happens, and so on: threads without the kernel
+ * 	switch	a signal handler goes on with another stack, in which the same happens, and
+ * 		so on: threads without the kernel
  * 	pass	it jumps to malloc
  *
  * Speaks as golden.py does: "ready", and for a line on its stdin one of JSON.
