@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The allocator's events. A request that is made of others (PyObject_Malloc of more than 512 bytes asks the
- * raw allocator; a realloc allocates, copies and frees) counts once: as the outermost one.
+ * The allocator's events. A request that is made of others (PyObject_Malloc of more than 512 bytes
+ * asks the raw allocator; a realloc allocates, copies and frees) counts once: as the outermost one.
  *
- * A block is reported when it is known (at the return of the request), a free before it is done, and a realloc
- * in two steps, because its old address may be another thread's before it returns.
+ * A block is reported when it is known (at the return of the request), a free before it is done,
+ * and a realloc in two steps, because its old address may be another thread's before it returns.
  */
 #include "heap.h"
 #include "python_stack.h"
@@ -13,15 +13,19 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Tail-called helpers of one request share its stack pointer; more than this many and the return was lost. */
+/*
+ * Tail-called helpers of one request share its stack pointer; more than this many and the return
+ * was lost.
+ */
 #define MAX_NESTED_EQUAL 4
 
 #define EFLAGS_CARRY 0x01
 #define EFLAGS_ZERO  0x40
 
 /*
- * Of a session: is this the return? The kernel names the address of the probe at both ends, and at the return the program
- * counter is the caller's. (bpf_session_is_return() would tell, too, but has another prototype from 7.0 on.)
+ * Of a session: is this the return? The kernel names the address of the probe at both ends, and at
+ * the return the program counter is the caller's. (bpf_session_is_return() would tell, too, but has
+ * another prototype from 7.0 on.)
  */
 static __always_inline int session_is_return(struct pt_regs *regs)
 {
@@ -30,7 +34,10 @@ static __always_inline int session_is_return(struct pt_regs *regs)
 
 /* Deeper in the stack than this no allocator asks another. */
 #define NESTED_BYTES_MAX (64u << 10)
-/* Of the kernel's, 2 to 20 seconds: no request takes as long, and if one does, what it asks for counts by itself. */
+/*
+ * Of the kernel's, 2 to 20 seconds: no request takes as long, and if one does, what it asks for
+ * counts by itself.
+ */
 #define REQUEST_TICKS_MAX 2048u
 
 enum request_state { REQUEST_GOES_ON, REQUEST_LEFT, REQUEST_THREW };
@@ -50,9 +57,10 @@ static __always_inline __u64 trampoline_find(struct thread_state *thread)
 }
 
 /*
- * Is the request in progress, of which one with this stack pointer may be a part, still in progress? One whose return never
- * comes (a longjmp, another stack) shows by what lies above it or far below it, by its age, and by its return address, which
- * what is deeper in the stack now has overwritten.
+ * Is the request in progress, of which one with this stack pointer may be a part, still in
+ * progress? One whose return never comes (a longjmp, another stack) shows by what lies above it or
+ * far below it, by its age, and by its return address, which what is deeper in the stack now has
+ * overwritten.
  */
 __noinline int request_state(struct thread_state *thread, struct request *request, __u64 sp)
 {
@@ -69,15 +77,20 @@ __noinline int request_state(struct thread_state *thread, struct request *reques
 	return REQUEST_GOES_ON;
 }
 
-/* Does a request with this stack pointer belong to one in progress? One that was left is given up, and counted. */
-static __always_inline int request_is_nested(struct thread_state *thread, struct request *request, __u64 sp)
+/*
+ * Does a request with this stack pointer belong to one in progress? One that was left is given up,
+ * and counted.
+ */
+static __always_inline int request_is_nested(struct thread_state *thread, struct request *request,
+					     __u64 sp)
 {
 	int state;
 
 	if (!request->sp)
 		return 0;
 	state = request_state(thread, request, sp);
-	if (state == REQUEST_GOES_ON && (sp < request->sp || request->nested_equal++ < MAX_NESTED_EQUAL))
+	if (state == REQUEST_GOES_ON &&
+	    (sp < request->sp || request->nested_equal++ < MAX_NESTED_EQUAL))
 		return 1;
 	request->sp = 0;
 	if (state != REQUEST_THREW)
@@ -86,7 +99,8 @@ static __always_inline int request_is_nested(struct thread_state *thread, struct
 }
 
 /* by_return: it has a return probe; caller: where not, its return address, 0: not known. */
-static __always_inline void request_start(struct request *request, __u64 sp, int by_return, __u64 caller)
+static __always_inline void request_start(struct request *request, __u64 sp, int by_return,
+					  __u64 caller)
 {
 	request->nested_equal = 0;
 	request->by_return = by_return;
@@ -96,8 +110,8 @@ static __always_inline void request_start(struct request *request, __u64 sp, int
 	request->sp = sp;
 }
 
-static __always_inline void end_output(struct thread_state *thread, __u32 type, __u64 address, __u32 domain,
-				       __u32 api)
+static __always_inline void end_output(struct thread_state *thread, __u32 type, __u64 address,
+				       __u32 domain, __u32 api)
 {
 	struct event_free *record = block_reserve(thread, sizeof(*record));
 
@@ -112,8 +126,12 @@ static __always_inline void end_output(struct thread_state *thread, __u32 type, 
 	bpf_ringbuf_submit(record, RING_FLAGS);
 }
 
-/* EVENT_FREE or EVENT_REALLOC. Returns 0 where nobody wants to know: the block was none of the sample. */
-__noinline int free_output(struct thread_state *thread, __u32 type, __u64 address, __u32 domain, __u32 api)
+/*
+ * EVENT_FREE or EVENT_REALLOC. Returns 0 where nobody wants to know: the block was none of the
+ * sample.
+ */
+__noinline int free_output(struct thread_state *thread, __u32 type, __u64 address, __u32 domain,
+			   __u32 api)
 {
 	if (!thread || !sample_end(&thread->target, address, domain, api))
 		return 0;
@@ -130,7 +148,10 @@ __noinline int realloc_fail_output(struct thread_state *thread, __u64 address, _
 	return 0;
 }
 
-/* Is thread->block, of a process of which a sample is taken, in the sample? If not, another that was may have lain there. */
+/*
+ * Is thread->block, of a process of which a sample is taken, in the sample? If not, another that
+ * was may have lain there.
+ */
 __noinline int block_sample(struct thread_state *thread)
 {
 	const struct block *block;
@@ -187,14 +208,14 @@ __noinline int block_trace(struct thread_state *thread)
 		if (!block_is_wanted(thread))
 			return 0;
 	}
-	thread->block.stack_id = stack_id_current(thread, face == EVENT_API_MEM || face == EVENT_API_OBJ ||
-								  face == EVENT_API_POOL);
+	thread->block.stack_id = stack_id_current(
+		thread, face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL);
 	block_output(thread);
 	return 0;
 }
 
-static __always_inline void alloc_output(struct thread_state *thread, __u32 type, __u64 address, __u64 bytes,
-					 __u32 domain, __u32 api)
+static __always_inline void alloc_output(struct thread_state *thread, __u32 type, __u64 address,
+					 __u64 bytes, __u32 domain, __u32 api)
 {
 	thread->block = (struct block){
 		.type = type, .address = address, .bytes = bytes, .domain = domain, .api = api};
@@ -208,7 +229,10 @@ static __always_inline __s64 addend(__u64 cookie)
 	return (__s16)(cookie >> 40);
 }
 
-/* struct pool_header, the same in every version; a pool's blocks are of one size class, multiples of 16 bytes. */
+/*
+ * struct pool_header, the same in every version; a pool's blocks are of one size class, multiples
+ * of 16 bytes.
+ */
 #define POOL_FREEBLOCK 8
 #define POOL_SZIDX     36
 
@@ -221,7 +245,10 @@ static __always_inline __u64 pool_class_bytes(__u64 pool)
 	return ((__u64)index + 1) * 16;
 }
 
-/* The page is resident: the code that is probed has just read or is about to write it. 0 should it not be. */
+/*
+ * The page is resident: the code that is probed has just read or is about to write it. 0 should it
+ * not be.
+ */
 static __always_inline __u64 pool_first_free(__u64 pool)
 {
 	return user_u64(pool + POOL_FREEBLOCK);
@@ -242,8 +269,8 @@ static __always_inline int is_object_code(const struct abi_target *target, __u64
 }
 
 /*
- * An allocation request starts, with the stack pointer sp at the entry of the function that will return. 0: its
- * return is wanted; 1: it is not.
+ * An allocation request starts, with the stack pointer sp at the entry of the function that will
+ * return. 0: its return is wanted; 1: it is not.
  */
 static __always_inline int request_begin(struct pt_regs *regs, void *context, __u64 sp)
 {
@@ -304,18 +331,22 @@ static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 	if (!thread || !thread->python.sp || regs->rsp != thread->python.sp + 8)
 		return 0;
 	thread->python.sp = 0;
-	/* What it returns is a block of the pool: any of them if that had blocks of this class before. */
+	/*
+	 * What it returns is a block of the pool: any of them if that had blocks of this class
+	 * before.
+	 */
 	if (thread->python.api == EVENT_API_POOL && address)
 		address = (address & ~(thread->python.bytes - 1)) + EVENT_POOL_HEADER_BYTES;
 	if (thread->pool_bits && !thread->python.bytes && address) {
-		thread->python.bytes = pool_class_bytes(address & ~((1ull << (thread->pool_bits & 63)) - 1));
+		thread->python.bytes =
+			pool_class_bytes(address & ~((1ull << (thread->pool_bits & 63)) - 1));
 		rounded = EVENT_API_ROUNDED;
 	}
 	thread->last_block = address;
 	thread->last_bytes = thread->python.bytes;
 	if (address)
-		alloc_output(thread, thread->python.old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
-			     thread->python.bytes, 0, thread->python.api | rounded);
+		alloc_output(thread, thread->python.old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC,
+			     address, thread->python.bytes, 0, thread->python.api | rounded);
 	else if (thread->python.old_address)
 		realloc_fail_output(thread, thread->python.old_address, thread->python.api);
 	return 0;
@@ -345,10 +376,11 @@ int request_return(struct pt_regs *regs)
 }
 
 /*
- * One free may pass several of these: a debugging hook frees the block that begins before bytes earlier, and the object
- * allocator passes a large block on to the raw one.
+ * One free may pass several of these: a debugging hook frees the block that begins before bytes
+ * earlier, and the object allocator passes a large block on to the raw one.
  */
-static __always_inline void block_free(struct thread_state *thread, __u64 address, __u32 api, __u32 before)
+static __always_inline void block_free(struct thread_state *thread, __u64 address, __u32 api,
+				       __u32 before)
 {
 	if (!address)
 		return;
@@ -372,7 +404,8 @@ static __always_inline void block_free(struct thread_state *thread, __u64 addres
 }
 
 /* A pool gives a block. address 0: which one is not known. */
-static __always_inline void block_give(struct thread_state *thread, __u64 address, __u64 bytes, __u32 api)
+static __always_inline void block_give(struct thread_state *thread, __u64 address, __u64 bytes,
+				       __u32 api)
 {
 	thread->last_free = 0;
 	thread->last_block = address;
@@ -384,10 +417,12 @@ static __always_inline void block_give(struct thread_state *thread, __u64 addres
 }
 
 /*
- * An inlined copy of pymalloc finds its pool. The zero flag tells whether it is empty: then the size is kept for
- * the function that is about to be called; else the block is known before it is taken.
+ * An inlined copy of pymalloc finds its pool. The zero flag tells whether it is empty: then the
+ * size is kept for the function that is about to be called; else the block is known before it is
+ * taken.
  */
-static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *thread, __u64 cookie)
+static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *thread,
+				     __u64 cookie)
 {
 	__u64 pool = argument(regs, cookie, 0), address;
 	__u64 bytes = argument(regs, cookie, 1) + addend(cookie);
@@ -395,7 +430,10 @@ static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *
 
 	if (regs->eflags & EFLAGS_ZERO) {
 		thread->refill_bytes = bytes;
-		/* What a copy that makes pools itself asks for meanwhile, for its arenas, is no request of the program's. */
+		/*
+		 * What a copy that makes pools itself asks for meanwhile, for its arenas, is no
+		 * request of the program's.
+		 */
 		if ((cookie >> 32 & 0xff) != ABI_REG_COUNT)
 			request_start(&thread->python, regs->rsp, 0, 0);
 		return;
@@ -408,8 +446,11 @@ static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *
 	block_give(thread, address, bytes, api);
 }
 
-/* A pool that has served the same class before goes on with its free list, another one begins anew. */
-static __always_inline void pool_use_first(struct pt_regs *regs, struct thread_state *thread, __u64 cookie)
+/*
+ * A pool that has served the same class before goes on with its free list, another one begins anew.
+ */
+static __always_inline void pool_use_first(struct pt_regs *regs, struct thread_state *thread,
+					   __u64 cookie)
 {
 	__u64 pool = argument(regs, cookie, 0), bytes = thread->refill_bytes;
 	__u64 class_bytes = (bytes + EVENT_BLOCK_STEP - 1) & ~(EVENT_BLOCK_STEP - 1ull);
@@ -434,8 +475,8 @@ static __always_inline int block_stays(const struct pt_regs *regs, __u64 cookie)
 }
 
 /*
- * In inlined copies of the allocator there is no function to return from: a request begins at the call into libc
- * and ends behind it.
+ * In inlined copies of the allocator there is no function to return from: a request begins at the
+ * call into libc and ends behind it.
  */
 SEC("uprobe")
 int inline_site(struct pt_regs *regs)
@@ -455,21 +496,27 @@ int inline_site(struct pt_regs *regs)
 		pool_use_first(regs, thread, cookie);
 		break;
 	case ABI_OP_RESIZE:
-		if (block_stays(regs, cookie) && !request_is_nested(thread, &thread->python, regs->rsp)) {
+		if (block_stays(regs, cookie) &&
+		    !request_is_nested(thread, &thread->python, regs->rsp)) {
 			__u64 block = argument(regs, cookie, 0);
 			__u32 api = cookie >> 8 & 0xff;
 
-			__u32 type = free_output(thread, EVENT_REALLOC, block, 0, api) ? EVENT_REALLOC_DONE
-										       : EVENT_ALLOC;
+			__u32 type = free_output(thread, EVENT_REALLOC, block, 0, api)
+					     ? EVENT_REALLOC_DONE
+					     : EVENT_ALLOC;
 
-			/* An object that begins in there next was resized, as a str is: its block is this one. */
+			/*
+			 * An object that begins in there next was resized, as a str is: its block
+			 * is this one.
+			 */
 			thread->last_block = block;
 			thread->last_bytes = argument(regs, cookie, 1);
 			alloc_output(thread, type, block, thread->last_bytes, 0, api);
 		}
 		break;
 	case ABI_OP_NEW_POOL:
-		alloc_output(thread, EVENT_ALLOC, argument(regs, cookie, 0) + EVENT_POOL_HEADER_BYTES,
+		alloc_output(thread, EVENT_ALLOC,
+			     argument(regs, cookie, 0) + EVENT_POOL_HEADER_BYTES,
 			     1ull << (addend(cookie) & 63), 0, EVENT_API_POOL);
 		break;
 	case ABI_OP_END:
@@ -504,18 +551,21 @@ int request_once(struct pt_regs *regs)
 			block_free(thread, pool_first_free(argument(regs, cookie, 0)), api, 0);
 		break;
 	case ABI_OP_TRACK:
-		alloc_output(thread, EVENT_ALLOC, argument(regs, cookie, 1), argument(regs, cookie, 2),
-			     (__u32)argument(regs, cookie, 0), api);
+		alloc_output(thread, EVENT_ALLOC, argument(regs, cookie, 1),
+			     argument(regs, cookie, 2), (__u32)argument(regs, cookie, 0), api);
 		break;
 	case ABI_OP_UNTRACK:
-		free_output(thread, EVENT_FREE, argument(regs, cookie, 1), (__u32)argument(regs, cookie, 0),
-			    api);
+		free_output(thread, EVENT_FREE, argument(regs, cookie, 1),
+			    (__u32)argument(regs, cookie, 0), api);
 		break;
 	}
 	return 0;
 }
 
-/* What a probe costs that does nothing: the limit that the others are measured against (tools/bare.c). */
+/*
+ * What a probe costs that does nothing: the limit that the others are measured against
+ * (tools/bare.c).
+ */
 SEC("uprobe")
 int empty_session(void *context UNUSED)
 {
@@ -529,9 +579,9 @@ int empty(void *context UNUSED)
 }
 
 /*
- * Every object that begins to live passes here. CPython keeps dead objects of some types on free lists and takes
- * them again without asking its allocator: their block has a new owner, as tracemalloc has it too
- * (_PyTraceMalloc_NewReference).
+ * Every object that begins to live passes here. CPython keeps dead objects of some types on free
+ * lists and takes them again without asking its allocator: their block has a new owner, as
+ * tracemalloc has it too (_PyTraceMalloc_NewReference).
  */
 SEC("uprobe")
 int object_begin(struct pt_regs *regs)
@@ -552,8 +602,9 @@ int object_begin(struct pt_regs *regs)
 }
 
 /*
- * The interpreter begins to shut down: what is live from here on is being torn down. There are several of these probes, one
- * instruction after the other, which read the heap piece by piece; the last one has an addend.
+ * The interpreter begins to shut down: what is live from here on is being torn down. There are
+ * several of these probes, one instruction after the other, which read the heap piece by piece; the
+ * last one has an addend.
  */
 SEC("uprobe")
 int finalize(struct pt_regs *regs)

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A reading of pymalloc's heap from within the target, when its interpreter begins to shut down, or else when its last
- * thread ends or it execs: what is live then is what a report of the whole run is about, and a reader outside would
- * come too late. The thread that shuts the interpreter down holds the GIL, and a last thread is alone: the heap
- * stands still.
+ * A reading of pymalloc's heap from within the target, when its interpreter begins to shut down, or
+ * else when its last thread ends or it execs: what is live then is what a report of the whole run
+ * is about, and a reader outside would come too late. The thread that shuts the interpreter down
+ * holds the GIL, and a last thread is alone: the heap stands still.
  *
- * The target says how large its heap is, and nobody else runs on the processor meanwhile. So a reading is one flat loop with a
- * budget of steps (HEAP_STEPS): each turn reads one interpreter, one arena object or one pool, and pays for it. Where the
- * interpreter shuts down there are several probes one behind the other, between which the processor is free, and each reads a piece.
- * A thread that ends has one piece. What the last piece does not reach is told of (EVENT_CENSUS_CUT): the reader keeps there what
- * it had, and knows by EVENT_CENSUS_ARENA where it need not.
+ * The target says how large its heap is, and nobody else runs on the processor meanwhile. So a
+ * reading is one flat loop with a budget of steps (HEAP_STEPS): each turn reads one interpreter,
+ * one arena object or one pool, and pays for it. Where the interpreter shuts down there are several
+ * probes one behind the other, between which the processor is free, and each reads a piece. A
+ * thread that ends has one piece. What the last piece does not reach is told of (EVENT_CENSUS_CUT):
+ * the reader keeps there what it had, and knows by EVENT_CENSUS_ARENA where it need not.
  *
- * The model is that of user/python/heap.c, which reads the heap of a process that goes on; the records are the same. Kernels without
- * bpf_loop() do not read it.
+ * The model is that of user/python/heap.c, which reads the heap of a process that goes on; the
+ * records are the same. Kernels without bpf_loop() do not read it.
  */
 #ifndef TRACER_BPF_HEAP_H
 #define TRACER_BPF_HEAP_H
@@ -29,11 +30,13 @@
 #define HEAP_LISTS       32 /* of pools, one for each size class */
 #define HEAP_LISTS_STEP  8
 #define LIST_BYTES       16
-#define INVERSE_SHIFT    16 /* exact for EVENT_POOL_BLOCKS steps and block sizes up to EVENT_SMALL_BYTES */
+/* exact for EVENT_POOL_BLOCKS steps and block sizes up to EVENT_SMALL_BYTES */
+#define INVERSE_SHIFT 16
 
 /*
- * A step is what the next link of a free list takes, the cheapest of all. The others' prices are rounded up from what was measured;
- * docs/design/kernel.md, "Bounds in the kernel", has the figures.
+ * A step is what the next link of a free list takes, the cheapest of all. The others' prices are
+ * rounded up from what was measured; docs/design/kernel.md, "Bounds in the kernel", has the
+ * figures.
  */
 #define HEAP_STEPS        180000u /* of a piece; a pool more at most */
 #define STEPS_INTERPRETER 64
@@ -60,9 +63,10 @@ struct heap_walk {
 	__u64 interp, interp_next; /* interp_next: offset of the link */
 	__u64 heaps[MAX_HEAPS];    /* read already: interpreters may share one */
 	__u32 heap_count, interp_count;
-	__u64 objects;           /* arena objects of the heap being read */
-	__u32 arena, arena_stop; /* number of the one that comes next, and of the one behind the last */
-	__u64 pool, pools_end;   /* in the arena being read */
+	__u64 objects; /* arena objects of the heap being read */
+	/* number of the one that comes next, and of the one behind the last */
+	__u32 arena, arena_stop;
+	__u64 pool, pools_end; /* in the arena being read */
 	__u64 head[POOL_HEAD_WORDS];
 	__u64 block; /* on the pool's free list */
 	__u32 block_bytes, carved, free_count, inconsistent;
@@ -82,8 +86,9 @@ struct heap_walk {
 TASK_STATE(heap_walks, struct heap_walk)
 
 /*
- * A pool's bytes: its links are followed in a copy, ten times as fast as in the target. Nothing as large is kept of a thread, and
- * what is kept by processor another program may write meanwhile; so whoever needs one takes one that is free.
+ * A pool's bytes: its links are followed in a copy, ten times as fast as in the target. Nothing as
+ * large is kept of a thread, and what is kept by processor another program may write meanwhile; so
+ * whoever needs one takes one that is free.
  */
 #define POOL_COPIES      64
 #define POOL_COPIES_LOOK 8
@@ -106,7 +111,10 @@ struct heap_turn {
 	struct pool_copy *copy;
 };
 
-/* What cannot be read (a page that is not resident, an address space that is gone) is 0, and leaves a mark. */
+/*
+ * What cannot be read (a page that is not resident, an address space that is gone) is 0, and leaves
+ * a mark.
+ */
 static __always_inline __u64 heap_u64(struct heap_walk *walk, __u64 address)
 {
 	__u64 value = 0;
@@ -126,12 +134,13 @@ static __always_inline __u32 heap_u32(struct heap_walk *walk, __u64 address)
 }
 
 /*
- * Takes the block at an offset behind the pool's first one out of those that live. 0; -1: none begins there, or it is on the list
- * twice.
+ * Takes the block at an offset behind the pool's first one out of those that live. 0; -1: none
+ * begins there, or it is on the list twice.
  */
 static __always_inline int block_free_take(struct heap_walk *walk, __u64 at)
 {
-	__u32 number = (at / EVENT_BLOCK_STEP & (EVENT_POOL_BLOCKS - 1)) * walk->inverse >> INVERSE_SHIFT;
+	__u32 number =
+		(at / EVENT_BLOCK_STEP & (EVENT_POOL_BLOCKS - 1)) * walk->inverse >> INVERSE_SHIFT;
 	__u64 *live = &walk->record.live[number / 64 & (POOL_WORDS - 1)];
 
 	if (number >= walk->carved || at != (__u64)number * walk->block_bytes ||
@@ -195,7 +204,10 @@ static __always_inline void pool_output(struct heap_walk *walk)
 #define HEAD_U32(walk, offset) (*(__u32 *)((__u8 *)(walk)->head + OFFSET_WITHIN(offset, 44, 4)))
 #define HEAD_U64(walk, offset) (*(__u64 *)((__u8 *)(walk)->head + OFFSET_WITHIN(offset, 40, 8)))
 
-/* What RECORD(walk), carved and the free list begin with, by walk->head. If it is no pool's, walk->inconsistent is set. */
+/*
+ * What RECORD(walk), carved and the free list begin with, by walk->head. If it is no pool's,
+ * walk->inconsistent is set.
+ */
 static __always_inline void pool_head(struct heap_walk *walk, __u64 pool)
 {
 	__u32 szidx = HEAD_U32(walk, walk->heap.pool_szidx);
@@ -214,13 +226,14 @@ static __always_inline void pool_head(struct heap_walk *walk, __u64 pool)
 }
 
 /*
- * Takes the blocks of the pool's free list out of RECORD(walk). What lies behind the last block's link may never have been touched:
- * a page that is not there, and cannot be copied.
+ * Takes the blocks of the pool's free list out of RECORD(walk). What lies behind the last block's
+ * link may never have been touched: a page that is not there, and cannot be copied.
  */
 static __always_inline void pool_links(struct heap_turn *turn, __u64 pool)
 {
 	struct heap_walk *walk = turn->walk;
-	__u32 bytes = walk->heap.pool_header_size + (walk->carved - 1) * walk->block_bytes + sizeof(__u64);
+	__u32 bytes = walk->heap.pool_header_size + (walk->carved - 1) * walk->block_bytes +
+		      sizeof(__u64);
 
 	if (!walk->carved || bytes > POOL_BYTES_MAX)
 		bytes = POOL_BYTES_MAX;
@@ -304,7 +317,8 @@ static __always_inline void arena_next(struct heap_walk *walk)
 }
 
 /* A heap's arenas come next. */
-static __always_inline void heap_head(struct heap_walk *walk, __u64 arenas, __u64 maxarenas, __u64 raw_blocks)
+static __always_inline void heap_head(struct heap_walk *walk, __u64 arenas, __u64 maxarenas,
+				      __u64 raw_blocks)
 {
 	__u64 large;
 
@@ -322,8 +336,9 @@ static __always_inline void heap_head(struct heap_walk *walk, __u64 arenas, __u6
 }
 
 /*
- * Its structure begins with two words for each size class: the address of a pool, or the class's own. What is somewhere else in
- * this release has anything there. user/python/heap_place.c looks at all of them, here some do: the verifier counts them.
+ * Its structure begins with two words for each size class: the address of a pool, or the class's
+ * own. What is somewhere else in this release has anything there. user/python/heap_place.c looks at
+ * all of them, here some do: the verifier counts them.
  */
 static __always_inline int is_heap_state(struct heap_walk *walk, __u64 state)
 {
@@ -431,7 +446,8 @@ __noinline int heap_walk_begin(struct heap_walk *walk, struct abi_target *target
 	walk->pieces = walk->whole = walk->arena = walk->arena_stop = 0;
 	walk->running = !census_output(walk, EVENT_CENSUS);
 	if (walk->heap.interp_obmalloc) {
-		walk->interp = heap_u64(walk, target->runtime + target->offsets.runtime_interpreters_head);
+		walk->interp =
+			heap_u64(walk, target->runtime + target->offsets.runtime_interpreters_head);
 		walk->interp_next = target->offsets.interp_next;
 		walk->failed = walk->unread;
 	} else {
@@ -500,7 +516,10 @@ enum heap_result {
 	HEAP_ENDED,   /* the reading has ended just now */
 };
 
-/* Reads a piece of the heap, which is read once in a process's life; is_last: there is no other piece. */
+/*
+ * Reads a piece of the heap, which is read once in a process's life; is_last: there is no other
+ * piece.
+ */
 static __always_inline enum heap_result heap_read(struct abi_target *target, int is_last)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
@@ -525,7 +544,9 @@ static __always_inline enum heap_result heap_read(struct abi_target *target, int
 	return HEAP_ENDED;
 }
 
-/* The running thread ends, or its program does: a reading that it began is as whole as it will get. */
+/*
+ * The running thread ends, or its program does: a reading that it began is as whole as it will get.
+ */
 static __always_inline void heap_abandon(void)
 {
 	struct heap_walk *walk = heap_walks_find((void *)bpf_get_current_task_btf());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The few kernel structures that the programs look into, relocated at load time against the running kernel's
- * BTF (CO-RE): the build needs no kernel headers and no BTF of the build machine.
+ * The few kernel structures that the programs look into, relocated at load time against the running
+ * kernel's BTF (CO-RE): the build needs no kernel headers and no BTF of the build machine.
  */
 #ifndef TRACER_BPF_KERNEL_H
 #define TRACER_BPF_KERNEL_H
@@ -17,11 +17,13 @@
 #define UNUSED __attribute__((unused))
 
 /* An offset that the verifier sees is not above max, and a multiple of step. */
-#define OFFSET_WITHIN(offset, max, step)                                                                     \
-	({                                                                                                   \
-		__u64 at = (offset);                                                                         \
-		asm volatile("if %0 <= %1 goto +1; %0 = 0; %0 &= %2" : "+r"(at) : "i"(max), "i"(-(step)));   \
-		at;                                                                                          \
+#define OFFSET_WITHIN(offset, max, step)                                                           \
+	({                                                                                         \
+		__u64 at = (offset);                                                               \
+		asm volatile("if %0 <= %1 goto +1; %0 = 0; %0 &= %2"                               \
+			     : "+r"(at)                                                            \
+			     : "i"(max), "i"(-(step)));                                            \
+		at;                                                                                \
 	})
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -47,7 +49,10 @@ struct pid {
 	struct upid numbers[1];
 };
 
-/* Where the kernel has its own code in a process with uprobes; a function with a return probe returns to its start. */
+/*
+ * Where the kernel has its own code in a process with uprobes; a function with a return probe
+ * returns to its start.
+ */
 struct xol_area {
 	unsigned long vaddr;
 };

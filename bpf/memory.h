@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The memory that a target maps, seen at libc's system calls for it: malloc and pymalloc's arenas go through them. So only
- * the target pays, one trap. (The tracepoints of system calls make every call of every process slower; programs at the kernel's
- * own functions need a kernel that lets them, and run for every process, too.)
+ * The memory that a target maps, seen at libc's system calls for it: malloc and pymalloc's arenas
+ * go through them. So only the target pays, one trap. (The tracepoints of system calls make every
+ * call of every process slower; programs at the kernel's own functions need a kernel that lets
+ * them, and run for every process, too.)
  *
- * A range is reported before its address can be handed out again, and a new one before the program can use it. Only an
- * mremap is told of when it is done: it may fail, and what it moved may have been a file.
+ * A range is reported before its address can be handed out again, and a new one before the program
+ * can use it. Only an mremap is told of when it is done: it may fail, and what it moved may have
+ * been a file.
  */
 #ifndef TRACER_BPF_MEMORY_H
 #define TRACER_BPF_MEMORY_H
@@ -26,9 +28,10 @@ static __always_inline __u64 whole_pages(__u64 bytes)
 #define SAVED_WORDS 8 /* that libc's function may have on the stack below its return address */
 
 /*
- * Where the stack of a system call begins in a process without Python: the caller, with thread->native_walk; 0: not known. If
- * malloc makes the call, its caller is the one who asks. Else it is the caller of libc's function, whose return address is the
- * first on the stack that follows a call: what is below are saved registers.
+ * Where the stack of a system call begins in a process without Python: the caller, with
+ * thread->native_walk; 0: not known. If malloc makes the call, its caller is the one who asks. Else
+ * it is the caller of libc's function, whose return address is the first on the stack that follows
+ * a call: what is below are saved registers.
  */
 __noinline __u64 mapping_caller(struct thread_state *thread, __u64 sp, __u64 frame)
 {
@@ -52,7 +55,9 @@ __noinline __u64 mapping_caller(struct thread_state *thread, __u64 sp, __u64 fra
 	return caller;
 }
 
-/* Reports thread->map, of which type; sp and frame are the stack and frame pointers at its probe. */
+/*
+ * Reports thread->map, of which type; sp and frame are the stack and frame pointers at its probe.
+ */
 __noinline int map_output(struct thread_state *thread, __u32 type, __u64 sp, __u64 frame)
 {
 	struct event_map *record;
@@ -92,8 +97,8 @@ static __always_inline void break_output(struct pt_regs *regs, struct thread_sta
 }
 
 /*
- * Behind the system call, where its arguments are still in their registers (but munmap: before it). A failed one
- * changes nothing.
+ * Behind the system call, where its arguments are still in their registers (but munmap: before it).
+ * A failed one changes nothing.
  */
 SEC("uprobe")
 int mapping(struct pt_regs *regs)

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * malloc and its kin: a layer below Python's allocators, with requests and a table of its own. The rules are theirs: what
- * one request asks of others counts once (operator new asks malloc, calloc may jump to it), as the outermost one's.
+ * malloc and its kin: a layer below Python's allocators, with requests and a table of its own. The
+ * rules are theirs: what one request asks of others counts once (operator new asks malloc, calloc
+ * may jump to it), as the outermost one's.
  *
- * A request's stack is walked at its return, when the caller's registers are back but for the result: the return address
- * is the caller, and the frame pointer is that of the caller's frame, if it keeps one, or of the next one outwards that does.
- * Code without frame pointers uses that register for anything: so a frame counts only if it lies above the one before,
- * within the size of a stack, and if what it holds follows a call instruction. Where Python runs, native
- * frames end at the interpreter's own, and the thread's Python frames go on.
+ * A request's stack is walked at its return, when the caller's registers are back but for the
+ * result: the return address is the caller, and the frame pointer is that of the caller's frame, if
+ * it keeps one, or of the next one outwards that does. Code without frame pointers uses that
+ * register for anything: so a frame counts only if it lies above the one before, within the size of
+ * a stack, and if what it holds follows a call instruction. Where Python runs, native frames end at
+ * the interpreter's own, and the thread's Python frames go on.
  */
 #ifndef TRACER_BPF_NATIVE_H
 #define TRACER_BPF_NATIVE_H
@@ -18,8 +20,8 @@
 #define OUTER_BYTES_MAX 512          /* of stack, between operator new and what it calls */
 #define STACK_BYTES_MAX (8ull << 20) /* between two frames */
 #define MAIN_BASE_BYTES 1024         /* libc's own frames below main's */
-#define THREAD_BASE_BYTES                                                                                    \
-	8192 /* a thread's stack begins below its thread-local variables, which end at the fs base */
+/* a thread's stack begins below its thread-local variables, which end at the fs base */
+#define THREAD_BASE_BYTES 8192
 
 /* Does a call end at this address? E8 rel32, or FF /2 in its forms of 2, 3, 4, 6 and 7 bytes. */
 static __always_inline int follows_call(struct thread_state *thread, __u64 address)
@@ -37,13 +39,17 @@ static __always_inline int follows_call(struct thread_state *thread, __u64 addre
 	if (code[3] != 0xe8 && !(code[6] == 0xff && (code[7] & 0x38) == 0x10) &&
 	    !(code[5] == 0xff && (code[6] & 0x38) == 0x10) &&
 	    !(code[4] == 0xff && (code[5] & 0x38) == 0x10) &&
-	    !(code[2] == 0xff && (code[3] & 0x38) == 0x10) && !(code[1] == 0xff && (code[2] & 0x38) == 0x10))
+	    !(code[2] == 0xff && (code[3] & 0x38) == 0x10) &&
+	    !(code[1] == 0xff && (code[2] & 0x38) == 0x10))
 		return 0;
 	*known = address;
 	return 1;
 }
 
-/* From the frame that comes next to the one after it. 0, and the caller; -1: there is no such frame. */
+/*
+ * From the frame that comes next to the one after it. 0, and the caller; -1: there is no such
+ * frame.
+ */
 __noinline int native_step(struct thread_state *thread)
 {
 	__u64 pair[2]; /* the next frame pointer, the return address */
@@ -52,8 +58,10 @@ __noinline int native_step(struct thread_state *thread)
 	if (!thread)
 		return -1;
 	walk = &thread->native_walk;
-	if (walk->frame & 7 || walk->frame <= walk->below || walk->frame - walk->below > STACK_BYTES_MAX ||
-	    bpf_probe_read_user(pair, sizeof(pair), (void *)walk->frame) || !follows_call(thread, pair[1]))
+	if (walk->frame & 7 || walk->frame <= walk->below ||
+	    walk->frame - walk->below > STACK_BYTES_MAX ||
+	    bpf_probe_read_user(pair, sizeof(pair), (void *)walk->frame) ||
+	    !follows_call(thread, pair[1]))
 		return -1;
 	walk->below = walk->frame;
 	walk->frame = pair[0];
@@ -62,14 +70,16 @@ __noinline int native_step(struct thread_state *thread)
 }
 
 /*
- * Has a walk that goes no further come to the end of the stack? The ABI has the outermost frame pointer be 0; below main
- * and a thread's first function lie those of libc, which need not keep to it.
+ * Has a walk that goes no further come to the end of the stack? The ABI has the outermost frame
+ * pointer be 0; below main and a thread's first function lie those of libc, which need not keep to
+ * it.
  */
 static __always_inline int walk_is_complete(const struct native_walk *walk)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 
-	return !walk->frame || BPF_CORE_READ(task, mm, start_stack) - walk->below < MAIN_BASE_BYTES ||
+	return !walk->frame ||
+	       BPF_CORE_READ(task, mm, start_stack) - walk->below < MAIN_BASE_BYTES ||
 	       task->thread.fsbase - walk->below < THREAD_BASE_BYTES;
 }
 
@@ -86,7 +96,8 @@ static __always_inline void native_frame_append(struct thread_state *thread, __u
 
 static __always_inline int in_interpreter(const struct abi_target *target, __u64 address)
 {
-	return address - target->interpreter_start < target->interpreter_end - target->interpreter_start;
+	return address - target->interpreter_start <
+	       target->interpreter_end - target->interpreter_start;
 }
 
 struct native_frames_count {
@@ -110,7 +121,9 @@ static __noinline long native_frames_count_step(__u32 turn UNUSED, void *context
 	return 0;
 }
 
-/* Frames beyond the limit, for the reader's total; counted at first sight only. | EVENT_STACK_CUT */
+/*
+ * Frames beyond the limit, for the reader's total; counted at first sight only. | EVENT_STACK_CUT
+ */
 __noinline __u32 native_frames_count(struct thread_state *thread)
 {
 	struct native_frames_count frames = {.thread = thread};
@@ -132,11 +145,17 @@ static __noinline long native_frames_step(__u32 turn UNUSED, void *context)
 	for (i = 0; i < FRAMES_A_TURN; i++) {
 		if (thread->stack.nframe >= walk->nframe)
 			return 1;
-		/* The return address of Python's own request in progress is the kernel's: it stands in the interpreter. */
+		/*
+		 * The return address of Python's own request in progress is the kernel's: it stands
+		 * in the interpreter.
+		 */
 		if (thread->python.sp && walk->frame + 8 == thread->python.sp)
 			return 1;
 		if (native_step(thread)) {
-			/* Where not even the caller has left a frame pointer, how near the base is says nothing. */
+			/*
+			 * Where not even the caller has left a frame pointer, how near the base is
+			 * says nothing.
+			 */
 			if (walk->frame && (thread->stack.nframe == 1 || !walk_is_complete(walk)))
 				walk->cut = EVENT_STACK_CUT;
 			return 1;
@@ -150,8 +169,8 @@ static __noinline long native_frames_step(__u32 turn UNUSED, void *context)
 }
 
 /*
- * The id of the running thread's stack, native and Python: from the return address on, with the frame pointer and the stack
- * pointer that are the caller's again.
+ * The id of the running thread's stack, native and Python: from the return address on, with the
+ * frame pointer and the stack pointer that are the caller's again.
  */
 __noinline __u64 native_stack_id(struct thread_state *thread, __u64 caller)
 {
@@ -163,7 +182,8 @@ __noinline __u64 native_stack_id(struct thread_state *thread, __u64 caller)
 	if (!thread)
 		return 0;
 	walk = &thread->native_walk;
-	walk->nframe = thread->target.nframe > EVENT_MAX_FRAMES ? EVENT_MAX_FRAMES : thread->target.nframe;
+	walk->nframe =
+		thread->target.nframe > EVENT_MAX_FRAMES ? EVENT_MAX_FRAMES : thread->target.nframe;
 	walk->cut = 0;
 	walk->whole = in_interpreter(&thread->target, caller);
 	stack_begin(thread);
@@ -192,12 +212,15 @@ __noinline int native_trace(struct thread_state *thread, __u64 caller)
 	return 0;
 }
 
-static __always_inline void native_output(struct pt_regs *regs, struct thread_state *thread, __u32 type,
-					  __u64 address, __u64 bytes)
+static __always_inline void native_output(struct pt_regs *regs, struct thread_state *thread,
+					  __u32 type, __u64 address, __u64 bytes)
 {
 	__u64 sp = thread->native.sp, caller = regs->rip;
 
-	/* Lest the compiler make one load of a computed address of the two, which the verifier does not allow. */
+	/*
+	 * Lest the compiler make one load of a computed address of the two, which the verifier does
+	 * not allow.
+	 */
 	asm volatile("" : "+r"(caller));
 	/* At a ret the return address is still to be popped. */
 	if (regs->rsp == sp)
@@ -209,8 +232,8 @@ static __always_inline void native_output(struct pt_regs *regs, struct thread_st
 		thread->native_walk.below = thread->outer_sp;
 		caller = thread->outer_caller;
 	}
-	thread->block =
-		(struct block){.type = type, .address = address, .bytes = bytes, .api = EVENT_API_NATIVE};
+	thread->block = (struct block){
+		.type = type, .address = address, .bytes = bytes, .api = EVENT_API_NATIVE};
 	native_trace(thread, caller);
 }
 
@@ -225,10 +248,11 @@ static __always_inline __u64 product(__u64 count, __u64 bytes)
 }
 
 /*
- * Is it part of a request in progress? One without a return probe may have jumped to a function that has one, which then
- * tells of its end: *wanted.
+ * Is it part of a request in progress? One without a return probe may have jumped to a function
+ * that has one, which then tells of its end: *wanted.
  */
-static __always_inline int native_is_part(struct pt_regs *regs, struct thread_state *thread, int *wanted)
+static __always_inline int native_is_part(struct pt_regs *regs, struct thread_state *thread,
+					  int *wanted)
 {
 	struct request *request = &thread->native;
 
@@ -296,7 +320,10 @@ static __always_inline int native_begin(struct pt_regs *regs, int by_return)
 	return 0;
 }
 
-/* The block that the request has given, by what it returned; 0: none, or the old one stays as it was. */
+/*
+ * The block that the request has given, by what it returned; 0: none, or the old one stays as it
+ * was.
+ */
 static __always_inline __u64 native_block(const struct request *request, __u64 result)
 {
 	if (request->op == ABI_OP_POSIX_MEMALIGN)
@@ -318,9 +345,12 @@ static __always_inline int native_end(struct pt_regs *regs, __u64 sp, __u64 resu
 	request = &thread->native;
 	address = native_block(request, result);
 	if (address)
-		native_output(regs, thread, request->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC, address,
-			      request->bytes);
-	/* Asked for nothing, a realloc that gives nothing has freed the block (glibc): its REALLOC has said so. */
+		native_output(regs, thread, request->old_address ? EVENT_REALLOC_DONE : EVENT_ALLOC,
+			      address, request->bytes);
+	/*
+	 * Asked for nothing, a realloc that gives nothing has freed the block (glibc): its REALLOC
+	 * has said so.
+	 */
 	else if (request->old_address && request->bytes)
 		realloc_fail_output(thread, request->old_address, EVENT_API_NATIVE);
 	request->sp = 0;
@@ -352,9 +382,9 @@ int native_return(struct pt_regs *regs)
 }
 
 /*
- * What has no return probe. A block may be freed twice here, by operator delete and the free that it calls: the record of
- * the second comes before the address can be anyone else's, and is told by that. A function that may throw instead of returning has
- * its entry here, and its ends.
+ * What has no return probe. A block may be freed twice here, by operator delete and the free that
+ * it calls: the record of the second comes before the address can be anyone else's, and is told by
+ * that. A function that may throw instead of returning has its entry here, and its ends.
  */
 SEC("uprobe")
 int native_once(struct pt_regs *regs)
@@ -381,7 +411,10 @@ int native_once(struct pt_regs *regs)
 		}
 		break;
 	case ABI_OP_END:
-		/* Of one that has come here by a jump from a function with a return probe, that tells. */
+		/*
+		 * Of one that has come here by a jump from a function with a return probe, that
+		 * tells.
+		 */
 		if (thread->native.caller)
 			native_end(regs, regs->rsp, argument(regs, cookie, 0));
 		break;

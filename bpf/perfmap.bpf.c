@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What processes say of the code that they generate: calls of CPython's perf map functions, of functions like them, and of
- * GDB's JIT interface. The probes lie in files, not in processes: a child that is forked is followed from its first
- * instruction, since its process id joins the targets here.
+ * What processes say of the code that they generate: calls of CPython's perf map functions, of
+ * functions like them, and of GDB's JIT interface. The probes lie in files, not in processes: a
+ * child that is forked is followed from its first instruction, since its process id joins the
+ * targets here.
  */
 #include "registers.h"
 #include "stream.h"
@@ -17,7 +18,10 @@ struct {
 	__type(value, __u32);
 } targets SEC(".maps");
 
-/* One record being made: too large for the stack, and a thread may be preempted by another on its processor. */
+/*
+ * One record being made: too large for the stack, and a thread may be preempted by another on its
+ * processor.
+ */
 struct scratch {
 	__u8 record[sizeof(struct event_map_text)];
 	__u8 name[EVENT_MAX_MAP_NAME + 1]; /* behind it, as there; and the NUL */
@@ -92,7 +96,8 @@ static __always_inline int jit_output(__u64 descriptor)
 	struct event_map_jit *record = (void *)scratch;
 
 	if (!scratch ||
-	    bpf_probe_read_user(&scratch->descriptor, sizeof(scratch->descriptor), (void *)descriptor) ||
+	    bpf_probe_read_user(&scratch->descriptor, sizeof(scratch->descriptor),
+				(void *)descriptor) ||
 	    !scratch->descriptor.relevant ||
 	    bpf_probe_read_user(&scratch->entry, sizeof(scratch->entry),
 				(void *)scratch->descriptor.relevant)) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Processes: their forks, programs and ends. A child is under trace before it has run anything: its parent's entry in the
- * targets is right for it, since its memory is a copy. An exec makes the entry void. Whether the new program is to be
- * traced the session decides; where all that runs is, it is from its first instruction on, as one without Python.
+ * Processes: their forks, programs and ends. A child is under trace before it has run anything: its
+ * parent's entry in the targets is right for it, since its memory is a copy. An exec makes the
+ * entry void. Whether the new program is to be traced the session decides; where all that runs is,
+ * it is from its first instruction on, as one without Python.
  */
 #ifndef TRACER_BPF_PROCESS_H
 #define TRACER_BPF_PROCESS_H
@@ -29,8 +30,9 @@ static __always_inline __u32 space_new(void)
 }
 
 /*
- * Makes a process a target like the one that model is of (in a map: an entry is too large for the stack), in a space of its
- * own. It runs nothing meanwhile. Returns its entry; NULL: the table of targets is full, counted.
+ * Makes a process a target like the one that model is of (in a map: an entry is too large for the
+ * stack), in a space of its own. It runs nothing meanwhile. Returns its entry; NULL: the table of
+ * targets is full, counted.
  */
 static __always_inline struct abi_target *target_copy(__u32 tgid, const struct abi_target *model)
 {
@@ -77,7 +79,10 @@ static __noinline int appear_output(struct task_struct *task, __u32 layers, __u3
 	return 0;
 }
 
-/* Its first thread runs nothing of the program before this is over: no record of its own comes before its appearance. */
+/*
+ * Its first thread runs nothing of the program before this is over: no record of its own comes
+ * before its appearance.
+ */
 static __always_inline void program_appear(struct task_struct *task, __u32 tgid)
 {
 	struct abi_target *target = newborn.layers ? target_copy(tgid, &newborn) : NULL;
@@ -97,7 +102,10 @@ int process_exit(void *context UNUSED)
 
 	threads_forget(task->pid);
 	codes_forget(task->pid);
-	/* signal->live was counted down for this thread already, and maybe for another that is here at this moment, too. */
+	/*
+	 * signal->live was counted down for this thread already, and maybe for another that is here
+	 * at this moment, too.
+	 */
 	is_end = (target || is_watched(tgid)) && !task->signal->live.counter &&
 		 !(target && __sync_lock_test_and_set(&target->ended, 1));
 	/* From 6.16 on the memory is still there, however it was ended. */
@@ -145,7 +153,10 @@ int process_exec(void *context UNUSED)
 	if (!target && !is_watched(tgid))
 		return 0;
 	if (target) {
-		/* The new program is another address space: what we know of the old one's runtime is void. */
+		/*
+		 * The new program is another address space: what we know of the old one's runtime
+		 * is void.
+		 */
 		process_output(EVENT_EXEC, tgid, 0, 0, 0);
 		target_delete(tgid);
 	}
@@ -156,7 +167,9 @@ int process_exec(void *context UNUSED)
 	return 0;
 }
 
-/* The entry of a child whose memory is a copy of its parent's. Returns its space; 0: it has none. */
+/*
+ * The entry of a child whose memory is a copy of its parent's. Returns its space; 0: it has none.
+ */
 static __always_inline __u32 target_inherit(const struct abi_target *parent, __u32 child)
 {
 	struct abi_target *target = target_copy(child, parent);

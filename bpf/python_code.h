@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Code objects: their ids (see python_stack.h), and the records of what they say of themselves. user/python/code.c is the twin. */
+/*
+ * Code objects: their ids (see python_stack.h), and the records of what they say of themselves.
+ * user/python/code.c is the twin.
+ */
 #ifndef TRACER_BPF_PYTHON_CODE_H
 #define TRACER_BPF_PYTHON_CODE_H
 
@@ -31,7 +34,8 @@ static __always_inline __u64 text_find(const struct abi_offsets *offsets, __u64 
 				       __u16 *kind)
 {
 	__u64 length = user_u64(string + offsets->unicode_length);
-	__u32 state = user_u64(string + offsets->unicode_state) >> (offsets->unicode_kind_shift & 31);
+	__u32 state =
+		user_u64(string + offsets->unicode_state) >> (offsets->unicode_kind_shift & 31);
 	__u32 width = state & 7;
 
 	*data = 0;
@@ -45,7 +49,8 @@ static __always_inline __u64 text_find(const struct abi_offsets *offsets, __u64 
 /* Of the last of the bytes at data; 0: they cannot be read. */
 __noinline __u64 content_hash(struct thread_state *thread, __u64 data, __u64 bytes)
 {
-	__u64 size = bytes < 8 * CONTENT_WORDS ? bytes : 8 * CONTENT_WORDS, hash = hash_start(bytes);
+	__u64 size = bytes < 8 * CONTENT_WORDS ? bytes : 8 * CONTENT_WORDS,
+	      hash = hash_start(bytes);
 	__u32 i;
 
 	if (!thread || !data)
@@ -58,8 +63,8 @@ __noinline __u64 content_hash(struct thread_state *thread, __u64 data, __u64 byt
 	return hash ? hash : 1;
 }
 
-static __always_inline __u64 text_hash(struct thread_state *thread, const struct abi_offsets *offsets,
-				       __u64 string)
+static __always_inline __u64 text_hash(struct thread_state *thread,
+				       const struct abi_offsets *offsets, __u64 string)
 {
 	__u64 data, bytes;
 	__u16 kind;
@@ -69,7 +74,8 @@ static __always_inline __u64 text_hash(struct thread_state *thread, const struct
 }
 
 /* The id of the code object in thread->code, from what it is without its contents. */
-__noinline __u64 code_id_with_contents(struct thread_state *thread, struct abi_target *target, __u64 id)
+__noinline __u64 code_id_with_contents(struct thread_state *thread, struct abi_target *target,
+				       __u64 id)
 {
 	const struct abi_offsets *offsets;
 	__u64 missing = 0, lines, bytes, hash;
@@ -111,23 +117,26 @@ static __always_inline int walk_is_since(__u32 walk, __u32 since)
 }
 
 /*
- * Does what was read of the code object at an address, and met last in the walk `last`, still hold? One that takes the place of a
- * dead one was allocated, so it holds as long as no block has come to life there. What neither the walk just before has met nor
- * one in the same tick of the kernel's must have its mark still, too, lest it all rests on every allocation being seen: that is a
- * version, or, up to 3.11, at least an address that the other one need not have. Where it is known that not all are seen, it
- * holds for the walk.
+ * Does what was read of the code object at an address, and met last in the walk `last`, still hold?
+ * One that takes the place of a dead one was allocated, so it holds as long as no block has come to
+ * life there. What neither the walk just before has met nor one in the same tick of the kernel's
+ * must have its mark still, too, lest it all rests on every allocation being seen: that is a
+ * version, or, up to 3.11, at least an address that the other one need not have. Where it is known
+ * that not all are seen, it holds for the walk.
  */
-static __always_inline int code_holds(struct thread_state *thread, const struct known_code *known, __u64 code,
-				      __u32 last)
+static __always_inline int code_holds(struct thread_state *thread, const struct known_code *known,
+				      __u64 code, __u32 last)
 {
 	return known->code == code && walk_is_since(last, thread->known_since) &&
 	       known->births == *(volatile __u32 *)births_at(code) &&
 	       (walk_is_since(last + 1, thread->walk) || walk_is_since(last, thread->tick_walk) ||
-		known->mark == mark_fold(user_u64(code + (thread->target.offsets.code_mark & ~7u))));
+		known->mark ==
+			mark_fold(user_u64(code + (thread->target.offsets.code_mark & ~7u))));
 }
 
 /* 0; -1: not resident, or no code object; 1: no code object, and may be so. */
-static __always_inline int code_read(struct thread_state *thread, __u64 code, struct known_code *known)
+static __always_inline int code_read(struct thread_state *thread, __u64 code,
+				     struct known_code *known)
 {
 	struct abi_target *target = &thread->target;
 	const struct abi_offsets *offsets = &target->offsets;
@@ -138,7 +147,8 @@ static __always_inline int code_read(struct thread_state *thread, __u64 code, st
 	/* First: a block that comes to life there meanwhile is noticed. */
 	known->births = *(volatile __u32 *)births_at(code);
 	/* Up to 3.10 it is shorter. */
-	if (bpf_probe_read_user(thread->code, offsets->frame_lasti_scale ? 128 : CODE_BYTES, (void *)code))
+	if (bpf_probe_read_user(thread->code, offsets->frame_lasti_scale ? 128 : CODE_BYTES,
+				(void *)code))
 		return -1;
 	if (target->code_type && CODE_U64(thread, offsets->object_type) != target->code_type)
 		return offsets->frame_code_checked ? 1 : -1;
@@ -159,7 +169,10 @@ static __always_inline int code_read(struct thread_state *thread, __u64 code, st
 	return 0;
 }
 
-/* Which of the thread's more codes may be the one at this address; NULL: there is no memory for them. */
+/*
+ * Which of the thread's more codes may be the one at this address; NULL: there is no memory for
+ * them.
+ */
 static __always_inline struct known_code *code_among_more(__u64 code)
 {
 	struct more_codes *more = codes_get((void *)bpf_get_current_task_btf());
@@ -173,7 +186,10 @@ static __always_inline struct known_code *code_among_more(__u64 code)
 	return slot < MORE_CODES ? &more->known[slot] : NULL;
 }
 
-/* What thread->known[slot] is to have of the code object: of those that were read before, or anew. As code_read(). */
+/*
+ * What thread->known[slot] is to have of the code object: of those that were read before, or anew.
+ * As code_read().
+ */
 __noinline int code_fill(struct thread_state *thread, __u64 code, __u32 slot)
 {
 	struct known_code *known, *other;
@@ -195,7 +211,8 @@ __noinline int code_fill(struct thread_state *thread, __u64 code, __u32 slot)
 }
 
 /* What is to be known of the code object at an address, in *out; returns as code_read(). */
-static __always_inline int code_find(struct thread_state *thread, __u64 code, struct known_code **out)
+static __always_inline int code_find(struct thread_state *thread, __u64 code,
+				     struct known_code **out)
 {
 	__u32 slot = (code >> 4 ^ code >> 12) & (KNOWN_CODES - 1);
 	struct known_code *known = &thread->known[slot];
@@ -207,7 +224,8 @@ static __always_inline int code_find(struct thread_state *thread, __u64 code, st
 }
 
 /* Copies a str object's text; its length in bytes, or -1. */
-static __always_inline long text_copy(const struct abi_offsets *offsets, __u64 string, __u8 *out, __u16 *kind)
+static __always_inline long text_copy(const struct abi_offsets *offsets, __u64 string, __u8 *out,
+				      __u16 *kind)
 {
 	__u64 data, bytes = text_find(offsets, string, &data, kind);
 
@@ -223,7 +241,8 @@ static __always_inline long text_copy(const struct abi_offsets *offsets, __u64 s
 #define LINES_SMALL 216 /* most line tables fit; the ring buffer takes constant sizes only */
 
 /* One piece of a line table. 0; -1: ring buffer full; 1: not readable. */
-static __always_inline int lines_send(__u64 code_id, __u64 data, __u32 offset, __u32 bytes, const __u32 room)
+static __always_inline int lines_send(__u64 code_id, __u64 data, __u32 offset, __u32 bytes,
+				      const __u32 room)
 {
 	struct event_code_lines *record =
 		bpf_ringbuf_reserve(&events, sizeof(struct event_code_lines) + room, 0);
@@ -247,8 +266,8 @@ static __always_inline int lines_send(__u64 code_id, __u64 data, __u32 offset, _
 }
 
 /*
- * The piece at offset of a table of bytes. A function of its own, so that the verifier looks at it once and not
- * once a turn of the loop below.
+ * The piece at offset of a table of bytes. A function of its own, so that the verifier looks at it
+ * once and not once a turn of the loop below.
  */
 __noinline int lines_piece(__u64 code_id, __u64 data, __u32 offset, __u32 bytes)
 {
@@ -261,7 +280,10 @@ __noinline int lines_piece(__u64 code_id, __u64 data, __u32 offset, __u32 bytes)
 	return lines_send(code_id, data, offset, piece, EVENT_MAX_LINES);
 }
 
-/* Sends the line table at data in pieces. 0; -1: ring buffer full; 1: some of it not readable or too long. */
+/*
+ * Sends the line table at data in pieces. 0; -1: ring buffer full; 1: some of it not readable or
+ * too long.
+ */
 __noinline int lines_emit(__u64 code_id, __u64 data, __u32 bytes)
 {
 	__u32 offset;
@@ -278,8 +300,8 @@ __noinline int lines_emit(__u64 code_id, __u64 data, __u32 bytes)
 }
 
 /*
- * Line tables that go out with one stack, in bytes: a deep one of long functions would hold the processor for milliseconds. The
- * others are read from outside, as what is not resident.
+ * Line tables that go out with one stack, in bytes: a deep one of long functions would hold the
+ * processor for milliseconds. The others are read from outside, as what is not resident.
  */
 #define LINES_BUDGET (1u << 20)
 
@@ -335,8 +357,8 @@ __noinline int code_emit(struct thread_state *thread, __u64 code, __u64 code_id)
 		record->missing |= EVENT_MISS_FILENAME;
 		first = 0;
 	}
-	second = text_copy(offsets, user_u64_called(code + offsets->code_qualname), record->data + first,
-			   &record->qualname_kind);
+	second = text_copy(offsets, user_u64_called(code + offsets->code_qualname),
+			   record->data + first, &record->qualname_kind);
 	if (second < 0) {
 		record->missing |= EVENT_MISS_QUALNAME;
 		second = 0;

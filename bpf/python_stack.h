@@ -2,14 +2,16 @@
 /*
  * Walking a thread's Python stack.
  *
- * A frame is named by {code id, instruction offset}. Code objects die and their addresses are used again, so a
- * code id is a hash of the address and of the 88 bytes of the code object that end with the line table pointer
- * (argument counts, first line, name, file name and table pointers, and the version where there is one): none
- * of them ever changes. Up to 3.11 there is no version, and what is compiled, run and dropped again and again has all of
- * this at the same addresses: there the texts and the line table are in the hash, too, and the id's lowest bits say which
- * of them could not be read (EVENT_MISS_*). user/python/code.c computes the same id. The hash of all {code id, offset} is the
- * stack's id; the frames themselves are sent once per id, and so is what a code object says of itself, because
- * by the time that the reader could ask, the code object of a finished module is gone.
+ * A frame is named by {code id, instruction offset}. Code objects die and their addresses are used
+ * again, so a code id is a hash of the address and of the 88 bytes of the code object that end with
+ * the line table pointer (argument counts, first line, name, file name and table pointers, and the
+ * version where there is one): none of them ever changes. Up to 3.11 there is no version, and what
+ * is compiled, run and dropped again and again has all of this at the same addresses: there the
+ * texts and the line table are in the hash, too, and the id's lowest bits say which of them could
+ * not be read (EVENT_MISS_*). user/python/code.c computes the same id. The hash of all {code id,
+ * offset} is the stack's id; the frames themselves are sent once per id, and so is what a code
+ * object says of itself, because by the time that the reader could ask, the code object of a
+ * finished module is gone.
  */
 #ifndef TRACER_BPF_PYTHON_STACK_H
 #define TRACER_BPF_PYTHON_STACK_H
@@ -21,14 +23,17 @@
 #define TOTAL_LIMIT 1024                    /* frames counted beyond the limit */
 
 /*
- * From 3.11 on the frames of a thread lie one behind the other, the outer ones below: one copy, which ends with the frame
- * that is asked for, has most of those in it that the walk will ask for next. It does not leave the page of that frame,
- * since what is below may not be mapped, and the walk's first goes down no further than the one before found frames. A frame
- * that is elsewhere than the one before it (a generator's; one that the interpreter has on its own stack, between two calls
- * from C) is copied alone, as all are up to 3.10, where each is an object; and so is the only one that is asked for.
+ * From 3.11 on the frames of a thread lie one behind the other, the outer ones below: one copy,
+ * which ends with the frame that is asked for, has most of those in it that the walk will ask for
+ * next. It does not leave the page of that frame, since what is below may not be mapped, and the
+ * walk's first goes down no further than the one before found frames. A frame that is elsewhere
+ * than the one before it (a generator's; one that the interpreter has on its own stack, between two
+ * calls from C) is copied alone, as all are up to 3.10, where each is an object; and so is the only
+ * one that is asked for.
  */
-#define FRAME_U64(frame, offset) (*(__u64 *)((frame) + OFFSET_WITHIN(offset, FRAME_BYTES_MAX - 8, 8)))
-#define FRAME_U8(frame, offset)  ((frame)[OFFSET_WITHIN(offset, FRAME_BYTES_MAX - 1, 1)])
+#define FRAME_U64(frame, offset)                                                                   \
+	(*(__u64 *)((frame) + OFFSET_WITHIN(offset, FRAME_BYTES_MAX - 8, 8)))
+#define FRAME_U8(frame, offset) ((frame)[OFFSET_WITHIN(offset, FRAME_BYTES_MAX - 1, 1)])
 
 /* The copy whose last frame is the one at address. 0, -1. */
 static __always_inline int window_read(struct thread_state *thread, __u64 address)
@@ -59,8 +64,9 @@ static __always_inline __u8 *frame_read(struct thread_state *thread, __u64 addre
 	if (at > WINDOW_BYTES - FRAME_BYTES || at >= thread->window_frames) {
 		if (bytes == FRAME_BYTES_MAX || target->nframe == 1 ||
 		    (thread->windows && thread->above - address > PAGE_BYTES))
-			return bpf_probe_read_user(thread->alone, bytes, (void *)address) ? NULL
-											  : thread->alone;
+			return bpf_probe_read_user(thread->alone, bytes, (void *)address)
+				       ? NULL
+				       : thread->alone;
 		if (window_read(thread, address))
 			return NULL;
 		at = thread->window_frames - 1;
@@ -73,14 +79,14 @@ static __always_inline __u8 *frame_read(struct thread_state *thread, __u64 addre
 }
 
 /*
- * Functions that are not inline have their own entry in the verifier: it looks at them once, not once a turn of
- * the loop that calls them, and so must the null checks be theirs.
+ * Functions that are not inline have their own entry in the verifier: it looks at them once, not
+ * once a turn of the loop that calls them, and so must the null checks be theirs.
  */
 
 /*
- * Appends {code id, lasti} of the frame at address to the thread's stack record, and says which is the next. Skips what
- * tracemalloc skips: C-stack shims, and frames that have not reached their first traceable instruction. 0; -1: a page
- * was not resident or no code object is there.
+ * Appends {code id, lasti} of the frame at address to the thread's stack record, and says which is
+ * the next. Skips what tracemalloc skips: C-stack shims, and frames that have not reached their
+ * first traceable instruction. 0; -1: a page was not resident or no code object is there.
  */
 __noinline int frame_append(struct thread_state *thread, __u64 address)
 {
@@ -100,7 +106,8 @@ __noinline int frame_append(struct thread_state *thread, __u64 address)
 	thread->above = address;
 	offsets = &thread->target.offsets;
 	thread->next_frame = FRAME_U64(frame, offsets->frame_previous);
-	if (offsets->frame_owner != ABI_NONE && FRAME_U8(frame, offsets->frame_owner) >= offsets->owner_skip)
+	if (offsets->frame_owner != ABI_NONE &&
+	    FRAME_U8(frame, offsets->frame_owner) >= offsets->owner_skip)
 		return 0;
 	code = FRAME_U64(frame, offsets->frame_code);
 	if (offsets->frame_code_tagged)
@@ -113,7 +120,8 @@ __noinline int frame_append(struct thread_state *thread, __u64 address)
 		if (lasti >= 0)
 			lasti *= offsets->frame_lasti_scale;
 	} else {
-		lasti = (__s32)(FRAME_U64(frame, offsets->frame_instr) - (code + offsets->code_bytecode));
+		lasti = (__s32)(FRAME_U64(frame, offsets->frame_instr) -
+				(code + offsets->code_bytecode));
 		if (FRAME_U8(frame, offsets->frame_owner) != offsets->owner_generator &&
 		    lasti < known->first_traceable * 2)
 			return 0;
@@ -151,7 +159,10 @@ static __noinline long frames_count_step(__u32 turn UNUSED, void *context)
 	return 0;
 }
 
-/* How many Python frames there are from frame on, for the reader's total; counted at first sight only. */
+/*
+ * How many Python frames there are from frame on, for the reader's total; counted at first sight
+ * only.
+ */
 __noinline __u64 frames_count(struct abi_target *target, __u64 frame)
 {
 	struct frames_count frames = {.target = target, .frame = frame};
@@ -184,9 +195,9 @@ __noinline int frame_code_emit(struct thread_state *thread, __u32 i)
 }
 
 /*
- * Sends the code objects and the frames of a stack that is new; next is the first Python frame beyond the limit, native
- * is what its native frames add to the total: those beyond the limit, EVENT_STACK_CUT. The stack counts as seen only if
- * all of it went out.
+ * Sends the code objects and the frames of a stack that is new; next is the first Python frame
+ * beyond the limit, native is what its native frames add to the total: those beyond the limit,
+ * EVENT_STACK_CUT. The stack counts as seen only if all of it went out.
  */
 __noinline int stack_emit(struct thread_state *thread, __u64 next, __u32 native)
 {
@@ -222,8 +233,8 @@ static __always_inline void stack_begin(struct thread_state *thread)
 }
 
 /*
- * Appends the running thread's Python frames, up to the target's limit of frames in all. Returns the first frame that is
- * beyond the limit, 0: there is none.
+ * Appends the running thread's Python frames, up to the target's limit of frames in all. Returns
+ * the first frame that is beyond the limit, 0: there is none.
  */
 static __always_inline __u64 python_frames_append(struct thread_state *thread, int gil_held)
 {
@@ -255,13 +266,19 @@ static __always_inline __u64 python_frames_append(struct thread_state *thread, i
 	return frame;
 }
 
-/* The same of a thread that may or may not hold the GIL, for those who seldom ask: a call costs 5 ns. */
+/*
+ * The same of a thread that may or may not hold the GIL, for those who seldom ask: a call costs 5
+ * ns.
+ */
 __noinline __u64 python_frames_any(struct thread_state *thread)
 {
 	return thread ? python_frames_append(thread, 0) : 0;
 }
 
-/* The id of the stack whose frames were appended; 0: none were. *is_new: they have not been sent yet. */
+/*
+ * The id of the stack whose frames were appended; 0: none were. *is_new: they have not been sent
+ * yet.
+ */
 static __always_inline __u64 stack_end(struct thread_state *thread, int *is_new)
 {
 	__u64 *seen;
@@ -289,7 +306,10 @@ static __always_inline __u64 stack_settle(struct thread_state *thread, __u64 nex
 	return id;
 }
 
-/* The id of the running thread's Python stack, whose frames the reader has or will have; 0: no Python frame. */
+/*
+ * The id of the running thread's Python stack, whose frames the reader has or will have; 0: no
+ * Python frame.
+ */
 static __always_inline __u64 stack_id_current(struct thread_state *thread, int gil_held)
 {
 	stack_begin(thread);

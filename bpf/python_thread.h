@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* Which of Python's threads the running one is: its PyThreadState, and the innermost frame of that. */
+/*
+ * Which of Python's threads the running one is: its PyThreadState, and the innermost frame of that.
+ */
 #ifndef TRACER_BPF_PYTHON_THREAD_H
 #define TRACER_BPF_PYTHON_THREAD_H
 
@@ -38,23 +40,28 @@ static __always_inline __u64 tstate_thread_id(struct abi_target *target, __u64 t
 	return tstate ? user_u64(tstate + target->offsets.tstate_thread_id) : 0;
 }
 
-/* The thread state whose thread_id is this thread's fs base, from the interpreters' lists; 0: none. */
+/*
+ * The thread state whose thread_id is this thread's fs base, from the interpreters' lists; 0: none.
+ */
 __noinline __u64 tstate_match(struct abi_target *target, __u64 fsbase)
 {
 	struct tstate_search search = {.target = target, .fsbase = fsbase};
 
 	if (!target)
 		return 0;
-	search.interp = user_u64_called(target->runtime + target->offsets.runtime_interpreters_head);
+	search.interp =
+		user_u64_called(target->runtime + target->offsets.runtime_interpreters_head);
 	loop_run(THREADS_LIMIT, tstate_search_step, &search);
 	/* It may have been given up in the middle of the lists. */
-	return user_u64_called(search.tstate + target->offsets.tstate_thread_id) == fsbase ? search.tstate
-											   : 0;
+	return user_u64_called(search.tstate + target->offsets.tstate_thread_id) == fsbase
+		       ? search.tstate
+		       : 0;
 }
 
 /*
- * The thread's block of a module's thread-local variables: its vector has a length (dtv[-1]) that a library which was
- * loaded later may be beyond, and blocks that nobody used yet are -1 (glibc, sysdeps/generic/dl-dtv.h).
+ * The thread's block of a module's thread-local variables: its vector has a length (dtv[-1]) that a
+ * library which was loaded later may be beyond, and blocks that nobody used yet are -1 (glibc,
+ * sysdeps/generic/dl-dtv.h).
  */
 static __always_inline __u64 tls_block(__u64 fsbase, __u64 module)
 {
@@ -67,7 +74,8 @@ static __always_inline __u64 tls_block(__u64 fsbase, __u64 module)
 }
 
 /* The address of the pointer to the current thread state; 0: there is none. */
-static __always_inline __u64 tstate_slot(struct thread_state *thread, struct abi_target *target, __u64 fsbase)
+static __always_inline __u64 tstate_slot(struct thread_state *thread, struct abi_target *target,
+					 __u64 fsbase)
 {
 	__u64 block;
 
@@ -102,13 +110,14 @@ static __always_inline int frame_first(struct abi_target *target, __u64 tstate, 
 }
 
 /*
- * The innermost frame of the running thread, whether it holds the GIL or not. 0, -1: it is no thread of Python's. The thread_id
- * of a PyThreadState is that of the thread that made it, which for a sub-interpreter's (before 3.13) need not be the one that
- * runs it. So the id is asked only where there is doubt: up to 3.11 the one slot holds the state of whoever has the GIL, us
- * or another.
+ * The innermost frame of the running thread, whether it holds the GIL or not. 0, -1: it is no
+ * thread of Python's. The thread_id of a PyThreadState is that of the thread that made it, which
+ * for a sub-interpreter's (before 3.13) need not be the one that runs it. So the id is asked only
+ * where there is doubt: up to 3.11 the one slot holds the state of whoever has the GIL, us or
+ * another.
  */
-static __always_inline int frame_find(struct thread_state *thread, struct abi_target *target, int gil_held,
-				      __u64 *frame)
+static __always_inline int frame_find(struct thread_state *thread, struct abi_target *target,
+				      int gil_held, __u64 *frame)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	__u64 fsbase = task->thread.fsbase;

@@ -7,12 +7,15 @@
 
 #include "abi/target.h"
 
-/* In assembler, lest the compiler merge the cases into one load at a computed place: the verifier allows none. */
-#define REGISTER_CASE(name, field)                                                                           \
-	case ABI_REG_##name:                                                                                 \
-		asm volatile("%0 = *(u64 *)(%1 + %2)"                                                        \
-			     : "=r"(value)                                                                   \
-			     : "r"(regs), "i"(__builtin_offsetof(struct pt_regs, field)));                   \
+/*
+ * In assembler, lest the compiler merge the cases into one load at a computed place: the verifier
+ * allows none.
+ */
+#define REGISTER_CASE(name, field)                                                                 \
+	case ABI_REG_##name:                                                                       \
+		asm volatile("%0 = *(u64 *)(%1 + %2)"                                              \
+			     : "=r"(value)                                                         \
+			     : "r"(regs), "i"(__builtin_offsetof(struct pt_regs, field)));         \
 		return value
 
 static __always_inline __u64 argument(struct pt_regs *regs, __u64 cookie, int index)

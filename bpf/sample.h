@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Sampling (abi/sample.h): which blocks are traced, decided before a stack is walked, and of which others are then heard.
+ * Sampling (abi/sample.h): which blocks are traced, decided before a stack is walked, and of which
+ * others are then heard.
  *
- * The blocks of the sample are in a map, so that the end of any other costs no record. Where the heap tells which blocks
- * live, a free is not probed: such a block is in the map until its address is given out again, and that one that is not in the
- * sample lies there now is then told as a free. When the map is full, every free is told.
+ * The blocks of the sample are in a map, so that the end of any other costs no record. Where the
+ * heap tells which blocks live, a free is not probed: such a block is in the map until its address
+ * is given out again, and that one that is not in the sample lies there now is then told as a free.
+ * When the map is full, every free is told.
  */
 #ifndef TRACER_BPF_SAMPLE_H
 #define TRACER_BPF_SAMPLE_H
@@ -28,13 +30,14 @@ static __always_inline int sample_is_taken(struct abi_target *target)
 	return sampling && target->sample_bytes;
 }
 
-static __always_inline struct sampled_key sampled_key(struct abi_target *target, __u64 address, __u32 domain,
-						      __u32 api)
+static __always_inline struct sampled_key sampled_key(struct abi_target *target, __u64 address,
+						      __u32 domain, __u32 api)
 {
 	return (struct sampled_key){
 		.address = address,
 		.space = target->space,
-		.domain = domain | ((api & EVENT_API_MASK) == EVENT_API_NATIVE ? SAMPLED_NATIVE : 0),
+		.domain =
+			domain | ((api & EVENT_API_MASK) == EVENT_API_NATIVE ? SAMPLED_NATIVE : 0),
 	};
 }
 
@@ -59,7 +62,8 @@ static __always_inline int sample_draw(struct thread_state *thread, __u64 bytes)
 	return 1;
 }
 
-static __always_inline void sample_add(struct abi_target *target, __u64 address, __u32 domain, __u32 api)
+static __always_inline void sample_add(struct abi_target *target, __u64 address, __u32 domain,
+				       __u32 api)
 {
 	struct sampled_key key = sampled_key(target, address, domain, api);
 	__u64 value = 1;
@@ -76,7 +80,8 @@ static __always_inline void sample_add(struct abi_target *target, __u64 address,
 }
 
 /* Is a record wanted of this block's end? From then on it is none of the sample. */
-static __always_inline int sample_end(struct abi_target *target, __u64 address, __u32 domain, __u32 api)
+static __always_inline int sample_end(struct abi_target *target, __u64 address, __u32 domain,
+				      __u32 api)
 {
 	struct sampled_key key = sampled_key(target, address, domain, api);
 
@@ -88,12 +93,16 @@ static __always_inline int sample_end(struct abi_target *target, __u64 address, 
 	return 1;
 }
 
-/* Does an object at this address lie in a block of the sample? It may have a head of so many bytes before it. */
+/*
+ * Does an object at this address lie in a block of the sample? It may have a head of so many bytes
+ * before it.
+ */
 static __always_inline int sample_has_object(struct abi_target *target, __u64 address)
 {
 	struct sampled_key key = sampled_key(target, address, 0, EVENT_API_OBJ);
 
-	if (!sample_is_taken(target) || target->sample_overflow || bpf_map_lookup_elem(&sampled, &key))
+	if (!sample_is_taken(target) || target->sample_overflow ||
+	    bpf_map_lookup_elem(&sampled, &key))
 		return 1;
 	key.address = address - 16;
 	if (bpf_map_lookup_elem(&sampled, &key))

@@ -9,8 +9,9 @@
 #include "abi/target.h"
 
 /*
- * Which stacks and code objects have been sent: direct-mapped caches of ids. A collision or a second sender
- * makes a record go out again, which the reader takes as harmless; nothing is ever thought sent that was not.
+ * Which stacks and code objects have been sent: direct-mapped caches of ids. A collision or a
+ * second sender makes a record go out again, which the reader takes as harmless; nothing is ever
+ * thought sent that was not.
  */
 #define SEEN_STACKS (1u << 18)
 #define SEEN_CODES  (1u << 15)
@@ -42,14 +43,19 @@ struct request {
 	__u64 old_address; /* realloc: the block being resized; 0: a plain allocation */
 	__u64 result_at;   /* posix_memalign: where it puts the block; xallocx: where that stays */
 	__u64 from,
-		frame; /* its return address, its caller's frame pointer; only where mapped memory is followed */
+		/*
+		 * its return address, its caller's frame pointer; only where mapped memory is
+		 * followed
+		 */
+		frame;
 	__u64 caller; /* where it has no return probe: its return address; 0: it has one */
 	__u32 api;
 	__u16 op;
 	__u16 nested_equal; /* nested requests at the same stack pointer (tail calls) */
 	__u32 tick;         /* of the kernel's, when it began */
-	__u16 by_return;    /* 1: it has a return probe, and the kernel's address where its own was */
-	__u16 throws;       /* 1: it may end by an exception, and has given no block then */
+	/* 1: it has a return probe, and the kernel's address where its own was */
+	__u16 by_return;
+	__u16 throws; /* 1: it may end by an exception, and has given no block then */
 };
 
 /* A block that comes to life, as its record will have it. */
@@ -61,8 +67,9 @@ struct block {
 
 /* A walk up the frame pointers. */
 struct native_walk {
-	__u64 frame;  /* the frame pointer that comes next */
-	__u64 below;  /* the next frame lies above this: the one before it, first the stack pointer */
+	__u64 frame; /* the frame pointer that comes next */
+	/* the next frame lies above this: the one before it, first the stack pointer */
+	__u64 below;
 	__u64 caller; /* return address of the last step */
 	__u32 nframe; /* no more frames than that */
 	__u32 whole;  /* 1: it has come to the interpreter */
@@ -72,23 +79,31 @@ struct native_walk {
 #define KNOWN_RETURNS 64
 
 struct thread_state {
-	/* What targets has of the thread's process, and who it is. A copy: looking it up costs as much as the rest. */
+	/*
+	 * What targets has of the thread's process, and who it is. A copy: looking it up costs as
+	 * much as the rest.
+	 */
 	struct abi_target target;
 	__u64 target_version; /* of targets, when that was copied; 0: it was none of them */
 	struct thread_ids ids;
 	__u64 tick, tick_ns; /* see header_fill_block() */
 
 	struct request python, native;
-	__u64 refill_bytes; /* asked of an empty pool, by the request that calls for a new one; 0: not known */
-	__u64 pool_bits;    /* the request in progress makes a pool of that size (log2); 0: another one */
-	__u64 last_block;   /* what this thread was given last: an object that begins in there is no reuse */
+	/* asked of an empty pool, by the request that calls for a new one; 0: not known */
+	__u64 refill_bytes;
+	/* the request in progress makes a pool of that size (log2); 0: another one */
+	__u64 pool_bits;
+	/* what this thread was given last: an object that begins in there is no reuse */
+	__u64 last_block;
 	__u64 last_bytes;
 	__u64 last_free; /* address of a free that may be passed on to another allocator */
 	__u64 tstate;    /* the thread's PyThreadState as last found */
 	__u64 tstate_id; /* the thread_id that it had then: that of the thread that made it */
-	__u64 tstate_slot; /* address of this thread's pointer to it, where that is thread-local; 0: not known */
+	/* address of this thread's pointer to it, where that is thread-local; 0: not known */
+	__u64 tstate_slot;
 	__u32 tstate_space; /* struct abi_target.space that all this was found in */
-	__u32 last_hooked;  /* last_free comes from a debugging hook: the object allocator may get it, too */
+	/* last_free comes from a debugging hook: the object allocator may get it, too */
+	__u32 last_hooked;
 	__u32 reserved;     /* bytes of the ring buffer since it was read ahead */
 	__u32 walk;         /* counts the walks, and begins anew after 2^32: see walk_is_since() */
 	__u32 known_since;  /* the walk from which on code objects that were read are still known */
@@ -100,18 +115,24 @@ struct thread_state {
 	__u64 above;                          /* the frame that it came from */
 	__u64 lowest;                         /* of the frames in a walk's first window */
 	__u32 windows;                        /* that it has copied */
-	__u32 lines_left;     /* bytes of line tables that may still be sent with the stack that is new */
+	/* bytes of line tables that may still be sent with the stack that is new */
+	__u32 lines_left;
 	struct block block;   /* that is being reported */
 	struct event_map map; /* memory that is mapped, the same */
 	struct native_walk native_walk;
-	/* Of the last ABI_OP_CALLER: its stack pointer (0: none), its caller's frame pointer, its return address. */
+	/*
+	 * Of the last ABI_OP_CALLER: its stack pointer (0: none), its caller's frame pointer, its
+	 * return address.
+	 */
 	__u64 outer_sp, outer_frame, outer_caller;
-	__u64 trampoline; /* where functions with a return probe return to, in this process; 0: not known (yet) */
+	/* where functions with a return probe return to, in this process; 0: not known (yet) */
+	__u64 trampoline;
 	__u64 returns[KNOWN_RETURNS]; /* addresses that are known to follow a call */
 	__u64 window_begin;           /* address of what window is a copy of */
 	__u64 window_frames;          /* so many bytes of it have frames that begin in them */
 	__u8 window[WINDOW_BYTES] __attribute__((aligned(8)));
-	__u8 alone[FRAME_BYTES_MAX] __attribute__((aligned(8))); /* a frame that was copied without others */
+	/* a frame that was copied without others */
+	__u8 alone[FRAME_BYTES_MAX] __attribute__((aligned(8)));
 
 	__u64 code[32]; /* the code object being read; 256 bytes */
 	__u64 content[CONTENT_WORDS + 1];
@@ -125,7 +146,8 @@ struct thread_state {
 	__u64 addresses[EVENT_MAX_FRAMES]; /* of the frames' code objects */
 };
 
-_Static_assert(sizeof(((struct thread_state *)0)->stack) == sizeof(struct event_stack), "one record");
+_Static_assert(sizeof(((struct thread_state *)0)->stack) == sizeof(struct event_stack),
+	       "one record");
 _Static_assert(__builtin_offsetof(struct thread_state, frames) ==
 		       __builtin_offsetof(struct thread_state, stack) + sizeof(struct event_stack),
 	       "one record");
@@ -138,8 +160,8 @@ struct {
 } targets SEC(".maps");
 
 /*
- * Processes that are not targets, and whose children and programs are wanted all the same: those that targets have
- * forked, as a shell that will start another Python.
+ * Processes that are not targets, and whose children and programs are wanted all the same: those
+ * that targets have forked, as a shell that will start another Python.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -150,7 +172,10 @@ struct {
 
 TASK_STATE(threads, struct thread_state)
 
-/* What a thread has read of code objects, beyond those in thread_state.known: asked when one is not among these. */
+/*
+ * What a thread has read of code objects, beyond those in thread_state.known: asked when one is not
+ * among these.
+ */
 struct more_codes {
 	struct known_code known[MORE_CODES];
 };
@@ -171,7 +196,10 @@ struct {
 	__type(value, __u64);
 } seen_codes SEC(".maps");
 
-/* How many blocks that are large enough for a code object have come to life at an address. Several share a counter. */
+/*
+ * How many blocks that are large enough for a code object have come to life at an address. Several
+ * share a counter.
+ */
 #define BIRTHS (1u << 16)
 __u32 births[BIRTHS];
 
@@ -184,8 +212,9 @@ static __always_inline __u32 *births_at(__u64 address)
 const volatile __u32 has_loop = 0;
 
 /*
- * Calls step up to limit times, until it returns another value than 0. The verifier looks at step once, and not once a turn, where it
- * can: what it has to look at is most of what attaching takes. step is static and not inline.
+ * Calls step up to limit times, until it returns another value than 0. The verifier looks at step
+ * once, and not once a turn, where it can: what it has to look at is most of what attaching takes.
+ * step is static and not inline.
  */
 static __always_inline void loop_run(const __u32 limit, long (*step)(__u32 turn, void *context),
 				     void *context)
@@ -255,7 +284,10 @@ __noinline int thread_refresh(void)
 	return 0;
 }
 
-/* The running thread's state if its process is a target; its target member is filled in. NULL: it is none. */
+/*
+ * The running thread's state if its process is a target; its target member is filled in. NULL: it
+ * is none.
+ */
 static __always_inline struct thread_state *thread_current(void)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
@@ -267,7 +299,10 @@ static __always_inline struct thread_state *thread_current(void)
 	return thread_refresh() ? NULL : threads_find(task);
 }
 
-/* The same where that layer is traced: the probes in a file are met by every process, and each may be traced in another way. */
+/*
+ * The same where that layer is traced: the probes in a file are met by every process, and each may
+ * be traced in another way.
+ */
 static __always_inline struct thread_state *thread_in_layer(enum event_layer layer)
 {
 	struct thread_state *thread = thread_current();
@@ -275,7 +310,10 @@ static __always_inline struct thread_state *thread_in_layer(enum event_layer lay
 	return thread && thread->target.layers & 1u << layer ? thread : NULL;
 }
 
-/* Notes when the thread's first record or walk in this tick of the kernel's was, and which walk was the last one before. */
+/*
+ * Notes when the thread's first record or walk in this tick of the kernel's was, and which walk was
+ * the last one before.
+ */
 static __always_inline void tick_note(struct thread_state *thread)
 {
 	__u64 tick = bpf_jiffies64();
@@ -288,11 +326,12 @@ static __always_inline void tick_note(struct thread_state *thread)
 }
 
 /*
- * The head of a record of a block. Reading the clock costs a tenth of all that we do about an allocation, and nobody asks
- * when it was: the time is that of the thread's first record in the same tick of the kernel's.
+ * The head of a record of a block. Reading the clock costs a tenth of all that we do about an
+ * allocation, and nobody asks when it was: the time is that of the thread's first record in the
+ * same tick of the kernel's.
  */
-static __always_inline void header_fill_block(struct thread_state *thread, struct event_header *header,
-					      __u32 type, __u32 size)
+static __always_inline void header_fill_block(struct thread_state *thread,
+					      struct event_header *header, __u32 type, __u32 size)
 {
 	tick_note(thread);
 	header->type = type;
@@ -303,9 +342,10 @@ static __always_inline void header_fill_block(struct thread_state *thread, struc
 }
 
 /*
- * Room for a record of a block; NULL: there is none. Its memory was used last a whole turn of the ring buffer ago and is in
- * no cache: a store to it would be waited for when the trap ends, which is a tenth of a microsecond. So what comes next is
- * read in time, as much as window holds: all its lines are waited for at once.
+ * Room for a record of a block; NULL: there is none. Its memory was used last a whole turn of the
+ * ring buffer ago and is in no cache: a store to it would be waited for when the trap ends, which
+ * is a tenth of a microsecond. So what comes next is read in time, as much as window holds: all its
+ * lines are waited for at once.
  */
 static __always_inline void *block_reserve(struct thread_state *thread, const __u32 size)
 {

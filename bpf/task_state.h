@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What is kept of a thread: in its task storage, which the kernel frees with it. A kernel may refuse that: from 6.19 on it is
- * allocated without waiting for anybody, at most TASK_STATE_MAX bytes, and not at all on a processor without cmpxchg16b or
- * where another holds the allocator's lock. Then the state is in a hash by thread id, until the thread ends.
+ * What is kept of a thread: in its task storage, which the kernel frees with it. A kernel may
+ * refuse that: from 6.19 on it is allocated without waiting for anybody, at most TASK_STATE_MAX
+ * bytes, and not at all on a processor without cmpxchg16b or where another holds the allocator's
+ * lock. Then the state is in a hash by thread id, until the thread ends.
  *
  * Nothing is kept by processor: a program at a uprobe can be preempted by another one.
  */
@@ -13,7 +14,8 @@
 
 #include "abi/target.h"
 
-#define TASK_STATE_SPARE 128 /* in the hash where task storage works; where not, as many as user space says */
+/* in the hash where task storage works; where not, as many as user space says */
+#define TASK_STATE_SPARE 128
 
 __u8 task_state_blank[TASK_STATE_MAX];
 
@@ -23,50 +25,53 @@ __u8 task_state_blank[TASK_STATE_MAX];
  *   kept *name_get(task)     the same, or a new one; NULL: there is no memory for it
  *   void name_forget(tid)    the thread ends
  */
-#define TASK_STATE(name, kept)                                                                               \
-	_Static_assert(sizeof(kept) <= TASK_STATE_MAX, "no kernel from 6.19 on has memory for more");        \
-	struct {                                                                                             \
-		__uint(type, BPF_MAP_TYPE_TASK_STORAGE);                                                     \
-		__uint(map_flags, BPF_F_NO_PREALLOC);                                                        \
-		__type(key, int);                                                                            \
-		__type(value, kept);                                                                         \
-	} name SEC(".maps");                                                                                 \
-	struct {                                                                                             \
-		__uint(type, BPF_MAP_TYPE_HASH);                                                             \
-		__uint(max_entries, TASK_STATE_SPARE);                                                       \
-		__type(key, __u32);                                                                          \
-		__type(value, kept);                                                                         \
-	} name##_by_tid SEC(".maps");                                                                        \
-	__u32 name##_refused; /* 1: some are in the hash */                                                  \
-                                                                                                             \
-	static __always_inline kept *name##_find(struct task_struct *task)                                   \
-	{                                                                                                    \
-		kept *state = bpf_task_storage_get(&name, task, 0, 0);                                       \
-		__u32 tid;                                                                                   \
-                                                                                                             \
-		if (state || !name##_refused)                                                                \
-			return state;                                                                        \
-		tid = (__u32)bpf_get_current_pid_tgid();                                                     \
-		return bpf_map_lookup_elem(&name##_by_tid, &tid);                                            \
-	}                                                                                                    \
-                                                                                                             \
-	static __always_inline kept *name##_get(struct task_struct *task)                                    \
-	{                                                                                                    \
-		kept *state = name##_find(task);                                                             \
-		__u32 tid = (__u32)bpf_get_current_pid_tgid();                                               \
-                                                                                                             \
-		if (!state)                                                                                  \
-			state = bpf_task_storage_get(&name, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);        \
-		if (state || bpf_map_update_elem(&name##_by_tid, &tid, task_state_blank, BPF_NOEXIST))       \
-			return state;                                                                        \
-		name##_refused = 1;                                                                          \
-		return bpf_map_lookup_elem(&name##_by_tid, &tid);                                            \
-	}                                                                                                    \
-                                                                                                             \
-	static __always_inline void name##_forget(__u32 tid)                                                 \
-	{                                                                                                    \
-		if (name##_refused)                                                                          \
-			bpf_map_delete_elem(&name##_by_tid, &tid);                                           \
+#define TASK_STATE(name, kept)                                                                     \
+	_Static_assert(sizeof(kept) <= TASK_STATE_MAX,                                             \
+		       "no kernel from 6.19 on has memory for more");                              \
+	struct {                                                                                   \
+		__uint(type, BPF_MAP_TYPE_TASK_STORAGE);                                           \
+		__uint(map_flags, BPF_F_NO_PREALLOC);                                              \
+		__type(key, int);                                                                  \
+		__type(value, kept);                                                               \
+	} name SEC(".maps");                                                                       \
+	struct {                                                                                   \
+		__uint(type, BPF_MAP_TYPE_HASH);                                                   \
+		__uint(max_entries, TASK_STATE_SPARE);                                             \
+		__type(key, __u32);                                                                \
+		__type(value, kept);                                                               \
+	} name##_by_tid SEC(".maps");                                                              \
+	__u32 name##_refused; /* 1: some are in the hash */                                        \
+                                                                                                   \
+	static __always_inline kept *name##_find(struct task_struct *task)                         \
+	{                                                                                          \
+		kept *state = bpf_task_storage_get(&name, task, 0, 0);                             \
+		__u32 tid;                                                                         \
+                                                                                                   \
+		if (state || !name##_refused)                                                      \
+			return state;                                                              \
+		tid = (__u32)bpf_get_current_pid_tgid();                                           \
+		return bpf_map_lookup_elem(&name##_by_tid, &tid);                                  \
+	}                                                                                          \
+                                                                                                   \
+	static __always_inline kept *name##_get(struct task_struct *task)                          \
+	{                                                                                          \
+		kept *state = name##_find(task);                                                   \
+		__u32 tid = (__u32)bpf_get_current_pid_tgid();                                     \
+                                                                                                   \
+		if (!state)                                                                        \
+			state = bpf_task_storage_get(&name, task, 0,                               \
+						     BPF_LOCAL_STORAGE_GET_F_CREATE);              \
+		if (state ||                                                                       \
+		    bpf_map_update_elem(&name##_by_tid, &tid, task_state_blank, BPF_NOEXIST))      \
+			return state;                                                              \
+		name##_refused = 1;                                                                \
+		return bpf_map_lookup_elem(&name##_by_tid, &tid);                                  \
+	}                                                                                          \
+                                                                                                   \
+	static __always_inline void name##_forget(__u32 tid)                                       \
+	{                                                                                          \
+		if (name##_refused)                                                                \
+			bpf_map_delete_elem(&name##_by_tid, &tid);                                 \
 	}
 
 #endif

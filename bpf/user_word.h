@@ -8,8 +8,9 @@
 #define UNREADABLE (~0ull) /* no pointer is that */
 
 /*
- * By way of the program's stack. That is the kernel's, where a copy may go without being asked what memory that is, as long as
- * the function that has it uses 48 bytes or fewer (hardened usercopy; private stacks, 6.13+: tools/verifier.c).
+ * By way of the program's stack. That is the kernel's, where a copy may go without being asked what
+ * memory that is, as long as the function that has it uses 48 bytes or fewer (hardened usercopy;
+ * private stacks, 6.13+: tools/verifier.c).
  */
 static __always_inline __u64 user_pointer(__u64 address)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The limit of what tracing can cost: a command run with a program that does nothing at every place where
- * `tracer trace` with the same options would probe, attached by the same links. A request whose return is wanted
- * plants its return probe, as ours does.
+ * The limit of what tracing can cost: a command run with a program that does nothing at every place
+ * where `tracer trace` with the same options would probe, attached by the same links. A request
+ * whose return is wanted plants its return probe, as ours does.
  *
- * usage: bare [TRACE OPTIONS] -- COMMAND ARG...    exit status: the command's; 1 when it could not be probed
+ * usage: bare [TRACE OPTIONS] -- COMMAND ARG...
+ * Exit status: the command's; 1 when it could not be probed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -29,8 +30,8 @@ static int record_ignore(void *context, void *record, size_t size)
 	return 0;
 }
 
-static int plan_attach(struct bare *bare, const struct plan *plan, const struct elf_file *file, pid_t pid,
-		       size_t *count)
+static int plan_attach(struct bare *bare, const struct plan *plan, const struct elf_file *file,
+		       pid_t pid, size_t *count)
 {
 	*count += plan->count;
 	return attach_sites(bare->attach, plan, file, pid);
@@ -44,13 +45,17 @@ static int sites_attach(pid_t pid, int running, void *context)
 	int err = running ? -ENOENT : plan_target(pid, &bare->plan, &bare->caches, &target);
 
 	if (err)
-		return err == -ENOENT
-			       ? 0
-			       : err; /* a wrapper that will exec the interpreter; one that loads it late is not for this */
+		return err == -ENOENT ? 0
+				      /*
+			        * a wrapper that will exec the interpreter; one that loads it late
+			        * is not for this
+			        */
+				      : err;
 	if (target.python.count)
 		err = plan_attach(bare, &target.python, target.runtime.file, pid, &count);
 	if (!err && target.python.memory)
-		err = plan_attach(bare, target.python.memory, target.python.memory_file, pid, &count);
+		err = plan_attach(bare, target.python.memory, target.python.memory_file, pid,
+				  &count);
 	for (size_t i = 0; i < target.native_count && !err; i++)
 		err = plan_attach(bare, target.native[i].plan, target.native[i].file, pid, &count);
 	if (!err)

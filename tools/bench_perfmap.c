@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A perf map of a million entries: how long it takes to build, to ask and to write, and what it holds. usage: bench_perfmap [N] */
+/*
+ * A perf map of a million entries: how long it takes to build, to ask and to write, and what it
+ * holds. usage: bench_perfmap [N]
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,9 +57,9 @@ static void order_measure(uint64_t count, int shuffled)
 	printf("perf map, %" PRIu64
 	       " entries %s: built in %.3f s, an address resolved in %.3f us (%.0f %% found), "
 	       "%.1f bytes an entry beside its name, written in %.3f s\n",
-	       count, shuffled ? "in any order, some twice" : "in order", (double)(built - start) / 1e9,
-	       (double)(asked - built) / 1e3 / count, 100.0 * found / count,
-	       (double)(perfmap_table_memory(table) - names) / entries,
+	       count, shuffled ? "in any order, some twice" : "in order",
+	       (double)(built - start) / 1e9, (double)(asked - built) / 1e3 / count,
+	       100.0 * found / count, (double)(perfmap_table_memory(table) - names) / entries,
 	       (double)(clock_ns(CLOCK_MONOTONIC) - asked) / 1e9);
 	perfmap_table_free(table);
 }

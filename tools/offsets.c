@@ -2,10 +2,11 @@
 /*
  * tools/offsets FILE...
  *
- * Prints one initialiser of struct python_offsets per FILE, an ELF file with CPython's DWARF (an unstripped
- * libpython3.N.so or interpreter, or a -dbg file); tools/add-version puts them into the table. A field is an
- * offset, a size or a constant that a spec below names in CPython's own terms for a range of versions; a spec
- * that DWARF does not answer is an error, so that a new version is looked at rather than guessed.
+ * Prints one initialiser of struct python_offsets per FILE, an ELF file with CPython's DWARF (an
+ * unstripped libpython3.N.so or interpreter, or a -dbg file); tools/add-version puts them into the
+ * table. A field is an offset, a size or a constant that a spec below names in CPython's own terms
+ * for a range of versions; a spec that DWARF does not answer is an error, so that a new version is
+ * looked at rather than guessed.
  */
 #include <dwarf.h>
 #include <elfutils/libdw.h>
@@ -24,9 +25,10 @@
 #define ANY      0xffffu
 
 enum spec_kind {
-	OFFSET,  /* of the member path within type */
-	SIZE,    /* of type */
-	SHIFT,   /* bits between the start of the struct that holds the bit field and the bit field */
+	OFFSET, /* of the member path within type */
+	SIZE,   /* of type */
+	/* bits between the start of the struct that holds the bit field and the bit field */
+	SHIFT,
 	ENUM,    /* value of the enumerator path; type is not used */
 	POINTER, /* 1 when the member is a pointer, else 0 */
 	WORD,    /* of the member path within type, in words of 8 bytes */
@@ -44,29 +46,38 @@ struct spec {
 /* The specs of one field stand together; the first whose range holds the version counts. */
 static const struct spec specs[] = {
 	/* The interpreter's own word on these, from 3.13 on. */
-	{"own[OWN_INTERPRETERS_HEAD]", WORD, "_Py_DebugOffsets", "runtime_state.interpreters_head", V(13),
-	 ANY, 0},
+	{"own[OWN_INTERPRETERS_HEAD]", WORD, "_Py_DebugOffsets", "runtime_state.interpreters_head",
+	 V(13), ANY, 0},
 	{"own[OWN_INTERP_NEXT]", WORD, "_Py_DebugOffsets", "interpreter_state.next", V(13), ANY, 0},
-	{"own[OWN_INTERP_THREADS_HEAD]", WORD, "_Py_DebugOffsets", "interpreter_state.threads_head", V(13),
-	 ANY, 0},
+	{"own[OWN_INTERP_THREADS_HEAD]", WORD, "_Py_DebugOffsets", "interpreter_state.threads_head",
+	 V(13), ANY, 0},
 	{"own[OWN_TSTATE_NEXT]", WORD, "_Py_DebugOffsets", "thread_state.next", V(13), ANY, 0},
-	{"own[OWN_TSTATE_FRAME]", WORD, "_Py_DebugOffsets", "thread_state.current_frame", V(13), ANY, 0},
-	{"own[OWN_TSTATE_THREAD_ID]", WORD, "_Py_DebugOffsets", "thread_state.thread_id", V(13), ANY, 0},
-	{"own[OWN_FRAME_PREVIOUS]", WORD, "_Py_DebugOffsets", "interpreter_frame.previous", V(13), ANY, 0},
-	{"own[OWN_FRAME_CODE]", WORD, "_Py_DebugOffsets", "interpreter_frame.executable", V(13), ANY, 0},
-	{"own[OWN_FRAME_INSTR]", WORD, "_Py_DebugOffsets", "interpreter_frame.instr_ptr", V(13), ANY, 0},
-	{"own[OWN_FRAME_OWNER]", WORD, "_Py_DebugOffsets", "interpreter_frame.owner", V(13), ANY, 0},
+	{"own[OWN_TSTATE_FRAME]", WORD, "_Py_DebugOffsets", "thread_state.current_frame", V(13),
+	 ANY, 0},
+	{"own[OWN_TSTATE_THREAD_ID]", WORD, "_Py_DebugOffsets", "thread_state.thread_id", V(13),
+	 ANY, 0},
+	{"own[OWN_FRAME_PREVIOUS]", WORD, "_Py_DebugOffsets", "interpreter_frame.previous", V(13),
+	 ANY, 0},
+	{"own[OWN_FRAME_CODE]", WORD, "_Py_DebugOffsets", "interpreter_frame.executable", V(13),
+	 ANY, 0},
+	{"own[OWN_FRAME_INSTR]", WORD, "_Py_DebugOffsets", "interpreter_frame.instr_ptr", V(13),
+	 ANY, 0},
+	{"own[OWN_FRAME_OWNER]", WORD, "_Py_DebugOffsets", "interpreter_frame.owner", V(13), ANY,
+	 0},
 	{"own[OWN_CODE_FILENAME]", WORD, "_Py_DebugOffsets", "code_object.filename", V(13), ANY, 0},
 	{"own[OWN_CODE_QUALNAME]", WORD, "_Py_DebugOffsets", "code_object.qualname", V(13), ANY, 0},
 	{"own[OWN_CODE_LINES]", WORD, "_Py_DebugOffsets", "code_object.linetable", V(13), ANY, 0},
-	{"own[OWN_CODE_FIRST_LINE]", WORD, "_Py_DebugOffsets", "code_object.firstlineno", V(13), ANY, 0},
-	{"own[OWN_CODE_BYTECODE]", WORD, "_Py_DebugOffsets", "code_object.co_code_adaptive", V(13), ANY, 0},
+	{"own[OWN_CODE_FIRST_LINE]", WORD, "_Py_DebugOffsets", "code_object.firstlineno", V(13),
+	 ANY, 0},
+	{"own[OWN_CODE_BYTECODE]", WORD, "_Py_DebugOffsets", "code_object.co_code_adaptive", V(13),
+	 ANY, 0},
 	{"own[OWN_OBJECT_TYPE]", WORD, "_Py_DebugOffsets", "pyobject.ob_type", V(13), ANY, 0},
 
 	{"gil_tstate", OFFSET, "_PyRuntimeState", "gilstate.tstate_current", V(8), V(11), 0},
 	{"gil_tstate", CONST, NULL, NULL, V(12), ANY, 0},
 
-	{"abi.runtime_interpreters_head", OFFSET, "_PyRuntimeState", "interpreters.head", V(8), ANY, 0},
+	{"abi.runtime_interpreters_head", OFFSET, "_PyRuntimeState", "interpreters.head", V(8), ANY,
+	 0},
 	{"abi.interp_next", OFFSET, "PyInterpreterState", "next", V(8), ANY, 0},
 	{"abi.interp_threads_head", OFFSET, "PyInterpreterState", "tstate_head", V(8), V(10), 0},
 	{"abi.interp_threads_head", OFFSET, "PyInterpreterState", "threads.head", V(11), ANY, 0},
@@ -136,7 +147,8 @@ static const struct spec specs[] = {
 	{"heap.mgmt_arenas", CONST, NULL, NULL, V(8), V(11), 0},
 	{"heap.mgmt_maxarenas", OFFSET, "_obmalloc_state", "mgmt.maxarenas", V(12), ANY, 0},
 	{"heap.mgmt_maxarenas", CONST, NULL, NULL, V(8), V(11), 0},
-	{"heap.mgmt_raw_blocks", OFFSET, "_obmalloc_state", "mgmt.raw_allocated_blocks", V(12), ANY, 0},
+	{"heap.mgmt_raw_blocks", OFFSET, "_obmalloc_state", "mgmt.raw_allocated_blocks", V(12), ANY,
+	 0},
 	{"heap.mgmt_raw_blocks", CONST, NULL, NULL, V(8), V(11), 0},
 	{"heap.arena_object_size", SIZE, "arena_object", NULL, V(8), ANY, 0},
 	{"heap.arena_address", OFFSET, "arena_object", "address", V(8), ANY, 0},
@@ -149,7 +161,9 @@ static const struct spec specs[] = {
 	{"heap.pool_maxnextoffset", OFFSET, "pool_header", "maxnextoffset", V(8), ANY, 0},
 	/* POOL_OVERHEAD: sizeof(struct pool_header), which is 48, is a multiple of ALIGNMENT. */
 	{"heap.pool_header_size", SIZE, "pool_header", NULL, V(8), ANY, 0},
-	/* ARENA_SIZE, POOL_SIZE, ALIGNMENT of obmalloc.c; arenas and pools grew with the radix tree of 3.10.
+	/*
+	 * ARENA_SIZE, POOL_SIZE, ALIGNMENT of obmalloc.c; arenas and pools grew with the radix tree
+	 * of 3.10.
 	 */
 	{"heap.arena_bytes", CONST, NULL, NULL, V(8), V(9), 256 << 10},
 	{"heap.arena_bytes", CONST, NULL, NULL, V(10), ANY, 1 << 20},
@@ -159,7 +173,10 @@ static const struct spec specs[] = {
 	{"heap.type_name", OFFSET, "PyTypeObject", "tp_name", V(8), ANY, 0},
 	{"heap.type_flags", OFFSET, "PyTypeObject", "tp_flags", V(8), ANY, 0},
 	{"heap.gc_head_bytes", SIZE, "PyGC_Head", NULL, V(8), ANY, 0},
-	/* 3.14 split the reference count: its upper 16 bits are ob_flags, of which the lower 8 are in use. */
+	/*
+	 * 3.14 split the reference count: its upper 16 bits are ob_flags, of which the lower 8 are
+	 * in use.
+	 */
 	{"heap.count_flags", CONST, NULL, NULL, V(8), V(13), 0},
 	{"heap.count_flags", CONST, NULL, NULL, V(14), ANY, 255},
 };
@@ -188,7 +205,8 @@ static int find_type(Dwarf *dwarf, const char *name, Dwarf_Die *out)
 				if (!dwarf_attr_integrate(out, DW_AT_type, &attr) ||
 				    !dwarf_formref_die(&attr, out))
 					break;
-			if (dwarf_tag(out) == DW_TAG_structure_type && !dwarf_hasattr(out, DW_AT_declaration))
+			if (dwarf_tag(out) == DW_TAG_structure_type &&
+			    !dwarf_hasattr(out, DW_AT_declaration))
 				return 0;
 		} while (dwarf_siblingof(&child, &child) == 0);
 	}
@@ -204,7 +222,8 @@ static int find_enumerator(Dwarf *dwarf, const char *name, uint64_t *out)
 		if (dwarf_child(&cu_die, &child))
 			continue;
 		do {
-			if (dwarf_tag(&child) != DW_TAG_enumeration_type || dwarf_child(&child, &entry))
+			if (dwarf_tag(&child) != DW_TAG_enumeration_type ||
+			    dwarf_child(&child, &entry))
 				continue;
 			do {
 				const char *entry_name = dwarf_diename(&entry);
@@ -244,7 +263,8 @@ static uint64_t attribute(Dwarf_Die *die, unsigned int name)
 }
 
 /* Adds to *bits the position of a member, looked for in unnamed structs and unions too. */
-static int find_member(Dwarf_Die *parent, const char *name, size_t length, Dwarf_Die *out, uint64_t *bits)
+static int find_member(Dwarf_Die *parent, const char *name, size_t length, Dwarf_Die *out,
+		       uint64_t *bits)
 {
 	Dwarf_Die member, type;
 
@@ -259,10 +279,13 @@ static int find_member(Dwarf_Die *parent, const char *name, size_t length, Dwarf
 		here = 8 * attribute(&member, DW_AT_data_member_location);
 		if (dwarf_hasattr(&member, DW_AT_data_bit_offset))
 			here = attribute(&member, DW_AT_data_bit_offset);
-		else if (dwarf_hasattr(&member, DW_AT_bit_offset)) /* DWARF 3: counted from the highest bit */
+		/* DWARF 3: counted from the highest bit */
+		else if (dwarf_hasattr(&member, DW_AT_bit_offset))
 			here += 8 * attribute(&member, DW_AT_byte_size) -
-				attribute(&member, DW_AT_bit_offset) - attribute(&member, DW_AT_bit_size);
-		if (member_name && strlen(member_name) == length && !memcmp(member_name, name, length)) {
+				attribute(&member, DW_AT_bit_offset) -
+				attribute(&member, DW_AT_bit_size);
+		if (member_name && strlen(member_name) == length &&
+		    !memcmp(member_name, name, length)) {
 			*bits += here;
 			*out = member;
 			return 0;
@@ -276,9 +299,12 @@ static int find_member(Dwarf_Die *parent, const char *name, size_t length, Dwarf
 	return -ENOENT;
 }
 
-/* Follows path from type: *bits is the last member's position in type, *inner within the struct next to it.
+/*
+ * Follows path from type: *bits is the last member's position in type, *inner within the struct
+ * next to it.
  */
-static int find_path(Dwarf_Die *type, const char *path, Dwarf_Die *member, uint64_t *bits, uint64_t *inner)
+static int find_path(Dwarf_Die *type, const char *path, Dwarf_Die *member, uint64_t *bits,
+		     uint64_t *inner)
 {
 	Dwarf_Die parent = *type;
 
@@ -338,13 +364,16 @@ static uint32_t version_of_name(const char *name)
 	unsigned int minor;
 
 	for (; name && (name = strstr(name, "ython")); name++)
-		if ((sscanf(name, "ython3.%u", &minor) == 1 || sscanf(name, "ython-3.%u", &minor) == 1) &&
+		if ((sscanf(name, "ython3.%u", &minor) == 1 ||
+		     sscanf(name, "ython-3.%u", &minor) == 1) &&
 		    minor < 256)
 			return V(minor);
 	return 0;
 }
 
-/* The file's name says the version; that of a debug file may not, but the directory it was compiled in does.
+/*
+ * The file's name says the version; that of a debug file may not, but the directory it was compiled
+ * in does.
  */
 static uint32_t find_version(Dwarf *dwarf, const char *path)
 {
@@ -375,11 +404,13 @@ static int print_fields(Dwarf *dwarf, uint32_t version, const char *path)
 		last = spec->field;
 		if (spec_value(dwarf, spec, &value)) {
 			fprintf(stderr, "offsets: %s: no %s %s in its DWARF, needed for %s\n", path,
-				spec->type ? spec->type : "", spec->path ? spec->path : "", spec->field);
+				spec->type ? spec->type : "", spec->path ? spec->path : "",
+				spec->field);
 			return -ENOENT;
 		}
 		if (!strncmp(spec->field, "abi.", 4) && value >= ABI_NONE && spec->kind != CONST) {
-			fprintf(stderr, "offsets: %s: %s does not fit in 16 bits\n", path, spec->field);
+			fprintf(stderr, "offsets: %s: %s does not fit in 16 bits\n", path,
+				spec->field);
 			return -ERANGE;
 		}
 		if (value == ABI_NONE && !strncmp(spec->field, "abi.", 4))
@@ -400,7 +431,8 @@ static int is_py_debug(Dwarf *dwarf)
 		Elf_Data *data;
 		GElf_Shdr header;
 
-		if (!gelf_getshdr(section, &header) || header.sh_type != SHT_SYMTAB || !header.sh_entsize)
+		if (!gelf_getshdr(section, &header) || header.sh_type != SHT_SYMTAB ||
+		    !header.sh_entsize)
 			continue;
 		data = elf_getdata(section, NULL);
 		for (size_t i = 0; data && i < header.sh_size / header.sh_entsize; i++) {
@@ -434,13 +466,16 @@ static int print_file(const char *path)
 	}
 	version = find_version(dwarf, path);
 	if (version < V(8)) {
-		fprintf(stderr, "offsets: %s: neither its name nor its DWARF tells a version from 3.8 on\n",
+		fprintf(stderr,
+			"offsets: %s: neither its name nor its DWARF tells a version from 3.8 on\n",
 			path);
 		goto out;
 	}
-	lines = version < V(10) ? "LINES_LNOTAB" : version == V(10) ? "LINES_PAIRS" : "LINES_LOCATIONS";
-	printf("\t{\n\t\t.version = 0x%04x, /* 3.%u */\n\t\t.py_debug = %d,\n\t\t.lines = %s,\n", version,
-	       version & 0xff, is_py_debug(dwarf), lines);
+	lines = version < V(10)    ? "LINES_LNOTAB"
+		: version == V(10) ? "LINES_PAIRS"
+				   : "LINES_LOCATIONS";
+	printf("\t{\n\t\t.version = 0x%04x, /* 3.%u */\n\t\t.py_debug = %d,\n\t\t.lines = %s,\n",
+	       version, version & 0xff, is_py_debug(dwarf), lines);
 	err = print_fields(dwarf, version, path);
 	printf("\t},\n");
 out:

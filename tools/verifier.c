@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel's verifier says of every BPF program: instructions that it looked at, stack of the deepest chain of
- * calls, time. Exits with 1 where a program is refused or is over its budget.
+ * What the kernel's verifier says of every BPF program: instructions that it looked at, stack of
+ * the deepest chain of calls, time. Exits with 1 where a program is refused or is over its budget.
  * usage: verifier [-v]    -v: the verifier's words for a program that it refuses
  *
- * The budgets leave room below the kernel's limits (512 bytes of stack over all calls, a million instructions), which
- * older verifiers reach earlier. No function may have a private stack (user/attach/private_stack.h). The verifier's figures have
- * what it adds after it has decided on one; the machine code tells.
+ * The budgets leave room below the kernel's limits (512 bytes of stack over all calls, a million
+ * instructions), which older verifiers reach earlier. No function may have a private stack
+ * (user/attach/private_stack.h). The verifier's figures have what it adds after it has decided on
+ * one; the machine code tells.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -45,7 +46,10 @@ static int starts_compare(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* Does the instruction refer to a function (a call, or the address of a callback)? Its start, or -1. */
+/*
+ * Does the instruction refer to a function (a call, or the address of a callback)? Its start, or
+ * -1.
+ */
 static int function_referred(const struct bpf_insn *insns, int i)
 {
 	const struct bpf_insn *insn = &insns[i];
@@ -73,8 +77,8 @@ static void functions_find(struct functions *functions, const struct bpf_insn *i
 }
 
 /*
- * In the order of the functions: "stack depth 64+16+0"; from 7.0 on a line for each, "subprog 1 (name) … stack 16".
- * Returns whether each was told of.
+ * In the order of the functions: "stack depth 64+16+0"; from 7.0 on a line for each, "subprog 1
+ * (name) … stack 16". Returns whether each was told of.
  */
 static int depths_read(struct functions *functions, const char *log)
 {
@@ -97,9 +101,12 @@ static int depths_read(struct functions *functions, const char *log)
 	return found == functions->count;
 }
 
-/* The stack of function number which and of the deepest chain of what it calls; there is no recursion. */
-static unsigned int stack_combined(const struct functions *functions, const struct bpf_insn *insns, int count,
-				   size_t which)
+/*
+ * The stack of function number which and of the deepest chain of what it calls; there is no
+ * recursion.
+ */
+static unsigned int stack_combined(const struct functions *functions, const struct bpf_insn *insns,
+				   int count, size_t which)
 {
 	int end = which + 1 < functions->count ? functions->start[which + 1] : count;
 	unsigned int deepest = 0, own = functions->depth[which] ? functions->depth[which] : 1;
@@ -141,15 +148,18 @@ static int program_print(struct bpf_program *program, const char *log)
 	for (size_t i = 0; i < functions.count; i++)
 		frame = functions.depth[i] > frame ? functions.depth[i] : frame;
 	over |= stack > STACK_MAX || frame >= FRAME_MAX || seen > INSNS_MAX || !seen || private;
-	printf("%-20s %9lu %8d %6u %6u %7d %8.1f%s\n", bpf_program__name(program), seen, count, stack, frame,
-	       private, (double)number_after(log, "verification time ") / 1000, over ? "  OVER" : "");
+	printf("%-20s %9lu %8d %6u %6u %7d %8.1f%s\n", bpf_program__name(program), seen, count,
+	       stack, frame, private, (double)number_after(log, "verification time ") / 1000,
+	       over ? "  OVER" : "");
 	return over;
 }
 
 /* By the names that the programs have: what ends with a return, what is both. */
 static enum links_kind program_kind(const char *name)
 {
-	return strstr(name, "_session") ? LINKS_BOTH : strstr(name, "_return") ? LINKS_RETURN : LINKS_ENTRY;
+	return strstr(name, "_session")  ? LINKS_BOTH
+	       : strstr(name, "_return") ? LINKS_RETURN
+					 : LINKS_ENTRY;
 }
 
 /* Loads an object with every program that this kernel can have. Returns whether all is well. */
@@ -167,9 +177,10 @@ static int object_try(struct bpf_object *object, const struct features *features
 		char *log = calloc(1, LOG_BYTES);
 
 		bpf_program__set_autoload(
-			program, (kind != LINKS_BOTH || links.backend == LINKS_SESSION) &&
-					 (strcmp(bpf_program__name(program), "process_exec_begin") != 0 ||
-					  features->prepare_exec));
+			program,
+			(kind != LINKS_BOTH || links.backend == LINKS_SESSION) &&
+				(strcmp(bpf_program__name(program), "process_exec_begin") != 0 ||
+				 features->prepare_exec));
 		if (is_uprobe)
 			links_prepare(&links, program, kind);
 		if (!log || bpf_program__set_log_level(program, LOG_STATS) ||
@@ -178,8 +189,8 @@ static int object_try(struct bpf_object *object, const struct features *features
 	}
 	start = clock_ns(CLOCK_MONOTONIC);
 	failed = bpf_object__load(object);
-	printf("%-20s %9s %8s %6s %6s %7s %8s\n", bpf_object__name(object), "seen", "insns", "stack", "frame",
-	       "private", "ms");
+	printf("%-20s %9s %8s %6s %6s %7s %8s\n", bpf_object__name(object), "seen", "insns",
+	       "stack", "frame", "private", "ms");
 	bpf_object__for_each_program(program, object)
 	{
 		size_t bytes;
@@ -190,14 +201,14 @@ static int object_try(struct bpf_object *object, const struct features *features
 		if (bpf_program__fd(program) >= 0)
 			over |= program_print(program, log);
 		else
-			printf("%-20s refused%s%s\n", bpf_program__name(program), verbose ? ":\n" : "",
-			       verbose ? log : "");
+			printf("%-20s refused%s%s\n", bpf_program__name(program),
+			       verbose ? ":\n" : "", verbose ? log : "");
 	}
 	if (failed)
 		printf("not loaded: %s\n", strerror(-failed));
 	else
-		printf("loaded in %.0f ms (budget: %.0f)\n", (clock_ns(CLOCK_MONOTONIC) - start) / 1e6,
-		       LOAD_MS_MAX);
+		printf("loaded in %.0f ms (budget: %.0f)\n",
+		       (clock_ns(CLOCK_MONOTONIC) - start) / 1e6, LOAD_MS_MAX);
 	return !failed && !over;
 }
 

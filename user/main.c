@@ -17,7 +17,8 @@ static const struct {
 	{"filter", cli_filter, "filter FILE -o OUT", "the snapshot of some files, lines, domains"},
 	{"export", cli_export, "export FILE --format KIND -o OUT", "a snapshot in another format"},
 	{"replay", cli_replay, "replay CAPTURE", "tables from a recorded event stream, no root"},
-	{"ctl", cli_ctl, "ctl PID status|snapshot FILE|stop...", "talk to the session that traces a process"},
+	{"ctl", cli_ctl, "ctl PID status|snapshot FILE|stop...",
+	 "talk to the session that traces a process"},
 	{"list", cli_list, "list", "processes that can be traced"},
 	{"heap", cli_heap, "heap -p PID", "what is on a process's heap, by type; no probe"},
 	{"perfmap", cli_perfmap, "perfmap -p PID | -- COMMAND ARG...",
@@ -27,8 +28,8 @@ static const struct {
 
 static void usage_print(FILE *out)
 {
-	fprintf(out,
-		"Which line of which file owns the memory of a Python process that is already running.\n\n");
+	fprintf(out, "Which line of which file owns the memory of a Python process that is already "
+		     "running.\n\n");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		fprintf(out, "  tracer %-44s %s\n", commands[i].synopsis, commands[i].help);
 	fprintf(out, "\nEach command has --help. tracer --version prints the version.\n");
@@ -52,7 +53,8 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[1], commands[i].name))
 			return commands[i].run(argc - 1, argv + 1);
 	if (argv[1][0] != '-') {
-		error_print(error_set(-22, "no such command"), "tracer --help lists them", "%s", argv[1]);
+		error_print(error_set(-22, "no such command"), "tracer --help lists them", "%s",
+			    argv[1]);
 		return EXIT_USAGE;
 	}
 	return cli_trace(argc, argv);

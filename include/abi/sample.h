@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Poisson sampling by bytes: on the line of all bytes that a thread allocates lie marks, on average `mean` bytes apart
- * and independent of each other; a block that covers a mark is in the sample, once however many it covers. So a block of
- * s bytes is in it with the chance 1 - exp(-s / mean), whatever came before. Blocks of 0 bytes count as of 1.
+ * Poisson sampling by bytes: on the line of all bytes that a thread allocates lie marks, on average
+ * `mean` bytes apart and independent of each other; a block that covers a mark is in the sample,
+ * once however many it covers. So a block of s bytes is in it with the chance 1 - exp(-s / mean),
+ * whatever came before. Blocks of 0 bytes count as of 1.
  *
  * In integers, for bpf/; tests/unit/test_sample.c holds the same code against libm.
  */
@@ -23,12 +24,13 @@ struct sampled_key {
 	__u32 domain; /* | SAMPLED_NATIVE */
 };
 
-#define SAMPLED_NATIVE 0x80000000u /* the layer below Python's, in which the same addresses are given out */
+/* the layer below Python's, in which the same addresses are given out */
+#define SAMPLED_NATIVE 0x80000000u
 
 /*
- * -log2(value / 2^32) * 2^32, for value in 1..2^32; at most 4 * 2^-32 too great. Bit by bit: to square a number of [1, 2)
- * doubles its logarithm, whose next bit says whether that has left [1, 2). Without branches, which the verifier would follow
- * each on its own.
+ * -log2(value / 2^32) * 2^32, for value in 1..2^32; at most 4 * 2^-32 too great. Bit by bit: to
+ * square a number of [1, 2) doubles its logarithm, whose next bit says whether that has left [1,
+ * 2). Without branches, which the verifier would follow each on its own.
  */
 static inline __u64 sample_log2(__u64 value)
 {
@@ -54,9 +56,10 @@ static inline __u64 sample_log2(__u64 value)
 }
 
 /*
- * Bytes up to the next mark: exponential with that mean (at most SAMPLE_MEAN_MAX), rounded down, from a number that is
- * uniform in 0..2^32-1. A block that is longer than the gap covers the mark; rounding changes nothing in that, since blocks are
- * whole bytes. At most 22.2 means; off by less than 4e-9 of itself and 1e-9 of the mean.
+ * Bytes up to the next mark: exponential with that mean (at most SAMPLE_MEAN_MAX), rounded down,
+ * from a number that is uniform in 0..2^32-1. A block that is longer than the gap covers the mark;
+ * rounding changes nothing in that, since blocks are whole bytes. At most 22.2 means; off by less
+ * than 4e-9 of itself and 1e-9 of the mean.
  */
 static inline __u64 sample_gap(__u32 random, __u64 mean)
 {
@@ -65,7 +68,10 @@ static inline __u64 sample_gap(__u32 random, __u64 mean)
 	return (means >> 32) * mean + ((means & 0xffffffffull) * mean >> 32);
 }
 
-/* Does a block of so many bytes cover the next mark? If it does, a new gap is to be drawn: marks have no memory. */
+/*
+ * Does a block of so many bytes cover the next mark? If it does, a new gap is to be drawn: marks
+ * have no memory.
+ */
 static inline int sample_covers(__u64 *gap, __u64 bytes)
 {
 	if (!bytes)

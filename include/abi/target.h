@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What bpf/ must know of a target in order to walk its Python stack: one struct abi_target per process, in
- * the BPF map `targets`, keyed by tgid. Written by user/attach/, filled from user/python/.
+ * What bpf/ must know of a target in order to walk its Python stack: one struct abi_target per
+ * process, in the BPF map `targets`, keyed by tgid. Written by user/attach/, filled from
+ * user/python/.
  */
 #ifndef TRACER_ABI_TARGET_H
 #define TRACER_ABI_TARGET_H
@@ -9,17 +10,19 @@
 #include <linux/types.h>
 
 /*
- * The most that is kept of a thread, in bytes: from 6.19 on task storage comes of kmalloc_nolock() (mm/slub.c), which has 8 KiB
- * at most, less the kernel's own head.
+ * The most that is kept of a thread, in bytes: from 6.19 on task storage comes of kmalloc_nolock()
+ * (mm/slub.c), which has 8 KiB at most, less the kernel's own head.
  */
 #define TASK_STATE_MAX 8120
 
 /* How the current PyThreadState of the running thread is found. */
 enum abi_tstate_source {
 	ABI_TSTATE_MATCH = 0, /* only by looking through the interpreters' thread lists */
-	ABI_TSTATE_SLOT = 1, /* *tstate_address: one for the process, valid while the GIL is held (<= 3.11) */
-	ABI_TSTATE_TLS = 2,  /* *(fs base + tstate_address) (3.12+, static TLS block) */
-	ABI_TSTATE_DTV = 3,  /* *(dtv[tls_module] + tstate_address), dtv at fs base + 8 (3.12+, glibc) */
+	/* *tstate_address: one for the process, valid while the GIL is held (<= 3.11) */
+	ABI_TSTATE_SLOT = 1,
+	ABI_TSTATE_TLS = 2, /* *(fs base + tstate_address) (3.12+, static TLS block) */
+	/* *(dtv[tls_module] + tstate_address), dtv at fs base + 8 (3.12+, glibc) */
+	ABI_TSTATE_DTV = 3,
 };
 
 /*
@@ -34,43 +37,53 @@ struct abi_offsets {
 	__u16 interp_threads_head;
 	__u16 tstate_next;
 	__u16 tstate_thread_id; /* pthread_self(), which is the fs base on x86-64 */
-	__u16 tstate_frame; /* PyFrameObject* or _PyInterpreterFrame*; ABI_NONE where cframe leads to it */
+	/* PyFrameObject* or _PyInterpreterFrame*; ABI_NONE where cframe leads to it */
+	__u16 tstate_frame;
 	__u16 tstate_cframe;
 	__u16 cframe_current_frame;
 	__u16 frame_code;     /* f_code, f_executable */
 	__u16 frame_previous; /* f_back, previous */
-	__u16 frame_instr;    /* f_lasti (int) up to 3.10; prev_instr, instr_ptr (pointer) from 3.11 on */
-	__u16 frame_owner;    /* char; ABI_NONE up to 3.10 */
+	/* f_lasti (int) up to 3.10; prev_instr, instr_ptr (pointer) from 3.11 on */
+	__u16 frame_instr;
+	__u16 frame_owner; /* char; ABI_NONE up to 3.10 */
 	__u16 code_first_line;
 	__u16 code_filename;
 	__u16 code_qualname; /* co_name up to 3.10 */
 	__u16 code_lines;    /* co_lnotab, co_linetable (pointer to bytes) */
-	__u16 code_mark;     /* what tells it from others that had its place: co_version, or code_lines */
-	__u16 code_bytecode; /* co_code_adaptive; ABI_NONE up to 3.10 */
+	/* what tells it from others that had its place: co_version, or code_lines */
+	__u16 code_mark;
+	__u16 code_bytecode;        /* co_code_adaptive; ABI_NONE up to 3.10 */
 	__u16 code_first_traceable; /* int, in code units; ABI_NONE up to 3.10 */
 	__u16 object_type;          /* ob_type */
 	__u16 bytes_size;           /* ob_size of a bytes object */
 	__u16 bytes_data;
 	__u16 unicode_length;
-	__u16 unicode_state;     /* u32 bit field */
-	__u16 unicode_ascii;     /* data of a compact ASCII string */
-	__u16 unicode_compact;   /* data of another compact string */
-	__u8 unicode_kind_shift; /* of the 3-bit kind in state; compact and ascii are the two bits above it */
-	__u8 frame_lasti_scale; /* bytes per unit of f_lasti: 1 (3.8, 3.9), 2 (3.10); 0: frame_instr is a pointer */
-	__u8 owner_generator;    /* value of owner for a generator's frame (3.11+) */
-	__u8 owner_skip;         /* frames with owner >= this are no Python frames (3.12+); 255: none */
+	__u16 unicode_state;   /* u32 bit field */
+	__u16 unicode_ascii;   /* data of a compact ASCII string */
+	__u16 unicode_compact; /* data of another compact string */
+	/* of the 3-bit kind in state; compact and ascii are the two bits above it */
+	__u8 unicode_kind_shift;
+	/* bytes per unit of f_lasti: 1 (3.8, 3.9), 2 (3.10); 0: frame_instr is a pointer */
+	__u8 frame_lasti_scale;
+	__u8 owner_generator; /* value of owner for a generator's frame (3.11+) */
+	/* frames with owner >= this are no Python frames (3.12+); 255: none */
+	__u8 owner_skip;
 	__u8 frame_code_tagged;  /* 1: the low bits of frame_code are a tag (3.14+) */
 	__u8 frame_code_checked; /* 1: frame_code may be no code object: compare its type (3.13+) */
-	__u8 code_versioned; /* 1: a code object has a number that no other of the process has (co_version, 3.12+) */
+	/* 1: a code object has a number that no other of the process has (co_version, 3.12+) */
+	__u8 code_versioned;
 	__u8 pad;
 };
 
 /*
- * Where pymalloc's heap is and what its structures look like, for the reading that BPF makes when the interpreter shuts
- * down. Offsets and sizes in bytes.
+ * Where pymalloc's heap is and what its structures look like, for the reading that BPF makes when
+ * the interpreter shuts down. Offsets and sizes in bytes.
  */
 struct abi_heap {
-	/* Addresses, where they are variables (<= 3.11); from 3.12 on they are in the interpreters' states. */
+	/*
+	 * Addresses, where they are variables (<= 3.11); from 3.12 on they are in the interpreters'
+	 * states.
+	 */
 	__u64 arenas, maxarenas, raw_blocks;
 	__u32 interp_obmalloc; /* 0: variables */
 	__u32 obmalloc_is_pointer;
@@ -94,10 +107,14 @@ struct abi_target {
 	__u32 tstate_source;
 	__u32 tls_module;
 	__u32 nframe;
-	__u32 space; /* seed of stack and code ids: differs for every {process, exec} of the session; the upper half is BPF's */
 	/*
-	 * Where the object allocator's functions are, or in them what calls the raw allocator: a request of that one that
-	 * returns there is a large one of theirs.
+	 * seed of stack and code ids: differs for every {process, exec} of the session; the upper
+	 * half is BPF's
+	 */
+	__u32 space;
+	/*
+	 * Where the object allocator's functions are, or in them what calls the raw allocator: a
+	 * request of that one that returns there is a large one of theirs.
 	 */
 	struct abi_code object_code[ABI_OBJECT_CODES];
 	__u64 program_break; /* as last seen; 0: not yet. Written by the programs */
@@ -105,33 +122,41 @@ struct abi_target {
 	/* 1: there are sampled blocks beside those in the map `sampled`. Written by the programs */
 	__u32 sample_overflow;
 	__u32 layers; /* 1 << enum event_layer for each that is traced */
-	__u64 hits; /* of its probes, about: not counted atomically. Written by the programs, if they count */
+	/* of its probes, about: not counted atomically. Written by the programs, if they count */
+	__u64 hits;
 	struct abi_heap heap;
 	struct abi_offsets offsets;
-	/* Code of the interpreter's file: native frames of a traceback end there, and Python's go on. Addresses; 0, 0: none. */
+	/*
+	 * Code of the interpreter's file: native frames of a traceback end there, and Python's go
+	 * on. Addresses; 0, 0: none.
+	 */
 	__u64 interpreter_start, interpreter_end;
 	__u64 ended;   /* 1: a thread tells of its end. Written by the programs */
 	__u64 partial; /* 1: not every place is probed at which Python's allocators give a block */
 };
 
-/* Of which processes that are not under trace a session wants to hear (EVENT_APPEAR, EVENT_EXIT). */
+/*
+ * Of which processes that are not under trace a session wants to hear (EVENT_APPEAR, EVENT_EXIT).
+ */
 enum abi_watch {
 	ABI_WATCH_NONE = 0,
 	ABI_WATCH_CHILDREN = 1, /* those that targets fork, and theirs */
 	ABI_WATCH_ALL = 2,
 };
 
-#define ABI_SPACE_GIVEN                                                                                      \
-	0x80000000u /* struct abi_target.space: given by BPF, to a child or to a new program */
+/* struct abi_target.space: given by BPF, to a child or to a new program */
+#define ABI_SPACE_GIVEN 0x80000000u
 
 /*
- * The cookie of a probe: what happened there and where the arguments are.
- * bits 0-7 enum abi_op, 8-15 enum event_api, 16-23 register of the first argument, 24-31 of the second,
- * 32-39 of the third (enum abi_register), 40-55 an addend, signed. A MALLOC, CALLOC, REALLOC or FREE with an addend is
- * one of the debugging hooks': the allocator's own block begins that much before the program's.
+ * The cookie of a probe: what happened there and where the arguments are. bits 0-7 enum abi_op,
+ * 8-15 enum event_api, 16-23 register of the first argument, 24-31 of the second, 32-39 of the
+ * third (enum abi_register), 40-55 an addend, signed. A MALLOC, CALLOC, REALLOC or FREE with an
+ * addend is one of the debugging hooks': the allocator's own block begins that much before the
+ * program's.
  *
- * In copies of the allocator that were inlined (user/pymalloc/sites.h) a request has no function of its own:
- * a malloc, calloc or realloc whose probe has no return is the call instruction, and END comes after the call.
+ * In copies of the allocator that were inlined (user/pymalloc/sites.h) a request has no function of
+ * its own: a malloc, calloc or realloc whose probe has no return is the call instruction, and END
+ * comes after the call.
  */
 enum abi_op {
 	ABI_OP_MALLOC = 1,   /* (bytes) */
@@ -141,38 +166,66 @@ enum abi_op {
 	ABI_OP_TRACK = 5,    /* (domain, address, bytes) */
 	ABI_OP_UNTRACK = 6,  /* (domain, address) */
 	ABI_OP_FINALIZE = 7, /* () */
-	ABI_OP_REUSE = 8, /* (object): an object begins to live, in a new block or in one from a free list */
+	/* (object): an object begins to live, in a new block or in one from a free list */
+	ABI_OP_REUSE = 8,
 	ABI_OP_POOL =
-		9, /* (pool, base): at a je or jne which the zero flag sends to the refill; without that flag
-				the block is the pool's first free one. It has base + addend bytes, without a base
-				addend bytes; 0: its size class must do */
+		/*
+		 * (pool, base): at a je or jne which the zero flag sends to the refill; without
+		 * that flag the block is the pool's first free one. It has base + addend bytes,
+		 * without a base addend bytes; 0: its size class must do
+		 */
+	9,
 	ABI_OP_REFILL =
-		10, /* (): a new pool for the request of the thread's last POOL; addend: log2 of a pool's size */
+		/*
+		 * (): a new pool for the request of the thread's last POOL; addend: log2 of a
+		 * pool's size
+		 */
+	10,
 	ABI_OP_END =
-		11, /* (block): after a call; EVENT_API_NATIVE: at a ret, where the stack pointer is what it was at
-				 the request's entry (elsewhere it is another's end) */
-	/* (block, bytes): the flags tell whether the block stays where it is: by "below", with an addend by "above". */
+		/*
+		 * (block): after a call; EVENT_API_NATIVE: at a ret, where the stack pointer is
+		 * what it was at the request's entry (elsewhere it is another's end)
+		 */
+	11,
+	/*
+	 * (block, bytes): the flags tell whether the block stays where it is: by "below", with an
+	 * addend by "above".
+	 */
 	ABI_OP_RESIZE = 13,
 	ABI_OP_POOL_FREE = 12, /* (pool): its first free block is the one that was freed */
 	ABI_OP_NEW_POOL =
-		14, /* (pool): it is taken into use; with a return, (): as REFILL, and the pool is what is
-				 reported; addend: log2 of its size */
-	/* From here on libc's: behind a system call, whose arguments and result are where it has left them. */
+		/*
+		 * (pool): it is taken into use; with a return, (): as REFILL, and the pool is what
+		 * is reported; addend: log2 of its size
+		 */
+	14,
+	/*
+	 * From here on libc's: behind a system call, whose arguments and result are where it has
+	 * left them.
+	 */
 	ABI_OP_MMAP = 15,
 	ABI_OP_MUNMAP = 16, /* before it, at its function's entry */
 	ABI_OP_MREMAP = 17,
 	ABI_OP_MPROTECT = 18,
 	ABI_OP_BRK = 19,
-	/* Of malloc's kin (EVENT_API_NATIVE), beside MALLOC, CALLOC, REALLOC and FREE, with their return. */
+	/*
+	 * Of malloc's kin (EVENT_API_NATIVE), beside MALLOC, CALLOC, REALLOC and FREE, with their
+	 * return.
+	 */
 	ABI_OP_POSIX_MEMALIGN = 20, /* (result, bytes): where it returns 0, *result is the block */
 	ABI_OP_REALLOCARRAY = 21,   /* (address, count, bytes) */
 	ABI_OP_XALLOCX = 22,        /* (address, bytes): returns the size that the block has now */
 	ABI_OP_CALLER =
-		23, /* (): a function that asks another for its block, and may throw instead of returning: no
-				 return probe, which the unwinder would stumble upon; it is its caller who asks */
+		/*
+		 * (): a function that asks another for its block, and may throw instead of
+		 * returning: no return probe, which the unwinder would stumble upon; it is its
+		 * caller who asks
+		 */
+	23,
 	/*
-	 * (pool): it is taken into use, and its first block is for the request of the thread's last POOL, whose cookie has a
-	 * third register; its header still has the size class that it served before.
+	 * (pool): it is taken into use, and its first block is for the request of the thread's last
+	 * POOL, whose cookie has a third register; its header still has the size class that it
+	 * served before.
 	 */
 	ABI_OP_FIRST_BLOCK = 24,
 
@@ -184,7 +237,10 @@ enum abi_op {
 	ABI_OP_MAP_COMPILE = 36, /* () */
 	ABI_OP_MAP_PERSIST = 37, /* (enable) */
 	ABI_OP_MAP_JIT =
-		38, /* (): bits 8-63 are the distance, signed, from the probe to __jit_debug_descriptor */
+		/*
+		 * (): bits 8-63 are the distance, signed, from the probe to __jit_debug_descriptor
+		 */
+	38,
 };
 
 /* General purpose registers, in the order of their x86 encoding. */
@@ -208,20 +264,25 @@ enum abi_register {
 	ABI_REG_COUNT
 };
 
-#define ABI_COOKIE(op, api, r0, r1, r2)                                                                      \
-	((__u64)(op) | (__u64)(api) << 8 | (__u64)(r0) << 16 | (__u64)(r1) << 24 | (__u64)(r2) << 32)
+#define ABI_COOKIE(op, api, r0, r1, r2)                                                            \
+	((__u64)(op) | (__u64)(api) << 8 | (__u64)(r0) << 16 | (__u64)(r1) << 24 |                 \
+	 (__u64)(r2) << 32)
 
 #define ABI_MAP_BYTES_32 1u /* the function takes the size as an unsigned int */
 
 #define ABI_COOKIE_ADDEND(addend) ((__u64)(__u16)(addend) << 40)
 
-/* The addend of a function of malloc's kin without a return probe: it has none for another reason than that it may throw. */
+/*
+ * The addend of a function of malloc's kin without a return probe: it has none for another reason
+ * than that it may throw.
+ */
 #define ABI_NATIVE_RETURNS 1u
 
 _Static_assert(sizeof(struct abi_offsets) == 60, "offsets");
 _Static_assert(__builtin_offsetof(struct abi_target, tstate_source) == 24, "target.tstate_source");
 _Static_assert(__builtin_offsetof(struct abi_target, offsets) == 224, "target.offsets");
-_Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 288, "target.interpreter_start");
+_Static_assert(__builtin_offsetof(struct abi_target, interpreter_start) == 288,
+	       "target.interpreter_start");
 _Static_assert(sizeof(struct abi_target) == 320, "target");
 
 #endif

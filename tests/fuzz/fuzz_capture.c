@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The records of a capture (without its header) into a trace; then snapshots and reports of what came of it.
+/*
+ * The records of a capture (without its header) into a trace; then snapshots and reports of what
+ * came of it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +19,8 @@ static void records_feed(struct trace *trace, const uint8_t *data, size_t size)
 
 	while (size >= sizeof(header)) {
 		memcpy(&header, data, sizeof(header));
-		size_t bytes = header.size < sizeof(header) || header.size > size ? size : header.size;
+		size_t bytes =
+			header.size < sizeof(header) || header.size > size ? size : header.size;
 		/* A copy of its own, aligned, and so that a byte read beyond it is seen. */
 		void *record = malloc(bytes);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cgroup file's text: what is found in it lies within it, is found again by its id, and holds itself. */
+/*
+ * A cgroup file's text: what is found in it lies within it, is found again by its id, and holds
+ * itself.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,9 +22,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	text[size] = '\0';
 	if (cgroup_container_find(text, &found, &line)) {
 		if (found.path_bytes > line.path_bytes || line.path < text ||
-		    line.path + line.path_bytes > text + size || strlen(found.id) != CGROUP_ID_SIZE - 1)
+		    line.path + line.path_bytes > text + size ||
+		    strlen(found.id) != CGROUP_ID_SIZE - 1)
 			abort();
-		if (!cgroup_id_find(text, found.id, &line, &bytes) || cgroup_ref_set(&ref, &line, bytes))
+		if (!cgroup_id_find(text, found.id, &line, &bytes) ||
+		    cgroup_ref_set(&ref, &line, bytes))
 			abort();
 		/* The first line of those controllers is the one that counts. */
 		cgroup_ref_holds(&ref, text);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of runtimes: the first byte chooses whose, the rest is the file, the answer or the monitor's arguments. */
+/*
+ * The state of runtimes: the first byte chooses whose, the rest is the file, the answer or the
+ * monitor's arguments.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	json = json_loadb(text, size - 1, 0, NULL);
 	switch (data[0] % 7) {
 	case 0:
-		if (json && !container_docker_parse(json, &found) && !container_id_is_valid(found.id))
+		if (json && !container_docker_parse(json, &found) &&
+		    !container_id_is_valid(found.id))
 			abort();
 		break;
 	case 1:

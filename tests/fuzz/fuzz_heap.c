@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A heap of any bytes, read as the tracer reads one: in this process. Two pools, the arena objects and what leads there
- * are taken from the input; words that are offsets in the pools become addresses there, so that lists lead somewhere. The reading then goes into a trace.
+ * A heap of any bytes, read as the tracer reads one: in this process. Two pools, the arena objects
+ * and what leads there are taken from the input; words that are offsets in the pools become
+ * addresses there, so that lists lead somewhere. The reading then goes into a trace.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -37,7 +38,10 @@ static void bytes_take(uint8_t *to, size_t bytes, const uint8_t **data, size_t *
 	*size -= got;
 }
 
-/* Words that are offsets in the pools become addresses there; no other memory of this process stands still. */
+/*
+ * Words that are offsets in the pools become addresses there; no other memory of this process
+ * stands still.
+ */
 static void words_relocate(uint8_t *at, size_t bytes, const uint8_t *base, size_t pools)
 {
 	for (size_t i = 0; i + 8 <= bytes; i += 8) {
@@ -56,8 +60,8 @@ static void put64(uint8_t *at, uint64_t value)
 	memcpy(at, &value, 8);
 }
 
-static void forge(struct forgery *forgery, const struct python_offsets *offsets, const uint8_t *data,
-		  size_t size)
+static void forge(struct forgery *forgery, const struct python_offsets *offsets,
+		  const uint8_t *data, size_t size)
 {
 	const struct heap_offsets *heap = &offsets->heap;
 	size_t pools = (size_t)POOLS * heap->pool_bytes;
@@ -84,12 +88,14 @@ static void forge(struct forgery *forgery, const struct python_offsets *offsets,
 		uint8_t *blocks = forgery->memory + i * heap->pool_bytes + heap->pool_header_size;
 
 		bytes_take(blocks, heap->pool_bytes - heap->pool_header_size, &data, &size);
-		words_relocate(blocks, heap->pool_bytes - heap->pool_header_size, forgery->memory, pools);
+		words_relocate(blocks, heap->pool_bytes - heap->pool_header_size, forgery->memory,
+			       pools);
 	}
 	/* The first arena is where it should be, unless the input has another address for it. */
 	if (!size || *data & 1) {
 		put64(forgery->objects + heap->arena_address, (uintptr_t)forgery->memory);
-		put64(forgery->objects + heap->arena_pool_address, (uintptr_t)forgery->memory + pools);
+		put64(forgery->objects + heap->arena_pool_address,
+		      (uintptr_t)forgery->memory + pools);
 	}
 	state = heap->obmalloc_is_pointer ? (uintptr_t)forgery->management
 					  : (uintptr_t)forgery->interp + heap->interp_obmalloc;
@@ -103,7 +109,8 @@ static void forge(struct forgery *forgery, const struct python_offsets *offsets,
 		put64(forgery->interp + heap->interp_obmalloc, (uintptr_t)forgery->management);
 	else
 		memcpy(forgery->interp + heap->interp_obmalloc, forgery->management, 16384);
-	put64(forgery->cpython + offsets->abi.runtime_interpreters_head, (uintptr_t)forgery->interp);
+	put64(forgery->cpython + offsets->abi.runtime_interpreters_head,
+	      (uintptr_t)forgery->interp);
 }
 
 static void unforge(const struct forgery *forgery)
@@ -139,11 +146,13 @@ static void nothing(void *context)
 	(void)context;
 }
 
-static void census(const struct python_runtime *runtime, const struct heap_reading *reading, int readable)
+static void census(const struct python_runtime *runtime, const struct heap_reading *reading,
+		   int readable)
 {
-	struct event_target process = {.header = {EVENT_PROCESS, sizeof(process), 1, getpid(), getpid()},
-				       .nframe = 1,
-				       .mode = EVENT_MODE_CENSUS};
+	struct event_target process = {
+		.header = {EVENT_PROCESS, sizeof(process), 1, getpid(), getpid()},
+		.nframe = 1,
+		.mode = EVENT_MODE_CENSUS};
 	struct census_opts opts = {.record = record_feed, .refresh = nothing};
 	const struct snapshot_coverage *counts;
 	struct trace *trace;
@@ -154,8 +163,9 @@ static void census(const struct python_runtime *runtime, const struct heap_readi
 	if ((census_take(runtime, &opts) == 0) != readable)
 		abort();
 	counts = &trace_process_at(trace, 0)->coverage;
-	if (readable && (counts->live_blocks != reading->blocks || counts->live_bytes != reading->bytes ||
-			 counts->pools_unreadable != reading->pools_unreadable))
+	if (readable &&
+	    (counts->live_blocks != reading->blocks || counts->live_bytes != reading->bytes ||
+	     counts->pools_unreadable != reading->pools_unreadable))
 		abort();
 	trace_free(trace);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search for the debugging hooks on any bytes: the first two say where the function begins, the rest is the file. */
+/*
+ * The search for the debugging hooks on any bytes: the first two say where the function begins, the
+ * rest is the file.
+ */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A whole process that lies: its memory, its maps and the files behind them. At the start the image of a real Python process
- * is taken, with copies of its files, and a process of a few instructions (image_process.c) maps the same at the same
- * addresses. The input is a list of lies: bytes and pointers in memory or in a file, maps that go, move or become unreadable, files
- * that are cut. The tracer's own code is then led through that process: runtime, heap, types, census and report; the plan
- * of all layers; symbols. Everything is put right again for the next input.
+ * A whole process that lies: its memory, its maps and the files behind them. At the start the image
+ * of a real Python process is taken, with copies of its files, and a process of a few instructions
+ * (image_process.c) maps the same at the same addresses. The input is a list of lies: bytes and
+ * pointers in memory or in a file, maps that go, move or become unreadable, files that are cut. The
+ * tracer's own code is then led through that process: runtime, heap, types, census and report; the
+ * plan of all layers; symbols. Everything is put right again for the next input.
  *
- * FUZZ_IMAGE_PROCESS: the program; FUZZ_IMAGE_PYTHON: the interpreter (else python3), whose version the corpus is good for.
+ * FUZZ_IMAGE_PROCESS: the program; FUZZ_IMAGE_PYTHON: the interpreter (else python3), whose version
+ * the corpus is good for.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,9 +45,9 @@
 #define LIES_MAX   64
 #define LIE_BYTES  64
 #define ASKED      8
-#define PROGRAM                                                                                              \
-	"import sys, os\nkeep = [bytearray(n * 7 % 700) for n in range(3000)] + [(str(n), {n: [n]}) for n "  \
-	"in range(3000)]\nos.write(1, b'r')\nsys.stdin.read()\n"
+#define PROGRAM                                                                                    \
+	"import sys, os\nkeep = [bytearray(n * 7 % 700) for n in range(3000)] + [(str(n), "        \
+	"{n: [n]}) for n in range(3000)]\nos.write(1, b'r')\nsys.stdin.read()\n"
 
 /* A map of the honest process. */
 struct part {
@@ -97,7 +99,7 @@ static void must(int holds, const char *what)
 	abort();
 }
 
-/* --- the process --------------------------------------------------------------------------------------------- */
+/* --- the process ------------------------------------------------------------------------------ */
 
 static pid_t child_start(const char *const argv[], int *to, int *from)
 {
@@ -123,7 +125,8 @@ static pid_t child_start(const char *const argv[], int *to, int *from)
 	return pid;
 }
 
-static long order(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f)
+static long order(long number, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,
+		  uint64_t f)
 {
 	const struct image_order told = {(uint64_t)number, {a, b, c, d, e, f}};
 	long result = -EIO;
@@ -152,16 +155,19 @@ static int memory_write(uint64_t address, const void *bytes, size_t count)
 static void part_map(const struct part *part)
 {
 	long flags = MAP_PRIVATE | MAP_FIXED | (part->file < 0 ? MAP_ANONYMOUS : 0);
-	long at = order(SYS_mmap, part->start, part->bytes, (uint64_t)part->protection, (uint64_t)flags,
-			part->file < 0 ? UINT64_MAX : (uint64_t)(FILES_FROM + part->file), part->offset);
+	long at = order(
+		SYS_mmap, part->start, part->bytes, (uint64_t)part->protection, (uint64_t)flags,
+		part->file < 0 ? UINT64_MAX : (uint64_t)(FILES_FROM + part->file), part->offset);
 
 	must(at == (long)part->start, "a map of the image");
-	must(!part->content || memory_write(part->start, part->content, part->bytes), "its content");
+	must(!part->content || memory_write(part->start, part->content, part->bytes),
+	     "its content");
 }
 
 static void process_start(void)
 {
-	const char *const argv[] = {getenv("FUZZ_IMAGE_PROCESS") ?: "build/fuzz/image_process", NULL};
+	const char *const argv[] = {getenv("FUZZ_IMAGE_PROCESS") ?: "build/fuzz/image_process",
+				    NULL};
 
 	if (process) {
 		close(orders);
@@ -175,7 +181,7 @@ static void process_start(void)
 	maps_changed = 0;
 }
 
-/* --- the honest image ------------------------------------------------------------------------------------------ */
+/* --- the honest image ------------------------------------------------------------------------- */
 
 static int file_copy(pid_t pid, const struct process_map *map)
 {
@@ -193,7 +199,8 @@ static int file_copy(pid_t pid, const struct process_map *map)
 	must(fd >= 0 && !fstat(fd, &st), map->path);
 	file->bytes = (size_t)st.st_size;
 	file->content = malloc(file->bytes);
-	must(file->content && pread(fd, file->content, file->bytes, 0) == (ssize_t)file->bytes, map->path);
+	must(file->content && pread(fd, file->content, file->bytes, 0) == (ssize_t)file->bytes,
+	     map->path);
 	close(fd);
 	copy = mkstemp(name);
 	must(copy >= 0 && write(copy, file->content, file->bytes) == (ssize_t)file->bytes, name);
@@ -220,7 +227,8 @@ static void part_take(pid_t pid, const struct process_map *map)
 		part->file = file_copy(pid, map);
 	if (map->writable || (part->file < 0 && map->readable)) {
 		part->content = malloc(part->bytes);
-		must(part->content && !memory_read(pid, part->start, part->content, part->bytes), map->path);
+		must(part->content && !memory_read(pid, part->start, part->content, part->bytes),
+		     map->path);
 	}
 	part_count++;
 }
@@ -240,7 +248,10 @@ static int pool_point(const struct heap_pool *pool, void *context)
 	return point_count >= POINTS_MAX - 16;
 }
 
-/* Where the tracer reads: the runtime, what it points to, the heap's own structures, some pools, the files' tables. */
+/*
+ * Where the tracer reads: the runtime, what it points to, the heap's own structures, some pools,
+ * the files' tables.
+ */
 static void points_take(void)
 {
 	struct python_runtime runtime;
@@ -251,8 +262,9 @@ static void points_take(void)
 
 	must(!python_runtime_find(process, NULL, &runtime), "no runtime in the honest image");
 	point_add(runtime.target.runtime);
-	if (!memory_read_u64(process, runtime.target.runtime + runtime.offsets->abi.runtime_interpreters_head,
-			     &word))
+	if (!memory_read_u64(
+		    process,
+		    runtime.target.runtime + runtime.offsets->abi.runtime_interpreters_head, &word))
 		point_add(word);
 	if (!heap_describe(&runtime, &heap))
 		for (size_t i = 0; i + 8 <= sizeof(heap); i += 8) {
@@ -264,7 +276,8 @@ static void points_take(void)
 					point_add(word);
 			}
 		}
-	must(!heap_read_pools(&runtime, pool_point, &seen, &reading), "the honest heap cannot be read");
+	must(!heap_read_pools(&runtime, pool_point, &seen, &reading),
+	     "the honest heap cannot be read");
 	python_runtime_close(&runtime);
 }
 
@@ -297,7 +310,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-/* --- lies -------------------------------------------------------------------------------------------------------- */
+/* --- lies ------------------------------------------------------------------------------------- */
 
 struct input {
 	const uint8_t *at;
@@ -335,7 +348,8 @@ static void lie_tell(int file, uint64_t address, const uint8_t *bytes, size_t co
 		return;
 	*lie = (struct lie){.address = address, .file = file, .bytes = count};
 	if (file < 0) {
-		if (memory_read(process, address, lie->before, count) || !memory_write(address, bytes, count))
+		if (memory_read(process, address, lie->before, count) ||
+		    !memory_write(address, bytes, count))
 			return;
 	} else if (pread(files[file].fd, lie->before, count, (off_t)address) != (ssize_t)count ||
 		   pwrite(files[file].fd, bytes, count, (off_t)address) != (ssize_t)count) {
@@ -364,13 +378,15 @@ static void map_lie(struct input *input)
 	if (how % 4 == 0)
 		order(SYS_munmap, part->start + page, part->bytes - page, 0, 0, 0, 0);
 	else if (how % 4 == 1)
-		order(SYS_mprotect, part->start + page, part->bytes - page, (how >> 2) & 7, 0, 0, 0);
+		order(SYS_mprotect, part->start + page, part->bytes - page, (how >> 2) & 7, 0, 0,
+		      0);
 	else if (how % 4 == 2)
 		order(SYS_mremap, part->start, part->bytes, part->bytes + take(input, 2) * 4096,
 		      MREMAP_MAYMOVE, 0, 0);
 	else
-		order(SYS_mmap, part->start + page, part->bytes - page, (how >> 2) & 7, (uint64_t)flags,
-		      FILES_FROM + take(input, 1) % file_count, take(input, 2) * 4096);
+		order(SYS_mmap, part->start + page, part->bytes - page, (how >> 2) & 7,
+		      (uint64_t)flags, FILES_FROM + take(input, 1) % file_count,
+		      take(input, 2) * 4096);
 }
 
 static void lie_take(struct input *input)
@@ -405,7 +421,9 @@ static void lie_take(struct input *input)
 		} else {
 			file = (int)(take(input, 1) % file_count);
 			files_cut |= 1u << file;
-			must(!ftruncate(files[file].fd, (off_t)(take(input, 4) % files[file].bytes)), "cut");
+			must(!ftruncate(files[file].fd,
+					(off_t)(take(input, 4) % files[file].bytes)),
+			     "cut");
 		}
 	}
 }
@@ -423,8 +441,8 @@ static void truth_restore(void)
 		const struct lie *lie = &lies[--lie_count];
 
 		if (lie->file >= 0)
-			must(pwrite(files[lie->file].fd, files[lie->file].content + lie->address, lie->bytes,
-				    (off_t)lie->address) == (ssize_t)lie->bytes,
+			must(pwrite(files[lie->file].fd, files[lie->file].content + lie->address,
+				    lie->bytes, (off_t)lie->address) == (ssize_t)lie->bytes,
 			     "a file");
 		else if (!maps_changed)
 			must(memory_write(lie->address, lie->before, lie->bytes), "memory");
@@ -434,7 +452,7 @@ static void truth_restore(void)
 		process_start();
 }
 
-/* --- the tracer's way through it ----------------------------------------------------------------------------------- */
+/* --- the tracer's way through it -------------------------------------------------------------- */
 
 static int record_feed(void *context, const void *record, size_t size)
 {
@@ -486,7 +504,8 @@ static void python_read(void)
 	if (python_runtime_find(process, NULL, &runtime))
 		return;
 	if (!heap_types_read(&runtime, &types)) {
-		must(types.reading.blocks == types.objects.blocks + types.dead.blocks + types.others.blocks,
+		must(types.reading.blocks ==
+			     types.objects.blocks + types.dead.blocks + types.others.blocks,
 		     "blocks that are of no kind");
 		heap_types_free(&types);
 	}
@@ -497,7 +516,8 @@ static void python_read(void)
 static void planned(uint32_t mode)
 {
 	const struct plan_target_opts opts = {.python.mode = mode,
-					      .layers = 1u << EVENT_LAYER_PYTHON | 1u << EVENT_LAYER_NATIVE |
+					      .layers = 1u << EVENT_LAYER_PYTHON |
+							1u << EVENT_LAYER_NATIVE |
 							1u << EVENT_LAYER_MMAP};
 	struct plan_caches caches = {0};
 	struct plan_target target;
@@ -519,11 +539,12 @@ static void named(struct input *input)
 	must(!symbols_new(&symbols), "symbols");
 	if (!modules_new(&modules, symbols, process)) {
 		for (int i = 0; i < ASKED; i++) {
-			int count = symbols_resolve(symbols, modules, address_take(input), NULL, frames,
-						    SYMBOLS_FRAMES_MAX);
+			int count = symbols_resolve(symbols, modules, address_take(input), NULL,
+						    frames, SYMBOLS_FRAMES_MAX);
 
 			for (int k = 0; k < count; k++)
-				must(frames[k].function[0] && strlen(frames[k].function) < SYMBOLS_TEXT_MAX,
+				must(frames[k].function[0] &&
+					     strlen(frames[k].function) < SYMBOLS_TEXT_MAX,
 				     "a name");
 		}
 		modules_free(modules);
@@ -540,7 +561,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		lie_take(&input);
 	/* To plan and to name cost a hundred times more than to read: fewer inputs do. */
 	if (ways % 16 == 1)
-		planned(ways & 16 ? EVENT_MODE_CENSUS : ways & 32 ? EVENT_MODE_GROWTH : EVENT_MODE_EXACT);
+		planned(ways & 16   ? EVENT_MODE_CENSUS
+			: ways & 32 ? EVENT_MODE_GROWTH
+				    : EVENT_MODE_EXACT);
 	else if (ways % 16 == 2)
 		named(&input);
 	else

@@ -8,11 +8,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int entry_take(void *context, uint64_t start, uint64_t size, const char *name, size_t name_bytes)
+static int entry_take(void *context, uint64_t start, uint64_t size, const char *name,
+		      size_t name_bytes)
 {
 	if (!name_bytes || strnlen(name, name_bytes) != name_bytes)
 		abort();
-	return perfmap_table_add(context, start, size, name, name_bytes, &(struct perfmap_entry){0});
+	return perfmap_table_add(context, start, size, name, name_bytes,
+				 &(struct perfmap_entry){0});
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -26,8 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!jitdump || perfmaps_new(&maps, NULL) || perfmaps_add(maps, 1, &process))
 		abort();
 	for (size_t at = 1; at < size; at += piece)
-		if (jitdump_read(jitdump, data + at, size - at < piece ? size - at : piece, code_take,
-				 process))
+		if (jitdump_read(jitdump, data + at, size - at < piece ? size - at : piece,
+				 code_take, process))
 			break;
 	perfmaps_free(maps);
 	free(jitdump);

@@ -39,8 +39,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		for (size_t i = 0; i < plan.count; i++) {
 			const struct plan_site *site = &plan.sites[i];
 
-			check(site->offset < bytes && (site->cookie >> 8 & 0xff) == EVENT_API_NATIVE);
-			check((site->cookie & 0xff) == site->op && memchr(site->why, 0, sizeof(site->why)));
+			check(site->offset < bytes &&
+			      (site->cookie >> 8 & 0xff) == EVENT_API_NATIVE);
+			check((site->cookie & 0xff) == site->op &&
+			      memchr(site->why, 0, sizeof(site->why)));
 		}
 		plan_free(&plan);
 	}

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of a map, in pieces whose size the first byte says, into a table; and out of it again. */
+/*
+ * The text of a map, in pieces whose size the first byte says, into a table; and out of it again.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +11,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int table_take(void *context, uint64_t start, uint64_t size, const char *name, size_t name_bytes)
+static int table_take(void *context, uint64_t start, uint64_t size, const char *name,
+		      size_t name_bytes)
 {
 	struct perfmap_entry entry = {0};
 
@@ -31,7 +34,8 @@ static void through(const char *data, size_t size, size_t piece, struct buffer *
 	if (!text || perfmap_table_new(&table))
 		abort();
 	for (size_t at = 0; at < size; at += piece)
-		perfmap_text_read(text, data + at, size - at < piece ? size - at : piece, table_take, table);
+		perfmap_text_read(text, data + at, size - at < piece ? size - at : piece,
+				  table_take, table);
 	perfmap_text_write(table, buffer_take, out);
 	perfmap_table_free(table);
 	free(text);

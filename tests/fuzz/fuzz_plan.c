@@ -18,8 +18,16 @@ static void check(int holds)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	static const struct plan_wish wishes[] = {
-		{"malloc", ABI_OP_MALLOC, EVENT_API_RAW, {ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT}, 1},
-		{"realloc", ABI_OP_REALLOC, EVENT_API_OBJ, {ABI_REG_SI, ABI_REG_DX, ABI_REG_COUNT}, 1},
+		{"malloc",
+		 ABI_OP_MALLOC,
+		 EVENT_API_RAW,
+		 {ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT},
+		 1},
+		{"realloc",
+		 ABI_OP_REALLOC,
+		 EVENT_API_OBJ,
+		 {ABI_REG_SI, ABI_REG_DX, ABI_REG_COUNT},
+		 1},
 		{"free", ABI_OP_FREE, EVENT_API_MEM, {ABI_REG_SI, ABI_REG_COUNT, ABI_REG_COUNT}, 0},
 		{"track", ABI_OP_TRACK, EVENT_API_TRACK, {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX}, 0},
 		{"finalize",

@@ -11,7 +11,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	/* Past the check whose file it is: by a comment, as in older files, or by the first line of all. */
+	/*
+	 * Past the check whose file it is: by a comment, as in older files, or by the first line of
+	 * all.
+	 */
 	static const char older[] = "\x32\x11tracer:snapshot=1\x68\x00";
 	static const char newer[] = "\x32\x00\x32\x12tracer:snapshot=1\n\x40\x01";
 	char kind = size ? (char)data[0] : 0;

@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	size_t length = request_print(text, &request);
 	if (text[length - 1] != '\n' || request_parse(text, length - 1, &again) ||
-	    again.kind != request.kind || again.pid != request.pid || again.address != request.address)
+	    again.kind != request.kind || again.pid != request.pid ||
+	    again.address != request.address)
 		abort();
 	return 0;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is a member of a session: processes fork, call exec, map libraries, end, are killed, with records that are lost, while the
- * session attaches to them, reads their heaps and changes their modes; what it asks fails at any place. The input is the
- * story. Once all is calm the session must agree with the world (session_world.h).
+ * Who is a member of a session: processes fork, call exec, map libraries, end, are killed, with
+ * records that are lost, while the session attaches to them, reads their heaps and changes their
+ * modes; what it asks fails at any place. The input is the story. Once all is calm the session must
+ * agree with the world (session_world.h).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +26,8 @@ static void check(int holds, const char *what, const struct process *process)
 		return;
 	fprintf(stderr, "PID %d: %s (target %d, told %d, python %d, placed %d, unsure %d)\n",
 		process ? (int)world_pid(process) : 0, what, process ? process->target : 0,
-		process ? process->told : 0, process ? process->python : 0, process ? process->placed : 0,
-		process ? process->unsure : 0);
+		process ? process->told : 0, process ? process->python : 0,
+		process ? process->placed : 0, process ? process->unsure : 0);
 	abort();
 }
 
@@ -36,7 +37,8 @@ static void process_add(struct session *session, uint8_t which)
 	int was_alive = process->alive;
 	unsigned int begun = process->begun;
 
-	if (session_add(session, world_pid(process), which & 0x80) || !was_alive || process->begun != begun)
+	if (session_add(session, world_pid(process), which & 0x80) || !was_alive ||
+	    process->begun != begun)
 		process->unsure = 1;
 	else
 		process->told = 1;
@@ -98,11 +100,14 @@ static void members_check(struct session *session)
 		check(!process->alive || process->unsure || is_member == process->target,
 		      "the session and BPF disagree", process);
 		/* After a loss the session looks for itself. */
-		check(!process->alive || process->unsure || world.lost || process->told || !is_member,
+		check(!process->alive || process->unsure || world.lost || process->told ||
+			      !is_member,
 		      "a member of which nobody told", process);
-		check(!process->alive || process->unsure || !process->told || !process->python || is_member,
+		check(!process->alive || process->unsure || !process->told || !process->python ||
+			      is_member,
 		      "not a member", process);
-		check(is_member || !process->placed || process->unsure, "probes of nobody", process);
+		check(is_member || !process->placed || process->unsure, "probes of nobody",
+		      process);
 		check(!process->target || process->unsure || process->traced == process->program,
 		      "taken for another program", process);
 	}

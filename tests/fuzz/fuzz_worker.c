@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An ELF file with DWARF, or, where it is none, a name to demangle, on its way through the worker process: whatever becomes
- * of that one (libdw and libiberty do not bear all files and names), its owner gets an answer that keeps the contract.
+ * An ELF file with DWARF, or, where it is none, a name to demangle, on its way through the worker
+ * process: whatever becomes of that one (libdw and libiberty do not bear all files and names), its
+ * owner gets an answer that keeps the contract.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -30,7 +31,8 @@ static int frames_use(struct worker *worker, uint32_t number, uint64_t vaddr, co
 	struct worker_frame frames[WORKER_FRAMES_MAX];
 	int count = worker_frames(worker, number, vaddr, symbol, UINT64_MAX, frames);
 
-	if (count > (int)WORKER_FRAMES_MAX || (!count && symbol[0] && strlen(symbol) < WORKER_NAME_MAX))
+	if (count > (int)WORKER_FRAMES_MAX ||
+	    (!count && symbol[0] && strlen(symbol) < WORKER_NAME_MAX))
 		abort();
 	for (int i = 0; i < count; i++)
 		if (strlen(frames[i].function) >= WORKER_NAME_MAX ||

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process whose image lies: it maps what it is told to, and does nothing else. It has no libc, and lies at an address
- * where no other program has anything, so that the image of any of them fits beside it (image_process.h).
+ * The process whose image lies: it maps what it is told to, and does nothing else. It has no libc,
+ * and lies at an address where no other program has anything, so that the image of any of them fits
+ * beside it (image_process.h).
  */
 #include <sys/syscall.h>
 
@@ -26,9 +27,10 @@ __attribute__((used, noreturn)) static void run(void)
 	struct image_order order;
 
 	while (call(SYS_read, 0, (long)&order, sizeof(order), 0, 0, 0) == sizeof(order)) {
-		long result = call((long)order.call, (long)order.arguments[0], (long)order.arguments[1],
-				   (long)order.arguments[2], (long)order.arguments[3],
-				   (long)order.arguments[4], (long)order.arguments[5]);
+		long result =
+			call((long)order.call, (long)order.arguments[0], (long)order.arguments[1],
+			     (long)order.arguments[2], (long)order.arguments[3],
+			     (long)order.arguments[4], (long)order.arguments[5]);
 
 		call(SYS_write, 1, (long)&result, sizeof(result), 0, 0, 0);
 	}

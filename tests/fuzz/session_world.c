@@ -59,10 +59,14 @@ uint8_t world_byte(void)
 
 static void meanwhile(void);
 
-/* Does what is asked now fail? Then what becomes of the process is open. It goes on while the answer is on its way. */
+/*
+ * Does what is asked now fail? Then what becomes of the process is open. It goes on while the
+ * answer is on its way.
+ */
 static int fails(struct process *process)
 {
-	static const int errors[] = {0, 0, 0, 0, 0, 0, 0, -EFAULT, -ESRCH, -ENOTSUP, -EPERM, -ENOMEM};
+	static const int errors[] = {0, 0,       0,      0,        0,      0,
+				     0, -EFAULT, -ESRCH, -ENOTSUP, -EPERM, -ENOMEM};
 	int err = errors[world_byte() % (sizeof(errors) / sizeof(errors[0]))];
 
 	if (err && process)
@@ -74,8 +78,9 @@ static int fails(struct process *process)
 
 struct process *world_process(pid_t pid)
 {
-	return pid >= PID_FIRST && pid < PID_FIRST + (pid_t)PROCESSES ? &world.processes[pid - PID_FIRST]
-								      : NULL;
+	return pid >= PID_FIRST && pid < PID_FIRST + (pid_t)PROCESSES
+		       ? &world.processes[pid - PID_FIRST]
+		       : NULL;
 }
 
 pid_t world_pid(const struct process *process)
@@ -121,7 +126,8 @@ static void process_begin(struct process *process)
 				    .begun = process->begun + 1};
 }
 
-static void appear(struct process *process, const struct process *parent, uint32_t layers, uint8_t how)
+static void appear(struct process *process, const struct process *parent, uint32_t layers,
+		   uint8_t how)
 {
 	union record record = {.appear = {.parent = (uint32_t)world_pid(parent), .layers = layers}};
 
@@ -138,7 +144,8 @@ static void appear(struct process *process, const struct process *parent, uint32
 
 static int is_watched(const struct process *process)
 {
-	return world.watch == ABI_WATCH_ALL || (world.watch == ABI_WATCH_CHILDREN && process->followed);
+	return world.watch == ABI_WATCH_ALL ||
+	       (world.watch == ABI_WATCH_CHILDREN && process->followed);
 }
 
 static void process_fork(struct process *parent, struct process *child, uint8_t how)
@@ -150,8 +157,8 @@ static void process_fork(struct process *parent, struct process *child, uint8_t 
 	child->loaded = parent->loaded;
 	child->program = parent->program;
 	/*
-	 * What the session will be told of its parent is true of it, too. Nobody tells that one who was not watched yet has called exec
-	 * between its plan and its attachment.
+	 * What the session will be told of its parent is true of it, too. Nobody tells that one who
+	 * was not watched yet has called exec between its plan and its attachment.
 	 */
 	child->unsure = parent->unsure || (parent->target && parent->traced != parent->program);
 	if (!parent->target && !is_watched(parent))
@@ -189,11 +196,11 @@ static void process_exec(struct process *process, uint8_t how)
 	process->python = how & 1;
 	process->loaded = (how & 6) != 6;
 	/*
-	 * What went wrong with the program before says nothing of this one, nor does a loss if the session is told of this one; its
-	 * probes may be there yet.
+	 * What went wrong with the program before says nothing of this one, nor does a loss if the
+	 * session is told of this one; its probes may be there yet.
 	 */
-	process->unsure =
-		world.watch == ABI_WATCH_NONE ? lost || process->unsure : process->unsure && world.lost;
+	process->unsure = world.watch == ABI_WATCH_NONE ? lost || process->unsure
+							: process->unsure && world.lost;
 	process->mapped = world.now_ns;
 	if (map_end < RECORDS)
 		maps[map_end++] = told;
@@ -220,7 +227,8 @@ static void process_exit(struct process *process, uint8_t how)
 static void process_map(struct process *process, uint8_t how)
 {
 	static char path[] = "/nowhere/library.so";
-	struct map_watch_record told = {.tgid = (uint32_t)world_pid(process), .time_ns = world.now_ns};
+	struct map_watch_record told = {.tgid = (uint32_t)world_pid(process),
+					.time_ns = world.now_ns};
 
 	process->mapped = world.now_ns;
 	process->python |= how % 4 == 0;
@@ -309,7 +317,7 @@ void world_end(void)
 		close(world.processes[i].end_fd);
 }
 
-/* --- what the session asks: the clock, processes ---------------------------------------------------------- */
+/* --- what the session asks: the clock, processes ---------------------------------------------- */
 
 int clock_gettime(clockid_t clock, struct timespec *out)
 {
@@ -360,7 +368,9 @@ __attribute__((no_sanitize("address", "undefined"))) long syscall(long number, .
 	return result;
 }
 
-/* Of the descriptor the world keeps which process it is, and how many programs that has run before. */
+/*
+ * Of the descriptor the world keeps which process it is, and how many programs that has run before.
+ */
 #define PROGRAM_BITS 24
 
 int process_program_open(pid_t pid)
@@ -431,7 +441,7 @@ int late_look(struct late *late, struct runtime_files *files)
 	return err ? err : process->python;
 }
 
-/* --- memory that is left ------------------------------------------------------------------------------------ */
+/* --- memory that is left ---------------------------------------------------------------------- */
 
 int memory_room_new(struct memory_room **out)
 {
@@ -462,7 +472,7 @@ int memory_room_is_short(const struct memory_room *room, struct memory_short *ou
 	return memory_asked && fails(memory_asked) != 0;
 }
 
-/* --- features, plans, the runtime --------------------------------------------------------------------------- */
+/* --- features, plans, the runtime ------------------------------------------------------------- */
 
 int features_probe(struct features *out)
 {
@@ -505,7 +515,8 @@ void python_runtime_close(struct python_runtime *runtime)
 	runtime->file = NULL;
 }
 
-int python_runtime_inherit(const struct python_runtime *parent, pid_t pid, struct python_runtime *out)
+int python_runtime_inherit(const struct python_runtime *parent, pid_t pid,
+			   struct python_runtime *out)
 {
 	*out = *parent;
 	out->pid = pid;
@@ -540,7 +551,8 @@ uint32_t plan_target_native_layers(const struct plan_target_opts *opts)
 static struct plan_site site = {.op = ABI_OP_FREE};
 static const struct plan native_plan = {.sites = &site, .count = 1};
 
-int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_file **list, size_t *count)
+int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_file **list,
+			size_t *count)
 {
 	static char file[16];
 	struct process *process = world_process(pid);
@@ -572,9 +584,9 @@ int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_cach
 	out->runtime = (struct python_runtime){.pid = pid, .target.runtime = process->program};
 	if (!process->python) {
 		out->layers = 1u << EVENT_LAYER_NATIVE;
-		return process->loaded
-			       ? plan_native_process(pid, caches->native, &out->native, &out->native_count)
-			       : -ENOENT;
+		return process->loaded ? plan_native_process(pid, caches->native, &out->native,
+							     &out->native_count)
+				       : -ENOENT;
 	}
 	out->layers = 1u << EVENT_LAYER_PYTHON;
 	out->runtime.version_hex = 0x030b0000;
@@ -624,7 +636,10 @@ int trap_cost_measure(struct attach *attach, double *out)
 	return 0;
 }
 
-/* A process for names would be one more for each input. Its time is the world's: it passes while it is waited for. */
+/*
+ * A process for names would be one more for each input. Its time is the world's: it passes while it
+ * is waited for.
+ */
 struct worker {
 	uint64_t spent_ns;
 };
@@ -656,8 +671,8 @@ int worker_open(struct worker *worker, uint32_t file, int fd, int alternate_fd)
 	return 0;
 }
 
-int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol, uint64_t until_ns,
-		  struct worker_frame frames[WORKER_FRAMES_MAX])
+int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol,
+		  uint64_t until_ns, struct worker_frame frames[WORKER_FRAMES_MAX])
 {
 	(void)file;
 	(void)vaddr;
@@ -671,13 +686,15 @@ int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const ch
 	return 1;
 }
 
-int worker_open_tables(struct worker *worker, uint32_t file, int fd, int debug_fd, uint64_t tables_max)
+int worker_open_tables(struct worker *worker, uint32_t file, int fd, int debug_fd,
+		       uint64_t tables_max)
 {
 	(void)tables_max;
 	return worker_open(worker, file, fd, debug_fd);
 }
 
-int worker_symbol(struct worker *worker, uint32_t file, uint64_t vaddr, uint64_t until_ns, const char **name)
+int worker_symbol(struct worker *worker, uint32_t file, uint64_t vaddr, uint64_t until_ns,
+		  const char **name)
 {
 	struct worker_frame frames[WORKER_FRAMES_MAX];
 	int count = worker_frames(worker, file, vaddr, "symbol", until_ns, frames);
@@ -702,7 +719,7 @@ void worker_stop(struct worker *worker)
 	(void)worker;
 }
 
-/* --- what is mapped -------------------------------------------------------------------------------------- */
+/* --- what is mapped --------------------------------------------------------------------------- */
 
 int map_watch_open(struct map_watch **out)
 {
@@ -716,7 +733,8 @@ void map_watch_close(struct map_watch *watch)
 }
 
 void map_watch_drain(struct map_watch *watch,
-		     void (*told)(void *context, const struct map_watch_record *record), void *context)
+		     void (*told)(void *context, const struct map_watch_record *record),
+		     void *context)
 {
 	(void)watch;
 	while (map_first < map_end)
@@ -730,7 +748,7 @@ uint64_t map_watch_lost(const struct map_watch *watch)
 	return 0;
 }
 
-/* --- BPF and its links ------------------------------------------------------------------------------------- */
+/* --- BPF and its links ------------------------------------------------------------------------ */
 
 int attach_new(struct attach **out, const struct features *features, const struct attach_opts *opts)
 {
@@ -782,8 +800,8 @@ int attach_follow(struct attach *attach, uint32_t tgid)
 	return 0;
 }
 
-int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid,
-		  unsigned int groups)
+int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file,
+		  pid_t pid, unsigned int groups)
 {
 	struct process *process = world_process(pid);
 
@@ -800,8 +818,8 @@ int attach_groups(struct attach *attach, const struct plan *plan, const struct e
 	return fails(process);
 }
 
-size_t attach_pages(const struct attach *attach, const struct plan *plan, const struct elf_file *file,
-		    pid_t pid, unsigned int groups)
+size_t attach_pages(const struct attach *attach, const struct plan *plan,
+		    const struct elf_file *file, pid_t pid, unsigned int groups)
 {
 	(void)attach;
 	(void)file;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The world that fuzz_session.c puts a session into, in place of the kernel and of processes: who lives, whom BPF takes for a
- * target (as bpf/process.h does), the ring buffer's and perf's records, the clock. Functions that ask the world are replaced by the
- * ones in session_world.c; whatever the session asks, the world goes on meanwhile, as the input says, and the answer may be an error.
+ * The world that fuzz_session.c puts a session into, in place of the kernel and of processes: who
+ * lives, whom BPF takes for a target (as bpf/process.h does), the ring buffer's and perf's records,
+ * the clock. Functions that ask the world are replaced by the ones in session_world.c; whatever the
+ * session asks, the world goes on meanwhile, as the input says, and the answer may be an error.
  */
 #ifndef FUZZ_SESSION_WORLD_H
 #define FUZZ_SESSION_WORLD_H
@@ -26,13 +27,15 @@ struct process {
 	uint64_t traced;  /* which program it is taken for there */
 	uint64_t program; /* which it runs, of all that were called */
 	int followed;     /* in BPF's table of those whose children and programs are told of */
-	int told;         /* the session was told of this program, in a record or by session_add() */
-	int unsure;       /* an error or a loss came between: whether it is a member is open */
-	int placed;       /* probes are placed in it alone */
+	/* the session was told of this program, in a record or by session_add() */
+	int told;
+	int unsure; /* an error or a loss came between: whether it is a member is open */
+	int placed; /* probes are placed in it alone */
 	uint64_t mapped;
 	int end_fd;         /* an eventfd in place of its pidfd */
 	unsigned int begun; /* how many programs had its number so far */
-	unsigned int ended; /* world.drains at its end: its number is given out again after another */
+	/* world.drains at its end: its number is given out again after another */
+	unsigned int ended;
 };
 
 struct world {

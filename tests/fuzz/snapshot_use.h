@@ -21,7 +21,8 @@ static inline void snapshot_use(const struct snapshot *snapshot)
 		const struct statistics_opts opts = {.by = by, .cumulative = by == GROUP_LINENO};
 
 		if (!statistics_compare(snapshot, snapshot, &opts, &statistics)) {
-			if (statistics.count && statistics.entries[0].size != statistics.entries[0].old_size)
+			if (statistics.count &&
+			    statistics.entries[0].size != statistics.entries[0].old_size)
 				abort();
 			statistics_free(&statistics);
 		}

@@ -13,8 +13,9 @@
 #include "elf/elf_file.h"
 
 /*
- * The library that cc makes of the text, with more options for cc; its debug file is looked for nowhere. The test is
- * skipped where there is no cc; text that cannot be assembled fails it. The caller closes the file.
+ * The library that cc makes of the text, with more options for cc; its debug file is looked for
+ * nowhere. The test is skipped where there is no cc; text that cannot be assembled fails it. The
+ * caller closes the file.
  */
 static struct elf_file *__attribute__((format(printf, 2, 3)))
 assembly_open(const char *options, const char *format, ...)
@@ -39,7 +40,8 @@ assembly_open(const char *options, const char *format, ...)
 	va_end(args);
 	fprintf(out, "\n.section .note.GNU-stack\n");
 	assert_int_equal(fclose(out), 0);
-	snprintf(command, sizeof(command), "cc -shared -nostdlib %s -o %s %s", options, path, source);
+	snprintf(command, sizeof(command), "cc -shared -nostdlib %s -o %s %s", options, path,
+		 source);
 	err = system(command);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	unlink(source);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An ELF file with as many function symbols as somebody likes: number i is called 'x' of LARGE_NAMES names and covers 16 bytes. */
+/*
+ * An ELF file with as many function symbols as somebody likes: number i is called 'x' of
+ * LARGE_NAMES names and covers 16 bytes.
+ */
 #ifndef TRACER_TESTS_LARGE_ELF_H
 #define TRACER_TESTS_LARGE_ELF_H
 
@@ -40,7 +43,8 @@ static inline int large_elf(uint32_t count)
 	elf->header.e_shentsize = sizeof(Elf64_Shdr);
 	elf->header.e_shnum = 4;
 	elf->header.e_shstrndx = 1;
-	elf->segment = (Elf64_Phdr){.p_type = PT_LOAD, .p_filesz = bytes, .p_memsz = bytes, .p_align = 4096};
+	elf->segment = (Elf64_Phdr){
+		.p_type = PT_LOAD, .p_filesz = bytes, .p_memsz = bytes, .p_align = 4096};
 	memcpy(elf->names, "\0.symtab", 9);
 	elf->sections[1] = (Elf64_Shdr){.sh_type = SHT_STRTAB,
 					.sh_offset = offsetof(struct large_elf, names),

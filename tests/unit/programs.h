@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small programs for tests of native symbols: built when the test runs, in a folder of their own, started, and asked for the
- * return addresses on their stack.
+ * Small programs for tests of native symbols: built when the test runs, in a folder of their own,
+ * started, and asked for the return addresses on their stack.
  */
 #ifndef TRACER_TESTS_PROGRAMS_H
 #define TRACER_TESTS_PROGRAMS_H
@@ -26,14 +26,18 @@ struct program {
 	size_t depth;
 };
 
-/* What each program in C or C++ ends its calls with: it writes its stack and waits to be told to go on. */
-#define PROGRAM_TELL                                                                                         \
-	"#include <execinfo.h>\n"                                                                            \
-	"#include <unistd.h>\n"                                                                              \
-	"static __attribute__((noinline)) void tell(void) {\n"                                               \
-	"	void *at[64]; char c; long n = backtrace(at, 64);\n"                                               \
-	"	if (write(1, &n, sizeof(n)) != sizeof(n) || write(1, at, n * sizeof(*at)) < 0) _exit(1);\n"        \
-	"	if (read(0, &c, 1) < 0) _exit(1);\n"                                                               \
+/*
+ * What each program in C or C++ ends its calls with: it writes its stack and waits to be told to go
+ * on.
+ */
+#define PROGRAM_TELL                                                                               \
+	"#include <execinfo.h>\n"                                                                  \
+	"#include <unistd.h>\n"                                                                    \
+	"static __attribute__((noinline)) void tell(void) {\n"                                     \
+	"  void *at[64]; char c; long n = backtrace(at, 64);\n"                                    \
+	"  if (write(1, &n, sizeof(n)) != sizeof(n) ||\n"                                          \
+	"      write(1, at, n * sizeof(*at)) < 0) _exit(1);\n"                                     \
+	"  if (read(0, &c, 1) < 0) _exit(1);\n"                                                    \
 	"}\n"
 
 static int __attribute__((format(printf, 1, 2))) run(const char *format, ...)

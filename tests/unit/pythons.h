@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The real interpreters that tests run or read: those of pyenv, else those on PATH, else those that `make roots` made. */
+/*
+ * The real interpreters that tests run or read: those of pyenv, else those on PATH, else those that
+ * `make roots` made.
+ */
 #ifndef TRACER_TESTS_PYTHONS_H
 #define TRACER_TESTS_PYTHONS_H
 
@@ -13,7 +16,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Path in out of a file of pyenv's interpreter of that minor version; name is relative to its folder. 1, or 0. */
+/*
+ * Path in out of a file of pyenv's interpreter of that minor version; name is relative to its
+ * folder. 1, or 0.
+ */
 static inline int pyenv_path(unsigned int minor, const char *name, char out[PATH_MAX])
 {
 	char pattern[PATH_MAX], root[PATH_MAX - 64] = "";
@@ -67,9 +73,10 @@ static inline int python_path(unsigned int minor, char out[PATH_MAX])
 	snprintf(binary, sizeof(binary), "bin/%s", name);
 	got = pyenv_path(minor, binary, out);
 	path = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin");
-	for (entry = strtok_r(path, ":", &rest); entry && !got; entry = strtok_r(NULL, ":", &rest)) {
-		got = snprintf(out, PATH_MAX, "%s/%s", entry, name) < PATH_MAX && !access(out, X_OK) &&
-		      !strstr(entry, "shims");
+	for (entry = strtok_r(path, ":", &rest); entry && !got;
+	     entry = strtok_r(NULL, ":", &rest)) {
+		got = snprintf(out, PATH_MAX, "%s/%s", entry, name) < PATH_MAX &&
+		      !access(out, X_OK) && !strstr(entry, "shims");
 	}
 	free(path);
 	got = got || root_python_path(minor, out);
@@ -108,7 +115,10 @@ static inline int python_start(struct python_child *child, char *const argv[], c
 	return child->pid < 0 || !child->out ? -1 : 0;
 }
 
-/* It has said its figures; is it in pause() yet, or still on its way there with a block more or less? */
+/*
+ * It has said its figures; is it in pause() yet, or still on its way there with a block more or
+ * less?
+ */
 static inline void python_wait_paused(const struct python_child *child)
 {
 	char path[64], call[64] = "";
@@ -136,20 +146,20 @@ static inline void python_stop(struct python_child *child)
 }
 
 /* test_38 to test_315, each of which calls check() with its minor version. */
-#define VERSION_TEST(check, minor)                                                                           \
-	static void test_3##minor(void **state)                                                              \
-	{                                                                                                    \
-		(void)state;                                                                                 \
-		check(minor);                                                                                \
+#define VERSION_TEST(check, minor)                                                                 \
+	static void test_3##minor(void **state)                                                    \
+	{                                                                                          \
+		(void)state;                                                                       \
+		check(minor);                                                                      \
 	}
-#define VERSION_TESTS(check)                                                                                 \
-	VERSION_TEST(check, 8)                                                                               \
-	VERSION_TEST(check, 9)                                                                               \
-	VERSION_TEST(check, 10)                                                                              \
-	VERSION_TEST(check, 11)                                                                              \
-	VERSION_TEST(check, 12)                                                                              \
-	VERSION_TEST(check, 13)                                                                              \
-	VERSION_TEST(check, 14)                                                                              \
+#define VERSION_TESTS(check)                                                                       \
+	VERSION_TEST(check, 8)                                                                     \
+	VERSION_TEST(check, 9)                                                                     \
+	VERSION_TEST(check, 10)                                                                    \
+	VERSION_TEST(check, 11)                                                                    \
+	VERSION_TEST(check, 12)                                                                    \
+	VERSION_TEST(check, 13)                                                                    \
+	VERSION_TEST(check, 14)                                                                    \
 	VERSION_TEST(check, 15)
 
 #endif

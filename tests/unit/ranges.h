@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmocka 2's name for what cmocka 1 calls assert_in_range(), and which 2 warns of under that name. After cmocka.h. */
+/*
+ * cmocka 2's name for what cmocka 1 calls assert_in_range(), and which 2 warns of under that name.
+ * After cmocka.h.
+ */
 #ifndef TRACER_TESTS_RANGES_H
 #define TRACER_TESTS_RANGES_H
 

@@ -27,8 +27,8 @@ static inline int feed_process(struct trace *trace, uint32_t python_version)
 	return trace_feed(trace, &event, sizeof(event));
 }
 
-static inline int feed_put(struct trace *trace, uint32_t type, uint32_t tid, uint64_t address, uint64_t bytes,
-			   uint64_t stack_id)
+static inline int feed_put(struct trace *trace, uint32_t type, uint32_t tid, uint64_t address,
+			   uint64_t bytes, uint64_t stack_id)
 {
 	struct event_alloc event = {.header = header_of(type, sizeof(event)),
 				    .address = address,
@@ -40,7 +40,8 @@ static inline int feed_put(struct trace *trace, uint32_t type, uint32_t tid, uin
 	return trace_feed(trace, &event, sizeof(event));
 }
 
-static inline int feed_alloc(struct trace *trace, uint64_t address, uint64_t bytes, uint64_t stack_id)
+static inline int feed_alloc(struct trace *trace, uint64_t address, uint64_t bytes,
+			     uint64_t stack_id)
 {
 	return feed_put(trace, EVENT_ALLOC, TGID, address, bytes, stack_id);
 }
@@ -73,7 +74,8 @@ static inline int feed_mark(struct trace *trace, uint32_t type)
 }
 
 /* A stack of nframe frames at lasti 0 of the code objects code_id, code_id + 1, … */
-static inline int feed_stack(struct trace *trace, uint64_t stack_id, uint64_t code_id, uint32_t nframe)
+static inline int feed_stack(struct trace *trace, uint64_t stack_id, uint64_t code_id,
+			     uint32_t nframe)
 {
 	size_t size = sizeof(struct event_stack) + nframe * sizeof(struct event_frame);
 	struct event_stack *event = calloc(1, size);
@@ -91,8 +93,8 @@ static inline int feed_stack(struct trace *trace, uint64_t stack_id, uint64_t co
 }
 
 /* A stack of native frames at these addresses, most recent first. cut: EVENT_STACK_CUT or 0. */
-static inline int feed_native_stack(struct trace *trace, uint64_t stack_id, const uint64_t *addresses,
-				    uint32_t nframe, uint32_t cut)
+static inline int feed_native_stack(struct trace *trace, uint64_t stack_id,
+				    const uint64_t *addresses, uint32_t nframe, uint32_t cut)
 {
 	size_t size = sizeof(struct event_stack) + nframe * sizeof(struct event_frame);
 	struct event_stack *event = calloc(1, size);
@@ -103,14 +105,16 @@ static inline int feed_native_stack(struct trace *trace, uint64_t stack_id, cons
 	event->nframe = nframe;
 	event->total = nframe | cut;
 	for (uint32_t i = 0; i < nframe; i++)
-		event->frames[i] = (struct event_frame){.code_id = addresses[i], .kind = EVENT_FRAME_NATIVE};
+		event->frames[i] =
+			(struct event_frame){.code_id = addresses[i], .kind = EVENT_FRAME_NATIVE};
 	err = trace_feed(trace, event, size);
 	free(event);
 	return err;
 }
 
-static inline int feed_symbol_flags(struct trace *trace, uint64_t address, const char *const *functions,
-				    uint32_t count, const char *filename, uint32_t flags)
+static inline int feed_symbol_flags(struct trace *trace, uint64_t address,
+				    const char *const *functions, uint32_t count,
+				    const char *filename, uint32_t flags)
 {
 	unsigned char data[4096] = {0};
 	struct event_symbol *event = (void *)data;
@@ -124,7 +128,8 @@ static inline int feed_symbol_flags(struct trace *trace, uint64_t address, const
 		frame->filename_bytes = (uint16_t)strlen(filename);
 		memcpy(frame->data, functions[i], frame->function_bytes);
 		memcpy(frame->data + frame->function_bytes, filename, frame->filename_bytes);
-		size += (sizeof(*frame) + frame->function_bytes + frame->filename_bytes + 7) / 8 * 8;
+		size += (sizeof(*frame) + frame->function_bytes + frame->filename_bytes + 7) / 8 *
+			8;
 	}
 	event->header = header_of(EVENT_SYMBOL, size);
 	event->address = address;
@@ -173,8 +178,9 @@ static inline int feed_code_text(struct trace *trace, uint64_t code_id, struct t
 	return err;
 }
 
-static inline int feed_code(struct trace *trace, uint64_t code_id, const char *filename, const char *qualname,
-			    uint32_t first_line, uint32_t missing, uint32_t lines_bytes)
+static inline int feed_code(struct trace *trace, uint64_t code_id, const char *filename,
+			    const char *qualname, uint32_t first_line, uint32_t missing,
+			    uint32_t lines_bytes)
 {
 	struct text file = {filename, (uint32_t)strlen(filename), 1};
 	struct text name = {qualname, (uint32_t)strlen(qualname), 1};
@@ -182,8 +188,8 @@ static inline int feed_code(struct trace *trace, uint64_t code_id, const char *f
 	return feed_code_text(trace, code_id, file, name, first_line, missing, lines_bytes);
 }
 
-static inline int feed_lines(struct trace *trace, uint64_t code_id, uint32_t offset, const void *data,
-			     uint32_t bytes)
+static inline int feed_lines(struct trace *trace, uint64_t code_id, uint32_t offset,
+			     const void *data, uint32_t bytes)
 {
 	size_t size = (sizeof(struct event_code_lines) + bytes + 7) / 8 * 8;
 	struct event_code_lines *event = calloc(1, size);

@@ -13,8 +13,8 @@ struct frame_text {
 };
 
 /* Adds count blocks; frames most recent first, ended by one without file name. 0 or -errno. */
-static inline int snapshot_add(struct builder *builder, const struct frame_text *frames, uint32_t total,
-			       uint32_t domain, uint64_t bytes, uint64_t count)
+static inline int snapshot_add(struct builder *builder, const struct frame_text *frames,
+			       uint32_t total, uint32_t domain, uint64_t bytes, uint64_t count)
 {
 	struct snapshot_frame ids[EVENT_MAX_FRAMES];
 	struct strings *strings = builder->snapshot->strings;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that is bounded: accounts, the containers that are charged to them, and what a trace does when one is full. */
+/*
+ * Memory that is bounded: accounts, the containers that are charged to them, and what a trace does
+ * when one is full.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -134,7 +137,8 @@ static int filled_strings(struct account *account)
 
 	assert_int_equal(err, 0);
 	for (unsigned int i = 0; i < MANY && !err; i++)
-		err = strings_intern(strings, text, (size_t)snprintf(text, sizeof(text), "text %u", i), &id);
+		err = strings_intern(strings, text,
+				     (size_t)snprintf(text, sizeof(text), "text %u", i), &id);
 	assert_int_equal(strings_find(strings, "text 0", &id), 1);
 	assert_int_equal(strings_copy(&copy, strings, NULL), 0);
 	assert_string_equal(strings_get(copy, id), "text 0");
@@ -165,7 +169,8 @@ static int filled_regions(struct account *account)
 	int err = 0;
 
 	for (uint64_t i = 1; i < MANY && !err; i++)
-		err = regions_set(&regions, &(struct region){.start = i << 13, .end = (i << 13) + 4096});
+		err = regions_set(&regions,
+				  &(struct region){.start = i << 13, .end = (i << 13) + 4096});
 	assert_non_null(regions_find(&regions, 1 << 13));
 	regions_free(&regions);
 	return err;
@@ -214,8 +219,9 @@ static int filled_perfmap(struct account *account)
 	int err = perfmap_table_new_in(&table, account);
 
 	for (uint64_t i = 1; i < MANY && !err; i++)
-		err = perfmap_table_add(table, i * 16, 16, name,
-					(size_t)snprintf(name, sizeof(name), "f%u", (unsigned int)i), &entry);
+		err = perfmap_table_add(
+			table, i * 16, 16, name,
+			(size_t)snprintf(name, sizeof(name), "f%u", (unsigned int)i), &entry);
 	assert_non_null(perfmap_table_find(table, 16));
 	perfmap_table_clear(table);
 	assert_true(account->used < LIMIT / 8);
@@ -402,11 +408,15 @@ static uint64_t counter_of(const struct trace *trace, const struct flood *flood)
 {
 	uint64_t count;
 
-	memcpy(&count, (const char *)&trace_process_at(trace, 0)->counters + flood->counter, sizeof(count));
+	memcpy(&count, (const char *)&trace_process_at(trace, 0)->counters + flood->counter,
+	       sizeof(count));
 	return count;
 }
 
-/* The trace stays within its budget, says what it did not keep, and goes on; a process that ends leaves nothing. */
+/*
+ * The trace stays within its budget, says what it did not keep, and goes on; a process that ends
+ * leaves nothing.
+ */
 static void test_floods(void **state)
 {
 	(void)state;
@@ -478,11 +488,15 @@ static void test_peak(void **state)
 		long peak = peak_kilobytes(floods[i].run, BUDGET) - nothing;
 
 		if (peak > 3 * (long)BUDGET / 2 / 1024)
-			fail_msg("%s: %ld KiB with a budget of %u", floods[i].what, peak, BUDGET >> 10);
+			fail_msg("%s: %ld KiB with a budget of %u", floods[i].what, peak,
+				 BUDGET >> 10);
 	}
 }
 
-/* Children begin with a copy of the table as long as there is room for one, then without, then they are not traced. */
+/*
+ * Children begin with a copy of the table as long as there is room for one, then without, then they
+ * are not traced.
+ */
 static void test_forks(void **state)
 {
 	enum { BLOCKS = 10000, CHILDREN = 1000 };
@@ -500,7 +514,8 @@ static void test_forks(void **state)
 		assert_int_equal(trace_process_find(trace, TGID + i, &index), 0);
 		process = trace_process_at(trace, index);
 		inherited += !process->not_inherited;
-		assert_int_equal(process->counters.blocks_dropped, process->not_inherited ? BLOCKS : 0);
+		assert_int_equal(process->counters.blocks_dropped,
+				 process->not_inherited ? BLOCKS : 0);
 	}
 	assert_true(trace_memory(trace) <= BUDGET);
 	assert_uint_in_range(inherited, 2, 50);
@@ -552,7 +567,9 @@ static void small_run(struct trace *trace, uint32_t tgid)
 	end(trace, tgid);
 }
 
-/* Large ones that end, and one that runs and takes all it can get, do not push out the small ones. */
+/*
+ * Large ones that end, and one that runs and takes all it can get, do not push out the small ones.
+ */
 static void test_small_ended(void **state)
 {
 	struct trace *trace = trace_begin(SMALL_BUDGET);
@@ -579,7 +596,8 @@ static void test_small_ended(void **state)
 	for (uint32_t p = 1; p <= SMALL_PROCESSES; p++) {
 		assert_int_equal(trace_process_find(trace, TGID + p, &index), 0);
 		process = trace_process_at(trace, index);
-		assert_int_equal(process->counters.blocks_dropped + process->counters.stacks_dropped, 0);
+		assert_int_equal(
+			process->counters.blocks_dropped + process->counters.stacks_dropped, 0);
 		assert_int_equal(trace_snapshot(trace, index, 1, &snapshot), 0);
 		assert_int_equal(snapshot->trace_count, SMALL_BLOCKS);
 		snapshot_free(snapshot);
@@ -594,7 +612,10 @@ static size_t held(void)
 	return info.uordblks + info.hblkhd;
 }
 
-/* What is charged for processes that have ended is what they hold: 100 traces of 32 bytes, and what is known of each. */
+/*
+ * What is charged for processes that have ended is what they hold: 100 traces of 32 bytes, and what
+ * is known of each.
+ */
 static void test_ended_memory(void **state)
 {
 	struct trace *trace = trace_begin(SMALL_BUDGET);
@@ -610,7 +631,10 @@ static void test_ended_memory(void **state)
 	trace_free(trace);
 }
 
-/* Of those that are gone nothing is left, however many there were; the last ones may still have something to say. */
+/*
+ * Of those that are gone nothing is left, however many there were; the last ones may still have
+ * something to say.
+ */
 static void test_gone(void **state)
 {
 	enum { FEW = 5000, MOST = 100000 };

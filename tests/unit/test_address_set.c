@@ -75,8 +75,9 @@ static void test_churn(void **state)
 		expected[page * PER_PAGE + slot] = random >> 63;
 	}
 	for (uint64_t i = 0; i < (uint64_t)PAGES * PER_PAGE; i++)
-		assert_int_equal(address_set_has(&set, i / PER_PAGE * MIB * 3 + i % PER_PAGE * 26192),
-				 expected[i]);
+		assert_int_equal(
+			address_set_has(&set, i / PER_PAGE * MIB * 3 + i % PER_PAGE * 26192),
+			expected[i]);
 	address_set_free(&set);
 	free(expected);
 }
@@ -118,8 +119,9 @@ static void test_limit(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_empty),  cmocka_unit_test(test_members), cmocka_unit_test(test_churn),
-		cmocka_unit_test(test_memory), cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_empty), cmocka_unit_test(test_members),
+		cmocka_unit_test(test_churn), cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_limit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

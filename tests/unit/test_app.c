@@ -111,20 +111,26 @@ static int setup(void **state)
 
 	if (builder_begin(&builder))
 		return -1;
-	builder.snapshot->meta = (struct snapshot_meta){
-		.pid = 1, .name = "shop", .traceback_limit = 3, .mode = "exact", .moment = "running"};
+	builder.snapshot->meta = (struct snapshot_meta){.pid = 1,
+							.name = "shop",
+							.traceback_limit = 3,
+							.mode = "exact",
+							.moment = "running"};
 	/* Two calls of the library from one line; a recursion of the application. */
-	snapshot_add(&builder, FRAMES({JSON_PY, "d", 9}, {APP_PY, "get", 7}, {FLASK_PY, "run", 3}), 0, 0, 1,
-		     1);
-	snapshot_add(&builder, FRAMES({FLASK_PY, "g", 5}, {APP_PY, "get", 7}, {FLASK_PY, "run", 3}), 9, 0, 2,
-		     1);
-	snapshot_add(&builder, FRAMES({APP_PY, "f", 8}, {APP_PY, "f", 8}, {APP_PY, "get", 7}), 0, 0, 4, 1);
+	snapshot_add(&builder, FRAMES({JSON_PY, "d", 9}, {APP_PY, "get", 7}, {FLASK_PY, "run", 3}),
+		     0, 0, 1, 1);
+	snapshot_add(&builder, FRAMES({FLASK_PY, "g", 5}, {APP_PY, "get", 7}, {FLASK_PY, "run", 3}),
+		     9, 0, 2, 1);
+	snapshot_add(&builder, FRAMES({APP_PY, "f", 8}, {APP_PY, "f", 8}, {APP_PY, "get", 7}), 0, 0,
+		     4, 1);
 	/* Made of the application's class by a library; of a library's. */
 	snapshot_add(&builder, FRAMES({"<string>", "__init__", 2}, {APP_PY, "get", 7}), 0, 0, 8, 1);
-	snapshot_add(&builder, FRAMES({"<string>", "__init__", 2}, {FLASK_PY, "run", 3}), 0, 0, 16, 1);
+	snapshot_add(&builder, FRAMES({"<string>", "__init__", 2}, {FLASK_PY, "run", 3}), 0, 0, 16,
+		     1);
 	/* Without the application, all of it and what was kept of it. */
 	snapshot_add(&builder, FRAMES({JSON_PY, "d", 9}, {FLASK_PY, "run", 3}), 0, 0, 32, 1);
-	snapshot_add(&builder, FRAMES({JSON_PY, "d", 9}, {FLASK_PY, "run", 3}, {FLASK_PY, "run", 3}), 4, 0,
+	snapshot_add(&builder,
+		     FRAMES({JSON_PY, "d", 9}, {FLASK_PY, "run", 3}, {FLASK_PY, "run", 3}), 4, 0,
 		     64, 1);
 	*state = builder_finish(&builder);
 	return 0;
@@ -136,8 +142,12 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* The sizes of the entries, and whether they are outside, where[] is their file and line: "name:line". */
-static void charged(const struct snapshot *snapshot, const struct statistics_opts *opts, const char *wanted)
+/*
+ * The sizes of the entries, and whether they are outside, where[] is their file and line:
+ * "name:line".
+ */
+static void charged(const struct snapshot *snapshot, const struct statistics_opts *opts,
+		    const char *wanted)
 {
 	struct statistics statistics;
 	char *text = NULL;
@@ -152,8 +162,8 @@ static void charged(const struct snapshot *snapshot, const struct statistics_opt
 		const char *name = strings_get(snapshot->strings, frames->filename);
 		const char *base = strrchr(name, '/');
 
-		fprintf(out, "%s%s:%u/%u=%u%s", i ? " " : "", base ? base + 1 : name, frames->line, nframe,
-			(unsigned)entry->size, entry->outside ? "!" : "");
+		fprintf(out, "%s%s:%u/%u=%u%s", i ? " " : "", base ? base + 1 : name, frames->line,
+			nframe, (unsigned)entry->size, entry->outside ? "!" : "");
 	}
 	fprintf(out, "; %u outside, %u cut, %u", (unsigned)statistics.parts[PART_OUTSIDE].size,
 		(unsigned)statistics.parts[PART_OUTSIDE_CUT].size, (unsigned)statistics.total_size);
@@ -168,9 +178,11 @@ static void test_charged(void **state)
 	struct filters filters = {0};
 
 	charged(*state, &(struct statistics_opts){.by = GROUP_LINENO},
-		"decoder.py:9/1=97 <string>:2/1=24 app.py:8/1=4 app.py:5/1=2; 0 outside, 0 cut, 127");
+		"decoder.py:9/1=97 <string>:2/1=24 app.py:8/1=4 app.py:5/1=2; 0 outside, 0 cut, "
+		"127");
 	charged(*state, &(struct statistics_opts){.by = GROUP_LINENO, .app = &app_default},
-		"decoder.py:9/1=96! <string>:2/1=16! app.py:7/1=11 app.py:8/1=4; 112 outside, 64 cut, 127");
+		"decoder.py:9/1=96! <string>:2/1=16! app.py:7/1=11 app.py:8/1=4; 112 outside, 64 "
+		"cut, 127");
 	charged(*state, &(struct statistics_opts){.by = GROUP_FILENAME, .app = &app_default},
 		"decoder.py:0/1=96! <string>:0/1=16! app.py:0/1=15; 112 outside, 64 cut, 127");
 	/* Tracebacks that are the same from there on are one. */
@@ -181,10 +193,13 @@ static void test_charged(void **state)
 	/* Filters see what they saw without. */
 	assert_int_equal(filters_add_file(&filters, 1, "*/json/*"), 0);
 	charged(*state,
-		&(struct statistics_opts){.by = GROUP_LINENO, .app = &app_default, .filters = &filters},
+		&(struct statistics_opts){
+			.by = GROUP_LINENO, .app = &app_default, .filters = &filters},
 		"decoder.py:9/1=96! app.py:7/1=1; 96 outside, 64 cut, 97");
 	filters_free(&filters);
-	charged(*state, &(struct statistics_opts){.by = GROUP_FILENAME, .app = &app_default, .cumulative = 1},
+	charged(*state,
+		&(struct statistics_opts){
+			.by = GROUP_FILENAME, .app = &app_default, .cumulative = 1},
 		"decoder.py:0/1=96! app.py:0/1=23 <string>:0/1=16!; 112 outside, 64 cut, 127");
 }
 
@@ -203,7 +218,8 @@ static void test_without_file(void **state)
 	snapshot = builder_finish(&builder);
 	charged(snapshot, &(struct statistics_opts){.by = GROUP_LINENO, .app = &app_default},
 		"<string>:3/1=10 decoder.py:9/1=1!; 1 outside, 1 cut, 11");
-	charged(snapshot, &(struct statistics_opts){.by = GROUP_LINENO, .app = &app_default, .cumulative = 1},
+	charged(snapshot,
+		&(struct statistics_opts){.by = GROUP_LINENO, .app = &app_default, .cumulative = 1},
 		"<string>:4/1=10 <string>:3/1=10 decoder.py:9/1=1!; 1 outside, 1 cut, 11");
 	snapshot_free(snapshot);
 }
@@ -258,15 +274,17 @@ static void test_select(void **state)
 
 	assert_int_equal(snapshot_select(*state, NULL, &app_default, 1, &chosen), 0);
 	charged(chosen, &(struct statistics_opts){.by = GROUP_TRACEBACK},
-		"decoder.py:9/3=64 decoder.py:9/2=32 <string>:2/2=16 app.py:7/1=8 app.py:8/3=4 app.py:7/2=3; "
+		"decoder.py:9/3=64 decoder.py:9/2=32 <string>:2/2=16 app.py:7/1=8 app.py:8/3=4 "
+		"app.py:7/2=3; "
 		"0 outside, 0 cut, 127");
 	for (size_t i = 0; i < chosen->traceback_count; i++) {
 		const struct snapshot_traceback *traceback = &chosen->tracebacks[i];
 
 		/* Of 9 frames 3 were kept, and of these 2 are left. */
-		assert_int_equal(traceback->total - traceback->nframe, chosen->traces[i].bytes == 2    ? 6
-								       : chosen->traces[i].bytes == 64 ? 1
-												       : 0);
+		assert_int_equal(traceback->total - traceback->nframe,
+				 chosen->traces[i].bytes == 2    ? 6
+				 : chosen->traces[i].bytes == 64 ? 1
+								 : 0);
 	}
 	snapshot_free(chosen);
 }
@@ -295,39 +313,45 @@ static void test_text(void **state)
 {
 	struct snapshot *snapshot = *state;
 	char *text =
-		report(snapshot, &(struct report_opts){.by = GROUP_LINENO, .app = &app_default}, report_text);
+		report(snapshot, &(struct report_opts){.by = GROUP_LINENO, .app = &app_default},
+		       report_text);
 
 	contains(text, "All 4 lines by size, at the most recent frame of the application\n");
 	contains(text, "decoder.py:9: size=96 B, count=2, average=48 B, outside the application\n");
 	contains(text, "app.py:7: size=11 B, count=3, average=4 B\n");
 	contains(text,
-		 "Without a frame of the application: size=112 B, count=3; of these size=64 B, count=1 in "
+		 "Without a frame of the application: size=112 B, count=3; of these size=64 B, "
+		 "count=1 in "
 		 "tracebacks of more than the 3 frames kept (tracer -n N keeps more)\n");
 	free(text);
 	text = report(snapshot, &(struct report_opts){.by = GROUP_TRACEBACK, .app = &app_default},
 		      report_text);
-	contains(text, APP_PY ":7: size=3 B, count=2, average=2 B\n    " APP_PY ":7 in get\n    " FLASK_PY
-			      ":3 in run\n");
+	contains(text, APP_PY ":7: size=3 B, count=2, average=2 B\n    " APP_PY
+			      ":7 in get\n    " FLASK_PY ":3 in run\n");
 	free(text);
 	snapshot->meta.traceback_limit = 1;
-	text = report(snapshot, &(struct report_opts){.by = GROUP_LINENO, .app = &app_default}, report_text);
+	text = report(snapshot, &(struct report_opts){.by = GROUP_LINENO, .app = &app_default},
+		      report_text);
 	contains(text,
-		 "One frame is kept of each traceback: a block counts for the application only where that "
+		 "One frame is kept of each traceback: a block counts for the application only "
+		 "where that "
 		 "is the most recent one (tracer -n N keeps more)\n");
 	free(text);
 }
 
 static void test_json(void **state)
 {
-	char *text =
-		report(*state, &(struct report_opts){.by = GROUP_LINENO, .app = &app_default}, report_json);
+	char *text = report(*state, &(struct report_opts){.by = GROUP_LINENO, .app = &app_default},
+			    report_json);
 	json_t *root = json_loads(text, 0, NULL), *app = json_object_get(root, "app"), *entry;
 	size_t i;
 
 	assert_non_null(app);
-	assert_int_equal(json_integer_value(json_object_get(json_object_get(app, "outside"), "size")), 112);
-	assert_int_equal(json_integer_value(json_object_get(json_object_get(app, "outside_cut"), "count")),
-			 1);
+	assert_int_equal(
+		json_integer_value(json_object_get(json_object_get(app, "outside"), "size")), 112);
+	assert_int_equal(
+		json_integer_value(json_object_get(json_object_get(app, "outside_cut"), "count")),
+		1);
 	json_array_foreach(json_object_get(root, "statistics"), i, entry)
 		assert_int_equal(json_is_true(json_object_get(entry, "app")), i > 1);
 	json_decref(root);

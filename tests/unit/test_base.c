@@ -23,7 +23,8 @@
 #include "base/outfile.h"
 #include "base/strings.h"
 
-/* --- errors ------------------------------------------------------------------------------------------------
+/*
+ * --- errors ----------------------------------------------------------------------------------
  */
 
 static void reason_belongs_to_its_errno(void **state)
@@ -74,7 +75,8 @@ static void capture_stderr(void (*print)(void), char *out, size_t size)
 static void print_hostile(void)
 {
 	error_set(-EPERM, "not allowed");
-	error_print(-EPERM, "run it as root", "cannot trace '%s'", "a\nb\x1b[31m\xc2\x9b\xc3\xa9\x7f");
+	error_print(-EPERM, "run it as root", "cannot trace '%s'",
+		    "a\nb\x1b[31m\xc2\x9b\xc3\xa9\x7f");
 }
 
 static void print_without_remedy(void)
@@ -109,7 +111,8 @@ static void error_line_is_one_harmless_line(void **state)
 	assert_string_equal(text, "tracer: remark\ntracer: detail 2\n");
 }
 
-/* --- buffer ------------------------------------------------------------------------------------------------
+/*
+ * --- buffer ----------------------------------------------------------------------------------
  */
 
 static void buffer_grows(void **state)
@@ -150,7 +153,8 @@ static void buffer_refuses_the_impossible(void **state)
 	buffer_free(&buffer);
 }
 
-/* --- strings -----------------------------------------------------------------------------------------------
+/*
+ * --- strings ---------------------------------------------------------------------------------
  */
 
 static void strings_keep_one_of_each(void **state)
@@ -221,7 +225,8 @@ static void strings_of_any_length(void **state)
 	strings_free(strings);
 }
 
-/* --- outfile -----------------------------------------------------------------------------------------------
+/*
+ * --- outfile ---------------------------------------------------------------------------------
  */
 
 static char directory[] = "/tmp/tracer-test-XXXXXX";
@@ -517,7 +522,8 @@ static void outfile_dash_is_stdout(void **state)
 	assert_int_equal(count_files(), 1);
 }
 
-static void write_rotated(const struct outfile *like, const char *text, unsigned int keep, int expected)
+static void write_rotated(const struct outfile *like, const char *text, unsigned int keep,
+			  int expected)
 {
 	struct outfile *file;
 

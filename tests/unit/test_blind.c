@@ -15,7 +15,8 @@
 
 static void test_judge(void **state)
 {
-	struct blind_facts facts = {.loss = {[LOSS_FREE] = 9, [LOSS_NO_THREAD] = 9, [LOSS_FRAME_FAULT] = 9}};
+	struct blind_facts facts = {
+		.loss = {[LOSS_FREE] = 9, [LOSS_NO_THREAD] = 9, [LOSS_FRAME_FAULT] = 9}};
 
 	(void)state;
 	assert_int_equal(blind_judge(&facts), BLIND_NOT); /* of blocks that were there before */
@@ -90,8 +91,9 @@ static void test_facts(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_judge), cmocka_unit_test(test_maps),
-					   cmocka_unit_test(test_heap), cmocka_unit_test(test_said),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_judge),
+					   cmocka_unit_test(test_maps), cmocka_unit_test(test_heap),
+					   cmocka_unit_test(test_said),
 					   cmocka_unit_test(test_facts)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

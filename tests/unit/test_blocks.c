@@ -164,7 +164,8 @@ static void test_containing(void **state)
 	assert_int_equal(start_of(blocks, 0x2000 + BLOCKS_NEAR + 8), 0x2000);
 	assert_int_equal(start_of(blocks, 0x2000 + (100u << 20) - 1), 0x2000);
 	assert_int_equal(start_of(blocks, 0x2000 + (100u << 20)), 0);
-	assert_int_equal(start_of(blocks, 0x2110), 0x2000); /* near or far, Python's own domain goes first */
+	/* near or far, Python's own domain goes first */
+	assert_int_equal(start_of(blocks, 0x2110), 0x2000);
 	assert_int_equal(start_of(blocks, 0x2000 + 0x101000), 0x2000);
 	assert_int_equal(start_of(blocks, 0x9000107), 0x9000008);
 	assert_int_equal(start_of(blocks, 0x9000108), 0x9000108); /* the inner one */
@@ -177,7 +178,10 @@ static void test_containing(void **state)
 	blocks_free(blocks);
 }
 
-/* The heap shows a hooked block 16 bytes before the program's address, in a class for 24 bytes more. */
+/*
+ * The heap shows a hooked block 16 bytes before the program's address, in a class for 24 bytes
+ * more.
+ */
 static void test_hooked(void **state)
 {
 	struct block hooked = {.address = 0x1010, .bytes = 40, .pooled = 1, .hooked = 1};
@@ -202,7 +206,10 @@ static void test_hooked(void **state)
 	blocks_free(blocks);
 }
 
-/* What pymalloc would have in a pool of that class, and nothing else, is the block that a reading shows there. */
+/*
+ * What pymalloc would have in a pool of that class, and nothing else, is the block that a reading
+ * shows there.
+ */
 static void test_confirm(void **state)
 {
 	static const struct {
@@ -210,10 +217,11 @@ static void test_confirm(void **state)
 		uint32_t class_bytes;
 		int fits;
 	} cases[] = {
-		{1, 16, 1},    {16, 16, 1},   {17, 16, 0},   {17, 32, 1}, {16, 32, 0}, /* another's */
-		{385, 512, 1}, /* a realloc left it there */
-		{384, 512, 0}, {512, 512, 1}, {496, 512, 1}, {13, 48, 0}, {37, 48, 1},
-		{25, 32, 1},   {24, 32, 1},
+		/* another's */
+		{1, 16, 1},    {16, 16, 1},   {17, 16, 0},   {17, 32, 1},
+		{16, 32, 0},   {385, 512, 1}, /* a realloc left it there */
+		{384, 512, 0}, {512, 512, 1}, {496, 512, 1}, {13, 48, 0},
+		{37, 48, 1},   {25, 32, 1},   {24, 32, 1},
 	};
 	struct blocks *blocks;
 	struct block old;
@@ -224,7 +232,8 @@ static void test_confirm(void **state)
 		struct block block = {.address = 0x1000, .bytes = cases[i].bytes, .pooled = 1};
 
 		assert_int_equal(blocks_put(blocks, &block, &old), i > 0);
-		assert_int_equal(blocks_confirm(blocks, 0x1000, cases[i].class_bytes, 1), cases[i].fits);
+		assert_int_equal(blocks_confirm(blocks, 0x1000, cases[i].class_bytes, 1),
+				 cases[i].fits);
 		assert_int_equal(blocks_find(blocks, 0x1000, 0)->epoch, cases[i].fits);
 	}
 	assert_int_equal(blocks_confirm(blocks, 0x2000, 16, 1), 0);
@@ -266,8 +275,9 @@ static void model_remove(void *context, const struct block *block)
 }
 
 /*
- * Readings of random shares of random tables. Small segments are full up to their last slots, so that runs of
- * followers go on from their end to their start, and what is removed at one end moves what is at the other.
+ * Readings of random shares of random tables. Small segments are full up to their last slots, so
+ * that runs of followers go on from their end to their start, and what is removed at one end moves
+ * what is at the other.
  */
 static void test_sweep(void **state)
 {
@@ -279,7 +289,8 @@ static void test_sweep(void **state)
 	assert_non_null(model);
 	for (unsigned int round = 0; round < ROUNDS; round++) {
 		unsigned int epoch = round & 1, live = 0;
-		uint64_t share = (random = hash_u64(random + round)) % 17, keys = 1 + random / 17 % KEYS;
+		uint64_t share = (random = hash_u64(random + round)) % 17,
+			 keys = 1 + random / 17 % KEYS;
 		struct sweep sweep = {.model = model, .epoch = epoch};
 		struct blocks *blocks;
 		struct block old;
@@ -304,7 +315,8 @@ static void test_sweep(void **state)
 			struct model *entry = &model[key];
 
 			assert_true(!entry->live || !entry->pooled || entry->epoch == epoch);
-			assert_int_equal(blocks_find(blocks, (key + 1) * 16, 0) != NULL, entry->live);
+			assert_int_equal(blocks_find(blocks, (key + 1) * 16, 0) != NULL,
+					 entry->live);
 			live += entry->live;
 		}
 		assert_int_equal(live, blocks_count(blocks));

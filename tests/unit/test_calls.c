@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of system calls: what is on it works, also in a thread that was there before, and what is not is refused. */
+/*
+ * The list of system calls: what is on it works, also in a thread that was there before, and what
+ * is not is refused.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +59,8 @@ static int done(unsigned int wants)
 
 	if (!program_starts(&byte))
 		return 1;
-	if (!refused((long)mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)))
+	if (!refused((long)mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+				0)))
 		return 2;
 	if (!refused(process_vm_writev(getpid(), &iov, 1, &iov, 1, 0)))
 		return 3;
@@ -84,14 +88,16 @@ static int works(void)
 	void *result;
 	pid_t child;
 
-	if (pthread_create(&thread, NULL, program_starts, &byte) || pthread_join(thread, &result) || !result)
+	if (pthread_create(&thread, NULL, program_starts, &byte) || pthread_join(thread, &result) ||
+	    !result)
 		return 11;
 	child = fork();
 	if (!child)
 		_exit(program_starts(&byte) ? 3 : 4);
 	if (child < 0 || waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 3)
 		return 12;
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) || process_vm_readv(getpid(), &iov, 1, &iov, 1, 0) != 1)
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) ||
+	    process_vm_readv(getpid(), &iov, 1, &iov, 1, 0) != 1)
 		return 13;
 	if (open("/proc/self/maps", O_RDONLY) < 0 || !malloc(64 << 20))
 		return 14;

@@ -81,10 +81,12 @@ static void test_cut_short(void **state)
 	for (int cut = 1; cut < (int)sizeof(struct event_alloc); cut += 9) {
 		next = 0;
 		assert_int_equal(truncate(place->path, stat_buf.st_size - cut), 0);
-		assert_int_equal(capture_read(place->path, count_record, &next, &records), -ENODATA);
+		assert_int_equal(capture_read(place->path, count_record, &next, &records),
+				 -ENODATA);
 		assert_int_equal(records, 9);
 	}
-	assert_int_equal(truncate(place->path, stat_buf.st_size - (off_t)sizeof(struct event_alloc)), 0);
+	assert_int_equal(
+		truncate(place->path, stat_buf.st_size - (off_t)sizeof(struct event_alloc)), 0);
 	next = 0;
 	assert_int_equal(capture_read(place->path, count_record, &next, &records), 0);
 	assert_int_equal(truncate(place->path, 15), 0);
@@ -110,7 +112,8 @@ static void bytes_check(const char *path, size_t at, uint32_t value, int expecte
 static void test_corrupt(void **state)
 {
 	struct place *place = *state;
-	const size_t second_size = 16 + sizeof(struct event_alloc) + offsetof(struct event_header, size);
+	const size_t second_size =
+		16 + sizeof(struct event_alloc) + offsetof(struct event_header, size);
 
 	bytes_check(place->path, 0, 0, -EBADMSG);
 	bytes_check(place->path, 8, 2, -EBADMSG);

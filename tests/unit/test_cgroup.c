@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts of /proc/PID/cgroup as real runtimes and drivers leave them, and cgroups as users name them. */
+/*
+ * Texts of /proc/PID/cgroup as real runtimes and drivers leave them, and cgroups as users name
+ * them.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,29 +43,32 @@ static void paths(void **state)
 		 "/system.slice/docker-" ID_A ".scope"},
 		{"/custom.slice/docker-" ID_A ".scope", DOCKER, ID_A, "", NULL},
 		{"/custom/" ID_A, CONTAINER_RUNTIME_UNKNOWN, ID_A, "", NULL},
-		{"/../docker/" ID_A, DOCKER, ID_A, "", NULL}, /* seen from another cgroup namespace */
+		/* seen from another cgroup namespace */
+		{"/../docker/" ID_A, DOCKER, ID_A, "", NULL},
 		/* Podman: root's, a user's, split, in a unit of systemd */
 		{"/machine.slice/libpod-" ID_A ".scope", PODMAN, ID_A, "", NULL},
 		{"/machine.slice/libpod-" ID_A ".scope/container", PODMAN, ID_A, "",
 		 "/machine.slice/libpod-" ID_A ".scope"},
 		{"/libpod_parent/libpod-" ID_A, PODMAN, ID_A, "", NULL},
-		{"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" ID_A ".scope", PODMAN,
-		 ID_A, "", NULL},
+		{"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" ID_A ".scope",
+		 PODMAN, ID_A, "", NULL},
 		{"/system.slice/web.service/libpod-payload-" ID_A, PODMAN, ID_A, "", NULL},
 		{"/machine.slice/libpod-conmon-" ID_A ".scope", 0, NULL, NULL, NULL},
 		/* containerd: nerdctl, and Kubernetes with either driver */
 		{"/default/" ID_A, CONTAINER_RUNTIME_UNKNOWN, ID_A, "", NULL},
 		{"/system.slice/nerdctl-" ID_A ".scope", NERD, ID_A, "", NULL},
-		{"/kubepods/burstable/pod" POD "/" ID_B, CONTAINER_RUNTIME_UNKNOWN, ID_B, POD, NULL},
+		{"/kubepods/burstable/pod" POD "/" ID_B, CONTAINER_RUNTIME_UNKNOWN, ID_B, POD,
+		 NULL},
 		{"/kubepods/pod" POD "/" ID_B, CONTAINER_RUNTIME_UNKNOWN, ID_B, POD, NULL},
 		{"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" POD_
 		 ".slice/cri-containerd-" ID_B ".scope",
 		 NERD, ID_B, POD, NULL},
-		{"/system.slice/containerd.service/kubepods-burstable-pod" POD_ ".slice:cri-containerd:" ID_B,
+		{"/system.slice/containerd.service/kubepods-burstable-pod" POD_
+		 ".slice:cri-containerd:" ID_B,
 		 NERD, ID_B, POD, NULL},
 		/* CRI-O */
-		{"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" POD_ ".slice/crio-" ID_B
-		 ".scope",
+		{"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" POD_
+		 ".slice/crio-" ID_B ".scope",
 		 CRIO, ID_B, POD, NULL},
 		{"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" POD_
 		 ".slice/crio-conmon-" ID_B ".scope",
@@ -100,7 +106,8 @@ static void paths(void **state)
 
 static void lines(void **state)
 {
-	static const char text[] = "12:cpu,cpuacct:/a:b\nrubbish\n1:name=systemd:relative\n::\n0::/x";
+	static const char text[] =
+		"12:cpu,cpuacct:/a:b\nrubbish\n1:name=systemd:relative\n::\n0::/x";
 	const char *next = text;
 	struct cgroup_line line;
 
@@ -165,7 +172,8 @@ static void free_ids(void **state)
 	(void)state;
 	assert_int_equal(cgroup_id_find("0::/default/job-1\n", "job-1", &line, &bytes), 1);
 	assert_int_equal(bytes, strlen("/default/job-1"));
-	assert_int_equal(cgroup_id_find("0::/x.slice/nerdctl-job-1.scope/y\n", "job-1", &line, &bytes), 1);
+	assert_int_equal(
+		cgroup_id_find("0::/x.slice/nerdctl-job-1.scope/y\n", "job-1", &line, &bytes), 1);
 	assert_int_equal(bytes, strlen("/x.slice/nerdctl-job-1.scope"));
 	assert_int_equal(cgroup_id_find("0::/a:b:job-1\n", "job-1", &line, &bytes), 1);
 	assert_int_equal(cgroup_id_find("0::/default/job-10\n", "job-1", &line, &bytes), 0);
@@ -174,7 +182,9 @@ static void free_ids(void **state)
 	assert_int_equal(cgroup_id_find("0::/\n", "", &line, &bytes), 0);
 }
 
-/* Our own, by its directory, if this machine shows it: the root of any hierarchy holds everybody. */
+/*
+ * Our own, by its directory, if this machine shows it: the root of any hierarchy holds everybody.
+ */
 static void opened(void **state)
 {
 	struct cgroup_ref ref = {0};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state that container runtimes keep, as Docker 20.10, Podman 4.3, containerd 1.6 and Kubernetes 1.2x leave it (shortened), the
- * same by somebody who means us harm, and the names that users type.
+ * The state that container runtimes keep, as Docker 20.10, Podman 4.3, containerd 1.6 and
+ * Kubernetes 1.2x leave it (shortened), the same by somebody who means us harm, and the names that
+ * users type.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +33,8 @@
 #define ID_C "36a73ff024ffd17873626f82bc4908409f739ed04e9304ba4e4d5e54648a5216"
 
 static const char docker_config[] =
-	"{\"StreamConfig\":{},\"State\":{\"Running\":true,\"Paused\":false,\"Pid\":6145,\"ExitCode\":0},"
+	"{\"StreamConfig\":{},\"State\":{\"Running\":true,\"Paused\":false,"
+	"\"Pid\":6145,\"ExitCode\":0},"
 	"\"ID\":\"" ID_A
 	"\",\"Created\":\"2026-11-21T08:05:34.747947186Z\",\"Path\":\"/bin/pause\",\"Args\":[],"
 	"\"Config\":{\"Hostname\":\"fe0b56ec3c68\",\"Env\":null,\"Labels\":{}},\"Name\":\"/"
@@ -48,24 +50,31 @@ static const char docker_answer[] =
 	"\",\"Names\":[\"/web-1\"],\"Image\":\"pause\",\"State\":\"running\",\"Labels\":{}},"
 	"{\"Id\":\"" ID_B "\",\"Names\":[\"/k8s_POD_web-0_front_uid_0\"],\"Labels\":{}}]";
 static const char podman_index[] =
-	"[{\"id\":\"" ID_B "\",\"names\":[\"db-1\"],\"image\":\"418105eb71f4\",\"layer\":\"8ed12d83ab20\","
-	"\"metadata\":\"{\\\"image-name\\\":\\\"localhost/pause:latest\\\",\\\"name\\\":\\\"db-1\\\"}\","
-	"\"created\":\"2026-11-21T08:06:16.20755606Z\",\"flags\":{\"MountLabel\":\"\",\"ProcessLabel\":\"\"}}"
+	"[{\"id\":\"" ID_B
+	"\",\"names\":[\"db-1\"],\"image\":\"418105eb71f4\",\"layer\":\"8ed12d83ab20\","
+	"\"metadata\":\"{\\\"image-name\\\":\\\"localhost/pause:latest\\\","
+	"\\\"name\\\":\\\"db-1\\\"}\","
+	"\"created\":\"2026-11-21T08:06:16.20755606Z\","
+	"\"flags\":{\"MountLabel\":\"\",\"ProcessLabel\":\"\"}}"
 	","
-	"{\"id\":\"" ID_C "\",\"names\":[\"k8s_app_web-0_front_6f1a3c52-1c5e-4f6a-9f6b-0123456789ab_0\"]}]";
+	"{\"id\":\"" ID_C
+	"\",\"names\":[\"k8s_app_web-0_front_6f1a3c52-1c5e-4f6a-9f6b-0123456789ab_0\"]}]";
 static const char bundle_kubernetes[] =
 	"{\"ociVersion\":\"1.0.2-dev\",\"process\":{\"args\":[\"/bin/pause\"]},\"annotations\":{"
-	"\"io.kubernetes.cri.container-name\":\"app\",\"io.kubernetes.cri.container-type\":\"container\","
+	"\"io.kubernetes.cri.container-name\":\"app\","
+	"\"io.kubernetes.cri.container-type\":\"container\","
 	"\"io.kubernetes.cri.sandbox-id\":\"x\",\"io.kubernetes.cri.sandbox-name\":\"web-0\","
-	"\"io.kubernetes.cri.sandbox-namespace\":\"front\"},\"linux\":{\"cgroupsPath\":\"/kubepods/x\"}}";
-static const char bundle_sandbox[] = "{\"annotations\":{\"io.kubernetes.cri.container-type\":\"sandbox\","
-				     "\"io.kubernetes.cri.sandbox-name\":\"web-0\","
-				     "\"io.kubernetes.cri.sandbox-namespace\":\"front\"}}";
+	"\"io.kubernetes.cri.sandbox-namespace\":\"front\"},"
+	"\"linux\":{\"cgroupsPath\":\"/kubepods/x\"}}";
+static const char bundle_sandbox[] =
+	"{\"annotations\":{\"io.kubernetes.cri.container-type\":\"sandbox\","
+	"\"io.kubernetes.cri.sandbox-name\":\"web-0\","
+	"\"io.kubernetes.cri.sandbox-namespace\":\"front\"}}";
 static const char bundle_nerdctl[] =
 	"{\"annotations\":{\"nerdctl/name\":\"mail\",\"nerdctl/namespace\":\"default\"}}";
 static const char bundle_plain[] = "{\"ociVersion\":\"1.0.2-dev\",\"root\":{\"path\":\"rootfs\"}}";
 
-/* --- a folder ------------------------------------------------------------------------------------------------ */
+/* --- a folder --------------------------------------------------------------------------------- */
 
 struct folder {
 	char path[64];
@@ -119,7 +128,7 @@ static const struct container *get(struct container_list *list, const char *id)
 	return found;
 }
 
-/* --- state on disk --------------------------------------------------------------------------------------------- */
+/* --- state on disk ---------------------------------------------------------------------------- */
 
 static void docker_state(void **state)
 {
@@ -169,28 +178,34 @@ static void conmon_arguments(void **state)
 		"\0-r\0/usr/bin/runc\0-b\0/v/root/vfs-containers/" ID_B
 		"/userdata\0-p\0/v/run/vfs-containers/" ID_B
 		"/userdata/pidfile\0-n\0db-1\0--exit-command-arg\0-c\0--exit-command-arg\0x";
-	static const char crio[] = "conmon\0-b\0/run/b\0-c\0" ID_C "\0-n\0k8s_app_web-0_front_uid_0\0-P\0x";
+	static const char crio[] =
+		"conmon\0-b\0/run/b\0-c\0" ID_C "\0-n\0k8s_app_web-0_front_uid_0\0-P\0x";
 	char pid_file[128], storage[128];
 	struct container found = {0};
 
 	(void)state;
-	assert_int_equal(container_conmon_parse(podman, sizeof(podman), &found, pid_file, storage, 128), 0);
+	assert_int_equal(
+		container_conmon_parse(podman, sizeof(podman), &found, pid_file, storage, 128), 0);
 	assert_string_equal(found.id, ID_B);
 	assert_string_equal(found.name, "db-1");
 	assert_int_equal(found.runtime, CONTAINER_RUNTIME_PODMAN);
 	assert_string_equal(storage, "/v/root");
 	assert_string_equal(pid_file, "/v/run/vfs-containers/" ID_B "/userdata/pidfile");
 	found = (struct container){0};
-	assert_int_equal(container_conmon_parse(crio, sizeof(crio), &found, pid_file, storage, 128), 0);
+	assert_int_equal(container_conmon_parse(crio, sizeof(crio), &found, pid_file, storage, 128),
+			 0);
 	assert_int_equal(found.runtime, CONTAINER_RUNTIME_CRIO);
 	assert_string_equal(found.pod, "web-0");
 	assert_string_equal(storage, "");
 	assert_string_equal(pid_file, "");
-	assert_int_equal(container_conmon_parse("conmon\0-c", 10, &found, pid_file, storage, 128), -EINVAL);
-	assert_int_equal(container_conmon_parse("conmon\0-c\0../x", 15, &found, pid_file, storage, 128),
+	assert_int_equal(container_conmon_parse("conmon\0-c", 10, &found, pid_file, storage, 128),
 			 -EINVAL);
-	assert_int_equal(container_conmon_parse(podman, sizeof(podman), &found, pid_file, storage, 16),
-			 -EINVAL);
+	assert_int_equal(
+		container_conmon_parse("conmon\0-c\0../x", 15, &found, pid_file, storage, 128),
+		-EINVAL);
+	assert_int_equal(
+		container_conmon_parse(podman, sizeof(podman), &found, pid_file, storage, 16),
+		-EINVAL);
 }
 
 static void containerd_state(void **state)
@@ -254,7 +269,8 @@ static void kubernetes_names(void **state)
 }
 
 /* A file of so many bytes, "[{},{},...]", or with one text. */
-static void put_large(const struct folder *folder, const char *name, size_t bytes, int empty_objects)
+static void put_large(const struct folder *folder, const char *name, size_t bytes,
+		      int empty_objects)
 {
 	char *text = malloc(bytes + 1);
 
@@ -268,8 +284,8 @@ static void put_large(const struct folder *folder, const char *name, size_t byte
 }
 
 /*
- * A storage whose indexes are as large as they may be, linked again and again, and one with many entries: gigabytes of memory, and
- * minutes, for who reads all of it. What is left out is told.
+ * A storage whose indexes are as large as they may be, linked again and again, and one with many
+ * entries: gigabytes of memory, and minutes, for who reads all of it. What is left out is told.
  */
 static void large_state(void **state)
 {
@@ -339,13 +355,15 @@ static void hostile_files(void **state)
 	assert_int_equal(container_docker_root(&list, folder->fd), 0);
 	assert_int_equal(list.count, 0);
 	put(folder, "containers/" ID_B "/x", "");
-	assert_int_equal(
-		symlinkat("../../outside/other.json", folder->fd, "containers/" ID_B "/config.v2.json"), 0);
+	assert_int_equal(symlinkat("../../outside/other.json", folder->fd,
+				   "containers/" ID_B "/config.v2.json"),
+			 0);
 	assert_int_equal(mkfifoat(folder->fd, "containers/x/config.v2.json", 0600), 0);
 	assert_int_equal(container_docker_root(&list, folder->fd), 0);
 	assert_int_equal(list.count, 0);
 
-	assert_int_equal(state_file_read(folder->fd, "containers/x/config.v2.json", 10, &text), -EINVAL);
+	assert_int_equal(state_file_read(folder->fd, "containers/x/config.v2.json", 10, &text),
+			 -EINVAL);
 	assert_int_equal(state_file_read(folder->fd, "containers", 10, &text), -EINVAL);
 	assert_int_equal(state_file_read(folder->fd, "../x", 10, &text), -EXDEV);
 	put(folder, "large", "0123456789a");
@@ -359,7 +377,8 @@ static void hostile_files(void **state)
 	deep[(1u << 18) - 1] = '\0';
 	put(folder, "deep", deep);
 	free(deep);
-	assert_int_equal(state_json_read(folder->fd, "deep", CONTAINER_CONFIG_BYTES, NULL, &json), -EBADMSG);
+	assert_int_equal(state_json_read(folder->fd, "deep", CONTAINER_CONFIG_BYTES, NULL, &json),
+			 -EBADMSG);
 	put(folder, "pid", "12x");
 	assert_int_equal(state_pid_read(folder->fd, "pid"), 12);
 	put(folder, "pid", "-12");
@@ -370,9 +389,12 @@ static void hostile_files(void **state)
 	container_list_free(&list);
 }
 
-/* --- a daemon's socket --------------------------------------------------------------------------------------------- */
+/* --- a daemon's socket ------------------------------------------------------------------------ */
 
-/* A daemon that takes one client, gives it this text and hangs up, or says nothing until it is ended. */
+/*
+ * A daemon that takes one client, gives it this text and hangs up, or says nothing until it is
+ * ended.
+ */
 static pid_t daemon_start(const struct folder *folder, const char *text, char path[96])
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -428,7 +450,7 @@ static void docker_socket(void **state)
 	assert_int_equal(list.count, 0);
 }
 
-/* --- names as users type them ---------------------------------------------------------------------------------------- */
+/* --- names as users type them ----------------------------------------------------------------- */
 
 static const struct container running[] = {
 	{.id = ID_A, .name = "web-1", .runtime = CONTAINER_RUNTIME_DOCKER, .init_pid = 1},
@@ -495,7 +517,8 @@ static void choices(void **state)
 		{"pod/", -ENOENT, 0, 0, 0},
 	};
 	struct container entries[sizeof(running) / sizeof(running[0])];
-	struct container_list list = {.entries = entries, .count = sizeof(running) / sizeof(running[0])};
+	struct container_list list = {.entries = entries,
+				      .count = sizeof(running) / sizeof(running[0])};
 	struct container_choice choice;
 
 	(void)state;
@@ -531,7 +554,8 @@ static void owners(void **state)
 		 .name = "his",
 		 .owner.uid = 8}, /* of another user's that does not run nobody knows */
 		{.id = ID_B, .name = "y", .owner.uid = 7, .cgroup.path = path, .init_pid = 1},
-		{.id = "c7", .name = ID_B, .owner.uid = 8, .init_pid = 1}, /* called as another is numbered */
+		/* called as another is numbered */
+		{.id = "c7", .name = ID_B, .owner.uid = 8, .init_pid = 1},
 		{.id = ID_C, .name = "z", .owner.uid = 7, .cgroup.path = path, .init_pid = 1},
 		{.id = ID_C, .name = "z", .cgroup.path = path, .init_pid = 1},
 		{.id = "c8", .name = "in", .init_pid = 1},
@@ -541,9 +565,10 @@ static void owners(void **state)
 		const char *text;
 		int err;
 		size_t first;
-	} cases[] = {{"web-1", 0, 0},    {"db-1", -EEXIST, 0}, {"c2", 0, 3},       {"old", -EEXIST, 0},
-		     {"his", 0, 6},      {ID_B, -EEXIST, 0},   {ID_C, -EEXIST, 0}, {"z", -EEXIST, 0},
-		     {"in", -EEXIST, 0}, {"x", 0, 1}};
+	} cases[] = {{"web-1", 0, 0},     {"db-1", -EEXIST, 0}, {"c2", 0, 3},
+		     {"old", -EEXIST, 0}, {"his", 0, 6},        {ID_B, -EEXIST, 0},
+		     {ID_C, -EEXIST, 0},  {"z", -EEXIST, 0},    {"in", -EEXIST, 0},
+		     {"x", 0, 1}};
 	struct container entries[sizeof(said) / sizeof(said[0])];
 	struct container_list list = {.entries = entries, .count = sizeof(said) / sizeof(said[0])};
 	struct container_choice choice;
@@ -557,10 +582,14 @@ static void owners(void **state)
 		free(choice.entries);
 	}
 	assert_int_equal(container_choose(&list, "old", 0, &choice), -EEXIST);
-	assert_non_null(strstr(error_reason(-EEXIST), "old (c4 of user 7), old (c3, does not run)"));
+	assert_non_null(
+		strstr(error_reason(-EEXIST), "old (c4 of user 7), old (c3, does not run)"));
 }
 
-/* State in a directory of another user's, or that anybody may write to, is not whose it claims to be. */
+/*
+ * State in a directory of another user's, or that anybody may write to, is not whose it claims to
+ * be.
+ */
 static void others_state(void **state)
 {
 	struct folder *folder = *state;
@@ -608,7 +637,8 @@ static void cgroup_owners(void **state)
 	assert_string_equal(owner.inside, "");
 	if (!geteuid()) {
 		assert_int_equal(fchownat(folder->fd, "slice", 7, 7, 0), 0);
-		container_owner_of_cgroup(&list, &line, strlen("/slice/docker-" ID_A ".scope"), &owner);
+		container_owner_of_cgroup(&list, &line, strlen("/slice/docker-" ID_A ".scope"),
+					  &owner);
 		assert_int_equal(owner.uid, 7);
 	}
 	line.path = "/../../docker/" ID_A; /* beyond our namespace: nobody can look */
@@ -629,7 +659,8 @@ static void process_owners(void **state)
 	pid_t child;
 
 	assert_int_equal(process_info_read(getpid(), &info), 0);
-	assert_int_equal(container_owner_of_process(&list, &info, "0::/docker/" ID_A "\n", &owner), 1);
+	assert_int_equal(container_owner_of_process(&list, &info, "0::/docker/" ID_A "\n", &owner),
+			 1);
 	assert_int_equal(owner.uid, geteuid());
 	assert_string_equal(owner.inside, ID_A);
 	info.uids_differ = 1;
@@ -669,11 +700,12 @@ static void reasons(void **state)
 		entries[i].init_pid = 1;
 	}
 	assert_int_equal(container_choose(&list, "web-1", 0, &choice), -ENOENT);
-	assert_non_null(
-		strstr(error_reason(-ENOENT), "there are web-38 (docker 3856ec3c688e), web-39 (docker "));
+	assert_non_null(strstr(error_reason(-ENOENT),
+			       "there are web-38 (docker 3856ec3c688e), web-39 (docker "));
 	assert_non_null(strstr(error_reason(-ENOENT), " more"));
 	assert_int_equal(container_choose(&list, "db", 0, &choice), -EEXIST);
-	assert_non_null(strstr(error_reason(-EEXIST), "any of 38: db-0 (docker 0056ec3c688e), db-1 "));
+	assert_non_null(
+		strstr(error_reason(-EEXIST), "any of 38: db-0 (docker 0056ec3c688e), db-1 "));
 	memset(entries[0].name, 'x', CONTAINER_NAME_SIZE - 1);
 	list.count = 1;
 	assert_int_equal(container_choose(&list, "web-1", 0, &choice), -ENOENT);
@@ -693,7 +725,8 @@ static void reasons(void **state)
 static void merging(void **state)
 {
 	struct container_list list = {0};
-	struct container first = {.id = ID_A}, second = {.id = ID_A, .name = "web-1", .init_pid = getpid()};
+	struct container first = {.id = ID_A},
+			 second = {.id = ID_A, .name = "web-1", .init_pid = getpid()};
 	struct container third = {
 		.id = ID_A, .name = "old", .runtime = CONTAINER_RUNTIME_DOCKER, .space = "moby"};
 

@@ -111,7 +111,10 @@ static int client_connect(const struct session *session)
 	return fd;
 }
 
-/* What comes until a line's end or the end of the connection ("" then); the control is served meanwhile. */
+/*
+ * What comes until a line's end or the end of the connection ("" then); the control is served
+ * meanwhile.
+ */
 static void line_read(const struct session *session, int fd, char *text, size_t room)
 {
 	uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + 30000000000ull;
@@ -154,11 +157,14 @@ static void test_answers(void **state)
 
 	expect(session, fd, "{\"request\": \"status\"}\n",
 	       "\"traced_memory\": {\"size\": 1048, \"peak\": 1048}");
-	expect(session, fd, "{\"request\": \"status\", \"pid\": 1000}\n", "{\"is_tracing\": true, ");
+	expect(session, fd, "{\"request\": \"status\", \"pid\": 1000}\n",
+	       "{\"is_tracing\": true, ");
 	expect(session, fd, "{\"request\": \"lookup\", \"address\": 4128}\n",
-	       "{\"address\": 4128, \"block\": {\"address\": 4096, \"offset\": 32, \"size\": 48, \"domain\": "
+	       "{\"address\": 4128, \"block\": {\"address\": 4096, \"offset\": 32, \"size\": 48, "
+	       "\"domain\": "
 	       "0, \"rounded\": false}, "
-	       "\"total_nframe\": 1, \"traceback\": [{\"filename\": \"/caf\\u00e9.py\", \"lineno\": 0, "
+	       "\"total_nframe\": 1, \"traceback\": [{\"filename\": \"/caf\\u00e9.py\", "
+	       "\"lineno\": 0, "
 	       "\"function\": \"f\"}]}\n");
 	expect(session, fd, "{\"request\": \"lookup\", \"address\": 4144}\n",
 	       "{\"address\": 4144, \"block\": null}\n");
@@ -168,14 +174,17 @@ static void test_answers(void **state)
 	expect(session, fd, "{\"request\": \"dance\"}\n", "{\"error\": ");
 	assert_int_equal(feed_free(session->trace, 0x2000), 0);
 	expect(session, fd, "{\"request\": \"reset-peak\"}\n", "{}\n");
-	expect(session, fd, "{\"request\": \"status\"}\n", "\"traced_memory\": {\"size\": 48, \"peak\": 48}");
+	expect(session, fd, "{\"request\": \"status\"}\n",
+	       "\"traced_memory\": {\"size\": 48, \"peak\": 48}");
 	expect(session, fd, "{\"request\": \"clear\"}\n", "{}\n");
-	expect(session, fd, "{\"request\": \"status\"}\n", "\"traced_memory\": {\"size\": 0, \"peak\": 0}");
+	expect(session, fd, "{\"request\": \"status\"}\n",
+	       "\"traced_memory\": {\"size\": 0, \"peak\": 0}");
 	assert_false(control_stop_wanted(session->control));
 	expect(session, fd, "{\"request\": \"stop\"}\n", "{}\n");
 	assert_true(control_stop_wanted(session->control));
 	session->running = 0;
-	expect(session, fd, "{\"request\": \"clear\"}\n", "{\"error\": \"the process has ended\"}\n");
+	expect(session, fd, "{\"request\": \"clear\"}\n",
+	       "{\"error\": \"the process has ended\"}\n");
 	expect(session, fd, "{\"request\": \"status\"}\n", "{\"is_tracing\": false, ");
 	close(fd);
 }
@@ -191,7 +200,8 @@ static void test_pieces(void **state)
 	text_send(a, half, strlen(half));
 	for (int i = 0; i < 3; i++)
 		control_serve(session->control);
-	expect(session, b, "{\"request\": \"status\"}\n{\"request\": \"lookup\", \"address\": 1}\n\n",
+	expect(session, b,
+	       "{\"request\": \"status\"}\n{\"request\": \"lookup\", \"address\": 1}\n\n",
 	       "is_tracing");
 	line_read(session, b, text, sizeof(text));
 	assert_string_equal(text, "{\"address\": 1, \"block\": null}\n");
@@ -227,7 +237,10 @@ static void test_garbage(void **state)
 	free(text);
 }
 
-/* Who asks and does not read the answers is left when they fill what the kernel takes; others never wait for it. */
+/*
+ * Who asks and does not read the answers is left when they fill what the kernel takes; others never
+ * wait for it.
+ */
 static void test_hanging(void **state)
 {
 	uint64_t late_ns = clock_ns(CLOCK_MONOTONIC) + CONTROL_TIMEOUT_NS * 2;
@@ -255,7 +268,8 @@ static void test_hanging(void **state)
 		}
 		assert_false(client_idle(client));
 		assert_int_equal(client_next(client, clock_ns(CLOCK_MONOTONIC), &request), 0);
-		assert_int_equal(client_next(client, late_ns + CONTROL_TIMEOUT_NS, &request), -ETIMEDOUT);
+		assert_int_equal(client_next(client, late_ns + CONTROL_TIMEOUT_NS, &request),
+				 -ETIMEDOUT);
 		client_free(client);
 		close(pair[1]);
 	}
@@ -417,8 +431,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_answers), TEST(test_pieces),   TEST(test_garbage),        TEST(test_hanging),
-		TEST(test_crowd),   TEST(test_snapshot), TEST(test_snapshot_hangs), TEST(test_place),
+		TEST(test_answers),        TEST(test_pieces), TEST(test_garbage),
+		TEST(test_hanging),        TEST(test_crowd),  TEST(test_snapshot),
+		TEST(test_snapshot_hangs), TEST(test_place),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

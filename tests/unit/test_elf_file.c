@@ -27,7 +27,9 @@
 
 #define NO_DEBUG "/nonexistent" /* a debug root without any debug file */
 
-/* Things of this very program, to be found in its own file; volatile, or a compiler may shrink or drop them.
+/*
+ * Things of this very program, to be found in its own file; volatile, or a compiler may shrink or
+ * drop them.
  */
 static _Thread_local volatile uint64_t landmark_tls[4];
 static volatile uint64_t landmark_data[4] = {0x1122334455667788, 2, 3, 4};
@@ -59,13 +61,16 @@ static uint64_t own_bias(struct elf_file *file, const void *address)
 
 	assert_int_equal(process_maps_read(getpid(), &maps), 0);
 	for (size_t i = 0; i < maps.count; i++)
-		if ((uintptr_t)address >= maps.entries[i].start && (uintptr_t)address < maps.entries[i].end)
+		if ((uintptr_t)address >= maps.entries[i].start &&
+		    (uintptr_t)address < maps.entries[i].end)
 			found = &maps.entries[i];
 	assert_non_null(found);
 	for (size_t i = 0; i < maps.count; i++)
-		if (maps.entries[i].inode == found->inode && !strcmp(maps.entries[i].path, found->path)) {
-			assert_int_equal(
-				elf_file_bias(file, maps.entries[i].start, maps.entries[i].offset, &bias), 0);
+		if (maps.entries[i].inode == found->inode &&
+		    !strcmp(maps.entries[i].path, found->path)) {
+			assert_int_equal(elf_file_bias(file, maps.entries[i].start,
+						       maps.entries[i].offset, &bias),
+					 0);
 			break;
 		}
 	process_maps_free(&maps);
@@ -125,7 +130,10 @@ static void own_symbols_are_where_they_say(void **state)
 	elf_file_close(NULL);
 }
 
-/* Who has other work is kept from it by no more symbols than are looked through in a moment; who has not reads four times as many. */
+/*
+ * Who has other work is kept from it by no more symbols than are looked through in a moment; who
+ * has not reads four times as many.
+ */
 static void large_tables_are_for_a_process_of_their_own(void **state)
 {
 	uint64_t last = LARGE_BASE + (uint64_t)ELF_SYMBOLS_HERE * LARGE_STEP;
@@ -138,7 +146,8 @@ static void large_tables_are_for_a_process_of_their_own(void **state)
 	assert_int_equal(elf_file_symbol(file, "zz", &symbol), -ENOENT);
 	elf_file_close(file);
 
-	assert_int_equal(elf_file_open(&file, large_elf(ELF_SYMBOLS_HERE + 1), "/large", NO_DEBUG), 0);
+	assert_int_equal(elf_file_open(&file, large_elf(ELF_SYMBOLS_HERE + 1), "/large", NO_DEBUG),
+			 0);
 	assert_int_equal(elf_file_symbol(file, "z", &symbol), -ENOEXEC);
 	assert_int_equal(elf_file_symbol_at(file, last, &symbol), -ENOEXEC);
 	assert_non_null(strstr(error_reason(-ENOEXEC), "1048576 symbols"));
@@ -155,8 +164,8 @@ static void large_tables_are_for_a_process_of_their_own(void **state)
 /* Of the versions of a name the one that a linker would take: glibc has many names twice. */
 static void libc_has_default_versions(void **state)
 {
-	static const char *const names[] = {"qsort_r",           "getenv",     "regexec", "realpath",
-					    "pthread_cond_wait", "posix_spawn"};
+	static const char *const names[] = {
+		"qsort_r", "getenv", "regexec", "realpath", "pthread_cond_wait", "posix_spawn"};
 	void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
 	struct elf_symbol symbol;
 	struct elf_file *file;
@@ -289,7 +298,8 @@ static void stripped_python_has_exported_symbols(void **state)
 	elf_file_close(file);
 }
 
-/* --- debug files -------------------------------------------------------------------------------------------
+/*
+ * --- debug files -----------------------------------------------------------------------------
  */
 
 static char directory[] = "/tmp/tracer-test-XXXXXX";
@@ -326,11 +336,12 @@ static void strip_ourselves(void)
 		print_message("skipped: no objcopy\n");
 		skip();
 	}
-	assert_int_equal(run("cd %s && mkdir bin && cp /proc/%d/exe full && "
-			     "objcopy --only-keep-debug full program.debug && "
-			     "objcopy --strip-all --add-gnu-debuglink=program.debug full bin/program",
-			     directory, getpid()),
-			 0);
+	assert_int_equal(
+		run("cd %s && mkdir bin && cp /proc/%d/exe full && "
+		    "objcopy --only-keep-debug full program.debug && "
+		    "objcopy --strip-all --add-gnu-debuglink=program.debug full bin/program",
+		    directory, getpid()),
+		0);
 }
 
 static void assert_landmark(const char *root, int expected)
@@ -361,8 +372,8 @@ static void debug_file_by_link(void **state)
 	strip_ourselves();
 	snprintf(root, sizeof(root), "%s/root", directory);
 	assert_landmark(root, -ENOENT);
-	assert_int_equal(run("cd %s && mkdir -p root/%s/bin && cp program.debug root/%s/bin", directory,
-			     directory, directory),
+	assert_int_equal(run("cd %s && mkdir -p root/%s/bin && cp program.debug root/%s/bin",
+			     directory, directory, directory),
 			 0);
 	assert_landmark(root, 0);
 	/* One byte more, and it is not the file that the checksum was made of. */
@@ -384,27 +395,30 @@ static void debug_file_by_build_id(void **state)
 	}
 	strip_ourselves();
 	snprintf(root, sizeof(root), "%s/root", directory);
-	assert_int_equal(
-		run("cd %s && mkdir -p root/.build-id/%.2s && cp program.debug root/.build-id/%.2s/%s.debug",
-		    directory, id, id, id + 2),
-		0);
+	assert_int_equal(run("cd %s && mkdir -p root/.build-id/%.2s && cp program.debug "
+			     "root/.build-id/%.2s/%s.debug",
+			     directory, id, id, id + 2),
+			 0);
 	assert_landmark(root, 0);
 	/* A file without that build id, a FIFO and a text are all as good as none. */
-	assert_int_equal(
-		run("cd %s && objcopy --remove-section=.note.gnu.build-id full root/.build-id/%.2s/%s.debug",
-		    directory, id, id + 2),
-		0);
+	assert_int_equal(run("cd %s && objcopy --remove-section=.note.gnu.build-id full "
+			     "root/.build-id/%.2s/%s.debug",
+			     directory, id, id + 2),
+			 0);
 	assert_landmark(root, -ENOENT);
-	assert_int_equal(
-		run("cd %s/.build-id/%.2s && rm %s.debug && mkfifo %s.debug", root, id, id + 2, id + 2), 0);
+	assert_int_equal(run("cd %s/.build-id/%.2s && rm %s.debug && mkfifo %s.debug", root, id,
+			     id + 2, id + 2),
+			 0);
 	assert_landmark(root, -ENOENT);
-	assert_int_equal(
-		run("cd %s/.build-id/%.2s && rm %s.debug && echo > %s.debug", root, id, id + 2, id + 2), 0);
+	assert_int_equal(run("cd %s/.build-id/%.2s && rm %s.debug && echo > %s.debug", root, id,
+			     id + 2, id + 2),
+			 0);
 	assert_landmark(root, -ENOENT);
 	elf_file_close(self);
 }
 
-/* --- hostile files -----------------------------------------------------------------------------------------
+/*
+ * --- hostile files ---------------------------------------------------------------------------
  */
 
 struct image {
@@ -502,7 +516,8 @@ static void ask_everything(struct elf_file *file)
 	errs[7] = elf_file_tls(file, &a);
 	errs[8] = elf_file_dtpmod_slot(file, &a);
 	for (size_t i = 0; i < sizeof(errs) / sizeof(errs[0]); i++)
-		assert_true(errs[i] == 0 || errs[i] == -ENOENT || errs[i] == -ENOEXEC || errs[i] == -ENOMEM);
+		assert_true(errs[i] == 0 || errs[i] == -ENOENT || errs[i] == -ENOEXEC ||
+			    errs[i] == -ENOMEM);
 	assert_true(elf_file_read(file, 0x2000, bytes, sizeof(bytes)) <= (int)sizeof(bytes));
 }
 
@@ -576,7 +591,8 @@ static uint64_t next_random(uint64_t *seed)
 /* One to three flipped bits in what is read of a file; it is whole again after each round. */
 static void flipped_bits_do_no_harm(void **state)
 {
-	static const uint32_t types[] = {SHT_DYNSYM, SHT_SYMTAB, SHT_STRTAB, SHT_RELA, SHT_DYNAMIC, SHT_NOTE};
+	static const uint32_t types[] = {SHT_DYNSYM, SHT_SYMTAB,  SHT_STRTAB,
+					 SHT_RELA,   SHT_DYNAMIC, SHT_NOTE};
 	struct image *image = *state;
 	uint64_t seed = 1;
 	int refused = 0, accepted = 0;
@@ -691,7 +707,10 @@ static void symtab_replace(struct image *image, const Elf64_Sym *symbols, size_t
 	symtab->sh_size = bytes;
 }
 
-/* One function behind a million that begin later and end before what is asked for: hours where each is looked at. */
+/*
+ * One function behind a million that begin later and end before what is asked for: hours where each
+ * is looked at.
+ */
 static void many_symbols_are_quick_to_ask(void **state)
 {
 	enum { COUNT = 1000000, START = 1 << 30 };
@@ -704,7 +723,8 @@ static void many_symbols_are_quick_to_ask(void **state)
 
 	alarm(60);
 	for (size_t i = 0; i < symtab->sh_size / sizeof(function) && !function.st_size; i++) {
-		memcpy(&function, image->bytes + symtab->sh_offset + i * sizeof(function), sizeof(function));
+		memcpy(&function, image->bytes + symtab->sh_offset + i * sizeof(function),
+		       sizeof(function));
 		if (ELF64_ST_TYPE(function.st_info) != STT_FUNC)
 			function.st_size = 0;
 	}
@@ -730,9 +750,11 @@ static void many_symbols_are_quick_to_ask(void **state)
 /* The slot of the first relocation that puts an imported function's address somewhere. */
 static uint64_t import_slot(const struct image *image, const Elf64_Shdr *section)
 {
-	const Elf64_Rela *relocation = (const Elf64_Rela *)(image->bytes + section->sh_offset), *end;
+	const Elf64_Rela *relocation = (const Elf64_Rela *)(image->bytes + section->sh_offset),
+			 *end;
 
-	for (end = relocation + section->sh_size / sizeof(*relocation); relocation < end; relocation++)
+	for (end = relocation + section->sh_size / sizeof(*relocation); relocation < end;
+	     relocation++)
 		if (ELF64_R_TYPE(relocation->r_info) == R_X86_64_JUMP_SLOT ||
 		    ELF64_R_TYPE(relocation->r_info) == R_X86_64_GLOB_DAT)
 			return relocation->r_offset;
@@ -749,7 +771,10 @@ static int import_is_known(const struct image *image, uint64_t slot)
 
 	assert_int_equal(try_open(image, &file), 0);
 	known = !elf_file_import_at(file, slot, &name);
-	/* An imported function is in another file; without its relocation the slot's bytes are taken as they are. */
+	/*
+	 * An imported function is in another file; without its relocation the slot's bytes are
+	 * taken as they are.
+	 */
 	assert_int_equal(elf_file_pointer(file, slot, &value) == -ENOENT, known);
 	elf_file_close(file);
 	return known;
@@ -758,7 +783,8 @@ static int import_is_known(const struct image *image, uint64_t slot)
 static void relocations_that_nobody_carries_out_are_none(void **state)
 {
 	struct image *image = *state;
-	Elf64_Shdr *sections = (Elf64_Shdr *)(image->bytes + image->header->e_shoff), *section = NULL;
+	Elf64_Shdr *sections = (Elf64_Shdr *)(image->bytes + image->header->e_shoff),
+		   *section = NULL;
 	uint64_t slot = 0, before;
 
 	for (unsigned i = 1; i < image->header->e_shnum && !slot; i++) {
@@ -772,7 +798,8 @@ static void relocations_that_nobody_carries_out_are_none(void **state)
 	section->sh_flags ^= SHF_ALLOC;
 	before = section->sh_size;
 	section->sh_size = (ELF_RELOCATIONS_MAX + 1ull) * sizeof(Elf64_Rela);
-	assert_int_equal(posix_fallocate(image->fd, 0, (off_t)(section->sh_offset + section->sh_size)), 0);
+	assert_int_equal(
+		posix_fallocate(image->fd, 0, (off_t)(section->sh_offset + section->sh_size)), 0);
 	assert_false(import_is_known(image, slot));
 	section->sh_size = before;
 	assert_true(import_is_known(image, slot));

@@ -14,7 +14,8 @@
 
 #include "elf/elf_frames.h"
 
-#define HEADER 12 /* bytes before the table of {function, entry}, each a distance from the section */
+/* bytes before the table of {function, entry}, each a distance from the section */
+#define HEADER 12
 
 static int compare(const void *a, const void *b)
 {
@@ -60,7 +61,8 @@ static void test_self(void **state)
 
 static void test_libc(void **state)
 {
-	static const char *const paths[] = {"/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib64/libc.so.6"};
+	static const char *const paths[] = {"/lib/x86_64-linux-gnu/libc.so.6",
+					    "/usr/lib64/libc.so.6"};
 	(void)state;
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
@@ -76,7 +78,10 @@ static void test_libc(void **state)
 static void test_damaged(void **state)
 {
 	static const uint8_t whole[] = {
-		/* 0: a common entry "zR", addresses of 4 bytes relative to themselves; its length is 16 */
+		/*
+		 * 0: a common entry "zR", addresses of 4 bytes relative to themselves; its length
+		 * is 16
+		 */
 		16, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, 0, 0, 0,
 		/* 20: an entry: its length is 12, it belongs to the one 24 before its id */
 		12, 0, 0, 0, 24, 0, 0, 0, 0x64, 0, 0, 0, 0x10, 0, 0, 0,

@@ -10,8 +10,11 @@
 
 #include "attach/features_missing.h"
 
-static const struct features newest = {
-	.uprobe_multi = 1, .uprobe_session = 1, .bpf_loop = 1, .prepare_exec = 1, .kernel = "6.18.1"};
+static const struct features newest = {.uprobe_multi = 1,
+				       .uprobe_session = 1,
+				       .bpf_loop = 1,
+				       .prepare_exec = 1,
+				       .kernel = "6.18.1"};
 
 static void test_nothing(void **state)
 {
@@ -57,7 +60,8 @@ static void test_room(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing), cmocka_unit_test(test_each),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_nothing),
+					   cmocka_unit_test(test_each),
 					   cmocka_unit_test(test_room)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,9 @@
 
 #define FRAMES(...) ((const struct frame_text[]){__VA_ARGS__, {NULL, NULL, 0}})
 
-/* Expectations of fnmatch.fnmatch() of CPython 3.13, less the .pyc that tracemalloc takes for .py. */
+/*
+ * Expectations of fnmatch.fnmatch() of CPython 3.13, less the .pyc that tracemalloc takes for .py.
+ */
 static void test_patterns(void **state)
 {
 	static const struct {
@@ -50,7 +52,8 @@ static void test_patterns(void **state)
 		{"[^a]", "^", 1},
 		{"[^a]", "b", 0},
 		{"[\xc3\xa0-\xc3\xbf]", "\xc3\xa9", 1},
-		{"*a*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 0},
+		{"*a*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+		 0},
 	};
 	(void)state;
 
@@ -70,8 +73,10 @@ static struct snapshot *snapshot_make(void)
 	struct builder builder;
 
 	assert_int_equal(builder_begin(&builder), 0);
-	assert_int_equal(snapshot_add(&builder, FRAMES({"a.py", "f", 1}, {"m.py", "m", 9}), 0, 0, 1, 1), 0);
-	assert_int_equal(snapshot_add(&builder, FRAMES({"b.py", "f", 2}, {"m.py", "m", 9}), 0, 0, 2, 1), 0);
+	assert_int_equal(
+		snapshot_add(&builder, FRAMES({"a.py", "f", 1}, {"m.py", "m", 9}), 0, 0, 1, 1), 0);
+	assert_int_equal(
+		snapshot_add(&builder, FRAMES({"b.py", "f", 2}, {"m.py", "m", 9}), 0, 0, 2, 1), 0);
 	assert_int_equal(snapshot_add(&builder, FRAMES({"a.py", "f", 2}), 0, 7, 4, 1), 0);
 	assert_int_equal(snapshot_add(&builder, FRAMES({"c:12", "f", 3}), 0, 7, 8, 1), 0);
 	return builder_finish(&builder);

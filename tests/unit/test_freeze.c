@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Real processes that stand, and go on. They count in shared memory, which tells whether they run. */
+/*
+ * Real processes that stand, and go on. They count in shared memory, which tells whether they run.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -215,7 +217,9 @@ static void test_signals(void **state)
 	target_stop(pid);
 }
 
-/* One that its user had stopped is stopped afterwards, and is woken by that user's SIGCONT alone. */
+/*
+ * One that its user had stopped is stopped afterwards, and is woken by that user's SIGCONT alone.
+ */
 static void test_stopped_before(void **state)
 {
 	pid_t pid = target_start(2, 0);
@@ -379,7 +383,10 @@ static void *sigtimedwait_run(void *context)
 	return NULL;
 }
 
-/* Calls that an interruption would make fail: those that sleep for long, and one that is entered all the time. */
+/*
+ * Calls that an interruption would make fail: those that sleep for long, and one that is entered
+ * all the time.
+ */
 static void test_calls(void **state)
 {
 	struct freeze *freeze;
@@ -404,7 +411,8 @@ static void test_calls(void **state)
 
 		assert_int_equal(freeze_begin(&freeze, pid), 0);
 		freeze_end(freeze);
-		for (before = atomic_load(&shared->short_lived); atomic_load(&shared->short_lived) == before;)
+		for (before = atomic_load(&shared->short_lived);
+		     atomic_load(&shared->short_lived) == before;)
 			nap(100000);
 	}
 	assert_int_equal(atomic_load(&shared->signals), 0);
@@ -432,7 +440,8 @@ static void test_zombie(void **state)
 static int setup(void **state)
 {
 	(void)state;
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
 	return shared == MAP_FAILED;
 }
 

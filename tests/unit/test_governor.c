@@ -53,7 +53,8 @@ static enum event_mode mode_of(const struct run *run)
 
 static void test_narrows(void **state)
 {
-	static const enum event_mode order[] = {EVENT_MODE_CENSUS, EVENT_MODE_GROWTH, EVENT_MODE_OFF};
+	static const enum event_mode order[] = {EVENT_MODE_CENSUS, EVENT_MODE_GROWTH,
+						EVENT_MODE_OFF};
 	struct run run;
 	(void)state;
 
@@ -67,7 +68,10 @@ static void test_narrows(void **state)
 	assert_int_equal(periods_until_change(&run, 0.3, 1000), 0);
 }
 
-/* What is over the budget now and then is not over it, as long as what lies between makes up for it. */
+/*
+ * What is over the budget now and then is not over it, as long as what lies between makes up for
+ * it.
+ */
 static void test_debt(void **state)
 {
 	struct run run;
@@ -78,7 +82,8 @@ static void test_debt(void **state)
 		assert_int_equal(period(&run, i % 10 == 9 ? 0.3 : 0.02), 0);
 	assert_int_not_equal(periods_until_change(&run, 0.06, 1000), 0);
 	assert_int_equal(mode_of(&run), EVENT_MODE_CENSUS);
-	assert_int_equal(periods_until_change(&run, 0.05, 1000), 0); /* the budget itself is within it */
+	/* the budget itself is within it */
+	assert_int_equal(periods_until_change(&run, 0.05, 1000), 0);
 }
 
 /* A process that does nothing tells nothing, whatever the share of its little time. */
@@ -99,7 +104,10 @@ static void test_idle(void **state)
 	assert_int_equal(mode_of(&run), EVENT_MODE_CENSUS);
 }
 
-/* It tries again after a while that doubles, and begins with the first one again when a step up has held. */
+/*
+ * It tries again after a while that doubles, and begins with the first one again when a step up has
+ * held.
+ */
 static void test_widens(void **state)
 {
 	const unsigned int first = GOVERNOR_HOLD_NS / GOVERNOR_PERIOD_NS;
@@ -148,8 +156,8 @@ static void test_held(void **state)
 }
 
 /*
- * A process that wants so many CPUs, measured whenever the governor says, on a step whose probes take most of its time. How much
- * they take until they go; *first: when it was measured first.
+ * A process that wants so many CPUs, measured whenever the governor says, on a step whose probes
+ * take most of its time. How much they take until they go; *first: when it was measured first.
  */
 static double cost_until_change(struct run *run, double cpus, double share, uint64_t *first)
 {
@@ -175,7 +183,10 @@ static double cost_until_change(struct run *run, double cpus, double share, uint
 	return 0;
 }
 
-/* No try takes more than the budget is over ten seconds, what it takes to make the changes included. */
+/*
+ * No try takes more than the budget is over ten seconds, what it takes to make the changes
+ * included.
+ */
 static void test_try(void **state)
 {
 	static const double budgets[] = {0.01, 0.05, 0.2}, rates[] = {0.05, 0.2, 1},
@@ -183,7 +194,8 @@ static void test_try(void **state)
 	(void)state;
 
 	for (size_t i = 0; i < 27; i++) {
-		const double budget = budgets[i % 3], cpus = rates[i / 3 % 3], share = shares[i / 9];
+		const double budget = budgets[i % 3], cpus = rates[i / 3 % 3],
+			     share = shares[i / 9];
 		double allowed = budget * cpus * GOVERNOR_WINDOW_NS, cost;
 		struct run run;
 		uint64_t first;
@@ -208,8 +220,8 @@ static void test_try(void **state)
 		assert_true(first <= GOVERNOR_FIRST_NS);
 		assert_int_equal(mode_of(&run), EVENT_MODE_GROWTH);
 		if (cost > allowed)
-			fail_msg("budget %g, %g CPUs, share %g: %.0f ms of %.0f", budget, cpus, share,
-				 cost / 1e6, allowed / 1e6);
+			fail_msg("budget %g, %g CPUs, share %g: %.0f ms of %.0f", budget, cpus,
+				 share, cost / 1e6, allowed / 1e6);
 	}
 }
 
@@ -270,9 +282,11 @@ static void test_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_narrows), cmocka_unit_test(test_debt), cmocka_unit_test(test_idle),
-		cmocka_unit_test(test_widens),  cmocka_unit_test(test_held), cmocka_unit_test(test_samples),
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_try),  cmocka_unit_test(test_burst),
+		cmocka_unit_test(test_narrows), cmocka_unit_test(test_debt),
+		cmocka_unit_test(test_idle),    cmocka_unit_test(test_widens),
+		cmocka_unit_test(test_held),    cmocka_unit_test(test_samples),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_try),
+		cmocka_unit_test(test_burst),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,15 +22,17 @@ static void snapshot_begin(struct builder *builder)
 	builder->snapshot->meta.traceback_limit = 16;
 }
 
-static void add(struct builder *builder, uint64_t bytes, uint64_t count, const struct frame_text *frames)
+static void add(struct builder *builder, uint64_t bytes, uint64_t count,
+		const struct frame_text *frames)
 {
 	assert_int_equal(snapshot_add(builder, frames, 0, 0, bytes, count), 0);
 }
 
-static int compute(const struct snapshot *snapshot, enum group_by by, int cumulative, struct statistics *out)
+static int compute(const struct snapshot *snapshot, enum group_by by, int cumulative,
+		   struct statistics *out)
 {
-	return statistics_compute(snapshot, &(struct statistics_opts){.by = by, .cumulative = cumulative},
-				  out);
+	return statistics_compute(
+		snapshot, &(struct statistics_opts){.by = by, .cumulative = cumulative}, out);
 }
 
 #define FRAMES(...) ((const struct frame_text[]){__VA_ARGS__, {NULL, NULL, 0}})
@@ -80,7 +82,8 @@ static void test_recursion(void **state)
 		assert_int_equal(statistics.entries[i].count, 2);
 	}
 	/* Of equal ones the greater name comes first. */
-	assert_string_equal(strings_get(snapshot->strings, statistics.entries[0].frame.filename), "b");
+	assert_string_equal(strings_get(snapshot->strings, statistics.entries[0].frame.filename),
+			    "b");
 	statistics_free(&statistics);
 	/* The old one's rows are others, with the same numbers. */
 	assert_int_equal(statistics_compare(snapshot, snapshot, &once, &statistics), 0);
@@ -118,7 +121,10 @@ static void test_traceback_identity(void **state)
 	snapshot_free(snapshot);
 }
 
-/* Frames without a line are told apart by their functions; with one they are not, unless that is what is asked for. */
+/*
+ * Frames without a line are told apart by their functions; with one they are not, unless that is
+ * what is asked for.
+ */
 static void test_function(void **state)
 {
 	struct builder builder;
@@ -147,22 +153,27 @@ static void test_function(void **state)
 	statistics_free(&statistics);
 	assert_int_equal(compute(snapshot, GROUP_FUNCTION, 0, &statistics), 0);
 	assert_int_equal(statistics.count, 2);
-	assert_int_equal(statistics.entries[0].size, 50); /* f and g: the greater name comes first */
-	assert_string_equal(strings_get(snapshot->strings, statistics.entries[0].frame.function), "g");
+	/* f and g: the greater name comes first */
+	assert_int_equal(statistics.entries[0].size, 50);
+	assert_string_equal(strings_get(snapshot->strings, statistics.entries[0].frame.function),
+			    "g");
 	statistics_free(&statistics);
 
-	assert_int_equal(statistics_compare(snapshot, old, &(struct statistics_opts){.by = GROUP_FUNCTION},
+	assert_int_equal(statistics_compare(snapshot, old,
+					    &(struct statistics_opts){.by = GROUP_FUNCTION},
 					    &statistics),
 			 0);
 	assert_int_equal(statistics.count, 3);
 	for (size_t i = 0; i < statistics.count; i++)
-		assert_int_equal(
-			statistics.entries[i].old_size,
-			statistics.entries[i].size == 0                                                ? 5
-			: statistics.entries[i].frame.function == statistics.entries[0].frame.function ? 0
-												       : 6);
+		assert_int_equal(statistics.entries[i].old_size,
+				 statistics.entries[i].size == 0 ? 5
+				 : statistics.entries[i].frame.function ==
+						 statistics.entries[0].frame.function
+					 ? 0
+					 : 6);
 	statistics_free(&statistics);
-	assert_int_equal(statistics_compare(snapshot, old, &(struct statistics_opts){.by = GROUP_FILENAME},
+	assert_int_equal(statistics_compare(snapshot, old,
+					    &(struct statistics_opts){.by = GROUP_FILENAME},
 					    &statistics),
 			 0);
 	assert_int_equal(statistics.count, 2);
@@ -193,21 +204,23 @@ static void test_overflow(void **state)
 
 /* --- against Lib/tracemalloc.py itself --- */
 
-static const char script[] = "import sys, tracemalloc\n"
-			     "traces = eval(sys.stdin.read())\n"
-			     "if sys.version_info < (3, 9): traces = [t[:3] for t in traces]\n"
-			     "s = tracemalloc.Snapshot(traces, 16)\n"
-			     "for by, cumulative in ('filename', 0), ('lineno', 0), ('traceback', 0), "
-			     "('filename', 1), ('lineno', 1):\n"
-			     "    for e in s.statistics(by, bool(cumulative)):\n"
-			     "        t = getattr(e.traceback, '_frames')\n"
-			     "        t = t[::-1] if sys.version_info >= (3, 7) else t\n"
-			     "        print(e.size, e.count, ' '.join('%s:%d' % f for f in t))\n";
+static const char script[] =
+	"import sys, tracemalloc\n"
+	"traces = eval(sys.stdin.read())\n"
+	"if sys.version_info < (3, 9): traces = [t[:3] for t in traces]\n"
+	"s = tracemalloc.Snapshot(traces, 16)\n"
+	"for by, cumulative in ('filename', 0), ('lineno', 0), ('traceback', 0), "
+	"('filename', 1), ('lineno', 1):\n"
+	"    for e in s.statistics(by, bool(cumulative)):\n"
+	"        t = getattr(e.traceback, '_frames')\n"
+	"        t = t[::-1] if sys.version_info >= (3, 7) else t\n"
+	"        print(e.size, e.count, ' '.join('%s:%d' % f for f in t))\n";
 
 static struct snapshot *snapshot_random(FILE *python)
 {
 	/* UTF-8 order differs from UTF-16's for the last two, and a prefix sorts first. */
-	static const char *const names[] = {"a", "ab", "b", "\xc3\xa9", "\xee\x80\x80", "\xf0\x9f\x90\x8d"};
+	static const char *const names[] = {"a",        "ab",           "b",
+					    "\xc3\xa9", "\xee\x80\x80", "\xf0\x9f\x90\x8d"};
 	struct builder builder;
 	uint64_t random = 7;
 
@@ -220,7 +233,8 @@ static struct snapshot *snapshot_random(FILE *python)
 
 		for (uint32_t f = 0; f < nframe; f++) {
 			random = hash_u64(random + 1);
-			frames[f] = (struct frame_text){names[random % 6], "f", (uint32_t)(random >> 40) % 3};
+			frames[f] = (struct frame_text){names[random % 6], "f",
+							(uint32_t)(random >> 40) % 3};
 		}
 		add(&builder, bytes, count, frames);
 		for (uint64_t c = 0; c < count; c++) {
@@ -234,7 +248,8 @@ static struct snapshot *snapshot_random(FILE *python)
 	return builder_finish(&builder);
 }
 
-static void statistics_print(FILE *out, const struct snapshot *snapshot, enum group_by by, int cumulative)
+static void statistics_print(FILE *out, const struct snapshot *snapshot, enum group_by by,
+			     int cumulative)
 {
 	struct statistics statistics;
 
@@ -283,8 +298,9 @@ static void test_like_tracemalloc(void **state)
 	statistics_print(file, snapshot, GROUP_FILENAME, 1);
 	statistics_print(file, snapshot, GROUP_LINENO, 1);
 	assert_int_equal(fclose(file), 0);
-	snprintf(command, sizeof(command), "PYTHONIOENCODING=utf-8 PYTHONUTF8=1 python3 %s < %s | diff - %s",
-		 path[0], path[1], path[2]);
+	snprintf(command, sizeof(command),
+		 "PYTHONIOENCODING=utf-8 PYTHONUTF8=1 python3 %s < %s | diff - %s", path[0],
+		 path[1], path[2]);
 	assert_int_equal(system(command), 0);
 	snapshot_free(snapshot);
 	for (int i = 0; i < 3; i++)

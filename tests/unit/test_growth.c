@@ -60,7 +60,8 @@ static void pool_made(struct trace *trace, uint64_t pool)
 
 static void census(struct trace *trace, uint32_t type, uint32_t baseline)
 {
-	struct event_census event = {.header = header_of(type, sizeof(event)), .baseline = baseline};
+	struct event_census event = {.header = header_of(type, sizeof(event)),
+				     .baseline = baseline};
 
 	/* Long after what the threads did last. */
 	event.header.time_ns = 1ull << 40;
@@ -158,20 +159,25 @@ static void test_mapped(void **state)
 	struct trace *trace = *state;
 	size_t count;
 
-	assert_int_equal(mapping(trace,
-				 (struct event_map){.address = 0x10000, .bytes = 0x4000, .protection = 3},
-				 EVENT_MAP),
-			 0);
-	assert_int_equal(mapping(trace, (struct event_map){.address = 0x20000, .bytes = 0x8000}, EVENT_MAP),
-			 0);
-	assert_int_equal(mapped_bytes(trace, &count), 0x4000); /* what is only reserved is not memory */
-	assert_int_equal(mapping(trace,
-				 (struct event_map){.address = 0x20000, .bytes = 0x1000, .protection = 3},
-				 EVENT_PROTECT),
-			 0);
+	assert_int_equal(
+		mapping(trace,
+			(struct event_map){.address = 0x10000, .bytes = 0x4000, .protection = 3},
+			EVENT_MAP),
+		0);
+	assert_int_equal(
+		mapping(trace, (struct event_map){.address = 0x20000, .bytes = 0x8000}, EVENT_MAP),
+		0);
+	/* what is only reserved is not memory */
+	assert_int_equal(mapped_bytes(trace, &count), 0x4000);
+	assert_int_equal(
+		mapping(trace,
+			(struct event_map){.address = 0x20000, .bytes = 0x1000, .protection = 3},
+			EVENT_PROTECT),
+		0);
 	assert_int_equal(mapped_bytes(trace, &count), 0x5000);
 	assert_int_equal(count, 2);
-	assert_int_equal(mapping(trace, (struct event_map){.address = 0x11000, .bytes = 0x1000}, EVENT_UNMAP),
+	assert_int_equal(mapping(trace, (struct event_map){.address = 0x11000, .bytes = 0x1000},
+				 EVENT_UNMAP),
 			 0);
 	assert_int_equal(mapped_bytes(trace, &count), 0x4000);
 	assert_int_equal(count, 3);
@@ -238,9 +244,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	static const struct CMUnitTest tests[] = {
-		TEST(test_pools),  TEST(test_unreadable_pool),
-		TEST(test_mapped), TEST(test_mapped_malformed),
-		TEST(test_meta),   cmocka_unit_test_setup_teardown(test_meta_exact, setup_exact, teardown),
+		TEST(test_pools),
+		TEST(test_unreadable_pool),
+		TEST(test_mapped),
+		TEST(test_mapped_malformed),
+		TEST(test_meta),
+		cmocka_unit_test_setup_teardown(test_meta_exact, setup_exact, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

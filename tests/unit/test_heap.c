@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Real heaps, compared with sys.getallocatedblocks() to the block; then forged ones, built in this process:
- * everything that a hostile or changing heap may hold.
+ * Real heaps, compared with sys.getallocatedblocks() to the block; then forged ones, built in this
+ * process: everything that a hostile or changing heap may hold.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -37,7 +37,9 @@ static int see(uint64_t address, uint32_t bytes, const uint8_t *content, void *c
 	return seen->blocks == seen->stop_after;
 }
 
-/* Reads the heap of such an interpreter. needs_symbols: stripped, it may only say that it cannot. */
+/*
+ * Reads the heap of such an interpreter. needs_symbols: stripped, it may only say that it cannot.
+ */
 static void check_heap_of(char *path, char *argument, char *environment, int needs_symbols)
 {
 	struct heap_reading reading;
@@ -51,7 +53,8 @@ static void check_heap_of(char *path, char *argument, char *environment, int nee
 		printf("%s is not to be found from here\n", SCRIPT);
 		skip();
 	}
-	assert_int_equal(python_start(&child, (char *[]){path, SCRIPT, argument, NULL}, environment), 0);
+	assert_int_equal(
+		python_start(&child, (char *[]){path, SCRIPT, argument, NULL}, environment), 0);
 	assert_int_equal(fread(figures, sizeof(figures), 1, child.out), 1);
 	python_wait_paused(&child);
 	assert_int_equal(python_runtime_find(child.pid, NULL, &runtime), 0);
@@ -125,12 +128,16 @@ static void start_idle(char *path, char *environment, struct python_child *child
 {
 	char *program = "import os, signal\nos.write(1, b'\\n')\nsignal.pause()";
 
-	assert_int_equal(python_start(child, (char *[]){path, "-c", program, NULL}, environment), 0);
+	assert_int_equal(python_start(child, (char *[]){path, "-c", program, NULL}, environment),
+			 0);
 	assert_int_equal(getc(child->out), '\n');
 	assert_int_equal(python_runtime_find(child->pid, NULL, runtime), 0);
 }
 
-/* A copy of the interpreter's library without symbols, made in directory. 1; 0: there is no such thing. */
+/*
+ * A copy of the interpreter's library without symbols, made in directory. 1; 0: there is no such
+ * thing.
+ */
 static int strip_library(char *path, const char *directory, char *copy, size_t size)
 {
 	struct python_child child = {0};
@@ -165,9 +172,11 @@ static void check_stripped(unsigned int minor, int supported)
 	if (made) {
 		start_idle(path, environment, &child, &runtime);
 		assert_false(elf_file_has_symtab(runtime.file));
-		assert_int_equal(heap_read(&runtime, NULL, NULL, &reading), supported ? 0 : -ENOTSUP);
+		assert_int_equal(heap_read(&runtime, NULL, NULL, &reading),
+				 supported ? 0 : -ENOTSUP);
 		if (!supported)
-			assert_non_null(strstr(error_reason(-ENOTSUP), "install its debug symbols"));
+			assert_non_null(
+				strstr(error_reason(-ENOTSUP), "install its debug symbols"));
 		python_runtime_close(&runtime);
 		python_stop(&child);
 	}
@@ -266,7 +275,8 @@ static uint8_t *block_at(const struct forgery *forgery, unsigned int number)
 	return forgery->pool + forgery->heap->pool_header_size + (size_t)number * BLOCK;
 }
 
-static void free_list(const struct forgery *forgery, const unsigned int *numbers, unsigned int count)
+static void free_list(const struct forgery *forgery, const unsigned int *numbers,
+		      unsigned int count)
 {
 	uint8_t *link = forgery->pool + forgery->heap->pool_freeblock;
 
@@ -295,7 +305,8 @@ static int forge(void **state)
 	memset(forgery->arena, 0, heap->arena_bytes);
 	forgery->pool = forgery->arena;
 	forgery->runtime.target.runtime = address_of(forgery->cpython);
-	put64(forgery->cpython + offsets->abi.runtime_interpreters_head, address_of(forgery->interp));
+	put64(forgery->cpython + offsets->abi.runtime_interpreters_head,
+	      address_of(forgery->interp));
 	put64(forgery->interp + heap->interp_obmalloc, address_of(forgery->obmalloc));
 	put64(forgery->interp + offsets->abi.interp_threads_head, address_of(forgery->interp));
 	/* pools.used[]: no class has a pool that is not full. */
@@ -305,7 +316,8 @@ static int forge(void **state)
 	put32(forgery->obmalloc + heap->mgmt_maxarenas, 4);
 	put64(forgery->obmalloc + heap->mgmt_raw_blocks, 5);
 	put64(forgery->objects + heap->arena_address, address_of(forgery->arena));
-	put64(forgery->objects + heap->arena_pool_address, address_of(forgery->arena) + 2 * heap->pool_bytes);
+	put64(forgery->objects + heap->arena_pool_address,
+	      address_of(forgery->arena) + 2 * heap->pool_bytes);
 	put32(forgery->pool + heap->pool_szidx, BLOCK / 16 - 1);
 	put32(forgery->pool + heap->pool_nextoffset, heap->pool_header_size + CARVED * BLOCK);
 	put32(forgery->pool + heap->pool_maxnextoffset, heap->pool_bytes - BLOCK);
@@ -417,7 +429,10 @@ static void test_forged_arenas(void **state)
 	uint8_t *second = forgery->objects + heap->arena_object_size;
 	struct heap_reading reading;
 
-	/* An arena that is not mapped beside a good one: its pools are counted, nothing else happens. */
+	/*
+	 * An arena that is not mapped beside a good one: its pools are counted, nothing else
+	 * happens.
+	 */
 	put64(second + heap->arena_address, 1 << 20);
 	put64(second + heap->arena_pool_address, (1 << 20) + 3 * heap->pool_bytes);
 	expect(forgery, 7, 3);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where pymalloc's variables are, from machine code: that of real interpreters compared with their symbols,
- * then code that is nearly the function, or nothing like it.
+ * Where pymalloc's variables are, from machine code: that of real interpreters compared with their
+ * symbols, then code that is nearly the function, or nothing like it.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -35,7 +35,8 @@ static void check_decode(unsigned int minor)
 	assert_int_equal(python_runtime_find(child.pid, NULL, &runtime), 0);
 	assert_int_equal(elf_file_symbol(runtime.file, "_Py_GetAllocatedBlocks", &function), 0);
 	assert_true(function.size <= sizeof(code));
-	assert_int_equal(elf_file_read(runtime.file, function.vaddr, code, function.size), function.size);
+	assert_int_equal(elf_file_read(runtime.file, function.vaddr, code, function.size),
+			 function.size);
 	assert_int_equal(heap_symbols_decode(code, function.size, function.vaddr, &whole), 0);
 	named = elf_file_symbol(runtime.file, "arenas", &arenas) == 0 &&
 		elf_file_symbol(runtime.file, "maxarenas", &maxarenas) == 0 &&
@@ -64,18 +65,21 @@ static void check_decode(unsigned int minor)
 	}
 }
 
-#define DECODE_TEST(minor)                                                                                   \
-	static void test_decode_3##minor(void **state)                                                       \
-	{                                                                                                    \
-		(void)state;                                                                                 \
-		check_decode(minor);                                                                         \
+#define DECODE_TEST(minor)                                                                         \
+	static void test_decode_3##minor(void **state)                                             \
+	{                                                                                          \
+		(void)state;                                                                       \
+		check_decode(minor);                                                               \
 	}
 
 DECODE_TEST(9)
 DECODE_TEST(10)
 DECODE_TEST(11)
 
-/* The function with absolute addresses, as an executable that is not position independent may have it. */
+/*
+ * The function with absolute addresses, as an executable that is not position independent may have
+ * it.
+ */
 static const uint8_t absolute_code[] = {
 	0x48, 0x8b, 0x04, 0x25, 0x18, 0x40, 0x40, 0x00, /* 00 mov 0x404018,%rax */
 	0x8b, 0x0c, 0x25, 0x28, 0x40, 0x40, 0x00,       /* 08 mov 0x404028,%ecx */
@@ -102,7 +106,8 @@ static void test_decode_absolute(void **state)
 	struct heap_head head;
 
 	(void)state;
-	assert_int_equal(heap_symbols_decode(absolute_code, sizeof(absolute_code), 0x1000, &head), 0);
+	assert_int_equal(heap_symbols_decode(absolute_code, sizeof(absolute_code), 0x1000, &head),
+			 0);
 	assert_int_equal(head.arenas, 0x404020);
 	assert_int_equal(head.maxarenas, 0x404028);
 	assert_int_equal(head.raw_blocks, 0x404018);
@@ -151,7 +156,8 @@ static void test_decode_garbage(void **state)
 	assert_int_equal(heap_symbols_decode(total, 0, 0, &head), -ENOTSUP);
 	memset(code, 0x90, sizeof(code));
 	assert_int_equal(heap_symbols_decode(code, CODE_BYTES, 0, &head), -ENOTSUP);
-	assert_int_equal(heap_symbols_decode(code, sizeof(code), 0, &head), -ENOTSUP); /* too long */
+	/* too long */
+	assert_int_equal(heap_symbols_decode(code, sizeof(code), 0, &head), -ENOTSUP);
 	memset(code, 0xff, sizeof(code));
 	assert_int_equal(heap_symbols_decode(code, CODE_BYTES, UINT64_MAX - 3, &head), -ENOTSUP);
 	for (int i = 0; i < 2000; i++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Real heaps: what a program says it made is what its blocks say. Each count is the difference of two runs
- * that make N objects of each type and none, and so does not hang on what the interpreter has for itself.
+ * Real heaps: what a program says it made is what its blocks say. Each count is the difference of
+ * two runs that make N objects of each type and none, and so does not hang on what the interpreter
+ * has for itself.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -60,8 +61,10 @@ static void check_sums(const struct heap_types *types, int changing)
 	}
 	assert_int_equal(classes.blocks, reading->blocks);
 	assert_int_equal(classes.bytes, reading->bytes);
-	assert_int_equal(types->objects.blocks + types->dead.blocks + types->others.blocks, reading->blocks);
-	assert_int_equal(types->objects.bytes + types->dead.bytes + types->others.bytes, reading->bytes);
+	assert_int_equal(types->objects.blocks + types->dead.blocks + types->others.blocks,
+			 reading->blocks);
+	assert_int_equal(types->objects.bytes + types->dead.bytes + types->others.bytes,
+			 reading->bytes);
 }
 
 /* The heap of a run that made count objects of each type. 0; -ENOTSUP. */
@@ -72,7 +75,8 @@ static int run(char *path, char *count, int may_fail, struct heap_types *types)
 	int64_t blocks;
 	int err;
 
-	assert_int_equal(python_start(&child, (char *[]){path, SCRIPT, count, NULL}, "PYTHONHASHSEED=0"), 0);
+	assert_int_equal(
+		python_start(&child, (char *[]){path, SCRIPT, count, NULL}, "PYTHONHASHSEED=0"), 0);
 	assert_int_equal(fread(&blocks, sizeof(blocks), 1, child.out), 1);
 	python_wait_paused(&child);
 	assert_int_equal(python_runtime_find(child.pid, NULL, &runtime), 0);
@@ -90,7 +94,8 @@ static int run(char *path, char *count, int may_fail, struct heap_types *types)
 	return err;
 }
 
-static int64_t growth(const struct heap_types *none, const struct heap_types *many, const char *name)
+static int64_t growth(const struct heap_types *none, const struct heap_types *many,
+		      const char *name)
 {
 	return count_of(many, name) - count_of(none, name);
 }
@@ -125,14 +130,21 @@ static void check(char *path, unsigned int minor)
 	assert_null(type_named(&many, "Meta")); /* types are too large for pymalloc */
 	for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++)
 		check_near(common[i], growth(&none, &many, common[i]), N);
-	/* The numbers of the range are gone but for those that a list's allocation ahead still needs. */
+	/*
+	 * The numbers of the range are gone but for those that a list's allocation ahead still
+	 * needs.
+	 */
 	check_near("int", growth(&none, &many, "int"), 0);
-	/* What free lists kept, some of which is in use then; what lists left behind in memory is not among
-	 * it. */
+	/*
+	 * What free lists kept, some of which is in use then; what lists left behind in memory is
+	 * not among it.
+	 */
 	assert_true(none.dead.blocks > 0 && none.dead.blocks < 1000);
 	assert_true(many.dead.blocks <= none.dead.blocks + 16);
-	/* dicts, and those of the instances: of all up to 3.10, after that of the ones that were asked for
-	 * it. */
+	/*
+	 * dicts, and those of the instances: of all up to 3.10, after that of the ones that were
+	 * asked for it.
+	 */
 	check_near("dict", growth(&none, &many, "dict"), minor <= 10 ? 3 * N : 2 * N);
 	assert_true(many.others.blocks - none.others.blocks >
 		    2 * N); /* the keys of dicts, the items of lists */
@@ -167,8 +179,9 @@ static void test_distribution_311(void **state)
 /* While the heap changes under the reader the sums hold all the same. */
 static void test_changing(void **state)
 {
-	char *program = "import os\nos.write(1, b'\\n')\nkept = [None] * 50000\nn = 0\n"
-			"while True:\n kept[n % 50000] = [n, str(n), type('T', (), {})()]; n += 7919";
+	char *program =
+		"import os\nos.write(1, b'\\n')\nkept = [None] * 50000\nn = 0\n"
+		"while True:\n kept[n % 50000] = [n, str(n), type('T', (), {})()]; n += 7919";
 	struct python_child child = {0};
 	struct python_runtime runtime;
 	char path[PATH_MAX];

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Code as compilers make PyMem_SetupDebugHooks() of, put together by hand: absolute addresses, two ways of storing. */
+/*
+ * Code as compilers make PyMem_SetupDebugHooks() of, put together by hand: absolute addresses, two
+ * ways of storing.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,8 +28,8 @@ struct image {
 	size_t at, limit; /* limit: beyond it nothing can be read */
 };
 
-static void put(struct image *image, const char *opcode, size_t length, uint32_t first, uint32_t second,
-		int words)
+static void put(struct image *image, const char *opcode, size_t length, uint32_t first,
+		uint32_t second, int words)
 {
 	memcpy(image->bytes + image->at, opcode, length);
 	memcpy(image->bytes + image->at + length, &first, 4);
@@ -119,7 +122,10 @@ static void test_found(void **state)
 	assert_int_equal(hooks_find(image_read, &image, CODE, 60, &hooks), -ENOENT);
 }
 
-/* Another function than the one that is compared with; mem and obj not the same; all three the same. */
+/*
+ * Another function than the one that is compared with; mem and obj not the same; all three the
+ * same.
+ */
 static void test_contradictions(void **state)
 {
 	struct image image;

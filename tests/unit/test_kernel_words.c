@@ -29,7 +29,8 @@ static void test_verifier(void **state)
 		"729: (b4) w2 = 1024                   ; R2=1024 refs=9\n"
 		"730: (85) call bpf_probe_read#4\n"
 		"program of this type cannot use helper bpf_probe_read#4\n"
-		"processed 104 insns (limit 1000000) max_states_per_insn 0 total_states 9 peak_states 9 "
+		"processed 104 insns (limit 1000000) max_states_per_insn 0 total_states 9 "
+		"peak_states 9 "
 		"mark_read 0\n"
 		"-- END PROG LOAD LOG --\n",
 		"libbpf: prog 'native_session': failed to load: -22\n",
@@ -56,8 +57,10 @@ static void test_types(void **state)
 {
 	/* 7.2 */
 	static const char *const prototype[] = {
-		"libbpf: Failed to bump RLIMIT_MEMLOCK (err = -1), you might need to do it explicitly!\n",
-		"libbpf: extern (func ksym) 'bpf_session_is_return': func_proto [78] incompatible with "
+		"libbpf: Failed to bump RLIMIT_MEMLOCK (err = -1), you might need to do it "
+		"explicitly!\n",
+		"libbpf: extern (func ksym) 'bpf_session_is_return': func_proto [78] incompatible "
+		"with "
 		"vmlinux "
 		"[66391]\n",
 		"libbpf: failed to load object 'alloc_bpf'\n",
@@ -65,8 +68,9 @@ static void test_types(void **state)
 	};
 
 	(void)state;
-	expect(prototype, "extern (func ksym) 'bpf_session_is_return': func_proto [78] incompatible with "
-			  "vmlinux [66391]");
+	expect(prototype,
+	       "extern (func ksym) 'bpf_session_is_return': func_proto [78] incompatible with "
+	       "vmlinux [66391]");
 }
 
 /* Logs that are cut off, empty, or have nothing but statistics; a line as long as lines go. */
@@ -76,7 +80,8 @@ static void test_odd(void **state)
 	static const char *const empty[] = {
 		"libbpf: prog 'x': -- BEGIN PROG LOAD LOG --\n-- END PROG LOAD LOG --\n", NULL};
 	static const char *const statistics[] = {
-		"libbpf: prog 'x': -- BEGIN PROG LOAD LOG --\nprocessed 1 insns\n\n-- END PROG LOAD LOG --\n",
+		"libbpf: prog 'x': -- BEGIN PROG LOAD LOG --\nprocessed 1 insns\n\n-- END PROG "
+		"LOAD LOG --\n",
 		NULL};
 	static const char *const cut[] = {"libbpf: prog 'x': -- BEGIN PROG LOAD LOG --\nwhy", NULL};
 	static const char *const unnamed[] = {"prog -- BEGIN PROG LOAD LOG --\nwhy\n", NULL};
@@ -106,8 +111,9 @@ static void test_matter(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_verifier), cmocka_unit_test(test_types),
-					   cmocka_unit_test(test_odd), cmocka_unit_test(test_matter)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_verifier),
+					   cmocka_unit_test(test_types), cmocka_unit_test(test_odd),
+					   cmocka_unit_test(test_matter)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

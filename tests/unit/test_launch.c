@@ -93,8 +93,10 @@ static void assert_no_child(void)
 /* One that runs on, and is let go while it does; signals reach it before and after. */
 static void a_running_program_is_asked_about(void **state)
 {
-	char *argv[] = {"sh", "-c",
-			"trap 'exit 7' TERM; trap : USR1; kill -USR1 $$; while :; do sleep 0.02; done", NULL};
+	char *argv[] = {
+		"sh", "-c",
+		"trap 'exit 7' TERM; trap : USR1; kill -USR1 $$; while :; do sleep 0.02; done",
+		NULL};
 	struct watch watch = {.running_at = 20};
 	struct launch *launch;
 

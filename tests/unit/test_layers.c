@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The native layer beside Python's: tables apart, native frames and their names, what a snapshot has of both. */
+/*
+ * The native layer beside Python's: tables apart, native frames and their names, what a snapshot
+ * has of both.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +26,8 @@ static int feed_target(struct trace *trace, uint32_t mode, uint32_t python_versi
 	return trace_feed(trace, &event, sizeof(event));
 }
 
-static int native_put(struct trace *trace, uint32_t type, uint32_t tid, uint64_t address, uint64_t bytes)
+static int native_put(struct trace *trace, uint32_t type, uint32_t tid, uint64_t address,
+		      uint64_t bytes)
 {
 	struct event_alloc event = {.header = header_of(type, sizeof(event)),
 				    .address = address,
@@ -37,8 +41,9 @@ static int native_put(struct trace *trace, uint32_t type, uint32_t tid, uint64_t
 
 static int native_take(struct trace *trace, uint32_t type, uint32_t tid, uint64_t address)
 {
-	struct event_free event = {
-		.header = header_of(type, sizeof(event)), .address = address, .api = EVENT_API_NATIVE};
+	struct event_free event = {.header = header_of(type, sizeof(event)),
+				   .address = address,
+				   .api = EVENT_API_NATIVE};
 
 	event.header.tid = tid;
 	return trace_feed(trace, &event, sizeof(event));
@@ -56,7 +61,8 @@ static int setup_both(void **state)
 	if (trace_new(&trace, NULL))
 		return -1;
 	*state = trace;
-	return feed_target(trace, EVENT_MODE_EXACT | EVENT_MODE_PYTHON | EVENT_MODE_NATIVE, 0x030b02f0);
+	return feed_target(trace, EVENT_MODE_EXACT | EVENT_MODE_PYTHON | EVENT_MODE_NATIVE,
+			   0x030b02f0);
 }
 
 static int setup_native(void **state)
@@ -153,7 +159,8 @@ static void test_freed_twice(void **state)
 static struct trace_traceback traceback_of(struct trace *trace)
 {
 	size_t cursor = 0;
-	const struct block *block = blocks_next(trace_blocks(trace, 0, EVENT_LAYER_NATIVE), &cursor);
+	const struct block *block =
+		blocks_next(trace_blocks(trace, 0, EVENT_LAYER_NATIVE), &cursor);
 
 	return trace_traceback_at(trace, 0, block->traceback);
 }
@@ -200,7 +207,8 @@ static void test_names(void **state)
 	assert_int_equal(snapshot->meta.stacks_cut, 1);
 	snapshot_free(snapshot);
 	/* A name that only says where it is. */
-	assert_int_equal(feed_symbol(trace, 0x400200, (const char *const[]){"[a.so+0x200]"}, 1, "a.so"), 0);
+	assert_int_equal(
+		feed_symbol(trace, 0x400200, (const char *const[]){"[a.so+0x200]"}, 1, "a.so"), 0);
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
 	assert_int_equal(snapshot->meta.frames_unnamed, 1);
 	assert_int_equal(snapshot->meta.frames_slow, 0);
@@ -217,8 +225,8 @@ static void test_slow_names(void **state)
 
 	assert_int_equal(feed_native_stack(trace, STACK, (const uint64_t[]){0x400100}, 1, 0), 0);
 	assert_int_equal(native_put(trace, EVENT_ALLOC, 1, 0x1000, 8), 0);
-	assert_int_equal(feed_symbol_flags(trace, 0x400100, (const char *const[]){"main"}, 1, "a.out",
-					   EVENT_SYMBOL_SLOW),
+	assert_int_equal(feed_symbol_flags(trace, 0x400100, (const char *const[]){"main"}, 1,
+					   "a.out", EVENT_SYMBOL_SLOW),
 			 0);
 	assert_string_equal(function_at(trace, 0), "main");
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
@@ -226,7 +234,8 @@ static void test_slow_names(void **state)
 	assert_int_equal(snapshot->meta.frames_slow, 1);
 	snapshot_free(snapshot);
 	assert_int_equal(trace_unnamed_next(trace, 0, &cursor, &address), 1);
-	assert_int_equal(feed_symbol(trace, 0x400100, (const char *const[]){"inner", "main"}, 2, "a.c"), 0);
+	assert_int_equal(
+		feed_symbol(trace, 0x400100, (const char *const[]){"inner", "main"}, 2, "a.c"), 0);
 	assert_string_equal(function_at(trace, 0), "inner");
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
 	assert_int_equal(snapshot->meta.frames_slow, 0);
@@ -297,7 +306,8 @@ static void test_layers_of_modes(void **state)
 		assert_int_equal(trace_process_at(trace, i + 1)->layers, cases[i].layers);
 		assert_int_equal(trace_snapshot(trace, i + 1, 0, &snapshot), 0);
 		for (int layer = 0; layer < EVENT_LAYERS; layer++)
-			assert_int_equal(snapshot_has_layer(snapshot, layer), cases[i].layers >> layer & 1);
+			assert_int_equal(snapshot_has_layer(snapshot, layer),
+					 cases[i].layers >> layer & 1);
 		snapshot_free(snapshot);
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Real interpreters, each in a known line: their layout is proven, and every field that is assumed to be elsewhere is
- * found out. The tables of this process are bent, not the interpreters.
+ * Real interpreters, each in a known line: their layout is proven, and every field that is assumed
+ * to be elsewhere is found out. The tables of this process are bent, not the interpreters.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -34,11 +34,14 @@ static int interpreter_start(struct interpreter *interpreter, unsigned int minor
 	*interpreter = (struct interpreter){0};
 	if (access(SCRIPT, R_OK) || !python_path(minor, path))
 		return -1;
-	assert_int_equal(python_start(&interpreter->child, (char *[]){path, SCRIPT, NULL}, NULL), 0);
-	assert_int_equal(fread(interpreter->figures, sizeof(interpreter->figures), 1, interpreter->child.out),
+	assert_int_equal(python_start(&interpreter->child, (char *[]){path, SCRIPT, NULL}, NULL),
+			 0);
+	assert_int_equal(fread(interpreter->figures, sizeof(interpreter->figures), 1,
+			       interpreter->child.out),
 			 1);
 	python_wait_paused(&interpreter->child);
-	assert_int_equal(python_runtime_find(interpreter->child.pid, NULL, &interpreter->runtime), 0);
+	assert_int_equal(python_runtime_find(interpreter->child.pid, NULL, &interpreter->runtime),
+			 0);
 	return 0;
 }
 
@@ -62,8 +65,8 @@ static const struct {
 };
 
 /*
- * The field is taken to be where another is. Where there is nothing (a list without a thread, a thread that runs no Python)
- * nothing is shown, so one is looked for that is something.
+ * The field is taken to be where another is. Where there is nothing (a list without a thread, a
+ * thread that runs no Python) nothing is shown, so one is looked for that is something.
  */
 static void field_bend(struct interpreter *interpreter, size_t index)
 {
@@ -84,7 +87,9 @@ static void field_bend(struct interpreter *interpreter, size_t index)
 		fail_msg("%s elsewhere: %s", facts[index].name, error_reason(-ENOTSUP));
 }
 
-/* The heap's place is found again from a wrong guess, and is the right one: every block is counted. */
+/*
+ * The heap's place is found again from a wrong guess, and is the right one: every block is counted.
+ */
 static void heap_bend(struct interpreter *interpreter, int32_t distance)
 {
 	const struct python_offsets *right = interpreter->runtime.offsets;
@@ -143,7 +148,10 @@ VERSION_TESTS(check_version)
 
 #define STATES 64u
 
-/* Interpreters, threads and frames without end, of which nothing is what it should be: an answer comes all the same. */
+/*
+ * Interpreters, threads and frames without end, of which nothing is what it should be: an answer
+ * comes all the same.
+ */
 static void test_liar(void **state)
 {
 	const struct python_offsets *offsets = offsets_for(0x030d, 0);
@@ -208,10 +216,11 @@ static void test_heap_state(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_liar), cmocka_unit_test(test_heap_state), cmocka_unit_test(test_38),
-		cmocka_unit_test(test_39),   cmocka_unit_test(test_310),        cmocka_unit_test(test_311),
-		cmocka_unit_test(test_312),  cmocka_unit_test(test_313),        cmocka_unit_test(test_314),
-		cmocka_unit_test(test_315),
+		cmocka_unit_test(test_liar), cmocka_unit_test(test_heap_state),
+		cmocka_unit_test(test_38),   cmocka_unit_test(test_39),
+		cmocka_unit_test(test_310),  cmocka_unit_test(test_311),
+		cmocka_unit_test(test_312),  cmocka_unit_test(test_313),
+		cmocka_unit_test(test_314),  cmocka_unit_test(test_315),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

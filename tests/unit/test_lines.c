@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The interpreters themselves are the oracle: every offset of thousands of code objects, in every format. */
+/*
+ * The interpreters themselves are the oracle: every offset of thousands of code objects, in every
+ * format.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,9 +16,11 @@
 #define ORACLE "tests/unit/data/python/lines_oracle.py"
 
 /* With marks and without: the same. */
-static int line_at(enum lines_format format, const uint8_t *data, size_t bytes, int first_line, int lasti)
+static int line_at(enum lines_format format, const uint8_t *data, size_t bytes, int first_line,
+		   int lasti)
 {
-	struct lines_table table = {.format = format, .first_line = first_line, .data = data, .bytes = bytes};
+	struct lines_table table = {
+		.format = format, .first_line = first_line, .data = data, .bytes = bytes};
 	int line = lines_find(&table, lasti);
 	struct lines_mark *marks;
 
@@ -51,7 +56,8 @@ static size_t compare(enum lines_format format, char *text)
 	bytes = hex_decode(hex, table);
 	exact = malloc(bytes ? bytes : 1); /* exactly as long, so that ASan sees an overread */
 	memcpy(exact, table, bytes);
-	for (char *line = strtok_r(NULL, ",\n", &lines); line; line = strtok_r(NULL, ",\n", &lines)) {
+	for (char *line = strtok_r(NULL, ",\n", &lines); line;
+	     line = strtok_r(NULL, ",\n", &lines)) {
 		int expected = atoi(line);
 
 		if (expected < 0)
@@ -144,9 +150,12 @@ static void test_formats(void **state)
 {
 	const uint8_t lnotab[] = {0, 1, 4, 2, 255, 0, 45, (uint8_t)-3, 2, 1};
 	const uint8_t pairs[] = {4, 1, 6, 0x80, 2, 5, 2, (uint8_t)-7};
-	/* one line +1 (2 units), no line (1 unit), no columns −5 (1 unit), long +100 (1 unit), short (1 unit)
+	/*
+	 * one line +1 (2 units), no line (1 unit), no columns −5 (1 unit), long +100 (1 unit),
+	 * short (1 unit)
 	 */
-	const uint8_t locations[] = {0xd9, 0, 1, 0xf8, 0xe8, 11, 0xf0, 0x48, 3, 0, 1, 2, 0x80, 0x10};
+	const uint8_t locations[] = {0xd9, 0, 1, 0xf8, 0xe8, 11,   0xf0,
+				     0x48, 3, 0, 1,    2,    0x80, 0x10};
 
 	(void)state;
 	assert_int_equal(line_at(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, -1), 10);
@@ -171,7 +180,8 @@ static void test_formats(void **state)
 /* A negative line (a table can say so) is none. */
 static void test_negative(void **state)
 {
-	const uint8_t lnotab[] = {0, (uint8_t)-20}, pairs[] = {2, (uint8_t)-20}, locations[] = {0xe8, 41};
+	const uint8_t lnotab[] = {0, (uint8_t)-20}, pairs[] = {2, (uint8_t)-20},
+		      locations[] = {0xe8, 41};
 
 	(void)state;
 	assert_int_equal(line_at(LINES_LNOTAB, lnotab, sizeof(lnotab), 10, 0), 0);
@@ -181,7 +191,10 @@ static void test_negative(void **state)
 	assert_int_equal(line_at(LINES_PAIRS, pairs, sizeof(pairs), 21, 0), 1);
 }
 
-/* A varint that runs out of the table or of its 32 bits, a table that starts in the middle of an entry. */
+/*
+ * A varint that runs out of the table or of its 32 bits, a table that starts in the middle of an
+ * entry.
+ */
 static void test_malformed(void **state)
 {
 	const uint8_t endless[] = {0xe8, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f};
@@ -196,7 +209,10 @@ static void test_malformed(void **state)
 	assert_int_equal(line_at(LINES_LNOTAB, middle, 1, 10, 0), 10);
 }
 
-/* Random bytes in a block exactly as long: nothing is read beyond it (ASan) and nothing overflows (UBSan). */
+/*
+ * Random bytes in a block exactly as long: nothing is read beyond it (ASan) and nothing overflows
+ * (UBSan).
+ */
 static void test_random(void **state)
 {
 	uint64_t seed = 88172645463325252ull;
@@ -214,8 +230,8 @@ static void test_random(void **state)
 		}
 		for (int format = LINES_LNOTAB; format <= LINES_LOCATIONS; format++)
 			for (int lasti = -1; lasti < 200; lasti += 7)
-				assert_true(line_at((enum lines_format)format, table, bytes, INT_MAX,
-						    lasti) >= 0);
+				assert_true(line_at((enum lines_format)format, table, bytes,
+						    INT_MAX, lasti) >= 0);
 		seed ^= seed << 13;
 		seed ^= seed >> 7;
 		free(table);
@@ -223,8 +239,8 @@ static void test_random(void **state)
 }
 
 /*
- * Every instruction of the longest tables that a trace takes: 1.3 million questions, which take minutes where each
- * one reads its table from the start.
+ * Every instruction of the longest tables that a trace takes: 1.3 million questions, which take
+ * minutes where each one reads its table from the start.
  */
 static void test_long(void **state)
 {
@@ -234,14 +250,18 @@ static void test_long(void **state)
 		enum lines_format format;
 		uint8_t entry[2];
 		int line; /* of the first instruction, beyond the first line */
-	} formats[] = {{LINES_LNOTAB, {2, 1}, 0}, {LINES_PAIRS, {2, 1}, 1}, {LINES_LOCATIONS, {0xd8, 0}, 1}};
+	} formats[] = {{LINES_LNOTAB, {2, 1}, 0},
+		       {LINES_PAIRS, {2, 1}, 1},
+		       {LINES_LOCATIONS, {0xd8, 0}, 1}};
 	uint8_t *data = malloc(BYTES);
 
 	(void)state;
 	alarm(60);
 	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
-		struct lines_table table = {
-			.format = formats[i].format, .first_line = 10, .data = data, .bytes = BYTES};
+		struct lines_table table = {.format = formats[i].format,
+					    .first_line = 10,
+					    .data = data,
+					    .bytes = BYTES};
 		struct lines_mark *marks;
 
 		for (size_t at = 0; at < BYTES; at += 2)
@@ -250,7 +270,8 @@ static void test_long(void **state)
 		assert_true(table.mark_count <= BYTES / LINES_MARK_BYTES);
 		table.marks = marks;
 		for (int range = RANGES; range-- > 0;)
-			assert_int_equal(lines_find(&table, 2 * range), 10 + formats[i].line + range);
+			assert_int_equal(lines_find(&table, 2 * range),
+					 10 + formats[i].line + range);
 		assert_int_equal(lines_find(&table, 2 * RANGES),
 				 formats[i].format == LINES_LNOTAB ? 10 + RANGES : 0);
 		free(marks);
@@ -259,7 +280,10 @@ static void test_long(void **state)
 	free(data);
 }
 
-/* Entries that move nothing on, and one that is as long as the table: what lies on marks and between them. */
+/*
+ * Entries that move nothing on, and one that is as long as the table: what lies on marks and
+ * between them.
+ */
 static void test_marks_uneven(void **state)
 {
 	enum { BYTES = 4096 };

@@ -70,7 +70,8 @@ static int is_probed(void)
 /* Has place() of a process probed. 0, -errno. */
 static int place_probe(struct links_holder *holder, pid_t pid, uint32_t *group)
 {
-	struct links_wanted wanted = {.backend = LINKS_MULTI, .kind = LINKS_ENTRY, .pid = pid, .count = 1};
+	struct links_wanted wanted = {
+		.backend = LINKS_MULTI, .kind = LINKS_ENTRY, .pid = pid, .count = 1};
 	uint64_t offset, cookie = 0;
 	char path[OWN_PLACE_PATH];
 	size_t made = 0;
@@ -152,7 +153,10 @@ static int is_at_end(int fd, int wait_ms)
 	return poll(&poll_end, 1, wait_ms) == 1 && poll_end.revents & POLLHUP;
 }
 
-/* Its owner is killed: the probe goes all the same, though a copy of the owner's descriptors is open elsewhere. */
+/*
+ * Its owner is killed: the probe goes all the same, though a copy of the owner's descriptors is
+ * open elsewhere.
+ */
 static void it_ends_with_its_owner(void **state)
 {
 	int said[2], held[2];

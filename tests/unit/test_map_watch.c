@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernel tells of programs that are called and of what they map, held against what is known of one. */
+/*
+ * What the kernel tells of programs that are called and of what they map, held against what is
+ * known of one.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is left of memory limits: the arithmetic, and real cgroups where this machine lets us make one. */
+/*
+ * What is left of memory limits: the arithmetic, and real cgroups where this machine lets us make
+ * one.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +28,8 @@
 
 static void arithmetic(void **state)
 {
-	static const char stat[] = "cache 5\nactive_file 7\nxactive_file 1\ntotal_active_file 9\nlast 12";
+	static const char stat[] =
+		"cache 5\nactive_file 7\nxactive_file 1\ntotal_active_file 9\nlast 12";
 	(void)state;
 
 	assert_int_equal(memory_level_left(&(struct memory_level){100, 60, 0}), 40);
@@ -150,7 +154,8 @@ static void version_2(void **state)
 		"inactive_anon 73396224\nactive_anon 4096\ninactive_file 8388608\n"
 		"active_file 12582912\nunevictable 0\nslab_reclaimable 1048576\n";
 	char folder[] = "/tmp/memory-XXXXXX", path[64];
-	static const char *const names[] = {"memory.stat", "memory.max", "memory.high", "memory.current"};
+	static const char *const names[] = {"memory.stat", "memory.max", "memory.high",
+					    "memory.current"};
 	uint64_t left = 7;
 	FILE *file;
 	(void)state;

@@ -16,8 +16,8 @@ static const struct obstacle_facts plain = {
 	.root = 1, .perf_uprobe = 1, .sys_mounted = 1, .perf_event_paranoid = 2};
 
 /* A word of the reason and one of the remedy; NULL: there is none. */
-static void expect(const struct obstacle_facts *facts, enum obstacle_step step, int err, const char *what,
-		   const char *remedy)
+static void expect(const struct obstacle_facts *facts, enum obstacle_step step, int err,
+		   const char *what, const char *remedy)
 {
 	const struct obstacle *obstacle = obstacle_find(facts, step, err);
 
@@ -36,7 +36,8 @@ static void test_types(void **state)
 
 	(void)state;
 	facts.btf_error = -ENOENT;
-	expect(&facts, OBSTACLE_BTF, -ENOSYS, "no /sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF");
+	expect(&facts, OBSTACLE_BTF, -ENOSYS, "no /sys/kernel/btf/vmlinux",
+	       "CONFIG_DEBUG_INFO_BTF");
 	facts.btf_error = -EACCES;
 	expect(&facts, OBSTACLE_BTF, -ENOSYS, "cannot be opened", "sudo");
 	facts.btf_error = 0; /* it is there, and holds nonsense */
@@ -87,8 +88,10 @@ static void test_lockdown(void **state)
 {
 	(void)state;
 	assert_int_equal(obstacle_lockdown_parse(""), LOCKDOWN_NONE);
-	assert_int_equal(obstacle_lockdown_parse("[none] integrity confidentiality\n"), LOCKDOWN_NONE);
-	assert_int_equal(obstacle_lockdown_parse("none [integrity] confidentiality\n"), LOCKDOWN_INTEGRITY);
+	assert_int_equal(obstacle_lockdown_parse("[none] integrity confidentiality\n"),
+			 LOCKDOWN_NONE);
+	assert_int_equal(obstacle_lockdown_parse("none [integrity] confidentiality\n"),
+			 LOCKDOWN_INTEGRITY);
 	assert_int_equal(obstacle_lockdown_parse("none integrity [confidentiality]\n"),
 			 LOCKDOWN_CONFIDENTIALITY);
 }
@@ -115,9 +118,10 @@ static void test_explain(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_types), cmocka_unit_test(test_load),
-					   cmocka_unit_test(test_probe), cmocka_unit_test(test_lockdown),
-					   cmocka_unit_test(test_explain)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_types), cmocka_unit_test(test_load),
+		cmocka_unit_test(test_probe), cmocka_unit_test(test_lockdown),
+		cmocka_unit_test(test_explain)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

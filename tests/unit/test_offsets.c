@@ -48,7 +48,8 @@ static void test_known(void **state)
 static void test_values(void **state)
 {
 	const struct {
-		uint32_t version, gil, frame, cframe, code, previous, instr, owner, line, name, lines, thread;
+		uint32_t version, gil, frame, cframe, code, previous, instr, owner, line, name,
+			lines, thread;
 	} facts[] = {
 		{0x0308, 1368, 24, ABI_NONE, 32, 24, 104, ABI_NONE, 40, 112, 120, 176},
 		{0x0309, 568, 24, ABI_NONE, 32, 24, 104, ABI_NONE, 40, 112, 120, 176},
@@ -103,7 +104,8 @@ struct layout {
 	unsigned int interpreters_head, interp_next, interp_threads, tstate_next, tstate_frame,
 		tstate_thread_id;
 	unsigned int frame_previous, frame_code, frame_instr, frame_owner;
-	unsigned int code_filename, code_qualname, code_lines, code_first_line, code_bytecode, object_type;
+	unsigned int code_filename, code_qualname, code_lines, code_first_line, code_bytecode,
+		object_type;
 };
 
 static const struct layout layouts[] = {
@@ -167,7 +169,8 @@ static void test_debug(void **state)
 
 		words[layouts[i].interp_threads] += 8;
 		assert_int_equal(debug_apply(&layouts[i], words, &offsets), 1);
-		assert_int_equal(offsets.abi.interp_threads_head, known->abi.interp_threads_head + 8);
+		assert_int_equal(offsets.abi.interp_threads_head,
+				 known->abi.interp_threads_head + 8);
 		assert_int_equal(offsets.abi.interp_next, known->abi.interp_next);
 	}
 }
@@ -195,7 +198,10 @@ static void test_debug_refused(void **state)
 	}
 }
 
-/* Words that agree with the file, but not with the version that the layout is of; a layout without own words. */
+/*
+ * Words that agree with the file, but not with the version that the layout is of; a layout without
+ * own words.
+ */
 static void test_debug_unknown(void **state)
 {
 	const uint32_t versions[] = {0x030c00f0, 0x030f00f0, 0x031000f0, 0};
@@ -211,12 +217,16 @@ static void test_debug_unknown(void **state)
 	}
 	offsets = *offsets_for(0x030c, 0);
 	words[VERSION] = 0x030c00f0;
-	assert_int_equal(offsets_apply_debug((const uint8_t *)words, 0x030c00f0, &offsets), -ENOTSUP);
+	assert_int_equal(offsets_apply_debug((const uint8_t *)words, 0x030c00f0, &offsets),
+			 -ENOTSUP);
 }
 
 #define RELEASES "tests/unit/data/python/releases.txt"
 
-/* A release is read as it is, or refused: what its headers say (tools/release-layouts) against what the tracer takes. */
+/*
+ * A release is read as it is, or refused: what its headers say (tools/release-layouts) against what
+ * the tracer takes.
+ */
 static void release_check(char *line)
 {
 	char *rest, *name = strtok_r(line, " \n", &rest);
@@ -235,8 +245,8 @@ static void release_check(char *line)
 			others++;
 	err = offsets_apply_release(hex, &offsets);
 	if (others ? err != -ENOTSUP : offsets.heap.interp_obmalloc != obmalloc)
-		fail_msg("%s: %d, obmalloc at %u, should be at %u, and %d fields elsewhere", name, err,
-			 offsets.heap.interp_obmalloc, obmalloc, others);
+		fail_msg("%s: %d, obmalloc at %u, should be at %u, and %d fields elsewhere", name,
+			 err, offsets.heap.interp_obmalloc, obmalloc, others);
 	offsets.heap.interp_obmalloc = entry->heap.interp_obmalloc;
 	assert_memory_equal(&offsets, entry, sizeof(offsets));
 }

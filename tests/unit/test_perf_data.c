@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * perf.data read back as the kernel's header and libdw know it, not as the writer has it. What perf itself makes of it
- * is in tests/e2e/test_export_perf.py.
+ * perf.data read back as the kernel's header and libdw know it, not as the writer has it. What perf
+ * itself makes of it is in tests/e2e/test_export_perf.py.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -191,10 +191,14 @@ static void address_name(const struct files *files, uint64_t address, char *out,
 	Dwarf_Line *row = dwarf_getsrc_die(&cu, at);
 	assert_non_null(row);
 	assert_int_equal(dwarf_lineno(row, &line), 0);
-	snprintf(out, room, "%s %s:%u", symbol_name, dwarf_linesrc(row, NULL, NULL), (unsigned int)line);
+	snprintf(out, room, "%s %s:%u", symbol_name, dwarf_linesrc(row, NULL, NULL),
+		 (unsigned int)line);
 }
 
-/* Header and the records before the samples: who maps what, and how the process is called. Returns the last of them. */
+/*
+ * Header and the records before the samples: who maps what, and how the process is called. Returns
+ * the last of them.
+ */
 static const struct perf_event_header *process_check(struct files *files, const char *event)
 {
 	const struct perf_event_header *record = record_next(files, NULL);
@@ -221,7 +225,8 @@ static const struct perf_event_header *process_check(struct files *files, const 
 	files->map_start = field(record, 16);
 	files->map_length = field(record, 24);
 	files->map_offset = field(record, 32);
-	assert_int_equal(((const uint8_t *)record)[40], dwelf_elf_gnu_build_id(files->elf, &build_id));
+	assert_int_equal(((const uint8_t *)record)[40],
+			 dwelf_elf_gnu_build_id(files->elf, &build_id));
 	assert_memory_equal((const char *)record + 44, build_id, ((const uint8_t *)record)[40]);
 	assert_string_equal((const char *)record + 72, files->image_path);
 
@@ -254,8 +259,8 @@ static const struct perf_event_header *sample_check(const struct files *files, c
 	assert_int_equal(field(record, 8), field(record, 56));
 	for (uint64_t i = 1; i < n; i++) {
 		address_name(files, field(record, 48 + i * 8), name, sizeof(name));
-		snprintf(found + strlen(found), sizeof(found) - strlen(found), "%s%s", i > 1 ? "\n" : "",
-			 name);
+		snprintf(found + strlen(found), sizeof(found) - strlen(found), "%s%s",
+			 i > 1 ? "\n" : "", name);
 	}
 	assert_string_equal(found, chain);
 	return record;
@@ -268,13 +273,15 @@ static struct snapshot *work_make(void)
 
 	assert_int_equal(builder_begin(&builder), 0);
 	assert_int_equal(snapshot_add(&builder,
-				      FRAMES({"/b.py", "f", 7}, {"/b.py", "f", 9}, {"/b.py", "f", 7},
-					     {"/a.py", "<module>", 4000000000u}),
+				      FRAMES({"/b.py", "f", 7}, {"/b.py", "f", 9},
+					     {"/b.py", "f", 7}, {"/a.py", "<module>", 4000000000u}),
 				      4, 0, 100, 3),
 			 0);
-	assert_int_equal(
-		snapshot_add(&builder, FRAMES({"/a.py", "f", 1}, {"/a.py", "<module>", 1}), 2, 0, 10, 1), 0);
-	assert_int_equal(snapshot_add(&builder, FRAMES({"<unknown>", "<unknown>", 0}), 9, 1, 0, 5), 0);
+	assert_int_equal(snapshot_add(&builder, FRAMES({"/a.py", "f", 1}, {"/a.py", "<module>", 1}),
+				      2, 0, 10, 1),
+			 0);
+	assert_int_equal(snapshot_add(&builder, FRAMES({"<unknown>", "<unknown>", 0}), 9, 1, 0, 5),
+			 0);
 	return snapshot_make(&builder);
 }
 
@@ -285,7 +292,8 @@ static void work_check(struct files *files, const char *event, const uint64_t pe
 	record = sample_check(files, record, periods[0],
 			      "py::f:/b.py /b.py:7\npy::f:/b.py /b.py:9\npy::f:/b.py /b.py:7\n"
 			      "py::<module>:/a.py /a.py:4000000000");
-	record = sample_check(files, record, periods[1], "py::f:/a.py /a.py:1\npy::<module>:/a.py /a.py:1");
+	record = sample_check(files, record, periods[1],
+			      "py::f:/a.py /a.py:1\npy::<module>:/a.py /a.py:1");
 	record = sample_check(files, record, periods[2], "py::<unknown>:<unknown> <unknown>:0");
 	assert_null(record_next(files, record));
 }
@@ -350,7 +358,8 @@ static void test_lost(void **state)
 	snapshot->meta.loss[LOSS_FREE] = 42;
 	assert_int_equal(snapshot_export(files, snapshot, 0), 0);
 	files_open(files);
-	const struct perf_event_header *record = record_next(files, process_check(files, "live-bytes"));
+	const struct perf_event_header *record =
+		record_next(files, process_check(files, "live-bytes"));
 	assert_int_equal(record->type, PERF_RECORD_LOST_SAMPLES);
 	assert_int_equal(field(record, 8), 42);
 	assert_int_equal(record_next(files, record)->type, PERF_RECORD_SAMPLE);
@@ -377,7 +386,8 @@ static void test_names(void **state)
 	} cases[] = {
 		{"", "<unknown>"},
 		{"a\nb\x1b[31m\x7f", "a\\x0ab\\x1b[31m\\x7f"},
-		{"\xc2\x9b-\xc3\xa9-\xe2\x82\xac-\xf0\x9f\x98\x80", "\\x9b-\\xe9-\\u20ac-\\U0001f600"},
+		{"\xc2\x9b-\xc3\xa9-\xe2\x82\xac-\xf0\x9f\x98\x80",
+		 "\\x9b-\\xe9-\\u20ac-\\U0001f600"},
 		{"\xed\xb3\xbf-\xff-\xed\xa0\x80", "\\udcff-\\udcff-\\ud800"},
 	};
 	struct buffer out = {0};
@@ -420,8 +430,9 @@ static void test_long_traceback(void **state)
 	assert_int_equal(builder_begin(&builder), 0);
 	for (uint32_t i = 0; i < FRAMES_OF_IT; i++)
 		frames[i].line = i;
-	assert_int_equal(builder_traceback(&builder, frames, FRAMES_OF_IT, FRAMES_OF_IT, &trace.traceback),
-			 0);
+	assert_int_equal(
+		builder_traceback(&builder, frames, FRAMES_OF_IT, FRAMES_OF_IT, &trace.traceback),
+		0);
 	assert_int_equal(builder_trace(&builder, &trace), 0);
 	struct snapshot *snapshot = snapshot_make(&builder);
 	assert_int_equal(snapshot_export(files, snapshot, 0), 0);
@@ -458,11 +469,15 @@ static void test_refused(void **state)
 	struct outfile *file;
 
 	assert_int_equal(outfile_open(&file, "-"), 0);
-	assert_int_equal(exporter_write(exporter_find("perf"), snapshot, NULL, &opts, file), -ENOTSUP);
+	assert_int_equal(exporter_write(exporter_find("perf"), snapshot, NULL, &opts, file),
+			 -ENOTSUP);
 	assert_non_null(strstr(error_reason(-ENOTSUP), "-o FILE"));
 	outfile_discard(file);
 
-	/* The name of the image is taken by something else: neither file appears, nothing is replaced. */
+	/*
+	 * The name of the image is taken by something else: neither file appears, nothing is
+	 * replaced.
+	 */
 	assert_int_equal(mkdir(files->image_path, 0700), 0);
 	assert_int_equal(snapshot_export(files, snapshot, 0), -EISDIR);
 	assert_int_equal(directory_entries(files->directory), 1);

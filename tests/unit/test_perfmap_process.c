@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records in, maps out: what the manual says of PyUnstable_*, fork, exec, GDB's images and jitdumps. */
+/*
+ * Records in, maps out: what the manual says of PyUnstable_*, fork, exec, GDB's images and
+ * jitdumps.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +30,10 @@ struct image {
 	char names[32];
 };
 
-/* A relocatable image, as LLVM's JITs register them: sections know their address, symbols count from there. */
+/*
+ * A relocatable image, as LLVM's JITs register them: sections know their address, symbols count
+ * from there.
+ */
 static struct image image_make(void)
 {
 	struct image image = {
@@ -44,21 +50,26 @@ static struct image image_make(void)
 		.names = "\0first\0second\0data",
 	};
 
-	image.sections[1] = (Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_addr = 0x5000, .sh_size = 0x100};
+	image.sections[1] =
+		(Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_addr = 0x5000, .sh_size = 0x100};
 	image.sections[2] = (Elf64_Shdr){.sh_type = SHT_SYMTAB,
 					 .sh_offset = offsetof(struct image, symbols),
 					 .sh_size = sizeof(image.symbols),
 					 .sh_link = 3,
 					 .sh_entsize = sizeof(Elf64_Sym)};
-	image.sections[3] = image.sections[4] = (Elf64_Shdr){.sh_type = SHT_STRTAB,
-							     .sh_offset = offsetof(struct image, names),
-							     .sh_size = sizeof(image.names)};
+	image.sections[3] = image.sections[4] =
+		(Elf64_Shdr){.sh_type = SHT_STRTAB,
+			     .sh_offset = offsetof(struct image, names),
+			     .sh_size = sizeof(image.names)};
 	image.symbols[1] = (Elf64_Sym){
 		.st_name = 1, .st_info = STT_FUNC, .st_shndx = 1, .st_value = 0x10, .st_size = 16};
 	image.symbols[2] = (Elf64_Sym){
 		.st_name = 7, .st_info = STT_FUNC, .st_shndx = 1, .st_value = 0x20, .st_size = 32};
-	image.symbols[3] = (Elf64_Sym){
-		.st_name = 14, .st_info = STT_OBJECT, .st_shndx = 1, .st_value = 0x40, .st_size = 8};
+	image.symbols[3] = (Elf64_Sym){.st_name = 14,
+				       .st_info = STT_OBJECT,
+				       .st_shndx = 1,
+				       .st_value = 0x40,
+				       .st_size = 8};
 	return image;
 }
 
@@ -69,8 +80,8 @@ struct world {
 	int copies;
 };
 
-static int world_image(void *context, struct perfmap_process *process, uint64_t address, uint64_t bytes,
-		       struct buffer *out)
+static int world_image(void *context, struct perfmap_process *process, uint64_t address,
+		       uint64_t bytes, struct buffer *out)
 {
 	struct world *world = context;
 	(void)process;
@@ -78,14 +89,16 @@ static int world_image(void *context, struct perfmap_process *process, uint64_t 
 	return address == 0x1000 ? buffer_append(out, &world->image, bytes) : -EFAULT;
 }
 
-static int world_name(void *context, struct perfmap_process *process, uint64_t address, struct buffer *name)
+static int world_name(void *context, struct perfmap_process *process, uint64_t address,
+		      struct buffer *name)
 {
 	(void)context;
 	(void)process;
 	return address == 0x2000 ? buffer_append(name, "late", 4) : -EFAULT;
 }
 
-static int world_copy(void *context, struct perfmap_process *process, const char *name, size_t bytes)
+static int world_copy(void *context, struct perfmap_process *process, const char *name,
+		      size_t bytes)
 {
 	struct world *world = context;
 	static const char expected[] = "/tmp/perf-100.map";
@@ -109,8 +122,8 @@ static void world_make(struct world *world)
 	assert_int_equal(perfmaps_add(world->maps, PARENT, &world->parent), 0);
 }
 
-static void text_feed(struct world *world, uint32_t type, uint32_t tgid, uint64_t address, uint64_t bytes,
-		      const char *name, uint32_t flags)
+static void text_feed(struct world *world, uint32_t type, uint32_t tgid, uint64_t address,
+		      uint64_t bytes, const char *name, uint32_t flags)
 {
 	struct {
 		struct event_map_text text;
@@ -139,13 +152,14 @@ static void call_feed(struct world *world, uint32_t tgid, uint32_t function, int
 
 static void process_feed(struct world *world, uint32_t type, uint32_t tgid, uint32_t other)
 {
-	struct event_process record = {.header = {.type = type, .size = sizeof(record), .tgid = tgid},
-				       .other = other};
+	struct event_process record = {
+		.header = {.type = type, .size = sizeof(record), .tgid = tgid}, .other = other};
 
 	assert_int_equal(perfmaps_feed(world->maps, &record, sizeof(record)), 0);
 }
 
-static void jit_feed(struct world *world, uint32_t tgid, uint32_t action, uint64_t image, uint64_t bytes)
+static void jit_feed(struct world *world, uint32_t tgid, uint32_t action, uint64_t image,
+		     uint64_t bytes)
 {
 	struct event_map_jit record = {
 		.header = {.type = EVENT_MAP_JIT, .size = sizeof(record), .tgid = tgid},
@@ -189,7 +203,8 @@ static void test_state(void **state)
 	assert_string_equal(name_at(world.parent, 0x300), "late");
 	call_feed(&world, PARENT, ABI_OP_MAP_FINI, 0);
 	assert_int_equal(world.parent->file, PERFMAP_FILE_CLOSED);
-	assert_string_equal(name_at(world.parent, 0x10f), "py::f:/a.py"); /* closed is not emptied */
+	/* closed is not emptied */
+	assert_string_equal(name_at(world.parent, 0x10f), "py::f:/a.py");
 	process_feed(&world, EVENT_EXIT, PARENT, 0);
 	text_feed(&world, EVENT_MAP_WRITE, PARENT, 0x100, 16, "too late", 0);
 	assert_string_equal(name_at(world.parent, 0x100), "py::f:/a.py");
@@ -263,7 +278,8 @@ static void test_images(void **state)
 	perfmaps_free(world.maps);
 }
 
-static int entry_refuse(void *context, uint64_t start, uint64_t size, const char *name, size_t name_bytes)
+static int entry_refuse(void *context, uint64_t start, uint64_t size, const char *name,
+			size_t name_bytes)
 {
 	(void)context;
 	(void)start;
@@ -299,7 +315,8 @@ static void test_lying_images(void **state)
 static void test_malformed(void **state)
 {
 	struct event_map_text text = {
-		.header = {.type = EVENT_MAP_WRITE, .size = sizeof(text), .tgid = PARENT}, .name_bytes = 1};
+		.header = {.type = EVENT_MAP_WRITE, .size = sizeof(text), .tgid = PARENT},
+		.name_bytes = 1};
 	struct event_header header = {.type = 77, .size = sizeof(header), .tgid = PARENT};
 	struct world world;
 	(void)state;
@@ -363,8 +380,8 @@ static void test_jitdump(void **state)
 		world_make(&world);
 		for (size_t at = 0; at < bytes; at += piece) {
 			assert_int_equal(jitdump_read(jitdump, data + at,
-						      bytes - at < piece ? bytes - at : piece, code_take,
-						      world.parent),
+						      bytes - at < piece ? bytes - at : piece,
+						      code_take, world.parent),
 					 0);
 			if (at + piece >= load_end && at + piece < bytes)
 				assert_string_equal(name_at(world.parent, 0x700f), "py::fun");

@@ -97,7 +97,8 @@ static void test_version(void **state)
 static void test_expire(void **state)
 {
 	struct perfmap_range both[] = {{100, 200}, {300, 400}}, *second = both + 1;
-	struct perfmap_entry entry = {.time_ns = 10, .mapped = 1}, late = {.time_ns = 30, .mapped = 1};
+	struct perfmap_entry entry = {.time_ns = 10, .mapped = 1},
+			     late = {.time_ns = 30, .mapped = 1};
 	struct perfmap_table *table = table_make();
 	(void)state;
 
@@ -184,7 +185,8 @@ static void test_property(void **state)
 		if (start + size > SPACE)
 			size = SPACE - start;
 		snprintf(name, sizeof(name), "f%u", step);
-		assert_int_equal(perfmap_table_add(table, start, size, name, strlen(name), &entry), 0);
+		assert_int_equal(perfmap_table_add(table, start, size, name, strlen(name), &entry),
+				 0);
 		for (uint64_t i = start; i < start + size; i++) {
 			names[i] = step;
 			times[i] = step;
@@ -222,7 +224,8 @@ static void memory_check(int ascending)
 	for (uint64_t i = 0; i < COUNT; i++) {
 		uint64_t slot = ascending ? i : i * 15485863 % COUNT; /* a permutation */
 
-		text += snprintf(name, sizeof(name), "py::function_%llu:/srv/app.py", (unsigned long long)i) +
+		text += snprintf(name, sizeof(name), "py::function_%llu:/srv/app.py",
+				 (unsigned long long)i) +
 			1;
 		assert_int_equal(add(table, 0x7f0000000000 + slot * 64, 48, name), 0);
 	}

@@ -13,7 +13,8 @@
 #include "base/buffer.h"
 #include "perfmap/text.h"
 
-static int table_take(void *context, uint64_t start, uint64_t size, const char *name, size_t name_bytes)
+static int table_take(void *context, uint64_t start, uint64_t size, const char *name,
+		      size_t name_bytes)
 {
 	struct perfmap_entry entry = {0};
 
@@ -33,7 +34,8 @@ static char *through(const char *input, size_t bytes, size_t piece, struct perfm
 
 	assert_int_equal(perfmap_table_new(&table), 0);
 	for (size_t at = 0; at < bytes; at += piece)
-		assert_int_equal(perfmap_text_read(text, input + at, bytes - at < piece ? bytes - at : piece,
+		assert_int_equal(perfmap_text_read(text, input + at,
+						   bytes - at < piece ? bytes - at : piece,
 						   table_take, table),
 				 0);
 	assert_int_equal(perfmap_text_write(table, buffer_take, &out), 0);
@@ -68,7 +70,8 @@ static void test_lines(void **state)
 static void test_bad_lines(void **state)
 {
 	(void)state;
-	text_expect("garbage\n10 8 a\n10 8\n10 8 \nx 8 b\n10 y c\n-1 8 d\n 30 8 e\n", "10 8 a\n", 7);
+	text_expect("garbage\n10 8 a\n10 8\n10 8 \nx 8 b\n10 y c\n-1 8 d\n 30 8 e\n", "10 8 a\n",
+		    7);
 	text_expect("10 0 nothing\n", "\n", 1);
 	text_expect("ffffffffffffffff 2 wraps\nfffffffffffffff0 10 too\nfffffffffffffff0 f fits\n",
 		    "fffffffffffffff0 f fits\n", 2);

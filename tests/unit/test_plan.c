@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The planner on the first bytes of functions. Comments name the CPython build that the bytes are from. */
+/*
+ * The planner on the first bytes of functions. Comments name the CPython build that the bytes are
+ * from.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,11 +30,18 @@ static const struct plan_wish free_public = {
 	"PyObject_Free", ABI_OP_FREE, EVENT_API_OBJ, {ABI_REG_DI, NONE, NONE}, 0};
 static const struct plan_wish free_implementation = {
 	"_PyObject_Free", ABI_OP_FREE, EVENT_API_OBJ, {ABI_REG_SI, NONE, NONE}, 0};
-static const struct plan_wish track = {
-	"PyTraceMalloc_Track", ABI_OP_TRACK, EVENT_API_TRACK, {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX}, 0};
-static const struct plan_wish finalize = {"Py_FinalizeEx", ABI_OP_FINALIZE, 0, {NONE, NONE, NONE}, 0};
+static const struct plan_wish track = {"PyTraceMalloc_Track",
+				       ABI_OP_TRACK,
+				       EVENT_API_TRACK,
+				       {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX},
+				       0};
+static const struct plan_wish finalize = {
+	"Py_FinalizeEx", ABI_OP_FINALIZE, 0, {NONE, NONE, NONE}, 0};
 
-/* The bytes are copied to a block of just their size: the address sanitizer sees a read beyond them. */
+/*
+ * The bytes are copied to a block of just their size: the address sanitizer sees a read beyond
+ * them.
+ */
 static struct plan_site plan(const struct plan_wish *wish, const void *code, size_t bytes)
 {
 	struct plan_site site;
@@ -48,10 +58,11 @@ static struct plan_site plan(const struct plan_wish *wish, const void *code, siz
 	return site;
 }
 
-#define PLAN(wish, ...) plan(wish, (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}))
+#define PLAN(wish, ...)                                                                            \
+	plan(wish, (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}))
 
-static void expect(const struct plan_site *site, const struct plan_wish *wish, uint32_t r0, uint32_t r1,
-		   uint32_t r2)
+static void expect(const struct plan_site *site, const struct plan_wish *wish, uint32_t r0,
+		   uint32_t r1, uint32_t r2)
 {
 	assert_int_equal(site->cookie, ABI_COOKIE(wish->op, wish->api, r0, r1, r2));
 }
@@ -78,9 +89,9 @@ static void test_conditional_branch(void **state)
 {
 	(void)state;
 	struct plan_site site =
-		PLAN(&malloc_public, 0x48, 0x89, 0xfe, 0x48, 0x85, 0xff, 0x78, 0x18, 0x48, 0x8b, 0x05, 0x21,
-		     0x07, 0x38, 0x00, 0x48, 0x8b, 0xb8, 0x10, 0x03, 0x00, 0x00, 0xff, 0xa0, 0x18, 0x03, 0x00,
-		     0x00, 0x0f, 0x1f, 0x40, 0x00, 0x31, 0xc0, 0xc3);
+		PLAN(&malloc_public, 0x48, 0x89, 0xfe, 0x48, 0x85, 0xff, 0x78, 0x18, 0x48, 0x8b,
+		     0x05, 0x21, 0x07, 0x38, 0x00, 0x48, 0x8b, 0xb8, 0x10, 0x03, 0x00, 0x00, 0xff,
+		     0xa0, 0x18, 0x03, 0x00, 0x00, 0x0f, 0x1f, 0x40, 0x00, 0x31, 0xc0, 0xc3);
 
 	expect_emulated(&site, 6, "js 0x16a5a0", "js at +6 is emulated; bytes still in %rdi");
 	expect(&site, &malloc_public, ABI_REG_DI, NONE, NONE);
@@ -90,14 +101,16 @@ static void test_conditional_branch(void **state)
 static void test_long_conditional_branch(void **state)
 {
 	(void)state;
-	struct plan_site site = PLAN(&free_implementation, 0x48, 0x85, 0xf6, 0x0f, 0x84, 0x9f, 0x00, 0x00,
-				     0x00, 0x55, 0x53, 0x48, 0x89, 0xf3);
+	struct plan_site site = PLAN(&free_implementation, 0x48, 0x85, 0xf6, 0x0f, 0x84, 0x9f, 0x00,
+				     0x00, 0x00, 0x55, 0x53, 0x48, 0x89, 0xf3);
 
 	expect_emulated(&site, 3, "je 0x16a628", "je at +3 is emulated; address still in %rsi");
 	expect(&site, &free_implementation, ABI_REG_SI, NONE, NONE);
 }
 
-/* push %rbp; push %rbx (3.13, _PyObject_Malloc): before the push has run, the stack is the entry's */
+/*
+ * push %rbp; push %rbx (3.13, _PyObject_Malloc): before the push has run, the stack is the entry's
+ */
 static void test_first_push(void **state)
 {
 	(void)state;
@@ -111,7 +124,8 @@ static void test_first_push(void **state)
 static void test_push_after_another(void **state)
 {
 	(void)state;
-	struct plan_site site = PLAN(&malloc_implementation, 0x48, 0x8d, 0x46, 0xff, 0x53, 0x48, 0x89, 0xf3);
+	struct plan_site site =
+		PLAN(&malloc_implementation, 0x48, 0x8d, 0x46, 0xff, 0x53, 0x48, 0x89, 0xf3);
 
 	expect_emulated(&site, 4, "pushq %rbx", "push at +4 is emulated; bytes still in %rsi");
 }
@@ -124,7 +138,8 @@ static void test_push_extended_register(void **state)
 
 	expect_emulated(
 		&site, 0, "pushq %r14",
-		"push at +0 is emulated; domain still in %rdi, address still in %rsi, bytes still in %rdx");
+		"push at +0 is emulated; domain still in %rdi, address still in %rsi, bytes still "
+		"in %rdx");
 	expect(&site, &track, ABI_REG_DI, ABI_REG_SI, ABI_REG_DX);
 }
 
@@ -132,8 +147,9 @@ static void test_push_extended_register(void **state)
 static void test_tail_jump(void **state)
 {
 	(void)state;
-	struct plan_site site = PLAN(&malloc_implementation, 0x48, 0x85, 0xf6, 0xb8, 0x01, 0x00, 0x00, 0x00,
-				     0x48, 0x0f, 0x45, 0xc6, 0x48, 0x89, 0xc7, 0xe9, 0x74, 0x96, 0xf3, 0xff);
+	struct plan_site site =
+		PLAN(&malloc_implementation, 0x48, 0x85, 0xf6, 0xb8, 0x01, 0x00, 0x00, 0x00, 0x48,
+		     0x0f, 0x45, 0xc6, 0x48, 0x89, 0xc7, 0xe9, 0x74, 0x96, 0xf3, 0xff);
 
 	expect_emulated(&site, 15, "jmp 0xa3c08", "jmp at +15 is emulated; bytes still in %rsi");
 
@@ -147,11 +163,12 @@ static void test_moved_arguments(void **state)
 {
 	(void)state;
 	struct plan_site site =
-		PLAN(&calloc_implementation, 0x48, 0x89, 0xf7, 0x48, 0x89, 0xd6, 0x48, 0x85, 0xff, 0x74, 0x0d,
-		     0x48, 0x85, 0xd2, 0x74, 0x08, 0xe9, 0xbb, 0x83, 0xf3, 0xff, 0x0f, 0x1f, 0x00, 0xbe, 0x01,
-		     0x00, 0x00, 0x00, 0xbf, 0x01, 0x00, 0x00, 0x00);
+		PLAN(&calloc_implementation, 0x48, 0x89, 0xf7, 0x48, 0x89, 0xd6, 0x48, 0x85, 0xff,
+		     0x74, 0x0d, 0x48, 0x85, 0xd2, 0x74, 0x08, 0xe9, 0xbb, 0x83, 0xf3, 0xff, 0x0f,
+		     0x1f, 0x00, 0xbe, 0x01, 0x00, 0x00, 0x00, 0xbf, 0x01, 0x00, 0x00, 0x00);
 
-	expect_emulated(&site, 9, "je 0x16a598", "je at +9 is emulated; count in %rdi, bytes still in %rdx");
+	expect_emulated(&site, 9, "je 0x16a598",
+			"je at +9 is emulated; count in %rdi, bytes still in %rdx");
 	expect(&site, &calloc_implementation, ABI_REG_DI, ABI_REG_DX, NONE);
 }
 
@@ -160,8 +177,8 @@ static void test_indirect_tail_jump(void **state)
 {
 	(void)state;
 	struct plan_site site =
-		PLAN(&free_public, 0x48, 0x8b, 0x05, 0x79, 0x06, 0x38, 0x00, 0x48, 0x89, 0xfe, 0x48, 0x8b,
-		     0xb8, 0x10, 0x03, 0x00, 0x00, 0xff, 0xa0, 0x30, 0x03, 0x00, 0x00);
+		PLAN(&free_public, 0x48, 0x8b, 0x05, 0x79, 0x06, 0x38, 0x00, 0x48, 0x89, 0xfe, 0x48,
+		     0x8b, 0xb8, 0x10, 0x03, 0x00, 0x00, 0xff, 0xa0, 0x30, 0x03, 0x00, 0x00);
 
 	expect_entry(&site, "movq 0x380679(%rip), %rax",
 		     "entry (two traps): no emulated instruction up to jmp at +17");
@@ -172,8 +189,9 @@ static void test_indirect_tail_jump(void **state)
 static void test_no_arguments(void **state)
 {
 	(void)state;
-	struct plan_site site = PLAN(&finalize, 0x48, 0x8b, 0x05, 0x79, 0xac, 0x25, 0x00, 0x8b, 0x80, 0x58,
-				     0x02, 0x00, 0x00, 0x85, 0xc0, 0x75, 0x07, 0x31, 0xc0, 0xc3);
+	struct plan_site site =
+		PLAN(&finalize, 0x48, 0x8b, 0x05, 0x79, 0xac, 0x25, 0x00, 0x8b, 0x80, 0x58, 0x02,
+		     0x00, 0x00, 0x85, 0xc0, 0x75, 0x07, 0x31, 0xc0, 0xc3);
 
 	expect_emulated(&site, 15, "jne 0x16a598", "jne at +15 is emulated");
 	expect(&site, &finalize, NONE, NONE, NONE);
@@ -200,9 +218,10 @@ static void test_lost_argument(void **state)
 		{{0x48, 0x0f, 0xa5, 0xf7}, 4},             /* shld %cl,%rsi,%rdi */
 		{{0x48, 0xf7, 0xe7, 0x48, 0x89, 0xc7}, 6}, /* mul %rdi; mov %rax,%rdi */
 		{{0xa4}, 1},                               /* movsb: implicit */
-		{{0xc4, 0xe2, 0xc3, 0xf6, 0xf0}, 5},       /* mulx %rax,%rdi,%rsi: two destinations */
-		{{0x89, 0xff}, 2},                         /* mov %edi,%edi cuts it */
-		{{0x48, 0x89, 0xf8, 0x89, 0xc7}, 5},       /* mov %rdi,%rax; mov %eax,%edi … */
+		/* mulx %rax,%rdi,%rsi: two destinations */
+		{{0xc4, 0xe2, 0xc3, 0xf6, 0xf0}, 5},
+		{{0x89, 0xff}, 2},                   /* mov %edi,%edi cuts it */
+		{{0x48, 0x89, 0xf8, 0x89, 0xc7}, 5}, /* mov %rdi,%rax; mov %eax,%edi … */
 	};
 
 	for (size_t i = 0; i < sizeof(writes) / sizeof(writes[0]); i++) {
@@ -212,7 +231,8 @@ static void test_lost_argument(void **state)
 
 		memcpy(code, writes[i].code, bytes);
 		if (i == sizeof(writes) / sizeof(writes[0]) - 1) {
-			memcpy(code + bytes, "\x31\xc0", 2); /* … xor %eax,%eax: the copy is lost too */
+			/* … xor %eax,%eax: the copy is lost too */
+			memcpy(code + bytes, "\x31\xc0", 2);
 			bytes += 2;
 		}
 		code[bytes] = 0x53;
@@ -239,8 +259,8 @@ static void test_copies(void **state)
 {
 	(void)state;
 	/* mov %rdi,%rbx; mov %rbx,%r12; xor %edi,%edi; xor %ebx,%ebx; nop */
-	struct plan_site site =
-		PLAN(&free_public, 0x48, 0x89, 0xfb, 0x49, 0x89, 0xdc, 0x31, 0xff, 0x31, 0xdb, 0x90);
+	struct plan_site site = PLAN(&free_public, 0x48, 0x89, 0xfb, 0x49, 0x89, 0xdc, 0x31, 0xff,
+				     0x31, 0xdb, 0x90);
 
 	expect_emulated(&site, 10, "nop", "nop at +10 is emulated; address in %r12");
 	expect(&site, &free_public, ABI_REG_R12, NONE, NONE);
@@ -295,7 +315,8 @@ static void test_call(void **state)
 {
 	(void)state;
 	/* mov %rdi,%rax; call */
-	struct plan_site site = PLAN(&malloc_public, 0x48, 0x89, 0xf8, 0xe8, 0x00, 0x01, 0x00, 0x00, 0x53);
+	struct plan_site site =
+		PLAN(&malloc_public, 0x48, 0x89, 0xf8, 0xe8, 0x00, 0x01, 0x00, 0x00, 0x53);
 
 	expect_emulated(&site, 3, "callq 0x16a688", "call at +3 is emulated; bytes still in %rdi");
 }
@@ -323,7 +344,8 @@ static void test_stack_moved(void **state)
 		site = plan(&malloc_public, code, sizeof(code));
 		assert_int_equal(site.emulated, 0);
 		assert_string_equal(
-			site.why, "entry (two traps): no emulated instruction before the stack moves at +0");
+			site.why,
+			"entry (two traps): no emulated instruction before the stack moves at +0");
 		/* free has no return to wait for */
 		site = plan(&free_public, code, sizeof(code));
 		assert_int_equal(site.emulated, 1);
@@ -336,14 +358,15 @@ static void test_jump_target(void **state)
 {
 	(void)state;
 	/* dec %rsi; [+3] inc %rax; jne -5 */
-	struct plan_site site = PLAN(&free_public, 0x48, 0xff, 0xce, 0x48, 0xff, 0xc0, 0x75, 0xfb, 0xc3);
+	struct plan_site site =
+		PLAN(&free_public, 0x48, 0xff, 0xce, 0x48, 0xff, 0xc0, 0x75, 0xfb, 0xc3);
 
 	expect_entry(&site, "decq %rsi",
 		     "entry (two traps): no emulated instruction before +3, where a jump leads");
 
 	/* The jump back may stand far behind: dec %rsi; [+3] nop; ret; … jmp +3 */
-	site = PLAN(&free_public, 0x48, 0xff, 0xce, 0x90, 0xc3, 0x0f, 0x1f, 0x40, 0x00, 0xe9, 0xf5, 0xff,
-		    0xff, 0xff);
+	site = PLAN(&free_public, 0x48, 0xff, 0xce, 0x90, 0xc3, 0x0f, 0x1f, 0x40, 0x00, 0xe9, 0xf5,
+		    0xff, 0xff, 0xff);
 	assert_int_equal(site.emulated, 0);
 	/* … and behind bytes that are no instruction */
 	site = PLAN(&free_public, 0x48, 0xff, 0xce, 0x90, 0xc3, 0x06, 0x06, 0x06, 0xeb, 0xf9);
@@ -366,13 +389,14 @@ static void test_endbr(void **state)
 {
 	(void)state;
 	/* endbr64; test %rsi,%rsi; je */
-	struct plan_site site =
-		PLAN(&free_implementation, 0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x85, 0xf6, 0x74, 0x10, 0xc3);
+	struct plan_site site = PLAN(&free_implementation, 0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x85, 0xf6,
+				     0x74, 0x10, 0xc3);
 
 	expect_emulated(&site, 7, "je 0x16a599", "je at +7 is emulated; address still in %rsi");
 	/* endbr64; ret */
 	site = PLAN(&free_implementation, 0xf3, 0x0f, 0x1e, 0xfa, 0xc3);
-	expect_entry(&site, "endbr64", "entry (two traps): no emulated instruction up to ret at +4");
+	expect_entry(&site, "endbr64",
+		     "entry (two traps): no emulated instruction up to ret at +4");
 }
 
 static void test_cut_and_garbage(void **state)
@@ -385,7 +409,8 @@ static void test_cut_and_garbage(void **state)
 		     "entry (two traps): no emulated instruction in the 3 bytes known");
 	/* … and a piece of a je */
 	site = PLAN(&free_implementation, 0x48, 0x85, 0xf6, 0x0f, 0x84, 0x9f);
-	expect_entry(&site, "testq %rsi, %rsi", "entry (two traps): the code at +3 cannot be decoded");
+	expect_entry(&site, "testq %rsi, %rsi",
+		     "entry (two traps): the code at +3 cannot be decoded");
 	/* no instruction of 64-bit code */
 	site = PLAN(&free_implementation, 0x06, 0x53);
 	expect_entry(&site, "(bad)", "entry (two traps): the code at +0 cannot be decoded");
@@ -410,10 +435,11 @@ static void test_bounds(void **state)
 	assert_int_equal(site.emulated, 0);
 	free(code);
 
-	assert_int_equal(function_entry_site(&free_public, (const uint8_t *)"", 0, VADDR, &site), -EINVAL);
+	assert_int_equal(function_entry_site(&free_public, (const uint8_t *)"", 0, VADDR, &site),
+			 -EINVAL);
 	/* An address that wraps: test %rdi,%rdi; je */
-	assert_int_equal(function_entry_site(&free_public, (const uint8_t *)"\x48\x85\xff\x74\x05", 5,
-					     UINT64_MAX - 1, &site),
+	assert_int_equal(function_entry_site(&free_public, (const uint8_t *)"\x48\x85\xff\x74\x05",
+					     5, UINT64_MAX - 1, &site),
 			 0);
 	assert_int_equal(site.in_function, 3);
 	assert_int_equal(site.vaddr, 1);

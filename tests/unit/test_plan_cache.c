@@ -20,11 +20,11 @@
 
 #define BUILD_ID "0123456789abcdef0123456789abcdef01234567"
 
-#define SOURCE                                                                                               \
-	".text\n.globl PyObject_Malloc, PyObject_Calloc, PyObject_Realloc, PyObject_Free\n"                  \
-	".type PyObject_Malloc, @function\n.type PyObject_Calloc, @function\n"                               \
-	".type PyObject_Realloc, @function\n.type PyObject_Free, @function\n"                                \
-	"PyObject_Malloc:\nPyObject_Calloc:\nPyObject_Realloc:\nPyObject_Free:\n%s\nret\n"                   \
+#define SOURCE                                                                                     \
+	".text\n.globl PyObject_Malloc, PyObject_Calloc, PyObject_Realloc, PyObject_Free\n"        \
+	".type PyObject_Malloc, @function\n.type PyObject_Calloc, @function\n"                     \
+	".type PyObject_Realloc, @function\n.type PyObject_Free, @function\n"                      \
+	"PyObject_Malloc:\nPyObject_Calloc:\nPyObject_Realloc:\nPyObject_Free:\n%s\nret\n"         \
 	".size PyObject_Malloc, .-PyObject_Malloc\n.section .note.GNU-stack\n"
 
 /* A library whose functions begin so; the build id is always the same. */
@@ -66,7 +66,8 @@ static void test_cache(void **state)
 {
 	struct plan_opts opts = {.mode = EVENT_MODE_EXACT},
 			 others = {.mode = EVENT_MODE_EXACT, .no_reuse = 1};
-	struct elf_file *file = library("push %rbp\npop %rbp"), *copy = library("push %rbp\npop %rbp");
+	struct elf_file *file = library("push %rbp\npop %rbp"),
+			*copy = library("push %rbp\npop %rbp");
 	struct elf_file *forged = library("nop\npush %rbp");
 	struct plan_cache *cache;
 	struct plan plan;

@@ -43,9 +43,9 @@ __asm__(".pushsection .text\n"
 	"path_end: ret\n"
 	".popsection\n");
 
-extern const uint8_t path_begin[], path_end[], straight[], straight_sub[], straight_je[], straight_mov[],
-	straight_call[], early[], early_jne[], early_jmp[], early_body[], early_call[], doubt[], doubt_je[],
-	endless[], locked[], locked_push[];
+extern const uint8_t path_begin[], path_end[], straight[], straight_sub[], straight_je[],
+	straight_mov[], straight_call[], early[], early_jne[], early_jmp[], early_body[],
+	early_call[], doubt[], doubt_je[], endless[], locked[], locked_push[];
 
 static int code_read(void *context, uint64_t vaddr, void *out, size_t bytes)
 {
@@ -73,8 +73,8 @@ static void expect_path(const uint8_t *const *path, size_t count)
 		assert_int_equal(pieces[i].vaddr, (uintptr_t)path[i]);
 }
 
-#define EXPECT_PATH(...)                                                                                     \
-	expect_path((const uint8_t *const[]){__VA_ARGS__},                                                   \
+#define EXPECT_PATH(...)                                                                           \
+	expect_path((const uint8_t *const[]){__VA_ARGS__},                                         \
 		    sizeof((const uint8_t *const[]){__VA_ARGS__}) / sizeof(uint8_t *))
 
 static void test_straight(void **state)
@@ -88,7 +88,10 @@ static void test_straight(void **state)
 	assert_string_equal(pieces[0].instruction, "push rbp");
 }
 
-/* The function returns at once if there is nothing to shut down, and else jumps to where that is done. */
+/*
+ * The function returns at once if there is nothing to shut down, and else jumps to where that is
+ * done.
+ */
 static void test_early_return(void **state)
 {
 	(void)state;

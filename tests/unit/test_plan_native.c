@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which functions of a file are allocators, and where they are probed: files made for it, and those of this machine. */
+/*
+ * Which functions of a file are allocators, and where they are probed: files made for it, and those
+ * of this machine.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,8 +31,9 @@
 #define VADDR 0x1000
 
 /* An exported function. */
-#define FUNCTION(name, body)                                                                                 \
-	".globl " name "\n.type " name ", @function\n" name ":\n" body "\n.size " name ", .-" name "\n"
+#define FUNCTION(name, body)                                                                       \
+	".globl " name "\n.type " name ", @function\n" name ":\n" body "\n.size " name ", .-" name \
+	"\n"
 
 static struct elf_file *library(const char *text)
 {
@@ -44,8 +48,8 @@ static const struct plan_site *site_of(const struct plan *plan, const char *symb
 	return NULL;
 }
 
-static void expect_site(const struct plan *plan, const char *symbol, enum abi_op op, uint32_t r0, uint32_t r1,
-			uint32_t r2, int with_return)
+static void expect_site(const struct plan *plan, const char *symbol, enum abi_op op, uint32_t r0,
+			uint32_t r1, uint32_t r2, int with_return)
 {
 	const struct plan_site *site = site_of(plan, symbol, op);
 
@@ -75,12 +79,14 @@ static void test_families(void **state)
 {
 	struct elf_file *file = library(
 		FUNCTION("malloc", "push %rbx\npop %rbx\nret") /* */
-		FUNCTION("calloc", "push %rbx\npop %rbx\nret") FUNCTION("realloc", "push %rbx\npop %rbx\nret")
-			FUNCTION("posix_memalign", "push %rbx\npop %rbx\nret")
-				FUNCTION("memalign", "push %rbx\npop %rbx\nret") FUNCTION("free", "nop\nret")
-					FUNCTION("je_xallocx", "nop\nret")
-						FUNCTION("mi_heap_recalloc", "nop\nret")
-							FUNCTION("unrelated", "nop\nret"));
+		FUNCTION("calloc", "push %rbx\npop %rbx\nret")
+			FUNCTION("realloc", "push %rbx\npop %rbx\nret")
+				FUNCTION("posix_memalign", "push %rbx\npop %rbx\nret")
+					FUNCTION("memalign", "push %rbx\npop %rbx\nret")
+						FUNCTION("free", "nop\nret") FUNCTION("je_xallocx",
+										      "nop\nret")
+							FUNCTION("mi_heap_recalloc", "nop\nret")
+								FUNCTION("unrelated", "nop\nret"));
 	struct plan plan;
 	(void)state;
 
@@ -91,11 +97,13 @@ static void test_families(void **state)
 	expect_site(&plan, "malloc", ABI_OP_MALLOC, ABI_REG_DI, NONE, NONE, 1);
 	expect_site(&plan, "calloc", ABI_OP_CALLOC, ABI_REG_DI, ABI_REG_SI, NONE, 1);
 	expect_site(&plan, "realloc", ABI_OP_REALLOC, ABI_REG_DI, ABI_REG_SI, NONE, 1);
-	expect_site(&plan, "posix_memalign", ABI_OP_POSIX_MEMALIGN, ABI_REG_DI, ABI_REG_DX, NONE, 1);
+	expect_site(&plan, "posix_memalign", ABI_OP_POSIX_MEMALIGN, ABI_REG_DI, ABI_REG_DX, NONE,
+		    1);
 	expect_site(&plan, "memalign", ABI_OP_MALLOC, ABI_REG_SI, NONE, NONE, 1);
 	expect_site(&plan, "free", ABI_OP_FREE, ABI_REG_DI, NONE, NONE, 0);
 	expect_site(&plan, "je_xallocx", ABI_OP_XALLOCX, ABI_REG_DI, ABI_REG_SI, NONE, 1);
-	expect_site(&plan, "mi_heap_recalloc", ABI_OP_REALLOCARRAY, ABI_REG_SI, ABI_REG_DX, ABI_REG_CX, 1);
+	expect_site(&plan, "mi_heap_recalloc", ABI_OP_REALLOCARRAY, ABI_REG_SI, ABI_REG_DX,
+		    ABI_REG_CX, 1);
 	plan_free(&plan);
 	elf_file_close(file);
 }
@@ -103,21 +111,22 @@ static void test_families(void **state)
 /* Names of one address once; names without code here, and of data, not at all; an IFUNC is told. */
 static void test_names(void **state)
 {
-	struct elf_file *file = library(
-		FUNCTION("malloc", "nop\nret") ".globl __libc_malloc, valloc\n.set __libc_malloc, malloc\n"
-					       ".type free, @function\nfree: nop\nret\n.size free, .-free\n"
-					       ".globl caller\ncaller: call realloc@plt\nret\n"
-					       ".globl calloc\n.type calloc, @gnu_indirect_function\n"
-					       "calloc: nop\nret\n"
-					       ".data\n.globl memalign\n.type memalign, @object\n"
-					       "memalign: .quad 0\n.size memalign, 8\n");
+	struct elf_file *file = library(FUNCTION(
+		"malloc", "nop\nret") ".globl __libc_malloc, valloc\n.set __libc_malloc, malloc\n"
+				      ".type free, @function\nfree: nop\nret\n.size free, .-free\n"
+				      ".globl caller\ncaller: call realloc@plt\nret\n"
+				      ".globl calloc\n.type calloc, @gnu_indirect_function\n"
+				      "calloc: nop\nret\n"
+				      ".data\n.globl memalign\n.type memalign, @object\n"
+				      "memalign: .quad 0\n.size memalign, 8\n");
 	struct plan plan;
 	(void)state;
 
 	assert_int_equal(plan_native(file, NULL, &plan), 0);
 	assert_int_equal(plan.count, 2);
 	expect_site(&plan, "malloc", ABI_OP_MALLOC, ABI_REG_DI, NONE, NONE, 1);
-	expect_site(&plan, "free", ABI_OP_FREE, ABI_REG_DI, NONE, NONE, 0); /* local: of a static program */
+	/* local: of a static program */
+	expect_site(&plan, "free", ABI_OP_FREE, ABI_REG_DI, NONE, NONE, 0);
 	assert_int_equal(plan.missing_count, 1);
 	expect_missing(&plan, "calloc", "IFUNC");
 	plan_free(&plan);
@@ -135,11 +144,15 @@ static void test_jumps(void **state)
 		FUNCTION("_ZdlPvmSt11align_val_t", "mov %rdx, %rsi\njmp _ZdlPv@plt") /* libstdc++ */
 		FUNCTION("reallocarray", "mov %rsi, %rax\nmul %rdx\nmov %rax, %rsi\njo 1f\n"
 					 "jmp realloc@plt\n1: xor %eax, %eax\nret") /* glibc 2.36 */
-		FUNCTION("aligned_alloc", "nop\nret") FUNCTION("memalign", "jmp aligned_alloc") /* musl */
-		FUNCTION("valloc", "mov %rdi, (%rsi)\njmp aligned_alloc")                       /* writes */
-		FUNCTION("calloc", "test %rdi, %rdi\nje 1f\njmp calloc@plt\n1: ret") /* may not jump */
-		FUNCTION("malloc", "jmp calloc@plt")                                 /* another meaning */
-		FUNCTION("cfree", "jmp other@plt")                                   /* not known */
+		/* musl */
+		FUNCTION("aligned_alloc", "nop\nret") FUNCTION("memalign", "jmp aligned_alloc")
+		/* writes */
+		FUNCTION("valloc", "mov %rdi, (%rsi)\njmp aligned_alloc")
+		/* may not jump */
+		FUNCTION("calloc", "test %rdi, %rdi\nje 1f\njmp calloc@plt\n1: ret")
+		/* another meaning */
+		FUNCTION("malloc", "jmp calloc@plt")
+			FUNCTION("cfree", "jmp other@plt") /* not known */
 		FUNCTION("mi_strdup", "jmp mi_heap_strdup@plt")
 			FUNCTION("mi_heap_strdup", "call malloc@plt\nret")
 				FUNCTION("mi_strndup", "nop\nret"));
@@ -168,16 +181,18 @@ static void test_throws(void **state)
 {
 	struct elf_file *file = library(
 		FUNCTION("_Znwm",
-			 "endbr64\npush %rbx\ncall malloc@plt\ntest %rax, %rax\nje 1f\npop %rbx\nret\n"
+			 "endbr64\npush %rbx\ncall malloc@plt\ntest %rax, %rax\nje 1f\npop %rbx\n"
+			 "ret\n"
 			 "1: call __cxa_throw@plt") /* libstdc++ */
 		FUNCTION("_ZnwmSt11align_val_t",
 			 "cmp $4, %rdi\nja 1f\nmov (%rdi), %rax\nret\n1: jmp slow") /* jemalloc */
 		FUNCTION("_ZnamSt11align_val_t", "push %rbx\njmp *%rax") FUNCTION(
 			"_ZnwmRKSt9nothrow_t",
 			"push %rbx\npop %rbx\nret") ".type slow, @function\nslow: push %rbx\ncall "
-						    "get@plt\npop %rbx\ntest %rax, %rax\nje 1f\nret\n"
-						    "1: call __cxa_throw@plt\n.size slow, .-slow\n" FUNCTION(
-							    "next", "nop\nret"));
+						    "get@plt\npop %rbx\ntest %rax, %rax\nje 1f\n"
+						    "ret\n"
+						    "1: call __cxa_throw@plt\n.size slow, "
+						    ".-slow\n" FUNCTION("next", "nop\nret"));
 	struct plan plan;
 	size_t ends = 0;
 	(void)state;
@@ -229,7 +244,8 @@ static void test_option(void **state)
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(plan_alloc_parse(bad[i], &alloc), -EINVAL);
-	assert_int_equal(plan_alloc_parse("/opt/*/libpool.so:pool_get:calloc:size=2,count=6", &alloc), 0);
+	assert_int_equal(
+		plan_alloc_parse("/opt/*/libpool.so:pool_get:calloc:size=2,count=6", &alloc), 0);
 	assert_string_equal(alloc.file, "/opt/*/libpool.so");
 	assert_string_equal(alloc.symbol, "pool_get");
 	assert_int_equal(alloc.call.op, ABI_OP_CALLOC);
@@ -251,8 +267,8 @@ static void test_option(void **state)
 }
 
 /* The entry of a function of --alloc, without a return probe. */
-static void expect_users_site(const struct plan *plan, const char *symbol, enum abi_op op, uint32_t r0,
-			      uint32_t r1)
+static void expect_users_site(const struct plan *plan, const char *symbol, enum abi_op op,
+			      uint32_t r0, uint32_t r1)
 {
 	const struct plan_site *site = site_of(plan, symbol, op);
 
@@ -262,7 +278,10 @@ static void expect_users_site(const struct plan *plan, const char *symbol, enum 
 	assert_int_equal(site->with_return, 0);
 }
 
-/* No return probe in what may leave by another stack, unless it is asked for, and not where it is seen to do so. */
+/*
+ * No return probe in what may leave by another stack, unless it is asked for, and not where it is
+ * seen to do so.
+ */
 static void test_users_ends(void **state)
 {
 	struct elf_file *file = library(
@@ -270,12 +289,15 @@ static void test_users_ends(void **state)
 		FUNCTION("pool_asked", "nop\nret") FUNCTION("pool_lost", "push %rbx\njmp *%rax")
 			FUNCTION("pool_switch", "push %rbx\ncall swapcontext@plt\npop %rbx\nret")
 				FUNCTION("pool_jump", "call leave\nret") FUNCTION("leave", "ret")
-					FUNCTION("longjmp", "nop\nret") FUNCTION("pool_put", "nop\nret"));
-	static const char *const options[] = {
-		"liba.so:pool_get:malloc",           "liba.so:pool_asked:calloc:size=3,return-probe",
-		"liba.so:pool_lost:malloc",          "liba.so:pool_switch:malloc:return-probe",
-		"liba.so:pool_jump:malloc",          "liba.so:longjmp:malloc",
-		"liba.so:pool_put:free:return-probe"};
+					FUNCTION("longjmp", "nop\nret")
+						FUNCTION("pool_put", "nop\nret"));
+	static const char *const options[] = {"liba.so:pool_get:malloc",
+					      "liba.so:pool_asked:calloc:size=3,return-probe",
+					      "liba.so:pool_lost:malloc",
+					      "liba.so:pool_switch:malloc:return-probe",
+					      "liba.so:pool_jump:malloc",
+					      "liba.so:longjmp:malloc",
+					      "liba.so:pool_put:free:return-probe"};
 	struct plan_alloc allocs[7];
 	const struct plan_native_opts opts = {.allocs = allocs, .alloc_count = 7};
 	struct plan plan;
@@ -317,8 +339,10 @@ static void test_users(void **state)
 	assert_false(plan_alloc_is_in(&allocs[2], file));
 	assert_int_equal(plan_native(file, &opts, &plan), 0);
 	assert_int_equal(plan.count, 3);
-	expect_users_site(&plan, "pool_get", ABI_OP_MALLOC, ABI_REG_SI, NONE); /* malloc's end is its */
-	expect_users_site(&plan, "malloc", ABI_OP_MALLOC, ABI_REG_DX, NONE);   /* the user knows best */
+	/* malloc's end is its */
+	expect_users_site(&plan, "pool_get", ABI_OP_MALLOC, ABI_REG_SI, NONE);
+	/* the user knows best */
+	expect_users_site(&plan, "malloc", ABI_OP_MALLOC, ABI_REG_DX, NONE);
 	expect_site(&plan, "malloc", ABI_OP_END, ABI_REG_AX, NONE, NONE, 0);
 	assert_int_equal(plan.missing_count, 0);
 	plan_free(&plan);
@@ -386,7 +410,8 @@ static void test_cut(void **state)
 	code.bytes = bad;
 	code.count = sizeof(bad);
 	assert_int_equal(native_jumps_on(&code, 1), 0);
-	assert_int_equal(native_stub_slot(&decoder, stub, sizeof(stub), VADDR), VADDR + sizeof(stub) + 0x10);
+	assert_int_equal(native_stub_slot(&decoder, stub, sizeof(stub), VADDR),
+			 VADDR + sizeof(stub) + 0x10);
 	inline_decoder_close(&decoder);
 }
 
@@ -396,7 +421,8 @@ struct real {
 };
 
 /* The site in the function of that name; aliases have one site, under any of their names. */
-static const struct plan_site *site_for(const struct plan *plan, struct elf_file *file, const char *name)
+static const struct plan_site *site_for(const struct plan *plan, struct elf_file *file,
+					const char *name)
 {
 	struct elf_symbol symbol;
 
@@ -408,19 +434,24 @@ static const struct plan_site *site_for(const struct plan *plan, struct elf_file
 	return NULL;
 }
 
-/* Libraries that this machine has: every function that serves its callers, at an emulated instruction. */
+/*
+ * Libraries that this machine has: every function that serves its callers, at an emulated
+ * instruction.
+ */
 static void test_real(void **state)
 {
 #define LIB "/usr/lib/x86_64-linux-gnu/"
 	static const struct real reals[] = {
-		{LIB "libc.so.6", {"malloc", "calloc", "realloc", "free", "posix_memalign", "aligned_alloc"}},
+		{LIB "libc.so.6",
+		 {"malloc", "calloc", "realloc", "free", "posix_memalign", "aligned_alloc"}},
 		{LIB "libstdc++.so.6", {"_Znwm", "_ZnwmSt11align_val_t"}},
 		{LIB "libjemalloc.so.2",
-		 {"malloc", "calloc", "realloc", "free", "posix_memalign", "aligned_alloc", "mallocx",
-		  "xallocx", "sdallocx", "_Znwm", "_ZdlPvm"}},
+		 {"malloc", "calloc", "realloc", "free", "posix_memalign", "aligned_alloc",
+		  "mallocx", "xallocx", "sdallocx", "_Znwm", "_ZdlPvm"}},
 		{LIB "libtcmalloc_minimal.so.4",
 		 {"malloc", "calloc", "realloc", "free", "posix_memalign", "_Znwm", "_ZdlPvm"}},
-		{LIB "libmimalloc.so.2.0", {"malloc", "calloc", "free", "_Znwm", "mi_heap_realloc"}},
+		{LIB "libmimalloc.so.2.0",
+		 {"malloc", "calloc", "free", "_Znwm", "mi_heap_realloc"}},
 		{"/usr/lib/x86_64-linux-musl/libc.so",
 		 {"malloc", "calloc", "realloc", "free", "posix_memalign", "aligned_alloc"}},
 	};

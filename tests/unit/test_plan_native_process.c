@@ -19,9 +19,10 @@
 #include "base/error.h"
 #include "plan/plan_native_process.h"
 
-#define COMMAND                                                                                              \
-	"cd %s && printf 'void *je_malloc(unsigned long n) { return (void *)n; }\\n' >a.c && "               \
-	"printf 'int none;\\n' >n.c && cc -shared -fPIC -O2 -o a.so a.c && cc -shared -o n.so n.c && "       \
+#define COMMAND                                                                                    \
+	"cd %s && printf 'void *je_malloc(unsigned long n) { return (void *)n; }\\n' >a.c && "     \
+	"printf 'int none;\\n' >n.c && cc -shared -fPIC -O2 -o a.so a.c && "                       \
+	"cc -shared -o n.so n.c && "                                                               \
 	"cp a.so b.so && ln a.so hard.so && cp a.so gone.so"
 
 struct fixture {
@@ -55,7 +56,10 @@ static int tear_down(void **state)
 	return system(command);
 }
 
-/* cat, with these libraries (names in the folder) loaded first. It has mapped all of them when it answers. */
+/*
+ * cat, with these libraries (names in the folder) loaded first. It has mapped all of them when it
+ * answers.
+ */
 static pid_t start(const struct fixture *fixture, const char *libraries, int *end)
 {
 	char preload[256] = "", names[128], byte = 'x';
@@ -206,7 +210,8 @@ static void test_unfound(void **state)
 	pid = start(*state, "a.so n.so", &end);
 	expect_unfound(pid, "a.so:je_malloc:malloc", NULL);
 	expect_unfound(pid, "*.so:je_malloc:malloc", NULL); /* not all of them have it */
-	expect_unfound(pid, "n.so:none:malloc", "n.so, as the targets have it, has no function none");
+	expect_unfound(pid, "n.so:none:malloc",
+		       "n.so, as the targets have it, has no function none");
 	expect_unfound(pid, "b.so:je_malloc:malloc",
 		       "no target has mapped a file b.so, with a function je_malloc");
 	process_stop(pid, end);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan of whole files: small libraries assembled here, and the interpreters that the machine has. */
+/*
+ * The plan of whole files: small libraries assembled here, and the interpreters that the machine
+ * has.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,22 +22,22 @@
 #include "plan/plan.h"
 #include "pythons.h"
 
-#define PUBLIC                                                                                               \
-	"PyMem_RawMalloc PyMem_RawCalloc PyMem_RawRealloc PyMem_RawFree PyMem_Malloc PyMem_Calloc "          \
-	"PyMem_Realloc "                                                                                     \
-	"PyMem_Free PyObject_Malloc PyObject_Calloc PyObject_Realloc PyObject_Free PyTraceMalloc_Track "     \
-	"PyTraceMalloc_Untrack Py_FinalizeEx Py_Exit _Py_NewReference _Py_NewReferenceNoTotal "
+#define PUBLIC                                                                                     \
+	"PyMem_RawMalloc PyMem_RawCalloc PyMem_RawRealloc PyMem_RawFree PyMem_Malloc "             \
+	"PyMem_Calloc PyMem_Realloc PyMem_Free PyObject_Malloc PyObject_Calloc "                   \
+	"PyObject_Realloc PyObject_Free PyTraceMalloc_Track PyTraceMalloc_Untrack "                \
+	"Py_FinalizeEx Py_Exit _Py_NewReference _Py_NewReferenceNoTotal "
 #define RAW "_PyMem_RawMalloc _PyMem_RawCalloc _PyMem_RawRealloc _PyMem_RawFree "
 #define OBJ "_PyObject_Malloc _PyObject_Calloc _PyObject_Realloc _PyObject_Free "
-#define HOOKS                                                                                                \
-	"_PyMem_DebugRawMalloc _PyMem_DebugRawCalloc _PyMem_DebugRawRealloc _PyMem_DebugRawFree "            \
+#define HOOKS                                                                                      \
+	"_PyMem_DebugRawMalloc _PyMem_DebugRawCalloc _PyMem_DebugRawRealloc _PyMem_DebugRawFree "  \
 	"_PyMem_DebugMalloc _PyMem_DebugCalloc _PyMem_DebugRealloc _PyMem_DebugFree "
 
 enum how { DEFAULT, PUBLIC_ONLY, IN_CENSUS };
 
 /*
- * Assembles a library of functions "test; je" of those names (static where they begin with an underscore) and
- * "ALIAS=NAME" for a second name of one. Returns its plan, or -errno.
+ * Assembles a library of functions "test; je" of those names (static where they begin with an
+ * underscore) and "ALIAS=NAME" for a second name of one. Returns its plan, or -errno.
  */
 static int plan_names(const char *names, enum how how, struct plan *plan)
 {
@@ -58,8 +61,8 @@ static int plan_names(const char *names, enum how how, struct plan *plan)
 		if (original)
 			fprintf(text, ".set %s, %s\n", name, original);
 		else
-			fprintf(text, "%s: test %%rdi, %%rdi\nje 1f\nnop\n1: ret\n.size %s, .-%s\n", name,
-				name, name);
+			fprintf(text, "%s: test %%rdi, %%rdi\nje 1f\nnop\n1: ret\n.size %s, .-%s\n",
+				name, name, name);
 	}
 	assert_int_equal(fclose(text), 0);
 	file = assembly_open("", "%s", source);
@@ -80,7 +83,10 @@ static const struct plan_site *find(const struct plan *plan, const char *symbol)
 	return NULL;
 }
 
-/* Sites of functions: where an interpreter shuts down, one for the first piece of its heap and not those of the others. */
+/*
+ * Sites of functions: where an interpreter shuts down, one for the first piece of its heap and not
+ * those of the others.
+ */
 static size_t functions_of(const struct plan *plan)
 {
 	size_t count = 0;
@@ -97,7 +103,8 @@ static size_t missing_of(const struct plan *plan)
 	size_t count = 0;
 
 	for (size_t i = 0; i < plan->missing_count; i++)
-		count += strcmp(plan->missing[i].why, "its code leads to no place that is probed") != 0;
+		count += strcmp(plan->missing[i].why,
+				"its code leads to no place that is probed") != 0;
 	return count;
 }
 
@@ -130,7 +137,8 @@ static void test_implementations(void **state)
 	assert_int_equal(plan_names(PUBLIC RAW OBJ, DEFAULT, &plan), 0);
 	assert_string_equal(
 		plan.level,
-		"raw, mem, obj: implementations (_PyMem_Raw*, _PyObject_*); 2 take an object into use");
+		"raw, mem, obj: implementations (_PyMem_Raw*, _PyObject_*); 2 take an object into "
+		"use");
 	assert_int_equal(functions_of(&plan), 4 + 4 + 6);
 	assert_int_equal(missing_of(&plan), 1);
 	assert_string_equal(why_missing(&plan, "_PyMem_Debug*"),
@@ -140,9 +148,10 @@ static void test_implementations(void **state)
 	assert_true(plan.ends_unseen);
 	assert_string_equal(why_missing(&plan, "PyObject_Malloc"),
 			    "its code leads to no place that is probed");
-	expect(&plan, "_PyMem_RawMalloc", ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_RAW, ABI_REG_SI, NONE, NONE),
-	       1);
-	expect(&plan, "_PyMem_RawFree", ABI_COOKIE(ABI_OP_FREE, EVENT_API_RAW, ABI_REG_SI, NONE, NONE), 0);
+	expect(&plan, "_PyMem_RawMalloc",
+	       ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_RAW, ABI_REG_SI, NONE, NONE), 1);
+	expect(&plan, "_PyMem_RawFree",
+	       ABI_COOKIE(ABI_OP_FREE, EVENT_API_RAW, ABI_REG_SI, NONE, NONE), 0);
 	expect(&plan, "_PyObject_Calloc",
 	       ABI_COOKIE(ABI_OP_CALLOC, EVENT_API_OBJ, ABI_REG_SI, ABI_REG_DX, NONE), 1);
 	expect(&plan, "_PyObject_Realloc",
@@ -151,14 +160,19 @@ static void test_implementations(void **state)
 	       ABI_COOKIE(ABI_OP_TRACK, EVENT_API_TRACK, ABI_REG_DI, ABI_REG_SI, ABI_REG_DX), 0);
 	expect(&plan, "PyTraceMalloc_Untrack",
 	       ABI_COOKIE(ABI_OP_UNTRACK, EVENT_API_TRACK, ABI_REG_DI, ABI_REG_SI, NONE), 0);
-	expect(&plan, "_Py_NewReference", ABI_COOKIE(ABI_OP_REUSE, EVENT_API_OBJ, ABI_REG_DI, NONE, NONE), 0);
-	expect(&plan, "Py_FinalizeEx", ABI_COOKIE(ABI_OP_FINALIZE, EVENT_API_RAW, NONE, NONE, NONE), 0);
+	expect(&plan, "_Py_NewReference",
+	       ABI_COOKIE(ABI_OP_REUSE, EVENT_API_OBJ, ABI_REG_DI, NONE, NONE), 0);
+	expect(&plan, "Py_FinalizeEx", ABI_COOKIE(ABI_OP_FINALIZE, EVENT_API_RAW, NONE, NONE, NONE),
+	       0);
 	plan_free(&plan);
 	assert_null(plan.sites);
 	plan_free(NULL);
 }
 
-/* The debugging hooks beside the implementations; beside the public functions they would count twice. */
+/*
+ * The debugging hooks beside the implementations; beside the public functions they would count
+ * twice.
+ */
 static void test_hooks(void **state)
 {
 	(void)state;
@@ -169,12 +183,15 @@ static void test_hooks(void **state)
 	assert_int_equal(missing_of(&plan), 0);
 	assert_true(plan.complete);
 	expect(&plan, "_PyMem_DebugRawFree",
-	       ABI_COOKIE(ABI_OP_FREE, EVENT_API_RAW, ABI_REG_SI, NONE, NONE) | ABI_COOKIE_ADDEND(16), 0);
+	       ABI_COOKIE(ABI_OP_FREE, EVENT_API_RAW, ABI_REG_SI, NONE, NONE) |
+		       ABI_COOKIE_ADDEND(16),
+	       0);
 	expect(&plan, "_PyMem_DebugCalloc",
-	       ABI_COOKIE(ABI_OP_CALLOC, EVENT_API_OBJ, ABI_REG_SI, ABI_REG_DX, NONE) | ABI_COOKIE_ADDEND(16),
+	       ABI_COOKIE(ABI_OP_CALLOC, EVENT_API_OBJ, ABI_REG_SI, ABI_REG_DX, NONE) |
+		       ABI_COOKIE_ADDEND(16),
 	       1);
-	expect(&plan, "_PyObject_Malloc", ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_OBJ, ABI_REG_SI, NONE, NONE),
-	       1);
+	expect(&plan, "_PyObject_Malloc",
+	       ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_OBJ, ABI_REG_SI, NONE, NONE), 1);
 	plan_free(&plan);
 	assert_int_equal(plan_names(PUBLIC HOOKS, DEFAULT, &plan), 0);
 	assert_null(find(&plan, "_PyMem_DebugMalloc"));
@@ -187,27 +204,34 @@ static void test_public(void **state)
 	struct plan plan;
 
 	assert_int_equal(plan_names(PUBLIC RAW OBJ, PUBLIC_ONLY, &plan), 0);
-	assert_string_equal(plan.level, "raw, mem, obj: public functions (as asked; inlined copies are not "
-					"seen); 2 take an object into use");
+	assert_string_equal(plan.level,
+			    "raw, mem, obj: public functions (as asked; inlined copies are not "
+			    "seen); 2 take an object into use");
 	assert_int_equal(functions_of(&plan), 3 * 4 + 6);
 	assert_int_equal(missing_of(&plan), 0);
 	assert_false(plan.complete);
 	expect(&plan, "PyMem_RawCalloc",
 	       ABI_COOKIE(ABI_OP_CALLOC, EVENT_API_RAW, ABI_REG_DI, ABI_REG_SI, NONE), 1);
-	expect(&plan, "PyMem_Malloc", ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_MEM, ABI_REG_DI, NONE, NONE), 1);
-	expect(&plan, "PyObject_Free", ABI_COOKIE(ABI_OP_FREE, EVENT_API_OBJ, ABI_REG_DI, NONE, NONE), 0);
+	expect(&plan, "PyMem_Malloc",
+	       ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_MEM, ABI_REG_DI, NONE, NONE), 1);
+	expect(&plan, "PyObject_Free",
+	       ABI_COOKIE(ABI_OP_FREE, EVENT_API_OBJ, ABI_REG_DI, NONE, NONE), 0);
 	plan_free(&plan);
 
 	assert_int_equal(plan_names(PUBLIC, DEFAULT, &plan), 0);
-	assert_string_equal(plan.level,
-			    "raw, mem, obj: public functions (no usable symbols of the implementations; "
-			    "inlined copies are not seen); 2 take an object into use");
+	assert_string_equal(
+		plan.level,
+		"raw, mem, obj: public functions (no usable symbols of the implementations; "
+		"inlined copies are not seen); 2 take an object into use");
 	assert_int_equal(functions_of(&plan), 3 * 4 + 6);
 	assert_int_equal(missing_of(&plan), 0);
 	plan_free(&plan);
 }
 
-/* Where the code cannot be looked through, the object allocator may free large blocks by itself: all its frees are probed. */
+/*
+ * Where the code cannot be looked through, the object allocator may free large blocks by itself:
+ * all its frees are probed.
+ */
 static void test_census_refused(void **state)
 {
 	(void)state;
@@ -217,7 +241,8 @@ static void test_census_refused(void **state)
 	assert_int_equal(plan.mode, EVENT_MODE_EXACT);
 	assert_string_equal(plan.mode_why,
 			    "the frees of large blocks cannot be told from others in this file");
-	expect(&plan, "_PyObject_Free", ABI_COOKIE(ABI_OP_FREE, EVENT_API_OBJ, ABI_REG_SI, NONE, NONE), 0);
+	expect(&plan, "_PyObject_Free",
+	       ABI_COOKIE(ABI_OP_FREE, EVENT_API_OBJ, ABI_REG_SI, NONE, NONE), 0);
 	plan_free(&plan);
 }
 
@@ -227,13 +252,15 @@ static void test_mixed_levels(void **state)
 	(void)state;
 	struct plan plan;
 
-	assert_int_equal(
-		plan_names(PUBLIC RAW "_PyObject_Malloc _PyObject_Calloc _PyObject_Realloc", DEFAULT, &plan),
-		0);
+	assert_int_equal(plan_names(PUBLIC RAW
+				    "_PyObject_Malloc _PyObject_Calloc _PyObject_Realloc",
+				    DEFAULT, &plan),
+			 0);
 	assert_string_equal(
 		plan.level,
 		"raw: implementations (_PyMem_Raw*); mem, obj: public functions (no usable "
-		"symbols of the implementations; inlined copies are not seen); 2 take an object into use");
+		"symbols of the implementations; inlined copies are not seen); 2 take an object "
+		"into use");
 	assert_int_equal(functions_of(&plan), 4 + 8 + 6);
 	assert_int_equal(missing_of(&plan), 1);
 	assert_false(plan.complete);
@@ -251,8 +278,10 @@ static void test_clones(void **state)
 	static const struct {
 		const char *names, *why;
 	} clones[] = {
-		{"_PyObject_Free.constprop.0", "only a clone with other arguments is there (.constprop)"},
-		{"_PyObject_Free.part.0 _PyObject_Free.cold", "only a part split off it is there (.part)"},
+		{"_PyObject_Free.constprop.0",
+		 "only a clone with other arguments is there (.constprop)"},
+		{"_PyObject_Free.part.0 _PyObject_Free.cold",
+		 "only a part split off it is there (.part)"},
 		{"_PyObject_Free.isra.3", "only a clone with other arguments is there (.isra)"},
 		{"_PyObject_Free.lto_priv.0 _PyObject_Free.lto_priv.1",
 		 "several functions have this name (.lto_priv)"},
@@ -260,13 +289,15 @@ static void test_clones(void **state)
 	struct plan plan;
 
 	/* A function that link-time optimisation has but renamed */
-	assert_int_equal(plan_names(PUBLIC RAW "_PyObject_Malloc _PyObject_Calloc _PyObject_Realloc "
-					       "_PyObject_Free.lto_priv.2 _PyObject_Free.part.0",
+	assert_int_equal(plan_names(PUBLIC RAW
+				    "_PyObject_Malloc _PyObject_Calloc _PyObject_Realloc "
+				    "_PyObject_Free.lto_priv.2 _PyObject_Free.part.0",
 				    DEFAULT, &plan),
 			 0);
 	assert_string_equal(
 		plan.level,
-		"raw, mem, obj: implementations (_PyMem_Raw*, _PyObject_*); 2 take an object into use");
+		"raw, mem, obj: implementations (_PyMem_Raw*, _PyObject_*); 2 take an object into "
+		"use");
 	assert_non_null(find(&plan, "_PyObject_Free"));
 	plan_free(&plan);
 
@@ -274,7 +305,8 @@ static void test_clones(void **state)
 		char names[1024];
 
 		snprintf(names, sizeof(names), "%s %s",
-			 PUBLIC RAW "_PyObject_Malloc _PyObject_Calloc _PyObject_Realloc", clones[i].names);
+			 PUBLIC RAW "_PyObject_Malloc _PyObject_Calloc _PyObject_Realloc",
+			 clones[i].names);
 		assert_int_equal(plan_names(names, DEFAULT, &plan), 0);
 		assert_string_equal(why_missing(&plan, "_PyObject_Free"), clones[i].why);
 		assert_null(find(&plan, "_PyObject_Free"));
@@ -289,11 +321,11 @@ static void test_aliases(void **state)
 	(void)state;
 	struct plan plan;
 
-	assert_int_equal(
-		plan_names("PyMem_RawMalloc PyObject_Malloc PyObject_Free PyMem_Malloc=PyObject_Malloc "
-			   "PyMem_Free=PyObject_Malloc",
-			   DEFAULT, &plan),
-		0);
+	assert_int_equal(plan_names("PyMem_RawMalloc PyObject_Malloc PyObject_Free "
+				    "PyMem_Malloc=PyObject_Malloc "
+				    "PyMem_Free=PyObject_Malloc",
+				    DEFAULT, &plan),
+			 0);
 	assert_int_equal(plan.count, 3);
 	assert_non_null(find(&plan, "PyObject_Malloc"));
 	assert_null(find(&plan, "PyMem_Malloc"));
@@ -322,10 +354,11 @@ static void check_sites(const struct plan *plan, int fd, const char *path)
 		uint8_t code[2];
 
 		assert_int_equal(pread(fd, code, sizeof(code), (off_t)site->offset), sizeof(code));
-		if (site->emulated && !(code[0] == 0x90 || (code[0] & 0xf8) == 0x50 ||
-					(code[0] & 0xf0) == 0x70 || code[0] == 0xe8 || code[0] == 0xe9 ||
-					code[0] == 0xeb || (code[0] == 0x0f && (code[1] & 0xf0) == 0x80) ||
-					(code[0] == 0x41 && (code[1] & 0xf8) == 0x50)))
+		if (site->emulated &&
+		    !(code[0] == 0x90 || (code[0] & 0xf8) == 0x50 || (code[0] & 0xf0) == 0x70 ||
+		      code[0] == 0xe8 || code[0] == 0xe9 || code[0] == 0xeb ||
+		      (code[0] == 0x0f && (code[1] & 0xf0) == 0x80) ||
+		      (code[0] == 0x41 && (code[1] & 0xf8) == 0x50)))
 			fail_msg("%s: %s: byte %02x at the site: %s", path, site->symbol, code[0],
 				 site->instruction);
 		for (size_t j = 0; j < i; j++)
@@ -354,7 +387,10 @@ static int plan_file(const char *path, struct plan *plan)
 	return err;
 }
 
-/* In a build with symbols the implementations are all found, and none costs two traps (but for the hooks). */
+/*
+ * In a build with symbols the implementations are all found, and none costs two traps (but for the
+ * hooks).
+ */
 static void test_pyenv(void **state)
 {
 	(void)state;
@@ -369,15 +405,18 @@ static void test_pyenv(void **state)
 		assert_int_equal(plan_file(path, &plan), 0);
 		assert_true(plan.complete);
 		assert_false(plan.ends_unseen);
-		/* Where the ends of requests are all recognised they are probed instead: cheaper. */
+		/*
+		 * Where the ends of requests are all recognised they are probed instead: cheaper.
+		 */
 		if (plan.object_code[0].bytes) {
 			assert_memory_equal(plan.level, "raw, mem, obj: where requests end: ", 35);
 			ends++;
 		} else {
-			assert_memory_equal(plan.level,
-					    "raw, mem, obj: implementations (_PyMem_Raw*, _PyObject_*); ",
-					    59);
-			assert_int_equal(functions_of(&plan) - plan.inlined_count + missing_of(&plan),
+			assert_memory_equal(
+				plan.level,
+				"raw, mem, obj: implementations (_PyMem_Raw*, _PyObject_*); ", 59);
+			assert_int_equal(functions_of(&plan) - plan.inlined_count +
+						 missing_of(&plan),
 					 minor == 8   ? 22
 					 : minor < 12 ? 21
 						      : 20);
@@ -387,9 +426,11 @@ static void test_pyenv(void **state)
 		for (size_t j = 0; j < plan.missing_count; j++)
 			assert_memory_equal(plan.missing[j].symbol, "_Py_NewReference", 16);
 		for (size_t j = 0; j < plan.count; j++)
-			if (!plan.sites[j].emulated && !strstr(plan.sites[j].symbol, "_PyMem_Debug") &&
+			if (!plan.sites[j].emulated &&
+			    !strstr(plan.sites[j].symbol, "_PyMem_Debug") &&
 			    plan.sites[j].op != ABI_OP_FINALIZE)
-				fail_msg("%s: %s: %s", path, plan.sites[j].symbol, plan.sites[j].why);
+				fail_msg("%s: %s: %s", path, plan.sites[j].symbol,
+					 plan.sites[j].why);
 		plan_free(&plan);
 		seen++;
 	}

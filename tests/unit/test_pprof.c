@@ -76,18 +76,23 @@ static struct snapshot *snapshot_rich(void)
 	for (uint32_t i = 0; i < EVENT_MAX_FRAMES; i++)
 		deep[i] = (struct frame_text){i % 2 ? "deep.py" : "\xe6\xb7\xb1.py", "f", i % 7};
 	assert_int_equal(snapshot_add(&builder, deep, 1000, 0, 48, 3), 0);
-	assert_int_equal(snapshot_add(&builder, FRAMES({"<unknown>", "<unknown>", 0}), 1, 0, 0, 5), 0);
-	assert_int_equal(snapshot_add(&builder, FRAMES({"a\xed\xb3\xbf.py", "g.<locals>.h", UINT32_MAX}), 4,
+	assert_int_equal(snapshot_add(&builder, FRAMES({"<unknown>", "<unknown>", 0}), 1, 0, 0, 5),
+			 0);
+	assert_int_equal(snapshot_add(&builder,
+				      FRAMES({"a\xed\xb3\xbf.py", "g.<locals>.h", UINT32_MAX}), 4,
 				      389047, 1ull << 40, 2),
 			 0);
 	assert_int_equal(snapshot_add(&builder, FRAMES({"", "", 1}), 1, UINT32_MAX, 7, 1), 0);
 	builder.snapshot->traces[1].flags = SNAPSHOT_ROUNDED;
 	builder.snapshot->traces[2].flags = SNAPSHOT_ROUNDED | SNAPSHOT_INHERITED;
 	/* The same but for that. */
-	assert_int_equal(snapshot_add(&builder, FRAMES({"<unknown>", "<unknown>", 0}), 1, 0, 0, 4), 0);
+	assert_int_equal(snapshot_add(&builder, FRAMES({"<unknown>", "<unknown>", 0}), 1, 0, 0, 4),
+			 0);
 	/* The same line in two functions; the same frames with another total. */
-	assert_int_equal(snapshot_add(&builder, FRAMES({"s.py", "f", 1}, {"s.py", "g", 1}), 2, 0, 8, 1), 0);
-	assert_int_equal(snapshot_add(&builder, FRAMES({"s.py", "f", 1}, {"s.py", "g", 1}), 3, 0, 8, 1), 0);
+	assert_int_equal(
+		snapshot_add(&builder, FRAMES({"s.py", "f", 1}, {"s.py", "g", 1}), 2, 0, 8, 1), 0);
+	assert_int_equal(
+		snapshot_add(&builder, FRAMES({"s.py", "f", 1}, {"s.py", "g", 1}), 3, 0, 8, 1), 0);
 	return builder_finish(&builder);
 }
 
@@ -172,7 +177,10 @@ static void profile_load(const char *path, struct buffer *out)
 	assert_int_equal(gzclose(file), Z_OK);
 }
 
-/* Cut or with any byte changed, the profile is refused or read as another one; nothing worse happens. */
+/*
+ * Cut or with any byte changed, the profile is refused or read as another one; nothing worse
+ * happens.
+ */
 static void test_damaged_profile(void **state)
 {
 	struct place *place = *state;
@@ -235,7 +243,10 @@ static void test_damaged_file(void **state)
 	snapshot_free(snapshot);
 }
 
-/* The mapped layer goes beside the blocks, and comes back as it was; without it nothing is written of it. */
+/*
+ * The mapped layer goes beside the blocks, and comes back as it was; without it nothing is written
+ * of it.
+ */
 static void test_mapped(void **state)
 {
 	struct place *place = *state;
@@ -280,7 +291,8 @@ static void test_mapped(void **state)
 /* Three layers at once, whichever is the first. */
 static void test_layers(void **state)
 {
-	static const enum event_layer firsts[] = {EVENT_LAYER_PYTHON, EVENT_LAYER_NATIVE, EVENT_LAYER_MMAP};
+	static const enum event_layer firsts[] = {EVENT_LAYER_PYTHON, EVENT_LAYER_NATIVE,
+						  EVENT_LAYER_MMAP};
 	struct place *place = *state;
 
 	for (size_t i = 0; i < sizeof(firsts) / sizeof(firsts[0]); i++) {
@@ -307,7 +319,8 @@ static void test_layers(void **state)
 		assert_int_equal(snapshot_load(place->path, &back), 0);
 		snapshot_equal(snapshot, back);
 		assert_int_equal(back->meta.layers, snapshot->meta.layers);
-		assert_memory_equal(&back->meta.native, &snapshot->meta.native, sizeof(back->meta.native));
+		assert_memory_equal(&back->meta.native, &snapshot->meta.native,
+				    sizeof(back->meta.native));
 		for (int layer = 0; layer < EVENT_LAYERS; layer++) {
 			assert_int_equal(back->layers[layer].trace_count, layer != (int)firsts[i]);
 			if (layer != (int)firsts[i])
@@ -333,10 +346,13 @@ static void test_others(void **state)
 				      "cpu"       /* string 1 */
 				      "\x68\x01"; /* comment 1 */
 	static const char newer[] = "\x32\x00\x32\x11tracer:snapshot=2\x68\x01";
-	static const char newer_lines[] = "\x32\x00\x32\x12tracer:snapshot=2\n\x40\x01"; /* keep_frames 1 */
+	/* keep_frames 1 */
+	static const char newer_lines[] = "\x32\x00\x32\x12tracer:snapshot=2\n\x40\x01";
 	static const char no_lines[] = "\x32\x00\x40\x05";
-	static const char unpaired[] = "\x32\x00\x32\x11tracer:snapshot=1\x6a\x01\x01" /* comments, packed */
-				       "\x12\x06\x0a\x01\x09\x12\x01\x01"; /* a sample without labels */
+	/* comments, packed */
+	static const char unpaired[] = "\x32\x00\x32\x11tracer:snapshot=1\x6a\x01\x01"
+				       /* a sample without labels */
+				       "\x12\x06\x0a\x01\x09\x12\x01\x01";
 	(void)state;
 
 	profile_refused("", 0, "not written by tracer");
@@ -351,8 +367,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, place_setup, place_teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_round_trip), TEST(test_empty),  TEST(test_damaged_profile), TEST(test_damaged_file),
-		TEST(test_others),     TEST(test_mapped), TEST(test_layers),
+		TEST(test_round_trip),   TEST(test_empty),  TEST(test_damaged_profile),
+		TEST(test_damaged_file), TEST(test_others), TEST(test_mapped),
+		TEST(test_layers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

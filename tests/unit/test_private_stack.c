@@ -16,8 +16,9 @@
 
 static void test_count(void **state)
 {
-	static const unsigned char code[] = {0xc3, 0x65, 0x4c, 0x03, 0x0c, 0x25, 0, 0, 0, 0,    0xc3,
-					     0x65, 0x4c, 0x03, 0x0c, 0x25, 0,    0, 0, 0, 0x65, 0x4c};
+	static const unsigned char code[] = {0xc3, 0x65, 0x4c, 0x03, 0x0c, 0x25, 0,    0,
+					     0,    0,    0xc3, 0x65, 0x4c, 0x03, 0x0c, 0x25,
+					     0,    0,    0,    0,    0x65, 0x4c};
 
 	(void)state;
 	assert_int_equal(private_stack_count(code, sizeof(code)), 2);
@@ -34,8 +35,8 @@ static int program_load(int bytes)
 		{.code = BPF_JMP | BPF_EXIT},
 	};
 
-	return bpf_prog_load(BPF_PROG_TYPE_KPROBE, "frame", "GPL", insns, sizeof(insns) / sizeof(insns[0]),
-			     NULL);
+	return bpf_prog_load(BPF_PROG_TYPE_KPROBE, "frame", "GPL", insns,
+			     sizeof(insns) / sizeof(insns[0]), NULL);
 }
 
 static int kernel_has_private_stacks(void)
@@ -64,7 +65,8 @@ static void test_kernel(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_count), cmocka_unit_test(test_kernel)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_count),
+					   cmocka_unit_test(test_kernel)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

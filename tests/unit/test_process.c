@@ -45,7 +45,8 @@ static void stop_sleeper(pid_t pid)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-/* --- what a process is -------------------------------------------------------------------------------------
+/*
+ * --- what a process is -----------------------------------------------------------------------
  */
 
 static void info_of_ourselves(void **state)
@@ -112,7 +113,8 @@ static void info_of_a_command_line(void **state)
 	close(fds[0]);
 	do
 		assert_int_equal(process_info_read(pid, &info), 0);
-	while (strcmp(info.name, "sh") || strncmp(info.command, "sh ", 3)); /* until it has exec'ed */
+	/* until it has exec'ed */
+	while (strcmp(info.name, "sh") || strncmp(info.command, "sh ", 3));
 	close(fds[1]);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_string_equal(info.command, "sh -c read line two words  last");
@@ -189,7 +191,8 @@ static void list_holds_us_in_order(void **state)
 	assert_int_equal(found, 2);
 }
 
-/* --- its memory --------------------------------------------------------------------------------------------
+/*
+ * --- its memory ------------------------------------------------------------------------------
  */
 
 static void memory_of_a_child(void **state)
@@ -243,7 +246,8 @@ static void memory_of_a_child(void **state)
 	free(copy);
 }
 
-/* --- its maps ----------------------------------------------------------------------------------------------
+/*
+ * --- its maps --------------------------------------------------------------------------------
  */
 
 static char directory[] = "/tmp/tracer-test-XXXXXX";
@@ -321,7 +325,8 @@ static void maps_show_what_is_mapped(void **state)
 	assert_null(maps.entries);
 	munmap(area, 4096);
 
-	area = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	area = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_SHARED | MAP_ANONYMOUS, -1,
+		    0);
 	if (area != MAP_FAILED) {
 		map = find_map(&maps, area);
 		assert_int_equal(map->writable, 1);
@@ -435,7 +440,8 @@ static void mapped_files_open_without_privileges(void **state)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid) {
-		if (!geteuid() && (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY)))
+		if (!geteuid() &&
+		    (setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY)))
 			_exit(77);
 		/* Without this /proc/self would stay root's. */
 		prctl(PR_SET_DUMPABLE, 1);

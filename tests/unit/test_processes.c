@@ -84,12 +84,15 @@ static struct snapshot *part_new(size_t index)
 	assert_int_equal(builder_begin(&builder), 0);
 	builder.snapshot->meta = metas[index];
 	if (index != 1) /* the second has its strings in another order */
-		assert_int_equal(
-			snapshot_add(&builder, FRAMES({"a.py", "f", 1}, {"m.py", "g", 2}), 2, 0, 100, 2), 0);
-	assert_int_equal(snapshot_add(&builder, FRAMES({"b.py", "h", 3}), 1, 0, 1000 + index, 1), 0);
+		assert_int_equal(snapshot_add(&builder, FRAMES({"a.py", "f", 1}, {"m.py", "g", 2}),
+					      2, 0, 100, 2),
+				 0);
+	assert_int_equal(snapshot_add(&builder, FRAMES({"b.py", "h", 3}), 1, 0, 1000 + index, 1),
+			 0);
 	if (index == 1)
-		assert_int_equal(
-			snapshot_add(&builder, FRAMES({"a.py", "f", 1}, {"m.py", "g", 2}), 2, 0, 100, 5), 0);
+		assert_int_equal(snapshot_add(&builder, FRAMES({"a.py", "f", 1}, {"m.py", "g", 2}),
+					      2, 0, 100, 5),
+				 0);
 	return builder_finish(&builder);
 }
 
@@ -169,11 +172,13 @@ static void test_layers_of_each(void **state)
 	parts[0]->meta.layers = 1u << EVENT_LAYER_NATIVE;
 	parts[0]->layers[EVENT_LAYER_NATIVE].traces = calloc(1, sizeof(struct snapshot_trace));
 	assert_non_null(parts[0]->layers[EVENT_LAYER_NATIVE].traces);
-	parts[0]->layers[EVENT_LAYER_NATIVE].traces[0] = (struct snapshot_trace){.bytes = 50000, .count = 1};
+	parts[0]->layers[EVENT_LAYER_NATIVE].traces[0] =
+		(struct snapshot_trace){.bytes = 50000, .count = 1};
 	parts[0]->layers[EVENT_LAYER_NATIVE].trace_count = 1;
 	assert_int_equal(snapshot_merge((const struct snapshot *const *)parts, 2, &whole), 0);
-	assert_int_equal(
-		statistics_compute(whole, &(struct statistics_opts){.by = GROUP_PROCESS}, &statistics), 0);
+	assert_int_equal(statistics_compute(whole, &(struct statistics_opts){.by = GROUP_PROCESS},
+					    &statistics),
+			 0);
 	assert_int_equal(statistics.count, 2);
 	assert_int_equal(statistics.entries[0].process->pid, 12);
 	assert_int_equal(statistics.entries[0].size, 1202);
@@ -182,8 +187,9 @@ static void test_layers_of_each(void **state)
 	assert_int_equal(statistics.entries[1].size, 1200);
 	statistics_free(&statistics);
 	view = snapshot_of_layer(whole, EVENT_LAYER_NATIVE);
-	assert_int_equal(
-		statistics_compute(&view, &(struct statistics_opts){.by = GROUP_PROCESS}, &statistics), 0);
+	assert_int_equal(statistics_compute(&view, &(struct statistics_opts){.by = GROUP_PROCESS},
+					    &statistics),
+			 0);
 	assert_int_equal(statistics.entries[0].process->pid, 10);
 	assert_int_equal(statistics.entries[0].size, 50000);
 	statistics_free(&statistics);
@@ -315,18 +321,22 @@ static void test_order(void **state)
 	assert_int_equal(builder_begin(&builder), 0);
 	for (uint32_t i = 0; i < 3; i++)
 		assert_int_equal(builder_process(&builder, &meta), 0);
-	assert_int_equal(builder_traceback(&builder, &(struct snapshot_frame){0}, 1, 1, &traceback), 0);
+	assert_int_equal(builder_traceback(&builder, &(struct snapshot_frame){0}, 1, 1, &traceback),
+			 0);
 	for (uint32_t i = 0; i < 30; i++)
 		assert_int_equal(
-			builder_trace(&builder,
-				      &(struct snapshot_trace){.process = i * 7 % 3, .bytes = i, .count = 1}),
+			builder_trace(&builder, &(struct snapshot_trace){.process = i * 7 % 3,
+									 .bytes = i,
+									 .count = 1}),
 			0);
 	assert_int_equal(builder_order(&builder), 0);
 	snapshot = builder_finish(&builder);
 	for (size_t i = 1; i < snapshot->trace_count; i++) {
-		const struct snapshot_trace *x = &snapshot->traces[i - 1], *y = &snapshot->traces[i];
+		const struct snapshot_trace *x = &snapshot->traces[i - 1],
+					    *y = &snapshot->traces[i];
 
-		assert_true(x->process < y->process || (x->process == y->process && x->bytes < y->bytes));
+		assert_true(x->process < y->process ||
+			    (x->process == y->process && x->bytes < y->bytes));
 	}
 	snapshot_free(snapshot);
 }
@@ -340,7 +350,8 @@ static struct snapshot *random_whole(uint64_t seed)
 
 		assert_int_equal(builder_begin(&builder), 0);
 		builder.snapshot->meta = (struct snapshot_meta){.pid = 100 + (uint32_t)p / 2};
-		snprintf(builder.snapshot->meta.name, 8, "c%u", (unsigned int)(hash_u64(seed + p) % 3));
+		snprintf(builder.snapshot->meta.name, 8, "c%u",
+			 (unsigned int)(hash_u64(seed + p) % 3));
 		snprintf(builder.snapshot->meta.container, 8, "%.*s", (int)(p % 3), "xyz");
 		for (uint64_t i = 0; i < RANDOM_TRACES; i++) {
 			uint64_t dice = hash_u64(seed ^ (p << 32 | i));
@@ -349,17 +360,20 @@ static struct snapshot *random_whole(uint64_t seed)
 				{dice & 2 ? "a" : "b", "f", (uint32_t)(dice >> 16 & 7)},
 				{NULL, NULL, 0}};
 
-			assert_int_equal(snapshot_add(&builder, frames, 2, 0, dice >> 32 & 255, 1), 0);
+			assert_int_equal(snapshot_add(&builder, frames, 2, 0, dice >> 32 & 255, 1),
+					 0);
 		}
 		parts[p] = builder_finish(&builder);
 	}
-	assert_int_equal(snapshot_merge((const struct snapshot *const *)parts, RANDOM_PARTS, &whole), 0);
+	assert_int_equal(
+		snapshot_merge((const struct snapshot *const *)parts, RANDOM_PARTS, &whole), 0);
 	for (size_t p = 0; p < RANDOM_PARTS; p++)
 		snapshot_free(parts[p]);
 	return whole;
 }
 
-static int same_owner(const struct snapshot_meta *a, const struct snapshot_meta *b, enum group_by by)
+static int same_owner(const struct snapshot_meta *a, const struct snapshot_meta *b,
+		      enum group_by by)
 {
 	if (by == GROUP_CONTAINER)
 		return !strcmp(a->container, b->container);
@@ -374,7 +388,8 @@ static uint64_t adds(const struct snapshot *snapshot, const struct snapshot_trac
 	uint64_t times = 0;
 
 	if (group_is_owner(opts->by))
-		return same_owner(entry->process, snapshot_process(snapshot, trace->process), opts->by);
+		return same_owner(entry->process, snapshot_process(snapshot, trace->process),
+				  opts->by);
 	for (uint32_t i = 0; i < (opts->cumulative ? traceback->nframe : 1); i++) {
 		const struct snapshot_frame *frame = &snapshot->frames[traceback->first + i];
 
@@ -454,10 +469,11 @@ static void test_refused(void **state)
 {
 	struct statistics statistics;
 
-	assert_int_equal(statistics_compute(*state,
-					    &(struct statistics_opts){.by = GROUP_COMM, .cumulative = 1},
-					    &statistics),
-			 -EINVAL);
+	assert_int_equal(
+		statistics_compute(*state,
+				   &(struct statistics_opts){.by = GROUP_COMM, .cumulative = 1},
+				   &statistics),
+		-EINVAL);
 }
 
 /* Caller frees. */
@@ -487,8 +503,10 @@ static void test_text(void **state)
 
 	contains(text, "tracer: 3 processes, census mode, ");
 	contains(text, "Top 2 processes of 3 by size\n");
-	contains(text, "       11  web               web-2                      1501 B           6  census   "
-		       "killed by signal 9\n");
+	contains(text,
+		 "       11  web               web-2                      1501 B           6  "
+		 "census   "
+		 "killed by signal 9\n");
 	contains(text, "  1 other: size=1200 B, count=3\n");
 	contains(text, "  b.py:3: size=3003 B, count=3, average=1001 B, processes=3\n");
 	contains(text, "  of PID 10 (web): coverage 90.0 %\n");
@@ -497,7 +515,8 @@ static void test_text(void **state)
 	assert_null(strchr(text, '\033'));
 	free(text);
 	text = report(*state, GROUP_COMM, 0, report_text);
-	contains(text, "All 2 commands by size\n  web: size=2701 B, count=9, average=300 B, processes=2\n");
+	contains(text, "All 2 commands by size\n  web: size=2701 B, count=9, average=300 B, "
+		       "processes=2\n");
 	free(text);
 	text = report(*state, GROUP_CONTAINER, 0, report_text);
 	contains(text, "  (in no container): size=1202 B, count=3, average=401 B, processes=1\n");
@@ -533,7 +552,8 @@ static void test_csv(void **state)
 {
 	char *text = report(*state, GROUP_PROCESS, 1, report_csv);
 
-	assert_string_equal(text, "pid,comm,container,size,count,processes\r\n11,web,web-2,1501,6,1\r\n");
+	assert_string_equal(text,
+			    "pid,comm,container,size,count,processes\r\n11,web,web-2,1501,6,1\r\n");
 	free(text);
 	text = report(*state, GROUP_LINENO, 1, report_csv);
 	assert_string_equal(text, "filename,lineno,size,count,processes\r\nb.py,3,3003,3,3\r\n");
@@ -554,7 +574,8 @@ static void test_folded(void **state)
 
 	assert_true(fd >= 0);
 	assert_int_equal(outfile_open(&file, path), 0);
-	assert_int_equal(exporter_write(&export_folded, *state, NULL, &(struct export_opts){0}, file), 0);
+	assert_int_equal(
+		exporter_write(&export_folded, *state, NULL, &(struct export_opts){0}, file), 0);
 	assert_int_equal(outfile_commit(file), 0);
 	close(fd);
 	FILE *in = fopen(path, "r");
@@ -574,8 +595,9 @@ static void test_unknown(void **state)
 	char *text = report(snapshot, GROUP_LINENO, 0, report_text);
 
 	assert_non_null(strstr(
-		text, "  at <unknown>: 2 blocks (7 B) without a Python frame (the interpreter's start, "
-		      "threads of C); 4 blocks (40 B) whose frame could not be read\n"));
+		text,
+		"  at <unknown>: 2 blocks (7 B) without a Python frame (the interpreter's start, "
+		"threads of C); 4 blocks (40 B) whose frame could not be read\n"));
 	free(text);
 	text = report(snapshot, GROUP_LINENO, 0, report_json);
 	assert_non_null(strstr(text, "\"unknown\": {\"no_frame\": {\"size\": 7, \"count\": 2}, "
@@ -592,28 +614,31 @@ static void test_inherited(void **state)
 	char *text;
 
 	text = report(snapshot, GROUP_LINENO, 0, report_json);
-	assert_non_null(strstr(text,
-			       "\"total\": {\"size\": 3903, \"count\": 12, \"inherited\": {\"size\": 0, "
-			       "\"count\": 0}}"));
+	assert_non_null(strstr(
+		text, "\"total\": {\"size\": 3903, \"count\": 12, \"inherited\": {\"size\": 0, "
+		      "\"count\": 0}}"));
 	free(text);
 	for (size_t i = 0; i < snapshot->trace_count; i++)
 		if (snapshot->traces[i].process == 1 && snapshot->traces[i].bytes == 100)
 			snapshot->traces[i].flags = SNAPSHOT_INHERITED;
 	text = report(snapshot, GROUP_LINENO, 0, report_text);
-	assert_non_null(
-		strstr(text, "Total: size=3903 B, count=12; of it inherited by forked processes: size=500 B, "
-			     "count=5 (--no-inherited leaves it out)\n"));
+	assert_non_null(strstr(
+		text,
+		"Total: size=3903 B, count=12; of it inherited by forked processes: size=500 B, "
+		"count=5 (--no-inherited leaves it out)\n"));
 	assert_non_null(strstr(text, "killed by signal 9, 500 B inherited of PID 10\n"));
 	free(text);
 	text = report(snapshot, GROUP_LINENO, 0, report_json);
 	assert_non_null(strstr(text, "\"inherited\": {\"size\": 500, \"count\": 5}}"));
 	assert_non_null(strstr(
-		text, "\"inherited\": {\"size\": 500, \"count\": 5}, \"state\": \"killed by signal 9\""));
+		text,
+		"\"inherited\": {\"size\": 500, \"count\": 5}, \"state\": \"killed by signal 9\""));
 	free(text);
-	assert_int_equal(statistics_compute(snapshot,
-					    &(struct statistics_opts){.by = GROUP_LINENO, .filters = &none},
-					    &statistics),
-			 0);
+	assert_int_equal(
+		statistics_compute(snapshot,
+				   &(struct statistics_opts){.by = GROUP_LINENO, .filters = &none},
+				   &statistics),
+		0);
 	assert_int_equal(statistics.total_size, 3403);
 	assert_int_equal(statistics.parts[PART_INHERITED].size, 0);
 	statistics_free(&statistics);

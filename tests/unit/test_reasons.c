@@ -80,8 +80,9 @@ static void reasons(void **state)
 		const char *name;
 		int (*fails)(void);
 	} cases[] = {
-		{"plan_target", plan},     {"python_process_find", runtime}, {"freeze_begin", frozen},
-		{"capture_read", capture}, {"infile_open", input},
+		{"plan_target", plan},    {"python_process_find", runtime},
+		{"freeze_begin", frozen}, {"capture_read", capture},
+		{"infile_open", input},
 	};
 
 	(void)state;

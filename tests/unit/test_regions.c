@@ -12,7 +12,8 @@
 
 #define PAGES 64u /* of the small address space in which the model checks */
 
-static int set(struct regions *regions, uint64_t start, uint64_t end, uint32_t traceback, uint32_t accessible)
+static int set(struct regions *regions, uint64_t start, uint64_t end, uint32_t traceback,
+	       uint32_t accessible)
 {
 	return regions_set(regions, &(struct region){.start = start,
 						     .end = end,
@@ -40,22 +41,28 @@ static void test_cuts(void **state)
 	assert_int_equal(set(&regions, 20, 30, 2, 1), 0);
 	/* Over the border of both. */
 	assert_int_equal(set(&regions, 15, 25, 3, 1), 0);
-	check(&regions, (struct region[]){{10, 15, 1, 1, 0}, {15, 25, 3, 1, 0}, {25, 30, 2, 1, 0}}, 3);
+	check(&regions, (struct region[]){{10, 15, 1, 1, 0}, {15, 25, 3, 1, 0}, {25, 30, 2, 1, 0}},
+	      3);
 	/* The middle of one. */
 	assert_int_equal(regions_clear(&regions, 17, 18), 0);
 	check(&regions,
-	      (struct region[]){{10, 15, 1, 1, 0}, {15, 17, 3, 1, 0}, {18, 25, 3, 1, 0}, {25, 30, 2, 1, 0}},
+	      (struct region[]){
+		      {10, 15, 1, 1, 0}, {15, 17, 3, 1, 0}, {18, 25, 3, 1, 0}, {25, 30, 2, 1, 0}},
 	      4);
 	/* More than there is. */
 	assert_int_equal(regions_clear(&regions, 0, 16), 0);
-	check(&regions, (struct region[]){{16, 17, 3, 1, 0}, {18, 25, 3, 1, 0}, {25, 30, 2, 1, 0}}, 3);
+	check(&regions, (struct region[]){{16, 17, 3, 1, 0}, {18, 25, 3, 1, 0}, {25, 30, 2, 1, 0}},
+	      3);
 	assert_int_equal(regions_find(&regions, 24)->traceback, 3);
 	assert_null(regions_find(&regions, 17));
 	assert_null(regions_find(&regions, 30));
 	regions_free(&regions);
 }
 
-/* A heap of a thread: reserved as a whole, made accessible as it grows, and given back from its end. */
+/*
+ * A heap of a thread: reserved as a whole, made accessible as it grows, and given back from its
+ * end.
+ */
 static void test_protect(void **state)
 {
 	struct regions regions = {0};
@@ -64,7 +71,8 @@ static void test_protect(void **state)
 	assert_int_equal(set(&regions, 100, 200, 1, 0), 0);
 	assert_int_equal(regions_protect(&regions, &(struct region){100, 110, 2, 1, 0}), 0);
 	assert_int_equal(regions_protect(&regions, &(struct region){105, 130, 3, 1, 0}), 0);
-	check(&regions, (struct region[]){{100, 110, 2, 1, 0}, {110, 130, 3, 1, 0}, {130, 200, 1, 0, 0}}, 3);
+	check(&regions,
+	      (struct region[]){{100, 110, 2, 1, 0}, {110, 130, 3, 1, 0}, {130, 200, 1, 0, 0}}, 3);
 	assert_int_equal(regions_protect(&regions, &(struct region){120, 130, 4, 0, 0}), 0);
 	/* What is not known stays so. */
 	assert_int_equal(regions_protect(&regions, &(struct region){190, 300, 5, 1, 0}), 0);
@@ -99,8 +107,8 @@ static void test_model(void **state)
 		else
 			assert_int_equal(regions_protect(&regions, &region), 0);
 		for (uint64_t i = start; i < end; i++) {
-			if (what == 0 ||
-			    (what == 2 && model[i].traceback && model[i].accessible != region.accessible))
+			if (what == 0 || (what == 2 && model[i].traceback &&
+					  model[i].accessible != region.accessible))
 				model[i] = region;
 			else if (what == 1)
 				model[i].traceback = 0;
@@ -132,8 +140,9 @@ static void test_limit(void **state)
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {cmocka_unit_test(test_cuts), cmocka_unit_test(test_protect),
-						  cmocka_unit_test(test_model), cmocka_unit_test(test_limit)};
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_cuts), cmocka_unit_test(test_protect),
+		cmocka_unit_test(test_model), cmocka_unit_test(test_limit)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,8 @@ static int setup(void **state)
 							.moment = "running",
 							.duration_ns = 12345678901,
 							.peak_bytes = 2097152};
-	snapshot_add(&builder, FRAMES({"app.py", "f", 12}, {"main.py", "<module>", 3}), 5, 0, 1049, 1000);
+	snapshot_add(&builder, FRAMES({"app.py", "f", 12}, {"main.py", "<module>", 3}), 5, 0, 1049,
+		     1000);
 	snapshot_add(&builder, FRAMES({"b\nad.py", "g", 1}), 1, 0, 10, 1);
 	snapshot_add(&builder, FRAMES({"c\xed\xb3\xbf\xff.py", "h", 2}), 1, 0, 5, 1);
 	*state = builder_finish(&builder);
@@ -107,13 +108,13 @@ static void test_text(void **state)
 	contains(text, "  lost events: none\n");
 	lacks(text, "\033");
 	free(text);
-	snprintf(((struct snapshot *)*state)->meta.mode, sizeof(((struct snapshot *)*state)->meta.mode),
-		 "census");
+	snprintf(((struct snapshot *)*state)->meta.mode,
+		 sizeof(((struct snapshot *)*state)->meta.mode), "census");
 	text = report(*state, opts, report_text);
 	contains(text, "(peak size at least 2048 KiB)\n");
 	free(text);
-	snprintf(((struct snapshot *)*state)->meta.mode, sizeof(((struct snapshot *)*state)->meta.mode),
-		 "exact");
+	snprintf(((struct snapshot *)*state)->meta.mode,
+		 sizeof(((struct snapshot *)*state)->meta.mode), "exact");
 	opts.top = 0;
 	text = report(*state, opts, report_text);
 	contains(text, "  b\\x0aad.py:1: size=10 B");
@@ -142,7 +143,8 @@ static void test_rounded(void **state)
 	contains(text, "  app.py:12: size=1024 KiB, count=1000, average=1049 B, rounded=1000\n");
 	contains(text, "average=10 B\n");
 	contains(text,
-		 "sizes known only as rounded up by the allocator, by at most 15 bytes: of 1,000 blocks "
+		 "sizes known only as rounded up by the allocator, by at most 15 bytes: of 1,000 "
+		 "blocks "
 		 "(rounded=... in their lines)\n");
 	free(text);
 	text = report(snapshot, opts, report_json);
@@ -159,8 +161,8 @@ static void test_rounded(void **state)
 	free(text);
 	opts.old = snapshot;
 	text = report(snapshot, opts, report_csv);
-	contains(text, "filename,lineno,size,size_diff,count,count_diff,once_size,once_size_diff,once_count,"
-		       "once_count_diff,rounded\r\n");
+	contains(text, "filename,lineno,size,size_diff,count,count_diff,once_size,once_size_diff,"
+		       "once_count,once_count_diff,rounded\r\n");
 	contains(text, "main.py,0,1049000,0,1000,0,1049000,0,1000,0,1000\r\n");
 	free(text);
 	opts.old = NULL;
@@ -205,11 +207,16 @@ static void test_losses(void **state)
 	struct snapshot *snapshot = *state;
 	char *text = report_lost(snapshot, LOSS_FREE, 1234);
 
-	contains(text, "lost events: 1,234: 1,234 frees (ring buffer full); live figures are upper bounds of "
-		       "what they count: ");
+	contains(
+		text,
+		"lost events: 1,234: 1,234 frees (ring buffer full); live figures are upper bounds "
+		"of "
+		"what they count: ");
 	free(text);
 	text = report_lost(snapshot, LOSS_ALLOC, 1);
-	contains(text, "1 allocation of 0 B (ring buffer full); blocks of lost allocations are in no line");
+	contains(text,
+		 "1 allocation of 0 B (ring buffer full); blocks of lost allocations are in no "
+		 "line");
 	lacks(text, "upper");
 	contains(text, "; --sample or --overhead makes fewer events\n");
 	free(text);
@@ -219,8 +226,10 @@ static void test_losses(void **state)
 	snapshot->meta.sample_bytes = 0;
 	free(text);
 	text = report_lost(snapshot, LOSS_REALLOC, 2);
-	contains(text,
-		 "live figures are upper bounds of what they count: some blocks may be dead; blocks of lost");
+	contains(
+		text,
+		"live figures are upper bounds of what they count: some blocks may be dead; blocks "
+		"of lost");
 	free(text);
 	snapshot->meta.coverage_known = 1;
 	text = report_lost(snapshot, LOSS_FREE, 1234);
@@ -229,8 +238,10 @@ static void test_losses(void **state)
 	snapshot->meta.coverage_known = 0;
 	free(text);
 	text = report_lost(snapshot, LOSS_REUSE, 1);
-	contains(text, "lost events: 1: 1 reuse of a dead object (ring buffer full); some objects stand at "
-		       "the line");
+	contains(text,
+		 "lost events: 1: 1 reuse of a dead object (ring buffer full); some objects stand "
+		 "at "
+		 "the line");
 	lacks(text, "bounds");
 	free(text);
 	text = report_lost(snapshot, LOSS_FRAME_FAULT, 2);
@@ -248,7 +259,8 @@ static void test_coverage(void **state)
 	char *text = report(snapshot, opts, report_text);
 
 	contains(text, "coverage: not measured");
-	contains(text, "older than the trace: blocks from before the attach are in no line (not measured)");
+	contains(text, "older than the trace: blocks from before the attach are in no line (not "
+		       "measured)");
 	free(text);
 	snapshot->meta.coverage_known = 1;
 	snapshot->meta.coverage.new_blocks = 123456;
@@ -257,30 +269,44 @@ static void test_coverage(void **state)
 	snapshot->meta.coverage.old_blocks = 12;
 	text = report(snapshot, opts, report_text);
 	contains(text,
-		 "Not seen: 12 blocks (0 B) older than the trace; no event lost, 99.9 % of 123,456 new small "
+		 "Not seen: 12 blocks (0 B) older than the trace; no event lost, 99.9 % of 123,456 "
+		 "new small "
 		 "blocks "
 		 "traced\n");
 	free(text);
 	snapshot->meta.coverage.seen_blocks = 98 * 1234;
 	text = report(snapshot, opts, report_text);
-	contains(text, "\n  coverage: 97.9 % of the 123,456 small blocks (100.0 % of bytes) that are new on "
-		       "the heap "
-		       "since the "
-		       "attach\n");
+	contains(text,
+		 "\n  coverage: 97.9 % of the 123,456 small blocks (100.0 % of bytes) that are new "
+		 "on "
+		 "the heap "
+		 "since the "
+		 "attach\n");
 	contains(text, "\n  older than the trace: 12 blocks (0 B) on the heap are in no line\n");
 	free(text);
 }
 
-/* What is wrong with a trace is told in full, whatever it is; where nothing is, one line tells that. */
+/*
+ * What is wrong with a trace is told in full, whatever it is; where nothing is, one line tells
+ * that.
+ */
 static void test_well(void **state)
 {
 	struct snapshot *snapshot = *state;
 	struct snapshot_meta *meta = &snapshot->meta, well;
 	uint64_t *const faults[] = {
-		&meta->loss[LOSS_FREE],    &meta->loss[LOSS_NO_THREAD], &meta->coverage.pools_unreadable,
-		&meta->coverage.large_new, &meta->frames_unknown,       &meta->stacks_unknown,
-		&meta->replaced,           &meta->blocks_dropped,       &meta->records_malformed,
-		&meta->coverage.frozen_ns, &meta->readings_dropped,     &meta->native.replaced,
+		&meta->loss[LOSS_FREE],
+		&meta->loss[LOSS_NO_THREAD],
+		&meta->coverage.pools_unreadable,
+		&meta->coverage.large_new,
+		&meta->frames_unknown,
+		&meta->stacks_unknown,
+		&meta->replaced,
+		&meta->blocks_dropped,
+		&meta->records_malformed,
+		&meta->coverage.frozen_ns,
+		&meta->readings_dropped,
+		&meta->native.replaced,
 	};
 	const struct report_opts opts = {.by = GROUP_LINENO, .top = 1};
 
@@ -300,8 +326,10 @@ static void test_well(void **state)
 	meta->unread_ns = 200000000; /* there was no time for a last reading */
 	char *text = report(snapshot, opts, report_text);
 
-	contains(text,
-		 "\n  the heap was last read 200.0 ms before: small blocks that died since stand as live\n");
+	contains(
+		text,
+		"\n  the heap was last read 200.0 ms before: small blocks that died since stand as "
+		"live\n");
 	free(text);
 }
 
@@ -324,7 +352,8 @@ static void test_rss(void **state)
 	meta->coverage_known = meta->from_start = 1;
 	meta->rss_age_ns = 510000000;
 	text = report(snapshot, opts, report_text);
-	contains(text, "no event lost; RSS 352 MiB, read 0.5 s before: 1024 KiB in this report; --layer");
+	contains(text,
+		 "no event lost; RSS 352 MiB, read 0.5 s before: 1024 KiB in this report; --layer");
 	free(text);
 	/* Blocks that nobody has touched take no memory. */
 	meta->rss_bytes = 4096;
@@ -365,52 +394,63 @@ static void warns_not(const struct snapshot *snapshot)
 	free(text);
 }
 
-/* What the interpreter itself says of its heap, and the trace does not have so, is said before the figures. */
+/*
+ * What the interpreter itself says of its heap, and the trace does not have so, is said before the
+ * figures.
+ */
 static void test_contradictions(void **state)
 {
 	struct snapshot *snapshot = *state;
 	struct snapshot_coverage *counts = &snapshot->meta.coverage;
 
 	snapshot->meta.coverage_known = 1;
-	*counts = (struct snapshot_coverage){.large_seen = 1300, .large_new = 300, .large_blocks = 1300};
+	*counts = (struct snapshot_coverage){
+		.large_seen = 1300, .large_new = 300, .large_blocks = 1300};
 	counts->new_blocks = 10000;
 	counts->seen_blocks = 9900;
 	warns_not(snapshot);
 	counts->large_seen = 25840;
-	warns(snapshot, "25840 blocks of more than 512 bytes stand as live, but the interpreter counts 1300 "
-			"in all: the "
-			"others are dead, and their sizes too much");
+	warns(snapshot,
+	      "25840 blocks of more than 512 bytes stand as live, but the interpreter counts 1300 "
+	      "in all: the "
+	      "others are dead, and their sizes too much");
 	snprintf(snapshot->meta.mode, sizeof(snapshot->meta.mode), "census");
-	warns(snapshot, "25840 blocks of more than 512 bytes stand as live, but the interpreter counts 1300 "
-			"in all: the "
-			"others are dead, and their sizes too much; --mode exact follows every free");
+	warns(snapshot,
+	      "25840 blocks of more than 512 bytes stand as live, but the interpreter counts 1300 "
+	      "in all: the "
+	      "others are dead, and their sizes too much; --mode exact follows every free");
 	counts->large_seen = 2;
-	warns(snapshot, "the interpreter counts 300 blocks of more than 512 bytes more than at the start of "
-			"the trace, but "
-			"only 2 are known to be of them: the others may be in no line");
+	warns(snapshot,
+	      "the interpreter counts 300 blocks of more than 512 bytes more than at the start of "
+	      "the trace, but "
+	      "only 2 are known to be of them: the others may be in no line");
 	snapshot->meta.large_skipped = 1;
 	warns_not(snapshot);
 	counts->seen_blocks = 1000;
-	warns(snapshot, "of 10000 small blocks that are new on the heap only 1000 were seen: the others are "
-			"in no line");
+	warns(snapshot,
+	      "of 10000 small blocks that are new on the heap only 1000 were seen: the others are "
+	      "in no line");
 	counts->seen_blocks = counts->new_blocks;
 	counts->typed_blocks = 1000;
 	counts->mistyped_blocks = 36;
 	warns_not(snapshot);
 	counts->mistyped_blocks = 37;
-	warns(snapshot, "of 1000 objects whose types tell their sizes 37 are of another size than was seen: "
-			"their blocks may stand at the lines of earlier ones");
+	warns(snapshot,
+	      "of 1000 objects whose types tell their sizes 37 are of another size than was seen: "
+	      "their blocks may stand at the lines of earlier ones");
 	snapshot->meta.sample_bytes = 4096;
 	warns_not(snapshot);
 	snapshot->meta.ends_unseen = 1;
 	warns(snapshot,
-	      "the code of an allocator that the interpreter exports leads to no place that is probed "
+	      "the code of an allocator that the interpreter exports leads to no place that is "
+	      "probed "
 	      "(--dry-run names it): what is allocated or freed through it may not be seen");
 	snapshot->meta.ends_unseen = 0;
 	snapshot->meta.reuse_unseen = 1;
-	warns(snapshot, "objects that are taken from free lists are not all seen: blocks may stand at the "
-			"lines of their earlier "
-			"lives");
+	warns(snapshot,
+	      "objects that are taken from free lists are not all seen: blocks may stand at the "
+	      "lines of their earlier "
+	      "lives");
 }
 
 /* Nor is a figure reported without a word that rests on a heap which was not read. */
@@ -424,22 +464,26 @@ static void test_unread_warned(void **state)
 	warns_not(snapshot); /* it runs, and was read lately */
 	meta->unread_ns = 412300000;
 	snprintf(meta->moment, sizeof(meta->moment), "exited");
-	warns(snapshot, "the heap was not read before the end: small blocks that died since stand as live; "
-			"--mode exact follows every free");
+	warns(snapshot,
+	      "the heap was not read before the end: small blocks that died since stand as live; "
+	      "--mode exact follows every free");
 	meta->coverage_known = 1;
-	warns(snapshot, "the heap was last read 412.3 ms before the end: small blocks that died since stand "
-			"as live; --mode exact follows every free");
+	warns(snapshot,
+	      "the heap was last read 412.3 ms before the end: small blocks that died since stand "
+	      "as live; --mode exact follows every free");
 	snprintf(meta->mode, sizeof(meta->mode), "growth");
-	warns(snapshot, "the heap was last read 412.3 ms before the end: pools that were given back since "
-			"stand as in use");
+	warns(snapshot,
+	      "the heap was last read 412.3 ms before the end: pools that were given back since "
+	      "stand as in use");
 	meta->unread_ns = 20;
 	warns_not(snapshot);
 	snprintf(meta->mode, sizeof(meta->mode), "census");
 	snprintf(meta->moment, sizeof(meta->moment), "running");
 	meta->coverage_known = 0;
 	meta->readings_dropped = 3;
-	warns(snapshot, "there was no memory to read the heap (--budget): small blocks that died since stand "
-			"as live; --mode exact follows every free");
+	warns(snapshot,
+	      "there was no memory to read the heap (--budget): small blocks that died since stand "
+	      "as live; --mode exact follows every free");
 }
 
 static void test_json(void **state)
@@ -453,21 +497,25 @@ static void test_json(void **state)
 	assert_int_equal(json_integer_value(json_object_get(root, "traceback_limit")), 16);
 	assert_string_equal(json_string_value(json_object_get(root, "group_by")), "traceback");
 	assert_true(json_is_false(json_object_get(root, "cumulative")));
-	assert_int_equal(json_integer_value(json_object_get(json_object_get(root, "total"), "size")),
-			 1049015);
+	assert_int_equal(
+		json_integer_value(json_object_get(json_object_get(root, "total"), "size")),
+		1049015);
 	assert_int_equal(json_integer_value(json_object_get(root, "lost_events")), 0);
 	assert_int_equal(json_integer_value(json_object_get(root, "pid")), 1234);
 	assert_string_equal(json_string_value(json_object_get(root, "name")), "py\033[31m");
 	assert_string_equal(json_string_value(json_object_get(root, "python")), "3.11.7");
 	assert_true(json_is_null(json_object_get(root, "coverage")));
-	assert_true(json_is_integer(json_object_get(json_object_get(root, "not_seen"), "lost_frees")));
+	assert_true(
+		json_is_integer(json_object_get(json_object_get(root, "not_seen"), "lost_frees")));
 	entries = json_object_get(root, "statistics");
 	assert_int_equal(json_array_size(entries), 1);
 	frames = json_object_get(json_array_get(entries, 0), "traceback");
 	assert_int_equal(json_array_size(frames), 2);
-	assert_string_equal(json_string_value(json_object_get(json_array_get(frames, 0), "filename")),
-			    "app.py");
-	assert_int_equal(json_integer_value(json_object_get(json_array_get(frames, 1), "lineno")), 3);
+	assert_string_equal(
+		json_string_value(json_object_get(json_array_get(frames, 0), "filename")),
+		"app.py");
+	assert_int_equal(json_integer_value(json_object_get(json_array_get(frames, 1), "lineno")),
+			 3);
 	json_decref(root);
 	free(text);
 	snapshot->meta.coverage_known = 1;
@@ -500,7 +548,10 @@ static void test_reuse(void **state)
 	free(text);
 }
 
-/* Pools are not objects, and memory that is mapped is not added to what lies in it: the report says both. */
+/*
+ * Pools are not objects, and memory that is mapped is not added to what lies in it: the report says
+ * both.
+ */
 static void test_growth(void **state)
 {
 	struct snapshot *snapshot = *state;
@@ -528,8 +579,9 @@ static void test_growth(void **state)
 	contains(text, "Memory mapped (mmap, brk), all 1 lines by size\n");
 	contains(text, "Total mapped: size=8192 B, count=1");
 	contains(text, "not to be added up");
-	contains(text, "blocks of more than 512 bytes are not traced one by one (--large-blocks), their "
-		       "number grew by 1,234");
+	contains(text,
+		 "blocks of more than 512 bytes are not traced one by one (--large-blocks), their "
+		 "number grew by 1,234");
 	contains(text, "50.0 % of the 8 pools");
 	contains(text, "heap: 8 pools in use: 4 traced");
 	free(text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Real interpreters, each spinning in a known line: from the runtime to the thread state, its frame, its code
- * object and the line, along every offset that BPF uses.
+ * Real interpreters, each spinning in a known line: from the runtime to the thread state, its
+ * frame, its code object and the line, along every offset that BPF uses.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -55,7 +55,8 @@ static uint64_t word(const struct python_runtime *runtime, uint64_t address)
 static uint64_t tstate_match(const struct python_runtime *runtime, uint64_t ident)
 {
 	const struct abi_offsets *offsets = &runtime->target.offsets;
-	uint64_t interp = word(runtime, runtime->target.runtime + offsets->runtime_interpreters_head);
+	uint64_t interp =
+		word(runtime, runtime->target.runtime + offsets->runtime_interpreters_head);
 	uint64_t tstate;
 
 	assert_int_not_equal(interp, 0);
@@ -90,7 +91,8 @@ static uint64_t frame_top(const struct python_runtime *runtime, uint64_t tstate)
 
 	if (offsets->tstate_cframe == ABI_NONE)
 		return word(runtime, tstate + offsets->tstate_frame);
-	return word(runtime, word(runtime, tstate + offsets->tstate_cframe) + offsets->cframe_current_frame);
+	return word(runtime,
+		    word(runtime, tstate + offsets->tstate_cframe) + offsets->cframe_current_frame);
 }
 
 static int lasti_of(const struct python_runtime *runtime, uint64_t frame, uint64_t code)
@@ -103,7 +105,8 @@ static int lasti_of(const struct python_runtime *runtime, uint64_t frame, uint64
 	return (int)(instr - (code + offsets->code_bytecode));
 }
 
-static void check_text(const uint8_t *data, unsigned int kind, unsigned int bytes, const uint16_t *text)
+static void check_text(const uint8_t *data, unsigned int kind, unsigned int bytes,
+		       const uint16_t *text)
 {
 	unsigned int i;
 
@@ -209,12 +212,13 @@ static void check_version(unsigned int minor)
 	assert_int_equal(err, 0);
 	assert_int_equal(runtime.pid, child.pid);
 	assert_int_equal(runtime.offsets->version, 0x0300 | minor);
-	assert_ptr_equal(runtime.offsets, offsets_for(0x0300 | minor, 0)); /* 3.13+: its own offsets agree */
+	/* 3.13+: its own offsets agree */
+	assert_ptr_equal(runtime.offsets, offsets_for(0x0300 | minor, 0));
 	assert_int_equal(runtime.version_hex >> 16, 0x0300 | minor);
 	assert_int_equal((runtime.version_hex & 0xffff) != 0, minor >= 11);
-	printf("3.%u: source %u, address %lld, module %u, %s\n", minor, runtime.target.tstate_source,
-	       (long long)runtime.target.tstate_address, runtime.target.tls_module,
-	       runtime.static_exe ? "executable" : "library");
+	printf("3.%u: source %u, address %lld, module %u, %s\n", minor,
+	       runtime.target.tstate_source, (long long)runtime.target.tstate_address,
+	       runtime.target.tls_module, runtime.static_exe ? "executable" : "library");
 	if (minor <= 11)
 		assert_int_equal(runtime.target.tstate_source, ABI_TSTATE_SLOT);
 	else
@@ -267,7 +271,8 @@ static void check_stripped(unsigned int minor)
 	assert_non_null(mkdtemp(directory));
 	snprintf(copy, sizeof(copy), "%s/libpython3.%u.so.1.0", directory, minor);
 	snprintf(command, sizeof(command),
-		 "strip -o %s \"$(dirname %s)\"/../lib/libpython3.%u.so.1.0 2>/dev/null", copy, path, minor);
+		 "strip -o %s \"$(dirname %s)\"/../lib/libpython3.%u.so.1.0 2>/dev/null", copy,
+		 path, minor);
 	status = system(command);
 	if (status == 0) {
 		snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", copy);
@@ -299,7 +304,10 @@ static void test_stripped_313(void **state)
 	check_stripped(13);
 }
 
-/* An interpreter that is one executable, with and without symbols: linked here from the static library. */
+/*
+ * An interpreter that is one executable, with and without symbols: linked here from the static
+ * library.
+ */
 static void check_static(unsigned int minor)
 {
 	char path[PATH_MAX], command[4 * PATH_MAX], program[64], home[PATH_MAX + 16];
@@ -316,9 +324,11 @@ static void check_static(unsigned int minor)
 	*strrchr(path, '/') = 0; /* …/bin */
 	snprintf(home, sizeof(home), "PYTHONHOME=%s/..", path);
 	snprintf(command, sizeof(command),
-		 "echo 'int Py_BytesMain(int, char **); int main(int n, char **a) { return Py_BytesMain(n, "
+		 "echo 'int Py_BytesMain(int, char **); int main(int n, char **a) { return "
+		 "Py_BytesMain(n, "
 		 "a); }' |"
-		 " cc -x c - -x none -o %s %s/../lib/python3.%u/config-*/libpython3.%u.a -rdynamic -lm -ldl"
+		 " cc -x c - -x none -o %s %s/../lib/python3.%u/config-*/libpython3.%u.a -rdynamic "
+		 "-lm -ldl"
 		 " -lpthread -lutil 2>/dev/null",
 		 program, path, minor, minor);
 	status = system(command);
@@ -367,7 +377,10 @@ static int has_libpython(pid_t pid)
 	return found;
 }
 
-/* Stopped as soon as libpython is mapped: nothing is relocated, the thread state's place cannot be known. */
+/*
+ * Stopped as soon as libpython is mapped: nothing is relocated, the thread state's place cannot be
+ * known.
+ */
 static void check_early(unsigned int minor, unsigned int source)
 {
 	struct python_runtime runtime;
@@ -419,7 +432,10 @@ static void test_early_313(void **state)
 	check_early(13, ABI_TSTATE_MATCH);
 }
 
-/* A version that is not in the table is refused by name; a process without Python is not mistaken for one. */
+/*
+ * A version that is not in the table is refused by name; a process without Python is not mistaken
+ * for one.
+ */
 static void test_refused(void **state)
 {
 	struct python_runtime runtime;
@@ -433,10 +449,11 @@ static void test_refused(void **state)
 	if (!python_path(7, path))
 		skip();
 	assert_int_equal(
-		python_start(
-			&child,
-			(char *[]){path, "-c", "import os, time; os.write(1, b'\\n'); time.sleep(99)", NULL},
-			NULL),
+		python_start(&child,
+			     (char *[]){path, "-c",
+					"import os, time; os.write(1, b'\\n'); time.sleep(99)",
+					NULL},
+			     NULL),
 		0);
 	assert_int_equal(getc(child.out), '\n');
 	assert_int_equal(python_runtime_find(child.pid, NULL, &runtime), -ENOTSUP);
@@ -471,22 +488,24 @@ static void test_decode(void **state)
 	/* initial executable, relaxed: mov $-16,%rax; mov %fs:(%rax),%rax */
 	DECODE("\x48\xc7\xc0\xf0\xff\xff\xff\x64\x48\x8b\x00\xc3", -16, 0, 0);
 	/* local dynamic, relaxed: mov %fs:0,%rax; mov -8(%rax),%rax */
-	DECODE("\x66\x66\x66\x64\x48\x8b\x04\x25\0\0\0\0\x48\x8b\x80\xf8\xff\xff\xff\xc3", -8, 0, 0);
+	DECODE("\x66\x66\x66\x64\x48\x8b\x04\x25\0\0\0\0\x48\x8b\x80\xf8\xff\xff\xff\xc3", -8, 0,
+	       0);
 	/* general dynamic, relaxed: mov %fs:0,%rax; lea -8(%rax),%rax; mov (%rax),%rax */
-	DECODE("\x48\x83\xec\x08\x64\x48\x8b\x04\x25\0\0\0\0\x48\x8d\x80\xf8\xff\xff\xff\x48\x8b\x00"
-	       "\x48\x83\xc4\x08\xc3",
+	DECODE("\x48\x83\xec\x08\x64\x48\x8b\x04\x25\0\0\0\0\x48\x8d\x80\xf8\xff\xff\xff\x48\x8b"
+	       "\x00\x48\x83\xc4\x08\xc3",
 	       -8, 0, 0);
 	/* general dynamic */
-	DECODE("\x48\x83\xec\x08\x66\x48\x8d\x3d\xf4\xc9\x26\x00\x66\x66\x48\xe8\xdc\x10\xe3\xff\x48\x8b\x00"
-	       "\x48\x83\xc4\x08\xc3",
+	DECODE("\x48\x83\xec\x08\x66\x48\x8d\x3d\xf4\xc9\x26\x00\x66\x66\x48\xe8\xdc\x10\xe3"
+	       "\xff\x48\x8b\x00\x48\x83\xc4\x08\xc3",
 	       0, 12 + 0x26c9f4, 1);
 	/* local dynamic */
-	DECODE("\x50\x48\x8d\x3d\xf4\xc9\x26\x00\xe8\xdc\x10\xe3\xff\x48\x8b\x80\x18\0\0\0\x59\xc3", 24,
-	       8 + 0x26c9f4, 0);
+	DECODE("\x50\x48\x8d\x3d\xf4\xc9\x26\x00\xe8\xdc\x10\xe3\xff\x48\x8b\x80\x18\0\0\0\x59\xc3",
+	       24, 8 + 0x26c9f4, 0);
 	/* another function: mov %fs:-8,%rax; mov (%rax),%rax; ret */
 	assert_int_equal(
-		tstate_decode((const uint8_t *)"\x64\x48\x8b\x04\x25\xf8\xff\xff\xff\x48\x8b\x00\xc3", 13,
-			      &access),
+		tstate_decode(
+			(const uint8_t *)"\x64\x48\x8b\x04\x25\xf8\xff\xff\xff\x48\x8b\x00\xc3", 13,
+			&access),
 		-ENOENT);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sample that bpf/ takes, by the code that it takes it with, and the estimates from it. All random numbers come from
- * fixed seeds: a test gives the same every time. Its bounds are of 5 standard deviations and more.
+ * The sample that bpf/ takes, by the code that it takes it with, and the estimates from it. All
+ * random numbers come from fixed seeds: a test gives the same every time. Its bounds are of 5
+ * standard deviations and more.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,8 +79,8 @@ static void test_gap(void **state)
 }
 
 /* How many of count blocks, of sizes in turn, are in a sample; taken[] by size. */
-static void sample_take(uint64_t mean, const uint64_t *sizes, size_t kinds, size_t count, uint64_t *taken,
-			uint64_t *seed)
+static void sample_take(uint64_t mean, const uint64_t *sizes, size_t kinds, size_t count,
+			uint64_t *taken, uint64_t *seed)
 {
 	__u64 gap = sample_gap(random_next(seed), mean);
 
@@ -113,7 +114,10 @@ static void test_chance(void **state)
 	}
 }
 
-/* Over many samples: the mean is the truth, the variance is what each sample said of itself, on average. */
+/*
+ * Over many samples: the mean is the truth, the variance is what each sample said of itself, on
+ * average.
+ */
 static void test_unbiased(void **state)
 {
 	static const uint64_t sizes[] = {16, 64, 500, 30, 5000, 48};
@@ -174,8 +178,9 @@ static void test_statistics(void **state)
 	double p = 1 - exp(-0.1), q = 1 - exp(-3);
 	(void)state;
 
-	assert_int_equal(
-		statistics_compute(snapshot, &(struct statistics_opts){.by = GROUP_LINENO}, &statistics), 0);
+	assert_int_equal(statistics_compute(snapshot, &(struct statistics_opts){.by = GROUP_LINENO},
+					    &statistics),
+			 0);
 	assert_true(statistics.sampled);
 	assert_int_equal(statistics.count, 2);
 	/* The greatest block is in every sample: exact. */
@@ -186,7 +191,8 @@ static void test_statistics(void **state)
 	near(statistics.entries[1].count, 5 / p + 7 / q);
 	near(statistics.entries[1].error.size,
 	     sqrt(5 * (1 - p) / (p * p) * 1e4 + 7 * (1 - q) / (q * q) * 9e6));
-	near(statistics.entries[1].error.count, sqrt(5 * (1 - p) / (p * p) + 7 * (1 - q) / (q * q)));
+	near(statistics.entries[1].error.count,
+	     sqrt(5 * (1 - p) / (p * p) + 7 * (1 - q) / (q * q)));
 	near(statistics.total_size, 100000 + 500 / p + 21000 / q);
 	assert_int_equal(statistics.total_error.size, statistics.entries[1].error.size);
 	statistics_free(&statistics);
@@ -243,9 +249,9 @@ static void test_whole(void **state)
 	sample = builder_finish(&builder);
 	struct statistics statistics;
 	assert_int_equal(estimate_snapshot(sample, &all), -EOVERFLOW);
-	assert_int_equal(
-		statistics_compute(sample, &(struct statistics_opts){.by = GROUP_LINENO}, &statistics),
-		-EOVERFLOW);
+	assert_int_equal(statistics_compute(sample, &(struct statistics_opts){.by = GROUP_LINENO},
+					    &statistics),
+			 -EOVERFLOW);
 	snapshot_free(sample);
 }
 
@@ -261,7 +267,8 @@ static void test_back(void **state)
 			for (uint64_t n = 1; n < 1000000; n = n * 2 + 1) {
 				const struct snapshot_trace trace = {.bytes = bytes, .count = n};
 
-				assert_int_equal(estimate_trace(means[i], &trace, &size, &count), 0);
+				assert_int_equal(estimate_trace(means[i], &trace, &size, &count),
+						 0);
 				assert_int_equal(estimate_sampled(means[i], bytes, count), n);
 			}
 }
@@ -298,11 +305,13 @@ static void expect_peak(uint32_t mode, uint32_t api, uint64_t mean)
 		event.bytes = 4200 + i % 7;
 		assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
 	}
-	live = trace_live(trace, 0, mode & EVENT_MODE_NATIVE ? EVENT_LAYER_NATIVE : EVENT_LAYER_PYTHON);
+	live = trace_live(trace, 0,
+			  mode & EVENT_MODE_NATIVE ? EVENT_LAYER_NATIVE : EVENT_LAYER_PYTHON);
 	assert_true(live.live_bytes && live.peak_bytes >= live.live_bytes);
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);
-	assert_int_equal(
-		statistics_compute(snapshot, &(struct statistics_opts){.by = GROUP_LINENO}, &statistics), 0);
+	assert_int_equal(statistics_compute(snapshot, &(struct statistics_opts){.by = GROUP_LINENO},
+					    &statistics),
+			 0);
 	assert_int_equal(statistics.count, 1);
 	assert_true(statistics.total_size && snapshot->meta.peak_bytes >= statistics.total_size);
 	statistics_free(&statistics);

@@ -118,7 +118,8 @@ static void test_check(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_filtered), cmocka_unit_test(test_returns),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_filtered),
+					   cmocka_unit_test(test_returns),
 					   cmocka_unit_test(test_check)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

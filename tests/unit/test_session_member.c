@@ -120,7 +120,10 @@ static void the_next_one_with_its_number_stays(void **state)
 	session_free(session);
 }
 
-/* Of an exec whose record is still to be drained the programs know already: what is let go of is the program before. */
+/*
+ * Of an exec whose record is still to be drained the programs know already: what is let go of is
+ * the program before.
+ */
 static void the_next_program_stays_a_target(void **state)
 {
 	struct session *session = session_make();
@@ -130,8 +133,10 @@ static void the_next_program_stays_a_target(void **state)
 
 	(void)state;
 	member->runtime.target.space = 1;
-	assert_int_equal(attach_target(session->attach, (uint32_t)child, &member->runtime.target), 0);
-	assert_int_equal(attach_target(session->attach, (uint32_t)child, &member->runtime.target), 0);
+	assert_int_equal(attach_target(session->attach, (uint32_t)child, &member->runtime.target),
+			 0);
+	assert_int_equal(attach_target(session->attach, (uint32_t)child, &member->runtime.target),
+			 0);
 	assert_int_equal(attach_target(session->attach, (uint32_t)child, &next), -ESRCH);
 	assert_true(attach_is_target(session->attach, (uint32_t)child, 1));
 	attach_forget(session->attach, (uint32_t)child, 1);
@@ -156,7 +161,8 @@ static void what_appears_ends_the_program_before(void **state)
 	struct member *member = member_make(session, child);
 
 	(void)state;
-	assert_int_equal(attach_target(session->attach, (uint32_t)child, &member->runtime.target), 0);
+	assert_int_equal(attach_target(session->attach, (uint32_t)child, &member->runtime.target),
+			 0);
 	assert_int_equal(pick_up_takes(session, &appear), 1);
 	assert_false(session_has(session, child));
 	assert_false(attach_is_target(session->attach, (uint32_t)child, 0));
@@ -165,7 +171,10 @@ static void what_appears_ends_the_program_before(void **state)
 	session_free(session);
 }
 
-/* Whatever cannot be planned of a process that has no memory any more: it is gone, and nothing else is said of it. */
+/*
+ * Whatever cannot be planned of a process that has no memory any more: it is gone, and nothing else
+ * is said of it.
+ */
 static void a_zombie_has_no_plan(void **state)
 {
 	const struct plan_target_opts opts = {.layers = 1u << EVENT_LAYER_NATIVE};

@@ -47,7 +47,8 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	static const char *const names[] = {"a.py", "b.py", "link.py", "out.py", "fifo.py", "secret"};
+	static const char *const names[] = {"a.py",   "b.py",    "link.py",
+					    "out.py", "fifo.py", "secret"};
 	struct roots *roots = *state;
 
 	for (size_t i = 0; i < 2; i++) {
@@ -61,8 +62,8 @@ static int teardown(void **state)
 }
 
 /* What is printed for a line, and at the end (source_missing_print()). */
-static void expect(const struct source_roots *roots, const char *name, uint32_t line, const char *printed,
-		   const char *missing)
+static void expect(const struct source_roots *roots, const char *name, uint32_t line,
+		   const char *printed, const char *missing)
 {
 	struct source *source;
 	char *text = NULL;

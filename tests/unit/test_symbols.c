@@ -30,30 +30,33 @@ static const char c_source[] = PROGRAM_TELL
 	"	middle(x);\n"
 	"	__asm__ volatile(\"\");\n"
 	"}\n"
-	"static __attribute__((noinline)) void hidden(int x) { outer(x); __asm__ volatile(\"\"); }\n"
+	"static __attribute__((noinline)) void hidden(int x) { outer(x); __asm__ volatile(\"\"); "
+	"}\n"
 	"int main(int argc, char **argv) { (void)argv; hidden(argc); return 0; }\n";
 
-static const char cxx_source[] =
-	PROGRAM_TELL "#include <map>\n#include <string>\n#include <vector>\n"
-		     "namespace shop {\n"
-		     "struct Item { int price; int pay(int p) {\n"
-		     "	tell(); __asm__ volatile(\"\" ::: \"memory\"); return price + p; } };\n"
-		     "template <class T> struct Basket { std::vector<T> items;\n"
-		     "	__attribute__((noinline)) void add(const std::map<std::string, T> &from) {\n"
-		     "		for (auto &pair : from) items.push_back(pair.second + Item{1}.pay(2)); }\n"
-		     "	Basket &operator+=(int x) { auto f = [&](int y) __attribute__((noinline)) {\n"
-		     "		add({{\"a\", y}}); __asm__ volatile(\"\"); }; f(x); return *this; }\n"
-		     "}; }\n"
-		     "int main() { shop::Basket<int> b; b += 3; return b.items.size() == 7; }\n";
+static const char cxx_source[] = PROGRAM_TELL
+	"#include <map>\n#include <string>\n#include <vector>\n"
+	"namespace shop {\n"
+	"struct Item { int price; int pay(int p) {\n"
+	"	tell(); __asm__ volatile(\"\" ::: \"memory\"); return price + p; } };\n"
+	"template <class T> struct Basket { std::vector<T> items;\n"
+	"	__attribute__((noinline)) void add(const std::map<std::string, T> &from) {\n"
+	"		for (auto &pair : from) items.push_back(pair.second + Item{1}.pay(2)); }\n"
+	"	Basket &operator+=(int x) { auto f = [&](int y) __attribute__((noinline)) {\n"
+	"		add({{\"a\", y}}); __asm__ volatile(\"\"); }; f(x); return *this; }\n"
+	"}; }\n"
+	"int main() { shop::Basket<int> b; b += 3; return b.items.size() == 7; }\n";
 
 static const char rust_source[] =
 	"use std::os::raw::c_void;\n"
 	"extern \"C\" { fn backtrace(at: *mut *mut c_void, n: i32) -> i32;\n"
-	"  fn write(fd: i32, at: *const c_void, n: usize) -> isize; fn read(fd: i32, at: *mut c_void, n: "
+	"  fn write(fd: i32, at: *const c_void, n: usize) -> isize; fn read(fd: i32, at: *mut "
+	"c_void, n: "
 	"usize) -> isize; }\n"
 	"#[inline(never)] fn tell() { unsafe { let mut at = [std::ptr::null_mut::<c_void>(); 64];\n"
 	"  let n = backtrace(at.as_mut_ptr(), 64) as i64; let mut c = 0u8;\n"
-	"  write(1, &n as *const i64 as *const c_void, 8); write(1, at.as_ptr() as *const c_void, n as usize "
+	"  write(1, &n as *const i64 as *const c_void, 8); write(1, at.as_ptr() as *const c_void, "
+	"n as usize "
 	"* 8);\n"
 	"  read(0, &mut c as *mut u8 as *mut c_void, 1); } }\n"
 	"mod shop { pub struct Basket<T> { pub items: Vec<T> }\n"
@@ -65,7 +68,8 @@ static const char rust_source[] =
 	"      self.inner(x);\n"
 	"      unsafe { std::ptr::read_volatile(&self.items.len()); } } } }\n"
 	"fn main() { let mut b = shop::Basket { items: Vec::new() };\n"
-	"  [1, 2].iter().take(1).for_each(|x| b.add(*x)); unsafe { std::ptr::read_volatile(&b.items.len()); "
+	"  [1, 2].iter().take(1).for_each(|x| b.add(*x)); unsafe { "
+	"std::ptr::read_volatile(&b.items.len()); "
 	"} }\n";
 
 static char *in_folder(char path[PATH_MAX], const char *name)
@@ -88,7 +92,8 @@ static void build(char path[PATH_MAX], const char *name, const char *compiler, c
 }
 
 /* The address in the file, as addr2line takes it. */
-static int file_vaddr(const struct modules *modules, const char *path, uint64_t address, uint64_t *vaddr)
+static int file_vaddr(const struct modules *modules, const char *path, uint64_t address,
+		      uint64_t *vaddr)
 {
 	const struct module *module = modules_find(modules, address);
 
@@ -96,8 +101,9 @@ static int file_vaddr(const struct modules *modules, const char *path, uint64_t 
 	if (strcmp(module->path, path) != 0)
 		return 0;
 	assert_int_equal(file_read(module->file), 0);
-	assert_int_equal(elf_file_vaddr(module->file->elf, address - module->start + module->offset, vaddr),
-			 0);
+	assert_int_equal(
+		elf_file_vaddr(module->file->elf, address - module->start + module->offset, vaddr),
+		0);
 	return 1;
 }
 
@@ -108,12 +114,14 @@ static void line_read(FILE *from, char *line, int room)
 }
 
 /* addr2line says the same of this address: functions, files and lines, and no more frames. */
-static void same_as_addr2line(const char *path, uint64_t vaddr, const struct symbols_frame *frames, int count)
+static void same_as_addr2line(const char *path, uint64_t vaddr, const struct symbols_frame *frames,
+			      int count)
 {
 	char command[PATH_MAX + 64], function[4096], place[PATH_MAX + 8], ours[PATH_MAX + 16];
 	FILE *answer;
 
-	snprintf(command, sizeof(command), "addr2line -fiCe %s 0x%llx", path, (unsigned long long)vaddr);
+	snprintf(command, sizeof(command), "addr2line -fiCe %s 0x%llx", path,
+		 (unsigned long long)vaddr);
 	answer = popen(command, "re");
 	assert_non_null(answer);
 	for (int i = 0; i < count; i++) {
@@ -125,7 +133,8 @@ static void same_as_addr2line(const char *path, uint64_t vaddr, const struct sym
 		if (note)
 			*note = '\0';
 		snprintf(ours, sizeof(ours), "%s:%u", frames[i].filename, frames[i].line);
-		if (!strncmp(place, "??:", 3)) /* it has no name for the file; ours is the module's */
+		/* it has no name for the file; ours is the module's */
+		if (!strncmp(place, "??:", 3))
 			snprintf(place, sizeof(place), "%s:0", path);
 		assert_string_equal(frames[i].function, function);
 		assert_string_equal(ours, place);
@@ -135,7 +144,10 @@ static void same_as_addr2line(const char *path, uint64_t vaddr, const struct sym
 	pclose(answer);
 }
 
-/* Every address of the stack that lies in the program itself against addr2line; the number of frames, and of inlined ones. */
+/*
+ * Every address of the stack that lies in the program itself against addr2line; the number of
+ * frames, and of inlined ones.
+ */
 static int stack_compare(struct symbols *symbols, const char *path, int *inlined)
 {
 	struct symbols_frame frames[SYMBOLS_FRAMES_MAX];
@@ -149,8 +161,8 @@ static int stack_compare(struct symbols *symbols, const char *path, int *inlined
 	assert_int_equal(modules_new(&modules, symbols, program.pid), 0);
 	assert_int_equal(modules->refused, 0);
 	for (size_t i = 0; i < program.depth; i++) {
-		int count =
-			symbols_resolve(symbols, modules, program.stack[i], NULL, frames, SYMBOLS_FRAMES_MAX);
+		int count = symbols_resolve(symbols, modules, program.stack[i], NULL, frames,
+					    SYMBOLS_FRAMES_MAX);
 
 		assert_true(count > 0);
 		if (!file_vaddr(modules, path, program.stack[i] - 1, &vaddr) ||
@@ -165,8 +177,8 @@ static int stack_compare(struct symbols *symbols, const char *path, int *inlined
 	return total;
 }
 
-static void compare_built(const char *name, const char *compiler, const char *suffix, const char *source,
-			  const char *flags, int least, int least_inlined)
+static void compare_built(const char *name, const char *compiler, const char *suffix,
+			  const char *source, const char *flags, int least, int least_inlined)
 {
 	struct symbols *symbols;
 	struct symbols_stats stats;
@@ -216,8 +228,8 @@ static void rust_is_as_addr2line_has_it(void **state)
 }
 
 /* The stack of a program as "name name name", innermost first, up to main. */
-static void stack_names(struct symbols *symbols, const struct modules *modules, const struct program *program,
-			char *out, size_t room)
+static void stack_names(struct symbols *symbols, const struct modules *modules,
+			const struct program *program, char *out, size_t room)
 {
 	struct symbols_frame frames[SYMBOLS_FRAMES_MAX];
 	size_t used = 0;
@@ -263,7 +275,9 @@ static void without_dwarf_symbols_name_what_they_cover(void **state)
 	names_of(symbols, path, names, sizeof(names));
 	assert_string_equal(names, "tell outer hidden main");
 
-	/* Exported functions alone: the others have no name, and are not given their neighbours'. */
+	/*
+	 * Exported functions alone: the others have no name, and are not given their neighbours'.
+	 */
 	build(path, "stripped", "gcc", "c", c_source, "-O2 -rdynamic -s");
 	program_start(&program, path);
 	assert_int_equal(modules_new(&modules, symbols, program.pid), 0);
@@ -281,7 +295,10 @@ static void without_dwarf_symbols_name_what_they_cover(void **state)
 	symbols_free(symbols);
 }
 
-/* Takes the debug file of a program in the folder out of it, to be found by its build id at that place. */
+/*
+ * Takes the debug file of a program in the folder out of it, to be found by its build id at that
+ * place.
+ */
 static void split_debug(const char *name, const char *place)
 {
 	need("objcopy");
@@ -317,7 +334,10 @@ static void debug_files_that_were_fetched_are_found(void **state)
 	symbols_free(symbols);
 }
 
-/* As in a container: the debug file lies in another root, where a link that leads out of it leads nowhere. */
+/*
+ * As in a container: the debug file lies in another root, where a link that leads out of it leads
+ * nowhere.
+ */
 static void debug_files_of_another_root_are_found(void **state)
 {
 	char path[PATH_MAX], base[PATH_MAX];
@@ -354,7 +374,9 @@ static void debug_files_of_another_root_are_found(void **state)
 	close(root);
 }
 
-/* dwz moves what several debug files have in common to one of its own: there most names are then. */
+/*
+ * dwz moves what several debug files have in common to one of its own: there most names are then.
+ */
 static void what_dwz_has_moved_is_found(void **state)
 {
 	struct dwarf_frame frames[DWARF_INLINE_MAX + 1];
@@ -373,7 +395,8 @@ static void what_dwz_has_moved_is_found(void **state)
 	assert_int_equal(
 		run("set -e; cd %s; to=dwz/usr/lib/debug; mkdir -p $to/.dwz $to/.build-id;"
 		    "for f in other moved; do objcopy --only-keep-debug $f $f.debug; done;"
-		    "dwz -m $to/.dwz/common -M ../../.dwz/common other.debug moved.debug; strip moved;"
+		    "dwz -m $to/.dwz/common -M ../../.dwz/common other.debug moved.debug; strip "
+		    "moved;"
 		    "id=$(readelf -n moved | sed -n 's/.*Build ID: //p'); rest=${id#??};"
 		    "to=$to/.build-id/${id%%$rest}; mkdir $to; mv moved.debug $to/$rest.debug",
 		    folder),
@@ -386,8 +409,8 @@ static void what_dwz_has_moved_is_found(void **state)
 	assert_true(alternate >= 0);
 	assert_int_equal(elf_file_symbol(file, "outer", &symbol), 0);
 	assert_int_equal(dwarf_file_open(&dwarf, debug, alternate), 0);
-	assert_true(dwarf_file_frames(dwarf, symbol.vaddr + symbol.size - 1, frames, DWARF_INLINE_MAX + 1) >
-		    0);
+	assert_true(dwarf_file_frames(dwarf, symbol.vaddr + symbol.size - 1, frames,
+				      DWARF_INLINE_MAX + 1) > 0);
 	assert_string_equal(frames[0].function, "outer");
 	assert_true(frames[0].line > 0);
 	dwarf_file_close(dwarf);
@@ -417,11 +440,15 @@ static void ended_processes_keep_their_names(void **state)
 	symbols_free(symbols);
 }
 
-/* Who was told of every map needs no process any more; a fork of it has the same, until it maps something else there. */
+/*
+ * Who was told of every map needs no process any more; a fork of it has the same, until it maps
+ * something else there.
+ */
 static void told_of_maps_they_name_what_has_ended(void **state)
 {
 	char path[PATH_MAX], names[4096];
-	struct process_map other = {.end = 4096, .executable = 1, .inode = 1, .path = (char *)"/nowhere"};
+	struct process_map other = {
+		.end = 4096, .executable = 1, .inode = 1, .path = (char *)"/nowhere"};
 	struct process_maps maps;
 	struct symbols *symbols;
 	struct program program;
@@ -501,7 +528,8 @@ static void processes_share_files(void **state)
 	assert_int_equal(again.addresses, stats.addresses);
 
 	assert_int_equal(
-		run("cd %s && sed 's/hidden/secret/g' shared.c >other.c && gcc -O2 -g -o other other.c &&"
+		run("cd %s && sed 's/hidden/secret/g' shared.c >other.c && gcc -O2 -g -o other "
+		    "other.c &&"
 		    " cat other >shared",
 		    folder),
 		0);
@@ -510,7 +538,10 @@ static void processes_share_files(void **state)
 	symbols_free(symbols);
 }
 
-/* A process that may open few files holds few, and says which it went without; those that are in use are not let go. */
+/*
+ * A process that may open few files holds few, and says which it went without; those that are in
+ * use are not let go.
+ */
 static void few_descriptors_are_enough(void **state)
 {
 	struct rlimit limit, few;
@@ -544,12 +575,14 @@ static const char jit_source[] =
 	"#define _GNU_SOURCE\n#include <stdio.h>\n#include <sys/mman.h>\n#include <unistd.h>\n"
 	"int main(void) {\n"
 	"	char name[64], c; long n = 1;\n"
-	"	void *at = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, "
+	"	void *at = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | "
+	"MAP_ANONYMOUS, "
 	"-1, 0);\n"
 	"	FILE *file;\n"
 	"	snprintf(name, sizeof(name), \"/tmp/perf-%d.map\", getpid());\n"
 	"	file = fopen(name, \"w\");\n"
-	"	fprintf(file, \"%lx 40 js:one\\n%lx 40 js:\\033two\\n\", (long)at, (long)at + 0x40); "
+	"	fprintf(file, \"%lx 40 js:one\\n%lx 40 js:\\033two\\n\", (long)at, (long)at + "
+	"0x40); "
 	"fflush(file);\n"
 	"	if (write(1, &n, 8) != 8 || write(1, &at, 8) != 8) return 1;\n"
 	"	if (read(0, &c, 1) < 0) return 1;\n"
@@ -571,17 +604,21 @@ static void code_without_a_file_is_in_the_perf_map(void **state)
 	assert_int_equal(symbols_new(&symbols), 0);
 	program_start(&program, path);
 	assert_int_equal(modules_new(&modules, symbols, program.pid), 0);
-	assert_int_equal(symbols_resolve(symbols, modules, program.stack[0] + 8, NULL, &frame, 1), 1);
+	assert_int_equal(symbols_resolve(symbols, modules, program.stack[0] + 8, NULL, &frame, 1),
+			 1);
 	assert_string_equal(frame.function, "js:one");
 	assert_string_equal(frame.filename, "[anon]");
-	assert_int_equal(symbols_resolve(symbols, modules, program.stack[0] + 0x41, NULL, &frame, 1), 1);
+	assert_int_equal(
+		symbols_resolve(symbols, modules, program.stack[0] + 0x41, NULL, &frame, 1), 1);
 	assert_string_equal(frame.function, "js:\\x1btwo");
-	assert_int_equal(symbols_resolve(symbols, modules, program.stack[0] + 0x81, NULL, &frame, 1), 1);
+	assert_int_equal(
+		symbols_resolve(symbols, modules, program.stack[0] + 0x81, NULL, &frame, 1), 1);
 	assert_string_equal(frame.function, "[anon]");
 	/* It goes on to be written. */
 	assert_int_equal(write(program.in, "x", 1), 1);
 	assert_int_equal(read(program.out, &again, sizeof(again)), sizeof(again));
-	assert_int_equal(symbols_resolve(symbols, modules, program.stack[0] + 8, NULL, &frame, 1), 1);
+	assert_int_equal(symbols_resolve(symbols, modules, program.stack[0] + 8, NULL, &frame, 1),
+			 1);
 	assert_string_equal(frame.function, "js:three");
 	/* In nothing that was mapped. */
 	assert_int_equal(symbols_resolve(symbols, modules, 1, NULL, &frame, 1), 0);
@@ -606,9 +643,9 @@ static void the_kernels_page_has_its_name(void **state)
 	for (size_t i = 0; i < modules->count; i++) {
 		if (strcmp(modules->entries[i].path, "[vdso]") != 0)
 			continue;
-		assert_int_equal(
-			symbols_resolve(symbols, modules, modules->entries[i].start + 16, NULL, &frame, 1),
-			1);
+		assert_int_equal(symbols_resolve(symbols, modules, modules->entries[i].start + 16,
+						 NULL, &frame, 1),
+				 1);
 		assert_string_equal(frame.function, "[vdso]");
 		found = 1;
 	}
@@ -618,8 +655,8 @@ static void the_kernels_page_has_its_name(void **state)
 }
 
 /*
- * A name of some hundred bytes that stands for 2^60 times as many, and one of an honest function: the first costs a worker,
- * and is shown as it is.
+ * A name of some hundred bytes that stands for 2^60 times as many, and one of an honest function:
+ * the first costs a worker, and is shown as it is.
  */
 static void names_that_explode_are_left_alone(void **state)
 {
@@ -633,7 +670,10 @@ static void names_that_explode_are_left_alone(void **state)
 	(void)state;
 	need("gcc");
 	for (int level = 0; level < 60; level++) {
-		/* The pointer to the function type before: S_ is the function, S0_ its pointer, and so on. */
+		/*
+		 * The pointer to the function type before: S_ is the function, S0_ its pointer, and
+		 * so on.
+		 */
 		static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 		int number = 2 * level;
 		char base[8];
@@ -659,7 +699,10 @@ static void names_that_explode_are_left_alone(void **state)
 	symbols_free(symbols);
 }
 
-/* DWARF that was damaged: whatever is made of it, the process lives, and other files have their names. */
+/*
+ * DWARF that was damaged: whatever is made of it, the process lives, and other files have their
+ * names.
+ */
 static void damaged_dwarf_does_no_harm(void **state)
 {
 	static const char *const sections[] = {".debug_info", ".debug_abbrev", ".debug_line",
@@ -673,16 +716,17 @@ static void damaged_dwarf_does_no_harm(void **state)
 	assert_int_equal(symbols_new(&symbols), 0);
 	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
 		for (int seed = 1; seed < 8; seed++) {
-			assert_int_equal(run("cd %s && objcopy -O binary --only-section=%s "
-					     "--set-section-flags %s=alloc whole part &&"
-					     " awk -v seed=%d 'BEGIN { srand(seed); for (i = 0; i < 4000; "
-					     "i++) printf \"%%c\", "
-					     "1 + int(rand() * 126) }' >noise &&"
-					     " dd if=noise of=part bs=1 seek=$((seed * 40)) count=200 "
-					     "conv=notrunc status=none &&"
-					     " objcopy --update-section %s=part whole damaged",
-					     folder, sections[i], sections[i], seed, sections[i]),
-					 0);
+			assert_int_equal(
+				run("cd %s && objcopy -O binary --only-section=%s "
+				    "--set-section-flags %s=alloc whole part &&"
+				    " awk -v seed=%d 'BEGIN { srand(seed); for (i = 0; i < 4000; "
+				    "i++) printf \"%%c\", "
+				    "1 + int(rand() * 126) }' >noise &&"
+				    " dd if=noise of=part bs=1 seek=$((seed * 40)) count=200 "
+				    "conv=notrunc status=none &&"
+				    " objcopy --update-section %s=part whole damaged",
+				    folder, sections[i], sections[i], seed, sections[i]),
+				0);
 			names_of(symbols, in_folder(path, "damaged"), names, sizeof(names));
 			assert_non_null(strstr(names, "main"));
 		}
@@ -692,28 +736,32 @@ static void damaged_dwarf_does_no_harm(void **state)
 	symbols_free(symbols);
 }
 
-/* The worker takes some tenths of a second for each address in main(): it goes through a million blocks that do not hold it. */
-static const char slow_dwarf[] = ".section .note.GNU-stack,\"\",@progbits\n"
-				 ".section .debug_abbrev,\"\",@progbits\n"
-				 ".uleb128 1; .uleb128 0x11; .byte 1; .uleb128 0x11; .uleb128 1; .uleb128 "
-				 "0x12; .uleb128 7; .uleb128 3; "
-				 ".uleb128 8; .byte 0,0\n"
-				 ".uleb128 2; .uleb128 0x2e; .byte 1; .uleb128 0x11; .uleb128 1; .uleb128 "
-				 "0x12; .uleb128 7; .uleb128 3; "
-				 ".uleb128 8; .byte 0,0\n"
-				 ".uleb128 3; .uleb128 0x0b; .byte 0; .uleb128 0x11; .uleb128 1; .uleb128 "
-				 "0x12; .uleb128 6; .byte 0,0\n"
-				 ".byte 0\n"
-				 ".section .debug_info,\"\",@progbits\n"
-				 ".long .Lend - .Lbegin\n"
-				 ".Lbegin: .short 4; .long 0; .byte 8\n"
-				 ".uleb128 1; .quad main; .quad 4096; .asciz \"slow.c\"\n"
-				 ".uleb128 2; .quad main; .quad 4096; .asciz \"slowly\"\n"
-				 ".rept 1000\n"
-				 ".incbin \"blocks\"\n"
-				 ".endr\n"
-				 ".byte 0,0\n"
-				 ".Lend:\n";
+/*
+ * The worker takes some tenths of a second for each address in main(): it goes through a million
+ * blocks that do not hold it.
+ */
+static const char slow_dwarf[] =
+	".section .note.GNU-stack,\"\",@progbits\n"
+	".section .debug_abbrev,\"\",@progbits\n"
+	".uleb128 1; .uleb128 0x11; .byte 1; .uleb128 0x11; .uleb128 1; .uleb128 "
+	"0x12; .uleb128 7; .uleb128 3; "
+	".uleb128 8; .byte 0,0\n"
+	".uleb128 2; .uleb128 0x2e; .byte 1; .uleb128 0x11; .uleb128 1; .uleb128 "
+	"0x12; .uleb128 7; .uleb128 3; "
+	".uleb128 8; .byte 0,0\n"
+	".uleb128 3; .uleb128 0x0b; .byte 0; .uleb128 0x11; .uleb128 1; .uleb128 "
+	"0x12; .uleb128 6; .byte 0,0\n"
+	".byte 0\n"
+	".section .debug_info,\"\",@progbits\n"
+	".long .Lend - .Lbegin\n"
+	".Lbegin: .short 4; .long 0; .byte 8\n"
+	".uleb128 1; .quad main; .quad 4096; .asciz \"slow.c\"\n"
+	".uleb128 2; .quad main; .quad 4096; .asciz \"slowly\"\n"
+	".rept 1000\n"
+	".incbin \"blocks\"\n"
+	".endr\n"
+	".byte 0,0\n"
+	".Lend:\n";
 
 static void slow_program_build(char path[PATH_MAX])
 {
@@ -737,7 +785,10 @@ static uint64_t soon_ns(uint64_t after_ns)
 	return clock_ns(CLOCK_MONOTONIC) + after_ns;
 }
 
-/* Who cannot wait for DWARF that is slow to read has the symbol, and what was asked about before; the answer comes later. */
+/*
+ * Who cannot wait for DWARF that is slow to read has the symbol, and what was asked about before;
+ * the answer comes later.
+ */
 static void nobody_has_to_wait(void **state)
 {
 	struct symbols_ask ask = {0};
@@ -771,13 +822,18 @@ static void nobody_has_to_wait(void **state)
 	assert_int_equal(symbols_resolve(symbols, modules, address, &ask, frames, 2), 1);
 	assert_string_equal(frames[0].function, "slowly");
 
-	/* A process whose files have cost its share is asked for nothing more; what is known is known to it, too. */
+	/*
+	 * A process whose files have cost its share is asked for nothing more; what is known is
+	 * known to it, too.
+	 */
 	ask.until_ns = UINT64_MAX;
 	assert_int_equal(symbols_share_new(&ask.share, 50000000), 0);
-	for (uint64_t i = 2; (count = symbols_prepare(symbols, modules, address + i, &ask)) == 0; i++)
+	for (uint64_t i = 2; (count = symbols_prepare(symbols, modules, address + i, &ask)) == 0;
+	     i++)
 		assert_true(i < 1000);
 	assert_int_equal(count, -ETIME);
-	assert_int_equal(symbols_resolve(symbols, modules, address + 1000, &ask, frames, 2), -ETIME);
+	assert_int_equal(symbols_resolve(symbols, modules, address + 1000, &ask, frames, 2),
+			 -ETIME);
 	assert_int_equal(symbols_resolve(symbols, modules, address, &ask, frames, 2), 1);
 	symbols_share_free(ask.share);
 	/* Not a symbol was read by this process. */
@@ -789,7 +845,10 @@ static void nobody_has_to_wait(void **state)
 	symbols_free(symbols);
 }
 
-/* Who maps files without end, or writes a map without end, leaves the others of the session their memory. */
+/*
+ * Who maps files without end, or writes a map without end, leaves the others of the session their
+ * memory.
+ */
 static void names_have_a_share(void **state)
 {
 	enum { LIMIT = 4 << 20, PLACES = 8000, NAMES = 100000 };
@@ -806,8 +865,8 @@ static void names_have_a_share(void **state)
 	assert_int_equal(symbols_new_in(&symbols, &session), 0);
 	assert_int_equal(modules_new(&modules, symbols, getpid()), 0);
 	for (uint64_t i = 0; i < PLACES; i++)
-		assert_true(symbols_resolve(symbols, modules, address + i, NULL, frames, SYMBOLS_FRAMES_MAX) >
-			    0);
+		assert_true(symbols_resolve(symbols, modules, address + i, NULL, frames,
+					    SYMBOLS_FRAMES_MAX) > 0);
 	assert_true(session.used > 0 && session.used <= LIMIT / 8);
 	modules_free(modules);
 	symbols_free(symbols);
@@ -817,7 +876,9 @@ static void names_have_a_share(void **state)
 	text = fopen(path, "we");
 	assert_non_null(text);
 	for (int i = 0; i < NAMES; i++)
-		fprintf(text, "%x 10 a function whose name is long enough to take much memory, number %d\n",
+		fprintf(text,
+			"%x 10 a function whose name is long enough to take much memory, number "
+			"%d\n",
 			0x10000 + i * 16, i);
 	fclose(text);
 	assert_int_equal(jit_map_get(&list, &map, getpid(), &session), 0);
@@ -832,7 +893,10 @@ static void names_have_a_share(void **state)
 	assert_int_equal(session.used, 0);
 }
 
-/* What libdw has read it keeps: a worker that has too much of it ends, and the next one knows the same. */
+/*
+ * What libdw has read it keeps: a worker that has too much of it ends, and the next one knows the
+ * same.
+ */
 static void a_worker_that_holds_much_begins_anew(void **state)
 {
 	enum { LIMIT = 1 << 20, PLACES = 1 << 20 };
@@ -852,7 +916,8 @@ static void a_worker_that_holds_much_begins_anew(void **state)
 		symbols_stats(symbols, &stats);
 	}
 	assert_int_equal(stats.dwarf_given_up, 0);
-	assert_int_equal(symbols_resolve(symbols, modules, address - 1 + sizeof(int), NULL, frames, 1), 1);
+	assert_int_equal(
+		symbols_resolve(symbols, modules, address - 1 + sizeof(int), NULL, frames, 1), 1);
 	assert_string_equal(frames[0].function, "names_have_a_share");
 	alarm(0);
 	modules_free(modules);

@@ -27,9 +27,11 @@ static uint64_t value_at(const struct spans *spans, uint64_t address)
 	return span ? span->value : 0;
 }
 
-static int span_add(struct spans *spans, uint64_t start, uint64_t end, uint64_t rank, uint64_t value)
+static int span_add(struct spans *spans, uint64_t start, uint64_t end, uint64_t rank,
+		    uint64_t value)
 {
-	return spans_add(spans, &(struct span){.start = start, .end = end, .rank = rank, .value = value});
+	return spans_add(spans,
+			 &(struct span){.start = start, .end = end, .rank = rank, .value = value});
 }
 
 static void the_innermost_span_is_found(void **state)
@@ -61,7 +63,10 @@ static void the_innermost_span_is_found(void **state)
 	spans_free(&spans);
 }
 
-/* Against what the words say: of those that cover it the one that begins last, then of the highest rank, then the shortest. */
+/*
+ * Against what the words say: of those that cover it the one that begins last, then of the highest
+ * rank, then the shortest.
+ */
 static uint64_t value_expected(const struct span *all, size_t count, uint64_t address)
 {
 	const struct span *best = NULL;
@@ -73,7 +78,8 @@ static uint64_t value_expected(const struct span *all, size_t count, uint64_t ad
 			continue;
 		if (!best || span->start > best->start ||
 		    (span->start == best->start &&
-		     (span->rank > best->rank || (span->rank == best->rank && span->end < best->end))))
+		     (span->rank > best->rank ||
+		      (span->rank == best->rank && span->end < best->end))))
 			best = span;
 	}
 	return best ? best->value : 0;
@@ -93,7 +99,8 @@ static void spans_lie_in_any_way(void **state)
 			uint64_t start = (uint64_t)(rand_r(&seed) % 20);
 
 			/* No two that the words do not tell apart. */
-			all[i] = (struct span){start, start + (uint64_t)(rand_r(&seed) % 20), i + 1, i / 2};
+			all[i] = (struct span){start, start + (uint64_t)(rand_r(&seed) % 20), i + 1,
+					       i / 2};
 			assert_int_equal(spans_add(&spans, &all[i]), 0);
 		}
 		assert_int_equal(spans_sort(&spans), 0);
@@ -112,7 +119,10 @@ static void spans_lie_in_any_way(void **state)
 	}
 }
 
-/* A million questions behind as many spans that end before what is asked: hours where each of them is looked at. */
+/*
+ * A million questions behind as many spans that end before what is asked: hours where each of them
+ * is looked at.
+ */
 static void short_spans_hide_no_long_one(void **state)
 {
 	enum { COUNT = 1000000 };
@@ -171,8 +181,10 @@ static void names_are_as_their_programmers_wrote_them(void **state)
 	check_name("_Znwm", "operator new(unsigned long)");
 	check_name("_ZN4shop6BasketIiE3addEv", "shop::Basket<int>::add()");
 	check_name("_ZN4shop3addEi.part.0", "shop::add(int) [clone .part.0]");
-	check_name("_ZN5alloc7raw_vec11finish_grow17h0123456789abcdefE", "alloc::raw_vec::finish_grow");
-	check_name("_RNvMsa_NtCs3ssYzQotkvD_3std4pathNtB5_7PathBuf3new", "<std::path::PathBuf>::new");
+	check_name("_ZN5alloc7raw_vec11finish_grow17h0123456789abcdefE",
+		   "alloc::raw_vec::finish_grow");
+	check_name("_RNvMsa_NtCs3ssYzQotkvD_3std4pathNtB5_7PathBuf3new",
+		   "<std::path::PathBuf>::new");
 	check_name("_Zwrong", "_Zwrong");
 	check_name("_R", "_R");
 	assert_int_equal(demangle_wanted("_Znwm"), 1);
@@ -258,7 +270,10 @@ static uint64_t resident_bytes(pid_t pid)
 	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Of many files with large tables it holds no more than there is room for, and has read none of them too rarely. */
+/*
+ * Of many files with large tables it holds no more than there is room for, and has read none of
+ * them too rarely.
+ */
 static void few_symbols_are_held(void **state)
 {
 	enum { SYMBOLS = 1 << 18, FILES = 8, TABLE = SYMBOLS * 64 };

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which processes a target_set means, on real ones: ourselves, a child, and what /proc says of others. */
+/*
+ * Which processes a target_set means, on real ones: ourselves, a child, and what /proc says of
+ * others.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -143,7 +146,8 @@ static void pids_and_names(void **state)
 	assert_int_equal(matches(&set, other), 0);
 	assert_int_equal(target_set_list(&set, &found, &count), 0);
 	assert_int_equal(count,
-			 2); /* as asked for: that there is no such process is for the session to say */
+			 /* as asked for: that there is no such process is for the session to say */
+			 2);
 	free(found);
 	target_set_free(&set);
 
@@ -197,7 +201,10 @@ static void containers(void **state)
 	target_set_free(&set);
 }
 
-/* A PID namespace needs rights that a test without root has not: what is not there is not explained. */
+/*
+ * A PID namespace needs rights that a test without root has not: what is not there is not
+ * explained.
+ */
 static void explanations(void **state)
 {
 	char text[160];
@@ -210,8 +217,9 @@ static void explanations(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names),   cmocka_unit_test(all_but_us), cmocka_unit_test(pids_and_names),
-		cmocka_unit_test(cgroups), cmocka_unit_test(containers), cmocka_unit_test(explanations),
+		cmocka_unit_test(names),          cmocka_unit_test(all_but_us),
+		cmocka_unit_test(pids_and_names), cmocka_unit_test(cgroups),
+		cmocka_unit_test(containers),     cmocka_unit_test(explanations),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

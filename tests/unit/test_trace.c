@@ -45,7 +45,8 @@ static const char *filename_at(struct trace *trace, uint32_t traceback, uint32_t
 
 static uint32_t traceback_of(struct trace *trace, uint64_t address)
 {
-	const struct block *block = blocks_find(trace_blocks(trace, 0, EVENT_LAYER_PYTHON), address, 0);
+	const struct block *block =
+		blocks_find(trace_blocks(trace, 0, EVENT_LAYER_PYTHON), address, 0);
 
 	assert_non_null(block);
 	return block->traceback;
@@ -68,7 +69,10 @@ static void test_alloc_free(void **state)
 	assert_int_equal(process->tables[0].frees_unknown, 1);
 }
 
-/* A table that has all the memory that it may have keeps what it holds, and counts what it does not. */
+/*
+ * A table that has all the memory that it may have keeps what it holds, and counts what it does
+ * not.
+ */
 static void test_budget(void **state)
 {
 	enum { FED = 200000, BUDGET = 2 << 20, AGAIN = 2000 };
@@ -89,7 +93,10 @@ static void test_budget(void **state)
 	assert_int_equal(process->counters.blocks_dropped, FED - kept);
 	assert_int_equal(process->counters.bytes_dropped, 10 * (FED - kept));
 	assert_uint_in_range(trace_memory(trace), BUDGET / 2, 2 * BUDGET);
-	/* One that is there, and the places of those that have died (each has its part of the table). */
+	/*
+	 * One that is there, and the places of those that have died (each has its part of the
+	 * table).
+	 */
 	assert_int_equal(feed_alloc(trace, 16, 30, 0), 0);
 	assert_int_equal(process->tables[0].live_bytes, 10 * kept + 20);
 	for (uint64_t i = 1; i <= AGAIN; i++)
@@ -150,7 +157,8 @@ static void test_realloc_fail(void **state)
 	assert_int_equal(feed_take(trace, EVENT_REALLOC, 2, 32), 0);
 	assert_int_equal(feed_take(trace, EVENT_REALLOC_FAIL, 1, 16), 0);
 	assert_int_equal(process->tables[0].live_bytes, 100);
-	assert_int_equal(feed_take(trace, EVENT_REALLOC_FAIL, 1, 16), 0); /* nothing is under way any more */
+	/* nothing is under way any more */
+	assert_int_equal(feed_take(trace, EVENT_REALLOC_FAIL, 1, 16), 0);
 	assert_int_equal(process->tables[0].live_bytes, 100);
 	/* An older one that never ended is dropped. */
 	assert_int_equal(feed_take(trace, EVENT_REALLOC, 2, 16), 0);
@@ -183,7 +191,10 @@ static void test_large(void **state)
 	assert_int_equal(process->large_blocks, 0);
 }
 
-/* The debugging hooks ask for 24 bytes more than the program: what is large for pymalloc is less so for that. */
+/*
+ * The debugging hooks ask for 24 bytes more than the program: what is large for pymalloc is less so
+ * for that.
+ */
 static void test_hooked(void **state)
 {
 	struct trace *trace = *state;
@@ -207,7 +218,10 @@ static void test_hooked(void **state)
 	assert_int_equal(process->tables[0].live_blocks, 3);
 }
 
-/* A size that is only known as rounded is counted as long as its block lives, and its trace is another one. */
+/*
+ * A size that is only known as rounded is counted as long as its block lives, and its trace is
+ * another one.
+ */
 static void test_rounded(void **state)
 {
 	struct trace *trace = *state;
@@ -235,7 +249,10 @@ static void test_rounded(void **state)
 	assert_int_equal(process->rounded_blocks, 0);
 }
 
-/* A dead object that lives again: its block, at one of three distances before it, changes its owner only. */
+/*
+ * A dead object that lives again: its block, at one of three distances before it, changes its owner
+ * only.
+ */
 static void test_reuse(void **state)
 {
 	struct trace *trace = *state;
@@ -243,7 +260,8 @@ static void test_reuse(void **state)
 	assert_int_equal(feed_alloc(trace, 0x1000, 64, 1), 0);
 	assert_int_equal(feed_alloc(trace, 0x2000, 16, 1), 0);
 	assert_int_equal(feed_put(trace, EVENT_REUSE, TGID, 0x1010, 0, 2), 0);
-	assert_int_equal(feed_put(trace, EVENT_REUSE, TGID, 0x2010, 0, 2), 0); /* beyond the block's end */
+	/* beyond the block's end */
+	assert_int_equal(feed_put(trace, EVENT_REUSE, TGID, 0x2010, 0, 2), 0);
 	assert_int_equal(feed_put(trace, EVENT_REUSE, TGID, 8, 0, 2), 0);
 	assert_int_not_equal(traceback_of(trace, 0x1000), traceback_of(trace, 0x2000));
 	assert_int_equal(process_of(trace)->counters.reuses, 1);
@@ -251,7 +269,10 @@ static void test_reuse(void **state)
 	assert_int_equal(process_of(trace)->tables[0].live_blocks, 2);
 }
 
-/* A pool that had blocks of another size before: what is left of these in the table is not what lives again. */
+/*
+ * A pool that had blocks of another size before: what is left of these in the table is not what
+ * lives again.
+ */
 static void test_reuse_in_pool(void **state)
 {
 	const uint64_t pool = 0x7f0000001000, first = pool + 48;
@@ -345,13 +366,15 @@ static void test_lines_of_unknown_version(void **state)
 		assert_int_equal(feed_stack(trace, 77, 5, 2), 0);
 		assert_int_equal(feed_lines(trace, 5, 0, lines, sizeof(lines)), 0);
 		assert_int_equal(feed_code(trace, 5, "a.py", "f", 10, 0, sizeof(lines)), 0);
-		assert_int_equal(trace_traceback_at(trace, 0, traceback_of(trace, 16)).frames[0].line,
-				 expected[i]);
+		assert_int_equal(
+			trace_traceback_at(trace, 0, traceback_of(trace, 16)).frames[0].line,
+			expected[i]);
 		trace_free(trace);
 	}
 }
 
-static void code_text_check(struct trace *trace, uint64_t id, struct text text, const char *expected)
+static void code_text_check(struct trace *trace, uint64_t id, struct text text,
+			    const char *expected)
 {
 	struct text none = {"", 0, 1};
 
@@ -369,14 +392,18 @@ static void test_text(void **state)
 	struct text none = {"", 0, 1};
 
 	code_text_check(trace, 1, (struct text){"caf\xe9", 4, 1}, "caf\xc3\xa9");
-	code_text_check(trace, 2, (struct text){ucs2, sizeof(ucs2), 2}, "a\xe2\x82\xac\xed\xa0\xbd");
+	code_text_check(trace, 2, (struct text){ucs2, sizeof(ucs2), 2},
+			"a\xe2\x82\xac\xed\xa0\xbd");
 	code_text_check(trace, 3, (struct text){ucs4, sizeof(ucs4), 4},
 			"\xf0\x9f\x90\x8d\xef\xbf\xbd\xef\xbf\xbd");
-	assert_int_equal(feed_code_text(trace, 4, (struct text){"abc", 3, 2}, none, 1, 0, 0), -EBADMSG);
-	assert_int_equal(feed_code_text(trace, 4, (struct text){"abc", 3, 3}, none, 1, 0, 0), -EBADMSG);
+	assert_int_equal(feed_code_text(trace, 4, (struct text){"abc", 3, 2}, none, 1, 0, 0),
+			 -EBADMSG);
+	assert_int_equal(feed_code_text(trace, 4, (struct text){"abc", 3, 3}, none, 1, 0, 0),
+			 -EBADMSG);
 }
 
-static void code_fill(void *context, uint32_t tgid, uint64_t code_id, uint64_t address, uint32_t missing)
+static void code_fill(void *context, uint32_t tgid, uint64_t code_id, uint64_t address,
+		      uint32_t missing)
 {
 	struct trace *trace = *(struct trace **)context;
 
@@ -409,7 +436,9 @@ static void test_snapshot(void **state)
 	struct trace *trace = *state;
 	struct snapshot *snapshot;
 
-	/* Two stacks through two code objects that look the same, an unknown one and the empty one. */
+	/*
+	 * Two stacks through two code objects that look the same, an unknown one and the empty one.
+	 */
 	assert_int_equal(feed_code(trace, 1, "a.py", "f", 10, 0, 0), 0);
 	assert_int_equal(feed_code(trace, 2, "a.py", "f", 10, 0, 0), 0);
 	assert_int_equal(feed_stack(trace, 101, 1, 1), 0);
@@ -454,7 +483,9 @@ static void test_frames_unknown(void **state)
 	}
 }
 
-/* One that goes on has been traced until losses were told last; one that has ended, until it did. */
+/*
+ * One that goes on has been traced until losses were told last; one that has ended, until it did.
+ */
 /* Why a block stands at <unknown> is told of each that does, and of no other. */
 static void test_unknown(void **state)
 {
@@ -608,7 +639,10 @@ static void test_reset_peak(void **state)
 	assert_int_equal(process_of(trace)->tables[0].peak_bytes, 57);
 }
 
-/* As CPython: a block that is forgotten may be freed, resized or used again; one that is new counts as ever. */
+/*
+ * As CPython: a block that is forgotten may be freed, resized or used again; one that is new counts
+ * as ever.
+ */
 static void test_clear(void **state)
 {
 	struct trace *trace = *state;
@@ -631,7 +665,8 @@ static void test_clear(void **state)
 	assert_int_equal(process->counters.stacks_unknown, 0);
 	assert_int_equal(blocks_count(trace_blocks(trace, 0, EVENT_LAYER_PYTHON)), 0);
 	assert_int_equal(feed_take(trace, EVENT_REALLOC_FAIL, 1, 48), 0);
-	assert_int_equal(process->tables[0].live_blocks, 0); /* it was forgotten while it was set aside */
+	/* it was forgotten while it was set aside */
+	assert_int_equal(process->tables[0].live_blocks, 0);
 	assert_int_equal(feed_put(trace, EVENT_REALLOC_DONE, 2, 16, 300, 5), 0);
 	assert_int_equal(feed_free(trace, 32), 0);
 	assert_int_equal(process->tables[0].frees_unknown, 2);
@@ -683,8 +718,8 @@ static int feed_instruction(struct trace *trace, uint64_t stack_id, uint64_t cod
 }
 
 /*
- * A block of each line of one code object, whose line table is as long as one may be. It takes minutes where every frame
- * reads the table from its start.
+ * A block of each line of one code object, whose line table is as long as one may be. It takes
+ * minutes where every frame reads the table from its start.
  */
 static void test_long_lines(void **state)
 {
@@ -701,7 +736,8 @@ static void test_long_lines(void **state)
 	assert_int_equal(feed_code(trace, 1, "long.py", "f", 1, 0, BYTES), 0);
 	assert_int_equal(feed_lines(trace, 1, 0, lines, BYTES), 0);
 	for (int line = 1; line <= LINES; line++) {
-		assert_int_equal(feed_instruction(trace, (uint64_t)line, 1, 2 * LINES_APART * line), 0);
+		assert_int_equal(feed_instruction(trace, (uint64_t)line, 1, 2 * LINES_APART * line),
+				 0);
 		assert_int_equal(feed_alloc(trace, 16 * (uint64_t)line, 8, (uint64_t)line), 0);
 	}
 	assert_int_equal(trace_snapshot(trace, 0, 0, &snapshot), 0);

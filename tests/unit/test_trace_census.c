@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readings of the heap against the table: what lives, what is old, what nobody has told of, what has died. */
+/*
+ * Readings of the heap against the table: what lives, what is old, what nobody has told of, what
+ * has died.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +59,8 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void put_by(struct trace *trace, uint32_t tid, uint64_t address, uint64_t bytes, uint32_t api)
+static void put_by(struct trace *trace, uint32_t tid, uint64_t address, uint64_t bytes,
+		   uint32_t api)
 {
 	struct event_alloc event = {.header = header_of(EVENT_ALLOC, sizeof(event)),
 				    .address = address,
@@ -100,7 +104,8 @@ struct pool_event {
 	uint64_t bits[EVENT_POOL_BLOCKS / 64];
 };
 
-static struct pool_event pool_of(uint64_t id, uint64_t address, uint32_t block_bytes, uint32_t count)
+static struct pool_event pool_of(uint64_t id, uint64_t address, uint32_t block_bytes,
+				 uint32_t count)
 {
 	size_t size = sizeof(struct event_census_pool) + (count + 63) / 64 * 8;
 
@@ -130,7 +135,8 @@ static void pool(struct trace *trace, uint64_t id, const int *live)
 
 static struct event_census end_of(uint64_t id)
 {
-	struct event_census event = {.header = header_of(EVENT_CENSUS_DONE, sizeof(event)), .id = id};
+	struct event_census event = {.header = header_of(EVENT_CENSUS_DONE, sizeof(event)),
+				     .id = id};
 
 	event.header.time_ns = 2 * S;
 	return event;
@@ -225,7 +231,8 @@ static void test_doubtful_arrives(void **state)
 			 0); /* of another class: a later block at that place */
 	done(trace, 2);
 	expect(trace, 1, 0, 2, 0);
-	assert_true(knows(trace, 8) && knows(trace, 9)); /* what came to life during it lives, shown or not */
+	/* what came to life during it lives, shown or not */
+	assert_true(knows(trace, 8) && knows(trace, 9));
 }
 
 static void test_alive_meanwhile(void **state)
@@ -320,7 +327,10 @@ static void test_in_flight_free(void **state)
 }
 
 /* Blocks of an unreadable pool stay as they are, wherever in it they begin. */
-/* What the objects in some blocks of the pool say of their sizes: pairs of a block's number and bytes; the list ends with -1. */
+/*
+ * What the objects in some blocks of the pool say of their sizes: pairs of a block's number and
+ * bytes; the list ends with -1.
+ */
 static int sizes(struct trace *trace, uint64_t id, uint32_t count, const int *pairs)
 {
 	struct {
@@ -328,15 +338,17 @@ static int sizes(struct trace *trace, uint64_t id, uint32_t count, const int *pa
 		uint16_t bytes[EVENT_POOL_BLOCKS];
 	} record = {.event = {.id = id, .address = POOL, .block_bytes = BLOCK, .count = count}};
 
-	record.event.header = header_of(EVENT_CENSUS_SIZES, sizeof(record.event) + (count + 3) / 4 * 8);
+	record.event.header =
+		header_of(EVENT_CENSUS_SIZES, sizeof(record.event) + (count + 3) / 4 * 8);
 	for (; *pairs >= 0; pairs += 2)
 		record.bytes[pairs[0]] = (uint16_t)pairs[1];
 	return trace_feed(trace, &record, record.event.header.size);
 }
 
 /*
- * A block that lives, of the right class, is not the one in the table if its object is of another size: the one before it was
- * freed, and its own allocation not seen. What changes while the heap is read says nothing.
+ * A block that lives, of the right class, is not the one in the table if its object is of another
+ * size: the one before it was freed, and its own allocation not seen. What changes while the heap
+ * is read says nothing.
  */
 static void test_sizes(void **state)
 {
@@ -400,7 +412,8 @@ static void test_class_mismatch(void **state)
 
 	assert_int_equal(feed_alloc(trace, at(1), BLOCK + 1, 0), 0);
 	assert_int_equal(feed_alloc(trace, at(2), 32, 0), 0);
-	assert_int_equal(feed_alloc(trace, at(3), 37, 0), 0); /* of 48 bytes, made smaller where it is */
+	/* of 48 bytes, made smaller where it is */
+	assert_int_equal(feed_alloc(trace, at(3), 37, 0), 0);
 	reading(trace, 2, LIVE(1, 2, 3));
 	expect(trace, 1, 0, 2, 2);
 	assert_true(knows(trace, 3) && !knows(trace, 1) && !knows(trace, 2));
@@ -428,7 +441,10 @@ static void test_interrupted(void **state)
 	assert_int_equal(process_of(trace)->counters.records_malformed, 0);
 }
 
-/* The reading of a shutdown is the last there can be: one from outside that begins meanwhile gives way. */
+/*
+ * The reading of a shutdown is the last there can be: one from outside that begins meanwhile gives
+ * way.
+ */
 static void test_inside(void **state)
 {
 	struct trace *trace = *state;
@@ -510,7 +526,8 @@ static void test_not_pooled(void **state)
 	end.large_blocks = 15;
 	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
 	assert_int_equal(process_of(trace)->tables[0].live_blocks, 6);
-	assert_int_equal(blocks_find(trace_blocks(trace, 0, EVENT_LAYER_PYTHON), 0x3000, 0)->bytes, 0);
+	assert_int_equal(blocks_find(trace_blocks(trace, 0, EVENT_LAYER_PYTHON), 0x3000, 0)->bytes,
+			 0);
 	assert_null(blocks_find(trace_blocks(trace, 0, EVENT_LAYER_PYTHON), 0x7000, 0));
 	assert_int_equal(process_of(trace)->coverage.large_blocks, 15);
 	assert_int_equal(process_of(trace)->coverage.large_seen, 4);
@@ -531,7 +548,10 @@ static uint64_t large_seen(struct trace *trace, uint64_t id, uint64_t large_bloc
 	return process_of(trace)->coverage.large_seen;
 }
 
-/* The interpreter's count of large blocks is of some moment of the reading, and the table's of that moment is held against it. */
+/*
+ * The interpreter's count of large blocks is of some moment of the reading, and the table's of that
+ * moment is held against it.
+ */
 static void test_large_meanwhile(void **state)
 {
 	struct trace *trace = *state;
@@ -550,7 +570,9 @@ static void test_large_meanwhile(void **state)
 	assert_int_equal(large_seen(trace, 6, 2), 3);
 }
 
-/* Without their frees, blocks in pools end when their address is given out again: that is no loss. */
+/*
+ * Without their frees, blocks in pools end when their address is given out again: that is no loss.
+ */
 static void test_census_counters(void **state)
 {
 	struct trace *trace = *state;
@@ -617,7 +639,8 @@ static void text_write(const struct snapshot *snapshot, FILE *out)
 }
 
 /* What is written of a snapshot; the caller's to free(). */
-static char *text_of(const struct snapshot *snapshot, void (*write)(const struct snapshot *, FILE *))
+static char *text_of(const struct snapshot *snapshot,
+		     void (*write)(const struct snapshot *, FILE *))
 {
 	char *text = NULL;
 	size_t size;
@@ -644,10 +667,10 @@ static void test_unread(void **state)
 	assert_int_equal(trace_snapshot(trace, 0, 1, &snapshot), 0);
 	assert_int_equal(snapshot->meta.unread_ns, S / 200);
 	text = text_of(snapshot, text_write);
-	assert_non_null(
-		strstr(text, "  the heap was last read 5.0 ms before: small blocks that died since "));
-	assert_non_null(
-		strstr(text, "  heap: 1 blocks in pools: 1 traced, 0 older than the trace, 0 unseen; "));
+	assert_non_null(strstr(
+		text, "  the heap was last read 5.0 ms before: small blocks that died since "));
+	assert_non_null(strstr(
+		text, "  heap: 1 blocks in pools: 1 traced, 0 older than the trace, 0 unseen; "));
 	free(text);
 	snapshot_free(snapshot);
 }
@@ -677,7 +700,10 @@ static void cut(struct trace *trace, uint64_t id)
 	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
 }
 
-/* The kernel's steps were used up: what is not shown is dead in the arenas that were read whole, and there alone. */
+/*
+ * The kernel's steps were used up: what is not shown is dead in the arenas that were read whole,
+ * and there alone.
+ */
 static void test_cut(void **state)
 {
 	struct trace *trace = *state;
@@ -737,7 +763,8 @@ static void test_cut_said(void **state)
 	assert_int_equal(trace_feed(trace, &end, sizeof(end)), 0);
 	assert_int_equal(trace_snapshot(trace, 0, 1, &snapshot), 0);
 	text = text_of(snapshot, text_write);
-	assert_non_null(strstr(text, "  of the heap's arenas 1 were read at the end, at most 17 were not: "));
+	assert_non_null(strstr(
+		text, "  of the heap's arenas 1 were read at the end, at most 17 were not: "));
 	assert_non_null(strstr(text, "  the heap was last read 2000.0 ms before: small blocks "));
 	free(text);
 	text = text_of(snapshot, report_json_meta);

@@ -50,7 +50,8 @@ static void end(struct trace *trace, uint32_t tgid, uint32_t type)
 
 static void take(struct trace *trace, uint32_t tgid, uint64_t address)
 {
-	struct event_free event = {.header = header_of(EVENT_FREE, sizeof(event)), .address = address};
+	struct event_free event = {.header = header_of(EVENT_FREE, sizeof(event)),
+				   .address = address};
 
 	event.header.tgid = tgid;
 	assert_int_equal(trace_feed(trace, &event, sizeof(event)), 0);
@@ -80,7 +81,9 @@ static const struct trace_table *python_of(struct trace *trace, uint32_t tgid)
 	return &process_of(trace, tgid)->tables[EVENT_LAYER_PYTHON];
 }
 
-/* What the parent had the child has, line and all; what either does from then on the other has not. */
+/*
+ * What the parent had the child has, line and all; what either does from then on the other has not.
+ */
 static void test_fork(void **state)
 {
 	struct trace *trace = *state;
@@ -121,13 +124,18 @@ static uint32_t flags_of(const struct snapshot *snapshot, uint64_t bytes)
 	return UINT32_MAX;
 }
 
-/* What a child has of its parent is inherited until it is given it anew: a block, an object, or a realloc's. */
+/*
+ * What a child has of its parent is inherited until it is given it anew: a block, an object, or a
+ * realloc's.
+ */
 static void test_inherited(void **state)
 {
 	struct trace *trace = *state;
-	struct event_alloc reuse = {.header = header_of(EVENT_REUSE, sizeof(reuse)), .api = EVENT_API_OBJ};
+	struct event_alloc reuse = {.header = header_of(EVENT_REUSE, sizeof(reuse)),
+				    .api = EVENT_API_OBJ};
 	struct event_free realloc = {.header = header_of(EVENT_REALLOC, sizeof(realloc))};
-	struct event_map map = {.header = header_of(EVENT_MAP, sizeof(map)), .bytes = 4096, .protection = 1};
+	struct event_map map = {
+		.header = header_of(EVENT_MAP, sizeof(map)), .bytes = 4096, .protection = 1};
 	struct snapshot *snapshot;
 
 	for (uint64_t i = 1; i <= 5; i++)
@@ -158,9 +166,10 @@ static void test_inherited(void **state)
 	assert_int_equal(flags_of(snapshot, 40), SNAPSHOT_INHERITED);
 	assert_int_equal(snapshot->layers[EVENT_LAYER_MMAP].trace_count, 2);
 	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(
-			snapshot->layers[EVENT_LAYER_MMAP].traces[i].flags,
-			snapshot->layers[EVENT_LAYER_MMAP].traces[i].bytes == 4096 ? SNAPSHOT_INHERITED : 0);
+		assert_int_equal(snapshot->layers[EVENT_LAYER_MMAP].traces[i].flags,
+				 snapshot->layers[EVENT_LAYER_MMAP].traces[i].bytes == 4096
+					 ? SNAPSHOT_INHERITED
+					 : 0);
 	snapshot_free(snapshot);
 	assert_int_equal(trace_snapshot(trace, 0, 1, &snapshot), 0);
 	assert_int_equal(flags_of(snapshot, 10), 0);
@@ -170,7 +179,10 @@ static void test_inherited(void **state)
 	snapshot_free(snapshot);
 }
 
-/* A grandchild of a child whose parent has ended; and a parent that has ended leaves nothing to inherit. */
+/*
+ * A grandchild of a child whose parent has ended; and a parent that has ended leaves nothing to
+ * inherit.
+ */
 static void test_generations(void **state)
 {
 	struct trace *trace = *state;
@@ -186,7 +198,10 @@ static void test_generations(void **state)
 	assert_int_equal(python_of(trace, 5000)->live_bytes, 0);
 }
 
-/* Of a child that calls exec nothing is kept, and its place is taken by whoever comes; of another its last table. */
+/*
+ * Of a child that calls exec nothing is kept, and its place is taken by whoever comes; of another
+ * its last table.
+ */
 static void test_exec(void **state)
 {
 	struct trace *trace = *state;
@@ -210,7 +225,10 @@ static void test_exec(void **state)
 	snapshot_free(snapshot);
 }
 
-/* Of what turned out to be something else nothing is kept, and what is still said of it is no error. */
+/*
+ * Of what turned out to be something else nothing is kept, and what is still said of it is no
+ * error.
+ */
 static void test_discard(void **state)
 {
 	struct trace *trace = *state;
@@ -283,7 +301,8 @@ static void test_ended(void **state)
 			continue;
 		kept++;
 		if (trace_process_at(trace, i)->tables[EVENT_LAYER_PYTHON].live_bytes < smallest)
-			smallest = trace_process_at(trace, i)->tables[EVENT_LAYER_PYTHON].live_bytes;
+			smallest =
+				trace_process_at(trace, i)->tables[EVENT_LAYER_PYTHON].live_bytes;
 	}
 	assert_int_equal(kept, TRACE_ENDED_MAX);
 	assert_int_equal(smallest, 101);

@@ -66,14 +66,16 @@ static void test_tables(void **state)
 	feed_alloc(trace, 0x1000, 100, 0);
 	assert_int_equal(process->reuse_unseen, 0);
 	assert_int_equal(process->ends_unseen, 0);
-	assert_int_equal(feed_change(trace, EVENT_MODE_CENSUS | EVENT_MODE_NO_REUSE | EVENT_MODE_NO_ENDS,
+	assert_int_equal(feed_change(trace,
+				     EVENT_MODE_CENSUS | EVENT_MODE_NO_REUSE | EVENT_MODE_NO_ENDS,
 				     2000000000, 0),
 			 0);
 	assert_int_equal(process->mode, EVENT_MODE_CENSUS);
 	assert_int_equal(process->reuse_unseen, 1);
 	assert_int_equal(process->ends_unseen, 1);
 	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_blocks, 1);
-	assert_int_equal(feed_change(trace, EVENT_MODE_GROWTH | EVENT_MODE_MAPPED, 3000000000, 0), 0);
+	assert_int_equal(feed_change(trace, EVENT_MODE_GROWTH | EVENT_MODE_MAPPED, 3000000000, 0),
+			 0);
 	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_blocks, 0);
 	assert_int_equal(process->layers, 1u << EVENT_LAYER_PYTHON | 1u << EVENT_LAYER_MMAP);
 	assert_int_equal(process->large_skipped, 1);
@@ -115,8 +117,10 @@ static void test_malformed(void **state)
 
 	assert_int_equal(feed_change(trace, 0, 2, 0), -EBADMSG);
 	assert_int_equal(feed_change(trace, EVENT_MODE_OFF + 1, 2, 0), -EBADMSG);
-	assert_int_equal(feed_change(trace, EVENT_MODE_CENSUS, 0, 0), -EBADMSG); /* before its process */
-	assert_int_equal(feed_change(trace, EVENT_MODE_CENSUS, 2, SAMPLE_MEAN_MAX + 1ull), -EBADMSG);
+	/* before its process */
+	assert_int_equal(feed_change(trace, EVENT_MODE_CENSUS, 0, 0), -EBADMSG);
+	assert_int_equal(feed_change(trace, EVENT_MODE_CENSUS, 2, SAMPLE_MEAN_MAX + 1ull),
+			 -EBADMSG);
 	assert_int_equal(trace_process_at(trace, 0)->mode, EVENT_MODE_EXACT);
 	assert_int_equal(trace_process_at(trace, 0)->change_count, 0);
 	trace_free(trace);
@@ -130,8 +134,9 @@ static void test_many(void **state)
 	(void)state;
 
 	for (uint32_t i = 1; i <= 100; i++)
-		assert_int_equal(feed_change(trace, i % 2 ? EVENT_MODE_CENSUS : EVENT_MODE_EXACT, 1 + i, 0),
-				 0);
+		assert_int_equal(
+			feed_change(trace, i % 2 ? EVENT_MODE_CENSUS : EVENT_MODE_EXACT, 1 + i, 0),
+			0);
 	snapshot = snapshot_now(trace);
 	assert_int_equal(snapshot->meta.change_count, SNAPSHOT_CHANGES);
 	assert_int_equal(snapshot->meta.changes_dropped, 101 - SNAPSHOT_CHANGES);
@@ -143,8 +148,9 @@ static void test_many(void **state)
 }
 
 /*
- * A table of all blocks becomes a sample, and that one a smaller one: at each time it stands for all blocks, within 5 standard
- * errors (the addresses decide: it is always the same). What dies later takes away what it stands for.
+ * A table of all blocks becomes a sample, and that one a smaller one: at each time it stands for
+ * all blocks, within 5 standard errors (the addresses decide: it is always the same). What dies
+ * later takes away what it stands for.
  */
 static void test_thinned(void **state)
 {
@@ -161,22 +167,27 @@ static void test_thinned(void **state)
 		double error = sqrt(COUNT * (1 - chance) / chance);
 
 		assert_int_equal(feed_change(trace, EVENT_MODE_EXACT, 2 + i, means[i]), 0);
-		assert_true(fabs((double)trace_live(trace, 0, EVENT_LAYER_PYTHON).live_blocks - COUNT) <=
-			    5 * error);
+		assert_true(fabs((double)trace_live(trace, 0, EVENT_LAYER_PYTHON).live_blocks -
+				 COUNT) <= 5 * error);
 		assert_true(process->tables[EVENT_LAYER_PYTHON].live_blocks < COUNT / 2);
 	}
 	for (uint64_t i = 0; i < COUNT; i++)
 		feed_free(trace, 0x100000 + i * 112);
 	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_blocks, 0);
 	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_bytes, 0);
-	/* Blocks that are in no sample any more do not come back: the table of a larger one begins anew. */
+	/*
+	 * Blocks that are in no sample any more do not come back: the table of a larger one begins
+	 * anew.
+	 */
 	feed_alloc(trace, 0x1000, BYTES, 0);
 	assert_int_equal(feed_change(trace, EVENT_MODE_EXACT, 10, 4096), 0);
 	assert_int_equal(process->tables[EVENT_LAYER_PYTHON].live_blocks, 0);
 	trace_free(trace);
 }
 
-/* A process that shuts down is shown as it was then: a change that comes too late changes nothing. */
+/*
+ * A process that shuts down is shown as it was then: a change that comes too late changes nothing.
+ */
 static void test_late(void **state)
 {
 	struct trace *trace = trace_begin();
@@ -214,22 +225,24 @@ static void test_report(void **state)
 	(void)state;
 
 	report_modes_print(out, &meta);
-	meta.changes[2] = (struct snapshot_change){.since_ns = 15000000000, .mode = EVENT_MODE_GROWTH};
+	meta.changes[2] =
+		(struct snapshot_change){.since_ns = 15000000000, .mode = EVENT_MODE_GROWTH};
 	report_modes_print(out, &meta);
 	meta.change_count = 0;
 	report_modes_print(out, &meta);
 	fclose(out);
-	assert_string_equal(text, "Modes: exact 0.0-12.3 s; census 12.3-15.0 s (the probes had taken 31.0 % "
-				  "of its CPU time, the "
-				  "budget is 5.0 %); off 15.0-20.0 s (the probes had taken 6.0 % of its CPU "
-				  "time, the budget is "
-				  "5.0 %)\n"
-				  "Nothing is traced since 15.0 s: what came since then is in no line, what "
-				  "died stands as live\n"
-				  "Modes: exact 0.0-12.3 s; census 12.3-15.0 s (the probes had taken 31.0 % "
-				  "of its CPU time, the "
-				  "budget is 5.0 %); growth 15.0-20.0 s\n"
-				  "Figures are of what came since 15.0 s, when growth mode began\n");
+	assert_string_equal(
+		text, "Modes: exact 0.0-12.3 s; census 12.3-15.0 s (the probes had taken 31.0 % "
+		      "of its CPU time, the "
+		      "budget is 5.0 %); off 15.0-20.0 s (the probes had taken 6.0 % of its CPU "
+		      "time, the budget is "
+		      "5.0 %)\n"
+		      "Nothing is traced since 15.0 s: what came since then is in no line, what "
+		      "died stands as live\n"
+		      "Modes: exact 0.0-12.3 s; census 12.3-15.0 s (the probes had taken 31.0 % "
+		      "of its CPU time, the "
+		      "budget is 5.0 %); growth 15.0-20.0 s\n"
+		      "Figures are of what came since 15.0 s, when growth mode began\n");
 	free(text);
 }
 

@@ -36,7 +36,10 @@ static struct snapshot *write_read(const struct snapshot *snapshot, enum tracema
 	return back;
 }
 
-/* More blocks than a batch has, numbers of every width, the same traceback with two totals, a byte that is no UTF-8. */
+/*
+ * More blocks than a batch has, numbers of every width, the same traceback with two totals, a byte
+ * that is no UTF-8.
+ */
 static void test_round_trip(void **state)
 {
 	struct builder builder;
@@ -45,11 +48,14 @@ static void test_round_trip(void **state)
 
 	assert_int_equal(builder_begin(&builder), 0);
 	builder.snapshot->meta.traceback_limit = 128;
-	assert_int_equal(
-		snapshot_add(&builder, FRAMES({"a\xff", "f", 255}, {"b", "g", 65536}), 2, 0, 300, 2500), 0);
-	assert_int_equal(
-		snapshot_add(&builder, FRAMES({"a\xff", "f", 255}, {"b", "g", 65536}), 9, 7, 70000, 1), 0);
-	assert_int_equal(snapshot_add(&builder, FRAMES({"b", "f", UINT32_MAX}), 1, UINT32_MAX, 1ull << 50, 2),
+	assert_int_equal(snapshot_add(&builder, FRAMES({"a\xff", "f", 255}, {"b", "g", 65536}), 2,
+				      0, 300, 2500),
+			 0);
+	assert_int_equal(snapshot_add(&builder, FRAMES({"a\xff", "f", 255}, {"b", "g", 65536}), 9,
+				      7, 70000, 1),
+			 0);
+	assert_int_equal(snapshot_add(&builder, FRAMES({"b", "f", UINT32_MAX}), 1, UINT32_MAX,
+				      1ull << 50, 2),
 			 0);
 	snapshot = builder_finish(&builder);
 	back = write_read(snapshot, TRACEMALLOC_3_9);
@@ -71,8 +77,9 @@ static void test_round_trip(void **state)
 		assert_int_equal(snapshot->frames[s->first].line, back->frames[t->first].line);
 	}
 	assert_string_equal(
-		strings_get(back->strings,
-			    back->frames[back->tracebacks[back->traces[0].traceback].first].filename),
+		strings_get(
+			back->strings,
+			back->frames[back->tracebacks[back->traces[0].traceback].first].filename),
 		"a\xed\xb3\xbf");
 	snapshot_free(back);
 	back = write_read(snapshot, TRACEMALLOC_3_8);

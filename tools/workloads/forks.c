@@ -11,7 +11,8 @@
 
 int main(int argc, char **argv)
 {
-	long at_once = argc > 3 ? atol(argv[1]) : 0, total = argc > 3 ? atol(argv[2]) : 0, running = 0;
+	long at_once = argc > 3 ? atol(argv[1]) : 0, total = argc > 3 ? atol(argv[2]) : 0,
+	     running = 0;
 	struct timespec start, end;
 
 	if (at_once < 1)
@@ -38,6 +39,7 @@ int main(int argc, char **argv)
 		running--;
 	}
 	clock_gettime(CLOCK_MONOTONIC, &end);
-	printf("%.3f\n", (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9);
+	printf("%.3f\n",
+	       (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9);
 	return 0;
 }

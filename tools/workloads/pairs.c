@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Threads that do nothing but malloc and free, below DEPTH calls that keep their frame pointers.
- * usage: pairs THREADS PAIRS [wait]    PAIRS each; wait: begins with a line on stdin. Prints the seconds of the work.
+ * usage: pairs THREADS PAIRS [wait]    PAIRS each; wait: begins with a line on stdin.
+ * Prints the seconds of the work.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -49,6 +50,7 @@ int main(int argc, char **argv)
 	while (begun)
 		pthread_join(ids[--begun], NULL);
 	clock_gettime(CLOCK_MONOTONIC, &end);
-	printf("%.3f\n", (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9);
+	printf("%.3f\n",
+	       (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9);
 	return !!err;
 }

@@ -21,6 +21,7 @@ int main(int argc, char **argv)
 	sink = x;
 	(void)sink;
 	clock_gettime(CLOCK_MONOTONIC, &end);
-	printf("%.3f\n", (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9);
+	printf("%.3f\n",
+	       (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9);
 	return 0;
 }

@@ -97,16 +97,20 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	if (opts->newborn)
 		attach->skeleton->bss->newborn = *opts->newborn;
 	if (!features->task_storage_holds) {
-		bpf_map__set_max_entries(attach->skeleton->maps.threads_by_tid, THREADS_WITHOUT_STORAGE);
-		bpf_map__set_max_entries(attach->skeleton->maps.codes_by_tid, THREADS_WITHOUT_STORAGE);
-		bpf_map__set_max_entries(attach->skeleton->maps.heap_walks_by_tid, THREADS_WITHOUT_STORAGE);
+		bpf_map__set_max_entries(attach->skeleton->maps.threads_by_tid,
+					 THREADS_WITHOUT_STORAGE);
+		bpf_map__set_max_entries(attach->skeleton->maps.codes_by_tid,
+					 THREADS_WITHOUT_STORAGE);
+		bpf_map__set_max_entries(attach->skeleton->maps.heap_walks_by_tid,
+					 THREADS_WITHOUT_STORAGE);
 	}
 	if (!opts->sampling)
 		bpf_map__set_max_entries(attach->skeleton->maps.sampled, 1);
-	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin, features->prepare_exec);
+	bpf_program__set_autoload(attach->skeleton->progs.process_exec_begin,
+				  features->prepare_exec);
 	programs_select(attach, opts->counting);
-	err = stream_open(&attach->stream, attach->skeleton->skeleton, opts->ring_bytes, opts->record,
-			  opts->context);
+	err = stream_open(&attach->stream, attach->skeleton->skeleton, opts->ring_bytes,
+			  opts->record, opts->context);
 	if (err)
 		goto fail;
 	err = life_watch(attach, features);
@@ -155,7 +159,8 @@ int attach_follow(struct attach *attach, uint32_t tgid)
 {
 	uint32_t one = 1;
 
-	return bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.followed), &tgid, &one, BPF_ANY)
+	return bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.followed), &tgid, &one,
+				   BPF_ANY)
 		       ? -errno
 		       : 0;
 }

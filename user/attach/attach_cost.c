@@ -27,8 +27,8 @@ int attach_sampled(struct attach *attach, const struct sampled_key *keys, size_t
 	const __u64 value = 1;
 
 	for (size_t i = 0; i < count; i++)
-		if (bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.sampled), &keys[i], &value,
-					BPF_ANY))
+		if (bpf_map_update_elem(bpf_map__fd(attach->skeleton->maps.sampled), &keys[i],
+					&value, BPF_ANY))
 			return -errno;
 	return 0;
 }
@@ -51,7 +51,8 @@ int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs)
 		__u32 size = sizeof(info);
 
 		/* Tracepoints are of the whole machine. */
-		if (!bpf_program__autoload(program) || bpf_program__type(program) != BPF_PROG_TYPE_KPROBE)
+		if (!bpf_program__autoload(program) ||
+		    bpf_program__type(program) != BPF_PROG_TYPE_KPROBE)
 			continue;
 		if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size))
 			return -errno;

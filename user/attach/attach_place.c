@@ -68,13 +68,14 @@ static int site_is_finalize(const struct plan_site *site)
 
 static int site_is_inline(const struct plan_site *site)
 {
-	return !site->with_return && !site_is_native(site) && !site_is_once(site) && !site_is_reuse(site) &&
-	       !site_is_mapping(site) && !site_is_finalize(site);
+	return !site->with_return && !site_is_native(site) && !site_is_once(site) &&
+	       !site_is_reuse(site) && !site_is_mapping(site) && !site_is_finalize(site);
 }
 
 /* Attaches program, or the empty one of its kind, to the plan's sites that filter selects. */
-static int program_attach(struct attach *attach, struct placed *placed, const struct bpf_program *program,
-			  const struct plan *plan, site_filter_fn filter, int file, enum links_kind kind)
+static int program_attach(struct attach *attach, struct placed *placed,
+			  const struct bpf_program *program, const struct plan *plan,
+			  site_filter_fn filter, int file, enum links_kind kind)
 {
 	uint64_t *offsets = calloc(plan->count + 1, sizeof(*offsets));
 	uint64_t *cookies = calloc(plan->count + 1, sizeof(*cookies));
@@ -104,7 +105,10 @@ static int programs_attach(struct attach *attach, struct placed *placed, const s
 {
 	const struct alloc_bpf *skeleton = attach->skeleton;
 	const int session = attach->backend == LINKS_SESSION;
-	/* Frees first: a block whose free is seen and whose birth is not does no harm, the reverse does. */
+	/*
+	 * Frees first: a block whose free is seen and whose birth is not does no harm, the reverse
+	 * does.
+	 */
 	const struct {
 		const struct bpf_program *program;
 		site_filter_fn filter;
@@ -128,8 +132,9 @@ static int programs_attach(struct attach *attach, struct placed *placed, const s
 
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]) && !err; i++)
 		if (programs[i].wanted)
-			err = program_attach(attach, placed, programs[i].program, plan, programs[i].filter,
-					     elf_file_fd(file), programs[i].kind);
+			err = program_attach(attach, placed, programs[i].program, plan,
+					     programs[i].filter, elf_file_fd(file),
+					     programs[i].kind);
 	return err;
 }
 
@@ -180,14 +185,17 @@ static int group_attach(struct attach *attach, const struct plan *plan, const st
 	if (!placed->sites || is_placed(attach, placed))
 		return 0;
 	err = programs_attach(attach, placed, plan, file);
-	/* Until now a target may have had some of the probes: a code object could come to life unseen. */
+	/*
+	 * Until now a target may have had some of the probes: a code object could come to life
+	 * unseen.
+	 */
 	attach_renew(attach);
 	failed = placed_add(attach, placed);
 	return err ? err : failed;
 }
 
-int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid,
-		  unsigned int groups)
+int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file,
+		  pid_t pid, unsigned int groups)
 {
 	struct placed placed = {.pid = pid};
 	struct stat st;
@@ -220,8 +228,8 @@ static size_t distinct_count(uint64_t *pages, size_t count)
 	return distinct;
 }
 
-size_t attach_pages(const struct attach *attach, const struct plan *plan, const struct elf_file *file,
-		    pid_t pid, unsigned int groups)
+size_t attach_pages(const struct attach *attach, const struct plan *plan,
+		    const struct elf_file *file, pid_t pid, unsigned int groups)
 {
 	uint64_t *pages = calloc(plan->count + 1, sizeof(*pages));
 	struct placed placed = {.pid = pid};
@@ -248,7 +256,8 @@ size_t attach_pages(const struct attach *attach, const struct plan *plan, const 
 	return distinct;
 }
 
-int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file, pid_t pid)
+int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file,
+		 pid_t pid)
 {
 	return attach_groups(attach, plan, file, pid, ATTACH_ALL);
 }
@@ -263,8 +272,8 @@ int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t
 
 	if (file < 0)
 		return error_set(-errno, "%s: %s", path, strerror(errno));
-	err = links_add(&placed.links, attach->skeleton->progs.empty, LINKS_ENTRY, file, pid, &offset,
-			&cookie, 1);
+	err = links_add(&placed.links, attach->skeleton->progs.empty, LINKS_ENTRY, file, pid,
+			&offset, &cookie, 1);
 	close(file);
 	failed = placed_add(attach, &placed);
 	return err ? err : failed;
@@ -290,7 +299,10 @@ void attach_detach(struct attach *attach)
 	for (size_t i = 0; i < attach->placed_count; i++)
 		free(attach->placed[i].links.groups);
 	attach->placed_count = 0;
-	/* Those that are left do nothing any more; what is in the middle of that is waited for, or its last record would come too late. */
+	/*
+	 * Those that are left do nothing any more; what is in the middle of that is waited for, or
+	 * its last record would come too late.
+	 */
 	if (!links_holder_free(attach->holder, wait_ms))
 		syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 	attach->holder = NULL;

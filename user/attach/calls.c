@@ -19,9 +19,9 @@
 #include "base/array.h"
 #include "base/error.h"
 
-#define NAMESPACES                                                                                           \
-	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |        \
-	 CLONE_NEWNET)
+#define NAMESPACES                                                                                 \
+	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER |             \
+	 CLONE_NEWPID | CLONE_NEWNET)
 /* What another tracer's probes in our libc do; newer than some headers. */
 #define SYS_URETPROBE_NR 335
 #define SYS_UPROBE_NR    336
@@ -31,32 +31,34 @@ static const uint16_t allowed[] = {
 	/* files */
 	SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pread64, SYS_pwrite64, SYS_lseek, SYS_open,
 	SYS_openat, SYS_openat2, SYS_close, SYS_close_range, SYS_stat, SYS_lstat, SYS_fstat,
-	SYS_newfstatat, SYS_statx, SYS_statfs, SYS_fstatfs, SYS_access, SYS_faccessat, SYS_faccessat2,
-	SYS_readlink, SYS_readlinkat, SYS_getdents64, SYS_getcwd, SYS_fcntl, SYS_dup, SYS_dup2, SYS_dup3,
-	SYS_ftruncate, SYS_fsync, SYS_fdatasync, SYS_fadvise64, SYS_fallocate, SYS_rename, SYS_renameat,
-	SYS_renameat2, SYS_unlink, SYS_unlinkat, SYS_linkat, SYS_fchmod, SYS_fsetxattr,
-	SYS_name_to_handle_at, SYS_flock, SYS_umask,
+	SYS_newfstatat, SYS_statx, SYS_statfs, SYS_fstatfs, SYS_access, SYS_faccessat,
+	SYS_faccessat2, SYS_readlink, SYS_readlinkat, SYS_getdents64, SYS_getcwd, SYS_fcntl,
+	SYS_dup, SYS_dup2, SYS_dup3, SYS_ftruncate, SYS_fsync, SYS_fdatasync, SYS_fadvise64,
+	SYS_fallocate, SYS_rename, SYS_renameat, SYS_renameat2, SYS_unlink, SYS_unlinkat,
+	SYS_linkat, SYS_fchmod, SYS_fsetxattr, SYS_name_to_handle_at, SYS_flock, SYS_umask,
 	/* waiting */
-	SYS_poll, SYS_ppoll, SYS_select, SYS_pselect6, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_wait,
-	SYS_epoll_pwait, SYS_eventfd2, SYS_pipe, SYS_pipe2, SYS_signalfd4, SYS_timerfd_create,
-	SYS_timerfd_settime, SYS_inotify_init1, SYS_inotify_add_watch, SYS_inotify_rm_watch, SYS_nanosleep,
-	SYS_clock_nanosleep, SYS_clock_gettime, SYS_clock_getres, SYS_gettimeofday, SYS_time,
-	SYS_setitimer, SYS_restart_syscall,
+	SYS_poll, SYS_ppoll, SYS_select, SYS_pselect6, SYS_epoll_create1, SYS_epoll_ctl,
+	SYS_epoll_wait, SYS_epoll_pwait, SYS_eventfd2, SYS_pipe, SYS_pipe2, SYS_signalfd4,
+	SYS_timerfd_create, SYS_timerfd_settime, SYS_inotify_init1, SYS_inotify_add_watch,
+	SYS_inotify_rm_watch, SYS_nanosleep, SYS_clock_nanosleep, SYS_clock_gettime,
+	SYS_clock_getres, SYS_gettimeofday, SYS_time, SYS_setitimer, SYS_restart_syscall,
 	/* memory */
 	SYS_brk, SYS_memfd_create, SYS_munmap, SYS_mremap, SYS_madvise, SYS_process_vm_readv,
 	/* processes and threads */
-	SYS_getpid, SYS_gettid, SYS_getppid, SYS_getpgrp, SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid,
-	SYS_getresuid, SYS_getresgid, SYS_sched_yield, SYS_sched_getaffinity, SYS_sched_setaffinity,
-	SYS_getcpu, SYS_getrandom, SYS_uname, SYS_sysinfo, SYS_prlimit64, SYS_getrlimit, SYS_setrlimit,
-	SYS_getrusage, SYS_times, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn,
-	SYS_rt_sigtimedwait, SYS_rt_sigpending, SYS_rt_sigsuspend, SYS_sigaltstack, SYS_kill, SYS_tgkill, SYS_tkill,
-	SYS_pidfd_open, SYS_pidfd_send_signal, SYS_wait4, SYS_waitid, SYS_fork, SYS_vfork, SYS_futex,
+	SYS_getpid, SYS_gettid, SYS_getppid, SYS_getpgrp, SYS_getuid, SYS_geteuid, SYS_getgid,
+	SYS_getegid, SYS_getresuid, SYS_getresgid, SYS_sched_yield, SYS_sched_getaffinity,
+	SYS_sched_setaffinity, SYS_getcpu, SYS_getrandom, SYS_uname, SYS_sysinfo, SYS_prlimit64,
+	SYS_getrlimit, SYS_setrlimit, SYS_getrusage, SYS_times, SYS_rt_sigaction,
+	SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigtimedwait, SYS_rt_sigpending,
+	SYS_rt_sigsuspend, SYS_sigaltstack, SYS_kill, SYS_tgkill, SYS_tkill, SYS_pidfd_open,
+	SYS_pidfd_send_signal, SYS_wait4, SYS_waitid, SYS_fork, SYS_vfork, SYS_futex,
 	SYS_set_robust_list, SYS_get_robust_list, SYS_rseq, SYS_set_tid_address, SYS_membarrier,
 	SYS_arch_prctl, SYS_prctl, SYS_seccomp, SYS_capget, SYS_capset, SYS_setsid, SYS_exit,
 	SYS_exit_group,
 	/* tracer ctl, and a Docker daemon's socket */
 	SYS_connect, SYS_accept, SYS_accept4, SYS_sendto, SYS_recvfrom, SYS_sendmsg, SYS_recvmsg,
-	SYS_shutdown, SYS_getsockopt, SYS_setsockopt, SYS_getsockname, SYS_getpeername, SYS_socketpair,
+	SYS_shutdown, SYS_getsockopt, SYS_setsockopt, SYS_getsockname, SYS_getpeername,
+	SYS_socketpair,
 	/* probes */
 	SYS_bpf, SYS_ioctl, SYS_URETPROBE_NR, SYS_UPROBE_NR,
 };
@@ -123,7 +125,8 @@ static int put_limited(struct code *code, size_t i, uint32_t refused)
 	size_t argument = offsetof(struct seccomp_data, args) + 8 * (size_t)limited[i].argument;
 
 	return put_if(code, limited[i].call, 5) ?: put_load(code, argument)
-		?: put(code, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, limited[i].bits))
+		?: put(code, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K,
+							  limited[i].bits))
 		?: put_if(code, limited[i].value, 1) ?: put_return(code, SECCOMP_RET_ALLOW)
 		?: put_return(code, refused);
 }
@@ -131,8 +134,8 @@ static int put_limited(struct code *code, size_t i, uint32_t refused)
 static int code_make(struct code *code, unsigned int wants, uint32_t refused)
 {
 	int err = put_load(code, offsetof(struct seccomp_data, arch))
-		  ?: put(code, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1,
-							   0))
+		  ?: put(code, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+							    AUDIT_ARCH_X86_64, 1, 0))
 		  ?: put_return(code, SECCOMP_RET_KILL_PROCESS)
 		  ?: put_load(code, offsetof(struct seccomp_data, nr));
 
@@ -142,7 +145,10 @@ static int code_make(struct code *code, unsigned int wants, uint32_t refused)
 		err = put_call(code, SYS_perf_event_open, SECCOMP_RET_ALLOW);
 	if (!err && wants & CALLS_FREEZE)
 		err = put_call(code, SYS_ptrace, SECCOMP_RET_ALLOW);
-	/* Its argument lies in memory, where a filter does not see it; the C library takes clone() then. */
+	/*
+	 * Its argument lies in memory, where a filter does not see it; the C library takes clone()
+	 * then.
+	 */
 	if (!err)
 		err = put_call(code, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
 	for (size_t i = 0; !err && i < sizeof(limited) / sizeof(limited[0]); i++)
@@ -183,7 +189,8 @@ int calls_limit(unsigned int wants)
 	long thread = 0;
 
 	if (HAS_LIST && !err)
-		thread = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+		thread = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
+				 &program);
 	if (thread) /* or the number of one that has a list of its own */
 		err = error_set(thread < 0 ? -errno : -EBUSY,
 				"the kernel does not take a list of system calls");

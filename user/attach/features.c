@@ -62,7 +62,8 @@ int features_probe(struct features *out)
 	if (stat("/proc/self/ns/pid", &pid_ns))
 		return -errno;
 	/* A kernel without user namespaces has one, and no name for it. */
-	out->root_user_ns = stat("/proc/self/ns/user", &user_ns) || user_ns.st_ino == ROOT_USER_NS_INODE;
+	out->root_user_ns =
+		stat("/proc/self/ns/user", &user_ns) || user_ns.st_ino == ROOT_USER_NS_INODE;
 	out->root_pid_ns = pid_ns.st_ino == ROOT_PID_NS_INODE;
 	btf = btf__load_vmlinux_btf();
 	if (libbpf_get_error(btf))
@@ -71,16 +72,18 @@ int features_probe(struct features *out)
 	out->ring_buffer = enum_has(btf, "bpf_map_type", "BPF_MAP_TYPE_RINGBUF");
 	out->task_storage = enum_has(btf, "bpf_map_type", "BPF_MAP_TYPE_TASK_STORAGE");
 	out->attach_cookie = enum_has(btf, "bpf_func_id", "BPF_FUNC_get_attach_cookie");
-	out->prepare_exec = btf__find_by_name_kind(btf, "btf_trace_sched_prepare_exec", BTF_KIND_TYPEDEF) > 0;
+	out->prepare_exec =
+		btf__find_by_name_kind(btf, "btf_trace_sched_prepare_exec", BTF_KIND_TYPEDEF) > 0;
 	out->bpf_loop = enum_has(btf, "bpf_func_id", "BPF_FUNC_loop");
-	out->uprobe_session =
-		link_is_possible(LINKS_BOTH, enum_has(btf, "bpf_attach_type", "BPF_TRACE_UPROBE_SESSION"));
-	out->uprobe_multi =
-		out->uprobe_session ||
-		link_is_possible(LINKS_ENTRY, enum_has(btf, "bpf_attach_type", "BPF_TRACE_UPROBE_MULTI"));
+	out->uprobe_session = link_is_possible(
+		LINKS_BOTH, enum_has(btf, "bpf_attach_type", "BPF_TRACE_UPROBE_SESSION"));
+	out->uprobe_multi = out->uprobe_session ||
+			    link_is_possible(LINKS_ENTRY, enum_has(btf, "bpf_attach_type",
+								   "BPF_TRACE_UPROBE_MULTI"));
 	out->task_storage_holds = out->task_storage && task_storage_trial(TASK_STATE_MAX) != 0;
-	out->seccomp_uretprobe_risk = btf__find_by_name_kind(btf, "__x64_sys_uretprobe", BTF_KIND_FUNC) > 0 ||
-				      btf__find_by_name_kind(btf, "__do_sys_uretprobe", BTF_KIND_FUNC) > 0;
+	out->seccomp_uretprobe_risk =
+		btf__find_by_name_kind(btf, "__x64_sys_uretprobe", BTF_KIND_FUNC) > 0 ||
+		btf__find_by_name_kind(btf, "__do_sys_uretprobe", BTF_KIND_FUNC) > 0;
 	btf__free(btf);
 	return 0;
 }
@@ -94,8 +97,10 @@ int features_capabilities(struct capability out[8], size_t *count)
 	} wanted[] = {
 		{"CAP_BPF", "loads BPF programs and maps", CAP_BPF, 1},
 		{"CAP_PERFMON", "attaches tracing programs", CAP_PERFMON, 1},
-		{"CAP_SYS_PTRACE", "reads the target's memory and its mapped files", CAP_SYS_PTRACE, 1},
-		{"CAP_SYS_ADMIN", "attaches uprobes to other users' processes, opens /proc/PID/map_files",
+		{"CAP_SYS_PTRACE", "reads the target's memory and its mapped files", CAP_SYS_PTRACE,
+		 1},
+		{"CAP_SYS_ADMIN",
+		 "attaches uprobes to other users' processes, opens /proc/PID/map_files",
 		 CAP_SYS_ADMIN, 1},
 		{"CAP_DAC_READ_SEARCH", "reads files of other users", CAP_DAC_READ_SEARCH, 0},
 	};
@@ -131,24 +136,29 @@ int features_check(const struct features *features, const char **remedy)
 		if (capabilities[i].held || !capabilities[i].required)
 			continue;
 		*remedy = obstacle_capability_remedy();
-		return error_set(-EPERM, "%s is missing (it %s)", capabilities[i].name, capabilities[i].why);
+		return error_set(-EPERM, "%s is missing (it %s)", capabilities[i].name,
+				 capabilities[i].why);
 	}
 	if (!features->root_user_ns) {
 		*remedy = "run it with sudo outside of it";
-		return error_set(-EPERM,
-				 "it runs in a user namespace of its own, whose root has no rights over "
-				 "the kernel");
+		return error_set(
+			-EPERM,
+			"it runs in a user namespace of its own, whose root has no rights over "
+			"the kernel");
 	}
 	if (!features->root_pid_ns) {
-		*remedy = "run it on the host, or in a container that shares the host's PID namespace "
+		*remedy = "run it on the host, or in a container that shares the host's PID "
+			  "namespace "
 			  "(--pid=host)";
 		return error_set(
 			-ENOSYS,
-			"it runs in a PID namespace of its own, where process ids are not the kernel's");
+			"it runs in a PID namespace of its own, where process ids are not the "
+			"kernel's");
 	}
 	if (!features->btf)
 		return obstacle_explain(
-			OBSTACLE_BTF, error_set(-ENOSYS, "kernel %s tells no types (BTF)", features->kernel),
+			OBSTACLE_BTF,
+			error_set(-ENOSYS, "kernel %s tells no types (BTF)", features->kernel),
 			remedy);
 	*remedy = "boot kernel 5.15 or newer";
 	if (!features->ring_buffer || !features->task_storage || !features->attach_cookie)
@@ -156,8 +166,8 @@ int features_check(const struct features *features, const char **remedy)
 				 !features->ring_buffer    ? "BPF ring buffer"
 				 : !features->task_storage ? "BPF task storage"
 							   : "BPF attach cookies");
-	*remedy =
-		"boot a kernel with CONFIG_UPROBE_EVENTS; where /sys is covered (a sandbox), run it outside";
+	*remedy = "boot a kernel with CONFIG_UPROBE_EVENTS; where /sys is covered (a sandbox), run "
+		  "it outside";
 	if (!features->uprobe_multi && !features->perf_uprobe)
 		return error_set(-ENOSYS, "kernel %s has no uprobes", features->kernel);
 	*remedy = NULL;

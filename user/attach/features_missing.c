@@ -11,14 +11,16 @@ size_t features_missing(const struct features *features, char *out, size_t room)
 		const char *what;
 	} rows[] = {
 		{!features->uprobe_multi,
-		 "uprobe_multi (6.6): attaching, detaching and every return take longer, and each probe "
+		 "uprobe_multi (6.6): attaching, detaching and every return take longer, and each "
+		 "probe "
 		 "takes file descriptors"},
 		{features->uprobe_multi && !features->uprobe_session,
 		 "uprobe sessions (6.13): returns cost more"},
 		{!features->bpf_loop,
 		 "BPF loops (5.17): what lives when an interpreter ends is known by events alone"},
 		{!features->prepare_exec,
-		 "tracepoint before an exec (6.10): what a program held that calls exec is as last read"},
+		 "tracepoint before an exec (6.10): what a program held that calls exec is as last "
+		 "read"},
 	};
 	size_t count = 0, at = 0;
 

@@ -10,8 +10,8 @@
 #define FEATURES_MISSING_ROOM 512u /* enough for all of it */
 
 /*
- * "kernel 6.1.0 has no uprobe sessions: …; no …", cut to room bytes with the NUL; "" where nothing is missing. Returns how many
- * things are missing.
+ * "kernel 6.1.0 has no uprobe sessions: …; no …", cut to room bytes with the NUL; "" where nothing
+ * is missing. Returns how many things are missing.
  */
 size_t features_missing(const struct features *features, char *out, size_t room);
 

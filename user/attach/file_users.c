@@ -42,10 +42,12 @@ static int process_add(struct file_users *users, pid_t pid)
 
 		if (!map->executable || map->path[0] != '/')
 			continue;
-		err = array_reserve(&users->items, &users->room, users->count, 1, sizeof(*users->items));
+		err = array_reserve(&users->items, &users->room, users->count, 1,
+				    sizeof(*users->items));
 		if (!err)
-			users->items[users->count++] = (struct file_use){
-				map->inode, path_hash(map->path), map->device_major, map->device_minor, pid};
+			users->items[users->count++] =
+				(struct file_use){map->inode, path_hash(map->path),
+						  map->device_major, map->device_minor, pid};
 	}
 	process_maps_free(&maps);
 	return err;
@@ -124,5 +126,6 @@ int file_users_all(const struct file_users *users, pid_t pid, const char *path,
 {
 	struct ours question = {ours, context};
 
-	return use_find(users, pid, path) && !file_users_each(users, pid, path, is_strange, &question);
+	return use_find(users, pid, path) &&
+	       !file_users_each(users, pid, path, is_strange, &question);
 }

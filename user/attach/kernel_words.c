@@ -70,8 +70,8 @@ void kernel_words_take(struct kernel_words *words, const char *message)
 	if (!log) {
 		/* That no limit can be raised is of no account since 5.11, and said first. */
 		if (!words->text[0] && !strstr(message, "RLIMIT_MEMLOCK"))
-			snprintf(words->text, sizeof(words->text), "%.*s", (int)strcspn(message, "\n"),
-				 message);
+			snprintf(words->text, sizeof(words->text), "%.*s",
+				 (int)strcspn(message, "\n"), message);
 		return;
 	}
 	log += strlen(LOG_BEGIN);
@@ -87,7 +87,8 @@ void kernel_words_take(struct kernel_words *words, const char *message)
 
 int kernel_words_matter(int err)
 {
-	return err != -EPERM && err != -ENOSYS && err != -ENOMEM && err != -EMFILE && err != -ENFILE;
+	return err != -EPERM && err != -ENOSYS && err != -ENOMEM && err != -EMFILE &&
+	       err != -ENFILE;
 }
 
 static int message_take(enum libbpf_print_level level, const char *format, va_list arguments)

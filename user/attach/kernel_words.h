@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Why the kernel has refused a program: its number says little, its verifier and libbpf say it in words, of which one line
- * matters among thousands.
+ * Why the kernel has refused a program: its number says little, its verifier and libbpf say it in
+ * words, of which one line matters among thousands.
  */
 #ifndef TRACER_ATTACH_KERNEL_WORDS_H
 #define TRACER_ATTACH_KERNEL_WORDS_H
@@ -15,12 +15,15 @@ struct kernel_words {
 };
 
 /*
- * Takes in one message of libbpf's ("libbpf: …", of warning level), which may have a whole log of the verifier's in it: of
- * that the last line that is no statistics, else the first message. Pure.
+ * Takes in one message of libbpf's ("libbpf: …", of warning level), which may have a whole log of
+ * the verifier's in it: of that the last line that is no statistics, else the first message. Pure.
  */
 void kernel_words_take(struct kernel_words *words, const char *message);
 
-/* Is it a number for what a program is, so that the words are about its reason? Not so for rights, memory, descriptors. Pure. */
+/*
+ * Is it a number for what a program is, so that the words are about its reason? Not so for rights,
+ * memory, descriptors. Pure.
+ */
 int kernel_words_matter(int err);
 
 /* Between these two, what libbpf says in this thread is taken in, and passed on. One at a time. */

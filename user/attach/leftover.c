@@ -20,8 +20,8 @@ static int is_site(const struct plan *plan, uint64_t offset)
 	return 0;
 }
 
-static void piece_count(const struct plan *plan, const uint8_t *mapped, const uint8_t *wanted, size_t bytes,
-			uint64_t offset, struct leftover *out)
+static void piece_count(const struct plan *plan, const uint8_t *mapped, const uint8_t *wanted,
+			size_t bytes, uint64_t offset, struct leftover *out)
 {
 	for (size_t i = 0; i < bytes; i++) {
 		if (mapped[i] != BREAKPOINT || wanted[i] == BREAKPOINT)
@@ -55,7 +55,8 @@ static void map_count(pid_t pid, const struct plan *plan, int fd, const struct p
 	}
 }
 
-int leftover_count(pid_t pid, const struct plan *plan, const struct elf_file *file, struct leftover *out)
+int leftover_count(pid_t pid, const struct plan *plan, const struct elf_file *file,
+		   struct leftover *out)
 {
 	uint64_t left = LEFTOVER_BYTES_MAX;
 	struct process_maps maps;
@@ -67,8 +68,8 @@ int leftover_count(pid_t pid, const struct plan *plan, const struct elf_file *fi
 	for (size_t i = 0; i < maps.count; i++) {
 		const struct process_map *map = &maps.entries[i];
 
-		if (map->executable && map->inode == st.st_ino && map->device_major == major(st.st_dev) &&
-		    map->device_minor == minor(st.st_dev))
+		if (map->executable && map->inode == st.st_ino &&
+		    map->device_major == major(st.st_dev) && map->device_minor == minor(st.st_dev))
 			map_count(pid, plan, elf_file_fd(file), map, &left, out);
 	}
 	process_maps_free(&maps);

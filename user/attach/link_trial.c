@@ -88,10 +88,11 @@ int task_storage_trial(size_t bytes)
 			.btf_value_type_id = (uint32_t)value,
 		};
 
-		map = bpf_map_create(BPF_MAP_TYPE_TASK_STORAGE, "trial", sizeof(int), (uint32_t)bytes, 0,
-				     &opts);
+		map = bpf_map_create(BPF_MAP_TYPE_TASK_STORAGE, "trial", sizeof(int),
+				     (uint32_t)bytes, 0, &opts);
 		task = (int)syscall(SYS_pidfd_open, getpid(), 0);
-		err = map < 0 || task < 0 || !blank || bpf_map_update_elem(map, &task, blank, BPF_ANY)
+		err = map < 0 || task < 0 || !blank ||
+				      bpf_map_update_elem(map, &task, blank, BPF_ANY)
 			      ? -errno
 			      : 0;
 	}

@@ -51,7 +51,8 @@ uint32_t links_attach_type(enum links_kind kind)
 void links_prepare(const struct links *links, struct bpf_program *program, enum links_kind kind)
 {
 	if (links->backend != LINKS_PERF)
-		bpf_program__set_expected_attach_type(program, (enum bpf_attach_type)links_attach_type(kind));
+		bpf_program__set_expected_attach_type(
+			program, (enum bpf_attach_type)links_attach_type(kind));
 }
 
 /* The link_create arguments of uprobe_multi; libbpf 1.1 has no call for them. */
@@ -90,8 +91,8 @@ size_t links_probes_left(const struct links *links)
 	return limit.rlim_max > used ? limit.rlim_max - used : 0;
 }
 
-int links_add(struct links *links, const struct bpf_program *program, enum links_kind kind, int file,
-	      pid_t pid, const uint64_t *offsets, const uint64_t *cookies, size_t count)
+int links_add(struct links *links, const struct bpf_program *program, enum links_kind kind,
+	      int file, pid_t pid, const uint64_t *offsets, const uint64_t *cookies, size_t count)
 {
 	const struct links_wanted wanted = {
 		.backend = links->backend,
@@ -103,7 +104,8 @@ int links_add(struct links *links, const struct bpf_program *program, enum links
 		.cookies = cookies,
 		.count = count,
 	};
-	int err = array_reserve(&links->groups, &links->room, links->group_count, 1, sizeof(*links->groups));
+	int err = array_reserve(&links->groups, &links->room, links->group_count, 1,
+				sizeof(*links->groups));
 	size_t made;
 
 	if (err || !count)
@@ -116,8 +118,8 @@ int links_add(struct links *links, const struct bpf_program *program, enum links
 
 int links_move(struct links *links, struct links *other)
 {
-	int err = array_reserve(&links->groups, &links->room, links->group_count, other->group_count,
-				sizeof(*links->groups));
+	int err = array_reserve(&links->groups, &links->room, links->group_count,
+				other->group_count, sizeof(*links->groups));
 
 	if (err)
 		return err;

@@ -63,7 +63,8 @@ static int holder_gone(void)
 static int bytes_send(struct links_holder *holder, const void *data, size_t size)
 {
 	for (size_t at = 0; at < size;) {
-		ssize_t sent = send(holder->socket, (const char *)data + at, size - at, MSG_NOSIGNAL);
+		ssize_t sent =
+			send(holder->socket, (const char *)data + at, size - at, MSG_NOSIGNAL);
 
 		if (sent >= 0)
 			at += (size_t)sent;
@@ -74,7 +75,8 @@ static int bytes_send(struct links_holder *holder, const void *data, size_t size
 }
 
 /* fds: two descriptors that go with it, or NULL. */
-static int request_send(struct links_holder *holder, const struct links_request *request, const int *fds)
+static int request_send(struct links_holder *holder, const struct links_request *request,
+			const int *fds)
 {
 	char control[CMSG_SPACE(2 * sizeof(int))] = {0};
 	struct iovec iov = {.iov_base = (void *)(uintptr_t)request, .iov_len = sizeof(*request)};
@@ -155,8 +157,8 @@ int links_holder_check(const struct links_holder *holder)
 }
 
 /* A request that is followed by so many bytes. */
-static int request_do(struct links_holder *holder, const struct links_request *request, const void *data,
-		      size_t size)
+static int request_do(struct links_holder *holder, const struct links_request *request,
+		      const void *data, size_t size)
 {
 	struct links_answer answer;
 	int err = request_send(holder, request, NULL);
@@ -197,8 +199,8 @@ static int wanted_refused(const struct links_wanted *wanted, const struct links_
 			 strerror(-answer->err));
 }
 
-int links_holder_add(struct links_holder *holder, const struct links_wanted *wanted, uint32_t *group,
-		     size_t *made)
+int links_holder_add(struct links_holder *holder, const struct links_wanted *wanted,
+		     uint32_t *group, size_t *made)
 {
 	const struct links_request request = {
 		.op = LINKS_ADD,
@@ -230,10 +232,11 @@ int links_holder_add(struct links_holder *holder, const struct links_wanted *wan
 	return answer.err ? wanted_refused(wanted, &answer) : 0;
 }
 
-void links_holder_drop(struct links_holder *holder, const uint32_t *groups, size_t count, size_t descriptors,
-		       int wait)
+void links_holder_drop(struct links_holder *holder, const uint32_t *groups, size_t count,
+		       size_t descriptors, int wait)
 {
-	const struct links_request request = {.op = LINKS_DROP, .count = (uint32_t)count, .wait = wait};
+	const struct links_request request = {
+		.op = LINKS_DROP, .count = (uint32_t)count, .wait = wait};
 
 	if (!count)
 		return;

@@ -55,7 +55,10 @@ static void keeper_wait(const struct keeper *keeper)
 
 	while (poll(fds, 2, -1) < 0 && errno == EINTR)
 		;
-	/* Copies of the socket may be open in other children of the owner: the pidfd tells of its end. */
+	/*
+	 * Copies of the socket may be open in other children of the owner: the pidfd tells of its
+	 * end.
+	 */
 	if (fds[1].revents)
 		keeper_abandoned(keeper);
 }
@@ -79,8 +82,10 @@ static void request_read(const struct keeper *keeper, struct links_request *requ
 {
 	char control[CMSG_SPACE(2 * sizeof(int))] = {0};
 	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
-	struct msghdr message = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	struct msghdr message = {.msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof(control)};
 	struct cmsghdr *header;
 	ssize_t got;
 
@@ -91,7 +96,8 @@ static void request_read(const struct keeper *keeper, struct links_request *requ
 	bytes_read(keeper, (char *)request + got, sizeof(*request) - (size_t)got);
 	fds[0] = fds[1] = -1;
 	header = CMSG_FIRSTHDR(&message);
-	if (header && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(2 * sizeof(int)))
+	if (header && header->cmsg_type == SCM_RIGHTS &&
+	    header->cmsg_len == CMSG_LEN(2 * sizeof(int)))
 		memcpy(fds, CMSG_DATA(header), 2 * sizeof(int));
 }
 
@@ -133,7 +139,10 @@ static void descriptors_allow(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* What is short of memory is helped by nobody's end less than by ours. Without the right to it we are as others are. */
+/*
+ * What is short of memory is helped by nobody's end less than by ours. Without the right to it we
+ * are as others are.
+ */
 static void oom_avoid(void)
 {
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -145,8 +154,8 @@ static void oom_avoid(void)
 	close(fd);
 }
 
-static void group_make(const struct links_request *request, const int fds[2], const uint64_t *offsets,
-		       struct group *group, struct links_answer *out)
+static void group_make(const struct links_request *request, const int fds[2],
+		       const uint64_t *offsets, struct group *group, struct links_answer *out)
 {
 	const uint64_t *cookies = offsets + request->count;
 	int is_perf = request->backend == LINKS_PERF;
@@ -157,7 +166,8 @@ static void group_make(const struct links_request *request, const int fds[2], co
 		int fd = is_perf ? perf_uprobe_link(fds[0], path, offsets[i], request->pid,
 						    (enum links_kind)request->kind, cookies[i])
 				 : links_multi_create(fds[0], (enum links_kind)request->kind, path,
-						      request->pid, offsets, cookies, request->count);
+						      request->pid, offsets, cookies,
+						      request->count);
 
 		if (fd < 0) {
 			out->err = fd;
@@ -182,7 +192,8 @@ static void group_add(struct keeper *keeper, const struct links_request *request
 	if (!offsets || !group.fds)
 		keeper_end(); /* the rest of the request cannot be read */
 	bytes_read(keeper, offsets, request->count * 2 * sizeof(*offsets));
-	out.err = array_reserve(&keeper->groups, &keeper->room, keeper->count, 1, sizeof(*keeper->groups));
+	out.err = array_reserve(&keeper->groups, &keeper->room, keeper->count, 1,
+				sizeof(*keeper->groups));
 	if (!out.err)
 		group_make(request, fds, offsets, &group, &out);
 	if (group.count)

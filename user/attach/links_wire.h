@@ -13,8 +13,9 @@
 enum links_op { LINKS_ADD, LINKS_DROP, LINKS_CONFINE, LINKS_SWEEP, LINKS_END };
 
 /*
- * LINKS_ADD comes with two descriptors, the program's and the file's, and is followed by count offsets and count cookies.
- * LINKS_DROP is followed by count groups, LINKS_SWEEP by count bytes of a path. Each is answered, but LINKS_END.
+ * LINKS_ADD comes with two descriptors, the program's and the file's, and is followed by count
+ * offsets and count cookies. LINKS_DROP is followed by count groups, LINKS_SWEEP by count bytes of
+ * a path. Each is answered, but LINKS_END.
  */
 struct links_request {
 	uint32_t op;

@@ -14,8 +14,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#define PAGE_BYTES   4096u
-#define BUFFER_BYTES (64u * PAGE_BYTES) /* of each processor: two thousand maps between two drains */
+#define PAGE_BYTES 4096u
+/* of each processor: two thousand maps between two drains */
+#define BUFFER_BYTES (64u * PAGE_BYTES)
 
 struct processor {
 	int fd;
@@ -49,8 +50,8 @@ static int processor_open(struct processor *processor, int number)
 	processor->fd = syscall(SYS_perf_event_open, &attr, -1, number, -1, PERF_FLAG_FD_CLOEXEC);
 	if (processor->fd < 0)
 		return -errno;
-	processor->head =
-		mmap(NULL, PAGE_BYTES + BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, processor->fd, 0);
+	processor->head = mmap(NULL, PAGE_BYTES + BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+			       processor->fd, 0);
 	if (processor->head != MAP_FAILED)
 		return 0;
 	processor->head = NULL;
@@ -156,7 +157,8 @@ static size_t record_peek(const struct processor *processor, uint64_t until, uin
 
 /* The name, NUL-terminated, is followed by the time. */
 static void record_tell(struct map_watch *watch, union record *record, uint64_t time_ns,
-			void (*told)(void *context, const struct map_watch_record *record), void *context)
+			void (*told)(void *context, const struct map_watch_record *record),
+			void *context)
 {
 	struct map_watch_record out = {.tgid = record->head.pid, .time_ns = time_ns};
 	const struct mapped *mapped = &record->mapped;
@@ -210,9 +212,13 @@ static struct processor *earliest_find(struct map_watch *watch, uint64_t until, 
 	return earliest;
 }
 
-/* A process may go from one processor to another between two records: those of after the begin are left for the next time. */
+/*
+ * A process may go from one processor to another between two records: those of after the begin are
+ * left for the next time.
+ */
 void map_watch_drain(struct map_watch *watch,
-		     void (*told)(void *context, const struct map_watch_record *record), void *context)
+		     void (*told)(void *context, const struct map_watch_record *record),
+		     void *context)
 {
 	uint64_t until = clock_ns(CLOCK_MONOTONIC), time_ns;
 	struct processor *processor;
@@ -223,7 +229,8 @@ void map_watch_drain(struct map_watch *watch,
 		uint64_t tail = processor->head->data_tail;
 
 		if (size <= sizeof(record)) {
-			bytes_copy((const uint8_t *)processor->head + PAGE_BYTES, tail, &record, size);
+			bytes_copy((const uint8_t *)processor->head + PAGE_BYTES, tail, &record,
+				   size);
 			record_tell(watch, &record, time_ns, told, context);
 		}
 		__atomic_store_n(&processor->head->data_tail, tail + size, __ATOMIC_RELEASE);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which processes of the machine map files with code, and which of them call exec, as it happens: perf's PERF_RECORD_MMAP2 and
- * PERF_RECORD_COMM of a counter that counts nothing, one on every processor (perf_event_open(2)). It costs the mapping of code
- * a microsecond and nothing else anything.
+ * Which processes of the machine map files with code, and which of them call exec, as it happens:
+ * perf's PERF_RECORD_MMAP2 and PERF_RECORD_COMM of a counter that counts nothing, one on every
+ * processor (perf_event_open(2)). It costs the mapping of code a microsecond and nothing else
+ * anything.
  */
 #ifndef TRACER_ATTACH_MAP_WATCH_H
 #define TRACER_ATTACH_MAP_WATCH_H
@@ -26,7 +27,8 @@ int map_watch_open(struct map_watch **out);
 void map_watch_close(struct map_watch *watch); /* NULL is legal */
 /* Tells, in the order of time, of all there was up to now since the last time. */
 void map_watch_drain(struct map_watch *watch,
-		     void (*told)(void *context, const struct map_watch_record *record), void *context);
+		     void (*told)(void *context, const struct map_watch_record *record),
+		     void *context);
 /* Records that did not fit into the buffers so far. */
 uint64_t map_watch_lost(const struct map_watch *watch);
 

@@ -15,8 +15,9 @@
 
 #define BTF "/sys/kernel/btf/vmlinux"
 #define PMU "/sys/bus/event_source/devices/uprobe/type"
-#define SANDBOX                                                                                              \
-	"run it outside of the sandbox; in a container: --security-opt seccomp=unconfined, or --privileged"
+#define SANDBOX                                                                                    \
+	"run it outside of the sandbox; in a container: --security-opt seccomp=unconfined, or "    \
+	"--privileged"
 #define ANY 0 /* error */
 
 static size_t text_read(const char *path, char *out, size_t room)
@@ -84,7 +85,10 @@ static int is_without_pmu(const struct obstacle_facts *facts)
 	return !facts->perf_uprobe;
 }
 
-/* Debian's and Ubuntu's kernels have levels above 2, at which perf_event_open(2) is for the privileged alone. */
+/*
+ * Debian's and Ubuntu's kernels have levels above 2, at which perf_event_open(2) is for the
+ * privileged alone.
+ */
 static int is_paranoid(const struct obstacle_facts *facts)
 {
 	return facts->perf_event_paranoid > 2;
@@ -105,16 +109,27 @@ static const struct row {
 	 -ENOENT,
 	 NULL,
 	 {"there is no " BTF,
-	  "boot a kernel with CONFIG_DEBUG_INFO_BTF, as distributions have it since 2021; where /sys/kernel "
+	  "boot a kernel with CONFIG_DEBUG_INFO_BTF, as distributions have it since 2021; where "
+	  "/sys/kernel "
 	  "is covered (a sandbox), run it outside"}},
-	{OBSTACLE_BTF, -EACCES, NULL, {BTF " cannot be opened", "run it with sudo, outside of a sandbox"}},
-	{OBSTACLE_BTF, -EPERM, NULL, {BTF " cannot be opened", "run it with sudo, outside of a sandbox"}},
+	{OBSTACLE_BTF,
+	 -EACCES,
+	 NULL,
+	 {BTF " cannot be opened", "run it with sudo, outside of a sandbox"}},
+	{OBSTACLE_BTF,
+	 -EPERM,
+	 NULL,
+	 {BTF " cannot be opened", "run it with sudo, outside of a sandbox"}},
 	{OBSTACLE_BTF,
 	 ANY,
 	 NULL,
-	 {BTF " cannot be read", "boot a kernel with CONFIG_DEBUG_INFO_BTF, or one of your distribution"}},
+	 {BTF " cannot be read",
+	  "boot a kernel with CONFIG_DEBUG_INFO_BTF, or one of your distribution"}},
 
-	/* In this order: a filter can answer with any number, and with these it does (Docker: EPERM, systemd: EPERM). */
+	/*
+	 * In this order: a filter can answer with any number, and with these it does (Docker:
+	 * EPERM, systemd: EPERM).
+	 */
 	{OBSTACLE_LOAD, -EPERM, is_filtered, {"a seccomp filter refuses bpf(2)", SANDBOX}},
 	{OBSTACLE_LOAD, -ENOSYS, is_filtered, {"a seccomp filter refuses bpf(2)", SANDBOX}},
 	{OBSTACLE_LOAD,
@@ -131,13 +146,15 @@ static const struct row {
 	{OBSTACLE_LOAD,
 	 -ENOMEM,
 	 NULL,
-	 {"the memory for its tables and its ring buffer is refused, in most cases by the limit of its "
+	 {"the memory for its tables and its ring buffer is refused, in most cases by the limit of "
+	  "its "
 	  "cgroup",
 	  "use a smaller --buffer, or give its cgroup more memory"}},
 	{OBSTACLE_LOAD,
 	 -EMFILE,
 	 NULL,
-	 {"it may not open as many files as there are programs and tables", "allow it more: ulimit -n 1024"}},
+	 {"it may not open as many files as there are programs and tables",
+	  "allow it more: ulimit -n 1024"}},
 	{OBSTACLE_LOAD,
 	 -EPERM,
 	 NULL,
@@ -146,15 +163,26 @@ static const struct row {
 	{OBSTACLE_LOAD,
 	 -EACCES,
 	 NULL,
-	 {"its verifier does not take them", "please report this; `tracer doctor -v` shows all the words"}},
+	 {"its verifier does not take them",
+	  "please report this; `tracer doctor -v` shows all the words"}},
 	{OBSTACLE_LOAD,
 	 -E2BIG,
 	 NULL,
-	 {"its verifier finds them too long", "please report this; `tracer doctor -v` shows all the words"}},
-	{OBSTACLE_LOAD, ANY, NULL, {NULL, "please report this; `tracer doctor -v` shows all the words"}},
+	 {"its verifier finds them too long",
+	  "please report this; `tracer doctor -v` shows all the words"}},
+	{OBSTACLE_LOAD,
+	 ANY,
+	 NULL,
+	 {NULL, "please report this; `tracer doctor -v` shows all the words"}},
 
-	{OBSTACLE_PROBE | OBSTACLE_EVENT, -EPERM, is_filtered, {"a seccomp filter refuses it", SANDBOX}},
-	{OBSTACLE_PROBE | OBSTACLE_EVENT, -ENOSYS, is_filtered, {"a seccomp filter refuses it", SANDBOX}},
+	{OBSTACLE_PROBE | OBSTACLE_EVENT,
+	 -EPERM,
+	 is_filtered,
+	 {"a seccomp filter refuses it", SANDBOX}},
+	{OBSTACLE_PROBE | OBSTACLE_EVENT,
+	 -ENOSYS,
+	 is_filtered,
+	 {"a seccomp filter refuses it", SANDBOX}},
 	{OBSTACLE_PROBE,
 	 -EOPNOTSUPP,
 	 NULL,
@@ -163,11 +191,13 @@ static const struct row {
 	 -ENOENT,
 	 is_without_pmu,
 	 {"there is no " PMU,
-	  "boot a kernel with CONFIG_UPROBE_EVENTS; where /sys is covered (a sandbox), run it outside"}},
+	  "boot a kernel with CONFIG_UPROBE_EVENTS; where /sys is covered (a sandbox), run it "
+	  "outside"}},
 	{OBSTACLE_PROBE,
 	 -EMFILE,
 	 NULL,
-	 {"each probe takes one of its file descriptors on this kernel", "allow it more: ulimit -n 65536"}},
+	 {"each probe takes one of its file descriptors on this kernel",
+	  "allow it more: ulimit -n 65536"}},
 	{OBSTACLE_PROBE | OBSTACLE_EVENT,
 	 -EACCES,
 	 is_paranoid,
@@ -185,7 +215,8 @@ static const struct row {
 	  "journalctl -k tells which; in a container: --privileged --pid=host"}},
 };
 
-const struct obstacle *obstacle_find(const struct obstacle_facts *facts, enum obstacle_step step, int err)
+const struct obstacle *obstacle_find(const struct obstacle_facts *facts, enum obstacle_step step,
+				     int err)
 {
 	if (step == OBSTACLE_BTF)
 		err = facts->btf_error;
@@ -223,7 +254,9 @@ int obstacle_tell(enum obstacle_step step, int err)
 const char *obstacle_capability_remedy(void)
 {
 	/* Root that lacks one was denied it, and sudo gives it no more. */
-	return geteuid() ? "run it with sudo"
-			 : "sudo gives no more here; in a container: --privileged --pid=host, or --pid=host "
-			   "--cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE --cap-add SYS_ADMIN";
+	return geteuid()
+		       ? "run it with sudo"
+		       : "sudo gives no more here; in a container: --privileged --pid=host, or "
+			 "--pid=host "
+			 "--cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE --cap-add SYS_ADMIN";
 }

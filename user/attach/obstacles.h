@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What stands in the way of a session on this machine, and what to do about it. The kernel says no by a number, and the same
- * number for many reasons: which of them it is, the machine's settings tell. One table has both for all who ask.
+ * What stands in the way of a session on this machine, and what to do about it. The kernel says no
+ * by a number, and the same number for many reasons: which of them it is, the machine's settings
+ * tell. One table has both for all who ask.
  */
 #ifndef TRACER_ATTACH_OBSTACLES_H
 #define TRACER_ATTACH_OBSTACLES_H
@@ -16,14 +17,15 @@ enum obstacle_lockdown { LOCKDOWN_NONE, LOCKDOWN_INTEGRITY, LOCKDOWN_CONFIDENTIA
 
 /* The machine's settings, as far as they matter. */
 struct obstacle_facts {
-	int root;                        /* our user id is 0 */
-	int filtered;                    /* we run under a seccomp filter */
-	int btf_error;                   /* of opening /sys/kernel/btf/vmlinux: 0, -errno */
-	int perf_uprobe;                 /* the uprobe PMU is to be seen */
-	int sys_mounted;                 /* /sys is a sysfs */
-	int perf_event_paranoid;         /* or OBSTACLE_UNKNOWN */
-	int unprivileged_bpf_disabled;   /* or OBSTACLE_UNKNOWN */
-	enum obstacle_lockdown lockdown; /* of /sys/kernel/security/lockdown; it may not be mounted */
+	int root;                      /* our user id is 0 */
+	int filtered;                  /* we run under a seccomp filter */
+	int btf_error;                 /* of opening /sys/kernel/btf/vmlinux: 0, -errno */
+	int perf_uprobe;               /* the uprobe PMU is to be seen */
+	int sys_mounted;               /* /sys is a sysfs */
+	int perf_event_paranoid;       /* or OBSTACLE_UNKNOWN */
+	int unprivileged_bpf_disabled; /* or OBSTACLE_UNKNOWN */
+	/* of /sys/kernel/security/lockdown; it may not be mounted */
+	enum obstacle_lockdown lockdown;
 };
 
 /* Reads what there is of them; never fails. */
@@ -44,18 +46,22 @@ struct obstacle {
 	const char *remedy; /* static */
 };
 
-/* The reason of the error with which the kernel refused a step (OBSTACLE_BTF: the facts have it). Pure. NULL: none that is known. */
-const struct obstacle *obstacle_find(const struct obstacle_facts *facts, enum obstacle_step step, int err);
+/*
+ * The reason of the error with which the kernel refused a step (OBSTACLE_BTF: the facts have it).
+ * Pure. NULL: none that is known.
+ */
+const struct obstacle *obstacle_find(const struct obstacle_facts *facts, enum obstacle_step step,
+				     int err);
 
 /*
- * Puts the reason into error_set() behind what is there, for the machine as it is, and the remedy into *remedy (left alone where
- * no reason is known). Returns err.
+ * Puts the reason into error_set() behind what is there, for the machine as it is, and the remedy
+ * into *remedy (left alone where no reason is known). Returns err.
  */
 int obstacle_explain(enum obstacle_step step, int err, const char **remedy);
 
 /*
- * For who passes an error on alone: the remedy is put into error_set(), too, and -EIO returned, since what else helps against
- * err does not help here. err where no reason is known.
+ * For who passes an error on alone: the remedy is put into error_set(), too, and -EIO returned,
+ * since what else helps against err does not help here. err where no reason is known.
  */
 int obstacle_tell(enum obstacle_step step, int err);
 

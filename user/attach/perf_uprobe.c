@@ -57,8 +57,8 @@ int perf_uprobe_open(const char *path, uint64_t offset, pid_t pid, enum links_ki
 	return fd < 0 ? -errno : fd;
 }
 
-int perf_uprobe_link(int program, const char *path, uint64_t offset, pid_t pid, enum links_kind kind,
-		     uint64_t cookie)
+int perf_uprobe_link(int program, const char *path, uint64_t offset, pid_t pid,
+		     enum links_kind kind, uint64_t cookie)
 {
 	struct bpf_link_create_opts opts = {.sz = sizeof(opts), .perf_event.bpf_cookie = cookie};
 	int link, event = perf_uprobe_open(path, offset, pid, kind);

@@ -22,7 +22,8 @@ static int tracepoints_attach(struct perfmap_bpf *skeleton)
 	skeleton->links.process_exit = bpf_program__attach(skeleton->progs.process_exit);
 	skeleton->links.process_exec = bpf_program__attach(skeleton->progs.process_exec);
 	skeleton->links.process_fork = bpf_program__attach(skeleton->progs.process_fork);
-	if (!skeleton->links.process_exit || !skeleton->links.process_exec || !skeleton->links.process_fork)
+	if (!skeleton->links.process_exit || !skeleton->links.process_exec ||
+	    !skeleton->links.process_fork)
 		return error_set(-errno, "the scheduler's tracepoints cannot be attached to");
 	return 0;
 }
@@ -35,7 +36,10 @@ int perfmap_attach_new(struct perfmap_attach **out, const struct features *featu
 
 	if (!attach)
 		return -ENOMEM;
-	/* Sessions would bring nothing: one function's return is wanted, and that is hardly ever called. */
+	/*
+	 * Sessions would bring nothing: one function's return is wanted, and that is hardly ever
+	 * called.
+	 */
 	attach->links.backend = links_choose(features, 1, 0);
 	links_silence_libbpf();
 	err = links_holder_new(&attach->links.holder);
@@ -48,8 +52,8 @@ int perfmap_attach_new(struct perfmap_attach **out, const struct features *featu
 	}
 	links_prepare(&attach->links, attach->skeleton->progs.map_call, LINKS_ENTRY);
 	links_prepare(&attach->links, attach->skeleton->progs.map_return, LINKS_RETURN);
-	err = stream_open(&attach->stream, attach->skeleton->skeleton, opts->ring_bytes, opts->record,
-			  opts->context);
+	err = stream_open(&attach->stream, attach->skeleton->skeleton, opts->ring_bytes,
+			  opts->record, opts->context);
 	if (!err)
 		err = tracepoints_attach(attach->skeleton);
 	if (err)
@@ -81,8 +85,8 @@ int perfmap_attach_target(struct perfmap_attach *attach, uint32_t tgid)
 	return 0;
 }
 
-int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan, const struct elf_file *file,
-			 int no_returns)
+int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
+			 const struct elf_file *file, int no_returns)
 {
 	uint64_t *offsets = calloc(2 * plan->count + 1, 2 * sizeof(*offsets)), *cookies;
 	size_t calls = 0, returns = 0;
@@ -98,8 +102,8 @@ int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
 		offsets[at] = plan->sites[i].offset;
 		cookies[at] = plan->sites[i].cookie;
 	}
-	err = links_add(&attach->links, attach->skeleton->progs.map_call, LINKS_ENTRY, elf_file_fd(file), -1,
-			offsets, cookies, calls);
+	err = links_add(&attach->links, attach->skeleton->progs.map_call, LINKS_ENTRY,
+			elf_file_fd(file), -1, offsets, cookies, calls);
 	if (!err && !no_returns)
 		err = links_add(&attach->links, attach->skeleton->progs.map_return, LINKS_RETURN,
 				elf_file_fd(file), -1, offsets + 2 * plan->count - returns,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bpf/perfmap.bpf.c in hand, as attach.h is for the allocators. Its probes lie in files and are hit by every process that
- * runs them; only targets, and what they fork, are heard of.
+ * bpf/perfmap.bpf.c in hand, as attach.h is for the allocators. Its probes lie in files and are hit
+ * by every process that runs them; only targets, and what they fork, are heard of.
  */
 #ifndef TRACER_ATTACH_PERFMAP_ATTACH_H
 #define TRACER_ATTACH_PERFMAP_ATTACH_H
@@ -25,9 +25,12 @@ void perfmap_attach_free(struct perfmap_attach *attach); /* takes every probe ou
 /* Is every probe in place? 0; -EOWNERDEAD, as links_holder_check(). */
 int perfmap_attach_check(const struct perfmap_attach *attach);
 int perfmap_attach_target(struct perfmap_attach *attach, uint32_t tgid);
-/* Places the plan's sites in the file. no_returns: leaves functions whose return is wanted without. 0, -errno. */
-int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan, const struct elf_file *file,
-			 int no_returns);
+/*
+ * Places the plan's sites in the file. no_returns: leaves functions whose return is wanted without.
+ * 0, -errno.
+ */
+int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
+			 const struct elf_file *file, int no_returns);
 struct stream *perfmap_attach_stream(struct perfmap_attach *attach); /* borrowed */
 
 #endif

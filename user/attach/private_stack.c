@@ -12,7 +12,10 @@
 
 int private_stack_count(const unsigned char *code, size_t bytes)
 {
-	/* add %gs:…,%r9: how arch/x86/net/bpf_jit_comp.c finds this processor's stack, once in a function. */
+	/*
+	 * add %gs:…,%r9: how arch/x86/net/bpf_jit_comp.c finds this processor's stack, once in a
+	 * function.
+	 */
 	static const unsigned char add_gs_r9[] = {0x65, 0x4c, 0x03, 0x0c, 0x25};
 	const unsigned char *end = code + bytes;
 	int count = 0;

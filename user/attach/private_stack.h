@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private stacks of BPF functions. From 6.13 on the kernel gives a function of 64 bytes of variables or more, rounded up to 16,
- * a stack of its own for each processor. A task that is preempted in a uprobe's program shares it with the next task there:
- * one writes into the other's variables, pointers into the kernel among them. No program of ours may have one.
+ * Private stacks of BPF functions. From 6.13 on the kernel gives a function of 64 bytes of
+ * variables or more, rounded up to 16, a stack of its own for each processor. A task that is
+ * preempted in a uprobe's program shares it with the next task there: one writes into the other's
+ * variables, pointers into the kernel among them. No program of ours may have one.
  */
 #ifndef TRACER_ATTACH_PRIVATE_STACK_H
 #define TRACER_ATTACH_PRIVATE_STACK_H

@@ -55,8 +55,8 @@ static void child_run(int wait_fd)
 	volatile int value = 0;
 	char word;
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) ||
-	    read(wait_fd, &word, 1) != 1)
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) || read(wait_fd, &word, 1) != 1)
 		_exit(1);
 	_exit(returns(&value) == 1 ? 0 : 1);
 }
@@ -147,8 +147,9 @@ int seccomp_check(struct seccomp_answer *answer, const struct features *features
 	}
 	if (!answer->kills)
 		return 0;
-	return error_set(-ENOTSUP,
-			 "it runs under a seccomp filter, and on this kernel (%s) a return probe %s such a "
-			 "process; kernel 6.14 and the stable ones since February 2025 have that mended",
-			 features->kernel, answer->kills > 0 ? "kills" : "may kill");
+	return error_set(
+		-ENOTSUP,
+		"it runs under a seccomp filter, and on this kernel (%s) a return probe %s such a "
+		"process; kernel 6.14 and the stable ones since February 2025 have that mended",
+		features->kernel, answer->kills > 0 ? "kills" : "may kill");
 }

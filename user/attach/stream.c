@@ -18,11 +18,12 @@
 #define LOAD_FILES 128u /* with so many descriptors all programs and maps are loaded */
 
 /*
- * The ring buffer as the kernel maps it (Documentation/bpf/ringbuf.rst): a page with our position, then a page with the
- * kernel's and the data, twice one behind the other. Positions count bytes from the first record on.
+ * The ring buffer as the kernel maps it (Documentation/bpf/ringbuf.rst): a page with our position,
+ * then a page with the kernel's and the data, twice one behind the other. Positions count bytes
+ * from the first record on.
  *
- * libbpf's own reader tells the kernel its position after every record. Whoever reserves room reads that, and would find it taken
- * away by us again and again.
+ * libbpf's own reader tells the kernel its position after every record. Whoever reserves room reads
+ * that, and would find it taken away by us again and again.
  */
 struct stream {
 	unsigned long *consumer;
@@ -58,16 +59,23 @@ static int ring_map(struct stream *stream, int fd)
 	return 0;
 }
 
-/* Where libbpf is short of descriptors it may take that for a feature that the kernel lacks, and give another reason. */
+/*
+ * Where libbpf is short of descriptors it may take that for a feature that the kernel lacks, and
+ * give another reason.
+ */
 static int load_error(int err)
 {
 	struct rlimit limit;
 
-	return err == -EINVAL && !getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < LOAD_FILES ? -EMFILE
-												  : err;
+	return err == -EINVAL && !getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < LOAD_FILES
+		       ? -EMFILE
+		       : err;
 }
 
-/* Kernels and compilers of every kind load it: what would take the kernel down is not attached. 0, -EOPNOTSUPP (error_set()). */
+/*
+ * Kernels and compilers of every kind load it: what would take the kernel down is not attached. 0,
+ * -EOPNOTSUPP (error_set()).
+ */
 static int private_stacks_refuse(struct bpf_object *object)
 {
 	struct bpf_program *program;
@@ -77,11 +85,12 @@ static int private_stacks_refuse(struct bpf_object *object)
 		int fd = bpf_program__fd(program);
 
 		if (fd >= 0 && private_stack_count_fd(fd) > 0)
-			return error_set(-EOPNOTSUPP,
-					 "the BPF program %s has a private stack on this kernel, which "
-					 "preempted probes would share: "
-					 "nothing is attached; build the tracer with another clang",
-					 bpf_program__name(program));
+			return error_set(
+				-EOPNOTSUPP,
+				"the BPF program %s has a private stack on this kernel, which "
+				"preempted probes would share: "
+				"nothing is attached; build the tracer with another clang",
+				bpf_program__name(program));
 	}
 	return 0;
 }
@@ -145,7 +154,8 @@ int stream_drain(struct stream *stream, size_t limit)
 	int err = 0;
 
 	while (!err && count < limit) {
-		uint32_t *header = (uint32_t *)(stream->data + (at & (stream->bytes - 1))), length, size;
+		uint32_t *header = (uint32_t *)(stream->data + (at & (stream->bytes - 1))), length,
+			 size;
 
 		if (at == end)
 			end = __atomic_load_n(stream->producer, __ATOMIC_ACQUIRE);
@@ -157,8 +167,8 @@ int stream_drain(struct stream *stream, size_t limit)
 		if (length & BPF_RINGBUF_BUSY_BIT)
 			break;
 		if (!(length & BPF_RINGBUF_DISCARD_BIT)) {
-			err = stream->record(stream->context, header + BPF_RINGBUF_HDR_SZ / sizeof(*header),
-					     size);
+			err = stream->record(stream->context,
+					     header + BPF_RINGBUF_HDR_SZ / sizeof(*header), size);
 			count++;
 		}
 		at += (size + BPF_RINGBUF_HDR_SZ + 7) & ~7ul;

@@ -14,13 +14,17 @@ struct stream;
 typedef int (*stream_record_fn)(void *context, void *record, size_t size);
 
 /*
- * Loads a BPF object that has the maps `events` and `loss`; it stays the caller's and must outlive the stream. ring_bytes: a
- * power of two and a multiple of the page size; 0: as the object has it. 0; -EPERM; -errno (error_set tells what the kernel refused).
+ * Loads a BPF object that has the maps `events` and `loss`; it stays the caller's and must outlive
+ * the stream. ring_bytes: a power of two and a multiple of the page size; 0: as the object has it.
+ * 0; -EPERM; -errno (error_set tells what the kernel refused).
  */
 int stream_open(struct stream **out, struct bpf_object_skeleton *skeleton, size_t ring_bytes,
 		stream_record_fn record, void *context);
 void stream_close(struct stream *stream); /* NULL is legal */
-/* Hands over records that are there, at most about limit of them. Returns their number or the callback's error. */
+/*
+ * Hands over records that are there, at most about limit of them. Returns their number or the
+ * callback's error.
+ */
 int stream_drain(struct stream *stream, size_t limit);
 /* The loss counters, summed over processors. 0, -errno. */
 int stream_loss(const struct stream *stream, __u64 counts[LOSS_COUNT]);

@@ -6,8 +6,9 @@
 #include "attach/attach.h"
 
 /*
- * Measured on a child of our own that runs into an empty program, on an instruction that the kernel emulates, some ten thousand
- * times; takes about 20 ms. attach has opts.counting. Nanoseconds into *out. 0, -errno with its reason.
+ * Measured on a child of our own that runs into an empty program, on an instruction that the kernel
+ * emulates, some ten thousand times; takes about 20 ms. attach has opts.counting. Nanoseconds into
+ * *out. 0, -errno with its reason.
  */
 int trap_cost_measure(struct attach *attach, double *out);
 

@@ -19,7 +19,10 @@
 
 static const uint64_t sizes[TRIAL_BLOCKS] = {1000, 2000, 3000};
 
-/* What is probed: it gives a "block" of so many bytes, and begins with an instruction that is emulated. */
+/*
+ * What is probed: it gives a "block" of so many bytes, and begins with an instruction that is
+ * emulated.
+ */
 __attribute__((naked, noinline)) static void *block_give(size_t bytes __attribute__((unused)))
 {
 	asm volatile("nop; leaq 0x10000(%rdi), %rax; ret");
@@ -41,7 +44,8 @@ static int record_take(void *context, void *record, size_t size)
 	if (size < sizeof(*block) || block->header.type != EVENT_ALLOC ||
 	    block->header.tgid != (uint32_t)run->child)
 		return 0;
-	run->wrong |= run->count >= TRIAL_BLOCKS || block->bytes != sizes[run->count % TRIAL_BLOCKS];
+	run->wrong |=
+		run->count >= TRIAL_BLOCKS || block->bytes != sizes[run->count % TRIAL_BLOCKS];
 	run->bytes += block->bytes;
 	run->count++;
 	return 0;
@@ -51,14 +55,15 @@ static int probe_place(struct trial_run *run)
 {
 	struct plan_site site = {
 		.symbol = "block_give",
-		.cookie =
-			ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_NATIVE, ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT),
+		.cookie = ABI_COOKIE(ABI_OP_MALLOC, EVENT_API_NATIVE, ABI_REG_DI, ABI_REG_COUNT,
+				     ABI_REG_COUNT),
 		.op = ABI_OP_MALLOC,
 		.with_return = 1,
 		.emulated = 1,
 	};
 	const struct plan plan = {.sites = &site, .count = 1};
-	const struct abi_target target = {.nframe = 1, .space = 1, .layers = 1u << EVENT_LAYER_NATIVE};
+	const struct abi_target target = {
+		.nframe = 1, .space = 1, .layers = 1u << EVENT_LAYER_NATIVE};
 	char path[OWN_PLACE_PATH];
 	struct elf_file *file;
 	int fd, err = own_place_find((uintptr_t)block_give, path, &site.offset);
@@ -102,7 +107,8 @@ static int events_judge(struct trial_run *run, int status, const char **remedy)
 	if (err < 0)
 		return err;
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
-		return error_set(-ENODATA, "a child that ran into a probe did not survive it (status 0x%x)",
+		return error_set(-ENODATA,
+				 "a child that ran into a probe did not survive it (status 0x%x)",
 				 status);
 	if (run->count == TRIAL_BLOCKS && !run->wrong)
 		return 0;
@@ -115,8 +121,10 @@ static int events_judge(struct trial_run *run, int status, const char **remedy)
 		return err;
 	*remedy = "please report it, with this output";
 	return error_set(
-		-ENODATA, "a probed child made %u blocks of %u bytes, and the events told of %llu of %llu",
-		TRIAL_BLOCKS, TRIAL_BYTES, (unsigned long long)run->count, (unsigned long long)run->bytes);
+		-ENODATA,
+		"a probed child made %u blocks of %u bytes, and the events told of %llu of %llu",
+		TRIAL_BLOCKS, TRIAL_BYTES, (unsigned long long)run->count,
+		(unsigned long long)run->bytes);
 }
 
 static int child_try(struct trial_run *run, struct trial *out, const char **remedy)
@@ -155,7 +163,8 @@ static int child_try(struct trial_run *run, struct trial *out, const char **reme
 int trial_run(const struct features *features, struct trial *out, const char **remedy)
 {
 	struct trial_run run = {0};
-	const struct attach_opts opts = {.ring_bytes = RING_BYTES, .record = record_take, .context = &run};
+	const struct attach_opts opts = {
+		.ring_bytes = RING_BYTES, .record = record_take, .context = &run};
 	uint64_t start;
 	int err;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Does it work on this machine? A child of our own makes a few blocks, under a probe as any other: the programs are loaded, the
- * probe is placed, and the blocks must come out of the ring buffer as they were made.
+ * Does it work on this machine? A child of our own makes a few blocks, under a probe as any other:
+ * the programs are loaded, the probe is placed, and the blocks must come out of the ring buffer as
+ * they were made.
  */
 #ifndef TRACER_ATTACH_TRIAL_H
 #define TRACER_ATTACH_TRIAL_H
@@ -22,8 +23,9 @@ struct trial {
 };
 
 /*
- * 0; -EPERM, -ENOSYS and others as features_check(); what the kernel has refused, as obstacle_explain(); -ENODATA the events did
- * not come, or not as they should. With error_set(), and *remedy (NULL: none is known).
+ * 0; -EPERM, -ENOSYS and others as features_check(); what the kernel has refused, as
+ * obstacle_explain(); -ENODATA the events did not come, or not as they should. With error_set(),
+ * and *remedy (NULL: none is known).
  */
 int trial_run(const struct features *features, struct trial *out, const char **remedy);
 

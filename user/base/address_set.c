@@ -44,9 +44,9 @@ static int set_grow(struct address_set *set)
 {
 	struct address_set bigger = {.capacity = set->capacity ? set->capacity * 2 : 64,
 				     .account = set->account};
-	int err = set->used >= MAX_PAGES
-			  ? -E2BIG
-			  : zeros_new(set->account, &bigger.pages, bigger.capacity, sizeof(*bigger.pages));
+	int err = set->used >= MAX_PAGES ? -E2BIG
+					 : zeros_new(set->account, &bigger.pages, bigger.capacity,
+						     sizeof(*bigger.pages));
 
 	if (err)
 		return err;
@@ -118,7 +118,8 @@ size_t address_set_memory(const struct address_set *set)
 int address_set_copy(struct address_set *out, const struct address_set *from)
 {
 	struct address_set copy = {.account = out->account};
-	int err = from->capacity ? zeros_new(copy.account, &copy.pages, from->capacity, sizeof(*copy.pages))
+	int err = from->capacity ? zeros_new(copy.account, &copy.pages, from->capacity,
+					     sizeof(*copy.pages))
 				 : 0;
 
 	copy.capacity = err ? 0 : from->capacity;

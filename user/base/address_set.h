@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A set of block addresses, multiples of 16: a bit for each in pages of 1 MiB of address space, 8 KiB a page, found
- * by hashing. Less than 1 % of the heap that it describes. All zeros is the empty set; account may be set.
+ * A set of block addresses, multiples of 16: a bit for each in pages of 1 MiB of address space, 8
+ * KiB a page, found by hashing. Less than 1 % of the heap that it describes. All zeros is the empty
+ * set; account may be set.
  */
 #ifndef TRACER_BASE_ADDRESS_SET_H
 #define TRACER_BASE_ADDRESS_SET_H
@@ -23,12 +24,18 @@ struct address_set {
 	struct account *account; /* borrowed; NULL: none */
 };
 
-/* 0, -ENOMEM, -EDQUOT, or -E2BIG beyond 2^17 pages (128 GiB of heap): addresses are the target's choice. */
+/*
+ * 0, -ENOMEM, -EDQUOT, or -E2BIG beyond 2^17 pages (128 GiB of heap): addresses are the target's
+ * choice.
+ */
 int address_set_add(struct address_set *set, uint64_t address);
 void address_set_remove(struct address_set *set, uint64_t address);
 int address_set_has(const struct address_set *set, uint64_t address);
 size_t address_set_memory(const struct address_set *set);
-/* The same addresses in a set of their own; out is empty, and may have an account. 0; -ENOMEM, -EDQUOT, out is empty. */
+/*
+ * The same addresses in a set of their own; out is empty, and may have an account. 0; -ENOMEM,
+ * -EDQUOT, out is empty.
+ */
 int address_set_copy(struct address_set *out, const struct address_set *from);
 /* Leaves the empty set. */
 void address_set_free(struct address_set *set);

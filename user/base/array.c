@@ -11,7 +11,10 @@
 
 #define HUGE_BYTES (2u << 20)
 
-/* Huge pages for what is large from the start: filling it faults every 4 KiB else. A kernel that has none, ignores it. */
+/*
+ * Huge pages for what is large from the start: filling it faults every 4 KiB else. A kernel that
+ * has none, ignores it.
+ */
 static void huge_advise(char *data, size_t bytes)
 {
 	uintptr_t first = ((uintptr_t)data + HUGE_BYTES - 1) & ~(uintptr_t)(HUGE_BYTES - 1);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Growing arrays: a pointer, the number of elements in use and the number that there is room for, all the caller's.
- * At most 2^32 - 2 elements, so that a 32-bit index names each and UINT32_MAX none.
+ * Growing arrays: a pointer, the number of elements in use and the number that there is room for,
+ * all the caller's. At most 2^32 - 2 elements, so that a 32-bit index names each and UINT32_MAX
+ * none.
  */
 #ifndef TRACER_BASE_ARRAY_H
 #define TRACER_BASE_ARRAY_H
@@ -11,8 +12,9 @@
 struct account;
 
 /*
- * Room for extra more elements of size bytes behind count: array is the address of the pointer, which may change, as
- * may *room; both are untouched on failure. 0, -ENOMEM, -EOVERFLOW. The caller frees the array.
+ * Room for extra more elements of size bytes behind count: array is the address of the pointer,
+ * which may change, as may *room; both are untouched on failure. 0, -ENOMEM, -EOVERFLOW. The caller
+ * frees the array.
  */
 int array_reserve(void *array, size_t *room, size_t count, size_t extra, size_t size);
 /* The same, charged to an account: also -EDQUOT. array_release() gives it back. */

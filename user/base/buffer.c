@@ -49,8 +49,8 @@ int buffer_printf(struct buffer *buffer, const char *format, ...)
 		size_t room = buffer->capacity - buffer->size;
 
 		va_start(args, format);
-		length = vsnprintf(buffer->data ? (char *)buffer->data + buffer->size : NULL, room, format,
-				   args);
+		length = vsnprintf(buffer->data ? (char *)buffer->data + buffer->size : NULL, room,
+				   format, args);
 		va_end(args);
 		if (length < 0)
 			return -EINVAL;

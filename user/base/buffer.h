@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A growing byte buffer. Zero-initialise; data is malloc'd and owned by the buffer until buffer_free(). */
+/*
+ * A growing byte buffer. Zero-initialise; data is malloc'd and owned by the buffer until
+ * buffer_free().
+ */
 #ifndef TRACER_BASE_BUFFER_H
 #define TRACER_BASE_BUFFER_H
 
@@ -11,9 +14,11 @@ struct buffer {
 	size_t capacity;
 };
 
-int buffer_reserve(struct buffer *buffer, size_t extra); /* room for extra more bytes; 0 or -ENOMEM */
+/* room for extra more bytes; 0 or -ENOMEM */
+int buffer_reserve(struct buffer *buffer, size_t extra);
 int buffer_append(struct buffer *buffer, const void *data, size_t size); /* 0 or -ENOMEM */
-int buffer_printf(struct buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int buffer_printf(struct buffer *buffer, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 /* Gives back what is not in use. */
 void buffer_trim(struct buffer *buffer);
 void buffer_free(struct buffer *buffer);

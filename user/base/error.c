@@ -20,7 +20,8 @@ int log_level = 1;
 
 int error_set(int err, const char *format, ...)
 {
-	char text[REASON_BYTES]; /* the arguments may point into last.text: a reason that wraps a reason */
+	/* the arguments may point into last.text: a reason that wraps a reason */
+	char text[REASON_BYTES];
 	va_list args;
 
 	va_start(args, format);
@@ -43,7 +44,10 @@ const char *error_reason(int err)
 	return strerror(err < 0 ? -err : err);
 }
 
-/* One line, one write: nothing of another thread in the middle of it, and nothing that drives a terminal. */
+/*
+ * One line, one write: nothing of another thread in the middle of it, and nothing that drives a
+ * terminal.
+ */
 static void print_line(const char *text)
 {
 	char line[4 * LINE_BYTES + 8];
@@ -65,8 +69,8 @@ int error_print(int err, const char *remedy, const char *what, ...)
 	vsnprintf(text + used, sizeof(text) - used, what, args);
 	va_end(args);
 	used = strlen(text);
-	snprintf(text + used, sizeof(text) - used, ": %s%s%s", error_reason(err), remedy ? "; " : "",
-		 remedy ? remedy : "");
+	snprintf(text + used, sizeof(text) - used, ": %s%s%s", error_reason(err),
+		 remedy ? "; " : "", remedy ? remedy : "");
 	print_line(text);
 	last.err = 0; /* told once: a later error with the same number has another reason */
 	return err;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One 64-bit mixer for every table of the tracer (finaliser of splitmix64: every input bit reaches every output bit). */
+/*
+ * One 64-bit mixer for every table of the tracer (finaliser of splitmix64: every input bit reaches
+ * every output bit).
+ */
 #ifndef TRACER_BASE_HASH_H
 #define TRACER_BASE_HASH_H
 

@@ -70,7 +70,8 @@ void id_map_remove(struct id_map *map, uint64_t key)
 	if (!slot || slot->value == ID_MAP_NONE)
 		return;
 	hole = (size_t)(slot - map->slots);
-	for (size_t at = (hole + 1) & mask; map->slots[at].value != ID_MAP_NONE; at = (at + 1) & mask) {
+	for (size_t at = (hole + 1) & mask; map->slots[at].value != ID_MAP_NONE;
+	     at = (at + 1) & mask) {
 		home = hash_u64(map->slots[at].key ^ map->seed) & mask;
 		if (((at - home) & mask) < ((at - hole) & mask))
 			continue;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A map from 64-bit keys to 32-bit values (open addressing; it does not shrink). Zero-initialise; seed
- * and account may be set before the first put: whoever chooses the keys cannot choose collisions, nor fill the memory.
+ * A map from 64-bit keys to 32-bit values (open addressing; it does not shrink). Zero-initialise;
+ * seed and account may be set before the first put: whoever chooses the keys cannot choose
+ * collisions, nor fill the memory.
  */
 #ifndef TRACER_BASE_ID_MAP_H
 #define TRACER_BASE_ID_MAP_H
@@ -31,7 +32,10 @@ struct id_map {
 int id_map_put(struct id_map *map, uint64_t key, uint32_t value);
 /* Takes a key out, if it is there. */
 void id_map_remove(struct id_map *map, uint64_t key);
-/* out, which is empty and may have an account, takes over what from holds, seed and all. 0, -ENOMEM, -EDQUOT. */
+/*
+ * out, which is empty and may have an account, takes over what from holds, seed and all. 0,
+ * -ENOMEM, -EDQUOT.
+ */
 int id_map_copy(struct id_map *out, const struct id_map *from);
 void id_map_free(struct id_map *map);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file read from its beginning to its end through a buffer, so that what parses it costs no memory for the file. Any
- * kind of file will do (a pipe, standard input as /dev/stdin).
+ * A file read from its beginning to its end through a buffer, so that what parses it costs no
+ * memory for the file. Any kind of file will do (a pipe, standard input as /dev/stdin).
  */
 #ifndef TRACER_BASE_INFILE_H
 #define TRACER_BASE_INFILE_H
@@ -23,7 +23,9 @@ static inline struct infile infile_memory(unsigned char *data, size_t bytes)
 {
 	return (struct infile){.fd = -1, .ended = 1, .data = data, .end = bytes, .capacity = bytes};
 }
-/* Reads on until bytes of them are there to take, or the file ends. 0 (look at end - at), -errno. */
+/*
+ * Reads on until bytes of them are there to take, or the file ends. 0 (look at end - at), -errno.
+ */
 int infile_fill(struct infile *file, size_t bytes);
 
 static inline uint64_t infile_offset(const struct infile *file)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The directory is opened once, and everything after goes through its descriptor: whoever renames the
- * directories of the path meanwhile cannot lead the write elsewhere. rename() replaces a name, whatever it
- * has become since the check at open, without following it.
+ * The directory is opened once, and everything after goes through its descriptor: whoever renames
+ * the directories of the path meanwhile cannot lead the write elsewhere. rename() replaces a name,
+ * whatever it has become since the check at open, without following it.
  */
 #include "base/outfile.h"
 
@@ -76,11 +76,15 @@ static int check_name(const struct outfile *file)
 	if (S_ISDIR(st.st_mode))
 		return error_set(-EISDIR, "'%s' is a directory", file->path);
 	if (S_ISLNK(st.st_mode))
-		return error_set(-ELOOP, "'%s' is a symbolic link, which is not followed", file->path);
+		return error_set(-ELOOP, "'%s' is a symbolic link, which is not followed",
+				 file->path);
 	return error_set(-EINVAL, "'%s' is not a regular file", file->path);
 }
 
-/* Whoever writes a temporary file holds its lock: 1 it is ours; 0 somebody who cleans up was quicker. */
+/*
+ * Whoever writes a temporary file holds its lock: 1 it is ours; 0 somebody who cleans up was
+ * quicker.
+ */
 static int lock_temporary(const struct outfile *file)
 {
 	struct stat st;
@@ -154,7 +158,8 @@ static int create_temporary(struct outfile *file)
 		file->fd = -1;
 	}
 	file->temporary[0] = '\0';
-	return error_set(-errno, "cannot create a file beside '%s': %s", file->path, strerror(errno));
+	return error_set(-errno, "cannot create a file beside '%s': %s", file->path,
+			 strerror(errno));
 }
 
 static int file_new(struct outfile **out, const char *path)
@@ -222,7 +227,8 @@ int outfile_beside(struct outfile **out, const struct outfile *like, const char 
 
 int outfile_again(struct outfile **out, const struct outfile *like)
 {
-	return like->directory < 0 ? outfile_on(out, like->fd, like->path) : outfile_beside(out, like, "");
+	return like->directory < 0 ? outfile_on(out, like->fd, like->path)
+				   : outfile_beside(out, like, "");
 }
 
 int outfile_location(const struct outfile *file, char *path, size_t bytes)
@@ -234,7 +240,8 @@ int outfile_location(const struct outfile *file, char *path, size_t bytes)
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", file->directory);
 	ssize_t length = readlink(link, path, bytes);
 	if (length < 0)
-		return error_set(-errno, "where '%s' is: %s: %s", file->path, link, strerror(errno));
+		return error_set(-errno, "where '%s' is: %s: %s", file->path, link,
+				 strerror(errno));
 	if ((size_t)length == bytes || strlen(file->name) + 2 > bytes - (size_t)length)
 		return -ENAMETOOLONG;
 	/* The root is "/" itself. */
@@ -292,8 +299,8 @@ static int flush(struct outfile *file)
 		if (n >= 0)
 			done += (size_t)n;
 		else if (errno != EINTR)
-			file->err =
-				error_set(-errno, "cannot write to '%s': %s", file->path, strerror(errno));
+			file->err = error_set(-errno, "cannot write to '%s': %s", file->path,
+					      strerror(errno));
 	}
 	file->used = 0;
 	return file->err;
@@ -326,7 +333,10 @@ static int kept_name(const struct outfile *file, unsigned int number, char name[
 	return size > NAME_MAX ? -ENAMETOOLONG : 0;
 }
 
-/* From the oldest on; the newest stays where it is, and is there twice until the new one takes its name. */
+/*
+ * From the oldest on; the newest stays where it is, and is there twice until the new one takes its
+ * name.
+ */
 static int kept_shift(const struct outfile *file, unsigned int keep)
 {
 	char from[NAME_MAX + 1], to[NAME_MAX + 1];
@@ -346,7 +356,8 @@ static int kept_shift(const struct outfile *file, unsigned int keep)
 			continue;
 		if (!S_ISREG(st.st_mode))
 			return error_set(-EINVAL, "'%s' is not a regular file", from);
-		if (number == 1 && (!unlinkat(at, to, 0) || errno == ENOENT) && !linkat(at, from, at, to, 0))
+		if (number == 1 && (!unlinkat(at, to, 0) || errno == ENOENT) &&
+		    !linkat(at, from, at, to, 0))
 			continue;
 		/* Not every file system has links. */
 		if (renameat(at, from, at, to))
@@ -371,7 +382,10 @@ int outfile_commit(struct outfile *file)
 	int err = flush(file);
 
 	if (!err && file->temporary[0]) {
-		/* A file system that cannot sync says EINVAL. Others report here the disk that is full. */
+		/*
+		 * A file system that cannot sync says EINVAL. Others report here the disk that is
+		 * full.
+		 */
 		if (fsync(file->fd) && errno != EINVAL)
 			err = -errno;
 		else if (renameat(file->directory, file->temporary, file->directory, file->name))

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pattern becomes a row of elements, each for one character, and stars between them. What fnmatch.translate()
- * does to a set is repeated step by step, since its corners show: "[b-a!x]" loses its empty range and is "[!x]" then.
- * Stars need no more than the way back to the last one: what an earlier one took can stay.
+ * A pattern becomes a row of elements, each for one character, and stars between them. What
+ * fnmatch.translate() does to a set is repeated step by step, since its corners show: "[b-a!x]"
+ * loses its empty range and is "[!x]" then. Stars need no more than the way back to the last one:
+ * what an earlier one took can stay.
  */
 #include "base/pattern.h"
 
@@ -56,9 +57,9 @@ static uint32_t *text_decode(const char *text, size_t *count)
 }
 
 /*
- * Splits [at, end) of a set at the dashes that make ranges into chunks: starts holds where each begins, and the
- * last one's end. As translate(): a dash is one only behind the first character and in front of a last one, and
- * three after the dash before it.
+ * Splits [at, end) of a set at the dashes that make ranges into chunks: starts holds where each
+ * begins, and the last one's end. As translate(): a dash is one only behind the first character and
+ * in front of a last one, and three after the dash before it.
  */
 static size_t chunks_split(const uint32_t *p, size_t at, size_t end, size_t *starts, size_t *ends)
 {
@@ -82,12 +83,18 @@ static size_t chunks_split(const uint32_t *p, size_t at, size_t end, size_t *sta
 	return count;
 }
 
-/* The tokens of a set; room for end - at of them. Empty ranges are taken out, with what surrounds them. */
+/*
+ * The tokens of a set; room for end - at of them. Empty ranges are taken out, with what surrounds
+ * them.
+ */
 static size_t tokens_make(const uint32_t *p, size_t at, size_t end, size_t *starts, size_t *ends,
 			  struct token *tokens)
 {
 	size_t count = chunks_split(p, at, end, starts, ends), n = 0;
-	/* A chunk that swallowed its successor goes on there: joined[k] is the chunk whose end is that of k. */
+	/*
+	 * A chunk that swallowed its successor goes on there: joined[k] is the chunk whose end is
+	 * that of k.
+	 */
 	for (size_t k = 0; k < count; k++) {
 		int empty = k + 1 < count && p[ends[k] - 1] > p[starts[k + 1]];
 		size_t last = ends[k] - (empty ? 1 : 0);
@@ -127,9 +134,12 @@ static void set_parse(struct pattern *pattern, struct element *element, const st
 	element->range_count = pattern->range_count - element->first_range;
 }
 
-/* The set that begins behind the '[' at p[at - 1]. Sets *next behind its ']'; leaves it when there is none. */
-static int set_add(struct pattern *pattern, struct element *element, const uint32_t *p, size_t at, size_t n,
-		   size_t *next)
+/*
+ * The set that begins behind the '[' at p[at - 1]. Sets *next behind its ']'; leaves it when there
+ * is none.
+ */
+static int set_add(struct pattern *pattern, struct element *element, const uint32_t *p, size_t at,
+		   size_t n, size_t *next)
 {
 	size_t end = at;
 
@@ -241,7 +251,8 @@ int pattern_match(const struct pattern *pattern, const char *name)
 	if (!points)
 		return -ENOMEM;
 	while (at < n || element < pattern->count) {
-		const struct element *next = element < pattern->count ? &pattern->elements[element] : NULL;
+		const struct element *next =
+			element < pattern->count ? &pattern->elements[element] : NULL;
 
 		if (next && next->kind == ELEMENT_STAR) {
 			back_element = ++element;

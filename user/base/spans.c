@@ -11,7 +11,8 @@ int spans_add(struct spans *spans, const struct span *span)
 
 	if (span->start >= span->end)
 		return 0;
-	err = array_reserve(&spans->entries, &spans->room, spans->count, 1, sizeof(*spans->entries));
+	err = array_reserve(&spans->entries, &spans->room, spans->count, 1,
+			    sizeof(*spans->entries));
 	if (!err)
 		spans->entries[spans->count++] = *span;
 	return err;
@@ -31,7 +32,10 @@ static int compare_spans(const void *a, const void *b)
 	return x->value < y->value ? -1 : x->value > y->value;
 }
 
-/* The spans that have begun, the one that is found last; those below it go on where it ends, if they reach further. */
+/*
+ * The spans that have begun, the one that is found last; those below it go on where it ends, if
+ * they reach further.
+ */
 struct open {
 	struct span *spans;
 	size_t count;

@@ -24,7 +24,8 @@ int status_line_is_possible(void)
 size_t status_line_width(void)
 {
 	struct winsize size;
-	size_t width = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? WIDTH_DEFAULT : size.ws_col;
+	size_t width = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? WIDTH_DEFAULT
+									       : size.ws_col;
 
 	/* The last column stays free: a cursor behind it may stand in the next line. */
 	return width - 1;

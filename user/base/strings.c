@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An entry per string, in order of id; the bytes live in chunks that never move, so that a pointer handed out
- * stays good; an open-addressed table of ids finds a string again. The table's hash is seeded at random: the
- * strings are the target's, who could otherwise choose names that all collide.
+ * An entry per string, in order of id; the bytes live in chunks that never move, so that a pointer
+ * handed out stays good; an open-addressed table of ids finds a string again. The table's hash is
+ * seeded at random: the strings are the target's, who could otherwise choose names that all
+ * collide.
  */
 #include "base/strings.h"
 
@@ -145,7 +146,8 @@ static int chunk_take(struct strings *strings, size_t bytes, char **out)
 }
 
 /* The slot where the text's id is or belongs; there are slots. */
-static uint32_t slot_find(const struct strings *strings, const char *text, size_t bytes, uint32_t hash)
+static uint32_t slot_find(const struct strings *strings, const char *text, size_t bytes,
+			  uint32_t hash)
 {
 	uint32_t slot;
 
@@ -153,7 +155,8 @@ static uint32_t slot_find(const struct strings *strings, const char *text, size_
 	     slot = (slot + 1) & (strings->slot_count - 1)) {
 		const struct entry *entry = &strings->entries[strings->slots[slot]];
 
-		if (entry->hash == hash && entry->bytes == bytes && !memcmp(entry->text, text, bytes))
+		if (entry->hash == hash && entry->bytes == bytes &&
+		    !memcmp(entry->text, text, bytes))
 			break;
 	}
 	return slot;
@@ -227,8 +230,10 @@ int strings_new_in(struct strings **out, struct account *account)
 		return -ENOMEM;
 	}
 	strings->account = account;
-	if (getrandom(&strings->seed, sizeof(strings->seed), GRND_NONBLOCK) != sizeof(strings->seed))
-		strings->seed = (uintptr_t)strings; /* address space randomisation is better than nothing */
+	if (getrandom(&strings->seed, sizeof(strings->seed), GRND_NONBLOCK) !=
+	    sizeof(strings->seed))
+		/* address space randomisation is better than nothing */
+		strings->seed = (uintptr_t)strings;
 	err = strings_intern(strings, "", 0, &id);
 	if (err) {
 		strings_free(strings);
@@ -254,7 +259,9 @@ void strings_free(struct strings *strings)
 	free(strings);
 }
 
-/* Ids are given in order of appearance, so interning in order of ids gives every string its old id. */
+/*
+ * Ids are given in order of appearance, so interning in order of ids gives every string its old id.
+ */
 int strings_copy(struct strings **out, const struct strings *from, struct account *account)
 {
 	struct strings *copy;
@@ -282,7 +289,8 @@ void strings_fit(struct strings *strings)
 {
 	size_t room = strings->capacity;
 
-	array_fit(strings->account, &strings->entries, &room, strings->count, sizeof(*strings->entries));
+	array_fit(strings->account, &strings->entries, &room, strings->count,
+		  sizeof(*strings->entries));
 	strings->capacity = (uint32_t)room;
 }
 

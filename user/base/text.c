@@ -4,7 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Bytes of the well-formed UTF-8 character at c, which ends in a NUL at the latest; 0: it is none. */
+/*
+ * Bytes of the well-formed UTF-8 character at c, which ends in a NUL at the latest; 0: it is none.
+ */
 static int character_bytes(const unsigned char *c)
 {
 	int bytes = *c < 0x80                 ? 1
@@ -17,8 +19,8 @@ static int character_bytes(const unsigned char *c)
 		if (c[i] >> 6 != 2)
 			return 0;
 	/* Overlong forms, surrogates, beyond U+10FFFF. */
-	if ((*c == 0xe0 && c[1] < 0xa0) || (*c == 0xed && c[1] >= 0xa0) || (*c == 0xf0 && c[1] < 0x90) ||
-	    (*c == 0xf4 && c[1] >= 0x90))
+	if ((*c == 0xe0 && c[1] < 0xa0) || (*c == 0xed && c[1] >= 0xa0) ||
+	    (*c == 0xf0 && c[1] < 0x90) || (*c == 0xf4 && c[1] >= 0x90))
 		return 0;
 	return bytes;
 }
@@ -56,7 +58,8 @@ size_t text_escape(char *out, size_t room, const char *text)
 	size_t length = 0;
 	char shown[5];
 
-	for (const unsigned char *at = (const unsigned char *)text; *at && length + sizeof(shown) < room;) {
+	for (const unsigned char *at = (const unsigned char *)text;
+	     *at && length + sizeof(shown) < room;) {
 		strcpy(out + length, character_show(shown, &at));
 		length += strlen(shown);
 	}

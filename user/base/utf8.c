@@ -13,7 +13,9 @@ static size_t sequence_bytes(unsigned char first)
 	return first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
 }
 
-/* 0 when text, of which so many bytes may be read, begins with no whole character; else its bytes. */
+/*
+ * 0 when text, of which so many bytes may be read, begins with no whole character; else its bytes.
+ */
 static size_t character_read(const unsigned char *text, size_t room, uint32_t *c)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};

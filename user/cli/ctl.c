@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tracer ctl: talks to the session that traces a process. The session opens no file: the one that a snapshot goes to is
- * opened here, with the rights of who asks, and its descriptor is passed.
+ * tracer ctl: talks to the session that traces a process. The session opens no file: the one that a
+ * snapshot goes to is opened here, with the rights of who asks, and its descriptor is passed.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -30,9 +30,10 @@ struct ctl {
 enum { KEY_SESSION = 0x300, KEY_FORMAT, KEY_ALL };
 
 static const struct argp_option options[] = {
-	{"session", KEY_SESSION, "PID", 0, "of several sessions that trace the process, that of this tracer",
-	 1},
-	{"all", KEY_ALL, NULL, 0, "snapshot: of all processes that the session traces, not of PID alone", 1},
+	{"session", KEY_SESSION, "PID", 0,
+	 "of several sessions that trace the process, that of this tracer", 1},
+	{"all", KEY_ALL, NULL, 0,
+	 "snapshot: of all processes that the session traces, not of PID alone", 1},
 	{"format", KEY_FORMAT, "KIND", 0, "text (default) or json", 1},
 	{0},
 };
@@ -45,7 +46,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_SESSION:
 		if (!cli_parse_number(arg, 1, 1 << 22, &ctl->session))
 			return 0;
-		error_print(error_set(-EINVAL, "\"%s\" is not a process id", arg), NULL, "--session");
+		error_print(error_set(-EINVAL, "\"%s\" is not a process id", arg), NULL,
+			    "--session");
 		return CLI_REPORTED;
 	case KEY_ALL:
 		ctl->all = 1;
@@ -55,23 +57,24 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			ctl->choice.format = !strcmp(arg, "json") ? FORMAT_JSON : FORMAT_TEXT;
 			return 0;
 		}
-		error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg), "text or json",
-			    "--format");
+		error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg),
+			    "text or json", "--format");
 		return CLI_REPORTED;
 	}
 	return cli_parse_arguments(key, state, &ctl->arguments);
 }
 
 /*
- * jansson refuses lone surrogates, which is how JSON has the bytes of a file name that are no UTF-8: for people they are
- * shown as U+FFFD.
+ * jansson refuses lone surrogates, which is how JSON has the bytes of a file name that are no
+ * UTF-8: for people they are shown as U+FFFD.
  */
 static void surrogates_replace(char *text)
 {
 	for (char *at = text; (at = strchr(at, '\\')); at += at[1] ? 2 : 1) {
 		if (strncmp(at, "\\ud", 3) != 0 || !strchr("89abcdef", at[3]))
 			continue;
-		if (strchr("89ab", at[3]) && !strncmp(at + 6, "\\ud", 3) && at[9] && strchr("cdef", at[9]))
+		if (strchr("89ab", at[3]) && !strncmp(at + 6, "\\ud", 3) && at[9] &&
+		    strchr("cdef", at[9]))
 			at += 6; /* a pair */
 		else
 			memcpy(at, "\\ufffd", 6);
@@ -85,8 +88,12 @@ static json_t *answer_object(struct ctl *ctl)
 	return json_loads((char *)ctl->answer.data, 0, NULL);
 }
 
-/* Asks, and prints what went wrong. The object in text format, json_null() once it has been printed as JSON; NULL: failed. */
-static json_t *question(struct ctl *ctl, const struct request *request, int passed, int timeout_ms, int print)
+/*
+ * Asks, and prints what went wrong. The object in text format, json_null() once it has been printed
+ * as JSON; NULL: failed.
+ */
+static json_t *question(struct ctl *ctl, const struct request *request, int passed, int timeout_ms,
+			int print)
 {
 	const char *remedy = "tracer ctl PID status tells whether it is still there";
 	int err = ask(ctl->fd, request, passed, timeout_ms, &ctl->answer);
@@ -126,18 +133,24 @@ static const char *member_text(const json_t *object, const char *key)
 
 static void coverage_print(const json_t *coverage)
 {
-	uint64_t new_blocks = member(coverage, "new_blocks"), seen = member(coverage, "seen_blocks");
+	uint64_t new_blocks = member(coverage, "new_blocks"),
+		 seen = member(coverage, "seen_blocks");
 
 	if (!json_is_object(coverage))
 		puts("  coverage: not measured");
 	else if (!new_blocks)
 		puts("  coverage: no small block on the heap is new");
 	else /* rounded down: 100.0 is said of everything only */
-		printf("  coverage: %.1f %% of the %" PRIu64 " small blocks that are new on the heap\n",
-		       (double)(uint64_t)((double)seen * 1000 / (double)new_blocks) / 10, new_blocks);
+		printf("  coverage: %.1f %% of the %" PRIu64
+		       " small blocks that are new on the heap\n",
+		       (double)(uint64_t)((double)seen * 1000 / (double)new_blocks) / 10,
+		       new_blocks);
 }
 
-/* What the figures are of: Python's blocks, or those of the layer that is named where there is no Python, or it is not traced. */
+/*
+ * What the figures are of: Python's blocks, or those of the layer that is named where there is no
+ * Python, or it is not traced.
+ */
 static void traced_print(const json_t *status)
 {
 	const char *python = json_string_value(json_object_get(status, "python"));
@@ -169,11 +182,13 @@ static void status_print(const json_t *status)
 	printf("  traceback limit: %" PRIu64 "\n", member(status, "traceback_limit"));
 	printf("  lost events: %" PRIu64 "\n", member(status, "lost_events"));
 	if (json_object_get(status, "sample_bytes"))
-		printf("  sampled: a block for every %s that was allocated; sizes and counts are estimates\n",
+		printf("  sampled: a block for every %s that was allocated; sizes and counts are "
+		       "estimates\n",
 		       report_size(size, member(status, "sample_bytes")));
 	else if (!json_object_get(status, "layer")) /* it is of Python's heap */
 		coverage_print(json_object_get(status, "coverage"));
-	printf("  longest pause for a request: %.1f ms\n", (double)member(status, "longest_pause_ns") / 1e6);
+	printf("  longest pause for a request: %.1f ms\n",
+	       (double)member(status, "longest_pause_ns") / 1e6);
 }
 
 static void lookup_print(const json_t *answer)
@@ -213,7 +228,8 @@ static int address_parse(const char *text, uint64_t *address)
 	*address = strtoull(text, &end, !strncmp(text, "0x", 2) ? 16 : 10);
 	if (!errno && end != text && !*end && text[0] != '-' && *address && *address <= INT64_MAX)
 		return 0;
-	return error_set(-EINVAL, "\"%s\" is not an address: decimal as id() gives it, or 0x...", text);
+	return error_set(-EINVAL, "\"%s\" is not an address: decimal as id() gives it, or 0x...",
+			 text);
 }
 
 static int lookup_run(struct ctl *ctl)
@@ -238,7 +254,8 @@ static void snapshot_print(const struct ctl *ctl, const json_t *answer, const ch
 	uint64_t of = member(answer, "of");
 
 	if (of && ctl->all)
-		log_info("snapshot of all %" PRIu64 " processes of the session written to %s", of, path);
+		log_info("snapshot of all %" PRIu64 " processes of the session written to %s", of,
+			 path);
 	else if (of)
 		log_info("snapshot of PID %" PRIu64 ", one of %" PRIu64
 			 " processes of the session (--all: of all of them), written to %s",
@@ -249,7 +266,8 @@ static void snapshot_print(const struct ctl *ctl, const json_t *answer, const ch
 
 static int snapshot_run(struct ctl *ctl)
 {
-	const struct request request = {.kind = REQUEST_SNAPSHOT, .pid = (uint32_t)ctl->pid, .all = ctl->all};
+	const struct request request = {
+		.kind = REQUEST_SNAPSHOT, .pid = (uint32_t)ctl->pid, .all = ctl->all};
 	const char *path = ctl->arguments.items[2];
 	int to_stdout = !strcmp(path, "-");
 	struct outfile *file;
@@ -288,8 +306,8 @@ static int plain_run(struct ctl *ctl, enum request_kind kind)
 		err = ask_end(ctl->fd, END_TIMEOUT_MS);
 	if (!err)
 		return EXIT_DONE;
-	error_print(error_set(err, "the session was told to end, and has not yet"), NULL, "PID %" PRIu64,
-		    ctl->pid);
+	error_print(error_set(err, "the session was told to end, and has not yet"), NULL,
+		    "PID %" PRIu64, ctl->pid);
 	return EXIT_FAILED;
 }
 
@@ -305,7 +323,8 @@ static int arguments_check(struct ctl *ctl, enum request_kind *kind)
 	if (cli_parse_number(arguments->items[0], 1, 1 << 22, &ctl->pid))
 		return error_set(-EINVAL, "\"%s\" is not a process id", arguments->items[0]);
 	if (request_kind_of(arguments->items[1], kind))
-		return error_set(-EINVAL, "\"%s\" is nothing that a session does", arguments->items[1]);
+		return error_set(-EINVAL, "\"%s\" is nothing that a session does",
+				 arguments->items[1]);
 	most = *kind == REQUEST_LOOKUP ? SIZE_MAX : *kind == REQUEST_SNAPSHOT ? 3 : 2;
 	if (arguments->count > most)
 		return error_set(-EINVAL, "\"%s\" is too much", arguments->items[most]);
@@ -363,14 +382,18 @@ int cli_ctl(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.args_doc = "PID status\nPID snapshot [--all] FILE\nPID clear\nPID reset-peak\nPID lookup "
+		.args_doc = "PID status\nPID snapshot [--all] FILE\nPID clear\nPID reset-peak\nPID "
+			    "lookup "
 			    "ADDR...\nPID stop",
 		.doc = "Talks to the session that traces a process.\v"
-		       "status: what is traced, and how much. snapshot: writes one of now to FILE (pprof; - "
+		       "status: what is traced, and how much. snapshot: writes one of now to FILE "
+		       "(pprof; - "
 		       "is "
-		       "stdout). clear: forgets every block, as tracemalloc.clear_traces(). reset-peak: the "
+		       "stdout). clear: forgets every block, as tracemalloc.clear_traces(). "
+		       "reset-peak: the "
 		       "peak "
-		       "is the size of now. lookup: the traceback of the block that contains ADDR, say an "
+		       "is the size of now. lookup: the traceback of the block that contains ADDR, "
+		       "say an "
 		       "id(). "
 		       "stop: ends the session, as Ctrl-C does, and waits for that.",
 	};

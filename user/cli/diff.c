@@ -4,8 +4,10 @@
 #include "base/error.h"
 #include "cli/cli.h"
 
-static const struct argp_child children[] = {
-	{&cli_report_argp, 0, NULL, 0}, {&cli_pid_argp, 0, NULL, 0}, {&cli_layer_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0},
+					     {&cli_pid_argp, 0, NULL, 0},
+					     {&cli_layer_argp, 0, NULL, 0},
+					     {0}};
 
 struct diff {
 	struct report_choice choice;
@@ -34,8 +36,8 @@ static int diff_run(struct diff *diff)
 	int status = EXIT_FAILED;
 
 	if (diff->files.count != 2) {
-		error_print(error_set(-EINVAL, "two snapshot files are compared"), "tracer diff OLD NEW",
-			    "diff");
+		error_print(error_set(-EINVAL, "two snapshot files are compared"),
+			    "tracer diff OLD NEW", "diff");
 		return EXIT_USAGE;
 	}
 	if (!cli_snapshot_pick(diff->files.items[0], &diff->pids, &old) &&
@@ -55,11 +57,14 @@ int cli_diff(int argc, char **argv)
 	static const struct argp argp = {
 		.parser = parse,
 		.args_doc = "OLD NEW",
-		.doc = "What has grown and shrunk between two snapshots, as Snapshot.compare_to() of "
+		.doc = "What has grown and shrunk between two snapshots, as Snapshot.compare_to() "
+		       "of "
 		       "tracemalloc "
-		       "computes it; the filters are of both. Lines are compared whatever processes they are "
+		       "computes it; the filters are of both. Lines are compared whatever "
+		       "processes they are "
 		       "of; "
-		       "--by process takes a PID with the same command for the same process. Each file is a "
+		       "--by process takes a PID with the same command for the same process. Each "
+		       "file is a "
 		       "snapshot of tracer's or a file "
 		       "of "
 		       "tracemalloc.Snapshot.dump().",

@@ -46,7 +46,8 @@ static void settings_print(void)
 		   "one of confidentiality keeps BPF from reading kernel memory");
 	line_print(!facts.filtered, "no seccomp filter",
 		   "one on the tracer itself must let bpf(2) and perf_event_open(2) pass");
-	line_print(told, "perf events", "without, what processes map later is found by looking now and then");
+	line_print(told, "perf events",
+		   "without, what processes map later is found by looking now and then");
 	setting_print(facts.unprivileged_bpf_disabled, "unprivileged_bpf_disabled",
 		      "does not matter to who has the privileges below");
 	setting_print(facts.perf_event_paranoid, "perf_event_paranoid",
@@ -66,7 +67,10 @@ static int is_traced(const pid_t *pids, size_t count)
 	return found;
 }
 
-/* Adds the code that was too much to *unlooked. 0: none, or it cannot be looked at (*looked stays as it is). */
+/*
+ * Adds the code that was too much to *unlooked. 0: none, or it cannot be looked at (*looked stays
+ * as it is).
+ */
 static size_t leftover_of(pid_t pid, struct plan_caches *caches, size_t *looked, uint64_t *unlooked)
 {
 	const struct plan_target_opts opts = {
@@ -82,7 +86,10 @@ static size_t leftover_of(pid_t pid, struct plan_caches *caches, size_t *looked,
 	return found.at_sites + found.elsewhere;
 }
 
-/* What is in the code of processes and not in their files: such as a tracer leaves that was killed as it placed a probe. */
+/*
+ * What is in the code of processes and not in their files: such as a tracer leaves that was killed
+ * as it placed a probe.
+ */
 static void leftovers_print(void)
 {
 	size_t count = 0, looked = 0, with = 0;
@@ -96,7 +103,8 @@ static void leftovers_print(void)
 	if (plan_caches_new(&caches, &(struct plan_target_opts){0}) || process_list(&pids, &count))
 		count = 0;
 	whose = is_traced(pids, count)
-			? "a running tracer's (tracer-links), a debugger's, or left by one that was killed"
+			? "a running tracer's (tracer-links), a debugger's, or left by one that "
+			  "was killed"
 			: "a debugger's, or left by a tracer that was killed";
 	printf("\nBreakpoints in the allocators of what runs\n");
 	/* What cannot be planned is no matter of this one. */
@@ -111,14 +119,15 @@ static void leftovers_print(void)
 	}
 	log_level = level;
 	snprintf(text, sizeof(text), "%zu in %zu processes", with, looked);
-	line_print(
-		!with, text,
-		with ? "tracing one takes out what was left in it (-m exact --layer all has the most probes)"
-		     : "none was left by a tracer that was killed");
+	line_print(!with, text,
+		   with ? "tracing one takes out what was left in it (-m exact --layer all has the "
+			  "most probes)"
+			: "none was left by a tracer that was killed");
 	if (unlooked) {
 		snprintf(text, sizeof(text), "%llu MiB of their code",
 			 (unsigned long long)(unlooked + (1 << 20) - 1) >> 20);
-		line_print(0, text, "not looked at: more than is compared of one file in one process");
+		line_print(0, text,
+			   "not looked at: more than is compared of one file in one process");
 	}
 	free(pids);
 	plan_caches_free(&caches);
@@ -136,13 +145,15 @@ static int session_try(const struct features *features)
 	printf("A trial, on a child that makes %u blocks\n", TRIAL_BLOCKS);
 	snprintf(text, sizeof(text), "took %.2f s", (double)trial.load_ns / 1e9);
 	line_print(trial.loaded, "programs load", trial.loaded ? text : "");
-	snprintf(text, sizeof(text), "by %s, took %.1f ms", trial.links, (double)trial.place_ns / 1e6);
+	snprintf(text, sizeof(text), "by %s, took %.1f ms", trial.links,
+		 (double)trial.place_ns / 1e6);
 	line_print(trial.placed, "a probe is placed", trial.placed ? text : "");
-	snprintf(text, sizeof(text), "%u blocks, %u bytes, as they were made", TRIAL_BLOCKS, TRIAL_BYTES);
+	snprintf(text, sizeof(text), "%u blocks, %u bytes, as they were made", TRIAL_BLOCKS,
+		 TRIAL_BYTES);
 	line_print(trial.seen, "its events come", trial.seen ? text : "");
 	if (err) {
-		printf("\nA session cannot run here: %s%s%s.\n", error_reason(err), remedy ? "; " : "",
-		       remedy ? remedy : "");
+		printf("\nA session cannot run here: %s%s%s.\n", error_reason(err),
+		       remedy ? "; " : "", remedy ? remedy : "");
 		return EXIT_FAILED;
 	}
 	if (features_missing(features, without, sizeof(without)))
@@ -171,7 +182,8 @@ int cli_doctor(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.doc = "What this kernel and these privileges allow, and how to get the rest; and a trial.",
+		.doc = "What this kernel and these privileges allow, and how to get the rest; and "
+		       "a trial.",
 	};
 	struct capability capabilities[8];
 	struct features features;
@@ -197,15 +209,21 @@ int cli_doctor(int argc, char **argv)
 	line_print(features.attach_cookie, "attach cookies", "needed; kernel 5.15+");
 	line_print(features.bpf_loop, "BPF loops",
 		   "without them census mode does not know what a target's end leaves");
-	line_print(features.perf_uprobe, "perf-event uprobes", "needed where there is no uprobe_multi");
-	line_print(features.uprobe_multi, "uprobe_multi", "one link for all probes of a file; kernel 6.6+");
+	line_print(features.perf_uprobe, "perf-event uprobes",
+		   "needed where there is no uprobe_multi");
+	line_print(features.uprobe_multi, "uprobe_multi",
+		   "one link for all probes of a file; kernel 6.6+");
 	line_print(features.uprobe_session, "uprobe.session",
 		   "no return probe for nested requests; kernel 6.13+");
-	line_print(!features.seccomp_uretprobe_risk || seccomp_kills_returns() != 1, "seccomp and returns",
-		   "needed for targets with a filter (containers); not in some kernels from 6.11 to 6.13");
+	line_print(
+		!features.seccomp_uretprobe_risk || seccomp_kills_returns() != 1,
+		"seccomp and returns",
+		"needed for targets with a filter (containers); not in some kernels from 6.11 to "
+		"6.13");
 	line_print(features.root_user_ns, "initial user namespace",
 		   "needed: another's root has no rights here");
-	line_print(features.root_pid_ns, "initial PID namespace", "needed; in a container: --pid=host");
+	line_print(features.root_pid_ns, "initial PID namespace",
+		   "needed; in a container: --pid=host");
 	settings_print();
 	printf("Privileges\n");
 	for (size_t i = 0; i < count; i++)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tracer export, and tracer filter: the same but for the format, which is a snapshot's own there. */
+/*
+ * tracer export, and tracer filter: the same but for the format, which is a snapshot's own there.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,16 +34,20 @@ static const struct argp_option export_options[] = {
 	{"format", KEY_FORMAT, "KIND", 0, "what to write:", 1},
 	{"output", 'o', "FILE", 0, "write it there (-: standard output)", 1},
 	{"python", KEY_PYTHON, "VERSION", 0,
-	 "tracemalloc: the Python that will load it; 3.8 has no total_nframe, and can compute statistics "
+	 "tracemalloc: the Python that will load it; 3.8 has no total_nframe, and can compute "
+	 "statistics "
 	 "only of files "
-	 "without it, as later ones only of those with it (default: as the Python that the snapshot is of)",
+	 "without it, as later ones only of those with it (default: as the Python that the "
+	 "snapshot is of)",
 	 2},
 	{"weight", KEY_WEIGHT, "KIND", 0, "folded, perf: size (default) or count", 2},
 	{0},
 };
 
-static const struct argp_child filter_children[] = {
-	{&cli_filter_argp, 0, NULL, 0}, {&cli_pid_argp, 0, NULL, 0}, {&cli_layer_argp, 0, NULL, 0}, {0}};
+static const struct argp_child filter_children[] = {{&cli_filter_argp, 0, NULL, 0},
+						    {&cli_pid_argp, 0, NULL, 0},
+						    {&cli_layer_argp, 0, NULL, 0},
+						    {0}};
 static const struct argp_child export_children[] = {{&cli_filter_argp, 0, NULL, 0},
 						    {&cli_pid_argp, 0, NULL, 0},
 						    {&cli_layer_argp, 0, NULL, 0},
@@ -90,12 +96,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return parse_python(export, arg);
 	case KEY_WEIGHT:
 		export->opts.counts = !strcmp(arg, "count");
-		return !export->opts.counts && strcmp(arg, "size") ? cli_reject("--weight", arg, NULL) : 0;
+		return !export->opts.counts && strcmp(arg, "size")
+			       ? cli_reject("--weight", arg, NULL)
+			       : 0;
 	}
 	return cli_parse_arguments(key, state, &export->files);
 }
 
-/* The formats and what they are, under --format in --help. Caller frees; NULL: the text as it is. */
+/*
+ * The formats and what they are, under --format in --help. Caller frees; NULL: the text as it is.
+ */
 static char *help_filter(int key, const char *text, void *input)
 {
 	char *list = NULL;
@@ -107,14 +117,16 @@ static char *help_filter(int key, const char *text, void *input)
 		return (char *)text;
 	fputs(text, out);
 	for (size_t i = 0; exporter_get(i); i++)
-		fprintf(out, "%s %s (%s)", i ? "," : "", exporter_get(i)->name, exporter_get(i)->help);
+		fprintf(out, "%s %s (%s)", i ? "," : "", exporter_get(i)->name,
+			exporter_get(i)->help);
 	fclose(out);
 	return list;
 }
 
 static int usage(const struct export *export, const char *reason)
 {
-	error_print(error_set(-EINVAL, "%s", reason), "--help lists the options", "%s", export->command);
+	error_print(error_set(-EINVAL, "%s", reason), "--help lists the options", "%s",
+		    export->command);
 	return EXIT_USAGE;
 }
 
@@ -129,7 +141,8 @@ static int outside_tell(const struct export *export, const struct snapshot *snap
 
 	if (err || !export->app.asked)
 		return err;
-	log_info("%s: %s of %s are in tracebacks without a frame of the application, which stay as they are",
+	log_info("%s: %s of %s are in tracebacks without a frame of the application, which stay as "
+		 "they are",
 		 export->files.items[0], report_size(size, statistics.parts[PART_OUTSIDE].size),
 		 report_size(total, statistics.total_size));
 	statistics_free(&statistics);
@@ -149,12 +162,14 @@ static int export_run(struct export *export)
 		return usage(export, "--format KIND is missing");
 	if (!export->output)
 		return usage(export, "-o FILE is missing");
-	if (!strcmp(export->output, "-") && isatty(STDOUT_FILENO) && export->exporter != &export_folded)
+	if (!strcmp(export->output, "-") && isatty(STDOUT_FILENO) &&
+	    export->exporter != &export_folded)
 		return usage(export, "not written to a terminal");
 	if (cli_snapshot_pick(export->files.items[0], &export->pids, &snapshot))
 		return EXIT_FAILED;
 	if (snapshot->meta.sample_bytes && export->exporter != &export_pprof)
-		log_info("%s: it holds a sample (a block for every %llu bytes allocated): the figures are "
+		log_info("%s: it holds a sample (a block for every %llu bytes allocated): the "
+			 "figures are "
 			 "estimates, whose errors %s files do not say",
 			 export->files.items[0], (unsigned long long)snapshot->meta.sample_bytes,
 			 export->exporter->name);
@@ -164,7 +179,8 @@ static int export_run(struct export *export)
 	if (!err)
 		err = outfile_open(&file, export->output);
 	if (!err) {
-		err = exporter_write(export->exporter, &chosen, &export->filter.filters, &export->opts, file);
+		err = exporter_write(export->exporter, &chosen, &export->filter.filters,
+				     &export->opts, file);
 		if (err)
 			outfile_discard(file);
 		else
@@ -176,7 +192,8 @@ static int export_run(struct export *export)
 	return err ? EXIT_FAILED : EXIT_DONE;
 }
 
-static int command_run(const struct argp *argp, int argc, char **argv, const struct exporter *exporter)
+static int command_run(const struct argp *argp, int argc, char **argv,
+		       const struct exporter *exporter)
 {
 	struct export export = {.command = argv[0], .exporter = exporter, .opts.app = &export.app};
 	int status = cli_parse(argp, argc, argv, 0, &export);
@@ -195,7 +212,8 @@ int cli_export(int argc, char **argv)
 		.options = export_options,
 		.parser = parse,
 		.args_doc = "FILE --format KIND -o OUT",
-		.doc = "Writes a snapshot in another format. FILE is a snapshot of tracer's or a file of "
+		.doc = "Writes a snapshot in another format. FILE is a snapshot of tracer's or a "
+		       "file of "
 		       "tracemalloc.Snapshot.dump().",
 		.children = export_children,
 		.help_filter = help_filter,
@@ -210,7 +228,8 @@ int cli_filter(int argc, char **argv)
 		.options = filter_options,
 		.parser = parse,
 		.args_doc = "FILE -o OUT",
-		.doc = "Writes the snapshot of the blocks that pass the filters, as Snapshot.filter_traces() "
+		.doc = "Writes the snapshot of the blocks that pass the filters, as "
+		       "Snapshot.filter_traces() "
 		       "of "
 		       "tracemalloc chooses them. FILE is a snapshot of tracer's or a file of "
 		       "tracemalloc.Snapshot.dump(); OUT is one of tracer's.",

@@ -88,7 +88,8 @@ static void sum_print(const struct heap_sum *sum)
 
 	printf("size=%s, count=%" PRIu64, report_size(size, sum->bytes), sum->blocks);
 	if (sum->blocks)
-		printf(", average=%s", report_size(average, (sum->bytes + sum->blocks / 2) / sum->blocks));
+		printf(", average=%s",
+		       report_size(average, (sum->bytes + sum->blocks / 2) / sum->blocks));
 	putchar('\n');
 }
 
@@ -118,10 +119,11 @@ static void view_text(const struct heap_view *view)
 	printf(" (PID %d), CPython %s, heap read in %.1f ms\n", view->info->pid,
 	       version_text(version, view->version), (double)reading->elapsed_ns / 1e6);
 	if (view->shown < view->count)
-		printf("Top %zu %s of %zu by size, in bytes of pymalloc's size classes\n", view->shown, names,
-		       view->count);
+		printf("Top %zu %s of %zu by size, in bytes of pymalloc's size classes\n",
+		       view->shown, names, view->count);
 	else
-		printf("All %zu %s by size, in bytes of pymalloc's size classes\n", view->count, names);
+		printf("All %zu %s by size, in bytes of pymalloc's size classes\n", view->count,
+		       names);
 	for (size_t i = 0; i < view->shown; i++)
 		row_text(view, &view->rows[i]);
 	for (size_t i = view->shown; i < view->count; i++) {
@@ -140,11 +142,11 @@ static void view_text(const struct heap_view *view)
 	}
 	fputs("Total: ", stdout);
 	sum_print(&total);
-	printf("Not seen:\n  blocks that are not on this heap, most of them of more than 512 bytes: %" PRIu64
-	       "\n",
+	printf("Not seen:\n  blocks that are not on this heap, most of them of more than 512 "
+	       "bytes: %" PRIu64 "\n",
 	       reading->raw_blocks);
-	printf("  pools that could not be read: %" PRIu64 " of %" PRIu64 "\n", reading->pools_unreadable,
-	       reading->pools + reading->pools_unreadable);
+	printf("  pools that could not be read: %" PRIu64 " of %" PRIu64 "\n",
+	       reading->pools_unreadable, reading->pools + reading->pools_unreadable);
 }
 
 static void sum_json(const char *before, const char *key, const struct heap_sum *sum)
@@ -170,7 +172,8 @@ static void view_json(const struct heap_view *view)
 	sum_json(", ", "dead", &types->dead);
 	sum_json(", ", "no_object", &types->others);
 	printf(", \"raw_blocks\": %" PRIu64 ", \"arenas\": %" PRIu64 ", \"pools\": %" PRIu64
-	       ", \"pools_unreadable\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 ", \"statistics\": [",
+	       ", \"pools_unreadable\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64
+	       ", \"statistics\": [",
 	       reading->raw_blocks, reading->arenas, reading->pools, reading->pools_unreadable,
 	       reading->elapsed_ns);
 	for (size_t i = 0; i < view->shown; i++) {
@@ -184,7 +187,8 @@ static void view_json(const struct heap_view *view)
 		} else {
 			printf("\"class\": %" PRIu64, row->key);
 		}
-		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 "}", row->sum.bytes, row->sum.blocks);
+		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 "}", row->sum.bytes,
+		       row->sum.blocks);
 	}
 	puts("]}");
 }
@@ -208,12 +212,12 @@ static int view_print(struct heap_view *view)
 	if (!view->rows)
 		return -ENOMEM;
 	for (size_t i = 0; view->choice->by == BY_TYPE && i < types->count; i++)
-		view->rows[view->count++] =
-			(struct heap_row){types->types[i].name, types->types[i].address, types->types[i].sum};
+		view->rows[view->count++] = (struct heap_row){
+			types->types[i].name, types->types[i].address, types->types[i].sum};
 	for (size_t i = 0; view->choice->by == BY_CLASS && i < HEAP_CLASSES; i++)
 		if (types->classes[i].blocks)
-			view->rows[view->count++] =
-				(struct heap_row){"", (i + 1) * HEAP_CLASS_BYTES, types->classes[i]};
+			view->rows[view->count++] = (struct heap_row){
+				"", (i + 1) * HEAP_CLASS_BYTES, types->classes[i]};
 	qsort(view->rows, view->count, sizeof(*view->rows), row_compare);
 	view->shown = top && top < view->count ? top : view->count;
 	if (view->choice->output.format == FORMAT_JSON)
@@ -238,8 +242,10 @@ static int heap_print(pid_t pid, const struct heap_choice *choice)
 	if (!err)
 		err = heap_types_read(&runtime, &types);
 	if (!err) {
-		struct heap_view view = {
-			.choice = choice, .types = &types, .info = &info, .version = runtime.version_hex};
+		struct heap_view view = {.choice = choice,
+					 .types = &types,
+					 .info = &info,
+					 .version = runtime.version_hex};
 
 		err = view_print(&view);
 		heap_types_free(&types);
@@ -253,7 +259,8 @@ int cli_heap(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.doc = "What is on the heap of a running Python, by the types of its objects. It is read "
+		.doc = "What is on the heap of a running Python, by the types of its objects. It "
+		       "is read "
 		       "from "
 		       "outside: the process is not stopped, and there is no probe.",
 		.children = children,
@@ -269,8 +276,8 @@ int cli_heap(int argc, char **argv)
 		cli_reject("--format", "csv", NULL);
 		status = EXIT_USAGE;
 	} else if (choice.pid_count != 1 || choice.rest.count) {
-		error_print(error_set(-EINVAL, "it reads one process, which -p names"), "tracer heap -p PID",
-			    "heap");
+		error_print(error_set(-EINVAL, "it reads one process, which -p names"),
+			    "tracer heap -p PID", "heap");
 		status = EXIT_USAGE;
 	} else {
 		err = heap_print(choice.pids[0], &choice);

@@ -28,7 +28,8 @@ int late_attach(struct session *session, pid_t pid)
 	int err = session_add(session, pid, 0);
 
 	if (!err)
-		log_info("PID %d has loaded Python while it ran: what it allocated before this is older than "
+		log_info("PID %d has loaded Python while it ran: what it allocated before this is "
+			 "older than "
 			 "the trace",
 			 (int)pid);
 	return err;
@@ -60,8 +61,8 @@ size_t late_targets_look(struct late_targets *targets, struct session *session)
 			err = late_attach(session, late->pid);
 		attached += !err;
 		if (err == -ESRCH)
-			error_print(error_set(-ESRCH, "it has ended, and had loaded no Python"), NULL,
-				    "PID %d", (int)late->pid);
+			error_print(error_set(-ESRCH, "it has ended, and had loaded no Python"),
+				    NULL, "PID %d", (int)late->pid);
 		else if (err)
 			error_print(err, cli_remedy(err), "PID %d", (int)late->pid);
 	}
@@ -72,8 +73,8 @@ size_t late_targets_look(struct late_targets *targets, struct session *session)
 void late_targets_give_up(struct late_targets *targets)
 {
 	for (size_t i = 0; i < targets->count; i++)
-		error_print(error_set(-ENOENT, "it has loaded no Python while it was waited for"), NULL,
-			    "PID %d", (int)targets->items[i].pid);
+		error_print(error_set(-ENOENT, "it has loaded no Python while it was waited for"),
+			    NULL, "PID %d", (int)targets->items[i].pid);
 	targets->count = 0;
 }
 

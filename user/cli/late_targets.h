@@ -16,11 +16,14 @@ struct late_targets {
 	uint64_t looked_ns;
 };
 
-/* Begins to wait for a process, and says so. 0; -ENOMEM. Zero-initialise; late_targets_free() releases. */
+/*
+ * Begins to wait for a process, and says so. 0; -ENOMEM. Zero-initialise; late_targets_free()
+ * releases.
+ */
 int late_targets_add(struct late_targets *targets, pid_t pid);
 /*
- * Looks, if the last time is 20 ms ago, and brings under trace what has come; what ended or cannot be traced is
- * told and dropped. Returns how many were attached.
+ * Looks, if the last time is 20 ms ago, and brings under trace what has come; what ended or cannot
+ * be traced is told and dropped. Returns how many were attached.
  */
 size_t late_targets_look(struct late_targets *targets, struct session *session);
 /* Tells of those that are waited for still. */

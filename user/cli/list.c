@@ -17,8 +17,9 @@
 #define HIDDEN_NAMED     4u
 
 /*
- * What a session would see of it. A shared libpython calls its allocator through symbols, so probes see all of it;
- * in an executable the allocator may be inlined, and only a session can measure how much of it is.
+ * What a session would see of it. A shared libpython calls its allocator through symbols, so probes
+ * see all of it; in an executable the allocator may be inlined, and only a session can measure how
+ * much of it is.
  */
 static const char *coverage_expected(const struct python_runtime *runtime)
 {
@@ -33,7 +34,10 @@ static const char *coverage_expected(const struct python_runtime *runtime)
 	return expected;
 }
 
-/* A name of others, filled up with blanks; one that is too long is not cut: it may be what the user has to type. */
+/*
+ * A name of others, filled up with blanks; one that is too long is not cut: it may be what the user
+ * has to type.
+ */
 static void column_print(const char *text, int width)
 {
 	char escaped[4 * (CONTAINER_LABEL_SIZE + 16)];
@@ -69,9 +73,9 @@ static void hidden_add(struct hidden *hidden, const struct process_info *info)
 	if (hidden->count++ >= HIDDEN_NAMED)
 		return;
 	text_escape(name, sizeof(name), info->name);
-	hidden->bytes +=
-		(size_t)snprintf(hidden->names + hidden->bytes, sizeof(hidden->names) - hidden->bytes,
-				 "%sPID %d (%.64s)", hidden->bytes ? ", " : "", (int)info->pid, name);
+	hidden->bytes += (size_t)snprintf(hidden->names + hidden->bytes,
+					  sizeof(hidden->names) - hidden->bytes, "%sPID %d (%.64s)",
+					  hidden->bytes ? ", " : "", (int)info->pid, name);
 }
 
 /* Nothing that was seen is no answer where not all could be. */
@@ -88,8 +92,8 @@ static int hidden_print(const struct hidden *hidden, size_t listed)
 		log_info("could not be looked into: %s%s; %s", hidden->names, more, remedy);
 		return EXIT_DONE;
 	}
-	error_print(error_set(-EPERM, "nothing is listed, and %s%s could not be looked into", hidden->names,
-			      more),
+	error_print(error_set(-EPERM, "nothing is listed, and %s%s could not be looked into",
+			      hidden->names, more),
 		    remedy, "list");
 	return EXIT_FAILED;
 }
@@ -147,8 +151,8 @@ int cli_list(int argc, char **argv)
 	err = container_list_read(&containers);
 	if (err)
 		error_print(err, NULL, "containers");
-	printf("%7s  %-10s %-26s %-*s %-26s %s\n", "PID", "RUNTIME", "VERSION", CONTAINER_COLUMN, "CONTAINER",
-	       "COVERAGE", "COMMAND");
+	printf("%7s  %-10s %-26s %-*s %-26s %s\n", "PID", "RUNTIME", "VERSION", CONTAINER_COLUMN,
+	       "CONTAINER", "COVERAGE", "COMMAND");
 	for (size_t i = 0; i < count; i++)
 		if (pids[i] != getpid())
 			listed += (size_t)process_print(pids[i], &containers, &hidden);
@@ -159,7 +163,9 @@ int cli_list(int argc, char **argv)
 	if (target_hidden_explain(why, sizeof(why)))
 		log_info("%s: other users' processes are not in this list", why);
 	if (listed)
-		log_info("COVERAGE is how many of a process's allocations a trace sees: full, none, or known "
-			 "only when it is traced, since copies of the allocator are inlined");
+		log_info(
+			"COVERAGE is how many of a process's allocations a trace sees: full, none, "
+			"or known "
+			"only when it is traced, since copies of the allocator are inlined");
 	return hidden_print(&hidden, listed);
 }

@@ -58,7 +58,8 @@ size_t live_poll_fds(const struct live *live, struct pollfd *fds)
 
 static void saver_end(struct live *live)
 {
-	uint64_t start_ns = saver_start_ns(live->saver), elapsed_ns = clock_ns(CLOCK_MONOTONIC) - start_ns;
+	uint64_t start_ns = saver_start_ns(live->saver),
+		 elapsed_ns = clock_ns(CLOCK_MONOTONIC) - start_ns;
 	int err = saver_finish(live->saver);
 
 	if (!err)
@@ -69,7 +70,10 @@ static void saver_end(struct live *live)
 	live->saving = NULL;
 	if (err)
 		error_print(err, "the next one is tried in its turn", "%s", live->opts.name);
-	/* Where writing takes longer than the time between two, the next is due at once: half the time is enough. */
+	/*
+	 * Where writing takes longer than the time between two, the next is due at once: half the
+	 * time is enough.
+	 */
 	if (live->next_ns < start_ns + 2 * elapsed_ns)
 		live->next_ns = start_ns + 2 * elapsed_ns;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a session does beside tracing while it runs: it answers clients (tracer ctl) and writes snapshots every so often. */
+/*
+ * What a session does beside tracing while it runs: it answers clients (tracer ctl) and writes
+ * snapshots every so often.
+ */
 #ifndef TRACER_CLI_LIVE_H
 #define TRACER_CLI_LIVE_H
 

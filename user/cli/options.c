@@ -66,12 +66,14 @@ const char *cli_remedy(int err)
 	case -ESRCH:
 		return "tracer list shows what can be traced";
 	case -ENOENT:
-		return "tracer list shows which processes run a Python that is known; where it is yet to be "
+		return "tracer list shows which processes run a Python that is known; where it is "
+		       "yet to be "
 		       "loaded, use --wait";
 	case -EPERM:
 	case -EACCES:
 		return geteuid() ? "run it with sudo"
-				 : "root is not enough: a security module, a user namespace or a lost "
+				 : "root is not enough: a security module, a user namespace or a "
+				   "lost "
 				   "capability "
 				   "forbids it";
 	default:
@@ -121,7 +123,9 @@ int cli_parse_pids(const char *text, pid_t **pids, size_t *count)
 	return 0;
 }
 
-/* Around the parser of each command: argp's own messages take two lines and do not name the remedy. */
+/*
+ * Around the parser of each command: argp's own messages take two lines and do not name the remedy.
+ */
 struct root_input {
 	void *input;
 	const char *culprit;
@@ -150,13 +154,17 @@ int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, vo
 	/* "tracer report", and just "tracer" where the word may be left out. */
 	snprintf(name, sizeof(name), "tracer%s%s", slash || !strcmp(argv[0], "tracer") ? "" : " ",
 		 slash || !strcmp(argv[0], "tracer") ? "" : argv[0]);
-	/* argp would end the process after --help and after its own messages: those return here instead. */
+	/*
+	 * argp would end the process after --help and after its own messages: those return here
+	 * instead.
+	 */
 	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
-		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h") || !strcmp(argv[i], "--usage")) {
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h") ||
+		    !strcmp(argv[i], "--usage")) {
 			argp_help(argp, stdout,
 				  strcmp(argv[i], "--usage")
-					  ? ARGP_HELP_LONG | ARGP_HELP_PRE_DOC | ARGP_HELP_POST_DOC |
-						    ARGP_HELP_SHORT_USAGE
+					  ? ARGP_HELP_LONG | ARGP_HELP_PRE_DOC |
+						    ARGP_HELP_POST_DOC | ARGP_HELP_SHORT_USAGE
 					  : ARGP_HELP_USAGE,
 				  name);
 			return -1;
@@ -168,13 +176,14 @@ int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, vo
 	struct argp root = {.parser = root_parse, .children = children};
 	struct root_input root_input = {.input = input};
 
-	err = argp_parse(&root, argc, argv, flags | ARGP_NO_EXIT | ARGP_NO_HELP | ARGP_NO_ERRS, NULL,
-			 &root_input);
+	err = argp_parse(&root, argc, argv, flags | ARGP_NO_EXIT | ARGP_NO_HELP | ARGP_NO_ERRS,
+			 NULL, &root_input);
 	if (!err)
 		return 0;
 	if (err != CLI_REPORTED)
-		error_print(error_set(-EINVAL, "not an option, or its value is missing"), "--help lists them",
-			    "%s", root_input.culprit ? root_input.culprit : argv[0]);
+		error_print(error_set(-EINVAL, "not an option, or its value is missing"),
+			    "--help lists them", "%s",
+			    root_input.culprit ? root_input.culprit : argv[0]);
 	return EXIT_USAGE;
 }
 
@@ -208,8 +217,8 @@ error_t cli_take_seconds(const char *option, const char *arg, uint64_t *ns)
 {
 	if (!cli_parse_seconds(arg, ns))
 		return 0;
-	error_print(error_set(-EINVAL, "\"%s\" is no number of seconds above 0", arg), "as 10 or 0.5", "%s",
-		    option);
+	error_print(error_set(-EINVAL, "\"%s\" is no number of seconds above 0", arg),
+		    "as 10 or 0.5", "%s", option);
 	return CLI_REPORTED;
 }
 
@@ -217,7 +226,8 @@ error_t cli_parse_buffer(const char *arg, size_t *bytes)
 {
 	uint64_t number;
 
-	if (cli_parse_bytes(arg, &number) || number < 4096 || number > 1ull << 31 || number & (number - 1))
+	if (cli_parse_bytes(arg, &number) || number < 4096 || number > 1ull << 31 ||
+	    number & (number - 1))
 		return cli_reject("--buffer", arg, "a power of two from 4K to 2G");
 	*bytes = number;
 	return 0;

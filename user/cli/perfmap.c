@@ -21,7 +21,8 @@
 #define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
 #define POLL_IDLE_MS 20
 #define MAX_WATCHED  64
-#define FOLLOW_NS    200000000ull /* between two writings of the same map, and at most so much of the time: */
+/* between two writings of the same map, and at most so much of the time: */
+#define FOLLOW_NS    200000000ull
 #define FOLLOW_SHARE 20
 #define WRAPPER_NS   300000000ull
 #define DRAIN_MORE   (1 << 16) /* a full batch: there is more already */
@@ -91,7 +92,8 @@ static int maps_write(struct run *run, int at_end)
 
 	if (options->install)
 		err = maps_install(run);
-	else if (options->output ? strcmp(options->output, "-") || at_end : at_end && !options->status) {
+	else if (options->output ? strcmp(options->output, "-") || at_end
+				 : at_end && !options->status) {
 		err = output_write(run, options->output ? options->output : "-");
 		if (err)
 			error_print(err, "the file that was there is as it was", "%s",
@@ -125,8 +127,8 @@ static int follow_due(const struct run *run)
 {
 	uint64_t pause = run->write_cost_ns * FOLLOW_SHARE;
 
-	return run->options.follow &&
-	       clock_ns(CLOCK_MONOTONIC) - run->written_ns >= (pause < FOLLOW_NS ? FOLLOW_NS : pause);
+	return run->options.follow && clock_ns(CLOCK_MONOTONIC) - run->written_ns >=
+					      (pause < FOLLOW_NS ? FOLLOW_NS : pause);
 }
 
 static int session_follow(struct run *run)
@@ -166,8 +168,8 @@ static int pids_attach(struct run *run)
 		if (err == -ESRCH)
 			pid_error_print(pids[i], err);
 		else if (err)
-			error_print(err, err == -EPERM || err == -EACCES ? cli_remedy(err) : NULL, "PID %d",
-				    pids[i]);
+			error_print(err, err == -EPERM || err == -EACCES ? cli_remedy(err) : NULL,
+				    "PID %d", pids[i]);
 		else
 			attached++;
 	}
@@ -180,7 +182,10 @@ static int command_ready(pid_t pid, int running, void *context)
 	struct run *run = context;
 	int err;
 
-	/* A program that only a file tells of; unless it is a wrapper, which would have called exec by now. */
+	/*
+	 * A program that only a file tells of; unless it is a wrapper, which would have called exec
+	 * by now.
+	 */
 	if (running)
 		return clock_ns(CLOCK_MONOTONIC) - run->start_ns > WRAPPER_NS;
 	run->start_ns = clock_ns(CLOCK_MONOTONIC);
@@ -197,10 +202,12 @@ static int targets_start(struct run *run)
 	err = launch_start(&run->launch, run->options.command.items, command_ready, run);
 	if (err == -ECHILD && run->launch) {
 		launch_wait(run->launch, 1, &run->status);
-		error_print(error_set(-ENOENT, "it ended (status %d) and had run nothing that can be probed",
-				      run->status),
-			    "of a running program that only writes a file, -p PID --merge reads that", "%s",
-			    run->options.command.items[0]);
+		error_print(
+			error_set(-ENOENT,
+				  "it ended (status %d) and had run nothing that can be probed",
+				  run->status),
+			"of a running program that only writes a file, -p PID --merge reads that",
+			"%s", run->options.command.items[0]);
 	} else if (err) {
 		error_print(err, "nothing was traced", "command");
 	}
@@ -246,7 +253,10 @@ static int run_session(struct run *run)
 	if (options->status && !options->install && !options->output && !options->duration_ns &&
 	    !options->command.count)
 		return run_finish(run);
-	/* A place that cannot be written to is told at once; it may have become another one at the end. */
+	/*
+	 * A place that cannot be written to is told at once; it may have become another one at the
+	 * end.
+	 */
 	if (maps_write(run, 0) && !options->install)
 		return EXIT_FAILED;
 	err = session_follow(run);

@@ -18,23 +18,27 @@ static const struct argp_option options[] = {
 	{"container", 'c', "CONTAINER", 0, "those of a container, as of tracer -c (repeatable)", 1},
 	{"merge", KEY_MERGE, NULL, 0, "begin with the map file that the process has by now", 2},
 	{"perf-map-symbol", KEY_SYMBOL, "FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG]", 0,
-	 "a function that names code, like PyUnstable_WritePerfMapEntry (repeatable); ARG counts its "
+	 "a function that names code, like PyUnstable_WritePerfMapEntry (repeatable); ARG counts "
+	 "its "
 	 "arguments "
 	 "from 1 (default 1, 2, 3)",
 	 2},
 	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
 	{"output", 'o', "FILE", 0, "write the map there (default: on stdout, at the end)", 3},
 	{"install", KEY_INSTALL, NULL, 0,
-	 "write /tmp/perf-PID.map, where perf looks for it: under the process id here, and under the one in "
+	 "write /tmp/perf-PID.map, where perf looks for it: under the process id here, and under "
+	 "the one in "
 	 "its "
 	 "own PID namespace in its own /tmp",
 	 3},
-	{"follow", KEY_FOLLOW, NULL, 0, "keep what is written current, not only at start and end", 3},
+	{"follow", KEY_FOLLOW, NULL, 0, "keep what is written current, not only at start and end",
+	 3},
 	{"status", KEY_STATUS, NULL, 0,
 	 "print the state of each process: alone, as it is now; else at the end", 3},
 	{"buffer", 'b', "BYTES", 0, "ring buffer, a power of two (default 64M)", 4},
 	{"budget", KEY_BUDGET, "BYTES", 0,
-	 "memory for all maps (default 1G, 0: as much as it takes): those of children that have ended make "
+	 "memory for all maps (default 1G, 0: as much as it takes): those of children that have "
+	 "ended make "
 	 "room, and entries that find none are counted",
 	 4},
 	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
@@ -44,8 +48,8 @@ static const struct argp_option options[] = {
 
 static error_t symbol_parse(struct perfmap_options *out, const char *arg)
 {
-	int err =
-		array_reserve(&out->symbols, &out->symbol_room, out->symbol_count, 1, sizeof(*out->symbols));
+	int err = array_reserve(&out->symbols, &out->symbol_room, out->symbol_count, 1,
+				sizeof(*out->symbols));
 
 	if (!err)
 		err = perfmap_symbol_parse(arg, &out->symbols[out->symbol_count]);
@@ -126,10 +130,13 @@ int perfmap_options_parse(int argc, char **argv, struct perfmap_options *out)
 		.options = options,
 		.parser = parse,
 		.args_doc = "-p PID\n-- COMMAND ARG...",
-		.doc = "The perf map of a process, rebuilt from outside: which function's code lies where, "
+		.doc = "The perf map of a process, rebuilt from outside: which function's code "
+		       "lies where, "
 		       "of "
-		       "Python's trampolines (-X perf, -X perf_jit), of JITs that use GDB's interface or "
-		       "jitdumps, and of those that write a map. It runs until Ctrl-C or the end of the "
+		       "Python's trampolines (-X perf, -X perf_jit), of JITs that use GDB's "
+		       "interface or "
+		       "jitdumps, and of those that write a map. It runs until Ctrl-C or the end "
+		       "of the "
 		       "process.",
 	};
 	int status;
@@ -142,14 +149,16 @@ int perfmap_options_parse(int argc, char **argv, struct perfmap_options *out)
 	out->session.symbols = out->symbols;
 	out->session.symbol_count = out->symbol_count;
 	if (target_set_is_empty(&out->targets) == !out->command.count)
-		return reject_usage(out->command.count ? "a running process and a command are two targets"
-						       : "no target is named",
-				    "tracer perfmap -p PID, or tracer perfmap -- COMMAND ARG...", "perfmap");
+		return reject_usage(
+			out->command.count ? "a running process and a command are two targets"
+					   : "no target is named",
+			"tracer perfmap -p PID, or tracer perfmap -- COMMAND ARG...", "perfmap");
 	if (out->output && out->install)
-		return reject_usage("a map is written there or installed", "choose one of -o and --install",
-				    "perfmap");
+		return reject_usage("a map is written there or installed",
+				    "choose one of -o and --install", "perfmap");
 	if (perfmap_options_single(out) && out->targets.pid_count > 1)
-		return reject_usage("a map is of one process", "name one, or use --install", "--pid");
+		return reject_usage("a map is of one process", "name one, or use --install",
+				    "--pid");
 	if (out->follow && !out->install && (!out->output || !strcmp(out->output, "-")))
 		return reject_usage("there is no file to keep current", "add -o FILE or --install",
 				    "--follow");

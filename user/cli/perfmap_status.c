@@ -27,18 +27,21 @@ void perfmap_status_print(const struct perfmap_member *member)
 	printf("PID %d (", member->pid);
 	text_print(stdout, member->name);
 	printf(")%s\n", process->exited ? ", which has ended" : "");
-	printf("  map file: /tmp/perf-%d.map in its own root, %s\n", member->ns_pid, file_state(process));
+	printf("  map file: /tmp/perf-%d.map in its own root, %s\n", member->ns_pid,
+	       file_state(process));
 	printf("  entries: %zu\n", perfmap_table_count(process->table));
-	printf("  persistence after fork: %s\n", process->persist < 0
-							 ? "not set since the trace began (default: off)"
-						 : process->persist ? "on"
-								    : "off");
-	printf("  calls: Init %" PRIu64 " (%" PRIu64 " failed", process->inits, process->init_failures);
+	printf("  persistence after fork: %s\n",
+	       process->persist < 0 ? "not set since the trace began (default: off)"
+	       : process->persist   ? "on"
+				    : "off");
+	printf("  calls: Init %" PRIu64 " (%" PRIu64 " failed", process->inits,
+	       process->init_failures);
 	if (process->inits)
 		printf(", the last returned %d", process->init_result);
 	printf("), WritePerfMapEntry %" PRIu64 ", Fini %" PRIu64 ", CopyPerfMapFile %" PRIu64
 	       ", CompileCode %" PRIu64 ", SetPersistAfterFork %" PRIu64 "\n",
-	       process->writes, process->finis, process->copies, process->compiles, process->persists);
+	       process->writes, process->finis, process->copies, process->compiles,
+	       process->persists);
 	printf("  JIT images: %zu registered; files followed: %zu, %" PRIu64 " of them jitdumps\n",
 	       process->image_count, member->follow_count, member->jitdumps);
 	printf("  entries whose memory was unmapped: %" PRIu64 "\n", process->expired);
@@ -65,7 +68,8 @@ static void member_remarks(const struct perfmap_member *member)
 	remark(member, process->missed, "entries are missing: their names could not be read");
 	remark(member, process->refused,
 	       "entries were refused: no size, no name, beyond the address space, or too many");
-	remark(member, process->dropped, "entries are missing: there was no memory for them (--budget)");
+	remark(member, process->dropped,
+	       "entries are missing: there was no memory for them (--budget)");
 	remark(member, refused, "lines or records of its files are no entries");
 	remark(member, cut, "names were cut at 4096 bytes");
 	remark(member, failed, "of its files could not be read any further");
@@ -111,13 +115,17 @@ void perfmap_not_seen_print(const struct perfmap_session *session)
 		let_go += member->process->let_go != 0;
 	}
 	if (let_go)
-		log_info("maps of processes that have ended and made room for others: %zu (--budget)",
+		log_info("maps of processes that have ended and made room for others: %zu "
+			 "(--budget)",
 			 let_go);
 	if (perfmap_session_loss(session, counts))
 		return;
 	if (counts[LOSS_MAP_ENTRY] && !is_blind(session))
-		log_info("%llu entries were lost: the ring buffer was full; a larger one (--buffer) helps",
-			 counts[LOSS_MAP_ENTRY]);
+		log_info(
+			"%llu entries were lost: the ring buffer was full; a larger one (--buffer) "
+			"helps",
+			counts[LOSS_MAP_ENTRY]);
 	if (counts[LOSS_MAP_CALL] + counts[LOSS_PROCESS])
-		log_info("%llu other events were lost", counts[LOSS_MAP_CALL] + counts[LOSS_PROCESS]);
+		log_info("%llu other events were lost",
+			 counts[LOSS_MAP_CALL] + counts[LOSS_PROCESS]);
 }

@@ -33,8 +33,8 @@ static struct trace_table live_sum(const struct trace *trace, size_t *processes)
 }
 
 /* The share that the probes take is known with --overhead; else how much they have to do. */
-static void cost_describe(const struct session *session, const struct progress *progress, uint64_t now_ns,
-			  char *out, size_t room)
+static void cost_describe(const struct session *session, const struct progress *progress,
+			  uint64_t now_ns, char *out, size_t room)
 {
 	double share = session_cost(session);
 	uint64_t records = session_records(session) - progress->records;
@@ -58,7 +58,10 @@ static uint64_t lost_read(const struct trace *trace)
 	return loss_events(counts);
 }
 
-/* "12 of 30 s: 17.7 MiB in 182,391 blocks of 3 processes, 41,210 events/s, 0 lost; Ctrl-C ends it", or what there is room for. */
+/*
+ * "12 of 30 s: 17.7 MiB in 182,391 blocks of 3 processes, 41,210 events/s, 0 lost; Ctrl-C ends it",
+ * or what there is room for.
+ */
 static void line_show(const struct progress *progress, struct session *session, uint64_t now_ns,
 		      uint64_t duration_ns)
 {
@@ -77,8 +80,8 @@ static void line_show(const struct progress *progress, struct session *session, 
 	text_count(blocks, live.live_blocks);
 	text_count(lost, lost_read(trace));
 	for (int left_out = 0; left_out < 4; left_out++) {
-		snprintf(line, sizeof(line), "%llu%s s: %s in %s blocks%s%s%s, %s lost%s", seconds, limit,
-			 bytes, blocks, left_out ? "" : of, left_out > 2 ? "" : ", ",
+		snprintf(line, sizeof(line), "%llu%s s: %s in %s blocks%s%s%s, %s lost%s", seconds,
+			 limit, bytes, blocks, left_out ? "" : of, left_out > 2 ? "" : ", ",
 			 left_out > 2 ? "" : cost, lost, left_out > 1 ? "" : "; Ctrl-C ends it");
 		if (strlen(line) <= room)
 			break;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a trace has seen so far, for who sits before a terminal: a line that is written anew once a second (base/status_line.h). */
+/*
+ * What a trace has seen so far, for who sits before a terminal: a line that is written anew once a
+ * second (base/status_line.h).
+ */
 #ifndef TRACER_CLI_PROGRESS_H
 #define TRACER_CLI_PROGRESS_H
 

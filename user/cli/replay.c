@@ -7,7 +7,10 @@
 #include "trace/capture.h"
 #include "trace/trace.h"
 
-/* Memory for each byte of a capture: a record costs no more than its size, but children begin with copies of tables. */
+/*
+ * Memory for each byte of a capture: a record costs no more than its size, but children begin with
+ * copies of tables.
+ */
 #define CAPTURE_RATIO 32u
 
 struct replay {
@@ -17,7 +20,8 @@ struct replay {
 };
 
 static const struct argp_option options[] = {
-	{"output", 'o', "FILE", 0, "write the snapshot there (-: to stdout, and the report to stderr)", 0},
+	{"output", 'o', "FILE", 0,
+	 "write the snapshot there (-: to stdout, and the report to stderr)", 0},
 	{0},
 };
 
@@ -55,7 +59,8 @@ static int feed(const void *record, size_t size, void *context)
 	trace_budget(feeding->trace, account_file_limit(feeding->bytes, CAPTURE_RATIO));
 	err = trace_feed(feeding->trace, record, size);
 
-	return err == -ENOMEM ? err : 0; /* a malformed record is counted, and reported as not seen */
+	/* a malformed record is counted, and reported as not seen */
+	return err == -ENOMEM ? err : 0;
 }
 
 /* Reports the processes of the capture, and writes them into the snapshot file if there is one. */
@@ -95,8 +100,8 @@ static int replay_run(const struct replay *replay)
 	int status, err;
 
 	if (replay->files.count != 1) {
-		error_print(error_set(-EINVAL, "one capture file is wanted"), "tracer replay CAPTURE",
-			    "replay");
+		error_print(error_set(-EINVAL, "one capture file is wanted"),
+			    "tracer replay CAPTURE", "replay");
 		return EXIT_USAGE;
 	}
 	if (replay->output) {
@@ -131,7 +136,8 @@ int cli_replay(int argc, char **argv)
 		.options = options,
 		.parser = parse,
 		.args_doc = "CAPTURE",
-		.doc = "Rebuilds the tables from a recorded event stream (tracer --capture), without root.",
+		.doc = "Rebuilds the tables from a recorded event stream (tracer --capture), "
+		       "without root.",
 		.children = children,
 	};
 	struct replay replay = {0};

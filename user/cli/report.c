@@ -5,8 +5,10 @@
 #include "base/error.h"
 #include "cli/cli.h"
 
-static const struct argp_child children[] = {
-	{&cli_report_argp, 0, NULL, 0}, {&cli_pid_argp, 0, NULL, 0}, {&cli_layer_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0},
+					     {&cli_pid_argp, 0, NULL, 0},
+					     {&cli_layer_argp, 0, NULL, 0},
+					     {0}};
 
 struct report {
 	struct report_choice choice;
@@ -48,7 +50,8 @@ int cli_report(int argc, char **argv)
 	static const struct argp argp = {
 		.parser = parse,
 		.args_doc = "FILE...",
-		.doc = "Statistics of snapshots, as tracemalloc computes them. FILE is a snapshot of "
+		.doc = "Statistics of snapshots, as tracemalloc computes them. FILE is a snapshot "
+		       "of "
 		       "tracer's or a "
 		       "file of tracemalloc.Snapshot.dump().",
 		.children = children,
@@ -59,7 +62,8 @@ int cli_report(int argc, char **argv)
 	report_choice_default(&report.choice);
 	status = cli_parse(&argp, argc, argv, 0, &report);
 	if (!status && !report.files.count) {
-		error_print(error_set(-EINVAL, "no snapshot file is named"), "tracer report FILE", "report");
+		error_print(error_set(-EINVAL, "no snapshot file is named"), "tracer report FILE",
+			    "report");
 		status = EXIT_USAGE;
 	}
 	for (size_t i = 0; status == EXIT_DONE && i < report.files.count; i++)

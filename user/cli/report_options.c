@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of all commands that print reports, choose traces, or both; and printing a report as asked for. */
+/*
+ * The options of all commands that print reports, choose traces, or both; and printing a report as
+ * asked for.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +38,8 @@ enum {
 
 static const struct argp_option filter_options[] = {
 	{"include", KEY_INCLUDE, "PATTERN[:LINE]", 0,
-	 "only blocks of matching files (* ? [a-z] [!a-z], as tracemalloc.Filter); of several inclusive "
+	 "only blocks of matching files (* ? [a-z] [!a-z], as tracemalloc.Filter); of several "
+	 "inclusive "
 	 "options, "
 	 "domains included, one that matches is enough",
 	 11},
@@ -87,11 +91,13 @@ const struct argp cli_filter_argp = {.options = filter_options, .parser = filter
 
 static const struct argp_option app_options[] = {
 	{"app", KEY_APP, NULL, 0,
-	 "charge each block to the most recent frame of the application: not of the standard library, nor of "
+	 "charge each block to the most recent frame of the application: not of the standard "
+	 "library, nor of "
 	 "what is in site-packages, dist-packages or <frozen ...>",
 	 10},
 	{"mine", KEY_MINE, "PATTERN", 0,
-	 "the same, and the application is the files that match (* ? [a-z] [!a-z]; repeatable)", 10},
+	 "the same, and the application is the files that match (* ? [a-z] [!a-z]; repeatable)",
+	 10},
 	{0},
 };
 
@@ -146,16 +152,18 @@ const struct argp cli_output_argp = {.options = output_options, .parser = output
 
 static const struct argp_option report_options[] = {
 	{"group-by", KEY_GROUP_BY, "KEY", 0,
-	 "filename, lineno (default; where no line is known, the function), function or traceback", 10},
+	 "filename, lineno (default; where no line is known, the function), function or traceback",
+	 10},
 	{"by", KEY_BY, "OWNER", 0,
 	 "instead of lines: process, comm (command) or container, whose blocks are summed up", 10},
 	{"cumulative", KEY_CUMULATIVE, NULL, 0,
-	 "count a block for every line of its traceback, once where a recursion has it several times (json "
+	 "count a block for every line of its traceback, once where a recursion has it several "
+	 "times (json "
 	 "and "
 	 "csv: also as often as it occurs, which is tracemalloc's way)",
 	 10},
-	{"source", KEY_SOURCE, NULL, 0, "with text, the source line under each entry, as the file is now",
-	 10},
+	{"source", KEY_SOURCE, NULL, 0,
+	 "with text, the source line under each entry, as the file is now", 10},
 	{0},
 };
 
@@ -196,9 +204,11 @@ static error_t options_end(struct report_choice *choice)
 	if (!choice->lines_asked && !choice->app.asked)
 		return 0;
 	error_print(
-		error_set(-EINVAL,
-			  "it sums up whole processes; --group-by, --cumulative, --source, --app and --mine "
-			  "are of lines"),
+		error_set(
+			-EINVAL,
+			"it sums up whole processes; --group-by, --cumulative, --source, --app and "
+			"--mine "
+			"are of lines"),
 		"drop it or them", "--by");
 	return CLI_REPORTED;
 }
@@ -229,13 +239,16 @@ static error_t report_option(int key, char *arg, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
-static const struct argp_child report_children[] = {
-	{&cli_output_argp, 0, NULL, 0}, {&cli_filter_argp, 0, NULL, 0}, {&cli_app_argp, 0, NULL, 0}, {0}};
+static const struct argp_child report_children[] = {{&cli_output_argp, 0, NULL, 0},
+						    {&cli_filter_argp, 0, NULL, 0},
+						    {&cli_app_argp, 0, NULL, 0},
+						    {0}};
 const struct argp cli_report_argp = {
 	.options = report_options, .parser = report_option, .children = report_children};
 
 static const struct argp_option pid_options[] = {
-	{"pid", KEY_PID, "PID", 0, "of several processes only this one (may be given more than once)", 11},
+	{"pid", KEY_PID, "PID", 0,
+	 "of several processes only this one (may be given more than once)", 11},
 	{0},
 };
 
@@ -248,7 +261,8 @@ static error_t pid_option(int key, char *arg, struct argp_state *state)
 		return ARGP_ERR_UNKNOWN;
 	if (cli_parse_number(arg, 1, UINT32_MAX, &pid))
 		return cli_reject("--pid", arg, "a process id");
-	int err = array_reserve(&choice->pids, &choice->room, choice->count, 1, sizeof(*choice->pids));
+	int err = array_reserve(&choice->pids, &choice->room, choice->count, 1,
+				sizeof(*choice->pids));
 	if (!err)
 		choice->pids[choice->count++] = (uint32_t)pid;
 	return -err;
@@ -294,8 +308,10 @@ void cli_dropped_print(const struct trace *trace)
 	char bytes[32];
 
 	if (dropped.processes)
-		log_info("%llu processes that have ended, or that there was no memory for, are not in the "
-			 "report: they held %llu blocks, %s; of those that end %u are kept, or as many as "
+		log_info("%llu processes that have ended, or that there was no memory for, are not "
+			 "in the "
+			 "report: they held %llu blocks, %s; of those that end %u are kept, or as "
+			 "many as "
 			 "there is memory for (--budget)",
 			 (unsigned long long)dropped.processes, (unsigned long long)dropped.blocks,
 			 report_size(bytes, dropped.bytes), TRACE_ENDED_MAX);
@@ -303,8 +319,10 @@ void cli_dropped_print(const struct trace *trace)
 
 int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice)
 {
-	static int (*const print[])(const struct snapshot *, const struct report_opts *, FILE *) = {
-		[FORMAT_TEXT] = report_text, [FORMAT_JSON] = report_json, [FORMAT_CSV] = report_csv};
+	static int (*const print[])(const struct snapshot *, const struct report_opts *,
+				    FILE *) = {[FORMAT_TEXT] = report_text,
+					       [FORMAT_JSON] = report_json,
+					       [FORMAT_CSV] = report_csv};
 	struct report_opts opts = choice->opts;
 	struct snapshot chosen, old;
 	struct source_roots roots = {0};
@@ -324,7 +342,8 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 		err = print[choice->format](&chosen, &opts, choice->out);
 	source_roots_close(&roots);
 	if (!err && opts.cumulative && snapshot->meta.traceback_limit == 1)
-		log_info("--cumulative: the snapshot keeps one frame of a traceback, so that there is "
+		log_info("--cumulative: the snapshot keeps one frame of a traceback, so that there "
+			 "is "
 			 "nothing to "
 			 "add up");
 	if (!err)
@@ -335,7 +354,8 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 
 static const struct argp_option layer_options[] = {
 	{"layer", KEY_LAYER, "LAYER", 0,
-	 "python, native or mmap alone (default: all that the snapshot has, other formats than its own: the "
+	 "python, native or mmap alone (default: all that the snapshot has, other formats than its "
+	 "own: the "
 	 "first)",
 	 10},
 	{0},

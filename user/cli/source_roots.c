@@ -122,7 +122,8 @@ void source_roots_open(const struct snapshot *snapshot, int live, struct source_
 	for (size_t i = 0; i < snapshot_process_count(snapshot); i++)
 		if (is_elsewhere(snapshot_process(snapshot, i)))
 			told_add(&elsewhere, snapshot_process(snapshot, i), 0);
-	told_print(&elsewhere, "lines are of this machine's files, not of those of", "they may differ");
+	told_print(&elsewhere, "lines are of this machine's files, not of those of",
+		   "they may differ");
 }
 
 void source_roots_close(struct source_roots *roots)

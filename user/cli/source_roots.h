@@ -7,8 +7,9 @@
 #include "snapshot/snapshot.h"
 
 /*
- * live: the processes are those that run now, and their roots are looked into; one that has ended has none any more. Else
- * lines are of this machine's files. What this leaves out or makes doubtful is told (log_info). source_roots_close() closes.
+ * live: the processes are those that run now, and their roots are looked into; one that has ended
+ * has none any more. Else lines are of this machine's files. What this leaves out or makes doubtful
+ * is told (log_info). source_roots_close() closes.
  */
 void source_roots_open(const struct snapshot *snapshot, int live, struct source_roots *out);
 void source_roots_close(struct source_roots *roots);

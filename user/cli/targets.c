@@ -16,19 +16,22 @@
 #define LOOK_SHARE 20           /* or so many times as long as one takes */
 
 /* What the set's names mean went wrong: at which one, why, and what helps. */
-static int resolve_error_print(const struct target_set *set, int err, const char *what, const char *missing)
+static int resolve_error_print(const struct target_set *set, int err, const char *what,
+			       const char *missing)
 {
 	const char *remedy = cli_remedy(err);
 
 	for (size_t i = 0; i < set->cgroup_count; i++)
 		if (set->cgroups[i].text == what)
-			return error_print(
-				err, "give a directory below /sys/fs/cgroup, or a path of /proc/PID/cgroup",
-				"--cgroup %s", what);
+			return error_print(err,
+					   "give a directory below /sys/fs/cgroup, or a path of "
+					   "/proc/PID/cgroup",
+					   "--cgroup %s", what);
 	if (err == -EEXIST)
 		remedy = "name it whole, or by its ID";
 	else if (err == -ENOENT)
-		remedy = geteuid() ? "run it with sudo, since not all that runs can be seen" : missing;
+		remedy = geteuid() ? "run it with sudo, since not all that runs can be seen"
+				   : missing;
 	return error_print(err, remedy, "container %s", what);
 }
 
@@ -41,11 +44,15 @@ int targets_list(struct target_set *set, const char *missing, pid_t **pids, size
 		return resolve_error_print(set, err, what, missing);
 	err = target_set_list(set, pids, count);
 	if (err == -ESRCH)
-		return error_print(err, "-p with -c is a process id as seen in the container", "--pid");
+		return error_print(err, "-p with -c is a process id as seen in the container",
+				   "--pid");
 	return err ? error_print(err, NULL, "trace") : 0;
 }
 
-/* Who names a process by an id of another PID namespace is told so, if ours has no such process or no Python in it. */
+/*
+ * Who names a process by an id of another PID namespace is told so, if ours has no such process or
+ * no Python in it.
+ */
 void pid_error_print(pid_t pid, int err)
 {
 	char reason[256], why[160], text[224];
@@ -54,12 +61,14 @@ void pid_error_print(pid_t pid, int err)
 		error_print(err, cli_remedy(err), "PID %d", pid);
 		return;
 	}
-	snprintf(reason, sizeof(reason), "%s", error_reason(err)); /* the search below may set others */
+	/* the search below may set others */
+	snprintf(reason, sizeof(reason), "%s", error_reason(err));
 	if (target_pid_explain(pid, why, sizeof(why)))
-		snprintf(text, sizeof(text), "%d is the process id, in its own PID namespace, of %s", pid,
-			 why);
+		snprintf(text, sizeof(text),
+			 "%d is the process id, in its own PID namespace, of %s", pid, why);
 	else if (err == -ESRCH && target_hidden_explain(why, sizeof(why)))
-		snprintf(text, sizeof(text), "%s, which hides other users' processes: run it with sudo", why);
+		snprintf(text, sizeof(text),
+			 "%s, which hides other users' processes: run it with sudo", why);
 	else
 		snprintf(text, sizeof(text), "%s", cli_remedy(err));
 	error_print(error_set(err, "%s", reason), text, "PID %d", pid);
@@ -82,10 +91,11 @@ static void none_reason(size_t count)
 	int hidden = target_hidden_explain(why, sizeof(why));
 
 	if (count)
-		error_set(-ESRCH, "of %zu process%s that match%s none has what is to be traced", count,
-			  count == 1 ? "" : "es", count == 1 ? "es" : "");
+		error_set(-ESRCH, "of %zu process%s that match%s none has what is to be traced",
+			  count, count == 1 ? "" : "es", count == 1 ? "es" : "");
 	else
-		error_set(-ESRCH, "no process matches%s%s", hidden ? ", but " : "", hidden ? why : "");
+		error_set(-ESRCH, "no process matches%s%s", hidden ? ", but " : "",
+			  hidden ? why : "");
 }
 
 int targets_none_print(const struct target_set *set, size_t count)
@@ -95,7 +105,8 @@ int targets_none_print(const struct target_set *set, size_t count)
 	none_reason(count);
 	return error_print(
 		-ESRCH,
-		count ? "tracer list shows which run a Python that is known; of others --layer native "
+		count ? "tracer list shows which run a Python that is known; of others --layer "
+			"native "
 			"traces malloc"
 		      : "tracer list shows what can be traced",
 		"trace");
@@ -111,7 +122,8 @@ static int is_seen(const struct targets *targets, pid_t pid)
 
 static int target_add(struct targets *targets, struct session *session, pid_t pid)
 {
-	int err = array_reserve(&targets->seen, &targets->seen_room, targets->seen_count, 1, sizeof(pid));
+	int err = array_reserve(&targets->seen, &targets->seen_room, targets->seen_count, 1,
+				sizeof(pid));
 
 	if (err)
 		return error_print(err, NULL, "trace");
@@ -128,7 +140,8 @@ static int target_add(struct targets *targets, struct session *session, pid_t pi
 	return 0;
 }
 
-static int targets_add(struct targets *targets, struct session *session, const pid_t *pids, size_t count)
+static int targets_add(struct targets *targets, struct session *session, const pid_t *pids,
+		       size_t count)
 {
 	int err = 0;
 
@@ -157,8 +170,9 @@ int targets_attach(struct targets *targets, struct session *session)
 	if (err)
 		return err;
 	if (count > SESSION_TOLD)
-		log_info("attached to %zu of %zu processes in %llu ms; -v tells of each", targets->attached,
-			 count, (unsigned long long)((clock_ns(CLOCK_MONOTONIC) - start) / 1000000));
+		log_info("attached to %zu of %zu processes in %llu ms; -v tells of each",
+			 targets->attached, count,
+			 (unsigned long long)((clock_ns(CLOCK_MONOTONIC) - start) / 1000000));
 	for (size_t i = 0; i < targets->set->container_count; i++)
 		if (target_set_is_awaited(targets->set, &targets->set->containers[i]))
 			log_info("waiting for container %s", targets->set->containers[i].text);
@@ -209,12 +223,13 @@ int targets_look(struct targets *targets, struct session *session)
 void targets_give_up(struct targets *targets, size_t traced)
 {
 	if (targets->open && !traced)
-		error_print(error_set(-ESRCH, "no process that matches has begun while it was waited for"),
+		error_print(error_set(-ESRCH,
+				      "no process that matches has begun while it was waited for"),
 			    "tracer list shows what can be traced", "trace");
 	for (size_t i = 0; i < targets->set->container_count; i++)
 		if (target_set_is_awaited(targets->set, &targets->set->containers[i]))
-			error_print(error_set(-ENOENT, "it has not come while it was waited for"), NULL,
-				    "container %s", targets->set->containers[i].text);
+			error_print(error_set(-ENOENT, "it has not come while it was waited for"),
+				    NULL, "container %s", targets->set->containers[i].text);
 	late_targets_give_up(&targets->late);
 }
 

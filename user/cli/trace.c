@@ -51,12 +51,16 @@ static int output_save(struct run *run, const struct snapshot *snapshot)
 
 	run->output = NULL;
 	if (!err)
-		return run->options.keep ? outfile_rotate(file, run->options.keep) : outfile_commit(file);
+		return run->options.keep ? outfile_rotate(file, run->options.keep)
+					 : outfile_commit(file);
 	outfile_discard(file);
 	return err;
 }
 
-/* Prints the report of all processes, as they are now or (at the end) as they were when their interpreters shut down. */
+/*
+ * Prints the report of all processes, as they are now or (at the end) as they were when their
+ * interpreters shut down.
+ */
 static int reports_print(struct run *run, int at_end)
 {
 	struct trace *trace = session_trace(run->session);
@@ -113,16 +117,22 @@ void run_wait(struct run *run, int busy)
 	poll(polls, 2 + live_poll_fds(&run->live, polls + 2), wait_ms);
 }
 
-/* Further processes will have to be attached to, if any are picked up; and one whose mode changes is, anew. */
+/*
+ * Further processes will have to be attached to, if any are picked up; and one whose mode changes
+ * is, anew.
+ */
 static int run_confine(const struct run *run)
 {
-	int attaches = run->options.session.watch != ABI_WATCH_NONE || run->options.session.overhead > 0;
+	int attaches =
+		run->options.session.watch != ABI_WATCH_NONE || run->options.session.overhead > 0;
 
 	int rights = attaches ? session_attach_rights(run->session) : 0;
-	unsigned int calls = (attaches ? CALLS_ATTACH : 0) | (run->options.session.freeze ? CALLS_FREEZE : 0);
+	unsigned int calls =
+		(attaches ? CALLS_ATTACH : 0) | (run->options.session.freeze ? CALLS_FREEZE : 0);
 
 	return session_confine(run->session, rights)
-		       ?: privileges_drop(run->output || run->capture, rights) ?: calls_limit(calls);
+		?: privileges_drop(run->output || run->capture, rights)
+		?: calls_limit(calls);
 }
 
 /* Is there anything under trace, or may there be? A command without Python may start one. */
@@ -131,9 +141,11 @@ static int run_goes_on(struct run *run)
 	if (session_running(run->session) || targets_waiting(&run->targets) ||
 	    session_undecided(run->session))
 		return 1;
-	if (run->options.session.watch == ABI_WATCH_ALL && target_set_may_grow(&run->options.targets))
+	if (run->options.session.watch == ABI_WATCH_ALL &&
+	    target_set_may_grow(&run->options.targets))
 		return 1;
-	return run->launch && run->options.session.watch && !launch_wait(run->launch, 0, &run->status);
+	return run->launch && run->options.session.watch &&
+	       !launch_wait(run->launch, 0, &run->status);
 }
 
 /* Until the targets end, the time is over or somebody asks. 0, -errno. */
@@ -187,16 +199,20 @@ void run_open(struct run *run)
 	live_begin(&run->live, run->session, &opts);
 }
 
-/* Have the targets the functions that the user names? Where more of them may come, that is no error yet. */
+/*
+ * Have the targets the functions that the user names? Where more of them may come, that is no error
+ * yet.
+ */
 int run_allocs_check(struct run *run)
 {
 	const struct target_set *set = &run->options.targets;
-	int more = set->all || set->wait || set->container_count || set->cgroup_count || set->name_count ||
-		   run->options.command.count;
+	int more = set->all || set->wait || set->container_count || set->cgroup_count ||
+		   set->name_count || run->options.command.count;
 	int err = session_allocs_unfound(run->session);
 
 	if (err && !more)
-		return error_print(err, "--dry-run lists the files that are looked into", "--alloc");
+		return error_print(err, "--dry-run lists the files that are looked into",
+				   "--alloc");
 	if (err)
 		log_info("--alloc: %s, as yet", error_reason(err));
 	return 0;
@@ -252,10 +268,12 @@ static void end_print(const struct run *run)
 	session_end_read(run->session, &end);
 	whole_ns = clock_ns(CLOCK_MONOTONIC) - end.stopped_ns;
 	if (whole_ns > END_TOLD_NS)
-		log_info("the report came %.1f s after the last event: %.1f s to take the probes out, %.1f s "
+		log_info("the report came %.1f s after the last event: %.1f s to take the probes "
+			 "out, %.1f s "
 			 "for "
 			 "names of native code",
-			 (double)whole_ns / 1e9, (double)end.probes_ns / 1e9, (double)end.names_ns / 1e9);
+			 (double)whole_ns / 1e9, (double)end.probes_ns / 1e9,
+			 (double)end.names_ns / 1e9);
 }
 
 static int run_finish(struct run *run)

@@ -7,7 +7,10 @@
 
 #define COMMAND_PATIENCE 100 /* looks at a command without Python before we tell that we wait */
 
-/* The command runs and has no Python: has it by now? An error is told, and the command goes on without us. */
+/*
+ * The command runs and has no Python: has it by now? An error is told, and the command goes on
+ * without us.
+ */
 static int command_look(struct run *run, pid_t pid)
 {
 	int found, err;
@@ -24,7 +27,8 @@ static int command_look(struct run *run, pid_t pid)
 	found = late_look(&run->command, NULL);
 	if (found <= 0) {
 		if (!found && ++run->command_looks == COMMAND_PATIENCE)
-			log_info("the command runs no Python yet; waiting for it to load one (--layer native "
+			log_info("the command runs no Python yet; waiting for it to load one "
+				 "(--layer native "
 				 "traces malloc in any program)");
 		return 0;
 	}
@@ -61,11 +65,19 @@ static int command_ready(pid_t pid, int running, void *context)
 	signals_catch(&run->signals, 0);
 	if (err != -ENOENT)
 		return err;
-	/* A wrapper that will exec the interpreter, or a program that will load it or start it as a child: not yet. */
-	return run->options.session.watch && !run->options.dry_run ? session_watch(run->session, pid) : 0;
+	/*
+	 * A wrapper that will exec the interpreter, or a program that will load it or start it as a
+	 * child: not yet.
+	 */
+	return run->options.session.watch && !run->options.dry_run
+		       ? session_watch(run->session, pid)
+		       : 0;
 }
 
-/* The command has ended. Has it left children that run Python, or may come to it, or that have run it? */
+/*
+ * The command has ended. Has it left children that run Python, or may come to it, or that have run
+ * it?
+ */
 static int children_remain(struct run *run)
 {
 	do {
@@ -89,7 +101,8 @@ int run_command(struct run *run)
 		launch_wait(run->launch, 1, &run->status);
 		if (run->session && children_remain(run))
 			return signals_catch(&run->signals, 1);
-		error_print(error_set(-ENOENT, "it ended (status %d) and had run no Python that is known",
+		error_print(error_set(-ENOENT,
+				      "it ended (status %d) and had run no Python that is known",
 				      run->status),
 			    "--layer native traces malloc in any program", "%s", command[0]);
 	} else {

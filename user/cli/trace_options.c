@@ -34,9 +34,11 @@ enum {
 #define KEEP_MAX       1000
 
 static const struct argp_option options[] = {
-	{"pid", 'p', "PID[,PID...]", 0, "trace running processes; with -c, by their ids in the container", 1},
+	{"pid", 'p', "PID[,PID...]", 0,
+	 "trace running processes; with -c, by their ids in the container", 1},
 	{"container", 'c', "CONTAINER", 0,
-	 "those of a container: its name, its ID, of Kubernetes also POD/NAME, NAMESPACE/POD/NAME or pod/POD "
+	 "those of a container: its name, its ID, of Kubernetes also POD/NAME, NAMESPACE/POD/NAME "
+	 "or pod/POD "
 	 "(repeatable)",
 	 1},
 	{"cgroup", KEY_CGROUP, "PATH", 0,
@@ -44,42 +46,52 @@ static const struct argp_option options[] = {
 	 "(repeatable)",
 	 1},
 	{"comm", KEY_COMM, "NAME", 0,
-	 "those with this name, as pgrep -x compares it; it may hold *, ? and [...] (repeatable; with -c or "
+	 "those with this name, as pgrep -x compares it; it may hold *, ? and [...] (repeatable; "
+	 "with -c or "
 	 "--cgroup: "
 	 "of those)",
 	 1},
 	{"all", 'a', NULL, 0, "all processes", 1},
 	{"wait", 'w', NULL, 0,
-	 "with -p and -c: where there is no Python yet, wait until the process loads one; with -c, also for "
+	 "with -p and -c: where there is no Python yet, wait until the process loads one; with -c, "
+	 "also for "
 	 "the "
 	 "container",
 	 1},
 	{"no-follow", KEY_NO_FOLLOW, NULL, 0,
-	 "only these processes and the programs that they run now: not the children that they fork, nor what "
+	 "only these processes and the programs that they run now: not the children that they "
+	 "fork, nor what "
 	 "any "
 	 "of them runs by exec",
 	 1},
-	{"nframe", 'n', "N", 0, "frames kept of a traceback, most recent first (1-128, default 16)", 2},
+	{"nframe", 'n', "N", 0, "frames kept of a traceback, most recent first (1-128, default 16)",
+	 2},
 	{"mode", 'm', "MODE", 0,
-	 "census: allocations are traced, and the heap tells which blocks live (default); exact: allocations "
+	 "census: allocations are traced, and the heap tells which blocks live (default); exact: "
+	 "allocations "
 	 "and frees; "
 	 "growth: only where the heap grows, at next to no cost",
 	 2},
 	{"budget", KEY_BUDGET, "BYTES", 0,
-	 "memory for all that is kept of the targets, snapshots that are being made included (default 1G, 0: "
-	 "as much as it takes): what does not fit is counted, and in no line or in one without a name",
+	 "memory for all that is kept of the targets, snapshots that are being made included "
+	 "(default 1G, 0: "
+	 "as much as it takes): what does not fit is counted, and in no line or in one without a "
+	 "name",
 	 4},
 	{"sample", KEY_SAMPLE, "BYTES", 0,
-	 "trace a sample, a block for every BYTES allocated (like 64K, 512K); figures are then estimates, "
+	 "trace a sample, a block for every BYTES allocated (like 64K, 512K); figures are then "
+	 "estimates, "
 	 "each "
 	 "with its standard error",
 	 2},
 	{"overhead", KEY_OVERHEAD, "PERCENT", 0,
-	 "hold what tracing takes of the target's CPU time under that, by narrowing the mode: exact, census, "
+	 "hold what tracing takes of the target's CPU time under that, by narrowing the mode: "
+	 "exact, census, "
 	 "growth, off (without Python: a sample in place of all); the report says what ran when",
 	 2},
 	{"layer", KEY_LAYER, "LAYER", 0,
-	 "python: Python's allocators; native: malloc and its kin; mmap: memory that is mapped; all of them "
+	 "python: Python's allocators; native: malloc and its kin; mmap: memory that is mapped; "
+	 "all of them "
 	 "(default: "
 	 "python where there is a Python, else native; of many processes those with a Python)",
 	 2},
@@ -88,8 +100,11 @@ static const struct argp_option options[] = {
 	{"output", 'o', "FILE", 0,
 	 "write the snapshot there at the end (pprof; -: to stdout, and the report to stderr)", 3},
 	{"snapshot-every", KEY_EVERY, "SEC", 0,
-	 "with -o, also write it every SEC seconds; the one before becomes FILE.1, that FILE.2 and so on", 3},
-	{"keep", KEY_KEEP, "N", 0, "with --snapshot-every, keep N snapshots, FILE among them (default 3)", 3},
+	 "with -o, also write it every SEC seconds; the one before becomes FILE.1, that FILE.2 and "
+	 "so on",
+	 3},
+	{"keep", KEY_KEEP, "N", 0,
+	 "with --snapshot-every, keep N snapshots, FILE among them (default 3)", 3},
 	{"capture", KEY_CAPTURE, "FILE", 0, "keep the event stream there, for tracer replay", 3},
 	{"dry-run", KEY_DRY_RUN, NULL, 0, "print the probe plan and stop", 4},
 	{"buffer", 'b', "BYTES", 0, "ring buffer, a power of two (default 64M)", 4},
@@ -97,20 +112,25 @@ static const struct argp_option options[] = {
 	 "session, multi or perf: how probes are attached (default: the best there is)", 4},
 	{"public", KEY_PUBLIC, NULL, 0, "probe the public functions, not their implementations", 4},
 	{"no-reuse", KEY_NO_REUSE, NULL, 0,
-	 "do not follow objects that CPython takes again from its free lists (a probe less for every object; "
+	 "do not follow objects that CPython takes again from its free lists (a probe less for "
+	 "every object; "
 	 "their "
 	 "blocks stay with the line that first asked for them)",
 	 4},
 	{"large-blocks", KEY_LARGE, NULL, 0,
 	 "growth mode: blocks of more than 512 bytes one by one, too (about 1 us for each)", 4},
 	{"alloc", KEY_ALLOC, "FILE:SYMBOL:KIND[:ARGS]", 0,
-	 "a function that hands out memory as KIND (malloc, calloc, realloc, reallocarray, posix_memalign, "
+	 "a function that hands out memory as KIND (malloc, calloc, realloc, reallocarray, "
+	 "posix_memalign, "
 	 "free, ...) does; "
-	 "ARGS, as size=2,count=1 or addr=2, count its arguments from 1; return-probe probes its return "
-	 "instead of its ret instructions: it must not throw, nor return on another stack (repeatable)",
+	 "ARGS, as size=2,count=1 or addr=2, count its arguments from 1; return-probe probes its "
+	 "return "
+	 "instead of its ret instructions: it must not throw, nor return on another stack "
+	 "(repeatable)",
 	 4},
 	{"freeze", KEY_FREEZE, NULL, 0,
-	 "stop the target while its heap is read for a report: an exact reading (it says for how long); "
+	 "stop the target while its heap is read for a report: an exact reading (it says for how "
+	 "long); "
 	 "threads that sleep in a call which an interruption would make fail (epoll_wait) sleep on",
 	 4},
 	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
@@ -202,8 +222,10 @@ static error_t parse_target(struct target_set *targets, int key, const char *arg
 static int targets_check(const struct trace_options *options)
 {
 	const struct target_set *set = &options->targets;
-	int narrower = set->pid_count || set->container_count || set->cgroup_count || set->name_count;
-	const char *why = NULL, *remedy = "tracer -p PID, -c CONTAINER, -a, or tracer -- COMMAND ARG...";
+	int narrower =
+		set->pid_count || set->container_count || set->cgroup_count || set->name_count;
+	const char *why = NULL,
+		   *remedy = "tracer -p PID, -c CONTAINER, -a, or tracer -- COMMAND ARG...";
 
 	if (target_set_is_empty(set) == !options->command.count)
 		why = options->command.count ? "a running process and a command are two targets"
@@ -223,7 +245,8 @@ static int targets_check(const struct trace_options *options)
 
 static error_t parse_alloc(struct trace_options *out, const char *arg)
 {
-	int err = array_reserve(&out->allocs, &out->alloc_room, out->alloc_count, 1, sizeof(*out->allocs));
+	int err = array_reserve(&out->allocs, &out->alloc_room, out->alloc_count, 1,
+				sizeof(*out->allocs));
 
 	if (!err)
 		err = plan_alloc_parse(arg, &out->allocs[out->alloc_count]);
@@ -325,7 +348,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 int trace_options_parse(int argc, char **argv, struct trace_options *out)
 {
-	static const struct argp_child children[] = {{&cli_report_argp, 0, "At the end, print", 9}, {0}};
+	static const struct argp_child children[] = {{&cli_report_argp, 0, "At the end, print", 9},
+						     {0}};
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
@@ -354,25 +378,31 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 			    "leave --layer away, or use --layer native or all", "--alloc");
 		return EXIT_USAGE;
 	}
-	if (out->session.plan.python.mode != EVENT_MODE_GROWTH && out->session.plan.python.large_blocks) {
+	if (out->session.plan.python.mode != EVENT_MODE_GROWTH &&
+	    out->session.plan.python.large_blocks) {
 		error_print(error_set(-EINVAL, "large blocks are always traced but in growth mode"),
 			    "leave it away, or use --mode growth", "--large-blocks");
 		return EXIT_USAGE;
 	}
 	if (out->session.plan.python.mode == EVENT_MODE_GROWTH && out->session.sample_bytes) {
 		error_print(
-			error_set(-EINVAL, "growth mode traces no blocks of which there could be a sample"),
+			error_set(-EINVAL,
+				  "growth mode traces no blocks of which there could be a sample"),
 			"leave it away, or use --mode census or exact", "--sample");
 		return EXIT_USAGE;
 	}
-	if (out->session.plan.python.mode == EVENT_MODE_GROWTH && out->session.plan.python.public_only) {
+	if (out->session.plan.python.mode == EVENT_MODE_GROWTH &&
+	    out->session.plan.python.public_only) {
 		error_print(error_set(-EINVAL, "pools are made by a function that is not public"),
 			    "leave it away, or use another mode", "--public");
 		return EXIT_USAGE;
 	}
-	/* A program that will load Python, or exec one that has it, is waited for; of many processes those with it are meant. */
-	if (!out->session.plan.layers &&
-	    (out->command.count || out->targets.wait || (!out->targets.pid_count && !out->targets.all)))
+	/*
+	 * A program that will load Python, or exec one that has it, is waited for; of many
+	 * processes those with it are meant.
+	 */
+	if (!out->session.plan.layers && (out->command.count || out->targets.wait ||
+					  (!out->targets.pid_count && !out->targets.all)))
 		out->session.plan.layers = 1u << EVENT_LAYER_PYTHON;
 	status = targets_check(out);
 	if (status)
@@ -382,7 +412,8 @@ int trace_options_parse(int argc, char **argv, struct trace_options *out)
 		out->session.watch = ABI_WATCH_ALL;
 	out->session.everywhere = out->session.watch && target_set_is_all(&out->targets);
 	if ((out->snapshot_ns || out->keep) && (!out->output || !strcmp(out->output, "-"))) {
-		error_print(error_set(-EINVAL, "it needs a file to write to"), "name it with -o FILE", "%s",
+		error_print(error_set(-EINVAL, "it needs a file to write to"),
+			    "name it with -o FILE", "%s",
 			    out->snapshot_ns ? "--snapshot-every" : "--keep");
 		return EXIT_USAGE;
 	}

@@ -28,7 +28,10 @@ struct run {
 	int limited; /* the time of -d has begun */
 };
 
-/* Starts the command, and returns once it is under trace. 0, or an error that was told; run->status if it has ended. */
+/*
+ * Starts the command, and returns once it is under trace. 0, or an error that was told; run->status
+ * if it has ended.
+ */
 int run_command(struct run *run);
 /* The probe plan of a process, on stdout. 0, -errno. */
 int run_plan_show(pid_t pid, const struct plan_target_opts *opts);

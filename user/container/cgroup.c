@@ -13,7 +13,8 @@ int cgroup_next(const char **text, struct cgroup_line *out)
 	while (**text) {
 		const char *line = *text, *end = strchrnul(line, '\n');
 		const char *first = memchr(line, ':', (size_t)(end - line));
-		const char *second = first ? memchr(first + 1, ':', (size_t)(end - first) - 1) : NULL;
+		const char *second =
+			first ? memchr(first + 1, ':', (size_t)(end - first) - 1) : NULL;
 
 		*text = *end ? end + 1 : end;
 		if (!second || second + 1 == end || second[1] != '/')
@@ -37,7 +38,10 @@ static int is_word(const char *text, size_t bytes, const char *word)
 	return bytes == strlen(word) && !memcmp(text, word, bytes);
 }
 
-/* "docker" of docker-ID, the last word of "…slice:cri-containerd:" too; a bare ID's is the directory that it lies in. */
+/*
+ * "docker" of docker-ID, the last word of "…slice:cri-containerd:" too; a bare ID's is the
+ * directory that it lies in.
+ */
 static enum container_runtime runtime_of(const char *word, size_t bytes)
 {
 	static const struct {
@@ -169,7 +173,8 @@ static int component_is(const char *text, size_t bytes, const char *id)
 		bytes -= sizeof(scope) - 1;
 	if (bytes < id_bytes || !id_bytes || memcmp(text + bytes - id_bytes, id, id_bytes))
 		return 0;
-	return bytes == id_bytes || text[bytes - id_bytes - 1] == '-' || text[bytes - id_bytes - 1] == ':';
+	return bytes == id_bytes || text[bytes - id_bytes - 1] == '-' ||
+	       text[bytes - id_bytes - 1] == ':';
 }
 
 int cgroup_id_find(const char *text, const char *id, struct cgroup_line *line, size_t *path_bytes)

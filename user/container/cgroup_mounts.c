@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The other half of cgroup.h: directories of the mounted cgroup file systems, as /proc/self/mountinfo lists them. */
+/*
+ * The other half of cgroup.h: directories of the mounted cgroup file systems, as
+ * /proc/self/mountinfo lists them.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,7 +26,10 @@ struct mount {
 	char *root, *point, *type, *options;
 };
 
-/* "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS] - TYPE SOURCE SUPEROPTIONS"; the kernel writes blanks in names as \040. */
+/*
+ * "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS] - TYPE SOURCE SUPEROPTIONS"; the kernel writes
+ * blanks in names as \040.
+ */
 static int mount_parse(char *line, struct mount *out)
 {
 	char *fields[6], *rest = strstr(line, " - ");
@@ -80,7 +86,10 @@ static int own_file_read(const char *name, struct buffer *out)
 	return err ? error_set(err, "/proc/self/%s cannot be read", name) : 0;
 }
 
-/* The path within the hierarchy of what lies at path below a mount's point; NULL: not below it. Caller frees. */
+/*
+ * The path within the hierarchy of what lies at path below a mount's point; NULL: not below it.
+ * Caller frees.
+ */
 static char *path_below(const struct mount *mount, const char *path)
 {
 	size_t point = strlen(mount->point), root = strlen(mount->root);
@@ -101,7 +110,10 @@ static char *path_below(const struct mount *mount, const char *path)
 	return text;
 }
 
-/* The place of a path of the hierarchy below a mount's point; NULL: the mount does not show it. Caller frees. */
+/*
+ * The place of a path of the hierarchy below a mount's point; NULL: the mount does not show it.
+ * Caller frees.
+ */
 static char *place_below(const struct mount *mount, const char *path, size_t bytes)
 {
 	size_t root = strlen(mount->root);
@@ -111,7 +123,8 @@ static char *place_below(const struct mount *mount, const char *path, size_t byt
 		root = 0;
 	if (bytes < root || memcmp(path, mount->root, root) || (bytes > root && path[root] != '/'))
 		return NULL;
-	return asprintf(&text, "%s%.*s", mount->point, (int)(bytes - root), path + root) < 0 ? NULL : text;
+	return asprintf(&text, "%s%.*s", mount->point, (int)(bytes - root), path + root) < 0 ? NULL
+											     : text;
 }
 
 static uint64_t directory_id(int fd)
@@ -198,7 +211,8 @@ int cgroup_mounts_read(struct buffer *out)
 	return err ?: buffer_append(out, "", 1);
 }
 
-int cgroup_maker(const struct buffer *mounts, const struct cgroup_line *line, size_t path_bytes, uid_t *uid)
+int cgroup_maker(const struct buffer *mounts, const struct cgroup_line *line, size_t path_bytes,
+		 uid_t *uid)
 {
 	const char *end = memrchr(line->path, '/', path_bytes);
 	char *copy = mounts->size ? strdup((const char *)mounts->data) : NULL;
@@ -293,10 +307,11 @@ static int directory_name(const char *path, char *out, size_t room)
 }
 
 /*
- * Is the mount the one that is meant? place, a directory without links, lies below the innermost such mount; a name, as it
- * stands in /proc/PID/cgroup, is looked for below each: v2's first.
+ * Is the mount the one that is meant? place, a directory without links, lies below the innermost
+ * such mount; a name, as it stands in /proc/PID/cgroup, is looked for below each: v2's first.
  */
-static int mounts_search(struct cgroup_ref *ref, char *mounts, const char *place, const char *name, int v2)
+static int mounts_search(struct cgroup_ref *ref, char *mounts, const char *place, const char *name,
+			 int v2)
 {
 	char found[PATH_MAX];
 	size_t longest = 0;
@@ -342,7 +357,8 @@ int cgroup_ref_open(struct cgroup_ref *ref, const char *name)
 	for (int v2 = 1; err == -ENOENT && text.size && v2 >= 0; v2--) {
 		copy.size = 0;
 		err = buffer_append(&copy, text.data, text.size + 1)
-			      ?: mounts_search(ref, (char *)copy.data, directory ? NULL : place, below, v2);
+			      ?: mounts_search(ref, (char *)copy.data, directory ? NULL : place,
+					       below, v2);
 	}
 	if (err == -ENOENT && directory == -ENOTDIR)
 		err = error_set(-ENOTDIR, "it is no directory of a cgroup file system");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of containers: first a look at every process, then the runtimes' states, which give names to the ids that were found
- * and more containers, at last the cgroup of each.
+ * The list of containers: first a look at every process, then the runtimes' states, which give
+ * names to the ids that were found and more containers, at last the cgroup of each.
  */
 #include "container/container.h"
 
@@ -26,7 +26,8 @@ struct monitors {
 
 int container_id_is_valid(const char *id)
 {
-	size_t bytes = strspn(id, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.-");
+	size_t bytes =
+		strspn(id, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_.-");
 
 	return bytes && !id[bytes] && bytes < CONTAINER_ID_SIZE && id[0] != '.' && id[0] != '-';
 }
@@ -51,14 +52,15 @@ void container_list_remark(struct container_list *list, const char *format, ...)
 }
 
 /* Only containerd's own ids need their namespace to be unique. */
-static int is_meant(const struct container_list *list, const struct container *entry, const char *id,
-		    const char *space)
+static int is_meant(const struct container_list *list, const struct container *entry,
+		    const char *id, const char *space)
 {
 	return !strcmp(entry->id, id) && container_owner_is(&entry->owner, &list->reading) &&
 	       (!entry->space[0] || !space[0] || !strcmp(entry->space, space));
 }
 
-struct container *container_list_find(struct container_list *list, const char *id, const char *space)
+struct container *container_list_find(struct container_list *list, const char *id,
+				      const char *space)
 {
 	for (size_t i = 0; i < list->count; i++) {
 		struct container *entry = &list->entries[i];
@@ -99,7 +101,9 @@ static int parent_fits(const struct container_list *list, const struct process_i
 	return fits;
 }
 
-/* The cgroup of a process that is called by the id, if those whose state is read can have made it. */
+/*
+ * The cgroup of a process that is called by the id, if those whose state is read can have made it.
+ */
 static int cgroup_fits(const struct container_list *list, const char *text, const char *id,
 		       struct cgroup_line *line, size_t *bytes)
 {
@@ -111,8 +115,12 @@ static int cgroup_fits(const struct container_list *list, const char *text, cons
 	return container_owner_is(&owner, &list->reading);
 }
 
-/* A pid of a file may be another process's by now, or one of another PID namespace: its cgroup or its parent must fit. */
-static int init_is_plausible(const struct container_list *list, const struct container *entry, pid_t pid)
+/*
+ * A pid of a file may be another process's by now, or one of another PID namespace: its cgroup or
+ * its parent must fit.
+ */
+static int init_is_plausible(const struct container_list *list, const struct container *entry,
+			     pid_t pid)
 {
 	struct process_info info;
 	struct buffer text = {0};
@@ -139,15 +147,16 @@ static void text_fill(char *out, size_t room, const char *text)
 }
 
 /* A new entry, of this owner. 0, and *out is NULL where there is no room for more; -ENOMEM. */
-static int entry_new(struct container_list *list, const char *id, const struct container_owner *owner,
-		     struct container **out)
+static int entry_new(struct container_list *list, const char *id,
+		     const struct container_owner *owner, struct container **out)
 {
 	int err;
 
 	*out = NULL;
 	if (list->count == CONTAINERS_MAX) {
 		if (!strstr(list->remark, "are left out"))
-			container_list_remark(list, "containers beyond %d are left out", CONTAINERS_MAX);
+			container_list_remark(list, "containers beyond %d are left out",
+					      CONTAINERS_MAX);
 		return 0;
 	}
 	err = array_reserve(&list->entries, &list->room, list->count, 1, sizeof(*list->entries));
@@ -174,7 +183,10 @@ static void entry_fill(struct container_list *list, struct container *entry,
 		entry->init_pid = container->init_pid;
 }
 
-/* Two cgroups of one id are two containers: what is said of it is said of both, and neither is chosen. */
+/*
+ * Two cgroups of one id are two containers: what is said of it is said of both, and neither is
+ * chosen.
+ */
 int container_list_add(struct container_list *list, const struct container *container)
 {
 	struct container *entry;
@@ -194,7 +206,8 @@ int container_list_add(struct container_list *list, const struct container *cont
 	return err;
 }
 
-static struct container *member_find(const struct container_list *list, const struct cgroup_container *found,
+static struct container *member_find(const struct container_list *list,
+				     const struct cgroup_container *found,
 				     const struct cgroup_line *line)
 {
 	for (size_t i = 0; i < list->count; i++) {
@@ -209,7 +222,8 @@ static struct container *member_find(const struct container_list *list, const st
 }
 
 /* A process in a container: that one runs, and this may be its first. */
-static int member_add(struct container_list *list, const struct process_info *info, const char *cgroup_text)
+static int member_add(struct container_list *list, const struct process_info *info,
+		      const char *cgroup_text)
 {
 	struct cgroup_container found;
 	struct container_owner owner;
@@ -235,7 +249,8 @@ static int member_add(struct container_list *list, const struct process_info *in
 	return 0;
 }
 
-static struct container_pids *monitors_of(struct monitors *monitors, const struct process_info *info)
+static struct container_pids *monitors_of(struct monitors *monitors,
+					  const struct process_info *info)
 {
 	if (!strcmp(info->name, "dockerd"))
 		return &monitors->docker;
@@ -246,7 +261,8 @@ static struct container_pids *monitors_of(struct monitors *monitors, const struc
 
 static int monitor_add(struct container_pids *monitors, const struct container_pid *monitor)
 {
-	int err = array_reserve(&monitors->items, &monitors->room, monitors->count, 1, sizeof(*monitor));
+	int err = array_reserve(&monitors->items, &monitors->room, monitors->count, 1,
+				sizeof(*monitor));
 
 	if (!err)
 		monitors->items[monitors->count++] = *monitor;
@@ -265,7 +281,8 @@ static int process_look(struct container_list *list, struct monitors *monitors, 
 	    process_file_read(pid, "cgroup", CGROUP_TEXT_MAX, text))
 		return 0;
 	kind = monitors_of(monitors, &info);
-	if (kind && container_owner_of_process(list, &info, (const char *)text->data, &monitor.owner))
+	if (kind &&
+	    container_owner_of_process(list, &info, (const char *)text->data, &monitor.owner))
 		err = monitor_add(kind, &monitor);
 	return err ?: member_add(list, &info, (const char *)text->data);
 }
@@ -286,7 +303,9 @@ static int processes_look(struct container_list *list, struct monitors *monitors
 	return err;
 }
 
-/* What tells a container's processes: its own cgroup; else, if it has one, its own PID namespace. */
+/*
+ * What tells a container's processes: its own cgroup; else, if it has one, its own PID namespace.
+ */
 static int bounds_find(struct container_list *list, struct container *container)
 {
 	struct buffer text = {0};

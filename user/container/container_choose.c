@@ -23,8 +23,10 @@ struct wanted {
 const char *container_runtime_name(enum container_runtime runtime)
 {
 	static const char *const names[] = {
-		[CONTAINER_RUNTIME_UNKNOWN] = "",      [CONTAINER_RUNTIME_DOCKER] = "docker",
-		[CONTAINER_RUNTIME_PODMAN] = "podman", [CONTAINER_RUNTIME_CONTAINERD] = "containerd",
+		[CONTAINER_RUNTIME_UNKNOWN] = "",
+		[CONTAINER_RUNTIME_DOCKER] = "docker",
+		[CONTAINER_RUNTIME_PODMAN] = "podman",
+		[CONTAINER_RUNTIME_CONTAINERD] = "containerd",
 		[CONTAINER_RUNTIME_CRIO] = "cri-o",
 	};
 
@@ -34,8 +36,9 @@ const char *container_runtime_name(enum container_runtime runtime)
 const char *container_label(const struct container *container, char out[CONTAINER_LABEL_SIZE])
 {
 	if (container->pod[0])
-		snprintf(out, CONTAINER_LABEL_SIZE, "%.127s/%.200s/%.180s", container->pod_namespace,
-			 container->pod, container->sandbox ? "(sandbox)" : container->name);
+		snprintf(out, CONTAINER_LABEL_SIZE, "%.127s/%.200s/%.180s",
+			 container->pod_namespace, container->pod,
+			 container->sandbox ? "(sandbox)" : container->name);
 	else if (container->name[0])
 		snprintf(out, CONTAINER_LABEL_SIZE, "%s", container->name);
 	else
@@ -98,12 +101,14 @@ static enum rank container_rank(const struct container *container, const struct 
 	if (wanted->space && strcmp(wanted->space, container->pod_namespace) != 0)
 		return RANK_NONE;
 	if (!wanted->name)
-		return container->sandbox ? RANK_NONE : name_rank(container->pod, wanted->pod, wanted);
+		return container->sandbox ? RANK_NONE
+					  : name_rank(container->pod, wanted->pod, wanted);
 	/* "NAMESPACE/ID" of containerd has the form of "POD/NAME". */
 	if (wanted->pod && strcmp(wanted->pod, container->pod) != 0 &&
 	    (wanted->space || strcmp(wanted->pod, container->space) != 0))
 		return RANK_NONE;
-	id = text_rank(container->id, wanted->name, id_is_claimed(container) ? RANK_CLAIMED : RANK_ID);
+	id = text_rank(container->id, wanted->name,
+		       id_is_claimed(container) ? RANK_CLAIMED : RANK_ID);
 	name = container->sandbox ? RANK_NONE : name_rank(container->name, wanted->name, wanted);
 	return id > name ? id : name;
 }
@@ -114,7 +119,10 @@ static int is_same_pod(const struct container *a, const struct container *b)
 	       container_owner_is(&a->owner, &b->owner);
 }
 
-/* The names of containers for a message: as many as there is room for, and the number of the others. */
+/*
+ * The names of containers for a message: as many as there is room for, and the number of the
+ * others.
+ */
 struct listed {
 	char text[LISTED_BYTES];
 	size_t length, left_out;
@@ -131,8 +139,9 @@ static void listed_add(struct listed *listed, const struct container *container)
 	if (container->owner.uid)
 		snprintf(user, sizeof(user), " of user %u", container->owner.uid);
 	length = snprintf(entry, sizeof(entry), "%s%s (%s%s%.*s%s%s)", listed->length ? ", " : "",
-			  container_label(container, label), runtime, runtime[0] ? " " : "", SHORT_ID,
-			  container->id, user, container->init_pid ? "" : ", does not run");
+			  container_label(container, label), runtime, runtime[0] ? " " : "",
+			  SHORT_ID, container->id, user,
+			  container->init_pid ? "" : ", does not run");
 
 	if (listed->left_out || listed->length + (size_t)length >= sizeof(listed->text) - 16) {
 		listed->left_out++;
@@ -145,8 +154,8 @@ static void listed_add(struct listed *listed, const struct container *container)
 static const char *listed_text(struct listed *listed)
 {
 	if (listed->left_out)
-		snprintf(listed->text + listed->length, sizeof(listed->text) - listed->length, "%s%zu %s",
-			 listed->length ? " and " : "", listed->left_out,
+		snprintf(listed->text + listed->length, sizeof(listed->text) - listed->length,
+			 "%s%zu %s", listed->length ? " and " : "", listed->left_out,
 			 listed->length ? "more" : "of them");
 	return listed->text;
 }
@@ -156,7 +165,10 @@ static int is_listed(const struct container *container)
 	return container->init_pid && !container->sandbox;
 }
 
-/* How far its name begins as the one that is wanted does: the further, the more likely it is what was meant. */
+/*
+ * How far its name begins as the one that is wanted does: the further, the more likely it is what
+ * was meant.
+ */
 static size_t likeness(const struct container *container, const struct wanted *wanted)
 {
 	const char *name = wanted->name ? container->name : container->pod;
@@ -194,7 +206,8 @@ static int none_explain(const struct container_list *list, const struct wanted *
 		const struct container *stopped = &list->entries[i];
 
 		if (!stopped->init_pid && container_rank(stopped, wanted) > RANK_PREFIX)
-			return error_set(-ENOENT, "%.150s (%s) does not run", container_label(stopped, label),
+			return error_set(-ENOENT, "%.150s (%s) does not run",
+					 container_label(stopped, label),
 					 container_runtime_name(stopped->runtime));
 	}
 	candidates_list(list, wanted, &listed);
@@ -202,7 +215,8 @@ static int none_explain(const struct container_list *list, const struct wanted *
 		return error_set(-ENOENT, "none of this name or ID is seen: %.200s", remark);
 	if (!listed.length && !listed.left_out)
 		return error_set(-ENOENT, "no container runs here at all");
-	return error_set(-ENOENT, "none that runs has this name or ID; there are %s", listed_text(&listed));
+	return error_set(-ENOENT, "none that runs has this name or ID; there are %s",
+			 listed_text(&listed));
 }
 
 static int several_explain(const struct container_choice *choice)
@@ -224,8 +238,9 @@ static int is_one(const struct container_choice *choice, int whole_pod)
 }
 
 /*
- * Adds what the text means as well, by whole name or ID, of other owners than the one that was chosen. Root's counts
- * also while it does not run: whoever takes its name meanwhile is not what was meant.
+ * Adds what the text means as well, by whole name or ID, of other owners than the one that was
+ * chosen. Root's counts also while it does not run: whoever takes its name meanwhile is not what
+ * was meant.
  */
 static void others_add(const struct container_list *list, const struct wanted *wanted,
 		       struct container_choice *choice)
@@ -236,7 +251,8 @@ static void others_add(const struct container_list *list, const struct wanted *w
 		const struct container *other = &list->entries[i];
 		size_t k = 0;
 
-		if ((!other->init_pid && other->owner.uid) || container_owner_is(&other->owner, owner) ||
+		if ((!other->init_pid && other->owner.uid) ||
+		    container_owner_is(&other->owner, owner) ||
 		    container_rank(other, wanted) < RANK_NAME)
 			continue;
 		while (k < chosen && choice->entries[k] != other)

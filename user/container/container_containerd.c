@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * containerd, and whatever lets it run its containers (Docker: namespace "moby"; Kubernetes: "k8s.io"; nerdctl). A container's
- * bundle is STATE/io.containerd.runtime.v2.task/NAMESPACE/ID: config.json, as it was handed to the OCI runtime, and init.pid.
- * The shim's working directory is the bundle of the container that it was started for; a pod's others lie beside it.
+ * containerd, and whatever lets it run its containers (Docker: namespace "moby"; Kubernetes:
+ * "k8s.io"; nerdctl). A container's bundle is STATE/io.containerd.runtime.v2.task/NAMESPACE/ID:
+ * config.json, as it was handed to the OCI runtime, and init.pid. The shim's working directory is
+ * the bundle of the container that it was started for; a pod's others lie beside it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -46,8 +47,8 @@ static int bundle_take(void *context, int directory, const char *name)
 	found.init_pid = state_pid_read(bundle, "init.pid");
 	if (!strcmp(reading->space, DOCKER_SPACE)) {
 		found.runtime = CONTAINER_RUNTIME_DOCKER;
-	} else if (!container_state_read(reading->list, bundle, "config.json", CONTAINER_CONFIG_BYTES,
-					 &config)) {
+	} else if (!container_state_read(reading->list, bundle, "config.json",
+					 CONTAINER_CONFIG_BYTES, &config)) {
 		container_containerd_parse(config, &found);
 		json_decref(config);
 		if (!found.name[0])
@@ -65,7 +66,9 @@ static int space_take(void *context, int directory, const char *name)
 
 	if (space < 0)
 		return 0;
-	err = container_directory_is_owned(context, space) ? state_dir_each(space, bundle_take, &reading) : 0;
+	err = container_directory_is_owned(context, space)
+		      ? state_dir_each(space, bundle_take, &reading)
+		      : 0;
 	close(space);
 	return err == -ENOMEM ? err : 0;
 }
@@ -80,7 +83,10 @@ int container_containerd_tasks(struct container_list *list, int tasks)
 	return err == -ENOMEM ? err : 0;
 }
 
-/* Two levels above the bundle that a shim works in; what is one and what is not is seen from the files. */
+/*
+ * Two levels above the bundle that a shim works in; what is one and what is not is seen from the
+ * files.
+ */
 static int shim_read(struct container_list *list, pid_t shim)
 {
 	char name[40];
@@ -95,7 +101,10 @@ static int shim_read(struct container_list *list, pid_t shim)
 	return err;
 }
 
-/* Of many shims most share their state directory: a container that is known by its bundle needs no second look. */
+/*
+ * Of many shims most share their state directory: a container that is known by its bundle needs no
+ * second look.
+ */
 static int shim_is_known(struct container_list *list, pid_t shim)
 {
 	char name[40], bundle[4096];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Docker: a daemon's containers are in DATA-ROOT/containers/ID/config.v2.json, which is rewritten on every change (a new name
- * by "docker rename" too). Where DATA-ROOT is, each running daemon's command line or configuration file tells; without a
- * daemon it is the one of our own configuration file, or the usual one.
+ * Docker: a daemon's containers are in DATA-ROOT/containers/ID/config.v2.json, which is rewritten
+ * on every change (a new name by "docker rename" too). Where DATA-ROOT is, each running daemon's
+ * command line or configuration file tells; without a daemon it is the one of our own configuration
+ * file, or the usual one.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -38,7 +39,8 @@ int container_docker_parse(const json_t *config, struct container *out)
 	name += *name == '/';
 	if (!container_kubernetes_name(name, out))
 		container_text_set(out->name, sizeof(out->name), name);
-	container_kubernetes_annotations(json_object_get(json_object_get(config, "Config"), "Labels"), out);
+	container_kubernetes_annotations(
+		json_object_get(json_object_get(config, "Config"), "Labels"), out);
 	if (json_is_true(json_object_get(state, "Running")) && pid > 0 && pid == (pid_t)pid)
 		out->init_pid = (pid_t)pid;
 	return 0;
@@ -73,8 +75,9 @@ int container_docker_root(struct container_list *list, int data_root)
 	container_state_begin(list);
 	if (containers < 0)
 		return containers;
-	err = container_directory_is_owned(list, containers) ? state_dir_each(containers, config_take, list)
-							     : -EPERM;
+	err = container_directory_is_owned(list, containers)
+		      ? state_dir_each(containers, config_take, list)
+		      : -EPERM;
 	close(containers);
 	return err;
 }
@@ -85,7 +88,10 @@ static void path_set(char out[DOCKER_PATH], const char *path)
 		snprintf(out, DOCKER_PATH, "%s", path);
 }
 
-/* The value of "NAME VALUE" or "NAME=VALUE" at argument; next is the argument behind it. NULL: another one. */
+/*
+ * The value of "NAME VALUE" or "NAME=VALUE" at argument; next is the argument behind it. NULL:
+ * another one.
+ */
 static const char *option_value(const char *argument, const char *next, const char *name)
 {
 	size_t bytes = strlen(name);
@@ -110,7 +116,8 @@ static void arguments_take(struct daemon *daemon, const char *text, size_t bytes
 						    ?: option_value(at, next, "-g")
 						    ?: option_value(at, next, "--graph"));
 		path_set(daemon->config, option_value(at, next, "--config-file"));
-		socket_set(daemon, option_value(at, next, "-H") ?: option_value(at, next, "--host"));
+		socket_set(daemon,
+			   option_value(at, next, "-H") ?: option_value(at, next, "--host"));
 	}
 }
 
@@ -125,7 +132,8 @@ static void config_file_take(struct daemon *daemon)
 		return;
 	*slash = '\0';
 	directory = state_dir_open(daemon->pid, daemon->config[0] ? daemon->config : "/");
-	if (directory >= 0 && !state_json_read(directory, slash + 1, CONTAINER_CONFIG_BYTES, NULL, &config)) {
+	if (directory >= 0 &&
+	    !state_json_read(directory, slash + 1, CONTAINER_CONFIG_BYTES, NULL, &config)) {
 		const json_t *hosts = json_object_get(config, "hosts");
 
 		if (!daemon->data_root[0])
@@ -186,7 +194,8 @@ static int daemon_read(struct container_list *list, pid_t pid)
 		container_list_remark(list, "Docker's socket %s has not answered within a second",
 				      daemon.socket);
 	else if (pid && err && err != -ENOMEM)
-		container_list_remark(list, "the state of dockerd (PID %d) in %s cannot be read: %s", pid,
+		container_list_remark(list,
+				      "the state of dockerd (PID %d) in %s cannot be read: %s", pid,
 				      daemon.data_root, strerror(-err));
 	return err == -ENOMEM ? err : 0;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kubernetes' names. containerd has them in the annotations of a bundle's config.json (io.kubernetes.cri.*), CRI-O and Docker in
- * names that begin with "k8s_" and in labels or annotations (io.kubernetes.*). For any runtime the kubelet keeps links in
- * /var/log/containers, of which the name alone is used.
+ * Kubernetes' names. containerd has them in the annotations of a bundle's config.json
+ * (io.kubernetes.cri.*), CRI-O and Docker in names that begin with "k8s_" and in labels or
+ * annotations (io.kubernetes.*). For any runtime the kubelet keeps links in /var/log/containers, of
+ * which the name alone is used.
  */
 #include <errno.h>
 #include <string.h>
@@ -25,20 +26,23 @@ static const char *text_of(const json_t *object, const char *const keys[], size_
 
 void container_kubernetes_annotations(const json_t *annotations, struct container *out)
 {
-	static const char *const pods[] = {"io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"};
+	static const char *const pods[] = {"io.kubernetes.cri.sandbox-name",
+					   "io.kubernetes.pod.name"};
 	static const char *const spaces[] = {"io.kubernetes.cri.sandbox-namespace",
 					     "io.kubernetes.pod.namespace"};
 	static const char *const names[] = {"io.kubernetes.cri.container-name",
 					    "io.kubernetes.container.name"};
 	static const char *const kinds[] = {"io.kubernetes.cri.container-type",
-					    "io.kubernetes.cri-o.ContainerType", "io.kubernetes.docker.type"};
+					    "io.kubernetes.cri-o.ContainerType",
+					    "io.kubernetes.docker.type"};
 	const char *kind = text_of(annotations, kinds, 3);
 	const char *pod = text_of(annotations, pods, 2);
 
 	if (!pod[0])
 		return;
 	container_text_set(out->pod, sizeof(out->pod), pod);
-	container_text_set(out->pod_namespace, sizeof(out->pod_namespace), text_of(annotations, spaces, 2));
+	container_text_set(out->pod_namespace, sizeof(out->pod_namespace),
+			   text_of(annotations, spaces, 2));
 	container_text_set(out->name, sizeof(out->name), text_of(annotations, names, 2));
 	out->sandbox = !strcmp(kind, "sandbox") || !strcmp(kind, "podsandbox");
 }
@@ -70,8 +74,8 @@ int container_kubernetes_log(const char *file, struct container *out)
 	char *state = copy, *pod, *space;
 	size_t bytes = strlen(file);
 
-	if (bytes >= sizeof(copy) || bytes <= tail || strcmp(file + bytes - (sizeof(ending) - 1), ending) ||
-	    file[bytes - tail - 1] != '-')
+	if (bytes >= sizeof(copy) || bytes <= tail ||
+	    strcmp(file + bytes - (sizeof(ending) - 1), ending) || file[bytes - tail - 1] != '-')
 		return 0;
 	memcpy(copy, file, bytes - tail - 1);
 	copy[bytes - tail - 1] = '\0';
@@ -113,7 +117,9 @@ int container_kubernetes_read(struct container_list *list)
 
 	if (directory < 0)
 		return 0;
-	err = container_directory_is_owned(list, directory) ? container_kubernetes_logs(list, directory) : 0;
+	err = container_directory_is_owned(list, directory)
+		      ? container_kubernetes_logs(list, directory)
+		      : 0;
 	close(directory);
 	return err == -ENOMEM ? err : 0;
 }

@@ -21,13 +21,17 @@ uint64_t container_pid_namespace(pid_t pid)
 	return stat(name, &st) ? 0 : st.st_ino;
 }
 
-static void inside_set(const struct container_list *list, const char *id, struct container_owner *out)
+static void inside_set(const struct container_list *list, const char *id,
+		       struct container_owner *out)
 {
 	if (strcmp(id, list->own) != 0)
 		strcpy(out->inside, id);
 }
 
-/* A program that gives its user's rights to whoever starts it says what that one wants it to, under any name. */
+/*
+ * A program that gives its user's rights to whoever starts it says what that one wants it to, under
+ * any name.
+ */
 static int lends_rights(const struct process_info *info)
 {
 	struct stat st;
@@ -42,7 +46,8 @@ static int is_our_namespace(pid_t pid)
 {
 	uint64_t space = container_pid_namespace(pid);
 
-	return space && (space == container_pid_namespace(getpid()) || space == container_pid_namespace(1));
+	return space &&
+	       (space == container_pid_namespace(getpid()) || space == container_pid_namespace(1));
 }
 
 int container_owner_of_process(const struct container_list *list, const struct process_info *info,

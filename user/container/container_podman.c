@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Podman and CRI-O: both keep containers in a storage directory, listed with their names in DRIVER-containers/containers.json
- * (volatile-containers.json: those that go when they end). Each has a monitor, conmon, whose arguments tell id, name
- * and bundle, and the bundle lies in that storage: so that of any user is found, wherever it is, while a container of it runs.
+ * Podman and CRI-O: both keep containers in a storage directory, listed with their names in
+ * DRIVER-containers/containers.json (volatile-containers.json: those that go when they end). Each
+ * has a monitor, conmon, whose arguments tell id, name and bundle, and the bundle lies in that
+ * storage: so that of any user is found, wherever it is, while a container of it runs.
  */
 #include <errno.h>
 #include <limits.h>
@@ -15,8 +16,9 @@
 #include "process/process.h"
 
 #define STORAGE "/var/lib/containers/storage"
-#define INDEXED_MAX                                                                                          \
-	(4 * CONTAINERS_MAX) /* entries of all indexes: each is looked for among those that are known */
+#define INDEXED_MAX                                                                                \
+	(4 *                                                                                       \
+	 CONTAINERS_MAX) /* entries of all indexes: each is looked for among those that are known */
 #define ARGUMENTS_BYTES (128u * 1024)
 #define PODMAN_PATH     1024
 
@@ -31,7 +33,8 @@ static int index_take(struct container_list *list, const json_t *entry)
 	if (list->indexed == INDEXED_MAX)
 		return 0;
 	if (++list->indexed == INDEXED_MAX)
-		container_list_remark(list, "Podman's indexes are not read beyond %d entries", INDEXED_MAX);
+		container_list_remark(list, "Podman's indexes are not read beyond %d entries",
+				      INDEXED_MAX);
 	container_text_set(found.id, sizeof(found.id), id);
 	found.runtime = name && container_kubernetes_name(name, &found) ? CONTAINER_RUNTIME_CRIO
 									: CONTAINER_RUNTIME_PODMAN;
@@ -98,8 +101,8 @@ static void storage_of(const char *bundle, char *out, size_t room)
 	}
 }
 
-int container_conmon_parse(const char *arguments, size_t bytes, struct container *out, char *pid_file,
-			   char *storage, size_t room)
+int container_conmon_parse(const char *arguments, size_t bytes, struct container *out,
+			   char *pid_file, char *storage, size_t room)
 {
 	const char *end = arguments + bytes;
 	const char *id = "", *name = "", *bundle = "", *file = "";
@@ -124,8 +127,8 @@ int container_conmon_parse(const char *arguments, size_t bytes, struct container
 	if (!container_id_is_valid(id) || strlen(file) >= room)
 		return -EINVAL;
 	container_text_set(out->id, sizeof(out->id), id);
-	out->runtime =
-		container_kubernetes_name(name, out) ? CONTAINER_RUNTIME_CRIO : CONTAINER_RUNTIME_PODMAN;
+	out->runtime = container_kubernetes_name(name, out) ? CONTAINER_RUNTIME_CRIO
+							    : CONTAINER_RUNTIME_PODMAN;
 	if (!out->pod[0])
 		container_text_set(out->name, sizeof(out->name), name);
 	strcpy(pid_file, file);
@@ -176,7 +179,10 @@ static int monitor_read(struct container_list *list, pid_t monitor)
 	    !container_conmon_parse((const char *)text.data, text.size, &found, pid_file, storage,
 				    PODMAN_PATH)) {
 		found.init_pid = pid_file_read(monitor, pid_file);
-		/* "podman rename" is known to the storage, not to the monitor: the storage is read first, and once. */
+		/*
+		 * "podman rename" is known to the storage, not to the monitor: the storage is read
+		 * first, and once.
+		 */
 		known = container_list_find(list, found.id, "");
 		if (!known || !known->name[0])
 			err = storage_read(list, monitor, storage);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asking a Docker daemon (or what speaks like one): GET /containers/json, HTTP/1.0, so that the answer is not in chunks and
- * ends with the connection. Whoever is behind the socket is given a second for all of it.
+ * Asking a Docker daemon (or what speaks like one): GET /containers/json, HTTP/1.0, so that the
+ * answer is not in chunks and ends with the connection. Whoever is behind the socket is given a
+ * second for all of it.
  */
 #include <errno.h>
 #include <poll.h>
@@ -62,7 +63,8 @@ static int socket_connect(pid_t pid, const char *path)
 	const char *name = strrchr(path, '/');
 	int directory, fd, err;
 
-	if (!name || (size_t)(name - path) >= sizeof(folder) || strlen(name) > sizeof(address.sun_path) - 32)
+	if (!name || (size_t)(name - path) >= sizeof(folder) ||
+	    strlen(name) > sizeof(address.sun_path) - 32)
 		return -EINVAL;
 	snprintf(folder, sizeof(folder), "%.*s/", (int)(name - path), path);
 	directory = state_dir_open(pid, folder);
@@ -129,7 +131,8 @@ int container_docker_ask(struct container_list *list, pid_t pid, const char *soc
 		return fd;
 	err = peer_check(list, fd) ?: socket_wait(fd, POLLOUT, end_ns);
 	/* So short a request goes into the socket's buffer whole. */
-	if (!err && send(fd, REQUEST, sizeof(REQUEST) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(REQUEST) - 1)
+	if (!err &&
+	    send(fd, REQUEST, sizeof(REQUEST) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(REQUEST) - 1)
 		err = -EIO;
 	if (!err)
 		err = answer_read(fd, end_ns, &answer);

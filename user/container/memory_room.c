@@ -91,10 +91,11 @@ static uint64_t number_read(const char *directory, const char *name)
 }
 
 /* Of one limit; 0: there is none. */
-static int limit_left(const char *directory, const char *limit, const char *usage, uint64_t reclaimable,
-		      uint64_t *left)
+static int limit_left(const char *directory, const char *limit, const char *usage,
+		      uint64_t reclaimable, uint64_t *left)
 {
-	struct memory_level memory = {.limit = number_read(directory, limit), .reclaimable = reclaimable};
+	struct memory_level memory = {.limit = number_read(directory, limit),
+				      .reclaimable = reclaimable};
 
 	if (memory.limit == UINT64_MAX)
 		return 0;
@@ -119,8 +120,10 @@ int memory_directory_left(const char *directory, uint64_t *left)
 
 	text_read(directory, "memory.stat", stat, sizeof(stat));
 	/* v1 has those of the cgroups below apart. */
-	inactive = memory_stat_value(stat, "total_inactive_file") ?: memory_stat_value(stat, "inactive_file");
-	active = memory_stat_value(stat, "total_active_file") ?: memory_stat_value(stat, "active_file");
+	inactive = memory_stat_value(stat, "total_inactive_file")
+			   ?: memory_stat_value(stat, "inactive_file");
+	active = memory_stat_value(stat, "total_active_file")
+			 ?: memory_stat_value(stat, "active_file");
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		if (!limit_left(directory, files[i][0], files[i][1], inactive + active / 2, &one))
 			continue;
@@ -151,8 +154,8 @@ static int level_of(struct memory_room *room, char *directory, size_t mount_byte
 			free(directory);
 			return (int)i;
 		}
-	if (!directory ||
-	    array_reserve(&room->levels, &room->level_room, room->level_count, 1, sizeof(*room->levels))) {
+	if (!directory || array_reserve(&room->levels, &room->level_room, room->level_count, 1,
+					sizeof(*room->levels))) {
 		free(directory);
 		return -ENOMEM;
 	}
@@ -189,7 +192,8 @@ void memory_room_free(struct memory_room *room)
 }
 
 /* A cgroup and all above it that are shown. */
-static int levels_add(struct memory_room *room, struct process *process, const struct cgroup_line *line)
+static int levels_add(struct memory_room *room, struct process *process,
+		      const struct cgroup_line *line)
 {
 	size_t mount_bytes, bytes;
 	char *directory = cgroup_directory(line, line->path_bytes, &mount_bytes);
@@ -265,8 +269,8 @@ int memory_room_take(struct memory_room *room, pid_t pid, int64_t bytes)
 	if (at == room->process_count || room->processes[at].pid != pid) {
 		err = process_read(room, &process);
 		if (!err)
-			err = array_reserve(&room->processes, &room->process_room, room->process_count, 1,
-					    sizeof(*room->processes));
+			err = array_reserve(&room->processes, &room->process_room,
+					    room->process_count, 1, sizeof(*room->processes));
 		if (err)
 			return err;
 		memmove(&room->processes[at + 1], &room->processes[at],

@@ -21,7 +21,8 @@
 
 static int open_how(int directory, const char *path, uint64_t flags, uint64_t resolve)
 {
-	struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = resolve | RESOLVE_NO_MAGICLINKS};
+	struct open_how how = {.flags = flags | O_CLOEXEC,
+			       .resolve = resolve | RESOLVE_NO_MAGICLINKS};
 	int fd = (int)syscall(SYS_openat2, directory, path, &how, sizeof(how));
 
 	return fd < 0 ? -errno : fd;
@@ -51,13 +52,15 @@ int state_dir_open(pid_t pid, const char *path)
 
 int state_dir_below(int directory, const char *path)
 {
-	return open_how(directory, path, O_RDONLY | O_DIRECTORY, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+	return open_how(directory, path, O_RDONLY | O_DIRECTORY,
+			RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
 /* A regular file of at most max bytes. */
 static int open_regular(int directory, const char *path, size_t max)
 {
-	int fd = regular_open(directory, path, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+	int fd = regular_open(directory, path,
+			      RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 	struct stat st;
 	int err = 0;
 
@@ -143,7 +146,8 @@ pid_t state_pid_read(int directory, const char *path)
 	return pid > 0 && pid == (pid_t)pid ? (pid_t)pid : 0;
 }
 
-int state_dir_each(int directory, int (*each)(void *context, int directory, const char *name), void *context)
+int state_dir_each(int directory, int (*each)(void *context, int directory, const char *name),
+		   void *context)
 {
 	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
@@ -160,7 +164,8 @@ int state_dir_each(int directory, int (*each)(void *context, int directory, cons
 	while (!err && (entry = readdir(stream))) {
 		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
 			continue;
-		err = count++ == STATE_ENTRIES_MAX ? -E2BIG : each(context, directory, entry->d_name);
+		err = count++ == STATE_ENTRIES_MAX ? -E2BIG
+						   : each(context, directory, entry->d_name);
 	}
 	closedir(stream);
 	return err;

@@ -8,8 +8,8 @@
 #include "report/report.h"
 #include "trace/trace.h"
 
-void answer_status(FILE *out, const struct trace *trace, size_t process, int running, uint64_t now_ns,
-		   uint64_t longest_pause_ns)
+void answer_status(FILE *out, const struct trace *trace, size_t process, int running,
+		   uint64_t now_ns, uint64_t longest_pause_ns)
 {
 	const struct trace_process *info = trace_process_at(trace, process);
 	const struct trace_table table = trace_live(trace, process, trace_first_layer(info));
@@ -19,13 +19,13 @@ void answer_status(FILE *out, const struct trace *trace, size_t process, int run
 	if (!running)
 		now_ns = info->end_ns;
 	fprintf(out,
-		"{\"is_tracing\": %s, \"session\": %d, \"uptime\": %.3f, \"traceback_limit\": %" PRIu32
-		", \"traced_memory\": {\"size\": %" PRIu64 ", \"peak\": %" PRIu64
-		"}, \"tracer_memory\": %zu, \"live_blocks\": %" PRIu64 ", \"lost_events\": %" PRIu64
-		", \"longest_pause_ns\": %" PRIu64 ", ",
-		running ? "true" : "false", getpid(), (double)(now_ns - info->start_ns) / 1e9, info->nframe,
-		table.live_bytes, table.peak_bytes, trace_memory(trace), table.live_blocks,
-		snapshot_lost_events(&now), longest_pause_ns);
+		"{\"is_tracing\": %s, \"session\": %d, \"uptime\": %.3f, "
+		"\"traceback_limit\": %" PRIu32 ", \"traced_memory\": {\"size\": %" PRIu64
+		", \"peak\": %" PRIu64 "}, \"tracer_memory\": %zu, \"live_blocks\": %" PRIu64
+		", \"lost_events\": %" PRIu64 ", \"longest_pause_ns\": %" PRIu64 ", ",
+		running ? "true" : "false", getpid(), (double)(now_ns - info->start_ns) / 1e9,
+		info->nframe, table.live_bytes, table.peak_bytes, trace_memory(trace),
+		table.live_blocks, snapshot_lost_events(&now), longest_pause_ns);
 	report_json_meta(&now, out);
 	putc('}', out);
 }

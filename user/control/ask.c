@@ -30,8 +30,9 @@ static int request_send(int fd, const struct request *request, int passed)
 		message.msg_control = &control;
 		message.msg_controllen = sizeof(control);
 		struct cmsghdr *at = CMSG_FIRSTHDR(&message);
-		*at = (struct cmsghdr){
-			.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+		*at = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)),
+				       .cmsg_level = SOL_SOCKET,
+				       .cmsg_type = SCM_RIGHTS};
 		memcpy(CMSG_DATA(at), &passed, sizeof(int));
 	}
 	/* It is short, and the session has read whatever was before it. */
@@ -127,8 +128,8 @@ static int answers_choose(struct asked *asked, size_t count, uint32_t pid)
 		if (failed || strncmp((char *)answer.data, "{\"is_tracing\"", 13) != 0)
 			silent += failed == -ETIMEDOUT;
 		else if (found < count)
-			err = error_set(-EEXIST, "sessions %d and %d both trace it", asked[found].pid,
-					asked[i].pid);
+			err = error_set(-EEXIST, "sessions %d and %d both trace it",
+					asked[found].pid, asked[i].pid);
 		else
 			found = i;
 	}
@@ -138,7 +139,8 @@ static int answers_choose(struct asked *asked, size_t count, uint32_t pid)
 	if (found < count)
 		return (int)found;
 	if (silent)
-		return error_set(-ETIMEDOUT, "no session says that it traces it, and %zu did not answer",
+		return error_set(-ETIMEDOUT,
+				 "no session says that it traces it, and %zu did not answer",
 				 silent);
 	return error_set(-ESRCH, "no session traces PID %u", pid);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client is idle, in the middle of a line, waiting for a saver, or slow to take its answer. since_ns is when that
- * began; the second and the last have their time, a saver has as long as its client waits.
+ * A client is idle, in the middle of a line, waiting for a saver, or slow to take its answer.
+ * since_ns is when that began; the second and the last have their time, a saver has as long as its
+ * client waits.
  */
 #include "control/client.h"
 
@@ -19,7 +20,8 @@
 #include "control/saver.h"
 #include "report/json.h"
 
-#define DESCRIPTORS 8 /* taken of one message, to be closed but for one; the kernel drops what is beyond */
+/* taken of one message, to be closed but for one; the kernel drops what is beyond */
+#define DESCRIPTORS 8
 
 struct client {
 	int fd;
@@ -76,7 +78,8 @@ size_t client_poll_fds(const struct client *client, struct pollfd *fds)
 					      : POLLIN,
 	};
 	if (client->saver)
-		fds[count++] = (struct pollfd){.fd = saver_poll_fd(client->saver), .events = POLLIN};
+		fds[count++] =
+			(struct pollfd){.fd = saver_poll_fd(client->saver), .events = POLLIN};
 	return count;
 }
 
@@ -128,8 +131,8 @@ void client_error(struct client *client, const char *reason)
 int client_flush(struct client *client)
 {
 	while (answer_owed(client)) {
-		ssize_t n = send(client->fd, client->out.data + client->sent, client->out.size - client->sent,
-				 MSG_DONTWAIT | MSG_NOSIGNAL);
+		ssize_t n = send(client->fd, client->out.data + client->sent,
+				 client->out.size - client->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (n < 0)
 			return errno == EAGAIN || errno == EINTR ? 0 : -errno;
@@ -212,14 +215,17 @@ static void saved_answer(struct client *client)
 	char text[96], of[64] = "";
 
 	if (client->of > 1)
-		snprintf(of, sizeof(of), ", \"processes\": %zu, \"of\": %zu", client->saved, client->of);
-	client_answer(client, text, (size_t)snprintf(text, sizeof(text), "{\"snapshot\": true%s}", of));
+		snprintf(of, sizeof(of), ", \"processes\": %zu, \"of\": %zu", client->saved,
+			 client->of);
+	client_answer(client, text,
+		      (size_t)snprintf(text, sizeof(text), "{\"snapshot\": true%s}", of));
 }
 
 /* 0 still at it, or its answer is owed; negative: the client did not wait for it. */
 static int saver_watch(struct client *client)
 {
-	struct pollfd fds[] = {{.fd = saver_poll_fd(client->saver), .events = POLLIN}, {.fd = client->fd}};
+	struct pollfd fds[] = {{.fd = saver_poll_fd(client->saver), .events = POLLIN},
+			       {.fd = client->fd}};
 	int err;
 
 	if (poll(fds, 2, 0) <= 0)
@@ -240,8 +246,8 @@ static int time_check(struct client *client, uint64_t now_ns)
 {
 	if (client_idle(client) || client->saver || now_ns < client->since_ns + CONTROL_TIMEOUT_NS)
 		return 0;
-	client_refuse(client,
-		      answer_owed(client) ? "it does not take its answer" : "it does not end its line");
+	client_refuse(client, answer_owed(client) ? "it does not take its answer"
+						  : "it does not end its line");
 	return -ETIMEDOUT;
 }
 

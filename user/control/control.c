@@ -76,7 +76,10 @@ int control_stop_wanted(const struct control *control)
 	return control->stop;
 }
 
-/* Room for one more: an empty place, or that of the client that has been idle for longest. NULL: all are at work. */
+/*
+ * Room for one more: an empty place, or that of the client that has been idle for longest. NULL:
+ * all are at work.
+ */
 static struct client **place_find(struct control *control)
 {
 	struct client **longest = NULL;
@@ -86,7 +89,8 @@ static struct client **place_find(struct control *control)
 
 		if (!*at)
 			return at;
-		if (client_idle(*at) && (!longest || client_since_ns(*at) < client_since_ns(*longest)))
+		if (client_idle(*at) &&
+		    (!longest || client_since_ns(*at) < client_since_ns(*longest)))
 			longest = at;
 	}
 	if (longest) {
@@ -145,7 +149,8 @@ static int process_of(const struct control *control, const struct request *reque
 	if (found == room)
 		return error_set(-ESRCH, "this session does not trace PID %u", request->pid);
 	if (count > 1)
-		return error_set(-EINVAL, "\"pid\" is missing: this session traces %zu processes", count);
+		return error_set(-EINVAL, "\"pid\" is missing: this session traces %zu processes",
+				 count);
 	*process = found;
 	return 0;
 }
@@ -163,8 +168,9 @@ static size_t savers_count(const struct control *control)
 static int refresh(struct control *control, const struct request *request, size_t *process)
 {
 	/*
-	 * Not for a lookup: an address that is asked for lives, and its block is the last that came to life there. Nor for
-	 * a status, which may be asked for at any rate: coverage says of when the last reading is.
+	 * Not for a lookup: an address that is asked for lives, and its block is the last that came
+	 * to life there. Nor for a status, which may be asked for at any rate: coverage says of
+	 * when the last reading is.
 	 */
 	int reconcile = request->kind == REQUEST_SNAPSHOT || request->kind == REQUEST_RESET_PEAK;
 	const struct control_opts *opts = &control->opts;
@@ -232,7 +238,8 @@ static int request_do(struct control *control, struct client *client, const stru
 	return err;
 }
 
-static void request_serve(struct control *control, struct client *client, const struct request *request)
+static void request_serve(struct control *control, struct client *client,
+			  const struct request *request)
 {
 	uint64_t elapsed_ns;
 	char *text = NULL;

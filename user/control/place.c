@@ -17,14 +17,17 @@
 
 #define BACKLOG 16
 
-static int address_set(struct sockaddr_un *address, const char *directory, pid_t pid, const char *suffix)
+static int address_set(struct sockaddr_un *address, const char *directory, pid_t pid,
+		       const char *suffix)
 {
 	int size;
 
 	*address = (struct sockaddr_un){.sun_family = AF_UNIX};
-	size = snprintf(address->sun_path, sizeof(address->sun_path), "%s/%d.%s", directory, pid, suffix);
-	return size < (int)sizeof(address->sun_path) ? 0
-						     : error_set(-ENAMETOOLONG, "%s: too long", directory);
+	size = snprintf(address->sun_path, sizeof(address->sun_path), "%s/%d.%s", directory, pid,
+			suffix);
+	return size < (int)sizeof(address->sun_path)
+		       ? 0
+		       : error_set(-ENAMETOOLONG, "%s: too long", directory);
 }
 
 /* The directory is ours alone: nobody else can have put anything into it. */
@@ -39,8 +42,8 @@ static int directory_check(const char *directory)
 	if (!S_ISDIR(st.st_mode))
 		return error_set(-ENOTDIR, "%s is no directory", directory);
 	if (st.st_uid != geteuid() || st.st_mode & 077)
-		return error_set(-EPERM, "%s is not ours alone (owner %u, mode %03o)", directory, st.st_uid,
-				 st.st_mode & 0777);
+		return error_set(-EPERM, "%s is not ours alone (owner %u, mode %03o)", directory,
+				 st.st_uid, st.st_mode & 0777);
 	return 0;
 }
 

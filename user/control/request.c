@@ -10,8 +10,9 @@
 #include "base/error.h"
 
 static const char *const names[] = {
-	[REQUEST_STATUS] = "status",         [REQUEST_SNAPSHOT] = "snapshot", [REQUEST_CLEAR] = "clear",
-	[REQUEST_RESET_PEAK] = "reset-peak", [REQUEST_LOOKUP] = "lookup",     [REQUEST_STOP] = "stop",
+	[REQUEST_STATUS] = "status", [REQUEST_SNAPSHOT] = "snapshot",
+	[REQUEST_CLEAR] = "clear",   [REQUEST_RESET_PEAK] = "reset-peak",
+	[REQUEST_LOOKUP] = "lookup", [REQUEST_STOP] = "stop",
 };
 
 int request_kind_of(const char *name, enum request_kind *kind)
@@ -43,8 +44,9 @@ static int object_take(const json_t *object, struct request *out)
 	int err;
 
 	if (!name || request_kind_of(name, &out->kind))
-		return error_set(-EINVAL, "\"request\" is none of status, snapshot, clear, reset-peak, "
-					  "lookup and stop");
+		return error_set(-EINVAL,
+				 "\"request\" is none of status, snapshot, clear, reset-peak, "
+				 "lookup and stop");
 	if (json_object_get(object, "pid")) {
 		err = number_take(object, "pid", INT32_MAX, &pid);
 		if (err)
@@ -52,14 +54,18 @@ static int object_take(const json_t *object, struct request *out)
 		out->pid = (uint32_t)pid;
 	}
 	out->all = out->kind == REQUEST_SNAPSHOT && json_is_true(json_object_get(object, "all"));
-	return out->kind == REQUEST_LOOKUP ? number_take(object, "address", INT64_MAX, &out->address) : 0;
+	return out->kind == REQUEST_LOOKUP
+		       ? number_take(object, "address", INT64_MAX, &out->address)
+		       : 0;
 }
 
 int request_parse(const char *line, size_t bytes, struct request *out)
 {
 	struct request request = {0};
 	json_error_t why;
-	json_t *object = bytes < REQUEST_BYTES ? json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &why) : NULL;
+	json_t *object = bytes < REQUEST_BYTES
+				 ? json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &why)
+				 : NULL;
 	int err = -EBADMSG;
 
 	/* jansson's text quotes what it read: its kind is enough. */
@@ -78,7 +84,8 @@ size_t request_print(char *text, const struct request *request)
 	int size = snprintf(text, REQUEST_BYTES, "{\"request\": \"%s\"", names[request->kind]);
 
 	if (request->pid)
-		size += snprintf(text + size, REQUEST_BYTES - size, ", \"pid\": %" PRIu32, request->pid);
+		size += snprintf(text + size, REQUEST_BYTES - size, ", \"pid\": %" PRIu32,
+				 request->pid);
 	if (request->kind == REQUEST_LOOKUP)
 		size += snprintf(text + size, REQUEST_BYTES - size, ", \"address\": %" PRIu64,
 				 request->address);

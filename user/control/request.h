@@ -5,9 +5,10 @@
  *   {"request": "status", "pid": 123}      also "snapshot", "clear", "reset-peak", "stop"
  *   {"request": "lookup", "pid": 123, "address": 140012345678}
  *
- * pid names the traced process and may be left out when the session has one. With "snapshot" comes the descriptor
- * that it is written to (SCM_RIGHTS); with "all": true it is of all processes of the session. Where the session has
- * several, the answer says of how many it is: {"snapshot": true, "processes": 1, "of": 3}. Members that are not known are passed over. The answer is one object on
+ * pid names the traced process and may be left out when the session has one. With "snapshot" comes
+ * the descriptor that it is written to (SCM_RIGHTS); with "all": true it is of all processes of the
+ * session. Where the session has several, the answer says of how many it is: {"snapshot": true,
+ * "processes": 1, "of": 3}. Members that are not known are passed over. The answer is one object on
  * one line, too; {"error": "..."} when it was not done.
  */
 #ifndef TRACER_CONTROL_REQUEST_H
@@ -35,8 +36,8 @@ struct request {
 };
 
 /*
- * A line without its end; hostile. 0; -EBADMSG it is no JSON object: who sends that does not speak this language;
- * -EINVAL an object, but no request (error_set() says why).
+ * A line without its end; hostile. 0; -EBADMSG it is no JSON object: who sends that does not speak
+ * this language; -EINVAL an object, but no request (error_set() says why).
  */
 int request_parse(const char *line, size_t bytes, struct request *out);
 /* The kind of that name: 0, -EINVAL. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The child holds nothing but its file and the pipe that its end is told on: the probes and the target's descriptors are
- * closed at once, so that they end with the session, as does the child.
+ * The child holds nothing but its file and the pipe that its end is told on: the probes and the
+ * target's descriptors are closed at once, so that they end with the session, as does the child.
  */
 #include "control/saver.h"
 
@@ -141,7 +141,8 @@ int saver_finish(struct saver *saver)
 		end.reason[sizeof(end.reason) - 1] = '\0';
 		err = error_set(end.err, "%s", end.reason);
 	} else if (WIFSIGNALED(status)) {
-		err = error_set(-EIO, "the process that writes it was killed by signal %d", WTERMSIG(status));
+		err = error_set(-EIO, "the process that writes it was killed by signal %d",
+				WTERMSIG(status));
 	} else if (!WIFEXITED(status) || WEXITSTATUS(status)) {
 		err = error_set(-EIO, "the process that writes it failed");
 	}

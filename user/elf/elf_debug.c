@@ -17,13 +17,14 @@
 #include "base/regular.h"
 #include "elf/elf_section.h"
 
-#define DEBUG_ROOT   "/usr/lib/debug"
-#define DWZ          "/.dwz/"
-#define CHECKSUM_MAX ((off_t)512 << 20) /* bytes of a debug file that are worth reading for its checksum */
-#define CHECKSUM_THERE_MAX                                                                                   \
-	((off_t)64 << 20) /* in a root that is not ours, where a target says how many there are */
-#define LINK_MAX    8192u /* bytes of a section that names a debug file */
-#define PIECE_BYTES (64u * 1024)
+#define DEBUG_ROOT "/usr/lib/debug"
+#define DWZ        "/.dwz/"
+/* bytes of a debug file that are worth reading for its checksum */
+#define CHECKSUM_MAX ((off_t)512 << 20)
+/* in a root that is not ours, where a target says how many there are */
+#define CHECKSUM_THERE_MAX ((off_t)64 << 20)
+#define LINK_MAX           8192u /* bytes of a section that names a debug file */
+#define PIECE_BYTES        (64u * 1024)
 
 /* Where debug files are looked for. */
 struct place {
@@ -35,8 +36,9 @@ struct place {
 /* A descriptor of a regular file, -errno. */
 static int open_regular(const struct place *place, const char *name)
 {
-	return place->root < 0 ? regular_open(AT_FDCWD, name, 0)
-			       : regular_open(place->root, name, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+	return place->root < 0
+		       ? regular_open(AT_FDCWD, name, 0)
+		       : regular_open(place->root, name, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
 }
 
 static int open_elf(struct elf_debug *out, const struct place *place, const char *name)
@@ -61,7 +63,8 @@ void elf_debug_close(struct elf_debug *debug)
 }
 
 /* That file, if it has that build id. */
-static int open_same(struct elf_debug *out, const struct place *place, const char *name, const char *build_id)
+static int open_same(struct elf_debug *out, const struct place *place, const char *name,
+		     const char *build_id)
 {
 	char found[ELF_BUILD_ID_HEX_MAX];
 	struct elf_debug debug;
@@ -125,7 +128,8 @@ static int read_link(Elf *elf, const char **name, uint32_t *checksum)
 {
 	GElf_Shdr header;
 	Elf_Scn *section = elf_section_by_name(elf, ".gnu_debuglink", &header);
-	Elf_Data *data = section && header.sh_size <= LINK_MAX ? elf_section_data(section, &header) : NULL;
+	Elf_Data *data =
+		section && header.sh_size <= LINK_MAX ? elf_section_data(section, &header) : NULL;
 	size_t length, at;
 
 	if (!data || !data->d_size)
@@ -165,7 +169,8 @@ static int has_checksum(int fd, uint32_t expected, off_t bytes_max)
 	return offset && n == 0 && checksum == expected;
 }
 
-static int open_by_link(struct elf_debug *out, const struct place *place, Elf *elf, const char *path)
+static int open_by_link(struct elf_debug *out, const struct place *place, Elf *elf,
+			const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	struct elf_debug debug;
@@ -180,7 +185,8 @@ static int open_by_link(struct elf_debug *out, const struct place *place, Elf *e
 	if (asprintf(&name, "%s%.*s/%s", place->base, (int)(slash - path), path, link) < 0)
 		return -ENOMEM;
 	err = open_elf(&debug, place, name);
-	if (!err && !has_checksum(debug.fd, checksum, place->root < 0 ? CHECKSUM_MAX : CHECKSUM_THERE_MAX)) {
+	if (!err && !has_checksum(debug.fd, checksum,
+				  place->root < 0 ? CHECKSUM_MAX : CHECKSUM_THERE_MAX)) {
 		log_debug("%s: another checksum than .gnu_debuglink of %s", name, path);
 		elf_debug_close(&debug);
 		err = -ENOENT;
@@ -191,7 +197,8 @@ static int open_by_link(struct elf_debug *out, const struct place *place, Elf *e
 	return err;
 }
 
-int elf_debug_open(struct elf_debug *out, Elf *elf, const char *build_id, const char *path, const char *root)
+int elf_debug_open(struct elf_debug *out, Elf *elf, const char *build_id, const char *path,
+		   const char *root)
 {
 	const struct place place = {.root = -1, .base = root ? root : DEBUG_ROOT};
 	int err = open_by_build_id(out, &place, build_id);
@@ -203,7 +210,8 @@ int elf_debug_open(struct elf_debug *out, Elf *elf, const char *build_id, const 
 	return err ? -ENOENT : 0;
 }
 
-int elf_debug_open_in(struct elf_debug *out, Elf *elf, const char *build_id, const char *path, int root)
+int elf_debug_open_in(struct elf_debug *out, Elf *elf, const char *build_id, const char *path,
+		      int root)
 {
 	const struct place place = {.root = root, .base = DEBUG_ROOT};
 	int err = open_by_build_id(out, &place, build_id);
@@ -218,7 +226,8 @@ static int read_alternate_link(Elf *elf, const char **name, char build_id[ELF_BU
 {
 	GElf_Shdr header;
 	Elf_Scn *section = elf_section_by_name(elf, ".gnu_debugaltlink", &header);
-	Elf_Data *data = section && header.sh_size <= LINK_MAX ? elf_section_data(section, &header) : NULL;
+	Elf_Data *data =
+		section && header.sh_size <= LINK_MAX ? elf_section_data(section, &header) : NULL;
 	size_t length;
 
 	if (!data || !data->d_size)
@@ -243,7 +252,10 @@ int elf_debug_open_alternate(struct elf_debug *out, Elf *elf, const char *base, 
 	if (read_alternate_link(elf, &link, build_id))
 		return -ENOENT;
 	err = open_by_build_id(out, &place, build_id);
-	/* Distributions have it at /usr/lib/debug/.dwz/NAME, and say so by this path or one relative to their own. */
+	/*
+	 * Distributions have it at /usr/lib/debug/.dwz/NAME, and say so by this path or one
+	 * relative to their own.
+	 */
 	below = strstr(link, DWZ);
 	if (!err || !below || strstr(below, "/../"))
 		return err ? -ENOENT : 0;

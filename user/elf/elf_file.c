@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is needed of nearly every file (header, segments, build id) is read at open; symbol tables are loaded
- * when a look-up reaches them, and the debug file is looked for only when the file's own tables do not know a
- * name.
+ * What is needed of nearly every file (header, segments, build id) is read at open; symbol tables
+ * are loaded when a look-up reaches them, and the debug file is looked for only when the file's own
+ * tables do not know a name.
  */
 #include "elf/elf_file.h"
 
@@ -39,13 +39,18 @@ static int read_segments(struct elf_file *file)
 		if (segment->p_filesz > segment->p_memsz || segment->p_memsz > UINT64_MAX / 2 ||
 		    segment->p_vaddr > UINT64_MAX / 2 || segment->p_align > UINT64_MAX / 4 ||
 		    (segment->p_align & (segment->p_align - 1)))
-			return error_set(-ENOEXEC, "corrupt ELF file: segment %zu has impossible bounds", i);
+			return error_set(-ENOEXEC,
+					 "corrupt ELF file: segment %zu has impossible bounds", i);
 		if (!segment->p_filesz)
 			continue;
-		if (segment->p_offset > file->bytes || segment->p_filesz > file->bytes - segment->p_offset)
-			return error_set(-ENOEXEC, "corrupt ELF file: segment %zu ends beyond the file", i);
-		if (segment->p_type == PT_LOAD && (segment->p_vaddr ^ segment->p_offset) % PAGE_BYTES)
-			return error_set(-ENOEXEC, "corrupt ELF file: segment %zu is not aligned", i);
+		if (segment->p_offset > file->bytes ||
+		    segment->p_filesz > file->bytes - segment->p_offset)
+			return error_set(-ENOEXEC,
+					 "corrupt ELF file: segment %zu ends beyond the file", i);
+		if (segment->p_type == PT_LOAD &&
+		    (segment->p_vaddr ^ segment->p_offset) % PAGE_BYTES)
+			return error_set(-ENOEXEC, "corrupt ELF file: segment %zu is not aligned",
+					 i);
 	}
 	return 0;
 }
@@ -58,7 +63,10 @@ static const GElf_Phdr *find_segment(const struct elf_file *file, uint32_t type)
 	return NULL;
 }
 
-/* Takes what is wanted of .dynamic: the soname, and the mark that tells an executable from a library. */
+/*
+ * Takes what is wanted of .dynamic: the soname, and the mark that tells an executable from a
+ * library.
+ */
 static int read_dynamic(struct elf_file *file)
 {
 	GElf_Shdr header;
@@ -72,7 +80,8 @@ static int read_dynamic(struct elf_file *file)
 
 	file->soname = "";
 	if (section && header.sh_size > DYNAMIC_MAX * sizeof(Elf64_Dyn))
-		return error_set(-ENOEXEC, "corrupt ELF file: more than %u entries in .dynamic", DYNAMIC_MAX);
+		return error_set(-ENOEXEC, "corrupt ELF file: more than %u entries in .dynamic",
+				 DYNAMIC_MAX);
 	data = section ? elf_section_data(section, &header) : NULL;
 	if (section && !data)
 		return -ENOEXEC;
@@ -88,8 +97,8 @@ static int read_dynamic(struct elf_file *file)
 			file->soname = strings + entry.d_un.d_val;
 	}
 	/* An old linker sets no mark; libc.so.6 has an interpreter too, but a soname. */
-	file->executable =
-		file->header.e_type == ET_EXEC || pie || (find_segment(file, PT_INTERP) && !file->soname[0]);
+	file->executable = file->header.e_type == ET_EXEC || pie ||
+			   (find_segment(file, PT_INTERP) && !file->soname[0]);
 	return 0;
 }
 
@@ -211,7 +220,8 @@ int elf_file_has_symtab(const struct elf_file *file)
 	return !load_table(cache, ELF_FROM_SYMTAB) || !load_table(cache, ELF_FROM_DEBUG_FILE);
 }
 
-static void fill_symbol(struct elf_symbol *out, const GElf_Sym *symbol, const char *name, int source)
+static void fill_symbol(struct elf_symbol *out, const GElf_Sym *symbol, const char *name,
+			int source)
 {
 	unsigned type = GELF_ST_TYPE(symbol->st_info);
 
@@ -227,7 +237,8 @@ static void fill_symbol(struct elf_symbol *out, const GElf_Sym *symbol, const ch
 }
 
 /* By name, or by vaddr when name is NULL; the first source that knows it. */
-static int find_symbol(struct elf_file *file, const char *name, uint64_t vaddr, struct elf_symbol *out)
+static int find_symbol(struct elf_file *file, const char *name, uint64_t vaddr,
+		       struct elf_symbol *out)
 {
 	int result = -ENOENT;
 
@@ -361,8 +372,8 @@ int elf_file_read(struct elf_file *file, uint64_t vaddr, void *out, size_t bytes
 int elf_file_bias(struct elf_file *file, uint64_t map_start, uint64_t map_offset, uint64_t *bias)
 {
 	/*
-	 * The last page of one segment and the first of the next may be the same page of the file. A map that
-	 * begins with it is more likely the second's: the first's would begin earlier.
+	 * The last page of one segment and the first of the next may be the same page of the file.
+	 * A map that begins with it is more likely the second's: the first's would begin earlier.
 	 */
 	const GElf_Phdr *best = NULL;
 	uint64_t page;
@@ -377,7 +388,8 @@ int elf_file_bias(struct elf_file *file, uint64_t map_start, uint64_t map_offset
 			best = segment;
 			break;
 		}
-		if (!best && map_offset > page && map_offset - segment->p_offset < segment->p_filesz)
+		if (!best && map_offset > page &&
+		    map_offset - segment->p_offset < segment->p_filesz)
 			best = segment;
 	}
 	if (!best)
@@ -404,7 +416,10 @@ int elf_file_is_executable(const struct elf_file *file)
 	return file->executable;
 }
 
-/* Symbol 0 stands for the file itself; another must be defined in it, or the slot may name another file. */
+/*
+ * Symbol 0 stands for the file itself; another must be defined in it, or the slot may name another
+ * file.
+ */
 static int names_own_block(const struct elf_symbols *dynsym, uint64_t index)
 {
 	GElf_Sym symbol;
@@ -428,7 +443,8 @@ int elf_file_dtpmod_slot(struct elf_file *file, uint64_t *vaddr)
 	while ((data = elf_imports_relocations(file->elf, &section, &left))) {
 		for (int i = 0; gelf_getrela(data, i, &relocation); i++) {
 			if (GELF_R_TYPE(relocation.r_info) != R_X86_64_DTPMOD64 ||
-			    !names_own_block(&file->tables[ELF_FROM_DYNSYM], GELF_R_SYM(relocation.r_info)))
+			    !names_own_block(&file->tables[ELF_FROM_DYNSYM],
+					     GELF_R_SYM(relocation.r_info)))
 				continue;
 			*vaddr = relocation.r_offset;
 			return 0;
@@ -470,8 +486,8 @@ static int relocation_value(struct elf_file *file, const GElf_Rela *relocation, 
 	uint64_t type = GELF_R_TYPE(relocation->r_info), index = GELF_R_SYM(relocation->r_info);
 	GElf_Sym symbol = {.st_value = 0};
 
-	if (type != R_X86_64_RELATIVE &&
-	    (!index || !names_own_block(dynsym, index) || !gelf_getsym(dynsym->symbols, (int)index, &symbol)))
+	if (type != R_X86_64_RELATIVE && (!index || !names_own_block(dynsym, index) ||
+					  !gelf_getsym(dynsym->symbols, (int)index, &symbol)))
 		return -ENOENT;
 	*value = symbol.st_value + (uint64_t)relocation->r_addend;
 	return 0;
@@ -489,7 +505,8 @@ int elf_file_pointer(struct elf_file *file, uint64_t vaddr, uint64_t *value)
 		for (int i = 0; gelf_getrela(data, i, &relocation); i++)
 			if (relocation.r_offset == vaddr)
 				return relocation_value(file, &relocation, value);
-	return elf_file_read(file, vaddr, value, sizeof(*value)) == (int)sizeof(*value) ? 0 : -ENOENT;
+	return elf_file_read(file, vaddr, value, sizeof(*value)) == (int)sizeof(*value) ? 0
+											: -ENOENT;
 }
 
 const char *elf_file_soname(struct elf_file *file)

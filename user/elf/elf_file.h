@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Symbols, sections and relocations of one ELF file, from its .dynsym, .symtab and separate debug file
- * (build-id under /usr/lib/debug/.build-id, then .gnu_debuglink, then what debuginfod clients have fetched before). The
- * file is hostile input: every size and index is checked, work is bounded, a defect is an error.
+ * Symbols, sections and relocations of one ELF file, from its .dynsym, .symtab and separate debug
+ * file (build-id under /usr/lib/debug/.build-id, then .gnu_debuglink, then what debuginfod clients
+ * have fetched before). The file is hostile input: every size and index is checked, work is
+ * bounded, a defect is an error.
  *
- * Addresses ("vaddr") are the file's own; offsets are positions in the file, which is what a uprobe takes.
+ * Addresses ("vaddr") are the file's own; offsets are positions in the file, which is what a uprobe
+ * takes.
  */
 #ifndef TRACER_ELF_ELF_FILE_H
 #define TRACER_ELF_ELF_FILE_H
@@ -23,15 +25,16 @@ struct elf_symbol {
 };
 
 /*
- * Takes ownership of fd only on success. path is for messages and for finding the debug file (a copy is
- * kept). debug_root: directory under which debug files are looked for, and nowhere else; NULL for "/usr/lib/debug"
- * and the cache of debuginfod's clients.
- * 0; -ENOEXEC not an ELF file of x86-64 or a corrupt one (error_set tells); -errno.
+ * Takes ownership of fd only on success. path is for messages and for finding the debug file (a
+ * copy is kept). debug_root: directory under which debug files are looked for, and nowhere else;
+ * NULL for "/usr/lib/debug" and the cache of debuginfod's clients. 0; -ENOEXEC not an ELF file of
+ * x86-64 or a corrupt one (error_set tells); -errno.
  */
 int elf_file_open(struct elf_file **out, int fd, const char *path, const char *debug_root);
 /*
- * The same in a process that is there for it: tables are read that are too large to be looked through beside other work.
- * debug_fd: its debug file, -1 for none; no other is looked for. Takes ownership of both only on success.
+ * The same in a process that is there for it: tables are read that are too large to be looked
+ * through beside other work. debug_fd: its debug file, -1 for none; no other is looked for. Takes
+ * ownership of both only on success.
  */
 int elf_file_open_apart(struct elf_file **out, int fd, int debug_fd);
 /* Another owner of the same file, who closes it, too. Returns file. */
@@ -46,19 +49,24 @@ const char *elf_file_path(const struct elf_file *file);
 const char *elf_file_build_id(const struct elf_file *file);
 int elf_file_has_symtab(const struct elf_file *file); /* own or in a debug file */
 /*
- * Looks for the debug file under usr/lib/debug of another root (a container's), now, and before all others; root is a
- * descriptor of that directory, borrowed for the call. No link there leads out of it. 0; -ENOENT.
+ * Looks for the debug file under usr/lib/debug of another root (a container's), now, and before all
+ * others; root is a descriptor of that directory, borrowed for the call. No link there leads out of
+ * it. 0; -ENOENT.
  */
 int elf_file_find_debug(struct elf_file *file, int root);
 /* Descriptor of the debug file, borrowed until elf_file_close(); -1: there is none. */
 int elf_file_debug_fd(struct elf_file *file);
 /*
- * Descriptor of the file with the DWARF, this one or its debug file, and of the one that dwz has moved the common part
- * to, -1 for none. Both borrowed until elf_file_close(). 0; -ENOENT there is no DWARF.
+ * Descriptor of the file with the DWARF, this one or its debug file, and of the one that dwz has
+ * moved the common part to, -1 for none. Both borrowed until elf_file_close(). 0; -ENOENT there is
+ * no DWARF.
  */
 int elf_file_dwarf(struct elf_file *file, int *fd, int *alternate_fd);
 
-/* Defined symbol of that name, .dynsym first, then .symtab, then the debug file. 0; -ENOENT; -ENOEXEC. */
+/*
+ * Defined symbol of that name, .dynsym first, then .symtab, then the debug file. 0; -ENOENT;
+ * -ENOEXEC.
+ */
 int elf_file_symbol(struct elf_file *file, const char *name, struct elf_symbol *out);
 /* A function that covers or starts at vaddr, in the same order. 0; -ENOENT; -ENOEXEC. */
 int elf_file_symbol_at(struct elf_file *file, uint64_t vaddr, struct elf_symbol *out);
@@ -73,40 +81,48 @@ struct elf_section {
 int elf_file_loaded_section(struct elf_file *file, size_t index, struct elf_section *out);
 /* 0 or -ENOENT. */
 int elf_file_section(struct elf_file *file, const char *name, uint64_t *vaddr, uint64_t *size);
-/* File offset of an address in a loaded segment; 0, -ENOENT when no segment's file part holds it. */
+/*
+ * File offset of an address in a loaded segment; 0, -ENOENT when no segment's file part holds it.
+ */
 int elf_file_offset(struct elf_file *file, uint64_t vaddr, uint64_t *offset);
 int elf_file_vaddr(struct elf_file *file, uint64_t offset, uint64_t *vaddr);
-/* Copies up to bytes of the file's content at vaddr; returns the number copied (0 when none) or -errno. */
+/*
+ * Copies up to bytes of the file's content at vaddr; returns the number copied (0 when none) or
+ * -errno.
+ */
 int elf_file_read(struct elf_file *file, uint64_t vaddr, void *out, size_t bytes);
 /*
- * Load bias, what is to be added to a vaddr, when map_start is the address of the map of file offset
- * map_offset. Where two segments share a page of the file only the first map of the file is certain. 0,
- * -ENOENT.
+ * Load bias, what is to be added to a vaddr, when map_start is the address of the map of file
+ * offset map_offset. Where two segments share a page of the file only the first map of the file is
+ * certain. 0, -ENOENT.
  */
 int elf_file_bias(struct elf_file *file, uint64_t map_start, uint64_t map_offset, uint64_t *bias);
 /* TLS segment (PT_TLS): size in memory rounded up to its alignment; 0 or -ENOENT. */
 int elf_file_tls(struct elf_file *file, uint64_t *block_bytes);
-/* An executable rather than a shared library: ET_EXEC, DF_1_PIE, or a PT_INTERP without soname (libc.so.6 has
- * one). */
+/*
+ * An executable rather than a shared library: ET_EXEC, DF_1_PIE, or a PT_INTERP without soname
+ * (libc.so.6 has one).
+ */
 int elf_file_is_executable(const struct elf_file *file);
 /*
- * vaddr of the GOT slot whose relocation is R_X86_64_DTPMOD64 for the file's own TLS block (the module id
- * that __tls_get_addr takes). 0 or -ENOENT.
+ * vaddr of the GOT slot whose relocation is R_X86_64_DTPMOD64 for the file's own TLS block (the
+ * module id that __tls_get_addr takes). 0 or -ENOENT.
  */
 int elf_file_dtpmod_slot(struct elf_file *file, uint64_t *vaddr);
 /*
- * vaddrs of the GOT slots that the dynamic linker fills with the address of the named function of another file
- * (R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT). Their number, at most room.
+ * vaddrs of the GOT slots that the dynamic linker fills with the address of the named function of
+ * another file (R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT). Their number, at most room.
  */
-size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *vaddrs, size_t room);
+size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *vaddrs,
+			     size_t room);
 /*
- * The other way round: the name of the function of another file whose address the dynamic linker puts into the slot at
- * vaddr. 0, *name is borrowed until elf_file_close(); -ENOENT.
+ * The other way round: the name of the function of another file whose address the dynamic linker
+ * puts into the slot at vaddr. 0, *name is borrowed until elf_file_close(); -ENOENT.
  */
 int elf_file_import_at(struct elf_file *file, uint64_t vaddr, const char **name);
 /*
- * The address that 8 bytes of data at vaddr hold once the dynamic linker is done, as an address of the file. 0; -ENOENT they are not of
- * this file, or hold the address of something in another.
+ * The address that 8 bytes of data at vaddr hold once the dynamic linker is done, as an address of
+ * the file. 0; -ENOENT they are not of this file, or hold the address of something in another.
  */
 int elf_file_pointer(struct elf_file *file, uint64_t vaddr, uint64_t *value);
 /* DT_NEEDED / DT_SONAME, "" when absent. Borrowed. */

@@ -8,8 +8,8 @@
 int elf_file_load_debug(struct elf_file *file)
 {
 	if (file->debug_err > 0)
-		file->debug_err =
-			elf_debug_open(&file->debug, file->elf, file->build_id, file->path, file->debug_root);
+		file->debug_err = elf_debug_open(&file->debug, file->elf, file->build_id,
+						 file->path, file->debug_root);
 	return file->debug_err;
 }
 
@@ -27,7 +27,8 @@ int elf_file_open_apart(struct elf_file **out, int fd, int debug_fd)
 	if (err)
 		return err;
 	file->symbols_max = ELF_SYMBOLS_MAX;
-	file->debug_err = debug_fd < 0 ? -ENOENT : elf_section_begin(&file->debug.elf, debug_fd, &bytes);
+	file->debug_err =
+		debug_fd < 0 ? -ENOENT : elf_section_begin(&file->debug.elf, debug_fd, &bytes);
 	if (!file->debug_err)
 		file->debug.fd = debug_fd;
 	else if (debug_fd >= 0)
@@ -47,13 +48,15 @@ int elf_file_find_debug(struct elf_file *file, int root)
 {
 	if (!file->debug_err)
 		return 0;
-	file->debug_err = elf_debug_open_in(&file->debug, file->elf, file->build_id, file->path, root);
+	file->debug_err =
+		elf_debug_open_in(&file->debug, file->elf, file->build_id, file->path, root);
 	if (file->debug_err) {
 		file->debug_err = 1; /* there are other places */
 		return -ENOENT;
 	}
 	/* Its other part lies in the same root, if anywhere. */
-	if (!has_dwarf(file->elf) && !elf_debug_open_alternate(&file->alternate, file->debug.elf, NULL, root))
+	if (!has_dwarf(file->elf) &&
+	    !elf_debug_open_alternate(&file->alternate, file->debug.elf, NULL, root))
 		file->alternate_fd = file->alternate.fd;
 	return 0;
 }

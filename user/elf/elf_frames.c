@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An entry is {length, id, …}, the length without itself. With id 0 it is common to others (a CIE), and its augmentation says how
- * the addresses of those are written; any other id is the distance back to that entry, and the first address follows (an FDE).
+ * An entry is {length, id, …}, the length without itself. With id 0 it is common to others (a CIE),
+ * and its augmentation says how the addresses of those are written; any other id is the distance
+ * back to that entry, and the first address follows (an FDE).
  */
 #include "elf/elf_frames.h"
 
@@ -68,7 +69,9 @@ static size_t encoding_bytes(uint8_t encoding)
 	}
 }
 
-/* How the addresses of its entries are written, of the common entry whose id is behind reader->at. */
+/*
+ * How the addresses of its entries are written, of the common entry whose id is behind reader->at.
+ */
 static uint8_t common_encoding(struct reader reader)
 {
 	const uint8_t *augmentation;
@@ -119,7 +122,8 @@ static uint64_t entry_start(struct reader *reader, uint8_t encoding, uint64_t va
 	return encoding & ENCODING_RELATIVE ? vaddr + at + value : value;
 }
 
-size_t elf_frames_decode(const uint8_t *bytes, size_t size, uint64_t vaddr, uint64_t *starts, size_t room)
+size_t elf_frames_decode(const uint8_t *bytes, size_t size, uint64_t vaddr, uint64_t *starts,
+			 size_t room)
 {
 	struct reader reader = {.bytes = bytes, .end = size};
 	size_t common = SIZE_MAX, count = 0;

@@ -9,20 +9,25 @@
 #include "base/error.h"
 #include "elf/elf_section.h"
 
-/* The name of the symbol that a relocation puts the address of into a slot; NULL: it is of another kind, or corrupt. */
+/*
+ * The name of the symbol that a relocation puts the address of into a slot; NULL: it is of another
+ * kind, or corrupt.
+ */
 static const char *import_name(const struct elf_symbols *dynsym, const GElf_Rela *relocation)
 {
 	uint64_t type = GELF_R_TYPE(relocation->r_info), index = GELF_R_SYM(relocation->r_info);
 	GElf_Sym symbol;
 
-	if ((type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) || !dynsym->symbols || !index ||
-	    index >= dynsym->count || !gelf_getsym(dynsym->symbols, (int)index, &symbol) ||
+	if ((type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT) || !dynsym->symbols ||
+	    !index || index >= dynsym->count ||
+	    !gelf_getsym(dynsym->symbols, (int)index, &symbol) ||
 	    symbol.st_name >= dynsym->string_bytes)
 		return NULL;
 	return dynsym->strings + symbol.st_name;
 }
 
-static int section_take(struct elf_imports *imports, Elf_Data *data, const struct elf_symbols *dynsym)
+static int section_take(struct elf_imports *imports, Elf_Data *data,
+			const struct elf_symbols *dynsym)
 {
 	GElf_Rela relocation;
 	int err = 0;
@@ -33,11 +38,13 @@ static int section_take(struct elf_imports *imports, Elf_Data *data, const struc
 		if (!name)
 			continue;
 		if (imports->count == ELF_IMPORTS_MAX)
-			return error_set(-ENOEXEC, "more than %u names are imported", ELF_IMPORTS_MAX);
+			return error_set(-ENOEXEC, "more than %u names are imported",
+					 ELF_IMPORTS_MAX);
 		err = array_reserve(&imports->by_slot, &imports->room, imports->count, 1,
 				    sizeof(*imports->by_slot));
 		if (!err)
-			imports->by_slot[imports->count++] = (struct elf_import){relocation.r_offset, name};
+			imports->by_slot[imports->count++] =
+				(struct elf_import){relocation.r_offset, name};
 	}
 	return err;
 }
@@ -48,7 +55,9 @@ Elf_Data *elf_imports_relocations(Elf *elf, Elf_Scn **section, uint64_t *left)
 	Elf_Data *data = NULL;
 
 	while (!data && (*section = elf_section_by_type(elf, SHT_RELA, *section, &header))) {
-		/* What the linker has left for others (--emit-relocs) the dynamic one does not see. */
+		/*
+		 * What the linker has left for others (--emit-relocs) the dynamic one does not see.
+		 */
 		if (!(header.sh_flags & SHF_ALLOC) || header.sh_size / sizeof(Elf64_Rela) > *left)
 			continue;
 		*left -= header.sh_size / sizeof(Elf64_Rela);
@@ -101,11 +110,13 @@ const char *elf_imports_at(const struct elf_imports *imports, uint64_t slot)
 	const struct elf_import wanted = {.slot = slot}, *found = NULL;
 
 	if (imports->count)
-		found = bsearch(&wanted, imports->by_slot, imports->count, sizeof(wanted), compare_slots);
+		found = bsearch(&wanted, imports->by_slot, imports->count, sizeof(wanted),
+				compare_slots);
 	return found ? found->name : NULL;
 }
 
-size_t elf_imports_find(const struct elf_imports *imports, const char *name, uint64_t *slots, size_t room)
+size_t elf_imports_find(const struct elf_imports *imports, const char *name, uint64_t *slots,
+			size_t room)
 {
 	size_t at, end, count = 0;
 

@@ -9,7 +9,8 @@
 
 #include "base/error.h"
 
-#define SEGMENTS_MAX  1024u        /* look-ups go through them; the kernel starts no program with many more */
+/* look-ups go through them; the kernel starts no program with many more */
+#define SEGMENTS_MAX  1024u
 #define TABLES_PACKED 8u           /* times what the file takes on disk */
 #define NOTES_MAX     (1u << 20)   /* bytes of a section that the build id is looked for in */
 #define TABLES_SLACK  (1ull << 20) /* bytes that are no matter */
@@ -27,22 +28,30 @@ static int check_header(const Elf64_Ehdr *header, uint64_t file_bytes, int reloc
 		return error_set(-ENOEXEC, "not an ELF file of x86-64");
 	if (header->e_ident[EI_VERSION] != EV_CURRENT || header->e_version != EV_CURRENT)
 		return error_set(-ENOEXEC, "unknown version of ELF");
-	if (relocatable ? header->e_type != ET_REL : header->e_type != ET_EXEC && header->e_type != ET_DYN)
+	if (relocatable ? header->e_type != ET_REL
+			: header->e_type != ET_EXEC && header->e_type != ET_DYN)
 		return error_set(-ENOEXEC, "ELF file of type %u", header->e_type);
-	/* Counts that do not fit into the header are left to object files: libelf would allocate whatever
-	 * they say. */
+	/*
+	 * Counts that do not fit into the header are left to object files: libelf would allocate
+	 * whatever they say.
+	 */
 	if (header->e_phnum == PN_XNUM || (header->e_shoff && !header->e_shnum))
 		return error_set(-ENOEXEC, "ELF file with more than 65,279 sections or segments");
 	if (header->e_phnum > SEGMENTS_MAX)
 		return error_set(-ENOEXEC, "ELF file with more than %u segments", SEGMENTS_MAX);
-	if (header->e_phnum && (header->e_phentsize != sizeof(Elf64_Phdr) ||
-				!in_file(header->e_phoff, header->e_phnum * sizeof(Elf64_Phdr), file_bytes)))
-		return error_set(-ENOEXEC, "corrupt ELF file: the segment table ends beyond the file");
-	if (header->e_shnum && (header->e_shentsize != sizeof(Elf64_Shdr) || !header->e_shoff ||
-				!in_file(header->e_shoff, header->e_shnum * sizeof(Elf64_Shdr), file_bytes)))
-		return error_set(-ENOEXEC, "corrupt ELF file: the section table ends beyond the file");
+	if (header->e_phnum &&
+	    (header->e_phentsize != sizeof(Elf64_Phdr) ||
+	     !in_file(header->e_phoff, header->e_phnum * sizeof(Elf64_Phdr), file_bytes)))
+		return error_set(-ENOEXEC,
+				 "corrupt ELF file: the segment table ends beyond the file");
+	if (header->e_shnum &&
+	    (header->e_shentsize != sizeof(Elf64_Shdr) || !header->e_shoff ||
+	     !in_file(header->e_shoff, header->e_shnum * sizeof(Elf64_Shdr), file_bytes)))
+		return error_set(-ENOEXEC,
+				 "corrupt ELF file: the section table ends beyond the file");
 	if (header->e_shnum && header->e_shstrndx >= header->e_shnum)
-		return error_set(-ENOEXEC, "corrupt ELF file: no section %u for names", header->e_shstrndx);
+		return error_set(-ENOEXEC, "corrupt ELF file: no section %u for names",
+				 header->e_shstrndx);
 	return 0;
 }
 
@@ -75,13 +84,15 @@ static int is_table(uint32_t type)
 }
 
 /*
- * What the file's tables may be together. A file may be larger than what it takes on disk, and sections may share their bytes:
- * neither costs whoever made it anything. File systems that compress (which shrinks tables to a quarter) are allowed for; one
- * that tells no blocks is believed the size.
+ * What the file's tables may be together. A file may be larger than what it takes on disk, and
+ * sections may share their bytes: neither costs whoever made it anything. File systems that
+ * compress (which shrinks tables to a quarter) are allowed for; one that tells no blocks is
+ * believed the size.
  */
 static uint64_t tables_max(const struct stat *st)
 {
-	uint64_t bytes = (uint64_t)st->st_size, held = (uint64_t)st->st_blocks * 512 * TABLES_PACKED;
+	uint64_t bytes = (uint64_t)st->st_size,
+		 held = (uint64_t)st->st_blocks * 512 * TABLES_PACKED;
 
 	return (held && held < bytes ? held : bytes) + TABLES_SLACK;
 }
@@ -98,7 +109,8 @@ static int check_tables(Elf *elf, uint64_t max)
 		if (!is_table(header.sh_type))
 			continue;
 		if (header.sh_size > max - bytes)
-			return error_set(-ENOEXEC, "ELF file whose tables are larger than what is in it");
+			return error_set(-ENOEXEC,
+					 "ELF file whose tables are larger than what is in it");
 		bytes += header.sh_size;
 	}
 	return 0;
@@ -196,8 +208,8 @@ Elf_Data *elf_section_data(Elf_Scn *section, const GElf_Shdr *header)
 	else {
 		data = elf_getdata(section, NULL);
 		if (!data || (data->d_size && !data->d_buf)) {
-			error_set(-ENOEXEC, "corrupt ELF file: section %zu: %s", elf_ndxscn(section),
-				  data ? "no data" : elf_errmsg(-1));
+			error_set(-ENOEXEC, "corrupt ELF file: section %zu: %s",
+				  elf_ndxscn(section), data ? "no data" : elf_errmsg(-1));
 			data = NULL;
 		}
 	}
@@ -211,12 +223,14 @@ int elf_section_strings(Elf *elf, size_t index, const char **strings, size_t *by
 	Elf_Data *data;
 
 	if (!section || !gelf_getshdr(section, &header) || header.sh_type != SHT_STRTAB)
-		return error_set(-ENOEXEC, "corrupt ELF file: section %zu is no string table", index);
+		return error_set(-ENOEXEC, "corrupt ELF file: section %zu is no string table",
+				 index);
 	data = elf_section_data(section, &header);
 	if (!data)
 		return -ENOEXEC;
 	if (!data->d_size || ((const char *)data->d_buf)[data->d_size - 1])
-		return error_set(-ENOEXEC, "corrupt ELF file: string table %zu is not terminated", index);
+		return error_set(-ENOEXEC, "corrupt ELF file: string table %zu is not terminated",
+				 index);
 	*strings = data->d_buf;
 	*bytes = data->d_size;
 	return 0;

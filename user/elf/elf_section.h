@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libelf with limits, for elf_file.c and its helpers: headers are checked before libelf sees the file, no
- * more than ELF_SECTION_MAX bytes of a section are ever loaded, however large a (sparse) file says it is, and a file is refused
- * whose tables (symbols, strings, relocations, notes) are larger together than what the file has on disk.
- * Files are read, not mapped: their owner may truncate them at any time, which would end in a SIGBUS.
+ * libelf with limits, for elf_file.c and its helpers: headers are checked before libelf sees the
+ * file, no more than ELF_SECTION_MAX bytes of a section are ever loaded, however large a (sparse)
+ * file says it is, and a file is refused whose tables (symbols, strings, relocations, notes) are
+ * larger together than what the file has on disk. Files are read, not mapped: their owner may
+ * truncate them at any time, which would end in a SIGBUS.
  */
 #ifndef TRACER_ELF_ELF_SECTION_H
 #define TRACER_ELF_ELF_SECTION_H
@@ -16,16 +17,22 @@
 #define ELF_BUILD_ID_MAX     64u /* bytes */
 #define ELF_BUILD_ID_HEX_MAX (2 * ELF_BUILD_ID_MAX + 1)
 
-/* An ELF file of x86-64; fd stays the caller's and must outlive *out (elf_end). 0; -ENOEXEC (error_set);
- * -errno. */
+/*
+ * An ELF file of x86-64; fd stays the caller's and must outlive *out (elf_end). 0; -ENOEXEC
+ * (error_set); -errno.
+ */
 int elf_section_begin(Elf **out, int fd, uint64_t *file_bytes);
 /* The same of the common part of several debug files, which is what linkers call relocatable. */
 int elf_section_begin_common(Elf **out, int fd);
-/* First section of that name, or of that type (SHT_*) after `after` (NULL: from the start); NULL when none.
+/*
+ * First section of that name, or of that type (SHT_*) after `after` (NULL: from the start); NULL
+ * when none.
  */
 Elf_Scn *elf_section_by_name(Elf *elf, const char *name, GElf_Shdr *header);
 Elf_Scn *elf_section_by_type(Elf *elf, uint32_t type, Elf_Scn *after, GElf_Shdr *header);
-/* Content, owned by the Elf; NULL when it is not in the file, compressed, too large or corrupt (error_set).
+/*
+ * Content, owned by the Elf; NULL when it is not in the file, compressed, too large or corrupt
+ * (error_set).
  */
 Elf_Data *elf_section_data(Elf_Scn *section, const GElf_Shdr *header);
 /* A string table: every offset below *bytes is a terminated string. 0; -ENOEXEC (error_set). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sorted arrays rather than hash tables: whatever names and addresses a file was given, building an index
- * costs n log n and a look-up log n.
+ * Sorted arrays rather than hash tables: whatever names and addresses a file was given, building an
+ * index costs n log n and a look-up log n.
  */
 #include "elf/elf_symbols.h"
 
@@ -12,8 +12,9 @@
 #include "base/error.h"
 #include "elf/elf_section.h"
 
-#define HASHED_BYTES    256u /* of a name: names may overlap in the string table, each as long as all of it */
-#define UNDERSCORES_MAX 7u   /* before a name, that are told apart */
+/* of a name: names may overlap in the string table, each as long as all of it */
+#define HASHED_BYTES    256u
+#define UNDERSCORES_MAX 7u      /* before a name, that are told apart */
 #define VERSION_HIDDEN  0x8000u /* of .gnu.version: not the default version of this name */
 #define DIGIT_BITS      8u
 #define HASH_SHIFT      32u /* in a key */
@@ -31,7 +32,8 @@ int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type, uint32_
 		return -ENOENT;
 	/* Before anything is read: that costs time, too. */
 	if (header.sh_size / sizeof(Elf64_Sym) > max)
-		return error_set(-ENOEXEC, "more than %u symbols are too many to look through here", max);
+		return error_set(-ENOEXEC, "more than %u symbols are too many to look through here",
+				 max);
 	if (header.sh_entsize != sizeof(Elf64_Sym))
 		return error_set(-ENOEXEC, "corrupt ELF file: symbols of %llu bytes",
 				 (unsigned long long)header.sh_entsize);
@@ -72,8 +74,8 @@ static const char *read_symbol(const struct elf_symbols *table, uint32_t index, 
 	if (!gelf_getsym(table->symbols, (int)index, symbol))
 		return NULL;
 	type = GELF_ST_TYPE(symbol->st_info);
-	if (symbol->st_shndx == SHN_UNDEF || symbol->st_name >= table->string_bytes || type == STT_SECTION ||
-	    type == STT_FILE || !table->strings[symbol->st_name])
+	if (symbol->st_shndx == SHN_UNDEF || symbol->st_name >= table->string_bytes ||
+	    type == STT_SECTION || type == STT_FILE || !table->strings[symbol->st_name])
 		return NULL;
 	return table->strings + symbol->st_name;
 }
@@ -109,7 +111,10 @@ static void digit_sort(const uint64_t *from, uint64_t *to, size_t count, unsigne
 		to[at[from[i] >> shift & ((1u << DIGIT_BITS) - 1)]++] = from[i];
 }
 
-/* A target chooses how many there are: no comparisons. Their indexes ascend, and each pass keeps the order of equals. */
+/*
+ * A target chooses how many there are: no comparisons. Their indexes ascend, and each pass keeps
+ * the order of equals.
+ */
 int elf_symbols_sort_keys(uint64_t *keys, size_t count)
 {
 	uint64_t *other = malloc((count + 1) * sizeof(*other));
@@ -124,7 +129,8 @@ int elf_symbols_sort_keys(uint64_t *keys, size_t count)
 	return 0;
 }
 
-void elf_symbols_find_keys(const uint64_t *keys, size_t count, const char *name, size_t *from, size_t *to)
+void elf_symbols_find_keys(const uint64_t *keys, size_t count, const char *name, size_t *from,
+			   size_t *to)
 {
 	uint64_t first = elf_symbols_key(name, 0);
 	size_t low = 0;
@@ -175,7 +181,8 @@ static int is_preferred(const struct elf_symbols *table, uint32_t index, const G
 	       !(version & VERSION_HIDDEN);
 }
 
-int elf_symbols_find(struct elf_symbols *table, const char *name, GElf_Sym *symbol, const char **found)
+int elf_symbols_find(struct elf_symbols *table, const char *name, GElf_Sym *symbol,
+		     const char **found)
 {
 	size_t at, end;
 	int err = index_names(table);
@@ -210,8 +217,8 @@ static uint32_t alias_rank(const GElf_Sym *symbol, const char *name)
 
 	while (underscores < UNDERSCORES_MAX && name[underscores] == '_')
 		underscores++;
-	return (GELF_ST_BIND(symbol->st_info) != STB_LOCAL ? UNDERSCORES_MAX + 1 : 0) + UNDERSCORES_MAX -
-	       underscores;
+	return (GELF_ST_BIND(symbol->st_info) != STB_LOCAL ? UNDERSCORES_MAX + 1 : 0) +
+	       UNDERSCORES_MAX - underscores;
 }
 
 /* A function without a size is found where it starts. */
@@ -248,7 +255,8 @@ static int index_addresses(struct elf_symbols *table)
 	return err;
 }
 
-int elf_symbols_find_at(struct elf_symbols *table, uint64_t vaddr, GElf_Sym *symbol, const char **found)
+int elf_symbols_find_at(struct elf_symbols *table, uint64_t vaddr, GElf_Sym *symbol,
+			const char **found)
 {
 	const struct span *span;
 	int err = index_addresses(table);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One symbol table of an ELF file, with indexes by name and by address that are built at first use. */
+/*
+ * One symbol table of an ELF file, with indexes by name and by address that are built at first use.
+ */
 #ifndef TRACER_ELF_ELF_SYMBOLS_H
 #define TRACER_ELF_ELF_SYMBOLS_H
 
@@ -9,7 +11,8 @@
 
 #include "base/spans.h"
 
-#define ELF_SYMBOLS_MAX   (4u << 20) /* of all tables of a file, for a process that does nothing else */
+/* of all tables of a file, for a process that does nothing else */
+#define ELF_SYMBOLS_MAX   (4u << 20)
 #define ELF_SYMBOLS_HERE  (1u << 20) /* the same for one that has other work meanwhile */
 #define ELF_NAMESAKES_MAX 1024u
 
@@ -28,27 +31,35 @@ struct elf_symbols {
 };
 
 /*
- * Names are looked up in sorted keys, each a hash and the index of what has the name. Those of a name lie in [*from, *to), with
- * others of the same hash among them: no more than ELF_NAMESAKES_MAX, the first ones.
+ * Names are looked up in sorted keys, each a hash and the index of what has the name. Those of a
+ * name lie in [*from, *to), with others of the same hash among them: no more than
+ * ELF_NAMESAKES_MAX, the first ones.
  */
 uint64_t elf_symbols_key(const char *name, uint32_t index);
 /* Of keys whose indexes ascend. 0, -ENOMEM. */
 int elf_symbols_sort_keys(uint64_t *keys, size_t count);
-void elf_symbols_find_keys(const uint64_t *keys, size_t count, const char *name, size_t *from, size_t *to);
+void elf_symbols_find_keys(const uint64_t *keys, size_t count, const char *name, size_t *from,
+			   size_t *to);
 
-/* type: SHT_DYNSYM or SHT_SYMTAB. 0; -ENOENT no such table; -ENOEXEC a corrupt one, or one of more than max (error_set). */
+/*
+ * type: SHT_DYNSYM or SHT_SYMTAB. 0; -ENOENT no such table; -ENOEXEC a corrupt one, or one of more
+ * than max (error_set).
+ */
 int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type, uint32_t max);
 void elf_symbols_free(struct elf_symbols *table);
 
 /*
- * A defined symbol of that name. Of several a global one is preferred to a local one, and the default version
- * to a hidden one. *found is borrowed from the Elf. 0; -ENOENT; -ENOMEM.
+ * A defined symbol of that name. Of several a global one is preferred to a local one, and the
+ * default version to a hidden one. *found is borrowed from the Elf. 0; -ENOENT; -ENOMEM.
  */
-int elf_symbols_find(struct elf_symbols *table, const char *name, GElf_Sym *symbol, const char **found);
+int elf_symbols_find(struct elf_symbols *table, const char *name, GElf_Sym *symbol,
+		     const char **found);
 /*
- * The function with the highest start that covers vaddr or starts there; of aliases a global one, and of those the one with
- * the fewest underscores before it (malloc, not __libc_malloc). 0; -ENOENT; -ENOMEM.
+ * The function with the highest start that covers vaddr or starts there; of aliases a global one,
+ * and of those the one with the fewest underscores before it (malloc, not __libc_malloc). 0;
+ * -ENOENT; -ENOMEM.
  */
-int elf_symbols_find_at(struct elf_symbols *table, uint64_t vaddr, GElf_Sym *symbol, const char **found);
+int elf_symbols_find_at(struct elf_symbols *table, uint64_t vaddr, GElf_Sym *symbol,
+			const char **found);
 
 #endif

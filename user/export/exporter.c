@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-static const struct exporter *const exporters[] = {&export_tracemalloc, &export_folded, &export_pprof,
-						   &export_perf};
+static const struct exporter *const exporters[] = {&export_tracemalloc, &export_folded,
+						   &export_pprof, &export_perf};
 
 const struct exporter *exporter_get(size_t index)
 {
@@ -22,7 +22,8 @@ const struct exporter *exporter_find(const char *name)
 }
 
 int exporter_write(const struct exporter *exporter, const struct snapshot *snapshot,
-		   const struct filters *filters, const struct export_opts *opts, struct outfile *file)
+		   const struct filters *filters, const struct export_opts *opts,
+		   struct outfile *file)
 {
 	/* Only a file of tracemalloc lists blocks one by one. */
 	int apart = exporter->merged && !strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The formats that a snapshot can be written in, one file each: it defines its exporter and lists it in exporter.c.
+ * The formats that a snapshot can be written in, one file each: it defines its exporter and lists
+ * it in exporter.c.
  */
 #ifndef TRACER_EXPORT_EXPORTER_H
 #define TRACER_EXPORT_EXPORTER_H
@@ -10,10 +11,12 @@
 
 struct export_opts {
 	uint32_t
-		python_version; /* PY_VERSION_HEX of the Python that will load it; 0: as the snapshot's own */
-	int counts;             /* weights are numbers of blocks, not bytes */
+		/* PY_VERSION_HEX of the Python that will load it; 0: as the snapshot's own */
+		python_version;
+	int counts; /* weights are numbers of blocks, not bytes */
 	const struct app
-		*app; /* tracebacks begin at its most recent frame; NULL: at the most recent of all */
+		/* tracebacks begin at its most recent frame; NULL: at the most recent of all */
+		*app;
 };
 
 struct exporter {
@@ -21,7 +24,8 @@ struct exporter {
 	const char *help;
 	int merged; /* wants equal {traceback, bytes, domain} as one trace with a count */
 	/* 0, -errno; error_set may say why. The caller commits or discards the file. */
-	int (*write)(const struct snapshot *snapshot, const struct export_opts *opts, struct outfile *file);
+	int (*write)(const struct snapshot *snapshot, const struct export_opts *opts,
+		     struct outfile *file);
 };
 
 extern const struct exporter export_folded, export_perf, export_pprof, export_tracemalloc;
@@ -31,6 +35,7 @@ const struct exporter *exporter_get(size_t index);
 const struct exporter *exporter_find(const char *name); /* NULL: no such format */
 /* Writes what passes the filters (NULL: everything). 0, -errno. */
 int exporter_write(const struct exporter *exporter, const struct snapshot *snapshot,
-		   const struct filters *filters, const struct export_opts *opts, struct outfile *file);
+		   const struct filters *filters, const struct export_opts *opts,
+		   struct outfile *file);
 
 #endif

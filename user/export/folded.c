@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Folded stacks, as flamegraph.pl, inferno and speedscope read them: a line a traceback, oldest frame first, frames
- * parted by semicolons, and its weight. A frame is "function (file:line)", or "file:line" where the function is not
- * known (tracemalloc's files). Of several processes each has a frame below its oldest, "command (PID)". What would part
- * frames or lines within a name comes out as '_'.
+ * Folded stacks, as flamegraph.pl, inferno and speedscope read them: a line a traceback, oldest
+ * frame first, frames parted by semicolons, and its weight. A frame is "function (file:line)", or
+ * "file:line" where the function is not known (tracemalloc's files). Of several processes each has
+ * a frame below its oldest, "command (PID)". What would part frames or lines within a name comes
+ * out as '_'.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -63,8 +64,8 @@ static int entry_write(struct buffer *line, const struct snapshot_meta *process,
 	return err ? err : outfile_write(file, line->data, line->size);
 }
 
-static int snapshot_write(const struct snapshot *snapshot, const struct snapshot_meta *process, int counts,
-			  struct outfile *file)
+static int snapshot_write(const struct snapshot *snapshot, const struct snapshot_meta *process,
+			  int counts, struct outfile *file)
 {
 	const struct statistics_opts how = {.by = GROUP_TRACEBACK};
 	struct statistics statistics;

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A perf.data file: what `perf record` would have written, had it been able to. One event, "live-bytes" ("live-blocks";
- * of growth mode "growth-bytes", "growth-count"); one sample a trace, its period the bytes that are live, its callchain the
- * traceback. So the sums that perf shows are those of a report.
+ * A perf.data file: what `perf record` would have written, had it been able to. One event,
+ * "live-bytes" ("live-blocks"; of growth mode "growth-bytes", "growth-count"); one sample a trace,
+ * its period the bytes that are live, its callchain the traceback. So the sums that perf shows are
+ * those of a report.
  *
- * perf is given no live process and no /tmp/perf-PID.map: Python's frames are addresses in an ELF file of our own
- * (perf_data_image.h), which a MMAP2 record puts where no process has memory: in the hole between user space and the
- * kernel's. Addresses of native code can so stand in the same callchains, as they are, with MMAP2 records of their own.
+ * perf is given no live process and no /tmp/perf-PID.map: Python's frames are addresses in an ELF
+ * file of our own (perf_data_image.h), which a MMAP2 record puts where no process has memory: in
+ * the hole between user space and the kernel's. Addresses of native code can so stand in the same
+ * callchains, as they are, with MMAP2 records of their own.
  *
- * perf looks for the files of a process in the mount namespace that the process with this PID has at that moment, if
- * there is one: in a container's it would not find ours. It does so for the process that maps the file. So a process
- * that cannot exist maps it, and every target is its fork.
+ * perf looks for the files of a process in the mount namespace that the process with this PID has
+ * at that moment, if there is one: in a container's it would not find ours. It does so for the
+ * process that maps the file. So a process that cannot exist maps it, and every target is its fork.
  *
- * The file is: header, one attribute, records, and three features. Layout: include/uapi/linux/perf_event.h, and
- * tools/perf/Documentation/perf.data-file-format.txt of the kernel.
+ * The file is: header, one attribute, records, and three features. Layout:
+ * include/uapi/linux/perf_event.h, and tools/perf/Documentation/perf.data-file-format.txt of the
+ * kernel.
  */
 #include <errno.h>
 #include <limits.h>
@@ -33,12 +36,16 @@
 #define IMAGE_ADDRESS (1ull << 60) /* not canonical, with 4 and 5 levels of page tables alike */
 #define IMAGE_PID     0x7fffffff   /* above the highest PID there can be, 2^22 */
 
-#define SAMPLE_TYPE                                                                                          \
-	(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN)
+#define SAMPLE_TYPE                                                                                \
+	(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD |                \
+	 PERF_SAMPLE_CALLCHAIN)
 #define FRAMES_MAX   8160u /* the size of a record has 16 bits */
 #define FRAMES_SHOWN 127u  /* by perf, unless --max-stack says otherwise */
 #define ATTR_BYTES   PERF_ATTR_SIZE_VER5
-/* No software event of the kernel's; PERF_COUNT_SW_DUMMY would do, but perf script leaves its samples blank. */
+/*
+ * No software event of the kernel's; PERF_COUNT_SW_DUMMY would do, but perf script leaves its
+ * samples blank.
+ */
 #define EVENT_NOT_COUNTED 0x747261636572ull
 #define ALIGN8(bytes)     (((bytes) + 7) & ~(size_t)7)
 
@@ -135,7 +142,8 @@ static uint32_t sample_frames(const struct writer *writer, const struct snapshot
 
 static uint16_t sample_bytes(uint32_t frames)
 {
-	return (uint16_t)(offsetof(struct sample_record, callchain) + (1 + frames) * sizeof(uint64_t));
+	return (uint16_t)(offsetof(struct sample_record, callchain) +
+			  (1 + frames) * sizeof(uint64_t));
 }
 
 /* What stands before a string, and the string, padded to a multiple of 8 bytes. */
@@ -171,7 +179,9 @@ static int image_append(struct buffer *out, const struct writer *writer)
 	return padded_append(out, &map, sizeof(map), writer->image);
 }
 
-/* Its fork, unless it has been there (a process that called exec is two), and how that is called. */
+/*
+ * Its fork, unless it has been there (a process that called exec is two), and how that is called.
+ */
 static int process_append(struct buffer *out, const struct snapshot_meta *meta, int forked)
 {
 	const char *name = meta->name[0] ? meta->name : "python";
@@ -186,7 +196,8 @@ static int process_append(struct buffer *out, const struct snapshot_meta *meta, 
 		.time = meta->taken_realtime_ns,
 	};
 	struct comm_record comm = {
-		.header = {.type = PERF_RECORD_COMM, .size = (uint16_t)(sizeof(comm) + shown_bytes)},
+		.header = {.type = PERF_RECORD_COMM,
+			   .size = (uint16_t)(sizeof(comm) + shown_bytes)},
 		.pid = meta->pid,
 		.tid = meta->pid,
 	};
@@ -195,7 +206,10 @@ static int process_append(struct buffer *out, const struct snapshot_meta *meta, 
 	return err ? err : padded_append(out, &comm, sizeof(comm), shown);
 }
 
-/* What stands before the samples: the image, the processes, and what the snapshot does not know of them. */
+/*
+ * What stands before the samples: the image, the processes, and what the snapshot does not know of
+ * them.
+ */
 static int processes_append(struct buffer *out, const struct writer *writer)
 {
 	const struct snapshot *snapshot = writer->snapshot;
@@ -221,12 +235,14 @@ static int sample_write(struct writer *writer, const struct snapshot_trace *trac
 {
 	const struct snapshot *snapshot = writer->snapshot;
 	const struct snapshot_meta *process = snapshot_process(snapshot, trace->process);
-	uint32_t first = snapshot->tracebacks[trace->traceback].first, nframe = sample_frames(writer, trace);
+	uint32_t first = snapshot->tracebacks[trace->traceback].first,
+		 nframe = sample_frames(writer, trace);
 	struct sample_record sample;
 	uint64_t size, count;
 
-	sample.header = (struct perf_event_header){
-		.type = PERF_RECORD_SAMPLE, .misc = PERF_RECORD_MISC_USER, .size = sample_bytes(nframe)};
+	sample.header = (struct perf_event_header){.type = PERF_RECORD_SAMPLE,
+						   .misc = PERF_RECORD_MISC_USER,
+						   .size = sample_bytes(nframe)};
 	sample.pid = sample.tid = process->pid;
 	sample.time = process->taken_realtime_ns;
 	int err = estimate_trace(snapshot_sample_bytes(snapshot, trace), trace, &size, &count);
@@ -236,8 +252,9 @@ static int sample_write(struct writer *writer, const struct snapshot_trace *trac
 	sample.callchain_size = 1 + nframe;
 	sample.callchain[0] = PERF_CONTEXT_USER;
 	for (uint32_t i = 0; i < nframe; i++)
-		sample.callchain[1 + i] = IMAGE_ADDRESS + PERF_PLACE_BYTES / 2 +
-					  (uint64_t)writer->frames->places[first + i] * PERF_PLACE_BYTES;
+		sample.callchain[1 + i] =
+			IMAGE_ADDRESS + PERF_PLACE_BYTES / 2 +
+			(uint64_t)writer->frames->places[first + i] * PERF_PLACE_BYTES;
 	sample.ip = sample.callchain[1];
 	return outfile_write(writer->file, &sample, sample.header.size);
 }
@@ -330,7 +347,8 @@ static int header_write(const struct writer *writer, uint64_t data_bytes)
 		.attr_size = sizeof(struct file_attr),
 		.attrs = {sizeof(header), sizeof(struct file_attr)},
 		.data = {sizeof(header) + sizeof(struct file_attr), data_bytes},
-		.features = {1ull << FEATURE_BUILD_ID | 1ull << FEATURE_ARCH | 1ull << FEATURE_EVENT_DESC},
+		.features = {1ull << FEATURE_BUILD_ID | 1ull << FEATURE_ARCH |
+			     1ull << FEATURE_EVENT_DESC},
 	};
 	struct file_attr attr = {.ids = {sizeof(header), 0}};
 	int err = outfile_write(writer->file, &header, sizeof(header));
@@ -362,12 +380,14 @@ static int data_write(struct writer *writer)
 	for (size_t i = 0; !err && i < snapshot->trace_count; i++)
 		err = sample_write(writer, &snapshot->traces[i]);
 	return err ? err
-		   : features_write(writer, sizeof(struct file_header) + sizeof(struct file_attr) + bytes);
+		   : features_write(writer,
+				    sizeof(struct file_header) + sizeof(struct file_attr) + bytes);
 }
 
 static void remarks(const struct writer *writer)
 {
-	log_info("the names of Python's functions are in %s, where perf looks for them; perf buildid-cache "
+	log_info("the names of Python's functions are in %s, where perf looks for them; perf "
+		 "buildid-cache "
 		 "--add FILE "
 		 "lets it find them anywhere",
 		 writer->image);
@@ -375,7 +395,8 @@ static void remarks(const struct writer *writer)
 		log_info("perf shows %u frames of a traceback; the longest has %u: --max-stack %u",
 			 FRAMES_SHOWN, writer->longest, writer->longest);
 	if (writer->cut)
-		log_info("%llu samples have more frames than the %u that fit into one: the oldest are left "
+		log_info("%llu samples have more frames than the %u that fit into one: the oldest "
+			 "are left "
 			 "out",
 			 (unsigned long long)writer->cut, FRAMES_MAX);
 }
@@ -389,7 +410,8 @@ static const char *event_name(const struct snapshot *snapshot, int counts)
 }
 
 /* The image first: a perf.data that is there has its names. */
-static int perf_export(const struct snapshot *snapshot, const struct export_opts *opts, struct outfile *file)
+static int perf_export(const struct snapshot *snapshot, const struct export_opts *opts,
+		       struct outfile *file)
 {
 	struct perf_frames frames;
 	struct writer writer = {
@@ -427,7 +449,8 @@ static int perf_export(const struct snapshot *snapshot, const struct export_opts
 
 const struct exporter export_perf = {
 	.name = "perf",
-	.help = "a perf.data for perf report, script and annotate; the functions' names are put beside it",
+	.help = "a perf.data for perf report, script and annotate; the functions' names are put "
+		"beside it",
 	.merged = 1,
 	.write = perf_export,
 };

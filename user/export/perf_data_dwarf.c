@@ -49,7 +49,9 @@ static int sleb_append(struct buffer *out, int64_t value)
 	return err ? err : u8_append(out, (uint8_t)(value & 0x7f));
 }
 
-/* A unit's length stands before it and is known behind it: room for it, to be filled by unit_end(). */
+/*
+ * A unit's length stands before it and is known behind it: room for it, to be filled by unit_end().
+ */
 static int unit_begin(struct buffer *out, size_t *at)
 {
 	*at = out->size;
@@ -67,13 +69,14 @@ static int unit_end(struct buffer *out, size_t at)
 }
 
 /*
- * The file table: file names in their order, without directories (a name with one is whole). perf takes what stands
- * behind the first colon for the line.
+ * The file table: file names in their order, without directories (a name with one is whole). perf
+ * takes what stands behind the first colon for the line.
  */
 static int files_append(struct buffer *out, const struct perf_frames *frames)
 {
-	static const uint8_t no_more[4] = {0}; /* the NUL of the name, no directory, time or length */
-	int err = u8_append(out, 0);           /* no directories */
+	/* the NUL of the name, no directory, time or length */
+	static const uint8_t no_more[4] = {0};
+	int err = u8_append(out, 0); /* no directories */
 
 	for (uint32_t i = 0; !err && i < frames->count; i++) {
 		uint32_t file = frames->frames[i].filename;
@@ -87,7 +90,8 @@ static int files_append(struct buffer *out, const struct perf_frames *frames)
 	return err ? err : u8_append(out, 0);
 }
 
-static int line_header_append(struct buffer *out, const struct perf_frames *frames, uint32_t place_bytes)
+static int line_header_append(struct buffer *out, const struct perf_frames *frames,
+			      uint32_t place_bytes)
 {
 	static const uint8_t operands[OPCODE_BASE - 1] = {0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1};
 	size_t header = 0;
@@ -114,7 +118,10 @@ static int line_header_append(struct buffer *out, const struct perf_frames *fram
 	return err ? err : unit_end(out, header);
 }
 
-/* One row: the line, at an address one place further on than the last one's (advance 0: at the same). */
+/*
+ * One row: the line, at an address one place further on than the last one's (advance 0: at the
+ * same).
+ */
 static int row_append(struct buffer *out, int64_t line_delta, unsigned int advance)
 {
 	int err = 0;
@@ -126,13 +133,14 @@ static int row_append(struct buffer *out, int64_t line_delta, unsigned int advan
 		line_delta = 0;
 	}
 	return err ? err
-		   : u8_append(out, (uint8_t)((unsigned int)(line_delta - LINE_BASE) + LINE_RANGE * advance +
-					      OPCODE_BASE));
+		   : u8_append(out, (uint8_t)((unsigned int)(line_delta - LINE_BASE) +
+					      LINE_RANGE * advance + OPCODE_BASE));
 }
 
 static int program_append(struct buffer *out, const struct perf_frames *frames, uint64_t text)
 {
-	static const uint8_t set_address[] = {0, 9, DW_LNE_set_address}, end[] = {0, 1, DW_LNE_end_sequence};
+	static const uint8_t set_address[] = {0, 9, DW_LNE_set_address},
+			     end[] = {0, 1, DW_LNE_end_sequence};
 	uint32_t line = 1, file = 1;
 	int err = buffer_append(out, set_address, sizeof(set_address));
 

@@ -35,16 +35,18 @@ static int number_of(struct id_map *map, uint64_t key, uint32_t *number)
 static int frame_find(struct finding *finding, const struct snapshot_frame *frame, uint32_t *number)
 {
 	uint32_t function;
-	int err =
-		number_of(&finding->functions, (uint64_t)frame->filename << 32 | frame->function, &function);
+	int err = number_of(&finding->functions, (uint64_t)frame->filename << 32 | frame->function,
+			    &function);
 
 	if (!err)
 		err = number_of(&finding->frames, (uint64_t)function << 32 | frame->line, number);
 	if (err || *number < finding->count)
 		return err;
-	err = array_reserve(&finding->found, &finding->room, finding->count, 1, sizeof(*finding->found));
+	err = array_reserve(&finding->found, &finding->room, finding->count, 1,
+			    sizeof(*finding->found));
 	if (!err)
-		finding->found[finding->count++] = (struct found){.frame = *frame, .number = *number};
+		finding->found[finding->count++] =
+			(struct found){.frame = *frame, .number = *number};
 	return err;
 }
 

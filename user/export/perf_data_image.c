@@ -40,7 +40,9 @@ static int text_build(struct buffer *out, uint64_t bytes)
 	return err;
 }
 
-/* As CPython names functions for perf: py::FUNCTION:FILE; py::FILE where the function is not known. */
+/*
+ * As CPython names functions for perf: py::FUNCTION:FILE; py::FILE where the function is not known.
+ */
 static int symbol_name_append(struct buffer *out, const struct perf_frames *frames,
 			      const struct snapshot_frame *frame)
 {
@@ -57,7 +59,8 @@ static int symbol_name_append(struct buffer *out, const struct perf_frames *fram
 	return err ? err : buffer_append(out, "", 1);
 }
 
-static int symbols_build(struct content *content, const struct perf_frames *frames, Elf64_Section text)
+static int symbols_build(struct content *content, const struct perf_frames *frames,
+			 Elf64_Section text)
 {
 	Elf64_Sym symbol = {0};
 	int err = buffer_append(&content->symbols, &symbol, sizeof(symbol));
@@ -67,7 +70,8 @@ static int symbols_build(struct content *content, const struct perf_frames *fram
 	for (uint32_t first = 0, end; !err && first < frames->count; first = end) {
 		end = perf_frames_function_end(frames, first);
 		if (content->names.size > UINT32_MAX)
-			return error_set(-EFBIG, "the names of the functions do not fit into an ELF file");
+			return error_set(-EFBIG,
+					 "the names of the functions do not fit into an ELF file");
 		symbol = (Elf64_Sym){
 			.st_name = (Elf64_Word)content->names.size,
 			.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
@@ -82,11 +86,15 @@ static int symbols_build(struct content *content, const struct perf_frames *fram
 	return err;
 }
 
-/* Three sums side by side, each with a start of its own. The buffers are hashed by words, the rest as one. */
+/*
+ * Three sums side by side, each with a start of its own. The buffers are hashed by words, the rest
+ * as one.
+ */
 static void hash_add(uint64_t sums[3], const struct buffer *data)
 {
 	for (size_t at = 0; at < data->size + 1; at += sizeof(uint64_t)) {
-		size_t bytes = data->size - at < sizeof(uint64_t) ? data->size - at : sizeof(uint64_t);
+		size_t bytes =
+			data->size - at < sizeof(uint64_t) ? data->size - at : sizeof(uint64_t);
 		uint64_t word = data->size;
 
 		memcpy(&word, data->data + at, bytes);
@@ -192,7 +200,11 @@ static int sections_add(Elf *elf, struct content *content)
 			     dwarf->aranges.data,
 			     dwarf->aranges.size,
 			     ELF_T_BYTE},
-		[SHSTRTAB] = {".shstrtab", {.sh_type = SHT_STRTAB, .sh_addralign = 1}, NULL, 0, ELF_T_BYTE},
+		[SHSTRTAB] = {".shstrtab",
+			      {.sh_type = SHT_STRTAB, .sh_addralign = 1},
+			      NULL,
+			      0,
+			      ELF_T_BYTE},
 	};
 	int err = buffer_append(names, "", 1);
 
@@ -272,7 +284,8 @@ static int content_build(struct content *content, const struct perf_frames *fram
 	return err;
 }
 
-int perf_image_write(int fd, const struct perf_frames *frames, uint8_t build_id[PERF_BUILD_ID_BYTES])
+int perf_image_write(int fd, const struct perf_frames *frames,
+		     uint8_t build_id[PERF_BUILD_ID_BYTES])
 {
 	struct content content = {0};
 	Elf *elf = NULL;

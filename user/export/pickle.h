@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pickle instructions of tracemalloc's files, by the names of Lib/pickle.py, for tracemalloc_read.c and _write.c. */
+/*
+ * The pickle instructions of tracemalloc's files, by the names of Lib/pickle.py, for
+ * tracemalloc_read.c and _write.c.
+ */
 #ifndef TRACER_EXPORT_PICKLE_H
 #define TRACER_EXPORT_PICKLE_H
 

@@ -26,42 +26,42 @@ struct meta_field {
 	enum when when;
 };
 
-#define NUMBER(field)                                                                                        \
-	{                                                                                                    \
-#field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field),   \
-			0, ALWAYS                                                                            \
+#define NUMBER(field)                                                                              \
+	{                                                                                          \
+#field, offsetof(struct snapshot_meta, field),                                     \
+			sizeof(((struct snapshot_meta *)0)->field), 0, ALWAYS                      \
 	}
-#define COVERAGE(field)                                                                                      \
-	{                                                                                                    \
-#field, offsetof(struct snapshot_meta, coverage.field),                                      \
-			sizeof(((struct snapshot_meta *)0)->coverage.field), 0, ALWAYS                       \
+#define COVERAGE(field)                                                                            \
+	{                                                                                          \
+#field, offsetof(struct snapshot_meta, coverage.field),                            \
+			sizeof(((struct snapshot_meta *)0)->coverage.field), 0, ALWAYS             \
 	}
-#define ENDING(field)                                                                                        \
-	{                                                                                                    \
-		"ending_" #field, offsetof(struct snapshot_meta, ending.field),                              \
-			sizeof(((struct snapshot_meta *)0)->ending.field), 0, KNOWN                          \
+#define ENDING(field)                                                                              \
+	{                                                                                          \
+		"ending_" #field, offsetof(struct snapshot_meta, ending.field),                    \
+			sizeof(((struct snapshot_meta *)0)->ending.field), 0, KNOWN                \
 	}
-#define NATIVE(field)                                                                                        \
-	{                                                                                                    \
-		"native_" #field, offsetof(struct snapshot_meta, native.field),                              \
-			sizeof(((struct snapshot_meta *)0)->native.field), 0, ALWAYS                         \
+#define NATIVE(field)                                                                              \
+	{                                                                                          \
+		"native_" #field, offsetof(struct snapshot_meta, native.field),                    \
+			sizeof(((struct snapshot_meta *)0)->native.field), 0, ALWAYS               \
 	}
-#define UNKNOWN(name, reason)                                                                                \
-	{"unknown_" name, offsetof(struct snapshot_meta, unknown[reason].blocks), sizeof(uint64_t), 0,       \
-	 KNOWN},                                                                                             \
-	{                                                                                                    \
-		"unknown_" name "_bytes", offsetof(struct snapshot_meta, unknown[reason].bytes),             \
-			sizeof(uint64_t), 0, KNOWN                                                           \
+#define UNKNOWN(name, reason)                                                                      \
+	{"unknown_" name, offsetof(struct snapshot_meta, unknown[reason].blocks),                  \
+	 sizeof(uint64_t), 0, KNOWN},                                                              \
+	{                                                                                          \
+		"unknown_" name "_bytes", offsetof(struct snapshot_meta, unknown[reason].bytes),   \
+			sizeof(uint64_t), 0, KNOWN                                                 \
 	}
-#define TEXT(field)                                                                                          \
-	{                                                                                                    \
-#field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field),   \
-			1, ALWAYS                                                                            \
+#define TEXT(field)                                                                                \
+	{                                                                                          \
+#field, offsetof(struct snapshot_meta, field),                                     \
+			sizeof(((struct snapshot_meta *)0)->field), 1, ALWAYS                      \
 	}
-#define LATER(field, text, when)                                                                             \
-	{                                                                                                    \
-#field, offsetof(struct snapshot_meta, field), sizeof(((struct snapshot_meta *)0)->field),   \
-			text, when                                                                           \
+#define LATER(field, text, when)                                                                   \
+	{                                                                                          \
+#field, offsetof(struct snapshot_meta, field),                                     \
+			sizeof(((struct snapshot_meta *)0)->field), text, when                     \
 	}
 
 static const struct meta_field meta_fields[] = {
@@ -160,9 +160,11 @@ static uint64_t number_get(const struct snapshot_meta *meta, const struct meta_f
 	return whole;
 }
 
-static int field_wanted(const struct snapshot_meta *meta, const struct meta_field *field, int of_several)
+static int field_wanted(const struct snapshot_meta *meta, const struct meta_field *field,
+			int of_several)
 {
-	int known = field->text ? ((const char *)meta + field->offset)[0] != 0 : number_get(meta, field) != 0;
+	int known = field->text ? ((const char *)meta + field->offset)[0] != 0
+				: number_get(meta, field) != 0;
 
 	/* The first names the process, whatever else is known of it. */
 	if (of_several)
@@ -185,14 +187,14 @@ static int line_append(struct buffer *out, const char *text)
 }
 
 /* prefix: of the key, whose process it is. */
-static int field_append(struct buffer *out, const struct snapshot_meta *meta, const struct meta_field *field,
-			const char *prefix)
+static int field_append(struct buffer *out, const struct snapshot_meta *meta,
+			const struct meta_field *field, const char *prefix)
 {
 	char line[PPROF_LINE_MAX];
 
 	if (field->text)
-		snprintf(line, sizeof(line), PPROF_SIGN "%s%s=%.*s", prefix, field->key, (int)field->size - 1,
-			 (const char *)meta + field->offset);
+		snprintf(line, sizeof(line), PPROF_SIGN "%s%s=%.*s", prefix, field->key,
+			 (int)field->size - 1, (const char *)meta + field->offset);
 	else
 		snprintf(line, sizeof(line), PPROF_SIGN "%s%s=%" PRIu64, prefix, field->key,
 			 number_get(meta, field));
@@ -205,8 +207,8 @@ static int change_append(struct buffer *out, const struct snapshot_meta *meta, s
 {
 	const struct snapshot_change *change = &meta->changes[index];
 
-	return buffer_printf(out, PPROF_SIGN "%s" CHANGE "%zu=%" PRIu64 " %" PRIu64 " %u %u %u\n", prefix,
-			     index, change->since_ns, change->sample_bytes, change->mode,
+	return buffer_printf(out, PPROF_SIGN "%s" CHANGE "%zu=%" PRIu64 " %" PRIu64 " %u %u %u\n",
+			     prefix, index, change->since_ns, change->sample_bytes, change->mode,
 			     change->cost_permille, change->budget_permille);
 }
 
@@ -230,7 +232,8 @@ int pprof_meta_append(const struct snapshot *snapshot, struct buffer *out)
 	if (!err)
 		err = fields_append(out, &snapshot->meta, "");
 	for (size_t kind = 0; !err && kind < LOSS_COUNT; kind++)
-		err = buffer_printf(out, PPROF_SIGN "loss%zu=%" PRIu64 "\n", kind, snapshot->meta.loss[kind]);
+		err = buffer_printf(out, PPROF_SIGN "loss%zu=%" PRIu64 "\n", kind,
+				    snapshot->meta.loss[kind]);
 	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
 		snprintf(prefix, sizeof(prefix), "%zu.", i + 1);
 		err = fields_append(out, &snapshot->processes[i], prefix);
@@ -245,8 +248,8 @@ static int number_parse(const char *key, const char *text, uint64_t max, uint64_
 	errno = 0;
 	*out = strtoull(text, &end, 10);
 	if (*text < '0' || *text > '9' || *end || errno || *out > max)
-		return error_set(-EBADMSG, "the profile's line %s%s is not a number in range", PPROF_SIGN,
-				 key);
+		return error_set(-EBADMSG, "the profile's line %s%s is not a number in range",
+				 PPROF_SIGN, key);
 	return 0;
 }
 
@@ -257,14 +260,14 @@ static int field_set(struct snapshot_meta *meta, const struct meta_field *field,
 
 	if (field->text) {
 		if (strlen(value) >= field->size)
-			return error_set(-EBADMSG, "the profile's line %s%s is too long", PPROF_SIGN,
-					 field->key);
+			return error_set(-EBADMSG, "the profile's line %s%s is too long",
+					 PPROF_SIGN, field->key);
 		memset(at, 0, field->size);
 		memcpy(at, value, strlen(value));
 		return 0;
 	}
-	int err = number_parse(field->key, value, field->size == sizeof(uint32_t) ? UINT32_MAX : UINT64_MAX,
-			       &number);
+	int err = number_parse(field->key, value,
+			       field->size == sizeof(uint32_t) ? UINT32_MAX : UINT64_MAX, &number);
 	if (err)
 		return err;
 	uint32_t half = (uint32_t)number;
@@ -294,10 +297,12 @@ static int change_set(struct snapshot_meta *meta, const char *key, const char *v
 	change = &meta->changes[index];
 	/* They come in order. */
 	if (index != meta->change_count || value[0] < '0' || value[0] > '9' ||
-	    sscanf(value, "%" SCNu64 " %" SCNu64 " %u %u %u%n", &change->since_ns, &change->sample_bytes,
-		   &change->mode, &change->cost_permille, &change->budget_permille, &end) != 5 ||
+	    sscanf(value, "%" SCNu64 " %" SCNu64 " %u %u %u%n", &change->since_ns,
+		   &change->sample_bytes, &change->mode, &change->cost_permille,
+		   &change->budget_permille, &end) != 5 ||
 	    value[end])
-		return error_set(-EBADMSG, "the profile's line %s%s is no change of mode", PPROF_SIGN, key);
+		return error_set(-EBADMSG, "the profile's line %s%s is no change of mode",
+				 PPROF_SIGN, key);
 	meta->change_count++;
 	return 0;
 }
@@ -314,7 +319,8 @@ static int process_find(struct builder *builder, char **key, struct snapshot_met
 		return 0;
 	number = strtoull(*key, &end, 10);
 	if (*end != '.' || !number || number > snapshot->process_count + 1)
-		return error_set(-EBADMSG, "the profile's line %s%s is of no process", PPROF_SIGN, *key);
+		return error_set(-EBADMSG, "the profile's line %s%s is of no process", PPROF_SIGN,
+				 *key);
 	*key = end + 1;
 	if (number <= snapshot->process_count) {
 		*meta = &snapshot->processes[number - 1];
@@ -329,7 +335,8 @@ static int value_take(struct builder *builder, char *key, const char *value)
 
 	if (!strcmp(key, "snapshot")) {
 		if (strcmp(value, VERSION))
-			return error_set(-EBADMSG, "a snapshot of version %s; this tracer reads version %s",
+			return error_set(-EBADMSG,
+					 "a snapshot of version %s; this tracer reads version %s",
 					 value, VERSION);
 		return 1;
 	}
@@ -364,7 +371,10 @@ int pprof_meta_parse_line(struct builder *builder, const char *line, size_t byte
 	return value_take(builder, key, value);
 }
 
-/* Takes a line off the text, its escapes undone. Its length; what is longer than PPROF_LINE_MAX is cut there. */
+/*
+ * Takes a line off the text, its escapes undone. Its length; what is longer than PPROF_LINE_MAX is
+ * cut there.
+ */
 static size_t line_take(const char **at, const char *end, char line[PPROF_LINE_MAX])
 {
 	size_t length = 0;
@@ -407,6 +417,7 @@ int pprof_meta_end(struct builder *builder)
 	if (snapshot->process_count == 1)
 		return error_set(-EBADMSG, "the profile is corrupt: one of several processes");
 	for (size_t i = 0; i < snapshot->process_count; i++)
-		memcpy(snapshot->processes[i].loss, snapshot->meta.loss, sizeof(snapshot->meta.loss));
+		memcpy(snapshot->processes[i].loss, snapshot->meta.loss,
+		       sizeof(snapshot->meta.loss));
 	return 0;
 }

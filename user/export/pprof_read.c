@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading back what pprof_write.c wrote, or a tool like pprof wrote again. The profile is unpacked as a
- * whole; its top level is walked by hand, so that hostile input costs memory in proportion to its size, and
- * each submessage but the samples goes through protobuf-c. Fields come in any order, so a first walk finds
- * what the second one, of the samples, needs.
+ * Reading back what pprof_write.c wrote, or a tool like pprof wrote again. The profile is unpacked
+ * as a whole; its top level is walked by hand, so that hostile input costs memory in proportion to
+ * its size, and each submessage but the samples goes through protobuf-c. Fields come in any order,
+ * so a first walk finds what the second one, of the samples, needs.
  */
 #include "export/pprof.h"
 
@@ -38,13 +38,22 @@ struct function {
 	uint32_t name, filename; /* ids in the snapshot's strings */
 };
 
-enum label { LABEL_BYTES, LABEL_DOMAIN, LABEL_TOTAL, LABEL_PROCESS, LABEL_ROUNDED, LABEL_INHERITED, LABELS };
+enum label {
+	LABEL_BYTES,
+	LABEL_DOMAIN,
+	LABEL_TOTAL,
+	LABEL_PROCESS,
+	LABEL_ROUNDED,
+	LABEL_INHERITED,
+	LABELS
+};
 
 struct sample {
 	uint32_t nframe, value_count;
 	int64_t values[EVENT_LAYERS * PPROF_VALUES];
 	int64_t labels
-		[LABELS]; /* -1: it has none of that name, or pprof, which drops those that are 0, wrote it */
+		/* -1: it has none of that name, or pprof, which drops those that are 0, wrote it */
+		[LABELS];
 };
 
 struct messages {
@@ -57,7 +66,8 @@ struct reader {
 	struct messages function_messages, location_messages;
 	uint32_t *strings; /* offsets of their length prefix */
 	size_t string_count, string_room;
-	uint64_t lines;     /* the index of the string with the meta data; 0: an older file, or not ours */
+	/* the index of the string with the meta data; 0: an older file, or not ours */
+	uint64_t lines;
 	uint64_t *comments; /* indices of strings */
 	size_t comment_count, comment_room;
 	struct function *functions;
@@ -68,7 +78,8 @@ struct reader {
 	struct sample sample;                     /* being read */
 	struct snapshot_frame frames[FRAMES_MAX]; /* its frames */
 	struct account *account, snapshot_account;
-	uint64_t label_keys[LABELS + 1]; /* indices of strings; the last: of one that is none of ours */
+	/* indices of strings; the last: of one that is none of ours */
+	uint64_t label_keys[LABELS + 1];
 	struct builder builder;
 };
 
@@ -89,17 +100,19 @@ static int profile_walk(struct reader *reader, size_t bytes,
 }
 
 /* Room for one more entry. */
-static int items_reserve(struct reader *reader, void *array, size_t *room, size_t count, size_t size)
+static int items_reserve(struct reader *reader, void *array, size_t *room, size_t count,
+			 size_t size)
 {
 	if (count >= ITEMS_MAX)
-		return error_set(-EBADMSG, "the profile is corrupt: more than %u entries", ITEMS_MAX);
+		return error_set(-EBADMSG, "the profile is corrupt: more than %u entries",
+				 ITEMS_MAX);
 	return array_reserve_in(reader->account, array, room, count, 1, size);
 }
 
 static int comment_take(struct reader *reader, uint64_t index)
 {
-	int err = items_reserve(reader, &reader->comments, &reader->comment_room, reader->comment_count,
-				sizeof(*reader->comments));
+	int err = items_reserve(reader, &reader->comments, &reader->comment_room,
+				reader->comment_count, sizeof(*reader->comments));
 
 	if (!err)
 		reader->comments[reader->comment_count++] = index;
@@ -143,11 +156,12 @@ static int table_take(struct reader *reader, struct field *field)
 	if (field->id == FIELD_LOCATION && field->wire_type == 2)
 		return message_keep(reader, &reader->location_messages, &field->span);
 	if (field->id == FIELD_STRING && field->wire_type == 2) {
-		int err = items_reserve(reader, &reader->strings, &reader->string_room, reader->string_count,
-					sizeof(*reader->strings));
+		int err = items_reserve(reader, &reader->strings, &reader->string_room,
+					reader->string_count, sizeof(*reader->strings));
 
 		if (!err)
-			reader->strings[reader->string_count++] = (uint32_t)(field->prefix - reader->profile);
+			reader->strings[reader->string_count++] =
+				(uint32_t)(field->prefix - reader->profile);
 		return err;
 	}
 	if (field->id == FIELD_KEEP_FRAMES && field->wire_type == 0)
@@ -178,7 +192,8 @@ static int string_intern(struct reader *reader, int64_t index, uint32_t *id)
 		return err;
 	if (memchr(text.data, 0, text.bytes))
 		return error_set(-EBADMSG, "the profile is corrupt: a name holds a NUL");
-	return strings_intern(reader->builder.snapshot->strings, (const char *)text.data, text.bytes, id);
+	return strings_intern(reader->builder.snapshot->strings, (const char *)text.data,
+			      text.bytes, id);
 }
 
 static int corrupt(const char *what)
@@ -192,15 +207,16 @@ static int function_take(struct reader *reader, const struct span *span)
 		perftools__profiles__function__unpack(NULL, span->bytes, span->data);
 	if (!message)
 		return corrupt("function");
-	int err = items_reserve(reader, &reader->functions, &reader->function_room, reader->function_count,
-				sizeof(*reader->functions));
+	int err = items_reserve(reader, &reader->functions, &reader->function_room,
+				reader->function_count, sizeof(*reader->functions));
 	struct function function;
 	if (!err)
 		err = string_intern(reader, message->name, &function.name);
 	if (!err)
 		err = string_intern(reader, message->filename, &function.filename);
 	if (!err)
-		err = id_map_put(&reader->function_ids, message->id, (uint32_t)reader->function_count);
+		err = id_map_put(&reader->function_ids, message->id,
+				 (uint32_t)reader->function_count);
 	if (!err)
 		reader->functions[reader->function_count++] = function;
 	perftools__profiles__function__free_unpacked(message, NULL);
@@ -209,15 +225,17 @@ static int function_take(struct reader *reader, const struct span *span)
 
 static int location_add(struct reader *reader, const Perftools__Profiles__Location *message)
 {
-	if (message->n_line != 1 || message->line[0]->line < 0 || message->line[0]->line > UINT32_MAX)
+	if (message->n_line != 1 || message->line[0]->line < 0 ||
+	    message->line[0]->line > UINT32_MAX)
 		return corrupt("location");
 	uint32_t function = id_map_find(&reader->function_ids, message->line[0]->function_id);
 	if (function == ID_MAP_NONE)
 		return corrupt("location's function");
-	int err = items_reserve(reader, &reader->locations, &reader->location_room, reader->location_count,
-				sizeof(*reader->locations));
+	int err = items_reserve(reader, &reader->locations, &reader->location_room,
+				reader->location_count, sizeof(*reader->locations));
 	if (!err)
-		err = id_map_put(&reader->location_ids, message->id, (uint32_t)reader->location_count);
+		err = id_map_put(&reader->location_ids, message->id,
+				 (uint32_t)reader->location_count);
 	if (!err)
 		reader->locations[reader->location_count++] = (struct snapshot_frame){
 			.filename = reader->functions[function].filename,
@@ -258,7 +276,10 @@ static int sample_value(struct reader *reader, uint64_t value)
 	return 0;
 }
 
-/* Which of ours a label's key is; LABELS: none. The index of its name is nearly always the one of last time. */
+/*
+ * Which of ours a label's key is; LABELS: none. The index of its name is nearly always the one of
+ * last time.
+ */
 static enum label label_of(struct reader *reader, uint64_t key)
 {
 	static const char *const names[LABELS] = {"bytes",   "domain",  "total_nframe",
@@ -336,7 +357,8 @@ static int64_t zero_of(int64_t label)
 static int sample_add(struct reader *reader)
 {
 	const struct sample *sample = &reader->sample;
-	int64_t bytes = zero_of(sample->labels[LABEL_BYTES]), domain = zero_of(sample->labels[LABEL_DOMAIN]);
+	int64_t bytes = zero_of(sample->labels[LABEL_BYTES]),
+		domain = zero_of(sample->labels[LABEL_DOMAIN]);
 	int64_t total = sample->labels[LABEL_TOTAL];
 	const struct snapshot *snapshot = reader->builder.snapshot;
 	int64_t process = snapshot->process_count ? sample->labels[LABEL_PROCESS] - 1 : 0;
@@ -355,7 +377,8 @@ static int sample_add(struct reader *reader)
 			 (sample->labels[LABEL_INHERITED] > 0 ? SNAPSHOT_INHERITED : 0),
 		.bytes = (uint64_t)bytes,
 	};
-	const uint64_t mean = layer == EVENT_LAYER_MMAP ? 0 : snapshot_sample_bytes(snapshot, &trace);
+	const uint64_t mean =
+		layer == EVENT_LAYER_MMAP ? 0 : snapshot_sample_bytes(snapshot, &trace);
 	if (layer < 0 || bytes < 0 || domain < 0 || !sample->nframe || !sample->value_count ||
 	    sample->value_count % PPROF_VALUES || values[0] <= 0 || domain > UINT32_MAX ||
 	    total > UINT32_MAX || __builtin_mul_overflow(bytes, values[0], &product) ||
@@ -365,14 +388,17 @@ static int sample_add(struct reader *reader)
 	if (!trace.count)
 		return corrupt("sample");
 	int err = builder_traceback(&reader->builder, reader->frames, sample->nframe,
-				    total < 0 ? SNAPSHOT_TOTAL_UNKNOWN : (uint32_t)total, &trace.traceback);
+				    total < 0 ? SNAPSHOT_TOTAL_UNKNOWN : (uint32_t)total,
+				    &trace.traceback);
 	if (!err)
 		err = position ? builder_layer(&reader->builder, (enum event_layer)layer, &trace)
 			       : builder_trace(&reader->builder, &trace);
 	return err == -EOVERFLOW ? corrupt("sum of sizes") : err;
 }
 
-/* By hand, not through protobuf-c: it would ask malloc a dozen times for each of a million samples. */
+/*
+ * By hand, not through protobuf-c: it would ask malloc a dozen times for each of a million samples.
+ */
 static int sample_take(struct reader *reader, struct field *field)
 {
 	enum { LOCATION = 1, VALUE = 2, LABEL = 3 };
@@ -411,7 +437,8 @@ static int comments_parse(struct reader *reader)
 		int err = string_get(reader, reader->comments[i], &text);
 
 		if (!err)
-			err = pprof_meta_parse_line(&reader->builder, (const char *)text.data, text.bytes);
+			err = pprof_meta_parse_line(&reader->builder, (const char *)text.data,
+						    text.bytes);
 		if (err < 0)
 			return err;
 		ours |= err;
@@ -434,9 +461,10 @@ static int meta_read(struct reader *reader)
 	if (ours < 0)
 		return ours;
 	if (!ours)
-		return error_set(-EBADMSG, "a pprof profile, but not written by tracer: it lacks the line "
-					   "\"" PPROF_SIGN "snapshot=1\" and, with its samples, the size and "
-					   "domain of their blocks");
+		return error_set(-EBADMSG,
+				 "a pprof profile, but not written by tracer: it lacks the line "
+				 "\"" PPROF_SIGN "snapshot=1\" and, with its samples, the size and "
+				 "domain of their blocks");
 	for (size_t i = 0; i < snapshot_process_count(reader->builder.snapshot); i++)
 		if (snapshot_process(reader->builder.snapshot, i)->sample_bytes > SAMPLE_MEAN_MAX)
 			return corrupt("mean of a sample");
@@ -458,8 +486,10 @@ static void reader_free(struct reader *reader)
 		      sizeof(struct span));
 	array_release(account, &reader->location_messages.items, &reader->location_messages.room,
 		      sizeof(struct span));
-	array_release(account, &reader->functions, &reader->function_room, sizeof(*reader->functions));
-	array_release(account, &reader->locations, &reader->location_room, sizeof(*reader->locations));
+	array_release(account, &reader->functions, &reader->function_room,
+		      sizeof(*reader->functions));
+	array_release(account, &reader->locations, &reader->location_room,
+		      sizeof(*reader->locations));
 	id_map_free(&reader->function_ids);
 	id_map_free(&reader->location_ids);
 	account_uncharge(account, sizeof(*reader));
@@ -481,7 +511,8 @@ static int profile_read(struct reader *reader, size_t bytes)
 	return err ? err : builder_order(&reader->builder);
 }
 
-int pprof_parse_in(struct account *account, const unsigned char *profile, size_t bytes, struct snapshot **out)
+int pprof_parse_in(struct account *account, const unsigned char *profile, size_t bytes,
+		   struct snapshot **out)
 {
 	struct reader *reader = calloc(1, sizeof(*reader));
 	int err = reader ? account_charge(account, sizeof(*reader)) : -ENOMEM;
@@ -493,7 +524,8 @@ int pprof_parse_in(struct account *account, const unsigned char *profile, size_t
 	reader->profile = profile;
 	reader->account = reader->function_ids.account = reader->location_ids.account = account;
 	reader->snapshot_account.parent = account;
-	err = bytes > PROFILE_MAX ? -EFBIG : builder_begin_in(&reader->builder, &reader->snapshot_account);
+	err = bytes > PROFILE_MAX ? -EFBIG
+				  : builder_begin_in(&reader->builder, &reader->snapshot_account);
 	if (!err) {
 		err = profile_read(reader, bytes);
 		if (err)
@@ -503,7 +535,8 @@ int pprof_parse_in(struct account *account, const unsigned char *profile, size_t
 	}
 	reader_free(reader);
 	if (err == -EDQUOT)
-		return error_set(-EFBIG, "takes more memory than a profile of its size can: %llu bytes",
+		return error_set(-EFBIG,
+				 "takes more memory than a profile of its size can: %llu bytes",
 				 (unsigned long long)account->limit);
 	return err;
 }

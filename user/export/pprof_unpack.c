@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gzip around a profile. gzip packs nothing better than 1032 to 1, and a profile not nearly as well; a small file
- * made to fill the memory is given up when it has unpacked to BOMB_BYTES, and BOMB_RATIO times its own size.
+ * The gzip around a profile. gzip packs nothing better than 1032 to 1, and a profile not nearly as
+ * well; a small file made to fill the memory is given up when it has unpacked to BOMB_BYTES, and
+ * BOMB_RATIO times its own size.
  */
 #include <errno.h>
 #include <zlib.h>
@@ -21,7 +22,8 @@ static int size_check(const z_stream *zlib, const struct buffer *out)
 	if (out->size > UNPACKED_MAX)
 		return error_set(-EFBIG, "unpacks to more than 4 GiB");
 	if (out->size > BOMB_BYTES && out->size / BOMB_RATIO > zlib->total_in)
-		return error_set(-EFBIG, "unpacks to more than %d times its size: not a profile", BOMB_RATIO);
+		return error_set(-EFBIG, "unpacks to more than %d times its size: not a profile",
+				 BOMB_RATIO);
 	return 0;
 }
 
@@ -71,7 +73,9 @@ static int file_inflate(struct infile *file, z_stream *zlib, struct buffer *out)
 			return error_set(-EBADMSG, "corrupt: more bytes follow the gzip data");
 		file->at = file->end;
 	}
-	return status == Z_STREAM_END ? 0 : error_set(-EBADMSG, "truncated: its gzip data end too early");
+	return status == Z_STREAM_END
+		       ? 0
+		       : error_set(-EBADMSG, "truncated: its gzip data end too early");
 }
 
 int pprof_read(struct infile *file, struct snapshot **out)
@@ -85,8 +89,9 @@ int pprof_read(struct infile *file, struct snapshot **out)
 	buffer_trim(&profile);
 	if (!err) {
 		/* The profile itself is part of what the file takes. */
-		struct account account = {.limit = account_file_limit(infile_offset(file), PPROF_RATIO),
-					  .used = profile.size};
+		struct account account = {
+			.limit = account_file_limit(infile_offset(file), PPROF_RATIO),
+			.used = profile.size};
 
 		err = pprof_parse_in(&account, profile.data, profile.size, out);
 	}

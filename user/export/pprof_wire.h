@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The protobuf wire format, as far as profiles use it. What is taken off a span is not in it any more. */
+/*
+ * The protobuf wire format, as far as profiles use it. What is taken off a span is not in it any
+ * more.
+ */
 #ifndef TRACER_EXPORT_PPROF_WIRE_H
 #define TRACER_EXPORT_PPROF_WIRE_H
 
@@ -31,7 +34,8 @@ int span_check(const struct span *span); /* 0; -EBADMSG: longer than MESSAGE_MAX
 
 /* A top-level field: number for a varint, span otherwise (prefix: where its length stands). */
 struct field {
-	uint64_t id, wire_type; /* of 64 bits: two halves written and one whole read stall the processor */
+	/* of 64 bits: two halves written and one whole read stall the processor */
+	uint64_t id, wire_type;
 	uint64_t number;
 	struct span span;
 	const unsigned char *prefix;

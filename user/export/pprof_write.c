@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A protobuf message may be cut anywhere between two fields: serialised pieces in a row are the message. So
- * the profile goes out one sample, location … at a time, through deflate into the file, and never stands in
- * memory as a whole.
+ * A protobuf message may be cut anywhere between two fields: serialised pieces in a row are the
+ * message. So the profile goes out one sample, location … at a time, through deflate into the file,
+ * and never stands in memory as a whole.
  *
- * The profile's strings are the snapshot's, by the same ids, followed by ours. File names that are not UTF-8
- * (lone surrogates) are written as they are: losing them would be worse than what strict readers make of
- * them.
+ * The profile's strings are the snapshot's, by the same ids, followed by ours. File names that are
+ * not UTF-8 (lone surrogates) are written as they are: losing them would be worse than what strict
+ * readers make of them.
  */
 #include "export/pprof.h"
 
@@ -24,7 +24,8 @@
 #include "report/report.h"
 #include "snapshot/estimate.h"
 
-#define VALUES     (EVENT_LAYERS * PPROF_VALUES) /* of a sample: of the first layer, and of those beside it */
+/* of a sample: of the first layer, and of those beside it */
+#define VALUES     (EVENT_LAYERS * PPROF_VALUES)
 #define LABELS_MAX 9
 
 typedef Perftools__Profiles__Profile Profile;
@@ -57,7 +58,10 @@ enum {
 	TEXTS
 };
 
-/* Of several processes, behind those: names of labels, then what each process is called, and where it runs. */
+/*
+ * Of several processes, behind those: names of labels, then what each process is called, and where
+ * it runs.
+ */
 enum { MORE_PROCESS, MORE_COMM, MORE_CONTAINER, MORE_TEXTS };
 #define MORE_PER_PROCESS 2
 
@@ -103,7 +107,8 @@ static int deflate_out(struct writer *writer, const void *data, size_t bytes, in
 		writer->zlib.next_out = chunk;
 		writer->zlib.avail_out = sizeof(chunk);
 		int status = deflate(&writer->zlib, flush);
-		int err = outfile_write(writer->file, chunk, sizeof(chunk) - writer->zlib.avail_out);
+		int err =
+			outfile_write(writer->file, chunk, sizeof(chunk) - writer->zlib.avail_out);
 
 		if (err)
 			return err;
@@ -131,7 +136,10 @@ static int64_t text_index(const struct writer *writer, int text)
 	return (int64_t)writer->text_base + text;
 }
 
-/* Those of a layer beside the first only where it was followed: files without are as they always were. */
+/*
+ * Those of a layer beside the first only where it was followed: files without are as they always
+ * were.
+ */
 static size_t value_count(const struct snapshot *snapshot)
 {
 	return PPROF_VALUES * (1 + (size_t)__builtin_popcount(snapshot->meta.layers));
@@ -158,7 +166,8 @@ static int header_write(struct writer *writer)
 			continue;
 		for (size_t i = 0; i < PPROF_VALUES; i++, count++) {
 			perftools__profiles__value_type__init(&values[count]);
-			values[count].type = text_index(writer, layer < 0 ? first[i] : kinds[layer][i]);
+			values[count].type =
+				text_index(writer, layer < 0 ? first[i] : kinds[layer][i]);
 			values[count].unit = text_index(writer, units[i]);
 			types[count] = &values[count];
 		}
@@ -267,7 +276,8 @@ static int processes_write(struct writer *writer)
 	return err;
 }
 
-static int function_write(struct writer *writer, const struct snapshot_frame *frame, uint32_t *index)
+static int function_write(struct writer *writer, const struct snapshot_frame *frame,
+			  uint32_t *index)
 {
 	uint64_t key = (uint64_t)frame->filename << 32 | frame->function;
 	Function function = PERFTOOLS__PROFILES__FUNCTION__INIT, *functions[] = {&function};
@@ -281,7 +291,10 @@ static int function_write(struct writer *writer, const struct snapshot_frame *fr
 	if (err)
 		return err;
 	function.id = (uint64_t)*index + 1;
-	/* Of a name that is the linker's, too, pprof cuts off what looks like C++'s templates: of "<module>" nothing stays. */
+	/*
+	 * Of a name that is the linker's, too, pprof cuts off what looks like C++'s templates: of
+	 * "<module>" nothing stays.
+	 */
 	function.name = frame->function;
 	function.filename = frame->filename;
 	piece.n_function = 1;
@@ -343,7 +356,8 @@ static void label_text(struct labels *labels, int64_t key, const char *text, int
 		label_add(labels, key)->str = index;
 }
 
-static void labels_set(const struct writer *writer, const struct snapshot_trace *trace, struct labels *labels)
+static void labels_set(const struct writer *writer, const struct snapshot_trace *trace,
+		       struct labels *labels)
 {
 	const struct snapshot_meta *process = snapshot_process(writer->snapshot, trace->process);
 	uint32_t total = writer->snapshot->tracebacks[trace->traceback].total;
@@ -363,22 +377,25 @@ static void labels_set(const struct writer *writer, const struct snapshot_trace 
 		label_add(labels, text_index(writer, TEXT_INHERITED))->num = 1;
 	if (!writer->snapshot->process_count)
 		return;
-	label_add(labels, more + MORE_PROCESS)->num = (int64_t)trace->process + 1; /* pprof drops a 0 */
+	/* pprof drops a 0 */
+	label_add(labels, more + MORE_PROCESS)->num = (int64_t)trace->process + 1;
 	label_text(labels, more + MORE_COMM, process->name, names);
 	label_text(labels, more + MORE_CONTAINER, process->container, names + 1);
 }
 
 /* position: of its layer among those that the file has, the first is 0. */
-static int sample_write(struct writer *writer, const struct snapshot_trace *trace, unsigned int position,
-			enum event_layer layer)
+static int sample_write(struct writer *writer, const struct snapshot_trace *trace,
+			unsigned int position, enum event_layer layer)
 {
-	const struct snapshot_traceback *traceback = &writer->snapshot->tracebacks[trace->traceback];
+	const struct snapshot_traceback *traceback =
+		&writer->snapshot->tracebacks[trace->traceback];
 	Sample sample = PERFTOOLS__PROFILES__SAMPLE__INIT, *samples[] = {&sample};
 	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
 	int64_t values[VALUES] = {0};
 	struct labels labels = {.count = 0};
 	uint64_t size = 0, count = 0;
-	uint64_t mean = layer == EVENT_LAYER_MMAP ? 0 : snapshot_sample_bytes(writer->snapshot, trace);
+	uint64_t mean =
+		layer == EVENT_LAYER_MMAP ? 0 : snapshot_sample_bytes(writer->snapshot, trace);
 	int err = estimate_trace(mean, trace, &size, &count);
 
 	for (uint32_t i = 0; !err && i < traceback->nframe; i++)
@@ -413,7 +430,8 @@ static int samples_write(struct writer *writer)
 			continue;
 		position++;
 		for (size_t i = 0; !err && i < snapshot->layers[layer].trace_count; i++)
-			err = sample_write(writer, &snapshot->layers[layer].traces[i], position, layer);
+			err = sample_write(writer, &snapshot->layers[layer].traces[i], position,
+					   layer);
 	}
 	return err;
 }
@@ -435,8 +453,8 @@ int pprof_write(const struct snapshot *snapshot, struct outfile *file)
 	const int gzip = 16 + MAX_WBITS;
 	int err = -ENOMEM;
 
-	if (deflateInit2(&writer.zlib, Z_DEFAULT_COMPRESSION, Z_DEFLATED, gzip, 8, Z_DEFAULT_STRATEGY) !=
-	    Z_OK)
+	if (deflateInit2(&writer.zlib, Z_DEFAULT_COMPRESSION, Z_DEFLATED, gzip, 8,
+			 Z_DEFAULT_STRATEGY) != Z_OK)
 		return -ENOMEM;
 	writer.ids = calloc(frames_longest(snapshot), sizeof(*writer.ids));
 	if (!writer.ids)
@@ -463,7 +481,8 @@ out:
 	return err;
 }
 
-static int pprof_export(const struct snapshot *snapshot, const struct export_opts *opts, struct outfile *file)
+static int pprof_export(const struct snapshot *snapshot, const struct export_opts *opts,
+			struct outfile *file)
 {
 	(void)opts;
 	return pprof_write(snapshot, file);

@@ -10,8 +10,9 @@
 
 static int neither(const struct infile *file)
 {
-	static const char kinds[] = "neither a snapshot of tracer (a gzip'd pprof profile) nor a file of "
-				    "tracemalloc.Snapshot.dump()";
+	static const char kinds[] =
+		"neither a snapshot of tracer (a gzip'd pprof profile) nor a file of "
+		"tracemalloc.Snapshot.dump()";
 
 	if (file->at == file->end)
 		return error_set(-EBADMSG, "the file is empty");
@@ -19,7 +20,8 @@ static int neither(const struct infile *file)
 	    file->data[0] == '(') /* the first object is made by a class or in a tuple */
 		return error_set(
 			-EBADMSG,
-			"%s; if it is a pickle of protocol 0 or 1, dump it again with protocol 2 to 5",
+			"%s; if it is a pickle of protocol 0 or 1, dump it again with protocol 2 "
+			"to 5",
 			kinds);
 	return error_set(-EBADMSG, "%s", kinds);
 }

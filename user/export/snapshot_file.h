@@ -6,8 +6,9 @@
 #include "snapshot/snapshot.h"
 
 /*
- * A gzip'd pprof profile of ours (pprof.h) or a file of tracemalloc.Snapshot.dump() (tracemalloc.h). 0; -EBADMSG
- * neither, or not whole (error_set says what is wrong); -EFBIG; -errno. Caller frees with snapshot_free().
+ * A gzip'd pprof profile of ours (pprof.h) or a file of tracemalloc.Snapshot.dump()
+ * (tracemalloc.h). 0; -EBADMSG neither, or not whole (error_set says what is wrong); -EFBIG;
+ * -errno. Caller frees with snapshot_free().
  */
 int snapshot_load(const char *path, struct snapshot **out);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pickle machine's state, for tracemalloc_read.c and tracemalloc_traces.c: a stack, marks on it, a memo. */
+/*
+ * The pickle machine's state, for tracemalloc_read.c and tracemalloc_traces.c: a stack, marks on
+ * it, a memo.
+ */
 #ifndef TRACER_EXPORT_TRACEMALLOC_MACHINE_H
 #define TRACER_EXPORT_TRACEMALLOC_MACHINE_H
 
@@ -55,8 +58,8 @@ static inline int machine_memoize(struct machine *machine, uint64_t index)
 				 machine->memo_count);
 	if (index == machine->memo_count) {
 		if (machine->memo_count == machine->memo_room) {
-			int err = array_reserve(&machine->memo, &machine->memo_room, machine->memo_count, 1,
-						sizeof(*machine->memo));
+			int err = array_reserve(&machine->memo, &machine->memo_room,
+						machine->memo_count, 1, sizeof(*machine->memo));
 			if (err)
 				return err;
 		}
@@ -67,8 +70,8 @@ static inline int machine_memoize(struct machine *machine, uint64_t index)
 }
 
 /*
- * Takes traces in a row whose tracebacks have occurred before, as many as there are; machine->at is the place of the
- * last. 0, -errno.
+ * Takes traces in a row whose tracebacks have occurred before, as many as there are; machine->at is
+ * the place of the last. 0, -errno.
  */
 int machine_traces(struct machine *machine);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pickle machine, as little of it as tracemalloc's files need: a stack, marks on it, a memo whose entries are
- * numbered as they come. Which instructions there are is in instruction_run(); what the values may be, in
- * tracemalloc_values.c.
+ * The pickle machine, as little of it as tracemalloc's files need: a stack, marks on it, a memo
+ * whose entries are numbered as they come. Which instructions there are is in instruction_run();
+ * what the values may be, in tracemalloc_values.c.
  */
 #include "export/tracemalloc.h"
 
@@ -107,7 +107,8 @@ static int push_text(struct machine *machine, size_t length_bytes)
 	if (!err && !utf8_valid((const char *)text, bytes))
 		return machine_corrupt("a name that is not UTF-8, or holds a NUL");
 	if (!err)
-		err = strings_intern(machine->values.snapshot->strings, (const char *)text, bytes, &id);
+		err = strings_intern(machine->values.snapshot->strings, (const char *)text, bytes,
+				     &id);
 	return err ? err : machine_push(machine, value_make(VALUE_TEXT, id));
 }
 
@@ -279,7 +280,10 @@ static int build(struct machine *machine)
 	return err ? err : values_build(&machine->values, object, *state);
 }
 
-/* A frame is a promise of so many bytes, for those that read ahead; we do not, but a false one is corrupt. */
+/*
+ * A frame is a promise of so many bytes, for those that read ahead; we do not, but a false one is
+ * corrupt.
+ */
 static int frame_skip(struct machine *machine)
 {
 	uint64_t bytes;
@@ -384,8 +388,8 @@ static int header_take(struct machine *machine)
 }
 
 /*
- * Room for what a file of this size is likely to hold, at once: arrays that grow to it would be moved on the way, page
- * by page. What is not filled costs nothing.
+ * Room for what a file of this size is likely to hold, at once: arrays that grow to it would be
+ * moved on the way, page by page. What is not filled costs nothing.
  */
 static int room_make(struct machine *machine)
 {
@@ -399,7 +403,8 @@ static int room_make(struct machine *machine)
 		return 0;
 	int err = values_expect(&machine->values, expected);
 	return err ? err
-		   : array_reserve(&machine->memo, &machine->memo_room, 0, expected, sizeof(*machine->memo));
+		   : array_reserve(&machine->memo, &machine->memo_room, 0, expected,
+				   sizeof(*machine->memo));
 }
 
 static int machine_run(struct machine *machine, struct snapshot **out)
@@ -407,7 +412,8 @@ static int machine_run(struct machine *machine, struct snapshot **out)
 	int err = header_take(machine);
 
 	if (!err) /* so that there is always a stack, if an empty one */
-		err = array_reserve(&machine->stack, &machine->stack_room, 0, 1024, sizeof(*machine->stack));
+		err = array_reserve(&machine->stack, &machine->stack_room, 0, 1024,
+				    sizeof(*machine->stack));
 	if (!err)
 		err = room_make(machine);
 	while (!err && !machine->stopped) {

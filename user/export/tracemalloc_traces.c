@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Traces whose traceback has occurred before are what nearly all of a large file is made of. The instructions of each
- * are carried out in one go here, for speed alone: whatever looks otherwise is left to tracemalloc_read.c.
+ * Traces whose traceback has occurred before are what nearly all of a large file is made of. The
+ * instructions of each are carried out in one go here, for speed alone: whatever looks otherwise is
+ * left to tracemalloc_read.c.
  */
 #include "export/pickle.h"
 #include "export/tracemalloc_machine.h"
@@ -29,7 +30,8 @@ static inline int number_peek(const unsigned char **at, uint64_t *out)
 }
 
 /* Likewise the memo entry that a GET names, if it is a traceback. */
-static inline int traceback_peek(const struct machine *machine, const unsigned char **at, uint64_t *out)
+static inline int traceback_peek(const struct machine *machine, const unsigned char **at,
+				 uint64_t *out)
 {
 	const unsigned char *p = *at;
 	uint64_t index = p[1];
@@ -45,10 +47,14 @@ static inline int traceback_peek(const struct machine *machine, const unsigned c
 	return 1;
 }
 
-/* The parts of a trace whose traceback has occurred before, of at least TRACE_LONGEST bytes; what follows, or NULL. */
+/*
+ * The parts of a trace whose traceback has occurred before, of at least TRACE_LONGEST bytes; what
+ * follows, or NULL.
+ */
 enum { TRACE_LONGEST = 24 };
-static inline const unsigned char *trace_peek(const struct machine *machine, const unsigned char *at,
-					      uint64_t *domain, struct snapshot_trace *trace, uint64_t *total)
+static inline const unsigned char *trace_peek(const struct machine *machine,
+					      const unsigned char *at, uint64_t *domain,
+					      struct snapshot_trace *trace, uint64_t *total)
 {
 	int whole = *at == PICKLE_MARK;
 	uint64_t traceback;
@@ -75,7 +81,8 @@ int machine_traces(struct machine *machine)
 			err = infile_fill(file, TRACE_LONGEST);
 		if (err || file->end - file->at < TRACE_LONGEST)
 			break;
-		const unsigned char *at = trace_peek(machine, file->data + file->at, &domain, &trace, &total);
+		const unsigned char *at =
+			trace_peek(machine, file->data + file->at, &domain, &trace, &total);
 		if (!at)
 			break;
 		machine->at = infile_offset(file);

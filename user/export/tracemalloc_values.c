@@ -18,7 +18,8 @@ int values_begin(struct values *values)
 	*values = (struct values){.snapshot = calloc(1, sizeof(*values->snapshot))};
 	if (!values->snapshot)
 		return -ENOMEM;
-	if (getrandom(&values->other_totals.seed, sizeof(values->other_totals.seed), GRND_NONBLOCK) < 0)
+	if (getrandom(&values->other_totals.seed, sizeof(values->other_totals.seed),
+		      GRND_NONBLOCK) < 0)
 		values->other_totals.seed = (uintptr_t)values;
 	return strings_new(&values->snapshot->strings);
 }
@@ -77,8 +78,8 @@ static int frame_make(const uint64_t *items, uint64_t *value)
 static int traceback_add(struct values *values, uint32_t first, uint32_t nframe, uint32_t *index)
 {
 	struct snapshot *snapshot = values->snapshot;
-	int err = array_reserve(&snapshot->tracebacks, &values->traceback_room, snapshot->traceback_count, 1,
-				sizeof(*snapshot->tracebacks));
+	int err = array_reserve(&snapshot->tracebacks, &values->traceback_room,
+				snapshot->traceback_count, 1, sizeof(*snapshot->tracebacks));
 
 	if (err)
 		return err;
@@ -88,7 +89,8 @@ static int traceback_add(struct values *values, uint32_t first, uint32_t nframe,
 	return 0;
 }
 
-static int traceback_make(struct values *values, const uint64_t *items, size_t count, uint64_t *value)
+static int traceback_make(struct values *values, const uint64_t *items, size_t count,
+			  uint64_t *value)
 {
 	struct snapshot *snapshot = values->snapshot;
 	uint32_t index;
@@ -97,21 +99,27 @@ static int traceback_make(struct values *values, const uint64_t *items, size_t c
 		return error_set(-EBADMSG, "a traceback of %zu frames", count);
 	for (size_t i = 0; i < count; i++)
 		if (value_kind(items[i]) != VALUE_FRAME)
-			return error_set(-EBADMSG, "a traceback that holds other things than frames");
-	int err = array_reserve(&snapshot->frames, &values->frame_room, snapshot->frame_count, count,
-				sizeof(*snapshot->frames));
+			return error_set(-EBADMSG,
+					 "a traceback that holds other things than frames");
+	int err = array_reserve(&snapshot->frames, &values->frame_room, snapshot->frame_count,
+				count, sizeof(*snapshot->frames));
 	if (!err)
-		err = traceback_add(values, (uint32_t)snapshot->frame_count, (uint32_t)count, &index);
+		err = traceback_add(values, (uint32_t)snapshot->frame_count, (uint32_t)count,
+				    &index);
 	if (err)
 		return err;
 	for (size_t i = 0; i < count; i++)
-		snapshot->frames[snapshot->frame_count++] = (struct snapshot_frame){
-			.filename = (uint32_t)(value_which(items[i]) >> 32), .line = (uint32_t)items[i]};
+		snapshot->frames[snapshot->frame_count++] =
+			(struct snapshot_frame){.filename = (uint32_t)(value_which(items[i]) >> 32),
+						.line = (uint32_t)items[i]};
 	*value = value_make(VALUE_TRACEBACK, index);
 	return 0;
 }
 
-/* The traceback with this total: total_nframe is the trace's in Python, and nearly always the same for one traceback. */
+/*
+ * The traceback with this total: total_nframe is the trace's in Python, and nearly always the same
+ * for one traceback.
+ */
 static int traceback_total(struct values *values, uint32_t *index, uint32_t total)
 {
 	struct snapshot *snapshot = values->snapshot;
@@ -132,20 +140,20 @@ static int traceback_total(struct values *values, uint32_t *index, uint32_t tota
 	return id_map_put(&values->other_totals, key, *index);
 }
 
-int values_trace(struct values *values, uint32_t domain, uint64_t bytes, uint32_t traceback, uint32_t total,
-		 uint64_t *value)
+int values_trace(struct values *values, uint32_t domain, uint64_t bytes, uint32_t traceback,
+		 uint32_t total, uint64_t *value)
 {
 	struct snapshot *snapshot = values->snapshot;
 	int err = traceback_total(values, &traceback, total);
 
 	if (!err && snapshot->trace_count == values->trace_room)
-		err = array_reserve(&snapshot->traces, &values->trace_room, snapshot->trace_count, 1,
-				    sizeof(*snapshot->traces));
+		err = array_reserve(&snapshot->traces, &values->trace_room, snapshot->trace_count,
+				    1, sizeof(*snapshot->traces));
 	if (err)
 		return err;
 	*value = value_make(VALUE_TRACE, snapshot->trace_count);
-	snapshot->traces[snapshot->trace_count++] =
-		(struct snapshot_trace){.traceback = traceback, .domain = domain, .bytes = bytes, .count = 1};
+	snapshot->traces[snapshot->trace_count++] = (struct snapshot_trace){
+		.traceback = traceback, .domain = domain, .bytes = bytes, .count = 1};
 	return 0;
 }
 
@@ -155,14 +163,15 @@ static int trace_make(struct values *values, const uint64_t *items, size_t count
 
 	if (value_kind(items[1]) != VALUE_NUMBER || value_kind(items[2]) != VALUE_TRACEBACK ||
 	    domain > UINT32_MAX)
-		return error_set(-EBADMSG, "a trace that is not (domain, size, traceback, total_nframe)");
+		return error_set(-EBADMSG,
+				 "a trace that is not (domain, size, traceback, total_nframe)");
 	if (count == 4 && value_kind(items[3]) != VALUE_NONE) {
 		total = value_which(items[3]);
 		if (value_kind(items[3]) != VALUE_NUMBER || total >= TOTAL_UNSET)
 			return error_set(-EBADMSG, "a trace whose total_nframe cannot be");
 	}
-	return values_trace(values, (uint32_t)domain, value_which(items[1]), (uint32_t)value_which(items[2]),
-			    (uint32_t)total, value);
+	return values_trace(values, (uint32_t)domain, value_which(items[1]),
+			    (uint32_t)value_which(items[2]), (uint32_t)total, value);
 }
 
 int values_tuple(struct values *values, const uint64_t *items, size_t count, uint64_t *value)
@@ -194,11 +203,15 @@ int values_list(struct values *values, uint64_t *value)
 	return 0;
 }
 
-/* Nearly always the traces are listed as they were made; what order they have is kept from the first other one on. */
+/*
+ * Nearly always the traces are listed as they were made; what order they have is kept from the
+ * first other one on.
+ */
 static int list_reorder(struct values *values)
 {
 	for (size_t i = 0; i < values->list_count; i++) {
-		int err = array_reserve(&values->list, &values->list_room, i, 1, sizeof(*values->list));
+		int err = array_reserve(&values->list, &values->list_room, i, 1,
+					sizeof(*values->list));
 
 		if (err)
 			return err;
@@ -211,7 +224,8 @@ static int list_add(struct values *values, uint32_t trace)
 {
 	int err = 0;
 
-	if (__builtin_add_overflow(values->bytes, values->snapshot->traces[trace].bytes, &values->bytes) ||
+	if (__builtin_add_overflow(values->bytes, values->snapshot->traces[trace].bytes,
+				   &values->bytes) ||
 	    values->bytes > INT64_MAX)
 		return error_set(-EBADMSG, "sizes whose sum exceeds 2^63");
 	if (!values->list && trace != values->list_count)
@@ -313,8 +327,8 @@ int values_finish(struct values *values, uint64_t object, struct snapshot **out)
 {
 	struct snapshot *snapshot = values->snapshot;
 
-	if (object != value_make(VALUE_OBJECT, CLASS_SNAPSHOT) || !values->object_built[CLASS_SNAPSHOT] ||
-	    !values->object_built[CLASS_TRACES])
+	if (object != value_make(VALUE_OBJECT, CLASS_SNAPSHOT) ||
+	    !values->object_built[CLASS_SNAPSHOT] || !values->object_built[CLASS_TRACES])
 		return error_set(-EBADMSG, "the end, and no whole Snapshot");
 	int err = traces_order(values);
 	if (err)

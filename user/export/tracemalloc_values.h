@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The values of the pickle machine in tracemalloc_read.c. A value is 64 bits: what it is in the upper four, and which
- * one in the others. Frames, tracebacks and traces are known for what they are when their tuple is made, and go
- * straight into the snapshot: nothing of the file is kept twice.
+ * The values of the pickle machine in tracemalloc_read.c. A value is 64 bits: what it is in the
+ * upper four, and which one in the others. Frames, tracebacks and traces are known for what they
+ * are when their tuple is made, and go straight into the snapshot: nothing of the file is kept
+ * twice.
  */
 #ifndef TRACER_EXPORT_TRACEMALLOC_VALUES_H
 #define TRACER_EXPORT_TRACEMALLOC_VALUES_H
@@ -66,15 +67,18 @@ struct values {
 	struct value_dict objects[CLASSES];
 };
 
-/* All: 0; -EBADMSG with a reason (what it is that cannot be, without the place); -ENOMEM, -EOVERFLOW. */
+/*
+ * All: 0; -EBADMSG with a reason (what it is that cannot be, without the place); -ENOMEM,
+ * -EOVERFLOW.
+ */
 int values_begin(struct values *values);
 int values_expect(struct values *values, size_t traces); /* room for so many */
 int values_class(const char *module, const char *name, uint64_t *value);
 int values_object(struct values *values, uint64_t class, uint64_t *value);
 int values_tuple(struct values *values, const uint64_t *items, size_t count, uint64_t *value);
 /* What values_tuple() does with a trace whose parts are known; the traceback is one of its. */
-int values_trace(struct values *values, uint32_t domain, uint64_t bytes, uint32_t traceback, uint32_t total,
-		 uint64_t *value);
+int values_trace(struct values *values, uint32_t domain, uint64_t bytes, uint32_t traceback,
+		 uint32_t total, uint64_t *value);
 int values_list(struct values *values, uint64_t *value);
 int values_dict(struct values *values, uint64_t *value);
 int values_append(struct values *values, uint64_t list, const uint64_t *items, size_t count);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The same objects as Snapshot.dump() writes, in its order. What occurs again is written once and taken from the
- * memo then, as pickle does with equal objects: file names, frames, tracebacks, and traces of more than one block.
+ * The same objects as Snapshot.dump() writes, in its order. What occurs again is written once and
+ * taken from the memo then, as pickle does with equal objects: file names, frames, tracebacks, and
+ * traces of more than one block.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -54,7 +55,9 @@ static int number_write(struct writer *writer, uint64_t number)
 		return code_write(writer, PICKLE_BININT2, number, 2);
 	if (number <= INT32_MAX)
 		return code_write(writer, PICKLE_BININT, number, 4);
-	/* Two's complement: the uppermost bit is clear, since no snapshot's bytes exceed INT64_MAX. */
+	/*
+	 * Two's complement: the uppermost bit is clear, since no snapshot's bytes exceed INT64_MAX.
+	 */
 	unsigned char out[10] = {PICKLE_LONG1, 8};
 	for (size_t i = 0; i < 8; i++)
 		out[2 + i] = (unsigned char)(number >> 8 * i);
@@ -168,7 +171,8 @@ static int list_write(struct writer *writer)
 			if (items % BATCH == 0)
 				err = byte_write(writer, PICKLE_MARK);
 			if (!err)
-				err = n ? memo_get(writer, entry) : trace_write(writer, &snapshot->traces[i]);
+				err = n ? memo_get(writer, entry)
+					: trace_write(writer, &snapshot->traces[i]);
 			if (!err && !n && snapshot->traces[i].count > 1)
 				err = memo_put(writer, &entry);
 			if (!err && items % BATCH == BATCH - 1)
@@ -181,8 +185,8 @@ static int list_write(struct writer *writer)
 /* A new object of one of the classes, and its dictionary, still empty. */
 static int object_write(struct writer *writer, const char *class)
 {
-	static const unsigned char codes[] = {PICKLE_STACK_GLOBAL, PICKLE_EMPTY_TUPLE, PICKLE_NEWOBJ,
-					      PICKLE_EMPTY_DICT};
+	static const unsigned char codes[] = {PICKLE_STACK_GLOBAL, PICKLE_EMPTY_TUPLE,
+					      PICKLE_NEWOBJ, PICKLE_EMPTY_DICT};
 	int err = text_write(writer, PICKLE_MODULE);
 
 	if (!err)
@@ -222,10 +226,12 @@ static int blocks_check(const struct snapshot *snapshot)
 	uint64_t blocks = 0;
 
 	for (size_t i = 0; i < snapshot->trace_count; i++)
-		if (__builtin_add_overflow(blocks, snapshot->traces[i].count, &blocks) || blocks > BLOCKS_MAX)
-			return error_set(-EFBIG,
-					 "more than %llu blocks: tracemalloc's files list each by itself",
-					 BLOCKS_MAX);
+		if (__builtin_add_overflow(blocks, snapshot->traces[i].count, &blocks) ||
+		    blocks > BLOCKS_MAX)
+			return error_set(
+				-EFBIG,
+				"more than %llu blocks: tracemalloc's files list each by itself",
+				BLOCKS_MAX);
 	return 0;
 }
 
@@ -249,7 +255,8 @@ enum tracemalloc_layout tracemalloc_layout_of(const struct snapshot *snapshot)
 		       : TRACEMALLOC_3_9;
 }
 
-int tracemalloc_write(const struct snapshot *snapshot, enum tracemalloc_layout layout, struct outfile *file)
+int tracemalloc_write(const struct snapshot *snapshot, enum tracemalloc_layout layout,
+		      struct outfile *file)
 {
 	struct writer writer = {.snapshot = snapshot, .layout = layout, .file = file};
 	int err = blocks_check(snapshot);
@@ -272,7 +279,8 @@ static int tracemalloc_export(const struct snapshot *snapshot, const struct expo
 	enum tracemalloc_layout layout = tracemalloc_layout_of(snapshot);
 
 	if (snapshot->process_count)
-		log_info("tracemalloc's files know no processes: the blocks of all %zu are written as one's; "
+		log_info("tracemalloc's files know no processes: the blocks of all %zu are written "
+			 "as one's; "
 			 "--pid PID picks one",
 			 snapshot->process_count);
 	if (opts->python_version)

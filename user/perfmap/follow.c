@@ -53,7 +53,8 @@ struct reading {
 	uint64_t time_ns;
 };
 
-static int line_take(void *context, uint64_t start, uint64_t size, const char *name, size_t name_bytes)
+static int line_take(void *context, uint64_t start, uint64_t size, const char *name,
+		     size_t name_bytes)
 {
 	struct reading *reading = context;
 	const struct perfmap_entry *known = perfmap_table_find(reading->process->table, start);
@@ -102,7 +103,8 @@ static void tail_keep(struct perfmap_follow *follow, const char *piece, size_t b
 	memcpy(follow->tail, piece + bytes - follow->tail_bytes, follow->tail_bytes);
 }
 
-int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *process, uint64_t limit)
+int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *process,
+			uint64_t limit)
 {
 	struct reading reading = {.process = process, .time_ns = clock_ns(CLOCK_MONOTONIC)};
 	char piece[PIECE_BYTES];
@@ -120,8 +122,9 @@ int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *p
 			break;
 		follow->offset += n;
 		tail_keep(follow, piece, n);
-		err = follow->is_jitdump ? jitdump_read(&follow->jitdump, piece, n, code_take, &reading)
-					 : perfmap_text_read(&follow->text, piece, n, line_take, &reading);
+		err = follow->is_jitdump
+			      ? jitdump_read(&follow->jitdump, piece, n, code_take, &reading)
+			      : perfmap_text_read(&follow->text, piece, n, line_take, &reading);
 	}
 	follow->dirty = n > 0;
 	if (n < 0 && !err)

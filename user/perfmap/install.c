@@ -24,7 +24,8 @@ static void place_fill(struct perfmap_place *place, int directory, pid_t pid, pi
 	place->directory = directory;
 	snprintf(place->name, sizeof(place->name), "perf-%d.map", pid);
 	if (owner)
-		snprintf(place->shown, sizeof(place->shown), "/proc/%d/root/tmp/%s", owner, place->name);
+		snprintf(place->shown, sizeof(place->shown), "/proc/%d/root/tmp/%s", owner,
+			 place->name);
 	else
 		snprintf(place->shown, sizeof(place->shown), "/tmp/%s", place->name);
 }
@@ -47,8 +48,8 @@ int perfmap_places_open(struct perfmap_places *places, pid_t pid, pid_t ns_pid, 
 		place_fill(&places->at[0], target, ns_pid, pid);
 	if (own >= 0)
 		place_fill(&places->at[1], own, pid, 0);
-	if (target >= 0 && own >= 0 && pid == ns_pid && !fstat(target, &theirs) && !fstat(own, &ours) &&
-	    same_file(&theirs, &ours)) {
+	if (target >= 0 && own >= 0 && pid == ns_pid && !fstat(target, &theirs) &&
+	    !fstat(own, &ours) && same_file(&theirs, &ours)) {
 		close(target);
 		places->at[0].directory = -1;
 		places->target = 1;
@@ -83,7 +84,9 @@ struct acl_entry {
 	uint32_t id;
 };
 
-/* Owner rw, the target's user rw, everybody else r. Without ACLs the target's user can only read. */
+/*
+ * Owner rw, the target's user rw, everybody else r. Without ACLs the target's user can only read.
+ */
 static int access_grant(int fd, uint32_t uid)
 {
 	enum { USER_OBJ = 1, USER = 2, GROUP_OBJ = 4, MASK = 16, OTHER = 32, READ = 4, WRITE = 2 };
@@ -147,7 +150,8 @@ static int place_install(struct perfmap_place *place, const struct buffer *text,
 	if (fd < 0 && fd != -ENOENT)
 		return error_set(fd, "%s: %s", place->shown, error_reason(fd));
 	if (fd >= 0) {
-		same = !fstat(fd, &st) && (!st.st_uid || st.st_uid == geteuid()) && content_equals(fd, text);
+		same = !fstat(fd, &st) && (!st.st_uid || st.st_uid == geteuid()) &&
+		       content_equals(fd, text);
 		if (same)
 			place->installed = st;
 		close(fd);
@@ -187,8 +191,9 @@ int perfmap_install(struct perfmap_places *places, const struct perfmap_table *t
 		return 0;
 	err = perfmap_text_write(table, text_take, &text);
 	for (int i = 0; i < 2 && err != -ENOMEM; i++) {
-		int status =
-			places->at[i].directory >= 0 ? place_install(&places->at[i], &text, places->uid) : 0;
+		int status = places->at[i].directory >= 0
+				     ? place_install(&places->at[i], &text, places->uid)
+				     : 0;
 
 		if (status > 0)
 			done = 1;

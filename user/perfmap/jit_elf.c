@@ -26,7 +26,8 @@ static uint64_t symbol_address(Elf *elf, const GElf_Sym *symbol, int relocatable
 	return header.sh_addr + symbol->st_value;
 }
 
-static int table_read(Elf *elf, uint32_t type, int relocatable, perfmap_text_fn entry, void *context)
+static int table_read(Elf *elf, uint32_t type, int relocatable, perfmap_text_fn entry,
+		      void *context)
 {
 	struct elf_symbols table = {0};
 	int err = elf_symbols_load(&table, elf, type, ELF_SYMBOLS_HERE);
@@ -40,8 +41,8 @@ static int table_read(Elf *elf, uint32_t type, int relocatable, perfmap_text_fn 
 		size_t bytes;
 
 		if (!gelf_getsym(table.symbols, (int)i, &symbol) || symbol.st_shndx == SHN_UNDEF ||
-		    GELF_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_name >= table.string_bytes ||
-		    !symbol.st_size)
+		    GELF_ST_TYPE(symbol.st_info) != STT_FUNC ||
+		    symbol.st_name >= table.string_bytes || !symbol.st_size)
 			continue;
 		address = symbol_address(elf, &symbol, relocatable);
 		name = table.strings + symbol.st_name;
@@ -58,7 +59,9 @@ static int table_read(Elf *elf, uint32_t type, int relocatable, perfmap_text_fn 
 	return err;
 }
 
-/* libelf reads the copy from a file, as everywhere: its checks there are the ones that were fuzzed. */
+/*
+ * libelf reads the copy from a file, as everywhere: its checks there are the ones that were fuzzed.
+ */
 static int copy_make(const void *image, size_t bytes, int *relocatable)
 {
 	const uint16_t type = ET_DYN;
@@ -72,10 +75,13 @@ static int copy_make(const void *image, size_t bytes, int *relocatable)
 	fd = memfd_create("jit image", MFD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	/* To those checks, an object file is as good as a library: sections and symbols are all that is looked at. */
+	/*
+	 * To those checks, an object file is as good as a library: sections and symbols are all
+	 * that is looked at.
+	 */
 	if (write(fd, image, bytes) != (ssize_t)bytes ||
-	    (*relocatable &&
-	     pwrite(fd, &type, sizeof(type), offsetof(Elf64_Ehdr, e_type)) != (ssize_t)sizeof(type))) {
+	    (*relocatable && pwrite(fd, &type, sizeof(type), offsetof(Elf64_Ehdr, e_type)) !=
+				     (ssize_t)sizeof(type))) {
 		int err = errno ? -errno : -EIO;
 
 		close(fd);

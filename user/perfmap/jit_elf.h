@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions of an ELF image that a JIT registered with GDB's interface. Pure: bytes in, functions out. The image is
- * the target's and may lie about every offset; work and names are bounded by its size.
+ * The functions of an ELF image that a JIT registered with GDB's interface. Pure: bytes in,
+ * functions out. The image is the target's and may lie about every offset; work and names are
+ * bounded by its size.
  */
 #ifndef TRACER_PERFMAP_JIT_ELF_H
 #define TRACER_PERFMAP_JIT_ELF_H
@@ -14,8 +15,9 @@
 #define JIT_ELF_MAX (64u << 20) /* bytes of an image that is read */
 
 /*
- * Hands over every function with a size: in relocatable images (LLVM's) symbols count from their section, whose address
- * the JIT has filled in; in others they are addresses. 0; -ENOEXEC (error_set); -errno; or what the callback returned.
+ * Hands over every function with a size: in relocatable images (LLVM's) symbols count from their
+ * section, whose address the JIT has filled in; in others they are addresses. 0; -ENOEXEC
+ * (error_set); -errno; or what the callback returned.
  */
 int jit_elf_read(const void *image, size_t bytes, perfmap_text_fn entry, void *context);
 

@@ -34,7 +34,8 @@ struct record_move {
 };
 
 _Static_assert(sizeof(struct file_header) == 40 && sizeof(struct record_load) == 56 &&
-		       sizeof(struct record_move) == 64 && sizeof(struct record_move) <= JITDUMP_HEAD_BYTES,
+		       sizeof(struct record_move) == 64 &&
+		       sizeof(struct record_move) <= JITDUMP_HEAD_BYTES,
 	       "the specification's layout");
 
 static int range_is_bad(uint64_t address, uint64_t bytes)
@@ -56,7 +57,8 @@ static int load_take(struct jitdump *jitdump, size_t size, jitdump_code_fn code,
 	found.name_bytes = strnlen(found.name, jitdump->held - sizeof(load));
 	/* No NUL in what is held: the name goes on, or the record ends before it does. */
 	cut = found.name_bytes == jitdump->held - sizeof(load);
-	if (range_is_bad(found.address, found.bytes) || !found.name_bytes || (cut && size == jitdump->held))
+	if (range_is_bad(found.address, found.bytes) || !found.name_bytes ||
+	    (cut && size == jitdump->held))
 		return jitdump->refused++, 0;
 	if (found.name_bytes > PERFMAP_NAME_MAX)
 		found.name_bytes = PERFMAP_NAME_MAX;
@@ -75,8 +77,8 @@ static int move_take(struct jitdump *jitdump, size_t size, jitdump_code_fn code,
 	found.address = move.new_code_addr;
 	found.bytes = move.code_size;
 	found.moved_from = move.old_code_addr;
-	if (range_is_bad(found.address, found.bytes) || range_is_bad(found.moved_from, found.bytes) ||
-	    !found.moved_from)
+	if (range_is_bad(found.address, found.bytes) ||
+	    range_is_bad(found.moved_from, found.bytes) || !found.moved_from)
 		return jitdump->refused++, 0;
 	return code(context, &found);
 }
@@ -91,7 +93,8 @@ static int64_t record_size(const struct jitdump *jitdump)
 		if (jitdump->held < sizeof(header))
 			return 0;
 		memcpy(&header, jitdump->head, sizeof(header));
-		if (header.magic != MAGIC || header.version != VERSION || header.total_size < sizeof(header))
+		if (header.magic != MAGIC || header.version != VERSION ||
+		    header.total_size < sizeof(header))
 			return error_set(-EPROTO, "no jitdump of version 1");
 		return header.total_size;
 	}
@@ -99,7 +102,8 @@ static int64_t record_size(const struct jitdump *jitdump)
 		return 0;
 	memcpy(&prefix, jitdump->head, sizeof(prefix));
 	if (prefix.total_size < sizeof(prefix))
-		return error_set(-EPROTO, "corrupt jitdump: a record of %u bytes", prefix.total_size);
+		return error_set(-EPROTO, "corrupt jitdump: a record of %u bytes",
+				 prefix.total_size);
 	return prefix.total_size;
 }
 
@@ -122,7 +126,8 @@ static int record_take(struct jitdump *jitdump, size_t size, jitdump_code_fn cod
 	return err;
 }
 
-int jitdump_read(struct jitdump *jitdump, const void *data, size_t bytes, jitdump_code_fn code, void *context)
+int jitdump_read(struct jitdump *jitdump, const void *data, size_t bytes, jitdump_code_fn code,
+		 void *context)
 {
 	const unsigned char *at = data;
 
@@ -149,13 +154,16 @@ int jitdump_read(struct jitdump *jitdump, const void *data, size_t bytes, jitdum
 		}
 		at += taken;
 		bytes -= taken;
-		/* The size is known once the prefix is whole; a record is taken when all that is wanted is held. */
+		/*
+		 * The size is known once the prefix is whole; a record is taken when all that is
+		 * wanted is held.
+		 */
 		size = jitdump->skip ? 0 : record_size(jitdump);
 		if (size < 0)
 			return (int)size;
-		if (size &&
-		    jitdump->held ==
-			    ((uint64_t)size < sizeof(jitdump->head) ? (size_t)size : sizeof(jitdump->head))) {
+		if (size && jitdump->held == ((uint64_t)size < sizeof(jitdump->head)
+						      ? (size_t)size
+						      : sizeof(jitdump->head))) {
 			err = record_take(jitdump, size, code, context);
 			if (err)
 				return err;

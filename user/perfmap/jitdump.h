@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decoder of jitdump files (tools/perf/Documentation/jitdump-specification.txt), version 1, little-endian. Pure, and
- * incremental: bytes are taken as they come. Of a record only what names code is kept; the code itself is skipped.
+ * Decoder of jitdump files (tools/perf/Documentation/jitdump-specification.txt), version 1,
+ * little-endian. Pure, and incremental: bytes are taken as they come. Of a record only what names
+ * code is kept; the code itself is skipped.
  */
 #ifndef TRACER_PERFMAP_JITDUMP_H
 #define TRACER_PERFMAP_JITDUMP_H
@@ -27,7 +28,11 @@ typedef int (*jitdump_code_fn)(void *context, const struct jitdump_code *code);
 struct jitdump {
 	uint64_t records; /* that name or move code */
 	uint64_t
-		refused; /* of those, that say nothing: no name, no bytes, beyond the address space or their record */
+		/*
+		 * of those, that say nothing: no name, no bytes, beyond the address space or their
+		 * record
+		 */
+		refused;
 	uint64_t cut; /* names cut at PERFMAP_NAME_MAX */
 	int header_seen;
 	uint64_t skip; /* bytes of the record that are of no interest */
@@ -35,7 +40,9 @@ struct jitdump {
 	unsigned char head[JITDUMP_HEAD_BYTES + PERFMAP_NAME_MAX];
 };
 
-/* 0; -EPROTO no jitdump, or one that cannot be followed any further; or what the callback returned. */
+/*
+ * 0; -EPROTO no jitdump, or one that cannot be followed any further; or what the callback returned.
+ */
 int jitdump_read(struct jitdump *jitdump, const void *data, size_t bytes, jitdump_code_fn code,
 		 void *context);
 

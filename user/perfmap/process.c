@@ -57,7 +57,10 @@ struct perfmap_process *perfmaps_find(const struct perfmaps *maps, uint32_t tgid
 	return NULL;
 }
 
-/* The oldest map of those that have ended and that nobody has asked for by name. 1; 0: there is none. */
+/*
+ * The oldest map of those that have ended and that nobody has asked for by name. 1; 0: there is
+ * none.
+ */
 static int let_go(struct perfmaps *maps)
 {
 	for (size_t i = 0; i < maps->count; i++) {
@@ -86,7 +89,8 @@ int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **
 	}
 	if (maps->count >= PERFMAP_PROCESSES_MAX)
 		return -ENOSPC;
-	err = array_reserve(&maps->processes, &maps->room, maps->count, 1, sizeof(*maps->processes));
+	err = array_reserve(&maps->processes, &maps->room, maps->count, 1,
+			    sizeof(*maps->processes));
 	if (err)
 		return err;
 	process = calloc(1, sizeof(*process));
@@ -109,14 +113,15 @@ int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **
 	return 0;
 }
 
-int perfmap_process_add(struct perfmap_process *process, uint64_t start, uint64_t bytes, const char *name,
-			size_t name_bytes, const struct perfmap_entry *entry)
+int perfmap_process_add(struct perfmap_process *process, uint64_t start, uint64_t bytes,
+			const char *name, size_t name_bytes, const struct perfmap_entry *entry)
 {
 	int err = -EINVAL;
 
 	do
 		if (name_bytes)
-			err = perfmap_table_add(process->table, start, bytes, name, name_bytes, entry);
+			err = perfmap_table_add(process->table, start, bytes, name, name_bytes,
+						entry);
 	while (account_is_full(err) && let_go(process->maps));
 	if (account_is_full(err)) {
 		process->dropped++;
@@ -137,8 +142,8 @@ int perfmap_process_jitdump(struct perfmap_process *process, const struct jitdum
 	char name[PERFMAP_NAME_MAX + 1];
 
 	if (!code->moved_from)
-		return perfmap_process_add(process, code->address, code->bytes, code->name, code->name_bytes,
-					   &entry);
+		return perfmap_process_add(process, code->address, code->bytes, code->name,
+					   code->name_bytes, &entry);
 	old = perfmap_table_find(process->table, code->moved_from);
 	if (!old) {
 		process->refused++;
@@ -157,7 +162,8 @@ struct image_context {
 	struct perfmap_entry entry;
 };
 
-static int image_entry(void *context, uint64_t start, uint64_t bytes, const char *name, size_t name_bytes)
+static int image_entry(void *context, uint64_t start, uint64_t bytes, const char *name,
+		       size_t name_bytes)
 {
 	struct image_context *image = context;
 
@@ -174,25 +180,26 @@ static void image_remove(struct perfmap_process *process, uint64_t entry)
 		}
 }
 
-int perfmap_image_add(struct perfmaps *maps, struct perfmap_process *process, uint64_t entry, uint64_t image,
-		      uint64_t bytes, uint64_t time_ns)
+int perfmap_image_add(struct perfmaps *maps, struct perfmap_process *process, uint64_t entry,
+		      uint64_t image, uint64_t bytes, uint64_t time_ns)
 {
-	struct image_context context = {.process = process,
-					.entry = {.time_ns = time_ns, .origin = process->next_origin}};
+	struct image_context context = {
+		.process = process, .entry = {.time_ns = time_ns, .origin = process->next_origin}};
 	struct buffer data = {0};
 	int err = bytes <= JIT_ELF_MAX ? 0 : -E2BIG;
 
 	image_remove(process, entry);
 	process->images_registered++;
-	if (process->image_count >= PERFMAP_IMAGES_MAX || process->next_origin >= PERFMAP_ORIGIN_MAX)
+	if (process->image_count >= PERFMAP_IMAGES_MAX ||
+	    process->next_origin >= PERFMAP_ORIGIN_MAX)
 		err = -ENOSPC;
 	if (!err)
 		err = array_reserve_in(&process->account, &process->images, &process->image_room,
 				       process->image_count, 1, sizeof(*process->images));
 	if (!err)
-		err = maps->hooks.image_read
-			      ? maps->hooks.image_read(maps->hooks.context, process, image, bytes, &data)
-			      : -ENOTSUP;
+		err = maps->hooks.image_read ? maps->hooks.image_read(maps->hooks.context, process,
+								      image, bytes, &data)
+					     : -ENOTSUP;
 	if (!err) {
 		/* Also one that turns out to be corrupt half-way: what it gave goes with it. */
 		process->images[process->image_count++] =
@@ -207,7 +214,8 @@ int perfmap_image_add(struct perfmaps *maps, struct perfmap_process *process, ui
 	return err;
 }
 
-static int jit_take(struct perfmaps *maps, struct perfmap_process *process, const struct event_map_jit *jit)
+static int jit_take(struct perfmaps *maps, struct perfmap_process *process,
+		    const struct event_map_jit *jit)
 {
 	if (jit->action == 1)
 		return perfmap_image_add(maps, process, jit->entry, jit->image, jit->image_bytes,
@@ -229,14 +237,14 @@ static int write_take(struct perfmaps *maps, struct perfmap_process *process,
 	process->writes++;
 	process->cut += (text->flags & EVENT_MAP_CUT) != 0;
 	if (!(text->flags & EVENT_MAP_MISSED))
-		return perfmap_process_add(process, text->address, text->bytes, (const char *)text->name,
-					   text->name_bytes, &entry);
-	err = maps->hooks.name_read
-		      ? maps->hooks.name_read(maps->hooks.context, process, text->name_address, &name)
-		      : -ENOTSUP;
+		return perfmap_process_add(process, text->address, text->bytes,
+					   (const char *)text->name, text->name_bytes, &entry);
+	err = maps->hooks.name_read ? maps->hooks.name_read(maps->hooks.context, process,
+							    text->name_address, &name)
+				    : -ENOTSUP;
 	if (!err)
-		err = perfmap_process_add(process, text->address, text->bytes, (const char *)name.data,
-					  name.size, &entry);
+		err = perfmap_process_add(process, text->address, text->bytes,
+					  (const char *)name.data, name.size, &entry);
 	else if (err != -ENOMEM) {
 		process->missed++;
 		err = 0;
@@ -250,7 +258,8 @@ static void copy_take(struct perfmaps *maps, struct perfmap_process *process,
 {
 	process->copies++;
 	if (text->flags & (EVENT_MAP_MISSED | EVENT_MAP_CUT) || !maps->hooks.file_copy ||
-	    maps->hooks.file_copy(maps->hooks.context, process, (const char *)text->name, text->name_bytes))
+	    maps->hooks.file_copy(maps->hooks.context, process, (const char *)text->name,
+				  text->name_bytes))
 		process->files_failed++;
 }
 
@@ -291,7 +300,8 @@ int perfmap_process_copy(struct perfmap_process *process, const struct perfmap_p
 	if (!account_is_full(err))
 		return err;
 	there = perfmap_table_count(process->table) - before;
-	process->dropped += perfmap_table_count(table) > there ? perfmap_table_count(table) - there : 0;
+	process->dropped +=
+		perfmap_table_count(table) > there ? perfmap_table_count(table) - there : 0;
 	return 0;
 }
 
@@ -306,8 +316,8 @@ static int fork_take(struct perfmaps *maps, struct perfmap_process *parent, uint
 	err = perfmap_process_copy(child, parent, parent->persist != 1);
 	if (err)
 		return err == -ENOSPC ? 0 : err;
-	err = array_reserve_in(&child->account, &child->images, &child->image_room, 0, parent->image_count,
-			       sizeof(*child->images));
+	err = array_reserve_in(&child->account, &child->images, &child->image_room, 0,
+			       parent->image_count, sizeof(*child->images));
 	if (err)
 		return account_is_full(err) ? 0 : err;
 	if (parent->image_count)
@@ -328,7 +338,8 @@ static void exec_take(struct perfmap_process *process)
 	process->execs++;
 }
 
-static int event_take(struct perfmaps *maps, struct perfmap_process *process, const void *record, size_t size)
+static int event_take(struct perfmaps *maps, struct perfmap_process *process, const void *record,
+		      size_t size)
 {
 	const struct event_header *header = record;
 	const struct event_map_text *text = record;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A sorted list in pieces: chunks of up to CHUNK_ENTRIES entries in address order, and an array of them. A look-up is two
- * binary searches; an insertion moves at most one chunk's entries, wherever it falls, and now and then splits it. No
- * chunk is ever empty.
+ * A sorted list in pieces: chunks of up to CHUNK_ENTRIES entries in address order, and an array of
+ * them. A look-up is two binary searches; an insertion moves at most one chunk's entries, wherever
+ * it falls, and now and then splits it. No chunk is ever empty.
  */
 #include "perfmap/table.h"
 
@@ -20,7 +20,8 @@
 
 /* perfmap_table_next()'s cursor: chunk and entry. */
 #define CURSOR_BITS 9
-_Static_assert(CHUNK_ENTRIES < 1u << CURSOR_BITS, "an entry's number and one behind the last fit the cursor");
+_Static_assert(CHUNK_ENTRIES < 1u << CURSOR_BITS,
+	       "an entry's number and one behind the last fit the cursor");
 
 struct chunk {
 	uint32_t count;
@@ -95,7 +96,8 @@ void perfmap_table_free(struct perfmap_table *table)
 
 static struct perfmap_entry *entry_at(const struct perfmap_table *table, struct place place)
 {
-	return place.chunk < table->chunk_count ? &table->chunks[place.chunk]->entries[place.entry] : NULL;
+	return place.chunk < table->chunk_count ? &table->chunks[place.chunk]->entries[place.entry]
+						: NULL;
 }
 
 /* The first entry that ends behind address. */
@@ -138,12 +140,12 @@ static void chunk_touch(struct perfmap_table *table, size_t at)
 static int chunk_insert(struct perfmap_table *table, size_t at)
 {
 	struct chunk *chunk;
-	int err = array_reserve_in(table->account, &table->chunks, &table->chunk_room, table->chunk_count, 1,
-				   sizeof(struct chunk *));
+	int err = array_reserve_in(table->account, &table->chunks, &table->chunk_room,
+				   table->chunk_count, 1, sizeof(struct chunk *));
 
 	if (!err)
-		err = array_reserve_in(table->account, &table->ends, &table->ends_room, table->chunk_count, 1,
-				       sizeof(*table->ends));
+		err = array_reserve_in(table->account, &table->ends, &table->ends_room,
+				       table->chunk_count, 1, sizeof(*table->ends));
 	if (!err)
 		err = account_charge(table->account, sizeof(*chunk));
 	if (err)
@@ -156,15 +158,16 @@ static int chunk_insert(struct perfmap_table *table, size_t at)
 	chunk->count = 0;
 	memmove(table->chunks + at + 1, table->chunks + at,
 		(table->chunk_count - at) * sizeof(struct chunk *));
-	memmove(table->ends + at + 1, table->ends + at, (table->chunk_count - at) * sizeof(*table->ends));
+	memmove(table->ends + at + 1, table->ends + at,
+		(table->chunk_count - at) * sizeof(*table->ends));
 	table->chunks[at] = chunk;
 	table->chunk_count++;
 	return 0;
 }
 
 /*
- * Makes sure that an entry can be inserted at *place, which moves where its chunk is split or a new one begun. At the very
- * end a full chunk is left full: maps often grow upwards.
+ * Makes sure that an entry can be inserted at *place, which moves where its chunk is split or a new
+ * one begun. At the very end a full chunk is left full: maps often grow upwards.
  */
 static int place_reserve(struct perfmap_table *table, struct place *place)
 {
@@ -197,7 +200,8 @@ static int place_reserve(struct perfmap_table *table, struct place *place)
 	return 0;
 }
 
-static int place_insert(struct perfmap_table *table, struct place place, const struct perfmap_entry *entry)
+static int place_insert(struct perfmap_table *table, struct place place,
+			const struct perfmap_entry *entry)
 {
 	struct chunk *chunk;
 	int err = place_reserve(table, &place);
@@ -220,7 +224,8 @@ static void chunk_remove(struct perfmap_table *table, size_t at)
 	table->chunk_count--;
 	memmove(table->chunks + at, table->chunks + at + 1,
 		(table->chunk_count - at) * sizeof(struct chunk *));
-	memmove(table->ends + at, table->ends + at + 1, (table->chunk_count - at) * sizeof(*table->ends));
+	memmove(table->ends + at, table->ends + at + 1,
+		(table->chunk_count - at) * sizeof(*table->ends));
 }
 
 /* Takes out the entries from place on that end at or before end. */
@@ -261,7 +266,8 @@ static int range_clear(struct perfmap_table *table, uint64_t start, uint64_t end
 			int err;
 
 			tail.start = end;
-			err = place_insert(table, (struct place){place.chunk, place.entry + 1}, &tail);
+			err = place_insert(table, (struct place){place.chunk, place.entry + 1},
+					   &tail);
 			/* The insertion may have split the chunk. */
 			if (!err) {
 				place = place_find(table, start);
@@ -295,7 +301,8 @@ static void names_collect(struct perfmap_table *table)
 	}
 	for (size_t c = 0; c < table->chunk_count; c++)
 		for (uint32_t e = 0; e < table->chunks[c]->count; e++) {
-			const char *name = strings_get(table->names, table->chunks[c]->entries[e].name);
+			const char *name =
+				strings_get(table->names, table->chunks[c]->entries[e].name);
 
 			if (strings_intern(names, name, strlen(name), &id))
 				goto give_up;
@@ -368,7 +375,8 @@ int perfmap_table_cut(struct perfmap_table *table, uint64_t start, uint64_t end)
 	return start < end ? range_clear(table, start, end) : 0;
 }
 
-int perfmap_table_copy(struct perfmap_table *table, const struct perfmap_table *from, int only_with_origin)
+int perfmap_table_copy(struct perfmap_table *table, const struct perfmap_table *from,
+		       int only_with_origin)
 {
 	const struct perfmap_entry *entry;
 	size_t cursor = 0;
@@ -378,15 +386,15 @@ int perfmap_table_copy(struct perfmap_table *table, const struct perfmap_table *
 		const char *name = perfmap_table_name(from, entry);
 
 		if (!only_with_origin || entry->origin)
-			err = perfmap_table_add(table, entry->start, entry->end - entry->start, name,
-						strlen(name), entry);
+			err = perfmap_table_add(table, entry->start, entry->end - entry->start,
+						name, strlen(name), entry);
 	}
 	return err;
 }
 
 /* Keeps the entries that keep() wants; returns the number of the others. */
-static size_t entries_filter(struct perfmap_table *table, int (*keep)(struct perfmap_entry *, void *),
-			     void *context)
+static size_t entries_filter(struct perfmap_table *table,
+			     int (*keep)(struct perfmap_entry *, void *), void *context)
 {
 	size_t before = table->count, chunks = 0;
 
@@ -424,7 +432,11 @@ size_t perfmap_table_remove(struct perfmap_table *table, uint32_t origin)
 struct expiry {
 	const struct perfmap_range *ranges;
 	size_t count,
-		at; /* at: the first range that ends behind the last entry's start; entries come in order */
+		/*
+		 * at: the first range that ends behind the last entry's start; entries come in
+		 * order
+		 */
+		at;
 	uint64_t time_ns;
 };
 
@@ -441,8 +453,8 @@ static int is_mapped(struct perfmap_entry *entry, void *context)
 	return 1;
 }
 
-size_t perfmap_table_expire(struct perfmap_table *table, const struct perfmap_range *ranges, size_t count,
-			    uint64_t time_ns)
+size_t perfmap_table_expire(struct perfmap_table *table, const struct perfmap_range *ranges,
+			    size_t count, uint64_t time_ns)
 {
 	struct expiry expiry = {.ranges = ranges, .count = count, .time_ns = time_ns};
 

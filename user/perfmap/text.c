@@ -24,7 +24,9 @@ static int is_blank(char c)
 	return c == ' ' || c == '\t';
 }
 
-/* A hex number, with or without 0x, and the blanks behind it; there must be at least one of each. */
+/*
+ * A hex number, with or without 0x, and the blanks behind it; there must be at least one of each.
+ */
 static int number_read(const char **at, const char *end, uint64_t *number)
 {
 	const char *first;
@@ -44,8 +46,8 @@ static int number_read(const char **at, const char *end, uint64_t *number)
 	return 0;
 }
 
-int perfmap_text_line(const char *line, size_t bytes, uint64_t *start, uint64_t *size, const char **name,
-		      size_t *name_bytes)
+int perfmap_text_line(const char *line, size_t bytes, uint64_t *start, uint64_t *size,
+		      const char **name, size_t *name_bytes)
 {
 	const char *at = line, *end = line + bytes;
 
@@ -78,8 +80,8 @@ static int line_take(struct perfmap_text *text, perfmap_text_fn entry, void *con
 	return entry(context, start, size, name, name_bytes);
 }
 
-int perfmap_text_read(struct perfmap_text *text, const char *data, size_t bytes, perfmap_text_fn entry,
-		      void *context)
+int perfmap_text_read(struct perfmap_text *text, const char *data, size_t bytes,
+		      perfmap_text_fn entry, void *context)
 {
 	int err = 0;
 

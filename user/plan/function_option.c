@@ -32,7 +32,8 @@ int function_option_split(const char *text, char **file, char **symbol, const ch
 }
 
 /* "size=2" of "size=2,addr=1": what follows it, or NULL. */
-static const char *argument_parse(const char *text, const struct function_argument *keys, size_t count)
+static const char *argument_parse(const char *text, const struct function_argument *keys,
+				  size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		size_t length = strlen(keys[i].key);
@@ -40,7 +41,8 @@ static const char *argument_parse(const char *text, const struct function_argume
 
 		if (strncmp(text, keys[i].key, length) || text[length] != '=')
 			continue;
-		if (*value < '1' || *value > '0' + FUNCTION_ARGUMENTS || (value[1] && value[1] != ','))
+		if (*value < '1' || *value > '0' + FUNCTION_ARGUMENTS ||
+		    (value[1] && value[1] != ','))
 			return NULL;
 		*keys[i].value = (unsigned)(*value - '0');
 		return value + (value[1] ? 2 : 1);

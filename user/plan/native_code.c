@@ -39,8 +39,8 @@ int native_jumps_on(const struct native_code *code, int checked)
 	size_t at = 0, length;
 
 	for (int i = 0; i < JUMP_INSNS_MAX; i++, at += length) {
-		length = inline_decode(code->decoder, code->bytes + at, code->count - at, code->vaddr + at,
-				       &insn);
+		length = inline_decode(code->decoder, code->bytes + at, code->count - at,
+				       code->vaddr + at, &insn);
 		if (!length)
 			return 0;
 		if (insn.op == INLINE_JUMP || insn.op == INLINE_JUMP_SLOT)
@@ -57,8 +57,8 @@ int native_asks(const struct native_code *code)
 	size_t length;
 
 	for (size_t at = 0; at < code->count; at += length) {
-		length = inline_decode(code->decoder, code->bytes + at, code->count - at, code->vaddr + at,
-				       &insn);
+		length = inline_decode(code->decoder, code->bytes + at, code->count - at,
+				       code->vaddr + at, &insn);
 		if (!length)
 			return 0;
 		if (is_known(code, &insn))
@@ -67,7 +67,8 @@ int native_asks(const struct native_code *code)
 	return 0;
 }
 
-uint64_t native_stub_slot(struct inline_decoder *decoder, const uint8_t *bytes, size_t count, uint64_t vaddr)
+uint64_t native_stub_slot(struct inline_decoder *decoder, const uint8_t *bytes, size_t count,
+			  uint64_t vaddr)
 {
 	struct inline_insn insn;
 	size_t at = 0, length;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Control is followed from the entry: both ways of a branch, into jumps, behind calls. What does not return (__cxa_throw)
- * is known by name; behind another one the way may go on into code that is not the function's: ends too many, which
- * the stack pointer sorts out.
+ * Control is followed from the entry: both ways of a branch, into jumps, behind calls. What does
+ * not return (__cxa_throw) is known by name; behind another one the way may go on into code that is
+ * not the function's: ends too many, which the stack pointer sorts out.
  */
 #include "plan/native_ends.h"
 
@@ -51,7 +51,10 @@ static int way_add(struct walk *walk, uint64_t vaddr)
 	return 0;
 }
 
-/* The name of another file's function, or one that may be: what a stub, or a slot, leads to. NULL: neither. */
+/*
+ * The name of another file's function, or one that may be: what a stub, or a slot, leads to. NULL:
+ * neither.
+ */
 static const char *import_of(struct walk *walk, const struct inline_insn *insn)
 {
 	uint8_t stub[STUB_BYTES];
@@ -61,15 +64,17 @@ static const char *import_of(struct walk *walk, const struct inline_insn *insn)
 	if (insn->op == INLINE_CALL || insn->op == INLINE_JUMP) {
 		int bytes = elf_file_read(walk->file, insn->target, stub, sizeof(stub));
 
-		slot = bytes > 0 ? native_stub_slot(walk->decoder, stub, (size_t)bytes, insn->target) : 0;
+		slot = bytes > 0
+			       ? native_stub_slot(walk->decoder, stub, (size_t)bytes, insn->target)
+			       : 0;
 	}
 	return slot && !elf_file_import_at(walk->file, slot, &name) ? name : NULL;
 }
 
 static int is_last(const char *name)
 {
-	static const char *const names[] = {"__cxa_throw", "_ZSt17__throw_bad_allocv", "_Unwind_Resume",
-					    "abort", "__stack_chk_fail"};
+	static const char *const names[] = {"__cxa_throw", "_ZSt17__throw_bad_allocv",
+					    "_Unwind_Resume", "abort", "__stack_chk_fail"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (name && !strcmp(name, names[i]))
@@ -106,7 +111,10 @@ static const char *callee_of(struct walk *walk, const struct inline_insn *insn)
 	return symbol.name;
 }
 
-/* A jump out of the function, or within: where it goes on. 0, and *vaddr 0 where it does not; -ENOENT not known where. */
+/*
+ * A jump out of the function, or within: where it goes on. 0, and *vaddr 0 where it does not;
+ * -ENOENT not known where.
+ */
 static int jump_follow(struct walk *walk, const struct inline_insn *insn, uint64_t *vaddr)
 {
 	const char *name = import_of(walk, insn);
@@ -118,7 +126,8 @@ static int jump_follow(struct walk *walk, const struct inline_insn *insn, uint64
 	*vaddr = 0;
 	if (is_last(name))
 		return 0;
-	if (walk->ends_of && walk->ends_of->returns && walk->ends_of->returns(walk->ends_of->context, name)) {
+	if (walk->ends_of && walk->ends_of->returns &&
+	    walk->ends_of->returns(walk->ends_of->context, name)) {
 		walk->handed_on++;
 		return 0;
 	}
@@ -134,7 +143,8 @@ static int insn_follow(struct walk *walk, uint64_t *vaddr)
 	struct inline_insn insn;
 	uint8_t code[INSN_BYTES];
 	int bytes = elf_file_read(walk->file, *vaddr, code, sizeof(code)), err = 0;
-	size_t length = bytes > 0 ? inline_decode(walk->decoder, code, (size_t)bytes, *vaddr, &insn) : 0;
+	size_t length =
+		bytes > 0 ? inline_decode(walk->decoder, code, (size_t)bytes, *vaddr, &insn) : 0;
 	int returns = length && (code[0] == 0xc3 || (code[0] == 0xf3 && code[1] == 0xc3));
 	uint64_t next = *vaddr + length;
 
@@ -151,8 +161,9 @@ static int insn_follow(struct walk *walk, uint64_t *vaddr)
 		err = way_add(walk, insn.target);
 	} else if (insn.op == INLINE_JUMP || insn.op == INLINE_JUMP_SLOT) {
 		err = jump_follow(walk, &insn, &next);
-	} else if (insn.op == INLINE_END || ((insn.op == INLINE_CALL || insn.op == INLINE_CALL_SLOT) &&
-					     is_last(import_of(walk, &insn)))) {
+	} else if (insn.op == INLINE_END ||
+		   ((insn.op == INLINE_CALL || insn.op == INLINE_CALL_SLOT) &&
+		    is_last(import_of(walk, &insn)))) {
 		next = 0;
 	}
 	*vaddr = next;
@@ -197,10 +208,10 @@ static int end_add(struct plan *plan, struct elf_file *file, struct inline_decod
 	for (size_t i = 0; i < plan->count; i++)
 		if (plan->sites[i].vaddr == vaddr && plan->sites[i].op == ABI_OP_END)
 			return 0;
-	*site = (struct plan_site){
-		.vaddr = vaddr,
-		.op = ABI_OP_END,
-		.cookie = ABI_COOKIE(ABI_OP_END, EVENT_API_NATIVE, ABI_REG_AX, ABI_REG_COUNT, ABI_REG_COUNT)};
+	*site = (struct plan_site){.vaddr = vaddr,
+				   .op = ABI_OP_END,
+				   .cookie = ABI_COOKIE(ABI_OP_END, EVENT_API_NATIVE, ABI_REG_AX,
+							ABI_REG_COUNT, ABI_REG_COUNT)};
 	if (elf_file_offset(file, vaddr, &site->offset))
 		return -ENOENT;
 	bytes = elf_file_read(file, vaddr, code, sizeof(code));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A family is what a header declares, and its prefixes are what its builds call it: jemalloc is malloc in a distribution's
- * library, je_malloc where a program brings its own along, _rjem_malloc in Rust. Sources: POSIX, C23, glibc's and musl's
- * malloc.h, the Itanium C++ ABI's names of operator new and delete, jemalloc(3), gperftools/tcmalloc.h, mimalloc.h.
+ * A family is what a header declares, and its prefixes are what its builds call it: jemalloc is
+ * malloc in a distribution's library, je_malloc where a program brings its own along, _rjem_malloc
+ * in Rust. Sources: POSIX, C23, glibc's and musl's malloc.h, the Itanium C++ ABI's names of
+ * operator new and delete, jemalloc(3), gperftools/tcmalloc.h, mimalloc.h.
  */
 #include "plan/native_table.h"
 
@@ -210,7 +211,8 @@ int native_table_new(struct native_function **out, size_t *count)
 		return -ENOMEM;
 	for (size_t f = 0; f < COUNT(families); f++)
 		for (size_t i = 0; i < family_size(&families[f]); i++, n++) {
-			const struct function *function = &families[f].functions[i % families[f].count];
+			const struct function *function =
+				&families[f].functions[i % families[f].count];
 
 			snprintf(table[n].symbol, sizeof(table[n].symbol), "%s%s",
 				 families[f].prefixes[i / families[f].count], function->name);
@@ -236,5 +238,6 @@ void native_kinds_list(char *text, size_t size)
 
 	text[0] = '\0';
 	for (size_t i = 0; i < COUNT(c) && length < size; i++)
-		length += (size_t)snprintf(text + length, size - length, "%s%s", i ? ", " : "", c[i].name);
+		length += (size_t)snprintf(text + length, size - length, "%s%s", i ? ", " : "",
+					   c[i].name);
 }

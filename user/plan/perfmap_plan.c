@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyUnstable_WritePerfMapEntry() takes its size as an unsigned int or, says the manual, from 3.13 on as a size_t; what the
- * upper half of the register holds in the first case is anybody's guess. The function's own code says which it is: the
- * first instruction that reads the argument reads all of the register or its lower half. (3.13.0 and 3.14 read half.)
+ * PyUnstable_WritePerfMapEntry() takes its size as an unsigned int or, says the manual, from 3.13
+ * on as a size_t; what the upper half of the register holds in the first case is anybody's guess.
+ * The function's own code says which it is: the first instruction that reads the argument reads all
+ * of the register or its lower half. (3.13.0 and 3.14 read half.)
  */
 #include "plan/perfmap_plan.h"
 
@@ -20,10 +21,26 @@
 #define NO_ARGUMENT ABI_REG_COUNT
 
 static const struct plan_wish python[] = {
-	{"PyUnstable_WritePerfMapEntry", ABI_OP_MAP_WRITE, 0, {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX}, 0},
-	{"PyUnstable_PerfMapState_Init", ABI_OP_MAP_INIT, 0, {NO_ARGUMENT, NO_ARGUMENT, NO_ARGUMENT}, 1},
-	{"PyUnstable_PerfMapState_Fini", ABI_OP_MAP_FINI, 0, {NO_ARGUMENT, NO_ARGUMENT, NO_ARGUMENT}, 0},
-	{"PyUnstable_CopyPerfMapFile", ABI_OP_MAP_COPY, 0, {ABI_REG_DI, NO_ARGUMENT, NO_ARGUMENT}, 0},
+	{"PyUnstable_WritePerfMapEntry",
+	 ABI_OP_MAP_WRITE,
+	 0,
+	 {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX},
+	 0},
+	{"PyUnstable_PerfMapState_Init",
+	 ABI_OP_MAP_INIT,
+	 0,
+	 {NO_ARGUMENT, NO_ARGUMENT, NO_ARGUMENT},
+	 1},
+	{"PyUnstable_PerfMapState_Fini",
+	 ABI_OP_MAP_FINI,
+	 0,
+	 {NO_ARGUMENT, NO_ARGUMENT, NO_ARGUMENT},
+	 0},
+	{"PyUnstable_CopyPerfMapFile",
+	 ABI_OP_MAP_COPY,
+	 0,
+	 {ABI_REG_DI, NO_ARGUMENT, NO_ARGUMENT},
+	 0},
 	{"PyUnstable_PerfTrampoline_CompileCode",
 	 ABI_OP_MAP_COMPILE,
 	 0,
@@ -58,11 +75,12 @@ int perfmap_symbol_parse(const char *text, struct perfmap_symbol *out)
 		err = function_option_arguments(rest, keys, sizeof(keys) / sizeof(keys[0]));
 	if (err) {
 		perfmap_symbol_free(&symbol);
-		return err == -ENOMEM ? err
-				      : error_set(-EINVAL,
-						  "\"%s\" is not FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG] "
-						  "with three arguments of 1-6",
-						  text);
+		return err == -ENOMEM
+			       ? err
+			       : error_set(-EINVAL,
+					   "\"%s\" is not FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG] "
+					   "with three arguments of 1-6",
+					   text);
 	}
 	*out = symbol;
 	return 0;
@@ -93,7 +111,8 @@ static int jit_plan(struct elf_file *file, struct perfmap_plan *plan)
 }
 
 /* A function like PyUnstable_WritePerfMapEntry(); in its cookie, how wide the size is. */
-static int write_plan(struct elf_file *file, const struct plan_wish *wish, struct perfmap_plan *plan)
+static int write_plan(struct elf_file *file, const struct plan_wish *wish,
+		      struct perfmap_plan *plan)
 {
 	int err = plan_wish_add(&plan->sites, file, wish);
 	struct plan_site *site;
@@ -109,7 +128,8 @@ static int write_plan(struct elf_file *file, const struct plan_wish *wish, struc
 	return 0;
 }
 
-static int symbol_plan(struct elf_file *file, const struct perfmap_symbol *symbol, struct perfmap_plan *plan)
+static int symbol_plan(struct elf_file *file, const struct perfmap_symbol *symbol,
+		       struct perfmap_plan *plan)
 {
 	struct plan_wish wish = {.symbol = symbol->symbol,
 				 .op = ABI_OP_MAP_WRITE,
@@ -121,7 +141,8 @@ static int symbol_plan(struct elf_file *file, const struct perfmap_symbol *symbo
 	/* Named twice, or an alias: it is probed already. */
 	if (err == -EEXIST)
 		return 0;
-	return err == -ENOENT ? error_set(err, "%s has no function %s", elf_file_path(file), symbol->symbol)
+	return err == -ENOENT ? error_set(err, "%s has no function %s", elf_file_path(file),
+					  symbol->symbol)
 			      : err;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where perf maps are written, in one ELF file: CPython's PyUnstable_* functions, GDB's JIT interface, and functions of the
- * same shape that the user names. Pure, as plan.h.
+ * Where perf maps are written, in one ELF file: CPython's PyUnstable_* functions, GDB's JIT
+ * interface, and functions of the same shape that the user names. Pure, as plan.h.
  */
 #ifndef TRACER_PLAN_PERFMAP_PLAN_H
 #define TRACER_PLAN_PERFMAP_PLAN_H
@@ -11,7 +11,10 @@
 
 #include "plan/plan.h"
 
-/* --perf-map-symbol FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG]; ARG counts the integer arguments from 1. */
+/*
+ * --perf-map-symbol FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG]; ARG counts the integer arguments from
+ * 1.
+ */
 struct perfmap_symbol {
 	char *file;                    /* see function_option_is_in() */
 	char *symbol;                  /* owned, as is file */
@@ -28,12 +31,16 @@ struct perfmap_plan {
 	struct plan sites;
 	int has_python; /* PyUnstable_WritePerfMapEntry() is in the file */
 	uint64_t
-		descriptor; /* vaddr of __jit_debug_descriptor; 0: none, or nobody there who says when it changes */
+		/*
+		 * vaddr of __jit_debug_descriptor; 0: none, or nobody there who says when it
+		 * changes
+		 */
+		descriptor;
 };
 
 /*
- * What the file has of all that; nothing of it is no error. symbols: those of the user's that are in this file. 0, -ENOMEM;
- * -ENOENT a symbol of the user's is not in there (error_set).
+ * What the file has of all that; nothing of it is no error. symbols: those of the user's that are
+ * in this file. 0, -ENOMEM; -ENOENT a symbol of the user's is not in there (error_set).
  */
 int perfmap_plan(struct elf_file *file, const struct perfmap_symbol *const *symbols, size_t count,
 		 struct perfmap_plan *out);

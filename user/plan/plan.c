@@ -2,10 +2,11 @@
 /*
  * Which functions of a Python runtime are probed.
  *
- * A request goes from a public function (PyObject_Malloc) through the domain's slot to an implementation
- * (_PyObject_Malloc), which takes the slot's context before the arguments. The implementations see every
- * request, also those of inlined copies of the public functions, but they are static: a stripped file does
- * not name them. The slots of mem and obj hold the same implementations.
+ * A request goes from a public function (PyObject_Malloc) through the domain's slot to an
+ * implementation (_PyObject_Malloc), which takes the slot's context before the arguments. The
+ * implementations see every request, also those of inlined copies of the public functions, but they
+ * are static: a stripped file does not name them. The slots of mem and obj hold the same
+ * implementations.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -26,7 +27,8 @@
 
 #define FUNCTIONS 4
 
-#define OBJECT_CODE_MAX (64u << 10) /* from the first to the last of three functions of one source file */
+/* from the first to the last of three functions of one source file */
+#define OBJECT_CODE_MAX (64u << 10)
 
 static const struct function {
 	const char *name;
@@ -44,8 +46,8 @@ static const struct domain {
 	const char *public;
 	const char *implementation; /* NULL: those of obj */
 	enum event_api api;
-} raw = {"PyMem_Raw", "_PyMem_Raw", EVENT_API_RAW}, obj = {"PyObject_", "_PyObject_", EVENT_API_OBJ},
-  mem = {"PyMem_", NULL, EVENT_API_MEM},
+} raw = {"PyMem_Raw", "_PyMem_Raw", EVENT_API_RAW},
+  obj = {"PyObject_", "_PyObject_", EVENT_API_OBJ}, mem = {"PyMem_", NULL, EVENT_API_MEM},
   /* The debugging hooks, which stand before the implementations and enlarge every block. */
 	raw_hooks = {NULL, "_PyMem_DebugRaw", EVENT_API_RAW},
   obj_hooks = {NULL, "_PyMem_Debug", EVENT_API_OBJ};
@@ -54,7 +56,11 @@ static const struct domain {
 #define OBJECT_FREE   "_PyObject_Free"
 
 static const struct plan_wish singles[] = {
-	{"PyTraceMalloc_Track", ABI_OP_TRACK, EVENT_API_TRACK, {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX}, 0},
+	{"PyTraceMalloc_Track",
+	 ABI_OP_TRACK,
+	 EVENT_API_TRACK,
+	 {ABI_REG_DI, ABI_REG_SI, ABI_REG_DX},
+	 0},
 	{"PyTraceMalloc_Untrack",
 	 ABI_OP_UNTRACK,
 	 EVENT_API_TRACK,
@@ -66,8 +72,16 @@ static const struct plan_wish singles[] = {
 	 EVENT_API_OBJ,
 	 {ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT},
 	 0},
-	{"Py_Exit", ABI_OP_FINALIZE, EVENT_API_RAW, {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT}, 0},
-	{"Py_FinalizeEx", ABI_OP_FINALIZE, EVENT_API_RAW, {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT}, 0},
+	{"Py_Exit",
+	 ABI_OP_FINALIZE,
+	 EVENT_API_RAW,
+	 {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT},
+	 0},
+	{"Py_FinalizeEx",
+	 ABI_OP_FINALIZE,
+	 EVENT_API_RAW,
+	 {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT},
+	 0},
 };
 
 /* vaddrs: where the functions are, NULL: their symbols tell. */
@@ -90,11 +104,11 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 
 		if (plan->mode == EVENT_MODE_CENSUS && in_census)
 			continue;
-		snprintf(name, sizeof(name), "%s%s", implementation ? domain->implementation : domain->public,
-			 function->name);
+		snprintf(name, sizeof(name), "%s%s",
+			 implementation ? domain->implementation : domain->public, function->name);
 		for (unsigned a = 0; a < 3; a++)
-			wish.arguments[a] =
-				a < function->arguments ? registers[a + implementation] : ABI_REG_COUNT;
+			wish.arguments[a] = a < function->arguments ? registers[a + implementation]
+								    : ABI_REG_COUNT;
 		err = vaddrs ? plan_function_add(plan, file, &wish, vaddrs[i], 0)
 			     : plan_symbol_add(plan, file, &wish);
 	}
@@ -102,7 +116,8 @@ static int add_domain(struct plan *plan, struct elf_file *file, const struct dom
 }
 
 /* Are all four there? Where only some are, those that are not go to the missing ones. */
-static bool has_implementations(struct plan *plan, struct elf_file *file, const struct domain *domain)
+static bool has_implementations(struct plan *plan, struct elf_file *file,
+				const struct domain *domain)
 {
 	char names[FUNCTIONS][PLAN_NAME_SIZE];
 	const char *why[FUNCTIONS];
@@ -111,7 +126,8 @@ static bool has_implementations(struct plan *plan, struct elf_file *file, const 
 	for (size_t i = 0; i < FUNCTIONS; i++) {
 		struct elf_symbol symbol;
 
-		snprintf(names[i], PLAN_NAME_SIZE, "%s%s", domain->implementation, functions[i].name);
+		snprintf(names[i], PLAN_NAME_SIZE, "%s%s", domain->implementation,
+			 functions[i].name);
 		why[i] = plan_function_find(file, names[i], &symbol);
 		found += !why[i];
 		clones += why[i] && strcmp(why[i], "no such symbol") != 0;
@@ -128,20 +144,21 @@ static int hooks_read(void *context, uint64_t vaddr, void *out, size_t bytes)
 }
 
 /*
- * What the program asked for and was given is known to the debugging hooks alone (PYTHONMALLOC=debug, -X dev, debug
- * builds). Where they are not in use their probes cost nothing; where they are not found, sizes are those that they ask
- * for.
+ * What the program asked for and was given is known to the debugging hooks alone
+ * (PYTHONMALLOC=debug, -X dev, debug builds). Where they are not in use their probes cost nothing;
+ * where they are not found, sizes are those that they ask for.
  */
 static int add_hooks(struct plan *plan, struct elf_file *file)
 {
-	bool named =
-		has_implementations(plan, file, &raw_hooks) && has_implementations(plan, file, &obj_hooks);
+	bool named = has_implementations(plan, file, &raw_hooks) &&
+		     has_implementations(plan, file, &obj_hooks);
 	size_t first = plan->count;
 	struct elf_symbol setup;
 	struct hooks hooks;
 	int err = 0;
 
-	_Static_assert(HOOKS_FUNCTIONS == FUNCTIONS && HOOKS_FREE == 3, "in the order of functions[]");
+	_Static_assert(HOOKS_FUNCTIONS == FUNCTIONS && HOOKS_FREE == 3,
+		       "in the order of functions[]");
 	if (!named) {
 		err = elf_file_symbol(file, "PyMem_SetupDebugHooks", &setup);
 		if (!err)
@@ -149,8 +166,9 @@ static int add_hooks(struct plan *plan, struct elf_file *file)
 		if (err == -ENOMEM)
 			return err;
 		if (err) {
-			plan_missing_add(plan, "_PyMem_Debug*",
-					 "neither symbols nor PyMem_SetupDebugHooks() tell where they are");
+			plan_missing_add(
+				plan, "_PyMem_Debug*",
+				"neither symbols nor PyMem_SetupDebugHooks() tell where they are");
 			/* With them in use, blocks would not begin where the allocators say. */
 			plan->complete = 0;
 			return 0;
@@ -174,11 +192,11 @@ static void describe_level(struct plan *plan, bool raw_deep, bool obj_deep, bool
 		snprintf(plan->level, sizeof(plan->level),
 			 "raw, mem, obj: implementations (_PyMem_Raw*, _PyObject_*)");
 	else if (raw_deep)
-		snprintf(plan->level, sizeof(plan->level), "raw: implementations (_PyMem_Raw*); mem, obj: %s",
-			 public);
+		snprintf(plan->level, sizeof(plan->level),
+			 "raw: implementations (_PyMem_Raw*); mem, obj: %s", public);
 	else if (obj_deep)
-		snprintf(plan->level, sizeof(plan->level), "mem, obj: implementations (_PyObject_*); raw: %s",
-			 public);
+		snprintf(plan->level, sizeof(plan->level),
+			 "mem, obj: implementations (_PyObject_*); raw: %s", public);
 	else
 		snprintf(plan->level, sizeof(plan->level), "raw, mem, obj: %s", public);
 }
@@ -195,22 +213,30 @@ static size_t makes_pools(const struct inline_sites *found)
 	return found->found[INLINE_REFILL] + found->found[INLINE_FIRST];
 }
 
-/* Every end of a request was found, with its size: then these sites serve as well as the functions, for half the price. */
+/*
+ * Every end of a request was found, with its size: then these sites serve as well as the functions,
+ * for half the price.
+ */
 static bool is_complete(const struct inline_sites *found)
 {
 	return found->exact == found->found[INLINE_POOL] && makes_pools(found) &&
-	       found->found[INLINE_RESIZE] && found->found[INLINE_RAW] && found->found[INLINE_RAW_FREE] &&
+	       found->found[INLINE_RESIZE] && found->found[INLINE_RAW] &&
+	       found->found[INLINE_RAW_FREE] &&
 	       found->given_up_count == found->given_up[INLINE_OBJECT];
 }
 
-static bool is_wanted(const struct plan *plan, const struct plan_opts *opts, const struct plan_site *site)
+static bool is_wanted(const struct plan *plan, const struct plan_opts *opts,
+		      const struct plan_site *site)
 {
 	if (site->op == ABI_OP_REUSE)
 		return !opts->no_reuse;
 	return plan->mode != EVENT_MODE_CENSUS || !plan_site_is_pool_free(site);
 }
 
-/* The object allocator frees a large block by itself: the compiler has put a copy of the raw allocator's function into it. */
+/*
+ * The object allocator frees a large block by itself: the compiler has put a copy of the raw
+ * allocator's function into it.
+ */
 static bool is_large_free(const struct plan_site *site)
 {
 	size_t length = strlen(OBJECT_FREE);
@@ -219,7 +245,10 @@ static bool is_large_free(const struct plan_site *site)
 	       (site->symbol[length] == '+' || site->symbol[length] == '.');
 }
 
-/* Beside the implementations' functions, which are probed themselves: in census not that of object frees. */
+/*
+ * Beside the implementations' functions, which are probed themselves: in census not that of object
+ * frees.
+ */
 static bool is_wanted_beside(const struct plan *plan, const struct plan_site *site)
 {
 	return site->op == ABI_OP_REUSE || (plan->mode == EVENT_MODE_CENSUS && is_large_free(site));
@@ -227,13 +256,16 @@ static bool is_wanted_beside(const struct plan *plan, const struct plan_site *si
 
 static void describe_inlined(struct plan *plan, const struct inline_sites *found)
 {
-	snprintf(plan->level, sizeof(plan->level),
-		 "raw, mem, obj: where requests end: %zu places take a block from a pool (%zu with its exact "
-		 "size), %zu give one back, %zu resize one; %zu functions make pools; %zu calls for large "
-		 "blocks, %zu frees; given up: %zu",
-		 found->found[INLINE_POOL], found->exact, found->found[INLINE_POOL_FREE],
-		 found->found[INLINE_RESIZE], makes_pools(found), found->found[INLINE_RAW],
-		 found->found[INLINE_RAW_FREE], found->given_up_count);
+	snprintf(
+		plan->level, sizeof(plan->level),
+		"raw, mem, obj: where requests end: %zu places take a block from a pool (%zu with "
+		"its exact "
+		"size), %zu give one back, %zu resize one; %zu functions make pools; %zu calls for "
+		"large "
+		"blocks, %zu frees; given up: %zu",
+		found->found[INLINE_POOL], found->exact, found->found[INLINE_POOL_FREE],
+		found->found[INLINE_RESIZE], makes_pools(found), found->found[INLINE_RAW],
+		found->found[INLINE_RAW_FREE], found->given_up_count);
 }
 
 static void add_given_up(struct plan *plan, const struct inline_sites *found)
@@ -241,14 +273,16 @@ static void add_given_up(struct plan *plan, const struct inline_sites *found)
 	for (size_t i = 0; i < found->given_up_listed; i++) {
 		char place[PLAN_NAME_SIZE];
 
-		snprintf(place, sizeof(place), "0x%llx", (unsigned long long)found->given_up_list[i].vaddr);
+		snprintf(place, sizeof(place), "0x%llx",
+			 (unsigned long long)found->given_up_list[i].vaddr);
 		plan_missing_add(plan, place, found->given_up_list[i].why);
 	}
 }
 
 /*
- * Every CPython takes objects from free lists in more places than these: of float, tuple, list, dict, slice, frames, generators,
- * bound methods. Where its copies of _Py_NewReference are not inlined they call it.
+ * Every CPython takes objects from free lists in more places than these: of float, tuple, list,
+ * dict, slice, frames, generators, bound methods. Where its copies of _Py_NewReference are not
+ * inlined they call it.
  */
 #define REUSE_PLACES_MIN 8u
 
@@ -279,12 +313,14 @@ static void census_refuse(struct plan *plan)
 }
 
 /*
- * What was found goes in front of the other sites. functions: the implementations have symbols. -ENOENT: functions are
- * to be probed instead, because no copy was found, or no more than there are functions, and something is missing; of what was
- * found the places where objects begin to live are taken all the same, and the frees that only the code shows. In census all of
- * these have to be known.
+ * What was found goes in front of the other sites. functions: the implementations have symbols.
+ * -ENOENT: functions are to be probed instead, because no copy was found, or no more than there are
+ * functions, and something is missing; of what was found the places where objects begin to live are
+ * taken all the same, and the frees that only the code shows. In census all of these have to be
+ * known.
  */
-static int add_inlined(struct plan *plan, struct elf_file *file, const struct plan_opts *opts, bool functions)
+static int add_inlined(struct plan *plan, struct elf_file *file, const struct plan_opts *opts,
+		       bool functions)
 {
 	struct inline_sites found;
 	struct plan_site *sites;
@@ -349,7 +385,10 @@ static int add_functions(struct plan *plan, struct elf_file *file, const struct 
 	return err;
 }
 
-/* A large request goes on to the raw allocator, and only where it was called from tells it from a raw one. */
+/*
+ * A large request goes on to the raw allocator, and only where it was called from tells it from a
+ * raw one.
+ */
 static void find_object_code(struct plan *plan, struct elf_file *file)
 {
 	struct elf_symbol symbol;
@@ -372,8 +411,8 @@ static void find_object_code(struct plan *plan, struct elf_file *file)
 }
 
 /*
- * Where the heap grows. What the analysis of the code finds goes first; where it finds nothing, the function that makes
- * pools may have a symbol.
+ * Where the heap grows. What the analysis of the code finds goes first; where it finds nothing, the
+ * function that makes pools may have a symbol.
  */
 static int add_growth(struct plan *plan, struct elf_file *file, const struct plan_opts *opts)
 {
@@ -397,7 +436,8 @@ static int add_growth(struct plan *plan, struct elf_file *file, const struct pla
 				 elf_file_path(file));
 	plan->sites[count].cookie |= plan_pool_bits(opts);
 	snprintf(plan->level, sizeof(plan->level), "pools: %s%s", PLAN_POOL_FUNCTION,
-		 opts->large_blocks ? "; large blocks: the calls of malloc and free are not found" : "");
+		 opts->large_blocks ? "; large blocks: the calls of malloc and free are not found"
+				    : "");
 	return 0;
 }
 
@@ -407,7 +447,8 @@ static void describe_objects(struct plan *plan)
 
 	for (size_t i = 0; i < plan->count; i++)
 		count += plan->sites[i].op == ABI_OP_REUSE;
-	snprintf(plan->level + length, sizeof(plan->level) - length, "; %zu take an object into use", count);
+	snprintf(plan->level + length, sizeof(plan->level) - length,
+		 "; %zu take an object into use", count);
 	length = strlen(plan->level);
 	if (count && plan->always_new)
 		snprintf(plan->level + length, sizeof(plan->level) - length,
@@ -431,9 +472,9 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	bool raw_deep = !opts->public_only && has_implementations(plan, file, &raw);
 	bool obj_deep = !opts->public_only && has_implementations(plan, file, &obj);
 	/*
-	 * Even where the implementations have symbols the compiler may have put copies of them elsewhere: a
-	 * distribution's build whose debug symbols are installed. Where it has not, none of their functions
-	 * takes a block from a pool in more than one place.
+	 * Even where the implementations have symbols the compiler may have put copies of them
+	 * elsewhere: a distribution's build whose debug symbols are installed. Where it has not,
+	 * none of their functions takes a block from a pool in more than one place.
 	 */
 	bool growth = opts->mode == EVENT_MODE_GROWTH;
 	int err = growth              ? add_growth(plan, file, opts)
@@ -452,7 +493,8 @@ static int add_everything(struct plan *plan, struct elf_file *file, const struct
 	if (err)
 		return err;
 	if (!plan->count)
-		return error_set(-ENOENT, "%s has no symbol of Python's allocators", elf_file_path(file));
+		return error_set(-ENOENT, "%s has no symbol of Python's allocators",
+				 elf_file_path(file));
 	for (size_t i = 0; i < sizeof(singles) / sizeof(singles[0]) && !err; i++)
 		if (singles[i].op != ABI_OP_REUSE ||
 		    !(opts->no_reuse || growth ||

@@ -63,7 +63,8 @@ static int call_parse(char *text, struct native_call *call, int *return_probe)
 	*return_probe = return_probe_take(&arguments);
 	for (; count < NATIVE_ARGUMENTS && call->arguments[count]; count++) {
 		values[count] = call->arguments[count];
-		keys[count] = (struct function_argument){argument_keys(call->op)[count], &values[count]};
+		keys[count] =
+			(struct function_argument){argument_keys(call->op)[count], &values[count]};
 	}
 	if (arguments)
 		err = *arguments ? function_option_arguments(arguments, keys, count) : -EINVAL;
@@ -96,7 +97,8 @@ int plan_alloc_parse(const char *text, struct plan_alloc *out)
 	native_kinds_list(kinds, sizeof(kinds));
 	return error_set(
 		err,
-		"\"%s\" is not FILE:SYMBOL:KIND[:addr=N,size=N,count=N,result=N,return-probe] (KIND: %s)",
+		"\"%s\" is not FILE:SYMBOL:KIND[:addr=N,size=N,count=N,result=N,return-probe] "
+		"(KIND: %s)",
 		text, kinds);
 }
 

@@ -94,8 +94,8 @@ static void cached_free(struct cached *entry)
 }
 
 /* The plan is as good without. */
-static void plan_keep(struct plan_cache *cache, const struct elf_file *file, const struct plan_opts *opts,
-		      const struct plan *plan)
+static void plan_keep(struct plan_cache *cache, const struct elf_file *file,
+		      const struct plan_opts *opts, const struct plan *plan)
 {
 	struct cached entry = {.opts = *opts,
 			       .fd = fcntl(elf_file_fd(file), F_DUPFD_CLOEXEC, 0),

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An exported function goes on through a slot, whose first content the file has, or has a copy of the implementation in it. Its
- * code is followed from its first instruction on, all ways, the nearest first, into what it calls, with the constants that
- * registers hold: these are what lead to slots. What is sought is near: a way that leads far does not lead there.
+ * An exported function goes on through a slot, whose first content the file has, or has a copy of
+ * the implementation in it. Its code is followed from its first instruction on, all ways, the
+ * nearest first, into what it calls, with the constants that registers hold: these are what lead to
+ * slots. What is sought is near: a way that leads far does not lead there.
  */
 #include "plan/plan_ends.h"
 
@@ -44,7 +45,10 @@ static const struct {
 	{"PyObject_Free", TAKES_SMALL | TAKES_LARGE},
 };
 
-/* The registers that hold a constant, or what a constant place holds: that is looked up when something is done with it. */
+/*
+ * The registers that hold a constant, or what a constant place holds: that is looked up when
+ * something is done with it.
+ */
 struct constants {
 	uint64_t of[ABI_REG_COUNT];
 	uint32_t known, held;
@@ -82,8 +86,8 @@ struct walk {
 
 static int site_kinds(const struct plan_site *site)
 {
-	int small =
-		(site->cookie >> 8 & 0xff) != EVENT_API_RAW && (site->cookie >> 8 & 0xff) != EVENT_API_LARGE;
+	int small = (site->cookie >> 8 & 0xff) != EVENT_API_RAW &&
+		    (site->cookie >> 8 & 0xff) != EVENT_API_LARGE;
 
 	switch (site->op) {
 	case ABI_OP_POOL:
@@ -140,7 +144,8 @@ static void place_look(struct walk *walk, uint64_t vaddr)
 	const struct place wanted = {.vaddr = vaddr}, *found = NULL;
 
 	if (walk->place_count)
-		found = bsearch(&wanted, walk->places, walk->place_count, sizeof(wanted), place_compare);
+		found = bsearch(&wanted, walk->places, walk->place_count, sizeof(wanted),
+				place_compare);
 	walk->found |= found ? found->kinds & walk->wanted : 0;
 }
 
@@ -162,8 +167,8 @@ static int insn_read(struct walk *walk, uint64_t vaddr, struct inline_insn *insn
 	for (int again = 0; again < 2; again++) {
 		uint64_t at = vaddr - walk->code_vaddr;
 
-		if (walk->code_bytes > at &&
-		    inline_decode(&walk->decoder, walk->code + at, walk->code_bytes - at, vaddr, insn))
+		if (walk->code_bytes > at && inline_decode(&walk->decoder, walk->code + at,
+							   walk->code_bytes - at, vaddr, insn))
 			return 1;
 		int got = again ? 0 : elf_file_read(walk->file, vaddr, walk->code, CODE);
 
@@ -206,7 +211,8 @@ static uint64_t value_of(struct walk *walk, const struct constants *constants, u
 }
 
 /* Which memory an instruction reads; 0: that is not known. */
-static uint64_t place_of(struct walk *walk, const struct constants *constants, const struct inline_insn *insn)
+static uint64_t place_of(struct walk *walk, const struct constants *constants,
+			 const struct inline_insn *insn)
 {
 	uint64_t base = value_of(walk, constants, insn->base);
 
@@ -215,7 +221,8 @@ static uint64_t place_of(struct walk *walk, const struct constants *constants, c
 	return base ? base + (uint64_t)insn->value : 0;
 }
 
-static void constants_step(struct walk *walk, struct constants *constants, const struct inline_insn *insn)
+static void constants_step(struct walk *walk, struct constants *constants,
+			   const struct inline_insn *insn)
 {
 	uint64_t result = 0;
 	int known = 0, held = 0;
@@ -276,7 +283,8 @@ static void way_walk(struct walk *walk, uint64_t vaddr, struct constants constan
 		place_look(walk, vaddr);
 		if (insn.op == INLINE_CALL_SLOT || insn.op == INLINE_JUMP_SLOT)
 			target = slot_target(walk, &constants, &insn);
-		else if (insn.op == INLINE_BRANCH || insn.op == INLINE_JUMP || insn.op == INLINE_CALL)
+		else if (insn.op == INLINE_BRANCH || insn.op == INLINE_JUMP ||
+			 insn.op == INLINE_CALL)
 			target = (int64_t)insn.target;
 		walk->lost |= insn.op == INLINE_JUMP_SLOT && target < 0;
 		if (target > 0)
@@ -319,7 +327,8 @@ int plan_ends_unknown(struct elf_file *file, const struct plan_site *sites, size
 	if (!err)
 		err = places_load(walk, sites, count);
 	for (size_t i = 0; i < PLAN_ENDS && !err; i++) {
-		int wanted = mode == EVENT_MODE_CENSUS ? exported[i].kinds & ~TAKES_SMALL : exported[i].kinds;
+		int wanted = mode == EVENT_MODE_CENSUS ? exported[i].kinds & ~TAKES_SMALL
+						       : exported[i].kinds;
 		struct elf_symbol symbol;
 
 		if (elf_file_symbol(file, exported[i].name, &symbol) || !symbol.function)

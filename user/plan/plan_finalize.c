@@ -36,7 +36,9 @@ static uint64_t target_of(const struct path *path)
 {
 	const cs_x86 *x86 = &path->insn->detail->x86;
 
-	return x86->op_count == 1 && x86->operands[0].type == X86_OP_IMM ? (uint64_t)x86->operands[0].imm : 0;
+	return x86->op_count == 1 && x86->operands[0].type == X86_OP_IMM
+		       ? (uint64_t)x86->operands[0].imm
+		       : 0;
 }
 
 /* Does what begins at vaddr return before it calls anything? */
@@ -97,8 +99,8 @@ static void piece_fill(const struct path *path, struct plan_piece *piece)
 {
 	piece->vaddr = path->insn->address;
 	piece->emulated = x86_is_emulated(path->insn->bytes, path->insn->size);
-	snprintf(piece->instruction, sizeof(piece->instruction), "%.15s%s%.40s", path->insn->mnemonic,
-		 path->insn->op_str[0] ? " " : "", path->insn->op_str);
+	snprintf(piece->instruction, sizeof(piece->instruction), "%.15s%s%.40s",
+		 path->insn->mnemonic, path->insn->op_str[0] ? " " : "", path->insn->op_str);
 }
 
 static size_t path_follow(struct path *path, uint64_t vaddr, struct plan_piece *pieces, size_t room)
@@ -113,8 +115,8 @@ static size_t path_follow(struct path *path, uint64_t vaddr, struct plan_piece *
 	return count;
 }
 
-size_t plan_finalize_path(plan_read_fn read, void *context, uint64_t vaddr, struct plan_piece *pieces,
-			  size_t room)
+size_t plan_finalize_path(plan_read_fn read, void *context, uint64_t vaddr,
+			  struct plan_piece *pieces, size_t room)
 {
 	struct path path = {.read = read, .context = context};
 	size_t count = 0;
@@ -146,13 +148,15 @@ static size_t site_at(const struct plan *plan, uint64_t vaddr)
 }
 
 /* A site like another one at the piece, if there is none. */
-static int piece_add(struct plan *plan, struct elf_file *file, size_t like, const struct plan_piece *piece)
+static int piece_add(struct plan *plan, struct elf_file *file, size_t like,
+		     const struct plan_piece *piece)
 {
 	struct plan_site *site;
 	uint64_t offset;
 	int err;
 
-	if (site_at(plan, piece->vaddr) < plan->count || elf_file_offset(file, piece->vaddr, &offset))
+	if (site_at(plan, piece->vaddr) < plan->count ||
+	    elf_file_offset(file, piece->vaddr, &offset))
 		return 0;
 	err = array_reserve(&plan->sites, &plan->room, plan->count, 1, sizeof(*plan->sites));
 	if (err)

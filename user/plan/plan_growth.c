@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The function that makes pools is called from wherever a request found all pools of its class full. The place in it
- * where the pool is taken into use costs one trap. Where that is not recognised, or no instruction there is emulated, the
- * function's return tells the pool, too: it returns one of its blocks.
+ * The function that makes pools is called from wherever a request found all pools of its class
+ * full. The place in it where the pool is taken into use costs one trap. Where that is not
+ * recognised, or no instruction there is emulated, the function's return tells the pool, too: it
+ * returns one of its blocks.
  */
 #include "plan/plan_growth.h"
 
@@ -26,13 +27,13 @@ uint64_t plan_pool_bits(const struct plan_opts *opts)
 /* Is it where a large block is asked of libc, or given back? */
 static bool is_raw(const struct plan_site *site)
 {
-	return site->op == ABI_OP_MALLOC || site->op == ABI_OP_CALLOC || site->op == ABI_OP_REALLOC ||
-	       site->op == ABI_OP_END ||
+	return site->op == ABI_OP_MALLOC || site->op == ABI_OP_CALLOC ||
+	       site->op == ABI_OP_REALLOC || site->op == ABI_OP_END ||
 	       (site->op == ABI_OP_FREE && (site->cookie >> 8 & 0xff) == EVENT_API_RAW);
 }
 
-static void sites_take(struct plan *plan, const struct inline_sites *found, const struct plan_opts *opts,
-		       bool by_return)
+static void sites_take(struct plan *plan, const struct inline_sites *found,
+		       const struct plan_opts *opts, bool by_return)
 {
 	plan->count = 0;
 	for (size_t i = 0; i < found->pool_count && !by_return; i++) {
@@ -59,7 +60,8 @@ static void sites_take(struct plan *plan, const struct inline_sites *found, cons
 	}
 }
 
-int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_t room, struct plan *plan)
+int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_t room,
+		      struct plan *plan)
 {
 	struct inline_sites found;
 	struct plan_site *sites;
@@ -75,7 +77,8 @@ int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_
 		return error_set(-ENOENT, "no copy of pymalloc is recognised in its code");
 	}
 	functions = found.found[INLINE_REFILL] && !found.given_up[INLINE_REFILL];
-	known = found.pools_complete || functions || (found.pool_count && !found.found[INLINE_REFILL]);
+	known = found.pools_complete || functions ||
+		(found.pool_count && !found.found[INLINE_REFILL]);
 	sites = known ? calloc(found.count + found.pool_count + room, sizeof(*sites)) : NULL;
 	if (!sites) {
 		err = known ? -ENOMEM : -ENOENT;
@@ -89,11 +92,13 @@ int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_
 	places = by_return ? found.found[INLINE_REFILL] : found.pool_count;
 	sites_take(plan, &found, opts, by_return);
 	plan->inlined_count = plan->count;
-	snprintf(plan->level, sizeof(plan->level),
-		 "pools: taken into use in %zu place%s, %s; large blocks: %s (%zu calls, %zu frees)", places,
-		 places == 1 ? "" : "s", by_return ? "seen as their functions return" : "seen there",
-		 plan->large_blocks ? "one by one" : "not one by one", found.found[INLINE_RAW],
-		 found.found[INLINE_RAW_FREE]);
+	snprintf(
+		plan->level, sizeof(plan->level),
+		"pools: taken into use in %zu place%s, %s; large blocks: %s (%zu calls, %zu frees)",
+		places, places == 1 ? "" : "s",
+		by_return ? "seen as their functions return" : "seen there",
+		plan->large_blocks ? "one by one" : "not one by one", found.found[INLINE_RAW],
+		found.found[INLINE_RAW_FREE]);
 	inline_sites_free(&found);
 	return 0;
 }

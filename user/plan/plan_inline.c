@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Even a stripped file has to tell the unwinder where its functions begin: .eh_frame_hdr has a sorted table
- * of them (Linux Standard Base, "Exception Frames").
+ * Even a stripped file has to tell the unwinder where its functions begin: .eh_frame_hdr has a
+ * sorted table of them (Linux Standard Base, "Exception Frames").
  */
 #include "plan/plan_inline.h"
 
@@ -29,14 +29,17 @@
 struct loaded {
 	struct inline_image image;
 	struct inline_range
-		old; /* the part of text of which not everything is used any more; bytes 0: there is none */
+		/*
+		 * the part of text of which not everything is used any more; bytes 0: there is none
+		 */
+		old;
 	uint8_t *text, *stubs[INLINE_STUB_RANGES];
 	uint64_t *starts;
 };
 
 /* 0; -ENOENT: the file does not hold that; -ENOMEM. *bytes_out is the caller's. */
-static int range_load(struct elf_file *file, uint64_t vaddr, uint64_t size, struct inline_range *range,
-		      uint8_t **bytes_out)
+static int range_load(struct elf_file *file, uint64_t vaddr, uint64_t size,
+		      struct inline_range *range, uint8_t **bytes_out)
 {
 	uint8_t *bytes = malloc(size);
 	int got;
@@ -54,8 +57,8 @@ static int range_load(struct elf_file *file, uint64_t vaddr, uint64_t size, stru
 }
 
 /* 0; -ENOENT no such section; -ENOMEM. *bytes_out is the caller's. */
-static int section_load(struct elf_file *file, const char *name, size_t limit, struct inline_range *range,
-			uint8_t **bytes_out)
+static int section_load(struct elf_file *file, const char *name, size_t limit,
+			struct inline_range *range, uint8_t **bytes_out)
 {
 	uint64_t vaddr, size;
 
@@ -72,7 +75,8 @@ static int is_old(const struct elf_section *section)
 /* Has it functions? What only jumps on, to functions of other files, is no code of this one. */
 static int is_code(const struct elf_section *section)
 {
-	return section->code && section->contents && section->size && strncmp(section->name, ".plt", 4) != 0;
+	return section->code && section->contents && section->size &&
+	       strncmp(section->name, ".plt", 4) != 0;
 }
 
 /* The range and what it had before become one. -ENOTSUP: too much is between them. */
@@ -237,7 +241,8 @@ static void imports_load(struct elf_file *file, struct inline_image *image)
 
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
 		uint64_t slots[INLINE_IMPORTS_MAX / 4];
-		size_t count = elf_file_import_slots(file, functions[i].name, slots, INLINE_IMPORTS_MAX / 4);
+		size_t count = elf_file_import_slots(file, functions[i].name, slots,
+						     INLINE_IMPORTS_MAX / 4);
 
 		for (size_t s = 0; s < count; s++)
 			image->imports[image->import_count++] =
@@ -265,8 +270,9 @@ static void objects_load(struct elf_file *file, struct inline_image *image)
 }
 
 /*
- * Types without a free list, from one version on and before another. Which have one is what the interpreter's state
- * (pycore_interp.h) and pycore_freelist.h list: from 3.11 on it is all there, and from 3.14 on most types are.
+ * Types without a free list, from one version on and before another. Which have one is what the
+ * interpreter's state (pycore_interp.h) and pycore_freelist.h list: from 3.11 on it is all there,
+ * and from 3.14 on most types are.
  */
 static const struct new_type {
 	const char *name;
@@ -304,18 +310,21 @@ static void new_load(struct elf_file *file, struct inline_image *image)
 	uint64_t version = 0;
 
 	_Static_assert(sizeof(new_types) / sizeof(new_types[0]) == INLINE_NEW_TYPES, "types");
-	_Static_assert(sizeof(functions) / sizeof(functions[0]) == INLINE_NEW_FUNCTIONS, "functions");
+	_Static_assert(sizeof(functions) / sizeof(functions[0]) == INLINE_NEW_FUNCTIONS,
+		       "functions");
 	if (!elf_file_symbol(file, "Py_Version", &symbol) && !symbol.function && !symbol.tls &&
 	    elf_file_read(file, symbol.vaddr, &version, sizeof(version)) != sizeof(version))
 		version = UINT32_MAX - 1; /* the newest */
 	for (size_t i = 0; i < INLINE_NEW_TYPES; i++)
 		if (version >= new_types[i].from && version < new_types[i].before &&
-		    !elf_file_symbol(file, new_types[i].name, &symbol) && !symbol.function && !symbol.tls) {
+		    !elf_file_symbol(file, new_types[i].name, &symbol) && !symbol.function &&
+		    !symbol.tls) {
 			image->new_types[i] = symbol.vaddr;
 			elf_file_import_slots(file, new_types[i].name, &image->new_slots[i], 1);
 		}
 	for (size_t i = 0; i < INLINE_NEW_FUNCTIONS; i++) {
-		if (elf_file_symbol(file, functions[i], &symbol) || !symbol.function || symbol.ifunc)
+		if (elf_file_symbol(file, functions[i], &symbol) || !symbol.function ||
+		    symbol.ifunc)
 			continue;
 		image->new_functions[i].vaddr = symbol.vaddr;
 		image->new_functions[i].bytes = symbol.size;
@@ -330,15 +339,16 @@ static int image_load(struct elf_file *file, struct loaded *loaded)
 	if (err)
 		return err;
 	for (size_t i = 0; i < INLINE_STUB_RANGES; i++)
-		if (section_load(file, stubs[i], STUBS_MAX, &loaded->image.stubs[i], &loaded->stubs[i]) ==
-		    -ENOMEM)
+		if (section_load(file, stubs[i], STUBS_MAX, &loaded->image.stubs[i],
+				 &loaded->stubs[i]) == -ENOMEM)
 			return -ENOMEM;
 	imports_load(file, &loaded->image);
 	objects_load(file, &loaded->image);
 	new_load(file, &loaded->image);
 	err = starts_load(file, loaded);
 	if (err)
-		return err == -ENOENT ? error_set(-ENOTSUP, "the file does not say where its functions begin")
+		return err == -ENOENT ? error_set(-ENOTSUP,
+						  "the file does not say where its functions begin")
 				      : err;
 	return dead_remove(file, loaded);
 }

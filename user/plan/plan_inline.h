@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inlined allocators of a file: the analysis of pymalloc/sites.h, with what it needs read from the file. */
+/*
+ * The inlined allocators of a file: the analysis of pymalloc/sites.h, with what it needs read from
+ * the file.
+ */
 #ifndef TRACER_PLAN_PLAN_INLINE_H
 #define TRACER_PLAN_PLAN_INLINE_H
 
@@ -7,8 +10,8 @@
 #include "pymalloc/sites.h"
 
 /*
- * Fills the sites, their symbols and offsets included. 0; -ENOTSUP: the file does not say where its functions
- * begin, or it has no code; -ENOMEM.
+ * Fills the sites, their symbols and offsets included. 0; -ENOTSUP: the file does not say where its
+ * functions begin, or it has no code; -ENOMEM.
  */
 int plan_inline(struct elf_file *file, struct inline_sites *out);
 

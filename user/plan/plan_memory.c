@@ -24,7 +24,10 @@ static const struct function {
 	enum abi_op op;
 	/* Bit r: enum abi_register r, with the arguments and the result that are of use. */
 	uint32_t registers;
-	/* Without it what is told of memory that comes and goes is true. musl's brk is a stub: nobody moves the break by it. */
+	/*
+	 * Without it what is told of memory that comes and goes is true. musl's brk is a stub:
+	 * nobody moves the break by it.
+	 */
 	int optional;
 } functions[] = {
 	{"mremap", ABI_OP_MREMAP, RESULT | ARGUMENTS, 0},
@@ -40,9 +43,11 @@ static const struct plan_wish unmap = {
 #define FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 #define SITES_MAX (4 * FUNCTIONS) /* a function may have several system calls */
 
-/* Where the probe goes behind a system call: the first instruction that is emulated, else the next. */
-static void site_choose(struct inline_decoder *decoder, const uint8_t *code, size_t bytes, uint64_t vaddr,
-			uint32_t registers, struct plan_site *site)
+/*
+ * Where the probe goes behind a system call: the first instruction that is emulated, else the next.
+ */
+static void site_choose(struct inline_decoder *decoder, const uint8_t *code, size_t bytes,
+			uint64_t vaddr, uint32_t registers, struct plan_site *site)
 {
 	struct inline_insn insn;
 	size_t at = 0;
@@ -71,7 +76,8 @@ static int is_syscall(const uint8_t *code, size_t length)
 
 /* One site for each system call in the function's code. */
 static void syscalls_add(struct inline_decoder *decoder, struct plan *plan, struct elf_file *libc,
-			 const struct function *function, uint64_t vaddr, const uint8_t *code, size_t bytes)
+			 const struct function *function, uint64_t vaddr, const uint8_t *code,
+			 size_t bytes)
 {
 	struct inline_insn insn;
 	size_t length;
@@ -85,18 +91,23 @@ static void syscalls_add(struct inline_decoder *decoder, struct plan *plan, stru
 		if (!is_syscall(code + at, length) || at + length == bytes)
 			continue;
 		*site = (struct plan_site){.op = function->op,
-					   .cookie = ABI_COOKIE(function->op, EVENT_API_RAW, ABI_REG_COUNT,
-								ABI_REG_COUNT, ABI_REG_COUNT)};
+					   .cookie = ABI_COOKIE(function->op, EVENT_API_RAW,
+								ABI_REG_COUNT, ABI_REG_COUNT,
+								ABI_REG_COUNT)};
 		site_choose(decoder, code + at + length, bytes - at - length, vaddr + at + length,
 			    function->registers, site);
 		site->in_function = (uint32_t)(site->vaddr - vaddr);
-		snprintf(site->symbol, sizeof(site->symbol), "%s+0x%x", function->name, site->in_function);
+		snprintf(site->symbol, sizeof(site->symbol), "%s+0x%x", function->name,
+			 site->in_function);
 		if (!elf_file_offset(libc, site->vaddr, &site->offset))
 			plan->count++;
 	}
 }
 
-/* 0; -ENOENT the function is not there, or makes no system call: one that is optional is among the missing ones then. */
+/*
+ * 0; -ENOENT the function is not there, or makes no system call: one that is optional is among the
+ * missing ones then.
+ */
 static int function_add(struct inline_decoder *decoder, struct plan *plan, struct elf_file *libc,
 			const struct function *function)
 {
@@ -106,11 +117,13 @@ static int function_add(struct inline_decoder *decoder, struct plan *plan, struc
 	size_t before = plan->count;
 
 	if (!why) {
-		size_t size = symbol.size && symbol.size < sizeof(code) ? symbol.size : sizeof(code);
+		size_t size =
+			symbol.size && symbol.size < sizeof(code) ? symbol.size : sizeof(code);
 		int bytes = elf_file_read(libc, symbol.vaddr, code, size);
 
 		if (bytes > 0)
-			syscalls_add(decoder, plan, libc, function, symbol.vaddr, code, (size_t)bytes);
+			syscalls_add(decoder, plan, libc, function, symbol.vaddr, code,
+				     (size_t)bytes);
 		if (plan->count > before)
 			return 0;
 		why = "no system call is found in it";
@@ -135,8 +148,8 @@ int plan_memory(struct elf_file *libc, struct plan *out)
 	if (!err)
 		err = plan_symbol_add(&plan, libc, &unmap);
 	if (!err && plan.missing_count)
-		err = error_set(-ENOENT, "%s of %s: %s", plan.missing[0].symbol, elf_file_path(libc),
-				plan.missing[0].why);
+		err = error_set(-ENOENT, "%s of %s: %s", plan.missing[0].symbol,
+				elf_file_path(libc), plan.missing[0].why);
 	for (size_t i = 0; i < FUNCTIONS && !err; i++)
 		err = function_add(&decoder, &plan, libc, &functions[i]);
 	inline_decoder_close(&decoder);

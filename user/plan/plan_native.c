@@ -21,7 +21,8 @@
 #define THROWS_WHY     "it may throw, and may have no return probe"
 #define THROWS_MISSING "it may throw, and its ends are not all found"
 #define USERS_WHY      "it is --alloc's, and no return probe was asked for"
-#define USERS_MISSING  "its ends are not all found (return-probe in --alloc asks for a return probe instead)"
+#define USERS_MISSING                                                                              \
+	"its ends are not all found (return-probe in --alloc asks for a return probe instead)"
 
 /* A function that the file defines. */
 struct candidate {
@@ -76,7 +77,8 @@ static void candidate_add(struct planner *planner, const struct candidate *wante
 			*known = *wanted;
 			known->vaddr = symbol.vaddr;
 			known->size = symbol.size;
-		} else if (!known->user && memcmp(&known->call, &wanted->call, sizeof(known->call))) {
+		} else if (!known->user &&
+			   memcmp(&known->call, &wanted->call, sizeof(known->call))) {
 			why = "it shares its code with a function of another meaning";
 		}
 	}
@@ -96,11 +98,12 @@ static int candidates_find(struct planner *planner, const struct plan_native_opt
 		const struct plan_alloc *alloc = &opts->allocs[i];
 
 		if (function_option_is_in(alloc->file, elf_file_path(planner->file)))
-			candidate_add(planner,
-				      &(struct candidate){.symbol = alloc->symbol,
-							  .call = alloc->call,
-							  .user = 1,
-							  .return_probe = (uint8_t)alloc->return_probe});
+			candidate_add(
+				planner,
+				&(struct candidate){.symbol = alloc->symbol,
+						    .call = alloc->call,
+						    .user = 1,
+						    .return_probe = (uint8_t)alloc->return_probe});
 	}
 	for (size_t i = 0; i < planner->table_count; i++)
 		candidate_add(planner, &(struct candidate){.symbol = planner->table[i].symbol,
@@ -191,7 +194,8 @@ static int can_throw(struct elf_file *file)
 	return 0;
 }
 
-static int ends_add(struct planner *planner, const struct candidate *candidate, const struct plan_wish *wish)
+static int ends_add(struct planner *planner, const struct candidate *candidate,
+		    const struct plan_wish *wish)
 {
 	const struct native_ends ends = {
 		.wish = wish,
@@ -210,11 +214,14 @@ static int ends_add(struct planner *planner, const struct candidate *candidate, 
 	return err;
 }
 
-/* A function of the user's that leaves its stack has no request that ends: 1, and it is among the missing ones. */
+/*
+ * A function of the user's that leaves its stack has no request that ends: 1, and it is among the
+ * missing ones.
+ */
 static int switches(struct planner *planner, const struct candidate *candidate)
 {
-	const char *name =
-		native_switches(planner->file, &planner->decoder, candidate->symbol, candidate->vaddr);
+	const char *name = native_switches(planner->file, &planner->decoder, candidate->symbol,
+					   candidate->vaddr);
 	char why[96];
 
 	if (name) {
@@ -232,7 +239,8 @@ static int site_add(struct planner *planner, const struct candidate *candidate, 
 				 .with_return = !is_free(&candidate->call)};
 	size_t count = planner->plan.count;
 	int err, throws = candidate->throws && (asks || can_throw(planner->file));
-	int by_ends = (throws && !asks) || (candidate->user && !candidate->return_probe && wish.with_return);
+	int by_ends = (throws && !asks) ||
+		      (candidate->user && !candidate->return_probe && wish.with_return);
 
 	if (candidate->user && wish.with_return && switches(planner, candidate))
 		return 0;
@@ -246,17 +254,20 @@ static int site_add(struct planner *planner, const struct candidate *candidate, 
 					    : plan_argument_register(candidate->call.arguments[i]);
 	if (by_ends)
 		return ends_add(planner, candidate, &wish);
-	err = plan_function_add(&planner->plan, planner->file, &wish, candidate->vaddr, candidate->size);
+	err = plan_function_add(&planner->plan, planner->file, &wish, candidate->vaddr,
+				candidate->size);
 	if (throws && planner->plan.count > count)
 		strncat(planner->plan.sites[count].why, ASKS,
-			sizeof(planner->plan.sites[count].why) - strlen(planner->plan.sites[count].why) - 1);
+			sizeof(planner->plan.sites[count].why) -
+				strlen(planner->plan.sites[count].why) - 1);
 	return err;
 }
 
 static int candidate_plan(struct planner *planner, const struct candidate *candidate)
 {
 	uint8_t bytes[FUNCTION_MAX_CODE];
-	size_t size = candidate->size && candidate->size < sizeof(bytes) ? candidate->size : sizeof(bytes);
+	size_t size = candidate->size && candidate->size < sizeof(bytes) ? candidate->size
+									 : sizeof(bytes);
 	int read = elf_file_read(planner->file, candidate->vaddr, bytes, size), asks = 0;
 	struct native_code code = {.decoder = &planner->decoder,
 				   .bytes = bytes,
@@ -274,12 +285,14 @@ static int candidate_plan(struct planner *planner, const struct candidate *candi
 		}
 		planner->jumps = 0;
 		/* Of a size that is not known the end may be another function's. */
-		asks = candidate->size && (candidate->throws || !candidate->call.op) && native_asks(&code);
+		asks = candidate->size && (candidate->throws || !candidate->call.op) &&
+		       native_asks(&code);
 	}
 	if (candidate->call.op)
 		return site_add(planner, candidate, asks);
 	if (!asks)
-		plan_missing_add(&planner->plan, candidate->symbol, "the size of its block is no argument");
+		plan_missing_add(&planner->plan, candidate->symbol,
+				 "the size of its block is no argument");
 	return 0;
 }
 
@@ -295,7 +308,8 @@ static int sites_find(struct planner *planner)
 	for (size_t i = 0; i < planner->count && !err; i++)
 		err = candidate_plan(planner, &planner->candidates[i]);
 	snprintf(plan->level, sizeof(plan->level),
-		 "%zu functions of allocators; %zu are not probed, since all they do is to jump to another",
+		 "%zu functions of allocators; %zu are not probed, since all they do is to jump to "
+		 "another",
 		 planner->count, planner->passed_on);
 	return err;
 }
@@ -311,7 +325,8 @@ int plan_native(struct elf_file *file, const struct plan_native_opts *opts, stru
 		err = planner.unreadable
 			      ?: error_set(-ENOENT, "%s defines no allocator", elf_file_path(file));
 	if (!err && planner.unreadable)
-		plan_missing_add(&planner.plan, "(other functions)", error_reason(planner.unreadable));
+		plan_missing_add(&planner.plan, "(other functions)",
+				 error_reason(planner.unreadable));
 	if (!err)
 		err = inline_decoder_open(&planner.decoder);
 	if (!err)

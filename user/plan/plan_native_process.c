@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file is known again by what stat() tells of the mapped inode: device and number, and size and times in case it was
- * written to, or its number given to another file. One with an allocator stays open, which keeps its number.
+ * A file is known again by what stat() tells of the mapped inode: device and number, and size and
+ * times in case it was written to, or its number given to another file. One with an allocator stays
+ * open, which keeps its number.
  */
 #include "plan/plan_native_process.h"
 
@@ -97,7 +98,8 @@ static int identity_read(int fd, struct identity *out)
 }
 
 /* Where the file is, or is to be put: 1 it is there. */
-static int known_find(const struct plan_native_cache *cache, const struct identity *identity, size_t *at)
+static int known_find(const struct plan_native_cache *cache, const struct identity *identity,
+		      size_t *at)
 {
 	size_t low = 0, high = cache->count;
 
@@ -110,7 +112,8 @@ static int known_find(const struct plan_native_cache *cache, const struct identi
 			high = middle;
 	}
 	*at = low;
-	return low < cache->count && !memcmp(&cache->files[low].identity, identity, sizeof(*identity));
+	return low < cache->count &&
+	       !memcmp(&cache->files[low].identity, identity, sizeof(*identity));
 }
 
 static void allocs_look(struct plan_native_cache *cache, const char *path, struct elf_file *file)
@@ -124,18 +127,23 @@ static void allocs_look(struct plan_native_cache *cache, const char *path, struc
 }
 
 /* Which of the user's functions are in the file, and cannot be probed? */
-static void refusals_look(struct plan_native_cache *cache, const char *path, const struct plan *plan)
+static void refusals_look(struct plan_native_cache *cache, const char *path,
+			  const struct plan *plan)
 {
 	for (size_t i = 0; i < cache->opts.alloc_count; i++)
 		for (size_t m = 0; m < plan->missing_count; m++)
 			if (!strcmp(cache->opts.allocs[i].symbol, plan->missing[m].symbol) &&
 			    function_option_is_in(cache->opts.allocs[i].file, path))
-				snprintf(cache->seen[i].refused, sizeof(cache->seen[i].refused), "%s",
-					 plan->missing[m].why);
+				snprintf(cache->seen[i].refused, sizeof(cache->seen[i].refused),
+					 "%s", plan->missing[m].why);
 }
 
-/* Plans the file, and takes the descriptor. 0, known without a file: there is nothing in it; -ENOMEM. */
-static int known_fill(struct plan_native_cache *cache, int fd, const char *path, struct known *known)
+/*
+ * Plans the file, and takes the descriptor. 0, known without a file: there is nothing in it;
+ * -ENOMEM.
+ */
+static int known_fill(struct plan_native_cache *cache, int fd, const char *path,
+		      struct known *known)
 {
 	struct plan *plan = calloc(1, sizeof(*plan));
 	struct elf_file *file = NULL;
@@ -166,7 +174,8 @@ static int known_add(struct plan_native_cache *cache, size_t at, int fd, const c
 		     const struct identity *identity)
 {
 	struct known known = {.identity = *identity};
-	int err = array_reserve(&cache->files, &cache->room, cache->count, 1, sizeof(*cache->files));
+	int err =
+		array_reserve(&cache->files, &cache->room, cache->count, 1, sizeof(*cache->files));
 
 	if (err) {
 		close(fd);
@@ -175,14 +184,16 @@ static int known_add(struct plan_native_cache *cache, size_t at, int fd, const c
 	err = known_fill(cache, fd, path, &known);
 	if (err)
 		return err;
-	memmove(&cache->files[at + 1], &cache->files[at], (cache->count - at) * sizeof(*cache->files));
+	memmove(&cache->files[at + 1], &cache->files[at],
+		(cache->count - at) * sizeof(*cache->files));
 	cache->files[at] = known;
 	cache->count++;
 	return 0;
 }
 
 /* A device's memory, or that of a process that is gone by now, is no allocator. */
-static void refusal_tell(struct plan_native_cache *cache, pid_t pid, const struct process_map *map, int err)
+static void refusal_tell(struct plan_native_cache *cache, pid_t pid, const struct process_map *map,
+			 int err)
 {
 	if (err == -EINVAL || err == -ENOENT || err == -ESRCH)
 		return;
@@ -190,7 +201,8 @@ static void refusal_tell(struct plan_native_cache *cache, pid_t pid, const struc
 		log_info("PID %d: %s cannot be looked into: %s (further ones: -v)", pid, map->path,
 			 error_reason(err));
 	else
-		log_debug("PID %d: %s cannot be looked into: %s", pid, map->path, error_reason(err));
+		log_debug("PID %d: %s cannot be looked into: %s", pid, map->path,
+			  error_reason(err));
 }
 
 int plan_native_map(pid_t pid, const struct process_map *map, struct plan_native_cache *cache,
@@ -232,7 +244,10 @@ static int list_has(const struct plan_file *list, size_t count, const struct pla
 	return 0;
 }
 
-/* Of one file there may be many maps; those of the file that was just looked at are mostly its next. */
+/*
+ * Of one file there may be many maps; those of the file that was just looked at are mostly its
+ * next.
+ */
 static int is_same_file(const struct process_map *a, const struct process_map *b)
 {
 	return a->inode == b->inode && a->device_major == b->device_major &&
@@ -245,7 +260,8 @@ static int is_too_slow(uint64_t began_ns)
 	return clock_ns(CLOCK_THREAD_CPUTIME_ID) - began_ns > PLAN_NATIVE_SHARE_NS;
 }
 
-int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_file **list, size_t *count)
+int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_file **list,
+			size_t *count)
 {
 	uint64_t began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	const struct process_map *last = NULL;
@@ -280,10 +296,10 @@ int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_
 	}
 	process_maps_free(&maps);
 	if (unlooked)
-		log_info(
-			"PID %d: %zu of the files that it has mapped are not looked into for allocators: the "
-			"others took more than %llu s",
-			pid, unlooked, PLAN_NATIVE_SHARE_NS / 1000000000);
+		log_info("PID %d: %zu of the files that it has mapped are not looked into for "
+			 "allocators: the "
+			 "others took more than %llu s",
+			 pid, unlooked, PLAN_NATIVE_SHARE_NS / 1000000000);
 	if (err) {
 		free(found);
 		return err;
@@ -299,14 +315,15 @@ int plan_native_unfound(const struct plan_native_cache *cache)
 		const struct plan_alloc *alloc = &cache->opts.allocs[i];
 
 		if (!cache->seen[i].file)
-			return error_set(-ENOENT, "no target has mapped a file %s, with a function %s",
+			return error_set(-ENOENT,
+					 "no target has mapped a file %s, with a function %s",
 					 alloc->file, alloc->symbol);
 		if (!cache->seen[i].function)
 			return error_set(-ENOENT, "%s, as the targets have it, has no function %s",
 					 alloc->file, alloc->symbol);
 		if (cache->seen[i].refused[0])
-			return error_set(-ENOTSUP, "%s of %s is not probed: %s", alloc->symbol, alloc->file,
-					 cache->seen[i].refused);
+			return error_set(-ENOTSUP, "%s of %s is not probed: %s", alloc->symbol,
+					 alloc->file, cache->seen[i].refused);
 	}
 	return 0;
 }
@@ -318,7 +335,8 @@ void plan_native_print(pid_t pid, const struct plan_file *list, size_t count)
 		const char *build_id = elf_file_build_id(list[i].file);
 
 		text_print(stdout, elf_file_path(list[i].file));
-		printf(" (build id %s): %s\n", build_id[0] ? build_id : "none", list[i].plan->level);
+		printf(" (build id %s): %s\n", build_id[0] ? build_id : "none",
+		       list[i].plan->level);
 		plan_sites_print(list[i].plan);
 	}
 }

@@ -37,8 +37,9 @@ void plan_sites_print(const struct plan *plan)
 }
 
 /*
- * An application may have CPython linked into it and name none of it. Its allocators are found all the same, but not where an object
- * is taken from a free list: its block would stay at the line of its first life.
+ * An application may have CPython linked into it and name none of it. Its allocators are found all
+ * the same, but not where an object is taken from a free list: its block would stay at the line of
+ * its first life.
  */
 static int names_check(struct elf_file *file)
 {
@@ -49,13 +50,15 @@ static int names_check(struct elf_file *file)
 		return 0;
 	return error_set(
 		-ENOTSUP,
-		"%s has Python linked into it without its symbols, so it is not to be seen where objects are "
-		"taken from free lists (-Wl,--export-dynamic keeps them; --mode growth does without)",
+		"%s has Python linked into it without its symbols, so it is not to be seen where "
+		"objects are "
+		"taken from free lists (-Wl,--export-dynamic keeps them; --mode growth does "
+		"without)",
 		elf_file_path(file));
 }
 
-int plan_runtime(struct python_runtime *runtime, const struct plan_opts *opts, struct plan_cache *cache,
-		 struct plan *plan)
+int plan_runtime(struct python_runtime *runtime, const struct plan_opts *opts,
+		 struct plan_cache *cache, struct plan *plan)
 {
 	struct plan_opts possible = *opts;
 	int err, unreadable = 0;
@@ -80,8 +83,8 @@ int plan_runtime(struct python_runtime *runtime, const struct plan_opts *opts, s
 	return err;
 }
 
-int plan_process(pid_t pid, const struct plan_opts *opts, struct plan_cache *cache, struct process_info *info,
-		 struct python_runtime *runtime, struct plan *plan)
+int plan_process(pid_t pid, const struct plan_opts *opts, struct plan_cache *cache,
+		 struct process_info *info, struct python_runtime *runtime, struct plan *plan)
 {
 	int err = python_process_find(pid, plan_cache_files(cache), info, runtime);
 
@@ -95,7 +98,9 @@ int plan_process(pid_t pid, const struct plan_opts *opts, struct plan_cache *cac
 
 const char *plan_mode_name(enum event_mode mode)
 {
-	return mode == EVENT_MODE_CENSUS ? "census" : mode == EVENT_MODE_GROWTH ? "growth" : "exact";
+	return mode == EVENT_MODE_CENSUS   ? "census"
+	       : mode == EVENT_MODE_GROWTH ? "growth"
+					   : "exact";
 }
 
 void plan_print(const struct python_runtime *runtime, const struct plan *plan)

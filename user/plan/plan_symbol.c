@@ -16,7 +16,8 @@ uint32_t plan_argument_register(unsigned argument)
 	static const uint32_t registers[] = {ABI_REG_COUNT, ABI_REG_DI, ABI_REG_SI, ABI_REG_DX,
 					     ABI_REG_CX,    ABI_REG_R8, ABI_REG_R9};
 
-	return argument < sizeof(registers) / sizeof(registers[0]) ? registers[argument] : ABI_REG_COUNT;
+	return argument < sizeof(registers) / sizeof(registers[0]) ? registers[argument]
+								   : ABI_REG_COUNT;
 }
 
 void plan_missing_add(struct plan *plan, const char *symbol, const char *why)
@@ -30,7 +31,8 @@ void plan_missing_add(struct plan *plan, const char *symbol, const char *why)
 }
 
 /* The numbered clones "NAME.KIND.N": how many of them there are, and the last one. */
-static int find_clones(struct elf_file *file, const char *name, const char *kind, struct elf_symbol *out)
+static int find_clones(struct elf_file *file, const char *name, const char *kind,
+		       struct elf_symbol *out)
 {
 	char clone[PLAN_NAME_SIZE + 32];
 	int count = 0;
@@ -67,9 +69,9 @@ const char *plan_function_find(struct elf_file *file, const char *name, struct e
 }
 
 /*
- * Is a site in the function at vaddr already? Aliases are probed once. What was inlined in it is no site of its own, unless
- * an object's beginning is found there that the wish is for: of the debugging hooks' own requests, inlined in them, none is
- * the program's.
+ * Is a site in the function at vaddr already? Aliases are probed once. What was inlined in it is no
+ * site of its own, unless an object's beginning is found there that the wish is for: of the
+ * debugging hooks' own requests, inlined in them, none is the program's.
  */
 static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr, enum abi_op op)
 {
@@ -81,11 +83,11 @@ static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr, 
 }
 
 /*
- * The site in the function at vaddr, of so many bytes (0: not known), in a plan that has room for it. 0; -errno, and *why if
- * it is -ENOENT or, of a function of another meaning, -EEXIST.
+ * The site in the function at vaddr, of so many bytes (0: not known), in a plan that has room for
+ * it. 0; -errno, and *why if it is -ENOENT or, of a function of another meaning, -EEXIST.
  */
-static int fill_site(struct plan *plan, struct elf_file *file, const struct plan_wish *wish, uint64_t vaddr,
-		     uint64_t size, const char **why)
+static int fill_site(struct plan *plan, struct elf_file *file, const struct plan_wish *wish,
+		     uint64_t vaddr, uint64_t size, const char **why)
 {
 	struct plan_site *site = &plan->sites[plan->count];
 	const struct plan_site *other;
@@ -122,16 +124,18 @@ int plan_wish_add(struct plan *plan, struct elf_file *file, const struct plan_wi
 	struct elf_symbol symbol;
 	const char *why = plan_function_find(file, wish->symbol, &symbol);
 	int err = why ? -ENOENT
-		      : array_reserve(&plan->sites, &plan->room, plan->count, 1, sizeof(*plan->sites));
+		      : array_reserve(&plan->sites, &plan->room, plan->count, 1,
+				      sizeof(*plan->sites));
 
 	return err ? err : fill_site(plan, file, wish, symbol.vaddr, symbol.size, &why);
 }
 
-int plan_function_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish, uint64_t vaddr,
-		      uint64_t size)
+int plan_function_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish,
+		      uint64_t vaddr, uint64_t size)
 {
 	const char *why = "too many sites";
-	int err = plan->count == plan->room ? -ENOENT : fill_site(plan, file, wish, vaddr, size, &why);
+	int err = plan->count == plan->room ? -ENOENT
+					    : fill_site(plan, file, wish, vaddr, size, &why);
 
 	if (err != -ENOENT && err != -EEXIST)
 		return err;

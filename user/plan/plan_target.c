@@ -45,7 +45,8 @@ static int without_python(const struct plan_target_opts *opts, struct plan_targe
 	if (is_census_asked(opts))
 		return error_set(
 			-ENOENT,
-			"no Python runtime in this process, and so no heap that a census could read");
+			"no Python runtime in this process, and so no heap that a census could "
+			"read");
 	out->layers = plan_target_native_layers(opts);
 	out->python.mode = EVENT_MODE_EXACT;
 	return 0;
@@ -62,9 +63,13 @@ static int python_plan(pid_t pid, const struct plan_target_opts *opts, struct pl
 		out->runtime = (struct python_runtime){0};
 		if (out->info.kernel_thread || out->info.zombie || opts->layers == PYTHON)
 			return err;
-		/* Of a version that is not known, its native layer can be traced all the same if that is asked for. */
-		return err == -ENOENT || (err == -ENOTSUP && !python_wanted) ? without_python(opts, out)
-									     : err;
+		/*
+		 * Of a version that is not known, its native layer can be traced all the same if
+		 * that is asked for.
+		 */
+		return err == -ENOENT || (err == -ENOTSUP && !python_wanted)
+			       ? without_python(opts, out)
+			       : err;
 	}
 	out->layers = opts->layers ? opts->layers : PYTHON;
 	out->python.mode = EVENT_MODE_EXACT;
@@ -82,7 +87,8 @@ static int native_plan(pid_t pid, struct plan_caches *caches, struct plan_target
 		sites += out->native[i].plan->count;
 	return sites ? 0
 		     : error_set(-ENOENT,
-				 "no file that it has mapped names an allocator's functions, as where a "
+				 "no file that it has mapped names an allocator's functions, as "
+				 "where a "
 				 "program is linked statically and stripped");
 }
 
@@ -146,8 +152,8 @@ int plan_target(pid_t pid, const struct plan_target_opts *opts, struct plan_cach
 	return err;
 }
 
-int plan_target_each(const struct plan_target *target, const struct elf_file *python, plan_target_fn each,
-		     void *context)
+int plan_target_each(const struct plan_target *target, const struct elf_file *python,
+		     plan_target_fn each, void *context)
 {
 	const struct plan *plan = &target->python;
 	int err = plan->count ? each(context, plan, python) : 0;

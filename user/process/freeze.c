@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process of its own does the tracing, since whoever traces must go on whatever becomes of us: it lets the target run when
- * we are stopped (Ctrl-Z), when we end, and at the latest after MOST_NS. When it ends itself the kernel lets go of all that
- * it traces: a thread that would not stop in time (it sleeps in a driver) is not left with a stop that it meets later.
+ * A process of its own does the tracing, since whoever traces must go on whatever becomes of us: it
+ * lets the target run when we are stopped (Ctrl-Z), when we end, and at the latest after MOST_NS.
+ * When it ends itself the kernel lets go of all that it traces: a thread that would not stop in
+ * time (it sleeps in a driver) is not left with a stop that it meets later.
  *
- * An interruption shows in calls that the kernel does not take up again by itself: epoll_wait, semop, sigtimedwait and others then
- * fail with EINTR. So a thread that sleeps in a call of which that is not known is left asleep, and stopped when it has woken up.
+ * An interruption shows in calls that the kernel does not take up again by itself: epoll_wait,
+ * semop, sigtimedwait and others then fail with EINTR. So a thread that sleeps in a call of which
+ * that is not known is left asleep, and stopped when it has woken up.
  */
 #include "process/freeze.h"
 
@@ -34,7 +36,8 @@
 
 #define PATIENCE_NS 500000000ull
 #define PAUSE_NS    50000
-#define MAX_PASSES  64 /* over the list of threads; every pass that finds a new one is followed by another */
+/* over the list of threads; every pass that finds a new one is followed by another */
+#define MAX_PASSES 64
 
 #define MOST_NS 10000000000ull
 #define LOOK_MS 1 /* between two looks at us and at the threads that were left asleep */
@@ -42,8 +45,9 @@
 
 struct stopped {
 	pid_t tid;
-	int signal;         /* that it was about to be given; it gets it when it runs again */
-	int asleep;         /* it is not stopped: it sleeps in a call that is not to be interrupted */
+	int signal; /* that it was about to be given; it gets it when it runs again */
+	/* it is not stopped: it sleeps in a call that is not to be interrupted */
+	int asleep;
 	unsigned long runs; /* then: thread_runs() */
 };
 
@@ -80,9 +84,10 @@ static int thread_known(const struct holder *holder, pid_t tid)
 /* Calls that the kernel takes up again after an interruption, as if nothing had been. */
 static int is_taken_up(long call)
 {
-	static const long calls[] = {SYS_futex,    SYS_poll,   SYS_ppoll,         SYS_select,
-				     SYS_pselect6, SYS_pause,  SYS_nanosleep,     SYS_clock_nanosleep,
-				     SYS_wait4,    SYS_waitid, SYS_rt_sigsuspend, SYS_restart_syscall};
+	static const long calls[] = {
+		SYS_futex,    SYS_poll,   SYS_ppoll,         SYS_select,
+		SYS_pselect6, SYS_pause,  SYS_nanosleep,     SYS_clock_nanosleep,
+		SYS_wait4,    SYS_waitid, SYS_rt_sigsuspend, SYS_restart_syscall};
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
 		if (calls[i] == call)
@@ -91,8 +96,9 @@ static int is_taken_up(long call)
 }
 
 /*
- * A thread that ran a moment ago may have entered a call just then, which fails for our sake: it is begun anew, in the way in which
- * the kernel does that for others. Where it fails it has done nothing yet.
+ * A thread that ran a moment ago may have entered a call just then, which fails for our sake: it is
+ * begun anew, in the way in which the kernel does that for others. Where it fails it has done
+ * nothing yet.
  */
 static void call_resume(pid_t tid)
 {
@@ -125,7 +131,10 @@ static int thread_wait(struct stopped *thread, uint64_t deadline)
 		if (got < 0 || (got && !WIFSTOPPED(status)))
 			return -ESRCH;
 		if (got) {
-			/* An event stop is the one that was asked for; any other has a signal with it. */
+			/*
+			 * An event stop is the one that was asked for; any other has a signal with
+			 * it.
+			 */
 			thread->signal = status >> 16 ? 0 : WSTOPSIG(status);
 			if (!thread->signal)
 				call_resume(thread->tid);
@@ -136,7 +145,10 @@ static int thread_wait(struct stopped *thread, uint64_t deadline)
 	return error_set(-ETIMEDOUT, "thread %d did not stop within half a second", thread->tid);
 }
 
-/* Stops one that is known. 0, also for a thread that has ended meanwhile, which is then not stopped; -EBUSY; -ETIMEDOUT. */
+/*
+ * Stops one that is known. 0, also for a thread that has ended meanwhile, which is then not
+ * stopped; -EBUSY; -ETIMEDOUT.
+ */
 static int thread_interrupt(struct stopped *thread)
 {
 	int err = 0;
@@ -168,7 +180,8 @@ static int thread_stop(struct holder *holder, struct stopped *thread)
 /* 0; -EBUSY; -ETIMEDOUT; -ENOMEM. */
 static int thread_add(struct holder *holder, pid_t tid)
 {
-	int err = array_reserve(&holder->threads, &holder->room, holder->count, 1, sizeof(*holder->threads));
+	int err = array_reserve(&holder->threads, &holder->room, holder->count, 1,
+				sizeof(*holder->threads));
 
 	if (err)
 		return err;
@@ -211,7 +224,10 @@ static int threads_stop(struct holder *holder)
 	return !found && !holder->count ? -ESRCH : found;
 }
 
-/* Those that were left asleep: one that has woken up is stopped, unless it sleeps in such a call again. */
+/*
+ * Those that were left asleep: one that has woken up is stopped, unless it sleeps in such a call
+ * again.
+ */
 static void sleepers_look(struct holder *holder)
 {
 	for (size_t i = 0; i < holder->count; i++) {
@@ -298,8 +314,9 @@ static int word_take(const struct freeze *freeze, struct freeze_word *word)
 		bytes = recv(freeze->socket, word, sizeof(*word), 0);
 	while (bytes < 0 && errno == EINTR);
 	word->reason[sizeof(word->reason) - 1] = '\0';
-	return bytes == (ssize_t)sizeof(*word) ? 0
-					       : error_set(-EIO, "the process that was to stop it has ended");
+	return bytes == (ssize_t)sizeof(*word)
+		       ? 0
+		       : error_set(-EIO, "the process that was to stop it has ended");
 }
 
 static void freeze_close(struct freeze *freeze)

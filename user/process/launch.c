@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The child asks to be traced and stops before its exec. From each exec on it is resumed from system call to
- * system call, with a hardware breakpoint on the program's entry point, and is taken to be ready at the first
- * of:
+ * The child asks to be traced and stops before its exec. From each exec on it is resumed from
+ * system call to system call, with a hardware breakpoint on the program's entry point, and is taken
+ * to be ready at the first of:
  *
  *   - the exec itself, for a program without a dynamic loader;
- *   - a system call from code outside the loader: the libraries are mapped and the constructor of one runs;
- *   - the entry point. A loader that is the C library too (musl) makes every system call itself, and a
- * program's first allocations come before its first system call.
+ *   - a system call from code outside the loader: the libraries are mapped and the constructor of
+ *     one runs;
+ *   - the entry point. A loader that is the C library too (musl) makes every system call itself,
+ *     and a program's first allocations come before its first system call.
  *
  * What is not there then may be loaded later: the child runs on, and is asked about every 10 ms.
  *
- * Where the machine grants no breakpoint the first two have to do. Nothing is written to the child's memory.
+ * Where the machine grants no breakpoint the first two have to do. Nothing is written to the
+ * child's memory.
  *
- * While the child is traced it dies with the tracer (EXITKILL): a stop that nobody ends would last for ever.
+ * While the child is traced it dies with the tracer (EXITKILL): a stop that nobody ends would last
+ * for ever.
  */
 #include "process/launch.h"
 
@@ -112,7 +115,8 @@ static int find_loader(struct launch *launch, uint64_t base)
 			first = map;
 			launch->loader_start = map->start;
 		}
-		if (first && map->inode == first->inode && map->device_major == first->device_major &&
+		if (first && map->inode == first->inode &&
+		    map->device_major == first->device_major &&
 		    map->device_minor == first->device_minor)
 			launch->loader_end = map->end;
 	}
@@ -151,8 +155,8 @@ static int has_left_loader(const struct launch *launch, int signal)
 }
 
 /*
- * Until the child stops or ends: 0 and *status. While it just runs ready() is asked now and then, and 1 returned when it has
- * found what it looks for; -errno.
+ * Until the child stops or ends: 0 and *status. While it just runs ready() is asked now and then,
+ * and 1 returned when it has found what it looks for; -errno.
  */
 static int wait_stop(struct launch *launch, launch_ready_fn ready, void *context, int *status)
 {
@@ -160,7 +164,10 @@ static int wait_stop(struct launch *launch, launch_ready_fn ready, void *context
 	sigset_t child, before;
 	int result = 0;
 
-	/* Blocked, it stays pending and can be waited for: a stop is not kept waiting for the next look. */
+	/*
+	 * Blocked, it stays pending and can be waited for: a stop is not kept waiting for the next
+	 * look.
+	 */
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, &before);
@@ -181,7 +188,10 @@ static int wait_stop(struct launch *launch, launch_ready_fn ready, void *context
 	return result;
 }
 
-/* Stops a child that runs, for only a stopped one can be let go. What it was sent meanwhile is passed on. 0, -errno. */
+/*
+ * Stops a child that runs, for only a stopped one can be let go. What it was sent meanwhile is
+ * passed on. 0, -errno.
+ */
 static int stop_running(struct launch *launch)
 {
 	int status, signal;
@@ -199,14 +209,15 @@ static int stop_running(struct launch *launch)
 		signal = status >> 16 ? 0 : WSTOPSIG(status);
 		if (signal == SIGSTOP)
 			return 0;
-		if (ptrace(PTRACE_CONT, launch->pid, NULL, (void *)(intptr_t)signal) && errno != ESRCH)
+		if (ptrace(PTRACE_CONT, launch->pid, NULL, (void *)(intptr_t)signal) &&
+		    errno != ESRCH)
 			return -errno;
 	}
 }
 
 /*
- * Follows the child from stop to stop. 0: ready() found what it looks for, the child stands still; -ECHILD:
- * it has ended; -errno: ready() failed.
+ * Follows the child from stop to stop. 0: ready() found what it looks for, the child stands still;
+ * -ECHILD: it has ended; -errno: ready() failed.
  */
 static int follow(struct launch *launch, launch_ready_fn ready, void *context)
 {
@@ -240,7 +251,10 @@ static int follow(struct launch *launch, launch_ready_fn ready, void *context)
 		else if (!event && stop != SYSCALL_STOP) {
 			siginfo_t info;
 
-			/* A signal on its way to the child; a group stop has no siginfo and is ended. */
+			/*
+			 * A signal on its way to the child; a group stop has no siginfo and is
+			 * ended.
+			 */
 			if (!ptrace(PTRACE_GETSIGINFO, launch->pid, NULL, &info))
 				signal = stop;
 		}
@@ -276,7 +290,10 @@ static void run_child(char *const argv[], int report)
 	_exit(127);
 }
 
-/* Forks; on success the child stands still before its exec and *report yields why it failed, or nothing. */
+/*
+ * Forks; on success the child stands still before its exec and *report yields why it failed, or
+ * nothing.
+ */
 static int start_child(struct launch *launch, char *const argv[], int *report)
 {
 	int fds[2], status;
@@ -318,8 +335,9 @@ static void kill_child(struct launch *launch)
 	if (launch->pid <= 0 || launch->ended)
 		return;
 	kill(launch->pid, SIGKILL);
-	while (waitpid(launch->pid, &status, __WALL) < 0 ? errno == EINTR
-							 : !WIFEXITED(status) && !WIFSIGNALED(status))
+	while (waitpid(launch->pid, &status, __WALL) < 0
+		       ? errno == EINTR
+		       : !WIFEXITED(status) && !WIFSIGNALED(status))
 		;
 	launch->ended = 1;
 }

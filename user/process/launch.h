@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting a command under trace: the child stands still until the tracer has attached. It is stepped with
- * ptrace from system call to system call through its exec (a shell wrapper or "env" may exec again) until the
- * dynamic loader has mapped every library that the program was linked against; then the callback decides.
- * Only children of ours are ever stopped this way.
+ * Starting a command under trace: the child stands still until the tracer has attached. It is
+ * stepped with ptrace from system call to system call through its exec (a shell wrapper or "env"
+ * may exec again) until the dynamic loader has mapped every library that the program was linked
+ * against; then the callback decides. Only children of ours are ever stopped this way.
  */
 #ifndef TRACER_PROCESS_LAUNCH_H
 #define TRACER_PROCESS_LAUNCH_H
@@ -13,9 +13,10 @@
 struct launch;
 
 /*
- * Called after every exec, when the new program's libraries are mapped and none of its own code has run; and from then on
- * again and again while it runs, with running set, since it may load what is looked for later.
- * Returns 1: found what to trace, let it run free from here; 0: not yet, go on; -errno: give up.
+ * Called after every exec, when the new program's libraries are mapped and none of its own code has
+ * run; and from then on again and again while it runs, with running set, since it may load what is
+ * looked for later. Returns 1: found what to trace, let it run free from here; 0: not yet, go on;
+ * -errno: give up.
  */
 typedef int (*launch_ready_fn)(pid_t pid, int running, void *context);
 
@@ -25,14 +26,15 @@ typedef int (*launch_ready_fn)(pid_t pid, int running, void *context);
  *   the command has ended before that: -ECHILD, *out is set, its status is there for launch_wait();
  *   it could not be executed: -ENOENT, -EACCES …, *out untouched;
  *   ready() failed: its error; the command is killed, *out untouched.
- * A program that forks instead of exec'ing is let go (its children are not followed). ptrace belongs to a
- * thread: ready() runs on the caller's. Signals that the caller ignores stay ignored in the command.
+ * A program that forks instead of exec'ing is let go (its children are not followed). ptrace
+ * belongs to a thread: ready() runs on the caller's. Signals that the caller ignores stay ignored
+ * in the command.
  */
 int launch_start(struct launch **out, char *const argv[], launch_ready_fn ready, void *context);
 pid_t launch_pid(const struct launch *launch);
 /*
- * Has it ended? Never blocks unless block is set. 1 and *status (0-255, 128+signal) when ended, 0 when not,
- * -EINTR when a signal handler ran while it blocked, -errno.
+ * Has it ended? Never blocks unless block is set. 1 and *status (0-255, 128+signal) when ended, 0
+ * when not, -EINTR when a signal handler ran while it blocked, -errno.
  */
 int launch_wait(struct launch *launch, int block, int *status);
 void launch_signal(struct launch *launch, int signal);

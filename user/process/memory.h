@@ -7,7 +7,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Reads exactly bytes at address into out. 0; -EFAULT when any of it is unmapped; -ESRCH; -EPERM. */
+/*
+ * Reads exactly bytes at address into out. 0; -EFAULT when any of it is unmapped; -ESRCH; -EPERM.
+ */
 int memory_read(pid_t pid, uint64_t address, void *out, size_t bytes);
 /* A pointer-sized value. */
 int memory_read_u64(pid_t pid, uint64_t address, uint64_t *out);

@@ -7,7 +7,10 @@
 
 #define OWN_PLACE_PATH 64
 
-/* The file (by map_files, whatever its name says by now) and the place in it that an address of ours was mapped from. 0, -errno. */
+/*
+ * The file (by map_files, whatever its name says by now) and the place in it that an address of
+ * ours was mapped from. 0, -errno.
+ */
 int own_place_find(uint64_t address, char path[OWN_PLACE_PATH], uint64_t *offset);
 
 #endif

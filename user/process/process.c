@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All files of one process are read through one descriptor of /proc/PID: it goes on naming the process that
- * it was opened for, and yields ESRCH once that has ended, even if the number is given to another.
+ * All files of one process are read through one descriptor of /proc/PID: it goes on naming the
+ * process that it was opened for, and yields ESRCH once that has ended, even if the number is given
+ * to another.
  */
 #include "process/process.h"
 
@@ -69,7 +70,10 @@ static int read_file(int directory, const char *name, size_t max, struct buffer 
 	return 0;
 }
 
-/* "PID (NAME) STATE …": the name may hold anything, ") R 1" too, but nothing after it holds a parenthesis. */
+/*
+ * "PID (NAME) STATE …": the name may hold anything, ") R 1" too, but nothing after it holds a
+ * parenthesis.
+ */
 static int parse_stat(const char *text, struct process_info *out)
 {
 	const char *open = strchr(text, '(');
@@ -220,7 +224,10 @@ int process_program_open(pid_t pid)
 	return fd < 0 ? -errno : fd;
 }
 
-/* fs/proc/base.c, mem_rw(): memory without users has an end at any place, other memory an error where nothing is mapped. */
+/*
+ * fs/proc/base.c, mem_rw(): memory without users has an end at any place, other memory an error
+ * where nothing is mapped.
+ */
 static int is_used(int fd)
 {
 	char byte;
@@ -284,6 +291,7 @@ int process_rss_read(pid_t pid, uint64_t *bytes, uint64_t *anonymous)
 	*bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
 	/* The two are not read at one moment. */
 	if (anonymous)
-		*anonymous = pages > shared ? (pages - shared) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+		*anonymous =
+			pages > shared ? (pages - shared) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 	return err;
 }

@@ -28,9 +28,10 @@ static int parse_map(char *line, struct process_map *map)
 
 	if (length && line[length - 1] == '\n')
 		line[length - 1] = '\0';
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %" SCNx32 ":%" SCNx32 " %" SCNu64 "%n",
-		   &map->start, &map->end, permissions, &map->offset, &map->device_major, &map->device_minor,
-		   &map->inode, &path) != 7 ||
+	if (sscanf(line,
+		   "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %" SCNx32 ":%" SCNx32 " %" SCNu64 "%n",
+		   &map->start, &map->end, permissions, &map->offset, &map->device_major,
+		   &map->device_minor, &map->inode, &path) != 7 ||
 	    map->start >= map->end || strlen(permissions) != 4)
 		return -EPROTO;
 	map->readable = permissions[0] == 'r';
@@ -101,9 +102,9 @@ void process_maps_free(struct process_maps *maps)
 }
 
 /*
- * A name is opened with O_PATH first, which touches nothing: to open a FIFO for reading would block, to open
- * a device may do anything. Only what turns out to be a regular file is opened for reading, by its
- * descriptor.
+ * A name is opened with O_PATH first, which touches nothing: to open a FIFO for reading would
+ * block, to open a device may do anything. Only what turns out to be a regular file is opened for
+ * reading, by its descriptor.
  */
 static int open_regular(int path_fd)
 {
@@ -117,7 +118,8 @@ static int open_map_file(pid_t pid, const struct process_map *map)
 	char name[96];
 	int path_fd, fd;
 
-	snprintf(name, sizeof(name), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, map->start, map->end);
+	snprintf(name, sizeof(name), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, map->start,
+		 map->end);
 	path_fd = open(name, O_PATH | O_CLOEXEC);
 	if (path_fd < 0)
 		return -errno;
@@ -127,8 +129,8 @@ static int open_map_file(pid_t pid, const struct process_map *map)
 }
 
 /*
- * Is this file what the map shows? stat() is not the judge: overlayfs and btrfs tell it another device than
- * they tell the maps. A map of our own shows the file as the target's does.
+ * Is this file what the map shows? stat() is not the judge: overlayfs and btrfs tell it another
+ * device than they tell the maps. A map of our own shows the file as the target's does.
  */
 static int is_mapped_file(int fd, const struct process_map *map)
 {
@@ -144,7 +146,8 @@ static int is_mapped_file(int fd, const struct process_map *map)
 			const struct process_map *ours = &own.entries[i];
 
 			if ((uintptr_t)area >= ours->start && (uintptr_t)area < ours->end)
-				same = ours->inode == map->inode && ours->device_major == map->device_major &&
+				same = ours->inode == map->inode &&
+				       ours->device_major == map->device_major &&
 				       ours->device_minor == map->device_minor;
 		}
 		process_maps_free(&own);
@@ -154,13 +157,15 @@ static int is_mapped_file(int fd, const struct process_map *map)
 }
 
 /*
- * The name in the target's own root. The kernel shows names without symbolic links, so one that has a link in
- * it now is not the one that was mapped; RESOLVE_IN_ROOT keeps ".." from leaving the target's root.
+ * The name in the target's own root. The kernel shows names without symbolic links, so one that has
+ * a link in it now is not the one that was mapped; RESOLVE_IN_ROOT keeps ".." from leaving the
+ * target's root.
  */
 static int open_in_root(int root, const struct process_map *map, const char *path)
 {
 	struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
-			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS |
+					  RESOLVE_NO_MAGICLINKS};
 	int path_fd, fd;
 
 	path_fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
@@ -175,7 +180,10 @@ static int open_in_root(int root, const struct process_map *map, const char *pat
 	return fd;
 }
 
-/* The path with line ends as they are; NULL when it has none. A file so named literally was tried before. */
+/*
+ * The path with line ends as they are; NULL when it has none. A file so named literally was tried
+ * before.
+ */
 static char *unescape(const char *path)
 {
 	const char *escape = strstr(path, ESCAPED_NEWLINE);

@@ -13,7 +13,9 @@
 #define CALL_URETPROBE 335
 #define CALL_UPROBE    336
 
-/* A short file of a thread, below the directory of its process's. 0, -errno: -ESRCH it has ended. */
+/*
+ * A short file of a thread, below the directory of its process's. 0, -errno: -ESRCH it has ended.
+ */
 static int file_read(int directory, pid_t tid, const char *name, char *text, size_t room)
 {
 	char path[64];

@@ -14,7 +14,8 @@
 int tmp_dir_open(pid_t pid)
 {
 	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS |
+					  RESOLVE_NO_MAGICLINKS};
 	char path[32];
 	int root, fd;
 
@@ -29,8 +30,10 @@ int tmp_dir_open(pid_t pid)
 		return errno == ENOENT ? -ESRCH : -errno;
 	fd = syscall(SYS_openat2, root, "tmp", &how, sizeof(how));
 	if (fd < 0)
-		fd = errno == ELOOP ? error_set(-ELOOP, "its /tmp is a symbolic link, which is not followed")
-				    : -errno;
+		fd = errno == ELOOP
+			     ? error_set(-ELOOP,
+					 "its /tmp is a symbolic link, which is not followed")
+			     : -errno;
 	close(root);
 	return fd;
 }
@@ -48,15 +51,20 @@ static int file_check(int fd, const char *name, uint32_t uid)
 	if (!S_ISREG(st.st_mode))
 		return error_set(-EINVAL, "'%s' is not a regular file", name);
 	if (st.st_uid && st.st_uid != uid && st.st_uid != geteuid())
-		return error_set(-EPERM, "'%s' belongs to user %u, neither to root nor to the process's %u",
+		return error_set(-EPERM,
+				 "'%s' belongs to user %u, neither to root nor to the process's %u",
 				 name, st.st_uid, uid);
 	if (st.st_nlink > 1)
-		return error_set(-EPERM, "'%s' has another name besides, of a file that may be anybody's",
+		return error_set(-EPERM,
+				 "'%s' has another name besides, of a file that may be anybody's",
 				 name);
 	return 0;
 }
 
-/* Closes path_fd, which says what it is without opening it, and opens it for reading if that is good. */
+/*
+ * Closes path_fd, which says what it is without opening it, and opens it for reading if that is
+ * good.
+ */
 static int file_reopen(int path_fd, const char *name, uint32_t uid)
 {
 	int err = file_check(path_fd, name, uid), fd;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code is searched as bytes, as decoding all of it would take a second. A call, or an address that is an operand, leads to
- * a function's very start, which what only looks like one hardly ever does. A jump may lead into the midst of a function
- * (of a part that was split off): it is believed where decoding its own function leads to it. Too much that is alive does
- * no harm: a probe where nobody comes.
+ * Code is searched as bytes, as decoding all of it would take a second. A call, or an address that
+ * is an operand, leads to a function's very start, which what only looks like one hardly ever does.
+ * A jump may lead into the midst of a function (of a part that was split off): it is believed where
+ * decoding its own function leads to it. Too much that is alive does no harm: a probe where nobody
+ * comes.
  */
 #include "pymalloc/alive.h"
 
@@ -57,7 +58,10 @@ static int is_instruction(struct inline_alive *alive, uint64_t vaddr)
 	return at == vaddr;
 }
 
-/* Something leads to that address: to a function's start, or by the jump at that address, 0: there is none. */
+/*
+ * Something leads to that address: to a function's start, or by the jump at that address, 0: there
+ * is none.
+ */
 static void reach(struct inline_alive *alive, uint64_t target, uint64_t jump)
 {
 	size_t function;
@@ -85,7 +89,10 @@ static size_t operands_bytes(uint8_t modrm)
 	return (mod == 1 ? 2u : 5u) + (rm == 4);
 }
 
-/* Can 32 bits at that index be an immediate: of a mov into a register or memory, a push, a comparison? */
+/*
+ * Can 32 bits at that index be an immediate: of a mov into a register or memory, a push, a
+ * comparison?
+ */
 static int is_immediate(const uint8_t *code, size_t index)
 {
 	uint8_t op = code[index - 1];

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Model (Objects/obmalloc.c). For each of the three domains, in the function itself or in one that it calls:
+ * Model (Objects/obmalloc.c). For each of the three domains, in the function itself or in one that
+ * it calls:
  *
- *	if (slot.malloc == hook_malloc) return;
- *	…; slot.ctx = …; slot.malloc = hook_malloc; slot.calloc = …; slot.realloc = …; slot.free = …
+ * 	if (slot.malloc == hook_malloc) return;
+ * 	…; slot.ctx = …; slot.malloc = hook_malloc; slot.calloc = …; slot.realloc = …; slot.free = …
  *
- * All of these are constants, which the compiler moves in pairs through vector registers and maybe over the stack.
- * The instructions are carried out one after the other, whatever the branches say, on what is known: constants.
- * Where a slot is both compared with a constant and then given it, with three more behind, these are four hooks.
- * There must be three such slots, and two of them, those of mem and obj, must hold the same.
+ * All of these are constants, which the compiler moves in pairs through vector registers and maybe
+ * over the stack. The instructions are carried out one after the other, whatever the branches say,
+ * on what is known: constants. Where a slot is both compared with a constant and then given it,
+ * with three more behind, these are four hooks. There must be three such slots, and two of them,
+ * those of mem and obj, must hold the same.
  */
 #include "pymalloc/hooks.h"
 
@@ -100,8 +102,9 @@ static uint64_t word_load(struct machine *machine, uint64_t place)
 
 static uint64_t *vector_of(struct machine *machine, unsigned int reg)
 {
-	return reg >= X86_REG_XMM0 && reg < X86_REG_XMM0 + VECTORS ? machine->vectors[reg - X86_REG_XMM0]
-								   : NULL;
+	return reg >= X86_REG_XMM0 && reg < X86_REG_XMM0 + VECTORS
+		       ? machine->vectors[reg - X86_REG_XMM0]
+		       : NULL;
 }
 
 /* The 8 bytes that an operand stands for; 0: not known. */
@@ -168,7 +171,8 @@ static void function_add(struct machine *machine, uint64_t vaddr, size_t bytes, 
 	if (machine->function_count == MAX_FUNCTIONS || depth > MAX_DEPTH)
 		return;
 	machine->functions[machine->function_count].vaddr = vaddr;
-	machine->functions[machine->function_count].bytes = bytes && bytes < CODE_BYTES ? bytes : CODE_BYTES;
+	machine->functions[machine->function_count].bytes =
+		bytes && bytes < CODE_BYTES ? bytes : CODE_BYTES;
 	machine->functions[machine->function_count++].depth = depth;
 }
 
@@ -252,7 +256,8 @@ static int conclude(struct machine *machine, struct hooks *out)
 			if (!four[known++])
 				break;
 		}
-		if (!four[known - 1] || known < HOOKS_FUNCTIONS || four[HOOKS_MALLOC] != guard->value)
+		if (!four[known - 1] || known < HOOKS_FUNCTIONS ||
+		    four[HOOKS_MALLOC] != guard->value)
 			continue;
 		for (size_t k = 0; k < count; k++)
 			if (slots[k] == guard->place)
@@ -288,8 +293,8 @@ int hooks_find(hooks_read_fn read, void *context, uint64_t setup, uint64_t bytes
 	if (machine.insn) {
 		function_add(&machine, setup, bytes, 0);
 		for (size_t i = 0; i < machine.function_count; i++)
-			function_run(&machine, machine.functions[i].vaddr, machine.functions[i].bytes,
-				     machine.functions[i].depth);
+			function_run(&machine, machine.functions[i].vaddr,
+				     machine.functions[i].bytes, machine.functions[i].depth);
 		err = conclude(&machine, out);
 		cs_free(machine.insn, 1);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where CPython's debugging hooks are in a file that does not name them: the code of PyMem_SetupDebugHooks(), which is
- * exported, puts their addresses into the allocators' slots.
+ * Where CPython's debugging hooks are in a file that does not name them: the code of
+ * PyMem_SetupDebugHooks(), which is exported, puts their addresses into the allocators' slots.
  */
 #ifndef TRACER_PYMALLOC_HOOKS_H
 #define TRACER_PYMALLOC_HOOKS_H
@@ -19,7 +19,11 @@ struct hooks {
 /* Copies the file's bytes at vaddr. Returns how many, 0 or negative when there are none. */
 typedef int (*hooks_read_fn)(void *context, uint64_t vaddr, void *out, size_t bytes);
 
-/* setup, bytes: vaddr of PyMem_SetupDebugHooks() and its size, 0: not known. Pure. 0; -ENOENT: its code is not of that kind; -ENOMEM. */
-int hooks_find(hooks_read_fn read, void *context, uint64_t setup, uint64_t bytes, struct hooks *out);
+/*
+ * setup, bytes: vaddr of PyMem_SetupDebugHooks() and its size, 0: not known. Pure. 0; -ENOENT: its
+ * code is not of that kind; -ENOMEM.
+ */
+int hooks_find(hooks_read_fn read, void *context, uint64_t setup, uint64_t bytes,
+	       struct hooks *out);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where pymalloc asks the raw allocator for a block that is too large for it, through a slot or by a function that jumps
- * through one: where that call returns to it counts the block. The request is seen in the raw allocator, and by the return address it is known as pymalloc's.
+ * Where pymalloc asks the raw allocator for a block that is too large for it, through a slot or by
+ * a function that jumps through one: where that call returns to it counts the block. The request is
+ * seen in the raw allocator, and by the return address it is known as pymalloc's.
  */
 #include <errno.h>
 
@@ -24,7 +25,8 @@ static void large_add(struct inline_sites *sites, uint64_t vaddr)
 /* Of a function of this file, or through a slot: calls of malloc itself are sites of their own. */
 static int is_call(const struct inline_image *image, const struct inline_insn *insn)
 {
-	uint64_t slot = insn->op == INLINE_CALL ? inline_stub_slot(image, insn->target) : insn->target;
+	uint64_t slot =
+		insn->op == INLINE_CALL ? inline_stub_slot(image, insn->target) : insn->target;
 
 	for (size_t i = 0; slot && i < image->import_count; i++)
 		if (image->imports[i].slot == slot)
@@ -71,7 +73,10 @@ int inline_large_find(struct inline_search *search)
 {
 	struct inline_sites *sites = search->out;
 
-	/* Functions of allocators are few; where copies of them stand everywhere they call malloc itself. */
+	/*
+	 * Functions of allocators are few; where copies of them stand everywhere they call malloc
+	 * itself.
+	 */
 	if (sites->found[INLINE_POOL] > INLINE_LARGE_MAX)
 		return 0;
 	for (size_t i = 0; i < sites->count; i++) {

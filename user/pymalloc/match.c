@@ -10,7 +10,10 @@
 #define STATE_OFFSET 256 /* an object's fields are below, the interpreter's counters above */
 
 #define WINDOW 20 /* instructions */
-/* Behind a call, up to where its block is counted: what the call may have changed comes back from the stack first. */
+/*
+ * Behind a call, up to where its block is counted: what the call may have changed comes back from
+ * the stack first.
+ */
 #define COUNT_WINDOW 16
 
 static int writes(const struct inline_insn *insn, uint8_t reg)
@@ -30,8 +33,10 @@ static int takes_block(struct inline_code *code, uint64_t vaddr, uint8_t pool)
 	int block = 0, counted = 0;
 
 	for (int i = 0; i < 14 && inline_code_window(code, vaddr, &insn, 1); i++) {
-		block |= insn.op == INLINE_LOAD && insn.base == pool && insn.value == POOL_FREEBLOCK;
-		counted |= insn.op == INLINE_BUMP && insn.base == pool && !insn.value && insn.width == 4;
+		block |=
+			insn.op == INLINE_LOAD && insn.base == pool && insn.value == POOL_FREEBLOCK;
+		counted |= insn.op == INLINE_BUMP && insn.base == pool && !insn.value &&
+			   insn.width == 4;
 		if (block && counted)
 			return 1;
 		if (writes(&insn, pool) || (!goes_on(&insn) && insn.op != INLINE_JUMP))
@@ -74,7 +79,8 @@ int inline_match_pool(struct inline_code *code, uint64_t vaddr, struct inline_ma
 			    ((insns[i].dst == pool && insns[i].src == next) ||
 			     (insns[i].dst == next && insns[i].src == pool)))
 				break;
-			if (!goes_on(&insns[i]) || writes(&insns[i], pool) || writes(&insns[i], next))
+			if (!goes_on(&insns[i]) || writes(&insns[i], pool) ||
+			    writes(&insns[i], next))
 				return 0;
 		}
 	} else if (insns[0].op != INLINE_COMPARE || insns[0].dst != pool) {
@@ -110,14 +116,18 @@ int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_ma
 		const struct inline_insn *insn = &insns[i];
 
 		if (insn->op == INLINE_BRANCH && tested && pushed) {
-			*out = (struct inline_match){
-				.site = insn->vaddr, .reg = lost ? pool : block, .through_pool = lost};
+			*out = (struct inline_match){.site = insn->vaddr,
+						     .reg = lost ? pool : block,
+						     .through_pool = lost};
 			return insn->equal || insn->unequal;
 		}
 		if (!goes_on(insn) || writes(insn, pool) || writes(insn, last))
 			return 0;
 		lost |= writes(insn, block);
-		/* Into the block, wherever its address is kept: the debug hooks' copy knows it as p - 16. */
+		/*
+		 * Into the block, wherever its address is kept: the debug hooks' copy knows it as p
+		 * - 16.
+		 */
 		linked |= insn->op == INLINE_STORE && insn->src == last && insn->base != pool;
 		if (linked && !pushed && insn->op == INLINE_STORE && insn->base == pool &&
 		    insn->value == POOL_FREEBLOCK && insn->src < ABI_REG_COUNT) {
@@ -130,8 +140,8 @@ int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_ma
 }
 
 /*
- * raw_allocated_blocks++, on the way that a block takes that was given: a static variable, from 3.12 on deep
- * in the interpreter's state.
+ * raw_allocated_blocks++, on the way that a block takes that was given: a static variable, from
+ * 3.12 on deep in the interpreter's state.
  */
 static uint8_t is_counted(struct inline_code *code, uint64_t vaddr, int branches)
 {
@@ -139,10 +149,11 @@ static uint8_t is_counted(struct inline_code *code, uint64_t vaddr, int branches
 	size_t count = inline_code_window(code, vaddr, insns, COUNT_WINDOW);
 
 	for (size_t i = 0; i < count; i++) {
-		if (insns[i].op == INLINE_BUMP && insns[i].base != ABI_REG_SP && insns[i].width == 8 &&
-		    insns[i].value >= STATE_OFFSET)
+		if (insns[i].op == INLINE_BUMP && insns[i].base != ABI_REG_SP &&
+		    insns[i].width == 8 && insns[i].value >= STATE_OFFSET)
 			return 1;
-		if (insns[i].op == INLINE_JUMP || (insns[i].op == INLINE_BRANCH && insns[i].unequal))
+		if (insns[i].op == INLINE_JUMP ||
+		    (insns[i].op == INLINE_BRANCH && insns[i].unequal))
 			return branches && is_counted(code, insns[i].target, branches - 1);
 		if (!goes_on(&insns[i]) && insns[i].op != INLINE_BRANCH)
 			return 0;
@@ -171,10 +182,10 @@ void inline_match_return(struct inline_code *code, uint64_t vaddr, struct inline
 		}
 		if (!goes_on(&insns[i]) || writes(&insns[i], ABI_REG_SP))
 			return;
-		uint32_t copy =
-			insns[i].op == INLINE_COPY && insns[i].width == 8 && holders >> insns[i].src & 1
-				? 1u << insns[i].dst
-				: 0;
+		uint32_t copy = insns[i].op == INLINE_COPY && insns[i].width == 8 &&
+						holders >> insns[i].src & 1
+					? 1u << insns[i].dst
+					: 0;
 
 		holders = (holders & ~insns[i].written) | copy;
 	}

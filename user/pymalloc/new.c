@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where objects begin to live that never come from a free list: those of types that have none, which is to be seen where
- * their type is put into them just before, and those in functions that do nothing but allocate. Their block has been seen
- * when it was allocated, and a probe would cost a trap for nothing.
+ * Where objects begin to live that never come from a free list: those of types that have none,
+ * which is to be seen where their type is put into them just before, and those in functions that do
+ * nothing but allocate. Their block has been seen when it was allocated, and a probe would cost a
+ * trap for nothing.
  */
 #include "abi/target.h"
 #include "pymalloc/search.h"
 
-#define WAY_MAX         32  /* instructions followed back from the site, on each way */
-#define STEPS_MAX       512 /* on all of them */
-#define WAYS_MAX        8   /* to one instruction */
-#define NEAR_BYTES      144 /* that a short jump and its prefixes span at most */
-#define DETOUR_MIN      6   /* mov %eax,type(%rip) */
-#define DETOUR_MAX      11  /* add $1,%r8d; mov %r8d,type(%rip); shorter up to 3.11: addq $1,type(%rip) */
-#define OBJECT_TYPE     8   /* ob_type */
+#define WAY_MAX    32  /* instructions followed back from the site, on each way */
+#define STEPS_MAX  512 /* on all of them */
+#define WAYS_MAX   8   /* to one instruction */
+#define NEAR_BYTES 144 /* that a short jump and its prefixes span at most */
+#define DETOUR_MIN 6   /* mov %eax,type(%rip) */
+/* add $1,%r8d; mov %r8d,type(%rip); shorter up to 3.11: addq $1,type(%rip) */
+#define DETOUR_MAX      11
+#define OBJECT_TYPE     8 /* ob_type */
 #define IS_IN(set, reg) ((reg) < ABI_REG_COUNT && (set) >> (reg)&1)
 
 static int is_new_type(const struct inline_image *image, uint64_t type)
@@ -69,18 +71,22 @@ static int is_way(const struct inline_code *code, size_t at, uint64_t vaddr)
 	       code->insns[at].target == vaddr;
 }
 
-/* All long jumps and branches to vaddr that lie in the function itself. 0: there are too many, or one that is none. */
+/*
+ * All long jumps and branches to vaddr that lie in the function itself. 0: there are too many, or
+ * one that is none.
+ */
 static int ways_within(const struct inline_code *code, uint64_t vaddr, struct ways *ways)
 {
-	for (size_t i = inline_code_jump(code, vaddr); i < code->jump_count && code->jumps[i].target == vaddr;
-	     i++) {
+	for (size_t i = inline_code_jump(code, vaddr);
+	     i < code->jump_count && code->jumps[i].target == vaddr; i++) {
 		uint64_t source = code->jumps[i].source;
 		size_t at = inline_code_index(code, source);
 
 		if (!is_within(code, source))
 			continue;
 		if (!is_way(code, at, vaddr))
-			at = inline_code_index(code, source - 1); /* a byte before says on which condition */
+			/* a byte before says on which condition */
+			at = inline_code_index(code, source - 1);
 		if (!is_way(code, at, vaddr) || !way_add(ways, at))
 			return 0;
 	}
@@ -95,8 +101,10 @@ static int ways_near(const struct inline_code *code, uint32_t index, struct ways
 
 	while (at && vaddr - code->insns[at - 1].vaddr <= NEAR_BYTES)
 		at--;
-	for (; at < code->count && (at <= index || code->insns[at].vaddr - vaddr <= NEAR_BYTES); at++)
-		if (code->insns[at].bytes < INLINE_LONG_JUMP && is_way(code, at, vaddr) && !way_add(ways, at))
+	for (; at < code->count && (at <= index || code->insns[at].vaddr - vaddr <= NEAR_BYTES);
+	     at++)
+		if (code->insns[at].bytes < INLINE_LONG_JUMP && is_way(code, at, vaddr) &&
+		    !way_add(ways, at))
 			return 0;
 	return 1;
 }
@@ -110,8 +118,9 @@ static int is_count_stored(const struct inline_image *image, const struct inline
 }
 
 /*
- * Does a detour through the function's cold part that does nothing but add to a type's reference count, or put it back,
- * end with the jump at that address? Where it begins, and in *written the register that it writes.
+ * Does a detour through the function's cold part that does nothing but add to a type's reference
+ * count, or put it back, end with the jump at that address? Where it begins, and in *written the
+ * register that it writes.
  */
 static int detour_match(struct inline_code *code, uint64_t jump, uint64_t *begin, uint32_t *written)
 {
@@ -134,8 +143,8 @@ static int detour_match(struct inline_code *code, uint64_t jump, uint64_t *begin
 /* All detours to vaddr. 0: there are other jumps to it from outside of the function, too. */
 static int ways_around(struct inline_code *code, uint64_t vaddr, struct ways *ways)
 {
-	for (size_t i = inline_code_jump(code, vaddr); i < code->jump_count && code->jumps[i].target == vaddr;
-	     i++) {
+	for (size_t i = inline_code_jump(code, vaddr);
+	     i < code->jump_count && code->jumps[i].target == vaddr; i++) {
 		uint64_t begin;
 		uint32_t written;
 
@@ -169,7 +178,10 @@ static int ways_back(struct inline_code *code, uint32_t at, struct ways *out)
 	       ways_around(code, code->insns[at].vaddr, out) && out->count;
 }
 
-/* Is what the register holds before the instruction at that index a type without a free list, on every way to it? */
+/*
+ * Is what the register holds before the instruction at that index a type without a free list, on
+ * every way to it?
+ */
 static int is_new_held(struct inline_code *code, uint32_t at, uint8_t reg, int room, int *steps)
 {
 	struct ways ways;
@@ -183,7 +195,8 @@ static int is_new_held(struct inline_code *code, uint32_t at, uint8_t reg, int r
 		if (--*steps < 0)
 			return 0;
 		if (IS_IN(insn->written, reg)) {
-			if (insn->op == INLINE_CONST && is_new_type(code->image, (uint64_t)insn->value))
+			if (insn->op == INLINE_CONST &&
+			    is_new_type(code->image, (uint64_t)insn->value))
 				continue;
 			if (insn->op == INLINE_LOAD && insn->base == ABI_REG_COUNT &&
 			    is_new_slot(code->image, (uint64_t)insn->value))
@@ -226,8 +239,12 @@ static int is_new_on(struct inline_code *code, const struct way *way, uint8_t re
 	return is_new;
 }
 
-/* Is the object, which reg holds before the instruction at that index, new on every way to it? way: from there to the site. */
-static int is_new_before(struct inline_code *code, uint32_t at, uint8_t reg, struct way *way, int *steps)
+/*
+ * Is the object, which reg holds before the instruction at that index, new on every way to it? way:
+ * from there to the site.
+ */
+static int is_new_before(struct inline_code *code, uint32_t at, uint8_t reg, struct way *way,
+			 int *steps)
 {
 	struct ways ways;
 	int count = way->count;

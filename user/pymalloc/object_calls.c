@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Builds without link-time optimisation call _Py_NewReference, from some 70 places, and most of what passes there are new
- * str and int objects. A probe at each call that may be of another object is a trap less for each of those. It has to be
- * all of the calls: if the function is spoken of in any other way in this file, its own site stays.
+ * Builds without link-time optimisation call _Py_NewReference, from some 70 places, and most of
+ * what passes there are new str and int objects. A probe at each call that may be of another object
+ * is a trap less for each of those. It has to be all of the calls: if the function is spoken of in
+ * any other way in this file, its own site stays.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +20,10 @@ struct calls {
 	size_t count;
 };
 
-/* Through which it is called itself: where what is exported only jumps to it, the jump is what such calls come by. */
+/*
+ * Through which it is called itself: where what is exported only jumps to it, the jump is what such
+ * calls come by.
+ */
 static int is_slot(const struct inline_search *search, uint64_t vaddr)
 {
 	const struct inline_image *image = search->code.image;
@@ -32,7 +36,10 @@ static int is_slot(const struct inline_search *search, uint64_t vaddr)
 	return 0;
 }
 
-/* Every place with the function's address. 0; -ENOENT: one is no call or jump, or there are too many; -ENOMEM. */
+/*
+ * Every place with the function's address. 0; -ENOENT: one is no call or jump, or there are too
+ * many; -ENOMEM.
+ */
 static int calls_find(struct inline_search *search, struct calls *calls)
 {
 	const struct inline_image *image = search->code.image;
@@ -47,14 +54,16 @@ static int calls_find(struct inline_search *search, struct calls *calls)
 
 		memcpy(&distance, code, sizeof(distance));
 		target = vaddr + 4 + (uint64_t)(int64_t)distance;
-		direct = target == search->new_reference || is_slot(search, inline_stub_slot(image, target));
+		direct = target == search->new_reference ||
+			 is_slot(search, inline_stub_slot(image, target));
 		if (direct && (code[-1] == 0xe8 || code[-1] == 0xe9))
 			vaddr -= 1;
 		else if (is_slot(search, target) && code[-2] == 0xff &&
 			 (code[-1] == 0x15 || code[-1] == 0x25))
 			vaddr -= 2;
 		else if (distance &&
-			 (direct || is_slot(search, target))) /* 0: what functions are padded with */
+			 /* 0: what functions are padded with */
+			 (direct || is_slot(search, target)))
 			return -ENOENT;
 		else
 			continue;
@@ -74,7 +83,8 @@ static int is_own(const struct inline_search *search, const struct plan_site *si
 
 	if (above < image->start_count && image->starts[above] < end)
 		end = image->starts[above];
-	return site->op == ABI_OP_REUSE && site->vaddr - search->new_reference < end - search->new_reference;
+	return site->op == ABI_OP_REUSE &&
+	       site->vaddr - search->new_reference < end - search->new_reference;
 }
 
 /* Takes the function's own site out. */
@@ -87,7 +97,8 @@ static void own_remove(struct inline_search *search)
 			continue;
 		sites->count--;
 		sites->found[INLINE_OBJECT]--;
-		memmove(&sites->sites[i], &sites->sites[i + 1], (sites->count - i) * sizeof(sites->sites[0]));
+		memmove(&sites->sites[i], &sites->sites[i + 1],
+			(sites->count - i) * sizeof(sites->sites[0]));
 	}
 }
 
@@ -116,7 +127,8 @@ int inline_object_calls(struct inline_search *search)
 		return err == -ENOENT ? 0 : err;
 	own_remove(search);
 	sites->object_sites = 1;
-	site.cookie = ABI_COOKIE(ABI_OP_REUSE, EVENT_API_OBJ, ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT);
+	site.cookie =
+		ABI_COOKIE(ABI_OP_REUSE, EVENT_API_OBJ, ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT);
 	snprintf(site.why, sizeof(site.why), "object is rdi, begins to live by a call");
 	for (size_t i = 0; i < calls.count && !err; i++) {
 		site.vaddr = calls.of[i];

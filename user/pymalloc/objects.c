@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where objects begin to live. Every copy of _Py_NewReference asks whether somebody wants to know of it,
+ * Where objects begin to live. Every copy of _Py_NewReference asks whether somebody wants to know
+ * of it,
  *
- *	up to 3.12	if (tracemalloc's config.tracing) _PyTraceMalloc_NewReference(object);
- *	from 3.13 on	if (_PyRuntime.ref_tracer.tracer_func) tracer_func(object, CREATE, tracer_data);
+ * 	up to 3.12	if (tracemalloc's config.tracing) _PyTraceMalloc_NewReference(object);
+ * 	from 3.13 on	if (_PyRuntime.ref_tracer.tracer_func)
+ * 				tracer_func(object, CREATE, tracer_data);
  *
- * and the branch that this ends in is the site: the way that is hardly ever taken passes the object.
+ * and the branch that this ends in is the site: the way that is hardly ever taken passes the
+ * object.
  *
- * The function itself, which is exported, tells where that flag is and what is called; where it is inlined everywhere
- * (3.8) the flag has a symbol, and what is called is what most of the ways call. The flag is asked for by others, too:
- * only what calls the same with an object is a copy. (_Py_Dealloc calls the tracer with DESTROY.)
+ * The function itself, which is exported, tells where that flag is and what is called; where it is
+ * inlined everywhere (3.8) the flag has a symbol, and what is called is what most of the ways call.
+ * The flag is asked for by others, too: only what calls the same with an object is a copy.
+ * (_Py_Dealloc calls the tracer with DESTROY.)
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,11 +25,12 @@
 #include "x86/value.h"
 #include "x86/x86.h"
 
-#define ENTRY_MAX     12 /* instructions of _Py_NewReference before the flag is read */
-#define TEST_MAX      16 /* from reading the flag to the branch */
-#define SLOW_MAX      32 /* from there to the call */
-#define CALLEES       8
-#define READ_NEAR     96 /* bytes from taking up the address of a structure to reading the flag in it */
+#define ENTRY_MAX 12 /* instructions of _Py_NewReference before the flag is read */
+#define TEST_MAX  16 /* from reading the flag to the branch */
+#define SLOW_MAX  32 /* from there to the call */
+#define CALLEES   8
+/* bytes from taking up the address of a structure to reading the flag in it */
+#define READ_NEAR     96
 #define FLAGS_MAX     (1 + INLINE_TRACING_SLOTS)
 #define STRUCTURE_MAX (1u << 20) /* bytes of the one that the flag is in */
 #define ANY           UINT64_MAX
@@ -63,18 +68,23 @@ struct slow_way {
 };
 
 /*
- * A jump to where a function begins calls it in place of its own function's return, unless that is a part that was split
- * off: if it is known what is called (wanted), nothing else is.
+ * A jump to where a function begins calls it in place of its own function's return, unless that is
+ * a part that was split off: if it is known what is called (wanted), nothing else is.
  */
-static int is_tail_call(const struct inline_code *code, const struct inline_insn *insn, uint64_t wanted)
+static int is_tail_call(const struct inline_code *code, const struct inline_insn *insn,
+			uint64_t wanted)
 {
 	return insn->op == INLINE_JUMP && inline_code_is_start(code, insn->target) &&
 	       (wanted == ANY || wanted == insn->target);
 }
 
-/* Does the instruction call, directly or by the flag? 0; 1 and the guard's callee is filled; -ENOENT: it calls something else. */
-static int slow_call(struct inline_code *code, const struct slow_way *way, const struct inline_insn *insn,
-		     const struct inline_address *flag, struct guard *guard)
+/*
+ * Does the instruction call, directly or by the flag? 0; 1 and the guard's callee is filled;
+ * -ENOENT: it calls something else.
+ */
+static int slow_call(struct inline_code *code, const struct slow_way *way,
+		     const struct inline_insn *insn, const struct inline_address *flag,
+		     struct guard *guard)
 {
 	if (insn->op == INLINE_CALL || is_tail_call(code, insn, way->wanted)) {
 		guard->callee = insn->target;
@@ -82,11 +92,12 @@ static int slow_call(struct inline_code *code, const struct slow_way *way, const
 		return 1;
 	}
 	if (insn->op == INLINE_CALL_SLOT || insn->op == INLINE_JUMP_SLOT) {
-		uint64_t called =
-			insn->src < ABI_REG_COUNT ? way->objects.of[insn->src].base : INLINE_UNKNOWN;
+		uint64_t called = insn->src < ABI_REG_COUNT ? way->objects.of[insn->src].base
+							    : INLINE_UNKNOWN;
 
 		if (!reads_flag(&way->reading, insn, flag) &&
-		    (called < INLINE_NEW || (called != way->tracers[0] && called != way->tracers[1])))
+		    (called < INLINE_NEW ||
+		     (called != way->tracers[0] && called != way->tracers[1])))
 			return -ENOENT;
 		if (way->objects.of[ABI_REG_SI].base != INLINE_CONSTANT)
 			return -ENOENT;
@@ -97,12 +108,16 @@ static int slow_call(struct inline_code *code, const struct slow_way *way, const
 	return 0;
 }
 
-/* The first call from vaddr on, with what is known of the registers at the branch. 0: there is none. */
+/*
+ * The first call from vaddr on, with what is known of the registers at the branch. 0: there is
+ * none.
+ */
 static int slow_way(struct inline_code *code, uint64_t vaddr, const struct inline_address *flag,
 		    const struct inline_state *reading, uint8_t tracer, struct guard *guard)
 {
-	struct slow_way way = {
-		.reading = *reading, .tracers = {INLINE_UNKNOWN, INLINE_UNKNOWN}, .wanted = guard->callee};
+	struct slow_way way = {.reading = *reading,
+			       .tracers = {INLINE_UNKNOWN, INLINE_UNKNOWN},
+			       .wanted = guard->callee};
 	struct inline_insn insn;
 
 	inline_state_init(&way.objects);
@@ -116,7 +131,8 @@ static int slow_way(struct inline_code *code, uint64_t vaddr, const struct inlin
 		if (calls < 0 || insn.op == INLINE_END)
 			return 0;
 		if (calls) {
-			guard->reg = object.base >= INLINE_NEW && object.base < INLINE_NEW + ABI_REG_COUNT
+			guard->reg = object.base >= INLINE_NEW &&
+						     object.base < INLINE_NEW + ABI_REG_COUNT
 					     ? (uint8_t)(object.base - INLINE_NEW)
 					     : ABI_REG_COUNT;
 			guard->addend = object.addend;
@@ -138,12 +154,13 @@ static int slow_way(struct inline_code *code, uint64_t vaddr, const struct inlin
 }
 
 /*
- * What the instruction leaves in the registers. Of an address that only a later one than the first takes up nothing is
- * known, so that each guard is found from one place.
+ * What the instruction leaves in the registers. Of an address that only a later one than the first
+ * takes up nothing is known, so that each guard is found from one place.
  */
 static void reading_step(struct inline_state *state, const struct inline_insn *insn, int first)
 {
-	int is_address = insn->op == INLINE_CONST || (insn->op == INLINE_LOAD && insn->base == ABI_REG_COUNT);
+	int is_address = insn->op == INLINE_CONST ||
+			 (insn->op == INLINE_LOAD && insn->base == ABI_REG_COUNT);
 
 	inline_state_step(state, insn);
 	if (!first && is_address && insn->dst < ABI_REG_COUNT)
@@ -151,8 +168,8 @@ static void reading_step(struct inline_state *state, const struct inline_insn *i
 }
 
 /*
- * Does the instruction at vaddr read the flag, or take up the address from which the flag is read then, and is what
- * follows a guard?
+ * Does the instruction at vaddr read the flag, or take up the address from which the flag is read
+ * then, and is what follows a guard?
  */
 static int guard_match(struct inline_code *code, uint64_t vaddr, const struct inline_address *flag,
 		       uint64_t callee, struct guard *out)
@@ -175,13 +192,16 @@ static int guard_match(struct inline_code *code, uint64_t vaddr, const struct in
 			tested = insn.op == INLINE_COMPARE_CONST;
 		} else if (insn.op == INLINE_BRANCH && tested && (insn.equal || insn.unequal)) {
 			out->site = vaddr;
-			return slow_way(code, insn.equal ? next : insn.target, flag, &state, tracer, out);
-		} else if (insn.op == INLINE_TEST && read && tracer < ABI_REG_COUNT && insn.dst == tracer) {
+			return slow_way(code, insn.equal ? next : insn.target, flag, &state, tracer,
+					out);
+		} else if (insn.op == INLINE_TEST && read && tracer < ABI_REG_COUNT &&
+			   insn.dst == tracer) {
 			tested = 1;
 		} else if (insn.op == INLINE_COMPARE || insn.op == INLINE_COMPARE_CONST ||
 			   insn.op == INLINE_TEST) {
 			tested = 0;
-		} else if ((insn.op >= INLINE_BRANCH && insn.op != INLINE_JUMP && insn.op != INLINE_BRANCH) ||
+		} else if ((insn.op >= INLINE_BRANCH && insn.op != INLINE_JUMP &&
+			    insn.op != INLINE_BRANCH) ||
 			   (read && !tested && insn.written >> tracer & 1)) {
 			return 0;
 		}
@@ -191,8 +211,12 @@ static int guard_match(struct inline_code *code, uint64_t vaddr, const struct in
 	return 0;
 }
 
-/* What _Py_NewReference, which begins at vaddr, asks first, and what it calls then with its argument. */
-static int seed_find(struct inline_code *code, uint64_t vaddr, struct inline_address *flag, uint64_t *callee)
+/*
+ * What _Py_NewReference, which begins at vaddr, asks first, and what it calls then with its
+ * argument.
+ */
+static int seed_find(struct inline_code *code, uint64_t vaddr, struct inline_address *flag,
+		     uint64_t *callee)
 {
 	struct inline_insn insns[ENTRY_MAX];
 	size_t count = inline_code_window(code, vaddr, insns, ENTRY_MAX);
@@ -225,17 +249,18 @@ static int displacement_follows(const struct inline_range *text, size_t index, u
 		return 1;
 	for (; index < end; index++)
 		if ((distance <= INT8_MAX && text->code[index] == distance) ||
-		    (end - index >= sizeof(wide) && !memcmp(text->code + index, &wide, sizeof(wide))))
+		    (end - index >= sizeof(wide) &&
+		     !memcmp(text->code + index, &wide, sizeof(wide))))
 			return 1;
 	return 0;
 }
 
 /*
- * Does the operand at that index speak of the flag: of where it is, of the slot that leads there, or of the structure
- * that it is in? *prefix: bytes of its instruction before it, but for a prefix.
+ * Does the operand at that index speak of the flag: of where it is, of the slot that leads there,
+ * or of the structure that it is in? *prefix: bytes of its instruction before it, but for a prefix.
  */
-static int is_operand(const struct inline_range *text, size_t index, const struct inline_address *flag,
-		      unsigned *before)
+static int is_operand(const struct inline_range *text, size_t index,
+		      const struct inline_address *flag, unsigned *before)
 {
 	const uint8_t *code = text->code + index;
 	uint64_t wanted = flag->slot ? flag->slot : (uint64_t)flag->offset, target;
@@ -277,7 +302,8 @@ static int object_add(struct inline_search *search, const struct guard *guard)
 	if (is_known(search->out, guard->site))
 		return 0;
 	if (guard->reg == ABI_REG_COUNT || guard->addend < INT16_MIN || guard->addend > INT16_MAX) {
-		inline_give_up(search, INLINE_OBJECT, guard->site, "an object begins to live in no register");
+		inline_give_up(search, INLINE_OBJECT, guard->site,
+			       "an object begins to live in no register");
 		return 0;
 	}
 	if (!inline_is_instruction(search, guard->site, &err)) {
@@ -289,28 +315,36 @@ static int object_add(struct inline_search *search, const struct guard *guard)
 		search->out->always_new++;
 		return 0;
 	}
-	site.cookie = ABI_COOKIE(ABI_OP_REUSE, EVENT_API_OBJ, guard->reg, ABI_REG_COUNT, ABI_REG_COUNT) |
-		      ABI_COOKIE_ADDEND(guard->addend);
+	site.cookie =
+		ABI_COOKIE(ABI_OP_REUSE, EVENT_API_OBJ, guard->reg, ABI_REG_COUNT, ABI_REG_COUNT) |
+		ABI_COOKIE_ADDEND(guard->addend);
 	snprintf(site.why, sizeof(site.why), "object is %s%+lld, begins to live",
 		 x86_register_name(guard->reg), (long long)guard->addend);
 	search->out->found[INLINE_OBJECT]++;
 	return inline_site_add(search, &site);
 }
 
-/* A guard at an instruction; not one that calls something else. It is asked last which that is: the function is decoded. */
-static int guard_find(struct inline_search *search, uint64_t reader, const struct inline_address *flag,
-		      uint64_t callee, struct guard *guard, int *err)
+/*
+ * A guard at an instruction; not one that calls something else. It is asked last which that is: the
+ * function is decoded.
+ */
+static int guard_find(struct inline_search *search, uint64_t reader,
+		      const struct inline_address *flag, uint64_t callee, struct guard *guard,
+		      int *err)
 {
 	return guard_match(&search->code, reader, flag, callee, guard) &&
 	       (callee == ANY || (guard->callee == callee && !guard->event)) &&
 	       inline_is_instruction(search, reader, err);
 }
 
-/* Calls with every guard of the flag that there is. callee: that they call, or ANY: tail calls of whatever it is are believed. */
+/*
+ * Calls with every guard of the flag that there is. callee: that they call, or ANY: tail calls of
+ * whatever it is are believed.
+ */
 typedef int (*guard_fn)(void *context, const struct guard *guard);
 
-static int guards_walk(struct inline_search *search, const struct inline_address *flag, uint64_t callee,
-		       guard_fn each, void *context)
+static int guards_walk(struct inline_search *search, const struct inline_address *flag,
+		       uint64_t callee, guard_fn each, void *context)
 {
 	const struct inline_range *text = &search->code.image->text;
 	int err = 0;
@@ -367,8 +401,8 @@ static int callee_count(void *context, const struct guard *guard)
 }
 
 /* What most of the guards call. 0; -ENOENT; or an error. */
-static int callee_find(struct inline_search *search, const struct inline_address *flags, size_t count,
-		       uint64_t *callee)
+static int callee_find(struct inline_search *search, const struct inline_address *flags,
+		       size_t count, uint64_t *callee)
 {
 	struct census census = {0};
 	size_t best = 0;
@@ -396,7 +430,8 @@ int inline_objects_find(struct inline_search *search)
 
 	if (image->new_reference) {
 		search->new_reference = inline_code_body(&search->code, image->new_reference);
-		err = seed_find(&search->code, search->new_reference, &flags[count++], &copies.callee);
+		err = seed_find(&search->code, search->new_reference, &flags[count++],
+				&copies.callee);
 	} else {
 		if (image->tracing)
 			flags[count++] = (struct inline_address){.offset = (int64_t)image->tracing};

@@ -2,12 +2,13 @@
 /*
  * allocate_from_new_pool (up to 3.8 a part of pymalloc_alloc) ends with
  *
- *	pool->ref.count = 1;
- *	if (pool->szidx == size) { pool->freeblock = *(block *)pool->freeblock; … }
- *	else { pool->szidx = size; …; pool->freeblock = …; }
+ * 	pool->ref.count = 1;
+ * 	if (pool->szidx == size) { pool->freeblock = *(block *)pool->freeblock; … }
+ * 	else { pool->szidx = size; …; pool->freeblock = …; }
  *
- * of which the compiler may know one side. So the shape is a store of 1 through a register, 32 bits wide, and after it a
- * store of pool->freeblock through the same; the probe goes on the branch or jump between them, which is emulated.
+ * of which the compiler may know one side. So the shape is a store of 1 through a register, 32 bits
+ * wide, and after it a store of pool->freeblock through the same; the probe goes on the branch or
+ * jump between them, which is emulated.
  */
 #include "pymalloc/pool.h"
 
@@ -37,7 +38,8 @@ static uint8_t counted_register(const struct inline_code *code, const struct inl
 	reg = bytes[1] & 7;
 	/* (%rsp) and (%r12) take a SIB byte, (%rbp) and (%r13) a displacement of 0. */
 	if ((reg == 4 && (mod || size != 7 || bytes[2] != 0x24)) ||
-	    (reg == 5 && (mod != 1 || size != 7 || bytes[2])) || (reg != 4 && reg != 5 && (mod || size != 6)))
+	    (reg == 5 && (mod != 1 || size != 7 || bytes[2])) ||
+	    (reg != 4 && reg != 5 && (mod || size != 6)))
 		return ABI_REG_COUNT;
 	if (bytes[size - 4] != 1 || bytes[size - 3] || bytes[size - 2] || bytes[size - 1])
 		return ABI_REG_COUNT;
@@ -64,7 +66,10 @@ static int is_filled(struct inline_code *code, uint64_t vaddr, uint8_t pool)
 	return 0;
 }
 
-/* The instruction to probe: the first emulated one that only the store leads to, else the one after the store. */
+/*
+ * The instruction to probe: the first emulated one that only the store leads to, else the one after
+ * the store.
+ */
 static size_t site_index(const struct inline_code *code, size_t store, uint8_t pool)
 {
 	for (size_t i = store + 1; i < code->count && code->source[i] == i - 1; i++) {
@@ -86,8 +91,8 @@ static int is_fresh(const struct inline_code *code, size_t store, size_t site, u
 	return 1;
 }
 
-int inline_new_pools(struct inline_code *code, uint64_t vaddr, struct inline_new_pool *out, size_t room,
-		     int *emulated)
+int inline_new_pools(struct inline_code *code, uint64_t vaddr, struct inline_new_pool *out,
+		     size_t room, int *emulated)
 {
 	size_t count = 0;
 	int err = inline_code_function(code, vaddr);
@@ -103,9 +108,10 @@ int inline_new_pools(struct inline_code *code, uint64_t vaddr, struct inline_new
 			continue;
 		site = site_index(code, i, pool);
 		*emulated &= code->insns[site].emulated;
-		out[count++] = (struct inline_new_pool){.site = code->insns[site].vaddr,
-							.reg = pool,
-							.fresh = (uint8_t)is_fresh(code, i, site, pool)};
+		out[count++] =
+			(struct inline_new_pool){.site = code->insns[site].vaddr,
+						 .reg = pool,
+						 .fresh = (uint8_t)is_fresh(code, i, site, pool)};
 	}
 	return (int)count;
 }

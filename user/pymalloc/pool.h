@@ -12,10 +12,11 @@ struct inline_new_pool {
 };
 
 /*
- * The places in the function that vaddr lies in, at most room. Returns how many, 0 also where there is no function; -ENOMEM.
- * *emulated, if it is 1, becomes 0 when one of them is on an instruction that the kernel does not emulate.
+ * The places in the function that vaddr lies in, at most room. Returns how many, 0 also where there
+ * is no function; -ENOMEM. *emulated, if it is 1, becomes 0 when one of them is on an instruction
+ * that the kernel does not emulate.
  */
-int inline_new_pools(struct inline_code *code, uint64_t vaddr, struct inline_new_pool *out, size_t room,
-		     int *emulated);
+int inline_new_pools(struct inline_code *code, uint64_t vaddr, struct inline_new_pool *out,
+		     size_t room, int *emulated);
 
 #endif

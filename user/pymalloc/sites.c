@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Candidates are found as bytes, which costs little; each is then decoded where it stands, and what has the
- * right shape must be an instruction of its function.
+ * Candidates are found as bytes, which costs little; each is then decoded where it stands, and what
+ * has the right shape must be an instruction of its function.
  */
 #include "pymalloc/sites.h"
 
@@ -22,7 +22,8 @@
 #define NO_REFILL "what is called when the pool is empty is not known"
 #define NEW_POOLS 64 /* places where a pool is taken into use, in all functions */
 
-void inline_give_up(struct inline_search *search, enum inline_kind kind, uint64_t vaddr, const char *why)
+void inline_give_up(struct inline_search *search, enum inline_kind kind, uint64_t vaddr,
+		    const char *why)
 {
 	struct inline_sites *out = search->out;
 
@@ -52,7 +53,8 @@ int inline_site_add(struct inline_search *search, const struct plan_site *site)
 	struct inline_insn insn;
 
 	if (out->count == SITES_MAX)
-		return error_set(-ENOTSUP, "more than %u places look like an allocator's", SITES_MAX);
+		return error_set(-ENOTSUP, "more than %u places look like an allocator's",
+				 SITES_MAX);
 	if (out->count == out->room) {
 		size_t room = out->room ? 2 * out->room : 128;
 		struct plan_site *sites = realloc(out->sites, room * sizeof(*sites));
@@ -65,8 +67,8 @@ int inline_site_add(struct inline_search *search, const struct plan_site *site)
 	added = &out->sites[out->count++];
 	*added = *site;
 	added->emulated = inline_code_window(&search->code, site->vaddr, &insn, 1) && insn.emulated;
-	inline_disassemble(&search->code.decoder, text->code + offset, text->bytes - offset, site->vaddr,
-			   added->instruction, sizeof(added->instruction));
+	inline_disassemble(&search->code.decoder, text->code + offset, text->bytes - offset,
+			   site->vaddr, added->instruction, sizeof(added->instruction));
 	return 0;
 }
 
@@ -80,7 +82,8 @@ static int pool_add(struct inline_search *search, const struct inline_match *mat
 	if (!inline_size_find(&search->code, match->site, &reg, &addend)) {
 		search->out->exact++;
 		snprintf(site.why, sizeof(site.why),
-			 reg < ABI_REG_COUNT ? "pool in %s, size is %s%+lld" : "pool in %s, size is%.0s %lld",
+			 reg < ABI_REG_COUNT ? "pool in %s, size is %s%+lld"
+					     : "pool in %s, size is%.0s %lld",
 			 x86_register_name(match->reg), x86_register_name(reg), (long long)addend);
 	} else {
 		snprintf(site.why, sizeof(site.why), "pool in %s, size rounded to its class",
@@ -113,7 +116,9 @@ static int free_add(struct inline_search *search, const struct inline_match *mat
 	const struct inline_code *code = &search->code;
 	size_t index = inline_code_index(code, match->site);
 
-	/* The pool is the block's address without its low bits: how many tells the size of pools. */
+	/*
+	 * The pool is the block's address without its low bits: how many tells the size of pools.
+	 */
 	for (size_t i = index; i-- > 0 && index - i < 48 && !search->pool_bits;)
 		if (code->insns[i].op == INLINE_MASK &&
 		    (code->insns[i].value == -16384 || code->insns[i].value == -4096))
@@ -136,11 +141,13 @@ static int resize_add(struct inline_search *search, const struct inline_match *m
 	if (reg == ABI_REG_COUNT)
 		reg = inline_block_find(&search->code, match->site);
 	if (reg == ABI_REG_COUNT) {
-		inline_give_up(search, INLINE_RESIZE, match->site, "where the block is, is not known");
+		inline_give_up(search, INLINE_RESIZE, match->site,
+			       "where the block is, is not known");
 		return 0;
 	}
-	site.cookie = ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, reg, match->size_reg, ABI_REG_COUNT) |
-		      ABI_COOKIE_ADDEND(match->above);
+	site.cookie =
+		ABI_COOKIE(ABI_OP_RESIZE, EVENT_API_OBJ, reg, match->size_reg, ABI_REG_COUNT) |
+		ABI_COOKIE_ADDEND(match->above);
 	snprintf(site.why, sizeof(site.why), "block in %s may stay in its place, size in %s",
 		 x86_register_name(reg), x86_register_name(match->size_reg));
 	search->out->found[INLINE_RESIZE]++;
@@ -185,7 +192,9 @@ static unsigned displacement(const uint8_t *bytes)
 	return base == 4 ? bytes[4] : bytes[3];
 }
 
-/* Does a store of that register through another follow soon? Most loads at 8 are of something else. */
+/*
+ * Does a store of that register through another follow soon? Most loads at 8 are of something else.
+ */
 static int store_follows(const uint8_t *bytes, size_t count, unsigned reg)
 {
 	for (size_t i = 0; i + 3 <= count; i++)
@@ -203,14 +212,15 @@ static int pools_find(struct inline_search *search)
 
 	for (size_t i = 0; i + 8 <= text->bytes && !err; i++) {
 		const uint8_t *bytes = text->code + i;
-		unsigned at = displacement(bytes), reg = (bytes[0] >> 2 & 1) << 3 | (bytes[2] >> 3 & 7);
+		unsigned at = displacement(bytes),
+			 reg = (bytes[0] >> 2 & 1) << 3 | (bytes[2] >> 3 & 7);
 		size_t left = text->bytes - i;
 		struct inline_match match;
 		int is_pool = at == 16 && inline_match_pool(&search->code, text->vaddr + i, &match);
 
-		if (!is_pool &&
-		    (at != 8 || bytes[1] != 0x8b || !store_follows(bytes, left < 40 ? left : 40, reg) ||
-		     !inline_match_free(&search->code, text->vaddr + i, &match)))
+		if (!is_pool && (at != 8 || bytes[1] != 0x8b ||
+				 !store_follows(bytes, left < 40 ? left : 40, reg) ||
+				 !inline_match_free(&search->code, text->vaddr + i, &match)))
 			continue;
 		if (!inline_is_instruction(search, text->vaddr + i, &err) ||
 		    !inline_is_instruction(search, match.site, &err))
@@ -273,13 +283,16 @@ static int is_raw_call(struct inline_search *search, uint64_t vaddr)
 	struct inline_insn insn;
 
 	return inline_code_window(&search->code, vaddr, &insn, 1) &&
-	       (insn.op == INLINE_CALL || insn.op == INLINE_JUMP) && stub_at(search->code.image, insn.target);
+	       (insn.op == INLINE_CALL || insn.op == INLINE_JUMP) &&
+	       stub_at(search->code.image, insn.target);
 }
 
 /* A call of a function of libc, or a jump to it that takes its caller's place. */
-static int raw_add(struct inline_search *search, uint64_t vaddr, size_t bytes, enum abi_op op, int is_call)
+static int raw_add(struct inline_search *search, uint64_t vaddr, size_t bytes, enum abi_op op,
+		   int is_call)
 {
-	struct plan_site site = {.vaddr = vaddr, .op = op, .with_return = op != ABI_OP_FREE && !is_call};
+	struct plan_site site = {
+		.vaddr = vaddr, .op = op, .with_return = op != ABI_OP_FREE && !is_call};
 	struct inline_match match = {0};
 	enum event_api api = EVENT_API_RAW;
 	int err = 0;
@@ -287,7 +300,8 @@ static int raw_add(struct inline_search *search, uint64_t vaddr, size_t bytes, e
 	search->out->found[op == ABI_OP_FREE ? INLINE_RAW_FREE : INLINE_RAW]++;
 	if (is_call && op != ABI_OP_FREE) {
 		inline_match_return(&search->code, vaddr + bytes, &match);
-		if (!inline_is_instruction(search, match.site, &err) || is_raw_call(search, match.site)) {
+		if (!inline_is_instruction(search, match.site, &err) ||
+		    is_raw_call(search, match.site)) {
 			match.site = vaddr + bytes;
 			match.reg = ABI_REG_AX;
 		}
@@ -302,7 +316,8 @@ static int raw_add(struct inline_search *search, uint64_t vaddr, size_t bytes, e
 		return err;
 	site = (struct plan_site){.vaddr = match.site, .op = ABI_OP_END};
 	site.cookie = ABI_COOKIE(ABI_OP_END, api, match.reg, ABI_REG_COUNT, ABI_REG_COUNT);
-	snprintf(site.why, sizeof(site.why), "after the call, block in %s", x86_register_name(match.reg));
+	snprintf(site.why, sizeof(site.why), "after the call, block in %s",
+		 x86_register_name(match.reg));
 	return inline_site_add(search, &site);
 }
 
@@ -332,8 +347,9 @@ static int raws_find(struct inline_search *search)
 			err = raw_add(search, text->vaddr + i, size, import->op,
 				      bytes[0] == 0xe8 || (through_slot && bytes[1] == 0x15));
 		else
-			inline_give_up(search, import->op == ABI_OP_FREE ? INLINE_RAW_FREE : INLINE_RAW,
-				       text->vaddr + i, "decoding its function does not lead to it");
+			inline_give_up(
+				search, import->op == ABI_OP_FREE ? INLINE_RAW_FREE : INLINE_RAW,
+				text->vaddr + i, "decoding its function does not lead to it");
 	}
 	return err;
 }
@@ -359,8 +375,9 @@ static int refills_add(struct inline_search *search)
 			continue;
 		}
 		err = function_entry_site(&wish, text->code + offset,
-					  text->bytes - offset < FUNCTION_MAX_CODE ? text->bytes - offset
-										   : FUNCTION_MAX_CODE,
+					  text->bytes - offset < FUNCTION_MAX_CODE
+						  ? text->bytes - offset
+						  : FUNCTION_MAX_CODE,
 					  vaddr, &site);
 		if (err)
 			return err;
@@ -383,14 +400,15 @@ static void new_pool_fill(struct inline_search *search, const struct inline_new_
 	*site = (struct plan_site){
 		.vaddr = found->site,
 		.op = ABI_OP_NEW_POOL,
-		.cookie =
-			ABI_COOKIE(ABI_OP_NEW_POOL, EVENT_API_POOL, found->reg, ABI_REG_COUNT, ABI_REG_COUNT),
-		.emulated = inline_code_window(&search->code, found->site, &insn, 1) && insn.emulated,
+		.cookie = ABI_COOKIE(ABI_OP_NEW_POOL, EVENT_API_POOL, found->reg, ABI_REG_COUNT,
+				     ABI_REG_COUNT),
+		.emulated =
+			inline_code_window(&search->code, found->site, &insn, 1) && insn.emulated,
 	};
 	snprintf(site->why, sizeof(site->why), "a pool is taken into use, in %s",
 		 x86_register_name(found->reg));
-	inline_disassemble(&search->code.decoder, text->code + offset, text->bytes - offset, found->site,
-			   site->instruction, sizeof(site->instruction));
+	inline_disassemble(&search->code.decoder, text->code + offset, text->bytes - offset,
+			   found->site, site->instruction, sizeof(site->instruction));
 }
 
 static int is_new_pool(const struct inline_new_pool *found, size_t count, uint64_t site)
@@ -402,8 +420,8 @@ static int is_new_pool(const struct inline_new_pool *found, size_t count, uint64
 }
 
 /*
- * Where copies of the allocator make pools themselves there is no function to return from: the block of a request is the
- * first one of the pool that is taken into use.
+ * Where copies of the allocator make pools themselves there is no function to return from: the
+ * block of a request is the first one of the pool that is taken into use.
  */
 static int first_add(struct inline_search *search, const struct inline_new_pool *found)
 {
@@ -414,23 +432,30 @@ static int first_add(struct inline_search *search, const struct inline_new_pool 
 			       "which block a new pool gives is not known");
 		return 0;
 	}
-	site.cookie = ABI_COOKIE(ABI_OP_FIRST_BLOCK, EVENT_API_OBJ, found->reg, ABI_REG_COUNT, ABI_REG_COUNT);
+	site.cookie = ABI_COOKIE(ABI_OP_FIRST_BLOCK, EVENT_API_OBJ, found->reg, ABI_REG_COUNT,
+				 ABI_REG_COUNT);
 	snprintf(site.why, sizeof(site.why), "pool in %s, gives its first block",
 		 x86_register_name(found->reg));
 	search->out->found[INLINE_FIRST]++;
 	return inline_site_add(search, &site);
 }
 
-/* From the site on, where a copy finds its pool empty, to where it takes another into use it is all one request. */
+/*
+ * From the site on, where a copy finds its pool empty, to where it takes another into use it is all
+ * one request.
+ */
 static void own_mark(struct inline_sites *out, uint64_t vaddr)
 {
 	for (size_t i = 0; i < out->count; i++)
 		if (out->sites[i].vaddr == vaddr && out->sites[i].op == ABI_OP_POOL)
-			out->sites[i].cookie =
-				(out->sites[i].cookie & ~(0xffull << 32)) | (uint64_t)ABI_REG_SP << 32;
+			out->sites[i].cookie = (out->sites[i].cookie & ~(0xffull << 32)) |
+					       (uint64_t)ABI_REG_SP << 32;
 }
 
-/* In the functions that make pools, and where no call of one was found, in the copy of the allocator itself. */
+/*
+ * In the functions that make pools, and where no call of one was found, in the copy of the
+ * allocator itself.
+ */
 static int new_pools_add(struct inline_search *search)
 {
 	struct inline_sites *out = search->out;
@@ -441,9 +466,10 @@ static int new_pools_add(struct inline_search *search)
 	out->pools_complete = 1;
 	for (size_t i = 0; i < search->refill_count + search->own_count; i++) {
 		int is_own = i >= search->refill_count;
-		uint64_t function = is_own ? search->own[i - search->refill_count] : search->refills[i].vaddr;
-		int got = inline_new_pools(&search->code, function, found + count, NEW_POOLS - count,
-					   &out->pools_complete);
+		uint64_t function =
+			is_own ? search->own[i - search->refill_count] : search->refills[i].vaddr;
+		int got = inline_new_pools(&search->code, function, found + count,
+					   NEW_POOLS - count, &out->pools_complete);
 
 		if (got < 0)
 			return got;

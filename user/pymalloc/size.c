@@ -2,15 +2,17 @@
 /*
  * How large the block is that was asked for, at the point where a pool gives it.
  *
- * On the way there pymalloc has found that the size is one of 1 to 512: less one it is not above 511, and compilers have
- * other ways to ask that. Where it did not, the size is a constant, and the way not taken at the guard of the slot passes it,
- * in the second argument, to whatever is in the slot. Where ways meet behind that, the size class is still to be made of
- * the size, (size - 1) >> 4, to find the pool.
+ * On the way there pymalloc has found that the size is one of 1 to 512: less one it is not above
+ * 511, and compilers have other ways to ask that. Where it did not, the size is a constant, and the
+ * way not taken at the guard of the slot passes it, in the second argument, to whatever is in the
+ * slot. Where ways meet behind that, the size class is still to be made of the size, (size - 1) >>
+ * 4, to find the pool.
  *
- * So the way is followed back as long as there is only one, and then carried out forward: what each register
- * holds is kept as "a value that came up at some point, plus so much" or as a constant. The size is known if
- * at the site some register holds it, but for a constant difference. Where that tells nothing the ways that meet are carried
- * out each: what holds on all of them holds behind.
+ * So the way is followed back as long as there is only one, and then carried out forward: what each
+ * register holds is kept as "a value that came up at some point, plus so much" or as a constant.
+ * The size is known if at the site some register holds it, but for a constant difference. Where
+ * that tells nothing the ways that meet are carried out each: what holds on all of them holds
+ * behind.
  */
 #include <errno.h>
 #include <string.h>
@@ -24,12 +26,14 @@
 #define MEETINGS_MAX 2   /* of ways, one behind the other */
 #define SLOW_MAX     24  /* and along the slow path */
 #define LARGEST      512 /* that pymalloc serves */
-#define ASKED_MAX                                                                                            \
-	8 /* instructions from the branch of a realloc to where the size becomes what was asked for */
+/* instructions from the branch of a realloc to where the size becomes what was asked for */
+#define ASKED_MAX  8
 #define CLASS_BITS 4  /* of a size less one, that are not in its size class */
 #define CLASS_NEAR 12 /* instructions from making the size class to the site */
 
-/* What is passed as the second argument to the function in the slot, where this way leads to one. */
+/*
+ * What is passed as the second argument to the function in the slot, where this way leads to one.
+ */
 static struct inline_value slow_size(struct inline_code *code, uint64_t vaddr,
 				     const struct inline_state *from)
 {
@@ -77,15 +81,21 @@ static size_t way_find(const struct inline_code *code, size_t site, uint32_t *wa
 	return count;
 }
 
-/* What the way from a comparison on says of a register: it is not more than last, and not less than first. */
+/*
+ * What the way from a comparison on says of a register: it is not more than last, and not less than
+ * first.
+ */
 struct bounds {
 	struct inline_value of; /* UNKNOWN: nothing was compared last */
 	uint64_t with;
 };
 
-/* The size, if the branch, taken or not, leaves no value but those of the sizes that pymalloc serves, perhaps with 0. */
-static struct inline_value bounded_size(const struct bounds *bounds, const struct inline_insn *branch,
-					int taken)
+/*
+ * The size, if the branch, taken or not, leaves no value but those of the sizes that pymalloc
+ * serves, perhaps with 0.
+ */
+static struct inline_value bounded_size(const struct bounds *bounds,
+					const struct inline_insn *branch, int taken)
 {
 	static const uint8_t others[] = {[INLINE_BELOW] = INLINE_ABOVE_EQUAL,
 					 [INLINE_ABOVE_EQUAL] = INLINE_BELOW,
@@ -106,7 +116,8 @@ static struct inline_value bounded_size(const struct bounds *bounds, const struc
 }
 
 /* Of what a size class is made: what is a size less one. */
-static struct inline_value classed_size(const struct inline_state *state, const struct inline_insn *insn)
+static struct inline_value classed_size(const struct inline_state *state,
+					const struct inline_insn *insn)
 {
 	struct inline_value size = {.base = INLINE_UNKNOWN};
 
@@ -120,8 +131,8 @@ static struct inline_value classed_size(const struct inline_state *state, const 
 }
 
 /* Where the size is once the way is gone. 0; -ENOENT. */
-static int size_locate(const struct inline_state *state, const struct inline_value *size, uint8_t *reg,
-		       int64_t *addend)
+static int size_locate(const struct inline_state *state, const struct inline_value *size,
+		       uint8_t *reg, int64_t *addend)
 {
 	if (size->base == INLINE_CONSTANT && size->addend > 0 && size->addend <= LARGEST) {
 		*reg = ABI_REG_COUNT;
@@ -129,9 +140,11 @@ static int size_locate(const struct inline_state *state, const struct inline_val
 		return 0;
 	}
 	for (uint8_t r = 0; size->base >= INLINE_NEW && r < ABI_REG_COUNT; r++) {
-		int64_t difference = (int64_t)((uint64_t)size->addend - (uint64_t)state->of[r].addend);
+		int64_t difference =
+			(int64_t)((uint64_t)size->addend - (uint64_t)state->of[r].addend);
 
-		if (state->of[r].base != size->base || difference < INT16_MIN || difference > INT16_MAX)
+		if (state->of[r].base != size->base || difference < INT16_MIN ||
+		    difference > INT16_MAX)
 			continue;
 		*reg = r;
 		*addend = difference;
@@ -145,7 +158,8 @@ struct way_size {
 	struct inline_state state;
 	struct inline_value size; /* by what was compared, or passed */
 	struct inline_value
-		classed; /* by the size class that was made last, of a few instructions before the site */
+		/* by the size class that was made last, of a few instructions before the site */
+		classed;
 	struct bounds bounds;
 	int guarded;
 };
@@ -157,7 +171,8 @@ static void way_step(struct inline_code *code, struct way_size *way, const struc
 	struct inline_value found = {.base = INLINE_UNKNOWN};
 	int taken = next == insn->target;
 
-	if (insn->op == INLINE_COMPARE || insn->op == INLINE_COMPARE_CONST || insn->op == INLINE_TEST) {
+	if (insn->op == INLINE_COMPARE || insn->op == INLINE_COMPARE_CONST ||
+	    insn->op == INLINE_TEST) {
 		way->guarded = compares_code(code, &way->state, insn);
 		way->bounds.of.base = INLINE_UNKNOWN;
 	}
@@ -166,7 +181,8 @@ static void way_step(struct inline_code *code, struct way_size *way, const struc
 	else if (insn->op == INLINE_BRANCH && insn->order)
 		found = bounded_size(&way->bounds, insn, taken);
 	else if (insn->op == INLINE_BRANCH && way->guarded)
-		found = slow_size(code, taken ? insn->vaddr + insn->bytes : insn->target, &way->state);
+		found = slow_size(code, taken ? insn->vaddr + insn->bytes : insn->target,
+				  &way->state);
 	if (found.base != INLINE_UNKNOWN)
 		way->size = found;
 	found = classed_size(&way->state, insn);
@@ -186,7 +202,8 @@ static struct inline_value way_value(const struct way_size *way, size_t which)
 }
 
 /* Is the one so much more than the other on every way? */
-static int differ_by(const struct way_size *ways, size_t count, size_t one, size_t other, int64_t *addend)
+static int differ_by(const struct way_size *ways, size_t count, size_t one, size_t other,
+		     int64_t *addend)
 {
 	for (size_t i = 0; i < count; i++) {
 		struct inline_value a = way_value(&ways[i], one), b = way_value(&ways[i], other);
@@ -221,7 +238,10 @@ static void way_init(struct way_size *way)
 	inline_state_init(&way->state);
 }
 
-/* What is known where ways meet: constants that all of them have, and what differs by as much on all of them. */
+/*
+ * What is known where ways meet: constants that all of them have, and what differs by as much on
+ * all of them.
+ */
 static void ways_meet(const struct way_size *ways, size_t count, struct way_size *out)
 {
 	struct inline_value values[WAY_VALUES];
@@ -231,8 +251,9 @@ static void ways_meet(const struct way_size *ways, size_t count, struct way_size
 		int64_t addend = 0;
 		size_t other = 0;
 
-		values[which] = which < ABI_REG_COUNT ? out->state.of[which]
-						      : (struct inline_value){.base = INLINE_UNKNOWN};
+		values[which] = which < ABI_REG_COUNT
+					? out->state.of[which]
+					: (struct inline_value){.base = INLINE_UNKNOWN};
 		while (other < which && !differ_by(ways, count, which, other, &addend))
 			other++;
 		if (is_constant(ways, count, which))
@@ -248,7 +269,10 @@ static void ways_meet(const struct way_size *ways, size_t count, struct way_size
 
 static void way_follow(struct inline_code *code, size_t index, int meetings, struct way_size *way);
 
-/* What is known behind the instruction at source, from where control goes to vaddr. 0: nothing comes from there; 1; -1: not known. */
+/*
+ * What is known behind the instruction at source, from where control goes to vaddr. 0: nothing
+ * comes from there; 1; -1: not known.
+ */
 static int source_follow(struct inline_code *code, uint64_t source, uint64_t vaddr, int meetings,
 			 struct way_size *way)
 {
@@ -277,7 +301,8 @@ out:
 static void way_begin(struct inline_code *code, size_t index, int meetings, struct way_size *out)
 {
 	uint64_t sources[WAYS_MAX], vaddr = code->insns[index].vaddr;
-	size_t count = meetings ? inline_code_sources(code, index, sources, WAYS_MAX) : 0, known = 0;
+	size_t count = meetings ? inline_code_sources(code, index, sources, WAYS_MAX) : 0,
+	       known = 0;
 	struct way_size ways[WAYS_MAX];
 
 	for (size_t i = 0; i < count; i++) {
@@ -309,12 +334,15 @@ static void way_follow(struct inline_code *code, size_t index, int meetings, str
 	}
 }
 
-static int size_follow(struct inline_code *code, size_t index, int meetings, uint8_t *reg, int64_t *addend)
+static int size_follow(struct inline_code *code, size_t index, int meetings, uint8_t *reg,
+		       int64_t *addend)
 {
 	struct way_size way;
 
 	way_follow(code, index, meetings, &way);
-	/* The class is what the pool was found by; what was compared may have been something else. */
+	/*
+	 * The class is what the pool was found by; what was compared may have been something else.
+	 */
 	if (way.classed.base >= INLINE_NEW && !size_locate(&way.state, &way.classed, reg, addend))
 		return 0;
 	return size_locate(&way.state, &way.size, reg, addend);
@@ -358,8 +386,9 @@ uint8_t inline_block_find(const struct inline_code *code, uint64_t site)
 }
 
 /*
- * What of the registers at vaddr is passed as the second argument to the second function that is called from
- * there on: a realloc that moves a block asks for a new one and copies the old one to it.
+ * What of the registers at vaddr is passed as the second argument to the second function that is
+ * called from there on: a realloc that moves a block asks for a new one and copies the old one to
+ * it.
  */
 static uint8_t copied_from(struct inline_code *code, uint64_t vaddr)
 {
@@ -376,7 +405,8 @@ static uint8_t copied_from(struct inline_code *code, uint64_t vaddr)
 					       !from.addend
 				       ? (uint8_t)(from.base - INLINE_NEW)
 				       : ABI_REG_COUNT;
-		if (insn.op == INLINE_END || insn.op == INLINE_JUMP_SLOT || insn.op == INLINE_CALL_SLOT)
+		if (insn.op == INLINE_END || insn.op == INLINE_JUMP_SLOT ||
+		    insn.op == INLINE_CALL_SLOT)
 			break;
 		inline_state_step(&state, &insn);
 		vaddr = insn.op == INLINE_JUMP ? insn.target : vaddr + insn.bytes;
@@ -385,11 +415,11 @@ static uint8_t copied_from(struct inline_code *code, uint64_t vaddr)
 }
 
 /*
- * The register that holds what was asked for: if the block moves, that becomes the size, in the register of it, behind the
- * branch or on the way to it.
+ * The register that holds what was asked for: if the block moves, that becomes the size, in the
+ * register of it, behind the branch or on the way to it.
  */
-static uint8_t asked_find(struct inline_code *code, uint64_t moved, const struct inline_insn *before,
-			  size_t count, uint8_t size)
+static uint8_t asked_find(struct inline_code *code, uint64_t moved,
+			  const struct inline_insn *before, size_t count, uint8_t size)
 {
 	struct inline_insn insn;
 	uint8_t asked = ABI_REG_COUNT;
@@ -400,7 +430,8 @@ static uint8_t asked_find(struct inline_code *code, uint64_t moved, const struct
 		else if (asked < ABI_REG_COUNT && before[i].written >> asked & 1)
 			asked = ABI_REG_COUNT;
 	}
-	for (int i = 0; i < ASKED_MAX && asked == ABI_REG_COUNT && inline_code_window(code, moved, &insn, 1);
+	for (int i = 0;
+	     i < ASKED_MAX && asked == ABI_REG_COUNT && inline_code_window(code, moved, &insn, 1);
 	     i++) {
 		if (insn.op == INLINE_COPY && insn.width == 8 && insn.dst == size)
 			asked = insn.src;
@@ -428,13 +459,17 @@ int inline_match_resize(struct inline_code *code, uint64_t vaddr, struct inline_
 		return 0;
 	branch = &insns[i];
 	*out = (struct inline_match){.site = branch->vaddr, .above = compared->src == insns[0].dst};
-	/* Three times the size below what was asked for, taken four times: the one way or the other. */
+	/*
+	 * Three times the size below what was asked for, taken four times: the one way or the
+	 * other.
+	 */
 	if ((compared->dst != insns[0].dst && !out->above) ||
 	    (branch->order != (out->above ? INLINE_ABOVE : INLINE_BELOW) &&
 	     branch->order != (out->above ? INLINE_BELOW_EQUAL : INLINE_ABOVE_EQUAL)))
 		return 0;
-	moved = branch->order == INLINE_BELOW || branch->order == INLINE_ABOVE ? branch->vaddr + branch->bytes
-									       : branch->target;
+	moved = branch->order == INLINE_BELOW || branch->order == INLINE_ABOVE
+			? branch->vaddr + branch->bytes
+			: branch->target;
 	out->size_reg = asked_find(code, moved, insns + 1, i - 1, insns[0].src);
 	out->reg = copied_from(code, moved);
 	return out->size_reg < ABI_REG_COUNT;
@@ -449,7 +484,8 @@ int inline_match_classed(const struct inline_code *code, uint64_t vaddr)
 		return 0;
 	at = code->source[index];
 	for (int i = 0; i < CLASS_NEAR && at != INLINE_NO_SOURCE; i++, at = code->source[at])
-		if (code->insns[at].op == INLINE_SHIFT_LEFT && code->insns[at].value == CLASS_BITS &&
+		if (code->insns[at].op == INLINE_SHIFT_LEFT &&
+		    code->insns[at].value == CLASS_BITS &&
 		    code->insns[at].dst == code->insns[index].src)
 			return 1;
 	return 0;

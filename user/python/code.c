@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A code object may die, and its address be used again, while it is read: everything is read into memory of
- * ours first, then the window that the id is made of is read a second time, and only if the id still holds
- * are records made.
+ * A code object may die, and its address be used again, while it is read: everything is read into
+ * memory of ours first, then the window that the id is made of is read a second time, and only if
+ * the id still holds are records made.
  */
 #include "python/code.h"
 
@@ -62,9 +62,11 @@ static int text_find(pid_t pid, const struct abi_offsets *offsets, uint64_t addr
 		return err;
 	state >>= offsets->unicode_kind_shift;
 	*kind = state & UNICODE_KIND;
-	if (!(state & UNICODE_COMPACT) || (*kind != 1 && *kind != 2 && *kind != 4) || length > CONTENT_MAX)
+	if (!(state & UNICODE_COMPACT) || (*kind != 1 && *kind != 2 && *kind != 4) ||
+	    length > CONTENT_MAX)
 		return -EINVAL;
-	*data = address + (state & UNICODE_ASCII ? offsets->unicode_ascii : offsets->unicode_compact);
+	*data = address +
+		(state & UNICODE_ASCII ? offsets->unicode_ascii : offsets->unicode_compact);
 	*bytes = length * *kind;
 	return 0;
 }
@@ -82,10 +84,15 @@ static int content_mix(pid_t pid, uint64_t data, uint64_t bytes, uint64_t *hash)
 	return err;
 }
 
-/* A part of a code object that its id is made of: mixes what the pointer at pointer_at leads to into hash. */
-typedef int part_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at, uint64_t *hash);
+/*
+ * A part of a code object that its id is made of: mixes what the pointer at pointer_at leads to
+ * into hash.
+ */
+typedef int part_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at,
+		     uint64_t *hash);
 
-static int text_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at, uint64_t *hash)
+static int text_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at,
+		    uint64_t *hash)
 {
 	uint64_t string = 0, data = 0, bytes = 0;
 	uint16_t kind;
@@ -96,7 +103,8 @@ static int text_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t point
 	return err ? err : content_mix(pid, data, bytes, hash);
 }
 
-static int lines_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at, uint64_t *hash)
+static int lines_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at,
+		     uint64_t *hash)
 {
 	uint64_t lines = 0, bytes = 0;
 	int err = pointer_read(pid, pointer_at, &lines);
@@ -109,8 +117,8 @@ static int lines_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t poin
 }
 
 /* Texts and line table; those of missing (EVENT_MISS_*) could not be read when the id was made. */
-static int contents_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t address, uint32_t missing,
-			uint64_t *hash)
+static int contents_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t address,
+			uint32_t missing, uint64_t *hash)
 {
 	const struct {
 		part_mix *mix;
@@ -132,11 +140,13 @@ static int contents_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t a
 	return err;
 }
 
-int code_id(pid_t pid, const struct abi_target *target, uint64_t address, uint32_t missing, uint64_t *id)
+int code_id(pid_t pid, const struct abi_target *target, uint64_t address, uint32_t missing,
+	    uint64_t *id)
 {
 	const struct abi_offsets *offsets = &target->offsets;
 	uint64_t window[WINDOW_WORDS], hash = mix(target->space ^ address);
-	int err = memory_read(pid, address + offsets->code_lines + 8 - WINDOW_BYTES, window, sizeof(window));
+	int err = memory_read(pid, address + offsets->code_lines + 8 - WINDOW_BYTES, window,
+			      sizeof(window));
 
 	for (int i = 0; i < WINDOW_WORDS && !err; i++)
 		hash = hash_word(hash, window[i]);
@@ -148,7 +158,8 @@ int code_id(pid_t pid, const struct abi_target *target, uint64_t address, uint32
 
 /* 0 when the text at address was read, else a negative errno; only -ESRCH and -EPERM mean more than
  * "missing". */
-static int text_read(pid_t pid, const struct abi_offsets *offsets, uint64_t address, struct text *out)
+static int text_read(pid_t pid, const struct abi_offsets *offsets, uint64_t address,
+		     struct text *out)
 {
 	uint64_t data, bytes;
 	int err = text_find(pid, offsets, address, &data, &bytes, &out->kind);
@@ -159,7 +170,10 @@ static int text_read(pid_t pid, const struct abi_offsets *offsets, uint64_t addr
 	return memory_read(pid, data, out->data, out->bytes);
 }
 
-/* The line table: *size as the object says it; *out NULL and -EFBIG or -EFAULT when it could not be had. */
+/*
+ * The line table: *size as the object says it; *out NULL and -EFBIG or -EFAULT when it could not be
+ * had.
+ */
 static int lines_read(pid_t pid, const struct abi_offsets *offsets, uint64_t address, uint8_t **out,
 		      uint32_t *size)
 {
@@ -236,7 +250,8 @@ static int lines_append(struct buffer *out, const struct event_code *code, const
 	return err;
 }
 
-static int id_check(pid_t pid, const struct abi_target *target, uint64_t address, uint64_t expected_id)
+static int id_check(pid_t pid, const struct abi_target *target, uint64_t address,
+		    uint64_t expected_id)
 {
 	uint64_t id;
 	int err = code_id(pid, target, address, expected_id & EVENT_MISS_ALL, &id);
@@ -280,13 +295,14 @@ int code_read(pid_t pid, const struct abi_target *target, uint64_t address, uint
 	if (err)
 		return err;
 
-	err = part_missing(text_read(pid, offsets, filename_at, &filename), &event, EVENT_MISS_FILENAME);
+	err = part_missing(text_read(pid, offsets, filename_at, &filename), &event,
+			   EVENT_MISS_FILENAME);
 	if (!err)
 		err = part_missing(text_read(pid, offsets, qualname_at, &qualname), &event,
 				   EVENT_MISS_QUALNAME);
 	if (!err)
-		err = part_missing(lines_read(pid, offsets, lines_at, &lines, &event.lines_bytes), &event,
-				   EVENT_MISS_LINES);
+		err = part_missing(lines_read(pid, offsets, lines_at, &lines, &event.lines_bytes),
+				   &event, EVENT_MISS_LINES);
 	if (!err)
 		err = id_check(pid, target, address, expected_id);
 	if (err)

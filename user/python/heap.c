@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Model (Objects/obmalloc.c). An array of arena objects names the arenas; an arena is cut from its first
- * aligned address on into pools, those below arena.pool_address have been used. A pool with ref.count > 0
- * holds blocks of one size class behind its header: those below nextoffset were handed out at least once,
- * of which the ones on the list at freeblock are free again. So the live blocks are
+ * Model (Objects/obmalloc.c). An array of arena objects names the arenas; an arena is cut from its
+ * first aligned address on into pools, those below arena.pool_address have been used. A pool with
+ * ref.count > 0 holds blocks of one size class behind its header: those below nextoffset were
+ * handed out at least once, of which the ones on the list at freeblock are free again. So the live
+ * blocks are
  *
- *	{header, header + size, … < nextoffset} - {freeblock, *freeblock, …}
+ * 	{header, header + size, … < nextoffset} - {freeblock, *freeblock, …}
  *
- * and there are exactly ref.count of them. A pool where that does not hold was caught in the middle of a
- * change (or is not one): it is read again, and counted as unreadable if that does not help.
+ * and there are exactly ref.count of them. A pool where that does not hold was caught in the middle
+ * of a change (or is not one): it is read again, and counted as unreadable if that does not help.
  */
 #include "python/heap.h"
 
@@ -61,7 +62,9 @@ struct pool_state {
 	uint8_t free[MAX_POOL_BYTES / EVENT_BLOCK_STEP]; /* by number */
 };
 
-/* 1: a pool in use and consistent, *state tells its blocks; 0: not in use; -EAGAIN: inconsistent. */
+/*
+ * 1: a pool in use and consistent, *state tells its blocks; 0: not in use; -EAGAIN: inconsistent.
+ */
 static int pool_check(const struct heap_offsets *offsets, const uint8_t *pool, uint64_t address,
 		      struct pool_state *state)
 {
@@ -127,7 +130,10 @@ static void pool_give_up(struct heap_walk *walk, uint64_t address)
 	walk->stop = walk->visit(&pool, walk->context);
 }
 
-/* pool: the bytes at hand, NULL when they could not be read along with the arena. 0, -ESRCH, -EPERM. */
+/*
+ * pool: the bytes at hand, NULL when they could not be read along with the arena. 0, -ESRCH,
+ * -EPERM.
+ */
 static int pool_read(struct heap_walk *walk, const uint8_t *pool, uint64_t address)
 {
 	uint8_t again[MAX_POOL_BYTES];
@@ -171,7 +177,8 @@ static int arena_read(struct heap_walk *walk, uint64_t address, uint64_t pool_ad
 	if (err == -ESRCH || err == -EPERM)
 		return err;
 	whole = !err;
-	for (; pool + offsets->pool_bytes <= pool_address && !walk->stop; pool += offsets->pool_bytes) {
+	for (; pool + offsets->pool_bytes <= pool_address && !walk->stop;
+	     pool += offsets->pool_bytes) {
 		err = pool_read(walk, whole ? walk->arena + (pool - address) : NULL, pool);
 		if (err)
 			return err;
@@ -180,13 +187,16 @@ static int arena_read(struct heap_walk *walk, uint64_t address, uint64_t pool_ad
 }
 
 /* Could arena->address be mmap()ed memory whose used part ends at pool_address? */
-static int arena_plausible(const struct heap_offsets *offsets, uint64_t address, uint64_t pool_address)
+static int arena_plausible(const struct heap_offsets *offsets, uint64_t address,
+			   uint64_t pool_address)
 {
 	return !(address & 15) && address < 1ull << 56 && pool_address >= address &&
 	       pool_address <= address + offsets->arena_bytes + offsets->pool_bytes;
 }
 
-/* Where the array of arena objects is now, and how many it has; 0 of them: this heap has no arena. */
+/*
+ * Where the array of arena objects is now, and how many it has; 0 of them: this heap has no arena.
+ */
 static int array_find(const struct heap_walk *walk, const struct heap_head *head, uint64_t *array,
 		      uint32_t *count)
 {
@@ -202,9 +212,10 @@ static int array_find(const struct heap_walk *walk, const struct heap_head *head
 }
 
 /*
- * A copy of at most ARENAS_PIECE arena objects from first on, so that what the heap claims to have costs no memory. The target
- * moves the array when it grows, and what it had is then in the same places of the new one: a piece counts if the array was
- * there before and after. *objects: how many there are, 0 behind the last.
+ * A copy of at most ARENAS_PIECE arena objects from first on, so that what the heap claims to have
+ * costs no memory. The target moves the array when it grows, and what it had is then in the same
+ * places of the new one: a piece counts if the array was there before and after. *objects: how many
+ * there are, 0 behind the last.
  */
 static int arenas_read(const struct heap_walk *walk, const struct heap_head *head, uint32_t first,
 		       uint8_t *piece, uint32_t *objects)
@@ -229,7 +240,8 @@ static int arenas_read(const struct heap_walk *walk, const struct heap_head *hea
 	return err;
 }
 
-static int raw_read(const struct heap_walk *walk, const struct heap_head *head, uint64_t blocks_before)
+static int raw_read(const struct heap_walk *walk, const struct heap_head *head,
+		    uint64_t blocks_before)
 {
 	uint64_t count, here = walk->reading->blocks - blocks_before;
 	int err = memory_read_u64(walk->pid, head->raw_blocks, &count);
@@ -238,13 +250,15 @@ static int raw_read(const struct heap_walk *walk, const struct heap_head *head, 
 		return err;
 	if (head->raw_is_total)
 		count = count > here ? count - here : 0;
-	if ((int64_t)count > 0) /* a count of a heap that changes may pass below zero for a moment */
+	/* a count of a heap that changes may pass below zero for a moment */
+	if ((int64_t)count > 0)
 		walk->reading->raw_blocks += count;
 	return 0;
 }
 
 /* Those of the arenas that are in use; *wild: objects that are none. */
-static int piece_read(struct heap_walk *walk, const uint8_t *piece, uint32_t objects, uint32_t *wild)
+static int piece_read(struct heap_walk *walk, const uint8_t *piece, uint32_t objects,
+		      uint32_t *wild)
 {
 	const struct heap_offsets *offsets = walk->offsets;
 	int err = 0;
@@ -284,7 +298,8 @@ static int head_read(struct heap_walk *walk, const struct heap_head *head)
 	if (wild && !walk->reading->arenas)
 		return error_set(-ENOTSUP, "what should be its heap's arenas are none");
 	walk->reading->arenas_lost += wild;
-	walk->reading->pools_unreadable += (uint64_t)wild * (offsets->arena_bytes / offsets->pool_bytes);
+	walk->reading->pools_unreadable +=
+		(uint64_t)wild * (offsets->arena_bytes / offsets->pool_bytes);
 	return raw_read(walk, head, blocks_before);
 }
 
@@ -317,7 +332,8 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 	int err;
 
 	err = memory_read_u64(runtime->pid,
-			      runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
+			      runtime->target.runtime +
+				      runtime->offsets->abi.runtime_interpreters_head,
 			      &interpreters);
 	if (err)
 		return err;
@@ -338,8 +354,9 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 	if (err)
 		return err;
 	if (!reading.arenas)
-		return error_set(-ENODATA,
-				 "it has no pymalloc heap: not started yet, or PYTHONMALLOC=malloc");
+		return error_set(
+			-ENODATA,
+			"it has no pymalloc heap: not started yet, or PYTHONMALLOC=malloc");
 	reading.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
 	*out = reading;
 	return 0;
@@ -360,8 +377,8 @@ static int blocks_visit(const struct heap_pool *pool, void *context)
 		return 0;
 	for (uint32_t i = 0; i < pool->count && !stop; i++, at += pool->block_bytes)
 		if (!pool->free[i])
-			stop = visitor->visit(pool->address + at, pool->block_bytes, pool->content + at,
-					      visitor->context);
+			stop = visitor->visit(pool->address + at, pool->block_bytes,
+					      pool->content + at, visitor->context);
 	return stop;
 }
 
@@ -394,7 +411,8 @@ int heap_find(const struct python_runtime *runtime)
 	struct trial trial = {0};
 	uint64_t interpreters = 0;
 	int err = memory_read_u64(runtime->pid,
-				  runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
+				  runtime->target.runtime +
+					  runtime->offsets->abi.runtime_interpreters_head,
 				  &interpreters);
 
 	/* Its library is not loaded yet. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Model (Include/internal/pycore_obmalloc.h, 3.12+). struct _obmalloc_state begins with pools.used[], two words for each
- * size class: the next and the previous pool in use of the class. A class has a made-up pool header around its two words,
- * 16 bytes in front of them, with which its list begins and ends: a class without pools has that address in both words,
- * every other word is the address of a pool. Nothing else looks like that, and it is so at every moment.
+ * Model (Include/internal/pycore_obmalloc.h, 3.12+). struct _obmalloc_state begins with
+ * pools.used[], two words for each size class: the next and the previous pool in use of the class.
+ * A class has a made-up pool header around its two words, 16 bytes in front of them, with which its
+ * list begins and ends: a class without pools has that address in both words, every other word is
+ * the address of a pool. Nothing else looks like that, and it is so at every moment.
  */
 #include "python/heap_place.h"
 
@@ -31,7 +32,8 @@ static uint64_t u64_at(const uint8_t *bytes)
 
 static int is_pool(const struct heap_offsets *offsets, uint64_t word)
 {
-	return word >= LOWEST_ADDRESS && word < 1ull << ADDRESS_BITS && !(word % offsets->pool_bytes);
+	return word >= LOWEST_ADDRESS && word < 1ull << ADDRESS_BITS &&
+	       !(word % offsets->pool_bytes);
 }
 
 int heap_place_is_state(const struct heap_offsets *offsets, const uint8_t *bytes, uint64_t address)
@@ -47,7 +49,9 @@ int heap_place_is_state(const struct heap_offsets *offsets, const uint8_t *bytes
 		if (word != list && !is_pool(offsets, word))
 			return 0;
 	}
-	/* The lists look the same from one class on: what follows them must be the array of arenas. */
+	/*
+	 * The lists look the same from one class on: what follows them must be the array of arenas.
+	 */
 	memcpy(&arenas, bytes + offsets->mgmt_maxarenas, sizeof(arenas));
 	array = u64_at(bytes + offsets->mgmt_arenas);
 	if (arenas > HEAP_ARENAS || !array != !arenas || array % HEADER_BYTES ||
@@ -77,12 +81,17 @@ static int state_check(const struct python_runtime *runtime, uint64_t address)
 	return heap_place_is_state(offsets, bytes, address);
 }
 
-/* Where the structure of an interpreter is, if offset is right. 0 and *state, which may be 0; -errno. */
+/*
+ * Where the structure of an interpreter is, if offset is right. 0 and *state, which may be 0;
+ * -errno.
+ */
 static int state_address(const struct python_runtime *runtime, uint64_t interp, uint32_t offset,
 			 uint64_t *state)
 {
 	*state = interp + offset;
-	return runtime->offsets->heap.obmalloc_is_pointer ? memory_read_u64(runtime->pid, *state, state) : 0;
+	return runtime->offsets->heap.obmalloc_is_pointer
+		       ? memory_read_u64(runtime->pid, *state, state)
+		       : 0;
 }
 
 static int offset_check(const struct python_runtime *runtime, uint64_t interp, uint32_t offset)
@@ -99,7 +108,8 @@ static int offset_check(const struct python_runtime *runtime, uint64_t interp, u
 static int offset_search(const struct python_runtime *runtime, uint64_t interp, uint32_t *guess)
 {
 	for (uint32_t distance = 0; distance <= SEARCH_BYTES; distance += WORD) {
-		int found = *guess < distance ? 0 : offset_check(runtime, interp, *guess - distance);
+		int found =
+			*guess < distance ? 0 : offset_check(runtime, interp, *guess - distance);
 
 		if (found > 0)
 			*guess -= distance;
@@ -112,19 +122,21 @@ static int offset_search(const struct python_runtime *runtime, uint64_t interp, 
 }
 
 /* All interpreters, the last one is the oldest. */
-static int interpreters_read(const struct python_runtime *runtime, uint64_t *interps, uint32_t *count)
+static int interpreters_read(const struct python_runtime *runtime, uint64_t *interps,
+			     uint32_t *count)
 {
 	const struct abi_offsets *abi = &runtime->offsets->abi;
 	uint64_t interp;
-	int err = memory_read_u64(runtime->pid, runtime->target.runtime + abi->runtime_interpreters_head,
-				  &interp);
+	int err = memory_read_u64(
+		runtime->pid, runtime->target.runtime + abi->runtime_interpreters_head, &interp);
 
 	*count = 0;
 	while (!err && interp) {
 		if (*count == HEAP_INTERPRETERS)
-			return error_set(-ENOTSUP,
-					 "it has more than %u interpreters, or a list of them without end",
-					 HEAP_INTERPRETERS);
+			return error_set(
+				-ENOTSUP,
+				"it has more than %u interpreters, or a list of them without end",
+				HEAP_INTERPRETERS);
 		interps[(*count)++] = interp;
 		err = memory_read_u64(runtime->pid, interp + abi->interp_next, &interp);
 	}
@@ -132,11 +144,12 @@ static int interpreters_read(const struct python_runtime *runtime, uint64_t *int
 }
 
 /*
- * The offset that is right for one of the interpreters. An interpreter gets its heap before its first thread state: as long as
- * none has one there may be nothing to be found. 0; -EAGAIN: that, *offset is the table's; -ENOTSUP; -errno.
+ * The offset that is right for one of the interpreters. An interpreter gets its heap before its
+ * first thread state: as long as none has one there may be nothing to be found. 0; -EAGAIN: that,
+ * *offset is the table's; -ENOTSUP; -errno.
  */
-static int offset_find(const struct python_runtime *runtime, const uint64_t *interps, uint32_t count,
-		       uint32_t *offset)
+static int offset_find(const struct python_runtime *runtime, const uint64_t *interps,
+		       uint32_t count, uint32_t *offset)
 {
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
 	uint64_t oldest = count ? interps[count - 1] : 0, thread = 0;
@@ -148,20 +161,22 @@ static int offset_find(const struct python_runtime *runtime, const uint64_t *int
 	if (found)
 		return found < 0 ? found : 0;
 	if (!oldest ||
-	    memory_read_u64(runtime->pid, oldest + runtime->offsets->abi.interp_threads_head, &thread) ||
+	    memory_read_u64(runtime->pid, oldest + runtime->offsets->abi.interp_threads_head,
+			    &thread) ||
 	    !thread)
 		return -EAGAIN;
 	found = offset_search(runtime, oldest, offset);
 	if (!found)
 		return error_set(
 			-ENOTSUP,
-			"where its heap is could not be proven: PyInterpreterState.obmalloc is not at %u "
+			"where its heap is could not be proven: PyInterpreterState.obmalloc is not "
+			"at %u "
 			"as in other builds of Python %u.%u, nor near it",
 			offsets->interp_obmalloc, runtime->offsets->version >> 8,
 			runtime->offsets->version & 0xff);
 	if (found > 0)
-		log_debug("%d: PyInterpreterState.obmalloc is at %u, not at %u", (int)runtime->pid, *offset,
-			  offsets->interp_obmalloc);
+		log_debug("%d: PyInterpreterState.obmalloc is at %u, not at %u", (int)runtime->pid,
+			  *offset, offsets->interp_obmalloc);
 	return found < 0 ? found : 0;
 }
 
@@ -174,13 +189,14 @@ static void head_add(const struct heap_offsets *offsets, uint64_t state, struct 
 	while (known < *count && heads[known].arenas != state + offsets->mgmt_arenas)
 		known++;
 	if (state && known == *count)
-		heads[(*count)++] = (struct heap_head){.arenas = state + offsets->mgmt_arenas,
-						       .maxarenas = state + offsets->mgmt_maxarenas,
-						       .raw_blocks = state + offsets->mgmt_raw_blocks};
+		heads[(*count)++] =
+			(struct heap_head){.arenas = state + offsets->mgmt_arenas,
+					   .maxarenas = state + offsets->mgmt_maxarenas,
+					   .raw_blocks = state + offsets->mgmt_raw_blocks};
 }
 
-int heap_place_heads(const struct python_runtime *runtime, struct heap_head heads[HEAP_INTERPRETERS],
-		     uint32_t *count)
+int heap_place_heads(const struct python_runtime *runtime,
+		     struct heap_head heads[HEAP_INTERPRETERS], uint32_t *count)
 {
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
 	uint64_t interps[HEAP_INTERPRETERS], state;

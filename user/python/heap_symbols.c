@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stripped file does not name pymalloc's static variables, but it exports a function that reads exactly
- * those three:
+ * A stripped file does not name pymalloc's static variables, but it exports a function that reads
+ * exactly those three:
  *
- *	n = raw_allocated_blocks;                                            64 bits
- *	for (i = 0; i < maxarenas; i++)                                      32 bits
- *		for (pool = arenas[i].address …; pool < …; pool += POOL_SIZE)    64 bits
- *			n += pool->ref.count;                                    32 bits
- *	return n;
+ * 	n = raw_allocated_blocks;                                            64 bits
+ * 	for (i = 0; i < maxarenas; i++)                                      32 bits
+ * 		for (pool = arenas[i].address …; pool < …; pool += POOL_SIZE)    64 bits
+ * 			n += pool->ref.count;                                    32 bits
+ * 	return n;
  *
- * So what each register may hold is followed along every path of the code until nothing new comes up, as a
- * set of bits: one for each variable read, ADDRESS for what was loaded through one of them and COUNT for a
- * 32-bit word loaded through an ADDRESS. The variable that is loaded through is arenas, the one that a COUNT
- * is added to is raw_allocated_blocks. Code that does anything besides is not understood.
+ * So what each register may hold is followed along every path of the code until nothing new comes
+ * up, as a set of bits: one for each variable read, ADDRESS for what was loaded through one of them
+ * and COUNT for a 32-bit word loaded through an ADDRESS. The variable that is loaded through is
+ * arenas, the one that a COUNT is added to is raw_allocated_blocks. Code that does anything besides
+ * is not understood.
  */
 #include "python/heap_symbols.h"
 
@@ -58,11 +59,14 @@ struct decoding {
 static int register_number(unsigned int reg)
 {
 	static const uint16_t names[REGISTERS][2] = {
-		{X86_REG_RAX, X86_REG_EAX},  {X86_REG_RBX, X86_REG_EBX},  {X86_REG_RCX, X86_REG_ECX},
-		{X86_REG_RDX, X86_REG_EDX},  {X86_REG_RSI, X86_REG_ESI},  {X86_REG_RDI, X86_REG_EDI},
-		{X86_REG_RBP, X86_REG_EBP},  {X86_REG_R8, X86_REG_R8D},   {X86_REG_R9, X86_REG_R9D},
-		{X86_REG_R10, X86_REG_R10D}, {X86_REG_R11, X86_REG_R11D}, {X86_REG_R12, X86_REG_R12D},
-		{X86_REG_R13, X86_REG_R13D}, {X86_REG_R14, X86_REG_R14D}, {X86_REG_R15, X86_REG_R15D},
+		{X86_REG_RAX, X86_REG_EAX},  {X86_REG_RBX, X86_REG_EBX},
+		{X86_REG_RCX, X86_REG_ECX},  {X86_REG_RDX, X86_REG_EDX},
+		{X86_REG_RSI, X86_REG_ESI},  {X86_REG_RDI, X86_REG_EDI},
+		{X86_REG_RBP, X86_REG_EBP},  {X86_REG_R8, X86_REG_R8D},
+		{X86_REG_R9, X86_REG_R9D},   {X86_REG_R10, X86_REG_R10D},
+		{X86_REG_R11, X86_REG_R11D}, {X86_REG_R12, X86_REG_R12D},
+		{X86_REG_R13, X86_REG_R13D}, {X86_REG_R14, X86_REG_R14D},
+		{X86_REG_R15, X86_REG_R15D},
 	};
 
 	for (int i = 0; i < (int)REGISTERS; i++)
@@ -78,7 +82,10 @@ static uint8_t value_of(const uint8_t *values, unsigned int reg)
 	return number < 0 ? 0 : values[number];
 }
 
-/* The bit of a variable that the code reads; 0: it is one too many, or read in another width than before. */
+/*
+ * The bit of a variable that the code reads; 0: it is one too many, or read in another width than
+ * before.
+ */
 static uint8_t variable_bit(struct decoding *decoding, uint64_t vaddr, uint8_t bytes)
 {
 	uint32_t i = 0;
@@ -195,7 +202,8 @@ static int follow(struct decoding *decoding)
 			continue;
 		if (step(decoding, insn, after.in))
 			return -ENOTSUP;
-		if (cs_insn_group(decoding->capstone, insn, CS_GRP_JUMP) && target->type == X86_OP_IMM)
+		if (cs_insn_group(decoding->capstone, insn, CS_GRP_JUMP) &&
+		    target->type == X86_OP_IMM)
 			news |= reach(decoding, (uint64_t)target->imm, after.in);
 		if (insn->id != X86_INS_JMP && !cs_insn_group(decoding->capstone, insn, CS_GRP_RET))
 			news |= reach(decoding, insn->address + insn->size, after.in);
@@ -232,8 +240,8 @@ static int decode(struct decoding *decoding, const uint8_t *code, size_t bytes, 
 {
 	int news = 1;
 
-	decoding->count =
-		cs_disasm(decoding->capstone, code, bytes, vaddr, MAX_INSTRUCTIONS, &decoding->insns);
+	decoding->count = cs_disasm(decoding->capstone, code, bytes, vaddr, MAX_INSTRUCTIONS,
+				    &decoding->insns);
 	if (!decoding->count)
 		return -ENOTSUP;
 	decoding->values[0].reached = 1;
@@ -261,8 +269,8 @@ int heap_symbols_decode(const uint8_t *code, size_t bytes, uint64_t vaddr, struc
 }
 
 /* A static variable of obmalloc.c; link-time optimisation may have renamed it. */
-static int variable_find(const struct python_runtime *runtime, const char *name, const char *lto_name,
-			 uint64_t *vaddr)
+static int variable_find(const struct python_runtime *runtime, const char *name,
+			 const char *lto_name, uint64_t *vaddr)
 {
 	struct elf_symbol symbol;
 	int err = elf_file_symbol(runtime->file, name, &symbol);
@@ -284,8 +292,8 @@ static int from_symbols(const struct python_runtime *runtime, struct heap_head *
 		return err;
 	head->raw_is_total = runtime->offsets->version == 0x0308;
 	if (head->raw_is_total)
-		return variable_find(runtime, "_Py_AllocatedBlocks", "_Py_AllocatedBlocks.lto_priv.0",
-				     &head->raw_blocks);
+		return variable_find(runtime, "_Py_AllocatedBlocks",
+				     "_Py_AllocatedBlocks.lto_priv.0", &head->raw_blocks);
 	return variable_find(runtime, "raw_allocated_blocks", "raw_allocated_blocks.lto_priv.0",
 			     &head->raw_blocks);
 }
@@ -309,10 +317,11 @@ static int from_code(const struct python_runtime *runtime, struct heap_head *hea
 		return got;
 	else
 		why = "the code of " FUNCTION "() is not understood";
-	return error_set(-ENOTSUP,
-			 "%s has no symbols for the heap of Python %u.%u, and %s; install its debug symbols",
-			 elf_file_path(runtime->file), runtime->offsets->version >> 8,
-			 runtime->offsets->version & 0xff, why);
+	return error_set(
+		-ENOTSUP,
+		"%s has no symbols for the heap of Python %u.%u, and %s; install its debug symbols",
+		elf_file_path(runtime->file), runtime->offsets->version >> 8,
+		runtime->offsets->version & 0xff, why);
 }
 
 int heap_symbols_find(const struct python_runtime *runtime, struct heap_head *out)

@@ -2,18 +2,19 @@
 /*
  * Model. An object is {refcount, type, …}. It lies
  *
- *	at the start of its block		if its type is unknown to the garbage collector,
- *	behind the collector's head (16 bytes)	if it has Py_TPFLAGS_HAVE_GC,
- *	behind two pointers and that head	if its type has a managed dict or weak references (3.11+).
+ * 	at the start of its block		if its type is unknown to the garbage collector,
+ * 	behind the collector's head (16 bytes)	if it has Py_TPFLAGS_HAVE_GC,
+ * 	behind two pointers and that head	if its type has a managed dict or weak
+ * 						references (3.11+).
  *
- * A block that has at one of these places a plausible count and the address of a type whose flags ask for
- *that place is taken for such an object. A type is what leads, through the types of types, to PyType_Type.
- *Every address is looked at once: types stay in a table, the others in a cache (a target may hold any number
- *of them).
+ * A block that has at one of these places a plausible count and the address of a type whose flags
+ * ask for that place is taken for such an object. A type is what leads, through the types of types,
+ * to PyType_Type. Every address is looked at once: types stay in a table, the others in a cache (a
+ * target may hold any number of them).
  *
- * A count of 0 tells an object that a free list keeps. Since blocks are not wiped, what an earlier object
- *left behind looks the same: a dead object is only believed where no live one is found, and where nothing has
- * been put on the collector's head.
+ * A count of 0 tells an object that a free list keeps. Since blocks are not wiped, what an earlier
+ * object left behind looks the same: a dead object is only believed where no live one is found, and
+ * where nothing has been put on the collector's head.
  */
 #include "python/heap_types.h"
 
@@ -26,7 +27,8 @@
 #include "base/hash.h"
 #include "process/memory.h"
 
-#define FLAG_PREHEADER     (3ull << 3) /* Py_TPFLAGS_MANAGED_WEAKREF, _MANAGED_DICT; not used up to 3.10 */
+/* Py_TPFLAGS_MANAGED_WEAKREF, _MANAGED_DICT; not used up to 3.10 */
+#define FLAG_PREHEADER     (3ull << 3)
 #define FLAG_HAVE_GC       (1ull << 14)
 #define FLAG_TYPE_SUBCLASS (1ull << 31)
 #define FLAG_UNICODE       (1ull << 28) /* a str has only what its text takes */
@@ -36,12 +38,13 @@
 #define MAX_METATYPES      8u
 #define MAX_TYPES          (1u << 20) /* the objects of further ones count as none */
 #define MAX_TYPE_BYTES     256u       /* of a type, what is read */
-#define MAX_LOOKS          32768u     /* at addresses that may be types, where sizes are asked: 30 ms */
-#define MAX_INSTANCE       4096u      /* bytes; a pool has no block of as many */
-#define MAX_SIZED_TYPES    4096u      /* of which sizes are asked: it is a sample */
-#define HOOKS_BEFORE       16u        /* of the debugging hooks: bytes before a block, and in all */
-#define HOOKS_BYTES        24u
-#define NO_TYPES           (1u << 14) /* power of two */
+/* at addresses that may be types, where sizes are asked: 30 ms */
+#define MAX_LOOKS       32768u
+#define MAX_INSTANCE    4096u /* bytes; a pool has no block of as many */
+#define MAX_SIZED_TYPES 4096u /* of which sizes are asked: it is a sample */
+#define HOOKS_BEFORE    16u   /* of the debugging hooks: bytes before a block, and in all */
+#define HOOKS_BYTES     24u
+#define NO_TYPES        (1u << 14) /* power of two */
 
 struct slot {
 	uint64_t address; /* 0: free */
@@ -150,8 +153,8 @@ static int type_look(struct census *census, uint64_t address, unsigned int metat
 		return err == -EFAULT ? -ENOENT : err;
 	if (!u64_at(bytes))
 		return -ENOENT;
-	metatype =
-		type_find(census, u64_at(bytes + census->runtime->offsets->abi.object_type), metatypes - 1);
+	metatype = type_find(census, u64_at(bytes + census->runtime->offsets->abi.object_type),
+			     metatypes - 1);
 	if (metatype < 0)
 		return metatype;
 	/* Any object leads to PyType_Type; only a type is an instance of a subclass of it. */
@@ -182,13 +185,14 @@ static int type_find(struct census *census, uint64_t address, unsigned int metat
 }
 
 /*
- * Could it be a reference count? In an executable that is not position independent None and others have
- * addresses as small as that, and a list's items may be {None, a type}.
+ * Could it be a reference count? In an executable that is not position independent None and others
+ * have addresses as small as that, and a list's items may be {None, a type}.
  */
 static int count_plausible(const struct census *census, uint64_t count)
 {
 	count &= ~((uint64_t)census->offsets->count_flags << 48);
-	return count && count <= MAX_REFCOUNT && (count & 7 || count - census->data >= census->data_bytes);
+	return count && count <= MAX_REFCOUNT &&
+	       (count & 7 || count - census->data >= census->data_bytes);
 }
 
 static uint32_t object_place(const struct census *census, uint64_t flags)
@@ -224,9 +228,10 @@ static int object_find(struct census *census, const uint8_t *block, uint32_t byt
 }
 
 /*
- * CPython's debugging hooks (PYTHONMALLOC=debug, -X dev, debug builds) ask for more: the size that the program asked for,
- * big-endian; whose request it was, and 7 times a byte that nobody writes; the block proper; 8 such bytes and maybe
- * a serial number. How many bytes of the block stand before the program's: 0 or 16.
+ * CPython's debugging hooks (PYTHONMALLOC=debug, -X dev, debug builds) ask for more: the size that
+ * the program asked for, big-endian; whose request it was, and 7 times a byte that nobody writes;
+ * the block proper; 8 such bytes and maybe a serial number. How many bytes of the block stand
+ * before the program's: 0 or 16.
  */
 static uint32_t hooks_before(const uint8_t *block, uint32_t bytes)
 {
@@ -268,7 +273,8 @@ static int name_read(const struct census *census, struct heap_type *type)
 {
 	uint64_t at;
 	size_t have = 0;
-	int err = memory_read_u64(census->runtime->pid, type->address + census->offsets->type_name, &at);
+	int err = memory_read_u64(census->runtime->pid, type->address + census->offsets->type_name,
+				  &at);
 
 	while (!err && have < sizeof(type->name) - 1 && strnlen(type->name, have) == have) {
 		size_t bytes = sizeof(type->name) - 1 - have, page = 4096 - (at + have) % 4096;
@@ -333,9 +339,10 @@ static int root_add(struct census *census)
 	int err = elf_file_symbol(runtime->file, "PyType_Type", &symbol);
 
 	if (err == -ENOENT)
-		return error_set(-ENOTSUP,
-				 "%s does not name PyType_Type, and without it no object can be told",
-				 elf_file_path(runtime->file));
+		return error_set(
+			-ENOTSUP,
+			"%s does not name PyType_Type, and without it no object can be told",
+			elf_file_path(runtime->file));
 	if (err)
 		return err;
 	address = symbol.vaddr + runtime->bias;
@@ -347,8 +354,8 @@ static int root_add(struct census *census)
 }
 
 /* census_close() releases, also after a failure; what is in out stays. */
-static int census_open(struct census *census, const struct python_runtime *runtime, size_t types_max,
-		       uint64_t looks, struct heap_types *out)
+static int census_open(struct census *census, const struct python_runtime *runtime,
+		       size_t types_max, uint64_t looks, struct heap_types *out)
 {
 	int err;
 

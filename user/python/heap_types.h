@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What lies in the live blocks of pymalloc's heap, as the blocks themselves say: which are objects, and of
- * which type. No probe and no history is needed, and the target is only read.
+ * What lies in the live blocks of pymalloc's heap, as the blocks themselves say: which are objects,
+ * and of which type. No probe and no history is needed, and the target is only read.
  */
 #ifndef TRACER_PYTHON_HEAP_TYPES_H
 #define TRACER_PYTHON_HEAP_TYPES_H
@@ -22,7 +22,11 @@ struct heap_type {
 	uint64_t address;
 	uint64_t flags;
 	uint32_t
-		instance_bytes; /* every instance is allocated with so many, before what lies in front; 0: they differ */
+		/*
+		 * every instance is allocated with so many, before what lies in front; 0: they
+		 * differ
+		 */
+		instance_bytes;
 	struct heap_sum sum;
 	char name[HEAP_TYPE_NAME]; /* tp_name, cut; "" when it cannot be read */
 };
@@ -41,8 +45,8 @@ struct heap_types {
 };
 
 /*
- * 0; -ENOTSUP and -ENODATA as heap_read(), or when PyType_Type is not to be found; -ESRCH; -EPERM; -EFAULT; -ENOMEM. *out
- * is the caller's to heap_types_free(), untouched on failure.
+ * 0; -ENOTSUP and -ENODATA as heap_read(), or when PyType_Type is not to be found; -ESRCH; -EPERM;
+ * -EFAULT; -ENOMEM. *out is the caller's to heap_types_free(), untouched on failure.
  */
 int heap_types_read(const struct python_runtime *runtime, struct heap_types *out);
 void heap_types_free(struct heap_types *types);
@@ -50,12 +54,16 @@ void heap_types_free(struct heap_types *types);
 /* What the types of objects say of the sizes that their blocks were asked for with. */
 struct heap_sizes;
 
-/* 0, or as heap_types_read(), but of the heap itself nothing is read. heap_sizes_free() releases; runtime must outlive it. */
+/*
+ * 0, or as heap_types_read(), but of the heap itself nothing is read. heap_sizes_free() releases;
+ * runtime must outlive it.
+ */
 int heap_sizes_new(struct heap_sizes **out, const struct python_runtime *runtime);
 void heap_sizes_free(struct heap_sizes *sizes);
 /*
- * How many bytes the object in a live block was allocated with, by its type, rounded up to 8: bytes is the size of the block's
- * class, content a copy of it. 0: no object lies in it, or its type does not say (it has items, or may have less as str has).
+ * How many bytes the object in a live block was allocated with, by its type, rounded up to 8: bytes
+ * is the size of the block's class, content a copy of it. 0: no object lies in it, or its type does
+ * not say (it has items, or may have less as str has).
  */
 uint32_t heap_sizes_of(struct heap_sizes *sizes, const uint8_t *content, uint32_t bytes);
 

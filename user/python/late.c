@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file that is being loaded is mapped first and relocated then, and only then is it known where its thread-local
- * variables are. So the maps must be the same in two looks, and a runtime whose thread states could only be matched
- * by number gets some more time.
+ * A file that is being loaded is mapped first and relocated then, and only then is it known where
+ * its thread-local variables are. So the maps must be the same in two looks, and a runtime whose
+ * thread states could only be matched by number gets some more time.
  */
 #include "python/late.h"
 

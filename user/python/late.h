@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process that will load Python later: an application that embeds it and calls dlopen("libpython…"), or one that has not
- * got so far. Looking again is cheap: files are opened only when the code that is mapped has changed.
+ * A process that will load Python later: an application that embeds it and calls
+ * dlopen("libpython…"), or one that has not got so far. Looking again is cheap: files are opened
+ * only when the code that is mapped has changed.
  */
 #ifndef TRACER_PYTHON_LATE_H
 #define TRACER_PYTHON_LATE_H
@@ -19,8 +20,9 @@ struct late {
 };
 
 /*
- * Has a runtime come since the last look? 1: one is there, and the dynamic loader has done with it (python_runtime_find()
- * will find it, or say why it is not supported); 0: not yet; -ESRCH the process is gone; -EPERM; -errno.
+ * Has a runtime come since the last look? 1: one is there, and the dynamic loader has done with it
+ * (python_runtime_find() will find it, or say why it is not supported); 0: not yet; -ESRCH the
+ * process is gone; -EPERM; -errno.
  */
 int late_look(struct late *late, struct runtime_files *files);
 

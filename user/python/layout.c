@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process goes on meanwhile, so a structure may be gone when it is looked at. What does not agree is looked at again, for
- * as long as it takes the process to do something else; what was seen to agree once, in any thread, is proven.
+ * The process goes on meanwhile, so a structure may be gone when it is looked at. What does not
+ * agree is looked at again, for as long as it takes the process to do something else; what was seen
+ * to agree once, in any thread, is proven.
  */
 #include "python/layout.h"
 
@@ -122,7 +123,8 @@ static void code_prove(struct proof *proof, uint64_t code)
 	note(proof, FACT_QUALNAME, is_member(proof, code, abi->code_qualname, "str"));
 	note(proof, FACT_LINES, is_member(proof, code, abi->code_lines, "bytes"));
 	note(proof, FACT_FIRST_LINE,
-	     get(proof, code + abi->code_first_line, &line, sizeof(line)) && line >= 0 && line < MAX_LINE);
+	     get(proof, code + abi->code_first_line, &line, sizeof(line)) && line >= 0 &&
+		     line < MAX_LINE);
 }
 
 /* Where the frame is in its code; before its first instruction that is one in front of it. */
@@ -136,8 +138,8 @@ static int is_instruction(struct proof *proof, uint64_t frame, uint64_t code)
 	if (abi->frame_lasti_scale)
 		return get(proof, frame + abi->frame_instr, &lasti, sizeof(lasti)) && lasti >= -1;
 	return get_u64(proof, frame + abi->frame_instr, &instr) &&
-	       get(proof, code + abi->bytes_size, &units, sizeof(units)) && units > 0 && units < INT32_MAX &&
-	       instr + 2 >= code + abi->code_bytecode &&
+	       get(proof, code + abi->bytes_size, &units, sizeof(units)) && units > 0 &&
+	       units < INT32_MAX && instr + 2 >= code + abi->code_bytecode &&
 	       instr < code + abi->code_bytecode + 2 * (uint64_t)units;
 }
 
@@ -158,7 +160,8 @@ static int frame_prove(struct proof *proof, uint64_t frame)
 	note(proof, FACT_INSTRUCTION, is_instruction(proof, frame, code));
 	if (abi->frame_owner != ABI_NONE)
 		note(proof, FACT_OWNER,
-		     get(proof, frame + abi->frame_owner, &owner, sizeof(owner)) && owner <= MAX_OWNER);
+		     get(proof, frame + abi->frame_owner, &owner, sizeof(owner)) &&
+			     owner <= MAX_OWNER);
 	code_prove(proof, code);
 	return 1;
 }
@@ -214,7 +217,8 @@ static void interpreters_prove(struct proof *proof)
 	const struct abi_offsets *abi = proof->abi;
 	uint64_t interp, thread;
 
-	if (!get_u64(proof, proof->runtime->target.runtime + abi->runtime_interpreters_head, &interp))
+	if (!get_u64(proof, proof->runtime->target.runtime + abi->runtime_interpreters_head,
+		     &interp))
 		return;
 	for (unsigned int i = 0; i < MAX_INTERPRETERS && interp; i++) {
 		int found = get_u64(proof, interp + abi->interp_threads_head, &thread);
@@ -244,6 +248,7 @@ int layout_prove(const struct python_runtime *runtime)
 	}
 	if (proof.err)
 		return proof.err;
-	return error_set(-ENOTSUP, "%s of Python %u.%u could not be proven in this process", names[missing],
-			 runtime->offsets->version >> 8, runtime->offsets->version & 0xff);
+	return error_set(-ENOTSUP, "%s of Python %u.%u could not be proven in this process",
+			 names[missing], runtime->offsets->version >> 8,
+			 runtime->offsets->version & 0xff);
 }

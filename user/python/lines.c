@@ -4,9 +4,10 @@
  *
  * 3.8-3.9  co_lnotab: pairs {addr += u8, line += s8}; a pair applies from its address on.
  * 3.10     co_linetable: pairs {length u8, line += s8}; -128 says "no line" for that range alone.
- * 3.11+    co_linetable: entries led by a byte with bit 7 set, {1, code 4 bits, code units - 1 3 bits}, then
- *          bytes without bit 7. Only codes 11-14 move the line; 13 and 14 by a signed varint (6 bits a byte,
- *          lowest first, bit 6: more follow; bit 0 of the value is its sign). Code 15 is "no line".
+ * 3.11+    co_linetable: entries led by a byte with bit 7 set, {1, code 4 bits, code units - 1 3
+ *          bits}, then bytes without bit 7. Only codes 11-14 move the line; 13 and 14 by a signed
+ *          varint (6 bits a byte, lowest first, bit 6: more follow; bit 0 of the value is its
+ *          sign). Code 15 is "no line".
  *
  * Sums are of 64 bits: no table that fits in memory makes them overflow.
  */
@@ -51,7 +52,8 @@ struct range {
 	int64_t line; /* NO_LINE: none */
 };
 
-static int pair_next(const struct lines_table *table, const struct lines_mark *from, struct range *out)
+static int pair_next(const struct lines_table *table, const struct lines_mark *from,
+		     struct range *out)
 {
 	const uint8_t *pair;
 	int8_t delta;
@@ -71,7 +73,8 @@ static int pair_next(const struct lines_table *table, const struct lines_mark *f
 	return 1;
 }
 
-static int location_next(const struct lines_table *table, const struct lines_mark *from, struct range *out)
+static int location_next(const struct lines_table *table, const struct lines_mark *from,
+			 struct range *out)
 {
 	const uint8_t *data = table->data;
 	size_t at = from->at;
@@ -97,7 +100,8 @@ static int location_next(const struct lines_table *table, const struct lines_mar
 }
 
 /* 1; 0: the table ends there, or is malformed. */
-static int range_next(const struct lines_table *table, const struct lines_mark *from, struct range *out)
+static int range_next(const struct lines_table *table, const struct lines_mark *from,
+		      struct range *out)
 {
 	return table->format == LINES_LOCATIONS ? location_next(table, from, out)
 						: pair_next(table, from, out);
@@ -152,7 +156,8 @@ int lines_find(const struct lines_table *table, int lasti)
 
 	if (lasti < 0)
 		return line_of(table->first_line);
-	for (from = mark_find(table, (uint64_t)lasti); range_next(table, &from, &range); from = range.next)
+	for (from = mark_find(table, (uint64_t)lasti); range_next(table, &from, &range);
+	     from = range.next)
 		if (range.next.address > (uint64_t)lasti)
 			return line_of(range.line);
 	/* A pair of co_lnotab holds until the next one, the last of them for the rest. */

@@ -14,8 +14,9 @@ static const struct python_offsets table[] = {
 #define TABLE_COUNT (sizeof(table) / sizeof(table[0]))
 
 /*
- * _Py_DebugOffsets (Include/internal/pycore_runtime.h, pycore_debug_offsets.h) begins with {cookie, PY_VERSION_HEX,
- * free-threaded?} and goes on with offsets, all words of 8 bytes. Which is where differs: the table tells.
+ * _Py_DebugOffsets (Include/internal/pycore_runtime.h, pycore_debug_offsets.h) begins with {cookie,
+ * PY_VERSION_HEX, free-threaded?} and goes on with offsets, all words of 8 bytes. Which is where
+ * differs: the table tells.
  */
 enum { WORD_COOKIE, WORD_VERSION, WORD_FREE_THREADED };
 
@@ -48,7 +49,10 @@ const struct python_offsets *offsets_for(uint32_t version, int py_debug)
 	return NULL;
 }
 
-/* What releases have otherwise than the last ones of their version, which the table is of (tools/release-layouts). */
+/*
+ * What releases have otherwise than the last ones of their version, which the table is of
+ * (tools/release-layouts).
+ */
 static const struct {
 	uint32_t first, last;   /* PY_VERSION_HEX */
 	int32_t obmalloc_shift; /* of heap.interp_obmalloc; 0: too much is different */
@@ -65,9 +69,10 @@ int offsets_apply_release(uint32_t version_hex, struct python_offsets *offsets)
 		    !(version_hex & 0xffff))
 			continue;
 		if (!releases[i].obmalloc_shift)
-			return error_set(-ENOTSUP,
-					 "it is a pre-release of Python %u.%u, which had other structures",
-					 version_hex >> 24, version_hex >> 16 & 0xff);
+			return error_set(
+				-ENOTSUP,
+				"it is a pre-release of Python %u.%u, which had other structures",
+				version_hex >> 24, version_hex >> 16 & 0xff);
 		offsets->heap.interp_obmalloc += (uint32_t)releases[i].obmalloc_shift;
 		return 1;
 	}
@@ -102,21 +107,26 @@ int offsets_apply_debug(const uint8_t bytes[OFFSETS_DEBUG_BYTES], uint32_t versi
 
 	memcpy(words, bytes, sizeof(words));
 	if (memcmp(&words[WORD_COOKIE], "xdebugpy", sizeof(words[WORD_COOKIE])))
-		return error_set(-ENOTSUP, "its _PyRuntime does not start with the mark of debug offsets");
+		return error_set(-ENOTSUP,
+				 "its _PyRuntime does not start with the mark of debug offsets");
 	if (words[WORD_VERSION] != version_hex || version_hex >> 16 != offsets->version)
-		return error_set(-ENOTSUP, "its debug offsets are of version 0x%08llx, the file of 0x%08x",
+		return error_set(-ENOTSUP,
+				 "its debug offsets are of version 0x%08llx, the file of 0x%08x",
 				 (unsigned long long)words[WORD_VERSION], version_hex);
 	if (words[WORD_FREE_THREADED])
-		return error_set(-ENOTSUP, "a free-threaded build of Python, which is not supported");
+		return error_set(-ENOTSUP,
+				 "a free-threaded build of Python, which is not supported");
 	for (size_t i = 0; i < OWN_COUNT; i++) {
 		uint16_t *field = (uint16_t *)((uint8_t *)&offsets->abi + own_fields[i]);
 		uint64_t value;
 
 		if (!offsets->own[i] || offsets->own[i] >= WORDS)
-			return error_set(-ENOTSUP, "where its debug offsets have what is not known");
+			return error_set(-ENOTSUP,
+					 "where its debug offsets have what is not known");
 		value = words[offsets->own[i]];
 		if (value >= ABI_NONE)
-			return error_set(-ENOTSUP, "its debug offsets hold an impossible offset (%llu)",
+			return error_set(-ENOTSUP,
+					 "its debug offsets hold an impossible offset (%llu)",
 					 (unsigned long long)value);
 		changed |= *field != value;
 		*field = (uint16_t)value;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CPython's structure layouts, per minor version. The table offsets_table.inc is generated from DWARF by
- * tools/offsets and checked in; for 3.13+ the interpreter's own _Py_DebugOffsets, where it holds a field,
- * must agree with it. Unknown versions are refused, never read with a neighbour's offsets.
+ * CPython's structure layouts, per minor version. The table offsets_table.inc is generated from
+ * DWARF by tools/offsets and checked in; for 3.13+ the interpreter's own _Py_DebugOffsets, where it
+ * holds a field, must agree with it. Unknown versions are refused, never read with a neighbour's
+ * offsets.
  */
 #ifndef TRACER_PYTHON_OFFSETS_H
 #define TRACER_PYTHON_OFFSETS_H
@@ -16,8 +17,9 @@ enum lines_format { LINES_LNOTAB, LINES_PAIRS, LINES_LOCATIONS }; /* <= 3.9, 3.1
 /* pymalloc's structures, for reading the heap from outside. */
 struct heap_offsets {
 	/*
-	 * 3.8-3.11: static variables of obmalloc.c, found by symbol (arenas, maxarenas, raw_allocated_blocks).
-	 * 3.12: within the interpreter state; 3.13+: behind a pointer in the interpreter state.
+	 * 3.8-3.11: static variables of obmalloc.c, found by symbol (arenas, maxarenas,
+	 * raw_allocated_blocks). 3.12: within the interpreter state; 3.13+: behind a pointer in the
+	 * interpreter state.
 	 */
 	uint32_t interp_obmalloc; /* 0: static variables */
 	uint32_t obmalloc_is_pointer;
@@ -26,7 +28,10 @@ struct heap_offsets {
 	uint32_t pool_count, pool_freeblock, pool_szidx, pool_nextoffset, pool_maxnextoffset,
 		pool_header_size;
 	uint32_t arena_bytes, pool_bytes, alignment;
-	/* What lies in the blocks: PyTypeObject, and the header of an object that the collector knows. */
+	/*
+	 * What lies in the blocks: PyTypeObject, and the header of an object that the collector
+	 * knows.
+	 */
 	uint32_t type_name, type_flags, gc_head_bytes;
 	/* Flags that an object may have in the upper 16 bits of its reference count (3.14+). */
 	uint32_t count_flags;
@@ -57,30 +62,41 @@ struct python_offsets {
 	uint32_t version;  /* major << 8 | minor: 0x030b */
 	uint32_t py_debug; /* 1: of a build with Py_DEBUG, whose structures have more fields */
 	uint8_t own
-		[OWN_COUNT]; /* where in _Py_DebugOffsets each stands, in words of 8 bytes; 0: nowhere (<= 3.12) */
+		/*
+		 * where in _Py_DebugOffsets each stands, in words of 8 bytes; 0: nowhere (<= 3.12)
+		 */
+		[OWN_COUNT];
 	enum lines_format lines;
-	uint32_t gil_tstate; /* offset in _PyRuntime of the GIL holder's tstate (<= 3.11); 0 from 3.12 on */
+	/* offset in _PyRuntime of the GIL holder's tstate (<= 3.11); 0 from 3.12 on */
+	uint32_t gil_tstate;
 	struct abi_offsets abi;
 	struct heap_offsets heap;
 };
 
-/* The layout of a version (major << 8 | minor), built with Py_DEBUG or not; NULL when it is not known. */
+/*
+ * The layout of a version (major << 8 | minor), built with Py_DEBUG or not; NULL when it is not
+ * known.
+ */
 const struct python_offsets *offsets_for(uint32_t version, int py_debug);
 /* That of the newest known version, release build. */
 const struct python_offsets *offsets_newest(void);
 /*
- * What this release (PY_VERSION_HEX) has otherwise than *offsets, which is its version's. 1: something was replaced; 0;
- * -ENOTSUP: a pre-release of which too much is different.
+ * What this release (PY_VERSION_HEX) has otherwise than *offsets, which is its version's. 1:
+ * something was replaced; 0; -ENOTSUP: a pre-release of which too much is different.
  */
 int offsets_apply_release(uint32_t version_hex, struct python_offsets *offsets);
-/* "3.8, 3.9, …": the known versions, and those of which builds with Py_DEBUG are known, for messages. */
+/*
+ * "3.8, 3.9, …": the known versions, and those of which builds with Py_DEBUG are known, for
+ * messages.
+ */
 const char *offsets_known(void);
 const char *offsets_known_debug(void);
 
 /*
- * The interpreter's own word, 3.13 and later: bytes are the first of _PyRuntime (_Py_DebugOffsets). Where it holds
- * a field of *offsets that differs, it replaces it. 1: something was replaced; 0: all agreed; -ENOTSUP:
- * free-threaded, of another version than version_hex (PY_VERSION_HEX of the file), or damaged.
+ * The interpreter's own word, 3.13 and later: bytes are the first of _PyRuntime (_Py_DebugOffsets).
+ * Where it holds a field of *offsets that differs, it replaces it. 1: something was replaced; 0:
+ * all agreed; -ENOTSUP: free-threaded, of another version than version_hex (PY_VERSION_HEX of the
+ * file), or damaged.
  */
 #define OFFSETS_DEBUG_BYTES 1024u
 int offsets_apply_debug(const uint8_t bytes[OFFSETS_DEBUG_BYTES], uint32_t version_hex,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process has a Python runtime when one of its mapped files holds _PyRuntime. They are looked at from the
- * likely to the unlikely: the executable, files called libpython, then any other mapped program code (an
- * application that has CPython linked into a library of its own). Only when the file is found are its
- * separate debug symbols looked for.
+ * A process has a Python runtime when one of its mapped files holds _PyRuntime. They are looked at
+ * from the likely to the unlikely: the executable, files called libpython, then any other mapped
+ * program code (an application that has CPython linked into a library of its own). Only when the
+ * file is found are its separate debug symbols looked for.
  */
 #include "python/runtime.h"
 
@@ -74,8 +74,8 @@ static int file_is_new(struct search *search, const struct process_map *map)
 	return 1;
 }
 
-static int map_open(const struct search *search, const struct process_map *map, const char *debug_root,
-		    struct elf_file **out)
+static int map_open(const struct search *search, const struct process_map *map,
+		    const char *debug_root, struct elf_file **out)
 {
 	int fd = process_map_open(search->pid, map), err;
 
@@ -113,7 +113,8 @@ static int map_check(struct search *search, const struct process_map *map, struc
 	found = !signs_runtime(*file, &vaddr);
 	is_old = !found && signs_is_old(*file);
 	/* All files would be too many to read through, and a library exports what it is for. */
-	is_hidden = !found && !is_old && map_pass(search, map) == PASS_EXECUTABLE && signs_is_hidden(*file);
+	is_hidden = !found && !is_old && map_pass(search, map) == PASS_EXECUTABLE &&
+		    signs_is_hidden(*file);
 	search->old |= is_old;
 	search->hidden |= is_hidden;
 	if (is_old || is_hidden)
@@ -150,23 +151,26 @@ static int hidden_refuse(const struct search *search)
 	char version[32] = "a Python";
 
 	if (search->old_major)
-		snprintf(version, sizeof(version), "Python %u.%u", search->old_major, search->old_minor);
+		snprintf(version, sizeof(version), "Python %u.%u", search->old_major,
+			 search->old_minor);
 	return error_set(
 		-ENOTSUP,
-		"%s has %s linked into it and exports nothing of it, not even where its runtime is: link "
+		"%s has %s linked into it and exports nothing of it, not even where its runtime "
+		"is: link "
 		"it with -Wl,--export-dynamic, or leave its symbols in",
 		search->old_path, version);
 }
 
-static int runtime_search(struct search *search, struct elf_file **file, const struct process_map **map)
+static int runtime_search(struct search *search, struct elf_file **file,
+			  const struct process_map **map)
 {
 	for (enum pass pass = 0; pass < PASS_COUNT; pass++) {
 		for (size_t i = 0; i < search->maps.count; i++) {
 			const struct process_map *here = &search->maps.entries[i];
 			int got;
 
-			if (!here->executable || here->path[0] != '/' || map_pass(search, here) != pass ||
-			    !file_is_new(search, here))
+			if (!here->executable || here->path[0] != '/' ||
+			    map_pass(search, here) != pass || !file_is_new(search, here))
 				continue;
 			search->pypy |= !strncmp(base_name(here->path), "pypy", 4) ||
 					!strncmp(base_name(here->path), "libpypy", 7);
@@ -182,12 +186,13 @@ static int runtime_search(struct search *search, struct elf_file **file, const s
 	if (*file)
 		return 0;
 	if (search->pypy)
-		return error_set(-ENOTSUP, "it runs PyPy; only CPython %s is supported", offsets_known());
+		return error_set(-ENOTSUP, "it runs PyPy; only CPython %s is supported",
+				 offsets_known());
 	if (search->hidden)
 		return hidden_refuse(search);
 	if (search->old && search->old_major)
-		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s", search->old_major,
-				 search->old_minor, offsets_known());
+		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s",
+				 search->old_major, search->old_minor, offsets_known());
 	if (search->old)
 		return error_set(-ENOTSUP, "it runs a Python before 3.8; known versions: %s",
 				 offsets_known());
@@ -197,8 +202,9 @@ static int runtime_search(struct search *search, struct elf_file **file, const s
 }
 
 /*
- * From 3.11 on the constant Py_Version says it, and from 3.13 on _PyRuntime itself; before, only the file's name does, or its
- * other constants. runtime->offsets stays NULL if the version is not known.
+ * From 3.11 on the constant Py_Version says it, and from 3.13 on _PyRuntime itself; before, only
+ * the file's name does, or its other constants. runtime->offsets stays NULL if the version is not
+ * known.
  */
 static int version_find(struct python_runtime *runtime, uint64_t vaddr)
 {
@@ -218,28 +224,33 @@ static int version_find(struct python_runtime *runtime, uint64_t vaddr)
 	else
 		return error_set(
 			-ENOTSUP,
-			"neither the symbols and constants nor the name of %s tell its Python version",
+			"neither the symbols and constants nor the name of %s tell its Python "
+			"version",
 			elf_file_path(runtime->file));
 	/* _Py_NegativeRefcount exists only with Py_REF_DEBUG. */
-	py_debug = build == 'd' || elf_file_symbol(runtime->file, "_Py_NegativeRefcount", &symbol) == 0;
+	py_debug = build == 'd' ||
+		   elf_file_symbol(runtime->file, "_Py_NegativeRefcount", &symbol) == 0;
 	runtime->offsets = offsets_for(runtime->version_hex >> 16, py_debug);
 	if (!runtime->offsets && py_debug)
-		return error_set(-ENOTSUP, "it runs a debug build of Python %u.%u; known debug builds: %s",
+		return error_set(-ENOTSUP,
+				 "it runs a debug build of Python %u.%u; known debug builds: %s",
 				 runtime->version_hex >> 24, runtime->version_hex >> 16 & 255,
 				 offsets_known_debug());
 	if (build == 't')
-		return error_set(-ENOTSUP, "a free-threaded build of Python, which is not supported");
+		return error_set(-ENOTSUP,
+				 "a free-threaded build of Python, which is not supported");
 	return 0;
 }
 
 /*
- * 3.13+: the interpreter's own offsets, a constant in the file. Memory is second choice: while the dynamic
- * loader maps the file, other parts of it stand at this address for a moment.
+ * 3.13+: the interpreter's own offsets, a constant in the file. Memory is second choice: while the
+ * dynamic loader maps the file, other parts of it stand at this address for a moment.
  */
 static int own_offsets_read(const struct python_runtime *runtime, uint64_t vaddr,
 			    uint8_t bytes[OFFSETS_DEBUG_BYTES])
 {
-	if (elf_file_read(runtime->file, vaddr, bytes, OFFSETS_DEBUG_BYTES) != (int)OFFSETS_DEBUG_BYTES &&
+	if (elf_file_read(runtime->file, vaddr, bytes, OFFSETS_DEBUG_BYTES) !=
+		    (int)OFFSETS_DEBUG_BYTES &&
 	    memory_read(runtime->pid, runtime->target.runtime, bytes, OFFSETS_DEBUG_BYTES))
 		return error_set(-EFAULT, "its _PyRuntime cannot be read");
 	return 0;
@@ -272,7 +283,10 @@ static int offsets_settle(struct python_runtime *runtime, uint64_t vaddr)
 	return 0;
 }
 
-/* A version that is not known: what of the newest known one's layout it has not shows how far it is away. */
+/*
+ * A version that is not known: what of the newest known one's layout it has not shows how far it is
+ * away.
+ */
 static int version_unknown(struct python_runtime *runtime, uint64_t vaddr)
 {
 	const struct python_offsets *newest = offsets_newest();
@@ -297,8 +311,9 @@ static int version_unknown(struct python_runtime *runtime, uint64_t vaddr)
 	runtime->offsets = NULL;
 	if (err < 0)
 		snprintf(why, sizeof(why), "%s", error_reason(err));
-	return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s; read as %u.%u: %s", major,
-			 minor, offsets_known(), newest->version >> 8, newest->version & 255, why);
+	return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s; read as %u.%u: %s",
+			 major, minor, offsets_known(), newest->version >> 8, newest->version & 255,
+			 why);
 }
 
 static int runtime_fill(struct python_runtime *runtime, const struct process_map *map, int musl)
@@ -333,14 +348,16 @@ static int is_started(const struct python_runtime *runtime)
 	uint64_t interp;
 
 	return !memory_read_u64(runtime->pid,
-				runtime->target.runtime + runtime->offsets->abi.runtime_interpreters_head,
+				runtime->target.runtime +
+					runtime->offsets->abi.runtime_interpreters_head,
 				&interp) &&
 	       interp;
 }
 
 /*
- * The first one was filled, with err. The second one takes its place where it runs and the first does not, or is of a version that
- * is not supported; where both do, that is noted. Where an executable exports Python, a libpython beside it is idle.
+ * The first one was filled, with err. The second one takes its place where it runs and the first
+ * does not, or is of a version that is not supported; where both do, that is noted. Where an
+ * executable exports Python, a libpython beside it is idle.
  */
 static int runtime_choose(struct search *search, struct python_runtime *runtime, int err)
 {
@@ -432,11 +449,12 @@ int python_process_find(pid_t pid, struct runtime_files *files, struct process_i
 /* From the interpreter's own description of itself rather than from the table. */
 static int offsets_are_own(const struct python_runtime *runtime)
 {
-	return runtime->offsets &&
-	       runtime->offsets != offsets_for(runtime->offsets->version, (int)runtime->offsets->py_debug);
+	return runtime->offsets && runtime->offsets != offsets_for(runtime->offsets->version,
+								   (int)runtime->offsets->py_debug);
 }
 
-int python_runtime_inherit(const struct python_runtime *parent, pid_t pid, struct python_runtime *out)
+int python_runtime_inherit(const struct python_runtime *parent, pid_t pid,
+			   struct python_runtime *out)
 {
 	struct python_offsets *copy = NULL;
 

@@ -51,13 +51,15 @@ void runtime_files_free(struct runtime_files *files)
 	free(files);
 }
 
-int runtime_files_find(struct runtime_files *files, const struct process_map *map, struct elf_file **file)
+int runtime_files_find(struct runtime_files *files, const struct process_map *map,
+		       struct elf_file **file)
 {
 	for (size_t i = 0; files && i < RUNTIME_FILES_MAX; i++) {
 		struct known_file *known = &files->items[i];
 		struct stat st;
 
-		if (known->fd < 0 || known->inode != map->inode || known->device_major != map->device_major ||
+		if (known->fd < 0 || known->inode != map->inode ||
+		    known->device_major != map->device_major ||
 		    known->device_minor != map->device_minor)
 			continue;
 		if (fstat(known->fd, &st) || st.st_size != known->bytes ||
@@ -74,8 +76,8 @@ int runtime_files_find(struct runtime_files *files, const struct process_map *ma
 	return -ENOENT;
 }
 
-void runtime_files_keep(struct runtime_files *files, const struct process_map *map, struct elf_file *file,
-			int has_runtime)
+void runtime_files_keep(struct runtime_files *files, const struct process_map *map,
+			struct elf_file *file, int has_runtime)
 {
 	struct known_file *known = files ? &files->items[files->next] : NULL;
 	struct stat st;

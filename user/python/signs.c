@@ -18,8 +18,9 @@ int signs_runtime(struct elf_file *file, uint64_t *vaddr)
 		*vaddr = symbol.vaddr;
 		return 0;
 	}
-	return elf_file_section(file, ".PyRuntime", vaddr, &bytes) || !*vaddr || bytes < MIN_RUNTIME ? -ENOENT
-												     : 0;
+	return elf_file_section(file, ".PyRuntime", vaddr, &bytes) || !*vaddr || bytes < MIN_RUNTIME
+		       ? -ENOENT
+		       : 0;
 }
 
 int signs_own_version(struct elf_file *file, uint64_t vaddr, uint32_t *hex)
@@ -40,7 +41,10 @@ int signs_is_old(struct elf_file *file)
 	return !elf_file_symbol(file, "Py_GetVersion", &symbol) && symbol.vaddr != 0;
 }
 
-/* The file's constants, as one; the caller frees. NULL: it has none, too many, or there is no memory. *bytes: what could be read. */
+/*
+ * The file's constants, as one; the caller frees. NULL: it has none, too many, or there is no
+ * memory. *bytes: what could be read.
+ */
 static char *constants_read(struct elf_file *file, size_t *bytes)
 {
 	uint64_t vaddr, size;
@@ -57,7 +61,10 @@ static char *constants_read(struct elf_file *file, size_t *bytes)
 	return data;
 }
 
-/* Is there such a constant, whose first character is left out of rest: this program has none of them itself. */
+/*
+ * Is there such a constant, whose first character is left out of rest: this program has none of
+ * them itself.
+ */
 static int has_constant(const char *data, size_t bytes, char first, const char *rest)
 {
 	const char *at = data, *end = data + bytes;
@@ -92,7 +99,8 @@ static const char *number_parse(const char *at, const char *end, unsigned int *o
 }
 
 /* "python3.13" at `at`: what follows it; NULL: it is none. */
-static const char *version_parse(const char *at, const char *end, unsigned int *major, unsigned int *minor)
+static const char *version_parse(const char *at, const char *end, unsigned int *major,
+				 unsigned int *minor)
 {
 	at = number_parse(at + strlen(NAME), end, major);
 	if (!at || at == end || *at != '.' || *major < 2 || *major > 3)
@@ -114,8 +122,9 @@ static int name_parse(const char *name, unsigned int *major, unsigned int *minor
 }
 
 /*
- * An application that has CPython linked into it is named as it likes, but one of its constants is still the name of the
- * folder of its modules: "python3.8", also "lib/python3.8". 0; -ENOENT: none is, or they contradict each other.
+ * An application that has CPython linked into it is named as it likes, but one of its constants is
+ * still the name of the folder of its modules: "python3.8", also "lib/python3.8". 0; -ENOENT: none
+ * is, or they contradict each other.
  */
 static int constants_search(struct elf_file *file, unsigned int *major, unsigned int *minor)
 {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Up to 3.11 one word of _PyRuntime. From 3.12 on the hidden thread-local variable _Py_tss_tstate, which is
+ * Up to 3.11 one word of _PyRuntime. From 3.12 on the hidden thread-local variable _Py_tss_tstate,
+ * which is
  *
- *	in an executable  at a fixed distance below the fs base: variant II of the ELF TLS ABI puts the
- *	                  executable's block right below it;
- *	in a library      in the block that the thread's vector (fs base + 8) holds for the library's module
- *	                  id. The dynamic loader writes that id into a GOT slot of the library.
+ * 	in an executable  at a fixed distance below the fs base: variant II of the ELF TLS
+ * 	                  ABI puts the executable's block right below it;
+ * 	in a library      in the block that the thread's vector (fs base + 8) holds for the
+ * 	                  library's module id. The dynamic loader writes that id into a GOT slot of
+ * 	                  the library.
  *
- * A stripped file has no such symbol; there an exported function that does nothing but return the variable
- * says the same.
+ * A stripped file has no such symbol; there an exported function that does nothing but return the
+ * variable says the same.
  */
 #include "python/tstate.h"
 
@@ -30,7 +32,8 @@ struct reader {
 /* Steps over the bytes of pattern if they come next. */
 static int take(struct reader *reader, const char *pattern, size_t length)
 {
-	if (reader->bytes - reader->at < length || memcmp(reader->code + reader->at, pattern, length))
+	if (reader->bytes - reader->at < length ||
+	    memcmp(reader->code + reader->at, pattern, length))
 		return 0;
 	reader->at += length;
 	return 1;
@@ -79,7 +82,9 @@ static int take_local(struct reader *reader, struct tstate_access *out)
 		return 0;
 	if (out->offset)
 		return 1;
-	/* It was mov %fs:0,%rax: lea offset(%rax),%rax, or none, and a load relative to it follow. */
+	/*
+	 * It was mov %fs:0,%rax: lea offset(%rax),%rax, or none, and a load relative to it follow.
+	 */
 	if (TAKE(reader, "\x48\x8d\x80") && !take_i32(reader, &address))
 		return 0;
 	if (!take_load(reader, &out->offset))
@@ -88,12 +93,16 @@ static int take_local(struct reader *reader, struct tstate_access *out)
 	return 1;
 }
 
-/* lea slot(%rip),%rdi; call __tls_get_addr; mov disp(%rax),%rax. The prefixes tell the two models apart. */
+/*
+ * lea slot(%rip),%rdi; call __tls_get_addr; mov disp(%rax),%rax. The prefixes tell the two models
+ * apart.
+ */
 static int take_dynamic(struct reader *reader, struct tstate_access *out)
 {
 	int64_t slot, call;
 
-	out->indirect = TAKE(reader, "\x66"); /* general dynamic: the slot's pair holds the offset too */
+	/* general dynamic: the slot's pair holds the offset too */
+	out->indirect = TAKE(reader, "\x66");
 	if (!TAKE(reader, "\x48\x8d\x3d") || !take_i32(reader, &slot))
 		return 0;
 	out->slot = slot + (int64_t)reader->at;
@@ -138,7 +147,8 @@ int tstate_decode(const uint8_t *code, size_t bytes, struct tstate_access *out)
 }
 
 /* The exported function that returns the variable: its access, and its vaddr. */
-static int access_find(struct python_runtime *runtime, struct tstate_access *access, uint64_t *vaddr)
+static int access_find(struct python_runtime *runtime, struct tstate_access *access,
+		       uint64_t *vaddr)
 {
 	const char *name = runtime->offsets->version >= 0x030d ? "PyThreadState_GetUnchecked"
 							       : "_PyThreadState_UncheckedGet";
@@ -171,7 +181,10 @@ static int find_static(struct python_runtime *runtime, int64_t *offset)
 	return *offset < 0 && *offset >= -(int64_t)block && !(*offset & 7) ? 0 : -ENOENT;
 }
 
-/* Runtime in a library. -ENOENT: not to be known; -EAGAIN: the dynamic loader has not been there yet. */
+/*
+ * Runtime in a library. -ENOENT: not to be known; -EAGAIN: the dynamic loader has not been there
+ * yet.
+ */
 static int find_dynamic(struct python_runtime *runtime, int64_t *offset, uint32_t *module)
 {
 	struct tstate_access access = {0};
@@ -193,7 +206,8 @@ static int find_dynamic(struct python_runtime *runtime, int64_t *offset, uint32_
 	if (memory_read_u64(runtime->pid, runtime->bias + slot, &id) || !id || id >= MAX_TLS_MODULE)
 		return -EAGAIN;
 	if (access.indirect) {
-		if (memory_read_u64(runtime->pid, runtime->bias + slot + 8, &word) || word > MAX_TLS_BYTES)
+		if (memory_read_u64(runtime->pid, runtime->bias + slot + 8, &word) ||
+		    word > MAX_TLS_BYTES)
 			return -EAGAIN;
 		*offset += (int64_t)word;
 	}
@@ -222,8 +236,9 @@ void tstate_find(struct python_runtime *runtime, int musl)
 		err = find_dynamic(runtime, &offset, &module);
 	if (err) {
 		log_debug("%d: threads are matched by id: %s", (int)runtime->pid,
-			  err == -EAGAIN ? "the library's thread-local storage is not set up yet"
-					 : "where its thread state is kept is not to be seen in the file");
+			  err == -EAGAIN
+				  ? "the library's thread-local storage is not set up yet"
+				  : "where its thread state is kept is not to be seen in the file");
 		return;
 	}
 	target->tstate_source = runtime->static_exe ? ABI_TSTATE_TLS : ABI_TSTATE_DTV;

@@ -8,7 +8,10 @@
 
 #define VERSION_TEXT 32
 
-/* "3.11.7", "3.14.0a3", "3.13.0rc1"; "3.8" when only the minor version is known (low 16 bits 0). Returns out. */
+/*
+ * "3.11.7", "3.14.0a3", "3.13.0rc1"; "3.8" when only the minor version is known (low 16 bits 0).
+ * Returns out.
+ */
 static inline char *version_text(char out[VERSION_TEXT], uint32_t hex)
 {
 	unsigned int level = hex >> 4 & 0xf;

@@ -23,7 +23,8 @@ struct sentences {
 	size_t count;
 };
 
-#define SAY(sentences, ...) snprintf((sentences)->text[(sentences)->count++], SENTENCE_MAX, __VA_ARGS__)
+#define SAY(sentences, ...)                                                                        \
+	snprintf((sentences)->text[(sentences)->count++], SENTENCE_MAX, __VA_ARGS__)
 
 static int is_more(uint64_t a, uint64_t b, uint64_t share)
 {
@@ -34,21 +35,24 @@ static void large_judge(const struct snapshot_meta *meta, struct sentences *out)
 {
 	const struct snapshot_coverage *counts = &meta->coverage;
 
-	/* 3.8 counts all blocks together: of a heap that changes, those that are not in pools are of no one moment. */
+	/*
+	 * 3.8 counts all blocks together: of a heap that changes, those that are not in pools are
+	 * of no one moment.
+	 */
 	if (meta->large_skipped || meta->python_version >> 16 == 0x0308)
 		return;
 	if (is_more(counts->large_seen, counts->large_blocks, SLACK_LARGE_SHARE))
 		SAY(out,
-		    "%" PRIu64
-		    " blocks of more than %u bytes stand as live, but the interpreter counts %" PRIu64
-		    " in all: the others are dead, and their sizes too much%s",
+		    "%" PRIu64 " blocks of more than %u bytes stand as live, but the interpreter "
+		    "counts %" PRIu64 " in all: the others are dead, and their sizes too much%s",
 		    counts->large_seen, EVENT_SMALL_BYTES, counts->large_blocks,
 		    strcmp(meta->mode, "exact") != 0 ? "; --mode exact follows every free" : "");
 	else if (is_more(counts->large_new, counts->large_seen, SLACK_LARGE_SHARE))
 		SAY(out,
 		    "the interpreter counts %" PRIu64
 		    " blocks of more than %u bytes more than at the start of the "
-		    "trace, but only %" PRIu64 " are known to be of them: the others may be in no line",
+		    "trace, but only %" PRIu64
+		    " are known to be of them: the others may be in no line",
 		    counts->large_new, EVENT_SMALL_BYTES, counts->large_seen);
 }
 
@@ -64,7 +68,9 @@ static void small_judge(const struct snapshot_meta *meta, struct sentences *out)
 		    counts->new_blocks, growth ? "pools" : "small blocks", counts->seen_blocks);
 }
 
-/* Of blocks whose place is known to be a live block's: are they the ones that the table has there? */
+/*
+ * Of blocks whose place is known to be a live block's: are they the ones that the table has there?
+ */
 static void types_judge(const struct snapshot_meta *meta, struct sentences *out)
 {
 	const struct snapshot_coverage *counts = &meta->coverage;
@@ -72,11 +78,15 @@ static void types_judge(const struct snapshot_meta *meta, struct sentences *out)
 	if (counts->mistyped_blocks > SLACK_BLOCKS + counts->typed_blocks / SLACK_TYPED_SHARE)
 		SAY(out,
 		    "of %" PRIu64 " objects whose types tell their sizes %" PRIu64
-		    " are of another size than was seen: their blocks may stand at the lines of earlier ones",
+		    " are of another size than was seen: their blocks may stand at the lines of "
+		    "earlier ones",
 		    counts->typed_blocks, counts->mistyped_blocks);
 }
 
-/* What has died is known of the heap alone: where it was not read figures rest on what was known before. */
+/*
+ * What has died is known of the heap alone: where it was not read figures rest on what was known
+ * before.
+ */
 static void unread_judge(const struct snapshot_meta *meta, struct sentences *out)
 {
 	int growth = !strcmp(meta->mode, "growth");
@@ -85,15 +95,18 @@ static void unread_judge(const struct snapshot_meta *meta, struct sentences *out
 	const char *follow = growth ? "" : "; --mode exact follows every free";
 
 	if (snapshot_is_unread(meta) && meta->coverage_known)
-		SAY(out, "the heap was last read %.1f ms before the end: %s%s", (double)meta->unread_ns / 1e6,
-		    stands, follow);
+		SAY(out, "the heap was last read %.1f ms before the end: %s%s",
+		    (double)meta->unread_ns / 1e6, stands, follow);
 	else if (snapshot_is_unread(meta))
 		SAY(out, "the heap was not read before the end: %s%s", stands, follow);
 	else if (meta->readings_dropped && !meta->coverage_known)
 		SAY(out, "there was no memory to read the heap (--budget): %s%s", stands, follow);
 }
 
-/* Of a sample, or of a part of the time, nothing need agree; what a fork has inherited is new to its heap alone. */
+/*
+ * Of a sample, or of a part of the time, nothing need agree; what a fork has inherited is new to
+ * its heap alone.
+ */
 static int is_whole(const struct snapshot_meta *meta)
 {
 	return meta->coverage_known && !meta->sample_bytes && !meta->change_count && !meta->parent;
@@ -112,12 +125,15 @@ static void judge(const struct snapshot_meta *meta, struct sentences *out)
 	unread_judge(meta, out);
 	if (meta->ends_unseen)
 		SAY(out,
-		    "the code of an allocator that the interpreter exports leads to no place that is probed "
+		    "the code of an allocator that the interpreter exports leads to no place that "
+		    "is probed "
 		    "(--dry-run names it): what is allocated or freed through it may not be seen");
 	if (meta->reuse_unseen)
-		SAY(out, "objects that are taken from free lists are not all seen: blocks may stand at the "
-			 "lines of "
-			 "their earlier lives");
+		SAY(out,
+		    "objects that are taken from free lists are not all seen: blocks may stand at "
+		    "the "
+		    "lines of "
+		    "their earlier lives");
 }
 
 static void process_print(FILE *out, const struct snapshot_meta *meta, int of_several)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON strings as Python's json.dumps() writes them (ASCII only): lone surrogates (WTF-8) as \udXXX, any byte
- * that is not UTF-8 as \udc80 + (byte - 0x80), Python's surrogateescape. JSON libraries refuse both.
+ * JSON strings as Python's json.dumps() writes them (ASCII only): lone surrogates (WTF-8) as
+ * \udXXX, any byte that is not UTF-8 as \udc80 + (byte - 0x80), Python's surrogateescape. JSON
+ * libraries refuse both.
  */
 #ifndef TRACER_REPORT_JSON_H
 #define TRACER_REPORT_JSON_H

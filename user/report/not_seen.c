@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each kind of loss falsifies something else, and the text says which: without a free a dead block looks
- * alive, without an allocation a live one is in no line, without a stack or code record the size is right and
- * its owner unknown.
+ * Each kind of loss falsifies something else, and the text says which: without a free a dead block
+ * looks alive, without an allocation a live one is in no line, without a stack or code record the
+ * size is right and its owner unknown.
  */
 #include "report/not_seen.h"
 
@@ -25,7 +25,8 @@ static void item_print(FILE *out, int *items, uint64_t count, const char *one, c
 
 	if (!count)
 		return;
-	fprintf(out, "%s%s %s", (*items)++ ? ", " : "", text_count(text, count), count == 1 ? one : many);
+	fprintf(out, "%s%s %s", (*items)++ ? ", " : "", text_count(text, count),
+		count == 1 ? one : many);
 }
 
 static void lost_kinds_print(FILE *out, const uint64_t loss[LOSS_COUNT])
@@ -40,12 +41,16 @@ static void lost_kinds_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 	item_print(out, &items, loss[LOSS_REALLOC], "realloc", "reallocs");
 	item_print(out, &items, loss[LOSS_STACK], "stack", "stacks");
 	item_print(out, &items, loss[LOSS_CODE], "code object", "code objects");
-	item_print(out, &items, loss[LOSS_PROCESS], "event of the process", "events of the process");
-	item_print(out, &items, loss[LOSS_REUSE], "reuse of a dead object", "reuses of dead objects");
-	item_print(out, &items, loss[LOSS_MAP], "change of mapped memory", "changes of mapped memory");
+	item_print(out, &items, loss[LOSS_PROCESS], "event of the process",
+		   "events of the process");
+	item_print(out, &items, loss[LOSS_REUSE], "reuse of a dead object",
+		   "reuses of dead objects");
+	item_print(out, &items, loss[LOSS_MAP], "change of mapped memory",
+		   "changes of mapped memory");
 	if (items) /* what came before stood in the ring buffer's way */
 		fputs(" (ring buffer full)", out);
-	item_print(out, &items, loss[LOSS_THREAD_STATE], "request without memory for its thread's state",
+	item_print(out, &items, loss[LOSS_THREAD_STATE],
+		   "request without memory for its thread's state",
 		   "requests without memory for their thread's state");
 	item_print(out, &items, loss[LOSS_RETURN], "request whose return was not seen",
 		   "requests whose return was not seen");
@@ -55,8 +60,8 @@ static void lost_kinds_print(FILE *out, const uint64_t loss[LOSS_COUNT])
 
 static int loss_is_overrun(const uint64_t loss[LOSS_COUNT])
 {
-	return (loss[LOSS_ALLOC] | loss[LOSS_FREE] | loss[LOSS_REALLOC] | loss[LOSS_STACK] | loss[LOSS_CODE] |
-		loss[LOSS_REUSE]) != 0;
+	return (loss[LOSS_ALLOC] | loss[LOSS_FREE] | loss[LOSS_REALLOC] | loss[LOSS_STACK] |
+		loss[LOSS_CODE] | loss[LOSS_REUSE]) != 0;
 }
 
 static void lost_meaning_print(FILE *out, const struct snapshot_meta *meta)
@@ -66,10 +71,12 @@ static void lost_meaning_print(FILE *out, const struct snapshot_meta *meta)
 	uint64_t allocs = loss[LOSS_ALLOC] | either, frees = loss[LOSS_FREE] | either;
 
 	if (frees && meta->coverage_known)
-		fputs("; of small blocks only what the heap shows is live, some of the others may be dead",
+		fputs("; of small blocks only what the heap shows is live, some of the others may "
+		      "be dead",
 		      out);
 	else if (frees)
-		fputs("; live figures are upper bounds of what they count: some blocks may be dead", out);
+		fputs("; live figures are upper bounds of what they count: some blocks may be dead",
+		      out);
 	if (allocs)
 		fputs("; blocks of lost allocations are in no line", out);
 	if (loss[LOSS_REUSE])
@@ -104,16 +111,21 @@ static const char *units(const struct snapshot *snapshot)
 	return snapshot_is_growth(snapshot) ? "pools" : "blocks";
 }
 
-/* What the rest is to be read with: of the blocks beyond the sample nothing was seen, nor was it meant to be. */
+/*
+ * What the rest is to be read with: of the blocks beyond the sample nothing was seen, nor was it
+ * meant to be.
+ */
 static void sample_print(FILE *out, const struct snapshot_meta *meta)
 {
 	char text[32];
 
 	if (meta->sample_bytes)
 		fprintf(out,
-			"  sampled: a block for every %s that was allocated (--sample); sizes and counts "
+			"  sampled: a block for every %s that was allocated (--sample); sizes and "
+			"counts "
 			"above "
-			"are estimates, ± one standard error; numbers of events below are of the sample\n",
+			"are estimates, ± one standard error; numbers of events below are of the "
+			"sample\n",
 			report_size(text, meta->sample_bytes));
 }
 
@@ -131,7 +143,8 @@ static void older_print(FILE *out, const struct snapshot *snapshot)
 		/* A block that is not in the sample may have taken the place of an older one. */
 		fprintf(out, "%s%s %s", meta->sample_bytes ? "at most " : "",
 			text_count(text, meta->coverage.old_blocks), units(snapshot));
-		fprintf(out, " (%s) on the heap are in no line", report_size(text, meta->coverage.old_bytes));
+		fprintf(out, " (%s) on the heap are in no line",
+			report_size(text, meta->coverage.old_bytes));
 	} else {
 		fprintf(out, "%s from before the attach are in no line (not measured)",
 			snapshot->meta.layer == EVENT_LAYER_MMAP ? "regions" : units(snapshot));
@@ -158,7 +171,8 @@ static void large_print(FILE *out, const struct snapshot_meta *meta, const char 
 
 	if (meta->large_skipped) {
 		fprintf(out,
-			"blocks of more than %u bytes are not traced one by one (--large-blocks), their "
+			"blocks of more than %u bytes are not traced one by one (--large-blocks), "
+			"their "
 			"number grew by "
 			"%s since the %s; ",
 			EVENT_SMALL_BYTES, text_count(grown, counts->large_new), since);
@@ -168,12 +182,14 @@ static void large_print(FILE *out, const struct snapshot_meta *meta, const char 
 		return;
 	if (counts->large_seen >= counts->large_new)
 		fprintf(out,
-			"%s blocks of more than %u bytes are traced, their number grew by %s since the %s; ",
+			"%s blocks of more than %u bytes are traced, their number grew by %s since "
+			"the %s; ",
 			text_count(seen, counts->large_seen), EVENT_SMALL_BYTES,
 			text_count(grown, counts->large_new), since);
 	else
 		fprintf(out,
-			"only %s blocks of more than %u bytes are traced, but their number grew by %s since "
+			"only %s blocks of more than %u bytes are traced, but their number grew by "
+			"%s since "
 			"the %s; ",
 			text_count(seen, counts->large_seen), EVENT_SMALL_BYTES,
 			text_count(grown, counts->large_new), since);
@@ -188,7 +204,8 @@ static void coverage_print(FILE *out, const struct snapshot *snapshot)
 
 	fputs("  coverage: ", out);
 	if (meta->sample_bytes) {
-		fputs("no share of the blocks to tell of a sample: the estimates stand for all of them\n",
+		fputs("no share of the blocks to tell of a sample: the estimates stand for all of "
+		      "them\n",
 		      out);
 		return;
 	}
@@ -203,9 +220,11 @@ static void coverage_print(FILE *out, const struct snapshot *snapshot)
 	}
 	unsigned int blocks = permille(meta->coverage.seen_blocks, meta->coverage.new_blocks);
 	unsigned int bytes = permille(meta->coverage.seen_bytes, meta->coverage.new_bytes);
-	fprintf(out, "%u.%u %% of the %s %ss (%u.%u %% of bytes) that are new on the heap since the %s\n",
-		blocks / 10, blocks % 10, text_count(text, meta->coverage.new_blocks), kind, bytes / 10,
-		bytes % 10, since);
+	fprintf(out,
+		"%u.%u %% of the %s %ss (%u.%u %% of bytes) that are new on the heap since the "
+		"%s\n",
+		blocks / 10, blocks % 10, text_count(text, meta->coverage.new_blocks), kind,
+		bytes / 10, bytes % 10, since);
 }
 
 /* The whole heap, block by block: who accounts for it. */
@@ -225,13 +244,14 @@ static void heap_print(FILE *out, const struct snapshot *snapshot)
 		text_count(text, counts->old_blocks));
 	fprintf(out, "%s %s; ", text_count(text, counts->new_blocks - counts->seen_blocks),
 		meta->sample_bytes ? "others" : "unseen");
-	fprintf(out, "%s blocks passed on to malloc; read in %.1f ms", text_count(text, counts->large_blocks),
-		(double)counts->elapsed_ns / 1e6);
+	fprintf(out, "%s blocks passed on to malloc; read in %.1f ms",
+		text_count(text, counts->large_blocks), (double)counts->elapsed_ns / 1e6);
 	if (counts->frozen_ns)
 		fprintf(out, ", for which the target was stopped for %.1f ms",
 			(double)counts->frozen_ns / 1e6);
 	if (counts->pools_unreadable)
-		fprintf(out, "; pools that could not be read: %s, what is traced there stands as live",
+		fprintf(out,
+			"; pools that could not be read: %s, what is traced there stands as live",
 			text_count(text, counts->pools_unreadable));
 	putc('\n', out);
 }
@@ -243,7 +263,8 @@ static void cut_print(FILE *out, const struct snapshot_ending *ending)
 
 	if (ending->failed != EVENT_CENSUS_CUT)
 		return;
-	fprintf(out, "  of the heap's arenas %s were read at the end, ", text_count(text, ending->arenas));
+	fprintf(out, "  of the heap's arenas %s were read at the end, ",
+		text_count(text, ending->arenas));
 	fprintf(out, "at most %s were not: of the small blocks there what follows is true\n",
 		text_count(text, ending->arenas_unread));
 }
@@ -259,13 +280,15 @@ static void unreconciled_print(FILE *out, const struct snapshot *snapshot)
 		return;
 	cut_print(out, &meta->ending);
 	if (meta->coverage_known)
-		fprintf(out, "  the heap was last read %.1f ms before: %s\n", (double)meta->unread_ns / 1e6,
+		fprintf(out, "  the heap was last read %.1f ms before: %s\n",
+			(double)meta->unread_ns / 1e6,
 			growth ? "pools that were given back since stand as in use"
 			       : "small blocks that died since stand as live");
 	else
 		fprintf(out, "  the heap was not read before the end: %s\n",
 			growth ? "pools that were given back stand as in use"
-			       : "small blocks that died stand as live; --mode exact follows frees");
+			       : "small blocks that died stand as live; --mode exact follows "
+				 "frees");
 }
 
 static void mapped_print(FILE *out, const struct snapshot *snapshot)
@@ -279,7 +302,8 @@ static void mapped_print(FILE *out, const struct snapshot *snapshot)
 		fputs("  mapped memory: not followed\n", out);
 	else
 		fprintf(out,
-			"  mapped memory: what was mapped or reserved before the %s, files, and whether "
+			"  mapped memory: what was mapped or reserved before the %s, files, and "
+			"whether "
 			"pages were touched\n",
 			meta->from_start ? "start" : "attach");
 	if (meta->regions_dropped)
@@ -299,12 +323,15 @@ static void dropped_print(FILE *out, const struct snapshot_meta *meta)
 		fprintf(out, " of %s were not kept, and are in no line\n",
 			report_size(text, meta->bytes_dropped));
 	}
-	if (!(meta->stacks_dropped | meta->codes_dropped | meta->symbols_dropped | meta->readings_dropped))
+	if (!(meta->stacks_dropped | meta->codes_dropped | meta->symbols_dropped |
+	      meta->readings_dropped))
 		return;
 	fputs("  also beyond it: ", out);
 	item_print(out, &items, meta->stacks_dropped, "stack", "stacks");
-	item_print(out, &items, meta->codes_dropped, "record of a code object", "records of code objects");
-	item_print(out, &items, meta->symbols_dropped, "name of a native frame", "names of native frames");
+	item_print(out, &items, meta->codes_dropped, "record of a code object",
+		   "records of code objects");
+	item_print(out, &items, meta->symbols_dropped, "name of a native frame",
+		   "names of native frames");
 	if (items)
 		fputs(" (<unknown>, or without a line)", out);
 	item_print(out, &items, meta->readings_dropped, "reading of the heap, which was given up",
@@ -316,7 +343,8 @@ static void dropped_print(FILE *out, const struct snapshot_meta *meta)
 static void unknown_print(FILE *out, const struct snapshot_meta *meta)
 {
 	static const char *const why[SNAPSHOT_UNKNOWNS] = {
-		[UNKNOWN_NO_FRAME] = "without a Python frame (the interpreter's start, threads of C)",
+		[UNKNOWN_NO_FRAME] =
+			"without a Python frame (the interpreter's start, threads of C)",
 		[UNKNOWN_NO_STACK] = "whose stack was lost",
 		[UNKNOWN_NO_ROOM] = "for whose stack there was no memory (--budget)",
 		[UNKNOWN_NO_CODE] = "whose frame could not be read",
@@ -333,9 +361,11 @@ static void unknown_print(FILE *out, const struct snapshot_meta *meta)
 			continue;
 		fprintf(out, "%s%s %s (%s) %s",
 			items++ ? "; " : "  at <unknown>: ", text_count(blocks, unknown->blocks),
-			unknown->blocks == 1 ? "block" : "blocks", report_size(bytes, unknown->bytes),
-			i == UNKNOWN_NO_FRAME && meta->layer != EVENT_LAYER_PYTHON ? "without a frame"
-										   : why[i]);
+			unknown->blocks == 1 ? "block" : "blocks",
+			report_size(bytes, unknown->bytes),
+			i == UNKNOWN_NO_FRAME && meta->layer != EVENT_LAYER_PYTHON
+				? "without a frame"
+				: why[i]);
 	}
 	if (items)
 		putc('\n', out);
@@ -359,20 +389,23 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 		fprintf(out, "  allocations whose stack never came (<unknown>): %s\n",
 			text_count(text, meta->stacks_unknown));
 	if (meta->replaced)
-		fprintf(out, "  blocks that died unseen (another came to life at their address): %s\n",
+		fprintf(out,
+			"  blocks that died unseen (another came to life at their address): %s\n",
 			text_count(text, meta->replaced));
 	if (meta->frees_unknown && meta->from_start && !meta->sample_bytes)
 		fprintf(out, "  frees of blocks whose allocation was not seen: %s\n",
 			text_count(text, meta->frees_unknown));
 	if (meta->rounded_blocks)
 		fprintf(out,
-			"  sizes known only as rounded up by the allocator, by at most 15 bytes: of %s "
+			"  sizes known only as rounded up by the allocator, by at most 15 bytes: "
+			"of %s "
 			"blocks "
 			"(rounded=... in their lines)\n",
 			text_count(text, meta->rounded_blocks));
 	dropped_print(out, meta);
 	if (meta->records_malformed)
-		fprintf(out, "  malformed records: %s\n", text_count(text, meta->records_malformed));
+		fprintf(out, "  malformed records: %s\n",
+			text_count(text, meta->records_malformed));
 }
 
 /* malloc's heaps are not read: what is older than the trace is not known. */
@@ -387,12 +420,15 @@ static void native_print(FILE *out, const struct snapshot *snapshot)
 		return;
 	/* Of the first layer the others have told already. */
 	if (!first && !meta->from_start)
-		fputs("  native blocks from before the attach are in no line (not measured)\n", out);
+		fputs("  native blocks from before the attach are in no line (not measured)\n",
+		      out);
 	if (!first && table->frees_unknown)
 		fprintf(out, "  native frees of blocks that the trace does not know: %s\n",
 			text_count(text, table->frees_unknown));
 	if (!first && table->replaced)
-		fprintf(out, "  native blocks that died unseen (another came to life at their address): %s\n",
+		fprintf(out,
+			"  native blocks that died unseen (another came to life at their address): "
+			"%s\n",
 			text_count(text, table->replaced));
 	if (meta->frames_unnamed)
 		fprintf(out, "  native frames of which only the address is known: %s\n",
@@ -404,7 +440,10 @@ static void native_print(FILE *out, const struct snapshot *snapshot)
 		meta->stacks_cut ? text_count(text, meta->stacks_cut) : "none");
 }
 
-/* What is worth a remark of one of several processes: "; " before all but the first. Returns how many. */
+/*
+ * What is worth a remark of one of several processes: "; " before all but the first. Returns how
+ * many.
+ */
 static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 {
 	const struct snapshot_coverage *counts = &meta->coverage;
@@ -422,10 +461,12 @@ static int remarks_print(FILE *out, const struct snapshot_meta *meta)
 				(double)meta->unread_ns / 1e6,
 				strcmp(meta->moment, "running") ? "its" : "the");
 		if (out && meta->ending.failed == EVENT_CENSUS_CUT)
-			fprintf(out, " (and %" PRIu64 " arenas at its end, at most %" PRIu64 " not)",
+			fprintf(out,
+				" (and %" PRIu64 " arenas at its end, at most %" PRIu64 " not)",
 				meta->ending.arenas, meta->ending.arenas_unread);
 	}
-	if (counts->new_blocks && !meta->sample_bytes && seen < COVERAGE_REMARKED && ++remarks && out)
+	if (counts->new_blocks && !meta->sample_bytes && seen < COVERAGE_REMARKED && ++remarks &&
+	    out)
 		fprintf(out, "%scoverage %u.%u %%", remarks > 1 ? "; " : "", seen / 10, seen % 10);
 	if (counts->pools_unreadable && ++remarks && out)
 		fprintf(out, "%s%" PRIu64 " pools could not be read", remarks > 1 ? "; " : "",
@@ -456,7 +497,10 @@ static void processes_print(FILE *out, const struct snapshot *snapshot)
 			found - PROCESSES_REMARKED);
 }
 
-/* What the processes have in memory, and how much of that the report is about. lead, end: what stands around it. */
+/*
+ * What the processes have in memory, and how much of that the report is about. lead, end: what
+ * stands around it.
+ */
 static void rss_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts,
 		      const char *lead, const char *end)
 {
@@ -493,8 +537,9 @@ static int heap_is_well(const struct snapshot_meta *meta)
 	return meta->coverage_known &&
 	       permille(counts->seen_blocks, counts->new_blocks) >= COVERAGE_REMARKED &&
 	       permille(counts->seen_bytes, counts->new_bytes) >= COVERAGE_REMARKED &&
-	       counts->large_seen >= counts->large_new && !counts->pools_unreadable && !counts->frozen_ns &&
-	       meta->ending.failed != EVENT_CENSUS_CUT && !snapshot_is_unread(meta);
+	       counts->large_seen >= counts->large_new && !counts->pools_unreadable &&
+	       !counts->frozen_ns && meta->ending.failed != EVENT_CENSUS_CUT &&
+	       !snapshot_is_unread(meta);
 }
 
 static int stacks_are_well(const struct snapshot_meta *meta)
@@ -502,19 +547,23 @@ static int stacks_are_well(const struct snapshot_meta *meta)
 	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++)
 		if (meta->unknown[i].blocks)
 			return 0;
-	return !(meta->frames_unknown | meta->frames_unnamed | meta->frames_slow | meta->stacks_cut |
-		 meta->stacks_unknown | meta->loss[LOSS_FRAME_FAULT] | meta->loss[LOSS_NO_THREAD]);
+	return !(meta->frames_unknown | meta->frames_unnamed | meta->frames_slow |
+		 meta->stacks_cut | meta->stacks_unknown | meta->loss[LOSS_FRAME_FAULT] |
+		 meta->loss[LOSS_NO_THREAD]);
 }
 
 static int blocks_are_well(const struct snapshot_meta *meta)
 {
-	return !(meta->replaced | meta->native.replaced | meta->native.frees_unknown | meta->blocks_dropped |
-		 meta->stacks_dropped | meta->codes_dropped | meta->symbols_dropped | meta->readings_dropped |
-		 meta->records_malformed) &&
+	return !(meta->replaced | meta->native.replaced | meta->native.frees_unknown |
+		 meta->blocks_dropped | meta->stacks_dropped | meta->codes_dropped |
+		 meta->symbols_dropped | meta->readings_dropped | meta->records_malformed) &&
 	       !(meta->from_start && meta->frees_unknown);
 }
 
-/* Is there nothing to tell but what is told of every trace? What growth mode and mapped memory leave out is told in full. */
+/*
+ * Is there nothing to tell but what is told of every trace? What growth mode and mapped memory
+ * leave out is told in full.
+ */
 static int is_all_well(const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
@@ -522,12 +571,15 @@ static int is_all_well(const struct snapshot *snapshot)
 	for (size_t i = 0; i < snapshot->process_count; i++)
 		if (remarks_print(NULL, &snapshot->processes[i]))
 			return 0;
-	return !snapshot_lost_events(snapshot) && !meta->sample_bytes && !snapshot_is_growth(snapshot) &&
-	       !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP) && heap_is_well(meta) &&
-	       stacks_are_well(meta) && blocks_are_well(meta);
+	return !snapshot_lost_events(snapshot) && !meta->sample_bytes &&
+	       !snapshot_is_growth(snapshot) && !snapshot_has_layer(snapshot, EVENT_LAYER_MMAP) &&
+	       heap_is_well(meta) && stacks_are_well(meta) && blocks_are_well(meta);
 }
 
-/* "53,843 blocks (4807 KiB) older than the trace; no event lost, 100.0 % of 13 new small blocks traced". */
+/*
+ * "53,843 blocks (4807 KiB) older than the trace; no event lost, 100.0 % of 13 new small blocks
+ * traced".
+ */
 static void well_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
@@ -548,7 +600,8 @@ static void well_print(FILE *out, const struct snapshot *snapshot, const struct 
 			text_count(text, counts->new_blocks));
 	}
 	if (meta->rounded_blocks)
-		fprintf(out, ", %s of them with a rounded size", text_count(text, meta->rounded_blocks));
+		fprintf(out, ", %s of them with a rounded size",
+			text_count(text, meta->rounded_blocks));
 	rss_print(out, snapshot, opts, "; ", "");
 	putc('\n', out);
 }
@@ -565,7 +618,8 @@ void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *titl
 	}
 	putc('\n', out);
 	if (!known) {
-		fputs("  not known: tracemalloc's files do not say what was allocated before it started\n",
+		fputs("  not known: tracemalloc's files do not say what was allocated before it "
+		      "started\n",
 		      out);
 		return;
 	}

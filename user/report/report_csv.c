@@ -71,8 +71,9 @@ static int owner_write(FILE *out, const struct snapshot_meta *process, enum grou
 /* Lines of native code are not always known, and functions then tell entries apart. */
 static int functions_shown(const struct snapshot *snapshot, const struct report_opts *opts)
 {
-	return opts->by == GROUP_FUNCTION || (opts->by != GROUP_FILENAME && !group_is_owner(opts->by) &&
-					      snapshot->meta.layer == EVENT_LAYER_NATIVE);
+	return opts->by == GROUP_FUNCTION ||
+	       (opts->by != GROUP_FILENAME && !group_is_owner(opts->by) &&
+		snapshot->meta.layer == EVENT_LAYER_NATIVE);
 }
 
 static int frame_write(FILE *out, const struct statistic *entry, const struct report_opts *opts)
@@ -144,8 +145,9 @@ static int entry_write(FILE *out, const struct report_opts *opts, const struct s
 
 int report_csv(const struct snapshot *snapshot, const struct report_opts *opts, FILE *out)
 {
-	static const char *const columns[] = {"filename,lineno", "filename,lineno",    "filename,lineno",
-					      "filename,lineno", "pid,comm,container", "comm",
+	static const char *const columns[] = {"filename,lineno",    "filename,lineno",
+					      "filename,lineno",    "filename,lineno",
+					      "pid,comm,container", "comm",
 					      "container"};
 	struct columns with = {.holders = snapshot->process_count || group_is_owner(opts->by)};
 	struct statistics statistics;

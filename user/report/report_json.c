@@ -19,7 +19,8 @@ static void key_text(FILE *out, const char *key, const char *value)
 	json_string(out, value);
 }
 
-static void frame_write(FILE *out, const struct snapshot *snapshot, const struct snapshot_frame *frame)
+static void frame_write(FILE *out, const struct snapshot *snapshot,
+			const struct snapshot_frame *frame)
 {
 	const char *function = report_function(snapshot, frame);
 
@@ -45,7 +46,10 @@ void report_frames_json(FILE *out, const struct statistic *entry, enum group_by 
 	putc(']', out);
 }
 
-/* "size": …, "count": … and in a comparison their differences, all from the same four figures; of estimates the errors. */
+/*
+ * "size": …, "count": … and in a comparison their differences, all from the same four figures; of
+ * estimates the errors.
+ */
 static void sums_write(FILE *out, const struct statistic *sums, int compared, int sampled)
 {
 	const struct statistic_error diff = report_error_diff(sums);
@@ -57,11 +61,11 @@ static void sums_write(FILE *out, const struct statistic *sums, int compared, in
 	if (compared)
 		fprintf(out, ", \"count_diff\": %" PRId64, statistic_count_diff(sums));
 	if (sampled)
-		fprintf(out, ", \"size_error\": %" PRIu64 ", \"count_error\": %" PRIu64, sums->error.size,
-			sums->error.count);
+		fprintf(out, ", \"size_error\": %" PRIu64 ", \"count_error\": %" PRIu64,
+			sums->error.size, sums->error.count);
 	if (sampled && compared)
-		fprintf(out, ", \"size_diff_error\": %" PRIu64 ", \"count_diff_error\": %" PRIu64, diff.size,
-			diff.count);
+		fprintf(out, ", \"size_diff_error\": %" PRIu64 ", \"count_diff_error\": %" PRIu64,
+			diff.size, diff.count);
 }
 
 static void part_write(FILE *out, const char *key, const struct statistic_sums *part, int sampled)
@@ -84,8 +88,8 @@ static void once_write(FILE *out, const struct statistic *entry, int compared, i
 }
 
 /* holders: with the number of processes that hold it. */
-static void entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry, int sampled,
-			int holders)
+static void entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry,
+			int sampled, int holders)
 {
 	putc('{', out);
 	if (group_is_owner(opts->by)) {
@@ -117,17 +121,19 @@ static void coverage_write(FILE *out, const struct snapshot_meta *meta)
 	}
 	fprintf(out,
 		"\"coverage\": {\"live_blocks\": %" PRIu64 ", \"live_bytes\": %" PRIu64
-		", \"new_blocks\": %" PRIu64 ", \"new_bytes\": %" PRIu64 ", \"seen_blocks\": %" PRIu64
-		", \"seen_bytes\": %" PRIu64 ", \"old_blocks\": %" PRIu64 ", \"old_bytes\": %" PRIu64
-		", \"large_blocks\": %" PRIu64 ", \"large_new\": %" PRIu64 ", \"large_seen\": %" PRIu64
-		", \"typed_blocks\": %" PRIu64 ", \"mistyped_blocks\": %" PRIu64
-		", \"pools_unreadable\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64 ", \"frozen_ns\": %" PRIu64
-		", \"unread_ns\": %" PRIu64 "}",
+		", \"new_blocks\": %" PRIu64 ", \"new_bytes\": %" PRIu64
+		", \"seen_blocks\": %" PRIu64 ", \"seen_bytes\": %" PRIu64
+		", \"old_blocks\": %" PRIu64 ", \"old_bytes\": %" PRIu64
+		", \"large_blocks\": %" PRIu64 ", \"large_new\": %" PRIu64
+		", \"large_seen\": %" PRIu64 ", \"typed_blocks\": %" PRIu64
+		", \"mistyped_blocks\": %" PRIu64 ", \"pools_unreadable\": %" PRIu64
+		", \"elapsed_ns\": %" PRIu64 ", \"frozen_ns\": %" PRIu64 ", \"unread_ns\": %" PRIu64
+		"}",
 		counts->live_blocks, counts->live_bytes, counts->new_blocks, counts->new_bytes,
 		counts->seen_blocks, counts->seen_bytes, counts->old_blocks, counts->old_bytes,
 		counts->large_blocks, counts->large_new, counts->large_seen, counts->typed_blocks,
-		counts->mistyped_blocks, counts->pools_unreadable, counts->elapsed_ns, counts->frozen_ns,
-		meta->unread_ns);
+		counts->mistyped_blocks, counts->pools_unreadable, counts->elapsed_ns,
+		counts->frozen_ns, meta->unread_ns);
 }
 
 /* How the kernel read the heap at the end. */
@@ -136,11 +142,14 @@ static void ending_write(FILE *out, const struct snapshot_ending *ending)
 	if (!ending->pieces)
 		return;
 	fprintf(out,
-		"\"ending\": {\"pieces\": %" PRIu64 ", \"steps\": %" PRIu64 ", \"slowest_ns\": %" PRIu64
-		", \"arenas\": %" PRIu64 ", \"arenas_unread\": %" PRIu64 ", \"whole\": %s}, ",
-		ending->pieces, ending->steps, ending->slowest_ns, ending->arenas, ending->arenas_unread,
-		ending->failed == EVENT_CENSUS_CUT || ending->failed == EVENT_CENSUS_GIVEN_UP ? "false"
-											      : "true");
+		"\"ending\": {\"pieces\": %" PRIu64 ", \"steps\": %" PRIu64
+		", \"slowest_ns\": %" PRIu64 ", \"arenas\": %" PRIu64
+		", \"arenas_unread\": %" PRIu64 ", \"whole\": %s}, ",
+		ending->pieces, ending->steps, ending->slowest_ns, ending->arenas,
+		ending->arenas_unread,
+		ending->failed == EVENT_CENSUS_CUT || ending->failed == EVENT_CENSUS_GIVEN_UP
+			? "false"
+			: "true");
 }
 
 /* Why blocks stand at <unknown>. */
@@ -156,8 +165,8 @@ static void unknown_write(FILE *out, const struct snapshot_meta *meta)
 	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++)
 		if (meta->unknown[i].blocks)
 			fprintf(out, "%s\"%s\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64 "}",
-				items++ ? ", " : ", \"unknown\": {", names[i], meta->unknown[i].bytes,
-				meta->unknown[i].blocks);
+				items++ ? ", " : ", \"unknown\": {", names[i],
+				meta->unknown[i].bytes, meta->unknown[i].blocks);
 	if (items)
 		putc('}', out);
 }
@@ -272,20 +281,23 @@ void report_json_meta(const struct snapshot *snapshot, FILE *out)
 	meta_write(out, &snapshot->meta, 0);
 }
 
-/* What of the processes' memory the report is about: of all that they hold, so not of a part of it. */
+/*
+ * What of the processes' memory the report is about: of all that they hold, so not of a part of it.
+ */
 static void rss_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
 {
 	struct explained explained;
 
 	if (report_is_whole(opts) && explained_read(snapshot, &explained))
-		fprintf(out, "\"rss\": %" PRIu64 ", \"explained\": %" PRIu64 ", ", explained.rss_bytes,
-			explained.bytes);
+		fprintf(out, "\"rss\": %" PRIu64 ", \"explained\": %" PRIu64 ", ",
+			explained.rss_bytes, explained.bytes);
 }
 
 static void process_write(FILE *out, const struct process_sums *sums)
 {
 	const struct snapshot_meta *process = sums->process;
-	const struct statistic figures = {.size = sums->size, .count = sums->count, .error = sums->error};
+	const struct statistic figures = {
+		.size = sums->size, .count = sums->count, .error = sums->error};
 	char state[PROCESS_STATE_MAX];
 
 	putc('{', out);
@@ -308,7 +320,8 @@ static void process_write(FILE *out, const struct process_sums *sums)
 }
 
 /* All of them, the largest first: a program can leave out what it does not want. */
-static int processes_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+static int processes_write(FILE *out, const struct snapshot *snapshot,
+			   const struct report_opts *opts)
 {
 	struct process_sums *sums;
 	int err = snapshot->process_count ? process_sums(snapshot, opts->filters, &sums) : 0;
@@ -339,12 +352,14 @@ static void lost_write(FILE *out, const struct snapshot *snapshot)
 /* What stands in "not_seen" and beside it of the first layer. */
 static void table_write(FILE *out, const struct snapshot_meta *meta)
 {
-	fprintf(out, ", \"peak_size\": %" PRIu64 ", \"frees_unknown\": %" PRIu64 ", \"replaced\": %" PRIu64,
+	fprintf(out,
+		", \"peak_size\": %" PRIu64 ", \"frees_unknown\": %" PRIu64
+		", \"replaced\": %" PRIu64,
 		meta->peak_bytes, meta->frees_unknown, meta->replaced);
 }
 
-static void total_write(FILE *out, const struct snapshot *snapshot, const struct statistics *statistics,
-			const struct report_opts *opts)
+static void total_write(FILE *out, const struct snapshot *snapshot,
+			const struct statistics *statistics, const struct report_opts *opts)
 {
 	const struct statistic total = report_total(statistics);
 	const struct statistic_sums *inherited = &statistics->parts[PART_INHERITED];
@@ -358,13 +373,18 @@ static void total_write(FILE *out, const struct snapshot *snapshot, const struct
 	putc('}', out);
 }
 
-/* What has no frame of the application, and what of that may have had one among those that were not kept. */
-static void app_write(FILE *out, const struct statistics *statistics, const struct report_opts *opts)
+/*
+ * What has no frame of the application, and what of that may have had one among those that were not
+ * kept.
+ */
+static void app_write(FILE *out, const struct statistics *statistics,
+		      const struct report_opts *opts)
 {
 	static const char *const keys[] = {"\"app\"", "\"old_app\""};
 
 	for (int old = 0; report_is_of_app(opts) && old < (opts->old ? 2 : 1); old++) {
-		const struct statistic_sums *parts = old ? statistics->old_parts : statistics->parts;
+		const struct statistic_sums *parts =
+			old ? statistics->old_parts : statistics->parts;
 
 		fprintf(out, "%s: {", keys[old]);
 		part_write(out, "outside", &parts[PART_OUTSIDE], statistics->sampled);
@@ -374,8 +394,8 @@ static void app_write(FILE *out, const struct statistics *statistics, const stru
 	}
 }
 
-static void entries_write(FILE *out, const struct snapshot *snapshot, const struct statistics *statistics,
-			  const struct report_opts *opts)
+static void entries_write(FILE *out, const struct snapshot *snapshot,
+			  const struct statistics *statistics, const struct report_opts *opts)
 {
 	int holders = snapshot->process_count || group_is_owner(opts->by);
 

@@ -19,7 +19,8 @@ static void change_print(FILE *out, const struct snapshot_change *change, uint64
 	if (change->sample_bytes && change->mode != EVENT_MODE_OFF)
 		fprintf(out, ", a sample of one in %s", report_size(text, change->sample_bytes));
 	if (change->cost_permille)
-		fprintf(out, " (the probes had taken %.1f %% of its CPU time, the budget is %.1f %%)",
+		fprintf(out,
+			" (the probes had taken %.1f %% of its CPU time, the budget is %.1f %%)",
 			change->cost_permille / 10.0, change->budget_permille / 10.0);
 	else if (change->budget_permille)
 		fprintf(out, " (there was room for it again)");
@@ -28,7 +29,8 @@ static void change_print(FILE *out, const struct snapshot_change *change, uint64
 /* Not for its cost: the heap could not be read. */
 static int is_fall_back(const struct snapshot_change *change)
 {
-	return change->mode == EVENT_MODE_EXACT && !change->cost_permille && !change->budget_permille;
+	return change->mode == EVENT_MODE_EXACT && !change->cost_permille &&
+	       !change->budget_permille;
 }
 
 /* A table that began anew holds what came since. */
@@ -38,7 +40,8 @@ static void since_print(FILE *out, const struct snapshot_meta *meta)
 	uint32_t last = meta->change_count - 1, begun;
 
 	if (changes[last].mode == EVENT_MODE_OFF) {
-		fprintf(out, "Nothing is traced since %.1f s: what came since then is in no line%s\n",
+		fprintf(out,
+			"Nothing is traced since %.1f s: what came since then is in no line%s\n",
 			seconds(changes[last].since_ns),
 			meta->coverage_known ? "" : ", what died stands as live");
 		last--;
@@ -57,13 +60,15 @@ static void since_print(FILE *out, const struct snapshot_meta *meta)
 
 void report_modes_print(FILE *out, const struct snapshot_meta *meta)
 {
-	uint32_t count = meta->change_count < SNAPSHOT_CHANGES ? meta->change_count : SNAPSHOT_CHANGES;
+	uint32_t count =
+		meta->change_count < SNAPSHOT_CHANGES ? meta->change_count : SNAPSHOT_CHANGES;
 
 	if (count < 2)
 		return;
 	fputs("Modes: ", out);
 	for (uint32_t i = 0; i < count; i++) {
-		uint64_t until_ns = i + 1 < count ? meta->changes[i + 1].since_ns : meta->duration_ns;
+		uint64_t until_ns =
+			i + 1 < count ? meta->changes[i + 1].since_ns : meta->duration_ns;
 
 		if (i == 1 && meta->changes_dropped)
 			fprintf(out, "; … (%u not kept)", meta->changes_dropped);
@@ -78,7 +83,8 @@ void report_modes_print(FILE *out, const struct snapshot_meta *meta)
 
 void report_modes_json(FILE *out, const struct snapshot_meta *meta)
 {
-	uint32_t count = meta->change_count < SNAPSHOT_CHANGES ? meta->change_count : SNAPSHOT_CHANGES;
+	uint32_t count =
+		meta->change_count < SNAPSHOT_CHANGES ? meta->change_count : SNAPSHOT_CHANGES;
 
 	if (!count)
 		return;
@@ -86,7 +92,9 @@ void report_modes_json(FILE *out, const struct snapshot_meta *meta)
 	for (uint32_t i = 0; i < count; i++) {
 		const struct snapshot_change *change = &meta->changes[i];
 
-		fprintf(out, "%s{\"mode\": \"%s\", \"since_ns\": %" PRIu64 ", \"sample_bytes\": %" PRIu64,
+		fprintf(out,
+			"%s{\"mode\": \"%s\", \"since_ns\": %" PRIu64
+			", \"sample_bytes\": %" PRIu64,
 			i ? ", " : "", snapshot_mode_name(change->mode), change->since_ns,
 			change->sample_bytes);
 		fprintf(out, ", \"cost\": %.3f, \"budget\": %.3f}", change->cost_permille / 1e3,

@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <math.h>
 
-int report_statistics(const struct snapshot *snapshot, const struct report_opts *opts, struct statistics *out)
+int report_statistics(const struct snapshot *snapshot, const struct report_opts *opts,
+		      struct statistics *out)
 {
 	const struct statistics_opts how = {
 		.by = opts->by,
@@ -18,8 +19,8 @@ int report_statistics(const struct snapshot *snapshot, const struct report_opts 
 			 : statistics_compute(snapshot, &how, out);
 }
 
-int report_layer(const struct snapshot *snapshot, const struct report_opts *opts, enum event_layer layer,
-		 struct report_layer *out)
+int report_layer(const struct snapshot *snapshot, const struct report_opts *opts,
+		 enum event_layer layer, struct report_layer *out)
 {
 	const uint32_t bit = 1u << layer;
 
@@ -39,7 +40,8 @@ const char *report_function(const struct snapshot *snapshot, const struct snapsh
 	const char *name;
 
 	/* Both are "<unknown>" where nothing is known of the frame. */
-	if (frame->line || frame->function == STATISTIC_NO_FUNCTION || frame->function == frame->filename)
+	if (frame->line || frame->function == STATISTIC_NO_FUNCTION ||
+	    frame->function == frame->filename)
 		return NULL;
 	name = strings_get(snapshot->strings, frame->function);
 	return name[0] ? name : NULL;
@@ -94,8 +96,9 @@ static uint64_t errors_join(uint64_t a, uint64_t b)
 
 struct statistic_error report_error_diff(const struct statistic *entry)
 {
-	return (struct statistic_error){.size = errors_join(entry->error.size, entry->old_error.size),
-					.count = errors_join(entry->error.count, entry->old_error.count)};
+	return (struct statistic_error){
+		.size = errors_join(entry->error.size, entry->old_error.size),
+		.count = errors_join(entry->error.count, entry->old_error.count)};
 }
 
 int report_end(FILE *out)

@@ -14,8 +14,8 @@ struct report_layer {
 	struct report_opts opts;    /* opts.old is old, where two are compared */
 };
 /* 1; 0: it was not followed, or not in both that are compared. *out must stay where it is. */
-int report_layer(const struct snapshot *snapshot, const struct report_opts *opts, enum event_layer layer,
-		 struct report_layer *out);
+int report_layer(const struct snapshot *snapshot, const struct report_opts *opts,
+		 enum event_layer layer, struct report_layer *out);
 /* Are blocks charged to lines of the application (snapshot/app.h)? */
 int report_is_of_app(const struct report_opts *opts);
 /* Is the report about all that the snapshot holds, and nothing else? */
@@ -24,7 +24,10 @@ int report_is_whole(const struct report_opts *opts);
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts);
 /* The frames of an entry as JSON has them: [{"filename": …, "lineno": …}, …], most recent first. */
 void report_frames_json(FILE *out, const struct statistic *entry, enum group_by by);
-/* The name of the function that tells a frame without a line from others; NULL: a line does, or nothing. */
+/*
+ * The name of the function that tells a frame without a line from others; NULL: a line does, or
+ * nothing.
+ */
 const char *report_function(const struct snapshot *snapshot, const struct snapshot_frame *frame);
 /* A part of the totals, as an entry is. */
 struct statistic report_part(const struct statistic_sums *part);

@@ -32,7 +32,8 @@ static void sums_add(struct process_sums *sums, uint64_t mean, const struct snap
 
 	if (mean) {
 		estimate_add(&sums->estimate, mean, trace->bytes, trace->count);
-		estimate_add(&sums->inherited_estimate, mean, trace->bytes, inherited ? trace->count : 0);
+		estimate_add(&sums->inherited_estimate, mean, trace->bytes,
+			     inherited ? trace->count : 0);
 		return;
 	}
 	/* The builder has seen to it that no sum overflows. */
@@ -61,7 +62,8 @@ static int sums_round(struct process_sums *sums)
 	return err ? err : estimate_round(sums->inherited_estimate.count, &sums->inherited.count);
 }
 
-int process_sums(const struct snapshot *snapshot, const struct filters *filters, struct process_sums **out)
+int process_sums(const struct snapshot *snapshot, const struct filters *filters,
+		 struct process_sums **out)
 {
 	size_t count = snapshot_process_count(snapshot);
 	struct process_sums *sums = calloc(count, sizeof(*sums));
@@ -130,15 +132,18 @@ static void row_print(FILE *out, const struct process_sums *sums, int containers
 	text_escape(mode, sizeof(mode), process->mode);
 	snprintf(figures[0], sizeof(figures[0]), "%s%s", sums->error.size ? "~" : "",
 		 report_size(size, sums->size));
-	snprintf(figures[1], sizeof(figures[1]), "%s%" PRIu64, sums->error.count ? "~" : "", sums->count);
-	fprintf(out, "  %11s  %10s  %-7s  %s", figures[0], figures[1], mode, process_state(state, process));
+	snprintf(figures[1], sizeof(figures[1]), "%s%" PRIu64, sums->error.count ? "~" : "",
+		 sums->count);
+	fprintf(out, "  %11s  %10s  %-7s  %s", figures[0], figures[1], mode,
+		process_state(state, process));
 	if (sums->inherited.count)
 		fprintf(out, ", %s%s inherited of PID %u", sums->inherited.error.size ? "~" : "",
 			report_size(size, sums->inherited.size), process->parent);
 	putc('\n', out);
 }
 
-static void table_print(FILE *out, const struct process_sums *sums, size_t count, size_t shown, int color)
+static void table_print(FILE *out, const struct process_sums *sums, size_t count, size_t shown,
+			int color)
 {
 	struct process_sums rest = {0};
 	int containers = 0;
@@ -174,7 +179,8 @@ int processes_print(FILE *out, const struct snapshot *snapshot, const struct rep
 
 	if (err)
 		return err;
-	table_print(out, sums, count, opts->top && opts->top < count ? opts->top : count, opts->color);
+	table_print(out, sums, count, opts->top && opts->top < count ? opts->top : count,
+		    opts->color);
 	free(sums);
 	return 0;
 }

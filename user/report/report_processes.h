@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What reports say of processes: those of a snapshot of several, and the owners that blocks are grouped by. */
+/*
+ * What reports say of processes: those of a snapshot of several, and the owners that blocks are
+ * grouped by.
+ */
 #ifndef TRACER_REPORT_REPORT_PROCESSES_H
 #define TRACER_REPORT_REPORT_PROCESSES_H
 
@@ -15,8 +18,12 @@ struct process_sums {
 	struct statistic_sums inherited; /* of these, what it has of its parent */
 };
 
-/* Of every process, the largest first, into *out: snapshot_process_count() of them, the caller frees. 0, -ENOMEM, -EOVERFLOW. */
-int process_sums(const struct snapshot *snapshot, const struct filters *filters, struct process_sums **out);
+/*
+ * Of every process, the largest first, into *out: snapshot_process_count() of them, the caller
+ * frees. 0, -ENOMEM, -EOVERFLOW.
+ */
+int process_sums(const struct snapshot *snapshot, const struct filters *filters,
+		 struct process_sums **out);
 
 #define PROCESS_STATE_MAX 64
 /* "running", "exited with status 3", …; returns out. */

@@ -44,7 +44,8 @@ char *report_size(char out[32], uint64_t bytes)
 	return size_format(out, (double)bytes, 0);
 }
 
-static void frame_print(FILE *out, const struct snapshot *snapshot, const struct snapshot_frame *frame)
+static void frame_print(FILE *out, const struct snapshot *snapshot,
+			const struct snapshot_frame *frame)
 {
 	text_print(out, strings_get(snapshot->strings, frame->filename));
 	fprintf(out, ":%u", frame->line);
@@ -59,8 +60,8 @@ static void function_print(FILE *out, const char *function)
 }
 
 /* What an entry is called: its file, with the line, the function, or both. */
-static void place_print(FILE *out, const struct statistic *entry, const struct snapshot_frame *frame,
-			enum group_by by)
+static void place_print(FILE *out, const struct statistic *entry,
+			const struct snapshot_frame *frame, enum group_by by)
 {
 	if (by == GROUP_FUNCTION)
 		text_print(out, strings_get(entry->snapshot->strings, frame->filename));
@@ -85,8 +86,8 @@ static void count_error_print(FILE *out, uint64_t error)
 }
 
 /*
- * "size=…, count=…" as Statistic.__str__() and StatisticDiff.__str__() have it; estimates are marked: "size=~10 KiB ± 2 KiB",
- * in a comparison "size=~10 KiB (+5 KiB ± 2 KiB)".
+ * "size=…, count=…" as Statistic.__str__() and StatisticDiff.__str__() have it; estimates are
+ * marked: "size=~10 KiB ± 2 KiB", in a comparison "size=~10 KiB (+5 KiB ± 2 KiB)".
  */
 static void figures_print(FILE *out, const struct statistic *sums, int compared)
 {
@@ -117,15 +118,16 @@ static void sums_print(FILE *out, const struct statistic *sums, int compared)
 
 	figures_print(out, sums, compared);
 	if (sums->count)
-		fprintf(out, ", average=%s", size_format(text, (double)sums->size / (double)sums->count, 0));
+		fprintf(out, ", average=%s",
+			size_format(text, (double)sums->size / (double)sums->count, 0));
 }
 
 static void source_line_print(const struct page *page, const struct snapshot *snapshot,
 			      const struct snapshot_frame *frame, const char *indent)
 {
 	if (page->source)
-		source_print(page->source, page->out, indent, strings_get(snapshot->strings, frame->filename),
-			     frame->line);
+		source_print(page->source, page->out, indent,
+			     strings_get(snapshot->strings, frame->filename), frame->line);
 }
 
 static void traceback_print(const struct page *page, const struct statistic *entry)
@@ -145,7 +147,8 @@ static void traceback_print(const struct page *page, const struct statistic *ent
 		source_line_print(page, snapshot, frame, "        ");
 	}
 	if (traceback->total != SNAPSHOT_TOTAL_UNKNOWN && traceback->total > traceback->nframe)
-		fprintf(page->out, "    … %u older frames not kept\n", traceback->total - traceback->nframe);
+		fprintf(page->out, "    … %u older frames not kept\n",
+			traceback->total - traceback->nframe);
 }
 
 /* Is it told below, by number, why nothing is known of the frame? */
@@ -175,8 +178,8 @@ static void entry_print(const struct page *page, const struct statistic *entry)
 	sums_print(page->out, entry, page->opts->old != NULL);
 	holders_print(page->out, entry, page->opts->by);
 	if (entry->rounded > 0)
-		fprintf(page->out, ", rounded=%s%.0f", entry->snapshot->meta.sample_bytes ? "~" : "",
-			entry->rounded);
+		fprintf(page->out, ", rounded=%s%.0f",
+			entry->snapshot->meta.sample_bytes ? "~" : "", entry->rounded);
 	if (entry->outside)
 		fputs(", outside the application", page->out);
 	if (!owner && is_explained(entry->snapshot, &frames[0]))
@@ -221,7 +224,8 @@ static void others_print(const struct page *page, const struct statistics *stati
 	if (shown == statistics->count)
 		return;
 	fprintf(page->out, "  %zu other", statistics->count - shown);
-	if (!page->opts->cumulative) { /* in cumulative mode the entries overlap: there is no rest */
+	/* in cumulative mode the entries overlap: there is no rest */
+	if (!page->opts->cumulative) {
 		for (size_t i = 0; i < shown; i++)
 			entry_subtract(&rest, &statistics->entries[i]);
 		fputs(": ", page->out);
@@ -262,7 +266,8 @@ static void origin_print(FILE *out, const struct snapshot *snapshot)
 		fprintf(out, ", %s", process_state(state, meta));
 		return;
 	}
-	for (size_t i = 0; !snapshot->process_count && i < sizeof(moments) / sizeof(moments[0]); i++)
+	for (size_t i = 0; !snapshot->process_count && i < sizeof(moments) / sizeof(moments[0]);
+	     i++)
 		if (!strcmp(meta->moment, moments[i].moment))
 			fputs(moments[i].text, out);
 }
@@ -273,13 +278,16 @@ static void growth_print(FILE *out, const struct snapshot_meta *meta)
 	char text[32];
 
 	fprintf(out,
-		"Where the heap grew: sizes are of whole pools (%s each), at the line for which one was "
+		"Where the heap grew: sizes are of whole pools (%s each), at the line for which "
+		"one was "
 		"taken into use%s\n",
 		meta->pool_bytes ? report_size(text, meta->pool_bytes) : "of unknown size",
-		meta->large_skipped ? ", not of objects" : ", and of blocks of more than 512 bytes");
+		meta->large_skipped ? ", not of objects"
+				    : ", and of blocks of more than 512 bytes");
 }
 
-static void title_print(FILE *out, const char *prefix, const char *name, const struct snapshot *snapshot)
+static void title_print(FILE *out, const char *prefix, const char *name,
+			const struct snapshot *snapshot)
 {
 	const struct snapshot_meta *meta = &snapshot->meta;
 	int growth = snapshot_is_growth(snapshot);
@@ -299,7 +307,8 @@ static void title_print(FILE *out, const char *prefix, const char *name, const s
 	if (growth)
 		growth_print(out, meta);
 	if (meta->of_app)
-		fputs("Tracebacks begin at their most recent frame of the application, if they have one "
+		fputs("Tracebacks begin at their most recent frame of the application, if they "
+		      "have one "
 		      "(export "
 		      "--app)\n",
 		      out);
@@ -318,7 +327,8 @@ static void titles_print(FILE *out, const struct snapshot *snapshot, const struc
 	title_print(out, "compared to: ", opts->old_name, opts->old);
 	if (snapshot->meta.traceback_limit != opts->old->meta.traceback_limit)
 		fprintf(out,
-			"The traceback limits differ, %u frames and %u: only what is grouped by the most "
+			"The traceback limits differ, %u frames and %u: only what is grouped by "
+			"the most "
 			"recent "
 			"frame compares like with like\n",
 			snapshot->meta.traceback_limit, opts->old->meta.traceback_limit);
@@ -332,14 +342,15 @@ struct words {
 static const struct words first_words = {"", "Total", ""};
 static const struct words layer_words[EVENT_LAYERS] = {
 	[EVENT_LAYER_PYTHON] = {"Python's allocators, ", "Total of Python's allocators", ""},
-	[EVENT_LAYER_NATIVE] = {"Native blocks (malloc and its kin), ", "Total native",
-				"; what Python asks malloc for is in it: the totals are not to be added up"},
+	[EVENT_LAYER_NATIVE] =
+		{"Native blocks (malloc and its kin), ", "Total native",
+		 "; what Python asks malloc for is in it: the totals are not to be added up"},
 	[EVENT_LAYER_MMAP] = {"Memory mapped (mmap, brk), ", "Total mapped",
 			      "; the blocks lie in it: the totals are not to be added up"},
 };
 
-static void heading_print(const struct page *page, const struct statistics *statistics, size_t shown,
-			  const char *what)
+static void heading_print(const struct page *page, const struct statistics *statistics,
+			  size_t shown, const char *what)
 {
 	static const char *const names[] = {"files",     "lines",    "functions", "tracebacks",
 					    "processes", "commands", "containers"};
@@ -351,18 +362,20 @@ static void heading_print(const struct page *page, const struct statistics *stat
 	fputs(opts->color ? "\033[1m" : "", out);
 	fputs(what, out);
 	if (shown < statistics->count)
-		fprintf(out, "%s %zu %s of %zu by %s", *what ? "top" : "Top", shown, names[opts->by],
-			statistics->count, order);
+		fprintf(out, "%s %zu %s of %zu by %s", *what ? "top" : "Top", shown,
+			names[opts->by], statistics->count, order);
 	else
-		fprintf(out, "%s %zu %s by %s", *what ? "all" : "All", statistics->count, names[opts->by],
-			order);
+		fprintf(out, "%s %zu %s by %s", *what ? "all" : "All", statistics->count,
+			names[opts->by], order);
 	if (filters_any(opts->filters))
 		fputs(statistics->count ? ", of the blocks that pass the filters"
 					: ": no block passes the filters",
 		      out);
 	if (opts->cumulative)
-		fprintf(out, ", cumulative (a block counts once for every %s of %s)", singular[opts->by],
-			report_is_of_app(opts) ? "the application in its traceback" : "its traceback");
+		fprintf(out, ", cumulative (a block counts once for every %s of %s)",
+			singular[opts->by],
+			report_is_of_app(opts) ? "the application in its traceback"
+					       : "its traceback");
 	else if (report_is_of_app(opts))
 		fputs(", at the most recent frame of the application", out);
 	if (opts->by == GROUP_TRACEBACK)
@@ -393,12 +406,14 @@ static void outside_print(const struct page *page, const struct snapshot *snapsh
 	if (cut->count && limit > 1) {
 		fputs("; of these ", page->out);
 		part_print(page->out, cut);
-		fprintf(page->out, " in tracebacks of more than the %u frames kept (tracer -n N keeps more)",
+		fprintf(page->out,
+			" in tracebacks of more than the %u frames kept (tracer -n N keeps more)",
 			limit);
 	}
 	putc('\n', page->out);
 	if (limit == 1)
-		fputs("One frame is kept of each traceback: a block counts for the application only where "
+		fputs("One frame is kept of each traceback: a block counts for the application "
+		      "only where "
 		      "that is the most recent one (tracer -n N keeps more)\n",
 		      page->out);
 }
@@ -418,11 +433,16 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 	fprintf(page->out, "%s: ", words->total);
 	figures_print(page->out, &total, opts->old != NULL);
 	if (snapshot->meta.peak_bytes)
-		/* Only exact mode follows it; else it is the highest that a reading of the heap has seen. */
+		/*
+		 * Only exact mode follows it; else it is the highest that a reading of the heap has
+		 * seen.
+		 */
 		fprintf(page->out, " (peak size%s%s%s)",
-			!strcmp(snapshot->meta.mode, "census") || snapshot_is_growth(snapshot) ? " at least "
-											       : "=",
-			snapshot->meta.sample_bytes ? "~" : "", report_size(text, snapshot->meta.peak_bytes));
+			!strcmp(snapshot->meta.mode, "census") || snapshot_is_growth(snapshot)
+				? " at least "
+				: "=",
+			snapshot->meta.sample_bytes ? "~" : "",
+			report_size(text, snapshot->meta.peak_bytes));
 	if (statistics->parts[PART_INHERITED].count) {
 		fputs("; of it inherited by forked processes: ", page->out);
 		part_print(page->out, &statistics->parts[PART_INHERITED]);
@@ -433,7 +453,8 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 }
 
 /* A layer beside the first: what is in one lies in blocks of the next, so its sum stands apart. */
-static int layer_print(const struct page *page, const struct snapshot *snapshot, enum event_layer which)
+static int layer_print(const struct page *page, const struct snapshot *snapshot,
+		       enum event_layer which)
 {
 	struct report_layer layer;
 	struct page below = *page;
@@ -469,7 +490,8 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 		if (err)
 			return err;
 	}
-	not_seen_print(page->out, snapshot, opts->old ? "Not seen by the new one" : "Not seen", opts);
+	not_seen_print(page->out, snapshot, opts->old ? "Not seen by the new one" : "Not seen",
+		       opts);
 	if (page->source)
 		source_missing_print(page->source, page->out);
 	if (opts->old)

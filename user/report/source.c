@@ -38,7 +38,8 @@ struct source {
 	int roots[SOURCE_ROOTS_MAX + 1];
 	size_t root_count;
 	struct source_file
-		files[FILES_MAX]; /* more than there are roots: those of one name are there at once */
+		/* more than there are roots: those of one name are there at once */
+		files[FILES_MAX];
 	size_t count;
 	struct missing missing;
 	uint64_t differing; /* lines that are not the same in all roots */
@@ -109,7 +110,8 @@ static int file_open(int root, const char *path)
 {
 	if (root == AT_FDCWD)
 		return regular_open(root, path, 0);
-	return path[0] == '/' ? regular_open(root, path, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS) : -ENOENT;
+	return path[0] == '/' ? regular_open(root, path, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
+			      : -ENOENT;
 }
 
 static int file_read(struct source_file *file, const char *path)
@@ -133,7 +135,8 @@ static void file_load(struct source_file *file, int root, const char *filename)
 {
 	char *path = malloc(strlen(filename) + 1);
 
-	*file = (struct source_file){.name = strdup(filename), .root = root, .line = 1, .err = -ENOMEM};
+	*file = (struct source_file){
+		.name = strdup(filename), .root = root, .line = 1, .err = -ENOMEM};
 	if (path && file->name) {
 		utf8_fsencode(path, filename);
 		file->err = file_read(file, path);
@@ -206,7 +209,8 @@ static void line_print(const struct line *line, FILE *out, const char *indent)
 	line->text[line->bytes] = kept;
 }
 
-void source_print(struct source *source, FILE *out, const char *indent, const char *filename, uint32_t line)
+void source_print(struct source *source, FILE *out, const char *indent, const char *filename,
+		  uint32_t line)
 {
 	struct line found = {0};
 	int readable = 0, differs = 0, err = -ENOENT;
@@ -226,7 +230,8 @@ void source_print(struct source *source, FILE *out, const char *indent, const ch
 		if (!found.bytes)
 			found = here;
 		else if (here.bytes)
-			differs |= here.bytes != found.bytes || memcmp(here.text, found.text, found.bytes);
+			differs |= here.bytes != found.bytes ||
+				   memcmp(here.text, found.text, found.bytes);
 	}
 	if (!readable)
 		missing_add(&source->missing, filename, err);
@@ -240,13 +245,16 @@ void source_missing_print(const struct source *source, FILE *out)
 	const struct missing *missing = &source->missing;
 
 	if (missing->lines) {
-		fprintf(out, "  source lines: %" PRIu64 " without, since their file cannot be read (",
+		fprintf(out,
+			"  source lines: %" PRIu64 " without, since their file cannot be read (",
 			missing->lines);
 		text_print(out, missing->name ? missing->name : "?");
 		fprintf(out, ": %s)\n",
 			missing->err == -EINVAL ? "no regular file" : strerror(-missing->err));
 	}
 	if (source->differing)
-		fprintf(out, "  source lines: %" PRIu64 " not shown, since they differ between containers\n",
+		fprintf(out,
+			"  source lines: %" PRIu64
+			" not shown, since they differ between containers\n",
 			source->differing);
 }

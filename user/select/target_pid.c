@@ -31,15 +31,16 @@ int target_pid_explain(pid_t pid, char *out, size_t room)
 		const struct container *container;
 		char label[CONTAINER_LABEL_SIZE];
 
-		if (process_info_read(pids[i], &info) || !has_below(&info, pid) || found++ >= EXPLAINED)
+		if (process_info_read(pids[i], &info) || !has_below(&info, pid) ||
+		    found++ >= EXPLAINED)
 			continue;
 		if (!list.entries)
 			container_list_read(&list);
 		container = container_of(&list, pids[i]);
-		length += (size_t)snprintf(out + length, room - length, "%sPID %d %s%.60s",
-					   length ? ", " : "", pids[i],
-					   container ? "in container " : "in a PID namespace of its own",
-					   container ? container_label(container, label) : "");
+		length += (size_t)snprintf(
+			out + length, room - length, "%sPID %d %s%.60s", length ? ", " : "",
+			pids[i], container ? "in container " : "in a PID namespace of its own",
+			container ? container_label(container, label) : "");
 		if (length >= room)
 			length = room - 1;
 	}
@@ -56,7 +57,10 @@ int target_hidden_explain(char *out, size_t room)
 	const char *at;
 	int found = 0;
 
-	/* "… /proc rw,… - proc proc rw,hidepid=invisible": of several mounts there the last is what is seen. */
+	/*
+	 * "… /proc rw,… - proc proc rw,hidepid=invisible": of several mounts there the last is what
+	 * is seen.
+	 */
 	if (geteuid() && !process_file_read(getpid(), "mountinfo", 1u << 20, &text)) {
 		at = (const char *)text.data;
 		while ((at = strstr(at, " /proc "))) {

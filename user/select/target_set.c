@@ -33,8 +33,8 @@ int target_set_container(struct target_set *set, const char *text)
 
 int target_set_cgroup(struct target_set *set, const char *text)
 {
-	int err =
-		array_reserve(&set->cgroups, &set->cgroup_room, set->cgroup_count, 1, sizeof(*set->cgroups));
+	int err = array_reserve(&set->cgroups, &set->cgroup_room, set->cgroup_count, 1,
+				sizeof(*set->cgroups));
 
 	if (!err)
 		set->cgroups[set->cgroup_count++] = (struct target_cgroup){.text = text};
@@ -43,7 +43,8 @@ int target_set_cgroup(struct target_set *set, const char *text)
 
 int target_set_name(struct target_set *set, const char *text)
 {
-	int err = array_reserve(&set->names, &set->name_room, set->name_count, 1, sizeof(*set->names));
+	int err = array_reserve(&set->names, &set->name_room, set->name_count, 1,
+				sizeof(*set->names));
 
 	if (!err)
 		set->names[set->name_count++] = text;
@@ -80,7 +81,8 @@ int target_set_is_empty(const struct target_set *set)
 
 int target_set_is_all(const struct target_set *set)
 {
-	return set->all && !set->pid_count && !set->container_count && !set->cgroup_count && !set->name_count;
+	return set->all && !set->pid_count && !set->container_count && !set->cgroup_count &&
+	       !set->name_count;
 }
 
 int target_set_may_grow(const struct target_set *set)
@@ -132,7 +134,8 @@ static int container_take(struct target_container *container, struct container_l
 				.controllers_bytes = strlen(from->cgroup.controllers),
 				.path = from->cgroup.path,
 			};
-			int err = cgroup_ref_set(&entries[i].cgroup, &line, strlen(from->cgroup.path));
+			int err = cgroup_ref_set(&entries[i].cgroup, &line,
+						 strlen(from->cgroup.path));
 
 			if (err) {
 				container->entries = entries;
@@ -165,7 +168,8 @@ static int container_resolve(struct target_set *set, struct target_container *co
 		return error_set(-EEXIST, "a container of another user has taken its name");
 	}
 	if (!choice.exact && !container->count)
-		log_info("container %s: %s", container->text, container_label(choice.entries[0], label));
+		log_info("container %s: %s", container->text,
+			 container_label(choice.entries[0], label));
 	err = container_take(container, list, &choice);
 	free(choice.entries);
 	return err;
@@ -209,8 +213,8 @@ static int name_matches(const struct target_set *set, const char *name)
 
 		if (!fnmatch(wanted, name, 0))
 			return 1;
-		if (strlen(wanted) > COMM_BYTES && !strpbrk(wanted, "*?[\\") && strlen(name) == COMM_BYTES &&
-		    !strncmp(wanted, name, COMM_BYTES))
+		if (strlen(wanted) > COMM_BYTES && !strpbrk(wanted, "*?[\\") &&
+		    strlen(name) == COMM_BYTES && !strncmp(wanted, name, COMM_BYTES))
 			return 1;
 	}
 	return !set->name_count;
@@ -224,7 +228,8 @@ static int cgroup_matches(const struct target_set *set, const char *text)
 	return !set->cgroup_count;
 }
 
-static const struct container *container_matches(const struct target_set *set, pid_t pid, const char *text)
+static const struct container *container_matches(const struct target_set *set, pid_t pid,
+						 const char *text)
 {
 	for (size_t i = 0; i < set->container_count; i++)
 		for (size_t k = 0; k < set->containers[i].count; k++)
@@ -238,7 +243,8 @@ static pid_t pid_within(const struct process_info *info, const struct container 
 {
 	struct process_info init;
 
-	if (process_info_read(container->init_pid, &init) || !init.ns_count || init.ns_count > info->ns_count)
+	if (process_info_read(container->init_pid, &init) || !init.ns_count ||
+	    init.ns_count > info->ns_count)
 		return 0;
 	return info->ns_pids[init.ns_count - 1];
 }
@@ -261,7 +267,8 @@ static int info_matches(const struct target_set *set, const struct process_info 
 	return !target_set_is_empty(set) && name_matches(set, info->name);
 }
 
-static int cgroups_match(const struct target_set *set, const struct process_info *info, const char *text)
+static int cgroups_match(const struct target_set *set, const struct process_info *info,
+			 const char *text)
 {
 	const struct container *container;
 
@@ -273,7 +280,10 @@ static int cgroups_match(const struct target_set *set, const struct process_info
 	return container && (!set->pid_count || pid_is_wanted(set, pid_within(info, container)));
 }
 
-/* A cgroup that was not met lately may be that of a container which is waited for: 1 and it is remembered. */
+/*
+ * A cgroup that was not met lately may be that of a container which is waited for: 1 and it is
+ * remembered.
+ */
 static int cgroup_is_new(struct target_set *set, const char *text)
 {
 	uint64_t hash = 0;
@@ -343,7 +353,8 @@ int target_set_list(struct target_set *set, pid_t **pids, size_t *count)
 	if (err)
 		return error_set(err, "/proc cannot be read");
 	for (size_t i = 0; i < all && !err; i++) {
-		int matches = process_info_read(list[i], &info) ? 0 : process_matches(set, &info, 0);
+		int matches =
+			process_info_read(list[i], &info) ? 0 : process_matches(set, &info, 0);
 
 		if (matches > 0)
 			list[kept++] = list[i];
@@ -352,7 +363,8 @@ int target_set_list(struct target_set *set, pid_t **pids, size_t *count)
 	}
 	/* An id stands for one process, in each container that is meant. */
 	if (!err && set->pid_count > kept && !target_set_is_waiting(set))
-		err = error_set(-ESRCH, "%zu of these process ids %s in no process of the container",
+		err = error_set(-ESRCH,
+				"%zu of these process ids %s in no process of the container",
 				set->pid_count - kept, set->pid_count - kept == 1 ? "is" : "are");
 	if (err) {
 		free(list);

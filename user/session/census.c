@@ -28,8 +28,8 @@ struct reading {
 
 static int sizes_record(const struct heap_pool *pool, struct reading *reading)
 {
-	_Alignas(struct event_census_sizes)
-		uint8_t room[sizeof(struct event_census_sizes) + EVENT_POOL_BLOCKS * sizeof(uint16_t)];
+	_Alignas(struct event_census_sizes) uint8_t
+		room[sizeof(struct event_census_sizes) + EVENT_POOL_BLOCKS * sizeof(uint16_t)];
 	struct event_census_sizes *record = (void *)room;
 	size_t bytes = (pool->count + 3) / 4 * 4 * sizeof(record->bytes[0]), told = 0;
 
@@ -45,12 +45,14 @@ static int sizes_record(const struct heap_pool *pool, struct reading *reading)
 		if (pool->free[i])
 			continue;
 		record->bytes[i] = (uint16_t)heap_sizes_of(
-			reading->sizes, pool->content + (size_t)i * pool->block_bytes, pool->block_bytes);
+			reading->sizes, pool->content + (size_t)i * pool->block_bytes,
+			pool->block_bytes);
 		told += record->bytes[i] != 0;
 	}
 	if (++reading->sized % SIZED_POOLS == 0)
 		reading->sized_every *= 2;
-	return told ? reading->opts->record(reading->opts->context, record, record->header.size) : 0;
+	return told ? reading->opts->record(reading->opts->context, record, record->header.size)
+		    : 0;
 }
 
 static int pool_record(const struct heap_pool *pool, void *context)
@@ -72,7 +74,8 @@ static int pool_record(const struct heap_pool *pool, void *context)
 	for (uint32_t i = 0; i < pool->count; i++)
 		record->live[i / 64] |= (uint64_t)!pool->free[i] << i % 64;
 	reading->err = reading->opts->record(reading->opts->context, record, record->header.size);
-	if (!reading->err && reading->sizes && pool->content && reading->pools % reading->sized_every == 0)
+	if (!reading->err && reading->sizes && pool->content &&
+	    reading->pools % reading->sized_every == 0)
 		reading->err = sizes_record(pool, reading);
 	if (++reading->pools % REFRESH_POOLS == 0)
 		reading->opts->refresh(reading->opts->context);
@@ -93,7 +96,8 @@ static int thread_record(pid_t tid, void *context)
 static int reading_take(const struct python_runtime *runtime, const struct census_opts *opts,
 			struct event_census *record)
 {
-	struct reading reading = {.opts = opts, .header = record->header, .id = record->id, .sized_every = 1};
+	struct reading reading = {
+		.opts = opts, .header = record->header, .id = record->id, .sized_every = 1};
 	struct heap_reading heap = {0};
 	int err;
 

@@ -26,8 +26,8 @@ static int is_trying(const struct governor *governor, uint64_t now_ns)
 }
 
 /*
- * What may be taken beyond the budget. Of a try: of what the process took before, since with dearer probes it takes more. Else
- * of one CPU: who seldom does anything is not narrowed because of that.
+ * What may be taken beyond the budget. Of a try: of what the process took before, since with dearer
+ * probes it takes more. Else of one CPU: who seldom does anything is not narrowed because of that.
  */
 static double debt_max(const struct governor *governor, uint64_t now_ns)
 {
@@ -83,7 +83,8 @@ int governor_judge(struct governor *governor, const struct governor_period *peri
 	/* What a hit costs is a mean: that of others may be more. */
 	if (governor->share > 1)
 		governor->share = 1;
-	if (governor->debt_ns > debt_max(governor, period->now_ns) && governor->step + 1 < governor->count) {
+	if (governor->debt_ns > debt_max(governor, period->now_ns) &&
+	    governor->step + 1 < governor->count) {
 		narrow(governor, period->now_ns);
 		return 1;
 	}
@@ -111,7 +112,8 @@ static void step_add(struct governor *governor, enum event_mode mode, uint64_t s
 		(struct governor_step){.mode = mode, .sample_bytes = sample_bytes};
 }
 
-void governor_plan(struct governor *governor, double budget, const struct governor_step *first, int heap)
+void governor_plan(struct governor *governor, double budget, const struct governor_step *first,
+		   int heap)
 {
 	static const uint64_t samples[] = {64 << 10, 1 << 20, 16 << 20};
 

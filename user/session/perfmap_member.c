@@ -29,7 +29,8 @@ static int info_read(struct perfmap_member *member)
 	if (info.tgid != member->pid)
 		return error_set(-EINVAL, "it is a thread of process %d", info.tgid);
 	if (info.kernel_thread || info.zombie || member->pidfd < 0)
-		return error_set(-ESRCH, info.kernel_thread ? "it is a kernel thread" : "it has ended");
+		return error_set(-ESRCH,
+				 info.kernel_thread ? "it is a kernel thread" : "it has ended");
 	member->ns_pid = info.ns_pid;
 	member->uid = info.uid;
 	snprintf(member->name, sizeof(member->name), "%s", info.name);
@@ -41,8 +42,12 @@ static int info_read(struct perfmap_member *member)
 
 int perfmap_member_open(struct perfmap_member *member)
 {
-	member->places = (struct perfmap_places){.at = {{.directory = -1}, {.directory = -1}}, .target = -1};
-	/* The descriptor first: it names this process even if the number is given out again. A thread has none. */
+	member->places =
+		(struct perfmap_places){.at = {{.directory = -1}, {.directory = -1}}, .target = -1};
+	/*
+	 * The descriptor first: it names this process even if the number is given out again. A
+	 * thread has none.
+	 */
 	member->pidfd = syscall(SYS_pidfd_open, member->pid, 0);
 	return info_read(member);
 }
@@ -72,7 +77,10 @@ int perfmap_member_renew(struct perfmap_member *member, int inotify)
 	files_forget(member, inotify);
 	member->python = member->probed = 0;
 	err = info_read(member);
-	/* What was installed of the old program is to be replaced by what the new one has, were it nothing. */
+	/*
+	 * What was installed of the old program is to be replaced by what the new one has, were it
+	 * nothing.
+	 */
 	if (version != UINT64_MAX)
 		member->places.version = version;
 	return err;
@@ -97,7 +105,8 @@ static int is_followed(const struct perfmap_member *member, dev_t device, ino_t 
 }
 
 /* Takes ownership of fd. What is before offset was read already. */
-static void follow_add(struct perfmap_member *member, int fd, int is_jitdump, int inotify, uint64_t offset)
+static void follow_add(struct perfmap_member *member, int fd, int is_jitdump, int inotify,
+		       uint64_t offset)
 {
 	struct perfmap_follow *follow;
 
@@ -128,7 +137,8 @@ void perfmap_member_find_map(struct perfmap_member *member, int inotify, int fro
 	fd = tmp_dir_file(place->directory, place->name, member->uid);
 	if (fd < 0) {
 		if (fd != -ENOENT && !member->files_refused++)
-			snprintf(member->file_reason, sizeof(member->file_reason), "%s", error_reason(fd));
+			snprintf(member->file_reason, sizeof(member->file_reason), "%s",
+				 error_reason(fd));
 		return;
 	}
 	if (fstat(fd, &st) || is_followed(member, st.st_dev, st.st_ino)) {
@@ -143,7 +153,10 @@ void perfmap_member_find_map(struct perfmap_member *member, int inotify, int fro
 	follow_add(member, fd, 0, inotify, offset);
 }
 
-/* Does a descriptor's link, "/any/path/perf-PID.map" and " (deleted)" if its name is gone, lead to the map file? */
+/*
+ * Does a descriptor's link, "/any/path/perf-PID.map" and " (deleted)" if its name is gone, lead to
+ * the map file?
+ */
 static int is_map_file(const char *link, pid_t ns_pid)
 {
 	const char *name = strrchr(link, '/');
@@ -168,7 +181,8 @@ void perfmap_member_find_open(struct perfmap_member *member, int inotify, int fr
 		return;
 	member->process->file = PERFMAP_FILE_CLOSED;
 	while (left-- && (entry = readdir(directory))) {
-		ssize_t length = readlinkat(dirfd(directory), entry->d_name, link, sizeof(link) - 1);
+		ssize_t length =
+			readlinkat(dirfd(directory), entry->d_name, link, sizeof(link) - 1);
 
 		if (length <= 0)
 			continue;
@@ -191,7 +205,8 @@ static int is_jitdump(const struct process_map *map)
 	const char *name = strrchr(map->path, '/');
 	int end = 0;
 
-	return name && map->inode && sscanf(name, "/jit-%*u.dump%n", &end) >= 0 && end && !name[end];
+	return name && map->inode && sscanf(name, "/jit-%*u.dump%n", &end) >= 0 && end &&
+	       !name[end];
 }
 
 static void jitdump_find(struct perfmap_member *member, const struct process_map *map, int inotify)

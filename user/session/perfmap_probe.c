@@ -27,11 +27,15 @@ static size_t symbols_in(const struct perfmap_session *session, const char *path
 	return count;
 }
 
-/* Plans one file and places what there is. What is no ELF file, or cannot be opened, has nothing. 0, -errno. */
+/*
+ * Plans one file and places what there is. What is no ELF file, or cannot be opened, has nothing.
+ * 0, -errno.
+ */
 static int file_probe(struct perfmap_session *session, const struct perfmap_member *member,
 		      const struct process_map *map, struct probed *probed)
 {
-	const struct perfmap_symbol **symbols = calloc(session->opts.symbol_count + 1, sizeof(*symbols));
+	const struct perfmap_symbol **symbols =
+		calloc(session->opts.symbol_count + 1, sizeof(*symbols));
 	struct perfmap_plan plan = {0};
 	int fd = process_map_open(member->pid, map), no_returns = 0, err;
 
@@ -46,15 +50,15 @@ static int file_probe(struct perfmap_session *session, const struct perfmap_memb
 	}
 	err = perfmap_plan(probed->file, symbols, symbols_in(session, map->path, symbols), &plan);
 	if (!err && plan.has_python)
-		no_returns =
-			seccomp_check(&session->seccomp, &session->features, member->pid, &plan.sites) != 0;
+		no_returns = seccomp_check(&session->seccomp, &session->features, member->pid,
+					   &plan.sites) != 0;
 	if (!err && plan.sites.count)
 		err = perfmap_attach_sites(session->attach, &plan.sites, probed->file, no_returns);
 	if (!err && no_returns)
-		log_info(
-			"%s: results of PyUnstable_PerfMapState_Init are not seen: a return probe may kill a "
-			"process with a seccomp filter on this kernel",
-			map->path);
+		log_info("%s: results of PyUnstable_PerfMapState_Init are not seen: a return probe "
+			 "may kill a "
+			 "process with a seccomp filter on this kernel",
+			 map->path);
 	probed->sites = plan.sites.count;
 	probed->python = plan.has_python;
 	probed->descriptor = plan.descriptor;
@@ -79,7 +83,8 @@ static int file_find(struct perfmap_session *session, const struct perfmap_membe
 		if ((*out)->device == device && (*out)->inode == map->inode)
 			return 0;
 	}
-	err = array_reserve(&session->files, &session->file_room, session->file_count, 1, sizeof(*probed));
+	err = array_reserve(&session->files, &session->file_room, session->file_count, 1,
+			    sizeof(*probed));
 	if (err)
 		return err;
 	probed = &session->files[session->file_count];
@@ -92,7 +97,8 @@ static int file_find(struct perfmap_session *session, const struct perfmap_membe
 }
 
 /* The images that are registered already, as GDB finds them: a list, which may lead anywhere. */
-static int images_find(struct perfmap_session *session, struct perfmap_member *member, uint64_t descriptor)
+static int images_find(struct perfmap_session *session, struct perfmap_member *member,
+		       uint64_t descriptor)
 {
 	struct {
 		uint32_t version, action;
@@ -110,7 +116,8 @@ static int images_find(struct perfmap_session *session, struct perfmap_member *m
 	for (size_t i = 0; at && i < PERFMAP_IMAGES_MAX && !err; i++, at = entry.next) {
 		if (memory_read(member->pid, at, &entry, sizeof(entry)))
 			break;
-		err = perfmap_image_add(session->maps, member->process, at, entry.image, entry.bytes, now);
+		err = perfmap_image_add(session->maps, member->process, at, entry.image,
+					entry.bytes, now);
 	}
 	return err;
 }
@@ -125,7 +132,8 @@ static int symbols_check(const struct perfmap_session *session, const struct pro
 		       !perfmap_symbol_is_in(&session->opts.symbols[s], maps->entries[i].path))
 			i++;
 		if (i == maps->count)
-			return error_set(-ENOENT, "it has no file %s mapped", session->opts.symbols[s].file);
+			return error_set(-ENOENT, "it has no file %s mapped",
+					 session->opts.symbols[s].file);
 	}
 	return 0;
 }
@@ -148,7 +156,8 @@ int perfmap_probe(struct perfmap_session *session, struct perfmap_member *member
 			continue;
 		member->probed += probed->sites;
 		member->python |= probed->python;
-		if (probed->descriptor && !elf_file_bias(probed->file, map->start, map->offset, &bias))
+		if (probed->descriptor &&
+		    !elf_file_bias(probed->file, map->start, map->offset, &bias))
 			err = images_find(session, member, bias + probed->descriptor);
 	}
 	if (!err)

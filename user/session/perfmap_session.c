@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What comes first must be known: probes are placed, then the process becomes a target, then its files and images are
- * read as they are. What happens meanwhile waits in the ring buffer and comes after, so that the newest wins.
+ * What comes first must be known: probes are placed, then the process becomes a target, then its
+ * files and images are read as they are. What happens meanwhile waits in the ring buffer and comes
+ * after, so that the newest wins.
  */
 #include "session/perfmap_session.h"
 
@@ -43,7 +44,8 @@ static int member_add(struct perfmap_session *session, struct perfmap_process *p
 		      struct perfmap_member **out)
 {
 	struct perfmap_member *member;
-	int err = array_reserve(&session->members, &session->room, session->count, 1, sizeof(member));
+	int err =
+		array_reserve(&session->members, &session->room, session->count, 1, sizeof(member));
 
 	if (err)
 		return err;
@@ -58,16 +60,20 @@ static int member_add(struct perfmap_session *session, struct perfmap_process *p
 	return perfmap_member_open(member);
 }
 
-/* The string may have changed since, but it is the best there is: the page was not resident when the call was made. */
-static int name_read(void *context, struct perfmap_process *process, uint64_t address, struct buffer *name)
+/*
+ * The string may have changed since, but it is the best there is: the page was not resident when
+ * the call was made.
+ */
+static int name_read(void *context, struct perfmap_process *process, uint64_t address,
+		     struct buffer *name)
 {
 	char piece[64];
 
 	(void)context;
 	while (name->size < PERFMAP_NAME_MAX) {
 		/* Not beyond the page, which may be the last. */
-		size_t room = 4096 - address % 4096, bytes = room < sizeof(piece) ? room : sizeof(piece),
-		       length;
+		size_t room = 4096 - address % 4096,
+		       bytes = room < sizeof(piece) ? room : sizeof(piece), length;
 		int err = memory_read(process->tgid, address, piece, bytes);
 
 		if (err)
@@ -82,8 +88,8 @@ static int name_read(void *context, struct perfmap_process *process, uint64_t ad
 	return 0;
 }
 
-static int image_read(void *context, struct perfmap_process *process, uint64_t address, uint64_t bytes,
-		      struct buffer *image)
+static int image_read(void *context, struct perfmap_process *process, uint64_t address,
+		      uint64_t bytes, struct buffer *image)
 {
 	int err = buffer_reserve(image, bytes);
 
@@ -110,10 +116,11 @@ static int file_copy(void *context, struct perfmap_process *process, const char 
 	if (of && !strcmp(path, expected))
 		return perfmap_process_copy(process, parent, 0);
 	/* Another file: of its /tmp only, where its owner and kind can be told. */
-	if (!member || member->places.target < 0 || bytes >= sizeof(path) || strncmp(path, "/tmp/", 5) ||
-	    strchr(path + 5, '/') || !path[5])
+	if (!member || member->places.target < 0 || bytes >= sizeof(path) ||
+	    strncmp(path, "/tmp/", 5) || strchr(path + 5, '/') || !path[5])
 		return -EINVAL;
-	fd = tmp_dir_file(member->places.at[member->places.target].directory, path + 5, member->uid);
+	fd = tmp_dir_file(member->places.at[member->places.target].directory, path + 5,
+			  member->uid);
 	if (fd < 0)
 		return fd;
 	err = perfmap_follow_new(&follow, fd, 0, -1);
@@ -137,15 +144,23 @@ static void process_changed(void *context, struct perfmap_process *process, uint
 		member = process->user;
 		if (!member)
 			return;
-		/* One that is gone by now cannot be looked into, but it leaves a map where its parent does. */
+		/*
+		 * One that is gone by now cannot be looked into, but it leaves a map where its
+		 * parent does.
+		 */
 		if (gone && parent)
 			perfmap_member_inherit(member, parent);
 		member->python = parent && parent->python;
 		member->probed = parent ? parent->probed : 0;
 	} else if (type == EVENT_EXEC && member) {
-		/* Privileges for new probes were given up; a file that was probed before needs none. */
-		if (!perfmap_member_renew(member, session->inotify) && perfmap_probe(session, member))
-			log_info("PID %d runs another program now, in which nothing can be probed any more",
+		/*
+		 * Privileges for new probes were given up; a file that was probed before needs
+		 * none.
+		 */
+		if (!perfmap_member_renew(member, session->inotify) &&
+		    perfmap_probe(session, member))
+			log_info("PID %d runs another program now, in which nothing can be probed "
+				 "any more",
 				 member->pid);
 	}
 }
@@ -225,7 +240,10 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 	if (err)
 		return err;
 	member->named = 1;
-	/* From here on what the probes see is kept; there are none yet but those of other processes' files. */
+	/*
+	 * From here on what the probes see is kept; there are none yet but those of other
+	 * processes' files.
+	 */
 	err = perfmap_attach_target(session->attach, pid);
 	if (err)
 		return err;
@@ -243,7 +261,8 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 		return err;
 	if (member->files_refused)
 		log_info("PID %d: its map file is not read: %s", pid, member->file_reason);
-	log_info("attached to PID %d (%s): %d probes, perf map functions of CPython: %s; %zu entries to "
+	log_info("attached to PID %d (%s): %d probes, perf map functions of CPython: %s; %zu "
+		 "entries to "
 		 "begin with; "
 		 "%llu ms",
 		 pid, member->name, member->probed, member->python ? "yes" : "no",
@@ -257,7 +276,8 @@ static void growth_take(struct perfmap_session *session)
 	_Alignas(struct inotify_event) char events[4096];
 	ssize_t bytes;
 
-	while (session->inotify >= 0 && (bytes = read(session->inotify, events, sizeof(events))) > 0)
+	while (session->inotify >= 0 &&
+	       (bytes = read(session->inotify, events, sizeof(events))) > 0)
 		for (ssize_t at = 0; at < bytes;) {
 			const struct inotify_event *event = (void *)(events + at);
 
@@ -276,7 +296,8 @@ static void ends_watch(struct perfmap_session *session)
 		if (member->pidfd < 0 || poll(&poll_fd, 1, 0) <= 0)
 			continue;
 		/* Whatever it still had to say is in the ring buffer by now. */
-		while (stream_drain(perfmap_attach_stream(session->attach), DRAIN_BATCH) >= (int)DRAIN_BATCH)
+		while (stream_drain(perfmap_attach_stream(session->attach), DRAIN_BATCH) >=
+		       (int)DRAIN_BATCH)
 			;
 		member->process->exited = 1;
 		close(member->pidfd);
@@ -322,7 +343,8 @@ int perfmap_session_refresh(struct perfmap_session *session)
 {
 	int err = 0;
 
-	while (stream_drain(perfmap_attach_stream(session->attach), DRAIN_BATCH) >= (int)DRAIN_BATCH)
+	while (stream_drain(perfmap_attach_stream(session->attach), DRAIN_BATCH) >=
+	       (int)DRAIN_BATCH)
 		;
 	ends_watch(session);
 	growth_take(session);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session of tracer perfmap: processes and what they fork, their tables, the files that they append to, the memory that
- * they unmap. The counterpart of session.h for perf maps.
+ * A session of tracer perfmap: processes and what they fork, their tables, the files that they
+ * append to, the memory that they unmap. The counterpart of session.h for perf maps.
  */
 #ifndef TRACER_SESSION_PERFMAP_SESSION_H
 #define TRACER_SESSION_PERFMAP_SESSION_H
@@ -54,15 +54,19 @@ int perfmap_session_new(struct perfmap_session **out, const struct perfmap_sessi
 			const char **remedy);
 void perfmap_session_free(struct perfmap_session *session);
 /*
- * Brings a process under trace and reads what there is of its map. 0; -ESRCH; -EPERM; -EINVAL a thread; -ENOENT a symbol of
- * the user's is nowhere in it; -errno. Says on stderr what was attached to (log_info).
+ * Brings a process under trace and reads what there is of its map. 0; -ESRCH; -EPERM; -EINVAL a
+ * thread; -ENOENT a symbol of the user's is nowhere in it; -errno. Says on stderr what was attached
+ * to (log_info).
  */
 int perfmap_session_add(struct perfmap_session *session, pid_t pid);
 /* Records and files as they are now. Returns the number of records handled, or -errno. */
 int perfmap_session_drain(struct perfmap_session *session);
 /* All that there is to know: every record and file, and what is mapped. 0, -errno. */
 int perfmap_session_refresh(struct perfmap_session *session);
-/* Puts a member's map in its places, as perfmap_install(); one that never had an entry has none installed. */
+/*
+ * Puts a member's map in its places, as perfmap_install(); one that never had an entry has none
+ * installed.
+ */
 int perfmap_session_install(struct perfmap_session *session, struct perfmap_member *member);
 
 /* Of processes that were asked for, those still running. */

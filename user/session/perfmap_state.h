@@ -34,8 +34,9 @@ struct perfmap_session {
 };
 
 /*
- * Places the probes that the member's files allow and that are not there yet, and hands over the images that its JITs have
- * registered so far. 0; -ENOENT a file that an option names is not mapped; -errno with its reason.
+ * Places the probes that the member's files allow and that are not there yet, and hands over the
+ * images that its JITs have registered so far. 0; -ENOENT a file that an option names is not
+ * mapped; -errno with its reason.
  */
 int perfmap_probe(struct perfmap_session *session, struct perfmap_member *member);
 

@@ -20,7 +20,10 @@
 #include "trace/blind.h"
 #include "trace/capture.h"
 
-/* Records handed over in one go; between two goes the session looks at the clock and at who has ended. */
+/*
+ * Records handed over in one go; between two goes the session looks at the clock and at who has
+ * ended.
+ */
 #define DRAIN_BATCH        (1u << 16)
 #define RING_BYTES_DEFAULT (64u << 20) /* as struct attach_opts says */
 #define RECORD_BYTES_MIN   32u         /* a mark and the ring buffer's own header */
@@ -37,7 +40,10 @@ int session_feed(struct session *session, const void *record, size_t size)
 	return account_is_full(err) ? err : 0; /* a malformed record is counted there */
 }
 
-/* The ring buffer's room for a record is constant where the verifier wants it so: the record proper may be shorter. */
+/*
+ * The ring buffer's room for a record is constant where the verifier wants it so: the record proper
+ * may be shorter.
+ */
 static int record_handle(void *context, void *record, size_t size)
 {
 	const struct event_header *header = record;
@@ -49,7 +55,8 @@ static int record_handle(void *context, void *record, size_t size)
 	if (pick_up_takes(context, record))
 		return 0;
 	/* Its last state is about to be kept, or its number to be another's. */
-	if (header->type == EVENT_FINALIZE || header->type == EVENT_EXIT || header->type == EVENT_EXEC) {
+	if (header->type == EVENT_FINALIZE || header->type == EVENT_EXIT ||
+	    header->type == EVENT_EXEC) {
 		member = member_find(context, header->tgid);
 		if (member && member_symbols_name(context, member) == -ENOMEM)
 			return -ENOMEM;
@@ -64,14 +71,20 @@ void session_pull(void *context)
 	struct session *session = context;
 	size_t ring = session->opts.ring_bytes ? session->opts.ring_bytes : RING_BYTES_DEFAULT;
 
-	/* No more than it can have held when this began: it may be filled as fast as it is drained. */
+	/*
+	 * No more than it can have held when this began: it may be filled as fast as it is drained.
+	 */
 	for (size_t batches = ring / RECORD_BYTES_MIN / DRAIN_BATCH + 1; batches; batches--)
 		if (attach_drain(session->attach, DRAIN_BATCH) < (int)DRAIN_BATCH)
 			break;
 }
 
-/* What BPF could not copy (a page that was not resident, a long table) is read from here, if it is still there. */
-static void code_missing(void *context, uint32_t tgid, uint64_t code_id, uint64_t address, uint32_t missing)
+/*
+ * What BPF could not copy (a page that was not resident, a long table) is read from here, if it is
+ * still there.
+ */
+static void code_missing(void *context, uint32_t tgid, uint64_t code_id, uint64_t address,
+			 uint32_t missing)
 {
 	struct session *session = context;
 	struct member *member = member_find(session, tgid);
@@ -83,8 +96,8 @@ static void code_missing(void *context, uint32_t tgid, uint64_t code_id, uint64_
 		return;
 	err = code_read(member->pid, &member->runtime.target, address, code_id, &header, &records);
 	if (err)
-		log_debug("code object at 0x%llx, parts 0x%x: %s", (unsigned long long)address, missing,
-			  error_reason(err));
+		log_debug("code object at 0x%llx, parts 0x%x: %s", (unsigned long long)address,
+			  missing, error_reason(err));
 	for (size_t offset = 0; !err && offset + sizeof(header) <= records.size;) {
 		struct event_header *record = (void *)(records.data + offset);
 
@@ -94,7 +107,8 @@ static void code_missing(void *context, uint32_t tgid, uint64_t code_id, uint64_
 	buffer_free(&records);
 }
 
-static int programs_load(struct session *session, const struct attach_opts *opts, const char **remedy)
+static int programs_load(struct session *session, const struct attach_opts *opts,
+			 const char **remedy)
 {
 	int err = attach_new(&session->attach, &session->features, opts);
 
@@ -130,7 +144,8 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	session->opts = *opts;
 	session->next_space = 1;
 	session->hit_cost.stats = -1;
-	links_silence_libbpf(); /* it has words of its own about what is missing, also while it is asked */
+	/* it has words of its own about what is missing, also while it is asked */
+	links_silence_libbpf();
 	err = members_begin(session);
 	if (!err)
 		err = features_probe(&session->features);
@@ -202,7 +217,9 @@ static int links_check(struct session *session)
 int session_count_loss(struct session *session)
 {
 	struct event_loss record = {
-		.header = {.type = EVENT_LOSS, .size = sizeof(record), .time_ns = clock_ns(CLOCK_MONOTONIC)},
+		.header = {.type = EVENT_LOSS,
+			   .size = sizeof(record),
+			   .time_ns = clock_ns(CLOCK_MONOTONIC)},
 	};
 	int err = links_check(session) ?: attach_loss(session->attach, record.counts);
 
@@ -246,8 +263,9 @@ int session_refresh(struct session *session, size_t process, int reconcile)
 int session_mark(struct session *session, size_t process, uint32_t type)
 {
 	struct member *member = member_at(session, process);
-	struct event_mark record = {
-		.header = {.type = type, .size = sizeof(record), .time_ns = clock_ns(CLOCK_MONOTONIC)}};
+	struct event_mark record = {.header = {.type = type,
+					       .size = sizeof(record),
+					       .time_ns = clock_ns(CLOCK_MONOTONIC)}};
 	int err;
 
 	if (!member)
@@ -309,10 +327,12 @@ int session_stop(struct session *session, int hurried)
 		member_forget(session, session->members[i]);
 	/* From here on the probes do nothing. */
 	began_ns = clock_ns(CLOCK_MONOTONIC);
-	session->end.stopped_ns = session_is_beyond(session, began_ns) ? session->limit_ns : began_ns;
+	session->end.stopped_ns =
+		session_is_beyond(session, began_ns) ? session->limit_ns : began_ns;
 	session_rss_read(session, session->end.stopped_ns);
 	if (attach_detaches_slowly(session->attach))
-		log_info("this kernel takes the probes out one by one, which goes on for a while after the "
+		log_info("this kernel takes the probes out one by one, which goes on for a while "
+			 "after the "
 			 "end; "
 			 "until then each costs a trap");
 	attach_detach(session->attach);
@@ -325,10 +345,12 @@ int session_stop(struct session *session, int hurried)
 	session_name(session);
 	session->end.names_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
 	if (session->unlooked)
-		log_info("%zu program%s ended before %s could be looked at, without an event: %s in no table",
-			 session->unlooked, session->unlooked == 1 ? "" : "s",
-			 session->unlooked == 1 ? "it" : "they",
-			 session->unlooked == 1 ? "it is" : "they are");
+		log_info(
+			"%zu program%s ended before %s could be looked at, without an event: %s in "
+			"no table",
+			session->unlooked, session->unlooked == 1 ? "" : "s",
+			session->unlooked == 1 ? "it" : "they",
+			session->unlooked == 1 ? "it is" : "they are");
 	err = session_count_loss(session);
 	return lost ? lost : err;
 }

@@ -73,9 +73,12 @@ static const char *file_shown(const struct elf_file *file, int whole)
 	return slash ? slash + 1 : path;
 }
 
-/* "CPython 3.11.2, malloc in libc.so.6"; paths: "CPython 3.11.2 in /usr/bin/python3.11, malloc in /lib/libc.so.6". */
-static void what_describe(const struct member *member, const struct plan_target *target, int paths, char *out,
-			  size_t room)
+/*
+ * "CPython 3.11.2, malloc in libc.so.6"; paths: "CPython 3.11.2 in /usr/bin/python3.11, malloc in
+ * /lib/libc.so.6".
+ */
+static void what_describe(const struct member *member, const struct plan_target *target, int paths,
+			  char *out, size_t room)
 {
 	char version[VERSION_TEXT];
 	size_t at = 0;
@@ -83,13 +86,16 @@ static void what_describe(const struct member *member, const struct plan_target 
 	out[0] = '\0';
 	if (target->layers & 1u << EVENT_LAYER_PYTHON)
 		at += snprintf(out, room, "CPython %s%s%s",
-			       version_text(version, member->runtime.version_hex), paths ? " in " : "",
+			       version_text(version, member->runtime.version_hex),
+			       paths ? " in " : "",
 			       paths ? file_shown(member->runtime.file, 1) : "");
 	for (size_t i = 0; i < target->native_count && at < room; i++)
-		at += snprintf(out + at, room - at, "%s%s", !i ? at ? ", malloc in " : "malloc in " : ", ",
+		at += snprintf(out + at, room - at, "%s%s",
+			       !i ? at ? ", malloc in " : "malloc in " : ", ",
 			       file_shown(target->native[i].file, paths));
 	if (!at)
-		snprintf(out, room, "mapped memory in %s", file_shown(target->python.memory_file, paths));
+		snprintf(out, room, "mapped memory in %s",
+			 file_shown(target->python.memory_file, paths));
 }
 
 static void attached_print(struct session *session, const struct member *member,
@@ -97,7 +103,8 @@ static void attached_print(struct session *session, const struct member *member,
 {
 	const struct plan *plan = &target->python;
 	size_t count = 0, emulated = 0;
-	int level = session->expected_count > SESSION_TOLD || session->told++ >= SESSION_TOLD ? 2 : 1;
+	int level =
+		session->expected_count > SESSION_TOLD || session->told++ >= SESSION_TOLD ? 2 : 1;
 	char what[1024], missing[FEATURES_MISSING_ROOM];
 
 	if (log_level < level)
@@ -109,20 +116,23 @@ static void attached_print(struct session *session, const struct member *member,
 	for (size_t i = 0; i < target->native_count; i++)
 		sites_count(target->native[i].plan, &count, &emulated);
 	what_describe(member, target, 0, what, sizeof(what));
-	log_info("attached to PID %d (%s): %s, %s mode, %u frame%s; %zu probes; %llu ms", member->pid,
-		 target->info.name, what, plan_mode_name(plan->mode), session->opts.nframe,
-		 session->opts.nframe == 1 ? "" : "s", count, (unsigned long long)(elapsed_ns / 1000000));
+	log_info("attached to PID %d (%s): %s, %s mode, %u frame%s; %zu probes; %llu ms",
+		 member->pid, target->info.name, what, plan_mode_name(plan->mode),
+		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s", count,
+		 (unsigned long long)(elapsed_ns / 1000000));
 	what_describe(member, target, 1, what, sizeof(what));
-	log_debug("PID %d: %s; %zu of the probes are on instructions that the kernel emulates", member->pid,
-		  what, emulated);
-	log_debug("%s%s%s", plan->level, plan->level[0] ? "; " : "", attach_backend(session->attach));
+	log_debug("PID %d: %s; %zu of the probes are on instructions that the kernel emulates",
+		  member->pid, what, emulated);
+	log_debug("%s%s%s", plan->level, plan->level[0] ? "; " : "",
+		  attach_backend(session->attach));
 	if (member->runtime.other[0])
 		log_info("PID %d: it has another Python, of %s, which is not traced", member->pid,
 			 member->runtime.other);
 	if (plan->mode_why[0])
 		log_info("not in %s mode: %s", plan_mode_name(session->opts.plan.python.mode),
 			 plan->mode_why);
-	if (!session->missing_told++ && features_missing(&session->features, missing, sizeof(missing)))
+	if (!session->missing_told++ &&
+	    features_missing(&session->features, missing, sizeof(missing)))
 		log_info("with less: %s", missing);
 	if (plan->memory_why[0])
 		log_info("mapped memory is not followed: %s", plan->memory_why);
@@ -136,8 +146,8 @@ static void attached_print(struct session *session, const struct member *member,
 }
 
 /*
- * A probe in a file is met by every process that has it mapped, and costs it a trap. So probes lie there only where all those
- * are under trace or going to be.
+ * A probe in a file is met by every process that has it mapped, and costs it a trap. So probes lie
+ * there only where all those are under trace or going to be.
  */
 static int is_ours(pid_t pid, void *context)
 {
@@ -146,7 +156,8 @@ static int is_ours(pid_t pid, void *context)
 	for (size_t i = 0; i < session->expected_count; i++)
 		if (session->expected[i] == pid)
 			return 1;
-	return pid == getpid() || pid == attach_holder(session->attach) || member_find(session, pid);
+	return pid == getpid() || pid == attach_holder(session->attach) ||
+	       member_find(session, pid);
 }
 
 struct file_users *session_users(struct session *session)
@@ -195,10 +206,11 @@ void member_planned(struct member *member, const struct plan_target *target)
 		member->runtime.target.program_break = plan->memory->program_break;
 }
 
-int member_plans_each(const struct member *member, const struct plan_target *target, plan_target_fn each,
-		      void *context)
+int member_plans_each(const struct member *member, const struct plan_target *target,
+		      plan_target_fn each, void *context)
 {
-	return plan_target_each(target, target->runtime.file ? target->runtime.file : member->runtime.file,
+	return plan_target_each(target,
+				target->runtime.file ? target->runtime.file : member->runtime.file,
 				each, context);
 }
 
@@ -227,7 +239,8 @@ int member_probe(struct session *session, struct member *member, const struct pl
 
 	if (fits < 0)
 		return fits;
-	return fits ? member_plans_each(member, target, plan_place, &placing) : error_set(-EIO, "%s", why);
+	return fits ? member_plans_each(member, target, plan_place, &placing)
+		    : error_set(-EIO, "%s", why);
 }
 
 /* Where the interpreter's file is mapped as code: native frames of a traceback end there. */
@@ -244,7 +257,8 @@ static void interpreter_find(struct member *member)
 		const struct process_map *map = &maps.entries[i];
 
 		if (!map->executable || map->inode != file.st_ino ||
-		    map->device_major != major(file.st_dev) || map->device_minor != minor(file.st_dev))
+		    map->device_major != major(file.st_dev) ||
+		    map->device_minor != minor(file.st_dev))
 			continue;
 		if (!target->interpreter_end)
 			target->interpreter_start = map->start;
@@ -262,11 +276,13 @@ static void target_describe(struct session *session, struct member *member, cons
 	target->space = session->next_space++;
 	interpreter_find(member);
 	/* One that cannot be described is not read. */
-	if (member->layers & 1u << EVENT_LAYER_PYTHON && heap_describe(&member->runtime, &target->heap))
+	if (member->layers & 1u << EVENT_LAYER_PYTHON &&
+	    heap_describe(&member->runtime, &target->heap))
 		log_debug("PID %d: %s", member->pid, error_reason(-ENOTSUP));
 	for (size_t i = 0; i < ABI_OBJECT_CODES && plan->object_code[i].bytes; i++)
-		target->object_code[i] = (struct abi_code){plan->object_code[i].start + member->runtime.bias,
-							   plan->object_code[i].bytes};
+		target->object_code[i] =
+			(struct abi_code){plan->object_code[i].start + member->runtime.bias,
+					  plan->object_code[i].bytes};
 }
 
 /* What is on Python's heap already, and none has told of, is older. */
@@ -312,7 +328,10 @@ static int leftover_look(void *context, const struct plan *plan, const struct el
 	return 0;
 }
 
-/* Breakpoints that are there already are told of, of the first processes: a killed tracer's are gone with ours. */
+/*
+ * Breakpoints that are there already are told of, of the first processes: a killed tracer's are
+ * gone with ours.
+ */
 static void leftover_tell(const struct session *session, const struct member *member,
 			  const struct plan_target *target)
 {
@@ -323,12 +342,15 @@ static void leftover_tell(const struct session *session, const struct member *me
 		return;
 	member_plans_each(member, target, leftover_look, &look);
 	if (found->at_sites)
-		log_info("PID %d: %zu breakpoints were in its code before: another tracer's, or left by one "
+		log_info("PID %d: %zu breakpoints were in its code before: another tracer's, or "
+			 "left by one "
 			 "that was killed, which are gone when this one ends",
 			 member->pid, found->at_sites);
 	if (found->elsewhere)
-		log_info("PID %d: %zu breakpoints are in its code where this mode has no probe: another "
-			 "tracer's, or left by one that was killed in another mode; to trace the process in "
+		log_info("PID %d: %zu breakpoints are in its code where this mode has no probe: "
+			 "another "
+			 "tracer's, or left by one that was killed in another mode; to trace the "
+			 "process in "
 			 "that "
 			 "mode (-m exact has the most probes) until a regular end takes those out",
 			 member->pid, found->elsewhere);
@@ -338,8 +360,8 @@ static void leftover_tell(const struct session *session, const struct member *me
 }
 
 /*
- * It may have called another program since it was planned, of which nobody tells: where it was no target, nobody has seen it.
- * From now on an exec ends its membership. 0: it has not; -ESTALE.
+ * It may have called another program since it was planned, of which nobody tells: where it was no
+ * target, nobody has seen it. From now on an exec ends its membership. 0: it has not; -ESTALE.
  */
 static int member_check_program(struct session *session, struct member *member, int program)
 {
@@ -353,8 +375,8 @@ static int member_check_program(struct session *session, struct member *member, 
 	return error_set(-ESTALE, "it calls one program after the other");
 }
 
-static int member_attach(struct session *session, struct member *member, const struct plan_target *target,
-			 int program, int from_start)
+static int member_attach(struct session *session, struct member *member,
+			 const struct plan_target *target, int program, int from_start)
 {
 	int err;
 
@@ -381,7 +403,8 @@ static int seccomp_allows(struct session *session, pid_t pid, const struct plan_
 	int err = seccomp_check(&session->seccomp, &session->features, pid, &target->python);
 
 	for (size_t i = 0; i < target->native_count && !err; i++)
-		err = seccomp_check(&session->seccomp, &session->features, pid, target->native[i].plan);
+		err = seccomp_check(&session->seccomp, &session->features, pid,
+				    target->native[i].plan);
 	return err;
 }
 
@@ -410,15 +433,16 @@ static size_t target_descriptors(const struct plan_target *target)
 }
 
 /* Is there what the probes of a plan take? 1, 0 and why not, with the figures; -errno. */
-static int plan_fits(struct session *session, struct member *member, const struct plan_target *target,
-		     char why[MEMBER_WHY])
+static int plan_fits(struct session *session, struct member *member,
+		     const struct plan_target *target, char why[MEMBER_WHY])
 {
 	size_t left = attach_probes_left(session->attach), wanted = target_descriptors(target);
 
 	if (wanted <= left)
 		return member_text_looks(session, member, target, why);
 	snprintf(why, MEMBER_WHY,
-		 "%zu probes take a file descriptor each on this kernel, and %zu are left (ulimit -Hn 65536, "
+		 "%zu probes take a file descriptor each on this kernel, and %zu are left (ulimit "
+		 "-Hn 65536, "
 		 "and ulimit -n, allow it more)",
 		 wanted, left);
 	return 0;
@@ -448,7 +472,8 @@ static int member_plan(struct session *session, struct member *member, struct pl
 			return err;
 		fits = plan_fits(session, member, target, less);
 		if (fits > 0)
-			snprintf(target->python.mode_why, sizeof(target->python.mode_why), "%s", why);
+			snprintf(target->python.mode_why, sizeof(target->python.mode_why), "%s",
+				 why);
 		if (fits)
 			return fits < 0 ? fits : 0;
 		plan_target_free(target);
@@ -469,9 +494,12 @@ static int program_add(struct session *session, pid_t pid, int from_start)
 	error_clear();
 	/* What is in the ring buffer is of the time before, of another program perhaps. */
 	session_pull(session);
-	/* In what is drained by that it may have called the next program, which is a newborn, too. */
+	/*
+	 * In what is drained by that it may have called the next program, which is a newborn, too.
+	 */
 	for (int turn = 0; (member = member_find(session, pid)); turn++)
-		if (!member->newborn || turn == SETTLE_TURNS || newborn_settle(session, member, &err))
+		if (!member->newborn || turn == SETTLE_TURNS ||
+		    newborn_settle(session, member, &err))
 			return err;
 	if (pid == attach_holder(session->attach) ||
 	    (session->symbols && symbols_is_worker(session->symbols, pid)))
@@ -521,7 +549,10 @@ out:
 	return err;
 }
 
-/* A program that was called in the midst of it has no libraries yet: its loader is given some time for them. */
+/*
+ * A program that was called in the midst of it has no libraries yet: its loader is given some time
+ * for them.
+ */
 int session_add(struct session *session, pid_t pid, int from_start)
 {
 	const struct timespec pause = {.tv_nsec = LOADER_PAUSE_NS};

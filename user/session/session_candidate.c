@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Candidates: processes that are watched and not traced. Each is looked at until its loader is done, and then again whenever
- * it has mapped another file with code.
+ * Candidates: processes that are watched and not traced. Each is looked at until its loader is
+ * done, and then again whenever it has mapped another file with code.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,9 +16,9 @@
 
 #define LOOK_FIRST_NS 2000000ull  /* after a candidate has changed */
 #define LOOK_LAST_NS  20000000ull /* the longest pause between two looks until it is settled */
-#define LOOK_BLIND_NS                                                                                        \
-	100000000ull /* between two looks at a settled one, where no one tells us that it maps a file */
-#define LOADED_NS 10000000ull /* without a new file with code: then its loader is done */
+/* between two looks at a settled one, where no one tells us that it maps a file */
+#define LOOK_BLIND_NS 100000000ull
+#define LOADED_NS     10000000ull /* without a new file with code: then its loader is done */
 
 struct candidate *candidate_find(struct session *session, uint32_t pid)
 {
@@ -33,7 +33,10 @@ void candidate_remove(struct session *session, struct candidate *candidate)
 	*candidate = session->candidates[--session->candidate_count];
 }
 
-/* The last that was known of a process: 1, it was traced or to be traced without Python; 0 not so; -1: nothing is known. */
+/*
+ * The last that was known of a process: 1, it was traced or to be traced without Python; 0 not so;
+ * -1: nothing is known.
+ */
 static int was_native(struct session *session, uint32_t pid)
 {
 	const struct candidate *candidate = candidate_find(session, pid);
@@ -47,8 +50,9 @@ static int was_native(struct session *session, uint32_t pid)
 }
 
 /*
- * If nothing else was said, what a Python starts is not wanted, or each of its helpers would be another process in the report;
- * what another program starts is, and so is everything where all is watched.
+ * If nothing else was said, what a Python starts is not wanted, or each of its helpers would be
+ * another process in the report; what another program starts is, and so is everything where all is
+ * watched.
  */
 static int native_wanted(struct session *session, uint32_t pid, uint32_t parent)
 {
@@ -81,8 +85,8 @@ struct candidate *candidate_touch(struct session *session, uint32_t pid)
 	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 
 	if (!candidate) {
-		if (array_reserve(&session->candidates, &session->candidate_room, session->candidate_count, 1,
-				  sizeof(*session->candidates)))
+		if (array_reserve(&session->candidates, &session->candidate_room,
+				  session->candidate_count, 1, sizeof(*session->candidates)))
 			return NULL;
 		candidate = &session->candidates[session->candidate_count++];
 		*candidate = (struct candidate){.late.pid = (pid_t)pid};
@@ -109,8 +113,8 @@ void refuse(struct session *session, pid_t pid, int err)
 }
 
 /*
- * There is nothing in what it has mapped so far, as where its loader was kept waiting: it is looked at again when it maps a file.
- * 1: somebody tells of that.
+ * There is nothing in what it has mapped so far, as where its loader was kept waiting: it is looked
+ * at again when it maps a file. 1: somebody tells of that.
  */
 static int candidate_rest(struct session *session, pid_t pid, uint64_t now)
 {
@@ -148,7 +152,10 @@ static int candidate_look(struct session *session, struct candidate *candidate, 
 		settled = 0;
 	}
 	if (found > 0) {
-		/* It may come in a drain meanwhile that candidates move: this one is not touched any more. */
+		/*
+		 * It may come in a drain meanwhile that candidates move: this one is not touched
+		 * any more.
+		 */
 		err = session_add(session, pid, 0);
 		if (err && err != -ESRCH)
 			refuse(session, pid, err);

@@ -23,8 +23,8 @@ struct walk {
 };
 
 /*
- * In what was drained it may have ended, and another begun with its number: the records are not that one's. A reading that has
- * been given up ends: there is no memory for what it tells.
+ * In what was drained it may have ended, and another begun with its number: the records are not
+ * that one's. A reading that has been given up ends: there is no memory for what it tells.
  */
 static int record_feed(void *context, const void *record, size_t size)
 {
@@ -51,7 +51,8 @@ static void contradiction_tell(struct session *session, struct member *member)
 	struct snapshot_meta meta;
 	char text[320];
 
-	if (member->contradicted || trace_meta(session->trace, member->index, &meta) || !meta.coverage_known)
+	if (member->contradicted || trace_meta(session->trace, member->index, &meta) ||
+	    !meta.coverage_known)
 		return;
 	member->contradicted = contradictions_first(&meta, text, sizeof(text));
 	if (member->contradicted)
@@ -83,7 +84,8 @@ int member_census(struct session *session, struct member *member, int baseline, 
 	if (session_is_beyond(session, member->census_ns))
 		session->limit_ns = member->census_ns;
 	/* What census mode has seen so far rests on a heap that is none. */
-	if (err == -ENOTSUP && !opts.baseline && member->mode == EVENT_MODE_CENSUS && !member->off) {
+	if (err == -ENOTSUP && !opts.baseline && member->mode == EVENT_MODE_CENSUS &&
+	    !member->off) {
 		member_mode_fall_back(session, member);
 		return 0;
 	}
@@ -113,7 +115,8 @@ static int census_is_due(const struct session *session, const struct member *mem
 
 	if (pause < CENSUS_PAUSE_NS)
 		pause = CENSUS_PAUSE_NS;
-	return now - member->census_ns >= pause && !session_is_beyond(session, now + member->census_cost_ns);
+	return now - member->census_ns >= pause &&
+	       !session_is_beyond(session, now + member->census_cost_ns);
 }
 
 void session_census_due(struct session *session, uint64_t now)

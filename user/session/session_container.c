@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The name of the container that a process is in. The list of them is read again when a process is in none of it. */
+/*
+ * The name of the container that a process is in. The list of them is read again when a process is
+ * in none of it.
+ */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -22,7 +25,8 @@ static const struct container *container_find(struct session *session, pid_t pid
 	container_list_free(&session->containers);
 	session->containers = (struct container_list){0};
 	session->containers_ns = now;
-	return container_list_read(&session->containers) ? NULL : container_of(&session->containers, pid);
+	return container_list_read(&session->containers) ? NULL
+							 : container_of(&session->containers, pid);
 }
 
 void session_container(struct session *session, pid_t pid, char *out, size_t room)

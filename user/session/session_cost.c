@@ -72,12 +72,14 @@ static const char *ways_cheaper(const struct session *session, const struct memb
 	if (member->mode == EVENT_MODE_GROWTH)
 		return "--overhead 5 holds that under a budget";
 	if (member->layers & 1u << EVENT_LAYER_PYTHON)
-		return "--overhead 5 holds that under a budget, -m growth sees only where the heap grows, at "
+		return "--overhead 5 holds that under a budget, -m growth sees only where the heap "
+		       "grows, at "
 		       "next to "
 		       "no cost";
 	return session->opts.sample_bytes
 		       ? "--overhead 5 holds that under a budget"
-		       : "--overhead 5 holds that under a budget, --sample 512K spares stacks and records";
+		       : "--overhead 5 holds that under a budget, --sample 512K spares stacks and "
+			 "records";
 }
 
 void session_cost_due(struct session *session, uint64_t now_ns)
@@ -95,8 +97,10 @@ void session_cost_due(struct session *session, uint64_t now_ns)
 	if (!notice.worst)
 		return;
 	if (notice.others)
-		snprintf(others, sizeof(others), " (of %zu more it is above half, too)", notice.others);
+		snprintf(others, sizeof(others), " (of %zu more it is above half, too)",
+			 notice.others);
 	/* What a hit costs is a mean. */
 	log_info("PID %d: the probes take %.0f %% of its CPU time%s: %s", notice.worst->pid,
-		 notice.share < 1 ? notice.share * 100 : 100, others, ways_cheaper(session, notice.worst));
+		 notice.share < 1 ? notice.share * 100 : 100, others,
+		 ways_cheaper(session, notice.worst));
 }

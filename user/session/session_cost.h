@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where there is no budget: what the probes take of those processes that ran before, in the first COST_NOTICE_NS after the
- * attaching. Is it more than COST_NOTICE_SHARE of their CPU time, that is said once, with cheaper ways. session*.c only.
+ * Where there is no budget: what the probes take of those processes that ran before, in the first
+ * COST_NOTICE_NS after the attaching. Is it more than COST_NOTICE_SHARE of their CPU time, that is
+ * said once, with cheaper ways. session*.c only.
  */
 #ifndef TRACER_SESSION_SESSION_COST_H
 #define TRACER_SESSION_SESSION_COST_H

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a session ends in time. A limit says when the last event may be. What comes later is in the ring buffer, too, since the tracer may be
- * at work with something else when the time is over, and is not taken.
+ * How a session ends in time. A limit says when the last event may be. What comes later is in the
+ * ring buffer, too, since the tracer may be at work with something else when the time is over, and
+ * is not taken.
  *
- * The last readings of the heaps lie within the limit: a block that a reading shows, and of which no event was taken, would count as
- * unseen. So session_stop() is due before the limit, by what they took the last time, and of many heaps some are left as they were read
- * last. A reading that has begun moves the limit to its end.
+ * The last readings of the heaps lie within the limit: a block that a reading shows, and of which
+ * no event was taken, would count as unseen. So session_stop() is due before the limit, by what
+ * they took the last time, and of many heaps some are left as they were read last. A reading that
+ * has begun moves the limit to its end.
  */
 #include "base/clock.h"
 #include "session/session_state.h"

@@ -11,7 +11,10 @@
 #include "plan/plan_process.h"
 #include "session/session_state.h"
 
-/* The kernel's counters cost each program 50 ns themselves: they are asked for so many hits, and again after so many periods. */
+/*
+ * The kernel's counters cost each program 50 ns themselves: they are asked for so many hits, and
+ * again after so many periods.
+ */
 #define STATS_RUNS    1000
 #define STATS_PERIODS 40
 
@@ -22,7 +25,8 @@ static void stats_begin(struct session *session)
 	if (cost->stats >= 0)
 		return;
 	cost->stats = attach_stats();
-	if (cost->stats >= 0 && attach_run_time(session->attach, &cost->stats_run_ns, &cost->stats_runs)) {
+	if (cost->stats >= 0 &&
+	    attach_run_time(session->attach, &cost->stats_run_ns, &cost->stats_runs)) {
 		close(cost->stats);
 		cost->stats = -1;
 	}
@@ -39,7 +43,8 @@ void hit_cost_look(struct session *session)
 			stats_begin(session);
 		return;
 	}
-	if (attach_run_time(session->attach, &run_ns, &runs) || runs - cost->stats_runs < STATS_RUNS)
+	if (attach_run_time(session->attach, &run_ns, &runs) ||
+	    runs - cost->stats_runs < STATS_RUNS)
 		return;
 	cost->run_ns = (double)(run_ns - cost->stats_run_ns) / (double)(runs - cost->stats_runs);
 	cost->periods = 0;
@@ -65,7 +70,8 @@ int session_governor_begin(struct session *session)
 	err = hit_cost_begin(session);
 	if (err)
 		return err;
-	log_info("a probe costs %.2f us here, before its program runs", session->hit_cost.trap_ns / 1e3);
+	log_info("a probe costs %.2f us here, before its program runs",
+		 session->hit_cost.trap_ns / 1e3);
 	attach_count(session->attach, 1);
 	return 0;
 }
@@ -119,7 +125,8 @@ int member_governor_begin(struct session *session, struct member *member)
 		return 0;
 	if (member_clock_begin(member))
 		return error_set(-ESRCH, "its CPU time cannot be read");
-	governor_plan(&governor->governor, session->opts.overhead, &first, !member->heap_unreadable);
+	governor_plan(&governor->governor, session->opts.overhead, &first,
+		      !member->heap_unreadable);
 	if (member->off)
 		governor->governor.step = governor->governor.count - 1;
 	member_measure_begin(session, member);
@@ -181,7 +188,8 @@ static void member_judge(struct session *session, struct member *member, uint64_
 	if (!governor_judge(&state->governor, &period))
 		return;
 	step_take(session, member);
-	period.cost_ns = hits_cost(session, hits_since(member_measure_begin(session, member), hits));
+	period.cost_ns =
+		hits_cost(session, hits_since(member_measure_begin(session, member), hits));
 	governor_changed(&state->governor, state->measured_ns, period.cost_ns);
 }
 
@@ -195,7 +203,8 @@ void session_governor_due(struct session *session, uint64_t now_ns)
 		struct member *member = session->members[i];
 
 		if (member->ended || member->adopted || !member->governor.measured_ns ||
-		    now_ns - member->governor.measured_ns < governor_wait(&member->governor.governor, now_ns))
+		    now_ns - member->governor.measured_ns <
+			    governor_wait(&member->governor.governor, now_ns))
 			continue;
 		if (!looked++)
 			hit_cost_look(session);
@@ -208,7 +217,8 @@ double session_cost(const struct session *session)
 	double most = session->opts.overhead > 0 ? 0 : -1;
 
 	for (size_t i = 0; i < session->count && most >= 0; i++)
-		if (!session->members[i]->ended && session->members[i]->governor.governor.share > most)
+		if (!session->members[i]->ended &&
+		    session->members[i]->governor.governor.share > most)
 			most = session->members[i]->governor.governor.share;
 	return most;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session's governor: what its probes cost each process, and the changes of mode that follow. session*.c only. */
+/*
+ * A session's governor: what its probes cost each process, and the changes of mode that follow.
+ * session*.c only.
+ */
 #ifndef TRACER_SESSION_SESSION_GOVERNOR_H
 #define TRACER_SESSION_SESSION_GOVERNOR_H
 
@@ -45,10 +48,11 @@ int member_governor_begin(struct session *session, struct member *member);
 void session_governor_due(struct session *session, uint64_t now_ns);
 
 /*
- * From here on the process is traced in that way; the record of it tells what it was for. 0; -errno with its reason: it cannot
- * be, and is traced as before or not at all. EVENT_MODE_OFF cannot fail but for want of memory.
+ * From here on the process is traced in that way; the record of it tells what it was for. 0; -errno
+ * with its reason: it cannot be, and is traced as before or not at all. EVENT_MODE_OFF cannot fail
+ * but for want of memory.
  */
-int member_mode_change(struct session *session, struct member *member, const struct governor_step *step,
-		       double cost, double budget);
+int member_mode_change(struct session *session, struct member *member,
+		       const struct governor_step *step, double cost, double budget);
 
 #endif

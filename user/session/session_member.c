@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The members of a session, from their first moment to their last. The list owns every member from member_new() on: nobody
- * else frees one, and none is freed while records are drained, where whoever drains may hold some.
+ * The members of a session, from their first moment to their last. The list owns every member from
+ * member_new() on: nobody else frees one, and none is freed while records are drained, where
+ * whoever drains may hold some.
  *
  *   member_new()      it is in the list; nothing is known of it, and no record finds it
  *   member_begin()    its first record is in the stream; member_find() finds it
- *   member_end(), EVENT_EXIT, EVENT_EXEC, EVENT_DISCARD: ended; its process id may be another member's
+ *   member_end(), EVENT_EXIT, EVENT_EXEC, EVENT_DISCARD: ended; its process id may be another's
  *   members_bury()    its probes are out and its memory is free
  *
  * member_abandon() is for an attachment that fails anywhere on this way.
@@ -51,7 +52,10 @@ int member_new(struct session *session, pid_t pid, struct member **out)
 		return -ENOMEM;
 	member->pid = pid;
 	session->members[session->count++] = member;
-	/* The descriptor first: it names this process even if the number is given out again. A thread has none. */
+	/*
+	 * The descriptor first: it names this process even if the number is given out again. A
+	 * thread has none.
+	 */
 	member->pidfd = syscall(SYS_pidfd_open, pid, 0);
 	event.data.ptr = member;
 	if (member->pidfd >= 0 && epoll_ctl(session->ends, EPOLL_CTL_ADD, member->pidfd, &event)) {
@@ -76,11 +80,17 @@ int member_begin(struct session *session, struct member *member, const struct ev
 	return 0;
 }
 
-/* The process is gone and its own record of that was lost (or it never ran any of ours): say so in the stream. */
+/*
+ * The process is gone and its own record of that was lost (or it never ran any of ours): say so in
+ * the stream.
+ */
 void member_end(struct session *session, struct member *member, uint32_t type)
 {
 	struct event_process record = {
-		.header = {.type = type, .size = sizeof(record), .tgid = member->pid, .tid = member->pid},
+		.header = {.type = type,
+			   .size = sizeof(record),
+			   .tgid = member->pid,
+			   .tid = member->pid},
 	};
 
 	member_symbols_name(session, member);
@@ -97,7 +107,10 @@ void member_forget(struct session *session, const struct member *member)
 static void member_free(struct session *session, struct member *member)
 {
 	if (member->pidfd >= 0) {
-		/* A writer of a snapshot may hold the descriptor for a moment longer, and with it its place in the set. */
+		/*
+		 * A writer of a snapshot may hold the descriptor for a moment longer, and with it
+		 * its place in the set.
+		 */
 		epoll_ctl(session->ends, EPOLL_CTL_DEL, member->pidfd, NULL);
 		close(member->pidfd);
 	}
@@ -107,7 +120,10 @@ static void member_free(struct session *session, struct member *member)
 	free(member);
 }
 
-/* The probes that were placed for it alone, once: what lies in its process later is another member's. */
+/*
+ * The probes that were placed for it alone, once: what lies in its process later is another
+ * member's.
+ */
 static void member_release(struct session *session, struct member *member)
 {
 	if (!member->released)
@@ -127,7 +143,10 @@ void member_abandon(struct session *session, struct member *member)
 	size_t at = session->count;
 
 	if (member->begun) {
-		/* What was drained meanwhile may have told of its end, and of another's beginning with its number. */
+		/*
+		 * What was drained meanwhile may have told of its end, and of another's beginning
+		 * with its number.
+		 */
 		if (!member->ended) {
 			member_forget(session, member);
 			member_end(session, member, EVENT_EXIT);
@@ -163,7 +182,10 @@ void members_bury(struct session *session)
 
 		if (member->ended || (member->pidfd >= 0 && !member->gone))
 			continue;
-		/* Whatever it still had to say is in the ring buffer by now. Draining may bring new ones, at the end. */
+		/*
+		 * Whatever it still had to say is in the ring buffer by now. Draining may bring new
+		 * ones, at the end.
+		 */
 		session_pull(session);
 		if (!member->ended)
 			member_end(session, member, EVENT_EXIT);

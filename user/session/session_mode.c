@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process under trace is traced in another way. What can be is changed in place: from exact to census the probes of
- * pools' frees go, and come back the other way; another sample is a number in the target. Everything else is planned anew:
- * the probes go, the stream says so, others come, and what is on the heap then is older.
+ * A process under trace is traced in another way. What can be is changed in place: from exact to
+ * census the probes of pools' frees go, and come back the other way; another sample is a number in
+ * the target. Everything else is planned anew: the probes go, the stream says so, others come, and
+ * what is on the heap then is older.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -52,7 +53,10 @@ static int change_announce(const struct change *change)
 	return session_feed(change->session, &record, sizeof(record));
 }
 
-/* all_ends: blocks from before are in the table, and not in the map of sampled ones: the ends of all are told. */
+/*
+ * all_ends: blocks from before are in the table, and not in the map of sampled ones: the ends of
+ * all are told.
+ */
 static int target_update(const struct change *change, int all_ends)
 {
 	struct abi_target *target = &change->member->runtime.target;
@@ -79,7 +83,10 @@ static int plan_begin(struct change *change)
 		       : error_set(-ENOTSUP, "%s", change->plan.python.mode_why);
 }
 
-/* From exact to census. The stream says so first: a free that is told of then does no harm, one that is missed before would. */
+/*
+ * From exact to census. The stream says so first: a free that is told of then does no harm, one
+ * that is missed before would.
+ */
 static int frees_leave(struct change *change)
 {
 	int err;
@@ -112,7 +119,10 @@ static int frees_follow(struct change *change)
 	return err;
 }
 
-/* To take them out takes a while, in which nobody empties the ring buffer: they do nothing from here on. */
+/*
+ * To take them out takes a while, in which nobody empties the ring buffer: they do nothing from
+ * here on.
+ */
 static void probes_drop(struct change *change)
 {
 	if (change->dropped_ns)
@@ -129,7 +139,10 @@ static int change_anew(struct change *change)
 	struct member *member = change->member;
 	int err;
 
-	/* Planning takes as long as a try may. If it fails there are cheaper ways, and at last none that needs a plan. */
+	/*
+	 * Planning takes as long as a try may. If it fails there are cheaper ways, and at last none
+	 * that needs a plan.
+	 */
 	if (change->cost > 0)
 		probes_drop(change);
 	err = plan_begin(change);
@@ -144,7 +157,9 @@ static int change_anew(struct change *change)
 		err = member_probe(session, member, &change->plan, PROBES);
 	if (err || !(member->layers & 1u << EVENT_LAYER_PYTHON))
 		return err;
-	/* To read a large heap takes longer than a try may: it comes when the governor has looked. */
+	/*
+	 * To read a large heap takes longer than a try may: it comes when the governor has looked.
+	 */
 	member->baseline_due = 1;
 	member->census_ns = clock_ns(CLOCK_MONOTONIC);
 	if (change->cost > 0)
@@ -152,7 +167,10 @@ static int change_anew(struct change *change)
 	return 0;
 }
 
-/* The blocks of a layer's table into the map of sampled ones. One that has ended since does no harm there. */
+/*
+ * The blocks of a layer's table into the map of sampled ones. One that has ended since does no harm
+ * there.
+ */
 static int layer_sampled(const struct change *change, enum event_layer layer)
 {
 	const struct session *session = change->session;
@@ -165,7 +183,8 @@ static int layer_sampled(const struct change *change, enum event_layer layer)
 		const struct sampled_key key = {
 			.address = block->address,
 			.space = change->member->runtime.target.space,
-			.domain = block->domain | (layer == EVENT_LAYER_NATIVE ? SAMPLED_NATIVE : 0),
+			.domain =
+				block->domain | (layer == EVENT_LAYER_NATIVE ? SAMPLED_NATIVE : 0),
 		};
 
 		err = attach_sampled(session->attach, &key, 1);
@@ -174,8 +193,8 @@ static int layer_sampled(const struct change *change, enum event_layer layer)
 }
 
 /*
- * The table is thinned out to the new sample; what is left in it goes into the map. Meanwhile, and if they do not fit in there,
- * the ends of all blocks are told.
+ * The table is thinned out to the new sample; what is left in it goes into the map. Meanwhile, and
+ * if they do not fit in there, the ends of all blocks are told.
  */
 static int sample_change(struct change *change)
 {
@@ -184,7 +203,8 @@ static int sample_change(struct change *change)
 	session_pull(change->session);
 	if (!err)
 		err = change_announce(change);
-	if (err || layer_sampled(change, EVENT_LAYER_PYTHON) || layer_sampled(change, EVENT_LAYER_NATIVE))
+	if (err || layer_sampled(change, EVENT_LAYER_PYTHON) ||
+	    layer_sampled(change, EVENT_LAYER_NATIVE))
 		return err;
 	return target_update(change, 0);
 }
@@ -235,7 +255,8 @@ void member_mode_fall_back(struct session *session, struct member *member)
 	plan_target_free(&change.plan);
 	if (err == -ESRCH)
 		return;
-	log_info("PID %d: its heap cannot be read: %s; what was traced is dropped, exact mode from here on",
+	log_info("PID %d: its heap cannot be read: %s; what was traced is dropped, exact mode from "
+		 "here on",
 		 member->pid, why);
 	if (!err)
 		return;
@@ -257,15 +278,16 @@ static void way_describe(enum event_mode mode, uint64_t sample_bytes, char out[6
 			 (unsigned long long)sample_bytes);
 }
 
-int member_mode_change(struct session *session, struct member *member, const struct governor_step *step,
-		       double cost, double budget)
+int member_mode_change(struct session *session, struct member *member,
+		       const struct governor_step *step, double cost, double budget)
 {
 	struct change change = {
 		.session = session, .member = member, .step = step, .cost = cost, .budget = budget};
 	char from[64], to[64];
 	int err;
 
-	way_describe(member->off ? EVENT_MODE_OFF : member->mode, member->runtime.target.sample_bytes, from);
+	way_describe(member->off ? EVENT_MODE_OFF : member->mode,
+		     member->runtime.target.sample_bytes, from);
 	way_describe(step->mode, step->sample_bytes, to);
 	err = change_make(&change);
 
@@ -273,9 +295,9 @@ int member_mode_change(struct session *session, struct member *member, const str
 	if (err)
 		return err;
 	if (cost > 0)
-		log_info(
-			"PID %d: %s, then %s: the probes took %.1f %% of its CPU time, the budget is %.1f %%",
-			member->pid, from, to, cost * 100, budget * 100);
+		log_info("PID %d: %s, then %s: the probes took %.1f %% of its CPU time, the budget "
+			 "is %.1f %%",
+			 member->pid, from, to, cost * 100, budget * 100);
 	else
 		log_info("PID %d: %s, then %s: there is room for it again", member->pid, from, to);
 	return 0;

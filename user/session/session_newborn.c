@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where all that runs is traced, BPF makes every program that is called a target at once, as one without Python: it may be gone
- * before anybody could have looked at it. Here it becomes a member when its record comes, and is given what the kernel has told of
- * the files that it maps, so that its frames have names when it is gone.
+ * Where all that runs is traced, BPF makes every program that is called a target at once, as one
+ * without Python: it may be gone before anybody could have looked at it. Here it becomes a member
+ * when its record comes, and is given what the kernel has told of the files that it maps, so that
+ * its frames have names when it is gone.
  *
- * Whether it has probes at all depends on its files. Once a process was looked at, and all there is in its files is probed, another
- * with the same ones needs no look. Any other is a candidate; if Python is found in it, it begins anew as a process with Python.
+ * Whether it has probes at all depends on its files. Once a process was looked at, and all there is
+ * in its files is probed, another with the same ones needs no look. Any other is a candidate; if
+ * Python is found in it, it begins anew as a process with Python.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -48,8 +50,8 @@ static void file_settle(struct session *session, uint32_t number)
 {
 	size_t room = session->files_settled_room;
 
-	if (number >= room &&
-	    array_reserve(&session->files_settled, &session->files_settled_room, room, number + 1 - room, 1))
+	if (number >= room && array_reserve(&session->files_settled, &session->files_settled_room,
+					    room, number + 1 - room, 1))
 		return;
 	memset(session->files_settled + room, 0, session->files_settled_room - room);
 	session->files_settled[number] = 1;
@@ -176,7 +178,8 @@ int newborn_announce(struct session *session, const struct event_appear *event)
 	member->layers = event->layers;
 	member->runtime.target.space = event->space;
 	member->heap_unreadable = 1;
-	err = member_announce(session, member, event->name, (pid_t)event->ns_pid, 0, event->header.time_ns);
+	err = member_announce(session, member, event->name, (pid_t)event->ns_pid, 0,
+			      event->header.time_ns);
 	if (err) {
 		member_abandon(session, member);
 		return err;
@@ -186,8 +189,8 @@ int newborn_announce(struct session *session, const struct event_appear *event)
 		candidate = candidate_touch(session, event->header.tgid);
 	if (candidate)
 		candidate->native = 1;
-	log_debug("attached to PID %d (%s): a new program, from its first instruction on", member->pid,
-		  event->name);
+	log_debug("attached to PID %d (%s): a new program, from its first instruction on",
+		  member->pid, event->name);
 	return 0;
 }
 
@@ -213,7 +216,8 @@ int newborn_settle(struct session *session, struct member *member, int *err)
 	modules_free(told);
 	/* Its loader may have been kept waiting: it is looked at again when it maps a file. */
 	if (*err == -ENOENT) {
-		log_debug("PID %d: nothing of it is probed so far: %s", member->pid, error_reason(*err));
+		log_debug("PID %d: nothing of it is probed so far: %s", member->pid,
+			  error_reason(*err));
 		member->bare = 1;
 		*err = 0;
 		return 1;
@@ -238,7 +242,9 @@ int newborn_unseen(struct session *session, struct member *member)
 	    settled_count(session, member->symbols.told))
 		return 0;
 	session->unlooked += !member->bare;
-	/* BPF has forgotten it by itself. What it has by now under this number is the next program. */
+	/*
+	 * BPF has forgotten it by itself. What it has by now under this number is the next program.
+	 */
 	discard_feed(session, (uint32_t)member->pid);
 	member->ended = 1;
 	return 1;

@@ -2,10 +2,11 @@
 /*
  * Processes that come while a session runs.
  *
- * A child that is forked of a member is under trace from its first instruction: BPF has put it among the targets, and here it
- * is announced in the stream behind its parent's fork, before any record of its own. A process that has called exec is a
- * candidate (session_candidate.c), or has been made a target by BPF, too (session_newborn.c).
- * Records come while the ring buffer is drained, where nothing may be attached: what they ask for is done after it.
+ * A child that is forked of a member is under trace from its first instruction: BPF has put it
+ * among the targets, and here it is announced in the stream behind its parent's fork, before any
+ * record of its own. A process that has called exec is a candidate (session_candidate.c), or has
+ * been made a target by BPF, too (session_newborn.c). Records come while the ring buffer is
+ * drained, where nothing may be attached: what they ask for is done after it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -33,7 +34,8 @@ static void process_mapped(struct session *session, uint32_t tgid)
 		candidate = candidate_touch(session, tgid);
 	if (candidate && member)
 		candidate->native = 1;
-	if (member && !member->newborn && !member->mapped_ns && member->layers & 1u << EVENT_LAYER_NATIVE)
+	if (member && !member->newborn && !member->mapped_ns &&
+	    member->layers & 1u << EVENT_LAYER_NATIVE)
 		member->mapped_ns = clock_ns(CLOCK_MONOTONIC);
 }
 
@@ -75,7 +77,10 @@ static void newborn_appear(struct session *session, const struct event_appear *e
 	refuse(session, (pid_t)event->header.tgid, err);
 }
 
-/* A child that BPF has made a target, as its parent was: if that is none any more, it is not, either. */
+/*
+ * A child that BPF has made a target, as its parent was: if that is none any more, it is not,
+ * either.
+ */
 static int fork_takes(struct session *session, const struct event_process *fork)
 {
 	if (member_find(session, fork->header.tgid))
@@ -88,8 +93,9 @@ static int fork_takes(struct session *session, const struct event_process *fork)
 }
 
 /*
- * A program or a child begins whose number a member has. The record of that one's end was lost; or it has called this program while
- * it was attached to, and what is known of the one before is taken for this one's.
+ * A program or a child begins whose number a member has. The record of that one's end was lost; or
+ * it has called this program while it was attached to, and what is known of the one before is taken
+ * for this one's.
  */
 static void member_supersede(struct session *session, uint32_t tgid, uint32_t type)
 {
@@ -168,7 +174,8 @@ static int child_announce(struct session *session, const struct member *parent,
 		return err;
 	}
 	if (trace_process_at(session->trace, member->index)->not_inherited)
-		log_info("PID %d does not begin with the blocks of PID %u, which has forked it: there is no "
+		log_info("PID %d does not begin with the blocks of PID %u, which has forked it: "
+			 "there is no "
 			 "memory for a copy of its tables (--budget)",
 			 member->pid, record.parent);
 	member->mode = parent->mode;
@@ -208,7 +215,10 @@ void pick_up_note(struct session *session, const void *record)
 			 member->pid);
 }
 
-/* The child has the probes that lie in files. Others are to be placed; what it did before, its heap tells. */
+/*
+ * The child has the probes that lie in files. Others are to be placed; what it did before, its heap
+ * tells.
+ */
 static void member_adopt(struct session *session, struct member *member)
 {
 	struct plan_target_opts opts = session->opts.plan;
@@ -235,13 +245,14 @@ static void member_adopt(struct session *session, struct member *member)
 		member_forget(session, member);
 		member_end(session, member, EVENT_EXIT);
 	} else if (!err) {
-		log_debug("PID %d, forked by PID %u, is traced, too", member->pid, member->announced.parent);
+		log_debug("PID %d, forked by PID %u, is traced, too", member->pid,
+			  member->announced.parent);
 	}
 }
 
 /*
- * Where the probes lie in the files, a child has them: there is no haste, and one that is going to call exec, as most are, need
- * not be seen to at all.
+ * Where the probes lie in the files, a child has them: there is no haste, and one that is going to
+ * call exec, as most are, need not be seen to at all.
  */
 static int adoption_is_due(const struct session *session, const struct member *member, uint64_t now)
 {
@@ -249,12 +260,15 @@ static int adoption_is_due(const struct session *session, const struct member *m
 	       (!session->opts.everywhere || now - member->census_ns >= ADOPT_NS);
 }
 
-/* The allocators in files that a member has mapped since it was planned. What is probed already stays as it is. */
+/*
+ * The allocators in files that a member has mapped since it was planned. What is probed already
+ * stays as it is.
+ */
 static void member_extend(struct session *session, struct member *member)
 {
 	struct plan_target target = {0};
-	int err =
-		plan_native_process(member->pid, session->plans.native, &target.native, &target.native_count);
+	int err = plan_native_process(member->pid, session->plans.native, &target.native,
+				      &target.native_count);
 
 	member->mapped_ns = 0;
 	for (size_t i = 0; i < target.native_count && !err; i++)
@@ -275,13 +289,15 @@ void pick_up(struct session *session)
 	for (size_t i = 0; i < session->count && now - begin < PICK_UP_NS; i++) {
 		struct member *member = session->members[i];
 
-		if (!member->mapped_ns || member->ended || member->off || now - member->mapped_ns < SETTLE_NS)
+		if (!member->mapped_ns || member->ended || member->off ||
+		    now - member->mapped_ns < SETTLE_NS)
 			continue;
 		member_extend(session, member);
 		now = clock_ns(CLOCK_MONOTONIC);
 	}
 	now = candidates_look(session, now, begin + PICK_UP_NS);
-	for (size_t i = 0; i < session->count && session->adopted && now - begin < PICK_UP_NS; i++) {
+	for (size_t i = 0; i < session->count && session->adopted && now - begin < PICK_UP_NS;
+	     i++) {
 		if (adoption_is_due(session, session->members[i], now))
 			member_adopt(session, session->members[i]);
 		now = clock_ns(CLOCK_MONOTONIC);
@@ -304,12 +320,16 @@ int pick_up_new(struct session *session)
 	/* Then candidates are looked at now and then. */
 	if (err) {
 		err = obstacle_tell(OBSTACLE_EVENT, err);
-		log_info("what processes map later is found by looking now and then: %s", error_reason(err));
+		log_info("what processes map later is found by looking now and then: %s",
+			 error_reason(err));
 	}
 	return err == -ENOMEM ? err : 0;
 }
 
-/* Members that have called exec, as the programs know. What they run now may not have been told of, either. */
+/*
+ * Members that have called exec, as the programs know. What they run now may not have been told of,
+ * either.
+ */
 static void execs_find(struct session *session)
 {
 	session_pull(session);
@@ -317,7 +337,8 @@ static void execs_find(struct session *session)
 		struct member *member = session->members[i];
 		uint32_t tgid = (uint32_t)member->pid;
 
-		if (member->ended || attach_is_target(session->attach, tgid, member->runtime.target.space))
+		if (member->ended ||
+		    attach_is_target(session->attach, tgid, member->runtime.target.space))
 			continue;
 		member_end(session, member, EVENT_EXEC);
 		candidate_renew(session, tgid, 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A probe changes a byte of a program's text, and the kernel gives the process a copy of that page, which is charged to its
- * cgroup: some 900 KiB for a CPython. One near its limit would be killed for it, so what is left is looked at first.
+ * A probe changes a byte of a program's text, and the kernel gives the process a copy of that page,
+ * which is charged to its cgroup: some 900 KiB for a CPython. One near its limit would be killed
+ * for it, so what is left is looked at first.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -63,7 +64,9 @@ static int plan_take(void *context, const struct plan *plan, const struct elf_fi
 	taking->last = 0;
 	err = process_take(pid, taking);
 	taking->last = 0;
-	return err || !users ? err : file_users_each(users, pid, elf_file_path(file), process_take, taking);
+	return err || !users
+		       ? err
+		       : file_users_each(users, pid, elf_file_path(file), process_take, taking);
 }
 
 /* 1: it is taken, or would be, 0: it is not: where it is missing; -errno. */
@@ -84,8 +87,9 @@ static int text_take(struct taking taking, const struct plan_target *target, int
 	return err ? err : !is_short;
 }
 
-static int text_fits(struct session *session, struct member *member, const struct plan_target *target,
-		     unsigned int groups, int keep, char why[MEMBER_WHY])
+static int text_fits(struct session *session, struct member *member,
+		     const struct plan_target *target, unsigned int groups, int keep,
+		     char why[MEMBER_WHY])
 {
 	const struct taking taking = {.session = session, .member = member, .groups = groups};
 	struct memory_short missing;
@@ -97,22 +101,22 @@ static int text_fits(struct session *session, struct member *member, const struc
 		fits = text_take(taking, target, keep, &missing);
 	}
 	if (!fits)
-		snprintf(
-			why, MEMBER_WHY,
-			"the pages of text that its probes copy want %llu KiB free, and %s has %llu KiB left",
-			(unsigned long long)missing.wanted / 1024, missing.where,
-			(unsigned long long)missing.left / 1024);
+		snprintf(why, MEMBER_WHY,
+			 "the pages of text that its probes copy want %llu KiB free, and %s has "
+			 "%llu KiB left",
+			 (unsigned long long)missing.wanted / 1024, missing.where,
+			 (unsigned long long)missing.left / 1024);
 	return fits;
 }
 
-int member_text_fits(struct session *session, struct member *member, const struct plan_target *target,
-		     unsigned int groups, char why[MEMBER_WHY])
+int member_text_fits(struct session *session, struct member *member,
+		     const struct plan_target *target, unsigned int groups, char why[MEMBER_WHY])
 {
 	return text_fits(session, member, target, groups, 1, why);
 }
 
-int member_text_looks(struct session *session, struct member *member, const struct plan_target *target,
-		      char why[MEMBER_WHY])
+int member_text_looks(struct session *session, struct member *member,
+		      const struct plan_target *target, char why[MEMBER_WHY])
 {
 	return text_fits(session, member, target, ATTACH_ALL, 0, why);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What processes have in memory: read now and then, since one that has ended has nothing, and at the end. */
+/*
+ * What processes have in memory: read now and then, since one that has ended has nothing, and at
+ * the end.
+ */
 #include "base/clock.h"
 #include "process/process.h"
 #include "session/session_state.h"

@@ -23,14 +23,19 @@ struct member_symbols {
 	struct modules *modules[MEMBER_MODULES]; /* the newest last */
 	size_t count;
 	struct modules *told; /* all that it has mapped since it began; NULL: it was there before */
-	/* trace_unnamed_next()'s cursors: whose files are open, which were looked up ahead of time, which have names. */
+	/*
+	 * trace_unnamed_next()'s cursors: whose files are open, which were looked up ahead of time,
+	 * which have names.
+	 */
 	size_t watched, prepared, named;
 	struct symbols_share *share; /* NULL: nothing was asked */
 	int late;                    /* some were not waited for: they may be known by now */
 	uint64_t looked_ns;
 };
 
-/* When a wait for names is over, by either of two clocks: symbols_worker_ns() and CLOCK_MONOTONIC. */
+/*
+ * When a wait for names is over, by either of two clocks: symbols_worker_ns() and CLOCK_MONOTONIC.
+ */
 struct names_end {
 	uint64_t worker_ns, wall_ns;
 };
@@ -45,13 +50,16 @@ struct names_time {
 
 struct member {
 	pid_t pid;
-	int pidfd;          /* -1: the process was gone before it could be had */
-	int gone;           /* the kernel has told of its end */
-	int begun;          /* its first record is in the stream, and its index is known */
-	int ended;          /* its table is complete; the trace may have given its index to another */
-	int released;       /* probes of this process are another member's */
-	int adopted;        /* it was forked of a target; whether it needs probes of its own is to be seen */
-	int newborn;        /* a program that BPF has made a target; whether it is one is to be seen */
+	int pidfd; /* -1: the process was gone before it could be had */
+	int gone;  /* the kernel has told of its end */
+	int begun; /* its first record is in the stream, and its index is known */
+	/* its table is complete; the trace may have given its index to another */
+	int ended;
+	int released; /* probes of this process are another member's */
+	/* it was forked of a target; whether it needs probes of its own is to be seen */
+	int adopted;
+	/* a program that BPF has made a target; whether it is one is to be seen */
+	int newborn;
 	int bare;           /* a newborn in whose files no allocator is found so far */
 	uint64_t mapped_ns; /* when it has mapped another file with code; 0: nothing is new */
 	size_t index;       /* in the trace */
@@ -75,7 +83,8 @@ struct member {
 /* A process that is watched and not under trace: it may come to run Python. */
 struct candidate {
 	struct late late;
-	int settled;      /* what it has mapped is known, and is nothing that is wanted; or it is refused */
+	/* what it has mapped is known, and is nothing that is wanted; or it is refused */
+	int settled;
 	int native;       /* it is wanted without Python, too */
 	uint64_t born_ns; /* when it appeared, or has last mapped a file with code */
 	uint64_t next_ns; /* when it is looked at again */
@@ -102,7 +111,8 @@ struct session {
 	uint32_t next_space;
 	int capture_error;
 	uint64_t limit_ns, limit_duration_ns; /* session_end.c; 0: none */
-	int reading;                          /* a heap, whose events are wanted up to the end of that */
+	/* a heap, whose events are wanted up to the end of that */
+	int reading;
 	struct session_end end;
 	uint64_t records;   /* drained so far */
 	size_t census_turn; /* the member whose heap is looked at next */
@@ -121,7 +131,8 @@ struct session {
 	size_t expected_count;
 	struct file_users *users;
 	uint64_t users_ns;
-	struct memory_room *room; /* what is left to processes, as of room_ns, less what was placed since */
+	/* what is left to processes, as of room_ns, less what was placed since */
+	struct memory_room *room;
 	uint64_t room_ns;
 	struct container_list containers;
 	uint64_t containers_ns; /* when it was read; 0: not yet */
@@ -136,7 +147,10 @@ struct session {
 	size_t unlooked; /* programs that ended before anything in them was probed */
 };
 
-/* Is a record of BPF's for the pick-up alone, and not for the trace? It is taken note of; nothing is attached here. */
+/*
+ * Is a record of BPF's for the pick-up alone, and not for the trace? It is taken note of; nothing
+ * is attached here.
+ */
 int pick_up_takes(struct session *session, const void *record);
 /* The same of one that the trace has had. */
 void pick_up_note(struct session *session, const void *record);
@@ -148,7 +162,10 @@ int pick_up_new(struct session *session);
 /* Valid until the next of these calls; NULL: it is none. */
 struct candidate *candidate_find(struct session *session, uint32_t pid);
 void candidate_remove(struct session *session, struct candidate *candidate);
-/* The process is looked at soon: it is new, or has mapped what was not seen before. NULL: no memory. */
+/*
+ * The process is looked at soon: it is new, or has mapped what was not seen before. NULL: no
+ * memory.
+ */
 struct candidate *candidate_touch(struct session *session, uint32_t pid);
 /* The same of a program of which nothing is known yet. parent: whose it is, 0: not known. */
 void candidate_renew(struct session *session, uint32_t pid, uint32_t parent);
@@ -175,8 +192,9 @@ void member_abandon(struct session *session, struct member *member);
 /* The probes of members with this number that have ended go, before another's come. */
 void members_release(struct session *session, pid_t pid);
 /*
- * Notices who is gone, and lets go of all that have ended: nothing is kept of them but their tables. The one place where
- * members are freed; not for where records are drained or members are gone through.
+ * Notices who is gone, and lets go of all that have ended: nothing is kept of them but their
+ * tables. The one place where members are freed; not for where records are drained or members are
+ * gone through.
  */
 void members_bury(struct session *session);
 /* Ends what is known to be gone, or (EVENT_EXEC) to be another program, in the stream, too. */
@@ -185,27 +203,37 @@ void member_end(struct session *session, struct member *member, uint32_t type);
 void member_forget(struct session *session, const struct member *member);
 /* What a member has of its plan: the mode, the layers, what the programs are told of it. */
 void member_planned(struct member *member, const struct plan_target *target);
-/* Places a plan's probes of these groups (enum attach_group): in the member, or, where nobody else has the files, in those. */
+/*
+ * Places a plan's probes of these groups (enum attach_group): in the member, or, where nobody else
+ * has the files, in those.
+ */
 int member_probe(struct session *session, struct member *member, const struct plan_target *target,
 		 unsigned int groups);
-/* Where the probes of a file lie: in one process, or -1: in the file, for every process that maps it. */
-pid_t probe_scope(struct session *session, const struct member *member, const struct elf_file *file);
+/*
+ * Where the probes of a file lie: in one process, or -1: in the file, for every process that maps
+ * it.
+ */
+pid_t probe_scope(struct session *session, const struct member *member,
+		  const struct elf_file *file);
 /* plan_target_each(), of a plan whose runtime the member may have taken over. */
-int member_plans_each(const struct member *member, const struct plan_target *target, plan_target_fn each,
-		      void *context);
+int member_plans_each(const struct member *member, const struct plan_target *target,
+		      plan_target_fn each, void *context);
 #define MEMBER_WHY 256
 /*
- * The text that these probes copy is taken from what is left to the processes that get them: 1 it fits; 0 why says where
- * it does not, with the figures; -ESRCH, -ENOMEM.
+ * The text that these probes copy is taken from what is left to the processes that get them: 1 it
+ * fits; 0 why says where it does not, with the figures; -ESRCH, -ENOMEM.
  */
-int member_text_fits(struct session *session, struct member *member, const struct plan_target *target,
-		     unsigned int groups, char why[MEMBER_WHY]);
+int member_text_fits(struct session *session, struct member *member,
+		     const struct plan_target *target, unsigned int groups, char why[MEMBER_WHY]);
 /* The same of all its probes; nothing is taken yet. */
-int member_text_looks(struct session *session, struct member *member, const struct plan_target *target,
-		      char why[MEMBER_WHY]);
+int member_text_looks(struct session *session, struct member *member,
+		      const struct plan_target *target, char why[MEMBER_WHY]);
 /* Who maps what, not older than half a second. NULL: it cannot be read. */
 struct file_users *session_users(struct session *session);
-/* Every record, whether BPF made it or the session, goes the same way: into the capture, then the trace. */
+/*
+ * Every record, whether BPF made it or the session, goes the same way: into the capture, then the
+ * trace.
+ */
 int session_feed(struct session *session, const void *record, size_t size);
 /* Brings in the records that are there; context is the session. */
 void session_pull(void *context);
@@ -216,15 +244,15 @@ int member_announce(struct session *session, struct member *member, const char *
 /* EVENT_MODE_* beside the mode, in the records that tell how it is traced. */
 uint32_t member_mode_flags(const struct member *member);
 /*
- * Reads the member's heap, if it runs and has one. 0; -ENOTSUP it cannot be read, and in census mode it is traced in exact mode
- * from here on; -ENODATA there is none; -errno.
+ * Reads the member's heap, if it runs and has one. 0; -ENOTSUP it cannot be read, and in census
+ * mode it is traced in exact mode from here on; -ENODATA there is none; -errno.
  */
 int member_census(struct session *session, struct member *member, int baseline, int freeze);
 /* The same; what went wrong is told. */
 void member_reconcile(struct session *session, struct member *member, int baseline, int freeze);
 /*
- * From census to exact mode, because its heap cannot be read (error_reason(-ENOTSUP) says why): what the table holds may be
- * dead for long, and is dropped.
+ * From census to exact mode, because its heap cannot be read (error_reason(-ENOTSUP) says why):
+ * what the table holds may be dead for long, and is dropped.
  */
 void member_mode_fall_back(struct session *session, struct member *member);
 /* From here on addresses can be named; it is no error that they cannot. 0, -ENOMEM. */
@@ -235,8 +263,9 @@ void member_symbols_end(struct member *member);
 /* Has the files of addresses that are new opened. */
 void member_symbols_watch(struct session *session, struct member *member, uint64_t now);
 /*
- * Feeds the names of the addresses that have none yet. 0, -errno. It waits for those that were not looked up ahead of time, but
- * not so long that other processes lose events; the others are fed as what took too long.
+ * Feeds the names of the addresses that have none yet. 0, -errno. It waits for those that were not
+ * looked up ahead of time, but not so long that other processes lose events; the others are fed as
+ * what took too long.
  */
 int member_symbols_name(struct session *session, struct member *member);
 void session_name(struct session *session);
@@ -245,20 +274,30 @@ void session_names_prepare(struct session *session);
 /* The session ends: from here on no name is waited for longer than that. */
 void session_names_end(struct session *session, int hurried);
 
-/* BPF traces a process, by this space, that is none of ours: it does no more, and its records are of nobody. */
+/*
+ * BPF traces a process, by this space, that is none of ours: it does no more, and its records are
+ * of nobody.
+ */
 void session_discard(struct session *session, uint32_t pid, uint32_t space);
-/* What BPF is to trace of programs that are called from here on: 1 << enum event_layer for each layer; 0: nothing. */
+/*
+ * What BPF is to trace of programs that are called from here on: 1 << enum event_layer for each
+ * layer; 0: nothing.
+ */
 uint32_t newborn_layers(const struct session_opts *opts);
 /* BPF has made a target of it. 0, -errno. */
 int newborn_announce(struct session *session, const struct event_appear *event);
 /* Takes note of a program or of what one maps. 1: nothing in it needs a look. */
 int newborn_told(struct session *session, const struct map_watch_record *record);
 /*
- * Finds out what it is. 1: it is one without Python, and all its probes are placed, or *err says why not, or it is gone, or it
- * is bare; 0: it runs Python: what was traced of it is dropped, and it is to be attached to as that.
+ * Finds out what it is. 1: it is one without Python, and all its probes are placed, or *err says
+ * why not, or it is gone, or it is bare; 0: it runs Python: what was traced of it is dropped, and
+ * it is to be attached to as that.
  */
 int newborn_settle(struct session *session, struct member *member, int *err);
-/* A process that maps no others needs no look: they run no Python, and have the probes that they are to have. */
+/*
+ * A process that maps no others needs no look: they run no Python, and have the probes that they
+ * are to have.
+ */
 void newborn_files_settle(struct session *session, const struct modules *modules);
 /* It has ended. 1: nothing of it was probed yet, and it is dropped. */
 int newborn_unseen(struct session *session, struct member *member);
@@ -266,11 +305,14 @@ int newborn_unseen(struct session *session, struct member *member);
 void newborns_end(struct session *session);
 void newborns_free(struct session *session);
 /*
- * Reads the heaps that were not read for a while: every half second, or less often if that costs more than 2 % of the time. Of
- * many those that come next, for some milliseconds.
+ * Reads the heaps that were not read for a while: every half second, or less often if that costs
+ * more than 2 % of the time. Of many those that come next, for some milliseconds.
  */
 void session_census_due(struct session *session, uint64_t now);
-/* What members have in memory is put into the stream, as of that time: of one, of all, of those of which it was not for a while. */
+/*
+ * What members have in memory is put into the stream, as of that time: of one, of all, of those of
+ * which it was not for a while.
+ */
 void member_rss_read(struct session *session, struct member *member, uint64_t time_ns);
 void session_rss_read(struct session *session, uint64_t time_ns);
 void session_rss_due(struct session *session, uint64_t now);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names for the addresses of native frames: records in the stream, so that a capture needs no files of the target. What is
- * mapped is looked at as soon as a stack has an address outside of all that was, since a library may be gone when it is
- * asked about. It is asked about ahead of time, between two drains, where nothing waits for the answer; before a report all
- * must have names, and what is not known by then is waited for within limits.
+ * Names for the addresses of native frames: records in the stream, so that a capture needs no files
+ * of the target. What is mapped is looked at as soon as a stack has an address outside of all that
+ * was, since a library may be gone when it is asked about. It is asked about ahead of time, between
+ * two drains, where nothing waits for the answer; before a report all must have names, and what is
+ * not known by then is waited for within limits.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +17,10 @@
 #include "session/session_state.h"
 #include "symbols/symbols.h"
 
-/* Code comes and goes in memory of no file: looking at what is mapped is worth the while no more often than this. */
+/*
+ * Code comes and goes in memory of no file: looking at what is mapped is worth the while no more
+ * often than this.
+ */
 #define LOOK_PERIOD_NS 100000000ull
 
 /* CPU time, for the names of one process; 100,000 places in CPython take 2 s. */
@@ -25,12 +29,13 @@
 #define PREPARE_NS 5000000ull  /* between two drains */
 #define SLICE_NS   50000000ull /* of a wait, between two looks for a signal */
 /*
- * A wait is so much CPU time of the process that reads for us, so that names do not depend on what else the machine does, and at
- * most WALL_TIMES as long.
+ * A wait is so much CPU time of the process that reads for us, so that names do not depend on what
+ * else the machine does, and at most WALL_TIMES as long.
  */
-#define WALL_TIMES    10u
-#define HURRY_NS      500000000ull /* for all names, after somebody has asked for the end */
-#define END_NS        5000000000ull /* for all names, where nothing is drained any more, or nobody else traced */
+#define WALL_TIMES 10u
+#define HURRY_NS   500000000ull /* for all names, after somebody has asked for the end */
+/* for all names, where nothing is drained any more, or nobody else traced */
+#define END_NS        5000000000ull
 #define NAMES_SHARE   10u           /* percent of the time in which others are traced, */
 #define NAMES_LEFT_NS 1000000000ull /* which is kept up to so much */
 
@@ -39,7 +44,10 @@ static int is_native(const struct member *member)
 	return (member->layers & ~(1u << EVENT_LAYER_PYTHON)) != 0;
 }
 
-/* Looks at what is mapped now. What was before is kept: of memory unmapped since, stacks may still tell. */
+/*
+ * Looks at what is mapped now. What was before is kept: of memory unmapped since, stacks may still
+ * tell.
+ */
 int member_symbols_look(struct session *session, struct member *member)
 {
 	struct member_symbols *names = &member->symbols;
@@ -52,7 +60,8 @@ int member_symbols_look(struct session *session, struct member *member)
 	}
 	if (names->count == MEMBER_MODULES) {
 		modules_free(names->modules[0]);
-		memmove(names->modules, names->modules + 1, (--names->count) * sizeof(names->modules[0]));
+		memmove(names->modules, names->modules + 1,
+			(--names->count) * sizeof(names->modules[0]));
 	}
 	names->looked_ns = clock_ns(CLOCK_MONOTONIC);
 	err = modules_new(&names->modules[names->count], session->symbols, member->pid);
@@ -62,11 +71,13 @@ int member_symbols_look(struct session *session, struct member *member)
 
 int member_symbols_begin(struct session *session, struct member *member)
 {
-	int err = is_native(member) && !member->symbols.count ? member_symbols_look(session, member) : 0;
+	int err = is_native(member) && !member->symbols.count ? member_symbols_look(session, member)
+							      : 0;
 
 	/* One that has ended already has its parent's names, if its addresses were named there. */
 	if (err && err != -ESRCH)
-		log_info("PID %d: native frames will have no names: %s", member->pid, error_reason(err));
+		log_info("PID %d: native frames will have no names: %s", member->pid,
+			 error_reason(err));
 	return err == -ENOMEM ? err : 0;
 }
 
@@ -153,7 +164,10 @@ static int symbol_feed(struct session *session, struct member *member, uint64_t 
 	return err;
 }
 
-/* Modules to be asked in turn: the newest of what was mapped knows best what is at an address now. NULL behind the last. */
+/*
+ * Modules to be asked in turn: the newest of what was mapped knows best what is at an address now.
+ * NULL behind the last.
+ */
 static const struct modules *modules_next(const struct member_symbols *names, size_t *turn)
 {
 	size_t at = (*turn)++;
@@ -190,7 +204,8 @@ static struct naming naming_begin(struct session *session)
 	uint64_t passed_ns = naming.began_ns - time->filled_ns;
 
 	time->filled_ns = naming.began_ns;
-	time->left_ns += passed_ns < NAMES_LEFT_NS * 100 ? passed_ns * NAMES_SHARE / 100 : NAMES_LEFT_NS;
+	time->left_ns +=
+		passed_ns < NAMES_LEFT_NS * 100 ? passed_ns * NAMES_SHARE / 100 : NAMES_LEFT_NS;
 	if (time->left_ns > NAMES_LEFT_NS)
 		time->left_ns = NAMES_LEFT_NS;
 	naming.shared = !time->ends && session_running(session) > 1;
@@ -211,8 +226,8 @@ static void naming_end(struct session *session, const struct naming *naming)
 }
 
 /*
- * The end is asked for: it comes soon. What a Ctrl-C has ended, too, still has some time for its names; who asks again while
- * the session ends has waited enough.
+ * The end is asked for: it comes soon. What a Ctrl-C has ended, too, still has some time for its
+ * names; who asks again while the session ends has waited enough.
  */
 static void naming_hurry(const struct session *session, struct naming *naming)
 {
@@ -234,15 +249,16 @@ static int share_need(struct member_symbols *names)
 }
 
 /* The frames, as soon as they are known. Their number; 0; -EAGAIN, -ETIME, -ENOMEM. */
-static int address_wait(struct session *session, const struct member_symbols *names, uint64_t address,
-			struct naming *naming, struct symbols_frame *frames)
+static int address_wait(struct session *session, const struct member_symbols *names,
+			uint64_t address, struct naming *naming, struct symbols_frame *frames)
 {
 	const struct modules *modules;
 	int count;
 
 	for (;;) {
 		int last = names_end_is_past(session, &naming->end);
-		struct symbols_ask ask = {.until_ns = last ? 0 : clock_ns(CLOCK_MONOTONIC) + SLICE_NS,
+		struct symbols_ask ask = {.until_ns =
+						  last ? 0 : clock_ns(CLOCK_MONOTONIC) + SLICE_NS,
 					  .share = names->share};
 		size_t turn = 0;
 
@@ -256,8 +272,8 @@ static int address_wait(struct session *session, const struct member_symbols *na
 	}
 }
 
-static int address_plain(struct session *session, const struct member_symbols *names, uint64_t address,
-			 struct symbols_frame *frame)
+static int address_plain(struct session *session, const struct member_symbols *names,
+			 uint64_t address, struct symbols_frame *frame)
 {
 	const struct modules *modules;
 	size_t turn = 0;
@@ -282,7 +298,8 @@ static int address_name(struct session *session, struct member *member, uint64_t
 	/* Without room for its name it stays an address, and is not asked about again. */
 	if (account_is_full(count))
 		count = 0;
-	return count < 0 ? count : symbol_feed(session, member, address, frames, (uint32_t)count, slow);
+	return count < 0 ? count
+			 : symbol_feed(session, member, address, frames, (uint32_t)count, slow);
 }
 
 int member_symbols_name(struct session *session, struct member *member)
@@ -316,8 +333,8 @@ void session_name(struct session *session)
 		int err = member_symbols_name(session, session->members[i]);
 
 		if (err)
-			log_info("PID %d: some native frames have no names: %s", session->members[i]->pid,
-				 error_reason(err));
+			log_info("PID %d: some native frames have no names: %s",
+				 session->members[i]->pid, error_reason(err));
 	}
 }
 
@@ -333,7 +350,8 @@ static int member_prepare(struct session *session, struct member *member, uint64
 		return 0;
 	ask.share = names->share;
 	for (size_t next = names->prepared;
-	     trace_unnamed_next(session->trace, member->index, &next, &address); names->prepared = next) {
+	     trace_unnamed_next(session->trace, member->index, &next, &address);
+	     names->prepared = next) {
 		size_t turn = 0;
 
 		while ((modules = modules_next(names, &turn)))
@@ -350,9 +368,13 @@ void session_names_prepare(struct session *session)
 	uint64_t until_ns = clock_ns(CLOCK_MONOTONIC) + PREPARE_NS;
 	struct names_time *time = &session->names_time;
 
-	/* Each begins where the last one has ended: who has many names, or slow ones, does not keep the others waiting. */
+	/*
+	 * Each begins where the last one has ended: who has many names, or slow ones, does not keep
+	 * the others waiting.
+	 */
 	for (size_t i = 0; session->symbols && i < session->count; i++)
-		if (member_prepare(session, session->members[time->turn++ % session->count], until_ns))
+		if (member_prepare(session, session->members[time->turn++ % session->count],
+				   until_ns))
 			break;
 }
 

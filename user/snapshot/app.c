@@ -8,8 +8,9 @@
 #include "base/array.h"
 
 /*
- * CPython looks for its library in lib/pythonX.Y below its prefix, whatever that is (Modules/getpath.py): a virtual
- * environment, a distribution's /usr, one that was built by hand. Debian's packages are in lib/python3/dist-packages.
+ * CPython looks for its library in lib/pythonX.Y below its prefix, whatever that is
+ * (Modules/getpath.py): a virtual environment, a distribution's /usr, one that was built by hand.
+ * Debian's packages are in lib/python3/dist-packages.
  */
 static const char *const not_the_application[] = {
 	"*/lib/python[23]/*",
@@ -116,7 +117,9 @@ static int name_rank(const struct app_run *run, const char *name)
 	matches = any_matches(run->patterns, PATTERNS, name);
 	if (matches)
 		return matches < 0 ? matches : APP_NOT;
-	/* Distributions' libraries are built in a directory that is not told, or no longer there. */
+	/*
+	 * Distributions' libraries are built in a directory that is not told, or no longer there.
+	 */
 	if (is_native(name))
 		return name[0] == '.' ? APP_NOT : APP_NATIVE;
 	return length && name[0] == '<' && name[length - 1] == '>' ? APP_NO_FILE : APP_FILE;
@@ -139,8 +142,10 @@ int app_run_rank(struct app_run *run, const struct snapshot_frame *frame)
 /* Did the traceback begin in code of no file? 1, 0, -ENOMEM. */
 static int begun_without_file(struct app_run *run, const struct snapshot_traceback *traceback)
 {
-	int rank = app_run_rank(run, &run->snapshot->frames[traceback->first + traceback->nframe - 1]);
-	int is_cut = traceback->total != SNAPSHOT_TOTAL_UNKNOWN && traceback->total > traceback->nframe;
+	int rank =
+		app_run_rank(run, &run->snapshot->frames[traceback->first + traceback->nframe - 1]);
+	int is_cut =
+		traceback->total != SNAPSHOT_TOTAL_UNKNOWN && traceback->total > traceback->nframe;
 
 	return rank < 0 ? rank : rank == APP_NO_FILE && !is_cut;
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which frames of a traceback are the application's, so that a block can be charged to the line of the application
- * that led to it and not to the library's that asked for it. Only file names decide, so that a snapshot tells the
- * same wherever it is read.
+ * Which frames of a traceback are the application's, so that a block can be charged to the line of
+ * the application that led to it and not to the library's that asked for it. Only file names
+ * decide, so that a snapshot tells the same wherever it is read.
  *
- * Without patterns the application is every file but the standard library and what is installed beside it:
- * lib/pythonX.Y (and lib64, and a standard library in a zip file), site-packages, dist-packages, <frozen ...>; of
- * native code the interpreter, shared libraries, /usr/include and the sources that come with a compiler. In a
- * traceback without such a file native sources count; and code of no file (<string>, <stdin>) if the program itself is
- * that (python3 -c), which is then the oldest frame: else a library has made it (dataclasses, attrs).
+ * Without patterns the application is every file but the standard library and what is installed
+ * beside it: lib/pythonX.Y (and lib64, and a standard library in a zip file), site-packages,
+ * dist-packages, <frozen ...>; of native code the interpreter, shared libraries, /usr/include and
+ * the sources that come with a compiler. In a traceback without such a file native sources count;
+ * and code of no file (<string>, <stdin>) if the program itself is that (python3 -c), which is then
+ * the oldest frame: else a library has made it (dataclasses, attrs).
  */
 #ifndef TRACER_SNAPSHOT_APP_H
 #define TRACER_SNAPSHOT_APP_H
@@ -50,8 +51,8 @@ void app_run_end(struct app_run *run);
 /* enum app_rank of a frame; -ENOMEM. */
 int app_run_rank(struct app_run *run, const struct snapshot_frame *frame);
 /*
- * The highest rank in a traceback, and in *first the most recent frame that has it. APP_NOT: it has no frame of the
- * application, *first is 0. -ENOMEM.
+ * The highest rank in a traceback, and in *first the most recent frame that has it. APP_NOT: it has
+ * no frame of the application, *first is 0. -ENOMEM.
  */
 int app_run_find(struct app_run *run, const struct snapshot_traceback *traceback, uint32_t *first);
 

@@ -37,14 +37,16 @@ static uint64_t traceback_hash(const struct snapshot *snapshot, uint32_t item)
 {
 	const struct snapshot_traceback *traceback = &snapshot->tracebacks[item];
 
-	return frames_hash(snapshot->frames + traceback->first, traceback->nframe, traceback->total);
+	return frames_hash(snapshot->frames + traceback->first, traceback->nframe,
+			   traceback->total);
 }
 
 static uint64_t trace_hash(const struct snapshot *snapshot, uint32_t item)
 {
 	const struct snapshot_trace *trace = &snapshot->traces[item];
 
-	return hash_add(trace->bytes + ((uint64_t)trace->process << 40) + ((uint64_t)trace->flags << 32),
+	return hash_add(trace->bytes + ((uint64_t)trace->process << 40) +
+				((uint64_t)trace->flags << 32),
 			(uint64_t)trace->traceback << 32 | trace->domain);
 }
 
@@ -57,7 +59,8 @@ static int index_reserve(const struct builder *builder, struct builder_index *in
 
 	if (count * 4 < index->capacity * 3)
 		return 0;
-	struct builder_index grown = {.capacity = index->capacity ? index->capacity * 2 : INDEX_FIRST};
+	struct builder_index grown = {.capacity =
+					      index->capacity ? index->capacity * 2 : INDEX_FIRST};
 
 	err = account_charge(builder->account, grown.capacity * sizeof(*grown.slots));
 	if (err)
@@ -87,7 +90,8 @@ int builder_begin(struct builder *builder)
 
 int builder_begin_in(struct builder *builder, struct account *account)
 {
-	*builder = (struct builder){.account = account, .snapshot = calloc(1, sizeof(struct snapshot))};
+	*builder = (struct builder){.account = account,
+				    .snapshot = calloc(1, sizeof(struct snapshot))};
 	if (!builder->snapshot)
 		return -ENOMEM;
 	int err = strings_new_in(&builder->snapshot->strings, account);
@@ -124,8 +128,9 @@ int builder_traceback(struct builder *builder, const struct snapshot_frame *fram
 	err = array_reserve_in(builder->account, &snapshot->frames, &builder->frame_room,
 			       snapshot->frame_count, nframe, sizeof(*snapshot->frames));
 	if (!err)
-		err = array_reserve_in(builder->account, &snapshot->tracebacks, &builder->traceback_room,
-				       snapshot->traceback_count, 1, sizeof(*snapshot->tracebacks));
+		err = array_reserve_in(builder->account, &snapshot->tracebacks,
+				       &builder->traceback_room, snapshot->traceback_count, 1,
+				       sizeof(*snapshot->tracebacks));
 	if (err)
 		return err;
 	snapshot->tracebacks[snapshot->traceback_count] = (struct snapshot_traceback){
@@ -148,20 +153,24 @@ static int total_add(uint64_t *total, const struct snapshot_trace *trace)
 	return 0;
 }
 
-int builder_layer(struct builder *builder, enum event_layer which, const struct snapshot_trace *trace)
+int builder_layer(struct builder *builder, enum event_layer which,
+		  const struct snapshot_trace *trace)
 {
 	struct snapshot_layer *layer = &builder->snapshot->layers[which];
 	int err = total_add(&builder->layer_bytes[which], trace);
 
 	if (!err)
-		err = array_reserve_in(builder->account, &layer->traces, &builder->layer_room[which],
-				       layer->trace_count, 1, sizeof(*layer->traces));
+		err = array_reserve_in(builder->account, &layer->traces,
+				       &builder->layer_room[which], layer->trace_count, 1,
+				       sizeof(*layer->traces));
 	if (!err)
 		layer->traces[layer->trace_count++] = *trace;
 	return err;
 }
 
-/* Writes the trace behind the others without counting it yet; the sum of all bytes, when it can be. */
+/*
+ * Writes the trace behind the others without counting it yet; the sum of all bytes, when it can be.
+ */
 static int trace_place(struct builder *builder, const struct snapshot_trace *trace, uint64_t *total)
 {
 	struct snapshot *snapshot = builder->snapshot;
@@ -265,7 +274,8 @@ int builder_order(struct builder *builder)
 	int err = traces_order(&snapshot->traces, snapshot->trace_count, processes);
 
 	for (size_t i = 0; i < EVENT_LAYERS && !err; i++)
-		err = traces_order(&snapshot->layers[i].traces, snapshot->layers[i].trace_count, processes);
+		err = traces_order(&snapshot->layers[i].traces, snapshot->layers[i].trace_count,
+				   processes);
 	return err;
 }
 

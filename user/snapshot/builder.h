@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Building a snapshot: equal tracebacks and equal {process, traceback, bytes, domain, flags} become one. Strings go straight
- * into builder.snapshot->strings, the meta data into builder.snapshot->meta.
+ * Building a snapshot: equal tracebacks and equal {process, traceback, bytes, domain, flags} become
+ * one. Strings go straight into builder.snapshot->strings, the meta data into
+ * builder.snapshot->meta.
  */
 #ifndef TRACER_SNAPSHOT_BUILDER_H
 #define TRACER_SNAPSHOT_BUILDER_H
@@ -24,25 +25,39 @@ struct builder {
 
 int builder_begin(struct builder *builder); /* 0, -ENOMEM */
 /*
- * What is built is charged to an account that nothing else is charged to: this and the functions below also fail with
- * -EDQUOT, and may be called again then. builder_finish() and builder_abort() clear it.
+ * What is built is charged to an account that nothing else is charged to: this and the functions
+ * below also fail with -EDQUOT, and may be called again then. builder_finish() and builder_abort()
+ * clear it.
  */
 int builder_begin_in(struct builder *builder, struct account *account);
-/* Index of the traceback, added if new. nframe is at least 1. 0; -ENOMEM; -EOVERFLOW beyond 2^32 frames. */
+/*
+ * Index of the traceback, added if new. nframe is at least 1. 0; -ENOMEM; -EOVERFLOW beyond 2^32
+ * frames.
+ */
 int builder_traceback(struct builder *builder, const struct snapshot_frame *frames, uint32_t nframe,
 		      uint32_t total, uint32_t *traceback);
 /*
- * Adds trace->count blocks (at least one). 0; -ENOMEM; -EOVERFLOW when the bytes of all blocks would exceed
- * INT64_MAX, so that no sum over a snapshot's blocks can overflow.
+ * Adds trace->count blocks (at least one). 0; -ENOMEM; -EOVERFLOW when the bytes of all blocks
+ * would exceed INT64_MAX, so that no sum over a snapshot's blocks can overflow.
  */
 int builder_trace(struct builder *builder, const struct snapshot_trace *trace);
 /* The same for a layer beside the first; equal ones stay apart. */
-int builder_layer(struct builder *builder, enum event_layer layer, const struct snapshot_trace *trace);
-/* The same, but never one with an equal trace before it: the order of blocks that were listed one by one stays. */
+int builder_layer(struct builder *builder, enum event_layer layer,
+		  const struct snapshot_trace *trace);
+/*
+ * The same, but never one with an equal trace before it: the order of blocks that were listed one
+ * by one stays.
+ */
 int builder_append(struct builder *builder, const struct snapshot_trace *trace);
-/* One more process, for the traces that name it; *meta is borrowed until the next. 0; -EFBIG: too many; -ENOMEM. */
+/*
+ * One more process, for the traces that name it; *meta is borrowed until the next. 0; -EFBIG: too
+ * many; -ENOMEM.
+ */
 int builder_process(struct builder *builder, struct snapshot_meta **meta);
-/* Puts the traces into the order of their processes, where they came in another; only builder_finish() follows. 0, -ENOMEM. */
+/*
+ * Puts the traces into the order of their processes, where they came in another; only
+ * builder_finish() follows. 0, -ENOMEM.
+ */
 int builder_order(struct builder *builder);
 /* Hands the snapshot over, its traces in the order of their first addition. */
 struct snapshot *builder_finish(struct builder *builder);

@@ -44,7 +44,8 @@ static int string_carry(struct carry *carry, uint32_t *id)
 	return err;
 }
 
-static int traceback_add(struct carry *carry, const struct snapshot_traceback *traceback, uint32_t *added)
+static int traceback_add(struct carry *carry, const struct snapshot_traceback *traceback,
+			 uint32_t *added)
 {
 	int asked = carry->app && carry->app->ranks, err = 0;
 	uint32_t first = 0, total = traceback->total;
@@ -63,7 +64,8 @@ static int traceback_add(struct carry *carry, const struct snapshot_traceback *t
 	if (total != SNAPSHOT_TOTAL_UNKNOWN)
 		total -= first;
 	return err ? err
-		   : builder_traceback(carry->to, carry->frames, traceback->nframe - first, total, added);
+		   : builder_traceback(carry->to, carry->frames, traceback->nframe - first, total,
+				       added);
 }
 
 int carry_traceback(struct carry *carry, struct snapshot_trace *trace)

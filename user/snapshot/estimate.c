@@ -48,7 +48,8 @@ uint64_t estimate_error(double variance)
 	return error < WHOLE_MAX ? (uint64_t)error : INT64_MAX;
 }
 
-int estimate_trace(uint64_t mean, const struct snapshot_trace *trace, uint64_t *size, uint64_t *count)
+int estimate_trace(uint64_t mean, const struct snapshot_trace *trace, uint64_t *size,
+		   uint64_t *count)
 {
 	struct estimate estimate = {0};
 
@@ -57,7 +58,8 @@ int estimate_trace(uint64_t mean, const struct snapshot_trace *trace, uint64_t *
 		if (__builtin_mul_overflow(trace->bytes, trace->count, size))
 			return error_set(-EOVERFLOW,
 					 "%llu blocks of %llu bytes are more than 64 bits can say",
-					 (unsigned long long)trace->count, (unsigned long long)trace->bytes);
+					 (unsigned long long)trace->count,
+					 (unsigned long long)trace->bytes);
 		return 0;
 	}
 	estimate_add(&estimate, mean, trace->bytes, trace->count);

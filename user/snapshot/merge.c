@@ -157,8 +157,8 @@ int merger_begin_in(struct merger *merger, struct account *account)
 }
 
 /* The place of each of the part's processes in the whole; UINT32_MAX: it is not wanted. */
-static int processes_add(struct merger *merger, const struct snapshot *part, const signed char *wanted,
-			 uint32_t *places)
+static int processes_add(struct merger *merger, const struct snapshot *part,
+			 const signed char *wanted, uint32_t *places)
 {
 	int err = 0;
 
@@ -176,7 +176,10 @@ static int processes_add(struct merger *merger, const struct snapshot *part, con
 	return err;
 }
 
-/* Of one process the native layer is the first, of another it stands beside Python's: in the whole each is with its kind. */
+/*
+ * Of one process the native layer is the first, of another it stands beside Python's: in the whole
+ * each is with its kind.
+ */
 static int traces_add(struct carry *carry, const struct snapshot_trace *traces, size_t count,
 		      const uint32_t *places, enum event_layer layer)
 {
@@ -216,8 +219,8 @@ int merger_add(struct merger *merger, const struct snapshot *part, const signed 
 	if (!err)
 		err = traces_add(&carry, part->traces, part->trace_count, places, part->meta.layer);
 	for (size_t i = 0; i < EVENT_LAYERS && !err; i++)
-		err = traces_add(&carry, part->layers[i].traces, part->layers[i].trace_count, places,
-				 (enum event_layer)i);
+		err = traces_add(&carry, part->layers[i].traces, part->layers[i].trace_count,
+				 places, (enum event_layer)i);
 	carry_end(&carry);
 	free(places);
 	return err;
@@ -285,7 +288,8 @@ static int pid_missing(const struct snapshot *snapshot, uint32_t pid)
 	return error_set(-ESRCH, "no process %u in it, but %s", pid, text);
 }
 
-int snapshot_pick(const struct snapshot *snapshot, const uint32_t *pids, size_t count, struct snapshot **out)
+int snapshot_pick(const struct snapshot *snapshot, const uint32_t *pids, size_t count,
+		  struct snapshot **out)
 {
 	size_t processes = snapshot_process_count(snapshot);
 	signed char *wanted = calloc(processes, 1);

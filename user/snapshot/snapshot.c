@@ -101,7 +101,9 @@ const struct snapshot_meta *snapshot_process(const struct snapshot *snapshot, si
 uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct snapshot_trace *trace)
 {
 	/* Not asked of each where no process has one: of mapped memory there is no sample. */
-	return snapshot->meta.sample_bytes ? snapshot_process(snapshot, trace->process)->sample_bytes : 0;
+	return snapshot->meta.sample_bytes
+		       ? snapshot_process(snapshot, trace->process)->sample_bytes
+		       : 0;
 }
 
 /* The layer's traces of a process, which stand together, as the first layer of *one. */
@@ -145,8 +147,10 @@ const struct snapshot_trace *snapshot_own_next(const struct snapshot *snapshot,
 		size_t beside = cursor->layer - 1;
 		const struct snapshot_trace *traces =
 			cursor->layer ? snapshot->layers[beside].traces : snapshot->traces;
-		size_t count = cursor->layer ? snapshot->layers[beside].trace_count : snapshot->trace_count;
-		enum event_layer layer = cursor->layer ? (enum event_layer)beside : snapshot->meta.layer;
+		size_t count = cursor->layer ? snapshot->layers[beside].trace_count
+					     : snapshot->trace_count;
+		enum event_layer layer =
+			cursor->layer ? (enum event_layer)beside : snapshot->meta.layer;
 
 		while (cursor->trace < count) {
 			const struct snapshot_trace *trace = &traces[cursor->trace++];
@@ -170,7 +174,8 @@ int snapshot_has_children(const struct snapshot *snapshot)
 
 int snapshot_is_unread(const struct snapshot_meta *meta)
 {
-	return meta->unread_ns >= (strcmp(meta->moment, "running") ? READ_JUST_NOW_NS : READ_LATELY_NS);
+	return meta->unread_ns >=
+	       (strcmp(meta->moment, "running") ? READ_JUST_NOW_NS : READ_LATELY_NS);
 }
 
 int snapshot_is_growth(const struct snapshot *snapshot)
@@ -265,7 +270,9 @@ uint64_t loss_events(const uint64_t loss[LOSS_COUNT])
 {
 	uint64_t sum = 0;
 
-	/* A thread unknown to Python and a page that was not there cost a traceback, not an event. */
+	/*
+	 * A thread unknown to Python and a page that was not there cost a traceback, not an event.
+	 */
 	for (unsigned int i = 0; i < LOSS_COUNT; i++)
 		if (i != LOSS_ALLOC_BYTES && i != LOSS_NO_THREAD && i != LOSS_FRAME_FAULT &&
 		    __builtin_add_overflow(sum, loss[i], &sum))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is in one layer lies, for the most part, in blocks of the next, so layers are not added up. A block may have pages that nobody
- * has touched: what a process's blocks are together counts up to its RSS.
+ * What is in one layer lies, for the most part, in blocks of the next, so layers are not added up.
+ * A block may have pages that nobody has touched: what a process's blocks are together counts up to
+ * its RSS.
  */
 #include "stats/explained.h"
 
@@ -9,12 +10,13 @@
 
 #include "snapshot/estimate.h"
 
-static void traces_add(const struct snapshot *snapshot, const struct snapshot_trace *traces, size_t count,
-		       enum event_layer layer, struct estimate (*sums)[EVENT_LAYERS])
+static void traces_add(const struct snapshot *snapshot, const struct snapshot_trace *traces,
+		       size_t count, enum event_layer layer, struct estimate (*sums)[EVENT_LAYERS])
 {
 	for (size_t i = 0; i < count; i++)
-		estimate_add(&sums[traces[i].process][layer], snapshot_sample_bytes(snapshot, &traces[i]),
-			     traces[i].bytes, traces[i].count);
+		estimate_add(&sums[traces[i].process][layer],
+			     snapshot_sample_bytes(snapshot, &traces[i]), traces[i].bytes,
+			     traces[i].count);
 }
 
 static uint64_t process_explained(uint64_t rss_bytes, const struct estimate layers[EVENT_LAYERS])
@@ -37,7 +39,8 @@ int explained_read(const struct snapshot *snapshot, struct explained *out)
 		return 0;
 	traces_add(snapshot, snapshot->traces, snapshot->trace_count, snapshot->meta.layer, sums);
 	for (int i = 0; i < EVENT_LAYERS; i++)
-		traces_add(snapshot, snapshot->layers[i].traces, snapshot->layers[i].trace_count, i, sums);
+		traces_add(snapshot, snapshot->layers[i].traces, snapshot->layers[i].trace_count, i,
+			   sums);
 	for (size_t i = 0; i < count; i++) {
 		uint64_t rss_bytes = snapshot_process(snapshot, i)->rss_bytes;
 

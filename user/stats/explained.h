@@ -11,7 +11,11 @@
 struct explained {
 	uint64_t rss_bytes; /* of the processes together; pages that they share count for each */
 	uint64_t
-		bytes; /* of that, what live blocks are: of each process the layer that has most of it, at most all */
+		/*
+		 * of that, what live blocks are: of each process the layer that has most of it, at
+		 * most all
+		 */
+		bytes;
 	size_t processes; /* of which the former is known */
 };
 

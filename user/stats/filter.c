@@ -10,7 +10,8 @@
 
 static int filters_add(struct filters *filters, const struct filter *filter)
 {
-	int err = array_reserve(&filters->items, &filters->room, filters->count, 1, sizeof(*filters->items));
+	int err = array_reserve(&filters->items, &filters->room, filters->count, 1,
+				sizeof(*filters->items));
 
 	if (!err)
 		filters->items[filters->count++] = *filter;
@@ -55,8 +56,9 @@ int filters_add_file(struct filters *filters, int inclusive, const char *text)
 
 int filters_add_domain(struct filters *filters, int inclusive, uint32_t domain)
 {
-	return filters_add(filters,
-			   &(struct filter){.inclusive = inclusive, .has_domain = 1, .domain = domain});
+	return filters_add(
+		filters,
+		&(struct filter){.inclusive = inclusive, .has_domain = 1, .domain = domain});
 }
 
 void filters_all_frames(struct filters *filters)
@@ -73,10 +75,12 @@ void filters_free(struct filters *filters)
 	*filters = (struct filters){0};
 }
 
-int filter_run_begin(struct filter_run *run, const struct filters *filters, const struct snapshot *snapshot)
+int filter_run_begin(struct filter_run *run, const struct filters *filters,
+		     const struct snapshot *snapshot)
 {
-	*run = (struct filter_run){
-		.filters = filters, .snapshot = snapshot, .string_count = strings_count(snapshot->strings)};
+	*run = (struct filter_run){.filters = filters,
+				   .snapshot = snapshot,
+				   .string_count = strings_count(snapshot->strings)};
 	run->refused = filters && filters->no_inherited ? SNAPSHOT_INHERITED : 0;
 	if (!filters || !filters->count)
 		return 0;
@@ -97,8 +101,8 @@ static int frame_matches(struct filter_run *run, size_t index, const struct snap
 	signed char *known = &run->matches[index * run->string_count + frame->filename];
 
 	if (!*known) {
-		int matches =
-			pattern_match(filter->pattern, strings_get(run->snapshot->strings, frame->filename));
+		int matches = pattern_match(filter->pattern,
+					    strings_get(run->snapshot->strings, frame->filename));
 
 		if (matches < 0)
 			return matches;
@@ -108,8 +112,8 @@ static int frame_matches(struct filter_run *run, size_t index, const struct snap
 }
 
 /*
- * What _match() says, but for an exclusive filter the reverse, whether it is about this trace: an inclusive filter
- * that matches lets a trace in, an exclusive one keeps it out. 1, 0, -ENOMEM.
+ * What _match() says, but for an exclusive filter the reverse, whether it is about this trace: an
+ * inclusive filter that matches lets a trace in, an exclusive one keeps it out. 1, 0, -ENOMEM.
  */
 static int filter_hits(struct filter_run *run, size_t index, const struct snapshot_trace *trace)
 {

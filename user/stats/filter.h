@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Filter, DomainFilter and Snapshot.filter_traces() of Lib/tracemalloc.py. A trace passes when any of the inclusive
- * filters matches it (or there is none) and every exclusive one does; filters of files and of domains count alike.
+ * Filter, DomainFilter and Snapshot.filter_traces() of Lib/tracemalloc.py. A trace passes when any
+ * of the inclusive filters matches it (or there is none) and every exclusive one does; filters of
+ * files and of domains count alike.
  */
 #ifndef TRACER_STATS_FILTER_H
 #define TRACER_STATS_FILTER_H
@@ -26,8 +27,8 @@ struct filters {
 };
 
 /*
- * Adds a Filter. text is PATTERN or PATTERN:LINE: digits behind the last colon are a line ("a[:]12" is a file name
- * that ends in ":12"). 0, -ENOMEM.
+ * Adds a Filter. text is PATTERN or PATTERN:LINE: digits behind the last colon are a line ("a[:]12"
+ * is a file name that ends in ":12"). 0, -ENOMEM.
  */
 int filters_add_file(struct filters *filters, int inclusive, const char *text);
 int filters_add_domain(struct filters *filters, int inclusive, uint32_t domain); /* 0, -ENOMEM */
@@ -49,7 +50,8 @@ struct filter_run {
 };
 
 /* filters may be NULL or empty: all pass. 0, -ENOMEM. */
-int filter_run_begin(struct filter_run *run, const struct filters *filters, const struct snapshot *snapshot);
+int filter_run_begin(struct filter_run *run, const struct filters *filters,
+		     const struct snapshot *snapshot);
 int filter_run_ask(struct filter_run *run, const struct snapshot_trace *trace);
 static inline int filter_run_passes(struct filter_run *run,
 				    const struct snapshot_trace *trace) /* 1, 0, -ENOMEM */
@@ -61,11 +63,12 @@ static inline int filter_run_passes(struct filter_run *run,
 void filter_run_end(struct filter_run *run);
 
 /*
- * A copy of what passes, with nothing that only others used. merge: equal {traceback, bytes, domain, flags} become one, at
- * the place of the first; else the order stays. app (NULL: none): tracebacks then begin at their most recent frame of the
- * application, if they have one. 0, -ENOMEM. Caller frees with snapshot_free().
+ * A copy of what passes, with nothing that only others used. merge: equal {traceback, bytes,
+ * domain, flags} become one, at the place of the first; else the order stays. app (NULL: none):
+ * tracebacks then begin at their most recent frame of the application, if they have one. 0,
+ * -ENOMEM. Caller frees with snapshot_free().
  */
-int snapshot_select(const struct snapshot *snapshot, const struct filters *filters, const struct app *app,
-		    int merge, struct snapshot **out);
+int snapshot_select(const struct snapshot *snapshot, const struct filters *filters,
+		    const struct app *app, int merge, struct snapshot **out);
 
 #endif

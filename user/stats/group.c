@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Snapshot._group_by(), statistics() and compare_to() of Lib/tracemalloc.py. Tracebacks are equal there when their
- * (file name, line) pairs are: function names and total_nframe do not count, but for frames without a line. In cumulative mode every frame of a
- * traceback adds to its group, a recursive one as often as it occurs (unless opts.once says otherwise). Ties are broken by comparing tracebacks
- * oldest frame first, file names by code points (which is the byte order of UTF-8), all descending.
+ * Snapshot._group_by(), statistics() and compare_to() of Lib/tracemalloc.py. Tracebacks are equal
+ * there when their (file name, line) pairs are: function names and total_nframe do not count, but
+ * for frames without a line. In cumulative mode every frame of a traceback adds to its group, a
+ * recursive one as often as it occurs (unless opts.once says otherwise). Ties are broken by
+ * comparing tracebacks oldest frame first, file names by code points (which is the byte order of
+ * UTF-8), all descending.
  *
- * Traces are summed up by traceback first, so that what a traceback says is looked at once however many blocks it has; for
- * owners (owner.h) by process. Which processes hold an entry is asked in a second walk, where there are several.
- * Two snapshots have file names in common: an old one's ids are translated into the new one's, and those that only the
- * old one has get numbers behind.
+ * Traces are summed up by traceback first, so that what a traceback says is looked at once however
+ * many blocks it has; for owners (owner.h) by process. Which processes hold an entry is asked in a
+ * second walk, where there are several. Two snapshots have file names in common: an old one's ids
+ * are translated into the new one's, and those that only the old one has get numbers behind.
  *
- * Of a snapshot that holds a sample, estimates are summed up in place of the traces' figures, and rounded at the very end.
+ * Of a snapshot that holds a sample, estimates are summed up in place of the traces' figures, and
+ * rounded at the very end.
  */
 #include "stats/group.h"
 
@@ -29,7 +32,10 @@ static int sum_add(uint64_t *sum, uint64_t value)
 	return 0;
 }
 
-/* A row is part of the totals: where it counts once, what they hold without an overflow the sums do. */
+/*
+ * A row is part of the totals: where it counts once, what they hold without an overflow the sums
+ * do.
+ */
 static void row_add(const struct grouping *grouping, uint32_t row, struct statistic_sums *sums,
 		    struct estimate *estimate)
 {
@@ -39,7 +45,8 @@ static void row_add(const struct grouping *grouping, uint32_t row, struct statis
 		estimate_join(estimate, &grouping->row_estimates[row]);
 }
 
-static void once_count(struct grouping *grouping, const struct side *side, uint32_t index, uint32_t row)
+static void once_count(struct grouping *grouping, const struct side *side, uint32_t index,
+		       uint32_t row)
 {
 	struct statistic *entry = &grouping->out->entries[index];
 
@@ -59,7 +66,8 @@ static int row_repeats(struct grouping *grouping, uint32_t index, uint32_t row)
 	return last == row + 1;
 }
 
-static int entry_count(struct grouping *grouping, const struct side *side, uint32_t index, uint32_t row)
+static int entry_count(struct grouping *grouping, const struct side *side, uint32_t index,
+		       uint32_t row)
 {
 	struct statistic *entry = &grouping->out->entries[index];
 	const struct sums *sums = &grouping->rows[row];
@@ -72,7 +80,8 @@ static int entry_count(struct grouping *grouping, const struct side *side, uint3
 	if (repeats && grouping->opts->once)
 		return 0;
 	if (grouping->row_estimates) {
-		estimate_join(&grouping->estimates[index].sides[side->old], &grouping->row_estimates[row]);
+		estimate_join(&grouping->estimates[index].sides[side->old],
+			      &grouping->row_estimates[row]);
 		return 0;
 	}
 	int err = sum_add(side->old ? &entry->old_size : &entry->size, sums->size);
@@ -80,8 +89,8 @@ static int entry_count(struct grouping *grouping, const struct side *side, uint3
 	return err ? err : sum_add(side->old ? &entry->old_count : &entry->count, sums->count);
 }
 
-static void part_count(struct grouping *grouping, const struct side *side, enum statistics_kind kind,
-		       uint32_t row)
+static void part_count(struct grouping *grouping, const struct side *side,
+		       enum statistics_kind kind, uint32_t row)
 {
 	struct statistics *out = grouping->out;
 
@@ -120,8 +129,9 @@ static uint32_t trace_row(const struct grouping *grouping, const struct side *si
 }
 
 /* Owners hold what is in their own first layer, all else is of the snapshot's. */
-static const struct snapshot_trace *
-trace_next(const struct grouping *grouping, const struct snapshot *snapshot, struct snapshot_cursor *cursor)
+static const struct snapshot_trace *trace_next(const struct grouping *grouping,
+					       const struct snapshot *snapshot,
+					       struct snapshot_cursor *cursor)
 {
 	if (group_is_owner(grouping->opts->by))
 		return snapshot_own_next(snapshot, cursor);
@@ -166,12 +176,14 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 			err = passes;
 			continue;
 		}
-		uint64_t mean = grouping->row_estimates ? snapshot_sample_bytes(snapshot, trace) : 0;
+		uint64_t mean =
+			grouping->row_estimates ? snapshot_sample_bytes(snapshot, trace) : 0;
 		if (trace->flags & SNAPSHOT_ROUNDED)
 			row->rounded += (double)trace->count / estimate_chance(mean, trace->bytes);
 		if (grouping->row_estimates) {
 			row->count = 1; /* it is not 0: that is all that is asked for */
-			estimate_add(&grouping->row_estimates[at], mean, trace->bytes, trace->count);
+			estimate_add(&grouping->row_estimates[at], mean, trace->bytes,
+				     trace->count);
 			trace_inherited_count(grouping, side, trace, mean);
 			continue;
 		}
@@ -197,7 +209,8 @@ static int side_group(struct grouping *grouping, struct side *side)
 
 	grouping->rows = calloc(count ? count : 1, sizeof(*grouping->rows));
 	if (grouping->rows && side->snapshot->meta.sample_bytes)
-		grouping->row_estimates = calloc(count ? count : 1, sizeof(*grouping->row_estimates));
+		grouping->row_estimates =
+			calloc(count ? count : 1, sizeof(*grouping->row_estimates));
 	if (!grouping->rows || (side->snapshot->meta.sample_bytes && !grouping->row_estimates))
 		err = -ENOMEM;
 	if (!err)
@@ -265,16 +278,20 @@ static int estimates_set(struct grouping *grouping)
 	return err;
 }
 
-/* A trace that passes: its process holds some of the entries it adds to. last: by entry, the process that was there last. */
-static int holder_count(struct grouping *grouping, const struct snapshot_trace *trace, uint32_t *last)
+/*
+ * A trace that passes: its process holds some of the entries it adds to. last: by entry, the
+ * process that was there last.
+ */
+static int holder_count(struct grouping *grouping, const struct snapshot_trace *trace,
+			uint32_t *last)
 {
 	struct side *side = &grouping->sides[0];
 	struct row_cursor cursor = {0};
 	uint32_t entry;
 	int found;
 
-	while ((found = group_row_next(grouping, side, trace_row(grouping, side, trace), &cursor, &entry)) >
-	       0) {
+	while ((found = group_row_next(grouping, side, trace_row(grouping, side, trace), &cursor,
+				       &entry)) > 0) {
 		if (last[entry] == trace->process)
 			continue;
 		last[entry] = trace->process;
@@ -324,7 +341,10 @@ static uint64_t distance(uint64_t a, uint64_t b)
 	return a < b ? b - a : a - b;
 }
 
-/* Descending. Without an old snapshot the differences are all the same as the sizes and counts themselves. */
+/*
+ * Descending. Without an old snapshot the differences are all the same as the sizes and counts
+ * themselves.
+ */
 static int entry_compare(const void *a, const void *b, void *context)
 {
 	const struct statistic *x = a, *y = b;
@@ -344,7 +364,8 @@ static int entry_compare(const void *a, const void *b, void *context)
 /* Every string's id, as the new snapshot knows it or beyond all that it has. */
 static int strings_translate(struct side *old, const struct snapshot *snapshot)
 {
-	uint32_t count = strings_count(old->snapshot->strings), beyond = strings_count(snapshot->strings);
+	uint32_t count = strings_count(old->snapshot->strings),
+		 beyond = strings_count(snapshot->strings);
 
 	if (count > UINT32_MAX - beyond)
 		return -EOVERFLOW;
@@ -371,7 +392,8 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 	result.sampled = snapshot->meta.sample_bytes || (old && old->meta.sample_bytes);
 	if (opts->cumulative && opts->by >= GROUP_TRACEBACK)
 		return error_set(-EINVAL, "cumulative statistics cannot be grouped by %s",
-				 opts->by == GROUP_TRACEBACK ? "traceback" : "process, command or container");
+				 opts->by == GROUP_TRACEBACK ? "traceback"
+							     : "process, command or container");
 	/* Lines and names are the file's: whoever wrote it must not know what collides. */
 	if (getrandom(&grouping.groups.seed, sizeof(grouping.groups.seed), GRND_NONBLOCK) < 0)
 		grouping.groups.seed = (uintptr_t)&grouping;
@@ -390,7 +412,8 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 	free(grouping.last_rows);
 	free(grouping.estimates);
 	if (!err && result.count)
-		qsort_r(result.entries, result.count, sizeof(*result.entries), entry_compare, &grouping);
+		qsort_r(result.entries, result.count, sizeof(*result.entries), entry_compare,
+			&grouping);
 	free(sides[1].strings);
 	for (size_t i = 0; i < 2; i++)
 		app_run_end(&sides[i].app);

@@ -21,7 +21,8 @@ static const struct side *entry_side(const struct grouping *grouping, const stru
 static int entry_add(struct grouping *grouping, const struct statistic *entry, uint32_t *index)
 {
 	struct statistics *out = grouping->out;
-	int err = array_reserve(&out->entries, &grouping->room, out->count, 1, sizeof(*out->entries));
+	int err =
+		array_reserve(&out->entries, &grouping->room, out->count, 1, sizeof(*out->entries));
 
 	if (!err)
 		err = array_reserve(&grouping->next, &grouping->next_room, out->count, 1,
@@ -45,9 +46,9 @@ static int entry_add(struct grouping *grouping, const struct statistic *entry, u
 
 static int string_compare(const struct side *a, uint32_t x, const struct side *b, uint32_t y)
 {
-	return string_id(a, x) == string_id(b, y)
-		       ? 0
-		       : strcmp(strings_get(a->snapshot->strings, x), strings_get(b->snapshot->strings, y));
+	return string_id(a, x) == string_id(b, y) ? 0
+						  : strcmp(strings_get(a->snapshot->strings, x),
+							   strings_get(b->snapshot->strings, y));
 }
 
 static int frame_compare(const struct side *a, const struct snapshot_frame *x, const struct side *b,
@@ -101,13 +102,16 @@ static int entry_traceback_compare(const struct grouping *grouping, const struct
 	return m < n ? -1 : m > n;
 }
 
-int group_entry_compare(const struct grouping *grouping, const struct statistic *x, const struct statistic *y)
+int group_entry_compare(const struct grouping *grouping, const struct statistic *x,
+			const struct statistic *y)
 {
-	return group_is_owner(grouping->opts->by) ? owner_compare(x->process, y->process, grouping->opts->by)
-						  : entry_traceback_compare(grouping, x, y);
+	return group_is_owner(grouping->opts->by)
+		       ? owner_compare(x->process, y->process, grouping->opts->by)
+		       : entry_traceback_compare(grouping, x, y);
 }
 
-static uint64_t traceback_hash(const struct side *side, const struct statistic *entry, uint64_t seed)
+static uint64_t traceback_hash(const struct side *side, const struct statistic *entry,
+			       uint64_t seed)
 {
 	uint32_t nframe;
 	const struct snapshot_frame *frames = statistic_frames(entry, GROUP_TRACEBACK, &nframe);
@@ -138,20 +142,24 @@ static int named_entry(struct grouping *grouping, const struct statistic *entry,
 static int traceback_entry(struct grouping *grouping, const struct side *side, uint32_t traceback,
 			   uint32_t skipped, int outside, uint32_t *index)
 {
-	const struct statistic entry = {
-		.snapshot = side->snapshot, .traceback = traceback, .skipped = skipped, .outside = outside};
+	const struct statistic entry = {.snapshot = side->snapshot,
+					.traceback = traceback,
+					.skipped = skipped,
+					.outside = outside};
 
-	return named_entry(grouping, &entry, traceback_hash(side, &entry, grouping->groups.seed), index);
+	return named_entry(grouping, &entry, traceback_hash(side, &entry, grouping->groups.seed),
+			   index);
 }
 
 /* The entry of a frame, by file name, line or function. */
-static int frame_entry(struct grouping *grouping, const struct side *side, const struct snapshot_frame *frame,
-		       int outside, uint32_t *index)
+static int frame_entry(struct grouping *grouping, const struct side *side,
+		       const struct snapshot_frame *frame, int outside, uint32_t *index)
 {
 	enum group_by by = grouping->opts->by;
-	struct statistic entry = {.snapshot = side->snapshot,
-				  .outside = outside,
-				  .frame = {.filename = frame->filename, .function = STATISTIC_NO_FUNCTION}};
+	struct statistic entry = {
+		.snapshot = side->snapshot,
+		.outside = outside,
+		.frame = {.filename = frame->filename, .function = STATISTIC_NO_FUNCTION}};
 
 	if (by == GROUP_LINENO)
 		entry.frame.line = frame->line;
@@ -160,13 +168,15 @@ static int frame_entry(struct grouping *grouping, const struct side *side, const
 	return named_entry(grouping, &entry, frame_key(side, &entry.frame), index);
 }
 
-static int owner_entry(struct grouping *grouping, const struct side *side, uint32_t process, uint32_t *index)
+static int owner_entry(struct grouping *grouping, const struct side *side, uint32_t process,
+		       uint32_t *index)
 {
 	const struct statistic entry = {.snapshot = side->snapshot,
 					.process = snapshot_process(side->snapshot, process)};
 	enum group_by by = grouping->opts->by;
 
-	return named_entry(grouping, &entry, owner_hash(entry.process, by, grouping->groups.seed), index);
+	return named_entry(grouping, &entry, owner_hash(entry.process, by, grouping->groups.seed),
+			   index);
 }
 
 size_t group_row_total(const struct grouping *grouping, const struct side *side)
@@ -209,8 +219,8 @@ static int row_frame_next(struct grouping *grouping, struct side *side, uint32_t
 	return 0;
 }
 
-int group_row_next(struct grouping *grouping, struct side *side, uint32_t row, struct row_cursor *cursor,
-		   uint32_t *index)
+int group_row_next(struct grouping *grouping, struct side *side, uint32_t row,
+		   struct row_cursor *cursor, uint32_t *index)
 {
 	int first = !cursor->begun, owner = group_is_owner(grouping->opts->by), err = 0;
 

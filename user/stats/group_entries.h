@@ -27,16 +27,21 @@ struct entry_estimates {
 struct grouping {
 	const struct statistics_opts *opts;
 	struct id_map
-		groups; /* (file name, line), or a hash of what the entry is called -> index in entries */
+		/* (file name, line), or a hash of what the entry is called -> index in entries */
+		groups;
 	uint32_t *next; /* the next entry with the same key, or ID_MAP_NONE */
 	size_t next_room;
-	/* Cumulative: by entry, the last row of the side at hand that has added to it, and 1; 0: none. */
+	/*
+	 * Cumulative: by entry, the last row of the side at hand that has added to it, and 1; 0:
+	 * none.
+	 */
 	uint32_t *last_rows;
 	size_t last_rows_room;
 	struct statistics *out;
 	size_t room;
-	struct side *sides;                /* the new snapshot, the old one */
-	struct sums *rows;                 /* of the side at hand, by traceback, or of owners by process */
+	struct side *sides; /* the new snapshot, the old one */
+	/* of the side at hand, by traceback, or of owners by process */
+	struct sums *rows;
 	struct estimate *row_estimates;    /* the same of a side that is a sample */
 	struct entry_estimates *estimates; /* of entries, if either side is a sample */
 	size_t estimates_room;
@@ -53,8 +58,8 @@ struct row_cursor {
 	uint32_t next; /* frame */
 };
 /* The next of them, made at first mention. 1, its index in *index; 0: that was all; -ENOMEM. */
-int group_row_next(struct grouping *grouping, struct side *side, uint32_t row, struct row_cursor *cursor,
-		   uint32_t *index);
+int group_row_next(struct grouping *grouping, struct side *side, uint32_t row,
+		   struct row_cursor *cursor, uint32_t *index);
 /* By what they are called, ascending. */
 int group_entry_compare(const struct grouping *grouping, const struct statistic *x,
 			const struct statistic *y);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * To whom blocks belong, where not lines are asked for but processes, commands or containers. A process is its PID and
- * its command: the same PID with another command, after an exec or because it was used again, is another one.
+ * To whom blocks belong, where not lines are asked for but processes, commands or containers. A
+ * process is its PID and its command: the same PID with another command, after an exec or because
+ * it was used again, is another one.
  */
 #ifndef TRACER_STATS_OWNER_H
 #define TRACER_STATS_OWNER_H

@@ -4,7 +4,10 @@
 #include "snapshot/carry.h"
 #include "stats/filter.h"
 
-/* All processes stay, those of which no trace passes too: what was not seen of them is of the whole. */
+/*
+ * All processes stay, those of which no trace passes too: what was not seen of them is of the
+ * whole.
+ */
 static int processes_take(struct builder *builder, const struct snapshot *snapshot, int of_app)
 {
 	int err = 0;
@@ -43,13 +46,14 @@ static int layer_select(struct carry *carry, struct filter_run *run, int which, 
 		if (!err && which >= 0)
 			err = builder_layer(carry->to, (enum event_layer)which, &trace);
 		else if (!err)
-			err = merge ? builder_trace(carry->to, &trace) : builder_append(carry->to, &trace);
+			err = merge ? builder_trace(carry->to, &trace)
+				    : builder_append(carry->to, &trace);
 	}
 	return err;
 }
 
-int snapshot_select(const struct snapshot *snapshot, const struct filters *filters, const struct app *app,
-		    int merge, struct snapshot **out)
+int snapshot_select(const struct snapshot *snapshot, const struct filters *filters,
+		    const struct app *app, int merge, struct snapshot **out)
 {
 	struct carry carry = {0};
 	struct app_run app_run = {0};

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A worker that ends has either run out of memory, which all files that it has are to blame for, or has met something
- * hostile. So the same question goes once more to a fresh one, which has this file alone; if that ends as well, the file's
- * DWARF is given up, and its names if it was about a name alone.
+ * A worker that ends has either run out of memory, which all files that it has are to blame for, or
+ * has met something hostile. So the same question goes once more to a fresh one, which has this
+ * file alone; if that ends as well, the file's DWARF is given up, and its names if it was about a
+ * name alone.
  *
- * A file may also be made to cost just less than a worker's life, at every address: so it has a time for all its questions.
+ * A file may also be made to cost just less than a worker's life, at every address: so it has a
+ * time for all its questions.
  */
 #include "symbols/ask.h"
 
@@ -14,8 +16,9 @@
 #include "base/error.h"
 #include "symbols/demangle.h"
 
-#define LOOK_NS      10000000000ull /* between two looks at a worker's memory */
-#define SPENT_MAX_NS 10000000000ull /* of CPU time, on one file; 100,000 places in CPython take 2 s */
+#define LOOK_NS 10000000000ull /* between two looks at a worker's memory */
+/* of CPU time, on one file; 100,000 places in CPython take 2 s */
+#define SPENT_MAX_NS 10000000000ull
 
 /* A worker is there; what is known of another one's files is forgotten. 0, -errno. */
 static int helper_meet(struct symbols *symbols, struct helper *helper)
@@ -47,7 +50,10 @@ static void dwarf_give_up(struct symbols *symbols, struct file *file, int err)
 	symbols->stats.dwarf_given_up++;
 }
 
-/* Has the worker have the file's DWARF. 0, also if there is none; else the worker has ended: -errno. */
+/*
+ * Has the worker have the file's DWARF. 0, also if there is none; else the worker has ended:
+ * -errno.
+ */
 static int dwarf_hand(struct symbols *symbols, struct file *file)
 {
 	int fd, alternate_fd, err;
@@ -79,8 +85,9 @@ static void time_spend(struct symbols *symbols, struct file *file, uint64_t befo
 }
 
 /*
- * libdw keeps all that it has read of a file, and lets go of nothing. So a worker that has too much ends, and the next one reads
- * again what is still asked for. What one reads within LOOK_NS does not matter.
+ * libdw keeps all that it has read of a file, and lets go of nothing. So a worker that has too much
+ * ends, and the next one reads again what is still asked for. What one reads within LOOK_NS does
+ * not matter.
  */
 static void dwarf_trim(struct symbols *symbols)
 {
@@ -95,8 +102,9 @@ static void dwarf_trim(struct symbols *symbols)
 }
 
 /* Once. -EAGAIN; -errno: the worker has ended, or is to. */
-static int frames_try(struct symbols *symbols, struct file *file, uint64_t vaddr, const char *symbol,
-		      uint64_t until_ns, struct worker_frame frames[WORKER_FRAMES_MAX])
+static int frames_try(struct symbols *symbols, struct file *file, uint64_t vaddr,
+		      const char *symbol, uint64_t until_ns,
+		      struct worker_frame frames[WORKER_FRAMES_MAX])
 {
 	int count = dwarf_hand(symbols, file);
 
@@ -106,8 +114,9 @@ static int frames_try(struct symbols *symbols, struct file *file, uint64_t vaddr
 		symbol = "";
 	if (file->dwarf == FILE_DWARF_NONE && !demangle_wanted(symbol))
 		return 0;
-	count = worker_frames(symbols->dwarf.worker, file->dwarf == FILE_DWARF_THERE ? file->number : 0,
-			      vaddr, symbol, until_ns, frames);
+	count = worker_frames(symbols->dwarf.worker,
+			      file->dwarf == FILE_DWARF_THERE ? file->number : 0, vaddr, symbol,
+			      until_ns, frames);
 	if (count != -ENOENT && count != -ENOEXEC)
 		return count;
 	/* It has none that can be read; its symbol is still to be demangled. */
@@ -119,7 +128,10 @@ int ask_frames(struct symbols *symbols, struct file *file, uint64_t vaddr, const
 	       uint64_t until_ns, struct worker_frame frames[WORKER_FRAMES_MAX])
 {
 	error_clear();
-	/* With the DWARF shared, alone, without DWARF, and without names there is nothing left to ask. */
+	/*
+	 * With the DWARF shared, alone, without DWARF, and without names there is nothing left to
+	 * ask.
+	 */
 	for (int attempt = 0; attempt < 4; attempt++) {
 		uint64_t before_ns = worker_spent_ns(symbols->dwarf.worker);
 		uint32_t others;

@@ -47,7 +47,10 @@ size_t demangle(const char *name, char out[DEMANGLE_MAX])
 	size_t bytes = strnlen(name, MANGLED_MAX + 1);
 
 	if (demangle_wanted(name) && bytes <= MANGLED_MAX) {
-		/* Rust's legacy names are C++ names, too: without the first look their hash would stay. */
+		/*
+		 * Rust's legacy names are C++ names, too: without the first look their hash would
+		 * stay.
+		 */
 		if (rust_demangle_callback(name, options, take, &text))
 			return text_end(&text);
 		text = (struct text){.out = out};

@@ -2,8 +2,9 @@
 /*
  * Names of C++ and Rust functions (legacy and v0) as their programmers wrote them, by libiberty.
  *
- * libiberty bounds its recursion, but a name of some hundred bytes may stand for more text than there is time to write:
- * this is called in the worker process alone (symbols/worker.h), which may be killed.
+ * libiberty bounds its recursion, but a name of some hundred bytes may stand for more text than
+ * there is time to write: this is called in the worker process alone (symbols/worker.h), which may
+ * be killed.
  */
 #ifndef TRACER_SYMBOLS_DEMANGLE_H
 #define TRACER_SYMBOLS_DEMANGLE_H

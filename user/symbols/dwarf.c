@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two indexes: which unit has code at an address, made when the file is opened (.debug_aranges, which libdw would use, is
- * not there with clang and Rust), and which function within a unit, made when an address in it is first asked for. Below
- * the function only the blocks that hold the address are looked into.
+ * Two indexes: which unit has code at an address, made when the file is opened (.debug_aranges,
+ * which libdw would use, is not there with clang and Rust), and which function within a unit, made
+ * when an address in it is first asked for. Below the function only the blocks that hold the
+ * address are looked into.
  */
 #include "symbols/dwarf.h"
 
@@ -42,7 +43,8 @@ static int die_add_ranges(Dwarf_Die *die, struct spans *spans, uint64_t value)
 
 	while (!err && (offset = dwarf_ranges(die, offset, &base, &start, &end)) > 0)
 		if (start) /* what the linker has thrown away lies at 0 */
-			err = spans_add(spans, &(struct span){.start = start, .end = end, .value = value});
+			err = spans_add(spans,
+					&(struct span){.start = start, .end = end, .value = value});
 	return err;
 }
 
@@ -84,7 +86,8 @@ int dwarf_file_open(struct dwarf_file **out, int fd, int alternate_fd)
 	err = elf_section_begin(&file->elf, fd, &bytes);
 	if (!err)
 		err = sections_begin(file->elf, &file->dwarf);
-	if (!err && alternate_fd >= 0 && !elf_section_begin_common(&file->alternate_elf, alternate_fd) &&
+	if (!err && alternate_fd >= 0 &&
+	    !elf_section_begin_common(&file->alternate_elf, alternate_fd) &&
 	    !sections_begin(file->alternate_elf, &file->alternate))
 		dwarf_setalt(file->dwarf, file->alternate);
 	if (!err)
@@ -112,7 +115,10 @@ void dwarf_file_close(struct dwarf_file *file)
 	free(file);
 }
 
-/* What may have functions with code in it: also classes, for their methods, and functions, for local classes. */
+/*
+ * What may have functions with code in it: also classes, for their methods, and functions, for
+ * local classes.
+ */
 static int holds_functions(Dwarf_Die *die)
 {
 	switch (dwarf_tag(die)) {
@@ -146,18 +152,22 @@ static int functions_index(struct spans *functions, Dwarf_Die *parent, int depth
 	return err;
 }
 
-/* Is the address in this block, or may it be in one below, if this one says nothing of addresses? */
+/*
+ * Is the address in this block, or may it be in one below, if this one says nothing of addresses?
+ */
 static int block_holds(Dwarf_Die *die, uint64_t vaddr)
 {
 	int holds = dwarf_haspc(die, vaddr) == 1;
 
-	return holds || (dwarf_tag(die) == DW_TAG_lexical_block && !dwarf_hasattr(die, DW_AT_low_pc) &&
-			 !dwarf_hasattr(die, DW_AT_ranges));
+	return holds || (dwarf_tag(die) == DW_TAG_lexical_block &&
+			 !dwarf_hasattr(die, DW_AT_low_pc) && !dwarf_hasattr(die, DW_AT_ranges));
 }
 
-/* The functions inlined there, outermost first, behind those that chain has already. Their number. */
-static size_t inlined_find(Dwarf_Die *parent, uint64_t vaddr, Dwarf_Die chain[DWARF_INLINE_MAX], size_t count,
-			   int depth)
+/*
+ * The functions inlined there, outermost first, behind those that chain has already. Their number.
+ */
+static size_t inlined_find(Dwarf_Die *parent, uint64_t vaddr, Dwarf_Die chain[DWARF_INLINE_MAX],
+			   size_t count, int depth)
 {
 	size_t before = count;
 	Dwarf_Die die;
@@ -184,7 +194,10 @@ static const char *die_string(Dwarf_Die *die, unsigned name)
 	return dwarf_attr_integrate(die, name, &attribute) ? dwarf_formstring(&attribute) : NULL;
 }
 
-/* A linker's name that is not mangled is an alias, as __GI___libc_malloc: then what the source says is wanted. */
+/*
+ * A linker's name that is not mangled is an alias, as __GI___libc_malloc: then what the source says
+ * is wanted.
+ */
 static const char *function_name(Dwarf_Die *die)
 {
 	const char *name = die_string(die, DW_AT_linkage_name);
@@ -227,11 +240,12 @@ static void call_find(Dwarf_Die *unit, Dwarf_Die *inlined, struct dwarf_frame *f
 	Dwarf_Word number;
 	size_t count;
 
-	if (dwarf_attr(inlined, DW_AT_call_line, &attribute) && !dwarf_formudata(&attribute, &number) &&
-	    number <= INT32_MAX)
+	if (dwarf_attr(inlined, DW_AT_call_line, &attribute) &&
+	    !dwarf_formudata(&attribute, &number) && number <= INT32_MAX)
 		frame->line = (uint32_t)number;
-	if (dwarf_attr(inlined, DW_AT_call_file, &attribute) && !dwarf_formudata(&attribute, &number) &&
-	    !dwarf_getsrcfiles(unit, &files, &count) && number < count)
+	if (dwarf_attr(inlined, DW_AT_call_file, &attribute) &&
+	    !dwarf_formudata(&attribute, &number) && !dwarf_getsrcfiles(unit, &files, &count) &&
+	    number < count)
 		filename_set(unit, dwarf_filesrc(files, number, NULL, NULL), frame);
 }
 
@@ -244,7 +258,8 @@ static int function_find(struct dwarf_file *file, struct dwarf_unit *unit, Dwarf
 
 	if (!unit->indexed) {
 		unit->indexed = 1;
-		err = functions_index(&unit->functions, unit_die, 0) ?: spans_sort(&unit->functions);
+		err = functions_index(&unit->functions, unit_die, 0)
+			      ?: spans_sort(&unit->functions);
 		if (err) {
 			spans_free(&unit->functions);
 			return err;
@@ -254,7 +269,8 @@ static int function_find(struct dwarf_file *file, struct dwarf_unit *unit, Dwarf
 	return found && dwarf_offdie(file->dwarf, found->value, out);
 }
 
-int dwarf_file_frames(struct dwarf_file *file, uint64_t vaddr, struct dwarf_frame frames[], size_t room)
+int dwarf_file_frames(struct dwarf_file *file, uint64_t vaddr, struct dwarf_frame frames[],
+		      size_t room)
 {
 	const struct span *found = spans_find(&file->ranges, vaddr);
 	Dwarf_Die chain[DWARF_INLINE_MAX + 1], unit; /* the function, and what is inlined in it */
@@ -272,7 +288,8 @@ int dwarf_file_frames(struct dwarf_file *file, uint64_t vaddr, struct dwarf_fram
 		frames[0] = frame;
 		return frame.filename ? 1 : 0;
 	}
-	for (size_t left = 1 + inlined_find(&chain[0], vaddr, chain + 1, 0, 0); left-- && count < room;) {
+	for (size_t left = 1 + inlined_find(&chain[0], vaddr, chain + 1, 0, 0);
+	     left-- && count < room;) {
 		frame.function = function_name(&chain[left]);
 		frames[count++] = frame;
 		frame = (struct dwarf_frame){0};

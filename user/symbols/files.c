@@ -70,11 +70,14 @@ static int is_same(const struct file *file, const struct process_map *map)
 
 	return file->inode == map->inode && file->device_major == map->device_major &&
 	       file->device_minor == map->device_minor &&
-	       !fstat(file->elf ? elf_file_fd(file->elf) : file->fd, &st) && st.st_size == file->bytes &&
-	       st.st_mtim.tv_sec == file->changed.tv_sec && st.st_mtim.tv_nsec == file->changed.tv_nsec;
+	       !fstat(file->elf ? elf_file_fd(file->elf) : file->fd, &st) &&
+	       st.st_size == file->bytes && st.st_mtim.tv_sec == file->changed.tv_sec &&
+	       st.st_mtim.tv_nsec == file->changed.tv_nsec;
 }
 
-/* Makes room: of the files that nobody uses, the one that was asked for the longest time ago goes. */
+/*
+ * Makes room: of the files that nobody uses, the one that was asked for the longest time ago goes.
+ */
 static int oldest_remove(struct files *files)
 {
 	struct file **oldest = NULL, *file;
@@ -117,7 +120,8 @@ static int file_open(struct file **out, pid_t pid, const struct process_map *map
 	return 0;
 }
 
-int files_get(struct files *files, struct file **out, pid_t pid, const struct process_map *map, int root)
+int files_get(struct files *files, struct file **out, pid_t pid, const struct process_map *map,
+	      int root)
 {
 	struct file **bucket = bucket_of(files, map), *file;
 	int err;

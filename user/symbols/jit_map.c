@@ -17,7 +17,8 @@
 #define PIECE_BYTES 65536u
 #define FILE_MAX    (1ll << 30) /* bytes of a map that are read, */
 #define LOOK_MAX    (8ll << 20) /* and of those in one go */
-#define MAP_SHARE   4u          /* it has at most so many times what the others leave, as a process */
+/* it has at most so many times what the others leave, as a process */
+#define MAP_SHARE 4u
 
 struct jit_map {
 	int fd;
@@ -99,7 +100,8 @@ void jit_map_put(struct jit_map **list, struct jit_map *map)
 }
 
 /* An entry that the table has no room for is one that is not found. */
-static int entry_take(void *context, uint64_t start, uint64_t size, const char *name, size_t name_bytes)
+static int entry_take(void *context, uint64_t start, uint64_t size, const char *name,
+		      size_t name_bytes)
 {
 	const struct perfmap_entry entry = {0};
 
@@ -122,7 +124,8 @@ static void read_on(struct jit_map *map)
 		map->offset = 0;
 	}
 	end = map->offset + LOOK_MAX < FILE_MAX ? map->offset + LOOK_MAX : FILE_MAX;
-	while (map->offset < end && (bytes = pread(map->fd, piece, sizeof(piece), map->offset)) > 0) {
+	while (map->offset < end &&
+	       (bytes = pread(map->fd, piece, sizeof(piece), map->offset)) > 0) {
 		perfmap_text_read(&map->text, piece, (size_t)bytes, entry_take, map->table);
 		map->offset += bytes;
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The perf map of a process with code that is in no file: /tmp/perf-PID.map in its root, under its innermost id. It is held
- * open, read when an address is first looked up in it, and read on when it has grown. The snapshots of a process's
- * modules share it.
+ * The perf map of a process with code that is in no file: /tmp/perf-PID.map in its root, under its
+ * innermost id. It is held open, read when an address is first looked up in it, and read on when it
+ * has grown. The snapshots of a process's modules share it.
  */
 #ifndef TRACER_SYMBOLS_JIT_MAP_H
 #define TRACER_SYMBOLS_JIT_MAP_H
@@ -13,7 +13,10 @@
 struct account;
 struct jit_map;
 
-/* A list of them, NULL at first, in which each is once. Each has an account below the one given, which may be NULL. 0; -ENOENT none; -errno. */
+/*
+ * A list of them, NULL at first, in which each is once. Each has an account below the one given,
+ * which may be NULL. 0; -ENOENT none; -errno.
+ */
 int jit_map_get(struct jit_map **list, struct jit_map **out, pid_t pid, struct account *account);
 /* NULL is allowed. */
 void jit_map_put(struct jit_map **list, struct jit_map *map);

@@ -49,8 +49,8 @@ static int memo_grow(struct memo *memo)
 	}
 	for (size_t i = 0; i < memo->capacity; i++)
 		if (memo->places[i].file)
-			*place_find(places, capacity, memo->places[i].file, memo->places[i].offset) =
-				memo->places[i];
+			*place_find(places, capacity, memo->places[i].file,
+				    memo->places[i].offset) = memo->places[i];
 	free(memo->places);
 	account_uncharge(memo->account, memo->capacity * sizeof(*places));
 	memo->places = places;
@@ -67,8 +67,8 @@ int memo_add(struct memo *memo, uint32_t file, uint64_t offset, const struct sym
 	if (2 * (memo->used + 1) > memo->capacity)
 		err = memo_grow(memo);
 	if (!err)
-		err = array_reserve_in(memo->account, &memo->frames, &memo->frame_room, memo->frame_count,
-				       count, sizeof(*memo->frames));
+		err = array_reserve_in(memo->account, &memo->frames, &memo->frame_room,
+				       memo->frame_count, count, sizeof(*memo->frames));
 	if (err)
 		return err;
 	place = place_find(memo->places, memo->capacity, file, offset);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was found at {file, offset}: a hash table that only grows. Pure. Zero-initialise but for account. */
+/*
+ * What was found at {file, offset}: a hash table that only grows. Pure. Zero-initialise but for
+ * account.
+ */
 #ifndef TRACER_SYMBOLS_MEMO_H
 #define TRACER_SYMBOLS_MEMO_H
 

@@ -18,7 +18,10 @@
 #define ROOT_UNKNOWN (-2)
 #define ROOT_OURS    (-1)
 
-/* A descriptor of the process's root directory, ROOT_OURS when it is the same as ours or cannot be known. */
+/*
+ * A descriptor of the process's root directory, ROOT_OURS when it is the same as ours or cannot be
+ * known.
+ */
 static int root_open(pid_t pid)
 {
 	struct stat theirs, ours;
@@ -36,7 +39,10 @@ static int root_open(pid_t pid)
 	return ROOT_OURS;
 }
 
-/* "[vdso]" and its like; memory that has another name than a file's in brackets is the target's to name. */
+/*
+ * "[vdso]" and its like; memory that has another name than a file's in brackets is the target's to
+ * name.
+ */
 static const char *module_path(const struct process_map *map)
 {
 	return map->path[0] && (map->path[0] == '/' || map->path[0] == '[') ? map->path : "[anon]";
@@ -45,7 +51,8 @@ static const char *module_path(const struct process_map *map)
 /* Puts an entry at its place. */
 static int module_take(struct modules *modules, size_t at, const struct process_map *map, int *root)
 {
-	int err = array_reserve(&modules->entries, &modules->room, modules->count, 1, sizeof(struct module));
+	int err = array_reserve(&modules->entries, &modules->room, modules->count, 1,
+				sizeof(struct module));
 	char *path = err ? NULL : strdup(module_path(map));
 	struct module *module;
 
@@ -64,7 +71,8 @@ static int module_take(struct modules *modules, size_t at, const struct process_
 		return 0;
 	if (*root == ROOT_UNKNOWN)
 		*root = root_open(modules->pid);
-	module->file_err = files_get(modules->symbols->files, &module->file, modules->pid, map, *root);
+	module->file_err =
+		files_get(modules->symbols->files, &module->file, modules->pid, map, *root);
 	modules->refused += module->file_err != 0;
 	return module->file_err == -ENOMEM ? -ENOMEM : 0;
 }
@@ -120,7 +128,8 @@ int modules_new(struct modules **out, struct symbols *symbols, pid_t pid)
 		return err;
 	}
 	if (has_code_of_jit(modules))
-		jit_map_get(&symbols->jit_maps, &modules->jit, pid, symbols->account); /* most have none */
+		/* most have none */
+		jit_map_get(&symbols->jit_maps, &modules->jit, pid, symbols->account);
 	*out = modules;
 	return 0;
 }
@@ -170,7 +179,8 @@ int modules_copy(struct modules **out, const struct modules *from, pid_t pid)
 
 	if (err)
 		return err;
-	err = array_reserve(&copy->entries, &copy->room, 0, from->count + 1, sizeof(*copy->entries));
+	err = array_reserve(&copy->entries, &copy->room, 0, from->count + 1,
+			    sizeof(*copy->entries));
 	for (; !err && copy->count < from->count; copy->count++) {
 		struct module *module = &copy->entries[copy->count];
 
@@ -209,5 +219,7 @@ const struct module *modules_find(const struct modules *modules, uint64_t addres
 {
 	size_t low = module_at(modules, address);
 
-	return low < modules->count && modules->entries[low].start <= address ? &modules->entries[low] : NULL;
+	return low < modules->count && modules->entries[low].start <= address
+		       ? &modules->entries[low]
+		       : NULL;
 }

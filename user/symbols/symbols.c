@@ -13,7 +13,10 @@
 #include "symbols/ask.h"
 #include "symbols/symbols_state.h"
 
-/* Of what the account may have: the symbols of files, which are not charged to it; and names that are remembered, which are. */
+/*
+ * Of what the account may have: the symbols of files, which are not charged to it; and names that
+ * are remembered, which are.
+ */
 #define FILES_SHARE     8u
 #define DWARF_SHARE     4u
 #define DWARF_BYTES     ((uint64_t)128 << 20)
@@ -37,10 +40,11 @@ int symbols_new_in(struct symbols **out, struct account *account)
 	symbols->names.parent = account;
 	symbols->memo.account = &symbols->names;
 	symbols->dwarf_max = account && account->limit ? account->limit / DWARF_SHARE : DWARF_BYTES;
-	symbols->tables_max = account && account->limit ? account->limit / FILES_SHARE : TABLES_BYTES;
+	symbols->tables_max =
+		account && account->limit ? account->limit / FILES_SHARE : TABLES_BYTES;
 	if (account && account->limit)
-		symbols->names.limit =
-			symbols->tables_max > NAMES_BYTES_MIN ? symbols->tables_max : NAMES_BYTES_MIN;
+		symbols->names.limit = symbols->tables_max > NAMES_BYTES_MIN ? symbols->tables_max
+									     : NAMES_BYTES_MIN;
 	err = worker_new(&symbols->dwarf.worker);
 	if (!err)
 		err = worker_new(&symbols->tables.worker);
@@ -135,9 +139,12 @@ static int place_keep(struct symbols *symbols, const char *path, uint64_t offset
 	return text_keep(symbols, text, out);
 }
 
-/* The name of the symbol that covers the address, without its version. "" when there is none. 0, -EAGAIN. */
-static int symbol_name(struct symbols *symbols, struct file *file, uint64_t vaddr, uint64_t until_ns,
-		       char out[WORKER_NAME_MAX])
+/*
+ * The name of the symbol that covers the address, without its version. "" when there is none. 0,
+ * -EAGAIN.
+ */
+static int symbol_name(struct symbols *symbols, struct file *file, uint64_t vaddr,
+		       uint64_t until_ns, char out[WORKER_NAME_MAX])
 {
 	const char *name;
 	int err = ask_symbol(symbols, file, vaddr, until_ns, &name);
@@ -159,8 +166,9 @@ static int place_add(struct symbols *symbols, struct file *file, const char *pat
 	symbols->stats.unnamed += !found[count - 1].function[0];
 	for (int i = 0; !err && i < count; i++) {
 		frames[i] = (struct symbols_frame){.line = found[i].line, .inlined = i < count - 1};
-		err = found[i].function[0] ? text_keep(symbols, found[i].function, &frames[i].function)
-					   : place_keep(symbols, path, offset, &frames[i].function);
+		err = found[i].function[0]
+			      ? text_keep(symbols, found[i].function, &frames[i].function)
+			      : place_keep(symbols, path, offset, &frames[i].function);
 		if (!err)
 			err = text_keep(symbols, found[i].filename[0] ? found[i].filename : path,
 					&frames[i].filename);
@@ -177,8 +185,9 @@ static int asked_finish(struct symbols *symbols, uint64_t until_ns)
 
 	if (!asked->file)
 		return 0;
-	err = asked->has_symbol ? 0
-				: symbol_name(symbols, asked->file, asked->vaddr, until_ns, asked->symbol);
+	err = asked->has_symbol
+		      ? 0
+		      : symbol_name(symbols, asked->file, asked->vaddr, until_ns, asked->symbol);
 	if (err)
 		return err;
 	asked->has_symbol = 1;
@@ -257,8 +266,8 @@ static void share_spend(const struct symbols_ask *ask, uint64_t began_ns)
 
 /* Code that is in no file, or in none that can be read. */
 static int elsewhere_resolve(struct symbols *symbols, const struct modules *modules,
-			     const struct module *module, uint64_t address, const struct symbols_ask *ask,
-			     struct symbols_frame *frame)
+			     const struct module *module, uint64_t address,
+			     const struct symbols_ask *ask, struct symbols_frame *frame)
 {
 	uint64_t began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	const char *name;
@@ -272,7 +281,8 @@ static int elsewhere_resolve(struct symbols *symbols, const struct modules *modu
 	if (name && name[0])
 		err = text_keep(symbols, name, &frame->function);
 	else if (module->inode)
-		err = place_keep(symbols, module->path, module_offset(module, address), &frame->function);
+		err = place_keep(symbols, module->path, module_offset(module, address),
+				 &frame->function);
 	else
 		err = text_keep(symbols, module->path, &frame->function);
 	if (!err)
@@ -311,7 +321,8 @@ int symbols_prepare(struct symbols *symbols, const struct modules *modules, uint
 }
 
 static int address_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
-			   const struct symbols_ask *ask, struct symbols_frame frames[], size_t room)
+			   const struct symbols_ask *ask, struct symbols_frame frames[],
+			   size_t room)
 {
 	const struct module *module = modules_find(modules, --address);
 	const struct symbols_frame *known;
@@ -349,7 +360,8 @@ int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint
 }
 
 /* The worker for tables has nothing else to do, or there is no waiting for it. */
-static int plain_name(struct symbols *symbols, struct file *file, uint64_t vaddr, char out[WORKER_NAME_MAX])
+static int plain_name(struct symbols *symbols, struct file *file, uint64_t vaddr,
+		      char out[WORKER_NAME_MAX])
 {
 	uint64_t until_ns = clock_ns(CLOCK_MONOTONIC) + PLAIN_WAIT_NS;
 	struct asked *asked = &symbols->asked;
@@ -398,7 +410,8 @@ uint64_t symbols_worker_ns(const struct symbols *symbols)
 
 int symbols_is_worker(const struct symbols *symbols, pid_t pid)
 {
-	return worker_pid(symbols->dwarf.worker) == pid || worker_pid(symbols->tables.worker) == pid;
+	return worker_pid(symbols->dwarf.worker) == pid ||
+	       worker_pid(symbols->tables.worker) == pid;
 }
 
 void symbols_stats(const struct symbols *symbols, struct symbols_stats *out)

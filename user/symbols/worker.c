@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The owner's side. What the worker answers may be a broken one's: every offset in it is checked. */
+/*
+ * The owner's side. What the worker answers may be a broken one's: every offset in it is checked.
+ */
 #include "symbols/worker.h"
 
 #include <errno.h>
@@ -21,11 +23,13 @@
 #define WALL_NS   (WORKER_WALL_SECONDS * SECOND_NS)
 
 struct worker {
-	pid_t pid;   /* 0: none */
-	pid_t owner; /* who started it: after a fork the child is not ours to talk to, nor to reap */
+	pid_t pid; /* 0: none */
+	/* who started it: after a fork the child is not ours to talk to, nor to reap */
+	pid_t owner;
 	int socket;
 	uint64_t generation;
-	uint64_t asked_ns;     /* when the question was asked that has no answer yet; 0: there is none */
+	/* when the question was asked that has no answer yet; 0: there is none */
+	uint64_t asked_ns;
 	uint64_t past_ns;      /* what workers that have ended took */
 	uint64_t forked_bytes; /* anonymous memory that it has from whoever started it */
 	char answer[WORKER_ANSWER_MAX + 1] __attribute__((aligned(8))); /* and a NUL */
@@ -108,7 +112,10 @@ void worker_stop(struct worker *worker)
 	worker_end(worker);
 }
 
-/* After a fork the other process's worker is left alone; its socket's number may be something else by now. */
+/*
+ * After a fork the other process's worker is left alone; its socket's number may be something else
+ * by now.
+ */
 static int worker_ensure(struct worker *worker)
 {
 	if (worker->pid && worker->owner != getpid())
@@ -149,7 +156,8 @@ static int lost_reason(int status, int answer_came)
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF)
 		return error_set(-ETIMEDOUT, "more than %d s to read it", WORKER_CPU_SECONDS);
 	if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
-		return error_set(-EIO, "the process that reads it was killed by signal %d", WTERMSIG(status));
+		return error_set(-EIO, "the process that reads it was killed by signal %d",
+				 WTERMSIG(status));
 	return error_set(-EIO, answer_came ? "the process that reads it gave a wrong answer"
 					   : "the process that reads it has ended");
 }
@@ -166,12 +174,13 @@ static int worker_lost(struct worker *worker, int answer_came)
 	return error_set(-ETIMEDOUT, "no answer in %d s", WORKER_WALL_SECONDS);
 }
 
-static int question_send(struct worker *worker, const struct worker_question *question, const char *symbol,
-			 const int fds[], size_t fd_count)
+static int question_send(struct worker *worker, const struct worker_question *question,
+			 const char *symbol, const int fds[], size_t fd_count)
 {
 	char control[CMSG_SPACE(sizeof(int) * WORKER_FILES_MAX)] __attribute__((aligned(8))) = {0};
-	struct iovec iov[] = {{.iov_base = (void *)(uintptr_t)question, .iov_len = sizeof(*question)},
-			      {.iov_base = (void *)(uintptr_t)symbol, .iov_len = strlen(symbol) + 1}};
+	struct iovec iov[] = {
+		{.iov_base = (void *)(uintptr_t)question, .iov_len = sizeof(*question)},
+		{.iov_base = (void *)(uintptr_t)symbol, .iov_len = strlen(symbol) + 1}};
 	struct msghdr message = {.msg_iov = iov, .msg_iovlen = 2};
 	ssize_t sent;
 
@@ -238,14 +247,17 @@ uint64_t worker_spent_ns(const struct worker *worker)
 }
 
 /* other_fd: -1 for none. */
-static int file_hand(struct worker *worker, const struct worker_question *question, int fd, int other_fd)
+static int file_hand(struct worker *worker, const struct worker_question *question, int fd,
+		     int other_fd)
 {
 	const int fds[] = {fd, other_fd};
 	int err = worker_ensure(worker);
 
 	if (err)
 		return err;
-	return question_send(worker, question, "", fds, other_fd >= 0 ? 2 : 1) ? worker_lost(worker, 0) : 0;
+	return question_send(worker, question, "", fds, other_fd >= 0 ? 2 : 1)
+		       ? worker_lost(worker, 0)
+		       : 0;
 }
 
 int worker_open(struct worker *worker, uint32_t file, int fd, int alternate_fd)
@@ -255,7 +267,8 @@ int worker_open(struct worker *worker, uint32_t file, int fd, int alternate_fd)
 	return file_hand(worker, &question, fd, alternate_fd);
 }
 
-int worker_open_tables(struct worker *worker, uint32_t file, int fd, int debug_fd, uint64_t tables_max)
+int worker_open_tables(struct worker *worker, uint32_t file, int fd, int debug_fd,
+		       uint64_t tables_max)
 {
 	const struct worker_question question = {
 		.kind = WORKER_OPEN_TABLES, .file = file, .tables_max = tables_max};
@@ -263,17 +276,19 @@ int worker_open_tables(struct worker *worker, uint32_t file, int fd, int debug_f
 	return file_hand(worker, &question, fd, debug_fd);
 }
 
-static int frames_ask(struct worker *worker, const struct worker_question *question, const char *symbol,
-		      uint64_t until_ns, struct worker_frame frames[WORKER_FRAMES_MAX])
+static int frames_ask(struct worker *worker, const struct worker_question *question,
+		      const char *symbol, uint64_t until_ns,
+		      struct worker_frame frames[WORKER_FRAMES_MAX])
 {
-	const struct worker_wire_frame *wire = (void *)(worker->answer + sizeof(struct worker_answer));
+	const struct worker_wire_frame *wire =
+		(void *)(worker->answer + sizeof(struct worker_answer));
 	size_t bytes = 0, texts;
 	int count, err = worker_ensure(worker);
 
 	if (!err && !worker->asked_ns) {
 		worker->asked_ns = clock_ns(CLOCK_MONOTONIC);
-		err = question_send(worker, question, strlen(symbol) < WORKER_NAME_MAX ? symbol : "", NULL,
-				    0);
+		err = question_send(worker, question,
+				    strlen(symbol) < WORKER_NAME_MAX ? symbol : "", NULL, 0);
 		if (err)
 			return worker_lost(worker, 0);
 	}
@@ -297,17 +312,20 @@ static int frames_ask(struct worker *worker, const struct worker_question *quest
 	return count;
 }
 
-int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol, uint64_t until_ns,
-		  struct worker_frame frames[WORKER_FRAMES_MAX])
+int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol,
+		  uint64_t until_ns, struct worker_frame frames[WORKER_FRAMES_MAX])
 {
-	const struct worker_question question = {.kind = WORKER_FRAMES, .file = file, .vaddr = vaddr};
+	const struct worker_question question = {
+		.kind = WORKER_FRAMES, .file = file, .vaddr = vaddr};
 
 	return frames_ask(worker, &question, symbol, until_ns, frames);
 }
 
-int worker_symbol(struct worker *worker, uint32_t file, uint64_t vaddr, uint64_t until_ns, const char **name)
+int worker_symbol(struct worker *worker, uint32_t file, uint64_t vaddr, uint64_t until_ns,
+		  const char **name)
 {
-	const struct worker_question question = {.kind = WORKER_SYMBOL, .file = file, .vaddr = vaddr};
+	const struct worker_question question = {
+		.kind = WORKER_SYMBOL, .file = file, .vaddr = vaddr};
 	struct worker_frame frames[WORKER_FRAMES_MAX];
 	int count = frames_ask(worker, &question, "", until_ns, frames);
 

@@ -43,10 +43,14 @@ struct child {
 	char answer[WORKER_ANSWER_MAX] __attribute__((aligned(8)));
 };
 
-#define ALLOW(name)                                                                                          \
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define ALLOW(name)                                                                                \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1),                                     \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
-/* What reading descriptors, memory and this loop need. All else fails with EPERM, files that DWARF names among it. */
+/*
+ * What reading descriptors, memory and this loop need. All else fails with EPERM, files that DWARF
+ * names among it.
+ */
 static int calls_limit(void)
 {
 	struct sock_filter filter[] = {
@@ -58,7 +62,8 @@ static int calls_limit(void)
 		ALLOW(pread64),
 		ALLOW(lseek),
 		ALLOW(fstat),
-		ALLOW(newfstatat), /* glibc's fstat(); with a path it tells of files, but opens none */
+		/* glibc's fstat(); with a path it tells of files, but opens none */
+		ALLOW(newfstatat),
 		ALLOW(fcntl),
 		ALLOW(close),
 		ALLOW(write),
@@ -115,7 +120,10 @@ static int privileges_drop(void)
 	return err;
 }
 
-/* Holds nothing of its parent's but the socket, and outlives neither it nor a question that costs too much. */
+/*
+ * Holds nothing of its parent's but the socket, and outlives neither it nor a question that costs
+ * too much.
+ */
 static int child_confine(int socket, pid_t parent)
 {
 	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
@@ -208,7 +216,8 @@ static int text_put(struct child *child, const char *text, uint32_t *offset)
 	return 0;
 }
 
-static int frame_put(struct child *child, const struct dwarf_frame *frame, struct worker_wire_frame *wire)
+static int frame_put(struct child *child, const struct dwarf_frame *frame,
+		     struct worker_wire_frame *wire)
 {
 	const char *filename = frame->filename ? frame->filename : "";
 	char name[DEMANGLE_MAX], path[WORKER_NAME_MAX];
@@ -227,7 +236,9 @@ static int frame_put(struct child *child, const struct dwarf_frame *frame, struc
 	return text_put(child, filename, &wire->filename);
 }
 
-/* DWARF says of a static function of C++ neither namespace nor arguments; its mangled symbol does. */
+/*
+ * DWARF says of a static function of C++ neither namespace nor arguments; its mangled symbol does.
+ */
 static void outermost_name(struct dwarf_frame *frame, const char *symbol)
 {
 	if (!frame->function || (demangle_wanted(symbol) && !demangle_wanted(frame->function)))
@@ -244,7 +255,8 @@ static int question_frames(struct child *child)
 	if (file && file->err)
 		return file->err;
 	if (file)
-		count = dwarf_file_frames(file->dwarf, question_of(child)->vaddr, frames, WORKER_FRAMES_MAX);
+		count = dwarf_file_frames(file->dwarf, question_of(child)->vaddr, frames,
+					  WORKER_FRAMES_MAX);
 	if (count < 0)
 		return count;
 	if (!count && question_of(child)->symbol[0])
@@ -271,7 +283,10 @@ static int tables_open(struct child_file *file)
 	return err;
 }
 
-/* Of all files but this one the tables that were not used for the longest time go until the others are few enough. */
+/*
+ * Of all files but this one the tables that were not used for the longest time go until the others
+ * are few enough.
+ */
 static void tables_trim(struct child *child, const struct child_file *but)
 {
 	for (;;) {
@@ -323,8 +338,10 @@ static ssize_t question_receive(struct child *child, int fds[WORKER_FILES_MAX])
 {
 	char control[CMSG_SPACE(sizeof(int) * WORKER_FILES_MAX)] __attribute__((aligned(8)));
 	struct iovec iov = {.iov_base = child->bytes, .iov_len = sizeof(child->bytes) - 1};
-	struct msghdr message = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	struct msghdr message = {.msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof(control)};
 	struct cmsghdr *header;
 	ssize_t bytes;
 

@@ -6,11 +6,14 @@
 
 #include "base/error.h"
 
-/* Of a sample, or of a part of the time, nothing need be seen; what a fork has inherited is new to its heap alone. */
+/*
+ * Of a sample, or of a part of the time, nothing need be seen; what a fork has inherited is new to
+ * its heap alone.
+ */
 static int is_traced_whole(const struct trace_process *process)
 {
-	return !process->sample_bytes && !process->change_count && !process->off && !process->parent &&
-	       process->coverage.time_ns && process->mode != EVENT_MODE_GROWTH;
+	return !process->sample_bytes && !process->change_count && !process->off &&
+	       !process->parent && process->coverage.time_ns && process->mode != EVENT_MODE_GROWTH;
 }
 
 void blind_facts_read(const struct trace *trace, struct blind_facts *out)
@@ -56,27 +59,33 @@ int blind_check(const struct blind_facts *facts, const char **remedy)
 		return 0;
 	case BLIND_NO_STATE:
 		*remedy = "another kernel helps, or more memory for the tracer's cgroup";
-		return error_set(-ENODATA,
-				 "not one block was seen: the kernel gave no memory for the threads' state, "
-				 "and %llu requests were lost",
-				 (unsigned long long)facts->loss[LOSS_THREAD_STATE]);
-	case BLIND_NO_ROOM:
-		*remedy = "use a larger --buffer, or --sample or --overhead, which make fewer events";
 		return error_set(
 			-ENODATA,
-			"not one block was seen: the ring buffer was full, and %llu events were lost",
+			"not one block was seen: the kernel gave no memory for the threads' state, "
+			"and %llu requests were lost",
+			(unsigned long long)facts->loss[LOSS_THREAD_STATE]);
+	case BLIND_NO_ROOM:
+		*remedy =
+			"use a larger --buffer, or --sample or --overhead, which make fewer events";
+		return error_set(
+			-ENODATA,
+			"not one block was seen: the ring buffer was full, and %llu events were "
+			"lost",
 			(unsigned long long)unstored(facts));
 	case BLIND_NO_RETURN:
 		*remedy = "try --backend multi or --backend perf";
-		return error_set(-ENODATA,
-				 "not one block was seen: %llu requests began, and none was seen to return",
-				 (unsigned long long)facts->loss[LOSS_RETURN]);
+		return error_set(
+			-ENODATA,
+			"not one block was seen: %llu requests began, and none was seen to return",
+			(unsigned long long)facts->loss[LOSS_RETURN]);
 	case BLIND_NO_PROBE:
-		*remedy = "`tracer doctor` tries whether probes work here, --dry-run shows where they are "
+		*remedy = "`tracer doctor` tries whether probes work here, --dry-run shows where "
+			  "they are "
 			  "placed";
-		return error_set(-ENODATA,
-				 "not one block was seen, and %llu have come to life on the heap meanwhile",
-				 (unsigned long long)facts->heap_new);
+		return error_set(
+			-ENODATA,
+			"not one block was seen, and %llu have come to life on the heap meanwhile",
+			(unsigned long long)facts->heap_new);
 	}
 	return 0;
 }

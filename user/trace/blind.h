@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Was anything seen at all? A report with losses beside it is a report; an empty one of a program that was at work is an
- * error, since it reads like one of a program that did nothing. Pure.
+ * Was anything seen at all? A report with losses beside it is a report; an empty one of a program
+ * that was at work is an error, since it reads like one of a program that did nothing. Pure.
  */
 #ifndef TRACER_TRACE_BLIND_H
 #define TRACER_TRACE_BLIND_H
@@ -11,14 +11,21 @@
 #include "abi/events.h"
 #include "trace/trace.h"
 
-/* So many blocks must have come to life on a heap, and none at a probe, before that is taken for an error. */
+/*
+ * So many blocks must have come to life on a heap, and none at a probe, before that is taken for an
+ * error.
+ */
 #define BLIND_HEAP_BLOCKS 1000u
 
 struct blind_facts {
 	struct trace_told told;
 	uint64_t loss[LOSS_COUNT];
 	uint64_t
-		heap_new; /* blocks of Python's heaps that are new since the trace began, where every one is traced */
+		/*
+		 * blocks of Python's heaps that are new since the trace began, where every one is
+		 * traced
+		 */
+		heap_new;
 };
 
 enum blind_cause {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Linear probing in SEGMENTS independent arrays of struct block. The high bits of a key's hash choose the
- * segment, the low 32 bits the home slot by multiply-shift, so that a capacity need not be a power of two and
- * a full segment can grow by 1.4 rather than by 2: between 24 / 0.75 = 32 and 45 bytes a block. Removal
- * shifts the followers back, so there are no tombstones and a table that churns does not age.
+ * Linear probing in SEGMENTS independent arrays of struct block. The high bits of a key's hash
+ * choose the segment, the low 32 bits the home slot by multiply-shift, so that a capacity need not
+ * be a power of two and a full segment can grow by 1.4 rather than by 2: between 24 / 0.75 = 32 and
+ * 45 bytes a block. Removal shifts the followers back, so there are no tombstones and a table that
+ * churns does not age.
  *
- * An address of 0 marks an empty slot. Hashes are seeded: the addresses are the target's choice, and it must
- * not be able to choose collisions.
+ * An address of 0 marks an empty slot. Hashes are seeded: the addresses are the target's choice,
+ * and it must not be able to choose collisions.
  */
 #include "trace/blocks.h"
 
@@ -20,10 +21,11 @@
 #include "base/account.h"
 #include "base/hash.h"
 
-#define SEGMENT_BITS  6
-#define SEGMENTS      (1u << SEGMENT_BITS)
-#define FIRST_SLOTS   4u           /* most processes have a few blocks, one in a segment */
-#define MMAP_BYTES    (128u << 10) /* larger segments go back to the kernel when they are replaced */
+#define SEGMENT_BITS 6
+#define SEGMENTS     (1u << SEGMENT_BITS)
+#define FIRST_SLOTS  4u /* most processes have a few blocks, one in a segment */
+/* larger segments go back to the kernel when they are replaced */
+#define MMAP_BYTES    (128u << 10)
 #define HASH_SPREADER 0x9e3779b97f4a7c15ull
 
 struct segment {
@@ -95,8 +97,12 @@ static uint32_t slot_after(uint32_t slot, uint32_t capacity)
 	return slot + 1 == capacity ? 0 : slot + 1;
 }
 
-/* The slot that holds the key or the empty one where it would go. The segment has at least one empty slot. */
-static uint32_t slot_find(const struct segment *segment, uint64_t hash, uint64_t address, uint32_t domain)
+/*
+ * The slot that holds the key or the empty one where it would go. The segment has at least one
+ * empty slot.
+ */
+static uint32_t slot_find(const struct segment *segment, uint64_t hash, uint64_t address,
+			  uint32_t domain)
 {
 	uint32_t slot = slot_home(hash, segment->capacity);
 
@@ -109,10 +115,12 @@ static uint32_t slot_find(const struct segment *segment, uint64_t hash, uint64_t
 }
 
 /* NULL: it has none yet. */
-static struct block *slot_of(const struct segment *segment, uint64_t hash, const struct block *block)
+static struct block *slot_of(const struct segment *segment, uint64_t hash,
+			     const struct block *block)
 {
-	return segment->capacity ? &segment->slots[slot_find(segment, hash, block->address, block->domain)]
-				 : NULL;
+	return segment->capacity
+		       ? &segment->slots[slot_find(segment, hash, block->address, block->domain)]
+		       : NULL;
 }
 
 static int segment_grow(const struct blocks *blocks, struct segment *segment)
@@ -139,7 +147,10 @@ static int segment_grow(const struct blocks *blocks, struct segment *segment)
 	return 0;
 }
 
-/* Empties a slot: every follower whose home is not after the hole moves into it, and leaves a hole behind. */
+/*
+ * Empties a slot: every follower whose home is not after the hole moves into it, and leaves a hole
+ * behind.
+ */
 static void slot_remove(const struct blocks *blocks, struct segment *segment, uint32_t hole)
 {
 	uint32_t slot = hole;
@@ -150,7 +161,8 @@ static void slot_remove(const struct blocks *blocks, struct segment *segment, ui
 
 		if (!block->address)
 			break;
-		uint32_t home = slot_home(key_hash(blocks, block->address, block->domain), segment->capacity);
+		uint32_t home = slot_home(key_hash(blocks, block->address, block->domain),
+					  segment->capacity);
 		int stays = hole < slot ? home > hole && home <= slot : home > hole || home <= slot;
 		if (stays)
 			continue;
@@ -201,9 +213,11 @@ void blocks_free(struct blocks *blocks)
 	free(blocks);
 }
 
-static int segment_copy(const struct blocks *blocks, struct segment *segment, const struct segment *from)
+static int segment_copy(const struct blocks *blocks, struct segment *segment,
+			const struct segment *from)
 {
-	int err = from->slots ? slots_allocate(blocks->account, from->capacity, &segment->slots) : 0;
+	int err =
+		from->slots ? slots_allocate(blocks->account, from->capacity, &segment->slots) : 0;
 
 	if (err || !from->slots)
 		return err;
@@ -297,7 +311,9 @@ static int block_holds(const struct block *block, uint64_t address)
 	return address - block->address < (block->bytes ? block->bytes : 1);
 }
 
-/* Allocators align by 16: so few places can be the start of a small block that holds the address. */
+/*
+ * Allocators align by 16: so few places can be the start of a small block that holds the address.
+ */
 static const struct block *block_near(const struct blocks *blocks, uint64_t address)
 {
 	uint64_t start = address & ~15ull;
@@ -322,7 +338,8 @@ const struct block *blocks_containing(const struct blocks *blocks, uint64_t addr
 		if (!block_holds(block, address))
 			continue;
 		if (!found || (block->domain == 0) > (found->domain == 0) ||
-		    ((block->domain == 0) == (found->domain == 0) && block->address > found->address))
+		    ((block->domain == 0) == (found->domain == 0) &&
+		     block->address > found->address))
 			found = block;
 	}
 	return found;
@@ -340,8 +357,8 @@ int blocks_retrace(struct blocks *blocks, uint64_t address, uint32_t domain, uin
 }
 
 /*
- * Would pymalloc have this block in a pool of that class? A realloc leaves a block where it is if it needs more than
- * three quarters of it.
+ * Would pymalloc have this block in a pool of that class? A realloc leaves a block where it is if
+ * it needs more than three quarters of it.
  */
 static int class_fits(const struct block *block, uint32_t class_bytes)
 {
@@ -351,7 +368,8 @@ static int class_fits(const struct block *block, uint32_t class_bytes)
 	       (bytes + EVENT_BLOCK_STEP > class_bytes || bytes * 4 > (uint64_t)class_bytes * 3);
 }
 
-int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes, unsigned int epoch)
+int blocks_confirm(struct blocks *blocks, uint64_t address, uint32_t class_bytes,
+		   unsigned int epoch)
 {
 	struct block *block = (struct block *)blocks_find(blocks, address, 0);
 
@@ -414,7 +432,10 @@ void blocks_sweep(struct blocks *blocks, unsigned int epoch,
 				continue;
 			}
 			removed(context, block);
-			/* A follower may move into this slot. One that moves to the end from the start was looked at. */
+			/*
+			 * A follower may move into this slot. One that moves to the end from the
+			 * start was looked at.
+			 */
 			slot_remove(blocks, segment, slot);
 			segment->count--;
 			blocks->count--;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading goes through one window of memory that holds at least the largest record; records stay 8-byte
- * aligned in it, because the header and every record are multiples of 8 bytes long.
+ * Reading goes through one window of memory that holds at least the largest record; records stay
+ * 8-byte aligned in it, because the header and every record are multiples of 8 bytes long.
  */
 #include "trace/capture.h"
 
@@ -60,7 +60,8 @@ static int window_fill(struct window *window, size_t bytes)
 	window->end -= window->start;
 	window->start = 0;
 	while (window->end < bytes) {
-		ssize_t got = read(window->fd, window->data + window->end, WINDOW_BYTES - window->end);
+		ssize_t got =
+			read(window->fd, window->data + window->end, WINDOW_BYTES - window->end);
 
 		if (got < 0 && errno == EINTR)
 			continue;
@@ -87,7 +88,8 @@ static int header_read(struct window *window)
 	if (err)
 		return err;
 	if (window->end - window->start < sizeof(header))
-		return error_set(-EBADMSG, "not a capture of tracer: shorter than a capture's header");
+		return error_set(-EBADMSG,
+				 "not a capture of tracer: shorter than a capture's header");
 	memcpy(&header, window->data + window->start, sizeof(header));
 	if (memcmp(header.magic, MAGIC, sizeof(header.magic)))
 		return error_set(-EBADMSG, "not a capture of tracer");
@@ -104,7 +106,8 @@ static int cut_short(const struct window *window, size_t records)
 			 (unsigned long long)window->offset, records);
 }
 
-static int records_read(struct window *window, capture_record_fn record, void *context, size_t *records)
+static int records_read(struct window *window, capture_record_fn record, void *context,
+			size_t *records)
 {
 	for (;;) {
 		const struct event_header *header;
@@ -119,8 +122,8 @@ static int records_read(struct window *window, capture_record_fn record, void *c
 		header = (const void *)(window->data + window->start);
 		uint32_t size = header->size;
 		if (size < sizeof(*header) || size > RECORD_MAX || size % 8)
-			return error_set(-EBADMSG, "a record of %u bytes at offset %llu cannot be", size,
-					 (unsigned long long)window->offset);
+			return error_set(-EBADMSG, "a record of %u bytes at offset %llu cannot be",
+					 size, (unsigned long long)window->offset);
 		err = window_fill(window, size);
 		if (err)
 			return err;

@@ -16,8 +16,8 @@ void regions_free(struct regions *regions)
 
 int regions_copy(struct regions *out, const struct regions *from)
 {
-	int err = from->count ? array_reserve_in(out->account, &out->items, &out->room, 0, from->count,
-						 sizeof(*out->items))
+	int err = from->count ? array_reserve_in(out->account, &out->items, &out->room, 0,
+						 from->count, sizeof(*out->items))
 			      : 0;
 
 	if (err)
@@ -48,12 +48,17 @@ const struct region *regions_find(const struct regions *regions, uint64_t addres
 {
 	size_t index = region_index(regions, address);
 
-	return index < regions->count && regions->items[index].start <= address ? &regions->items[index]
-										: NULL;
+	return index < regions->count && regions->items[index].start <= address
+		       ? &regions->items[index]
+		       : NULL;
 }
 
-/* Puts middle (NULL: nothing) in the place of [start, end), of which regions at its edges keep what lies outside. */
-static int range_replace(struct regions *regions, uint64_t start, uint64_t end, const struct region *middle)
+/*
+ * Puts middle (NULL: nothing) in the place of [start, end), of which regions at its edges keep what
+ * lies outside.
+ */
+static int range_replace(struct regions *regions, uint64_t start, uint64_t end,
+			 const struct region *middle)
 {
 	size_t first = region_index(regions, start), last = first, count = 0;
 	struct region pieces[3];
@@ -72,8 +77,8 @@ static int range_replace(struct regions *regions, uint64_t start, uint64_t end, 
 	}
 	if (regions->count - (last - first) + count > REGIONS_MAX)
 		return -ENOSPC;
-	int err = array_reserve_in(regions->account, &regions->items, &regions->room, regions->count, 2,
-				   sizeof(*regions->items));
+	int err = array_reserve_in(regions->account, &regions->items, &regions->room,
+				   regions->count, 2, sizeof(*regions->items));
 	if (err)
 		return err;
 	if (regions->count > last)

@@ -2,9 +2,9 @@
 /*
  * The inside of struct trace, shared by trace*.c only.
  *
- * Whatever a record mentions before it is described gets its place at first mention: a stack id its slot, a
- * code id its entry. A block names the slot, a stack its frames, a frame its code entry; so a description
- * that comes late, or again, serves everything that mentioned it.
+ * Whatever a record mentions before it is described gets its place at first mention: a stack id its
+ * slot, a code id its entry. A block names the slot, a stack its frames, a frame its code entry; so
+ * a description that comes late, or again, serves everything that mentioned it.
  */
 #ifndef TRACER_TRACE_STATE_H
 #define TRACER_TRACE_STATE_H
@@ -21,7 +21,10 @@
 #define TRACE_LINES_MAX (1u << 20)         /* longest line table that is taken */
 #define TRACE_TEXT_MAX  (EVENT_MAX_TEXT * 4)
 
-/* A code object. What could not be read is TRACE_UNKNOWN; lines are usable once have == lines_bytes. */
+/*
+ * A code object. What could not be read is TRACE_UNKNOWN; lines are usable once have ==
+ * lines_bytes.
+ */
 struct code_entry {
 	uint32_t filename, function; /* ids in the process's strings */
 	uint32_t first_line;
@@ -56,8 +59,8 @@ struct symbol_entry {
 	uint8_t slow;   /* EVENT_SYMBOL_SLOW */
 };
 
-#define STATE_KEEP_SHARE                                                                                     \
-	4u /* of what processes have together: what those that have ended keep, whoever asks for it */
+/* of what processes have together: what those that have ended keep, whoever asks for it */
+#define STATE_KEEP_SHARE 4u
 
 #define STACK_NATIVE (1u << 31)
 
@@ -76,30 +79,36 @@ struct stack_entry {
 /* A realloc under way. */
 struct pending {
 	struct block block;
-	enum { PENDING_NONE, PENDING_UNSEEN, PENDING_TAKEN } state; /* UNSEEN: of a block not in the table */
+	/* UNSEEN: of a block not in the table */
+	enum { PENDING_NONE, PENDING_UNSEEN, PENDING_TAKEN } state;
 };
 
 struct thread_entry {
 	struct pending pending[EVENT_LAYER_TABLES];
-	uint64_t native_freed; /* the native block that it freed last, and has been given none since */
+	/* the native block that it freed last, and has been given none since */
+	uint64_t native_freed;
 	/*
-	 * Of Python's layer:
-	 * What it did last. A record can be made before the allocator has done what it tells, so the heap may not show it yet.
+	 * Of Python's layer: What it did last. A record can be made before the allocator has done
+	 * what it tells, so the heap may not show it yet.
 	 */
 	int last_freed; /* 1: freed last_address; 0: was given it */
 	uint64_t last_address;
-	uint64_t in_flight; /* what it may have been about to be given when the reading began; 0: nothing */
+	/* what it may have been about to be given when the reading began; 0: nothing */
+	uint64_t in_flight;
 };
 
 /*
- * What readings of the heap have said, and the one under way. A reading flips the epoch: what it shows and what comes
- * to life meanwhile has the new one at its end, and blocks of a pool that still have the other are dead.
+ * What readings of the heap have said, and the one under way. A reading flips the epoch: what it
+ * shows and what comes to life meanwhile has the new one at its end, and blocks of a pool that
+ * still have the other are dead.
  */
 struct census_range {
 	uint64_t start, end;
 };
 
-/* A block as the table had it when its pool was read, and what the object in it says of its size. */
+/*
+ * A block as the table had it when its pool was read, and what the object in it says of its size.
+ */
 struct census_size {
 	uint64_t address, bytes;
 	uint32_t traceback, told;
@@ -123,7 +132,9 @@ struct census {
 	unsigned int known : 1; /* old is: there was a reading */
 };
 
-/* All that a process holds is charged to its account, which stays where it is when the rest moves. */
+/*
+ * All that a process holds is charged to its account, which stays where it is when the rest moves.
+ */
 struct process_state {
 	struct trace_process info;
 	struct account *account;
@@ -133,7 +144,10 @@ struct process_state {
 	struct regions regions;
 	struct id_map stack_ids, frame_ids, code_ids, symbol_ids, tids;
 	struct id_map
-		pools; /* a pool's address -> bytes of its blocks, as of the last record of its first one */
+		/*
+		 * a pool's address -> bytes of its blocks, as of the last record of its first one
+		 */
+		pools;
 	struct stack_entry *stacks;
 	size_t stack_count, stack_room;
 	uint32_t *stack_frames; /* indices in frames; with STACK_NATIVE in symbols */
@@ -158,14 +172,19 @@ struct process_state {
 	int ended_large;      /* it goes before those that have less */
 };
 
-/* A traceback as far as it is known now, inlined functions included, and at most as many frames as the process's limit. */
+/*
+ * A traceback as far as it is known now, inlined functions included, and at most as many frames as
+ * the process's limit.
+ */
 struct traceback_frames {
 	struct trace_frame frames[EVENT_MAX_FRAMES];
 	uint32_t count; /* at least 1 */
 	uint32_t total; /* those cut off included */
-	uint32_t slow;  /* native frames of which more would be known if reading their file took less */
+	/* native frames of which more would be known if reading their file took less */
+	uint32_t slow;
 	uint32_t unread,
-		unnamed; /* frames of Python's of which something is not known, native ones without a name */
+		/* frames of Python's of which something is not known, native ones without a name */
+		unnamed;
 };
 
 struct trace {
@@ -201,8 +220,8 @@ static inline int state_heap_tells(const struct trace_process *info)
 void state_free_process(struct process_state *process); /* NULL is legal */
 
 /*
- * Records, size checked against their fixed part and 8-byte aligned. 0, -EBADMSG; -ENOMEM, -EDQUOT: what the record tells is not
- * kept, and all is as it was.
+ * Records, size checked against their fixed part and 8-byte aligned. 0, -EBADMSG; -ENOMEM, -EDQUOT:
+ * what the record tells is not kept, and all is as it was.
  */
 int state_alloc(struct process_state *process, const struct event_alloc *event);
 int state_free(struct process_state *process, const struct event_free *event);
@@ -210,17 +229,21 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 int state_realloc_done(struct process_state *process, const struct event_alloc *event);
 int state_reuse(struct process_state *process, const struct event_alloc *event);
 /* As trace_block_containing(). */
-const struct block *state_block_containing(const struct process_state *process, enum event_layer layer,
-					   uint64_t address);
+const struct block *state_block_containing(const struct process_state *process,
+					   enum event_layer layer, uint64_t address);
 int state_realloc_fail(struct process_state *process, const struct event_free *event);
 int state_census(struct process_state *process, const struct event_census *event);
 int state_census_thread(struct process_state *process, const struct event_mark *event);
 int state_census_pool(struct process_state *process, const struct event_census_pool *event);
-/* What objects say of their sizes; and, once all events of the reading's time are in, whether the table has them so. */
+/*
+ * What objects say of their sizes; and, once all events of the reading's time are in, whether the
+ * table has them so.
+ */
 int state_census_sizes(struct process_state *process, const struct event_census_sizes *event);
 void state_sizes_judge(struct process_state *process);
 int state_census_done(struct process_state *process, const struct event_census *event);
-int state_map(struct process_state *process, const struct event_map *event); /* and UNMAP, REMAP, PROTECT */
+/* and UNMAP, REMAP, PROTECT */
+int state_map(struct process_state *process, const struct event_map *event);
 /* 1 << enum event_layer for each, of the field mode of struct event_target or event_mode_change. */
 uint32_t state_layers(uint32_t mode);
 int state_mode_change(struct process_state *process, const struct event_mode_change *event);
@@ -228,11 +251,17 @@ void state_census_free(struct census *census);
 /* A block that has left the table, or would have. */
 int state_census_arena(struct process_state *process, const struct event_census_arena *event);
 void state_census_died(struct process_state *process, uint64_t address);
-/* The block is put into the table, in place of another if need be: the counters follow. 0, -EBADMSG, -ENOMEM. */
-int state_block_put(struct process_state *process, enum event_layer layer, const struct block *block);
+/*
+ * The block is put into the table, in place of another if need be: the counters follow. 0,
+ * -EBADMSG, -ENOMEM.
+ */
+int state_block_put(struct process_state *process, enum event_layer layer,
+		    const struct block *block);
 /* The block is gone: the counters follow. */
-void state_block_gone(struct process_state *process, enum event_layer layer, const struct block *block);
-int state_stack(const struct trace *trace, struct process_state *process, const struct event_stack *event);
+void state_block_gone(struct process_state *process, enum event_layer layer,
+		      const struct block *block);
+int state_stack(const struct trace *trace, struct process_state *process,
+		const struct event_stack *event);
 int state_symbol(struct process_state *process, const struct event_symbol *event);
 int state_code(struct trace *trace, struct process_state *process, const struct event_code *event);
 int state_code_lines(struct trace *trace, struct process_state *process,
@@ -242,10 +271,16 @@ int state_code_lines(struct trace *trace, struct process_state *process,
 int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES], struct account *account);
 /* Lets every container of a process, which has none yet, charge to its account. */
 void state_account(struct process_state *process, struct account *account);
-/* As after tracemalloc.clear_traces(). What describes stacks and code stays: it is sent only once. 0, -ENOMEM. */
+/*
+ * As after tracemalloc.clear_traces(). What describes stacks and code stays: it is sent only once.
+ * 0, -ENOMEM.
+ */
 int state_clear(struct process_state *process);
 
-/* Index of the traceback of a stack id, made at first mention; STACK_NO_ROOM where there is none, which is counted. */
+/*
+ * Index of the traceback of a stack id, made at first mention; STACK_NO_ROOM where there is none,
+ * which is counted.
+ */
 uint32_t state_stack_index(struct process_state *process, uint64_t stack_id);
 /* Index of the code object of a code id, made at first mention. */
 int state_code_index(const struct trace *trace, struct process_state *process, uint64_t code_id,
@@ -258,9 +293,13 @@ uint32_t state_symbol_frames(struct trace *trace, struct process_state *process,
 void state_traceback(struct trace *trace, struct process_state *process, uint32_t traceback,
 		     struct traceback_frames *out);
 /* Why the most recent frame of a traceback is <unknown>; SNAPSHOT_UNKNOWNS: it is not. */
-enum snapshot_unknown state_unknown(struct trace *trace, struct process_state *process, uint32_t traceback);
+enum snapshot_unknown state_unknown(struct trace *trace, struct process_state *process,
+				    uint32_t traceback);
 
-/* Makes a child, which has no tables yet, begin with a copy of its parent's. 0; -ENOMEM, it has none still. */
+/*
+ * Makes a child, which has no tables yet, begin with a copy of its parent's. 0; -ENOMEM, it has
+ * none still.
+ */
 int state_inherit(struct process_state *child, const struct process_state *parent);
 /* The process has ended: what its table was is kept as a snapshot, or nothing of it. 0, -ENOMEM. */
 int state_end(struct trace *trace, struct process_state *process, enum trace_end end);
@@ -270,7 +309,9 @@ int state_finalize(struct trace *trace, struct process_state *process);
 void state_final_free(struct process_state *process);
 void state_tgids_begin(struct trace *trace);
 void state_tgids_free(struct trace *trace);
-/* There was a process of that tgid, but nothing of it is kept: what it may still say is no error. */
+/*
+ * There was a process of that tgid, but nothing of it is kept: what it may still say is no error.
+ */
 void state_tgid_drop(struct trace *trace, uint32_t tgid);
 int state_tgid_is_dropped(struct trace *trace, uint32_t tgid);
 /* Nothing is kept of it; the process is freed. 0, -ENOMEM. */
@@ -278,8 +319,9 @@ int state_discard(struct trace *trace, struct process_state *process);
 /* An index for a process that begins. 0, -ENOMEM, -EDQUOT, -EOVERFLOW. */
 int state_place(struct trace *trace, size_t *index);
 /*
- * One of those that have ended is not kept any more: of the large ones that with the fewest bytes of its own blocks, or of
- * the small ones if there is no large one. 0, -ENOMEM; -ENOENT: there is none.
+ * One of those that have ended is not kept any more: of the large ones that with the fewest bytes
+ * of its own blocks, or of the small ones if there is no large one. 0, -ENOMEM; -ENOENT: there is
+ * none.
  */
 int state_make_room(struct trace *trace);
 /* What the process holds but its info and its final snapshot; its strings are. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes and the way of a record to its handler. A record is checked here for its size, in the handler for
- * what it says; one that is malformed is counted and changes nothing.
+ * Processes and the way of a record to its handler. A record is checked here for its size, in the
+ * handler for what it says; one that is malformed is counted and changes nothing.
  */
 #include "trace/trace.h"
 
@@ -27,7 +27,8 @@ void state_account(struct process_state *process, struct account *account)
 {
 	process->account = process->regions.account = account;
 	process->census.old.account = process->census.died.account = account;
-	process->stack_ids.account = process->frame_ids.account = process->code_ids.account = account;
+	process->stack_ids.account = process->frame_ids.account = process->code_ids.account =
+		account;
 	process->symbol_ids.account = process->tids.account = process->pools.account = account;
 }
 
@@ -107,13 +108,14 @@ static int process_new(struct trace *trace, struct process_state **out)
 	if (err)
 		return err;
 	process->stack_ids.seed = process->frame_ids.seed = trace->seed;
-	process->code_ids.seed = process->symbol_ids.seed = process->tids.seed = process->pools.seed =
-		trace->seed;
+	process->code_ids.seed = process->symbol_ids.seed = process->tids.seed =
+		process->pools.seed = trace->seed;
 	err = state_tables_new(process->blocks, process->account);
 	if (!err)
 		err = strings_new_in(&process->strings, process->account);
 	if (!err)
-		err = strings_intern(process->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN), &unknown);
+		err = strings_intern(process->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN),
+				     &unknown);
 	if (!err)
 		err = array_reserve_in(process->account, &process->stacks, &process->stack_room, 0,
 				       STACK_NO_ROOM + 1, sizeof(*process->stacks));
@@ -125,9 +127,10 @@ static int process_new(struct trace *trace, struct process_state **out)
 		return err;
 	}
 	while (process->stack_count <= STACK_NO_ROOM)
-		process->stacks[process->stack_count++] = (struct stack_entry){.total = 1, .known = 1};
-	process->codes[process->code_count++] =
-		(struct code_entry){.filename = trace->unknown, .function = trace->unknown, .version = 1};
+		process->stacks[process->stack_count++] =
+			(struct stack_entry){.total = 1, .known = 1};
+	process->codes[process->code_count++] = (struct code_entry){
+		.filename = trace->unknown, .function = trace->unknown, .version = 1};
 	*out = process;
 	return 0;
 }
@@ -150,7 +153,10 @@ uint32_t state_layers(uint32_t mode)
 		layers |= 1u << EVENT_LAYER_NATIVE;
 	if (mode & EVENT_MODE_MAPPED)
 		layers |= 1u << EVENT_LAYER_MMAP;
-	/* Before there were others it went without saying; mapped memory was then followed in growth mode only. */
+	/*
+	 * Before there were others it went without saying; mapped memory was then followed in
+	 * growth mode only.
+	 */
 	if (mode & EVENT_MODE_PYTHON || !layers ||
 	    (!(mode & EVENT_MODE_NATIVE) && (mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH))
 		layers |= 1u << EVENT_LAYER_PYTHON;
@@ -200,7 +206,8 @@ static int process_add(struct trace *trace, const struct event_target *event)
 	size_t index;
 	int err;
 
-	if (!event->nframe || event->nframe > EVENT_MAX_FRAMES || event->sample_bytes > SAMPLE_MEAN_MAX)
+	if (!event->nframe || event->nframe > EVENT_MAX_FRAMES ||
+	    event->sample_bytes > SAMPLE_MEAN_MAX)
 		return -EBADMSG;
 	if (before && before->info.end < TRACE_EXITED) {
 		err = state_end(trace, before, TRACE_EXITED);
@@ -249,9 +256,10 @@ static int process_begin(struct trace *trace, const struct event_target *event)
 static size_t record_bytes(uint32_t type, int *variable)
 {
 	*variable = type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
-		    type == EVENT_CENSUS_POOL || type == EVENT_CENSUS_SIZES || type == EVENT_CENSUS ||
-		    type == EVENT_CENSUS_DONE || type == EVENT_PROCESS || type == EVENT_SYMBOL ||
-		    type == EVENT_EXIT || type == EVENT_EXEC || type == EVENT_FORK || type == EVENT_FINALIZE;
+		    type == EVENT_CENSUS_POOL || type == EVENT_CENSUS_SIZES ||
+		    type == EVENT_CENSUS || type == EVENT_CENSUS_DONE || type == EVENT_PROCESS ||
+		    type == EVENT_SYMBOL || type == EVENT_EXIT || type == EVENT_EXEC ||
+		    type == EVENT_FORK || type == EVENT_FINALIZE;
 	switch (type) {
 	case EVENT_ALLOC:
 	case EVENT_REALLOC_DONE:
@@ -380,8 +388,10 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 	case EVENT_REMAP:
 	case EVENT_PROTECT:
 		return state_map(process, record);
-	default: /* EVENT_FORK: the child is another process; it is under trace when an EVENT_PROCESS says so
-		  */
+	/*
+	 * EVENT_FORK: the child is another process; it is under trace when an EVENT_PROCESS says so
+	 */
+	default:
 		return 0;
 	}
 }
@@ -437,7 +447,8 @@ static void told_count(struct trace_told *told, uint32_t type)
 static int record_feed(struct trace *trace, const void *record, size_t size)
 {
 	const struct event_header *header = record;
-	struct process_state *process = size < sizeof(*header) ? NULL : process_of(trace, header->tgid);
+	struct process_state *process =
+		size < sizeof(*header) ? NULL : process_of(trace, header->tgid);
 	int valid = record_valid(record, size), err;
 
 	if (valid && header->type == EVENT_LOSS) {
@@ -490,7 +501,8 @@ static void room_make(struct trace *trace)
 	const struct account *tables = &trace->tables;
 	uint64_t wanted = tables->reserve + tables->limit / FREE_SHARE;
 
-	while (trace->ended_bytes > tables->limit / STATE_KEEP_SHARE && account_left(tables) < wanted)
+	while (trace->ended_bytes > tables->limit / STATE_KEEP_SHARE &&
+	       account_left(tables) < wanted)
 		if (state_make_room(trace))
 			break;
 }
@@ -523,7 +535,8 @@ int trace_new(struct trace **out, const struct trace_hooks *hooks)
 	if (!err)
 		err = strings_new_in(&trace->strings, &trace->account);
 	if (!err)
-		err = strings_intern(trace->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN), &trace->unknown);
+		err = strings_intern(trace->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN),
+				     &trace->unknown);
 	if (err) {
 		trace_free(trace);
 		return err;
@@ -549,7 +562,8 @@ void trace_free(struct trace *trace)
 		return;
 	for (size_t i = 0; i < trace->process_count; i++)
 		state_free_process(trace->processes[i]);
-	array_release(&trace->account, &trace->processes, &trace->process_room, sizeof(*trace->processes));
+	array_release(&trace->account, &trace->processes, &trace->process_room,
+		      sizeof(*trace->processes));
 	state_tgids_free(trace);
 	strings_free(trace->strings);
 	free(trace);

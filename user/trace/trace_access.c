@@ -12,8 +12,9 @@ size_t trace_process_count(const struct trace *trace)
 
 const struct trace_process *trace_process_at(const struct trace *trace, size_t index)
 {
-	return index < trace->process_count && trace->processes[index] ? &trace->processes[index]->info
-								       : NULL;
+	return index < trace->process_count && trace->processes[index]
+		       ? &trace->processes[index]->info
+		       : NULL;
 }
 
 struct trace_dropped trace_dropped(const struct trace *trace)
@@ -54,10 +55,10 @@ struct trace_table trace_live(const struct trace *trace, size_t process, enum ev
 
 	if (layer == EVENT_LAYER_MMAP) {
 		for (size_t i = 0; i < state->regions.count; i++) {
-			live.live_bytes +=
-				state->regions.items[i].accessible
-					? state->regions.items[i].end - state->regions.items[i].start
-					: 0;
+			live.live_bytes += state->regions.items[i].accessible
+						   ? state->regions.items[i].end -
+							     state->regions.items[i].start
+						   : 0;
 			live.live_blocks += state->regions.items[i].accessible;
 		}
 		return live;
@@ -82,8 +83,8 @@ const struct blocks *trace_blocks(const struct trace *trace, size_t process, enu
 		       : NULL;
 }
 
-const struct block *trace_block_containing(const struct trace *trace, size_t process, enum event_layer layer,
-					   uint64_t address)
+const struct block *trace_block_containing(const struct trace *trace, size_t process,
+					   enum event_layer layer, uint64_t address)
 {
 	return trace_blocks(trace, process, layer)
 		       ? state_block_containing(trace->processes[process], layer, address)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks coming to life and dying. A realloc takes its block out at EVENT_REALLOC, since another thread may
- * be given that address before the realloc returns, and sets it aside for its thread; EVENT_REALLOC_DONE
- * drops it for the new block, EVENT_REALLOC_FAIL puts it back. A thread has at most one: an older one that
- * never ended is dropped.
+ * Blocks coming to life and dying. A realloc takes its block out at EVENT_REALLOC, since another
+ * thread may be given that address before the realloc returns, and sets it aside for its thread;
+ * EVENT_REALLOC_DONE drops it for the new block, EVENT_REALLOC_FAIL puts it back. A thread has at
+ * most one: an older one that never ended is dropped.
  */
 #include <errno.h>
 
@@ -36,15 +36,18 @@ static void large_change(struct process_state *process, int by)
 		census->large_high = *count;
 }
 
-void state_block_gone(struct process_state *process, enum event_layer layer, const struct block *block)
+void state_block_gone(struct process_state *process, enum event_layer layer,
+		      const struct block *block)
 {
-	process->info.tables[layer].live_bytes -= estimate_bytes(process->info.sample_bytes, block->bytes);
+	process->info.tables[layer].live_bytes -=
+		estimate_bytes(process->info.sample_bytes, block->bytes);
 	process->info.tables[layer].live_blocks--;
 	large_change(process, -(int)block->large);
 	process->info.rounded_blocks -= block->rounded;
 }
 
-int state_block_put(struct process_state *process, enum event_layer layer, const struct block *block)
+int state_block_put(struct process_state *process, enum event_layer layer,
+		    const struct block *block)
 {
 	struct trace_process *info = &process->info;
 	struct trace_table *table = &info->tables[layer];
@@ -77,7 +80,8 @@ static void place_set(struct block *block, uint32_t face, int was_large)
 	int pymalloc = face == EVENT_API_MEM || face == EVENT_API_OBJ;
 	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
 
-	block->large = was_large || face == EVENT_API_LARGE || (pymalloc && bytes - 1 >= EVENT_SMALL_BYTES);
+	block->large = was_large || face == EVENT_API_LARGE ||
+		       (pymalloc && bytes - 1 >= EVENT_SMALL_BYTES);
 	/* In growth mode it is a whole pool. */
 	block->pooled = face == EVENT_API_POOL || (pymalloc && !block->large);
 	/* Passed on, one of 0 bytes asks malloc for 1; pymalloc itself would have served that. */
@@ -85,7 +89,10 @@ static void place_set(struct block *block, uint32_t face, int was_large)
 		block->bytes = 0;
 }
 
-/* The thread of a record, made at first mention; NULL: there is no room for it. Borrowed until the next one is made. */
+/*
+ * The thread of a record, made at first mention; NULL: there is no room for it. Borrowed until the
+ * next one is made.
+ */
 static struct thread_entry *thread_find(struct process_state *process, uint32_t tid)
 {
 	uint32_t index;
@@ -94,8 +101,9 @@ static struct thread_entry *thread_find(struct process_state *process, uint32_t 
 		return &process->threads[process->last_thread];
 	index = id_map_find(&process->tids, tid);
 	if (index == ID_MAP_NONE) {
-		int err = array_reserve_in(process->account, &process->threads, &process->thread_room,
-					   process->thread_count, 1, sizeof(*process->threads));
+		int err =
+			array_reserve_in(process->account, &process->threads, &process->thread_room,
+					 process->thread_count, 1, sizeof(*process->threads));
 		if (!err)
 			err = id_map_put(&process->tids, tid, (uint32_t)process->thread_count);
 		if (err)
@@ -143,7 +151,10 @@ static uint64_t pool_of(const struct process_state *process, const struct block 
 	return block->pooled && bytes ? allocator_address(block) / bytes * bytes : 0;
 }
 
-/* A pool that comes to have blocks of another size gives its first one first. What finds no room is not known. */
+/*
+ * A pool that comes to have blocks of another size gives its first one first. What finds no room is
+ * not known.
+ */
 static void pool_note(struct process_state *process, const struct block *block)
 {
 	uint64_t pool = pool_of(process, block), bytes = class_bytes(block);
@@ -153,8 +164,12 @@ static void pool_note(struct process_state *process, const struct block *block)
 		id_map_put(&process->pools, pool, (uint32_t)bytes);
 }
 
-/* How the block's pool is divided now: where its first block begins and how large each is; 0 bytes: not known. */
-static uint32_t pool_division(const struct process_state *process, const struct block *block, uint64_t *first)
+/*
+ * How the block's pool is divided now: where its first block begins and how large each is; 0 bytes:
+ * not known.
+ */
+static uint32_t pool_division(const struct process_state *process, const struct block *block,
+			      uint64_t *first)
 {
 	uint64_t pool = pool_of(process, block);
 	uint32_t bytes = pool ? id_map_find(&process->pools, pool) : ID_MAP_NONE;
@@ -172,8 +187,8 @@ static int is_in_place(const struct process_state *process, const struct block *
 	return bytes && !((allocator_address(block) - first) % bytes);
 }
 
-const struct block *state_block_containing(const struct process_state *process, enum event_layer layer,
-					   uint64_t address)
+const struct block *state_block_containing(const struct process_state *process,
+					   enum event_layer layer, uint64_t address)
 {
 	const struct block *block = blocks_containing(process->blocks[layer], address), *other;
 	uint64_t first = 0;
@@ -184,7 +199,8 @@ const struct block *state_block_containing(const struct process_state *process, 
 	first += block->hooked ? EVENT_HOOKS_BEFORE : 0;
 	if (address < first)
 		return block;
-	other = blocks_find(process->blocks[layer], address - (address - first) % bytes, block->domain);
+	other = blocks_find(process->blocks[layer], address - (address - first) % bytes,
+			    block->domain);
 	return other ? other : block;
 }
 
@@ -204,7 +220,8 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 	if (event->bytes > TRACE_BYTES_MAX)
 		return -EBADMSG;
 	block.traceback = state_stack_index(process, event->stack_id) & BLOCK_TRACEBACK_MAX;
-	place_set(&block, event->api & EVENT_API_MASK, before->state != PENDING_NONE && before->block.large);
+	place_set(&block, event->api & EVENT_API_MASK,
+		  before->state != PENDING_NONE && before->block.large);
 	err = state_block_put(process, layer, &block);
 	if (err)
 		return err;
@@ -294,7 +311,8 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 }
 
 /* Ends the thread's realloc under way. */
-static struct pending pending_end(struct process_state *process, enum event_layer layer, uint32_t tid)
+static struct pending pending_end(struct process_state *process, enum event_layer layer,
+				  uint32_t tid)
 {
 	struct thread_entry *thread = thread_find(process, tid);
 	struct pending ended = {0};
@@ -333,9 +351,10 @@ int state_realloc_fail(struct process_state *process, const struct event_free *e
 }
 
 /*
- * An object lies at the start of its block, or behind the collector's head (16 bytes), or behind that and the
- * two pointers that some types keep before it (32 bytes). Until a reading of the heap says so the table has dead blocks, too,
- * of the time when the pool was one of another size: of several blocks that may be meant it is the one that fits the pool.
+ * An object lies at the start of its block, or behind the collector's head (16 bytes), or behind
+ * that and the two pointers that some types keep before it (32 bytes). Until a reading of the heap
+ * says so the table has dead blocks, too, of the time when the pool was one of another size: of
+ * several blocks that may be meant it is the one that fits the pool.
  */
 int state_reuse(struct process_state *process, const struct event_alloc *event)
 {
@@ -344,7 +363,8 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 	uint64_t address = 0;
 
 	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
-		const struct block *block = blocks_find(blocks, event->address - heads[i], event->domain);
+		const struct block *block =
+			blocks_find(blocks, event->address - heads[i], event->domain);
 
 		if (!block || block->bytes <= heads[i])
 			continue;
@@ -360,8 +380,9 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 }
 
 /*
- * A realloc that is under way ends as one of a block that the table does not know. From here on there are blocks that
- * are older than what the table shows, also in a process that was traced from its start.
+ * A realloc that is under way ends as one of a block that the table does not know. From here on
+ * there are blocks that are older than what the table shows, also in a process that was traced from
+ * its start.
  */
 int state_clear(struct process_state *process)
 {

@@ -2,16 +2,18 @@
 /*
  * Reconciling the table with pymalloc's heap.
  *
- * A pool is read at some moment between EVENT_CENSUS and EVENT_CENSUS_DONE, and requests go on meanwhile. So a block
- * that a pool shows and the table knows is confirmed at once; one that the table does not know is doubtful
- * until all events of the reading's time are in. Then it is in the table, or it was freed meanwhile, or no event has
- * told of it: it is older than the trace if it was so at the reading before, and else unseen. What the table knew
- * before the reading and no pool has shown is dead: its free was not traced (census mode), or lost.
+ * A pool is read at some moment between EVENT_CENSUS and EVENT_CENSUS_DONE, and requests go on
+ * meanwhile. So a block that a pool shows and the table knows is confirmed at once; one that the
+ * table does not know is doubtful until all events of the reading's time are in. Then it is in the
+ * table, or it was freed meanwhile, or no event has told of it: it is older than the trace if it
+ * was so at the reading before, and else unseen. What the table knew before the reading and no pool
+ * has shown is dead: its free was not traced (census mode), or lost.
  *
- * A record can be made just before the allocator does what it tells. So what a thread did last before the reading counts
- * as done whatever the heap shows, if EVENT_CENSUS_THREAD says that it may be at that point.
- * In growth mode the table holds pools, by the addresses of their first blocks: a pool that is in use is one block of its
- * size, and what is said above of blocks is true of them.
+ * A record can be made just before the allocator does what it tells. So what a thread did last
+ * before the reading counts as done whatever the heap shows, if EVENT_CENSUS_THREAD says that it
+ * may be at that point. In growth mode the table holds pools, by the addresses of their first
+ * blocks: a pool that is in use is one block of its size, and what is said above of blocks is true
+ * of them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,10 +22,11 @@
 #include "base/array.h"
 #include "trace/state.h"
 
-#define ADDRESS_BITS 56         /* of every user-space address */
-#define ARENAS_MAX   (1u << 16) /* of which a reading is believed that it has told of them whole: 64 GiB */
-#define STEPS_SHIFT                                                                                          \
-	52 /* a doubtful block: address / EVENT_BLOCK_STEP | bytes / EVENT_BLOCK_STEP << STEPS_SHIFT */
+#define ADDRESS_BITS 56 /* of every user-space address */
+/* of which a reading is believed that it has told of them whole: 64 GiB */
+#define ARENAS_MAX (1u << 16)
+/* a doubtful block: address / EVENT_BLOCK_STEP | bytes / EVENT_BLOCK_STEP << STEPS_SHIFT */
+#define STEPS_SHIFT 52
 
 /* Of the reading that has ended, or was given up; what the readings have told remains. */
 static void reading_end(struct census *census)
@@ -32,9 +35,11 @@ static void reading_end(struct census *census)
 	array_release(census->old.account, &census->doubtful, &census->doubtful_room,
 		      sizeof(*census->doubtful));
 	census->doubtful_count = 0;
-	array_release(census->old.account, &census->told, &census->told_room, sizeof(*census->told));
+	array_release(census->old.account, &census->told, &census->told_room,
+		      sizeof(*census->told));
 	census->told_count = 0;
-	array_release(census->old.account, &census->sizes, &census->size_room, sizeof(*census->sizes));
+	array_release(census->old.account, &census->sizes, &census->size_room,
+		      sizeof(*census->sizes));
 	census->size_count = 0;
 	census->running = 0;
 }
@@ -67,7 +72,8 @@ int state_census(struct process_state *process, const struct event_census *event
 	struct census *census = &process->census;
 
 	/* One of BPF is the last before the end: there is no other that could make up for it. */
-	if (census->running && census->id & EVENT_CENSUS_INSIDE && !(event->id & EVENT_CENSUS_INSIDE))
+	if (census->running && census->id & EVENT_CENSUS_INSIDE &&
+	    !(event->id & EVENT_CENSUS_INSIDE))
 		return 0;
 	if (census->running)
 		reading_give_up(process);
@@ -87,14 +93,18 @@ int state_census_thread(struct process_state *process, const struct event_mark *
 	struct thread_entry *thread;
 
 	/* BPF's own comes while nothing else can be under way. */
-	if (!process->census.running || process->census.id & EVENT_CENSUS_INSIDE || index == ID_MAP_NONE)
+	if (!process->census.running || process->census.id & EVENT_CENSUS_INSIDE ||
+	    index == ID_MAP_NONE)
 		return 0;
 	thread = &process->threads[index];
 	if (thread->last_freed) {
 		state_census_died(process, thread->last_address);
 		return 0;
 	}
-	/* What it did after that and is not in the sample was not told: it may have freed the block since. */
+	/*
+	 * What it did after that and is not in the sample was not told: it may have freed the block
+	 * since.
+	 */
 	if (!process->info.sample_bytes)
 		thread->in_flight = thread->last_address;
 	return 0;
@@ -107,7 +117,8 @@ static int doubtful_add(struct census *census, uint64_t address, uint32_t bytes)
 
 	if (!err)
 		census->doubtful[census->doubtful_count++] =
-			address / EVENT_BLOCK_STEP | (uint64_t)(bytes / EVENT_BLOCK_STEP) << STEPS_SHIFT;
+			address / EVENT_BLOCK_STEP | (uint64_t)(bytes / EVENT_BLOCK_STEP)
+							     << STEPS_SHIFT;
 	return err;
 }
 
@@ -151,7 +162,8 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 	if (event->count > EVENT_POOL_BLOCKS || event->block_bytes > EVENT_SMALL_BYTES ||
 	    event->block_bytes % EVENT_BLOCK_STEP || event->address % EVENT_BLOCK_STEP ||
 	    event->address >= (1ull << ADDRESS_BITS) - EVENT_POOL_BLOCKS * EVENT_SMALL_BYTES ||
-	    event->header.size != sizeof(*event) + (event->count + 63) / 64 * sizeof(event->live[0]))
+	    event->header.size !=
+		    sizeof(*event) + (event->count + 63) / 64 * sizeof(event->live[0]))
 		return -EBADMSG;
 	if (!census->running || census->id != event->id)
 		return 0;
@@ -182,8 +194,8 @@ int state_census_arena(struct process_state *process, const struct event_census_
 	/* What is not noted is kept. */
 	if (!census->running || census->id != event->id || census->told_count == ARENAS_MAX)
 		return 0;
-	if (!array_reserve_in(census->old.account, &census->told, &census->told_room, census->told_count, 1,
-			      sizeof(*census->told)))
+	if (!array_reserve_in(census->old.account, &census->told, &census->told_room,
+			      census->told_count, 1, sizeof(*census->told)))
 		census->told[census->told_count++] =
 			(struct census_range){event->address, event->address + event->bytes};
 	return 0;
@@ -218,7 +230,8 @@ void state_census_died(struct process_state *process, uint64_t address)
 	struct census *census = &process->census;
 
 	address_set_remove(&census->old, address);
-	if (census->running && address % EVENT_BLOCK_STEP == 0 && address_set_add(&census->died, address))
+	if (census->running && address % EVENT_BLOCK_STEP == 0 &&
+	    address_set_add(&census->died, address))
 		reading_drop(process);
 }
 
@@ -231,10 +244,12 @@ static int doubtful_resolve(struct process_state *process, int baseline)
 	int err = 0;
 
 	for (size_t i = 0; i < census->doubtful_count && !err; i++) {
-		uint64_t address = (census->doubtful[i] & ((1ull << STEPS_SHIFT) - 1)) * EVENT_BLOCK_STEP;
+		uint64_t address =
+			(census->doubtful[i] & ((1ull << STEPS_SHIFT) - 1)) * EVENT_BLOCK_STEP;
 		uint32_t bytes = (uint32_t)(census->doubtful[i] >> STEPS_SHIFT) * EVENT_BLOCK_STEP;
 
-		if (blocks_confirm(process->blocks[EVENT_LAYER_PYTHON], address, bytes, census->epoch)) {
+		if (blocks_confirm(process->blocks[EVENT_LAYER_PYTHON], address, bytes,
+				   census->epoch)) {
 			seen_add(census, bytes);
 		} else if (address_set_has(&census->died, address)) {
 			counts->live_blocks--;
@@ -278,8 +293,8 @@ static void ending_note(struct trace_process *info, const struct event_census *e
 }
 
 /*
- * The reading ends before the heap does: in the arenas that it has told of it counts, elsewhere what is known since the one before.
- * What that one has measured stands.
+ * The reading ends before the heap does: in the arenas that it has told of it counts, elsewhere
+ * what is known since the one before. What that one has measured stands.
  */
 static void reading_cut(struct process_state *process)
 {
@@ -293,13 +308,19 @@ static void reading_cut(struct process_state *process)
 	reading_end(census);
 }
 
-/* The table's count, now or at another moment of the reading, that agrees best with the interpreter's. */
-static uint64_t large_seen(const struct census *census, const struct snapshot_coverage *counts, uint64_t now)
+/*
+ * The table's count, now or at another moment of the reading, that agrees best with the
+ * interpreter's.
+ */
+static uint64_t large_seen(const struct census *census, const struct snapshot_coverage *counts,
+			   uint64_t now)
 {
 	if (now > counts->large_blocks)
-		return counts->large_blocks > census->large_low ? counts->large_blocks : census->large_low;
+		return counts->large_blocks > census->large_low ? counts->large_blocks
+								: census->large_low;
 	if (now < counts->large_new)
-		return counts->large_new < census->large_high ? counts->large_new : census->large_high;
+		return counts->large_new < census->large_high ? counts->large_new
+							      : census->large_high;
 	return now;
 }
 
@@ -333,7 +354,8 @@ int state_census_done(struct process_state *process, const struct event_census *
 	if (event->failed == EVENT_CENSUS_PARTIAL)
 		blocks_confirm_all(process->blocks[EVENT_LAYER_PYTHON], census->epoch);
 	else
-		blocks_sweep(process->blocks[EVENT_LAYER_PYTHON], census->epoch, block_swept, process);
+		blocks_sweep(process->blocks[EVENT_LAYER_PYTHON], census->epoch, block_swept,
+			     process);
 	if (state_heap_tells(info) && table->live_bytes > table->peak_bytes)
 		table->peak_bytes = table->live_bytes;
 	if (event->baseline)
@@ -345,8 +367,9 @@ int state_census_done(struct process_state *process, const struct event_census *
 	counts->new_blocks = counts->live_blocks - counts->old_blocks;
 	counts->new_bytes = counts->live_bytes - counts->old_bytes;
 	counts->large_blocks = event->large_blocks;
-	counts->large_new =
-		event->large_blocks > census->old_large ? event->large_blocks - census->old_large : 0;
+	counts->large_new = event->large_blocks > census->old_large
+				    ? event->large_blocks - census->old_large
+				    : 0;
 	counts->large_seen = large_seen(census, counts, info->large_blocks);
 	counts->pools_unreadable = event->pools_unreadable;
 	counts->elapsed_ns = event->elapsed_ns;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code objects. A record that lacks parts leaves what is known of them as it is; pieces of a line table are
- * taken in order from its start (a piece beyond a gap is dropped: the code object is sent again when a record
- * of it was lost), so that memory grows with what was sent and not with what was announced.
+ * Code objects. A record that lacks parts leaves what is known of them as it is; pieces of a line
+ * table are taken in order from its start (a piece beyond a gap is dropped: the code object is sent
+ * again when a record of it was lost), so that memory grows with what was sent and not with what
+ * was announced.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -26,8 +27,8 @@ int state_code_index(const struct trace *trace, struct process_state *process, u
 	if (err)
 		return err;
 	*code = (uint32_t)process->code_count++;
-	process->codes[*code] =
-		(struct code_entry){.filename = trace->unknown, .function = trace->unknown, .version = 1};
+	process->codes[*code] = (struct code_entry){
+		.filename = trace->unknown, .function = trace->unknown, .version = 1};
 	return 0;
 }
 
@@ -62,7 +63,8 @@ static int text_valid(uint16_t kind, uint32_t bytes)
 {
 	if (!bytes)
 		return 1;
-	return (kind == 1 || kind == 2 || kind == 4) && bytes <= TRACE_TEXT_MAX && bytes % kind == 0;
+	return (kind == 1 || kind == 2 || kind == 4) && bytes <= TRACE_TEXT_MAX &&
+	       bytes % kind == 0;
 }
 
 static int text_intern(struct strings *strings, const uint8_t *data, uint16_t kind, uint32_t bytes,
@@ -86,7 +88,8 @@ static int text_intern(struct strings *strings, const uint8_t *data, uint16_t ki
 	return strings_intern(strings, utf8, size, id);
 }
 
-static int code_store(struct strings *strings, struct code_entry *code, const struct event_code *event)
+static int code_store(struct strings *strings, struct code_entry *code,
+		      const struct event_code *event)
 {
 	uint32_t filename = code->filename, function = code->function;
 	int err = 0;
@@ -95,8 +98,8 @@ static int code_store(struct strings *strings, struct code_entry *code, const st
 		err = text_intern(strings, event->data, event->filename_kind, event->filename_bytes,
 				  &filename);
 	if (!err && !(event->missing & EVENT_MISS_QUALNAME))
-		err = text_intern(strings, event->data + event->filename_bytes, event->qualname_kind,
-				  event->qualname_bytes, &function);
+		err = text_intern(strings, event->data + event->filename_bytes,
+				  event->qualname_kind, event->qualname_bytes, &function);
 	if (err)
 		return err;
 	if (!(event->missing & EVENT_MISS_FILENAME))
@@ -120,7 +123,8 @@ int state_code(struct trace *trace, struct process_state *process, const struct 
 	uint32_t index;
 
 	if (!event->code_id || !text_valid(event->filename_kind, event->filename_bytes) ||
-	    !text_valid(event->qualname_kind, event->qualname_bytes) || event->first_line > INT32_MAX ||
+	    !text_valid(event->qualname_kind, event->qualname_bytes) ||
+	    event->first_line > INT32_MAX ||
 	    (event->lines_bytes > TRACE_LINES_MAX && !(event->missing & EVENT_MISS_LINES)) ||
 	    event->header.size < sizeof(*event) + event->filename_bytes + event->qualname_bytes)
 		return -EBADMSG;
@@ -130,8 +134,8 @@ int state_code(struct trace *trace, struct process_state *process, const struct 
 	if (err || !event->missing || !trace->hooks.code_missing || trace->in_hook)
 		return err;
 	trace->in_hook = 1;
-	trace->hooks.code_missing(trace->hooks.context, event->header.tgid, event->code_id, event->address,
-				  event->missing);
+	trace->hooks.code_missing(trace->hooks.context, event->header.tgid, event->code_id,
+				  event->address, event->missing);
 	trace->in_hook = 0;
 	return 0;
 }
@@ -158,7 +162,8 @@ static int lines_reserve(struct process_state *process, struct code_entry *code,
 	return 0;
 }
 
-int state_code_lines(struct trace *trace, struct process_state *process, const struct event_code_lines *event)
+int state_code_lines(struct trace *trace, struct process_state *process,
+		     const struct event_code_lines *event)
 {
 	uint32_t index;
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes that are forked, and those that end. A child begins with a copy of its parent's tables, stacks and code
- * objects among them: what its records name later has ids of its own. A process that has ended is a snapshot; there
- * are so many of them at most, and those that came to the least by themselves make room.
+ * Processes that are forked, and those that end. A child begins with a copy of its parent's tables,
+ * stacks and code objects among them: what its records name later has ids of its own. A process
+ * that has ended is a snapshot; there are so many of them at most, and those that came to the least
+ * by themselves make room.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,8 +15,8 @@
 #define SMALL_SHARE 1024u /* of what those that have ended keep: one with no more goes last */
 
 /* A copy of the first count elements of an array, where there is none yet. */
-static int array_copy(struct account *account, void *out, size_t *room, const void *from, size_t count,
-		      size_t size)
+static int array_copy(struct account *account, void *out, size_t *room, const void *from,
+		      size_t count, size_t size)
 {
 	void *copy;
 	int err = count ? array_reserve_in(account, out, room, 0, count, size) : 0;
@@ -94,7 +95,10 @@ static int symbols_copy(struct process_state *child, const struct process_state 
 	return 0;
 }
 
-/* What readings have told of the heap is true of the child's, too; one that is under way reads the parent's. */
+/*
+ * What readings have told of the heap is true of the child's, too; one that is under way reads the
+ * parent's.
+ */
 static int census_copy(struct process_state *child, const struct process_state *parent)
 {
 	child->census.known = parent->census.known;
@@ -158,7 +162,8 @@ int state_inherit(struct process_state *child, const struct process_state *paren
 	if (err)
 		return err;
 	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++) {
-		info->tables[i].live_bytes = info->tables[i].peak_bytes = parent->info.tables[i].live_bytes;
+		info->tables[i].live_bytes = info->tables[i].peak_bytes =
+			parent->info.tables[i].live_bytes;
 		info->tables[i].live_blocks = parent->info.tables[i].live_blocks;
 		copy.born_bytes += info->tables[i].live_bytes;
 	}
@@ -191,10 +196,14 @@ static void process_drop(struct trace *trace, struct process_state *process, siz
 /* Bytes that it held and had not begun with. */
 static uint64_t own_bytes(const struct process_state *process)
 {
-	return process->kept_bytes > process->born_bytes ? process->kept_bytes - process->born_bytes : 0;
+	return process->kept_bytes > process->born_bytes ? process->kept_bytes - process->born_bytes
+							 : 0;
 }
 
-/* Of those that have ended, or of the large ones among them, the one that held the fewest bytes of its own is not kept. */
+/*
+ * Of those that have ended, or of the large ones among them, the one that held the fewest bytes of
+ * its own is not kept.
+ */
 static int ended_drop(struct trace *trace, int large_only)
 {
 	size_t smallest = SIZE_MAX;
@@ -202,8 +211,10 @@ static int ended_drop(struct trace *trace, int large_only)
 
 	for (size_t i = 0; i < trace->process_count; i++) {
 		process = trace->processes[i];
-		if (process && process->info.end >= TRACE_EXITED && (process->ended_large || !large_only) &&
-		    (smallest == SIZE_MAX || own_bytes(process) < own_bytes(trace->processes[smallest])))
+		if (process && process->info.end >= TRACE_EXITED &&
+		    (process->ended_large || !large_only) &&
+		    (smallest == SIZE_MAX ||
+		     own_bytes(process) < own_bytes(trace->processes[smallest])))
 			smallest = i;
 	}
 	if (smallest == SIZE_MAX)
@@ -262,7 +273,10 @@ static int final_take(struct trace *trace, struct process_state *process)
 	return err;
 }
 
-/* Where there is no room for both the snapshot is kept and not the tables: what follows is the interpreter's own end. */
+/*
+ * Where there is no room for both the snapshot is kept and not the tables: what follows is the
+ * interpreter's own end.
+ */
 int state_finalize(struct trace *trace, struct process_state *process)
 {
 	size_t bytes;
@@ -281,7 +295,10 @@ int state_finalize(struct trace *trace, struct process_state *process)
 	return 0;
 }
 
-/* All that a process in the trace may have ended with: what is kept of those that have, whoever else asks for it. */
+/*
+ * All that a process in the trace may have ended with: what is kept of those that have, whoever
+ * else asks for it.
+ */
 static void ended_count(struct trace *trace, struct process_state *process, uint64_t bytes)
 {
 	uint64_t keep = trace->tables.limit / STATE_KEEP_SHARE;

@@ -26,17 +26,19 @@ static void change_add(struct trace_process *info, const struct snapshot_change 
 }
 
 /*
- * The same chance at every replay, and at each thinning another: a block that is in a sample with mean old is in one with a
- * greater mean with the share of both chances.
+ * The same chance at every replay, and at each thinning another: a block that is in a sample with
+ * mean old is in one with a greater mean with the share of both chances.
  */
 static int block_stays(const struct block *block, uint64_t old, uint64_t mean)
 {
 	double share = estimate_chance(mean, block->bytes) / estimate_chance(old, block->bytes);
 
-	return (double)(hash_u64(hash_u64(block->address + block->domain) ^ mean) >> 11) * 0x1p-53 < share;
+	return (double)(hash_u64(hash_u64(block->address + block->domain) ^ mean) >> 11) * 0x1p-53 <
+	       share;
 }
 
-static int table_thin(struct process_state *process, enum event_layer layer, uint64_t old, uint64_t mean)
+static int table_thin(struct process_state *process, enum event_layer layer, uint64_t old,
+		      uint64_t mean)
 {
 	struct trace_table *table = &process->info.tables[layer];
 	struct blocks *all = process->blocks[layer], *fewer;
@@ -94,8 +96,8 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	if (info->end != TRACE_RUNNING)
 		return 0;
 	if (!info->change_count)
-		change_add(info,
-			   &(struct snapshot_change){.mode = info->mode, .sample_bytes = info->sample_bytes});
+		change_add(info, &(struct snapshot_change){.mode = info->mode,
+							   .sample_bytes = info->sample_bytes});
 	change_add(info, &change);
 	info->off = mode == EVENT_MODE_OFF;
 	if (info->off) {
@@ -104,10 +106,11 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 			info->mode = EVENT_MODE_CENSUS;
 		return 0;
 	}
-	unread = info->mode == EVENT_MODE_CENSUS && mode == EVENT_MODE_EXACT && !event->cost_permille &&
-		 !event->budget_permille;
+	unread = info->mode == EVENT_MODE_CENSUS && mode == EVENT_MODE_EXACT &&
+		 !event->cost_permille && !event->budget_permille;
 	/* Pools are not blocks, and a block that is in no sample any more cannot be called back. */
-	if (unread || growth != (info->mode == EVENT_MODE_GROWTH) || event->sample_bytes < info->sample_bytes)
+	if (unread || growth != (info->mode == EVENT_MODE_GROWTH) ||
+	    event->sample_bytes < info->sample_bytes)
 		err = state_clear(process);
 	else if (event->sample_bytes > info->sample_bytes)
 		err = tables_thin(process, event->sample_bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that is mapped and unmapped. It is a layer of its own: arenas and large blocks lie in it, so it is never
- * added to what the table of blocks holds.
+ * Memory that is mapped and unmapped. It is a layer of its own: arenas and large blocks lie in it,
+ * so it is never added to what the table of blocks holds.
  */
 #include <errno.h>
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table against the objects that lie in its blocks. A block may live and be of the right class, and still not be the one that
- * the table has there: its own allocation was not seen, and the one before it is still in the table, whose free was not followed.
- * Then what the object's type says of its size is not what the table has, as often as not.
+ * The table against the objects that lie in its blocks. A block may live and be of the right class,
+ * and still not be the one that the table has there: its own allocation was not seen, and the one
+ * before it is still in the table, whose free was not followed. Then what the object's type says of
+ * its size is not what the table has, as often as not.
  *
- * A pool is read at some moment, and the table is of another. So a block is noted when its pool is told of, and counts if the
- * table has it unchanged once all events of the reading's time are in.
+ * A pool is read at some moment, and the table is of another. So a block is noted when its pool is
+ * told of, and counts if the table has it unchanged once all events of the reading's time are in.
  */
 #include <errno.h>
 
@@ -14,7 +15,10 @@
 
 #define SIZES_MAX 32768u /* noted in a reading */
 
-/* The block of Python's own domain that the allocator has at address; NULL: none that can be compared. */
+/*
+ * The block of Python's own domain that the allocator has at address; NULL: none that can be
+ * compared.
+ */
 static const struct block *block_at(const struct process_state *process, uint64_t address)
 {
 	const struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
@@ -33,8 +37,8 @@ static void size_note(struct process_state *process, uint64_t address, uint32_t 
 	const struct block *block = block_at(process, address);
 
 	if (!block || census->size_count == SIZES_MAX ||
-	    array_reserve_in(census->old.account, &census->sizes, &census->size_room, census->size_count, 1,
-			     sizeof(*census->sizes)))
+	    array_reserve_in(census->old.account, &census->sizes, &census->size_room,
+			     census->size_count, 1, sizeof(*census->sizes)))
 		return;
 	census->sizes[census->size_count++] =
 		(struct census_size){address, block->bytes, block->traceback, told};
@@ -44,8 +48,10 @@ int state_census_sizes(struct process_state *process, const struct event_census_
 {
 	if (event->count > EVENT_POOL_BLOCKS || !event->block_bytes ||
 	    event->block_bytes > EVENT_SMALL_BYTES ||
-	    event->address > UINT64_MAX - (uint64_t)event->count * event->block_bytes - EVENT_HOOKS_BEFORE ||
-	    event->header.size != sizeof(*event) + (event->count + 3) / 4 * 4 * sizeof(event->bytes[0]))
+	    event->address >
+		    UINT64_MAX - (uint64_t)event->count * event->block_bytes - EVENT_HOOKS_BEFORE ||
+	    event->header.size !=
+		    sizeof(*event) + (event->count + 3) / 4 * 4 * sizeof(event->bytes[0]))
 		return -EBADMSG;
 	if (!process->census.running || process->census.id != event->id ||
 	    process->info.mode == EVENT_MODE_GROWTH)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Snapshots. Tracebacks stand in the order in which the trace first met them and traces in theirs, so that
- * the same events give the same snapshot whatever the seeds of the tables.
+ * Snapshots. Tracebacks stand in the order in which the trace first met them and traces in theirs,
+ * so that the same events give the same snapshot whatever the seeds of the tables.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,10 @@
 #include "snapshot/merge.h"
 #include "trace/state.h"
 
-/* The work on one snapshot; both maps are by id in the trace and hold UINT32_MAX where nothing stands yet. */
+/*
+ * The work on one snapshot; both maps are by id in the trace and hold UINT32_MAX where nothing
+ * stands yet.
+ */
 struct taking {
 	struct trace *trace;
 	struct process_state *process;
@@ -50,7 +53,8 @@ static int string_map(struct taking *taking, uint32_t id, uint32_t *out)
 	return 0;
 }
 
-static int frame_map(struct taking *taking, const struct trace_frame *frame, struct snapshot_frame *out)
+static int frame_map(struct taking *taking, const struct trace_frame *frame,
+		     struct snapshot_frame *out)
 {
 	int err = string_map(taking, frame->filename, &out->filename);
 
@@ -71,8 +75,8 @@ static int traceback_take(struct taking *taking, uint32_t index)
 	for (uint32_t i = 0; !err && i < traceback->count; i++)
 		err = frame_map(taking, &traceback->frames[i], &frames[i]);
 	if (!err)
-		err = builder_traceback(&taking->builder, frames, traceback->count, traceback->total,
-					&taking->tracebacks[index]);
+		err = builder_traceback(&taking->builder, frames, traceback->count,
+					traceback->total, &taking->tracebacks[index]);
 	if (taking->builder.snapshot->traceback_count > known) {
 		taking->unread += traceback->unread;
 		taking->unnamed += traceback->unnamed;
@@ -106,7 +110,8 @@ static int tracebacks_take(struct taking *taking)
 	return err;
 }
 
-static int trace_add(struct taking *taking, enum event_layer layer, const struct snapshot_trace *trace)
+static int trace_add(struct taking *taking, enum event_layer layer,
+		     const struct snapshot_trace *trace)
 {
 	int err = -EDQUOT;
 
@@ -139,7 +144,8 @@ static int blocks_add(struct taking *taking, enum event_layer layer)
 		err = trace_add(taking, layer, &trace);
 		if (err || layer != trace_first_layer(&taking->process->info))
 			continue;
-		struct snapshot_unknowns *why = &taking->unknowns[taking->unknown[block->traceback]];
+		struct snapshot_unknowns *why =
+			&taking->unknowns[taking->unknown[block->traceback]];
 		why->blocks++;
 		why->bytes += block->bytes;
 	}
@@ -182,7 +188,10 @@ static const char *const moments[] = {
 	[TRACE_EXECED] = "execed",
 };
 
-/* Up to when the table is known: one that goes on was heard of when losses were told last, though it may have done nothing. */
+/*
+ * Up to when the table is known: one that goes on was heard of when losses were told last, though
+ * it may have done nothing.
+ */
 static uint64_t moment_ns(const struct trace *trace, const struct trace_process *info)
 {
 	uint64_t told = trace->loss.header.time_ns;
@@ -244,7 +253,8 @@ static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
 		.ending = info->ending,
 	};
 	if (state_heap_tells(info) && meta->layer == EVENT_LAYER_PYTHON)
-		meta->unread_ns = info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
+		meta->unread_ns =
+			info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
 	if (info->rss_bytes && moment_ns(trace, info) > info->rss_ns)
 		meta->rss_age_ns = moment_ns(trace, info) - info->rss_ns;
 	meta->change_count = info->change_count;
@@ -298,8 +308,9 @@ static uint32_t *map_new(size_t count)
 }
 
 /*
- * What a layer of the snapshot holds was there at once. The peak that is kept may be less: where the heap tells of deaths it is that
- * of its readings, and in a sample each block's share was rounded by itself.
+ * What a layer of the snapshot holds was there at once. The peak that is kept may be less: where
+ * the heap tells of deaths it is that of its readings, and in a sample each block's share was
+ * rounded by itself.
  */
 static void peak_raise(const struct snapshot *snapshot, enum event_layer layer, uint64_t *peak)
 {
@@ -332,7 +343,8 @@ static void peaks_raise(struct snapshot *snapshot)
 
 int state_snapshot(struct trace *trace, struct process_state *process, struct snapshot **out)
 {
-	struct taking taking = {.trace = trace, .process = process, .account.parent = &trace->account};
+	struct taking taking = {
+		.trace = trace, .process = process, .account.parent = &trace->account};
 	int err = builder_begin_in(&taking.builder, &taking.account);
 
 	if (err)
@@ -359,7 +371,8 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	snapshot->meta.blocks_dropped += taking.blocks_left;
 	snapshot->meta.bytes_dropped += taking.bytes_left;
 	if (snapshot->trace_count)
-		qsort(snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces), trace_compare);
+		qsort(snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces),
+		      trace_compare);
 	for (size_t i = 0; i < EVENT_LAYERS; i++)
 		layer_sort(&snapshot->layers[i], i == EVENT_LAYER_MMAP);
 	peaks_raise(snapshot);
@@ -386,8 +399,8 @@ int trace_snapshot(struct trace *trace, size_t index, int want_final, struct sna
 	if (err)
 		return err;
 	/*
-	 * Loss is counted for the session and often told only at its end, as is coverage: what is known of
-	 * them now says more about the final state than what was known then.
+	 * Loss is counted for the session and often told only at its end, as is coverage: what is
+	 * known of them now says more about the final state than what was known then.
 	 */
 	struct snapshot_meta now, *meta = &(*out)->meta;
 	meta_set(&now, trace, process);

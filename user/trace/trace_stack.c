@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stacks. Frames are interned by {code object, instruction}, native ones by address, so that a stack costs four bytes a
- * frame and a line is looked up once however many stacks pass through it.
+ * Stacks. Frames are interned by {code object, instruction}, native ones by address, so that a
+ * stack costs four bytes a frame and a line is looked up once however many stacks pass through it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -61,8 +61,8 @@ static int frame_index(const struct trace *trace, struct process_state *process,
 	*frame = id_map_find(&process->frame_ids, key);
 	if (*frame != ID_MAP_NONE)
 		return 0;
-	err = array_reserve_in(process->account, &process->frames, &process->frame_room, process->frame_count,
-			       1, sizeof(*process->frames));
+	err = array_reserve_in(process->account, &process->frames, &process->frame_room,
+			       process->frame_count, 1, sizeof(*process->frames));
 	if (!err)
 		err = id_map_put(&process->frame_ids, key, (uint32_t)process->frame_count);
 	if (err)
@@ -72,7 +72,8 @@ static int frame_index(const struct trace *trace, struct process_state *process,
 	return 0;
 }
 
-int state_stack(const struct trace *trace, struct process_state *process, const struct event_stack *event)
+int state_stack(const struct trace *trace, struct process_state *process,
+		const struct event_stack *event)
 {
 	uint32_t index;
 
@@ -81,9 +82,9 @@ int state_stack(const struct trace *trace, struct process_state *process, const 
 		return -EBADMSG;
 	int err = stack_index(process, event->stack_id, &index);
 	if (!err)
-		err = array_reserve_in(process->account, &process->stack_frames, &process->stack_frame_room,
-				       process->stack_frame_count, event->nframe,
-				       sizeof(*process->stack_frames));
+		err = array_reserve_in(process->account, &process->stack_frames,
+				       &process->stack_frame_room, process->stack_frame_count,
+				       event->nframe, sizeof(*process->stack_frames));
 	if (err)
 		return err;
 	struct stack_entry *stack = &process->stacks[index];
@@ -110,8 +111,12 @@ int state_stack(const struct trace *trace, struct process_state *process, const 
 	return 0;
 }
 
-/* The table, marked once for each content that it has: any number of frames may be asked for. 0; -ENOMEM, -EDQUOT; -ENOTSUP no such version is known. */
-static int lines_table(struct process_state *process, struct code_entry *code, struct lines_table *out)
+/*
+ * The table, marked once for each content that it has: any number of frames may be asked for. 0;
+ * -ENOMEM, -EDQUOT; -ENOTSUP no such version is known.
+ */
+static int lines_table(struct process_state *process, struct code_entry *code,
+		       struct lines_table *out)
 {
 	const struct python_offsets *offsets = offsets_for(process->info.python_version >> 16, 0);
 	struct lines_mark *marks;
@@ -132,7 +137,8 @@ static int lines_table(struct process_state *process, struct code_entry *code, s
 				     count * sizeof(*marks));
 		if (err) {
 			free(marks);
-			code->lines_known = 0; /* unmarked, each frame would cost a walk through all of it */
+			/* unmarked, each frame would cost a walk through all of it */
+			code->lines_known = 0;
 			return err;
 		}
 		free(code->marks);
@@ -146,8 +152,8 @@ static int lines_table(struct process_state *process, struct code_entry *code, s
 }
 
 /* The frame as far as it is known now. */
-static const struct frame_entry *frame_resolve(const struct trace *trace, struct process_state *process,
-					       uint32_t index)
+static const struct frame_entry *frame_resolve(const struct trace *trace,
+					       struct process_state *process, uint32_t index)
 {
 	struct frame_entry *frame = &process->frames[index];
 	struct code_entry *code = &process->codes[frame->code];
@@ -204,7 +210,8 @@ void state_traceback(struct trace *trace, struct process_state *process, uint32_
 	out->total = stack->total;
 }
 
-enum snapshot_unknown state_unknown(struct trace *trace, struct process_state *process, uint32_t traceback)
+enum snapshot_unknown state_unknown(struct trace *trace, struct process_state *process,
+				    uint32_t traceback)
 {
 	const struct stack_entry *stack = &process->stacks[traceback];
 	const struct symbol_entry *symbol;
@@ -220,7 +227,8 @@ enum snapshot_unknown state_unknown(struct trace *trace, struct process_state *p
 	first = process->stack_frames[stack->first];
 	if (first & STACK_NATIVE) {
 		symbol = &process->symbols[first & ~STACK_NATIVE];
-		return symbol->count && process->symbol_frames[symbol->first].filename != trace->unknown
+		return symbol->count && process->symbol_frames[symbol->first].filename !=
+						trace->unknown
 			       ? SNAPSHOT_UNKNOWNS
 			       : UNKNOWN_NO_FILE;
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What native frames are called. A stack names an address, and the session tells later, once for each address, what is there.
+ * What native frames are called. A stack names an address, and the session tells later, once for
+ * each address, what is there.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -75,9 +76,9 @@ int state_symbol(struct process_state *process, const struct event_symbol *event
 		return -EBADMSG;
 	err = state_symbol_index(process, event->address, &index);
 	if (!err)
-		err = array_reserve_in(process->account, &process->symbol_frames, &process->symbol_frame_room,
-				       process->symbol_frame_count, event->count,
-				       sizeof(*process->symbol_frames));
+		err = array_reserve_in(process->account, &process->symbol_frames,
+				       &process->symbol_frame_room, process->symbol_frame_count,
+				       event->count, sizeof(*process->symbol_frames));
 	for (uint32_t i = 0; i < event->count && !err; i++)
 		err = frame_take(process->strings, event, &at,
 				 &process->symbol_frames[process->symbol_frame_count + i]);
@@ -88,7 +89,8 @@ int state_symbol(struct process_state *process, const struct event_symbol *event
 	symbol->count = event->count;
 	symbol->slow = (event->flags & EVENT_SYMBOL_SLOW) != 0;
 	symbol->known = !symbol->slow;
-	symbol->named = symbol->count && is_name(process->strings, &process->symbol_frames[symbol->first]);
+	symbol->named =
+		symbol->count && is_name(process->strings, &process->symbol_frames[symbol->first]);
 	process->symbol_frame_count += event->count;
 	return 0;
 }
@@ -123,7 +125,8 @@ uint32_t state_symbol_frames(struct trace *trace, struct process_state *process,
 
 int trace_unnamed_next(const struct trace *trace, size_t index, size_t *cursor, uint64_t *address)
 {
-	const struct process_state *process = index < trace->process_count ? trace->processes[index] : NULL;
+	const struct process_state *process =
+		index < trace->process_count ? trace->processes[index] : NULL;
 
 	for (; process && *cursor < process->symbol_count; ++*cursor) {
 		if (process->symbols[*cursor].known)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which process a tgid names, and of which nothing is kept though it may still have something to say. Of the latter
- * only the last are known, in two generations, so that a session of days does not remember every number that there was.
+ * Which process a tgid names, and of which nothing is kept though it may still have something to
+ * say. Of the latter only the last are known, in two generations, so that a session of days does
+ * not remember every number that there was.
  */
 #include <errno.h>
 
@@ -11,7 +12,8 @@
 
 void state_tgids_begin(struct trace *trace)
 {
-	struct id_map *const maps[] = {&trace->tgids, &trace->dropped_tgids[0], &trace->dropped_tgids[1]};
+	struct id_map *const maps[] = {&trace->tgids, &trace->dropped_tgids[0],
+				       &trace->dropped_tgids[1]};
 
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
 		maps[i]->seed = trace->seed;
@@ -45,7 +47,8 @@ void state_tgid_drop(struct trace *trace, uint32_t tgid)
 	if (dropped[0].count >= GENERATION) {
 		id_map_free(&dropped[1]);
 		dropped[1] = dropped[0];
-		dropped[0] = (struct id_map){.seed = dropped[1].seed, .account = dropped[1].account};
+		dropped[0] =
+			(struct id_map){.seed = dropped[1].seed, .account = dropped[1].account};
 	}
 	/* Without room for it, what it still says counts as malformed. */
 	id_map_put(&dropped[0], tgid, 0);

@@ -23,8 +23,8 @@ static int jump_compare(const void *a, const void *b)
 }
 
 /*
- * Jumps into a function from elsewhere (from its cold part, say) are found as bytes. One that is none only
- * makes an instruction seem to be reached in more ways than it is.
+ * Jumps into a function from elsewhere (from its cold part, say) are found as bytes. One that is
+ * none only makes an instruction seem to be reached in more ways than it is.
  */
 static int jumps_find(struct inline_code *code)
 {
@@ -77,15 +77,17 @@ void inline_code_close(struct inline_code *code)
 	memset(code, 0, sizeof(*code));
 }
 
-size_t inline_code_window(struct inline_code *code, uint64_t vaddr, struct inline_insn *out, size_t room)
+size_t inline_code_window(struct inline_code *code, uint64_t vaddr, struct inline_insn *out,
+			  size_t room)
 {
 	const struct inline_range *text = &code->image->text;
 	uint64_t offset = vaddr - text->vaddr;
 	size_t count = 0;
 
 	while (count < room && offset < text->bytes) {
-		size_t bytes = inline_decode(&code->decoder, text->code + offset, text->bytes - offset,
-					     text->vaddr + offset, &out[count]);
+		size_t bytes =
+			inline_decode(&code->decoder, text->code + offset, text->bytes - offset,
+				      text->vaddr + offset, &out[count]);
 
 		if (!bytes)
 			break;
@@ -95,7 +97,10 @@ size_t inline_code_window(struct inline_code *code, uint64_t vaddr, struct inlin
 	return count;
 }
 
-/* Index of the first of count entries of stride bytes, sorted by the address that they begin with, at vaddr or above. */
+/*
+ * Index of the first of count entries of stride bytes, sorted by the address that they begin with,
+ * at vaddr or above.
+ */
 static size_t first_from(const void *entries, size_t stride, size_t count, uint64_t vaddr)
 {
 	size_t low = 0, high = count;
@@ -146,7 +151,8 @@ uint64_t inline_code_body(struct inline_code *code, uint64_t vaddr)
 		if (offset < text->bytes && text->bytes - offset > sizeof(landing) &&
 		    !memcmp(text->code + offset, landing, sizeof(landing)))
 			offset += sizeof(landing);
-		if (!inline_code_window(code, text->vaddr + offset, &insn, 1) || insn.op != INLINE_JUMP)
+		if (!inline_code_window(code, text->vaddr + offset, &insn, 1) ||
+		    insn.op != INLINE_JUMP)
 			break;
 		vaddr = insn.target;
 	}
@@ -208,14 +214,15 @@ int inline_code_is_jumped_to(struct inline_code *code, uint64_t vaddr)
 
 	if (offset >= text->bytes || offset < INLINE_LONG_JUMP || is_short_target(text, offset))
 		return 0;
-	return inline_code_window(code, vaddr - INLINE_LONG_JUMP, &before, 1) && before.op == INLINE_JUMP &&
-	       before.bytes == INLINE_LONG_JUMP;
+	return inline_code_window(code, vaddr - INLINE_LONG_JUMP, &before, 1) &&
+	       before.op == INLINE_JUMP && before.bytes == INLINE_LONG_JUMP;
 }
 
 /* Where an instruction begins of which jumps_find() has seen the byte in front of the distance. */
 static uint64_t jump_begin(const struct inline_code *code, const struct inline_jump *jump)
 {
-	return jump->source - (code->image->text.code[jump->source - code->image->text.vaddr] != 0xe9);
+	return jump->source -
+	       (code->image->text.code[jump->source - code->image->text.vaddr] != 0xe9);
 }
 
 size_t inline_code_sources(const struct inline_code *code, size_t index, uint64_t *out, size_t room)
@@ -227,8 +234,8 @@ size_t inline_code_sources(const struct inline_code *code, size_t index, uint64_
 		return 0;
 	for (size_t i = 0; i < code->count && count <= room; i++) {
 		const struct inline_insn *insn = &code->insns[i];
-		int goes_on =
-			insn->op != INLINE_JUMP && insn->op != INLINE_JUMP_SLOT && insn->op != INLINE_END;
+		int goes_on = insn->op != INLINE_JUMP && insn->op != INLINE_JUMP_SLOT &&
+			      insn->op != INLINE_END;
 		int jumps = insn->op == INLINE_BRANCH || insn->op == INLINE_JUMP;
 
 		if (!(jumps && insn->target == vaddr) && !(goes_on && i + 1 == index))
@@ -262,7 +269,8 @@ static int sources_find(struct inline_code *code)
 
 		if (insn->op == INLINE_BRANCH || insn->op == INLINE_JUMP)
 			source_add(code, ways, inline_code_index(code, insn->target), (uint32_t)i);
-		if (insn->op != INLINE_JUMP && insn->op != INLINE_JUMP_SLOT && insn->op != INLINE_END)
+		if (insn->op != INLINE_JUMP && insn->op != INLINE_JUMP_SLOT &&
+		    insn->op != INLINE_END)
 			source_add(code, ways, i + 1, (uint32_t)i);
 	}
 	for (size_t i = inline_code_jump(code, code->start);

@@ -2,13 +2,14 @@
 /*
  * Where in a function the probe sits.
  *
- * The probe must be hit exactly once in every call, so only the entry path is looked at: the instructions
- * that run one after the other from the entry up to and including the first branch. What something jumps back
- * to is left out with all that follows it, since it may run again. A jump to the entry itself is as good as a
- * call and hits the entry as often as any later instruction, so it excludes nothing.
+ * The probe must be hit exactly once in every call, so only the entry path is looked at: the
+ * instructions that run one after the other from the entry up to and including the first branch.
+ * What something jumps back to is left out with all that follows it, since it may run again. A jump
+ * to the entry itself is as good as a call and hits the entry as often as any later instruction, so
+ * it excludes nothing.
  *
- * Along the path each argument has a set of registers that hold it: a full move adds one, a write takes one
- * away. The first emulated instruction that every argument reaches is the site.
+ * Along the path each argument has a set of registers that hold it: a full move adds one, a write
+ * takes one away. The first emulated instruction that every argument reaches is the site.
  */
 #include <capstone/capstone.h>
 #include <errno.h>
@@ -76,9 +77,9 @@ static bool ends_path(const struct scan *scan)
 }
 
 /*
- * The lowest offset after the entry that a relative branch of these bytes leads to, SIZE_MAX when none does.
- * Where the bytes are no instruction it goes on at the next one: a target too many costs a trap, one too few
- * a wrong count.
+ * The lowest offset after the entry that a relative branch of these bytes leads to, SIZE_MAX when
+ * none does. Where the bytes are no instruction it goes on at the next one: a target too many costs
+ * a trap, one too few a wrong count.
  */
 static size_t first_jump_target(struct scan *scan)
 {
@@ -92,8 +93,8 @@ static size_t first_jump_target(struct scan *scan)
 		const cs_x86 *x86 = &scan->insn->detail->x86;
 		uint64_t target = (uint64_t)x86->operands[0].imm - scan->vaddr;
 
-		if (x86->op_count == 1 && x86->operands[0].type == X86_OP_IMM && ends_path(scan) && target &&
-		    target < first)
+		if (x86->op_count == 1 && x86->operands[0].type == X86_OP_IMM && ends_path(scan) &&
+		    target && target < first)
 			first = target;
 		offset += scan->insn->size;
 	}
@@ -108,8 +109,9 @@ static int step(struct scan *scan)
 	int lost = ARGUMENTS;
 
 	/* A 32-bit move would cut a 64-bit argument. */
-	if (scan->insn->id == X86_INS_MOV && x86->op_count == 2 && x86->operands[0].type == X86_OP_REG &&
-	    x86->operands[1].type == X86_OP_REG && x86->operands[0].size == 8 && x86->operands[1].size == 8) {
+	if (scan->insn->id == X86_INS_MOV && x86->op_count == 2 &&
+	    x86->operands[0].type == X86_OP_REG && x86->operands[1].type == X86_OP_REG &&
+	    x86->operands[0].size == 8 && x86->operands[1].size == 8) {
 		source = 1u << x86_register_of(x86->operands[1].reg);
 		copy = 1u << x86_register_of(x86->operands[0].reg);
 	}
@@ -145,7 +147,8 @@ static const char *argument_name(enum abi_op op, int argument)
 }
 
 /* Appends to a text of so many bytes; what is too long is cut. */
-__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size,
+							 const char *format, ...)
 {
 	size_t length = strlen(text);
 	va_list arguments;
@@ -156,8 +159,8 @@ __attribute__((format(printf, 3, 4))) static void append(char *text, size_t size
 }
 
 /*
- * Walks the entry path. True and *offset when an emulated instruction will do, which is then the decoded one;
- * else false and why holds the reason.
+ * Walks the entry path. True and *offset when an emulated instruction will do, which is then the
+ * decoded one; else false and why holds the reason.
  */
 static bool find_emulated(struct scan *scan, size_t *offset, char *why, size_t size)
 {
@@ -166,7 +169,8 @@ static bool find_emulated(struct scan *scan, size_t *offset, char *why, size_t s
 	append(why, size, "entry (two traps): ");
 	for (*offset = 0; *offset < scan->bytes; *offset += scan->insn->size) {
 		if (*offset >= target) {
-			append(why, size, "no emulated instruction before +%zu, where a jump leads", target);
+			append(why, size, "no emulated instruction before +%zu, where a jump leads",
+			       target);
 			return false;
 		}
 		if (!decode(scan, *offset)) {
@@ -176,8 +180,8 @@ static bool find_emulated(struct scan *scan, size_t *offset, char *why, size_t s
 		if (x86_is_emulated(scan->insn->bytes, scan->insn->size))
 			return true;
 		if (ends_path(scan)) {
-			append(why, size, "no emulated instruction up to %s at +%zu", scan->insn->mnemonic,
-			       *offset);
+			append(why, size, "no emulated instruction up to %s at +%zu",
+			       scan->insn->mnemonic, *offset);
 			return false;
 		}
 		int lost = step(scan);
@@ -187,7 +191,8 @@ static bool find_emulated(struct scan *scan, size_t *offset, char *why, size_t s
 			return false;
 		}
 		if (scan->wish->with_return && scan->stack_moved) {
-			append(why, size, "no emulated instruction before the stack moves at +%zu", *offset);
+			append(why, size, "no emulated instruction before the stack moves at +%zu",
+			       *offset);
 			return false;
 		}
 	}
@@ -216,7 +221,8 @@ static void describe_emulated(const struct scan *scan, size_t offset, char *why,
 		if (holder == ABI_REG_COUNT)
 			continue;
 		append(why, size, "%s %s %s%%%s", separator, argument_name(scan->wish->op, i),
-		       holder == scan->wish->arguments[i] ? "still in " : "in ", x86_register_name(holder));
+		       holder == scan->wish->arguments[i] ? "still in " : "in ",
+		       x86_register_name(holder));
 		separator = ",";
 	}
 }
@@ -248,8 +254,8 @@ static void fill_site(struct scan *scan, struct plan_site *site)
 	}
 	site->vaddr = scan->vaddr + offset;
 	site->in_function = (uint32_t)offset;
-	site->cookie =
-		ABI_COOKIE(wish->op, wish->api, holder_of(scan, 0), holder_of(scan, 1), holder_of(scan, 2));
+	site->cookie = ABI_COOKIE(wish->op, wish->api, holder_of(scan, 0), holder_of(scan, 1),
+				  holder_of(scan, 2));
 	site->op = wish->op;
 	site->with_return = wish->with_return == 1;
 
@@ -262,8 +268,8 @@ static void fill_site(struct scan *scan, struct plan_site *site)
 		append(site->instruction, sizeof(site->instruction), "(bad)");
 }
 
-int function_entry_site(const struct plan_wish *wish, const uint8_t *code, size_t bytes, uint64_t vaddr,
-			struct plan_site *site)
+int function_entry_site(const struct plan_wish *wish, const uint8_t *code, size_t bytes,
+			uint64_t vaddr, struct plan_site *site)
 {
 	struct scan scan = {.code = code, .bytes = bytes, .vaddr = vaddr, .wish = wish};
 	int err = 0;
@@ -287,7 +293,10 @@ out:
 	return err;
 }
 
-/* How the decoded instruction uses a register: 8 or 4, the bytes that it reads; 0 it does not; -1 it overwrites it. */
+/*
+ * How the decoded instruction uses a register: 8 or 4, the bytes that it reads; 0 it does not; -1
+ * it overwrites it.
+ */
 static int register_use(const struct scan *scan, uint32_t reg)
 {
 	const cs_x86 *x86 = &scan->insn->detail->x86;
@@ -320,7 +329,8 @@ int function_argument_is_32(const uint8_t *code, size_t bytes, uint32_t reg)
 	for (size_t offset = 0; scan.insn && !use && offset < bytes && decode(&scan, offset);
 	     offset += scan.insn->size) {
 		/* A conditional branch leaves the registers as they are for what follows it. */
-		if (ends_path(&scan) && (scan.insn->id == X86_INS_JMP || !in_group(&scan, CS_GRP_JUMP)))
+		if (ends_path(&scan) &&
+		    (scan.insn->id == X86_INS_JMP || !in_group(&scan, CS_GRP_JUMP)))
 			break;
 		use = register_use(&scan, reg);
 	}

@@ -34,11 +34,18 @@ struct inline_image {
 	const uint64_t *starts; /* of functions, and of parts that were split off; sorted */
 	size_t start_count;
 	uint64_t new_reference; /* _Py_NewReference; 0: there is no such function */
-	uint64_t new_reference_slots[INLINE_TRACING_SLOTS]; /* through which the file calls it; 0: none */
-	/* Where tracemalloc says that it traces, else 0; and slots that lead to the structure which that is in. */
+	/* through which the file calls it; 0: none */
+	uint64_t new_reference_slots[INLINE_TRACING_SLOTS];
+	/*
+	 * Where tracemalloc says that it traces, else 0; and slots that lead to the structure which
+	 * that is in.
+	 */
 	uint64_t tracing, tracing_slots[INLINE_TRACING_SLOTS];
 	int64_t tracing_offset; /* in that structure */
-	/* Types that have no free list, and functions that only allocate: their objects are always new. 0: none. */
+	/*
+	 * Types that have no free list, and functions that only allocate: their objects are always
+	 * new. 0: none.
+	 */
 	uint64_t new_types[INLINE_NEW_TYPES];
 	uint64_t new_slots[INLINE_NEW_TYPES]; /* that hold the addresses of these types */
 	struct {

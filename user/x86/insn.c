@@ -9,9 +9,9 @@
 #include "x86/x86.h"
 
 /* What a called function may change (System V ABI): rax, rcx, rdx, rsi, rdi, r8 to r11. */
-#define CALL_CLOBBERS                                                                                        \
-	(1u << ABI_REG_AX | 1u << ABI_REG_CX | 1u << ABI_REG_DX | 1u << ABI_REG_SI | 1u << ABI_REG_DI |      \
-	 0xfu << ABI_REG_R8)
+#define CALL_CLOBBERS                                                                              \
+	(1u << ABI_REG_AX | 1u << ABI_REG_CX | 1u << ABI_REG_DX | 1u << ABI_REG_SI |               \
+	 1u << ABI_REG_DI | 0xfu << ABI_REG_R8)
 
 int inline_decoder_open(struct inline_decoder *decoder)
 {
@@ -75,7 +75,8 @@ static void decode_lea(const cs_insn *insn, struct inline_insn *out)
 
 static void decode_move(const cs_insn *insn, struct inline_insn *out)
 {
-	const cs_x86_op *to = &insn->detail->x86.operands[0], *from = &insn->detail->x86.operands[1];
+	const cs_x86_op *to = &insn->detail->x86.operands[0],
+			*from = &insn->detail->x86.operands[1];
 
 	if (to->type == X86_OP_REG && from->type == X86_OP_MEM && to->size >= 4) {
 		out->dst = (uint8_t)x86_register_of(to->reg);
@@ -125,7 +126,8 @@ static void decode_add(const cs_insn *insn, struct inline_insn *out)
 
 static void decode_compare(const cs_insn *insn, struct inline_insn *out)
 {
-	const cs_x86_op *left = &insn->detail->x86.operands[0], *right = &insn->detail->x86.operands[1];
+	const cs_x86_op *left = &insn->detail->x86.operands[0],
+			*right = &insn->detail->x86.operands[1];
 
 	out->width = left->size;
 	if (left->type == X86_OP_MEM && right->type == X86_OP_REG) {
@@ -158,8 +160,8 @@ static void decode_data(const cs_insn *insn, struct inline_insn *out)
 {
 	const cs_x86 *x86 = &insn->detail->x86;
 	const cs_x86_op *operands = x86->operands;
-	int same = x86->op_count == 2 && operands[0].type == X86_OP_REG && operands[1].type == X86_OP_REG &&
-		   operands[0].reg == operands[1].reg;
+	int same = x86->op_count == 2 && operands[0].type == X86_OP_REG &&
+		   operands[1].type == X86_OP_REG && operands[0].reg == operands[1].reg;
 
 	out->width = x86->op_count ? operands[0].size : 0;
 	switch (insn->id) {
@@ -194,14 +196,16 @@ static void decode_data(const cs_insn *insn, struct inline_insn *out)
 	case X86_INS_SHL:
 	case X86_INS_SAL:
 	case X86_INS_SHR:
-		if (x86->op_count == 2 && operands[0].type == X86_OP_REG && operands[1].type == X86_OP_IMM) {
+		if (x86->op_count == 2 && operands[0].type == X86_OP_REG &&
+		    operands[1].type == X86_OP_IMM) {
 			out->op = insn->id == X86_INS_SHR ? INLINE_SHIFT : INLINE_SHIFT_LEFT;
 			out->dst = (uint8_t)x86_register_of(operands[0].reg);
 			out->value = operands[1].imm;
 		}
 		break;
 	case X86_INS_AND:
-		if (x86->op_count == 2 && operands[0].type == X86_OP_REG && operands[1].type == X86_OP_IMM) {
+		if (x86->op_count == 2 && operands[0].type == X86_OP_REG &&
+		    operands[1].type == X86_OP_IMM) {
 			out->op = INLINE_MASK;
 			out->dst = (uint8_t)x86_register_of(operands[0].reg);
 			out->value = operands[1].imm;
@@ -253,21 +257,24 @@ static int decode_control(struct inline_decoder *decoder, struct inline_insn *ou
 	}
 	if (direct)
 		out->target = (uint64_t)operand->imm;
-	else if (operand->type == X86_OP_MEM && memory_read(insn, operand, out) && out->base == ABI_REG_COUNT)
+	else if (operand->type == X86_OP_MEM && memory_read(insn, operand, out) &&
+		 out->base == ABI_REG_COUNT)
 		out->target = (uint64_t)out->value;
 	else if (operand->type == X86_OP_REG)
 		out->src = (uint8_t)x86_register_of(operand->reg);
 	return 1;
 }
 
-static size_t decode_one(struct inline_decoder *decoder, const uint8_t *code, size_t bytes, uint64_t vaddr)
+static size_t decode_one(struct inline_decoder *decoder, const uint8_t *code, size_t bytes,
+			 uint64_t vaddr)
 {
-	return cs_disasm_iter(decoder->capstone, &code, &bytes, &vaddr, decoder->insn) ? decoder->insn->size
-										       : 0;
+	return cs_disasm_iter(decoder->capstone, &code, &bytes, &vaddr, decoder->insn)
+		       ? decoder->insn->size
+		       : 0;
 }
 
-size_t inline_decode(struct inline_decoder *decoder, const uint8_t *code, size_t bytes, uint64_t vaddr,
-		     struct inline_insn *out)
+size_t inline_decode(struct inline_decoder *decoder, const uint8_t *code, size_t bytes,
+		     uint64_t vaddr, struct inline_insn *out)
 {
 	*out = (struct inline_insn){
 		.vaddr = vaddr, .dst = ABI_REG_COUNT, .src = ABI_REG_COUNT, .base = ABI_REG_COUNT};
@@ -277,13 +284,14 @@ size_t inline_decode(struct inline_decoder *decoder, const uint8_t *code, size_t
 	out->emulated = x86_is_emulated(code, out->bytes);
 	if (decode_control(decoder, out))
 		return out->bytes;
-	out->written = x86_registers_written(decoder->capstone, decoder->insn) & ((1u << ABI_REG_COUNT) - 1);
+	out->written = x86_registers_written(decoder->capstone, decoder->insn) &
+		       ((1u << ABI_REG_COUNT) - 1);
 	decode_data(decoder->insn, out);
 	return out->bytes;
 }
 
-void inline_disassemble(struct inline_decoder *decoder, const uint8_t *code, size_t bytes, uint64_t vaddr,
-			char *text, size_t size)
+void inline_disassemble(struct inline_decoder *decoder, const uint8_t *code, size_t bytes,
+			uint64_t vaddr, char *text, size_t size)
 {
 	const char *result = "(bad)", *operands = "";
 

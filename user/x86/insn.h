@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An instruction as the analysis of inlined allocators needs it: what it does to registers, or nothing known.
+/*
+ * An instruction as the analysis of inlined allocators needs it: what it does to registers, or
+ * nothing known.
  */
 #ifndef TRACER_X86_INSN_H
 #define TRACER_X86_INSN_H
@@ -9,12 +11,13 @@
 #include <stdint.h>
 
 enum inline_op {
-	INLINE_OTHER = 0,     /* anything that goes on to the next instruction */
-	INLINE_COPY,          /* dst = src */
-	INLINE_CONST,         /* dst = value */
-	INLINE_TRIPLE,        /* dst = 3 * src */
-	INLINE_ADD,           /* dst = src + value */
-	INLINE_LOAD,          /* dst = *(base + value), 64 bits; base ABI_REG_COUNT: an absolute address */
+	INLINE_OTHER = 0, /* anything that goes on to the next instruction */
+	INLINE_COPY,      /* dst = src */
+	INLINE_CONST,     /* dst = value */
+	INLINE_TRIPLE,    /* dst = 3 * src */
+	INLINE_ADD,       /* dst = src + value */
+	/* dst = *(base + value), 64 bits; base ABI_REG_COUNT: an absolute address */
+	INLINE_LOAD,
 	INLINE_LOAD_32,       /* the same, 32 bits */
 	INLINE_STORE,         /* *(base + value) = src, 64 bits */
 	INLINE_STORE_32,      /* the same, 32 bits */
@@ -29,20 +32,28 @@ enum inline_op {
 	INLINE_BRANCH,        /* to target or on */
 	INLINE_JUMP,          /* to target */
 	INLINE_CALL,          /* of target */
-	INLINE_CALL_SLOT, /* of something computed; target: the address of a constant slot, or 0; src: its register */
+	/* of something computed; target: the address of a constant slot, or 0; src: its register */
+	INLINE_CALL_SLOT,
 	INLINE_JUMP_SLOT, /* the same */
 	INLINE_END,       /* ret, or control gets lost */
 };
 
 /* What two unsigned numbers were compared for. */
-enum inline_order { INLINE_NO_ORDER = 0, INLINE_BELOW, INLINE_ABOVE_EQUAL, INLINE_ABOVE, INLINE_BELOW_EQUAL };
+enum inline_order {
+	INLINE_NO_ORDER = 0,
+	INLINE_BELOW,
+	INLINE_ABOVE_EQUAL,
+	INLINE_ABOVE,
+	INLINE_BELOW_EQUAL
+};
 
 struct inline_insn {
 	uint64_t vaddr;
 	uint64_t target;
 	int64_t value;
-	uint32_t written; /* bit r: enum abi_register r may change; a call: those that it may clobber */
-	uint8_t op;       /* enum inline_op */
+	/* bit r: enum abi_register r may change; a call: those that it may clobber */
+	uint32_t written;
+	uint8_t op; /* enum inline_op */
 	uint8_t bytes;
 	uint8_t dst, src, base; /* enum abi_register; ABI_REG_COUNT: none */
 	uint8_t width;          /* of the operation, bytes */
@@ -62,10 +73,10 @@ int inline_decoder_open(struct inline_decoder *decoder);
 void inline_decoder_close(struct inline_decoder *decoder);
 
 /* Decodes the first instruction of code, which is at vaddr. Its length, or 0: it is none. */
-size_t inline_decode(struct inline_decoder *decoder, const uint8_t *code, size_t bytes, uint64_t vaddr,
-		     struct inline_insn *out);
+size_t inline_decode(struct inline_decoder *decoder, const uint8_t *code, size_t bytes,
+		     uint64_t vaddr, struct inline_insn *out);
 /* The same as text, in AT&T syntax; "(bad)" when it is none. */
-void inline_disassemble(struct inline_decoder *decoder, const uint8_t *code, size_t bytes, uint64_t vaddr,
-			char *text, size_t size);
+void inline_disassemble(struct inline_decoder *decoder, const uint8_t *code, size_t bytes,
+			uint64_t vaddr, char *text, size_t size);
 
 #endif

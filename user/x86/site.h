@@ -7,7 +7,10 @@
 
 #include "abi/target.h"
 
-/* For plan_wish.with_return: no return, but as with one the stack pointer must still be the entry's at the site. */
+/*
+ * For plan_wish.with_return: no return, but as with one the stack pointer must still be the entry's
+ * at the site.
+ */
 #define PLAN_ENTRY_STACK 2
 
 struct plan_wish {

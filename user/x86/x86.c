@@ -5,8 +5,8 @@
 
 /*
  * What every supported kernel emulates: branch_setup_xol_ops() and push_setup_xol_ops() in
- * arch/x86/kernel/uprobes.c. Not among it: longer nops, which only newer kernels emulate, and prefixed
- * branches, on some of which the kernel refuses a probe.
+ * arch/x86/kernel/uprobes.c. Not among it: longer nops, which only newer kernels emulate, and
+ * prefixed branches, on some of which the kernel refuses a probe.
  */
 bool x86_is_emulated(const uint8_t *code, size_t bytes)
 {

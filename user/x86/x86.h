@@ -8,11 +8,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Does the kernel emulate this instruction when it is probed, rather than step over it with a second trap? */
+/*
+ * Does the kernel emulate this instruction when it is probed, rather than step over it with a
+ * second trap?
+ */
 bool x86_is_emulated(const uint8_t *code, size_t bytes);
-/* enum abi_register that a Capstone register is, or is a part of; ABI_REG_COUNT for one of another kind. */
+/*
+ * enum abi_register that a Capstone register is, or is a part of; ABI_REG_COUNT for one of another
+ * kind.
+ */
 uint32_t x86_register_of(unsigned reg);
-/* Registers that the instruction may write, bit r for enum abi_register r; bit ABI_REG_COUNT: any other. */
+/*
+ * Registers that the instruction may write, bit r for enum abi_register r; bit ABI_REG_COUNT: any
+ * other.
+ */
 uint32_t x86_registers_written(csh capstone, const cs_insn *insn);
 /* "rax" for ABI_REG_AX. Static. */
 const char *x86_register_name(uint32_t reg);

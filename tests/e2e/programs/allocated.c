@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A library to be preloaded into programs that do not tell what they have allocated: at each SIGRTMAX the process, if it is at
- * rest then, writes into $ALLOCATED/PID what the C library says it has handed out, in bytes.
+ * A library to be preloaded into programs that do not tell what they have allocated: at each
+ * SIGRTMAX the process, if it is at rest then, writes into $ALLOCATED/PID what the C library says
+ * it has handed out, in bytes.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

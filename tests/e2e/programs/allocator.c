@@ -2,12 +2,14 @@
 /*
  * A program that lives on malloc and its kin, and keeps books. usage: allocator [THREADS [ROUNDS]]
  *
- * Speaks as golden.py does: "ready" and a line of JSON, then for each line on its stdin some work and another line:
+ * Speaks as golden.py does: "ready" and a line of JSON, then for each line on its stdin some work
+ * and another line:
  *
- *	own		bytes that were asked for and still live, and their number, by its own books
- *	usable		bytes that the allocator made of them (malloc_usable_size), and their number
- *	allocator	bytes that the allocator in use says it has handed out to the whole program, and which one it is:
- *			0 none that we could ask, 1 the C library, 2 jemalloc, 3 tcmalloc, 4 mimalloc
+ * 	own		bytes that were asked for and still live, and their number, by its own books
+ * 	usable		bytes that the allocator made of them (malloc_usable_size), and their number
+ * 	allocator	bytes that the allocator in use says it has handed out to the whole program,
+ * 			and which one it is: 0 none that we could ask, 1 the C library, 2 jemalloc,
+ * 			3 tcmalloc, 4 mimalloc
  *
  * With one thread the work is done by the first, the only one whose heap mimalloc lets us walk.
  */
@@ -33,8 +35,9 @@ struct slot {
 int mallctl(const char *, void *, size_t *, void *, size_t) __attribute__((weak));
 int MallocExtension_GetNumericProperty(const char *, size_t *) __attribute__((weak));
 void *mi_heap_get_default(void) __attribute__((weak));
-bool mi_heap_visit_blocks(const void *, bool, bool (*)(const void *, const void *, void *, size_t, void *),
-			  void *) __attribute__((weak));
+bool mi_heap_visit_blocks(const void *, bool,
+			  bool (*)(const void *, const void *, void *, size_t, void *), void *)
+	__attribute__((weak));
 #ifdef __GLIBC__
 struct mallinfo2 mallinfo2(void) __attribute__((weak));
 #endif
@@ -127,7 +130,8 @@ static long long allocator_bytes(int *which)
 	}
 	if (mi_heap_get_default && mi_heap_visit_blocks) {
 		*which = 4;
-		return mi_heap_visit_blocks(mi_heap_get_default(), true, add_block, &sum) ? sum : -1;
+		return mi_heap_visit_blocks(mi_heap_get_default(), true, add_block, &sum) ? sum
+											  : -1;
 	}
 #ifdef __GLIBC__
 	if (mallinfo2) {
@@ -155,10 +159,10 @@ static void tell(void)
 				blocks++;
 			}
 	says = allocator_bytes(&which);
-	int length =
-		snprintf(line, sizeof(line),
-			 "{\"own\": [%lld, %lld], \"usable\": [%lld, %lld], \"allocator\": [%lld, %d]}\n",
-			 bytes, blocks, usable, blocks, says, which);
+	int length = snprintf(
+		line, sizeof(line),
+		"{\"own\": [%lld, %lld], \"usable\": [%lld, %lld], \"allocator\": [%lld, %d]}\n",
+		bytes, blocks, usable, blocks, says, which);
 	if (write(1, line, (size_t)length) != length)
 		exit(1);
 }

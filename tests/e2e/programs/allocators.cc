@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks whatever allocator it has for blocks, by every function of that, and says what it keeps: {"kept": [bytes, blocks]}.
- * Its operator new fails now and then, and is caught; mimalloc's, compiled as C, would abort ("nofail").
+ * Asks whatever allocator it has for blocks, by every function of that, and says what it keeps:
+ * {"kept": [bytes, blocks]}. Its operator new fails now and then, and is caught; mimalloc's,
+ * compiled as C, would abort ("nofail").
  */
 #include <cstdint>
 #include <cstdio>
@@ -104,7 +105,8 @@ static void jemalloc(size_t i)
 	keep(rallocx(mallocx(i, 0), 3 * i, 0), 3 * i);
 	block = mallocx(i, 0);
 	keep(block,
-	     xallocx(block, i + 1, 0, 0) > i ? i + 1 : i); /* what was asked for, if that could be had */
+	     /* what was asked for, if that could be had */
+	     xallocx(block, i + 1, 0, 0) > i ? i + 1 : i);
 	dallocx(mallocx(i, 0), 0);
 	sdallocx(mallocx(i, 0), i, 0);
 }
@@ -132,7 +134,9 @@ static void mimalloc(size_t i)
 	keep(find<void *(void *, size_t)>("mi_heap_malloc")(heap, i), i);
 	keep(find<void *(void *, size_t, size_t)>("mi_heap_calloc")(heap, 2, i), 2 * i);
 	keep(find<void *(void *, void *, size_t)>("mi_heap_realloc")(heap, malloc(1), i), i);
-	keep(find<void *(void *, void *, size_t, size_t)>("mi_heap_recalloc")(heap, malloc(1), 2, i), 2 * i);
+	keep(find<void *(void *, void *, size_t, size_t)>("mi_heap_recalloc")(heap, malloc(1), 2,
+									      i),
+	     2 * i);
 	keep(find<void *(void *, size_t, size_t)>("mi_heap_malloc_aligned")(heap, i, 64), i);
 	find<void(void *, size_t)>("mi_free_size")(malloc(i), i);
 	find<void(void *)>("mi_free")(malloc(i));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many blocks of malloc's of one size, and as many that die; with "busy" it goes on like that until a line comes. Speaks
- * as golden.py does.
+ * Many blocks of malloc's of one size, and as many that die; with "busy" it goes on like that until
+ * a line comes. Speaks as golden.py does.
  */
 #include <poll.h>
 #include <stdio.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A C++ program whose requests are the same in every run: containers that grow, shrink, move and go. usage: containers [wait]
+ * A C++ program whose requests are the same in every run: containers that grow, shrink, move and
+ * go. usage: containers [wait]
  *
- * With "wait" it speaks as golden.py does: "ready", then for each line on its stdin some work, and a line of JSON with the
- * bytes and blocks that its containers have from their allocator. Without, it works three times and ends; what is kept then
- * is never given back.
+ * With "wait" it speaks as golden.py does: "ready", then for each line on its stdin some work, and
+ * a line of JSON with the bytes and blocks that its containers have from their allocator. Without,
+ * it works three times and ends; what is kept then is never given back.
  */
 #include <cstdio>
 #include <cstring>

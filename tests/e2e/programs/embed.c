@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An application that embeds Python. usage: embed LIBRARY PROGRAM [ARG...]	loads it by dlopen()
- *					     embed - PROGRAM [ARG...]		is linked with it (-DLINKED)
+ * An application that embeds Python. 
+ * usage: embed LIBRARY PROGRAM [ARG...]  loads it by dlopen()
+ *        embed - PROGRAM [ARG...]        is linked with it (-DLINKED)
  *
- * Before it loads the library it prints "waiting" and waits for a line, and having loaded it "loaded", and waits again. Then it
- * runs the program as `python PROGRAM ARG...` would, on a thread of its own.
+ * Before it loads the library it prints "waiting" and waits for a line, and having loaded it
+ * "loaded", and waits again. Then it runs the program as `python PROGRAM ARG...` would, on a thread
+ * of its own.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -61,7 +63,8 @@ int main(int argc, char **argv)
 			return 3;
 		run.run = (main_fn)dlsym(library, "Py_BytesMain");
 	}
-	if (!run.run || pthread_create(&thread, NULL, thread_run, &run) || pthread_join(thread, NULL))
+	if (!run.run || pthread_create(&thread, NULL, thread_run, &run) ||
+	    pthread_join(thread, NULL))
 		return 5;
 	return run.status;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A JIT, as GDB sees one: registers the ELF image of a file, unregisters it again. Then: names code in a function of its
- * own, maps, names and unmaps memory. A step is a line on stdin; it answers with one.
+ * A JIT, as GDB sees one: registers the ELF image of a file, unregisters it again. Then: names code
+ * in a function of its own, maps, names and unmaps memory. A step is a line on stdin; it answers
+ * with one.
  */
 #include <elf.h>
 #include <stdint.h>
@@ -81,7 +82,8 @@ int main(int argc, char **argv)
 	__jit_debug_descriptor.action_flag = 2;
 	__jit_debug_register_code();
 	answer();
-	memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
+		      -1, 0);
 	*(volatile char *)memory = (char)0xc3;
 	note_code("noted", 0x100000010, (void *)0x600000000000);
 	note_code("fleeting", 64, memory);

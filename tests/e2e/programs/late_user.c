@@ -2,8 +2,8 @@
 /*
  * Loads an allocator late, and uses it. usage: late_user LIBRARY
  *
- * Prints "ready"; loads it at the first byte on stdin and prints "loaded"; for each further byte keeps 5 of 10 blocks and
- * prints "done". Ends with its stdin.
+ * Prints "ready"; loads it at the first byte on stdin and prints "loaded"; for each further byte
+ * keeps 5 of 10 blocks and prints "done". Ends with its stdin.
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -2,9 +2,10 @@
 /*
  * An allocator that is left in the middle. usage: leaves jump | switch | pass
  *
- *	jump	a signal handler jumps out of it, and what comes then is deeper in the stack
- *	switch	a signal handler goes on with another stack, in which the same happens, and so on: threads without the kernel
- *	pass	it jumps to malloc
+ * 	jump	a signal handler jumps out of it, and what comes then is deeper in the stack
+ * 	switch	a signal handler goes on with another stack, in which the same happens, and
+ * 		so on: threads without the kernel
+ * 	pass	it jumps to malloc
  *
  * Speaks as golden.py does: "ready", and for a line on its stdin one of JSON.
  */

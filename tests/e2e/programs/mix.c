@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that allocate, resize and free at the same time, beside blocks that stay. usage: mix [THREADS [ROUNDS]]
+ * Threads that allocate, resize and free at the same time, beside blocks that stay. usage: mix
+ * [THREADS [ROUNDS]]
  *
- * Prints "ready"; for each line on stdin starts its threads, waits for their end and prints what is live as golden.py does;
- * ends with its stdin. Each thread keeps its own blocks; the blocks that it frees have been allocated by its neighbour.
+ * Prints "ready"; for each line on stdin starts its threads, waits for their end and prints what is
+ * live as golden.py does; ends with its stdin. Each thread keeps its own blocks; the blocks that it
+ * frees have been allocated by its neighbour.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -77,7 +79,8 @@ static void account(void)
 	for (int i = 0; i < threads; i++)
 		for (int k = 0; k < PASSED; k++)
 			passes += passed[i][k] != NULL;
-	printf("{\"KEPT\": [%ld, %ld], \"GROWN\": [%ld, %ld], \"PASSED\": [%ld, %ld], \"SHORT\": [0, 0], "
+	printf("{\"KEPT\": [%ld, %ld], \"GROWN\": [%ld, %ld], \"PASSED\": [%ld, %ld], \"SHORT\": "
+	       "[0, 0], "
 	       "\"SMALL\": [0, 0]}\n",
 	       keeps * 100, keeps, grows * 900, grows, passes * 300, passes);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that keeps account of its own blocks: for each marked line, bytes and blocks that live. "ready"; then for each line on
- * stdin it does more, and prints its account as JSON, with what mallinfo2 says has come since (without tcache, see
- * test_native.py).
+ * A program that keeps account of its own blocks: for each marked line, bytes and blocks that live.
+ * "ready"; then for each line on stdin it does more, and prints its account as JSON, with what
+ * mallinfo2 says has come since (without tcache, see test_native.py).
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -75,8 +75,8 @@ NOINLINE static void failures(void)
 	void *block = malloc(21); /* # line FAILED */
 
 	if (malloc(huge) || realloc(block, huge) || reallocarray(block, huge, 16) ||
-	    reallocarray(block, huge << 3, 2) || calloc(huge, 16) || !posix_memalign((void **)&sink, 24, 8) ||
-	    !posix_memalign((void **)&sink, 64, huge))
+	    reallocarray(block, huge << 3, 2) || calloc(huge, 16) ||
+	    !posix_memalign((void **)&sink, 24, 8) || !posix_memalign((void **)&sink, 64, huge))
 		abort();
 	keep("FAILED", block, 21);
 	sink = realloc(malloc(10), 0);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks for blocks at many places that are slow to name (slow_dwarf.S), once it is told to; then it waits. */
+/*
+ * Asks for blocks at many places that are slow to name (slow_dwarf.S), once it is told to; then it
+ * waits.
+ */
 #include <stdio.h>
 
 void work_0(void);

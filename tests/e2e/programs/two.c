@@ -2,8 +2,8 @@
 /*
  * Two Pythons in one process. usage: two LIBRARY HOME OTHER-LIBRARY OTHER-HOME PROGRAM
  *
- * Each is loaded into a namespace of its own. The first runs the program. With an OTHER-HOME other than "-" the other
- * one is started, too, and does nothing.
+ * Each is loaded into a namespace of its own. The first runs the program. With an OTHER-HOME other
+ * than "-" the other one is started, too, and does nothing.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
