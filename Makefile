@@ -247,6 +247,7 @@ fuzz: $(FUZZERS)
 C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null)
 format:
 	$(Q)clang-format -i $(C_FILES)
+	$(Q)if command -v black >/dev/null; then black --quiet tests tools; fi
 
 lint:
 	$(Q)tools/check-includes

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tracing costs, next to tracemalloc, in one run. Prints figures, asserts nothing, ends with status 0.
+"""What tracing costs, next to tracemalloc, in one run. Prints figures, asserts nothing, ends with
+status 0.
 
-The variants of a workload are run in turn, round after round, so that a noisy minute hits all of them; medians are shown.
-usage: bench.py [--reps N] [--scale F] [--workloads w1,w2,w3,web] [--variants REGEX] [--python PATH]… [--only WHAT,…] [--docs]
+The variants of a workload are run in turn, round after round, so that a noisy minute hits all of
+them; medians are shown. usage: bench.py [--reps N] [--scale F] [--workloads w1,w2,w3,web]
+[--variants REGEX] [--python PATH]… [--only WHAT,…] [--docs]
 """
 import argparse
 import os
@@ -63,7 +65,10 @@ def wait_line(stream, pattern, timeout):
         ready, _, _ = select.select([stream], [], [], max(0, end - time.monotonic()))
         data = os.read(stream.fileno(), 65536) if ready else b""
         if not data:
-            raise RuntimeError("no line %r: %s" % (pattern.decode(), pending.decode(errors="replace").strip()[-300:]))
+            raise RuntimeError(
+                "no line %r: %s"
+                % (pattern.decode(), pending.decode(errors="replace").strip()[-300:])
+            )
         pending += data
         if re.search(rb"^" + pattern, pending, re.M):
             return time.monotonic()
@@ -75,7 +80,13 @@ def attach(pid, snapshot):
 
 
 def start_target(python, code):
-    return subprocess.Popen([python, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), bufsize=0)
+    return subprocess.Popen(
+        [python, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(),
+        bufsize=0,
+    )
 
 
 def memory_kib(pid):
@@ -86,7 +97,8 @@ def memory_kib(pid):
 
 
 def tracer_memory(python, blocks, folder):
-    """Of a tracer whose target holds so many blocks, in KiB, once it has caught up: (resident, at most)."""
+    """Of a tracer whose target holds so many blocks, in KiB, once it has caught up: (resident, at
+    most)."""
     target = start_target(python, HOLDER % blocks)
     try:
         time.sleep(0.3)
@@ -107,23 +119,52 @@ def bench_memory(python, folder):
     few, many = 1000, 1000000
     low, high = tracer_memory(python, few, folder), tracer_memory(python, many, folder)
     for name, a, b in zip(("resident", "peak resident"), low, high):
-        print("memory: %-13s %8d KiB with %d blocks, %8d KiB with %d: %.1f bytes a live block" % (name, a, few, b, many, (b - a) * 1024 / (many - few)), flush=True)
+        print(
+            "memory: %-13s %8d KiB with %d blocks, %8d KiB with %d: %.1f bytes a live block"
+            % (name, a, few, b, many, (b - a) * 1024 / (many - few)),
+            flush=True,
+        )
 
 
 def bench_replay(python, reps, folder):
-    """Of a capture of w1: what the consumer does with one processor, without a target that it waits for."""
+    """Of a capture of w1: what the consumer does with one processor, without a target that it waits
+    for."""
     capture, snapshot = os.path.join(folder, "w1.cap"), os.path.join(folder, "replay.pb.gz")
-    subprocess.run([TRACER, "-q", "--capture", capture, "--", python, os.path.join(HERE, "workloads", "w1.py"), "0", "20000"],
-                   stdout=subprocess.DEVNULL, env=environment(), check=True, timeout=TIMEOUT)
+    subprocess.run(
+        [
+            TRACER,
+            "-q",
+            "--capture",
+            capture,
+            "--",
+            python,
+            os.path.join(HERE, "workloads", "w1.py"),
+            "0",
+            "20000",
+        ],
+        stdout=subprocess.DEVNULL,
+        env=environment(),
+        check=True,
+        timeout=TIMEOUT,
+    )
     with open(capture, "rb") as file:
         records = count_records(file.read())
     seconds = []
     for _ in range(reps):
         start = time.monotonic()
-        subprocess.run([TRACER, "replay", capture, "-o", snapshot], stdout=subprocess.DEVNULL, check=True, timeout=TIMEOUT)
+        subprocess.run(
+            [TRACER, "replay", capture, "-o", snapshot],
+            stdout=subprocess.DEVNULL,
+            check=True,
+            timeout=TIMEOUT,
+        )
         seconds.append(time.monotonic() - start)
     rate = records / statistics.median(seconds) / 1e6
-    print("replay: %d records in median %.2f s: %.2f million a second (bar: 3, %s)" % (records, statistics.median(seconds), rate, "met" if rate >= 3 else "MISSED"), flush=True)
+    print(
+        "replay: %d records in median %.2f s: %.2f million a second (bar: 3, %s)"
+        % (records, statistics.median(seconds), rate, "met" if rate >= 3 else "MISSED"),
+        flush=True,
+    )
 
 
 def count_records(data):
@@ -150,11 +191,16 @@ def bench_attach(python, reps, folder):
         target.kill()
         target.wait()
     drain.wait()
-    print("attach to a busy interpreter: median %.3f s, at most %.3f s of %d" % (statistics.median(seconds), max(seconds), len(seconds)), flush=True)
+    print(
+        "attach to a busy interpreter: median %.3f s, at most %.3f s of %d"
+        % (statistics.median(seconds), max(seconds), len(seconds)),
+        flush=True,
+    )
 
 
 def read_chunks(stream, until):
-    """(start, seconds) of the meter's chunks; until(chunks) says when it is enough. None after a minute."""
+    """(start, seconds) of the meter's chunks; until(chunks) says when it is enough. None after a
+    minute."""
     chunks, pending, end = [], b"", time.monotonic() + 60
     while time.monotonic() < end:
         ready, _, _ = select.select([stream], [], [], 10)
@@ -175,10 +221,18 @@ def bench_detach(python, reps, folder):
         target = start_target(python, METER)
         try:
             begin = time.monotonic() + 0.3  # past its start
-            normal = statistics.median(c[1] for c in read_chunks(target.stdout, lambda c: c[-1][0] > begin + 0.7) if c[0] > begin)
+            normal = statistics.median(
+                c[1]
+                for c in read_chunks(target.stdout, lambda c: c[-1][0] > begin + 0.7)
+                if c[0] > begin
+            )
             tracer = attach(target.pid, os.path.join(folder, "detach.pb.gz"))
             attached = time.monotonic()
-            traced = [c[1] for c in read_chunks(target.stdout, lambda c: c[-1][0] > attached + 1) if c[0] > attached]
+            traced = [
+                c[1]
+                for c in read_chunks(target.stdout, lambda c: c[-1][0] > attached + 1)
+                if c[0] > attached
+            ]
             slow = statistics.median(traced)
             stop = time.monotonic()
             tracer.process.send_signal(signal.SIGINT)
@@ -191,10 +245,17 @@ def bench_detach(python, reps, folder):
             target.kill()
             target.wait()
     if delays:
-        print("detach: untraced speed is back after median %.3f s, at most %.3f s of %d (a chunk: %.1f ms untraced, %.1f ms traced)"
-              % (statistics.median(delays), max(delays), len(delays), normal * 1e3, slow * 1e3), flush=True)
+        print(
+            "detach: untraced speed is back after median %.3f s, at most %.3f s of %d (a chunk: %.1f ms untraced, %.1f ms traced)"
+            % (statistics.median(delays), max(delays), len(delays), normal * 1e3, slow * 1e3),
+            flush=True,
+        )
     if len(delays) < reps:
-        print("detach: untraced speed did not come back within a minute in %d of %d" % (reps - len(delays), reps), flush=True)
+        print(
+            "detach: untraced speed did not come back within a minute in %d of %d"
+            % (reps - len(delays), reps),
+            flush=True,
+        )
 
 
 def attempt(what, function, *args):
@@ -205,13 +266,18 @@ def attempt(what, function, *args):
 
 
 def choose(options):
-    """[(path, root or None)]: the newest with symbols, the distribution's, and those of root file systems with memray."""
+    """[(path, root or None)]: the newest with symbols, the distribution's, and those of root file
+    systems with memray."""
     roots = [(path, root) for root, path in pythons.in_roots().values()]
     if options.python:
         inside = {root + path: (path, root) for path, root in roots}
         return [inside.get(path, (path, None)) for path in options.python]
     found = [pythons.newest(), pythons.distribution()]
-    roots = [(path, root) for path, root in roots if os.path.exists(root + "/usr/lib/python3/dist-packages/memray")]
+    roots = [
+        (path, root)
+        for path, root in roots
+        if os.path.exists(root + "/usr/lib/python3/dist-packages/memray")
+    ]
     return [(path, None) for path in found if path] + roots
 
 
@@ -231,11 +297,21 @@ def main():
     parser.add_argument("--reps", type=int, default=5, help="repetitions (default 5)")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the workloads' rounds")
     parser.add_argument("--workloads", default="w1,w2,w3,web")
-    parser.add_argument("--variants", default="", help="those whose names this regular expression finds (default: all)")
-    parser.add_argument("--python", action="append", help="interpreter; repeatable (default: the newest with symbols, the distribution's, "
-                        "and in the root file systems those that have memray)")
+    parser.add_argument(
+        "--variants",
+        default="",
+        help="those whose names this regular expression finds (default: all)",
+    )
+    parser.add_argument(
+        "--python",
+        action="append",
+        help="interpreter; repeatable (default: the newest with symbols, the distribution's, "
+        "and in the root file systems those that have memray)",
+    )
     parser.add_argument("--only", default="speed,memory,attach,detach,replay,stats,sample,system")
-    parser.add_argument("--docs", action="store_true", help="write the tables into docs/benchmarks.md")
+    parser.add_argument(
+        "--docs", action="store_true", help="write the tables into docs/benchmarks.md"
+    )
     options = parser.parse_args()
     chosen, only = choose(options), options.only.split(",")
     if not chosen:
@@ -244,13 +320,34 @@ def main():
     tables = []
     with tempfile.TemporaryDirectory() as folder:
         for path, root in chosen if "speed" in only else ():
-            attempt("speed", lambda: tables.append(bench_speed(Python(os.path.realpath(path), folder, root), TOOLS, options)))
+            attempt(
+                "speed",
+                lambda: tables.append(
+                    bench_speed(Python(os.path.realpath(path), folder, root), TOOLS, options)
+                ),
+            )
         if options.docs and tables:
             attempt("docs/benchmarks.md", bench_page.replace, "bench", "\n\n".join(tables))
         if "sample" in only:
-            attempt("sample", with_table, "bench-sample", *chosen[0], options, folder, lambda python: bench_sample.bench(python, options.reps))
+            attempt(
+                "sample",
+                with_table,
+                "bench-sample",
+                *chosen[0],
+                options,
+                folder,
+                lambda python: bench_sample.bench(python, options.reps)
+            )
         if "system" in only:
-            attempt("system", with_table, "bench-system", *chosen[0], options, folder, lambda python: bench_system.bench(TOOLS, python, options, folder))
+            attempt(
+                "system",
+                with_table,
+                "bench-system",
+                *chosen[0],
+                options,
+                folder,
+                lambda python: bench_system.bench(TOOLS, python, options, folder)
+            )
         python = chosen[0][0]
         print("\nCPython %s" % pythons.version_of(python))
         if "replay" in only:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-How long a real-time neighbour waits while traced processes end: a SCHED_FIFO task sleeps for a millisecond over and over on the
-processor where they do. Their last heap is read in the kernel, by a program that nobody can interrupt.
+"""How long a real-time neighbour waits while traced processes end: a SCHED_FIFO task sleeps for a
+millisecond over and over on the processor where they do. Their last heap is read in the kernel, by
+a program that nobody can interrupt.
 
     bench_latency.py [ENDS]        so many processes of each kind (default 500); root
 
-honest: forked of a program with a heap of 48 MB, half of which is dropped. hostile: one whose arenas are forged. Prints the longest wait
-and the 99.9th percentile, without the tracer and with it; judges nothing.
+honest: forked of a program with a heap of 48 MB, half of which is dropped. hostile: one whose
+arenas are forged. Prints the longest wait and the 99.9th percentile, without the tracer and with
+it; judges nothing.
 """
 import os
 import signal
@@ -65,12 +66,18 @@ def neighbour(pipe):
 
 def measure(python, kind, ends, tracer):
     target = subprocess.Popen(
-        ["taskset", "-c", str(CPU), python, "-c", PARENT % PROGRAMS, kind, str(ends)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ["taskset", "-c", str(CPU), python, "-c", PARENT % PROGRAMS, kind, str(ends)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     target.stdout.readline()
     run = None
     if tracer:
-        run = subprocess.Popen([tracer, "-p", str(target.pid), "--top", "0"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        run = subprocess.Popen(
+            [tracer, "-p", str(target.pid), "--top", "0"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
         while b"attached to" not in run.stderr.readline():
             assert run.poll() is None, "the tracer ended"
     read, write = os.pipe()
@@ -84,7 +91,11 @@ def measure(python, kind, ends, tracer):
     os.waitpid(task, 0)
     if run:
         run.communicate()
-    print("%-8s %-14s longest %7.3f ms, 99.9 %% of them below %7.3f ms" % (kind, "traced" if tracer else "untraced", longest * 1e3, high * 1e3), flush=True)
+    print(
+        "%-8s %-14s longest %7.3f ms, 99.9 %% of them below %7.3f ms"
+        % (kind, "traced" if tracer else "untraced", longest * 1e3, high * 1e3),
+        flush=True,
+    )
 
 
 def main():

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables that a command writes into docs/benchmarks.md, between <!-- NAME --> and <!-- end NAME -->."""
+"""Tables that a command writes into docs/benchmarks.md, between <!-- NAME --> and <!-- end NAME
+-->."""
 import os
 import re
 
-PAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "benchmarks.md")
+PAGE = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs", "benchmarks.md"
+)
 
 
 def table(rows):

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far estimates from a sample are from the truth, and what sampling saves. Prints a table, asserts nothing, ends with status 0.
+"""How far estimates from a sample are from the truth, and what sampling saves. Prints a table,
+asserts nothing, ends with status 0.
 
-w1 runs untraced, then under the tracer without and with --sample, in turn. Of the seconds medians are shown. The truth is what
-the same run without --sample says is live; the error of the total is shown as its root mean square over the repetitions, beside
-the standard error that the tracer says itself (root mean square, too): with many repetitions they are alike.
-usage: bench_sample.py [--reps N] [--rounds N] [--mode exact|census]... [--sample BYTES]... [--python PATH]
+w1 runs untraced, then under the tracer without and with --sample, in turn. Of the seconds
+medians are shown. The truth is what the same run without --sample says is live; the error of the
+total is shown as its root mean square over the repetitions, beside the standard error that the
+tracer says itself (root mean square, too): with many repetitions they are alike. usage:
+bench_sample.py [--reps N] [--rounds N] [--mode exact|census]... [--sample BYTES]... [--python
+PATH]
 """
 import argparse
 import json
@@ -26,8 +29,27 @@ MIB = 1 << 20
 def run(command, options=None):
     """(seconds that w1 took, the report or None)"""
     if options is not None:
-        command = [TRACER, "-q", "-n", "8", "--format", "json", "--top", "1", *options, "--", *command]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=interpreters.TIMEOUT, env=interpreters.environment(), text=True)
+        command = [
+            TRACER,
+            "-q",
+            "-n",
+            "8",
+            "--format",
+            "json",
+            "--top",
+            "1",
+            *options,
+            "--",
+            *command,
+        ]
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=interpreters.TIMEOUT,
+        env=interpreters.environment(),
+        text=True,
+    )
     if done.returncode:
         raise RuntimeError("%s: %s" % (" ".join(command), done.stderr))
     lines = done.stdout.splitlines()
@@ -41,11 +63,19 @@ def mean_square(values):
 
 def measure(command, modes, samples, reps):
     """[(way: options or None for untraced, [(seconds, report or None)])], taken in turn."""
-    ways = [None] + [["-m", mode, *sample] for mode in modes for sample in [[]] + [["--sample", sample] for sample in samples]]
+    ways = [None] + [
+        ["-m", mode, *sample]
+        for mode in modes
+        for sample in [[]] + [["--sample", sample] for sample in samples]
+    ]
     runs = [(way, []) for way in ways]
     for _ in range(reps):
         for way, results in runs:
-            print("bench: samples of w1, %s" % (" ".join(way) if way else "untraced"), file=sys.stderr, flush=True)
+            print(
+                "bench: samples of w1, %s" % (" ".join(way) if way else "untraced"),
+                file=sys.stderr,
+                flush=True,
+            )
             results.append(run(command, way))
     return runs
 
@@ -54,10 +84,24 @@ def bench(python, reps, modes=("census", "exact"), samples=("16K", "128K", "1M")
     """python: an interpreters.Python. Measures and prints; the table's text."""
     runs = measure(python.prefix + python.workload("w1", rounds), modes, samples, reps)
     base = statistics.median(seconds for seconds, _ in runs[0][1])
-    rows, truth = [["w1, " + python.label, "seconds (ratio to untraced)", "live, median", "error of the total", "standard error said"]], 0
+    rows, truth = [
+        [
+            "w1, " + python.label,
+            "seconds (ratio to untraced)",
+            "live, median",
+            "error of the total",
+            "standard error said",
+        ]
+    ], 0
     for way, results in runs:
         seconds = statistics.median(seconds for seconds, _ in results)
-        row = [" ".join([way[1], *way[2:]]) if way else "untraced", "%.2f (%.1f)" % (seconds, seconds / base), "", "", ""]
+        row = [
+            " ".join([way[1], *way[2:]]) if way else "untraced",
+            "%.2f (%.1f)" % (seconds, seconds / base),
+            "",
+            "",
+            "",
+        ]
         sizes = [report["total"]["size"] for _, report in results if report]
         if sizes:
             row[2] = "%.1f MiB" % (statistics.median(sizes) / MIB)
@@ -65,7 +109,13 @@ def bench(python, reps, modes=("census", "exact"), samples=("16K", "128K", "1M")
             truth = statistics.median(sizes)
         elif way:
             said = [report["total"]["size_error"] for _, report in results]
-            row[3:] = ["%.2f %%" % (mean_square(values) * 100) for values in ([size / truth - 1 for size in sizes], [error / truth for error in said])]
+            row[3:] = [
+                "%.2f %%" % (mean_square(values) * 100)
+                for values in (
+                    [size / truth - 1 for size in sizes],
+                    [error / truth for error in said],
+                )
+            ]
         rows.append(row)
     print("\n%s" % bench_page.table(rows), flush=True)
     return bench_page.table(rows)
@@ -81,7 +131,13 @@ def main():
     args = parser.parse_args()
     path = args.python or pythons.newest()
     with tempfile.TemporaryDirectory() as folder:
-        bench(interpreters.Python(path, folder), args.reps, args.mode or ("census", "exact"), args.sample or ("16K", "128K", "1M"), args.rounds)
+        bench(
+            interpreters.Python(path, folder),
+            args.reps,
+            args.mode or ("census", "exact"),
+            args.sample or ("16K", "128K", "1M"),
+            args.rounds,
+        )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a snapshot costs a session that goes on tracing. Prints figures, asserts nothing, ends with status 0.
+"""What a snapshot costs a session that goes on tracing. Prints figures, asserts nothing, ends with
+status 0.
 
-The target holds a million blocks and goes on allocating and freeing. The pause is what the session measured itself: the longest
-time that a request for a snapshot has kept it from the ring buffer. While the snapshot is written another client asks for the
-status without a break; the longest that it waits for an answer is shown beside it, and may have a reading of the heap in it,
-during which the ring buffer is drained.
-usage: bench_session.py [--blocks N] [--reps N] [--mode exact|census] [--python PATH]
+The target holds a million blocks and goes on allocating and freeing. The pause is what the
+session measured itself: the longest time that a request for a snapshot has kept it from the ring
+buffer. While the snapshot is written another client asks for the status without a break; the
+longest that it waits for an answer is shown beside it, and may have a reading of the heap in it,
+during which the ring buffer is drained. usage: bench_session.py [--blocks N] [--reps N] [--mode
+exact|census] [--python PATH]
 """
 import argparse
 import json
@@ -53,7 +55,10 @@ class Client:
 def resident(pid):
     """{field: bytes} of a process's memory; Pss counts what is shared by halves."""
     with open("/proc/%d/smaps_rollup" % pid) as file:
-        return {name: int(kib) * 1024 for name, kib in re.findall(r"^(\w+): +(\d+) kB", file.read(), re.M)}
+        return {
+            name: int(kib) * 1024
+            for name, kib in re.findall(r"^(\w+): +(\d+) kB", file.read(), re.M)
+        }
 
 
 def children(pid):
@@ -64,8 +69,11 @@ def children(pid):
 def measure_snapshot(client, session, target, path):
     """(seconds, longest answer, most memory of session and writer together)"""
     start, longest, most = time.monotonic(), 0.0, 0
-    snapshot = subprocess.Popen([TRACER, "ctl", str(target), "snapshot", path], stdout=subprocess.DEVNULL,
-                                stderr=subprocess.PIPE)
+    snapshot = subprocess.Popen(
+        [TRACER, "ctl", str(target), "snapshot", path],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
     while snapshot.poll() is None:
         longest = max(longest, client.status()[1])
         try:
@@ -78,11 +86,17 @@ def measure_snapshot(client, session, target, path):
 
 
 def bench(python, options, folder):
-    target = subprocess.Popen([python, "-c", HOLDER % options.blocks], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    target = subprocess.Popen(
+        [python, "-c", HOLDER % options.blocks], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     tracer = None
     try:
-        tracer = subprocess.Popen([TRACER, "-p", str(target.pid), "--mode", options.mode], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                  stderr=subprocess.PIPE)
+        tracer = subprocess.Popen(
+            [TRACER, "-p", str(target.pid), "--mode", options.mode],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
         if b"attached to" not in tracer.stderr.readline():
             raise RuntimeError("the tracer did not attach")
         empty = resident(tracer.pid)["Pss"]
@@ -92,15 +106,32 @@ def bench(python, options, folder):
         client = Client(tracer.pid)
         usual = max(client.status()[1] for _ in range(200))
         before = resident(tracer.pid)["Pss"]
-        runs = [measure_snapshot(client, tracer.pid, target.pid, os.path.join(folder, "snapshot.pb.gz")) for _ in range(options.reps)]
+        runs = [
+            measure_snapshot(client, tracer.pid, target.pid, os.path.join(folder, "snapshot.pb.gz"))
+            for _ in range(options.reps)
+        ]
         status = client.status()[0]
-        print("snapshot of %d live blocks while the target allocates: longest pause %.1f ms, written in %.2f s, lost events: %d; "
-              "another client waits for at most %.1f ms (without a snapshot %.1f ms)"
-              % (status["live_blocks"], status["longest_pause_ns"] / 1e6, max(run[0] for run in runs), status["lost_events"],
-                 max(run[1] for run in runs) * 1e3, usual * 1e3))
-        print("memory of the session: tables %.1f, process %.1f bytes a live block; with its writer at most %.1f"
-              % (status["tracer_memory"] / status["live_blocks"], (before - empty) / status["live_blocks"],
-                 (max(run[2] for run in runs) - empty) / status["live_blocks"]), flush=True)
+        print(
+            "snapshot of %d live blocks while the target allocates: longest pause %.1f ms, written in %.2f s, lost events: %d; "
+            "another client waits for at most %.1f ms (without a snapshot %.1f ms)"
+            % (
+                status["live_blocks"],
+                status["longest_pause_ns"] / 1e6,
+                max(run[0] for run in runs),
+                status["lost_events"],
+                max(run[1] for run in runs) * 1e3,
+                usual * 1e3,
+            )
+        )
+        print(
+            "memory of the session: tables %.1f, process %.1f bytes a live block; with its writer at most %.1f"
+            % (
+                status["tracer_memory"] / status["live_blocks"],
+                (before - empty) / status["live_blocks"],
+                (max(run[2] for run in runs) - empty) / status["live_blocks"],
+            ),
+            flush=True,
+        )
     finally:
         target.kill()
         target.wait()
@@ -117,7 +148,9 @@ def main():
     parser.add_argument("--blocks", type=int, default=1000000)
     parser.add_argument("--reps", type=int, default=5, help="snapshots (default 5)")
     parser.add_argument("--mode", default="exact", help="of the session (default exact)")
-    parser.add_argument("--python", help="interpreter (default: the newest with symbols, or the distribution's)")
+    parser.add_argument(
+        "--python", help="interpreter (default: the newest with symbols, or the distribution's)"
+    )
     options = parser.parse_args()
     python = options.python or pythons.newest() or pythons.distribution()
     if not python:

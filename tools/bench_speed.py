@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads under every way of watching their allocations, in turn, round after round, so that a noisy minute hits all
-of them alike. Medians, ratios to untraced, and the bars that we have set ourselves: met or missed, never asserted.
+"""Workloads under every way of watching their allocations, in turn, round after round, so that a
+noisy minute hits all of them alike. Medians, ratios to untraced, and the bars that we have set
+ourselves: met or missed, never asserted.
 
 A way that this machine lacks, or that the tracer refuses, is left out and named.
 """
@@ -19,7 +20,8 @@ import bench_page
 from interpreters import TIMEOUT, environment
 
 ROUNDS = {"w1": 100000, "w2": 120000, "w3": 60, "web": 1000}
-SLOW = 0.1  # of the rounds, for peers that would take minutes; compared with untraced at as many rounds
+# of the rounds, for peers that would take minutes; compared with untraced at as many rounds
+SLOW = 0.1
 MODES = ("growth", "census", "exact")
 MALLOC = {"PYTHONMALLOC": "malloc"}  # without it these peers see pymalloc's arenas and no blocks
 
@@ -31,7 +33,9 @@ class Missing(Exception):
 def find(python, *names):
     path = python.find(*names)
     if not path:
-        raise Missing("%s is not installed%s" % (names[0], " in " + python.root if python.root else ""))
+        raise Missing(
+            "%s is not installed%s" % (names[0], " in " + python.root if python.root else "")
+        )
     return path
 
 
@@ -43,27 +47,68 @@ def untraced(python, name, rounds):
 
 
 def tracemalloc(nframe):
-    return lambda python, name, rounds: Command(python.prefix + python.workload(name, rounds, nframe))
+    return lambda python, name, rounds: Command(
+        python.prefix + python.workload(name, rounds, nframe)
+    )
 
 
 def memray(python, name, rounds):
-    if subprocess.run([*python.prefix, python.path, "-c", "import memray"], stderr=subprocess.DEVNULL, timeout=TIMEOUT).returncode:
+    if subprocess.run(
+        [*python.prefix, python.path, "-c", "import memray"],
+        stderr=subprocess.DEVNULL,
+        timeout=TIMEOUT,
+    ).returncode:
         raise Missing("this interpreter has no memray")
     path, *arguments = python.workload(name, rounds)
     output = os.path.join(python.folder, "memray.bin")
-    return Command([*python.prefix, path, "-m", "memray", "run", "--trace-python-allocators", "-q", "-f", "-o", output, *arguments])
+    return Command(
+        [
+            *python.prefix,
+            path,
+            "-m",
+            "memray",
+            "run",
+            "--trace-python-allocators",
+            "-q",
+            "-f",
+            "-o",
+            output,
+            *arguments,
+        ]
+    )
 
 
 def heaptrack(python, name, rounds):
-    return Command([*python.prefix, find(python, "heaptrack"), "-o", os.path.join(python.folder, "heaptrack"), *python.workload(name, rounds)], MALLOC)
+    return Command(
+        [
+            *python.prefix,
+            find(python, "heaptrack"),
+            "-o",
+            os.path.join(python.folder, "heaptrack"),
+            *python.workload(name, rounds),
+        ],
+        MALLOC,
+    )
 
 
 def bpftrace_counting(python, name, rounds):
     if python.root:
         raise Missing("it runs outside of root file systems only")
-    entries = ("PyObject_Malloc", "PyObject_Free") if python.stripped else ("_PyObject_Malloc", "_PyObject_Free")
+    entries = (
+        ("PyObject_Malloc", "PyObject_Free")
+        if python.stripped
+        else ("_PyObject_Malloc", "_PyObject_Free")
+    )
     probes = ",".join("uprobe:%s:%s" % (python.runtime_file(), entry) for entry in entries)
-    return Command([find(python, "bpftrace"), "-e", probes + " { @[probe] = count(); }", "-c", " ".join(python.workload(name, rounds))])
+    return Command(
+        [
+            find(python, "bpftrace"),
+            "-e",
+            probes + " { @[probe] = count(); }",
+            "-c",
+            " ".join(python.workload(name, rounds)),
+        ]
+    )
 
 
 # A table of live blocks with their stacks; it is not printed.
@@ -78,9 +123,20 @@ END { clear(@bytes); clear(@live); clear(@stacks); }
 def bpftrace_live(python, name, rounds):
     if python.root:
         raise Missing("it runs outside of root file systems only")
-    room = {"BPFTRACE_MAP_KEYS_MAX": "4000000", "BPFTRACE_MAX_MAP_KEYS": "4000000"}  # its name until 0.19, and since
-    return Command([find(python, "bpftrace"), "-e", LIVE.replace("LIBC", python.mapped("libc.so")), "-c", " ".join(python.workload(name, rounds))],
-                   {**MALLOC, **room})
+    room = {
+        "BPFTRACE_MAP_KEYS_MAX": "4000000",
+        "BPFTRACE_MAX_MAP_KEYS": "4000000",
+    }  # its name until 0.19, and since
+    return Command(
+        [
+            find(python, "bpftrace"),
+            "-e",
+            LIVE.replace("LIBC", python.mapped("libc.so")),
+            "-c",
+            " ".join(python.workload(name, rounds)),
+        ],
+        {**MALLOC, **room},
+    )
 
 
 def memleak(python, name, rounds):
@@ -90,13 +146,25 @@ def memleak(python, name, rounds):
         file.write("#!/bin/sh\nexec %s\n" % " ".join(python.workload(name, rounds)))
     os.chmod(script, 0o755)
     command = os.path.join(python.folder, "memleak.sh")
-    return Command([*python.prefix, find(python, "memleak-libbpf", "memleak"), "-c", command, "1000"], MALLOC)
+    return Command(
+        [*python.prefix, find(python, "memleak-libbpf", "memleak"), "-c", command, "1000"], MALLOC
+    )
 
 
 def refusal(argv):
     """What the tracer says to options that it does not have yet (exit status 2), or None."""
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TIMEOUT)
-    return done.stderr.decode(errors="replace").strip().split("\n")[0] if done.returncode == 2 else None
+    done = subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=TIMEOUT,
+    )
+    return (
+        done.stderr.decode(errors="replace").strip().split("\n")[0]
+        if done.returncode == 2
+        else None
+    )
 
 
 def bare(tools, mode):
@@ -117,7 +185,10 @@ def tracer(tools, mode, nframe):
         if why:
             raise Missing(why)
         snapshot = os.path.join(python.host_folder, "speed.pb.gz")
-        return Command([*argv, "-o", snapshot, "--", *python.prefix, *python.workload(name, rounds)], snapshot=snapshot)
+        return Command(
+            [*argv, "-o", snapshot, "--", *python.prefix, *python.workload(name, rounds)],
+            snapshot=snapshot,
+        )
 
     return build
 
@@ -139,28 +210,51 @@ def variants(tools):
     ]
     for mode in MODES:
         chosen.append(Variant("empty probes of %s" % mode, bare(tools, mode)))
-        chosen += [Variant("%s, %s" % (mode, text), tracer(tools, mode, n)) for n, text in ((1, "1 frame"), (25, "25"))]
+        chosen += [
+            Variant("%s, %s" % (mode, text), tracer(tools, mode, n))
+            for n, text in ((1, "1 frame"), (25, "25"))
+        ]
     return chosen
 
 
-# Text, variant, the variant that it is compared with, at most how often its time, on these workloads only.
+# Text, variant, the variant that it is compared with, at most how often its time, on these
+# workloads only.
 BARS = [
     ("growth at most 1.05 × untraced", "growth, %s", "untraced", 1.05, ROUNDS),
     ("census at most tracemalloc with 25 frames", "census, %s", "tracemalloc, 25", 1, ("w1", "w3")),
-    ("census at most 1.25 × its empty probes", "census, %s", "empty probes of census", 1.25, ROUNDS),
+    (
+        "census at most 1.25 × its empty probes",
+        "census, %s",
+        "empty probes of census",
+        1.25,
+        ROUNDS,
+    ),
     ("exact at most 1.3 × its empty probes", "exact, %s", "empty probes of exact", 1.3, ROUNDS),
     ("exact at least 10 times as fast as memleak", "exact, %s", "memleak", 0.1, ROUNDS),
-    ("exact at least 10 times as fast as bpftrace with a table of live blocks", "exact, %s", "bpftrace, live blocks", 0.1, ROUNDS),
+    (
+        "exact at least 10 times as fast as bpftrace with a table of live blocks",
+        "exact, %s",
+        "bpftrace, live blocks",
+        0.1,
+        ROUNDS,
+    ),
 ]
 
 
 def run(command):
-    """
-    The seconds that the workload prints of itself; ValueError with what it said instead. What outlives the command (memleak leaves
-    its child behind when it fails) is killed, and not waited for.
+    """The seconds that the workload prints of itself; ValueError with what it said instead.
+    What outlives the command (memleak leaves its child behind when it fails) is killed, and not
+    waited for.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(command.argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env={**environment(), **command.env}, start_new_session=True)
+        process = subprocess.Popen(
+            command.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env={**environment(), **command.env},
+            start_new_session=True,
+        )
         try:
             process.wait(TIMEOUT)
         finally:
@@ -171,21 +265,33 @@ def run(command):
         err.seek(0)
         seconds = re.search(rb"^\d+\.\d{3}$", out.read(), re.M)  # among what the tools print
         if process.returncode != 0 or not seconds:
-            raise ValueError("status %d: %s" % (process.returncode, err.read().decode(errors="replace").strip()[-300:]))
+            raise ValueError(
+                "status %d: %s"
+                % (process.returncode, err.read().decode(errors="replace").strip()[-300:])
+            )
     return float(seconds.group())
 
 
 def lost_events(tools, snapshot):
-    report = subprocess.run([tools["tracer"], "report", snapshot, "--format", "json", "--top", "1"], stdout=subprocess.PIPE, timeout=TIMEOUT)
+    report = subprocess.run(
+        [tools["tracer"], "report", snapshot, "--format", "json", "--top", "1"],
+        stdout=subprocess.PIPE,
+        timeout=TIMEOUT,
+    )
     return json.loads(report.stdout)["lost_events"]
 
 
 class Measured:
-    """Of one interpreter: seconds of every run by (workload, variant), events lost, and what was left out."""
+    """Of one interpreter: seconds of every run by (workload, variant), events lost, and what was
+    left out."""
 
     def __init__(self, python, tools, options):
         self.python, self.tools, self.options = python, tools, options
-        self.variants = [v for v in variants(tools) if re.search(options.variants, v.name) or v.name.startswith("untraced")]
+        self.variants = [
+            v
+            for v in variants(tools)
+            if re.search(options.variants, v.name) or v.name.startswith("untraced")
+        ]
         self.times, self.lost, self.left_out = collections.defaultdict(list), {}, {}
         self.workloads = options.workloads.split(",")
 
@@ -195,7 +301,9 @@ class Measured:
             for variant in self.variants:
                 rounds = ROUNDS[workload] * self.options.scale * (SLOW if variant.slow else 1)
                 try:
-                    commands[variant.name] = variant.build(self.python, workload, max(1, int(rounds)))
+                    commands[variant.name] = variant.build(
+                        self.python, workload, max(1, int(rounds))
+                    )
                 except Missing as why:
                     self.left_out[variant.name] = str(why)
             for _ in range(self.options.reps):
@@ -204,7 +312,9 @@ class Measured:
                         del commands[name]
 
     def measure_once(self, workload, name, command):
-        print("bench: %s, %s, %s" % (self.python.label, workload, name), file=sys.stderr, flush=True)
+        print(
+            "bench: %s, %s, %s" % (self.python.label, workload, name), file=sys.stderr, flush=True
+        )
         try:
             self.times[workload, name].append(run(command))
             if command.snapshot:
@@ -222,14 +332,21 @@ class Measured:
     def ratio(self, workload, name):
         """To untraced at as many rounds; None when it was not measured."""
         slow = any(v.slow for v in self.variants if v.name == name)
-        seconds, base = self.seconds(workload, name), self.seconds(workload, "untraced, 1/10" if slow else "untraced")
+        seconds, base = self.seconds(workload, name), self.seconds(
+            workload, "untraced, 1/10" if slow else "untraced"
+        )
         return seconds / base if seconds is not None and base else None
 
     def cell(self, variant, workload):
         ratio = self.ratio(workload, variant.name)
         if ratio is None:
             return "–"
-        return "%.2f s%s (%.*f)" % (self.seconds(workload, variant.name), " of 1/10" if variant.slow else "", 1 if ratio >= 1.995 else 2, ratio)
+        return "%.2f s%s (%.*f)" % (
+            self.seconds(workload, variant.name),
+            " of 1/10" if variant.slow else "",
+            1 if ratio >= 1.995 else 2,
+            ratio,
+        )
 
     def table(self):
         rows = [[self.python.label, *self.workloads]]
@@ -248,12 +365,27 @@ class Measured:
                 for workload in (w for w in self.workloads if w in workloads):
                     a, b = self.ratio(workload, ours % frames), self.ratio(workload, theirs)
                     if a and b:
-                        results.append("%s %s %.2f %s" % (workload, "1 frame" if frames == "1 frame" else "25 frames", a / b, "met" if a <= limit * b else "MISSED"))
+                        results.append(
+                            "%s %s %.2f %s"
+                            % (
+                                workload,
+                                "1 frame" if frames == "1 frame" else "25 frames",
+                                a / b,
+                                "met" if a <= limit * b else "MISSED",
+                            )
+                        )
             lines.append("- %s: %s" % (text, "; ".join(results) or "not measured"))
         return "\n".join(lines)
 
     def remarks(self):
-        lines = ["- lost events: %s" % (", ".join("%s %d" % item for item in self.lost.items() if item[1]) or "none")] if self.lost else []
+        lines = (
+            [
+                "- lost events: %s"
+                % (", ".join("%s %d" % item for item in self.lost.items() if item[1]) or "none")
+            ]
+            if self.lost
+            else []
+        )
         return "\n".join(lines + ["- left out: %s: %s" % item for item in self.left_out.items()])
 
 
@@ -264,5 +396,8 @@ def bench(python, tools, options):
         measured.measure()
     finally:
         python.remove()
-    print("\n%s\n\nBars:\n%s\n%s" % (measured.table(), measured.bars(), measured.remarks()), flush=True)
+    print(
+        "\n%s\n\nBars:\n%s\n%s" % (measured.table(), measured.bars(), measured.remarks()),
+        flush=True,
+    )
     return measured.table()

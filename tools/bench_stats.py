@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report of a large snapshot costs, next to tracemalloc.Snapshot.load() and statistics() of the same file."""
+"""What a report of a large snapshot costs, next to tracemalloc.Snapshot.load() and statistics() of
+the same file."""
 import json
 import os
 import statistics
@@ -57,11 +58,15 @@ def run(command, env):
 
 def bench(tracer, python, reps, env, folder):
     for frames in (1, 25):
-        taken, ours = os.path.join(folder, "stats-%d.pickle" % frames), os.path.join(folder, "stats-%d.pb.gz" % frames)
+        taken, ours = os.path.join(folder, "stats-%d.pickle" % frames), os.path.join(
+            folder, "stats-%d.pb.gz" % frames
+        )
         run([python, "-c", TAKE, taken, str(BLOCKS), str(frames)], env)
         run([tracer, "export", taken, "--format", "pprof", "-o", ours], env)
-        print("report of %d traces of %d frames (a file of %.1f MiB, as a snapshot of ours %.1f MiB)"
-              % (BLOCKS, frames, os.path.getsize(taken) / 2**20, os.path.getsize(ours) / 2**20))
+        print(
+            "report of %d traces of %d frames (a file of %.1f MiB, as a snapshot of ours %.1f MiB)"
+            % (BLOCKS, frames, os.path.getsize(taken) / 2**20, os.path.getsize(ours) / 2**20)
+        )
         for group_by, cumulative in GROUPS:
             if cumulative and frames == 1:
                 continue
@@ -70,13 +75,32 @@ def bench(tracer, python, reps, env, folder):
                 out = run([python, "-c", LOAD, taken, group_by, str(cumulative)], env)[2].split()
                 theirs.append(float(out[0]))
                 entries = int(out[1])
-            line = "  %-9s%-11s tracemalloc %6.3f s" % (group_by, ", cumulative" if cumulative else "", statistics.median(theirs))
+            line = "  %-9s%-11s tracemalloc %6.3f s" % (
+                group_by,
+                ", cumulative" if cumulative else "",
+                statistics.median(theirs),
+            )
             for name, path in (("its file", taken), ("ours", ours)):
-                command = [tracer, "report", path, "--group-by", group_by, "--format", "json", "--top", "0"] + ["--cumulative"] * cumulative
+                command = [
+                    tracer,
+                    "report",
+                    path,
+                    "--group-by",
+                    group_by,
+                    "--format",
+                    "json",
+                    "--top",
+                    "0",
+                ] + ["--cumulative"] * cumulative
                 runs = [run(command, env) for _ in range(reps)]
                 report = json.loads(runs[0][2])
                 if report["total"]["count"] != BLOCKS or len(report["statistics"]) != entries:
                     raise RuntimeError("the reports of %s differ" % path)
                 median = statistics.median(r[0] for r in runs)
-                line += "; tracer, %s: %.3f s, %.1f x faster, at most %d MiB" % (name, median, statistics.median(theirs) / median, max(r[1] for r in runs) >> 10)
+                line += "; tracer, %s: %.3f s, %.1f x faster, at most %d MiB" % (
+                    name,
+                    median,
+                    statistics.median(theirs) / median,
+                    max(r[1] for r in runs) >> 10,
+                )
             print(line, flush=True)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tracing the whole machine costs it: programs that come and go, programs that compute, the tracer itself, the attach; and
-what processes pay that are not traced while another one is. Ratios within one run; asserts nothing.
+"""What tracing the whole machine costs it: programs that come and go, programs that compute, the
+tracer itself, the attach; and what processes pay that are not traced while another one is. Ratios
+within one run; asserts nothing.
 
-Ways are taken in turn, round after round, so that a noisy minute hits all of them; medians are shown. Beside the seconds of a
-program stands its CPU time, with that of what it has started: what `perf stat -e task-clock` shows.
+Ways are taken in turn, round after round, so that a noisy minute hits all of them; medians are
+shown. Beside the seconds of a program stands its CPU time, with that of what it has started:
+what `perf stat -e task-clock` shows.
 """
 import collections
 import contextlib
@@ -24,23 +26,41 @@ from interpreters import TIMEOUT
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FILES, EACH = 50, 10  # files with an allocator of their own, processes of each
-ATTACH_BAR = 2.0      # seconds for all of them
+ATTACH_BAR = 2.0  # seconds for all of them
 IDLE_SECONDS = 5
 
 
 def programs(folder):
-    """{name: path} of the C workloads; of the sleeper a static one, too, which has an allocator of its own."""
+    """{name: path} of the C workloads; of the sleeper a static one, too, which has an allocator of
+    its own."""
     built = {}
-    for name, source, flags in (("pairs", "pairs", "-pthread"), ("spin", "spin", "-O2"), ("forks", "forks", "-O2"),
-                                ("sleeper", "sleeper", "-O2"), ("static", "sleeper", "-static")):
+    for name, source, flags in (
+        ("pairs", "pairs", "-pthread"),
+        ("spin", "spin", "-O2"),
+        ("forks", "forks", "-O2"),
+        ("sleeper", "sleeper", "-O2"),
+        ("static", "sleeper", "-static"),
+    ):
         built[name] = os.path.join(folder, name)
-        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-fno-omit-frame-pointer", flags, "-o", built[name],
-                        os.path.join(HERE, "workloads", source + ".c")], check=True, timeout=TIMEOUT)
+        subprocess.run(
+            [
+                os.environ.get("CC", "cc"),
+                "-O2",
+                "-fno-omit-frame-pointer",
+                flags,
+                "-o",
+                built[name],
+                os.path.join(HERE, "workloads", source + ".c"),
+            ],
+            check=True,
+            timeout=TIMEOUT,
+        )
     return built
 
 
 def measure(argv):
-    """(seconds that the program prints of itself, CPU seconds of it and of all that it has waited for)"""
+    """(seconds that the program prints of itself, CPU seconds of it and of all that it has waited
+    for)"""
     process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     out = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
@@ -51,11 +71,18 @@ def measure(argv):
 
 
 class Tracer:
-    """A session; self.attached is what it says first of its targets, self.seconds the time until then. Its end is waited for."""
+    """A session; self.attached is what it says first of its targets, self.seconds the time until
+    then. Its end is waited for."""
 
     def __init__(self, tracer, arguments):
         start = self.start = time.monotonic()
-        self.process = subprocess.Popen([tracer, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0)
+        self.process = subprocess.Popen(
+            [tracer, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+        )
         self.said = b""
         try:
             self.attached = self.wait(rb"^tracer: (attached to (?:PID )?\d+[^\n]*)\n")
@@ -70,10 +97,15 @@ class Tracer:
             found = re.search(pattern, self.said, re.M)
             if found:
                 return found.group(1).decode(errors="replace")
-            ready, _, _ = select.select([self.process.stderr], [], [], max(0, end - time.monotonic()))
+            ready, _, _ = select.select(
+                [self.process.stderr], [], [], max(0, end - time.monotonic())
+            )
             data = os.read(self.process.stderr.fileno(), 65536) if ready else b""
             if not data:
-                raise RuntimeError("the tracer did not attach: %s" % self.said.decode(errors="replace").strip()[-300:])
+                raise RuntimeError(
+                    "the tracer did not attach: %s"
+                    % self.said.decode(errors="replace").strip()[-300:]
+                )
             self.said += data
 
     def answer_seconds(self):
@@ -112,7 +144,9 @@ def sleepers(paths):
     processes = []
     try:
         for path in paths:
-            processes.append(subprocess.Popen([path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE))
+            processes.append(
+                subprocess.Popen([path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+            )
             processes[-1].stdout.readline()
         yield processes
     finally:
@@ -121,17 +155,26 @@ def sleepers(paths):
             process.communicate()
 
 
-# --- programs under a session ------------------------------------------------------------------------------------------
+# --- programs under a session ---------------------------------------------------------------------
 
 
 def workloads(built, scale):
-    """[(name, argv, ways under which it runs)]. What does nothing but malloc is priced elsewhere: -a traces it."""
+    """[(name, argv, ways under which it runs)]. What does nothing but malloc is priced elsewhere:
+    -a traces it."""
     count = lambda n: str(max(1, int(n * scale)))
     return [
         ("computes, 1 process", [built["spin"], count(5e8)], ("-a", "-p")),
         ("malloc and free, 1 thread", [built["pairs"], "1", count(2e7)], ("-p",)),
-        ("fork, exec, exit: 1 at a time", [built["forks"], "1", count(2000), "/bin/true"], ("-a", "-p")),
-        ("fork, exec, exit: 200 at once", [built["forks"], "200", count(2000), "/bin/true"], ("-a", "-p")),
+        (
+            "fork, exec, exit: 1 at a time",
+            [built["forks"], "1", count(2000), "/bin/true"],
+            ("-a", "-p"),
+        ),
+        (
+            "fork, exec, exit: 200 at once",
+            [built["forks"], "200", count(2000), "/bin/true"],
+            ("-a", "-p"),
+        ),
     ]
 
 
@@ -145,7 +188,11 @@ class Programs:
     def run(self, way):
         for name, argv, ways in self.workloads:
             if not way or way in ways:
-                print("bench: %s, %s" % (name, "tracer " + way if way else "untraced"), file=sys.stderr, flush=True)
+                print(
+                    "bench: %s, %s" % (name, "tracer " + way if way else "untraced"),
+                    file=sys.stderr,
+                    flush=True,
+                )
                 self.times[name, way].append(measure(argv))
 
     def measure(self, reps):
@@ -160,16 +207,31 @@ class Programs:
     def cell(self, name, way):
         if not self.times.get((name, way)):
             return "–"
-        (seconds, cpu), (base, base_cpu) = ([statistics.median(v) for v in zip(*self.times[name, w])] for w in (way, ""))
+        (seconds, cpu), (base, base_cpu) = (
+            [statistics.median(v) for v in zip(*self.times[name, w])] for w in (way, "")
+        )
         ratios = " (%.2f; %.2f)" % (seconds / base, cpu / base_cpu) if way else ""
         return "%.3f s; %.3f s CPU%s" % (seconds, cpu, ratios)
 
     def table(self):
-        rows = [["seconds; CPU seconds (their ratios to untraced)", "untraced", "`tracer -a`", "`tracer -p` of another"]]
-        return bench_page.table(rows + [[name, *(self.cell(name, way) for way in ("", "-a", "-p"))] for name, _, _ in self.workloads])
+        rows = [
+            [
+                "seconds; CPU seconds (their ratios to untraced)",
+                "untraced",
+                "`tracer -a`",
+                "`tracer -p` of another",
+            ]
+        ]
+        return bench_page.table(
+            rows
+            + [
+                [name, *(self.cell(name, way) for way in ("", "-a", "-p"))]
+                for name, _, _ in self.workloads
+            ]
+        )
 
 
-# --- the tracer itself -------------------------------------------------------------------------------------------------
+# --- the tracer itself ----------------------------------------------------------------------------
 
 
 class Sessions:
@@ -177,13 +239,24 @@ class Sessions:
 
     def __init__(self, tracer, built, folder):
         self.tracer = tracer
-        copies = [shutil.copy(built["static"], os.path.join(folder, "sleeper-%d" % i)) for i in range(FILES)]
+        copies = [
+            shutil.copy(built["static"], os.path.join(folder, "sleeper-%d" % i))
+            for i in range(FILES)
+        ]
         self.kinds = [
             ("as the machine is", []),
-            ("and %d that sleep, of %d files with an allocator each" % (FILES * EACH, FILES), copies * EACH),
-            ("and %d that sleep, of one file and the C library" % (FILES * EACH), [built["sleeper"]] * (FILES * EACH)),
+            (
+                "and %d that sleep, of %d files with an allocator each" % (FILES * EACH, FILES),
+                copies * EACH,
+            ),
+            (
+                "and %d that sleep, of one file and the C library" % (FILES * EACH),
+                [built["sleeper"]] * (FILES * EACH),
+            ),
         ]
-        self.seconds, self.cpu, self.kib, self.said = (collections.defaultdict(list) for _ in range(4))
+        self.seconds, self.cpu, self.kib, self.said = (
+            collections.defaultdict(list) for _ in range(4)
+        )
 
     def measure(self, reps):
         for name, paths in self.kinds:
@@ -203,19 +276,42 @@ class Sessions:
 
     def table(self):
         """Memory beyond that of the first row, for each process more."""
-        rows = [["`tracer -a`, processes:", "attached after", "CPU share while they sleep", "memory (Pss)"]]
+        rows = [
+            [
+                "`tracer -a`, processes:",
+                "attached after",
+                "CPU share while they sleep",
+                "memory (Pss)",
+            ]
+        ]
         first = self.kinds[0][0]
         for name, paths in self.kinds:
             kib, base = statistics.median(self.kib[name]), statistics.median(self.kib[first])
             more = "; %.1f KiB a process" % ((kib - base) / len(paths)) if paths else ""
-            rows.append([name, "%.2f s" % statistics.median(self.seconds[name]), "%.2f %%" % (statistics.median(self.cpu[name]) * 100), "%.1f MiB%s" % (kib / 1024, more)])
+            rows.append(
+                [
+                    name,
+                    "%.2f s" % statistics.median(self.seconds[name]),
+                    "%.2f %%" % (statistics.median(self.cpu[name]) * 100),
+                    "%.1f MiB%s" % (kib / 1024, more),
+                ]
+            )
         return bench_page.table(rows)
 
     def bars(self):
         lines = []
         for name, paths in self.kinds[1:]:
             worst = max(self.seconds[name])
-            lines.append("- attach at most %.0f s, %s: at most %.2f s: %s (%s)" % (ATTACH_BAR, name, worst, "met" if worst <= ATTACH_BAR else "MISSED", self.said[name]))
+            lines.append(
+                "- attach at most %.0f s, %s: at most %.2f s: %s (%s)"
+                % (
+                    ATTACH_BAR,
+                    name,
+                    worst,
+                    "met" if worst <= ATTACH_BAR else "MISSED",
+                    self.said[name],
+                )
+            )
         return "\n".join(lines)
 
 

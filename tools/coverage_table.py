@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of the blocks that were allocated since the attach and are live at the snapshot, the share that has a traceback: for
-every interpreter found (those of the root file systems, too) and every workload. A Markdown table.
+"""Of the blocks that were allocated since the attach and are live at the snapshot, the share that
+has a traceback: for every interpreter found (those of the root file systems, too) and every
+workload. A Markdown table.
 
-Small blocks are counted on the heap itself, in the target's memory, those of more than 512 bytes by their growth in
-number; bytes are those of the small ones, of which the heap knows the size. What cannot be traced is named.
-usage: coverage_table.py [--mode MODE] [--workloads NAME,…] [--only REGEX] [--docs]
+Small blocks are counted on the heap itself, in the target's memory, those of more than 512 bytes
+by their growth in number; bytes are those of the small ones, of which the heap knows the size.
+What cannot be traced is named. usage: coverage_table.py [--mode MODE] [--workloads NAME,…]
+[--only REGEX] [--docs]
 """
 import argparse
 import json
@@ -27,7 +29,13 @@ TIMEOUT = 300
 
 def start_tracer(pid, options, snapshot):
     """The tracer, attached, and what it said; ValueError with what it said when it did not attach."""
-    process = subprocess.Popen([TRACER, "-p", str(pid), "-o", snapshot, *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0)
+    process = subprocess.Popen(
+        [TRACER, "-p", str(pid), "-o", snapshot, *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    )
     said = b""
     while b"tracer: attached to" not in said or not said.endswith(b"\n"):
         data = os.read(process.stderr.fileno(), 65536)
@@ -43,8 +51,14 @@ def traced(python, workload, options):
     snapshot = os.path.join(python.host_folder, "coverage.pb.gz")
     path, *arguments = python.workload(workload, ROUNDS[workload])
     shutil.copy(HOLD, python.host_folder)
-    target = subprocess.Popen([*python.prefix, path, os.path.join(python.folder, "hold.py"), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, env=interpreters.environment(), bufsize=0)
+    target = subprocess.Popen(
+        [*python.prefix, path, os.path.join(python.folder, "hold.py"), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=interpreters.environment(),
+        bufsize=0,
+    )
     try:
         wait_line(target.stdout, b"ready", TIMEOUT)
         process, said = start_tracer(target.pid, options, snapshot)
@@ -54,7 +68,12 @@ def traced(python, workload, options):
         rest = process.communicate(timeout=TIMEOUT)[1]
         if process.returncode:
             raise ValueError(rest.decode(errors="replace").strip())
-        report = subprocess.run([TRACER, "report", snapshot, "--format", "json", "--top", "0"], stdout=subprocess.PIPE, check=True, timeout=TIMEOUT)
+        report = subprocess.run(
+            [TRACER, "report", snapshot, "--format", "json", "--top", "0"],
+            stdout=subprocess.PIPE,
+            check=True,
+            timeout=TIMEOUT,
+        )
         return json.loads(report.stdout), said
     finally:
         target.kill()
@@ -68,7 +87,11 @@ def shares(report):
         raise ValueError("its heap could not be read")
     unknown = [s for s in report["statistics"] if s["traceback"][0]["filename"] == "<unknown>"]
     blocks = coverage["new_blocks"] + coverage["large_new"]
-    seen = coverage["seen_blocks"] + min(coverage["large_seen"], coverage["large_new"]) - sum(s["count"] for s in unknown)
+    seen = (
+        coverage["seen_blocks"]
+        + min(coverage["large_seen"], coverage["large_new"])
+        - sum(s["count"] for s in unknown)
+    )
     seen_bytes = coverage["seen_bytes"] - sum(s["size"] for s in unknown)
     return seen / blocks, seen_bytes / coverage["new_bytes"]
 
@@ -95,18 +118,28 @@ def row(python, options, left_out):
         except (OSError, ValueError, RuntimeError, subprocess.SubprocessError) as error:
             reasons.setdefault(re.sub(r"PID \d+: ", "", str(error)[-300:]), []).append(workload)
             cells.append("–")
-    left_out += ["%s, %s: %s" % (python.label, ", ".join(names), why) for why, names in reasons.items()]
+    left_out += [
+        "%s, %s: %s" % (python.label, ", ".join(names), why) for why, names in reasons.items()
+    ]
     return [python.label, count, *cells] if count else None
 
 
 def main():
-    parser = argparse.ArgumentParser(description="the share of new blocks that has a traceback, per interpreter")
+    parser = argparse.ArgumentParser(
+        description="the share of new blocks that has a traceback, per interpreter"
+    )
     parser.add_argument("--mode", default="census")
     parser.add_argument("--workloads", default=",".join(ROUNDS))
-    parser.add_argument("--only", default="", help="interpreters whose names this regular expression finds")
-    parser.add_argument("--docs", action="store_true", help="write the tables into docs/benchmarks.md")
+    parser.add_argument(
+        "--only", default="", help="interpreters whose names this regular expression finds"
+    )
+    parser.add_argument(
+        "--docs", action="store_true", help="write the tables into docs/benchmarks.md"
+    )
     options = parser.parse_args()
-    rows, left_out = [["blocks / bytes with a traceback, %", "probes", *options.workloads.split(",")]], []
+    rows, left_out = [
+        ["blocks / bytes with a traceback, %", "probes", *options.workloads.split(",")]
+    ], []
     with tempfile.TemporaryDirectory() as folder:
         for python in interpreters.everything(folder):
             try:

@@ -19,28 +19,43 @@ def environment():
 
 
 class Python:
-    """An interpreter, in a root file system of its own or in ours, with a copy of the workloads beside it. before: the words of a
-    command that comes to be the interpreter."""
+    """An interpreter, in a root file system of its own or in ours, with a copy of the workloads
+    beside it. before: the words of a command that comes to be the interpreter."""
 
     def __init__(self, path, folder, root=None, before=()):
         self.path, self.root = path, root
         self.prefix = [*(["chroot", root] if root else []), *before]
         self.host_folder = tempfile.mkdtemp(dir=root + "/tmp" if root else folder)
-        self.folder = self.host_folder[len(root):] if root else self.host_folder
+        self.folder = self.host_folder[len(root) :] if root else self.host_folder
         os.chmod(self.host_folder, 0o755)
-        shutil.copytree(os.path.join(HERE, "workloads"), self.host_folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            os.path.join(HERE, "workloads"),
+            self.host_folder,
+            dirs_exist_ok=True,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
         self.stripped = pythons.is_stripped((root or "") + path)
         self.version = pythons.version_of(path, self.prefix)
         self.debug = bool(re.search(r"python3\.\d+d$", path))
-        self.label = "CPython %s%s, %s%s" % (self.version, " debug build" if self.debug else "", "stripped" if self.stripped else "with symbols", ", in " + os.path.basename(os.path.normpath(root)) if root else "")
+        self.label = "CPython %s%s, %s%s" % (
+            self.version,
+            " debug build" if self.debug else "",
+            "stripped" if self.stripped else "with symbols",
+            ", in " + os.path.basename(os.path.normpath(root)) if root else "",
+        )
 
     def workload(self, name, rounds, nframe=0):
         return [self.path, os.path.join(self.folder, name + ".py"), str(nframe), str(rounds)]
 
     def mapped(self, name):
         """The file of that name that it has mapped, or ""."""
-        code = "print(*{l.split(None, 5)[5].strip() for l in open('/proc/self/maps') if '/%s' in l})" % name
-        done = subprocess.run([*self.prefix, self.path, "-S", "-c", code], stdout=subprocess.PIPE, timeout=TIMEOUT)
+        code = (
+            "print(*{l.split(None, 5)[5].strip() for l in open('/proc/self/maps') if '/%s' in l})"
+            % name
+        )
+        done = subprocess.run(
+            [*self.prefix, self.path, "-S", "-c", code], stdout=subprocess.PIPE, timeout=TIMEOUT
+        )
         return done.stdout.decode().strip()
 
     def runtime_file(self):
@@ -49,8 +64,14 @@ class Python:
 
     def find(self, *names):
         """The first of these programs that is where the interpreter is, or None."""
-        places = [os.path.join(folder, name) for name in names for folder in ("/usr/sbin", "/usr/bin", "/usr/local/bin")]
-        return next((place for place in places if os.access((self.root or "") + place, os.X_OK)), None)
+        places = [
+            os.path.join(folder, name)
+            for name in names
+            for folder in ("/usr/sbin", "/usr/bin", "/usr/local/bin")
+        ]
+        return next(
+            (place for place in places if os.access((self.root or "") + place, os.X_OK)), None
+        )
 
     def remove(self):
         shutil.rmtree(self.host_folder, ignore_errors=True)
@@ -65,7 +86,8 @@ def packed(which, folder):
 
 
 def everything(folder):
-    """Every CPython found: those with symbols, the distribution's, and those of the root file systems."""
+    """Every CPython found: those with symbols, the distribution's, and those of the root file
+    systems."""
     for path in [*pythons.unstripped().values(), pythons.distribution()]:
         if path:
             yield Python(path, folder)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which CPythons this machine has: pyenv's builds and those on PATH, by minor version, the distribution's, those of root file
-systems, and builds as others make them, packed in archives."""
+"""Which CPythons this machine has: pyenv's builds and those on PATH, by minor version, the
+distribution's, those of root file systems, and builds as others make them, packed in archives."""
 import collections
 import glob
 import os
@@ -14,11 +14,16 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 DISTRIBUTION = "/usr/bin/python3"
 
-# archive: NAME.tar.xz, with the one folder NAME; path: of the executable in it; libraries: the folder of its libpython.
+# archive: NAME.tar.xz, with the one folder NAME; path: of the executable in it; libraries: the
+# folder of its libpython.
 Packed = collections.namedtuple("Packed", "archive path libraries like")
 PACKED = (
-    Packed("docker312", "bin/python3.12", "lib", "Docker's image: gcc 14, shared, LTO, PGO, stripped"),
-    Packed("docker313", "bin/python3.13", "lib", "Docker's image: gcc 12, shared, LTO, PGO, stripped"),
+    Packed(
+        "docker312", "bin/python3.12", "lib", "Docker's image: gcc 14, shared, LTO, PGO, stripped"
+    ),
+    Packed(
+        "docker313", "bin/python3.13", "lib", "Docker's image: gcc 12, shared, LTO, PGO, stripped"
+    ),
     Packed("docker313", "bin/python3.13", "lib-sym", "the same, with symbols"),
     Packed("conda312", "bin/python_sa", "lib", "conda: gcc 12, static, LTO, PGO, stripped"),
     Packed("conda312", "bin/python_sym", "lib", "the same, with symbols"),
@@ -26,7 +31,12 @@ PACKED = (
     Packed("pbs313", "bin/python_pgo_sd", "lib", "the same, with symbols"),
     Packed("pbs313", "bin/python_bolt_sa", "lib", "the same through BOLT, stripped"),
     Packed("pbs313", "bin/python_bolt_sd", "lib", "the same through BOLT, with symbols"),
-    Packed("pbs314", "bin/python_pgo_sa", "lib", "uv: clang 19, static, ThinLTO, PGO, tail calls, stripped"),
+    Packed(
+        "pbs314",
+        "bin/python_pgo_sa",
+        "lib",
+        "uv: clang 19, static, ThinLTO, PGO, tail calls, stripped",
+    ),
     Packed("pbs314", "bin/python_pgo_sd", "lib", "the same, with symbols"),
     Packed("pbs314", "bin/python_bolt_sa", "lib", "the same through BOLT, stripped"),
     Packed("pbs314", "bin/python_bolt_sd", "lib", "the same through BOLT, with symbols"),
@@ -45,7 +55,9 @@ def _pyenv_roots():
         yield os.environ["PYENV_ROOT"]
     pyenv = shutil.which("pyenv")
     if pyenv:
-        done = subprocess.run([pyenv, "root"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30)
+        done = subprocess.run(
+            [pyenv, "root"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30
+        )
         yield done.stdout.decode().strip()
     yield os.path.expanduser("~/.pyenv")
     if os.environ.get("SUDO_USER"):  # sudo hides the caller's PATH and home
@@ -65,36 +77,51 @@ def is_elf(path):
 
 
 def is_stripped(path):
-    sections = subprocess.run(["readelf", "-SW", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30)
+    sections = subprocess.run(
+        ["readelf", "-SW", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30
+    )
     return b".symtab" not in sections.stdout
 
 
 def version_of(path, prefix=()):
-    """"3.11", or None when it does not run."""
+    """ "3.11", or None when it does not run."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
-        done = subprocess.run([*prefix, path, "-I", "-S", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30)
+        done = subprocess.run(
+            [*prefix, path, "-I", "-S", "-c", code],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=30,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.decode().strip() or None
 
 
 def roots():
-    """Root file systems with other CPythons: those that TRACER_ROOTS names, as PATH does; without it, what `make roots` made."""
+    """Root file systems with other CPythons: those that TRACER_ROOTS names, as PATH does; without
+    it, what `make roots` made."""
     if "TRACER_ROOTS" in os.environ:
         return [root for root in os.environ["TRACER_ROOTS"].split(os.pathsep) if root]
     return sorted(glob.glob(os.path.join(glob.escape(ROOT), "build", "roots", "*")))
 
 
 def unstripped():
-    """{version: real path} of interpreters that kept their symbol table, pyenv's first, those of root file systems last."""
+    """{version: real path} of interpreters that kept their symbol table, pyenv's first, those of
+    root file systems last."""
     candidates = []
     for root in _pyenv_roots():
         candidates += sorted(glob.glob(os.path.join(glob.escape(root), "versions/*/bin/python3")))
     for folder in os.environ.get("PATH", "").split(os.pathsep):
-        candidates += sorted(f for f in glob.glob(os.path.join(glob.escape(folder), "python3.*")) if re.search(r"/python3\.\d+$", f))
+        candidates += sorted(
+            f
+            for f in glob.glob(os.path.join(glob.escape(folder), "python3.*"))
+            if re.search(r"/python3\.\d+$", f)
+        )
     for root in roots():  # tests/machines/roots.py
-        candidates += sorted(glob.glob(os.path.join(glob.escape(root), "opt/unstripped/bin/python3.*")))
+        candidates += sorted(
+            glob.glob(os.path.join(glob.escape(root), "opt/unstripped/bin/python3.*"))
+        )
     found = {}
     for path in dict.fromkeys(os.path.realpath(c) for c in candidates):
         if is_elf(path) and not is_stripped(path):
@@ -105,14 +132,20 @@ def unstripped():
 def newest():
     """Path of the newest of unstripped(), of a root file system only where there is no other; None."""
     found = list(unstripped().values())
-    own = [path for path in found if not any(path.startswith(os.path.realpath(root) + os.sep) for root in roots())]
+    own = [
+        path
+        for path in found
+        if not any(path.startswith(os.path.realpath(root) + os.sep) for root in roots())
+    ]
     return (own or found or [None])[-1]
 
 
 def pyenv(version):
     """Path of pyenv's interpreter of a version, whether it is one of VERSIONS or not; None."""
     for root in _pyenv_roots():
-        for path in sorted(glob.glob(os.path.join(glob.escape(root), "versions", version + ".*", "bin", "python"))):
+        for path in sorted(
+            glob.glob(os.path.join(glob.escape(root), "versions", version + ".*", "bin", "python"))
+        ):
             return path
     return None
 
@@ -132,7 +165,10 @@ def in_roots():
         for path in sorted(glob.glob(os.path.join(glob.escape(root), "usr/bin/python3.*"))):
             name = os.path.basename(path)
             if re.match(r"python3\.\d+d?$", name) and is_elf(path):
-                found["%s:%s" % (os.path.basename(os.path.normpath(root)), name)] = (root, "/usr/bin/" + name)
+                found["%s:%s" % (os.path.basename(os.path.normpath(root)), name)] = (
+                    root,
+                    "/usr/bin/" + name,
+                )
     return found
 
 
@@ -149,7 +185,9 @@ def archives():
 
 def unpack(packed, folder):
     """The folder that an archive becomes below a folder, once; None where the archive is not there."""
-    archive, path = os.path.join(archives(), packed.archive + ".tar.xz"), os.path.join(folder, packed.archive)
+    archive, path = os.path.join(archives(), packed.archive + ".tar.xz"), os.path.join(
+        folder, packed.archive
+    )
     if os.path.exists(path) or not os.path.exists(archive):
         return path if os.path.exists(path) else None
     os.makedirs(folder, exist_ok=True)
@@ -160,14 +198,19 @@ def unpack(packed, folder):
 
 
 def unpacked(packed):
-    """(root or None, path within it, what goes before it) of a packed interpreter that runs here or in one of roots();
-    LookupError with what is absent."""
+    """(root or None, path within it, what goes before it) of a packed interpreter that runs here
+    or in one of roots(); LookupError with what is absent."""
     for root in [None, *roots()]:
-        folder = unpack(packed, root + "/tmp/pythons" if root else os.path.join(ROOT, "build", "pythons"))
+        folder = unpack(
+            packed, root + "/tmp/pythons" if root else os.path.join(ROOT, "build", "pythons")
+        )
         if not folder:
             raise LookupError("no %s.tar.xz in %s" % (packed.archive, archives()))
-        folder = folder[len(root or ""):]
-        path, prefix = os.path.join(folder, packed.path), ["env", "LD_LIBRARY_PATH=" + os.path.join(folder, packed.libraries)]
+        folder = folder[len(root or "") :]
+        path, prefix = os.path.join(folder, packed.path), [
+            "env",
+            "LD_LIBRARY_PATH=" + os.path.join(folder, packed.libraries),
+        ]
         if version_of(path, [*(["chroot", root] if root else []), *prefix]):
             return root, path, prefix
     raise LookupError("it runs neither here nor in a root file system")

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every build of CPython that there is, traced, and held against its own tracemalloc: the table docs/pythons.md.
+"""Every build of CPython that there is, traced, and held against its own tracemalloc: the table
+docs/pythons.md.
 
 usage: pythons_table.py [--only REGEX] [--report FILE]
 
-Builds: the distribution's, pyenv's, those of the root file systems, and the archives of pythons.PACKED. What is absent is named.
-Last line: pythons: N passed, N failed[, N skipped]. Exit status: 0, 1 if a figure was over its bound without a word.
+Builds: the distribution's, pyenv's, those of the root file systems, and the archives of
+pythons.PACKED. What is absent is named. Last line: pythons: N passed, N failed[, N skipped].
+Exit status: 0, 1 if a figure was over its bound without a word.
 """
 import argparse
 import os
@@ -41,7 +43,9 @@ with its own tracemalloc.
 
 `attach` is the fastest of five. Bold is over the bound: {blocks} % of blocks, {bytes} % of bytes, {attach} ms to attach, {coverage} % covered. `–` is an error
 that the tracer gave. A number leads to what it said, below.
-""".format(blocks=100 * BLOCKS, bytes=100 * BYTES, attach=ATTACH_MS, coverage=100 * COVERAGE)
+""".format(
+    blocks=100 * BLOCKS, bytes=100 * BYTES, attach=ATTACH_MS, coverage=100 * COVERAGE
+)
 HEADER = ("build", "attach, ms", "probes", "covered", "rounded", *WORKS, "heap", "growth")
 # What is said of every attach, and of what other sessions do.
 USUAL = re.compile(r"tracer: (attached to|raw, mem, obj:|PID \d+: \d+ breakpoints)")
@@ -55,7 +59,9 @@ class Row:
 
     def put(self, name, text, good, numbers):
         """numbers: of the notes that speak of it."""
-        self.cells[name] = (text if good else "**%s**" % text) + (" (%s)" % ", ".join(map(str, numbers)) if numbers else "")
+        self.cells[name] = (text if good else "**%s**" % text) + (
+            " (%s)" % ", ".join(map(str, numbers)) if numbers else ""
+        )
         self.passed += good
         if not good:
             self.failed.append("%s: %s: %s" % (self.label, name, text))
@@ -79,7 +85,11 @@ def pair(blocks, size):
 
 def warnings(run):
     """What the tracer said beside what it always says."""
-    said = [re.sub(r"^tracer: (PID \d+: )?", "", line) for line in run.stderr.split("\n") if line and not USUAL.match(line)]
+    said = [
+        re.sub(r"^tracer: (PID \d+: )?", "", line)
+        for line in run.stderr.split("\n")
+        if line and not USUAL.match(line)
+    ]
     return list(dict.fromkeys(said + run.report.data.get("warnings", [])))
 
 
@@ -115,14 +125,27 @@ def works(row, python, folder, notes):
         if work == WORKS[0]:
             row.put("probes", str(run.attach["probes"]), True, ())
             covered = run.coverage()
-            row.put("covered", "?" if covered is None else percent(covered), covered is not None and covered >= COVERAGE, ())
-            row.put("rounded", percent(run.report.data["not_seen"]["rounded_blocks"] / measured.blocks), True, ())
+            row.put(
+                "covered",
+                "?" if covered is None else percent(covered),
+                covered is not None and covered >= COVERAGE,
+                (),
+            )
+            row.put(
+                "rounded",
+                percent(run.report.data["not_seen"]["rounded_blocks"] / measured.blocks),
+                True,
+                (),
+            )
     if attaches:  # other work of the machine makes some of them slower
         row.put("attach, ms", str(min(attaches)), min(attaches) <= ATTACH_MS, ())
 
 
 def others(row, python, folder, notes):
-    for name, measure in (("heap", lambda: parity.heap_off(TRACER, python)), ("growth", lambda: parity.growth_off(TRACER, folder, python))):
+    for name, measure in (
+        ("heap", lambda: parity.heap_off(TRACER, python)),
+        ("growth", lambda: parity.growth_off(TRACER, folder, python)),
+    ):
         try:
             row.put(name, *pair(*measure()), ())
         except (AssertionError, subprocess.SubprocessError) as error:
@@ -151,8 +174,12 @@ def builds(folder, absent):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="every build of CPython, held against its own tracemalloc")
-    parser.add_argument("--only", default="", help="builds whose names this regular expression finds")
+    parser = argparse.ArgumentParser(
+        description="every build of CPython, held against its own tracemalloc"
+    )
+    parser.add_argument(
+        "--only", default="", help="builds whose names this regular expression finds"
+    )
     parser.add_argument("--report", help="the table's file (default: build/pythons.md)")
     options = parser.parse_args()
     rows, absent, notes = [], [], Notes()
@@ -176,7 +203,10 @@ def main():
     for text in absent:
         print("SKIPPED " + text)
     failed = sum(len(row.failed) for row in rows)
-    print("pythons: %d passed, %d failed, %d skipped" % (sum(row.passed for row in rows), failed, len(absent)))
+    print(
+        "pythons: %d passed, %d failed, %d skipped"
+        % (sum(row.passed for row in rows), failed, len(absent))
+    )
     return 1 if failed else 0
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The man pages of docs/man/ against the program's own --help: neither lacks an option, and each has the same argument."""
+"""The man pages of docs/man/ against the program's own --help: neither lacks an option, and each
+has the same argument."""
 import os
 import re
 import shutil
@@ -13,7 +14,9 @@ PAGES = os.path.join(ROOT, "docs", "man")
 
 
 def tracer(*args):
-    done = subprocess.run([TRACER, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60, check=True)
+    done = subprocess.run(
+        [TRACER, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60, check=True
+    )
     return done.stdout.decode()
 
 
@@ -24,12 +27,16 @@ def subcommands():
 def page_text(name):
     """The page's Markdown with what it includes, as tools/man-page has it."""
     with open(os.path.join(PAGES, name)) as file:
-        return re.sub(r"^\[[^]]*\]\(([a-z-]+\.md)\)$", lambda m: page_text(m[1]), file.read(), flags=re.M)
+        return re.sub(
+            r"^\[[^]]*\]\(([a-z-]+\.md)\)$", lambda m: page_text(m[1]), file.read(), flags=re.M
+        )
 
 
 def options_of_help(text):
     """{"-d, --duration=SEC", …} of what argp prints: the option ends where its description begins."""
-    return {re.split(r"\s{2,}", line.strip())[0] for line in re.findall(r"^ {2,6}-[-\w].*$", text, re.M)}
+    return {
+        re.split(r"\s{2,}", line.strip())[0] for line in re.findall(r"^ {2,6}-[-\w].*$", text, re.M)
+    }
 
 
 def options_of_page(text):
@@ -39,8 +46,13 @@ def options_of_page(text):
 
 @pytest.mark.parametrize("name", subcommands())
 def test_options(name):
-    shown, told = options_of_help(tracer(name, "--help")), options_of_page(page_text("tracer-%s.1.md" % name))
-    assert shown == told, "only --help has %s; only the page has %s" % (sorted(shown - told), sorted(told - shown))
+    shown, told = options_of_help(tracer(name, "--help")), options_of_page(
+        page_text("tracer-%s.1.md" % name)
+    )
+    assert shown == told, "only --help has %s; only the page has %s" % (
+        sorted(shown - told),
+        sorted(told - shown),
+    )
 
 
 def test_every_subcommand_has_a_page():
@@ -50,16 +62,30 @@ def test_every_subcommand_has_a_page():
     assert re.findall(r"^\*\*tracer-(\w+)\*\*\(1\)$", overview, re.M) == subcommands()
 
 
-@pytest.mark.skipif(not (shutil.which("lowdown") and shutil.which("man")), reason="lowdown or man is missing")
+@pytest.mark.skipif(
+    not (shutil.which("lowdown") and shutil.which("man")), reason="lowdown or man is missing"
+)
 def test_pages_are_formatted(tmp_path):
     for name in sorted(os.listdir(PAGES)):
         if not name.endswith(".1.md"):
             continue
         page = tmp_path / name[: -len(".md")]
-        made = subprocess.run([os.path.join(ROOT, "tools", "man-page"), os.path.join(PAGES, name), "1"],
-                              stdout=subprocess.PIPE, timeout=60, check=True)
+        made = subprocess.run(
+            [os.path.join(ROOT, "tools", "man-page"), os.path.join(PAGES, name), "1"],
+            stdout=subprocess.PIPE,
+            timeout=60,
+            check=True,
+        )
         page.write_bytes(made.stdout)
-        shown = subprocess.run(["man", "--warnings", "-l", str(page)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               env={**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "80"}, timeout=60, check=True)
+        shown = subprocess.run(
+            ["man", "--warnings", "-l", str(page)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "80"},
+            timeout=60,
+            check=True,
+        )
         assert not shown.stderr, shown.stderr.decode()
-        assert re.search(r"^NAME\n +%s +- " % name[: -len(".1.md")], shown.stdout.decode(), re.M), shown.stdout.decode()
+        assert re.search(
+            r"^NAME\n +%s +- " % name[: -len(".1.md")], shown.stdout.decode(), re.M
+        ), shown.stdout.decode()

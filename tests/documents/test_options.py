@@ -12,7 +12,11 @@ OTHERS = {"--no-children", "--sort", "--max-stack", "--add"}
 
 
 def options_of(subcommand):
-    return {name for spec in options_of_help(tracer(subcommand, "--help")) for name in re.findall(r"-[-\w]+", spec.split("=")[0])}
+    return {
+        name
+        for spec in options_of_help(tracer(subcommand, "--help"))
+        for name in re.findall(r"-[-\w]+", spec.split("=")[0])
+    }
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +31,21 @@ def codes(text):
     """What stands in `…`, or in a line of a block."""
     blocks = re.findall(r"^```(?:sh|text)\n(.*?)^```$", text, re.M | re.S)
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
-    lines = [line[2:] if line.startswith("$ ") else line for block in blocks for line in block.splitlines()]
+    lines = [
+        line[2:] if line.startswith("$ ") else line
+        for block in blocks
+        for line in block.splitlines()
+    ]
     return lines + re.findall(r"`([^`]+)`", " ".join(prose.splitlines()))
 
 
-@pytest.mark.parametrize("path", ["README.md", *(os.path.relpath(p, ROOT) for p in sorted(glob.glob(os.path.join(ROOT, "docs", "*.md"))))])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "README.md",
+        *(os.path.relpath(p, ROOT) for p in sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")))),
+    ],
+)
 def test_options_exist(path, options):
     with open(os.path.join(ROOT, path)) as file:
         text = file.read()

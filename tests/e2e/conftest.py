@@ -22,8 +22,12 @@ import pythons
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all-versions", action="store_true", help="run versioned tests with CPython 3.8 to 3.15")
-    parser.addoption("--kills", type=int, default=24, help="how often test_kill.py kills the tracer")
+    parser.addoption(
+        "--all-versions", action="store_true", help="run versioned tests with CPython 3.8 to 3.15"
+    )
+    parser.addoption(
+        "--kills", type=int, default=24, help="how often test_kill.py kills the tracer"
+    )
 
 
 def pytest_configure(config):
@@ -48,7 +52,8 @@ def pytest_generate_tests(metafunc):
 
 
 def _bpf_missing():
-    """Why this kernel or these privileges allow no BPF uprobes, asked without the program under test; or None."""
+    """Why this kernel or these privileges allow no BPF uprobes, asked without the program under
+    test; or None."""
     if os.geteuid() != 0:
         return "root is needed to trace"
     if platform.machine() != "x86_64":
@@ -57,7 +62,9 @@ def _bpf_missing():
         return "the kernel lacks uprobes (CONFIG_UPROBE_EVENTS)"
 
     class MapAttr(ctypes.Structure):
-        _fields_ = [(n, ctypes.c_uint32) for n in ("map_type", "key_size", "value_size", "max_entries")] + [("rest", ctypes.c_uint8 * 112)]
+        _fields_ = [
+            (n, ctypes.c_uint32) for n in ("map_type", "key_size", "value_size", "max_entries")
+        ] + [("rest", ctypes.c_uint8 * 112)]
 
     libc = ctypes.CDLL(None, use_errno=True)
     ring_buffer = MapAttr(27, 0, 0, 4096)
@@ -94,7 +101,9 @@ def interpreters():
 def blocks_program(tmp_path_factory):
     """tests/e2e/programs/blocks.c, built."""
     path = str(tmp_path_factory.mktemp("blocks") / "blocks")
-    subprocess.run(["cc", "-O1", "-g", "-fno-builtin", "-o", path, harness.program("blocks.c")], check=True)
+    subprocess.run(
+        ["cc", "-O1", "-g", "-fno-builtin", "-o", path, harness.program("blocks.c")], check=True
+    )
     return path
 
 
@@ -132,7 +141,9 @@ def root_python(request):
     made = not os.path.exists(there)
     if made:
         shutil.copytree(harness.PROGRAMS, there, ignore=shutil.ignore_patterns("__pycache__"))
-    yield harness.RootInterpreter(re.match(r"3\.\d+", path[len("/usr/bin/python") :]).group(), path, root, path.endswith("d"))
+    yield harness.RootInterpreter(
+        re.match(r"3\.\d+", path[len("/usr/bin/python") :]).group(), path, root, path.endswith("d")
+    )
     if made:
         shutil.rmtree(there)
 
@@ -142,7 +153,11 @@ def libpython():
     """libpython(interpreter): the path of the shared library that holds its runtime."""
 
     def find(interpreter):
-        path = os.path.join(os.path.dirname(os.path.dirname(interpreter.path)), "lib", "libpython%s.so.1.0" % interpreter.version)
+        path = os.path.join(
+            os.path.dirname(os.path.dirname(interpreter.path)),
+            "lib",
+            "libpython%s.so.1.0" % interpreter.version,
+        )
         if not os.path.exists(path):
             pytest.skip("CPython %s has no shared libpython" % interpreter.version)
         return path
@@ -186,7 +201,12 @@ def run_tracer(tracer):
         options.setdefault("timeout", harness.TIMEOUT)
         options.setdefault("env", harness.environment())
         return subprocess.run(
-            [tracer, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+            [tracer, *map(str, args)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options
         )
 
     return run
@@ -196,7 +216,11 @@ def run_tracer(tracer):
 def attempt(request, run_tracer):
     """Tries to trace a process's Python, to plan it, or to read its heap."""
 
-    words = {"trace": ["--layer", "python"], "dry run": ["--dry-run", "--layer", "python"], "heap": ["heap"]}
+    words = {
+        "trace": ["--layer", "python"],
+        "dry run": ["--dry-run", "--layer", "python"],
+        "heap": ["heap"],
+    }
 
     def run(pid, *options):
         return run_tracer(*words[request.param], *options, "-p", pid)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Container runtimes of our own, apart from the machine's, and an image of a few files of this machine.
+"""Container runtimes of our own, apart from the machine's, and an image of a few files of this
+machine.
 
     with Docker(folder) as docker:              or Podman, Containerd; raises Unavailable, with the reason
         docker.load([python.path, …])           interpreters, the libraries that they need, their modules, our programs
@@ -25,13 +26,26 @@ class Unavailable(Exception):
 def needed_files(path):
     """An interpreter, its libraries and as much of its modules as the programs import."""
     yield path
-    ldd = subprocess.run(["ldd", path], stdout=subprocess.PIPE, timeout=harness.TIMEOUT, check=True).stdout.decode()
+    ldd = subprocess.run(
+        ["ldd", path], stdout=subprocess.PIPE, timeout=harness.TIMEOUT, check=True
+    ).stdout.decode()
     yield from re.findall(r"(/\S+) \(0x", ldd)
     code = "import os, sys; print(os.path.dirname(os.__file__))"
-    library = subprocess.run([path, "-I", "-S", "-c", code], stdout=subprocess.PIPE, timeout=harness.TIMEOUT, check=True).stdout.decode().strip()
+    library = (
+        subprocess.run(
+            [path, "-I", "-S", "-c", code],
+            stdout=subprocess.PIPE,
+            timeout=harness.TIMEOUT,
+            check=True,
+        )
+        .stdout.decode()
+        .strip()
+    )
     yield from glob.glob(os.path.join(glob.escape(library), "*.py"))
     for package in PACKAGES:
-        yield from glob.glob(os.path.join(glob.escape(library), package, "**", "*.*"), recursive=True)
+        yield from glob.glob(
+            os.path.join(glob.escape(library), package, "**", "*.*"), recursive=True
+        )
 
 
 def image_tar(interpreters):
@@ -41,7 +55,16 @@ def image_tar(interpreters):
         files.update(needed_files(path))
     # What a name with a link in it leads to is found under that name: links are followed.
     return subprocess.Popen(
-        ["tar", "-c", "-h", "--no-recursion", "-P", "--exclude=__pycache__", *sorted(files), *sorted(glob.glob(harness.PROGRAMS + "/*.py"))],
+        [
+            "tar",
+            "-c",
+            "-h",
+            "--no-recursion",
+            "-P",
+            "--exclude=__pycache__",
+            *sorted(files),
+            *sorted(glob.glob(harness.PROGRAMS + "/*.py")),
+        ],
         stdout=subprocess.PIPE,
     )
 
@@ -60,13 +83,24 @@ class Runtime:
                 raise Unavailable("no %s on this machine" % program)
 
     def run(self, *arguments):
-        done = subprocess.run([*self.client, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT)
+        done = subprocess.run(
+            [*self.client, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=harness.TIMEOUT,
+        )
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout.decode().strip()
 
     def pipe(self, interpreters, command):
         tar = image_tar(interpreters)
-        done = subprocess.run(command, stdin=tar.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT)
+        done = subprocess.run(
+            command,
+            stdin=tar.stdout,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=harness.TIMEOUT,
+        )
         tar.stdout.close()
         assert tar.wait(harness.TIMEOUT) == 0 and done.returncode == 0, done.stderr.decode()
 
@@ -77,7 +111,20 @@ class Runtime:
         """A harness.Target in a container; pid is its number out here."""
         cid_file = "%s/cid%d" % (self.folder, time.monotonic_ns())
         named = ["--name", name] if name else []
-        prefix = [*self.client, "run", "-i", "--rm", "--network", "none", *named, "--cidfile", cid_file, *self.options, *options, "target"]
+        prefix = [
+            *self.client,
+            "run",
+            "-i",
+            "--rm",
+            "--network",
+            "none",
+            *named,
+            "--cidfile",
+            cid_file,
+            *self.options,
+            *options,
+            "target",
+        ]
         target = harness.Target(python, program, *arguments, prefix=prefix)
         with open(cid_file) as file:
             target.container = file.read()
@@ -112,10 +159,21 @@ class Daemon(Runtime):
 
     def _wait(self, ping):
         end = time.monotonic() + harness.TIMEOUT
-        while subprocess.run([*self.client, *ping], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=harness.TIMEOUT).returncode:
+        while subprocess.run(
+            [*self.client, *ping],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=harness.TIMEOUT,
+        ).returncode:
             if self.daemon.poll() is not None or time.monotonic() > end:
                 with open(self.log, errors="replace") as log:
-                    raise Unavailable("%s does not start: %s" % (self.daemon.args[0], (log.read().strip().splitlines() or ["it says nothing"])[-1]))
+                    raise Unavailable(
+                        "%s does not start: %s"
+                        % (
+                            self.daemon.args[0],
+                            (log.read().strip().splitlines() or ["it says nothing"])[-1],
+                        )
+                    )
             time.sleep(0.2)
 
     def close(self):
@@ -132,8 +190,21 @@ class Docker(Daemon):
 
     def __init__(self, folder, storage="vfs"):
         super().__init__(folder, ["docker", "-H", "unix://%s/socket" % folder])
-        command = ["dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=" + storage]
-        command += ["--data-root", self.folder + "/data", "--exec-root", self.folder + "/exec", "--pidfile", self.folder + "/pid"]
+        command = [
+            "dockerd",
+            "--iptables=false",
+            "--ip6tables=false",
+            "--bridge=none",
+            "--storage-driver=" + storage,
+        ]
+        command += [
+            "--data-root",
+            self.folder + "/data",
+            "--exec-root",
+            self.folder + "/exec",
+            "--pidfile",
+            self.folder + "/pid",
+        ]
         self.serve([*command, *self.client[1:]], ["version"])
 
 
@@ -141,7 +212,15 @@ class Podman(Runtime):
     programs = ("podman", "conmon", "runc")
 
     def __init__(self, folder, storage="vfs"):
-        client = ["podman", "--root", "%s/root" % folder, "--runroot", "%s/run" % folder, "--storage-driver", storage]
+        client = [
+            "podman",
+            "--root",
+            "%s/root" % folder,
+            "--runroot",
+            "%s/run" % folder,
+            "--storage-driver",
+            storage,
+        ]
         super().__init__(folder, [*client, "--runtime", "runc", "--cgroup-manager", "cgroupfs"])
         # Its own defaults may be above what we may hand on.
         limits = (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC))
@@ -161,7 +240,10 @@ class Containerd(Daemon):
         with open(self.folder + "/config.toml", "w") as file:
             file.write('version = 2\nroot = "%s/data"\nstate = "%s/state"\n' % (folder, folder))
             file.write('disabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
-            file.write('[grpc]\n  address = "%s/sock"\n[ttrpc]\n  address = "%s/sock.ttrpc"\n' % (folder, folder))
+            file.write(
+                '[grpc]\n  address = "%s/sock"\n[ttrpc]\n  address = "%s/sock.ttrpc"\n'
+                % (folder, folder)
+            )
         self.serve(["containerd", "--config", self.folder + "/config.toml"], ["version"])
 
     def load(self, interpreters):
@@ -169,10 +251,25 @@ class Containerd(Daemon):
         os.mkdir(self.root)
         self.pipe(interpreters, ["tar", "-x", "-C", self.root])
 
-    def start(self, python, program, *arguments, name, space="default", annotations=(), cgroup=None):
+    def start(
+        self, python, program, *arguments, name, space="default", annotations=(), cgroup=None
+    ):
         notes = [word for note in annotations for word in ("--annotation", note)]
         placed = ["--cgroup", cgroup] if cgroup else []
-        prefix = [*self.client, "-n", space, "run", "--rm", *notes, *placed, "--env", "PYTHONHASHSEED=0", "--rootfs", self.root, name]
+        prefix = [
+            *self.client,
+            "-n",
+            space,
+            "run",
+            "--rm",
+            *notes,
+            *placed,
+            "--env",
+            "PYTHONHASHSEED=0",
+            "--rootfs",
+            self.root,
+            name,
+        ]
         target = harness.Target(python, program, *arguments, prefix=prefix)
         target.container = name
         for line in self.run("-n", space, "task", "ls").splitlines()[1:]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a Python program under the tracer: the target, the tracer beside it, the report. Every wait is bounded.
+"""Running a Python program under the tracer: the target, the tracer beside it, the report. Every
+wait is bounded.
 
     target = Target(python, "golden.py")            starts tests/e2e/programs/golden.py, returns once it said "ready"
     run = Traced(tracer, folder, "-p", target.pid)  returns once the tracer said that it attached
@@ -98,7 +99,8 @@ def links_holder(tracer):
 
 
 def code_of(pid, path=None):
-    """(file, address, what is mapped of it as code, what the file has there) of each mapping (of one file)."""
+    """(file, address, what is mapped of it as code, what the file has there) of each mapping (of
+    one file)."""
     proc = "/proc/%d/" % pid
     with open(proc + "maps") as maps, open(proc + "mem", "rb", buffering=0) as memory:
         for line in maps:
@@ -116,7 +118,8 @@ def code_of(pid, path=None):
 
 
 def text_differs(pid, path=None):
-    """How many bytes of the mapped code (of one file) differ from the files that they were mapped from: probes."""
+    """How many bytes of the mapped code (of one file) differ from the files that they were mapped
+    from: probes."""
     differs = 0
     for _, _, got, wanted in code_of(pid, path):
         for at in range(0, len(got), 4096):
@@ -127,8 +130,12 @@ def text_differs(pid, path=None):
 
 @contextlib.contextmanager
 def memory_cgroup(limit):
-    """The folder of a memory cgroup with a limit in bytes, of whichever version; what is in it has ended at the end."""
-    for root, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+    """The folder of a memory cgroup with a limit in bytes, of whichever version; what is in it has
+    ended at the end."""
+    for root, name in (
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        ("/sys/fs/cgroup", "memory.max"),
+    ):
         path = os.path.join(root, "tracer-test-%d" % os.getpid())
         try:
             os.mkdir(path)
@@ -141,7 +148,10 @@ def memory_cgroup(limit):
             yield path
             return
         finally:
-            wait_until(lambda: subprocess.run(["rmdir", path], stderr=subprocess.DEVNULL).returncode == 0, "the cgroup is empty")
+            wait_until(
+                lambda: subprocess.run(["rmdir", path], stderr=subprocess.DEVNULL).returncode == 0,
+                "the cgroup is empty",
+            )
     import pytest  # a guest of tests/machines has none
 
     pytest.skip("no memory cgroup can be made here")
@@ -174,8 +184,9 @@ def attach_facts(stderr):
 
 
 def root_names(everything):
-    """Which of pythons.in_roots() a test runs with: all, where the caller chose them or wants it. Of those that are here by
-    default one of each version, and one build for debugging: each takes a quarter of a minute."""
+    """Which of pythons.in_roots() a test runs with: all, where the caller chose them or wants
+    it. Of those that are here by default one of each version, and one build for debugging: each
+    takes a quarter of a minute."""
     names = list(pythons.in_roots())
     if everything or "TRACER_ROOTS" in os.environ:
         return names
@@ -184,16 +195,19 @@ def root_names(everything):
 
 
 class Target:
-    """
-    A program of tests/e2e/programs that speaks lines: "ready", then one answer for each step(). name: what the interpreter
-    runs; None where the program needs none.
+    """A program of tests/e2e/programs that speaks lines: "ready", then one answer for each
+    step(). name: what the interpreter runs; None where the program needs none.
     """
 
     def __init__(self, python, name, *args, env=None, prefix=(), ready=True):
         path = python.path if isinstance(python, Interpreter) else python
         command = [*prefix, path, *([program(name)] if name is not None else []), *map(str, args)]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env or environment()
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env or environment(),
         )
         self.pid = self.process.pid
         self._pending = b""
@@ -230,7 +244,9 @@ class Target:
             if line == text:
                 return
             if line is None:
-                raise AssertionError("the target ended before %r: %s" % (text, self.process.stderr.read().decode()))
+                raise AssertionError(
+                    "the target ended before %r: %s" % (text, self.process.stderr.read().decode())
+                )
 
     def expect(self):
         """{mark: (bytes, blocks)}: what the program says is live."""
@@ -276,7 +292,8 @@ class Report:
     def lines(self):
         """{(file, line): (bytes, blocks)} of a report by line."""
         return {
-            (s["traceback"][0]["filename"], s["traceback"][0]["lineno"]): (s["size"], s["count"]) for s in self.statistics
+            (s["traceback"][0]["filename"], s["traceback"][0]["lineno"]): (s["size"], s["count"])
+            for s in self.statistics
         }
 
     def line(self, name, mark):
@@ -305,8 +322,13 @@ def pprof(*args):
 
     if not shutil.which("go"):
         pytest.skip("go tool pprof is not installed")
-    done = subprocess.run(["go", "tool", "pprof", *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=TIMEOUT)
+    done = subprocess.run(
+        ["go", "tool", "pprof", *map(str, args)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=TIMEOUT,
+    )
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
 
@@ -320,9 +342,12 @@ def pprof_top(snapshot):
 
 
 class Traced:
-    """The tracer at work. Its output goes to files, so that it never waits for a reader. Without output it has no -o."""
+    """The tracer at work. Its output goes to files, so that it never waits for a reader. Without
+    output it has no -o."""
 
-    def __init__(self, tracer, folder, *args, attached=True, output=True, stdin=subprocess.DEVNULL, env=None):
+    def __init__(
+        self, tracer, folder, *args, attached=True, output=True, stdin=subprocess.DEVNULL, env=None
+    ):
         self.tracer = tracer
         self._lines_read = 0
         name = "trace%d" % time.monotonic_ns()
@@ -371,11 +396,14 @@ class Traced:
         self.process.stdin.flush()
 
     def expect(self):
-        """As Target.expect(), from the command that it started: the next line of JSON on stdout that is no report."""
+        """As Target.expect(), from the command that it started: the next line of JSON on stdout
+        that is no report."""
 
         def line():
             said = [text for text in self.stdout.split("\n")[:-1] if text.startswith("{")]
-            assert len(said) > self._lines_read or self.process.poll() is None, "the tracer ended: " + self.stderr
+            assert len(said) > self._lines_read or self.process.poll() is None, (
+                "the tracer ended: " + self.stderr
+            )
             return said[self._lines_read] if len(said) > self._lines_read else None
 
         text = wait_until(line, "the command has said what is live")
@@ -384,7 +412,11 @@ class Traced:
 
     def printed_reports(self):
         """The Reports on stdout, of a run with --format json."""
-        return [Report(json.loads(t)) for t in self.stdout.split("\n")[:-1] if t.startswith('{"traceback_limit"')]
+        return [
+            Report(json.loads(t))
+            for t in self.stdout.split("\n")[:-1]
+            if t.startswith('{"traceback_limit"')
+        ]
 
     def wait(self, timeout=TIMEOUT):
         """Waits for it to end by itself; its exit status."""
@@ -398,7 +430,8 @@ class Traced:
         self.process.send_signal(signal.SIGINT)
 
     def finish(self, *args, status=0):
-        """Ends it if it still runs, as Ctrl-C does, checks its status and reads the snapshot; args go to `report`."""
+        """Ends it if it still runs, as Ctrl-C does, checks its status and reads the snapshot; args
+        go to `report`."""
         if self.process.poll() is None:
             self.interrupt()
         assert self.wait() == status, self.stderr
@@ -426,6 +459,9 @@ def agreement(ours, theirs):
     shares = []
     for field in (0, 1):
         total = sum(pair[field] for pair in theirs.values())
-        differ = sum(abs(ours.get(k, (0, 0))[field] - theirs.get(k, (0, 0))[field]) for k in set(ours) | set(theirs))
+        differ = sum(
+            abs(ours.get(k, (0, 0))[field] - theirs.get(k, (0, 0))[field])
+            for k in set(ours) | set(theirs)
+        )
         shares.append(1 - differ / total if total else 1.0 if not differ else 0.0)
     return tuple(shares)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tracer says of a program, held against what the interpreter, or the program, says of itself: as shares that are off.
+"""What the tracer says of a program, held against what the interpreter, or the program, says of
+itself: as shares that are off.
 
 python is an interpreters.Python: whatever build, wherever it lives.
 """
@@ -19,13 +20,20 @@ def target_of(python, name, *args, **options):
     """A Target that runs a copy of a program that the interpreter can see."""
     for copied in (name, WORK):
         shutil.copy(harness.program(copied), python.host_folder)
-    return harness.Target(python.path, os.path.join(python.folder, name), *args, prefix=python.prefix, **options)
+    return harness.Target(
+        python.path, os.path.join(python.folder, name), *args, prefix=python.prefix, **options
+    )
 
 
 def refusal(tracer, python):
     """Why the tracer refuses this interpreter, or None."""
     with target_of(python, "idle.py") as target:
-        done = subprocess.run([tracer, "--dry-run", "-p", str(target.pid)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT)
+        done = subprocess.run(
+            [tracer, "--dry-run", "-p", str(target.pid)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=harness.TIMEOUT,
+        )
     return done.stderr.decode().strip().split("\n")[-1] if done.returncode else None
 
 
@@ -33,11 +41,15 @@ def by_tracemalloc(python, work):
     """{(file, line): (bytes, blocks)} of what the work keeps."""
     with target_of(python, PROGRAM, work, "tracemalloc") as target:
         target.step()
-        return {(file, line): (size, count) for file, line, size, count in json.loads(target.read_line())}
+        return {
+            (file, line): (size, count)
+            for file, line, size, count in json.loads(target.read_line())
+        }
 
 
 class Run:
-    """A program under the tracer, up to where it waits again. said: what it answered to the one line on its stdin."""
+    """A program under the tracer, up to where it waits again. said: what it answered to the one
+    line on its stdin."""
 
     def __init__(self, tracer, folder, python, name, *args, options=()):
         with target_of(python, name, *args) as target:
@@ -56,14 +68,22 @@ class Run:
 
 
 class Parity:
-    """blocks_off, bytes_off: what stands at another line than tracemalloc has it at, as a share of all that is kept."""
+    """blocks_off, bytes_off: what stands at another line than tracemalloc has it at, as a share of
+    all that is kept."""
 
     def __init__(self, tracer, folder, python, work, options=()):
         theirs = by_tracemalloc(python, work)
         self.run = Run(tracer, folder, python, PROGRAM, work, options=("-n", 1, *options))
-        ours = {key: pair for key, pair in self.run.report.lines().items() if os.path.basename(key[0]) != PROGRAM}
+        ours = {
+            key: pair
+            for key, pair in self.run.report.lines().items()
+            if os.path.basename(key[0]) != PROGRAM
+        }
         self.bytes_off, self.blocks_off = (1 - share for share in harness.agreement(ours, theirs))
-        keys = sorted(set(ours) | set(theirs), key=lambda k: -abs(ours.get(k, (0, 0))[1] - theirs.get(k, (0, 0))[1]))
+        keys = sorted(
+            set(ours) | set(theirs),
+            key=lambda k: -abs(ours.get(k, (0, 0))[1] - theirs.get(k, (0, 0))[1]),
+        )
         self.worst = [(k, ours.get(k), theirs.get(k)) for k in keys[:5]]
         self.blocks = sum(pair[1] for pair in theirs.values())
 
@@ -79,11 +99,18 @@ def heap_off(tracer, python):
         said = target.read_line()
         assert said, target.process.stderr.read().decode().strip()
         target.wait_reading()
-        done = subprocess.run([tracer, "heap", "-p", str(target.pid), "--format", "json", "--top", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT)
+        done = subprocess.run(
+            [tracer, "heap", "-p", str(target.pid), "--format", "json", "--top", "0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=harness.TIMEOUT,
+        )
         assert done.returncode == 0, done.stderr.decode()
     heap = json.loads(done.stdout)
     node = sum(s["size"] for s in heap["statistics"] if s["type"] == "Node")
-    return off(heap["total"]["count"] + heap["raw_blocks"], int(said)), off(node, block_bytes(48, hooks_bytes(python)) * OBJECTS)
+    return off(heap["total"]["count"] + heap["raw_blocks"], int(said)), off(
+        node, block_bytes(48, hooks_bytes(python)) * OBJECTS
+    )
 
 
 def hooks_bytes(python):
@@ -96,20 +123,27 @@ def block_bytes(size, extra):
 
 
 def pools_expected(live, pool_size, extra=0):
-    """Pools for so many blocks of so many bytes: (bytes, blocks) -> how many pools. extra: bytes around each block."""
+    """Pools for so many blocks of so many bytes: (bytes, blocks) -> how many pools. extra: bytes
+    around each block."""
     size, count = live
     per_pool = (pool_size - 48) // block_bytes(size // count, extra)
     return -(-count // per_pool)
 
 
 def growth_off(tracer, folder, python):
-    """What growth mode has of growth.py: of the pools of its lines, but for the slack, and of its large blocks' bytes, unless it
-    says that it does not trace those."""
+    """What growth mode has of growth.py: of the pools of its lines, but for the slack, and of
+    its large blocks' bytes, unless it says that it does not trace those."""
     run = Run(tracer, folder, python, "growth.py", options=("-m", "growth", "--large-blocks"))
     live, pool_size = json.loads(run.said), run.report.data["pool_size"]
-    lines = {line: size for (file, line), (size, _) in run.report.lines().items() if file.endswith("growth.py")}
+    lines = {
+        line: size
+        for (file, line), (size, _) in run.report.lines().items()
+        if file.endswith("growth.py")
+    }
     size = {mark: lines.get(harness.marked_line("growth.py", mark), 0) for mark in "ABL"}
     expected = {mark: pools_expected(live[mark], pool_size, hooks_bytes(python)) for mark in "AB"}
-    differ = sum(max(0, abs(size[mark] // pool_size - expected[mark]) - POOL_SLACK) for mark in "AB")
+    differ = sum(
+        max(0, abs(size[mark] // pool_size - expected[mark]) - POOL_SLACK) for mark in "AB"
+    )
     large = off(size["L"], live["L"][0]) if run.report.data["large_blocks_traced"] else 0
     return differ / sum(expected.values()), large

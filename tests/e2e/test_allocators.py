@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where malloc and its kin are probed, in real programs with real allocators: --dry-run of processes without Python."""
+"""Where malloc and its kin are probed, in real programs with real allocators: --dry-run of
+processes without Python."""
 import glob
 import re
 import shutil
@@ -98,8 +99,12 @@ def plan(run_tracer):
         done = run_tracer("--dry-run", *options, "-p", process.pid)
         assert done.returncode == 0 and done.stderr == "", done.stderr
         files, lines = {}, done.stdout.splitlines()
-        (head,) = [i for i, line in enumerate(lines) if re.match(r"PID %d: allocators in \d+ files?$" % process.pid, line)]
-        for line in lines[head + 1:]:
+        (head,) = [
+            i
+            for i, line in enumerate(lines)
+            if re.match(r"PID %d: allocators in \d+ files?$" % process.pid, line)
+        ]
+        for line in lines[head + 1 :]:
             if line.startswith("  "):
                 symbols.setdefault(line.split()[0], []).append(line)
             else:
@@ -150,7 +155,9 @@ def test_static_glibc(build, plan):
 def test_static_musl(build, plan):
     """free and realloc jump to the functions that the library calls itself."""
     path = build("musl-gcc", C, ".c", "-static")
-    expect_emulated(plan(path)[path], {"malloc", "calloc", "posix_memalign", "__libc_free", "__libc_realloc"})
+    expect_emulated(
+        plan(path)[path], {"malloc", "calloc", "posix_memalign", "__libc_free", "__libc_realloc"}
+    )
 
 
 def test_stripped_static_musl(build, run_tracer):
@@ -165,9 +172,17 @@ def test_stripped_static_musl(build, run_tracer):
 @pytest.mark.parametrize(
     "name, mallocs, others",
     [
-        ("libjemalloc.so.2", MALLOCS, NEWS | {"mallocx", "rallocx", "xallocx", "dallocx", "sdallocx", "_ZdlPvm"}),
+        (
+            "libjemalloc.so.2",
+            MALLOCS,
+            NEWS | {"mallocx", "rallocx", "xallocx", "dallocx", "sdallocx", "_ZdlPvm"},
+        ),
         ("libtcmalloc_minimal.so.4", MALLOCS, NEWS | {"_ZdlPvm"}),
-        ("libmimalloc.so.2*", {"malloc", "calloc", "free"}, NEWS | {"mi_heap_realloc", "mi_posix_memalign"}),
+        (
+            "libmimalloc.so.2*",
+            {"malloc", "calloc", "free"},
+            NEWS | {"mi_heap_realloc", "mi_posix_memalign"},
+        ),
     ],
 )
 def test_preloaded(build, plan, name, mallocs, others):
@@ -188,8 +203,18 @@ def test_node(plan):
 
 
 def test_redis(plan, tmp_path):
-    files = plan(tool("redis-server"), "--port", "0", "--unixsocket", str(tmp_path / "socket"), "--save", "", "--dir", str(tmp_path),
-                 said=b"ready to accept")
+    files = plan(
+        tool("redis-server"),
+        "--port",
+        "0",
+        "--unixsocket",
+        str(tmp_path / "socket"),
+        "--save",
+        "",
+        "--dir",
+        str(tmp_path),
+        said=b"ready to accept",
+    )
     expect_emulated(named(files, "jemalloc"), MALLOCS)
 
 
@@ -197,8 +222,13 @@ def test_deleted(build, plan, tmp_path):
     """The file that is mapped, whatever has its name by now."""
     path = tmp_path / "gone.so"
     shutil.copy(library("libjemalloc.so.2"), path)
-    program = build("gcc", C.replace('puts("ready")', 'unlink("%s"), puts("ready")' % path)
-                    .replace("#include <stdio.h>", "#include <stdio.h>\n#include <unistd.h>"), ".c")
+    program = build(
+        "gcc",
+        C.replace('puts("ready")', 'unlink("%s"), puts("ready")' % path).replace(
+            "#include <stdio.h>", "#include <stdio.h>\n#include <unistd.h>"
+        ),
+        ".c",
+    )
     files = plan(program, preload=str(path))
     assert not path.exists()
     expect_emulated(named(files, "gone.so (deleted)"), MALLOCS)
@@ -206,7 +236,15 @@ def test_deleted(build, plan, tmp_path):
 
 def test_users_function(build, plan):
     path = build("gcc", C, ".c", "-rdynamic", "-O2", "-fno-optimize-sibling-calls")
-    files = plan(path, options=("--alloc", "program:pool_get:malloc:size=2", "--alloc", "libc.so*:strdup:malloc:return-probe"))
+    files = plan(
+        path,
+        options=(
+            "--alloc",
+            "program:pool_get:malloc:size=2",
+            "--alloc",
+            "libc.so*:strdup:malloc:return-probe",
+        ),
+    )
     assert "pool_get" in files[path] and "strdup" in named(files, "/libc.so.6")
 
 
@@ -214,13 +252,21 @@ def test_users_function(build, plan):
     "option, why",
     [
         ("program:pool_none:malloc", "program, as the targets have it, has no function pool_none"),
-        ("libnone.so:pool_get:malloc", "no target has mapped a file libnone.so, with a function pool_get"),
-        ("libc.so*:swapcontext:malloc", "swapcontext of libc.so* is not probed: it leaves its stack (swapcontext)"),
+        (
+            "libnone.so:pool_get:malloc",
+            "no target has mapped a file libnone.so, with a function pool_get",
+        ),
+        (
+            "libc.so*:swapcontext:malloc",
+            "swapcontext of libc.so* is not probed: it leaves its stack (swapcontext)",
+        ),
     ],
 )
 @pytest.mark.parametrize("words", [["--dry-run"], ["-d", "1", "-q"]])
 def test_users_function_is_not_there(build, run_tracer, option, why, words):
-    process = subprocess.Popen([build("gcc", C, ".c")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [build("gcc", C, ".c")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     process.stdout.readline()
     done = run_tracer(*words, "--alloc", option, "-p", process.pid)
     process.communicate(b"\n")
@@ -239,14 +285,24 @@ def test_users_function_is_not_there(build, run_tracer, option, why, words):
     ],
 )
 def test_live_bytes(tracer, build, tmp_path, name, backend):
-    """Every function once or more often, those that throw among them: to the byte what the program keeps."""
+    """Every function once or more often, those that throw among them: to the byte what the program
+    keeps."""
     with open(program("allocators.cc")) as source:
         path = build("g++", source.read(), ".cc", "-std=c++17", "-O2")
     env = environment(**({"LD_PRELOAD": library(name)} if name else {}))
-    expect_kept(tracer, tmp_path, backend, path, "nofail" if name and "mimalloc" in name else "fail", env=env)
+    expect_kept(
+        tracer,
+        tmp_path,
+        backend,
+        path,
+        "nofail" if name and "mimalloc" in name else "fail",
+        env=env,
+    )
 
 
-@pytest.mark.parametrize("compiler, options", [("gcc", ["-static"]), ("musl-gcc", ["-static"]), ("musl-gcc", [])])
+@pytest.mark.parametrize(
+    "compiler, options", [("gcc", ["-static"]), ("musl-gcc", ["-static"]), ("musl-gcc", [])]
+)
 def test_live_bytes_of_a_c_library(tracer, build, tmp_path, compiler, options):
     with open(program("allocators.c")) as source:
         path = build(compiler, source.read(), ".c", "-O2", *options)
@@ -272,6 +328,10 @@ def test_option_needs_its_layer(run_tracer):
 
 
 @pytest.mark.unprivileged
-@pytest.mark.parametrize("option", ["", "file", "file:symbol", "file:symbol:new", "file:symbol:free:size=1"])
+@pytest.mark.parametrize(
+    "option", ["", "file", "file:symbol", "file:symbol:new", "file:symbol:free:size=1"]
+)
 def test_option_is_wrong(run_tracer, option):
-    assert "FILE:SYMBOL:KIND" in error_line(run_tracer("--dry-run", "--alloc", option, "-p", "1"), 2)
+    assert "FILE:SYMBOL:KIND" in error_line(
+        run_tracer("--dry-run", "--alloc", option, "-p", "1"), 2
+    )

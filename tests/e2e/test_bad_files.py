@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Corrupt captures and snapshots, outputs that cannot be written: one line, the right status, and a file that was there
-stays as it was."""
+"""Corrupt captures and snapshots, outputs that cannot be written: one line, the right status,
+and a file that was there stays as it was."""
 import gzip
 import os
 import resource
@@ -12,7 +12,7 @@ import pytest
 from harness import environment, error_line, program
 from protobuf import field
 
-# --- captures and snapshots ----------------------------------------------------------------------------------------
+# --- captures and snapshots -----------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +21,23 @@ def recorded(tracer, any_python, tmp_path_factory):
     folder = tmp_path_factory.mktemp("recorded")
     capture, snapshot = folder / "run.cap", folder / "run.pb.gz"
     subprocess.run(
-        [tracer, "--capture", str(capture), "-o", str(snapshot), "--", any_python.path, "-S", program("short.py")],
-        check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, env=environment()
+        [
+            tracer,
+            "--capture",
+            str(capture),
+            "-o",
+            str(snapshot),
+            "--",
+            any_python.path,
+            "-S",
+            program("short.py"),
+        ],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=60,
+        env=environment(),
     )
     return capture.read_bytes(), snapshot.read_bytes()
 
@@ -35,7 +50,24 @@ def flipped(data, count=40):
 
 
 def cut(data):
-    for size in (0, 1, 7, 8, 12, 15, 16, 17, 30, 40, 63, 64, 100, len(data) // 3, len(data) // 2, len(data) - 1):
+    for size in (
+        0,
+        1,
+        7,
+        8,
+        12,
+        15,
+        16,
+        17,
+        30,
+        40,
+        63,
+        64,
+        100,
+        len(data) // 3,
+        len(data) // 2,
+        len(data) - 1,
+    ):
         yield size, data[:size]
 
 
@@ -97,8 +129,16 @@ def test_flipped_capture(run_tracer, recorded, tmp_path):
 
 def test_noise_for_a_capture(run_tracer, recorded, tmp_path):
     header = recorded[0][:16]
-    for i, data in enumerate((os.urandom(1000), header + os.urandom(4000), header + bytes(4000), header + b"\xff" * 4000,
-                              b"TRACERCP" + b"\x02" + bytes(7), recorded[1])):
+    for i, data in enumerate(
+        (
+            os.urandom(1000),
+            header + os.urandom(4000),
+            header + bytes(4000),
+            header + b"\xff" * 4000,
+            b"TRACERCP" + b"\x02" + bytes(7),
+            recorded[1],
+        )
+    ):
         refused(run_tracer, tmp_path, "replay", "noise%d.cap" % i, data)
 
 
@@ -147,12 +187,19 @@ def test_other_contents(run_tracer, recorded, tmp_path):
 
 
 def test_gzip_bomb(tracer, tmp_path):
-    """A few hundred kilobytes that unpack to more than there is room for: refused, and not by the kernel."""
+    """A few hundred kilobytes that unpack to more than there is room for: refused, and not by the
+    kernel."""
     bomb = tmp_path / "bomb.pb.gz"
     part = gzip.compress(bytes(64 << 20), 9)
     bomb.write_bytes(part * 32)  # 2 GiB
-    done = subprocess.run([tracer, "report", str(bomb)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          timeout=60, preexec_fn=limited)
+    done = subprocess.run(
+        [tracer, "report", str(bomb)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        preexec_fn=limited,
+    )
     assert str(bomb) in error_line(done, 1)
 
 
@@ -160,12 +207,17 @@ def test_broken_stdout(tracer, recorded, tmp_path):
     """A report that cannot be printed is a failure."""
     (tmp_path / "good.pb.gz").write_bytes(recorded[1])
     with open("/dev/full", "w") as full:
-        done = subprocess.run([tracer, "report", str(tmp_path / "good.pb.gz"), "--top", "0"], stdout=full,
-                              stderr=subprocess.PIPE, text=True, timeout=60)
+        done = subprocess.run(
+            [tracer, "report", str(tmp_path / "good.pb.gz"), "--top", "0"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
     error_line(done, 1)
 
 
-# --- output files --------------------------------------------------------------------------------------------------
+# --- output files ---------------------------------------------------------------------------------
 
 OLD = b"what was there before"
 
@@ -175,7 +227,9 @@ def small_disk(tmp_path):
     """A file system of 64 KiB that is nearly full, with an old output file on it."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], stderr=subprocess.PIPE)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], stderr=subprocess.PIPE
+    )
     if mounted.returncode:
         pytest.skip("no tmpfs can be mounted: " + mounted.stderr.decode().strip())
     (folder / "old").write_bytes(OLD)
@@ -244,7 +298,9 @@ def test_failure_keeps_the_old_file(run_tracer, tmp_path):
     """No target, no snapshot: what was there stays."""
     (tmp_path / "old").write_bytes(OLD)
     error_line(run_tracer("-o", tmp_path / "old", "-p", 4194304), 1)
-    error_line(run_tracer("-o", tmp_path / "old", "--capture", tmp_path / "old.cap", "--", "/bin/true"), 1)
+    error_line(
+        run_tracer("-o", tmp_path / "old", "--capture", tmp_path / "old.cap", "--", "/bin/true"), 1
+    )
     assert os.listdir(str(tmp_path)) == ["old"]
     assert (tmp_path / "old").read_bytes() == OLD
 
@@ -256,7 +312,9 @@ def test_success_replaces_the_old_file(run_tracer, any_python, tmp_path):
     assert done.returncode == 0
     assert os.listdir(str(tmp_path)) == ["old"]
     assert run_tracer("report", tmp_path / "old").returncode == 0
-    assert stat.S_IMODE(os.stat(str(tmp_path / "old")).st_mode) & 0o077 == 0, "file names of another's program are not for all"
+    assert (
+        stat.S_IMODE(os.stat(str(tmp_path / "old")).st_mode) & 0o077 == 0
+    ), "file names of another's program are not for all"
 
 
 def test_bad_capture_keeps_the_old_file(run_tracer, recorded, tmp_path):

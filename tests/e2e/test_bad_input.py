@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong on the command line, with the target, with privileges: one line that says what, where, why and the
-remedy; the right status; the target unharmed."""
+"""What is wrong on the command line, with the target, with privileges: one line that says what,
+where, why and the remedy; the right status; the target unharmed."""
 import os
 import re
 import shutil
@@ -12,7 +12,7 @@ import pytest
 
 from harness import environment, error_line
 
-# --- wrong usage ---------------------------------------------------------------------------------------------------
+# --- wrong usage ----------------------------------------------------------------------------------
 
 USAGE = (
     ("-n 0", "1 to 128"),
@@ -84,7 +84,13 @@ def test_usage(run_tracer, tmp_path, arguments, remedy):
 @pytest.mark.unprivileged
 def test_usage_with_hostile_words(run_tracer):
     """Control characters of the command line, too, never reach the terminal."""
-    for arguments in (("\x1b[31m",), ("--\x1b[31m",), ("-p", "\x1b]0;x\x07"), ("report", "\x1b[2J\n"), ("--top", "1\n2", "-p", "1")):
+    for arguments in (
+        ("\x1b[31m",),
+        ("--\x1b[31m",),
+        ("-p", "\x1b]0;x\x07"),
+        ("report", "\x1b[2J\n"),
+        ("--top", "1\n2", "-p", "1"),
+    ):
         done = run_tracer(*arguments)
         error_line(done, done.returncode)
         assert done.returncode in (1, 2)
@@ -97,7 +103,7 @@ def test_nothing_at_all(run_tracer):
     assert done.stdout == "" and "--help" in done.stderr
 
 
-# --- processes that cannot be traced -------------------------------------------------------------------------------
+# --- processes that cannot be traced --------------------------------------------------------------
 
 
 def free_pid():
@@ -145,9 +151,13 @@ def test_zombie(attempt, any_python):
 
 def test_thread_id(attempt, any_python):
     code = "import os, threading; threading.Thread(target=os.read, args=(0, 1)).start(); os.write(1, b'ready\\n')"
-    with subprocess.Popen([any_python.path, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as target:
+    with subprocess.Popen(
+        [any_python.path, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as target:
         assert target.stdout.readline() == b"ready\n"
-        thread = next(t for t in map(int, os.listdir("/proc/%d/task" % target.pid)) if t != target.pid)
+        thread = next(
+            t for t in map(int, os.listdir("/proc/%d/task" % target.pid)) if t != target.pid
+        )
         line = error_line(attempt(thread), 1)
         assert "thread" in line and str(target.pid) in line, "which process it belongs to"
         target.stdin.close()
@@ -166,7 +176,9 @@ def test_exit_between_look_up_and_attach(run_tracer, any_python):
     """Processes that end at any point of the attach: traced or one line, never worse."""
     seen = set()
     for i in range(24):
-        target = subprocess.Popen([any_python.path, "-S", "-c", "import time; time.sleep(%f)" % (i % 8 * 0.006)])
+        target = subprocess.Popen(
+            [any_python.path, "-S", "-c", "import time; time.sleep(%f)" % (i % 8 * 0.006)]
+        )
         timer = threading.Timer(2, target.kill)
         timer.start()
         waiter = threading.Thread(target=target.wait)  # reaps it at once: the number is gone
@@ -186,7 +198,9 @@ def test_some_of_several(start, trace, any_python):
     """One that cannot be traced does not keep the others from it."""
     target = start(any_python, "golden.py")
     missing = free_pid()
-    run = trace("-p", "%d,%d" % (missing, target.pid), "--format", "json", "--top", "0", output=False)
+    run = trace(
+        "-p", "%d,%d" % (missing, target.pid), "--format", "json", "--top", "0", output=False
+    )
     target.step()
     live = target.expect()
     run.interrupt()
@@ -197,7 +211,9 @@ def test_some_of_several(start, trace, any_python):
 
 def test_same_pid_twice(start, trace, any_python):
     target = start(any_python, "golden.py")
-    run = trace("-p", "%d,%d" % (target.pid, target.pid), "--format", "json", "--top", "0", output=False)
+    run = trace(
+        "-p", "%d,%d" % (target.pid, target.pid), "--format", "json", "--top", "0", output=False
+    )
     target.step()
     live = target.expect()
     run.interrupt()
@@ -206,7 +222,7 @@ def test_same_pid_twice(start, trace, any_python):
     assert report.marked("golden.py", live) == live
 
 
-# --- privileges ----------------------------------------------------------------------------------------------------
+# --- privileges -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -222,8 +238,14 @@ def run_as(options, *command):
     if shutil.which("setpriv") is None:
         pytest.skip("no setpriv (util-linux)")
     return subprocess.run(
-        ["setpriv", *options, *map(str, command)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, timeout=60, cwd="/", env=environment()
+        ["setpriv", *options, *map(str, command)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        cwd="/",
+        env=environment(),
     )
 
 
@@ -237,14 +259,18 @@ def test_not_root(start, open_tracer, any_python):
 
 
 def test_not_root_with_a_command(open_tracer):
-    line = error_line(run_as(NOBODY, open_tracer, "--", "/usr/bin/python3", "-c", "print('it ran')"), 1)
+    line = error_line(
+        run_as(NOBODY, open_tracer, "--", "/usr/bin/python3", "-c", "print('it ran')"), 1
+    )
     assert "CAP_" in line and "sudo" in line
 
 
 @pytest.mark.parametrize("name", ("bpf", "perfmon", "sys_ptrace", "sys_admin"))
 def test_capability_missing(start, tracer, any_python, name):
     target = start(any_python, "golden.py")
-    line = error_line(run_as(("--bounding-set=-" + name, "--inh-caps=-all"), tracer, "-p", target.pid), 1)
+    line = error_line(
+        run_as(("--bounding-set=-" + name, "--inh-caps=-all"), tracer, "-p", target.pid), 1
+    )
     assert "CAP_" + name.upper() in line
 
 
@@ -253,7 +279,9 @@ def test_list_and_doctor_without_root(open_tracer):
     listed = run_as(NOBODY, open_tracer, "list")
     assert listed.stdout.startswith("    PID") and len(listed.stdout.splitlines()) == 1
     line = error_line(listed, 1)
-    assert re.search(r"nothing is listed, and PID \d+ \(.+\).* could not be looked into; run it with sudo", line)
+    assert re.search(
+        r"nothing is listed, and PID \d+ \(.+\).* could not be looked into; run it with sudo", line
+    )
     doctor = run_as(NOBODY, open_tracer, "doctor")
     assert "CAP_BPF" in doctor.stdout
     assert doctor.returncode == 1, "a session cannot run"

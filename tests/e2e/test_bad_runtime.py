@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runtimes that cannot be read: unknown versions, no symbols, corrupt ELF files. One line, status 1, the target unharmed."""
+"""Runtimes that cannot be read: unknown versions, no symbols, corrupt ELF files. One line, status
+1, the target unharmed."""
 import os
 import re
 import shutil
@@ -60,7 +61,9 @@ class Waiting:
     """A process that says "ready", and ends with 42 if it was not harmed."""
 
     def __init__(self, *command, env=None):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
+        )
         self.pid = self.process.pid
         assert self.process.stdout.readline() == b"ready\n"
 
@@ -79,12 +82,20 @@ PYTHON_WAITING = "import os; os.write(1, b'ready\\n'); os.read(0, 1); os._exit(4
 
 def symbol_offset(path, name):
     """Offset in the file of a symbol of a library whose first segments map one to one."""
-    table = subprocess.run(["readelf", "-sW", path], stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
-    address = next(int(line.split()[1], 16) for line in table.splitlines() if line.split()[-1:] == [name])
-    segments = subprocess.run(["readelf", "-lW", path], stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
+    table = subprocess.run(
+        ["readelf", "-sW", path], stdout=subprocess.PIPE, check=True, timeout=60
+    ).stdout.decode()
+    address = next(
+        int(line.split()[1], 16) for line in table.splitlines() if line.split()[-1:] == [name]
+    )
+    segments = subprocess.run(
+        ["readelf", "-lW", path], stdout=subprocess.PIPE, check=True, timeout=60
+    ).stdout.decode()
     for line in segments.splitlines():
         word = line.split()
-        if word[:1] == ["LOAD"] and int(word[2], 16) <= address < int(word[2], 16) + int(word[4], 16):
+        if word[:1] == ["LOAD"] and int(word[2], 16) <= address < int(word[2], 16) + int(
+            word[4], 16
+        ):
             return address - int(word[2], 16) + int(word[1], 16)
     raise KeyError(name)
 
@@ -98,7 +109,9 @@ def test_unknown_version(attempt, python, tmp_path, libpython):
         assert file.read(4)[3] == 3
         file.seek(-4, os.SEEK_CUR)
         file.write((0x036300F0).to_bytes(4, "little"))
-    with Waiting(python.path, "-c", PYTHON_WAITING, env=environment(LD_LIBRARY_PATH=str(tmp_path))) as target:
+    with Waiting(
+        python.path, "-c", PYTHON_WAITING, env=environment(LD_LIBRARY_PATH=str(tmp_path))
+    ) as target:
         line = error_line(attempt(target.pid), 1)
         assert "3.99" in line
         assert "3.8" in line and "3.13" in line, "the versions known"
@@ -106,14 +119,17 @@ def test_unknown_version(attempt, python, tmp_path, libpython):
 
 @pytest.mark.versions("3.13")
 def test_version_from_the_future(attempt, python, tmp_path, libpython):
-    """As one that was built from CPython's main branch: what of the newest known layout it has not is named."""
+    """As one that was built from CPython's main branch: what of the newest known layout it has not
+    is named."""
     path = libpython(python)
     copy = shutil.copy(path, str(tmp_path))
     with open(copy, "r+b") as file:
         for symbol, skipped in (("Py_Version", 0), ("_PyRuntime", 8)):
             file.seek(symbol_offset(path, symbol) + skipped)
             file.write((0x031000A0).to_bytes(4, "little"))
-    with Waiting(python.path, "-c", PYTHON_WAITING, env=environment(LD_LIBRARY_PATH=str(tmp_path))) as target:
+    with Waiting(
+        python.path, "-c", PYTHON_WAITING, env=environment(LD_LIBRARY_PATH=str(tmp_path))
+    ) as target:
         line = error_line(attempt(target.pid), 1)
         assert "it runs Python 3.16; known versions: 3.8" in line
         assert re.search(r"read as 3\.1[0-9]: .*(could not be proven|impossible)", line), line
@@ -141,14 +157,28 @@ def test_deleted_library(start, trace, python, tmp_path, libpython):
 
 @pytest.mark.versions("3.11", "3.13")
 def test_foreign_debug_symbols(start, trace, python, tmp_path, libpython):
-    """A debug file of the right name that is another build's: its symbols are not taken for this file's."""
+    """A debug file of the right name that is another build's: its symbols are not taken for this
+    file's."""
     name = os.path.basename(libpython(python))
-    copy, other, debug = str(tmp_path / name), str(tmp_path / "other"), str(tmp_path / (name + ".debug"))
-    subprocess.run(["strip", "-R", ".note.gnu.build-id", "-o", copy, libpython(python)], check=True, timeout=60)
-    subprocess.run(["objcopy", "--only-keep-debug", libpython(python), debug], check=True, timeout=60)
+    copy, other, debug = (
+        str(tmp_path / name),
+        str(tmp_path / "other"),
+        str(tmp_path / (name + ".debug")),
+    )
+    subprocess.run(
+        ["strip", "-R", ".note.gnu.build-id", "-o", copy, libpython(python)], check=True, timeout=60
+    )
+    subprocess.run(
+        ["objcopy", "--only-keep-debug", libpython(python), debug], check=True, timeout=60
+    )
     subprocess.run(["objcopy", "--add-gnu-debuglink=" + debug, copy], check=True, timeout=60)
     # The same symbols at other addresses: the checksum tells.
-    subprocess.run(["objcopy", "--change-addresses=64", "--only-keep-debug", libpython(python), other], check=True, stderr=subprocess.DEVNULL, timeout=60)
+    subprocess.run(
+        ["objcopy", "--change-addresses=64", "--only-keep-debug", libpython(python), other],
+        check=True,
+        stderr=subprocess.DEVNULL,
+        timeout=60,
+    )
     os.rename(other, debug)
     target = start(python, "golden.py", env=environment(LD_LIBRARY_PATH=str(tmp_path)))
     traced(trace, target)
@@ -210,7 +240,9 @@ def corruptions(elf):
     yield "many segments", patch(elf, 56, b"\xff\xfe")
     yield "many sections", patch(elf, 60, b"\xff\xfe")
     yield "names of sections elsewhere", patch(elf, 62, b"\xfe\xfe")
-    yield "noise for section headers", elf[:section_headers] + os.urandom(len(elf) - section_headers)
+    yield "noise for section headers", elf[:section_headers] + os.urandom(
+        len(elf) - section_headers
+    )
     yield "ones for section headers", elf[:section_headers] + b"\xff" * (len(elf) - section_headers)
 
 
@@ -231,9 +263,12 @@ def test_corrupt_elf(run_tracer, any_python, tmp_path, name, libpython):
             error_line(done, 1)
 
 
-@pytest.mark.parametrize("damage", ("no section headers", "noise for section headers", "tail cut off"))
+@pytest.mark.parametrize(
+    "damage", ("no section headers", "noise for section headers", "tail cut off")
+)
 def test_damaged_file_of_a_running_python(run_tracer, any_python, tmp_path, damage, libpython):
-    """The loader needs no section headers: a Python runs from such a file. Traced or refused, but in an orderly way."""
+    """The loader needs no section headers: a Python runs from such a file. Traced or refused, but
+    in an orderly way."""
     copy = shutil.copy(libpython(any_python), str(tmp_path))
     with open(copy, "r+b") as file:
         section_headers = int.from_bytes(file.read(48)[40:], "little")
@@ -245,9 +280,13 @@ def test_damaged_file_of_a_running_python(run_tracer, any_python, tmp_path, dama
         elif damage == "noise for section headers":
             file.seek(section_headers)
             file.write(os.urandom(3000))
-    with Waiting(any_python.path, "-c", PYTHON_WAITING, env=environment(LD_LIBRARY_PATH=str(tmp_path))) as target:
+    with Waiting(
+        any_python.path, "-c", PYTHON_WAITING, env=environment(LD_LIBRARY_PATH=str(tmp_path))
+    ) as target:
         if damage == "tail cut off":
-            os.truncate(copy, section_headers - 100000)  # debug information, which nobody has mapped
+            os.truncate(
+                copy, section_headers - 100000
+            )  # debug information, which nobody has mapped
         done = run_tracer("-d", "0.3", "-p", target.pid)
         assert done.returncode in (0, 1)
         if done.returncode:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-What the programs do in the kernel in one go has a bound, whatever a target's memory says. The bound is one of steps, which
-the kernel counts itself; how long they took is printed, and not judged: that is the machine's affair.
+"""What the programs do in the kernel in one go has a bound, whatever a target's memory says.
+The bound is one of steps, which the kernel counts itself; how long they took is printed, and not
+judged: that is the machine's affair.
 """
 import os
 import platform
@@ -13,7 +13,9 @@ import pytest
 
 from harness import ROOT, wait_until
 
-POOL_MOST = 16384 // 64 * 2 + 1024 + 8 + 48 + 56  # steps that a pool can cost: a piece ends behind one
+POOL_MOST = (
+    16384 // 64 * 2 + 1024 + 8 + 48 + 56
+)  # steps that a pool can cost: a piece ends behind one
 LINES_BUDGET = 1 << 20
 EVENT_STACK, EVENT_CODE, EVENT_CODE_LINES = 6, 7, 8
 ARENAS = 110000  # more than all pieces can look at, were they but unused entries
@@ -25,8 +27,15 @@ def piece_steps():
 
 
 def check_steps(name, ending):
-    print("%s: %d steps in %d pieces, the slowest %.3f ms" % (name, ending["steps"], ending["pieces"], ending["slowest_ns"] / 1e6))
-    assert (ending["pieces"] - 1) * piece_steps() <= ending["steps"] <= ending["pieces"] * (piece_steps() + POOL_MOST)
+    print(
+        "%s: %d steps in %d pieces, the slowest %.3f ms"
+        % (name, ending["steps"], ending["pieces"], ending["slowest_ns"] / 1e6)
+    )
+    assert (
+        (ending["pieces"] - 1) * piece_steps()
+        <= ending["steps"]
+        <= ending["pieces"] * (piece_steps() + POOL_MOST)
+    )
 
 
 def reads_at_exit():
@@ -36,7 +45,9 @@ def reads_at_exit():
 
 @pytest.mark.versions("3.11")
 @pytest.mark.parametrize(
-    "kind, moment", [(kind, "finalize") for kind in ("none", "empty", "full", "links", "loop", "bent")] + [("none", "exit"), ("loop", "exit")]
+    "kind, moment",
+    [(kind, "finalize") for kind in ("none", "empty", "full", "links", "loop", "bent")]
+    + [("none", "exit"), ("loop", "exit")],
 )
 def test_forged(start, trace, python, kind, moment):
     """A heap that is none, and claims to be larger than any."""
@@ -50,9 +61,13 @@ def test_forged(start, trace, python, kind, moment):
     ending = report.data["ending"]
     check_steps("%s, %s" % (kind, moment), ending)
     assert not ending["whole"] and (moment == "finalize") == (ending["pieces"] > 1)
-    assert ARENAS / 100 < ending["arenas_unread"] == report.data["not_seen"]["arenas_unread"] <= ARENAS
+    assert (
+        ARENAS / 100 < ending["arenas_unread"] == report.data["not_seen"]["arenas_unread"] <= ARENAS
+    )
     assert report.data["moment"] == ("exited" if moment == "exit" else "finalizing")
-    said = "  of the heap's arenas {:,} were read at the end, at most {:,} were not: ".format(ending["arenas"], ending["arenas_unread"])
+    said = "  of the heap's arenas {:,} were read at the end, at most {:,} were not: ".format(
+        ending["arenas"], ending["arenas_unread"]
+    )
     assert said in run.stdout or report.data["coverage"]["unread_ns"] < 1000000
 
 
@@ -76,7 +91,8 @@ def test_interpreters(start, trace, python, kind):
 @pytest.mark.versions("3.11")
 @pytest.mark.parametrize("moment", ("finalize", "kill"))
 def test_large(start, trace, python, moment):
-    """An honest one that is larger than a piece. What was not read of it is as the reading before has left it: nothing has died since."""
+    """An honest one that is larger than a piece. What was not read of it is as the reading before
+    has left it: nothing has died since."""
     if moment == "kill" and not reads_at_exit():
         pytest.skip("before Linux 6.16 the heap of a process that is killed is not read")
     target = start(python, "large_heap.py", 150000)
@@ -101,7 +117,9 @@ def test_large(start, trace, python, moment):
     ending = report.data["ending"]
     check_steps(moment, ending)
     assert report.line("large_heap.py", "K")[1] == live + 1  # and the list
-    assert ending["whole"] == (moment == "finalize") and (moment == "finalize") == (ending["pieces"] > 1)
+    assert ending["whole"] == (moment == "finalize") and (moment == "finalize") == (
+        ending["pieces"] > 1
+    )
     assert bool(report.data["not_seen"].get("arenas_unread")) == (moment == "kill")
 
 
@@ -118,7 +136,8 @@ def records(path):
 
 @pytest.mark.versions("3.11", "3.13")
 def test_long_lines(start, trace, python, tmp_path):
-    """A deep stack of new functions with long line tables: one hit of a probe sends no more of them than it may."""
+    """A deep stack of new functions with long line tables: one hit of a probe sends no more of them
+    than it may."""
     depth, table = 60, 60000
     capture = tmp_path / "run.cap"
     target = start(python, "long_lines.py", depth, table)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--budget bounds the tracer's memory, whatever a target does; what there was no room for is said."""
+"""--budget bounds the tracer's memory, whatever a target does; what there was no room for is said.
+"""
 import re
 import resource
 import signal
@@ -17,7 +18,8 @@ SLACK = BUDGET
 
 
 def end(run, *, stop=True):
-    """Waits for a tracer; the most memory that it has had. (wait4() tells no less than what this process has had.)"""
+    """Waits for a tracer; the most memory that it has had. (wait4() tells no less than what this
+    process has had.)"""
     if stop:
         run.send_signal(signal.SIGINT)
     peak, deadline = 0, time.monotonic() + TIMEOUT
@@ -44,7 +46,9 @@ def nothing(start, trace, any_python):
 
 
 def read_text(run):
-    done = subprocess.run([run.tracer, "report", run.snapshot], stdout=subprocess.PIPE, timeout=60, check=True)
+    done = subprocess.run(
+        [run.tracer, "report", run.snapshot], stdout=subprocess.PIPE, timeout=60, check=True
+    )
     return done.stdout.decode()
 
 
@@ -58,10 +62,15 @@ def test_code(start, trace, any_python, nothing, count, size):
     target.read_until("done")
     peak = end(run.process)
     assert run.process.returncode == 0, run.stderr
-    assert peak < nothing[0] + 2 * (12 << 20) + BUDGET + SLACK  # a larger ring buffer, which is mapped twice
+    assert (
+        peak < nothing[0] + 2 * (12 << 20) + BUDGET + SLACK
+    )  # a larger ring buffer, which is mapped twice
     not_seen = read_report(run.tracer, run.snapshot).data["not_seen"]
     assert not_seen["codes_dropped"] > 100 and not_seen["records_malformed"] == 0
-    assert re.search(r"also beyond it: .*records of code objects \(<unknown>, or without a line\)", read_text(run))
+    assert re.search(
+        r"also beyond it: .*records of code objects \(<unknown>, or without a line\)",
+        read_text(run),
+    )
 
 
 def test_address_space(start, tracer, tmp_path, any_python, nothing):
@@ -74,9 +83,17 @@ def test_address_space(start, tracer, tmp_path, any_python, nothing):
 
     path = str(tmp_path / "limited.pb.gz")
     with open(tmp_path / "err", "w") as err:
-        with subprocess.Popen([tracer, "-o", path, *OPTIONS, "-p", str(target.pid)], stdout=subprocess.DEVNULL, stderr=err,
-                              preexec_fn=limited, env=environment()) as run:
-            wait_until(lambda: "attached to" in (tmp_path / "err").read_text() or run.poll() is not None, "it has attached")
+        with subprocess.Popen(
+            [tracer, "-o", path, *OPTIONS, "-p", str(target.pid)],
+            stdout=subprocess.DEVNULL,
+            stderr=err,
+            preexec_fn=limited,
+            env=environment(),
+        ) as run:
+            wait_until(
+                lambda: "attached to" in (tmp_path / "err").read_text() or run.poll() is not None,
+                "it has attached",
+            )
             target.step()
             target.read_until("done")
             end(run)
@@ -86,10 +103,14 @@ def test_address_space(start, tracer, tmp_path, any_python, nothing):
 
 @pytest.mark.versions("3.11")
 def test_lying_heap(start, trace, python, nothing):
-    """A heap that claims to hold the same blocks over and over: 260 MB without a budget. The rest of the trace is there."""
+    """A heap that claims to hold the same blocks over and over: 260 MB without a budget. The rest
+    of the trace is there."""
     target = start(python, "lying_heap.py", 500)
     run = trace("-p", target.pid, *OPTIONS)
-    assert "its heap could not be read: it holds more than there is memory for (--budget)" in run.stderr
+    assert (
+        "its heap could not be read: it holds more than there is memory for (--budget)"
+        in run.stderr
+    )
     peak = end(run.process)
     assert run.process.returncode == 0, run.stderr
     assert peak < nothing[0] + BUDGET + SLACK
@@ -104,8 +125,21 @@ def test_map_forks(tracer, python, tmp_path):
     for forks in (0, 100):
         with open(tmp_path / "err", "w") as err, open(tmp_path / "out", "w") as out:
             run = subprocess.Popen(
-                [tracer, "perfmap", "--status", *OPTIONS, "--", python.path, program("map_forks.py"), "20000", str(forks)],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment(),
+                [
+                    tracer,
+                    "perfmap",
+                    "--status",
+                    *OPTIONS,
+                    "--",
+                    python.path,
+                    program("map_forks.py"),
+                    "20000",
+                    str(forks),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=environment(),
             )
             peaks.append(end(run, stop=False))
         said = (tmp_path / "err").read_text()

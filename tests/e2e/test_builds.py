@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every CPython that there is, those of the root file systems, too: nearly every new block is seen, whatever
-type it is of, and none is somebody else's."""
+"""Every CPython that there is, those of the root file systems, too: nearly every new block is
+seen, whatever type it is of, and none is somebody else's."""
 import os
 import shutil
 
@@ -30,7 +30,8 @@ def build(request, tmp_path):
 
 @pytest.fixture
 def run(build, start, trace):
-    """run(mode, program, arguments …): the target that has worked, what it says is live, and the report."""
+    """run(mode, program, arguments …): the target that has worked, what it says is live, and the
+    report."""
 
     def run(mode, name, *args):
         shutil.copy(harness.program(name), build.host_folder)
@@ -61,19 +62,25 @@ def test_every_type(build, run, mode):
 def test_known(build, run, mode):
     """Sizes that are rounded are marked, and rounded up to a size class."""
     said, report = run(mode, "known.py")
-    lines = {line: pair for (name, line), pair in report.lines().items() if name.endswith("/known.py")}
+    lines = {
+        line: pair for (name, line), pair in report.lines().items() if name.endswith("/known.py")
+    }
     rounded = report.data["not_seen"]["rounded_blocks"]
     for kind, (size, count) in harness.json.loads(said).items():
         ours = lines.get(harness.marked_line("known.py", kind), (0, 0))
         assert ours[1] == count, "%s: %s instead of %s" % (kind, ours, (size, count))
-        assert ours[0] == size or rounded >= count and size < ours[0] <= size + 15 * count, "%s: %s instead of %s" % (kind, ours, (size, count))
+        assert (
+            ours[0] == size or rounded >= count and size < ours[0] <= size + 15 * count
+        ), "%s: %s instead of %s" % (kind, ours, (size, count))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_reuse(build, run, mode):
     """Whatever CPython takes again from a free list belongs to the line that took it last."""
     said, report = run(mode, "reuse.py")
-    lines = {line: pair[1] for (name, line), pair in report.lines().items() if name.endswith("/reuse.py")}
+    lines = {
+        line: pair[1] for (name, line), pair in report.lines().items() if name.endswith("/reuse.py")
+    }
     for kind, (_, count) in harness.json.loads(said).items():
         ours = lines.get(harness.marked_line("reuse.py", kind), 0)
         assert ours == count, "%s: %s blocks instead of %s; all: %s" % (kind, ours, count, lines)

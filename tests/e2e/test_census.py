@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The heap as it is read, against what the target says of itself, however it behaves while that is done."""
+"""The heap as it is read, against what the target says of itself, however it behaves while that is
+done."""
 import re
 import signal
 import subprocess
@@ -14,7 +15,8 @@ COUNT = 5000
 
 
 def account(start, trace, python, *options):
-    """Every block of the heap is one that is traced, one from before or one that nobody saw: none is left out."""
+    """Every block of the heap is one that is traced, one from before or one that nobody saw: none
+    is left out."""
     target = start(python, "account.py", COUNT)
     target.step()
     before = int(target.read_line())
@@ -61,22 +63,31 @@ def test_launch_interrupted(trace, python):
     run.step()
     live = run.expect()
     # The first Ctrl-C is the command's affair, a second ends the trace.
-    wait_until(lambda: run.process.poll() is not None or run.interrupt(), "it has heard two interrupts")
+    wait_until(
+        lambda: run.process.poll() is not None or run.interrupt(), "it has heard two interrupts"
+    )
     report = run.finish()
     assert report.lost_events == 0
     assert report.marked("golden.py", live) == live
 
 
 def check_said(run, report):
-    """Where nothing can be read any more when a process is killed (kernels before 6.16) the report says how old its figures are."""
+    """Where nothing can be read any more when a process is killed (kernels before 6.16) the report
+    says how old its figures are."""
     coverage = report.data["coverage"]
     last = run.stdout[run.stdout.rindex("Not seen:") :]
     unread = coverage is None or coverage["unread_ns"] >= 1000000
     assert any("before the end" in said for said in report.data.get("warnings", ())) == unread
     if coverage is None:
-        assert "  the heap was not read before the end: small blocks that died stand as live" in last
+        assert (
+            "  the heap was not read before the end: small blocks that died stand as live" in last
+        )
     else:
-        said = re.search(r"^  the heap was last read [\d.]+ ms before: small blocks that died since stand as live$", last, re.M)
+        said = re.search(
+            r"^  the heap was last read [\d.]+ ms before: small blocks that died since stand as live$",
+            last,
+            re.M,
+        )
         assert bool(said) == (coverage["unread_ns"] >= 1000000)
 
 
@@ -86,7 +97,10 @@ def test_killed(start, trace, python):
     run = trace("-p", target.pid, "--interval", "0.1")
     target.step()
     live = target.expect()
-    wait_until(lambda: re.search(r"\d new small blocks traced|  heap: ", run.stdout), "the heap has been read")
+    wait_until(
+        lambda: re.search(r"\d new small blocks traced|  heap: ", run.stdout),
+        "the heap has been read",
+    )
     target.process.send_signal(signal.SIGKILL)
     assert run.wait() == 0
     report = run.report()
@@ -136,7 +150,8 @@ def test_unrest_inlined(start, trace, debian_python, options):
 
 @pytest.mark.versions()
 def test_idle(start, trace, python):
-    """What a thread did last is done when it sleeps: its last block is gone, however short ago that was."""
+    """What a thread did last is done when it sleeps: its last block is gone, however short ago that
+    was."""
     target = start(python, "idle.py")
     run = trace("-p", target.pid)
     for _ in range(3):
@@ -177,7 +192,9 @@ def hammer(start, trace, run_tracer, python, name, arguments, *options):
     with Hammer(run_tracer, target.pid) as readings:
         target.step()
         live = target.expect()
-        wait_until(lambda: readings.readings >= 5 or readings.failed, "the heap has been read a few times")
+        wait_until(
+            lambda: readings.readings >= 5 or readings.failed, "the heap has been read a few times"
+        )
     assert not readings.failed
     report = run.finish()
     assert report.lost_events == 0
@@ -186,19 +203,24 @@ def hammer(start, trace, run_tracer, python, name, arguments, *options):
 
 
 @pytest.mark.versions()
-@pytest.mark.parametrize("name, arguments", (("golden.py", (20000,)), ("threads.py", (8, 4000)), ("realloc.py", ())))
+@pytest.mark.parametrize(
+    "name, arguments", (("golden.py", (20000,)), ("threads.py", (8, 4000)), ("realloc.py", ()))
+)
 def test_hammered(start, trace, run_tracer, python, name, arguments):
     """Readings while blocks come and go lose no block that lives."""
     hammer(start, trace, run_tracer, python, name, arguments)
 
 
-@pytest.mark.parametrize("options", ((), ("--freeze",), ("--mode", "exact")), ids=("census", "frozen", "exact"))
+@pytest.mark.parametrize(
+    "options", ((), ("--freeze",), ("--mode", "exact")), ids=("census", "frozen", "exact")
+)
 def test_hammered_inlined(start, trace, run_tracer, debian_python, options):
     hammer(start, trace, run_tracer, debian_python, "threads.py", (8, 4000), *options)
 
 
 def test_stopped(start, trace, run_tracer, any_python):
-    """One that is stopped by its user may stand between a record and the deed, for as long as that user likes."""
+    """One that is stopped by its user may stand between a record and the deed, for as long as that
+    user likes."""
     target = start(any_python, "threads.py", 8, 20000)
     run = trace("-p", target.pid)
     target.step()
@@ -242,7 +264,9 @@ def test_corrupt_inlined(start, trace, debian_python):
 def test_one_analysis(start, trace, debian_python):
     """Two processes of one interpreter: its code is decoded once."""
     targets = [start(debian_python, "golden.py") for _ in range(2)]
-    run = trace("-v", "-p", ",".join(str(target.pid) for target in targets), output=False, attached=2)
+    run = trace(
+        "-v", "-p", ",".join(str(target.pid) for target in targets), output=False, attached=2
+    )
     assert run.stderr.count("the plan is that of the same file before") == 1
     for target in targets:
         target.step()
@@ -253,7 +277,8 @@ def test_one_analysis(start, trace, debian_python):
 
 @pytest.mark.versions("3.10", "3.11")
 def test_lost_heap(start, trace, python):
-    """A heap that cannot be read any more: nothing dies in census mode. What came before is dropped, what comes is exact."""
+    """A heap that cannot be read any more: nothing dies in census mode. What came before is
+    dropped, what comes is exact."""
     target = start(python, "lost_heap.py")
     run = trace("-p", target.pid, "--mode", "census")
     target.step()
@@ -264,7 +289,10 @@ def test_lost_heap(start, trace, python):
     target.read_until("done")
     report = run.finish()
     assert [mode["mode"] for mode in report.data["modes"]] == ["census", "exact"]
-    assert "Figures are of what came since" in run.stdout and "its heap could not be read" in run.stdout
+    assert (
+        "Figures are of what came since" in run.stdout
+        and "its heap could not be read" in run.stdout
+    )
     assert report.line("lost_heap.py", "K")[1] in range(1000, 1010)
     assert report.line("lost_heap.py", "D")[1] < 10
     assert target.finish() == 0

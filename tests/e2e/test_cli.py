@@ -16,7 +16,7 @@ def printable(text):
     return all(line.isprintable() for line in text.split("\n"))
 
 
-# --- help ----------------------------------------------------------------------------------------------------------
+# --- help -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.unprivileged
@@ -36,7 +36,7 @@ def test_version(run_tracer):
     assert done.returncode == 0 and re.fullmatch(r"tracer \d+\.\d+\.\d+\n", done.stdout)
 
 
-# --- list, doctor --------------------------------------------------------------------------------------------------
+# --- list, doctor ---------------------------------------------------------------------------------
 
 
 def listed(run_tracer, pid):
@@ -53,7 +53,9 @@ def test_list(start, run_tracer, python):
     (line,) = listed(run_tracer, target.pid)
     assert re.search(r" CPython +%s(\.\d+)? " % re.escape(python.version), line)
     assert line.endswith("%s %s 17" % (python.path, program("golden.py")))
-    library = os.path.join(os.path.dirname(os.path.dirname(python.path)), "lib", "libpython%s.so.1.0" % python.version)
+    library = os.path.join(
+        os.path.dirname(os.path.dirname(python.path)), "lib", "libpython%s.so.1.0" % python.version
+    )
     assert (" full " if os.path.exists(library) else " measured when traced ") in line
 
 
@@ -77,17 +79,34 @@ def test_list_names_no_others(run_tracer):
 
 
 def test_doctor(run_tracer):
-    """It tells what there is, and tries it: a child's blocks come out of the ring buffer as they were made."""
+    """It tells what there is, and tries it: a child's blocks come out of the ring buffer as they
+    were made."""
     done = run_tracer("doctor")
     assert done.returncode == 0 and done.stderr == ""
     assert done.stdout.startswith("Kernel " + os.uname().release)
-    words = ("BTF", "ring buffer", "uprobe_multi", "uprobe.session", "perf events", "CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE", "CAP_SYS_ADMIN")
+    words = (
+        "BTF",
+        "ring buffer",
+        "uprobe_multi",
+        "uprobe.session",
+        "perf events",
+        "CAP_BPF",
+        "CAP_PERFMON",
+        "CAP_SYS_PTRACE",
+        "CAP_SYS_ADMIN",
+    )
     for word in words:
         assert re.search(r"^  (yes|NO) +.*%s" % re.escape(word), done.stdout, re.M), word
     assert re.search(r"CPython versions known: 3\.8, .*3\.13", done.stdout)
     assert re.search(r"^  yes  programs load +took \d+\.\d+ s$", done.stdout, re.M)
-    assert re.search(r"^  yes  a probe is placed +by (uprobe_multi (session )?links|perf-event uprobes), took \d+\.\d ms$", done.stdout, re.M)
-    assert re.search(r"^  yes  its events come +3 blocks, 6000 bytes, as they were made$", done.stdout, re.M)
+    assert re.search(
+        r"^  yes  a probe is placed +by (uprobe_multi (session )?links|perf-event uprobes), took \d+\.\d ms$",
+        done.stdout,
+        re.M,
+    )
+    assert re.search(
+        r"^  yes  its events come +3 blocks, 6000 bytes, as they were made$", done.stdout, re.M
+    )
     assert re.search(r"^A session can run here(, with less: kernel .*)?\.$", done.stdout, re.M)
 
 
@@ -106,14 +125,27 @@ def test_doctor_tells_how_far_it_came(tracer):
     """Where the programs cannot be loaded, nothing behind that is said to work."""
     for limit in range(16, 32):
         command = ["prlimit", "--nofile=%d" % limit, tracer, "doctor"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60
+        )
         assert done.returncode == 1 and done.stderr == ""
-        assert re.findall(r"^  (yes|NO) +(?:programs load|a probe is placed|its events come)", done.stdout, re.M) == ["NO"] * 3
+        assert (
+            re.findall(
+                r"^  (yes|NO) +(?:programs load|a probe is placed|its events come)",
+                done.stdout,
+                re.M,
+            )
+            == ["NO"] * 3
+        )
         last = done.stdout.splitlines()[-1]
-        assert last.startswith("A session cannot run here: ") and "Too many open files" in last and "ulimit -n" in last, (limit, last)
+        assert (
+            last.startswith("A session cannot run here: ")
+            and "Too many open files" in last
+            and "ulimit -n" in last
+        ), (limit, last)
 
 
-# --- dry run -------------------------------------------------------------------------------------------------------
+# --- dry run --------------------------------------------------------------------------------------
 
 
 @pytest.mark.versions()
@@ -128,10 +160,18 @@ def test_dry_run(start, run_tracer, python):
         assert re.findall("Private_Dirty.*", maps.read()) == re.findall("Private_Dirty.*", before)
     assert done.returncode == 0 and done.stderr == ""
     head, mode, level, *sites = done.stdout.splitlines()
-    assert re.match(r"PID %d: CPython %s(\.\d+)? in /" % (target.pid, re.escape(python.version)), head)
+    assert re.match(
+        r"PID %d: CPython %s(\.\d+)? in /" % (target.pid, re.escape(python.version)), head
+    )
     assert mode == "census mode"
     assert "raw" in level and "mem" in level and "obj" in level
-    for symbol in ("_PyObject_Realloc", "_PyMem_RawMalloc", "_PyMem_RawCalloc", "_PyMem_RawRealloc", "_PyMem_RawFree"):
+    for symbol in (
+        "_PyObject_Realloc",
+        "_PyMem_RawMalloc",
+        "_PyMem_RawCalloc",
+        "_PyMem_RawRealloc",
+        "_PyMem_RawFree",
+    ):
         line = [s for s in sites if s.split()[0].split("+")[0] == symbol][0]
         assert re.match(r"  \S+ +file offset 0x[0-9a-f]+ +[a-z].* {2,}\S.*", line), line
 
@@ -143,7 +183,9 @@ def test_dry_run_of_exact_mode(start, run_tracer, any_python):
     for mode in "census", "exact":
         done = run_tracer("--dry-run", "-m", mode, "-p", target.pid)
         assert done.stdout.splitlines()[1] == mode + " mode"
-        frees[mode] = [line for line in done.stdout.splitlines() if line.startswith("  _PyObject_Free")]
+        frees[mode] = [
+            line for line in done.stdout.splitlines() if line.startswith("  _PyObject_Free")
+        ]
     assert not frees["census"] and frees["exact"]
 
 
@@ -162,7 +204,7 @@ def test_dry_run_public(start, run_tracer, any_python):
     assert "PyObject_Malloc" in symbols and "_PyObject_Malloc" not in symbols
 
 
-# --- reports -------------------------------------------------------------------------------------------------------
+# --- reports --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -177,7 +219,8 @@ def finished(start, trace, any_python):
 
 
 def test_rss(start, trace, any_python, run_tracer):
-    """What the target has in memory, and what of that is blocks in the report; not of a part of them."""
+    """What the target has in memory, and what of that is blocks in the report; not of a part of
+    them."""
     target = start(any_python, "golden.py", 20000)
     run = trace("-p", target.pid)
     target.step()
@@ -200,24 +243,45 @@ def test_text(finished):
     run, live = finished
     assert printable(run.stdout)
     lines = run.stdout.splitlines()
-    assert re.match(r"tracer: \S+ \(PID \d+\), CPython 3\.\d+\.\d+, census mode, [\d.]+ s$", lines[0])
+    assert re.match(
+        r"tracer: \S+ \(PID \d+\), CPython 3\.\d+\.\d+, census mode, [\d.]+ s$", lines[0]
+    )
     assert re.match(r"(All \d+ lines|Top 10 lines of \d+) by size$", lines[1])
-    assert re.match(r"  %s:\d+: size=\d+ KiB, count=%d, average=\d+ B$" % (re.escape(program("golden.py")), live["A"][1]), lines[2])
+    assert re.match(
+        r"  %s:\d+: size=\d+ KiB, count=%d, average=\d+ B$"
+        % (re.escape(program("golden.py")), live["A"][1]),
+        lines[2],
+    )
     assert [line for line in lines if line.startswith("Total: size=")]
-    assert re.match(r"Not seen: [\d,]+ blocks \(\d+ KiB\) older than the trace; no event lost, (100\.0|99\.\d) % of [\d,]+ new small blocks traced; "
-                    r"RSS [\d.]+ [KM]iB: \d+ KiB in this report; --layer all tells more$", lines[-1]), run.stdout
+    assert re.match(
+        r"Not seen: [\d,]+ blocks \(\d+ KiB\) older than the trace; no event lost, (100\.0|99\.\d) % of [\d,]+ new small blocks traced; "
+        r"RSS [\d.]+ [KM]iB: \d+ KiB in this report; --layer all tells more$",
+        lines[-1],
+    ), run.stdout
 
 
 def test_json(finished, run_tracer):
     run, live = finished
     data = json.loads(run_tracer("report", run.snapshot, "--format", "json", "--top", "1").stdout)
-    assert data["traceback_limit"] == 5 and data["group_by"] == "lineno" and data["cumulative"] is False
+    assert (
+        data["traceback_limit"] == 5
+        and data["group_by"] == "lineno"
+        and data["cumulative"] is False
+    )
     assert data["lost_events"] == 0
     assert list(data["statistics"][0]) == ["traceback", "size", "count"]
     assert [(s["size"], s["count"]) for s in data["statistics"]] == [live["A"]]
     whole = run.report().data
-    assert sum(s["size"] for s in whole["statistics"]) == whole["total"]["size"] == data["total"]["size"]
-    assert sum(s["count"] for s in whole["statistics"]) == whole["total"]["count"] == data["total"]["count"]
+    assert (
+        sum(s["size"] for s in whole["statistics"])
+        == whole["total"]["size"]
+        == data["total"]["size"]
+    )
+    assert (
+        sum(s["count"] for s in whole["statistics"])
+        == whole["total"]["count"]
+        == data["total"]["count"]
+    )
     sizes = [s["size"] for s in whole["statistics"]]
     assert sizes == sorted(sizes, reverse=True)
 
@@ -231,7 +295,9 @@ def test_groups(finished):
     calls = [s for s in cumulative.statistics if (s["size"], s["count"]) == live["A"]]
     assert len(calls) == 2, "the line itself and the call of its function"
     tracebacks = run.report("--group-by", "traceback")
-    assert [len(s["traceback"]) for s in tracebacks.statistics if (s["size"], s["count"]) == live["A"]] == [2]
+    assert [
+        len(s["traceback"]) for s in tracebacks.statistics if (s["size"], s["count"]) == live["A"]
+    ] == [2]
 
 
 FRAMEWORK = """
@@ -254,7 +320,8 @@ os.kill(os.getpid(), 9)
 
 @pytest.fixture
 def framework(trace, any_python, tmp_path):
-    """framework(*args): a Traced program whose framework, in site-packages, asks for all blocks; its file and the framework's."""
+    """framework(*args): a Traced program whose framework, in site-packages, asks for all blocks;
+    its file and the framework's."""
     library = tmp_path / "site-packages" / "framework.py"
     library.parent.mkdir()
     library.write_text(FRAMEWORK)
@@ -262,7 +329,9 @@ def framework(trace, any_python, tmp_path):
     path.write_text(APPLICATION)
 
     def run(*args):
-        done = trace(*args, "--", any_python.path, str(path), env=environment(PYTHONPATH=str(library.parent)))
+        done = trace(
+            *args, "--", any_python.path, str(path), env=environment(PYTHONPATH=str(library.parent))
+        )
         done.wait()
         return done, str(path), str(library)
 
@@ -271,8 +340,11 @@ def framework(trace, any_python, tmp_path):
 
 def lines_of(report, path):
     """{line: (blocks, whether it is the application's)} of a file's large lines."""
-    return {s["traceback"][0]["lineno"]: (s["count"], s["app"]) for s in report.statistics
-            if s["traceback"][0]["filename"] == path and s["size"] > 90000}
+    return {
+        s["traceback"][0]["lineno"]: (s["count"], s["app"])
+        for s in report.statistics
+        if s["traceback"][0]["filename"] == path and s["size"] > 90000
+    }
 
 
 def test_app(framework, run_tracer, tmp_path):
@@ -281,34 +353,54 @@ def test_app(framework, run_tracer, tmp_path):
     assert re.search(r"\nWithout a frame of the application: size=.*, count=\d+", run.stdout)
     assert re.search(r"\n  %s:4: size=.* average=\d+ B\n" % re.escape(path), run.stdout)
     plain, report = run.report(), run.report("--app")
-    assert {line: found[0] >= 300 for line, found in lines_of(report, path).items() if line != 2} == {4: True, 6: False, 7: False}
-    assert all(is_app for _, is_app in lines_of(report, path).values()) and not lines_of(report, library)
+    assert {
+        line: found[0] >= 300 for line, found in lines_of(report, path).items() if line != 2
+    } == {4: True, 6: False, 7: False}
+    assert all(is_app for _, is_app in lines_of(report, path).values()) and not lines_of(
+        report, library
+    )
     assert report.data["total"] == plain.data["total"] and "app" not in plain.data
     outside = [s for s in report.statistics if not s["app"]]
-    assert report.data["app"]["outside"] == {k: sum(s[k] for s in outside) for k in ("size", "count")}
+    assert report.data["app"]["outside"] == {
+        k: sum(s[k] for s in outside) for k in ("size", "count")
+    }
     # (Line 2 imports.) The framework's own author asks for the other half.
     report = run.report("--mine", "*/framework.py")
     assert {line: is_app for line, (_, is_app) in lines_of(report, library).items()} == {5: True}
-    assert run.report("--app", "--include", path).data["total"] == run.report("--include", path).data["total"]
+    assert (
+        run.report("--app", "--include", path).data["total"]
+        == run.report("--include", path).data["total"]
+    )
     done = run_tracer("report", run.snapshot, "--app", "--by", "process")
     assert done.returncode == 2 and "--by" in done.stderr
     done = run_tracer("diff", run.snapshot, run.snapshot, "--app", "--format", "json")
     assert json.loads(done.stdout)["app"] == json.loads(done.stdout)["old_app"]
     folded = str(tmp_path / "folded")
-    assert run_tracer("export", run.snapshot, "--app", "--format", "folded", "-o", folded).returncode == 0
+    assert (
+        run_tracer("export", run.snapshot, "--app", "--format", "folded", "-o", folded).returncode
+        == 0
+    )
     with open(folded) as file:
         leaves = [line.rpartition(";")[2] for line in file]
-    assert any("view (%s:4) " % path in leaf for leaf in leaves) and not any(library in leaf for leaf in leaves)
+    assert any("view (%s:4) " % path in leaf for leaf in leaves) and not any(
+        library in leaf for leaf in leaves
+    )
     exported = str(tmp_path / "app.pb.gz")
     done = run_tracer("export", run.snapshot, "--app", "--format", "pprof", "-o", exported)
     assert "are in tracebacks without a frame of the application" in done.stderr
     done = run_tracer("report", exported)
-    assert "Tracebacks begin at their most recent frame of the application" in done.stdout and "%s:4: " % path in done.stdout
+    assert (
+        "Tracebacks begin at their most recent frame of the application" in done.stdout
+        and "%s:4: " % path in done.stdout
+    )
 
 
 def test_app_of_one_frame(framework):
     run, path, library = framework("--app", "-n", "1")
-    assert "One frame is kept of each traceback" in run.stdout and "(tracer -n N keeps more)" in run.stdout
+    assert (
+        "One frame is kept of each traceback" in run.stdout
+        and "(tracer -n N keeps more)" in run.stdout
+    )
     assert not lines_of(run.report("--app"), path)
 
 
@@ -319,16 +411,24 @@ def test_several_snapshots(finished, run_tracer):
 
 
 def test_pprof(finished, run_tracer, tmp_path):
-    """pprof has the report's figures of every function, a few lines for its reader above them, and writes a file that we read."""
+    """pprof has the report's figures of every function, a few lines for its reader above them, and
+    writes a file that we read."""
     run, _ = finished
     head, rows = pprof_top(run.snapshot)
     assert len(head) < 12 and "inuse_space" in " ".join(head)
     assert run.stdout.splitlines()[0] in head and "lost events: none" in head
     functions = run.report("--group-by", "function").statistics
-    assert rows == {(s["traceback"][0]["function"], s["traceback"][0]["filename"]): s["size"] for s in functions if s["size"]}
+    assert rows == {
+        (s["traceback"][0]["function"], s["traceback"][0]["filename"]): s["size"]
+        for s in functions
+        if s["size"]
+    }
     assert "<module>" in {name for name, _ in rows}
     pprof("-proto", "-output=%s" % (tmp_path / "again"), run.snapshot)
-    texts = [run_tracer("report", file, "--format", "json", "--top", 0).stdout for file in (run.snapshot, tmp_path / "again")]
+    texts = [
+        run_tracer("report", file, "--format", "json", "--top", 0).stdout
+        for file in (run.snapshot, tmp_path / "again")
+    ]
     assert texts[0] and texts[0] == texts[1]
 
 
@@ -336,9 +436,25 @@ def test_snapshot_on_stdout(start, tracer, run_tracer, any_python, tmp_path):
     """Nothing is mixed with it: reports go to stderr then."""
     with start(any_python, "golden.py") as target:
         capture = tmp_path / "events"
-        for name, *words in ("live", "-p", target.pid, "-d", 0.3, "-i", 0.1, "--capture", capture), ("again", "replay", capture):
+        for name, *words in (
+            "live",
+            "-p",
+            target.pid,
+            "-d",
+            0.3,
+            "-i",
+            0.1,
+            "--capture",
+            capture,
+        ), ("again", "replay", capture):
             with open(tmp_path / name, "wb") as out:
-                done = subprocess.run([tracer, *map(str, words), "-o", "-"], stdout=out, stderr=subprocess.PIPE, env=environment(), timeout=TIMEOUT)
+                done = subprocess.run(
+                    [tracer, *map(str, words), "-o", "-"],
+                    stdout=out,
+                    stderr=subprocess.PIPE,
+                    env=environment(),
+                    timeout=TIMEOUT,
+                )
             report = run_tracer("report", tmp_path / name)
             assert done.returncode == 0 and report.returncode == 0, report.stderr
             assert done.stderr.decode().endswith(report.stdout)
@@ -359,15 +475,30 @@ def test_replay(start, trace, run_tracer, python, tmp_path):
     assert done.stdout == run.stdout
     for group in ("lineno", "filename", "traceback"):
         arguments = ("--top", "0", "--format", "json", "--group-by", group)
-        assert json.loads(run_tracer("report", again, *arguments).stdout) == run.report("--group-by", group).data
-        assert json.loads(run_tracer("replay", capture, *arguments).stdout) == run.report("--group-by", group).data
+        assert (
+            json.loads(run_tracer("report", again, *arguments).stdout)
+            == run.report("--group-by", group).data
+        )
+        assert (
+            json.loads(run_tracer("replay", capture, *arguments).stdout)
+            == run.report("--group-by", group).data
+        )
     assert report.marked("golden.py", live) == live
 
 
 def test_replay_of_two(start, trace, run_tracer, any_python, tmp_path):
     targets = [start(any_python, "golden.py", scale) for scale in (100, 300)]
     capture = tmp_path / "run.cap"
-    run = trace("--capture", capture, "-p", ",".join(str(t.pid) for t in targets), "--format", "json", output=False, attached=2)
+    run = trace(
+        "--capture",
+        capture,
+        "-p",
+        ",".join(str(t.pid) for t in targets),
+        "--format",
+        "json",
+        output=False,
+        attached=2,
+    )
     for target in targets:
         target.step()
         target.expect()
@@ -375,10 +506,12 @@ def test_replay_of_two(start, trace, run_tracer, any_python, tmp_path):
     assert run.wait() == 0
     done = run_tracer("replay", capture, "--format", "json")
     assert done.returncode == 0
-    assert [Report(json.loads(t)).data for t in done.stdout.splitlines()] == [r.data for r in run.printed_reports()]
+    assert [Report(json.loads(t)).data for t in done.stdout.splitlines()] == [
+        r.data for r in run.printed_reports()
+    ]
 
 
-# --- hostile names -------------------------------------------------------------------------------------------------
+# --- hostile names --------------------------------------------------------------------------------
 
 HOSTILE = "a\x1b[31m\nb\x07\u009bc\u202e d"
 
@@ -396,7 +529,11 @@ def hostile(any_python, tmp_path):
     path = folder / ("x" + HOSTILE + ".py")
     shutil.copy(program("golden.py"), str(path))
     # Its process name, too: 15 bytes, as the kernel cuts it.
-    source = path.read_text().replace("warm_up()\nos", "open('/proc/self/comm', 'wb').write(b'e\\x1b[1m\\x07\\nf')\nwarm_up()\nos", 1)
+    source = path.read_text().replace(
+        "warm_up()\nos",
+        "open('/proc/self/comm', 'wb').write(b'e\\x1b[1m\\x07\\nf')\nwarm_up()\nos",
+        1,
+    )
     path.write_text(source)
     return str(path)
 
@@ -409,7 +546,12 @@ def test_hostile_names(start, trace, run_tracer, any_python, hostile, tmp_path):
     report = run.finish()
     assert hostile in {name for name, _ in report.lines()}, "JSON has the name as it is"
     assert live["A"] in report.lines().values()
-    for text in (run.stdout, run.stderr, run_tracer("--dry-run", "-p", target.pid).stdout, run_tracer("list").stdout):
+    for text in (
+        run.stdout,
+        run.stderr,
+        run_tracer("--dry-run", "-p", target.pid).stdout,
+        run_tracer("list").stdout,
+    ):
         check_harmless(text)
     (line,) = listed(run_tracer, target.pid)
     assert "\\x1b" in line.lower()
@@ -427,13 +569,15 @@ def test_hostile_library_path(start, run_tracer, any_python, tmp_path, libpython
         check_harmless(done.stdout + done.stderr)
 
 
-# --- terminals -----------------------------------------------------------------------------------------------------
+# --- terminals ------------------------------------------------------------------------------------
 
 
 def on_a_terminal(arguments, env):
     """What it prints on a terminal."""
     master, slave = pty.openpty()
-    process = subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=slave, stderr=subprocess.DEVNULL, env=env)
+    process = subprocess.Popen(
+        arguments, stdin=subprocess.DEVNULL, stdout=slave, stderr=subprocess.DEVNULL, env=env
+    )
     os.close(slave)
     output = b""
     try:
@@ -455,4 +599,7 @@ def test_colour(finished, tracer):
     arguments = [tracer, "report", run.snapshot]
     assert b"\x1b[" in on_a_terminal(arguments, plain)
     assert b"\x1b[" not in on_a_terminal(arguments, dict(plain, NO_COLOR="1"))
-    assert b"\x1b[" not in subprocess.run(arguments, stdout=subprocess.PIPE, env=plain, timeout=60).stdout
+    assert (
+        b"\x1b["
+        not in subprocess.run(arguments, stdout=subprocess.PIPE, env=plain, timeout=60).stdout
+    )

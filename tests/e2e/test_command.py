@@ -24,7 +24,11 @@ def test_status_of_a_killed_command(trace, any_python):
     assert report.data["moment"] == "exited"
 
 
-@pytest.mark.parametrize("wrapper", (("sh", "-c", 'exec "$0" "$@"'), ("env",), ("env", "sh", "-c", 'exec env "$0" "$@"')), ids=" ".join)
+@pytest.mark.parametrize(
+    "wrapper",
+    (("sh", "-c", 'exec "$0" "$@"'), ("env",), ("env", "sh", "-c", 'exec env "$0" "$@"')),
+    ids=" ".join,
+)
 def test_exec_chain(trace, any_python, wrapper):
     run = trace("--", *wrapper, any_python.path, program("short.py"), 5)
     assert run.wait() == 5
@@ -46,7 +50,9 @@ def test_interrupt_is_the_commands(trace, any_python):
     code = "import signal, sys, time; signal.signal(2, lambda *_: sys.exit(7)); print('{}', flush=True); time.sleep(60)"
     run = trace("--", any_python.path, "-c", code)
     run.expect()
-    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(run.pid)], stdout=subprocess.PIPE, timeout=60)
+    children = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(run.pid)], stdout=subprocess.PIPE, timeout=60
+    )
     for pid in (run.pid, *map(int, children.stdout.split())):
         os.kill(pid, signal.SIGINT)
     assert run.wait() == 7
@@ -55,7 +61,9 @@ def test_interrupt_is_the_commands(trace, any_python):
 
 def test_duration_leaves_the_command_running(trace, any_python, tmp_path):
     done = tmp_path / "done"
-    code = "import os, time; print(os.getpid(), flush=True); time.sleep(1.5); open(%r, 'w')" % str(done)
+    code = "import os, time; print(os.getpid(), flush=True); time.sleep(1.5); open(%r, 'w')" % str(
+        done
+    )
     run = trace("-d", "0.2", "--", any_python.path, "-c", code)
     assert run.wait() == 0
     wait_until(done.exists, "the command has come to its end by itself")
@@ -72,7 +80,13 @@ def test_terminated(trace, any_python):
 
 def test_killed_tracer_leaves_the_command_running(trace, any_python, tmp_path):
     done = tmp_path / "done"
-    run = trace("--", any_python.path, "-c", "import os; print('{}', flush=True); os.read(0, 1); open(%r, 'w')" % str(done), stdin=subprocess.PIPE)
+    run = trace(
+        "--",
+        any_python.path,
+        "-c",
+        "import os; print('{}', flush=True); os.read(0, 1); open(%r, 'w')" % str(done),
+        stdin=subprocess.PIPE,
+    )
     run.expect()
     run.kill()
     wait_until(done.exists, "the command has come to its end by itself")
@@ -90,7 +104,9 @@ def test_command_that_is_no_program(run_tracer, tmp_path):
     error_line(run_tracer("--", tmp_path / "data"), 1)
 
 
-@pytest.mark.parametrize("command, status", ((("/bin/true",), 1), (("sh", "-c", "exit 7"), 7)), ids=("true", "sh"))
+@pytest.mark.parametrize(
+    "command, status", ((("/bin/true",), 1), (("sh", "-c", "exit 7"), 7)), ids=("true", "sh")
+)
 def test_command_without_python(run_tracer, command, status):
     """Its own status; but nothing was traced, and that is no success."""
     line = error_line(run_tracer("--", *command), status)

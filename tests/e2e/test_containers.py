@@ -22,14 +22,18 @@ def docker(tmp_path_factory):
 
 
 def check(docker, trace, run_tracer, python, backend):
-    """The filter does not know the system calls of probes: traced, or refused where the kernel would kill for it."""
+    """The filter does not know the system calls of probes: traced, or refused where the kernel
+    would kill for it."""
     with docker.start(python, "golden.py") as target:
         with open("/proc/%d/status" % target.pid) as status:
             assert "Seccomp:\t2\n" in status.read(), "the container has no seccomp filter"
         name = docker.run("inspect", "-f", "{{.Name}}", target.container).lstrip("/")
         assert name + " (docker)" in run_tracer("list").stdout
         run = trace("-p", target.pid, "--backend", backend, attached=False)
-        wait_until(lambda: "attached to" in run.stderr or run.process.poll() is not None, "it has attached, or refused to")
+        wait_until(
+            lambda: "attached to" in run.stderr or run.process.poll() is not None,
+            "it has attached, or refused to",
+        )
         target.step()
         live = target.expect()
         if run.process.poll() is None:

@@ -24,7 +24,9 @@ def launched(trace, python):
     run.step()
     run.expect()
     # The first Ctrl-C is the command's affair, a second ends the trace.
-    wait_until(lambda: run.process.poll() is not None or run.interrupt(), "it has heard two interrupts")
+    wait_until(
+        lambda: run.process.poll() is not None or run.interrupt(), "it has heard two interrupts"
+    )
     return run, run.finish()
 
 
@@ -34,8 +36,13 @@ def check_text(run, coverage):
     share = re.search(full, run.stdout, re.M) or re.search(short, run.stdout, re.M)
     assert share, run.stdout
     assert int(share.group(2).replace(",", "")) == coverage["new_blocks"]
-    assert float(share.group(1)) == int(1000 * coverage["seen_blocks"] / coverage["new_blocks"]) / 10
-    assert not share.group(3) or float(share.group(3)) == int(1000 * coverage["seen_bytes"] / coverage["new_bytes"]) / 10
+    assert (
+        float(share.group(1)) == int(1000 * coverage["seen_blocks"] / coverage["new_blocks"]) / 10
+    )
+    assert (
+        not share.group(3)
+        or float(share.group(3)) == int(1000 * coverage["seen_bytes"] / coverage["new_bytes"]) / 10
+    )
 
 
 def check_small(run, report):
@@ -104,9 +111,16 @@ def test_partial(start, trace, debian_python):
     run, report = attached(start, trace, debian_python, "--public")
     check_partial(run, report)
     warnings = report.data["warnings"]
-    assert any(re.match(r"of \d+ small blocks that are new on the heap only \d+ were seen: ", said) for said in warnings)
+    assert any(
+        re.match(r"of \d+ small blocks that are new on the heap only \d+ were seen: ", said)
+        for said in warnings
+    )
     assert run.stdout.startswith("".join("Warning: %s\n" % said for said in warnings) + "tracer: ")
-    assert re.search(r"^tracer: PID %d: .*: the others (are|may be) in no line$" % report.data["pid"], run.stderr, re.M)
+    assert re.search(
+        r"^tracer: PID %d: .*: the others (are|may be) in no line$" % report.data["pid"],
+        run.stderr,
+        re.M,
+    )
 
 
 @pytest.mark.versions("3.8", "3.11", "3.13")
@@ -118,13 +132,16 @@ def test_other_objects(start, trace, python):
     target.read_line()
     report = run.finish()
     target.step()
-    assert 100 <= report.data["coverage"]["mistyped_blocks"] <= report.data["coverage"]["typed_blocks"]
+    assert (
+        100 <= report.data["coverage"]["mistyped_blocks"] <= report.data["coverage"]["typed_blocks"]
+    )
     assert any("of another size than was seen" in said for said in report.data["warnings"])
 
 
 @pytest.mark.versions("3.8", "3.11", "3.13")
 def test_shrunk_blocks(start, trace, python):
-    """Large blocks that were made small stay where large ones are: the interpreter still counts them so."""
+    """Large blocks that were made small stay where large ones are: the interpreter still counts
+    them so."""
     target = start(python, "shrink.py")
     run = trace("-p", target.pid)
     target.step()
@@ -141,7 +158,9 @@ def test_ended_by_itself(start, trace, any_python):
     run = trace("-p", target.pid, "--interval", "0.1", "--format", "json")
     target.step()
     target.expect()
-    wait_until(lambda: [r for r in run.printed_reports() if r.data["coverage"]], "the heap has been read")
+    wait_until(
+        lambda: [r for r in run.printed_reports() if r.data["coverage"]], "the heap has been read"
+    )
     assert target.finish() == 0
     assert run.wait() == 0
     assert run.report().data["coverage"]["seen_blocks"] > 0

@@ -13,7 +13,15 @@ import tempfile
 
 import pytest
 
-from harness import TIMEOUT, error_line, marked_line, memory_cgroup, program, read_report, wait_until
+from harness import (
+    TIMEOUT,
+    error_line,
+    marked_line,
+    memory_cgroup,
+    program,
+    read_report,
+    wait_until,
+)
 
 PLACE = "/run/tracer"
 
@@ -47,12 +55,13 @@ def ask(client, **request):
     return json.loads(client.makefile().readline())
 
 
-# --- what it answers -----------------------------------------------------------------------------------------------
+# --- what it answers ------------------------------------------------------------------------------
 
 
 @pytest.mark.versions("3.8", "3.13")
 def test_phases(start, trace, ctl, tracer, run_tracer, tmp_path, python):
-    """Snapshots between the phases of a program that grows, shrinks and leaks; the session ends when it is told to."""
+    """Snapshots between the phases of a program that grows, shrinks and leaks; the session ends
+    when it is told to."""
     target = start(python, "phases.py")
     run = trace("-p", target.pid, "--capture", tmp_path / "events")
     for phase in ("grow", "shrink", "leak"):
@@ -67,7 +76,10 @@ def test_phases(start, trace, ctl, tracer, run_tracer, tmp_path, python):
     assert done.returncode == 0, done.stderr
     first = json.loads(done.stdout)["statistics"][0]
     frame = first["traceback"][0]
-    assert (frame["filename"], frame["lineno"]) == (program("phases.py"), marked_line("phases.py", "L")), "the leaking line"
+    assert (frame["filename"], frame["lineno"]) == (
+        program("phases.py"),
+        marked_line("phases.py", "L"),
+    ), "the leaking line"
     assert (first["size_diff"], first["count_diff"]) == live["L"]
     assert ctl(target.pid, "stop") == [{}]
     report = run.finish()
@@ -85,13 +97,23 @@ def test_status(start, trace, ctl, run_tracer, any_python):
         live = target.expect()
     target.wait_reading()
     (status,) = ctl(target.pid, "status")
-    assert status["is_tracing"] is True and status["session"] == run.pid and status["pid"] == target.pid
-    assert status["traceback_limit"] == 7 and status["mode"] == "exact" and status["lost_events"] == 0
+    assert (
+        status["is_tracing"] is True
+        and status["session"] == run.pid
+        and status["pid"] == target.pid
+    )
+    assert (
+        status["traceback_limit"] == 7 and status["mode"] == "exact" and status["lost_events"] == 0
+    )
     assert status["traced_memory"]["size"] >= live["G"][0]
     assert status["traced_memory"]["peak"] >= status["traced_memory"]["size"] + 1000 * 900
     assert status["tracer_memory"] > 0 and status["uptime"] > 0
     done = run_tracer("ctl", target.pid, "status")
-    assert done.returncode == 0 and "PID %d (" % target.pid in done.stdout and "traceback limit: 7\n" in done.stdout
+    assert (
+        done.returncode == 0
+        and "PID %d (" % target.pid in done.stdout
+        and "traceback limit: 7\n" in done.stdout
+    )
 
 
 @pytest.mark.versions("3.8", "3.11", "3.13")
@@ -113,26 +135,33 @@ def test_clear_and_peak(start, trace, ctl, run_tracer, tmp_path, python):
     live = dict(target.expect(), G=(0, 0))
     report = run.finish()
     assert report.marked("phases.py", live) == live
-    assert report.data["peak_size"] < report.total["size"] + 100000, "what the program says costs something, too"
+    assert (
+        report.data["peak_size"] < report.total["size"] + 100000
+    ), "what the program says costs something, too"
     coverage = report.data["coverage"]
     assert coverage["seen_blocks"] == coverage["new_blocks"], "what was cleared counts as old"
     replayed = run_tracer("replay", tmp_path / "events", "--format", "json", "--top", 0)
     assert replayed.returncode == 0, replayed.stderr
     again = json.loads(replayed.stdout)
-    assert again["statistics"] == report.statistics and again["peak_size"] == report.data["peak_size"]
+    assert (
+        again["statistics"] == report.statistics and again["peak_size"] == report.data["peak_size"]
+    )
 
 
 def command_of(run):
     """The process id of the command that a tracer started: its other children are itself."""
     own = os.readlink("/proc/%d/exe" % run.pid)
     with open("/proc/%d/task/%d/children" % (run.pid, run.pid)) as children:
-        (pid,) = (pid for pid in children.read().split() if os.readlink("/proc/%s/exe" % pid) != own)
+        (pid,) = (
+            pid for pid in children.read().split() if os.readlink("/proc/%s/exe" % pid) != own
+        )
     return int(pid)
 
 
 @pytest.mark.versions("3.9", "3.11", "3.12", "3.13")
 def test_lookup(trace, ctl, python):
-    """id() names an object's line, whatever lies before the object in its block; no block is older than the trace."""
+    """id() names an object's line, whatever lies before the object in its block; no block is older
+    than the trace."""
     run = trace("--", python.path, program("kinds.py"), 1000, stdin=subprocess.PIPE)
     run.step()
     ids, pid = run.expect(), command_of(run)
@@ -149,7 +178,9 @@ def test_lookup(trace, ctl, python):
             assert 0 <= address - answer["block"]["address"] == answer["block"]["offset"] <= 32
     assert not wrong
     (inside,) = ctl(pid, "lookup", hex(ids["large"][1] + 50000))
-    assert inside["block"]["offset"] == 50000 and inside["traceback"][0]["lineno"] == marked_line("kinds.py", "large")
+    assert inside["block"]["offset"] == 50000 and inside["traceback"][0]["lineno"] == marked_line(
+        "kinds.py", "large"
+    )
     assert ctl(pid, "lookup", 4096) == [{"address": 4096, "block": None}]
 
 
@@ -164,7 +195,7 @@ def test_command(trace, ctl, any_python):
     os.kill(pid, signal.SIGKILL)
 
 
-# --- several of them -----------------------------------------------------------------------------------------------
+# --- several of them ------------------------------------------------------------------------------
 
 
 def test_two_sessions(start, trace, ctl, run_tracer, any_python):
@@ -191,7 +222,9 @@ def test_one_session_of_two(start, trace, ctl, any_python):
         assert "traces 2 processes" in ask(client, request="status")["error"]
     ctl(targets[0].pid, "clear")
     assert targets[0].finish() == 0
-    wait_until(lambda: not ctl(targets[0].pid, "status")[0]["is_tracing"], "it is seen to have ended")
+    wait_until(
+        lambda: not ctl(targets[0].pid, "status")[0]["is_tracing"], "it is seen to have ended"
+    )
     assert ctl(targets[1].pid, "status")[0]["is_tracing"]
     targets[1].step()
     live = targets[1].expect()
@@ -208,9 +241,15 @@ def test_snapshot_of_two(start, trace, ctl, tracer, run_tracer, any_python, tmp_
         target.wait_reading()
     path = tmp_path / "now"
     assert ctl(targets[0].pid, "snapshot", path) == [{"snapshot": True, "processes": 1, "of": 2}]
-    assert [s["pid"] for s in read_report(tracer, path, "--by", "process").statistics] == [targets[0].pid]
-    assert ctl(targets[0].pid, "snapshot", "--all", path) == [{"snapshot": True, "processes": 2, "of": 2}]
-    assert {s["pid"] for s in read_report(tracer, path, "--by", "process").statistics} == {target.pid for target in targets}
+    assert [s["pid"] for s in read_report(tracer, path, "--by", "process").statistics] == [
+        targets[0].pid
+    ]
+    assert ctl(targets[0].pid, "snapshot", "--all", path) == [
+        {"snapshot": True, "processes": 2, "of": 2}
+    ]
+    assert {s["pid"] for s in read_report(tracer, path, "--by", "process").statistics} == {
+        target.pid for target in targets
+    }
     assert "one of 2 processes" in run_tracer("ctl", targets[0].pid, "snapshot", path).stderr
     assert "all 2 processes" in run_tracer("ctl", targets[1].pid, "snapshot", path, "--all").stderr
 
@@ -224,11 +263,12 @@ def test_two_clients(start, trace, any_python):
             assert ask(other, request="lookup", address=4096)["block"] is None
 
 
-# --- bad clients ---------------------------------------------------------------------------------------------------
+# --- bad clients ----------------------------------------------------------------------------------
 
 
 def test_bad_clients(start, trace, ctl, any_python):
-    """One that hangs in a line, one that reads nothing, one that sends garbage: the trace is complete in spite of them."""
+    """One that hangs in a line, one that reads nothing, one that sends garbage: the trace is
+    complete in spite of them."""
     target = start(any_python, "golden.py", 20000)
     run = trace("-p", target.pid)
     with connection(run) as hanging, connection(run) as deaf, connection(run) as garbage:
@@ -295,28 +335,41 @@ def test_another_user(start, trace, any_python, for_everybody):
     assert stat.S_IMODE(os.stat(PLACE).st_mode) == 0o700
     assert stat.S_IMODE(os.stat(socket_of(run)).st_mode) == 0o600
     nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-    done = subprocess.run([*nobody, for_everybody, "ctl", str(target.pid), "status"], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=TIMEOUT)
+    done = subprocess.run(
+        [*nobody, for_everybody, "ctl", str(target.pid), "status"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=TIMEOUT,
+    )
     assert "Permission denied" in error_line(done, 1)
     code = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print(s.makefile().read())"
     caps = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
-    done = subprocess.run([*nobody, *caps, "/usr/bin/python3", "-c", code, socket_of(run)], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=TIMEOUT)
+    done = subprocess.run(
+        [*nobody, *caps, "/usr/bin/python3", "-c", code, socket_of(run)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=TIMEOUT,
+    )
     assert done.stdout.strip() == '{"error": "another user\'s session"}', done.stderr
 
 
-# --- sessions and targets that end ---------------------------------------------------------------------------------
+# --- sessions and targets that end ----------------------------------------------------------------
 
 
 def test_dead_session(start, trace, ctl, run_tracer, any_python):
-    """The socket of a killed tracer goes; of one that is left nobody takes it for a session, and the next session removes it."""
+    """The socket of a killed tracer goes; of one that is left nobody takes it for a session, and
+    the next session removes it."""
     target = start(any_python, "phases.py")
     dead = trace("-p", target.pid)
     dead.kill()
     wait_until(lambda: not os.path.exists(socket_of(dead)), "its socket is gone")
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(socket_of(dead))
-    assert "no session traces PID %d" % target.pid in error_line(run_tracer("ctl", target.pid, "status"), 1)
+    assert "no session traces PID %d" % target.pid in error_line(
+        run_tracer("ctl", target.pid, "status"), 1
+    )
     run = trace("-p", target.pid)
     assert not os.path.exists(socket_of(dead))
     assert ctl(target.pid, "status")[0]["session"] == run.pid
@@ -352,9 +405,24 @@ def test_target_ends(start, trace, any_python):
 
 
 @pytest.mark.unprivileged
-@pytest.mark.parametrize("words", ((), ("1",), ("x", "status"), ("1", "dance"), ("1", "snapshot"), ("1", "lookup"), ("1", "status", "--all"),
-                                   ("1", "lookup", "0x"), ("1", "lookup", "0"), ("1", "status", "more"), ("0", "status"),
-                                   ("1", "status", "--format", "csv"), ("1", "status", "--session", "x")))
+@pytest.mark.parametrize(
+    "words",
+    (
+        (),
+        ("1",),
+        ("x", "status"),
+        ("1", "dance"),
+        ("1", "snapshot"),
+        ("1", "lookup"),
+        ("1", "status", "--all"),
+        ("1", "lookup", "0x"),
+        ("1", "lookup", "0"),
+        ("1", "status", "more"),
+        ("0", "status"),
+        ("1", "status", "--format", "csv"),
+        ("1", "status", "--session", "x"),
+    ),
+)
 def test_wrong_words(run_tracer, words):
     error_line(run_tracer("ctl", *words), 2)
 
@@ -366,12 +434,17 @@ def test_wrong_file(start, trace, tracer, run_tracer, any_python, tmp_path):
     assert "is a directory" in error_line(run_tracer("ctl", target.pid, "snapshot", tmp_path), 1)
     error_line(run_tracer("ctl", target.pid, "snapshot", tmp_path / "nowhere" / "file"), 1)
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([tracer, "ctl", str(target.pid), "snapshot", "-"], stdout=full, stderr=subprocess.PIPE, text=True,
-                              timeout=TIMEOUT)
+        done = subprocess.run(
+            [tracer, "ctl", str(target.pid), "snapshot", "-"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=TIMEOUT,
+        )
     assert "No space left" in error_line(done, 1)
 
 
-# --- snapshots every so often --------------------------------------------------------------------------------------
+# --- snapshots every so often ---------------------------------------------------------------------
 
 
 def rotated(run):
@@ -385,7 +458,10 @@ def test_rotation(start, trace, tracer, any_python):
     live = target.expect()
     target.wait_reading()
     wait_until(lambda: len(rotated(run)) == 3, "there are three")
-    wait_until(lambda: read_report(tracer, run.snapshot).marked("phases.py", live) == live, "the newest is of now")
+    wait_until(
+        lambda: read_report(tracer, run.snapshot).marked("phases.py", live) == live,
+        "the newest is of now",
+    )
     target.step()
     live = target.expect()
     report = run.finish()
@@ -401,8 +477,11 @@ def test_killed_tracer_leaves_its_last_snapshot(start, trace, tracer, any_python
     run = trace("-p", target.pid, "--snapshot-every", "0.1", "--keep", 1)
     target.step()
     live = target.expect()
-    wait_until(lambda: os.path.exists(run.snapshot) and read_report(tracer, run.snapshot).marked("phases.py", live) == live,
-               "there is one of now")
+    wait_until(
+        lambda: os.path.exists(run.snapshot)
+        and read_report(tracer, run.snapshot).marked("phases.py", live) == live,
+        "there is one of now",
+    )
     run.kill()
     assert run.report().marked("phases.py", live) == live
 
@@ -412,7 +491,9 @@ def test_snapshots_that_cannot_be(start, trace, any_python):
     target = start(any_python, "phases.py")
     run = trace("-p", target.pid, "--snapshot-every", "0.2")
     os.mkdir(run.snapshot + ".1")
-    wait_until(lambda: "is not a regular file" in run.stderr, "the second cannot push the first away")
+    wait_until(
+        lambda: "is not a regular file" in run.stderr, "the second cannot push the first away"
+    )
     os.rmdir(run.snapshot + ".1")
     wait_until(lambda: os.path.exists(run.snapshot + ".1"), "it goes on")
     run.finish()
@@ -421,7 +502,9 @@ def test_snapshots_that_cannot_be(start, trace, any_python):
 def test_out_of_memory(start, trace, any_python, tmp_path):
     """The kernel kills the target at its limit; the tables are ours, and say what had filled it."""
     hog = tmp_path / "hog.py"
-    hog.write_text("import os\nos.write(1, b'ready\\n')\nos.read(0, 100)\nkept = []\nwhile True:\n    kept.append(bytearray(b'x') * 100000)\n")
+    hog.write_text(
+        "import os\nos.write(1, b'ready\\n')\nos.read(0, 100)\nkept = []\nwhile True:\n    kept.append(bytearray(b'x') * 100000)\n"
+    )
     with memory_cgroup(100 << 20) as cgroup:
         target = start(any_python, str(hog))
         run = trace("-p", target.pid, "--snapshot-every", "0.2", "--keep", 2)
@@ -436,8 +519,16 @@ def test_out_of_memory(start, trace, any_python, tmp_path):
 
 
 @pytest.mark.unprivileged
-@pytest.mark.parametrize("options", (("--snapshot-every", "1"), ("--keep", "2", "-o", "x"), ("--snapshot-every", "1", "-o", "-"),
-                                     ("--snapshot-every", "0", "-o", "x"), ("--snapshot-every", "1", "--keep", "0", "-o", "x")))
+@pytest.mark.parametrize(
+    "options",
+    (
+        ("--snapshot-every", "1"),
+        ("--keep", "2", "-o", "x"),
+        ("--snapshot-every", "1", "-o", "-"),
+        ("--snapshot-every", "0", "-o", "x"),
+        ("--snapshot-every", "1", "--keep", "0", "-o", "x"),
+    ),
+)
 def test_wrong_options(run_tracer, tmp_path, options):
     error_line(run_tracer("-p", os.getpid(), *options, cwd=str(tmp_path)), 2)
     assert not os.listdir(tmp_path)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command that stands in README.md, docs/ or docs/man/ is run, on a real target, and must end with status 0.
+"""Every command that stands in README.md, docs/ or docs/man/ is run, on a real target, and must end
+with status 0.
 
-Commands are the lines of blocks that are marked ```sh, and lines that begin with "$ " in others. PID, ADDR and what a reader's
-machine has are replaced; sessions are cut short. What an object in JSON holds must stand in docs/json.md.
+Commands are the lines of blocks that are marked ```sh, and lines that begin with "$ " in others.
+PID, ADDR and what a reader's machine has are replaced; sessions are cut short. What an object in
+JSON holds must stand in docs/json.md.
 """
 import glob
 import json
@@ -25,8 +27,11 @@ SECONDS = "0.2"
 
 
 def documents():
-    return sorted(path for pattern in ("README.md", "docs/*.md", "docs/man/*.md", "docs/design/*.md")
-                  for path in glob.glob(os.path.join(harness.ROOT, pattern)))
+    return sorted(
+        path
+        for pattern in ("README.md", "docs/*.md", "docs/man/*.md", "docs/design/*.md")
+        for path in glob.glob(os.path.join(harness.ROOT, pattern))
+    )
 
 
 def block_commands(kind, text):
@@ -41,7 +46,10 @@ def commands():
     for path in documents():
         with open(path) as file:
             for kind, text in re.findall(r"^```(\w*)\n(.*?)^```$", file.read(), re.M | re.S):
-                found.update((re.sub(r"\s+# .*", "", line).strip(), None) for line in block_commands(kind, text))
+                found.update(
+                    (re.sub(r"\s+# .*", "", line).strip(), None)
+                    for line in block_commands(kind, text)
+                )
     return list(found)
 
 
@@ -51,7 +59,11 @@ def why_not_run(command):
 
 @pytest.mark.unprivileged
 def test_what_is_not_run():
-    unused = [pattern for pattern in NOT_RUN if not any(re.search(pattern, command) for command in commands())]
+    unused = [
+        pattern
+        for pattern in NOT_RUN
+        if not any(re.search(pattern, command) for command in commands())
+    ]
     assert not unused, "no command matches %s" % unused
 
 
@@ -60,28 +72,57 @@ def minor_of(path):
 
 
 class Scene:
-    """What a reader has at hand: processes, a session that one of them is in, and files, in a folder."""
+    """What a reader has at hand: processes, a session that one of them is in, and files, in a
+    folder."""
 
     def __init__(self, tracer, folder):
         self.tracer, self.folder, self.session = tracer, str(folder), None
         pool = os.path.join(self.folder, "libpool.so")
-        subprocess.run(["cc", "-O1", "-fno-builtin", "-shared", "-fPIC", "-o", pool, harness.program("libpool.c")], check=True)
+        subprocess.run(
+            [
+                "cc",
+                "-O1",
+                "-fno-builtin",
+                "-shared",
+                "-fPIC",
+                "-o",
+                pool,
+                harness.program("libpool.c"),
+            ],
+            check=True,
+        )
         os.mkdir(os.path.join(self.folder, "bin"))
         distribution = harness.pythons.DISTRIBUTION
         self.python3 = max([distribution, *harness.pythons.unstripped().values()], key=minor_of)
         for name, path in (("python3", self.python3), ("documented", distribution)):
             os.symlink(path, os.path.join(self.folder, "bin", name))
-        self.environment = harness.environment(PATH=os.path.join(self.folder, "bin") + ":" + os.environ["PATH"])
+        self.environment = harness.environment(
+            PATH=os.path.join(self.folder, "bin") + ":" + os.environ["PATH"]
+        )
         documented = os.path.join(self.folder, "bin", "documented")
         self.targets = [harness.Target(documented, "documented.py", pool) for _ in range(4)]
         self.talked_to = self.targets[3]
         with open(os.path.join(self.folder, "app.py"), "w") as file:
-            file.write("import os, time\nopen('app.pid', 'w').write(str(os.getpid()))\nkept = [bytearray(100) for _ in range(1000)]\ntime.sleep(0.2)\n")
+            file.write(
+                "import os, time\nopen('app.pid', 'w').write(str(os.getpid()))\nkept = [bytearray(100) for _ in range(1000)]\ntime.sleep(0.2)\n"
+            )
         self.make_files()
 
     def make_files(self):
         pid = str(self.targets[0].pid)
-        self.run("-q", "--layer", "all", "-p", pid, "-d", SECONDS, "-o", "layers.pb.gz", "--capture", "events.cap")
+        self.run(
+            "-q",
+            "--layer",
+            "all",
+            "-p",
+            pid,
+            "-d",
+            SECONDS,
+            "-o",
+            "layers.pb.gz",
+            "--capture",
+            "events.cap",
+        )
         shutil.copy(self.path("layers.pb.gz"), self.path("snap.pb.gz"))
         shutil.copy(self.path("layers.pb.gz"), self.path("new.pb.gz"))
         self.run("filter", "snap.pb.gz", "--include", "*:1", "-o", "old.pb.gz")
@@ -92,9 +133,20 @@ class Scene:
 
     def run(self, *args):
         """What it said on stdout; its status must be 0."""
-        done = subprocess.run([self.tracer, *args], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT)
-        assert done.returncode == 0, "%s: status %d: %s" % (args, done.returncode, done.stderr.decode())
+        done = subprocess.run(
+            [self.tracer, *args],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=harness.TIMEOUT,
+        )
+        assert done.returncode == 0, "%s: status %d: %s" % (
+            args,
+            done.returncode,
+            done.stderr.decode(),
+        )
         return done.stdout.decode()
 
     def session_pid(self):
@@ -113,18 +165,32 @@ class Scene:
         if args[0] == "ctl":
             real = {"PID": self.session_pid, "ADDR": self.new_object}
             said = [str(real[word]()) if word in real else word for word in args]
-            return [said[0], "--session=%d" % self.session.pid, *said[1:]]  # another one may trace the whole machine
+            return [
+                said[0],
+                "--session=%d" % self.session.pid,
+                *said[1:],
+            ]  # another one may trace the whole machine
         pids = iter(self.targets)
-        args = [re.sub(r"\bPID\b", lambda _: str(next(pids).pid), word) if word[:4] == "PID," or word == "PID" else word
-                for word in args]
+        args = [
+            re.sub(r"\bPID\b", lambda _: str(next(pids).pid), word)
+            if word[:4] == "PID," or word == "PID"
+            else word
+            for word in args
+        ]
         return [word.replace("python3*", "documented*") for word in args]
 
     def shorten(self, args):
         """Sessions that would last until Ctrl-C, or long."""
         if "-d" in args:
-            return [SECONDS if before == "-d" else word for before, word in zip([None, *args], args)]
+            return [
+                SECONDS if before == "-d" else word for before, word in zip([None, *args], args)
+            ]
         lasts = args[0] in ("trace", "perfmap") or args[0].startswith("-")
-        return args if not lasts or {"--", "--dry-run", "--status"} & set(args) else [*args, "-d", SECONDS]
+        return (
+            args
+            if not lasts or {"--", "--dry-run", "--status"} & set(args)
+            else [*args, "-d", SECONDS]
+        )
 
     def close(self):
         if self.session:

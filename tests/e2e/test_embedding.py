@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applications that embed Python: they load it late, by dlopen(), or are linked with it, position independent or not."""
+"""Applications that embed Python: they load it late, by dlopen(), or are linked with it, position
+independent or not."""
 import glob
 import os
 import shlex
@@ -18,7 +19,10 @@ def compiled(folder, name, *options):
     output = os.path.join(str(folder), name)
     try:
         done = subprocess.run(
-            ["cc", "-O1", "-o", output, *options[:1], SOURCE, *options[1:], "-lpthread", "-ldl"], stderr=subprocess.PIPE, text=True, timeout=TIMEOUT
+            ["cc", "-O1", "-o", output, *options[:1], SOURCE, *options[1:], "-lpthread", "-ldl"],
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=TIMEOUT,
         )
     except FileNotFoundError:
         pytest.skip("no C compiler on this machine")
@@ -43,7 +47,15 @@ def check(report, live):
 
 @pytest.mark.versions("3.8", "3.11", "3.12", "3.13")
 def test_late_command(trace, python, libpython, embed):
-    run = trace("--", embed, libpython(python), program("golden.py"), attached=False, stdin=subprocess.PIPE, env=home(python))
+    run = trace(
+        "--",
+        embed,
+        libpython(python),
+        program("golden.py"),
+        attached=False,
+        stdin=subprocess.PIPE,
+        env=home(python),
+    )
     wait_until(lambda: "waiting\n" in run.stdout, "it waits")
     assert "attached" not in run.stderr
     run.step()
@@ -81,22 +93,31 @@ def test_late_process(start, trace, python, libpython, embed):
 
 
 def test_not_waited_for(start, run_tracer, any_python, libpython, embed):
-    target = start(embed, libpython(any_python), program("golden.py"), ready=False, env=home(any_python))
+    target = start(
+        embed, libpython(any_python), program("golden.py"), ready=False, env=home(any_python)
+    )
     target.read_until("waiting")
     assert "--wait" in error_line(run_tracer("--layer", "python", "-p", target.pid), 1)
 
 
 def test_never_loaded(start, trace, any_python, libpython, embed):
     """One that ends, and one that is waited for in vain, while the trace of another goes on."""
-    first, second = (start(embed, libpython(any_python), program("golden.py"), ready=False, env=home(any_python)) for _ in range(2))
+    first, second = (
+        start(embed, libpython(any_python), program("golden.py"), ready=False, env=home(any_python))
+        for _ in range(2)
+    )
     other = start(any_python, "golden.py")
     for target in (first, second):
         target.read_until("waiting")
     pids = ",".join(str(target.pid) for target in (first, other, second))
     run = trace("--wait", "-p", pids, "--format", "json", "--top", 0, output=False)
-    wait_until(lambda: run.stderr.count("waiting for it to load one") == 2, "the tracer waits for both")
+    wait_until(
+        lambda: run.stderr.count("waiting for it to load one") == 2, "the tracer waits for both"
+    )
     first.kill()
-    wait_until(lambda: "PID %d: it has ended" % first.pid in run.stderr, "the tracer has noticed the end")
+    wait_until(
+        lambda: "PID %d: it has ended" % first.pid in run.stderr, "the tracer has noticed the end"
+    )
     other.step()
     live = other.expect()
     run.interrupt()
@@ -107,7 +128,9 @@ def test_never_loaded(start, trace, any_python, libpython, embed):
 
 
 def test_waited_in_vain(start, trace, any_python, libpython, embed):
-    target = start(embed, libpython(any_python), program("golden.py"), ready=False, env=home(any_python))
+    target = start(
+        embed, libpython(any_python), program("golden.py"), ready=False, env=home(any_python)
+    )
     target.read_until("waiting")
     run = trace("-p", target.pid, "--wait", attached=False)
     wait_until(lambda: "waiting for it to load one" in run.stderr, "the tracer waits")
@@ -118,7 +141,9 @@ def test_waited_in_vain(start, trace, any_python, libpython, embed):
 
 def test_waiting_takes_no_time(start, trace, any_python, libpython, embed):
     """-d counts from where something is under trace."""
-    target = start(embed, libpython(any_python), program("golden.py"), ready=False, env=home(any_python))
+    target = start(
+        embed, libpython(any_python), program("golden.py"), ready=False, env=home(any_python)
+    )
     target.read_until("waiting")
     run = trace("-p", target.pid, "--wait", "-d", "1", attached=False)
     wait_until(lambda: "waiting for it to load one" in run.stderr, "the tracer waits")
@@ -143,7 +168,13 @@ def test_debug_build_unknown(tmp_path, start, run_tracer, python):
 def linked(folder, python, *options):
     """The application linked with the version's static library."""
     code = "import sysconfig as s; print(*map(s.get_config_var, ('LIBPL', 'LIBRARY', 'INCLUDEPY')), sep='\\n'); print(*map(s.get_config_var, ('LIBS', 'SYSLIBS')))"
-    done = subprocess.run([python.path, "-I", "-c", code], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT, check=True)
+    done = subprocess.run(
+        [python.path, "-I", "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=TIMEOUT,
+        check=True,
+    )
     folder_of, library, _, libraries = done.stdout.splitlines()
     path = os.path.join(folder_of, library)
     pic = path.replace(".a", "-pic.a")  # Debian has both
@@ -152,12 +183,29 @@ def linked(folder, python, *options):
     if not os.path.exists(path):
         pytest.skip("CPython %s has no static library" % python.version)
     export = [] if "-s" in options and "-DHIDDEN" in options else ["-Wl,--export-dynamic"]
-    return compiled(folder, "linked", "-DLINKED", *options, path, *export, *shlex.split(libraries), "-lm", "-lz", "-lexpat")
+    return compiled(
+        folder,
+        "linked",
+        "-DLINKED",
+        *options,
+        path,
+        *export,
+        *shlex.split(libraries),
+        "-lm",
+        "-lz",
+        "-lexpat"
+    )
 
 
 def linked_and_check(start, trace, tmp_path, python, *options):
     application = linked(tmp_path, python, *options)
-    kind = subprocess.run(["readelf", "-hW", application], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT, check=True).stdout
+    kind = subprocess.run(
+        ["readelf", "-hW", application],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=TIMEOUT,
+        check=True,
+    ).stdout
     assert ("DYN (" if "-pie" in options else "EXEC (") in kind
     target = start(application, "-", program("golden.py"), env=home(python))
     run = trace("-p", target.pid)
@@ -178,16 +226,27 @@ def test_linked(start, trace, tmp_path, python, option):
 
 @pytest.mark.parametrize("options", (("-pie", "-s"), ("-no-pie", "-s")))
 def test_linked_stripped(start, trace, tmp_path, debian_python, options):
-    """Debian's static library holds what link-time optimisation made of it: nothing but inlined copies, once stripped."""
+    """Debian's static library holds what link-time optimisation made of it: nothing but inlined
+    copies, once stripped."""
     linked_and_check(start, trace, tmp_path, debian_python, *options)
 
 
 @pytest.mark.versions("3.13")
 @pytest.mark.parametrize("static", (False, True), ids=("dynamic", "static"))
 def test_linked_hidden(start, trace, run_tracer, tmp_path, python, static):
-    """It has no symbol: it is known by the section that _PyRuntime has to itself, and by what stands there. What cannot be seen is said."""
+    """It has no symbol: it is known by the section that _PyRuntime has to itself, and by what
+    stands there. What cannot be seen is said."""
     application = linked(tmp_path, python, "-s", "-DHIDDEN", *(["-static"] if static else []))
-    assert "_PyRuntime" not in subprocess.run(["readelf", "-sW", application], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT, check=True).stdout
+    assert (
+        "_PyRuntime"
+        not in subprocess.run(
+            ["readelf", "-sW", application],
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=TIMEOUT,
+            check=True,
+        ).stdout
+    )
     target = start(application, "-", program("golden.py"), env=home(python))
     line = error_line(run_tracer("--layer", "python", "-p", target.pid), 1)
     assert "free lists" in line and "--mode growth" in line and application in line
@@ -199,32 +258,49 @@ def test_linked_hidden(start, trace, run_tracer, tmp_path, python, static):
 def test_linked_static(start, trace, tmp_path, python):
     """It has no .eh_frame_hdr: that an object is taken again from a free list is seen all the same."""
     application = linked(tmp_path, python, "-static")
-    assert ".eh_frame_hdr" not in subprocess.run(["readelf", "-SW", application], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT, check=True).stdout
+    assert (
+        ".eh_frame_hdr"
+        not in subprocess.run(
+            ["readelf", "-SW", application],
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=TIMEOUT,
+            check=True,
+        ).stdout
+    )
     target = start(application, "-", program("reuse.py"), env=home(python))
     run = trace("-p", target.pid)
     target.step()
     live = target.expect()
     report = run.finish()
     ours = report.marked("reuse.py", live)
-    assert {mark: count for mark, (_, count) in ours.items()} == {mark: count for mark, (_, count) in live.items()}
+    assert {mark: count for mark, (_, count) in ours.items()} == {
+        mark: count for mark, (_, count) in live.items()
+    }
     assert target.finish() == 0, "the target was harmed"
 
 
 @pytest.mark.versions("3.12")
 def test_linked_hidden_unknown(start, run_tracer, tmp_path, python):
     """Before 3.13 nothing in such a file tells the version: that is said."""
-    target = start(linked(tmp_path, python, "-s", "-DHIDDEN"), "-", program("golden.py"), env=home(python))
+    target = start(
+        linked(tmp_path, python, "-s", "-DHIDDEN"), "-", program("golden.py"), env=home(python)
+    )
     line = error_line(run_tracer("--layer", "python", "-p", target.pid), 1)
     assert "tell its Python version" in line and str(tmp_path) in line
 
 
 @pytest.mark.versions("3.8", "3.10")
 def test_linked_hidden_old(start, run_tracer, tmp_path, python):
-    """Before 3.11 nothing in such a file tells where its runtime is, but its constants do tell that it has one."""
+    """Before 3.11 nothing in such a file tells where its runtime is, but its constants do tell that
+    it has one."""
     application = linked(tmp_path, python, "-s", "-DHIDDEN")
     target = start(application, "-", program("golden.py"), env=home(python))
     line = error_line(run_tracer("-p", target.pid), 1)
-    assert "%s has Python %s linked into it" % (application, python.version) in line and "--export-dynamic" in line
+    assert (
+        "%s has Python %s linked into it" % (application, python.version) in line
+        and "--export-dynamic" in line
+    )
     done = run_tracer("-p", target.pid, "--layer", "native", "-d", "0.2")
     assert done.returncode == 0, done.stderr
 
@@ -232,7 +308,11 @@ def test_linked_hidden_old(start, run_tracer, tmp_path, python):
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     path = os.path.join(str(tmp_path_factory.mktemp("two")), "two")
-    subprocess.run(["cc", "-O1", "-o", path, os.path.join(PROGRAMS, "two.c"), "-ldl"], check=True, timeout=TIMEOUT)
+    subprocess.run(
+        ["cc", "-O1", "-o", path, os.path.join(PROGRAMS, "two.c"), "-ldl"],
+        check=True,
+        timeout=TIMEOUT,
+    )
     return path
 
 
@@ -244,7 +324,8 @@ def home_of(path):
 @pytest.mark.parametrize("other", ("3.6", "3.7", "3.12", "3.13"))
 @pytest.mark.parametrize("started", (False, True), ids=("idle", "started"))
 def test_two(start, trace, two, python, libpython, other, started):
-    """Two libpythons: the one that runs is traced. Where both may, or one is of a version that is not known, the other is named."""
+    """Two libpythons: the one that runs is traced. Where both may, or one is of a version that is
+    not known, the other is named."""
     old = other in ("3.6", "3.7")
     if other == python.version or not pythons.pyenv(other):
         pytest.skip("no two of them")
@@ -253,10 +334,20 @@ def test_two(start, trace, two, python, libpython, other, started):
     if not library:
         pytest.skip("pyenv's %s has no shared library" % other)
     path = libpython(python)
-    target = start(two, None, path, home_of(python.path), library[0], other_home if started else "-", program("golden.py"))
+    target = start(
+        two,
+        None,
+        path,
+        home_of(python.path),
+        library[0],
+        other_home if started else "-",
+        program("golden.py"),
+    )
     run = trace("-p", target.pid, "-d", "0.2")
     assert run.wait() == 0
-    named = "it has another Python, of %s" % (library[0] if old or not started or "CPython %s." % python.version in run.stderr else path)
+    named = "it has another Python, of %s" % (
+        library[0] if old or not started or "CPython %s." % python.version in run.stderr else path
+    )
     if not started:
         assert "CPython %s." % python.version in run.stderr
     assert (named in run.stderr) == (started or old), run.stderr

@@ -25,8 +25,12 @@ def rss_kib(pid):
 
 
 def summary(run):
-    """Returns once the tracer has said to how many processes it has attached: all files that they have are probed."""
-    wait_until(lambda: re.search(r"^tracer: attached to \d+ of \d+ processes", run.stderr, re.M), "it has attached")
+    """Returns once the tracer has said to how many processes it has attached: all files that they
+    have are probed."""
+    wait_until(
+        lambda: re.search(r"^tracer: attached to \d+ of \d+ processes", run.stderr, re.M),
+        "it has attached",
+    )
 
 
 @pytest.fixture
@@ -35,7 +39,10 @@ def sleeper():
     started = []
 
     def start(count):
-        more = [subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) for _ in range(count)]
+        more = [
+            subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            for _ in range(count)
+        ]
         started.extend(more)
         return {process.pid for process in more}
 
@@ -47,7 +54,8 @@ def sleeper():
 
 
 def test_storm(start, trace, any_python, sleeper):
-    """2,000 processes, 200 at once: those that stay are found, the tracer is no larger after the second storm, and ends well."""
+    """2,000 processes, 200 at once: those that stay are found, the tracer is no larger after the
+    second storm, and ends well."""
     before = sleeper(5)
     run = trace("-a", "-v", attached=False)
     summary(run)
@@ -66,40 +74,60 @@ def test_storm(start, trace, any_python, sleeper):
     target.read_until("done")
     after = sleeper(5)
     wait_until(lambda: after <= attached_pids(run), "what comes after the storm is under trace")
-    # The tables of whatever else runs here grow, and what is kept of ended processes does up to its bound; 100 KiB for each
-    # process of the storm would be more.
+    # The tables of whatever else runs here grow, and what is kept of ended processes does up to its
+    # bound; 100 KiB for each process of the storm would be more.
     assert rss_kib(run.pid) - size < 192 << 10
     assert len(os.listdir("/proc/%d/fd" % run.pid)) < 2000
     run.interrupt()
     assert run.wait() == 0, run.stderr
     data = run.report().data
     assert before | meanwhile | after <= {p["pid"] for p in data["processes"]}
-    assert {process.pid for process in passing} <= {p["pid"] for p in data["processes"] if p["name"] == "sleep"}, "those that came and went"
+    assert {process.pid for process in passing} <= {
+        p["pid"] for p in data["processes"] if p["name"] == "sleep"
+    }, "those that came and went"
 
 
 @pytest.fixture
 def brief(tmp_path):
     """A program that is over at once, which no process has run before."""
     path = str(tmp_path / "brief")
-    subprocess.run(["gcc", "-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin", "-o", path, program("brief.c")], check=True)
+    subprocess.run(
+        [
+            "gcc",
+            "-g",
+            "-O1",
+            "-fno-omit-frame-pointer",
+            "-fno-builtin",
+            "-o",
+            path,
+            program("brief.c"),
+        ],
+        check=True,
+    )
     return path
 
 
 def test_new_programs(trace, brief, sleeper):
-    """What lives for a millisecond is traced from its first instruction, its forked children, too; names come from files that are
-    mapped no more. A table for every one of them."""
+    """What lives for a millisecond is traced from its first instruction, its forked children,
+    too; names come from files that are mapped no more. A table for every one of them."""
     sleeper(1)
     run = trace("-a", "-v", attached=False)
     summary(run)
     for times in (1, 20):
         assert all(subprocess.run([brief]).returncode == 0 for _ in range(times))
-    # Each is two processes: 3 blocks of 1000 bytes are its own, and the child's as well; the child has one of 500 more.
-    wait_until(lambda: len(re.findall(r"attached to PID \d+ \(brief\)", run.stderr)) == 21, "all were seen")
+    # Each is two processes: 3 blocks of 1000 bytes are its own, and the child's as well; the child
+    # has one of 500 more.
+    wait_until(
+        lambda: len(re.findall(r"attached to PID \d+ \(brief\)", run.stderr)) == 21, "all were seen"
+    )
     run.interrupt()
     assert run.wait() == 0, run.stderr
     report = run.report("--layer", "native")
     briefs = [p for p in report.data["processes"] if p["name"] == "brief"]
-    assert report.marked("brief.c", ("KEPT", "CHILD")) == {"KEPT": (21 * 2 * 3000, 21 * 2 * 3), "CHILD": (21 * 500, 21)}
+    assert report.marked("brief.c", ("KEPT", "CHILD")) == {
+        "KEPT": (21 * 2 * 3000, 21 * 2 * 3),
+        "CHILD": (21 * 500, 21),
+    }
     assert [p["state"] for p in briefs] == ["exited"] * 42
     assert {p["not_seen"]["frees_unknown"] for p in briefs} == {0}
     assert report.data["not_seen"]["records_malformed"] == 0
@@ -108,21 +136,29 @@ def test_new_programs(trace, brief, sleeper):
 
 
 def test_slow_loader(trace, brief, sleeper, tmp_path):
-    """A program that is looked at before its loader has mapped libc, as on a busy machine, is traced all the same."""
+    """A program that is looked at before its loader has mapped libc, as on a busy machine, is
+    traced all the same."""
     sleeper(1)
     preload = tmp_path / "preload"
     os.mkfifo(preload)
     run = trace("-a", "-v", attached=False)
     summary(run)
-    target = subprocess.Popen([brief], env=environment(LD_PRELOAD=str(preload)), stderr=subprocess.DEVNULL)
+    target = subprocess.Popen(
+        [brief], env=environment(LD_PRELOAD=str(preload)), stderr=subprocess.DEVNULL
+    )
     looked = r"PID %d(:| is not traced:) .*allocator" % target.pid
-    wait_until(lambda: re.search(looked, run.stderr), "the tracer has looked at what is mapped so far")
+    wait_until(
+        lambda: re.search(looked, run.stderr), "the tracer has looked at what is mapped so far"
+    )
     # The loader finds nothing in there, says so and goes on.
     os.close(os.open(preload, os.O_WRONLY))
     assert target.wait(30) == 0
     run.interrupt()
     assert run.wait() == 0, run.stderr
-    assert run.report("--layer", "native").marked("brief.c", ("KEPT", "CHILD")) == {"KEPT": (6000, 6), "CHILD": (500, 1)}
+    assert run.report("--layer", "native").marked("brief.c", ("KEPT", "CHILD")) == {
+        "KEPT": (6000, 6),
+        "CHILD": (500, 1),
+    }
 
 
 def test_new_python(start, trace, any_python, sleeper, tmp_path):
@@ -134,8 +170,15 @@ def test_new_python(start, trace, any_python, sleeper, tmp_path):
         path = tmp_path / "fresh-python"
         path.unlink(missing_ok=True)
         shutil.copy(any_python.path, path)
-        target = start(str(path), "golden.py", env=environment(PYTHONHOME=os.path.dirname(os.path.dirname(any_python.path))))
-        wait_until(lambda: re.search(r"attached to PID %d \(.*CPython" % target.pid, run.stderr), "its Python is found")
+        target = start(
+            str(path),
+            "golden.py",
+            env=environment(PYTHONHOME=os.path.dirname(os.path.dirname(any_python.path))),
+        )
+        wait_until(
+            lambda: re.search(r"attached to PID %d \(.*CPython" % target.pid, run.stderr),
+            "its Python is found",
+        )
         target.step()
         live = target.expect()
         target.wait_reading()
@@ -167,7 +210,8 @@ def alloc_apis(capture, pid):
 
 
 def test_only_what_is_asked(start, trace, any_python, sleeper, tmp_path):
-    """Where malloc is probed for others, a Python of which Python's blocks alone are wanted has no native records."""
+    """Where malloc is probed for others, a Python of which Python's blocks alone are wanted has no
+    native records."""
     sleeper(1)
     target = start(any_python, "golden.py")
     run = trace("-a", "-v", "--capture", tmp_path / "run.cap", attached=False)
@@ -187,7 +231,8 @@ def test_only_what_is_asked(start, trace, any_python, sleeper, tmp_path):
 
 
 def test_comm_that_comes(start, trace, any_python, tmp_path):
-    """A name that nobody else has: the first process is there, the second comes, and runs another program then."""
+    """A name that nobody else has: the first process is there, the second comes, and runs another
+    program then."""
     name = "t" + secrets.token_hex(3)
     path = tmp_path / name
     path.symlink_to(any_python.path)

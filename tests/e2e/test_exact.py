@@ -58,7 +58,8 @@ def test_inlined(start, trace, debian_python, backend, name):
 
 @pytest.mark.versions()
 def test_launch(trace, python):
-    """The command has the tracer's own stdin and stdout; the table is that of the moment when its shutdown began."""
+    """The command has the tracer's own stdin and stdout; the table is that of the moment when its
+    shutdown began."""
     run = trace("-n", 25, "--", python.path, program("golden.py"), stdin=subprocess.PIPE)
     run.step()
     live = run.expect()
@@ -68,7 +69,10 @@ def test_launch(trace, python):
     check(report, "golden.py", live)
     assert report.data["from_start"] is True
     assert report.data["moment"] == "finalizing"
-    assert report.data["python"].startswith(python.version + ".") or report.data["python"] == python.version
+    assert (
+        report.data["python"].startswith(python.version + ".")
+        or report.data["python"] == python.version
+    )
 
 
 def test_launch_end_of_stdin(trace, any_python):
@@ -107,7 +111,8 @@ def test_interpreters_inlined(start, trace, debian_python):
 @pytest.mark.parametrize("allocator", ("debug", "malloc_debug"))
 @pytest.mark.parametrize("name", ("golden.py", "threads.py", "realloc.py"))
 def test_debug_hooks(start, trace, python, name, allocator):
-    """Under the debugging hooks blocks are larger and elsewhere; the figures are what the program asked for."""
+    """Under the debugging hooks blocks are larger and elsewhere; the figures are what the program
+    asked for."""
     attach_and_check(start, trace, python, name, env=environment(PYTHONMALLOC=allocator))
 
 
@@ -129,7 +134,9 @@ def test_development_mode(trace, python):
 
 
 def chain(*marks):
-    return [{"filename": program("deep.py"), "lineno": marked_line("deep.py", mark)} for mark in marks]
+    return [
+        {"filename": program("deep.py"), "lineno": marked_line("deep.py", mark)} for mark in marks
+    ]
 
 
 @pytest.mark.versions()
@@ -167,7 +174,12 @@ def test_cut_traceback_is_marked(start, trace, any_python):
 
 def two_processes(start, trace, *pythons):
     """One session, two tables; of different versions, too."""
-    targets = {t.pid: t for t in (start(python, "golden.py", rounds) for python, rounds in zip(pythons, (1000, 400)))}
+    targets = {
+        t.pid: t
+        for t in (
+            start(python, "golden.py", rounds) for python, rounds in zip(pythons, (1000, 400))
+        )
+    }
     run = trace("-p", ",".join(map(str, targets)), attached=2)
     live = {}
     for pid, target in targets.items():
@@ -192,7 +204,15 @@ def test_two_kinds(start, trace, debian_python, any_python):
 @pytest.mark.parametrize("allocator", ("pymalloc", "debug", "malloc"))
 def test_inlined_deaths(trace, debian_python, allocator):
     """The debug hooks have a copy of their own; with malloc every block is a large one."""
-    run = trace("-q", "--", debian_python.path, "-S", program("mixed.py"), attached=False, env=environment(PYTHONMALLOC=allocator))
+    run = trace(
+        "-q",
+        "--",
+        debian_python.path,
+        "-S",
+        program("mixed.py"),
+        attached=False,
+        env=environment(PYTHONMALLOC=allocator),
+    )
     assert run.wait() == 0, run.stderr
     not_seen = run.report().data["not_seen"]
     assert not_seen["replaced"] == 0, "blocks that died unseen"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tracer export --format perf`, as the perf that is installed reads it: same sums, named frames with file and line, no warnings."""
+"""`tracer export --format perf`, as the perf that is installed reads it: same sums, named frames
+with file and line, no warnings."""
 import ast
 import json
 import os
@@ -27,7 +28,14 @@ def perf(tmp_path):
 
     def run(*args, stderr=""):
         env = environment(HOME=str(home), PERF_CONFIG="/dev/null", PAGER="cat")
-        done = subprocess.run([path, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, timeout=TIMEOUT)
+        done = subprocess.run(
+            [path, *map(str, args)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            timeout=TIMEOUT,
+        )
         assert done.stderr.decode() == stderr
         return done.stdout.decode()
 
@@ -35,8 +43,13 @@ def perf(tmp_path):
 
 
 def export(tracer, snapshot, out, *args):
-    done = subprocess.run([tracer, "export", snapshot, "--format", "perf", "-o", out, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, timeout=TIMEOUT)
+    done = subprocess.run(
+        [tracer, "export", snapshot, "--format", "perf", "-o", out, *args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=TIMEOUT,
+    )
     assert done.returncode == 0 and not done.stdout, done.stderr.decode()
     assert "%s.python" % out in done.stderr.decode()
     return done.stderr.decode()
@@ -44,8 +57,25 @@ def export(tracer, snapshot, out, *args):
 
 def sums(perf, data, *args):
     """{symbol: period} of perf report."""
-    out = perf("report", "-i", data, "--stdio", "--no-children", "--sort", "symbol", "-F", "period,symbol", "-g", "none", "-t", "|", *args)
-    lines = [line.split("|", 1) for line in out.splitlines() if line.strip() and not line.startswith("#")]
+    out = perf(
+        "report",
+        "-i",
+        data,
+        "--stdio",
+        "--no-children",
+        "--sort",
+        "symbol",
+        "-F",
+        "period,symbol",
+        "-g",
+        "none",
+        "-t",
+        "|",
+        *args
+    )
+    lines = [
+        line.split("|", 1) for line in out.splitlines() if line.strip() and not line.startswith("#")
+    ]
     found = {}
     for period, symbol in lines:
         # perf adds columns of its own, empty ones.
@@ -56,7 +86,15 @@ def sums(perf, data, *args):
 
 def chains(perf, data, *args):
     """[(period, event, [(symbol, "file:line")])] of perf script, in its order."""
-    out = perf("script", "-i", data, "-F", "comm,tid,time,event,period,ip,sym,srcline", "--full-source-path", *args)
+    out = perf(
+        "script",
+        "-i",
+        data,
+        "-F",
+        "comm,tid,time,event,period,ip,sym,srcline",
+        "--full-source-path",
+        *args
+    )
     samples = []
     for text in out.split("\n\n"):
         if not text.strip():
@@ -90,7 +128,9 @@ def functions_of(path):
         for child in ast.iter_child_nodes(node):
             inner = name
             if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
-                inner = (name + ("." if isinstance(node, ast.ClassDef) else ".<locals>.") if name else "") + child.name
+                inner = (
+                    name + ("." if isinstance(node, ast.ClassDef) else ".<locals>.") if name else ""
+                ) + child.name
             if hasattr(child, "lineno"):
                 for line in range(child.lineno, child.end_lineno + 1):
                     found[line] = inner or "<module>"
@@ -102,7 +142,11 @@ def functions_of(path):
 
 def shown(text):
     """As perf_name_append() has names."""
-    return re.sub(r"[\x00-\x1f\x7f]", lambda m: "\\x%02x" % ord(m.group()), text).encode("ascii", "backslashreplace").decode()
+    return (
+        re.sub(r"[\x00-\x1f\x7f]", lambda m: "\\x%02x" % ord(m.group()), text)
+        .encode("ascii", "backslashreplace")
+        .decode()
+    )
 
 
 @pytest.mark.versions("3.8", "3.13")
@@ -122,10 +166,12 @@ def test_same_sums_and_stacks(tracer, perf, python, tmp_path):
     assert sum(found.values()) == report.total["size"]
     own = {symbol: size for symbol, size in found.items() if symbol.endswith(":" + path)}
     # Before 3.11 CPython knows no qualified names.
-    assert len(expected) > 3 and {name.split(":")[2].split(".")[-1]: size for name, size in own.items()} == {
-        name.split(".")[-1]: size for name, size in expected.items()}
+    assert len(expected) > 3 and {
+        name.split(":")[2].split(".")[-1]: size for name, size in own.items()
+    } == {name.split(".")[-1]: size for name, size in expected.items()}
 
-    # Whole tracebacks, most recent first, each frame with its function, file and line; equal ones of other sizes are samples of their own.
+    # Whole tracebacks, most recent first, each frame with its function, file and line; equal ones
+    # of other sizes are samples of their own.
     by_traceback = {}
     for s in read_report(tracer, snapshot, "--group-by", "traceback").statistics:
         frames = tuple("%s:%d" % (f["filename"], f["lineno"]) for f in s["traceback"])
@@ -143,7 +189,10 @@ def test_same_sums_and_stacks(tracer, perf, python, tmp_path):
     assert by_chain == by_traceback and max(map(len, by_chain)) > 1
 
     head = perf("script", "-i", data, "-F", "comm,pid,tid,time").splitlines()[0].split()
-    assert head[0] == os.path.basename(os.path.realpath(python.path))[:15] and float(head[2].rstrip(":")) > 1.7e9
+    assert (
+        head[0] == os.path.basename(os.path.realpath(python.path))[:15]
+        and float(head[2].rstrip(":")) > 1.7e9
+    )
     assert "live-bytes" in perf("evlist", "-i", data)
     assert "%s.python" % data in perf("buildid-list", "-i", data)
 
@@ -178,7 +227,9 @@ def test_hostile_function_names(tracer, perf, python, tmp_path):
         symbol = "py::%s:%s" % (shown(name), path) if name else "py::again:/srv/other\\x0afile.py"
         # Lists of the interpreter's own may grow in the same function.
         assert size <= found[symbol.rstrip()] < size + 100000, symbol
-    for line in perf("script", "-i", data).split("\n") + perf("report", "-i", data, "--stdio").split("\n"):
+    for line in perf("script", "-i", data).split("\n") + perf(
+        "report", "-i", data, "--stdio"
+    ).split("\n"):
         assert line.replace("\t", "").isprintable(), ascii(line)
     if shutil.which("objdump"):
         perf("annotate", "-i", data, "--stdio")
@@ -192,15 +243,34 @@ def dump(path, traces, limit=25):
 @unprivileged
 def test_hostile_file_names(tracer, perf, tmp_path):
     """Of a file of tracemalloc's, which knows no functions: a symbol a file."""
-    names = ["a\nb.py", "\x1b[31mred\x07.py", "x" * 4096, "h\u00e9\U0001f600.py", "frog\udcff.py", "lone\ud800.py", "", "a:12", "c1\x9b.py", "?", "??"]
-    snapshot = dump(tmp_path / "names", [(0, 100 + i, ((name, i + 1), ("main.py", 1)), 2) for i, name in enumerate(names)])
+    names = [
+        "a\nb.py",
+        "\x1b[31mred\x07.py",
+        "x" * 4096,
+        "h\u00e9\U0001f600.py",
+        "frog\udcff.py",
+        "lone\ud800.py",
+        "",
+        "a:12",
+        "c1\x9b.py",
+        "?",
+        "??",
+    ]
+    snapshot = dump(
+        tmp_path / "names",
+        [(0, 100 + i, ((name, i + 1), ("main.py", 1)), 2) for i, name in enumerate(names)],
+    )
     data = tmp_path / "perf.data"
     export(tracer, snapshot, data)
-    assert sums(perf, data) == {"py::" + (shown(name) or "<unknown>"): 100 + i for i, name in enumerate(names)}
+    assert sums(perf, data) == {
+        "py::" + (shown(name) or "<unknown>"): 100 + i for i, name in enumerate(names)
+    }
     found = chains(perf, data)
     # perf takes addr2line's "??" for a file that is not known.
     assert [frames[0][1] for _, _, frames in found[:-1]] == [
-        "%s:%d" % (shown(name).replace(":", "\\x3a") or "<unknown>", i + 1) for i, name in enumerate(names[:-1])]
+        "%s:%d" % (shown(name).replace(":", "\\x3a") or "<unknown>", i + 1)
+        for i, name in enumerate(names[:-1])
+    ]
     assert all(frames[1] == ("py::main.py", "main.py:1") for _, _, frames in found)
 
 
@@ -217,19 +287,36 @@ def test_empty(tracer, perf, tmp_path):
 @unprivileged
 def test_long_tracebacks(tracer, perf, tmp_path):
     lengths = (3, 1000, 9000)
-    snapshot = dump(tmp_path / "long", [(0, 64, tuple(("/srv/f%d.py" % (i % 50), i + 1) for i in range(n)), n) for n in lengths], 65535)
+    snapshot = dump(
+        tmp_path / "long",
+        [(0, 64, tuple(("/srv/f%d.py" % (i % 50), i + 1) for i in range(n)), n) for n in lengths],
+        65535,
+    )
     data = tmp_path / "perf.data"
     said = export(tracer, snapshot, data)
     assert "--max-stack 8160" in said and "1 samples have more frames than the 8160" in said
     found = chains(perf, data, "--max-stack", "8160", "--no-inline")
     assert sorted(len(frames) for _, _, frames in found) == [3, 1000, 8160]
     for _, _, frames in found:
-        assert frames == [("py::/srv/f%d.py" % (i % 50), "/srv/f%d.py:%d" % (i % 50, i + 1)) for i in range(len(frames))]
+        assert frames == [
+            ("py::/srv/f%d.py" % (i % 50), "/srv/f%d.py:%d" % (i % 50, i + 1))
+            for i in range(len(frames))
+        ]
 
 
 @unprivileged
 def test_a_million_traces(tracer, perf, tmp_path):
-    traces = [(0, i % 1000 + 1, tuple(("/srv/app/module%d.py" % ((i + d * 7) % 500), i // 500 + 1 + d) for d in range(8)), 8) for i in range(1000000)]
+    traces = [
+        (
+            0,
+            i % 1000 + 1,
+            tuple(
+                ("/srv/app/module%d.py" % ((i + d * 7) % 500), i // 500 + 1 + d) for d in range(8)
+            ),
+            8,
+        )
+        for i in range(1000000)
+    ]
     snapshot = dump(tmp_path / "million", traces)
     data = tmp_path / "perf.data"
     report = read_report(tracer, snapshot, "--group-by", "filename")
@@ -256,12 +343,15 @@ def test_a_target_in_another_mount_namespace(tracer, perf, any_python, tmp_path)
         export(tracer, run.snapshot, data)
         assert not os.listdir("/proc/%d/root%s" % (target.pid, hidden))
         found = sums(perf, data)
-        assert any(symbol.endswith(":" + program("golden.py")) for symbol in found) and not [s for s in found if s.startswith("0x")]
+        assert any(symbol.endswith(":" + program("golden.py")) for symbol in found) and not [
+            s for s in found if s.startswith("0x")
+        ]
 
 
 @unprivileged
 def test_moved(tracer, perf, tmp_path):
-    """By its build-id the file of names is found in perf's cache; one of another snapshot is not taken for it."""
+    """By its build-id the file of names is found in perf's cache; one of another snapshot is not
+    taken for it."""
     data, moved = tmp_path / "perf.data", tmp_path / "moved.data"
     export(tracer, dump(tmp_path / "one", [(0, 100, (("one.py", 1),), 1)]), data)
     perf("buildid-cache", "--add", "%s.python" % data)
@@ -279,8 +369,14 @@ def test_refused(tracer, tmp_path):
     snapshot = dump(tmp_path / "one", [(0, 100, (("one.py", 1),), 1)])
 
     def refuse(out, reason):
-        done = subprocess.run([tracer, "export", str(snapshot), "--format", "perf", "-o", str(out)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, timeout=TIMEOUT, universal_newlines=True)
+        done = subprocess.run(
+            [tracer, "export", str(snapshot), "--format", "perf", "-o", str(out)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=TIMEOUT,
+            universal_newlines=True,
+        )
         assert reason in error_line(done, 1) and not done.stdout
 
     refuse("-", "two files")

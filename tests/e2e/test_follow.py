@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Children, and the programs that processes run: picked up while they come, each with a table of its own."""
+"""Children, and the programs that processes run: picked up while they come, each with a table of
+its own."""
 import os
 import shutil
 import subprocess
@@ -12,7 +13,8 @@ from test_lifecycle import probed_bytes
 
 @pytest.fixture
 def own_python(interpreters, libpython, tmp_path):
-    """own_python(version): an interpreter whose files nobody else has mapped, and the environment that it needs."""
+    """own_python(version): an interpreter whose files nobody else has mapped, and the environment
+    that it needs."""
 
     def copy(version):
         if version not in interpreters:
@@ -23,7 +25,9 @@ def own_python(interpreters, libpython, tmp_path):
         path = shutil.copy(python.path, str(folder / os.path.basename(python.path)))
         shutil.copy(libpython(python), str(folder))
         prefix = os.path.dirname(os.path.dirname(python.path))
-        return Interpreter(version, path), environment(LD_LIBRARY_PATH=str(folder), PYTHONHOME=prefix)
+        return Interpreter(version, path), environment(
+            LD_LIBRARY_PATH=str(folder), PYTHONHOME=prefix
+        )
 
     return copy
 
@@ -56,7 +60,8 @@ VERBOSE = ("-v",)
 @pytest.mark.parametrize("version", ("3.8", "3.11", "3.13"))
 @pytest.mark.parametrize("mode", ("exact", "census"))
 def test_fork(start, trace, own_python, version, mode):
-    """From its first instruction: what the child gives back of its parent's blocks, and what it keeps of its own."""
+    """From its first instruction: what the child gives back of its parent's blocks, and what it
+    keeps of its own."""
     python, env = own_python(version)
     target = start(python, "family.py", "now", 2, env=env)
     run = trace("-p", target.pid, "-m", mode, *VERBOSE)
@@ -72,7 +77,8 @@ def test_fork(start, trace, own_python, version, mode):
 
 
 def test_inherited(start, trace, own_python):
-    """What workers have of their parent counts in each of them: the total says how much that is, and a report can leave it out."""
+    """What workers have of their parent counts in each of them: the total says how much that is,
+    and a report can leave it out."""
     python, env = own_python("3.13")
     target = start(python, "family.py", "now", 2, env=env)
     run = trace("-p", target.pid, "-m", "exact", *VERBOSE)
@@ -83,11 +89,18 @@ def test_inherited(start, trace, own_python):
     children = [pid for pid in live if pid != target.pid]
     assert len(children) == 2
     whole, own = run.report().data, run.report("--no-inherited").data
-    assert "of it inherited by forked processes: size=" in run.stdout and "(--no-inherited leaves it out)" in run.stdout
+    assert (
+        "of it inherited by forked processes: size=" in run.stdout
+        and "(--no-inherited leaves it out)" in run.stdout
+    )
     told = {p["pid"]: p for p in whole["processes"]}
-    assert whole["total"]["inherited"]["size"] == sum(told[pid]["inherited"]["size"] for pid in children)
+    assert whole["total"]["inherited"]["size"] == sum(
+        told[pid]["inherited"]["size"] for pid in children
+    )
     assert own["total"]["size"] == whole["total"]["size"] - whole["total"]["inherited"]["size"]
-    assert own["total"]["inherited"] == {"size": 0, "count": 0} and "inherited" not in told[target.pid]
+    assert (
+        own["total"]["inherited"] == {"size": 0, "count": 0} and "inherited" not in told[target.pid]
+    )
     for pid in live:
         report = run.report("--pid", pid, "--no-inherited")
         marked = report.marked("family.py", live[pid])
@@ -115,9 +128,9 @@ def test_fork_of_a_command(trace, own_python):
 
 
 def test_fork_beside_others(start, trace, run_tracer, own_python):
-    """
-    A file that others have mapped, too, is probed in the targets alone: the others' code is as it was. Then a child is under trace
-    when its fork has been seen, and what it did of its parent's blocks before that its heap tells.
+    """A file that others have mapped, too, is probed in the targets alone: the others' code is
+    as it was. Then a child is under trace when its fork has been seen, and what it did of its
+    parent's blocks before that its heap tells.
     """
     python, env = own_python("3.13")
     other = start(python, "idle.py", env=env)
@@ -126,7 +139,10 @@ def test_fork_beside_others(start, trace, run_tracer, own_python):
     before = pristine()
     run = trace("-p", target.pid, "-m", "exact", *VERBOSE)
     target.step()
-    wait_until(lambda: "forked by PID %d, is traced, too" % target.pid in run.stderr, "the child is under trace")
+    wait_until(
+        lambda: "forked by PID %d, is traced, too" % target.pid in run.stderr,
+        "the child is under trace",
+    )
     assert pristine() == before, "an untraced process has a probe in it"
     target.step()
     live = lives(target, 2)
@@ -139,7 +155,8 @@ def test_fork_beside_others(start, trace, run_tracer, own_python):
 
 @pytest.mark.parametrize("how", ("exec", "spawn", "fork and exec"))
 def test_exec(start, trace, any_python, how):
-    """The new program is under trace when its loader is done: its table has what it keeps from then on, and nothing else's."""
+    """The new program is under trace when its loader is done: its table has what it keeps from then
+    on, and nothing else's."""
     target = start(any_python, "runner.py", how)
     run = trace("-p", target.pid, *VERBOSE)
     target.step()
@@ -159,7 +176,17 @@ def test_exec(start, trace, any_python, how):
 def test_shell(trace, any_python):
     """A command that is no Python, and has one started: as a child, or behind an exec of a child."""
     child = '"$0" "$1" spawned; sh -c \'exec "$0" "$@"\' "$0" "$1" spawned; exit 9'
-    run = trace(*VERBOSE, "--", "sh", "-c", child, any_python.path, program("runner.py"), attached=False, stdin=subprocess.PIPE)
+    run = trace(
+        *VERBOSE,
+        "--",
+        "sh",
+        "-c",
+        child,
+        any_python.path,
+        program("runner.py"),
+        attached=False,
+        stdin=subprocess.PIPE
+    )
     told = []
     for count in (1, 2):
         run.wait_attached(count)
@@ -199,11 +226,15 @@ def test_captured(start, trace, run_tracer, own_python, tmp_path):
     done = run_tracer("replay", tmp_path / "capture", "-o", tmp_path / "again.pb.gz")
     assert done.returncode == 0, done.stderr
     for pid, report in reports_of(run, live).items():
-        assert read_report(run.tracer, str(tmp_path / "again.pb.gz"), "--pid", str(pid)).statistics == report.statistics
+        assert (
+            read_report(run.tracer, str(tmp_path / "again.pb.gz"), "--pid", str(pid)).statistics
+            == report.statistics
+        )
 
 
 def test_many_children(start, trace, own_python):
-    """Children that come and go as fast as they can: the tracer keeps up, and none of its descriptors stays open."""
+    """Children that come and go as fast as they can: the tracer keeps up, and none of its
+    descriptors stays open."""
     python, env = own_python("3.13")
     target = start(python, "forker.py", 300, 20, env=env)
     run = trace("-p", target.pid, output=False)
@@ -211,7 +242,10 @@ def test_many_children(start, trace, own_python):
     target.step()
     target.expect()
     # The library that all of them share is opened once more when the first one is looked at.
-    wait_until(lambda: len(os.listdir("/proc/%d/fd" % run.pid)) <= descriptors + 1, "what belonged to the children is closed")
+    wait_until(
+        lambda: len(os.listdir("/proc/%d/fd" % run.pid)) <= descriptors + 1,
+        "what belonged to the children is closed",
+    )
     assert target.finish() == 0
     assert run.wait() == 0
     assert "not traced" not in run.stderr

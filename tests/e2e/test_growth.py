@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Growth mode: pools stand at the lines for which they were taken into use, mapped memory at those that mapped it."""
+"""Growth mode: pools stand at the lines for which they were taken into use, mapped memory at those
+that mapped it."""
 import json
 import subprocess
 
@@ -147,7 +148,11 @@ def test_replay(start, trace, debian_python, tmp_path, run_tracer):
 
 def test_options(run_tracer, any_python):
     """What does not go together is said."""
-    for options in (("--large-blocks",), ("-m", "exact", "--large-blocks"), ("-m", "growth", "--public")):
+    for options in (
+        ("--large-blocks",),
+        ("-m", "exact", "--large-blocks"),
+        ("-m", "growth", "--public"),
+    ):
         done = run_tracer(*options, "--", any_python.path, "-c", "1")
         error_line(done, 2)
 

@@ -37,7 +37,9 @@ def check(run_tracer, target, blocks):
     assert heap["total"]["count"] + heap["raw_blocks"] == blocks
     assert heap["raw_blocks"] >= COUNT
     for key in ("size", "count"):
-        assert heap["total"][key] == sum(heap[part][key] for part in ("objects", "dead", "no_object"))
+        assert heap["total"][key] == sum(
+            heap[part][key] for part in ("objects", "dead", "no_object")
+        )
         assert heap["objects"][key] == sum(s[key] for s in heap["statistics"])
     (node,) = [s for s in heap["statistics"] if s["type"] == "Node"]
     assert node["count"] == COUNT and node["size"] == 48 * COUNT
@@ -60,8 +62,14 @@ def test_classes(objects, run_tracer, any_python):
     target, blocks = objects(any_python)
     heap = read(run_tracer, "-p", target.pid, "--by", "class", "--top", 0)
     assert heap["by"] == "class"
-    assert heap["total"]["count"] == sum(s["count"] for s in heap["statistics"]) == blocks - heap["raw_blocks"]
-    assert all(s["class"] % 16 == 0 and s["size"] == s["class"] * s["count"] for s in heap["statistics"])
+    assert (
+        heap["total"]["count"]
+        == sum(s["count"] for s in heap["statistics"])
+        == blocks - heap["raw_blocks"]
+    )
+    assert all(
+        s["class"] % 16 == 0 and s["size"] == s["class"] * s["count"] for s in heap["statistics"]
+    )
     assert sum(s["count"] for s in heap["statistics"] if s["class"] == 48) >= COUNT
     # What is left out of the list is not left out of the totals.
     top = read(run_tracer, "-p", target.pid, "--by", "class", "--top", 1)
@@ -73,7 +81,10 @@ def test_text(objects, run_tracer, any_python):
     done = run_tracer("heap", "-p", target.pid, "--top", 5)
     assert done.returncode == 0 and done.stderr == ""
     head, title, *lines = done.stdout.splitlines()
-    assert re.match(r"tracer: python\S* \(PID %d\), CPython %s" % (target.pid, re.escape(any_python.version)), head)
+    assert re.match(
+        r"tracer: python\S* \(PID %d\), CPython %s" % (target.pid, re.escape(any_python.version)),
+        head,
+    )
     assert re.match(r"Top 5 types of \d+ by size, in bytes of pymalloc's size classes$", title)
     assert "  Node: size=938 KiB, count=%d, average=48 B" % COUNT in lines[:5]
     assert re.match(r"  \d+ other: size=", lines[5])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGKILL to the tracer at any moment: no byte of a probe stays in its target, which goes on with right results.
+"""SIGKILL to the tracer at any moment: no byte of a probe stays in its target, which goes on with
+right results.
 
 --kills N: so many in all; `make kills` has 500.
 """
@@ -18,7 +19,12 @@ SLOW = 300  # seconds for a kernel and a machine that have much else to do
 SETTLED = 1.5  # seconds after the attach in which --overhead changes the mode
 WORK = 0.05  # seconds after the first byte of code that changes: the kernel is at it
 # What is being done when the kill comes, and with which options.
-ATTACH = [("-m", "exact"), ("--layer", "all"), ("--backend", "multi"), ("--backend", "perf", "-m", "growth")]
+ATTACH = [
+    ("-m", "exact"),
+    ("--layer", "all"),
+    ("--backend", "multi"),
+    ("--backend", "perf", "-m", "growth"),
+]
 MODE = [("-m", "exact", "--overhead", 1), ("-m", "exact", "--overhead", 5, "--backend", "multi")]
 DETACH = [("-m", "exact"), (), ("--layer", "all"), ("--backend", "multi", "-m", "exact")]
 MOMENTS = {"attach": ATTACH, "mode change": MODE, "detach": DETACH, "end": DETACH}
@@ -34,7 +40,8 @@ def own_python(tmp_path):
 
 
 class Killer:
-    """Kills tracers of one target. How long a whole attach and detach take here tells where their moments lie."""
+    """Kills tracers of one target. How long a whole attach and detach take here tells where their
+    moments lie."""
 
     def __init__(self, tracer, folder, target):
         self.tracer, self.folder, self.target = tracer, folder, target
@@ -53,21 +60,35 @@ class Killer:
         self.wait_clean("a detach")
 
     def start(self, *options, attached=True):
-        return Traced(self.tracer, self.folder, "-p", self.target.pid, *options, attached=attached, output=False)
+        return Traced(
+            self.tracer,
+            self.folder,
+            "-p",
+            self.target.pid,
+            *options,
+            attached=attached,
+            output=False
+        )
 
     def code(self):
         return [got for _, _, got, _ in code_of(self.target.pid, self.path)]
 
     def wait_clean(self, after):
         def clean():
-            assert self.target.process.poll() is None, "the target died: status %s" % self.target.process.returncode
+            assert self.target.process.poll() is None, (
+                "the target died: status %s" % self.target.process.returncode
+            )
             return all(got == wanted for _, _, got, wanted in code_of(self.target.pid))
 
         try:
             wait_until(clean, "no probe is in the code after " + after, SLOW)
         except AssertionError as err:
             # Another tracer's probes may be among them: then these are not ours to explain.
-            differ = {path: text_differs(self.target.pid, path) for path, _, got, wanted in code_of(self.target.pid) if got != wanted}
+            differ = {
+                path: text_differs(self.target.pid, path)
+                for path, _, got, wanted in code_of(self.target.pid)
+                if got != wanted
+            }
             raise AssertionError("%s, %d kills: %s" % (err, self.kills, differ)) from err
 
     def wait_moment(self, run, code, longest):
@@ -109,19 +130,29 @@ def test_nothing_stays(tracer, tmp_path, own_python, request):
 
 
 # Which figures would go on as if there were probes.
-HELD = {"exact": ("-m", "exact"), "census": (), "every 50 ms": ("--interval", "0.05"), "perfmap": ("perfmap",)}
+HELD = {
+    "exact": ("-m", "exact"),
+    "census": (),
+    "every 50 ms": ("--interval", "0.05"),
+    "perfmap": ("perfmap",),
+}
 
 
 @pytest.mark.parametrize("options", HELD.values(), ids=list(HELD))
 def test_killed_holder_is_told(tracer, tmp_path, own_python, options):
-    """SIGKILL to the process that holds the probes: the tracer ends with what it knew until then, and says so in one line."""
+    """SIGKILL to the process that holds the probes: the tracer ends with what it knew until then,
+    and says so in one line."""
     with Target(own_python, "golden.py") as target:
         with Traced(tracer, tmp_path, *options, "-p", target.pid, output=False) as run:
             os.kill(links_holder(run.pid), signal.SIGKILL)
             assert run.wait() == 1, run.stderr
             told = [line for line in run.stderr.splitlines() if "tracer-links" in line]
-            assert len(told) == 1 and "was killed: no probe is in place any more" in told[0], run.stderr
-            assert options == ("perfmap",) or "PID %d" % target.pid in run.stdout, "what was known by then is reported"
+            assert (
+                len(told) == 1 and "was killed: no probe is in place any more" in told[0]
+            ), run.stderr
+            assert (
+                options == ("perfmap",) or "PID %d" % target.pid in run.stdout
+            ), "what was known by then is reported"
         wait_until(lambda: text_differs(target.pid) == 0, "no probe is in the code")
         target.step()
         assert target.expect()
@@ -129,7 +160,8 @@ def test_killed_holder_is_told(tracer, tmp_path, own_python, options):
 
 
 def test_leftovers_are_told_and_go(tracer, tmp_path, own_python):
-    """Breakpoints that nobody has taken out: the next session says so, and they are gone when it ends."""
+    """Breakpoints that nobody has taken out: the next session says so, and they are gone when it
+    ends."""
     with Target(own_python, "golden.py") as target:
         with Traced(tracer, tmp_path, "-m", "exact", "-p", target.pid) as run:
             places = [
@@ -146,7 +178,10 @@ def test_leftovers_are_told_and_go(tracer, tmp_path, own_python):
                 memory.seek(place)
                 memory.write(b"\xcc")
         assert text_differs(target.pid) == 3
-        assert "PID %d: 3 " % target.pid in subprocess.run([tracer, "doctor"], capture_output=True, text=True).stdout
+        assert (
+            "PID %d: 3 " % target.pid
+            in subprocess.run([tracer, "doctor"], capture_output=True, text=True).stdout
+        )
         with Traced(tracer, tmp_path, "-m", "exact", "-p", target.pid) as run:
             assert "PID %d: 3 breakpoints were in its code before" % target.pid in run.stderr
             run.finish()

@@ -10,11 +10,12 @@ import pytest
 
 from harness import program, wait_until
 
-# --- the attach ----------------------------------------------------------------------------------------------------
+# --- the attach -----------------------------------------------------------------------------------
 
 
 def test_programs_are_brief(start, trace, any_python):
-    """Most of what attaching takes is the verifier's time, and that grows with the turns of loops that it looks at one by one."""
+    """Most of what attaching takes is the verifier's time, and that grows with the turns of loops
+    that it looks at one by one."""
     run = trace("-p", start(any_python, "golden.py").pid)
     folder = "/proc/%d/fdinfo" % run.pid
     verified = []
@@ -27,7 +28,7 @@ def test_programs_are_brief(start, trace, any_python):
     run.finish()
 
 
-# --- the target's end ----------------------------------------------------------------------------------------------
+# --- the target's end -----------------------------------------------------------------------------
 
 
 @pytest.mark.versions("3.8", "3.11", "3.13")
@@ -90,7 +91,8 @@ def test_exec(start, trace, python):
 
 
 def test_exec_while_it_is_attached_to(start, trace, any_python):
-    """It was planned as one program and is the next one when it comes under trace: the figures are of that one."""
+    """It was planned as one program and is the next one when it comes under trace: the figures are
+    of that one."""
     for _ in range(20):
         target = start(any_python, "exec_when_probed.py", program("golden.py"), ready=False)
         target.read_until("probe me")
@@ -108,7 +110,8 @@ def test_exec_while_it_is_attached_to(start, trace, any_python):
 
 @pytest.mark.versions("3.8", "3.11", "3.13")
 def test_fork(start, trace, python):
-    """Children free the parent's blocks in their copy of it: its table does not see that. They come to their end."""
+    """Children free the parent's blocks in their copy of it: its table does not see that. They come
+    to their end."""
     target = start(python, "forker.py")
     run = trace("-p", target.pid)
     target.step()
@@ -129,7 +132,7 @@ def test_fork_of_a_command(trace, any_python):
     assert run.report("--pid", pid).marked("forker.py", live) == live
 
 
-# --- the user ends it ----------------------------------------------------------------------------------------------
+# --- the user ends it -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
@@ -157,7 +160,8 @@ def test_duration(start, trace, any_python):
 
 
 def test_duration_ends_the_events(start, trace, any_python):
-    """What happens after the time of -d is not taken, whatever the tracer was at when it was over: here it stands still."""
+    """What happens after the time of -d is not taken, whatever the tracer was at when it was over:
+    here it stands still."""
     before, after = start(any_python, "golden.py"), start(any_python, "golden.py")
     began = time.monotonic()
     run = trace("-p", "%d,%d" % (before.pid, after.pid), "-d", "2", "-m", "exact", attached=2)
@@ -171,7 +175,9 @@ def test_duration_ends_the_events(start, trace, any_python):
     run.process.send_signal(signal.SIGCONT)
     assert run.wait() == 0
     assert run.report("--pid", before.pid).marked("golden.py", live) == live
-    assert not any(sum(of) for of in run.report("--pid", after.pid).marked("golden.py", live).values())
+    assert not any(
+        sum(of) for of in run.report("--pid", after.pid).marked("golden.py", live).values()
+    )
     assert re.search(r"^tracer: the report came \d+\.\d s after the last event: ", run.stderr, re.M)
     assert run.report().data["duration_ns"] <= (attached - began + 2) * 1e9
 
@@ -182,21 +188,28 @@ def test_interval(start, trace, any_python):
     wait_until(lambda: len(run.printed_reports()) >= 2, "it has printed twice")
     target.step()
     live = target.expect()
-    wait_until(lambda: run.printed_reports()[-1].marked("golden.py", live) == live, "it has printed what is live")
+    wait_until(
+        lambda: run.printed_reports()[-1].marked("golden.py", live) == live,
+        "it has printed what is live",
+    )
     before = len(run.printed_reports())
     run.finish()
     assert len(run.printed_reports()) > before, "no report at the end"
 
 
-# --- no probe stays ------------------------------------------------------------------------------------------------
+# --- no probe stays -------------------------------------------------------------------------------
 
 
 def probed_bytes(run_tracer, pid):
-    """A function that reads the target's first instruction byte at each place of the plan: {symbol: byte}."""
+    """A function that reads the target's first instruction byte at each place of the plan: {symbol:
+    byte}."""
     plan = run_tracer("--dry-run", "-p", pid)
     assert plan.returncode == 0, plan.stderr
     path = re.search(r" in (/\S+)", plan.stdout).group(1)
-    sites = {name: int(offset, 16) for name, offset in re.findall(r"^  (\S+) +file offset (0x[0-9a-f]+)", plan.stdout, re.M)}
+    sites = {
+        name: int(offset, 16)
+        for name, offset in re.findall(r"^  (\S+) +file offset (0x[0-9a-f]+)", plan.stdout, re.M)
+    }
     assert sites, plan.stdout
     addresses = {}
     with open("/proc/%d/maps" % pid) as maps:
@@ -204,27 +217,40 @@ def probed_bytes(run_tracer, pid):
             span, mode, offset, _, _, *name = line.split()
             low, high = (int(n, 16) for n in span.split("-"))
             for symbol, site in sites.items():
-                if name and name[0] == path and "x" in mode and 0 <= site - int(offset, 16) < high - low:
+                if (
+                    name
+                    and name[0] == path
+                    and "x" in mode
+                    and 0 <= site - int(offset, 16) < high - low
+                ):
                     addresses[symbol] = low + site - int(offset, 16)
     assert set(addresses) == set(sites)
 
     def read():
         with open("/proc/%d/mem" % pid, "rb", buffering=0) as memory:
-            return {symbol: os.pread(memory.fileno(), 1, address) for symbol, address in addresses.items()}
+            return {
+                symbol: os.pread(memory.fileno(), 1, address)
+                for symbol, address in addresses.items()
+            }
 
     return read
 
 
 @pytest.mark.versions("3.8", "3.13")
 @pytest.mark.parametrize("backend", ("session", "multi", "perf"))
-@pytest.mark.parametrize("number", (signal.SIGKILL, signal.SIGINT, signal.SIGTERM), ids=lambda n: n.name)
+@pytest.mark.parametrize(
+    "number", (signal.SIGKILL, signal.SIGINT, signal.SIGTERM), ids=lambda n: n.name
+)
 def test_no_probe_stays(start, trace, run_tracer, python, backend, number):
-    """The tracer's death by SIGKILL, too, takes every breakpoint out of the target, and that goes on and answers."""
+    """The tracer's death by SIGKILL, too, takes every breakpoint out of the target, and that goes
+    on and answers."""
     target = start(python, "golden.py", 5000)
     read = probed_bytes(run_tracer, target.pid)
     pristine = read()
     run = trace("-p", target.pid, "--backend", backend)
-    assert all(read()[symbol] != byte for symbol, byte in pristine.items()), "what is read here are not the probes"
+    assert all(
+        read()[symbol] != byte for symbol, byte in pristine.items()
+    ), "what is read here are not the probes"
     target.step()  # it dies while the target works
     run.process.send_signal(number)
     assert run.wait() == (-signal.SIGKILL if number == signal.SIGKILL else 0)

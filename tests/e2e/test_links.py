@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes as perf events, as kernels before 6.6 place them: one descriptor each, and long in being taken out."""
+"""Probes as perf events, as kernels before 6.6 place them: one descriptor each, and long in being
+taken out."""
 import os
 import re
 import resource
@@ -10,9 +11,20 @@ import pytest
 
 from harness import comm, environment, links_holder, text_differs, wait_until
 
-LITTLE, FEW, MORE = 128, 600, 4096  # descriptors: for no probes to speak of; for fewer than census mode has; for any number
-MANY = ("--backend", "perf", "-m", "growth", "--large-blocks")  # some 270 probes of a stripped Python, a third of census mode's
-SLOW = 300  # seconds for the kernel to take out some hundred probes, and those of another test before it
+LITTLE, FEW, MORE = (
+    128,
+    600,
+    4096,
+)  # descriptors: for no probes to speak of; for fewer than census mode has; for any number
+MANY = (
+    "--backend",
+    "perf",
+    "-m",
+    "growth",
+    "--large-blocks",
+)  # some 270 probes of a stripped Python, a third of census mode's
+# seconds for the kernel to take out some hundred probes, and those of another test before it
+SLOW = 300
 
 
 def limited(tracer, soft, hard, *args):
@@ -36,14 +48,17 @@ def attached(stderr):
 
 
 def test_end_does_not_wait_for_the_kernel(tracer, start, stripped):
-    """The tracer ends with its report; another process sees to the probes, holds nobody's pipe, and leaves none."""
+    """The tracer ends with its report; another process sees to the probes, holds nobody's pipe, and
+    leaves none."""
     target = start(stripped, "golden.py")
     path = os.path.realpath("/proc/%d/exe" % target.pid)
     run = limited(tracer, LITTLE, MORE, *MANY, "-p", target.pid, "-d", "1")
     pid = wait_until(lambda: links_holder(run.pid), "a process for the links is there")
     out, err = run.communicate(timeout=SLOW)  # until the pipes' end
     assert run.returncode == 0 and "goes on for a while after the end" in err, err
-    assert comm(pid), "nobody holds the probes, and %d bytes of them are there" % text_differs(target.pid, path)
+    assert comm(pid), "nobody holds the probes, and %d bytes of them are there" % text_differs(
+        target.pid, path
+    )
     os.kill(pid, signal.SIGKILL)  # they go with it all the same
     wait_until(lambda: not comm(pid), "all probes are out", SLOW)
     assert text_differs(target.pid, path) == 0
@@ -53,7 +68,8 @@ def test_end_does_not_wait_for_the_kernel(tracer, start, stripped):
 
 
 def test_descriptors_are_allowed(tracer, start, stripped):
-    """The limit that most shells begin with is below the number of probes; it is raised as far as it may be."""
+    """The limit that most shells begin with is below the number of probes; it is raised as far as
+    it may be."""
     target = start(stripped, "golden.py")
     run = limited(tracer, LITTLE, MORE, *MANY, "-p", target.pid, "-d", "1")
     out, err = run.communicate(timeout=SLOW)
@@ -63,16 +79,25 @@ def test_descriptors_are_allowed(tracer, start, stripped):
 
 
 def test_fewer_probes_where_descriptors_are_few(tracer, start, stripped):
-    """Then it is growth mode, and said so with the figures; asked for by name, census mode is refused."""
+    """Then it is growth mode, and said so with the figures; asked for by name, census mode is
+    refused."""
     target = start(stripped, "golden.py")
     run = limited(tracer, LITTLE, FEW, "--backend", "perf", "-p", target.pid, "-d", "1")
     out, err = run.communicate(timeout=SLOW)
     assert run.returncode == 0, err
     assert "growth mode" in out and attached(err) < FEW, err
-    assert re.search(r"not in census mode: \d+ probes take a file descriptor each on this kernel, and \d+ are left", err), err
-    run = limited(tracer, LITTLE, FEW, "--backend", "perf", "-m", "census", "-p", target.pid, "-d", "1")
+    assert re.search(
+        r"not in census mode: \d+ probes take a file descriptor each on this kernel, and \d+ are left",
+        err,
+    ), err
+    run = limited(
+        tracer, LITTLE, FEW, "--backend", "perf", "-m", "census", "-p", target.pid, "-d", "1"
+    )
     out, err = run.communicate(timeout=SLOW)
-    assert run.returncode == 1 and re.search(r"\d+ probes take a file descriptor each on this kernel, and \d+ are left.*--mode growth", err), err
+    assert run.returncode == 1 and re.search(
+        r"\d+ probes take a file descriptor each on this kernel, and \d+ are left.*--mode growth",
+        err,
+    ), err
 
 
 def test_verifier_budgets(tracer):

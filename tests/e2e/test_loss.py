@@ -10,14 +10,17 @@ from harness import ROOT, wait_until
 
 
 def read_text(run):
-    done = subprocess.run([run.tracer, "report", run.snapshot], stdout=subprocess.PIPE, timeout=60, check=True)
+    done = subprocess.run(
+        [run.tracer, "report", run.snapshot], stdout=subprocess.PIPE, timeout=60, check=True
+    )
     return done.stdout.decode()
 
 
 @pytest.mark.versions("3.8", "3.11", "3.13")
 @pytest.mark.parametrize("backend", ("session", "perf"))
 def test_small_buffer(start, trace, python, backend):
-    """A tracer that cannot keep up (here it is stopped) loses what its ring buffer has no room for, and says so."""
+    """A tracer that cannot keep up (here it is stopped) loses what its ring buffer has no room for,
+    and says so."""
     target = start(python, "golden.py", 5000)
     run = trace("-p", target.pid, "--buffer", "64K", "--backend", backend)
     os.kill(run.pid, signal.SIGSTOP)
@@ -28,7 +31,11 @@ def test_small_buffer(start, trace, python, backend):
     assert target.finish() == 0
     not_seen = report.data["not_seen"]
     assert report.lost_events > 1000
-    assert not_seen["lost_allocs"] > 0 and not_seen["lost_alloc_bytes"] > 0 and not_seen["lost_frees"] > 0
+    assert (
+        not_seen["lost_allocs"] > 0
+        and not_seen["lost_alloc_bytes"] > 0
+        and not_seen["lost_frees"] > 0
+    )
     assert 0 < report.line("golden.py", "A")[1] < live["A"][1]
     text = [line for line in run.stdout.split("\n") if "lost events" in line]
     assert len(text) == 1 and "none" not in text[0] and "ring buffer full" in text[0]
@@ -39,11 +46,27 @@ def test_lost_frees(start, trace, any_python):
     """Of blocks whose death was not seen the heap tells that they are dead."""
     parts = 12
     target = start(any_python, "drop.py", parts, 5000)
-    run = trace("-p", target.pid, "-m", "exact", "--buffer", "2M", "--interval", "0.1", "--format", "json", "--top", "0")
+    run = trace(
+        "-p",
+        target.pid,
+        "-m",
+        "exact",
+        "--buffer",
+        "2M",
+        "--interval",
+        "0.1",
+        "--format",
+        "json",
+        "--top",
+        "0",
+    )
     for _ in range(parts):  # in parts that the buffer has room for
         target.step()
         kept = target.expect()
-        wait_until(lambda: [r for r in run.printed_reports() if r.marked("drop.py", kept) == kept], "the table has them")
+        wait_until(
+            lambda: [r for r in run.printed_reports() if r.marked("drop.py", kept) == kept],
+            "the table has them",
+        )
     os.kill(run.pid, signal.SIGSTOP)
     target.step()
     live = target.expect()
@@ -59,12 +82,17 @@ def test_lost_frees(start, trace, any_python):
 def test_said_while_running(start, trace, any_python):
     """What is printed at intervals, too, tells what is missing from it."""
     target = start(any_python, "golden.py", 5000)
-    run = trace("-p", target.pid, "--buffer", "64K", "--interval", "0.1", "--format", "json", "--top", "0")
+    run = trace(
+        "-p", target.pid, "--buffer", "64K", "--interval", "0.1", "--format", "json", "--top", "0"
+    )
     os.kill(run.pid, signal.SIGSTOP)
     target.step()
     live = target.expect()
     os.kill(run.pid, signal.SIGCONT)
-    wait_until(lambda: [r for r in run.printed_reports() if r.line("golden.py", "A")[1]], "it has printed some of it")
+    wait_until(
+        lambda: [r for r in run.printed_reports() if r.line("golden.py", "A")[1]],
+        "it has printed some of it",
+    )
     printed = run.printed_reports()[-1]
     assert printed.line("golden.py", "A")[1] < live["A"][1]
     assert printed.lost_events > 0
@@ -105,20 +133,28 @@ def trace_stopped(start, trace, named, *program, options=()):
 
 
 def test_nothing_seen(start, trace, named):
-    """An empty report of a program that was at work is an error: it reads like one of a program that did nothing."""
+    """An empty report of a program that was at work is an error: it reads like one of a program
+    that did nothing."""
     target, run, live = trace_stopped(start, trace, named, "golden.py", 5000)
     report = run.finish(status=1)
     assert live["A"][1] > 0 and report.line("golden.py", "A") == (0, 0)
     assert report.data["not_seen"]["lost_allocs"] > 1000
     assert "Total: size=0 B" in run.stdout, "the report is there all the same"
     (line,) = [line for line in run.stderr.splitlines() if "not one block was seen" in line]
-    assert line.startswith("tracer: trace: ") and "ring buffer" in line and line.endswith("fewer events") and "--buffer" in line
+    assert (
+        line.startswith("tracer: trace: ")
+        and "ring buffer" in line
+        and line.endswith("fewer events")
+        and "--buffer" in line
+    )
     assert target.finish() == 0
 
 
 def test_something_seen(start, trace, named):
     """What comes later is enough for a report."""
-    target, run, _ = trace_stopped(start, trace, named, "drop.py", 2, 5000, options=("--interval", "0.1", "--format", "json"))
+    target, run, _ = trace_stopped(
+        start, trace, named, "drop.py", 2, 5000, options=("--interval", "0.1", "--format", "json")
+    )
     wait_until(lambda: [r for r in run.printed_reports() if r.lost_events], "there is room again")
     target.step()
     target.expect()

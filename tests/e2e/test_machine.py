@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine that refuses: one line that names what is in the way and what helps. What need not be there is not missed."""
+"""A machine that refuses: one line that names what is in the way and what helps. What need not be
+there is not missed."""
 import os
 import shutil
 import subprocess
@@ -7,15 +8,28 @@ import sys
 
 import pytest
 
-from harness import TIMEOUT, environment, error_line, memory_cgroup, program, text_differs, wait_until
+from harness import (
+    TIMEOUT,
+    environment,
+    error_line,
+    memory_cgroup,
+    program,
+    text_differs,
+    wait_until,
+)
 
 REFUSE = (sys.executable, program("refuse.py"))
 
 
 def run(*command):
     return subprocess.run(
-        [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        timeout=TIMEOUT, env=environment()
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=TIMEOUT,
+        env=environment(),
     )
 
 
@@ -23,13 +37,16 @@ def covered(*folders):
     """What runs a command with these folders empty."""
     if shutil.which("unshare") is None:
         pytest.skip("no unshare (util-linux)")
-    mounts = "".join("mount -t tmpfs none %s && " % folder for folder in folders if os.path.isdir(folder))
+    mounts = "".join(
+        "mount -t tmpfs none %s && " % folder for folder in folders if os.path.isdir(folder)
+    )
     return ("unshare", "-m", "sh", "-c", mounts + 'exec "$@"', "sh")
 
 
 @pytest.fixture
 def target(start, any_python):
-    """A program without a probe: those of the tests before may be on their way out still, which the tracer tells of."""
+    """A program without a probe: those of the tests before may be on their way out still, which the
+    tracer tells of."""
     one = start(any_python, "golden.py")
     wait_until(lambda: text_differs(one.pid) == 0, "no probe is in its code")
     return one
@@ -59,7 +76,7 @@ def traces(tracer, target, *prefix_and_options):
     return done.stderr
 
 
-# --- what must be there --------------------------------------------------------------------------------------------
+# --- what must be there ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", ("EPERM", "ENOSYS"))
@@ -83,13 +100,19 @@ def test_no_sysfs(refused):
 def test_container_without_capability(refused, name):
     """Root in a container: no sudo helps there."""
     line = refused("setpriv", "--bounding-set=-" + name, "--inh-caps=-all")
-    assert "CAP_" + name.upper() in line and "--privileged --pid=host" in line and "--cap-add" in line
+    assert (
+        "CAP_" + name.upper() in line and "--privileged --pid=host" in line and "--cap-add" in line
+    )
 
 
-@pytest.mark.parametrize("options, why, remedy", (
-    (("-U", "-r"), "user namespace", "outside of it"),
-    (("-p", "-f", "--mount-proc"), "PID namespace", "--pid=host"),
-), ids=("user", "pid"))
+@pytest.mark.parametrize(
+    "options, why, remedy",
+    (
+        (("-U", "-r"), "user namespace", "outside of it"),
+        (("-p", "-f", "--mount-proc"), "PID namespace", "--pid=host"),
+    ),
+    ids=("user", "pid"),
+)
 def test_namespace(refused, options, why, remedy):
     line = refused("unshare", *options)
     assert why in line and remedy in line
@@ -98,18 +121,28 @@ def test_namespace(refused, options, why, remedy):
 def test_too_little_memory(tracer, target):
     with memory_cgroup(48 << 20) as small:
         inside = ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', small)
-        line = error_line(run(*inside, tracer, "-p", target.pid, "--buffer", "256M", "-d", "0.1"), 1)
+        line = error_line(
+            run(*inside, tracer, "-p", target.pid, "--buffer", "256M", "-d", "0.1"), 1
+        )
         assert "Cannot allocate memory" in line and "cgroup" in line and "smaller --buffer" in line
         traces(tracer, target, inside, ("--buffer", "1M"))
 
 
-# --- what a probe needs on kernels without uprobe_multi ---------------------------------------------------------------
+# --- what a probe needs on kernels without uprobe_multi -------------------------------------------
 
 
-@pytest.mark.parametrize("prefix, why, remedy", (
-    ((*REFUSE, "perf_event_open", "EPERM"), "a seccomp filter refuses it", "seccomp=unconfined"),
-    (("prlimit", "--nofile=52"), "a file descriptor each", "ulimit -n"),
-), ids=("seccomp", "descriptors"))
+@pytest.mark.parametrize(
+    "prefix, why, remedy",
+    (
+        (
+            (*REFUSE, "perf_event_open", "EPERM"),
+            "a seccomp filter refuses it",
+            "seccomp=unconfined",
+        ),
+        (("prlimit", "--nofile=52"), "a file descriptor each", "ulimit -n"),
+    ),
+    ids=("seccomp", "descriptors"),
+)
 def test_no_perf_uprobe(tracer, target, prefix, why, remedy):
     line = error_line(run(*prefix, tracer, "--no-follow", "--backend", "perf", "-p", target.pid), 1)
     assert "PID %d" % target.pid in line and why in line and remedy in line
@@ -121,18 +154,27 @@ def test_no_uprobe_pmu(tracer, target):
     assert "/sys/bus/event_source/devices/uprobe" in line and "CONFIG_UPROBE_EVENTS" in line
 
 
-# --- what need not be there ------------------------------------------------------------------------------------------
+# --- what need not be there -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backend", ("session", "multi", "perf"))
 def test_no_tracefs(tracer, target, backend):
-    said = traces(tracer, target, covered("/sys/kernel/tracing", "/sys/kernel/debug"), ("--backend", backend))
-    assert all(line.startswith("tracer: ") for line in said.splitlines()), "libraries have no say: " + said
+    said = traces(
+        tracer, target, covered("/sys/kernel/tracing", "/sys/kernel/debug"), ("--backend", backend)
+    )
+    assert all(line.startswith("tracer: ") for line in said.splitlines()), (
+        "libraries have no say: " + said
+    )
 
 
 def test_no_limits_raised(tracer, target):
     """BPF memory is a cgroup's since 5.11: that no limit can be raised does not matter."""
-    traces(tracer, target, ("prlimit", "--memlock=0", "setpriv", "--bounding-set=-sys_resource", "--inh-caps=-all"), ())
+    traces(
+        tracer,
+        target,
+        ("prlimit", "--memlock=0", "setpriv", "--bounding-set=-sys_resource", "--inh-caps=-all"),
+        (),
+    )
 
 
 def test_no_perf_events(tracer, target):

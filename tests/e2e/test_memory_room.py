@@ -7,7 +7,8 @@ import pytest
 
 from harness import Target, error_line, memory_cgroup, write_text
 
-# For growth mode's probes alone; for any. The kernel takes pages from the limit ahead of need, 64 for each processor.
+# For growth mode's probes alone; for any. The kernel takes pages from the limit ahead of need, 64
+# for each processor.
 ROOM, MORE = 900 << 10, 16 << 20
 
 
@@ -45,7 +46,11 @@ def copied(pid):
     """Bytes of its text that are its own."""
     with open("/proc/%d/smaps" % pid) as file:
         maps = re.split(r"^(?=[0-9a-f]+-)", file.read(), flags=re.M)
-    return sum(int(re.search(r"^Anonymous: +(\d+) kB$", m, re.M)[1]) << 10 for m in maps if re.match(r"\S+ r-xp .* /", m))
+    return sum(
+        int(re.search(r"^Anonymous: +(\d+) kB$", m, re.M)[1]) << 10
+        for m in maps
+        if re.match(r"\S+ r-xp .* /", m)
+    )
 
 
 def killed(folder):
@@ -73,8 +78,11 @@ def test_what_probes_copy(cornered, trace):
 def test_fewer_probes(cornered, trace):
     target, folder = cornered(ROOM)
     run = trace("-p", target.pid)
-    assert re.search(r"not in census mode: the pages of text that its probes copy want \d+ KiB free, and the cgroup "
-                     r"\S*tracer-test-\d+ has \d+ KiB left", run.stderr), run.stderr
+    assert re.search(
+        r"not in census mode: the pages of text that its probes copy want \d+ KiB free, and the cgroup "
+        r"\S*tracer-test-\d+ has \d+ KiB left",
+        run.stderr,
+    ), run.stderr
     assert probes(run.stderr) < 50 and "growth mode" in run.stderr
     run.finish()
     assert killed(folder) == 0 and target.process.poll() is None
@@ -84,5 +92,8 @@ def test_refused(cornered, run_tracer):
     """Asked for by name there is nothing less; the target goes on."""
     target, folder = cornered(ROOM)
     line = error_line(run_tracer("-p", target.pid, "-m", "census", "-d", "1"), 1)
-    assert re.search(r"want \d+ KiB free, and the cgroup \S+ has \d+ KiB left; --mode growth has a tenth of them", line), line
+    assert re.search(
+        r"want \d+ KiB free, and the cgroup \S+ has \d+ KiB left; --mode growth has a tenth of them",
+        line,
+    ), line
     assert killed(folder) == 0 and target.process.poll() is None

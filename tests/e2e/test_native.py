@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The native layer of real programs: live bytes line by line against the program's own account, and mallinfo2."""
+"""The native layer of real programs: live bytes line by line against the program's own account, and
+mallinfo2."""
 import json
 import subprocess
 
@@ -10,12 +11,24 @@ from harness import environment, marked_line, program, read_report, wait_until
 
 @pytest.fixture
 def built(tmp_path):
-    """built(name, *flags): the path of a program of tests/e2e/programs, compiled with debugging information."""
+    """built(name, *flags): the path of a program of tests/e2e/programs, compiled with debugging
+    information."""
 
     def make(name, *flags, compiler="gcc"):
         path = str(tmp_path / name.split(".")[0])
         done = subprocess.run(
-            [compiler, "-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin", *flags, "-o", path, program(name), "-pthread"],
+            [
+                compiler,
+                "-g",
+                "-O1",
+                "-fno-omit-frame-pointer",
+                "-fno-builtin",
+                *flags,
+                "-o",
+                path,
+                program(name),
+                "-pthread",
+            ],
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -40,7 +53,9 @@ def check(report, live):
     assert by_mark(report, live) == live
     ours = [pair for (file, _), pair in report.lines().items() if file == program("native.c")]
     # pthread_create() makes a few of its own.
-    assert (sum(b for b, _ in ours), sum(n for _, n in ours)) == tuple(map(sum, zip(*live.values())))
+    assert (sum(b for b, _ in ours), sum(n for _, n in ours)) == tuple(
+        map(sum, zip(*live.values()))
+    )
     assert report.lost_events == 0
     return says
 
@@ -53,19 +68,31 @@ def test_account(start, trace, built, backend):
         target.step()
         live = target.expect()
     report = run.finish()
-    assert report.data["layer"] == "native" and report.data["mode"] == "exact" and report.data["python"] is None
+    assert (
+        report.data["layer"] == "native"
+        and report.data["mode"] == "exact"
+        and report.data["python"] is None
+    )
     says = check(report, live)
-    # A chunk has 8 bytes more, is a multiple of 16, and at least 32; what is aligned or mapped by itself up to a page.
-    assert report.total["size"] <= says <= report.total["size"] + 31 * report.total["count"] + 3 * 4096
+    # A chunk has 8 bytes more, is a multiple of 16, and at least 32; what is aligned or mapped by
+    # itself up to a page.
+    assert (
+        report.total["size"] <= says <= report.total["size"] + 31 * report.total["count"] + 3 * 4096
+    )
     not_seen = report.data["not_seen"]
-    assert not_seen["replaced"] == 0 and not_seen["missing_returns"] == 0 and not_seen["stacks_unknown"] == 0
+    assert (
+        not_seen["replaced"] == 0
+        and not_seen["missing_returns"] == 0
+        and not_seen["stacks_unknown"] == 0
+    )
     # A thread's tcache comes from within malloc, and goes through free.
     assert not_seen["frees_unknown"] <= 4 and not_seen["no_python_thread"] == 0
     assert target.finish() == 0
 
 
 def test_step_by_step(start, trace, built):
-    """What lives is right at every moment, not only at the end; a diff of two moments is what has come between."""
+    """What lives is right at every moment, not only at the end; a diff of two moments is what has
+    come between."""
     target = start_native(start, built("native.c"))
     run = trace("-p", target.pid, "--format", "json", "--top", 0, "-i", "0.2")
     for _ in range(4):
@@ -74,7 +101,9 @@ def test_step_by_step(start, trace, built):
         live.pop("mallinfo")
         live = {mark: tuple(pair) for mark, pair in live.items() if tuple(pair) != (0, 0)}
         seen = len(run.printed_reports())
-        wait_until(lambda: len(run.printed_reports()) > seen + 1, "a report of this moment is printed")
+        wait_until(
+            lambda: len(run.printed_reports()) > seen + 1, "a report of this moment is printed"
+        )
         assert by_mark(run.printed_reports()[-1], live) == live
 
 
@@ -85,12 +114,24 @@ def test_tracebacks(start, trace, built):
     target.step()
     target.expect()
     report = run.finish("--group-by", "traceback")
-    (grown,) = [s for s in report.statistics if s["traceback"][0]["lineno"] == marked_line("native.c", "GROWN")]
+    (grown,) = [
+        s
+        for s in report.statistics
+        if s["traceback"][0]["lineno"] == marked_line("native.c", "GROWN")
+    ]
     files = [frame["filename"] for frame in grown["traceback"]]
     assert files[:2] == [program("native.c")] * 2
     assert report.data["not_seen"]["stacks_cut"] == 0
-    done = subprocess.run([run.tracer, "export", run.snapshot, "--format", "folded", "-o", "-"], stdout=subprocess.PIPE, text=True)
-    (line,) = [text for text in done.stdout.splitlines() if "native.c:%d" % marked_line("native.c", "GROWN") in text]
+    done = subprocess.run(
+        [run.tracer, "export", run.snapshot, "--format", "folded", "-o", "-"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    (line,) = [
+        text
+        for text in done.stdout.splitlines()
+        if "native.c:%d" % marked_line("native.c", "GROWN") in text
+    ]
     assert "main (" in line and "family (" in line and line.index("main (") < line.index("family (")
 
 
@@ -122,7 +163,14 @@ def test_ends_by_itself(start, trace, built):
 
 
 def test_from_start(trace, built):
-    run = trace("--layer", "native", "--", built("native.c"), stdin=subprocess.PIPE, env=environment(GLIBC_TUNABLES="glibc.malloc.tcache_count=0"))
+    run = trace(
+        "--layer",
+        "native",
+        "--",
+        built("native.c"),
+        stdin=subprocess.PIPE,
+        env=environment(GLIBC_TUNABLES="glibc.malloc.tcache_count=0"),
+    )
     run.step()
     live = run.expect()
     run.process.stdin.close()
@@ -146,7 +194,8 @@ def test_mapped_memory_beside(start, trace, built):
 
 @pytest.mark.versions("3.11", "3.13")
 def test_python_with_all_layers(python, start, trace):
-    """Python's layer is what it is alone; native blocks have the interpreter's function, then Python's frames."""
+    """Python's layer is what it is alone; native blocks have the interpreter's function, then
+    Python's frames."""
     target = start(python, "golden.py")
     run = trace("-p", target.pid, "--layer", "all", "-m", "exact", "-n", 16)
     target.step()
@@ -157,8 +206,12 @@ def test_python_with_all_layers(python, start, trace):
     native = run.report("--layer", "native", "--group-by", "traceback")
     assert native.data["layer"] == "native" and native.total == report.data["native"]["total"]
     frames = [s["traceback"] for s in native.statistics]
-    assert any(frame["filename"] == program("golden.py") for traceback in frames for frame in traceback[1:])
-    assert not any(frame["filename"] == program("golden.py") for traceback in frames for frame in traceback[:1])
+    assert any(
+        frame["filename"] == program("golden.py") for traceback in frames for frame in traceback[1:]
+    )
+    assert not any(
+        frame["filename"] == program("golden.py") for traceback in frames for frame in traceback[:1]
+    )
 
 
 def test_layer_that_is_not_there(start, trace, built, run_tracer):
@@ -197,16 +250,37 @@ int main(int count, char **) {
 """
 
 
-@pytest.mark.parametrize("library", ("", "libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"))
+@pytest.mark.parametrize(
+    "library", ("", "libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2")
+)
 def test_operators(start, trace, tmp_path, library):
-    """C++'s operators count once, at who calls them; one that throws, under trace, is caught as ever."""
+    """C++'s operators count once, at who calls them; one that throws, under trace, is caught as
+    ever."""
     source = tmp_path / "operators.cc"
     source.write_text(CXX)
     path = str(tmp_path / "operators")
-    subprocess.run(["g++", "-std=c++17", "-g", "-O1", "-fno-builtin", "-fno-omit-frame-pointer", "-o", path, str(source)], check=True)
+    subprocess.run(
+        [
+            "g++",
+            "-std=c++17",
+            "-g",
+            "-O1",
+            "-fno-builtin",
+            "-fno-omit-frame-pointer",
+            "-o",
+            path,
+            str(source),
+        ],
+        check=True,
+    )
     env = environment()
     if library:
-        found = subprocess.run(["ldconfig", "-p"], stdout=subprocess.PIPE, text=True, env={"PATH": "/sbin:/usr/sbin:/usr/bin"}).stdout
+        found = subprocess.run(
+            ["ldconfig", "-p"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={"PATH": "/sbin:/usr/sbin:/usr/bin"},
+        ).stdout
         if library not in found:
             pytest.skip("%s is not installed" % library)
         env["LD_PRELOAD"] = library
@@ -218,7 +292,11 @@ def test_operators(start, trace, tmp_path, library):
     target.read_until("done")
     report = run.finish()
     # stdio's own buffer may have been made meanwhile.
-    sizes = {s["traceback"][0]["lineno"]: (s["size"], s["count"]) for s in report.statistics if s["traceback"][0]["filename"] == str(source)}
+    sizes = {
+        s["traceback"][0]["lineno"]: (s["size"], s["count"])
+        for s in report.statistics
+        if s["traceback"][0]["filename"] == str(source)
+    }
     assert sizes == {7: (100, 1), 8: (200, 1), 9: (600, 2), 10: (768, 2), 21: (500, 1)}
     assert target.finish() == 0
 
@@ -226,7 +304,9 @@ def test_operators(start, trace, tmp_path, library):
 def test_library_that_comes_late(start, trace, built, tmp_path):
     """An allocator that is loaded while the program is traced is found."""
     library = tmp_path / "liblate.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-g", "-o", library, program("late_library.c")], check=True)
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-g", "-o", library, program("late_library.c")], check=True
+    )
     target = start(built("late_user.c", "-ldl"), None, library)
     run = trace("-v", "-p", target.pid, "-i", "0.1", "--format", "json", "--top", 0)
 
@@ -238,7 +318,8 @@ def test_library_that_comes_late(start, trace, built, tmp_path):
     say("loaded")
 
     def seen():
-        """A round more: the library is looked at, and its probes begin to tell, some milliseconds after it was mapped."""
+        """A round more: the library is looked at, and its probes begin to tell, some milliseconds
+        after it was mapped."""
         say("done")
         return any(report.line("late_user.c", "LATE")[1] for report in run.printed_reports()[-1:])
 
@@ -256,7 +337,9 @@ LEAVES = ("-O2", "-fno-stack-protector", "-rdynamic")
 def leaves(start, trace, built, what, function, backend, probe=""):
     """(the target, what it says, the report) of an --alloc function that is left in the middle."""
     target = start(built("leaves.c", *LEAVES), None, what)
-    run = trace("-p", target.pid, "--backend", backend, "--alloc", "leaves:%s:malloc%s" % (function, probe))
+    run = trace(
+        "-p", target.pid, "--backend", backend, "--alloc", "leaves:%s:malloc%s" % (function, probe)
+    )
     target.step()
     live = target.expect()
     return target, live, run.finish()
@@ -265,7 +348,8 @@ def leaves(start, trace, built, what, function, backend, probe=""):
 @pytest.mark.parametrize("backend", ("session", "perf"))
 @pytest.mark.parametrize("probe", ("", ":return-probe"))
 def test_request_that_was_left(start, trace, built, backend, probe):
-    """A request that a longjmp has left behind hides nothing of what is deeper in the stack, and is counted."""
+    """A request that a longjmp has left behind hides nothing of what is deeper in the stack, and is
+    counted."""
     target, live, report = leaves(start, trace, built, "jump", "pool_get", backend, probe)
     assert report.line("leaves.c", "DEEP") == live["DEEP"]
     assert report.lost_events == report.data["not_seen"]["missing_returns"] == 1
@@ -273,7 +357,8 @@ def test_request_that_was_left(start, trace, built, backend, probe):
 
 
 def test_stacks_that_change(start, trace, built):
-    """A function of --alloc has no return probe: one that is left by another stack goes on living. What it loses is counted."""
+    """A function of --alloc has no return probe: one that is left by another stack goes on living.
+    What it loses is counted."""
     target, live, report = leaves(start, trace, built, "switch", "pool_get", "session")
     assert target.finish() == 0
     pool = sum(s["count"] for s in report.statistics if s["size"] == 64 * s["count"])

@@ -16,7 +16,18 @@ def modes(report):
 def test_narrows(tracer, tmp_path, python):
     """A program that does nothing but allocate ends up in growth mode, by way of census."""
     with Target(python, "busy.py") as target:
-        with Traced(tracer, tmp_path, "-m", "exact", "--overhead", 5, "--capture", tmp_path / "c", "-p", target.pid) as run:
+        with Traced(
+            tracer,
+            tmp_path,
+            "-m",
+            "exact",
+            "--overhead",
+            5,
+            "--capture",
+            tmp_path / "c",
+            "-p",
+            target.pid,
+        ) as run:
             wait_until(lambda: "census, then growth" in run.stderr, "it is in growth mode")
             assert "exact, then census: the probes took" in run.stderr
             target.step()
@@ -32,16 +43,21 @@ def test_narrows(tracer, tmp_path, python):
     assert "Modes: exact 0.0-" in run.stdout
     # The capture says the same.
     replayed = tmp_path / "replayed.pb.gz"
-    done = subprocess.run([tracer, "replay", tmp_path / "c", "-o", replayed], stdout=subprocess.PIPE, timeout=TIMEOUT)
+    done = subprocess.run(
+        [tracer, "replay", tmp_path / "c", "-o", replayed], stdout=subprocess.PIPE, timeout=TIMEOUT
+    )
     assert done.returncode == 0
     again = read_report(tracer, replayed)
     assert again.data["modes"] == report.data["modes"]
 
 
 def test_stays(tracer, tmp_path, any_python):
-    """One that waits costs nothing: it stays in the mode that was asked for, and what it does later is exact."""
+    """One that waits costs nothing: it stays in the mode that was asked for, and what it does later
+    is exact."""
     with Target(any_python, "golden.py") as target:
-        with Traced(tracer, tmp_path, "-m", "exact", "--overhead", 5, "-v", "-p", target.pid) as run:
+        with Traced(
+            tracer, tmp_path, "-m", "exact", "--overhead", 5, "-v", "-p", target.pid
+        ) as run:
             wait_until(lambda: run.stderr.count("probes took") >= 5, "some periods are over")
             target.step()
             live = target.expect()
@@ -67,9 +83,12 @@ def test_native(tracer, tmp_path, blocks_program):
 
 
 def test_off(tracer, tmp_path, any_python):
-    """With a budget that nothing meets the probes are taken out, and the report says from when on it knows nothing."""
+    """With a budget that nothing meets the probes are taken out, and the report says from when on
+    it knows nothing."""
     with Target(any_python, "busy.py") as target:
-        with Traced(tracer, tmp_path, "-m", "growth", "--large-blocks", "--overhead", 0.1, "-p", target.pid) as run:
+        with Traced(
+            tracer, tmp_path, "-m", "growth", "--large-blocks", "--overhead", 0.1, "-p", target.pid
+        ) as run:
             wait_until(lambda: "growth, then off" in run.stderr, "the probes are out")
             report = run.finish()
     assert modes(report)[:2] == ["growth", "off"]
@@ -81,7 +100,8 @@ REMARK = "the probes take"
 
 
 def test_dear(tracer, tmp_path, any_python):
-    """Without a budget a running program that pays more than half of its time is told of, once, with options that cost less."""
+    """Without a budget a running program that pays more than half of its time is told of, once,
+    with options that cost less."""
     with Target(any_python, "busy.py") as target:
         with Traced(tracer, tmp_path, "-p", target.pid) as run:
             wait_until(lambda: REMARK in run.stderr, "it is said")
@@ -100,7 +120,11 @@ def test_dear(tracer, tmp_path, any_python):
 @pytest.mark.parametrize("percent", ["0", "-1", "101", "x", "5%", "nan"])
 def test_refused(tracer, percent):
     done = subprocess.run(
-        [tracer, "--overhead=" + percent, "-p", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT, text=True
+        [tracer, "--overhead=" + percent, "-p", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=TIMEOUT,
+        text=True,
     )
     error_line(done, 2)
     assert "--overhead" in done.stderr

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parity: one program, with tracemalloc on inside, and again under `tracer -- …`, ended at the same point.
+"""Parity: one program, with tracemalloc on inside, and again under `tracer -- …`, ended at the same
+point.
 
-Per line of the program's own files at least 99.9 % of bytes and of blocks must agree (the measured figure is 99.96 %
-or better: see what differs in programs/parity.py). What is left: a thread's own start-up objects, whose reuse from the
-free lists depends on how the threads were scheduled, and sizes that are known only rounded up to a class.
+Per line of the program's own files at least 99.9 % of bytes and of blocks must agree (the
+measured figure is 99.96 % or better: see what differs in programs/parity.py). What is left: a
+thread's own start-up objects, whose reuse from the free lists depends on how the threads were
+scheduled, and sizes that are known only rounded up to a class.
 """
 import json
 import subprocess
@@ -17,13 +19,24 @@ import pythons
 def by_tracemalloc(prefix, python, nframe, threads):
     """{(file, line): (bytes, blocks)} as the interpreter's own tracemalloc has it."""
     done = subprocess.run(
-        [*prefix, python, "-X", "tracemalloc=%d" % nframe, harness.program("parity.py"), str(threads), "-"],
+        [
+            *prefix,
+            python,
+            "-X",
+            "tracemalloc=%d" % nframe,
+            harness.program("parity.py"),
+            str(threads),
+            "-",
+        ],
         env=harness.environment(),
         stdout=subprocess.PIPE,
         check=True,
         timeout=harness.TIMEOUT,
     )
-    return {(row["filename"], row["lineno"]): (row["size"], row["count"]) for row in json.loads(done.stdout)}
+    return {
+        (row["filename"], row["lineno"]): (row["size"], row["count"])
+        for row in json.loads(done.stdout)
+    }
 
 
 def check(trace, python, nframe, threads, mode="census", prefix=()):
@@ -32,14 +45,33 @@ def check(trace, python, nframe, threads, mode="census", prefix=()):
     assert {harness.program("parity.py"), harness.program("parity_work.py")} == files
     assert sum(pair[1] for pair in theirs.values()) > 300000
 
-    run = trace("-q", "-n", nframe, "-m", mode, "--", *prefix, python, harness.program("parity.py"), threads, "unused", attached=False)
+    run = trace(
+        "-q",
+        "-n",
+        nframe,
+        "-m",
+        mode,
+        "--",
+        *prefix,
+        python,
+        harness.program("parity.py"),
+        threads,
+        "unused",
+        attached=False
+    )
     assert run.wait() == 0, run.stderr
     report = run.report()
     assert report.lost_events == 0
     ours = {key: pair for key, pair in report.lines().items() if key[0] in files}
     shares = harness.agreement(ours, theirs)
-    worst = sorted(set(ours) | set(theirs), key=lambda k: -abs(ours.get(k, (0, 0))[0] - theirs.get(k, (0, 0))[0]))[:5]
-    assert min(shares) >= 0.999, "agreement %s; worst: %s" % (shares, [(k, ours.get(k), theirs.get(k)) for k in worst])
+    worst = sorted(
+        set(ours) | set(theirs),
+        key=lambda k: -abs(ours.get(k, (0, 0))[0] - theirs.get(k, (0, 0))[0]),
+    )[:5]
+    assert min(shares) >= 0.999, "agreement %s; worst: %s" % (
+        shares,
+        [(k, ours.get(k), theirs.get(k)) for k in worst],
+    )
 
 
 @pytest.mark.versions("3.8", "3.11", "3.12", "3.13")
@@ -77,14 +109,18 @@ def test_roots(trace, root_python, mode):
     ids=lambda it: it if isinstance(it, str) else it[0] if it else "together",
 )
 def test_short_lived_code(python, mode, allocator, how, trace):
-    """Code objects that have come and gone at the same addresses are told apart, also where not every allocation is seen."""
+    """Code objects that have come and gone at the same addresses are told apart, also where not
+    every allocation is seen."""
     count = 200
     command = ["--", python.path, harness.program("short_lived.py"), count, *how]
-    run = trace("-q", "-m", *mode, *command, attached=False, env=harness.environment(PYTHONMALLOC=allocator))
+    run = trace(
+        "-q", "-m", *mode, *command, attached=False, env=harness.environment(PYTHONMALLOC=allocator)
+    )
     assert run.wait() == 0, run.stderr
     lines = run.report().lines()
     for i in range(count):
         for line in (("file%d.py" % i, 1), ("same.py", i + 1), ("long%d.py" % i, 1)):
             more = lines.get(line, (0, 0))[0] - 20000 - i
-            # A byte to end it and the object itself; or, in growth mode, pools that begin to be used there.
+            # A byte to end it and the object itself; or, in growth mode, pools that begin to be
+            # used there.
             assert 0 < (more % 4096 if mode[0] == "growth" else more) < 200, (line, lines.get(line))

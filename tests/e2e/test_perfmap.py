@@ -33,7 +33,9 @@ def resolve(path):
         lines = [LINE.match(line) for line in file.read().split("\n") if line]
     for match in lines:
         table[int(match[1], 16)] = match
-    ends = sorted({int(m[1], 16) for m in lines} | {int(m[1], 16) + int(m[2], 16) - 1 for m in lines})
+    ends = sorted(
+        {int(m[1], 16) for m in lines} | {int(m[1], 16) + int(m[2], 16) - 1 for m in lines}
+    )
 
     def at(address):
         for match in reversed(lines):
@@ -56,7 +58,9 @@ def clean():
     for name in set(os.listdir("/tmp")) - before:
         if re.fullmatch(r"perf-\d+\.map|jit-\d+\.dump", name):
             path = os.path.join("/tmp", name)
-            shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+            shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(
+                path
+            )
 
 
 class Api:
@@ -141,7 +145,9 @@ def test_every_function_and_result(start, perfmap, python, tmp_path):
     assert state(said, api.pid, "map file").endswith(", open")
     assert state(said, api.pid, "persistence after fork") == "on"
     calls = state(said, api.pid, "calls")
-    assert re.match(r"Init [12] \(0 failed, the last returned 0\)", calls)  # a new trampoline may have come first
+    assert re.match(
+        r"Init [12] \(0 failed, the last returned 0\)", calls
+    )  # a new trampoline may have come first
     assert "Fini 1, CopyPerfMapFile 2, CompileCode 1, SetPersistAfterFork 1" in calls
     found = entries(tmp_path / "map")
     assert found[0x1000] == (0x20, "plain") and found[0x2000] == (0x10, "copied")
@@ -152,7 +158,9 @@ def test_every_function_and_result(start, perfmap, python, tmp_path):
 @pytest.mark.parametrize("result", (-1, -2))
 def test_init_fails(start, perfmap, python, tmp_path, result):
     (tmp_path / "preload.c").write_text(PRELOAD)
-    library = compile_c(str(tmp_path / "preload.c"), str(tmp_path / "preload.so"), "-shared", "-fPIC", "-ldl")
+    library = compile_c(
+        str(tmp_path / "preload.c"), str(tmp_path / "preload.so"), "-shared", "-fPIC", "-ldl"
+    )
     api = Api(start, python, env=environment(LD_PRELOAD=library))
     run = perfmap("-p", api.pid, "--status", "-o", tmp_path / "map")
     if result == -1:
@@ -163,12 +171,15 @@ def test_init_fails(start, perfmap, python, tmp_path, result):
         assert api.target.read_line() == "0"
         assert api.call("init") == -2
     if result == -1:
-        # It is told of the code all the same: that is what the map is for. (After -2 CPython uses a closed file.)
+        # It is told of the code all the same: that is what the map is for. (After -2 CPython uses a
+        # closed file.)
         assert api.call("write", "1000", "20", b"known".hex()) == result
         os.rmdir(map_of(api.pid))
     said = end(run)
     times = 2 if result == -1 else 1
-    assert "Init %d (%d failed, the last returned %d)" % (times, times, result) in state(said, api.pid, "calls")
+    assert "Init %d (%d failed, the last returned %d)" % (times, times, result) in state(
+        said, api.pid, "calls"
+    )
     assert state(said, api.pid, "map file").endswith(", closed")
     assert entries(tmp_path / "map") == ({0x1000: (0x20, "known")} if result == -1 else {})
 
@@ -190,28 +201,40 @@ def test_names(start, perfmap, python, tmp_path):
     assert api.call("write", "7000", "0", b"nothing".hex()) == 0
     assert api.call("write", "fffffffffffffff8", "10", b"wraps".hex()) == 0
     end(run)
-    assert entries(tmp_path / "map") == {address: (0x10, shown) for address, (_, shown) in hard.items()}
-    assert re.search("[12] names were cut at 4096 bytes", run.stderr) and "2 entries were refused" in run.stderr
+    assert entries(tmp_path / "map") == {
+        address: (0x10, shown) for address, (_, shown) in hard.items()
+    }
+    assert (
+        re.search("[12] names were cut at 4096 bytes", run.stderr)
+        and "2 entries were refused" in run.stderr
+    )
 
 
 @pytest.mark.versions("3.13")
 def test_nothing_seen(start, perfmap, python):
-    """An empty map of a program that has written entries is an error: it reads like one of a program that wrote none."""
+    """An empty map of a program that has written entries is an error: it reads like one of a
+    program that wrote none."""
     api = Api(start, python)
     run = perfmap("-p", api.pid, "--buffer", "4K")
     os.mkdir(map_of(api.pid))  # no file, from which the entry could be had
-    assert api.call("write", "1000", "10", (b"x" * 4096).hex()) == -1  # its name alone is as large as the buffer
+    assert (
+        api.call("write", "1000", "10", (b"x" * 4096).hex()) == -1
+    )  # its name alone is as large as the buffer
     os.rmdir(map_of(api.pid))
     end(run, status=1)
     (line,) = [line for line in run.stderr.splitlines() if "lost" in line]
-    assert line == "tracer: perfmap: not one entry was seen: the ring buffer was full (lost: 1); use a larger --buffer"
+    assert (
+        line
+        == "tracer: perfmap: not one entry was seen: the ring buffer was full (lost: 1); use a larger --buffer"
+    )
 
 
 @pytest.mark.versions("3.13")
 def test_a_million_entries_of_eight_threads(start, perfmap, python, tmp_path):
     api = Api(start, python)
     run = perfmap("-p", api.pid, "-o", tmp_path / "map")
-    # The first one opens the file, without a lock: two threads at once may each open it, and CPython loses what one has written.
+    # The first one opens the file, without a lock: two threads at once may each open it, and
+    # CPython loses what one has written.
     assert api.call("write", "1000", "10", b"first".hex()) == 0
     assert api.call("many", 8, 125000) == 1000000
     end(run)
@@ -234,7 +257,12 @@ def test_two_writers_of_one_file(start, perfmap, python, tmp_path):
         wait_until(lambda: "late" in names(tmp_path / "map"), "so is the first one")
     end(run)
     assert entries(tmp_path / "map") == {
-        0x1000: (8, "early"), 0x1008: (4, "over"), 0x100c: (4, "early"), 0x2000: (0x10, "other"), 0x3000: (0x10, "late")}
+        0x1000: (8, "early"),
+        0x1008: (4, "over"),
+        0x100C: (4, "early"),
+        0x2000: (0x10, "other"),
+        0x3000: (0x10, "late"),
+    }
 
 
 @pytest.mark.versions("3.13")
@@ -248,17 +276,25 @@ def test_fork(start, perfmap, python, persist, known):
     if known:
         assert api.call("persist", persist) in (0, 1)
     child = api.call("fork")
-    wait_until(lambda: any("function_of_parent" in name for name in names(map_of(api.pid))), "the parent has a map")
+    wait_until(
+        lambda: any("function_of_parent" in name for name in names(map_of(api.pid))),
+        "the parent has a map",
+    )
     wait_until(lambda: names(map_of(child)), "the child has a map")
     if not persist:
-        wait_until(lambda: any("function_of_child" in name for name in names(map_of(child))), "it has said all")
+        wait_until(
+            lambda: any("function_of_child" in name for name in names(map_of(child))),
+            "it has said all",
+        )
     os.unlink(map_of(child))
     os.kill(child, signal.SIGKILL)
     said = end(run)
     assert state(said, child, "entries") != "0"
     assert any("function_of_parent" in name for name in names(map_of(child))) == bool(persist)
     assert any("function_of_child" in name for name in names(map_of(child))) != bool(persist)
-    assert state(said, child, "persistence after fork").startswith("on" if persist and known else ("off" if known else "not set"))
+    assert state(said, child, "persistence after fork").startswith(
+        "on" if persist and known else ("off" if known else "not set")
+    )
 
 
 @pytest.mark.versions("3.13")
@@ -277,7 +313,9 @@ def test_exec_empties(start, perfmap, python):
 
 @pytest.mark.versions("3.12", "3.13")
 def test_from_the_beginning(perfmap, python, tmp_path):
-    run = perfmap("-o", tmp_path / "map", "--", python.path, "-X", "perf", program("calls.py"), "0.2")
+    run = perfmap(
+        "-o", tmp_path / "map", "--", python.path, "-X", "perf", program("calls.py"), "0.2"
+    )
     assert run.wait() == 0, run.stderr
     (pid,) = re.findall(r"attached to PID (\d+)", run.stderr)
     assert resolve(tmp_path / "map") == resolve(map_of(int(pid))) != {}
@@ -297,18 +335,31 @@ def test_node_appends(perfmap, tmp_path):
     node = shutil.which("node")
     if not node:
         pytest.skip("no node on this machine")
-    script = "setInterval(() => 0, 100); process.stdin.on('data', (d) => { eval('(function ' + String(d).trim() + '(n) {" \
+    script = (
+        "setInterval(() => 0, 100); process.stdin.on('data', (d) => { eval('(function ' + String(d).trim() + '(n) {"
         " let s = 0; for (let i = 0; i < n; i++) s += i % 7; return s })')(1e8); console.log('ok') }); console.log('ready')"
-    process = subprocess.Popen([node, "--perf-basic-prof", "-e", script], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               text=True)
+    )
+    process = subprocess.Popen(
+        [node, "--perf-basic-prof", "-e", script],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stdout.readline() == "ready\n"
         run = perfmap("-p", process.pid, "--merge", "--follow", "-o", tmp_path / "map")
-        wait_until(lambda: any("Builtin:" in name for name in names(tmp_path / "map")), "what is there is written")
+        wait_until(
+            lambda: any("Builtin:" in name for name in names(tmp_path / "map")),
+            "what is there is written",
+        )
         process.stdin.write("lateFunction\n")
         process.stdin.flush()
         assert process.stdout.readline() == "ok\n"
-        wait_until(lambda: any("lateFunction" in name for name in names(tmp_path / "map")), "what node appends is seen")
+        wait_until(
+            lambda: any("lateFunction" in name for name in names(tmp_path / "map")),
+            "what node appends is seen",
+        )
         end(run)
         theirs, ours = resolve(map_of(process.pid)), entries(tmp_path / "map")
         for address, name in theirs.items():
@@ -322,7 +373,9 @@ def test_node_appends(perfmap, tmp_path):
 @pytest.fixture
 def jit(start, tmp_path):
     """programs/jit.c, and an object file with two functions as its image."""
-    (tmp_path / "image.c").write_text("int first(int a) { return a + 1; }\nint second(int a) { return first(a) * 2; }\n")
+    (tmp_path / "image.c").write_text(
+        "int first(int a) { return a + 1; }\nint second(int a) { return first(a) * 2; }\n"
+    )
     image = compile_c(str(tmp_path / "image.c"), str(tmp_path / "image.o"), "-c")
     path = compile_c(os.path.join(HERE, "programs", "jit.c"), str(tmp_path / "jit"))
     target = start(path, image)
@@ -334,7 +387,9 @@ def test_gdb_jit_interface(jit, perfmap, tmp_path):
     run = perfmap("-p", jit.pid, "--follow", "-o", tmp_path / "map")
     jit.step()
     assert jit.read_line() == "ok"
-    wait_until(lambda: names(tmp_path / "map") == {"first", "second"}, "the image's functions are entries")
+    wait_until(
+        lambda: names(tmp_path / "map") == {"first", "second"}, "the image's functions are entries"
+    )
     assert all(address >= 0x700000000000 for address in entries(tmp_path / "map"))
     jit.step()
     assert jit.read_line() == "ok"
@@ -350,11 +405,17 @@ def test_gdb_jit_interface_registered_before(jit, perfmap, tmp_path):
 
 
 def test_llvm(perfmap, tmp_path):
-    """LLVM's own JIT, through the same interface: what it says of where its functions are is what the map says."""
+    """LLVM's own JIT, through the same interface: what it says of where its functions are is what
+    the map says."""
     lli = shutil.which("lli")
     if not lli:
         pytest.skip("no lli on this machine")
-    process = subprocess.Popen([lli, "--jit-kind=mcjit", program("jitted.ll")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [lli, "--jit-kind=mcjit", program("jitted.ll")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         said = [int(word, 16) for word in process.stdout.readline().split()]
         end(perfmap("-p", process.pid, "-o", tmp_path / "map"))
@@ -367,12 +428,23 @@ def test_llvm(perfmap, tmp_path):
 
 
 def test_own_function_and_expiry(jit, perfmap, tmp_path):
-    run = perfmap("-p", jit.pid, "--follow", "-o", tmp_path / "map", "--perf-map-symbol", "jit:note_code:name=1,size=2,addr=3")
+    run = perfmap(
+        "-p",
+        jit.pid,
+        "--follow",
+        "-o",
+        tmp_path / "map",
+        "--perf-map-symbol",
+        "jit:note_code:name=1,size=2,addr=3",
+    )
     for _ in range(3):
         jit.step()
         assert jit.read_line() == "ok"
     wait_until(lambda: "fleeting" in names(tmp_path / "map"), "the function's entries are seen")
-    assert entries(tmp_path / "map")[0x600000000000] == (0x100000010, "noted")  # a size_t, all of it
+    assert entries(tmp_path / "map")[0x600000000000] == (
+        0x100000010,
+        "noted",
+    )  # a size_t, all of it
     jit.step()
     wait_until(lambda: "fleeting" not in names(tmp_path / "map"), "what was unmapped is gone")
     end(run)
@@ -382,8 +454,12 @@ def test_own_function_and_expiry(jit, perfmap, tmp_path):
 def test_bad_lines_are_refused(start, perfmap, any_python, tmp_path):
     target = start(any_python, "golden.py")
     with open(map_of(target.pid), "wb") as file:
-        file.write(b"1000 10 good\ngarbage\n2000 0 nothing\nfffffffffffffff0 20 wraps\n3000 20 old\n3008 8 new\n")
-        file.write(b"4000 10 " + b"x" * (10 << 20) + b"\n5000 10 a\x1bb\xff\n\n6000 10 unterminated")
+        file.write(
+            b"1000 10 good\ngarbage\n2000 0 nothing\nfffffffffffffff0 20 wraps\n3000 20 old\n3008 8 new\n"
+        )
+        file.write(
+            b"4000 10 " + b"x" * (10 << 20) + b"\n5000 10 a\x1bb\xff\n\n6000 10 unterminated"
+        )
     run = perfmap("-p", target.pid, "--merge", "-o", tmp_path / "map")
     end(run)
     found = entries(tmp_path / "map")
@@ -429,5 +505,9 @@ def test_usage(run_tracer, args, said):
 def test_targets_that_are_none(run_tracer, start, any_python):
     assert "PID 4194304" in error_line(run_tracer("perfmap", "-p", 4194304), 1)
     target = start(any_python, "golden.py")
-    assert "nowhere.so" in error_line(run_tracer("perfmap", "-p", target.pid, "--perf-map-symbol", "nowhere.so:f"), 1)
-    assert "nothing that can be probed" in error_line(run_tracer("perfmap", "-q", "--", "/bin/true"), 1)
+    assert "nowhere.so" in error_line(
+        run_tracer("perfmap", "-p", target.pid, "--perf-map-symbol", "nowhere.so:f"), 1
+    )
+    assert "nothing that can be probed" in error_line(
+        run_tracer("perfmap", "-q", "--", "/bin/true"), 1
+    )

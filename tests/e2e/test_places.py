@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Targets in special places: stopped, sandboxed, in namespaces, with a library that was replaced."""
+"""Targets in special places: stopped, sandboxed, in namespaces, with a library that was replaced.
+"""
 import os
 import shutil
 import signal
@@ -24,7 +25,8 @@ def test_stopped_target(start, trace, any_python):
 
 
 def test_replaced_library(start, trace, any_python, tmp_path, libpython):
-    """After an upgrade the file that the target runs has no name any more, and another has taken it."""
+    """After an upgrade the file that the target runs has no name any more, and another has taken
+    it."""
     copy = shutil.copy(libpython(any_python), str(tmp_path))
     target = start(any_python, "golden.py", env=environment(LD_LIBRARY_PATH=str(tmp_path)))
     os.unlink(copy)
@@ -62,7 +64,11 @@ def child_of(pid):
 
 def test_target_in_a_pid_namespace(start, trace, any_python):
     pid_namespaces()
-    target = start(any_python, "golden.py", prefix=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"))
+    target = start(
+        any_python,
+        "golden.py",
+        prefix=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"),
+    )
     run = trace("-p", child_of(target.pid))
     target.step()
     live = target.expect()
@@ -70,12 +76,30 @@ def test_target_in_a_pid_namespace(start, trace, any_python):
 
 
 def test_tracer_in_a_pid_namespace(tracer, any_python, tmp_path):
-    """Its numbers are not the kernel's: it counts right, or says that it cannot; never an empty table as if it were true."""
+    """Its numbers are not the kernel's: it counts right, or says that it cannot; never an empty
+    table as if it were true."""
     pid_namespaces()
     snapshot = str(tmp_path / "snapshot.pb.gz")
     done = subprocess.run(
-        ["unshare", "--pid", "--fork", "--mount-proc", tracer, "-q", "-o", snapshot, "--", any_python.path, program("short.py")],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, env=environment()
+        [
+            "unshare",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            tracer,
+            "-q",
+            "-o",
+            snapshot,
+            "--",
+            any_python.path,
+            program("short.py"),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        env=environment(),
     )
     if done.returncode:
         assert "PID namespace" in error_line(done, 1)
@@ -85,10 +109,14 @@ def test_tracer_in_a_pid_namespace(tracer, any_python, tmp_path):
 
 @pytest.mark.parametrize("backend", ("session", "multi", "perf"))
 def test_sandboxed_target(start, trace, any_python, backend):
-    """A seccomp filter sees the system calls of probes on some kernels: the target must not die of it."""
+    """A seccomp filter sees the system calls of probes on some kernels: the target must not die of
+    it."""
     target = start(any_python, "sandboxed.py", program("golden.py"))
     run = trace("-p", target.pid, "--backend", backend, attached=False)
-    wait_until(lambda: "attached" in run.stderr or run.process.poll() is not None, "it has attached, or refused to")
+    wait_until(
+        lambda: "attached" in run.stderr or run.process.poll() is not None,
+        "it has attached, or refused to",
+    )
     target.step()
     live = target.expect()
     if run.process.poll() is None:

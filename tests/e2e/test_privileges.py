@@ -8,7 +8,9 @@ import pytest
 from harness import wait_until
 
 KEPT = ("CapPrm", "CapEff", "CapInh", "CapAmb", "CapBnd", "NoNewPrivs", "SigBlk", "SigIgn")
-SYS_PTRACE, BPF, DAC_READ_SEARCH, DAC_OVERRIDE, PERFMON, CHECKPOINT_RESTORE = (1 << n for n in (19, 39, 2, 1, 38, 40))
+SYS_PTRACE, BPF, DAC_READ_SEARCH, DAC_OVERRIDE, PERFMON, CHECKPOINT_RESTORE = (
+    1 << n for n in (19, 39, 2, 1, 38, 40)
+)
 PICK_UP = PERFMON | CHECKPOINT_RESTORE
 
 
@@ -33,12 +35,22 @@ def mapped(pid):
 @pytest.mark.parametrize("follow", (False, True), ids=("one process", "and what it starts"))
 @pytest.mark.parametrize("output", (False, True), ids=("no file", "a file"))
 def test_attached(start, trace, any_python, output, follow):
-    """It reads the target's memory, its maps of BPF, and (to write files) other users' folders; it attaches to children."""
+    """It reads the target's memory, its maps of BPF, and (to write files) other users' folders; it
+    attaches to children."""
     target = start(any_python, "golden.py")
-    run = trace("-p", target.pid, "--interval", "0.1", *(() if follow else ("--no-follow",)), output=output)
+    run = trace(
+        "-p", target.pid, "--interval", "0.1", *(() if follow else ("--no-follow",)), output=output
+    )
     # The line about the attachment comes before the privileges go; the first report after it.
     wait_until(lambda: "Total:" in run.stdout, "it follows the target")
-    check(run.pid, SYS_PTRACE | BPF | DAC_READ_SEARCH | (DAC_OVERRIDE if output else 0) | (PICK_UP if follow else 0))
+    check(
+        run.pid,
+        SYS_PTRACE
+        | BPF
+        | DAC_READ_SEARCH
+        | (DAC_OVERRIDE if output else 0)
+        | (PICK_UP if follow else 0),
+    )
     target.step()
     live = target.expect()
     run.interrupt()
@@ -57,7 +69,8 @@ def test_every_thread(start, trace, any_python):
 
 
 def test_the_worker_holds_nothing(start, trace, any_python):
-    """What reads DWARF has its socket, and neither a link nor a map nor a descriptor of the target's."""
+    """What reads DWARF has its socket, and neither a link nor a map nor a descriptor of the
+    target's."""
     target = start(any_python, "golden.py")
     run = trace("-p", target.pid, "--layer", "native", "--interval", "0.1")
     wait_until(lambda: "Total:" in run.stdout, "it follows the target")
@@ -66,16 +79,26 @@ def test_the_worker_holds_nothing(start, trace, any_python):
     worker = children["tracer-symbols"]
     fields = status(worker)
     assert int(fields["CapPrm"], 16) == 0 and fields["Seccomp"] == "2"
-    held = {os.readlink("/proc/%s/fd/%s" % (worker, fd)) for fd in os.listdir("/proc/%s/fd" % worker)}
-    assert all(name == "/dev/null" or name.startswith(("socket:", "/usr/lib/debug/")) or name.endswith(tuple(mapped(target.pid))) for name in held), held
+    held = {
+        os.readlink("/proc/%s/fd/%s" % (worker, fd)) for fd in os.listdir("/proc/%s/fd" % worker)
+    }
+    assert all(
+        name == "/dev/null"
+        or name.startswith(("socket:", "/usr/lib/debug/"))
+        or name.endswith(tuple(mapped(target.pid)))
+        for name in held
+    ), held
     assert not any("bpf" in name or "perf_event" in name or "/proc/" in name for name in held), held
     assert len(os.listdir("/proc/%d/fd" % run.pid)) > len(held)
 
 
 def test_the_command_keeps_its_own(trace, any_python):
-    """A command runs with what the user had: what the tracer gives up, and its signal mask, are not inherited."""
-    code = "import json; s = dict(l.split(':', 1) for l in open('/proc/self/status'));" \
+    """A command runs with what the user had: what the tracer gives up, and its signal mask, are not
+    inherited."""
+    code = (
+        "import json; s = dict(l.split(':', 1) for l in open('/proc/self/status'));"
         "print(json.dumps({k: [int(s[k], 16), 0] for k in %r}))" % (KEPT,)
+    )
     run = trace("--", any_python.path, "-c", code)
     ours = status("self")
     assert {k: v[0] for k, v in run.expect().items()} == {k: int(ours[k], 16) for k in KEPT}

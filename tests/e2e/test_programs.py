@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real programs at real work, each held against the truth that it or its allocator tells of itself: within 0.1 %."""
+"""Real programs at real work, each held against the truth that it or its allocator tells of itself:
+within 0.1 %."""
 import collections
 import contextlib
 import glob
@@ -20,15 +21,26 @@ import pytest
 from harness import TIMEOUT, environment, program, wait_until
 
 WITHIN = 0.001
-# What lies in a thread's cache is live to them; and what they map for a single block is whole pages.
-PLAIN = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0:glibc.malloc.mmap_max=0", "MALLOC_CONF": "tcache:false"}
+# What lies in a thread's cache is live to them; and what they map for a single block is whole
+# pages.
+PLAIN = {
+    "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0:glibc.malloc.mmap_max=0",
+    "MALLOC_CONF": "tcache:false",
+}
 FLAGS = ["-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin"]
 
 
 def tool(name, *places):
     """Its path: on PATH, or where one of the patterns says."""
     path = os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])
-    found = [p for p in [shutil.which(name, path=path), *(p for pattern in places for p in sorted(glob.glob(pattern)))] if p]
+    found = [
+        p
+        for p in [
+            shutil.which(name, path=path),
+            *(p for pattern in places for p in sorted(glob.glob(pattern))),
+        ]
+        if p
+    ]
     return found[0] if found else pytest.skip("this machine has no " + name)
 
 
@@ -40,21 +52,34 @@ def library(name):
 def expect_close(ours, truth, what):
     assert truth > 0, what
     share = abs(ours - truth) / truth
-    print("%s: ours %d, truth %d, %.4f %% apart" % (what, ours, truth, 100 * share))  # pytest -rP shows it
+    print(
+        "%s: ours %d, truth %d, %.4f %% apart" % (what, ours, truth, 100 * share)
+    )  # pytest -rP shows it
     assert share <= WITHIN, "%s: ours %d, truth %d" % (what, ours, truth)
 
 
 def sizes(run, tmp_path, *options):
-    """{bytes asked for: blocks} of what is live in a snapshot, block by block, as tracemalloc loads them."""
+    """{bytes asked for: blocks} of what is live in a snapshot, block by block, as tracemalloc loads
+    them."""
     path = str(tmp_path / "blocks.tracemalloc")
-    command = [run.tracer, "export", "--format", "tracemalloc", *map(str, options), "-o", path, run.snapshot]
+    command = [
+        run.tracer,
+        "export",
+        "--format",
+        "tracemalloc",
+        *map(str, options),
+        "-o",
+        path,
+        run.snapshot,
+    ]
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 0, done.stderr
     return collections.Counter(trace.size for trace in tracemalloc.Snapshot.load(path).traces)
 
 
 def rounded_by_jemalloc(counts):
-    """Bytes of jemalloc's size classes for them. It has to be the allocator of the process that asks it."""
+    """Bytes of jemalloc's size classes for them. It has to be the allocator of the process that
+    asks it."""
     ask = (
         "import ctypes, json, sys; f = ctypes.CDLL(None).nallocx; f.restype = ctypes.c_size_t; f.argtypes = [ctypes.c_size_t, ctypes.c_int];"
         "print(sum(f(size, 0) * count for size, count in json.load(sys.stdin)))"
@@ -77,7 +102,9 @@ def chunks(counts):
 
 def expect_nothing_lost(report):
     not_seen = report.data["not_seen"]
-    assert report.lost_events == 0 and not_seen["replaced"] == 0 and not_seen["missing_returns"] == 0, not_seen
+    assert (
+        report.lost_events == 0 and not_seen["replaced"] == 0 and not_seen["missing_returns"] == 0
+    ), not_seen
 
 
 @pytest.fixture
@@ -86,7 +113,9 @@ def built(tmp_path):
 
     def make(compiler, name, *options):
         path = str(tmp_path / name.split(".")[0])
-        done = subprocess.run([tool(compiler), "-o", path, program(name), *options], stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [tool(compiler), "-o", path, program(name), *options], stderr=subprocess.PIPE, text=True
+        )
         assert done.returncode == 0, done.stderr
         return path
 
@@ -128,17 +157,25 @@ WHICH = {"libc": 1, "jemalloc": 2, "tcmalloc": 3, "mimalloc": 4, "musl": 0}
     ],
 )
 def test_allocator(start, trace, built, family, how, name, threads):
-    """Ours is the program's own books to the byte, and what its blocks take is what the allocator says it has handed out."""
+    """Ours is the program's own books to the byte, and what its blocks take is what the allocator
+    says it has handed out."""
     flags = [*FLAGS, "-pthread"]
     env = environment(**PLAIN)
     if how == "static":
-        # Static archives of the allocators go into a program with a dynamic C library; what they need comes last.
+        # Static archives of the allocators go into a program with a dynamic C library; what they
+        # need comes last.
         flags += [library(name), "-lstdc++", "-lm", "-ldl"] if name else ["-static"]
     elif how == "linked" and name:
         flags += ["-Wl,--no-as-needed", library(name)]
     elif name:
         env["LD_PRELOAD"] = library(name)
-    target = start(built("musl-gcc" if family == "musl" else "gcc", "allocator.c", *flags), None, threads, 40000, env=env)
+    target = start(
+        built("musl-gcc" if family == "musl" else "gcc", "allocator.c", *flags),
+        None,
+        threads,
+        40000,
+        env=env,
+    )
     before = target.expect()
     run = trace("-p", target.pid)
     for _ in range(2):
@@ -187,7 +224,18 @@ class Redis:
 def test_redis(trace, tmp_path):
     """Of a whole load: redis's own sum, and what jemalloc says of it, in size classes."""
     path = str(tmp_path / "redis.socket")
-    options = ["--port", "0", "--unixsocket", path, "--save", "", "--dir", str(tmp_path), "--activerehashing", "no"]
+    options = [
+        "--port",
+        "0",
+        "--unixsocket",
+        path,
+        "--save",
+        "",
+        "--dir",
+        str(tmp_path),
+        "--activerehashing",
+        "no",
+    ]
     client = tool("redis-benchmark")
     with open(str(tmp_path / "redis.log"), "wb") as log, service(
         tool("redis-server"), *options, stdout=log, stderr=log, env=environment(**PLAIN)
@@ -196,8 +244,23 @@ def test_redis(trace, tmp_path):
         redis = Redis(path)
         before = redis.settled()
         run = trace("-p", server.pid)
-        work = ["-s", path, "-t", "set,lpush,hset,sadd", "-r", "100000", "-n", "40000", "-P", "16", "-c", "4", "-q"]
-        # A connection that is idle for two seconds gives up its buffer, of before the attach, and takes another one later.
+        work = [
+            "-s",
+            path,
+            "-t",
+            "set,lpush,hset,sadd",
+            "-r",
+            "100000",
+            "-n",
+            "40000",
+            "-P",
+            "16",
+            "-c",
+            "4",
+            "-q",
+        ]
+        # A connection that is idle for two seconds gives up its buffer, of before the attach, and
+        # takes another one later.
         with subprocess.Popen([client, *work], stdout=subprocess.DEVNULL) as benchmark:
             wait_until(lambda: redis.info() and benchmark.poll() is not None, "the load is over")
         assert benchmark.returncode == 0
@@ -212,13 +275,18 @@ def test_redis(trace, tmp_path):
 
 def heaptrack_sum(data, cost, tmp_path):
     path = str(tmp_path / cost)
-    subprocess.run(["heaptrack_print", "-f", data, "-F", path, "--flamegraph-cost-type", cost], stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(
+        ["heaptrack_print", "-f", data, "-F", path, "--flamegraph-cost-type", cost],
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
     with open(path) as file:
         return sum(int(line.rsplit(" ", 1)[1]) for line in file)
 
 
 def allocations(capture):
-    """Requests that gave a block, in a capture: (type, size) begin every record, 1 is an allocation, 4 a realloc's."""
+    """Requests that gave a block, in a capture: (type, size) begin every record, 1 is an
+    allocation, 4 a realloc's."""
     with open(str(capture), "rb") as file:
         data = file.read()
     place, count = 16, 0
@@ -234,39 +302,55 @@ def test_heaptrack(trace, built, tmp_path):
     tool("heaptrack_print")
     path = built("g++", "containers.cc", "-std=c++17", *FLAGS)
     done = subprocess.run(
-        [tool("heaptrack"), "-o", tmp_path / "heaptrack", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment()
+        [tool("heaptrack"), "-o", tmp_path / "heaptrack", path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment(),
     )
     (data,) = glob.glob(str(tmp_path / "heaptrack.*"))
-    own, _ = json.loads([line for line in done.stdout.split("\n") if line.startswith("{")][0])["own"]
-    leaked, asked = heaptrack_sum(data, "leaked", tmp_path), heaptrack_sum(data, "allocations", tmp_path)
+    own, _ = json.loads([line for line in done.stdout.split("\n") if line.startswith("{")][0])[
+        "own"
+    ]
+    leaked, asked = heaptrack_sum(data, "leaked", tmp_path), heaptrack_sum(
+        data, "allocations", tmp_path
+    )
     assert leaked == own
     run = trace("--layer", "native", "--capture", tmp_path / "capture", "--", path)
     assert run.wait() == 0
     report = run.report()
     assert report.data["from_start"] and report.data["moment"] == "exited"
     expect_nothing_lost(report)
-    # Heaptrack leaves out what it knows to be kept on purpose, here the C++ library's reserve for exceptions.
+    # Heaptrack leaves out what it knows to be kept on purpose, here the C++ library's reserve for
+    # exceptions.
     of_library = sum(size for (file, _), (size, _) in report.lines().items() if "libstdc++" in file)
     assert report.total["size"] - of_library == leaked
     assert allocations(tmp_path / "capture") == asked
 
 
 def test_cxx(start, trace, built, run_tracer):
-    """Containers of a program that runs on: their allocator's books, to the byte; and the session says of what it speaks."""
+    """Containers of a program that runs on: their allocator's books, to the byte; and the session
+    says of what it speaks."""
     target = start(built("g++", "containers.cc", "-std=c++17", *FLAGS), None, "wait")
     run = trace("-p", target.pid)
     for _ in range(2):
         target.step()
         own = target.expect()["own"]
     status = run_tracer("ctl", target.pid, "status", "--session", run.pid).stdout
-    assert status.startswith("PID %d (containers), native blocks: is traced, exact mode, " % target.pid), status
+    assert status.startswith(
+        "PID %d (containers), native blocks: is traced, exact mode, " % target.pid
+    ), status
     assert "CPython" not in status and "coverage" not in status
     report = run.finish()
     expect_nothing_lost(report)
-    counted = [pair for (file, _), pair in report.lines().items() if file == program("containers.cc")]
+    counted = [
+        pair for (file, _), pair in report.lines().items() if file == program("containers.cc")
+    ]
     assert tuple(map(sum, zip(*counted))) == own
     assert target.finish() == 0
-    functions = {s["traceback"][0]["function"] for s in run.report("--group-by", "function").statistics}
+    functions = {
+        s["traceback"][0]["function"] for s in run.report("--group-by", "function").statistics
+    }
     assert "counting<char>::allocate(unsigned long)" in functions, functions
 
 
@@ -298,7 +382,8 @@ def test_node(start, trace, tmp_path):
 
 
 def test_python(start, trace, tmp_path):
-    """All layers: the native blocks are what glibc says it has handed out, Python's the program's own account."""
+    """All layers: the native blocks are what glibc says it has handed out, Python's the program's
+    own account."""
     target = start(sys.executable, "mallinfo.py", env=environment(**PLAIN))
     before = target.expect()
     run = trace("-p", target.pid, "--layer", "all")
@@ -308,13 +393,18 @@ def test_python(start, trace, tmp_path):
     report = run.finish()
     expect_nothing_lost(report)
     assert report.line("mallinfo.py", "BUFFER")[0] >= after["buffers"][0]
-    expect_close(chunks(sizes(run, tmp_path, "--layer", "native")), after["malloc"][0] - before["malloc"][0], "python3's mallinfo2")
+    expect_close(
+        chunks(sizes(run, tmp_path, "--layer", "native")),
+        after["malloc"][0] - before["malloc"][0],
+        "python3's mallinfo2",
+    )
     assert target.finish() == 0
 
 
 @pytest.fixture
 def allocated():
-    """What the C library of a process without a word of its own has handed out; see programs/allocated.c. A folder for all."""
+    """What the C library of a process without a word of its own has handed out; see
+    programs/allocated.c. A folder for all."""
 
     class Allocated:
         folder = tempfile.mkdtemp(prefix="tracer-programs-")
@@ -333,7 +423,18 @@ def allocated():
     os.chmod(it.folder, 0o755)
     os.mkdir(it.folder + "/said")
     os.chmod(it.folder + "/said", 0o777)
-    subprocess.run([tool("gcc"), "-O1", "-shared", "-fPIC", "-o", it.folder + "/allocated.so", program("allocated.c")], check=True)
+    subprocess.run(
+        [
+            tool("gcc"),
+            "-O1",
+            "-shared",
+            "-fPIC",
+            "-o",
+            it.folder + "/allocated.so",
+            program("allocated.c"),
+        ],
+        check=True,
+    )
     yield it
     shutil.rmtree(it.folder)
 
@@ -358,7 +459,8 @@ EPOLL_WAIT = "232"
 
 
 def rest(pids):
-    """Waits until all have done what they were asked: a client's close() or request has woken a worker when it returns."""
+    """Waits until all have done what they were asked: a client's close() or request has woken a
+    worker when it returns."""
 
     def waits(pid):
         with open("/proc/%d/syscall" % pid) as file:
@@ -378,14 +480,22 @@ def http_get(path):
 
 
 def test_nginx(trace, allocated, tmp_path):
-    """A master and its workers, with connections that stay and others that come and go: each worker's own figure."""
+    """A master and its workers, with connections that stay and others that come and go: each
+    worker's own figure."""
     server = tool("nginx")
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "hello.txt").write_text("hello")
     (tmp_path / "nginx.conf").write_text(NGINX.replace("FOLDER", str(tmp_path)))
     path = str(tmp_path / "socket")
-    with service(server, "-e", tmp_path / "error.log", "-c", tmp_path / "nginx.conf", env=allocated.env) as master:
-        workers = wait_until(lambda: len(children(master.pid)) == 2 and os.path.exists(path) and children(master.pid), "nginx has workers")
+    with service(
+        server, "-e", tmp_path / "error.log", "-c", tmp_path / "nginx.conf", env=allocated.env
+    ) as master:
+        workers = wait_until(
+            lambda: len(children(master.pid)) == 2
+            and os.path.exists(path)
+            and children(master.pid),
+            "nginx has workers",
+        )
         http_get(path).close()
         rest(workers)
         before = {pid: allocated.of(pid) for pid in workers}
@@ -416,7 +526,12 @@ class Psql:
     def __init__(self, command, folder, user):
         self.process = subprocess.Popen(
             [command, "-h", folder, "-X", "-A", "-t", "-q", "postgres", user],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, env=environment(), user=user,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env=environment(),
+            user=user,
         )
 
     def ask(self, query):
@@ -430,19 +545,51 @@ class Psql:
 
 
 def test_postgres(trace, allocated, tmp_path):
-    """A backend that plans and keeps two thousand statements: postgres's own memory contexts, and mallinfo2; beside its kin."""
+    """A backend that plans and keeps two thousand statements: postgres's own memory contexts, and
+    mallinfo2; beside its kin."""
     places = "/usr/lib/postgresql/*/bin/"
-    server, initdb, psql, pgbench = (tool(name, places + name) for name in ("postgres", "initdb", "psql", "pgbench"))
+    server, initdb, psql, pgbench = (
+        tool(name, places + name) for name in ("postgres", "initdb", "psql", "pgbench")
+    )
     user = "postgres"
     folder = allocated.folder + "/data"
     os.mkdir(folder)
     shutil.chown(folder, user)
-    run_as = {"user": user, "group": user, "extra_groups": [], "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    subprocess.run([initdb, "-N", "-A", "trust", "-D", folder], check=True, env=environment(), **run_as)
-    options = ["-D", folder, "-k", folder, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=16MB", "-c", "jit=off", "-c", "autovacuum=off"]
+    run_as = {
+        "user": user,
+        "group": user,
+        "extra_groups": [],
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+    }
+    subprocess.run(
+        [initdb, "-N", "-A", "trust", "-D", folder], check=True, env=environment(), **run_as
+    )
+    options = [
+        "-D",
+        folder,
+        "-k",
+        folder,
+        "-c",
+        "listen_addresses=",
+        "-c",
+        "fsync=off",
+        "-c",
+        "shared_buffers=16MB",
+        "-c",
+        "jit=off",
+        "-c",
+        "autovacuum=off",
+    ]
     with service(server, *options, env=allocated.env, **run_as) as master:
         wait_until(lambda: os.path.exists(folder + "/.s.PGSQL.5432"), "postgres listens")
-        wait_until(lambda: subprocess.run([psql, "-h", folder, "-c", "select 1", "postgres", user], **run_as).returncode == 0, "postgres answers")
+        wait_until(
+            lambda: subprocess.run(
+                [psql, "-h", folder, "-c", "select 1", "postgres", user], **run_as
+            ).returncode
+            == 0,
+            "postgres answers",
+        )
         client = Psql(psql, folder, user)
         contexts = "select sum(total_bytes) from pg_backend_memory_contexts"
         backend = int(client.ask("select pg_backend_pid()"))
@@ -452,15 +599,23 @@ def test_postgres(trace, allocated, tmp_path):
         pids = [master.pid, *children(master.pid)]
         run = trace("--layer", "native", "-p", ",".join(map(str, pids)), attached=len(pids))
         for i in range(2000):
-            statement = "select relname, %d from pg_class where oid = $1 and relkind = 'r' order by 1" % i
+            statement = (
+                "select relname, %d from pg_class where oid = $1 and relkind = 'r' order by 1" % i
+            )
             client.process.stdin.write("prepare s%d as %s;\n" % (i, statement))
             client.process.stdin.write("execute s%d(1);\n" % i)
-        subprocess.run([pgbench, "-h", folder, "-i", "-s", "1", "-q", "postgres"], check=True, **run_as)
+        subprocess.run(
+            [pgbench, "-h", folder, "-i", "-s", "1", "-q", "postgres"], check=True, **run_as
+        )
         after = int(client.ask(contexts)), allocated.of(backend)
         report = run.finish()
         client.finish()
     expect_nothing_lost(report)
     counts = sizes(run, tmp_path, "--pid", backend)
-    expect_close(sum(size * count for size, count in counts.items()), after[0] - before[0], "postgres's memory contexts")
+    expect_close(
+        sum(size * count for size, count in counts.items()),
+        after[0] - before[0],
+        "postgres's memory contexts",
+    )
     expect_close(chunks(counts), after[1] - before[1], "a postgres backend's mallinfo2")
     assert len(report.data["processes"]) > len(pids), "pgbench had a backend of its own"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds as others make them, one for each cause of wrong lines that was found, held against their own tracemalloc. All builds, and
-all programs: make pythons."""
+"""Builds as others make them, one for each cause of wrong lines that was found, held against
+their own tracemalloc. All builds, and all programs: make pythons."""
 import pytest
 
 import interpreters
@@ -57,7 +57,12 @@ def test_row():
     row.put("par_big", *pythons_table.pair(0.0011, 0), [3])
     row.refuse("growth", 2)
     cells = dict(zip(pythons_table.HEADER, row.row()))
-    assert (cells["par"], cells["par_big"], cells["growth"], cells["heap"]) == ("0.10 / 0.50", "**0.11 / 0.00** (3)", "– (2)", "–")
+    assert (cells["par"], cells["par_big"], cells["growth"], cells["heap"]) == (
+        "0.10 / 0.50",
+        "**0.11 / 0.00** (3)",
+        "– (2)",
+        "–",
+    )
     assert row.failed == ["a build: par_big: 0.11 / 0.00"] and row.passed == 2
 
 

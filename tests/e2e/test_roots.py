@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPythons of other distributions, run in their own root file systems: what the others show, on each build there is."""
+"""CPythons of other distributions, run in their own root file systems: what the others show, on
+each build there is."""
 import json
 import subprocess
 
@@ -29,7 +30,15 @@ def test_attach(start, trace, root_python, name):
 
 
 def test_launch(trace, root_python):
-    run = trace("-n", 25, "--", *within(root_python), root_python.path, program("golden.py"), stdin=subprocess.PIPE)
+    run = trace(
+        "-n",
+        25,
+        "--",
+        *within(root_python),
+        root_python.path,
+        program("golden.py"),
+        stdin=subprocess.PIPE
+    )
     run.step()
     live = run.expect()
     run.step()
@@ -75,9 +84,14 @@ def test_interpreters(start, trace, root_python):
 
 
 # Every pair of them is in test_exact.py.
-@pytest.mark.parametrize("name, allocator", (("golden.py", "debug"), ("threads.py", "malloc_debug"), ("realloc.py", "debug")))
+@pytest.mark.parametrize(
+    "name, allocator",
+    (("golden.py", "debug"), ("threads.py", "malloc_debug"), ("realloc.py", "debug")),
+)
 def test_debug_hooks(start, trace, root_python, name, allocator):
-    target = start(root_python.path, name, prefix=within(root_python), env=environment(PYTHONMALLOC=allocator))
+    target = start(
+        root_python.path, name, prefix=within(root_python), env=environment(PYTHONMALLOC=allocator)
+    )
     run = trace("-p", target.pid)
     target.step()
     live = target.expect()
@@ -103,6 +117,12 @@ def test_tracemalloc_file(start, trace, run_tracer, root_python, tmp_path):
     path = tmp_path / "snapshot.pickle"
     done = run_tracer("export", run.snapshot, "--format", "tracemalloc", "-o", path)
     assert done.returncode == 0, done.stderr
-    loaded = subprocess.run([*within(root_python), root_python.path, "-c", LOAD], stdin=open(str(path), "rb"),
-                            stdout=subprocess.PIPE, env=environment(), check=True, timeout=60)
+    loaded = subprocess.run(
+        [*within(root_python), root_python.path, "-c", LOAD],
+        stdin=open(str(path), "rb"),
+        stdout=subprocess.PIPE,
+        env=environment(),
+        check=True,
+        timeout=60,
+    )
     assert loaded.stdout.split() == [b"7", b"%d" % total["size"], b"%d" % total["count"]]

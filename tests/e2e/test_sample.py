@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--sample: estimates against what the program says of itself. Blocks are in a sample by chance, so the bounds are wide: five
-standard errors, by the true number of blocks, are missed once in a million runs."""
+"""--sample: estimates against what the program says of itself. Blocks are in a sample by chance,
+so the bounds are wide: five standard errors, by the true number of blocks, are missed once in a
+million runs."""
 import json
 import math
 import subprocess
@@ -26,9 +27,18 @@ def check(report, live, mean):
         errors = standard_error(mean, size / count, count)
         found = report.line("rates.py", mark)
         for ours, theirs, error in zip(found, (size, count), errors):
-            assert abs(ours - theirs) <= 5 * error + 1, "%s: %r of %r, standard error %r" % (mark, found, live[mark], errors)
+            assert abs(ours - theirs) <= 5 * error + 1, "%s: %r of %r, standard error %r" % (
+                mark,
+                found,
+                live[mark],
+                errors,
+            )
         # What it says of its own error: that of so few blocks is not exact itself.
-        entry = next(s for s in report.statistics if s["traceback"][0]["lineno"] == marked_line("rates.py", mark))
+        entry = next(
+            s
+            for s in report.statistics
+            if s["traceback"][0]["lineno"] == marked_line("rates.py", mark)
+        )
         assert errors[0] / 2 <= entry["size_error"] <= 2 * errors[0]
         assert errors[1] / 2 <= entry["count_error"] <= 2 * errors[1]
 
@@ -103,7 +113,9 @@ def test_formats(tracer, tmp_path, any_python):
     def export(format):
         out = tmp_path / format
         done = subprocess.run(
-            [tracer, "export", run.snapshot, "--format", format, "-o", out], stderr=subprocess.PIPE, timeout=TIMEOUT
+            [tracer, "export", run.snapshot, "--format", format, "-o", out],
+            stderr=subprocess.PIPE,
+            timeout=TIMEOUT,
         )
         assert done.returncode == 0, done.stderr.decode()
         return out, done.stderr.decode()
@@ -121,14 +133,27 @@ def test_formats(tracer, tmp_path, any_python):
     assert abs(theirs.total["count"] - report.total["count"]) <= 1
     # The rest of a number is taken into the next trace: half a block of each size at most.
     assert abs(theirs.total["size"] / report.total["size"] - 1) < 0.01
-    done = subprocess.run([tracer, "diff", listed, run.snapshot, "--format", "json"], stdout=subprocess.PIPE, timeout=TIMEOUT)
+    done = subprocess.run(
+        [tracer, "diff", listed, run.snapshot, "--format", "json"],
+        stdout=subprocess.PIPE,
+        timeout=TIMEOUT,
+    )
     diff = json.loads(done.stdout)
     assert diff["total"]["size_diff_error"] == report.total["size_error"]
 
 
 @pytest.mark.unprivileged
-@pytest.mark.parametrize("args", [["-m", "growth", "--sample", "64K"], ["--sample", "0"], ["--sample", "2G"], ["--sample", "x"]])
+@pytest.mark.parametrize(
+    "args",
+    [["-m", "growth", "--sample", "64K"], ["--sample", "0"], ["--sample", "2G"], ["--sample", "x"]],
+)
 def test_refused(tracer, args):
-    done = subprocess.run([tracer, *args, "-p", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TIMEOUT, text=True)
+    done = subprocess.run(
+        [tracer, *args, "-p", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=TIMEOUT,
+        text=True,
+    )
     error_line(done, 2)
     assert "--sample" in done.stderr

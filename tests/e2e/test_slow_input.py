@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of targets that take long to read: others are traced as ever, and Ctrl-C ends every command."""
+"""Files of targets that take long to read: others are traced as ever, and Ctrl-C ends every
+command."""
 import os
 import signal
 import struct
@@ -21,27 +22,51 @@ def slow_program(tmp_path_factory):
     (folder / "blocks").write_bytes((b"\3" + struct.pack("<QI", 1, 1)) * 1000)
     for i in range(3):
         subprocess.run(
-            ["gcc", "-shared", "-DWORK=work_%d" % i, "-o", "libwork_%d.so" % i, program("slow_dwarf.S")],
+            [
+                "gcc",
+                "-shared",
+                "-DWORK=work_%d" % i,
+                "-o",
+                "libwork_%d.so" % i,
+                program("slow_dwarf.S"),
+            ],
             cwd=folder,
             check=True,
         )
     libraries = [str(folder / ("libwork_%d.so" % i)) for i in range(3)]
-    subprocess.run(["gcc", "-o", "slow", program("slow_dwarf.c"), *libraries], cwd=folder, check=True)
+    subprocess.run(
+        ["gcc", "-o", "slow", program("slow_dwarf.c"), *libraries], cwd=folder, check=True
+    )
     return str(folder / "slow")
 
 
 def test_names_do_not_hold_the_end(start, trace, slow_program, tmp_path):
-    """200 places in each of three files, a second's part each: the end comes when it is asked for, and what has no name is counted."""
+    """200 places in each of three files, a second's part each: the end comes when it is asked for,
+    and what has no name is counted."""
     slow = start(slow_program, None)
     native = str(tmp_path / "native")
-    subprocess.run(["gcc", "-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin", "-o", native, program("native.c"), "-pthread"], check=True)
+    subprocess.run(
+        [
+            "gcc",
+            "-g",
+            "-O1",
+            "-fno-omit-frame-pointer",
+            "-fno-builtin",
+            "-o",
+            native,
+            program("native.c"),
+            "-pthread",
+        ],
+        check=True,
+    )
     honest = start(native, None, env=environment(GLIBC_TUNABLES="glibc.malloc.tcache_count=0"))
     run = trace("-p", "%d,%d" % (slow.pid, honest.pid), "--layer", "native", attached=2)
     slow.step()
     slow.expect()
     honest.step()
     live = honest.expect()
-    # Names are looked up while it is traced, each process in its turn: it takes no more than a few of the slow ones.
+    # Names are looked up while it is traced, each process in its turn: it takes no more than a few
+    # of the slow ones.
     time.sleep(3)
     run.interrupt()
     assert run.wait(SOON) == 0, run.stderr
@@ -56,14 +81,22 @@ def test_names_do_not_hold_the_end(start, trace, slow_program, tmp_path):
 
 def large_snapshot(path, traces):
     """One of tracemalloc's, which takes the tracer a second or more to read."""
-    snapshot = tracemalloc.Snapshot([(0, 1, (("f%d.py" % (i % 1000), i), ("g.py", i)), 2) for i in range(traces)], 2)
+    snapshot = tracemalloc.Snapshot(
+        [(0, 1, (("f%d.py" % (i % 1000), i), ("g.py", i)), 2) for i in range(traces)], 2
+    )
     snapshot.dump(path)
 
 
 @pytest.mark.unprivileged
 @pytest.mark.parametrize(
     "command",
-    (["report"], ["report", "--format", "json"], ["export", "--format", "folded", "-o", "-"], ["diff"], ["filter", "-o", "OUT"]),
+    (
+        ["report"],
+        ["report", "--format", "json"],
+        ["export", "--format", "folded", "-o", "-"],
+        ["diff"],
+        ["filter", "-o", "OUT"],
+    ),
     ids=lambda command: " ".join(command[:3]),
 )
 def test_ctrl_c_ends_reading(tracer, tmp_path_factory, tmp_path, command):
@@ -73,7 +106,9 @@ def test_ctrl_c_ends_reading(tracer, tmp_path_factory, tmp_path, command):
         large_snapshot(snapshot, 1000000)
     args = [str(tmp_path / "out") if word == "OUT" else word for word in command]
     files = [snapshot] * (2 if command == ["diff"] else 1)
-    process = subprocess.Popen([tracer, args[0], *files, *args[1:]], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [tracer, args[0], *files, *args[1:]], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=SOON)
@@ -81,21 +116,52 @@ def test_ctrl_c_ends_reading(tracer, tmp_path_factory, tmp_path, command):
 
 
 def sparse_file_write(path):
-    """A library whose tables are 250 MiB of zeros each, that takes some KiB on disk: with what is in no other, 4 s for who reads it."""
+    """A library whose tables are 250 MiB of zeros each, that takes some KiB on disk: with what is
+    in no other, 4 s for who reads it."""
     table, page = 250 << 20, 4096
     names = b"\0.symtab\0.strtab\0.dynsym\0.dynstr\0.shstrtab\0.text\0"
     sections, at = [bytes(64)], 2 * page
 
     def section(name, kind, flags, address, offset, size, link=0, entry=0):
-        sections.append(struct.pack("<IIQQQQIIQQ", names.index(name + b"\0"), kind, flags, address, offset, size, link, 0, 8, entry))
+        sections.append(
+            struct.pack(
+                "<IIQQQQIIQQ",
+                names.index(name + b"\0"),
+                kind,
+                flags,
+                address,
+                offset,
+                size,
+                link,
+                0,
+                8,
+                entry,
+            )
+        )
 
-    for name, kind, flags, link in ((b".symtab", 2, 0, 2), (b".strtab", 3, 0, 0), (b".dynsym", 11, 2, 4), (b".dynstr", 3, 2, 0)):
-        section(name, kind, flags, at if flags else 0, at, table // 24 * 24 if link else table, link, 24 if link else 0)
+    for name, kind, flags, link in (
+        (b".symtab", 2, 0, 2),
+        (b".strtab", 3, 0, 0),
+        (b".dynsym", 11, 2, 4),
+        (b".dynstr", 3, 2, 0),
+    ):
+        section(
+            name,
+            kind,
+            flags,
+            at if flags else 0,
+            at,
+            table // 24 * 24 if link else table,
+            link,
+            24 if link else 0,
+        )
         at += table
     section(b".shstrtab", 3, 0, 0, at, len(names))
     section(b".text", 1, 6, page, page, page)
     header = b"\x7fELF\2\1\1" + bytes(9)
-    header += struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, page, 64, at + page, 0, 64, 56, 1, 64, len(sections), 5)
+    header += struct.pack(
+        "<HHIQQQIHHHHHH", 3, 62, 1, page, 64, at + page, 0, 64, 56, 1, 64, len(sections), 5
+    )
     with open(path, "wb") as file:
         file.write(header + struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 2 * page, 2 * page, page))
         for offset, data in ((page, b"\x90" * 100), (at, names), (at + page, b"".join(sections))):
@@ -122,12 +188,21 @@ def is_deaf(process):
     return int(blocked.split()[1], 16) >> (signal.SIGINT - 1) & 1
 
 
-COMMANDS = (["-p", "PID", "--layer", "all"], ["-a"], ["-p", "PID", "--dry-run"], ["heap", "-p", "PID"], ["perfmap", "-p", "PID"], ["list"], ["doctor"])
+COMMANDS = (
+    ["-p", "PID", "--layer", "all"],
+    ["-a"],
+    ["-p", "PID", "--dry-run"],
+    ["heap", "-p", "PID"],
+    ["perfmap", "-p", "PID"],
+    ["list"],
+    ["doctor"],
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command))
 def test_ctrl_c_ends_looking(tracer, start, any_python, sparse_files, command):
-    """Whatever it is at: the program has mapped files that take most of a minute to be read to their end."""
+    """Whatever it is at: the program has mapped files that take most of a minute to be read to
+    their end."""
     target = start(any_python, "sparse.py", *sparse_files)
     args = [str(target.pid) if word == "PID" else word for word in command]
     process = subprocess.Popen([tracer, *args], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user may name instead of a process id: containers of real runtimes, cgroups, names; and what is wrong with such."""
+"""What a user may name instead of a process id: containers of real runtimes, cgroups, names; and
+what is wrong with such."""
 import contextlib
 import os
 import re
@@ -62,14 +63,18 @@ def check(run, target):
 
 
 def waits(run):
-    wait_until(lambda: "no process matches, as yet; waiting" in run.stderr or run.process.poll() is not None, "it waits")
+    wait_until(
+        lambda: "no process matches, as yet; waiting" in run.stderr
+        or run.process.poll() is not None,
+        "it waits",
+    )
 
 
 def traced_pid(run):
     return int(re.search(r"^tracer: attached to PID (\d+)", run.stderr, re.M).group(1))
 
 
-# --- containers ----------------------------------------------------------------------------------------------------
+# --- containers -----------------------------------------------------------------------------------
 
 
 def test_container(runtime, trace, run_tracer, any_python):
@@ -79,7 +84,9 @@ def test_container(runtime, trace, run_tracer, any_python):
         assert "%s (%s)" % (name, runtime.kind) in run_tracer("list").stdout
         for text in (name[:-2], target.container, target.container[:12]):
             done = run_tracer("-c", text, "--dry-run")
-            assert done.returncode == 0 and done.stdout.startswith("PID %d: " % target.pid), done.stderr
+            assert done.returncode == 0 and done.stdout.startswith(
+                "PID %d: " % target.pid
+            ), done.stderr
         run = trace("-c", name)
         assert traced_pid(run) == target.pid
         check(run, target)
@@ -87,12 +94,24 @@ def test_container(runtime, trace, run_tracer, any_python):
 
 @contextlib.contextmanager
 def claimed(container, name):
-    """A process of nobody's that calls itself a container's monitor; the pid of what it says to be its first process."""
+    """A process of nobody's that calls itself a container's monitor; the pid of what it says to be
+    its first process."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
         user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
         with open(os.path.join(harness.PROGRAMS, "claims.py"), "rb") as program:
-            command = [*user, "/usr/bin/python3", "-c", program.read().decode(), "-c", container, "-n", name, "-p", folder + "/pid"]
+            command = [
+                *user,
+                "/usr/bin/python3",
+                "-c",
+                program.read().decode(),
+                "-c",
+                container,
+                "-n",
+                name,
+                "-p",
+                folder + "/pid",
+            ]
         fake = subprocess.Popen(command, stdout=subprocess.PIPE, cwd="/")
         try:
             yield int(fake.stdout.readline().split()[1])
@@ -104,13 +123,16 @@ def claimed(container, name):
 
 @pytest.mark.parametrize("runtime", ["podman-vfs"], indirect=True)
 def test_claimed(runtime, run_tracer, any_python):
-    """Another user's process that calls itself a monitor takes over neither ID nor name; where both may be meant, both are listed."""
+    """Another user's process that calls itself a monitor takes over neither ID nor name; where both
+    may be meant, both are listed."""
     name = unique("web")
     with runtime.start(any_python, "golden.py", name=name) as target:
 
         def check_found(text):
             done = run_tracer("-c", text, "--dry-run")
-            assert done.returncode == 0 and done.stdout.startswith("PID %d: " % target.pid), done.stderr
+            assert done.returncode == 0 and done.stdout.startswith(
+                "PID %d: " % target.pid
+            ), done.stderr
 
         for container, called in ((target.container, name), (target.container, "x"), (name, "x")):
             with claimed(container, called):
@@ -119,7 +141,11 @@ def test_claimed(runtime, run_tracer, any_python):
         with claimed(unique("other"), name):
             check_found(target.container)
             line = error_line(run_tracer("-c", name, "--dry-run"), 1)
-            assert "any of 2" in line and "(podman %s)" % target.container[:12] in line and "of user 65534" in line
+            assert (
+                "any of 2" in line
+                and "(podman %s)" % target.container[:12] in line
+                and "of user 65534" in line
+            )
         alone = unique("alone")
         with claimed(unique("other"), alone) as first:
             done = run_tracer("-c", alone, "--dry-run")
@@ -128,9 +154,12 @@ def test_claimed(runtime, run_tracer, any_python):
 
 
 def test_common_beginning(runtime, trace, run_tracer, any_python):
-    """A whole name is that container; what two names begin with is neither, and so is what none is called."""
+    """A whole name is that container; what two names begin with is neither, and so is what none is
+    called."""
     name = unique("web")
-    with runtime.start(any_python, "golden.py", name=name + "-1") as one, runtime.start(any_python, "golden.py", name=name + "-10") as ten:
+    with runtime.start(any_python, "golden.py", name=name + "-1") as one, runtime.start(
+        any_python, "golden.py", name=name + "-10"
+    ) as ten:
         for text in (name, name + "-2"):
             line = error_line(run_tracer("-c", text), 1)
             assert name + "-1 (" in line and name + "-10 (" in line
@@ -155,7 +184,10 @@ def test_starts_after(runtime, trace, any_python):
     name = unique("late")
     with runtime.start(any_python, "golden.py", name=name + "-other") as other:
         run = trace("-c", name, "--wait", attached=False)
-        wait_until(lambda: "waiting for container " + name in run.stderr or run.process.poll() is not None, "it waits")
+        wait_until(
+            lambda: "waiting for container " + name in run.stderr or run.process.poll() is not None,
+            "it waits",
+        )
         with runtime.start(any_python, "golden.py", name=name) as target:
             run.wait_attached()
             assert traced_pid(run) == target.pid
@@ -181,7 +213,18 @@ def test_stopped(runtime, run_tracer, any_python):
     """Podman's storage, where it is not the usual one, is known as long as anything runs in it."""
     name = unique("stopped")
     other = runtime.start(any_python, "golden.py", name=unique("other"))
-    runtime.run("create", "--network", "none", "--name", name, *runtime.options, "target", any_python.path, "-c", "pass")
+    runtime.run(
+        "create",
+        "--network",
+        "none",
+        "--name",
+        name,
+        *runtime.options,
+        "target",
+        any_python.path,
+        "-c",
+        "pass"
+    )
     try:
         line = error_line(run_tracer("-c", name), 1)
         assert "does not run" in line and "--wait" in line
@@ -205,7 +248,9 @@ def test_nothing_but_python(runtime, trace, run_tracer, any_python):
 def test_containerd(containerd, trace, run_tracer, any_python):
     """Ids of any form, the same in two namespaces; a process of the second is not one of the first."""
     name = unique("job")
-    with containerd.start(any_python, "golden.py", name=name) as target, containerd.start(any_python, "golden.py", name=name, space="other") as other:
+    with containerd.start(any_python, "golden.py", name=name) as target, containerd.start(
+        any_python, "golden.py", name=name, space="other"
+    ) as other:
         assert "%s (containerd)" % name in run_tracer("list").stdout
         error_line(run_tracer("-c", name), 1)
         run = trace("-c", "default/" + name)
@@ -215,7 +260,8 @@ def test_containerd(containerd, trace, run_tracer, any_python):
 
 
 def test_source(containerd, trace, run_tracer, any_python, tmp_path):
-    """Lines are of the files in the container; no link leads out of it, and what cannot be shown is said."""
+    """Lines are of the files in the container; no link leads out of it, and what cannot be shown is
+    said."""
     name = unique("job")
     outside = tmp_path / "outside.py"
     shutil.copy(harness.program("golden.py"), outside)
@@ -225,24 +271,40 @@ def test_source(containerd, trace, run_tracer, any_python, tmp_path):
         run = trace("-c", name, "--source", "-i", 0.2)
         target.step()
         target.expect()
-        wait_until(lambda: "    kept_a[i] = bytearray(1000)  # line A: two blocks each\n" in run.stdout, "a line is shown")
+        wait_until(
+            lambda: "    kept_a[i] = bytearray(1000)  # line A: two blocks each\n" in run.stdout,
+            "a line is shown",
+        )
         os.unlink(script)
         os.symlink("/.." * 40 + str(outside), script)
-        wait_until(lambda: re.search(r"without, since their file cannot be read \(/%s.py: No such file" % name, run.stdout), "it is said")
+        wait_until(
+            lambda: re.search(
+                r"without, since their file cannot be read \(/%s.py: No such file" % name,
+                run.stdout,
+            ),
+            "it is said",
+        )
         os.unlink(script)
         os.mkfifo(script)
         wait_until(lambda: "/%s.py: no regular file" % name in run.stdout, "it is not waited for")
         os.unlink(script)
         assert target.finish() == 0
     assert run.wait() == 0, run.stderr
-    assert re.search(r"--source: no lines of the files of PID %d.*: it has ended" % target.pid, run.stderr)
-    assert "--source: lines are of this machine's files, not of those of PID %d" % target.pid in run_tracer("report", run.snapshot, "--source").stderr
+    assert re.search(
+        r"--source: no lines of the files of PID %d.*: it has ended" % target.pid, run.stderr
+    )
+    assert (
+        "--source: lines are of this machine's files, not of those of PID %d" % target.pid
+        in run_tracer("report", run.snapshot, "--source").stderr
+    )
 
 
 def test_cgroup_without_id(containerd, trace, run_tracer, any_python):
     """A container whose cgroup has another name is known by its PID namespace."""
     name = unique("job")
-    with containerd.start(any_python, "golden.py", name=name, cgroup="/" + unique("other")) as target:
+    with containerd.start(
+        any_python, "golden.py", name=name, cgroup="/" + unique("other")
+    ) as target:
         assert "%s (containerd)" % name in run_tracer("list").stdout
         run = trace("-c", name, "-p", 1)
         assert traced_pid(run) == target.pid
@@ -250,27 +312,42 @@ def test_cgroup_without_id(containerd, trace, run_tracer, any_python):
 
 
 def test_kubernetes(containerd, trace, run_tracer, any_python):
-    """What the CRI plugin of containerd leaves: annotations, and cgroups of the pod. kubectl's names."""
+    """What the CRI plugin of containerd leaves: annotations, and cgroups of the pod. kubectl's
+    names."""
     pod = unique("shop")
 
     def start(number, container, kind="container"):
         notes = ["container-name=" + container] if kind == "container" else []
-        notes += ["container-type=" + kind, "sandbox-name=%s-%d" % (pod, number), "sandbox-namespace=front"]
+        notes += [
+            "container-type=" + kind,
+            "sandbox-name=%s-%d" % (pod, number),
+            "sandbox-namespace=front",
+        ]
         cid = secrets.token_hex(32)
         cgroup = "/kubepods/burstable/pod6f1a3c52-1c5e-4f6a-9f6b-%012d/%s" % (number, cid)
         notes = ["io.kubernetes.cri." + note for note in notes]
-        return containerd.start(any_python, "golden.py", name=cid, space="k8s.io", annotations=notes, cgroup=cgroup)
+        return containerd.start(
+            any_python, "golden.py", name=cid, space="k8s.io", annotations=notes, cgroup=cgroup
+        )
 
-    with start(0, "app") as app, start(0, "side") as side, start(0, "", "sandbox") as sandbox, start(1, "app") as other:
+    with start(0, "app") as app, start(0, "side") as side, start(
+        0, "", "sandbox"
+    ) as sandbox, start(1, "app") as other:
         listed = run_tracer("list").stdout
-        assert "front/%s-0/app (containerd)" % pod in listed and "front/%s-1/app (containerd)" % pod in listed
+        assert (
+            "front/%s-0/app (containerd)" % pod in listed
+            and "front/%s-1/app (containerd)" % pod in listed
+        )
         for text in ("%s-0/app" % pod, "front/%s-0/app" % pod):
             run = trace("-c", text)
             assert traced_pid(run) == app.pid
             run.finish()
         for text in ("pod/%s-0" % pod, "pod/front/%s-0" % pod):
             run = trace("-c", text, attached=2, output=False)
-            assert {int(pid) for pid in re.findall(r"attached to PID (\d+)", run.stderr)} == {app.pid, side.pid}
+            assert {int(pid) for pid in re.findall(r"attached to PID (\d+)", run.stderr)} == {
+                app.pid,
+                side.pid,
+            }
             run.interrupt()
             assert run.wait() == 0
         assert "pod/" in error_line(run_tracer("-c", "pod/" + pod), 1)
@@ -278,7 +355,7 @@ def test_kubernetes(containerd, trace, run_tracer, any_python):
             assert target.finish() == 0
 
 
-# --- a daemon that does not answer ----------------------------------------------------------------------------------
+# --- a daemon that does not answer ----------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -291,10 +368,22 @@ def hanging_daemon(folder):
         program = folder / "dockerd"
         program.symlink_to(sys.executable)
         daemon = subprocess.Popen(
-            [program, "-c", "import sys; sys.stdin.read()", "--data-root", str(folder / "none"), "-H", "unix://" + path], stdin=subprocess.PIPE
+            [
+                program,
+                "-c",
+                "import sys; sys.stdin.read()",
+                "--data-root",
+                str(folder / "none"),
+                "-H",
+                "unix://" + path,
+            ],
+            stdin=subprocess.PIPE,
         )
         try:
-            wait_until(lambda: open("/proc/%d/comm" % daemon.pid).read() == "dockerd\n", "it is called dockerd")
+            wait_until(
+                lambda: open("/proc/%d/comm" % daemon.pid).read() == "dockerd\n",
+                "it is called dockerd",
+            )
             yield path
         finally:
             daemon.communicate(timeout=harness.TIMEOUT)
@@ -307,12 +396,13 @@ def test_socket_hangs(tmp_path, run_tracer):
         assert path in run_tracer("list").stderr
 
 
-# --- cgroups, names, everything -------------------------------------------------------------------------------------
+# --- cgroups, names, everything -------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def hierarchy(folder, kind):
-    """The mount point of a hierarchy in which we may make cgroups: v2's, or a v1 one without controllers."""
+    """The mount point of a hierarchy in which we may make cgroups: v2's, or a v1 one without
+    controllers."""
     if kind == "v2":
         points = [line.split()[1] for line in open("/proc/mounts") if line.split()[2] == "cgroup2"]
         if not points or not os.access(points[0], os.W_OK):
@@ -322,7 +412,10 @@ def hierarchy(folder, kind):
     name = unique("tracer")
     folder = folder / "mount"
     folder.mkdir()
-    if subprocess.run(["mount", "-t", "cgroup", "-o", "none,name=" + name, "none", folder], stderr=subprocess.DEVNULL).returncode:
+    if subprocess.run(
+        ["mount", "-t", "cgroup", "-o", "none,name=" + name, "none", folder],
+        stderr=subprocess.DEVNULL,
+    ).returncode:
         pytest.skip("no cgroup v1 can be mounted")
     try:
         yield str(folder)
@@ -341,7 +434,8 @@ def removed(path):
 
 @pytest.mark.parametrize("kind", ("v1", "v2"))
 def test_cgroup(tmp_path, trace, run_tracer, start, any_python, kind):
-    """A directory or a path of /proc/PID/cgroup, and what lies below it; what only begins like it is another."""
+    """A directory or a path of /proc/PID/cgroup, and what lies below it; what only begins like it
+    is another."""
     name = unique("tracer")
     with hierarchy(tmp_path, kind) as point:
         folder = os.path.join(point, name)
@@ -350,8 +444,14 @@ def test_cgroup(tmp_path, trace, run_tracer, start, any_python, kind):
             os.mkdir(path)
         run = trace("--cgroup", folder, attached=False)
         waits(run)
-        target, other = (start(any_python, "golden.py", prefix=("sh", "-c", 'echo $$ >"$0/cgroup.procs"; exec "$@"', path))
-                         for path in (folder + "/below", folder + "x"))
+        target, other = (
+            start(
+                any_python,
+                "golden.py",
+                prefix=("sh", "-c", 'echo $$ >"$0/cgroup.procs"; exec "$@"', path),
+            )
+            for path in (folder + "/below", folder + "x")
+        )
         try:
             run.wait_attached()
             assert traced_pid(run) == target.pid
@@ -405,7 +505,11 @@ def test_comm_that_comes(tmp_path, trace, start, any_python):
     (tmp_path / name).symlink_to(any_python.path)
     run = trace("--comm", name, attached=False)
     waits(run)
-    target = start(str(tmp_path / name), "golden.py", env=environment(PYTHONHOME=os.path.dirname(os.path.dirname(any_python.path))))
+    target = start(
+        str(tmp_path / name),
+        "golden.py",
+        env=environment(PYTHONHOME=os.path.dirname(os.path.dirname(any_python.path))),
+    )
     run.wait_attached()
     check(run, target)
     assert traced_pid(run) == target.pid
@@ -414,7 +518,9 @@ def test_comm_that_comes(tmp_path, trace, start, any_python):
 def test_one_snapshot_of_several(renamed, trace):
     name, targets = renamed
     run = trace("--comm", name + "*", attached=2)
-    assert {s["pid"] for s in run.finish("--by", "process").statistics} == {target.pid for target in targets}
+    assert {s["pid"] for s in run.finish("--by", "process").statistics} == {
+        target.pid for target in targets
+    }
     for target in targets:
         assert target.finish() == 0
 
@@ -428,7 +534,7 @@ def test_all(run_tracer, start, any_python):
         assert target.finish() == 0
 
 
-# --- namespaces ------------------------------------------------------------------------------------------------------
+# --- namespaces -----------------------------------------------------------------------------------
 
 
 def unshare(*arguments):
@@ -450,7 +556,10 @@ def test_tracer_in_user_namespace(tracer, start, any_python):
     with start(any_python, "golden.py") as target:
         done = subprocess.run(
             [*unshare("--user", "--map-root-user"), tracer, "-p", str(target.pid)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT, env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=harness.TIMEOUT,
+            env=environment(),
         )
         done.stderr = done.stderr.decode()
         assert "user namespace" in error_line(done, 1)
@@ -477,7 +586,11 @@ while True:
 
 def test_pid_of_another_namespace(run_tracer, any_python):
     """A number that only a PID namespace below ours knows: it is explained, and not guessed at."""
-    with subprocess.Popen([*unshare("--pid", "--fork"), any_python.path, "-c", INNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [*unshare("--pid", "--fork"), any_python.path, "-c", INNER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
         inner = int(process.stdout.readline())
         assert "in its own PID namespace" in error_line(run_tracer("heap", "-p", inner), 1)
         line = error_line(run_tracer("-p", inner), 1)
@@ -499,14 +612,20 @@ def test_hidepid(tracer):
     try:
         os.chmod(copy, 0o755)
         command = [*unshare("--mount"), "sh", "-c", script % copy]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=harness.TIMEOUT, env=environment())
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=harness.TIMEOUT,
+            env=environment(),
+        )
     finally:
         os.unlink(copy)
     assert done.returncode == 0, done.stderr.decode()
     assert "/proc is mounted with hidepid" in done.stderr.decode()
 
 
-# --- wrong usage -----------------------------------------------------------------------------------------------------
+# --- wrong usage ----------------------------------------------------------------------------------
 
 
 @pytest.mark.unprivileged

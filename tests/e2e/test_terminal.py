@@ -24,7 +24,11 @@ class Terminal:
         modes[3] &= ~termios.ECHO
         termios.tcsetattr(slave, termios.TCSANOW, modes)
         self.process = subprocess.Popen(
-            ["setsid", "--ctty", *map(str, command)], stdin=slave, stdout=slave, stderr=slave, env=environment(TERM="xterm", **env)
+            ["setsid", "--ctty", *map(str, command)],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment(TERM="xterm", **env),
         )
         os.close(slave)
         self.said = ""
@@ -82,11 +86,21 @@ def test_line(tracer, start, any_python):
     terminal.press(b"\x03")
     assert terminal.wait() == 0, terminal.said
     drawn = terminal.drawn()
-    assert all(re.match(r"\d+ s: \S+ [KM]?i?B in [\d,]+ blocks, cost \d+\.\d %, [\d,]+ lost; Ctrl-C ends it$", line) for line in drawn), drawn
+    assert all(
+        re.match(
+            r"\d+ s: \S+ [KM]?i?B in [\d,]+ blocks, cost \d+\.\d %, [\d,]+ lost; Ctrl-C ends it$",
+            line,
+        )
+        for line in drawn
+    ), drawn
     screen = terminal.screen()
     report = next(i for i, line in enumerate(screen) if line.startswith("tracer: python"))
     assert all(line.startswith("tracer: ") for line in screen[:report]), screen
-    assert not [line for line in screen if "Ctrl-C" in line or "lost;" in line or line.startswith(tuple(drawn))], screen
+    assert not [
+        line
+        for line in screen
+        if "Ctrl-C" in line or "lost;" in line or line.startswith(tuple(drawn))
+    ], screen
 
 
 def test_room(tracer, start, any_python):
@@ -95,5 +109,7 @@ def test_room(tracer, start, any_python):
     terminal = Terminal(40, tracer, "-d", "1.2", "-p", target.pid)
     dumb = Terminal(80, "env", "TERM=dumb", tracer, "-d", "1.2", "-p", target.pid)
     assert terminal.wait() == dumb.wait() == 0
-    assert terminal.drawn() and all(len(line) < 40 and line.endswith(" lost") for line in terminal.drawn())
+    assert terminal.drawn() and all(
+        len(line) < 40 and line.endswith(" lost") for line in terminal.drawn()
+    )
     assert "\x1b" not in dumb.said and "Ctrl-C" not in dumb.said

@@ -21,13 +21,17 @@ def add_version(tmp_path):
         table = str(tmp_path / "table.inc")
         with open(TABLE) as file:
             text = file.read()
-        entry = r"\t\{\n\t\t\.version = 0x%04x,[^\n]*\n\t\t\.py_debug = 0,\n.*?\t\},\n" % (0x300 + int(version.split(".")[1]))
+        entry = r"\t\{\n\t\t\.version = 0x%04x,[^\n]*\n\t\t\.py_debug = 0,\n.*?\t\},\n" % (
+            0x300 + int(version.split(".")[1])
+        )
         cut, count = re.subn(entry, "", text, flags=re.S)
         assert count == 1
         with open(table, "w") as file:
             file.write(cut)
         command = [os.path.join(ROOT, "tools", "add-version"), "--table", table, *sources]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=10 * TIMEOUT)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=10 * TIMEOUT
+        )
         with open(table) as file:
             return done, file.read() == text, file.seek(0) or file.read() == cut
 
@@ -52,8 +56,15 @@ def test_package(tmp_path, any_python, libpython, add_version):
     shutil.copy(libpython(any_python), debug / "cdef.debug")
     shutil.copy("/bin/true", debug / "0123.debug")
     (package / "DEBIAN").mkdir()
-    (package / "DEBIAN/control").write_text("Package: x\nVersion: 1\nArchitecture: amd64\nMaintainer: x <x@example.org>\nDescription: x\n")
-    subprocess.run(["dpkg-deb", "-Znone", "-b", str(package), str(tmp_path / "x.deb")], check=True, stdout=subprocess.DEVNULL, timeout=TIMEOUT)
+    (package / "DEBIAN/control").write_text(
+        "Package: x\nVersion: 1\nArchitecture: amd64\nMaintainer: x <x@example.org>\nDescription: x\n"
+    )
+    subprocess.run(
+        ["dpkg-deb", "-Znone", "-b", str(package), str(tmp_path / "x.deb")],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        timeout=TIMEOUT,
+    )
     for source in (tmp_path / "x.deb", package):
         done, whole, _ = add_version(any_python.version, str(source))
         assert done.returncode == 0, done.stderr

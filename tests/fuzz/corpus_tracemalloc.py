@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of tracemalloc for the fuzzer to start from: every protocol, small, into the folder that is named."""
+"""Files of tracemalloc for the fuzzer to start from: every protocol, small, into the folder that is
+named."""
 import os
 import pickle
 import sys

@@ -60,8 +60,9 @@ def boot(system, log):
     initramfs = root.pack(system.tree, system.path("initramfs"))
     # The processor is emulated: no machine lacks that.
     words = vm.command("tcg-cx16", system.path("vmlinuz"), initramfs, ARGUMENTS, [log], LIMIT)
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.PIPE)
+    done = subprocess.run(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     os.unlink(initramfs)
     with open(log, errors="replace") as file:
         output = file.read().replace("\r", "")

@@ -17,9 +17,9 @@ A fresh system is debootstrap's minbase with `make`, and a clean copy of HEAD in
              initramfs when packed; and SUITE's own kernel, SUITE/vmlinuz
     kernel   that system on that kernel under qemu runs tools/demo
 
-Prints one line for each suite and step; the last line is `N passed, N failed[, N skipped]`. Below
-build/distros stay, for each suite: STEP.log, what was said; base.tar, minbase; archives, the
-downloaded packages; root, the system, if a step failed in it.
+Prints one line for each suite and step; the last line is `N passed, N failed[, N skipped]`.
+Below build/distros stay, for each suite: STEP.log, what was said; base.tar, minbase; archives,
+the downloaded packages; root, the system, if a step failed in it.
 """
 import argparse
 import fcntl
@@ -70,6 +70,7 @@ def make_fresh(system, log):
 
 # --- what was said -----------------------------------------------------------------------------
 
+
 def check_quiet(output):
     """A build printed nothing but its own lines."""
     for line in output.splitlines():
@@ -88,6 +89,7 @@ def check_report(output):
 
 
 # --- steps -------------------------------------------------------------------------------------
+
 
 def make(target):
     return "cd %s && make --no-print-directory -j%d %s" % (HOME, os.cpu_count() or 1, target)
@@ -117,7 +119,8 @@ def step_clang(system, log):
 
 
 def step_verifier(system, log):
-    """What this system's clang makes of the programs is within the budgets, on this machine's kernel."""
+    """What this system's clang makes of the programs is within the budgets, on this machine's
+    kernel."""
     system.run(system.root, make("build/tools/verifier && build/tools/verifier"), log)
 
 
@@ -130,8 +133,10 @@ def step_deps(system, log):
 
 
 # A fresh system has one CPython, stripped; each test of another is skipped.
-OTHER_PYTHON = re.compile(r": (skipped: )?no (pyenv|(/usr/bin/)?python3|(shared|static) lib)"
-                          r"|does not map a libpython$")
+OTHER_PYTHON = re.compile(
+    r": (skipped: )?no (pyenv|(/usr/bin/)?python3|(shared|static) lib)"
+    r"|does not map a libpython$"
+)
 
 
 def step_unit(system, log):
@@ -153,10 +158,13 @@ def step_golden(system, log):
 
 
 # The packages of the libraries that the tracer is linked to.
-LIBRARIES = """cd %s || exit
+LIBRARIES = (
+    """cd %s || exit
 ldd build/tracer | sed -n 's/^[[:space:]]*\\([^ ]*\\) => .*/\\1/p' | while read -r library; do
     dpkg-query -S "*/$library" || exit
-done | sed 's/:.*//' | sort -u""" % HOME
+done | sed 's/:.*//' | sort -u"""
+    % HOME
+)
 TRACED_WITH = ("build/tracer", "tools/demo", "tools/demo_leak.py")
 LISTS = "var/lib/apt/lists"
 # An initramfs is in memory: what nobody reads there goes.
@@ -198,13 +206,29 @@ def step_kernel(system, log):
     return release
 
 
-STEPS = {"demo": step_demo, "clang": step_clang, "verifier": step_verifier, "deps": step_deps, "unit": step_unit,
-         "golden": step_golden, "tree": step_tree, "kernel": step_kernel}
-NEEDS = {"clang": "demo", "verifier": "demo", "deps": "demo", "unit": "deps", "golden": "deps", "tree": "demo",
-         "kernel": "tree"}
+STEPS = {
+    "demo": step_demo,
+    "clang": step_clang,
+    "verifier": step_verifier,
+    "deps": step_deps,
+    "unit": step_unit,
+    "golden": step_golden,
+    "tree": step_tree,
+    "kernel": step_kernel,
+}
+NEEDS = {
+    "clang": "demo",
+    "verifier": "demo",
+    "deps": "demo",
+    "unit": "deps",
+    "golden": "deps",
+    "tree": "demo",
+    "kernel": "tree",
+}
 
 
 # --- the run -----------------------------------------------------------------------------------
+
 
 def run_step(system, name, done):
     """(passed, failed or skipped; what to say)."""

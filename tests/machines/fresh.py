@@ -29,7 +29,8 @@ SCRIPTS = "/usr/share/debootstrap/scripts"
 PRIVATE = ("unshare", "--mount", "--propagation", "private")
 # Settings that a new system needs, too, to reach what this one reaches.
 SETTINGS = re.compile(
-    r'Acquire::((http|https|ftp)(::.*)?|Retries|Check-Valid-Until|Check-Date) ".+";')
+    r'Acquire::((http|https|ftp)(::.*)?|Retries|Check-Valid-Until|Check-Date) ".+";'
+)
 
 # Binds what a system needs of the machine and runs a command in it. The mounts are in a namespace
 # of their own and end with its last process. The PID namespace is the machine's: the tracer needs
@@ -71,8 +72,9 @@ def debootstrap(suite, folder, archives, log):
         command.append(os.path.join(SCRIPTS, "sid"))
     with open(log, "a+") as file:
         start = file.tell()
-        done = subprocess.run([*PRIVATE, *command], stdin=subprocess.DEVNULL, stdout=file,
-                              stderr=file)
+        done = subprocess.run(
+            [*PRIVATE, *command], stdin=subprocess.DEVNULL, stdout=file, stderr=file
+        )
         file.seek(start)
         if done.returncode != 0:
             raise Failed("debootstrap: " + last_words(file.read()))

@@ -39,7 +39,8 @@ def tracer_identity():
 
 
 def earlier(series, kernel, only=()):
-    """What this very tracer did on this very kernel in a whole run, but for `only`; None: not whole, or a failure."""
+    """What this very tracer did on this very kernel in a whole run, but for `only`; None: not
+    whole, or a failure."""
     try:
         with open(os.path.join(FOLDER, "results", series + ".json")) as file:
             result = json.load(file)
@@ -135,7 +136,9 @@ def main():
     parser.add_argument("series", nargs="*")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default=[], type=lambda text: text.split(","))
-    again = "repeat only kernels on which something failed; with --only, what it names on the others"
+    again = (
+        "repeat only kernels on which something failed; with --only, what it names on the others"
+    )
     parser.add_argument("--resume", action="store_true", help=again)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="machines at a time")
     parser.add_argument("--report", help="the table's file (default: build/machines/kernels.md)")

@@ -88,7 +88,11 @@ def text(results):
     parts = [introduction, facts_table(results), table(["feature", *ran], rows)]
     if notes.numbers:
         parts.append(notes.text())
-    failed = ["%s, %d" % (s, r["processor_failures"]) for s, r in ran.items() if r.get("processor_failures")]
+    failed = [
+        "%s, %d" % (s, r["processor_failures"])
+        for s, r in ran.items()
+        if r.get("processor_failures")
+    ]
     if failed:
         parts.append(PROCESSOR_FAILED % "; ".join(failed))
     boots = []

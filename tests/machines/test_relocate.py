@@ -22,7 +22,18 @@ int main(int argc, char **argv) {
 @pytest.fixture(params=("-pie", "-no-pie"))
 def program(request, tmp_path):
     path = str(tmp_path / "program")
-    command = ["cc", "-x", "c", "-", request.param, "-fno-builtin", "-o", path, "-Wl,--no-as-needed", "-lm"]
+    command = [
+        "cc",
+        "-x",
+        "c",
+        "-",
+        request.param,
+        "-fno-builtin",
+        "-o",
+        path,
+        "-Wl,--no-as-needed",
+        "-lm",
+    ]
     subprocess.run(command, input=SOURCE.encode(), check=True)
     return path
 

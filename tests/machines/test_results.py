@@ -123,15 +123,21 @@ def test_a_feature_that_dies(no_strays):
 def test_a_processor_that_failed(tmp_path, flags, failed):
     """The flags 22 to 31 are 0 in every processor that there is."""
     console = tmp_path / "console"
-    console.write_text("traps: PANIC: double fault\nRSP: 0018:ff7dc6744176fbd0 EFLAGS: %s\nRAX: 0\n" % flags)
+    console.write_text(
+        "traps: PANIC: double fault\nRSP: 0018:ff7dc6744176fbd0 EFLAGS: %s\nRAX: 0\n" % flags
+    )
     assert vm.processor_failed(console) == failed
 
 
 @pytest.mark.parametrize("byte, failed", (("cc", False), ("66", True)))
 def test_a_breakpoint_that_is_not_there(tmp_path, byte, failed):
-    """Where memory has one, somebody has forgotten it; else the processor ran what is not in memory."""
+    """Where memory has one, somebody has forgotten it; else the processor ran what is not in
+    memory."""
     console = tmp_path / "console"
-    console.write_text("Oops: int3: 0000 [#1] SMP\nRIP: 0010:uprobe_prog_run\nCode: 8b 7f 28 %s <90> 48\nEFLAGS: 00000286\n" % byte)
+    console.write_text(
+        "Oops: int3: 0000 [#1] SMP\nRIP: 0010:uprobe_prog_run\nCode: 8b 7f 28 %s <90> 48\nEFLAGS: 00000286\n"
+        % byte
+    )
     assert vm.processor_failed(console) == failed
 
 

@@ -12,8 +12,18 @@ PREFERRED = ("3.13", "3.14", "3.12", "3.15", "3.11", "3.10", "3.9", "3.8")
 JOINED = "/opt/unstripped"
 DEBUG = "usr/lib/debug/.build-id"
 NOT_NEEDED = shutil.ignore_patterns(
-    "test", "tests", "idlelib", "ensurepip", "site-packages", "config-*", "lib2to3", "tkinter",
-    "turtledemo", "pydoc_data", "*.opt-*.pyc", "*.a",
+    "test",
+    "tests",
+    "idlelib",
+    "ensurepip",
+    "site-packages",
+    "config-*",
+    "lib2to3",
+    "tkinter",
+    "turtledemo",
+    "pydoc_data",
+    "*.opt-*.pyc",
+    "*.a",
 )
 
 

@@ -42,7 +42,7 @@ def stop(process):
 
 
 def choose_accelerator(folder, kernel):
-    """"kvm" if a kernel says something under it, else "tcg"."""
+    """ "kvm" if a kernel says something under it, else "tcg"."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
     console = os.path.join(folder, "kvm-trial")
@@ -69,14 +69,17 @@ def choose_accelerator(folder, kernel):
 def processor_failed(console):
     """Did what no processor does end the guest? Each comes once in hours.
 
-    Flags that there are not: of emulated cmpxchg16b. A breakpoint where the kernel's code has none any more: the kernel
-    writes one while it turns a branch on or off (text_poke_bp()), and has each processor forget it before it goes on.
+    Flags that there are not: of emulated cmpxchg16b. A breakpoint where the kernel's code has
+    none any more: the kernel writes one while it turns a branch on or off (text_poke_bp()), and
+    has each processor forget it before it goes on.
     """
     with open(console, errors="replace") as file:
         said = file.read()
     flags = re.findall(r"EFLAGS: ([0-9a-f]{8})$", said, re.M)
     before = re.findall(r"Oops: int3: .*?Code:[0-9a-f ]* ([0-9a-f]{2}) <", said, re.S)
-    return any(int(value, 16) >> FLAGS_BITS for value in flags) or any(byte != "cc" for byte in before)
+    return any(int(value, 16) >> FLAGS_BITS for value in flags) or any(
+        byte != "cc" for byte in before
+    )
 
 
 class Lines:

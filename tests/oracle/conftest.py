@@ -42,9 +42,16 @@ def ask(interpreters):
     """ask(jobs, version=None): what tracemalloc says, of the newest version unless one is named."""
 
     def run(jobs, version=None):
-        path = interpreters[version or max(interpreters, key=lambda v: tuple(map(int, v.split("."))))]
-        done = subprocess.run([path, "-I", os.path.join(HERE, "oracle.py")], input=json.dumps(jobs).encode(), stdout=subprocess.PIPE,
-                              env=environment(), timeout=TIMEOUT)
+        path = interpreters[
+            version or max(interpreters, key=lambda v: tuple(map(int, v.split("."))))
+        ]
+        done = subprocess.run(
+            [path, "-I", os.path.join(HERE, "oracle.py")],
+            input=json.dumps(jobs).encode(),
+            stdout=subprocess.PIPE,
+            env=environment(),
+            timeout=TIMEOUT,
+        )
         assert done.returncode == 0
         return json.loads(done.stdout)
 
@@ -60,10 +67,16 @@ def snapshots(interpreters, tmp_path_factory):
             continue
         for frames in FRAMES:
             folder = str(tmp_path_factory.mktemp("taken-%s-%d-" % (version, frames)))
-            subprocess.run([interpreters[version], "-I", os.path.join(HERE, "take.py"), folder, str(frames)], check=True,
-                           env=environment(), timeout=TIMEOUT)
+            subprocess.run(
+                [interpreters[version], "-I", os.path.join(HERE, "take.py"), folder, str(frames)],
+                check=True,
+                env=environment(),
+                timeout=TIMEOUT,
+            )
             for name in sorted(os.listdir(folder)):
-                files["%s-%d-%s" % (version, frames, name.split(".")[0])] = os.path.join(folder, name)
+                files["%s-%d-%s" % (version, frames, name.split(".")[0])] = os.path.join(
+                    folder, name
+                )
     if not files:
         pytest.skip("no CPython %s on this machine" % " or ".join(TAKEN_BY))
     return files
@@ -76,8 +89,14 @@ def tracer():
     assert os.access(path, os.X_OK), "%s is not there: run make" % path
 
     def run(*args, ok=True):
-        done = subprocess.run([path, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              env=environment(), timeout=TIMEOUT)
+        done = subprocess.run(
+            [path, *map(str, args)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            timeout=TIMEOUT,
+        )
         if ok:
             assert done.returncode == 0, done.stderr.decode()
         return done

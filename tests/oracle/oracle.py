@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tracemalloc of the Python that runs it says. Jobs as a JSON list on stdin, their results as one on stdout.
+"""What the tracemalloc of the Python that runs it says. Jobs as a JSON list on stdin, their results
+as one on stdout.
 
 A job is {"op": …} and
     statistics    file, group_by, cumulative, filters     [[frames, size, count], …] in order, frames most recent first
@@ -8,7 +9,8 @@ A job is {"op": …} and
     same          a, b                                    two files hold equal traces, in the same order
     random        file, seed, protocol                    writes a made-up snapshot, null
     format        sizes                                   [_format_size(size, sign), …]
-filters: [{"inclusive", "pattern", "lineno", "all_frames"} or {"inclusive", "domain"}, …], null: not filtered.
+filters: [{"inclusive", "pattern", "lineno", "all_frames"} or {"inclusive", "domain"}, …], null:
+not filtered.
 """
 import json
 import pickle
@@ -37,7 +39,11 @@ def filtered(path, filters):
         if "domain" in f:
             made.append(tracemalloc.DomainFilter(f["inclusive"], f["domain"]))
         else:
-            made.append(tracemalloc.Filter(f["inclusive"], f["pattern"], f.get("lineno"), f.get("all_frames", False)))
+            made.append(
+                tracemalloc.Filter(
+                    f["inclusive"], f["pattern"], f.get("lineno"), f.get("all_frames", False)
+                )
+            )
     key = path, json.dumps(filters)
     if key not in CACHE:
         CACHE[key] = load(path).filter_traces(made)
@@ -49,19 +55,28 @@ def frames(traceback):
 
 
 def statistics(job):
-    return [[frames(s.traceback), s.size, s.count]
-            for s in filtered(job["file"], job["filters"]).statistics(job["group_by"], job["cumulative"])]
+    return [
+        [frames(s.traceback), s.size, s.count]
+        for s in filtered(job["file"], job["filters"]).statistics(
+            job["group_by"], job["cumulative"]
+        )
+    ]
 
 
 def compare(job):
     new, old = (filtered(job[k], job["filters"]) for k in ("new", "old"))
-    return [[frames(s.traceback), s.size, s.size_diff, s.count, s.count_diff]
-            for s in new.compare_to(old, job["group_by"], job["cumulative"])]
+    return [
+        [frames(s.traceback), s.size, s.size_diff, s.count, s.count_diff]
+        for s in new.compare_to(old, job["group_by"], job["cumulative"])
+    ]
 
 
 def traces(job):
     snapshot = load(job["file"])
-    return [snapshot.traceback_limit, [[t[0], t[1], t[2], t[3] if len(t) > 3 else None] for t in snapshot.traces._traces]]
+    return [
+        snapshot.traceback_limit,
+        [[t[0], t[1], t[2], t[3] if len(t) > 3 else None] for t in snapshot.traces._traces],
+    ]
 
 
 def same(job):
@@ -70,14 +85,43 @@ def same(job):
 
 
 def make_random(job):
-    """Few names and lines, so that groups are large and ties many; prefixes, and characters whose order differs by encoding."""
+    """Few names and lines, so that groups are large and ties many; prefixes, and characters whose
+    order differs by encoding."""
     rng = random.Random(job["seed"])
-    names = ["a", "ab", "a.py", "b.py", "b.pyc", "\xe9.py", "\ue000", "\U0001f40d", "\udcff", "d/a.py", "A.py", "", "[x]", "a-b", "a!"]
-    lines, sizes = rng.choice(((0, 1, 2), (1, 300, 70000, 4294967295))), rng.choice(((0, 8), (1, 256, 65536, 1 << 31, 1 << 40)))
+    names = [
+        "a",
+        "ab",
+        "a.py",
+        "b.py",
+        "b.pyc",
+        "\xe9.py",
+        "\ue000",
+        "\U0001f40d",
+        "\udcff",
+        "d/a.py",
+        "A.py",
+        "",
+        "[x]",
+        "a-b",
+        "a!",
+    ]
+    lines, sizes = rng.choice(((0, 1, 2), (1, 300, 70000, 4294967295))), rng.choice(
+        ((0, 8), (1, 256, 65536, 1 << 31, 1 << 40))
+    )
     limit = rng.choice((1, 2, 5))
-    pool = [tuple((rng.choice(names), rng.choice(lines)) for _ in range(rng.randint(1, limit))) for _ in range(rng.choice((1, 5, 60)))]
-    made = [(rng.choice((0, 0, 0, 7, 1 << 20)), rng.choice(sizes), rng.choice(pool), rng.choice((limit, limit, 9)))
-            for _ in range(rng.choice((0, 1, 2, 50, 2500)))]
+    pool = [
+        tuple((rng.choice(names), rng.choice(lines)) for _ in range(rng.randint(1, limit)))
+        for _ in range(rng.choice((1, 5, 60)))
+    ]
+    made = [
+        (
+            rng.choice((0, 0, 0, 7, 1 << 20)),
+            rng.choice(sizes),
+            rng.choice(pool),
+            rng.choice((limit, limit, 9)),
+        )
+        for _ in range(rng.choice((0, 1, 2, 50, 2500)))
+    ]
     if made and rng.random() < 0.2:
         made += rng.choices(made, k=10)  # the same objects again, out of order
     if rng.random() < 0.1:
@@ -90,5 +134,12 @@ def formatted(job):
     return [tracemalloc._format_size(size, sign) for size in job["sizes"] for sign in (False, True)]
 
 
-OPS = {"statistics": statistics, "compare": compare, "traces": traces, "same": same, "random": make_random, "format": formatted}
+OPS = {
+    "statistics": statistics,
+    "compare": compare,
+    "traces": traces,
+    "same": same,
+    "random": make_random,
+    "format": formatted,
+}
 json.dump([OPS[job["op"]](job) for job in json.load(sys.stdin)], sys.stdout)

@@ -59,8 +59,26 @@ def recursion(kept):
 
 
 def names(kept):
-    for name in ("caf\xe9.py", "\u6df1/\U0001f40d.py", "raw\udcff\udc80.py", "\ue000.py", "x.pyc", "x.py", "x.pyo", "X.PY", "<string>",
-                 "a b;c,d\"e.py", "new\nline.py", "C:\\dir\\x.py", "f.py:12", "\U0001f40d.py", "\ud83d.py", "-", "[a].py", "a!.py"):
+    for name in (
+        "caf\xe9.py",
+        "\u6df1/\U0001f40d.py",
+        "raw\udcff\udc80.py",
+        "\ue000.py",
+        "x.pyc",
+        "x.py",
+        "x.pyo",
+        "X.PY",
+        "<string>",
+        'a b;c,d"e.py',
+        "new\nline.py",
+        "C:\\dir\\x.py",
+        "f.py:12",
+        "\U0001f40d.py",
+        "\ud83d.py",
+        "-",
+        "[a].py",
+        "a!.py",
+    ):
         code(name, 2, 1)(kept, 1)
 
 

@@ -1,13 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions one after another over all that runs, honest programs and hostile ones, and kills of the tracer at random.
+"""Sessions one after another over all that runs, honest programs and hostile ones, and kills of the
+tracer at random.
 
 usage: soak.py [--minutes N] [--seed N]     (root; the tracer is build/tracer, or TRACER)
 
-A session is `tracer -a` with a budget. One in three lives for minutes: the memory that it has is looked at, and its results
-are those that the honest programs have told. The others are killed at a random moment. After each one nothing of it is left:
-no program, map or link in the kernel, and the code of the processes that went on is as it is in their files.
-Prints a line a session; the last line is `soak: N sessions, N wrong`. Exit status 1 if any was wrong.
+A session is `tracer -a` with a budget. One in three lives for minutes: the memory that it has is
+looked at, and its results are those that the honest programs have told. The others are killed at
+a random moment. After each one nothing of it is left: no program, map or link in the kernel, and
+the code of the processes that went on is as it is in their files. Prints a line a session; the
+last line is `soak: N sessions, N wrong`. Exit status 1 if any was wrong.
 """
 import argparse
 import collections
@@ -31,13 +33,16 @@ import harness  # noqa: E402
 
 TRACER = os.environ.get("TRACER") or os.path.join(os.path.dirname(TESTS), "build", "tracer")
 BUDGET = "64M"
-# The program and its libraries, the ring buffer, the budget of the tables, and as much again for a snapshot being written.
+# The program and its libraries, the ring buffer, the budget of the tables, and as much again for a
+# snapshot being written.
 RSS_MAX = 4 * 64 << 20
-# What it has in the middle of a long session it has at the end, but for so much: the medians of two thirds, since a snapshot that
-# is made for a moment, or a large process that ends, is no growth.
+# What it has in the middle of a long session it has at the end, but for so much: the medians of two
+# thirds, since a snapshot that is made for a moment, or a large process that ends, is no growth.
 RSS_GROWTH = 16 << 20
 LONG, SHORT = (120, 300), (0, 10)  # seconds of a session
-LEAVE = 120  # seconds in which the kernel has taken out what a killed one left; before 6.6 it takes them one by one
+# seconds in which the kernel has taken out what a killed one left; before 6.6 it takes them one by
+# one
+LEAVE = 120
 HOSTILE = (
     ("corrupt.py", "cycle"),
     ("unrest.py", "4", "100"),
@@ -65,7 +70,9 @@ class Crowd:
         self.failed = []
         self.pause, self.stop = threading.Event(), threading.Event()
         self.idle = threading.Event()
-        self.threads = [threading.Thread(target=self.work, args=(one,)) for one in (self.honest, self.hostile)]
+        self.threads = [
+            threading.Thread(target=self.work, args=(one,)) for one in (self.honest, self.hostile)
+        ]
         for thread in self.threads:
             thread.start()
 
@@ -86,7 +93,11 @@ class Crowd:
     def hostile(self):
         name, *args = self.random.choice(HOSTILE)
         command = [self.random.choice(self.pythons), harness.program(name), *args]
-        quiet = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        quiet = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.DEVNULL,
+            "stderr": subprocess.DEVNULL,
+        }
         process = subprocess.Popen(command, env=harness.environment(), **quiet)
         try:
             process.communicate(b"\n" * 4, timeout=self.random.uniform(0.3, 3))
@@ -130,7 +141,9 @@ def ours_in_kernel():
     """Programs and links of a tracer in the kernel."""
     found = []
     for kind in ("prog", "map", "link"):
-        said = subprocess.run(["bpftool", "--json", kind, "show"], capture_output=True, text=True).stdout
+        said = subprocess.run(
+            ["bpftool", "--json", kind, "show"], capture_output=True, text=True
+        ).stdout
         for entry in json.loads(said or "[]"):
             if any(pid.get("comm", "").startswith("tracer") for pid in entry.get("pids", ())):
                 found.append("%s %s" % (kind, entry.get("name") or entry.get("type")))
@@ -146,7 +159,10 @@ class Soak:
         stripped = os.path.realpath("/usr/bin/python3")
         paths = [stripped, *list(harness.pythons.unstripped().values())[-1:]]
         # One is hit at every moment by a kill; more would leave the others no processor.
-        self.survivors = [harness.Target(paths[-1], "busy.py"), harness.Target(stripped, "golden.py")]
+        self.survivors = [
+            harness.Target(paths[-1], "busy.py"),
+            harness.Target(stripped, "golden.py"),
+        ]
         self.survivors.append(harness.Target(blocks, None))
         self.crowd = Crowd(paths, brief, options.seed)
         self.counts = collections.Counter()
@@ -170,7 +186,9 @@ class Soak:
         return wrong
 
     def killed(self):
-        run = harness.Traced(TRACER, self.folder, "-a", "--budget", BUDGET, attached=False, output=False)
+        run = harness.Traced(
+            TRACER, self.folder, "-a", "--budget", BUDGET, attached=False, output=False
+        )
         time.sleep(self.random.uniform(*SHORT))
         run.kill()
         return "killed", []
@@ -187,7 +205,9 @@ class Soak:
 
     def watch(self, run, before):
         ready = re.compile(r"^tracer: attached to \d+ of \d+ processes", re.M)
-        harness.wait_until(lambda: ready.search(run.stderr) or run.process.poll() is not None, "it has attached")
+        harness.wait_until(
+            lambda: ready.search(run.stderr) or run.process.poll() is not None, "it has attached"
+        )
         self.crowd.pause.clear()
         seconds = min(self.random.uniform(*LONG), max(20, self.end - time.monotonic()))
         memory, aside, until = [], [0], time.monotonic() + seconds
@@ -208,7 +228,10 @@ class Soak:
         if got != live and not lost:
             wrong.append("%s, not %s" % (got, live))
         third = len(memory) // 3 + 1
-        middle, last = (statistics.median(part) for part in (memory[-2 * third : -third] or memory, memory[-third:]))
+        middle, last = (
+            statistics.median(part)
+            for part in (memory[-2 * third : -third] or memory, memory[-third:])
+        )
         if max(memory) > RSS_MAX:
             wrong.append("its memory was %d MiB" % (max(memory) >> 20))
         if statistics.median(aside) > RSS_MAX:
@@ -221,13 +244,19 @@ class Soak:
         return what % (seconds, got["CHILD"][1], times, *sizes, report.lost_events), wrong
 
     def session(self):
-        kind = self.whole if self.random.random() < 0.3 or not self.counts["sessions"] else self.killed
+        kind = (
+            self.whole if self.random.random() < 0.3 or not self.counts["sessions"] else self.killed
+        )
         what, wrong = kind()
         wrong += self.gone() + self.crowd.failed
         self.crowd.failed = []
         self.counts["sessions"] += 1
         self.counts["wrong"] += bool(wrong)
-        print("%4d  %s%s" % (self.counts["sessions"], what, "  WRONG: " + "; ".join(wrong) if wrong else ""), flush=True)
+        print(
+            "%4d  %s%s"
+            % (self.counts["sessions"], what, "  WRONG: " + "; ".join(wrong) if wrong else ""),
+            flush=True,
+        )
 
     def run(self):
         try:
@@ -242,7 +271,9 @@ class Soak:
 
 
 def main():
-    parser = argparse.ArgumentParser(description="sessions over honest and hostile programs, killed at random")
+    parser = argparse.ArgumentParser(
+        description="sessions over honest and hostile programs, killed at random"
+    )
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

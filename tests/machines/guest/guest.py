@@ -67,7 +67,7 @@ class Machine:
         """harness.Traced, ended with the feature; what it says of attaching is noted."""
         attached = options.pop("attached", True)
         subcommand = args[:1] if not str(args[0]).startswith("-") else ()
-        words = (*subcommand, "-v", *args[len(subcommand):])
+        words = (*subcommand, "-v", *args[len(subcommand) :])
         run = harness.Traced(self.tracer, self.folder, *words, attached=False, **options)
         self.runs.append(run)
         if attached:
@@ -118,7 +118,9 @@ def check(machine, run, report, live, name):
     pairs = {mark: "%s, not %s" % (got[mark], live[mark]) for mark in live}
     wrong = {mark: text for mark, text in pairs.items() if got[mark] != live[mark]}
     if wrong and are_told(report, got, live):
-        machine.note(remark="blocks whose traceback is unknown are told of: a page was not resident")
+        machine.note(
+            remark="blocks whose traceback is unknown are told of: a page was not resident"
+        )
         wrong = {}
     lost = {k: v for k, v in (report.data["not_seen"] or {}).items() if v and k.startswith("lost")}
     text = "wrong (table, not program): %s; %s lost: %s"

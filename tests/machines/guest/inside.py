@@ -143,7 +143,8 @@ def port(number):
 
 
 def wanted_features(settings, line):
-    """(name, function, seconds) of those that the command line asks for: machines.only=PATTERN,..., machines.after=PATTERN."""
+    """(name, function, seconds) of those that the command line asks for: machines.only=PATTERN,...,
+    machines.after=PATTERN."""
     only = [pattern for pattern in line.get("machines.only", "").split(",") if pattern]
     after = line.get("machines.after")
     for module in MODULES:

@@ -49,7 +49,9 @@ def killed(machine, target, *options):
     assert machine.notes["bytes_probed"] > 0, "no probe is in the code: what is compared here?"
     run.process.kill()
     run.process.wait()
-    harness.wait_until(lambda: harness.text_differs(target.pid) == 0, "the target's code is as its file")
+    harness.wait_until(
+        lambda: harness.text_differs(target.pid) == 0, "the target's code is as its file"
+    )
     assert target.process.poll() is None, "the target died: status %s" % target.process.returncode
     target.step()
     assert target.expect() is not None

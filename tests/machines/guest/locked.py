@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel that is locked down. It stays so until the next boot: these features are a boot's last ones."""
+"""A kernel that is locked down. It stays so until the next boot: these features are a boot's last
+ones."""
 import os
 import re
 
@@ -38,7 +39,10 @@ def confidentiality(machine):
         done = machine.run(*words)
         (line,) = re.findall("^.*locked down.*$", done.stdout + done.stderr, re.M) or [""]
         assert done.returncode == 1, "%s: status %d" % (words[0], done.returncode)
-        assert "(confidentiality)" in line and "lockdown=integrity" in line, "%s: %s" % (words[0], line)
+        assert "(confidentiality)" in line and "lockdown=integrity" in line, "%s: %s" % (
+            words[0],
+            line,
+        )
     target.step()
     assert target.expect()
     assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode

@@ -51,7 +51,9 @@ def growth(machine, kind, threads):
 def backend(machine, kind, name):
     """Links of that kind, or the next lower one where the kernel has none (uprobe_multi: 6.6)."""
     exact_figures(machine, kind, "golden.py", (), "-m", "exact", "--backend", name)
-    wanted = harness.LINKS[1] if name == "multi" and kernel_release() >= (6, 6) else harness.LINKS[2]
+    wanted = (
+        harness.LINKS[1] if name == "multi" and kernel_release() >= (6, 6) else harness.LINKS[2]
+    )
     # The line with the links is not the one that tells of the attach.
     machine.note(attach=harness.attach_facts(machine.runs[-1].stderr))
     links = machine.notes["attach"].get("links")

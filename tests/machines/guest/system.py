@@ -112,7 +112,8 @@ def killed_in(folder):
 
 
 def memory_limit(machine):
-    """A target near the limit of its cgroup (v2): what is asked for by name is refused, with the figure; else it is fewer probes."""
+    """A target near the limit of its cgroup (v2): what is asked for by name is refused, with the
+    figure; else it is fewer probes."""
     write = harness.write_text
     with open(CGROUPS + "/cgroup.controllers") as file:
         if "memory" not in file.read().split():
@@ -126,7 +127,9 @@ def memory_limit(machine):
             with open(folder + "/memory.current") as file:
                 write(folder + "/memory.max", int(file.read()) + ROOM)
             done = machine.run("-p", target.pid, "-m", "census", "-d", "1")
-            told = re.search(r"want (\d+) KiB free, and the cgroup (\S+) has (\d+) KiB left", done.stderr)
+            told = re.search(
+                r"want (\d+) KiB free, and the cgroup (\S+) has (\d+) KiB left", done.stderr
+            )
             assert done.returncode == 1 and told, "status %d: %s" % (done.returncode, done.stderr)
             machine.note(wanted_kib=int(told[1]), left_kib=int(told[3]))
             assert told[2].endswith(os.path.basename(folder)), told[2]
@@ -141,7 +144,9 @@ def memory_limit(machine):
             target.step()
             assert target.expect()
             run.finish()
-            assert target.finish() == 0, "the target was harmed: status %s" % target.process.returncode
+            assert target.finish() == 0, (
+                "the target was harmed: status %s" % target.process.returncode
+            )
         finally:
             target.kill()
 
