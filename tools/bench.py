@@ -282,7 +282,8 @@ def choose(options):
 
 
 def with_table(name, path, root, options, folder, bench):
-    """A benchmark of an interpreter that returns a table, for docs/benchmarks.md if that is wanted."""
+    """A benchmark of an interpreter that returns a table, for docs/benchmarks.md if that is
+    wanted."""
     python = Python(os.path.realpath(path), folder, root)
     try:
         text = bench(python)

@@ -140,7 +140,8 @@ def bpftrace_live(python, name, rounds):
 
 
 def memleak(python, name, rounds):
-    """The libbpf version, which takes a command without arguments; its malloc is the C library's."""
+    """The libbpf version, which takes a command without arguments; its malloc is the C
+    library's."""
     script = os.path.join(python.host_folder, "memleak.sh")
     with open(script, "w") as file:
         file.write("#!/bin/sh\nexec %s\n" % " ".join(python.workload(name, rounds)))

@@ -28,7 +28,8 @@ TIMEOUT = 300
 
 
 def start_tracer(pid, options, snapshot):
-    """The tracer, attached, and what it said; ValueError with what it said when it did not attach."""
+    """The tracer, attached, and what it said; ValueError with what it said when it did not
+    attach."""
     process = subprocess.Popen(
         [TRACER, "-p", str(pid), "-o", snapshot, *options],
         stdin=subprocess.DEVNULL,

@@ -130,7 +130,8 @@ def unstripped():
 
 
 def newest():
-    """Path of the newest of unstripped(), of a root file system only where there is no other; None."""
+    """Path of the newest of unstripped(), of a root file system only where there is no other;
+    None."""
     found = list(unstripped().values())
     own = [
         path
@@ -184,7 +185,8 @@ def archives():
 
 
 def unpack(packed, folder):
-    """The folder that an archive becomes below a folder, once; None where the archive is not there."""
+    """The folder that an archive becomes below a folder, once; None where the archive is not
+    there."""
     archive, path = os.path.join(archives(), packed.archive + ".tar.xz"), os.path.join(
         folder, packed.archive
     )

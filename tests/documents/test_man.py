@@ -33,7 +33,8 @@ def page_text(name):
 
 
 def options_of_help(text):
-    """{"-d, --duration=SEC", …} of what argp prints: the option ends where its description begins."""
+    """{"-d, --duration=SEC", …} of what argp prints: the option ends where its description
+    begins."""
     return {
         re.split(r"\s{2,}", line.strip())[0] for line in re.findall(r"^ {2,6}-[-\w].*$", text, re.M)
     }

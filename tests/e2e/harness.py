@@ -234,7 +234,8 @@ class Target:
         return line.decode()
 
     def wait_reading(self):
-        """Returns once it waits for its stdin: what it said of itself is then true, to the block."""
+        """Returns once it waits for its stdin: what it said of itself is then true, to the
+        block."""
 
         wait_reading(self.pid)
 

@@ -94,7 +94,8 @@ def off(ours, theirs):
 
 
 def heap_off(tracer, python):
-    """What `tracer heap` has of objects.py: of all blocks, and of the bytes of one type's objects."""
+    """What `tracer heap` has of objects.py: of all blocks, and of the bytes of one type's
+    objects."""
     with target_of(python, "objects.py", OBJECTS, ready=False) as target:
         said = target.read_line()
         assert said, target.process.stderr.read().decode().strip()

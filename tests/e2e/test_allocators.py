@@ -125,7 +125,8 @@ def named(files, part):
 
 
 def expect_emulated(symbols, wanted):
-    """Each is probed, at an instruction that costs one trap; the ends of what may throw cannot be."""
+    """Each is probed, at an instruction that costs one trap; the ends of what may throw cannot
+    be."""
     assert wanted <= set(symbols)
     for symbol in wanted:
         assert " is emulated" in symbols[symbol][0], symbols[symbol]

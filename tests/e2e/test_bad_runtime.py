@@ -251,7 +251,8 @@ CORRUPTIONS = [name for name, _ in corruptions(b"\x7fELF" + bytes(10000))]
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_corrupt_elf(run_tracer, any_python, tmp_path, name, libpython):
-    """A mapped file with the name of a libpython: refused, in a bounded time, and said in one line."""
+    """A mapped file with the name of a libpython: refused, in a bounded time, and said in one
+    line."""
     mapper = compiled(tmp_path, MAPPER, "mapper")
     with open(libpython(any_python), "rb") as file:
         data = dict(corruptions(file.read()))[name]

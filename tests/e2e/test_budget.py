@@ -74,7 +74,8 @@ def test_code(start, trace, any_python, nothing, count, size):
 
 
 def test_address_space(start, tracer, tmp_path, any_python, nothing):
-    """With no more addresses than that there is no error: what malloc refuses is not kept either."""
+    """With no more addresses than that there is no error: what malloc refuses is not kept
+    either."""
     target = start(any_python, "unique.py", 1200, 131072)
 
     def limited():

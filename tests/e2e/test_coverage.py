@@ -102,7 +102,8 @@ def test_inlined_attach(start, trace, debian_python):
 
 
 def test_inlined_launch(trace, debian_python):
-    """A few large blocks that calloc gives through the raw slot are traced as the raw allocator's."""
+    """A few large blocks that calloc gives through the raw slot are traced as the raw
+    allocator's."""
     check_small(*launched(trace, debian_python))
 
 
@@ -153,7 +154,8 @@ def test_shrunk_blocks(start, trace, python):
 
 
 def test_ended_by_itself(start, trace, any_python):
-    """A target that ends is measured before, now and then: the last reading stands in the report."""
+    """A target that ends is measured before, now and then: the last reading stands in the
+    report."""
     target = start(any_python, "mixed.py")
     run = trace("-p", target.pid, "--interval", "0.1", "--format", "json")
     target.step()

@@ -256,7 +256,8 @@ def test_linked_hidden(start, trace, run_tracer, tmp_path, python, static):
 
 @pytest.mark.versions("3.13")
 def test_linked_static(start, trace, tmp_path, python):
-    """It has no .eh_frame_hdr: that an object is taken again from a free list is seen all the same."""
+    """It has no .eh_frame_hdr: that an object is taken again from a free list is seen all the
+    same."""
     application = linked(tmp_path, python, "-static")
     assert (
         ".eh_frame_hdr"

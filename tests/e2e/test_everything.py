@@ -162,7 +162,8 @@ def test_slow_loader(trace, brief, sleeper, tmp_path):
 
 
 def test_new_python(start, trace, any_python, sleeper, tmp_path):
-    """A new program turns out to run Python: it is in the report once, as that, and line by line."""
+    """A new program turns out to run Python: it is in the report once, as that, and line by
+    line."""
     sleeper(1)
     run = trace("-a", "-v", attached=False)
     summary(run)

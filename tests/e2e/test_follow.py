@@ -44,7 +44,8 @@ def traced_pids(run):
 
 
 def lives(source, count):
-    """What count processes of family.py say: {pid: {mark: pair}}, the last one is the first parent."""
+    """What count processes of family.py say: {pid: {mark: pair}}, the last one is the first
+    parent."""
     told = {}
     for _ in range(count):
         live = source.expect()
@@ -174,7 +175,8 @@ def test_exec(start, trace, any_python, how):
 
 
 def test_shell(trace, any_python):
-    """A command that is no Python, and has one started: as a child, or behind an exec of a child."""
+    """A command that is no Python, and has one started: as a child, or behind an exec of a
+    child."""
     child = '"$0" "$1" spawned; sh -c \'exec "$0" "$@"\' "$0" "$1" spawned; exit 9'
     run = trace(
         *VERBOSE,

@@ -33,7 +33,8 @@ def test_programs_are_brief(start, trace, any_python):
 
 @pytest.mark.versions("3.8", "3.11", "3.13")
 def test_exit(start, trace, python):
-    """The table is that of the moment when the shutdown began, not of the emptied heap behind it."""
+    """The table is that of the moment when the shutdown began, not of the emptied heap behind
+    it."""
     target = start(python, "golden.py")
     run = trace("-p", target.pid)
     target.step()

@@ -101,7 +101,8 @@ def test_fewer_probes_where_descriptors_are_few(tracer, start, stripped):
 
 
 def test_verifier_budgets(tracer):
-    """No BPF program is near a limit of the kernel's verifier (tools/verifier.c has the budgets)."""
+    """No BPF program is near a limit of the kernel's verifier (tools/verifier.c has the
+    budgets)."""
     tool = os.path.join(os.path.dirname(tracer), "tools", "verifier")
     done = subprocess.run([tool], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -14,7 +14,8 @@ ROOM, MORE = 900 << 10, 16 << 20
 
 @pytest.fixture
 def cornered(debian_python):
-    """cornered(bytes): a Target in a memory cgroup that leaves it so many, and the cgroup's folder."""
+    """cornered(bytes): a Target in a memory cgroup that leaves it so many, and the cgroup's
+    folder."""
     targets, groups = [], []
 
     def make(room):

@@ -27,7 +27,8 @@ def names(path):
 
 
 def resolve(path):
-    """What perf finds at each address where something begins or ends, or begins to be overlapped."""
+    """What perf finds at each address where something begins or ends, or begins to be
+    overlapped."""
     table = {}
     with open(path, errors="surrogateescape") as file:
         lines = [LINE.match(line) for line in file.read().split("\n") if line]

@@ -96,7 +96,8 @@ def rounded_by_jemalloc(counts):
 
 
 def chunks(counts):
-    """Bytes of glibc's chunks for them: 8 more than were asked for, a multiple of 16, at least 32."""
+    """Bytes of glibc's chunks for them: 8 more than were asked for, a multiple of 16, at least
+    32."""
     return sum(max(32, (size + 8 + 15) & ~15) * count for size, count in counts.items())
 
 

@@ -246,7 +246,8 @@ def test_nothing_but_python(runtime, trace, run_tracer, any_python):
 
 
 def test_containerd(containerd, trace, run_tracer, any_python):
-    """Ids of any form, the same in two namespaces; a process of the second is not one of the first."""
+    """Ids of any form, the same in two namespaces; a process of the second is not one of the
+    first."""
     name = unique("job")
     with containerd.start(any_python, "golden.py", name=name) as target, containerd.start(
         any_python, "golden.py", name=name, space="other"

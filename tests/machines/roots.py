@@ -76,7 +76,8 @@ def unpack_debug(system, version, log):
 
 
 def add_unstripped(system, version, root):
-    """The interpreter with its symbols; root: the path at which its loader and libraries will be."""
+    """The interpreter with its symbols; root: the path at which its loader and libraries will
+    be."""
     python = "/usr/bin/python" + version
     path = system.root + os.path.join(unstripped.JOINED, "bin", os.path.basename(python))
     unstripped.join(system.root + python, os.path.join(system.root, unstripped.DEBUG), path)

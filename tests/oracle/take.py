@@ -13,7 +13,8 @@ FOLDER, FRAMES = sys.argv[1], int(sys.argv[2])
 
 
 def code(filename, lines, depth):
-    """A function that allocates on each of its lines, so many frames deep, in a file of that name."""
+    """A function that allocates on each of its lines, so many frames deep, in a file of that
+    name."""
     source = "def work(kept, depth):\n    if depth: return work(kept, depth - 1)\n"
     source += "".join("    kept.append(bytearray(%d))\n" % (16 << (i % 5)) for i in range(lines))
     space = {}

@@ -32,7 +32,8 @@ def version_of(name):
 
 
 def test_round_trips(snapshots, ask, tracer, each, tmp_path):
-    """tracemalloc -> tracemalloc keeps the order, too; by way of ours, equal traces and statistics."""
+    """tracemalloc -> tracemalloc keeps the order, too; by way of ours, equal traces and
+    statistics."""
 
     def convert(item):
         name, path = item
@@ -542,7 +543,8 @@ def test_different_limits(snapshots, tracer):
 
 
 def test_source(tracer, tmp_path):
-    """Lines as linecache has them; nothing where there is none, and no waiting for what is no file."""
+    """Lines as linecache has them; nothing where there is none, and no waiting for what is no
+    file."""
     script = tmp_path / "caf\xe9.py"
     script.write_bytes(b"first\r\n  second = [  1 ]  \rthird\n\n\x1b[31mlast")
     os.mkfifo(tmp_path / "fifo")
