@@ -10,6 +10,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 #include "large_elf.h"
 #include "process/process.h"
 #include "pythons.h"
+#include "sanitized.h"
 
 #define NO_DEBUG "/nonexistent" /* a debug root without any debug file */
 
@@ -158,6 +160,41 @@ static void large_tables_are_for_a_process_of_their_own(void **state)
 	assert_int_equal(elf_file_symbol_at(file, last, &symbol), 0);
 	assert_int_equal(symbol.name[0], large_elf_name(last));
 	assert_int_equal(elf_file_symbol_at(file, last + LARGE_STEP, &symbol), -ENOENT);
+	elf_file_close(file);
+}
+
+static uint64_t anonymous_bytes(void)
+{
+	uint64_t bytes, anonymous;
+
+	malloc_trim(0);
+	assert_int_equal(process_rss_read(getpid(), &bytes, &anonymous), 0);
+	return anonymous;
+}
+
+/* A file that is kept for its descriptor does not keep its symbols; asked again, it has them. */
+static void what_is_forgotten_takes_no_memory(void **state)
+{
+	enum { TABLE = ELF_SYMBOLS_HERE * sizeof(Elf64_Sym) };
+	int fd = large_elf(ELF_SYMBOLS_HERE);
+	struct elf_symbol symbol;
+	struct elf_file *file;
+	uint64_t before;
+
+	(void)state;
+#if SANITIZED
+	print_message("the sanitizer keeps what was freed\n");
+	skip();
+#endif
+	before = anonymous_bytes();
+	assert_int_equal(elf_file_open(&file, fd, "/large", NO_DEBUG), 0);
+	assert_int_equal(elf_file_symbol(file, "z", &symbol), 0);
+	assert_true(anonymous_bytes() > before + TABLE);
+	elf_file_forget(file);
+	assert_true(anonymous_bytes() < before + TABLE / 4);
+	assert_int_equal(elf_file_symbol_memory(file), 0);
+	assert_int_equal(elf_file_symbol(file, "y", &symbol), 0);
+	assert_int_equal(symbol.name[0], 'y');
 	elf_file_close(file);
 }
 
@@ -814,6 +851,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(own_symbols_are_where_they_say),
 		cmocka_unit_test(large_tables_are_for_a_process_of_their_own),
+		cmocka_unit_test(what_is_forgotten_takes_no_memory),
 		cmocka_unit_test(libc_has_default_versions),
 		cmocka_unit_test(libpythons_have_their_symbols),
 		cmocka_unit_test(stripped_python_has_exported_symbols),

@@ -17,6 +17,7 @@
 #include "elf/elf_section.h"
 
 #define PAGE_BYTES  4096ull
+#define SONAME_MAX  4096u
 #define DYNAMIC_MAX 65536u /* entries; one for each library that is needed, and some forty */
 
 static int read_segments(struct elf_file *file)
@@ -78,7 +79,6 @@ static int read_dynamic(struct elf_file *file)
 	int pie = 0;
 	int err;
 
-	file->soname = "";
 	if (section && header.sh_size > DYNAMIC_MAX * sizeof(Elf64_Dyn))
 		return error_set(-ENOEXEC, "corrupt ELF file: more than %u entries in .dynamic",
 				 DYNAMIC_MAX);
@@ -93,12 +93,15 @@ static int read_dynamic(struct elf_file *file)
 		err = elf_section_strings(file->elf, header.sh_link, &strings, &bytes);
 		if (err)
 			return err;
-		if (entry.d_un.d_val < bytes)
-			file->soname = strings + entry.d_un.d_val;
+		if (entry.d_un.d_val < bytes && !file->soname) {
+			file->soname = strndup(strings + entry.d_un.d_val, SONAME_MAX);
+			if (!file->soname)
+				return -ENOMEM;
+		}
 	}
 	/* An old linker sets no mark; libc.so.6 has an interpreter too, but a soname. */
 	file->executable = file->header.e_type == ET_EXEC || pie ||
-			   (find_segment(file, PT_INTERP) && !file->soname[0]);
+			   (find_segment(file, PT_INTERP) && !elf_file_soname(file)[0]);
 	return 0;
 }
 
@@ -134,8 +137,35 @@ int elf_file_open(struct elf_file **out, int fd, const char *path, const char *d
 	}
 	elf_section_build_id(file->elf, file->build_id);
 	file->fd = fd;
+	/* The soname is among the names of all symbols that are exported. */
+	elf_file_forget(file);
 	*out = file;
 	return 0;
+}
+
+/* libelf keeps what it has read until the end. One that is no longer an ELF file stays as it is. */
+static void handle_renew(Elf **elf, int fd)
+{
+	uint64_t bytes;
+	Elf *fresh;
+
+	if (elf_section_begin(&fresh, fd, &bytes))
+		return;
+	elf_end(*elf);
+	*elf = fresh;
+}
+
+void elf_file_forget(struct elf_file *file)
+{
+	for (int i = 0; i < ELF_SOURCES; i++) {
+		elf_symbols_free(&file->tables[i]);
+		file->table_errs[i] = file->table_errs[i] ? file->table_errs[i] : 1;
+	}
+	elf_imports_free(&file->imports);
+	file->imports_err = file->imports_err ? file->imports_err : 1;
+	handle_renew(&file->elf, file->fd);
+	if (!file->debug_err)
+		handle_renew(&file->debug.elf, file->debug.fd);
 }
 
 struct elf_file *elf_file_share(struct elf_file *file)
@@ -157,6 +187,7 @@ void elf_file_close(struct elf_file *file)
 		close(file->fd);
 	free(file->segments);
 	free(file->debug_root);
+	free(file->soname);
 	free(file->path);
 	free(file);
 }
@@ -511,5 +542,5 @@ int elf_file_pointer(struct elf_file *file, uint64_t vaddr, uint64_t *value)
 
 const char *elf_file_soname(struct elf_file *file)
 {
-	return file->soname;
+	return file->soname ? file->soname : "";
 }

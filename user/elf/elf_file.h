@@ -17,7 +17,7 @@
 struct elf_file;
 
 struct elf_symbol {
-	const char *name; /* borrowed until elf_file_close() */
+	const char *name; /* borrowed until elf_file_forget() or elf_file_close() */
 	uint64_t vaddr;   /* for a TLS symbol: offset in the TLS segment */
 	uint64_t size;    /* 0: not said */
 	enum { ELF_FROM_DYNSYM, ELF_FROM_SYMTAB, ELF_FROM_DEBUG_FILE } source;
@@ -40,6 +40,12 @@ int elf_file_open_apart(struct elf_file **out, int fd, int debug_fd);
 /* Another owner of the same file, who closes it, too. Returns file. */
 struct elf_file *elf_file_share(struct elf_file *file);
 void elf_file_close(struct elf_file *file);
+
+/*
+ * Lets go of what was read of its symbols and relocations; names that were borrowed are gone with
+ * them. What is asked for later is read again.
+ */
+void elf_file_forget(struct elf_file *file);
 
 /* What its symbols take, bytes: as they are in the file, and the indexes of them. */
 size_t elf_file_symbol_memory(const struct elf_file *file);
@@ -117,7 +123,8 @@ size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *
 			     size_t room);
 /*
  * The other way round: the name of the function of another file whose address the dynamic linker
- * puts into the slot at vaddr. 0, *name is borrowed until elf_file_close(); -ENOENT.
+ * puts into the slot at vaddr. 0, *name is borrowed until elf_file_forget() or elf_file_close();
+ * -ENOENT.
  */
 int elf_file_import_at(struct elf_file *file, uint64_t vaddr, const char **name);
 /*
@@ -125,7 +132,7 @@ int elf_file_import_at(struct elf_file *file, uint64_t vaddr, const char **name)
  * the file. 0; -ENOENT they are not of this file, or hold the address of something in another.
  */
 int elf_file_pointer(struct elf_file *file, uint64_t vaddr, uint64_t *value);
-/* DT_NEEDED / DT_SONAME, "" when absent. Borrowed. */
+/* DT_SONAME, "" when absent. Borrowed until elf_file_close(). */
 const char *elf_file_soname(struct elf_file *file);
 
 #endif

@@ -22,7 +22,7 @@ struct elf_file {
 	GElf_Phdr *segments;
 	size_t segment_count;
 	char build_id[ELF_BUILD_ID_HEX_MAX];
-	const char *soname;
+	char *soname;
 	int executable;
 
 	uint32_t symbols_max; /* of all tables */

@@ -165,6 +165,8 @@ static int known_fill(struct plan_native_cache *cache, int fd, const char *path,
 		return err == -ENOMEM ? err : 0;
 	}
 	refusals_look(cache, path, plan);
+	/* It is kept, as every other file with an allocator: its symbols are too much for that. */
+	elf_file_forget(file);
 	known->file = file;
 	known->plan = plan;
 	return 0;
