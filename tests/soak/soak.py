@@ -33,9 +33,9 @@ import harness  # noqa: E402
 
 TRACER = os.environ.get("TRACER") or os.path.join(os.path.dirname(TESTS), "build", "tracer")
 BUDGET = "64M"
-# The program and its libraries, the ring buffer, the budget of the tables, and as much again for a
-# snapshot being written.
-RSS_MAX = 4 * 64 << 20
+# Anonymous memory: the budget of the tables, and as much again for what is not charged to it and for a
+# snapshot that is being written.
+RSS_MAX = 2 * 64 << 20
 # What it has in the middle of a long session it has at the end, but for so much: the medians of two
 # thirds, since a snapshot that is made for a moment, or a large process that ends, is no growth.
 RSS_GROWTH = 16 << 20
@@ -119,7 +119,7 @@ class Crowd:
 
 
 def memory_of(pid, field):
-    """A field of its status, VmRSS or RssAnon, in bytes; 0 where it is gone."""
+    """A field of its status, in bytes; 0 where it is gone."""
     try:
         with open("/proc/%d/status" % pid) as file:
             match = re.search(r"^%s:\s*(\d+) kB" % field, file.read(), re.M)
@@ -212,7 +212,7 @@ class Soak:
         seconds = min(self.random.uniform(*LONG), max(20, self.end - time.monotonic()))
         memory, aside, until = [], [0], time.monotonic() + seconds
         while time.monotonic() < until and run.process.poll() is None:
-            memory.append(memory_of(run.process.pid, "VmRSS"))
+            memory.append(memory_of(run.process.pid, "RssAnon"))
             aside.append(workers(run.process.pid))
             time.sleep(1)
         times = self.crowd.rest() - before
