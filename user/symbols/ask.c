@@ -11,6 +11,7 @@
 #include "symbols/ask.h"
 
 #include <errno.h>
+#include <inttypes.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -92,13 +93,16 @@ static void time_spend(struct symbols *symbols, struct file *file, uint64_t befo
 static void dwarf_trim(struct symbols *symbols)
 {
 	struct helper *helper = &symbols->dwarf;
-	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC), held;
 
 	if (now_ns - helper->looked_ns < LOOK_NS)
 		return;
 	helper->looked_ns = now_ns;
-	if (worker_held_bytes(helper->worker) > symbols->dwarf_max)
-		worker_stop(helper->worker);
+	held = worker_held_bytes(helper->worker);
+	if (held <= symbols->dwarf_max)
+		return;
+	log_debug("what reads DWARF holds %" PRIu64 " KiB: it begins anew", held >> 10);
+	worker_stop(helper->worker);
 }
 
 /* Once. -EAGAIN; -errno: the worker has ended, or is to. */
