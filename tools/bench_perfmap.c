@@ -55,8 +55,8 @@ static void order_measure(uint64_t count, int shuffled)
 	perfmap_text_write(table, bytes_count, &written);
 	entries = perfmap_table_count(table);
 	printf("perf map, %" PRIu64
-	       " entries %s: built in %.3f s, an address resolved in %.3f us (%.0f %% found), "
-	       "%.1f bytes an entry beside its name, written in %.3f s\n",
+	       " entries %s: built in %.3f s, an address resolved in %.3f us (%.0f %% found), %.1f "
+	       "bytes an entry beside its name, written in %.3f s\n",
 	       count, shuffled ? "in any order, some twice" : "in order",
 	       (double)(built - start) / 1e9, (double)(asked - built) / 1e3 / count,
 	       100.0 * found / count, (double)(perfmap_table_memory(table) - names) / entries,

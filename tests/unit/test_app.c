@@ -188,8 +188,7 @@ static void test_charged(void **state)
 	/* Tracebacks that are the same from there on are one. */
 	charged(*state, &(struct statistics_opts){.by = GROUP_TRACEBACK, .app = &app_default},
 		"decoder.py:9/3=64! decoder.py:9/2=32! <string>:2/2=16! app.py:7/1=8 app.py:8/3=4 "
-		"app.py:7/2=3; "
-		"112 outside, 64 cut, 127");
+		"app.py:7/2=3; 112 outside, 64 cut, 127");
 	/* Filters see what they saw without. */
 	assert_int_equal(filters_add_file(&filters, 1, "*/json/*"), 0);
 	charged(*state,
@@ -275,8 +274,7 @@ static void test_select(void **state)
 	assert_int_equal(snapshot_select(*state, NULL, &app_default, 1, &chosen), 0);
 	charged(chosen, &(struct statistics_opts){.by = GROUP_TRACEBACK},
 		"decoder.py:9/3=64 decoder.py:9/2=32 <string>:2/2=16 app.py:7/1=8 app.py:8/3=4 "
-		"app.py:7/2=3; "
-		"0 outside, 0 cut, 127");
+		"app.py:7/2=3; 0 outside, 0 cut, 127");
 	for (size_t i = 0; i < chosen->traceback_count; i++) {
 		const struct snapshot_traceback *traceback = &chosen->tracebacks[i];
 
@@ -321,8 +319,7 @@ static void test_text(void **state)
 	contains(text, "app.py:7: size=11 B, count=3, average=4 B\n");
 	contains(text,
 		 "Without a frame of the application: size=112 B, count=3; of these size=64 B, "
-		 "count=1 in "
-		 "tracebacks of more than the 3 frames kept (tracer -n N keeps more)\n");
+		 "count=1 in tracebacks of more than the 3 frames kept (tracer -n N keeps more)\n");
 	free(text);
 	text = report(snapshot, &(struct report_opts){.by = GROUP_TRACEBACK, .app = &app_default},
 		      report_text);
@@ -334,8 +331,7 @@ static void test_text(void **state)
 		      report_text);
 	contains(text,
 		 "One frame is kept of each traceback: a block counts for the application only "
-		 "where that "
-		 "is the most recent one (tracer -n N keeps more)\n");
+		 "where that is the most recent one (tracer -n N keeps more)\n");
 	free(text);
 }
 

@@ -102,8 +102,8 @@ static void error_line_is_one_harmless_line(void **state)
 
 	(void)state;
 	capture_stderr(print_hostile, text, sizeof(text));
-	assert_string_equal(text, "tracer: cannot trace 'a\\x0ab\\x1b[31m\\x9b\xc3\xa9\\x7f': "
-				  "not allowed; run it as root\n");
+	assert_string_equal(text, "tracer: cannot trace 'a\\x0ab\\x1b[31m\\x9b\xc3\xa9\\x7f': not "
+				  "allowed; run it as root\n");
 	capture_stderr(print_without_remedy, text, sizeof(text));
 	snprintf(expected, sizeof(expected), "tracer: pid 5: %s\n", strerror(ESRCH));
 	assert_string_equal(text, expected);

@@ -161,11 +161,8 @@ static void test_answers(void **state)
 	       "{\"is_tracing\": true, ");
 	expect(session, fd, "{\"request\": \"lookup\", \"address\": 4128}\n",
 	       "{\"address\": 4128, \"block\": {\"address\": 4096, \"offset\": 32, \"size\": 48, "
-	       "\"domain\": "
-	       "0, \"rounded\": false}, "
-	       "\"total_nframe\": 1, \"traceback\": [{\"filename\": \"/caf\\u00e9.py\", "
-	       "\"lineno\": 0, "
-	       "\"function\": \"f\"}]}\n");
+	       "\"domain\": 0, \"rounded\": false}, \"total_nframe\": 1, \"traceback\": "
+	       "[{\"filename\": \"/caf\\u00e9.py\", \"lineno\": 0, \"function\": \"f\"}]}\n");
 	expect(session, fd, "{\"request\": \"lookup\", \"address\": 4144}\n",
 	       "{\"address\": 4144, \"block\": null}\n");
 	expect(session, fd, "{\"request\": \"status\", \"pid\": 1001}\n",

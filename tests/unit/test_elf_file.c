@@ -374,9 +374,9 @@ static void strip_ourselves(void)
 		skip();
 	}
 	assert_int_equal(
-		run("cd %s && mkdir bin && cp /proc/%d/exe full && "
-		    "objcopy --only-keep-debug full program.debug && "
-		    "objcopy --strip-all --add-gnu-debuglink=program.debug full bin/program",
+		run("cd %s && mkdir bin && cp /proc/%d/exe full && objcopy --only-keep-debug full "
+		    "program.debug && objcopy --strip-all --add-gnu-debuglink=program.debug full "
+		    "bin/program",
 		    directory, getpid()),
 		0);
 }

@@ -30,8 +30,7 @@ static void test_verifier(void **state)
 		"730: (85) call bpf_probe_read#4\n"
 		"program of this type cannot use helper bpf_probe_read#4\n"
 		"processed 104 insns (limit 1000000) max_states_per_insn 0 total_states 9 "
-		"peak_states 9 "
-		"mark_read 0\n"
+		"peak_states 9 mark_read 0\n"
 		"-- END PROG LOAD LOG --\n",
 		"libbpf: prog 'native_session': failed to load: -22\n",
 		"libbpf: failed to load object 'alloc_bpf'\n",
@@ -60,9 +59,7 @@ static void test_types(void **state)
 		"libbpf: Failed to bump RLIMIT_MEMLOCK (err = -1), you might need to do it "
 		"explicitly!\n",
 		"libbpf: extern (func ksym) 'bpf_session_is_return': func_proto [78] incompatible "
-		"with "
-		"vmlinux "
-		"[66391]\n",
+		"with vmlinux [66391]\n",
 		"libbpf: failed to load object 'alloc_bpf'\n",
 		NULL,
 	};

@@ -258,9 +258,8 @@ static void test_mixed_levels(void **state)
 			 0);
 	assert_string_equal(
 		plan.level,
-		"raw: implementations (_PyMem_Raw*); mem, obj: public functions (no usable "
-		"symbols of the implementations; inlined copies are not seen); 2 take an object "
-		"into use");
+		"raw: implementations (_PyMem_Raw*); mem, obj: public functions (no usable symbols "
+		"of the implementations; inlined copies are not seen); 2 take an object into use");
 	assert_int_equal(functions_of(&plan), 4 + 8 + 6);
 	assert_int_equal(missing_of(&plan), 1);
 	assert_false(plan.complete);
@@ -322,8 +321,7 @@ static void test_aliases(void **state)
 	struct plan plan;
 
 	assert_int_equal(plan_names("PyMem_RawMalloc PyObject_Malloc PyObject_Free "
-				    "PyMem_Malloc=PyObject_Malloc "
-				    "PyMem_Free=PyObject_Malloc",
+				    "PyMem_Malloc=PyObject_Malloc PyMem_Free=PyObject_Malloc",
 				    DEFAULT, &plan),
 			 0);
 	assert_int_equal(plan.count, 3);

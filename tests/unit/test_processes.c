@@ -505,8 +505,7 @@ static void test_text(void **state)
 	contains(text, "Top 2 processes of 3 by size\n");
 	contains(text,
 		 "       11  web               web-2                      1501 B           6  "
-		 "census   "
-		 "killed by signal 9\n");
+		 "census   killed by signal 9\n");
 	contains(text, "  1 other: size=1200 B, count=3\n");
 	contains(text, "  b.py:3: size=3003 B, count=3, average=1001 B, processes=3\n");
 	contains(text, "  of PID 10 (web): coverage 90.0 %\n");

@@ -144,8 +144,7 @@ static void test_rounded(void **state)
 	contains(text, "average=10 B\n");
 	contains(text,
 		 "sizes known only as rounded up by the allocator, by at most 15 bytes: of 1,000 "
-		 "blocks "
-		 "(rounded=... in their lines)\n");
+		 "blocks (rounded=... in their lines)\n");
 	free(text);
 	text = report(snapshot, opts, report_json);
 	contains(text, "\"size\": 1049000, \"count\": 1000, \"rounded\": 1000}");
@@ -210,8 +209,7 @@ static void test_losses(void **state)
 	contains(
 		text,
 		"lost events: 1,234: 1,234 frees (ring buffer full); live figures are upper bounds "
-		"of "
-		"what they count: ");
+		"of what they count: ");
 	free(text);
 	text = report_lost(snapshot, LOSS_ALLOC, 1);
 	contains(text,
@@ -240,8 +238,7 @@ static void test_losses(void **state)
 	text = report_lost(snapshot, LOSS_REUSE, 1);
 	contains(text,
 		 "lost events: 1: 1 reuse of a dead object (ring buffer full); some objects stand "
-		 "at "
-		 "the line");
+		 "at the line");
 	lacks(text, "bounds");
 	free(text);
 	text = report_lost(snapshot, LOSS_FRAME_FAULT, 2);
@@ -270,18 +267,13 @@ static void test_coverage(void **state)
 	text = report(snapshot, opts, report_text);
 	contains(text,
 		 "Not seen: 12 blocks (0 B) older than the trace; no event lost, 99.9 % of 123,456 "
-		 "new small "
-		 "blocks "
-		 "traced\n");
+		 "new small blocks traced\n");
 	free(text);
 	snapshot->meta.coverage.seen_blocks = 98 * 1234;
 	text = report(snapshot, opts, report_text);
 	contains(text,
 		 "\n  coverage: 97.9 % of the 123,456 small blocks (100.0 % of bytes) that are new "
-		 "on "
-		 "the heap "
-		 "since the "
-		 "attach\n");
+		 "on the heap since the attach\n");
 	contains(text, "\n  older than the trace: 12 blocks (0 B) on the heap are in no line\n");
 	free(text);
 }
@@ -412,18 +404,16 @@ static void test_contradictions(void **state)
 	counts->large_seen = 25840;
 	warns(snapshot,
 	      "25840 blocks of more than 512 bytes stand as live, but the interpreter counts 1300 "
-	      "in all: the "
-	      "others are dead, and their sizes too much");
+	      "in all: the others are dead, and their sizes too much");
 	snprintf(snapshot->meta.mode, sizeof(snapshot->meta.mode), "census");
 	warns(snapshot,
 	      "25840 blocks of more than 512 bytes stand as live, but the interpreter counts 1300 "
-	      "in all: the "
-	      "others are dead, and their sizes too much; --mode exact follows every free");
+	      "in all: the others are dead, and their sizes too much; --mode exact follows every "
+	      "free");
 	counts->large_seen = 2;
 	warns(snapshot,
 	      "the interpreter counts 300 blocks of more than 512 bytes more than at the start of "
-	      "the trace, but "
-	      "only 2 are known to be of them: the others may be in no line");
+	      "the trace, but only 2 are known to be of them: the others may be in no line");
 	snapshot->meta.large_skipped = 1;
 	warns_not(snapshot);
 	counts->seen_blocks = 1000;
@@ -443,14 +433,12 @@ static void test_contradictions(void **state)
 	snapshot->meta.ends_unseen = 1;
 	warns(snapshot,
 	      "the code of an allocator that the interpreter exports leads to no place that is "
-	      "probed "
-	      "(--dry-run names it): what is allocated or freed through it may not be seen");
+	      "probed (--dry-run names it): what is allocated or freed through it may not be seen");
 	snapshot->meta.ends_unseen = 0;
 	snapshot->meta.reuse_unseen = 1;
 	warns(snapshot,
 	      "objects that are taken from free lists are not all seen: blocks may stand at the "
-	      "lines of their earlier "
-	      "lives");
+	      "lines of their earlier lives");
 }
 
 /* Nor is a figure reported without a word that rests on a heap which was not read. */

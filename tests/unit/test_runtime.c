@@ -325,8 +325,7 @@ static void check_static(unsigned int minor)
 	snprintf(home, sizeof(home), "PYTHONHOME=%s/..", path);
 	snprintf(command, sizeof(command),
 		 "echo 'int Py_BytesMain(int, char **); int main(int n, char **a) { return "
-		 "Py_BytesMain(n, "
-		 "a); }' |"
+		 "Py_BytesMain(n, a); }' |"
 		 " cc -x c - -x none -o %s %s/../lib/python3.%u/config-*/libpython3.%u.a -rdynamic "
 		 "-lm -ldl"
 		 " -lpthread -lutil 2>/dev/null",

@@ -232,16 +232,13 @@ static void test_report(void **state)
 	report_modes_print(out, &meta);
 	fclose(out);
 	assert_string_equal(
-		text, "Modes: exact 0.0-12.3 s; census 12.3-15.0 s (the probes had taken 31.0 % "
-		      "of its CPU time, the "
-		      "budget is 5.0 %); off 15.0-20.0 s (the probes had taken 6.0 % of its CPU "
-		      "time, the budget is "
-		      "5.0 %)\n"
+		text, "Modes: exact 0.0-12.3 s; census 12.3-15.0 s (the probes had taken 31.0 % of "
+		      "its CPU time, the budget is 5.0 %); off 15.0-20.0 s (the probes had taken "
+		      "6.0 % of its CPU time, the budget is 5.0 %)\n"
 		      "Nothing is traced since 15.0 s: what came since then is in no line, what "
 		      "died stands as live\n"
-		      "Modes: exact 0.0-12.3 s; census 12.3-15.0 s (the probes had taken 31.0 % "
-		      "of its CPU time, the "
-		      "budget is 5.0 %); growth 15.0-20.0 s\n"
+		      "Modes: exact 0.0-12.3 s; census 12.3-15.0 s (the probes had taken 31.0 % of "
+		      "its CPU time, the budget is 5.0 %); growth 15.0-20.0 s\n"
 		      "Figures are of what came since 15.0 s, when growth mode began\n");
 	free(text);
 }

@@ -143,13 +143,12 @@ int features_check(const struct features *features, const char **remedy)
 		*remedy = "run it with sudo outside of it";
 		return error_set(
 			-EPERM,
-			"it runs in a user namespace of its own, whose root has no rights over "
-			"the kernel");
+			"it runs in a user namespace of its own, whose root has no rights over the "
+			"kernel");
 	}
 	if (!features->root_pid_ns) {
 		*remedy = "run it on the host, or in a container that shares the host's PID "
-			  "namespace "
-			  "(--pid=host)";
+			  "namespace (--pid=host)";
 		return error_set(
 			-ENOSYS,
 			"it runs in a PID namespace of its own, where process ids are not the "

@@ -12,8 +12,7 @@ size_t features_missing(const struct features *features, char *out, size_t room)
 	} rows[] = {
 		{!features->uprobe_multi,
 		 "uprobe_multi (6.6): attaching, detaching and every return take longer, and each "
-		 "probe "
-		 "takes file descriptors"},
+		 "probe takes file descriptors"},
 		{features->uprobe_multi && !features->uprobe_session,
 		 "uprobe sessions (6.13): returns cost more"},
 		{!features->bpf_loop,

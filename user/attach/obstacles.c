@@ -110,8 +110,7 @@ static const struct row {
 	 NULL,
 	 {"there is no " BTF,
 	  "boot a kernel with CONFIG_DEBUG_INFO_BTF, as distributions have it since 2021; where "
-	  "/sys/kernel "
-	  "is covered (a sandbox), run it outside"}},
+	  "/sys/kernel is covered (a sandbox), run it outside"}},
 	{OBSTACLE_BTF,
 	 -EACCES,
 	 NULL,
@@ -147,8 +146,7 @@ static const struct row {
 	 -ENOMEM,
 	 NULL,
 	 {"the memory for its tables and its ring buffer is refused, in most cases by the limit of "
-	  "its "
-	  "cgroup",
+	  "its cgroup",
 	  "use a smaller --buffer, or give its cgroup more memory"}},
 	{OBSTACLE_LOAD,
 	 -EMFILE,
@@ -254,9 +252,8 @@ int obstacle_tell(enum obstacle_step step, int err)
 const char *obstacle_capability_remedy(void)
 {
 	/* Root that lacks one was denied it, and sudo gives it no more. */
-	return geteuid()
-		       ? "run it with sudo"
-		       : "sudo gives no more here; in a container: --privileged --pid=host, or "
-			 "--pid=host "
-			 "--cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE --cap-add SYS_ADMIN";
+	return geteuid() ? "run it with sudo"
+			 : "sudo gives no more here; in a container: --privileged --pid=host, or "
+			   "--pid=host --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE "
+			   "--cap-add SYS_ADMIN";
 }

@@ -88,8 +88,8 @@ static int private_stacks_refuse(struct bpf_object *object)
 			return error_set(
 				-EOPNOTSUPP,
 				"the BPF program %s has a private stack on this kernel, which "
-				"preempted probes would share: "
-				"nothing is attached; build the tracer with another clang",
+				"preempted probes would share: nothing is attached; build the "
+				"tracer with another clang",
 				bpf_program__name(program));
 	}
 	return 0;

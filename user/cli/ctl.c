@@ -383,19 +383,13 @@ int cli_ctl(int argc, char **argv)
 		.options = options,
 		.parser = parse,
 		.args_doc = "PID status\nPID snapshot [--all] FILE\nPID clear\nPID reset-peak\nPID "
-			    "lookup "
-			    "ADDR...\nPID stop",
+			    "lookup ADDR...\nPID stop",
 		.doc = "Talks to the session that traces a process.\v"
 		       "status: what is traced, and how much. snapshot: writes one of now to FILE "
-		       "(pprof; - "
-		       "is "
-		       "stdout). clear: forgets every block, as tracemalloc.clear_traces(). "
-		       "reset-peak: the "
-		       "peak "
-		       "is the size of now. lookup: the traceback of the block that contains ADDR, "
-		       "say an "
-		       "id(). "
-		       "stop: ends the session, as Ctrl-C does, and waits for that.",
+		       "(pprof; - is stdout). clear: forgets every block, as "
+		       "tracemalloc.clear_traces(). reset-peak: the peak is the size of now. "
+		       "lookup: the traceback of the block that contains ADDR, say an id(). stop: "
+		       "ends the session, as Ctrl-C does, and waits for that.",
 	};
 	struct ctl ctl = {0};
 	enum request_kind kind;

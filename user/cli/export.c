@@ -35,10 +35,8 @@ static const struct argp_option export_options[] = {
 	{"output", 'o', "FILE", 0, "write it there (-: standard output)", 1},
 	{"python", KEY_PYTHON, "VERSION", 0,
 	 "tracemalloc: the Python that will load it; 3.8 has no total_nframe, and can compute "
-	 "statistics "
-	 "only of files "
-	 "without it, as later ones only of those with it (default: as the Python that the "
-	 "snapshot is of)",
+	 "statistics only of files without it, as later ones only of those with it (default: as "
+	 "the Python that the snapshot is of)",
 	 2},
 	{"weight", KEY_WEIGHT, "KIND", 0, "folded, perf: size (default) or count", 2},
 	{0},
@@ -169,8 +167,7 @@ static int export_run(struct export *export)
 		return EXIT_FAILED;
 	if (snapshot->meta.sample_bytes && export->exporter != &export_pprof)
 		log_info("%s: it holds a sample (a block for every %llu bytes allocated): the "
-			 "figures are "
-			 "estimates, whose errors %s files do not say",
+			 "figures are estimates, whose errors %s files do not say",
 			 export->files.items[0], (unsigned long long)snapshot->meta.sample_bytes,
 			 export->exporter->name);
 	err = cli_layer_choose(snapshot, export->layer, &chosen);
@@ -213,8 +210,7 @@ int cli_export(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "FILE --format KIND -o OUT",
 		.doc = "Writes a snapshot in another format. FILE is a snapshot of tracer's or a "
-		       "file of "
-		       "tracemalloc.Snapshot.dump().",
+		       "file of tracemalloc.Snapshot.dump().",
 		.children = export_children,
 		.help_filter = help_filter,
 	};
@@ -229,10 +225,9 @@ int cli_filter(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "FILE -o OUT",
 		.doc = "Writes the snapshot of the blocks that pass the filters, as "
-		       "Snapshot.filter_traces() "
-		       "of "
-		       "tracemalloc chooses them. FILE is a snapshot of tracer's or a file of "
-		       "tracemalloc.Snapshot.dump(); OUT is one of tracer's.",
+		       "Snapshot.filter_traces() of tracemalloc chooses them. FILE is a snapshot "
+		       "of tracer's or a file of tracemalloc.Snapshot.dump(); OUT is one of "
+		       "tracer's.",
 		.children = filter_children,
 	};
 

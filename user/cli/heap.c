@@ -260,9 +260,7 @@ int cli_heap(int argc, char **argv)
 		.options = options,
 		.parser = parse,
 		.doc = "What is on the heap of a running Python, by the types of its objects. It "
-		       "is read "
-		       "from "
-		       "outside: the process is not stopped, and there is no probe.",
+		       "is read from outside: the process is not stopped, and there is no probe.",
 		.children = children,
 	};
 	struct heap_choice choice = {0};

@@ -29,8 +29,7 @@ int late_attach(struct session *session, pid_t pid)
 
 	if (!err)
 		log_info("PID %d has loaded Python while it ran: what it allocated before this is "
-			 "older than "
-			 "the trace",
+			 "older than the trace",
 			 (int)pid);
 	return err;
 }

@@ -165,7 +165,7 @@ int cli_list(int argc, char **argv)
 	if (listed)
 		log_info(
 			"COVERAGE is how many of a process's allocations a trace sees: full, none, "
-			"or known "
-			"only when it is traced, since copies of the allocator are inlined");
+			"or known only when it is traced, since copies of the allocator are "
+			"inlined");
 	return hidden_print(&hidden, listed);
 }

@@ -67,15 +67,12 @@ const char *cli_remedy(int err)
 		return "tracer list shows what can be traced";
 	case -ENOENT:
 		return "tracer list shows which processes run a Python that is known; where it is "
-		       "yet to be "
-		       "loaded, use --wait";
+		       "yet to be loaded, use --wait";
 	case -EPERM:
 	case -EACCES:
 		return geteuid() ? "run it with sudo"
 				 : "root is not enough: a security module, a user namespace or a "
-				   "lost "
-				   "capability "
-				   "forbids it";
+				   "lost capability forbids it";
 	default:
 		return NULL;
 	}

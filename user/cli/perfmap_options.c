@@ -19,17 +19,13 @@ static const struct argp_option options[] = {
 	{"merge", KEY_MERGE, NULL, 0, "begin with the map file that the process has by now", 2},
 	{"perf-map-symbol", KEY_SYMBOL, "FILE:SYMBOL[:addr=ARG,size=ARG,name=ARG]", 0,
 	 "a function that names code, like PyUnstable_WritePerfMapEntry (repeatable); ARG counts "
-	 "its "
-	 "arguments "
-	 "from 1 (default 1, 2, 3)",
+	 "its arguments from 1 (default 1, 2, 3)",
 	 2},
 	{"duration", 'd', "SEC", 0, "stop after that many seconds", 2},
 	{"output", 'o', "FILE", 0, "write the map there (default: on stdout, at the end)", 3},
 	{"install", KEY_INSTALL, NULL, 0,
 	 "write /tmp/perf-PID.map, where perf looks for it: under the process id here, and under "
-	 "the one in "
-	 "its "
-	 "own PID namespace in its own /tmp",
+	 "the one in its own PID namespace in its own /tmp",
 	 3},
 	{"follow", KEY_FOLLOW, NULL, 0, "keep what is written current, not only at start and end",
 	 3},
@@ -38,8 +34,7 @@ static const struct argp_option options[] = {
 	{"buffer", 'b', "BYTES", 0, "ring buffer, a power of two (default 64M)", 4},
 	{"budget", KEY_BUDGET, "BYTES", 0,
 	 "memory for all maps (default 1G, 0: as much as it takes): those of children that have "
-	 "ended make "
-	 "room, and entries that find none are counted",
+	 "ended make room, and entries that find none are counted",
 	 4},
 	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
 	{"verbose", 'v', NULL, 0, "more of them", 5},
@@ -131,13 +126,9 @@ int perfmap_options_parse(int argc, char **argv, struct perfmap_options *out)
 		.parser = parse,
 		.args_doc = "-p PID\n-- COMMAND ARG...",
 		.doc = "The perf map of a process, rebuilt from outside: which function's code "
-		       "lies where, "
-		       "of "
-		       "Python's trampolines (-X perf, -X perf_jit), of JITs that use GDB's "
-		       "interface or "
-		       "jitdumps, and of those that write a map. It runs until Ctrl-C or the end "
-		       "of the "
-		       "process.",
+		       "lies where, of Python's trampolines (-X perf, -X perf_jit), of JITs that "
+		       "use GDB's interface or jitdumps, and of those that write a map. It runs "
+		       "until Ctrl-C or the end of the process.",
 	};
 	int status;
 

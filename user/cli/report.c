@@ -51,9 +51,7 @@ int cli_report(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "FILE...",
 		.doc = "Statistics of snapshots, as tracemalloc computes them. FILE is a snapshot "
-		       "of "
-		       "tracer's or a "
-		       "file of tracemalloc.Snapshot.dump().",
+		       "of tracer's or a file of tracemalloc.Snapshot.dump().",
 		.children = children,
 	};
 	struct report report = {0};

@@ -39,9 +39,7 @@ enum {
 static const struct argp_option filter_options[] = {
 	{"include", KEY_INCLUDE, "PATTERN[:LINE]", 0,
 	 "only blocks of matching files (* ? [a-z] [!a-z], as tracemalloc.Filter); of several "
-	 "inclusive "
-	 "options, "
-	 "domains included, one that matches is enough",
+	 "inclusive options, domains included, one that matches is enough",
 	 11},
 	{"exclude", KEY_EXCLUDE, "PATTERN[:LINE]", 0, "no blocks of matching files", 11},
 	{"all-frames", KEY_ALL_FRAMES, NULL, 0,
@@ -92,8 +90,7 @@ const struct argp cli_filter_argp = {.options = filter_options, .parser = filter
 static const struct argp_option app_options[] = {
 	{"app", KEY_APP, NULL, 0,
 	 "charge each block to the most recent frame of the application: not of the standard "
-	 "library, nor of "
-	 "what is in site-packages, dist-packages or <frozen ...>",
+	 "library, nor of what is in site-packages, dist-packages or <frozen ...>",
 	 10},
 	{"mine", KEY_MINE, "PATTERN", 0,
 	 "the same, and the application is the files that match (* ? [a-z] [!a-z]; repeatable)",
@@ -158,9 +155,7 @@ static const struct argp_option report_options[] = {
 	 "instead of lines: process, comm (command) or container, whose blocks are summed up", 10},
 	{"cumulative", KEY_CUMULATIVE, NULL, 0,
 	 "count a block for every line of its traceback, once where a recursion has it several "
-	 "times (json "
-	 "and "
-	 "csv: also as often as it occurs, which is tracemalloc's way)",
+	 "times (json and csv: also as often as it occurs, which is tracemalloc's way)",
 	 10},
 	{"source", KEY_SOURCE, NULL, 0,
 	 "with text, the source line under each entry, as the file is now", 10},
@@ -207,8 +202,7 @@ static error_t options_end(struct report_choice *choice)
 		error_set(
 			-EINVAL,
 			"it sums up whole processes; --group-by, --cumulative, --source, --app and "
-			"--mine "
-			"are of lines"),
+			"--mine are of lines"),
 		"drop it or them", "--by");
 	return CLI_REPORTED;
 }
@@ -309,10 +303,8 @@ void cli_dropped_print(const struct trace *trace)
 
 	if (dropped.processes)
 		log_info("%llu processes that have ended, or that there was no memory for, are not "
-			 "in the "
-			 "report: they held %llu blocks, %s; of those that end %u are kept, or as "
-			 "many as "
-			 "there is memory for (--budget)",
+			 "in the report: they held %llu blocks, %s; of those that end %u are kept, "
+			 "or as many as there is memory for (--budget)",
 			 (unsigned long long)dropped.processes, (unsigned long long)dropped.blocks,
 			 report_size(bytes, dropped.bytes), TRACE_ENDED_MAX);
 }
@@ -343,9 +335,7 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 	source_roots_close(&roots);
 	if (!err && opts.cumulative && snapshot->meta.traceback_limit == 1)
 		log_info("--cumulative: the snapshot keeps one frame of a traceback, so that there "
-			 "is "
-			 "nothing to "
-			 "add up");
+			 "is nothing to add up");
 	if (!err)
 		return EXIT_DONE;
 	error_print(err, NULL, "report");
@@ -355,8 +345,7 @@ int cli_report_print(const struct snapshot *snapshot, const struct report_choice
 static const struct argp_option layer_options[] = {
 	{"layer", KEY_LAYER, "LAYER", 0,
 	 "python, native or mmap alone (default: all that the snapshot has, other formats than its "
-	 "own: the "
-	 "first)",
+	 "own: the first)",
 	 10},
 	{0},
 };

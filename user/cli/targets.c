@@ -106,8 +106,7 @@ int targets_none_print(const struct target_set *set, size_t count)
 	return error_print(
 		-ESRCH,
 		count ? "tracer list shows which run a Python that is known; of others --layer "
-			"native "
-			"traces malloc"
+			"native traces malloc"
 		      : "tracer list shows what can be traced",
 		"trace");
 }

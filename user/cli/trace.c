@@ -269,9 +269,7 @@ static void end_print(const struct run *run)
 	whole_ns = clock_ns(CLOCK_MONOTONIC) - end.stopped_ns;
 	if (whole_ns > END_TOLD_NS)
 		log_info("the report came %.1f s after the last event: %.1f s to take the probes "
-			 "out, %.1f s "
-			 "for "
-			 "names of native code",
+			 "out, %.1f s for names of native code",
 			 (double)whole_ns / 1e9, (double)end.probes_ns / 1e9,
 			 (double)end.names_ns / 1e9);
 }

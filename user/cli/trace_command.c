@@ -28,8 +28,7 @@ static int command_look(struct run *run, pid_t pid)
 	if (found <= 0) {
 		if (!found && ++run->command_looks == COMMAND_PATIENCE)
 			log_info("the command runs no Python yet; waiting for it to load one "
-				 "(--layer native "
-				 "traces malloc in any program)");
+				 "(--layer native traces malloc in any program)");
 		return 0;
 	}
 	if (run->options.dry_run)

@@ -38,8 +38,7 @@ static const struct argp_option options[] = {
 	 "trace running processes; with -c, by their ids in the container", 1},
 	{"container", 'c', "CONTAINER", 0,
 	 "those of a container: its name, its ID, of Kubernetes also POD/NAME, NAMESPACE/POD/NAME "
-	 "or pod/POD "
-	 "(repeatable)",
+	 "or pod/POD (repeatable)",
 	 1},
 	{"cgroup", KEY_CGROUP, "PATH", 0,
 	 "those of a cgroup and the ones below it: a directory, or a path as in /proc/PID/cgroup "
@@ -47,53 +46,41 @@ static const struct argp_option options[] = {
 	 1},
 	{"comm", KEY_COMM, "NAME", 0,
 	 "those with this name, as pgrep -x compares it; it may hold *, ? and [...] (repeatable; "
-	 "with -c or "
-	 "--cgroup: "
-	 "of those)",
+	 "with -c or --cgroup: of those)",
 	 1},
 	{"all", 'a', NULL, 0, "all processes", 1},
 	{"wait", 'w', NULL, 0,
 	 "with -p and -c: where there is no Python yet, wait until the process loads one; with -c, "
-	 "also for "
-	 "the "
-	 "container",
+	 "also for the container",
 	 1},
 	{"no-follow", KEY_NO_FOLLOW, NULL, 0,
 	 "only these processes and the programs that they run now: not the children that they "
-	 "fork, nor what "
-	 "any "
-	 "of them runs by exec",
+	 "fork, nor what any of them runs by exec",
 	 1},
 	{"nframe", 'n', "N", 0, "frames kept of a traceback, most recent first (1-128, default 16)",
 	 2},
 	{"mode", 'm', "MODE", 0,
 	 "census: allocations are traced, and the heap tells which blocks live (default); exact: "
-	 "allocations "
-	 "and frees; "
-	 "growth: only where the heap grows, at next to no cost",
+	 "allocations and frees; growth: only where the heap grows, at next to no cost",
 	 2},
 	{"budget", KEY_BUDGET, "BYTES", 0,
 	 "memory for all that is kept of the targets, snapshots that are being made included "
-	 "(default 1G, 0: "
-	 "as much as it takes): what does not fit is counted, and in no line or in one without a "
-	 "name",
+	 "(default 1G, 0: as much as it takes): what does not fit is counted, and in no line or in "
+	 "one without a name",
 	 4},
 	{"sample", KEY_SAMPLE, "BYTES", 0,
 	 "trace a sample, a block for every BYTES allocated (like 64K, 512K); figures are then "
-	 "estimates, "
-	 "each "
-	 "with its standard error",
+	 "estimates, each with its standard error",
 	 2},
 	{"overhead", KEY_OVERHEAD, "PERCENT", 0,
 	 "hold what tracing takes of the target's CPU time under that, by narrowing the mode: "
-	 "exact, census, "
-	 "growth, off (without Python: a sample in place of all); the report says what ran when",
+	 "exact, census, growth, off (without Python: a sample in place of all); the report says "
+	 "what ran when",
 	 2},
 	{"layer", KEY_LAYER, "LAYER", 0,
 	 "python: Python's allocators; native: malloc and its kin; mmap: memory that is mapped; "
-	 "all of them "
-	 "(default: "
-	 "python where there is a Python, else native; of many processes those with a Python)",
+	 "all of them (default: python where there is a Python, else native; of many processes "
+	 "those with a Python)",
 	 2},
 	{"duration", 'd', "SEC", 0, "stop so many seconds after something is under trace", 2},
 	{"interval", 'i', "SEC", 0, "print the report every SEC seconds while running", 2},
@@ -113,25 +100,20 @@ static const struct argp_option options[] = {
 	{"public", KEY_PUBLIC, NULL, 0, "probe the public functions, not their implementations", 4},
 	{"no-reuse", KEY_NO_REUSE, NULL, 0,
 	 "do not follow objects that CPython takes again from its free lists (a probe less for "
-	 "every object; "
-	 "their "
-	 "blocks stay with the line that first asked for them)",
+	 "every object; their blocks stay with the line that first asked for them)",
 	 4},
 	{"large-blocks", KEY_LARGE, NULL, 0,
 	 "growth mode: blocks of more than 512 bytes one by one, too (about 1 us for each)", 4},
 	{"alloc", KEY_ALLOC, "FILE:SYMBOL:KIND[:ARGS]", 0,
 	 "a function that hands out memory as KIND (malloc, calloc, realloc, reallocarray, "
-	 "posix_memalign, "
-	 "free, ...) does; "
-	 "ARGS, as size=2,count=1 or addr=2, count its arguments from 1; return-probe probes its "
-	 "return "
-	 "instead of its ret instructions: it must not throw, nor return on another stack "
-	 "(repeatable)",
+	 "posix_memalign, free, ...) does; ARGS, as size=2,count=1 or addr=2, count its arguments "
+	 "from 1; return-probe probes its return instead of its ret instructions: it must not "
+	 "throw, nor return on another stack (repeatable)",
 	 4},
 	{"freeze", KEY_FREEZE, NULL, 0,
 	 "stop the target while its heap is read for a report: an exact reading (it says for how "
-	 "long); "
-	 "threads that sleep in a call which an interruption would make fail (epoll_wait) sleep on",
+	 "long); threads that sleep in a call which an interruption would make fail (epoll_wait) "
+	 "sleep on",
 	 4},
 	{"quiet", 'q', NULL, 0, "no remarks on stderr", 5},
 	{"verbose", 'v', NULL, 0, "more of them", 5},

@@ -19,10 +19,10 @@ void answer_status(FILE *out, const struct trace *trace, size_t process, int run
 	if (!running)
 		now_ns = info->end_ns;
 	fprintf(out,
-		"{\"is_tracing\": %s, \"session\": %d, \"uptime\": %.3f, "
-		"\"traceback_limit\": %" PRIu32 ", \"traced_memory\": {\"size\": %" PRIu64
-		", \"peak\": %" PRIu64 "}, \"tracer_memory\": %zu, \"live_blocks\": %" PRIu64
-		", \"lost_events\": %" PRIu64 ", \"longest_pause_ns\": %" PRIu64 ", ",
+		"{\"is_tracing\": %s, \"session\": %d, \"uptime\": %.3f, \"traceback_limit\": "
+		"%" PRIu32 ", \"traced_memory\": {\"size\": %" PRIu64 ", \"peak\": %" PRIu64
+		"}, \"tracer_memory\": %zu, \"live_blocks\": %" PRIu64 ", \"lost_events\": %" PRIu64
+		", \"longest_pause_ns\": %" PRIu64 ", ",
 		running ? "true" : "false", getpid(), (double)(now_ns - info->start_ns) / 1e9,
 		info->nframe, table.live_bytes, table.peak_bytes, trace_memory(trace),
 		table.live_blocks, snapshot_lost_events(&now), longest_pause_ns);

@@ -387,17 +387,14 @@ static int data_write(struct writer *writer)
 static void remarks(const struct writer *writer)
 {
 	log_info("the names of Python's functions are in %s, where perf looks for them; perf "
-		 "buildid-cache "
-		 "--add FILE "
-		 "lets it find them anywhere",
+		 "buildid-cache --add FILE lets it find them anywhere",
 		 writer->image);
 	if (writer->longest > FRAMES_SHOWN)
 		log_info("perf shows %u frames of a traceback; the longest has %u: --max-stack %u",
 			 FRAMES_SHOWN, writer->longest, writer->longest);
 	if (writer->cut)
 		log_info("%llu samples have more frames than the %u that fit into one: the oldest "
-			 "are left "
-			 "out",
+			 "are left out",
 			 (unsigned long long)writer->cut, FRAMES_MAX);
 }
 

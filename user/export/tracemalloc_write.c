@@ -280,8 +280,7 @@ static int tracemalloc_export(const struct snapshot *snapshot, const struct expo
 
 	if (snapshot->process_count)
 		log_info("tracemalloc's files know no processes: the blocks of all %zu are written "
-			 "as one's; "
-			 "--pid PID picks one",
+			 "as one's; --pid PID picks one",
 			 snapshot->process_count);
 	if (opts->python_version)
 		layout = opts->python_version < 0x03090000 ? TRACEMALLOC_3_8 : TRACEMALLOC_3_9;

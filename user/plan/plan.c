@@ -259,10 +259,8 @@ static void describe_inlined(struct plan *plan, const struct inline_sites *found
 	snprintf(
 		plan->level, sizeof(plan->level),
 		"raw, mem, obj: where requests end: %zu places take a block from a pool (%zu with "
-		"its exact "
-		"size), %zu give one back, %zu resize one; %zu functions make pools; %zu calls for "
-		"large "
-		"blocks, %zu frees; given up: %zu",
+		"its exact size), %zu give one back, %zu resize one; %zu functions make pools; %zu "
+		"calls for large blocks, %zu frees; given up: %zu",
 		found->found[INLINE_POOL], found->exact, found->found[INLINE_POOL_FREE],
 		found->found[INLINE_RESIZE], makes_pools(found), found->found[INLINE_RAW],
 		found->found[INLINE_RAW_FREE], found->given_up_count);

@@ -299,8 +299,7 @@ int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_
 	process_maps_free(&maps);
 	if (unlooked)
 		log_info("PID %d: %zu of the files that it has mapped are not looked into for "
-			 "allocators: the "
-			 "others took more than %llu s",
+			 "allocators: the others took more than %llu s",
 			 pid, unlooked, PLAN_NATIVE_SHARE_NS / 1000000000);
 	if (err) {
 		free(found);

@@ -51,9 +51,8 @@ static int names_check(struct elf_file *file)
 	return error_set(
 		-ENOTSUP,
 		"%s has Python linked into it without its symbols, so it is not to be seen where "
-		"objects are "
-		"taken from free lists (-Wl,--export-dynamic keeps them; --mode growth does "
-		"without)",
+		"objects are taken from free lists (-Wl,--export-dynamic keeps them; --mode growth "
+		"does without)",
 		elf_file_path(file));
 }
 

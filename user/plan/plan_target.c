@@ -88,8 +88,7 @@ static int native_plan(pid_t pid, struct plan_caches *caches, struct plan_target
 	return sites ? 0
 		     : error_set(-ENOENT,
 				 "no file that it has mapped names an allocator's functions, as "
-				 "where a "
-				 "program is linked statically and stripped");
+				 "where a program is linked statically and stripped");
 }
 
 int plan_caches_new(struct plan_caches *out, const struct plan_target_opts *opts)

@@ -170,8 +170,7 @@ static int offset_find(const struct python_runtime *runtime, const uint64_t *int
 		return error_set(
 			-ENOTSUP,
 			"where its heap is could not be proven: PyInterpreterState.obmalloc is not "
-			"at %u "
-			"as in other builds of Python %u.%u, nor near it",
+			"at %u as in other builds of Python %u.%u, nor near it",
 			offsets->interp_obmalloc, runtime->offsets->version >> 8,
 			runtime->offsets->version & 0xff);
 	if (found > 0)

@@ -156,8 +156,7 @@ static int hidden_refuse(const struct search *search)
 	return error_set(
 		-ENOTSUP,
 		"%s has %s linked into it and exports nothing of it, not even where its runtime "
-		"is: link "
-		"it with -Wl,--export-dynamic, or leave its symbols in",
+		"is: link it with -Wl,--export-dynamic, or leave its symbols in",
 		search->old_path, version);
 }
 

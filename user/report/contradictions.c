@@ -50,9 +50,8 @@ static void large_judge(const struct snapshot_meta *meta, struct sentences *out)
 	else if (is_more(counts->large_new, counts->large_seen, SLACK_LARGE_SHARE))
 		SAY(out,
 		    "the interpreter counts %" PRIu64
-		    " blocks of more than %u bytes more than at the start of the "
-		    "trace, but only %" PRIu64
-		    " are known to be of them: the others may be in no line",
+		    " blocks of more than %u bytes more than at the start of the trace, but only "
+		    "%" PRIu64 " are known to be of them: the others may be in no line",
 		    counts->large_new, EVENT_SMALL_BYTES, counts->large_seen);
 }
 
@@ -126,14 +125,12 @@ static void judge(const struct snapshot_meta *meta, struct sentences *out)
 	if (meta->ends_unseen)
 		SAY(out,
 		    "the code of an allocator that the interpreter exports leads to no place that "
-		    "is probed "
-		    "(--dry-run names it): what is allocated or freed through it may not be seen");
+		    "is probed (--dry-run names it): what is allocated or freed through it may not "
+		    "be seen");
 	if (meta->reuse_unseen)
 		SAY(out,
 		    "objects that are taken from free lists are not all seen: blocks may stand at "
-		    "the "
-		    "lines of "
-		    "their earlier lives");
+		    "the lines of their earlier lives");
 }
 
 static void process_print(FILE *out, const struct snapshot_meta *meta, int of_several)

@@ -122,10 +122,8 @@ static void sample_print(FILE *out, const struct snapshot_meta *meta)
 	if (meta->sample_bytes)
 		fprintf(out,
 			"  sampled: a block for every %s that was allocated (--sample); sizes and "
-			"counts "
-			"above "
-			"are estimates, ± one standard error; numbers of events below are of the "
-			"sample\n",
+			"counts above are estimates, ± one standard error; numbers of events below "
+			"are of the sample\n",
 			report_size(text, meta->sample_bytes));
 }
 
@@ -172,9 +170,7 @@ static void large_print(FILE *out, const struct snapshot_meta *meta, const char 
 	if (meta->large_skipped) {
 		fprintf(out,
 			"blocks of more than %u bytes are not traced one by one (--large-blocks), "
-			"their "
-			"number grew by "
-			"%s since the %s; ",
+			"their number grew by %s since the %s; ",
 			EVENT_SMALL_BYTES, text_count(grown, counts->large_new), since);
 		return;
 	}
@@ -189,8 +185,7 @@ static void large_print(FILE *out, const struct snapshot_meta *meta, const char 
 	else
 		fprintf(out,
 			"only %s blocks of more than %u bytes are traced, but their number grew by "
-			"%s since "
-			"the %s; ",
+			"%s since the %s; ",
 			text_count(seen, counts->large_seen), EVENT_SMALL_BYTES,
 			text_count(grown, counts->large_new), since);
 }
@@ -303,8 +298,7 @@ static void mapped_print(FILE *out, const struct snapshot *snapshot)
 	else
 		fprintf(out,
 			"  mapped memory: what was mapped or reserved before the %s, files, and "
-			"whether "
-			"pages were touched\n",
+			"whether pages were touched\n",
 			meta->from_start ? "start" : "attach");
 	if (meta->regions_dropped)
 		fprintf(out, "  changes of mapped memory beyond what is kept: %s\n",
@@ -398,9 +392,7 @@ static void unread_print(FILE *out, const struct snapshot_meta *meta)
 	if (meta->rounded_blocks)
 		fprintf(out,
 			"  sizes known only as rounded up by the allocator, by at most 15 bytes: "
-			"of %s "
-			"blocks "
-			"(rounded=... in their lines)\n",
+			"of %s blocks (rounded=... in their lines)\n",
 			text_count(text, meta->rounded_blocks));
 	dropped_print(out, meta);
 	if (meta->records_malformed)

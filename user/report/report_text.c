@@ -279,8 +279,7 @@ static void growth_print(FILE *out, const struct snapshot_meta *meta)
 
 	fprintf(out,
 		"Where the heap grew: sizes are of whole pools (%s each), at the line for which "
-		"one was "
-		"taken into use%s\n",
+		"one was taken into use%s\n",
 		meta->pool_bytes ? report_size(text, meta->pool_bytes) : "of unknown size",
 		meta->large_skipped ? ", not of objects"
 				    : ", and of blocks of more than 512 bytes");
@@ -308,9 +307,7 @@ static void title_print(FILE *out, const char *prefix, const char *name,
 		growth_print(out, meta);
 	if (meta->of_app)
 		fputs("Tracebacks begin at their most recent frame of the application, if they "
-		      "have one "
-		      "(export "
-		      "--app)\n",
+		      "have one (export --app)\n",
 		      out);
 }
 
@@ -328,9 +325,7 @@ static void titles_print(FILE *out, const struct snapshot *snapshot, const struc
 	if (snapshot->meta.traceback_limit != opts->old->meta.traceback_limit)
 		fprintf(out,
 			"The traceback limits differ, %u frames and %u: only what is grouped by "
-			"the most "
-			"recent "
-			"frame compares like with like\n",
+			"the most recent frame compares like with like\n",
 			snapshot->meta.traceback_limit, opts->old->meta.traceback_limit);
 }
 
@@ -413,8 +408,7 @@ static void outside_print(const struct page *page, const struct snapshot *snapsh
 	putc('\n', page->out);
 	if (limit == 1)
 		fputs("One frame is kept of each traceback: a block counts for the application "
-		      "only where "
-		      "that is the most recent one (tracer -n N keeps more)\n",
+		      "only where that is the most recent one (tracer -n N keeps more)\n",
 		      page->out);
 }
 

@@ -56,8 +56,7 @@ static int file_probe(struct perfmap_session *session, const struct perfmap_memb
 		err = perfmap_attach_sites(session->attach, &plan.sites, probed->file, no_returns);
 	if (!err && no_returns)
 		log_info("%s: results of PyUnstable_PerfMapState_Init are not seen: a return probe "
-			 "may kill a "
-			 "process with a seccomp filter on this kernel",
+			 "may kill a process with a seccomp filter on this kernel",
 			 map->path);
 	probed->sites = plan.sites.count;
 	probed->python = plan.has_python;

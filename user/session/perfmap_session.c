@@ -262,9 +262,7 @@ int perfmap_session_add(struct perfmap_session *session, pid_t pid)
 	if (member->files_refused)
 		log_info("PID %d: its map file is not read: %s", pid, member->file_reason);
 	log_info("attached to PID %d (%s): %d probes, perf map functions of CPython: %s; %zu "
-		 "entries to "
-		 "begin with; "
-		 "%llu ms",
+		 "entries to begin with; %llu ms",
 		 pid, member->name, member->probed, member->python ? "yes" : "no",
 		 perfmap_table_count(process->table),
 		 (unsigned long long)((clock_ns(CLOCK_MONOTONIC) - start) / 1000000));

@@ -332,9 +332,7 @@ int session_stop(struct session *session, int hurried)
 	session_rss_read(session, session->end.stopped_ns);
 	if (attach_detaches_slowly(session->attach))
 		log_info("this kernel takes the probes out one by one, which goes on for a while "
-			 "after the "
-			 "end; "
-			 "until then each costs a trap");
+			 "after the end; until then each costs a trap");
 	attach_detach(session->attach);
 	session->end.probes_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
 	session_pull(session);

@@ -343,16 +343,13 @@ static void leftover_tell(const struct session *session, const struct member *me
 	member_plans_each(member, target, leftover_look, &look);
 	if (found->at_sites)
 		log_info("PID %d: %zu breakpoints were in its code before: another tracer's, or "
-			 "left by one "
-			 "that was killed, which are gone when this one ends",
+			 "left by one that was killed, which are gone when this one ends",
 			 member->pid, found->at_sites);
 	if (found->elsewhere)
 		log_info("PID %d: %zu breakpoints are in its code where this mode has no probe: "
-			 "another "
-			 "tracer's, or left by one that was killed in another mode; to trace the "
-			 "process in "
-			 "that "
-			 "mode (-m exact has the most probes) until a regular end takes those out",
+			 "another tracer's, or left by one that was killed in another mode; to "
+			 "trace the process in that mode (-m exact has the most probes) until a "
+			 "regular end takes those out",
 			 member->pid, found->elsewhere);
 	if (found->bytes_unlooked)
 		log_debug("PID %d: %llu bytes of its code were not looked through for breakpoints",
@@ -442,8 +439,7 @@ static int plan_fits(struct session *session, struct member *member,
 		return member_text_looks(session, member, target, why);
 	snprintf(why, MEMBER_WHY,
 		 "%zu probes take a file descriptor each on this kernel, and %zu are left (ulimit "
-		 "-Hn 65536, "
-		 "and ulimit -n, allow it more)",
+		 "-Hn 65536, and ulimit -n, allow it more)",
 		 wanted, left);
 	return 0;
 }

@@ -73,9 +73,7 @@ static const char *ways_cheaper(const struct session *session, const struct memb
 		return "--overhead 5 holds that under a budget";
 	if (member->layers & 1u << EVENT_LAYER_PYTHON)
 		return "--overhead 5 holds that under a budget, -m growth sees only where the heap "
-		       "grows, at "
-		       "next to "
-		       "no cost";
+		       "grows, at next to no cost";
 	return session->opts.sample_bytes
 		       ? "--overhead 5 holds that under a budget"
 		       : "--overhead 5 holds that under a budget, --sample 512K spares stacks and "

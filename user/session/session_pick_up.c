@@ -175,8 +175,7 @@ static int child_announce(struct session *session, const struct member *parent,
 	}
 	if (trace_process_at(session->trace, member->index)->not_inherited)
 		log_info("PID %d does not begin with the blocks of PID %u, which has forked it: "
-			 "there is no "
-			 "memory for a copy of its tables (--budget)",
+			 "there is no memory for a copy of its tables (--budget)",
 			 member->pid, record.parent);
 	member->mode = parent->mode;
 	member->layers = parent->layers;

@@ -80,8 +80,7 @@ int blind_check(const struct blind_facts *facts, const char **remedy)
 			(unsigned long long)facts->loss[LOSS_RETURN]);
 	case BLIND_NO_PROBE:
 		*remedy = "`tracer doctor` tries whether probes work here, --dry-run shows where "
-			  "they are "
-			  "placed";
+			  "they are placed";
 		return error_set(
 			-ENODATA,
 			"not one block was seen, and %llu have come to life on the heap meanwhile",
