@@ -1,237 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The allocator's events. A request that is made of others (PyObject_Malloc of more than 512 bytes
- * asks the raw allocator; a realloc allocates, copies and frees) counts once: as the outermost one.
+ * The events of Python's allocators. A request that makes other requests (PyObject_Malloc of more
+ * than 512 bytes calls the raw allocator; a realloc allocates, copies and frees) counts once, as
+ * the outermost one (request.h).
  *
- * A block is reported when it is known (at the return of the request), a free before it is done,
- * and a realloc in two steps, because its old address may be another thread's before it returns.
+ * An allocation is reported when the request returns, since the address is known only then. A free
+ * is reported before it is done. A realloc is reported in two steps, because its old address may
+ * be handed to another thread before it returns.
  */
+#include "block.h"
 #include "heap.h"
-#include "python_stack.h"
+#include "memory.h"
+#include "process.h"
 #include "registers.h"
-#include "sample.h"
+#include "request.h"
 
 char LICENSE[] SEC("license") = "GPL";
-
-/*
- * Tail-called helpers of one request share its stack pointer; more than this many and the return
- * was lost.
- */
-#define MAX_NESTED_EQUAL 4
 
 #define EFLAGS_CARRY 0x01
 #define EFLAGS_ZERO  0x40
 
 /*
- * Of a session: is this the return? The kernel names the address of the probe at both ends, and at
- * the return the program counter is the caller's. (bpf_session_is_return() would tell, too, but has
- * another prototype from 7.0 on.)
- */
-static __always_inline int session_is_return(struct pt_regs *regs)
-{
-	return bpf_get_func_ip(regs) != regs->rip;
-}
-
-/* Deeper in the stack than this no allocator asks another. */
-#define NESTED_BYTES_MAX (64u << 10)
-/*
- * Of the kernel's, 2 to 20 seconds: no request takes as long, and if one does, what it asks for
- * counts by itself.
- */
-#define REQUEST_TICKS_MAX 2048u
-
-enum request_state { REQUEST_GOES_ON, REQUEST_LEFT, REQUEST_THREW };
-
-static __always_inline __u64 trampoline_find(struct thread_state *thread)
-{
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct xol_area *area = NULL;
-
-	if (thread->trampoline || !bpf_core_field_exists(area->vaddr) ||
-	    !bpf_core_field_exists(task->mm->uprobes_state))
-		return thread->trampoline;
-	area = BPF_CORE_READ(task, mm, uprobes_state.xol_area);
-	if (area)
-		thread->trampoline = BPF_CORE_READ(area, vaddr);
-	return thread->trampoline;
-}
-
-/*
- * Is the request in progress, of which one with this stack pointer may be a part, still in
- * progress? One whose return never comes (a longjmp, another stack) shows by what lies above it or
- * far below it, by its age, and by its return address, which what is deeper in the stack now has
- * overwritten.
- */
-__noinline int request_state(struct thread_state *thread, struct request *request, __u64 sp)
-{
-	__u64 address;
-
-	if (!thread || !request)
-		return REQUEST_LEFT;
-	address = request->by_return ? trampoline_find(thread) : request->caller;
-	if (address && user_u64(request->sp) != address)
-		return request->throws ? REQUEST_THREW : REQUEST_LEFT;
-	if (sp > request->sp || request->sp - sp > NESTED_BYTES_MAX ||
-	    (__u32)bpf_jiffies64() - request->tick > REQUEST_TICKS_MAX)
-		return REQUEST_LEFT;
-	return REQUEST_GOES_ON;
-}
-
-/*
- * Does a request with this stack pointer belong to one in progress? One that was left is given up,
- * and counted.
- */
-static __always_inline int request_is_nested(struct thread_state *thread, struct request *request,
-					     __u64 sp)
-{
-	int state;
-
-	if (!request->sp)
-		return 0;
-	state = request_state(thread, request, sp);
-	if (state == REQUEST_GOES_ON &&
-	    (sp < request->sp || request->nested_equal++ < MAX_NESTED_EQUAL))
-		return 1;
-	request->sp = 0;
-	if (state != REQUEST_THREW)
-		loss_add(LOSS_RETURN, 1);
-	return 0;
-}
-
-/* by_return: it has a return probe; caller: where not, its return address, 0: not known. */
-static __always_inline void request_start(struct request *request, __u64 sp, int by_return,
-					  __u64 caller)
-{
-	request->nested_equal = 0;
-	request->by_return = by_return;
-	request->caller = caller;
-	request->throws = 0;
-	request->tick = (__u32)bpf_jiffies64();
-	request->sp = sp;
-}
-
-static __always_inline void end_output(struct thread_state *thread, __u32 type, __u64 address,
-				       __u32 domain, __u32 api)
-{
-	struct event_free *record = block_reserve(thread, sizeof(*record));
-
-	if (!record) {
-		loss_add(type == EVENT_FREE ? LOSS_FREE : LOSS_REALLOC, 1);
-		return;
-	}
-	header_fill_block(thread, &record->header, type, sizeof(*record));
-	record->address = address;
-	record->domain = domain;
-	record->api = api;
-	bpf_ringbuf_submit(record, RING_FLAGS);
-}
-
-/*
- * EVENT_FREE or EVENT_REALLOC. Returns 0 where nobody wants to know: the block was none of the
- * sample.
- */
-__noinline int free_output(struct thread_state *thread, __u32 type, __u64 address, __u32 domain,
-			   __u32 api)
-{
-	if (!thread || !sample_end(&thread->target, address, domain, api))
-		return 0;
-	end_output(thread, type, address, domain, api);
-	return 1;
-}
-
-__noinline int realloc_fail_output(struct thread_state *thread, __u64 address, __u32 api)
-{
-	if (!thread)
-		return 0;
-	sample_add(&thread->target, address, 0, api);
-	end_output(thread, EVENT_REALLOC_FAIL, address, 0, api);
-	return 0;
-}
-
-/*
- * Is thread->block, of a process of which a sample is taken, in the sample? If not, another that
- * was may have lain there.
- */
-__noinline int block_sample(struct thread_state *thread)
-{
-	const struct block *block;
-
-	if (!thread)
-		return 0;
-	block = &thread->block;
-	if (!sample_draw(thread, block->bytes)) {
-		free_output(thread, EVENT_FREE, block->address, block->domain, block->api);
-		return 0;
-	}
-	sample_add(&thread->target, block->address, block->domain, block->api);
-	return 1;
-}
-
-static __always_inline int block_is_wanted(struct thread_state *thread)
-{
-	return !sample_is_taken(&thread->target) || block_sample(thread);
-}
-
-/* A record that there is no room for is counted. */
-static __always_inline void block_output(struct thread_state *thread)
-{
-	struct event_alloc *record = block_reserve(thread, sizeof(*record));
-	const struct block *block = &thread->block;
-
-	if (!record) {
-		loss_add(block->type == EVENT_ALLOC   ? LOSS_ALLOC
-			 : block->type == EVENT_REUSE ? LOSS_REUSE
-						      : LOSS_REALLOC,
-			 1);
-		loss_add(LOSS_ALLOC_BYTES, block->bytes);
-		return;
-	}
-	header_fill_block(thread, &record->header, block->type, sizeof(*record));
-	record->address = block->address;
-	record->bytes = block->bytes;
-	record->stack_id = block->stack_id;
-	record->domain = block->domain;
-	record->api = block->api;
-	bpf_ringbuf_submit(record, RING_FLAGS);
-}
-
-/* Reports thread->block, one of Python's: all of it but its stack is known. */
-__noinline int block_trace(struct thread_state *thread)
-{
-	__u32 face;
-
-	if (!thread)
-		return 0;
-	face = thread->block.api & EVENT_API_MASK;
-	if (thread->block.type != EVENT_REUSE) {
-		birth_note(thread->block.address, thread->block.bytes);
-		if (!block_is_wanted(thread))
-			return 0;
-	}
-	thread->block.stack_id = stack_id_current(
-		thread, face == EVENT_API_MEM || face == EVENT_API_OBJ || face == EVENT_API_POOL);
-	block_output(thread);
-	return 0;
-}
-
-static __always_inline void alloc_output(struct thread_state *thread, __u32 type, __u64 address,
-					 __u64 bytes, __u32 domain, __u32 api)
-{
-	thread->block = (struct block){
-		.type = type, .address = address, .bytes = bytes, .domain = domain, .api = api};
-	block_trace(thread);
-}
-
-#include "memory.h"
-
-static __always_inline __s64 addend(__u64 cookie)
-{
-	return (__s16)(cookie >> 40);
-}
-
-/*
- * struct pool_header, the same in every version; a pool's blocks are of one size class, multiples
- * of 16 bytes.
+ * Offsets in struct pool_header, the same in every version. A pool's blocks are of one size class,
+ * a multiple of 16 bytes.
  */
 #define POOL_FREEBLOCK 8
 #define POOL_SZIDX     36
@@ -246,15 +37,15 @@ static __always_inline __u64 pool_class_bytes(__u64 pool)
 }
 
 /*
- * The page is resident: the code that is probed has just read or is about to write it. 0 should it
- * not be.
+ * The pool's first free block. The page is resident, since the probed code has just read it or is
+ * about to write it; 0 if it is not.
  */
 static __always_inline __u64 pool_first_free(__u64 pool)
 {
 	return user_u64(pool + POOL_FREEBLOCK);
 }
 
-/* Does what was called with that stack pointer at its entry return to the object allocator? */
+/* Does the function that has this stack pointer at its entry return to the object allocator? */
 static __always_inline int is_object_code(const struct abi_target *target, __u64 sp)
 {
 	__u64 to;
@@ -269,8 +60,8 @@ static __always_inline int is_object_code(const struct abi_target *target, __u64
 }
 
 /*
- * An allocation request starts, with the stack pointer sp at the entry of the function that will
- * return. 0: its return is wanted; 1: it is not.
+ * An allocation request begins. sp is the stack pointer at the entry of the function that will
+ * return. 0: its return must be traced; 1: not.
  */
 static __always_inline int request_begin(struct pt_regs *regs, void *context, __u64 sp)
 {
@@ -313,9 +104,9 @@ static __always_inline int request_begin(struct pt_regs *regs, void *context, __
 	else if (thread->python.api == EVENT_API_RAW && is_object_code(target, sp))
 		thread->python.api = EVENT_API_LARGE;
 	thread->last_free = 0;
-	/* Of a call that is about to be made the return address is not on the stack yet. */
+	/* At a call instruction the return address is not on the stack yet. */
 	request_start(&thread->python, sp, sp == regs->rsp, 0);
-	/* Of a block that is not in the sample it is an allocation like any other. */
+	/* The realloc of a block outside the sample is traced as an allocation. */
 	if (thread->python.old_address &&
 	    !free_output(thread, EVENT_REALLOC, thread->python.old_address, 0, thread->python.api))
 		thread->python.old_address = 0;
@@ -332,8 +123,8 @@ static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 		return 0;
 	thread->python.sp = 0;
 	/*
-	 * What it returns is a block of the pool: any of them if that had blocks of this class
-	 * before.
+	 * It returns a block of the pool, but not always the first one: a pool that had blocks of
+	 * this class before returns the head of its free list.
 	 */
 	if (thread->python.api == EVENT_API_POOL && address)
 		address = (address & ~(thread->python.bytes - 1)) + EVENT_POOL_HEADER_BYTES;
@@ -352,7 +143,7 @@ static __always_inline int request_end(struct pt_regs *regs, __u64 address)
 	return 0;
 }
 
-/* uprobe.session: entry and return in one program; a nested request plants no return probe. */
+/* uprobe.session: entry and return in one program; a nested request sets no return probe. */
 SEC("uprobe")
 int request_session(struct pt_regs *regs)
 {
@@ -376,8 +167,8 @@ int request_return(struct pt_regs *regs)
 }
 
 /*
- * One free may pass several of these: a debugging hook frees the block that begins before bytes
- * earlier, and the object allocator passes a large block on to the raw one.
+ * One free may pass several probed functions: a debugging hook frees the block that begins `before`
+ * bytes earlier, and the object allocator passes a large block on to the raw allocator.
  */
 static __always_inline void block_free(struct thread_state *thread, __u64 address, __u32 api,
 				       __u32 before)
@@ -385,7 +176,7 @@ static __always_inline void block_free(struct thread_state *thread, __u64 addres
 	if (!address)
 		return;
 	if (before) {
-		/* The hook of the objects calls that of the raw blocks, with the same block. */
+		/* The object hook calls the raw allocator's hook with the same block. */
 		if (thread->last_hooked && address - before == thread->last_free)
 			return;
 		thread->last_free = address - before;
@@ -403,9 +194,9 @@ static __always_inline void block_free(struct thread_state *thread, __u64 addres
 	free_output(thread, EVENT_FREE, address, 0, api | (before ? EVENT_API_HOOKED : 0));
 }
 
-/* A pool gives a block. address 0: which one is not known. */
-static __always_inline void block_give(struct thread_state *thread, __u64 address, __u64 bytes,
-				       __u32 api)
+/* A pool hands out a block. address 0: the block could not be read; it is counted as lost. */
+static __always_inline void pool_block_output(struct thread_state *thread, __u64 address,
+					      __u64 bytes, __u32 api)
 {
 	thread->last_free = 0;
 	thread->last_block = address;
@@ -417,9 +208,9 @@ static __always_inline void block_give(struct thread_state *thread, __u64 addres
 }
 
 /*
- * An inlined copy of pymalloc finds its pool. The zero flag tells whether it is empty: then the
- * size is kept for the function that is about to be called; else the block is known before it is
- * taken.
+ * An inlined copy of pymalloc has found its pool. If the zero flag is set, the pool is empty, and
+ * the size is kept for the refill function that is called next. Otherwise the block is the pool's
+ * first free one, which has not been taken yet.
  */
 static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *thread,
 				     __u64 cookie)
@@ -431,8 +222,8 @@ static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *
 	if (regs->eflags & EFLAGS_ZERO) {
 		thread->refill_bytes = bytes;
 		/*
-		 * What a copy that makes pools itself asks for meanwhile, for its arenas, is no
-		 * request of the program's.
+		 * A copy that makes pools itself also allocates arenas. Those are not requests of
+		 * the program: they are nested in this one.
 		 */
 		if ((cookie >> 32 & 0xff) != ABI_REG_COUNT)
 			request_start(&thread->python, regs->rsp, 0, 0);
@@ -443,11 +234,12 @@ static __always_inline void pool_use(struct pt_regs *regs, struct thread_state *
 		bytes = pool_class_bytes(pool);
 		api |= EVENT_API_ROUNDED;
 	}
-	block_give(thread, address, bytes, api);
+	pool_block_output(thread, address, bytes, api);
 }
 
 /*
- * A pool that has served the same class before goes on with its free list, another one begins anew.
+ * An inlined copy of pymalloc takes a pool into use. A pool that had the same size class before
+ * keeps its free list; any other pool hands out its first block.
  */
 static __always_inline void pool_use_first(struct pt_regs *regs, struct thread_state *thread,
 					   __u64 cookie)
@@ -464,10 +256,13 @@ static __always_inline void pool_use_first(struct pt_regs *regs, struct thread_s
 	if (pool_class_bytes(pool) == class_bytes)
 		address = pool_first_free(pool);
 	thread->refill_bytes = 0;
-	block_give(thread, address, bytes, cookie >> 8 & 0xff);
+	pool_block_output(thread, address, bytes, cookie >> 8 & 0xff);
 }
 
-/* A realloc has compared the size with what was asked for, or the other way round. */
+/*
+ * Does the realloc keep the block in place? It has compared the block's size with the requested
+ * one, or the other way round (with an addend).
+ */
 static __always_inline int block_stays(const struct pt_regs *regs, __u64 cookie)
 {
 	return addend(cookie) ? !(regs->eflags & (EFLAGS_CARRY | EFLAGS_ZERO))
@@ -475,8 +270,8 @@ static __always_inline int block_stays(const struct pt_regs *regs, __u64 cookie)
 }
 
 /*
- * In inlined copies of the allocator there is no function to return from: a request begins at the
- * call into libc and ends behind it.
+ * Inlined copies of the allocator have no function to return from: a request begins at the call
+ * into libc and ends after it.
  */
 SEC("uprobe")
 int inline_site(struct pt_regs *regs)
@@ -506,8 +301,8 @@ int inline_site(struct pt_regs *regs)
 					     : EVENT_ALLOC;
 
 			/*
-			 * An object that begins in there next was resized, as a str is: its block
-			 * is this one.
+			 * If an object begins in this block next, it was resized, as a str is: that
+			 * is not a reuse.
 			 */
 			thread->last_block = block;
 			thread->last_bytes = argument(regs, cookie, 1);
@@ -529,7 +324,7 @@ int inline_site(struct pt_regs *regs)
 	return 0;
 }
 
-/* What needs no return: frees, and what extension modules report of their own memory. */
+/* Calls without a return probe: frees, and extension modules' reports of their own memory. */
 SEC("uprobe")
 int request_once(struct pt_regs *regs)
 {
@@ -563,8 +358,8 @@ int request_once(struct pt_regs *regs)
 }
 
 /*
- * What a probe costs that does nothing: the limit that the others are measured against
- * (tools/bare.c).
+ * Probes that do nothing: their cost is the lower bound that the others are compared with
+ * (tools/bench/bare.c).
  */
 SEC("uprobe")
 int empty_session(void *context UNUSED)
@@ -580,8 +375,8 @@ int empty(void *context UNUSED)
 
 /*
  * Every object that begins to live passes here. CPython keeps dead objects of some types on free
- * lists and takes them again without asking its allocator: their block has a new owner, as
- * tracemalloc has it too (_PyTraceMalloc_NewReference).
+ * lists and reuses them without calling its allocator. Their block is then charged to the new
+ * stack, as tracemalloc does (_PyTraceMalloc_NewReference).
  */
 SEC("uprobe")
 int object_begin(struct pt_regs *regs)
@@ -594,7 +389,7 @@ int object_begin(struct pt_regs *regs)
 	cookie = bpf_get_attach_cookie(regs);
 	object = argument(regs, cookie, 0) + addend(cookie);
 	if (object - thread->last_block < thread->last_bytes)
-		/* Once: what begins in there again was on a free list meanwhile. */
+		/* Only once: the next object that begins in this block comes from a free list. */
 		thread->last_bytes = 0;
 	else if (sample_has_object(&thread->target, object))
 		alloc_output(thread, EVENT_REUSE, object, 0, 0, EVENT_API_OBJ);
@@ -602,9 +397,9 @@ int object_begin(struct pt_regs *regs)
 }
 
 /*
- * The interpreter begins to shut down: what is live from here on is being torn down. There are
- * several of these probes, one instruction after the other, which read the heap piece by piece; the
- * last one has an addend.
+ * The interpreter begins to shut down: after this, live blocks are being torn down. There are
+ * several of these probes, on consecutive instructions. Each walks a piece of the heap; the last
+ * one has an addend.
  */
 SEC("uprobe")
 int finalize(struct pt_regs *regs)
@@ -621,5 +416,3 @@ int finalize(struct pt_regs *regs)
 		process_output(EVENT_FINALIZE, bpf_get_current_pid_tgid() >> 32, 0, 0, 0);
 	return 0;
 }
-
-#include "process.h"

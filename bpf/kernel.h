@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The few kernel structures that the programs look into, relocated at load time against the running
+ * The few kernel structures that the programs read, relocated at load time against the running
  * kernel's BTF (CO-RE): the build needs no kernel headers and no BTF of the build machine.
  */
 #ifndef TRACER_BPF_KERNEL_H
@@ -16,7 +16,7 @@
 
 #define UNUSED __attribute__((unused))
 
-/* An offset that the verifier sees is not above max, and a multiple of step. */
+/* The offset, bounded to max and to a multiple of step in a way that the verifier recognises. */
 #define OFFSET_WITHIN(offset, max, step)                                                           \
 	({                                                                                         \
 		__u64 at = (offset);                                                               \
@@ -50,8 +50,8 @@ struct pid {
 };
 
 /*
- * Where the kernel has its own code in a process with uprobes; a function with a return probe
- * returns to its start.
+ * The kernel's page of code in a process with uprobes; a function with a return probe returns to
+ * the page's start.
  */
 struct xol_area {
 	unsigned long vaddr;
@@ -74,7 +74,7 @@ struct task_struct {
 	int exit_code;
 	char comm[16];
 	struct signal_struct *signal;
-	struct pid *thread_pid; /* of the task; of a process's first thread that is the process's */
+	struct pid *thread_pid; /* the thread's; of a process's first thread also the process's */
 	struct thread_struct thread;
 };
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The memory that a target maps, seen at libc's system calls for it: malloc and pymalloc's arenas
- * go through them. So only the target pays, one trap. (The tracepoints of system calls make every
- * call of every process slower; programs at the kernel's own functions need a kernel that lets
- * them, and run for every process, too.)
+ * The memory that a target maps, traced by probes at libc's system calls for it, which malloc and
+ * pymalloc's arenas use. So only the target is slowed, by one trap a call. (Tracepoints of system
+ * calls slow every system call of every process. Programs at the kernel's own functions need a
+ * kernel that permits them, and also run for every process.)
  *
- * A range is reported before its address can be handed out again, and a new one before the program
- * can use it. Only an mremap is told of when it is done: it may fail, and what it moved may have
- * been a file.
+ * An unmapped range is reported before its address can be handed out again, and a new one before
+ * the program can use it. An mremap is reported after it is done: it may fail, and the range that
+ * it moved may have been a file's.
  */
 #ifndef TRACER_BPF_MEMORY_H
 #define TRACER_BPF_MEMORY_H
@@ -25,13 +25,13 @@ static __always_inline __u64 whole_pages(__u64 bytes)
 	return (bytes + PAGE_MASK) & ~PAGE_MASK;
 }
 
-#define SAVED_WORDS 8 /* that libc's function may have on the stack below its return address */
+#define SAVED_WORDS 8 /* that libc's function may have pushed since its entry */
 
 /*
- * Where the stack of a system call begins in a process without Python: the caller, with
- * thread->native_walk; 0: not known. If malloc makes the call, its caller is the one who asks. Else
- * it is the caller of libc's function, whose return address is the first on the stack that follows
- * a call: what is below are saved registers.
+ * The return address where the stack of a system call begins in a process without Python; 0: not
+ * known. Sets thread->native_walk. If malloc makes the system call, the stack begins with malloc's
+ * caller. Otherwise it begins with the caller of libc's function, whose return address is the first
+ * word on the stack that follows a call: the words below it are saved registers.
  */
 __noinline __u64 mapping_caller(struct thread_state *thread, __u64 sp, __u64 frame)
 {
@@ -56,7 +56,8 @@ __noinline __u64 mapping_caller(struct thread_state *thread, __u64 sp, __u64 fra
 }
 
 /*
- * Reports thread->map, of which type; sp and frame are the stack and frame pointers at its probe.
+ * Reports thread->map as a record of this type; sp and frame are the stack and frame pointers at
+ * the probe.
  */
 __noinline int map_output(struct thread_state *thread, __u32 type, __u64 sp, __u64 frame)
 {
@@ -77,7 +78,7 @@ __noinline int map_output(struct thread_state *thread, __u32 type, __u64 sp, __u
 	return 0;
 }
 
-/* The range that the break has moved over; it is grown from below. */
+/* Reports the range between the old and the new program break. */
 static __always_inline void break_output(struct pt_regs *regs, struct thread_state *thread,
 					 struct abi_target *target, __u64 now)
 {
@@ -85,7 +86,7 @@ static __always_inline void break_output(struct pt_regs *regs, struct thread_sta
 	struct event_map *record = &thread->map;
 	__u64 before = target->program_break;
 
-	/* Where it began: at a start under trace, or so that the first change counts too little. */
+	/* Exact for a program traced from its start; else the first change may be misjudged. */
 	if (!before)
 		before = whole_pages(BPF_CORE_READ(task, mm, start_brk));
 	now = whole_pages(now);
@@ -97,8 +98,8 @@ static __always_inline void break_output(struct pt_regs *regs, struct thread_sta
 }
 
 /*
- * Behind the system call, where its arguments are still in their registers (but munmap: before it).
- * A failed one changes nothing.
+ * After the system call instruction, where its arguments are still in their registers; munmap:
+ * before it. A failed call changes nothing.
  */
 SEC("uprobe")
 int mapping(struct pt_regs *regs)
@@ -116,7 +117,7 @@ int mapping(struct pt_regs *regs)
 	record->bytes = whole_pages(regs->rsi);
 	switch (op) {
 	case ABI_OP_MUNMAP:
-		/* Of what makes it fail, this is what programs do. */
+		/* Of the errors that make munmap fail, this is the one that programs cause. */
 		if (!(record->address & PAGE_MASK))
 			map_output(thread, EVENT_UNMAP, regs->rsp, regs->rbp);
 		break;

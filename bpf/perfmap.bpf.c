@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What processes say of the code that they generate: calls of CPython's perf map functions, of
- * functions like them, and of GDB's JIT interface. The probes lie in files, not in processes: a
- * child that is forked is followed from its first instruction, since its process id joins the
- * targets here.
+ * Reports the code that processes generate: calls of CPython's perf map functions, of similar
+ * functions, and of GDB's JIT interface. The probes are in files, not in processes. So a forked
+ * child is followed from its first instruction on, since its process id is added to the targets
+ * here.
  */
 #include "registers.h"
 #include "stream.h"
@@ -19,13 +19,13 @@ struct {
 } targets SEC(".maps");
 
 /*
- * One record being made: too large for the stack, and a thread may be preempted by another on its
- * processor.
+ * A thread's record under construction. It is too large for the stack, and not per processor, since
+ * another thread may preempt this one.
  */
 struct scratch {
 	__u8 record[sizeof(struct event_map_text)];
-	__u8 name[EVENT_MAX_MAP_NAME + 1]; /* behind it, as there; and the NUL */
-	/* struct jit_descriptor and struct jit_code_entry of GDB's interface, as found. */
+	__u8 name[EVENT_MAX_MAP_NAME + 1]; /* follows it, as in the record; with a NUL */
+	/* copies of struct jit_descriptor and struct jit_code_entry of GDB's interface */
 	struct {
 		__u32 version, action;
 		__u64 relevant, first;
@@ -154,7 +154,7 @@ int process_exit(void *context UNUSED)
 	__u32 tgid = task->tgid;
 
 	scratches_forget(task->pid);
-	/* signal->live was counted down for this thread already. */
+	/* signal->live has been decremented for this thread already. */
 	if (!bpf_map_lookup_elem(&targets, &tgid) || task->signal->live.counter)
 		return 0;
 	process_output(EVENT_EXIT, tgid, 0, task->exit_code, 0);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Processes: their forks, programs and ends. A child is under trace before it has run anything: its
- * parent's entry in the targets is right for it, since its memory is a copy. An exec makes the
- * entry void. Whether the new program is to be traced the session decides; where all that runs is,
- * it is from its first instruction on, as one without Python.
+ * Processes: their forks, execs and exits. A child is under trace before it runs: its parent's
+ * entry in `targets` is valid for it, since its memory is a copy. An exec makes the entry void. The
+ * session decides whether the new program is traced. If the session traces every program, it is
+ * traced from its first instruction on, as a process without Python.
  */
 #ifndef TRACER_BPF_PROCESS_H
 #define TRACER_BPF_PROCESS_H
@@ -12,11 +12,11 @@
 
 const volatile __u32 watch = ABI_WATCH_NONE;
 const volatile __u32 own_tgid; /* the tracer's: never watched */
-/* The entry of a program that has just been called; layers 0: it has none, the session decides. */
-struct abi_target newborn; /* not const: clang takes the copy of one for all zero */
+/* The entry of an exec'd program; layers 0: it gets none, the session decides. */
+struct abi_target execd; /* not const: clang would take its copy for all zero */
 __u32 spaces_given;
 
-/* Is a process that is no target of interest? */
+/* Is a process that is not a target watched? */
 static __always_inline int is_watched(__u32 tgid)
 {
 	if (watch == ABI_WATCH_ALL)
@@ -30,9 +30,9 @@ static __always_inline __u32 space_new(void)
 }
 
 /*
- * Makes a process a target like the one that model is of (in a map: an entry is too large for the
- * stack), in a space of its own. It runs nothing meanwhile. Returns its entry; NULL: the table of
- * targets is full, counted.
+ * Makes a process, which is not running, a target with a copy of the entry `model` and a space id
+ * of its own. model is in a map, since an entry is too large for the stack. Returns the new entry;
+ * NULL: the table of targets is full, which is counted.
  */
 static __always_inline struct abi_target *target_copy(__u32 tgid, const struct abi_target *model)
 {
@@ -41,7 +41,7 @@ static __always_inline struct abi_target *target_copy(__u32 tgid, const struct a
 	if (!bpf_map_update_elem(&targets, &tgid, model, BPF_ANY))
 		target = bpf_map_lookup_elem(&targets, &tgid);
 	if (target)
-		target->space = space_new();
+		target->space_id = space_new();
 	else
 		loss_add(LOSS_PROCESS, 1);
 	return target;
@@ -59,8 +59,8 @@ static __always_inline __u32 innermost_pid(struct task_struct *task)
 	return number;
 }
 
-/* 0; -1: the ring buffer is full, counted. */
-static __noinline int appear_output(struct task_struct *task, __u32 layers, __u32 space)
+/* Emits EVENT_APPEAR. 0; -1: the ring buffer is full, which is counted. */
+static __noinline int appear_output(struct task_struct *task, __u32 layers, __u32 space_id)
 {
 	struct event_appear *record = bpf_ringbuf_reserve(&events, sizeof(*record), 0);
 
@@ -73,22 +73,22 @@ static __noinline int appear_output(struct task_struct *task, __u32 layers, __u3
 	record->parent = BPF_CORE_READ(task, real_parent, tgid);
 	record->layers = layers;
 	record->ns_pid = innermost_pid(task);
-	record->space = space;
+	record->space_id = space_id;
 	BPF_CORE_READ_STR_INTO(&record->name, task, comm);
 	bpf_ringbuf_submit(record, RING_FLAGS);
 	return 0;
 }
 
 /*
- * Its first thread runs nothing of the program before this is over: no record of its own comes
- * before its appearance.
+ * Reports an exec'd program. Its first thread does not run before this is done, so EVENT_APPEAR is
+ * the program's first record.
  */
 static __always_inline void program_appear(struct task_struct *task, __u32 tgid)
 {
-	struct abi_target *target = newborn.layers ? target_copy(tgid, &newborn) : NULL;
+	struct abi_target *target = execd.layers ? target_copy(tgid, &execd) : NULL;
 
-	/* The session will come upon it by its looking for what was lost. */
-	if (appear_output(task, target ? newborn.layers : 0, target ? target->space : 0) && target)
+	/* If the record is lost, the session finds the process when it looks for lost ones. */
+	if (appear_output(task, target ? execd.layers : 0, target ? target->space_id : 0) && target)
 		target_delete(tgid);
 }
 
@@ -103,12 +103,12 @@ int process_exit(void *context UNUSED)
 	threads_forget(task->pid);
 	codes_forget(task->pid);
 	/*
-	 * signal->live was counted down for this thread already, and maybe for another that is here
-	 * at this moment, too.
+	 * signal->live has been decremented for this thread already, and maybe for another one that
+	 * runs this program at the same time: the first of them reports the end.
 	 */
 	is_end = (target || is_watched(tgid)) && !task->signal->live.counter &&
 		 !(target && __sync_lock_test_and_set(&target->ended, 1));
-	/* From 6.16 on the memory is still there, however it was ended. */
+	/* From 6.16 on the memory is still mapped here, however the process was ended. */
 	if (target && is_end)
 		heap_read(target, 1);
 	else if (target)
@@ -123,14 +123,14 @@ int process_exit(void *context UNUSED)
 	return 0;
 }
 
-/* The old program's memory for the last time (6.10+); the exec cannot fail any more. */
+/* The last time that the old program's memory exists (6.10+); the exec cannot fail any more. */
 SEC("raw_tp/sched_prepare_exec")
 int process_exec_begin(void *context UNUSED)
 {
 	struct abi_target *target = target_current();
 
-	/* Of a child that was forked and runs another program now, no table is kept. */
-	if (target && target->space < ABI_SPACE_GIVEN)
+	/* No table is kept for a forked child that runs another program now. */
+	if (target && target->space_id < ABI_SPACE_GIVEN)
 		heap_read(target, 1);
 	return 0;
 }
@@ -153,10 +153,7 @@ int process_exec(void *context UNUSED)
 	if (!target && !is_watched(tgid))
 		return 0;
 	if (target) {
-		/*
-		 * The new program is another address space: what we know of the old one's runtime
-		 * is void.
-		 */
+		/* The new program has another address space: the entry is void. */
 		process_output(EVENT_EXEC, tgid, 0, 0, 0);
 		target_delete(tgid);
 	}
@@ -168,7 +165,8 @@ int process_exec(void *context UNUSED)
 }
 
 /*
- * The entry of a child whose memory is a copy of its parent's. Returns its space; 0: it has none.
+ * Makes the entry of a child whose memory is a copy of its parent's. Returns the child's space id;
+ * 0: it got no entry.
  */
 static __always_inline __u32 target_inherit(const struct abi_target *parent, __u32 child)
 {
@@ -176,9 +174,9 @@ static __always_inline __u32 target_inherit(const struct abi_target *parent, __u
 
 	if (!target)
 		return 0;
-	/* Which of its parent's blocks are in the sample is not known by its own space. */
+	/* The map of sampled blocks has its parent's blocks under the parent's space id only. */
 	target->sample_overflow = 1;
-	return target->space;
+	return target->space_id;
 }
 
 SEC("raw_tp/sched_process_fork")
@@ -186,7 +184,7 @@ int process_fork(struct bpf_raw_tracepoint_args *args)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	struct task_struct *child = (void *)args->args[1];
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32, space = 0;
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32, space_id = 0;
 	__u32 other = BPF_CORE_READ(child, tgid);
 	int shares_memory = BPF_CORE_READ(child, mm) == task->mm;
 	struct abi_target *target;
@@ -200,11 +198,11 @@ int process_fork(struct bpf_raw_tracepoint_args *args)
 		follow(other);
 	if (target) {
 		if (watch && !shares_memory)
-			space = target_inherit(target, other);
-		process_output(EVENT_FORK, tgid, other, space ? EVENT_FORK_TRACED : 0, space);
+			space_id = target_inherit(target, other);
+		process_output(EVENT_FORK, tgid, other, space_id ? EVENT_FORK_TRACED : 0, space_id);
 	}
-	/* Who shares memory is nobody yet: it will call exec. */
-	if (watch && !space && !shares_memory)
+	/* A child that shares its parent's memory is reported when it calls exec. */
+	if (watch && !space_id && !shares_memory)
 		appear_output(child, 0, 0);
 	return 0;
 }

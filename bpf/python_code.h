@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Code objects: their ids (see python_stack.h), and the records of what they say of themselves.
- * user/python/code.c is the twin.
+ * Code objects: their ids (see python_stack.h), the caches of those that were read, and their
+ * records. user/python/code.c computes the same ids.
  */
 #ifndef TRACER_BPF_PYTHON_CODE_H
 #define TRACER_BPF_PYTHON_CODE_H
@@ -27,9 +27,9 @@ static __always_inline __u64 hash_start(__u64 seed)
 #define CODE_U64(thread, offset) ((thread)->code[((offset) >> 3) & 31])
 #define CODE_U32(thread, offset) (*(__u32 *)((__u8 *)(thread)->code + ((offset)&0xfc)))
 
-#define CONTENT_MAX (1u << 30) /* no text or table of code is longer */
+#define CONTENT_MAX (1u << 30) /* bytes; longer texts and line tables are taken as invalid */
 
-/* The bytes of a str object's text, and where it is: data 0, nowhere. */
+/* The length in bytes of a str object's text, and its address in *data; 0: it is not valid. */
 static __always_inline __u64 text_find(const struct abi_offsets *offsets, __u64 string, __u64 *data,
 				       __u16 *kind)
 {
@@ -46,7 +46,7 @@ static __always_inline __u64 text_find(const struct abi_offsets *offsets, __u64 
 	return length * width;
 }
 
-/* Of the last of the bytes at data; 0: they cannot be read. */
+/* Hash of the last CONTENT_WORDS words of the bytes at data; 0: they cannot be read. */
 __noinline __u64 content_hash(struct thread_state *thread, __u64 data, __u64 bytes)
 {
 	__u64 size = bytes < 8 * CONTENT_WORDS ? bytes : 8 * CONTENT_WORDS,
@@ -73,7 +73,7 @@ static __always_inline __u64 text_hash(struct thread_state *thread,
 	return content_hash(thread, data, bytes);
 }
 
-/* The id of the code object in thread->code, from what it is without its contents. */
+/* The id of the code object in thread->code: id is its hash without texts and line table. */
 __noinline __u64 code_id_with_contents(struct thread_state *thread, struct abi_target *target,
 				       __u64 id)
 {
@@ -98,11 +98,11 @@ __noinline __u64 code_id_with_contents(struct thread_state *thread, struct abi_t
 
 #define CODE_BYTES_MIN 176u /* no version's code object is smaller */
 
-/* A block comes to life. A request of unknown size has 0 bytes. */
-static __always_inline void birth_note(__u64 address, __u64 bytes)
+/* Counts a new block that is large enough for a code object. A size of 0 bytes is unknown. */
+static __always_inline void reuse_count_add(__u64 address, __u64 bytes)
 {
 	if (bytes - 1 >= CODE_BYTES_MIN - 1)
-		__sync_fetch_and_add(births_at(address), 1);
+		__sync_fetch_and_add(reuse_count_at(address), 1);
 }
 
 static __always_inline __u32 mark_fold(__u64 word)
@@ -110,31 +110,35 @@ static __always_inline __u32 mark_fold(__u64 word)
 	return word ^ word >> 32;
 }
 
-/* Was this walk that one or a later one? */
+/* Is `walk` the same walk as `since` or a later one? */
 static __always_inline int walk_is_since(__u32 walk, __u32 since)
 {
 	return (__s32)(walk - since) >= 0;
 }
 
 /*
- * Does what was read of the code object at an address, and met last in the walk `last`, still hold?
- * One that takes the place of a dead one was allocated, so it holds as long as no block has come to
- * life there. What neither the walk just before has met nor one in the same tick of the kernel's
- * must have its mark still, too, lest it all rests on every allocation being seen: that is a
- * version, or, up to 3.11, at least an address that the other one need not have. Where it is known
- * that not all are seen, it holds for the walk.
+ * Is the cache entry `known` valid for the code object at this address? `last` is the walk that met
+ * it last. A new code object at the address of a dead one was allocated, so the entry is valid as
+ * long as no block has been allocated there. So that this does not depend on tracing every
+ * allocation, the code object's mark is compared as well, unless the previous walk or one in the
+ * same kernel tick has met it. The mark is a version or, up to 3.11, an address that another code
+ * object need not have. Where some allocations are known not to be traced, an entry is valid for
+ * one walk.
  */
-static __always_inline int code_holds(struct thread_state *thread, const struct known_code *known,
-				      __u64 code, __u32 last)
+static __always_inline int code_is_valid(struct thread_state *thread,
+					 const struct known_code *known, __u64 code, __u32 last)
 {
 	return known->code == code && walk_is_since(last, thread->known_since) &&
-	       known->births == *(volatile __u32 *)births_at(code) &&
+	       known->reuse_counts == *(volatile __u32 *)reuse_count_at(code) &&
 	       (walk_is_since(last + 1, thread->walk) || walk_is_since(last, thread->tick_walk) ||
 		known->mark ==
 			mark_fold(user_u64(code + (thread->target.offsets.code_mark & ~7u))));
 }
 
-/* 0; -1: not resident, or no code object; 1: no code object, and may be so. */
+/*
+ * Reads the code object into *known. 0; -1: not resident, or not a code object; 1: not a code
+ * object, which a frame of this version may have.
+ */
 static __always_inline int code_read(struct thread_state *thread, __u64 code,
 				     struct known_code *known)
 {
@@ -144,19 +148,19 @@ static __always_inline int code_read(struct thread_state *thread, __u64 code,
 	int i;
 
 	known->code = 0;
-	/* First: a block that comes to life there meanwhile is noticed. */
-	known->births = *(volatile __u32 *)births_at(code);
-	/* Up to 3.10 it is shorter. */
+	/* Before the read, so that an allocation there during the read is noticed. */
+	known->reuse_counts = *(volatile __u32 *)reuse_count_at(code);
+	/* Up to 3.10 a code object is shorter. */
 	if (bpf_probe_read_user(thread->code, offsets->frame_lasti_scale ? 128 : CODE_BYTES,
 				(void *)code))
 		return -1;
 	if (target->code_type && CODE_U64(thread, offsets->object_type) != target->code_type)
 		return offsets->frame_code_checked ? 1 : -1;
 	window = offsets->code_lines + 8 - 8 * WINDOW_WORDS;
-	id = hash_start(target->space ^ code);
+	id = hash_start(target->space_id ^ code);
 	for (i = 0; i < WINDOW_WORDS; i++) {
 		id = hash_word(id, CODE_U64(thread, window + 8 * i));
-		/* One word after the other: all of them at once would be kept on the stack. */
+		/* Forces one word at a time: otherwise the compiler keeps all on the stack. */
 		asm volatile("" : "+r"(id), "+r"(window));
 	}
 	if (!offsets->code_versioned)
@@ -169,11 +173,8 @@ static __always_inline int code_read(struct thread_state *thread, __u64 code,
 	return 0;
 }
 
-/*
- * Which of the thread's more codes may be the one at this address; NULL: there is no memory for
- * them.
- */
-static __always_inline struct known_code *code_among_more(__u64 code)
+/* The entry for this address in the thread's second cache; NULL: there is no memory for it. */
+static __always_inline struct known_code *second_cache_entry(__u64 code)
 {
 	struct more_codes *more = codes_get((void *)bpf_get_current_task_btf());
 	__u64 slot = (__u32)(code >> 4) * 0x9e3779b1u;
@@ -181,36 +182,36 @@ static __always_inline struct known_code *code_among_more(__u64 code)
 	slot = (slot & 0xffffffff) * MORE_CODES >> 32;
 	if (!more)
 		return NULL;
-	/* That it is no more than that the compiler sees, but not the verifier. */
+	/* The compiler knows the bound and would remove the check, which the verifier needs. */
 	asm volatile("" : "+r"(slot));
 	return slot < MORE_CODES ? &more->known[slot] : NULL;
 }
 
 /*
- * What thread->known[slot] is to have of the code object: of those that were read before, or anew.
- * As code_read().
+ * Fills thread->known[slot] with the code object, from the second cache or by reading it. Returns
+ * as code_read().
  */
 __noinline int code_fill(struct thread_state *thread, __u64 code, __u32 slot)
 {
-	struct known_code *known, *other;
-	int none;
+	struct known_code *known, *second;
+	int result;
 
 	if (!thread || slot >= KNOWN_CODES)
 		return -1;
 	known = &thread->known[slot];
-	other = code_among_more(code);
-	if (other && code_holds(thread, other, code, other->walk)) {
-		other->walk = thread->walk;
-		*known = *other;
+	second = second_cache_entry(code);
+	if (second && code_is_valid(thread, second, code, second->walk)) {
+		second->walk = thread->walk;
+		*known = *second;
 		return 0;
 	}
-	none = code_read(thread, code, known);
-	if (!none && other)
-		*other = *known;
-	return none;
+	result = code_read(thread, code, known);
+	if (!result && second)
+		*second = *known;
+	return result;
 }
 
-/* What is to be known of the code object at an address, in *out; returns as code_read(). */
+/* The cache entry of the code object at an address, in *out; returns as code_read(). */
 static __always_inline int code_find(struct thread_state *thread, __u64 code,
 				     struct known_code **out)
 {
@@ -220,7 +221,7 @@ static __always_inline int code_find(struct thread_state *thread, __u64 code,
 
 	*out = known;
 	known->walk = thread->walk;
-	return code_holds(thread, known, code, last) ? 0 : code_fill(thread, code, slot);
+	return code_is_valid(thread, known, code, last) ? 0 : code_fill(thread, code, slot);
 }
 
 /* Copies a str object's text; its length in bytes, or -1. */
@@ -238,21 +239,21 @@ static __always_inline long text_copy(const struct abi_offsets *offsets, __u64 s
 	return bytes;
 }
 
-#define LINES_SMALL 216 /* most line tables fit; the ring buffer takes constant sizes only */
+#define LINES_SMALL 216 /* bytes; most line tables fit. Ring buffer sizes must be constant */
 
 /* One piece of a line table. 0; -1: ring buffer full; 1: not readable. */
 static __always_inline int lines_send(__u64 code_id, __u64 data, __u32 offset, __u32 bytes,
-				      const __u32 room)
+				      const __u32 capacity)
 {
 	struct event_code_lines *record =
-		bpf_ringbuf_reserve(&events, sizeof(struct event_code_lines) + room, 0);
+		bpf_ringbuf_reserve(&events, sizeof(struct event_code_lines) + capacity, 0);
 
 	if (!record) {
 		loss_add(LOSS_CODE, 1);
 		return -1;
 	}
-	if (bytes > room)
-		bytes = room;
+	if (bytes > capacity)
+		bytes = capacity;
 	if (bpf_probe_read_user(record->data, bytes, (void *)(data + offset))) {
 		bpf_ringbuf_discard(record, RING_FLAGS);
 		return 1;
@@ -266,8 +267,8 @@ static __always_inline int lines_send(__u64 code_id, __u64 data, __u32 offset, _
 }
 
 /*
- * The piece at offset of a table of bytes. A function of its own, so that the verifier looks at it
- * once and not once a turn of the loop below.
+ * Sends the piece at `offset` of a table of this many bytes. Not inline, so that the verifier
+ * checks it once and not in every turn of the loop below.
  */
 __noinline int lines_piece(__u64 code_id, __u64 data, __u32 offset, __u32 bytes)
 {
@@ -281,8 +282,8 @@ __noinline int lines_piece(__u64 code_id, __u64 data, __u32 offset, __u32 bytes)
 }
 
 /*
- * Sends the line table at data in pieces. 0; -1: ring buffer full; 1: some of it not readable or
- * too long.
+ * Sends the line table at data in pieces. 0; -1: ring buffer full; 1: a piece is not readable or
+ * the table is too long.
  */
 __noinline int lines_emit(__u64 code_id, __u64 data, __u32 bytes)
 {
@@ -300,8 +301,9 @@ __noinline int lines_emit(__u64 code_id, __u64 data, __u32 bytes)
 }
 
 /*
- * Line tables that go out with one stack, in bytes: a deep one of long functions would hold the
- * processor for milliseconds. The others are read from outside, as what is not resident.
+ * Bytes of line tables that are sent with one stack: a deep stack of long functions would occupy
+ * the processor for milliseconds. User space reads the other tables, as it reads those that are not
+ * resident.
  */
 #define LINES_BUDGET (1u << 20)
 
@@ -317,7 +319,7 @@ static __always_inline int lines_emit_within(struct thread_state *thread, __u64 
 	return lines_emit(code_id, data, bytes);
 }
 
-/* Sends what the code object says of itself. 0; -1: ring buffer full. */
+/* Sends a code object's EVENT_CODE and its line table. 0; -1: ring buffer full. */
 __noinline int code_emit(struct thread_state *thread, __u64 code, __u64 code_id)
 {
 	const struct abi_offsets *offsets;
@@ -365,7 +367,7 @@ __noinline int code_emit(struct thread_state *thread, __u64 code, __u64 code_id)
 	}
 	record->filename_bytes = first;
 	record->qualname_bytes = second;
-	/* The ring buffer's room is constant; the record proper ends with its text. */
+	/* The reserved size is constant; the record ends with its text. */
 	record->header.size = (sizeof(*record) + first + second + 7) & ~7u;
 	bpf_ringbuf_submit(record, RING_FLAGS);
 	return 0;

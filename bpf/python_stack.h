@@ -2,16 +2,17 @@
 /*
  * Walking a thread's Python stack.
  *
- * A frame is named by {code id, instruction offset}. Code objects die and their addresses are used
- * again, so a code id is a hash of the address and of the 88 bytes of the code object that end with
- * the line table pointer (argument counts, first line, name, file name and table pointers, and the
- * version where there is one): none of them ever changes. Up to 3.11 there is no version, and what
- * is compiled, run and dropped again and again has all of this at the same addresses: there the
- * texts and the line table are in the hash, too, and the id's lowest bits say which of them could
- * not be read (EVENT_MISS_*). user/python/code.c computes the same id. The hash of all {code id,
- * offset} is the stack's id; the frames themselves are sent once per id, and so is what a code
- * object says of itself, because by the time that the reader could ask, the code object of a
- * finished module is gone.
+ * A frame is identified by {code id, instruction offset}. Addresses of freed code objects are
+ * reused, so a code id is a hash of the address and of the 88 bytes of the code object that end
+ * with the line table pointer (argument counts, first line, name, file name and table pointers, and
+ * the version where there is one). These bytes never change. Up to 3.11 there is no version, and
+ * code that is compiled, run and dropped repeatedly may have all of these at the same addresses. So
+ * there the hash includes the texts and the line table, and the id's lowest bits say which of them
+ * could not be read (EVENT_MISS_*). user/python/code.c computes the same id.
+ *
+ * The hash of all {code id, offset} is the stack's id. The frames are sent once per stack id, and a
+ * code object's contents once per code id: by the time user space could read them, the code object
+ * of a finished module is gone.
  */
 #ifndef TRACER_BPF_PYTHON_STACK_H
 #define TRACER_BPF_PYTHON_STACK_H
@@ -19,23 +20,24 @@
 #include "python_code.h"
 #include "python_thread.h"
 
-#define WALK_LIMIT  (EVENT_MAX_FRAMES + 64) /* frames looked at, C-stack shims included */
+#define WALK_LIMIT  (EVENT_MAX_FRAMES + 64) /* frames inspected, C-stack shims included */
 #define TOTAL_LIMIT 1024                    /* frames counted beyond the limit */
 
 /*
- * From 3.11 on the frames of a thread lie one behind the other, the outer ones below: one copy,
- * which ends with the frame that is asked for, has most of those in it that the walk will ask for
- * next. It does not leave the page of that frame, since what is below may not be mapped, and the
- * walk's first goes down no further than the one before found frames. A frame that is elsewhere
- * than the one before it (a generator's; one that the interpreter has on its own stack, between two
- * calls from C) is copied alone, as all are up to 3.10, where each is an object; and so is the only
- * one that is asked for.
+ * From 3.11 on the frames of a thread are contiguous, outer frames at lower addresses. One copy,
+ * the window, ends with the requested frame and includes most of the frames that the walk needs
+ * next. It does not leave that frame's page, since the memory below may not be mapped. A walk's
+ * first window begins no lower than the lowest frame in the first window of the walk before.
+ *
+ * A frame is copied alone if it is not near the one before it (a generator's frame, or one that the
+ * interpreter has on its own stack between two calls from C), if only one frame is wanted, and up
+ * to 3.10, where each frame is an object.
  */
 #define FRAME_U64(frame, offset)                                                                   \
 	(*(__u64 *)((frame) + OFFSET_WITHIN(offset, FRAME_BYTES_MAX - 8, 8)))
 #define FRAME_U8(frame, offset) ((frame)[OFFSET_WITHIN(offset, FRAME_BYTES_MAX - 1, 1)])
 
-/* The copy whose last frame is the one at address. 0, -1. */
+/* Copies the window that ends with the frame at address. 0; -1: it cannot be read. */
 static __always_inline int window_read(struct thread_state *thread, __u64 address)
 {
 	__u64 begin = address & ~(PAGE_BYTES - 1), at;
@@ -79,14 +81,15 @@ static __always_inline __u8 *frame_read(struct thread_state *thread, __u64 addre
 }
 
 /*
- * Functions that are not inline have their own entry in the verifier: it looks at them once, not
- * once a turn of the loop that calls them, and so must the null checks be theirs.
+ * The verifier checks functions that are not inline once, and not in every turn of the loop that
+ * calls them. So they need null checks of their own.
  */
 
 /*
- * Appends {code id, lasti} of the frame at address to the thread's stack record, and says which is
- * the next. Skips what tracemalloc skips: C-stack shims, and frames that have not reached their
- * first traceable instruction. 0; -1: a page was not resident or no code object is there.
+ * Appends {code id, lasti} of the frame at address to the thread's stack record, and sets
+ * thread->next_frame. Skips the frames that tracemalloc skips: C-stack shims, and frames that have
+ * not reached their first traceable instruction. 0; -1: a page was not resident or there is no code
+ * object.
  */
 __noinline int frame_append(struct thread_state *thread, __u64 address)
 {
@@ -96,7 +99,7 @@ __noinline int frame_append(struct thread_state *thread, __u64 address)
 	__u8 *frame;
 	__u32 slot;
 	__s32 lasti;
-	int none;
+	int result;
 
 	if (!thread)
 		return -1;
@@ -112,9 +115,9 @@ __noinline int frame_append(struct thread_state *thread, __u64 address)
 	code = FRAME_U64(frame, offsets->frame_code);
 	if (offsets->frame_code_tagged)
 		code &= ~7ull;
-	none = code_find(thread, code, &known);
-	if (none)
-		return none < 0 ? -1 : 0;
+	result = code_find(thread, code, &known);
+	if (result)
+		return result < 0 ? -1 : 0;
 	if (offsets->frame_lasti_scale) {
 		lasti = (__s32)FRAME_U64(frame, offsets->frame_instr);
 		if (lasti >= 0)
@@ -139,7 +142,7 @@ __noinline int frame_append(struct thread_state *thread, __u64 address)
 
 struct frames_count {
 	struct abi_target *target;
-	__u64 frame; /* that comes next */
+	__u64 frame; /* the next one */
 	__u64 count;
 };
 
@@ -160,8 +163,7 @@ static __noinline long frames_count_step(__u32 turn UNUSED, void *context)
 }
 
 /*
- * How many Python frames there are from frame on, for the reader's total; counted at first sight
- * only.
+ * The number of Python frames from `frame` on, for event_stack.total. Counted only for a new stack.
  */
 __noinline __u64 frames_count(struct abi_target *target, __u64 frame)
 {
@@ -195,9 +197,9 @@ __noinline int frame_code_emit(struct thread_state *thread, __u32 i)
 }
 
 /*
- * Sends the code objects and the frames of a stack that is new; next is the first Python frame
- * beyond the limit, native is what its native frames add to the total: those beyond the limit,
- * EVENT_STACK_CUT. The stack counts as seen only if all of it went out.
+ * Sends the code objects and the frames of a new stack. next is the first Python frame beyond the
+ * limit; native is the number of native frames beyond the limit | EVENT_STACK_CUT. The stack counts
+ * as seen only if all of its records were sent.
  */
 __noinline int stack_emit(struct thread_state *thread, __u64 next, __u32 native)
 {
@@ -229,12 +231,12 @@ __noinline int stack_emit(struct thread_state *thread, __u64 next, __u32 native)
 static __always_inline void stack_begin(struct thread_state *thread)
 {
 	thread->stack.nframe = 0;
-	thread->stack.stack_id = hash_start(thread->target.space);
+	thread->stack.stack_id = hash_start(thread->target.space_id);
 }
 
 /*
- * Appends the running thread's Python frames, up to the target's limit of frames in all. Returns
- * the first frame that is beyond the limit, 0: there is none.
+ * Appends the running thread's Python frames, up to the target's limit of frames in total. Returns
+ * the first frame beyond the limit; 0: there is none.
  */
 static __always_inline __u64 python_frames_append(struct thread_state *thread, int gil_held)
 {
@@ -267,8 +269,8 @@ static __always_inline __u64 python_frames_append(struct thread_state *thread, i
 }
 
 /*
- * The same of a thread that may or may not hold the GIL, for those who seldom ask: a call costs 5
- * ns.
+ * The same for a thread that may or may not hold the GIL. Not inline, for callers that are seldom
+ * run: the call costs 5 ns.
  */
 __noinline __u64 python_frames_any(struct thread_state *thread)
 {
@@ -276,8 +278,8 @@ __noinline __u64 python_frames_any(struct thread_state *thread)
 }
 
 /*
- * The id of the stack whose frames were appended; 0: none were. *is_new: they have not been sent
- * yet.
+ * The id of the stack whose frames were appended; 0: there are none. *is_new: the stack has not
+ * been sent yet.
  */
 static __always_inline __u64 stack_end(struct thread_state *thread, int *is_new)
 {
@@ -295,7 +297,7 @@ static __always_inline __u64 stack_end(struct thread_state *thread, int *is_new)
 	return thread->stack.stack_id;
 }
 
-/* The same; a new one is sent. next: as stack_emit(). */
+/* The same; sends the stack if it is new. next: as stack_emit(). */
 static __always_inline __u64 stack_settle(struct thread_state *thread, __u64 next)
 {
 	int is_new;
@@ -307,8 +309,7 @@ static __always_inline __u64 stack_settle(struct thread_state *thread, __u64 nex
 }
 
 /*
- * The id of the running thread's Python stack, whose frames the reader has or will have; 0: no
- * Python frame.
+ * The id of the running thread's Python stack, which is sent if it is new; 0: no Python frame.
  */
 static __always_inline __u64 stack_id_current(struct thread_state *thread, int gil_held)
 {
@@ -316,7 +317,7 @@ static __always_inline __u64 stack_id_current(struct thread_state *thread, int g
 	return stack_settle(thread, python_frames_append(thread, gil_held));
 }
 
-/* As python_frames_any(). */
+/* The same for a thread that may or may not hold the GIL. */
 __noinline __u64 stack_id_python(struct thread_state *thread)
 {
 	if (!thread)

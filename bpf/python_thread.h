@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Which of Python's threads the running one is: its PyThreadState, and the innermost frame of that.
+ * Finds the running thread's PyThreadState and its innermost frame.
  */
 #ifndef TRACER_BPF_PYTHON_THREAD_H
 #define TRACER_BPF_PYTHON_THREAD_H
@@ -8,12 +8,12 @@
 #include "state.h"
 #include "user_word.h"
 
-#define THREADS_LIMIT 1024 /* thread states looked at for a match */
+#define THREADS_LIMIT 1024 /* thread states inspected for a match */
 
 struct tstate_search {
 	struct abi_target *target;
 	__u64 fsbase;
-	__u64 interp, tstate; /* that come next */
+	__u64 interp, tstate; /* the next ones */
 };
 
 static __noinline long tstate_search_step(__u32 turn UNUSED, void *context)
@@ -52,16 +52,16 @@ __noinline __u64 tstate_match(struct abi_target *target, __u64 fsbase)
 	search.interp =
 		user_u64_called(target->runtime + target->offsets.runtime_interpreters_head);
 	loop_run(THREADS_LIMIT, tstate_search_step, &search);
-	/* It may have been given up in the middle of the lists. */
+	/* The search may have ended at its limit, in the middle of the lists. */
 	return user_u64_called(search.tstate + target->offsets.tstate_thread_id) == fsbase
 		       ? search.tstate
 		       : 0;
 }
 
 /*
- * The thread's block of a module's thread-local variables: its vector has a length (dtv[-1]) that a
- * library which was loaded later may be beyond, and blocks that nobody used yet are -1 (glibc,
- * sysdeps/generic/dl-dtv.h).
+ * The thread's block of a module's thread-local variables; 0: none yet. A library that was loaded
+ * later may be beyond the length of the thread's vector (dtv[-1]), and a block that was not used
+ * yet is -1 (glibc, sysdeps/generic/dl-dtv.h).
  */
 static __always_inline __u64 tls_block(__u64 fsbase, __u64 module)
 {
@@ -85,14 +85,14 @@ static __always_inline __u64 tstate_slot(struct thread_state *thread, struct abi
 		return fsbase + target->tstate_address;
 	if (target->tstate_source != ABI_TSTATE_DTV)
 		return 0;
-	/* A thread's block of thread-local variables stays where it is. */
+	/* A thread's block of thread-local variables does not move. */
 	if (thread->tstate_slot)
 		return thread->tstate_slot;
 	block = tls_block(fsbase, target->tls_module);
 	return block ? block + target->tstate_address : 0;
 }
 
-/* The innermost frame of a thread state; 0: it has none. 0, -1: there is no thread state. */
+/* *frame: the innermost frame of a thread state; 0: none. Returns 0; -1: no thread state. */
 static __always_inline int frame_first(struct abi_target *target, __u64 tstate, __u64 *frame)
 {
 	__u64 at = tstate + target->offsets.tstate_frame;
@@ -110,11 +110,13 @@ static __always_inline int frame_first(struct abi_target *target, __u64 tstate, 
 }
 
 /*
- * The innermost frame of the running thread, whether it holds the GIL or not. 0, -1: it is no
- * thread of Python's. The thread_id of a PyThreadState is that of the thread that made it, which
- * for a sub-interpreter's (before 3.13) need not be the one that runs it. So the id is asked only
- * where there is doubt: up to 3.11 the one slot holds the state of whoever has the GIL, us or
- * another.
+ * *frame: the innermost frame of the running thread, whether it holds the GIL or not. Returns 0;
+ * -1: it is not a Python thread.
+ *
+ * The thread_id of a PyThreadState is that of the thread that created it, which for a
+ * sub-interpreter's state (before 3.13) need not be the thread that runs it. So the id is compared
+ * only where it is needed: up to 3.11 a single slot holds the state of the thread that holds the
+ * GIL, which may be another thread.
  */
 static __always_inline int frame_find(struct thread_state *thread, struct abi_target *target,
 				      int gil_held, __u64 *frame)
@@ -123,10 +125,10 @@ static __always_inline int frame_find(struct thread_state *thread, struct abi_ta
 	__u64 fsbase = task->thread.fsbase;
 	__u64 tstate = 0, slot;
 
-	if (thread->tstate_space != target->space) {
+	if (thread->tstate_space != target->space_id) {
 		thread->tstate = 0;
 		thread->tstate_slot = 0;
-		thread->tstate_space = target->space;
+		thread->tstate_space = target->space_id;
 	}
 	slot = tstate_slot(thread, target, fsbase);
 	if (slot)
@@ -141,7 +143,7 @@ static __always_inline int frame_find(struct thread_state *thread, struct abi_ta
 		}
 		return 0;
 	}
-	/* Without the GIL: remembered from the last time, or looked for. */
+	/* Without the GIL: the state that was found last, or a search. */
 	tstate = thread->tstate;
 	if (!tstate || tstate_thread_id(target, tstate) != thread->tstate_id) {
 		tstate = tstate_match(target, fsbase);

@@ -8,8 +8,8 @@
 #include "abi/target.h"
 
 /*
- * In assembler, lest the compiler merge the cases into one load at a computed place: the verifier
- * allows none.
+ * In assembler: otherwise the compiler merges the cases into one load from a computed address,
+ * which the verifier rejects.
  */
 #define REGISTER_CASE(name, field)                                                                 \
 	case ABI_REG_##name:                                                                       \
@@ -40,6 +40,12 @@ static __always_inline __u64 argument(struct pt_regs *regs, __u64 cookie, int in
 		REGISTER_CASE(R15, r15);
 	}
 	return 0;
+}
+
+/* The cookie's addend. */
+static __always_inline __s64 addend(__u64 cookie)
+{
+	return (__s16)(cookie >> 40);
 }
 
 #endif

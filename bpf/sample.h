@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Sampling (abi/sample.h): which blocks are traced, decided before a stack is walked, and of which
- * others are then heard.
+ * Sampling (abi/sample.h): which blocks are traced, decided before a stack is walked, and which
+ * frees are reported.
  *
- * The blocks of the sample are in a map, so that the end of any other costs no record. Where the
- * heap tells which blocks live, a free is not probed: such a block is in the map until its address
- * is given out again, and that one that is not in the sample lies there now is then told as a free.
- * When the map is full, every free is told.
+ * The sampled blocks are kept in a map, so that no record is emitted when any other block is freed.
+ * In census mode frees are not probed: an entry stays until its address is reused. If the new block
+ * is not sampled, a FREE is emitted for the old one. When the map is full, every free is reported.
  */
 #ifndef TRACER_BPF_SAMPLE_H
 #define TRACER_BPF_SAMPLE_H
@@ -15,7 +14,7 @@
 
 #include "abi/sample.h"
 
-/* Does any target have a sample taken? Without, the verifier drops all of this. */
+/* 1: some target is sampled. If 0, the verifier removes this code. */
 const volatile __u32 sampling;
 
 struct {
@@ -35,19 +34,19 @@ static __always_inline struct sampled_key sampled_key(struct abi_target *target,
 {
 	return (struct sampled_key){
 		.address = address,
-		.space = target->space,
+		.space_id = target->space_id,
 		.domain =
 			domain | ((api & EVENT_API_MASK) == EVENT_API_NATIVE ? SAMPLED_NATIVE : 0),
 	};
 }
 
-/* Up to the next mark: a random number of bytes. */
+/* Draws the number of bytes up to the next mark. */
 __noinline __u64 gap_draw(__u64 mean)
 {
 	return sample_gap(bpf_get_prandom_u32(), mean);
 }
 
-/* Is the block traced? A gap may be drawn anew at any time. */
+/* Is the block sampled? Drawing a new gap at any time is valid, since gaps have no memory. */
 static __always_inline int sample_draw(struct thread_state *thread, __u64 bytes)
 {
 	__u64 mean = thread->target.sample_bytes;
@@ -70,7 +69,7 @@ static __always_inline void sample_add(struct abi_target *target, __u64 address,
 
 	if (sample_is_taken(target) && bpf_map_update_elem(&sampled, &key, &value, BPF_ANY) &&
 	    !target->sample_overflow) {
-		/* All threads of the process are to know before the block can be freed. */
+		/* All threads of the process must know before the block can be freed. */
 		target->sample_overflow = 1;
 		target = target_current();
 		if (target)
@@ -79,7 +78,7 @@ static __always_inline void sample_add(struct abi_target *target, __u64 address,
 	}
 }
 
-/* Is a record wanted of this block's end? From then on it is none of the sample. */
+/* Must this block's free be reported? Removes it from the sample. */
 static __always_inline int sample_end(struct abi_target *target, __u64 address, __u32 domain,
 				      __u32 api)
 {
@@ -87,15 +86,14 @@ static __always_inline int sample_end(struct abi_target *target, __u64 address, 
 
 	if (!sample_is_taken(target))
 		return 1;
-	/* To look something up needs no lock, to delete it does. */
+	/* A lookup takes no lock, a deletion does. */
 	if (!bpf_map_lookup_elem(&sampled, &key) || bpf_map_delete_elem(&sampled, &key))
 		return target->sample_overflow;
 	return 1;
 }
 
 /*
- * Does an object at this address lie in a block of the sample? It may have a head of so many bytes
- * before it.
+ * Is an object at this address in a sampled block? It may follow a header of 16 or 32 bytes.
  */
 static __always_inline int sample_has_object(struct abi_target *target, __u64 address)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The maps, and what is kept per thread. */
+/* The maps, and the state that is kept per thread. */
 #ifndef TRACER_BPF_STATE_H
 #define TRACER_BPF_STATE_H
 
@@ -9,9 +9,9 @@
 #include "abi/target.h"
 
 /*
- * Which stacks and code objects have been sent: direct-mapped caches of ids. A collision or a
- * second sender makes a record go out again, which the reader takes as harmless; nothing is ever
- * thought sent that was not.
+ * Direct-mapped caches of the ids of stacks and code objects that have been sent. After a
+ * collision, or if two threads send at the same time, a record is sent again, which user space
+ * ignores. An entry never claims a record as sent that was not.
  */
 #define SEEN_STACKS (1u << 18)
 #define SEEN_CODES  (1u << 15)
@@ -20,118 +20,114 @@
 #define FRAME_BYTES     80u  /* of a frame, from 3.11 on */
 #define FRAME_BYTES_MAX 112u /* up to 3.10 */
 #define WINDOW_WORDS    11
-#define CONTENT_WORDS   16    /* of a text or a line table, its last ones */
-#define WINDOW_BYTES    1024u /* of frames that lie side by side */
+#define CONTENT_WORDS   16    /* the last words of a text or a line table, which are hashed */
+#define WINDOW_BYTES    1024u /* of contiguous frames */
 #define PAGE_BYTES      4096ull
 
-/* What was read of a code object; code_find() knows how long it holds. */
+/* A cached code object; code_is_valid() says for how long it is valid. */
 #define KNOWN_CODES 64
-#define MORE_CODES  252 /* that fit into TASK_STATE_MAX */
+#define MORE_CODES  252 /* fill TASK_STATE_MAX */
 struct known_code {
 	__u64 code; /* address; 0: none */
 	__u64 code_id;
-	__u32 mark;   /* mark_fold() of the word at abi_offsets.code_mark */
-	__u32 walk;   /* the thread's walk that has met it last */
-	__u32 births; /* at that address, before it was read */
+	__u32 mark;         /* mark_fold() of the word at abi_offsets.code_mark */
+	__u32 walk;         /* the thread's last walk that met it */
+	__u32 reuse_counts; /* at its address, before it was read */
 	__s32 first_traceable;
 };
 
-/* The outermost allocator request of a layer in progress on a thread; nested ones belong to it. */
+/* A layer's outermost request in progress on a thread; nested requests are part of it. */
 struct request {
 	__u64 sp; /* stack pointer at its entry; 0: none in progress */
 	__u64 bytes;
 	__u64 old_address; /* realloc: the block being resized; 0: a plain allocation */
-	__u64 result_at;   /* posix_memalign: where it puts the block; xallocx: where that stays */
-	__u64 from,
-		/*
-		 * its return address, its caller's frame pointer; only where mapped memory is
-		 * followed
-		 */
-		frame;
-	__u64 caller; /* where it has no return probe: its return address; 0: it has one */
+	__u64 result_at;   /* posix_memalign: address of the result; xallocx: the block */
+	/* its return address and its caller's frame pointer; only if mapped memory is traced */
+	__u64 from, frame;
+	__u64 caller; /* without a return probe: its return address; 0: it has one */
 	__u32 api;
 	__u16 op;
 	__u16 nested_equal; /* nested requests at the same stack pointer (tail calls) */
-	__u32 tick;         /* of the kernel's, when it began */
-	/* 1: it has a return probe, and the kernel's address where its own was */
+	__u32 tick;         /* kernel tick at its start */
+	/* 1: it has a return probe, which has replaced its return address on the stack */
 	__u16 by_return;
-	__u16 throws; /* 1: it may end by an exception, and has given no block then */
+	__u16 throws; /* 1: it may end by an exception, without a block */
 };
 
-/* A block that comes to life, as its record will have it. */
+/* A new block, as in its record. */
 struct block {
 	__u64 address, bytes, stack_id;
 	__u32 type; /* enum event_type */
 	__u32 domain, api;
 };
 
-/* A walk up the frame pointers. */
+/* A walk along the frame pointers. */
 struct native_walk {
-	__u64 frame; /* the frame pointer that comes next */
-	/* the next frame lies above this: the one before it, first the stack pointer */
+	__u64 frame; /* the next frame pointer */
+	/* the next frame must lie above this: the previous frame, at first the stack pointer */
 	__u64 below;
-	__u64 caller; /* return address of the last step */
-	__u32 nframe; /* no more frames than that */
-	__u32 whole;  /* 1: it has come to the interpreter */
-	__u32 cut;    /* EVENT_STACK_CUT: it has come to an end that is none; 0 */
+	__u64 caller;         /* return address of the last step */
+	__u32 nframe;         /* limit of frames */
+	__u32 at_interpreter; /* 1: it has reached the interpreter */
+	__u32 cut;            /* EVENT_STACK_CUT: it ended before the stack's base; else 0 */
 };
 
 #define KNOWN_RETURNS 64
 
 struct thread_state {
 	/*
-	 * What targets has of the thread's process, and who it is. A copy: looking it up costs as
-	 * much as the rest.
+	 * A copy of the process's entry in `targets`: a lookup costs as much as the rest of an
+	 * event.
 	 */
 	struct abi_target target;
-	__u64 target_version; /* of targets, when that was copied; 0: it was none of them */
+	__u64 target_version; /* targets_version at the copy; 0: the process was no target */
 	struct thread_ids ids;
 	__u64 tick, tick_ns; /* see header_fill_block() */
 
 	struct request python, native;
-	/* asked of an empty pool, by the request that calls for a new one; 0: not known */
+	/* size that was requested of an empty pool, for the refill that follows; 0: not known */
 	__u64 refill_bytes;
-	/* the request in progress makes a pool of that size (log2); 0: another one */
+	/* the request in progress makes a pool of this size (log2); 0: it does not make a pool */
 	__u64 pool_bits;
-	/* what this thread was given last: an object that begins in there is no reuse */
+	/* the thread's last new block: an object that begins in it is not a reuse */
 	__u64 last_block;
 	__u64 last_bytes;
 	__u64 last_free; /* address of a free that may be passed on to another allocator */
 	__u64 tstate;    /* the thread's PyThreadState as last found */
-	__u64 tstate_id; /* the thread_id that it had then: that of the thread that made it */
-	/* address of this thread's pointer to it, where that is thread-local; 0: not known */
+	__u64 tstate_id; /* its thread_id at that time: that of the thread that created it */
+	/* address of this thread's pointer to it, if it is thread-local; 0: not known */
 	__u64 tstate_slot;
-	__u32 tstate_space; /* struct abi_target.space that all this was found in */
+	__u32 tstate_space; /* abi_target.space_id in which tstate and tstate_slot were found */
 	/* last_free comes from a debugging hook: the object allocator may get it, too */
 	__u32 last_hooked;
-	__u32 reserved;     /* bytes of the ring buffer since it was read ahead */
-	__u32 walk;         /* counts the walks, and begins anew after 2^32: see walk_is_since() */
-	__u32 known_since;  /* the walk from which on code objects that were read are still known */
-	__u32 tick_walk;    /* the walk that was the last one when the tick began */
+	__u32 reserved;     /* bytes of the ring buffer since the last read-ahead */
+	__u32 walk;         /* number of walks, modulo 2^32: see walk_is_since() */
+	__u32 known_since;  /* cached code objects are valid if met in this walk or a later one */
+	__u32 tick_walk;    /* the last walk before the tick began */
 	__u64 sample_bytes; /* the mean that sample_gap was drawn with */
 	__u64 sample_gap;   /* bytes up to the next mark */
 	struct known_code known[KNOWN_CODES]; /* by address: a direct-mapped cache */
 	__u64 next_frame;                     /* of the walk in progress */
-	__u64 above;                          /* the frame that it came from */
-	__u64 lowest;                         /* of the frames in a walk's first window */
-	__u32 windows;                        /* that it has copied */
-	/* bytes of line tables that may still be sent with the stack that is new */
+	__u64 above;                          /* the previous frame of the walk */
+	__u64 lowest;                         /* lowest frame in a walk's first window */
+	__u32 windows;                        /* number of windows that the walk has copied */
+	/* bytes of line tables that may still be sent with the new stack */
 	__u32 lines_left;
-	struct block block;   /* that is being reported */
-	struct event_map map; /* memory that is mapped, the same */
+	struct block block;   /* being reported */
+	struct event_map map; /* being reported */
 	struct native_walk native_walk;
 	/*
-	 * Of the last ABI_OP_CALLER: its stack pointer (0: none), its caller's frame pointer, its
+	 * The last ABI_OP_CALLER: its stack pointer (0: none), its caller's frame pointer, its
 	 * return address.
 	 */
 	__u64 outer_sp, outer_frame, outer_caller;
-	/* where functions with a return probe return to, in this process; 0: not known (yet) */
+	/* where functions with a return probe return to in this process; 0: not known */
 	__u64 trampoline;
 	__u64 returns[KNOWN_RETURNS]; /* addresses that are known to follow a call */
 	__u64 window_begin;           /* address of what window is a copy of */
-	__u64 window_frames;          /* so many bytes of it have frames that begin in them */
+	__u64 window_frames;          /* frames at offsets below this are in the window */
 	__u8 window[WINDOW_BYTES] __attribute__((aligned(8)));
-	/* a frame that was copied without others */
+	/* a frame that was copied alone */
 	__u8 alone[FRAME_BYTES_MAX] __attribute__((aligned(8)));
 
 	__u64 code[32]; /* the code object being read; 256 bytes */
@@ -141,7 +137,7 @@ struct thread_state {
 		__u64 stack_id;
 		__u32 nframe;
 		__u32 total;
-	} stack; /* struct event_stack, whose frames follow: they go out as one record */
+	} stack; /* struct event_stack, followed by its frames: they are sent as one record */
 	struct event_frame frames[EVENT_MAX_FRAMES];
 	__u64 addresses[EVENT_MAX_FRAMES]; /* of the frames' code objects */
 };
@@ -160,8 +156,8 @@ struct {
 } targets SEC(".maps");
 
 /*
- * Processes that are not targets, and whose children and programs are wanted all the same: those
- * that targets have forked, as a shell that will start another Python.
+ * Processes that are not targets, but whose children and programs are reported: those that targets
+ * have forked, such as a shell that will start another Python.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -172,10 +168,7 @@ struct {
 
 TASK_STATE(threads, struct thread_state)
 
-/*
- * What a thread has read of code objects, beyond those in thread_state.known: asked when one is not
- * among these.
- */
+/* A second cache of code objects per thread, which is searched after thread_state.known. */
 struct more_codes {
 	struct known_code known[MORE_CODES];
 };
@@ -197,24 +190,24 @@ struct {
 } seen_codes SEC(".maps");
 
 /*
- * How many blocks that are large enough for a code object have come to life at an address. Several
+ * The number of new blocks that are large enough for a code object, by address. Several addresses
  * share a counter.
  */
-#define BIRTHS (1u << 16)
-__u32 births[BIRTHS];
+#define REUSE_COUNTS (1u << 16)
+__u32 reuse_counts[REUSE_COUNTS];
 
-static __always_inline __u32 *births_at(__u64 address)
+static __always_inline __u32 *reuse_count_at(__u64 address)
 {
-	return &births[address >> 4 & (BIRTHS - 1)];
+	return &reuse_counts[address >> 4 & (REUSE_COUNTS - 1)];
 }
 
-/* bpf_loop() is there (5.17+). Where it is not, the verifier takes the dead code out. */
+/* 1: the kernel has bpf_loop() (5.17+). If 0, the verifier removes the calls as dead code. */
 const volatile __u32 has_loop = 0;
 
 /*
- * Calls step up to limit times, until it returns another value than 0. The verifier looks at step
- * once, and not once a turn, where it can: what it has to look at is most of what attaching takes.
- * step is static and not inline.
+ * Calls step up to limit times, until it returns a value other than 0. With bpf_loop() the verifier
+ * checks step once and not in every turn; its work is most of the time that attaching takes. step
+ * must be static and not inline.
  */
 static __always_inline void loop_run(const __u32 limit, long (*step)(__u32 turn, void *context),
 				     void *context)
@@ -230,10 +223,10 @@ static __always_inline void loop_run(const __u32 limit, long (*step)(__u32 turn,
 			return;
 }
 
-/* Are the hits of each target's probes counted now? */
+/* 1: the hits of each target's probes are counted now (abi_target.hits). */
 __u32 counting;
 
-/* Goes up after every change of targets, by whomever. */
+/* Incremented after every change of `targets`, by BPF or by user space. */
 __u64 targets_version = 1;
 
 static __always_inline struct abi_target *target_current(void)
@@ -243,7 +236,7 @@ static __always_inline struct abi_target *target_current(void)
 	return bpf_map_lookup_elem(&targets, &tgid);
 }
 
-/* A probe of the running process was hit. */
+/* Counts a hit of one of the running process's probes, if hits are counted. */
 static __always_inline void hit_count(void)
 {
 	struct abi_target *target = *(volatile __u32 *)&counting ? target_current() : NULL;
@@ -258,7 +251,7 @@ static __always_inline void target_delete(__u32 tgid)
 	__sync_fetch_and_add(&targets_version, 1);
 }
 
-/* The running thread's state, made anew from targets. 0; -1: it is none of a target's. */
+/* Refreshes the running thread's state from `targets`. 0; -1: its process is not a target. */
 __noinline int thread_refresh(void)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
@@ -285,8 +278,7 @@ __noinline int thread_refresh(void)
 }
 
 /*
- * The running thread's state if its process is a target; its target member is filled in. NULL: it
- * is none.
+ * The running thread's state, with a current `target` member; NULL: its process is not a target.
  */
 static __always_inline struct thread_state *thread_current(void)
 {
@@ -300,8 +292,8 @@ static __always_inline struct thread_state *thread_current(void)
 }
 
 /*
- * The same where that layer is traced: the probes in a file are met by every process, and each may
- * be traced in another way.
+ * The same, but NULL if this layer is not traced: a file's probes are hit by every process that
+ * maps it, and each process may be traced in another way.
  */
 static __always_inline struct thread_state *thread_in_layer(enum event_layer layer)
 {
@@ -311,8 +303,7 @@ static __always_inline struct thread_state *thread_in_layer(enum event_layer lay
 }
 
 /*
- * Notes when the thread's first record or walk in this tick of the kernel's was, and which walk was
- * the last one before.
+ * At the thread's first record or walk in a kernel tick: notes the time, and the last walk before.
  */
 static __always_inline void tick_note(struct thread_state *thread)
 {
@@ -326,9 +317,9 @@ static __always_inline void tick_note(struct thread_state *thread)
 }
 
 /*
- * The head of a record of a block. Reading the clock costs a tenth of all that we do about an
- * allocation, and nobody asks when it was: the time is that of the thread's first record in the
- * same tick of the kernel's.
+ * Fills in the header of a block's record. Reading the clock would cost a tenth of an allocation's
+ * overhead, and the exact time is not needed: the time is that of the thread's first record in the
+ * same kernel tick.
  */
 static __always_inline void header_fill_block(struct thread_state *thread,
 					      struct event_header *header, __u32 type, __u32 size)
@@ -342,10 +333,10 @@ static __always_inline void header_fill_block(struct thread_state *thread,
 }
 
 /*
- * Room for a record of a block; NULL: there is none. Its memory was used last a whole turn of the
- * ring buffer ago and is in no cache: a store to it would be waited for when the trap ends, which
- * is a tenth of a microsecond. So what comes next is read in time, as much as window holds: all its
- * lines are waited for at once.
+ * Reserves a block's record; NULL: the ring buffer is full. The reserved memory was last used a
+ * full turn of the ring buffer ago and is in no cache: the end of the trap would wait for a store
+ * to it, a tenth of a microsecond. So the next WINDOW_BYTES are read ahead into thread->window,
+ * which fetches all their cache lines at once.
  */
 static __always_inline void *block_reserve(struct thread_state *thread, const __u32 size)
 {

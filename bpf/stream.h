@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The way out of every object: one ring buffer, and counters of what did not fit. */
+/* The output of every BPF object: a ring buffer, and counters of the records that did not fit. */
 #ifndef TRACER_BPF_STREAM_H
 #define TRACER_BPF_STREAM_H
 
@@ -23,7 +23,7 @@ static __always_inline void loss_add(__u32 kind, __u64 amount)
 {
 	__u64 *count = bpf_map_lookup_elem(&loss, &kind);
 
-	/* By processor, and yet another program at a uprobe may come between. */
+	/* Atomic although per-CPU: another program at a uprobe may preempt this one. */
 	if (count)
 		__sync_fetch_and_add(count, amount);
 }
@@ -50,7 +50,7 @@ static __always_inline void header_fill(struct event_header *header, __u32 type,
 	header->tid = ids.tid;
 }
 
-/* The reader polls: a wake-up per record would cost the target more than the record. */
+/* User space polls: a wake-up per record would cost the target more than the record. */
 #define RING_FLAGS BPF_RB_NO_WAKEUP
 
 /* 0 or -1: the ring buffer is full, counted under kind. */
@@ -62,9 +62,9 @@ static __always_inline int record_output(void *record, __u32 size, __u32 kind)
 	return -1;
 }
 
-__noinline int process_output(__u32 type, __u32 tgid, __u32 other, __u32 code, __u32 space)
+__noinline int process_output(__u32 type, __u32 tgid, __u32 other, __u32 code, __u32 space_id)
 {
-	struct event_process record = {.other = other, .code = code, .space = space};
+	struct event_process record = {.other = other, .code = code, .space_id = space_id};
 
 	header_fill(&record.header, type, sizeof(record));
 	record.header.tgid = tgid;

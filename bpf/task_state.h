@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What is kept of a thread: in its task storage, which the kernel frees with it. A kernel may
- * refuse that: from 6.19 on it is allocated without waiting for anybody, at most TASK_STATE_MAX
- * bytes, and not at all on a processor without cmpxchg16b or where another holds the allocator's
- * lock. Then the state is in a hash by thread id, until the thread ends.
+ * Per-thread state, in task storage, which the kernel frees with the thread. The allocation may
+ * fail: from 6.19 on it does not block, is limited to TASK_STATE_MAX bytes, and fails on a
+ * processor without cmpxchg16b or while the allocator's lock is held. Then the state is kept in a
+ * hash by thread id, until the thread ends.
  *
- * Nothing is kept by processor: a program at a uprobe can be preempted by another one.
+ * No state is per processor: a program at a uprobe can be preempted by another one.
  */
 #ifndef TRACER_BPF_TASK_STATE_H
 #define TRACER_BPF_TASK_STATE_H
@@ -14,13 +14,13 @@
 
 #include "abi/target.h"
 
-/* in the hash where task storage works; where not, as many as user space says */
+/* entries of the hash where task storage works; where it does not, user space sets the number */
 #define TASK_STATE_SPARE 128
 
 __u8 task_state_blank[TASK_STATE_MAX];
 
 /*
- * Declares `name`, state of the type `kept`, which is all zero at first:
+ * Declares `name`, per-thread state of the type `kept`, which is zeroed at first:
  *   kept *name_find(task)    the task's; NULL: it has none
  *   kept *name_get(task)     the same, or a new one; NULL: there is no memory for it
  *   void name_forget(tid)    the thread ends

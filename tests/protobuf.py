@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protocol buffers by hand, for files that no library would write."""
+"""Protocol buffers written by hand, for files that no library would write."""
 
 
 def varint(number):

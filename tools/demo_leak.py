@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A make-believe web application. With every request it keeps a copy of the last 400 page sizes and never forgets one: the
-line marked LEAK is what a tracer has to find among lines that allocate far more often and give everything back. (A list
-made of a deque, because that is an allocation that distributions' interpreters, too, make through a function that can be
-probed; what else they allocate stands in the report as not seen.) Ends by itself after two minutes."""
+"""A simulated web application. Each request keeps a copy of the last 400 page sizes forever: a
+tracer has to find the line marked LEAK among lines that allocate far more often and free all. The
+copy is a list made of a deque, since distributions' interpreters, too, allocate it in a function
+that can be probed; their other allocations are reported as not seen. Ends after two minutes."""
 import collections
 import time
 

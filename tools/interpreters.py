@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An interpreter that benchmarks and tables are made with, wherever it lives."""
+"""An interpreter for benchmarks and tables, wherever it is installed."""
 import os
 import re
 import shutil
@@ -19,8 +19,8 @@ def environment():
 
 
 class Python:
-    """An interpreter, in a root file system of its own or in ours, with a copy of the workloads
-    beside it. before: the words of a command that comes to be the interpreter."""
+    """An interpreter, in a root file system of its own or in the host's, with a copy of the
+    workloads beside it. before: the words of a command that execs the interpreter."""
 
     def __init__(self, path, folder, root=None, before=()):
         self.path, self.root = path, root
@@ -29,7 +29,7 @@ class Python:
         self.folder = self.host_folder[len(root) :] if root else self.host_folder
         os.chmod(self.host_folder, 0o755)
         shutil.copytree(
-            os.path.join(HERE, "workloads"),
+            os.path.join(HERE, "bench", "workloads"),
             self.host_folder,
             dirs_exist_ok=True,
             ignore=shutil.ignore_patterns("__pycache__"),
@@ -48,7 +48,7 @@ class Python:
         return [self.path, os.path.join(self.folder, name + ".py"), str(nframe), str(rounds)]
 
     def mapped(self, name):
-        """The file of that name that it has mapped, or ""."""
+        """The file of that name that the interpreter has mapped, or ""."""
         code = (
             "print(*{l.split(None, 5)[5].strip() for l in open('/proc/self/maps') if '/%s' in l})"
             % name
@@ -59,11 +59,11 @@ class Python:
         return done.stdout.decode().strip()
 
     def runtime_file(self):
-        """The file that its allocators are in."""
+        """The file that contains the interpreter's allocators."""
         return self.mapped("libpython") or self.path
 
     def find(self, *names):
-        """The first of these programs that is where the interpreter is, or None."""
+        """The first of these programs that exists in the interpreter's file system, or None."""
         places = [
             os.path.join(folder, name)
             for name in names
@@ -78,7 +78,7 @@ class Python:
 
 
 def packed(which, folder):
-    """A packed interpreter (pythons.PACKED); LookupError with what is absent."""
+    """A packed interpreter (pythons.PACKED); LookupError names what is absent."""
     root, path, before = pythons.unpacked(which)
     python = Python(path, folder, root, before)
     python.label = "%s (%s)" % (pythons.packed_name(which), which.like)
@@ -86,7 +86,7 @@ def packed(which, folder):
 
 
 def everything(folder):
-    """Every CPython found: those with symbols, the distribution's, and those of the root file
+    """Every CPython found: those with symbols, the distribution's, and those in root file
     systems."""
     for path in [*pythons.unstripped().values(), pythons.distribution()]:
         if path:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pages that a command writes are made of: a table, and numbered reasons below it."""
+"""The parts of pages that a command writes: a table, and numbered reasons below it."""
 import re
 
 
@@ -25,7 +25,8 @@ class Notes:
 
 
 def shown(reason):
-    """A reason without what differs from run to run, or what Markdown would take for its own."""
+    """A reason without the parts that differ from run to run, and with Markdown's characters
+    escaped."""
     text = re.sub(r"\bPID \d+", "PID N", reason)
     text = text.replace("|", "/").replace("*", "\\*").replace("<", "\\<")
     return text if len(text) <= 300 else text[:297] + "..."

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which CPythons this machine has: pyenv's builds and those on PATH, by minor version, the
-distribution's, those of root file systems, and builds as others make them, packed in archives."""
+"""The CPythons of this machine: pyenv's builds and those on PATH by minor version, the
+distribution's, those in root file systems, and builds of other distributors, packed in archives."""
 import collections
 import glob
 import os
@@ -99,8 +99,8 @@ def version_of(path, prefix=()):
 
 
 def roots():
-    """Root file systems with other CPythons: those that TRACER_ROOTS names, as PATH does; without
-    it, what `make roots` made."""
+    """Root file systems with other CPythons: those in TRACER_ROOTS, a list like PATH, or, if it is
+    not set, those that `make roots` made."""
     if "TRACER_ROOTS" in os.environ:
         return [root for root in os.environ["TRACER_ROOTS"].split(os.pathsep) if root]
     return sorted(glob.glob(os.path.join(glob.escape(ROOT), "build", "roots", "*")))
@@ -130,8 +130,8 @@ def unstripped():
 
 
 def newest():
-    """Path of the newest of unstripped(), of a root file system only where there is no other;
-    None."""
+    """Path of the newest of unstripped(), or None. One in a root file system is used only if there
+    is no other."""
     found = list(unstripped().values())
     own = [
         path
@@ -142,7 +142,7 @@ def newest():
 
 
 def pyenv(version):
-    """Path of pyenv's interpreter of a version, whether it is one of VERSIONS or not; None."""
+    """Path of pyenv's interpreter of a version, which need not be one of VERSIONS; or None."""
     for root in _pyenv_roots():
         for path in sorted(
             glob.glob(os.path.join(glob.escape(root), "versions", version + ".*", "bin", "python"))
@@ -174,19 +174,18 @@ def in_roots():
 
 
 def packed_name(packed):
-    """One word: "conda312:python_sa", "docker313:lib-sym/python3.13"."""
+    """A name of one word: "conda312:python_sa", "docker313:lib-sym/python3.13"."""
     library = packed.libraries + "/" if packed.libraries != "lib" else ""
     return "%s:%s%s" % (packed.archive, library, os.path.basename(packed.path))
 
 
 def archives():
-    """The folder of the archives: PYTHONS, or else one beside the checkout."""
+    """The folder of the archives: PYTHONS, or a folder beside the checkout."""
     return os.environ.get("PYTHONS") or os.path.join(os.path.dirname(ROOT), "shared", "pythons")
 
 
 def unpack(packed, folder):
-    """The folder that an archive becomes below a folder, once; None where the archive is not
-    there."""
+    """Unpacks an archive below a folder, once. Returns the path, or None if there is no archive."""
     archive, path = os.path.join(archives(), packed.archive + ".tar.xz"), os.path.join(
         folder, packed.archive
     )
@@ -200,8 +199,8 @@ def unpack(packed, folder):
 
 
 def unpacked(packed):
-    """(root or None, path within it, what goes before it) of a packed interpreter that runs here
-    or in one of roots(); LookupError with what is absent."""
+    """(root or None, path within it, prefix of the command) of a packed interpreter that runs here
+    or in one of roots(); LookupError names what is absent."""
     for root in [None, *roots()]:
         folder = unpack(
             packed, root + "/tmp/pythons" if root else os.path.join(ROOT, "build", "pythons")

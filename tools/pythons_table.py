@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every build of CPython that there is, traced, and held against its own tracemalloc: the table
+"""Traces every available build of CPython and compares it with its own tracemalloc: the table
 docs/pythons.md.
 
 usage: pythons_table.py [--only REGEX] [--report FILE]
 
-Builds: the distribution's, pyenv's, those of the root file systems, and the archives of
-pythons.PACKED. What is absent is named. Last line: pythons: N passed, N failed[, N skipped].
-Exit status: 0, 1 if a figure was over its bound without a word.
+Builds: the distribution's, pyenv's, those in root file systems, and the archives of pythons.PACKED.
+Absent builds are named. Last line: pythons: N passed, N failed[, N skipped].
+Exit status: 0, 1 if a figure exceeded its bound without a message.
 """
 import argparse
 import os
@@ -47,18 +47,20 @@ that the tracer gave. A number leads to what it said, below.
     blocks=100 * BLOCKS, bytes=100 * BYTES, attach=ATTACH_MS, coverage=100 * COVERAGE
 )
 HEADER = ("build", "attach, ms", "probes", "covered", "rounded", *WORKS, "heap", "growth")
-# What is said of every attach, and of what other sessions do.
-USUAL = re.compile(r"tracer: (attached to|raw, mem, obj:|PID \d+: \d+ breakpoints)")
+# Messages of every attach, about other sessions, and about the cost, which is not measured here.
+USUAL = re.compile(
+    r"tracer: (attached to|raw, mem, obj:|PID \d+: (\d+ breakpoints|the probes take))"
+)
 
 
 class Row:
-    """A build's cells. failed: what was over its bound and nothing said so."""
+    """A build's cells. failed: figures that exceeded their bound without a message."""
 
     def __init__(self, label):
         self.label, self.cells, self.failed, self.passed = label, {}, [], 0
 
     def put(self, name, text, good, numbers):
-        """numbers: of the notes that speak of it."""
+        """numbers: of the notes about this figure."""
         self.cells[name] = (text if good else "**%s**" % text) + (
             " (%s)" % ", ".join(map(str, numbers)) if numbers else ""
         )
@@ -84,7 +86,7 @@ def pair(blocks, size):
 
 
 def warnings(run):
-    """What the tracer said beside what it always says."""
+    """The tracer's messages, except the usual ones."""
     said = [
         re.sub(r"^tracer: (PID \d+: )?", "", line)
         for line in run.stderr.split("\n")
@@ -94,13 +96,13 @@ def warnings(run):
 
 
 def reason(error):
-    """Why there is no figure: the tracer's own words where it has ended with some."""
+    """Why there is no figure: the tracer's own message, if it ended with one."""
     said = re.search(r"^.*?(tracer: (?!attached).*)$", str(error), re.M)
     return said[1] if said else None
 
 
 def fail(row, name, error, notes):
-    """There is no figure: refused, or for a reason that is none of the tracer's."""
+    """Marks a missing figure: the tracer refused, or it failed for another reason."""
     why = reason(error)
     if why:
         row.refuse(name, notes.number(shown(why)))
@@ -137,7 +139,7 @@ def works(row, python, folder, notes):
                 True,
                 (),
             )
-    if attaches:  # other work of the machine makes some of them slower
+    if attaches:  # other work on the machine makes some attaches slower
         row.put("attach, ms", str(min(attaches)), min(attaches) <= ATTACH_MS, ())
 
 
@@ -153,7 +155,8 @@ def others(row, python, folder, notes):
 
 
 def measure(row, python, folder, notes):
-    """All cells of a row. What is refused as a whole need not be able to run the programs."""
+    """All cells of a row. A build that is refused as a whole need not be able to
+    run the programs."""
     why = parity.refusal(TRACER, python)
     if why:
         for name in (*WORKS, "heap", "growth"):
@@ -164,7 +167,7 @@ def measure(row, python, folder, notes):
 
 
 def builds(folder, absent):
-    """Every interpreters.Python there is; what is not is appended to absent."""
+    """Every available interpreters.Python; absent ones are appended to absent."""
     yield from interpreters.everything(folder)
     for packed in pythons.PACKED:
         try:

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel's verifier says of every BPF program: instructions that it looked at, stack of
- * the deepest chain of calls, time. Exits with 1 where a program is refused or is over its budget.
- * usage: verifier [-v]    -v: the verifier's words for a program that it refuses
+ * Prints what the kernel's verifier reports for every BPF program: instructions processed, stack of
+ * the deepest call chain, time. Exits with 1 if a program is refused or exceeds its budget.
+ * usage: verifier [-v]    -v: the verifier's log for a program that it refuses
  *
  * The budgets leave room below the kernel's limits (512 bytes of stack over all calls, a million
  * instructions), which older verifiers reach earlier. No function may have a private stack
- * (user/attach/private_stack.h). The verifier's figures have what it adds after it has decided on
- * one; the machine code tells.
+ * (user/kernel/private_stack.h). The verifier's figures include what it adds after it has decided
+ * on a private stack, so the machine code is checked.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -18,23 +18,23 @@
 
 #include "abi/target.h"
 #include "attach/alloc.skel.h"
-#include "attach/features.h"
-#include "attach/links.h"
 #include "attach/perfmap.skel.h"
-#include "attach/private_stack.h"
 #include "base/clock.h"
+#include "kernel/private_stack.h"
+#include "links/features.h"
+#include "links/links.h"
 
 #define STACK_MAX   384u
 #define FRAME_MAX   64u
 #define INSNS_MAX   250000ul
-#define LOAD_MS_MAX 500.0 /* all programs of an object; printed only, machines differ */
+#define LOAD_MS_MAX 500.0 /* all programs of an object; printed only, as machines differ */
 
 #define LOG_BYTES  (16u << 20)
 #define LOG_STATS  4   /* BPF_LOG_STATS of the kernel's include/linux/bpf_verifier.h */
 #define STACK_UNIT 32u /* check_max_stack_depth() rounds each frame up */
 #define FUNCTIONS  64
 
-/* The functions of a program: where they begin, and what they have on the stack. */
+/* The functions of a program: their starts, and the stack that each one uses. */
 struct functions {
 	size_t count;
 	int start[FUNCTIONS];
@@ -47,8 +47,8 @@ static int starts_compare(const void *a, const void *b)
 }
 
 /*
- * Does the instruction refer to a function (a call, or the address of a callback)? Its start, or
- * -1.
+ * Returns the start of the function that the instruction refers to (by a call, or as the address of
+ * a callback), or -1.
  */
 static int function_referred(const struct bpf_insn *insns, int i)
 {
@@ -77,8 +77,8 @@ static void functions_find(struct functions *functions, const struct bpf_insn *i
 }
 
 /*
- * In the order of the functions: "stack depth 64+16+0"; from 7.0 on a line for each, "subprog 1
- * (name) … stack 16". Returns whether each was told of.
+ * The stack depths in the order of the functions: "stack depth 64+16+0"; from 7.0 on one line per
+ * function, "subprog 1 (name) … stack 16". Returns whether every function was reported.
  */
 static int depths_read(struct functions *functions, const char *log)
 {
@@ -101,10 +101,7 @@ static int depths_read(struct functions *functions, const char *log)
 	return found == functions->count;
 }
 
-/*
- * The stack of function number which and of the deepest chain of what it calls; there is no
- * recursion.
- */
+/* The stack of function number which and of its deepest call chain; there is no recursion. */
 static unsigned int stack_combined(const struct functions *functions, const struct bpf_insn *insns,
 				   int count, size_t which)
 {
@@ -132,7 +129,7 @@ static unsigned long number_after(const char *log, const char *words)
 	return at ? strtoul(at + strlen(words), NULL, 10) : 0;
 }
 
-/* One line of the table. Returns whether a budget is passed. */
+/* Prints one line of the table. Returns whether a budget is exceeded. */
 static int program_print(struct bpf_program *program, const char *log)
 {
 	const struct bpf_insn *insns = bpf_program__insns(program);
@@ -154,7 +151,7 @@ static int program_print(struct bpf_program *program, const char *log)
 	return over;
 }
 
-/* By the names that the programs have: what ends with a return, what is both. */
+/* By the program's name: attached at the return, or at both entry and return. */
 static enum links_kind program_kind(const char *name)
 {
 	return strstr(name, "_session")  ? LINKS_BOTH
@@ -162,7 +159,7 @@ static enum links_kind program_kind(const char *name)
 					 : LINKS_ENTRY;
 }
 
-/* Loads an object with every program that this kernel can have. Returns whether all is well. */
+/* Loads an object with every program that this kernel supports. Returns whether all succeeded. */
 static int object_try(struct bpf_object *object, const struct features *features, int verbose)
 {
 	const struct links links = {.backend = links_choose(features, 0, 0)};

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
+#include "options/options.h"
 
 static const struct {
 	const char *name;
@@ -11,7 +12,7 @@ static const struct {
 	const char *synopsis, *help;
 } commands[] = {
 	{"trace", cli_trace, "[trace] -p PID|-c CONTAINER|-a|-- COMMAND...",
-	 "trace processes (the word may be left out)"},
+	 "trace processes (the word is optional)"},
 	{"report", cli_report, "report FILE...", "statistics of a snapshot, ours or tracemalloc's"},
 	{"diff", cli_diff, "diff OLD NEW", "what has grown and shrunk between two snapshots"},
 	{"filter", cli_filter, "filter FILE -o OUT", "the snapshot of some files, lines, domains"},
@@ -28,8 +29,8 @@ static const struct {
 
 static void usage_print(FILE *out)
 {
-	fprintf(out, "Which line of which file owns the memory of a Python process that is already "
-		     "running.\n\n");
+	fprintf(out, "Shows which line of which file owns the memory of a running Python "
+		     "process.\n\n");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		fprintf(out, "  tracer %-44s %s\n", commands[i].synopsis, commands[i].help);
 	fprintf(out, "\nEach command has --help. tracer --version prints the version.\n");

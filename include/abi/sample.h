@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Poisson sampling by bytes: on the line of all bytes that a thread allocates lie marks, on average
- * `mean` bytes apart and independent of each other; a block that covers a mark is in the sample,
- * once however many it covers. So a block of s bytes is in it with the chance 1 - exp(-s / mean),
- * whatever came before. Blocks of 0 bytes count as of 1.
+ * Poisson sampling by bytes: marks lie on the sequence of all bytes that a thread allocates, on
+ * average `mean` bytes apart and independent of each other. A block that covers at least one mark
+ * is in the sample. So a block of s bytes is in it with the probability 1 - exp(-s / mean),
+ * whatever came before. Blocks of 0 bytes count as blocks of 1 byte.
  *
- * In integers, for bpf/; tests/unit/test_sample.c holds the same code against libm.
+ * In integers, for bpf/; tests/unit/trace/test_sample.c compares the same code with libm.
  */
 #ifndef TRACER_ABI_SAMPLE_H
 #define TRACER_ABI_SAMPLE_H
@@ -20,17 +20,17 @@
 /* A block of a sample, in the map `sampled` of bpf/. */
 struct sampled_key {
 	__u64 address;
-	__u32 space;  /* struct abi_target.space */
-	__u32 domain; /* | SAMPLED_NATIVE */
+	__u32 space_id; /* abi_target.space_id */
+	__u32 domain;   /* | SAMPLED_NATIVE */
 };
 
-/* the layer below Python's, in which the same addresses are given out */
+/* the block is malloc's: a block of Python's allocators may have the same address */
 #define SAMPLED_NATIVE 0x80000000u
 
 /*
- * -log2(value / 2^32) * 2^32, for value in 1..2^32; at most 4 * 2^-32 too great. Bit by bit: to
- * square a number of [1, 2) doubles its logarithm, whose next bit says whether that has left [1,
- * 2). Without branches, which the verifier would follow each on its own.
+ * -log2(value / 2^32) * 2^32, for value in 1..2^32; at most 4 * 2^-32 too great. Computed bit by
+ * bit: squaring a number in [1, 2) doubles its logarithm, and the next bit is 1 if the square is 2
+ * or more. There are no branches, since the verifier would follow each of them.
  */
 static inline __u64 sample_log2(__u64 value)
 {
@@ -57,9 +57,9 @@ static inline __u64 sample_log2(__u64 value)
 
 /*
  * Bytes up to the next mark: exponential with that mean (at most SAMPLE_MEAN_MAX), rounded down,
- * from a number that is uniform in 0..2^32-1. A block that is longer than the gap covers the mark;
- * rounding changes nothing in that, since blocks are whole bytes. At most 22.2 means; off by less
- * than 4e-9 of itself and 1e-9 of the mean.
+ * from a number that is uniform in 0..2^32-1. A block that is longer than the gap covers the mark.
+ * Rounding does not change that, since blocks are whole bytes. The result is at most 22.2 means;
+ * its error is less than 4e-9 of itself and 1e-9 of the mean.
  */
 static inline __u64 sample_gap(__u32 random, __u64 mean)
 {
@@ -69,8 +69,8 @@ static inline __u64 sample_gap(__u32 random, __u64 mean)
 }
 
 /*
- * Does a block of so many bytes cover the next mark? If it does, a new gap is to be drawn: marks
- * have no memory.
+ * Does a block of this size cover the next mark? If so, the caller draws a new gap, since the
+ * distances between marks are independent.
  */
 static inline int sample_covers(__u64 *gap, __u64 bytes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What bpf/ must know of a target in order to walk its Python stack: one struct abi_target per
+ * What bpf/ needs to know about a target to walk its Python stack: one struct abi_target per
  * process, in the BPF map `targets`, keyed by tgid. Written by user/attach/, filled from
  * user/python/.
  */
@@ -10,14 +10,14 @@
 #include <linux/types.h>
 
 /*
- * The most that is kept of a thread, in bytes: from 6.19 on task storage comes of kmalloc_nolock()
- * (mm/slub.c), which has 8 KiB at most, less the kernel's own head.
+ * Limit of a thread's state, in bytes: from 6.19 on task storage is allocated by kmalloc_nolock()
+ * (mm/slub.c), which is limited to 8 KiB, including the kernel's own header.
  */
 #define TASK_STATE_MAX 8120
 
 /* How the current PyThreadState of the running thread is found. */
 enum abi_tstate_source {
-	ABI_TSTATE_MATCH = 0, /* only by looking through the interpreters' thread lists */
+	ABI_TSTATE_MATCH = 0, /* only by searching the interpreters' thread lists */
 	/* *tstate_address: one for the process, valid while the GIL is held (<= 3.11) */
 	ABI_TSTATE_SLOT = 1,
 	ABI_TSTATE_TLS = 2, /* *(fs base + tstate_address) (3.12+, static TLS block) */
@@ -50,7 +50,7 @@ struct abi_offsets {
 	__u16 code_filename;
 	__u16 code_qualname; /* co_name up to 3.10 */
 	__u16 code_lines;    /* co_lnotab, co_linetable (pointer to bytes) */
-	/* what tells it from others that had its place: co_version, or code_lines */
+	/* distinguishes it from earlier code objects at its address: co_version, or code_lines */
 	__u16 code_mark;
 	__u16 code_bytecode;        /* co_code_adaptive; ABI_NONE up to 3.10 */
 	__u16 code_first_traceable; /* int, in code units; ABI_NONE up to 3.10 */
@@ -69,14 +69,14 @@ struct abi_offsets {
 	/* frames with owner >= this are no Python frames (3.12+); 255: none */
 	__u8 owner_skip;
 	__u8 frame_code_tagged;  /* 1: the low bits of frame_code are a tag (3.14+) */
-	__u8 frame_code_checked; /* 1: frame_code may be no code object: compare its type (3.13+) */
-	/* 1: a code object has a number that no other of the process has (co_version, 3.12+) */
+	__u8 frame_code_checked; /* 1: frame_code may be no code object: check its type (3.13+) */
+	/* 1: a code object has a number that is unique in the process (co_version, 3.12+) */
 	__u8 code_versioned;
 	__u8 pad;
 };
 
 /*
- * Where pymalloc's heap is and what its structures look like, for the reading that BPF makes when
+ * Where pymalloc's heap is and the layout of its structures, for the heap walk that BPF makes when
  * the interpreter shuts down. Offsets and sizes in bytes.
  */
 struct abi_heap {
@@ -90,8 +90,8 @@ struct abi_heap {
 	__u32 mgmt_arenas, mgmt_maxarenas, mgmt_raw_blocks;
 	__u32 arena_object_size, arena_address, arena_pool_address;
 	__u32 pool_count, pool_freeblock, pool_szidx, pool_nextoffset, pool_header_size;
-	__u32 arena_bytes, pool_bytes; /* pool_bytes 0: it is not to be read, or has been */
-	__u32 raw_is_total;            /* 3.8: the count of raw blocks has pymalloc's in it */
+	__u32 arena_bytes, pool_bytes; /* pool_bytes 0: not to be walked, or walked already */
+	__u32 raw_is_total;            /* 3.8: the count of raw blocks includes pymalloc's */
 };
 
 #define ABI_OBJECT_CODES 4
@@ -108,54 +108,53 @@ struct abi_target {
 	__u32 tls_module;
 	__u32 nframe;
 	/*
-	 * seed of stack and code ids: differs for every {process, exec} of the session; the upper
-	 * half is BPF's
+	 * Seed of stack and code ids: differs for every {process, exec} of the session. BPF gives
+	 * out the upper half (ABI_SPACE_GIVEN).
 	 */
-	__u32 space;
+	__u32 space_id;
 	/*
-	 * Where the object allocator's functions are, or in them what calls the raw allocator: a
-	 * request of that one that returns there is a large one of theirs.
+	 * The object allocator's functions, or the parts of them that call the raw allocator. A raw
+	 * request that returns there is a large request that the object allocator has passed on.
 	 */
 	struct abi_code object_code[ABI_OBJECT_CODES];
-	__u64 program_break; /* as last seen; 0: not yet. Written by the programs */
-	__u64 sample_bytes;  /* one mark in so many (abi/sample.h); 0: every block is traced */
-	/* 1: there are sampled blocks beside those in the map `sampled`. Written by the programs */
+	__u64 program_break; /* as last seen; 0: not yet. Written by BPF */
+	__u64 sample_bytes;  /* mean distance of marks (abi/sample.h); 0: every block is traced */
+	/* 1: some sampled blocks are not in the map `sampled`. Written by BPF */
 	__u32 sample_overflow;
 	__u32 layers; /* 1 << enum event_layer for each that is traced */
-	/* of its probes, about: not counted atomically. Written by the programs, if they count */
+	/* probe hits, approximate: not counted atomically. Written by BPF, if `counting` is set */
 	__u64 hits;
 	struct abi_heap heap;
 	struct abi_offsets offsets;
 	/*
-	 * Code of the interpreter's file: native frames of a traceback end there, and Python's go
-	 * on. Addresses; 0, 0: none.
+	 * Code of the interpreter's file: a traceback's native frames end there, and its Python
+	 * frames follow. Addresses; 0, 0: none.
 	 */
 	__u64 interpreter_start, interpreter_end;
-	__u64 ended;   /* 1: a thread tells of its end. Written by the programs */
-	__u64 partial; /* 1: not every place is probed at which Python's allocators give a block */
+	__u64 ended;   /* 1: a thread has begun to report the process's end. Written by BPF */
+	__u64 partial; /* 1: some sites where Python's allocators return a block have no probe */
 };
 
 /*
- * Of which processes that are not under trace a session wants to hear (EVENT_APPEAR, EVENT_EXIT).
+ * Which untracked processes are reported to the session (EVENT_APPEAR, EVENT_EXIT).
  */
 enum abi_watch {
 	ABI_WATCH_NONE = 0,
-	ABI_WATCH_CHILDREN = 1, /* those that targets fork, and theirs */
+	ABI_WATCH_CHILDREN = 1, /* those that targets fork, and their descendants */
 	ABI_WATCH_ALL = 2,
 };
 
-/* struct abi_target.space: given by BPF, to a child or to a new program */
+/* Flag in abi_target.space_id: BPF gave it to a forked child or to an exec'd program. */
 #define ABI_SPACE_GIVEN 0x80000000u
 
 /*
- * The cookie of a probe: what happened there and where the arguments are. bits 0-7 enum abi_op,
- * 8-15 enum event_api, 16-23 register of the first argument, 24-31 of the second, 32-39 of the
- * third (enum abi_register), 40-55 an addend, signed. A MALLOC, CALLOC, REALLOC or FREE with an
- * addend is one of the debugging hooks': the allocator's own block begins that much before the
- * program's.
+ * The cookie of a probe: the operation and where its arguments are. bits 0-7 enum abi_op, 8-15 enum
+ * event_api, 16-23 register of the first argument, 24-31 of the second, 32-39 of the third (enum
+ * abi_register), 40-55 an addend, signed. A MALLOC, CALLOC, REALLOC or FREE with an addend belongs
+ * to the debugging hooks: the allocator's block begins that many bytes before the program's.
  *
- * In copies of the allocator that were inlined (user/pymalloc/sites.h) a request has no function of
- * its own: a malloc, calloc or realloc whose probe has no return is the call instruction, and END
+ * In inlined copies of the allocator (user/pymalloc/sites.h) a request has no function of its own:
+ * the probe of a malloc, calloc or realloc without a return is at the call instruction, and END
  * comes after the call.
  */
 enum abi_op {
@@ -168,79 +167,70 @@ enum abi_op {
 	ABI_OP_FINALIZE = 7, /* () */
 	/* (object): an object begins to live, in a new block or in one from a free list */
 	ABI_OP_REUSE = 8,
-	ABI_OP_POOL =
-		/*
-		 * (pool, base): at a je or jne which the zero flag sends to the refill; without
-		 * that flag the block is the pool's first free one. It has base + addend bytes,
-		 * without a base addend bytes; 0: its size class must do
-		 */
-	9,
-	ABI_OP_REFILL =
-		/*
-		 * (): a new pool for the request of the thread's last POOL; addend: log2 of a
-		 * pool's size
-		 */
-	10,
-	ABI_OP_END =
-		/*
-		 * (block): after a call; EVENT_API_NATIVE: at a ret, where the stack pointer is
-		 * what it was at the request's entry (elsewhere it is another's end)
-		 */
-	11,
 	/*
-	 * (block, bytes): the flags tell whether the block stays where it is: by "below", with an
-	 * addend by "above".
+	 * (pool, base): at a je or jne. If the zero flag is set, a refill follows; else the block
+	 * is the pool's first free one. Its size is base + addend bytes, without a base addend
+	 * bytes; 0: only its size class is known.
+	 */
+	ABI_OP_POOL = 9,
+	/*
+	 * (): a new pool for the request of the thread's last POOL; addend: log2 of a pool's size.
+	 */
+	ABI_OP_REFILL = 10,
+	/*
+	 * (block): after a call. EVENT_API_NATIVE: at a ret, where the stack pointer has the value
+	 * it had at the request's entry; with another value it is the end of another request.
+	 */
+	ABI_OP_END = 11,
+	/*
+	 * (block, bytes): the block stays where it is if the flags say "below", with an addend if
+	 * they say "above".
 	 */
 	ABI_OP_RESIZE = 13,
 	ABI_OP_POOL_FREE = 12, /* (pool): its first free block is the one that was freed */
-	ABI_OP_NEW_POOL =
-		/*
-		 * (pool): it is taken into use; with a return, (): as REFILL, and the pool is what
-		 * is reported; addend: log2 of its size
-		 */
-	14,
 	/*
-	 * From here on libc's: behind a system call, whose arguments and result are where it has
-	 * left them.
+	 * (pool): it is taken into use. With a return, (): as REFILL, and the pool is reported.
+	 * addend: log2 of its size.
+	 */
+	ABI_OP_NEW_POOL = 14,
+	/*
+	 * MMAP to BRK are in libc, after the system call instruction: the arguments and the result
+	 * are in the system call's registers.
 	 */
 	ABI_OP_MMAP = 15,
-	ABI_OP_MUNMAP = 16, /* before it, at its function's entry */
+	ABI_OP_MUNMAP = 16, /* before the system call, at the function's entry */
 	ABI_OP_MREMAP = 17,
 	ABI_OP_MPROTECT = 18,
 	ABI_OP_BRK = 19,
 	/*
-	 * Of malloc's kin (EVENT_API_NATIVE), beside MALLOC, CALLOC, REALLOC and FREE, with their
-	 * return.
+	 * malloc and its kin (EVENT_API_NATIVE) have these besides MALLOC, CALLOC, REALLOC and
+	 * FREE, with a return probe.
 	 */
 	ABI_OP_POSIX_MEMALIGN = 20, /* (result, bytes): where it returns 0, *result is the block */
 	ABI_OP_REALLOCARRAY = 21,   /* (address, count, bytes) */
-	ABI_OP_XALLOCX = 22,        /* (address, bytes): returns the size that the block has now */
-	ABI_OP_CALLER =
-		/*
-		 * (): a function that asks another for its block, and may throw instead of
-		 * returning: no return probe, which the unwinder would stumble upon; it is its
-		 * caller who asks
-		 */
-	23,
+	ABI_OP_XALLOCX = 22,        /* (address, bytes): returns the block's size after the call */
+	/*
+	 * (): a function that requests its block from another function, and may throw instead of
+	 * returning. It has no return probe, which would break unwinding. The request is charged to
+	 * its caller.
+	 */
+	ABI_OP_CALLER = 23,
 	/*
 	 * (pool): it is taken into use, and its first block is for the request of the thread's last
-	 * POOL, whose cookie has a third register; its header still has the size class that it
-	 * served before.
+	 * POOL, whose cookie has a third register. The pool's header still has its previous size
+	 * class.
 	 */
 	ABI_OP_FIRST_BLOCK = 24,
 
-	/* Of perf maps; bits 8-15 are ABI_MAP_* there. */
+	/* Perf maps: bits 8-15 are ABI_MAP_*. */
 	ABI_OP_MAP_WRITE = 32,   /* (address, bytes, name) */
 	ABI_OP_MAP_COPY = 33,    /* (file name) */
 	ABI_OP_MAP_INIT = 34,    /* (), with its return */
 	ABI_OP_MAP_FINI = 35,    /* () */
 	ABI_OP_MAP_COMPILE = 36, /* () */
 	ABI_OP_MAP_PERSIST = 37, /* (enable) */
-	ABI_OP_MAP_JIT =
-		/*
-		 * (): bits 8-63 are the distance, signed, from the probe to __jit_debug_descriptor
-		 */
-	38,
+	/* (): bits 8-63 are the signed distance from the probe to __jit_debug_descriptor */
+	ABI_OP_MAP_JIT = 38,
 };
 
 /* General purpose registers, in the order of their x86 encoding. */
@@ -273,8 +263,7 @@ enum abi_register {
 #define ABI_COOKIE_ADDEND(addend) ((__u64)(__u16)(addend) << 40)
 
 /*
- * The addend of a function of malloc's kin without a return probe: it has none for another reason
- * than that it may throw.
+ * The addend of a function of malloc's kin that has no return probe, but not because it may throw.
  */
 #define ABI_NATIVE_RETURNS 1u
 

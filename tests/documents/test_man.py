@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The man pages of docs/man/ against the program's own --help: neither lacks an option, and each
-has the same argument."""
+"""Compares the man pages of docs/man/ with the program's own --help: both have the same options,
+with the same arguments."""
 import os
 import re
 import shutil
@@ -25,7 +25,7 @@ def subcommands():
 
 
 def page_text(name):
-    """The page's Markdown with what it includes, as tools/man-page has it."""
+    """The page's Markdown with the files that it includes, as tools/man-page reads it."""
     with open(os.path.join(PAGES, name)) as file:
         return re.sub(
             r"^\[[^]]*\]\(([a-z-]+\.md)\)$", lambda m: page_text(m[1]), file.read(), flags=re.M
@@ -33,7 +33,7 @@ def page_text(name):
 
 
 def options_of_help(text):
-    """{"-d, --duration=SEC", …} of what argp prints: the option ends where its description
+    """{"-d, --duration=SEC", …} from the output of argp: an option ends where its description
     begins."""
     return {
         re.split(r"\s{2,}", line.strip())[0] for line in re.findall(r"^ {2,6}-[-\w].*$", text, re.M)
@@ -41,7 +41,7 @@ def options_of_help(text):
 
 
 def options_of_page(text):
-    """The same of the terms of a page, without what makes them bold or italic."""
+    """The same set from the terms of a page, without the markup for bold and italic text."""
     return {re.sub(r"[*\\]", "", term) for term in re.findall(r"^(\*\*-.*)\n: ", text, re.M)}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every option of tracer's that the documents name exists: in `code`, and in blocks of commands."""
+"""Every option of tracer that the documents name exists: in `code` and in blocks of commands."""
 import glob
 import os
 import re
@@ -21,14 +21,14 @@ def options_of(subcommand):
 
 @pytest.fixture(scope="module")
 def options():
-    """{subcommand: its options}; "" has those of all."""
+    """{subcommand: its options}; "" has those of all subcommands."""
     known = {name: options_of(name) | {"--help"} for name in subcommands()}
     known[""] = set().union(*known.values(), {"--version", "-V", "-h"})
     return known
 
 
 def codes(text):
-    """What stands in `…`, or in a line of a block."""
+    """The text within each `…`, and each line of a block."""
     blocks = re.findall(r"^```(?:sh|text)\n(.*?)^```$", text, re.M | re.S)
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
     lines = [

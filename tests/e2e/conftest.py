@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the end-to-end tests. What a machine lacks skips a test by name, never in silence.
+"""Fixtures of the end-to-end tests. A test that needs something the machine lacks is skipped, and
+the skip names it.
 
-    @pytest.mark.versions("3.11", "3.12")   one run each with the fixture `python`, an Interpreter(version, path);
-                                            without arguments: all; --all-versions widens every such mark to all
-    root_python                             one run each for CPythons in the root file systems (harness.root_names)
-    build                                   and for those that are not in one
+    @pytest.mark.versions("3.11", "3.12")   one run each; `python` is an Interpreter(version, path);
+                                            no arguments: all; with --all-versions: always all
+    root_python                             one run each for the CPythons in the root file
+                                            systems (harness.root_names)
+    build                                   the same, and one run each for the CPythons outside them
     @pytest.mark.unprivileged               needs neither root nor BPF
-    @pytest.mark.long                       is there with --all-versions alone (make parity)
+    @pytest.mark.long                       runs only with --all-versions (make parity)
 """
 import ctypes
 import os
@@ -31,7 +33,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    # A session that does what it need not do ends, and says what that was (user/attach/calls.h).
+    # A system call that is not on the allow list ends the session, which reports the call
+    # (user/kernel/calls.h).
     os.environ["TRACER_CALLS"] = "kill"
     config.addinivalue_line("markers", "versions(*minor): run once for each of these CPythons")
     config.addinivalue_line("markers", "unprivileged: needs neither root nor BPF")
@@ -52,8 +55,8 @@ def pytest_generate_tests(metafunc):
 
 
 def _bpf_missing():
-    """Why this kernel or these privileges allow no BPF uprobes, asked without the program under
-    test; or None."""
+    """Why this kernel or these privileges do not allow BPF uprobes, or None. Checked without the
+    program under test."""
     if os.geteuid() != 0:
         return "root is needed to trace"
     if platform.machine() != "x86_64":
@@ -93,13 +96,13 @@ def tracer():
 
 @pytest.fixture(scope="session")
 def interpreters():
-    """{version: path} of the CPythons with symbols."""
+    """{version: path} of the CPythons that have symbols."""
     return pythons.unstripped()
 
 
 @pytest.fixture(scope="session")
 def blocks_program(tmp_path_factory):
-    """tests/e2e/programs/blocks.c, built."""
+    """tests/e2e/programs/blocks.c, compiled."""
     path = str(tmp_path_factory.mktemp("blocks") / "blocks")
     subprocess.run(
         ["cc", "-O1", "-g", "-fno-builtin", "-o", path, harness.program("blocks.c")], check=True
@@ -116,7 +119,7 @@ def python(request, interpreters):
 
 @pytest.fixture(scope="session")
 def any_python():
-    """An unstripped CPython, for tests that do not care which."""
+    """An unstripped CPython, for tests that accept any version."""
     path = pythons.newest()
     if not path:
         pytest.skip("no unstripped CPython on this machine")
@@ -133,7 +136,8 @@ def debian_python():
 
 @pytest.fixture
 def root_python(request):
-    """A CPython of another distribution; it finds the programs under the same names as we do."""
+    """A CPython of another distribution. It finds the test programs under the same paths as the
+    host."""
     if request.param is None:
         pytest.skip("no root file systems: run make roots (HACKING.md)")
     root, path = pythons.in_roots()[request.param]
@@ -150,7 +154,7 @@ def root_python(request):
 
 @pytest.fixture
 def libpython():
-    """libpython(interpreter): the path of the shared library that holds its runtime."""
+    """libpython(interpreter): the path of the shared library that contains its runtime."""
 
     def find(interpreter):
         path = os.path.join(
@@ -167,7 +171,7 @@ def libpython():
 
 @pytest.fixture
 def start():
-    """Target(...), ended with the test."""
+    """Target(...), terminated at the end of the test."""
     started = []
 
     def make(*args, **options):
@@ -181,7 +185,7 @@ def start():
 
 @pytest.fixture
 def trace(tracer, tmp_path):
-    """Traced(...) with tracer and folder filled in, ended with the test."""
+    """Traced(...) with tracer and folder filled in, terminated at the end of the test."""
     started = []
 
     def make(*args, **options):
@@ -195,7 +199,7 @@ def trace(tracer, tmp_path):
 
 @pytest.fixture
 def run_tracer(tracer):
-    """Runs the tracer to its end: subprocess.CompletedProcess with text output."""
+    """Runs the tracer to completion: subprocess.CompletedProcess with text output."""
 
     def run(*args, **options):
         options.setdefault("timeout", harness.TIMEOUT)
@@ -214,7 +218,7 @@ def run_tracer(tracer):
 
 @pytest.fixture(params=("trace", "dry run", "heap"))
 def attempt(request, run_tracer):
-    """Tries to trace a process's Python, to plan it, or to read its heap."""
+    """Tries to trace a process's Python, to plan the trace, or to read its heap."""
 
     words = {
         "trace": ["--layer", "python"],

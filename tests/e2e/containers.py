@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Container runtimes of our own, apart from the machine's, and an image of a few files of this
+"""Private container runtimes, separate from the machine's, and an image of a few files of this
 machine.
 
-    with Docker(folder) as docker:              or Podman, Containerd; raises Unavailable, with the reason
-        docker.load([python.path, …])           interpreters, the libraries that they need, their modules, our programs
+    with Docker(folder) as docker:              or Podman, Containerd; raises Unavailable(reason)
+        docker.load([python.path, …])           interpreters, their libraries and modules,
+                                                the test programs
         target = docker.start(python, "golden.py", name="web-1")
 """
 import glob
@@ -24,7 +25,7 @@ class Unavailable(Exception):
 
 
 def needed_files(path):
-    """An interpreter, its libraries and as much of its modules as the programs import."""
+    """An interpreter, its libraries and the modules that the test programs import."""
     yield path
     ldd = subprocess.run(
         ["ldd", path], stdout=subprocess.PIPE, timeout=harness.TIMEOUT, check=True
@@ -49,11 +50,11 @@ def needed_files(path):
 
 
 def image_tar(interpreters):
-    """A tar process that writes what the interpreters need to its stdout."""
+    """A tar process that writes the files that the interpreters need to its stdout."""
     files = {harness.PROGRAMS}
     for path in interpreters:
         files.update(needed_files(path))
-    # What a name with a link in it leads to is found under that name: links are followed.
+    # Follow links, so that a file is found under every path that leads to it.
     return subprocess.Popen(
         [
             "tar",
@@ -70,10 +71,10 @@ def image_tar(interpreters):
 
 
 class Runtime:
-    """What the clients have in common; programs: those that must be there."""
+    """What the clients have in common. programs: the executables that must be present."""
 
     programs = ()
-    options = ()  # of "run"
+    options = ()  # options of "run"
 
     def __init__(self, folder, client):
         self.folder = str(folder)
@@ -108,7 +109,7 @@ class Runtime:
         self.pipe(interpreters, [*self.client, "import", "-", "target"])
 
     def start(self, python, program, *arguments, name=None, options=()):
-        """A harness.Target in a container; pid is its number out here."""
+        """A harness.Target in a container. pid is its process id on the host."""
         cid_file = "%s/cid%d" % (self.folder, time.monotonic_ns())
         named = ["--name", name] if name else []
         prefix = [
@@ -145,7 +146,7 @@ class Runtime:
 
 
 class Daemon(Runtime):
-    """One that needs a daemon, which is ours alone."""
+    """A runtime with a daemon. The daemon is private to the test."""
 
     def serve(self, command, ping):
         self.log = self.folder + "/log"
@@ -222,7 +223,7 @@ class Podman(Runtime):
             storage,
         ]
         super().__init__(folder, [*client, "--runtime", "runc", "--cgroup-manager", "cgroupfs"])
-        # Its own defaults may be above what we may hand on.
+        # Podman's default limits may exceed those that this process may pass on.
         limits = (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC))
         for limit, number in limits:
             most = resource.getrlimit(number)[1]
@@ -231,7 +232,8 @@ class Podman(Runtime):
 
 
 class Containerd(Daemon):
-    """By ctr, containerd's own client: ids are free, and there is no image but a folder."""
+    """Uses ctr, containerd's own client. IDs can be chosen freely, and a folder replaces the
+    image."""
 
     programs = ("containerd", "ctr")
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a Python program under the tracer: the target, the tracer beside it, the report. Every
-wait is bounded.
+"""Runs a Python program under the tracer: the target, the tracer and the report. Every wait is
+bounded.
 
-    target = Target(python, "golden.py")            starts tests/e2e/programs/golden.py, returns once it said "ready"
-    run = Traced(tracer, folder, "-p", target.pid)  returns once the tracer said that it attached
-    target.step(); live = target.expect()           a line on its stdin; the JSON that it then prints
+    target = Target(python, "golden.py")            starts programs/golden.py and waits for "ready"
+    run = Traced(tracer, folder, "-p", target.pid)  returns once the tracer has attached
+    target.step(); live = target.expect()           a line on its stdin; its answer in JSON
     report = run.finish()                           SIGINT, wait, read the snapshot
     assert report.line("golden.py", "A") == live["A"]
 
     run = Traced(tracer, folder, "--", python.path, program("golden.py"), stdin=subprocess.PIPE)
-    run.step(); live = run.expect()                 the same of a program that the tracer starts
+    run.step(); live = run.expect()                 the same for a program that the tracer starts
 """
 import collections
 import contextlib
@@ -30,8 +30,11 @@ sys.path[:0] = [os.path.join(ROOT, "tools"), os.path.join(ROOT, "tests")]
 
 import pythons  # noqa: E402
 
-# Seconds; nothing here takes that long unless it hangs. A machine that is emulated is slower.
+# Seconds. An operation takes this long only if it hangs. An emulated machine is slower.
 TIMEOUT = int(os.environ.get("TRACER_TEST_TIMEOUT") or 60)
+
+# Flags for C programs with native stacks: keep frame pointers and calls of malloc().
+NATIVE_FLAGS = ("-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin")
 
 LINKS = ("uprobe_multi session links", "uprobe_multi links", "perf-event uprobes")
 
@@ -43,8 +46,17 @@ def program(name):
     return name if os.path.isabs(name) else os.path.join(PROGRAMS, name)
 
 
+def compiled(path, name, *flags, compiler="gcc"):
+    """Compiles that program of tests/e2e/programs to `path` and returns the path as a string. The
+    extra flags come last."""
+    command = [compiler, *NATIVE_FLAGS, "-o", str(path), program(name), "-pthread", *flags]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr
+    return str(path)
+
+
 def marked_line(name, mark):
-    """Number of the line of a program that carries "# line MARK"."""
+    """Number of the program's line that carries "# line MARK"."""
     with open(program(name)) as file:
         for number, text in enumerate(file, 1):
             if re.search(r"# line %s\b" % re.escape(mark), text):
@@ -53,7 +65,8 @@ def marked_line(name, mark):
 
 
 def environment(**more):
-    """Ours without what would change a Python's allocations; hashes do not vary from run to run."""
+    """The current environment without the variables that change a Python's allocations. Hashes do
+    not vary from run to run."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PYTEST"))}
     env.update(PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1", LC_ALL="C.UTF-8", NO_COLOR="1")
     env.update(more)
@@ -61,7 +74,7 @@ def environment(**more):
 
 
 def wait_until(condition, what, timeout=TIMEOUT):
-    """condition()'s first true value."""
+    """The first true value of condition()."""
     end = time.monotonic() + timeout
     while True:
         value = condition()
@@ -82,56 +95,10 @@ def wait_reading(pid):
     wait_until(reading, "PID %d waits for its stdin" % pid)
 
 
-def comm(pid):
-    """None: there is no such process."""
-    try:
-        with open("/proc/%s/comm" % pid) as file:
-            return file.read().rstrip("\n")
-    except OSError:
-        return None
-
-
-def links_holder(tracer):
-    """The process that holds the links of a tracer; None: there is none."""
-    with open("/proc/%d/task/%d/children" % (tracer, tracer)) as file:
-        found = [int(pid) for pid in file.read().split() if comm(pid) == "tracer-links"]
-    return found[0] if found else None
-
-
-def code_of(pid, path=None):
-    """(file, address, what is mapped of it as code, what the file has there) of each mapping (of
-    one file)."""
-    proc = "/proc/%d/" % pid
-    with open(proc + "maps") as maps, open(proc + "mem", "rb", buffering=0) as memory:
-        for line in maps:
-            match = re.match(r"([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) \S+ [1-9]\d* +(/.*)$", line)
-            if not match or path not in (None, match[4]):
-                continue
-            low, high, offset = (int(match[i], 16) for i in (1, 2, 3))
-            with open(match[4], "rb") as file:
-                file.seek(offset)
-                wanted = file.read(high - low)
-            memory.seek(low)
-            got = memory.read(len(wanted))
-            assert len(got) == len(wanted), "the code of %s cannot be read" % match[4]
-            yield match[4], low, got, wanted
-
-
-def text_differs(pid, path=None):
-    """How many bytes of the mapped code (of one file) differ from the files that they were mapped
-    from: probes."""
-    differs = 0
-    for _, _, got, wanted in code_of(pid, path):
-        for at in range(0, len(got), 4096):
-            if got[at : at + 4096] != wanted[at : at + 4096]:
-                differs += sum(a != b for a, b in zip(got[at : at + 4096], wanted[at : at + 4096]))
-    return differs
-
-
 @contextlib.contextmanager
 def memory_cgroup(limit):
-    """The folder of a memory cgroup with a limit in bytes, of whichever version; what is in it has
-    ended at the end."""
+    """The folder of a memory cgroup with a limit in bytes, v1 or v2. On exit, waits until its
+    processes have ended."""
     for root, name in (
         ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
         ("/sys/fs/cgroup", "memory.max"),
@@ -152,7 +119,7 @@ def memory_cgroup(limit):
                 lambda: subprocess.run(["rmdir", path], stderr=subprocess.DEVNULL).returncode == 0,
                 "the cgroup is empty",
             )
-    import pytest  # a guest of tests/machines has none
+    import pytest  # the guests of tests/machines have no pytest
 
     pytest.skip("no memory cgroup can be made here")
 
@@ -163,7 +130,7 @@ def write_text(path, text):
 
 
 def error_line(done, status):
-    """The one line on stderr with which a tracer that failed ended: what, target, why, remedy."""
+    """The only line on stderr of a tracer that failed: what, target, why, remedy."""
     assert done.returncode == status, "status %d: %s" % (done.returncode, done.stderr)
     assert done.stderr.startswith("tracer: ") and done.stderr.endswith("\n"), done.stderr
     assert done.stderr.count("\n") == 1, "more than one line:\n" + done.stderr
@@ -172,7 +139,8 @@ def error_line(done, status):
 
 
 def attach_facts(stderr):
-    """What the tracer says on attaching: {"ms", "probes", "links"}, as far as it says it."""
+    """The figures that the tracer prints on attaching, {"ms", "probes", "links"}, as far as it
+    prints them."""
     facts = {}
     line = re.search(r"^tracer: attached to PID .*$", stderr, re.M)
     if line:
@@ -184,8 +152,8 @@ def attach_facts(stderr):
 
 
 def root_names(everything):
-    """Which of pythons.in_roots() a test runs with: all, where the caller chose them or wants
-    it. Of those that are here by default one of each version, and one build for debugging: each
+    """The entries of pythons.in_roots() with which a test runs. All of them, if the caller selected
+    them or asks for all. Otherwise one of each version that is present, and one debug build: each
     takes a quarter of a minute."""
     names = list(pythons.in_roots())
     if everything or "TRACER_ROOTS" in os.environ:
@@ -195,9 +163,8 @@ def root_names(everything):
 
 
 class Target:
-    """A program of tests/e2e/programs that speaks lines: "ready", then one answer for each
-    step(). name: what the interpreter runs; None where the program needs none.
-    """
+    """A program of tests/e2e/programs that communicates by lines: "ready", then one answer for each
+    step(). name: the script that the interpreter runs, or None if the program needs none."""
 
     def __init__(self, python, name, *args, env=None, prefix=(), ready=True):
         path = python.path if isinstance(python, Interpreter) else python
@@ -219,7 +186,7 @@ class Target:
         self.process.stdin.flush()
 
     def read_line(self, timeout=TIMEOUT):
-        """The next line on stdout, without its end; None at end of file."""
+        """The next line on stdout without its newline, or None at end of file."""
         fd = self.process.stdout.fileno()
         end = time.monotonic() + timeout
         while b"\n" not in self._pending:
@@ -234,8 +201,8 @@ class Target:
         return line.decode()
 
     def wait_reading(self):
-        """Returns once it waits for its stdin: what it said of itself is then true, to the
-        block."""
+        """Returns once the program waits for its stdin. From then on the figures that it printed
+        are exact to the block."""
 
         wait_reading(self.pid)
 
@@ -250,7 +217,7 @@ class Target:
                 )
 
     def expect(self):
-        """{mark: (bytes, blocks)}: what the program says is live."""
+        """{mark: (bytes, blocks)}: what the program reports as live."""
         line = self.read_line()
         assert line is not None, "the target ended: " + self.process.stderr.read().decode()
         return {mark: tuple(pair) for mark, pair in json.loads(line).items()}
@@ -298,7 +265,7 @@ class Report:
         }
 
     def line(self, name, mark):
-        """(bytes, blocks) of a program's marked line."""
+        """(bytes, blocks) of a marked line of the program."""
         return self.lines().get((program(name), marked_line(name, mark)), (0, 0))
 
     def marked(self, name, marks):
@@ -318,7 +285,7 @@ def read_report(tracer, snapshot, *args):
 
 
 def pprof(*args):
-    """What golang's pprof prints."""
+    """The output of golang's pprof."""
     import pytest
 
     if not shutil.which("go"):
@@ -335,7 +302,7 @@ def pprof(*args):
 
 
 def pprof_top(snapshot):
-    """(lines above its table, {(function, file): bytes of its own}), by golang's pprof."""
+    """(lines above its table, {(function, file): flat bytes}), by golang's pprof."""
     text = pprof("-top", "-filefunctions", "-unit=B", "-nodefraction=0", "-nodecount=0", snapshot)
     head, table = re.split(r"^ *flat .*\n", text, flags=re.M)
     fields = [line.split(None, 6) for line in table.splitlines()]
@@ -343,8 +310,8 @@ def pprof_top(snapshot):
 
 
 class Traced:
-    """The tracer at work. Its output goes to files, so that it never waits for a reader. Without
-    output it has no -o."""
+    """A running tracer. Its output goes to files, so that it never waits for a reader. With
+    output=False it gets no -o."""
 
     def __init__(
         self, tracer, folder, *args, attached=True, output=True, stdin=subprocess.DEVNULL, env=None
@@ -355,7 +322,7 @@ class Traced:
         self.snapshot = os.path.join(str(folder), name + ".pb.gz")
         self._stdout_path = os.path.join(str(folder), name + ".out")
         self._stderr_path = os.path.join(str(folder), name + ".err")
-        # Options come first: what follows a "--" is the command's.
+        # Options come first: the words after a "--" belong to the command.
         with open(self._stdout_path, "wb") as out, open(self._stderr_path, "wb") as err:
             self.process = subprocess.Popen(
                 [tracer, *(["-o", self.snapshot] if output else []), *map(str, args)],
@@ -392,13 +359,13 @@ class Traced:
             raise
 
     def step(self):
-        """A line on the stdin of the command that it started."""
+        """Writes a line to the stdin of the command that the tracer started."""
         self.process.stdin.write(b"go\n")
         self.process.stdin.flush()
 
     def expect(self):
-        """As Target.expect(), from the command that it started: the next line of JSON on stdout
-        that is no report."""
+        """As Target.expect(), from the command that the tracer started: the next line of JSON on
+        stdout that is not a report."""
 
         def line():
             said = [text for text in self.stdout.split("\n")[:-1] if text.startswith("{")]
@@ -412,7 +379,7 @@ class Traced:
         return {mark: tuple(pair) for mark, pair in json.loads(text).items()}
 
     def printed_reports(self):
-        """The Reports on stdout, of a run with --format json."""
+        """The Reports on stdout, for a run with --format json."""
         return [
             Report(json.loads(t))
             for t in self.stdout.split("\n")[:-1]
@@ -420,7 +387,7 @@ class Traced:
         ]
 
     def wait(self, timeout=TIMEOUT):
-        """Waits for it to end by itself; its exit status."""
+        """Waits until the tracer ends by itself and returns its exit status."""
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -431,8 +398,8 @@ class Traced:
         self.process.send_signal(signal.SIGINT)
 
     def finish(self, *args, status=0):
-        """Ends it if it still runs, as Ctrl-C does, checks its status and reads the snapshot; args
-        go to `report`."""
+        """Interrupts the tracer as Ctrl-C does if it still runs, checks its status and reads the
+        snapshot. args are passed to `report`."""
         if self.process.poll() is None:
             self.interrupt()
         assert self.wait() == status, self.stderr
@@ -456,7 +423,7 @@ class Traced:
 
 
 def agreement(ours, theirs):
-    """Share of bytes and of blocks on which two {key: (bytes, blocks)} agree, each 0 to 1."""
+    """Shares of bytes and of blocks on which two {key: (bytes, blocks)} agree, each from 0 to 1."""
     shares = []
     for field in (0, 1):
         total = sum(pair[field] for pair in theirs.values())

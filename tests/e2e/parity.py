@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tracer says of a program, held against what the interpreter, or the program, says of
-itself: as shares that are off.
+"""Compares what the tracer reports about a program with what the interpreter or the program reports
+about itself. The results are shares by which the figures differ.
 
-python is an interpreters.Python: whatever build, wherever it lives.
+python is an interpreters.Python: any build, in any root file system.
 """
 import json
 import os
@@ -13,11 +13,11 @@ import harness
 
 PROGRAM, WORK = "by_line.py", "by_line_work.py"
 OBJECTS = 20000
-POOL_SLACK = 2  # one that was begun by another line, one that another line has begun
+POOL_SLACK = 2  # one pool that another line began, and one pool that began for another line
 
 
 def target_of(python, name, *args, **options):
-    """A Target that runs a copy of a program that the interpreter can see."""
+    """A Target that runs a copy of a program that the interpreter can access."""
     for copied in (name, WORK):
         shutil.copy(harness.program(copied), python.host_folder)
     return harness.Target(
@@ -38,7 +38,7 @@ def refusal(tracer, python):
 
 
 def by_tracemalloc(python, work):
-    """{(file, line): (bytes, blocks)} of what the work keeps."""
+    """{(file, line): (bytes, blocks)} of what the workload keeps."""
     with target_of(python, PROGRAM, work, "tracemalloc") as target:
         target.step()
         return {
@@ -48,7 +48,7 @@ def by_tracemalloc(python, work):
 
 
 class Run:
-    """A program under the tracer, up to where it waits again. said: what it answered to the one
+    """Runs a program under the tracer until it waits for input again. said: its answer to the one
     line on its stdin."""
 
     def __init__(self, tracer, folder, python, name, *args, options=()):
@@ -62,14 +62,14 @@ class Run:
         self.attach = harness.attach_facts(self.stderr)
 
     def coverage(self):
-        """Of the new blocks the share that has been seen, or None where that was not measured."""
+        """The share of the new blocks that the trace has seen, or None if it was not measured."""
         coverage = self.report.data["coverage"]
         return coverage["seen_blocks"] / max(coverage["new_blocks"], 1) if coverage else None
 
 
 class Parity:
-    """blocks_off, bytes_off: what stands at another line than tracemalloc has it at, as a share of
-    all that is kept."""
+    """blocks_off, bytes_off: the share of all kept blocks and bytes that is charged to another line
+    than by tracemalloc."""
 
     def __init__(self, tracer, folder, python, work, options=()):
         theirs = by_tracemalloc(python, work)
@@ -89,13 +89,13 @@ class Parity:
 
 
 def off(ours, theirs):
-    """How far a figure is off, as a share of what it is to be."""
+    """The relative error of a figure."""
     return abs(ours - theirs) / max(theirs, 1)
 
 
 def heap_off(tracer, python):
-    """What `tracer heap` has of objects.py: of all blocks, and of the bytes of one type's
-    objects."""
+    """The relative errors of `tracer heap` on objects.py: number of all blocks, and bytes of the
+    objects of one type."""
     with target_of(python, "objects.py", OBJECTS, ready=False) as target:
         said = target.read_line()
         assert said, target.process.stderr.read().decode().strip()
@@ -115,7 +115,7 @@ def heap_off(tracer, python):
 
 
 def hooks_bytes(python):
-    """What a build for debugging has around each block."""
+    """Bytes that a debug build adds around each block."""
     return 24 if python.debug else 0
 
 
@@ -124,16 +124,15 @@ def block_bytes(size, extra):
 
 
 def pools_expected(live, pool_size, extra=0):
-    """Pools for so many blocks of so many bytes: (bytes, blocks) -> how many pools. extra: bytes
-    around each block."""
+    """The number of pools for `live`, a pair (bytes, blocks). extra: bytes around each block."""
     size, count = live
     per_pool = (pool_size - 48) // block_bytes(size // count, extra)
     return -(-count // per_pool)
 
 
 def growth_off(tracer, folder, python):
-    """What growth mode has of growth.py: of the pools of its lines, but for the slack, and of
-    its large blocks' bytes, unless it says that it does not trace those."""
+    """The relative errors of growth mode on growth.py: the pools of its lines, beyond POOL_SLACK,
+    and the bytes of its large blocks unless the report states that those are not traced."""
     run = Run(tracer, folder, python, "growth.py", options=("-m", "growth", "--large-blocks"))
     live, pool_size = json.loads(run.said), run.report.data["pool_size"]
     lines = {

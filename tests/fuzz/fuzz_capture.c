@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The records of a capture (without its header) into a trace; then snapshots and reports of what
- * came of it.
+ * Feeds the records of a capture (without its header) into a trace; then takes snapshots and writes
+ * reports of the result.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static void records_feed(struct trace *trace, const uint8_t *data, size_t size)
 		memcpy(&header, data, sizeof(header));
 		size_t bytes =
 			header.size < sizeof(header) || header.size > size ? size : header.size;
-		/* A copy of its own, aligned, and so that a byte read beyond it is seen. */
+		/* An aligned copy, allocated separately so that an overread is detected. */
 		void *record = malloc(bytes);
 
 		memcpy(record, data, bytes);
@@ -46,7 +46,7 @@ static void process_show(struct trace *trace, size_t process, FILE *out)
 	}
 }
 
-/* What a table's counters say must be what it holds. Returns its large blocks. */
+/* The counters of a table must match its contents. Returns its number of large blocks. */
 static uint64_t table_check(const struct trace *trace, size_t process, enum event_layer layer)
 {
 	const struct trace_table *table = &trace_process_at(trace, process)->tables[layer];
@@ -59,7 +59,7 @@ static uint64_t table_check(const struct trace *trace, size_t process, enum even
 		bytes += block->bytes;
 		large += block->large;
 	}
-	/* Of a sample the bytes are those that it stands for. */
+	/* In a sample the bytes are those that it represents. */
 	if ((!trace_process_at(trace, process)->sample_bytes && bytes != table->live_bytes) ||
 	    blocks_count(blocks) != table->live_blocks)
 		abort();
@@ -94,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t i = 0; i < trace_process_count(trace) && i < 8; i++) {
 		const struct trace_process *process = trace_process_at(trace, i);
 
-		/* Of one that has ended only a snapshot is kept. */
+		/* For an ended process only a snapshot is kept. */
 		if (process && process->end < TRACE_EXITED)
 			process_check(trace, i);
 		if (process)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A cgroup file's text: what is found in it lies within it, is found again by its id, and holds
- * itself.
+ * A cgroup file's text: a result lies within the text, is found again by its id, and refers to the
+ * same cgroup.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (!cgroup_id_find(text, found.id, &line, &bytes) ||
 		    cgroup_ref_set(&ref, &line, bytes))
 			abort();
-		/* The first line of those controllers is the one that counts. */
+		/* Only the first line of those controllers counts. */
 		cgroup_ref_holds(&ref, text);
 		cgroup_ref_free(&ref);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of runtimes: the first byte chooses whose, the rest is the file, the answer or the
- * monitor's arguments.
+ * The state of container runtimes: the first byte selects the runtime, the rest is the file, the
+ * response or the monitor's arguments.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static void container_check(const struct container *found)
 	if (strnlen(found->id, CONTAINER_ID_SIZE) == CONTAINER_ID_SIZE ||
 	    strnlen(found->name, CONTAINER_NAME_SIZE) == CONTAINER_NAME_SIZE ||
 	    strnlen(found->pod, CONTAINER_NAME_SIZE) == CONTAINER_NAME_SIZE ||
-	    strnlen(found->pod_namespace, CONTAINER_SPACE_SIZE) == CONTAINER_SPACE_SIZE)
+	    strnlen(found->pod_namespace, CONTAINER_NAMESPACE_SIZE) == CONTAINER_NAMESPACE_SIZE)
 		abort();
 }
 

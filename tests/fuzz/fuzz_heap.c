@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A heap of any bytes, read as the tracer reads one: in this process. Two pools, the arena objects
- * and what leads there are taken from the input; words that are offsets in the pools become
- * addresses there, so that lists lead somewhere. The reading then goes into a trace.
+ * A heap of arbitrary bytes, walked in this process as the tracer walks one. Two pools, the arena
+ * objects and the pointers to them are taken from the input; words that are offsets in the pools
+ * become addresses there, so that lists point to valid memory. The walk is then fed into a trace.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "heap/census.h"
 #include "python/heap.h"
 #include "python/offsets.h"
-#include "session/census.h"
 #include "trace/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define POOLS   2u
 #define OBJECTS 3u
 
-/* What the reader may follow; all of it in one aligned piece, pools first. */
+/* Memory that the walk may follow; one aligned object, pools first. */
 struct forgery {
 	uint8_t *memory;
 	uint8_t *objects, *management, *interp, *cpython;
@@ -39,8 +39,8 @@ static void bytes_take(uint8_t *to, size_t bytes, const uint8_t **data, size_t *
 }
 
 /*
- * Words that are offsets in the pools become addresses there; no other memory of this process
- * stands still.
+ * Words that are offsets in the pools become addresses there; no other memory of this process has a
+ * stable address.
  */
 static void words_relocate(uint8_t *at, size_t bytes, const uint8_t *base, size_t pools)
 {
@@ -91,7 +91,7 @@ static void forge(struct forgery *forgery, const struct python_offsets *offsets,
 		words_relocate(blocks, heap->pool_bytes - heap->pool_header_size, forgery->memory,
 			       pools);
 	}
-	/* The first arena is where it should be, unless the input has another address for it. */
+	/* The first arena has its correct address, unless the input has another one for it. */
 	if (!size || *data & 1) {
 		put64(forgery->objects + heap->arena_address, (uintptr_t)forgery->memory);
 		put64(forgery->objects + heap->arena_pool_address,
@@ -135,7 +135,7 @@ static int block_see(uint64_t address, uint32_t bytes, const uint8_t *content, v
 
 static int record_feed(void *context, const void *record, size_t size)
 {
-	/* What the reading makes is never malformed. */
+	/* Records made by the walk are never malformed. */
 	if (trace_feed(context, record, size))
 		abort();
 	return 0;
@@ -146,8 +146,7 @@ static void nothing(void *context)
 	(void)context;
 }
 
-static void census(const struct python_runtime *runtime, const struct heap_reading *reading,
-		   int readable)
+static void census(const struct python_runtime *runtime, const struct heap_walk *walk, int readable)
 {
 	struct event_target process = {
 		.header = {EVENT_PROCESS, sizeof(process), 1, getpid(), getpid()},
@@ -163,9 +162,8 @@ static void census(const struct python_runtime *runtime, const struct heap_readi
 	if ((census_take(runtime, &opts) == 0) != readable)
 		abort();
 	counts = &trace_process_at(trace, 0)->coverage;
-	if (readable &&
-	    (counts->live_blocks != reading->blocks || counts->live_bytes != reading->bytes ||
-	     counts->pools_unreadable != reading->pools_unreadable))
+	if (readable && (counts->live_blocks != walk->blocks || counts->live_bytes != walk->bytes ||
+			 counts->pools_unreadable != walk->pools_unreadable))
 		abort();
 	trace_free(trace);
 }
@@ -173,7 +171,7 @@ static void census(const struct python_runtime *runtime, const struct heap_readi
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct python_runtime runtime = {.pid = getpid()};
-	struct heap_reading reading = {0};
+	struct heap_walk walk = {0};
 	struct forgery forgery;
 	uint64_t blocks = 0;
 	int readable;
@@ -185,10 +183,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	forge(&forgery, runtime.offsets, data + 1, size - 1);
 	runtime.target.runtime = (uintptr_t)forgery.cpython;
-	readable = !heap_read(&runtime, block_see, &blocks, &reading);
-	if (readable && blocks != reading.blocks)
+	readable = !heap_read(&runtime, block_see, &blocks, &walk);
+	if (readable && blocks != walk.blocks)
 		abort();
-	census(&runtime, &reading, readable);
+	census(&runtime, &walk, readable);
 	unforge(&forgery);
 	return 0;
 }

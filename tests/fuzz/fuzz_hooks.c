@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The search for the debugging hooks on any bytes: the first two say where the function begins, the
- * rest is the file.
+ * The search for the debugging hooks in arbitrary bytes: the first two give the start of the
+ * function, the rest is the file.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The analysis of inlined allocators on any bytes: the first say where functions begin, the rest is
- * the code.
+ * The analysis of inlined allocators on arbitrary bytes: the first ones give the starts of
+ * functions, the rest is the code.
  */
 #include <stddef.h>
 #include <stdint.h>

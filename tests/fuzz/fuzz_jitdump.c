@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A jitdump, in pieces whose size the first byte says. */
+/* A jitdump, in pieces whose size the first byte gives. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

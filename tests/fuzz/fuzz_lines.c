@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A line table: format, first line and instruction in the first bytes, the table behind them. */
+/* A line table: format, first line and instruction in the first bytes, followed by the table. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

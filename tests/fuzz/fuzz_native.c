@@ -9,7 +9,7 @@
 
 #include "abi/events.h"
 #include "elf/elf_file.h"
-#include "plan/plan_native.h"
+#include "native/plan_native.h"
 
 static void check(int holds)
 {

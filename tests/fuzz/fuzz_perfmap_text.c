@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text of a map, in pieces whose size the first byte says, into a table; and out of it again.
+ * Reads the text of a perf map, in pieces whose size the first byte gives, into a table, and writes
+ * it again.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ static int table_take(void *context, uint64_t start, uint64_t size, const char *
 	struct perfmap_entry entry = {0};
 
 	if (perfmap_table_add(context, start, size, name, name_bytes, &entry))
-		abort(); /* what is no entry never comes so far */
+		abort(); /* the parser never reports an invalid entry */
 	return 0;
 }
 
@@ -48,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!size)
 		return 0;
 	through((const char *)data + 1, size - 1, data[0] + 1, &once);
-	/* What is written reads as itself, unless an escape has made a name too long. */
+	/* Written text reads back as the same, unless an escape has made a name too long. */
 	if (once.size < PERFMAP_NAME_MAX) {
 		through((char *)once.data, once.size, 4096, &twice);
 		if (once.size != twice.size || memcmp(once.data, twice.data, once.size))

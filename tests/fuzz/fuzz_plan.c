@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The planner on any bytes: the first says what is wished for, the rest is the function. */
+/*
+ * The planner on arbitrary bytes: the first byte selects the probe spec, the rest is the function.
+ */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,7 +19,7 @@ static void check(int holds)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	static const struct plan_wish wishes[] = {
+	static const struct probe_spec specs[] = {
 		{"malloc",
 		 ABI_OP_MALLOC,
 		 EVENT_API_RAW,
@@ -36,18 +38,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		 {ABI_REG_COUNT, ABI_REG_COUNT, ABI_REG_COUNT},
 		 0},
 	};
-	const struct plan_wish *wish;
+	const struct probe_spec *spec;
 	struct plan_site site;
 	uint64_t vaddr;
 
 	if (!bytes)
 		return 0;
-	wish = &wishes[*data % (sizeof(wishes) / sizeof(wishes[0]))];
+	spec = &specs[*data % (sizeof(specs) / sizeof(specs[0]))];
 	vaddr = *data & 0x80 ? UINT64_MAX - 64 : 0x400000; /* addresses may wrap */
 	data++, bytes--;
 
 	memset(&site, 0xa5, sizeof(site));
-	if (function_entry_site(wish, data, bytes, vaddr, &site)) {
+	if (function_entry_site(spec, data, bytes, vaddr, &site)) {
 		check(!bytes);
 		return 0;
 	}
@@ -59,8 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	for (int i = 0; i < 3; i++) {
 		uint32_t holder = site.cookie >> (16 + 8 * i) & 0xff;
 
-		check((holder < ABI_REG_COUNT) == (wish->arguments[i] < ABI_REG_COUNT));
-		check(site.in_function || holder == wish->arguments[i]);
+		check((holder < ABI_REG_COUNT) == (spec->arguments[i] < ABI_REG_COUNT));
+		check(site.in_function || holder == spec->arguments[i]);
 	}
 	return 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An unpacked profile; one that is read is grouped and filtered too. */
+/* An uncompressed profile; a valid one is also grouped and filtered. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "export/pprof.h"
+#include "pprof/pprof.h"
 #include "snapshot_use.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -12,8 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	/*
-	 * Past the check whose file it is: by a comment, as in older files, or by the first line of
-	 * all.
+	 * Passes the check for the tracer's own files: by a comment, as in older files, or by the
+	 * very first line.
 	 */
 	static const char older[] = "\x32\x11tracer:snapshot=1\x68\x00";
 	static const char newer[] = "\x32\x00\x32\x12tracer:snapshot=1\n\x40\x01";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A line from a client: what is taken for a request can be written, and reads the same again. */
+/* A line from a client: an accepted request can be written, and reads back the same. */
 #include <stdlib.h>
 #include <string.h>
 

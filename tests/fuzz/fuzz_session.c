@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is a member of a session: processes fork, call exec, map libraries, end, are killed, with
- * records that are lost, while the session attaches to them, reads their heaps and changes their
- * modes; what it asks fails at any place. The input is the story. Once all is calm the session must
+ * The members of a session: processes fork, call exec, map libraries, end and are killed, and
+ * records are lost, while the session attaches to them, walks their heaps and changes their modes.
+ * Any of its queries may fail. The input determines the events. When all is calm the session must
  * agree with the world (session_world.h).
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "session/session_state.h"
+#include "session/session.h"
 #include "session_world.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -72,7 +72,7 @@ static void session_step(struct session *session)
 	}
 }
 
-/* Every running table is a member's, and every member has one. */
+/* Every running table belongs to a member, and every member has one. */
 static void tables_check(struct session *session)
 {
 	struct trace *trace = session_trace(session);
@@ -99,7 +99,7 @@ static void members_check(struct session *session)
 		check(process->alive || !is_member, "a member that has ended", process);
 		check(!process->alive || process->unsure || is_member == process->target,
 		      "the session and BPF disagree", process);
-		/* After a loss the session looks for itself. */
+		/* After a loss the session examines processes itself. */
 		check(!process->alive || process->unsure || world.lost || process->told ||
 			      !is_member,
 		      "a member of which nobody told", process);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file of tracemalloc; one that is read is grouped, compared and filtered too. */
+/* A tracemalloc file; a valid one is also grouped, compared and filtered. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "export/tracemalloc.h"
+#include "pickle/tracemalloc.h"
 #include "snapshot_use.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	unsigned char *copy = malloc(size + 1); /* of its own, so that reading beyond it is seen */
+	unsigned char *copy = malloc(size + 1); /* a copy, so that an overread is detected */
 	struct snapshot *snapshot;
 
 	if (!copy)

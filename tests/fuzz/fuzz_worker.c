@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An ELF file with DWARF, or, where it is none, a name to demangle, on its way through the worker
- * process: whatever becomes of that one (libdw and libiberty do not bear all files and names), its
- * owner gets an answer that keeps the contract.
+ * An ELF file with DWARF, or, if it is not one, a name to demangle, passed to the worker process.
+ * Whatever happens to the worker (libdw and libiberty do not survive all files and names), its
+ * owner gets a response that satisfies the contract.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -18,14 +18,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A worker that ends over a defect has no way to a symbolizer, and would wait for one. */
+/* A worker that ends because of a defect cannot start a symbolizer, and would wait for one. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
 	return "symbolize=0";
 }
 
-/* Asks for one place. 0, or the worker has ended. */
+/* Queries one place. Returns 0, or the worker has ended. */
 static int frames_use(struct worker *worker, uint32_t number, uint64_t vaddr, const char *symbol)
 {
 	struct worker_frame frames[WORKER_FRAMES_MAX];
@@ -43,7 +43,7 @@ static int frames_use(struct worker *worker, uint32_t number, uint64_t vaddr, co
 
 static void file_use(struct worker *worker, struct elf_file *file)
 {
-	static uint32_t number; /* of the file; none is given twice */
+	static uint32_t number; /* of the file; no number is used twice */
 	int fd, alternate;
 	uint64_t vaddr;
 

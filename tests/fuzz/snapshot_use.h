@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a user does with a snapshot that could be read. */
+/* Operations of a user on a snapshot that was read successfully. */
 #ifndef FUZZ_SNAPSHOT_USE_H
 #define FUZZ_SNAPSHOT_USE_H
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays every capture NAME.cap and compares the report with NAME.json; NAME.GROUP.json is the same by another group
-(filename, traceback). tools/make-golden records them and checks them against what the traced program itself says."""
+"""Replays every capture NAME.cap and compares the report with NAME.json. NAME.GROUP.json is the
+report by another group (filename, traceback). tools/make-golden records the captures and checks
+them against the output of the traced program itself."""
 import json
 import os
 import subprocess
@@ -29,7 +30,7 @@ def tracer(*args):
 
 
 def test_older_snapshot():
-    """In a file of an older tracer the meta data is in comments."""
+    """A snapshot of an older tracer has its metadata in comments."""
     report = tracer("report", os.path.join(HERE, "older.pb.gz"), "--format", "json", "--top", "0")
     with open(os.path.join(HERE, "golden-3.13-n16.json")) as file:
         assert json.loads(report) == json.load(file)
@@ -48,7 +49,7 @@ def test_replay(capture, expected, group, tmp_path):
     report = tracer("report", snapshot, "--format", "json", "--top", "0", "--group-by", group)
     with open(os.path.join(HERE, expected)) as file:
         assert json.loads(report) == json.load(file)
-    if group == "lineno":  # what stands at <unknown> is explained to the last byte
+    if group == "lineno":  # the entry <unknown> is explained to the last byte
         data = json.loads(report)
         rows = [s for s in data["statistics"] if s["traceback"][0]["filename"] == "<unknown>"]
         why = data["not_seen"].get("unknown", {}).values()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Debian suite's own kernel, and the demo on it: qemu emulates the machine, the suite's run tree
-is the initramfs."""
+"""Boots a Debian suite's own kernel and runs the demo on it. qemu emulates the machine, and the
+suite's run tree is the initramfs."""
 import os
 import re
 import subprocess
@@ -10,10 +10,10 @@ import root
 import vm
 from fresh import Failed, last_words
 
-LIMIT = 300  # seconds for a boot and the demo; emulated, that takes half a minute
+LIMIT = 300  # seconds for a boot and the demo; emulated, they take half a minute
 ARGUMENTS = vm.COMMAND_LINE + " random.trust_cpu=on"
 
-# The first process; what it prints goes to the serial port.
+# The first process; its output is sent to the serial port.
 INIT = """#!/bin/sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export HOME=/root LC_ALL=C.UTF-8 NO_COLOR=1
@@ -35,8 +35,8 @@ echo o >/proc/sysrq-trigger
 sleep 20
 """
 
-# Prints the package with the kernel that the suite's linux-image-cloud-amd64 stands for: up to 6.18
-# what it depends on, later what that depends on.
+# Prints the package with the kernel of the suite's linux-image-cloud-amd64: up to 6.18 it is that
+# package's dependency, later the dependency of that dependency.
 FETCH = """cd /var/cache/apt/archives
 depends() { apt-cache depends "$1" | sed -n "s/^ *Depends: \\($2-[0-9].*\\)/\\1/p" | head -n 1; }
 image=$(depends linux-image-cloud-amd64 linux-image)
@@ -46,7 +46,7 @@ ls -t "${binary:-$image}"_*.deb | head -n 1 | sed 's/^/package: /'"""
 
 
 def keep_kernel(system, log):
-    """Leaves SUITE's kernel as the file vmlinuz; the root knows the suite's packages."""
+    """Stores SUITE's kernel as the file vmlinuz; the root has the suite's package lists."""
     said = re.search(r"^package: (.*)$", system.run(system.root, FETCH, log), re.M)
     if not said:
         raise Failed("no package with a kernel")
@@ -56,9 +56,9 @@ def keep_kernel(system, log):
 
 
 def boot(system, log):
-    """What the system said until the demo's end; the log has it until it switched itself off."""
+    """Returns the output up to the demo's end; the log has all of it, up to the power-off."""
     initramfs = root.pack(system.tree, system.path("initramfs"))
-    # The processor is emulated: no machine lacks that.
+    # The processor is emulated, which works on every machine.
     words = vm.command("tcg-cx16", system.path("vmlinuz"), initramfs, ARGUMENTS, [log], LIMIT)
     done = subprocess.run(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
@@ -73,7 +73,7 @@ def boot(system, log):
 
 
 def release(output):
-    """The running kernel's name."""
+    """The release name of the running kernel."""
     said = re.search(r"^booted (\S+)$", output, re.M)
     if not said:
         raise Failed("it did not come up: " + last_words(output))

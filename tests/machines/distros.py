@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's two commands in fresh Debian systems, with each one's compilers and libraries.
+"""Runs the README's two commands in fresh Debian systems, with each one's compilers and libraries.
 
 usage: python3 tests/machines/distros.py [--steps STEP,STEP…] [SUITE…]
        (root; default: every step in every suite)
 
-A fresh system is debootstrap's minbase with `make`, and a clean copy of HEAD in it. The steps:
+A fresh system is debootstrap's minbase with `make` and a clean copy of HEAD. The steps:
 
-    demo     `make demo` installs what the build needs, builds without a word from any tool, and
+    demo     `make demo` installs what the build needs, builds without a message from any tool, and
              names the leaking line
-    clang    `make CC=clang` builds as quietly
-    verifier this machine's kernel finds the programs that the system's clang makes within their budgets
+    clang    `make CC=clang` builds without a message, too
+    verifier this machine's kernel verifies the programs that the system's clang builds, within
+             their budgets
     deps     `tools/install-deps test` installs everything
     unit     `make unit`
     golden   `make golden`
-    tree     a system with Python, the tracer and its libraries, without compilers: SUITE/run, an
-             initramfs when packed; and SUITE's own kernel, SUITE/vmlinuz
-    kernel   that system on that kernel under qemu runs tools/demo
+    tree     makes a system with Python, the tracer and its libraries, without compilers: SUITE/run,
+             an initramfs when packed; and stores SUITE's own kernel, SUITE/vmlinuz
+    kernel   boots that system on that kernel under qemu and runs tools/demo
 
 Prints one line for each suite and step; the last line is `N passed, N failed[, N skipped]`.
-Below build/distros stay, for each suite: STEP.log, what was said; base.tar, minbase; archives,
-the downloaded packages; root, the system, if a step failed in it.
+For each suite, build/distros keeps: STEP.log, the output; base.tar, minbase; archives, the
+downloaded packages; root, the system, if a step failed in it.
 """
 import argparse
 import fcntl
@@ -41,7 +42,7 @@ SUITES = ("bookworm", "trixie", "testing")
 HOME = "/tracer"  # where a system has the source
 LEAK = "tools/demo_leak.py:20:"
 
-# What a build prints if no tool has anything to say.
+# The output of a build in which no tool prints a message.
 QUIET = re.compile(r"  [A-Z]+ +\S+|unit: .*|SKIPPED .*|install-deps: installing .*")
 
 
@@ -50,7 +51,7 @@ class Skipped(Exception):
 
 
 def copy_source(folder):
-    """HEAD, without what the checkout has besides."""
+    """HEAD, without the other files of the checkout."""
     os.makedirs(folder)
     command = ("git", "-C", SOURCE, "archive", "HEAD")
     with subprocess.Popen(command, stdout=subprocess.PIPE) as archive:
@@ -60,7 +61,7 @@ def copy_source(folder):
 
 
 def make_fresh(system, log):
-    """A root with nothing but minbase, make and the source."""
+    """A root with only minbase, make and the source."""
     system.make_base(log)
     system.unpack(system.root)
     system.run(system.root, "apt-get update -q && apt-get autoclean -q", log)
@@ -68,7 +69,7 @@ def make_fresh(system, log):
     copy_source(system.root + HOME)
 
 
-# --- what was said -----------------------------------------------------------------------------
+# --- checks of the output ----------------------------------------------------------------------
 
 
 def check_quiet(output):
@@ -119,7 +120,7 @@ def step_clang(system, log):
 
 
 def step_verifier(system, log):
-    """What this system's clang makes of the programs is within the budgets, on this machine's
+    """The programs that this system's clang builds are within the budgets, on this machine's
     kernel."""
     system.run(system.root, make("build/tools/verifier && build/tools/verifier"), log)
 
@@ -132,7 +133,7 @@ def step_deps(system, log):
         raise Failed("not all was installed: " + again.strip())
 
 
-# A fresh system has one CPython, stripped; each test of another is skipped.
+# A fresh system has one CPython, which is stripped; tests that need another one are skipped.
 OTHER_PYTHON = re.compile(
     r": (skipped: )?no (pyenv|(/usr/bin/)?python3|(shared|static) lib)"
     r"|does not map a libpython$"
@@ -167,12 +168,12 @@ done | sed 's/:.*//' | sort -u"""
 )
 TRACED_WITH = ("build/tracer", "tools/demo", "tools/demo_leak.py")
 LISTS = "var/lib/apt/lists"
-# An initramfs is in memory: what nobody reads there goes.
+# An initramfs is held in memory, so files that are not needed there are removed.
 SURPLUS = (LISTS, "usr/share/doc", "usr/share/locale", "usr/share/man", "var/cache/debconf")
 
 
 def step_tree(system, log):
-    """It is made from minbase, so that nothing of the toolchain can have stayed."""
+    """The tree is made from minbase, so that nothing of the toolchain is left in it."""
     libraries = system.run(system.root, LIBRARIES, log).split()
     system.unpack(system.tree)
     here, there = (os.path.join(folder, LISTS) for folder in (system.root, system.tree))
@@ -231,7 +232,7 @@ NEEDS = {
 
 
 def run_step(system, name, done):
-    """(passed, failed or skipped; what to say)."""
+    """(passed, failed or skipped; the text to print)."""
     need = NEEDS.get(name)
     if done.get(need, "passed") != "passed":
         return "skipped", "needs what %s leaves" % need
@@ -246,18 +247,18 @@ def run_step(system, name, done):
 
 
 def run_suite(suite, steps):
-    """Runs steps one after another, prints a line for each; their results."""
+    """Runs steps one after another and prints a line for each; returns their results."""
     system = System(suite, os.path.join(PLACE, suite))
     done = {}
     with open(system.path("lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one run at a time has the root
+        fcntl.flock(lock, fcntl.LOCK_EX)  # only one run at a time uses the root
         for name in steps:
             began = time.monotonic()
             done[name], said = run_step(system, name, done)
             word = "ok" if done[name] == "passed" else done[name]
             line = "%s, %s: %s%s" % (suite, name, word, ": " + said if said else "")
             print("%s (%d s)" % (line, time.monotonic() - began), flush=True)
-        if "failed" not in done.values():  # else it stays for a look
+        if "failed" not in done.values():  # otherwise it is kept for inspection
             remove(system.root)
     return list(done.values())
 
@@ -272,7 +273,7 @@ def main():
         parser.error("steps are " + ", ".join(STEPS))
     if os.geteuid() != 0:
         parser.error("needs root: sudo make distros")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends what runs in a root on the way
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinding ends what runs in a root
     results = []
     for suite in options.suites:
         results += run_suite(suite, [name for name in STEPS if name in wanted])

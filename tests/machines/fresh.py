@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fresh Debian systems in folders, from the archive that this machine's own apt is told of.
+"""Fresh Debian systems in folders, from the archive in this machine's apt configuration.
 
     system = System("trixie", "/path/of/its/files")
     system.make_base(log)                            minbase, kept as a tar file
@@ -9,8 +9,8 @@
 
     System("trixie", place, base="/path/of/its/files")    another one with the same base.tar
 
-No host is named here: another mirror is taken by changing the machine's sources. Nothing stays
-mounted, whatever happens. Failures are RuntimeError, or subprocess.CalledProcessError.
+No host is named here: to use another mirror, change the machine's sources. No mount remains, even
+after an error. Failures are RuntimeError, or subprocess.CalledProcessError.
 """
 import contextlib
 import fcntl
@@ -23,18 +23,18 @@ import time
 
 import mirror
 
-BASE_DAYS = 30  # after which minbase is made anew
+BASE_DAYS = 30  # after which minbase is made again
 TIMEOUT = 1800  # seconds for one command in a system
 SCRIPTS = "/usr/share/debootstrap/scripts"
 PRIVATE = ("unshare", "--mount", "--propagation", "private")
-# Settings that a new system needs, too, to reach what this one reaches.
+# Settings that a new system needs to reach the same hosts as this machine.
 SETTINGS = re.compile(
     r'Acquire::((http|https|ftp)(::.*)?|Retries|Check-Valid-Until|Check-Date) ".+";'
 )
 
-# Binds what a system needs of the machine and runs a command in it. The mounts are in a namespace
-# of their own and end with its last process. The PID namespace is the machine's: the tracer needs
-# the initial one.
+# Binds the parts of the machine that a system needs and runs a command in it. The mounts are in a
+# namespace of their own and end with its last process. The PID namespace is the machine's, since
+# the tracer needs the initial one.
 ENTER = """set -e
 mount --bind /proc "$1/proc"
 mount --rbind /sys "$1/sys"
@@ -55,7 +55,7 @@ def said_by(*command):
 
 
 def settings():
-    """What the machine's apt is told of proxies, retries and old Release files."""
+    """The settings of the machine's apt for proxies, retries and old Release files."""
     lines = said_by("apt-config", "dump", "Acquire").splitlines()
     return "".join(line + "\n" for line in lines if SETTINGS.fullmatch(line))
 
@@ -67,7 +67,7 @@ def debootstrap(suite, folder, archives, log):
     if uri.startswith("https:"):
         command.append("--include=ca-certificates")
     command += [suite, folder, uri]
-    # A suite younger than this debootstrap has no script; sid's does for all of them.
+    # A suite newer than this debootstrap has no script; sid's script works for all suites.
     if not os.path.exists(os.path.join(SCRIPTS, suite)):
         command.append(os.path.join(SCRIPTS, "sid"))
     with open(log, "a+") as file:
@@ -99,7 +99,7 @@ def last_words(output):
 
 
 def end_within(root):
-    """Ends whatever still runs in a root: a daemon that a package started, a build that hung."""
+    """Ends all processes in a root: a daemon that a package started, a build that hung."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             if os.readlink("/proc/%s/root" % pid) == root:
@@ -122,7 +122,7 @@ def is_fresh(path):
 
 
 class System:
-    """One suite's files in a folder; its minbase may be another's."""
+    """One suite's files in a folder; its minbase may be in another folder."""
 
     def __init__(self, suite, place, base=None):
         self.suite = suite
@@ -141,11 +141,11 @@ class System:
         return os.path.join(self.base, "base.tar")
 
     def make_base(self, log):
-        """SUITE's minbase as base.tar: what debootstrap leaves, and what a chroot needs."""
+        """Makes SUITE's minbase as base.tar: debootstrap's output and the settings of a chroot."""
         archives = os.path.join(self.base, "archives")
         os.makedirs(archives, exist_ok=True)
         with open(os.path.join(self.base, "base.lock"), "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # who comes second finds it made
+            fcntl.flock(lock, fcntl.LOCK_EX)  # a second process finds it made
             if not is_fresh(self.base_tar):
                 self._make_base(archives, log)
 
@@ -154,7 +154,7 @@ class System:
         remove(folder)
         debootstrap(self.suite, folder, archives, log)
         write(folder, "etc/apt/apt.conf.d/90machine", settings())
-        # A chroot starts no services, and nobody mourns its files after a crash.
+        # A chroot starts no services, and its files need not survive a crash.
         write(folder, "usr/sbin/policy-rc.d", "#!/bin/sh\nexit 101\n", 0o755)
         write(folder, "etc/dpkg/dpkg.cfg.d/unsafe-io", "force-unsafe-io\n")
         subprocess.run(("tar", "-C", folder, "-cf", tar + ".new", "."), check=True)
@@ -162,14 +162,14 @@ class System:
         remove(folder)
 
     def unpack(self, folder):
-        """minbase, and nothing that was in the folder before."""
+        """Unpacks minbase into a folder; the folder's earlier contents are removed."""
         remove(folder)
         os.makedirs(folder)
         subprocess.run(("tar", "-C", folder, "-xpf", self.base_tar), check=True)
         shutil.copy("/etc/resolv.conf", os.path.join(folder, "etc/resolv.conf"))
 
     def run(self, root, command, log):
-        """Runs a shell command in a root; its output, which the log has, too."""
+        """Runs a shell command in a root; returns its output, which the log has, too."""
         enter = (*PRIVATE, "sh", "-c", ENTER, "sh", root, self.archives, command)
         with open(log, "ab+") as file:
             start = file.seek(0, os.SEEK_END)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The initramfs: root file system, an unstripped CPython, and what is under test.
+"""The initramfs: root file system, an unstripped CPython, and the files under test.
 
-Three archives one after the other, as the kernel takes them; only the last, which is small, is
-packed with every run.
+The kernel takes three archives one after the other. Only the last one, which is small, is packed in
+every run.
 """
 import glob
 import json
@@ -15,15 +15,21 @@ import unstripped
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(HERE))
-T = "/t"  # where the repository's files are in the guest
-FILES = ("tools/pythons.py", "tools/demo", "tools/demo_leak.py", "tests/e2e/harness.py")
+T = "/t"  # the folder of the repository's files in the guest
+FILES = (
+    "tools/pythons.py",
+    "tools/demo",
+    "tools/demo_leak.py",
+    "tests/e2e/harness.py",
+    "tests/e2e/procfs.py",
+)
 TREES = ("tests/e2e/programs", "tests/machines/guest")
 COMPILE = ("gcc", "-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin", "-pthread")
 PROGRAMS = ("native", "blocks", "brief", "mix", "late_user")
 
 
 def compile_programs(folder):
-    """The native programs, whose sources have the names that they have in the guest."""
+    """Compiles the native programs; their sources have the names that they have in the guest."""
     sources = os.path.join(REPOSITORY, "tests", "e2e", "programs")
     names = "-ffile-prefix-map=%s=%s" % (REPOSITORY, T)
     os.makedirs(folder)
@@ -37,7 +43,7 @@ def compile_programs(folder):
 
 
 def unstripped_archive(folder, guest):
-    """(archive, path of the interpreter in it), made once."""
+    """(archive, path of the interpreter in it); made only once."""
     tree, named = os.path.join(folder, "python"), os.path.join(folder, "python.path")
     archive = os.path.join(folder, "python.cpio")
     if not (os.path.exists(archive) and os.path.exists(named)):
@@ -52,7 +58,8 @@ def unstripped_archive(folder, guest):
 
 
 def under_test_archive(folder, tracer, settings):
-    """Everything that changes: the tracer, its tools, the programs, the guest's script."""
+    """Everything that changes between runs: the tracer, its tools, the programs, the guest's
+    script."""
     tree = os.path.join(folder, "under-test")
     shutil.rmtree(tree, ignore_errors=True)
     there = tree + T

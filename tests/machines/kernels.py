@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian's kernels one after the other in qemu: the tracer runs in each, feature by feature, and a
-table is written.
+"""Boots Debian's kernels one after the other in qemu, runs the tracer in each one, feature by
+feature, and writes a table.
 
 usage: kernels.py [--quick] [--only REGEX,REGEX] [--resume] [--jobs N] [--report FILE] [SERIES...]
 
-A series is "6.12", or "newest"; without one: all.
+A series is "6.12", or "newest"; without an argument all series run.
 
-build/machines/ has everything that it makes: packages and kernels, the image, results/KERNEL.json,
-and the serial ports' output of every guest. Exit status: 0, 1 if a feature failed, 2 if the
-machines could not be made.
+build/machines/ holds all files that are made: packages and kernels, the image,
+results/KERNEL.json, and the serial ports' output of every guest. Exit status: 0, 1 if a feature
+failed, 2 if the machines could not be made.
 """
 import argparse
 import concurrent.futures
@@ -30,7 +30,7 @@ from machine import Machine, say  # noqa: E402
 
 FOLDER = os.path.join(ROOT, "build", "machines")
 TRACER = os.path.join(ROOT, "build", "tracer")
-SESSIONS, SESSIONS_QUICK = 5, 1  # of the eight threads; each has five runs
+SESSIONS, SESSIONS_QUICK = 5, 1  # of the eight threads; each session has five runs
 
 
 def tracer_identity():
@@ -39,8 +39,8 @@ def tracer_identity():
 
 
 def earlier(series, kernel, only=()):
-    """What this very tracer did on this very kernel in a whole run, but for `only`; None: not
-    whole, or a failure."""
+    """The result of an earlier complete run of the same tracer on the same kernel, without the
+    features in `only`. None if that run was incomplete or had a failure."""
     try:
         with open(os.path.join(FOLDER, "results", series + ".json")) as file:
             result = json.load(file)
@@ -56,7 +56,7 @@ def earlier(series, kernel, only=()):
 
 
 def run_one(series, found, initrd, how, options):
-    """The result of one kernel, which is kept as results/SERIES.json, too."""
+    """Runs one kernel; returns its result, which is also stored as results/SERIES.json."""
     kernel, vmlinuz = found
     before = earlier(series, kernel, options.only) if options.resume else None
     if before and not options.only:
@@ -77,7 +77,7 @@ def run_one(series, found, initrd, how, options):
 
 
 def run_all(series, options):
-    """{series: result, or None where there is no package}."""
+    """{series: result, or None if there is no package}."""
     os.makedirs(os.path.join(FOLDER, "results"), exist_ok=True)
     say("packages")
     fetched = packages.fetch(FOLDER, series)
@@ -100,7 +100,7 @@ def run_all(series, options):
 
 
 def failures(results):
-    """["6.12: demo: why"]; a kernel on which nothing ran is one."""
+    """["6.12: demo: why"]; a kernel on which nothing ran counts as a failure."""
     found = []
     for series, result in results.items():
         if result is None:
@@ -114,7 +114,7 @@ def failures(results):
 
 
 def summary(results):
-    """Prints the failures, what was skipped and the counts; the exit status."""
+    """Prints the failures, the skipped features and the counts; returns the exit status."""
     failed, absent = failures(results), []
     for line in failed:
         say("FAILED " + line)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One kernel: boots it and collects what its guest says of every feature.
+"""One kernel: boots it and collects the guest's result of every feature.
 
-A feature may ask for another boot, with a parameter on the kernel's command line.
+A feature may request another boot with a parameter on the kernel's command line.
 """
 import os
 import re
@@ -11,7 +11,7 @@ import replay
 import vm
 
 LIMIT = 3000  # seconds for one boot: emulated, on a busy machine
-FAILURES_MAX = 3  # of an emulated processor, before it is said to be the kernel's
+FAILURES_MAX = 3  # of an emulated processor, before a failure counts as the kernel's
 CAPTURE, REPLAY = "capture and replay", "replay on the host"
 
 
@@ -20,7 +20,7 @@ def say(text):
 
 
 def words_pattern(feature):
-    """A feature's name as a kernel's command line can have it."""
+    """A feature's name in a form that a kernel's command line can have."""
     return re.sub("[ ,=]", ".", feature)
 
 
@@ -30,7 +30,7 @@ def tell(series, record):
 
 
 class Machine:
-    """folder: for what the serial ports say; how: the accelerator."""
+    """folder: for the output of the serial ports; how: the accelerator."""
 
     def __init__(self, series, kernel, vmlinuz, initrd, how, tracer, folder):
         self.series, self.kernel, self.vmlinuz = series, kernel, vmlinuz
@@ -38,8 +38,8 @@ class Machine:
         self.features = {}
         self.boots = []
         self.bad_boot = []
-        self.last = None  # feature that a guest has told of
-        self.failures = 0  # of its processor
+        self.last = None  # the last feature that a guest has reported
+        self.failures = 0  # of the emulated processor
         self.why_ended = ""
 
     def boot(self, append, name="boot"):
@@ -61,19 +61,19 @@ class Machine:
             self.why_ended = self.why_ended or boot.why_ended
 
     def boot_rest(self, append, name):
-        """What a boot whose processor failed has not come to."""
+        """Boots again for the features that a boot with a processor failure did not reach."""
         self.failures += 1
         say("%-6s the emulated processor failed (%d): booted again" % (self.series, self.failures))
         after = "machines.after=" + words_pattern(self.last) if self.last else ""
         self.boot("%s %s" % (append, after), "%s-%d" % (name, self.failures))
 
     def judge(self, sent):
-        """What can be seen on the host alone."""
+        """Checks what can only be checked on the host."""
         wrong = replay.differs(self.tracer, sent, self.folder)
         self.add(REPLAY, "no" if wrong else "yes", wrong)
 
     def add(self, name, status, reason):
-        """A result that is not the guest's."""
+        """Adds a result that does not come from the guest."""
         record = {"feature": name, "status": status, "reason": reason, "notes": {}, "seconds": 0}
         self.features[name] = record
         tell(self.series, record)

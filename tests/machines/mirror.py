@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where this machine gets its Debian packages from: the base URLs that its own apt is told of.
+"""Where this machine gets its Debian packages from: the base URLs in its own apt configuration.
 
-    archive, security = mirrors()      of "trixie" and "trixie-security", say; security may be None
+    archive, security = mirrors()      e.g. of "trixie" and "trixie-security"; security may be None
 """
 import re
 import subprocess
 
 
 def configured(*options):
-    """{suite: the first URI that has it}; apt reads both formats of its sources for us."""
-    # It knows of no package, and so of no suite but the one that a source names.
+    """{suite: the first URI that has it}; apt parses both formats of its sources."""
+    # apt has no package lists here, so the only suites that it knows are those that a source names.
     command = ["apt-get", *options, "indextargets", "--no-release-info"]
     command += ["--format", "$(RELEASE) $(REPO_URI)", "Created-By: Packages"]
     found = {}
@@ -25,7 +25,7 @@ def choose(sources, codename):
     def first(*suites):
         return next((sources[suite] for suite in suites if suite in sources), None)
 
-    # Third parties name suites after the release, too: their archives have no -updates.
+    # Third parties also name suites after the release, but their archives have no -updates.
     archive = first(codename + "-updates", codename)
     return archive, first(codename + "-security", codename + "/updates")
 

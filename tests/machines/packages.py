@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian's kernels, by package: what the mirror has, which of it is wanted, downloaded and
-unpacked.
+"""Debian's kernels as packages: lists those that the mirror has, chooses the wanted ones, downloads
+and unpacks them.
 
-apt works in a directory of its own, so that neither the machine's sources nor its state change.
+apt works in a directory of its own, so that the machine's sources and state do not change.
 Packages are verified with Debian's archive keys.
 """
 import collections
@@ -21,7 +21,8 @@ SERIES = ("5.15", "6.1", "6.6", "6.12", "6.16", "6.18", "6.19", "7.0", "7.2", "n
 QUICK = ("6.1", "6.12", "newest")
 NAME = re.compile(r"linux-(?:image|binary)-(\d+(?:\.\d+)+)\S*-cloud-amd64$")
 
-# name: of the package; version: its own, as dpkg compares it; release: of the kernel, (7, 3, 4).
+# name: of the package; version: of the package, as dpkg compares it; release: of the kernel, e.g.
+# (7, 3, 4).
 Kernel = collections.namedtuple("Kernel", "name version release")
 
 
@@ -79,7 +80,7 @@ class Apt:
         return sorted(set(found))
 
     def download(self, kernel):
-        """Path of the package's file, downloaded unless that was done before."""
+        """Path of the package's file, which is downloaded unless it exists."""
         folder = os.path.join(self.folder, "debs")
         version = kernel.version.replace(":", "%3a")
         path = os.path.join(folder, "%s_%s_amd64.deb" % (kernel.name, version))
@@ -89,7 +90,7 @@ class Apt:
 
 
 def version_key(version):
-    """Orders package versions: numbers as numbers, "~" before everything, as dpkg has it."""
+    """Orders package versions as dpkg does: numbers by value, "~" before everything else."""
     end, tilde = (0, 0, ""), (-1, 0, "")
     parts = re.findall(r"\d+|~|[^\d~]+", version)
     keys = [(1, int(p), "") if p.isdigit() else tilde if p == "~" else (2, 0, p) for p in parts]
@@ -97,10 +98,10 @@ def version_key(version):
 
 
 def of_series(kernels, series):
-    """The newest kernel of a series ("6.12"), or of all ("newest"); None where there is none.
+    """The newest kernel of a series ("6.12"), or of all ("newest"); None if there is none.
 
-    A package that only depends on the one with the kernel has "image" in its name where there is a
-    "binary" one beside it.
+    If there are an "image" package and a "binary" package of the same release, the "binary" package
+    has the kernel, and the "image" package only depends on it.
     """
     wanted = () if series == "newest" else tuple(map(int, series.split(".")))
     candidates = [k for k in kernels if k.release[: len(wanted)] == wanted]
@@ -112,7 +113,7 @@ def newness(kernel):
 
 
 def choose(kernels, wanted):
-    """{series: Kernel or None}; the newest goes by its series ("7.3")."""
+    """{series: Kernel or None}; the key of the newest kernel is its series ("7.3")."""
     chosen = {}
     for series in wanted:
         kernel = of_series(kernels, series)
@@ -123,7 +124,7 @@ def choose(kernels, wanted):
 
 
 def unpack(deb, vmlinuz):
-    """Takes the kernel out of a package; a kernel that is there already stays."""
+    """Extracts the kernel from a package; an existing kernel file is kept."""
     if os.path.exists(vmlinuz):
         return vmlinuz
     listing = subprocess.check_output(["dpkg-deb", "--contents", deb], text=True)
@@ -143,7 +144,7 @@ def unpack(deb, vmlinuz):
 
 
 def fetch(folder, wanted):
-    """{series: (Kernel, path of vmlinuz), or None where the mirror has no package}."""
+    """{series: (Kernel, path of vmlinuz), or None if the mirror has no package}."""
     apt = Apt(os.path.join(folder, "apt"))
     apt.set_up(*mirror.mirrors())
     fetched = {}

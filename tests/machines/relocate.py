@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program of another system, made to run on this one: with the dynamic loader and the libraries
-of the system that it was built for.
+"""Makes a program of another system run on this one, with the dynamic loader and the libraries of
+the system for which it was built.
 
     relocate(path, "/roots/x/lib64/ld-linux-x86-64.so.2", "/roots/x/usr/lib/x86_64-linux-gnu")
 
-The file changes in place. Its code and data stay where they were: the two paths go into the unused
-end of a mapped page, the program header PT_INTERP and a spare entry of the dynamic section lead to
-them. DT_RPATH is what the loader looks at for the libraries of libraries, too.
+The file changes in place. Its code and data are not moved. The two paths are written to the unused
+end of a mapped page; the program header PT_INTERP and a spare entry of the dynamic section point to
+them. DT_RPATH is used since the loader also searches it for the libraries of libraries.
 """
 import struct
 
@@ -20,7 +20,7 @@ OFFSET, ADDRESS, PHYSICAL, FILE_BYTES, MEMORY_BYTES = range(2, 7)
 
 
 def unused_end(image, segments, wanted):
-    """Index of a segment behind whose end so many bytes of its last page are of nobody."""
+    """Index of a segment after whose end the last page has `wanted` unused bytes."""
     for index, segment in enumerate(segments):
         if segment[0] == PT_LOAD and segment[FILE_BYTES] == segment[MEMORY_BYTES]:
             end = segment[OFFSET] + segment[FILE_BYTES]
@@ -31,7 +31,7 @@ def unused_end(image, segments, wanted):
 
 
 def add_rpath(image, dynamic, segments, address):
-    """Turns the first entry behind the last one into the path at an address."""
+    """Replaces the first entry after the terminator by a DT_RPATH with the path at an address."""
     entries = range(dynamic[OFFSET], dynamic[OFFSET] + dynamic[FILE_BYTES], ENTRY.size)
     tags = [ENTRY.unpack_from(image, at) for at in entries]
     end = [tag for tag, _ in tags].index(DT_NULL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays on this machine what was captured in a guest: the tables are equal."""
+"""Replays on this machine a capture that was made in a guest: the tables must be equal."""
 import base64
 import gzip
 import json
@@ -10,7 +10,7 @@ TIMEOUT = 120
 
 
 def differs(tracer, sent, folder):
-    """Why the replay is not what the guest reported, or ""."""
+    """How the replay differs from the guest's report, or ""."""
     path = os.path.join(folder, "events.cap")
     try:
         events = gzip.decompress(base64.b64decode(sent["capture"]))

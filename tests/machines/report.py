@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of all kernels: what works on each, and why what does not does not."""
+"""The table of all kernels: what works on each one, and the reasons for what does not."""
 from markdown import Notes, shown, table
 
 INTRODUCTION = """# Kernels
@@ -16,7 +16,7 @@ PROCESSOR_FAILED = """The emulated processor failed (it had flags that no proces
 own that was no longer in the code), and the kernel was booted again for the rest, this often: %s.
 """
 MARKS = {"yes": "yes", "absent": "–"}
-# Title, the feature whose attach it is.
+# Title, and the feature whose attach is shown.
 ATTACHES = (
     ("stripped", "demo"),
     ("unstripped", "census, unstripped, 1 thread"),
@@ -70,7 +70,7 @@ def facts_table(results):
 
 
 def feature_names(results):
-    """In the order in which they run; a kernel that ended early has not all."""
+    """In the order in which they run; the results of a kernel that ended early are incomplete."""
     order = sorted((r for r in results if r), key=lambda r: -len(r["features"]))
     return list(dict.fromkeys(name for result in order for name in result["features"]))
 

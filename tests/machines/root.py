@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guest's root file system: a small Debian of the machine's own release, so that what is built
-here runs there.
+"""The guest's root file system: a small Debian of the machine's own release, so that programs built
+on this machine run in the guest.
 
-It is made once by debootstrap and packed as a cpio archive, to which image.py adds what changes
+debootstrap makes it once, and it is packed as a cpio archive. image.py adds the files that change
 from run to run.
 """
 import glob
@@ -16,7 +16,7 @@ import mirror
 
 INCLUDE = ("python3", "iproute2", "kmod", "procps")
 CPIO = ("cpio", "--create", "--format=newc", "--null", "--quiet", "--owner=+0:+0")
-# What no test needs: left out of the archive, which the guest has in memory.
+# Not needed by any test: left out of the archive, which the guest holds in memory.
 LEFT_OUT = (
     "usr/share/doc",
     "usr/share/man",
@@ -48,7 +48,7 @@ def linked_packages(*programs):
         paths.update(re.findall(r"=> (/\S+)", said))
     packages = set()
     for path in sorted(paths):
-        # A merged /usr: dpkg may know the file by its old place.
+        # With a merged /usr, dpkg may know the file by its old path.
         names = {path, os.path.realpath(path)}
         names |= {re.sub(r"^/usr", "", name) for name in names}
         owners = subprocess.run(["dpkg", "-S", *sorted(names)], capture_output=True, text=True)
@@ -60,7 +60,8 @@ def linked_packages(*programs):
 
 
 def make_tree(folder, suite, url, packages):
-    """debootstrap into a folder that is renamed when whole; a tree of the same packages stays."""
+    """Runs debootstrap into a folder that is renamed when complete. A tree with the same packages
+    is kept."""
     include = ",".join(sorted({*INCLUDE, *packages}))
     key = hashlib.sha256(include.encode()).hexdigest()[:12]
     tree = os.path.join(folder, "root-%s-%s" % (suite, key))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mirrors out of apt's configuration in both formats, which apt itself reads."""
+"""Mirrors from apt's configuration in both formats, which apt itself parses."""
 import mirror
 import pytest
 
@@ -40,7 +40,7 @@ deb http://security.example/debian-security bookworm-security main
 
 @pytest.fixture
 def configured(tmp_path):
-    """What apt makes of files: configured({"a.list": text})."""
+    """apt's result for files: configured({"a.list": text})."""
 
     def read(files):
         parts = tmp_path / "sources.list.d"
@@ -61,7 +61,7 @@ def test_deb822(configured):
 
 
 def test_the_archive_has_updates(configured):
-    """Third parties call a suite after the release, too."""
+    """Third parties also name a suite after the release."""
     sources = configured({"all.list": LIST, "saved.list.save": DEB822})
     assert sources["bookworm"] == "http://other.example/apt"
     archive, security = mirror.choose(sources, "bookworm")

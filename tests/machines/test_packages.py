@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The newest kernel of a series, as package names and versions have it."""
+"""The newest kernel of a series, chosen by package names and versions."""
 import subprocess
 
 import pytest
@@ -30,7 +30,7 @@ def test_a_series_is_no_prefix_of_text():
 
 
 def test_the_package_with_the_kernel():
-    """From 6.19 on linux-image only depends on linux-binary, which has it."""
+    """From 6.19 on linux-image only depends on linux-binary, which has the kernel."""
     assert packages.of_series(LISTED, "7.3").name.startswith("linux-binary-")
 
 

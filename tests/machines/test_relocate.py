@@ -8,7 +8,7 @@ import pytest
 
 import relocate
 
-# Its own maps, through a library that libc is not.
+# Prints its own maps, and is linked to a library besides libc.
 SOURCE = """#include <math.h>
 #include <stdio.h>
 int main(int argc, char **argv) {
@@ -39,7 +39,7 @@ def program(request, tmp_path):
 
 
 def mapped(path):
-    """The files that it has mapped, other than itself."""
+    """The files that the program has mapped, other than itself."""
     said = subprocess.run([path], stdout=subprocess.PIPE, check=True, env={}).stdout.decode()
     return set(re.findall(r" (/\S+)$", said, re.M)) - {path}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the guest finds becomes results, a table and an exit status: a failure stays one."""
+"""The guest's findings become results, a table and an exit status; a failure is never dropped."""
 import base64
 import gzip
 import json
@@ -15,6 +15,7 @@ import kernels
 import life
 import machine
 import packages
+import procfs
 import replay
 import report
 import system
@@ -22,7 +23,7 @@ import vm
 
 
 class NoMachine:
-    """What inside.py needs of a guest.Machine."""
+    """The parts of a guest.Machine that inside.py needs."""
 
     def __init__(self):
         self.notes, self.sent = {}, []
@@ -54,7 +55,7 @@ def raises(error):
     ),
 )
 def test_an_earlier_run_is_taken(monkeypatch, tmp_path, change, taken):
-    """Only what the same tracer did in whole and without a failure need not be repeated."""
+    """Only a complete run of the same tracer without a failure need not be repeated."""
     monkeypatch.setattr(kernels, "FOLDER", str(tmp_path))
     monkeypatch.setattr(kernels, "tracer_identity", lambda: "this")
     demo = {"demo": {"feature": "demo", "status": "yes", "reason": ""}}
@@ -80,7 +81,7 @@ def test_a_feature_that_raises(error, status, reason):
 
 
 def test_a_tracer_that_ended():
-    """Its own words, not those of libbpf before them."""
+    """The reason is the tracer's own message, not libbpf's messages before it."""
     said = "the tracer ended: libbpf: prog 'mapping': refused\n0: R1=ctx\ntracer: trace: refused\n"
     assert inside.one_line(said) == "the tracer ended: trace: refused"
     assert inside.one_line("the tracer ended: tracer: why\n") == "the tracer ended: why"
@@ -93,7 +94,7 @@ def test_a_feature_that_returns():
 
 @pytest.fixture
 def no_strays(monkeypatch):
-    """This machine's processes are not the guest's: only the feature's own is ended."""
+    """The host's processes are not the guest's: only the feature's own process is ended."""
     pids, fork = [], os.fork
 
     def counted():
@@ -121,7 +122,7 @@ def test_a_feature_that_dies(no_strays):
 
 @pytest.mark.parametrize("flags, failed", (("00010246", False), ("fc224302", True)))
 def test_a_processor_that_failed(tmp_path, flags, failed):
-    """The flags 22 to 31 are 0 in every processor that there is."""
+    """The flags 22 to 31 are 0 in every processor."""
     console = tmp_path / "console"
     console.write_text(
         "traps: PANIC: double fault\nRSP: 0018:ff7dc6744176fbd0 EFLAGS: %s\nRAX: 0\n" % flags
@@ -131,8 +132,8 @@ def test_a_processor_that_failed(tmp_path, flags, failed):
 
 @pytest.mark.parametrize("byte, failed", (("cc", False), ("66", True)))
 def test_a_breakpoint_that_is_not_there(tmp_path, byte, failed):
-    """Where memory has one, somebody has forgotten it; else the processor ran what is not in
-    memory."""
+    """If memory has the breakpoint, the kernel left it there. Otherwise the processor ran bytes
+    that are not in memory."""
     console = tmp_path / "console"
     console.write_text(
         "Oops: int3: 0000 [#1] SMP\nRIP: 0010:uprobe_prog_run\nCode: 8b 7f 28 %s <90> 48\nEFLAGS: 00000286\n"
@@ -142,7 +143,7 @@ def test_a_breakpoint_that_is_not_there(tmp_path, byte, failed):
 
 
 def test_the_rest_of_the_features():
-    """What a guest that is booted again has yet to do."""
+    """The features that remain for a guest that is booted again."""
     settings = {"quick": False, "sessions": 1, "unstripped": ""}
     names = [name for name, _, _ in inside.wanted_features(settings, {})]
     assert len(set(names)) == len(names) > 30
@@ -194,7 +195,7 @@ def test_replay(replayer, tmp_path):
 
 
 def test_text_is_compared():
-    assert harness.text_differs(os.getpid()) == 0
+    assert procfs.text_differs(os.getpid()) == 0
 
 
 def test_attach_facts():
@@ -247,7 +248,7 @@ def test_report():
 
 
 def test_lines_of_a_port(tmp_path):
-    """Half a line is not read before its other half is there; what is no JSON is passed over."""
+    """Half a line is not read until its other half is there; a line that is not JSON is skipped."""
     path = tmp_path / "results"
     path.write_bytes(b'SeaBIOS\r\n{"feature": "a"}\r\n{"feat')
     lines = vm.Lines(str(path))

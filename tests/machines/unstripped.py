@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A CPython with its symbol table for the guest: pyenv's, else Debian's with its symbols again."""
+"""A CPython with its symbol table for the guest: pyenv's, or Debian's with symbols restored."""
 import glob
 import os
 import shutil
@@ -28,7 +28,7 @@ NOT_NEEDED = shutil.ignore_patterns(
 
 
 def from_pyenv(tree):
-    """Copies one into tree under the name that it has built in. Its path, or None."""
+    """Copies pyenv's interpreter into tree at its built-in path. Returns the path, or None."""
     found = pythons.unstripped()
     version = next((v for v in PREFERRED if v in found), None)
     if not version or not os.path.dirname(found[version]).endswith("/bin"):
@@ -47,14 +47,14 @@ def from_pyenv(tree):
 
 
 def from_debian(tree, guest, cache):
-    """The guest's own program as it was before its symbols were taken out. Its path."""
+    """Restores the symbols of the guest's own stripped program. Returns its path."""
     name = os.path.basename(os.readlink(guest + pythons.DISTRIBUTION))
     python = guest + "/usr/bin/" + name
     folder = os.path.join(cache, name + "-dbg")
     if not os.path.isdir(folder):
         shutil.rmtree(folder + ".new", ignore_errors=True)
         os.makedirs(folder + ".new")
-        # The symbols of exactly this version; other releases have others.
+        # The symbols must be of exactly this version.
         status = "--admindir=%s/var/lib/dpkg" % guest
         query = ["dpkg-query", status, "--show", "--showformat=${Version}", name + "-minimal"]
         package = "%s-dbg=%s" % (name, subprocess.check_output(query, text=True))
@@ -69,7 +69,7 @@ def from_debian(tree, guest, cache):
 
 
 def join(python, debug, path):
-    """Writes a stripped program with its symbols again, which are in a folder of debug files."""
+    """Writes a stripped program with its symbols, which are in a folder of debug files."""
     build_id = read_build_id(python)
     symbols = os.path.join(debug, build_id[:2], build_id[2:] + ".debug")
     if not os.path.exists(symbols):
@@ -85,5 +85,6 @@ def read_build_id(path):
 
 
 def put(tree, guest, cache):
-    """Puts one into tree; its path in there. guest: the guest's root; cache: where apt/ is."""
+    """Puts an interpreter into tree; returns its path there. guest: the guest's root; cache: where
+    apt/ is."""
     return from_pyenv(tree) or from_debian(tree, guest, cache)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Booting a kernel in qemu, and reading what its guest says on the serial ports.
+"""Boots a kernel in qemu and reads its guest's output from the serial ports.
 
-KVM is used where it boots a kernel, which a /dev/kvm alone does not promise; else qemu emulates the
-processor.
+KVM is used if it boots a kernel, which the existence of /dev/kvm does not guarantee. Otherwise qemu
+emulates the processor.
 """
 import json
 import os
@@ -14,11 +14,11 @@ QEMU = "qemu-system-x86_64"
 ACCELERATORS = {
     "kvm": ("-accel", "kvm", "-cpu", "host"),
     "tcg": ("-accel", "tcg,thread=multi", "-cpu", "max"),
-    # 6.12 double-faults on an emulated processor of some versions of qemu that has cx16; from 6.19
-    # on there is no task storage without it.
+    # 6.12 double-faults with some versions of qemu if the emulated processor has cx16. From 6.19 on
+    # task storage requires cx16.
     "tcg-cx16": ("-accel", "tcg,thread=multi", "-cpu", "max,-cx16"),
 }
-TRIAL_S = 10  # until the first message of a kernel
+TRIAL_S = 10  # until a kernel's first message
 PROCESSORS, MEMORY = 2, "2G"
 COMMAND_LINE = "console=ttyS0 rdinit=/init panic=-1 mitigations=off loglevel=5 log_buf_len=4M"
 FLAGS_BITS = 22  # of EFLAGS; the others are 0
@@ -26,7 +26,7 @@ PORTS = ("console", "results", "log", "files")
 
 
 def command(accelerator, kernel, initrd, append, outputs, limit):
-    """qemu's; under timeout(1), so that no machine outlives a run that was killed by much."""
+    """qemu's command, under timeout(1), so that a machine ends soon after a run was killed."""
     serial = [word for path in outputs for word in ("-serial", "file:" + path)]
     bounded = ["timeout", "-k", "5", str(limit + 60), QEMU]
     machine = [*ACCELERATORS[accelerator], "-smp", str(PROCESSORS), "-m", MEMORY, "-nodefaults"]
@@ -42,7 +42,7 @@ def stop(process):
 
 
 def choose_accelerator(folder, kernel):
-    """ "kvm" if a kernel says something under it, else "tcg"."""
+    """ "kvm" if a kernel prints a message under it, else "tcg"."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
     console = os.path.join(folder, "kvm-trial")
@@ -67,11 +67,11 @@ def choose_accelerator(folder, kernel):
 
 
 def processor_failed(console):
-    """Did what no processor does end the guest? Each comes once in hours.
+    """Whether a fault of the emulated processor ended the guest. Each fault occurs once in hours.
 
-    Flags that there are not: of emulated cmpxchg16b. A breakpoint where the kernel's code has
-    none any more: the kernel writes one while it turns a branch on or off (text_poke_bp()), and
-    has each processor forget it before it goes on.
+    One fault is flags that do not exist, caused by emulated cmpxchg16b. The other is a breakpoint
+    that is no longer in the kernel's code: the kernel writes one while it turns a branch on or off
+    (text_poke_bp()), and makes each processor drop it before it continues.
     """
     with open(console, errors="replace") as file:
         said = file.read()
@@ -83,7 +83,7 @@ def processor_failed(console):
 
 
 class Lines:
-    """The whole lines of JSON that a file has got since the last call."""
+    """The complete lines of JSON that were added to a file since the last call."""
 
     def __init__(self, path):
         self.path = path
@@ -105,7 +105,7 @@ class Lines:
 
 
 class Boot:
-    """One boot: records() yields what the guest says until its end; the files stay in folder."""
+    """One boot: records() yields the guest's records until its end; the files stay in folder."""
 
     def __init__(self, accelerator, kernel, initrd, folder, append="", limit=1800):
         os.makedirs(folder, exist_ok=True)
@@ -124,7 +124,7 @@ class Boot:
         self.why_ended = ""
 
     def records(self):
-        """Lines of the results, as they come. Then why_ended says what was wrong with the end."""
+        """Yields the results as they arrive. After an abnormal end, why_ended has the reason."""
         lines, finished = Lines(self.paths["results"]), False
         try:
             while True:
@@ -161,5 +161,5 @@ class Boot:
         return (panics or lines or [said or "it said nothing"])[-1][:300]
 
     def files(self):
-        """What features sent to the host."""
+        """The data that features sent to the host."""
         return Lines(self.paths["files"]).new()

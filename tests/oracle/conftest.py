@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the comparison with Python's own tracemalloc: no root, no kernel, files only."""
+"""Fixtures for the comparison with Python's own tracemalloc: no root, no kernel, only files."""
 import concurrent.futures
 import json
 import os
@@ -17,6 +17,14 @@ import pythons  # noqa: E402
 TIMEOUT = 120
 TAKEN_BY = ("3.8", "3.11", "3.13")
 FRAMES = (1, 25)
+# Groupings of statistics: (group_by, cumulative).
+GROUPS = [
+    ("filename", False),
+    ("lineno", False),
+    ("traceback", False),
+    ("filename", True),
+    ("lineno", True),
+]
 
 
 def environment():
@@ -39,7 +47,7 @@ def interpreters():
 
 @pytest.fixture(scope="session")
 def ask(interpreters):
-    """ask(jobs, version=None): what tracemalloc says, of the newest version unless one is named."""
+    """ask(jobs, version=None): tracemalloc's results, by default those of the newest version."""
 
     def run(jobs, version=None):
         path = interpreters[
@@ -60,7 +68,7 @@ def ask(interpreters):
 
 @pytest.fixture(scope="session")
 def snapshots(interpreters, tmp_path_factory):
-    """{name: path} of snapshots that real tracemallocs took; the name begins with the version."""
+    """{name: path} of snapshots that tracemalloc itself took; a name begins with the version."""
     files = {}
     for version in TAKEN_BY:
         if version not in interpreters:
@@ -84,7 +92,7 @@ def snapshots(interpreters, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tracer():
-    """tracer(*args, ok=True): its CompletedProcess, with bytes."""
+    """tracer(*args, ok=True): its CompletedProcess, with the output as bytes."""
     path = os.path.abspath(os.environ.get("TRACER", os.path.join(ROOT, "build", "tracer")))
     assert os.access(path, os.X_OK), "%s is not there: run make" % path
 
@@ -106,7 +114,7 @@ def tracer():
 
 @pytest.fixture(scope="session")
 def each():
-    """each(function, items): its results, computed on all processors."""
+    """each(function, items): the results, computed on all processors."""
 
     def run(function, items):
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tracemalloc of the Python that runs it says. Jobs as a JSON list on stdin, their results
-as one on stdout.
+"""Computes with the tracemalloc of the Python that runs this script. Reads jobs as a JSON list from
+stdin and writes their results as a JSON list to stdout.
 
-A job is {"op": …} and
-    statistics    file, group_by, cumulative, filters     [[frames, size, count], …] in order, frames most recent first
-    compare       new, old, group_by, cumulative, filters [[frames, size, size_diff, count, count_diff], …]
-    traces        file                                    [traceback_limit, [[domain, size, frames, total_nframe], …]]
-    same          a, b                                    two files hold equal traces, in the same order
-    random        file, seed, protocol                    writes a made-up snapshot, null
-    format        sizes                                   [_format_size(size, sign), …]
-filters: [{"inclusive", "pattern", "lineno", "all_frames"} or {"inclusive", "domain"}, …], null:
-not filtered.
+A job is {"op": …} with these fields; its result follows the arrow:
+    statistics    file, group_by, cumulative, filters
+                  -> [[frames, size, count], …] in order, frames most recent first
+    compare       new, old, group_by, cumulative, filters
+                  -> [[frames, size, size_diff, count, count_diff], …]
+    traces        file
+                  -> [traceback_limit, [[domain, size, frames, total_nframe], …]]
+    same          a, b
+                  -> whether two files hold equal traces in the same order
+    random        file, seed, protocol
+                  -> null; writes a random snapshot
+    format        sizes
+                  -> [_format_size(size, sign), …]
+filters: [{"inclusive", "pattern", "lineno", "all_frames"} or {"inclusive", "domain"}, …]; null
+means no filter.
 """
 import json
 import pickle
@@ -22,7 +28,7 @@ CACHE = {}
 
 
 def load(path):
-    """Snapshots of any version: this one's own number of fields of a trace."""
+    """Loads a snapshot of any version: each trace gets the number of fields of this version."""
     if path not in CACHE:
         snapshot = tracemalloc.Snapshot.load(path)
         fields = 4 if sys.version_info >= (3, 9) else 3
@@ -85,8 +91,8 @@ def same(job):
 
 
 def make_random(job):
-    """Few names and lines, so that groups are large and ties many; prefixes, and characters whose
-    order differs by encoding."""
+    """Uses few names and lines, so that groups are large and ties are frequent. Some names are
+    prefixes of others, or have characters whose order depends on the encoding."""
     rng = random.Random(job["seed"])
     names = [
         "a",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Takes snapshots with the tracemalloc of the Python that runs it. usage: take.py FOLDER FRAMES
 
-One file a scenario, FOLDER/SCENARIO.pickle, dumped as Snapshot.dump() does.
+Writes one file per scenario, FOLDER/SCENARIO.pickle, in the format of Snapshot.dump().
 """
 import ctypes
 import os
@@ -13,7 +13,7 @@ FOLDER, FRAMES = sys.argv[1], int(sys.argv[2])
 
 
 def code(filename, lines, depth):
-    """A function that allocates on each of its lines, so many frames deep, in a file of that
+    """A function that allocates on each of its lines, `depth` frames deep, in a file of the given
     name."""
     source = "def work(kept, depth):\n    if depth: return work(kept, depth - 1)\n"
     source += "".join("    kept.append(bytearray(%d))\n" % (16 << (i % 5)) for i in range(lines))

@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports and differences equal what Python's own tracemalloc computes of the same files, order
-included."""
+"""Reports and differences equal those that Python's own tracemalloc computes from the same files,
+including the order."""
 import csv
 import io
 import itertools
 import json
 import random
 
-GROUPS = [
-    ("filename", False),
-    ("lineno", False),
-    ("traceback", False),
-    ("filename", True),
-    ("lineno", True),
-]
+from conftest import GROUPS
 
 
 def file_filter(inclusive, pattern, lineno=None):
@@ -24,7 +18,7 @@ def domain_filter(inclusive, domain):
     return {"inclusive": inclusive, "domain": domain}
 
 
-# Each with and without all_frames, where it names files.
+# Each with and without all_frames, if it names files.
 FILTERS = [
     None,
     [file_filter(True, "*")],
@@ -54,7 +48,7 @@ ALL_FRAMES = [
 
 
 def arguments(group_by, cumulative, filters):
-    """Of tracer, for what the oracle is asked."""
+    """tracer's arguments for a query to the oracle."""
     words = ["--format", "json", "--top", "0", "--group-by", group_by] + [
         "--cumulative"
     ] * cumulative
@@ -62,7 +56,7 @@ def arguments(group_by, cumulative, filters):
         if "domain" in f:
             words += ["--domain" if f["inclusive"] else "--not-domain", str(f["domain"])]
             continue
-        # A colon and digits at the end would be a line.
+        # tracer would parse a colon and digits at the end as a line number.
         head, colon, tail = f["pattern"].rpartition(":")
         pattern = (
             head + "[:]" + tail
@@ -98,7 +92,7 @@ def test_statistics(snapshots, ask, tracer, each):
     found = each(reports, cases)
     for case, of_case in zip(
         cases, found
-    ):  # no filter of ours lets everything through, or nothing, but those that are meant to
+    ):  # a filter passes everything, or nothing, only if it is meant to
         totals = {
             tuple(r["total"].values()) == tuple(w["total"].values())
             for r, w in zip(of_case, found[0])
@@ -127,8 +121,8 @@ def test_statistics(snapshots, ask, tracer, each):
 
 
 def test_recursion_once(snapshots, ask, tracer, each):
-    """The text counts a traceback once for each of its lines; JSON has both ways, and its old
-    fields are tracemalloc's."""
+    """The text counts a traceback once for each line in it. JSON has both counts, and its old
+    fields equal tracemalloc's."""
     paths = [path for name, path in snapshots.items() if "-1-" not in name]
     assert paths
 
@@ -163,11 +157,11 @@ def test_recursion_once(snapshots, ask, tracer, each):
         ]
         assert sorted(shown) == sorted(count for _, count in once.values())
         differ += sum(s["size"] != s["once"]["size"] for s in data["statistics"])
-    assert differ  # there are recursions
+    assert differ  # the snapshots contain recursions
 
 
 def test_differences(snapshots, ask, tracer, each):
-    """All pairs, those of different versions and traceback limits included, by every key."""
+    """All pairs by every key, including pairs of different versions and traceback limits."""
     pairs = list(itertools.permutations(snapshots.values(), 2))
     cases = [
         (old, new, *GROUPS[i], None)
@@ -221,7 +215,7 @@ def filters_random(rng):
 
 
 def test_random(ask, tracer, each, tmp_path):
-    """Snapshots that no program made, in every protocol; filters that nobody would write."""
+    """Snapshots that no program made, in every protocol, with filters that no user would write."""
     rng = random.Random(454)
     paths = [str(tmp_path / ("%d.pickle" % i)) for i in range(120)]
     ask(
@@ -254,7 +248,7 @@ def test_random(ask, tracer, each, tmp_path):
 
 
 def test_text(ask, tracer, tmp_path):
-    """Lines of the text are Statistic's and StatisticDiff's own, units and signs included."""
+    """Lines of the text equal those of Statistic and StatisticDiff, including units and signs."""
     sizes = [
         0,
         1,
@@ -326,7 +320,7 @@ def test_text(ask, tracer, tmp_path):
 
 
 def test_csv(snapshots, tracer):
-    """The same figures under the same names as in JSON."""
+    """CSV has the same figures under the same names as JSON."""
     paths = [path for name, path in snapshots.items() if name.endswith(("-names", "-plain"))]
     for command in (["report", paths[0]], ["report", paths[-1]], ["diff", paths[0], paths[-1]]):
         for group_by in ("filename", "lineno", "traceback"):

@@ -1,15 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions one after another over all that runs, honest programs and hostile ones, and kills of the
-tracer at random.
+"""Runs sessions one after another over all processes, honest programs and hostile ones, and kills
+the tracer at random moments.
 
 usage: soak.py [--minutes N] [--seed N]     (root; the tracer is build/tracer, or TRACER)
 
-A session is `tracer -a` with a budget. One in three lives for minutes: the memory that it has is
-looked at, and its results are those that the honest programs have told. The others are killed at
-a random moment. After each one nothing of it is left: no program, map or link in the kernel, and
-the code of the processes that went on is as it is in their files. Prints a line a session; the
-last line is `soak: N sessions, N wrong`. Exit status 1 if any was wrong.
+A session is `tracer -a` with a budget. One in three runs for minutes: its memory is checked, and
+its results must equal those of the honest programs. The others are killed at a random moment. After
+each session nothing of it may be left: no program, map or link is in the kernel, and the code of
+the surviving processes equals that in their files. Prints one line per session; the last line is
+`soak: N sessions, N wrong`. Exit status 1 if any was wrong.
 """
 import argparse
 import collections
@@ -29,18 +29,19 @@ TESTS = os.path.dirname(HERE)
 sys.path[:0] = [os.path.join(TESTS, "e2e")]
 
 import harness  # noqa: E402
+import procfs  # noqa: E402
 
 
 TRACER = os.environ.get("TRACER") or os.path.join(os.path.dirname(TESTS), "build", "tracer")
 BUDGET = "64M"
-# Anonymous memory: the budget of the tables, and as much again for what is not charged to it and for a
-# snapshot that is being written.
+# Anonymous memory: the budget of the tables, and the same amount again for memory that is not
+# charged to the budget and for a snapshot that is being written.
 RSS_MAX = 2 * 64 << 20
-# What it has in the middle of a long session it has at the end, but for so much: the medians of two
-# thirds, since a snapshot that is made for a moment, or a large process that ends, is no growth.
+# The memory of a long session may grow by this much from its middle to its end. The medians of two
+# thirds are compared, since a temporary snapshot, or a large process that ends, is no growth.
 RSS_GROWTH = 16 << 20
 LONG, SHORT = (120, 300), (0, 10)  # seconds of a session
-# seconds in which the kernel has taken out what a killed one left; before 6.6 it takes them one by
+# seconds for the kernel to remove what a killed session left; before 6.6 it removes probes one by
 # one
 LEAVE = 120
 HOSTILE = (
@@ -51,17 +52,14 @@ HOSTILE = (
     ("race.py",),
     ("short_lived.py", "200"),
 )
-CC = ("gcc", "-g", "-O1", "-fno-omit-frame-pointer", "-fno-builtin", "-pthread")
 
 
 def compiled(folder, name):
-    path = os.path.join(folder, name)
-    subprocess.run([*CC, "-o", path, harness.program(name + ".c"), "-ldl"], check=True)
-    return path
+    return harness.compiled(os.path.join(folder, name), name + ".c", "-ldl")
 
 
 class Crowd:
-    """What comes and goes while sessions run."""
+    """Programs that start and end while sessions run."""
 
     def __init__(self, pythons, brief, seed):
         self.pythons, self.brief = pythons, brief
@@ -106,7 +104,7 @@ class Crowd:
             process.communicate()
 
     def rest(self):
-        """No brief program runs from here on; how many have."""
+        """Stops starting brief programs; returns how many have run."""
         self.idle.clear()
         self.pause.set()
         self.idle.wait()
@@ -119,7 +117,7 @@ class Crowd:
 
 
 def memory_of(pid, field):
-    """A field of its status, in bytes; 0 where it is gone."""
+    """A field of the process's status, in bytes; 0 if the process is gone."""
     try:
         with open("/proc/%d/status" % pid) as file:
             match = re.search(r"^%s:\s*(\d+) kB" % field, file.read(), re.M)
@@ -129,7 +127,7 @@ def memory_of(pid, field):
 
 
 def workers(pid):
-    """Anonymous memory of those that read symbols for a session."""
+    """Anonymous memory of the worker processes that read symbols for a session."""
     try:
         with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
             return sum(memory_of(int(child), "RssAnon") for child in file.read().split())
@@ -138,7 +136,7 @@ def workers(pid):
 
 
 def ours_in_kernel():
-    """Programs and links of a tracer in the kernel."""
+    """Programs, maps and links of a tracer in the kernel."""
     found = []
     for kind in ("prog", "map", "link"):
         said = subprocess.run(
@@ -158,7 +156,8 @@ class Soak:
         brief, blocks = compiled(folder, "brief"), compiled(folder, "blocks")
         stripped = os.path.realpath("/usr/bin/python3")
         paths = [stripped, *list(harness.pythons.unstripped().values())[-1:]]
-        # One is hit at every moment by a kill; more would leave the others no processor.
+        # One survivor is busy at the moment of each kill. More of them would leave the other
+        # processes no processor.
         self.survivors = [
             harness.Target(paths[-1], "busy.py"),
             harness.Target(stripped, "golden.py"),
@@ -168,12 +167,12 @@ class Soak:
         self.counts = collections.Counter()
 
     def left(self):
-        """What is not as it was before there was a session."""
+        """What differs from the state before the session."""
         wrong = []
         for target in self.survivors:
             if target.process.poll() is not None:
                 wrong.append("a survivor died: %s" % target.process.returncode)
-            elif harness.text_differs(target.pid):
+            elif procfs.text_differs(target.pid):
                 wrong.append("the code of PID %d differs" % target.pid)
         return wrong + ours_in_kernel()
 
@@ -194,7 +193,7 @@ class Soak:
         return "killed", []
 
     def whole(self):
-        """It sees all that the honest programs do, in a bounded space."""
+        """The session sees all that the honest programs do, in bounded memory."""
         before = self.crowd.rest()
         run = harness.Traced(TRACER, self.folder, "-a", "--budget", BUDGET, attached=False)
         try:
@@ -224,7 +223,7 @@ class Soak:
         report = run.report("--layer", "native")
         live = {"KEPT": (times * 6000, times * 6), "CHILD": (times * 500, times)}
         got = report.marked("brief.c", live)
-        # Of processes that have ended there may be more than there is memory for.
+        # There may be more ended processes than fit into memory.
         left_out = re.search(r"(\d+) processes that have ended, or that", run.stderr)
         lost = report.lost_events or left_out
         if got != live and not lost:

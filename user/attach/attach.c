@@ -10,7 +10,7 @@
 #include "attach/stream.h"
 #include "base/error.h"
 
-#define THREADS_WITHOUT_STORAGE 4096u /* at a time: 64 MiB of the kernel's memory */
+#define THREADS_WITHOUT_STORAGE 4096u /* concurrent threads: 64 MiB of kernel memory */
 
 static void programs_select(struct attach *attach, int counting)
 {
@@ -45,7 +45,10 @@ static void programs_select(struct attach *attach, int counting)
 	}
 }
 
-/* Exit, exec and fork are watched from before the first probe, so that no ending is missed. */
+/*
+ * Attaches to exit, exec and fork before the first probe is placed, so that no end of a process is
+ * missed.
+ */
 static int life_watch(struct attach *attach, const struct features *features)
 {
 	struct alloc_bpf *skeleton = attach->skeleton;
@@ -66,7 +69,7 @@ static int life_watch(struct attach *attach, const struct features *features)
 			continue;
 		*programs[i].link = bpf_program__attach(programs[i].program);
 		if (!*programs[i].link)
-			return error_set(-errno, "%s cannot be attached to",
+			return error_set(-errno, "cannot attach to %s",
 					 bpf_program__section_name(programs[i].program));
 	}
 	return 0;
@@ -94,8 +97,8 @@ int attach_new(struct attach **out, const struct features *features, const struc
 	attach->skeleton->rodata->watch = opts->watch;
 	attach->skeleton->rodata->own_tgid = getpid();
 	attach->skeleton->rodata->sampling = opts->sampling;
-	if (opts->newborn)
-		attach->skeleton->bss->newborn = *opts->newborn;
+	if (opts->execd)
+		attach->skeleton->bss->execd = *opts->execd;
 	if (!features->task_storage_holds) {
 		bpf_map__set_max_entries(attach->skeleton->maps.threads_by_tid,
 					 THREADS_WITHOUT_STORAGE);
@@ -134,22 +137,22 @@ void attach_free(struct attach *attach)
 	free(attach);
 }
 
-int attach_is_target(const struct attach *attach, uint32_t tgid, uint32_t space)
+int attach_is_target(const struct attach *attach, uint32_t tgid, uint32_t space_id)
 {
 	struct abi_target target;
 
 	return !bpf_map_lookup_elem(bpf_map__fd(attach->skeleton->maps.targets), &tgid, &target) &&
-	       target.space == space;
+	       target.space_id == space_id;
 }
 
 int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target *target)
 {
 	int map = bpf_map__fd(attach->skeleton->maps.targets);
-	int known = attach_is_target(attach, tgid, target->space);
+	int known = attach_is_target(attach, tgid, target->space_id);
 
 	if (bpf_map_update_elem(map, &tgid, target, known ? BPF_EXIST : BPF_NOEXIST))
 		return errno == EEXIST || errno == ENOENT
-			       ? error_set(-ESRCH, "it has called another program meanwhile")
+			       ? error_set(-ESRCH, "it has exec'd another program meanwhile")
 			       : error_set(-errno, "the table of targets is full");
 	attach_renew(attach);
 	return 0;
@@ -165,15 +168,15 @@ int attach_follow(struct attach *attach, uint32_t tgid)
 		       : 0;
 }
 
-void attach_forget(struct attach *attach, uint32_t tgid, uint32_t space)
+void attach_forget(struct attach *attach, uint32_t tgid, uint32_t space_id)
 {
 	int map = bpf_map__fd(attach->skeleton->maps.targets);
 	struct abi_target target;
 
-	if (!attach_is_target(attach, tgid, space))
+	if (!attach_is_target(attach, tgid, space_id))
 		return;
-	/* It may have called the next program since that look. */
-	if (!bpf_map_lookup_and_delete_elem(map, &tgid, &target) && target.space != space)
+	/* The process may have exec'd since the check above: restore the new program's entry. */
+	if (!bpf_map_lookup_and_delete_elem(map, &tgid, &target) && target.space_id != space_id)
 		bpf_map_update_elem(map, &tgid, &target, BPF_NOEXIST);
 	attach_renew(attach);
 }

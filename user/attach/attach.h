@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The BPF side in hand: loads the programs, tells them of targets, places the probes of a plan and
- * hands over the ring buffer's records. Probes live as long as their file descriptors: when the
- * tracer ends, in whatever way, the kernel takes them out.
+ * The interface to the BPF side: loads the programs, registers targets, places the probes of a plan
+ * and delivers the ring buffer's records. Probes live as long as their file descriptors: however
+ * the tracer ends, the kernel removes them.
  */
 #ifndef TRACER_ATTACH_ATTACH_H
 #define TRACER_ATTACH_ATTACH_H
@@ -14,36 +14,40 @@
 #include "abi/events.h"
 #include "abi/sample.h"
 #include "abi/target.h"
-#include "attach/features.h"
 #include "attach/stream.h"
 #include "elf/elf_file.h"
+#include "links/features.h"
 #include "plan/plan.h"
 
-#define ATTACH_PAGE_BYTES 4096u /* of text that are copied at a time */
+#define ATTACH_PAGE_BYTES 4096u /* unit in which the kernel copies probed text */
 
 struct attach;
 
 struct attach_opts {
 	size_t ring_bytes; /* a power of two and a multiple of the page size; 0: 64 MiB */
-	int no_session;    /* as on a kernel without uprobe.session */
-	int no_multi;      /* as on a kernel without uprobe_multi: perf-event uprobes */
-	int sampling;      /* targets may have a sample taken: abi_target.sample_bytes */
-	int counting;      /* hits of probes may be counted: attach_count() */
+	int no_session;    /* act as on a kernel without uprobe.session */
+	int no_multi;      /* act as on a kernel without uprobe_multi: perf-event uprobes */
+	int sampling;      /* targets may be sampled: abi_target.sample_bytes */
+	int counting;      /* probe hits may be counted: attach_count() */
 	enum abi_watch watch;
-	/* what programs that are called become; NULL: nothing yet */
-	const struct abi_target *newborn;
-	int empty; /* programs that do nothing: what the probes themselves cost (tools/bare.c) */
+	/* initial target entry for exec'd programs; NULL: none yet */
+	const struct abi_target *execd;
+	/*
+	 * attach empty programs, to measure the cost of the probes themselves (tools/bench/bare.c)
+	 */
+	int empty;
 	stream_record_fn record;
 	void *context;
 };
 
-/* Loads the programs. 0; -EPERM; -errno (error_set tells what the kernel refused). */
+/* Loads the programs. 0; -EPERM; -errno (error_set() has the kernel's reason). */
 int attach_new(struct attach **out, const struct features *features,
 	       const struct attach_opts *opts);
 /*
- * The process that holds the probes (links_holder.h; 0: there is none any more): is it there, with
- * every probe? 0; -EOWNERDEAD it was killed. What rights it keeps from here on: as
- * privileges_drop(0, attaches). 0, -errno.
+ * The process that holds the probes (links_holder.h).
+ * - attach_holder(): its pid; 0: it has ended.
+ * - attach_check(): 0 if it holds every probe; -EOWNERDEAD it was killed.
+ * - attach_confine(): drops its privileges as privileges_drop(0, attaches). 0, -errno.
  */
 pid_t attach_holder(const struct attach *attach);
 int attach_check(const struct attach *attach);
@@ -54,106 +58,106 @@ int attach_sweep(struct attach *attach, const char *path);
 void attach_free(struct attach *attach);
 
 /*
- * Makes a process known to the programs, or what is known of it by this space another; without it
- * its probes do nothing. 0; -ESRCH it is known by another space: it has called the next program;
- * -errno.
+ * Registers a process with the programs, or updates the entry of this address space. Without an
+ * entry the process's probes do nothing. 0; -ESRCH the entry has another address-space id: the
+ * process has exec'd another program; -errno.
  */
 int attach_target(struct attach *attach, uint32_t tgid, const struct abi_target *target);
 /*
- * Is it known to the programs, by this space (struct abi_target.space)? An exec makes it unknown,
- * or known by another.
+ * Is the process registered with this address-space id (abi_target.space_id)? An exec removes the
+ * entry, or replaces it with another id.
  */
-int attach_is_target(const struct attach *attach, uint32_t tgid, uint32_t space);
+int attach_is_target(const struct attach *attach, uint32_t tgid, uint32_t space_id);
 /*
- * From here on its probes do nothing: the moment at which its tables stop. The next program of the
- * process may be known already, of which no record has been drained yet: it has another space, and
- * stays.
+ * Disables the process's probes from now on: its tables are final. If the process has exec'd and
+ * its new program is already registered, although no record of it has been drained, that entry has
+ * another address-space id and stays.
  */
-void attach_forget(struct attach *attach, uint32_t tgid, uint32_t space);
+void attach_forget(struct attach *attach, uint32_t tgid, uint32_t space_id);
 /*
- * From here on we hear of its children and of its programs, though it is no target. With
+ * Reports the process's children and execs from now on, although it is not a target. Requires
  * ABI_WATCH_CHILDREN. 0, -errno.
  */
 int attach_follow(struct attach *attach, uint32_t tgid);
 /*
- * Places every site of the plan in the process (all its threads, no other process), or, pid -1, in
- * every process that has the file mapped, now or later: there the programs look at targets only,
- * and a fork's child is traced from its first instruction. What is placed already in this way is
- * not placed again. 0; -ESRCH the process is gone; -errno. What was placed before a failure is
- * taken out by attach_detach().
+ * Places every site of the plan in the process (all its threads, no other process) or, with pid -1,
+ * in every process that has the file mapped, now or later. In the latter case the programs ignore
+ * processes that are not targets, and a forked child is traced from its first instruction. Sites
+ * that are already placed in the same way are skipped. 0; -ESRCH the process has ended; -errno.
+ * After a failure, attach_detach() removes what was placed.
  */
 int attach_sites(struct attach *attach, const struct plan *plan, const struct elf_file *file,
 		 pid_t pid);
 /* Is each probe a perf event? */
 int attach_is_by_events(const struct attach *attach);
-/* How many more probes there can be: where each takes a descriptor. SIZE_MAX: any number. */
+/* How many more probes can be placed, if each takes a descriptor. SIZE_MAX: unlimited. */
 size_t attach_probes_left(const struct attach *attach);
-/* Which of a process's probes: bits. */
+/* Groups of a process's probes: bits. */
 enum attach_group {
 	ATTACH_POOL_FREES = 1, /* plan_site_is_pool_free() */
-	/* what is wanted until the end: where the interpreter begins to shut down */
+	/* needed until the end: the start of the interpreter's shutdown */
 	ATTACH_LAST = 2,
 	ATTACH_OTHERS = 4,
 	ATTACH_ALL = 7,
 };
-/* The same for the sites of these groups alone. */
+/* As attach_sites(), for the sites of these groups only. */
 int attach_groups(struct attach *attach, const struct plan *plan, const struct elf_file *file,
 		  pid_t pid, unsigned int groups);
 /*
- * Of so many pages of the file the kernel makes a copy in each process that these are placed in,
- * which is charged to that process's memory; what is placed already costs none.
+ * The number of the file's pages that the kernel copies in each process where these sites are
+ * placed. The copies are charged to that process's memory. Sites that are already placed cost
+ * nothing.
  */
 size_t attach_pages(const struct attach *attach, const struct plan *plan,
 		    const struct elf_file *file, pid_t pid, unsigned int groups);
 /*
- * Takes out what of these groups was placed in this process alone. wait: when it returns no program
- * runs there any more, which takes the kernel tens of milliseconds (with perf-event uprobes nobody
- * can wait for that).
+ * Removes the probes of these groups that were placed in this process only. wait: on return no
+ * program runs at them any more, which takes the kernel tens of milliseconds (not possible with
+ * perf-event uprobes).
  */
 void attach_drop(struct attach *attach, pid_t pid, unsigned int groups, int wait);
-/* Has the file sites that are placed in every process? */
+/* Does the file have sites that are placed in every process? */
 int attach_is_everywhere(const struct attach *attach, const struct elf_file *file);
-/* Takes out what was placed in this process alone, without waiting for that. */
+/* Removes the probes that were placed in this process only, without waiting. */
 void attach_release(struct attach *attach, pid_t pid);
 /*
- * Puts blocks into the map of those that are in a sample (abi/sample.h): the programs tell of their
- * ends. 0; -E2BIG there is no room for all; -errno.
+ * Adds blocks to the map of sampled blocks (abi/sample.h), so that the programs report when they
+ * are freed. 0; -E2BIG the map is full; -errno.
  */
 int attach_sampled(struct attach *attach, const struct sampled_key *keys, size_t count);
 
 /*
- * What probes have cost, with opts.counting, once it is asked for: how often a process has hit one
- * since attach_target(), about; how long all programs ran and how often, while a descriptor of
- * attach_stats() was open (a counter of the kernel's, which costs itself). 0, -errno.
+ * The cost of probes, with opts.counting.
+ * - attach_count(): starts or stops the counting.
+ * - attach_hits(): approximate number of probe hits of a process since attach_target().
+ * - attach_run_time(): total run time and number of runs of all programs while a descriptor of
+ *   attach_stats() was open (a kernel counter with a cost of its own).
+ * 0, -errno.
  */
 void attach_count(struct attach *attach, int on);
 int attach_hits(struct attach *attach, uint32_t tgid, uint64_t *hits);
 int attach_stats(void); /* a descriptor, or -errno */
 int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs);
 /*
- * Puts the empty program on one place of a file, in one process: what a trap costs. One such probe
- * at a time; attach_release() takes it out.
+ * Places the empty program on one offset of a file, in one process, to measure the cost of a trap.
+ * Only one such probe at a time; attach_release() removes it.
  */
 int attach_empty(struct attach *attach, const char *path, uint64_t offset, pid_t pid);
 /*
- * Takes every probe out; records already in the ring buffer stay. attach_free() does it, too. None
- * can be placed any more. Where that takes the kernel longer than LINKS_END_MS it is not waited
- * for, and goes on after we have ended: of targets that were forgotten (attach_forget()) no record
- * comes any more in any case.
+ * Removes every probe; records in the ring buffer stay. attach_free() calls it too. No probe can be
+ * placed afterwards. If the kernel needs longer than LINKS_END_MS, the removal continues after we
+ * have ended; targets that were forgotten (attach_forget()) emit no more records in any case.
  */
 void attach_detach(struct attach *attach);
 /*
- * Is it so? The kernel needs a tenth of a second for each perf-event uprobe, and tens of ms for
- * each link.
+ * Does the removal take long? The kernel needs a tenth of a second for each perf-event uprobe, and
+ * tens of ms for each link.
  */
 int attach_detaches_slowly(const struct attach *attach);
 /* How the probes are attached: "one uprobe_multi session link …". Static. */
 const char *attach_backend(const struct attach *attach);
 
-/*
- * Hands over records that are there, at most about limit of them. Returns their number or the
- * callback's error.
- */
+/* Delivers pending records, about limit at most. Returns their number or the callback's error. */
 int attach_drain(struct attach *attach, size_t limit);
 /* The loss counters, summed over processors. */
 int attach_loss(struct attach *attach, __u64 counts[LOSS_COUNT]);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the probes cost, as the kernel and our programs count it; and the map of sampled blocks. */
+/*
+ * The cost of probes, as counted by the kernel and by our programs; and the map of sampled blocks.
+ */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -37,7 +39,8 @@ int attach_stats(void)
 {
 	int fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
 
-	return fd < 0 ? error_set(-errno, "the kernel does not count what BPF programs cost") : fd;
+	return fd < 0 ? error_set(-errno, "the kernel does not count the run time of BPF programs")
+		      : fd;
 }
 
 int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs)
@@ -50,7 +53,7 @@ int attach_run_time(struct attach *attach, uint64_t *run_ns, uint64_t *runs)
 		struct bpf_prog_info info = {0};
 		__u32 size = sizeof(info);
 
-		/* Tracepoints are of the whole machine. */
+		/* Skip tracepoints: they count the whole machine. */
 		if (!bpf_program__autoload(program) ||
 		    bpf_program__type(program) != BPF_PROG_TYPE_KPROBE)
 			continue;

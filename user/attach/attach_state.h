@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of struct attach, shared by attach*.c only. */
+/* The definition of struct attach, shared by attach*.c only. */
 #ifndef TRACER_ATTACH_ATTACH_STATE_H
 #define TRACER_ATTACH_ATTACH_STATE_H
 
 #include "attach/attach.h"
-#include "attach/links.h"
-#include "attach/links_holder.h"
-/* Its variables are of our types. */
+#include "links/links.h"
+#include "links/links_holder.h"
+/* The skeleton's variables use our types. */
 #include "attach/alloc.skel.h"
 
-/* The sites of a plan in a file, of one group, in one process or (pid -1) in all. */
+/* The sites of one group of a plan in a file, placed in one process or (pid -1) in all. */
 struct placed {
 	dev_t device;
 	ino_t inode;
 	pid_t pid;
 	unsigned int group; /* enum attach_group */
-	uint64_t sites;     /* a hash of them */
+	uint64_t sites;     /* hash of the sites */
 	struct links links;
 };
 
@@ -24,15 +24,15 @@ struct attach {
 	struct stream *stream;
 	enum links_backend backend;
 	struct placed *placed;
-	size_t placed_count, placed_room;
-	struct links_holder *holder; /* NULL: everything is taken out */
+	size_t placed_count, placed_capacity;
+	struct links_holder *holder; /* NULL: detached */
 	int empty;                   /* as in struct attach_opts */
 };
 
-/* Links of all that is placed. */
+/* The number of links of everything that is placed. */
 size_t attach_links_count(const struct attach *attach);
 
-/* What the programs keep of targets and of their code objects is void: they look anew. */
+/* Invalidates what the programs cache about targets and their code objects. */
 static inline void attach_renew(struct attach *attach)
 {
 	__atomic_add_fetch(&attach->skeleton->data->targets_version, 1, __ATOMIC_SEQ_CST);

@@ -17,7 +17,7 @@ struct file_use {
 
 struct file_users {
 	struct file_use *items;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 static uint64_t path_hash(const char *path)
@@ -29,7 +29,7 @@ static uint64_t path_hash(const char *path)
 	return hash;
 }
 
-/* A file's maps stand side by side; one that has several with code, is there several times. */
+/* Adds a process's executable maps. A file with several executable maps is added several times. */
 static int process_add(struct file_users *users, pid_t pid)
 {
 	struct process_maps maps;
@@ -42,7 +42,7 @@ static int process_add(struct file_users *users, pid_t pid)
 
 		if (!map->executable || map->path[0] != '/')
 			continue;
-		err = array_reserve(&users->items, &users->room, users->count, 1,
+		err = array_reserve(&users->items, &users->capacity, users->count, 1,
 				    sizeof(*users->items));
 		if (!err)
 			users->items[users->count++] =
@@ -82,7 +82,7 @@ void file_users_free(struct file_users *users)
 	free(users);
 }
 
-/* What pid has mapped under that path; NULL. */
+/* The file that pid has mapped under that path; NULL if none. */
 static const struct file_use *use_find(const struct file_users *users, pid_t pid, const char *path)
 {
 	uint64_t hash = path_hash(path);
@@ -114,7 +114,7 @@ struct ours {
 	void *context;
 };
 
-static int is_strange(pid_t pid, void *context)
+static int is_foreign(pid_t pid, void *context)
 {
 	const struct ours *ours = context;
 
@@ -127,5 +127,5 @@ int file_users_all(const struct file_users *users, pid_t pid, const char *path,
 	struct ours question = {ours, context};
 
 	return use_find(users, pid, path) &&
-	       !file_users_each(users, pid, path, is_strange, &question);
+	       !file_users_each(users, pid, path, is_foreign, &question);
 }

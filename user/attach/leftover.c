@@ -76,29 +76,29 @@ int leftover_count(pid_t pid, const struct plan *plan, const struct elf_file *fi
 	return 0;
 }
 
-struct look {
+struct leftover_walk {
 	pid_t pid;
 	struct leftover *out;
 };
 
-static int plan_look(void *context, const struct plan *plan, const struct elf_file *file)
+static int plan_count(void *context, const struct plan *plan, const struct elf_file *file)
 {
-	const struct look *look = context;
+	const struct leftover_walk *walk = context;
 
-	leftover_count(look->pid, plan, file, look->out);
+	leftover_count(walk->pid, plan, file, walk->out);
 	return 0;
 }
 
 int leftover_process(pid_t pid, const struct plan_target_opts *opts, struct plan_caches *caches,
 		     struct leftover *out)
 {
-	struct look look = {pid, out};
+	struct leftover_walk walk = {pid, out};
 	struct plan_target target;
 	int err = plan_target(pid, opts, caches, &target);
 
 	if (err)
 		return err;
-	plan_target_each(&target, target.runtime.file, plan_look, &look);
+	plan_target_each(&target, target.runtime.file, plan_count, &walk);
 	plan_target_free(&target);
 	return 0;
 }

@@ -15,12 +15,12 @@
 #include "base/error.h"
 
 #define PAGE_BYTES 4096u
-/* of each processor: two thousand maps between two drains */
+/* per processor: two thousand maps between two drains */
 #define BUFFER_BYTES (64u * PAGE_BYTES)
 
 struct processor {
 	int fd;
-	struct perf_event_mmap_page *head; /* the buffer follows it */
+	struct perf_event_mmap_page *head; /* followed by the buffer */
 };
 
 struct map_watch {
@@ -78,7 +78,7 @@ int map_watch_open(struct map_watch **out)
 			close(processor->fd);
 		if (!err)
 			watch->count++;
-		else if (err == -ENODEV) /* it is switched off */
+		else if (err == -ENODEV) /* offline */
 			err = 0;
 	}
 	if (err) {
@@ -112,7 +112,7 @@ static void bytes_copy(const uint8_t *buffer, uint64_t at, void *out, size_t siz
 	memcpy((uint8_t *)out + first, buffer, size - first);
 }
 
-/* As perf_event_open(2) has them, without what sample_type adds at the end: the time alone. */
+/* Layouts from perf_event_open(2), without what sample_type appends: only the time. */
 struct head {
 	struct perf_event_header header;
 	uint32_t pid, tid;
@@ -138,7 +138,7 @@ union record {
 	char bytes[sizeof(struct mapped) + PATH_MAX + sizeof(uint64_t)];
 };
 
-/* The record that comes next, and its size. 0: there is none, or only of after `until`. */
+/* Returns the size and time of the next record. 0: there is none, or only records after `until`. */
 static size_t record_peek(const struct processor *processor, uint64_t until, uint64_t *time_ns)
 {
 	const uint8_t *buffer = (const uint8_t *)processor->head + PAGE_BYTES;
@@ -155,10 +155,10 @@ static size_t record_peek(const struct processor *processor, uint64_t until, uin
 	return *time_ns < until ? header.size : 0;
 }
 
-/* The name, NUL-terminated, is followed by the time. */
-static void record_tell(struct map_watch *watch, union record *record, uint64_t time_ns,
-			void (*told)(void *context, const struct map_watch_record *record),
-			void *context)
+/* The NUL-terminated name is followed by the time. */
+static void record_deliver(struct map_watch *watch, union record *record, uint64_t time_ns,
+			   void (*each)(void *context, const struct map_watch_record *record),
+			   void *context)
 {
 	struct map_watch_record out = {.tgid = record->head.pid, .time_ns = time_ns};
 	const struct mapped *mapped = &record->mapped;
@@ -168,7 +168,7 @@ static void record_tell(struct map_watch *watch, union record *record, uint64_t 
 	case PERF_RECORD_COMM:
 		out.exec = 1;
 		if (record->head.header.misc & PERF_RECORD_MISC_COMM_EXEC)
-			told(context, &out);
+			each(context, &out);
 		break;
 	case PERF_RECORD_MMAP2:
 		if (size <= sizeof(*mapped) + sizeof(time_ns))
@@ -186,7 +186,7 @@ static void record_tell(struct map_watch *watch, union record *record, uint64_t 
 			.writable = (mapped->protection & PROT_WRITE) != 0,
 			.path = record->bytes + sizeof(*mapped),
 		};
-		told(context, &out);
+		each(context, &out);
 		break;
 	case PERF_RECORD_LOST:
 		watch->lost += record->lost.lost;
@@ -213,11 +213,11 @@ static struct processor *earliest_find(struct map_watch *watch, uint64_t until, 
 }
 
 /*
- * A process may go from one processor to another between two records: those of after the begin are
- * left for the next time.
+ * A process may migrate to another processor between two records. To keep the order, records after
+ * the start of the drain are left for the next drain.
  */
 void map_watch_drain(struct map_watch *watch,
-		     void (*told)(void *context, const struct map_watch_record *record),
+		     void (*each)(void *context, const struct map_watch_record *record),
 		     void *context)
 {
 	uint64_t until = clock_ns(CLOCK_MONOTONIC), time_ns;
@@ -231,7 +231,7 @@ void map_watch_drain(struct map_watch *watch,
 		if (size <= sizeof(record)) {
 			bytes_copy((const uint8_t *)processor->head + PAGE_BYTES, tail, &record,
 				   size);
-			record_tell(watch, &record, time_ns, told, context);
+			record_deliver(watch, &record, time_ns, each, context);
 		}
 		__atomic_store_n(&processor->head->data_tail, tail + size, __ATOMIC_RELEASE);
 	}

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "attach/links_holder.h"
 #include "attach/perfmap.skel.h"
 #include "base/error.h"
+#include "links/links_holder.h"
 
 struct perfmap_attach {
 	struct perfmap_bpf *skeleton;
@@ -24,7 +24,7 @@ static int tracepoints_attach(struct perfmap_bpf *skeleton)
 	skeleton->links.process_fork = bpf_program__attach(skeleton->progs.process_fork);
 	if (!skeleton->links.process_exit || !skeleton->links.process_exec ||
 	    !skeleton->links.process_fork)
-		return error_set(-errno, "the scheduler's tracepoints cannot be attached to");
+		return error_set(-errno, "cannot attach to the scheduler's tracepoints");
 	return 0;
 }
 
@@ -37,8 +37,7 @@ int perfmap_attach_new(struct perfmap_attach **out, const struct features *featu
 	if (!attach)
 		return -ENOMEM;
 	/*
-	 * Sessions would bring nothing: one function's return is wanted, and that is hardly ever
-	 * called.
+	 * Sessions bring no benefit: only one function's return is probed, and it is rarely called.
 	 */
 	attach->links.backend = links_choose(features, 1, 0);
 	links_silence_libbpf();
@@ -96,7 +95,7 @@ int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
 		return -ENOMEM;
 	cookies = offsets + 2 * plan->count + 1;
 	for (size_t i = 0; i < plan->count; i++) {
-		/* Those with a return stand at the end. */
+		/* Sites with a return are stored from the end. */
 		size_t at = plan->sites[i].with_return ? 2 * plan->count - ++returns : calls++;
 
 		offsets[at] = plan->sites[i].offset;

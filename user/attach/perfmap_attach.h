@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bpf/perfmap.bpf.c in hand, as attach.h is for the allocators. Its probes lie in files and are hit
- * by every process that runs them; only targets, and what they fork, are heard of.
+ * The interface to bpf/perfmap.bpf.c, as attach.h is for the allocators. Its probes are placed in
+ * files and are hit by every process that runs them; records are only emitted for targets and their
+ * forked children.
  */
 #ifndef TRACER_ATTACH_PERFMAP_ATTACH_H
 #define TRACER_ATTACH_PERFMAP_ATTACH_H
 
-#include "attach/features.h"
 #include "attach/stream.h"
 #include "elf/elf_file.h"
+#include "links/features.h"
 #include "plan/plan.h"
 
 struct perfmap_attach;
@@ -21,14 +22,11 @@ struct perfmap_attach_opts {
 
 int perfmap_attach_new(struct perfmap_attach **out, const struct features *features,
 		       const struct perfmap_attach_opts *opts);
-void perfmap_attach_free(struct perfmap_attach *attach); /* takes every probe out; NULL is legal */
-/* Is every probe in place? 0; -EOWNERDEAD, as links_holder_check(). */
+void perfmap_attach_free(struct perfmap_attach *attach); /* removes every probe; NULL is legal */
+/* 0 if every probe is in place; -EOWNERDEAD, as links_holder_check(). */
 int perfmap_attach_check(const struct perfmap_attach *attach);
 int perfmap_attach_target(struct perfmap_attach *attach, uint32_t tgid);
-/*
- * Places the plan's sites in the file. no_returns: leaves functions whose return is wanted without.
- * 0, -errno.
- */
+/* Places the plan's sites in the file. no_returns: places no return probes. 0, -errno. */
 int perfmap_attach_sites(struct perfmap_attach *attach, const struct plan *plan,
 			 const struct elf_file *file, int no_returns);
 struct stream *perfmap_attach_stream(struct perfmap_attach *attach); /* borrowed */

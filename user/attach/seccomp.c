@@ -17,32 +17,32 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "attach/aside.h"
-#include "attach/perf_uprobe.h"
 #include "base/error.h"
-#include "process/own_place.h"
+#include "kernel/trial_child.h"
+#include "links/perf_uprobe.h"
+#include "process/own_function.h"
 #include "process/process.h"
 
 #define URETPROBE   335 /* the system call's number on x86-64 */
 #define MAX_THREADS 65536
 
-/* What is probed in the child; a function of its own, with a return. */
+/* The probed function in the child; it must not be inlined, and returns. */
 __attribute__((noinline)) static int returns(volatile int *value)
 {
 	return ++*value;
 }
 
-/* A return probe in the child, without anybody who listens. A descriptor, or -errno. */
+/* Places a return probe in the child, without a program. Returns a descriptor, or -errno. */
 static int probe_place(pid_t child)
 {
-	char path[OWN_PLACE_PATH];
+	char path[OWN_FUNCTION_PATH];
 	uint64_t offset;
-	int err = own_place_find((uintptr_t)returns, path, &offset);
+	int err = own_function_find((uintptr_t)returns, path, &offset);
 
 	return err ? err : perf_uprobe_open(path, offset, child, LINKS_RETURN);
 }
 
-/* Waits for the word, and calls the function under a filter. Never returns. */
+/* Waits for a byte from the parent, and calls the function under a filter. Never returns. */
 static void child_run(int wait_fd)
 {
 	struct sock_filter code[] = {
@@ -61,7 +61,10 @@ static void child_run(int wait_fd)
 	_exit(returns(&value) == 1 ? 0 : 1);
 }
 
-/* The event counts the returns that it saw: without one the child's end says nothing. */
+/*
+ * The event counts the returns that were probed: without one the child's exit status proves
+ * nothing.
+ */
 static int child_judge(int status, int probe)
 {
 	uint64_t count = 0;
@@ -73,7 +76,7 @@ static int child_judge(int status, int probe)
 	return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -ENOSYS;
 }
 
-/* Its event stays open: see aside.h. */
+/* Its event stays open: see trial_child.h. */
 static int returns_try(void *context)
 {
 	int fds[2], probe, status = 0, result;
@@ -92,7 +95,7 @@ static int returns_try(void *context)
 	result = probe < 0 ? probe : 0;
 	if (!result && write(fds[1], "", 1) != 1)
 		result = -errno;
-	/* Without the word it reads the end of the pipe and ends, too. */
+	/* Without that byte the child reads the end of the pipe and exits too. */
 	close(fds[1]);
 	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
@@ -103,7 +106,7 @@ static int returns_try(void *context)
 
 int seccomp_kills_returns(void)
 {
-	return aside_ask(returns_try, NULL);
+	return trial_child_run(returns_try, NULL);
 }
 
 int seccomp_is_filtered(pid_t pid)
@@ -121,7 +124,7 @@ int seccomp_is_filtered(pid_t pid)
 	while (!filtered && count++ < MAX_THREADS && (entry = readdir(threads))) {
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		/* One that has ended meanwhile has none. */
+		/* A thread that has ended meanwhile has no filter. */
 		filtered = tid > 0 && !process_info_read(tid, &info) && info.seccomp;
 	}
 	closedir(threads);
@@ -150,6 +153,6 @@ int seccomp_check(struct seccomp_answer *answer, const struct features *features
 	return error_set(
 		-ENOTSUP,
 		"it runs under a seccomp filter, and on this kernel (%s) a return probe %s such a "
-		"process; kernel 6.14 and the stable ones since February 2025 have that mended",
+		"process; fixed in kernel 6.14 and in stable kernels since February 2025",
 		features->kernel, answer->kills > 0 ? "kills" : "may kill");
 }

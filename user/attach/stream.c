@@ -11,19 +11,19 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "attach/kernel_words.h"
-#include "attach/private_stack.h"
 #include "base/error.h"
+#include "kernel/load_log.h"
+#include "kernel/private_stack.h"
 
-#define LOAD_FILES 128u /* with so many descriptors all programs and maps are loaded */
+#define LOAD_FILES 128u /* enough descriptors to load all programs and maps */
 
 /*
  * The ring buffer as the kernel maps it (Documentation/bpf/ringbuf.rst): a page with our position,
- * then a page with the kernel's and the data, twice one behind the other. Positions count bytes
- * from the first record on.
+ * then a page with the kernel's position and the data, mapped twice in succession. Positions count
+ * bytes from the first record.
  *
- * libbpf's own reader tells the kernel its position after every record. Whoever reserves room reads
- * that, and would find it taken away by us again and again.
+ * libbpf's own reader stores its position after every record. Producers read that cache line when
+ * they reserve space, so each store would make them miss it.
  */
 struct stream {
 	unsigned long *consumer;
@@ -35,7 +35,8 @@ struct stream {
 	void *context;
 };
 
-#define TELL_BYTES 65536ul /* handed over between two tellings; of a small ring buffer an eighth */
+/* bytes delivered between two stores of the position; at most an eighth of the ring buffer */
+#define PUBLISH_BYTES 65536ul
 
 static int ring_map(struct stream *stream, int fd)
 {
@@ -60,8 +61,8 @@ static int ring_map(struct stream *stream, int fd)
 }
 
 /*
- * Where libbpf is short of descriptors it may take that for a feature that the kernel lacks, and
- * give another reason.
+ * If libbpf runs out of descriptors, it may take that for a missing kernel feature and report
+ * another error.
  */
 static int load_error(int err)
 {
@@ -73,8 +74,8 @@ static int load_error(int err)
 }
 
 /*
- * Kernels and compilers of every kind load it: what would take the kernel down is not attached. 0,
- * -EOPNOTSUPP (error_set()).
+ * Refuses programs with a private stack, which could crash the kernel. Which kernels and compilers
+ * produce one varies. 0, -EOPNOTSUPP (with error_set()).
  */
 static int private_stacks_refuse(struct bpf_object *object)
 {
@@ -101,20 +102,20 @@ int stream_open(struct stream **out, struct bpf_object_skeleton *skeleton, size_
 	struct bpf_map *events = bpf_object__find_map_by_name(*skeleton->obj, "events");
 	struct bpf_map *loss = bpf_object__find_map_by_name(*skeleton->obj, "loss");
 	struct stream *stream = calloc(1, sizeof(*stream));
-	struct kernel_words words = {0};
+	struct load_log log = {0};
 	int err;
 
 	if (!stream)
 		return -ENOMEM;
 	if (ring_bytes)
 		bpf_map__set_max_entries(events, ring_bytes);
-	kernel_words_begin(&words);
+	load_log_begin(&log);
 	err = load_error(bpf_object__load_skeleton(skeleton));
-	kernel_words_end();
+	load_log_end();
 	if (err) {
 		error_set(err, "the kernel refused the BPF programs (%s%s%s)", strerror(-err),
-			  words.text[0] && kernel_words_matter(err) ? "; " : "",
-			  kernel_words_matter(err) ? words.text : "");
+			  log.text[0] && load_log_explains(err) ? "; " : "",
+			  load_log_explains(err) ? log.text : "");
 		goto fail;
 	}
 	err = private_stacks_refuse(*skeleton->obj);
@@ -148,8 +149,9 @@ void stream_close(struct stream *stream)
 
 int stream_drain(struct stream *stream, size_t limit)
 {
-	unsigned long at = *stream->consumer, told = at, end = at;
-	unsigned long tell = stream->bytes / 8 < TELL_BYTES ? stream->bytes / 8 : TELL_BYTES;
+	unsigned long at = *stream->consumer, published = at, end = at;
+	unsigned long publish_bytes =
+		stream->bytes / 8 < PUBLISH_BYTES ? stream->bytes / 8 : PUBLISH_BYTES;
 	size_t count = 0;
 	int err = 0;
 
@@ -163,7 +165,7 @@ int stream_drain(struct stream *stream, size_t limit)
 			break;
 		length = __atomic_load_n(header, __ATOMIC_ACQUIRE);
 		size = length & ~(BPF_RINGBUF_BUSY_BIT | BPF_RINGBUF_DISCARD_BIT);
-		/* Still being written. */
+		/* still being written */
 		if (length & BPF_RINGBUF_BUSY_BIT)
 			break;
 		if (!(length & BPF_RINGBUF_DISCARD_BIT)) {
@@ -172,8 +174,8 @@ int stream_drain(struct stream *stream, size_t limit)
 			count++;
 		}
 		at += (size + BPF_RINGBUF_HDR_SZ + 7) & ~7ul;
-		if (at - told >= tell) {
-			told = at;
+		if (at - published >= publish_bytes) {
+			published = at;
 			__atomic_store_n(stream->consumer, at, __ATOMIC_RELEASE);
 		}
 	}

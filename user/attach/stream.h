@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The user's end of bpf/stream.h: a BPF object's records and its loss counters. */
+/* The user-space end of bpf/stream.h: a BPF object's records and its loss counters. */
 #ifndef TRACER_ATTACH_STREAM_H
 #define TRACER_ATTACH_STREAM_H
 
@@ -10,21 +10,21 @@
 struct bpf_object_skeleton;
 struct stream;
 
-/* A record; borrowed for the call. Non-zero ends the draining and is returned by stream_drain(). */
+/*
+ * Receives a record, borrowed for the call. A non-zero return ends stream_drain(), which returns
+ * it.
+ */
 typedef int (*stream_record_fn)(void *context, void *record, size_t size);
 
 /*
- * Loads a BPF object that has the maps `events` and `loss`; it stays the caller's and must outlive
- * the stream. ring_bytes: a power of two and a multiple of the page size; 0: as the object has it.
- * 0; -EPERM; -errno (error_set tells what the kernel refused).
+ * Loads a BPF object that has the maps `events` and `loss`. The object stays the caller's and must
+ * outlive the stream. ring_bytes: a power of two and a multiple of the page size; 0: the object's
+ * default. 0; -EPERM; -errno (error_set() has the kernel's reason).
  */
 int stream_open(struct stream **out, struct bpf_object_skeleton *skeleton, size_t ring_bytes,
 		stream_record_fn record, void *context);
 void stream_close(struct stream *stream); /* NULL is legal */
-/*
- * Hands over records that are there, at most about limit of them. Returns their number or the
- * callback's error.
- */
+/* Delivers pending records, about limit at most. Returns their number or the callback's error. */
 int stream_drain(struct stream *stream, size_t limit);
 /* The loss counters, summed over processors. 0, -errno. */
 int stream_loss(const struct stream *stream, __u64 counts[LOSS_COUNT]);

@@ -11,12 +11,15 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "process/own_place.h"
+#include "process/own_function.h"
 
 #define BATCHES 9
-#define CALLS   2000 /* of a batch */
+#define CALLS   2000 /* per batch */
 
-/* What is probed: an instruction that is emulated comes first, as at nearly all of our places. */
+/*
+ * The probed function. Its first instruction is one that the kernel emulates, as at nearly all of
+ * our sites.
+ */
 __attribute__((naked, noinline)) static void trap(void)
 {
 	asm volatile("nop; ret");
@@ -29,7 +32,7 @@ static int double_compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Nanoseconds of a call, the median of some: others may be running. */
+/* Nanoseconds per call: the median of several batches, since other processes may be running. */
 static double calls_time(void)
 {
 	double times[BATCHES];
@@ -45,7 +48,7 @@ static double calls_time(void)
 	return times[BATCHES / 2];
 }
 
-/* Waits for the word, and writes how long a call took. Never returns. */
+/* Waits for a byte from the parent, and writes how long a call took. Never returns. */
 static void child_run(int wait_fd, int answer_fd)
 {
 	double each;
@@ -59,9 +62,9 @@ static void child_run(int wait_fd, int answer_fd)
 
 static int child_probe(struct attach *attach, pid_t child)
 {
-	char path[OWN_PLACE_PATH];
+	char path[OWN_FUNCTION_PATH];
 	uint64_t offset;
-	int err = own_place_find((uintptr_t)trap, path, &offset);
+	int err = own_function_find((uintptr_t)trap, path, &offset);
 
 	return err ? err : attach_empty(attach, path, offset, child);
 }
@@ -91,10 +94,10 @@ int trap_cost_measure(struct attach *attach, double *out)
 		err = child_probe(attach, child);
 	if (!err && write(wait_fds[1], "", 1) != 1)
 		err = -errno;
-	/* Without the word it reads the end of the pipe and ends, too. */
+	/* Without that byte the child reads the end of the pipe and exits too. */
 	close(wait_fds[1]);
 	if (!err && read(answer_fds[0], out, sizeof(*out)) != sizeof(*out))
-		err = error_set(-ECHILD, "the child that was to measure a probe's cost has ended");
+		err = error_set(-ECHILD, "the child that measures a probe's cost has ended");
 	close(answer_fds[0]);
 	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
 		;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a probe costs before its program begins and after it ends, on this machine. */
+/*
+ * Measures the fixed cost of a probe on this machine: before its program begins and after it ends.
+ */
 #ifndef TRACER_ATTACH_TRAP_COST_H
 #define TRACER_ATTACH_TRAP_COST_H
 
 #include "attach/attach.h"
 
 /*
- * Measured on a child of our own that runs into an empty program, on an instruction that the kernel
- * emulates, some ten thousand times; takes about 20 ms. attach has opts.counting. Nanoseconds into
- * *out. 0, -errno with its reason.
+ * Measures some ten thousand hits of an empty program in our own child, on an instruction that the
+ * kernel emulates; takes about 20 ms. attach must have opts.counting. Nanoseconds into *out. 0,
+ * -errno with its reason.
  */
 int trap_cost_measure(struct attach *attach, double *out);
 

@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "attach/attach.h"
-#include "attach/obstacles.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "process/own_place.h"
+#include "links/obstacles.h"
+#include "process/own_function.h"
 #include "trace/blind.h"
 
 #define RING_BYTES (64u << 10)
@@ -20,20 +20,20 @@
 static const uint64_t sizes[TRIAL_BLOCKS] = {1000, 2000, 3000};
 
 /*
- * What is probed: it gives a "block" of so many bytes, and begins with an instruction that is
- * emulated.
+ * The probed function: it returns a "block" of the given size. Its first instruction is one that
+ * the kernel emulates.
  */
 __attribute__((naked, noinline)) static void *block_give(size_t bytes __attribute__((unused)))
 {
 	asm volatile("nop; leaq 0x10000(%rdi), %rax; ret");
 }
 
-/* What has come of the blocks. */
+/* The blocks that were reported. */
 struct trial_run {
 	struct attach *attach;
 	pid_t child;
 	uint64_t count, bytes;
-	int wrong; /* not the next one */
+	int wrong; /* a block was not the expected one */
 };
 
 static int record_take(void *context, void *record, size_t size)
@@ -63,10 +63,10 @@ static int probe_place(struct trial_run *run)
 	};
 	const struct plan plan = {.sites = &site, .count = 1};
 	const struct abi_target target = {
-		.nframe = 1, .space = 1, .layers = 1u << EVENT_LAYER_NATIVE};
-	char path[OWN_PLACE_PATH];
+		.nframe = 1, .space_id = 1, .layers = 1u << EVENT_LAYER_NATIVE};
+	char path[OWN_FUNCTION_PATH];
 	struct elf_file *file;
-	int fd, err = own_place_find((uintptr_t)block_give, path, &site.offset);
+	int fd, err = own_function_find((uintptr_t)block_give, path, &site.offset);
 
 	if (err)
 		return err;
@@ -85,7 +85,7 @@ static int probe_place(struct trial_run *run)
 	return err;
 }
 
-/* Waits for the word, and makes the blocks. Never returns. */
+/* Waits for a byte from the parent, and makes the blocks. Never returns. */
 static void child_run(int wait_fd)
 {
 	char word;
@@ -115,14 +115,14 @@ static int events_judge(struct trial_run *run, int status, const char **remedy)
 	if (!attach_loss(run->attach, loss))
 		for (size_t i = 0; i < LOSS_COUNT; i++)
 			facts.loss[i] = loss[i];
-	facts.told.blocks = run->count;
+	facts.observed.blocks = run->count;
 	err = blind_check(&facts, remedy);
 	if (err)
 		return err;
 	*remedy = "please report it, with this output";
 	return error_set(
 		-ENODATA,
-		"a probed child made %u blocks of %u bytes, and the events told of %llu of %llu",
+		"a probed child made %u blocks of %u bytes, but events reported %llu of %llu",
 		TRIAL_BLOCKS, TRIAL_BYTES, (unsigned long long)run->count,
 		(unsigned long long)run->bytes);
 }
@@ -150,7 +150,7 @@ static int child_try(struct trial_run *run, struct trial *out, const char **reme
 	out->place_ns = err ? 0 : clock_ns(CLOCK_MONOTONIC) - start;
 	if (!err && write(fds[1], "", 1) != 1)
 		err = -errno;
-	/* Without the word it reads the end of the pipe and ends, too. */
+	/* Without that byte the child reads the end of the pipe and exits too. */
 	close(fds[1]);
 	while (run->child > 0 && waitpid(run->child, &status, 0) < 0 && errno == EINTR)
 		;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Does it work on this machine? A child of our own makes a few blocks, under a probe as any other:
- * the programs are loaded, the probe is placed, and the blocks must come out of the ring buffer as
- * they were made.
+ * Tests whether tracing works on this machine. Our own child makes a few blocks under an ordinary
+ * probe: the programs must load, the probe must be placed, and the ring buffer must report the
+ * blocks as they were made.
  */
 #ifndef TRACER_ATTACH_TRIAL_H
 #define TRACER_ATTACH_TRIAL_H
@@ -10,12 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "attach/features.h"
+#include "links/features.h"
 
 #define TRIAL_BLOCKS 3u
-#define TRIAL_BYTES  6000u /* of all of them */
+#define TRIAL_BYTES  6000u /* of all blocks */
 
-/* How far it came; what lies behind that is 0. */
+/* How far the trial got; the fields of later steps are 0. */
 struct trial {
 	int loaded, placed, seen;
 	uint64_t load_ns, place_ns;
@@ -23,9 +23,9 @@ struct trial {
 };
 
 /*
- * 0; -EPERM, -ENOSYS and others as features_check(); what the kernel has refused, as
- * obstacle_explain(); -ENODATA the events did not come, or not as they should. With error_set(),
- * and *remedy (NULL: none is known).
+ * 0; -EPERM, -ENOSYS and others as features_check(); a refusal of the kernel, as
+ * obstacle_explain(); -ENODATA the events are missing or wrong. With error_set(), and *remedy
+ * (NULL: none is known).
  */
 int trial_run(const struct features *features, struct trial *out, const char **remedy);
 

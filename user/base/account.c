@@ -3,14 +3,14 @@
 
 #include <errno.h>
 
-#define FILE_FLOOR (64ull << 20) /* what any file may take */
+#define FILE_FLOOR (64ull << 20) /* bytes that any file may use */
 
 uint64_t account_left(const struct account *account)
 {
 	return account->limit > account->used ? account->limit - account->used : 0;
 }
 
-static int has_room(const struct account *account, size_t bytes)
+static int has_capacity(const struct account *account, size_t bytes)
 {
 	const struct account *parent = account->parent;
 	uint64_t used, left;
@@ -20,7 +20,7 @@ static int has_room(const struct account *account, size_t bytes)
 	if (account->limit && used > account->limit)
 		return 0;
 	if (!parent || !parent->limit || used <= account->floor)
-		return 1; /* but for the parent's own limit */
+		return 1; /* subject to the parent's own limit */
 	left = account_left(parent);
 	left = left > parent->reserve ? left - parent->reserve : 0;
 	return left >= bytes && (!account->share || used / account->share <= left - bytes);
@@ -28,13 +28,13 @@ static int has_room(const struct account *account, size_t bytes)
 
 int account_charge(struct account *account, size_t bytes)
 {
-	int room = 1;
+	int capacity = 1;
 
-	for (const struct account *at = account; at && room; at = at->parent)
-		room = has_room(at, bytes);
-	for (struct account *at = account; at && !room; at = at->parent)
+	for (const struct account *at = account; at && capacity; at = at->parent)
+		capacity = has_capacity(at, bytes);
+	for (struct account *at = account; at && !capacity; at = at->parent)
 		at->refused++;
-	if (!room)
+	if (!capacity)
 		return -EDQUOT;
 	for (struct account *at = account; at; at = at->parent)
 		at->used += bytes;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much memory may be held, and how much is: of the session, of each process in it, of a file
- * that is read. An account lies under another; a charge goes to it and to all above it, or is
- * refused by all. Containers that grow with what a target does or a file says take the account that
- * they are charged to; NULL stands for no limit.
+ * Memory accounts: a limit and the current use of the session, of each process in it, and of a file
+ * that is read. Accounts form a tree. A charge applies to an account and all its ancestors, or to
+ * none of them. A container whose size depends on a target or on a file takes the account that it
+ * is charged to; NULL means no limit.
  *
- * What a refusal means the owner of the container decides: something is not kept, and is counted.
+ * The container's owner decides what a refusal means: something is not kept, and is counted.
  */
 #ifndef TRACER_BASE_ACCOUNT_H
 #define TRACER_BASE_ACCOUNT_H
@@ -15,39 +15,40 @@
 
 struct account {
 	struct account *parent; /* borrowed; NULL: none */
-	uint64_t limit;         /* bytes; 0: any number */
+	uint64_t limit;         /* bytes; 0: unlimited */
 	/*
-	 * At most so many times what the parent has left; 0: all of it. So whoever comes first
-	 * takes most of the memory but never all, and nobody needs to know how many will come.
+	 * used may be at most share times what the parent has left; 0: all of it. Early users get
+	 * most of the memory but never all of it, and the number of users need not be known in
+	 * advance.
 	 */
 	uint32_t share;
-	/* up to this there is no share: it may have whatever the parent has left */
+	/*
+	 * bytes; up to the floor the share does not apply: the account may use whatever the parent
+	 * has left
+	 */
 	uint64_t floor;
-	/* of what it has left: only for accounts below it that stay within their floor */
+	/* bytes of what it has left that are kept for child accounts within their floor */
 	uint64_t reserve;
 	uint64_t used;    /* bytes */
-	uint64_t refused; /* charges to it, or to one below it */
+	uint64_t refused; /* refused charges, including those of descendants */
 };
 
-/* 0; -EDQUOT: there is no room for it, nothing was charged. */
+/* 0; -EDQUOT: over a limit, nothing was charged. */
 int account_charge(struct account *account, size_t bytes);
-/* What its limit, which is not 0, leaves of itself. */
+/* Bytes left of its limit, which must not be 0. */
 uint64_t account_left(const struct account *account);
-/* Of what was charged. */
+/* Gives back bytes that were charged. */
 void account_uncharge(struct account *account, size_t bytes);
-/* From old to new bytes. As account_charge(); less is never refused. */
+/* Changes a charge from old to new bytes, as account_charge(); shrinking never fails. */
 int account_resize(struct account *account, size_t old, size_t new);
-/* Everything that is charged to it is given back: its containers are gone. */
+/* Gives back everything that is charged: its containers are freed. */
 void account_clear(struct account *account);
 /*
- * The limit for what is made of a file of which so many bytes were read: 64 MiB, and ratio times
- * the bytes, so that a small file made for it cannot fill the memory.
+ * The limit for data built from a file of the given size: 64 MiB plus ratio times the bytes, so
+ * that a small crafted file cannot exhaust memory.
  */
 uint64_t account_file_limit(uint64_t bytes, uint32_t ratio);
-/*
- * Does an error say that something could not be kept, for want of memory or of the right to more of
- * it?
- */
+/* Whether an error means that something was not kept for lack of memory or quota. */
 int account_is_full(int err);
 
 #endif

@@ -12,8 +12,8 @@
 #define HUGE_BYTES (2u << 20)
 
 /*
- * Huge pages for what is large from the start: filling it faults every 4 KiB else. A kernel that
- * has none, ignores it.
+ * Uses huge pages for arrays that are large from the start: filling them otherwise faults every 4
+ * KiB. A kernel without huge pages ignores the advice.
  */
 static void huge_advise(char *data, size_t bytes)
 {
@@ -24,47 +24,47 @@ static void huge_advise(char *data, size_t bytes)
 		madvise((void *)first, end - first, MADV_HUGEPAGE);
 }
 
-int array_reserve_in(struct account *account, void *array, size_t *room, size_t count, size_t extra,
-		     size_t size)
+int array_reserve_in(struct account *account, void *array, size_t *capacity, size_t count,
+		     size_t extra, size_t size)
 {
 	void *old;
 	int err;
 
 	if (extra >= UINT32_MAX || count + extra >= UINT32_MAX)
 		return -EOVERFLOW;
-	if (count + extra <= *room)
+	if (count + extra <= *capacity)
 		return 0;
-	size_t grown = *room + *room / 2 + extra + 8;
-	err = account_resize(account, *room * size, grown * size);
+	size_t grown = *capacity + *capacity / 2 + extra + 8;
+	err = account_resize(account, *capacity * size, grown * size);
 	if (err)
 		return err;
 	memcpy(&old, array, sizeof(old));
 	void *data = reallocarray(old, grown, size);
 	if (!data) {
-		account_uncharge(account, (grown - *room) * size);
+		account_uncharge(account, (grown - *capacity) * size);
 		return -ENOMEM;
 	}
 	if (!count && grown * size >= 2 * HUGE_BYTES)
 		huge_advise(data, grown * size);
 	memcpy(array, &data, sizeof(data));
-	*room = grown;
+	*capacity = grown;
 	/* cppcheck-suppress memleak ; the caller's pointer holds it */
 	return 0;
 }
 
-int array_reserve(void *array, size_t *room, size_t count, size_t extra, size_t size)
+int array_reserve(void *array, size_t *capacity, size_t count, size_t extra, size_t size)
 {
-	return array_reserve_in(NULL, array, room, count, extra, size);
+	return array_reserve_in(NULL, array, capacity, count, extra, size);
 }
 
-void array_fit(struct account *account, void *array, size_t *room, size_t count, size_t size)
+void array_fit(struct account *account, void *array, size_t *capacity, size_t count, size_t size)
 {
 	void *old, *data;
 
-	if (count == *room)
+	if (count == *capacity)
 		return;
 	if (!count) {
-		array_release(account, array, room, size);
+		array_release(account, array, capacity, size);
 		return;
 	}
 	memcpy(&old, array, sizeof(old));
@@ -72,19 +72,19 @@ void array_fit(struct account *account, void *array, size_t *room, size_t count,
 	if (!data)
 		return;
 	memcpy(array, &data, sizeof(data));
-	account_uncharge(account, (*room - count) * size);
-	*room = count;
+	account_uncharge(account, (*capacity - count) * size);
+	*capacity = count;
 	/* cppcheck-suppress memleak ; the caller's pointer holds it */
 }
 
-void array_release(struct account *account, void *array, size_t *room, size_t size)
+void array_release(struct account *account, void *array, size_t *capacity, size_t size)
 {
 	void *data;
 
 	memcpy(&data, array, sizeof(data));
 	free(data);
-	account_uncharge(account, *room * size);
+	account_uncharge(account, *capacity * size);
 	data = NULL;
 	memcpy(array, &data, sizeof(data));
-	*room = 0;
+	*capacity = 0;
 }

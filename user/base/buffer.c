@@ -44,17 +44,17 @@ int buffer_printf(struct buffer *buffer, const char *format, ...)
 	va_list args;
 	int length, err;
 
-	/* The final NUL is written beyond size, where it does not count. */
+	/* The final NUL is written beyond size and is not counted. */
 	for (;;) {
-		size_t room = buffer->capacity - buffer->size;
+		size_t left = buffer->capacity - buffer->size;
 
 		va_start(args, format);
-		length = vsnprintf(buffer->data ? (char *)buffer->data + buffer->size : NULL, room,
+		length = vsnprintf(buffer->data ? (char *)buffer->data + buffer->size : NULL, left,
 				   format, args);
 		va_end(args);
 		if (length < 0)
 			return -EINVAL;
-		if ((size_t)length < room)
+		if ((size_t)length < left)
 			break;
 		err = buffer_reserve(buffer, (size_t)length + 1);
 		if (err)

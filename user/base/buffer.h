@@ -14,12 +14,12 @@ struct buffer {
 	size_t capacity;
 };
 
-/* room for extra more bytes; 0 or -ENOMEM */
+/* Makes room for extra more bytes; 0 or -ENOMEM. */
 int buffer_reserve(struct buffer *buffer, size_t extra);
 int buffer_append(struct buffer *buffer, const void *data, size_t size); /* 0 or -ENOMEM */
 int buffer_printf(struct buffer *buffer, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* Gives back what is not in use. */
+/* Frees the unused capacity. */
 void buffer_trim(struct buffer *buffer);
 void buffer_free(struct buffer *buffer);
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* CLOCK_MONOTONIC or another, in nanoseconds. */
+/* Reads a clock, in nanoseconds. */
 static inline uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec now;

@@ -45,8 +45,8 @@ const char *error_reason(int err)
 }
 
 /*
- * One line, one write: nothing of another thread in the middle of it, and nothing that drives a
- * terminal.
+ * Writes one line by one write: no other thread can write in the middle of it. Control characters
+ * are escaped.
  */
 static void print_line(const char *text)
 {
@@ -72,7 +72,7 @@ int error_print(int err, const char *remedy, const char *what, ...)
 	snprintf(text + used, sizeof(text) - used, ": %s%s%s", error_reason(err),
 		 remedy ? "; " : "", remedy ? remedy : "");
 	print_line(text);
-	last.err = 0; /* told once: a later error with the same number has another reason */
+	last.err = 0; /* a later error with the same number has another reason */
 	return err;
 }
 

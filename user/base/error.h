@@ -17,8 +17,8 @@
 int error_set(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * Forgets the reason of before: called where something begins whose error will be told, or an error
- * of the same number without a reason would be told with that one.
+ * Forgets the stored reason. Call it where an operation begins whose error will be printed:
+ * otherwise an error of the same number without a reason is printed with the old one.
  */
 void error_clear(void);
 /*
@@ -33,7 +33,10 @@ const char *error_reason(int err);
 int error_print(int err, const char *remedy, const char *what, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* A remark on stderr, "tracer: …", silenced by log_quiet; log_debug only with -v. */
+/*
+ * Print a remark on stderr, "tracer: …": log_info() unless log_level is 0, log_debug() only with
+ * -v.
+ */
 extern int log_level; /* 0 quiet, 1 normal, 2 verbose; set once by cli/ before anything else runs */
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));

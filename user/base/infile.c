@@ -32,7 +32,7 @@ void infile_close(struct infile *file)
 	free(file->data);
 }
 
-static int room_make(struct infile *file, size_t bytes)
+static int capacity_make(struct infile *file, size_t bytes)
 {
 	memmove(file->data, file->data + file->at, file->end - file->at);
 	file->offset += file->at;
@@ -52,7 +52,7 @@ int infile_fill(struct infile *file, size_t bytes)
 {
 	if (file->end - file->at >= bytes || file->ended)
 		return 0;
-	int err = room_make(file, bytes);
+	int err = capacity_make(file, bytes);
 	while (!err && file->end < bytes && !file->ended) {
 		ssize_t got = read(file->fd, file->data + file->end, file->capacity - file->end);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file read from its beginning to its end through a buffer, so that what parses it costs no
- * memory for the file. Any kind of file will do (a pipe, standard input as /dev/stdin).
+ * A file read from its beginning to its end through a buffer, so that a parser does not need the
+ * whole file in memory. Any kind of file works (a pipe, standard input as /dev/stdin).
  */
 #ifndef TRACER_BASE_INFILE_H
 #define TRACER_BASE_INFILE_H
@@ -12,20 +12,18 @@
 struct infile {
 	int fd, ended;
 	unsigned char *data;
-	size_t at, end, capacity; /* what is read and not yet taken: data[at, end) */
+	size_t at, end, capacity; /* read and not yet consumed: data[at, end) */
 	uint64_t offset;          /* in the file, of data[0] */
 };
 
 int infile_open(struct infile *file, const char *path); /* 0, -errno */
-void infile_close(struct infile *file);                 /* of what infile_open() has opened, once */
-/* The same over bytes that the caller keeps, for tests; not to be closed. */
+void infile_close(struct infile *file);                 /* once, after infile_open() */
+/* The same over the caller's bytes, for tests; not to be closed. */
 static inline struct infile infile_memory(unsigned char *data, size_t bytes)
 {
 	return (struct infile){.fd = -1, .ended = 1, .data = data, .end = bytes, .capacity = bytes};
 }
-/*
- * Reads on until bytes of them are there to take, or the file ends. 0 (look at end - at), -errno.
- */
+/* Reads on until at least bytes are buffered, or the file ends. 0 (check end - at), -errno. */
 int infile_fill(struct infile *file, size_t bytes);
 
 static inline uint64_t infile_offset(const struct infile *file)

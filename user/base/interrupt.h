@@ -5,9 +5,9 @@
 #include <signal.h>
 
 /*
- * Has somebody asked for the end (SIGINT, SIGTERM, SIGHUP) and not been heard yet? Who attaches
- * blocks these signals and looks for them between two pieces of work; a piece that may be long asks
- * here. Where they are not blocked they end us themselves: 0.
+ * Whether a request to end (SIGINT, SIGTERM, SIGHUP) is pending. Commands that attach block these
+ * signals and check for them between two pieces of work; a piece of work that may take long checks
+ * here. Where the signals are not blocked they terminate the process: 0.
  */
 static inline int interrupt_pending(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The directory is opened once, and everything after goes through its descriptor: whoever renames
- * the directories of the path meanwhile cannot lead the write elsewhere. rename() replaces a name,
- * whatever it has become since the check at open, without following it.
+ * The directory is opened once, and everything after goes through its descriptor: renaming the
+ * directories of the path meanwhile cannot redirect the write. rename() replaces a name without
+ * following it, whatever the name has become since the check at open.
  */
 #include "base/outfile.h"
 
@@ -24,18 +24,18 @@
 
 #define OUTFILE_BUFFER_BYTES (64u * 1024)
 #define OUTFILE_TRIES        16
-#define OUTFILE_LOOKED_AT    16384 /* entries of a directory, for files that nobody will finish */
+#define OUTFILE_CLEAN_MAX    16384 /* directory entries to search for abandoned files */
 #define TEMPORARY            ".tracer-%016" PRIx64 ".tmp"
 #define TEMPORARY_BYTES      28
 
 struct outfile {
 	int directory; /* -1: standard output */
 	int fd;
-	int borrowed; /* fd is not ours to close */
+	int borrowed; /* fd is not closed */
 	int err;      /* the first failure: the content is incomplete from there on */
 	size_t used;
 	char *path;         /* as given, for messages */
-	const char *name;   /* in the directory; within path, or the caller's until the end */
+	const char *name;   /* in the directory; points into path, or is borrowed from the caller */
 	char temporary[48]; /* "" when there is none to remove */
 	unsigned char buffer[OUTFILE_BUFFER_BYTES];
 };
@@ -81,10 +81,7 @@ static int check_name(const struct outfile *file)
 	return error_set(-EINVAL, "'%s' is not a regular file", file->path);
 }
 
-/*
- * Whoever writes a temporary file holds its lock: 1 it is ours; 0 somebody who cleans up was
- * quicker.
- */
+/* The writer of a temporary file holds its lock. 1: locked; 0: a concurrent cleaner was first. */
 static int lock_temporary(const struct outfile *file)
 {
 	struct stat st;
@@ -105,7 +102,7 @@ static int is_temporary(const char *name)
 	return !strcmp(again, name);
 }
 
-/* Removes a temporary file of ours that no process has open: whoever wrote it was killed. */
+/* Removes a temporary file of our user that no process has locked: its writer was killed. */
 static void remove_abandoned(int directory, const char *name)
 {
 	struct stat st, now;
@@ -129,7 +126,7 @@ void outfile_clean(int directory)
 	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
 
-	for (int i = 0; stream && i < OUTFILE_LOOKED_AT && (entry = readdir(stream)); i++)
+	for (int i = 0; stream && i < OUTFILE_CLEAN_MAX && (entry = readdir(stream)); i++)
 		if (is_temporary(entry->d_name))
 			remove_abandoned(directory, entry->d_name);
 	if (stream)
@@ -143,7 +140,10 @@ static int create_temporary(struct outfile *file)
 	for (int i = 0; i < OUTFILE_TRIES; i++) {
 		uint64_t number;
 
-		/* Unpredictable, or another user of the directory could take every name first. */
+		/*
+		 * Unpredictable: otherwise another user of the directory could create every name
+		 * first.
+		 */
 		if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 			return -errno;
 		snprintf(file->temporary, sizeof(file->temporary), TEMPORARY, number);
@@ -179,7 +179,7 @@ static int file_new(struct outfile **out, const char *path)
 	return 0;
 }
 
-/* Of a file whose directory and name are known, or err. */
+/* Starts a file whose directory and name are known; err: an earlier error. */
 static int file_begin(struct outfile **out, struct outfile *file, int err)
 {
 	if (!err)
@@ -206,14 +206,14 @@ int outfile_on(struct outfile **out, int fd, const char *name)
 
 int outfile_beside(struct outfile **out, const struct outfile *like, const char *suffix)
 {
-	/* A name that the caller lent is his still. */
+	/* A name that the caller lent is borrowed from the caller again. */
 	int lent = like->name < like->path || like->name > like->path + strlen(like->path);
 	struct outfile *file;
 	char *path;
 	int err;
 
 	if (like->directory < 0 || (lent && suffix[0]))
-		return error_set(-ENOTSUP, "no file can be put beside '%s'", like->path);
+		return error_set(-ENOTSUP, "cannot create a file beside '%s'", like->path);
 	if (asprintf(&path, "%s%s", like->path, suffix) < 0)
 		return -ENOMEM;
 	err = file_new(&file, path);
@@ -240,8 +240,8 @@ int outfile_location(const struct outfile *file, char *path, size_t bytes)
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", file->directory);
 	ssize_t length = readlink(link, path, bytes);
 	if (length < 0)
-		return error_set(-errno, "where '%s' is: %s: %s", file->path, link,
-				 strerror(errno));
+		return error_set(-errno, "cannot find the directory of '%s': %s: %s", file->path,
+				 link, strerror(errno));
 	if ((size_t)length == bytes || strlen(file->name) + 2 > bytes - (size_t)length)
 		return -ENAMETOOLONG;
 	/* The root is "/" itself. */
@@ -325,7 +325,7 @@ int outfile_write(struct outfile *file, const void *data, size_t bytes)
 	return file->err;
 }
 
-/* FILE.number, or FILE itself. */
+/* FILE.number; FILE itself for 0. */
 static int kept_name(const struct outfile *file, unsigned int number, char name[NAME_MAX + 1])
 {
 	int size = snprintf(name, NAME_MAX + 1, number ? "%s.%u" : "%s", file->name, number);
@@ -334,8 +334,8 @@ static int kept_name(const struct outfile *file, unsigned int number, char name[
 }
 
 /*
- * From the oldest on; the newest stays where it is, and is there twice until the new one takes its
- * name.
+ * Shifts from the oldest on. The newest keeps its name and has a second one until the new file
+ * takes the first.
  */
 static int kept_shift(const struct outfile *file, unsigned int keep)
 {
@@ -359,7 +359,7 @@ static int kept_shift(const struct outfile *file, unsigned int keep)
 		if (number == 1 && (!unlinkat(at, to, 0) || errno == ENOENT) &&
 		    !linkat(at, from, at, to, 0))
 			continue;
-		/* Not every file system has links. */
+		/* Not every file system has hard links. */
 		if (renameat(at, from, at, to))
 			err = -errno;
 	}
@@ -372,7 +372,7 @@ int outfile_rotate(struct outfile *file, unsigned int keep)
 
 	if (!err)
 		return outfile_commit(file);
-	error_set(err, "cannot keep the files of before '%s': %s", file->path, error_reason(err));
+	error_set(err, "cannot keep the earlier files of '%s': %s", file->path, error_reason(err));
 	outfile_discard(file);
 	return err;
 }
@@ -382,10 +382,7 @@ int outfile_commit(struct outfile *file)
 	int err = flush(file);
 
 	if (!err && file->temporary[0]) {
-		/*
-		 * A file system that cannot sync says EINVAL. Others report here the disk that is
-		 * full.
-		 */
+		/* A file system that cannot sync returns EINVAL. Others report a full disk here. */
 		if (fsync(file->fd) && errno != EINVAL)
 			err = -errno;
 		else if (renameat(file->directory, file->temporary, file->directory, file->name))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pattern becomes a row of elements, each for one character, and stars between them. What
- * fnmatch.translate() does to a set is repeated step by step, since its corners show: "[b-a!x]"
- * loses its empty range and is "[!x]" then. Stars need no more than the way back to the last one:
- * what an earlier one took can stay.
+ * A pattern becomes a sequence of elements, one per character, with stars between them.
+ * fnmatch.translate() on a set is reproduced step by step, because its corner cases are visible:
+ * "[b-a!x]" loses its empty range and then is "[!x]". Backtracking needs only the last star: what
+ * an earlier star matched can stay.
  */
 #include "base/pattern.h"
 
@@ -34,13 +34,13 @@ struct token {
 };
 
 struct pattern {
-	struct element *elements; /* at most one a character of the text */
+	struct element *elements; /* at most one per character of the text */
 	size_t count;
 	struct range *ranges; /* likewise */
 	size_t range_count;
 };
 
-/* The code points of text, less the c of a final ".pyc". Caller frees. */
+/* The code points of text, without the c of a final ".pyc". Caller frees. */
 static uint32_t *text_decode(const char *text, size_t *count)
 {
 	size_t bytes = strlen(text), n = 0;
@@ -57,9 +57,9 @@ static uint32_t *text_decode(const char *text, size_t *count)
 }
 
 /*
- * Splits [at, end) of a set at the dashes that make ranges into chunks: starts holds where each
- * begins, and the last one's end. As translate(): a dash is one only behind the first character and
- * in front of a last one, and three after the dash before it.
+ * Splits [at, end) of a set into chunks at the dashes that make ranges. starts and ends get the
+ * bounds of each chunk. As in translate(), a dash makes a range only after the first character and
+ * before the last one, and at least three characters after the previous such dash.
  */
 static size_t chunks_split(const uint32_t *p, size_t at, size_t end, size_t *starts, size_t *ends)
 {
@@ -84,17 +84,14 @@ static size_t chunks_split(const uint32_t *p, size_t at, size_t end, size_t *sta
 }
 
 /*
- * The tokens of a set; room for end - at of them. Empty ranges are taken out, with what surrounds
- * them.
+ * Writes the tokens of a set to tokens, which holds end - at of them. Empty ranges are removed
+ * together with their bounds.
  */
 static size_t tokens_make(const uint32_t *p, size_t at, size_t end, size_t *starts, size_t *ends,
 			  struct token *tokens)
 {
 	size_t count = chunks_split(p, at, end, starts, ends), n = 0;
-	/*
-	 * A chunk that swallowed its successor goes on there: joined[k] is the chunk whose end is
-	 * that of k.
-	 */
+	/* A chunk that was merged with its successor continues there. */
 	for (size_t k = 0; k < count; k++) {
 		int empty = k + 1 < count && p[ends[k] - 1] > p[starts[k + 1]];
 		size_t last = ends[k] - (empty ? 1 : 0);
@@ -109,7 +106,7 @@ static size_t tokens_make(const uint32_t *p, size_t at, size_t end, size_t *star
 	return n;
 }
 
-/* What the regular expression "[…]" of these tokens matches. */
+/* Sets element to what the regular expression "[…]" of these tokens matches. */
 static void set_parse(struct pattern *pattern, struct element *element, const struct token *tokens,
 		      size_t count)
 {
@@ -135,8 +132,8 @@ static void set_parse(struct pattern *pattern, struct element *element, const st
 }
 
 /*
- * The set that begins behind the '[' at p[at - 1]. Sets *next behind its ']'; leaves it when there
- * is none.
+ * Parses the set that begins after the '[' at p[at - 1]. Sets *next to the position after its ']';
+ * leaves it when there is none.
  */
 static int set_add(struct pattern *pattern, struct element *element, const uint32_t *p, size_t at,
 		   size_t n, size_t *next)

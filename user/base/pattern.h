@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * File name patterns as tracemalloc.Filter matches them: fnmatch.fnmatch() on POSIX (case counts,
- * '*' passes '/'), by code points, with a final ".pyc" of either side taken for ".py". Where
- * versions differ, as the newest: a reversed range is empty, where 3.8 to 3.10 raise re.error.
- * Source: Lib/fnmatch.py, Lib/tracemalloc.py (3.13).
+ * File name patterns as tracemalloc.Filter matches them: fnmatch.fnmatch() on POSIX
+ * (case-sensitive, '*' matches '/'), by code points, with a final ".pyc" of either side taken as
+ * ".py". Where Python versions differ, the newest is followed: a reversed range is empty, while 3.8
+ * to 3.10 raise re.error. Source: Lib/fnmatch.py, Lib/tracemalloc.py (3.13).
  */
 #ifndef TRACER_BASE_PATTERN_H
 #define TRACER_BASE_PATTERN_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regular files under names that are not to be trusted. What a name means is seen before it is
- * opened: a FIFO would be waited for, and to open a device may do something.
+ * Opens regular files by untrusted names. The file type is checked before the file is opened:
+ * opening a FIFO would block, and opening a device may have side effects.
  */
 #ifndef TRACER_BASE_REGULAR_H
 #define TRACER_BASE_REGULAR_H
@@ -9,11 +9,11 @@
 #include <stdint.h>
 
 /*
- * resolve: as openat2() has it, RESOLVE_…; 0 follows every link. A descriptor to read from; -EINVAL
- * no regular file; -errno.
+ * resolve: flags of openat2(), RESOLVE_…; 0 follows every link. Returns a descriptor for reading;
+ * -EINVAL: not a regular file; -errno.
  */
 int regular_open(int directory, const char *path, uint64_t resolve);
-/* The same of a descriptor with O_PATH, which stays open. */
+/* The same for a descriptor opened with O_PATH, which stays open. */
 int regular_reopen(int path_fd);
 
 #endif

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define LINE_BYTES    512
-#define WIDTH_DEFAULT 80 /* of a terminal that does not tell */
+#define WIDTH_DEFAULT 80 /* columns, for a terminal that does not report them */
 #define CLEAR         "\r\033[K"
 
 static int shown;
@@ -27,7 +27,7 @@ size_t status_line_width(void)
 	size_t width = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? WIDTH_DEFAULT
 									       : size.ws_col;
 
-	/* The last column stays free: a cursor behind it may stand in the next line. */
+	/* The last column stays free: a cursor after it may wrap to the next line. */
 	return width - 1;
 }
 

@@ -4,9 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/*
- * Bytes of the well-formed UTF-8 character at c, which ends in a NUL at the latest; 0: it is none.
- */
+/* Bytes of the well-formed UTF-8 character at c; 0: there is none. The text ends with a NUL. */
 static int character_bytes(const unsigned char *c)
 {
 	int bytes = *c < 0x80                 ? 1
@@ -25,7 +23,7 @@ static int character_bytes(const unsigned char *c)
 	return bytes;
 }
 
-/* One character of text as it is to be shown; moves *at on. */
+/* Writes the printable form of one character to shown; advances *at. */
 static const char *character_show(char shown[5], const unsigned char **at)
 {
 	const unsigned char *c = *at;
@@ -53,13 +51,13 @@ void text_print(FILE *out, const char *text)
 		fputs(character_show(shown, &at), out);
 }
 
-size_t text_escape(char *out, size_t room, const char *text)
+size_t text_escape(char *out, size_t capacity, const char *text)
 {
 	size_t length = 0;
 	char shown[5];
 
 	for (const unsigned char *at = (const unsigned char *)text;
-	     *at && length + sizeof(shown) < room;) {
+	     *at && length + sizeof(shown) < capacity;) {
 		strcpy(out + length, character_show(shown, &at));
 		length += strlen(shown);
 	}

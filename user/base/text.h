@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names from outside (files, programs, functions) on their way to a terminal: control characters,
- * C1 ones included, and what is no UTF-8 come out as \xNN, since names may hold any and terminals
- * obey them.
+ * Escapes untrusted names (files, programs, functions) for a terminal: control characters, C1 ones
+ * included, and invalid UTF-8 are written as \xNN, since names may hold any bytes and terminals
+ * obey control characters.
  */
 #ifndef TRACER_BASE_TEXT_H
 #define TRACER_BASE_TEXT_H
@@ -13,10 +13,10 @@
 
 void text_print(FILE *out, const char *text);
 /*
- * Into out, cut to room bytes with the NUL; four bytes for each of text's are always enough.
- * Returns the length.
+ * Writes to out, cut to capacity bytes including the NUL; four bytes for each byte of text always
+ * suffice. Returns the length.
  */
-size_t text_escape(char *out, size_t room, const char *text);
+size_t text_escape(char *out, size_t capacity, const char *text);
 /* "1,234,567". Returns out. */
 char *text_count(char out[32], uint64_t count);
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The bytes of the sequence that begins with this one; 0: none does. */
+/* Bytes of the sequence that begins with this byte; 0: no sequence does. */
 static size_t sequence_bytes(unsigned char first)
 {
 	if (first < 0x80)
@@ -14,14 +14,15 @@ static size_t sequence_bytes(unsigned char first)
 }
 
 /*
- * 0 when text, of which so many bytes may be read, begins with no whole character; else its bytes.
+ * Decodes the character at text, reading at most capacity bytes. Returns its bytes; 0: no complete
+ * character.
  */
-static size_t character_read(const unsigned char *text, size_t room, uint32_t *c)
+static size_t character_read(const unsigned char *text, size_t capacity, uint32_t *c)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
 	size_t bytes = sequence_bytes(text[0]);
 
-	if (!bytes || bytes > room)
+	if (!bytes || bytes > capacity)
 		return 0;
 	if (bytes == 1) {
 		*c = text[0];

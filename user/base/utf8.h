@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text as Python's str has it, a row of code points: UTF-8 with lone surrogates (WTF-8), and any
- * byte that is neither as U+DC80 + (byte - 0x80), Python's surrogateescape.
+ * Text as in Python's str, a sequence of code points: UTF-8 with lone surrogates (WTF-8); any other
+ * byte is U+DC80 + (byte - 0x80), Python's surrogateescape.
  */
 #ifndef TRACER_BASE_UTF8_H
 #define TRACER_BASE_UTF8_H
@@ -12,14 +12,11 @@
 /* The code point at text, which is not empty and ends with a NUL. Returns the bytes taken. */
 size_t utf8_take(const char *text, uint32_t *c);
 /*
- * The bytes behind a file name of Python's, as os.fsencode() has them: surrogates of
- * surrogateescape become their byte again. out holds strlen(name) + 1 bytes. Returns the length;
- * text may be out.
+ * The bytes of a Python file name, as os.fsencode() returns them: surrogateescape surrogates become
+ * their byte again. out holds strlen(text) + 1 bytes and may be text. Returns the length.
  */
 size_t utf8_fsencode(char *out, const char *text);
-/*
- * 1 when the bytes are what CPython's "surrogatepass" codec reads: UTF-8, lone surrogates, no NUL.
- */
+/* 1 when CPython's "surrogatepass" codec decodes the bytes: UTF-8, lone surrogates, no NUL. */
 int utf8_valid(const char *text, size_t bytes);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tracer ctl: talks to the session that traces a process. The session opens no file: the one that a
- * snapshot goes to is opened here, with the rights of who asks, and its descriptor is passed.
+ * tracer ctl: talks to the session that traces a process. The session opens no file: a snapshot's
+ * file is opened here, with the rights of the user who asks, and its descriptor is passed.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,15 +14,16 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "control/ask.h"
-#include "control/place.h"
+#include "control/session_socket.h"
+#include "options/options.h"
 
-#define END_TIMEOUT_MS 120000 /* probes of older kernels are taken out one by one */
+#define END_TIMEOUT_MS 120000 /* older kernels remove probes one by one */
 
 struct ctl {
-	struct report_choice choice; /* its format */
+	struct report_choice choice; /* only its format is used */
 	struct cli_arguments arguments;
 	uint64_t pid, session;
-	int all; /* snapshot: of all processes of the session */
+	int all; /* snapshot: all processes of the session */
 	int fd;  /* connection to the session */
 	struct buffer answer;
 };
@@ -31,9 +32,9 @@ enum { KEY_SESSION = 0x300, KEY_FORMAT, KEY_ALL };
 
 static const struct argp_option options[] = {
 	{"session", KEY_SESSION, "PID", 0,
-	 "of several sessions that trace the process, that of this tracer", 1},
-	{"all", KEY_ALL, NULL, 0,
-	 "snapshot: of all processes that the session traces, not of PID alone", 1},
+	 "choose one of several sessions that trace the process: the tracer's PID", 1},
+	{"all", KEY_ALL, NULL, 0, "snapshot: all processes that the session traces, not only PID",
+	 1},
 	{"format", KEY_FORMAT, "KIND", 0, "text (default) or json", 1},
 	{0},
 };
@@ -65,8 +66,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 /*
- * jansson refuses lone surrogates, which is how JSON has the bytes of a file name that are no
- * UTF-8: for people they are shown as U+FFFD.
+ * jansson refuses lone surrogates, the JSON form of bytes in a file name that are not UTF-8. In
+ * text they are shown as U+FFFD.
  */
 static void surrogates_replace(char *text)
 {
@@ -81,7 +82,7 @@ static void surrogates_replace(char *text)
 	}
 }
 
-/* The answer as an object, NULL when it is none; json_decref() releases. */
+/* The answer as an object, NULL if it is none; json_decref() releases it. */
 static json_t *answer_object(struct ctl *ctl)
 {
 	surrogates_replace((char *)ctl->answer.data);
@@ -89,13 +90,13 @@ static json_t *answer_object(struct ctl *ctl)
 }
 
 /*
- * Asks, and prints what went wrong. The object in text format, json_null() once it has been printed
- * as JSON; NULL: failed.
+ * Sends a request, and prints an error if it fails. Returns the answer, whose JSON is already
+ * printed if print is set and the format is JSON; NULL: failed.
  */
 static json_t *question(struct ctl *ctl, const struct request *request, int passed, int timeout_ms,
 			int print)
 {
-	const char *remedy = "tracer ctl PID status tells whether it is still there";
+	const char *remedy = "tracer ctl PID status shows whether it still runs";
 	int err = ask(ctl->fd, request, passed, timeout_ms, &ctl->answer);
 	json_t *object = NULL, *reason;
 
@@ -105,7 +106,7 @@ static json_t *question(struct ctl *ctl, const struct request *request, int pass
 		object = line ? answer_object(ctl) : NULL;
 		reason = json_object_get(object, "error");
 		if (!json_is_object(object))
-			err = error_set(-EBADMSG, "the session's answer makes no sense");
+			err = error_set(-EBADMSG, "the session's answer is malformed");
 		else if (reason)
 			err = error_set(-EINVAL, "%s", json_string_value(reason)), remedy = NULL;
 		else if (print && ctl->choice.format == FORMAT_JSON)
@@ -140,7 +141,7 @@ static void coverage_print(const json_t *coverage)
 		puts("  coverage: not measured");
 	else if (!new_blocks)
 		puts("  coverage: no small block on the heap is new");
-	else /* rounded down: 100.0 is said of everything only */
+	else /* rounded down: 100.0 means all */
 		printf("  coverage: %.1f %% of the %" PRIu64
 		       " small blocks that are new on the heap\n",
 		       (double)(uint64_t)((double)seen * 1000 / (double)new_blocks) / 10,
@@ -148,8 +149,8 @@ static void coverage_print(const json_t *coverage)
 }
 
 /*
- * What the figures are of: Python's blocks, or those of the layer that is named where there is no
- * Python, or it is not traced.
+ * Prints what is traced: Python's blocks, or the named layer if there is no Python, or it is not
+ * traced.
  */
 static void traced_print(const json_t *status)
 {
@@ -182,10 +183,10 @@ static void status_print(const json_t *status)
 	printf("  traceback limit: %" PRIu64 "\n", member(status, "traceback_limit"));
 	printf("  lost events: %" PRIu64 "\n", member(status, "lost_events"));
 	if (json_object_get(status, "sample_bytes"))
-		printf("  sampled: a block for every %s that was allocated; sizes and counts are "
+		printf("  sampled: one block for every %s allocated; sizes and counts are "
 		       "estimates\n",
 		       report_size(size, member(status, "sample_bytes")));
-	else if (!json_object_get(status, "layer")) /* it is of Python's heap */
+	else if (!json_object_get(status, "layer")) /* coverage is about Python's heap */
 		coverage_print(json_object_get(status, "coverage"));
 	printf("  longest pause for a request: %.1f ms\n",
 	       (double)member(status, "longest_pause_ns") / 1e6);
@@ -219,7 +220,7 @@ static void lookup_print(const json_t *answer)
 	}
 }
 
-/* "0x7f…" or what id() prints. */
+/* "0x7f…", or decimal as id() prints it. */
 static int address_parse(const char *text, uint64_t *address)
 {
 	char *end;
@@ -237,7 +238,7 @@ static int lookup_run(struct ctl *ctl)
 	struct request request = {.kind = REQUEST_LOOKUP, .pid = (uint32_t)ctl->pid};
 
 	for (size_t i = 2; i < ctl->arguments.count; i++) {
-		address_parse(ctl->arguments.items[i], &request.address); /* was checked */
+		address_parse(ctl->arguments.items[i], &request.address); /* checked before */
 		json_t *answer = question(ctl, &request, -1, ASK_TIMEOUT_MS, 1);
 		if (!answer)
 			return EXIT_FAILED;
@@ -248,7 +249,7 @@ static int lookup_run(struct ctl *ctl)
 	return EXIT_DONE;
 }
 
-/* Of which processes the snapshot is, where there may be a doubt. */
+/* Reports which processes the snapshot covers. */
 static void snapshot_print(const struct ctl *ctl, const json_t *answer, const char *path)
 {
 	uint64_t of = member(answer, "of");
@@ -284,7 +285,7 @@ static int snapshot_run(struct ctl *ctl)
 	}
 	err = outfile_commit(file);
 	if (err)
-		error_print(err, "the file that was there is as it was", "%s", path);
+		error_print(err, "the existing file is unchanged", "%s", path);
 	else if (ctl->choice.format == FORMAT_TEXT)
 		snapshot_print(ctl, answer, to_stdout ? "stdout" : path);
 	json_decref(answer);
@@ -306,12 +307,12 @@ static int plain_run(struct ctl *ctl, enum request_kind kind)
 		err = ask_end(ctl->fd, END_TIMEOUT_MS);
 	if (!err)
 		return EXIT_DONE;
-	error_print(error_set(err, "the session was told to end, and has not yet"), NULL,
+	error_print(error_set(err, "the session was asked to end, and has not ended yet"), NULL,
 		    "PID %" PRIu64, ctl->pid);
 	return EXIT_FAILED;
 }
 
-/* 0, or -EINVAL (error_set tells). */
+/* 0, or -EINVAL (error_set) */
 static int arguments_check(struct ctl *ctl, enum request_kind *kind)
 {
 	const struct cli_arguments *arguments = &ctl->arguments;
@@ -319,21 +320,21 @@ static int arguments_check(struct ctl *ctl, enum request_kind *kind)
 	size_t most;
 
 	if (arguments->count < 2)
-		return error_set(-EINVAL, "a process and what to do are wanted");
+		return error_set(-EINVAL, "a process and a request are needed");
 	if (cli_parse_number(arguments->items[0], 1, 1 << 22, &ctl->pid))
 		return error_set(-EINVAL, "\"%s\" is not a process id", arguments->items[0]);
 	if (request_kind_of(arguments->items[1], kind))
-		return error_set(-EINVAL, "\"%s\" is nothing that a session does",
-				 arguments->items[1]);
+		return error_set(-EINVAL, "\"%s\" is not a request", arguments->items[1]);
 	most = *kind == REQUEST_LOOKUP ? SIZE_MAX : *kind == REQUEST_SNAPSHOT ? 3 : 2;
 	if (arguments->count > most)
-		return error_set(-EINVAL, "\"%s\" is too much", arguments->items[most]);
+		return error_set(-EINVAL, "\"%s\" is one argument too many",
+				 arguments->items[most]);
 	if (*kind == REQUEST_SNAPSHOT && arguments->count < 3)
 		return error_set(-EINVAL, "no file is named");
 	if (*kind == REQUEST_LOOKUP && arguments->count < 3)
 		return error_set(-EINVAL, "no address is named");
 	if (*kind != REQUEST_SNAPSHOT && ctl->all)
-		return error_set(-EINVAL, "--all is of snapshots");
+		return error_set(-EINVAL, "--all applies only to snapshot");
 	for (size_t i = 2; *kind == REQUEST_LOOKUP && i < arguments->count; i++)
 		if (address_parse(arguments->items[i], &address))
 			return -EINVAL;
@@ -344,7 +345,7 @@ static const char *find_remedy(int err)
 {
 	switch (err) {
 	case -ESRCH:
-		return "tracer -p PID begins one";
+		return "tracer -p PID starts one";
 	case -EEXIST:
 		return "choose one with --session";
 	case -EACCES:
@@ -359,7 +360,7 @@ static int ctl_run(struct ctl *ctl, enum request_kind kind)
 {
 	int status;
 
-	ctl->fd = ask_find(PLACE_DIRECTORY, (uint32_t)ctl->pid, (pid_t)ctl->session);
+	ctl->fd = ask_find(SOCKET_DIRECTORY, (uint32_t)ctl->pid, (pid_t)ctl->session);
 	if (ctl->fd < 0) {
 		error_print(ctl->fd, find_remedy(ctl->fd), "PID %" PRIu64, ctl->pid);
 		return EXIT_FAILED;
@@ -385,11 +386,12 @@ int cli_ctl(int argc, char **argv)
 		.args_doc = "PID status\nPID snapshot [--all] FILE\nPID clear\nPID reset-peak\nPID "
 			    "lookup ADDR...\nPID stop",
 		.doc = "Talks to the session that traces a process.\v"
-		       "status: what is traced, and how much. snapshot: writes one of now to FILE "
-		       "(pprof; - is stdout). clear: forgets every block, as "
-		       "tracemalloc.clear_traces(). reset-peak: the peak is the size of now. "
-		       "lookup: the traceback of the block that contains ADDR, say an id(). stop: "
-		       "ends the session, as Ctrl-C does, and waits for that.",
+		       "status: what is traced, and how much. snapshot: writes the present state "
+		       "to FILE (pprof; - is stdout). clear: forgets every block, as "
+		       "tracemalloc.clear_traces(). reset-peak: sets the peak to the present size. "
+		       "lookup: the traceback of the block that contains ADDR, for example an "
+		       "id(). stop: ends the session, as Ctrl-C does, and waits until it has "
+		       "ended.",
 	};
 	struct ctl ctl = {0};
 	enum request_kind kind;
@@ -401,7 +403,7 @@ int cli_ctl(int argc, char **argv)
 		return status < 0 ? EXIT_DONE : status;
 	int err = arguments_check(&ctl, &kind);
 	if (err) {
-		error_print(err, "tracer ctl --help tells more", "ctl");
+		error_print(err, "tracer ctl --help explains", "ctl");
 		return EXIT_USAGE;
 	}
 	return ctl_run(&ctl, kind);

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
+#include "options/options.h"
 
 static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0},
 					     {&cli_pid_argp, 0, NULL, 0},
@@ -58,10 +59,10 @@ int cli_diff(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "OLD NEW",
 		.doc = "What has grown and shrunk between two snapshots, as Snapshot.compare_to() "
-		       "of tracemalloc computes it; the filters are of both. Lines are compared "
-		       "whatever processes they are of; --by process takes a PID with the same "
-		       "command for the same process. Each file is a snapshot of tracer's or a "
-		       "file of tracemalloc.Snapshot.dump().",
+		       "of tracemalloc computes it; the filters apply to both. Lines are compared "
+		       "across processes; --by process identifies a process by its PID and "
+		       "command. Each file is a snapshot of tracer or a file of "
+		       "tracemalloc.Snapshot.dump().",
 		.children = children,
 	};
 	struct diff diff = {0};

@@ -4,17 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attach/features.h"
-#include "attach/features_missing.h"
 #include "attach/leftover.h"
-#include "attach/links.h"
-#include "attach/links_holder.h"
 #include "attach/map_watch.h"
-#include "attach/obstacles.h"
 #include "attach/seccomp.h"
 #include "attach/trial.h"
 #include "base/error.h"
 #include "cli/cli.h"
+#include "links/features.h"
+#include "links/features_missing.h"
+#include "links/links.h"
+#include "links/links_holder.h"
+#include "links/obstacles.h"
+#include "options/options.h"
 #include "process/process.h"
 #include "python/offsets.h"
 
@@ -29,7 +30,7 @@ static void setting_print(int value, const char *what, const char *meaning)
 		printf("  %-4d %-25s %s\n", value, what, meaning);
 }
 
-/* What the machine's owner has set. */
+/* The machine's settings that restrict BPF. */
 static void settings_print(void)
 {
 	struct obstacle_facts facts;
@@ -43,20 +44,20 @@ static void settings_print(void)
 	printf("Settings\n");
 	line_print(facts.lockdown != LOCKDOWN_CONFIDENTIALITY,
 		   facts.lockdown == LOCKDOWN_INTEGRITY ? "lockdown: integrity" : "no lockdown",
-		   "one of confidentiality keeps BPF from reading kernel memory");
+		   "confidentiality would keep BPF from reading kernel memory");
 	line_print(!facts.filtered, "no seccomp filter",
-		   "one on the tracer itself must let bpf(2) and perf_event_open(2) pass");
+		   "a filter on the tracer itself must allow bpf(2) and perf_event_open(2)");
 	line_print(told, "perf events",
-		   "without, what processes map later is found by looking now and then");
+		   "without them, later mappings of processes are found by polling");
 	setting_print(facts.unprivileged_bpf_disabled, "unprivileged_bpf_disabled",
-		      "does not matter to who has the privileges below");
+		      "does not matter with the privileges below");
 	setting_print(facts.perf_event_paranoid, "perf_event_paranoid",
-		      "does not matter to who has the privileges below");
+		      "does not matter with the privileges below");
 }
 
 #define LEFTOVER_LINES 8
 
-/* Is there a tracer that runs? Its probes are breakpoints, too. */
+/* Is a tracer running? Its probes are breakpoints, too. */
 static int is_traced(const pid_t *pids, size_t count)
 {
 	struct process_info info;
@@ -68,8 +69,8 @@ static int is_traced(const pid_t *pids, size_t count)
 }
 
 /*
- * Adds the code that was too much to *unlooked. 0: none, or it cannot be looked at (*looked stays
- * as it is).
+ * Counts breakpoints in the allocators of a process. Adds the bytes of code that were not compared
+ * to *unlooked. 0: none, or the process cannot be inspected (*looked is unchanged).
  */
 static size_t leftover_of(pid_t pid, struct plan_caches *caches, size_t *looked, uint64_t *unlooked)
 {
@@ -87,8 +88,8 @@ static size_t leftover_of(pid_t pid, struct plan_caches *caches, size_t *looked,
 }
 
 /*
- * What is in the code of processes and not in their files: such as a tracer leaves that was killed
- * as it placed a probe.
+ * Prints where the code of processes differs from their files by breakpoints, as a tracer leaves
+ * them if it is killed while it places a probe.
  */
 static void leftovers_print(void)
 {
@@ -103,11 +104,11 @@ static void leftovers_print(void)
 	if (plan_caches_new(&caches, &(struct plan_target_opts){0}) || process_list(&pids, &count))
 		count = 0;
 	whose = is_traced(pids, count)
-			? "a running tracer's (tracer-links), a debugger's, or left by one that "
-			  "was killed"
-			: "a debugger's, or left by a tracer that was killed";
-	printf("\nBreakpoints in the allocators of what runs\n");
-	/* What cannot be planned is no matter of this one. */
+			? "of a running tracer (tracer-links) or a debugger, or left by a tracer "
+			  "that was killed"
+			: "of a debugger, or left by a tracer that was killed";
+	printf("\nBreakpoints in the allocators of running processes\n");
+	/* Errors of the planner do not matter here. */
 	log_level = level > 1 ? level : 0;
 	for (size_t i = 0; i < count; i++) {
 		size_t found = leftover_of(pids[i], &caches, &looked, &unlooked);
@@ -120,37 +121,35 @@ static void leftovers_print(void)
 	log_level = level;
 	snprintf(text, sizeof(text), "%zu in %zu processes", with, looked);
 	line_print(!with, text,
-		   with ? "tracing one takes out what was left in it (-m exact --layer all has the "
-			  "most probes)"
+		   with ? "tracing a process removes those left in it (-m exact --layer all has "
+			  "the most probes)"
 			: "none was left by a tracer that was killed");
 	if (unlooked) {
 		snprintf(text, sizeof(text), "%llu MiB of their code",
 			 (unsigned long long)(unlooked + (1 << 20) - 1) >> 20);
-		line_print(0, text,
-			   "not looked at: more than is compared of one file in one process");
+		line_print(0, text, "not compared: above the limit for one file in one process");
 	}
 	free(pids);
 	plan_caches_free(&caches);
 }
 
-/* Load the programs, probe a child of ours, and see its events come. */
+/* Load the programs, probe a child process, and wait for its events. */
 static int session_try(const struct features *features)
 {
-	char without[FEATURES_MISSING_ROOM];
+	char without[FEATURES_MISSING_SIZE];
 	struct trial trial;
 	const char *remedy;
 	char text[96];
 	int err = trial_run(features, &trial, &remedy);
 
-	printf("A trial, on a child that makes %u blocks\n", TRIAL_BLOCKS);
+	printf("A trial, on a child process that allocates %u blocks\n", TRIAL_BLOCKS);
 	snprintf(text, sizeof(text), "took %.2f s", (double)trial.load_ns / 1e9);
 	line_print(trial.loaded, "programs load", trial.loaded ? text : "");
 	snprintf(text, sizeof(text), "by %s, took %.1f ms", trial.links,
 		 (double)trial.place_ns / 1e6);
 	line_print(trial.placed, "a probe is placed", trial.placed ? text : "");
-	snprintf(text, sizeof(text), "%u blocks, %u bytes, as they were made", TRIAL_BLOCKS,
-		 TRIAL_BYTES);
-	line_print(trial.seen, "its events come", trial.seen ? text : "");
+	snprintf(text, sizeof(text), "%u blocks, %u bytes, all of them", TRIAL_BLOCKS, TRIAL_BYTES);
+	line_print(trial.seen, "its events arrive", trial.seen ? text : "");
 	if (err) {
 		printf("\nA session cannot run here: %s%s%s.\n", error_reason(err),
 		       remedy ? "; " : "", remedy ? remedy : "");
@@ -173,17 +172,44 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
+static void features_print(const struct features *features)
+{
+	printf("Kernel %s\n", features->kernel);
+	line_print(features->btf, "BTF",
+		   "needed; CONFIG_DEBUG_INFO_BTF (every distribution's kernel since 2021)");
+	line_print(features->ring_buffer, "BPF ring buffer", "needed; kernel 5.8+");
+	line_print(features->task_storage, "BPF task storage", "needed; kernel 5.11+");
+	line_print(features->attach_cookie, "attach cookies", "needed; kernel 5.15+");
+	line_print(features->bpf_loop, "BPF loops",
+		   "without them census mode misses what a target leaves at its end");
+	line_print(features->perf_uprobe, "perf-event uprobes",
+		   "needed where there is no uprobe_multi");
+	line_print(features->uprobe_multi, "uprobe_multi",
+		   "one link for all probes of a file; kernel 6.6+");
+	line_print(features->uprobe_session, "uprobe.session",
+		   "no return probe for nested requests; kernel 6.13+");
+	line_print(
+		!features->seccomp_uretprobe_risk || seccomp_kills_returns() != 1,
+		"seccomp and returns",
+		"needed for targets with a filter (containers); not in some kernels from 6.11 to "
+		"6.13");
+	line_print(features->root_user_ns, "initial user namespace",
+		   "needed: root of another user namespace has no rights here");
+	line_print(features->root_pid_ns, "initial PID namespace",
+		   "needed; in a container: --pid=host");
+}
+
 int cli_doctor(int argc, char **argv)
 {
 	static const struct argp_option options[] = {
-		{"verbose", 'v', NULL, 0, "the kernel's own words, where it refuses", 0},
+		{"verbose", 'v', NULL, 0, "print the kernel's own messages for what it refuses", 0},
 		{0},
 	};
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.doc = "What this kernel and these privileges allow, and how to get the rest; and "
-		       "a trial.",
+		.doc = "Shows what this kernel and these privileges allow, and how to get the "
+		       "rest, and makes a trial.",
 	};
 	struct capability capabilities[8];
 	struct features features;
@@ -201,36 +227,14 @@ int cli_doctor(int argc, char **argv)
 		error_print(err, NULL, "doctor");
 		return EXIT_FAILED;
 	}
-	printf("Kernel %s\n", features.kernel);
-	line_print(features.btf, "BTF",
-		   "needed; CONFIG_DEBUG_INFO_BTF (every distribution's kernel since 2021)");
-	line_print(features.ring_buffer, "BPF ring buffer", "needed; kernel 5.8+");
-	line_print(features.task_storage, "BPF task storage", "needed; kernel 5.11+");
-	line_print(features.attach_cookie, "attach cookies", "needed; kernel 5.15+");
-	line_print(features.bpf_loop, "BPF loops",
-		   "without them census mode does not know what a target's end leaves");
-	line_print(features.perf_uprobe, "perf-event uprobes",
-		   "needed where there is no uprobe_multi");
-	line_print(features.uprobe_multi, "uprobe_multi",
-		   "one link for all probes of a file; kernel 6.6+");
-	line_print(features.uprobe_session, "uprobe.session",
-		   "no return probe for nested requests; kernel 6.13+");
-	line_print(
-		!features.seccomp_uretprobe_risk || seccomp_kills_returns() != 1,
-		"seccomp and returns",
-		"needed for targets with a filter (containers); not in some kernels from 6.11 to "
-		"6.13");
-	line_print(features.root_user_ns, "initial user namespace",
-		   "needed: another's root has no rights here");
-	line_print(features.root_pid_ns, "initial PID namespace",
-		   "needed; in a container: --pid=host");
+	features_print(&features);
 	settings_print();
 	printf("Privileges\n");
 	for (size_t i = 0; i < count; i++)
 		line_print(capabilities[i].held, capabilities[i].name, capabilities[i].why);
 	printf("CPython versions known: %s\n", offsets_known());
 	status = session_try(&features);
-	/* Who can run none could not take them out. */
+	/* A user who cannot run a session could not remove them. */
 	if (status == EXIT_DONE)
 		leftovers_print();
 	return status;

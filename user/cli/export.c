@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * tracer export, and tracer filter: the same but for the format, which is a snapshot's own there.
- */
+/* tracer export and tracer filter, which differ only in the format: filter writes tracer's own. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +8,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "export/exporter.h"
+#include "options/options.h"
 
 enum { KEY_FORMAT = 0x400, KEY_PYTHON, KEY_WEIGHT };
 
@@ -34,9 +33,9 @@ static const struct argp_option export_options[] = {
 	{"format", KEY_FORMAT, "KIND", 0, "what to write:", 1},
 	{"output", 'o', "FILE", 0, "write it there (-: standard output)", 1},
 	{"python", KEY_PYTHON, "VERSION", 0,
-	 "tracemalloc: the Python that will load it; 3.8 has no total_nframe, and can compute "
-	 "statistics only of files without it, as later ones only of those with it (default: as "
-	 "the Python that the snapshot is of)",
+	 "tracemalloc: the Python that will load it; 3.8 computes statistics only of files without "
+	 "total_nframe, later versions only of files with it (default: the version of the "
+	 "snapshot)",
 	 2},
 	{"weight", KEY_WEIGHT, "KIND", 0, "folded, perf: size (default) or count", 2},
 	{0},
@@ -82,7 +81,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &export->filter;
 		state->child_inputs[1] = &export->pids;
 		state->child_inputs[2] = &export->layer;
-		if (!export->exporter) /* tracer export: the format is asked for */
+		if (!export->exporter) /* tracer export: the format is an option */
 			state->child_inputs[3] = &export->app;
 		return 0;
 	case 'o':
@@ -101,9 +100,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return cli_parse_arguments(key, state, &export->files);
 }
 
-/*
- * The formats and what they are, under --format in --help. Caller frees; NULL: the text as it is.
- */
+/* Lists the formats under --format in --help. Caller frees; NULL: print the text as it is. */
 static char *help_filter(int key, const char *text, void *input)
 {
 	char *list = NULL;
@@ -128,7 +125,7 @@ static int usage(const struct export *export, const char *reason)
 	return EXIT_USAGE;
 }
 
-/* What the files themselves do not say. */
+/* Reports the blocks outside the application, which the exported files do not mark. */
 static int outside_tell(const struct export *export, const struct snapshot *snapshot)
 {
 	const struct statistics_opts how = {
@@ -139,8 +136,8 @@ static int outside_tell(const struct export *export, const struct snapshot *snap
 
 	if (err || !export->app.asked)
 		return err;
-	log_info("%s: %s of %s are in tracebacks without a frame of the application, which stay as "
-		 "they are",
+	log_info("%s: %s of %s are in tracebacks without a frame of the application, which are "
+		 "exported unchanged",
 		 export->files.items[0], report_size(size, statistics.parts[PART_OUTSIDE].size),
 		 report_size(total, statistics.total_size));
 	statistics_free(&statistics);
@@ -155,7 +152,7 @@ static int export_run(struct export *export)
 	int err;
 
 	if (export->files.count != 1)
-		return usage(export, "one snapshot file is wanted");
+		return usage(export, "one snapshot file is needed");
 	if (!export->exporter)
 		return usage(export, "--format KIND is missing");
 	if (!export->output)
@@ -166,8 +163,8 @@ static int export_run(struct export *export)
 	if (cli_snapshot_pick(export->files.items[0], &export->pids, &snapshot))
 		return EXIT_FAILED;
 	if (snapshot->meta.sample_bytes && export->exporter != &export_pprof)
-		log_info("%s: it holds a sample (a block for every %llu bytes allocated): the "
-			 "figures are estimates, whose errors %s files do not say",
+		log_info("%s: it holds a sample (one block for every %llu bytes allocated): the "
+			 "figures are estimates, whose errors %s files do not record",
 			 export->files.items[0], (unsigned long long)snapshot->meta.sample_bytes,
 			 export->exporter->name);
 	err = cli_layer_choose(snapshot, export->layer, &chosen);
@@ -209,7 +206,7 @@ int cli_export(int argc, char **argv)
 		.options = export_options,
 		.parser = parse,
 		.args_doc = "FILE --format KIND -o OUT",
-		.doc = "Writes a snapshot in another format. FILE is a snapshot of tracer's or a "
+		.doc = "Writes a snapshot in another format. FILE is a snapshot of tracer or a "
 		       "file of tracemalloc.Snapshot.dump().",
 		.children = export_children,
 		.help_filter = help_filter,
@@ -226,8 +223,8 @@ int cli_filter(int argc, char **argv)
 		.args_doc = "FILE -o OUT",
 		.doc = "Writes the snapshot of the blocks that pass the filters, as "
 		       "Snapshot.filter_traces() of tracemalloc chooses them. FILE is a snapshot "
-		       "of tracer's or a file of tracemalloc.Snapshot.dump(); OUT is one of "
-		       "tracer's.",
+		       "of tracer or a file of tracemalloc.Snapshot.dump(); OUT is a snapshot of "
+		       "tracer.",
 		.children = filter_children,
 	};
 

@@ -5,14 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attach/calls.h"
-#include "attach/privileges.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/targets.h"
+#include "heap/heap_types.h"
+#include "kernel/calls.h"
+#include "kernel/privileges.h"
+#include "options/options.h"
+#include "options/targets.h"
 #include "process/process.h"
-#include "python/heap_types.h"
 #include "python/version.h"
 #include "report/json.h"
 
@@ -26,9 +27,9 @@ struct heap_choice {
 	struct cli_arguments rest;
 };
 
-/* What is printed: rows, most bytes first. */
+/* A row of the output; rows are sorted by bytes, the largest first. */
 struct heap_row {
-	const char *name; /* of a type */
+	const char *name; /* a type's name */
 	uint64_t key;     /* a type's address, a class's size */
 	struct heap_sum sum;
 };
@@ -110,14 +111,14 @@ static void view_text(const struct heap_view *view)
 {
 	const char *const names = view->choice->by == BY_TYPE ? "types" : "size classes";
 	const struct heap_types *types = view->types;
-	const struct heap_reading *reading = &types->reading;
-	struct heap_sum total = {reading->blocks, reading->bytes}, rest = {0};
+	const struct heap_walk *walk = &types->walk;
+	struct heap_sum total = {walk->blocks, walk->bytes}, rest = {0};
 	char version[VERSION_TEXT];
 
 	fputs("tracer: ", stdout);
 	text_print(stdout, view->info->name);
 	printf(" (PID %d), CPython %s, heap read in %.1f ms\n", view->info->pid,
-	       version_text(version, view->version), (double)reading->elapsed_ns / 1e6);
+	       version_text(version, view->version), (double)walk->elapsed_ns / 1e6);
 	if (view->shown < view->count)
 		printf("Top %zu %s of %zu by size, in bytes of pymalloc's size classes\n",
 		       view->shown, names, view->count);
@@ -144,9 +145,9 @@ static void view_text(const struct heap_view *view)
 	sum_print(&total);
 	printf("Not seen:\n  blocks that are not on this heap, most of them of more than 512 "
 	       "bytes: %" PRIu64 "\n",
-	       reading->raw_blocks);
+	       walk->raw_blocks);
 	printf("  pools that could not be read: %" PRIu64 " of %" PRIu64 "\n",
-	       reading->pools_unreadable, reading->pools + reading->pools_unreadable);
+	       walk->pools_unreadable, walk->pools + walk->pools_unreadable);
 }
 
 static void sum_json(const char *before, const char *key, const struct heap_sum *sum)
@@ -159,8 +160,8 @@ static void sum_json(const char *before, const char *key, const struct heap_sum 
 static void view_json(const struct heap_view *view)
 {
 	const struct heap_types *types = view->types;
-	const struct heap_reading *reading = &types->reading;
-	struct heap_sum total = {reading->blocks, reading->bytes};
+	const struct heap_walk *walk = &types->walk;
+	struct heap_sum total = {walk->blocks, walk->bytes};
 	char version[VERSION_TEXT];
 
 	printf("{\"pid\": %d, \"name\": ", view->info->pid);
@@ -174,8 +175,8 @@ static void view_json(const struct heap_view *view)
 	printf(", \"raw_blocks\": %" PRIu64 ", \"arenas\": %" PRIu64 ", \"pools\": %" PRIu64
 	       ", \"pools_unreadable\": %" PRIu64 ", \"elapsed_ns\": %" PRIu64
 	       ", \"statistics\": [",
-	       reading->raw_blocks, reading->arenas, reading->pools, reading->pools_unreadable,
-	       reading->elapsed_ns);
+	       walk->raw_blocks, walk->arenas, walk->pools, walk->pools_unreadable,
+	       walk->elapsed_ns);
 	for (size_t i = 0; i < view->shown; i++) {
 		const struct heap_row *row = &view->rows[i];
 
@@ -205,10 +206,10 @@ static int row_compare(const void *a, const void *b)
 static int view_print(struct heap_view *view)
 {
 	const struct heap_types *types = view->types;
-	size_t room = types->count > HEAP_CLASSES ? types->count : HEAP_CLASSES,
+	size_t capacity = types->count > HEAP_CLASSES ? types->count : HEAP_CLASSES,
 	       top = view->choice->output.opts.top;
 
-	view->rows = calloc(room, sizeof(*view->rows));
+	view->rows = calloc(capacity, sizeof(*view->rows));
 	if (!view->rows)
 		return -ENOMEM;
 	for (size_t i = 0; view->choice->by == BY_TYPE && i < types->count; i++)
@@ -237,7 +238,10 @@ static int heap_print(pid_t pid, const struct heap_choice *choice)
 
 	if (err)
 		return err;
-	/* Finding the runtime opens the files that the process has mapped; the heap takes less. */
+	/*
+	 * Finding the runtime opens the files that the process has mapped; reading the heap needs
+	 * fewer rights.
+	 */
 	err = privileges_drop(0, 0) ?: calls_limit(0);
 	if (!err)
 		err = heap_types_read(&runtime, &types);
@@ -259,8 +263,9 @@ int cli_heap(int argc, char **argv)
 	static const struct argp argp = {
 		.options = options,
 		.parser = parse,
-		.doc = "What is on the heap of a running Python, by the types of its objects. It "
-		       "is read from outside: the process is not stopped, and there is no probe.",
+		.doc = "Prints what is on the heap of a running Python, by the types of its "
+		       "objects. The heap is read from outside: the process is not stopped, and no "
+		       "probe is placed.",
 		.children = children,
 	};
 	struct heap_choice choice = {0};

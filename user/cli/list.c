@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "container/container.h"
+#include "options/options.h"
 #include "process/process.h"
 #include "python/version.h"
 #include "select/target_set.h"
@@ -17,9 +18,9 @@
 #define HIDDEN_NAMED     4u
 
 /*
- * What a session would see of it. A shared libpython calls its allocator through symbols, so probes
- * see all of it; in an executable the allocator may be inlined, and only a session can measure how
- * much of it is.
+ * The share of the allocations that a session would see. A shared libpython calls its allocator
+ * through symbols, so probes see all of it. In an executable the allocator may be inlined, and only
+ * a session can measure the share.
  */
 static const char *coverage_expected(const struct python_runtime *runtime)
 {
@@ -35,8 +36,8 @@ static const char *coverage_expected(const struct python_runtime *runtime)
 }
 
 /*
- * A name of others, filled up with blanks; one that is too long is not cut: it may be what the user
- * has to type.
+ * Prints a foreign name, padded with blanks. A name that is too long is not cut: the user may have
+ * to type it.
  */
 static void column_print(const char *text, int width)
 {
@@ -46,7 +47,7 @@ static void column_print(const char *text, int width)
 	printf("%-*s ", width, escaped);
 }
 
-/* "web-1 (docker)"; "-" outside. */
+/* "web-1 (docker)"; "-" outside of containers. */
 static const char *container_text(const struct container_list *containers, pid_t pid,
 				  char out[CONTAINER_LABEL_SIZE + 16])
 {
@@ -60,7 +61,7 @@ static const char *container_text(const struct container_list *containers, pid_t
 	return out;
 }
 
-/* Processes that could not be looked into: the first of them by name. */
+/* Processes that could not be inspected, the first few of them with their names. */
 struct hidden {
 	char names[HIDDEN_NAMED * 96];
 	size_t bytes, count;
@@ -78,7 +79,7 @@ static void hidden_add(struct hidden *hidden, const struct process_info *info)
 					  hidden->bytes ? ", " : "", (int)info->pid, name);
 }
 
-/* Nothing that was seen is no answer where not all could be. */
+/* An empty list is an error if some processes could not be inspected. */
 static int hidden_print(const struct hidden *hidden, size_t listed)
 {
 	const char *remedy = cli_remedy(-EPERM);
@@ -89,16 +90,16 @@ static int hidden_print(const struct hidden *hidden, size_t listed)
 	if (hidden->count > HIDDEN_NAMED)
 		snprintf(more, sizeof(more), " and %zu more", hidden->count - HIDDEN_NAMED);
 	if (listed) {
-		log_info("could not be looked into: %s%s; %s", hidden->names, more, remedy);
+		log_info("could not be inspected: %s%s; %s", hidden->names, more, remedy);
 		return EXIT_DONE;
 	}
-	error_print(error_set(-EPERM, "nothing is listed, and %s%s could not be looked into",
+	error_print(error_set(-EPERM, "nothing is listed, and %s%s could not be inspected",
 			      hidden->names, more),
 		    remedy, "list");
 	return EXIT_FAILED;
 }
 
-/* 1: it is listed. */
+/* Returns 1 if the process is listed. */
 static int process_print(pid_t pid, const struct container_list *containers, struct hidden *hidden)
 {
 	char container[CONTAINER_LABEL_SIZE + 16];
@@ -164,8 +165,7 @@ int cli_list(int argc, char **argv)
 		log_info("%s: other users' processes are not in this list", why);
 	if (listed)
 		log_info(
-			"COVERAGE is how many of a process's allocations a trace sees: full, none, "
-			"or known only when it is traced, since copies of the allocator are "
-			"inlined");
+			"COVERAGE is the share of a process's allocations that a trace sees: full, "
+			"none, or measured during a trace, because the allocator is inlined");
 	return hidden_print(&hidden, listed);
 }

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "control/place.h"
+#include "control/session_socket.h"
 
 static int session_up_to_date(void *context, size_t process, int reconcile)
 {
@@ -32,17 +32,18 @@ void live_begin(struct live *live, struct session *session, const struct live_op
 		.running = session_runs,
 		.context = session,
 	};
-	char socket[PLACE_PATH_MAX];
+	char socket[SOCKET_PATH_MAX];
 	int err;
 
-	if (live->session) /* a command that has not come to its Python may come here again */
+	/* may be called again for a command that has not loaded its Python yet */
+	if (live->session)
 		return;
 	live->opts = *opts;
 	live->session = session;
 	live->next_ns = clock_ns(CLOCK_MONOTONIC) + opts->every_ns;
 	err = control_new(&live->control, &control);
-	if (!err && !place_path(PLACE_DIRECTORY, getpid(), socket))
-		session_sweep(session, socket); /* else the next session removes it */
+	if (!err && !session_socket_path(SOCKET_DIRECTORY, getpid(), socket))
+		session_sweep(session, socket); /* otherwise the next session removes it */
 	if (err)
 		log_info("tracer ctl cannot reach this session: %s", error_reason(err));
 }
@@ -69,10 +70,10 @@ static void saver_end(struct live *live)
 	live->saver = NULL;
 	live->saving = NULL;
 	if (err)
-		error_print(err, "the next one is tried in its turn", "%s", live->opts.name);
+		error_print(err, "the next one is tried when it is due", "%s", live->opts.name);
 	/*
-	 * Where writing takes longer than the time between two, the next is due at once: half the
-	 * time is enough.
+	 * If writing takes longer than the interval, the next snapshot would be due at once:
+	 * writing may take at most half of the time.
 	 */
 	if (live->next_ns < start_ns + 2 * elapsed_ns)
 		live->next_ns = start_ns + 2 * elapsed_ns;
@@ -98,7 +99,7 @@ static void saver_begin(struct live *live, uint64_t now_ns)
 		}
 	}
 	if (err)
-		error_print(err, "the next one is tried in its turn", "%s", live->opts.name);
+		error_print(err, "the next one is tried when it is due", "%s", live->opts.name);
 }
 
 int live_step(struct live *live)

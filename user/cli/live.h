@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a session does beside tracing while it runs: it answers clients (tracer ctl) and writes
- * snapshots every so often.
+ * What a session does besides tracing: it answers clients (tracer ctl), and writes snapshots at an
+ * interval.
  */
 #ifndef TRACER_CLI_LIVE_H
 #define TRACER_CLI_LIVE_H
@@ -19,28 +19,30 @@
 
 struct live_opts {
 	uint64_t every_ns;          /* 0: no snapshots */
-	unsigned int keep;          /* of them */
-	const struct outfile *file; /* where they go, borrowed; NULL without every_ns */
-	const char *name;           /* of it, for messages */
+	unsigned int keep;          /* number of snapshots kept */
+	const struct outfile *file; /* their file, borrowed; NULL without every_ns */
+	const char *name;           /* the file's name, for messages */
 };
 
 struct live {
 	struct live_opts opts;
 	struct session *session; /* borrowed */
-	struct control *control; /* NULL: it cannot be talked to */
-	struct saver *saver;     /* of the snapshot that is being written */
+	struct control *control; /* NULL: no socket, clients cannot connect */
+	struct saver *saver;     /* writes the current snapshot */
 	struct outfile *saving;
 	uint64_t next_ns;
 };
 
-/* Where no client can be listened for, that is said, and the session goes on without. */
+/*
+ * Starts to listen for clients. If that fails, it is reported, and the session continues without.
+ */
 void live_begin(struct live *live, struct session *session, const struct live_opts *opts);
-/* At most LIVE_POLLS. */
+/* Sets at most LIVE_POLLS entries; returns their number. */
 size_t live_poll_fds(const struct live *live, struct pollfd *fds);
-/* Between two drains. Returns 1 when there is more to do already, else 0. */
+/* Call it between two drains. Returns 1 if there is already more to do, else 0. */
 int live_step(struct live *live);
 int live_stop_wanted(const struct live *live);
-/* Waits for the snapshot that is being written: the last one comes after it. */
+/* Waits until the current snapshot is written, so that the last one replaces it. */
 void live_finish(struct live *live);
 void live_end(struct live *live);
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tracer perfmap: attach, write the map that there is, go on until the end, write it again. */
+/*
+ * tracer perfmap: attach, write the present map, follow the process until it ends, write the map
+ * again.
+ */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -8,34 +11,34 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "attach/calls.h"
-#include "attach/privileges.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/perfmap_options.h"
 #include "cli/perfmap_status.h"
-#include "cli/signals.h"
-#include "cli/targets.h"
+#include "kernel/calls.h"
+#include "kernel/privileges.h"
+#include "options/perfmap_options.h"
+#include "options/signals.h"
+#include "options/targets.h"
 #include "process/launch.h"
 
-#define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
+#define POLL_BUSY_MS 2 /* between two polls of a ring buffer that had records */
 #define POLL_IDLE_MS 20
 #define MAX_WATCHED  64
-/* between two writings of the same map, and at most so much of the time: */
+/* between two writes of the same map; writing takes at most one FOLLOW_SHARE-th of the time */
 #define FOLLOW_NS    200000000ull
 #define FOLLOW_SHARE 20
 #define WRAPPER_NS   300000000ull
-#define DRAIN_MORE   (1 << 16) /* a full batch: there is more already */
+#define DRAIN_MORE   (1 << 16) /* a full batch: more records are ready */
 
 struct run {
 	struct perfmap_options options;
 	struct perfmap_session *session;
 	struct launch *launch;
 	int signals;
-	int status;        /* of the command */
-	uint64_t start_ns; /* of the session; before that, of the command's last program */
+	int status;        /* exit status of the command */
+	uint64_t start_ns; /* start of the session; before that, of the command's last program */
 	uint64_t written_ns, write_cost_ns;
-	uint64_t version; /* of the table, when it was last written to -o; UINT64_MAX: never */
+	uint64_t version; /* version of the table last written to -o; UINT64_MAX: never */
 };
 
 static int bytes_write(void *context, const char *data, size_t bytes)
@@ -43,7 +46,7 @@ static int bytes_write(void *context, const char *data, size_t bytes)
 	return outfile_write(context, data, bytes);
 }
 
-/* The map of the process that was named. */
+/* Writes the map of the single process. */
 static int output_write(struct run *run, const char *path)
 {
 	const struct perfmap_table *table = perfmap_session_at(run->session, 0)->process->table;
@@ -65,7 +68,7 @@ static int output_write(struct run *run, const char *path)
 	return err;
 }
 
-/* Every process's map into its places; an error is told once, until there is another one. */
+/* Installs every process's map. An error is printed once, until it changes. */
 static int maps_install(struct run *run)
 {
 	int failed = 0;
@@ -75,9 +78,10 @@ static int maps_install(struct run *run)
 		int status = perfmap_session_install(run->session, member);
 
 		if (status < 0 && status != member->install_error)
-			error_print(status, "what was there is as it was", "PID %d", member->pid);
+			error_print(status, "the existing file is unchanged", "PID %d",
+				    member->pid);
 		member->install_error = status < 0 ? status : 0;
-		/* A /tmp of its own that cannot be had was told of at the attach. */
+		/* A target's own /tmp that is not accessible was reported at the attach. */
 		failed |= status < 0 || (member->named && member->places.target < 0);
 	}
 	return failed ? -EIO : 0;
@@ -96,7 +100,7 @@ static int maps_write(struct run *run, int at_end)
 				 : at_end && !options->status) {
 		err = output_write(run, options->output ? options->output : "-");
 		if (err)
-			error_print(err, "the file that was there is as it was", "%s",
+			error_print(err, "the existing file is unchanged", "%s",
 				    options->output ? options->output : "stdout");
 	}
 	run->written_ns = clock_ns(CLOCK_MONOTONIC);
@@ -140,7 +144,7 @@ static int session_follow(struct run *run)
 
 		if (count < 0)
 			return error_print(count, NULL, "perfmap");
-		/* What cannot be written now may be later: it was said. */
+		/* A failed write was reported, and may succeed later. */
 		if (follow_due(run))
 			maps_write(run, 0);
 		if (count < DRAIN_MORE)
@@ -157,7 +161,7 @@ static int pids_attach(struct run *run)
 	if (targets_list(&run->options.targets, "tracer list shows what runs", &pids, &count))
 		return -ESRCH;
 	if (count > 1 && perfmap_options_single(&run->options)) {
-		error_print(error_set(-EINVAL, "a map is of one process, and here are %zu", count),
+		error_print(error_set(-EINVAL, "a map describes one process, and %zu match", count),
 			    "name one with -p, or use --install", "perfmap");
 		free(pids);
 		return -EINVAL;
@@ -183,8 +187,8 @@ static int command_ready(pid_t pid, int running, void *context)
 	int err;
 
 	/*
-	 * A program that only a file tells of; unless it is a wrapper, which would have called exec
-	 * by now.
+	 * A running program without probes writes a map file only, unless it is a wrapper, which
+	 * would have called exec by now.
 	 */
 	if (running)
 		return clock_ns(CLOCK_MONOTONIC) - run->start_ns > WRAPPER_NS;
@@ -202,12 +206,12 @@ static int targets_start(struct run *run)
 	err = launch_start(&run->launch, run->options.command.items, command_ready, run);
 	if (err == -ECHILD && run->launch) {
 		launch_wait(run->launch, 1, &run->status);
-		error_print(
-			error_set(-ENOENT,
-				  "it ended (status %d) and had run nothing that can be probed",
-				  run->status),
-			"of a running program that only writes a file, -p PID --merge reads that",
-			"%s", run->options.command.items[0]);
+		error_print(error_set(-ENOENT,
+				      "it ended (status %d) without running anything that can be "
+				      "probed",
+				      run->status),
+			    "for a running program that only writes a map file, use -p PID --merge",
+			    "%s", run->options.command.items[0]);
 	} else if (err) {
 		error_print(err, "nothing was traced", "command");
 	}
@@ -249,13 +253,13 @@ static int run_session(struct run *run)
 	if (err)
 		return error_print(err, NULL, "perfmap"), EXIT_FAILED;
 	run->start_ns = clock_ns(CLOCK_MONOTONIC);
-	/* The state as it is now: that is all that was asked for. */
+	/* Only the present state was asked for. */
 	if (options->status && !options->install && !options->output && !options->duration_ns &&
 	    !options->command.count)
 		return run_finish(run);
 	/*
-	 * A place that cannot be written to is told at once; it may have become another one at the
-	 * end.
+	 * A path that cannot be written is reported at once; with --install the path may differ at
+	 * the end.
 	 */
 	if (maps_write(run, 0) && !options->install)
 		return EXIT_FAILED;
@@ -274,7 +278,10 @@ int cli_perfmap(int argc, char **argv)
 	}
 	status = run_session(&run);
 	perfmap_session_free(run.session);
-	/* The command's own status is ours, once it has one; one that still runs is left alone. */
+	/*
+	 * The exit status is the command's, if it has ended; a command that still runs is left
+	 * alone.
+	 */
 	if (run.launch && status == EXIT_DONE && launch_wait(run.launch, 0, &run.status) == 1)
 		status = run.status;
 	launch_free(run.launch);

@@ -70,9 +70,9 @@ static void member_remarks(const struct perfmap_member *member)
 	       "entries were refused: no size, no name, beyond the address space, or too many");
 	remark(member, process->dropped,
 	       "entries are missing: there was no memory for them (--budget)");
-	remark(member, refused, "lines or records of its files are no entries");
+	remark(member, refused, "lines or records of its files are not valid entries");
 	remark(member, cut, "names were cut at 4096 bytes");
-	remark(member, failed, "of its files could not be read any further");
+	remark(member, failed, "of its files could not be read to the end");
 	remark(member, member->follows_dropped, "more files of it are not read");
 	remark(member, process->files_failed, "map files that it copied could not be read");
 	remark(member, process->images_unreadable, "JIT images could not be read");
@@ -112,11 +112,10 @@ void perfmap_not_seen_print(const struct perfmap_session *session)
 		const struct perfmap_member *member = perfmap_session_at(session, i);
 
 		member_remarks(member);
-		let_go += member->process->let_go != 0;
+		let_go += member->process->evicted != 0;
 	}
 	if (let_go)
-		log_info("maps of processes that have ended and made room for others: %zu "
-			 "(--budget)",
+		log_info("maps of ended processes that were dropped to free memory (--budget): %zu",
 			 let_go);
 	if (perfmap_session_loss(session, counts))
 		return;

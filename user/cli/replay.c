@@ -3,12 +3,13 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
-#include "export/pprof.h"
-#include "trace/capture.h"
+#include "events/capture.h"
+#include "options/options.h"
+#include "pprof/pprof.h"
 #include "trace/trace.h"
 
 /*
- * Memory for each byte of a capture: a record costs no more than its size, but children begin with
+ * Memory limit per byte of a capture: a record costs no more than its size, but children begin with
  * copies of tables.
  */
 #define CAPTURE_RATIO 32u
@@ -49,7 +50,7 @@ struct feeding {
 	uint64_t bytes;
 };
 
-/* The records of a file may ask for memory in proportion to it: those of forks copy tables. */
+/* Records may use memory in proportion to the file's size, since forks copy tables. */
 static int feed(const void *record, size_t size, void *context)
 {
 	struct feeding *feeding = context;
@@ -63,7 +64,7 @@ static int feed(const void *record, size_t size, void *context)
 	return err == -ENOMEM ? err : 0;
 }
 
-/* Reports the processes of the capture, and writes them into the snapshot file if there is one. */
+/* Prints the report of the capture, and writes the snapshot file if one is open. */
 static int replay_report(struct trace *trace, const struct replay *replay, struct outfile **file)
 {
 	struct snapshot *snapshot;
@@ -100,7 +101,7 @@ static int replay_run(const struct replay *replay)
 	int status, err;
 
 	if (replay->files.count != 1) {
-		error_print(error_set(-EINVAL, "one capture file is wanted"),
+		error_print(error_set(-EINVAL, "one capture file is needed"),
 			    "tracer replay CAPTURE", "replay");
 		return EXIT_USAGE;
 	}
@@ -119,7 +120,7 @@ static int replay_run(const struct replay *replay)
 	}
 	feeding.trace = trace;
 	err = capture_read(replay->files.items[0], feed, &feeding, &records);
-	/* What stands before the cut is good: report it, but do not call it whole. */
+	/* The records before the cut are good: report them, but exit with an error. */
 	if (err)
 		error_print(err, NULL, "%s", replay->files.items[0]);
 	status = EXIT_FAILED;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
+#include "options/options.h"
 
 static const struct argp_child children[] = {{&cli_report_argp, 0, NULL, 0},
 					     {&cli_pid_argp, 0, NULL, 0},
@@ -37,7 +38,7 @@ static int file_report(struct report *report, const char *path)
 
 	if (cli_snapshot_pick(path, &report->pids, &snapshot))
 		return EXIT_FAILED;
-	/* A snapshot of ours says whose it is, a file of tracemalloc does not. */
+	/* A snapshot of tracer names its process, a file of tracemalloc does not. */
 	int named = !strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC);
 	report->choice.opts.name = named ? path : NULL;
 	int status = cli_report_print(snapshot, &report->choice);
@@ -51,7 +52,7 @@ int cli_report(int argc, char **argv)
 		.parser = parse,
 		.args_doc = "FILE...",
 		.doc = "Statistics of snapshots, as tracemalloc computes them. FILE is a snapshot "
-		       "of tracer's or a file of tracemalloc.Snapshot.dump().",
+		       "of tracer or a file of tracemalloc.Snapshot.dump().",
 		.children = children,
 	};
 	struct report report = {0};

@@ -9,21 +9,22 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "attach/calls.h"
-#include "attach/privileges.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/status_line.h"
+#include "cli/plan_print.h"
 #include "cli/trace_run.h"
-#include "export/pprof.h"
-#include "plan/plan_native_process.h"
-#include "plan/plan_target.h"
+#include "kernel/calls.h"
+#include "kernel/privileges.h"
+#include "pprof/pprof.h"
+#include "process_plan/plan_native_process.h"
+#include "process_plan/plan_target.h"
 
-#define POLL_BUSY_MS 2 /* between two looks at a ring buffer that had records */
+#define POLL_BUSY_MS 2 /* between two polls of a ring buffer that had records */
 #define POLL_IDLE_MS 20
 #define END_TOLD_NS  500000000ull
-#define KEPT_REMEDY  "the file that was there is as it was"
-#define LINKS_REMEDY "the report is as of then; tracer doctor tells whether a breakpoint was left"
+#define KEPT_REMEDY  "the existing file is unchanged"
+#define LINKS_REMEDY "the report ends there; tracer doctor shows whether a breakpoint was left"
 
 int run_plan_show(pid_t pid, const struct plan_target_opts *opts)
 {
@@ -43,7 +44,7 @@ int run_plan_show(pid_t pid, const struct plan_target_opts *opts)
 	return err;
 }
 
-/* The last of the snapshots, or the only one. */
+/* Writes the last snapshot, or the only one. */
 static int output_save(struct run *run, const struct snapshot *snapshot)
 {
 	struct outfile *file = run->output;
@@ -58,8 +59,8 @@ static int output_save(struct run *run, const struct snapshot *snapshot)
 }
 
 /*
- * Prints the report of all processes, as they are now or (at the end) as they were when their
- * interpreters shut down.
+ * Prints the report of all processes, in their present state or (at the end) in the state at the
+ * shutdown of their interpreters.
  */
 static int reports_print(struct run *run, int at_end)
 {
@@ -67,7 +68,7 @@ static int reports_print(struct run *run, int at_end)
 	struct snapshot *snapshot;
 
 	status_line_clear();
-	if (!trace_process_count(trace)) /* none has come to its Python yet */
+	if (!trace_process_count(trace)) /* no process has loaded its Python yet */
 		return EXIT_DONE;
 	int err = trace_snapshot_all(trace, at_end, &snapshot);
 	if (err) {
@@ -92,7 +93,7 @@ static int stop_wanted(struct run *run, int *interrupts)
 	return run->hurried || live_stop_wanted(&run->live) || !session_left_ns(run->session);
 }
 
-/* The time of -d begins when something is under trace: waiting for that does not count. */
+/* The time of -d starts with the first traced process; waiting for one does not count. */
 static void duration_begin(struct run *run)
 {
 	if (!run->options.duration_ns || run->limited ||
@@ -118,8 +119,8 @@ void run_wait(struct run *run, int busy)
 }
 
 /*
- * Further processes will have to be attached to, if any are picked up; and one whose mode changes
- * is, anew.
+ * Drops the rights that are not needed any more. Following processes, and changing a mode, need the
+ * right to attach.
  */
 static int run_confine(const struct run *run)
 {
@@ -135,7 +136,7 @@ static int run_confine(const struct run *run)
 		?: calls_limit(calls);
 }
 
-/* Is there anything under trace, or may there be? A command without Python may start one. */
+/* Is anything traced, or may it be later? A command without Python may start a Python. */
 static int run_goes_on(struct run *run)
 {
 	if (session_running(run->session) || targets_waiting(&run->targets) ||
@@ -148,7 +149,7 @@ static int run_goes_on(struct run *run)
 	       !launch_wait(run->launch, 0, &run->status);
 }
 
-/* Until the targets end, the time is over or somebody asks. 0, -errno. */
+/* Runs until the targets end, the time is over or the user asks for the end. 0, -errno. */
 static int session_follow(struct run *run)
 {
 	int interrupts = 0;
@@ -158,12 +159,13 @@ static int session_follow(struct run *run)
 		int count = session_drain(run->session);
 
 		duration_begin(run);
-		/* A command has the terminal for itself. */
+		/* The terminal belongs to the command. */
 		if (!run->launch)
 			progress_step(&run->progress, run->session, run->options.duration_ns);
 		if (count >= 0 && targets_waiting(&run->targets)) {
 			if (targets_look(&run->targets, run->session))
-				return 0; /* it was told; what is traced is reported */
+				/* reported already; what is traced is reported at the end */
+				return 0;
 			int err = targets_waiting(&run->targets) ? 0 : run_confine(run);
 
 			if (err)
@@ -179,14 +181,13 @@ static int session_follow(struct run *run)
 				return -EIO;
 		}
 		int more = live_step(&run->live);
-		/* A full batch means that there is more already. */
+		/* A full batch means that more records are ready. */
 		if (count < 1 << 16 && !more)
 			run_wait(run, count > 0);
 	}
 	return 0;
 }
 
-/* It can be talked to from before anybody is told that it has attached. */
 void run_open(struct run *run)
 {
 	const struct live_opts opts = {
@@ -199,10 +200,7 @@ void run_open(struct run *run)
 	live_begin(&run->live, run->session, &opts);
 }
 
-/*
- * Have the targets the functions that the user names? Where more of them may come, that is no error
- * yet.
- */
+/* If further targets may come, missing functions are no error yet. */
 int run_allocs_check(struct run *run)
 {
 	const struct target_set *set = &run->options.targets;
@@ -211,8 +209,7 @@ int run_allocs_check(struct run *run)
 	int err = session_allocs_unfound(run->session);
 
 	if (err && !more)
-		return error_print(err, "--dry-run lists the files that are looked into",
-				   "--alloc");
+		return error_print(err, "--dry-run lists the files that are searched", "--alloc");
 	if (err)
 		log_info("--alloc: %s, as yet", error_reason(err));
 	return 0;
@@ -242,7 +239,7 @@ static int files_open(struct run *run)
 	return 0;
 }
 
-/* An empty report of programs that were at work is no result, though it is printed. */
+/* An empty report of active programs is printed, but is an error. */
 static int seen_check(const struct run *run, int status)
 {
 	const char *remedy;
@@ -259,7 +256,7 @@ static const char *run_remedy(int err)
 	return err == -EOWNERDEAD ? LINKS_REMEDY : NULL;
 }
 
-/* After its time is over nobody expects to wait: where that took long it is said what for. */
+/* After -d the user does not expect to wait: a long wait is explained. */
 static void end_print(const struct run *run)
 {
 	struct session_end end;
@@ -268,8 +265,8 @@ static void end_print(const struct run *run)
 	session_end_read(run->session, &end);
 	whole_ns = clock_ns(CLOCK_MONOTONIC) - end.stopped_ns;
 	if (whole_ns > END_TOLD_NS)
-		log_info("the report came %.1f s after the last event: %.1f s to take the probes "
-			 "out, %.1f s for names of native code",
+		log_info("the report came %.1f s after the last event: %.1f s to remove the "
+			 "probes, %.1f s for names of native code",
 			 (double)whole_ns / 1e9, (double)end.probes_ns / 1e9,
 			 (double)end.names_ns / 1e9);
 }
@@ -288,6 +285,7 @@ static int run_finish(struct run *run)
 		error_print(err, run_remedy(err), "the last events");
 	live_finish(&run->live);
 	cli_dropped_print(session_trace(run->session));
+	run_unexamined_print(run);
 	status = seen_check(run, reports_print(run, 1));
 	if (run->limited && status == EXIT_DONE)
 		end_print(run);
@@ -350,7 +348,7 @@ static int dry_run(struct run *run)
 	if (run->options.command.count) {
 		int err = run_command(run);
 
-		/* It was started for its maps only. */
+		/* The command was started only for its maps. */
 		if (!err)
 			launch_signal(run->launch, SIGKILL);
 		return err ? EXIT_FAILED : EXIT_DONE;
@@ -392,9 +390,12 @@ int cli_trace(int argc, char **argv)
 	outfile_discard(run.output);
 	outfile_discard(run.capture);
 	session_free(run.session);
-	live_end(&run.live); /* whoever asked for the end learns of it now */
+	live_end(&run.live); /* a client that requested the end gets its answer now */
 	targets_free(&run.targets);
-	/* The command's own status is ours, once it has one; one that still runs is left alone. */
+	/*
+	 * The exit status is the command's, if it has ended; a command that still runs is left
+	 * alone.
+	 */
 	if (run.launch && status == EXIT_DONE && !run.options.dry_run &&
 	    launch_wait(run.launch, 0, &run.status) == 1)
 		status = run.status;

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tracer -- COMMAND: it is started, and traced from where there is something to trace in it. */
+/* tracer -- COMMAND: starts the command, and traces it as soon as it has loaded Python. */
 #include <errno.h>
 
 #include "base/error.h"
 #include "cli/trace_run.h"
 
-#define COMMAND_PATIENCE 100 /* looks at a command without Python before we tell that we wait */
+/* checks of a command without Python before a message says that we wait */
+#define COMMAND_PATIENCE 100
 
 /*
- * The command runs and has no Python: has it by now? An error is told, and the command goes on
- * without us.
+ * Has the running command loaded Python by now? An error is reported, and the command continues
+ * untraced.
  */
 static int command_look(struct run *run, pid_t pid)
 {
 	int found, err;
 
-	/* Its children may have got there before it. */
+	/* Its children may have loaded Python first. */
 	if (run->options.session.watch && !run->options.dry_run) {
-		/* Whoever follows the session learns of an error, too. */
+		/* The main loop gets an error of the session, too. */
 		if (session_drain(run->session) < 0 || session_running(run->session))
 			return signals_catch(&run->signals, 1) ?: 1;
 	}
@@ -66,17 +67,14 @@ static int command_ready(pid_t pid, int running, void *context)
 		return err;
 	/*
 	 * A wrapper that will exec the interpreter, or a program that will load it or start it as a
-	 * child: not yet.
+	 * child.
 	 */
 	return run->options.session.watch && !run->options.dry_run
 		       ? session_watch(run->session, pid)
 		       : 0;
 }
 
-/*
- * The command has ended. Has it left children that run Python, or may come to it, or that have run
- * it?
- */
+/* The command has ended. Has it left children that run Python, may load it, or have run it? */
 static int children_remain(struct run *run)
 {
 	do {
@@ -87,6 +85,16 @@ static int children_remain(struct run *run)
 		run_wait(run, 1);
 	} while (session_undecided(run->session));
 	return 0;
+}
+
+void run_unexamined_print(const struct run *run)
+{
+	size_t count = session_unexamined(run->session);
+
+	if (count)
+		log_info("%zu of the programs that were started ended before being examined: what "
+			 "they allocated is in no table",
+			 count);
 }
 
 int run_command(struct run *run)
@@ -100,8 +108,10 @@ int run_command(struct run *run)
 		launch_wait(run->launch, 1, &run->status);
 		if (run->session && children_remain(run))
 			return signals_catch(&run->signals, 1);
+		if (run->session)
+			run_unexamined_print(run);
 		error_print(error_set(-ENOENT,
-				      "it ended (status %d) and had run no Python that is known",
+				      "it ended (status %d) without running a known Python",
 				      run->status),
 			    "--layer native traces malloc in any program", "%s", command[0]);
 	} else {

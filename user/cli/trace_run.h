@@ -4,10 +4,10 @@
 #define TRACER_CLI_TRACE_RUN_H
 
 #include "cli/live.h"
-#include "cli/progress.h"
-#include "cli/signals.h"
-#include "cli/targets.h"
-#include "cli/trace_options.h"
+#include "options/progress.h"
+#include "options/signals.h"
+#include "options/targets.h"
+#include "options/trace_options.h"
 #include "process/launch.h"
 
 struct run {
@@ -18,28 +18,30 @@ struct run {
 	struct live live;
 	struct targets targets;
 	int signals; /* signals_catch() */
-	int status;  /* of the command */
-	int hurried; /* a signal has asked for the end */
+	int status;  /* exit status of the command */
+	int hurried; /* a signal has requested the end */
 	struct late command;
 	unsigned int command_looks;
-	int command_refused; /* what it loaded cannot be traced: that has been told */
+	int command_refused; /* what it loaded cannot be traced; this has been reported */
 	uint64_t start_ns, next_print_ns;
 	struct progress progress;
-	int limited; /* the time of -d has begun */
+	int limited; /* the time of -d has started */
 };
 
 /*
- * Starts the command, and returns once it is under trace. 0, or an error that was told; run->status
- * if it has ended.
+ * Starts the command, and returns once it is traced. 0, or an error that was reported; run->status
+ * is set if it has ended.
  */
 int run_command(struct run *run);
-/* The probe plan of a process, on stdout. 0, -errno. */
+/* Prints the probe plan of a process on stdout. 0, -errno. */
 int run_plan_show(pid_t pid, const struct plan_target_opts *opts);
-/* It can be talked to from before anybody is told that it has attached. */
+/* Opens the control socket, before the message that the session has attached. */
 void run_open(struct run *run);
-/* Have the targets the functions that the user names? 0, or an error that was told. */
+/* Do the targets have the functions of --alloc? 0, or an error that was reported. */
 int run_allocs_check(struct run *run);
-/* Until something happens, but not for long. */
+/* Says on stderr how many programs ended before they were inspected, if any. */
+void run_unexamined_print(const struct run *run);
+/* Waits for events, but not for long. */
 void run_wait(struct run *run, int busy);
 
 #endif

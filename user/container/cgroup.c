@@ -7,7 +7,7 @@
 
 #define ID_DIGITS (CGROUP_ID_SIZE - 1)
 
-/* "ID:CONTROLLERS:/PATH\n"; the path may hold colons, the rest does not. */
+/* "ID:CONTROLLERS:/PATH\n". Only the path may contain colons. */
 int cgroup_next(const char **text, struct cgroup_line *out)
 {
 	while (**text) {
@@ -39,8 +39,8 @@ static int is_word(const char *text, size_t bytes, const char *word)
 }
 
 /*
- * "docker" of docker-ID, the last word of "…slice:cri-containerd:" too; a bare ID's is the
- * directory that it lies in.
+ * Maps a prefix to a runtime: "docker" of docker-ID, or the last word of "…slice:cri-containerd:".
+ * For a bare ID the word is the parent directory.
  */
 static enum container_runtime runtime_of(const char *word, size_t bytes)
 {
@@ -63,7 +63,7 @@ static enum container_runtime runtime_of(const char *word, size_t bytes)
 	return CONTAINER_RUNTIME_UNKNOWN;
 }
 
-/* Does one component name a container? parent is the one before it. */
+/* Does a path component name a container? parent is the component before it. */
 static int component_parse(const char *text, size_t bytes, const char *parent, size_t parent_bytes,
 			   struct cgroup_container *out)
 {
@@ -99,7 +99,7 @@ static int component_parse(const char *text, size_t bytes, const char *parent, s
 	return !is_word(word, prefix, "libpod-conmon") && !is_word(word, prefix, "crio-conmon");
 }
 
-/* "podUID", or "…-podUID.slice" of systemd, which has '_' for '-'. */
+/* "podUID", or "…-podUID.slice" from systemd, which replaces '-' by '_'. */
 static void pod_parse(const char *text, size_t bytes, char uid[CGROUP_POD_SIZE])
 {
 	static const char slice[] = ".slice";
@@ -162,7 +162,7 @@ int cgroup_container_find(const char *text, struct cgroup_container *out, struct
 	return 0;
 }
 
-/* ID, PREFIX-ID, PREFIX:ID, and those with ".scope". */
+/* ID, PREFIX-ID and PREFIX:ID, each optionally followed by ".scope". */
 static int component_is(const char *text, size_t bytes, const char *id)
 {
 	static const char scope[] = ".scope";

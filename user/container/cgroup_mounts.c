@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The other half of cgroup.h: directories of the mounted cgroup file systems, as
- * /proc/self/mountinfo lists them.
+ * The part of cgroup.h that resolves directories of the mounted cgroup file systems, as listed in
+ * /proc/self/mountinfo.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,16 +19,16 @@
 #include "process/process.h"
 
 #define MOUNTS_MAX_BYTES (4u << 20)
-#define HANDLE_BYTES     8 /* kernfs: the 64-bit id that BPF knows the cgroup by */
+#define HANDLE_BYTES     8 /* kernfs file handle: the 64-bit cgroup id that BPF uses */
 
-/* One mount of a cgroup file system; its texts are within the line that it was parsed from. */
+/* One mount of a cgroup file system. The strings point into the line that was parsed. */
 struct mount {
 	char *root, *point, *type, *options;
 };
 
 /*
- * "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS] - TYPE SOURCE SUPEROPTIONS"; the kernel writes
- * blanks in names as \040.
+ * "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS] - TYPE SOURCE SUPEROPTIONS". The kernel escapes
+ * spaces in names as \040.
  */
 static int mount_parse(char *line, struct mount *out)
 {
@@ -64,7 +64,10 @@ static int list_has(const char *list, const char *word, size_t bytes)
 	return 0;
 }
 
-/* Is this mount of the hierarchy with these controllers? All of them are among its options. */
+/*
+ * Does the mount belong to the hierarchy with these controllers? All of them must be in its
+ * options.
+ */
 static int mount_is_of(const struct mount *mount, const char *controllers, size_t bytes)
 {
 	if (!bytes || !strcmp(mount->type, "cgroup2"))
@@ -87,8 +90,8 @@ static int own_file_read(const char *name, struct buffer *out)
 }
 
 /*
- * The path within the hierarchy of what lies at path below a mount's point; NULL: not below it.
- * Caller frees.
+ * Converts a path below the mount point to a path within the hierarchy. NULL if the path is not
+ * below the mount point. Caller frees.
  */
 static char *path_below(const struct mount *mount, const char *path)
 {
@@ -111,10 +114,10 @@ static char *path_below(const struct mount *mount, const char *path)
 }
 
 /*
- * The place of a path of the hierarchy below a mount's point; NULL: the mount does not show it.
- * Caller frees.
+ * Converts a path within the hierarchy to a directory below the mount point. NULL if the mount does
+ * not show it. Caller frees.
  */
-static char *place_below(const struct mount *mount, const char *path, size_t bytes)
+static char *mount_directory(const struct mount *mount, const char *path, size_t bytes)
 {
 	size_t root = strlen(mount->root);
 	char *text;
@@ -131,7 +134,7 @@ static uint64_t directory_id(int fd)
 {
 	union {
 		struct file_handle handle;
-		char room[sizeof(struct file_handle) + HANDLE_BYTES];
+		char bytes[sizeof(struct file_handle) + HANDLE_BYTES];
 	} at = {.handle = {.handle_bytes = HANDLE_BYTES}};
 	struct stat st;
 	uint64_t id;
@@ -145,52 +148,53 @@ static uint64_t directory_id(int fd)
 	return fstat(fd, &st) ? 0 : st.st_ino; /* the same number on 64-bit machines */
 }
 
-/* cgroup_directory() below the mounts of rows, which are taken apart. */
+/* cgroup_directory() over the mountinfo lines in rows, which are modified. */
 static char *directory_below(char *rows, const struct cgroup_line *line, size_t path_bytes,
 			     size_t *mount_bytes)
 {
-	char *row, *place = NULL;
+	char *row, *directory = NULL;
 	struct mount mount;
 	struct stat st;
 
-	while (!place && (row = strsep(&rows, "\n"))) {
+	while (!directory && (row = strsep(&rows, "\n"))) {
 		if (!mount_parse(row, &mount) ||
 		    !mount_is_of(&mount, line->controllers, line->controllers_bytes))
 			continue;
-		place = place_below(&mount, line->path, path_bytes);
+		directory = mount_directory(&mount, line->path, path_bytes);
 		*mount_bytes = strlen(mount.point);
-		/* "/..": beyond our cgroup namespace's root. */
-		if (place && (strstr(place, "/..") || lstat(place, &st) || !S_ISDIR(st.st_mode))) {
-			free(place);
-			place = NULL;
+		/* "/..": above the root of our cgroup namespace. */
+		if (directory &&
+		    (strstr(directory, "/..") || lstat(directory, &st) || !S_ISDIR(st.st_mode))) {
+			free(directory);
+			directory = NULL;
 		}
 	}
-	return place;
+	return directory;
 }
 
 char *cgroup_directory(const struct cgroup_line *line, size_t path_bytes, size_t *mount_bytes)
 {
 	struct buffer text = {0};
-	char *place = NULL;
+	char *directory = NULL;
 
 	if (!own_file_read("mountinfo", &text))
-		place = directory_below((char *)text.data, line, path_bytes, mount_bytes);
+		directory = directory_below((char *)text.data, line, path_bytes, mount_bytes);
 	buffer_free(&text);
-	return place;
+	return directory;
 }
 
-/* The id of a v2 cgroup, looked up below whichever mount shows it; 0: none does. */
+/* The id of a v2 cgroup, looked up below the first mount that shows it; 0 if no mount does. */
 static uint64_t path_id(const char *path, size_t bytes)
 {
 	const struct cgroup_line line = {.controllers = "", .path = path, .path_bytes = bytes};
 	size_t mount_bytes;
-	char *place = cgroup_directory(&line, bytes, &mount_bytes);
-	int fd = place ? open(place, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+	char *directory = cgroup_directory(&line, bytes, &mount_bytes);
+	int fd = directory ? open(directory, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
 	uint64_t id = fd >= 0 ? directory_id(fd) : 0;
 
 	if (fd >= 0)
 		close(fd);
-	free(place);
+	free(directory);
 	return id;
 }
 
@@ -217,17 +221,17 @@ int cgroup_maker(const struct buffer *mounts, const struct cgroup_line *line, si
 	const char *end = memrchr(line->path, '/', path_bytes);
 	char *copy = mounts->size ? strdup((const char *)mounts->data) : NULL;
 	int err = mounts->size && !copy ? -ENOMEM : -ENOENT;
-	char *place = NULL;
+	char *directory = NULL;
 	size_t mount_bytes;
 	struct stat st;
 
 	if (end && copy)
-		place = directory_below(copy, line, (size_t)(end - line->path), &mount_bytes);
-	if (place && !lstat(place, &st)) {
+		directory = directory_below(copy, line, (size_t)(end - line->path), &mount_bytes);
+	if (directory && !lstat(directory, &st)) {
 		*uid = st.st_uid;
 		err = 0;
 	}
-	free(place);
+	free(directory);
 	free(copy);
 	return err;
 }
@@ -254,10 +258,10 @@ void cgroup_ref_identify(struct cgroup_ref *ref)
 		ref->id = path_id(ref->path, strlen(ref->path));
 }
 
-/* The hierarchy of a mount, in the words of /proc/PID/cgroup. */
-static int ref_fill(struct cgroup_ref *ref, const struct mount *mount, const char *place)
+/* Fills ref with the hierarchy of a mount, spelled as in /proc/PID/cgroup. */
+static int ref_fill(struct cgroup_ref *ref, const struct mount *mount, const char *directory)
 {
-	char *path = path_below(mount, place);
+	char *path = path_below(mount, directory);
 	struct buffer text = {0};
 	struct cgroup_line line;
 	const char *next;
@@ -281,8 +285,10 @@ static int ref_fill(struct cgroup_ref *ref, const struct mount *mount, const cha
 	return err;
 }
 
-/* The directory's name without links: 0, -ENOTDIR it is none of a cgroup file system; -errno. */
-static int directory_name(const char *path, char *out, size_t room)
+/*
+ * Resolves symlinks in a directory name. 0; -ENOTDIR if it is not on a cgroup file system; -errno.
+ */
+static int directory_name(const char *path, char *out, size_t capacity)
 {
 	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct statfs type;
@@ -293,8 +299,8 @@ static int directory_name(const char *path, char *out, size_t room)
 	if (fd < 0)
 		return -errno;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	bytes = readlink(link, out, room - 1);
-	if (bytes < 0 || (size_t)bytes == room - 1)
+	bytes = readlink(link, out, capacity - 1);
+	if (bytes < 0 || (size_t)bytes == capacity - 1)
 		err = bytes < 0 ? -errno : -ENAMETOOLONG;
 	else if (fstatfs(fd, &type))
 		err = -errno;
@@ -307,11 +313,12 @@ static int directory_name(const char *path, char *out, size_t room)
 }
 
 /*
- * Is the mount the one that is meant? place, a directory without links, lies below the innermost
- * such mount; a name, as it stands in /proc/PID/cgroup, is looked for below each: v2's first.
+ * Finds the cgroup among the mounts. A directory (absolute, without symlinks) belongs to the mount
+ * with the longest matching mount point. Without a directory, the name, spelled as in
+ * /proc/PID/cgroup, is tried below each mount; the caller tries v2 mounts first.
  */
-static int mounts_search(struct cgroup_ref *ref, char *mounts, const char *place, const char *name,
-			 int v2)
+static int mounts_search(struct cgroup_ref *ref, char *mounts, const char *directory,
+			 const char *name, int v2)
 {
 	char found[PATH_MAX];
 	size_t longest = 0;
@@ -319,19 +326,20 @@ static int mounts_search(struct cgroup_ref *ref, char *mounts, const char *place
 	int err = -ENOENT;
 	char *line;
 
-	while ((line = strsep(&mounts, "\n")) && (place || err == -ENOENT)) {
+	while ((line = strsep(&mounts, "\n")) && (directory || err == -ENOENT)) {
 		char *below;
 
-		if (!mount_parse(line, &mount) || (!place && v2 != !strcmp(mount.type, "cgroup2")))
+		if (!mount_parse(line, &mount) ||
+		    (!directory && v2 != !strcmp(mount.type, "cgroup2")))
 			continue;
-		if (place) {
-			below = path_below(&mount, place);
+		if (directory) {
+			below = path_below(&mount, directory);
 			if (below && strlen(mount.point) >= longest) {
 				longest = strlen(mount.point);
-				err = ref_fill(ref, &mount, place);
+				err = ref_fill(ref, &mount, directory);
 			}
 		} else {
-			below = place_below(&mount, name, strlen(name));
+			below = mount_directory(&mount, name, strlen(name));
 			if (below && !directory_name(below, found, sizeof(found)))
 				err = ref_fill(ref, &mount, found);
 		}
@@ -343,27 +351,31 @@ static int mounts_search(struct cgroup_ref *ref, char *mounts, const char *place
 int cgroup_ref_open(struct cgroup_ref *ref, const char *name)
 {
 	struct buffer text = {0}, copy = {0};
-	char place[PATH_MAX], *below = NULL;
-	int directory, err;
+	char directory[PATH_MAX], *below = NULL;
+	int not_directory, err;
 
 	error_clear();
-	/* As a directory first: /sys/fs/cgroup/x is no cgroup's path within its hierarchy. */
-	directory = name[0] == '/' ? directory_name(name, place, sizeof(place)) : -ENOENT;
-	if (directory && directory != -ENOENT && directory != -ENOTDIR)
-		return directory;
+	/*
+	 * Try it as a directory first: /sys/fs/cgroup/x is not a cgroup's path within its
+	 * hierarchy.
+	 */
+	not_directory =
+		name[0] == '/' ? directory_name(name, directory, sizeof(directory)) : -ENOENT;
+	if (not_directory && not_directory != -ENOENT && not_directory != -ENOTDIR)
+		return not_directory;
 	if (asprintf(&below, "%s%s", name[0] == '/' ? "" : "/", name) < 0)
 		return -ENOMEM;
 	err = own_file_read("mountinfo", &text) ?: -ENOENT;
 	for (int v2 = 1; err == -ENOENT && text.size && v2 >= 0; v2--) {
 		copy.size = 0;
 		err = buffer_append(&copy, text.data, text.size + 1)
-			      ?: mounts_search(ref, (char *)copy.data, directory ? NULL : place,
-					       below, v2);
+			      ?: mounts_search(ref, (char *)copy.data,
+					       not_directory ? NULL : directory, below, v2);
 	}
-	if (err == -ENOENT && directory == -ENOTDIR)
-		err = error_set(-ENOTDIR, "it is no directory of a cgroup file system");
+	if (err == -ENOENT && not_directory == -ENOTDIR)
+		err = error_set(-ENOTDIR, "it is not a directory of a cgroup file system");
 	else if (err == -ENOENT)
-		error_set(err, "no cgroup file system that is mounted has it");
+		error_set(err, "no mounted cgroup file system has it");
 	buffer_free(&text);
 	buffer_free(&copy);
 	free(below);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of containers: first a look at every process, then the runtimes' states, which give
- * names to the ids that were found and more containers, at last the cgroup of each.
+ * Builds the list of containers in three steps: scan every process, read the runtimes' state (which
+ * names the ids that were found and adds containers that do not run), and find the cgroup of each
+ * container.
  */
 #include "container/container.h"
 
@@ -32,9 +33,9 @@ int container_id_is_valid(const char *id)
 	return bytes && !id[bytes] && bytes < CONTAINER_ID_SIZE && id[0] != '.' && id[0] != '-';
 }
 
-void container_text_set(char *out, size_t room, const char *text)
+void container_text_set(char *out, size_t capacity, const char *text)
 {
-	snprintf(out, room, "%.*s", (int)room - 1, text);
+	snprintf(out, capacity, "%.*s", (int)capacity - 1, text);
 }
 
 void container_list_remark(struct container_list *list, const char *format, ...)
@@ -51,32 +52,32 @@ void container_list_remark(struct container_list *list, const char *format, ...)
 	va_end(arguments);
 }
 
-/* Only containerd's own ids need their namespace to be unique. */
-static int is_meant(const struct container_list *list, const struct container *entry,
-		    const char *id, const char *space)
+/* Only containerd's ids need the namespace to be unique. */
+static int entry_matches(const struct container_list *list, const struct container *entry,
+			 const char *id, const char *namespace)
 {
-	return !strcmp(entry->id, id) && container_owner_is(&entry->owner, &list->reading) &&
-	       (!entry->space[0] || !space[0] || !strcmp(entry->space, space));
+	return !strcmp(entry->id, id) && container_owner_is(&entry->owner, &list->current_owner) &&
+	       (!entry->namespace[0] || !namespace[0] || !strcmp(entry->namespace, namespace));
 }
 
 struct container *container_list_find(struct container_list *list, const char *id,
-				      const char *space)
+				      const char *namespace)
 {
 	for (size_t i = 0; i < list->count; i++) {
 		struct container *entry = &list->entries[i];
 
-		if (is_meant(list, entry, id, space))
+		if (entry_matches(list, entry, id, namespace))
 			return entry;
 	}
 	return NULL;
 }
 
-/* Do the processes of a cgroup show that a container of this id is another owner's? */
+/* Do the processes of a cgroup show that a container with this id belongs to another owner? */
 static int is_seen_elsewhere(const struct container_list *list, const char *id)
 {
 	for (size_t i = 0; i < list->count; i++)
 		if (list->entries[i].cgroup.path && !strcmp(list->entries[i].id, id) &&
-		    !container_owner_is(&list->entries[i].owner, &list->reading))
+		    !container_owner_is(&list->entries[i].owner, &list->current_owner))
 			return 1;
 	return 0;
 }
@@ -86,7 +87,7 @@ static int is_monitor(const struct process_info *info)
 	return !strncmp(info->name, "containerd-shim", 15) || !strncmp(info->name, "conmon", 6);
 }
 
-/* Is a process's parent a monitor of those whose state is read? */
+/* Is a process's parent a monitor that belongs to the current owner? */
 static int parent_fits(const struct container_list *list, const struct process_info *info)
 {
 	struct container_owner owner;
@@ -95,14 +96,14 @@ static int parent_fits(const struct container_list *list, const struct process_i
 	int fits = info->ppid && !process_info_read(info->ppid, &parent) && is_monitor(&parent) &&
 		   !process_file_read(info->ppid, "cgroup", CGROUP_TEXT_MAX, &text) &&
 		   container_owner_of_process(list, &parent, (const char *)text.data, &owner) &&
-		   container_owner_is(&owner, &list->reading);
+		   container_owner_is(&owner, &list->current_owner);
 
 	buffer_free(&text);
 	return fits;
 }
 
 /*
- * The cgroup of a process that is called by the id, if those whose state is read can have made it.
+ * Finds the cgroup of a process that is named after the id, if the current owner can have made it.
  */
 static int cgroup_fits(const struct container_list *list, const char *text, const char *id,
 		       struct cgroup_line *line, size_t *bytes)
@@ -112,12 +113,12 @@ static int cgroup_fits(const struct container_list *list, const char *text, cons
 	if (!cgroup_id_find(text, id, line, bytes))
 		return 0;
 	container_owner_of_cgroup(list, line, *bytes, &owner);
-	return container_owner_is(&owner, &list->reading);
+	return container_owner_is(&owner, &list->current_owner);
 }
 
 /*
- * A pid of a file may be another process's by now, or one of another PID namespace: its cgroup or
- * its parent must fit.
+ * A pid read from a file may have been reused, or may be of another PID namespace: its cgroup or
+ * its parent must match the container.
  */
 static int init_is_plausible(const struct container_list *list, const struct container *entry,
 			     pid_t pid)
@@ -140,13 +141,13 @@ static int init_is_plausible(const struct container_list *list, const struct con
 	return fits;
 }
 
-static void text_fill(char *out, size_t room, const char *text)
+static void text_fill(char *out, size_t capacity, const char *text)
 {
 	if (!out[0])
-		container_text_set(out, room, text);
+		container_text_set(out, capacity, text);
 }
 
-/* A new entry, of this owner. 0, and *out is NULL where there is no room for more; -ENOMEM. */
+/* Appends an entry for this owner. 0, with *out NULL if the list is full; -ENOMEM. */
 static int entry_new(struct container_list *list, const char *id,
 		     const struct container_owner *owner, struct container **out)
 {
@@ -159,7 +160,8 @@ static int entry_new(struct container_list *list, const char *id,
 					      CONTAINERS_MAX);
 		return 0;
 	}
-	err = array_reserve(&list->entries, &list->room, list->count, 1, sizeof(*list->entries));
+	err = array_reserve(&list->entries, &list->capacity, list->count, 1,
+			    sizeof(*list->entries));
 	if (err)
 		return err;
 	*out = &list->entries[list->count++];
@@ -173,7 +175,7 @@ static void entry_fill(struct container_list *list, struct container *entry,
 {
 	if (!entry->runtime)
 		entry->runtime = container->runtime;
-	text_fill(entry->space, sizeof(entry->space), container->space);
+	text_fill(entry->namespace, sizeof(entry->namespace), container->namespace);
 	text_fill(entry->name, sizeof(entry->name), container->name);
 	text_fill(entry->pod, sizeof(entry->pod), container->pod);
 	text_fill(entry->pod_namespace, sizeof(entry->pod_namespace), container->pod_namespace);
@@ -184,8 +186,8 @@ static void entry_fill(struct container_list *list, struct container *entry,
 }
 
 /*
- * Two cgroups of one id are two containers: what is said of it is said of both, and neither is
- * chosen.
+ * Two cgroups with the same id are two containers: both entries are filled, and neither is
+ * preferred.
  */
 int container_list_add(struct container_list *list, const struct container *container)
 {
@@ -194,13 +196,13 @@ int container_list_add(struct container_list *list, const struct container *cont
 
 	for (size_t i = 0; i < list->count; i++) {
 		entry = &list->entries[i];
-		if (!is_meant(list, entry, container->id, container->space))
+		if (!entry_matches(list, entry, container->id, container->namespace))
 			continue;
 		entry_fill(list, entry, container);
 		found = 1;
 	}
 	if (!found)
-		err = entry_new(list, container->id, &list->reading, &entry);
+		err = entry_new(list, container->id, &list->current_owner, &entry);
 	if (!found && !err && entry)
 		entry_fill(list, entry, container);
 	return err;
@@ -221,7 +223,7 @@ static struct container *member_find(const struct container_list *list,
 	return NULL;
 }
 
-/* A process in a container: that one runs, and this may be its first. */
+/* Records that a process runs in a container, and that it may be the container's init. */
 static int member_add(struct container_list *list, const struct process_info *info,
 		      const char *cgroup_text)
 {
@@ -261,7 +263,7 @@ static struct container_pids *monitors_of(struct monitors *monitors,
 
 static int monitor_add(struct container_pids *monitors, const struct container_pid *monitor)
 {
-	int err = array_reserve(&monitors->items, &monitors->room, monitors->count, 1,
+	int err = array_reserve(&monitors->items, &monitors->capacity, monitors->count, 1,
 				sizeof(*monitor));
 
 	if (!err)
@@ -269,7 +271,7 @@ static int monitor_add(struct container_pids *monitors, const struct container_p
 	return err;
 }
 
-static int process_look(struct container_list *list, struct monitors *monitors, pid_t pid,
+static int process_scan(struct container_list *list, struct monitors *monitors, pid_t pid,
 			struct buffer *text)
 {
 	struct container_pid monitor = {.pid = pid};
@@ -287,7 +289,7 @@ static int process_look(struct container_list *list, struct monitors *monitors, 
 	return err ?: member_add(list, &info, (const char *)text->data);
 }
 
-static int processes_look(struct container_list *list, struct monitors *monitors)
+static int processes_scan(struct container_list *list, struct monitors *monitors)
 {
 	struct buffer text = {0};
 	pid_t *pids;
@@ -297,14 +299,15 @@ static int processes_look(struct container_list *list, struct monitors *monitors
 	if (err)
 		return error_set(err, "/proc cannot be read");
 	for (size_t i = 0; i < count && !err; i++)
-		err = process_look(list, monitors, pids[i], &text);
+		err = process_scan(list, monitors, pids[i], &text);
 	buffer_free(&text);
 	free(pids);
 	return err;
 }
 
 /*
- * What tells a container's processes: its own cgroup; else, if it has one, its own PID namespace.
+ * Finds what identifies a container's processes: its own cgroup or, failing that, its own PID
+ * namespace.
  */
 static int bounds_find(struct container_list *list, struct container *container)
 {
@@ -315,7 +318,7 @@ static int bounds_find(struct container_list *list, struct container *container)
 
 	if (container->cgroup.path)
 		return 0;
-	list->reading = container->owner;
+	list->current_owner = container->owner;
 	err = process_file_read(container->init_pid, "cgroup", CGROUP_TEXT_MAX, &text);
 	if (!err && cgroup_fits(list, (const char *)text.data, container->id, &line, &bytes)) {
 		err = cgroup_ref_set(&container->cgroup, &line, bytes);
@@ -334,8 +337,8 @@ static int bounds_find(struct container_list *list, struct container *container)
 	return err;
 }
 
-/* Which container we are in, and where cgroups are mounted: neither need be. */
-static int own_look(struct container_list *list)
+/* Finds the container that we run in and the cgroup mounts; both are optional. */
+static int own_read(struct container_list *list)
 {
 	struct cgroup_container in;
 	struct buffer text = {0};
@@ -356,7 +359,7 @@ int container_list_read(struct container_list *out)
 	int err;
 
 	error_clear();
-	err = own_look(&list) ?: processes_look(&list, &monitors);
+	err = own_read(&list) ?: processes_scan(&list, &monitors);
 	if (!err)
 		err = container_docker_read(&list, &monitors.docker);
 	if (!err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which containers a text means, and what they are called. */
+/* Matches a user's text against containers, and formats container names. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,15 +8,15 @@
 #include "base/error.h"
 #include "container/container_list.h"
 
-#define LISTED_BYTES 150 /* of the names of candidates in a message, which has room for 255 */
+#define LISTED_BYTES 150 /* names of candidates in a message; a message holds 255 bytes */
 #define SHORT_ID     12
 
 enum rank { RANK_NONE, RANK_PREFIX, RANK_CLAIMED, RANK_NAME, RANK_ID };
 
-/* A text in its parts: [NAMESPACE/][POD/]NAME, or pod/[NAMESPACE/]POD. */
+/* The parsed text: [NAMESPACE/][POD/]NAME, or pod/[NAMESPACE/]POD. */
 struct wanted {
 	char copy[CONTAINER_LABEL_SIZE];
-	const char *space, *pod, *name; /* NULL: not said; name: of a whole pod */
+	const char *namespace, *pod, *name; /* NULL: not given; a NULL name selects a whole pod */
 	int whole_names;
 };
 
@@ -61,15 +61,15 @@ static int wanted_parse(struct wanted *wanted, const char *text)
 	}
 	if (!count || count == 4)
 		return -EINVAL;
-	wanted->name = wanted->pod = wanted->space = NULL;
+	wanted->name = wanted->pod = wanted->namespace = NULL;
 	if (count > 1 && !strcmp(parts[0], "pod")) {
 		wanted->pod = parts[count - 1];
-		wanted->space = count == 3 ? parts[1] : NULL;
+		wanted->namespace = count == 3 ? parts[1] : NULL;
 		return 0;
 	}
 	wanted->name = parts[count - 1];
 	wanted->pod = count > 1 ? parts[count - 2] : NULL;
-	wanted->space = count > 2 ? parts[0] : NULL;
+	wanted->namespace = count > 2 ? parts[0] : NULL;
 	return 0;
 }
 
@@ -87,7 +87,7 @@ static enum rank name_rank(const char *text, const char *name, const struct want
 	return rank == RANK_PREFIX && wanted->whole_names ? RANK_NONE : rank;
 }
 
-/* An ID that is no more than what somebody says: it goes behind names. */
+/* An id that the container's owner may have chosen freely: it ranks below names. */
 static int id_is_claimed(const struct container *container)
 {
 	return container->owner.uid &&
@@ -98,14 +98,14 @@ static enum rank container_rank(const struct container *container, const struct 
 {
 	enum rank id, name;
 
-	if (wanted->space && strcmp(wanted->space, container->pod_namespace) != 0)
+	if (wanted->namespace && strcmp(wanted->namespace, container->pod_namespace) != 0)
 		return RANK_NONE;
 	if (!wanted->name)
 		return container->sandbox ? RANK_NONE
 					  : name_rank(container->pod, wanted->pod, wanted);
-	/* "NAMESPACE/ID" of containerd has the form of "POD/NAME". */
+	/* containerd's "NAMESPACE/ID" looks like "POD/NAME". */
 	if (wanted->pod && strcmp(wanted->pod, container->pod) != 0 &&
-	    (wanted->space || strcmp(wanted->pod, container->space) != 0))
+	    (wanted->namespace || strcmp(wanted->pod, container->namespace) != 0))
 		return RANK_NONE;
 	id = text_rank(container->id, wanted->name,
 		       id_is_claimed(container) ? RANK_CLAIMED : RANK_ID);
@@ -119,10 +119,7 @@ static int is_same_pod(const struct container *a, const struct container *b)
 	       container_owner_is(&a->owner, &b->owner);
 }
 
-/*
- * The names of containers for a message: as many as there is room for, and the number of the
- * others.
- */
+/* The names of containers for a message: as many as fit, and the number of the others. */
 struct listed {
 	char text[LISTED_BYTES];
 	size_t length, left_out;
@@ -156,7 +153,7 @@ static const char *listed_text(struct listed *listed)
 	if (listed->left_out)
 		snprintf(listed->text + listed->length, sizeof(listed->text) - listed->length,
 			 "%s%zu %s", listed->length ? " and " : "", listed->left_out,
-			 listed->length ? "more" : "of them");
+			 listed->length ? "more" : "not listed");
 	return listed->text;
 }
 
@@ -166,8 +163,8 @@ static int is_listed(const struct container *container)
 }
 
 /*
- * How far its name begins as the one that is wanted does: the further, the more likely it is what
- * was meant.
+ * The length of the common prefix with the wanted name: the longer, the more likely a match was
+ * intended.
  */
 static size_t likeness(const struct container *container, const struct wanted *wanted)
 {
@@ -180,7 +177,7 @@ static size_t likeness(const struct container *container, const struct wanted *w
 	return bytes;
 }
 
-/* What runs, most alike first. */
+/* Lists running containers, the most similar name first. */
 static void candidates_list(const struct container_list *list, const struct wanted *wanted,
 			    struct listed *listed)
 {
@@ -212,10 +209,11 @@ static int none_explain(const struct container_list *list, const struct wanted *
 	}
 	candidates_list(list, wanted, &listed);
 	if (remark[0])
-		return error_set(-ENOENT, "none of this name or ID is seen: %.200s", remark);
+		return error_set(-ENOENT, "no container with this name or ID is visible: %.200s",
+				 remark);
 	if (!listed.length && !listed.left_out)
-		return error_set(-ENOENT, "no container runs here at all");
-	return error_set(-ENOENT, "none that runs has this name or ID; there are %s",
+		return error_set(-ENOENT, "no container is running");
+	return error_set(-ENOENT, "no running container has this name or ID; running: %s",
 			 listed_text(&listed));
 }
 
@@ -225,11 +223,12 @@ static int several_explain(const struct container_choice *choice)
 
 	for (size_t i = 0; i < choice->count; i++)
 		listed_add(&listed, choice->entries[i]);
-	return error_set(-EEXIST, "it may be any of %zu: %s", choice->count, listed_text(&listed));
+	return error_set(-EEXIST, "it matches %zu containers: %s", choice->count,
+			 listed_text(&listed));
 }
 
-/* Are they what one text may mean: one container, or those of one pod? */
-static int is_one(const struct container_choice *choice, int whole_pod)
+/* Can a single text mean all of them: one container, or the containers of one pod? */
+static int is_unambiguous(const struct container_choice *choice, int whole_pod)
 {
 	for (size_t i = 1; i < choice->count; i++)
 		if (!whole_pod || !is_same_pod(choice->entries[0], choice->entries[i]))
@@ -238,9 +237,9 @@ static int is_one(const struct container_choice *choice, int whole_pod)
 }
 
 /*
- * Adds what the text means as well, by whole name or ID, of other owners than the one that was
- * chosen. Root's counts also while it does not run: whoever takes its name meanwhile is not what
- * was meant.
+ * Adds containers of other owners that match the text by exact name or id, so that the choice is
+ * reported as ambiguous. Containers of root count even when they do not run: another user who takes
+ * the name meanwhile must not be chosen.
  */
 static void others_add(const struct container_list *list, const struct wanted *wanted,
 		       struct container_choice *choice)
@@ -272,8 +271,8 @@ int container_choose(const struct container_list *list, const char *text, int wh
 
 	error_clear();
 	if (wanted_parse(&wanted, text))
-		return error_set(-ENOENT, "this is no name of one: NAME, ID, POD/NAME, "
-					  "NAMESPACE/POD/NAME or pod/POD is");
+		return error_set(-ENOENT, "not the name of a container: use NAME, ID, POD/NAME, "
+					  "NAMESPACE/POD/NAME or pod/POD");
 	choice.entries = calloc(list->count + 1, sizeof(*choice.entries));
 	if (!choice.entries)
 		return -ENOMEM;
@@ -292,7 +291,7 @@ int container_choose(const struct container_list *list, const char *text, int wh
 		others_add(list, &wanted, &choice);
 	if (!choice.count)
 		err = none_explain(list, &wanted);
-	else if (!is_one(&choice, !wanted.name))
+	else if (!is_unambiguous(&choice, !wanted.name))
 		err = several_explain(&choice);
 	if (err)
 		free(choice.entries);

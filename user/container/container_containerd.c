@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * containerd, and whatever lets it run its containers (Docker: namespace "moby"; Kubernetes:
- * "k8s.io"; nerdctl). A container's bundle is STATE/io.containerd.runtime.v2.task/NAMESPACE/ID:
- * config.json, as it was handed to the OCI runtime, and init.pid. The shim's working directory is
- * the bundle of the container that it was started for; a pod's others lie beside it.
+ * containerd, and the runtimes on top of it (Docker: namespace "moby"; Kubernetes: "k8s.io";
+ * nerdctl). A container's bundle is STATE/io.containerd.runtime.v2.task/NAMESPACE/ID. It holds
+ * config.json, as passed to the OCI runtime, and init.pid. The shim's working directory is the
+ * bundle of the container for which it was started; the other containers of a pod have sibling
+ * directories.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,12 +15,12 @@
 #include "container/container_list.h"
 #include "container/state_file.h"
 
-#define TASKS        "/run/containerd/io.containerd.runtime.v2.task"
-#define DOCKER_SPACE "moby"
+#define TASKS            "/run/containerd/io.containerd.runtime.v2.task"
+#define DOCKER_NAMESPACE "moby"
 
-struct reading {
+struct namespace_walk {
 	struct container_list *list;
-	const char *space;
+	const char *namespace;
 };
 
 int container_containerd_parse(const json_t *config, struct container *out)
@@ -35,7 +36,7 @@ int container_containerd_parse(const json_t *config, struct container *out)
 
 static int bundle_take(void *context, int directory, const char *name)
 {
-	const struct reading *reading = context;
+	const struct namespace_walk *walk = context;
 	struct container found = {.runtime = CONTAINER_RUNTIME_CONTAINERD};
 	int bundle = container_id_is_valid(name) ? state_dir_below(directory, name) : -EINVAL;
 	json_t *config;
@@ -43,33 +44,33 @@ static int bundle_take(void *context, int directory, const char *name)
 	if (bundle < 0)
 		return 0;
 	container_text_set(found.id, sizeof(found.id), name);
-	container_text_set(found.space, sizeof(found.space), reading->space);
+	container_text_set(found.namespace, sizeof(found.namespace), walk->namespace);
 	found.init_pid = state_pid_read(bundle, "init.pid");
-	if (!strcmp(reading->space, DOCKER_SPACE)) {
+	if (!strcmp(walk->namespace, DOCKER_NAMESPACE)) {
 		found.runtime = CONTAINER_RUNTIME_DOCKER;
-	} else if (!container_state_read(reading->list, bundle, "config.json",
-					 CONTAINER_CONFIG_BYTES, &config)) {
+	} else if (!container_state_read(walk->list, bundle, "config.json", CONTAINER_CONFIG_BYTES,
+					 &config)) {
 		container_containerd_parse(config, &found);
 		json_decref(config);
 		if (!found.name[0])
 			container_text_set(found.name, sizeof(found.name), name);
 	}
 	close(bundle);
-	return container_list_add(reading->list, &found);
+	return container_list_add(walk->list, &found);
 }
 
-static int space_take(void *context, int directory, const char *name)
+static int namespace_read(void *context, int directory, const char *name)
 {
-	struct reading reading = {.list = context, .space = name};
-	int space = state_dir_below(directory, name);
+	struct namespace_walk walk = {.list = context, .namespace = name};
+	int namespace = state_dir_below(directory, name);
 	int err;
 
-	if (space < 0)
+	if (namespace < 0)
 		return 0;
-	err = container_directory_is_owned(context, space)
-		      ? state_dir_each(space, bundle_take, &reading)
+	err = container_directory_is_owned(context, namespace)
+		      ? state_dir_each(namespace, bundle_take, &walk)
 		      : 0;
-	close(space);
+	close(namespace);
 	return err == -ENOMEM ? err : 0;
 }
 
@@ -78,14 +79,14 @@ int container_containerd_tasks(struct container_list *list, int tasks)
 	int err;
 
 	container_state_begin(list);
-	err = state_dir_each(tasks, space_take, list);
+	err = state_dir_each(tasks, namespace_read, list);
 
 	return err == -ENOMEM ? err : 0;
 }
 
 /*
- * Two levels above the bundle that a shim works in; what is one and what is not is seen from the
- * files.
+ * Reads the task directory, two levels above the shim's bundle. The files in it show whether it is
+ * one.
  */
 static int shim_read(struct container_list *list, pid_t shim)
 {
@@ -102,8 +103,8 @@ static int shim_read(struct container_list *list, pid_t shim)
 }
 
 /*
- * Of many shims most share their state directory: a container that is known by its bundle needs no
- * second look.
+ * Most shims share their state directory: if the container is known by its bundle, the directory
+ * has been read.
  */
 static int shim_is_known(struct container_list *list, pid_t shim)
 {
@@ -119,7 +120,7 @@ static int shim_is_known(struct container_list *list, pid_t shim)
 	bundle[bytes] = '\0';
 	slash = strrchr(bundle, '/');
 	known = slash ? container_list_find(list, slash + 1, "") : NULL;
-	return known && known->space[0];
+	return known && known->namespace[0];
 }
 
 int container_containerd_read(struct container_list *list, const struct container_pids *shims)
@@ -132,10 +133,10 @@ int container_containerd_read(struct container_list *list, const struct containe
 		close(tasks);
 	}
 	for (size_t i = 0; i < shims->count && !err; i++) {
-		list->reading = shims->items[i].owner;
+		list->current_owner = shims->items[i].owner;
 		if (!shim_is_known(list, shims->items[i].pid))
 			err = shim_read(list, shims->items[i].pid);
 	}
-	list->reading = (struct container_owner){0};
+	list->current_owner = (struct container_owner){0};
 	return err;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Docker: a daemon's containers are in DATA-ROOT/containers/ID/config.v2.json, which is rewritten
- * on every change (a new name by "docker rename" too). Where DATA-ROOT is, each running daemon's
- * command line or configuration file tells; without a daemon it is the one of our own configuration
- * file, or the usual one.
+ * on every change (also by "docker rename"). DATA-ROOT is taken from each running daemon's command
+ * line or configuration file. Without a daemon it is taken from our own configuration file, or is
+ * the default.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 #define DOCKER_PATH    512
 
 struct daemon {
-	pid_t pid; /* 0: the usual places, in our root */
+	pid_t pid; /* 0: the default paths, in our root */
 	char data_root[DOCKER_PATH], config[DOCKER_PATH], socket[DOCKER_PATH];
 };
 
@@ -58,10 +58,10 @@ static int config_take(void *context, int directory, const char *name)
 		return 0;
 	snprintf(path, sizeof(path), "%s/config.v2.json", name);
 	if (container_state_read(list, directory, path, CONTAINER_CONFIG_BYTES, &config))
-		return 0; /* being made or removed */
+		return 0; /* being created or removed */
 	err = container_docker_parse(config, &found);
 	json_decref(config);
-	/* A file that speaks of another container than the one that it lies at is no daemon's. */
+	/* A daemon's file describes the container whose directory it is in. Reject any other. */
 	if (err || strcmp(found.id, name))
 		return 0;
 	return container_list_add(list, &found);
@@ -89,8 +89,8 @@ static void path_set(char out[DOCKER_PATH], const char *path)
 }
 
 /*
- * The value of "NAME VALUE" or "NAME=VALUE" at argument; next is the argument behind it. NULL:
- * another one.
+ * The value of "NAME VALUE" or "NAME=VALUE" at argument; next is the following argument. NULL: it
+ * is another option.
  */
 static const char *option_value(const char *argument, const char *next, const char *name)
 {
@@ -121,7 +121,7 @@ static void arguments_take(struct daemon *daemon, const char *text, size_t bytes
 	}
 }
 
-/* What the command line has left open. */
+/* Fills in what the command line does not set. */
 static void config_file_take(struct daemon *daemon)
 {
 	char *slash = strrchr(daemon->config, '/');
@@ -146,7 +146,7 @@ static void config_file_take(struct daemon *daemon)
 		close(directory);
 }
 
-/* A daemon without root's rights keeps its state at home. */
+/* A rootless daemon keeps its state in the user's home. */
 static void home_take(struct daemon *daemon, const char *text, size_t bytes)
 {
 	for (const char *at = text; at < text + bytes; at += strlen(at) + 1) {
@@ -157,7 +157,7 @@ static void home_take(struct daemon *daemon, const char *text, size_t bytes)
 	}
 }
 
-static void daemon_look(struct daemon *daemon, pid_t pid)
+static void daemon_locate(struct daemon *daemon, pid_t pid)
 {
 	struct buffer text = {0};
 	struct process_info info;
@@ -181,14 +181,14 @@ static int daemon_read(struct container_list *list, pid_t pid)
 	struct daemon daemon;
 	int data_root, err;
 
-	daemon_look(&daemon, pid);
+	daemon_locate(&daemon, pid);
 	data_root = state_dir_open(pid, daemon.data_root);
 	err = data_root < 0 ? data_root : container_docker_root(list, data_root);
 	if (data_root >= 0)
 		close(data_root);
 	if (!err || err == -ENOMEM)
 		return err;
-	/* The disk does not tell. */
+	/* The disk does not have it. */
 	err = container_docker_ask(list, pid, daemon.socket);
 	if (err == -ETIMEDOUT)
 		container_list_remark(list, "Docker's socket %s has not answered within a second",
@@ -207,11 +207,11 @@ int container_docker_read(struct container_list *list, const struct container_pi
 	int of_root = 0;
 
 	for (size_t i = 0; i < daemons->count && !err; i++) {
-		list->reading = daemons->items[i].owner;
-		of_root |= !list->reading.uid && !list->reading.inside[0];
+		list->current_owner = daemons->items[i].owner;
+		of_root |= !list->current_owner.uid && !list->current_owner.inside[0];
 		err = daemon_read(list, daemons->items[i].pid);
 	}
-	/* Whatever daemons others run. */
-	list->reading = (struct container_owner){0};
+	/* Other users' daemons do not replace root's default. */
+	list->current_owner = (struct container_owner){0};
 	return of_root || err ? err : daemon_read(list, 0);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kubernetes' names. containerd has them in the annotations of a bundle's config.json
- * (io.kubernetes.cri.*), CRI-O and Docker in names that begin with "k8s_" and in labels or
- * annotations (io.kubernetes.*). For any runtime the kubelet keeps links in /var/log/containers, of
- * which the name alone is used.
+ * Kubernetes names. containerd has them in the annotations of a bundle's config.json
+ * (io.kubernetes.cri.*). CRI-O and Docker have them in names that begin with "k8s_" and in labels
+ * or annotations (io.kubernetes.*). For any runtime the kubelet keeps links in /var/log/containers;
+ * only the link names are used.
  */
 #include <errno.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 
 #define LOGS "/var/log/containers"
 
-/* The first of these members that is there. */
-static const char *text_of(const json_t *object, const char *const keys[], size_t count)
+/* The value of the first of these keys that is present. */
+static const char *text_first(const json_t *object, const char *const keys[], size_t count)
 {
 	const char *text = "";
 
@@ -35,15 +35,15 @@ void container_kubernetes_annotations(const json_t *annotations, struct containe
 	static const char *const kinds[] = {"io.kubernetes.cri.container-type",
 					    "io.kubernetes.cri-o.ContainerType",
 					    "io.kubernetes.docker.type"};
-	const char *kind = text_of(annotations, kinds, 3);
-	const char *pod = text_of(annotations, pods, 2);
+	const char *kind = text_first(annotations, kinds, 3);
+	const char *pod = text_first(annotations, pods, 2);
 
 	if (!pod[0])
 		return;
 	container_text_set(out->pod, sizeof(out->pod), pod);
 	container_text_set(out->pod_namespace, sizeof(out->pod_namespace),
-			   text_of(annotations, spaces, 2));
-	container_text_set(out->name, sizeof(out->name), text_of(annotations, names, 2));
+			   text_first(annotations, spaces, 2));
+	container_text_set(out->name, sizeof(out->name), text_first(annotations, names, 2));
 	out->sandbox = !strcmp(kind, "sandbox") || !strcmp(kind, "podsandbox");
 }
 
@@ -56,7 +56,7 @@ int container_kubernetes_name(const char *name, struct container *out)
 		return 0;
 	strcpy(copy, name);
 	for (int i = 0; i < 6; i++)
-		fields[i] = strsep(&state, "_"); /* none of the names may hold one */
+		fields[i] = strsep(&state, "_"); /* '_' does not occur within these names */
 	if (state || !fields[5] || strcmp(fields[0], "k8s") || !fields[1][0] || !fields[2][0])
 		return 0;
 	container_text_set(out->name, sizeof(out->name), fields[1]);
@@ -71,7 +71,7 @@ int container_kubernetes_log(const char *file, struct container *out)
 	static const char ending[] = ".log";
 	const size_t digits = CGROUP_ID_SIZE - 1, tail = digits + sizeof(ending) - 1;
 	char copy[CONTAINER_NAME_SIZE];
-	char *state = copy, *pod, *space;
+	char *state = copy, *pod, *namespace;
 	size_t bytes = strlen(file);
 
 	if (bytes >= sizeof(copy) || bytes <= tail ||
@@ -80,7 +80,7 @@ int container_kubernetes_log(const char *file, struct container *out)
 	memcpy(copy, file, bytes - tail - 1);
 	copy[bytes - tail - 1] = '\0';
 	pod = strsep(&state, "_");
-	space = strsep(&state, "_");
+	namespace = strsep(&state, "_");
 	if (!state || strchr(state, '_') || !pod[0] || !state[0])
 		return 0;
 	memcpy(out->id, file + bytes - tail, digits);
@@ -88,12 +88,12 @@ int container_kubernetes_log(const char *file, struct container *out)
 	if (!container_id_is_valid(out->id))
 		return 0;
 	container_text_set(out->pod, sizeof(out->pod), pod);
-	container_text_set(out->pod_namespace, sizeof(out->pod_namespace), space);
+	container_text_set(out->pod_namespace, sizeof(out->pod_namespace), namespace);
 	container_text_set(out->name, sizeof(out->name), state);
 	return 1;
 }
 
-/* Logs outlive their containers: only what runs is named by them. */
+/* Logs outlive their containers: they only name containers that are already in the list. */
 static int log_take(void *context, int directory, const char *name)
 {
 	struct container_list *list = context;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose word it is that is read of containers. */
+/* The owner of what is read about containers. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -29,8 +29,8 @@ static void inside_set(const struct container_list *list, const char *id,
 }
 
 /*
- * A program that gives its user's rights to whoever starts it says what that one wants it to, under
- * any name.
+ * A program with set-uid or set-gid bits can be started by any user under any name, so its user's
+ * identity proves nothing.
  */
 static int lends_rights(const struct process_info *info)
 {
@@ -41,13 +41,13 @@ static int lends_rights(const struct process_info *info)
 	return info->uids_differ || stat(name, &st) || st.st_mode & (S_ISUID | S_ISGID);
 }
 
-/* Ours, or that of all whose processes we see. */
+/* Is it our PID namespace, or that of PID 1, which has all processes that we see? */
 static int is_our_namespace(pid_t pid)
 {
-	uint64_t space = container_pid_namespace(pid);
+	uint64_t namespace = container_pid_namespace(pid);
 
-	return space &&
-	       (space == container_pid_namespace(getpid()) || space == container_pid_namespace(1));
+	return namespace && (namespace == container_pid_namespace(getpid()) ||
+			     namespace == container_pid_namespace(1));
 }
 
 int container_owner_of_process(const struct container_list *list, const struct process_info *info,
@@ -60,7 +60,10 @@ int container_owner_of_process(const struct container_list *list, const struct p
 		return 0;
 	if (cgroup_container_find(cgroup_text, &in, NULL))
 		inside_set(list, in.id, out);
-	/* Root of what is a container, too, though no runtime that we know of made it. */
+	/*
+	 * Root in another PID namespace is in a container too, though not in one of a runtime that
+	 * we know.
+	 */
 	return out->uid || out->inside[0] || is_our_namespace(info->pid);
 }
 
@@ -81,5 +84,6 @@ int container_directory_is_owned(const struct container_list *list, int director
 {
 	struct stat st;
 
-	return !fstat(directory, &st) && st.st_uid == list->reading.uid && !(st.st_mode & S_IWOTH);
+	return !fstat(directory, &st) && st.st_uid == list->current_owner.uid &&
+	       !(st.st_mode & S_IWOTH);
 }

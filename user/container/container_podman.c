@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Podman and CRI-O: both keep containers in a storage directory, listed with their names in
- * DRIVER-containers/containers.json (volatile-containers.json: those that go when they end). Each
- * has a monitor, conmon, whose arguments tell id, name and bundle, and the bundle lies in that
- * storage: so that of any user is found, wherever it is, while a container of it runs.
+ * Podman and CRI-O: both keep containers in a storage directory, with an index of names in
+ * DRIVER-containers/containers.json (volatile-containers.json: containers that are removed when
+ * they end). Each container has a monitor, conmon, whose arguments give id, name and bundle. The
+ * bundle is in that storage, so any user's storage is found while one of its containers runs.
  */
 #include <errno.h>
 #include <limits.h>
@@ -16,9 +16,8 @@
 #include "process/process.h"
 
 #define STORAGE "/var/lib/containers/storage"
-#define INDEXED_MAX                                                                                \
-	(4 *                                                                                       \
-	 CONTAINERS_MAX) /* entries of all indexes: each is looked for among those that are known */
+/* entries of all indexes; each is looked up among the known containers */
+#define INDEXED_MAX     (4 * CONTAINERS_MAX)
 #define ARGUMENTS_BYTES (128u * 1024)
 #define PODMAN_PATH     1024
 
@@ -33,7 +32,7 @@ static int index_take(struct container_list *list, const json_t *entry)
 	if (list->indexed == INDEXED_MAX)
 		return 0;
 	if (++list->indexed == INDEXED_MAX)
-		container_list_remark(list, "Podman's indexes are not read beyond %d entries",
+		container_list_remark(list, "Podman's indexes are read only up to %d entries",
 				      INDEXED_MAX);
 	container_text_set(found.id, sizeof(found.id), id);
 	found.runtime = name && container_kubernetes_name(name, &found) ? CONTAINER_RUNTIME_CRIO
@@ -82,13 +81,13 @@ int container_podman_storage(struct container_list *list, int storage)
 	return state_dir_each(storage, driver_take, list);
 }
 
-/* STORAGE/DRIVER-containers/ID/userdata: three components up. */
-static void storage_of(const char *bundle, char *out, size_t room)
+/* STORAGE/DRIVER-containers/ID/userdata: strip three components. */
+static void storage_of(const char *bundle, char *out, size_t capacity)
 {
 	char *slash;
 
 	out[0] = '\0';
-	if (bundle[0] != '/' || strlen(bundle) >= room)
+	if (bundle[0] != '/' || strlen(bundle) >= capacity)
 		return;
 	strcpy(out, bundle);
 	for (int i = 0; i < 3; i++) {
@@ -102,7 +101,7 @@ static void storage_of(const char *bundle, char *out, size_t room)
 }
 
 int container_conmon_parse(const char *arguments, size_t bytes, struct container *out,
-			   char *pid_file, char *storage, size_t room)
+			   char *pid_file, char *storage, size_t capacity)
 {
 	const char *end = arguments + bytes;
 	const char *id = "", *name = "", *bundle = "", *file = "";
@@ -122,9 +121,9 @@ int container_conmon_parse(const char *arguments, size_t bytes, struct container
 			file = next;
 		else if (strcmp(at, "--exit-command-arg") && strcmp(at, "--runtime-arg"))
 			continue;
-		at = next; /* a value is no option, whatever it looks like */
+		at = next; /* a value is not an option, whatever it looks like */
 	}
-	if (!container_id_is_valid(id) || strlen(file) >= room)
+	if (!container_id_is_valid(id) || strlen(file) >= capacity)
 		return -EINVAL;
 	container_text_set(out->id, sizeof(out->id), id);
 	out->runtime = container_kubernetes_name(name, out) ? CONTAINER_RUNTIME_CRIO
@@ -132,11 +131,11 @@ int container_conmon_parse(const char *arguments, size_t bytes, struct container
 	if (!out->pod[0])
 		container_text_set(out->name, sizeof(out->name), name);
 	strcpy(pid_file, file);
-	storage_of(bundle, storage, room);
+	storage_of(bundle, storage, capacity);
 	return 0;
 }
 
-/* The process id in a file that is named by its path in the monitor's root; 0: none. */
+/* Reads the process id from a file, whose path is relative to the monitor's root; 0: none. */
 static pid_t pid_file_read(pid_t monitor, char *path)
 {
 	char *slash = strrchr(path, '/');
@@ -180,8 +179,8 @@ static int monitor_read(struct container_list *list, pid_t monitor)
 				    PODMAN_PATH)) {
 		found.init_pid = pid_file_read(monitor, pid_file);
 		/*
-		 * "podman rename" is known to the storage, not to the monitor: the storage is read
-		 * first, and once.
+		 * "podman rename" updates the storage, not the monitor's arguments: read the
+		 * storage first, and once.
 		 */
 		known = container_list_find(list, found.id, "");
 		if (!known || !known->name[0])
@@ -198,9 +197,9 @@ int container_podman_read(struct container_list *list, const struct container_pi
 	int err = storage_read(list, 0, STORAGE);
 
 	for (size_t i = 0; i < monitors->count && !err; i++) {
-		list->reading = monitors->items[i].owner;
+		list->current_owner = monitors->items[i].owner;
 		err = monitor_read(list, monitors->items[i].pid);
 	}
-	list->reading = (struct container_owner){0};
+	list->current_owner = (struct container_owner){0};
 	return err;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asking a Docker daemon (or what speaks like one): GET /containers/json, HTTP/1.0, so that the
- * answer is not in chunks and ends with the connection. Whoever is behind the socket is given a
- * second for all of it.
+ * Asks a Docker daemon (or a compatible one): GET /containers/json with HTTP/1.0, so that the
+ * answer is not chunked and ends with the connection. The whole exchange may take a second.
  */
 #include <errno.h>
 #include <poll.h>
@@ -55,7 +54,10 @@ int container_docker_answer(struct container_list *list, const char *text, size_
 	return err;
 }
 
-/* The socket's file by descriptor: in the daemon's root, and no longer than an address may be. */
+/*
+ * Connects through a descriptor of the socket's directory, so that the path is resolved in the
+ * daemon's root and the address is short enough.
+ */
 static int socket_connect(pid_t pid, const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -74,7 +76,7 @@ static int socket_connect(pid_t pid, const char *path)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	err = fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) ? -errno : 0;
 	close(directory);
-	/* EAGAIN: those who wait to be accepted are too many already. */
+	/* EAGAIN: the backlog is full. */
 	if (!err)
 		return fd;
 	if (fd >= 0)
@@ -82,7 +84,7 @@ static int socket_connect(pid_t pid, const char *path)
 	return err == -EAGAIN ? -ETIMEDOUT : err;
 }
 
-/* Waits for the socket until the time is over: 0, -ETIMEDOUT, -errno. */
+/* Waits for the socket until end_ns: 0, -ETIMEDOUT, -errno. */
 static int socket_wait(int fd, short events, uint64_t end_ns)
 {
 	struct pollfd poll_fd = {.fd = fd, .events = events};
@@ -109,7 +111,7 @@ static int answer_read(int fd, uint64_t end_ns, struct buffer *answer)
 	}
 }
 
-/* Whoever is behind the socket speaks for the user whose daemon is asked, and for no other. */
+/* The peer must run as the user whose daemon is asked. */
 static int peer_check(const struct container_list *list, int fd)
 {
 	struct ucred peer;
@@ -117,7 +119,7 @@ static int peer_check(const struct container_list *list, int fd)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
 		return -errno;
-	return peer.uid == list->reading.uid ? 0 : -EPERM;
+	return peer.uid == list->current_owner.uid ? 0 : -EPERM;
 }
 
 int container_docker_ask(struct container_list *list, pid_t pid, const char *socket_path)
@@ -130,7 +132,7 @@ int container_docker_ask(struct container_list *list, pid_t pid, const char *soc
 	if (fd < 0)
 		return fd;
 	err = peer_check(list, fd) ?: socket_wait(fd, POLLOUT, end_ns);
-	/* So short a request goes into the socket's buffer whole. */
+	/* A request this short fits into the socket's buffer as a whole. */
 	if (!err &&
 	    send(fd, REQUEST, sizeof(REQUEST) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(REQUEST) - 1)
 		err = -EIO;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much of the runtimes' states is read. Whoever has a directory can fill it, and link one large
- * file into it any number of times: so each runtime has a share, and all of them together have a
- * limit.
+ * Limits how much of the runtimes' state is read. A user can fill a directory, or link one large
+ * file into it many times, so each runtime has a share and all runtimes together have a limit.
  */
 #include <errno.h>
 
 #include "container/container_list.h"
 #include "container/state_file.h"
 
-#define SHARE_BYTES (32u << 20) /* of one daemon's or monitor's state */
+#define SHARE_BYTES (32u << 20) /* state of one daemon or monitor */
 #define TOTAL_BYTES (64u << 20)
 
 void container_state_begin(struct container_list *list)
@@ -27,8 +26,8 @@ int container_state_read(struct container_list *list, int directory, const char 
 		       : -EFBIG;
 
 	/*
-	 * What was refused after it was read has cost the same, and a look at a file is not for
-	 * nothing.
+	 * A file that is refused after it was read has cost the same, and opening a file has a cost
+	 * too.
 	 */
 	bytes += STATE_FILE_COST;
 	bytes = bytes < left ? bytes : left;
@@ -36,7 +35,6 @@ int container_state_read(struct container_list *list, int directory, const char 
 	list->state_bytes += bytes;
 	if (err == -EFBIG && !list->state_refused++)
 		container_list_remark(
-			list,
-			"files of a runtime that are larger than what is read of it are left out");
+			list, "state files of a runtime beyond the size limit are left out");
 	return err;
 }

@@ -56,7 +56,7 @@ int state_dir_below(int directory, const char *path)
 			RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
-/* A regular file of at most max bytes. */
+/* Opens a regular file of at most max bytes. */
 static int open_regular(int directory, const char *path, size_t max)
 {
 	int fd = regular_open(directory, path,
@@ -103,7 +103,7 @@ int state_file_read(int directory, const char *path, size_t max, struct buffer *
 	return err;
 }
 
-/* Are there more values than are parsed? What stands in strings counts, too. */
+/* Does the text hold more values than are parsed? Characters within strings count too. */
 static int has_many_values(const struct buffer *text)
 {
 	size_t count = 0;

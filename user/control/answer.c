@@ -50,7 +50,7 @@ void answer_lookup(FILE *out, struct trace *trace, size_t process, uint64_t addr
 		fputs("null}", out);
 		return;
 	}
-	traceback = trace_traceback_at(trace, process, block->traceback);
+	traceback = trace_traceback_at(trace, process, block->stack);
 	fprintf(out,
 		"{\"address\": %" PRIu64 ", \"offset\": %" PRIu64 ", \"size\": %" PRIu64
 		", \"domain\": %" PRIu32 ", \"rounded\": %s}, \"total_nframe\": %" PRIu32

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What a session says of a process under trace: one JSON object, no line end; keys are only ever
- * added.
- */
+/* Answers about a traced process: one JSON object without a line end. Keys are only ever added. */
 #ifndef TRACER_CONTROL_ANSWER_H
 #define TRACER_CONTROL_ANSWER_H
 
@@ -12,18 +9,18 @@
 struct trace;
 
 /*
- * is_tracing, traceback_limit, traced_memory {size, peak}, tracer_memory (bytes; of all processes
- * of the session): as tracemalloc's functions of these names have it; uptime (seconds since its
- * tracing began), live_blocks, lost_events, session (the tracer's process id), and what a report
- * says of itself; longest_pause_ns, for which a request has held up the handling of events.
- * running: the process is still there; now_ns: CLOCK_MONOTONIC.
+ * Writes is_tracing, traceback_limit, traced_memory {size, peak} and tracer_memory (bytes, of all
+ * processes of the session), as tracemalloc's functions of these names define them; uptime (seconds
+ * since its tracing began), live_blocks, lost_events, session (the tracer's pid) and the metadata
+ * of a report; longest_pause_ns, the longest time for which a request has delayed the handling of
+ * events. running: the process still exists. now_ns: CLOCK_MONOTONIC.
  */
 void answer_status(FILE *out, const struct trace *trace, size_t process, int running,
 		   uint64_t now_ns, uint64_t longest_pause_ns);
 /*
- * The block that contains address, as tracemalloc.get_object_traceback(): {"block": {address,
- * offset, size, domain, rounded}, "total_nframe", "traceback": [{filename, lineno, function}]},
- * most recent first; {"block": null} when none does.
+ * Writes the block that contains address, as tracemalloc.get_object_traceback(): {"block":
+ * {address, offset, size, domain, rounded}, "total_nframe", "traceback": [{filename, lineno,
+ * function}]}, most recent frame first; {"block": null} if no block contains it.
  */
 void answer_lookup(FILE *out, struct trace *trace, size_t process, uint64_t address);
 

@@ -12,15 +12,15 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "control/place.h"
+#include "control/session_socket.h"
 
-#define ANSWER_BYTES (8u << 20) /* longest that is taken */
+#define ANSWER_BYTES (8u << 20) /* longest answer that is accepted */
 
 static int request_send(int fd, const struct request *request, int passed)
 {
 	union {
 		struct cmsghdr align;
-		char room[CMSG_SPACE(sizeof(int))];
+		char bytes[CMSG_SPACE(sizeof(int))];
 	} control = {0};
 	char line[REQUEST_BYTES];
 	struct iovec data = {line, request_print(line, request)};
@@ -35,15 +35,15 @@ static int request_send(int fd, const struct request *request, int passed)
 				       .cmsg_type = SCM_RIGHTS};
 		memcpy(CMSG_DATA(at), &passed, sizeof(int));
 	}
-	/* It is short, and the session has read whatever was before it. */
+	/* The request is short, and the session has read everything before it. */
 	ssize_t n = sendmsg(fd, &message, MSG_NOSIGNAL);
 	if (n == (ssize_t)data.iov_len)
 		return 0;
-	/* Refused, it may have said why. */
+	/* A session that refuses us may have sent the reason. */
 	return n < 0 && errno != EPIPE ? -errno : 0;
 }
 
-/* Appends what comes; 1: the connection is at its end. end_ns 0: however long it takes. */
+/* Appends received bytes; 1: end of the connection. end_ns 0: no timeout. */
 static int bytes_wait(int fd, uint64_t end_ns, struct buffer *answer)
 {
 	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
@@ -112,7 +112,7 @@ struct asked {
 	int fd;
 };
 
-/* Keeps the connection to the one session that does. */
+/* Returns the index of the one session that traces pid. */
 static int answers_choose(struct asked *asked, size_t count, uint32_t pid)
 {
 	uint64_t end_ns = end_of(ASK_TIMEOUT_MS);
@@ -140,7 +140,7 @@ static int answers_choose(struct asked *asked, size_t count, uint32_t pid)
 		return (int)found;
 	if (silent)
 		return error_set(-ETIMEDOUT,
-				 "no session says that it traces it, and %zu did not answer",
+				 "no session says that it traces it, but %zu did not answer",
 				 silent);
 	return error_set(-ESRCH, "no session traces PID %u", pid);
 }
@@ -151,7 +151,7 @@ int ask_find(const char *directory, uint32_t pid, pid_t session)
 	struct asked *asked;
 	pid_t *pids = NULL;
 	size_t count = 0;
-	int err = place_list(directory, &pids, &count), fd = -1;
+	int err = session_socket_list(directory, &pids, &count), fd = -1;
 
 	if (err == -ENOENT)
 		return error_set(-ESRCH, "no session traces PID %u", pid);
@@ -162,11 +162,11 @@ int ask_find(const char *directory, uint32_t pid, pid_t session)
 		free(pids);
 		return -ENOMEM;
 	}
-	/* All are asked before the first is waited for, so that they answer at once. */
+	/* Send to all before waiting for the first, so that they answer in parallel. */
 	for (size_t i = 0; i < count; i++) {
 		asked[i] = (struct asked){.pid = pids[i], .fd = -1};
 		if (!session || session == pids[i])
-			asked[i].fd = place_connect(directory, pids[i]);
+			asked[i].fd = session_socket_connect(directory, pids[i]);
 		if (asked[i].fd >= 0)
 			request_send(asked[i].fd, &request, -1);
 	}

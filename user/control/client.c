@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client is idle, in the middle of a line, waiting for a saver, or slow to take its answer.
- * since_ns is when that began; the second and the last have their time, a saver has as long as its
- * client waits.
+ * A client is in one of four states: idle, in the middle of a line, waiting for a saver, or slow to
+ * read its answer. since_ns is the time when the state began. The second and the last state have a
+ * timeout; a saver has no timeout while its client waits.
  */
 #include "control/client.h"
 
@@ -20,15 +20,15 @@
 #include "control/saver.h"
 #include "report/json.h"
 
-/* taken of one message, to be closed but for one; the kernel drops what is beyond */
+/* accepted per message, all but one are closed; the kernel drops those beyond */
 #define DESCRIPTORS 8
 
 struct client {
 	int fd;
 	pid_t pid;
-	int passed; /* the descriptor that came last; -1: none */
+	int passed; /* the descriptor received last; -1: none */
 	struct saver *saver;
-	size_t saved, of; /* processes in the snapshot that it writes, of how many */
+	size_t saved, of; /* processes in the snapshot that is written, and in the session */
 	uint64_t since_ns;
 	struct buffer out;
 	size_t sent;
@@ -62,7 +62,7 @@ void client_free(struct client *client)
 	free(client);
 }
 
-static int answer_owed(const struct client *client)
+static int answer_pending(const struct client *client)
 {
 	return client->sent < client->out.size;
 }
@@ -73,9 +73,9 @@ size_t client_poll_fds(const struct client *client, struct pollfd *fds)
 
 	fds[count++] = (struct pollfd){
 		.fd = client->fd,
-		.events = answer_owed(client) ? POLLOUT
-			  : client->saver     ? 0
-					      : POLLIN,
+		.events = answer_pending(client) ? POLLOUT
+			  : client->saver        ? 0
+						 : POLLIN,
 	};
 	if (client->saver)
 		fds[count++] =
@@ -85,7 +85,7 @@ size_t client_poll_fds(const struct client *client, struct pollfd *fds)
 
 int client_idle(const struct client *client)
 {
-	return !client->have && !answer_owed(client) && !client->saver;
+	return !client->have && !answer_pending(client) && !client->saver;
 }
 
 uint64_t client_since_ns(const struct client *client)
@@ -100,7 +100,7 @@ int client_saves(const struct client *client)
 
 void client_answer(struct client *client, const char *text, size_t bytes)
 {
-	/* No memory for it: the connection ends without an answer. */
+	/* Out of memory: close the connection without an answer. */
 	if (buffer_append(&client->out, text, bytes) || buffer_append(&client->out, "\n", 1))
 		shutdown(client->fd, SHUT_RDWR);
 }
@@ -130,7 +130,7 @@ void client_error(struct client *client, const char *reason)
 
 int client_flush(struct client *client)
 {
-	while (answer_owed(client)) {
+	while (answer_pending(client)) {
 		ssize_t n = send(client->fd, client->out.data + client->sent,
 				 client->out.size - client->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
 
@@ -165,15 +165,15 @@ static void descriptors_take(struct client *client, struct msghdr *message)
 	}
 }
 
-/* Bytes read, 0 when there are none yet, negative when it has gone. */
+/* The number of bytes read, 0 if there are none yet, negative if the client has closed. */
 static ssize_t bytes_read(struct client *client)
 {
 	union {
 		struct cmsghdr align;
-		char room[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
+		char bytes[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
 	} control;
-	struct iovec room = {client->line + client->have, sizeof(client->line) - client->have};
-	struct msghdr message = {.msg_iov = &room,
+	struct iovec space = {client->line + client->have, sizeof(client->line) - client->have};
+	struct msghdr message = {.msg_iov = &space,
 				 .msg_iovlen = 1,
 				 .msg_control = &control,
 				 .msg_controllen = sizeof(control)};
@@ -185,7 +185,7 @@ static ssize_t bytes_read(struct client *client)
 	return n ? n : -EPIPE;
 }
 
-/* The next whole line of what is there, if it is one. 1, 0, or the client is refused. */
+/* Parses the next complete line of the buffer. 1; 0: none yet; negative: the client is refused. */
 static int line_take(struct client *client, struct request *request)
 {
 	char *end = memchr(client->line, '\n', client->have);
@@ -221,7 +221,7 @@ static void saved_answer(struct client *client)
 		      (size_t)snprintf(text, sizeof(text), "{\"snapshot\": true%s}", of));
 }
 
-/* 0 still at it, or its answer is owed; negative: the client did not wait for it. */
+/* 0: still writing, or its answer is queued; negative: the client has disconnected. */
 static int saver_watch(struct client *client)
 {
 	struct pollfd fds[] = {{.fd = saver_poll_fd(client->saver), .events = POLLIN},
@@ -246,8 +246,8 @@ static int time_check(struct client *client, uint64_t now_ns)
 {
 	if (client_idle(client) || client->saver || now_ns < client->since_ns + CONTROL_TIMEOUT_NS)
 		return 0;
-	client_refuse(client, answer_owed(client) ? "it does not take its answer"
-						  : "it does not end its line");
+	client_refuse(client, answer_pending(client) ? "it does not take its answer"
+						     : "it does not end its line");
 	return -ETIMEDOUT;
 }
 
@@ -260,10 +260,10 @@ int client_next(struct client *client, uint64_t now_ns, struct request *request)
 	got = client->saver ? saver_watch(client) : 0;
 	if (!got)
 		got = client_flush(client);
-	if (got || client->saver || answer_owed(client))
+	if (got || client->saver || answer_pending(client))
 		return got ? got : time_check(client, now_ns);
 	got = line_take(client, request);
-	if (!got && !answer_owed(client)) {
+	if (!got && !answer_pending(client)) {
 		ssize_t n = bytes_read(client);
 
 		if (n < 0)
@@ -283,7 +283,7 @@ int client_save(struct client *client, struct trace *trace, size_t process, size
 	int err;
 
 	if (client->passed < 0)
-		return error_set(-EINVAL, "no descriptor to write it to came with the request");
+		return error_set(-EINVAL, "no descriptor was passed with the request");
 	err = saver_start(&client->saver, trace, process, client->passed);
 	close(client->passed);
 	client->passed = -1;

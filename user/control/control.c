@@ -12,19 +12,20 @@
 #include "base/error.h"
 #include "control/answer.h"
 #include "control/client.h"
-#include "control/place.h"
 #include "control/saver.h"
+#include "control/session_socket.h"
 #include "report/json.h"
 #include "trace/trace.h"
 
-#define SAVERS 4u /* at once: each may come to hold a copy of the tables */
+#define SAVERS 4u /* concurrent; each may hold a copy of the tables */
 
 struct control {
 	struct control_opts opts;
 	int listener;
 	int stop;
-	uint64_t began_ns;   /* the request that is being served; not with what is drained for it */
-	uint64_t longest_ns; /* that one has held up the handling of events */
+	/* start of the current request, not including the drain that precedes it */
+	uint64_t began_ns;
+	uint64_t longest_ns; /* longest delay of event handling by a request */
 	struct client *clients[CONTROL_CLIENTS];
 };
 
@@ -37,8 +38,8 @@ int control_new(struct control **out, const struct control_opts *opts)
 		return -ENOMEM;
 	control->opts = *opts;
 	if (!opts->directory)
-		control->opts.directory = PLACE_DIRECTORY;
-	control->listener = place_listen(control->opts.directory, getpid());
+		control->opts.directory = SOCKET_DIRECTORY;
+	control->listener = session_socket_listen(control->opts.directory, getpid());
 	if (control->listener < 0) {
 		int err = control->listener;
 
@@ -53,7 +54,7 @@ void control_free(struct control *control)
 {
 	if (!control)
 		return;
-	place_leave(control->opts.directory, getpid());
+	session_socket_remove(control->opts.directory, getpid());
 	close(control->listener);
 	for (size_t i = 0; i < CONTROL_CLIENTS; i++)
 		client_free(control->clients[i]);
@@ -77,10 +78,10 @@ int control_stop_wanted(const struct control *control)
 }
 
 /*
- * Room for one more: an empty place, or that of the client that has been idle for longest. NULL:
- * all are at work.
+ * Finds a slot for a new client: an empty one, or that of the client that has been idle for
+ * longest. NULL: all clients are busy.
  */
-static struct client **place_find(struct control *control)
+static struct client **slot_find(struct control *control)
 {
 	struct client **longest = NULL;
 
@@ -105,31 +106,31 @@ static void client_accept(struct control *control)
 {
 	int fd = accept4(control->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	struct client *client;
-	struct client **place;
+	struct client **slot;
 	pid_t pid = 0;
 
 	if (fd < 0)
 		return;
-	int err = place_peer_check(fd, &pid);
+	int err = session_socket_peer_check(fd, &pid);
 	if (client_new(&client, fd, pid)) {
 		close(fd);
 		return;
 	}
-	place = err ? NULL : place_find(control);
-	if (place) {
-		*place = client;
+	slot = err ? NULL : slot_find(control);
+	if (slot) {
+		*slot = client;
 		return;
 	}
 	client_refuse(client, err == -EPERM ? "another user's session" : "too many clients");
 	client_free(client);
 }
 
-/* How many processes the session has; *last: one of them. */
+/* The number of processes of the session; *last: the index of one of them. */
 static size_t processes_count(const struct control *control, size_t *last)
 {
-	size_t room = trace_process_count(control->opts.trace), count = 0;
+	size_t total = trace_process_count(control->opts.trace), count = 0;
 
-	for (size_t i = 0; i < room; i++)
+	for (size_t i = 0; i < total; i++)
 		if (trace_process_at(control->opts.trace, i)) {
 			*last = i;
 			count++;
@@ -137,16 +138,16 @@ static size_t processes_count(const struct control *control, size_t *last)
 	return count;
 }
 
-/* The process that a request is about. 0; -EINVAL, -ESRCH (error_set tells). */
+/* Finds the process of a request. 0; -EINVAL, -ESRCH (with error_set()). */
 static int process_of(const struct control *control, const struct request *request, size_t *process)
 {
-	size_t room = trace_process_count(control->opts.trace), found = room;
+	size_t total = trace_process_count(control->opts.trace), found = total;
 	size_t count = request->pid ? 0 : processes_count(control, &found);
 
-	/* The last one of a number: it may have been given out again. */
+	/* The last process with this pid: pids are reused. */
 	if (request->pid && trace_process_find(control->opts.trace, request->pid, &found))
-		found = room;
-	if (found == room)
+		found = total;
+	if (found == total)
 		return error_set(-ESRCH, "this session does not trace PID %u", request->pid);
 	if (count > 1)
 		return error_set(-EINVAL, "\"pid\" is missing: this session traces %zu processes",
@@ -164,13 +165,15 @@ static size_t savers_count(const struct control *control)
 	return count;
 }
 
-/* Brings what a request is about up to date; *process becomes SAVER_ALL if that is all of them. */
+/*
+ * Brings the process of a request up to date. *process becomes SAVER_ALL if the request is for all.
+ */
 static int refresh(struct control *control, const struct request *request, size_t *process)
 {
 	/*
-	 * Not for a lookup: an address that is asked for lives, and its block is the last that came
-	 * to life there. Nor for a status, which may be asked for at any rate: coverage says of
-	 * when the last reading is.
+	 * A heap walk is not needed for a lookup: an address that is looked up is live, and its
+	 * block is the last that was allocated there. Nor for a status, which clients may poll at
+	 * any rate; its coverage field gives the time of the last heap walk.
 	 */
 	int reconcile = request->kind == REQUEST_SNAPSHOT || request->kind == REQUEST_RESET_PEAK;
 	const struct control_opts *opts = &control->opts;
@@ -200,7 +203,7 @@ static int mark_put(struct control *control, size_t process, uint32_t type)
 	return control->opts.mark(control->opts.context, process, type);
 }
 
-/* 0: the answer stands in out, or comes when the saver is done; -errno. */
+/* 0: the answer is in out, or is sent when the saver is done; -errno. */
 static int request_do(struct control *control, struct client *client, const struct request *request,
 		      FILE *out)
 {

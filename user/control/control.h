@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The side of a session that can be talked to (control/request.h) while it traces. Nothing here
- * blocks, and a request costs at most one drain of the ring buffer, one look at the tables and, in
- * census mode, one reading of the heap, with "all" of each (during which the ring buffer is
- * drained): what takes longer is a saver's. A client has one request under way; its next one is
- * read when its answer has been taken.
+ * The server side of a session (control/request.h). Nothing here blocks. A request costs at most
+ * one drain of the ring buffer, one pass over the tables and, in census mode, one heap walk; with
+ * "all", one heap walk for each process (during which the ring buffer is drained). Longer work is
+ * left to a saver process. A client has one request at a time; its next one is read when its answer
+ * has been sent.
  */
 #ifndef TRACER_CONTROL_CONTROL_H
 #define TRACER_CONTROL_CONTROL_H
@@ -13,44 +13,44 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* at once; the one that was idle for longest makes room for another */
+/* at a time; the client that was idle for longest is closed to admit another */
 #define CONTROL_CLIENTS    16u
 #define CONTROL_POLLS      (2 * CONTROL_CLIENTS + 1)
-#define CONTROL_TIMEOUT_NS 5000000000ull /* for the rest of a line, and for taking an answer */
+#define CONTROL_TIMEOUT_NS 5000000000ull /* to complete a line, and to read an answer */
 
 struct control;
 struct trace;
 
-/* What a control needs of its session; processes by their index in the trace. */
+/* Callbacks into the session. A process is named by its index in the trace. */
 struct control_opts {
-	const char *directory; /* of the sockets; NULL: PLACE_DIRECTORY */
+	const char *directory; /* of the sockets; NULL: SOCKET_DIRECTORY */
 	struct trace *trace;   /* borrowed */
-	/*
-	 * Brings the trace up to date; reconcile: also in what a process's heap alone tells. 0,
-	 * -errno.
-	 */
+	/* Brings the trace up to date. reconcile: also walk the process's heap. 0, -errno. */
 	int (*refresh)(void *context, size_t process, int reconcile);
 	/*
-	 * Puts a mark (EVENT_CLEAR, EVENT_RESET_PEAK) of now into the stream of events. 0, -errno.
+	 * Inserts a mark (EVENT_CLEAR, EVENT_RESET_PEAK) with the current time into the event
+	 * stream. 0, -errno.
 	 */
 	int (*mark)(void *context, size_t process, uint32_t type);
 	int (*running)(void *context, size_t process);
 	void *context;
 };
 
-/* Listens from here on. 0; -errno (error_set tells). */
+/* Starts listening. 0; -errno (with error_set()). */
 int control_new(struct control **out, const struct control_opts *opts);
-/* Takes the socket away and leaves every client, running savers too. NULL is legal. */
+/* Removes the socket and closes every client, killing running savers. NULL is legal. */
 void control_free(struct control *control);
 
-/* What wakes it, for poll(): fills at most CONTROL_POLLS, returns how many. */
+/* Fills at most CONTROL_POLLS entries for poll(). Returns the number of entries. */
 size_t control_poll_fds(const struct control *control, struct pollfd *fds);
 /*
- * Does what there is to do, at most one request a client. Returns 1 when there is more already,
- * else 0.
+ * Serves pending events, at most one request per client. Returns 1 if more may be pending, else 0.
  */
 int control_serve(struct control *control);
-/* Has a client asked for the session's end? Its connection closes when the session has ended. */
+/*
+ * Has a client requested the end of the session? Its connection is closed when the session has
+ * ended.
+ */
 int control_stop_wanted(const struct control *control);
 
 #endif

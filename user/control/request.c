@@ -68,7 +68,7 @@ int request_parse(const char *line, size_t bytes, struct request *out)
 				 : NULL;
 	int err = -EBADMSG;
 
-	/* jansson's text quotes what it read: its kind is enough. */
+	/* Do not report jansson's message: it quotes the input. */
 	if (!json_is_object(object))
 		error_set(err, "not a JSON object");
 	else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The child holds nothing but its file and the pipe that its end is told on: the probes and the
- * target's descriptors are closed at once, so that they end with the session, as does the child.
+ * The child keeps only its output file and the result pipe. It closes the probes and the target's
+ * descriptors at once, so that they end with the session. It is killed when the session ends.
  */
 #include "control/saver.h"
 
@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/outfile.h"
-#include "export/pprof.h"
+#include "pprof/pprof.h"
 #include "snapshot/snapshot.h"
 #include "trace/trace.h"
 
@@ -31,7 +31,7 @@ struct saver {
 	uint64_t start_ns;
 };
 
-/* What the child says when it failed; nothing when it did not. */
+/* Sent by the child on failure; nothing is sent on success. */
 struct saver_end {
 	int err;
 	char reason[REASON_BYTES];
@@ -44,7 +44,7 @@ static int snapshot_save(struct trace *trace, size_t process, int fd)
 	int err = process == SAVER_ALL ? trace_snapshot_all(trace, 1, &snapshot)
 				       : trace_snapshot(trace, process, 1, &snapshot);
 
-	/* This copy of it. What the session has changed since is held twice until here. */
+	/* Free the child's copy. Until now, pages that the session has modified exist twice. */
 	trace_free(trace);
 	if (!err)
 		err = outfile_on(&file, fd, "the snapshot's file");
@@ -55,7 +55,10 @@ static int snapshot_save(struct trace *trace, size_t process, int fd)
 		err = outfile_commit(file);
 	else
 		outfile_discard(file);
-	/* The session renames the file then, and need not wait for the disk. A pipe cannot sync. */
+	/*
+	 * The session renames the file afterwards without waiting for the disk. A pipe cannot be
+	 * synced.
+	 */
 	if (!err && fsync(fd) && errno != EINVAL && errno != EROFS)
 		err = -errno;
 	return err;
@@ -70,7 +73,7 @@ static void child_run(struct trace *trace, size_t process, int fd, int out, pid_
 	if (getppid() != parent)
 		_exit(1);
 	signal(SIGPIPE, SIG_IGN);
-	/* Both first out of the way of the numbers that they get. */
+	/* Move both to higher numbers first, so that dup2() cannot overwrite one of them. */
 	fd = fcntl(fd, F_DUPFD, 16);
 	out = fcntl(out, F_DUPFD, 16);
 	if (fd < 0 || out < 0 || dup2(fd, 3) < 0 || dup2(out, 4) < 0)
@@ -141,10 +144,11 @@ int saver_finish(struct saver *saver)
 		end.reason[sizeof(end.reason) - 1] = '\0';
 		err = error_set(end.err, "%s", end.reason);
 	} else if (WIFSIGNALED(status)) {
-		err = error_set(-EIO, "the process that writes it was killed by signal %d",
+		err = error_set(-EIO,
+				"the process that writes the snapshot was killed by signal %d",
 				WTERMSIG(status));
 	} else if (!WIFEXITED(status) || WEXITSTATUS(status)) {
-		err = error_set(-EIO, "the process that writes it failed");
+		err = error_set(-EIO, "the process that writes the snapshot failed");
 	}
 	close(saver->pipe);
 	free(saver);

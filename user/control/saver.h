@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes a snapshot while the trace goes on. A snapshot is a point in time: the process is forked,
- * and the child, which holds the tables as they were at that moment, groups, compresses and writes
- * them. The kernel copies what either side changes, so that events are held up for the fork alone,
- * and nothing of the child's (a slow disk, a full one, a reader that does not read) reaches the
- * session.
+ * Writes a snapshot while tracing continues. A snapshot is a point in time: the process forks, and
+ * the child, which holds the tables as of that moment, groups, compresses and writes them. Pages
+ * are copied on write, so events are only delayed by the fork, and nothing in the child (a slow or
+ * full disk, a reader that does not read) affects the session.
  */
 #ifndef TRACER_CONTROL_SAVER_H
 #define TRACER_CONTROL_SAVER_H
@@ -15,19 +14,20 @@
 struct saver;
 struct trace;
 
-#define SAVER_ALL SIZE_MAX /* instead of a process's index: all in one snapshot */
+#define SAVER_ALL SIZE_MAX /* in place of a process index: all processes in one snapshot */
 
 /*
- * Begins to write the snapshot of a process (at its interpreter's end, if that has come) to fd,
- * which the caller may close at once. The calling process has one thread. 0; -EAGAIN, -ENOMEM.
+ * Starts writing the snapshot of a process (as of its interpreter's end, if it has ended) to fd,
+ * which the caller may close at once. The calling process must be single-threaded. 0; -EAGAIN,
+ * -ENOMEM.
  */
 int saver_start(struct saver **out, struct trace *trace, size_t process, int fd);
-/* Readable when it is done; for poll(). */
+/* Readable when the child is done; for poll(). */
 int saver_poll_fd(const struct saver *saver);
 uint64_t saver_start_ns(const struct saver *saver); /* CLOCK_MONOTONIC */
-/* Waits for its end and frees it. 0, or the error with which it ended (error_set tells). */
+/* Waits for the child and frees the saver. 0, or the child's error (with error_set()). */
 int saver_finish(struct saver *saver);
-/* Ends it, whatever it has written. NULL is legal. */
+/* Kills the child, whatever it has written, and frees the saver. NULL is legal. */
 void saver_free(struct saver *saver);
 
 #endif

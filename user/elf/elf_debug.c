@@ -19,38 +19,39 @@
 
 #define DEBUG_ROOT "/usr/lib/debug"
 #define DWZ        "/.dwz/"
-/* bytes of a debug file that are worth reading for its checksum */
+/* largest debug file whose checksum is computed, bytes */
 #define CHECKSUM_MAX ((off_t)512 << 20)
-/* in a root that is not ours, where a target says how many there are */
-#define CHECKSUM_THERE_MAX ((off_t)64 << 20)
-#define LINK_MAX           8192u /* bytes of a section that names a debug file */
-#define PIECE_BYTES        (64u * 1024)
+/* the same in an untrusted root, where a target chooses the size */
+#define CHECKSUM_UNTRUSTED_MAX ((off_t)64 << 20)
+#define LINK_MAX               8192u /* bytes of .gnu_debuglink or .gnu_debugaltlink */
+#define PIECE_BYTES            (64u * 1024)
 
-/* Where debug files are looked for. */
-struct place {
-	int common;       /* what is looked for is a common part */
-	int root;         /* a root that is not trusted: names are resolved within it; -1: ours */
+/* Where debug files are searched. */
+struct debug_dir {
+	int common; /* 1: the file is the common part of several debug files */
+	/* descriptor of an untrusted root, within which names are resolved; -1: our root */
+	int root;
 	const char *base; /* directory */
 };
 
-/* A descriptor of a regular file, -errno. */
-static int open_regular(const struct place *place, const char *name)
+/* Returns a descriptor of a regular file, or -errno. */
+static int open_regular(const struct debug_dir *dir, const char *name)
 {
-	return place->root < 0
+	return dir->root < 0
 		       ? regular_open(AT_FDCWD, name, 0)
-		       : regular_open(place->root, name, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+		       : regular_open(dir->root, name, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
 }
 
-static int open_elf(struct elf_debug *out, const struct place *place, const char *name)
+static int open_elf(struct elf_debug *out, const struct debug_dir *dir, const char *name)
 {
 	uint64_t bytes;
 	int err;
 
-	out->fd = open_regular(place, name);
+	out->fd = open_regular(dir, name);
 	if (out->fd < 0)
 		return out->fd;
-	err = place->common ? elf_section_begin_common(&out->elf, out->fd)
-			    : elf_section_begin(&out->elf, out->fd, &bytes);
+	err = dir->common ? elf_section_begin_common(&out->elf, out->fd)
+			  : elf_section_begin(&out->elf, out->fd, &bytes);
 	if (err)
 		close(out->fd);
 	return err;
@@ -62,13 +63,13 @@ void elf_debug_close(struct elf_debug *debug)
 	close(debug->fd);
 }
 
-/* That file, if it has that build id. */
-static int open_same(struct elf_debug *out, const struct place *place, const char *name,
+/* Opens the file if it has the build id. */
+static int open_same(struct elf_debug *out, const struct debug_dir *dir, const char *name,
 		     const char *build_id)
 {
 	char found[ELF_BUILD_ID_HEX_MAX];
 	struct elf_debug debug;
-	int err = open_elf(&debug, place, name);
+	int err = open_elf(&debug, dir, name);
 
 	if (err)
 		return err;
@@ -82,21 +83,25 @@ static int open_same(struct elf_debug *out, const struct place *place, const cha
 	return 0;
 }
 
-static int open_by_build_id(struct elf_debug *out, const struct place *place, const char *build_id)
+static int open_by_build_id(struct elf_debug *out, const struct debug_dir *dir,
+			    const char *build_id)
 {
 	char *name;
 	int err;
 
 	if (strlen(build_id) < 4)
 		return -ENOENT;
-	if (asprintf(&name, "%s/.build-id/%.2s/%s.debug", place->base, build_id, build_id + 2) < 0)
+	if (asprintf(&name, "%s/.build-id/%.2s/%s.debug", dir->base, build_id, build_id + 2) < 0)
 		return -ENOMEM;
-	err = open_same(out, place, name, build_id);
+	err = open_same(out, dir, name, build_id);
 	free(name);
 	return err;
 }
 
-/* What debuginfod-find, gdb and others have fetched: debuginfod_find_debuginfo(3), "CACHE". */
+/*
+ * Opens what debuginfod clients (debuginfod-find, gdb) have fetched: debuginfod_find_debuginfo(3),
+ * "CACHE".
+ */
 static int open_fetched(struct elf_debug *out, const char *build_id)
 {
 	static const struct {
@@ -104,7 +109,7 @@ static int open_fetched(struct elf_debug *out, const char *build_id)
 	} caches[] = {{"DEBUGINFOD_CACHE_PATH", ""},
 		      {"XDG_CACHE_HOME", "/debuginfod_client"},
 		      {"HOME", "/.cache/debuginfod_client"}};
-	const struct place ours = {.root = -1};
+	const struct debug_dir ours = {.root = -1};
 	int err = -ENOENT;
 
 	if (strlen(build_id) < 4)
@@ -139,7 +144,7 @@ static int read_link(Elf *elf, const char **name, uint32_t *checksum)
 	at = (length + 4) & ~(size_t)3;
 	if (length > data->d_size || at + sizeof(*checksum) > data->d_size)
 		return -ENOENT;
-	/* Anything but a plain name would lead out of the directory. */
+	/* Only a plain file name is accepted: anything else could leave the directory. */
 	if (!length || strchr(*name, '/') || !strcmp(*name, ".") || !strcmp(*name, ".."))
 		return -ENOENT;
 	memcpy(checksum, *name + at, sizeof(*checksum));
@@ -169,7 +174,7 @@ static int has_checksum(int fd, uint32_t expected, off_t bytes_max)
 	return offset && n == 0 && checksum == expected;
 }
 
-static int open_by_link(struct elf_debug *out, const struct place *place, Elf *elf,
+static int open_by_link(struct elf_debug *out, const struct debug_dir *dir, Elf *elf,
 			const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -179,14 +184,14 @@ static int open_by_link(struct elf_debug *out, const struct place *place, Elf *e
 	char *name;
 	int err;
 
-	/* The path is the target's word: it must not climb out of the root. */
+	/* The target chooses the path: it must not leave the root. */
 	if (path[0] != '/' || strstr(path, "/../") || read_link(elf, &link, &checksum))
 		return -ENOENT;
-	if (asprintf(&name, "%s%.*s/%s", place->base, (int)(slash - path), path, link) < 0)
+	if (asprintf(&name, "%s%.*s/%s", dir->base, (int)(slash - path), path, link) < 0)
 		return -ENOMEM;
-	err = open_elf(&debug, place, name);
+	err = open_elf(&debug, dir, name);
 	if (!err && !has_checksum(debug.fd, checksum,
-				  place->root < 0 ? CHECKSUM_MAX : CHECKSUM_THERE_MAX)) {
+				  dir->root < 0 ? CHECKSUM_MAX : CHECKSUM_UNTRUSTED_MAX)) {
 		log_debug("%s: another checksum than .gnu_debuglink of %s", name, path);
 		elf_debug_close(&debug);
 		err = -ENOENT;
@@ -200,11 +205,11 @@ static int open_by_link(struct elf_debug *out, const struct place *place, Elf *e
 int elf_debug_open(struct elf_debug *out, Elf *elf, const char *build_id, const char *path,
 		   const char *root)
 {
-	const struct place place = {.root = -1, .base = root ? root : DEBUG_ROOT};
-	int err = open_by_build_id(out, &place, build_id);
+	const struct debug_dir dir = {.root = -1, .base = root ? root : DEBUG_ROOT};
+	int err = open_by_build_id(out, &dir, build_id);
 
 	if (err)
-		err = open_by_link(out, &place, elf, path);
+		err = open_by_link(out, &dir, elf, path);
 	if (err && !root)
 		err = open_fetched(out, build_id);
 	return err ? -ENOENT : 0;
@@ -213,11 +218,11 @@ int elf_debug_open(struct elf_debug *out, Elf *elf, const char *build_id, const 
 int elf_debug_open_in(struct elf_debug *out, Elf *elf, const char *build_id, const char *path,
 		      int root)
 {
-	const struct place place = {.root = root, .base = DEBUG_ROOT};
-	int err = open_by_build_id(out, &place, build_id);
+	const struct debug_dir dir = {.root = root, .base = DEBUG_ROOT};
+	int err = open_by_build_id(out, &dir, build_id);
 
 	if (err)
-		err = open_by_link(out, &place, elf, path);
+		err = open_by_link(out, &dir, elf, path);
 	return err ? -ENOENT : 0;
 }
 
@@ -243,7 +248,7 @@ static int read_alternate_link(Elf *elf, const char **name, char build_id[ELF_BU
 
 int elf_debug_open_alternate(struct elf_debug *out, Elf *elf, const char *base, int root)
 {
-	const struct place place = {.common = 1, .root = root, .base = base ? base : DEBUG_ROOT};
+	const struct debug_dir dir = {.common = 1, .root = root, .base = base ? base : DEBUG_ROOT};
 	char build_id[ELF_BUILD_ID_HEX_MAX];
 	const char *link, *below;
 	char *name;
@@ -251,17 +256,17 @@ int elf_debug_open_alternate(struct elf_debug *out, Elf *elf, const char *base, 
 
 	if (read_alternate_link(elf, &link, build_id))
 		return -ENOENT;
-	err = open_by_build_id(out, &place, build_id);
+	err = open_by_build_id(out, &dir, build_id);
 	/*
-	 * Distributions have it at /usr/lib/debug/.dwz/NAME, and say so by this path or one
-	 * relative to their own.
+	 * Distributions install it as /usr/lib/debug/.dwz/NAME and reference it by this path or by
+	 * a relative one.
 	 */
 	below = strstr(link, DWZ);
 	if (!err || !below || strstr(below, "/../"))
 		return err ? -ENOENT : 0;
-	if (asprintf(&name, "%s%s", place.base, below) < 0)
+	if (asprintf(&name, "%s%s", dir.base, below) < 0)
 		return -ENOENT;
-	err = open_same(out, &place, name, build_id);
+	err = open_same(out, &dir, name, build_id);
 	free(name);
 	return err ? -ENOENT : 0;
 }

@@ -15,18 +15,18 @@ struct elf_debug {
  * .gnu_debuglink of elf names, in ROOT + directory of path, with the same checksum. root: NULL for
  * /usr/lib/debug and, by build id, the cache of debuginfod's clients ($DEBUGINFOD_CACHE_PATH, else
  * debuginfod_client in $XDG_CACHE_HOME or ~/.cache), without network. build_id in hex, "" for none.
- * A file found but unfit counts as absent. 0, close with elf_debug_close(); -ENOENT.
+ * A file that does not match counts as absent. 0, close with elf_debug_close(); -ENOENT.
  */
 int elf_debug_open(struct elf_debug *out, Elf *elf, const char *build_id, const char *path,
 		   const char *root);
 /*
- * The same in usr/lib/debug of a root that is not trusted, given by a descriptor: links are
- * resolved within it.
+ * The same in usr/lib/debug of an untrusted root, given by a descriptor: links are resolved within
+ * it.
  */
 int elf_debug_open_in(struct elf_debug *out, Elf *elf, const char *build_id, const char *path,
 		      int root);
 /*
- * The file with what several debug files have in common (dwz), named by .gnu_debugaltlink of elf:
+ * The file with the part that several debug files share (dwz), named by .gnu_debugaltlink of elf:
  * by its build id, then as ROOT/.dwz/NAME, with the same build id. base: ROOT, NULL for
  * usr/lib/debug; root: a descriptor as above, -1 for our own root. 0, close with elf_debug_close();
  * -ENOENT.

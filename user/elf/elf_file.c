@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is needed of nearly every file (header, segments, build id) is read at open; symbol tables
- * are loaded when a look-up reaches them, and the debug file is looked for only when the file's own
- * tables do not know a name.
+ * Header, segments and build id are needed for nearly every file and are read at open. Symbol
+ * tables are loaded when a look-up reaches them. The debug file is searched only when the file's
+ * own tables lack a name.
  */
 #include "elf/elf_file.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,7 +17,7 @@
 
 #define PAGE_BYTES  4096ull
 #define SONAME_MAX  4096u
-#define DYNAMIC_MAX 65536u /* entries; one for each library that is needed, and some forty */
+#define DYNAMIC_MAX 65536u /* entries: one per needed library, and about forty more */
 
 static int read_segments(struct elf_file *file)
 {
@@ -56,18 +55,7 @@ static int read_segments(struct elf_file *file)
 	return 0;
 }
 
-static const GElf_Phdr *find_segment(const struct elf_file *file, uint32_t type)
-{
-	for (size_t i = 0; i < file->segment_count; i++)
-		if (file->segments[i].p_type == type)
-			return &file->segments[i];
-	return NULL;
-}
-
-/*
- * Takes what is wanted of .dynamic: the soname, and the mark that tells an executable from a
- * library.
- */
+/* Reads from .dynamic the soname and the flag that distinguishes an executable from a library. */
 static int read_dynamic(struct elf_file *file)
 {
 	GElf_Shdr header;
@@ -99,9 +87,9 @@ static int read_dynamic(struct elf_file *file)
 				return -ENOMEM;
 		}
 	}
-	/* An old linker sets no mark; libc.so.6 has an interpreter too, but a soname. */
+	/* An old linker sets no flag. libc.so.6 has an interpreter too, but also a soname. */
 	file->executable = file->header.e_type == ET_EXEC || pie ||
-			   (find_segment(file, PT_INTERP) && !elf_file_soname(file)[0]);
+			   (elf_file_find_segment(file, PT_INTERP) && !elf_file_soname(file)[0]);
 	return 0;
 }
 
@@ -137,13 +125,16 @@ int elf_file_open(struct elf_file **out, int fd, const char *path, const char *d
 	}
 	elf_section_build_id(file->elf, file->build_id);
 	file->fd = fd;
-	/* The soname is among the names of all symbols that are exported. */
+	/* Reading the soname has loaded the names of all exported symbols. */
 	elf_file_forget(file);
 	*out = file;
 	return 0;
 }
 
-/* libelf keeps what it has read until the end. One that is no longer an ELF file stays as it is. */
+/*
+ * Reopens the handle, since libelf keeps everything it has read until elf_end(). If the file is no
+ * longer an ELF file the handle is kept.
+ */
 static void handle_renew(Elf **elf, int fd)
 {
 	uint64_t bytes;
@@ -202,7 +193,7 @@ size_t elf_file_symbol_memory(const struct elf_file *file)
 		if (table->symbols)
 			bytes += table->symbols->d_size + table->string_bytes;
 		bytes += table->name_count * sizeof(*table->by_name) +
-			 table->by_address.room * sizeof(*table->by_address.entries);
+			 table->by_address.capacity * sizeof(*table->by_address.entries);
 	}
 	return bytes;
 }
@@ -222,8 +213,7 @@ const char *elf_file_build_id(const struct elf_file *file)
 	return file->build_id;
 }
 
-/* The table of a source, loaded if it was not; its error is kept. */
-static int load_table(struct elf_file *file, int source)
+int elf_file_load_table(struct elf_file *file, int source)
 {
 	int *err = &file->table_errs[source];
 	uint32_t left = file->symbols_max;
@@ -239,16 +229,18 @@ static int load_table(struct elf_file *file, int source)
 	}
 	*err = elf_file_load_debug(file);
 	if (!*err && elf_symbols_load(&file->tables[source], file->debug.elf, SHT_SYMTAB, left))
-		*err = -ENOENT; /* a defect of this machine's debug file is none of the target's */
+		/* a corrupt debug file on this machine is no defect of the target */
+		*err = -ENOENT;
 	return *err;
 }
 
 int elf_file_has_symtab(const struct elf_file *file)
 {
-	/* What is loaded on the way is a cache: the answer is the same for ever. */
+	/* Loading only fills a cache: the answer never changes. */
 	struct elf_file *cache = (struct elf_file *)file;
 
-	return !load_table(cache, ELF_FROM_SYMTAB) || !load_table(cache, ELF_FROM_DEBUG_FILE);
+	return !elf_file_load_table(cache, ELF_FROM_SYMTAB) ||
+	       !elf_file_load_table(cache, ELF_FROM_DEBUG_FILE);
 }
 
 static void fill_symbol(struct elf_symbol *out, const GElf_Sym *symbol, const char *name,
@@ -267,7 +259,7 @@ static void fill_symbol(struct elf_symbol *out, const GElf_Sym *symbol, const ch
 	};
 }
 
-/* By name, or by vaddr when name is NULL; the first source that knows it. */
+/* Searches by name, or by vaddr when name is NULL; the first source that has it wins. */
 static int find_symbol(struct elf_file *file, const char *name, uint64_t vaddr,
 		       struct elf_symbol *out)
 {
@@ -277,7 +269,7 @@ static int find_symbol(struct elf_file *file, const char *name, uint64_t vaddr,
 		struct elf_symbols *table = &file->tables[source];
 		GElf_Sym symbol;
 		const char *found;
-		int err = load_table(file, source);
+		int err = elf_file_load_table(file, source);
 
 		if (!err)
 			err = name ? elf_symbols_find(table, name, &symbol, &found)
@@ -336,208 +328,9 @@ int elf_file_loaded_section(struct elf_file *file, size_t index, struct elf_sect
 	return -ENOENT;
 }
 
-/* The segment whose part in the file holds vaddr. */
-static const GElf_Phdr *segment_of(const struct elf_file *file, uint64_t vaddr)
-{
-	for (size_t i = 0; i < file->segment_count; i++) {
-		const GElf_Phdr *segment = &file->segments[i];
-
-		if (segment->p_type == PT_LOAD && vaddr >= segment->p_vaddr &&
-		    vaddr - segment->p_vaddr < segment->p_filesz)
-			return segment;
-	}
-	return NULL;
-}
-
-int elf_file_offset(struct elf_file *file, uint64_t vaddr, uint64_t *offset)
-{
-	const GElf_Phdr *segment = segment_of(file, vaddr);
-
-	if (!segment)
-		return -ENOENT;
-	*offset = vaddr - segment->p_vaddr + segment->p_offset;
-	return 0;
-}
-
-int elf_file_vaddr(struct elf_file *file, uint64_t offset, uint64_t *vaddr)
-{
-	for (size_t i = 0; i < file->segment_count; i++) {
-		const GElf_Phdr *segment = &file->segments[i];
-
-		if (segment->p_type == PT_LOAD && offset >= segment->p_offset &&
-		    offset - segment->p_offset < segment->p_filesz) {
-			*vaddr = offset - segment->p_offset + segment->p_vaddr;
-			return 0;
-		}
-	}
-	return -ENOENT;
-}
-
-int elf_file_read(struct elf_file *file, uint64_t vaddr, void *out, size_t bytes)
-{
-	const GElf_Phdr *segment = segment_of(file, vaddr);
-	size_t done = 0;
-	uint64_t into;
-
-	if (!segment)
-		return 0;
-	into = vaddr - segment->p_vaddr;
-	if (bytes > segment->p_filesz - into)
-		bytes = segment->p_filesz - into;
-	if (bytes > INT_MAX)
-		bytes = INT_MAX;
-	while (done < bytes) {
-		ssize_t n = pread(file->fd, (char *)out + done, bytes - done,
-				  (off_t)(segment->p_offset + into + done));
-
-		if (n > 0)
-			done += (size_t)n;
-		else if (n == 0)
-			break; /* truncated since it was opened */
-		else if (errno != EINTR)
-			return -errno;
-	}
-	return (int)done;
-}
-
-int elf_file_bias(struct elf_file *file, uint64_t map_start, uint64_t map_offset, uint64_t *bias)
-{
-	/*
-	 * The last page of one segment and the first of the next may be the same page of the file.
-	 * A map that begins with it is more likely the second's: the first's would begin earlier.
-	 */
-	const GElf_Phdr *best = NULL;
-	uint64_t page;
-
-	for (size_t i = 0; i < file->segment_count; i++) {
-		const GElf_Phdr *segment = &file->segments[i];
-
-		if (segment->p_type != PT_LOAD || !segment->p_filesz)
-			continue;
-		page = segment->p_offset & ~(PAGE_BYTES - 1);
-		if (map_offset == page) {
-			best = segment;
-			break;
-		}
-		if (!best && map_offset > page &&
-		    map_offset - segment->p_offset < segment->p_filesz)
-			best = segment;
-	}
-	if (!best)
-		return -ENOENT;
-	page = best->p_offset & ~(PAGE_BYTES - 1);
-	*bias = map_start - (map_offset - page) - (best->p_vaddr & ~(PAGE_BYTES - 1));
-	return 0;
-}
-
-int elf_file_tls(struct elf_file *file, uint64_t *block_bytes)
-{
-	const GElf_Phdr *segment = find_segment(file, PT_TLS);
-	uint64_t align;
-
-	if (!segment)
-		return -ENOENT;
-	align = segment->p_align ? segment->p_align : 1;
-	*block_bytes = (segment->p_memsz + align - 1) & ~(align - 1);
-	return 0;
-}
-
 int elf_file_is_executable(const struct elf_file *file)
 {
 	return file->executable;
-}
-
-/*
- * Symbol 0 stands for the file itself; another must be defined in it, or the slot may name another
- * file.
- */
-static int names_own_block(const struct elf_symbols *dynsym, uint64_t index)
-{
-	GElf_Sym symbol;
-
-	if (!index)
-		return 1;
-	return dynsym->symbols && index < dynsym->count &&
-	       gelf_getsym(dynsym->symbols, (int)index, &symbol) && symbol.st_shndx != SHN_UNDEF;
-}
-
-int elf_file_dtpmod_slot(struct elf_file *file, uint64_t *vaddr)
-{
-	uint64_t left = ELF_RELOCATIONS_MAX;
-	Elf_Scn *section = NULL;
-	GElf_Rela relocation;
-	Elf_Data *data;
-
-	if (!find_segment(file, PT_TLS))
-		return -ENOENT;
-	load_table(file, ELF_FROM_DYNSYM);
-	while ((data = elf_imports_relocations(file->elf, &section, &left))) {
-		for (int i = 0; gelf_getrela(data, i, &relocation); i++) {
-			if (GELF_R_TYPE(relocation.r_info) != R_X86_64_DTPMOD64 ||
-			    !names_own_block(&file->tables[ELF_FROM_DYNSYM],
-					     GELF_R_SYM(relocation.r_info)))
-				continue;
-			*vaddr = relocation.r_offset;
-			return 0;
-		}
-	}
-	return -ENOENT;
-}
-
-/* All of them, once. 0; -ENOMEM. */
-static int load_imports(struct elf_file *file)
-{
-	if (file->imports_err > 0) {
-		load_table(file, ELF_FROM_DYNSYM);
-		file->imports_err =
-			elf_imports_load(&file->imports, file->elf, &file->tables[ELF_FROM_DYNSYM]);
-	}
-	return file->imports_err;
-}
-
-size_t elf_file_import_slots(struct elf_file *file, const char *name, uint64_t *vaddrs, size_t room)
-{
-	return load_imports(file) ? 0 : elf_imports_find(&file->imports, name, vaddrs, room);
-}
-
-int elf_file_import_at(struct elf_file *file, uint64_t vaddr, const char **name)
-{
-	const char *found = load_imports(file) ? NULL : elf_imports_at(&file->imports, vaddr);
-
-	if (!found)
-		return -ENOENT;
-	*name = found;
-	return 0;
-}
-
-/* What this relocation makes of a place that it is about. */
-static int relocation_value(struct elf_file *file, const GElf_Rela *relocation, uint64_t *value)
-{
-	const struct elf_symbols *dynsym = &file->tables[ELF_FROM_DYNSYM];
-	uint64_t type = GELF_R_TYPE(relocation->r_info), index = GELF_R_SYM(relocation->r_info);
-	GElf_Sym symbol = {.st_value = 0};
-
-	if (type != R_X86_64_RELATIVE && (!index || !names_own_block(dynsym, index) ||
-					  !gelf_getsym(dynsym->symbols, (int)index, &symbol)))
-		return -ENOENT;
-	*value = symbol.st_value + (uint64_t)relocation->r_addend;
-	return 0;
-}
-
-int elf_file_pointer(struct elf_file *file, uint64_t vaddr, uint64_t *value)
-{
-	uint64_t left = ELF_RELOCATIONS_MAX;
-	Elf_Scn *section = NULL;
-	GElf_Rela relocation;
-	Elf_Data *data;
-
-	load_table(file, ELF_FROM_DYNSYM);
-	while ((data = elf_imports_relocations(file->elf, &section, &left)))
-		for (int i = 0; gelf_getrela(data, i, &relocation); i++)
-			if (relocation.r_offset == vaddr)
-				return relocation_value(file, &relocation, value);
-	return elf_file_read(file, vaddr, value, sizeof(*value)) == (int)sizeof(*value) ? 0
-											: -ENOENT;
 }
 
 const char *elf_file_soname(struct elf_file *file)

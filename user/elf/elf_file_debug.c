@@ -51,10 +51,10 @@ int elf_file_find_debug(struct elf_file *file, int root)
 	file->debug_err =
 		elf_debug_open_in(&file->debug, file->elf, file->build_id, file->path, root);
 	if (file->debug_err) {
-		file->debug_err = 1; /* there are other places */
+		file->debug_err = 1; /* the other directories are searched later */
 		return -ENOENT;
 	}
-	/* Its other part lies in the same root, if anywhere. */
+	/* Its common part can only be in the same root. */
 	if (!has_dwarf(file->elf) &&
 	    !elf_debug_open_alternate(&file->alternate, file->debug.elf, NULL, root))
 		file->alternate_fd = file->alternate.fd;

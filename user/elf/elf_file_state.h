@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What elf_file.c and elf_file_debug.c share; nobody else's business. */
+/* Private to the elf_file*.c files. */
 #ifndef TRACER_ELF_ELF_FILE_STATE_H
 #define TRACER_ELF_ELF_FILE_STATE_H
 
@@ -9,13 +9,13 @@
 #include "elf/elf_section.h"
 #include "elf/elf_symbols.h"
 
-#define ELF_SOURCES 3 /* of symbols, numbered as elf_symbol.source */
+#define ELF_SOURCES 3 /* symbol sources, numbered as elf_symbol.source */
 
 struct elf_file {
-	unsigned int owners; /* besides the first */
+	unsigned int owners; /* in addition to the first */
 	int fd;
 	char *path;
-	char *debug_root; /* NULL: where this machine keeps them */
+	char *debug_root; /* NULL: the default directories of this machine */
 	Elf *elf;
 	uint64_t bytes;
 	GElf_Ehdr header;
@@ -25,20 +25,24 @@ struct elf_file {
 	char *soname;
 	int executable;
 
-	uint32_t symbols_max; /* of all tables */
+	uint32_t symbols_max; /* limit for all tables together */
 	struct elf_symbols tables[ELF_SOURCES];
-	int table_errs[ELF_SOURCES]; /* 1: not tried yet; 0 loaded; else why not */
+	int table_errs[ELF_SOURCES]; /* 1: not tried yet; 0: loaded; negative: the error */
 	struct elf_imports imports;
 	int imports_err; /* 1: not loaded yet; 0; -ENOEXEC, -ENOMEM */
 	struct elf_debug debug;
-	int debug_err; /* 1: not looked for yet; 0 open; -ENOENT */
+	int debug_err; /* 1: not searched yet; 0: open; -ENOENT */
 
-	struct elf_debug alternate; /* of the file with the DWARF */
-	int dwarf_err;              /* 1: not looked for yet; 0: there is some; -ENOENT */
+	struct elf_debug alternate; /* common part (dwz) for the file with the DWARF */
+	int dwarf_err;              /* 1: not searched yet; 0: found; -ENOENT */
 	int dwarf_fd, alternate_fd; /* borrowed from fd, debug and alternate; -1: none */
 };
 
-/* Looks for the debug file, once. 0 it is open; -ENOENT. */
+/* The first segment of that type (PT_*); NULL: none. */
+const GElf_Phdr *elf_file_find_segment(const struct elf_file *file, uint32_t type);
+/* Loads the symbol table of a source if it is not loaded yet. 0; its error, which is kept. */
+int elf_file_load_table(struct elf_file *file, int source);
+/* Searches the debug file, once. 0: it is open; -ENOENT. */
 int elf_file_load_debug(struct elf_file *file);
 void elf_file_close_debug(struct elf_file *file);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An entry is {length, id, …}, the length without itself. With id 0 it is common to others (a CIE),
- * and its augmentation says how the addresses of those are written; any other id is the distance
- * back to that entry, and the first address follows (an FDE).
+ * An entry is {length, id, …}; the length excludes the length field. An entry with id 0 is a CIE:
+ * it is shared by others, and its augmentation gives the encoding of their addresses. In an FDE the
+ * id is the distance back to its CIE, and the first address follows.
  */
 #include "elf/elf_frames.h"
 
@@ -12,7 +12,7 @@
 
 #define SECTION_MAX   (64u << 20)
 #define FUNCTIONS_MAX (1u << 20)
-#define LONG_LENGTH   UINT32_MAX /* 64 bits follow: no linker makes them */
+#define LONG_LENGTH   UINT32_MAX /* a 64-bit length follows; no linker emits these */
 
 enum encoding {
 	ENCODING_ABSOLUTE = 0x00,
@@ -21,7 +21,7 @@ enum encoding {
 	ENCODING_UNSIGNED4 = 0x03,
 	ENCODING_UNSIGNED8 = 0x04,
 	ENCODING_FORMAT = 0x0f,
-	ENCODING_RELATIVE = 0x10, /* to where it stands */
+	ENCODING_RELATIVE = 0x10, /* relative to the position of the value */
 	ENCODING_UNKNOWN = 0xff,
 };
 
@@ -46,14 +46,14 @@ static uint64_t take(struct reader *reader, size_t bytes)
 	return value;
 }
 
-/* LEB128 of which only the end is of interest. */
+/* Skips a LEB128 number. */
 static void skip_leb(struct reader *reader)
 {
 	while (take_byte(reader) & 0x80)
 		;
 }
 
-/* Bytes of an address; 0: not known. */
+/* Bytes of an address; 0: unknown encoding. */
 static size_t encoding_bytes(uint8_t encoding)
 {
 	switch (encoding & ENCODING_FORMAT) {
@@ -69,10 +69,8 @@ static size_t encoding_bytes(uint8_t encoding)
 	}
 }
 
-/*
- * How the addresses of its entries are written, of the common entry whose id is behind reader->at.
- */
-static uint8_t common_encoding(struct reader reader)
+/* Encoding of the addresses in the FDEs of a CIE; reader.at is after the id of the CIE. */
+static uint8_t cie_encoding(struct reader reader)
 {
 	const uint8_t *augmentation;
 	uint8_t version = take_byte(&reader), encoding;
@@ -89,10 +87,10 @@ static uint8_t common_encoding(struct reader reader)
 	skip_leb(&reader); /* alignment of code, and of data */
 	skip_leb(&reader);
 	if (version == 1)
-		take_byte(&reader); /* the register of the return address */
+		take_byte(&reader); /* the return address register */
 	else
 		skip_leb(&reader);
-	skip_leb(&reader); /* bytes of what follows */
+	skip_leb(&reader); /* length of the augmentation data */
 	for (; *augmentation && !reader.failed; augmentation++) {
 		if (*augmentation == 'R')
 			encoding = take_byte(&reader);
@@ -106,7 +104,7 @@ static uint8_t common_encoding(struct reader reader)
 	return ENCODING_ABSOLUTE;
 }
 
-/* The first address of an entry, at reader. 0: it is not known. */
+/* The first address of an FDE, at reader; 0: unknown. */
 static uint64_t entry_start(struct reader *reader, uint8_t encoding, uint64_t vaddr)
 {
 	size_t bytes = encoding_bytes(encoding), at = reader->at;
@@ -123,17 +121,17 @@ static uint64_t entry_start(struct reader *reader, uint8_t encoding, uint64_t va
 }
 
 size_t elf_frames_decode(const uint8_t *bytes, size_t size, uint64_t vaddr, uint64_t *starts,
-			 size_t room)
+			 size_t capacity)
 {
 	struct reader reader = {.bytes = bytes, .end = size};
-	size_t common = SIZE_MAX, count = 0;
+	size_t cie = SIZE_MAX, count = 0;
 	uint8_t encoding = ENCODING_UNKNOWN;
 
 	while (size - reader.at >= 8) {
 		uint64_t length = take(&reader, 4), id, start;
 		size_t body = reader.at;
 
-		/* An end of what one object file had, more may follow. */
+		/* The terminator of one object file; more may follow. */
 		if (!length)
 			continue;
 		if (length == LONG_LENGTH || length < 4 || length > size - body)
@@ -141,16 +139,16 @@ size_t elf_frames_decode(const uint8_t *bytes, size_t size, uint64_t vaddr, uint
 		reader.end = body + length;
 		id = take(&reader, 4);
 		if (id && id <= body) {
-			/* The entry it belongs to is most often that of the one before. */
-			if (common != body - id) {
+			/* Most entries have the same CIE as the previous one. */
+			if (cie != body - id) {
 				struct reader of = {.bytes = bytes, .at = body - id, .end = size};
 
-				common = body - id;
+				cie = body - id;
 				encoding = take(&of, 4) < 8 || take(&of, 4) ? ENCODING_UNKNOWN
-									    : common_encoding(of);
+									    : cie_encoding(of);
 			}
 			start = entry_start(&reader, encoding, vaddr);
-			if (start && count < room)
+			if (start && count < capacity)
 				starts[count] = start;
 			count += start != 0;
 		}

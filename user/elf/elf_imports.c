@@ -10,8 +10,8 @@
 #include "elf/elf_section.h"
 
 /*
- * The name of the symbol that a relocation puts the address of into a slot; NULL: it is of another
- * kind, or corrupt.
+ * The name of the symbol whose address the relocation stores in a slot; NULL: another kind of
+ * relocation, or a corrupt one.
  */
 static const char *import_name(const struct elf_symbols *dynsym, const GElf_Rela *relocation)
 {
@@ -40,7 +40,7 @@ static int section_take(struct elf_imports *imports, Elf_Data *data,
 		if (imports->count == ELF_IMPORTS_MAX)
 			return error_set(-ENOEXEC, "more than %u names are imported",
 					 ELF_IMPORTS_MAX);
-		err = array_reserve(&imports->by_slot, &imports->room, imports->count, 1,
+		err = array_reserve(&imports->by_slot, &imports->capacity, imports->count, 1,
 				    sizeof(*imports->by_slot));
 		if (!err)
 			imports->by_slot[imports->count++] =
@@ -56,7 +56,8 @@ Elf_Data *elf_imports_relocations(Elf *elf, Elf_Scn **section, uint64_t *left)
 
 	while (!data && (*section = elf_section_by_type(elf, SHT_RELA, *section, &header))) {
 		/*
-		 * What the linker has left for others (--emit-relocs) the dynamic one does not see.
+		 * Relocations that the linker keeps for other tools (--emit-relocs) are not seen by
+		 * the dynamic linker.
 		 */
 		if (!(header.sh_flags & SHF_ALLOC) || header.sh_size / sizeof(Elf64_Rela) > *left)
 			continue;
@@ -116,12 +117,12 @@ const char *elf_imports_at(const struct elf_imports *imports, uint64_t slot)
 }
 
 size_t elf_imports_find(const struct elf_imports *imports, const char *name, uint64_t *slots,
-			size_t room)
+			size_t capacity)
 {
 	size_t at, end, count = 0;
 
 	elf_symbols_find_keys(imports->by_name, imports->count, name, &at, &end);
-	for (; at < end && count < room; at++) {
+	for (; at < end && count < capacity; at++) {
 		const struct elf_import *import = &imports->by_slot[(uint32_t)imports->by_name[at]];
 
 		if (!strcmp(import->name, name))

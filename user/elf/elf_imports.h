@@ -11,7 +11,7 @@
 
 #include "elf/elf_symbols.h"
 
-/* of all kinds, in one look; a section that is larger is passed over */
+/* relocations of all kinds per pass; a section that exceeds the rest is skipped */
 #define ELF_RELOCATIONS_MAX (4u << 20)
 #define ELF_IMPORTS_MAX     (1u << 20)
 
@@ -23,26 +23,26 @@ struct elf_import {
 /* Zero-initialise. */
 struct elf_imports {
 	struct elf_import *by_slot; /* sorted */
-	size_t count, room;
+	size_t count, capacity;
 	uint64_t *by_name; /* hash of the name << 32 | index, sorted */
 };
 
 /*
- * The content of the next section of relocations that the dynamic linker carries out; *section and
- * *left begin as NULL and ELF_RELOCATIONS_MAX. NULL: there is none any more.
+ * Content of the next section of relocations that the dynamic linker applies. *section and *left
+ * start as NULL and ELF_RELOCATIONS_MAX. NULL: no more sections.
  */
 Elf_Data *elf_imports_relocations(Elf *elf, Elf_Scn **section, uint64_t *left);
 
 /*
- * R_X86_64_JUMP_SLOT and R_X86_64_GLOB_DAT of all sections; dynsym was loaded. 0; -ENOEXEC too many
- * (error_set); -ENOMEM.
+ * Loads R_X86_64_JUMP_SLOT and R_X86_64_GLOB_DAT of all sections; dynsym must be loaded. 0;
+ * -ENOEXEC: too many (error_set); -ENOMEM.
  */
 int elf_imports_load(struct elf_imports *imports, Elf *elf, const struct elf_symbols *dynsym);
 void elf_imports_free(struct elf_imports *imports);
-/* The name at a slot; NULL. */
+/* The name that is imported into a slot; NULL: none. */
 const char *elf_imports_at(const struct elf_imports *imports, uint64_t slot);
-/* The slots of a name; their number, at most room. */
+/* The slots that import a name. Returns their number, at most capacity. */
 size_t elf_imports_find(const struct elf_imports *imports, const char *name, uint64_t *slots,
-			size_t room);
+			size_t capacity);
 
 #endif

@@ -9,11 +9,11 @@
 
 #include "base/error.h"
 
-/* look-ups go through them; the kernel starts no program with many more */
+/* look-ups scan all segments; the kernel accepts few more */
 #define SEGMENTS_MAX  1024u
-#define TABLES_PACKED 8u           /* times what the file takes on disk */
-#define NOTES_MAX     (1u << 20)   /* bytes of a section that the build id is looked for in */
-#define TABLES_SLACK  (1ull << 20) /* bytes that are no matter */
+#define TABLES_PACKED 8u         /* limit of table bytes, as a multiple of the bytes on disk */
+#define NOTES_MAX     (1u << 20) /* largest note section that is searched for the build id, bytes */
+#define TABLES_SLACK  (1ull << 20) /* bytes that are always allowed */
 
 /* Is [offset, offset + bytes) within the file? */
 static int in_file(uint64_t offset, uint64_t bytes, uint64_t file_bytes)
@@ -32,8 +32,8 @@ static int check_header(const Elf64_Ehdr *header, uint64_t file_bytes, int reloc
 			: header->e_type != ET_EXEC && header->e_type != ET_DYN)
 		return error_set(-ENOEXEC, "ELF file of type %u", header->e_type);
 	/*
-	 * Counts that do not fit into the header are left to object files: libelf would allocate
-	 * whatever they say.
+	 * Counts that do not fit into the header occur only in object files, and libelf would
+	 * allocate whatever they say: refused.
 	 */
 	if (header->e_phnum == PN_XNUM || (header->e_shoff && !header->e_shnum))
 		return error_set(-ENOEXEC, "ELF file with more than 65,279 sections or segments");
@@ -66,7 +66,7 @@ static int check_names(Elf *elf)
 	return index == SHN_UNDEF ? 0 : elf_section_strings(elf, index, &names, &bytes);
 }
 
-/* Is it loaded whole? */
+/* Whether sections of this type are loaded completely. */
 static int is_table(uint32_t type)
 {
 	switch (type) {
@@ -84,10 +84,10 @@ static int is_table(uint32_t type)
 }
 
 /*
- * What the file's tables may be together. A file may be larger than what it takes on disk, and
- * sections may share their bytes: neither costs whoever made it anything. File systems that
- * compress (which shrinks tables to a quarter) are allowed for; one that tells no blocks is
- * believed the size.
+ * Limit for the sum of the file's tables. A sparse file may be larger than its blocks on disk, and
+ * sections may share bytes, so a hostile file can claim large tables at no cost. The factor allows
+ * for compressing file systems, which shrink tables to about a quarter. If a file system reports no
+ * blocks, the file size is used.
  */
 static uint64_t tables_max(const struct stat *st)
 {
@@ -110,7 +110,7 @@ static int check_tables(Elf *elf, uint64_t max)
 			continue;
 		if (header.sh_size > max - bytes)
 			return error_set(-ENOEXEC,
-					 "ELF file whose tables are larger than what is in it");
+					 "ELF file whose tables are larger than the file");
 		bytes += header.sh_size;
 	}
 	return 0;
@@ -223,7 +223,7 @@ int elf_section_strings(Elf *elf, size_t index, const char **strings, size_t *by
 	Elf_Data *data;
 
 	if (!section || !gelf_getshdr(section, &header) || header.sh_type != SHT_STRTAB)
-		return error_set(-ENOEXEC, "corrupt ELF file: section %zu is no string table",
+		return error_set(-ENOEXEC, "corrupt ELF file: section %zu is not a string table",
 				 index);
 	data = elf_section_data(section, &header);
 	if (!data)

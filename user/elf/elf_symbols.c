@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sorted arrays rather than hash tables: whatever names and addresses a file was given, building an
- * index costs n log n and a look-up log n.
+ * Sorted arrays are used rather than hash tables: whatever names and addresses a file contains,
+ * building an index takes n log n and a look-up log n.
  */
 #include "elf/elf_symbols.h"
 
@@ -12,12 +12,12 @@
 #include "base/error.h"
 #include "elf/elf_section.h"
 
-/* of a name: names may overlap in the string table, each as long as all of it */
+/* bytes of a name: names may overlap in the string table, each as long as the whole table */
 #define HASHED_BYTES    256u
-#define UNDERSCORES_MAX 7u      /* before a name, that are told apart */
-#define VERSION_HIDDEN  0x8000u /* of .gnu.version: not the default version of this name */
+#define UNDERSCORES_MAX 7u      /* leading underscores that are compared */
+#define VERSION_HIDDEN  0x8000u /* in .gnu.version: not the default version of this name */
 #define DIGIT_BITS      8u
-#define HASH_SHIFT      32u /* in a key */
+#define HASH_SHIFT      32u /* of the hash in a key */
 
 int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type, uint32_t max)
 {
@@ -30,10 +30,9 @@ int elf_symbols_load(struct elf_symbols *table, Elf *elf, uint32_t type, uint32_
 		return -ENOENT;
 	if (header.sh_type == SHT_NOBITS || !header.sh_size)
 		return -ENOENT;
-	/* Before anything is read: that costs time, too. */
+	/* Checked before anything is read, since reading costs time too. */
 	if (header.sh_size / sizeof(Elf64_Sym) > max)
-		return error_set(-ENOEXEC, "more than %u symbols are too many to look through here",
-				 max);
+		return error_set(-ENOEXEC, "more than %u symbols are too many to search here", max);
 	if (header.sh_entsize != sizeof(Elf64_Sym))
 		return error_set(-ENOEXEC, "corrupt ELF file: symbols of %llu bytes",
 				 (unsigned long long)header.sh_entsize);
@@ -66,7 +65,7 @@ static int is_function(const GElf_Sym *symbol)
 	return type == STT_FUNC || type == STT_GNU_IFUNC;
 }
 
-/* Symbol number index and its name; NULL when it is not one that can be looked up. */
+/* Reads symbol number index and returns its name; NULL: it cannot be looked up. */
 static const char *read_symbol(const struct elf_symbols *table, uint32_t index, GElf_Sym *symbol)
 {
 	unsigned type;
@@ -112,8 +111,8 @@ static void digit_sort(const uint64_t *from, uint64_t *to, size_t count, unsigne
 }
 
 /*
- * A target chooses how many there are: no comparisons. Their indexes ascend, and each pass keeps
- * the order of equals.
+ * A radix sort, since a target chooses the number of keys. The indexes ascend already, and each
+ * pass is stable.
  */
 int elf_symbols_sort_keys(uint64_t *keys, size_t count)
 {
@@ -133,7 +132,7 @@ void elf_symbols_find_keys(const uint64_t *keys, size_t count, const char *name,
 			   size_t *to)
 {
 	uint64_t first = elf_symbols_key(name, 0);
-	size_t low = 0;
+	size_t low = 0, end;
 
 	for (size_t high = count; low < high;) {
 		size_t middle = low + (high - low) / 2;
@@ -143,9 +142,11 @@ void elf_symbols_find_keys(const uint64_t *keys, size_t count, const char *name,
 		else
 			high = middle;
 	}
-	*from = *to = low;
-	while (*to<count && * to - low<ELF_NAMESAKES_MAX && keys[*to]>> 32 == first >> 32)
-		++*to;
+	for (end = low; end < count && end - low < ELF_NAMESAKES_MAX; end++)
+		if (keys[end] >> HASH_SHIFT != first >> HASH_SHIFT)
+			break;
+	*from = low;
+	*to = end;
 }
 
 static int index_names(struct elf_symbols *table)
@@ -170,7 +171,7 @@ static int index_names(struct elf_symbols *table)
 	return -ENOMEM;
 }
 
-/* Is it what a linker would bind the plain name to? */
+/* Whether a linker would bind the unversioned name to this symbol. */
 static int is_preferred(const struct elf_symbols *table, uint32_t index, const GElf_Sym *symbol)
 {
 	GElf_Versym version;
@@ -221,7 +222,7 @@ static uint32_t alias_rank(const GElf_Sym *symbol, const char *name)
 	       UNDERSCORES_MAX - underscores;
 }
 
-/* A function without a size is found where it starts. */
+/* A function without a size is found only at its start. */
 static int address_add(struct elf_symbols *table, uint32_t index)
 {
 	GElf_Sym symbol;
@@ -233,10 +234,11 @@ static int address_add(struct elf_symbols *table, uint32_t index)
 	bytes = symbol.st_size ? symbol.st_size : 1;
 	if (bytes > UINT64_MAX - symbol.st_value)
 		return 0;
-	return spans_add(&table->by_address, &(struct span){.start = symbol.st_value,
-							    .end = symbol.st_value + bytes,
-							    .value = index,
-							    .rank = alias_rank(&symbol, name)});
+	return spans_add(&table->by_address,
+			 &(struct address_span){.start = symbol.st_value,
+						.end = symbol.st_value + bytes,
+						.value = index,
+						.rank = alias_rank(&symbol, name)});
 }
 
 static int index_addresses(struct elf_symbols *table)
@@ -258,7 +260,7 @@ static int index_addresses(struct elf_symbols *table)
 int elf_symbols_find_at(struct elf_symbols *table, uint64_t vaddr, GElf_Sym *symbol,
 			const char **found)
 {
-	const struct span *span;
+	const struct address_span *span;
 	int err = index_addresses(table);
 
 	if (err)

@@ -25,7 +25,7 @@ int exporter_write(const struct exporter *exporter, const struct snapshot *snaps
 		   const struct filters *filters, const struct export_opts *opts,
 		   struct outfile *file)
 {
-	/* Only a file of tracemalloc lists blocks one by one. */
+	/* Only files of tracemalloc list each block separately. */
 	int apart = exporter->merged && !strcmp(snapshot->meta.mode, SNAPSHOT_TRACEMALLOC);
 	struct snapshot *chosen;
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Folded stacks, as flamegraph.pl, inferno and speedscope read them: a line a traceback, oldest
- * frame first, frames parted by semicolons, and its weight. A frame is "function (file:line)", or
- * "file:line" where the function is not known (tracemalloc's files). Of several processes each has
- * a frame below its oldest, "command (PID)". What would part frames or lines within a name comes
- * out as '_'.
+ * Folded stacks, the input of flamegraph.pl, inferno and speedscope: one line per traceback, oldest
+ * frame first, frames separated by semicolons, followed by the weight. A frame is "function
+ * (file:line)", or "file:line" if the function is unknown (tracemalloc's files). With several
+ * processes, a frame "command (PID)" is added below the oldest frame. A character that would
+ * separate frames or lines within a name is written as '_'.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -40,7 +40,7 @@ static int frame_append(struct buffer *line, const struct snapshot *snapshot,
 	return err;
 }
 
-/* process: the frame below all others; NULL: there is one process only. */
+/* process: the frame below all others; NULL: there is only one process. */
 static int entry_write(struct buffer *line, const struct snapshot_meta *process,
 		       const struct statistic *entry, int counts, struct outfile *file)
 {
@@ -99,6 +99,6 @@ static int folded_export(const struct snapshot *snapshot, const struct export_op
 
 const struct exporter export_folded = {
 	.name = "folded",
-	.help = "a line a traceback and its bytes, for flame graphs",
+	.help = "a line per traceback and its bytes, for flame graphs",
 	.write = folded_export,
 };

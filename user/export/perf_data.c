@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A perf.data file: what `perf record` would have written, had it been able to. One event,
- * "live-bytes" ("live-blocks"; of growth mode "growth-bytes", "growth-count"); one sample a trace,
- * its period the bytes that are live, its callchain the traceback. So the sums that perf shows are
- * those of a report.
+ * A perf.data file, in the form that `perf record` would write. It has one event, "live-bytes"
+ * ("live-blocks"; in growth mode "growth-bytes", "growth-count") and one sample per trace: the
+ * period is the live bytes, the callchain the traceback. So perf's sums are those of a report.
  *
- * perf is given no live process and no /tmp/perf-PID.map: Python's frames are addresses in an ELF
- * file of our own (perf_data_image.h), which a MMAP2 record puts where no process has memory: in
- * the hole between user space and the kernel's. Addresses of native code can so stand in the same
- * callchains, as they are, with MMAP2 records of their own.
+ * perf needs neither a live process nor a /tmp/perf-PID.map: Python's frames are addresses in an
+ * ELF file of our own (perf_data_image.h). A MMAP2 record maps it where no process has memory, into
+ * the hole between user space and the kernel's, so addresses of native code can appear unchanged in
+ * the same callchains, with MMAP2 records of their own.
  *
- * perf looks for the files of a process in the mount namespace that the process with this PID has
- * at that moment, if there is one: in a container's it would not find ours. It does so for the
- * process that maps the file. So a process that cannot exist maps it, and every target is its fork.
+ * perf opens the files of a process in the present mount namespace of the process with that PID, if
+ * there is one; in a container's namespace it would not find our file. The namespace is that of the
+ * process that maps the file. So the file is mapped by a process that cannot exist, and every
+ * target is its fork.
  *
- * The file is: header, one attribute, records, and three features. Layout:
- * include/uapi/linux/perf_event.h, and tools/perf/Documentation/perf.data-file-format.txt of the
+ * The file consists of a header, one attribute, records, and three features. Layout:
+ * include/uapi/linux/perf_event.h and tools/perf/Documentation/perf.data-file-format.txt of the
  * kernel.
  */
 #include <errno.h>
@@ -26,100 +26,27 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/id_map.h"
 #include "base/text.h"
 #include "export/exporter.h"
+#include "export/perf_data_format.h"
 #include "export/perf_data_image.h"
 #include "snapshot/estimate.h"
+#include "tables/id_map.h"
 
 #define IMAGE_SUFFIX  ".python"
-#define IMAGE_ADDRESS (1ull << 60) /* not canonical, with 4 and 5 levels of page tables alike */
-#define IMAGE_PID     0x7fffffff   /* above the highest PID there can be, 2^22 */
+#define IMAGE_ADDRESS (1ull << 60) /* not canonical, with 4 and with 5 levels of page tables */
+#define IMAGE_PID     0x7fffffff   /* above the highest possible PID, 2^22 */
 
 #define SAMPLE_TYPE                                                                                \
 	(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD |                \
 	 PERF_SAMPLE_CALLCHAIN)
-#define FRAMES_MAX   8160u /* the size of a record has 16 bits */
-#define FRAMES_SHOWN 127u  /* by perf, unless --max-stack says otherwise */
-#define ATTR_BYTES   PERF_ATTR_SIZE_VER5
+#define FRAMES_SHOWN 127u /* shown by perf, unless --max-stack is given */
 /*
- * No software event of the kernel's; PERF_COUNT_SW_DUMMY would do, but perf script leaves its
+ * Not a software event of the kernel. PERF_COUNT_SW_DUMMY would work, but perf script leaves its
  * samples blank.
  */
 #define EVENT_NOT_COUNTED 0x747261636572ull
 #define ALIGN8(bytes)     (((bytes) + 7) & ~(size_t)7)
-
-/* Of tools/perf/util/header.h: numbers of features. */
-enum { FEATURE_BUILD_ID = 2, FEATURE_ARCH = 6, FEATURE_EVENT_DESC = 12, FEATURES = 3 };
-#define BUILD_ID_SIZE_KNOWN (1u << 15) /* in misc of a build-id */
-
-struct file_section {
-	uint64_t offset, size;
-};
-
-struct file_header {
-	char magic[8];
-	uint64_t size, attr_size;
-	struct file_section attrs, data, event_types;
-	uint64_t features[4];
-};
-
-struct file_attr {
-	uint8_t attr[ATTR_BYTES];
-	struct file_section ids;
-};
-
-struct comm_record {
-	struct perf_event_header header;
-	uint32_t pid, tid;
-	/* the name, padded to 8 bytes */
-};
-
-struct fork_record {
-	struct perf_event_header header;
-	uint32_t pid, ppid, tid, ptid;
-	uint64_t time;
-};
-
-struct lost_record {
-	struct perf_event_header header;
-	uint64_t lost;
-};
-
-struct build_id {
-	uint8_t bytes[PERF_BUILD_ID_BYTES];
-	uint8_t size, reserved[3];
-};
-
-struct mmap2_record {
-	struct perf_event_header header;
-	uint32_t pid, tid;
-	uint64_t start, length, offset;
-	uint8_t build_id_size, reserved[3], build_id[PERF_BUILD_ID_BYTES];
-	uint32_t prot, flags;
-	/* the file's name, padded to 8 bytes */
-};
-
-struct build_id_record {
-	struct perf_event_header header;
-	int32_t pid;
-	struct build_id id;
-	/* the file's name, padded to 8 bytes */
-};
-
-struct sample_record {
-	struct perf_event_header header;
-	uint64_t ip;
-	uint32_t pid, tid;
-	uint64_t time, period;
-	uint64_t callchain_size;
-	uint64_t callchain[1 + FRAMES_MAX]; /* a mark for user space, and addresses */
-};
-
-_Static_assert(sizeof(struct file_header) == 104, "perf tells old headers by their size");
-_Static_assert(sizeof(struct mmap2_record) == 72, "as in the kernel");
-_Static_assert(sizeof(struct build_id_record) == 36, "as in perf");
-_Static_assert(sizeof(struct sample_record) <= UINT16_MAX, "the size in a record's header");
 
 struct writer {
 	const struct snapshot *snapshot;
@@ -130,7 +57,7 @@ struct writer {
 	char image[PATH_MAX];
 	uint8_t build_id[PERF_BUILD_ID_BYTES];
 	uint32_t longest; /* traceback, in frames */
-	uint64_t cut;     /* samples whose oldest frames have no room */
+	uint64_t cut;     /* samples whose oldest frames do not fit */
 };
 
 static uint32_t sample_frames(const struct writer *writer, const struct snapshot_trace *trace)
@@ -146,7 +73,7 @@ static uint16_t sample_bytes(uint32_t frames)
 			  (1 + frames) * sizeof(uint64_t));
 }
 
-/* What stands before a string, and the string, padded to a multiple of 8 bytes. */
+/* Appends a header and a string, padded to a multiple of 8 bytes. */
 static int padded_append(struct buffer *out, const void *head, size_t bytes, const char *text)
 {
 	static const char padding[8];
@@ -158,7 +85,7 @@ static int padded_append(struct buffer *out, const void *head, size_t bytes, con
 	return err ? err : buffer_append(out, padding, ALIGN8(size) - size);
 }
 
-/* The process that maps the image. */
+/* The record of the process that maps the image. */
 static int image_append(struct buffer *out, const struct writer *writer)
 {
 	struct mmap2_record map = {
@@ -180,7 +107,8 @@ static int image_append(struct buffer *out, const struct writer *writer)
 }
 
 /*
- * Its fork, unless it has been there (a process that called exec is two), and how that is called.
+ * Appends the fork of a process, unless it has been written (a process that called exec occurs
+ * twice), and its name.
  */
 static int process_append(struct buffer *out, const struct snapshot_meta *meta, int forked)
 {
@@ -206,10 +134,7 @@ static int process_append(struct buffer *out, const struct snapshot_meta *meta, 
 	return err ? err : padded_append(out, &comm, sizeof(comm), shown);
 }
 
-/*
- * What stands before the samples: the image, the processes, and what the snapshot does not know of
- * them.
- */
+/* The records before the samples: the image, the processes, and the number of lost events. */
 static int processes_append(struct buffer *out, const struct writer *writer)
 {
 	const struct snapshot *snapshot = writer->snapshot;
@@ -253,8 +178,8 @@ static int sample_write(struct writer *writer, const struct snapshot_trace *trac
 	sample.callchain[0] = PERF_CONTEXT_USER;
 	for (uint32_t i = 0; i < nframe; i++)
 		sample.callchain[1 + i] =
-			IMAGE_ADDRESS + PERF_PLACE_BYTES / 2 +
-			(uint64_t)writer->frames->places[first + i] * PERF_PLACE_BYTES;
+			IMAGE_ADDRESS + PERF_SLOT_BYTES / 2 +
+			(uint64_t)writer->frames->slots[first + i] * PERF_SLOT_BYTES;
 	sample.ip = sample.callchain[1];
 	return outfile_write(writer->file, &sample, sample.header.size);
 }
@@ -307,7 +232,7 @@ static int build_id_append(struct buffer *out, const struct writer *writer)
 	struct build_id_record record = {
 		.header = {.misc = PERF_RECORD_MISC_USER | BUILD_ID_SIZE_KNOWN,
 			   .size = (uint16_t)(sizeof(record) + ALIGN8(strlen(writer->image) + 1))},
-		.pid = -1, /* not of one process */
+		.pid = -1, /* of no particular process */
 		.id.size = PERF_BUILD_ID_BYTES,
 	};
 
@@ -315,7 +240,9 @@ static int build_id_append(struct buffer *out, const struct writer *writer)
 	return padded_append(out, &record, sizeof(record), writer->image);
 }
 
-/* In the order of their numbers: where each is, then what they say. */
+/*
+ * The features in the order of their numbers: first a table of their sections, then the sections.
+ */
 static int features_write(const struct writer *writer, uint64_t offset)
 {
 	struct file_section sections[FEATURES];
@@ -390,15 +317,16 @@ static void remarks(const struct writer *writer)
 		 "buildid-cache --add FILE lets it find them anywhere",
 		 writer->image);
 	if (writer->longest > FRAMES_SHOWN)
-		log_info("perf shows %u frames of a traceback; the longest has %u: --max-stack %u",
+		log_info("perf shows %u frames of a traceback; the longest has %u: use --max-stack "
+			 "%u",
 			 FRAMES_SHOWN, writer->longest, writer->longest);
 	if (writer->cut)
 		log_info("%llu samples have more frames than the %u that fit into one: the oldest "
-			 "are left out",
+			 "are omitted",
 			 (unsigned long long)writer->cut, FRAMES_MAX);
 }
 
-/* Of growth mode it is pools, and the large blocks that were followed beside them. */
+/* In growth mode the samples are pools, and the large blocks that were traced beside them. */
 static const char *event_name(const struct snapshot *snapshot, int counts)
 {
 	if (snapshot_is_growth(snapshot))
@@ -406,7 +334,7 @@ static const char *event_name(const struct snapshot *snapshot, int counts)
 	return counts ? "live-blocks" : "live-bytes";
 }
 
-/* The image first: a perf.data that is there has its names. */
+/* The image is written first, so that an existing perf.data always has its names. */
 static int perf_export(const struct snapshot *snapshot, const struct export_opts *opts,
 		       struct outfile *file)
 {
@@ -422,7 +350,8 @@ static int perf_export(const struct snapshot *snapshot, const struct export_opts
 	int err = outfile_beside(&image, file, IMAGE_SUFFIX);
 
 	if (err == -ENOTSUP)
-		return error_set(err, "a perf.data and the names beside it are two files: -o FILE");
+		return error_set(err, "a perf.data and its file of names are two files: use -o "
+				      "FILE");
 	if (err)
 		return err;
 	err = outfile_location(image, writer.image, sizeof(writer.image));
@@ -446,8 +375,8 @@ static int perf_export(const struct snapshot *snapshot, const struct export_opts
 
 const struct exporter export_perf = {
 	.name = "perf",
-	.help = "a perf.data for perf report, script and annotate; the functions' names are put "
-		"beside it",
+	.help = "a perf.data for perf report, script and annotate; a file with the functions' "
+		"names is written beside it",
 	.merged = 1,
 	.write = perf_export,
 };

@@ -50,7 +50,8 @@ static int sleb_append(struct buffer *out, int64_t value)
 }
 
 /*
- * A unit's length stands before it and is known behind it: room for it, to be filled by unit_end().
+ * A unit begins with its length, which is known only at its end: reserves room for it, which
+ * unit_end() fills.
  */
 static int unit_begin(struct buffer *out, size_t *at)
 {
@@ -62,19 +63,19 @@ static int unit_end(struct buffer *out, size_t at)
 {
 	size_t length = out->size - at - 4;
 
-	if (length >= 0xfffffff0) /* from here on values mean 64-bit DWARF */
+	if (length >= 0xfffffff0) /* values from here on are reserved for 64-bit DWARF */
 		return error_set(-EFBIG, "too many lines of code for a line table");
 	memcpy(out->data + at, &(uint32_t){(uint32_t)length}, 4);
 	return 0;
 }
 
 /*
- * The file table: file names in their order, without directories (a name with one is whole). perf
- * takes what stands behind the first colon for the line.
+ * The file table: the file names in their order, without directory indices (names contain their
+ * directory). perf takes what follows the first colon as the line.
  */
 static int files_append(struct buffer *out, const struct perf_frames *frames)
 {
-	/* the NUL of the name, no directory, time or length */
+	/* the name's NUL, then no directory, time or length */
 	static const uint8_t no_more[4] = {0};
 	int err = u8_append(out, 0); /* no directories */
 
@@ -91,7 +92,7 @@ static int files_append(struct buffer *out, const struct perf_frames *frames)
 }
 
 static int line_header_append(struct buffer *out, const struct perf_frames *frames,
-			      uint32_t place_bytes)
+			      uint32_t slot_bytes)
 {
 	static const uint8_t operands[OPCODE_BASE - 1] = {0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1};
 	size_t header = 0;
@@ -100,7 +101,7 @@ static int line_header_append(struct buffer *out, const struct perf_frames *fram
 	if (!err)
 		err = unit_begin(out, &header);
 	if (!err)
-		err = u8_append(out, (uint8_t)place_bytes); /* minimum_instruction_length */
+		err = u8_append(out, (uint8_t)slot_bytes); /* minimum_instruction_length */
 	if (!err)
 		err = u8_append(out, 1); /* maximum_operations_per_instruction */
 	if (!err)
@@ -119,8 +120,8 @@ static int line_header_append(struct buffer *out, const struct perf_frames *fram
 }
 
 /*
- * One row: the line, at an address one place further on than the last one's (advance 0: at the
- * same).
+ * Appends a row: the line, at the address one slot after the previous one (advance 0: at the same
+ * address).
  */
 static int row_append(struct buffer *out, int64_t line_delta, unsigned int advance)
 {
@@ -166,19 +167,19 @@ static int program_append(struct buffer *out, const struct perf_frames *frames, 
 }
 
 static int line_build(struct buffer *out, const struct perf_frames *frames, uint64_t text,
-		      uint32_t place_bytes)
+		      uint32_t slot_bytes)
 {
 	size_t unit;
 	int err = unit_begin(out, &unit);
 
 	if (!err)
-		err = line_header_append(out, frames, place_bytes);
+		err = line_header_append(out, frames, slot_bytes);
 	if (!err)
 		err = program_append(out, frames, text);
 	return err ? err : unit_end(out, unit);
 }
 
-/* One entry without children. Without DW_AT_comp_dir names without a directory stay as they are. */
+/* One entry without children. Without DW_AT_comp_dir, names without a directory stay unchanged. */
 static const uint8_t abbreviations[] = {
 	1,
 	DW_TAG_compile_unit,
@@ -209,7 +210,7 @@ static int info_build(struct buffer *out, uint64_t text, uint64_t bytes)
 	if (!err)
 		err = u16_append(out, 4);
 	if (!err)
-		err = u32_append(out, 0); /* where in .debug_abbrev */
+		err = u32_append(out, 0); /* offset in .debug_abbrev */
 	if (!err)
 		err = u8_append(out, sizeof(uint64_t));
 	if (!err)
@@ -221,7 +222,7 @@ static int info_build(struct buffer *out, uint64_t text, uint64_t bytes)
 	if (!err)
 		err = buffer_append(out, name, sizeof(name));
 	if (!err)
-		err = u32_append(out, 0); /* where in .debug_line */
+		err = u32_append(out, 0); /* offset in .debug_line */
 	if (!err)
 		err = u64_append(out, text);
 	if (!err)
@@ -231,7 +232,8 @@ static int info_build(struct buffer *out, uint64_t text, uint64_t bytes)
 
 static int aranges_build(struct buffer *out, uint64_t text, uint64_t bytes)
 {
-	static const uint8_t sizes[] = {sizeof(uint64_t), 0, 0, 0, 0, 0}; /* no segments; padding */
+	/* no segments, then padding */
+	static const uint8_t sizes[] = {sizeof(uint64_t), 0, 0, 0, 0, 0};
 	const uint64_t ranges[] = {text, bytes, 0, 0};
 	size_t unit;
 	int err = unit_begin(out, &unit);
@@ -239,7 +241,7 @@ static int aranges_build(struct buffer *out, uint64_t text, uint64_t bytes)
 	if (!err)
 		err = u16_append(out, 2);
 	if (!err)
-		err = u32_append(out, 0); /* where in .debug_info */
+		err = u32_append(out, 0); /* offset in .debug_info */
 	if (!err)
 		err = buffer_append(out, sizes, sizeof(sizes));
 	if (!err)
@@ -248,10 +250,10 @@ static int aranges_build(struct buffer *out, uint64_t text, uint64_t bytes)
 }
 
 int perf_dwarf_build(struct perf_dwarf *dwarf, const struct perf_frames *frames, uint64_t text,
-		     uint32_t place_bytes)
+		     uint32_t slot_bytes)
 {
-	uint64_t bytes = (uint64_t)frames->count * place_bytes;
-	int err = line_build(&dwarf->line, frames, text, place_bytes);
+	uint64_t bytes = (uint64_t)frames->count * slot_bytes;
+	int err = line_build(&dwarf->line, frames, text, slot_bytes);
 
 	if (!err)
 		err = info_build(&dwarf->info, text, bytes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which line of which file an address is of, in DWARF 4: a line table and the one compilation unit
- * that leads to it. elfutils reads DWARF and writes none, so the few bytes are put together here.
- * Source: the DWARF 4 standard.
+ * Maps addresses to lines of files, in DWARF 4: a line table, and the compilation unit that refers
+ * to it. elfutils reads DWARF but does not write it, so the few bytes are encoded here. Source: the
+ * DWARF 4 standard.
  */
 #ifndef TRACER_EXPORT_PERF_DATA_DWARF_H
 #define TRACER_EXPORT_PERF_DATA_DWARF_H
@@ -16,11 +16,11 @@ struct perf_dwarf {
 };
 
 /*
- * The place i is at [text + i * place_bytes, text + (i + 1) * place_bytes). 0, -ENOMEM; -EFBIG:
- * more than 32-bit DWARF can hold. perf_dwarf_free() releases, after an error, too.
+ * Slot i is at [text + i * slot_bytes, text + (i + 1) * slot_bytes). 0, -ENOMEM; -EFBIG: more
+ * than 32-bit DWARF can hold. perf_dwarf_free() releases, also after an error.
  */
 int perf_dwarf_build(struct perf_dwarf *dwarf, const struct perf_frames *frames, uint64_t text,
-		     uint32_t place_bytes);
+		     uint32_t slot_bytes);
 void perf_dwarf_free(struct perf_dwarf *dwarf);
 
 #endif

@@ -7,20 +7,20 @@
 
 #include "base/array.h"
 #include "base/buffer.h"
-#include "base/id_map.h"
 #include "base/utf8.h"
+#include "tables/id_map.h"
 
-/* A distinct frame on its way to its place. */
+/* A distinct frame before it has a slot. */
 struct found {
 	struct snapshot_frame frame;
-	uint32_t number; /* in the order of their first sight */
+	uint32_t number; /* in the order of first occurrence */
 };
 
 struct finding {
 	struct id_map functions; /* file name << 32 | function -> number */
 	struct id_map frames;    /* function number << 32 | line -> number */
 	struct found *found;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 static int number_of(struct id_map *map, uint64_t key, uint32_t *number)
@@ -42,7 +42,7 @@ static int frame_find(struct finding *finding, const struct snapshot_frame *fram
 		err = number_of(&finding->frames, (uint64_t)function << 32 | frame->line, number);
 	if (err || *number < finding->count)
 		return err;
-	err = array_reserve(&finding->found, &finding->room, finding->count, 1,
+	err = array_reserve(&finding->found, &finding->capacity, finding->count, 1,
 			    sizeof(*finding->found));
 	if (!err)
 		finding->found[finding->count++] =
@@ -61,26 +61,26 @@ static int frame_compare(const void *left, const void *right)
 	return (a->line > b->line) - (a->line < b->line);
 }
 
-/* Sorts what was found, and turns the numbers in places into places. */
-static int places_assign(struct finding *finding, struct perf_frames *out, size_t frame_count)
+/* Sorts the frames that were found, and replaces the numbers in slots by slots. */
+static int slots_assign(struct finding *finding, struct perf_frames *out, size_t frame_count)
 {
-	uint32_t *place_of = malloc((finding->count + 1) * sizeof(*place_of));
+	uint32_t *slot_of = malloc((finding->count + 1) * sizeof(*slot_of));
 
 	out->frames = malloc((finding->count + 1) * sizeof(*out->frames));
-	if (!place_of || !out->frames) {
-		free(place_of);
+	if (!slot_of || !out->frames) {
+		free(slot_of);
 		return -ENOMEM;
 	}
 	if (finding->count)
 		qsort(finding->found, finding->count, sizeof(*finding->found), frame_compare);
 	for (size_t i = 0; i < finding->count; i++) {
 		out->frames[i] = finding->found[i].frame;
-		place_of[finding->found[i].number] = (uint32_t)i;
+		slot_of[finding->found[i].number] = (uint32_t)i;
 	}
 	out->count = (uint32_t)finding->count;
 	for (size_t i = 0; i < frame_count; i++)
-		out->places[i] = place_of[out->places[i]];
-	free(place_of);
+		out->slots[i] = slot_of[out->slots[i]];
+	free(slot_of);
 	return 0;
 }
 
@@ -90,13 +90,13 @@ int perf_frames_new(struct perf_frames *out, const struct snapshot *snapshot)
 	struct finding finding = {0};
 	int err = 0;
 
-	frames.places = malloc((snapshot->frame_count + 1) * sizeof(*frames.places));
-	if (!frames.places)
+	frames.slots = malloc((snapshot->frame_count + 1) * sizeof(*frames.slots));
+	if (!frames.slots)
 		return -ENOMEM;
 	for (size_t i = 0; !err && i < snapshot->frame_count; i++)
-		err = frame_find(&finding, &snapshot->frames[i], &frames.places[i]);
+		err = frame_find(&finding, &snapshot->frames[i], &frames.slots[i]);
 	if (!err)
-		err = places_assign(&finding, &frames, snapshot->frame_count);
+		err = slots_assign(&finding, &frames, snapshot->frame_count);
 	id_map_free(&finding.functions);
 	id_map_free(&finding.frames);
 	free(finding.found);
@@ -110,7 +110,7 @@ int perf_frames_new(struct perf_frames *out, const struct snapshot *snapshot)
 void perf_frames_free(struct perf_frames *frames)
 {
 	free(frames->frames);
-	free(frames->places);
+	free(frames->slots);
 	*frames = (struct perf_frames){0};
 }
 

@@ -18,7 +18,7 @@ struct note {
 	uint8_t build_id[PERF_BUILD_ID_BYTES];
 };
 
-/* What the sections hold: libelf borrows it until the file is written. */
+/* The contents of the sections; libelf borrows them until the file is written. */
 struct content {
 	struct note note;
 	struct buffer text, symbols, names, section_names;
@@ -27,12 +27,12 @@ struct content {
 
 uint64_t perf_image_text_bytes(const struct perf_frames *frames)
 {
-	return (uint64_t)(frames->count ? frames->count : 1) * PERF_PLACE_BYTES;
+	return (uint64_t)(frames->count ? frames->count : 1) * PERF_SLOT_BYTES;
 }
 
 static int text_build(struct buffer *out, uint64_t bytes)
 {
-	static const uint8_t nop[PERF_PLACE_BYTES] = {0x0f, 0x1f, 0x40, 0x00}; /* nopl 0(%rax) */
+	static const uint8_t nop[PERF_SLOT_BYTES] = {0x0f, 0x1f, 0x40, 0x00}; /* nopl 0(%rax) */
 	int err = buffer_reserve(out, bytes);
 
 	while (!err && out->size < bytes)
@@ -40,9 +40,7 @@ static int text_build(struct buffer *out, uint64_t bytes)
 	return err;
 }
 
-/*
- * As CPython names functions for perf: py::FUNCTION:FILE; py::FILE where the function is not known.
- */
+/* The names that CPython gives perf: py::FUNCTION:FILE; py::FILE if the function is unknown. */
 static int symbol_name_append(struct buffer *out, const struct perf_frames *frames,
 			      const struct snapshot_frame *frame)
 {
@@ -76,8 +74,8 @@ static int symbols_build(struct content *content, const struct perf_frames *fram
 			.st_name = (Elf64_Word)content->names.size,
 			.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
 			.st_shndx = text,
-			.st_value = PERF_IMAGE_TEXT + (uint64_t)first * PERF_PLACE_BYTES,
-			.st_size = (uint64_t)(end - first) * PERF_PLACE_BYTES,
+			.st_value = PERF_IMAGE_TEXT + (uint64_t)first * PERF_SLOT_BYTES,
+			.st_size = (uint64_t)(end - first) * PERF_SLOT_BYTES,
 		};
 		err = buffer_append(&content->symbols, &symbol, sizeof(symbol));
 		if (!err)
@@ -86,10 +84,7 @@ static int symbols_build(struct content *content, const struct perf_frames *fram
 	return err;
 }
 
-/*
- * Three sums side by side, each with a start of its own. The buffers are hashed by words, the rest
- * as one.
- */
+/* Three sums with different seeds. Buffers are hashed by words, the rest as one word. */
 static void hash_add(uint64_t sums[3], const struct buffer *data)
 {
 	for (size_t at = 0; at < data->size + 1; at += sizeof(uint64_t)) {
@@ -103,7 +98,7 @@ static void hash_add(uint64_t sums[3], const struct buffer *data)
 	}
 }
 
-/* .text and what leads to the line table follow from these. */
+/* .text and the sections that refer to the line table follow from these. */
 static void build_id_set(struct content *content)
 {
 	uint64_t sums[3] = {1, 2, 3};
@@ -148,6 +143,12 @@ static int section_add(Elf *elf, const struct section *section, struct buffer *n
 	return buffer_append(names, section->name, strlen(section->name) + 1);
 }
 
+static struct section bytes_section(const char *name, Elf64_Word type, const struct buffer *bytes)
+{
+	return (struct section){
+		name, {.sh_type = type, .sh_addralign = 1}, bytes->data, bytes->size, ELF_T_BYTE};
+}
+
 static int sections_add(Elf *elf, struct content *content)
 {
 	const struct perf_dwarf *dwarf = &content->dwarf;
@@ -175,31 +176,11 @@ static int sections_add(Elf *elf, struct content *content)
 			    content->symbols.data,
 			    content->symbols.size,
 			    ELF_T_SYM},
-		[STRTAB] = {".strtab",
-			    {.sh_type = SHT_STRTAB, .sh_addralign = 1},
-			    content->names.data,
-			    content->names.size,
-			    ELF_T_BYTE},
-		[LINE] = {".debug_line",
-			  {.sh_type = SHT_PROGBITS, .sh_addralign = 1},
-			  dwarf->line.data,
-			  dwarf->line.size,
-			  ELF_T_BYTE},
-		[INFO] = {".debug_info",
-			  {.sh_type = SHT_PROGBITS, .sh_addralign = 1},
-			  dwarf->info.data,
-			  dwarf->info.size,
-			  ELF_T_BYTE},
-		[ABBREV] = {".debug_abbrev",
-			    {.sh_type = SHT_PROGBITS, .sh_addralign = 1},
-			    dwarf->abbrev.data,
-			    dwarf->abbrev.size,
-			    ELF_T_BYTE},
-		[ARANGES] = {".debug_aranges",
-			     {.sh_type = SHT_PROGBITS, .sh_addralign = 1},
-			     dwarf->aranges.data,
-			     dwarf->aranges.size,
-			     ELF_T_BYTE},
+		[STRTAB] = bytes_section(".strtab", SHT_STRTAB, &content->names),
+		[LINE] = bytes_section(".debug_line", SHT_PROGBITS, &dwarf->line),
+		[INFO] = bytes_section(".debug_info", SHT_PROGBITS, &dwarf->info),
+		[ABBREV] = bytes_section(".debug_abbrev", SHT_PROGBITS, &dwarf->abbrev),
+		[ARANGES] = bytes_section(".debug_aranges", SHT_PROGBITS, &dwarf->aranges),
 		[SHSTRTAB] = {".shstrtab",
 			      {.sh_type = SHT_STRTAB, .sh_addralign = 1},
 			      NULL,
@@ -212,7 +193,7 @@ static int sections_add(Elf *elf, struct content *content)
 		err = section_add(elf, &sections[i], names);
 	if (err)
 		return err;
-	/* All names are there only now. */
+	/* All names are known only now. */
 	Elf_Data *data = elf_getdata(elf_getscn(elf, SHSTRTAB), NULL);
 
 	data->d_buf = names->data;
@@ -220,7 +201,7 @@ static int sections_add(Elf *elf, struct content *content)
 	return 0;
 }
 
-/* libelf lays the sections out; the segments point at where two of them came to lie. */
+/* libelf lays out the sections; the segments point to two of them. */
 static int segments_set(Elf *elf, Elf64_Phdr *segments)
 {
 	if (elf_update(elf, ELF_C_NULL) < 0)
@@ -278,7 +259,7 @@ static int content_build(struct content *content, const struct perf_frames *fram
 	if (!err)
 		err = symbols_build(content, frames, TEXT);
 	if (!err)
-		err = perf_dwarf_build(&content->dwarf, frames, PERF_IMAGE_TEXT, PERF_PLACE_BYTES);
+		err = perf_dwarf_build(&content->dwarf, frames, PERF_IMAGE_TEXT, PERF_SLOT_BYTES);
 	if (!err)
 		build_id_set(content);
 	return err;

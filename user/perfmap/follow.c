@@ -31,7 +31,7 @@ int perfmap_follow_new(struct perfmap_follow **out, int fd, int is_jitdump, int 
 	follow->is_jitdump = is_jitdump;
 	follow->device = st.st_dev;
 	follow->inode = st.st_ino;
-	/* The inode, whatever its name is by now. */
+	/* Watches the inode, whatever its current name is. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	follow->watch = inotify < 0 ? -1 : inotify_add_watch(inotify, path, IN_MODIFY);
 	*out = follow;
@@ -48,7 +48,7 @@ void perfmap_follow_free(struct perfmap_follow *follow, int inotify)
 	free(follow);
 }
 
-struct reading {
+struct read_context {
 	struct perfmap_process *process;
 	uint64_t time_ns;
 };
@@ -56,24 +56,24 @@ struct reading {
 static int line_take(void *context, uint64_t start, uint64_t size, const char *name,
 		     size_t name_bytes)
 {
-	struct reading *reading = context;
-	const struct perfmap_entry *known = perfmap_table_find(reading->process->table, start);
-	struct perfmap_entry entry = {.time_ns = reading->time_ns};
+	struct read_context *to = context;
+	const struct perfmap_entry *known = perfmap_table_find(to->process->table, start);
+	struct perfmap_entry entry = {.time_ns = to->time_ns};
 
-	/* The call behind this line was seen: it had the name before a line end cut it. */
+	/* The call that wrote this line was recorded: its name is not cut at a line end. */
 	if (known && known->called && known->start == start && known->end - known->start == size)
 		return 0;
-	return perfmap_process_add(reading->process, start, size, name, name_bytes, &entry);
+	return perfmap_process_add(to->process, start, size, name, name_bytes, &entry);
 }
 
 static int code_take(void *context, const struct jitdump_code *code)
 {
-	struct reading *reading = context;
+	struct read_context *to = context;
 
-	return perfmap_process_jitdump(reading->process, code, reading->time_ns);
+	return perfmap_process_jitdump(to->process, code, to->time_ns);
 }
 
-static void start_again(struct perfmap_follow *follow)
+static void follow_restart(struct perfmap_follow *follow)
 {
 	follow->offset = 0;
 	follow->tail_bytes = 0;
@@ -83,8 +83,11 @@ static void start_again(struct perfmap_follow *follow)
 		memset(&follow->text, 0, sizeof(follow->text));
 }
 
-/* Did somebody truncate it since, whether or not it has grown as long again? */
-static int was_begun_anew(const struct perfmap_follow *follow)
+/*
+ * Whether the file was truncated since the last read, even if it has grown to the same length
+ * again.
+ */
+static int was_truncated(const struct perfmap_follow *follow)
 {
 	char now[sizeof(follow->tail)];
 	struct stat st;
@@ -106,7 +109,7 @@ static void tail_keep(struct perfmap_follow *follow, const char *piece, size_t b
 int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *process,
 			uint64_t limit)
 {
-	struct reading reading = {.process = process, .time_ns = clock_ns(CLOCK_MONOTONIC)};
+	struct read_context context = {.process = process, .time_ns = clock_ns(CLOCK_MONOTONIC)};
 	char piece[PIECE_BYTES];
 	ssize_t n = 1;
 	int err = 0;
@@ -114,8 +117,8 @@ int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *p
 	if (follow->failed || (!follow->dirty && follow->watch >= 0))
 		return 0;
 	follow->dirty = 0;
-	if (was_begun_anew(follow))
-		start_again(follow);
+	if (was_truncated(follow))
+		follow_restart(follow);
 	for (uint64_t done = 0; !err && done < limit; done += n) {
 		n = pread(follow->fd, piece, sizeof(piece), follow->offset);
 		if (n <= 0)
@@ -123,8 +126,8 @@ int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *p
 		follow->offset += n;
 		tail_keep(follow, piece, n);
 		err = follow->is_jitdump
-			      ? jitdump_read(&follow->jitdump, piece, n, code_take, &reading)
-			      : perfmap_text_read(&follow->text, piece, n, line_take, &reading);
+			      ? jitdump_read(&follow->jitdump, piece, n, code_take, &context)
+			      : perfmap_text_read(&follow->text, piece, n, line_take, &context);
 	}
 	follow->dirty = n > 0;
 	if (n < 0 && !err)

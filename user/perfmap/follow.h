@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file that somebody else appends to, a perf map or a jitdump: what is new in it becomes entries.
- * It is followed by its descriptor, so that its writer goes on to be heard when another file has
- * taken its name.
+ * Follows a file that another process appends to, a perf map or a jitdump: new content becomes
+ * entries. The file is followed by its descriptor, so that its writer is still followed after
+ * another file has taken its name.
  */
 #ifndef TRACER_PERFMAP_FOLLOW_H
 #define TRACER_PERFMAP_FOLLOW_H
@@ -16,15 +16,16 @@
 
 struct perfmap_follow {
 	int fd;    /* owned */
-	int watch; /* inotify's; -1: none, it is looked at every time */
-	int dirty; /* it has grown, or may have */
+	int watch; /* inotify watch; -1: none, the file is read every time */
+	int dirty; /* it has grown or may have grown */
 	int is_jitdump;
-	int failed; /* the error that ended it; 0: none */
+	int failed; /* the error that ended following; 0: none */
 	dev_t device;
 	ino_t inode;
 	uint64_t offset;
 	/*
-	 * what stood just before offset, to know the file again: another writer may begin it anew
+	 * the bytes just before offset, to detect that a writer has truncated and rewritten the
+	 * file
 	 */
 	size_t tail_bytes;
 	char tail[64];
@@ -34,13 +35,13 @@ struct perfmap_follow {
 	};
 };
 
-/* Takes ownership of fd, in any case. inotify: -1 for none. 0, -errno. */
+/* Takes ownership of fd, also on failure. inotify: -1 for none. 0, -errno. */
 int perfmap_follow_new(struct perfmap_follow **out, int fd, int is_jitdump, int inotify);
 void perfmap_follow_free(struct perfmap_follow *follow, int inotify);
 /*
- * Reads what is new, if it is dirty, at most about limit bytes (then it stays dirty). A file that
- * has shrunk, or is another one where it was read last, is read from its start again. 0; -ENOMEM; a
- * file that cannot be read any further is given up (failed).
+ * Reads new content if the file is dirty: about limit bytes at most, then it stays dirty. A file
+ * that has shrunk, or whose last read bytes have changed, is read from its start again. 0; -ENOMEM.
+ * A file that cannot be read further is given up (failed).
  */
 int perfmap_follow_read(struct perfmap_follow *follow, struct perfmap_process *process,
 			uint64_t limit);

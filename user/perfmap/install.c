@@ -78,14 +78,17 @@ void perfmap_places_close(struct perfmap_places *places)
 	places->at[0].directory = places->at[1].directory = -1;
 }
 
-/* linux/posix_acl_xattr.h, which is not for C libraries that bring their own. */
+/*
+ * As in linux/posix_acl_xattr.h, which conflicts with C libraries that have their own definitions.
+ */
 struct acl_entry {
 	uint16_t tag, permissions;
 	uint32_t id;
 };
 
 /*
- * Owner rw, the target's user rw, everybody else r. Without ACLs the target's user can only read.
+ * Owner rw, the target's user rw, others r. On a file system without ACLs the target's user can
+ * only read.
  */
 static int access_grant(int fd, uint32_t uid)
 {
@@ -107,7 +110,7 @@ static int access_grant(int fd, uint32_t uid)
 	return 0;
 }
 
-/* Does the file hold just these bytes? */
+/* Whether the file contains exactly these bytes. */
 static int content_equals(int fd, const struct buffer *text)
 {
 	char piece[16384];
@@ -164,8 +167,8 @@ static int text_take(void *context, const char *data, size_t bytes)
 	return buffer_append(context, data, bytes);
 }
 
-/* Nobody has taken our files away, or put others in their place. */
-static int all_are_there(const struct perfmap_places *places)
+/* Whether our files are still there and were not replaced. */
+static int all_installed(const struct perfmap_places *places)
 {
 	struct stat st;
 
@@ -187,7 +190,7 @@ int perfmap_install(struct perfmap_places *places, const struct perfmap_table *t
 	int done = 0, err;
 
 	error_clear();
-	if (version == places->version && all_are_there(places))
+	if (version == places->version && all_installed(places))
 		return 0;
 	err = perfmap_text_write(table, text_take, &text);
 	for (int i = 0; i < 2 && err != -ENOMEM; i++) {

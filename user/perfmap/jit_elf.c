@@ -10,7 +10,7 @@
 #include "elf/elf_section.h"
 #include "elf/elf_symbols.h"
 
-/* The address of a symbol, or 0: its section was not loaded. */
+/* The address of a symbol; 0: its section is not loaded. */
 static uint64_t symbol_address(Elf *elf, const GElf_Sym *symbol, int relocatable)
 {
 	GElf_Shdr header;
@@ -31,7 +31,7 @@ static int table_read(Elf *elf, uint32_t type, int relocatable, perfmap_text_fn 
 {
 	struct elf_symbols table = {0};
 	int err = elf_symbols_load(&table, elf, type, ELF_SYMBOLS_HERE);
-	/* Names may overlap in the table; honest ones hardly do. */
+	/* Names may overlap in the table; those of real compilers hardly do. */
 	uint64_t budget = 2 * table.string_bytes;
 
 	for (uint32_t i = 0; !err && i < table.count; i++) {
@@ -60,7 +60,8 @@ static int table_read(Elf *elf, uint32_t type, int relocatable, perfmap_text_fn 
 }
 
 /*
- * libelf reads the copy from a file, as everywhere: its checks there are the ones that were fuzzed.
+ * Copies the image to a memfd: libelf reads it as a file, like all others, because those checks are
+ * the fuzzed ones.
  */
 static int copy_make(const void *image, size_t bytes, int *relocatable)
 {
@@ -76,8 +77,8 @@ static int copy_make(const void *image, size_t bytes, int *relocatable)
 	if (fd < 0)
 		return -errno;
 	/*
-	 * To those checks, an object file is as good as a library: sections and symbols are all
-	 * that is looked at.
+	 * An object file is marked as a library to pass those checks: only sections and symbols are
+	 * read.
 	 */
 	if (write(fd, image, bytes) != (ssize_t)bytes ||
 	    (*relocatable && pwrite(fd, &type, sizeof(type), offsetof(Elf64_Ehdr, e_type)) !=

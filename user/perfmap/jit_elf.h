@@ -15,9 +15,9 @@
 #define JIT_ELF_MAX (64u << 20) /* bytes of an image that is read */
 
 /*
- * Hands over every function with a size: in relocatable images (LLVM's) symbols count from their
- * section, whose address the JIT has filled in; in others they are addresses. 0; -ENOEXEC
- * (error_set); -errno; or what the callback returned.
+ * Passes every function that has a size to the callback. In relocatable images (LLVM) symbols are
+ * relative to their section, whose address the JIT has filled in; in others they are addresses. 0;
+ * -ENOEXEC (error_set); -errno; or what the callback returned.
  */
 int jit_elf_read(const void *image, size_t bytes, perfmap_text_fn entry, void *context);
 

@@ -55,7 +55,10 @@ static int load_take(struct jitdump *jitdump, size_t size, jitdump_code_fn code,
 	found.address = load.code_addr;
 	found.bytes = load.code_size;
 	found.name_bytes = strnlen(found.name, jitdump->held - sizeof(load));
-	/* No NUL in what is held: the name goes on, or the record ends before it does. */
+	/*
+	 * No NUL in the buffered part: the name continues beyond it, or the record ends within the
+	 * name.
+	 */
 	cut = found.name_bytes == jitdump->held - sizeof(load);
 	if (range_is_bad(found.address, found.bytes) || !found.name_bytes ||
 	    (cut && size == jitdump->held))
@@ -83,7 +86,7 @@ static int move_take(struct jitdump *jitdump, size_t size, jitdump_code_fn code,
 	return code(context, &found);
 }
 
-/* Of the record whose head is held: its whole size, 0 while that is not known, -EPROTO. */
+/* Size of the record whose head is buffered; 0: not known yet; -EPROTO. */
 static int64_t record_size(const struct jitdump *jitdump)
 {
 	struct file_header header;
@@ -95,7 +98,7 @@ static int64_t record_size(const struct jitdump *jitdump)
 		memcpy(&header, jitdump->head, sizeof(header));
 		if (header.magic != MAGIC || header.version != VERSION ||
 		    header.total_size < sizeof(header))
-			return error_set(-EPROTO, "no jitdump of version 1");
+			return error_set(-EPROTO, "not a jitdump of version 1");
 		return header.total_size;
 	}
 	if (jitdump->held < sizeof(prefix))
@@ -133,7 +136,7 @@ int jitdump_read(struct jitdump *jitdump, const void *data, size_t bytes, jitdum
 
 	while (bytes) {
 		int64_t size = record_size(jitdump);
-		/* Up to the prefix, then up to what is of interest of the record. */
+		/* Buffers the prefix first, then the part of the record that is needed. */
 		size_t want = size                   ? sizeof(jitdump->head)
 			      : jitdump->header_seen ? sizeof(struct record_prefix)
 						     : sizeof(struct file_header);
@@ -155,8 +158,8 @@ int jitdump_read(struct jitdump *jitdump, const void *data, size_t bytes, jitdum
 		at += taken;
 		bytes -= taken;
 		/*
-		 * The size is known once the prefix is whole; a record is taken when all that is
-		 * wanted is held.
+		 * The size is known once the prefix is complete. A record is processed when its
+		 * needed part is buffered.
 		 */
 		size = jitdump->skip ? 0 : record_size(jitdump);
 		if (size < 0)

@@ -10,13 +10,13 @@
 #include "base/array.h"
 #include "perfmap/jit_elf.h"
 
-#define PROCESS_SHARE 4u /* a map has at most so many times what the others leave */
+#define PROCESS_SHARE 4u /* a map has at most this many times what the others leave */
 
 struct perfmaps {
 	struct perfmaps_hooks hooks;
 	struct account account;
 	struct perfmap_process **processes;
-	size_t count, room;
+	size_t count, capacity;
 };
 
 int perfmaps_new(struct perfmaps **out, const struct perfmaps_hooks *hooks)
@@ -58,19 +58,19 @@ struct perfmap_process *perfmaps_find(const struct perfmaps *maps, uint32_t tgid
 }
 
 /*
- * The oldest map of those that have ended and that nobody has asked for by name. 1; 0: there is
+ * Frees the oldest map of a process that has ended and was not requested explicitly. 1; 0: there is
  * none.
  */
-static int let_go(struct perfmaps *maps)
+static int map_evict(struct perfmaps *maps)
 {
 	for (size_t i = 0; i < maps->count; i++) {
 		struct perfmap_process *process = maps->processes[i];
 
-		if (!process->exited || !process->parent_tgid || process->let_go)
+		if (!process->exited || !process->parent_tgid || process->evicted)
 			continue;
-		process->let_go = 1;
+		process->evicted = 1;
 		perfmap_table_clear(process->table);
-		array_release(&process->account, &process->images, &process->image_room,
+		array_release(&process->account, &process->images, &process->image_capacity,
 			      sizeof(*process->images));
 		process->image_count = 0;
 		return 1;
@@ -89,7 +89,7 @@ int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **
 	}
 	if (maps->count >= PERFMAP_PROCESSES_MAX)
 		return -ENOSPC;
-	err = array_reserve(&maps->processes, &maps->room, maps->count, 1,
+	err = array_reserve(&maps->processes, &maps->capacity, maps->count, 1,
 			    sizeof(*maps->processes));
 	if (err)
 		return err;
@@ -100,7 +100,7 @@ int perfmaps_add(struct perfmaps *maps, uint32_t tgid, struct perfmap_process **
 	process->account = (struct account){.parent = &maps->account, .share = PROCESS_SHARE};
 	do
 		err = perfmap_table_new_in(&process->table, &process->account);
-	while (account_is_full(err) && let_go(maps));
+	while (account_is_full(err) && map_evict(maps));
 	if (err) {
 		free(process);
 		return account_is_full(err) ? -ENOSPC : err;
@@ -122,7 +122,7 @@ int perfmap_process_add(struct perfmap_process *process, uint64_t start, uint64_
 		if (name_bytes)
 			err = perfmap_table_add(process->table, start, bytes, name, name_bytes,
 						entry);
-	while (account_is_full(err) && let_go(process->maps));
+	while (account_is_full(err) && map_evict(process->maps));
 	if (account_is_full(err)) {
 		process->dropped++;
 		return 0;
@@ -149,7 +149,7 @@ int perfmap_process_jitdump(struct perfmap_process *process, const struct jitdum
 		process->refused++;
 		return 0;
 	}
-	/* Adding may collect names: a copy. */
+	/* A copy, since adding may collect names. */
 	strncpy(name, perfmap_table_name(process->table, old), sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
 	if (perfmap_table_cut(process->table, code->moved_from, code->moved_from + code->bytes))
@@ -194,14 +194,18 @@ int perfmap_image_add(struct perfmaps *maps, struct perfmap_process *process, ui
 	    process->next_origin >= PERFMAP_ORIGIN_MAX)
 		err = -ENOSPC;
 	if (!err)
-		err = array_reserve_in(&process->account, &process->images, &process->image_room,
-				       process->image_count, 1, sizeof(*process->images));
+		err = array_reserve_in(&process->account, &process->images,
+				       &process->image_capacity, process->image_count, 1,
+				       sizeof(*process->images));
 	if (!err)
 		err = maps->hooks.image_read ? maps->hooks.image_read(maps->hooks.context, process,
 								      image, bytes, &data)
 					     : -ENOTSUP;
 	if (!err) {
-		/* Also one that turns out to be corrupt half-way: what it gave goes with it. */
+		/*
+		 * Also for an image that turns out to be corrupt half-way: its entries are removed
+		 * with it.
+		 */
 		process->images[process->image_count++] =
 			(struct perfmap_image){.entry = entry, .origin = process->next_origin++};
 		err = jit_elf_read(data.data, data.size, image_entry, &context);
@@ -293,10 +297,12 @@ int perfmap_process_copy(struct perfmap_process *process, const struct perfmap_p
 	size_t before = perfmap_table_count(process->table), there;
 	int err;
 
-	/* What was copied before more room was made is the same when it is copied again. */
+	/*
+	 * Copying again, after memory was freed, does not change entries that are already copied.
+	 */
 	do
 		err = perfmap_table_copy(process->table, table, only_with_origin);
-	while (account_is_full(err) && let_go(process->maps));
+	while (account_is_full(err) && map_evict(process->maps));
 	if (!account_is_full(err))
 		return err;
 	there = perfmap_table_count(process->table) - before;
@@ -316,7 +322,7 @@ static int fork_take(struct perfmaps *maps, struct perfmap_process *parent, uint
 	err = perfmap_process_copy(child, parent, parent->persist != 1);
 	if (err)
 		return err == -ENOSPC ? 0 : err;
-	err = array_reserve_in(&child->account, &child->images, &child->image_room, 0,
+	err = array_reserve_in(&child->account, &child->images, &child->image_capacity, 0,
 			       parent->image_count, sizeof(*child->images));
 	if (err)
 		return account_is_full(err) ? 0 : err;

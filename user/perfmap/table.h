@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The perf map of one process: which function's code lies at which addresses. Pure.
+ * The perf map of one process: the code addresses of functions. Pure.
  *
- * Entries are sorted and never overlap. At each address the newest entry wins: one that is added
- * cuts what it covers out of older ones, which keep what is left (an entry in whose middle another
- * appears becomes two). Every entry knows when it appeared, since addresses are reused.
+ * Entries are sorted and never overlap. The newest entry wins: a new entry cuts the range that it
+ * covers out of older ones, which keep the rest (an entry with a new one in its middle becomes
+ * two). Every entry has the time when it appeared, since addresses are reused.
  */
 #ifndef TRACER_PERFMAP_TABLE_H
 #define TRACER_PERFMAP_TABLE_H
@@ -13,19 +13,19 @@
 #include <stdint.h>
 
 #define PERFMAP_ORIGIN_MAX 0x3fffffffu
-/* A target that writes more has its new entries refused (-ENOSPC). */
+/* New entries beyond these limits are refused (-ENOSPC). */
 #define PERFMAP_ENTRIES_MAX (32u << 20)
 #define PERFMAP_NAMES_MAX   (2ull << 30) /* bytes */
 
 struct perfmap_entry {
-	uint64_t start, end; /* addresses; end is the first one behind the code */
-	uint64_t time_ns;    /* when it appeared; of the clock that the caller uses */
+	uint64_t start, end; /* addresses; end is exclusive */
+	uint64_t time_ns;    /* when it appeared, on the caller's clock */
 	uint32_t name;       /* perfmap_table_name() */
-	/* 0: a perf map or a jitdump; else the number of the image that it came with */
+	/* 0: from a perf map or a jitdump; else the number of its image */
 	uint32_t origin : 30;
-	/* the writer's own call was seen, which says more than its line in a file */
+	/* recorded from the writer's call, which is more exact than a line of the file */
 	uint32_t called : 1;
-	uint32_t mapped : 1; /* it was seen to lie in mapped memory */
+	uint32_t mapped : 1; /* it was seen in mapped memory */
 };
 
 /* A range of mapped addresses; sorted, not overlapping. */
@@ -38,19 +38,20 @@ struct perfmap_table;
 
 int perfmap_table_new(struct perfmap_table **out); /* 0, -ENOMEM */
 /*
- * Charged to an account, borrowed until it is freed: this and all that adds also fail with -EDQUOT.
+ * The same, charged to an account, which is borrowed until the table is freed: this and all
+ * functions that add entries also return -EDQUOT.
  */
 int perfmap_table_new_in(struct perfmap_table **out, struct account *account);
 void perfmap_table_free(struct perfmap_table *table);
 
 /*
- * Adds size bytes at start; of entry its time, origin and flags are taken. The name needs no NUL
- * and ends at one. 0; -EINVAL nothing, or beyond the end of the address space; -ENOSPC; -ENOMEM,
- * nothing was added.
+ * Adds size bytes at start, with the time, origin and flags of *entry. The name needs no NUL and
+ * ends at the first one. 0; -EINVAL: size is 0, or the range is beyond the address space; -ENOSPC,
+ * -ENOMEM: nothing was added.
  */
 int perfmap_table_add(struct perfmap_table *table, uint64_t start, uint64_t size, const char *name,
 		      size_t name_bytes, const struct perfmap_entry *entry);
-/* Takes what lies in [start, end) out. 0, -ENOMEM. */
+/* Removes the range [start, end). 0, -ENOMEM. */
 int perfmap_table_cut(struct perfmap_table *table, uint64_t start, uint64_t end);
 /*
  * Adds all entries of another table, or only those that have an origin. 0, -ENOSPC, -ENOMEM (some
@@ -58,17 +59,17 @@ int perfmap_table_cut(struct perfmap_table *table, uint64_t start, uint64_t end)
  */
 int perfmap_table_copy(struct perfmap_table *table, const struct perfmap_table *from,
 		       int only_with_origin);
-/* Takes out what came with that image; returns the number of entries. */
+/* Removes the entries of an image; returns their number. */
 size_t perfmap_table_remove(struct perfmap_table *table, uint32_t origin);
 /*
- * Takes out the entries whose memory was mapped and is no more: not covered by any of the ranges,
- * as they were at time_ns. Entries that appeared since are left alone, and those that never were
- * seen in mapped memory: no code runs there. Marks those that are covered as mapped. Returns the
- * number taken out.
+ * Removes the entries whose memory was mapped and no longer is: no range, as of time_ns, covers
+ * them. Keeps entries that appeared after time_ns, and entries that were never seen in mapped
+ * memory, where no code runs. Marks covered entries as mapped. Returns the number of removed
+ * entries.
  */
 size_t perfmap_table_expire(struct perfmap_table *table, const struct perfmap_range *ranges,
 			    size_t count, uint64_t time_ns);
-/* Leaves no entry; the memory of all is given back. */
+/* Removes all entries and frees their memory. */
 void perfmap_table_clear(struct perfmap_table *table);
 
 /* The entry at an address, or NULL. Borrowed until the table changes. */
@@ -80,7 +81,7 @@ const char *perfmap_table_name(const struct perfmap_table *table,
 size_t perfmap_table_count(const struct perfmap_table *table);
 /* Bytes held, names included. */
 size_t perfmap_table_memory(const struct perfmap_table *table);
-/* A number that changes whenever a range or a name does: two equal ones stand for the same map. */
+/* A number that changes whenever a range or a name changes: equal numbers mean the same map. */
 uint64_t perfmap_table_version(const struct perfmap_table *table);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-/* The size of stdio's and the kernel's page that PyUnstable_CopyPerfMapFile() reads by. */
+/* PyUnstable_CopyPerfMapFile() reads blocks of this size. */
 #define COPY_BYTES 4096
 
 static int digit_value(char c)
@@ -25,7 +25,8 @@ static int is_blank(char c)
 }
 
 /*
- * A hex number, with or without 0x, and the blanks behind it; there must be at least one of each.
+ * Reads a hex number, with or without 0x, and the blanks after it: at least one digit and one
+ * blank.
  */
 static int number_read(const char **at, const char *end, uint64_t *number)
 {
@@ -88,13 +89,14 @@ int perfmap_text_read(struct perfmap_text *text, const char *data, size_t bytes,
 	while (bytes && !err) {
 		const char *end = memchr(data, '\n', bytes);
 		size_t piece = end ? (size_t)(end - data) : bytes;
-		size_t room = sizeof(text->line) - text->held, taken = piece < room ? piece : room;
+		size_t capacity = sizeof(text->line) - text->held,
+		       taken = piece < capacity ? piece : capacity;
 
 		memcpy(text->line + text->held, data, taken);
 		text->held += taken;
 		text->overlong |= taken < piece;
 		if (end) {
-			/* A blank line means nothing, to perf neither. */
+			/* Blank lines are ignored, as perf does. */
 			if (text->held)
 				err = line_take(text, entry, context);
 			text->held = 0;

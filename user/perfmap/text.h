@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text of a perf map, "START SIZE NAME" a line with numbers in hex, as perf's
+ * The text of a perf map, one line "START SIZE NAME" per entry, numbers in hex, as perf's
  * dso__load_perf_map() reads it. Pure.
  *
- * Reading takes bytes as they come, in pieces of any size, and hands over the lines that are well
- * formed. Whoever wrote them is not trusted: what is no entry is counted and left out, and no line
- * needs more memory than an entry can.
+ * The reader takes input in pieces of any size and passes well-formed lines on. The writer is not
+ * trusted: invalid lines are counted and skipped, and the memory for a line is bounded.
  */
 #ifndef TRACER_PERFMAP_TEXT_H
 #define TRACER_PERFMAP_TEXT_H
@@ -15,17 +14,18 @@
 
 #include "perfmap/table.h"
 
-#define PERFMAP_NAME_MAX 4096u /* bytes of a name that are kept; the rest is cut off, and counted */
+/* bytes of a name that are kept; a longer name is cut, and counted */
+#define PERFMAP_NAME_MAX 4096u
 #define PERFMAP_LINE_MAX (PERFMAP_NAME_MAX + 64u)
 
 /* Zero-initialise; holds no memory of its own. */
 struct perfmap_text {
 	uint64_t lines; /* complete lines seen */
-	/* of those, no entries: not "HEX HEX NAME", size 0, or beyond the address space */
+	/* invalid lines: not "HEX HEX NAME", size 0, or beyond the address space */
 	uint64_t refused;
-	uint64_t cut; /* of the entries, those whose name was cut */
-	size_t held;  /* bytes of a line whose end has not come yet */
-	int overlong; /* that line's rest is being skipped */
+	uint64_t cut; /* entries whose name was cut */
+	size_t held;  /* buffered bytes of an incomplete line */
+	int overlong; /* the rest of that line is skipped */
 	char line[PERFMAP_LINE_MAX];
 };
 
@@ -33,10 +33,10 @@ struct perfmap_text {
 typedef int (*perfmap_text_fn)(void *context, uint64_t start, uint64_t size, const char *name,
 			       size_t name_bytes);
 
-/* One line without its end. 0, or -EINVAL: it is no entry. *name points into it. */
+/* Parses one line without its line end. 0; -EINVAL: not an entry. *name points into the line. */
 int perfmap_text_line(const char *line, size_t bytes, uint64_t *start, uint64_t *size,
 		      const char **name, size_t *name_bytes);
-/* 0, or what the callback returned; the bytes behind that line are then lost. */
+/* 0, or what the callback returned; the input after that line is then lost. */
 int perfmap_text_read(struct perfmap_text *text, const char *data, size_t bytes,
 		      perfmap_text_fn entry, void *context);
 
@@ -44,10 +44,10 @@ int perfmap_text_read(struct perfmap_text *text, const char *data, size_t bytes,
 typedef int (*perfmap_write_fn)(void *context, const char *data, size_t bytes);
 
 /*
- * Writes the table: sorted, non-overlapping, one line each, the last one ended; control bytes and
- * what is no UTF-8 in names as \xNN. The number of bytes is never a multiple of 4096, since
- * CPython's PyUnstable_CopyPerfMapFile() fails on such a file (and ends the forked child that
- * called it): an empty line, which perf skips, sees to that.
+ * Writes the table, sorted and without overlaps, one terminated line per entry; control bytes and
+ * invalid UTF-8 in names are written as \xNN. CPython's PyUnstable_CopyPerfMapFile() fails on a
+ * file whose size is a multiple of 4096 and terminates the forked child that called it. In that
+ * case an empty line is appended, which perf skips.
  */
 int perfmap_text_write(const struct perfmap_table *table, perfmap_write_fn write, void *context);
 

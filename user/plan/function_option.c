@@ -8,7 +8,7 @@
 
 #include "plan/plan_symbol.h"
 
-#define DELETED " (deleted)" /* behind the path of a file without a name, in /proc/PID/maps */
+#define DELETED " (deleted)" /* suffix of an unlinked file's path in /proc/PID/maps */
 
 int function_option_split(const char *text, char **file, char **symbol, const char **rest)
 {
@@ -31,7 +31,7 @@ int function_option_split(const char *text, char **file, char **symbol, const ch
 	return 0;
 }
 
-/* "size=2" of "size=2,addr=1": what follows it, or NULL. */
+/* Parses the first key of "size=2,addr=1". Returns the text after it, or NULL. */
 static const char *argument_parse(const char *text, const struct function_argument *keys,
 				  size_t count)
 {

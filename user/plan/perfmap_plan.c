@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * PyUnstable_WritePerfMapEntry() takes its size as an unsigned int or, says the manual, from 3.13
- * on as a size_t; what the upper half of the register holds in the first case is anybody's guess.
- * The function's own code says which it is: the first instruction that reads the argument reads all
- * of the register or its lower half. (3.13.0 and 3.14 read half.)
+ * PyUnstable_WritePerfMapEntry() takes its size as an unsigned int or, according to the manual from
+ * 3.13 on, as a size_t. For an unsigned int the upper half of the register is undefined. The
+ * function's own code shows the width: the first instruction that reads the argument reads either
+ * the whole register or its lower half. (3.13.0 and 3.14 read half.)
  */
 #include "plan/perfmap_plan.h"
 
@@ -20,7 +20,7 @@
 
 #define NO_ARGUMENT ABI_REG_COUNT
 
-static const struct plan_wish python[] = {
+static const struct probe_spec python[] = {
 	{"PyUnstable_WritePerfMapEntry",
 	 ABI_OP_MAP_WRITE,
 	 0,
@@ -53,7 +53,7 @@ static const struct plan_wish python[] = {
 	 0},
 };
 
-static const struct plan_wish jit = {
+static const struct probe_spec jit = {
 	"__jit_debug_register_code", ABI_OP_MAP_JIT, 0, {NO_ARGUMENT, NO_ARGUMENT, NO_ARGUMENT}, 0};
 
 void perfmap_symbol_free(struct perfmap_symbol *symbol)
@@ -98,7 +98,7 @@ static int jit_plan(struct elf_file *file, struct perfmap_plan *plan)
 
 	if (elf_file_symbol(file, "__jit_debug_descriptor", &descriptor) || descriptor.tls)
 		return 0;
-	err = plan_wish_add(&plan->sites, file, &jit);
+	err = probe_spec_add(&plan->sites, file, &jit);
 	if (err == -ENOENT || err == -EEXIST)
 		return 0;
 	if (!err) {
@@ -110,11 +110,11 @@ static int jit_plan(struct elf_file *file, struct perfmap_plan *plan)
 	return err;
 }
 
-/* A function like PyUnstable_WritePerfMapEntry(); in its cookie, how wide the size is. */
-static int write_plan(struct elf_file *file, const struct plan_wish *wish,
+/* A function like PyUnstable_WritePerfMapEntry(). The site's cookie says how wide the size is. */
+static int write_plan(struct elf_file *file, const struct probe_spec *spec,
 		      struct perfmap_plan *plan)
 {
-	int err = plan_wish_add(&plan->sites, file, wish);
+	int err = probe_spec_add(&plan->sites, file, spec);
 	struct plan_site *site;
 	uint8_t code[256];
 	int bytes;
@@ -123,7 +123,7 @@ static int write_plan(struct elf_file *file, const struct plan_wish *wish,
 		return err;
 	site = &plan->sites.sites[plan->sites.count - 1];
 	bytes = elf_file_read(file, site->vaddr - site->in_function, code, sizeof(code));
-	if (bytes > 0 && function_argument_is_32(code, (size_t)bytes, wish->arguments[1]))
+	if (bytes > 0 && function_argument_is_32(code, (size_t)bytes, spec->arguments[1]))
 		site->cookie |= ABI_MAP_BYTES_32 << 8;
 	return 0;
 }
@@ -131,14 +131,14 @@ static int write_plan(struct elf_file *file, const struct plan_wish *wish,
 static int symbol_plan(struct elf_file *file, const struct perfmap_symbol *symbol,
 		       struct perfmap_plan *plan)
 {
-	struct plan_wish wish = {.symbol = symbol->symbol,
-				 .op = ABI_OP_MAP_WRITE,
-				 .arguments = {plan_argument_register(symbol->address),
-					       plan_argument_register(symbol->bytes),
-					       plan_argument_register(symbol->name)}};
-	int err = write_plan(file, &wish, plan);
+	struct probe_spec spec = {.symbol = symbol->symbol,
+				  .op = ABI_OP_MAP_WRITE,
+				  .arguments = {plan_argument_register(symbol->address),
+						plan_argument_register(symbol->bytes),
+						plan_argument_register(symbol->name)}};
+	int err = write_plan(file, &spec, plan);
 
-	/* Named twice, or an alias: it is probed already. */
+	/* Named twice, or an alias: already probed. */
 	if (err == -EEXIST)
 		return 0;
 	return err == -ENOENT ? error_set(err, "%s has no function %s", elf_file_path(file),
@@ -154,7 +154,7 @@ int perfmap_plan(struct elf_file *file, const struct perfmap_symbol *const *symb
 
 	plan.has_python = !err;
 	for (size_t i = 1; i < sizeof(python) / sizeof(python[0]) && plan.has_python; i++) {
-		err = plan_wish_add(&plan.sites, file, &python[i]);
+		err = probe_spec_add(&plan.sites, file, &python[i]);
 		if (err && err != -ENOENT && err != -EEXIST)
 			goto fail;
 	}

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An exported function goes on through a slot, whose first content the file has, or has a copy of
- * the implementation in it. Its code is followed from its first instruction on, all ways, the
- * nearest first, into what it calls, with the constants that registers hold: these are what lead to
- * slots. What is sought is near: a way that leads far does not lead there.
+ * An exported function jumps through a slot, whose initial content the file has, or has an inlined
+ * copy of the implementation. The walk follows its code from its first instruction, on all paths,
+ * breadth first, and into what it calls. It tracks constants in registers, because these lead to
+ * the slots. The sites are near the entry, so the walk is bounded: a path that leads far away does
+ * not lead to them.
  */
 #include "plan/plan_ends.h"
 
@@ -13,13 +14,13 @@
 
 #include "x86/insn.h"
 
-#define STEPS_MAX 4096u /* instructions: some 500 lead to the last of them */
-#define QUEUE_MAX 1024u /* ways that wait */
-#define SEEN      8192u /* power of two, twice the steps */
-#define CODE      256u  /* bytes that are read at once */
-#define POINTERS  64u   /* that are looked up, for all functions together */
+#define STEPS_MAX 4096u /* instructions; the farthest site takes about 500 */
+#define QUEUE_MAX 1024u /* pending paths */
+#define SEEN      8192u /* power of two, twice STEPS_MAX */
+#define CODE      256u  /* bytes read at once */
+#define POINTERS  64u   /* looked up, for all functions together */
 
-/* What a place is that requests end in. */
+/* What happens to a request that ends at a site. */
 enum {
 	GIVES_SMALL = 1,
 	GIVES_LARGE = 2,
@@ -46,8 +47,8 @@ static const struct {
 };
 
 /*
- * The registers that hold a constant, or what a constant place holds: that is looked up when
- * something is done with it.
+ * Registers that hold a constant (known), or the content of a constant address (held). The content
+ * is looked up when it is used.
  */
 struct constants {
 	uint64_t of[ABI_REG_COUNT];
@@ -55,15 +56,15 @@ struct constants {
 };
 
 struct pointer {
-	uint64_t place, value; /* 0: it is not known */
+	uint64_t address, value; /* 0: unknown */
 };
 
-struct place {
+struct end {
 	uint64_t vaddr;
 	int kinds;
 };
 
-struct way {
+struct path {
 	uint64_t vaddr;
 	struct constants constants;
 };
@@ -71,11 +72,11 @@ struct way {
 struct walk {
 	struct elf_file *file;
 	struct inline_decoder decoder;
-	struct place *places; /* sorted */
-	size_t place_count;
-	int wanted, found, lost; /* lost: where a jump goes is not known */
+	struct end *ends; /* sorted */
+	size_t end_count;
+	int wanted, found, lost; /* lost: the target of a jump is unknown */
 	size_t steps, head, tail;
-	struct way queue[QUEUE_MAX];
+	struct path queue[QUEUE_MAX];
 	uint64_t seen[SEEN];
 	struct pointer pointers[POINTERS];
 	size_t pointer_count;
@@ -107,49 +108,48 @@ static int site_kinds(const struct plan_site *site)
 	}
 }
 
-static int place_compare(const void *a, const void *b)
+static int end_compare(const void *a, const void *b)
 {
-	const struct place *x = a, *y = b;
+	const struct end *x = a, *y = b;
 
 	return (x->vaddr > y->vaddr) - (x->vaddr < y->vaddr);
 }
 
-/* Those where a request ends, of each address one. */
-static int places_load(struct walk *walk, const struct plan_site *sites, size_t count)
+/* Loads the sites where a request ends, one per address. */
+static int ends_load(struct walk *walk, const struct plan_site *sites, size_t count)
 {
 	size_t kept = 0;
 
-	walk->places = calloc(count + 1, sizeof(*walk->places));
-	if (!walk->places)
+	walk->ends = calloc(count + 1, sizeof(*walk->ends));
+	if (!walk->ends)
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++) {
-		struct place place = {sites[i].vaddr, site_kinds(&sites[i])};
+		struct end end = {sites[i].vaddr, site_kinds(&sites[i])};
 
-		if (place.kinds)
-			walk->places[walk->place_count++] = place;
+		if (end.kinds)
+			walk->ends[walk->end_count++] = end;
 	}
-	qsort(walk->places, walk->place_count, sizeof(*walk->places), place_compare);
-	for (size_t i = 0; i < walk->place_count; i++) {
-		if (kept && walk->places[kept - 1].vaddr == walk->places[i].vaddr)
-			walk->places[kept - 1].kinds |= walk->places[i].kinds;
+	qsort(walk->ends, walk->end_count, sizeof(*walk->ends), end_compare);
+	for (size_t i = 0; i < walk->end_count; i++) {
+		if (kept && walk->ends[kept - 1].vaddr == walk->ends[i].vaddr)
+			walk->ends[kept - 1].kinds |= walk->ends[i].kinds;
 		else
-			walk->places[kept++] = walk->places[i];
+			walk->ends[kept++] = walk->ends[i];
 	}
-	walk->place_count = kept;
+	walk->end_count = kept;
 	return 0;
 }
 
-static void place_look(struct walk *walk, uint64_t vaddr)
+static void end_visit(struct walk *walk, uint64_t vaddr)
 {
-	const struct place wanted = {.vaddr = vaddr}, *found = NULL;
+	const struct end wanted = {.vaddr = vaddr}, *found = NULL;
 
-	if (walk->place_count)
-		found = bsearch(&wanted, walk->places, walk->place_count, sizeof(wanted),
-				place_compare);
+	if (walk->end_count)
+		found = bsearch(&wanted, walk->ends, walk->end_count, sizeof(wanted), end_compare);
 	walk->found |= found ? found->kinds & walk->wanted : 0;
 }
 
-/* Is it met for the first time? */
+/* Is the address visited for the first time? */
 static int is_new(struct walk *walk, uint64_t vaddr)
 {
 	size_t i = (size_t)(vaddr * 0x9e3779b97f4a7c15u >> 51) % SEEN;
@@ -178,29 +178,29 @@ static int insn_read(struct walk *walk, uint64_t vaddr, struct inline_insn *insn
 	return 0;
 }
 
-static void way_add(struct walk *walk, uint64_t vaddr, const struct constants *constants)
+static void path_add(struct walk *walk, uint64_t vaddr, const struct constants *constants)
 {
 	if (walk->tail < QUEUE_MAX)
-		walk->queue[walk->tail++] = (struct way){vaddr, *constants};
+		walk->queue[walk->tail++] = (struct path){vaddr, *constants};
 }
 
-/* The relocations are many: each place is looked up once. 0: not known. */
-static uint64_t pointer_at(struct walk *walk, uint64_t place)
+/* Files have many relocations, so each address is looked up once. 0: unknown. */
+static uint64_t pointer_at(struct walk *walk, uint64_t address)
 {
 	struct pointer *pointer = walk->pointers, *end = pointer + walk->pointer_count;
 
-	while (pointer < end && pointer->place != place)
+	while (pointer < end && pointer->address != address)
 		pointer++;
 	if (pointer < end || walk->pointer_count == POINTERS)
 		return pointer < end ? pointer->value : 0;
-	*pointer = (struct pointer){.place = place};
-	if (elf_file_pointer(walk->file, place, &pointer->value))
+	*pointer = (struct pointer){.address = address};
+	if (elf_file_pointer(walk->file, address, &pointer->value))
 		pointer->value = 0;
 	walk->pointer_count++;
 	return pointer->value;
 }
 
-/* What the register holds; 0: not known. */
+/* The register's value; 0: unknown. */
 static uint64_t value_of(struct walk *walk, const struct constants *constants, uint8_t reg)
 {
 	if (reg >= ABI_REG_COUNT)
@@ -210,9 +210,9 @@ static uint64_t value_of(struct walk *walk, const struct constants *constants, u
 	return constants->known >> reg & 1 ? constants->of[reg] : 0;
 }
 
-/* Which memory an instruction reads; 0: that is not known. */
-static uint64_t place_of(struct walk *walk, const struct constants *constants,
-			 const struct inline_insn *insn)
+/* The address that an instruction reads; 0: unknown. */
+static uint64_t address_of(struct walk *walk, const struct constants *constants,
+			   const struct inline_insn *insn)
 {
 	uint64_t base = value_of(walk, constants, insn->base);
 
@@ -239,7 +239,7 @@ static void constants_step(struct walk *walk, struct constants *constants,
 		result += insn->op == INLINE_ADD ? (uint64_t)insn->value : 0;
 		break;
 	case INLINE_LOAD:
-		result = place_of(walk, constants, insn);
+		result = address_of(walk, constants, insn);
 		held = result != 0;
 		break;
 	default:
@@ -253,25 +253,25 @@ static void constants_step(struct walk *walk, struct constants *constants,
 	}
 }
 
-/* Where a call or jump through a register or a slot goes. 0: into another file; -1: not known. */
+/* The target of a call or jump through a register or a slot. 0: in another file; -1: unknown. */
 static int64_t slot_target(struct walk *walk, const struct constants *constants,
 			   const struct inline_insn *insn)
 {
-	uint64_t place, target = value_of(walk, constants, insn->src);
+	uint64_t address, target = value_of(walk, constants, insn->src);
 	const char *name;
 
 	if (insn->src < ABI_REG_COUNT)
 		return target ? (int64_t)target : -1;
-	place = insn->target ? insn->target : place_of(walk, constants, insn);
-	if (!place)
+	address = insn->target ? insn->target : address_of(walk, constants, insn);
+	if (!address)
 		return -1;
-	target = pointer_at(walk, place);
+	target = pointer_at(walk, address);
 	if (target)
 		return (int64_t)target;
-	return elf_file_import_at(walk->file, place, &name) ? -1 : 0;
+	return elf_file_import_at(walk->file, address, &name) ? -1 : 0;
 }
 
-static void way_walk(struct walk *walk, uint64_t vaddr, struct constants constants)
+static void path_walk(struct walk *walk, uint64_t vaddr, struct constants constants)
 {
 	struct inline_insn insn;
 
@@ -280,7 +280,7 @@ static void way_walk(struct walk *walk, uint64_t vaddr, struct constants constan
 		int64_t target = -1;
 
 		walk->steps++;
-		place_look(walk, vaddr);
+		end_visit(walk, vaddr);
 		if (insn.op == INLINE_CALL_SLOT || insn.op == INLINE_JUMP_SLOT)
 			target = slot_target(walk, &constants, &insn);
 		else if (insn.op == INLINE_BRANCH || insn.op == INLINE_JUMP ||
@@ -288,7 +288,7 @@ static void way_walk(struct walk *walk, uint64_t vaddr, struct constants constan
 			target = (int64_t)insn.target;
 		walk->lost |= insn.op == INLINE_JUMP_SLOT && target < 0;
 		if (target > 0)
-			way_add(walk, (uint64_t)target, &constants);
+			path_add(walk, (uint64_t)target, &constants);
 		constants_step(walk, &constants, &insn);
 		if (insn.op == INLINE_JUMP || insn.op == INLINE_JUMP_SLOT || insn.op == INLINE_END)
 			return;
@@ -296,7 +296,9 @@ static void way_walk(struct walk *walk, uint64_t vaddr, struct constants constan
 	}
 }
 
-/* Does all that the function must come to come up on its ways? 1 also where that cannot be told. */
+/*
+ * Do the function's paths reach sites of all wanted kinds? Also 1 where that cannot be determined.
+ */
 static int is_ended(struct walk *walk, uint64_t vaddr, int wanted)
 {
 	struct constants none = {.known = 0};
@@ -305,11 +307,11 @@ static int is_ended(struct walk *walk, uint64_t vaddr, int wanted)
 	walk->found = walk->lost = 0;
 	walk->steps = walk->head = walk->tail = 0;
 	memset(walk->seen, 0, sizeof(walk->seen));
-	way_add(walk, vaddr, &none);
+	path_add(walk, vaddr, &none);
 	while (walk->head < walk->tail && walk->found != wanted) {
-		const struct way *way = &walk->queue[walk->head++];
+		const struct path *path = &walk->queue[walk->head++];
 
-		way_walk(walk, way->vaddr, way->constants);
+		path_walk(walk, path->vaddr, path->constants);
 	}
 	return walk->found == wanted || walk->lost;
 }
@@ -325,7 +327,7 @@ int plan_ends_unknown(struct elf_file *file, const struct plan_site *sites, size
 	walk->file = file;
 	err = inline_decoder_open(&walk->decoder);
 	if (!err)
-		err = places_load(walk, sites, count);
+		err = ends_load(walk, sites, count);
 	for (size_t i = 0; i < PLAN_ENDS && !err; i++) {
 		int wanted = mode == EVENT_MODE_CENSUS ? exported[i].kinds & ~TAKES_SMALL
 						       : exported[i].kinds;
@@ -337,7 +339,7 @@ int plan_ends_unknown(struct elf_file *file, const struct plan_site *sites, size
 			out[unknown++] = exported[i].name;
 	}
 	inline_decoder_close(&walk->decoder);
-	free(walk->places);
+	free(walk->ends);
 	free(walk);
 	return err ? err : unknown;
 }

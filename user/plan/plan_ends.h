@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan held against the file's own exported allocators: whatever PyObject_Malloc and its kin
- * do, their code leads to places that are probed, or what is allocated through them is not seen.
+ * Checks the plan against the file's own exported allocators: the code of PyObject_Malloc and its
+ * kin must lead to probed sites, otherwise their requests are not seen.
  */
 #ifndef TRACER_PLAN_PLAN_ENDS_H
 #define TRACER_PLAN_PLAN_ENDS_H
@@ -12,9 +12,9 @@
 #define PLAN_ENDS 12u
 
 /*
- * The exported allocators whose code was followed and came to no site of a kind that it must come
- * to: their names, static, at most PLAN_ENDS. What cannot be followed is left out. mode: of the
- * sites. Their number, or -ENOMEM.
+ * Names the exported allocators whose code was followed and does not reach a site of every kind
+ * that it must reach. The names are static, at most PLAN_ENDS. Functions that cannot be followed
+ * are left out. mode: of the sites. Returns their number, or -ENOMEM.
  */
 int plan_ends_unknown(struct elf_file *file, const struct plan_site *sites, size_t count,
 		      enum event_mode mode, const char *out[PLAN_ENDS]);

@@ -10,15 +10,15 @@
 #include "elf/elf_file.h"
 #include "x86/x86.h"
 
-#define LONGEST      15 /* bytes of an instruction */
-#define PATH_LONGEST 64 /* instructions of a path that are looked at */
-#define RETURN_MAX   16 /* of what may be an early return */
+#define LONGEST      15 /* bytes of an x86 instruction */
+#define PATH_LONGEST 64 /* instructions followed on a path */
+#define RETURN_MAX   16 /* instructions of a possible early return */
 
 struct path {
 	plan_read_fn read;
 	void *context;
 	csh capstone;
-	cs_insn *insn; /* the instruction that is looked at */
+	cs_insn *insn; /* the decoded instruction */
 };
 
 static bool decode(struct path *path, uint64_t vaddr)
@@ -31,7 +31,7 @@ static bool decode(struct path *path, uint64_t vaddr)
 	return left && cs_disasm_iter(path->capstone, &code, &left, &vaddr, path->insn);
 }
 
-/* The target of a direct jump; 0: it is an indirect one. */
+/* The target of a direct jump; 0: the jump is indirect. */
 static uint64_t target_of(const struct path *path)
 {
 	const cs_x86 *x86 = &path->insn->detail->x86;
@@ -41,7 +41,7 @@ static uint64_t target_of(const struct path *path)
 		       : 0;
 }
 
-/* Does what begins at vaddr return before it calls anything? */
+/* Does the code at vaddr return before it calls anything? */
 static bool is_return(struct path *path, uint64_t vaddr)
 {
 	for (int i = 0; i < RETURN_MAX && decode(path, vaddr); i++) {
@@ -59,7 +59,7 @@ static bool is_return(struct path *path, uint64_t vaddr)
 	return false;
 }
 
-/* Instructions that the kernel takes a probe at, whatever their operands. */
+/* Can the decoded instruction be probed? The listed ones can, whatever their operands. */
 static bool may_be_probed(const struct path *path)
 {
 	switch (path->insn->id) {
@@ -76,7 +76,7 @@ static bool may_be_probed(const struct path *path)
 	}
 }
 
-/* The instruction after the decoded one; 0: that is for it to say. */
+/* The address of the instruction that runs after the decoded one; 0: unknown, or the path ends. */
 static uint64_t next_of(struct path *path, uint64_t vaddr)
 {
 	uint64_t behind = vaddr + path->insn->size, target;
@@ -103,11 +103,12 @@ static void piece_fill(const struct path *path, struct plan_piece *piece)
 		 path->insn->mnemonic, path->insn->op_str[0] ? " " : "", path->insn->op_str);
 }
 
-static size_t path_follow(struct path *path, uint64_t vaddr, struct plan_piece *pieces, size_t room)
+static size_t path_follow(struct path *path, uint64_t vaddr, struct plan_piece *pieces,
+			  size_t capacity)
 {
 	size_t count = 0;
 
-	for (int i = 0; i < PATH_LONGEST && vaddr && count < room && decode(path, vaddr); i++) {
+	for (int i = 0; i < PATH_LONGEST && vaddr && count < capacity && decode(path, vaddr); i++) {
 		if (may_be_probed(path))
 			piece_fill(path, &pieces[count++]);
 		vaddr = next_of(path, vaddr);
@@ -116,7 +117,7 @@ static size_t path_follow(struct path *path, uint64_t vaddr, struct plan_piece *
 }
 
 size_t plan_finalize_path(plan_read_fn read, void *context, uint64_t vaddr,
-			  struct plan_piece *pieces, size_t room)
+			  struct plan_piece *pieces, size_t capacity)
 {
 	struct path path = {.read = read, .context = context};
 	size_t count = 0;
@@ -126,7 +127,7 @@ size_t plan_finalize_path(plan_read_fn read, void *context, uint64_t vaddr,
 	cs_option(path.capstone, CS_OPT_DETAIL, CS_OPT_ON);
 	path.insn = cs_malloc(path.capstone);
 	if (path.insn) {
-		count = path_follow(&path, vaddr, pieces, room);
+		count = path_follow(&path, vaddr, pieces, capacity);
 		cs_free(path.insn, 1);
 	}
 	cs_close(&path.capstone);
@@ -147,7 +148,7 @@ static size_t site_at(const struct plan *plan, uint64_t vaddr)
 	return i;
 }
 
-/* A site like another one at the piece, if there is none. */
+/* Adds a copy of site like at the piece's address, unless a site is there already. */
 static int piece_add(struct plan *plan, struct elf_file *file, size_t like,
 		     const struct plan_piece *piece)
 {
@@ -158,7 +159,7 @@ static int piece_add(struct plan *plan, struct elf_file *file, size_t like,
 	if (site_at(plan, piece->vaddr) < plan->count ||
 	    elf_file_offset(file, piece->vaddr, &offset))
 		return 0;
-	err = array_reserve(&plan->sites, &plan->room, plan->count, 1, sizeof(*plan->sites));
+	err = array_reserve(&plan->sites, &plan->capacity, plan->count, 1, sizeof(*plan->sites));
 	if (err)
 		return err;
 	site = &plan->sites[plan->count++];
@@ -172,7 +173,7 @@ static int piece_add(struct plan *plan, struct elf_file *file, size_t like,
 	return 0;
 }
 
-/* Adds the path of the function that a site is in. *last: where it ends, of the plan's sites. */
+/* Adds the path of the function that a site is in. *last: index of the site at the path's end. */
 static int path_add(struct plan *plan, struct elf_file *file, size_t site, size_t *last)
 {
 	uint64_t entry = plan->sites[site].vaddr - plan->sites[site].in_function;

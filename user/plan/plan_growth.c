@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The function that makes pools is called from wherever a request found all pools of its class
- * full. The place in it where the pool is taken into use costs one trap. Where that is not
- * recognised, or no instruction there is emulated, the function's return tells the pool, too: it
- * returns one of its blocks.
+ * The function that makes pools is called wherever a request finds all pools of its class full. A
+ * probe on the instruction in it that takes the pool into use costs one trap. Where that
+ * instruction is not recognised, or is not emulated, the function's return is probed: it returns
+ * one of the pool's blocks.
  */
 #include "plan/plan_growth.h"
 
@@ -24,7 +24,7 @@ uint64_t plan_pool_bits(const struct plan_opts *opts)
 	return ABI_COOKIE_ADDEND(__builtin_ctz(bytes));
 }
 
-/* Is it where a large block is asked of libc, or given back? */
+/* Is a large block requested from libc, or returned to it, at this site? */
 static bool is_raw(const struct plan_site *site)
 {
 	return site->op == ABI_OP_MALLOC || site->op == ABI_OP_CALLOC ||
@@ -60,13 +60,15 @@ static void sites_take(struct plan *plan, const struct inline_sites *found,
 	}
 }
 
-int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_t room,
+int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_t capacity,
 		      struct plan *plan)
 {
 	struct inline_sites found;
 	struct plan_site *sites;
 	int err = plan_inline(file, &found);
-	/* A copy that neither calls such a function nor is one could make pools unseen. */
+	/*
+	 * A copy that neither calls such a function nor is one could make pools that are not seen.
+	 */
 	bool functions, known, by_return;
 	size_t places;
 
@@ -79,7 +81,7 @@ int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_
 	functions = found.found[INLINE_REFILL] && !found.given_up[INLINE_REFILL];
 	known = found.pools_complete || functions ||
 		(found.pool_count && !found.found[INLINE_REFILL]);
-	sites = known ? calloc(found.count + found.pool_count + room, sizeof(*sites)) : NULL;
+	sites = known ? calloc(found.count + found.pool_count + capacity, sizeof(*sites)) : NULL;
 	if (!sites) {
 		err = known ? -ENOMEM : -ENOENT;
 		inline_sites_free(&found);
@@ -87,7 +89,7 @@ int plan_growth_sites(struct elf_file *file, const struct plan_opts *opts, size_
 	}
 	free(plan->sites);
 	plan->sites = sites;
-	plan->room = found.count + found.pool_count + room;
+	plan->capacity = found.count + found.pool_count + capacity;
 	by_return = functions && !found.pools_complete;
 	places = by_return ? found.found[INLINE_REFILL] : found.pool_count;
 	sites_take(plan, &found, opts, by_return);

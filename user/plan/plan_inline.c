@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Even a stripped file has to tell the unwinder where its functions begin: .eh_frame_hdr has a
- * sorted table of them (Linux Standard Base, "Exception Frames").
+ * Even a stripped file tells the unwinder where its functions begin: .eh_frame_hdr has a sorted
+ * table of them (Linux Standard Base, "Exception Frames").
  */
 #include "plan/plan_inline.h"
 
@@ -19,25 +19,22 @@
 #define DATA_MAX      (64u << 20)
 #define FUNCTIONS_MAX (1u << 20)
 
-/* What BOLT names sections that others have taken the place of, before their names. */
+/* BOLT's prefix for the names of sections that it has replaced. */
 #define OLD_PREFIX ".bolt.org."
 
-/* .eh_frame_hdr: the encodings that every linker uses. */
+/* .eh_frame_hdr: the encodings that all linkers use. */
 #define DW_EH_PE_UDATA4         0x03
 #define DW_EH_PE_DATAREL_SDATA4 0x3b
 
 struct loaded {
 	struct inline_image image;
-	struct inline_range
-		/*
-		 * the part of text of which not everything is used any more; bytes 0: there is none
-		 */
-		old;
+	/* the part of text that BOLT replaced, partly unused now; bytes 0: there is none */
+	struct inline_range old;
 	uint8_t *text, *stubs[INLINE_STUB_RANGES];
 	uint64_t *starts;
 };
 
-/* 0; -ENOENT: the file does not hold that; -ENOMEM. *bytes_out is the caller's. */
+/* 0; -ENOENT the file does not hold the bytes; -ENOMEM. The caller frees *bytes_out. */
 static int range_load(struct elf_file *file, uint64_t vaddr, uint64_t size,
 		      struct inline_range *range, uint8_t **bytes_out)
 {
@@ -56,7 +53,7 @@ static int range_load(struct elf_file *file, uint64_t vaddr, uint64_t size,
 	return 0;
 }
 
-/* 0; -ENOENT no such section; -ENOMEM. *bytes_out is the caller's. */
+/* 0; -ENOENT no such section; -ENOMEM. The caller frees *bytes_out. */
 static int section_load(struct elf_file *file, const char *name, size_t limit,
 			struct inline_range *range, uint8_t **bytes_out)
 {
@@ -72,14 +69,14 @@ static int is_old(const struct elf_section *section)
 	return !strncmp(section->name, OLD_PREFIX, strlen(OLD_PREFIX));
 }
 
-/* Has it functions? What only jumps on, to functions of other files, is no code of this one. */
+/* Does the section hold functions? A .plt only jumps to functions of other files. */
 static int is_code(const struct elf_section *section)
 {
 	return section->code && section->contents && section->size &&
 	       strncmp(section->name, ".plt", 4) != 0;
 }
 
-/* The range and what it had before become one. -ENOTSUP: too much is between them. */
+/* Extends the range to include the section. -ENOTSUP: the result is too large. */
 static int range_extend(struct inline_range *range, const struct elf_section *section)
 {
 	uint64_t start = section->vaddr, end = section->vaddr + section->size;
@@ -96,7 +93,7 @@ static int range_extend(struct inline_range *range, const struct elf_section *se
 	return 0;
 }
 
-/* All sections with code as one; between them there is none. */
+/* Loads all sections with code as one range; the gaps hold INLINE_DEAD. */
 static int text_load(struct elf_file *file, struct loaded *loaded)
 {
 	struct inline_range *text = &loaded->image.text;
@@ -146,7 +143,7 @@ static int data_follow(struct elf_file *file, struct inline_alive *alive)
 	return err;
 }
 
-/* Takes out what others have taken the place of. */
+/* Overwrites the functions of a replaced section that nothing uses any more. */
 static int dead_remove(struct elf_file *file, struct loaded *loaded)
 {
 	struct inline_alive alive;
@@ -169,7 +166,7 @@ static int start_compare(const void *a, const void *b)
 	return *left < *right ? -1 : *left > *right;
 }
 
-/* A program that is linked statically has no such table, but what it is made of. */
+/* A statically linked program has no such table, but has .eh_frame. */
 static int frames_load(struct elf_file *file, struct loaded *loaded)
 {
 	const struct inline_range *text = &loaded->image.text;
@@ -250,7 +247,7 @@ static void imports_load(struct elf_file *file, struct inline_image *image)
 	}
 }
 
-/* 3.8 exports the variable, and has no function that could tell where it is. */
+/* 3.8 exports the variable, and has no function that leads to it. */
 #define TRACING        "_Py_tracemalloc_config"
 #define TRACING_OFFSET 4 /* .tracing */
 
@@ -270,9 +267,9 @@ static void objects_load(struct elf_file *file, struct inline_image *image)
 }
 
 /*
- * Types without a free list, from one version on and before another. Which have one is what the
- * interpreter's state (pycore_interp.h) and pycore_freelist.h list: from 3.11 on it is all there,
- * and from 3.14 on most types are.
+ * Types without a free list, from one version on and before another. The interpreter's state
+ * (pycore_interp.h) and pycore_freelist.h list the types that have one: from 3.11 on all free lists
+ * are there, and from 3.14 on most types have one.
  */
 static const struct new_type {
 	const char *name;
@@ -353,7 +350,7 @@ static int image_load(struct elf_file *file, struct loaded *loaded)
 	return dead_remove(file, loaded);
 }
 
-/* A site is named by the function that it is in, where that is known. */
+/* Names each site by the function that it is in, if that is known. */
 static int sites_name(struct elf_file *file, struct plan_site *sites, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -361,7 +358,7 @@ static int sites_name(struct elf_file *file, struct plan_site *sites, size_t cou
 		struct elf_symbol symbol;
 
 		if (elf_file_offset(file, site->vaddr, &site->offset))
-			return error_set(-ENOTSUP, "code has no place in the file");
+			return error_set(-ENOTSUP, "the code at a site is not in the file");
 		if (!elf_file_symbol_at(file, site->vaddr, &symbol)) {
 			site->in_function = (uint32_t)(site->vaddr - symbol.vaddr);
 			snprintf(site->symbol, sizeof(site->symbol), "%.60s+0x%x", symbol.name,

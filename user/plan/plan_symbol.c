@@ -9,7 +9,7 @@
 #include "base/array.h"
 #include "x86/function_entry.h"
 
-#define MAX_CLONE 8 /* clones of a function that are looked for: NAME.lto_priv.0 to .7 */
+#define MAX_CLONE 8 /* clones of a function that are tried: NAME.lto_priv.0 to .7 */
 
 uint32_t plan_argument_register(unsigned argument)
 {
@@ -22,15 +22,26 @@ uint32_t plan_argument_register(unsigned argument)
 
 void plan_missing_add(struct plan *plan, const char *symbol, const char *why)
 {
-	if (array_reserve(&plan->missing, &plan->missing_room, plan->missing_count, 1,
-			  sizeof(*plan->missing)))
+	if (array_reserve(&plan->missing, &plan->missing_capacity, plan->missing_count, 1,
+			  sizeof(*plan->missing))) {
+		plan->missing_dropped = 1;
 		return;
+	}
 	snprintf(plan->missing[plan->missing_count].symbol, PLAN_NAME_SIZE, "%s", symbol);
 	snprintf(plan->missing[plan->missing_count].why, sizeof(plan->missing[0].why), "%s", why);
 	plan->missing_count++;
 }
 
-/* The numbered clones "NAME.KIND.N": how many of them there are, and the last one. */
+void plan_census_refuse(struct plan *plan)
+{
+	if (plan->mode != EVENT_MODE_CENSUS)
+		return;
+	plan->mode = EVENT_MODE_EXACT;
+	snprintf(plan->mode_why, sizeof(plan->mode_why),
+		 "the frees of large blocks cannot be told from others in this file");
+}
+
+/* The number of clones "NAME.KIND.N", and in *out the last one. */
 static int find_clones(struct elf_file *file, const char *name, const char *kind,
 		       struct elf_symbol *out)
 {
@@ -65,13 +76,13 @@ const char *plan_function_find(struct elf_file *file, const char *name, struct e
 		if (!clones)
 			return "no such symbol";
 	}
-	return out->function && !out->ifunc && !out->tls ? NULL : "the symbol is no function";
+	return out->function && !out->ifunc && !out->tls ? NULL : "the symbol is not a function";
 }
 
 /*
- * Is a site in the function at vaddr already? Aliases are probed once. What was inlined in it is no
- * site of its own, unless an object's beginning is found there that the wish is for: of the
- * debugging hooks' own requests, inlined in them, none is the program's.
+ * The site that the function at vaddr has already: aliases are probed once. A site that was inlined
+ * into the function does not count, unless spec and site are both of an object that begins to live:
+ * the requests that the debugging hooks make themselves, inlined in them, are not the program's.
  */
 static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr, enum abi_op op)
 {
@@ -83,10 +94,11 @@ static const struct plan_site *site_in(const struct plan *plan, uint64_t vaddr, 
 }
 
 /*
- * The site in the function at vaddr, of so many bytes (0: not known), in a plan that has room for
- * it. 0; -errno, and *why if it is -ENOENT or, of a function of another meaning, -EEXIST.
+ * Fills the site in the function at vaddr, of size bytes (0: unknown); the plan has capacity for
+ * it. 0; -errno. *why is set for -ENOENT and, if the other function has another meaning, for
+ * -EEXIST.
  */
-static int fill_site(struct plan *plan, struct elf_file *file, const struct plan_wish *wish,
+static int fill_site(struct plan *plan, struct elf_file *file, const struct probe_spec *spec,
 		     uint64_t vaddr, uint64_t size, const char **why)
 {
 	struct plan_site *site = &plan->sites[plan->count];
@@ -95,9 +107,9 @@ static int fill_site(struct plan *plan, struct elf_file *file, const struct plan
 	int bytes, err;
 
 	*why = NULL;
-	other = site_in(plan, vaddr, wish->op);
+	other = site_in(plan, vaddr, spec->op);
 	if (other) {
-		if (other->op != wish->op)
+		if (other->op != spec->op)
 			*why = "it shares its code with a function of another meaning";
 		return -EEXIST;
 	}
@@ -107,50 +119,50 @@ static int fill_site(struct plan *plan, struct elf_file *file, const struct plan
 		return -ENOENT;
 	}
 	memset(site, 0, sizeof(*site));
-	err = function_entry_site(wish, code, (size_t)bytes, vaddr, site);
+	err = function_entry_site(spec, code, (size_t)bytes, vaddr, site);
 	if (err)
 		return err;
 	if (elf_file_offset(file, site->vaddr, &site->offset)) {
-		*why = "its address has no place in the file";
+		*why = "its address is not in the file";
 		return -ENOENT;
 	}
-	snprintf(site->symbol, sizeof(site->symbol), "%s", wish->symbol);
+	snprintf(site->symbol, sizeof(site->symbol), "%s", spec->symbol);
 	plan->count++;
 	return 0;
 }
 
-int plan_wish_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
+int probe_spec_add(struct plan *plan, struct elf_file *file, const struct probe_spec *spec)
 {
 	struct elf_symbol symbol;
-	const char *why = plan_function_find(file, wish->symbol, &symbol);
+	const char *why = plan_function_find(file, spec->symbol, &symbol);
 	int err = why ? -ENOENT
-		      : array_reserve(&plan->sites, &plan->room, plan->count, 1,
+		      : array_reserve(&plan->sites, &plan->capacity, plan->count, 1,
 				      sizeof(*plan->sites));
 
-	return err ? err : fill_site(plan, file, wish, symbol.vaddr, symbol.size, &why);
+	return err ? err : fill_site(plan, file, spec, symbol.vaddr, symbol.size, &why);
 }
 
-int plan_function_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish,
+int plan_function_add(struct plan *plan, struct elf_file *file, const struct probe_spec *spec,
 		      uint64_t vaddr, uint64_t size)
 {
 	const char *why = "too many sites";
-	int err = plan->count == plan->room ? -ENOENT
-					    : fill_site(plan, file, wish, vaddr, size, &why);
+	int err = plan->count == plan->capacity ? -ENOENT
+						: fill_site(plan, file, spec, vaddr, size, &why);
 
 	if (err != -ENOENT && err != -EEXIST)
 		return err;
 	if (why)
-		plan_missing_add(plan, wish->symbol, why);
+		plan_missing_add(plan, spec->symbol, why);
 	return 0;
 }
 
-int plan_symbol_add(struct plan *plan, struct elf_file *file, const struct plan_wish *wish)
+int plan_symbol_add(struct plan *plan, struct elf_file *file, const struct probe_spec *spec)
 {
 	struct elf_symbol symbol;
-	const char *why = plan_function_find(file, wish->symbol, &symbol);
+	const char *why = plan_function_find(file, spec->symbol, &symbol);
 
 	if (!why)
-		return plan_function_add(plan, file, wish, symbol.vaddr, symbol.size);
-	plan_missing_add(plan, wish->symbol, why);
+		return plan_function_add(plan, file, spec, symbol.vaddr, symbol.size);
+	plan_missing_add(plan, spec->symbol, why);
 	return 0;
 }

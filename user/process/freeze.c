@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process of its own does the tracing, since whoever traces must go on whatever becomes of us: it
- * lets the target run when we are stopped (Ctrl-Z), when we end, and at the latest after MOST_NS.
- * When it ends itself the kernel lets go of all that it traces: a thread that would not stop in
- * time (it sleeps in a driver) is not left with a stop that it meets later.
+ * A helper process does the tracing, so that the target resumes whatever happens to the tracer: the
+ * helper lets it run when the tracer is stopped (Ctrl-Z), when the tracer ends, and at the latest
+ * after STOP_MAX_NS. When the helper ends, the kernel detaches everything that it traces, so a
+ * thread that did not stop in time (it sleeps in a driver) does not meet a stale stop later.
  *
- * An interruption shows in calls that the kernel does not take up again by itself: epoll_wait,
- * semop, sigtimedwait and others then fail with EINTR. So a thread that sleeps in a call of which
- * that is not known is left asleep, and stopped when it has woken up.
+ * An interruption is visible in calls that the kernel does not restart by itself: epoll_wait,
+ * semop, sigtimedwait and others then fail with EINTR. Therefore a thread that sleeps in a call
+ * that is not known to be restarted is left asleep, and is stopped once it has woken up.
  */
 #include "process/freeze.h"
 
@@ -36,34 +36,34 @@
 
 #define PATIENCE_NS 500000000ull
 #define PAUSE_NS    50000
-/* over the list of threads; every pass that finds a new one is followed by another */
+/* over the list of threads; a pass that finds new threads is followed by another */
 #define MAX_PASSES 64
 
-#define MOST_NS 10000000000ull
-#define LOOK_MS 1 /* between two looks at us and at the threads that were left asleep */
-#define CODE_64 0x33
+#define STOP_MAX_NS 10000000000ull
+#define POLL_MS     1 /* polling interval for the parent and for the threads left asleep */
+#define CODE_64     0x33
 
 struct stopped {
 	pid_t tid;
-	int signal; /* that it was about to be given; it gets it when it runs again */
-	/* it is not stopped: it sleeps in a call that is not to be interrupted */
+	int signal; /* pending when it stopped; delivered when it runs again */
+	/* not stopped: it sleeps in a call that must not be interrupted */
 	int asleep;
-	unsigned long runs; /* then: thread_runs() */
+	unsigned long runs; /* thread_runs(), if asleep */
 };
 
-/* In the process that does it. */
+/* State of the helper process. */
 struct holder {
 	pid_t pid;
 	struct stopped *threads;
-	size_t count, room;
+	size_t count, capacity;
 	uint64_t began_ns;
 	int woke; /* threads that were left asleep and have run since */
 };
 
-/* What it says: when the threads stand, and at the end. */
-struct freeze_word {
+/* Message of the helper: sent when the threads are stopped, and at the end. */
+struct freeze_report {
 	int err;
-	int woke; /* at the end: it did not all stand, or not for all the time */
+	int woke; /* at the end: some thread was not stopped for the whole time */
 	char reason[128];
 };
 
@@ -81,8 +81,8 @@ static int thread_known(const struct holder *holder, pid_t tid)
 	return 0;
 }
 
-/* Calls that the kernel takes up again after an interruption, as if nothing had been. */
-static int is_taken_up(long call)
+/* Calls that the kernel restarts transparently after an interruption. */
+static int is_restarted(long call)
 {
 	static const long calls[] = {
 		SYS_futex,    SYS_poll,   SYS_ppoll,         SYS_select,
@@ -96,9 +96,9 @@ static int is_taken_up(long call)
 }
 
 /*
- * A thread that ran a moment ago may have entered a call just then, which fails for our sake: it is
- * begun anew, in the way in which the kernel does that for others. Where it fails it has done
- * nothing yet.
+ * A thread that ran a moment ago may have just entered a call, which our interruption makes fail
+ * with EINTR. Restart it in the way the kernel restarts calls. A call that fails with EINTR has had
+ * no effect.
  */
 static void call_resume(pid_t tid)
 {
@@ -114,12 +114,12 @@ static void call_resume(pid_t tid)
 		if ((long)registers.orig_rax != calls[i])
 			continue;
 		registers.rax = registers.orig_rax;
-		registers.rip -= 2; /* the instruction's length */
+		registers.rip -= 2; /* length of the syscall instruction */
 		ptrace(PTRACE_SETREGS, tid, NULL, &registers);
 	}
 }
 
-/* 0: it stands; -ESRCH: it has ended; -ETIMEDOUT. */
+/* 0: stopped; -ESRCH: it has ended; -ETIMEDOUT. */
 static int thread_wait(struct stopped *thread, uint64_t deadline)
 {
 	struct timespec pause = {.tv_nsec = PAUSE_NS};
@@ -132,8 +132,8 @@ static int thread_wait(struct stopped *thread, uint64_t deadline)
 			return -ESRCH;
 		if (got) {
 			/*
-			 * An event stop is the one that was asked for; any other has a signal with
-			 * it.
+			 * An event stop is the one that we requested; any other stop carries a
+			 * signal.
 			 */
 			thread->signal = status >> 16 ? 0 : WSTOPSIG(status);
 			if (!thread->signal)
@@ -146,8 +146,8 @@ static int thread_wait(struct stopped *thread, uint64_t deadline)
 }
 
 /*
- * Stops one that is known. 0, also for a thread that has ended meanwhile, which is then not
- * stopped; -EBUSY; -ETIMEDOUT.
+ * Stops a thread of the list. 0, also for a thread that has ended meanwhile and is not stopped;
+ * -EBUSY; -ETIMEDOUT.
  */
 static int thread_interrupt(struct stopped *thread)
 {
@@ -156,7 +156,7 @@ static int thread_interrupt(struct stopped *thread)
 	if (ptrace(PTRACE_SEIZE, thread->tid, NULL, NULL)) {
 		if (errno == ESRCH)
 			return 0;
-		return error_set(-EBUSY, "thread %d is traced by somebody already, or may not be",
+		return error_set(-EBUSY, "thread %d is already traced, or may not be traced",
 				 thread->tid);
 	}
 	if (ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL))
@@ -166,13 +166,13 @@ static int thread_interrupt(struct stopped *thread)
 	return err == -ESRCH ? 0 : err;
 }
 
-/* Left asleep, or stopped. */
+/* Stops a thread, or leaves it asleep. */
 static int thread_stop(struct holder *holder, struct stopped *thread)
 {
 	unsigned long runs = thread_runs(holder->pid, thread->tid);
 	long call = thread_call(holder->pid, thread->tid);
 
-	thread->asleep = call >= 0 && !is_taken_up(call) && runs;
+	thread->asleep = call >= 0 && !is_restarted(call) && runs;
 	thread->runs = runs;
 	return thread->asleep ? 0 : thread_interrupt(thread);
 }
@@ -180,7 +180,7 @@ static int thread_stop(struct holder *holder, struct stopped *thread)
 /* 0; -EBUSY; -ETIMEDOUT; -ENOMEM. */
 static int thread_add(struct holder *holder, pid_t tid)
 {
-	int err = array_reserve(&holder->threads, &holder->room, holder->count, 1,
+	int err = array_reserve(&holder->threads, &holder->capacity, holder->count, 1,
 				sizeof(*holder->threads));
 
 	if (err)
@@ -189,7 +189,7 @@ static int thread_add(struct holder *holder, pid_t tid)
 	return thread_stop(holder, &holder->threads[holder->count - 1]);
 }
 
-/* Stops the threads that are not known yet. Returns how many there were, or an error. */
+/* Stops the threads that are not in the list yet. Returns their number, or an error. */
 static int threads_pass(struct holder *holder, pid_t pid)
 {
 	char path[64];
@@ -224,11 +224,8 @@ static int threads_stop(struct holder *holder)
 	return !found && !holder->count ? -ESRCH : found;
 }
 
-/*
- * Those that were left asleep: one that has woken up is stopped, unless it sleeps in such a call
- * again.
- */
-static void sleepers_look(struct holder *holder)
+/* Stops threads that were left asleep and have woken up, unless they sleep in such a call again. */
+static void sleepers_check(struct holder *holder)
 {
 	for (size_t i = 0; i < holder->count; i++) {
 		struct stopped *thread = &holder->threads[i];
@@ -240,8 +237,8 @@ static void sleepers_look(struct holder *holder)
 	}
 }
 
-/* Is it gone, or does it stand itself? */
-static int is_halted(pid_t pid)
+/* Has the process ended, or is it stopped itself? */
+static int is_stopped_or_gone(pid_t pid)
 {
 	char path[32], text[512], *state;
 	ssize_t bytes;
@@ -259,64 +256,64 @@ static int is_halted(pid_t pid)
 	return !state || strchr("TtZX", state[2]) != NULL;
 }
 
-/* Until we are asked to let go, or must. 1: for all that time it was asked for. */
-static int held(struct holder *holder, int socket, pid_t parent)
+/* Waits until we are asked to release the target, or must. 1: it was held until asked. */
+static int hold(struct holder *holder, int socket, pid_t parent)
 {
 	struct pollfd asked = {.fd = socket, .events = POLLIN};
 
-	while (poll(&asked, 1, LOOK_MS) <= 0) {
-		if (is_halted(parent) || getppid() != parent ||
-		    clock_ns(CLOCK_MONOTONIC) - holder->began_ns > MOST_NS)
+	while (poll(&asked, 1, POLL_MS) <= 0) {
+		if (is_stopped_or_gone(parent) || getppid() != parent ||
+		    clock_ns(CLOCK_MONOTONIC) - holder->began_ns > STOP_MAX_NS)
 			return 0;
-		sleepers_look(holder);
+		sleepers_check(holder);
 	}
-	sleepers_look(holder);
+	sleepers_check(holder);
 	return !holder->woke;
 }
 
-static int word_send(int socket, const struct freeze_word *word)
+static int report_send(int socket, const struct freeze_report *report)
 {
-	return send(socket, word, sizeof(*word), MSG_NOSIGNAL) == (ssize_t)sizeof(*word);
+	return send(socket, report, sizeof(*report), MSG_NOSIGNAL) == (ssize_t)sizeof(*report);
 }
 
 static void holder_run(pid_t pid, int socket, pid_t parent)
 {
 	struct holder holder = {.pid = pid, .began_ns = clock_ns(CLOCK_MONOTONIC)};
-	struct freeze_word word = {0};
+	struct freeze_report report = {0};
 
-	/* Ctrl-Z is for those of the terminal's session. */
+	/* Detach from the terminal's session, which Ctrl-Z stops. */
 	setsid();
 	prctl(PR_SET_NAME, "tracer-freeze");
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* Probes must go when the tracer goes: none of its descriptors stays here. */
+	/* Probes end with the tracer, so this process must not keep its descriptors open. */
 	if (getppid() != parent || dup2(socket, 3) < 0 || syscall(SYS_close_range, 4u, ~0u, 0u))
 		_exit(1);
-	word.err = threads_stop(&holder);
-	if (word.err)
-		snprintf(word.reason, sizeof(word.reason), "%s", error_reason(word.err));
-	if (!word_send(3, &word) || word.err)
+	report.err = threads_stop(&holder);
+	if (report.err)
+		snprintf(report.reason, sizeof(report.reason), "%s", error_reason(report.err));
+	if (!report_send(3, &report) || report.err)
 		_exit(1);
-	word.woke = !held(&holder, 3, parent);
+	report.woke = !hold(&holder, 3, parent);
 	for (size_t i = 0; i < holder.count; i++)
 		if (!holder.threads[i].asleep)
 			ptrace(PTRACE_DETACH, holder.threads[i].tid, NULL,
 			       (void *)(long)holder.threads[i].signal);
-	word_send(3, &word);
+	report_send(3, &report);
 	_exit(0);
 }
 
-/* Its next word. 0, or it has ended without one: -EIO. */
-static int word_take(const struct freeze *freeze, struct freeze_word *word)
+/* Receives the helper's next message. 0; -EIO if the helper has ended without one. */
+static int report_receive(const struct freeze *freeze, struct freeze_report *report)
 {
 	ssize_t bytes;
 
 	do
-		bytes = recv(freeze->socket, word, sizeof(*word), 0);
+		bytes = recv(freeze->socket, report, sizeof(*report), 0);
 	while (bytes < 0 && errno == EINTR);
-	word->reason[sizeof(word->reason) - 1] = '\0';
-	return bytes == (ssize_t)sizeof(*word)
+	report->reason[sizeof(report->reason) - 1] = '\0';
+	return bytes == (ssize_t)sizeof(*report)
 		       ? 0
-		       : error_set(-EIO, "the process that was to stop it has ended");
+		       : error_set(-EIO, "the helper process that stops it has ended");
 }
 
 static void freeze_close(struct freeze *freeze)
@@ -331,7 +328,7 @@ int freeze_begin(struct freeze **out, pid_t pid)
 {
 	struct freeze *freeze = calloc(1, sizeof(*freeze));
 	pid_t parent = getpid();
-	struct freeze_word word;
+	struct freeze_report report;
 	int ends[2], err;
 
 	error_clear();
@@ -353,9 +350,9 @@ int freeze_begin(struct freeze **out, pid_t pid)
 		return err;
 	}
 	freeze->socket = ends[0];
-	err = word_take(freeze, &word);
-	if (!err && word.err)
-		err = error_set(word.err, "%s", word.reason);
+	err = report_receive(freeze, &report);
+	if (!err && report.err)
+		err = error_set(report.err, "%s", report.reason);
 	if (err)
 		freeze_close(freeze);
 	else
@@ -365,16 +362,16 @@ int freeze_begin(struct freeze **out, pid_t pid)
 
 uint64_t freeze_end(struct freeze *freeze)
 {
-	struct freeze_word word = {0};
+	struct freeze_report report = {0};
 	uint64_t elapsed;
 	int err;
 
 	if (!freeze)
 		return 0;
-	/* The end of what it reads. */
+	/* The helper sees the end of its input. */
 	shutdown(freeze->socket, SHUT_WR);
-	err = word_take(freeze, &word);
+	err = report_receive(freeze, &report);
 	elapsed = clock_ns(CLOCK_MONOTONIC) - freeze->began_ns;
 	freeze_close(freeze);
-	return err || word.woke ? 0 : elapsed;
+	return err || report.woke ? 0 : elapsed;
 }

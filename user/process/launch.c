@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The child asks to be traced and stops before its exec. From each exec on it is resumed from
- * system call to system call, with a hardware breakpoint on the program's entry point, and is taken
- * to be ready at the first of:
+ * The child requests tracing and stops before its exec. After each exec it is resumed from system
+ * call to system call, with a hardware breakpoint on the program's entry point. It is considered
+ * ready at the first of:
  *
  *   - the exec itself, for a program without a dynamic loader;
  *   - a system call from code outside the loader: the libraries are mapped and the constructor of
  *     one runs;
- *   - the entry point. A loader that is the C library too (musl) makes every system call itself,
+ *   - the entry point. A loader that is also the C library (musl) makes every system call itself,
  *     and a program's first allocations come before its first system call.
  *
- * What is not there then may be loaded later: the child runs on, and is asked about every 10 ms.
+ * Anything that is not mapped by then may be loaded later: the child runs on, and ready() is called
+ * every 10 ms.
  *
- * Where the machine grants no breakpoint the first two have to do. Nothing is written to the
- * child's memory.
+ * If the machine grants no breakpoint, the first two conditions must suffice. The child's memory is
+ * never written.
  *
- * While the child is traced it dies with the tracer (EXITKILL): a stop that nobody ends would last
+ * While the child is traced it is killed with the tracer (EXITKILL): otherwise a stop would last
  * for ever.
  */
 #include "process/launch.h"
@@ -40,16 +41,16 @@
 
 #define SYSCALL_STOP (SIGTRAP | 0x80) /* PTRACE_O_TRACESYSGOOD */
 #define AUXV_MAX     64
-#define LOOK_NS      10000000 /* between two looks at a child that runs */
+#define POLL_NS      10000000 /* between two calls of ready() for a child that runs */
 
 struct launch {
 	pid_t pid;
 	int ended;
 	int wait_status;
 
-	/* Of the program that was exec'ed last: */
+	/* Of the program that was exec'd last: */
 	int stepping; /* its loader is at work */
-	int looking;  /* ready() is asked while it runs */
+	int polling;  /* ready() is called while it runs */
 	uint64_t entry;
 	uint64_t loader_start, loader_end;
 };
@@ -61,7 +62,10 @@ static void set_debug_register(pid_t pid, int number, uint64_t value)
 	ptrace(PTRACE_POKEUSER, pid, (void *)offset, (void *)value);
 }
 
-/* Register 7 enables: bit 0 for the address in register 0; kind and length 0 mean execution. */
+/*
+ * Debug register 7 enables the breakpoint: bit 0 for the address in register 0; kind and length 0
+ * mean execution.
+ */
 static void set_breakpoint(pid_t pid, uint64_t address)
 {
 	set_debug_register(pid, 0, address);
@@ -73,7 +77,7 @@ static void clear_breakpoint(pid_t pid)
 	set_debug_register(pid, 7, 0);
 }
 
-/* Where the kernel put the loader (0: there is none) and where the program begins. */
+/* The loader's base address (0: none) and the program's entry point. */
 static int read_auxv(pid_t pid, uint64_t *loader, uint64_t *entry)
 {
 	Elf64_auxv_t auxv[AUXV_MAX];
@@ -99,7 +103,10 @@ static int read_auxv(pid_t pid, uint64_t *loader, uint64_t *entry)
 	return 0;
 }
 
-/* The addresses of the loader's file around base; both 0 when nothing is mapped there. */
+/*
+ * Finds the address range of the loader's file around base; both ends are 0 if nothing is mapped
+ * there.
+ */
 static int find_loader(struct launch *launch, uint64_t base)
 {
 	const struct process_map *first = NULL;
@@ -124,7 +131,7 @@ static int find_loader(struct launch *launch, uint64_t base)
 	return 0;
 }
 
-/* A new program: 1 when it needs no loader and so is ready, 0 when stepping has begun, -errno. */
+/* Handles a new program: 1 if it needs no loader and is ready, 0 if stepping has begun, -errno. */
 static int begin_stepping(struct launch *launch)
 {
 	uint64_t base = 0;
@@ -142,7 +149,7 @@ static int begin_stepping(struct launch *launch)
 	return 0;
 }
 
-/* Is the stop of a stepped child the moment when its libraries are all there? */
+/* Does this stop of a stepped child mean that its libraries are mapped? */
 static int has_left_loader(const struct launch *launch, int signal)
 {
 	struct user_regs_struct registers;
@@ -155,24 +162,24 @@ static int has_left_loader(const struct launch *launch, int signal)
 }
 
 /*
- * Until the child stops or ends: 0 and *status. While it just runs ready() is asked now and then,
- * and 1 returned when it has found what it looks for; -errno.
+ * Waits until the child stops or ends: 0 and *status. While it runs, ready() is called
+ * periodically; 1 if ready() returned 1; -errno.
  */
 static int wait_stop(struct launch *launch, launch_ready_fn ready, void *context, int *status)
 {
-	const struct timespec pause = {.tv_nsec = LOOK_NS};
+	const struct timespec pause = {.tv_nsec = POLL_NS};
 	sigset_t child, before;
 	int result = 0;
 
 	/*
-	 * Blocked, it stays pending and can be waited for: a stop is not kept waiting for the next
-	 * look.
+	 * A blocked SIGCHLD stays pending and can be waited for, so that a stop is handled at once
+	 * rather than at the next poll.
 	 */
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, &before);
 	for (;;) {
-		pid_t pid = waitpid(launch->pid, status, __WALL | (launch->looking ? WNOHANG : 0));
+		pid_t pid = waitpid(launch->pid, status, __WALL | (launch->polling ? WNOHANG : 0));
 
 		if (pid > 0)
 			break;
@@ -189,8 +196,8 @@ static int wait_stop(struct launch *launch, launch_ready_fn ready, void *context
 }
 
 /*
- * Stops a child that runs, for only a stopped one can be let go. What it was sent meanwhile is
- * passed on. 0, -errno.
+ * Stops a running child, since only a stopped one can be detached. Signals that it received
+ * meanwhile are delivered. 0, -errno.
  */
 static int stop_running(struct launch *launch)
 {
@@ -216,12 +223,12 @@ static int stop_running(struct launch *launch)
 }
 
 /*
- * Follows the child from stop to stop. 0: ready() found what it looks for, the child stands still;
- * -ECHILD: it has ended; -errno: ready() failed.
+ * Follows the child from stop to stop. 0: ready() returned 1 and the child is stopped; -ECHILD: it
+ * has ended; -errno: ready() failed.
  */
 static int follow(struct launch *launch, launch_ready_fn ready, void *context)
 {
-	int signal = 0; /* to deliver with the next resumption */
+	int signal = 0; /* to deliver when it is resumed */
 
 	for (;;) {
 		int status, stop, event, at_ready = 0, err;
@@ -244,7 +251,7 @@ static int follow(struct launch *launch, launch_ready_fn ready, void *context)
 		event = status >> 16;
 		signal = 0;
 		if (event == PTRACE_EVENT_EXEC) {
-			launch->stepping = launch->looking = 0;
+			launch->stepping = launch->polling = 0;
 			at_ready = begin_stepping(launch);
 		} else if (launch->stepping && !event && has_left_loader(launch, stop))
 			at_ready = 1;
@@ -252,8 +259,8 @@ static int follow(struct launch *launch, launch_ready_fn ready, void *context)
 			siginfo_t info;
 
 			/*
-			 * A signal on its way to the child; a group stop has no siginfo and is
-			 * ended.
+			 * A signal for the child. A group stop has no siginfo and is resumed
+			 * without a signal.
 			 */
 			if (!ptrace(PTRACE_GETSIGINFO, launch->pid, NULL, &info))
 				signal = stop;
@@ -265,7 +272,7 @@ static int follow(struct launch *launch, launch_ready_fn ready, void *context)
 
 		clear_breakpoint(launch->pid);
 		launch->stepping = 0;
-		launch->looking = 1;
+		launch->polling = 1;
 		err = ready(launch->pid, 0, context);
 		if (err)
 			return err < 0 ? err : 0;
@@ -277,7 +284,9 @@ static void run_child(char *const argv[], int report)
 	sigset_t none;
 	int err;
 
-	/* The tracer may read its signals from a descriptor; the command must not inherit that. */
+	/*
+	 * The tracer may read its signals from a descriptor; the command must not inherit the mask.
+	 */
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	if (!ptrace(PTRACE_TRACEME, 0, NULL, NULL)) {
@@ -291,8 +300,8 @@ static void run_child(char *const argv[], int report)
 }
 
 /*
- * Forks; on success the child stands still before its exec and *report yields why it failed, or
- * nothing.
+ * Forks. On success the child is stopped before its exec, and *report yields the errno of a failed
+ * exec, or nothing.
  */
 static int start_child(struct launch *launch, char *const argv[], int *report)
 {
@@ -327,7 +336,7 @@ static int start_child(struct launch *launch, char *const argv[], int *report)
 	return 0;
 }
 
-/* Nothing that the user asked for can come of it any more. */
+/* Kills the child after an error. */
 static void kill_child(struct launch *launch)
 {
 	int status;

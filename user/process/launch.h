@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting a command under trace: the child stands still until the tracer has attached. It is
- * stepped with ptrace from system call to system call through its exec (a shell wrapper or "env"
- * may exec again) until the dynamic loader has mapped every library that the program was linked
- * against; then the callback decides. Only children of ours are ever stopped this way.
+ * Starts a command under trace: the child is stopped until the tracer has attached. ptrace steps it
+ * from system call to system call through its exec (a shell wrapper or "env" may exec again) until
+ * the dynamic loader has mapped every library that the program was linked against; then the
+ * callback decides. Only our own children are stopped this way.
  */
 #ifndef TRACER_PROCESS_LAUNCH_H
 #define TRACER_PROCESS_LAUNCH_H
@@ -14,16 +14,15 @@ struct launch;
 
 /*
  * Called after every exec, when the new program's libraries are mapped and none of its own code has
- * run; and from then on again and again while it runs, with running set, since it may load what is
- * looked for later. Returns 1: found what to trace, let it run free from here; 0: not yet, go on;
- * -errno: give up.
+ * run. It is then called repeatedly while the program runs, with running set, since libraries may
+ * be loaded later. Returns 1: the target is found, let it run; 0: continue; -errno: give up.
  */
 typedef int (*launch_ready_fn)(pid_t pid, int running, void *context);
 
 /*
  * Forks and execs argv (searched in PATH), with no signal blocked. Returns when
  *   ready() has returned 1: 0, *out is set;
- *   the command has ended before that: -ECHILD, *out is set, its status is there for launch_wait();
+ *   the command has ended before that: -ECHILD, *out is set, launch_wait() has its status;
  *   it could not be executed: -ENOENT, -EACCES …, *out untouched;
  *   ready() failed: its error; the command is killed, *out untouched.
  * A program that forks instead of exec'ing is let go (its children are not followed). ptrace
@@ -33,11 +32,11 @@ typedef int (*launch_ready_fn)(pid_t pid, int running, void *context);
 int launch_start(struct launch **out, char *const argv[], launch_ready_fn ready, void *context);
 pid_t launch_pid(const struct launch *launch);
 /*
- * Has it ended? Never blocks unless block is set. 1 and *status (0-255, 128+signal) when ended, 0
- * when not, -EINTR when a signal handler ran while it blocked, -errno.
+ * Has it ended? Blocks only if block is set. 1 and *status (0-255, 128+signal) if it has ended, 0
+ * if not, -EINTR if a signal handler ran while it blocked, -errno.
  */
 int launch_wait(struct launch *launch, int block, int *status);
 void launch_signal(struct launch *launch, int signal);
-void launch_free(struct launch *launch); /* lets a child that still runs go on by itself */
+void launch_free(struct launch *launch); /* a child that still runs continues on its own */
 
 #endif

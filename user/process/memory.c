@@ -10,7 +10,7 @@ int memory_read(pid_t pid, uint64_t address, void *out, size_t bytes)
 
 	if (bytes && address > UINT64_MAX - (bytes - 1))
 		return -EFAULT;
-	/* The kernel stops short at an unmapped page, and at 2 GiB. */
+	/* The kernel returns a short count at an unmapped page, and at 2 GiB. */
 	while (done < bytes) {
 		struct iovec local = {(char *)out + done, bytes - done};
 		struct iovec remote = {(void *)(uintptr_t)(address + done), bytes - done};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading another process's memory (process_vm_readv): never stops it, never writes to it. */
+/* Reads another process's memory (process_vm_readv). It never stops the process or writes to it. */
 #ifndef TRACER_PROCESS_MEMORY_H
 #define TRACER_PROCESS_MEMORY_H
 
@@ -7,9 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/*
- * Reads exactly bytes at address into out. 0; -EFAULT when any of it is unmapped; -ESRCH; -EPERM.
- */
+/* Reads exactly bytes at address into out. 0; -EFAULT if any of it is unmapped; -ESRCH; -EPERM. */
 int memory_read(pid_t pid, uint64_t address, void *out, size_t bytes);
 /* A pointer-sized value. */
 int memory_read_u64(pid_t pid, uint64_t address, uint64_t *out);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All files of one process are read through one descriptor of /proc/PID: it goes on naming the
- * process that it was opened for, and yields ESRCH once that has ended, even if the number is given
- * to another.
+ * All files of a process are read through one descriptor of /proc/PID. The descriptor keeps naming
+ * the process for which it was opened, and yields ESRCH once that process has ended, even if the
+ * pid is reused.
  */
 #include "process/process.h"
 
@@ -21,7 +21,7 @@
 #define PF_EXITING     0x00000004u
 #define PF_KTHREAD     0x00200000u
 
-/* What /proc answers for a process that is gone or hidden, and for one of another user. */
+/* Maps /proc's errors: for a process that has ended or is hidden, and for one of another user. */
 static int proc_error(int err)
 {
 	if (err == ENOENT || err == ENOTDIR)
@@ -41,7 +41,7 @@ static int open_process(pid_t pid)
 	return pid > 0 ? proc_error(errno) : -ESRCH;
 }
 
-/* The first max bytes of a file of /proc/PID, NUL-terminated (the NUL is not counted). */
+/* Reads the first max bytes of a file of /proc/PID, NUL-terminated (the NUL is not counted). */
 static int read_file(int directory, const char *name, size_t max, struct buffer *out)
 {
 	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
@@ -71,7 +71,7 @@ static int read_file(int directory, const char *name, size_t max, struct buffer 
 }
 
 /*
- * "PID (NAME) STATE …": the name may hold anything, ") R 1" too, but nothing after it holds a
+ * "PID (NAME) STATE …": the name may contain anything, even ") R 1", but no later field contains a
  * parenthesis.
  */
 static int parse_stat(const char *text, struct process_info *out)
@@ -113,7 +113,7 @@ static int parse_stat(const char *text, struct process_info *out)
 	return 0;
 }
 
-/* The value of "KEY:\t" at the start of a line; the kernel escapes line ends within the name. */
+/* The value after "KEY:" at the start of a line. The kernel escapes line ends within the name. */
 static const char *status_value(const char *text, const char *key)
 {
 	size_t length = strlen(key);
@@ -146,7 +146,7 @@ static void parse_status(const char *text, struct process_info *out)
 	value = status_value(text, "Seccomp");
 	if (value)
 		out->seccomp = (int)strtol(value, NULL, 10);
-	value = status_value(text, "NSpid"); /* from our namespace inwards */
+	value = status_value(text, "NSpid"); /* from our namespace to the innermost */
 	while (value && out->ns_count < PROCESS_NS_MAX) {
 		long pid = strtol(value, &end, 10);
 
@@ -225,8 +225,8 @@ int process_program_open(pid_t pid)
 }
 
 /*
- * fs/proc/base.c, mem_rw(): memory without users has an end at any place, other memory an error
- * where nothing is mapped.
+ * fs/proc/base.c, mem_rw(): a read from an address space without users returns 0 (end of file) at
+ * any offset; a read from a live one fails where nothing is mapped.
  */
 static int is_used(int fd)
 {
@@ -267,7 +267,7 @@ int process_list(pid_t **pids, size_t *count)
 	}
 	closedir(directory);
 	if (!err)
-		err = buffer_reserve(&list, 1); /* never hand out NULL */
+		err = buffer_reserve(&list, 1); /* never return NULL */
 	if (err) {
 		buffer_free(&list);
 		return err;
@@ -284,12 +284,12 @@ int process_rss_read(pid_t pid, uint64_t *bytes, uint64_t *anonymous)
 	struct buffer text = {0};
 	int err = process_file_read(pid, "statm", FILE_MAX_BYTES, &text);
 
-	/* Its size, what of it is resident, and what of that is of files or shared memory. */
+	/* Total size (skipped), resident pages, and resident pages of files or shared memory. */
 	if (!err && sscanf((const char *)text.data, "%*u %llu %llu", &pages, &shared) != 2)
 		err = -EBADMSG;
 	buffer_free(&text);
 	*bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
-	/* The two are not read at one moment. */
+	/* The two counters are not read atomically. */
 	if (anonymous)
 		*anonymous =
 			pages > shared ? (pages - shared) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -19,7 +20,7 @@
 #define STREAM_BYTES    (64u * 1024)
 #define ESCAPED_NEWLINE "\\012"
 
-/* "START-END rwxp OFFSET MAJOR:MINOR INODE      PATH", numbers in hex but for the inode. */
+/* "START-END rwxp OFFSET MAJOR:MINOR INODE      PATH"; numbers are in hex, except for the inode. */
 static int parse_map(char *line, struct process_map *map)
 {
 	char permissions[5];
@@ -102,9 +103,9 @@ void process_maps_free(struct process_maps *maps)
 }
 
 /*
- * A name is opened with O_PATH first, which touches nothing: to open a FIFO for reading would
- * block, to open a device may do anything. Only what turns out to be a regular file is opened for
- * reading, by its descriptor.
+ * A name is opened with O_PATH first, which has no side effects: opening a FIFO for reading would
+ * block, and opening a device may do anything. Only a regular file is then opened for reading,
+ * through the descriptor.
  */
 static int open_regular(int path_fd)
 {
@@ -129,12 +130,12 @@ static int open_map_file(pid_t pid, const struct process_map *map)
 }
 
 /*
- * Is this file what the map shows? stat() is not the judge: overlayfs and btrfs tell it another
- * device than they tell the maps. A map of our own shows the file as the target's does.
+ * Is this the mapped file? stat() is not reliable: overlayfs and btrfs report another device to
+ * stat() than in maps. Map the file ourselves and compare our own maps entry with the target's.
  */
 static int is_mapped_file(int fd, const struct process_map *map)
 {
-	const size_t bytes = 1; /* a page */
+	const size_t bytes = 1; /* rounded up to a page */
 	struct process_maps own;
 	void *area = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
 	int same = 0;
@@ -157,9 +158,9 @@ static int is_mapped_file(int fd, const struct process_map *map)
 }
 
 /*
- * The name in the target's own root. The kernel shows names without symbolic links, so one that has
- * a link in it now is not the one that was mapped; RESOLVE_IN_ROOT keeps ".." from leaving the
- * target's root.
+ * Opens the name in the target's own root. The kernel shows names without symbolic links, so a name
+ * that contains a link now is not the one that was mapped. RESOLVE_IN_ROOT keeps ".." from leaving
+ * the target's root.
  */
 static int open_in_root(int root, const struct process_map *map, const char *path)
 {
@@ -181,7 +182,7 @@ static int open_in_root(int root, const struct process_map *map, const char *pat
 }
 
 /*
- * The path with line ends as they are; NULL when it has none. A file so named literally was tried
+ * The path with unescaped line ends; NULL if it has none. A file with literally that name was tried
  * before.
  */
 static char *unescape(const char *path)
@@ -228,6 +229,27 @@ int process_map_open(pid_t pid, const struct process_map *map)
 		free(plain);
 	}
 	close(root);
-	/* Where the name leads nowhere, what barred the way to the file itself is the reason. */
+	/* If the name does not exist, report the error of the map_files attempt instead. */
 	return fd == -ENOENT ? first : fd;
+}
+
+void process_code_range(pid_t pid, const struct stat *file, uint64_t *start, uint64_t *end)
+{
+	struct process_maps maps;
+	int found = 0;
+
+	if (process_maps_read(pid, &maps))
+		return;
+	for (size_t i = 0; i < maps.count; i++) {
+		const struct process_map *map = &maps.entries[i];
+
+		if (!map->executable || map->inode != file->st_ino ||
+		    map->device_major != major(file->st_dev) ||
+		    map->device_minor != minor(file->st_dev))
+			continue;
+		if (!found++)
+			*start = map->start;
+		*end = map->end;
+	}
+	process_maps_free(&maps);
 }

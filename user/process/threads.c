@@ -9,14 +9,18 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Those that probed instructions make, in place of a trap: no end of anything. */
+/*
+ * System calls that probed instructions make instead of a trap. They do not mean that a function
+ * has completed.
+ */
 #define CALL_URETPROBE 335
 #define CALL_UPROBE    336
 
 /*
- * A short file of a thread, below the directory of its process's. 0, -errno: -ESRCH it has ended.
+ * Reads a short file of a thread, below its process's task directory. 0, -errno: -ESRCH it has
+ * ended.
  */
-static int file_read(int directory, pid_t tid, const char *name, char *text, size_t room)
+static int file_read(int directory, pid_t tid, const char *name, char *text, size_t capacity)
 {
 	char path[64];
 	ssize_t got;
@@ -26,7 +30,7 @@ static int file_read(int directory, pid_t tid, const char *name, char *text, siz
 	fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	got = read(fd, text, room - 1);
+	got = read(fd, text, capacity - 1);
 	if (got < 0)
 		got = -errno;
 	close(fd);
@@ -34,7 +38,7 @@ static int file_read(int directory, pid_t tid, const char *name, char *text, siz
 	return got < 0 ? (int)got : 0;
 }
 
-/* "running", or the number of the call (-1: none) and more. */
+/* The file has "running", or the number of the system call (-1: none) and its arguments. */
 static long call_read(int directory, pid_t tid)
 {
 	char text[64];
@@ -75,7 +79,7 @@ unsigned long thread_runs(pid_t pid, pid_t tid)
 
 	if (directory < 0)
 		return 0;
-	/* Time on a processor, time waiting for one, turns. */
+	/* Time on a processor, time waiting for one, number of time slices. */
 	if (file_read(directory, tid, "schedstat", text, sizeof(text)) ||
 	    sscanf(text, "%*u %*u %lu", &runs) != 1)
 		runs = 0;

@@ -20,7 +20,7 @@ int tmp_dir_open(pid_t pid)
 	int root, fd;
 
 	if (!pid) {
-		/* Ours may be a symlink: the administrator put it there. */
+		/* Our own /tmp may be a symlink: the administrator set it up. */
 		fd = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
 		return fd < 0 ? -errno : fd;
 	}
@@ -55,15 +55,15 @@ static int file_check(int fd, const char *name, uint32_t uid)
 				 "'%s' belongs to user %u, neither to root nor to the process's %u",
 				 name, st.st_uid, uid);
 	if (st.st_nlink > 1)
-		return error_set(-EPERM,
-				 "'%s' has another name besides, of a file that may be anybody's",
-				 name);
+		return error_set(
+			-EPERM,
+			"'%s' has more than one hard link, so it may be another user's file", name);
 	return 0;
 }
 
 /*
- * Closes path_fd, which says what it is without opening it, and opens it for reading if that is
- * good.
+ * Checks path_fd, which identifies the file without opening it, reopens it for reading, and closes
+ * path_fd.
  */
 static int file_reopen(int path_fd, const char *name, uint32_t uid)
 {

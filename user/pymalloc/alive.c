@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code is searched as bytes, as decoding all of it would take a second. A call, or an address that
- * is an operand, leads to a function's very start, which what only looks like one hardly ever does.
- * A jump may lead into the midst of a function (of a part that was split off): it is believed where
- * decoding its own function leads to it. Too much that is alive does no harm: a probe where nobody
- * comes.
+ * Code is searched as bytes, because decoding all of it would take a second. A call, or an operand
+ * that is an address, refers to a function's first byte, which bytes that only look like one hardly
+ * ever do. A jump may lead into the middle of a function (of a part that was split off). It counts
+ * if decoding its own function reaches it. A function that is wrongly kept does no harm: its probes
+ * are never hit.
  */
 #include "pymalloc/alive.h"
 
@@ -59,8 +59,8 @@ static int is_instruction(struct inline_alive *alive, uint64_t vaddr)
 }
 
 /*
- * Something leads to that address: to a function's start, or by the jump at that address, 0: there
- * is none.
+ * Marks the function at target, which something refers to: to its start or, if jump is not 0, by
+ * the jump at that address.
  */
 static void reach(struct inline_alive *alive, uint64_t target, uint64_t jump)
 {
@@ -74,10 +74,10 @@ static void reach(struct inline_alive *alive, uint64_t target, uint64_t jump)
 	if (alive->image->starts[function] != target && !(jump && is_instruction(alive, jump)))
 		return;
 	alive->reached[function] = 1;
-	alive->todo[alive->todo_count++] = function;
+	alive->pending[alive->pending_count++] = function;
 }
 
-/* Bytes from the one that says what the operands are to the immediate that follows them. */
+/* Bytes from the ModRM byte to the immediate that follows the operands. */
 static size_t operands_bytes(uint8_t modrm)
 {
 	unsigned mod = modrm >> 6, rm = modrm & 7;
@@ -90,7 +90,7 @@ static size_t operands_bytes(uint8_t modrm)
 }
 
 /*
- * Can 32 bits at that index be an immediate: of a mov into a register or memory, a push, a
+ * Can the 32 bits at that index be an immediate: of a mov into a register or memory, a push, a
  * comparison?
  */
 static int is_immediate(const uint8_t *code, size_t index)
@@ -137,8 +137,8 @@ int inline_alive_open(struct inline_alive *alive, const struct inline_image *ima
 
 	*alive = (struct inline_alive){.image = image, .old = *old};
 	alive->reached = calloc(image->start_count + 1, sizeof(*alive->reached));
-	alive->todo = calloc(image->start_count + 1, sizeof(*alive->todo));
-	if (!alive->reached || !alive->todo)
+	alive->pending = calloc(image->start_count + 1, sizeof(*alive->pending));
+	if (!alive->reached || !alive->pending)
 		return -ENOMEM;
 	if (inline_decoder_open(&alive->decoder))
 		return -ENOMEM;
@@ -151,7 +151,7 @@ void inline_alive_close(struct inline_alive *alive)
 {
 	inline_decoder_close(&alive->decoder);
 	free(alive->reached);
-	free(alive->todo);
+	free(alive->pending);
 	*alive = (struct inline_alive){0};
 }
 
@@ -169,8 +169,8 @@ void inline_alive_finish(struct inline_alive *alive, uint8_t *text)
 {
 	const struct inline_image *image = alive->image;
 
-	while (alive->todo_count) {
-		size_t function = alive->todo[--alive->todo_count];
+	while (alive->pending_count) {
+		size_t function = alive->pending[--alive->pending_count];
 
 		code_search(alive, image->starts[function], function_end(alive, function));
 	}

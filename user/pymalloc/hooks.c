@@ -6,11 +6,11 @@
  * 	if (slot.malloc == hook_malloc) return;
  * 	…; slot.ctx = …; slot.malloc = hook_malloc; slot.calloc = …; slot.realloc = …; slot.free = …
  *
- * All of these are constants, which the compiler moves in pairs through vector registers and maybe
- * over the stack. The instructions are carried out one after the other, whatever the branches say,
- * on what is known: constants. Where a slot is both compared with a constant and then given it,
- * with three more behind, these are four hooks. There must be three such slots, and two of them,
- * those of mem and obj, must hold the same.
+ * All of these are constants, which the compiler moves in pairs through vector registers, maybe
+ * through the stack. The analysis executes the instructions in order, ignoring branches, and tracks
+ * constants only. A slot that is both compared with a constant and set to it, followed by three
+ * more, holds four hooks. There must be three such slots, and two of them, those of mem and obj,
+ * must be equal.
  */
 #include "pymalloc/hooks.h"
 
@@ -31,7 +31,7 @@
 #define VECTORS       16u
 
 struct word {
-	uint64_t place, value; /* 0: not a constant */
+	uint64_t address, value; /* value 0: not a constant */
 };
 
 struct machine {
@@ -41,9 +41,9 @@ struct machine {
 	void *context;
 	uint64_t registers[ABI_REG_COUNT];
 	uint64_t vectors[VECTORS][2];
-	struct word words[MAX_WORDS]; /* stored */
+	struct word words[MAX_WORDS]; /* stores */
 	size_t word_count;
-	struct word guards[MAX_GUARDS]; /* compared with */
+	struct word guards[MAX_GUARDS]; /* comparisons */
 	size_t guard_count;
 	struct {
 		uint64_t vaddr;
@@ -53,8 +53,8 @@ struct machine {
 	size_t function_count;
 };
 
-/* An address, or a place on the stack, which is no address. 0: not known. */
-static uint64_t place_of(const struct machine *machine, const x86_op_mem *memory)
+/* The address of a memory operand. A stack slot gets a number that is no address. 0: unknown. */
+static uint64_t address_of(const struct machine *machine, const x86_op_mem *memory)
 {
 	if (memory->segment != X86_REG_INVALID || memory->index != X86_REG_INVALID)
 		return 0;
@@ -68,34 +68,34 @@ static uint64_t place_of(const struct machine *machine, const x86_op_mem *memory
 	return 0;
 }
 
-static struct word *word_find(struct machine *machine, uint64_t place)
+static struct word *word_find(struct machine *machine, uint64_t address)
 {
 	for (size_t i = 0; i < machine->word_count; i++)
-		if (machine->words[i].place == place)
+		if (machine->words[i].address == address)
 			return &machine->words[i];
 	return NULL;
 }
 
-static void word_store(struct machine *machine, uint64_t place, uint64_t value)
+static void word_store(struct machine *machine, uint64_t address, uint64_t value)
 {
-	struct word *word = word_find(machine, place);
+	struct word *word = word_find(machine, address);
 
-	if (!place || (!word && machine->word_count == MAX_WORDS))
+	if (!address || (!word && machine->word_count == MAX_WORDS))
 		return;
 	if (!word)
 		word = &machine->words[machine->word_count++];
-	*word = (struct word){place, value};
+	*word = (struct word){address, value};
 }
 
-static uint64_t word_load(struct machine *machine, uint64_t place)
+static uint64_t word_load(struct machine *machine, uint64_t address)
 {
-	const struct word *word = word_find(machine, place);
+	const struct word *word = word_find(machine, address);
 	uint64_t value = 0;
 
 	if (word)
 		return word->value;
-	if (!place || place >> 63 ||
-	    machine->read(machine->context, place, &value, sizeof(value)) != (int)sizeof(value))
+	if (!address || address >> 63 ||
+	    machine->read(machine->context, address, &value, sizeof(value)) != (int)sizeof(value))
 		return 0;
 	return value;
 }
@@ -107,7 +107,7 @@ static uint64_t *vector_of(struct machine *machine, unsigned int reg)
 		       : NULL;
 }
 
-/* The 8 bytes that an operand stands for; 0: not known. */
+/* The 8 bytes of an operand; 0: unknown. */
 static uint64_t value_of(struct machine *machine, const cs_x86_op *operand)
 {
 	const uint64_t *vector;
@@ -116,7 +116,7 @@ static uint64_t value_of(struct machine *machine, const cs_x86_op *operand)
 	if (operand->type == X86_OP_IMM)
 		return (uint64_t)operand->imm;
 	if (operand->type == X86_OP_MEM)
-		return word_load(machine, place_of(machine, &operand->mem));
+		return word_load(machine, address_of(machine, &operand->mem));
 	vector = vector_of(machine, operand->reg);
 	if (vector)
 		return vector[0];
@@ -131,7 +131,7 @@ static void move(struct machine *machine, const cs_x86_op *to, uint64_t value)
 
 	if (to->type == X86_OP_MEM) {
 		if (to->size == 8)
-			word_store(machine, place_of(machine, &to->mem), value);
+			word_store(machine, address_of(machine, &to->mem), value);
 		return;
 	}
 	vector = vector_of(machine, to->reg);
@@ -144,25 +144,25 @@ static void move(struct machine *machine, const cs_x86_op *to, uint64_t value)
 		machine->registers[reg] = value;
 }
 
-/* Sixteen bytes. */
+/* Moves sixteen bytes. */
 static void move_vector(struct machine *machine, const cs_x86_op *to, const cs_x86_op *from)
 {
 	uint64_t *target = to->type == X86_OP_REG ? vector_of(machine, to->reg) : NULL;
 	const uint64_t *source = from->type == X86_OP_REG ? vector_of(machine, from->reg) : NULL;
-	uint64_t place = place_of(machine, to->type == X86_OP_MEM ? &to->mem : &from->mem);
+	uint64_t address = address_of(machine, to->type == X86_OP_MEM ? &to->mem : &from->mem);
 
 	if (target && source) {
 		memcpy(target, source, sizeof(machine->vectors[0]));
 	} else if (target) {
-		target[0] = word_load(machine, place);
-		target[1] = word_load(machine, place ? place + 8 : 0);
-	} else if (source && place) {
-		word_store(machine, place, source[0]);
-		word_store(machine, place + 8, source[1]);
+		target[0] = word_load(machine, address);
+		target[1] = word_load(machine, address ? address + 8 : 0);
+	} else if (source && address) {
+		word_store(machine, address, source[0]);
+		word_store(machine, address + 8, source[1]);
 	}
 }
 
-/* bytes: its size, or where that is not known the most that is looked at. */
+/* bytes: its size, or where that is unknown the most to inspect. */
 static void function_add(struct machine *machine, uint64_t vaddr, size_t bytes, unsigned int depth)
 {
 	for (size_t i = 0; i < machine->function_count; i++)
@@ -178,11 +178,11 @@ static void function_add(struct machine *machine, uint64_t vaddr, size_t bytes, 
 
 static void guard_add(struct machine *machine, const cs_x86_op *left, const cs_x86_op *right)
 {
-	uint64_t place = left->type == X86_OP_MEM ? place_of(machine, &left->mem) : 0;
+	uint64_t address = left->type == X86_OP_MEM ? address_of(machine, &left->mem) : 0;
 	uint64_t value = value_of(machine, right);
 
-	if (place && value && left->size == 8 && machine->guard_count < MAX_GUARDS)
-		machine->guards[machine->guard_count++] = (struct word){place, value};
+	if (address && value && left->size == 8 && machine->guard_count < MAX_GUARDS)
+		machine->guards[machine->guard_count++] = (struct word){address, value};
 }
 
 static void step(struct machine *machine, unsigned int depth)
@@ -201,7 +201,7 @@ static void step(struct machine *machine, unsigned int depth)
 		move(machine, &operands[0], value_of(machine, &operands[1]));
 		break;
 	case X86_INS_LEA:
-		move(machine, &operands[0], place_of(machine, &operands[1].mem));
+		move(machine, &operands[0], address_of(machine, &operands[1].mem));
 		break;
 	case X86_INS_MOVHPS:
 		if (operands[0].type == X86_OP_REG && vector_of(machine, operands[0].reg))
@@ -237,7 +237,7 @@ static void function_run(struct machine *machine, uint64_t vaddr, size_t size, u
 		step(machine, depth);
 }
 
-/* What the slots were given that were asked for it. */
+/* Finds the three slots that were compared with a constant and set to it. */
 static int conclude(struct machine *machine, struct hooks *out)
 {
 	uint64_t found[DOMAINS][HOOKS_FUNCTIONS];
@@ -250,7 +250,7 @@ static int conclude(struct machine *machine, struct hooks *out)
 		size_t known = 0;
 
 		while (known < HOOKS_FUNCTIONS) {
-			const struct word *word = word_find(machine, guard->place + 8 * known);
+			const struct word *word = word_find(machine, guard->address + 8 * known);
 
 			four[known] = word ? word->value : 0;
 			if (!four[known++])
@@ -260,13 +260,13 @@ static int conclude(struct machine *machine, struct hooks *out)
 		    four[HOOKS_MALLOC] != guard->value)
 			continue;
 		for (size_t k = 0; k < count; k++)
-			if (slots[k] == guard->place)
+			if (slots[k] == guard->address)
 				known = 0;
 		if (!known)
 			continue;
 		if (count == DOMAINS)
 			return -ENOENT;
-		slots[count] = guard->place;
+		slots[count] = guard->address;
 		memcpy(found[count++], four, sizeof(four));
 	}
 	if (count != DOMAINS)

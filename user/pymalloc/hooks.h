@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where CPython's debugging hooks are in a file that does not name them: the code of
- * PyMem_SetupDebugHooks(), which is exported, puts their addresses into the allocators' slots.
+ * Finds CPython's debugging hooks in a file without their symbols: the code of
+ * PyMem_SetupDebugHooks(), which is exported, stores their addresses in the allocators' slots.
  */
 #ifndef TRACER_PYMALLOC_HOOKS_H
 #define TRACER_PYMALLOC_HOOKS_H
@@ -16,12 +16,12 @@ struct hooks {
 	uint64_t obj[HOOKS_FUNCTIONS]; /* _PyMem_DebugMalloc …, for mem and obj */
 };
 
-/* Copies the file's bytes at vaddr. Returns how many, 0 or negative when there are none. */
+/* Copies the file's bytes at vaddr. Returns their number; 0 or negative if there are none. */
 typedef int (*hooks_read_fn)(void *context, uint64_t vaddr, void *out, size_t bytes);
 
 /*
- * setup, bytes: vaddr of PyMem_SetupDebugHooks() and its size, 0: not known. Pure. 0; -ENOENT: its
- * code is not of that kind; -ENOMEM.
+ * setup, bytes: vaddr of PyMem_SetupDebugHooks() and its size, 0: unknown. Pure. 0; -ENOENT its
+ * code does not match the model; -ENOMEM.
  */
 int hooks_find(hooks_read_fn read, void *context, uint64_t setup, uint64_t bytes,
 	       struct hooks *out);

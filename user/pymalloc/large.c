@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where pymalloc asks the raw allocator for a block that is too large for it, through a slot or by
- * a function that jumps through one: where that call returns to it counts the block. The request is
- * seen in the raw allocator, and by the return address it is known as pymalloc's.
+ * Finds where pymalloc requests from the raw allocator a block that is too large for itself,
+ * through a slot or a function that jumps through one. The code after that call counts the block.
+ * The request is seen in the raw allocator, and its return address identifies it as pymalloc's.
  */
 #include <errno.h>
 
@@ -10,7 +10,7 @@
 #include "pymalloc/match.h"
 #include "pymalloc/search.h"
 
-#define PART_MAX 24 /* instructions of a way out of a function, into a part that was split off it */
+#define PART_MAX 24 /* instructions of a path into a part that was split off the function */
 
 static void large_add(struct inline_sites *sites, uint64_t vaddr)
 {
@@ -22,7 +22,10 @@ static void large_add(struct inline_sites *sites, uint64_t vaddr)
 	sites->large_count++;
 }
 
-/* Of a function of this file, or through a slot: calls of malloc itself are sites of their own. */
+/*
+ * Is it a call of a function of this file, or through a slot? Calls of malloc itself are sites of
+ * their own.
+ */
 static int is_call(const struct inline_image *image, const struct inline_insn *insn)
 {
 	uint64_t slot =
@@ -54,7 +57,7 @@ static void part_look(struct inline_search *search, uint64_t vaddr)
 	}
 }
 
-/* In the function that was decoded last, and where it branches out of itself. */
+/* Searches the function that was decoded last, and the code that it branches to. */
 static void function_look(struct inline_search *search)
 {
 	const struct inline_code *code = &search->code;
@@ -74,8 +77,8 @@ int inline_large_find(struct inline_search *search)
 	struct inline_sites *sites = search->out;
 
 	/*
-	 * Functions of allocators are few; where copies of them stand everywhere they call malloc
-	 * itself.
+	 * An allocator has few functions. If there are more sites, they are inlined copies, which
+	 * call malloc itself.
 	 */
 	if (sites->found[INLINE_POOL] > INLINE_LARGE_MAX)
 		return 0;

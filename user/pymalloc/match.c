@@ -3,16 +3,16 @@
 
 #include "abi/target.h"
 
-/* struct pool_header, the same in every version. */
+/* struct pool_header, the same in all versions. */
 #define POOL_FREEBLOCK 8
 #define POOL_NEXTPOOL  16
 
-#define STATE_OFFSET 256 /* an object's fields are below, the interpreter's counters above */
+#define STATE_OFFSET 256 /* object fields are below, the interpreter's counters above */
 
 #define WINDOW 20 /* instructions */
 /*
- * Behind a call, up to where its block is counted: what the call may have changed comes back from
- * the stack first.
+ * Instructions from a call to where its block is counted: registers that the call may clobber are
+ * reloaded from the stack first.
  */
 #define COUNT_WINDOW 16
 
@@ -26,7 +26,7 @@ static int goes_on(const struct inline_insn *insn)
 	return insn->op < INLINE_BRANCH;
 }
 
-/* Is at vaddr, or where it jumps to, `block = pool->freeblock; ++pool->ref.count`? */
+/* Is `block = pool->freeblock; ++pool->ref.count` at vaddr, or where it jumps to? */
 static int takes_block(struct inline_code *code, uint64_t vaddr, uint8_t pool)
 {
 	struct inline_insn insn;
@@ -46,7 +46,7 @@ static int takes_block(struct inline_code *code, uint64_t vaddr, uint8_t pool)
 	return 0;
 }
 
-/* The first function that is called from vaddr on, within a few instructions. */
+/* The first function that is called within a few instructions of vaddr. */
 static uint64_t first_call(struct inline_code *code, uint64_t vaddr)
 {
 	struct inline_insn insn;
@@ -125,8 +125,8 @@ int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_ma
 			return 0;
 		lost |= writes(insn, block);
 		/*
-		 * Into the block, wherever its address is kept: the debug hooks' copy knows it as p
-		 * - 16.
+		 * Stores into the block, in any form of its address: the debug hooks' copy has it
+		 * as p - 16.
 		 */
 		linked |= insn->op == INLINE_STORE && insn->src == last && insn->base != pool;
 		if (linked && !pushed && insn->op == INLINE_STORE && insn->base == pool &&
@@ -140,8 +140,8 @@ int inline_match_free(struct inline_code *code, uint64_t vaddr, struct inline_ma
 }
 
 /*
- * raw_allocated_blocks++, on the way that a block takes that was given: a static variable, from
- * 3.12 on deep in the interpreter's state.
+ * Is raw_allocated_blocks++ on the path of a block that was returned? It is a static variable; from
+ * 3.12 on it is deep in the interpreter's state.
  */
 static uint8_t is_counted(struct inline_code *code, uint64_t vaddr, int branches)
 {

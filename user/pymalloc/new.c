@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where objects begin to live that never come from a free list: those of types that have none,
- * which is to be seen where their type is put into them just before, and those in functions that do
- * nothing but allocate. Their block has been seen when it was allocated, and a probe would cost a
- * trap for nothing.
+ * Sites where objects begin to live that never come from a free list: those of types without one,
+ * recognised because their type is stored into the object just before, and those in functions that
+ * only allocate. Their block was seen when it was allocated, so a probe would cost a trap for
+ * nothing.
  */
 #include "abi/target.h"
 #include "pymalloc/search.h"
 
-#define WAY_MAX    32  /* instructions followed back from the site, on each way */
-#define STEPS_MAX  512 /* on all of them */
-#define WAYS_MAX   8   /* to one instruction */
-#define NEAR_BYTES 144 /* that a short jump and its prefixes span at most */
-#define DETOUR_MIN 6   /* mov %eax,type(%rip) */
+#define PATH_INSNS_MAX 32  /* instructions followed back from the site, on each path */
+#define STEPS_MAX      512 /* on all paths */
+#define PATHS_MAX      8   /* paths to one instruction */
+#define NEAR_BYTES     144 /* span of a short jump with its prefixes, at most */
+#define DETOUR_MIN     6   /* mov %eax,type(%rip) */
 /* add $1,%r8d; mov %r8d,type(%rip); shorter up to 3.11: addq $1,type(%rip) */
 #define DETOUR_MAX      11
 #define OBJECT_TYPE     8 /* ob_type */
@@ -34,7 +34,7 @@ static int is_in_new_function(const struct inline_image *image, uint64_t site)
 	return 0;
 }
 
-/* The address of a type that is read from a slot which the dynamic linker fills. */
+/* Does the slot, which the dynamic linker fills, hold the address of such a type? */
 static int is_new_slot(const struct inline_image *image, uint64_t slot)
 {
 	for (size_t i = 0; i < INLINE_NEW_TYPES; i++)
@@ -43,11 +43,11 @@ static int is_new_slot(const struct inline_image *image, uint64_t slot)
 	return 0;
 }
 
-/* The ways that lead to an instruction: indices of those that control comes from. */
-struct ways {
-	uint32_t from[WAYS_MAX];
+/* The paths to an instruction: indices of the instructions that control comes from. */
+struct paths {
+	uint32_t from[PATHS_MAX];
 	size_t count;
-	uint32_t written; /* registers that may change in between, in detours */
+	uint32_t written; /* registers that detours on the paths may change */
 };
 
 /* Is the address in the function? */
@@ -56,15 +56,15 @@ static int is_within(const struct inline_code *code, uint64_t vaddr)
 	return vaddr - code->start < code->end - code->start;
 }
 
-static int way_add(struct ways *ways, size_t from)
+static int path_add(struct paths *paths, size_t from)
 {
-	if (ways->count == WAYS_MAX)
+	if (paths->count == PATHS_MAX)
 		return 0;
-	ways->from[ways->count++] = (uint32_t)from;
+	paths->from[paths->count++] = (uint32_t)from;
 	return 1;
 }
 
-static int is_way(const struct inline_code *code, size_t at, uint64_t vaddr)
+static int is_path(const struct inline_code *code, size_t at, uint64_t vaddr)
 {
 	return at < code->count &&
 	       (code->insns[at].op == INLINE_BRANCH || code->insns[at].op == INLINE_JUMP) &&
@@ -72,10 +72,10 @@ static int is_way(const struct inline_code *code, size_t at, uint64_t vaddr)
 }
 
 /*
- * All long jumps and branches to vaddr that lie in the function itself. 0: there are too many, or
- * one that is none.
+ * Adds all long jumps and branches to vaddr within the function. 0: there are too many, or bytes
+ * that only look like one.
  */
-static int ways_within(const struct inline_code *code, uint64_t vaddr, struct ways *ways)
+static int paths_within(const struct inline_code *code, uint64_t vaddr, struct paths *paths)
 {
 	for (size_t i = inline_code_jump(code, vaddr);
 	     i < code->jump_count && code->jumps[i].target == vaddr; i++) {
@@ -84,17 +84,17 @@ static int ways_within(const struct inline_code *code, uint64_t vaddr, struct wa
 
 		if (!is_within(code, source))
 			continue;
-		if (!is_way(code, at, vaddr))
-			/* a byte before says on which condition */
+		if (!is_path(code, at, vaddr))
+			/* a conditional jump has one more opcode byte */
 			at = inline_code_index(code, source - 1);
-		if (!is_way(code, at, vaddr) || !way_add(ways, at))
+		if (!is_path(code, at, vaddr) || !path_add(paths, at))
 			return 0;
 	}
 	return 1;
 }
 
-/* All short ones to the instruction at that index. 0: there are too many. */
-static int ways_near(const struct inline_code *code, uint32_t index, struct ways *ways)
+/* Adds all short ones to the instruction at that index. 0: there are too many. */
+static int paths_near(const struct inline_code *code, uint32_t index, struct paths *paths)
 {
 	uint64_t vaddr = code->insns[index].vaddr;
 	size_t at = index;
@@ -103,13 +103,13 @@ static int ways_near(const struct inline_code *code, uint32_t index, struct ways
 		at--;
 	for (; at < code->count && (at <= index || code->insns[at].vaddr - vaddr <= NEAR_BYTES);
 	     at++)
-		if (code->insns[at].bytes < INLINE_LONG_JUMP && is_way(code, at, vaddr) &&
-		    !way_add(ways, at))
+		if (code->insns[at].bytes < INLINE_LONG_JUMP && is_path(code, at, vaddr) &&
+		    !path_add(paths, at))
 			return 0;
 	return 1;
 }
 
-/* Does it put a type's reference count back, or add to it where it is? */
+/* Does it store a type's reference count, or increment it in memory? */
 static int is_count_stored(const struct inline_image *image, const struct inline_insn *insn)
 {
 	int is_store = insn->op == INLINE_STORE_32 || (insn->op == INLINE_BUMP && insn->width == 8);
@@ -118,9 +118,9 @@ static int is_count_stored(const struct inline_image *image, const struct inline
 }
 
 /*
- * Does a detour through the function's cold part that does nothing but add to a type's reference
- * count, or put it back, end with the jump at that address? Where it begins, and in *written the
- * register that it writes.
+ * Does a detour through the function's cold part that only increments or stores a type's reference
+ * count end with the jump at that address? *begin: its start; *written: the register that it
+ * writes.
  */
 static int detour_match(struct inline_code *code, uint64_t jump, uint64_t *begin, uint32_t *written)
 {
@@ -140,8 +140,8 @@ static int detour_match(struct inline_code *code, uint64_t jump, uint64_t *begin
 	return 0;
 }
 
-/* All detours to vaddr. 0: there are other jumps to it from outside of the function, too. */
-static int ways_around(struct inline_code *code, uint64_t vaddr, struct ways *ways)
+/* Adds all detours to vaddr. 0: there are other jumps to it from outside the function. */
+static int paths_around(struct inline_code *code, uint64_t vaddr, struct paths *paths)
 {
 	for (size_t i = inline_code_jump(code, vaddr);
 	     i < code->jump_count && code->jumps[i].target == vaddr; i++) {
@@ -151,45 +151,45 @@ static int ways_around(struct inline_code *code, uint64_t vaddr, struct ways *wa
 		if (is_within(code, code->jumps[i].source))
 			continue;
 		if (!detour_match(code, code->jumps[i].source, &begin, &written) ||
-		    !ways_within(code, begin, ways))
+		    !paths_within(code, begin, paths))
 			return 0;
 		for (size_t j = inline_code_jump(code, begin);
 		     j < code->jump_count && code->jumps[j].target == begin; j++)
 			if (!is_within(code, code->jumps[j].source))
 				return 0;
-		ways->written |= written;
+		paths->written |= written;
 	}
 	return 1;
 }
 
-/* 0: not all of them are known. */
-static int ways_back(struct inline_code *code, uint32_t at, struct ways *out)
+/* Collects all paths to the instruction. 0: some are unknown. */
+static int paths_back(struct inline_code *code, uint32_t at, struct paths *out)
 {
 	const struct inline_insn *before = at ? &code->insns[at - 1] : NULL;
 
-	*out = (struct ways){.count = 0};
+	*out = (struct paths){.count = 0};
 	if (code->source[at] != INLINE_NO_SOURCE)
-		return way_add(out, code->source[at]);
+		return path_add(out, code->source[at]);
 	if (!before)
 		return 0;
 	if (before->op != INLINE_JUMP && before->op != INLINE_JUMP_SLOT && before->op != INLINE_END)
-		way_add(out, at - 1);
-	return ways_near(code, at, out) && ways_within(code, code->insns[at].vaddr, out) &&
-	       ways_around(code, code->insns[at].vaddr, out) && out->count;
+		path_add(out, at - 1);
+	return paths_near(code, at, out) && paths_within(code, code->insns[at].vaddr, out) &&
+	       paths_around(code, code->insns[at].vaddr, out) && out->count;
 }
 
 /*
- * Is what the register holds before the instruction at that index a type without a free list, on
- * every way to it?
+ * Does the register hold a type without a free list before the instruction at that index, on every
+ * path to it?
  */
-static int is_new_held(struct inline_code *code, uint32_t at, uint8_t reg, int room, int *steps)
+static int is_new_held(struct inline_code *code, uint32_t at, uint8_t reg, int capacity, int *steps)
 {
-	struct ways ways;
+	struct paths paths;
 
-	if (!room || !ways_back(code, at, &ways) || IS_IN(ways.written, reg))
+	if (!capacity || !paths_back(code, at, &paths) || IS_IN(paths.written, reg))
 		return 0;
-	for (size_t i = 0; i < ways.count; i++) {
-		const struct inline_insn *insn = &code->insns[ways.from[i]];
+	for (size_t i = 0; i < paths.count; i++) {
+		const struct inline_insn *insn = &code->insns[paths.from[i]];
 		uint8_t held = reg;
 
 		if (--*steps < 0)
@@ -205,32 +205,32 @@ static int is_new_held(struct inline_code *code, uint32_t at, uint8_t reg, int r
 				return 0;
 			held = insn->src;
 		}
-		if (!is_new_held(code, ways.from[i], held, room - 1, steps))
+		if (!is_new_held(code, paths.from[i], held, capacity - 1, steps))
 			return 0;
 	}
 	return 1;
 }
 
-/* The way from where the object is in reg to the site, the last instruction first. */
-struct way {
-	uint32_t at[WAY_MAX];
+/* The path from where the object is in reg to the site, the last instruction first. */
+struct path {
+	uint32_t at[PATH_INSNS_MAX];
 	int count;
 };
 
-/* Is a type without a free list put into the object on that way, and no other behind it? */
-static int is_new_on(struct inline_code *code, const struct way *way, uint8_t reg, int *steps)
+/* Is a type without a free list stored into the object on that path, and no other type after it? */
+static int is_new_on(struct inline_code *code, const struct path *path, uint8_t reg, int *steps)
 {
 	uint32_t objects = 1u << reg; /* the registers that hold it */
 	int is_new = 0;
 
-	for (int i = way->count; i-- > 0;) {
-		const struct inline_insn *insn = &code->insns[way->at[i]];
+	for (int i = path->count; i-- > 0;) {
+		const struct inline_insn *insn = &code->insns[path->at[i]];
 		int is_type = IS_IN(objects, insn->base) && insn->value == OBJECT_TYPE;
 
 		if (insn->op == INLINE_STORE_CONST && is_type)
 			is_new = is_new_type(code->image, insn->target);
 		else if (insn->op == INLINE_STORE && is_type)
-			is_new = is_new_held(code, way->at[i], insn->src, WAY_MAX, steps);
+			is_new = is_new_held(code, path->at[i], insn->src, PATH_INSNS_MAX, steps);
 		if (insn->op == INLINE_COPY && IS_IN(objects, insn->src))
 			objects |= 1u << insn->dst;
 		else
@@ -240,21 +240,21 @@ static int is_new_on(struct inline_code *code, const struct way *way, uint8_t re
 }
 
 /*
- * Is the object, which reg holds before the instruction at that index, new on every way to it? way:
- * from there to the site.
+ * Is the object, which reg holds before the instruction at that index, new on every path to it?
+ * path: the path from there to the site.
  */
-static int is_new_before(struct inline_code *code, uint32_t at, uint8_t reg, struct way *way,
+static int is_new_before(struct inline_code *code, uint32_t at, uint8_t reg, struct path *path,
 			 int *steps)
 {
-	struct ways ways;
-	int count = way->count;
+	struct paths paths;
+	int count = path->count;
 
-	if (is_new_on(code, way, reg, steps))
+	if (is_new_on(code, path, reg, steps))
 		return 1;
-	if (count == WAY_MAX || !ways_back(code, at, &ways) || IS_IN(ways.written, reg))
+	if (count == PATH_INSNS_MAX || !paths_back(code, at, &paths) || IS_IN(paths.written, reg))
 		return 0;
-	for (size_t i = 0; i < ways.count; i++) {
-		const struct inline_insn *insn = &code->insns[ways.from[i]];
+	for (size_t i = 0; i < paths.count; i++) {
+		const struct inline_insn *insn = &code->insns[paths.from[i]];
 		uint8_t object = reg;
 
 		if (--*steps < 0)
@@ -264,9 +264,9 @@ static int is_new_before(struct inline_code *code, uint32_t at, uint8_t reg, str
 				return 0;
 			object = insn->src;
 		}
-		way->count = count;
-		way->at[way->count++] = ways.from[i];
-		if (!is_new_before(code, ways.from[i], object, way, steps))
+		path->count = count;
+		path->at[path->count++] = paths.from[i];
+		if (!is_new_before(code, paths.from[i], object, path, steps))
 			return 0;
 	}
 	return 1;
@@ -275,10 +275,10 @@ static int is_new_before(struct inline_code *code, uint32_t at, uint8_t reg, str
 int inline_is_new(struct inline_code *code, uint64_t site, uint8_t reg)
 {
 	size_t index = inline_code_index(code, site);
-	struct way way = {.count = 0};
+	struct path path = {.count = 0};
 	int steps = STEPS_MAX;
 
 	if (is_in_new_function(code->image, site))
 		return 1;
-	return index < code->count && is_new_before(code, (uint32_t)index, reg, &way, &steps);
+	return index < code->count && is_new_before(code, (uint32_t)index, reg, &path, &steps);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Builds without link-time optimisation call _Py_NewReference, from some 70 places, and most of
- * what passes there are new str and int objects. A probe at each call that may be of another object
- * is a trap less for each of those. It has to be all of the calls: if the function is spoken of in
- * any other way in this file, its own site stays.
+ * Builds without link-time optimisation call _Py_NewReference from about 70 places, and most
+ * objects that pass there are new str and int objects. Probes at only those calls that may be of
+ * another object save a trap for each of these. It must be all calls: if the file refers to the
+ * function in any other way, the function's own site stays.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,8 +21,8 @@ struct calls {
 };
 
 /*
- * Through which it is called itself: where what is exported only jumps to it, the jump is what such
- * calls come by.
+ * Is it a slot through which the file calls the function? If the exported function only jumps to
+ * the body, such calls pass through the jump.
  */
 static int is_slot(const struct inline_search *search, uint64_t vaddr)
 {
@@ -37,8 +37,8 @@ static int is_slot(const struct inline_search *search, uint64_t vaddr)
 }
 
 /*
- * Every place with the function's address. 0; -ENOENT: one is no call or jump, or there are too
- * many; -ENOMEM.
+ * Finds every reference to the function. 0; -ENOENT one is neither a call nor a jump, or there are
+ * too many; -ENOMEM.
  */
 static int calls_find(struct inline_search *search, struct calls *calls)
 {
@@ -62,7 +62,7 @@ static int calls_find(struct inline_search *search, struct calls *calls)
 			 (code[-1] == 0x15 || code[-1] == 0x25))
 			vaddr -= 2;
 		else if (distance &&
-			 /* 0: what functions are padded with */
+			 /* 0: padding between functions */
 			 (direct || is_slot(search, target)))
 			return -ENOENT;
 		else
@@ -87,7 +87,7 @@ static int is_own(const struct inline_search *search, const struct plan_site *si
 	       site->vaddr - search->new_reference < end - search->new_reference;
 }
 
-/* Takes the function's own site out. */
+/* Removes the function's own site. */
 static void own_remove(struct inline_search *search)
 {
 	struct inline_sites *sites = search->out;
@@ -102,7 +102,7 @@ static void own_remove(struct inline_search *search)
 	}
 }
 
-/* Is what is exported no more than a jump to where the site is? */
+/* Is the exported function only a jump to the function that the site is in? */
 static int is_seen_behind(const struct inline_search *search)
 {
 	for (size_t i = 0; i < search->out->count; i++)

@@ -6,8 +6,8 @@
  * 	if (pool->szidx == size) { pool->freeblock = *(block *)pool->freeblock; … }
  * 	else { pool->szidx = size; …; pool->freeblock = …; }
  *
- * of which the compiler may know one side. So the shape is a store of 1 through a register, 32 bits
- * wide, and after it a store of pool->freeblock through the same; the probe goes on the branch or
+ * The compiler may have removed one branch. So the shape is a 32-bit store of 1 through a register,
+ * followed by a store of pool->freeblock through the same register. The probe is on the branch or
  * jump between them, which is emulated.
  */
 #include "pymalloc/pool.h"
@@ -36,7 +36,7 @@ static uint8_t counted_register(const struct inline_code *code, const struct inl
 		return ABI_REG_COUNT;
 	mod = bytes[1] >> 6;
 	reg = bytes[1] & 7;
-	/* (%rsp) and (%r12) take a SIB byte, (%rbp) and (%r13) a displacement of 0. */
+	/* (%rsp) and (%r12) need a SIB byte, (%rbp) and (%r13) a displacement of 0. */
 	if ((reg == 4 && (mod || size != 7 || bytes[2] != 0x24)) ||
 	    (reg == 5 && (mod != 1 || size != 7 || bytes[2])) ||
 	    (reg != 4 && reg != 5 && (mod || size != 6)))
@@ -51,7 +51,7 @@ static int writes(const struct inline_insn *insn, uint8_t reg)
 	return insn->written >> reg & 1;
 }
 
-/* Is pool->freeblock stored on the way from there? */
+/* Is pool->freeblock stored on the path from vaddr? */
 static int is_filled(struct inline_code *code, uint64_t vaddr, uint8_t pool)
 {
 	struct inline_insn insn;
@@ -67,8 +67,8 @@ static int is_filled(struct inline_code *code, uint64_t vaddr, uint8_t pool)
 }
 
 /*
- * The instruction to probe: the first emulated one that only the store leads to, else the one after
- * the store.
+ * The instruction to probe: the first emulated one that is only reached from the store, otherwise
+ * the one after the store.
  */
 static size_t site_index(const struct inline_code *code, size_t store, uint8_t pool)
 {
@@ -81,7 +81,7 @@ static size_t site_index(const struct inline_code *code, size_t store, uint8_t p
 	return store + 1;
 }
 
-/* Is its size class not stored yet, between those two instructions? */
+/* Is the pool's size class not stored between those two instructions? */
 static int is_fresh(const struct inline_code *code, size_t store, size_t site, uint8_t pool)
 {
 	for (size_t i = store; i < site; i++)
@@ -92,14 +92,14 @@ static int is_fresh(const struct inline_code *code, size_t store, size_t site, u
 }
 
 int inline_new_pools(struct inline_code *code, uint64_t vaddr, struct inline_new_pool *out,
-		     size_t room, int *emulated)
+		     size_t capacity, int *emulated)
 {
 	size_t count = 0;
 	int err = inline_code_function(code, vaddr);
 
 	if (err)
 		return err == -ENOMEM ? err : 0;
-	for (size_t i = 0; i + 1 < code->count && count < room; i++) {
+	for (size_t i = 0; i + 1 < code->count && count < capacity; i++) {
 		const struct inline_insn *insn = &code->insns[i];
 		uint8_t pool = counted_register(code, insn);
 		size_t site;

@@ -6,17 +6,17 @@
 #include "x86/code.h"
 
 struct inline_new_pool {
-	uint64_t site; /* where the probe goes */
+	uint64_t site; /* the instruction to probe */
 	uint8_t reg;   /* the pool */
-	uint8_t fresh; /* there the pool's header still has the size class that it served before */
+	uint8_t fresh; /* at the site, the pool's header still has its previous size class */
 };
 
 /*
- * The places in the function that vaddr lies in, at most room. Returns how many, 0 also where there
- * is no function; -ENOMEM. *emulated, if it is 1, becomes 0 when one of them is on an instruction
- * that the kernel does not emulate.
+ * Finds where the function that vaddr lies in takes a pool into use, at most capacity. Returns
+ * their number, 0 also where there is no function; -ENOMEM. *emulated becomes 0 if a site is on an
+ * instruction that the kernel does not emulate.
  */
 int inline_new_pools(struct inline_code *code, uint64_t vaddr, struct inline_new_pool *out,
-		     size_t room, int *emulated);
+		     size_t capacity, int *emulated);
 
 #endif

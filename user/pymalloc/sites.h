@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds what link-time optimisation has left of Python's allocators in a file without symbols.
- * Pure: machine code in, probe sites out.
+ * Finds Python's allocators in a file without symbols, where link-time optimisation has inlined
+ * them. Pure: takes machine code, returns probe sites.
  *
- * Whatever a request went through, it ends in one of few ways, and each has a shape of its own:
+ * Every request ends in one of a few ways, each of which has its own code shape:
  *
  *   a pool of pymalloc gives a block  cmp pool->nextpool,pool; je                   POOL
  *   all its pools are full            call of the one function for that             REFILL
@@ -14,9 +14,9 @@
  *   a large one is freed              call or jump to free                          FREE
  *   an object begins to live          cmp tracing,0; jne; or call _Py_NewReference  REUSE
  *
- * These ends are probed and not the functions, so it does not matter where they were inlined, and
- * each request passes one of them once. Nearly all of the instructions are such as the kernel
- * emulates.
+ * These ends are probed instead of the functions, so it does not matter where the functions were
+ * inlined. Each request passes exactly one of them. The kernel emulates nearly all of the
+ * instructions.
  */
 #ifndef TRACER_PYMALLOC_SITES_H
 #define TRACER_PYMALLOC_SITES_H
@@ -32,8 +32,8 @@
 enum inline_kind {
 	INLINE_POOL,      /* a block is taken from a pool */
 	INLINE_POOL_FREE, /* a block goes back to its pool */
-	INLINE_RESIZE,    /* a realloc leaves a block where it is */
-	INLINE_REFILL,    /* the function that makes a pool */
+	INLINE_RESIZE,    /* a realloc leaves a block in place */
+	INLINE_REFILL,    /* a function that makes a pool */
 	/* malloc, calloc, realloc are called, and where they have returned; or jumped to */
 	INLINE_RAW,
 	INLINE_RAW_FREE,
@@ -45,31 +45,32 @@ enum inline_kind {
 
 struct inline_sites {
 	struct plan_site *sites; /* without symbol and offset; sorted by vaddr within a kind */
-	size_t count, room;
+	size_t count, capacity;
 	size_t found[INLINE_KINDS];
-	size_t exact; /* of INLINE_POOL: the size that was asked for is known */
+	size_t exact; /* of INLINE_POOL: the requested size is known */
 	/*
-	 * Where pools are taken into use, a place of its own within the functions that make them,
-	 * or within the copies of the allocator that make them themselves (3.8). pools_complete:
-	 * every such function has some, all on instructions that the kernel emulates. Cookies lack
-	 * the size of pools.
+	 * Where pools are taken into use: one instruction in each function that makes them, or in
+	 * each copy of the allocator that makes them itself (3.8). pools_complete: every such
+	 * function has some, all on instructions that the kernel emulates. Cookies lack the size of
+	 * pools.
 	 */
 	struct plan_site *pools;
 	size_t pool_count;
 	int pools_complete;
 	/*
-	 * 1: what passes _Py_NewReference is among INLINE_OBJECT, by its calls or by what it jumps
-	 * to: the function is not to be probed.
+	 * 1: objects that pass _Py_NewReference are covered by INLINE_OBJECT, by its calls or by
+	 * the function that it jumps to: do not probe the function.
 	 */
 	int object_sites;
-	/* 1: how it is asked whether anybody traces objects is not recognised */
+	/* 1: the check whether objects are traced is not recognised */
 	int objects_unknown;
-	size_t reference_calls; /* of _Py_NewReference that were found, whether probed or not */
-	/* of what INLINE_OBJECT has not: no object from a free list comes there */
+	/* calls of _Py_NewReference that were found, whether probed or not */
+	size_t reference_calls;
+	/* sites left out of INLINE_OBJECT, because no object from a free list comes there */
 	size_t always_new;
 	/*
-	 * Where the raw allocator, called through a slot for a block that pymalloc passes on,
-	 * returns to.
+	 * The return addresses of calls of the raw allocator, through a slot, for a block that
+	 * pymalloc passes on.
 	 */
 	uint64_t large[INLINE_LARGE_MAX];
 	size_t large_count;
@@ -77,12 +78,12 @@ struct inline_sites {
 	struct {
 		uint64_t vaddr;
 		const char *why; /* static */
-	} given_up_list[64];     /* the first of them */
+	} given_up_list[64];     /* the first ones */
 	size_t given_up_listed;
 };
 
 /*
- * 0, also where there is no pymalloc in it: then only objects are looked for; -ENOMEM.
+ * 0, also if the file has no pymalloc: then only objects are searched for; -ENOMEM.
  * inline_sites_free() releases.
  */
 int inline_sites_find(const struct inline_image *image, struct inline_sites *out);

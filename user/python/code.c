@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A code object may die, and its address be used again, while it is read: everything is read into
- * memory of ours first, then the window that the id is made of is read a second time, and only if
- * the id still holds are records made.
+ * A code object may be freed and its address reused while it is read. Everything is first copied,
+ * then the data that the id is computed from is read again, and records are made only if the id is
+ * unchanged.
  */
 #include "python/code.h"
 
@@ -17,10 +17,10 @@
 #define WINDOW_WORDS    11
 #define WINDOW_BYTES    (WINDOW_WORDS * 8)
 #define CONTENT_WORDS   16
-#define CONTENT_MAX     (1u << 30) /* no text or table of code is longer */
-#define LINES_MAX       (1u << 20) /* longest line table that is read */
+#define CONTENT_MAX     (1u << 30) /* limit of a text or table, bytes */
+#define LINES_MAX       (1u << 20) /* limit of a line table, bytes */
 #define UNICODE_KIND    7u
-#define UNICODE_COMPACT (1u << 3) /* relative to the kind's shift */
+#define UNICODE_COMPACT (1u << 3) /* bit after the shift of the kind */
 #define UNICODE_ASCII   (1u << 4)
 
 struct text {
@@ -41,13 +41,13 @@ static uint64_t hash_word(uint64_t hash, uint64_t word)
 	return hash ^ hash >> 32;
 }
 
-/* A pointer member of the code object. */
+/* Reads a pointer member of the code object. */
 static int pointer_read(pid_t pid, uint64_t address, uint64_t *out)
 {
 	return memory_read(pid, address, out, sizeof(*out));
 }
 
-/* Where a str object has its text. 0, -EINVAL, -errno. */
+/* Finds the text of a str object. 0, -EINVAL, -errno. */
 static int text_find(pid_t pid, const struct abi_offsets *offsets, uint64_t address, uint64_t *data,
 		     uint64_t *bytes, uint16_t *kind)
 {
@@ -71,7 +71,7 @@ static int text_find(pid_t pid, const struct abi_offsets *offsets, uint64_t addr
 	return 0;
 }
 
-/* Mixes the last of the bytes at data into hash. */
+/* Mixes the last bytes at data into hash. */
 static int content_mix(pid_t pid, uint64_t data, uint64_t bytes, uint64_t *hash)
 {
 	uint64_t words[CONTENT_WORDS] = {0}, content = mix(bytes);
@@ -84,10 +84,7 @@ static int content_mix(pid_t pid, uint64_t data, uint64_t bytes, uint64_t *hash)
 	return err;
 }
 
-/*
- * A part of a code object that its id is made of: mixes what the pointer at pointer_at leads to
- * into hash.
- */
+/* Mixes into hash the part of a code object that the pointer at pointer_at refers to. */
 typedef int part_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t pointer_at,
 		     uint64_t *hash);
 
@@ -116,7 +113,10 @@ static int lines_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t poin
 	return err ? err : content_mix(pid, lines + offsets->bytes_data, bytes, hash);
 }
 
-/* Texts and line table; those of missing (EVENT_MISS_*) could not be read when the id was made. */
+/*
+ * Mixes in texts and line table, except those in missing (EVENT_MISS_*), which could not be read
+ * when the id was made.
+ */
 static int contents_mix(pid_t pid, const struct abi_offsets *offsets, uint64_t address,
 			uint32_t missing, uint64_t *hash)
 {
@@ -144,7 +144,7 @@ int code_id(pid_t pid, const struct abi_target *target, uint64_t address, uint32
 	    uint64_t *id)
 {
 	const struct abi_offsets *offsets = &target->offsets;
-	uint64_t window[WINDOW_WORDS], hash = mix(target->space ^ address);
+	uint64_t window[WINDOW_WORDS], hash = mix(target->space_id ^ address);
 	int err = memory_read(pid, address + offsets->code_lines + 8 - WINDOW_BYTES, window,
 			      sizeof(window));
 
@@ -156,8 +156,9 @@ int code_id(pid_t pid, const struct abi_target *target, uint64_t address, uint32
 	return err;
 }
 
-/* 0 when the text at address was read, else a negative errno; only -ESRCH and -EPERM mean more than
- * "missing". */
+/*
+ * 0: the text at address was read; a negative errno other than -ESRCH and -EPERM means "missing".
+ */
 static int text_read(pid_t pid, const struct abi_offsets *offsets, uint64_t address,
 		     struct text *out)
 {
@@ -171,8 +172,7 @@ static int text_read(pid_t pid, const struct abi_offsets *offsets, uint64_t addr
 }
 
 /*
- * The line table: *size as the object says it; *out NULL and -EFBIG or -EFAULT when it could not be
- * had.
+ * Reads the line table; the caller frees *out. 0; -EFBIG, -EFAULT: it could not be read; -ENOMEM.
  */
 static int lines_read(pid_t pid, const struct abi_offsets *offsets, uint64_t address, uint8_t **out,
 		      uint32_t *size)

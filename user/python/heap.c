@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Model (Objects/obmalloc.c). An array of arena objects names the arenas; an arena is cut from its
- * first aligned address on into pools, those below arena.pool_address have been used. A pool with
- * ref.count > 0 holds blocks of one size class behind its header: those below nextoffset were
- * handed out at least once, of which the ones on the list at freeblock are free again. So the live
- * blocks are
+ * Model (Objects/obmalloc.c). An array of arena objects refers to the arenas. An arena is divided
+ * into pools from its first aligned address on; those below arena.pool_address have been used. A
+ * pool with ref.count > 0 holds blocks of one size class after its header. Blocks below nextoffset
+ * were handed out at least once; those on the list at freeblock are free again. So the live blocks
+ * are
  *
  * 	{header, header + size, … < nextoffset} - {freeblock, *freeblock, …}
  *
- * and there are exactly ref.count of them. A pool where that does not hold was caught in the middle
- * of a change (or is not one): it is read again, and counted as unreadable if that does not help.
+ * and there are exactly ref.count of them. A pool that violates this was read during a change, or
+ * is not a pool: it is read again, and counted as unreadable if that does not help.
  */
 #include "python/heap.h"
 
@@ -27,15 +27,15 @@
 #define MAX_POOL_BYTES  16384u
 #define MAX_BLOCK_BYTES 512u /* SMALL_REQUEST_THRESHOLD */
 #define TRIES           3
-#define ARENAS_PIECE    1024u /* arena objects that are copied at once */
-#define TRIAL_POOLS     64u   /* of a heap, which show whether it is one */
+#define ARENAS_PIECE    1024u /* arena objects copied at once */
+#define TRIAL_POOLS     64u   /* pools that are read to test a heap */
 
-struct heap_walk {
+struct heap_walker {
 	pid_t pid;
 	const struct heap_offsets *offsets;
 	heap_pool_fn visit;
 	void *context;
-	struct heap_reading *reading;
+	struct heap_walk *walk;
 	uint8_t *arena; /* arena_bytes */
 	int stop;
 };
@@ -56,14 +56,15 @@ static uint64_t u64_at(const uint8_t *bytes)
 	return value;
 }
 
-/* What pool_check() finds out about a pool; blocks are numbered from the header on. */
+/* Result of pool_check(); blocks are numbered from the header on. */
 struct pool_state {
 	uint32_t block_bytes, carved;
 	uint8_t free[MAX_POOL_BYTES / EVENT_BLOCK_STEP]; /* by number */
 };
 
 /*
- * 1: a pool in use and consistent, *state tells its blocks; 0: not in use; -EAGAIN: inconsistent.
+ * 1: the pool is in use and consistent, *state describes its blocks; 0: not in use; -EAGAIN:
+ * inconsistent.
  */
 static int pool_check(const struct heap_offsets *offsets, const uint8_t *pool, uint64_t address,
 		      struct pool_state *state)
@@ -91,7 +92,7 @@ static int pool_check(const struct heap_offsets *offsets, const uint8_t *pool, u
 	while (block) {
 		uint64_t at = block - address - offsets->pool_header_size;
 
-		/* Wraps to something huge for a pointer below the pool's first block. */
+		/* A pointer below the pool's first block wraps to a huge value. */
 		if (at >= (uint64_t)state->carved * bytes || at % bytes || state->free[at / bytes])
 			return -EAGAIN;
 		state->free[at / bytes] = 1;
@@ -101,40 +102,37 @@ static int pool_check(const struct heap_offsets *offsets, const uint8_t *pool, u
 	return state->carved - free_count == count ? 1 : -EAGAIN;
 }
 
-static void pool_visit(struct heap_walk *walk, const uint8_t *bytes, uint64_t address,
+static void pool_visit(struct heap_walker *walker, const uint8_t *bytes, uint64_t address,
 		       const struct pool_state *state)
 {
-	uint32_t header = walk->offsets->pool_header_size;
+	uint32_t header = walker->offsets->pool_header_size;
 	struct heap_pool pool = {.address = address + header,
 				 .block_bytes = state->block_bytes,
 				 .count = state->carved,
 				 .free = state->free,
 				 .content = bytes + header};
-	uint32_t live = u32_at(bytes + walk->offsets->pool_count);
+	uint32_t live = u32_at(bytes + walker->offsets->pool_count);
 
-	walk->reading->pools++;
-	walk->reading->blocks += live;
-	walk->reading->bytes += (uint64_t)live * state->block_bytes;
-	walk->stop = walk->visit(&pool, walk->context);
+	walker->walk->pools++;
+	walker->walk->blocks += live;
+	walker->walk->bytes += (uint64_t)live * state->block_bytes;
+	walker->stop = walker->visit(&pool, walker->context);
 }
 
-static void pool_give_up(struct heap_walk *walk, uint64_t address)
+static void pool_give_up(struct heap_walker *walker, uint64_t address)
 {
 	static const uint8_t none[MAX_POOL_BYTES / EVENT_BLOCK_STEP];
-	uint32_t header = walk->offsets->pool_header_size;
+	uint32_t header = walker->offsets->pool_header_size;
 	struct heap_pool pool = {.address = address + header,
-				 .count = (walk->offsets->pool_bytes - header) / EVENT_BLOCK_STEP,
+				 .count = (walker->offsets->pool_bytes - header) / EVENT_BLOCK_STEP,
 				 .free = none};
 
-	walk->reading->pools_unreadable++;
-	walk->stop = walk->visit(&pool, walk->context);
+	walker->walk->pools_unreadable++;
+	walker->stop = walker->visit(&pool, walker->context);
 }
 
-/*
- * pool: the bytes at hand, NULL when they could not be read along with the arena. 0, -ESRCH,
- * -EPERM.
- */
-static int pool_read(struct heap_walk *walk, const uint8_t *pool, uint64_t address)
+/* pool: bytes that were read with the arena; NULL: they could not be read. 0, -ESRCH, -EPERM. */
+static int pool_read(struct heap_walker *walker, const uint8_t *pool, uint64_t address)
 {
 	uint8_t again[MAX_POOL_BYTES];
 	struct pool_state state;
@@ -143,7 +141,8 @@ static int pool_read(struct heap_walk *walk, const uint8_t *pool, uint64_t addre
 		int got;
 
 		if (!pool || i) {
-			int err = memory_read(walk->pid, address, again, walk->offsets->pool_bytes);
+			int err = memory_read(walker->pid, address, again,
+					      walker->offsets->pool_bytes);
 
 			if (err == -ESRCH || err == -EPERM)
 				return err;
@@ -151,42 +150,42 @@ static int pool_read(struct heap_walk *walk, const uint8_t *pool, uint64_t addre
 				break;
 			pool = again;
 		}
-		got = pool_check(walk->offsets, pool, address, &state);
+		got = pool_check(walker->offsets, pool, address, &state);
 		if (got > 0)
-			pool_visit(walk, pool, address, &state);
+			pool_visit(walker, pool, address, &state);
 		if (got >= 0)
 			return 0;
 	}
-	pool_give_up(walk, address);
+	pool_give_up(walker, address);
 	return 0;
 }
 
-static int arena_read(struct heap_walk *walk, uint64_t address, uint64_t pool_address)
+static int arena_read(struct heap_walker *walker, uint64_t address, uint64_t pool_address)
 {
-	const struct heap_offsets *offsets = walk->offsets;
+	const struct heap_offsets *offsets = walker->offsets;
 	uint64_t end = address + offsets->arena_bytes;
 	uint64_t pool = (address + offsets->pool_bytes - 1) & ~(uint64_t)(offsets->pool_bytes - 1);
-	int err, whole;
+	int err, complete;
 
-	walk->reading->arenas++;
+	walker->walk->arenas++;
 	if (pool_address > end)
 		pool_address = end;
 	if (pool + offsets->pool_bytes > pool_address)
 		return 0;
-	err = memory_read(walk->pid, address, walk->arena, pool_address - address);
+	err = memory_read(walker->pid, address, walker->arena, pool_address - address);
 	if (err == -ESRCH || err == -EPERM)
 		return err;
-	whole = !err;
-	for (; pool + offsets->pool_bytes <= pool_address && !walk->stop;
+	complete = !err;
+	for (; pool + offsets->pool_bytes <= pool_address && !walker->stop;
 	     pool += offsets->pool_bytes) {
-		err = pool_read(walk, whole ? walk->arena + (pool - address) : NULL, pool);
+		err = pool_read(walker, complete ? walker->arena + (pool - address) : NULL, pool);
 		if (err)
 			return err;
 	}
 	return 0;
 }
 
-/* Could arena->address be mmap()ed memory whose used part ends at pool_address? */
+/* Whether arena->address is plausible as mapped memory whose used part ends at pool_address. */
 static int arena_plausible(const struct heap_offsets *offsets, uint64_t address,
 			   uint64_t pool_address)
 {
@@ -194,16 +193,14 @@ static int arena_plausible(const struct heap_offsets *offsets, uint64_t address,
 	       pool_address <= address + offsets->arena_bytes + offsets->pool_bytes;
 }
 
-/*
- * Where the array of arena objects is now, and how many it has; 0 of them: this heap has no arena.
- */
-static int array_find(const struct heap_walk *walk, const struct heap_head *head, uint64_t *array,
-		      uint32_t *count)
+/* Reads the address and length of the array of arena objects; length 0: the heap has no arena. */
+static int array_find(const struct heap_walker *walker, const struct heap_head *head,
+		      uint64_t *array, uint32_t *count)
 {
-	int err = memory_read_u64(walk->pid, head->arenas, array);
+	int err = memory_read_u64(walker->pid, head->arenas, array);
 
 	if (!err)
-		err = memory_read(walk->pid, head->maxarenas, count, sizeof(*count));
+		err = memory_read(walker->pid, head->maxarenas, count, sizeof(*count));
 	if (!err && *count > HEAP_ARENAS)
 		return error_set(-ENOTSUP, "its heap claims to have %u arenas", *count);
 	if (!err && !*array)
@@ -212,58 +209,58 @@ static int array_find(const struct heap_walk *walk, const struct heap_head *head
 }
 
 /*
- * A copy of at most ARENAS_PIECE arena objects from first on, so that what the heap claims to have
- * costs no memory. The target moves the array when it grows, and what it had is then in the same
- * places of the new one: a piece counts if the array was there before and after. *objects: how many
- * there are, 0 behind the last.
+ * Copies at most ARENAS_PIECE arena objects from first on, so that a false array length costs no
+ * memory. The target moves the array when it grows and keeps the order of its objects: a copy is
+ * valid if the array had the same address before and after. *objects: the number copied, 0 after
+ * the last.
  */
-static int arenas_read(const struct heap_walk *walk, const struct heap_head *head, uint32_t first,
-		       uint8_t *piece, uint32_t *objects)
+static int arenas_read(const struct heap_walker *walker, const struct heap_head *head,
+		       uint32_t first, uint8_t *piece, uint32_t *objects)
 {
-	const size_t size = walk->offsets->arena_object_size;
+	const size_t size = walker->offsets->arena_object_size;
 	uint64_t array, array_after = 0;
 	uint32_t count;
 	int err = -EFAULT;
 
 	*objects = 0;
 	for (int i = 0; i < TRIES && err == -EFAULT; i++) {
-		err = array_find(walk, head, &array, &count);
+		err = array_find(walker, head, &array, &count);
 		if (err || first >= count)
 			return err;
 		*objects = count - first < ARENAS_PIECE ? count - first : ARENAS_PIECE;
-		err = memory_read(walk->pid, array + first * size, piece, *objects * size);
+		err = memory_read(walker->pid, array + first * size, piece, *objects * size);
 		if (!err)
-			err = memory_read_u64(walk->pid, head->arenas, &array_after);
+			err = memory_read_u64(walker->pid, head->arenas, &array_after);
 		if (!err && array != array_after)
 			err = -EFAULT;
 	}
 	return err;
 }
 
-static int raw_read(const struct heap_walk *walk, const struct heap_head *head,
+static int raw_read(const struct heap_walker *walker, const struct heap_head *head,
 		    uint64_t blocks_before)
 {
-	uint64_t count, here = walk->reading->blocks - blocks_before;
-	int err = memory_read_u64(walk->pid, head->raw_blocks, &count);
+	uint64_t count, here = walker->walk->blocks - blocks_before;
+	int err = memory_read_u64(walker->pid, head->raw_blocks, &count);
 
 	if (err)
 		return err;
 	if (head->raw_is_total)
 		count = count > here ? count - here : 0;
-	/* a count of a heap that changes may pass below zero for a moment */
+	/* the computed count may be negative while the heap changes */
 	if ((int64_t)count > 0)
-		walk->reading->raw_blocks += count;
+		walker->walk->raw_blocks += count;
 	return 0;
 }
 
-/* Those of the arenas that are in use; *wild: objects that are none. */
-static int piece_read(struct heap_walk *walk, const uint8_t *piece, uint32_t objects,
+/* Reads the arenas in use; adds objects with invalid addresses to *wild. */
+static int piece_read(struct heap_walker *walker, const uint8_t *piece, uint32_t objects,
 		      uint32_t *wild)
 {
-	const struct heap_offsets *offsets = walk->offsets;
+	const struct heap_offsets *offsets = walker->offsets;
 	int err = 0;
 
-	for (uint32_t i = 0; i < objects && !err && !walk->stop; i++) {
+	for (uint32_t i = 0; i < objects && !err && !walker->stop; i++) {
 		const uint8_t *object = piece + (size_t)i * offsets->arena_object_size;
 		uint64_t address = u64_at(object + offsets->arena_address);
 		uint64_t pool_address = u64_at(object + offsets->arena_pool_address);
@@ -271,39 +268,40 @@ static int piece_read(struct heap_walk *walk, const uint8_t *piece, uint32_t obj
 		if (!address)
 			continue;
 		if (arena_plausible(offsets, address, pool_address))
-			err = arena_read(walk, address, pool_address);
+			err = arena_read(walker, address, pool_address);
 		else
 			++*wild;
 	}
 	return err;
 }
 
-static int head_read(struct heap_walk *walk, const struct heap_head *head)
+static int head_read(struct heap_walker *walker, const struct heap_head *head)
 {
-	const struct heap_offsets *offsets = walk->offsets;
-	uint64_t blocks_before = walk->reading->blocks;
+	const struct heap_offsets *offsets = walker->offsets;
+	uint64_t blocks_before = walker->walk->blocks;
 	uint8_t *piece = malloc((size_t)ARENAS_PIECE * offsets->arena_object_size);
 	uint32_t objects = 0, first = 0, wild = 0;
-	int err = piece ? arenas_read(walk, head, first, piece, &objects) : -ENOMEM;
+	int err = piece ? arenas_read(walker, head, first, piece, &objects) : -ENOMEM;
 
-	while (!err && objects && !walk->stop) {
-		err = piece_read(walk, piece, objects, &wild);
+	while (!err && objects && !walker->stop) {
+		err = piece_read(walker, piece, objects, &wild);
 		first += objects;
 		if (!err)
-			err = arenas_read(walk, head, first, piece, &objects);
+			err = arenas_read(walker, head, first, piece, &objects);
 	}
 	free(piece);
 	if (err || !first)
 		return err;
-	if (wild && !walk->reading->arenas)
-		return error_set(-ENOTSUP, "what should be its heap's arenas are none");
-	walk->reading->arenas_lost += wild;
-	walk->reading->pools_unreadable +=
+	if (wild && !walker->walk->arenas)
+		return error_set(-ENOTSUP,
+				 "the memory where its heap's arenas should be holds no arenas");
+	walker->walk->arenas_lost += wild;
+	walker->walk->pools_unreadable +=
 		(uint64_t)wild * (offsets->arena_bytes / offsets->pool_bytes);
-	return raw_read(walk, head, blocks_before);
+	return raw_read(walker, head, blocks_before);
 }
 
-/* An interpreter may end while the heaps are read, and its heap with it. */
+/* Whether the heap has disappeared: its interpreter may end while the heaps are read. */
 static int head_is_gone(const struct python_runtime *runtime, const struct heap_head *head)
 {
 	struct heap_head heads[HEAP_INTERPRETERS];
@@ -317,15 +315,15 @@ static int head_is_gone(const struct python_runtime *runtime, const struct heap_
 }
 
 int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, void *context,
-		    struct heap_reading *out)
+		    struct heap_walk *out)
 {
 	struct heap_head heads[HEAP_INTERPRETERS];
-	struct heap_reading reading = {0};
-	struct heap_walk walk = {.pid = runtime->pid,
-				 .offsets = &runtime->offsets->heap,
-				 .visit = visit,
-				 .context = context,
-				 .reading = &reading};
+	struct heap_walk walk = {0};
+	struct heap_walker walker = {.pid = runtime->pid,
+				     .offsets = &runtime->offsets->heap,
+				     .visit = visit,
+				     .context = context,
+				     .walk = &walk};
 	uint64_t began = clock_ns(CLOCK_MONOTONIC);
 	uint64_t interpreters;
 	uint32_t count;
@@ -342,23 +340,23 @@ int heap_read_pools(const struct python_runtime *runtime, heap_pool_fn visit, vo
 	err = heap_place_heads(runtime, heads, &count);
 	if (err)
 		return err;
-	walk.arena = malloc(walk.offsets->arena_bytes);
-	if (!walk.arena)
+	walker.arena = malloc(walker.offsets->arena_bytes);
+	if (!walker.arena)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < count && !err && !walk.stop; i++) {
-		err = head_read(&walk, &heads[i]);
+	for (uint32_t i = 0; i < count && !err && !walker.stop; i++) {
+		err = head_read(&walker, &heads[i]);
 		if ((err == -EFAULT || err == -ENOTSUP) && head_is_gone(runtime, &heads[i]))
 			err = 0;
 	}
-	free(walk.arena);
+	free(walker.arena);
 	if (err)
 		return err;
-	if (!reading.arenas)
+	if (!walk.arenas)
 		return error_set(
 			-ENODATA,
 			"it has no pymalloc heap: not started yet, or PYTHONMALLOC=malloc");
-	reading.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
-	*out = reading;
+	walk.elapsed_ns = clock_ns(CLOCK_MONOTONIC) - began;
+	*out = walk;
 	return 0;
 }
 
@@ -383,14 +381,14 @@ static int blocks_visit(const struct heap_pool *pool, void *context)
 }
 
 int heap_read(const struct python_runtime *runtime, heap_block_fn visit, void *context,
-	      struct heap_reading *out)
+	      struct heap_walk *out)
 {
 	struct block_visitor visitor = {.visit = visit, .context = context};
 
 	return heap_read_pools(runtime, blocks_visit, &visitor, out);
 }
 
-/* What is found out about a heap from its first pools. */
+/* Readable and unreadable pools among the first pools of a heap. */
 struct trial {
 	uint32_t good, bad;
 };
@@ -407,7 +405,7 @@ static int pool_try(const struct heap_pool *pool, void *context)
 int heap_find(const struct python_runtime *runtime)
 {
 	struct abi_heap described;
-	struct heap_reading reading;
+	struct heap_walk walk;
 	struct trial trial = {0};
 	uint64_t interpreters = 0;
 	int err = memory_read_u64(runtime->pid,
@@ -415,14 +413,15 @@ int heap_find(const struct python_runtime *runtime)
 					  runtime->offsets->abi.runtime_interpreters_head,
 				  &interpreters);
 
-	/* Its library is not loaded yet. */
+	/* -EFAULT: its library is not loaded yet. */
 	if (err == -EFAULT || (!err && !interpreters))
 		return heap_describe(runtime, &described);
 	if (!err)
-		err = heap_read_pools(runtime, pool_try, &trial, &reading);
+		err = heap_read_pools(runtime, pool_try, &trial, &walk);
 	if (!err && trial.bad > trial.good)
-		return error_set(-ENOTSUP, "what should be its heap's pools are none");
+		return error_set(-ENOTSUP,
+				 "the memory where its heap's pools should be holds no pools");
 	if (err == -EFAULT)
-		return error_set(-ENOTSUP, "what should be its heap cannot be read");
+		return error_set(-ENOTSUP, "the memory where its heap should be cannot be read");
 	return err == -EAGAIN || err == -ENODATA ? 0 : err;
 }

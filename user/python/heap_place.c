@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Model (Include/internal/pycore_obmalloc.h, 3.12+). struct _obmalloc_state begins with
- * pools.used[], two words for each size class: the next and the previous pool in use of the class.
- * A class has a made-up pool header around its two words, 16 bytes in front of them, with which its
- * list begins and ends: a class without pools has that address in both words, every other word is
- * the address of a pool. Nothing else looks like that, and it is so at every moment.
+ * pools.used[], two words per size class: the next and the previous pool in use of the class. They
+ * are part of a pseudo pool header that starts 16 bytes before them and is head and end of the
+ * list. A class without pools has the address of this header in both words; every other word is the
+ * address of a pool. No other data has this form, and it holds at every moment.
  */
 #include "python/heap_place.h"
 
@@ -16,9 +16,9 @@
 #include "process/memory.h"
 
 #define WORD           8u
-#define HEADER_BYTES   16u    /* of a pool's header, in front of its links */
-#define SEARCH_BYTES   32768u /* of an interpreter's state, before and behind the guess */
-#define MAX_STATE      4096u  /* of what a proof looks at */
+#define HEADER_BYTES   16u    /* offset of the links in a pool's header */
+#define SEARCH_BYTES   32768u /* of an interpreter's state, before and after the guess */
+#define MAX_STATE      4096u  /* limit of the bytes that are checked */
 #define LOWEST_ADDRESS 65536u
 #define ADDRESS_BITS   47
 
@@ -43,14 +43,15 @@ int heap_place_is_state(const struct heap_offsets *offsets, const uint8_t *bytes
 
 	for (uint32_t at = 0; at < offsets->mgmt_arenas; at += WORD) {
 		uint64_t word = u64_at(bytes + at);
-		/* Of both words of a class. */
+		/* The same for both words of a class. */
 		uint64_t list = address + at / (2 * WORD) * (2 * WORD) - HEADER_BYTES;
 
 		if (word != list && !is_pool(offsets, word))
 			return 0;
 	}
 	/*
-	 * The lists look the same from one class on: what follows them must be the array of arenas.
+	 * An address some classes further would match too, so the array of arenas must follow the
+	 * lists.
 	 */
 	memcpy(&arenas, bytes + offsets->mgmt_maxarenas, sizeof(arenas));
 	array = u64_at(bytes + offsets->mgmt_arenas);
@@ -60,13 +61,13 @@ int heap_place_is_state(const struct heap_offsets *offsets, const uint8_t *bytes
 	return 1;
 }
 
-/* How much of it is looked at. */
+/* Bytes of the structure that are checked. */
 static uint32_t state_bytes(const struct heap_offsets *offsets)
 {
 	return offsets->mgmt_maxarenas + sizeof(uint32_t);
 }
 
-/* 1: a structure is there; 0: none; -ESRCH, -EPERM. */
+/* 1: the structure is at address; 0: it is not; -ESRCH, -EPERM. */
 static int state_check(const struct python_runtime *runtime, uint64_t address)
 {
 	const struct heap_offsets *offsets = &runtime->offsets->heap;
@@ -81,10 +82,7 @@ static int state_check(const struct python_runtime *runtime, uint64_t address)
 	return heap_place_is_state(offsets, bytes, address);
 }
 
-/*
- * Where the structure of an interpreter is, if offset is right. 0 and *state, which may be 0;
- * -errno.
- */
+/* The address of an interpreter's structure, if offset is right. 0; *state may be 0; -errno. */
 static int state_address(const struct python_runtime *runtime, uint64_t interp, uint32_t offset,
 			 uint64_t *state)
 {
@@ -104,7 +102,7 @@ static int offset_check(const struct python_runtime *runtime, uint64_t interp, u
 	return state_check(runtime, state);
 }
 
-/* The nearest offset to *guess that is right, in *guess. 1: found; 0: there is none; -errno. */
+/* Sets *guess to the nearest offset that is right. 1: found; 0: none; -errno. */
 static int offset_search(const struct python_runtime *runtime, uint64_t interp, uint32_t *guess)
 {
 	for (uint32_t distance = 0; distance <= SEARCH_BYTES; distance += WORD) {
@@ -121,7 +119,7 @@ static int offset_search(const struct python_runtime *runtime, uint64_t interp, 
 	return 0;
 }
 
-/* All interpreters, the last one is the oldest. */
+/* Reads the list of interpreters; the last one is the oldest. */
 static int interpreters_read(const struct python_runtime *runtime, uint64_t *interps,
 			     uint32_t *count)
 {
@@ -135,7 +133,7 @@ static int interpreters_read(const struct python_runtime *runtime, uint64_t *int
 		if (*count == HEAP_INTERPRETERS)
 			return error_set(
 				-ENOTSUP,
-				"it has more than %u interpreters, or a list of them without end",
+				"it has more than %u interpreters, or a cyclic list of them",
 				HEAP_INTERPRETERS);
 		interps[(*count)++] = interp;
 		err = memory_read_u64(runtime->pid, interp + abi->interp_next, &interp);
@@ -144,9 +142,9 @@ static int interpreters_read(const struct python_runtime *runtime, uint64_t *int
 }
 
 /*
- * The offset that is right for one of the interpreters. An interpreter gets its heap before its
- * first thread state: as long as none has one there may be nothing to be found. 0; -EAGAIN: that,
- * *offset is the table's; -ENOTSUP; -errno.
+ * Finds the offset that is right for one of the interpreters. An interpreter gets its heap before
+ * its first thread state: while none has a thread state, there may be no heap. 0; -EAGAIN: no heap
+ * yet, *offset is that of the table; -ENOTSUP; -errno.
  */
 static int offset_find(const struct python_runtime *runtime, const uint64_t *interps,
 		       uint32_t count, uint32_t *offset)
@@ -169,8 +167,8 @@ static int offset_find(const struct python_runtime *runtime, const uint64_t *int
 	if (!found)
 		return error_set(
 			-ENOTSUP,
-			"where its heap is could not be proven: PyInterpreterState.obmalloc is not "
-			"at %u as in other builds of Python %u.%u, nor near it",
+			"the location of its heap could not be proven: PyInterpreterState.obmalloc "
+			"is not at %u as in other builds of Python %u.%u, nor near it",
 			offsets->interp_obmalloc, runtime->offsets->version >> 8,
 			runtime->offsets->version & 0xff);
 	if (found > 0)
@@ -221,7 +219,7 @@ int heap_place_heads(const struct python_runtime *runtime,
 	return err;
 }
 
-/* What is not mapped has not been started either. */
+/* As offset_find(); an interpreter whose memory is not mapped has not started. */
 static int offset_describe(const struct python_runtime *runtime, uint32_t *offset)
 {
 	uint64_t interps[HEAP_INTERPRETERS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stripped file does not name pymalloc's static variables, but it exports a function that reads
- * exactly those three:
+ * A stripped file has no symbols for pymalloc's static variables, but it exports a function that
+ * reads exactly these three:
  *
  * 	n = raw_allocated_blocks;                                            64 bits
  * 	for (i = 0; i < maxarenas; i++)                                      32 bits
@@ -9,11 +9,11 @@
  * 			n += pool->ref.count;                                    32 bits
  * 	return n;
  *
- * So what each register may hold is followed along every path of the code until nothing new comes
- * up, as a set of bits: one for each variable read, ADDRESS for what was loaded through one of them
- * and COUNT for a 32-bit word loaded through an ADDRESS. The variable that is loaded through is
- * arenas, the one that a COUNT is added to is raw_allocated_blocks. Code that does anything besides
- * is not understood.
+ * A data-flow analysis follows the possible values of each register along every path of the code to
+ * a fixed point. A value is a set of bits: one per variable read, ADDRESS for what was loaded
+ * through one of them, and COUNT for a 32-bit word loaded through an ADDRESS. The variable that is
+ * loaded through is arenas; the one that a COUNT is added to is raw_allocated_blocks. Code that
+ * does anything else is refused.
  */
 #include "python/heap_symbols.h"
 
@@ -26,7 +26,7 @@
 #define FUNCTION         "_Py_GetAllocatedBlocks"
 #define MAX_CODE_BYTES   1024u
 #define MAX_INSTRUCTIONS 256u
-#define MAX_ROUNDS       32u /* each one follows the loops once more */
+#define MAX_ROUNDS       32u /* each round follows the loops once more */
 #define REGISTERS        15u
 #define VARIABLES        3u
 
@@ -55,7 +55,7 @@ struct decoding {
 	uint8_t loaded_through, added_to; /* variables */
 };
 
-/* -1: not followed: the stack pointer, the flags, parts of registers. */
+/* -1: not tracked (the stack pointer, the flags, parts of registers). */
 static int register_number(unsigned int reg)
 {
 	static const uint16_t names[REGISTERS][2] = {
@@ -83,8 +83,7 @@ static uint8_t value_of(const uint8_t *values, unsigned int reg)
 }
 
 /*
- * The bit of a variable that the code reads; 0: it is one too many, or read in another width than
- * before.
+ * The bit of a variable that the code reads; 0: too many variables, or another width than before.
  */
 static uint8_t variable_bit(struct decoding *decoding, uint64_t vaddr, uint8_t bytes)
 {
@@ -102,7 +101,7 @@ static uint8_t variable_bit(struct decoding *decoding, uint64_t vaddr, uint8_t b
 	return decoding->variables[i].bytes == bytes ? (uint8_t)(VARIABLE << i) : 0;
 }
 
-/* Adds what a load yields to *result. */
+/* Adds the value of a load to *result. */
 static int load(struct decoding *decoding, const cs_insn *insn, const cs_x86_op *operand,
 		const uint8_t *values, uint8_t *result)
 {
@@ -133,7 +132,7 @@ static int load(struct decoding *decoding, const cs_insn *insn, const cs_x86_op 
 	return 0;
 }
 
-/* Carries one instruction out on values. */
+/* Executes one instruction on values. */
 static int step(struct decoding *decoding, const cs_insn *insn, uint8_t *values)
 {
 	const cs_x86 *x86 = &insn->detail->x86;
@@ -167,31 +166,31 @@ static int step(struct decoding *decoding, const cs_insn *insn, uint8_t *values)
 	return 0;
 }
 
-/* Control gets to the instruction at vaddr with these values. 1: something new for it. */
+/* Merges values into the state before the instruction at vaddr. 1: the state has changed. */
 static int reach(struct decoding *decoding, uint64_t vaddr, const uint8_t *values)
 {
 	struct values *target;
 	size_t i = 0;
-	int news;
+	int changed;
 
 	while (i < decoding->count && decoding->insns[i].address != vaddr)
 		i++;
-	if (i == decoding->count) /* the part that the compiler keeps elsewhere as unlikely */
+	if (i == decoding->count) /* the cold part of the function */
 		return 0;
 	target = &decoding->values[i];
-	news = !target->reached;
+	changed = !target->reached;
 	target->reached = 1;
 	for (uint32_t number = 0; number < REGISTERS; number++) {
-		news |= (values[number] & ~target->in[number]) != 0;
+		changed |= (values[number] & ~target->in[number]) != 0;
 		target->in[number] |= values[number];
 	}
-	return news;
+	return changed;
 }
 
-/* One pass over the code. 1: it brought something new; 0: it did not; -ENOTSUP. */
+/* One pass over the code. 1: a state has changed; 0: none has; -ENOTSUP. */
 static int follow(struct decoding *decoding)
 {
-	int news = 0;
+	int changed = 0;
 
 	for (size_t i = 0; i < decoding->count; i++) {
 		const cs_insn *insn = &decoding->insns[i];
@@ -204,14 +203,14 @@ static int follow(struct decoding *decoding)
 			return -ENOTSUP;
 		if (cs_insn_group(decoding->capstone, insn, CS_GRP_JUMP) &&
 		    target->type == X86_OP_IMM)
-			news |= reach(decoding, (uint64_t)target->imm, after.in);
+			changed |= reach(decoding, (uint64_t)target->imm, after.in);
 		if (insn->id != X86_INS_JMP && !cs_insn_group(decoding->capstone, insn, CS_GRP_RET))
-			news |= reach(decoding, insn->address + insn->size, after.in);
+			changed |= reach(decoding, insn->address + insn->size, after.in);
 	}
-	return news;
+	return changed;
 }
 
-/* Which variable is which. */
+/* Identifies the variables. */
 static int conclude(const struct decoding *decoding, struct heap_head *out)
 {
 	struct heap_head head = {0};
@@ -238,16 +237,16 @@ static int conclude(const struct decoding *decoding, struct heap_head *out)
 static int decode(struct decoding *decoding, const uint8_t *code, size_t bytes, uint64_t vaddr,
 		  struct heap_head *out)
 {
-	int news = 1;
+	int changed = 1;
 
 	decoding->count = cs_disasm(decoding->capstone, code, bytes, vaddr, MAX_INSTRUCTIONS,
 				    &decoding->insns);
 	if (!decoding->count)
 		return -ENOTSUP;
 	decoding->values[0].reached = 1;
-	for (uint32_t i = 0; news > 0 && i < MAX_ROUNDS; i++)
-		news = follow(decoding);
-	return news ? -ENOTSUP : conclude(decoding, out);
+	for (uint32_t i = 0; changed > 0 && i < MAX_ROUNDS; i++)
+		changed = follow(decoding);
+	return changed ? -ENOTSUP : conclude(decoding, out);
 }
 
 int heap_symbols_decode(const uint8_t *code, size_t bytes, uint64_t vaddr, struct heap_head *out)

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process goes on meanwhile, so a structure may be gone when it is looked at. What does not
- * agree is looked at again, for as long as it takes the process to do something else; what was seen
- * to agree once, in any thread, is proven.
+ * The process keeps running, so a structure may disappear before it is read. What does not agree is
+ * checked again after a pause in which the process makes progress. What agreed once, in any thread,
+ * is proven.
  */
 #include "python/layout.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/error.h"
 #include "process/memory.h"
+#include "python/heap.h"
 
 #define TRIES            20
-#define PAUSE_NS         500000 /* between two of them */
+#define PAUSE_NS         500000 /* between two tries */
 #define MAX_INTERPRETERS 16u
-#define MAX_THREADS      64u /* of an interpreter */
-#define MAX_FRAMES       16u /* of a thread */
+#define MAX_THREADS      64u /* per interpreter */
+#define MAX_FRAMES       16u /* per thread */
 #define LINK_WORDS       8u  /* a thread state begins with its links: next, previous, interpreter */
 #define MAX_READS        20000u
 #define MAX_LINE         (1 << 24)
@@ -25,7 +27,7 @@
 #define TAG_BITS         7u
 #define NAME_BYTES       8u
 
-/* What is to be proven, in CPython's names. */
+/* Facts to prove; names[] has CPython's names. */
 enum fact {
 	FACT_INTERPRETER,
 	FACT_THREAD,
@@ -56,13 +58,13 @@ static const char *const names[FACT_COUNT] = {
 struct proof {
 	const struct python_runtime *runtime;
 	const struct abi_offsets *abi;
-	uint8_t met[FACT_COUNT];   /* something to prove it by was there */
-	uint8_t shown[FACT_COUNT]; /* and it agreed */
-	uint32_t reads;            /* so far */
-	int err;                   /* -ESRCH, -EPERM: there is nothing to be read any more */
+	uint8_t tested[FACT_COUNT]; /* data to test it was found */
+	uint8_t proven[FACT_COUNT]; /* the data agreed */
+	uint32_t reads;             /* so far */
+	int err;                    /* -ESRCH, -EPERM: the process cannot be read any more */
 };
 
-/* 1: read. */
+/* 1: the memory was read. */
 static int get(struct proof *proof, uint64_t address, void *out, size_t bytes)
 {
 	int err;
@@ -82,21 +84,21 @@ static int get_u64(struct proof *proof, uint64_t address, uint64_t *out)
 
 static void note(struct proof *proof, enum fact fact, int agrees)
 {
-	proof->met[fact] = 1;
-	proof->shown[fact] |= agrees;
+	proof->tested[fact] = 1;
+	proof->proven[fact] |= agrees;
 }
 
-/* The first fact that something was there for, and nothing has shown; FACT_COUNT: there is none. */
+/* The first fact that was tested but not proven; FACT_COUNT: none. */
 static enum fact fact_missing(const struct proof *proof)
 {
 	enum fact fact = 0;
 
-	while (fact < FACT_COUNT && (!proof->met[fact] || proof->shown[fact]))
+	while (fact < FACT_COUNT && (!proof->tested[fact] || proof->proven[fact]))
 		fact++;
 	return fact;
 }
 
-/* Is the object at address of the type with this name? */
+/* Whether the object at address has the type of this name. */
 static int is_object(struct proof *proof, uint64_t address, const char *name)
 {
 	char bytes[NAME_BYTES] = "";
@@ -127,7 +129,7 @@ static void code_prove(struct proof *proof, uint64_t code)
 		     line < MAX_LINE);
 }
 
-/* Where the frame is in its code; before its first instruction that is one in front of it. */
+/* Whether the frame points to an instruction of its code, or to the one before the first. */
 static int is_instruction(struct proof *proof, uint64_t frame, uint64_t code)
 {
 	const struct abi_offsets *abi = proof->abi;
@@ -143,7 +145,7 @@ static int is_instruction(struct proof *proof, uint64_t frame, uint64_t code)
 	       instr < code + abi->code_bytecode + 2 * (uint64_t)units;
 }
 
-/* 1: it is one of a Python function, and its code was looked at. */
+/* 1: the frame of a Python function, whose code was checked. */
 static int frame_prove(struct proof *proof, uint64_t frame)
 {
 	const struct abi_offsets *abi = proof->abi;
@@ -166,7 +168,10 @@ static int frame_prove(struct proof *proof, uint64_t frame)
 	return 1;
 }
 
-/* A thread's frames, until one has shown all: some are not of functions, and have less. */
+/*
+ * Checks a thread's frames until everything is proven: frames that are not of functions have less
+ * data.
+ */
 static void frames_prove(struct proof *proof, uint64_t thread)
 {
 	const struct abi_offsets *abi = proof->abi;
@@ -187,7 +192,7 @@ static void frames_prove(struct proof *proof, uint64_t thread)
 			return;
 }
 
-/* On x86-64 the word at the address of a thread's storage is that address. */
+/* On x86-64 the first word of a thread's storage is its own address. */
 static void thread_id_prove(struct proof *proof, uint64_t thread)
 {
 	uint64_t id = 0, self = 0;
@@ -251,4 +256,43 @@ int layout_prove(const struct python_runtime *runtime)
 	return error_set(-ENOTSUP, "%s of Python %u.%u could not be proven in this process",
 			 names[missing], runtime->offsets->version >> 8,
 			 runtime->offsets->version & 0xff);
+}
+
+int layout_offsets_read(const struct python_runtime *runtime, uint64_t vaddr,
+			uint8_t bytes[OFFSETS_DEBUG_BYTES])
+{
+	if (elf_file_read(runtime->file, vaddr, bytes, OFFSETS_DEBUG_BYTES) !=
+		    (int)OFFSETS_DEBUG_BYTES &&
+	    memory_read(runtime->pid, runtime->target.runtime, bytes, OFFSETS_DEBUG_BYTES))
+		return error_set(-EFAULT, "its _PyRuntime cannot be read");
+	return 0;
+}
+
+int layout_refuse(struct python_runtime *runtime, uint64_t vaddr)
+{
+	const struct python_offsets *newest = offsets_newest();
+	unsigned int major = runtime->version_hex >> 24, minor = runtime->version_hex >> 16 & 255;
+	struct python_offsets offsets = *newest;
+	uint8_t bytes[OFFSETS_DEBUG_BYTES];
+	char why[160] = "what can be proven agrees, but its line table format is unknown";
+	int err;
+
+	if (runtime->version_hex >> 16 < newest->version)
+		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s", major, minor,
+				 offsets_known());
+	err = layout_offsets_read(runtime, vaddr, bytes);
+	offsets.version = runtime->version_hex >> 16;
+	if (!err)
+		err = offsets_apply_debug(bytes, runtime->version_hex, &offsets);
+	runtime->offsets = &offsets;
+	if (err >= 0)
+		err = layout_prove(runtime);
+	if (err >= 0)
+		err = heap_find(runtime);
+	runtime->offsets = NULL;
+	if (err < 0)
+		snprintf(why, sizeof(why), "%s", error_reason(err));
+	return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s; read as %u.%u: %s",
+			 major, minor, offsets_known(), newest->version >> 8, newest->version & 255,
+			 why);
 }

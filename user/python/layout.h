@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Has the running interpreter the layout that is assumed of it? What is known of its version, or
- * what it says of itself, is held against what is in its memory: interpreters lead to threads and
- * these back to them, a thread's number is the address of its thread-local storage, frames lead to
- * code objects and these to strings. A table that is wrong by one field gives wrong lines, and
- * nothing else would tell.
+ * Verifies that the running interpreter has the assumed layout. The layout of its version, or its
+ * own debug offsets, is checked against its memory: interpreters point to threads and these back to
+ * them, a thread id is the address of the thread's storage, frames point to code objects and these
+ * to strings. A table that is wrong in one field gives wrong lines, and nothing else would detect
+ * it.
  */
 #ifndef TRACER_PYTHON_LAYOUT_H
 #define TRACER_PYTHON_LAYOUT_H
@@ -12,10 +12,24 @@
 #include "python/runtime.h"
 
 /*
- * Reads the process's memory at most 20,000 times, whatever it holds: 30 ms. 0: what it has by now
- * agrees (one that has not started an interpreter, or runs no Python just now, has less that can be
- * proven); -ENOTSUP: error_set() names the field that could not be proven; -ESRCH; -EPERM.
+ * Reads the process's memory at most 20,000 times, which takes 30 ms. 0: everything that exists by
+ * now agrees (less can be proven before an interpreter starts, or while no Python code runs);
+ * -ENOTSUP: error_set() names the field that could not be proven; -ESRCH; -EPERM.
  */
 int layout_prove(const struct python_runtime *runtime);
+
+/*
+ * 3.13+: reads the interpreter's own offsets, a constant, from the file; vaddr is that of
+ * _PyRuntime. Memory is the second choice: while the dynamic loader maps the file, other parts of
+ * it are briefly at this address. 0; -EFAULT (error_set).
+ */
+int layout_offsets_read(const struct python_runtime *runtime, uint64_t vaddr,
+			uint8_t bytes[OFFSETS_DEBUG_BYTES]);
+
+/*
+ * Refuses a runtime of an unknown version: -ENOTSUP. The message says what does not fit the layout
+ * of the newest known version.
+ */
+int layout_refuse(struct python_runtime *runtime, uint64_t vaddr);
 
 #endif

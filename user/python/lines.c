@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Three encodings of the same thing, a list of {code range, line}:
+ * Three encodings of a list of {code range, line}:
  *
  * 3.8-3.9  co_lnotab: pairs {addr += u8, line += s8}; a pair applies from its address on.
  * 3.10     co_linetable: pairs {length u8, line += s8}; -128 says "no line" for that range alone.
@@ -9,7 +9,7 @@
  *          varint (6 bits a byte, lowest first, bit 6: more follow; bit 0 of the value is its
  *          sign). Code 15 is "no line".
  *
- * Sums are of 64 bits: no table that fits in memory makes them overflow.
+ * Sums have 64 bits: no table that fits in memory can make them overflow.
  */
 #include "python/lines.h"
 
@@ -46,7 +46,7 @@ static int varint_read(const uint8_t *table, size_t bytes, size_t at, int64_t *o
 	return -1;
 }
 
-/* An entry: the addresses before next.address, from where the last one ended. */
+/* An entry: the addresses from the end of the previous one to next.address, exclusive. */
 struct range {
 	struct lines_mark next;
 	int64_t line; /* NO_LINE: none */
@@ -99,7 +99,7 @@ static int location_next(const struct lines_table *table, const struct lines_mar
 	return 1;
 }
 
-/* 1; 0: the table ends there, or is malformed. */
+/* 1; 0: end of the table, or malformed. */
 static int range_next(const struct lines_table *table, const struct lines_mark *from,
 		      struct range *out)
 {
@@ -115,13 +115,13 @@ static struct lines_mark table_start(const struct lines_table *table)
 int lines_mark(const struct lines_table *table, struct lines_mark **marks, size_t *count)
 {
 	struct lines_mark from = table_start(table), *made = NULL;
-	size_t made_count = 0, room = 0, last = 0;
+	size_t made_count = 0, capacity = 0, last = 0;
 	struct range range;
 
 	for (; range_next(table, &from, &range); from = range.next) {
 		if (range.next.at - last < LINES_MARK_BYTES)
 			continue;
-		if (array_reserve(&made, &room, made_count, 1, sizeof(*made))) {
+		if (array_reserve(&made, &capacity, made_count, 1, sizeof(*made))) {
 			free(made);
 			return -ENOMEM;
 		}
@@ -133,7 +133,7 @@ int lines_mark(const struct lines_table *table, struct lines_mark **marks, size_
 	return 0;
 }
 
-/* The last mark at or before the address: whatever ends there lies behind the ones before it. */
+/* The last mark at or before the address; the entry for the address follows it. */
 static struct lines_mark mark_find(const struct lines_table *table, uint64_t address)
 {
 	size_t low = 0;
@@ -160,6 +160,6 @@ int lines_find(const struct lines_table *table, int lasti)
 	     from = range.next)
 		if (range.next.address > (uint64_t)lasti)
 			return line_of(range.line);
-	/* A pair of co_lnotab holds until the next one, the last of them for the rest. */
+	/* A pair of co_lnotab applies until the next one; the last applies to the rest. */
 	return table->format == LINES_LNOTAB ? line_of(from.line) : 0;
 }

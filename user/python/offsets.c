@@ -15,8 +15,8 @@ static const struct python_offsets table[] = {
 
 /*
  * _Py_DebugOffsets (Include/internal/pycore_runtime.h, pycore_debug_offsets.h) begins with {cookie,
- * PY_VERSION_HEX, free-threaded?} and goes on with offsets, all words of 8 bytes. Which is where
- * differs: the table tells.
+ * PY_VERSION_HEX, free-threaded?} and continues with offsets, all words of 8 bytes. The positions
+ * of the fields differ by version and are in the table.
  */
 enum { WORD_COOKIE, WORD_VERSION, WORD_FREE_THREADED };
 
@@ -50,12 +50,12 @@ const struct python_offsets *offsets_for(uint32_t version, int py_debug)
 }
 
 /*
- * What releases have otherwise than the last ones of their version, which the table is of
+ * How releases differ from the last release of their version, which the table describes
  * (tools/release-layouts).
  */
 static const struct {
 	uint32_t first, last;   /* PY_VERSION_HEX */
-	int32_t obmalloc_shift; /* of heap.interp_obmalloc; 0: too much is different */
+	int32_t obmalloc_shift; /* added to heap.interp_obmalloc; 0: the release differs too much */
 } releases[] = {
 	{0x030c0000, 0x030c00b3, 0},   {0x030d0000, 0x030d00c1, 0},   {0x030e0000, 0x030e00b1, 0},
 	{0x030e00b2, 0x030e03f0, -32}, {0x030e0400, 0x030e04f0, -24}, {0x030f0000, 0x030f00b3, 0},
@@ -64,7 +64,7 @@ static const struct {
 int offsets_apply_release(uint32_t version_hex, struct python_offsets *offsets)
 {
 	for (size_t i = 0; i < sizeof(releases) / sizeof(releases[0]); i++) {
-		/* The lower half is 0 where only the version is known. */
+		/* The lower half is 0 if only the minor version is known. */
 		if (version_hex < releases[i].first || version_hex > releases[i].last ||
 		    !(version_hex & 0xffff))
 			continue;
@@ -121,8 +121,9 @@ int offsets_apply_debug(const uint8_t bytes[OFFSETS_DEBUG_BYTES], uint32_t versi
 		uint64_t value;
 
 		if (!offsets->own[i] || offsets->own[i] >= WORDS)
-			return error_set(-ENOTSUP,
-					 "where its debug offsets have what is not known");
+			return error_set(
+				-ENOTSUP,
+				"the position of a field in its debug offsets is not known");
 		value = words[offsets->own[i]];
 		if (value >= ABI_NONE)
 			return error_set(-ENOTSUP,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * CPython's structure layouts, per minor version. The table offsets_table.inc is generated from
- * DWARF by tools/offsets and checked in; for 3.13+ the interpreter's own _Py_DebugOffsets, where it
- * holds a field, must agree with it. Unknown versions are refused, never read with a neighbour's
- * offsets.
+ * DWARF by tools/offsets and checked in; for 3.13+ the fields of the interpreter's own
+ * _Py_DebugOffsets replace those of the table. Unknown versions are refused, never read with
+ * another version's offsets.
  */
 #ifndef TRACER_PYTHON_OFFSETS_H
 #define TRACER_PYTHON_OFFSETS_H
@@ -14,12 +14,12 @@
 
 enum lines_format { LINES_LNOTAB, LINES_PAIRS, LINES_LOCATIONS }; /* <= 3.9, 3.10, 3.11+ */
 
-/* pymalloc's structures, for reading the heap from outside. */
+/* Layout of pymalloc's structures. */
 struct heap_offsets {
 	/*
 	 * 3.8-3.11: static variables of obmalloc.c, found by symbol (arenas, maxarenas,
-	 * raw_allocated_blocks). 3.12: within the interpreter state; 3.13+: behind a pointer in the
-	 * interpreter state.
+	 * raw_allocated_blocks). 3.12: in the interpreter state; 3.13+: referred to by a pointer in
+	 * the interpreter state.
 	 */
 	uint32_t interp_obmalloc; /* 0: static variables */
 	uint32_t obmalloc_is_pointer;
@@ -29,15 +29,15 @@ struct heap_offsets {
 		pool_header_size;
 	uint32_t arena_bytes, pool_bytes, alignment;
 	/*
-	 * What lies in the blocks: PyTypeObject, and the header of an object that the collector
-	 * knows.
+	 * For objects in the blocks: PyTypeObject, and the header of objects that the garbage
+	 * collector tracks.
 	 */
 	uint32_t type_name, type_flags, gc_head_bytes;
-	/* Flags that an object may have in the upper 16 bits of its reference count (3.14+). */
+	/* Flags in the upper 16 bits of a reference count (3.14+). */
 	uint32_t count_flags;
 };
 
-/* Fields that 3.13 and later say of themselves in _Py_DebugOffsets. */
+/* Fields that 3.13 and later export in _Py_DebugOffsets. */
 enum own_field {
 	OWN_INTERPRETERS_HEAD,
 	OWN_INTERP_NEXT,
@@ -60,12 +60,9 @@ enum own_field {
 
 struct python_offsets {
 	uint32_t version;  /* major << 8 | minor: 0x030b */
-	uint32_t py_debug; /* 1: of a build with Py_DEBUG, whose structures have more fields */
-	uint8_t own
-		/*
-		 * where in _Py_DebugOffsets each stands, in words of 8 bytes; 0: nowhere (<= 3.12)
-		 */
-		[OWN_COUNT];
+	uint32_t py_debug; /* 1: a build with Py_DEBUG, whose structures have more fields */
+	/* position of each field in _Py_DebugOffsets, in words of 8 bytes; 0: none (<= 3.12) */
+	uint8_t own[OWN_COUNT];
 	enum lines_format lines;
 	/* offset in _PyRuntime of the GIL holder's tstate (<= 3.11); 0 from 3.12 on */
 	uint32_t gil_tstate;
@@ -73,29 +70,23 @@ struct python_offsets {
 	struct heap_offsets heap;
 };
 
-/*
- * The layout of a version (major << 8 | minor), built with Py_DEBUG or not; NULL when it is not
- * known.
- */
+/* The layout of a version (major << 8 | minor), built with Py_DEBUG or not; NULL: unknown. */
 const struct python_offsets *offsets_for(uint32_t version, int py_debug);
-/* That of the newest known version, release build. */
+/* The layout of the newest known version, release build. */
 const struct python_offsets *offsets_newest(void);
 /*
- * What this release (PY_VERSION_HEX) has otherwise than *offsets, which is its version's. 1:
- * something was replaced; 0; -ENOTSUP: a pre-release of which too much is different.
+ * Applies to *offsets, the layout of a version, the differences of one release (PY_VERSION_HEX). 1:
+ * something was replaced; 0; -ENOTSUP: a pre-release that differs too much.
  */
 int offsets_apply_release(uint32_t version_hex, struct python_offsets *offsets);
-/*
- * "3.8, 3.9, …": the known versions, and those of which builds with Py_DEBUG are known, for
- * messages.
- */
+/* For messages: "3.8, 3.9, …", the known versions, and those with a known Py_DEBUG layout. */
 const char *offsets_known(void);
 const char *offsets_known_debug(void);
 
 /*
- * The interpreter's own word, 3.13 and later: bytes are the first of _PyRuntime (_Py_DebugOffsets).
- * Where it holds a field of *offsets that differs, it replaces it. 1: something was replaced; 0:
- * all agreed; -ENOTSUP: free-threaded, of another version than version_hex (PY_VERSION_HEX of the
+ * Applies the interpreter's own offsets, 3.13 and later; bytes are the first of _PyRuntime
+ * (_Py_DebugOffsets). Fields that differ replace those of *offsets. 1: something was replaced; 0:
+ * all agreed; -ENOTSUP: free-threaded, another version than version_hex (PY_VERSION_HEX of the
  * file), or damaged.
  */
 #define OFFSETS_DEBUG_BYTES 1024u

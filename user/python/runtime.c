@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process has a Python runtime when one of its mapped files holds _PyRuntime. They are looked at
- * from the likely to the unlikely: the executable, files called libpython, then any other mapped
- * program code (an application that has CPython linked into a library of its own). Only when the
- * file is found are its separate debug symbols looked for.
+ * A process has a Python runtime when one of its mapped files holds _PyRuntime. They are searched
+ * in order of likelihood: the executable, files called libpython, then all other mapped code (an
+ * application may link CPython into its own library). Separate debug symbols are searched only for
+ * the file that was found.
  */
 #include "python/runtime.h"
 
@@ -17,15 +17,13 @@
 
 #include "base/error.h"
 #include "process/memory.h"
-#include "python/heap.h"
 #include "python/layout.h"
 #include "python/signs.h"
 #include "python/tstate.h"
 
-#define FIRST_WITH_OWN 0x030d /* describes itself in _Py_DebugOffsets */
-#define MAX_CONSTANTS  (64u << 20)
-#define MAX_FILES      256         /* distinct files looked at */
-#define NO_DEBUG       "/dev/null" /* as debug_root: look for none */
+#define FIRST_WITH_OWN 0x030d      /* first version with _Py_DebugOffsets */
+#define MAX_FILES      256         /* distinct files that are searched */
+#define NO_DEBUG       "/dev/null" /* as debug_root: no debug files */
 
 enum pass { PASS_EXECUTABLE, PASS_LIBPYTHON, PASS_OTHER, PASS_COUNT };
 
@@ -37,12 +35,12 @@ struct search {
 	const struct process_map *seen[MAX_FILES];
 	size_t seen_count;
 	int pypy, musl;
-	int old;    /* there is a CPython from before _PyRuntime, of this version (0: not known) */
-	int hidden; /* there is one of which the executable exports nothing, of this version */
-	unsigned int old_major, old_minor;
+	int old;    /* a CPython from before _PyRuntime is mapped */
+	int hidden; /* the executable contains a CPython but exports nothing of it */
+	unsigned int old_major, old_minor; /* of the old or hidden one; 0: not known */
 	char old_path[RUNTIME_OTHER_BYTES];
 	int denied;             /* a file could not be opened: the errno */
-	struct elf_file *other; /* a second runtime's */
+	struct elf_file *other; /* file of a second runtime */
 	const struct process_map *other_map;
 };
 
@@ -60,7 +58,7 @@ static enum pass map_pass(const struct search *search, const struct process_map 
 	return strstr(base_name(map->path), "libpython") ? PASS_LIBPYTHON : PASS_OTHER;
 }
 
-/* The first time that a file's code is met. */
+/* Whether this is the first map of a file's code. */
 static int file_is_new(struct search *search, const struct process_map *map)
 {
 	for (size_t i = 0; i < search->seen_count; i++)
@@ -87,7 +85,7 @@ static int map_open(const struct search *search, const struct process_map *map,
 	return err;
 }
 
-/* Such a file is looked into each time: there is nothing to be kept of it. */
+/* Records an old or hidden runtime. Such a file is not cached: it is read each time. */
 static void unknown_note(struct search *search, struct elf_file *file)
 {
 	char build;
@@ -97,7 +95,7 @@ static void unknown_note(struct search *search, struct elf_file *file)
 		search->old_major = 0;
 }
 
-/* 1 and *file (with its debug symbols) when the file behind map defines _PyRuntime; 0; -errno. */
+/* 1: the file behind map defines _PyRuntime, and *file has its debug symbols; 0; -errno. */
 static int map_check(struct search *search, const struct process_map *map, struct elf_file **file)
 {
 	int found = runtime_files_find(search->files, map, file), is_old, is_hidden, err;
@@ -112,7 +110,10 @@ static int map_check(struct search *search, const struct process_map *map, struc
 		return err;
 	found = !signs_runtime(*file, &vaddr);
 	is_old = !found && signs_is_old(*file);
-	/* All files would be too many to read through, and a library exports what it is for. */
+	/*
+	 * Only the executable is scanned: scanning all files takes too long, and a library exports
+	 * its interface.
+	 */
 	is_hidden = !found && !is_old && map_pass(search, map) == PASS_EXECUTABLE &&
 		    signs_is_hidden(*file);
 	search->old |= is_old;
@@ -131,13 +132,13 @@ static int map_check(struct search *search, const struct process_map *map, struc
 	return err ? err : 1;
 }
 
-/* Into a file, unless there is nothing to be looked for any more. */
+/* Checks a file unless everything is found already. */
 static int runtime_look(struct search *search, enum pass pass, const struct process_map *here,
 			struct elf_file **file, const struct process_map **map)
 {
 	int is_second = *file != NULL, got;
 
-	/* A second one is an executable's libpython, or another's. */
+	/* A second runtime is only searched in libpythons. */
 	if (is_second && (search->other || pass == PASS_OTHER))
 		return 0;
 	got = map_check(search, here, is_second ? &search->other : file);
@@ -201,9 +202,9 @@ static int runtime_search(struct search *search, struct elf_file **file,
 }
 
 /*
- * From 3.11 on the constant Py_Version says it, and from 3.13 on _PyRuntime itself; before, only
- * the file's name does, or its other constants. runtime->offsets stays NULL if the version is not
- * known.
+ * The version is in the constant Py_Version from 3.11 on, and in _PyRuntime from 3.13 on. Before,
+ * it is only in the file's name or in other constants. runtime->offsets stays NULL for an unknown
+ * version.
  */
 static int version_find(struct python_runtime *runtime, uint64_t vaddr)
 {
@@ -241,21 +242,7 @@ static int version_find(struct python_runtime *runtime, uint64_t vaddr)
 	return 0;
 }
 
-/*
- * 3.13+: the interpreter's own offsets, a constant in the file. Memory is second choice: while the
- * dynamic loader maps the file, other parts of it stand at this address for a moment.
- */
-static int own_offsets_read(const struct python_runtime *runtime, uint64_t vaddr,
-			    uint8_t bytes[OFFSETS_DEBUG_BYTES])
-{
-	if (elf_file_read(runtime->file, vaddr, bytes, OFFSETS_DEBUG_BYTES) !=
-		    (int)OFFSETS_DEBUG_BYTES &&
-	    memory_read(runtime->pid, runtime->target.runtime, bytes, OFFSETS_DEBUG_BYTES))
-		return error_set(-EFAULT, "its _PyRuntime cannot be read");
-	return 0;
-}
-
-/* What this release and this build have otherwise than the table. */
+/* Applies the differences between the table and this release and build. */
 static int offsets_settle(struct python_runtime *runtime, uint64_t vaddr)
 {
 	uint8_t bytes[OFFSETS_DEBUG_BYTES];
@@ -263,7 +250,7 @@ static int offsets_settle(struct python_runtime *runtime, uint64_t vaddr)
 	int changed = offsets_apply_release(runtime->version_hex, &offsets), own = 0;
 
 	if (changed >= 0 && offsets.version >= FIRST_WITH_OWN) {
-		own = own_offsets_read(runtime, vaddr, bytes);
+		own = layout_offsets_read(runtime, vaddr, bytes);
 		if (!own)
 			own = offsets_apply_debug(bytes, runtime->version_hex, &offsets);
 	}
@@ -282,39 +269,6 @@ static int offsets_settle(struct python_runtime *runtime, uint64_t vaddr)
 	return 0;
 }
 
-/*
- * A version that is not known: what of the newest known one's layout it has not shows how far it is
- * away.
- */
-static int version_unknown(struct python_runtime *runtime, uint64_t vaddr)
-{
-	const struct python_offsets *newest = offsets_newest();
-	unsigned int major = runtime->version_hex >> 24, minor = runtime->version_hex >> 16 & 255;
-	struct python_offsets offsets = *newest;
-	uint8_t bytes[OFFSETS_DEBUG_BYTES];
-	char why[160] = "what can be proven agrees, but not how its lines are written";
-	int err;
-
-	if (runtime->version_hex >> 16 < newest->version)
-		return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s", major, minor,
-				 offsets_known());
-	err = own_offsets_read(runtime, vaddr, bytes);
-	offsets.version = runtime->version_hex >> 16;
-	if (!err)
-		err = offsets_apply_debug(bytes, runtime->version_hex, &offsets);
-	runtime->offsets = &offsets;
-	if (err >= 0)
-		err = layout_prove(runtime);
-	if (err >= 0)
-		err = heap_find(runtime);
-	runtime->offsets = NULL;
-	if (err < 0)
-		snprintf(why, sizeof(why), "%s", error_reason(err));
-	return error_set(-ENOTSUP, "it runs Python %u.%u; known versions: %s; read as %u.%u: %s",
-			 major, minor, offsets_known(), newest->version >> 8, newest->version & 255,
-			 why);
-}
-
 static int runtime_fill(struct python_runtime *runtime, const struct process_map *map, int musl)
 {
 	struct elf_symbol symbol;
@@ -328,7 +282,7 @@ static int runtime_fill(struct python_runtime *runtime, const struct process_map
 	runtime->target.runtime = runtime_vaddr + runtime->bias;
 	err = version_find(runtime, runtime_vaddr);
 	if (!err && !runtime->offsets)
-		err = version_unknown(runtime, runtime_vaddr);
+		err = layout_refuse(runtime, runtime_vaddr);
 	if (err)
 		return err;
 	runtime->static_exe = elf_file_is_executable(runtime->file) != 0;
@@ -354,9 +308,9 @@ static int is_started(const struct python_runtime *runtime)
 }
 
 /*
- * The first one was filled, with err. The second one takes its place where it runs and the first
- * does not, or is of a version that is not supported; where both do, that is noted. Where an
- * executable exports Python, a libpython beside it is idle.
+ * Chooses between two runtimes; err is the result of filling the first. The second is chosen if it
+ * runs and the first does not run or is not supported; if both run, that is recorded. If an
+ * executable exports Python, a libpython beside it is unused.
  */
 static int runtime_choose(struct search *search, struct python_runtime *runtime, int err)
 {
@@ -445,7 +399,7 @@ int python_process_find(pid_t pid, struct runtime_files *files, struct process_i
 	return err;
 }
 
-/* From the interpreter's own description of itself rather than from the table. */
+/* Whether runtime->offsets is a copy rather than an entry of the table. */
 static int offsets_are_own(const struct python_runtime *runtime)
 {
 	return runtime->offsets && runtime->offsets != offsets_for(runtime->offsets->version,

@@ -18,7 +18,7 @@ struct known_file {
 
 struct runtime_files {
 	struct known_file items[RUNTIME_FILES_MAX];
-	size_t next; /* to be taken, or forgotten */
+	size_t next; /* next slot to use */
 };
 
 int runtime_files_new(struct runtime_files **out)

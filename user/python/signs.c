@@ -7,7 +7,8 @@
 
 #define NAME          "python"
 #define MAX_CONSTANTS (64u << 20)
-#define MIN_RUNTIME   1024u /* bytes of _PyRuntime, which has a hundred times as many */
+/* least plausible size of _PyRuntime, which has a hundred times as many bytes */
+#define MIN_RUNTIME 1024u
 
 int signs_runtime(struct elf_file *file, uint64_t *vaddr)
 {
@@ -42,8 +43,8 @@ int signs_is_old(struct elf_file *file)
 }
 
 /*
- * The file's constants, as one; the caller frees. NULL: it has none, too many, or there is no
- * memory. *bytes: what could be read.
+ * Reads the file's constants; the caller frees them. NULL: none, too many, or no memory. *bytes:
+ * the size that was read.
  */
 static char *constants_read(struct elf_file *file, size_t *bytes)
 {
@@ -62,8 +63,8 @@ static char *constants_read(struct elf_file *file, size_t *bytes)
 }
 
 /*
- * Is there such a constant, whose first character is left out of rest: this program has none of
- * them itself.
+ * Whether there is a constant first + rest. It is split so that the tracer itself does not contain
+ * it.
  */
 static int has_constant(const char *data, size_t bytes, char first, const char *rest)
 {
@@ -122,9 +123,8 @@ static int name_parse(const char *name, unsigned int *major, unsigned int *minor
 }
 
 /*
- * An application that has CPython linked into it is named as it likes, but one of its constants is
- * still the name of the folder of its modules: "python3.8", also "lib/python3.8". 0; -ENOENT: none
- * is, or they contradict each other.
+ * An application that links CPython may have any name, but one of its constants is the name of the
+ * module folder: "python3.8" or "lib/python3.8". 0; -ENOENT: none, or contradictory ones.
  */
 static int constants_search(struct elf_file *file, unsigned int *major, unsigned int *minor)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Up to 3.11 one word of _PyRuntime. From 3.12 on the hidden thread-local variable _Py_tss_tstate,
- * which is
+ * Up to 3.11 the thread state is a word of _PyRuntime. From 3.12 on it is the hidden thread-local
+ * variable _Py_tss_tstate, which is
  *
  * 	in an executable  at a fixed distance below the fs base: variant II of the ELF TLS
  * 	                  ABI puts the executable's block right below it;
@@ -9,8 +9,8 @@
  * 	                  library's module id. The dynamic loader writes that id into a GOT slot of
  * 	                  the library.
  *
- * A stripped file has no such symbol; there an exported function that does nothing but return the
- * variable says the same.
+ * A stripped file has no such symbol. There, the code of an exported function that only returns the
+ * variable gives the location.
  */
 #include "python/tstate.h"
 
@@ -67,7 +67,7 @@ static int take_load(struct reader *reader, int64_t *offset)
 	return 1;
 }
 
-/* The executable's models, the relaxed ones included. */
+/* The TLS models of executables, including relaxed ones. */
 static int take_local(struct reader *reader, struct tstate_access *out)
 {
 	int64_t address = 0;
@@ -83,7 +83,8 @@ static int take_local(struct reader *reader, struct tstate_access *out)
 	if (out->offset)
 		return 1;
 	/*
-	 * It was mov %fs:0,%rax: lea offset(%rax),%rax, or none, and a load relative to it follow.
+	 * It was mov %fs:0,%rax. An optional lea offset(%rax),%rax and a load relative to it
+	 * follow.
 	 */
 	if (TAKE(reader, "\x48\x8d\x80") && !take_i32(reader, &address))
 		return 0;
@@ -94,14 +95,14 @@ static int take_local(struct reader *reader, struct tstate_access *out)
 }
 
 /*
- * lea slot(%rip),%rdi; call __tls_get_addr; mov disp(%rax),%rax. The prefixes tell the two models
- * apart.
+ * lea slot(%rip),%rdi; call __tls_get_addr; mov disp(%rax),%rax. The prefixes distinguish the two
+ * models.
  */
 static int take_dynamic(struct reader *reader, struct tstate_access *out)
 {
 	int64_t slot, call;
 
-	/* general dynamic: the slot's pair holds the offset too */
+	/* general dynamic: the word after the slot holds the offset */
 	out->indirect = TAKE(reader, "\x66");
 	if (!TAKE(reader, "\x48\x8d\x3d") || !take_i32(reader, &slot))
 		return 0;
@@ -163,7 +164,7 @@ static int access_find(struct python_runtime *runtime, struct tstate_access *acc
 	return got < 0 ? got : tstate_decode(code, (size_t)got, access);
 }
 
-/* Runtime in the executable. Returns 0 when *offset from the fs base is known. */
+/* Runtime in the executable. 0: *offset from the fs base is known; -ENOENT. */
 static int find_static(struct python_runtime *runtime, int64_t *offset)
 {
 	struct tstate_access access;
@@ -182,8 +183,8 @@ static int find_static(struct python_runtime *runtime, int64_t *offset)
 }
 
 /*
- * Runtime in a library. -ENOENT: not to be known; -EAGAIN: the dynamic loader has not been there
- * yet.
+ * Runtime in a library. 0; -ENOENT: cannot be determined; -EAGAIN: the dynamic loader has not
+ * relocated it yet.
  */
 static int find_dynamic(struct python_runtime *runtime, int64_t *offset, uint32_t *module)
 {
@@ -236,9 +237,8 @@ void tstate_find(struct python_runtime *runtime, int musl)
 		err = find_dynamic(runtime, &offset, &module);
 	if (err) {
 		log_debug("%d: threads are matched by id: %s", (int)runtime->pid,
-			  err == -EAGAIN
-				  ? "the library's thread-local storage is not set up yet"
-				  : "where its thread state is kept is not to be seen in the file");
+			  err == -EAGAIN ? "the library's thread-local storage is not set up yet"
+					 : "the file does not show where its thread state is");
 		return;
 	}
 	target->tstate_source = runtime->static_exe ? ABI_TSTATE_TLS : ABI_TSTATE_DTV;

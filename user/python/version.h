@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PY_VERSION_HEX as people write it. */
+/* PY_VERSION_HEX as text. */
 #ifndef TRACER_PYTHON_VERSION_H
 #define TRACER_PYTHON_VERSION_H
 

@@ -10,12 +10,12 @@
 #define SENTENCE_MAX  320
 #define SENTENCES_MAX 8
 #define PROCESSES_MAX 10u
-/* What comes and goes while the heap is read. */
+/* Blocks that are allocated and freed while the heap is read. */
 #define SLACK_BLOCKS      16u
 #define SLACK_SMALL_SHARE 100u
-/* Types that a program has made say what it likes. */
+/* A program's own types may report any size. */
 #define SLACK_TYPED_SHARE 50u
-/* The raw allocator's are told from others by their callers, where code is inlined. */
+/* Where code is inlined, raw allocations are distinguished from others by their callers only. */
 #define SLACK_LARGE_SHARE 10u
 
 struct sentences {
@@ -36,22 +36,23 @@ static void large_judge(const struct snapshot_meta *meta, struct sentences *out)
 	const struct snapshot_coverage *counts = &meta->coverage;
 
 	/*
-	 * 3.8 counts all blocks together: of a heap that changes, those that are not in pools are
-	 * of no one moment.
+	 * 3.8 has one counter for all blocks. On a changing heap, the number of blocks outside
+	 * pools that is derived from it belongs to no single moment.
 	 */
 	if (meta->large_skipped || meta->python_version >> 16 == 0x0308)
 		return;
 	if (is_more(counts->large_seen, counts->large_blocks, SLACK_LARGE_SHARE))
 		SAY(out,
-		    "%" PRIu64 " blocks of more than %u bytes stand as live, but the interpreter "
-		    "counts %" PRIu64 " in all: the others are dead, and their sizes too much%s",
+		    "%" PRIu64 " blocks of more than %u bytes are counted as live, but the "
+		    "interpreter has only %" PRIu64 ": the others are dead, and make the "
+		    "figures too large%s",
 		    counts->large_seen, EVENT_SMALL_BYTES, counts->large_blocks,
-		    strcmp(meta->mode, "exact") != 0 ? "; --mode exact follows every free" : "");
+		    strcmp(meta->mode, "exact") != 0 ? "; --mode exact traces every free" : "");
 	else if (is_more(counts->large_new, counts->large_seen, SLACK_LARGE_SHARE))
 		SAY(out,
 		    "the interpreter counts %" PRIu64
-		    " blocks of more than %u bytes more than at the start of the trace, but only "
-		    "%" PRIu64 " are known to be of them: the others may be in no line",
+		    " more blocks of over %u bytes than at the start of the trace, but only "
+		    "%" PRIu64 " of them are known: the others may not be in the report",
 		    counts->large_new, EVENT_SMALL_BYTES, counts->large_seen);
 }
 
@@ -62,49 +63,50 @@ static void small_judge(const struct snapshot_meta *meta, struct sentences *out)
 
 	if (is_more(counts->new_blocks, counts->seen_blocks, SLACK_SMALL_SHARE))
 		SAY(out,
-		    "of %" PRIu64 " %s that are new on the heap only %" PRIu64
-		    " were seen: the others are in no line",
+		    "of %" PRIu64 " %s that are new on the heap, only %" PRIu64
+		    " were seen: the others are not in the report",
 		    counts->new_blocks, growth ? "pools" : "small blocks", counts->seen_blocks);
 }
 
-/*
- * Of blocks whose place is known to be a live block's: are they the ones that the table has there?
- */
+/* For addresses that are known to hold a live block: is it the block that the table has there? */
 static void types_judge(const struct snapshot_meta *meta, struct sentences *out)
 {
 	const struct snapshot_coverage *counts = &meta->coverage;
 
 	if (counts->mistyped_blocks > SLACK_BLOCKS + counts->typed_blocks / SLACK_TYPED_SHARE)
 		SAY(out,
-		    "of %" PRIu64 " objects whose types tell their sizes %" PRIu64
-		    " are of another size than was seen: their blocks may stand at the lines of "
+		    "of %" PRIu64 " objects whose types give their sizes, %" PRIu64
+		    " differ from the traced size: their blocks may be charged to the lines of "
 		    "earlier ones",
 		    counts->typed_blocks, counts->mistyped_blocks);
 }
 
-/*
- * What has died is known of the heap alone: where it was not read figures rest on what was known
- * before.
- */
+/* Only the heap shows which blocks have died. Without a walk, figures rest on earlier knowledge. */
 static void unread_judge(const struct snapshot_meta *meta, struct sentences *out)
 {
 	int growth = !strcmp(meta->mode, "growth");
-	const char *stands = growth ? "pools that were given back since stand as in use"
-				    : "small blocks that died since stand as live";
-	const char *follow = growth ? "" : "; --mode exact follows every free";
+	const char *freed = growth ? "pools that were given back" : "small blocks that were freed";
+	const char *counted = growth ? "in use" : "live";
+	const char *follow = growth ? "" : "; --mode exact traces every free";
 
 	if (snapshot_is_unread(meta) && meta->coverage_known)
-		SAY(out, "the heap was last read %.1f ms before the end: %s%s",
-		    (double)meta->unread_ns / 1e6, stands, follow);
+		SAY(out,
+		    "the heap was last read %.1f ms before the end: %s since then are counted "
+		    "as %s%s",
+		    (double)meta->unread_ns / 1e6, freed, counted, follow);
 	else if (snapshot_is_unread(meta))
-		SAY(out, "the heap was not read before the end: %s%s", stands, follow);
-	else if (meta->readings_dropped && !meta->coverage_known)
-		SAY(out, "there was no memory to read the heap (--budget): %s%s", stands, follow);
+		SAY(out, "the heap was not read before the end: %s are counted as %s%s", freed,
+		    counted, follow);
+	else if (meta->walks_dropped && !meta->coverage_known)
+		SAY(out,
+		    "there was no memory to read the heap (--budget): %s are counted as "
+		    "%s%s",
+		    freed, counted, follow);
 }
 
 /*
- * Of a sample, or of a part of the time, nothing need agree; what a fork has inherited is new to
- * its heap alone.
+ * A sample, or a part of the time, need not agree with the interpreter's counts; blocks that a fork
+ * inherited are new to its heap only.
  */
 static int is_whole(const struct snapshot_meta *meta)
 {
@@ -124,13 +126,12 @@ static void judge(const struct snapshot_meta *meta, struct sentences *out)
 	unread_judge(meta, out);
 	if (meta->ends_unseen)
 		SAY(out,
-		    "the code of an allocator that the interpreter exports leads to no place that "
-		    "is probed (--dry-run names it): what is allocated or freed through it may not "
+		    "an allocator function that the interpreter exports leads to no probed site "
+		    "(--dry-run names it): blocks that are allocated or freed through it may not "
 		    "be seen");
 	if (meta->reuse_unseen)
-		SAY(out,
-		    "objects that are taken from free lists are not all seen: blocks may stand at "
-		    "the lines of their earlier lives");
+		SAY(out, "not all objects that are taken from free lists are seen: blocks may be "
+			 "charged to the lines of earlier objects");
 }
 
 static void process_print(FILE *out, const struct snapshot_meta *meta, int of_several)
@@ -165,18 +166,18 @@ void contradictions_print(FILE *out, const struct snapshot *snapshot)
 			process_print(out, meta, count > 1);
 	}
 	if (doubted > PROCESSES_MAX)
-		fprintf(out, "Warning: likewise %zu more processes (report --pid PID)\n",
+		fprintf(out, "Warning: the same for %zu more processes (report --pid PID)\n",
 			doubted - PROCESSES_MAX);
 }
 
-int contradictions_first(const struct snapshot_meta *meta, char *out, size_t room)
+int contradictions_first(const struct snapshot_meta *meta, char *out, size_t capacity)
 {
 	struct sentences sentences;
 
 	judge(meta, &sentences);
 	if (!sentences.count)
 		return 0;
-	snprintf(out, room, "%s", sentences.text[0]);
+	snprintf(out, capacity, "%s", sentences.text[0]);
 	return 1;
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a trace has seen, held against what the interpreter says of itself: the heap's own counts,
- * and the code that was probed. What does not agree makes figures wrong, and is said before them.
- * Pure.
+ * Checks what a trace has seen against what the interpreter says: the heap's own counters, and the
+ * code that was probed. A contradiction means wrong figures, and is printed before them. Pure.
  */
 #ifndef TRACER_REPORT_CONTRADICTIONS_H
 #define TRACER_REPORT_CONTRADICTIONS_H
@@ -11,14 +10,20 @@
 
 #include "snapshot/snapshot.h"
 
-/* Lines, each with its process where there are several; nothing where all agrees. */
+/*
+ * Prints one line per contradiction, with the PID if there are several processes; nothing if there
+ * is none.
+ */
 void contradictions_print(FILE *out, const struct snapshot *snapshot);
 /*
- * Of one process: the key "warnings" with an array of sentences and a comma behind it; nothing
- * where all agrees.
+ * For one process: the key "warnings" with an array of sentences and a trailing comma; nothing if
+ * there is no contradiction.
  */
 void contradictions_json(FILE *out, const struct snapshot_meta *meta);
-/* Of one process: the first sentence, cut to the room, and 1; 0 where all agrees. */
-int contradictions_first(const struct snapshot_meta *meta, char *out, size_t room);
+/*
+ * For one process: copies the first sentence, cut to capacity, and returns 1; 0 if there is no
+ * contradiction.
+ */
+int contradictions_first(const struct snapshot_meta *meta, char *out, size_t capacity);
 
 #endif

@@ -33,3 +33,9 @@ void json_string(FILE *out, const char *text)
 	}
 	putc_unlocked('"', out);
 }
+
+void json_member(FILE *out, const char *key, const char *value)
+{
+	fprintf(out, "\"%s\": ", key);
+	json_string(out, value);
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON strings as Python's json.dumps() writes them (ASCII only): lone surrogates (WTF-8) as
+ * JSON strings in the format of Python's json.dumps() (ASCII only): lone surrogates (WTF-8) as
  * \udXXX, any byte that is not UTF-8 as \udc80 + (byte - 0x80), Python's surrogateescape. JSON
  * libraries refuse both.
  */
@@ -9,6 +9,8 @@
 
 #include <stdio.h>
 
-void json_string(FILE *out, const char *text); /* with its quotes; errors stay in ferror(out) */
+void json_string(FILE *out, const char *text); /* with quotes; errors are left in ferror(out) */
+/* "key": value; key needs no escapes */
+void json_member(FILE *out, const char *key, const char *value);
 
 #endif

@@ -8,13 +8,14 @@
 #include "report/report.h"
 
 /*
- * title: "Not seen", or which of several snapshots it is about. Where all is well, it is one line.
+ * title: "Not seen", or which of two compared snapshots the part is about. Prints a single line if
+ * nothing is missing beyond what every trace lacks.
  */
 void not_seen_print(FILE *out, const struct snapshot *snapshot, const char *title,
 		    const struct report_opts *opts);
 /*
- * What figures without the rest of it would be wrong of: losses, what is older; and that `tracer
- * report` tells the rest.
+ * The short form beside other figures: what is needed to read them (sampling, lost events, blocks
+ * older than the trace), and a pointer to `tracer report` for the rest.
  */
 void not_seen_brief_print(FILE *out, const struct snapshot *snapshot);
 

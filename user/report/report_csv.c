@@ -52,7 +52,7 @@ static int frames_write(FILE *out, const struct statistic *entry, enum group_by 
 	return err;
 }
 
-/* What an owner goes by, as the columns are in columns[] below. */
+/* An owner's names, in the order of columns[] below. */
 static int owner_write(FILE *out, const struct snapshot_meta *process, enum group_by by)
 {
 	int err = 0;
@@ -68,7 +68,7 @@ static int owner_write(FILE *out, const struct snapshot_meta *process, enum grou
 	return err;
 }
 
-/* Lines of native code are not always known, and functions then tell entries apart. */
+/* Lines of native code are not always known; then the function distinguishes entries. */
 static int functions_shown(const struct snapshot *snapshot, const struct report_opts *opts)
 {
 	return opts->by == GROUP_FUNCTION ||
@@ -92,7 +92,7 @@ static int frame_write(FILE *out, const struct statistic *entry, const struct re
 	return err;
 }
 
-/* Of cumulative statistics, what each traceback adds once. */
+/* The figures of a cumulative entry that count each traceback once. */
 static void once_write(FILE *out, const struct report_opts *opts, const struct statistic *entry)
 {
 	const struct statistic once = report_once(entry);
@@ -105,11 +105,11 @@ static void once_write(FILE *out, const struct report_opts *opts, const struct s
 		fprintf(out, ",%" PRId64, statistic_count_diff(&once));
 }
 
-/* What else an entry is written with. */
+/* The optional columns. */
 struct columns {
 	int sampled; /* standard errors */
 	int holders; /* the number of processes that hold it */
-	int rounded; /* that of its blocks whose sizes are rounded up */
+	int rounded; /* the number of its blocks whose sizes are rounded up */
 };
 
 static int entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry,

@@ -1,23 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One object on one line; keys are only ever added. Frames are most recent first, as in PEP 454. */
-#include "report/contradictions.h"
 #include "report/report_parts.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "python/version.h"
 #include "report/json.h"
-#include "report/report_modes.h"
 #include "report/report_processes.h"
 #include "stats/explained.h"
-
-static void key_text(FILE *out, const char *key, const char *value)
-{
-	fprintf(out, "\"%s\": ", key);
-	json_string(out, value);
-}
 
 static void frame_write(FILE *out, const struct snapshot *snapshot,
 			const struct snapshot_frame *frame)
@@ -47,8 +37,8 @@ void report_frames_json(FILE *out, const struct statistic *entry, enum group_by 
 }
 
 /*
- * "size": …, "count": … and in a comparison their differences, all from the same four figures; of
- * estimates the errors.
+ * "size" and "count", in a comparison also their differences, all from the same four figures; for
+ * estimates also the errors.
  */
 static void sums_write(FILE *out, const struct statistic *sums, int compared, int sampled)
 {
@@ -77,7 +67,7 @@ static void part_write(FILE *out, const char *key, const struct statistic_sums *
 	putc('}', out);
 }
 
-/* What each traceback adds once, where "size" and "count" are tracemalloc's. */
+/* The figures that count each traceback once; "size" and "count" are tracemalloc's. */
 static void once_write(FILE *out, const struct statistic *entry, int compared, int sampled)
 {
 	const struct statistic once = report_once(entry);
@@ -87,7 +77,7 @@ static void once_write(FILE *out, const struct statistic *entry, int compared, i
 	putc('}', out);
 }
 
-/* holders: with the number of processes that hold it. */
+/* holders: print the number of processes that hold it. */
 static void entry_write(FILE *out, const struct report_opts *opts, const struct statistic *entry,
 			int sampled, int holders)
 {
@@ -111,178 +101,9 @@ static void entry_write(FILE *out, const struct report_opts *opts, const struct 
 	putc('}', out);
 }
 
-static void coverage_write(FILE *out, const struct snapshot_meta *meta)
-{
-	const struct snapshot_coverage *counts = &meta->coverage;
-
-	if (!meta->coverage_known) {
-		fputs("\"coverage\": null", out);
-		return;
-	}
-	fprintf(out,
-		"\"coverage\": {\"live_blocks\": %" PRIu64 ", \"live_bytes\": %" PRIu64
-		", \"new_blocks\": %" PRIu64 ", \"new_bytes\": %" PRIu64
-		", \"seen_blocks\": %" PRIu64 ", \"seen_bytes\": %" PRIu64
-		", \"old_blocks\": %" PRIu64 ", \"old_bytes\": %" PRIu64
-		", \"large_blocks\": %" PRIu64 ", \"large_new\": %" PRIu64
-		", \"large_seen\": %" PRIu64 ", \"typed_blocks\": %" PRIu64
-		", \"mistyped_blocks\": %" PRIu64 ", \"pools_unreadable\": %" PRIu64
-		", \"elapsed_ns\": %" PRIu64 ", \"frozen_ns\": %" PRIu64 ", \"unread_ns\": %" PRIu64
-		"}",
-		counts->live_blocks, counts->live_bytes, counts->new_blocks, counts->new_bytes,
-		counts->seen_blocks, counts->seen_bytes, counts->old_blocks, counts->old_bytes,
-		counts->large_blocks, counts->large_new, counts->large_seen, counts->typed_blocks,
-		counts->mistyped_blocks, counts->pools_unreadable, counts->elapsed_ns,
-		counts->frozen_ns, meta->unread_ns);
-}
-
-/* How the kernel read the heap at the end. */
-static void ending_write(FILE *out, const struct snapshot_ending *ending)
-{
-	if (!ending->pieces)
-		return;
-	fprintf(out,
-		"\"ending\": {\"pieces\": %" PRIu64 ", \"steps\": %" PRIu64
-		", \"slowest_ns\": %" PRIu64 ", \"arenas\": %" PRIu64
-		", \"arenas_unread\": %" PRIu64 ", \"whole\": %s}, ",
-		ending->pieces, ending->steps, ending->slowest_ns, ending->arenas,
-		ending->arenas_unread,
-		ending->failed == EVENT_CENSUS_CUT || ending->failed == EVENT_CENSUS_GIVEN_UP
-			? "false"
-			: "true");
-}
-
-/* Why blocks stand at <unknown>. */
-static void unknown_write(FILE *out, const struct snapshot_meta *meta)
-{
-	static const char *const names[SNAPSHOT_UNKNOWNS] = {
-		[UNKNOWN_NO_FRAME] = "no_frame", [UNKNOWN_NO_STACK] = "no_stack",
-		[UNKNOWN_NO_ROOM] = "no_room",   [UNKNOWN_NO_CODE] = "no_code",
-		[UNKNOWN_NO_NAME] = "no_name",   [UNKNOWN_NO_FILE] = "no_file",
-	};
-	int items = 0;
-
-	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++)
-		if (meta->unknown[i].blocks)
-			fprintf(out, "%s\"%s\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64 "}",
-				items++ ? ", " : ", \"unknown\": {", names[i],
-				meta->unknown[i].bytes, meta->unknown[i].blocks);
-	if (items)
-		putc('}', out);
-}
-
-/* lost: also what is counted for the whole session. */
-static void not_seen_write(FILE *out, const struct snapshot_meta *meta, int lost)
-{
-	static const char *const names[LOSS_COUNT] = {
-		[LOSS_ALLOC] = "lost_allocs",
-		[LOSS_ALLOC_BYTES] = "lost_alloc_bytes",
-		[LOSS_FREE] = "lost_frees",
-		[LOSS_REALLOC] = "lost_reallocs",
-		[LOSS_STACK] = "lost_stacks",
-		[LOSS_CODE] = "lost_codes",
-		[LOSS_PROCESS] = "lost_process_events",
-		[LOSS_THREAD_STATE] = "no_thread_memory",
-		[LOSS_NO_THREAD] = "no_python_thread",
-		[LOSS_FRAME_FAULT] = "frame_faults",
-		[LOSS_RETURN] = "missing_returns",
-		[LOSS_REUSE] = "lost_reuses",
-		[LOSS_MAP] = "lost_mappings",
-	};
-
-	const struct {
-		const char *name;
-		uint64_t count;
-	} dropped[] = {
-		{"stacks_dropped", meta->stacks_dropped},
-		{"codes_dropped", meta->codes_dropped},
-		{"symbols_dropped", meta->symbols_dropped},
-		{"readings_dropped", meta->readings_dropped},
-	};
-
-	fprintf(out,
-		"\"not_seen\": {\"frees_unknown\": %" PRIu64 ", \"replaced\": %" PRIu64
-		", \"stacks_unknown\": %" PRIu64 ", \"frames_unknown\": %" PRIu64
-		", \"records_malformed\": %" PRIu64 ", \"rounded_blocks\": %" PRIu64,
-		meta->frees_unknown, meta->replaced, meta->stacks_unknown, meta->frames_unknown,
-		meta->records_malformed, meta->rounded_blocks);
-	for (unsigned int i = 0; lost && i < LOSS_COUNT; i++) {
-		if (names[i])
-			fprintf(out, ", \"%s\": %" PRIu64, names[i], meta->loss[i]);
-		else if (meta->loss[i])
-			fprintf(out, ", \"lost_%u\": %" PRIu64, i, meta->loss[i]);
-	}
-	if (meta->blocks_dropped)
-		fprintf(out, ", \"blocks_dropped\": %" PRIu64 ", \"bytes_dropped\": %" PRIu64,
-			meta->blocks_dropped, meta->bytes_dropped);
-	if (meta->ending.failed == EVENT_CENSUS_CUT)
-		fprintf(out, ", \"arenas_unread\": %" PRIu64, meta->ending.arenas_unread);
-	for (size_t i = 0; i < sizeof(dropped) / sizeof(dropped[0]); i++)
-		if (dropped[i].count)
-			fprintf(out, ", \"%s\": %" PRIu64, dropped[i].name, dropped[i].count);
-	unknown_write(out, meta);
-	/* Files without native frames are as they always were. */
-	if (meta->layer != EVENT_LAYER_PYTHON || meta->layers & 1u << EVENT_LAYER_NATIVE)
-		fprintf(out, ", \"frames_unnamed\": %" PRIu64 ", \"stacks_cut\": %" PRIu64,
-			meta->frames_unnamed, meta->stacks_cut);
-	if (meta->reuse_unseen)
-		fputs(", \"reuse\": true", out);
-	if (meta->frames_slow)
-		fprintf(out, ", \"frames_slow\": %" PRIu64, meta->frames_slow);
-	putc('}', out);
-}
-
-/* of_several: one of them, whose losses are those of all. */
-static void meta_write(FILE *out, const struct snapshot_meta *meta, int of_several)
-{
-	char version[VERSION_TEXT];
-
-	contradictions_json(out, meta);
-	key_text(out, "name", meta->name);
-	fputs(", \"python\": ", out);
-	if (meta->python_version)
-		json_string(out, version_text(version, meta->python_version));
-	else
-		fputs("null", out);
-	fputs(", ", out);
-	key_text(out, "mode", meta->mode);
-	fputs(", ", out);
-	if (meta->layer != EVENT_LAYER_PYTHON) {
-		key_text(out, "layer", event_layer_name(meta->layer));
-		fputs(", ", out);
-	}
-	key_text(out, "moment", meta->moment);
-	fprintf(out, ", \"from_start\": %s, \"duration_ns\": %" PRIu64 ", \"peak_size\": ",
-		meta->from_start ? "true" : "false", meta->duration_ns);
-	if (meta->peak_bytes)
-		fprintf(out, "%" PRIu64 ", ", meta->peak_bytes);
-	else
-		fputs("null, ", out);
-	if (!strcmp(meta->mode, "growth"))
-		fprintf(out, "\"pool_size\": %u, \"large_blocks_traced\": %s, ", meta->pool_bytes,
-			meta->large_skipped ? "false" : "true");
-	if (meta->of_app)
-		fputs("\"of_app\": true, ", out);
-	if (meta->sample_bytes)
-		fprintf(out, "\"sample_bytes\": %" PRIu64 ", ", meta->sample_bytes);
-	report_modes_json(out, meta);
-	coverage_write(out, meta);
-	fputs(", ", out);
-	ending_write(out, &meta->ending);
-	not_seen_write(out, meta, !of_several);
-}
-
-void report_json_meta(const struct snapshot *snapshot, FILE *out)
-{
-	if (snapshot->process_count)
-		fputs("\"pid\": null, ", out);
-	else
-		fprintf(out, "\"pid\": %u, ", snapshot->meta.pid);
-	meta_write(out, &snapshot->meta, 0);
-}
-
 /*
- * What of the processes' memory the report is about: of all that they hold, so not of a part of it.
+ * The share of the processes' resident memory that the report accounts for. Not printed for a part
+ * of the snapshot.
  */
 static void rss_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
 {
@@ -309,17 +130,17 @@ static void process_write(FILE *out, const struct process_sums *sums)
 		part_write(out, "inherited", &sums->inherited, process->sample_bytes != 0);
 		fputs(", ", out);
 	}
-	key_text(out, "state", process_state(state, process));
+	json_member(out, "state", process_state(state, process));
 	fputs(", \"wait_status\": ", out);
 	if (process->has_exited)
 		fprintf(out, "%u, ", process->wait_status);
 	else
 		fputs("null, ", out);
-	meta_write(out, process, 1);
+	report_json_process_meta(process, out);
 	putc('}', out);
 }
 
-/* All of them, the largest first: a program can leave out what it does not want. */
+/* All processes, the largest first; a program can drop what it does not need. */
 static int processes_write(FILE *out, const struct snapshot *snapshot,
 			   const struct report_opts *opts)
 {
@@ -349,7 +170,7 @@ static void lost_write(FILE *out, const struct snapshot *snapshot)
 	report_json_meta(snapshot, out);
 }
 
-/* What stands in "not_seen" and beside it of the first layer. */
+/* The figures that the first layer has in "not_seen" and beside it. */
 static void table_write(FILE *out, const struct snapshot_meta *meta)
 {
 	fprintf(out,
@@ -374,8 +195,8 @@ static void total_write(FILE *out, const struct snapshot *snapshot,
 }
 
 /*
- * What has no frame of the application, and what of that may have had one among those that were not
- * kept.
+ * The blocks without a frame of the application; "outside_cut": those of them whose traceback was
+ * cut.
  */
 static void app_write(FILE *out, const struct statistics *statistics,
 		      const struct report_opts *opts)
@@ -407,7 +228,7 @@ static void entries_write(FILE *out, const struct snapshot *snapshot,
 	putc(']', out);
 }
 
-/* A layer beside the first: a report within the report, since they are never added up. */
+/* A layer beside the first: a report within the report, because the totals must not be added up. */
 static int layer_write(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts,
 		       enum event_layer which)
 {

@@ -19,21 +19,20 @@ static void change_print(FILE *out, const struct snapshot_change *change, uint64
 	if (change->sample_bytes && change->mode != EVENT_MODE_OFF)
 		fprintf(out, ", a sample of one in %s", report_size(text, change->sample_bytes));
 	if (change->cost_permille)
-		fprintf(out,
-			" (the probes had taken %.1f %% of its CPU time, the budget is %.1f %%)",
+		fprintf(out, " (probes took %.1f %% of its CPU time, the budget is %.1f %%)",
 			change->cost_permille / 10.0, change->budget_permille / 10.0);
 	else if (change->budget_permille)
-		fprintf(out, " (there was room for it again)");
+		fprintf(out, " (its cost is within the budget again)");
 }
 
-/* Not for its cost: the heap could not be read. */
+/* Did the mode change because the heap could not be read, not for its cost? */
 static int is_fall_back(const struct snapshot_change *change)
 {
 	return change->mode == EVENT_MODE_EXACT && !change->cost_permille &&
 	       !change->budget_permille;
 }
 
-/* A table that began anew holds what came since. */
+/* A change of mode that clears the table: the figures cover only the time since then. */
 static void since_print(FILE *out, const struct snapshot_meta *meta)
 {
 	const struct snapshot_change *changes = meta->changes;
@@ -41,12 +40,13 @@ static void since_print(FILE *out, const struct snapshot_meta *meta)
 
 	if (changes[last].mode == EVENT_MODE_OFF) {
 		fprintf(out,
-			"Nothing is traced since %.1f s: what came since then is in no line%s\n",
+			"Nothing is traced since %.1f s: later allocations are not in the "
+			"report%s\n",
 			seconds(changes[last].since_ns),
-			meta->coverage_known ? "" : ", what died stands as live");
+			meta->coverage_known ? "" : ", later frees are not seen");
 		last--;
 	}
-	/* Changes in place go from exact to census and back, and to samples of less. */
+	/* Changes between exact and census, and to a sparser sample, keep the table. */
 	for (begun = last; begun > 0; begun--)
 		if (changes[begun - 1].mode == EVENT_MODE_OFF || is_fall_back(&changes[begun]) ||
 		    (changes[begun - 1].mode == EVENT_MODE_GROWTH) !=
@@ -54,7 +54,7 @@ static void since_print(FILE *out, const struct snapshot_meta *meta)
 		    changes[begun].sample_bytes < changes[begun - 1].sample_bytes)
 			break;
 	if (begun)
-		fprintf(out, "Figures are of what came since %.1f s, when %s mode began\n",
+		fprintf(out, "Figures cover the time since %.1f s, when %s mode began\n",
 			seconds(changes[begun].since_ns), snapshot_mode_name(changes[begun].mode));
 }
 

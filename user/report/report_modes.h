@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a process was traced when, where that has changed (struct snapshot_change). Nothing is
- * written where it has not.
+ * The modes in which a process was traced, and when, if they changed (struct snapshot_change).
+ * Otherwise nothing is printed.
  */
 #ifndef TRACER_REPORT_REPORT_MODES_H
 #define TRACER_REPORT_REPORT_MODES_H
@@ -10,7 +10,10 @@
 
 #include "snapshot/snapshot.h"
 
-/* A line, "Modes: exact for 12.3 s, then census (…)", and one that says what the figures are of. */
+/*
+ * Prints "Modes: exact 0.0-12.3 s; census 12.3-20.1 s (…)" and a line that says which time the
+ * figures cover.
+ */
 void report_modes_print(FILE *out, const struct snapshot_meta *meta);
 /*
  * '"modes": [{"mode": …, "since_ns": …, "sample_bytes": …, "cost": …, "budget": …}, …],

@@ -39,7 +39,7 @@ const char *report_function(const struct snapshot *snapshot, const struct snapsh
 {
 	const char *name;
 
-	/* Both are "<unknown>" where nothing is known of the frame. */
+	/* Both are "<unknown>" if nothing is known about the frame. */
 	if (frame->line || frame->function == STATISTIC_NO_FUNCTION ||
 	    frame->function == frame->filename)
 		return NULL;

@@ -1,42 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the reports in their formats share. */
+/* Helpers shared by the report formats. */
 #ifndef TRACER_REPORT_REPORT_PARTS_H
 #define TRACER_REPORT_REPORT_PARTS_H
 
 #include "report/report.h"
 
-/* The statistics or differences that are asked for. As statistics_compute(). */
+/* The statistics or differences that opts asks for. Errors as statistics_compute(). */
 int report_statistics(const struct snapshot *snapshot, const struct report_opts *opts,
 		      struct statistics *out);
-/* A layer beside the first, as a snapshot that can be reported as that is. */
+/* A layer beside the first, as a snapshot of its own. */
 struct report_layer {
 	struct snapshot layer, old; /* borrow from the snapshots */
-	struct report_opts opts;    /* opts.old is old, where two are compared */
+	struct report_opts opts;    /* opts.old is &old in a comparison */
 };
-/* 1; 0: it was not followed, or not in both that are compared. *out must stay where it is. */
+/*
+ * 1; 0: the layer was not traced, or not in both of the compared snapshots. *out must not be moved:
+ * its members point into it.
+ */
 int report_layer(const struct snapshot *snapshot, const struct report_opts *opts,
 		 enum event_layer layer, struct report_layer *out);
 /* Are blocks charged to lines of the application (snapshot/app.h)? */
 int report_is_of_app(const struct report_opts *opts);
-/* Is the report about all that the snapshot holds, and nothing else? */
+/* Does the report cover the whole snapshot, without filters or a comparison? */
 int report_is_whole(const struct report_opts *opts);
-/* How many of its entries are shown. */
+/* The number of entries to show. */
 size_t report_shown(const struct statistics *statistics, const struct report_opts *opts);
-/* The frames of an entry as JSON has them: [{"filename": …, "lineno": …}, …], most recent first. */
-void report_frames_json(FILE *out, const struct statistic *entry, enum group_by by);
 /*
- * The name of the function that tells a frame without a line from others; NULL: a line does, or
- * nothing.
+ * report_json_meta() for one of several processes, without its PID, and without the loss counters,
+ * which belong to the whole session.
  */
+void report_json_process_meta(const struct snapshot_meta *process, FILE *out);
+/* The frames of an entry as JSON: [{"filename": …, "lineno": …}, …], most recent first. */
+void report_frames_json(FILE *out, const struct statistic *entry, enum group_by by);
+/* The function's name, for a frame that has no line; NULL: it has a line, or no name is known. */
 const char *report_function(const struct snapshot *snapshot, const struct snapshot_frame *frame);
-/* A part of the totals, as an entry is. */
+/* A part of the totals, in the form of an entry. */
 struct statistic report_part(const struct statistic_sums *part);
-/* What each traceback adds once to an entry of cumulative statistics, as an entry of its own. */
+/* The figures of a cumulative entry that count each traceback once, as an entry of their own. */
 struct statistic report_once(const struct statistic *entry);
-/* The totals as an entry of their own. */
+/* The totals, in the form of an entry. */
 struct statistic report_total(const struct statistics *statistics);
 /* The standard error of a difference, see struct statistic_error. */
 struct statistic_error report_error_diff(const struct statistic *entry);
+/* report_title_print(), and in a comparison the title of the older snapshot. */
+void report_titles_print(FILE *out, const struct snapshot *snapshot,
+			 const struct report_opts *opts);
 /* Flushes: 0, -EIO. */
 int report_end(FILE *out);
 

@@ -36,7 +36,7 @@ static void sums_add(struct process_sums *sums, uint64_t mean, const struct snap
 			     inherited ? trace->count : 0);
 		return;
 	}
-	/* The builder has seen to it that no sum overflows. */
+	/* The builder has checked that no sum overflows. */
 	sums->size += trace->bytes * trace->count;
 	sums->count += trace->count;
 	if (!inherited)
@@ -45,7 +45,7 @@ static void sums_add(struct process_sums *sums, uint64_t mean, const struct snap
 	sums->inherited.count += trace->count;
 }
 
-/* A process's blocks are all of a sample, or none is. */
+/* Either all blocks of a process are of a sample, or none is. */
 static int sums_round(struct process_sums *sums)
 {
 	if (!sums->process->sample_bytes)
@@ -137,7 +137,7 @@ static void row_print(FILE *out, const struct process_sums *sums, int containers
 	fprintf(out, "  %11s  %10s  %-7s  %s", figures[0], figures[1], mode,
 		process_state(state, process));
 	if (sums->inherited.count)
-		fprintf(out, ", %s%s inherited of PID %u", sums->inherited.error.size ? "~" : "",
+		fprintf(out, ", %s%s inherited from PID %u", sums->inherited.error.size ? "~" : "",
 			report_size(size, sums->inherited.size), process->parent);
 	putc('\n', out);
 }
@@ -207,7 +207,7 @@ void holders_print(FILE *out, const struct statistic *entry, enum group_by by)
 {
 	int several = entry->snapshot->process_count != 0;
 
-	/* A process that has called exec is two. */
+	/* A process that called exec counts as two. */
 	if (by == GROUP_PROCESS ? entry->processes > 1 : several || group_is_owner(by))
 		fprintf(out, ", processes=%u", entry->processes);
 }

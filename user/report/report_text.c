@@ -3,10 +3,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "base/text.h"
-#include "python/version.h"
 #include "report/contradictions.h"
 #include "report/not_seen.h"
 #include "report/report_modes.h"
@@ -14,7 +12,7 @@
 #include "report/report_processes.h"
 #include "report/source.h"
 
-/* What a report is printed with. */
+/* How and where a report is printed. */
 struct page {
 	FILE *out;
 	const struct report_opts *opts;
@@ -59,7 +57,7 @@ static void function_print(FILE *out, const char *function)
 	}
 }
 
-/* What an entry is called: its file, with the line, the function, or both. */
+/* An entry's name: its file, with the line, the function, or both. */
 static void place_print(FILE *out, const struct statistic *entry,
 			const struct snapshot_frame *frame, enum group_by by)
 {
@@ -70,7 +68,7 @@ static void place_print(FILE *out, const struct statistic *entry,
 	function_print(out, report_function(entry->snapshot, frame));
 }
 
-/* What one unit of standard error is said as; an exact figure has none. */
+/* Prints one standard error; an exact figure has none. */
 static void size_error_print(FILE *out, uint64_t error)
 {
 	char text[32];
@@ -86,7 +84,7 @@ static void count_error_print(FILE *out, uint64_t error)
 }
 
 /*
- * "size=…, count=…" as Statistic.__str__() and StatisticDiff.__str__() have it; estimates are
+ * "size=…, count=…" in the format of Statistic.__str__() and StatisticDiff.__str__(). Estimates are
  * marked: "size=~10 KiB ± 2 KiB", in a comparison "size=~10 KiB (+5 KiB ± 2 KiB)".
  */
 static void figures_print(FILE *out, const struct statistic *sums, int compared)
@@ -151,7 +149,7 @@ static void traceback_print(const struct page *page, const struct statistic *ent
 			traceback->total - traceback->nframe);
 }
 
-/* Is it told below, by number, why nothing is known of the frame? */
+/* Does the "Not seen" part give the reasons for this <unknown> frame? */
 static int is_explained(const struct snapshot *snapshot, const struct snapshot_frame *frame)
 {
 	uint64_t blocks = 0;
@@ -191,13 +189,13 @@ static void entry_print(const struct page *page, const struct statistic *entry)
 		source_line_print(page, entry->snapshot, &frames[0], "    ");
 }
 
-/* Estimates are rounded each by itself: their rest may be one too small. */
+/* Each estimate is rounded by itself, so the rest may come out one too small. */
 static void subtract(uint64_t *from, uint64_t value)
 {
 	*from -= value < *from ? value : *from;
 }
 
-/* The rest's variance is what the entries leave of the total's. */
+/* The variance of the rest is the total's less that of the entries. */
 static void error_subtract(uint64_t *from, uint64_t part)
 {
 	double rest = (double)*from * (double)*from - (double)part * (double)part;
@@ -224,7 +222,7 @@ static void others_print(const struct page *page, const struct statistics *stati
 	if (shown == statistics->count)
 		return;
 	fprintf(page->out, "  %zu other", statistics->count - shown);
-	/* in cumulative mode the entries overlap: there is no rest */
+	/* cumulative entries overlap: there is no rest */
 	if (!page->opts->cumulative) {
 		for (size_t i = 0; i < shown; i++)
 			entry_subtract(&rest, &statistics->entries[i]);
@@ -234,102 +232,7 @@ static void others_print(const struct page *page, const struct statistics *stati
 	putc('\n', page->out);
 }
 
-static void origin_print(FILE *out, const struct snapshot *snapshot)
-{
-	const struct snapshot_meta *meta = &snapshot->meta;
-	static const struct {
-		const char *moment, *text;
-	} moments[] = {
-		{"finalizing", ", as its interpreter began to shut down"},
-		{"exited", ", as it exited"},
-		{"execed", ", as it executed another program"},
-	};
-	char version[VERSION_TEXT], state[PROCESS_STATE_MAX];
-
-	if (snapshot->process_count) {
-		fprintf(out, "%zu processes, ", snapshot->process_count);
-	} else {
-		text_print(out, meta->name);
-		fprintf(out, " (PID %u), ", meta->pid);
-	}
-	if (meta->python_version)
-		fprintf(out, "CPython %s, ", version_text(version, meta->python_version));
-	if (meta->layer != EVENT_LAYER_PYTHON)
-		fputs(meta->layer == EVENT_LAYER_MMAP ? "mapped memory, " : "native blocks, ", out);
-	if (meta->mode[0])
-		fprintf(out, "%s mode, ", meta->mode);
-	if (meta->sample_bytes)
-		fputs("sampled, ", out);
-	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
-	/* How each of several ended stands with it. */
-	if (!snapshot->process_count && meta->has_exited && WIFSIGNALED((int)meta->wait_status)) {
-		fprintf(out, ", %s", process_state(state, meta));
-		return;
-	}
-	for (size_t i = 0; !snapshot->process_count && i < sizeof(moments) / sizeof(moments[0]);
-	     i++)
-		if (!strcmp(meta->moment, moments[i].moment))
-			fputs(moments[i].text, out);
-}
-
-/* What the figures are of, since it is not what one asks for in a line of code. */
-static void growth_print(FILE *out, const struct snapshot_meta *meta)
-{
-	char text[32];
-
-	fprintf(out,
-		"Where the heap grew: sizes are of whole pools (%s each), at the line for which "
-		"one was taken into use%s\n",
-		meta->pool_bytes ? report_size(text, meta->pool_bytes) : "of unknown size",
-		meta->large_skipped ? ", not of objects"
-				    : ", and of blocks of more than 512 bytes");
-}
-
-static void title_print(FILE *out, const char *prefix, const char *name,
-			const struct snapshot *snapshot)
-{
-	const struct snapshot_meta *meta = &snapshot->meta;
-	int growth = snapshot_is_growth(snapshot);
-
-	fputs(prefix, out);
-	if (name) {
-		text_print(out, name);
-		fputs(": ", out);
-	}
-	if (!strcmp(meta->mode, SNAPSHOT_TRACEMALLOC))
-		fprintf(out, "taken by Python's tracemalloc, at most %u frame%s a traceback",
-			meta->traceback_limit, meta->traceback_limit == 1 ? "" : "s");
-	else
-		origin_print(out, snapshot);
-	putc('\n', out);
-	report_modes_print(out, meta);
-	if (growth)
-		growth_print(out, meta);
-	if (meta->of_app)
-		fputs("Tracebacks begin at their most recent frame of the application, if they "
-		      "have one (export --app)\n",
-		      out);
-}
-
-void report_title_print(FILE *out, const struct snapshot *snapshot)
-{
-	title_print(out, "tracer: ", NULL, snapshot);
-}
-
-static void titles_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
-{
-	title_print(out, "tracer: ", opts->name, snapshot);
-	if (!opts->old)
-		return;
-	title_print(out, "compared to: ", opts->old_name, opts->old);
-	if (snapshot->meta.traceback_limit != opts->old->meta.traceback_limit)
-		fprintf(out,
-			"The traceback limits differ, %u frames and %u: only what is grouped by "
-			"the most recent frame compares like with like\n",
-			snapshot->meta.traceback_limit, opts->old->meta.traceback_limit);
-}
-
-/* How a layer is spoken of. */
+/* The words for a layer. */
 struct words {
 	const char *heading, *total, *note;
 };
@@ -338,10 +241,10 @@ static const struct words first_words = {"", "Total", ""};
 static const struct words layer_words[EVENT_LAYERS] = {
 	[EVENT_LAYER_PYTHON] = {"Python's allocators, ", "Total of Python's allocators", ""},
 	[EVENT_LAYER_NATIVE] =
-		{"Native blocks (malloc and its kin), ", "Total native",
-		 "; what Python asks malloc for is in it: the totals are not to be added up"},
+		{"Native blocks (malloc and related functions), ", "Total native",
+		 "; it includes what Python requests from malloc: do not add up the totals"},
 	[EVENT_LAYER_MMAP] = {"Memory mapped (mmap, brk), ", "Total mapped",
-			      "; the blocks lie in it: the totals are not to be added up"},
+			      "; it contains the blocks: do not add up the totals"},
 };
 
 static void heading_print(const struct page *page, const struct statistics *statistics,
@@ -378,7 +281,7 @@ static void heading_print(const struct page *page, const struct statistics *stat
 	fputs(opts->color ? "\033[0m\n" : "\n", out);
 }
 
-/* "size=…, count=…" of a part of the totals. */
+/* "size=…, count=…" for a part of the totals. */
 static void part_print(FILE *out, const struct statistic_sums *part)
 {
 	const struct statistic sums = report_part(part);
@@ -386,7 +289,7 @@ static void part_print(FILE *out, const struct statistic_sums *part)
 	figures_print(out, &sums, 0);
 }
 
-/* What --app could not charge to the application. */
+/* The blocks that --app could not charge to the application. */
 static void outside_print(const struct page *page, const struct snapshot *snapshot,
 			  const struct statistics *statistics)
 {
@@ -407,8 +310,9 @@ static void outside_print(const struct page *page, const struct snapshot *snapsh
 	}
 	putc('\n', page->out);
 	if (limit == 1)
-		fputs("One frame is kept of each traceback: a block counts for the application "
-		      "only where that is the most recent one (tracer -n N keeps more)\n",
+		fputs("Only one frame of each traceback is kept: a block is charged to the "
+		      "application only if that frame is the application's (tracer -n N keeps "
+		      "more)\n",
 		      page->out);
 }
 
@@ -428,8 +332,8 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 	figures_print(page->out, &total, opts->old != NULL);
 	if (snapshot->meta.peak_bytes)
 		/*
-		 * Only exact mode follows it; else it is the highest that a reading of the heap has
-		 * seen.
+		 * Only exact mode traces the peak; the other modes know the highest value that a
+		 * heap walk has found.
 		 */
 		fprintf(page->out, " (peak size%s%s%s)",
 			!strcmp(snapshot->meta.mode, "census") || snapshot_is_growth(snapshot)
@@ -438,15 +342,18 @@ static void statistics_print(const struct page *page, const struct snapshot *sna
 			snapshot->meta.sample_bytes ? "~" : "",
 			report_size(text, snapshot->meta.peak_bytes));
 	if (statistics->parts[PART_INHERITED].count) {
-		fputs("; of it inherited by forked processes: ", page->out);
+		fputs("; inherited by forked processes: ", page->out);
 		part_print(page->out, &statistics->parts[PART_INHERITED]);
-		fputs(" (--no-inherited leaves it out)", page->out);
+		fputs(" (--no-inherited excludes it)", page->out);
 	}
 	fprintf(page->out, "%s\n", words->note);
 	outside_print(page, snapshot, statistics);
 }
 
-/* A layer beside the first: what is in one lies in blocks of the next, so its sum stands apart. */
+/*
+ * A layer beside the first. Its total is separate, because blocks of one layer lie in blocks of the
+ * next.
+ */
 static int layer_print(const struct page *page, const struct snapshot *snapshot,
 		       enum event_layer which)
 {
@@ -473,7 +380,7 @@ static int page_print(const struct page *page, const struct snapshot *snapshot,
 	int err = 0;
 
 	contradictions_print(page->out, snapshot);
-	titles_print(page->out, snapshot, opts);
+	report_titles_print(page->out, snapshot, opts);
 	if (snapshot->process_count && !opts->old && !group_is_owner(opts->by))
 		err = processes_print(page->out, snapshot, opts);
 	if (err)

@@ -15,19 +15,19 @@
 #include "base/text.h"
 #include "base/utf8.h"
 
-#define FILES_MAX 16u /* kept; the one that was read first makes room */
+#define FILES_MAX 16u /* files kept in memory; the oldest one is replaced */
 #define FILE_MAX  (16u << 20)
 
 struct source_file {
-	char *name, *text; /* NUL at the end; text NULL: it could not be read */
+	char *name, *text; /* NUL-terminated; text NULL: it could not be read */
 	int root;          /* descriptor; AT_FDCWD: ours */
 	int err;           /* why it could not be read, -errno */
 	size_t bytes;
-	size_t at; /* where line `line` begins: the next one asked for is often behind it */
+	size_t at; /* offset of line `line`: the next line asked for is often a later one */
 	uint32_t line;
 };
 
-/* Lines in a row that have no file: a name is all that is kept of them. */
+/* Lines whose file could not be read; only the first file's name is kept. */
 struct missing {
 	uint64_t lines;
 	char *name; /* the first one's */
@@ -38,7 +38,7 @@ struct source {
 	int roots[SOURCE_ROOTS_MAX + 1];
 	size_t root_count;
 	struct source_file
-		/* more than there are roots: those of one name are there at once */
+		/* more than there are roots, so that one name fits for every root */
 		files[FILES_MAX];
 	size_t count;
 	struct missing missing;
@@ -97,7 +97,7 @@ static char *text_read(int fd, size_t size, size_t *bytes)
 	return text;
 }
 
-/* "<stdin>", "<frozen …>": no file, whatever may lie there under that name. */
+/* "<stdin>" and "<frozen …>" are not files, even if a file of that name exists. */
 static int is_file_name(const char *filename)
 {
 	size_t length = strlen(filename);
@@ -105,7 +105,7 @@ static int is_file_name(const char *filename)
 	return length && (filename[0] != '<' || filename[length - 1] != '>');
 }
 
-/* A relative name is of the directory that we are in: in another root nobody knows which it was. */
+/* A relative name refers to our current directory. In another root the directory is unknown. */
 static int file_open(int root, const char *path)
 {
 	if (root == AT_FDCWD)
@@ -156,7 +156,7 @@ static struct source_file *file_find(struct source *source, int root, const char
 	return file;
 }
 
-/* Where the line behind the one at `at` begins; "\n", "\r\n" and "\r" end one, as in Python. */
+/* The offset of the line after the one at `at`; "\n", "\r\n" and "\r" end a line, as in Python. */
 static size_t line_next(const struct source_file *file, size_t at)
 {
 	while (at < file->bytes && file->text[at] != '\n' && file->text[at] != '\r')
@@ -166,7 +166,7 @@ static size_t line_next(const struct source_file *file, size_t at)
 	return at < file->bytes ? at + 1 : at;
 }
 
-/* A line without white space around it, part of a file's text; bytes 0: there is none. */
+/* A line without surrounding white space, a part of a file's text; bytes 0: there is none. */
 struct line {
 	char *text;
 	size_t bytes;
@@ -246,15 +246,16 @@ void source_missing_print(const struct source *source, FILE *out)
 
 	if (missing->lines) {
 		fprintf(out,
-			"  source lines: %" PRIu64 " without, since their file cannot be read (",
+			"  source lines: %" PRIu64
+			" not shown, because their file cannot be read (",
 			missing->lines);
 		text_print(out, missing->name ? missing->name : "?");
 		fprintf(out, ": %s)\n",
-			missing->err == -EINVAL ? "no regular file" : strerror(-missing->err));
+			missing->err == -EINVAL ? "not a regular file" : strerror(-missing->err));
 	}
 	if (source->differing)
 		fprintf(out,
 			"  source lines: %" PRIu64
-			" not shown, since they differ between containers\n",
+			" not shown, because they differ between containers\n",
 			source->differing);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What to tell somebody who named a process that is not here, or not that one. */
+/* Explains why a pid that the user named is not found, or is another process than intended. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static int has_below(const struct process_info *info, pid_t pid)
 	return 0;
 }
 
-int target_pid_explain(pid_t pid, char *out, size_t room)
+int target_pid_explain(pid_t pid, char *out, size_t capacity)
 {
 	struct container_list list = {0};
 	struct process_info info;
@@ -38,28 +38,28 @@ int target_pid_explain(pid_t pid, char *out, size_t room)
 			container_list_read(&list);
 		container = container_of(&list, pids[i]);
 		length += (size_t)snprintf(
-			out + length, room - length, "%sPID %d %s%.60s", length ? ", " : "",
+			out + length, capacity - length, "%sPID %d %s%.60s", length ? ", " : "",
 			pids[i], container ? "in container " : "in a PID namespace of its own",
 			container ? container_label(container, label) : "");
-		if (length >= room)
-			length = room - 1;
+		if (length >= capacity)
+			length = capacity - 1;
 	}
 	if (found > EXPLAINED)
-		snprintf(out + length, room - length, " and %zu more", found - EXPLAINED);
+		snprintf(out + length, capacity - length, " and %zu more", found - EXPLAINED);
 	container_list_free(&list);
 	free(pids);
 	return found > 0;
 }
 
-int target_hidden_explain(char *out, size_t room)
+int target_hidden_explain(char *out, size_t capacity)
 {
 	struct buffer text = {0};
 	const char *at;
 	int found = 0;
 
 	/*
-	 * "… /proc rw,… - proc proc rw,hidepid=invisible": of several mounts there the last is what
-	 * is seen.
+	 * Matches "… /proc rw,… - proc proc rw,hidepid=invisible". If several mounts are stacked on
+	 * /proc, the last one is visible.
 	 */
 	if (geteuid() && !process_file_read(getpid(), "mountinfo", 1u << 20, &text)) {
 		at = (const char *)text.data;
@@ -70,7 +70,7 @@ int target_hidden_explain(char *out, size_t room)
 			found = option && strncmp(option + 8, "0", 1) != 0 &&
 				strncmp(option + 8, "off", 3) != 0;
 			if (found)
-				snprintf(out, room, "/proc is mounted with %.*s",
+				snprintf(out, capacity, "/proc is mounted with %.*s",
 					 (int)strcspn(option, ",\n "), option);
 			at += line;
 		}

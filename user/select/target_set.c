@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 
-#define COMM_BYTES 15 /* of a name that the kernel keeps */
+#define COMM_BYTES 15 /* length of a process name in the kernel */
 
 void target_set_pids(struct target_set *set, pid_t *pids, size_t count)
 {
@@ -23,7 +23,7 @@ void target_set_pids(struct target_set *set, pid_t *pids, size_t count)
 
 int target_set_container(struct target_set *set, const char *text)
 {
-	int err = array_reserve(&set->containers, &set->container_room, set->container_count, 1,
+	int err = array_reserve(&set->containers, &set->container_capacity, set->container_count, 1,
 				sizeof(*set->containers));
 
 	if (!err)
@@ -33,7 +33,7 @@ int target_set_container(struct target_set *set, const char *text)
 
 int target_set_cgroup(struct target_set *set, const char *text)
 {
-	int err = array_reserve(&set->cgroups, &set->cgroup_room, set->cgroup_count, 1,
+	int err = array_reserve(&set->cgroups, &set->cgroup_capacity, set->cgroup_count, 1,
 				sizeof(*set->cgroups));
 
 	if (!err)
@@ -43,7 +43,7 @@ int target_set_cgroup(struct target_set *set, const char *text)
 
 int target_set_name(struct target_set *set, const char *text)
 {
-	int err = array_reserve(&set->names, &set->name_room, set->name_count, 1,
+	int err = array_reserve(&set->names, &set->name_capacity, set->name_count, 1,
 				sizeof(*set->names));
 
 	if (!err)
@@ -51,7 +51,7 @@ int target_set_name(struct target_set *set, const char *text)
 	return err;
 }
 
-static void container_forget(struct target_container *container)
+static void container_clear(struct target_container *container)
 {
 	for (size_t i = 0; i < container->count; i++)
 		cgroup_ref_free(&container->entries[i].cgroup);
@@ -63,7 +63,7 @@ static void container_forget(struct target_container *container)
 void target_set_free(struct target_set *set)
 {
 	for (size_t i = 0; i < set->container_count; i++)
-		container_forget(&set->containers[i]);
+		container_clear(&set->containers[i]);
 	for (size_t i = 0; i < set->cgroup_count; i++)
 		cgroup_ref_free(&set->cgroups[i].ref);
 	free(set->containers);
@@ -114,15 +114,15 @@ int target_set_is_waiting(const struct target_set *set)
 	return 0;
 }
 
-/* The set outlives the list: what was chosen moves over, cgroups and all. */
-static int container_take(struct target_container *container, struct container_list *list,
+/* The set outlives the list, so the chosen containers are copied with their cgroups. */
+static int container_copy(struct target_container *container, struct container_list *list,
 			  const struct container_choice *choice)
 {
 	struct container *entries = calloc(choice->count, sizeof(*entries));
 
 	if (!entries)
 		return -ENOMEM;
-	container_forget(container);
+	container_clear(container);
 	for (size_t i = 0; i < choice->count; i++) {
 		struct container *from = &list->entries[choice->entries[i] - list->entries];
 
@@ -140,7 +140,7 @@ static int container_take(struct target_container *container, struct container_l
 			if (err) {
 				container->entries = entries;
 				container->count = i;
-				container_forget(container);
+				container_clear(container);
 				return err;
 			}
 			cgroup_ref_identify(&entries[i].cgroup);
@@ -156,12 +156,12 @@ static int container_resolve(struct target_set *set, struct target_container *co
 {
 	struct container_choice choice;
 	char label[CONTAINER_LABEL_SIZE];
-	/* Who waits for "web-1" has not meant "web-10", which happens to be there. */
+	/* A user who waits for "web-1" does not mean "web-10", which happens to run. */
 	int err = container_choose(list, container->text, set->wait, &choice);
 
 	if (err)
 		return err == -ENOENT && set->wait ? 0 : err;
-	/* Once it has been found, another user's is not the one that comes back. */
+	/* A container that was resolved before is not replaced by one of another user. */
 	if (container->count &&
 	    !container_owner_is(&container->entries[0].owner, &choice.entries[0]->owner)) {
 		free(choice.entries);
@@ -170,7 +170,7 @@ static int container_resolve(struct target_set *set, struct target_container *co
 	if (!choice.exact && !container->count)
 		log_info("container %s: %s", container->text,
 			 container_label(choice.entries[0], label));
-	err = container_take(container, list, &choice);
+	err = container_copy(container, list, &choice);
 	free(choice.entries);
 	return err;
 }
@@ -238,7 +238,9 @@ static const struct container *container_matches(const struct target_set *set, p
 	return NULL;
 }
 
-/* The process id that it has in a container: the level is that of the container's first process. */
+/*
+ * The process id within a container. The namespace level is that of the container's first process.
+ */
 static pid_t pid_within(const struct process_info *info, const struct container *container)
 {
 	struct process_info init;
@@ -257,7 +259,7 @@ static int pid_is_wanted(const struct target_set *set, pid_t pid)
 	return !set->pid_count;
 }
 
-/* What can be said without the cgroups. */
+/* The conditions that do not need the cgroup file. */
 static int info_matches(const struct target_set *set, const struct process_info *info)
 {
 	if (info->kernel_thread || info->zombie || info->pid == getpid() || info->tgid != info->pid)
@@ -281,8 +283,8 @@ static int cgroups_match(const struct target_set *set, const struct process_info
 }
 
 /*
- * A cgroup that was not met lately may be that of a container which is waited for: 1 and it is
- * remembered.
+ * A cgroup that was not seen lately may be that of an awaited container. Returns 1 and remembers
+ * it; 0 if it is known.
  */
 static int cgroup_is_new(struct target_set *set, const char *text)
 {
@@ -291,14 +293,14 @@ static int cgroup_is_new(struct target_set *set, const char *text)
 	for (const char *at = text; *at; at++)
 		hash = hash_u64(hash ^ (unsigned char)*at);
 	hash |= 1; /* 0 is a free slot */
-	if (set->looked[hash >> 58] == hash)
+	if (set->cgroups_seen[hash >> 58] == hash)
 		return 0;
-	set->looked[hash >> 58] = hash;
+	set->cgroups_seen[hash >> 58] = hash;
 	return 1;
 }
 
-/* may_look: read the list of containers again for a process in a new cgroup. */
-static int process_matches(struct target_set *set, const struct process_info *info, int may_look)
+/* may_resolve: read the list of containers again for a process in a new cgroup. */
+static int process_matches(struct target_set *set, const struct process_info *info, int may_resolve)
 {
 	struct buffer text = {0};
 	const char *what;
@@ -310,13 +312,15 @@ static int process_matches(struct target_set *set, const struct process_info *in
 		return 1;
 	if (!process_file_read(info->pid, "cgroup", CGROUP_TEXT_MAX, &text)) {
 		matches = cgroups_match(set, info, (const char *)text.data);
-		if (!matches && may_look && cgroup_is_new(set, (const char *)text.data)) {
+		if (!matches && may_resolve && cgroup_is_new(set, (const char *)text.data)) {
 			err = containers_resolve(set, &what);
 			matches = cgroups_match(set, info, (const char *)text.data);
 		}
 	}
 	buffer_free(&text);
-	/* A name that is not clear stays what it was: there is nobody to be told now. */
+	/*
+	 * An ambiguous name keeps its old meaning: at this point there is no user to report it to.
+	 */
 	return err == -ENOMEM ? err : matches;
 }
 
@@ -361,10 +365,9 @@ int target_set_list(struct target_set *set, pid_t **pids, size_t *count)
 		else
 			err = matches;
 	}
-	/* An id stands for one process, in each container that is meant. */
+	/* Each id must match one process in each selected container. */
 	if (!err && set->pid_count > kept && !target_set_is_waiting(set))
-		err = error_set(-ESRCH,
-				"%zu of these process ids %s in no process of the container",
+		err = error_set(-ESRCH, "%zu of these process ids %s not in the container",
 				set->pid_count - kept, set->pid_count - kept == 1 ? "is" : "are");
 	if (err) {
 		free(list);

@@ -1,155 +1,223 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads the heaps and the RSS of members, within the limit of the session.
+ *
+ * The limit is the latest time of an event that is taken; later ones may be in the ring buffer, and
+ * are dropped. The last walks of the heaps must fit in the limit, since a block that a walk finds
+ * and whose event was dropped would count as unseen. So session_stop() is due before the limit, by
+ * the time that the previous walks took. If there are many heaps, some are left as of their
+ * previous walk. A walk that has begun moves the limit to its own end.
+ */
 #include "session/census.h"
 
 #include <errno.h>
-#include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "process/freeze.h"
-#include "process/threads.h"
-#include "python/heap.h"
-#include "python/heap_types.h"
+#include "heap/census.h"
+#include "report/contradictions.h"
+#include "session/member.h"
+#include "session/mode.h"
+#include "session/state.h"
+#include "session/symbols.h"
 
-/* Pools between two looks at the ring buffer: a few milliseconds. */
-#define REFRESH_POOLS 512
-/* Of so many pools what is in them is told; then of every second one, of every fourth, … */
-#define SIZED_POOLS 64
+#define CENSUS_SHARE      50           /* periodic walks take at most 1/50 of the time */
+#define CENSUS_PAUSE_NS   500000000ull /* at least, between two walks of a heap */
+#define CENSUS_STRETCH_NS 20000000ull  /* of walks, until the ring buffer is drained */
+#define LAST_SHARE        2            /* all last walks take at most 1/2 of the limited time */
+#define LAST_TIMES        2            /* a walk may take twice as long as the previous one */
+#define LAST_MARGIN_NS    10000000ull
+#define HURRY_NS          1000000000ull /* for the last walks, if the user waits for the end */
+#define RSS_PAUSE_NS      500000000ull  /* between two reads of a process's RSS, */
+#define RSS_PAUSE_OF      100u          /* and once more for every 100 processes */
 
-struct reading {
-	const struct census_opts *opts;
-	struct event_header header;
-	uint64_t id, pools;
-	struct heap_sizes *sizes; /* NULL: not asked for, or no object can be told */
-	uint64_t sized, sized_every;
-	int err;
+void session_limit(struct session *session, uint64_t duration_ns)
+{
+	session->limit_ns = clock_ns(CLOCK_MONOTONIC) + duration_ns;
+	session->limit_duration_ns = duration_ns;
+}
+
+int session_is_beyond(const struct session *session, uint64_t time_ns)
+{
+	return session->limit_ns && !session->walk && time_ns > session->limit_ns;
+}
+
+static uint64_t last_walks_ns(const struct session *session)
+{
+	uint64_t sum = LAST_MARGIN_NS, most = session->limit_duration_ns / LAST_SHARE;
+
+	for (size_t i = 0; i < session->count; i++)
+		if (!session->members[i]->ended)
+			sum += LAST_TIMES * session->members[i]->census_cost_ns;
+	return sum < most ? sum : most;
+}
+
+uint64_t session_left_ns(const struct session *session)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), needed = last_walks_ns(session);
+
+	if (!session->limit_ns)
+		return UINT64_MAX;
+	return now + needed < session->limit_ns ? session->limit_ns - needed - now : 0;
+}
+
+/* A walk of a member's heap. */
+struct walk {
+	struct session *session;
+	const struct member *member;
 };
 
-static int sizes_record(const struct heap_pool *pool, struct reading *reading)
+/*
+ * The member may have ended in the records that were drained meanwhile, and its pid been reused:
+ * the rest of the walk must not be fed. The walk also ends if the trace gave it up for lack of
+ * memory.
+ */
+static int record_feed(void *context, const void *record, size_t size)
 {
-	_Alignas(struct event_census_sizes) uint8_t
-		room[sizeof(struct event_census_sizes) + EVENT_POOL_BLOCKS * sizeof(uint16_t)];
-	struct event_census_sizes *record = (void *)room;
-	size_t bytes = (pool->count + 3) / 4 * 4 * sizeof(record->bytes[0]), told = 0;
+	const struct walk *walk = context;
+	const struct event_header *header = record;
+	int err = walk->member->ended ? -ESRCH : session_feed(walk->session, record, size);
 
-	memset(room, 0, sizeof(*record) + bytes);
-	record->header = reading->header;
-	record->header.type = EVENT_CENSUS_SIZES;
-	record->header.size = sizeof(*record) + bytes;
-	record->id = reading->id;
-	record->address = pool->address;
-	record->block_bytes = pool->block_bytes;
-	record->count = pool->count;
-	for (uint32_t i = 0; i < pool->count; i++) {
-		if (pool->free[i])
-			continue;
-		record->bytes[i] = (uint16_t)heap_sizes_of(
-			reading->sizes, pool->content + (size_t)i * pool->block_bytes,
-			pool->block_bytes);
-		told += record->bytes[i] != 0;
+	if (err || header->type != EVENT_CENSUS_POOL ||
+	    trace_is_walk(walk->session->trace, walk->member->index))
+		return err;
+	return error_set(-EDQUOT, "it holds more than there is memory for (--budget)");
+}
+
+static void records_pull(void *context)
+{
+	const struct walk *walk = context;
+
+	session_pull(walk->session);
+}
+
+/* Logged once while the trace runs, since a report may come much later. */
+static void contradiction_log(struct session *session, struct member *member)
+{
+	struct snapshot_meta meta;
+	char text[320];
+
+	if (member->contradicted || trace_meta(session->trace, member->index, &meta) ||
+	    !meta.coverage_known)
+		return;
+	member->contradicted = contradictions_first(&meta, text, sizeof(text));
+	if (member->contradicted)
+		log_info("PID %d: %s", member->pid, text);
+}
+
+int member_census(struct session *session, struct member *member, int baseline, int freeze)
+{
+	struct walk walk = {.session = session, .member = member};
+	struct census_opts opts = {.baseline = baseline || member->baseline_due,
+				   .freeze = freeze,
+				   .types = !baseline && member->mode != EVENT_MODE_GROWTH,
+				   .record = record_feed,
+				   .refresh = records_pull,
+				   .context = &walk};
+	uint64_t start = clock_ns(CLOCK_MONOTONIC);
+	int err;
+
+	if (member->heap_unreadable || member->ended ||
+	    trace_process_at(session->trace, member->index)->end != TRACE_RUNNING)
+		return 0;
+	session->walk = 1;
+	err = census_take(&member->runtime, &opts);
+	if (!err)
+		member->baseline_due = 0;
+	member->census_ns = clock_ns(CLOCK_MONOTONIC);
+	member->census_cost_ns = member->census_ns - start;
+	session->walk = 0;
+	if (session_is_beyond(session, member->census_ns))
+		session->limit_ns = member->census_ns;
+	/* What census mode has recorded so far relies on a heap that cannot be read. */
+	if (err == -ENOTSUP && !opts.baseline && member->mode == EVENT_MODE_CENSUS &&
+	    !member->off) {
+		member_mode_fall_back(session, member);
+		return 0;
 	}
-	if (++reading->sized % SIZED_POOLS == 0)
-		reading->sized_every *= 2;
-	return told ? reading->opts->record(reading->opts->context, record, record->header.size)
-		    : 0;
+	contradiction_log(session, member);
+	return err == -ESRCH ? 0 : err;
 }
 
-static int pool_record(const struct heap_pool *pool, void *context)
+void member_reconcile(struct session *session, struct member *member, int baseline, int freeze)
 {
-	struct reading *reading = context;
-	_Alignas(struct event_census_pool)
-		uint8_t room[sizeof(struct event_census_pool) + EVENT_POOL_BLOCKS / 8];
-	struct event_census_pool *record = (void *)room;
-	size_t words = (pool->count + 63) / 64;
+	int err = member_census(session, member, baseline, freeze);
 
-	memset(room, 0, sizeof(*record) + words * sizeof(record->live[0]));
-	record->header = reading->header;
-	record->header.type = EVENT_CENSUS_POOL;
-	record->header.size = sizeof(*record) + words * sizeof(record->live[0]);
-	record->id = reading->id;
-	record->address = pool->address;
-	record->block_bytes = pool->block_bytes;
-	record->count = pool->count;
-	for (uint32_t i = 0; i < pool->count; i++)
-		record->live[i / 64] |= (uint64_t)!pool->free[i] << i % 64;
-	reading->err = reading->opts->record(reading->opts->context, record, record->header.size);
-	if (!reading->err && reading->sizes && pool->content &&
-	    reading->pools % reading->sized_every == 0)
-		reading->err = sizes_record(pool, reading);
-	if (++reading->pools % REFRESH_POOLS == 0)
-		reading->opts->refresh(reading->opts->context);
-	return reading->err;
-}
-
-static int thread_record(pid_t tid, void *context)
-{
-	struct reading *reading = context;
-	struct event_mark record = {.header = reading->header};
-
-	record.header.type = EVENT_CENSUS_THREAD;
-	record.header.size = sizeof(record);
-	record.header.tid = tid;
-	return reading->opts->record(reading->opts->context, &record, sizeof(record));
-}
-
-static int reading_take(const struct python_runtime *runtime, const struct census_opts *opts,
-			struct event_census *record)
-{
-	struct reading reading = {
-		.opts = opts, .header = record->header, .id = record->id, .sized_every = 1};
-	struct heap_reading heap = {0};
-	int err;
-
-	err = opts->record(opts->context, record, sizeof(*record));
-	if (!err)
-		err = threads_visit(runtime->pid, thread_record, &reading);
 	if (err)
-		return err;
-	/* Where types cannot be told nothing is said of them. */
-	if (opts->types)
-		heap_sizes_new(&reading.sizes, runtime);
-	err = heap_read_pools(runtime, pool_record, &reading, &heap);
-	heap_sizes_free(reading.sizes);
-	/* A library that was loaded this moment: there is no heap, and so nothing on it. */
-	if (err == -EAGAIN)
-		err = 0;
-	if (!err)
-		err = reading.err;
-	if (heap.arenas_lost)
-		record->failed = EVENT_CENSUS_PARTIAL;
-	record->large_blocks = heap.raw_blocks;
-	record->pools_unreadable = heap.pools_unreadable;
-	record->elapsed_ns = heap.elapsed_ns;
-	return err;
+		log_info("PID %d: its heap could not be read: %s", member->pid, error_reason(err));
 }
 
-int census_take(const struct python_runtime *runtime, const struct census_opts *opts)
+void session_census(struct session *session)
 {
-	struct event_census record = {
-		.header = {.type = EVENT_CENSUS,
+	for (size_t i = 0; i < session->count; i++)
+		member_reconcile(session, session->members[i], 0, session->opts.freeze);
+	session_rss_read(session, clock_ns(CLOCK_MONOTONIC));
+	session_name(session);
+}
+
+static int census_is_due(const struct session *session, const struct member *member, uint64_t now)
+{
+	uint64_t pause = member->census_cost_ns * CENSUS_SHARE;
+
+	if (pause < CENSUS_PAUSE_NS)
+		pause = CENSUS_PAUSE_NS;
+	return now - member->census_ns >= pause &&
+	       !session_is_beyond(session, now + member->census_cost_ns);
+}
+
+void session_census_due(struct session *session, uint64_t now)
+{
+	uint64_t begin = now;
+
+	for (size_t i = 0; i < session->count && now - begin < CENSUS_STRETCH_NS; i++) {
+		struct member *member = session->members[session->census_turn++ % session->count];
+
+		if (!census_is_due(session, member, now))
+			continue;
+		member_census(session, member, 0, 0);
+		now = clock_ns(CLOCK_MONOTONIC);
+	}
+}
+
+void session_census_last(struct session *session, int hurried)
+{
+	uint64_t until_ns = hurried ? clock_ns(CLOCK_MONOTONIC) + HURRY_NS : UINT64_MAX;
+
+	if (session->limit_ns && session->limit_ns < until_ns)
+		until_ns = session->limit_ns;
+	for (size_t i = 0; i < session->count && clock_ns(CLOCK_MONOTONIC) < until_ns; i++)
+		member_reconcile(session, session->members[i], 0, session->opts.freeze);
+}
+
+void member_rss_read(struct session *session, struct member *member, uint64_t time_ns)
+{
+	struct event_rss record = {
+		.header = {.type = EVENT_RSS,
 			   .size = sizeof(record),
-			   .tgid = runtime->pid,
-			   .tid = runtime->pid},
-		.baseline = opts->baseline,
+			   .time_ns = time_ns,
+			   .tgid = member->pid,
+			   .tid = member->pid},
 	};
-	struct freeze *freeze = NULL;
-	int err;
+	uint64_t bytes;
 
-	error_clear();
-	err = opts->freeze ? freeze_begin(&freeze, runtime->pid) : 0;
-	if (err)
-		return err;
-	opts->refresh(opts->context);
-	record.header.time_ns = clock_ns(CLOCK_MONOTONIC);
-	record.id = record.header.time_ns & ~EVENT_CENSUS_INSIDE;
-	err = reading_take(runtime, opts, &record);
-	record.frozen_ns = freeze_end(freeze);
-	opts->refresh(opts->context);
-	record.header.type = EVENT_CENSUS_DONE;
-	record.header.time_ns = clock_ns(CLOCK_MONOTONIC);
-	if (err)
-		record.failed = EVENT_CENSUS_GIVEN_UP;
-	int failed = opts->record(opts->context, &record, sizeof(record));
-	return err ? err : failed;
+	member->rss_ns = time_ns;
+	if (member->ended || process_rss_read(member->pid, &bytes, NULL) || !bytes)
+		return;
+	record.bytes = bytes;
+	session_feed(session, &record, sizeof(record));
+}
+
+void session_rss_read(struct session *session, uint64_t time_ns)
+{
+	for (size_t i = 0; i < session->count; i++)
+		member_rss_read(session, session->members[i], time_ns);
+}
+
+void session_rss_due(struct session *session, uint64_t now)
+{
+	uint64_t pause = RSS_PAUSE_NS * (1 + session->count / RSS_PAUSE_OF);
+
+	for (size_t i = 0; i < session->count; i++)
+		if (now - session->members[i]->rss_ns >= pause)
+			member_rss_read(session, session->members[i], now);
 }

@@ -1,36 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * A reading of a target's heap, as records: the trace makes of them which of its blocks live
- * (trace/trace_census.c), and a capture replays to the same.
- */
+/* When the heaps and the RSS of members are read, and the limit of a session's duration. */
 #ifndef TRACER_SESSION_CENSUS_H
 #define TRACER_SESSION_CENSUS_H
 
-#include <stddef.h>
+#include <stdint.h>
 
-#include "abi/events.h"
-#include "python/runtime.h"
-
-struct census_opts {
-	int baseline; /* the first one: what is on the heap is older than the trace */
-	int freeze;   /* stop the target for it */
-	/* of some pools tell what the types of the objects in it say of their sizes */
-	int types;
-	/* A record of the reading, borrowed for the call. Non-zero ends it. */
-	int (*record)(void *context, const void *record, size_t size);
-	/*
-	 * Bring in the events that are there: before a reading's first record, now and then during
-	 * it, before its last.
-	 */
-	void (*refresh)(void *context);
-	void *context;
-};
+struct session;
+struct member;
 
 /*
- * Reads the heap. Whatever happens, a begun census is ended by a record. 0; -ENOTSUP no heap that
- * can be read; -ENODATA it is empty, or none of pymalloc's; -ESRCH; -EBUSY, -ETIMEDOUT it could not
- * be stopped (then nothing was read); other errors of record().
+ * Walks the member's heap, if it runs and has one. 0; -ENOTSUP it cannot be read (a member in
+ * census mode falls back to exact mode, and 0 is returned); -ENODATA it has none; -errno.
  */
-int census_take(const struct python_runtime *runtime, const struct census_opts *opts);
+int member_census(struct session *session, struct member *member, int baseline, int freeze);
+/* The same; errors are logged. */
+void member_reconcile(struct session *session, struct member *member, int baseline, int freeze);
+/*
+ * Walks the heaps that are due: each every half second, or less often if walks would take more than
+ * 2 % of the time. Round-robin, for at most 20 ms a call.
+ */
+void session_census_due(struct session *session, uint64_t now);
+/* The last walk of all heaps, as far as there is time. */
+void session_census_last(struct session *session, int hurried);
+/* Is this time after the limit of the session? */
+int session_is_beyond(const struct session *session, uint64_t time_ns);
+/* Feeds the RSS as of that time: of one member, of all, of those that are due. */
+void member_rss_read(struct session *session, struct member *member, uint64_t time_ns);
+void session_rss_read(struct session *session, uint64_t time_ns);
+void session_rss_due(struct session *session, uint64_t now);
 
 #endif

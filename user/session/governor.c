@@ -1,130 +1,165 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/governor.h"
 
-#include <string.h>
+#include <errno.h>
 
-static void step_set(struct governor *governor, size_t step, uint64_t now_ns)
+#include "base/clock.h"
+#include "base/error.h"
+#include "session/member.h"
+#include "session/mode.h"
+#include "session/state.h"
+
+int session_governor_begin(struct session *session)
 {
-	if (now_ns > governor->changed_ns)
-		governor->rate = governor->cpu_ns / (double)(now_ns - governor->changed_ns);
-	governor->tried = step < governor->step;
-	governor->step = step;
-	governor_changed(governor, now_ns, 0);
-}
+	int err;
 
-void governor_changed(struct governor *governor, uint64_t now_ns, double cost_ns)
-{
-	governor->changed_ns = now_ns;
-	governor->cpu_ns = 0;
-	governor->debt_ns = cost_ns;
-	governor->looked = 0;
-}
-
-static int is_trying(const struct governor *governor, uint64_t now_ns)
-{
-	return governor->tried && now_ns - governor->changed_ns < GOVERNOR_WINDOW_NS;
-}
-
-/*
- * What may be taken beyond the budget. Of a try: of what the process took before, since with dearer
- * probes it takes more. Else of one CPU: who seldom does anything is not narrowed because of that.
- */
-static double debt_max(const struct governor *governor, uint64_t now_ns)
-{
-	double rate = 1;
-
-	if (is_trying(governor, now_ns) && governor->rate < 1)
-		rate = governor->rate > GOVERNOR_RATE_MIN ? governor->rate : GOVERNOR_RATE_MIN;
-	return governor->budget * rate * GOVERNOR_WINDOW_NS / GOVERNOR_DEBT;
-}
-
-uint64_t governor_wait(const struct governor *governor, uint64_t now_ns)
-{
-	uint64_t wait_ns = governor->looked ? GOVERNOR_PERIOD_NS : GOVERNOR_FIRST_NS;
-	double left_ns = debt_max(governor, now_ns) - governor->debt_ns;
-
-	if (!is_trying(governor, now_ns) && governor->debt_ns <= 0)
-		return wait_ns;
-	if (left_ns >= (double)wait_ns)
-		return wait_ns;
-	return left_ns > GOVERNOR_SHORT_NS ? (uint64_t)left_ns : GOVERNOR_SHORT_NS;
-}
-
-static void narrow(struct governor *governor, uint64_t now_ns)
-{
-	/* The step up did not do: the next try comes later. */
-	if (governor->tried && governor->hold_ns < GOVERNOR_HOLD_MAX_NS)
-		governor->hold_ns *= 2;
-	step_set(governor, governor->step + 1, now_ns);
-}
-
-static void widen(struct governor *governor, uint64_t now_ns)
-{
-	/* The last step up has held. */
-	if (governor->tried)
-		governor->hold_ns = GOVERNOR_HOLD_NS;
-	step_set(governor, governor->step - 1, now_ns);
-}
-
-int governor_judge(struct governor *governor, const struct governor_period *period)
-{
-	if (!governor->hold_ns)
-		governor->hold_ns = GOVERNOR_HOLD_NS;
-	if (!governor->changed_ns)
-		governor->changed_ns = period->now_ns;
-	governor->looked = 1;
-	governor->cpu_ns += (double)period->cpu_ns;
-	governor->debt_ns += period->cost_ns - governor->budget * (double)period->cpu_ns;
-	if (governor->debt_ns < 0)
-		governor->debt_ns = 0;
-	if (period->cpu_ns * 100 < period->elapsed_ns * GOVERNOR_IDLE_PERCENT)
+	if (session->opts.overhead <= 0)
 		return 0;
-	governor->share = period->cost_ns / (double)period->cpu_ns;
-	/* What a hit costs is a mean: that of others may be more. */
-	if (governor->share > 1)
-		governor->share = 1;
-	if (governor->debt_ns > debt_max(governor, period->now_ns) &&
-	    governor->step + 1 < governor->count) {
-		narrow(governor, period->now_ns);
-		return 1;
-	}
-	/* With half of the budget taken the step above, which costs more, would hardly do. */
-	if (governor->step && governor->share <= governor->budget / 2 &&
-	    period->now_ns - governor->changed_ns >= governor->hold_ns) {
-		widen(governor, period->now_ns);
-		return 1;
-	}
+	err = hit_cost_trap(&session->hit_cost, session->attach);
+	if (err)
+		return err;
+	hit_cost_count(&session->hit_cost, session->attach);
+	log_info("a probe costs %.2f us here, before its program runs",
+		 session->hit_cost.trap_ns / 1e3);
+	attach_count(session->attach, 1);
 	return 0;
 }
 
-void governor_refuse(struct governor *governor)
+static uint64_t cpu_time(const struct member *member)
 {
-	if (governor->step + 1 >= governor->count)
+	return clock_ns(member->governor.clock);
+}
+
+/* Hits are counted from zero after each attach_target(). */
+static uint64_t hits_since(uint64_t now, uint64_t before)
+{
+	return now >= before ? now - before : now;
+}
+
+uint64_t member_measure_begin(struct session *session, struct member *member)
+{
+	struct member_governor *state = &member->governor;
+
+	if (attach_hits(session->attach, member->pid, &state->hits))
+		state->hits = 0;
+	state->measured_ns = clock_ns(CLOCK_MONOTONIC);
+	state->cpu_ns = cpu_time(member);
+	return state->hits;
+}
+
+static double hits_cost(const struct session *session, uint64_t hits)
+{
+	return (double)hits * (session->hit_cost.trap_ns + session->hit_cost.run_ns);
+}
+
+int member_clock_begin(struct member *member)
+{
+	return clock_getcpuclockid(member->pid, &member->governor.clock) ? -ESRCH : 0;
+}
+
+int member_governor_begin(struct session *session, struct member *member)
+{
+	const struct governor_step first = {.mode = member->mode,
+					    .sample_bytes = member->announced.sample_bytes};
+	struct member_governor *governor = &member->governor;
+
+	if (session->opts.overhead <= 0)
+		return 0;
+	if (member_clock_begin(member))
+		return error_set(-ESRCH, "its CPU time cannot be read");
+	governor_plan(&governor->governor, session->opts.overhead, &first,
+		      !member->heap_unreadable);
+	if (member->off)
+		governor->governor.step = governor->governor.count - 1;
+	member_measure_begin(session, member);
+	return 0;
+}
+
+/* Skips steps that fail; the last one cannot fail. */
+static void step_take(struct session *session, struct member *member)
+{
+	struct governor *governor = &member->governor.governor;
+	int err;
+
+	for (;;) {
+		const struct governor_step *step = &governor->steps[governor->step];
+		double cost = governor->tried ? 0 : governor->share;
+
+		err = member_mode_change(session, member, step, cost, governor->budget);
+		if (!err || err == -ESRCH || step->mode == EVENT_MODE_OFF)
+			break;
+		log_info("PID %d: not in %s mode: %s", member->pid, snapshot_mode_name(step->mode),
+			 error_reason(err));
+		governor_refuse(governor);
+	}
+	hit_cost_count(&session->hit_cost, session->attach);
+}
+
+int member_period(struct session *session, const struct member *member, uint64_t now_ns,
+		  struct governor_period *out)
+{
+	const struct member_governor *state = &member->governor;
+	uint64_t hits;
+
+	/* It has ended or called exec. */
+	if (trace_process_at(session->trace, member->index)->end != TRACE_RUNNING ||
+	    attach_hits(session->attach, member->pid, &hits))
+		return -ESRCH;
+	*out = (struct governor_period){
+		.now_ns = now_ns,
+		.elapsed_ns = now_ns - state->measured_ns,
+		.cpu_ns = cpu_time(member) - state->cpu_ns,
+		.cost_ns = hits_cost(session, hits_since(hits, state->hits)),
+	};
+	return 0;
+}
+
+static void member_judge(struct session *session, struct member *member, uint64_t now_ns)
+{
+	struct member_governor *state = &member->governor;
+	struct governor_period period;
+	uint64_t hits;
+
+	if (member_period(session, member, now_ns, &period))
 		return;
-	memmove(&governor->steps[governor->step], &governor->steps[governor->step + 1],
-		(governor->count - governor->step - 1) * sizeof(governor->steps[0]));
-	governor->count--;
+	hits = member_measure_begin(session, member);
+	log_debug("PID %d: probes took %.1f %% of %.1f ms (a program runs %.0f ns)", member->pid,
+		  period.cpu_ns ? period.cost_ns * 100 / (double)period.cpu_ns : 0,
+		  (double)period.cpu_ns / 1e6, session->hit_cost.run_ns);
+	if (!governor_judge(&state->governor, &period))
+		return;
+	step_take(session, member);
+	period.cost_ns =
+		hits_cost(session, hits_since(member_measure_begin(session, member), hits));
+	governor_changed(&state->governor, state->measured_ns, period.cost_ns);
 }
 
-static void step_add(struct governor *governor, enum event_mode mode, uint64_t sample_bytes)
+void session_governor_due(struct session *session, uint64_t now_ns)
 {
-	governor->steps[governor->count++] =
-		(struct governor_step){.mode = mode, .sample_bytes = sample_bytes};
+	int looked = 0;
+
+	if (session->opts.overhead <= 0)
+		return;
+	for (size_t i = 0; i < session->count; i++) {
+		struct member *member = session->members[i];
+
+		if (member->ended || member->inherited || !member->governor.measured_ns ||
+		    now_ns - member->governor.measured_ns <
+			    governor_wait(&member->governor.governor, now_ns))
+			continue;
+		if (!looked++)
+			hit_cost_update(&session->hit_cost, session->attach);
+		member_judge(session, member, now_ns);
+	}
 }
 
-void governor_plan(struct governor *governor, double budget, const struct governor_step *first,
-		   int heap)
+double session_cost(const struct session *session)
 {
-	static const uint64_t samples[] = {64 << 10, 1 << 20, 16 << 20};
+	double most = session->opts.overhead > 0 ? 0 : -1;
 
-	*governor = (struct governor){.budget = budget};
-	step_add(governor, first->mode, first->sample_bytes);
-	if (heap && first->mode == EVENT_MODE_EXACT)
-		step_add(governor, EVENT_MODE_CENSUS, first->sample_bytes);
-	if (heap && first->mode != EVENT_MODE_GROWTH)
-		step_add(governor, EVENT_MODE_GROWTH, 0);
-	for (size_t i = 0; !heap && i < sizeof(samples) / sizeof(samples[0]); i++)
-		if (samples[i] > first->sample_bytes)
-			step_add(governor, first->mode, samples[i]);
-	step_add(governor, EVENT_MODE_OFF, first->sample_bytes);
+	for (size_t i = 0; i < session->count && most >= 0; i++)
+		if (!session->members[i]->ended &&
+		    session->members[i]->governor.governor.share > most)
+			most = session->members[i]->governor.governor.share;
+	return most;
 }

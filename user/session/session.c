@@ -2,32 +2,34 @@
 #include "session/session.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "attach/links.h"
-#include "attach/obstacles.h"
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "events/capture.h"
+#include "links/links.h"
+#include "links/obstacles.h"
+#include "process_plan/plan_target.h"
 #include "python/code.h"
-#include "session/session_state.h"
+#include "session/census.h"
+#include "session/cost.h"
+#include "session/execd.h"
+#include "session/follow.h"
+#include "session/governor.h"
+#include "session/member.h"
+#include "session/state.h"
+#include "session/symbols.h"
 #include "symbols/symbols.h"
 #include "trace/blind.h"
-#include "trace/capture.h"
 
-/*
- * Records handed over in one go; between two goes the session looks at the clock and at who has
- * ended.
- */
+/* Records drained at once; then the time and the ends of processes are checked. */
 #define DRAIN_BATCH        (1u << 16)
 #define RING_BYTES_DEFAULT (64u << 20) /* as struct attach_opts says */
 #define RECORD_BYTES_MIN   32u         /* a mark and the ring buffer's own header */
-/* How often the loss counters are looked at: a capture that is cut off has a late reading, too. */
+/* Between two reads of the loss counters: a truncated capture must hold a recent one. */
 #define LOSS_PERIOD_NS 500000000ull
 
 int session_feed(struct session *session, const void *record, size_t size)
@@ -41,8 +43,8 @@ int session_feed(struct session *session, const void *record, size_t size)
 }
 
 /*
- * The ring buffer's room for a record is constant where the verifier wants it so: the record proper
- * may be shorter.
+ * The verifier requires some records to be reserved with a constant size: the record itself may be
+ * shorter.
  */
 static int record_handle(void *context, void *record, size_t size)
 {
@@ -52,9 +54,9 @@ static int record_handle(void *context, void *record, size_t size)
 	((struct session *)context)->records++;
 	if (session_is_beyond(context, header->time_ns))
 		return 0;
-	if (pick_up_takes(context, record))
+	if (follow_takes(context, record))
 		return 0;
-	/* Its last state is about to be kept, or its number to be another's. */
+	/* Name its addresses before its last state is taken or its pid can be reused. */
 	if (header->type == EVENT_FINALIZE || header->type == EVENT_EXIT ||
 	    header->type == EVENT_EXEC) {
 		member = member_find(context, header->tgid);
@@ -62,7 +64,7 @@ static int record_handle(void *context, void *record, size_t size)
 			return -ENOMEM;
 	}
 	int err = session_feed(context, record, header->size < size ? header->size : size);
-	pick_up_note(context, record);
+	follow_note(context, record);
 	return err;
 }
 
@@ -72,7 +74,8 @@ void session_pull(void *context)
 	size_t ring = session->opts.ring_bytes ? session->opts.ring_bytes : RING_BYTES_DEFAULT;
 
 	/*
-	 * No more than it can have held when this began: it may be filled as fast as it is drained.
+	 * At most what it can have held at the beginning: it may be filled as fast as it is
+	 * drained.
 	 */
 	for (size_t batches = ring / RECORD_BYTES_MIN / DRAIN_BATCH + 1; batches; batches--)
 		if (attach_drain(session->attach, DRAIN_BATCH) < (int)DRAIN_BATCH)
@@ -80,8 +83,8 @@ void session_pull(void *context)
 }
 
 /*
- * What BPF could not copy (a page that was not resident, a long table) is read from here, if it is
- * still there.
+ * Reads from user space, if it still exists, what BPF could not copy: a page that was not resident,
+ * a long table.
  */
 static void code_missing(void *context, uint32_t tgid, uint64_t code_id, uint64_t address,
 			 uint32_t missing)
@@ -119,17 +122,17 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 {
 	struct session *session = calloc(1, sizeof(*session));
 	struct trace_hooks hooks = {.code_missing = code_missing, .context = session};
-	const struct abi_target newborn = {
+	const struct abi_target execd = {
 		.nframe = opts->nframe,
 		.sample_bytes = opts->sample_bytes,
-		.layers = newborn_layers(opts),
+		.layers = execd_layers(opts),
 	};
 	struct attach_opts attach = {
 		.ring_bytes = opts->ring_bytes,
 		.no_session = opts->backend == SESSION_BACKEND_MULTI,
 		.no_multi = opts->backend == SESSION_BACKEND_PERF,
 		.watch = opts->watch,
-		.newborn = &newborn,
+		.execd = &execd,
 		.sampling = opts->sample_bytes || opts->overhead > 0,
 		.counting = 1,
 		.record = record_handle,
@@ -142,9 +145,9 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	if (!session)
 		return -ENOMEM;
 	session->opts = *opts;
-	session->next_space = 1;
-	session->hit_cost.stats = -1;
-	/* it has words of its own about what is missing, also while it is asked */
+	session->next_space_id = 1;
+	hit_cost_init(&session->hit_cost);
+	/* libbpf would log errors of its own while features are probed */
 	links_silence_libbpf();
 	err = members_begin(session);
 	if (!err)
@@ -160,7 +163,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	if (!err)
 		err = programs_load(session, &attach, remedy);
 	if (!err)
-		err = pick_up_new(session);
+		err = follow_new(session);
 	if (!err)
 		err = session_governor_begin(session);
 	if (!err && opts->capture)
@@ -177,10 +180,10 @@ void session_free(struct session *session)
 {
 	if (!session)
 		return;
-	session_governor_end(session);
+	hit_cost_end(&session->hit_cost);
 	attach_free(session->attach);
 	members_free(session);
-	pick_up_free(session);
+	follow_free(session);
 	symbols_free(session->symbols);
 	plan_caches_free(&session->plans);
 	trace_free(session->trace);
@@ -224,11 +227,11 @@ int session_count_loss(struct session *session)
 	int err = links_check(session) ?: attach_loss(session->attach, record.counts);
 
 	session->loss_ns = record.header.time_ns;
-	/* The record tells up to when the tables are known. */
+	/* The time of the record is the time up to which the tables are known. */
 	if (session->end.stopped_ns)
 		record.header.time_ns = session->end.stopped_ns;
 	if (!err)
-		pick_up_lost(session, record.counts[LOSS_PROCESS]);
+		follow_lost(session, record.counts[LOSS_PROCESS]);
 	return err ? err : session_feed(session, &record, sizeof(record));
 }
 
@@ -249,7 +252,7 @@ int session_refresh(struct session *session, size_t process, int reconcile)
 {
 	struct member *member = member_at(session, process);
 
-	/* In exact mode the table is what it is without. */
+	/* In exact mode the table is complete without a walk. */
 	if (reconcile && member && member->mode != EVENT_MODE_EXACT)
 		member_reconcile(session, member, 0, session->opts.freeze);
 	session_pull(session);
@@ -290,12 +293,12 @@ int session_drain(struct session *session)
 		return err;
 	if (session->capture_error)
 		return session->capture_error;
-	/* Also when there is always more: who comes then would never be seen. */
+	/* Even if the buffer is never empty: otherwise new processes would never be attached to. */
 	members_bury(session);
 	now = clock_ns(CLOCK_MONOTONIC);
 	if (session_is_beyond(session, now))
 		return count;
-	pick_up(session);
+	follow_step(session);
 	now = clock_ns(CLOCK_MONOTONIC);
 	if (count < (int)DRAIN_BATCH) {
 		session_census_due(session, now);
@@ -320,8 +323,8 @@ int session_stop(struct session *session, int hurried)
 	uint64_t began_ns;
 
 	session_names_end(session, hurried);
-	session->opts.watch = ABI_WATCH_NONE; /* nobody is picked up any more */
-	/* What the events after the last reading tell of may be dead again: none after it. */
+	session->opts.watch = ABI_WATCH_NONE; /* new processes are not followed any more */
+	/* Blocks of events after the last walk may have died unseen: stop right after it. */
 	session_census_last(session, hurried);
 	for (size_t i = 0; i < session->count; i++)
 		member_forget(session, session->members[i]);
@@ -331,26 +334,24 @@ int session_stop(struct session *session, int hurried)
 		session_is_beyond(session, began_ns) ? session->limit_ns : began_ns;
 	session_rss_read(session, session->end.stopped_ns);
 	if (attach_detaches_slowly(session->attach))
-		log_info("this kernel takes the probes out one by one, which goes on for a while "
+		log_info("this kernel removes the probes one by one, which continues for a while "
 			 "after the end; until then each costs a trap");
 	attach_detach(session->attach);
 	session->end.probes_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
 	session_pull(session);
-	newborns_end(session);
+	execs_end(session);
 	if (!hurried)
-		session_names_end(session, 0); /* what the census has taken is no time for names */
+		session_names_end(session, 0); /* the time of the walks does not count for names */
 	began_ns = clock_ns(CLOCK_MONOTONIC);
 	session_name(session);
 	session->end.names_ns = clock_ns(CLOCK_MONOTONIC) - began_ns;
-	if (session->unlooked)
-		log_info(
-			"%zu program%s ended before %s could be looked at, without an event: %s in "
-			"no table",
-			session->unlooked, session->unlooked == 1 ? "" : "s",
-			session->unlooked == 1 ? "it" : "they",
-			session->unlooked == 1 ? "it is" : "they are");
 	err = session_count_loss(session);
 	return lost ? lost : err;
+}
+
+void session_end_read(const struct session *session, struct session_end *out)
+{
+	*out = session->end;
 }
 
 int session_check_seen(const struct session *session, const char **remedy)
@@ -381,7 +382,11 @@ int session_attach_rights(const struct session *session)
 
 int session_confine(struct session *session, int attaches)
 {
-	return attach_confine(session->attach, attaches);
+	session_cost_trap(session);
+	/* If the holder was killed, session_drain() says so. */
+	int err = attach_confine(session->attach, attaches);
+
+	return attach_check(session->attach) ? 0 : err;
 }
 
 int session_sweep(struct session *session, const char *path)

@@ -8,9 +8,9 @@
 #include "base/array.h"
 
 /*
- * CPython looks for its library in lib/pythonX.Y below its prefix, whatever that is
- * (Modules/getpath.py): a virtual environment, a distribution's /usr, one that was built by hand.
- * Debian's packages are in lib/python3/dist-packages.
+ * CPython searches its library in lib/pythonX.Y below its prefix (Modules/getpath.py), whatever
+ * that is: a virtual environment, a distribution's /usr, or a local build. Debian's packages are in
+ * lib/python3/dist-packages.
  */
 static const char *const not_the_application[] = {
 	"*/lib/python[23]/*",
@@ -38,10 +38,11 @@ static const char *const native_ends[] = {".c",  ".cc",  ".cpp", ".cxx", ".h",
 
 int app_add(struct app *app, const char *pattern)
 {
-	int err = array_reserve(&app->mine, &app->room, app->count, 1, sizeof(*app->mine));
+	int err = array_reserve(&app->patterns, &app->capacity, app->count, 1,
+				sizeof(*app->patterns));
 
 	if (!err)
-		err = pattern_new(&app->mine[app->count], pattern);
+		err = pattern_new(&app->patterns[app->count], pattern);
 	if (err)
 		return err;
 	app->count++;
@@ -58,7 +59,7 @@ static void patterns_free(struct pattern **patterns, size_t count)
 
 void app_free(struct app *app)
 {
-	patterns_free(app->mine, app->count);
+	patterns_free(app->patterns, app->count);
 	*app = (struct app){0};
 }
 
@@ -111,14 +112,15 @@ static int name_rank(const struct app_run *run, const char *name)
 	int matches;
 
 	if (run->app->count) {
-		matches = any_matches(run->app->mine, run->app->count, name);
+		matches = any_matches(run->app->patterns, run->app->count, name);
 		return matches < 0 ? matches : matches ? APP_FILE : APP_NOT;
 	}
 	matches = any_matches(run->patterns, PATTERNS, name);
 	if (matches)
 		return matches < 0 ? matches : APP_NOT;
 	/*
-	 * Distributions' libraries are built in a directory that is not told, or no longer there.
+	 * Distributions build libraries in a directory whose path is not recorded or no longer
+	 * exists.
 	 */
 	if (is_native(name))
 		return name[0] == '.' ? APP_NOT : APP_NATIVE;
@@ -139,8 +141,8 @@ int app_run_rank(struct app_run *run, const struct snapshot_frame *frame)
 	return *known;
 }
 
-/* Did the traceback begin in code of no file? 1, 0, -ENOMEM. */
-static int begun_without_file(struct app_run *run, const struct snapshot_traceback *traceback)
+/* Does the traceback start in code without a file? 1, 0, -ENOMEM. */
+static int starts_without_file(struct app_run *run, const struct snapshot_traceback *traceback)
 {
 	int rank =
 		app_run_rank(run, &run->snapshot->frames[traceback->first + traceback->nframe - 1]);
@@ -152,7 +154,7 @@ static int begun_without_file(struct app_run *run, const struct snapshot_traceba
 
 int app_run_find(struct app_run *run, const struct snapshot_traceback *traceback, uint32_t *first)
 {
-	int highest = APP_NOT, without_file = begun_without_file(run, traceback);
+	int highest = APP_NOT, without_file = starts_without_file(run, traceback);
 
 	*first = 0;
 	if (without_file < 0)

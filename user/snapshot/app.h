@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which frames of a traceback are the application's, so that a block can be charged to the line of
- * the application that led to it and not to the library's that asked for it. Only file names
- * decide, so that a snapshot tells the same wherever it is read.
+ * Decides which frames of a traceback belong to the application, so that a block can be charged to
+ * the application's line instead of the library's that allocated it. Only file names matter, so the
+ * result does not depend on the machine that reads the snapshot.
  *
- * Without patterns the application is every file but the standard library and what is installed
- * beside it: lib/pythonX.Y (and lib64, and a standard library in a zip file), site-packages,
- * dist-packages, <frozen ...>; of native code the interpreter, shared libraries, /usr/include and
- * the sources that come with a compiler. In a traceback without such a file native sources count;
- * and code of no file (<string>, <stdin>) if the program itself is that (python3 -c), which is then
- * the oldest frame: else a library has made it (dataclasses, attrs).
+ * Without patterns, the application is every file except the standard library and installed
+ * packages: lib/pythonX.Y (also lib64 and zip files), site-packages, dist-packages and <frozen
+ * ...>; for native code, except the interpreter, shared libraries, /usr/include and sources shipped
+ * with a compiler. In a traceback without such a file, native sources count. Code without a file
+ * (<string>, <stdin>) counts if the program itself is such code (python3 -c), so that it is the
+ * oldest frame; otherwise a library generated it (dataclasses, attrs).
  */
 #ifndef TRACER_SNAPSHOT_APP_H
 #define TRACER_SNAPSHOT_APP_H
@@ -17,42 +17,48 @@
 #include "base/pattern.h"
 #include "snapshot/snapshot.h"
 
-/* What is asked for. Zero-initialised: nothing, and blocks stay with their most recent frame. */
+/* The user's choice. Zero-initialised: off, blocks are charged to their most recent frame. */
 struct app {
 	int asked;
-	struct pattern **mine; /* owned; the application is what matches one of these */
-	size_t count, room;
+	struct pattern **patterns; /* owned; files that match one of these are the application */
+	size_t count, capacity;
 };
 
-/* Adds a shell pattern of the application's files, as those of filters (pattern.h). 0, -ENOMEM. */
+/*
+ * Adds a shell pattern for the application's files, with the syntax of filters (pattern.h). 0,
+ * -ENOMEM.
+ */
 int app_add(struct app *app, const char *pattern);
 void app_free(struct app *app);
 
-/* How much a frame says of the application: of a traceback those count that say the most. */
+/*
+ * How strongly a frame indicates the application. In a traceback the frames of the highest rank
+ * count.
+ */
 enum app_rank {
 	APP_NOT = 1,
 	APP_NATIVE,
-	APP_NO_FILE, /* alone it says as much as APP_NOT, see app_run_find() */
+	APP_NO_FILE, /* counts as APP_NOT unless it is the oldest frame, see app_run_find() */
 	APP_FILE,
 };
 
-/* The question at work on one snapshot: a file name is asked about once. */
+/* The choice applied to one snapshot; the rank of each file name is cached. */
 struct app_run {
 	const struct app *app;
 	const struct snapshot *snapshot;
-	struct pattern **patterns; /* of what is not the application */
-	unsigned char *ranks;      /* by file name; 0: not asked yet. NULL: nothing is asked for */
+	struct pattern **patterns; /* of files that are not the application */
+	unsigned char *ranks;      /* by file name; 0: not computed yet. NULL: off */
 };
 
-/* app: NULL: nothing is asked for. 0, -ENOMEM. */
+/* app NULL: off. 0, -ENOMEM. */
 int app_run_begin(struct app_run *run, const struct app *app, const struct snapshot *snapshot);
-/* Also after a failed app_run_begin(), and of a zero-initialised one. */
+/* Also valid after a failed app_run_begin() or on a zero-initialised structure. */
 void app_run_end(struct app_run *run);
 /* enum app_rank of a frame; -ENOMEM. */
 int app_run_rank(struct app_run *run, const struct snapshot_frame *frame);
 /*
- * The highest rank in a traceback, and in *first the most recent frame that has it. APP_NOT: it has
- * no frame of the application, *first is 0. -ENOMEM.
+ * Returns the highest rank in a traceback, and in *first the most recent frame with that rank.
+ * APP_NOT: no frame belongs to the application, *first is 0. -ENOMEM.
  */
 int app_run_find(struct app_run *run, const struct snapshot_traceback *traceback, uint32_t *first);
 

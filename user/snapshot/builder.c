@@ -12,7 +12,7 @@
 
 #define INDEX_FIRST 64u
 
-/* What an index needs to know of the array behind it. */
+/* Hashes an item of the array that an index covers. */
 typedef uint64_t (*index_hash_fn)(const struct snapshot *snapshot, uint32_t item);
 
 static uint64_t hash_add(uint64_t hash, uint64_t value)
@@ -24,7 +24,7 @@ static uint64_t frames_hash(const struct snapshot_frame *frames, uint32_t nframe
 {
 	uint64_t hash = total;
 
-	/* One multiplication a frame: a large snapshot has millions. */
+	/* One multiplication per frame: a large snapshot has millions of frames. */
 	for (uint32_t i = 0; i < nframe; i++) {
 		hash ^= ((uint64_t)frames[i].filename << 32 | frames[i].line) +
 			((uint64_t)frames[i].function << 16);
@@ -50,7 +50,7 @@ static uint64_t trace_hash(const struct snapshot *snapshot, uint32_t item)
 			(uint64_t)trace->traceback << 32 | trace->domain);
 }
 
-/* Makes room for one more item beside the count that the index holds. */
+/* Ensures that the index can take one more item besides the count that it holds. */
 static int index_reserve(const struct builder *builder, struct builder_index *index, size_t count,
 			 index_hash_fn hash)
 {
@@ -125,11 +125,11 @@ int builder_traceback(struct builder *builder, const struct snapshot_frame *fram
 			return 0;
 		}
 	}
-	err = array_reserve_in(builder->account, &snapshot->frames, &builder->frame_room,
+	err = array_reserve_in(builder->account, &snapshot->frames, &builder->frame_capacity,
 			       snapshot->frame_count, nframe, sizeof(*snapshot->frames));
 	if (!err)
 		err = array_reserve_in(builder->account, &snapshot->tracebacks,
-				       &builder->traceback_room, snapshot->traceback_count, 1,
+				       &builder->traceback_capacity, snapshot->traceback_count, 1,
 				       sizeof(*snapshot->tracebacks));
 	if (err)
 		return err;
@@ -161,24 +161,22 @@ int builder_layer(struct builder *builder, enum event_layer which,
 
 	if (!err)
 		err = array_reserve_in(builder->account, &layer->traces,
-				       &builder->layer_room[which], layer->trace_count, 1,
+				       &builder->layer_capacity[which], layer->trace_count, 1,
 				       sizeof(*layer->traces));
 	if (!err)
 		layer->traces[layer->trace_count++] = *trace;
 	return err;
 }
 
-/*
- * Writes the trace behind the others without counting it yet; the sum of all bytes, when it can be.
- */
-static int trace_place(struct builder *builder, const struct snapshot_trace *trace, uint64_t *total)
+/* Writes the trace after the last one without counting it, and computes the new total of bytes. */
+static int trace_stage(struct builder *builder, const struct snapshot_trace *trace, uint64_t *total)
 {
 	struct snapshot *snapshot = builder->snapshot;
 	uint64_t bytes = builder->total_bytes;
 
 	if (total_add(&bytes, trace))
 		return -EOVERFLOW;
-	int err = array_reserve_in(builder->account, &snapshot->traces, &builder->trace_room,
+	int err = array_reserve_in(builder->account, &snapshot->traces, &builder->trace_capacity,
 				   snapshot->trace_count, 1, sizeof(*snapshot->traces));
 	if (err)
 		return err;
@@ -189,7 +187,7 @@ static int trace_place(struct builder *builder, const struct snapshot_trace *tra
 
 int builder_append(struct builder *builder, const struct snapshot_trace *trace)
 {
-	int err = trace_place(builder, trace, &builder->total_bytes);
+	int err = trace_stage(builder, trace, &builder->total_bytes);
 
 	if (!err)
 		builder->snapshot->trace_count++;
@@ -203,7 +201,7 @@ int builder_trace(struct builder *builder, const struct snapshot_trace *trace)
 	int err = index_reserve(builder, index, snapshot->trace_count, trace_hash);
 
 	if (!err)
-		err = trace_place(builder, trace, &builder->total_bytes);
+		err = trace_stage(builder, trace, &builder->total_bytes);
 	if (err)
 		return err;
 	size_t i = trace_hash(snapshot, (uint32_t)snapshot->trace_count) & (index->capacity - 1);
@@ -227,8 +225,9 @@ int builder_process(struct builder *builder, struct snapshot_meta **meta)
 
 	if (snapshot->process_count == SNAPSHOT_PROCESSES_MAX)
 		return error_set(-EFBIG, "more than %u processes", SNAPSHOT_PROCESSES_MAX);
-	int err = array_reserve_in(builder->account, &snapshot->processes, &builder->process_room,
-				   snapshot->process_count, 1, sizeof(*snapshot->processes));
+	int err =
+		array_reserve_in(builder->account, &snapshot->processes, &builder->process_capacity,
+				 snapshot->process_count, 1, sizeof(*snapshot->processes));
 	if (err)
 		return err;
 	*meta = &snapshot->processes[snapshot->process_count++];

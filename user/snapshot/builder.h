@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Building a snapshot: equal tracebacks and equal {process, traceback, bytes, domain, flags} become
- * one. Strings go straight into builder.snapshot->strings, the meta data into
+ * Builds a snapshot. Equal tracebacks and equal {process, traceback, bytes, domain, flags} are
+ * merged. Callers write strings directly to builder.snapshot->strings and the meta data to
  * builder.snapshot->meta.
  */
 #ifndef TRACER_SNAPSHOT_BUILDER_H
@@ -9,25 +9,26 @@
 
 #include "snapshot/snapshot.h"
 
-/* Open addressing over indices of an array of the snapshot; zero-initialised. */
+/* Open addressing over the indices of one of the snapshot's arrays; zero-initialised. */
 struct builder_index {
 	uint32_t *slots; /* index + 1; 0: empty */
 	size_t capacity; /* a power of two, or 0 */
 };
 
 struct builder {
-	struct account *account;   /* of its own, borrowed; NULL: none */
+	struct account *account;   /* used by this builder only, borrowed; NULL: none */
 	struct snapshot *snapshot; /* owned until builder_finish() */
-	size_t frame_room, traceback_room, trace_room, layer_room[EVENT_LAYERS], process_room;
+	size_t frame_capacity, traceback_capacity, trace_capacity, layer_capacity[EVENT_LAYERS],
+		process_capacity;
 	struct builder_index traceback_index, trace_index;
 	uint64_t total_bytes, layer_bytes[EVENT_LAYERS];
 };
 
 int builder_begin(struct builder *builder); /* 0, -ENOMEM */
 /*
- * What is built is charged to an account that nothing else is charged to: this and the functions
- * below also fail with -EDQUOT, and may be called again then. builder_finish() and builder_abort()
- * clear it.
+ * Charges the snapshot to an account that nothing else uses. This function and those below then
+ * also fail with -EDQUOT and may be called again after that. builder_finish() and builder_abort()
+ * clear the account.
  */
 int builder_begin_in(struct builder *builder, struct account *account);
 /*
@@ -41,25 +42,27 @@ int builder_traceback(struct builder *builder, const struct snapshot_frame *fram
  * would exceed INT64_MAX, so that no sum over a snapshot's blocks can overflow.
  */
 int builder_trace(struct builder *builder, const struct snapshot_trace *trace);
-/* The same for a layer beside the first; equal ones stay apart. */
+/* The same for a layer other than the first; equal traces are not merged. */
 int builder_layer(struct builder *builder, enum event_layer layer,
 		  const struct snapshot_trace *trace);
 /*
- * The same, but never one with an equal trace before it: the order of blocks that were listed one
- * by one stays.
+ * The same, but without merging equal traces, so that the order of individually listed blocks is
+ * kept.
  */
 int builder_append(struct builder *builder, const struct snapshot_trace *trace);
 /*
- * One more process, for the traces that name it; *meta is borrowed until the next. 0; -EFBIG: too
+ * Adds a process that traces may refer to. *meta is borrowed until the next call. 0; -EFBIG: too
  * many; -ENOMEM.
  */
 int builder_process(struct builder *builder, struct snapshot_meta **meta);
 /*
- * Puts the traces into the order of their processes, where they came in another; only
- * builder_finish() follows. 0, -ENOMEM.
+ * Sorts the traces by process if they are not in that order; only builder_finish() may follow. 0,
+ * -ENOMEM.
  */
 int builder_order(struct builder *builder);
-/* Hands the snapshot over, its traces in the order of their first addition. */
+/*
+ * Returns the snapshot, with its traces in the order in which they were first added. Caller frees.
+ */
 struct snapshot *builder_finish(struct builder *builder);
 void builder_abort(struct builder *builder);
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 
 #define WHOLE_MAX  0x1p63
-#define WEIGHT_MAX (1ull << 59) /* as struct block has bytes */
+#define WEIGHT_MAX (1ull << 59) /* limit of struct block.bytes */
 
 double estimate_chance(uint64_t mean, uint64_t bytes)
 {
@@ -36,7 +36,7 @@ void estimate_join(struct estimate *sum, const struct estimate *part)
 int estimate_round(double value, uint64_t *out)
 {
 	if (!(value >= 0 && value < WHOLE_MAX))
-		return error_set(-EOVERFLOW, "the sums are greater than 2^63");
+		return error_set(-EOVERFLOW, "the sums exceed 2^63");
 	*out = (uint64_t)llround(value);
 	return 0;
 }
@@ -56,8 +56,7 @@ int estimate_trace(uint64_t mean, const struct snapshot_trace *trace, uint64_t *
 	if (!mean) {
 		*count = trace->count;
 		if (__builtin_mul_overflow(trace->bytes, trace->count, size))
-			return error_set(-EOVERFLOW,
-					 "%llu blocks of %llu bytes are more than 64 bits can say",
+			return error_set(-EOVERFLOW, "%llu blocks of %llu bytes exceed 64 bits",
 					 (unsigned long long)trace->count,
 					 (unsigned long long)trace->bytes);
 		return 0;
@@ -67,7 +66,7 @@ int estimate_trace(uint64_t mean, const struct snapshot_trace *trace, uint64_t *
 	return err ? err : estimate_round(estimate.size, size);
 }
 
-/* The product is off by less than half a block. */
+/* The rounding error of the product is less than half a block. */
 uint64_t estimate_sampled(uint64_t mean, uint64_t bytes, uint64_t count)
 {
 	return mean ? (uint64_t)llround((double)count * estimate_chance(mean, bytes)) : count;

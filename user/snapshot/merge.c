@@ -8,9 +8,9 @@
 
 #include "base/account.h"
 #include "base/error.h"
-#include "snapshot/carry.h"
+#include "snapshot/remap.h"
 
-#define PIDS_NAMED 8u /* in an error */
+#define PIDS_NAMED 8u /* in an error message */
 
 static uint64_t max(uint64_t a, uint64_t b)
 {
@@ -68,7 +68,7 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	sum->stacks_dropped += one->stacks_dropped;
 	sum->codes_dropped += one->codes_dropped;
 	sum->symbols_dropped += one->symbols_dropped;
-	sum->readings_dropped += one->readings_dropped;
+	sum->walks_dropped += one->walks_dropped;
 	sum->native.frees_unknown += one->native.frees_unknown;
 	sum->native.replaced += one->native.replaced;
 	for (size_t i = 0; i < SNAPSHOT_UNKNOWNS; i++) {
@@ -82,14 +82,14 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	ending_add(&sum->ending, &one->ending);
 }
 
-/* To its last byte: texts are compared and copied with what stands behind them. */
+/* Clears the whole array, because such texts are compared and copied with their padding. */
 static void mixed_set(char *text, size_t bytes)
 {
 	memset(text, 0, bytes);
 	memcpy(text, SNAPSHOT_MIXED, sizeof(SNAPSHOT_MIXED));
 }
 
-/* What all say alike stays. */
+/* Keeps fields that are equal in all processes. */
 static void common_keep(struct snapshot_meta *sum, const struct snapshot_meta *one)
 {
 	if (sum->layer != one->layer)
@@ -128,22 +128,22 @@ static void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 	sum->ends_unseen |= one->ends_unseen;
 }
 
-static void whole_set(struct snapshot *snapshot)
+static void merged_set(struct snapshot *snapshot)
 {
-	struct snapshot_meta *whole = &snapshot->meta;
+	struct snapshot_meta *merged = &snapshot->meta;
 
-	*whole = snapshot->processes[0];
-	whole->layers |= 1u << whole->layer;
+	*merged = snapshot->processes[0];
+	merged->layers |= 1u << merged->layer;
 	for (size_t i = 1; i < snapshot->process_count; i++)
-		meta_add(whole, &snapshot->processes[i]);
-	whole->layers &= ~(1u << whole->layer);
-	whole->pid = whole->ns_pid = whole->parent = 0;
-	whole->has_exited = 0;
-	whole->wait_status = 0;
-	whole->peak_bytes = whole->native.peak_bytes = 0;
-	/* Each process has its own. */
-	whole->change_count = whole->changes_dropped = 0;
-	memset(whole->changes, 0, sizeof(whole->changes));
+		meta_add(merged, &snapshot->processes[i]);
+	merged->layers &= ~(1u << merged->layer);
+	merged->pid = merged->ns_pid = merged->parent = 0;
+	merged->has_exited = 0;
+	merged->wait_status = 0;
+	merged->peak_bytes = merged->native.peak_bytes = 0;
+	/* These stay per process. */
+	merged->change_count = merged->changes_dropped = 0;
+	memset(merged->changes, 0, sizeof(merged->changes));
 }
 
 int merger_begin(struct merger *merger)
@@ -156,19 +156,19 @@ int merger_begin_in(struct merger *merger, struct account *account)
 	return builder_begin_in(&merger->builder, account);
 }
 
-/* The place of each of the part's processes in the whole; UINT32_MAX: it is not wanted. */
+/* The index of each of the part's processes in the merged snapshot; UINT32_MAX: not wanted. */
 static int processes_add(struct merger *merger, const struct snapshot *part,
-			 const signed char *wanted, uint32_t *places)
+			 const signed char *wanted, uint32_t *indices)
 {
 	int err = 0;
 
 	for (size_t i = 0; !err && i < snapshot_process_count(part); i++) {
 		struct snapshot_meta *meta;
 
-		places[i] = UINT32_MAX;
+		indices[i] = UINT32_MAX;
 		if (wanted && !wanted[i])
 			continue;
-		places[i] = (uint32_t)merger->builder.snapshot->process_count;
+		indices[i] = (uint32_t)merger->builder.snapshot->process_count;
 		err = builder_process(&merger->builder, &meta);
 		if (!err)
 			*meta = *snapshot_process(part, i);
@@ -177,25 +177,25 @@ static int processes_add(struct merger *merger, const struct snapshot *part,
 }
 
 /*
- * Of one process the native layer is the first, of another it stands beside Python's: in the whole
- * each is with its kind.
+ * The native layer may be the first of one process and beside Python's in another. In the merged
+ * snapshot traces are grouped by layer.
  */
-static int traces_add(struct carry *carry, const struct snapshot_trace *traces, size_t count,
-		      const uint32_t *places, enum event_layer layer)
+static int traces_add(struct remap *remap, const struct snapshot_trace *traces, size_t count,
+		      const uint32_t *indices, enum event_layer layer)
 {
 	int err = 0;
 
 	for (size_t i = 0; !err && i < count; i++) {
 		struct snapshot_trace trace = traces[i];
 
-		if (places[trace.process] == UINT32_MAX)
+		if (indices[trace.process] == UINT32_MAX)
 			continue;
-		trace.process = places[trace.process];
-		err = carry_traceback(carry, &trace);
+		trace.process = indices[trace.process];
+		err = remap_traceback(remap, &trace);
 		if (!err)
-			err = builder_layer(carry->to, layer, &trace);
-		if (carry->to->account && account_is_full(err)) {
-			struct snapshot_meta *meta = &carry->to->snapshot->processes[trace.process];
+			err = builder_layer(remap->to, layer, &trace);
+		if (remap->to->account && account_is_full(err)) {
+			struct snapshot_meta *meta = &remap->to->snapshot->processes[trace.process];
 
 			meta->blocks_dropped += trace.count;
 			meta->bytes_dropped += trace.count * trace.bytes;
@@ -207,26 +207,27 @@ static int traces_add(struct carry *carry, const struct snapshot_trace *traces, 
 
 int merger_add(struct merger *merger, const struct snapshot *part, const signed char *wanted)
 {
-	uint32_t *places = calloc(snapshot_process_count(part), sizeof(*places));
-	struct carry carry = {0};
+	uint32_t *indices = calloc(snapshot_process_count(part), sizeof(*indices));
+	struct remap remap = {0};
 	int err = -ENOMEM;
 
-	if (places)
-		err = processes_add(merger, part, wanted, places);
+	if (indices)
+		err = processes_add(merger, part, wanted, indices);
 	if (!err)
-		err = carry_begin(&carry, part, &merger->builder);
-	/* Equal traces were one before, or were listed one by one. */
+		err = remap_begin(&remap, part, &merger->builder);
+	/* Equal traces were merged before, or were listed individually on purpose. */
 	if (!err)
-		err = traces_add(&carry, part->traces, part->trace_count, places, part->meta.layer);
+		err = traces_add(&remap, part->traces, part->trace_count, indices,
+				 part->meta.layer);
 	for (size_t i = 0; i < EVENT_LAYERS && !err; i++)
-		err = traces_add(&carry, part->layers[i].traces, part->layers[i].trace_count,
-				 places, (enum event_layer)i);
-	carry_end(&carry);
-	free(places);
+		err = traces_add(&remap, part->layers[i].traces, part->layers[i].trace_count,
+				 indices, (enum event_layer)i);
+	remap_end(&remap);
+	free(indices);
 	return err;
 }
 
-/* The traces of what is the first layer of the whole. */
+/* Moves the traces of the first layer into place. */
 static void first_take(struct snapshot *snapshot)
 {
 	struct snapshot_layer *first = &snapshot->layers[snapshot->meta.layer];
@@ -241,7 +242,7 @@ struct snapshot *merger_finish(struct merger *merger)
 	struct snapshot *snapshot = builder_finish(&merger->builder);
 
 	if (snapshot->process_count)
-		whole_set(snapshot);
+		merged_set(snapshot);
 	first_take(snapshot);
 	if (snapshot->process_count == 1) {
 		snapshot->meta = snapshot->processes[0];
@@ -279,13 +280,13 @@ static int pid_missing(const struct snapshot *snapshot, uint32_t pid)
 	char text[PIDS_NAMED * 12 + 32] = "";
 
 	if (!snapshot_process(snapshot, 0)->pid)
-		return error_set(-ESRCH, "the file does not say of which process it is");
+		return error_set(-ESRCH, "the file does not name its process");
 	for (size_t i = 0; i < count && i < PIDS_NAMED; i++)
 		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%u", i ? ", " : "",
 				       snapshot_process(snapshot, i)->pid);
 	if (count > PIDS_NAMED)
 		snprintf(text + at, sizeof(text) - at, " and %zu more", count - PIDS_NAMED);
-	return error_set(-ESRCH, "no process %u in it, but %s", pid, text);
+	return error_set(-ESRCH, "no process %u in the file, only %s", pid, text);
 }
 
 int snapshot_pick(const struct snapshot *snapshot, const uint32_t *pids, size_t count,

@@ -9,7 +9,8 @@
 #include "base/array.h"
 
 #define READ_JUST_NOW_NS 1000000u
-#define READ_LATELY_NS   100000000u /* of one that runs: there was no time for a last reading */
+/* for a running process, which cannot be walked at the last moment */
+#define READ_LATELY_NS 100000000u
 
 void snapshot_free(struct snapshot *snapshot)
 {
@@ -38,12 +39,12 @@ size_t snapshot_memory(const struct snapshot *snapshot)
 	return bytes;
 }
 
-/* Of an array whose room nobody knows any more. */
+/* For an array whose capacity was not kept. */
 static void items_fit(void *array, size_t count, size_t size)
 {
-	size_t room = SIZE_MAX;
+	size_t capacity = SIZE_MAX;
 
-	array_fit(NULL, array, &room, count, size);
+	array_fit(NULL, array, &capacity, count, size);
 }
 
 void snapshot_fit(struct snapshot *snapshot)
@@ -100,13 +101,13 @@ const struct snapshot_meta *snapshot_process(const struct snapshot *snapshot, si
 
 uint64_t snapshot_sample_bytes(const struct snapshot *snapshot, const struct snapshot_trace *trace)
 {
-	/* Not asked of each where no process has one: of mapped memory there is no sample. */
+	/* Shortcut if no process is sampled. Mapped memory is never sampled. */
 	return snapshot->meta.sample_bytes
 		       ? snapshot_process(snapshot, trace->process)->sample_bytes
 		       : 0;
 }
 
-/* The layer's traces of a process, which stand together, as the first layer of *one. */
+/* Makes the process's traces in the layer, which are contiguous, the first layer of *one. */
 static void process_part(const struct snapshot_layer *layer, size_t index, struct snapshot *one)
 {
 	size_t start = 0, end;
@@ -134,7 +135,7 @@ struct snapshot snapshot_of_process(const struct snapshot *snapshot, size_t inde
 	one.traces += *first;
 	one.trace_count = end - *first;
 	*first = end;
-	/* What is first of it is another layer than of the whole. */
+	/* The process's first layer may differ from the merged snapshot's. */
 	if (one.meta.layer != snapshot->meta.layer)
 		process_part(&snapshot->layers[one.meta.layer], index, &one);
 	return one;
@@ -155,7 +156,7 @@ const struct snapshot_trace *snapshot_own_next(const struct snapshot *snapshot,
 		while (cursor->trace < count) {
 			const struct snapshot_trace *trace = &traces[cursor->trace++];
 
-			/* Without others beside it the layer was chosen for all. */
+			/* With a single layer, that layer applies to all processes. */
 			if (!snapshot->meta.layers ||
 			    snapshot_process(snapshot, trace->process)->layer == layer)
 				return trace;
@@ -196,13 +197,13 @@ struct snapshot snapshot_of_layer(const struct snapshot *snapshot, enum event_la
 	meta->layers = 0;
 	memset(only.layers, 0, sizeof(only.layers));
 	if (layer == EVENT_LAYER_MMAP)
-		meta->sample_bytes = 0; /* a sample is of blocks */
+		meta->sample_bytes = 0; /* only blocks are sampled */
 	if (layer == meta->layer)
 		return only;
 	only.traces = snapshot->layers[layer].traces;
 	only.trace_count = snapshot->layers[layer].trace_count;
 	meta->layer = layer;
-	/* What was read of Python's heap says nothing of the others. */
+	/* Heap walks cover only Python's layer. */
 	meta->coverage_known = 0;
 	meta->unread_ns = meta->rounded_blocks = 0;
 	memset(meta->unknown, 0, sizeof(meta->unknown));
@@ -270,9 +271,7 @@ uint64_t loss_events(const uint64_t loss[LOSS_COUNT])
 {
 	uint64_t sum = 0;
 
-	/*
-	 * A thread unknown to Python and a page that was not there cost a traceback, not an event.
-	 */
+	/* An unknown thread or a page fault costs a traceback, not an event. */
 	for (unsigned int i = 0; i < LOSS_COUNT; i++)
 		if (i != LOSS_ALLOC_BYTES && i != LOSS_NO_THREAD && i != LOSS_FRAME_FAULT &&
 		    __builtin_add_overflow(sum, loss[i], &sum))

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is in one layer lies, for the most part, in blocks of the next, so layers are not added up.
- * A block may have pages that nobody has touched: what a process's blocks are together counts up to
- * its RSS.
+ * Memory of one layer lies mostly inside blocks of the next, so layers are not added up. Pages of a
+ * block may never have been touched, so a process's blocks count at most up to its RSS.
  */
 #include "stats/explained.h"
 

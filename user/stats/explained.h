@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much of what processes have in memory a snapshot accounts for. */
+/* How much of the resident memory of processes a snapshot accounts for. */
 #ifndef TRACER_STATS_EXPLAINED_H
 #define TRACER_STATS_EXPLAINED_H
 
@@ -9,17 +9,15 @@
 #include "snapshot/snapshot.h"
 
 struct explained {
-	uint64_t rss_bytes; /* of the processes together; pages that they share count for each */
-	uint64_t
-		/*
-		 * of that, what live blocks are: of each process the layer that has most of it, at
-		 * most all
-		 */
-		bytes;
-	size_t processes; /* of which the former is known */
+	uint64_t rss_bytes; /* sum over the processes; shared pages count for each */
+	/*
+	 * The part of it that is in live blocks: per process, the largest layer, at most its RSS.
+	 */
+	uint64_t bytes;
+	size_t processes; /* processes whose RSS is known */
 };
 
-/* 1; 0: it is known of no process, or there is no memory. */
+/* 1; 0: the RSS of no process is known, or no memory. */
 int explained_read(const struct snapshot *snapshot, struct explained *out);
 
 #endif

@@ -10,7 +10,7 @@
 
 static int filters_add(struct filters *filters, const struct filter *filter)
 {
-	int err = array_reserve(&filters->items, &filters->room, filters->count, 1,
+	int err = array_reserve(&filters->items, &filters->capacity, filters->count, 1,
 				sizeof(*filters->items));
 
 	if (!err)
@@ -18,7 +18,7 @@ static int filters_add(struct filters *filters, const struct filter *filter)
 	return err;
 }
 
-/* Where the colon of ":LINE" stands; NULL: there is none. */
+/* The colon of ":LINE"; NULL: none. */
 static char *line_find(char *text)
 {
 	char *colon = strrchr(text, ':');
@@ -42,7 +42,7 @@ int filters_add_file(struct filters *filters, int inclusive, const char *text)
 	if (colon) {
 		*colon = '\0';
 		filter.has_line = 1;
-		filter.line = strtoull(colon + 1, NULL, 10); /* saturates where no line is */
+		filter.line = strtoull(colon + 1, NULL, 10); /* saturates beyond any line number */
 	}
 	int err = pattern_new(&filter.pattern, copy);
 	free(copy);
@@ -112,8 +112,9 @@ static int frame_matches(struct filter_run *run, size_t index, const struct snap
 }
 
 /*
- * What _match() says, but for an exclusive filter the reverse, whether it is about this trace: an
- * inclusive filter that matches lets a trace in, an exclusive one keeps it out. 1, 0, -ENOMEM.
+ * As _match(), but an exclusive filter returns whether it concerns the trace, not whether the trace
+ * passes. An inclusive filter that matches admits a trace, an exclusive one rejects it. 1, 0,
+ * -ENOMEM.
  */
 static int filter_hits(struct filter_run *run, size_t index, const struct snapshot_trace *trace)
 {
@@ -135,7 +136,7 @@ static int filter_hits(struct filter_run *run, size_t index, const struct snapsh
 	return 0;
 }
 
-int filter_run_ask(struct filter_run *run, const struct snapshot_trace *trace)
+int filter_run_match(struct filter_run *run, const struct snapshot_trace *trace)
 {
 	int wanted = 0, included = 0;
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Snapshot._group_by(), statistics() and compare_to() of Lib/tracemalloc.py. Tracebacks are equal
- * there when their (file name, line) pairs are: function names and total_nframe do not count, but
- * for frames without a line. In cumulative mode every frame of a traceback adds to its group, a
- * recursive one as often as it occurs (unless opts.once says otherwise). Ties are broken by
- * comparing tracebacks oldest frame first, file names by code points (which is the byte order of
- * UTF-8), all descending.
+ * Implements Snapshot._group_by(), statistics() and compare_to() of Lib/tracemalloc.py. Tracebacks
+ * are equal if their (file name, line) pairs are. Function names count only for frames without a
+ * line, and total_nframe does not count. In cumulative mode every frame of a traceback adds to its
+ * group, a recursive frame as often as it occurs unless opts.once is set. Ties are broken by
+ * comparing tracebacks, oldest frame first, file names by code points (the byte order of UTF-8),
+ * all descending.
  *
- * Traces are summed up by traceback first, so that what a traceback says is looked at once however
- * many blocks it has; for owners (owner.h) by process. Which processes hold an entry is asked in a
- * second walk, where there are several. Two snapshots have file names in common: an old one's ids
- * are translated into the new one's, and those that only the old one has get numbers behind.
+ * Traces are first summed per traceback, or per process for owners (owner.h), so that each
+ * traceback is inspected once. If there are several processes, a second pass counts those that hold
+ * an entry. To compare two snapshots, the old one's string ids are translated to the new one's;
+ * strings that only the old one has get ids beyond them.
  *
- * Of a snapshot that holds a sample, estimates are summed up in place of the traces' figures, and
- * rounded at the very end.
+ * For a sampled snapshot, estimates are summed instead of the traces' figures, and rounded at the
+ * end.
  */
 #include "stats/group.h"
 
@@ -28,14 +28,11 @@
 static int sum_add(uint64_t *sum, uint64_t value)
 {
 	if (__builtin_add_overflow(*sum, value, sum) || *sum > INT64_MAX)
-		return error_set(-EOVERFLOW, "the sums are greater than 2^63");
+		return error_set(-EOVERFLOW, "the sums exceed 2^63");
 	return 0;
 }
 
-/*
- * A row is part of the totals: where it counts once, what they hold without an overflow the sums
- * do.
- */
+/* Cannot overflow: a row counted once is part of the totals, which have been checked. */
 static void row_add(const struct grouping *grouping, uint32_t row, struct statistic_sums *sums,
 		    struct estimate *estimate)
 {
@@ -54,7 +51,7 @@ static void once_count(struct grouping *grouping, const struct side *side, uint3
 		grouping->row_estimates ? &grouping->estimates[index].once[side->old] : NULL);
 }
 
-/* Has the row added to the entry before? Tells so from now on. */
+/* Has this row already been added to the entry? Marks it as added. */
 static int row_repeats(struct grouping *grouping, uint32_t index, uint32_t row)
 {
 	uint32_t last;
@@ -128,7 +125,7 @@ static uint32_t trace_row(const struct grouping *grouping, const struct side *si
 	return trace->traceback;
 }
 
-/* Owners hold what is in their own first layer, all else is of the snapshot's. */
+/* Owners use each process's own first layer; other groupings use the snapshot's. */
 static const struct snapshot_trace *trace_next(const struct grouping *grouping,
 					       const struct snapshot *snapshot,
 					       struct snapshot_cursor *cursor)
@@ -138,7 +135,7 @@ static const struct snapshot_trace *trace_next(const struct grouping *grouping,
 	return cursor->trace < snapshot->trace_count ? &snapshot->traces[cursor->trace++] : NULL;
 }
 
-/* After the totals: what they hold without an overflow, their part does. */
+/* Called after the totals were checked, so this part of them cannot overflow. */
 static void trace_inherited_count(struct grouping *grouping, const struct side *side,
 				  const struct snapshot_trace *trace, uint64_t mean)
 {
@@ -156,7 +153,7 @@ static void trace_inherited_count(struct grouping *grouping, const struct side *
 	part->count += trace->count;
 }
 
-/* Sums the traces up by traceback, into grouping->rows and the totals. */
+/* Sums the traces per row, into grouping->rows and the totals. */
 static int rows_sum(struct grouping *grouping, const struct side *side)
 {
 	const struct snapshot *snapshot = side->snapshot;
@@ -181,13 +178,13 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 		if (trace->flags & SNAPSHOT_ROUNDED)
 			row->rounded += (double)trace->count / estimate_chance(mean, trace->bytes);
 		if (grouping->row_estimates) {
-			row->count = 1; /* it is not 0: that is all that is asked for */
+			row->count = 1; /* any value but 0: marks the row as used */
 			estimate_add(&grouping->row_estimates[at], mean, trace->bytes,
 				     trace->count);
 			trace_inherited_count(grouping, side, trace, mean);
 			continue;
 		}
-		/* A row is part of the totals: what they hold without an overflow, it does. */
+		/* Cannot overflow before the totals do, which are checked below. */
 		row->size += trace->bytes * trace->count;
 		row->count += trace->count;
 		err = sum_add(size, trace->bytes * trace->count);
@@ -244,7 +241,7 @@ static int sums_set(const struct estimate *estimate, struct statistic_sums *sums
 	return estimate_set(estimate, &sums->size, &sums->count, &sums->error);
 }
 
-/* The sides that are samples get their figures. */
+/* Rounds the estimates of the sides that are samples. */
 static int estimates_set(struct grouping *grouping)
 {
 	struct statistics *out = grouping->out;
@@ -279,8 +276,8 @@ static int estimates_set(struct grouping *grouping)
 }
 
 /*
- * A trace that passes: its process holds some of the entries it adds to. last: by entry, the
- * process that was there last.
+ * Counts the trace's process for each entry that the trace adds to. last: per entry, the last
+ * process counted.
  */
 static int holder_count(struct grouping *grouping, const struct snapshot_trace *trace,
 			uint32_t *last)
@@ -300,7 +297,7 @@ static int holder_count(struct grouping *grouping, const struct snapshot_trace *
 	return found;
 }
 
-/* Traces are in the order of their processes. */
+/* Relies on traces being sorted by process. */
 static int holders_count(struct grouping *grouping)
 {
 	const struct snapshot *snapshot = grouping->sides[0].snapshot;
@@ -326,7 +323,7 @@ static int holders_count(struct grouping *grouping)
 	return err;
 }
 
-/* Where there is one process, it holds them all. */
+/* With a single process, that process holds every entry. */
 static int processes_count(struct grouping *grouping)
 {
 	if (grouping->sides[0].snapshot->process_count)
@@ -341,10 +338,7 @@ static uint64_t distance(uint64_t a, uint64_t b)
 	return a < b ? b - a : a - b;
 }
 
-/*
- * Descending. Without an old snapshot the differences are all the same as the sizes and counts
- * themselves.
- */
+/* Descending. Without an old snapshot the differences equal the sizes and counts. */
 static int entry_compare(const void *a, const void *b, void *context)
 {
 	const struct statistic *x = a, *y = b;
@@ -361,7 +355,7 @@ static int entry_compare(const void *a, const void *b, void *context)
 	return group_entry_compare(context, y, x);
 }
 
-/* Every string's id, as the new snapshot knows it or beyond all that it has. */
+/* Maps each string id of the old snapshot to the new one's, or to an id beyond those. */
 static int strings_translate(struct side *old, const struct snapshot *snapshot)
 {
 	uint32_t count = strings_count(old->snapshot->strings),
@@ -394,7 +388,10 @@ static int group(const struct snapshot *snapshot, const struct snapshot *old,
 		return error_set(-EINVAL, "cumulative statistics cannot be grouped by %s",
 				 opts->by == GROUP_TRACEBACK ? "traceback"
 							     : "process, command or container");
-	/* Lines and names are the file's: whoever wrote it must not know what collides. */
+	/*
+	 * Seeded, because the author of the file controls file names and lines and must not be able
+	 * to cause collisions.
+	 */
 	if (getrandom(&grouping.groups.seed, sizeof(grouping.groups.seed), GRND_NONBLOCK) < 0)
 		grouping.groups.seed = (uintptr_t)&grouping;
 	if (old)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Statistics of a snapshot and differences of two, exactly as tracemalloc.Snapshot.statistics() and
- * compare_to() compute and sort them. Rules: Lib/tracemalloc.py.
+ * Statistics of a snapshot and differences of two, computed and sorted exactly as
+ * tracemalloc.Snapshot.statistics() and compare_to() do (Lib/tracemalloc.py).
  */
 #ifndef TRACER_STATS_GROUP_H
 #define TRACER_STATS_GROUP_H
@@ -10,15 +10,15 @@
 #include "snapshot/snapshot.h"
 #include "stats/filter.h"
 
-/* What tracemalloc groups by, and behind it whose the blocks are (owner.h). */
+/* The groupings of tracemalloc, followed by those by owner (owner.h). */
 enum group_by {
 	GROUP_FILENAME,
 	GROUP_LINENO,
-	/* of native blocks above all: programs without debug information have no lines */
+	/* mainly for native blocks: programs without debug information have no lines */
 	GROUP_FUNCTION,
 	GROUP_TRACEBACK,
 	GROUP_PROCESS,
-	GROUP_COMM, /* by the processes' names */
+	GROUP_COMM, /* by process name */
 	GROUP_CONTAINER,
 };
 
@@ -30,25 +30,23 @@ static inline int group_is_owner(enum group_by by)
 struct statistics_opts {
 	enum group_by by;
 	int cumulative;
-	/*
-	 * cumulative: a traceback counts once in an entry, also where a recursion has it more often
-	 */
+	/* cumulative: a traceback counts once per entry, even if recursion repeats it */
 	int once;
-	/* NULL: all traces; of both snapshots, when they are compared */
+	/* NULL: all traces; applies to both snapshots of a comparison */
 	const struct filters *filters;
 	/*
-	 * NULL, or not asked for: a traceback is charged to its most recent frame. Else to the most
-	 * recent one of the application: the frames before it do not count, and of cumulative
-	 * statistics no others either. Without such a frame it is charged as ever, and is outside.
-	 * Owners are not concerned, nor is whether a trace passes the filters.
+	 * NULL or off: a traceback is charged to its most recent frame. Otherwise to the most
+	 * recent frame of the application; more recent ones do not count, and in cumulative mode
+	 * only frames of the application do. A traceback without such a frame is charged as usual
+	 * and marked outside. Owners and filters are not affected.
 	 */
 	const struct app *app;
 };
 
 /*
- * Of estimates: the standard errors, rounded up; 0: the figures are exact. Of a difference it is
- * the root of the sum of both squares, as of two independent samples; of two snapshots of one
- * session, which have blocks in common, it is less.
+ * Standard errors of estimates, rounded up; 0: exact. For a difference the two samples are treated
+ * as independent (root of the sum of squares). Two snapshots of one session share blocks, so their
+ * real error is smaller.
  */
 struct statistic_error {
 	uint64_t size, count;
@@ -61,85 +59,83 @@ struct statistic_sums {
 
 #define STATISTIC_NO_FUNCTION UINT32_MAX
 
-/* Statistic, or StatisticDiff: size and count are the new snapshot's, 0 when it lacks the entry. */
+/* Statistic or StatisticDiff. size and count are the new snapshot's, 0 if it lacks the entry. */
 struct statistic {
-	const struct snapshot
-		/* whose indices these are: the new one, or the old when only it has it */
-		*snapshot;
-	/* of an owner: it, or any of its processes; else NULL */
+	/*
+	 * The snapshot that the indices refer to: the new one, or the old one if only it has the
+	 * entry.
+	 */
+	const struct snapshot *snapshot;
+	/* owner groupings: the owner or one of its processes; otherwise NULL */
 	const struct snapshot_meta *process;
 	/*
 	 * GROUP_TRACEBACK: index in the snapshot's tracebacks. GROUP_FILENAME, GROUP_LINENO,
-	 * GROUP_FUNCTION: frame says filename (and line, and function; the function also where no
-	 * line is known, since it is all that tells frames of one file apart then).
+	 * GROUP_FUNCTION: see frame. The function is also set for frames without a line, because
+	 * nothing else distinguishes frames of one file.
 	 */
 	uint32_t traceback;
-	/* GROUP_TRACEBACK: its first frames that do not count (statistics_opts.app) */
+	/* GROUP_TRACEBACK: number of most recent frames that do not count (statistics_opts.app) */
 	uint32_t skipped;
-	int outside; /* no frame of the application: the most recent one stands here */
-	struct snapshot_frame
-		/*
-		 * line 0 but with GROUP_LINENO; function STATISTIC_NO_FUNCTION where it does not
-		 * count
-		 */
-		frame;
+	int outside; /* no frame of the application: charged to the most recent frame */
+	/*
+	 * line is 0 except with GROUP_LINENO; function is STATISTIC_NO_FUNCTION where it does not
+	 * count.
+	 */
+	struct snapshot_frame frame;
 	uint64_t size, count; /* at most INT64_MAX, like all sums here */
 	uint64_t old_size, old_count;
 	/*
-	 * Cumulative statistics: the same with statistics_opts.once, in whose order entries are not
-	 * unless that is set.
+	 * Cumulative statistics: the figures with statistics_opts.once. Entries are sorted by them
+	 * only if that option is set.
 	 */
 	struct statistic_sums once, old_once;
-	uint32_t processes; /* of the new snapshot, that hold some of it */
-	/*
-	 * of its blocks there, those whose sizes are rounded up; of a sample, what they stand for
-	 */
+	uint32_t processes; /* of the new snapshot, that hold blocks of this entry */
+	/* the new snapshot's blocks with rounded sizes; with sampling, an estimate */
 	double rounded;
 	struct statistic_error error, old_error;
 };
 
-/* What of the totals is of some kind. */
+/* Subsets of the totals. */
 enum statistics_kind {
-	/* in tracebacks without a frame of the application (statistics_opts.app) */
+	/* tracebacks without a frame of the application (statistics_opts.app) */
 	PART_OUTSIDE,
-	PART_OUTSIDE_CUT, /* in those of these that had more frames than were kept */
-	PART_INHERITED,   /* that forked processes have of their parents */
+	PART_OUTSIDE_CUT, /* those of them that were truncated */
+	PART_INHERITED,   /* blocks that forked processes inherited */
 	STATISTICS_PARTS
 };
 
 struct statistics {
 	struct statistic *entries; /* sorted */
 	size_t count;
-	uint64_t total_size,
-		/* of the traces that passed the filters; a recursive one counts once */
-		total_count;
+	/* Of the traces that passed the filters; recursion counts once. */
+	uint64_t total_size, total_count;
 	uint64_t old_total_size, old_total_count;
 	struct statistic_error total_error, old_total_error;
 	struct statistic_sums parts[STATISTICS_PARTS], old_parts[STATISTICS_PARTS];
-	/* figures are estimates, from a sample (snapshot/estimate.h) of either snapshot */
+	/* figures are estimates, because a snapshot is sampled (snapshot/estimate.h) */
 	int sampled;
 };
 
 /*
- * statistics(): by size, count, then traceback (or owner), all descending. 0; -EINVAL cumulative
- * with GROUP_TRACEBACK or owners (error_set tells); -EOVERFLOW when a sum exceeds INT64_MAX;
- * -ENOMEM. statistics_free() releases. Cumulative with one frame a traceback is, as in CPython, the
- * same as without; PEP 454 would rather not have it asked for. Owners are all there, those that
- * hold nothing of what passes too.
+ * statistics(): sorted by size, count, then traceback or owner, all descending. 0; -EINVAL:
+ * cumulative with GROUP_TRACEBACK or owners (error_set); -EOVERFLOW: a sum exceeds INT64_MAX;
+ * -ENOMEM. statistics_free() releases. As in CPython, cumulative statistics with a traceback limit
+ * of one frame equal plain ones, although PEP 454 discourages that. Every owner has an entry, even
+ * without blocks.
  */
 int statistics_compute(const struct snapshot *snapshot, const struct statistics_opts *opts,
 		       struct statistics *out);
 /*
- * snapshot.compare_to(old): by |size difference|, size, |count difference|, count, traceback, all
- * descending. Errors as above. Both snapshots are borrowed by the result.
+ * snapshot.compare_to(old): sorted by |size difference|, size, |count difference|, count,
+ * traceback, all descending. Errors as above. The result borrows both snapshots.
  */
 int statistics_compare(const struct snapshot *snapshot, const struct snapshot *old,
 		       const struct statistics_opts *opts, struct statistics *out);
 void statistics_free(struct statistics *statistics);
 
 /*
- * The frames of an entry that has some, most recent first: *nframe of them, borrowed from it or its
- * snapshot.
+ * The frames of an entry, most recent first, and their number in *nframe; borrowed from the entry
+ * or its snapshot.
  */
 const struct snapshot_frame *statistic_frames(const struct statistic *statistic, enum group_by by,
 					      uint32_t *nframe);

@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "stats/owner.h"
 
-/* Of a file's or a function's name. */
+/* The id of a file or function name, common to both sides. */
 static uint32_t string_id(const struct side *side, uint32_t string)
 {
 	return side->strings && string != STATISTIC_NO_FUNCTION ? side->strings[string] : string;
@@ -21,18 +21,18 @@ static const struct side *entry_side(const struct grouping *grouping, const stru
 static int entry_add(struct grouping *grouping, const struct statistic *entry, uint32_t *index)
 {
 	struct statistics *out = grouping->out;
-	int err =
-		array_reserve(&out->entries, &grouping->room, out->count, 1, sizeof(*out->entries));
+	int err = array_reserve(&out->entries, &grouping->capacity, out->count, 1,
+				sizeof(*out->entries));
 
 	if (!err)
-		err = array_reserve(&grouping->next, &grouping->next_room, out->count, 1,
+		err = array_reserve(&grouping->next, &grouping->next_capacity, out->count, 1,
 				    sizeof(*grouping->next));
 	if (!err && out->sampled)
-		err = array_reserve(&grouping->estimates, &grouping->estimates_room, out->count, 1,
-				    sizeof(*grouping->estimates));
+		err = array_reserve(&grouping->estimates, &grouping->estimates_capacity, out->count,
+				    1, sizeof(*grouping->estimates));
 	if (!err && grouping->opts->cumulative)
-		err = array_reserve(&grouping->last_rows, &grouping->last_rows_room, out->count, 1,
-				    sizeof(*grouping->last_rows));
+		err = array_reserve(&grouping->last_rows, &grouping->last_rows_capacity, out->count,
+				    1, sizeof(*grouping->last_rows));
 	if (err)
 		return err;
 	if (grouping->opts->cumulative)
@@ -63,7 +63,7 @@ static int frame_compare(const struct side *a, const struct snapshot_frame *x, c
 	return string_compare(a, x->function, b, y->function);
 }
 
-/* Equal frames have the same. */
+/* Equal frames have equal keys. */
 static uint64_t frame_key(const struct side *side, const struct snapshot_frame *frame)
 {
 	uint64_t key = (uint64_t)string_id(side, frame->filename) << 32 | frame->line;
@@ -84,7 +84,7 @@ const struct snapshot_frame *statistic_frames(const struct statistic *statistic,
 	return statistic->snapshot->frames + traceback->first + statistic->skipped;
 }
 
-/* As Python compares Traceback._frames: oldest frame first, then the shorter one first. */
+/* As Python compares Traceback._frames: oldest frame first; a prefix sorts first. */
 static int entry_traceback_compare(const struct grouping *grouping, const struct statistic *x,
 				   const struct statistic *y)
 {
@@ -122,7 +122,7 @@ static uint64_t traceback_hash(const struct side *side, const struct statistic *
 	return hash;
 }
 
-/* The entry of that name; key: a hash of it, or the name itself. */
+/* Finds or adds an entry. key: a hash of its name, or the name itself. */
 static int named_entry(struct grouping *grouping, const struct statistic *entry, uint64_t key,
 		       uint32_t *index)
 {
@@ -138,7 +138,7 @@ static int named_entry(struct grouping *grouping, const struct statistic *entry,
 	return id_map_put(&grouping->groups, key, *index);
 }
 
-/* The entry of a traceback from its skipped-th frame on. */
+/* The entry of a traceback without its first skipped frames. */
 static int traceback_entry(struct grouping *grouping, const struct side *side, uint32_t traceback,
 			   uint32_t skipped, int outside, uint32_t *index)
 {
@@ -151,7 +151,7 @@ static int traceback_entry(struct grouping *grouping, const struct side *side, u
 			   index);
 }
 
-/* The entry of a frame, by file name, line or function. */
+/* The entry of a frame, grouped by file name, line or function. */
 static int frame_entry(struct grouping *grouping, const struct side *side,
 		       const struct snapshot_frame *frame, int outside, uint32_t *index)
 {
@@ -185,7 +185,7 @@ size_t group_row_total(const struct grouping *grouping, const struct side *side)
 						  : side->snapshot->traceback_count;
 }
 
-/* Where the entries of a traceback begin. */
+/* Finds the first frame of a traceback that counts. */
 static int row_begin(struct side *side, uint32_t row, struct row_cursor *cursor)
 {
 	cursor->begun = 1;
@@ -196,7 +196,7 @@ static int row_begin(struct side *side, uint32_t row, struct row_cursor *cursor)
 	return cursor->rank < 0 ? cursor->rank : 0;
 }
 
-/* As group_row_next(), of what is told by single frames. */
+/* group_row_next() for groupings by single frames. */
 static int row_frame_next(struct grouping *grouping, struct side *side, uint32_t row,
 			  struct row_cursor *cursor, uint32_t *index)
 {
@@ -212,7 +212,7 @@ static int row_frame_next(struct grouping *grouping, struct side *side, uint32_t
 		if (rank != cursor->rank && !cursor->outside)
 			continue;
 		if (!grouping->opts->cumulative || cursor->outside)
-			cursor->next = traceback->nframe; /* this one alone */
+			cursor->next = traceback->nframe; /* only this frame */
 		int err = frame_entry(grouping, side, frame, cursor->outside, index);
 		return err ? err : 1;
 	}

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For group.c: the entries that traces are grouped into, and how they are found. */
+/* Used by group.c: the entries that traces are grouped into, and their lookup. */
 #ifndef TRACER_STATS_GROUP_ENTRIES_H
 #define TRACER_STATS_GROUP_ENTRIES_H
 
-#include "base/id_map.h"
 #include "snapshot/estimate.h"
 #include "stats/group.h"
+#include "tables/id_map.h"
 
 struct sums {
 	uint64_t size, count;
 	double rounded;
 };
 
-/* One of the snapshots that are grouped. */
+/* One of the snapshots being grouped. */
 struct side {
 	const struct snapshot *snapshot;
-	uint32_t *strings; /* string id -> the same in both; NULL: as it is */
+	uint32_t *strings; /* string id -> id common to both sides; NULL: unchanged */
 	struct app_run app;
 	int old;
 };
@@ -26,41 +26,42 @@ struct entry_estimates {
 
 struct grouping {
 	const struct statistics_opts *opts;
-	struct id_map
-		/* (file name, line), or a hash of what the entry is called -> index in entries */
-		groups;
-	uint32_t *next; /* the next entry with the same key, or ID_MAP_NONE */
-	size_t next_room;
+	/* (file name, line), or a hash of the entry's name -> index in entries */
+	struct id_map groups;
+	uint32_t *next; /* per entry: the next one with the same key, or ID_MAP_NONE */
+	size_t next_capacity;
 	/*
-	 * Cumulative: by entry, the last row of the side at hand that has added to it, and 1; 0:
-	 * none.
+	 * Cumulative mode: per entry, 1 + the last row of the current side that was added; 0: none.
 	 */
 	uint32_t *last_rows;
-	size_t last_rows_room;
+	size_t last_rows_capacity;
 	struct statistics *out;
-	size_t room;
-	struct side *sides; /* the new snapshot, the old one */
-	/* of the side at hand, by traceback, or of owners by process */
+	size_t capacity;
+	struct side *sides; /* [0] the new snapshot, [1] the old one */
+	/* of the current side, by traceback, or for owners by process */
 	struct sums *rows;
-	struct estimate *row_estimates;    /* the same of a side that is a sample */
-	struct entry_estimates *estimates; /* of entries, if either side is a sample */
-	size_t estimates_room;
+	struct estimate *row_estimates;    /* the same for a sampled side */
+	struct entry_estimates *estimates; /* per entry, if either side is sampled */
+	size_t estimates_capacity;
 	struct entry_estimates total, parts[STATISTICS_PARTS];
 };
 
-/* Of a side; a row is what of it has the same entries: a traceback, or of owners a process. */
+/*
+ * The number of rows of a side. A row is a unit that adds to the same entries: a traceback, or for
+ * owners a process.
+ */
 size_t group_row_total(const struct grouping *grouping, const struct side *side);
-/* The entries that a row adds to. Zero-initialise. */
+/* Iterates over the entries that a row adds to. Zero-initialise. */
 struct row_cursor {
 	int begun;
-	int rank;      /* enum app_rank of the frames that count; 0: all do */
-	int outside;   /* of the traceback, see struct statistic */
-	uint32_t next; /* frame */
+	int rank;      /* enum app_rank of the frames that count; 0: all frames count */
+	int outside;   /* as in struct statistic */
+	uint32_t next; /* index of the next frame */
 };
-/* The next of them, made at first mention. 1, its index in *index; 0: that was all; -ENOMEM. */
+/* Returns 1 and the index of the next entry, created at first use; 0: end; -ENOMEM. */
 int group_row_next(struct grouping *grouping, struct side *side, uint32_t row,
 		   struct row_cursor *cursor, uint32_t *index);
-/* By what they are called, ascending. */
+/* Orders entries by name, ascending. */
 int group_entry_compare(const struct grouping *grouping, const struct statistic *x,
 			const struct statistic *y);
 

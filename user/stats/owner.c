@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 
-/* The name that an owner goes by, beside its PID. */
+/* The name of an owner, used besides the PID. */
 static const char *owner_name(const struct snapshot_meta *process, enum group_by by)
 {
 	return by == GROUP_CONTAINER ? process->container : process->name;

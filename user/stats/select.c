@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "snapshot/carry.h"
+#include "snapshot/remap.h"
 #include "stats/filter.h"
 
-/*
- * All processes stay, those of which no trace passes too: what was not seen of them is of the
- * whole.
- */
+/* Keep processes without a matching trace: their loss counters still belong to the whole. */
 static int processes_take(struct builder *builder, const struct snapshot *snapshot, int of_app)
 {
 	int err = 0;
@@ -26,10 +23,10 @@ static int processes_take(struct builder *builder, const struct snapshot *snapsh
 	return err;
 }
 
-/* Of one layer, by its index; -1: the first. */
-static int layer_select(struct carry *carry, struct filter_run *run, int which, int merge)
+/* which: index of the layer; -1: the first layer. */
+static int layer_select(struct remap *remap, struct filter_run *run, int which, int merge)
 {
-	const struct snapshot *from = carry->from;
+	const struct snapshot *from = remap->from;
 	const struct snapshot_trace *traces = which < 0 ? from->traces : from->layers[which].traces;
 	size_t count = which < 0 ? from->trace_count : from->layers[which].trace_count;
 	int err = 0;
@@ -42,12 +39,12 @@ static int layer_select(struct carry *carry, struct filter_run *run, int which, 
 			err = passes;
 			continue;
 		}
-		err = carry_traceback(carry, &trace);
+		err = remap_traceback(remap, &trace);
 		if (!err && which >= 0)
-			err = builder_layer(carry->to, (enum event_layer)which, &trace);
+			err = builder_layer(remap->to, (enum event_layer)which, &trace);
 		else if (!err)
-			err = merge ? builder_trace(carry->to, &trace)
-				    : builder_append(carry->to, &trace);
+			err = merge ? builder_trace(remap->to, &trace)
+				    : builder_append(remap->to, &trace);
 	}
 	return err;
 }
@@ -55,7 +52,7 @@ static int layer_select(struct carry *carry, struct filter_run *run, int which, 
 int snapshot_select(const struct snapshot *snapshot, const struct filters *filters,
 		    const struct app *app, int merge, struct snapshot **out)
 {
-	struct carry carry = {0};
+	struct remap remap = {0};
 	struct app_run app_run = {0};
 	struct filter_run run = {0};
 	struct builder builder;
@@ -65,17 +62,17 @@ int snapshot_select(const struct snapshot *snapshot, const struct filters *filte
 		return err;
 	err = processes_take(&builder, snapshot, app && app->asked);
 	if (!err)
-		err = carry_begin(&carry, snapshot, &builder);
+		err = remap_begin(&remap, snapshot, &builder);
 	if (!err)
 		err = app_run_begin(&app_run, app, snapshot);
-	carry.app = &app_run;
+	remap.app = &app_run;
 	if (!err)
 		err = filter_run_begin(&run, filters, snapshot);
 	for (int which = -1; !err && which < EVENT_LAYERS; which++)
-		err = layer_select(&carry, &run, which, merge);
+		err = layer_select(&remap, &run, which, merge);
 	filter_run_end(&run);
 	app_run_end(&app_run);
-	carry_end(&carry);
+	remap_end(&remap);
 	if (err)
 		builder_abort(&builder);
 	else

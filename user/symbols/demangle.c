@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define CUT         "..."
-#define MANGLED_MAX 16384u /* bytes; libiberty takes stack in proportion */
+#define MANGLED_MAX 16384u /* bytes; libiberty uses stack in proportion */
 
 struct text {
 	char *out;
@@ -17,10 +17,10 @@ struct text {
 static void take(const char *piece, size_t bytes, void *context)
 {
 	struct text *text = context;
-	size_t room = DEMANGLE_MAX - 1 - text->bytes;
+	size_t capacity = DEMANGLE_MAX - 1 - text->bytes;
 
-	if (bytes > room) {
-		bytes = room;
+	if (bytes > capacity) {
+		bytes = capacity;
 		text->cut = 1;
 	}
 	memcpy(text->out + text->bytes, piece, bytes);
@@ -48,8 +48,8 @@ size_t demangle(const char *name, char out[DEMANGLE_MAX])
 
 	if (demangle_wanted(name) && bytes <= MANGLED_MAX) {
 		/*
-		 * Rust's legacy names are C++ names, too: without the first look their hash would
-		 * stay.
+		 * Rust's legacy names are also C++ names: as C++ they would keep their hash, so
+		 * Rust comes first.
 		 */
 		if (rust_demangle_callback(name, options, take, &text))
 			return text_end(&text);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two indexes: which unit has code at an address, made when the file is opened (.debug_aranges,
- * which libdw would use, is not there with clang and Rust), and which function within a unit, made
- * when an address in it is first asked for. Below the function only the blocks that hold the
- * address are looked into.
+ * Two indexes: from addresses to units, built when the file is opened (libdw would use
+ * .debug_aranges, which clang and Rust do not emit), and from addresses to the functions of a unit,
+ * built when the unit is first needed. Within a function only the blocks that contain the address
+ * are searched.
  */
 #include "symbols/dwarf.h"
 
@@ -14,11 +14,11 @@
 
 #include "base/array.h"
 #include "base/error.h"
-#include "base/spans.h"
 #include "elf/elf_section.h"
 #include "symbols/demangle.h"
+#include "tables/spans.h"
 
-#define DEPTH_MAX 64 /* of what is nested in a unit, and in a function */
+#define DEPTH_MAX 64 /* nesting in a unit, and in a function */
 
 struct dwarf_unit {
 	Dwarf_Off die;
@@ -30,11 +30,11 @@ struct dwarf_file {
 	Elf *elf, *alternate_elf;
 	Dwarf *dwarf, *alternate;
 	struct dwarf_unit *units;
-	size_t unit_count, unit_room;
+	size_t unit_count, unit_capacity;
 	struct spans ranges; /* value: index in units */
 };
 
-/* Adds every range of addresses that a DIE covers. */
+/* Adds every address range of a DIE. */
 static int die_add_ranges(Dwarf_Die *die, struct spans *spans, uint64_t value)
 {
 	Dwarf_Addr base, start, end;
@@ -42,9 +42,9 @@ static int die_add_ranges(Dwarf_Die *die, struct spans *spans, uint64_t value)
 	int err = 0;
 
 	while (!err && (offset = dwarf_ranges(die, offset, &base, &start, &end)) > 0)
-		if (start) /* what the linker has thrown away lies at 0 */
-			err = spans_add(spans,
-					&(struct span){.start = start, .end = end, .value = value});
+		if (start) /* code that the linker has discarded is at 0 */
+			err = spans_add(spans, &(struct address_span){
+						       .start = start, .end = end, .value = value});
 	return err;
 }
 
@@ -59,7 +59,7 @@ static int units_index(struct dwarf_file *file)
 	while (!err && !dwarf_get_units(file->dwarf, unit, &unit, &version, &type, &die, NULL)) {
 		if (type != DW_UT_compile && type != DW_UT_skeleton)
 			continue;
-		err = array_reserve(&file->units, &file->unit_room, file->unit_count, 1,
+		err = array_reserve(&file->units, &file->unit_capacity, file->unit_count, 1,
 				    sizeof(*file->units));
 		if (err)
 			break;
@@ -116,8 +116,8 @@ void dwarf_file_close(struct dwarf_file *file)
 }
 
 /*
- * What may have functions with code in it: also classes, for their methods, and functions, for
- * local classes.
+ * Whether the DIE may contain functions with code: also classes, for their methods, and functions,
+ * for local classes.
  */
 static int holds_functions(Dwarf_Die *die)
 {
@@ -153,7 +153,8 @@ static int functions_index(struct spans *functions, Dwarf_Die *parent, int depth
 }
 
 /*
- * Is the address in this block, or may it be in one below, if this one says nothing of addresses?
+ * Whether the block contains the address, or, if it has no addresses, may contain a block that
+ * does.
  */
 static int block_holds(Dwarf_Die *die, uint64_t vaddr)
 {
@@ -163,9 +164,7 @@ static int block_holds(Dwarf_Die *die, uint64_t vaddr)
 			 !dwarf_hasattr(die, DW_AT_low_pc) && !dwarf_hasattr(die, DW_AT_ranges));
 }
 
-/*
- * The functions inlined there, outermost first, behind those that chain has already. Their number.
- */
+/* Appends the functions inlined at vaddr to chain, outermost first. Returns the new count. */
 static size_t inlined_find(Dwarf_Die *parent, uint64_t vaddr, Dwarf_Die chain[DWARF_INLINE_MAX],
 			   size_t count, int depth)
 {
@@ -195,8 +194,8 @@ static const char *die_string(Dwarf_Die *die, unsigned name)
 }
 
 /*
- * A linker's name that is not mangled is an alias, as __GI___libc_malloc: then what the source says
- * is wanted.
+ * A linkage name that is not mangled is an alias, such as __GI___libc_malloc; the source name is
+ * preferred then.
  */
 static const char *function_name(Dwarf_Die *die)
 {
@@ -209,7 +208,7 @@ static const char *function_name(Dwarf_Die *die)
 	return name && name[0] ? name : NULL;
 }
 
-/* libdw gives names in the directory of the compilation with and without it. */
+/* libdw returns names in the compilation directory with and without that directory. */
 static void filename_set(Dwarf_Die *unit, const char *filename, struct dwarf_frame *frame)
 {
 	const char *directory = NULL;
@@ -253,7 +252,7 @@ static void call_find(Dwarf_Die *unit, Dwarf_Die *inlined, struct dwarf_frame *f
 static int function_find(struct dwarf_file *file, struct dwarf_unit *unit, Dwarf_Die *unit_die,
 			 uint64_t vaddr, Dwarf_Die *out)
 {
-	const struct span *found;
+	const struct address_span *found;
 	int err;
 
 	if (!unit->indexed) {
@@ -270,15 +269,15 @@ static int function_find(struct dwarf_file *file, struct dwarf_unit *unit, Dwarf
 }
 
 int dwarf_file_frames(struct dwarf_file *file, uint64_t vaddr, struct dwarf_frame frames[],
-		      size_t room)
+		      size_t capacity)
 {
-	const struct span *found = spans_find(&file->ranges, vaddr);
+	const struct address_span *found = spans_find(&file->ranges, vaddr);
 	Dwarf_Die chain[DWARF_INLINE_MAX + 1], unit; /* the function, and what is inlined in it */
 	struct dwarf_frame frame = {0};
 	size_t count = 0;
 	int known;
 
-	if (!found || !room || !dwarf_offdie(file->dwarf, file->units[found->value].die, &unit))
+	if (!found || !capacity || !dwarf_offdie(file->dwarf, file->units[found->value].die, &unit))
 		return 0;
 	known = function_find(file, &file->units[found->value], &unit, vaddr, &chain[0]);
 	if (known < 0)
@@ -289,7 +288,7 @@ int dwarf_file_frames(struct dwarf_file *file, uint64_t vaddr, struct dwarf_fram
 		return frame.filename ? 1 : 0;
 	}
 	for (size_t left = 1 + inlined_find(&chain[0], vaddr, chain + 1, 0, 0);
-	     left-- && count < room;) {
+	     left-- && count < capacity;) {
 		frame.function = function_name(&chain[left]);
 		frames[count++] = frame;
 		frame = (struct dwarf_frame){0};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Function, file and line of an address, and of all that is inlined there, from one file's DWARF
+ * Function, file and line of an address and of everything inlined there, from one file's DWARF
  * (libdw).
  *
- * DWARF can be made to cost any time and memory, and libdw was not written for hostile files: this
- * is called in the worker process alone (symbols/worker.h), which may be killed.
+ * Hostile DWARF can take any amount of time and memory, and libdw was not written for hostile
+ * files. Call it only in the worker process (symbols/worker.h), which may be killed.
  */
 #ifndef TRACER_SYMBOLS_DWARF_H
 #define TRACER_SYMBOLS_DWARF_H
@@ -12,13 +12,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DWARF_INLINE_MAX 63u /* functions inlined into one another that are told */
+#define DWARF_INLINE_MAX 63u /* depth of inlining that is reported */
 
 struct dwarf_file;
 
 struct dwarf_frame {
-	const char *function; /* mangled, where it is a name of C++ or Rust; NULL: not known */
-	/* that filename is relative to; NULL: it is not, or to none that is known */
+	const char *function; /* mangled for C++ and Rust; NULL: not known */
+	/* directory that filename is relative to; NULL: absolute or unknown */
 	const char *directory;
 	const char *filename; /* NULL: not known */
 	uint32_t line;        /* 0: not known */
@@ -26,15 +26,15 @@ struct dwarf_frame {
 
 /*
  * alternate_fd: the file of .gnu_debugaltlink, -1 for none. Both stay the caller's and must outlive
- * *out. 0; -ENOENT no DWARF that can be read; -ENOEXEC (error_set); -ENOMEM; -errno.
+ * *out. 0; -ENOENT: no readable DWARF; -ENOEXEC (error_set); -ENOMEM; -errno.
  */
 int dwarf_file_open(struct dwarf_file **out, int fd, int alternate_fd);
 void dwarf_file_close(struct dwarf_file *file);
 /*
- * The frames at an instruction, innermost first, at most room of them; texts are borrowed until the
- * file is closed. Their number, 0 when DWARF does not know the address; -ENOMEM.
+ * The frames at an instruction, innermost first, at most capacity; texts are borrowed until the
+ * file is closed. Returns their number, 0 if the DWARF does not cover the address; -ENOMEM.
  */
 int dwarf_file_frames(struct dwarf_file *file, uint64_t vaddr, struct dwarf_frame frames[],
-		      size_t room);
+		      size_t capacity);
 
 #endif

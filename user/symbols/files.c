@@ -75,9 +75,7 @@ static int is_same(const struct file *file, const struct process_map *map)
 	       st.st_mtim.tv_nsec == file->changed.tv_nsec;
 }
 
-/*
- * Makes room: of the files that nobody uses, the one that was asked for the longest time ago goes.
- */
+/* Removes the least recently used file that has no users. */
 static int oldest_remove(struct files *files)
 {
 	struct file **oldest = NULL, *file;
@@ -139,7 +137,7 @@ int files_get(struct files *files, struct file **out, pid_t pid, const struct pr
 		file->next = *bucket;
 		*bucket = file;
 		files->count++;
-		/* The other root is gone when the last process in it is. */
+		/* The other root disappears with its last process. */
 		if (root >= 0 && !file_read(file))
 			elf_file_find_debug(file->elf, root);
 	}

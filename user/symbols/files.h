@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files that processes map, each once however many map it. A file is known by device and inode,
- * which cannot be given to another as long as it is held open here, and by size and time of change,
- * since it may be written anew in place. It is opened when it is first seen, since its process may
- * be gone when it is needed, and read when it is needed.
+ * The files that processes map, each held once. A file is identified by device and inode, which are
+ * not reused while it is open here, and by size and modification time, since it may be rewritten in
+ * place. It is opened when first seen, because the process may have ended by the time it is needed,
+ * and read when needed.
  */
 #ifndef TRACER_SYMBOLS_FILES_H
 #define TRACER_SYMBOLS_FILES_H
@@ -16,15 +16,15 @@
 #include "process/process.h"
 
 /*
- * Held open, or a quarter of the process's limit of descriptors if that is less; those that no
- * process maps go first.
+ * Limit of open files; a quarter of the descriptor limit if that is less. Files that no process
+ * maps are removed first.
  */
 #define FILES_MAX 4096u
 
 struct file {
-	uint32_t number; /* never 0, never given again */
+	uint32_t number; /* never 0, never reused */
 	uint32_t users;
-	uint64_t used; /* a count that grows: when it was last asked for */
+	uint64_t used; /* value of a growing counter when it was last used */
 
 	uint32_t device_major, device_minor;
 	uint64_t inode;
@@ -34,15 +34,15 @@ struct file {
 	int fd; /* -1 once elf has it */
 	char *path;
 	struct elf_file *elf;
-	int elf_err; /* 1: not tried yet; 0; why it is none */
-	/* For symbols.c: what the worker has of it. */
+	int elf_err; /* 1: not tried yet; 0; negative: the error */
+	/* For lookup.c: state of its DWARF in the worker. */
 	enum { FILE_DWARF_UNKNOWN, FILE_DWARF_THERE, FILE_DWARF_NONE } dwarf;
-	uint64_t generation; /* of the worker that was given it; 0: none */
+	uint64_t generation; /* of the worker that has it; 0: none */
 	uint64_t spent_ns;   /* worker_spent_ns() for answers about it */
-	int plain_names;     /* its names are not demangled: the worker has ended over one */
+	int plain_names;     /* its names are not demangled: one has ended the worker */
 	/*
-	 * The same of its symbols. READ: to ask again is cheap, mostly; LARGE: not all of them are
-	 * read.
+	 * The same for its symbol tables. READ: further questions are usually cheap; LARGE: not all
+	 * tables are read.
 	 */
 	enum {
 		FILE_TABLES_UNKNOWN,
@@ -60,17 +60,17 @@ struct files;
 int files_new(struct files **out); /* 0, -ENOMEM */
 void files_free(struct files *files);
 /*
- * The file behind a map of a process, opened if it is new; for its caller until files_put(). root:
- * descriptor of the process's root directory if that is not ours, where a new file's debug file is
- * looked for first; else -1. 0; -EINVAL no regular file; -EMFILE as many are in use as are held;
- * -ESTALE, -errno (process_map_open()).
+ * The file behind a map of a process, opened if it is new; the caller uses it until files_put().
+ * root: descriptor of the process's root directory if it is not ours, where the debug file of a new
+ * file is searched first; else -1. 0; -EINVAL: not a regular file; -EMFILE: all files that are held
+ * are in use; -ESTALE, -errno (process_map_open()).
  */
 int files_get(struct files *files, struct file **out, pid_t pid, const struct process_map *map,
 	      int root);
-/* Another user of one that is in use. */
+/* Adds a user to a file that is in use. */
 void files_share(struct file *file);
 void files_put(struct files *files, struct file *file);
-/* Reads its headers if that was not done. 0; -ENOEXEC; -errno: the same at every call. */
+/* Reads its headers, once. 0; -ENOEXEC; -errno. Later calls return the same result. */
 int file_read(struct file *file);
 uint32_t files_count(const struct files *files);
 

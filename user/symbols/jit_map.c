@@ -15,9 +15,9 @@
 #include "process/tmp_dir.h"
 
 #define PIECE_BYTES 65536u
-#define FILE_MAX    (1ll << 30) /* bytes of a map that are read, */
-#define LOOK_MAX    (8ll << 20) /* and of those in one go */
-/* it has at most so many times what the others leave, as a process */
+#define FILE_MAX    (1ll << 30) /* bytes of a map that are read in total */
+#define LOOK_MAX    (8ll << 20) /* bytes that are read per look-up */
+/* a map has at most this many times what the others leave */
 #define MAP_SHARE 4u
 
 struct jit_map {
@@ -99,7 +99,7 @@ void jit_map_put(struct jit_map **list, struct jit_map *map)
 	map_free(map);
 }
 
-/* An entry that the table has no room for is one that is not found. */
+/* An entry that does not fit into the table is not found later. */
 static int entry_take(void *context, uint64_t start, uint64_t size, const char *name,
 		      size_t name_bytes)
 {
@@ -118,7 +118,7 @@ static void read_on(struct jit_map *map)
 
 	if (fstat(map->fd, &st) || st.st_size == map->offset)
 		return;
-	if (st.st_size < map->offset) { /* begun anew */
+	if (st.st_size < map->offset) { /* the file was truncated */
 		perfmap_table_clear(map->table);
 		memset(&map->text, 0, sizeof(map->text));
 		map->offset = 0;

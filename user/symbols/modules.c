@@ -18,10 +18,7 @@
 #define ROOT_UNKNOWN (-2)
 #define ROOT_OURS    (-1)
 
-/*
- * A descriptor of the process's root directory, ROOT_OURS when it is the same as ours or cannot be
- * known.
- */
+/* Opens the process's root directory; ROOT_OURS if it is the same as ours or cannot be opened. */
 static int root_open(pid_t pid)
 {
 	struct stat theirs, ours;
@@ -40,18 +37,18 @@ static int root_open(pid_t pid)
 }
 
 /*
- * "[vdso]" and its like; memory that has another name than a file's in brackets is the target's to
- * name.
+ * The name in the maps if it is a path or in brackets, such as "[vdso]"; the target can choose any
+ * other name.
  */
 static const char *module_path(const struct process_map *map)
 {
 	return map->path[0] && (map->path[0] == '/' || map->path[0] == '[') ? map->path : "[anon]";
 }
 
-/* Puts an entry at its place. */
+/* Inserts an entry at index at. */
 static int module_take(struct modules *modules, size_t at, const struct process_map *map, int *root)
 {
-	int err = array_reserve(&modules->entries, &modules->room, modules->count, 1,
+	int err = array_reserve(&modules->entries, &modules->capacity, modules->count, 1,
 				sizeof(struct module));
 	char *path = err ? NULL : strdup(module_path(map));
 	struct module *module;
@@ -77,7 +74,7 @@ static int module_take(struct modules *modules, size_t at, const struct process_
 	return module->file_err == -ENOMEM ? -ENOMEM : 0;
 }
 
-/* Some JITs write their code through a memfd, to have it mapped twice. */
+/* Some JITs map their code twice, through a memfd. */
 static int is_code_of_jit(const struct module *module)
 {
 	static const char *const kernels[] = {"[vdso]", "[vsyscall]", "[uprobes]"};
@@ -128,7 +125,7 @@ int modules_new(struct modules **out, struct symbols *symbols, pid_t pid)
 		return err;
 	}
 	if (has_code_of_jit(modules))
-		/* most have none */
+		/* most processes have no perf map */
 		jit_map_get(&symbols->jit_maps, &modules->jit, pid, symbols->account);
 	*out = modules;
 	return 0;
@@ -179,7 +176,7 @@ int modules_copy(struct modules **out, const struct modules *from, pid_t pid)
 
 	if (err)
 		return err;
-	err = array_reserve(&copy->entries, &copy->room, 0, from->count + 1,
+	err = array_reserve(&copy->entries, &copy->capacity, 0, from->count + 1,
 			    sizeof(*copy->entries));
 	for (; !err && copy->count < from->count; copy->count++) {
 		struct module *module = &copy->entries[copy->count];

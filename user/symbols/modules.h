@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What of a process's memory was executable, and from which files: at one moment, or as it was
- * mapped, if somebody tells. To take it costs a reading of the maps, and the opening of files that
- * were not seen before in any process.
+ * The executable memory of a process and the files behind it: a snapshot, or kept up to date by
+ * modules_map(). A snapshot reads the maps once and opens files that were not seen before in any
+ * process.
  */
 #ifndef TRACER_SYMBOLS_MODULES_H
 #define TRACER_SYMBOLS_MODULES_H
@@ -22,40 +22,42 @@ struct module {
 	uint32_t device_major, device_minor;
 	uint64_t inode;
 	/*
-	 * as the kernel shows it, " (deleted)" included; "[vdso]", "[anon]" and such for what is no
-	 * file
+	 * as the kernel shows it, including " (deleted)"; "[vdso]", "[anon]" and so on for memory
+	 * without a file
 	 */
 	char *path;
-	struct file *file; /* NULL: none, or not to be had */
-	int file_err;      /* why not; 0 for what is no file */
+	struct file *file; /* NULL: none, or not accessible */
+	int file_err;      /* error of opening it; 0 for memory without a file */
 };
 
 struct modules {
 	struct symbols *symbols;
 	pid_t pid;
 	struct module *entries; /* in address order */
-	size_t count, room;
-	/* entries whose file was not to be had: their addresses stay without names */
+	size_t count, capacity;
+	/* entries whose file could not be opened: their addresses have no names */
 	size_t refused;
 	struct jit_map *jit; /* NULL: no code outside files, or no perf map of it */
 };
 
-/* The caller frees them, before symbols_free(). 0; -ESRCH; -EPERM; -E2BIG; -ENOMEM; -errno. */
+/*
+ * Takes a snapshot. The caller frees it, before symbols_free(). 0; -ESRCH; -EPERM; -E2BIG; -ENOMEM;
+ * -errno.
+ */
 int modules_new(struct modules **out, struct symbols *symbols, pid_t pid);
 /*
- * The same of a process that has nothing mapped yet; what it maps, modules_map() is told of. 0,
- * -ENOMEM.
+ * The same for a process that has nothing mapped yet; modules_map() adds what it maps. 0, -ENOMEM.
  */
 int modules_begin(struct modules **out, struct symbols *symbols, pid_t pid);
 /*
- * Memory is executable from here on; what was known of those addresses is past. The process may be
- * gone. 0, -ENOMEM.
+ * Records a new executable map and drops earlier ones at its addresses. The process may have ended.
+ * 0, -ENOMEM.
  */
 int modules_map(struct modules *modules, const struct process_map *map);
-/* Of a child that was forked: what its parent has mapped. 0, -ENOMEM. */
+/* The modules of a forked child, copied from its parent's. 0, -ENOMEM. */
 int modules_copy(struct modules **out, const struct modules *from, pid_t pid);
 void modules_free(struct modules *modules);
-/* The entry that holds an address; NULL. */
+/* The entry that contains an address; NULL: none. */
 const struct module *modules_find(const struct modules *modules, uint64_t address);
 
 #endif

@@ -10,18 +10,18 @@
 #include "base/account.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "symbols/ask.h"
+#include "symbols/lookup.h"
 #include "symbols/symbols_state.h"
 
 /*
- * Of what the account may have: the symbols of files, which are not charged to it; and names that
- * are remembered, which are.
+ * Shares of the limit of the account: for symbol tables of files, which are not charged to it, and
+ * for cached names, which are.
  */
 #define FILES_SHARE     8u
 #define DWARF_SHARE     4u
 #define DWARF_BYTES     ((uint64_t)128 << 20)
 #define NAMES_BYTES_MIN ((uint64_t)256 << 10)
-#define TABLES_BYTES    ((uint64_t)64 << 20) /* where it may have anything */
+#define TABLES_BYTES    ((uint64_t)64 << 20) /* without a limit */
 #define PLAIN_WAIT_NS   500000000ull
 
 int symbols_new(struct symbols **out)
@@ -38,7 +38,7 @@ int symbols_new_in(struct symbols **out, struct account *account)
 		return -ENOMEM;
 	symbols->account = account;
 	symbols->names.parent = account;
-	symbols->memo.account = &symbols->names;
+	symbols->cache.account = &symbols->names;
 	symbols->dwarf_max = account && account->limit ? account->limit / DWARF_SHARE : DWARF_BYTES;
 	symbols->tables_max =
 		account && account->limit ? account->limit / FILES_SHARE : TABLES_BYTES;
@@ -98,11 +98,11 @@ void symbols_free(struct symbols *symbols)
 	asked_end(symbols);
 	files_free(symbols->files);
 	strings_free(symbols->strings);
-	memo_free(&symbols->memo);
+	cache_free(&symbols->cache);
 	free(symbols);
 }
 
-/* All names, and the places that have them. 0; without memory nothing has changed. */
+/* Clears all cached names. 0; on failure nothing has changed. */
 static int names_forget(struct symbols *symbols)
 {
 	struct strings *strings;
@@ -112,11 +112,11 @@ static int names_forget(struct symbols *symbols)
 		return err;
 	strings_free(symbols->strings);
 	symbols->strings = strings;
-	memo_free(&symbols->memo);
+	cache_free(&symbols->cache);
 	return 0;
 }
 
-/* As it may be shown. 0, -ENOMEM, -EDQUOT. */
+/* Interns the printable form of a text. 0, -ENOMEM, -EDQUOT. */
 static int text_keep(struct symbols *symbols, const char *text, const char **out)
 {
 	char shown[SYMBOLS_TEXT_MAX];
@@ -130,7 +130,8 @@ static int text_keep(struct symbols *symbols, const char *text, const char **out
 }
 
 /* "[libfoo.so+0x1234]" */
-static int place_keep(struct symbols *symbols, const char *path, uint64_t offset, const char **out)
+static int location_keep(struct symbols *symbols, const char *path, uint64_t offset,
+			 const char **out)
 {
 	const char *slash = strrchr(path, '/');
 	char text[SYMBOLS_TEXT_MAX];
@@ -139,15 +140,12 @@ static int place_keep(struct symbols *symbols, const char *path, uint64_t offset
 	return text_keep(symbols, text, out);
 }
 
-/*
- * The name of the symbol that covers the address, without its version. "" when there is none. 0,
- * -EAGAIN.
- */
+/* The name of the symbol that covers the address, without its version; "" for none. 0, -EAGAIN. */
 static int symbol_name(struct symbols *symbols, struct file *file, uint64_t vaddr,
 		       uint64_t until_ns, char out[WORKER_NAME_MAX])
 {
 	const char *name;
-	int err = ask_symbol(symbols, file, vaddr, until_ns, &name);
+	int err = lookup_symbol(symbols, file, vaddr, until_ns, &name);
 
 	out[0] = '\0';
 	if (!err && snprintf(out, WORKER_NAME_MAX, "%s", name) < (int)WORKER_NAME_MAX)
@@ -155,9 +153,9 @@ static int symbol_name(struct symbols *symbols, struct file *file, uint64_t vadd
 	return err;
 }
 
-/* Keeps what was found at a place. */
-static int place_add(struct symbols *symbols, struct file *file, const char *path, uint64_t offset,
-		     const struct worker_frame *found, int count)
+/* Caches the frames of an offset in a file. */
+static int frames_add(struct symbols *symbols, struct file *file, const char *path, uint64_t offset,
+		      const struct worker_frame *found, int count)
 {
 	struct symbols_frame frames[SYMBOLS_FRAMES_MAX];
 	int err = 0;
@@ -168,15 +166,16 @@ static int place_add(struct symbols *symbols, struct file *file, const char *pat
 		frames[i] = (struct symbols_frame){.line = found[i].line, .inlined = i < count - 1};
 		err = found[i].function[0]
 			      ? text_keep(symbols, found[i].function, &frames[i].function)
-			      : place_keep(symbols, path, offset, &frames[i].function);
+			      : location_keep(symbols, path, offset, &frames[i].function);
 		if (!err)
 			err = text_keep(symbols, found[i].filename[0] ? found[i].filename : path,
 					&frames[i].filename);
 	}
-	return err ? err : memo_add(&symbols->memo, file->number, offset, frames, (uint32_t)count);
+	return err ? err
+		   : cache_add(&symbols->cache, file->number, offset, frames, (uint32_t)count);
 }
 
-/* The answer to what was asked is kept, when it has come. 0, -EAGAIN, -ENOMEM. */
+/* Caches the answer to the pending question, if it has come. 0, -EAGAIN, -ENOMEM. */
 static int asked_finish(struct symbols *symbols, uint64_t until_ns)
 {
 	struct asked *asked = &symbols->asked;
@@ -192,7 +191,7 @@ static int asked_finish(struct symbols *symbols, uint64_t until_ns)
 		return err;
 	asked->has_symbol = 1;
 	symbols->plain_gave_up = 0;
-	count = ask_frames(symbols, asked->file, asked->vaddr, asked->symbol, until_ns, found);
+	count = lookup_frames(symbols, asked->file, asked->vaddr, asked->symbol, until_ns, found);
 	if (count == -EAGAIN)
 		return count;
 	if (asked->share)
@@ -201,12 +200,12 @@ static int asked_finish(struct symbols *symbols, uint64_t until_ns)
 		found[0] = (struct worker_frame){.function = asked->symbol, .filename = ""};
 		count = 1;
 	}
-	err = place_add(symbols, asked->file, asked->path, asked->offset, found, count);
+	err = frames_add(symbols, asked->file, asked->path, asked->offset, found, count);
 	asked_end(symbols);
 	return err;
 }
 
-/* Asks the worker, which has nothing else to do, about a place in a file. 0; -ENOMEM. */
+/* Starts a question about an offset in a file; none is pending. 0; -ENOMEM. */
 static int asked_begin(struct symbols *symbols, const struct module *module, uint64_t offset,
 		       struct symbols_share *share)
 {
@@ -216,7 +215,7 @@ static int asked_begin(struct symbols *symbols, const struct module *module, uin
 	if (elf_file_vaddr(module->file->elf, offset, &vaddr)) {
 		const struct worker_frame none = {.function = "", .filename = ""};
 
-		return place_add(symbols, module->file, module->path, offset, &none, 1);
+		return frames_add(symbols, module->file, module->path, offset, &none, 1);
 	}
 	asked->path = strdup(module->path);
 	if (!asked->path)
@@ -233,14 +232,15 @@ static int asked_begin(struct symbols *symbols, const struct module *module, uin
 	return 0;
 }
 
-/* Has a place in an ELF file known. 0; -EAGAIN, -ENOMEM. */
-static int place_resolve(struct symbols *symbols, const struct module *module, uint64_t offset,
-			 const struct symbols_ask *ask)
+/* Caches an offset of an ELF file. 0; -EAGAIN, -ENOMEM. */
+static int offset_resolve(struct symbols *symbols, const struct module *module, uint64_t offset,
+			  const struct symbols_ask *ask)
 {
 	const struct symbols_frame *known;
-	int err = asked_finish(symbols, ask->until_ns); /* of another place, most of the time */
+	/* usually a question about another address */
+	int err = asked_finish(symbols, ask->until_ns);
 
-	if (err || memo_find(&symbols->memo, module->file->number, offset, &known))
+	if (err || cache_find(&symbols->cache, module->file->number, offset, &known))
 		return err;
 	if (clock_ns(CLOCK_MONOTONIC) >= ask->until_ns)
 		return -EAGAIN;
@@ -264,7 +264,7 @@ static void share_spend(const struct symbols_ask *ask, uint64_t began_ns)
 		ask->share->spent_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - began_ns;
 }
 
-/* Code that is in no file, or in none that can be read. */
+/* Code outside files, or in a file that cannot be read. */
 static int elsewhere_resolve(struct symbols *symbols, const struct modules *modules,
 			     const struct module *module, uint64_t address,
 			     const struct symbols_ask *ask, struct symbols_frame *frame)
@@ -281,8 +281,8 @@ static int elsewhere_resolve(struct symbols *symbols, const struct modules *modu
 	if (name && name[0])
 		err = text_keep(symbols, name, &frame->function);
 	else if (module->inode)
-		err = place_keep(symbols, module->path, module_offset(module, address),
-				 &frame->function);
+		err = location_keep(symbols, module->path, module_offset(module, address),
+				    &frame->function);
 	else
 		err = text_keep(symbols, module->path, &frame->function);
 	if (!err)
@@ -290,9 +290,12 @@ static int elsewhere_resolve(struct symbols *symbols, const struct modules *modu
 	return err ? err : 1;
 }
 
-static const struct symbols_ask ask_any = {.until_ns = UINT64_MAX};
+static const struct symbols_ask ask_unlimited = {.until_ns = UINT64_MAX};
 
-/* Has a place in a file known, if its process may still ask. 0; -EAGAIN, -ETIME, -ENOMEM. */
+/*
+ * Caches an offset of a file, if the share of its process is not used up. 0; -EAGAIN, -ETIME,
+ * -ENOMEM.
+ */
 static int file_resolve(struct symbols *symbols, const struct module *module, uint64_t offset,
 			const struct symbols_ask *ask)
 {
@@ -300,12 +303,12 @@ static int file_resolve(struct symbols *symbols, const struct module *module, ui
 	uint64_t began_ns;
 	int err;
 
-	if (memo_find(&symbols->memo, module->file->number, offset, &known))
+	if (cache_find(&symbols->cache, module->file->number, offset, &known))
 		return 0;
 	if (share_is_used(ask))
 		return -ETIME;
 	began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	err = place_resolve(symbols, module, offset, ask);
+	err = offset_resolve(symbols, module, offset, ask);
 	share_spend(ask, began_ns);
 	return err;
 }
@@ -322,7 +325,7 @@ int symbols_prepare(struct symbols *symbols, const struct modules *modules, uint
 
 static int address_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
 			   const struct symbols_ask *ask, struct symbols_frame frames[],
-			   size_t room)
+			   size_t capacity)
 {
 	const struct module *module = modules_find(modules, --address);
 	const struct symbols_frame *known;
@@ -330,36 +333,36 @@ static int address_resolve(struct symbols *symbols, const struct modules *module
 	uint64_t offset;
 	int err;
 
-	if (!module || !room)
+	if (!module || !capacity)
 		return 0;
 	if (!ask)
-		ask = &ask_any;
+		ask = &ask_unlimited;
 	if (!module->file || file_read(module->file))
 		return elsewhere_resolve(symbols, modules, module, address, ask, &frames[0]);
 	offset = module_offset(module, address);
 	err = file_resolve(symbols, module, offset, ask);
 	if (err)
 		return err;
-	count = memo_find(&symbols->memo, module->file->number, offset, &known);
-	if (count > room) {
+	count = cache_find(&symbols->cache, module->file->number, offset, &known);
+	if (count > capacity) {
 		symbols->stats.cut++;
-		count = (uint32_t)room;
+		count = (uint32_t)capacity;
 	}
 	memcpy(frames, known, count * sizeof(*frames));
 	return (int)count;
 }
 
 int symbols_resolve(struct symbols *symbols, const struct modules *modules, uint64_t address,
-		    const struct symbols_ask *ask, struct symbols_frame frames[], size_t room)
+		    const struct symbols_ask *ask, struct symbols_frame frames[], size_t capacity)
 {
-	int count = address_resolve(symbols, modules, address, ask, frames, room);
+	int count = address_resolve(symbols, modules, address, ask, frames, capacity);
 
 	if (!account_is_full(count) || names_forget(symbols))
 		return count;
-	return address_resolve(symbols, modules, address, ask, frames, room);
+	return address_resolve(symbols, modules, address, ask, frames, capacity);
 }
 
-/* The worker for tables has nothing else to do, or there is no waiting for it. */
+/* Answers from the symbol worker if it is idle; does not wait for it after it was slow once. */
 static int plain_name(struct symbols *symbols, struct file *file, uint64_t vaddr,
 		      char out[WORKER_NAME_MAX])
 {
@@ -375,7 +378,7 @@ static int plain_name(struct symbols *symbols, struct file *file, uint64_t vaddr
 		return err;
 	err = symbol_name(symbols, file, vaddr, until_ns, out);
 	if (err == -EAGAIN)
-		ask_symbol_abandon(symbols);
+		lookup_symbol_abandon(symbols);
 	return err;
 }
 
@@ -397,7 +400,7 @@ int symbols_resolve_plain(struct symbols *symbols, const struct modules *modules
 	    plain_name(symbols, module->file, vaddr, symbol))
 		symbols->plain_gave_up = 1;
 	err = symbol[0] ? text_keep(symbols, symbol, &frame->function)
-			: place_keep(symbols, module->path, offset, &frame->function);
+			: location_keep(symbols, module->path, offset, &frame->function);
 	if (!err)
 		err = text_keep(symbols, module->path, &frame->filename);
 	return err ? err : 1;

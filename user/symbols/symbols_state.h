@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What symbols.c and modules.c share; nobody else's business. */
+/* Private to symbols.c, lookup.c and modules.c. */
 #ifndef TRACER_SYMBOLS_SYMBOLS_STATE_H
 #define TRACER_SYMBOLS_SYMBOLS_STATE_H
 
 #include "base/account.h"
-#include "base/strings.h"
+#include "symbols/cache.h"
 #include "symbols/files.h"
 #include "symbols/jit_map.h"
-#include "symbols/memo.h"
 #include "symbols/worker.h"
+#include "tables/strings.h"
 
-/* A worker, and which of the files it has. */
+/* A worker and the number of files it has. */
 struct helper {
 	struct worker *worker;
-	uint32_t handed; /* files that the worker of this generation has */
+	uint32_t handed; /* files sent to the worker of this generation */
 	uint64_t generation;
-	uint64_t looked_ns; /* when its memory was looked at last, or it was met */
+	uint64_t looked_ns; /* when its memory was last checked, or it was started */
 };
 
-/* The place that the workers have been asked about and have not told of yet. */
+/* The pending question to the workers. */
 struct asked {
-	struct file *file; /* in use by this; NULL: none */
-	int has_symbol;    /* the one for tables has told of its symbol */
+	struct file *file; /* a user of the file; NULL: no question */
+	int has_symbol;    /* the worker for tables has answered */
 	uint64_t offset, vaddr;
-	char *path; /* of its module */
+	char *path; /* path of the module */
 	char symbol[WORKER_NAME_MAX];
-	struct symbols_share *share; /* in use by this, may be NULL */
-	uint64_t before_ns;          /* symbols_worker_ns() at the time */
+	struct symbols_share *share; /* a user of the share; may be NULL */
+	uint64_t before_ns;          /* symbols_worker_ns() when it was asked */
 };
 
 struct symbols_share {
@@ -38,13 +38,13 @@ struct symbols {
 	struct files *files;
 	struct jit_map *jit_maps;
 	struct helper dwarf, tables;
-	uint64_t tables_max; /* bytes that the symbol tables may take together */
-	uint64_t dwarf_max;  /* bytes that what was read of DWARF may take, for more than LOOK_NS */
-	int plain_gave_up;   /* one that could not wait has waited once */
+	uint64_t tables_max; /* limit for all symbol tables together, bytes */
+	uint64_t dwarf_max;  /* limit for what was read of DWARF, bytes, checked every LOOK_NS */
+	int plain_gave_up;   /* symbols_resolve_plain() has waited in vain */
 	struct strings *strings;
-	struct account *account; /* of the session; NULL: no limit */
-	struct account names;    /* below it: what is remembered of files */
-	struct memo memo;
+	struct account *account; /* the session's; NULL: no limit */
+	struct account names;    /* child of account: cached results for files */
+	struct cache cache;
 	struct asked asked;
 	struct symbols_stats stats;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The owner's side. What the worker answers may be a broken one's: every offset in it is checked.
+ * The owner's side. A compromised worker may answer anything: every offset in an answer is checked.
  */
 #include "symbols/worker.h"
 
@@ -24,18 +24,18 @@
 
 struct worker {
 	pid_t pid; /* 0: none */
-	/* who started it: after a fork the child is not ours to talk to, nor to reap */
+	/* process that started it: after a fork the worker belongs to the parent */
 	pid_t owner;
 	int socket;
 	uint64_t generation;
-	/* when the question was asked that has no answer yet; 0: there is none */
+	/* when the unanswered question was sent; 0: none */
 	uint64_t asked_ns;
-	uint64_t past_ns;      /* what workers that have ended took */
-	uint64_t forked_bytes; /* anonymous memory that it has from whoever started it */
-	char answer[WORKER_ANSWER_MAX + 1] __attribute__((aligned(8))); /* and a NUL */
+	uint64_t past_ns;      /* CPU time of workers that have ended */
+	uint64_t forked_bytes; /* anonymous memory inherited by the fork */
+	char answer[WORKER_ANSWER_MAX + 1] __attribute__((aligned(8))); /* plus a NUL */
 };
 
-/* 0: not known. */
+/* Anonymous memory of a process; 0: unknown. */
 static uint64_t anonymous_bytes(pid_t pid)
 {
 	uint64_t bytes, anonymous;
@@ -72,7 +72,7 @@ static uint64_t timeval_ns(const struct timeval *time)
 	return (uint64_t)time->tv_sec * SECOND_NS + (uint64_t)time->tv_usec * 1000;
 }
 
-/* Its end, and how it ended (waitpid), 0 when that cannot be known. */
+/* Ends the worker. Returns its wait status, 0 if unknown. */
 static int worker_end(struct worker *worker)
 {
 	struct rusage usage = {0};
@@ -113,8 +113,7 @@ void worker_stop(struct worker *worker)
 }
 
 /*
- * After a fork the other process's worker is left alone; its socket's number may be something else
- * by now.
+ * After a fork the parent's worker is not touched; the number of its socket may have been reused.
  */
 static int worker_ensure(struct worker *worker)
 {
@@ -162,7 +161,7 @@ static int lost_reason(int status, int answer_came)
 					   : "the process that reads it has ended");
 }
 
-/* It has ended, or is to: the reason. */
+/* Ends the worker and returns the reason of its failure. */
 static int worker_lost(struct worker *worker, int answer_came)
 {
 	uint64_t took_ns = worker->asked_ns ? clock_ns(CLOCK_MONOTONIC) - worker->asked_ns : 0;
@@ -200,7 +199,7 @@ static int question_send(struct worker *worker, const struct worker_question *qu
 	return sent < 0 ? -errno : 0;
 }
 
-/* 1: there is something to receive; 0: not until then. A signal begins the wait anew. */
+/* 1: there is something to receive; 0: not before until_ns. A signal restarts the wait. */
 static int answer_wait(const struct worker *worker, uint64_t until_ns)
 {
 	struct pollfd wait = {.fd = worker->socket, .events = POLLIN};
@@ -217,7 +216,7 @@ static int answer_wait(const struct worker *worker, uint64_t until_ns)
 	return ready > 0;
 }
 
-/* The answer to what was asked. 0 and its bytes; -EAGAIN; -ETIMEDOUT, -EIO. */
+/* Receives the answer and its size. 0; -EAGAIN; -ETIMEDOUT, -EIO. */
 static int answer_receive(struct worker *worker, uint64_t until_ns, size_t *bytes)
 {
 	uint64_t end_ns = worker->asked_ns + WALL_NS;
@@ -231,7 +230,7 @@ static int answer_receive(struct worker *worker, uint64_t until_ns, size_t *byte
 	if (got < (ssize_t)sizeof(struct worker_answer))
 		return worker_lost(worker, got > 0);
 	worker->asked_ns = 0;
-	worker->answer[got] = '\0'; /* every text ends */
+	worker->answer[got] = '\0'; /* terminates the last text */
 	*bytes = (size_t)got;
 	return 0;
 }

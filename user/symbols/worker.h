@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process of ours that reads DWARF or symbol tables and demangles names, since files and names
- * are hostile, neither libdw nor libiberty can be held to a time or a size, and large tables take a
- * second. It has nothing but its socket and the descriptors that it is handed, may use few system
- * calls (seccomp; so it opens no file that DWARF names) and WORKER_MEMORY_BYTES of memory, and is
- * killed by the kernel when a question costs it more than WORKER_CPU_SECONDS. It ends with whoever
- * started it. Who asks sees -ETIMEDOUT or -EIO then, and a fresh one is started for the next
- * question.
+ * A child process that reads DWARF or symbol tables and demangles names. Files and names are
+ * hostile, libdw and libiberty limit neither time nor memory, and large tables take a second. The
+ * worker has only its socket and the descriptors that it is sent, few system calls (seccomp; it
+ * opens no file that DWARF names) and WORKER_MEMORY_BYTES of memory. The kernel kills it when a
+ * question takes more than WORKER_CPU_SECONDS. It ends with its owner. When it fails, the caller
+ * gets -ETIMEDOUT or -EIO, and a new worker is started for the next question.
  *
- * Who asks need not wait for the answer: it has other work meanwhile, and asks for the same again.
+ * Callers need not wait for an answer: they do other work and ask the same question again.
  *
- * The child is a fork: the smaller the process when the worker is started, the better. A process
- * that was forked from the one that started it starts its own.
+ * The worker is forked, so start it while the process is small. A fork of its owner starts its own.
  */
 #ifndef TRACER_SYMBOLS_WORKER_H
 #define TRACER_SYMBOLS_WORKER_H
@@ -22,7 +20,7 @@
 
 #define WORKER_MEMORY_BYTES (2ull << 30) /* beyond what the process had when it was forked */
 #define WORKER_CPU_SECONDS  5
-#define WORKER_WALL_SECONDS 20 /* where the disk is slow; then it is given up, too */
+#define WORKER_WALL_SECONDS 20 /* limit for slow disks */
 #define WORKER_FRAMES_MAX   64u
 /* bytes of a name, with the NUL; a longer symbol is not demangled */
 #define WORKER_NAME_MAX 16384u
@@ -35,54 +33,53 @@ struct worker_frame {
 	uint32_t line;        /* 0 not known */
 };
 
-int worker_new(struct worker **out); /* and starts it. 0; -ENOMEM; -errno */
+int worker_new(struct worker **out); /* starts it, too. 0; -ENOMEM; -errno */
 void worker_free(struct worker *worker);
 /*
- * A number that changes with every start: files that were handed over before are to be handed over
- * again. Starts one if none is there. 0, -errno.
+ * A number that changes with every start: files must be sent again after a change. Starts a worker
+ * if none runs. 0, -errno.
  */
 int worker_generation(struct worker *worker, uint64_t *generation);
 /*
- * Hands over the DWARF of a file, by a number that the caller chooses (not 0), for this generation.
- * alternate_fd: -1 for none. Both stay the caller's. Nothing is waited for. 0; -errno: it has
+ * Sends the DWARF of a file, under a number that the caller chooses (not 0), for this generation.
+ * alternate_fd: -1 for none. Both stay the caller's. Does not wait. 0; -errno: the worker has
  * ended.
  */
 int worker_open(struct worker *worker, uint32_t file, int fd, int alternate_fd);
 /*
- * The frames at an instruction of a file, innermost first; file 0: of none. The outermost is called
- * by symbol where the DWARF knows no function or less of its name; "" for none. Texts are borrowed
- * until the next call. Their number, at most WORKER_FRAMES_MAX, 0: nothing is known; -ENOENT,
- * -ENOEXEC: the file that was handed over has no DWARF that can be read; -ENOMEM the worker is
- * full: start it anew; -ETIMEDOUT, -EIO it has ended; -EAGAIN: no answer has come until until_ns
- * (CLOCK_MONOTONIC; 0: not to wait at all), and the next call is to be the same.
+ * The frames at an instruction of a file, innermost first; file 0: demangles symbol only. symbol
+ * names the outermost frame if the DWARF has no function there or less of its name; "" for none.
+ * Texts are borrowed until the next call. Returns the number of frames, at most WORKER_FRAMES_MAX;
+ * 0: nothing is known; -ENOENT, -ENOEXEC: the file has no readable DWARF; -ENOMEM: the worker is
+ * out of memory, restart it; -ETIMEDOUT, -EIO: it has ended; -EAGAIN: no answer by until_ns
+ * (CLOCK_MONOTONIC; 0: do not wait), and the next call must be the same.
  */
 int worker_frames(struct worker *worker, uint32_t file, uint64_t vaddr, const char *symbol,
 		  uint64_t until_ns, struct worker_frame frames[WORKER_FRAMES_MAX]);
 /*
- * Hands over a file for worker_symbol(), in the same way; debug_fd: its debug file, -1 for none. Of
- * the tables of all such files those that were not asked for the longest time are let go of, and
- * read again when they are, until the others take no more than tables_max bytes beside the one that
- * was asked for last.
+ * Sends a file for worker_symbol(), in the same way; debug_fd: its debug file, -1 for none. The
+ * least recently used tables are freed, and read again when needed, until the others take at most
+ * tables_max bytes, not counting the last used file.
  */
 int worker_open_tables(struct worker *worker, uint32_t file, int fd, int debug_fd,
 		       uint64_t tables_max);
 /*
- * The name of the function at an address of a file that was so handed over, as it stands there; ""
- * for none. 0; -ENOEXEC: not found, but not all of its tables can be read; else as worker_frames(),
- * *name borrowed likewise.
+ * The name of the function at an address of such a file, as in its tables; "" for none. 0;
+ * -ENOEXEC: not found, and not all tables can be read; other errors as worker_frames(). *name is
+ * borrowed until the next call.
  */
 int worker_symbol(struct worker *worker, uint32_t file, uint64_t vaddr, uint64_t until_ns,
 		  const char **name);
 /*
- * CPU time of this worker and of those before it; of one that was given up for its silence the time
- * of that.
+ * CPU time of this worker and its predecessors; for one that did not answer in time, the time
+ * waited.
  */
 uint64_t worker_spent_ns(const struct worker *worker);
-/* Anonymous memory that it has got since it was started; 0 where that is not known. */
+/* Anonymous memory allocated since it was started; 0: unknown. */
 uint64_t worker_held_bytes(const struct worker *worker);
-/* Its process; 0: there is none. */
+/* Its process id; 0: none. */
 pid_t worker_pid(const struct worker *worker);
-/* Ends it; the next call starts another. */
+/* Ends the worker; the next call starts another. */
 void worker_stop(struct worker *worker);
 
 #endif

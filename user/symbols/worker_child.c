@@ -29,14 +29,14 @@ struct child_file {
 	uint32_t number;
 	int fds[WORKER_FILES_MAX]; /* -1: none */
 	struct dwarf_file *dwarf;
-	int err;                 /* why there is none */
-	struct elf_file *tables; /* NULL: not read, or let go of */
-	uint64_t tables_used;    /* a count that grows */
+	int err;                 /* why it has no DWARF */
+	struct elf_file *tables; /* NULL: not read, or freed */
+	uint64_t tables_used;    /* value of a growing counter */
 };
 
 struct child {
 	struct child_file *files;
-	size_t count, room;
+	size_t count, capacity;
 	uint64_t tables_max, tables_clock;
 	char bytes[sizeof(struct worker_question) + WORKER_NAME_MAX] __attribute__((aligned(8)));
 	size_t answer_bytes;
@@ -48,8 +48,8 @@ struct child {
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
 /*
- * What reading descriptors, memory and this loop need. All else fails with EPERM, files that DWARF
- * names among it.
+ * Allows what reading descriptors, memory and this loop need. Everything else fails with EPERM,
+ * including opening files that DWARF names.
  */
 static int calls_limit(void)
 {
@@ -62,7 +62,7 @@ static int calls_limit(void)
 		ALLOW(pread64),
 		ALLOW(lseek),
 		ALLOW(fstat),
-		/* glibc's fstat(); with a path it tells of files, but opens none */
+		/* glibc's fstat(); with a path it reads attributes but opens nothing */
 		ALLOW(newfstatat),
 		ALLOW(fcntl),
 		ALLOW(close),
@@ -120,10 +120,7 @@ static int privileges_drop(void)
 	return err;
 }
 
-/*
- * Holds nothing of its parent's but the socket, and outlives neither it nor a question that costs
- * too much.
- */
+/* Keeps only the socket of its parent. Ends with its parent, and when a question takes too long. */
 static int child_confine(int socket, pid_t parent)
 {
 	static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
@@ -135,7 +132,7 @@ static int child_confine(int socket, pid_t parent)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		return -ESRCH;
-	/* A Ctrl-C is for the session, which has questions still. */
+	/* Ctrl-C is for the session, which still has questions. */
 	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
 		signal(ignored[i], SIG_IGN);
 	signal(SIGPROF, SIG_DFL);
@@ -182,8 +179,8 @@ static struct child_file *file_add(struct child *child, const int fds[WORKER_FIL
 {
 	struct child_file *file;
 
-	/* Without memory for this the worker is of no use. */
-	if (array_reserve(&child->files, &child->room, child->count, 1, sizeof(*child->files)))
+	/* Without memory for this the worker is useless. */
+	if (array_reserve(&child->files, &child->capacity, child->count, 1, sizeof(*child->files)))
 		_exit(1);
 	file = &child->files[child->count++];
 	*file = (struct child_file){.number = question_of(child)->file};
@@ -200,7 +197,7 @@ static void question_open(struct child *child, const int fds[WORKER_FILES_MAX])
 		fds_close(fds);
 }
 
-/* Puts a text into the answer, cut. 0 and its offset; -E2BIG. */
+/* Appends a text, cut, to the answer and sets its offset. 0; -E2BIG. */
 static int text_put(struct child *child, const char *text, uint32_t *offset)
 {
 	size_t bytes = strlen(text);
@@ -237,7 +234,7 @@ static int frame_put(struct child *child, const struct dwarf_frame *frame,
 }
 
 /*
- * DWARF says of a static function of C++ neither namespace nor arguments; its mangled symbol does.
+ * DWARF has neither namespace nor arguments of a static C++ function; its mangled symbol has both.
  */
 static void outermost_name(struct dwarf_frame *frame, const char *symbol)
 {
@@ -270,7 +267,7 @@ static int question_frames(struct child *child)
 	return count;
 }
 
-/* The descriptors are kept: what is let go of is opened again. 0; -errno. */
+/* Duplicates the descriptors, so that freed tables can be opened again. 0; -errno. */
 static int tables_open(struct child_file *file)
 {
 	int fds[WORKER_FILES_MAX], err;
@@ -283,11 +280,8 @@ static int tables_open(struct child_file *file)
 	return err;
 }
 
-/*
- * Of all files but this one the tables that were not used for the longest time go until the others
- * are few enough.
- */
-static void tables_trim(struct child *child, const struct child_file *but)
+/* Frees the least recently used tables of all files except one until the rest fits tables_max. */
+static void tables_trim(struct child *child, const struct child_file *except)
 {
 	for (;;) {
 		struct child_file *oldest = NULL;
@@ -296,7 +290,7 @@ static void tables_trim(struct child *child, const struct child_file *but)
 		for (size_t i = 0; i < child->count; i++) {
 			struct child_file *file = &child->files[i];
 
-			if (!file->tables || file == but)
+			if (!file->tables || file == except)
 				continue;
 			bytes += elf_file_symbol_memory(file->tables);
 			if (!oldest || file->tables_used < oldest->tables_used)
@@ -333,7 +327,7 @@ static int question_symbol(struct child *child)
 	return err ? err : 1;
 }
 
-/* The next question, and the descriptors that came with it. Its bytes; 0 at the end. */
+/* Receives the next question and its descriptors. Returns its bytes; 0 at the end. */
 static ssize_t question_receive(struct child *child, int fds[WORKER_FILES_MAX])
 {
 	char control[CMSG_SPACE(sizeof(int) * WORKER_FILES_MAX)] __attribute__((aligned(8)));

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the worker and its owner say to each other: one message a question, one an answer
- * (SOCK_SEQPACKET). What hands over a file has no answer: what became of it, questions about the
- * file tell.
+ * Messages between the worker and its owner: one per question and one per answer (SOCK_SEQPACKET).
+ * Messages that send a file have no answer; later questions about the file return its errors.
  */
 #ifndef TRACER_SYMBOLS_WORKER_WIRE_H
 #define TRACER_SYMBOLS_WORKER_WIRE_H
@@ -13,7 +12,7 @@
 #include "symbols/worker.h"
 
 #define WORKER_FILES_MAX  2u            /* descriptors in a message */
-#define WORKER_ANSWER_MAX (160u * 1024) /* texts beyond it are left out, outermost first */
+#define WORKER_ANSWER_MAX (160u * 1024) /* outermost texts are left out if they do not fit */
 
 enum worker_question_kind {
 	WORKER_OPEN = 1,
@@ -31,7 +30,7 @@ struct worker_question {
 };
 
 /*
- * result: 0 or the number of frames, or -errno. Behind it a struct worker_wire_frame each, then the
+ * result: the number of frames, or -errno. A struct worker_wire_frame per frame follows, then the
  * texts, each with NUL.
  */
 struct worker_answer {
@@ -44,7 +43,7 @@ struct worker_wire_frame {
 	uint32_t function, filename; /* offsets in the message */
 };
 
-/* The child's life. Does not return. socket: its end. */
+/* Main loop of the worker. Does not return. socket: its end. */
 void worker_child_run(int socket, pid_t parent) __attribute__((noreturn));
 
 #endif

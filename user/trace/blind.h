@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Was anything seen at all? A report with losses beside it is a report; an empty one of a program
- * that was at work is an error, since it reads like one of a program that did nothing. Pure.
+ * Detects a trace that saw nothing. A report with losses is still a report. An empty report of a
+ * busy program is an error, because it looks like the report of a program that allocated nothing.
+ * Pure.
  */
 #ifndef TRACER_TRACE_BLIND_H
 #define TRACER_TRACE_BLIND_H
@@ -11,35 +12,28 @@
 #include "abi/events.h"
 #include "trace/trace.h"
 
-/*
- * So many blocks must have come to life on a heap, and none at a probe, before that is taken for an
- * error.
- */
+/* Minimum number of new heap blocks, without a single event, that counts as an error. */
 #define BLIND_HEAP_BLOCKS 1000u
 
 struct blind_facts {
-	struct trace_told told;
+	struct trace_observed observed;
 	uint64_t loss[LOSS_COUNT];
-	uint64_t
-		/*
-		 * blocks of Python's heaps that are new since the trace began, where every one is
-		 * traced
-		 */
-		heap_new;
+	/* new blocks on Python's heaps, only of processes that are fully traced */
+	uint64_t heap_new;
 };
 
 enum blind_cause {
-	BLIND_NOT = 0,   /* something was seen, or there was nothing to see */
-	BLIND_NO_STATE,  /* the kernel gave no memory for the threads' state */
-	BLIND_NO_ROOM,   /* the ring buffer took nothing */
-	BLIND_NO_RETURN, /* requests began and none returned */
-	BLIND_NO_PROBE,  /* the heap tells of new blocks, and no probe did */
+	BLIND_NOT = 0,     /* something was seen, or there was nothing to see */
+	BLIND_NO_STATE,    /* the kernel gave no memory for the threads' state */
+	BLIND_BUFFER_FULL, /* the ring buffer was full */
+	BLIND_NO_RETURN,   /* requests began and none returned */
+	BLIND_NO_PROBE,    /* heap walks found new blocks, and no probe fired */
 };
 
 void blind_facts_read(const struct trace *trace, struct blind_facts *out);
-/* Of several causes the one that took most. */
+/* The cause with the highest count. */
 enum blind_cause blind_judge(const struct blind_facts *facts);
-/* 0; -ENODATA nothing was seen, with error_set() telling why and *remedy, static. */
+/* Returns 0, or -ENODATA if nothing was seen: error_set() has the cause, and *remedy is static. */
 int blind_check(const struct blind_facts *facts, const char **remedy);
 
 #endif

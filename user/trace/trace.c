@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes and the way of a record to its handler. A record is checked here for its size, in the
- * handler for what it says; one that is malformed is counted and changes nothing.
+ * Dispatches records to their handlers. The size of a record is checked here, its content in the
+ * handler. A malformed record is counted and changes nothing.
  */
 #include "trace/trace.h"
 
@@ -10,249 +10,13 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "abi/sample.h"
 #include "base/array.h"
-#include "base/error.h"
-#include "python/offsets.h"
 #include "trace/state.h"
 
-#define PROCESS_SHARE  4u /* a process has at most so many times what the others leave */
-#define SNAPSHOT_SHARE 4u /* of the budget: what is left for snapshots while they are made */
-/* Of what processes have together: */
-#define FREE_SHARE    8u    /* what those that have ended make free at once */
-#define FLOOR_SHARE   1024u /* what a process may have before it is asked for its share, */
-#define RESERVE_SHARE 4u    /* and, at most, what is kept for those that have no more than that */
+#define SNAPSHOT_SHARE 4u /* of the budget, set aside for building snapshots */
+#define FREE_SHARE     8u /* freed at once by evicting ended processes */
 
-void state_account(struct process_state *process, struct account *account)
-{
-	process->account = process->regions.account = account;
-	process->census.old.account = process->census.died.account = account;
-	process->stack_ids.account = process->frame_ids.account = process->code_ids.account =
-		account;
-	process->symbol_ids.account = process->tids.account = process->pools.account = account;
-}
-
-void state_tables_free(struct process_state *process)
-{
-	struct account *account = process->account;
-
-	for (size_t i = 0; i < process->code_count; i++) {
-		free(process->codes[i].lines);
-		free(process->codes[i].marks);
-		account_uncharge(account, process->codes[i].lines_room);
-		account_uncharge(account, process->codes[i].mark_count * sizeof(struct lines_mark));
-	}
-	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
-		blocks_free(process->blocks[i]);
-	regions_free(&process->regions);
-	id_map_free(&process->stack_ids);
-	id_map_free(&process->frame_ids);
-	id_map_free(&process->code_ids);
-	id_map_free(&process->symbol_ids);
-	id_map_free(&process->tids);
-	id_map_free(&process->pools);
-	array_release(account, &process->stacks, &process->stack_room, sizeof(*process->stacks));
-	array_release(account, &process->stack_frames, &process->stack_frame_room,
-		      sizeof(*process->stack_frames));
-	array_release(account, &process->frames, &process->frame_room, sizeof(*process->frames));
-	array_release(account, &process->codes, &process->code_room, sizeof(*process->codes));
-	array_release(account, &process->symbols, &process->symbol_room, sizeof(*process->symbols));
-	array_release(account, &process->symbol_frames, &process->symbol_frame_room,
-		      sizeof(*process->symbol_frames));
-	array_release(account, &process->threads, &process->thread_room, sizeof(*process->threads));
-	state_census_free(&process->census);
-	strings_free(process->strings);
-}
-
-/* Its account, and itself as the first thing that is charged to that. */
-static int process_begun(struct trace *trace, struct process_state **out)
-{
-	struct process_state *process = calloc(1, sizeof(*process));
-	struct account *account = calloc(1, sizeof(*account));
-	int err = -ENOMEM;
-
-	if (process && account) {
-		*account = (struct account){.parent = &trace->tables,
-					    .share = PROCESS_SHARE,
-					    .floor = trace->tables.limit / FLOOR_SHARE};
-		err = account_charge(account, sizeof(*process) + sizeof(*account));
-	}
-	if (err) {
-		free(process);
-		free(account);
-		return err;
-	}
-	state_account(process, account);
-	*out = process;
-	return 0;
-}
-
-void state_free_process(struct process_state *process)
-{
-	if (!process)
-		return;
-	state_tables_free(process);
-	state_final_free(process);
-	account_clear(process->account);
-	free(process->account);
-	free(process);
-}
-
-/* With the empty traceback and the unknown code object, both index 0. */
-static int process_new(struct trace *trace, struct process_state **out)
-{
-	struct process_state *process;
-	uint32_t unknown;
-	int err = process_begun(trace, &process);
-
-	if (err)
-		return err;
-	process->stack_ids.seed = process->frame_ids.seed = trace->seed;
-	process->code_ids.seed = process->symbol_ids.seed = process->tids.seed =
-		process->pools.seed = trace->seed;
-	err = state_tables_new(process->blocks, process->account);
-	if (!err)
-		err = strings_new_in(&process->strings, process->account);
-	if (!err)
-		err = strings_intern(process->strings, TRACE_UNKNOWN, strlen(TRACE_UNKNOWN),
-				     &unknown);
-	if (!err)
-		err = array_reserve_in(process->account, &process->stacks, &process->stack_room, 0,
-				       STACK_NO_ROOM + 1, sizeof(*process->stacks));
-	if (!err)
-		err = array_reserve_in(process->account, &process->codes, &process->code_room, 0, 1,
-				       sizeof(*process->codes));
-	if (err) {
-		state_free_process(process);
-		return err;
-	}
-	while (process->stack_count <= STACK_NO_ROOM)
-		process->stacks[process->stack_count++] =
-			(struct stack_entry){.total = 1, .known = 1};
-	process->codes[process->code_count++] = (struct code_entry){
-		.filename = trace->unknown, .function = trace->unknown, .version = 1};
-	*out = process;
-	return 0;
-}
-
-static struct process_state *process_of(struct trace *trace, uint32_t tgid);
-
-/* 0: a version that is not known. */
-static uint32_t pool_bytes(uint32_t python_version)
-{
-	const struct python_offsets *offsets = offsets_for(python_version >> 16, 0);
-
-	return offsets ? offsets->heap.pool_bytes : 0;
-}
-
-uint32_t state_layers(uint32_t mode)
-{
-	uint32_t layers = 0;
-
-	if (mode & EVENT_MODE_NATIVE)
-		layers |= 1u << EVENT_LAYER_NATIVE;
-	if (mode & EVENT_MODE_MAPPED)
-		layers |= 1u << EVENT_LAYER_MMAP;
-	/*
-	 * Before there were others it went without saying; mapped memory was then followed in
-	 * growth mode only.
-	 */
-	if (mode & EVENT_MODE_PYTHON || !layers ||
-	    (!(mode & EVENT_MODE_NATIVE) && (mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH))
-		layers |= 1u << EVENT_LAYER_PYTHON;
-	return layers;
-}
-
-static void info_set(struct process_state *process, const struct event_target *event)
-{
-	process->info = (struct trace_process){
-		.tgid = event->header.tgid,
-		.ns_pid = event->ns_pid,
-		.parent = event->parent,
-		.python_version = event->python_version,
-		.nframe = event->nframe,
-		.mode = event->mode & EVENT_MODE_MASK,
-		.layers = state_layers(event->mode),
-		.large_skipped = (event->mode & EVENT_MODE_MASK) == EVENT_MODE_GROWTH &&
-				 !(event->mode & EVENT_MODE_LARGE),
-		.reuse_unseen = !!(event->mode & EVENT_MODE_NO_REUSE),
-		.ends_unseen = !!(event->mode & EVENT_MODE_NO_ENDS),
-		.pool_bytes = pool_bytes(event->python_version),
-		.sample_bytes = event->sample_bytes,
-		.from_start = event->from_start != 0,
-		.start_ns = event->header.time_ns,
-		.end_ns = event->header.time_ns,
-		.start_realtime_ns = event->realtime_ns,
-	};
-	process->info.counters.events = 1;
-	memcpy(process->info.name, event->name, sizeof(event->name));
-	memcpy(process->info.container, event->container, sizeof(event->container));
-}
-
-/* The more processes there are, the more is kept for the small ones among them. */
-static void reserve_set(struct trace *trace)
-{
-	struct account *tables = &trace->tables;
-	uint64_t most = tables->limit / RESERVE_SHARE;
-	uint64_t floors = trace->process_count * (tables->limit / FLOOR_SHARE);
-
-	tables->reserve = floors < most ? floors : most;
-}
-
-/* A process of that tgid may still be thought to run: its end was not seen. */
-static int process_add(struct trace *trace, const struct event_target *event)
-{
-	struct process_state *process, *parent, *before = process_of(trace, event->header.tgid);
-	size_t index;
-	int err;
-
-	if (!event->nframe || event->nframe > EVENT_MAX_FRAMES ||
-	    event->sample_bytes > SAMPLE_MEAN_MAX)
-		return -EBADMSG;
-	if (before && before->info.end < TRACE_EXITED) {
-		err = state_end(trace, before, TRACE_EXITED);
-		if (err)
-			return err;
-	}
-	err = state_place(trace, &index);
-	if (!err)
-		err = process_new(trace, &process);
-	if (err)
-		return err;
-	info_set(process, event);
-	parent = event->parent ? process_of(trace, event->parent) : NULL;
-	if (parent && !parent->table_kept)
-		err = state_inherit(process, parent);
-	if (!err)
-		err = id_map_put(&trace->tgids, event->header.tgid, (uint32_t)index);
-	if (err) {
-		state_free_process(process);
-		return err;
-	}
-	trace->free_count -= index < trace->process_count;
-	trace->process_count += index == trace->process_count;
-	trace->processes[index] = process;
-	trace->last = process;
-	reserve_set(trace);
-	return 0;
-}
-
-/* Those that have ended make room for it. */
-static int process_begin(struct trace *trace, const struct event_target *event)
-{
-	int err;
-
-	do
-		err = process_add(trace, event);
-	while (account_is_full(err) && !state_make_room(trace));
-	if (!account_is_full(err))
-		return err;
-	trace->dropped.processes++;
-	state_tgid_drop(trace, event->header.tgid);
-	return error_set(err, "there is no memory left to trace it (--budget)");
-}
-
-/* Size of a record's fixed part; 0 for a type that is not known. *variable: more may follow. */
+/* The size of a record's fixed part; 0: unknown type. *variable: more bytes may follow. */
 static size_t record_bytes(uint32_t type, int *variable)
 {
 	*variable = type == EVENT_STACK || type == EVENT_CODE || type == EVENT_CODE_LINES ||
@@ -298,7 +62,7 @@ static size_t record_bytes(uint32_t type, int *variable)
 		return sizeof(struct event_map);
 	case EVENT_CENSUS:
 	case EVENT_CENSUS_DONE:
-		return EVENT_CENSUS_MIN; /* the same */
+		return EVENT_CENSUS_MIN; /* older captures lack the rest */
 	case EVENT_CENSUS_ARENA:
 		return sizeof(struct event_census_arena);
 	case EVENT_RSS:
@@ -325,11 +89,23 @@ static int record_valid(const void *record, size_t size)
 	return fixed && (variable ? size >= fixed : size == fixed);
 }
 
+static int peaks_reset(struct process_state *process)
+{
+	for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
+		process->info.tables[i].peak_bytes = process->info.tables[i].live_bytes;
+	return 0;
+}
+
+static int rss_set(struct process_state *process, const struct event_rss *event)
+{
+	process->info.rss_bytes = event->bytes;
+	process->info.rss_ns = event->header.time_ns;
+	return 0;
+}
+
 static int process_feed(struct trace *trace, struct process_state *process, const void *record)
 {
-	const struct event_header *header = record;
-
-	switch (header->type) {
+	switch (((const struct event_header *)record)->type) {
 	case EVENT_ALLOC:
 		return state_alloc(process, record);
 	case EVENT_FREE:
@@ -362,13 +138,9 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 	case EVENT_CLEAR:
 		return state_clear(process);
 	case EVENT_RESET_PEAK:
-		for (size_t i = 0; i < EVENT_LAYER_TABLES; i++)
-			process->info.tables[i].peak_bytes = process->info.tables[i].live_bytes;
-		return 0;
+		return peaks_reset(process);
 	case EVENT_RSS:
-		process->info.rss_bytes = ((const struct event_rss *)record)->bytes;
-		process->info.rss_ns = ((const struct event_rss *)record)->header.time_ns;
-		return 0;
+		return rss_set(process, record);
 	case EVENT_MODE_CHANGE:
 		return state_mode_change(process, record);
 	case EVENT_CENSUS:
@@ -388,27 +160,12 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 	case EVENT_REMAP:
 	case EVENT_PROTECT:
 		return state_map(process, record);
-	/*
-	 * EVENT_FORK: the child is another process; it is under trace when an EVENT_PROCESS says so
-	 */
-	default:
+	default: /* EVENT_FORK: the child is traced only after its own EVENT_PROCESS */
 		return 0;
 	}
 }
 
-/* The last process of that tgid, NULL when there was none. */
-static struct process_state *process_of(struct trace *trace, uint32_t tgid)
-{
-	if (trace->last && trace->last->info.tgid == tgid)
-		return trace->last;
-	size_t index;
-	if (trace_process_find(trace, tgid, &index))
-		return NULL;
-	trace->last = trace->processes[index];
-	return trace->last;
-}
-
-/* There was no memory for what a record tells, or no right to more of it. */
+/* Counts a record that was dropped for lack of memory or quota. */
 static void dropped_count(struct trace_counters *counters, const void *record)
 {
 	const struct event_header *header = record;
@@ -438,17 +195,18 @@ static void dropped_count(struct trace_counters *counters, const void *record)
 	}
 }
 
-static void told_count(struct trace_told *told, uint32_t type)
+static void observed_count(struct trace_observed *observed, uint32_t type)
 {
-	told->blocks += type == EVENT_ALLOC || type == EVENT_REALLOC_DONE || type == EVENT_REUSE;
-	told->maps += type == EVENT_MAP || type == EVENT_REMAP;
+	observed->blocks +=
+		type == EVENT_ALLOC || type == EVENT_REALLOC_DONE || type == EVENT_REUSE;
+	observed->maps += type == EVENT_MAP || type == EVENT_REMAP;
 }
 
 static int record_feed(struct trace *trace, const void *record, size_t size)
 {
 	const struct event_header *header = record;
 	struct process_state *process =
-		size < sizeof(*header) ? NULL : process_of(trace, header->tgid);
+		size < sizeof(*header) ? NULL : state_process_of(trace, header->tgid);
 	int valid = record_valid(record, size), err;
 
 	if (valid && header->type == EVENT_LOSS) {
@@ -459,17 +217,17 @@ static int record_feed(struct trace *trace, const void *record, size_t size)
 		struct event_target target = {0};
 
 		memcpy(&target, record, size < sizeof(target) ? size : sizeof(target));
-		err = process_begin(trace, &target);
+		err = state_process_begin(trace, &target);
 		trace->orphans += err == -EBADMSG;
 		return err;
 	}
 	if (valid)
-		told_count(&trace->told, header->type);
+		observed_count(&trace->observed, header->type);
 	if (!process && valid && header->type == EVENT_DISCARD) {
 		state_tgid_drop(trace, header->tgid);
 		return 0;
 	}
-	/* What was under way when it was dropped has a last word. */
+	/* A dropped process may still send records that were in flight. */
 	if (!process && valid && state_tgid_is_dropped(trace, header->tgid))
 		return 0;
 	if (!process) {
@@ -478,13 +236,13 @@ static int record_feed(struct trace *trace, const void *record, size_t size)
 	}
 	int ends = valid && (header->type == EVENT_EXIT || header->type == EVENT_EXEC ||
 			     header->type == EVENT_DISCARD);
-	/* What is kept of its shutting down may be all that there is room for. */
+	/* A finalizing process may have had memory for its snapshot only. */
 	if (process->info.end >= TRACE_EXITED || (process->table_kept && !ends))
 		return 0;
 	process->info.counters.events++;
 	if (valid && header->time_ns > process->info.end_ns)
 		process->info.end_ns = header->time_ns;
-	/* At its end a process may be dropped. */
+	/* The process may be freed by this record. */
 	if (ends)
 		return process_feed(trace, process, record);
 	err = valid ? process_feed(trace, process, record) : -EBADMSG;
@@ -495,15 +253,15 @@ static int record_feed(struct trace *trace, const void *record, size_t size)
 	return 0;
 }
 
-/* Where there is no room for those that run, those that have ended make some. */
-static void room_make(struct trace *trace)
+/* Evicts ended processes when running ones ran out of memory. */
+static void memory_reclaim(struct trace *trace)
 {
 	const struct account *tables = &trace->tables;
 	uint64_t wanted = tables->reserve + tables->limit / FREE_SHARE;
 
 	while (trace->ended_bytes > tables->limit / STATE_KEEP_SHARE &&
 	       account_left(tables) < wanted)
-		if (state_make_room(trace))
+		if (state_evict(trace))
 			break;
 }
 
@@ -513,7 +271,7 @@ int trace_feed(struct trace *trace, const void *record, size_t size)
 	int err = record_feed(trace, record, size);
 
 	if (trace->account.refused != refused)
-		room_make(trace);
+		memory_reclaim(trace);
 	return err;
 }
 
@@ -526,7 +284,10 @@ int trace_new(struct trace **out, const struct trace_hooks *hooks)
 		return -ENOMEM;
 	if (hooks)
 		trace->hooks = *hooks;
-	/* Too early in boot for random numbers: unseeded tables are only slower when attacked. */
+	/*
+	 * Early in boot there may be no random numbers. Unseeded tables only slow down under
+	 * attack.
+	 */
 	if (getrandom(&trace->seed, sizeof(trace->seed), GRND_NONBLOCK) != sizeof(trace->seed))
 		trace->seed = 0;
 	trace->tables.parent = &trace->account;
@@ -562,7 +323,7 @@ void trace_free(struct trace *trace)
 		return;
 	for (size_t i = 0; i < trace->process_count; i++)
 		state_free_process(trace->processes[i]);
-	array_release(&trace->account, &trace->processes, &trace->process_room,
+	array_release(&trace->account, &trace->processes, &trace->process_capacity,
 		      sizeof(*trace->processes));
 	state_tgids_free(trace);
 	strings_free(trace->strings);

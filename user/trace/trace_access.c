@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a trace tells of itself. */
+/* Accessors of struct trace. */
 #include <errno.h>
 
 #include "snapshot/estimate.h"
@@ -22,9 +22,9 @@ struct trace_dropped trace_dropped(const struct trace *trace)
 	return trace->dropped;
 }
 
-struct trace_told trace_told(const struct trace *trace)
+struct trace_observed trace_observed(const struct trace *trace)
 {
-	return trace->told;
+	return trace->observed;
 }
 
 const struct event_loss *trace_loss(const struct trace *trace)
@@ -64,7 +64,7 @@ struct trace_table trace_live(const struct trace *trace, size_t process, enum ev
 		return live;
 	}
 	live = state->info.tables[layer];
-	/* Where the heap tells of deaths it is the peak of its readings. */
+	/* Where heap walks find deaths, peak_bytes is only updated by a walk. */
 	if (live.peak_bytes < live.live_bytes)
 		live.peak_bytes = live.live_bytes;
 	if (!state->info.sample_bytes)
@@ -99,7 +99,7 @@ const struct strings *trace_strings(const struct trace *trace, size_t process)
 	return state && state->strings ? state->strings : trace->strings;
 }
 
-int trace_is_reading(const struct trace *trace, size_t process)
+int trace_is_walk(const struct trace *trace, size_t process)
 {
 	return trace_process_at(trace, process) && trace->processes[process]->census.running;
 }

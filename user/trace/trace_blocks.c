@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks coming to life and dying. A realloc takes its block out at EVENT_REALLOC, since another
- * thread may be given that address before the realloc returns, and sets it aside for its thread;
- * EVENT_REALLOC_DONE drops it for the new block, EVENT_REALLOC_FAIL puts it back. A thread has at
- * most one: an older one that never ended is dropped.
+ * Allocations and frees. EVENT_REALLOC removes the old block from the table, because another thread
+ * may be given its address before the realloc returns, and saves it with its thread.
+ * EVENT_REALLOC_DONE discards the saved block and adds the new one; EVENT_REALLOC_FAIL restores it.
+ * A thread has at most one pending realloc per layer: an older one that never ended is discarded.
  */
 #include <errno.h>
 
@@ -23,7 +23,7 @@ int state_tables_new(struct blocks *tables[EVENT_LAYER_TABLES], struct account *
 	return err ? err : blocks_new(&tables[EVENT_LAYER_NATIVE], account);
 }
 
-/* The interpreter's own count is of some moment while the heap is read. */
+/* The heap walk reads the interpreter's own count at an unknown moment, so the range is tracked. */
 static void large_change(struct process_state *process, int by)
 {
 	struct census *census = &process->census;
@@ -51,7 +51,7 @@ int state_block_put(struct process_state *process, enum event_layer layer,
 {
 	struct trace_process *info = &process->info;
 	struct trace_table *table = &info->tables[layer];
-	int heap_tells = layer == EVENT_LAYER_PYTHON && state_heap_tells(info);
+	int needs_walk = layer == EVENT_LAYER_PYTHON && state_needs_walk(info);
 	uint64_t bytes = estimate_bytes(info->sample_bytes, block->bytes);
 	struct block old;
 
@@ -62,36 +62,45 @@ int state_block_put(struct process_state *process, enum event_layer layer,
 		return replaced;
 	if (replaced) {
 		state_block_gone(process, layer, &old);
-		/* Where the heap tells of deaths every block that lies in a pool ends so. */
-		table->replaced += !old.pooled || !heap_tells;
+		/*
+		 * Where heap walks find deaths, a pooled block is often replaced without a free;
+		 * that is not counted.
+		 */
+		table->replaced += !old.pooled || !needs_walk;
 	}
 	table->live_bytes += bytes;
 	table->live_blocks++;
 	large_change(process, block->large);
 	info->rounded_blocks += block->rounded;
-	if (!heap_tells && table->live_bytes > table->peak_bytes)
+	if (!needs_walk && table->live_bytes > table->peak_bytes)
 		table->peak_bytes = table->live_bytes;
 	return 0;
 }
 
-/* Where the block is: in a pool, or passed on to malloc because it is too large, or of 0 bytes. */
-static void place_set(struct block *block, uint32_t face, int was_large)
+/*
+ * Sets whether the block is in a pool or was passed on to malloc, because it is too large or has 0
+ * bytes.
+ */
+static void location_set(struct block *block, uint32_t domain, int was_large)
 {
-	int pymalloc = face == EVENT_API_MEM || face == EVENT_API_OBJ;
+	int pymalloc = domain == EVENT_API_MEM || domain == EVENT_API_OBJ;
 	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
 
-	block->large = was_large || face == EVENT_API_LARGE ||
+	block->large = was_large || domain == EVENT_API_LARGE ||
 		       (pymalloc && bytes - 1 >= EVENT_SMALL_BYTES);
-	/* In growth mode it is a whole pool. */
-	block->pooled = face == EVENT_API_POOL || (pymalloc && !block->large);
-	/* Passed on, one of 0 bytes asks malloc for 1; pymalloc itself would have served that. */
-	if (face == EVENT_API_LARGE && bytes == 1)
+	/* In growth mode the block is a whole pool. */
+	block->pooled = domain == EVENT_API_POOL || (pymalloc && !block->large);
+	/*
+	 * A passed-on block of 1 byte was requested with 0: pymalloc serves a real 1-byte request
+	 * itself.
+	 */
+	if (domain == EVENT_API_LARGE && bytes == 1)
 		block->bytes = 0;
 }
 
 /*
- * The thread of a record, made at first mention; NULL: there is no room for it. Borrowed until the
- * next one is made.
+ * The thread of a record, created at first use; NULL: no memory. Borrowed until the next one is
+ * created.
  */
 static struct thread_entry *thread_find(struct process_state *process, uint32_t tid)
 {
@@ -101,9 +110,9 @@ static struct thread_entry *thread_find(struct process_state *process, uint32_t 
 		return &process->threads[process->last_thread];
 	index = id_map_find(&process->tids, tid);
 	if (index == ID_MAP_NONE) {
-		int err =
-			array_reserve_in(process->account, &process->threads, &process->thread_room,
-					 process->thread_count, 1, sizeof(*process->threads));
+		int err = array_reserve_in(process->account, &process->threads,
+					   &process->thread_capacity, process->thread_count, 1,
+					   sizeof(*process->threads));
 		if (!err)
 			err = id_map_put(&process->tids, tid, (uint32_t)process->thread_count);
 		if (err)
@@ -129,7 +138,7 @@ static void thread_did(struct process_state *process, const struct event_header 
 	}
 }
 
-/* What the allocator rounds a block of its pools up to. */
+/* The size class that pymalloc rounds the block up to. */
 static uint64_t class_bytes(const struct block *block)
 {
 	uint64_t bytes = block->bytes + (block->hooked ? EVENT_HOOKS_BYTES : 0);
@@ -143,7 +152,7 @@ static uint64_t allocator_address(const struct block *block)
 	return block->address - (block->hooked ? EVENT_HOOKS_BEFORE : 0);
 }
 
-/* The pool that the block lies in, if pools are of a known size; 0. */
+/* The address of the block's pool; 0: not in a pool, or the size of pools is unknown. */
 static uint64_t pool_of(const struct process_state *process, const struct block *block)
 {
 	uint64_t bytes = process->info.pool_bytes;
@@ -152,8 +161,8 @@ static uint64_t pool_of(const struct process_state *process, const struct block 
 }
 
 /*
- * A pool that comes to have blocks of another size gives its first one first. What finds no room is
- * not known.
+ * A pool that is reinitialised for another size class hands out its first block first, so that
+ * block determines the pool's size. Without memory the size stays unknown.
  */
 static void pool_note(struct process_state *process, const struct block *block)
 {
@@ -165,8 +174,8 @@ static void pool_note(struct process_state *process, const struct block *block)
 }
 
 /*
- * How the block's pool is divided now: where its first block begins and how large each is; 0 bytes:
- * not known.
+ * The layout of the block's pool: returns the block size, 0 if unknown, and the address of the
+ * first block.
  */
 static uint32_t pool_division(const struct process_state *process, const struct block *block,
 			      uint64_t *first)
@@ -178,7 +187,10 @@ static uint32_t pool_division(const struct process_state *process, const struct 
 	return bytes == ID_MAP_NONE ? 0 : bytes;
 }
 
-/* Does a block begin there, as the pool is now? 0: no, or it is not known. */
+/*
+ * Is the address a block boundary in the pool's current layout? 0 if not, or if the layout is
+ * unknown.
+ */
 static int is_in_place(const struct process_state *process, const struct block *block)
 {
 	uint64_t first;
@@ -204,7 +216,7 @@ const struct block *state_block_containing(const struct process_state *process,
 	return other ? other : block;
 }
 
-/* before: what it was, of a realloc, which may have left it in its place. */
+/* before: the old block of a realloc, which may have kept its address. */
 static int event_put(struct process_state *process, const struct event_alloc *event,
 		     const struct pending *before)
 {
@@ -219,9 +231,9 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 
 	if (event->bytes > TRACE_BYTES_MAX)
 		return -EBADMSG;
-	block.traceback = state_stack_index(process, event->stack_id) & BLOCK_TRACEBACK_MAX;
-	place_set(&block, event->api & EVENT_API_MASK,
-		  before->state != PENDING_NONE && before->block.large);
+	block.stack = state_stack_index(process, event->stack_id) & BLOCK_STACK_MAX;
+	location_set(&block, event->api & EVENT_API_MASK,
+		     before->state != PENDING_NONE && before->block.large);
 	err = state_block_put(process, layer, &block);
 	if (err)
 		return err;
@@ -229,8 +241,8 @@ static int event_put(struct process_state *process, const struct event_alloc *ev
 		thread_did(process, &event->header, layer, event->address, 0);
 	if (before->state == PENDING_NONE || before->block.address != block.address)
 		pool_note(process, &block);
-	if (block.traceback && !process->stacks[block.traceback].known) {
-		process->stacks[block.traceback].waiting++;
+	if (block.stack && !process->stacks[block.stack].known) {
+		process->stacks[block.stack].waiting++;
 		process->info.counters.stacks_unknown++;
 	}
 	return 0;
@@ -246,13 +258,13 @@ int state_alloc(struct process_state *process, const struct event_alloc *event)
 	return err;
 }
 
-/* Where the allocator's block begins. */
+/* The address of the block as the allocator sees it. */
 static uint64_t block_start(const struct event_free *event)
 {
 	return event->address - (event->api & EVENT_API_HOOKED ? EVENT_HOOKS_BEFORE : 0);
 }
 
-/* What a block's end means beside the table. */
+/* Updates state other than the table when a block is freed. */
 static void block_died(struct process_state *process, const struct event_free *event)
 {
 	enum event_layer layer = layer_of(event->api);
@@ -264,7 +276,10 @@ static void block_died(struct process_state *process, const struct event_free *e
 		state_census_died(process, block_start(event));
 }
 
-/* operator delete has told of it, and calls free: the address cannot be another block's yet. */
+/*
+ * operator delete has already reported this free and now calls free(); the address cannot have been
+ * reused yet.
+ */
 static int freed_again(struct process_state *process, const struct event_free *event)
 {
 	uint32_t index = id_map_find(&process->tids, event->header.tid);
@@ -302,7 +317,7 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 		state_block_gone(process, layer, &pending->block);
 	} else {
 		pending->block.address = event->address;
-		/* Not on the heap: then malloc has it, and keeps it when it shrinks. */
+		/* Not on Python's heap, so malloc serves it, and keeps it if it shrinks. */
 		pending->block.large = layer == EVENT_LAYER_PYTHON && process->census.known &&
 				       !address_set_has(&process->census.old, event->address);
 	}
@@ -310,7 +325,7 @@ int state_realloc(struct process_state *process, const struct event_free *event)
 	return 0;
 }
 
-/* Ends the thread's realloc under way. */
+/* Ends the thread's pending realloc. */
 static struct pending pending_end(struct process_state *process, enum event_layer layer,
 				  uint32_t tid)
 {
@@ -340,21 +355,21 @@ int state_realloc_fail(struct process_state *process, const struct event_free *e
 	enum event_layer layer = layer_of(event->api);
 	struct pending pending = pending_end(process, layer, event->header.tid);
 
-	if (!event->domain) /* the free was none */
+	if (!event->domain) /* the block was not freed after all */
 		thread_did(process, &event->header, layer, event->address, 0);
 	if (pending.state != PENDING_TAKEN ||
 	    blocks_find(process->blocks[layer], pending.block.address, pending.block.domain))
 		return 0;
-	/* The heap shows it, if it is in a pool: it never left. */
+	/* A pooled block never left the heap, so it counts as seen by the current walk. */
 	pending.block.epoch = process->census.epoch;
 	return state_block_put(process, layer, &pending.block);
 }
 
 /*
- * An object lies at the start of its block, or behind the collector's head (16 bytes), or behind
- * that and the two pointers that some types keep before it (32 bytes). Until a reading of the heap
- * says so the table has dead blocks, too, of the time when the pool was one of another size: of
- * several blocks that may be meant it is the one that fits the pool.
+ * The block of an object starts at the object, 16 bytes before it (the garbage collector's head),
+ * or 32 bytes before it (two more pointers that some types have). Between heap walks the table
+ * still holds dead blocks from a time when the pool had another block size. If several blocks are
+ * candidates, the one that fits the pool's current block size is used.
  */
 int state_reuse(struct process_state *process, const struct event_alloc *event)
 {
@@ -380,9 +395,8 @@ int state_reuse(struct process_state *process, const struct event_alloc *event)
 }
 
 /*
- * A realloc that is under way ends as one of a block that the table does not know. From here on
- * there are blocks that are older than what the table shows, also in a process that was traced from
- * its start.
+ * A pending realloc then ends as the realloc of an unknown block. From here on blocks may be older
+ * than the table, even in a process that was traced from its start.
  */
 int state_clear(struct process_state *process)
 {

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reconciling the table with pymalloc's heap.
+ * Reconciles the table with pymalloc's heap.
  *
- * A pool is read at some moment between EVENT_CENSUS and EVENT_CENSUS_DONE, and requests go on
- * meanwhile. So a block that a pool shows and the table knows is confirmed at once; one that the
- * table does not know is doubtful until all events of the reading's time are in. Then it is in the
- * table, or it was freed meanwhile, or no event has told of it: it is older than the trace if it
- * was so at the reading before, and else unseen. What the table knew before the reading and no pool
- * has shown is dead: its free was not traced (census mode), or lost.
+ * A pool is read at some moment between EVENT_CENSUS and EVENT_CENSUS_DONE while requests continue.
+ * A block that a pool shows and the table knows is confirmed at once. A block that is not in the
+ * table stays unconfirmed until all events from before the end of the walk have been processed. By
+ * then it is in the table, or was freed during the walk, or had no event. A block without an event
+ * is older than the trace if the previous walk classified it so; otherwise its event was missed. A
+ * block that was in the table before the walk and that no pool showed is dead: its free was not
+ * traced (census mode) or was lost.
  *
- * A record can be made just before the allocator does what it tells. So what a thread did last
- * before the reading counts as done whatever the heap shows, if EVENT_CENSUS_THREAD says that it
- * may be at that point. In growth mode the table holds pools, by the addresses of their first
- * blocks: a pool that is in use is one block of its size, and what is said above of blocks is true
- * of them.
+ * BPF may emit a record just before the allocator acts. So a thread's last request before the walk
+ * counts as done, whatever the heap shows, if EVENT_CENSUS_THREAD says that the thread may be at
+ * that point.
+ *
+ * In growth mode the table holds pools, keyed by the address of their first block. A pool in use is
+ * treated as one block of the pool's size.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,23 +24,23 @@
 #include "base/array.h"
 #include "trace/state.h"
 
-#define ADDRESS_BITS 56 /* of every user-space address */
-/* of which a reading is believed that it has told of them whole: 64 GiB */
+#define ADDRESS_BITS 56 /* bits of a user-space address */
+/* limit of fully read arenas that a walk may record: 64 GiB */
 #define ARENAS_MAX (1u << 16)
-/* a doubtful block: address / EVENT_BLOCK_STEP | bytes / EVENT_BLOCK_STEP << STEPS_SHIFT */
+/* an unconfirmed block: address / EVENT_BLOCK_STEP | bytes / EVENT_BLOCK_STEP << STEPS_SHIFT */
 #define STEPS_SHIFT 52
 
-/* Of the reading that has ended, or was given up; what the readings have told remains. */
-static void reading_end(struct census *census)
+/* Frees the state of a completed or abandoned walk; results stay. */
+static void walk_end(struct census *census)
 {
 	address_set_free(&census->died);
-	array_release(census->old.account, &census->doubtful, &census->doubtful_room,
-		      sizeof(*census->doubtful));
-	census->doubtful_count = 0;
-	array_release(census->old.account, &census->told, &census->told_room,
-		      sizeof(*census->told));
-	census->told_count = 0;
-	array_release(census->old.account, &census->sizes, &census->size_room,
+	array_release(census->old.account, &census->unconfirmed, &census->unconfirmed_capacity,
+		      sizeof(*census->unconfirmed));
+	census->unconfirmed_count = 0;
+	array_release(census->old.account, &census->walked, &census->walked_capacity,
+		      sizeof(*census->walked));
+	census->walked_count = 0;
+	array_release(census->old.account, &census->sizes, &census->size_capacity,
 		      sizeof(*census->sizes));
 	census->size_count = 0;
 	census->running = 0;
@@ -48,35 +50,35 @@ void state_census_free(struct census *census)
 {
 	struct account *account = census->old.account;
 
-	reading_end(census);
+	walk_end(census);
 	address_set_free(&census->old);
 	*census = (struct census){.old.account = account, .died.account = account};
 }
 
-static void reading_give_up(struct process_state *process)
+static void walk_give_up(struct process_state *process)
 {
-	reading_end(&process->census);
-	/* Some blocks were confirmed and some not: that no longer tells anything. */
+	walk_end(&process->census);
+	/* The epochs are mixed now and no longer meaningful, so confirm everything. */
 	blocks_confirm_all(process->blocks[EVENT_LAYER_PYTHON], process->census.epoch);
 }
 
-/* There is no room for what it tells. */
-static void reading_drop(struct process_state *process)
+/* Abandons the walk for lack of memory. */
+static void walk_drop(struct process_state *process)
 {
-	reading_give_up(process);
-	process->info.counters.readings_dropped++;
+	walk_give_up(process);
+	process->info.counters.walks_dropped++;
 }
 
 int state_census(struct process_state *process, const struct event_census *event)
 {
 	struct census *census = &process->census;
 
-	/* One of BPF is the last before the end: there is no other that could make up for it. */
+	/* BPF's own walk is the last one before the process ends: no later walk can replace it. */
 	if (census->running && census->id & EVENT_CENSUS_INSIDE &&
 	    !(event->id & EVENT_CENSUS_INSIDE))
 		return 0;
 	if (census->running)
-		reading_give_up(process);
+		walk_give_up(process);
 	census->counts = (struct snapshot_coverage){0};
 	census->large_low = census->large_high = process->info.large_blocks;
 	census->epoch ^= 1;
@@ -92,7 +94,7 @@ int state_census_thread(struct process_state *process, const struct event_mark *
 	uint32_t index = id_map_find(&process->tids, event->header.tid);
 	struct thread_entry *thread;
 
-	/* BPF's own comes while nothing else can be under way. */
+	/* While BPF walks the heap no other request can be in progress. */
 	if (!process->census.running || process->census.id & EVENT_CENSUS_INSIDE ||
 	    index == ID_MAP_NONE)
 		return 0;
@@ -102,21 +104,22 @@ int state_census_thread(struct process_state *process, const struct event_mark *
 		return 0;
 	}
 	/*
-	 * What it did after that and is not in the sample was not told: it may have freed the block
-	 * since.
+	 * With sampling, later requests of the thread may have had no record: it may have freed the
+	 * block.
 	 */
 	if (!process->info.sample_bytes)
 		thread->in_flight = thread->last_address;
 	return 0;
 }
 
-static int doubtful_add(struct census *census, uint64_t address, uint32_t bytes)
+static int unconfirmed_add(struct census *census, uint64_t address, uint32_t bytes)
 {
-	int err = array_reserve_in(census->old.account, &census->doubtful, &census->doubtful_room,
-				   census->doubtful_count, 1, sizeof(*census->doubtful));
+	int err = array_reserve_in(census->old.account, &census->unconfirmed,
+				   &census->unconfirmed_capacity, census->unconfirmed_count, 1,
+				   sizeof(*census->unconfirmed));
 
 	if (!err)
-		census->doubtful[census->doubtful_count++] =
+		census->unconfirmed[census->unconfirmed_count++] =
 			address / EVENT_BLOCK_STEP | (uint64_t)(bytes / EVENT_BLOCK_STEP)
 							     << STEPS_SHIFT;
 	return err;
@@ -128,7 +131,7 @@ static void seen_add(struct census *census, uint32_t bytes)
 	census->counts.seen_bytes += bytes;
 }
 
-/* The pool could not be read. */
+/* The pool could not be read: keeps its blocks. */
 static void pool_keep(struct process_state *process, const struct event_census_pool *event)
 {
 	for (uint32_t i = 0; i < event->count; i++)
@@ -136,7 +139,7 @@ static void pool_keep(struct process_state *process, const struct event_census_p
 			    event->address + (uint64_t)i * EVENT_BLOCK_STEP, process->census.epoch);
 }
 
-/* The reading shows a block, or in growth mode a pool. */
+/* The walk showed a block, or in growth mode a pool. */
 static int live_add(struct process_state *process, uint64_t address, uint32_t bytes)
 {
 	struct census *census = &process->census;
@@ -144,7 +147,7 @@ static int live_add(struct process_state *process, uint64_t address, uint32_t by
 	census->counts.live_blocks++;
 	census->counts.live_bytes += bytes;
 	if (!blocks_confirm(process->blocks[EVENT_LAYER_PYTHON], address, bytes, census->epoch))
-		return doubtful_add(census, address, bytes);
+		return unconfirmed_add(census, address, bytes);
 	seen_add(census, bytes);
 	return 0;
 }
@@ -181,7 +184,7 @@ int state_census_pool(struct process_state *process, const struct event_census_p
 		err = live_add(process, address, event->block_bytes);
 	}
 	if (err)
-		reading_drop(process);
+		walk_drop(process);
 	return 0;
 }
 
@@ -191,12 +194,12 @@ int state_census_arena(struct process_state *process, const struct event_census_
 
 	if (event->bytes > UINT64_MAX - event->address)
 		return -EBADMSG;
-	/* What is not noted is kept. */
-	if (!census->running || census->id != event->id || census->told_count == ARENAS_MAX)
+	/* Blocks of an arena that is not recorded are kept. */
+	if (!census->running || census->id != event->id || census->walked_count == ARENAS_MAX)
 		return 0;
-	if (!array_reserve_in(census->old.account, &census->told, &census->told_room,
-			      census->told_count, 1, sizeof(*census->told)))
-		census->told[census->told_count++] =
+	if (!array_reserve_in(census->old.account, &census->walked, &census->walked_capacity,
+			      census->walked_count, 1, sizeof(*census->walked)))
+		census->walked[census->walked_count++] =
 			(struct census_range){event->address, event->address + event->bytes};
 	return 0;
 }
@@ -208,21 +211,21 @@ static int range_compare(const void *a, const void *b)
 	return (x->start > y->start) - (x->start < y->start);
 }
 
-/* Has the reading not told of all that is around this address? */
-static int is_untold(const void *context, uint64_t address)
+/* Is the address outside of every fully read arena? */
+static int is_unwalked(const void *context, uint64_t address)
 {
 	const struct census *census = context;
-	size_t low = 0, high = census->told_count;
+	size_t low = 0, high = census->walked_count;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (census->told[middle].start <= address)
+		if (census->walked[middle].start <= address)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return !low || address >= census->told[low - 1].end;
+	return !low || address >= census->walked[low - 1].end;
 }
 
 void state_census_died(struct process_state *process, uint64_t address)
@@ -232,21 +235,22 @@ void state_census_died(struct process_state *process, uint64_t address)
 	address_set_remove(&census->old, address);
 	if (census->running && address % EVENT_BLOCK_STEP == 0 &&
 	    address_set_add(&census->died, address))
-		reading_drop(process);
+		walk_drop(process);
 }
 
-/* All events of the reading's time are in: each doubtful block is what it is. */
-static int doubtful_resolve(struct process_state *process, int baseline)
+/* Classifies each unconfirmed block, after all events from before the end of the walk. */
+static int unconfirmed_resolve(struct process_state *process, int baseline)
 {
 	struct census *census = &process->census;
 	struct snapshot_coverage *counts = &census->counts;
 	struct address_set old = {.account = census->old.account};
 	int err = 0;
 
-	for (size_t i = 0; i < census->doubtful_count && !err; i++) {
+	for (size_t i = 0; i < census->unconfirmed_count && !err; i++) {
 		uint64_t address =
-			(census->doubtful[i] & ((1ull << STEPS_SHIFT) - 1)) * EVENT_BLOCK_STEP;
-		uint32_t bytes = (uint32_t)(census->doubtful[i] >> STEPS_SHIFT) * EVENT_BLOCK_STEP;
+			(census->unconfirmed[i] & ((1ull << STEPS_SHIFT) - 1)) * EVENT_BLOCK_STEP;
+		uint32_t bytes =
+			(uint32_t)(census->unconfirmed[i] >> STEPS_SHIFT) * EVENT_BLOCK_STEP;
 
 		if (blocks_confirm(process->blocks[EVENT_LAYER_PYTHON], address, bytes,
 				   census->epoch)) {
@@ -277,7 +281,7 @@ static void block_swept(void *context, const struct block *block)
 	state_block_gone(process, EVENT_LAYER_PYTHON, block);
 }
 
-/* The kernel's own reading at the end. */
+/* Records the statistics of the kernel's own walk at exit. */
 static void ending_note(struct trace_process *info, const struct event_census *event)
 {
 	if (event->header.size < sizeof(*event) || !event->pieces)
@@ -293,23 +297,23 @@ static void ending_note(struct trace_process *info, const struct event_census *e
 }
 
 /*
- * The reading ends before the heap does: in the arenas that it has told of it counts, elsewhere
- * what is known since the one before. What that one has measured stands.
+ * The walk was cut short. In the arenas that it read completely its result is used. Elsewhere the
+ * table is kept, and so are the figures of the previous walk.
  */
-static void reading_cut(struct process_state *process)
+static void walk_cut(struct process_state *process)
 {
 	struct census *census = &process->census;
 	struct blocks *blocks = process->blocks[EVENT_LAYER_PYTHON];
 
-	if (census->told_count)
-		qsort(census->told, census->told_count, sizeof(*census->told), range_compare);
-	blocks_keep_if(blocks, census->epoch, is_untold, census);
+	if (census->walked_count)
+		qsort(census->walked, census->walked_count, sizeof(*census->walked), range_compare);
+	blocks_keep_if(blocks, census->epoch, is_unwalked, census);
 	blocks_sweep(blocks, census->epoch, block_swept, process);
-	reading_end(census);
+	walk_end(census);
 }
 
 /*
- * The table's count, now or at another moment of the reading, that agrees best with the
+ * The table's count of large blocks, now or at another moment of the walk, that is closest to the
  * interpreter's.
  */
 static uint64_t large_seen(const struct census *census, const struct snapshot_coverage *counts,
@@ -336,16 +340,16 @@ int state_census_done(struct process_state *process, const struct event_census *
 		return 0;
 	ending_note(info, event);
 	if (event->failed == EVENT_CENSUS_CUT) {
-		reading_cut(process);
+		walk_cut(process);
 		return 0;
 	}
 	if (event->failed && event->failed != EVENT_CENSUS_PARTIAL) {
-		reading_give_up(process);
+		walk_give_up(process);
 		return 0;
 	}
-	err = doubtful_resolve(process, event->baseline);
+	err = unconfirmed_resolve(process, event->baseline);
 	if (err) {
-		reading_drop(process);
+		walk_drop(process);
 		return 0;
 	}
 	for (size_t i = 0; i < process->thread_count; i++)
@@ -356,7 +360,7 @@ int state_census_done(struct process_state *process, const struct event_census *
 	else
 		blocks_sweep(process->blocks[EVENT_LAYER_PYTHON], census->epoch, block_swept,
 			     process);
-	if (state_heap_tells(info) && table->live_bytes > table->peak_bytes)
+	if (state_needs_walk(info) && table->live_bytes > table->peak_bytes)
 		table->peak_bytes = table->live_bytes;
 	if (event->baseline)
 		census->old_large = event->large_blocks > info->large_blocks
@@ -374,10 +378,10 @@ int state_census_done(struct process_state *process, const struct event_census *
 	counts->pools_unreadable = event->pools_unreadable;
 	counts->elapsed_ns = event->elapsed_ns;
 	counts->frozen_ns = event->frozen_ns;
-	/* The first one only tells what is older. */
+	/* The baseline walk only identifies older blocks. */
 	if (!event->baseline)
 		info->coverage = *counts;
 	census->known = 1;
-	reading_end(census);
+	walk_end(census);
 	return 0;
 }

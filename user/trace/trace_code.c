@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Code objects. A record that lacks parts leaves what is known of them as it is; pieces of a line
- * table are taken in order from its start (a piece beyond a gap is dropped: the code object is sent
- * again when a record of it was lost), so that memory grows with what was sent and not with what
- * was announced.
+ * Code objects. Parts that are missing from a record keep their known value. Pieces of a line table
+ * are accepted in order from its start; a piece after a gap is dropped, because the code object is
+ * sent again if one of its records was lost. So memory grows with the bytes received, not with the
+ * announced size.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ int state_code_index(const struct trace *trace, struct process_state *process, u
 	*code = code_id ? id_map_find(&process->code_ids, code_id) : 0;
 	if (*code != ID_MAP_NONE)
 		return 0;
-	int err = array_reserve_in(process->account, &process->codes, &process->code_room,
+	int err = array_reserve_in(process->account, &process->codes, &process->code_capacity,
 				   process->code_count, 1, sizeof(*process->codes));
 	if (!err)
 		err = id_map_put(&process->code_ids, code_id, (uint32_t)process->code_count);
@@ -140,25 +140,25 @@ int state_code(struct trace *trace, struct process_state *process, const struct 
 	return 0;
 }
 
-/* Doubling, so that many small pieces cost no more than few large ones. */
+/* Doubles the capacity, so that many small pieces cost no more than a few large ones. */
 static int lines_reserve(struct process_state *process, struct code_entry *code, uint32_t bytes)
 {
-	uint32_t room = code->lines_room ? code->lines_room : 64;
+	uint32_t capacity = code->lines_capacity ? code->lines_capacity : 64;
 
-	if (bytes <= code->lines_room)
+	if (bytes <= code->lines_capacity)
 		return 0;
-	while (room < bytes)
-		room *= 2;
-	int err = account_resize(process->account, code->lines_room, room);
+	while (capacity < bytes)
+		capacity *= 2;
+	int err = account_resize(process->account, code->lines_capacity, capacity);
 	if (err)
 		return err;
-	uint8_t *lines = realloc(code->lines, room);
+	uint8_t *lines = realloc(code->lines, capacity);
 	if (!lines) {
-		account_uncharge(process->account, room - code->lines_room);
+		account_uncharge(process->account, capacity - code->lines_capacity);
 		return -ENOMEM;
 	}
 	code->lines = lines;
-	code->lines_room = room;
+	code->lines_capacity = capacity;
 	return 0;
 }
 

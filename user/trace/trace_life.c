@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes that are forked, and those that end. A child begins with a copy of its parent's tables,
- * stacks and code objects among them: what its records name later has ids of its own. A process
- * that has ended is a snapshot; there are so many of them at most, and those that came to the least
- * by themselves make room.
+ * Fork and exit. A child starts with a copy of its parent's tables, including stacks and code
+ * objects; its own records use ids of their own. An ended process is reduced to a snapshot. The
+ * number of such snapshots is limited, and those with the fewest bytes of their own are evicted
+ * first.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,14 +12,14 @@
 #include "base/array.h"
 #include "trace/state.h"
 
-#define SMALL_SHARE 1024u /* of what those that have ended keep: one with no more goes last */
+#define SMALL_SHARE 1024u /* of the memory for ended processes; smaller ones are evicted last */
 
-/* A copy of the first count elements of an array, where there is none yet. */
-static int array_copy(struct account *account, void *out, size_t *room, const void *from,
+/* Copies the first count elements of an array into an empty one. */
+static int array_copy(struct account *account, void *out, size_t *capacity, const void *from,
 		      size_t count, size_t size)
 {
 	void *copy;
-	int err = count ? array_reserve_in(account, out, room, 0, count, size) : 0;
+	int err = count ? array_reserve_in(account, out, capacity, 0, count, size) : 0;
 
 	if (err || !count)
 		return err;
@@ -30,7 +30,7 @@ static int array_copy(struct account *account, void *out, size_t *room, const vo
 
 static int codes_copy(struct process_state *child, const struct process_state *parent)
 {
-	int err = array_copy(child->account, &child->codes, &child->code_room, parent->codes,
+	int err = array_copy(child->account, &child->codes, &child->code_capacity, parent->codes,
 			     parent->code_count, sizeof(*parent->codes));
 
 	if (err)
@@ -41,14 +41,14 @@ static int codes_copy(struct process_state *child, const struct process_state *p
 
 		code->marks = NULL;
 		code->mark_count = code->marked = 0;
-		if (!code->lines_room)
+		if (!code->lines_capacity)
 			continue;
-		err = account_charge(child->account, code->lines_room);
+		err = account_charge(child->account, code->lines_capacity);
 		if (err)
 			return err;
-		code->lines = malloc(code->lines_room);
+		code->lines = malloc(code->lines_capacity);
 		if (!code->lines) {
-			account_uncharge(child->account, code->lines_room);
+			account_uncharge(child->account, code->lines_capacity);
 			return -ENOMEM;
 		}
 		memcpy(code->lines, lines, code->lines_have);
@@ -58,22 +58,22 @@ static int codes_copy(struct process_state *child, const struct process_state *p
 
 static int stacks_copy(struct process_state *child, const struct process_state *parent)
 {
-	int err = array_copy(child->account, &child->stacks, &child->stack_room, parent->stacks,
+	int err = array_copy(child->account, &child->stacks, &child->stack_capacity, parent->stacks,
 			     parent->stack_count, sizeof(*parent->stacks));
 
 	if (!err)
-		err = array_copy(child->account, &child->stack_frames, &child->stack_frame_room,
+		err = array_copy(child->account, &child->stack_frames, &child->stack_frame_capacity,
 				 parent->stack_frames, parent->stack_frame_count,
 				 sizeof(*parent->stack_frames));
 	if (!err)
-		err = array_copy(child->account, &child->frames, &child->frame_room, parent->frames,
-				 parent->frame_count, sizeof(*parent->frames));
+		err = array_copy(child->account, &child->frames, &child->frame_capacity,
+				 parent->frames, parent->frame_count, sizeof(*parent->frames));
 	if (err)
 		return err;
 	child->stack_count = parent->stack_count;
 	child->stack_frame_count = parent->stack_frame_count;
 	child->frame_count = parent->frame_count;
-	/* Records that come late go to the parent: its ids are not the child's. */
+	/* Late records belong to the parent, because ids are per process. */
 	for (size_t i = 0; i < child->stack_count; i++)
 		child->stacks[i].waiting = 0;
 	return 0;
@@ -81,13 +81,13 @@ static int stacks_copy(struct process_state *child, const struct process_state *
 
 static int symbols_copy(struct process_state *child, const struct process_state *parent)
 {
-	int err = array_copy(child->account, &child->symbols, &child->symbol_room, parent->symbols,
-			     parent->symbol_count, sizeof(*parent->symbols));
+	int err = array_copy(child->account, &child->symbols, &child->symbol_capacity,
+			     parent->symbols, parent->symbol_count, sizeof(*parent->symbols));
 
 	if (!err)
-		err = array_copy(child->account, &child->symbol_frames, &child->symbol_frame_room,
-				 parent->symbol_frames, parent->symbol_frame_count,
-				 sizeof(*parent->symbol_frames));
+		err = array_copy(child->account, &child->symbol_frames,
+				 &child->symbol_frame_capacity, parent->symbol_frames,
+				 parent->symbol_frame_count, sizeof(*parent->symbol_frames));
 	if (err)
 		return err;
 	child->symbol_count = parent->symbol_count;
@@ -96,8 +96,7 @@ static int symbols_copy(struct process_state *child, const struct process_state 
 }
 
 /*
- * What readings have told of the heap is true of the child's, too; one that is under way reads the
- * parent's.
+ * The results of past heap walks hold for the child, too. A walk in progress reads only the parent.
  */
 static int census_copy(struct process_state *child, const struct process_state *parent)
 {
@@ -165,7 +164,7 @@ int state_inherit(struct process_state *child, const struct process_state *paren
 		info->tables[i].live_bytes = info->tables[i].peak_bytes =
 			parent->info.tables[i].live_bytes;
 		info->tables[i].live_blocks = parent->info.tables[i].live_blocks;
-		copy.born_bytes += info->tables[i].live_bytes;
+		copy.inherited_bytes += info->tables[i].live_bytes;
 	}
 	info->large_blocks = parent->info.large_blocks;
 	info->rounded_blocks = parent->info.rounded_blocks;
@@ -188,22 +187,20 @@ static void process_drop(struct trace *trace, struct process_state *process, siz
 	state_free_process(process);
 	trace->processes[index] = NULL;
 	trace->free_count++;
-	/* The number may be another's by now. */
+	/* The tgid may already be reused. */
 	if (id_map_find(&trace->tgids, tgid) == index)
 		state_tgid_drop(trace, tgid);
 }
 
-/* Bytes that it held and had not begun with. */
+/* Bytes that it held beyond what it inherited. */
 static uint64_t own_bytes(const struct process_state *process)
 {
-	return process->kept_bytes > process->born_bytes ? process->kept_bytes - process->born_bytes
-							 : 0;
+	return process->kept_bytes > process->inherited_bytes
+		       ? process->kept_bytes - process->inherited_bytes
+		       : 0;
 }
 
-/*
- * Of those that have ended, or of the large ones among them, the one that held the fewest bytes of
- * its own is not kept.
- */
+/* Drops the ended process that held the fewest bytes of its own, of all or of the large ones. */
 static int ended_drop(struct trace *trace, int large_only)
 {
 	size_t smallest = SIZE_MAX;
@@ -227,15 +224,15 @@ static int ended_drop(struct trace *trace, int large_only)
 	return 0;
 }
 
-int state_make_room(struct trace *trace)
+int state_evict(struct trace *trace)
 {
 	return ended_drop(trace, trace->ended_large != 0);
 }
 
-/* Only what a snapshot is made of is let go: the counters stay. */
+/* Frees everything except the counters and the final snapshot. */
 static int tables_forget(struct process_state *process)
 {
-	struct process_state empty = {.born_bytes = process->born_bytes, .table_kept = 1};
+	struct process_state empty = {.inherited_bytes = process->inherited_bytes, .table_kept = 1};
 	int err;
 
 	state_account(&empty, process->account);
@@ -274,8 +271,8 @@ static int final_take(struct trace *trace, struct process_state *process)
 }
 
 /*
- * Where there is no room for both the snapshot is kept and not the tables: what follows is the
- * interpreter's own end.
+ * If memory does not suffice for both, the snapshot is kept and the tables are freed: what follows
+ * is only the interpreter's shutdown.
  */
 int state_finalize(struct trace *trace, struct process_state *process)
 {
@@ -296,8 +293,8 @@ int state_finalize(struct trace *trace, struct process_state *process)
 }
 
 /*
- * All that a process in the trace may have ended with: what is kept of those that have, whoever
- * else asks for it.
+ * Adds to the totals of ended processes. While they fit their share of the memory, the process's
+ * snapshot is protected from other requests by its floor.
  */
 static void ended_count(struct trace *trace, struct process_state *process, uint64_t bytes)
 {
@@ -312,7 +309,10 @@ static void ended_count(struct trace *trace, struct process_state *process, uint
 	trace->ended_bytes += bytes;
 }
 
-/* What is kept of a process is charged; others that have ended make room for it, or it for them. */
+/*
+ * Charges the snapshot of an ended process. Other ended processes are evicted for it, or it is
+ * evicted itself.
+ */
 static int ended_charge(struct trace *trace, struct process_state *process)
 {
 	const struct trace_process *info = &process->info;
@@ -321,7 +321,7 @@ static int ended_charge(struct trace *trace, struct process_state *process)
 
 	ended_count(trace, process, process->account->used + bytes);
 	while (!err && account_charge(process->account, bytes)) {
-		err = state_make_room(trace);
+		err = state_evict(trace);
 		if (!trace->processes[index])
 			return err;
 	}
@@ -337,7 +337,7 @@ static int table_keep(struct trace *trace, struct process_state *process, enum t
 
 	process->info.end = end;
 	err = process->final ? 0 : final_take(trace, process);
-	/* It may have been when it was shutting down. */
+	/* Its tables may already have been freed when it was finalizing. */
 	if (!err && !process->table_kept)
 		err = tables_forget(process);
 	if (err) {
@@ -373,12 +373,13 @@ int state_end(struct trace *trace, struct process_state *process, enum trace_end
 	return state_discard(trace, process);
 }
 
-int state_place(struct trace *trace, size_t *index)
+int state_index_new(struct trace *trace, size_t *index)
 {
 	if (!trace->free_count) {
 		*index = trace->process_count;
-		return array_reserve_in(&trace->account, &trace->processes, &trace->process_room,
-					trace->process_count, 1, sizeof(*trace->processes));
+		return array_reserve_in(&trace->account, &trace->processes,
+					&trace->process_capacity, trace->process_count, 1,
+					sizeof(*trace->processes));
 	}
 	for (*index = 0; trace->processes[*index]; ++*index)
 		;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process whose tracing goes on in another way (EVENT_MODE_CHANGE). */
+/* Changes of the mode in which a process is traced (EVENT_MODE_CHANGE). */
 #include <errno.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static int mode_known(uint32_t mode)
 	return mode >= EVENT_MODE_EXACT && mode <= EVENT_MODE_OFF;
 }
 
-/* The first one stays, of the others the last ones. */
+/* Keeps the first change and the most recent ones. */
 static void change_add(struct trace_process *info, const struct snapshot_change *change)
 {
 	if (info->change_count == SNAPSHOT_CHANGES) {
@@ -26,8 +26,8 @@ static void change_add(struct trace_process *info, const struct snapshot_change 
 }
 
 /*
- * The same chance at every replay, and at each thinning another: a block that is in a sample with
- * mean old is in one with a greater mean with the share of both chances.
+ * Decides by a hash, so that every replay gives the same result, and each mean another one. A block
+ * sampled with mean old stays with a probability that is the ratio of both sampling probabilities.
  */
 static int block_stays(const struct block *block, uint64_t old, uint64_t mean)
 {
@@ -53,7 +53,7 @@ static int table_thin(struct process_state *process, enum event_layer layer, uin
 	while (!err && (block = blocks_next(all, &cursor))) {
 		if (block_stays(block, old, mean))
 			err = state_block_put(process, layer, block);
-		/* For this moment both tables are there. */
+		/* Both tables are allocated at this point. */
 		if (account_is_full(err)) {
 			process->info.counters.blocks_dropped++;
 			process->info.counters.bytes_dropped += block->bytes;
@@ -92,7 +92,7 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	if (!mode_known(mode) || event->sample_bytes > SAMPLE_MEAN_MAX ||
 	    event->header.time_ns < info->start_ns)
 		return -EBADMSG;
-	/* What was kept of a process that is shutting down is not to be lost any more. */
+	/* The table of a finalizing process must not be lost. */
 	if (info->end != TRACE_RUNNING)
 		return 0;
 	if (!info->change_count)
@@ -101,14 +101,17 @@ int state_mode_change(struct process_state *process, const struct event_mode_cha
 	change_add(info, &change);
 	info->off = mode == EVENT_MODE_OFF;
 	if (info->off) {
-		/* What dies from here on only the heap tells. */
+		/* Without probes only heap walks find dead blocks. */
 		if (info->mode == EVENT_MODE_EXACT && info->layers & 1u << EVENT_LAYER_PYTHON)
 			info->mode = EVENT_MODE_CENSUS;
 		return 0;
 	}
 	unread = info->mode == EVENT_MODE_CENSUS && mode == EVENT_MODE_EXACT &&
 		 !event->cost_permille && !event->budget_permille;
-	/* Pools are not blocks, and a block that is in no sample any more cannot be called back. */
+	/*
+	 * A growth table cannot be converted, and blocks outside the old sample cannot be
+	 * recovered.
+	 */
 	if (unread || growth != (info->mode == EVENT_MODE_GROWTH) ||
 	    event->sample_bytes < info->sample_bytes)
 		err = state_clear(process);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that is mapped and unmapped. It is a layer of its own: arenas and large blocks lie in it,
- * so it is never added to what the table of blocks holds.
+ * Mapped memory. It is a layer of its own. Arenas and large blocks lie inside it, so it is never
+ * added to the blocks' sizes.
  */
 #include <errno.h>
 
@@ -14,7 +14,7 @@ static int range_valid(uint64_t address, uint64_t bytes)
 	return bytes && bytes <= ADDRESS_END && address <= ADDRESS_END - bytes;
 }
 
-/* More regions than are kept: that is counted. */
+/* Counts regions beyond the limit as dropped. */
 static int counted(struct process_state *process, int err)
 {
 	process->info.counters.regions_dropped += err == -ENOSPC;
@@ -25,7 +25,7 @@ static int remap(struct process_state *process, const struct event_map *event, s
 {
 	const struct region *old = regions_find(&process->regions, event->old_address);
 
-	/* A file, or from before the trace. */
+	/* Mapped from a file, or before tracing. */
 	if (!old || !range_valid(event->old_address, event->old_bytes ? event->old_bytes : 1))
 		return 0;
 	region.accessible = old->accessible;
@@ -45,7 +45,7 @@ int state_map(struct process_state *process, const struct event_map *event)
 		return -EBADMSG;
 	if (event->header.type == EVENT_UNMAP)
 		return counted(process, regions_clear(&process->regions, region.start, region.end));
-	region.traceback = state_stack_index(process, event->stack_id);
+	region.stack = state_stack_index(process, event->stack_id);
 	if (event->header.type == EVENT_REMAP)
 		return counted(process, remap(process, event, region));
 	if (event->header.type == EVENT_PROTECT)

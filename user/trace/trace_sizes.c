@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table against the objects that lie in its blocks. A block may live and be of the right class,
- * and still not be the one that the table has there: its own allocation was not seen, and the one
- * before it is still in the table, whose free was not followed. Then what the object's type says of
- * its size is not what the table has, as often as not.
+ * Compares the table with the objects in its blocks. A live block of the right size class may still
+ * not be the one that the table has: its allocation was missed, and the table holds an earlier
+ * block whose free was not traced. In about half of these cases the size derived from the object's
+ * type differs from the table's.
  *
- * A pool is read at some moment, and the table is of another. So a block is noted when its pool is
- * told of, and counts if the table has it unchanged once all events of the reading's time are in.
+ * A pool and the table are read at different moments. So a block is noted when its pool is
+ * reported, and counts only if the table still has it unchanged once all events from before the end
+ * of the walk have been processed.
  */
 #include <errno.h>
 
 #include "base/array.h"
 #include "trace/state.h"
 
-#define SIZES_MAX 32768u /* noted in a reading */
+#define SIZES_MAX 32768u /* per walk */
 
 /*
- * The block of Python's own domain that the allocator has at address; NULL: none that can be
+ * The block of Python's own domain (0) that the allocator has at address; NULL: none that can be
  * compared.
  */
 static const struct block *block_at(const struct process_state *process, uint64_t address)
@@ -31,17 +32,17 @@ static const struct block *block_at(const struct process_state *process, uint64_
 	return block && block->pooled && !block->rounded ? block : NULL;
 }
 
-static void size_note(struct process_state *process, uint64_t address, uint32_t told)
+static void size_note(struct process_state *process, uint64_t address, uint32_t object_bytes)
 {
 	struct census *census = &process->census;
 	const struct block *block = block_at(process, address);
 
 	if (!block || census->size_count == SIZES_MAX ||
-	    array_reserve_in(census->old.account, &census->sizes, &census->size_room,
+	    array_reserve_in(census->old.account, &census->sizes, &census->size_capacity,
 			     census->size_count, 1, sizeof(*census->sizes)))
 		return;
 	census->sizes[census->size_count++] =
-		(struct census_size){address, block->bytes, block->traceback, told};
+		(struct census_size){address, block->bytes, block->stack, object_bytes};
 }
 
 int state_census_sizes(struct process_state *process, const struct event_census_sizes *event)
@@ -72,12 +73,12 @@ void state_sizes_judge(struct process_state *process)
 		const struct census_size *noted = &census->sizes[i];
 		const struct block *block = block_at(process, noted->address);
 
-		if (!block || block->bytes != noted->bytes || block->traceback != noted->traceback)
+		if (!block || block->bytes != noted->bytes || block->stack != noted->stack)
 			continue;
 		counts->typed_blocks++;
-		counts->mistyped_blocks += (block->bytes + 7) / 8 * 8 != noted->told;
+		counts->mistyped_blocks += (block->bytes + 7) / 8 * 8 != noted->object_bytes;
 	}
-	/* A reading by BPF looks at no types. */
+	/* BPF's own walk does not inspect types: keep the previous figures. */
 	if (!census->size_count) {
 		counts->typed_blocks = process->info.coverage.typed_blocks;
 		counts->mistyped_blocks = process->info.coverage.mistyped_blocks;

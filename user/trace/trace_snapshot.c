@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Snapshots. Tracebacks stand in the order in which the trace first met them and traces in theirs,
- * so that the same events give the same snapshot whatever the seeds of the tables.
+ * Snapshots. Tracebacks are in the order in which the trace first saw them, and traces in the order
+ * of their tracebacks. So the same events give the same snapshot, independent of hash seeds.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,10 +13,10 @@
 #include "trace/state.h"
 
 /*
- * The work on one snapshot; both maps are by id in the trace and hold UINT32_MAX where nothing
- * stands yet.
+ * The state of taking one snapshot. Both maps are indexed by id in the trace and hold UINT32_MAX
+ * for ids not mapped yet.
  */
-struct taking {
+struct snapshot_job {
 	struct trace *trace;
 	struct process_state *process;
 	struct account account; /* of the builder */
@@ -25,246 +24,159 @@ struct taking {
 	uint32_t *strings;
 	uint32_t string_count;
 	uint32_t *tracebacks;
-	uint64_t unread, unnamed; /* frames of Python's, native ones */
-	uint64_t slow;            /* native ones */
+	uint64_t unread, unnamed; /* Python frames; native frames */
+	uint64_t slow;            /* native frames */
 	uint64_t cut;             /* tracebacks */
-	uint8_t *unknown;         /* enum snapshot_unknown of each traceback that is wanted */
+	uint8_t *unknown;         /* enum snapshot_unknown of each traceback in use */
 	struct snapshot_unknowns unknowns[SNAPSHOT_UNKNOWNS + 1];
-	uint64_t blocks_left, bytes_left; /* there is no room for them, or for their tracebacks */
+	uint64_t blocks_omitted, bytes_omitted; /* no memory for them or for their tracebacks */
 };
 
-static int string_map(struct taking *taking, uint32_t id, uint32_t *out)
+static int string_map(struct snapshot_job *job, uint32_t id, uint32_t *out)
 {
-	/* An address without a name has its text made while the snapshot is. */
-	if (id >= taking->string_count) {
-		const char *text = strings_get(taking->process->strings, id);
+	/* The text of an unnamed address is interned while the snapshot is taken. */
+	if (id >= job->string_count) {
+		const char *text = strings_get(job->process->strings, id);
 
-		return strings_intern(taking->builder.snapshot->strings, text, strlen(text), out);
+		return strings_intern(job->builder.snapshot->strings, text, strlen(text), out);
 	}
-	if (taking->strings[id] == UINT32_MAX) {
-		const char *text = strings_get(taking->process->strings, id);
-		int err = strings_intern(taking->builder.snapshot->strings, text, strlen(text),
-					 &taking->strings[id]);
+	if (job->strings[id] == UINT32_MAX) {
+		const char *text = strings_get(job->process->strings, id);
+		int err = strings_intern(job->builder.snapshot->strings, text, strlen(text),
+					 &job->strings[id]);
 
 		if (err)
 			return err;
 	}
-	*out = taking->strings[id];
+	*out = job->strings[id];
 	return 0;
 }
 
-static int frame_map(struct taking *taking, const struct trace_frame *frame,
+static int frame_map(struct snapshot_job *job, const struct trace_frame *frame,
 		     struct snapshot_frame *out)
 {
-	int err = string_map(taking, frame->filename, &out->filename);
+	int err = string_map(job, frame->filename, &out->filename);
 
 	if (!err)
-		err = string_map(taking, frame->function, &out->function);
+		err = string_map(job, frame->function, &out->function);
 	out->line = frame->line;
 	return err;
 }
 
-static int traceback_take(struct taking *taking, uint32_t index)
+static int traceback_take(struct snapshot_job *job, uint32_t index)
 {
 	struct snapshot_frame frames[EVENT_MAX_FRAMES];
-	size_t known = taking->builder.snapshot->traceback_count;
-	struct traceback_frames *traceback = &taking->trace->scratch;
+	size_t known = job->builder.snapshot->traceback_count;
+	struct traceback_frames *traceback = &job->trace->scratch;
 	int err = 0;
 
-	state_traceback(taking->trace, taking->process, index, traceback);
+	state_traceback(job->trace, job->process, index, traceback);
 	for (uint32_t i = 0; !err && i < traceback->count; i++)
-		err = frame_map(taking, &traceback->frames[i], &frames[i]);
+		err = frame_map(job, &traceback->frames[i], &frames[i]);
 	if (!err)
-		err = builder_traceback(&taking->builder, frames, traceback->count,
-					traceback->total, &taking->tracebacks[index]);
-	if (taking->builder.snapshot->traceback_count > known) {
-		taking->unread += traceback->unread;
-		taking->unnamed += traceback->unnamed;
+		err = builder_traceback(&job->builder, frames, traceback->count, traceback->total,
+					&job->tracebacks[index]);
+	if (job->builder.snapshot->traceback_count > known) {
+		job->unread += traceback->unread;
+		job->unnamed += traceback->unnamed;
 	}
-	taking->slow += traceback->slow; /* also of those that now look like one that is known */
-	taking->cut += taking->process->stacks[index].cut;
-	taking->unknown[index] = (uint8_t)state_unknown(taking->trace, taking->process, index);
+	job->slow += traceback->slow; /* counted even if it is equal to a known one */
+	job->cut += job->process->stacks[index].cut;
+	job->unknown[index] = (uint8_t)state_unknown(job->trace, job->process, index);
 	return err;
 }
 
-/* The tracebacks that blocks and regions have, in the order in which the trace first met them. */
-static int tracebacks_take(struct taking *taking)
+/* Adds the tracebacks of blocks and regions, in the order in which the trace first saw them. */
+static int tracebacks_take(struct snapshot_job *job)
 {
-	const struct process_state *process = taking->process;
+	const struct process_state *process = job->process;
 	const struct block *block;
 	int err = 0;
 
 	for (size_t layer = 0; layer < EVENT_LAYER_TABLES; layer++)
 		for (size_t cursor = 0; (block = blocks_next(process->blocks[layer], &cursor));)
-			taking->tracebacks[block->traceback] = 0; /* marks it as wanted */
+			job->tracebacks[block->stack] = 0; /* marks it as in use */
 	for (size_t i = 0; i < process->regions.count; i++)
-		taking->tracebacks[process->regions.items[i].traceback] = 0;
+		job->tracebacks[process->regions.items[i].stack] = 0;
 	for (uint32_t i = 0; !err && i < process->stack_count; i++) {
-		if (taking->tracebacks[i] == UINT32_MAX)
+		if (job->tracebacks[i] == UINT32_MAX)
 			continue;
-		taking->tracebacks[i] = UINT32_MAX;
-		err = traceback_take(taking, i);
+		job->tracebacks[i] = UINT32_MAX;
+		err = traceback_take(job, i);
 		if (account_is_full(err))
 			err = 0;
 	}
 	return err;
 }
 
-static int trace_add(struct taking *taking, enum event_layer layer,
+static int trace_add(struct snapshot_job *job, enum event_layer layer,
 		     const struct snapshot_trace *trace)
 {
 	int err = -EDQUOT;
 
 	if (trace->traceback != UINT32_MAX)
-		err = layer == trace_first_layer(&taking->process->info)
-			      ? builder_trace(&taking->builder, trace)
-			      : builder_layer(&taking->builder, layer, trace);
+		err = layer == trace_first_layer(&job->process->info)
+			      ? builder_trace(&job->builder, trace)
+			      : builder_layer(&job->builder, layer, trace);
 	if (!account_is_full(err))
 		return err;
-	taking->blocks_left += trace->count;
-	taking->bytes_left += trace->bytes;
+	job->blocks_omitted += trace->count;
+	job->bytes_omitted += trace->bytes;
 	return 0;
 }
 
-static int blocks_add(struct taking *taking, enum event_layer layer)
+static int blocks_add(struct snapshot_job *job, enum event_layer layer)
 {
-	const struct blocks *blocks = taking->process->blocks[layer];
+	const struct blocks *blocks = job->process->blocks[layer];
 	const struct block *block;
 	size_t cursor = 0;
 	int err = 0;
 
 	while (!err && (block = blocks_next(blocks, &cursor))) {
-		struct snapshot_trace trace = {.traceback = taking->tracebacks[block->traceback],
+		struct snapshot_trace trace = {.traceback = job->tracebacks[block->stack],
 					       .domain = block->domain,
 					       .flags = (block->rounded ? SNAPSHOT_ROUNDED : 0) |
 							(block->inherited ? SNAPSHOT_INHERITED : 0),
 					       .bytes = block->bytes,
 					       .count = 1};
 
-		err = trace_add(taking, layer, &trace);
-		if (err || layer != trace_first_layer(&taking->process->info))
+		err = trace_add(job, layer, &trace);
+		if (err || layer != trace_first_layer(&job->process->info))
 			continue;
-		struct snapshot_unknowns *why =
-			&taking->unknowns[taking->unknown[block->traceback]];
+		struct snapshot_unknowns *why = &job->unknowns[job->unknown[block->stack]];
 		why->blocks++;
 		why->bytes += block->bytes;
 	}
 	return err;
 }
 
-static int regions_add(struct taking *taking)
+static int regions_add(struct snapshot_job *job)
 {
-	const struct regions *regions = &taking->process->regions;
+	const struct regions *regions = &job->process->regions;
 	int err = 0;
 
 	for (size_t i = 0; i < regions->count && !err; i++) {
 		const struct region *region = &regions->items[i];
-		struct snapshot_trace trace = {.traceback = taking->tracebacks[region->traceback],
+		struct snapshot_trace trace = {.traceback = job->tracebacks[region->stack],
 					       .flags = region->inherited ? SNAPSHOT_INHERITED : 0,
 					       .bytes = region->end - region->start,
 					       .count = 1};
 
 		if (region->accessible)
-			err = trace_add(taking, EVENT_LAYER_MMAP, &trace);
+			err = trace_add(job, EVENT_LAYER_MMAP, &trace);
 	}
 	return err;
 }
 
-static int layers_add(struct taking *taking)
+static int layers_add(struct snapshot_job *job)
 {
-	int err = tracebacks_take(taking);
+	int err = tracebacks_take(job);
 
 	if (!err)
-		err = blocks_add(taking, EVENT_LAYER_PYTHON);
+		err = blocks_add(job, EVENT_LAYER_PYTHON);
 	if (!err)
-		err = blocks_add(taking, EVENT_LAYER_NATIVE);
-	return err ? err : regions_add(taking);
-}
-
-static const char *const moments[] = {
-	[TRACE_RUNNING] = "running",
-	[TRACE_FINALIZING] = "finalizing",
-	[TRACE_EXITED] = "exited",
-	[TRACE_EXECED] = "execed",
-};
-
-/*
- * Up to when the table is known: one that goes on was heard of when losses were told last, though
- * it may have done nothing.
- */
-static uint64_t moment_ns(const struct trace *trace, const struct trace_process *info)
-{
-	uint64_t told = trace->loss.header.time_ns;
-
-	return info->end == TRACE_RUNNING && told > info->end_ns ? told : info->end_ns;
-}
-
-static void meta_set(struct snapshot_meta *meta, const struct trace *trace,
-		     const struct process_state *process)
-{
-	const struct trace_process *info = &process->info;
-	const struct snapshot_coverage *coverage = &info->coverage;
-	static const struct trace_table none;
-	enum event_layer layer = trace_first_layer(info);
-	const struct trace_table *table = layer < EVENT_LAYER_TABLES ? &info->tables[layer] : &none;
-	uint64_t duration = moment_ns(trace, info) - info->start_ns;
-
-	*meta = (struct snapshot_meta){
-		.pid = info->tgid,
-		.ns_pid = info->ns_pid,
-		.parent = info->parent,
-		.has_exited = info->end == TRACE_EXITED,
-		.wait_status = info->exit_code,
-		.python_version = info->python_version,
-		.traceback_limit = info->nframe,
-		.duration_ns = duration,
-		.taken_realtime_ns = info->start_realtime_ns + duration,
-		.from_start = info->from_start,
-		.peak_bytes = table->peak_bytes,
-		.frees_unknown = table->frees_unknown,
-		.replaced = table->replaced,
-		.stacks_unknown = info->counters.stacks_unknown,
-		.frames_unknown = info->counters.frames_unknown,
-		.frames_unnamed = info->counters.frames_unnamed,
-		.frames_slow = info->counters.frames_slow,
-		.stacks_cut = info->counters.stacks_cut,
-		.layer = layer,
-		.rounded_blocks = info->rounded_blocks,
-		.sample_bytes = info->sample_bytes,
-		.records_malformed = info->counters.records_malformed + trace->orphans,
-		.layers = info->layers & ~(1u << layer),
-		.native = {info->tables[EVENT_LAYER_NATIVE].peak_bytes,
-			   info->tables[EVENT_LAYER_NATIVE].frees_unknown,
-			   info->tables[EVENT_LAYER_NATIVE].replaced},
-		.large_skipped = info->large_skipped,
-		.reuse_unseen = info->reuse_unseen,
-		.ends_unseen = info->ends_unseen,
-		.pool_bytes = info->pool_bytes,
-		.regions_dropped = info->counters.regions_dropped,
-		.blocks_dropped = info->counters.blocks_dropped,
-		.bytes_dropped = info->counters.bytes_dropped,
-		.stacks_dropped = info->counters.stacks_dropped,
-		.codes_dropped = info->counters.codes_dropped,
-		.symbols_dropped = info->counters.symbols_dropped,
-		.readings_dropped = info->counters.readings_dropped,
-		.rss_bytes = info->rss_bytes,
-		.coverage_known = coverage->time_ns != 0,
-		.coverage = *coverage,
-		.ending = info->ending,
-	};
-	if (state_heap_tells(info) && meta->layer == EVENT_LAYER_PYTHON)
-		meta->unread_ns =
-			info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
-	if (info->rss_bytes && moment_ns(trace, info) > info->rss_ns)
-		meta->rss_age_ns = moment_ns(trace, info) - info->rss_ns;
-	meta->change_count = info->change_count;
-	meta->changes_dropped = info->changes_dropped;
-	memcpy(meta->changes, info->changes, sizeof(meta->changes));
-	memcpy(meta->name, info->name, sizeof(meta->name));
-	memcpy(meta->container, info->container, sizeof(meta->container));
-	snprintf(meta->mode, sizeof(meta->mode), "%s", snapshot_mode_name(info->mode));
-	snprintf(meta->moment, sizeof(meta->moment), "%s", moments[info->end]);
-	memcpy(meta->loss, trace->loss.counts, sizeof(meta->loss));
+		err = blocks_add(job, EVENT_LAYER_NATIVE);
+	return err ? err : regions_add(job);
 }
 
 static int trace_compare(const void *a, const void *b)
@@ -280,7 +192,7 @@ static int trace_compare(const void *a, const void *b)
 	return x->flags < y->flags ? -1 : x->flags > y->flags;
 }
 
-/* Equal traces become one, unless they are to stay apart. */
+/* Sorts the traces and merges equal ones, unless apart is set. */
 static void layer_sort(struct snapshot_layer *layer, int apart)
 {
 	size_t count = 0;
@@ -297,7 +209,7 @@ static void layer_sort(struct snapshot_layer *layer, int apart)
 		layer->trace_count = count;
 }
 
-/* UINT32_MAX in each place. */
+/* Every entry is UINT32_MAX. */
 static uint32_t *map_new(size_t count)
 {
 	uint32_t *map = reallocarray(NULL, count, sizeof(*map));
@@ -308,9 +220,9 @@ static uint32_t *map_new(size_t count)
 }
 
 /*
- * What a layer of the snapshot holds was there at once. The peak that is kept may be less: where
- * the heap tells of deaths it is that of its readings, and in a sample each block's share was
- * rounded by itself.
+ * Raises a peak that is below the layer's current size. The recorded peak may be lower: where heap
+ * walks find deaths it is updated only by walks, and with sampling each block's estimate was
+ * rounded separately.
  */
 static void peak_raise(const struct snapshot *snapshot, enum event_layer layer, uint64_t *peak)
 {
@@ -324,7 +236,7 @@ static void peak_raise(const struct snapshot *snapshot, enum event_layer layer, 
 				     only.traces[i].count);
 		else
 			bytes += only.traces[i].bytes * only.traces[i].count;
-	/* Rounded up, as the total may be. */
+	/* Rounded up, because the reported total may be. */
 	if (only.meta.sample_bytes && estimate_round(sum.size + 0.5, &bytes))
 		bytes = INT64_MAX;
 	if (bytes > *peak)
@@ -343,33 +255,33 @@ static void peaks_raise(struct snapshot *snapshot)
 
 int state_snapshot(struct trace *trace, struct process_state *process, struct snapshot **out)
 {
-	struct taking taking = {
+	struct snapshot_job job = {
 		.trace = trace, .process = process, .account.parent = &trace->account};
-	int err = builder_begin_in(&taking.builder, &taking.account);
+	int err = builder_begin_in(&job.builder, &job.account);
 
 	if (err)
 		return err;
-	taking.string_count = strings_count(process->strings);
-	taking.strings = map_new(taking.string_count);
-	taking.tracebacks = map_new(process->stack_count);
-	taking.unknown = calloc(process->stack_count, sizeof(*taking.unknown));
-	err = taking.strings && taking.tracebacks && taking.unknown ? layers_add(&taking) : -ENOMEM;
-	free(taking.strings);
-	free(taking.unknown);
-	free(taking.tracebacks);
+	job.string_count = strings_count(process->strings);
+	job.strings = map_new(job.string_count);
+	job.tracebacks = map_new(process->stack_count);
+	job.unknown = calloc(process->stack_count, sizeof(*job.unknown));
+	err = job.strings && job.tracebacks && job.unknown ? layers_add(&job) : -ENOMEM;
+	free(job.strings);
+	free(job.unknown);
+	free(job.tracebacks);
 	if (err) {
-		builder_abort(&taking.builder);
+		builder_abort(&job.builder);
 		return err;
 	}
-	process->info.counters.frames_unknown = taking.unread;
-	process->info.counters.frames_unnamed = taking.unnamed;
-	process->info.counters.frames_slow = taking.slow;
-	process->info.counters.stacks_cut = taking.cut;
-	struct snapshot *snapshot = builder_finish(&taking.builder);
-	meta_set(&snapshot->meta, trace, process);
-	memcpy(snapshot->meta.unknown, taking.unknowns, sizeof(snapshot->meta.unknown));
-	snapshot->meta.blocks_dropped += taking.blocks_left;
-	snapshot->meta.bytes_dropped += taking.bytes_left;
+	process->info.counters.frames_unknown = job.unread;
+	process->info.counters.frames_unnamed = job.unnamed;
+	process->info.counters.frames_slow = job.slow;
+	process->info.counters.stacks_cut = job.cut;
+	struct snapshot *snapshot = builder_finish(&job.builder);
+	state_meta(trace, process, &snapshot->meta);
+	memcpy(snapshot->meta.unknown, job.unknowns, sizeof(snapshot->meta.unknown));
+	snapshot->meta.blocks_dropped += job.blocks_omitted;
+	snapshot->meta.bytes_dropped += job.bytes_omitted;
 	if (snapshot->trace_count)
 		qsort(snapshot->traces, snapshot->trace_count, sizeof(*snapshot->traces),
 		      trace_compare);
@@ -377,14 +289,6 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 		layer_sort(&snapshot->layers[i], i == EVENT_LAYER_MMAP);
 	peaks_raise(snapshot);
 	*out = snapshot;
-	return 0;
-}
-
-int trace_meta(const struct trace *trace, size_t index, struct snapshot_meta *meta)
-{
-	if (!trace_process_at(trace, index))
-		return -ENOENT;
-	meta_set(meta, trace, trace->processes[index]);
 	return 0;
 }
 
@@ -399,11 +303,11 @@ int trace_snapshot(struct trace *trace, size_t index, int want_final, struct sna
 	if (err)
 		return err;
 	/*
-	 * Loss is counted for the session and often told only at its end, as is coverage: what is
-	 * known of them now says more about the final state than what was known then.
+	 * Losses and coverage are often reported only at the end of the session. Their current
+	 * values describe the final state better than those from when it was taken.
 	 */
 	struct snapshot_meta now, *meta = &(*out)->meta;
-	meta_set(&now, trace, process);
+	state_meta(trace, process, &now);
 	memcpy(meta->loss, now.loss, sizeof(meta->loss));
 	meta->records_malformed = now.records_malformed;
 	meta->coverage_known = now.coverage_known;
@@ -413,7 +317,7 @@ int trace_snapshot(struct trace *trace, size_t index, int want_final, struct sna
 	return 0;
 }
 
-/* Malformed records that belong to no process are the whole's alone, where there are several. */
+/* Malformed records without a process are counted once, in the merged snapshot. */
 static int processes_merge(struct trace *trace, int want_final, struct merger *merger)
 {
 	int err = 0;

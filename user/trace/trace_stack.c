@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stacks. Frames are interned by {code object, instruction}, native ones by address, so that a
- * stack costs four bytes a frame and a line is looked up once however many stacks pass through it.
+ * Stacks. Python frames are interned by {code object, instruction}, native ones by address. So a
+ * stack costs four bytes per frame, and each line is looked up once.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,9 +20,9 @@ static int stack_index(struct process_state *process, uint64_t stack_id, uint32_
 	*stack = id_map_find(&process->stack_ids, stack_id);
 	if (*stack != ID_MAP_NONE)
 		return 0;
-	if (process->stack_count > BLOCK_TRACEBACK_MAX)
+	if (process->stack_count > BLOCK_STACK_MAX)
 		return -EDQUOT;
-	int err = array_reserve_in(process->account, &process->stacks, &process->stack_room,
+	int err = array_reserve_in(process->account, &process->stacks, &process->stack_capacity,
 				   process->stack_count, 1, sizeof(*process->stacks));
 	if (!err)
 		err = id_map_put(&process->stack_ids, stack_id, (uint32_t)process->stack_count);
@@ -40,7 +40,7 @@ uint32_t state_stack_index(struct process_state *process, uint64_t stack_id)
 	if (!stack_index(process, stack_id, &stack))
 		return stack;
 	process->info.counters.stacks_dropped++;
-	return STACK_NO_ROOM;
+	return STACK_NO_MEMORY;
 }
 
 static int frame_index(const struct trace *trace, struct process_state *process,
@@ -61,7 +61,7 @@ static int frame_index(const struct trace *trace, struct process_state *process,
 	*frame = id_map_find(&process->frame_ids, key);
 	if (*frame != ID_MAP_NONE)
 		return 0;
-	err = array_reserve_in(process->account, &process->frames, &process->frame_room,
+	err = array_reserve_in(process->account, &process->frames, &process->frame_capacity,
 			       process->frame_count, 1, sizeof(*process->frames));
 	if (!err)
 		err = id_map_put(&process->frame_ids, key, (uint32_t)process->frame_count);
@@ -83,7 +83,7 @@ int state_stack(const struct trace *trace, struct process_state *process,
 	int err = stack_index(process, event->stack_id, &index);
 	if (!err)
 		err = array_reserve_in(process->account, &process->stack_frames,
-				       &process->stack_frame_room, process->stack_frame_count,
+				       &process->stack_frame_capacity, process->stack_frame_count,
 				       event->nframe, sizeof(*process->stack_frames));
 	if (err)
 		return err;
@@ -103,7 +103,7 @@ int state_stack(const struct trace *trace, struct process_state *process,
 		stack->total = event->nframe;
 	stack->cut = (event->total & EVENT_STACK_CUT) != 0;
 	if (!stack->total)
-		stack->total = 1; /* it shows as one frame, <unknown> */
+		stack->total = 1; /* shown as one frame, <unknown> */
 	process->stack_frame_count += event->nframe;
 	process->info.counters.stacks_unknown -= stack->waiting;
 	stack->waiting = 0;
@@ -112,8 +112,8 @@ int state_stack(const struct trace *trace, struct process_state *process,
 }
 
 /*
- * The table, marked once for each content that it has: any number of frames may be asked for. 0;
- * -ENOMEM, -EDQUOT; -ENOTSUP no such version is known.
+ * The line table, decoded once per version, so that lookups are cheap. 0; -ENOMEM, -EDQUOT;
+ * -ENOTSUP: unknown Python version.
  */
 static int lines_table(struct process_state *process, struct code_entry *code,
 		       struct lines_table *out)
@@ -137,7 +137,7 @@ static int lines_table(struct process_state *process, struct code_entry *code,
 				     count * sizeof(*marks));
 		if (err) {
 			free(marks);
-			/* unmarked, each frame would cost a walk through all of it */
+			/* without marks every frame would scan the whole table */
 			code->lines_known = 0;
 			return err;
 		}
@@ -151,7 +151,7 @@ static int lines_table(struct process_state *process, struct code_entry *code,
 	return 0;
 }
 
-/* The frame as far as it is known now. */
+/* Resolves the frame from what is known now. */
 static const struct frame_entry *frame_resolve(const struct trace *trace,
 					       struct process_state *process, uint32_t index)
 {
@@ -178,15 +178,15 @@ static const struct frame_entry *frame_resolve(const struct trace *trace,
 	return frame;
 }
 
-/* The frames that an entry of a stack shows as; how many there are. */
+/* Appends the frames that an entry of a stack expands to; returns their number. */
 static uint32_t frames_append(struct trace *trace, struct process_state *process, uint32_t index,
-			      uint32_t room, struct traceback_frames *out)
+			      uint32_t capacity, struct traceback_frames *out)
 {
 	const struct frame_entry *frame;
 
 	if (index & STACK_NATIVE)
-		return state_symbol_frames(trace, process, index & ~STACK_NATIVE, room, out);
-	if (!room)
+		return state_symbol_frames(trace, process, index & ~STACK_NATIVE, capacity, out);
+	if (!capacity)
 		return 1;
 	frame = frame_resolve(trace, process, index);
 	out->unread += frame->unread;
@@ -218,8 +218,8 @@ enum snapshot_unknown state_unknown(struct trace *trace, struct process_state *p
 	const struct code_entry *code;
 	uint32_t first;
 
-	if (traceback == STACK_NO_ROOM)
-		return UNKNOWN_NO_ROOM;
+	if (traceback == STACK_NO_MEMORY)
+		return UNKNOWN_NO_MEMORY;
 	if (!stack->known)
 		return UNKNOWN_NO_STACK;
 	if (!stack->nframe)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What native frames are called. A stack names an address, and the session tells later, once for
- * each address, what is there.
+ * Names of native frames. A stack refers to an address; the session describes each address once,
+ * later.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -18,7 +18,7 @@ int state_symbol_index(struct process_state *process, uint64_t address, uint32_t
 	*symbol = id_map_find(&process->symbol_ids, address);
 	if (*symbol != ID_MAP_NONE)
 		return 0;
-	err = array_reserve_in(process->account, &process->symbols, &process->symbol_room,
+	err = array_reserve_in(process->account, &process->symbols, &process->symbol_capacity,
 			       process->symbol_count, 1, sizeof(*process->symbols));
 	if (!err && process->symbol_count == STACK_NATIVE)
 		err = -ENOMEM;
@@ -36,21 +36,21 @@ static int text_valid(const char *text, size_t bytes)
 	return bytes <= EVENT_MAX_TEXT && !memchr(text, 0, bytes);
 }
 
-/* One frame of a record from *at on, which is moved behind it. 0, -EBADMSG, -ENOMEM. */
+/* Decodes one frame of a record at *at and advances *at. 0, -EBADMSG, -ENOMEM. */
 static int frame_take(struct strings *strings, const struct event_symbol *event, size_t *at,
 		      struct trace_frame *out)
 {
-	size_t room = event->header.size - sizeof(*event) - *at, bytes;
+	size_t capacity = event->header.size - sizeof(*event) - *at, bytes;
 	const struct event_symbol_frame *frame = (const void *)(event->data + *at);
 	const char *function, *filename;
 	int err;
 
-	if (room < sizeof(*frame))
+	if (capacity < sizeof(*frame))
 		return -EBADMSG;
 	bytes = sizeof(*frame) + frame->function_bytes + frame->filename_bytes;
 	function = (const char *)frame->data;
 	filename = function + frame->function_bytes;
-	if (bytes > room || !text_valid(function, frame->function_bytes) ||
+	if (bytes > capacity || !text_valid(function, frame->function_bytes) ||
 	    !text_valid(filename, frame->filename_bytes))
 		return -EBADMSG;
 	*at += (bytes + 7) & ~(size_t)7;
@@ -59,7 +59,7 @@ static int frame_take(struct strings *strings, const struct event_symbol *event,
 	return err ? err : strings_intern(strings, filename, frame->filename_bytes, &out->filename);
 }
 
-/* No function is called "[libc.so.6+0x1234]": that stands for one whose name is not known. */
+/* "[libc.so.6+0x1234]" stands for a function whose name is unknown. */
 static int is_name(const struct strings *strings, const struct trace_frame *frame)
 {
 	return strings_get(strings, frame->function)[0] != '[';
@@ -77,7 +77,7 @@ int state_symbol(struct process_state *process, const struct event_symbol *event
 	err = state_symbol_index(process, event->address, &index);
 	if (!err)
 		err = array_reserve_in(process->account, &process->symbol_frames,
-				       &process->symbol_frame_room, process->symbol_frame_count,
+				       &process->symbol_frame_capacity, process->symbol_frame_count,
 				       event->count, sizeof(*process->symbol_frames));
 	for (uint32_t i = 0; i < event->count && !err; i++)
 		err = frame_take(process->strings, event, &at,
@@ -102,21 +102,21 @@ static struct trace_frame unnamed_frame(const struct trace *trace, struct proces
 	char text[32];
 	int bytes = snprintf(text, sizeof(text), "0x%" PRIx64, address);
 
-	/* Without memory it stays unknown. */
+	/* Without memory the name stays unknown. */
 	strings_intern(process->strings, text, (size_t)bytes, &frame.function);
 	return frame;
 }
 
 uint32_t state_symbol_frames(struct trace *trace, struct process_state *process, uint32_t index,
-			     uint32_t room, struct traceback_frames *out)
+			     uint32_t capacity, struct traceback_frames *out)
 {
 	const struct symbol_entry *symbol = &process->symbols[index];
 
-	for (uint32_t i = 0; i < symbol->count && i < room; i++)
+	for (uint32_t i = 0; i < symbol->count && i < capacity; i++)
 		out->frames[out->count++] = process->symbol_frames[symbol->first + i];
 	out->unnamed += symbol->count && !symbol->named;
 	out->slow += symbol->slow;
-	if (symbol->count || !room)
+	if (symbol->count || !capacity)
 		return symbol->count ? symbol->count : 1;
 	out->frames[out->count++] = unnamed_frame(trace, process, symbol->address);
 	out->unnamed++;

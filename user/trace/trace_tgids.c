@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which process a tgid names, and of which nothing is kept though it may still have something to
- * say. Of the latter only the last are known, in two generations, so that a session of days does
- * not remember every number that there was.
+ * Maps tgids to processes, and remembers tgids of dropped processes that may still send records.
+ * Only the most recent of the latter are kept, in two generations, so that memory stays bounded in
+ * long sessions.
  */
 #include <errno.h>
 
@@ -50,7 +50,7 @@ void state_tgid_drop(struct trace *trace, uint32_t tgid)
 		dropped[0] =
 			(struct id_map){.seed = dropped[1].seed, .account = dropped[1].account};
 	}
-	/* Without room for it, what it still says counts as malformed. */
+	/* Without memory, its later records count as malformed. */
 	id_map_put(&dropped[0], tgid, 0);
 }
 
@@ -60,6 +60,6 @@ int state_tgid_is_dropped(struct trace *trace, uint32_t tgid)
 		return 1;
 	if (id_map_find(&trace->dropped_tgids[1], tgid) == ID_MAP_NONE)
 		return 0;
-	state_tgid_drop(trace, tgid); /* it goes on: it is known for longer */
+	state_tgid_drop(trace, tgid); /* still active: move it to the current generation */
 	return 1;
 }

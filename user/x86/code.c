@@ -9,9 +9,9 @@
 #include "base/error.h"
 
 #define SHORT_JUMP_BYTES 2
-#define THUNKS_MAX       4 /* one behind the other */
+#define THUNKS_MAX       4 /* consecutive ones, at most */
 
-/* first_from() looks there. */
+/* first_from() reads the keys there. */
 _Static_assert(!offsetof(struct inline_insn, vaddr) && !offsetof(struct inline_jump, target),
 	       "their keys come first");
 
@@ -23,13 +23,13 @@ static int jump_compare(const void *a, const void *b)
 }
 
 /*
- * Jumps into a function from elsewhere (from its cold part, say) are found as bytes. One that is
- * none only makes an instruction seem to be reached in more ways than it is.
+ * Finds jumps into a function from elsewhere (from its cold part, for example) as bytes. Bytes that
+ * only look like a jump do little harm: an instruction seems to be reached from more places.
  */
 static int jumps_find(struct inline_code *code)
 {
 	const struct inline_range *text = &code->image->text;
-	size_t room = 0;
+	size_t capacity = 0;
 
 	for (size_t i = 0; i + 5 <= text->bytes; i++) {
 		int32_t distance;
@@ -42,11 +42,11 @@ static int jumps_find(struct inline_code *code)
 		target = text->vaddr + i + 5 + (uint64_t)(int64_t)distance;
 		if (target - text->vaddr >= text->bytes)
 			continue;
-		if (code->jump_count == room) {
+		if (code->jump_count == capacity) {
 			struct inline_jump *jumps;
 
-			room = room ? 2 * room : 1024;
-			jumps = realloc(code->jumps, room * sizeof(*jumps));
+			capacity = capacity ? 2 * capacity : 1024;
+			jumps = realloc(code->jumps, capacity * sizeof(*jumps));
 			if (!jumps)
 				return -ENOMEM;
 			code->jumps = jumps;
@@ -78,13 +78,13 @@ void inline_code_close(struct inline_code *code)
 }
 
 size_t inline_code_window(struct inline_code *code, uint64_t vaddr, struct inline_insn *out,
-			  size_t room)
+			  size_t capacity)
 {
 	const struct inline_range *text = &code->image->text;
 	uint64_t offset = vaddr - text->vaddr;
 	size_t count = 0;
 
-	while (count < room && offset < text->bytes) {
+	while (count < capacity && offset < text->bytes) {
 		size_t bytes =
 			inline_decode(&code->decoder, text->code + offset, text->bytes - offset,
 				      text->vaddr + offset, &out[count]);
@@ -98,8 +98,8 @@ size_t inline_code_window(struct inline_code *code, uint64_t vaddr, struct inlin
 }
 
 /*
- * Index of the first of count entries of stride bytes, sorted by the address that they begin with,
- * at vaddr or above.
+ * Index of the first entry whose address is vaddr or above. Each of count entries has stride bytes,
+ * begins with its address, and the entries are sorted by it.
  */
 static size_t first_from(const void *entries, size_t stride, size_t count, uint64_t vaddr)
 {
@@ -159,30 +159,33 @@ uint64_t inline_code_body(struct inline_code *code, uint64_t vaddr)
 	return vaddr;
 }
 
-static int room_make(struct inline_code *code)
+static int capacity_make(struct inline_code *code)
 {
-	size_t room = code->room ? 2 * code->room : 4096;
-	struct inline_insn *insns = realloc(code->insns, room * sizeof(*insns));
+	size_t capacity = code->capacity ? 2 * code->capacity : 4096;
+	struct inline_insn *insns = realloc(code->insns, capacity * sizeof(*insns));
 	uint32_t *source;
 
 	if (!insns)
 		return -ENOMEM;
 	code->insns = insns;
-	source = realloc(code->source, room * sizeof(*source));
+	source = realloc(code->source, capacity * sizeof(*source));
 	if (!source)
 		return -ENOMEM;
 	code->source = source;
-	code->room = room;
+	code->capacity = capacity;
 	return 0;
 }
 
-/* Control comes to the instruction of that index from another one; ways counts from how many. */
-static void source_add(struct inline_code *code, uint8_t *ways, size_t index, uint32_t from)
+/*
+ * Records that control comes to the instruction of that index from another one. reached: 1 for each
+ * instruction that has such a record.
+ */
+static void source_add(struct inline_code *code, uint8_t *reached, size_t index, uint32_t from)
 {
 	if (index >= code->count)
 		return;
-	code->source[index] = ways[index] ? INLINE_NO_SOURCE : from;
-	ways[index] = 1;
+	code->source[index] = reached[index] ? INLINE_NO_SOURCE : from;
+	reached[index] = 1;
 }
 
 size_t inline_code_jump(const struct inline_code *code, uint64_t vaddr)
@@ -190,7 +193,7 @@ size_t inline_code_jump(const struct inline_code *code, uint64_t vaddr)
 	return first_from(code->jumps, sizeof(*code->jumps), code->jump_count, vaddr);
 }
 
-/* What only looks like a short jump, within another instruction, counts too. */
+/* Bytes that only look like a short jump, inside another instruction, count too. */
 static int is_short_target(const struct inline_range *text, uint64_t offset)
 {
 	for (int distance = INT8_MIN; distance <= INT8_MAX; distance++) {
@@ -218,21 +221,25 @@ int inline_code_is_jumped_to(struct inline_code *code, uint64_t vaddr)
 	       before.op == INLINE_JUMP && before.bytes == INLINE_LONG_JUMP;
 }
 
-/* Where an instruction begins of which jumps_find() has seen the byte in front of the distance. */
+/*
+ * The start of a jump's instruction: jumps_find() stores the address of the byte before the
+ * distance.
+ */
 static uint64_t jump_begin(const struct inline_code *code, const struct inline_jump *jump)
 {
 	return jump->source -
 	       (code->image->text.code[jump->source - code->image->text.vaddr] != 0xe9);
 }
 
-size_t inline_code_sources(const struct inline_code *code, size_t index, uint64_t *out, size_t room)
+size_t inline_code_sources(const struct inline_code *code, size_t index, uint64_t *out,
+			   size_t capacity)
 {
 	uint64_t vaddr = code->insns[index].vaddr;
 	size_t count = 0;
 
 	if (!index)
 		return 0;
-	for (size_t i = 0; i < code->count && count <= room; i++) {
+	for (size_t i = 0; i < code->count && count <= capacity; i++) {
 		const struct inline_insn *insn = &code->insns[i];
 		int goes_on = insn->op != INLINE_JUMP && insn->op != INLINE_JUMP_SLOT &&
 			      insn->op != INLINE_END;
@@ -240,45 +247,46 @@ size_t inline_code_sources(const struct inline_code *code, size_t index, uint64_
 
 		if (!(jumps && insn->target == vaddr) && !(goes_on && i + 1 == index))
 			continue;
-		if (count < room)
+		if (count < capacity)
 			out[count] = insn->vaddr;
 		count++;
 	}
 	for (size_t i = inline_code_jump(code, vaddr);
-	     i < code->jump_count && code->jumps[i].target == vaddr && count <= room; i++) {
+	     i < code->jump_count && code->jumps[i].target == vaddr && count <= capacity; i++) {
 		if (code->jumps[i].source >= code->start && code->jumps[i].source < code->end)
 			continue;
-		if (count < room)
+		if (count < capacity)
 			out[count] = jump_begin(code, &code->jumps[i]);
 		count++;
 	}
-	return count <= room ? count : 0;
+	return count <= capacity ? count : 0;
 }
 
 static int sources_find(struct inline_code *code)
 {
-	uint8_t *ways = calloc(code->count + 1, 1);
+	uint8_t *reached = calloc(code->count + 1, 1);
 
-	if (!ways)
+	if (!reached)
 		return -ENOMEM;
 	for (size_t i = 0; i < code->count; i++)
 		code->source[i] = INLINE_NO_SOURCE;
-	source_add(code, ways, 0, INLINE_NO_SOURCE);
+	source_add(code, reached, 0, INLINE_NO_SOURCE);
 	for (size_t i = 0; i < code->count; i++) {
 		const struct inline_insn *insn = &code->insns[i];
 
 		if (insn->op == INLINE_BRANCH || insn->op == INLINE_JUMP)
-			source_add(code, ways, inline_code_index(code, insn->target), (uint32_t)i);
+			source_add(code, reached, inline_code_index(code, insn->target),
+				   (uint32_t)i);
 		if (insn->op != INLINE_JUMP && insn->op != INLINE_JUMP_SLOT &&
 		    insn->op != INLINE_END)
-			source_add(code, ways, i + 1, (uint32_t)i);
+			source_add(code, reached, i + 1, (uint32_t)i);
 	}
 	for (size_t i = inline_code_jump(code, code->start);
 	     i < code->jump_count && code->jumps[i].target < code->end; i++)
 		if (code->jumps[i].source < code->start || code->jumps[i].source >= code->end)
-			source_add(code, ways, inline_code_index(code, code->jumps[i].target),
+			source_add(code, reached, inline_code_index(code, code->jumps[i].target),
 				   INLINE_NO_SOURCE);
-	free(ways);
+	free(reached);
 	return 0;
 }
 
@@ -300,7 +308,7 @@ int inline_code_function(struct inline_code *code, uint64_t vaddr)
 		end = code->start + INLINE_FUNCTION_MAX;
 	code->end = end;
 	for (uint64_t at = code->start; at < end;) {
-		if (code->count == code->room && room_make(code)) {
+		if (code->count == code->capacity && capacity_make(code)) {
 			code->count = 0;
 			return -ENOMEM;
 		}

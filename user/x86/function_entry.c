@@ -2,14 +2,14 @@
 /*
  * Where in a function the probe sits.
  *
- * The probe must be hit exactly once in every call, so only the entry path is looked at: the
- * instructions that run one after the other from the entry up to and including the first branch.
- * What something jumps back to is left out with all that follows it, since it may run again. A jump
- * to the entry itself is as good as a call and hits the entry as often as any later instruction, so
- * it excludes nothing.
+ * The probe must be hit exactly once in every call. So only the entry path is inspected: the
+ * instructions that run one after the other from the entry up to and including the first branch. A
+ * jump target and everything after it is excluded, since it may run again. A jump to the entry
+ * itself is equivalent to a call: it hits the entry as often as any later instruction, so it
+ * excludes nothing.
  *
  * Along the path each argument has a set of registers that hold it: a full move adds one, a write
- * takes one away. The first emulated instruction that every argument reaches is the site.
+ * removes one. The first emulated instruction that every argument reaches is the site.
  */
 #include <capstone/capstone.h>
 #include <errno.h>
@@ -30,7 +30,7 @@ struct scan {
 	const uint8_t *code;
 	size_t bytes;
 	uint64_t vaddr;
-	const struct plan_wish *wish;
+	const struct probe_spec *spec;
 	uint32_t holders[ARGUMENTS]; /* bit r: enum abi_register r holds the argument */
 	bool stack_moved;
 };
@@ -49,7 +49,7 @@ static bool in_group(const struct scan *scan, unsigned group)
 	return cs_insn_group(scan->capstone, scan->insn, group);
 }
 
-/* Does control go anywhere but to the next instruction, or is that for the kernel to say? */
+/* Can control continue elsewhere than at the next instruction, or is that up to the kernel? */
 static bool ends_path(const struct scan *scan)
 {
 	static const unsigned groups[] = {CS_GRP_JUMP, CS_GRP_CALL, CS_GRP_RET,
@@ -77,9 +77,9 @@ static bool ends_path(const struct scan *scan)
 }
 
 /*
- * The lowest offset after the entry that a relative branch of these bytes leads to, SIZE_MAX when
- * none does. Where the bytes are no instruction it goes on at the next one: a target too many costs
- * a trap, one too few a wrong count.
+ * The lowest offset after the entry that a relative branch of these bytes leads to, SIZE_MAX if
+ * none does. Bytes that do not decode are skipped one by one: an extra target costs a trap, a
+ * missing one makes counts wrong.
  */
 static size_t first_jump_target(struct scan *scan)
 {
@@ -101,14 +101,14 @@ static size_t first_jump_target(struct scan *scan)
 	return first;
 }
 
-/* Applies the decoded instruction. Returns the first argument that it loses, or ARGUMENTS. */
+/* Applies the decoded instruction. Returns the first argument that it destroys, or ARGUMENTS. */
 static int step(struct scan *scan)
 {
 	const cs_x86 *x86 = &scan->insn->detail->x86;
 	uint32_t written = x86_registers_written(scan->capstone, scan->insn), source = 0, copy = 0;
 	int lost = ARGUMENTS;
 
-	/* A 32-bit move would cut a 64-bit argument. */
+	/* A 32-bit move would truncate a 64-bit argument. */
 	if (scan->insn->id == X86_INS_MOV && x86->op_count == 2 &&
 	    x86->operands[0].type == X86_OP_REG && x86->operands[1].type == X86_OP_REG &&
 	    x86->operands[0].size == 8 && x86->operands[1].size == 8) {
@@ -146,7 +146,7 @@ static const char *argument_name(enum abi_op op, int argument)
 	return names[op][argument];
 }
 
-/* Appends to a text of so many bytes; what is too long is cut. */
+/* Appends to a text of size bytes; truncates. */
 __attribute__((format(printf, 3, 4))) static void append(char *text, size_t size,
 							 const char *format, ...)
 {
@@ -159,8 +159,8 @@ __attribute__((format(printf, 3, 4))) static void append(char *text, size_t size
 }
 
 /*
- * Walks the entry path. True and *offset when an emulated instruction will do, which is then the
- * decoded one; else false and why holds the reason.
+ * Walks the entry path. True, and *offset, if there is a suitable emulated instruction, which is
+ * the decoded one then; otherwise false, and why has the reason.
  */
 static bool find_emulated(struct scan *scan, size_t *offset, char *why, size_t size)
 {
@@ -187,10 +187,10 @@ static bool find_emulated(struct scan *scan, size_t *offset, char *why, size_t s
 		int lost = step(scan);
 		if (lost < ARGUMENTS) {
 			append(why, size, "no emulated instruction before %s is lost at +%zu",
-			       argument_name(scan->wish->op, lost), *offset);
+			       argument_name(scan->spec->op, lost), *offset);
 			return false;
 		}
-		if (scan->wish->with_return && scan->stack_moved) {
+		if (scan->spec->with_return && scan->stack_moved) {
 			append(why, size, "no emulated instruction before the stack moves at +%zu",
 			       *offset);
 			return false;
@@ -200,10 +200,12 @@ static bool find_emulated(struct scan *scan, size_t *offset, char *why, size_t s
 	return false;
 }
 
-/* The register to read an argument from: where the ABI has it, as long as it is there. */
+/*
+ * The register to read an argument from: the ABI's if that still holds it, otherwise another one.
+ */
 static uint32_t holder_of(const struct scan *scan, int argument)
 {
-	uint32_t entry = scan->wish->arguments[argument], holders = scan->holders[argument];
+	uint32_t entry = scan->spec->arguments[argument], holders = scan->holders[argument];
 
 	if (!holders)
 		return ABI_REG_COUNT;
@@ -220,8 +222,8 @@ static void describe_emulated(const struct scan *scan, size_t offset, char *why,
 
 		if (holder == ABI_REG_COUNT)
 			continue;
-		append(why, size, "%s %s %s%%%s", separator, argument_name(scan->wish->op, i),
-		       holder == scan->wish->arguments[i] ? "still in " : "in ",
+		append(why, size, "%s %s %s%%%s", separator, argument_name(scan->spec->op, i),
+		       holder == scan->spec->arguments[i] ? "still in " : "in ",
 		       x86_register_name(holder));
 		separator = ",";
 	}
@@ -230,7 +232,7 @@ static void describe_emulated(const struct scan *scan, size_t offset, char *why,
 static void start(struct scan *scan)
 {
 	for (int i = 0; i < ARGUMENTS; i++) {
-		uint32_t reg = scan->wish->arguments[i];
+		uint32_t reg = scan->spec->arguments[i];
 
 		scan->holders[i] = reg < ABI_REG_COUNT ? 1u << reg : 0;
 	}
@@ -239,7 +241,7 @@ static void start(struct scan *scan)
 
 static void fill_site(struct scan *scan, struct plan_site *site)
 {
-	const struct plan_wish *wish = scan->wish;
+	const struct probe_spec *spec = scan->spec;
 	size_t offset;
 
 	start(scan);
@@ -254,12 +256,12 @@ static void fill_site(struct scan *scan, struct plan_site *site)
 	}
 	site->vaddr = scan->vaddr + offset;
 	site->in_function = (uint32_t)offset;
-	site->cookie = ABI_COOKIE(wish->op, wish->api, holder_of(scan, 0), holder_of(scan, 1),
+	site->cookie = ABI_COOKIE(spec->op, spec->api, holder_of(scan, 0), holder_of(scan, 1),
 				  holder_of(scan, 2));
-	site->op = wish->op;
-	site->with_return = wish->with_return == 1;
+	site->op = spec->op;
+	site->with_return = spec->with_return == 1;
 
-	/* Only now: in this syntax the decoder's operands stand in the other order too. */
+	/* Last: in this syntax the decoder's operands are in the opposite order, too. */
 	cs_option(scan->capstone, CS_OPT_SYNTAX, CS_OPT_SYNTAX_ATT);
 	if (decode(scan, offset))
 		append(site->instruction, sizeof(site->instruction), "%s%s%s", scan->insn->mnemonic,
@@ -268,14 +270,14 @@ static void fill_site(struct scan *scan, struct plan_site *site)
 		append(site->instruction, sizeof(site->instruction), "(bad)");
 }
 
-int function_entry_site(const struct plan_wish *wish, const uint8_t *code, size_t bytes,
+int function_entry_site(const struct probe_spec *spec, const uint8_t *code, size_t bytes,
 			uint64_t vaddr, struct plan_site *site)
 {
-	struct scan scan = {.code = code, .bytes = bytes, .vaddr = vaddr, .wish = wish};
+	struct scan scan = {.code = code, .bytes = bytes, .vaddr = vaddr, .spec = spec};
 	int err = 0;
 
 	if (!bytes)
-		return error_set(-EINVAL, "%s has no code", wish->symbol);
+		return error_set(-EINVAL, "%s has no code", spec->symbol);
 	if (scan.bytes > FUNCTION_MAX_CODE)
 		scan.bytes = FUNCTION_MAX_CODE;
 	if (cs_open(CS_ARCH_X86, CS_MODE_64, &scan.capstone) != CS_ERR_OK)
@@ -294,8 +296,8 @@ out:
 }
 
 /*
- * How the decoded instruction uses a register: 8 or 4, the bytes that it reads; 0 it does not; -1
- * it overwrites it.
+ * How the decoded instruction uses a register: it reads 8 or 4 bytes; 0 it does not use it; -1 it
+ * overwrites it.
  */
 static int register_use(const struct scan *scan, uint32_t reg)
 {
@@ -328,7 +330,7 @@ int function_argument_is_32(const uint8_t *code, size_t bytes, uint32_t reg)
 	scan.insn = cs_malloc(scan.capstone);
 	for (size_t offset = 0; scan.insn && !use && offset < bytes && decode(&scan, offset);
 	     offset += scan.insn->size) {
-		/* A conditional branch leaves the registers as they are for what follows it. */
+		/* Registers are unchanged after a conditional branch. */
 		if (ends_path(&scan) &&
 		    (scan.insn->id == X86_INS_JMP || !in_group(&scan, CS_GRP_JUMP)))
 			break;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a function is probed at its entry. Pure: machine code in, a probe site out. */
+/* Where a function is probed at its entry. Pure: takes machine code, returns a probe site. */
 #ifndef TRACER_X86_FUNCTION_ENTRY_H
 #define TRACER_X86_FUNCTION_ENTRY_H
 
@@ -8,22 +8,20 @@
 
 #include "x86/site.h"
 
-#define FUNCTION_MAX_CODE 4096 /* bytes of a function that are decoded */
+#define FUNCTION_MAX_CODE 4096 /* bytes of a function that are decoded, at most */
 
 /*
- * Where to probe one function. code: its bytes from the entry on (size may be cut at
- * FUNCTION_MAX_CODE), loaded at vaddr. Fills everything of site but symbol and offset. Always
- * succeeds in naming a site (the entry at worst) unless code is empty (-EINVAL) or there is no
- * memory for the decoder (-ENOMEM). In the cookie, the register of an argument that the wish does
- * not have is ABI_REG_COUNT; a 32-bit argument is the low half of its register.
+ * Picks the instruction at which to probe a function. code: its bytes from the entry on (may be cut
+ * at FUNCTION_MAX_CODE), loaded at vaddr. Fills all of site but symbol and offset. It always finds
+ * a site, at worst the entry. 0; -EINVAL code is empty; -ENOMEM. In the cookie, the register of an
+ * argument that the spec lacks is ABI_REG_COUNT; a 32-bit argument is the low half of its register.
  */
-int function_entry_site(const struct plan_wish *wish, const uint8_t *code, size_t bytes,
+int function_entry_site(const struct probe_spec *spec, const uint8_t *code, size_t bytes,
 			uint64_t vaddr, struct plan_site *site);
 
 /*
- * Does the code that runs first in a function read this argument's register (enum abi_register) by
- * its lower half alone? Then it is an int, and the other half means nothing. 0 also when that
- * cannot be told.
+ * Does the code that runs first in a function read only the lower half of this argument's register
+ * (enum abi_register)? Then it is an int, and the upper half is undefined. 0 also when unknown.
  */
 int function_argument_is_32(const uint8_t *code, size_t bytes, uint32_t reg);
 

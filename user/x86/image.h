@@ -31,23 +31,23 @@ struct inline_image {
 	struct inline_range stubs[INLINE_STUB_RANGES]; /* .plt and its kin; bytes 0: none */
 	struct inline_import imports[INLINE_IMPORTS_MAX];
 	size_t import_count;
-	const uint64_t *starts; /* of functions, and of parts that were split off; sorted */
+	const uint64_t *starts; /* of functions, and of parts split off; sorted */
 	size_t start_count;
-	uint64_t new_reference; /* _Py_NewReference; 0: there is no such function */
-	/* through which the file calls it; 0: none */
+	uint64_t new_reference; /* _Py_NewReference; 0: not found */
+	/* slots through which the file calls it; 0: none */
 	uint64_t new_reference_slots[INLINE_TRACING_SLOTS];
 	/*
-	 * Where tracemalloc says that it traces, else 0; and slots that lead to the structure which
-	 * that is in.
+	 * The flag by which tracemalloc says that it traces, or 0; and slots with the address of
+	 * the structure that holds it.
 	 */
 	uint64_t tracing, tracing_slots[INLINE_TRACING_SLOTS];
-	int64_t tracing_offset; /* in that structure */
+	int64_t tracing_offset; /* of the flag in that structure */
 	/*
-	 * Types that have no free list, and functions that only allocate: their objects are always
+	 * Types without a free list, and functions that only allocate: their objects are always
 	 * new. 0: none.
 	 */
 	uint64_t new_types[INLINE_NEW_TYPES];
-	uint64_t new_slots[INLINE_NEW_TYPES]; /* that hold the addresses of these types */
+	uint64_t new_slots[INLINE_NEW_TYPES]; /* slots with the addresses of these types */
 	struct {
 		uint64_t vaddr, bytes;
 	} new_functions[INLINE_NEW_FUNCTIONS];

@@ -37,7 +37,7 @@ void inline_decoder_close(struct inline_decoder *decoder)
 	decoder->capstone = 0;
 }
 
-/* base + value of a memory operand; 0: there is more to it (an index, a segment). */
+/* Reads base + value of a memory operand; 0: it has more parts (an index, a segment). */
 static int memory_read(const cs_insn *insn, const cs_x86_op *operand, struct inline_insn *out)
 {
 	const x86_op_mem *memory = &operand->mem;
@@ -230,7 +230,7 @@ static uint8_t order_of(unsigned id)
 	}
 }
 
-/* 1: it is one that branches, and *out is complete. */
+/* 1: it is a branch, call or return, and *out is complete. */
 static int decode_control(struct inline_decoder *decoder, struct inline_insn *out)
 {
 	const cs_insn *insn = decoder->insn;
@@ -301,6 +301,6 @@ void inline_disassemble(struct inline_decoder *decoder, const uint8_t *code, siz
 		operands = decoder->insn->op_str;
 	}
 	snprintf(text, size, "%s%s%s", result, operands[0] ? " " : "", operands);
-	/* In that syntax the operands stand in the other order for decoding too. */
+	/* In that syntax the operands are in the opposite order for decoding, too. */
 	cs_option(decoder->capstone, CS_OPT_SYNTAX, CS_OPT_SYNTAX_INTEL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An instruction as the analysis of inlined allocators needs it: what it does to registers, or
- * nothing known.
+ * An instruction as the analysis of inlined allocators needs it: its effect on registers, or
+ * unknown.
  */
 #ifndef TRACER_X86_INSN_H
 #define TRACER_X86_INSN_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum inline_op {
-	INLINE_OTHER = 0, /* anything that goes on to the next instruction */
+	INLINE_OTHER = 0, /* continues at the next instruction */
 	INLINE_COPY,      /* dst = src */
 	INLINE_CONST,     /* dst = value */
 	INLINE_TRIPLE,    /* dst = 3 * src */
@@ -23,8 +23,8 @@ enum inline_op {
 	INLINE_STORE_32,      /* the same, 32 bits */
 	INLINE_STORE_CONST,   /* *(base + value) = target, 64 bits */
 	INLINE_BUMP,          /* *(base + value) += 1, width bytes */
-	INLINE_COMPARE,       /* dst with src; base says that src is *(base + value) */
-	INLINE_COMPARE_CONST, /* dst with value; no dst: *(base + target), target 0: not known */
+	INLINE_COMPARE,       /* dst with src; with a base, src is *(base + value) */
+	INLINE_COMPARE_CONST, /* dst with value; without dst: *(base + target), target 0: unknown */
 	INLINE_TEST,          /* dst with itself */
 	INLINE_MASK,          /* dst &= value */
 	INLINE_SHIFT,         /* dst >>= value, of an unsigned number */
@@ -32,13 +32,13 @@ enum inline_op {
 	INLINE_BRANCH,        /* to target or on */
 	INLINE_JUMP,          /* to target */
 	INLINE_CALL,          /* of target */
-	/* of something computed; target: the address of a constant slot, or 0; src: its register */
+	/* to a computed address; target: the address of a constant slot, or 0; src: its register */
 	INLINE_CALL_SLOT,
 	INLINE_JUMP_SLOT, /* the same */
-	INLINE_END,       /* ret, or control gets lost */
+	INLINE_END,       /* ret, or where control goes is unknown */
 };
 
-/* What two unsigned numbers were compared for. */
+/* The order of two unsigned numbers that a branch tests. */
 enum inline_order {
 	INLINE_NO_ORDER = 0,
 	INLINE_BELOW,
@@ -51,7 +51,7 @@ struct inline_insn {
 	uint64_t vaddr;
 	uint64_t target;
 	int64_t value;
-	/* bit r: enum abi_register r may change; a call: those that it may clobber */
+	/* bit r: enum abi_register r may change; of a call: the registers that it may clobber */
 	uint32_t written;
 	uint8_t op; /* enum inline_op */
 	uint8_t bytes;
@@ -59,8 +59,8 @@ struct inline_insn {
 	uint8_t width;          /* of the operation, bytes */
 	uint8_t equal;          /* INLINE_BRANCH: 1 je, 0 another */
 	uint8_t unequal;        /* INLINE_BRANCH: 1 jne, 0 another */
-	uint8_t order;          /* INLINE_BRANCH: enum inline_order that it is taken for */
-	uint8_t emulated;       /* by the kernel, when probed */
+	uint8_t order;          /* INLINE_BRANCH: enum inline_order under which it is taken */
+	uint8_t emulated;       /* the kernel emulates it when it is probed */
 };
 
 struct inline_decoder {
@@ -68,14 +68,17 @@ struct inline_decoder {
 	cs_insn *insn;
 };
 
-/* 0 or -ENOMEM; inline_decoder_close() releases, also what is zeroed. */
+/* 0 or -ENOMEM; inline_decoder_close() releases, and accepts a zeroed decoder. */
 int inline_decoder_open(struct inline_decoder *decoder);
 void inline_decoder_close(struct inline_decoder *decoder);
 
-/* Decodes the first instruction of code, which is at vaddr. Its length, or 0: it is none. */
+/*
+ * Decodes the first instruction of code, which is at vaddr. Returns its length; 0: not an
+ * instruction.
+ */
 size_t inline_decode(struct inline_decoder *decoder, const uint8_t *code, size_t bytes,
 		     uint64_t vaddr, struct inline_insn *out);
-/* The same as text, in AT&T syntax; "(bad)" when it is none. */
+/* The same as text, in AT&T syntax; "(bad)" if it is not an instruction. */
 void inline_disassemble(struct inline_decoder *decoder, const uint8_t *code, size_t bytes,
 			uint64_t vaddr, char *text, size_t size);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A probe that is wanted, and the instruction that it is placed on. */
+/* A requested probe, and the instruction that it is placed on. */
 #ifndef TRACER_X86_SITE_H
 #define TRACER_X86_SITE_H
 
@@ -8,12 +8,12 @@
 #include "abi/target.h"
 
 /*
- * For plan_wish.with_return: no return, but as with one the stack pointer must still be the entry's
- * at the site.
+ * For probe_spec.with_return: no return probe, but as with one the stack pointer at the site must
+ * have its value at the entry.
  */
 #define PLAN_ENTRY_STACK 2
 
-struct plan_wish {
+struct probe_spec {
 	const char *symbol;
 	enum abi_op op;
 	uint32_t api;          /* enum event_api */

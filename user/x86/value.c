@@ -59,7 +59,7 @@ int inline_state_reads(const struct inline_state *state, const struct inline_ins
 		return 0;
 	if (insn->base < ABI_REG_COUNT)
 		base = state->of[insn->base];
-	else if (!at) /* not known */
+	else if (!at) /* unknown */
 		return 0;
 	if (base.base != INLINE_CONSTANT && !(base.base & INLINE_HELD))
 		return 0;

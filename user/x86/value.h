@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the registers hold along a way through a function: "a value that came up at some point, plus
- * so much", a constant, or what a place in memory holds, plus so much; and so, which memory an
- * instruction reads. Internal to the analysis.
+ * The values of registers along a path through a function, and the memory that an instruction
+ * reads. A value is "a value first seen at some point, plus a constant", a constant, or the content
+ * of a memory location plus a constant. Internal to the analysis.
  */
 #ifndef TRACER_X86_VALUE_H
 #define TRACER_X86_VALUE_H
@@ -14,9 +14,10 @@
 
 #define INLINE_CONSTANT 0
 #define INLINE_UNKNOWN  1
-/* and above: values that came up; at first one per register, in its order */
-#define INLINE_NEW  2
-#define INLINE_HELD (1ull << 63) /* with an address: what is held there, taken not to change */
+/* from here on: values first seen; initially one per register, in its order */
+#define INLINE_NEW 2
+/* or'ed with an address: the content of that address, assumed not to change */
+#define INLINE_HELD (1ull << 63)
 
 struct inline_value {
 	uint64_t base;
@@ -29,24 +30,21 @@ struct inline_state {
 };
 
 /*
- * Memory at offset; or so far behind the address that is held at slot, as position independent code
- * has it.
+ * Memory at offset or, as position independent code has it, at offset from the address that slot
+ * holds.
  */
 struct inline_address {
 	uint64_t slot; /* 0: offset alone */
 	int64_t offset;
 };
 
-/* Nothing is known of any register. */
+/* Makes all registers unknown. */
 void inline_state_init(struct inline_state *state);
-/* Carries out one instruction. */
+/* Executes one instruction. */
 void inline_state_step(struct inline_state *state, const struct inline_insn *insn);
-/* Nothing is known of the register any more. */
+/* Makes the register unknown. */
 void inline_state_forget(struct inline_state *state, uint8_t reg);
-/*
- * Which memory does the instruction read, as its next one? 0: it reads none, or where that is is
- * not known.
- */
+/* The memory that the instruction reads, executed next. 0: it reads none, or an unknown address. */
 int inline_state_reads(const struct inline_state *state, const struct inline_insn *insn,
 		       struct inline_address *out);
 

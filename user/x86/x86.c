@@ -4,9 +4,9 @@
 #include "abi/target.h"
 
 /*
- * What every supported kernel emulates: branch_setup_xol_ops() and push_setup_xol_ops() in
- * arch/x86/kernel/uprobes.c. Not among it: longer nops, which only newer kernels emulate, and
- * prefixed branches, on some of which the kernel refuses a probe.
+ * Instructions that every supported kernel emulates: branch_setup_xol_ops() and
+ * push_setup_xol_ops() in arch/x86/kernel/uprobes.c. Not included: longer nops, which only newer
+ * kernels emulate, and prefixed branches, some of which the kernel refuses to probe.
  */
 bool x86_is_emulated(const uint8_t *code, size_t bytes)
 {
@@ -64,7 +64,7 @@ uint32_t x86_registers_written(csh capstone, const cs_insn *insn)
 	for (uint8_t i = 0; i < writes; i++)
 		mask |= 1u << x86_register_of(written[i]);
 
-	/* What the decoder's tables lack */
+	/* Missing in the decoder's tables. */
 	if (insn->id == X86_INS_CMPXCHG || insn->id == X86_INS_XLATB)
 		mask |= 1u << ABI_REG_AX;
 	if (insn->id == X86_INS_ENTER)

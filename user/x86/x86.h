@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the planner and the analysis of inlined allocators have to say about x86-64 instructions. */
+/*
+ * Properties of x86-64 instructions that the planner and the analysis of inlined allocators need.
+ */
 #ifndef TRACER_X86_X86_H
 #define TRACER_X86_X86_H
 
@@ -9,18 +11,17 @@
 #include <stdint.h>
 
 /*
- * Does the kernel emulate this instruction when it is probed, rather than step over it with a
+ * Does the kernel emulate this instruction when it is probed, instead of single-stepping it with a
  * second trap?
  */
 bool x86_is_emulated(const uint8_t *code, size_t bytes);
 /*
- * enum abi_register that a Capstone register is, or is a part of; ABI_REG_COUNT for one of another
- * kind.
+ * The enum abi_register of a Capstone register or of a part of one; ABI_REG_COUNT: of another kind.
  */
 uint32_t x86_register_of(unsigned reg);
 /*
- * Registers that the instruction may write, bit r for enum abi_register r; bit ABI_REG_COUNT: any
- * other.
+ * Registers that the instruction may write: bit r for enum abi_register r; bit ABI_REG_COUNT for
+ * any other.
  */
 uint32_t x86_registers_written(csh capstone, const cs_insn *insn);
 /* "rax" for ABI_REG_AX. Static. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A workload of tools/workloads whose end is not the end of its memory. usage: hold.py WORKLOAD NFRAME ROUNDS
+"""A workload of tools/bench/workloads whose end is not the end of its memory. usage: hold.py WORKLOAD NFRAME ROUNDS
 
 Says "ready", waits for a line, does the work, says "done" and keeps what the work kept until its stdin ends.
 """

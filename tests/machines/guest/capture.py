@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A capture: replayed in the guest it gives the report of the run. The host replays it, too."""
+"""A capture that is replayed in the guest gives the report of the run. The host replays it, too."""
 import base64
 import gzip
 import json

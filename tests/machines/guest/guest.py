@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the features have in common: the machine, its interpreters, and what a feature found.
+"""The common parts of the features: the machine, its interpreters, and a feature's findings.
 
-A feature is a function feature(machine). It returns when all is as it must be, raises
-AssertionError where it is not and Absent where this kernel, or this image, lacks what the feature
-is about. machine.note() keeps figures for the report.
+A feature is a function feature(machine). It returns if everything is correct. It raises
+AssertionError if something is wrong, and Absent if this kernel or this image lacks something that
+the feature needs. machine.note() records figures for the report.
 """
 import json
 import os
@@ -18,11 +18,11 @@ import harness  # noqa: E402
 
 
 class Absent(Exception):
-    """This kernel or this image lacks it; says what."""
+    """This kernel or this image lacks something, which the exception names."""
 
 
 class Reboot(Exception):
-    """It can be had only by a parameter of the kernel's command line, which the exception names."""
+    """The feature needs a parameter on the kernel's command line, which the exception names."""
 
 
 def kernel_release():
@@ -36,7 +36,7 @@ def command_line():
 
 
 class Machine:
-    """The guest. settings: what the host put into /t/settings.json."""
+    """The guest. settings: the data that the host put into /t/settings.json."""
 
     def __init__(self, settings, folder):
         self.settings = settings
@@ -59,12 +59,12 @@ class Machine:
         self.notes.update(facts)
 
     def start(self, *args, **options):
-        """harness.Target, ended with the feature."""
+        """A harness.Target that ends with the feature."""
         self.targets.append(harness.Target(*args, **options))
         return self.targets[-1]
 
     def trace(self, *args, **options):
-        """harness.Traced, ended with the feature; what it says of attaching is noted."""
+        """A harness.Traced that ends with the feature; its figures of the attach are recorded."""
         attached = options.pop("attached", True)
         subcommand = args[:1] if not str(args[0]).startswith("-") else ()
         words = (*subcommand, "-v", *args[len(subcommand) :])
@@ -76,7 +76,7 @@ class Machine:
         return run
 
     def run(self, *args, **options):
-        """The tracer, or another program by its path, to its end."""
+        """Runs the tracer, or another program by its path, to its end."""
         command = list(map(str, args))
         if not command[0].startswith("/"):
             command.insert(0, self.tracer)
@@ -89,11 +89,11 @@ class Machine:
         return done
 
     def send(self, name, **parts):
-        """Hands something to the host, which looks at it when the feature is done here."""
+        """Sends data to the host, which checks it when the feature has ended here."""
         self.sent.append(dict(parts, name=name))
 
     def said(self):
-        """All that the tracer printed, for the log."""
+        """Everything that the tracer printed, for the log."""
         texts = list(self.outputs)
         for run in self.runs:
             words = " ".join(run.process.args[1:])
@@ -106,14 +106,14 @@ class Machine:
 
 
 def are_told(report, got, live):
-    """What the lines lack is no more than the tracebacks that the report says it could not read."""
+    """The lines lack no more blocks than the tracebacks that the report says it could not read."""
     missing = [live[mark][1] - got[mark][1] for mark in live]
     sizes = [live[mark][0] - got[mark][0] for mark in live]
     return min(missing + sizes) >= 0 and sum(missing) <= report.data["not_seen"]["frame_faults"]
 
 
 def check(machine, run, report, live, name):
-    """The table has what the program says that it has; nothing was lost."""
+    """The table has the figures that the program prints; nothing was lost."""
     got = report.marked(name, live)
     pairs = {mark: "%s, not %s" % (got[mark], live[mark]) for mark in live}
     wrong = {mark: text for mark, text in pairs.items() if got[mark] != live[mark]}

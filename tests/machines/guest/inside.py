@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every feature in the guest, each in a process of its own and no longer than it may take.
+"""Runs every feature in the guest, each one in a process of its own and with a time limit.
 
-Serial ports: the first is the console, the second has one line of JSON a result, the third a log of
-what went wrong, the fourth what the host is to look at.
+Serial ports: the first is the console. The second has one line of JSON per result, the third a log
+of failures, the fourth the data that the host checks.
 """
 import fcntl
 import json
@@ -58,7 +58,8 @@ def bad_messages(messages):
 
 
 def one_line(text):
-    """A reason; of what a tracer that ended has said, its last line: libbpf's may be thousands."""
+    """Shortens a reason. For a tracer that ended, it is the last line of its output, since libbpf
+    may print thousands."""
     said = re.findall(r"^(?:the tracer ended: )?(tracer: .*)$", text, re.M)
     if text.startswith("the tracer ended: ") and said:
         text = "the tracer ended: " + said[-1].replace("tracer: ", "", 1)
@@ -66,7 +67,7 @@ def one_line(text):
 
 
 def run_feature(function, machine):
-    """(status, reason) of a feature that is run here."""
+    """Runs a feature in this process; returns (status, reason)."""
     try:
         function(machine)
         return "yes", machine.notes.pop("remark", "")
@@ -97,7 +98,7 @@ def child(function, machine, pipe):
 
 
 def kill_strays():
-    """Ends what a feature left: everything but us, our parents and the kernel's threads."""
+    """Ends what a feature left: every process but us, our parents and the kernel's threads."""
     spared = {os.getpid(), os.getppid(), 1}
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) in spared:
@@ -112,7 +113,7 @@ def kill_strays():
 
 
 def run_bounded(function, machine, limit):
-    """The result of a feature as a dict; one that does not end is ended."""
+    """The result of a feature as a dict; a feature that exceeds the limit is killed."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -143,8 +144,8 @@ def port(number):
 
 
 def wanted_features(settings, line):
-    """(name, function, seconds) of those that the command line asks for: machines.only=PATTERN,...,
-    machines.after=PATTERN."""
+    """(name, function, seconds) of the features that the command line selects:
+    machines.only=PATTERN,..., machines.after=PATTERN."""
     only = [pattern for pattern in line.get("machines.only", "").split(",") if pattern]
     after = line.get("machines.after")
     for module in MODULES:
@@ -156,7 +157,7 @@ def wanted_features(settings, line):
 
 
 def run_one(name, function, limit, settings, kernel):
-    """The result of a feature with what the kernel logged meanwhile."""
+    """The result of a feature, with the messages that the kernel logged during it."""
     begin = time.monotonic()
     result = run_bounded(function, Machine(settings, FOLDER), limit)
     result.update(feature=name, seconds=round(time.monotonic() - begin, 1))

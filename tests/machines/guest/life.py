@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features about the life of processes: fork, exec, and the tracer's own death."""
+"""Features for the lifetime of processes: fork, exec, and the tracer's own end."""
 import functools
 
 import harness
+import procfs
 
 
 def fork(machine):
-    """Children of two generations: what each gives back of its parent's blocks, and keeps."""
+    """Children of two generations: the blocks of its parent that each one frees and keeps."""
     target = machine.start(machine.pythons["unstripped"], "family.py", "now", 2)
     run = machine.trace("-p", target.pid, "-m", "exact", "-v")
     target.step()
@@ -25,7 +26,7 @@ def fork(machine):
 
 
 def execute(machine):
-    """The program that a child executes is under trace, too."""
+    """A program that a child executes is traced, too."""
     target = machine.start(machine.pythons["unstripped"], "runner.py", "fork and exec")
     run = machine.trace("-p", target.pid, "-v")
     target.step()
@@ -41,16 +42,17 @@ def execute(machine):
 
 
 def killed(machine, target, *options):
-    """SIGKILL to the tracer while the target works: no byte of a probe stays, and it goes on."""
-    # Before 6.6 the probes of a session before may still be on their way out.
-    harness.wait_until(lambda: harness.text_differs(target.pid) == 0, "no probe is in the code")
+    """SIGKILL to the tracer while the target works: no byte of a probe remains, and the target
+    continues."""
+    # Before 6.6 the kernel may still be removing the probes of the previous session.
+    harness.wait_until(lambda: procfs.text_differs(target.pid) == 0, "no probe is in the code")
     run = machine.trace("-p", target.pid, *options)
-    machine.note(bytes_probed=harness.text_differs(target.pid))
+    machine.note(bytes_probed=procfs.text_differs(target.pid))
     assert machine.notes["bytes_probed"] > 0, "no probe is in the code: what is compared here?"
     run.process.kill()
     run.process.wait()
     harness.wait_until(
-        lambda: harness.text_differs(target.pid) == 0, "the target's code is as its file"
+        lambda: procfs.text_differs(target.pid) == 0, "the target's code is as its file"
     )
     assert target.process.poll() is None, "the target died: status %s" % target.process.returncode
     target.step()

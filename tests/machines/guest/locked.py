@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel that is locked down. It stays so until the next boot: these features are a boot's last
-ones."""
+"""A kernel that is locked down. Lockdown lasts until the next boot, so these features run last in a
+boot."""
 import os
 import re
 
@@ -10,7 +10,7 @@ LOCKDOWN = "/sys/kernel/security/lockdown"
 
 
 def lock_down(level):
-    """Raises the level, or raises why it cannot."""
+    """Raises the lockdown level; if that fails, raises an exception with the reason."""
     if not os.path.exists(LOCKDOWN):
         raise Absent("this kernel has no lockdown, or it is not one of its security modules")
     with open(LOCKDOWN, "w") as file:
@@ -20,7 +20,7 @@ def lock_down(level):
 
 
 def integrity(machine):
-    """BPF may read all that it reads: the figures are the program's own."""
+    """BPF may read all that the tracer needs: the figures equal the program's own."""
     target = machine.start(machine.pythons["stripped"], "golden.py")
     lock_down("integrity")
     run = machine.trace("-p", target.pid)
@@ -32,7 +32,7 @@ def integrity(machine):
 
 
 def confidentiality(machine):
-    """BPF may read nothing: one line says so, and what to do, and the target goes on."""
+    """BPF may read nothing: one line says so and names the remedy, and the target continues."""
     target = machine.start(machine.pythons["stripped"], "golden.py")
     lock_down("confidentiality")
     for words in (("-p", target.pid, "-d", "1"), ("doctor",)):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Eight threads on two processors, preempted at any point: run after run the figures are right.
+"""Eight threads on two processors, preempted at any point: the figures of every run are right.
 
-From 6.13 on the kernel may give programs with much stack one for each processor; a program that is
-preempted then shares it with the next one, and figures are wrong without a word.
+From 6.13 on the kernel may give programs with a large stack one stack per processor. A program that
+is preempted then shares it with the next one, and figures are wrong without a message.
 """
 import functools
 import os
@@ -13,12 +13,12 @@ from guest import Absent, Reboot, command_line
 
 PREEMPT = "/sys/kernel/debug/sched/preempt"
 THREADS, ROUNDS = 8, 1000
-RUNS = 5  # of the target in a session: a block that a run gets wrong stays wrong
+RUNS = 5  # of the target per session; a block that one run gets wrong stays wrong
 LIMIT = 900
 
 
 def choose_preemption(model):
-    """Makes the kernel preempt by that model, or raises why it cannot."""
+    """Selects a preemption model; if that fails, raises an exception with the reason."""
     if os.path.exists(PREEMPT):
         with open(PREEMPT) as file:
             models = re.findall(r"\w+", file.read())
@@ -33,7 +33,7 @@ def choose_preemption(model):
 
 
 def one_session(machine, runs):
-    """How many blocks are wrong after so many runs; whether the tracer said that it lost some."""
+    """The number of wrong blocks after some runs, and whether the tracer reported lost blocks."""
     target = machine.start(machine.binary("mix"), None, THREADS, ROUNDS)
     run = machine.trace("--layer", "native", "-p", target.pid)
     for _ in range(runs):

@@ -9,12 +9,12 @@ from guest import check
 
 STEPS = 4  # of native.c
 BRIEFS = 10
-SLEEPERS = 10  # of so many processes the tracer tells when it has attached to all
+SLEEPERS = 10  # with this many processes the tracer reports that it has attached to all
 LIMIT = 600
 
 
 def marks(live):
-    """Lines with something on them; without what malloc itself tells."""
+    """Lines with blocks, without the line of malloc's own figures."""
     return {mark: pair for mark, pair in live.items() if mark != "mallinfo" and pair != (0, 0)}
 
 
@@ -42,7 +42,7 @@ def command(machine):
 
 
 def late_library(machine):
-    """An allocator that is loaded after the attach is probed, and its blocks are counted then."""
+    """An allocator that is loaded after the attach is probed, and its blocks are then counted."""
     library = machine.binary("liblate.so")
     target = machine.start(machine.binary("late_user"), None, library)
     run = machine.trace("-v", "-p", target.pid, "-i", "0.2", "--format", "json", "--top", 0)
@@ -55,7 +55,7 @@ def late_library(machine):
     say("loaded")
 
     def seen():
-        """A round more: the probes begin to tell some milliseconds after the library was mapped."""
+        """Runs one more round: probes become active milliseconds after the library is mapped."""
         say("done")
         time.sleep(0.1)
         reports = run.printed_reports()[-1:]
@@ -70,7 +70,7 @@ def late_library(machine):
 
 
 def everything(machine):
-    """-a: each program that is over at once has its table, while others come and go as well."""
+    """-a: each short-lived program has its table, while other programs start and end."""
     for _ in range(SLEEPERS):
         machine.start("/bin/sleep", None, 1000, ready=False)
     run = machine.trace("-a", "-v", attached=False)
@@ -91,14 +91,14 @@ def everything(machine):
     assert run.wait() == 0, "status %s: %s" % (run.process.returncode, run.stderr[-300:])
     report = run.report("--layer", "native", "--by", "process", "--top", "0")
     assert report.data["not_seen"]["records_malformed"] == 0, "malformed records"
-    # Each is two processes: the child has its parent's blocks as well.
+    # Each program is two processes; the child also has its parent's blocks.
     entries = [e for e in report.data["statistics"] if e["comm"] == "brief"]
     got = sorted((e["size"], e["count"]) for e in entries)
     live = [(3000, 3)] * BRIEFS + [(3500, 4)] * BRIEFS
     assert got == live, "brief: %s, not %s; %s lost" % (got, live, report.lost_events)
     lines = run.report("--layer", "native").marked("brief.c", ("KEPT", "CHILD"))
     named = (lines["KEPT"][1], lines["CHILD"][1])
-    # One whose file was not known in time has its blocks at addresses, and that is said.
+    # If a program's file was not known in time, its blocks have addresses, and the report says so.
     assert named == (BRIEFS * 6, BRIEFS) or report.data["not_seen"]["frames_unnamed"], named
 
 

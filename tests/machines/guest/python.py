@@ -11,7 +11,7 @@ POOL_USE = 0.75  # the share of its pools that a line's blocks fill at least
 
 
 def exact_figures(machine, kind, program, arguments, *options, starter=()):
-    """The program's figures stand in the table, to the byte. starter: a program that execs it."""
+    """The table has the program's figures, to the byte. starter: a program that execs it."""
     words = (*starter, harness.program(program), *arguments)
     target = machine.start(machine.pythons[kind], *words)
     run = machine.trace("-p", target.pid, *options)
@@ -30,7 +30,7 @@ def mode_figures(machine, mode, kind, threads):
 
 
 def growth(machine, kind, threads):
-    """The line whose blocks fill new pools stands there with them."""
+    """The line whose blocks fill new pools is charged for them."""
     program, mark = ("threads.py", "K") if threads > 1 else ("growth.py", "A")
     arguments = (threads, 2000) if threads > 1 else ()
     target = machine.start(machine.pythons[kind], program, *arguments)
@@ -49,19 +49,19 @@ def growth(machine, kind, threads):
 
 
 def backend(machine, kind, name):
-    """Links of that kind, or the next lower one where the kernel has none (uprobe_multi: 6.6)."""
+    """Links of the given kind, or the next lower one if the kernel lacks it (uprobe_multi: 6.6)."""
     exact_figures(machine, kind, "golden.py", (), "-m", "exact", "--backend", name)
     wanted = (
         harness.LINKS[1] if name == "multi" and kernel_release() >= (6, 6) else harness.LINKS[2]
     )
-    # The line with the links is not the one that tells of the attach.
+    # The line with the links is not the one that reports the attach.
     machine.note(attach=harness.attach_facts(machine.runs[-1].stderr))
     links = machine.notes["attach"].get("links")
     assert links == wanted, "%s, not %s" % (links, wanted)
 
 
 def without_task_storage(machine):
-    """A thread's state in a hash: from 6.19 on the kernel needs cmpxchg16b for task storage."""
+    """Thread state is in a hash: from 6.19 on the kernel needs cmpxchg16b for task storage."""
     if kernel_release() < (6, 19):
         raise Absent("before 6.19 no kernel refuses task storage")
     if command_line().get("clearcpuid") != "cx16":

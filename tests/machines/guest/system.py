@@ -11,7 +11,7 @@ from guest import T, Absent
 NODES = 5000
 MAP_THREADS, MAP_EACH = 4, 50
 CGROUPS = "/sys/fs/cgroup"
-ROOM = 900 << 10  # for growth mode's probes alone
+ROOM = 900 << 10  # enough for growth mode's probes only
 
 
 def doctor(machine):
@@ -22,7 +22,7 @@ def doctor(machine):
 
 
 def largest_program(table):
-    """{"name", "insns", "stack"} of the program with most verified instructions, or None."""
+    """{"name", "insns", "stack"} of the program with the most verified instructions, or None."""
     programs = re.findall(r"^(\w+)\s+(\d+)\s+\d+\s+(\d+)\s+\d+\s+[\d.]+", table, re.M)
     if not programs:
         return None
@@ -112,8 +112,8 @@ def killed_in(folder):
 
 
 def memory_limit(machine):
-    """A target near the limit of its cgroup (v2): what is asked for by name is refused, with the
-    figure; else it is fewer probes."""
+    """A target near the memory limit of its cgroup (v2): a mode that is requested by name is
+    refused, with the figure; otherwise fewer probes are attached."""
     write = harness.write_text
     with open(CGROUPS + "/cgroup.controllers") as file:
         if "memory" not in file.read().split():
@@ -133,13 +133,13 @@ def memory_limit(machine):
             assert done.returncode == 1 and told, "status %d: %s" % (done.returncode, done.stderr)
             machine.note(wanted_kib=int(told[1]), left_kib=int(told[3]))
             assert told[2].endswith(os.path.basename(folder)), told[2]
-            # Pages of files are let go of first, and count for half.
+            # The kernel reclaims file pages first; they count for half.
             assert int(told[1]) > int(told[3]) and int(told[3]) <= 2 * ROOM >> 10, told[0]
             run = machine.trace("-p", target.pid)
             fewer = re.search(r"; (\d+) probes", run.stderr)
             assert "growth mode" in run.stderr and int(fewer[1]) < 50, run.stderr
             assert killed_in(folder) == 0, "the kernel has killed in the cgroup"
-            # What it allocates itself is more than was left.
+            # The target's own allocations need more than was left.
             write(folder + "/memory.max", 1 << 30)
             target.step()
             assert target.expect()

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Records of processes: how they are traced, their forks, execs and exits, and lost records. */
+#ifndef TRACER_ABI_EVENT_PROCESSES_H
+#define TRACER_ABI_EVENT_PROCESSES_H
+
+#include "abi/event_types.h"
+
+/* Sent for a process that the session does not know. The session decides whether to trace it. */
+struct event_appear {
+	struct event_header header;
+	__u32 parent;   /* tgid */
+	__u32 layers;   /* 1 << enum event_layer for each traced from the first instruction on */
+	__u32 ns_pid;   /* its tgid in its innermost PID namespace */
+	__u32 space_id; /* abi_target.space_id of a program that is traced already; else 0 */
+	char name[16];  /* its comm, NUL-terminated */
+};
+
+struct event_process {
+	struct event_header header;
+	__u32 other; /* EVENT_FORK: the child's tgid */
+	__u32 code;  /* EVENT_EXIT: wait status; EVENT_FORK: EVENT_FORK_* */
+	/* Older captures lack the fields from here on: their record is shorter. */
+	__u32 space_id; /* EVENT_FORK: the child's abi_target.space_id, if it is traced; else 0 */
+	__u32 pad;
+};
+#define EVENT_PROCESS_MIN 32u /* bytes of the shortest struct event_process */
+
+/*
+ * EVENT_FORK: the child has an address space of its own and is under trace from its first
+ * instruction. Without this flag, the child shares its parent's address space until it calls exec
+ * (vfork), or forks are not followed.
+ */
+#define EVENT_FORK_TRACED 1u
+
+enum event_mode {
+	EVENT_MODE_EXACT = 1,  /* allocations and frees */
+	EVENT_MODE_CENSUS = 2, /* allocations; a heap walk finds which of pymalloc's blocks live */
+	EVENT_MODE_GROWTH = 3, /* where the heap grows */
+	/* nothing, the probes are removed; only in struct event_mode_change */
+	EVENT_MODE_OFF = 4,
+};
+
+/* The field `mode` of a process: enum event_mode, and flags. */
+#define EVENT_MODE_MASK   0xffu
+#define EVENT_MODE_MAPPED 0x100u /* its mapped memory is traced (EVENT_MAP and its kin) */
+#define EVENT_MODE_LARGE  0x200u /* growth: blocks above EVENT_SMALL_BYTES are traced, each */
+#define EVENT_MODE_NATIVE 0x400u /* malloc and its kin are traced (EVENT_API_NATIVE) */
+/*
+ * Python's allocators are traced, in this mode. Implied where neither EVENT_MODE_NATIVE nor
+ * EVENT_MODE_MAPPED is set.
+ */
+#define EVENT_MODE_PYTHON 0x800u
+/*
+ * Some sites where objects begin to live have no probe: a block that is taken from a free list
+ * may stay charged to its old stack.
+ */
+#define EVENT_MODE_NO_REUSE 0x1000u
+/* An exported allocator has code that leads to no probed site. */
+#define EVENT_MODE_NO_ENDS 0x2000u
+
+struct event_target {
+	struct event_header header; /* tgid: the process; time_ns: when its tracing began */
+	__u32 python_version;       /* PY_VERSION_HEX: 0x030b02f0 is 3.11.2 final; 0: no Python */
+	__u32 nframe;               /* traceback limit */
+	__u64 realtime_ns;          /* CLOCK_REALTIME at time_ns */
+	__u32 from_start; /* 1: traced from its first instruction: no block predates the trace */
+	__u32 mode;       /* enum event_mode | EVENT_MODE_* */
+	char name[64];    /* the program's name, NUL-padded; UTF-8 not guaranteed */
+	/* Older captures lack the fields from here on: their record is shorter. */
+	__u32 parent; /* tgid of the process whose live blocks it inherited by fork; 0: none */
+	__u32 ns_pid; /* in its innermost PID namespace; 0: not known */
+	char container[64]; /* its name, or 12 digits of its id; "": in none */
+	__u64 sample_bytes; /* a sample of its blocks is traced (abi/sample.h); 0: all of them */
+};
+
+#define EVENT_TARGET_MIN 112u /* bytes of the shortest struct event_target */
+
+/*
+ * The table is emptied on a change to or from growth mode, since pools are not blocks. It is also
+ * emptied on a change from census to exact with cost and budget 0: the heap proved unreadable, and
+ * which blocks were freed is unknown. A greater sample_bytes thins the table out: each block stays
+ * with the probability that it would be in the new sample, given that it is in the old one.
+ */
+struct event_mode_change {
+	struct event_header header;
+	__u32 mode; /* enum event_mode | EVENT_MODE_* */
+	/* share of the process's CPU time that the probes took before; 0: within the budget */
+	__u32 cost_permille;
+	__u32 budget_permille; /* the share that they may take */
+	__u32 pad;
+	__u64 sample_bytes; /* as in struct event_target */
+};
+
+struct event_rss {
+	struct event_header header;
+	__u64 bytes; /* resident, as /proc/PID/statm has it */
+};
+
+/* Names of the loss counters; one __u64 each in struct event_loss and in the BPF map `loss`. */
+enum event_loss_kind {
+	LOSS_ALLOC = 0,        /* allocations dropped: ring buffer full */
+	LOSS_ALLOC_BYTES = 1,  /* their bytes */
+	LOSS_FREE = 2,         /* frees dropped: ring buffer full */
+	LOSS_REALLOC = 3,      /* any of the three realloc records dropped: ring buffer full */
+	LOSS_STACK = 4,        /* stacks dropped: ring buffer full (sent again at next sight) */
+	LOSS_CODE = 5,         /* code dropped: ring buffer full (sent again at next sight) */
+	LOSS_PROCESS = 6,      /* exit/exec/fork/finalize records dropped: ring buffer full */
+	LOSS_THREAD_STATE = 7, /* requests not traced: no memory for the thread's state */
+	LOSS_NO_THREAD = 8,    /* empty tracebacks: the thread's Python state was not found */
+	LOSS_FRAME_FAULT = 9,  /* stack walks cut short: a frame's page was not resident */
+	LOSS_RETURN = 10,      /* requests whose return was not seen */
+	LOSS_REUSE = 11,       /* reuses of dead objects dropped: ring buffer full */
+	LOSS_MAP = 12,         /* any of the four mapped-memory records dropped: ring buffer full */
+	LOSS_MAP_ENTRY = 14,   /* entries of perf maps dropped: ring buffer full, or no memory */
+	LOSS_MAP_CALL = 15,    /* other perf-map records dropped: ring buffer full, or unreadable */
+	LOSS_COUNT = 16,       /* size of the array, spare entries included */
+};
+
+struct event_loss {
+	struct event_header header;
+	__u64 counts[LOSS_COUNT];
+};
+
+_Static_assert(sizeof(struct event_appear) == 56, "appear");
+_Static_assert(__builtin_offsetof(struct event_process, space_id) == EVENT_PROCESS_MIN,
+	       "process.space");
+_Static_assert(sizeof(struct event_process) == 40, "process");
+_Static_assert(__builtin_offsetof(struct event_target, parent) == EVENT_TARGET_MIN,
+	       "target.parent");
+_Static_assert(sizeof(struct event_target) == 192, "target");
+_Static_assert(sizeof(struct event_mode_change) == 48, "mode_change");
+_Static_assert(sizeof(struct event_rss) == 32, "rss");
+_Static_assert(sizeof(struct event_loss) == 24 + 8 * LOSS_COUNT, "loss");
+
+#endif

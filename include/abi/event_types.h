@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* The types of the stream's records, and the header that each of them starts with. */
+#ifndef TRACER_ABI_EVENT_TYPES_H
+#define TRACER_ABI_EVENT_TYPES_H
+
+#include <linux/types.h>
+
+enum event_type {
+	EVENT_ALLOC = 1,        /* struct event_alloc: a block was allocated */
+	EVENT_FREE = 2,         /* struct event_free: a block is about to be freed */
+	EVENT_REALLOC = 3,      /* struct event_free: a realloc begins: the address may be reused */
+	EVENT_REALLOC_DONE = 4, /* struct event_alloc: replaces the thread's last EVENT_REALLOC */
+	EVENT_REALLOC_FAIL = 5, /* struct event_free: the thread's last EVENT_REALLOC lives on */
+	EVENT_STACK = 6, /* struct event_stack: the frames of a stack id, sent when first seen */
+	EVENT_CODE = 7,  /* struct event_code: a code object, sent when first seen */
+	EVENT_CODE_LINES = 8, /* struct event_code_lines: a piece of a code object's line table */
+	EVENT_EXIT = 9,       /* struct event_process: the last thread of the process ended */
+	EVENT_EXEC = 10,      /* struct event_process: the address space was replaced */
+	EVENT_FORK = 11,      /* struct event_process: `other` is the child's tgid */
+	EVENT_FINALIZE = 12,  /* struct event_process: the interpreter begins to shut down */
+	/*
+	 * struct event_alloc: an object is taken from a free list. `address` is the object's,
+	 * anywhere within its block, which is now charged to this stack; `bytes` is 0.
+	 */
+	EVENT_REUSE = 13,
+	EVENT_CENSUS = 14,      /* struct event_census: a walk of pymalloc's heap begins */
+	EVENT_CENSUS_POOL = 15, /* struct event_census_pool: what it found in one pool */
+	EVENT_CENSUS_DONE = 16, /* struct event_census: it is complete, or was abandoned */
+	EVENT_MAP = 17,         /* struct event_map: anonymous memory was mapped (mmap, brk) */
+	/* struct event_map: a range is about to be unmapped, or a file was mapped over it */
+	EVENT_UNMAP = 18,
+	EVENT_REMAP = 19,   /* struct event_map: an mremap has moved or resized a range */
+	EVENT_PROTECT = 20, /* struct event_map: the protection of a range changed */
+	/* struct event_mark: the thread may not have done yet what its last record says */
+	EVENT_CENSUS_THREAD = 21,
+	/* struct event_appear: a process that may be wanted was forked or has called exec */
+	EVENT_APPEAR = 22,
+	/* struct event_census_arena: the walk has reported every pool of this arena */
+	EVENT_CENSUS_ARENA = 23,
+
+	/*
+	 * Perf maps have a stream of their own (bpf/perfmap.bpf.c), which also carries EXIT, EXEC
+	 * and FORK.
+	 */
+	EVENT_MAP_WRITE = 32, /* struct event_map_text: code is about to be added to the map */
+	/* struct event_map_text: the named file is about to be appended; it has no address */
+	EVENT_MAP_COPY = 33,
+	EVENT_MAP_CALL = 34, /* struct event_map_call: another call of the interface */
+	EVENT_MAP_JIT = 35,  /* struct event_map_jit: GDB's JIT interface was called */
+
+	EVENT_USER_FIRST = 256,
+	EVENT_PROCESS = 256, /* struct event_target: the first record of a traced process */
+	EVENT_LOSS = 257,    /* struct event_loss: cumulative counters of the session */
+	/* struct event_mark: the process's table was emptied (tracemalloc.clear_traces) */
+	EVENT_CLEAR = 259,
+	/* struct event_mark: the process's peak was reset (tracemalloc.reset_peak) */
+	EVENT_RESET_PEAK = 260,
+	EVENT_SYMBOL = 261,      /* struct event_symbol: the symbol of a native frame's address */
+	EVENT_MODE_CHANGE = 262, /* struct event_mode_change: the tracing mode has changed */
+	/* struct event_mark: the process is of another kind than assumed: its table is dropped */
+	EVENT_DISCARD = 263,
+	EVENT_RSS = 264, /* struct event_rss: the resident memory of the process */
+	/* struct event_census_sizes: the requested sizes that objects in a pool imply */
+	EVENT_CENSUS_SIZES = 265,
+};
+
+struct event_header {
+	__u32 type;
+	__u32 size;
+	__u64 time_ns;
+	__u32 tgid;
+	__u32 tid;
+};
+
+/* A record of which only the type, the time and the process or thread matter. */
+struct event_mark {
+	struct event_header header;
+};
+
+_Static_assert(sizeof(struct event_header) == 24, "header");
+_Static_assert(sizeof(struct event_mark) == 24, "mark");
+
+#endif

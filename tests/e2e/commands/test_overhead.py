@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--overhead: which modes ran, and in what order. No test here checks a duration."""
+import re
+import subprocess
+
+import pytest
+
+from harness import TIMEOUT, Target, Traced, error_line, read_report, wait_until
+
+
+def modes(report):
+    return [change["mode"] for change in report.data["modes"]]
+
+
+@pytest.mark.versions("3.8", "3.11", "3.13")
+def test_narrows(tracer, tmp_path, python):
+    """A program that only allocates is traced in census mode, then in growth mode."""
+    with Target(python, "busy.py") as target:
+        with Traced(
+            tracer,
+            tmp_path,
+            "-m",
+            "exact",
+            "--overhead",
+            5,
+            "--capture",
+            tmp_path / "c",
+            "-p",
+            target.pid,
+        ) as run:
+            wait_until(lambda: "census, then growth" in run.stderr, "it is in growth mode")
+            assert "exact, then census: the probes took" in run.stderr
+            target.step()
+            target.expect()
+            target.wait_reading()
+            report = run.finish()
+    assert modes(report)[:3] == ["exact", "census", "growth"]
+    assert [change["budget"] for change in report.data["modes"][:3]] == [0, 0.05, 0.05]
+    assert all(0.05 < change["cost"] <= 1 for change in report.data["modes"][1:3])
+    since = [change["since_ns"] for change in report.data["modes"]]
+    assert since == sorted(since) and since[0] == 0 and since[-1] <= report.data["duration_ns"]
+    assert report.data["mode"] == "growth" and report.data["mapped"] is not None
+    assert "Modes: exact 0.0-" in run.stdout
+    # The capture has the same modes.
+    replayed = tmp_path / "replayed.pb.gz"
+    done = subprocess.run(
+        [tracer, "replay", tmp_path / "c", "-o", replayed], stdout=subprocess.PIPE, timeout=TIMEOUT
+    )
+    assert done.returncode == 0
+    again = read_report(tracer, replayed)
+    assert again.data["modes"] == report.data["modes"]
+
+
+def test_stays(tracer, tmp_path, any_python):
+    """An idle program costs nothing: the trace stays in the requested mode, and later figures are
+    exact."""
+    with Target(any_python, "golden.py") as target:
+        with Traced(
+            tracer, tmp_path, "-m", "exact", "--overhead", 5, "-v", "-p", target.pid
+        ) as run:
+            wait_until(lambda: run.stderr.count("probes took") >= 5, "some periods are over")
+            target.step()
+            live = target.expect()
+            target.wait_reading()
+            report = run.finish()
+    assert "modes" not in report.data
+    assert report.data["mode"] == "exact"
+    assert report.marked("golden.py", live) == live
+
+
+def test_native(tracer, tmp_path, blocks_program):
+    """Without Python there is no census mode: the samples become smaller, then the probes are
+    removed."""
+    with Target(blocks_program, "blocks.c", "busy") as target:
+        with Traced(tracer, tmp_path, "--overhead", 1, "-p", target.pid) as run:
+            wait_until(lambda: "then off" in run.stderr, "the probes are out")
+            report = run.finish()
+    changes = report.data["modes"]
+    assert modes(report)[:5] == ["exact"] * 4 + ["off"]
+    samples = [change["sample_bytes"] for change in changes[:4]]
+    assert samples[0] == 0 and samples == sorted(set(samples))
+    # The remaining entries are a sample: they represent all blocks that were in the table.
+    assert report.data["sample_bytes"] == samples[-1]
+
+
+def test_off(tracer, tmp_path, any_python):
+    """If no mode meets the budget, the probes are removed. The report states since when nothing is
+    traced."""
+    with Target(any_python, "busy.py") as target:
+        with Traced(
+            tracer, tmp_path, "-m", "growth", "--large-blocks", "--overhead", 0.1, "-p", target.pid
+        ) as run:
+            wait_until(lambda: "growth, then off" in run.stderr, "the probes are out")
+            report = run.finish()
+    assert modes(report)[:2] == ["growth", "off"]
+    if modes(report)[-1] == "off":
+        assert "Nothing is traced since" in run.stdout
+
+
+REMARK = "the probes take"
+
+
+def test_dear(tracer, tmp_path, any_python):
+    """Without a budget, a program that loses more than half of its time to probes is reported once,
+    with options that cost less."""
+    with Target(any_python, "busy.py") as target:
+        with Traced(tracer, tmp_path, "-p", target.pid) as run:
+            wait_until(lambda: REMARK in run.stderr, "it is said")
+            run.finish()
+        lines = [line for line in run.stderr.splitlines() if REMARK in line]
+        assert len(lines) == 1 and "PID %d:" % target.pid in lines[0], run.stderr
+        assert 50 < float(re.search(r"take (\d+) %", lines[0]).group(1)) <= 100
+        assert re.findall(r"(?<= )--?\w+", lines[0]) == ["--overhead", "-m"]
+        # The suggested mode costs less and prints no such message.
+        with Traced(tracer, tmp_path, "-m", "growth", "-d", 1, "-p", target.pid) as run:
+            assert run.wait() == 0
+        assert REMARK not in run.stderr
+
+
+@pytest.mark.unprivileged
+@pytest.mark.parametrize("percent", ["0", "-1", "101", "x", "5%", "nan"])
+def test_refused(tracer, percent):
+    done = subprocess.run(
+        [tracer, "--overhead=" + percent, "-p", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=TIMEOUT,
+        text=True,
+    )
+    error_line(done, 2)
+    assert "--overhead" in done.stderr

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/add-version: the table of layouts can be regenerated from the installed interpreters."""
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from harness import ROOT, TIMEOUT
+
+pytestmark = pytest.mark.unprivileged
+TABLE = os.path.join(ROOT, "user", "python", "offsets_table.inc")
+
+
+@pytest.fixture
+def add_version(tmp_path):
+    """Runs the tool on a copy of the table without one version. Returns the finished process, and
+    whether the table is complete or unchanged."""
+
+    def run(version, *sources):
+        table = str(tmp_path / "table.inc")
+        with open(TABLE) as file:
+            text = file.read()
+        entry = r"\t\{\n\t\t\.version = 0x%04x,[^\n]*\n\t\t\.py_debug = 0,\n.*?\t\},\n" % (
+            0x300 + int(version.split(".")[1])
+        )
+        cut, count = re.subn(entry, "", text, flags=re.S)
+        assert count == 1
+        with open(table, "w") as file:
+            file.write(cut)
+        command = [os.path.join(ROOT, "tools", "add-version"), "--table", table, *sources]
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=10 * TIMEOUT
+        )
+        with open(table) as file:
+            return done, file.read() == text, file.seek(0) or file.read() == cut
+
+    return run
+
+
+@pytest.mark.versions("3.8", "3.13")
+def test_file(python, libpython, add_version):
+    done, whole, _ = add_version(python.version, libpython(python))
+    assert done.returncode == 0, done.stderr
+    assert "%s added: libpython" % python.version in done.stdout
+    assert whole
+
+
+def test_package(tmp_path, any_python, libpython, add_version):
+    """A package like Debian's python3.N-dbg: one file for each build ID, among other files."""
+    if not shutil.which("dpkg-deb"):
+        pytest.skip("no dpkg-deb on this machine")
+    package = tmp_path / "package"
+    debug = package / "usr/lib/debug/.build-id/ab"
+    debug.mkdir(parents=True)
+    shutil.copy(libpython(any_python), debug / "cdef.debug")
+    shutil.copy("/bin/true", debug / "0123.debug")
+    (package / "DEBIAN").mkdir()
+    (package / "DEBIAN/control").write_text(
+        "Package: x\nVersion: 1\nArchitecture: amd64\nMaintainer: x <x@example.org>\nDescription: x\n"
+    )
+    subprocess.run(
+        ["dpkg-deb", "-Znone", "-b", str(package), str(tmp_path / "x.deb")],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        timeout=TIMEOUT,
+    )
+    for source in (tmp_path / "x.deb", package):
+        done, whole, _ = add_version(any_python.version, str(source))
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "%s added: cdef.debug\n" % any_python.version
+        assert whole
+
+
+def test_refused(tmp_path, add_version):
+    """A source without a usable file is reported, and the table is unchanged."""
+    (tmp_path / "empty").mkdir()
+    for source in ("/bin/true", str(tmp_path / "empty"), str(tmp_path / "absent")):
+        done, _, untouched = add_version("3.13", source)
+        assert done.returncode and done.stderr and untouched

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What /proc shows about a process: its name, its code, and the process that holds a tracer's
+links."""
+import re
+
+
+def comm(pid):
+    """The process's name, or None if there is no such process."""
+    try:
+        with open("/proc/%s/comm" % pid) as file:
+            return file.read().rstrip("\n")
+    except OSError:
+        return None
+
+
+def links_holder(tracer):
+    """The process that holds a tracer's links, or None."""
+    with open("/proc/%d/task/%d/children" % (tracer, tracer)) as file:
+        found = [int(pid) for pid in file.read().split() if comm(pid) == "tracer-links"]
+    return found[0] if found else None
+
+
+def code_of(pid, path=None):
+    """(file, address, the mapped code bytes, the same bytes of the file) of each mapping (of one
+    file)."""
+    proc = "/proc/%d/" % pid
+    with open(proc + "maps") as maps, open(proc + "mem", "rb", buffering=0) as memory:
+        for line in maps:
+            match = re.match(r"([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) \S+ [1-9]\d* +(/.*)$", line)
+            if not match or path not in (None, match[4]):
+                continue
+            low, high, offset = (int(match[i], 16) for i in (1, 2, 3))
+            with open(match[4], "rb") as file:
+                file.seek(offset)
+                wanted = file.read(high - low)
+            memory.seek(low)
+            got = memory.read(len(wanted))
+            assert len(got) == len(wanted), "the code of %s cannot be read" % match[4]
+            yield match[4], low, got, wanted
+
+
+def text_differs(pid, path=None):
+    """How many bytes of the mapped code (of one file) differ from the mapped files. Differences are
+    probes."""
+    differs = 0
+    for _, _, got, wanted in code_of(pid, path):
+        for at in range(0, len(got), 4096):
+            if got[at : at + 4096] != wanted[at : at + 4096]:
+                differs += sum(a != b for a, b in zip(got[at : at + 4096], wanted[at : at + 4096]))
+    return differs

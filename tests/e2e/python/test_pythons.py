@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds by other distributors, one for each cause of wrong lines that was found, compared with
+their own tracemalloc. All builds and all programs: make pythons."""
+import pytest
+
+import interpreters
+import parity
+import pythons
+import pythons_table
+
+BUILDS = {pythons.packed_name(packed): packed for packed in pythons.PACKED}
+
+
+@pytest.fixture
+def packed(tmp_path):
+    """packed(name): the interpreters.Python of that name."""
+    made = []
+
+    def make(name):
+        try:
+            made.append(interpreters.packed(BUILDS[name], str(tmp_path)))
+        except LookupError as error:
+            pytest.skip("%s: %s" % (name, error))
+        return made[-1]
+
+    yield make
+    for python in made:
+        python.remove()
+
+
+@pytest.mark.parametrize(
+    "name, work",
+    (
+        ("pbs313:python_pgo_sd", "par_leak"),
+        # It checks through a pointer whether objects are traced.
+        ("conda312:python_sa", "par_leak"),
+        # Its heap is at another place than in later releases.
+        ("jit314:python3.14", "par_peak"),
+        # Its object allocator frees large blocks itself.
+        ("conda312:python_sym", "par_big"),
+    ),
+)
+def test_lines(tracer, tmp_path, packed, name, work):
+    """Blocks are charged to the lines to which tracemalloc charges them."""
+    measured = parity.Parity(tracer, tmp_path, packed(name), work)
+    assert measured.blocks_off <= pythons_table.BLOCKS, measured.worst
+    assert measured.bytes_off <= pythons_table.BYTES, measured.worst
+    assert measured.run.coverage() >= pythons_table.COVERAGE
+    assert "warnings" not in measured.run.report.data
+
+
+@pytest.mark.unprivileged
+def test_row():
+    """A figure above its bound fails. A refusal by the tracer does not fail."""
+    row = pythons_table.Row("a build")
+    row.put("par", *pythons_table.pair(0.001, 0.005), ())
+    row.put("par_big", *pythons_table.pair(0.0011, 0), [3])
+    row.refuse("growth", 2)
+    cells = dict(zip(pythons_table.HEADER, row.row()))
+    assert (cells["par"], cells["par_big"], cells["growth"], cells["heap"]) == (
+        "0.10 / 0.50",
+        "**0.11 / 0.00** (3)",
+        "– (2)",
+        "–",
+    )
+    assert row.failed == ["a build: par_big: 0.11 / 0.00"] and row.passed == 2
+
+
+@pytest.mark.unprivileged
+def test_absent(monkeypatch, tmp_path):
+    """The error names an archive that is missing."""
+    monkeypatch.setenv("PYTHONS", str(tmp_path))
+    nowhere = pythons.Packed("nowhere", "bin/python", "lib", "")
+    with pytest.raises(LookupError, match="no nowhere.tar.xz in %s" % tmp_path):
+        pythons.unpacked(nowhere)

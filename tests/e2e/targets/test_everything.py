@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tracer -a, --comm and --cgroup: processes that run already, and processes that start during the
+trace."""
+import os
+import re
+import secrets
+import shutil
+import struct
+import subprocess
+import time
+from collections import Counter
+
+import pytest
+
+from cgroups import hierarchy, removed
+from harness import compiled, environment, wait_until
+
+
+def attached_pids(run):
+    return {int(pid) for pid in re.findall(r"^tracer: attached to PID (\d+)", run.stderr, re.M)}
+
+
+def rss_kib(pid):
+    with open("/proc/%d/status" % pid) as file:
+        return int(re.search(r"VmRSS:\s+(\d+)", file.read()).group(1))
+
+
+def summary(run):
+    """Returns once the tracer has reported the number of processes to which it attached. All their
+    files are probed by then."""
+    wait_until(
+        lambda: re.search(r"^tracer: attached to \d+ of \d+ processes", run.stderr, re.M),
+        "it has attached",
+    )
+
+
+@pytest.fixture
+def sleeper():
+    """sleeper(n): n processes of one program without Python, which are killed at the end of the
+    test."""
+    started = []
+
+    def start(count):
+        more = [
+            subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            for _ in range(count)
+        ]
+        started.extend(more)
+        return {process.pid for process in more}
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+
+
+def test_storm(start, trace, any_python, sleeper):
+    """2,000 processes, 200 at once. Those that stay are traced. The tracer is no larger after the
+    second storm, and ends with status 0."""
+    before = sleeper(5)
+    run = trace("-a", "-v", attached=False)
+    summary(run)
+    target = start(any_python, "storm.py", 2000, 200, ready=False)
+    meanwhile = sleeper(5)
+    passing = []
+    while target.process.poll() is None and len(passing) < 40:
+        passing.append(subprocess.Popen(["sleep", "0.15"]))
+        passing.append(subprocess.Popen(["sleep", "1"]))
+        time.sleep(0.02)
+    assert {process.wait() for process in passing} == {0}
+    target.read_until("done")
+    wait_until(lambda: before | meanwhile <= attached_pids(run), "what stays is under trace")
+    size = rss_kib(run.pid)
+    target = start(any_python, "storm.py", 2000, 200, ready=False)
+    target.read_until("done")
+    after = sleeper(5)
+    wait_until(lambda: after <= attached_pids(run), "what comes after the storm is under trace")
+    # The tables of other processes on the machine grow, and the data kept of ended processes grows
+    # up to its bound. 100 KiB for each process of the storm would be more.
+    assert rss_kib(run.pid) - size < 192 << 10
+    assert len(os.listdir("/proc/%d/fd" % run.pid)) < 2000
+    run.interrupt()
+    assert run.wait() == 0, run.stderr
+    data = run.report().data
+    assert before | meanwhile | after <= {p["pid"] for p in data["processes"]}
+    assert {process.pid for process in passing} <= {
+        p["pid"] for p in data["processes"] if p["name"] == "sleep"
+    }, "those that came and went"
+
+
+@pytest.fixture
+def brief(tmp_path):
+    """A program that exits at once and that no process has run before."""
+    return compiled(tmp_path / "brief", "brief.c")
+
+
+def test_new_programs(trace, brief, sleeper):
+    """Processes that live for a millisecond are traced from their first instruction, including
+    forked children. Names come from files that are no longer mapped. Each process has a table."""
+    sleeper(1)
+    run = trace("-a", "-v", attached=False)
+    summary(run)
+    for times in (1, 20):
+        assert all(subprocess.run([brief]).returncode == 0 for _ in range(times))
+    # Each run is two processes. Both have 3 blocks of 1000 bytes, and the child has another block
+    # of 500 bytes.
+    wait_until(
+        lambda: len(re.findall(r"attached to PID \d+ \(brief\)", run.stderr)) == 21, "all were seen"
+    )
+    run.interrupt()
+    assert run.wait() == 0, run.stderr
+    report = run.report("--layer", "native")
+    briefs = [p for p in report.data["processes"] if p["name"] == "brief"]
+    assert report.marked("brief.c", ("KEPT", "CHILD")) == {
+        "KEPT": (21 * 2 * 3000, 21 * 2 * 3),
+        "CHILD": (21 * 500, 21),
+    }
+    assert [p["state"] for p in briefs] == ["exited"] * 42
+    assert {p["not_seen"]["frees_unknown"] for p in briefs} == {0}
+    assert report.data["not_seen"]["records_malformed"] == 0
+    functions = run.report("--layer", "native", "--group-by", "function").data["statistics"]
+    assert {"keep", "child"} <= {entry["traceback"][0]["function"] for entry in functions}
+
+
+def test_slow_loader(trace, brief, sleeper, tmp_path):
+    """A program that is examined before its loader has mapped libc, as on a busy machine, is traced
+    nevertheless."""
+    sleeper(1)
+    preload = tmp_path / "preload"
+    os.mkfifo(preload)
+    run = trace("-a", "-v", attached=False)
+    summary(run)
+    target = subprocess.Popen(
+        [brief], env=environment(LD_PRELOAD=str(preload)), stderr=subprocess.DEVNULL
+    )
+    looked = r"PID %d(:| is not traced:) .*allocator" % target.pid
+    wait_until(
+        lambda: re.search(looked, run.stderr), "the tracer has looked at what is mapped so far"
+    )
+    # The loader finds no library there, reports it and continues.
+    os.close(os.open(preload, os.O_WRONLY))
+    assert target.wait(30) == 0
+    run.interrupt()
+    assert run.wait() == 0, run.stderr
+    assert run.report("--layer", "native").marked("brief.c", ("KEPT", "CHILD")) == {
+        "KEPT": (6000, 6),
+        "CHILD": (500, 1),
+    }
+
+
+def test_new_python(start, trace, any_python, sleeper, tmp_path):
+    """A new program turns out to run Python. The report has it once, as a Python process, line by
+    line."""
+    sleeper(1)
+    run = trace("-a", "-v", attached=False)
+    summary(run)
+    for _ in range(2):
+        path = tmp_path / "fresh-python"
+        path.unlink(missing_ok=True)
+        shutil.copy(any_python.path, path)
+        target = start(
+            str(path),
+            "golden.py",
+            env=environment(PYTHONHOME=os.path.dirname(os.path.dirname(any_python.path))),
+        )
+        wait_until(
+            lambda: re.search(r"attached to PID %d \(.*CPython" % target.pid, run.stderr),
+            "its Python is found",
+        )
+        target.step()
+        live = target.expect()
+        target.wait_reading()
+        assert target.finish() == 0
+    run.interrupt()
+    assert run.wait() == 0, run.stderr
+    entries = [p for p in run.report().data["processes"] if p["pid"] == target.pid]
+    assert [(p["python"][:3], p["mode"]) for p in entries] == [(any_python.version[:3], "census")]
+    assert run.report("--pid", target.pid).marked("golden.py", live) == live
+    assert run.report().data["not_seen"]["records_malformed"] == 0
+
+
+EVENT_HEADER = struct.Struct("<IIQII")  # include/abi/events.h: type, size, time_ns, tgid, tid
+EVENT_ALLOC, EVENT_API_NATIVE = 1, 6
+
+
+def alloc_apis(capture, pid):
+    """Number of allocations of the process by allocator API."""
+    apis = Counter()
+    with open(capture, "rb") as file:
+        records = file.read()[16:]
+    offset = 0
+    while offset + EVENT_HEADER.size <= len(records):
+        kind, size, _, tgid, _ = EVENT_HEADER.unpack_from(records, offset)
+        if kind == EVENT_ALLOC and tgid == pid:
+            apis[records[offset + size - 4]] += 1
+        offset += size
+    return apis
+
+
+def test_only_what_is_asked(start, trace, any_python, sleeper, tmp_path):
+    """When malloc is probed for other processes, a Python process that is traced for Python's
+    blocks only has no native records."""
+    sleeper(1)
+    target = start(any_python, "golden.py")
+    run = trace("-a", "-v", "--capture", tmp_path / "run.cap", attached=False)
+    summary(run)
+    wait_until(lambda: target.pid in attached_pids(run), "it is under trace")
+    target.step()
+    target.expect()
+    target.wait_reading()
+    other = subprocess.Popen(["sort", os.devnull])
+    assert other.wait() == 0
+    run.interrupt()
+    assert run.wait() == 0
+    assert target.finish() == 0
+    apis = alloc_apis(tmp_path / "run.cap", target.pid)
+    assert sum(apis.values()) > 0 and apis[EVENT_API_NATIVE] == 0
+    assert set(alloc_apis(tmp_path / "run.cap", other.pid)) == {EVENT_API_NATIVE}
+
+
+def test_comm_that_comes(start, trace, any_python, tmp_path):
+    """A unique name: the first process runs already, the second one starts during the trace and
+    then runs another program."""
+    name = "t" + secrets.token_hex(3)
+    path = tmp_path / name
+    path.symlink_to(any_python.path)
+    env = environment(PYTHONHOME=os.path.dirname(os.path.dirname(any_python.path)))
+    first = start(str(path), "golden.py", env=env)
+    run = trace("--comm", name)
+    second = start(str(path), "golden.py", env=env)
+    other = start(any_python, "golden.py")
+    run.wait_attached(2)
+    assert attached_pids(run) == {first.pid, second.pid}
+    second.step()
+    live = second.expect()
+    second.wait_reading()
+    assert first.finish() == 0
+    assert run.process.poll() is None, "it goes on without any of them"
+    run.interrupt()
+    assert run.wait() == 0
+    assert run.report("--pid", second.pid).marked("golden.py", live) == live
+    assert other.pid not in {p["pid"] for p in run.report().data["processes"]}
+
+
+def test_cgroup_that_fills(start, trace, any_python, tmp_path):
+    """Processes that start in a cgroup during its trace, by the exec of a process that is in it."""
+    with hierarchy(tmp_path, "v2") as mounted:
+        folder = os.path.join(mounted, "tracer-test-" + secrets.token_hex(3))
+        os.mkdir(folder)
+        try:
+            prefix = ("sh", "-c", 'echo $$ > "$0"/cgroup.procs; exec "$@"', folder)
+            first = start(any_python, "golden.py", prefix=prefix)
+            run = trace("--cgroup", folder)
+            second = start(any_python, "golden.py", prefix=prefix)
+            other = start(any_python, "golden.py")
+            run.wait_attached(2)
+            assert attached_pids(run) == {first.pid, second.pid}
+            for target in (first, second, other):
+                assert target.finish() == 0
+            run.interrupt()
+            assert run.wait() == 0
+        finally:
+            for target in (first, second):
+                target.kill()
+            wait_until(lambda: removed(folder), "the cgroup is empty")

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Targets in other user and PID namespaces, and /proc mounted with hidepid."""
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+import harness
+from cgroups import check, unique
+from harness import environment, error_line
+
+
+# --- namespaces -----------------------------------------------------------------------------------
+
+
+def unshare(*arguments):
+    command = ["unshare", *arguments]
+    if subprocess.run([*command, "true"], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("no %s here" % " ".join(command))
+    return command
+
+
+def test_user_namespace(trace, any_python):
+    """root of a user namespace, which is nobody on the host."""
+    target = harness.Target(any_python, "golden.py", prefix=unshare("--user", "--map-root-user"))
+    with target:
+        check(trace("-p", target.pid), target)
+
+
+def test_tracer_in_user_namespace(tracer, start, any_python):
+    """Root without the machine's privileges: one line of error, and the target is unharmed."""
+    with start(any_python, "golden.py") as target:
+        done = subprocess.run(
+            [*unshare("--user", "--map-root-user"), tracer, "-p", str(target.pid)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=harness.TIMEOUT,
+            env=environment(),
+        )
+        done.stderr = done.stderr.decode()
+        assert "user namespace" in error_line(done, 1)
+        target.step()
+        target.expect()
+        assert target.finish() == 0
+
+
+INNER = """
+import os, sys
+while True:
+    pid = os.fork()
+    if not pid:
+        # /proc is that of the host still.
+        if os.path.exists("/proc/%d" % os.getpid()):
+            os._exit(1)
+        print(os.getpid(), flush=True)
+        sys.stdin.read()
+        os._exit(0)
+    if not os.waitpid(pid, 0)[1]:
+        break
+"""
+
+
+def test_pid_of_another_namespace(run_tracer, any_python):
+    """A PID that exists only in a PID namespace below the tracer's: the error explains it, and the
+    tracer does not guess a process."""
+    with subprocess.Popen(
+        [*unshare("--pid", "--fork"), any_python.path, "-c", INNER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        inner = int(process.stdout.readline())
+        assert "in its own PID namespace" in error_line(run_tracer("heap", "-p", inner), 1)
+        line = error_line(run_tracer("-p", inner), 1)
+        assert "%d is the process id, in its own PID namespace, of PID " % inner in line
+        outer = int(re.search(r"of PID (\d+) in a PID namespace", line).group(1))
+        with open("/proc/%d/status" % outer) as status:
+            assert re.search(r"^NSpid:\t%d\t%d$" % (outer, inner), status.read(), re.M)
+        process.stdin.close()
+        assert process.wait(harness.TIMEOUT) == 0
+
+
+def test_hidepid(tracer):
+    """If other users' processes are hidden from the tracer, a message states that."""
+    if not shutil.which("setpriv"):
+        pytest.skip("no setpriv on this machine")
+    script = "mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all %s list"
+    copy = "/tmp/" + unique("tracer")
+    shutil.copy(tracer, copy)
+    try:
+        os.chmod(copy, 0o755)
+        command = [*unshare("--mount"), "sh", "-c", script % copy]
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=harness.TIMEOUT,
+            env=environment(),
+        )
+    finally:
+        os.unlink(copy)
+    assert done.returncode == 0, done.stderr.decode()
+    assert "/proc is mounted with hidepid" in done.stderr.decode()

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cmocka 2's name for assert_in_range(), which cmocka 2 deprecates. cmocka 1 has only
+ * assert_in_range(). Include this file after cmocka.h.
+ */
+#ifndef TRACER_TESTS_RANGES_H
+#define TRACER_TESTS_RANGES_H
+
+#ifndef assert_uint_in_range
+#define assert_uint_in_range assert_in_range
+#endif
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Probe plans for people to read. */
+#ifndef TRACER_CLI_PLAN_PRINT_H
+#define TRACER_CLI_PLAN_PRINT_H
+
+#include "process_plan/plan_target.h"
+
+/*
+ * Prints to stdout every site of the target's plans with its file, symbol, offset, instruction and
+ * reason, and the functions that are not probed.
+ */
+void plan_target_print(const struct plan_target *target);
+
+#endif

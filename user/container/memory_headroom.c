@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "container/memory_headroom.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "container/cgroup.h"
+#include "process/process.h"
+
+#define LEVELS_MAX     16 /* nested cgroups with a limit that are considered */
+#define FILE_BYTES     16384
+#define MACHINE        "/proc"
+#define NO_LIMIT_BYTES (1ull << 60) /* v1 encodes "no limit" as a number near 2^63 */
+
+struct level {
+	char *directory;
+	size_t mount_bytes; /* length of the mount point, a prefix of directory */
+	int limited;
+	uint64_t left;
+	int64_t taken;
+};
+
+struct process {
+	pid_t pid;
+	uint32_t levels[LEVELS_MAX + 1];
+	size_t count;
+};
+
+struct memory_headroom {
+	struct level *levels; /* the first is the machine */
+	size_t level_count, level_capacity;
+	struct process *processes; /* sorted by pid */
+	size_t process_count, process_capacity;
+};
+
+uint64_t memory_level_left(const struct memory_level *level)
+{
+	uint64_t used = level->used > level->reclaimable ? level->used - level->reclaimable : 0;
+
+	return level->limit > used ? level->limit - used : 0;
+}
+
+uint64_t memory_stat_value(const char *text, const char *name)
+{
+	size_t bytes = strlen(name);
+
+	while (text && *text) {
+		if (!strncmp(text, name, bytes) && text[bytes] == ' ')
+			return strtoull(text + bytes + 1, NULL, 10);
+		text = strchr(text, '\n');
+		if (text)
+			text++;
+	}
+	return 0;
+}
+
+/* The length; 0 if there is no such file. */
+static size_t text_read(const char *directory, const char *name, char *out, size_t capacity)
+{
+	char path[4096];
+	ssize_t bytes;
+	int fd;
+
+	out[0] = '\0';
+	if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
+		return 0;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	bytes = read(fd, out, capacity - 1);
+	close(fd);
+	out[bytes > 0 ? bytes : 0] = '\0';
+	return bytes > 0 ? (size_t)bytes : 0;
+}
+
+/* "max" and a missing file mean no limit. */
+static uint64_t number_read(const char *directory, const char *name)
+{
+	char text[32];
+	uint64_t value;
+
+	if (!text_read(directory, name, text, sizeof(text)) || text[0] < '0' || text[0] > '9')
+		return UINT64_MAX;
+	value = strtoull(text, NULL, 10);
+	return value >= NO_LIMIT_BYTES ? UINT64_MAX : value;
+}
+
+/* What is left of one limit. Returns 0 if there is no limit. */
+static int limit_left(const char *directory, const char *limit, const char *usage,
+		      uint64_t reclaimable, uint64_t *left)
+{
+	struct memory_level memory = {.limit = number_read(directory, limit),
+				      .reclaimable = reclaimable};
+
+	if (memory.limit == UINT64_MAX)
+		return 0;
+	memory.used = number_read(directory, usage);
+	if (memory.used == UINT64_MAX)
+		return 0;
+	*left = memory_level_left(&memory);
+	return 1;
+}
+
+int memory_directory_left(const char *directory, uint64_t *left)
+{
+	static const char *const files[][2] = {
+		{"memory.max", "memory.current"},
+		{"memory.high", "memory.current"},
+		{"memory.limit_in_bytes", "memory.usage_in_bytes"},
+		{"memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes"},
+	};
+	char stat[FILE_BYTES];
+	uint64_t inactive, active, one;
+	int limited = 0;
+
+	text_read(directory, "memory.stat", stat, sizeof(stat));
+	/* v1 counts descendant cgroups in separate fields. */
+	inactive = memory_stat_value(stat, "total_inactive_file")
+			   ?: memory_stat_value(stat, "inactive_file");
+	active = memory_stat_value(stat, "total_active_file")
+			 ?: memory_stat_value(stat, "active_file");
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		if (!limit_left(directory, files[i][0], files[i][1], inactive + active / 2, &one))
+			continue;
+		if (!limited || one < *left)
+			*left = one;
+		limited = 1;
+	}
+	return limited;
+}
+
+static void machine_read(struct level *level)
+{
+	char text[FILE_BYTES], *line;
+
+	text_read(MACHINE, "meminfo", text, sizeof(text));
+	line = strstr(text, "MemAvailable:");
+	level->limited = line != NULL;
+	level->left = line ? strtoull(line + strlen("MemAvailable:"), NULL, 10) * 1024 : 0;
+}
+
+/* Takes ownership of directory. Returns the level's index, or -ENOMEM. */
+static int level_of(struct memory_headroom *headroom, char *directory, size_t mount_bytes)
+{
+	struct level *level;
+
+	for (size_t i = 0; i < headroom->level_count && directory; i++)
+		if (!strcmp(headroom->levels[i].directory, directory)) {
+			free(directory);
+			return (int)i;
+		}
+	if (!directory || array_reserve(&headroom->levels, &headroom->level_capacity,
+					headroom->level_count, 1, sizeof(*headroom->levels))) {
+		free(directory);
+		return -ENOMEM;
+	}
+	level = &headroom->levels[headroom->level_count];
+	*level = (struct level){.directory = directory, .mount_bytes = mount_bytes};
+	if (headroom->level_count)
+		level->limited = memory_directory_left(level->directory, &level->left);
+	else
+		machine_read(level);
+	return (int)headroom->level_count++;
+}
+
+int memory_headroom_new(struct memory_headroom **out)
+{
+	struct memory_headroom *headroom = calloc(1, sizeof(*headroom));
+
+	if (!headroom || level_of(headroom, strdup(MACHINE), 0) < 0) {
+		memory_headroom_free(headroom);
+		return -ENOMEM;
+	}
+	*out = headroom;
+	return 0;
+}
+
+void memory_headroom_free(struct memory_headroom *headroom)
+{
+	if (!headroom)
+		return;
+	for (size_t i = 0; i < headroom->level_count; i++)
+		free(headroom->levels[i].directory);
+	free(headroom->levels);
+	free(headroom->processes);
+	free(headroom);
+}
+
+/* Adds a cgroup and all its visible ancestors. */
+static int levels_add(struct memory_headroom *headroom, struct process *process,
+		      const struct cgroup_line *line)
+{
+	size_t mount_bytes, bytes;
+	char *directory = cgroup_directory(line, line->path_bytes, &mount_bytes);
+	int err = 0;
+
+	bytes = directory ? strlen(directory) : 0;
+	while (directory && err >= 0 && bytes >= mount_bytes && bytes) {
+		err = level_of(headroom, strndup(directory, bytes), mount_bytes);
+		if (err > 0 && headroom->levels[err].limited && process->count <= LEVELS_MAX)
+			process->levels[process->count++] = (uint32_t)err;
+		while (bytes && directory[--bytes] != '/')
+			;
+	}
+	free(directory);
+	return err < 0 ? err : 0;
+}
+
+static int has_memory(const struct cgroup_line *line)
+{
+	static const char word[] = "memory";
+	const char *at = line->controllers, *end = at + line->controllers_bytes;
+
+	if (!line->controllers_bytes)
+		return 1;
+	while (at < end) {
+		const char *comma = memchr(at, ',', (size_t)(end - at));
+		size_t bytes = (size_t)((comma ? comma : end) - at);
+
+		if (bytes == sizeof(word) - 1 && !memcmp(at, word, bytes))
+			return 1;
+		at += bytes + 1;
+	}
+	return 0;
+}
+
+static int process_read(struct memory_headroom *headroom, struct process *process)
+{
+	struct buffer text = {0};
+	struct cgroup_line line;
+	const char *next;
+	int err = process_file_read(process->pid, "cgroup", CGROUP_TEXT_MAX, &text);
+
+	process->levels[process->count++] = 0;
+	for (next = err ? "" : (const char *)text.data; !err && cgroup_next(&next, &line);)
+		if (has_memory(&line))
+			err = levels_add(headroom, process, &line);
+	buffer_free(&text);
+	return err;
+}
+
+/* The process's index, or the index at which to insert it. */
+static size_t process_index(const struct memory_headroom *headroom, pid_t pid)
+{
+	size_t low = 0, high = headroom->process_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (headroom->processes[middle].pid < pid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+int memory_headroom_take(struct memory_headroom *headroom, pid_t pid, int64_t bytes)
+{
+	size_t at = process_index(headroom, pid);
+	struct process process = {.pid = pid};
+	int err;
+
+	if (at == headroom->process_count || headroom->processes[at].pid != pid) {
+		err = process_read(headroom, &process);
+		if (!err)
+			err = array_reserve(&headroom->processes, &headroom->process_capacity,
+					    headroom->process_count, 1,
+					    sizeof(*headroom->processes));
+		if (err)
+			return err;
+		memmove(&headroom->processes[at + 1], &headroom->processes[at],
+			(headroom->process_count - at) * sizeof(*headroom->processes));
+		headroom->processes[at] = process;
+		headroom->process_count++;
+	}
+	for (size_t i = 0; i < headroom->processes[at].count; i++)
+		headroom->levels[headroom->processes[at].levels[i]].taken += bytes;
+	return 0;
+}
+
+int memory_headroom_is_short(const struct memory_headroom *headroom, struct memory_short *out)
+{
+	for (size_t i = 0; i < headroom->level_count; i++) {
+		const struct level *level = &headroom->levels[i];
+		uint64_t taken = level->taken > 0 ? (uint64_t)level->taken : 0;
+		const char *name = level->directory + level->mount_bytes;
+		size_t bytes = strlen(name), most = sizeof(out->where) - sizeof("the cgroup ");
+
+		if (!taken || !level->limited || taken + taken / 2 <= level->left)
+			continue;
+		out->left = level->left;
+		out->wanted = taken + taken / 2;
+		snprintf(out->where, sizeof(out->where), "%s%s", i ? "the cgroup " : "the machine",
+			 !i       ? ""
+			 : !bytes ? "/"
+				  : name + (bytes > most ? bytes - most : 0));
+		return 1;
+	}
+	return 0;
+}

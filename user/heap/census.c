@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "heap/census.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "heap/heap_types.h"
+#include "process/freeze.h"
+#include "process/threads.h"
+#include "python/heap.h"
+
+/* Pools between two drains of the ring buffer: a few milliseconds. */
+#define REFRESH_POOLS 512
+/* Sizes are emitted for the first 64 pools, then for 64 of every second one, of every fourth, … */
+#define SIZED_POOLS 64
+
+struct walk {
+	const struct census_opts *opts;
+	struct event_header header;
+	uint64_t id, pools;
+	struct heap_sizes *sizes; /* NULL: not requested, or types cannot be read */
+	uint64_t sized, sized_every;
+	int err;
+};
+
+static int sizes_record(const struct heap_pool *pool, struct walk *walk)
+{
+	_Alignas(struct event_census_sizes) uint8_t
+		capacity[sizeof(struct event_census_sizes) + EVENT_POOL_BLOCKS * sizeof(uint16_t)];
+	struct event_census_sizes *record = (void *)capacity;
+	size_t bytes = (pool->count + 3) / 4 * 4 * sizeof(record->bytes[0]), known = 0;
+
+	memset(capacity, 0, sizeof(*record) + bytes);
+	record->header = walk->header;
+	record->header.type = EVENT_CENSUS_SIZES;
+	record->header.size = sizeof(*record) + bytes;
+	record->id = walk->id;
+	record->address = pool->address;
+	record->block_bytes = pool->block_bytes;
+	record->count = pool->count;
+	for (uint32_t i = 0; i < pool->count; i++) {
+		if (pool->free[i])
+			continue;
+		record->bytes[i] = (uint16_t)heap_sizes_of(
+			walk->sizes, pool->content + (size_t)i * pool->block_bytes,
+			pool->block_bytes);
+		known += record->bytes[i] != 0;
+	}
+	if (++walk->sized % SIZED_POOLS == 0)
+		walk->sized_every *= 2;
+	return known ? walk->opts->record(walk->opts->context, record, record->header.size) : 0;
+}
+
+static int pool_record(const struct heap_pool *pool, void *context)
+{
+	struct walk *walk = context;
+	_Alignas(struct event_census_pool)
+		uint8_t capacity[sizeof(struct event_census_pool) + EVENT_POOL_BLOCKS / 8];
+	struct event_census_pool *record = (void *)capacity;
+	size_t words = (pool->count + 63) / 64;
+
+	memset(capacity, 0, sizeof(*record) + words * sizeof(record->live[0]));
+	record->header = walk->header;
+	record->header.type = EVENT_CENSUS_POOL;
+	record->header.size = sizeof(*record) + words * sizeof(record->live[0]);
+	record->id = walk->id;
+	record->address = pool->address;
+	record->block_bytes = pool->block_bytes;
+	record->count = pool->count;
+	for (uint32_t i = 0; i < pool->count; i++)
+		record->live[i / 64] |= (uint64_t)!pool->free[i] << i % 64;
+	walk->err = walk->opts->record(walk->opts->context, record, record->header.size);
+	if (!walk->err && walk->sizes && pool->content && walk->pools % walk->sized_every == 0)
+		walk->err = sizes_record(pool, walk);
+	if (++walk->pools % REFRESH_POOLS == 0)
+		walk->opts->refresh(walk->opts->context);
+	return walk->err;
+}
+
+static int thread_record(pid_t tid, void *context)
+{
+	struct walk *walk = context;
+	struct event_mark record = {.header = walk->header};
+
+	record.header.type = EVENT_CENSUS_THREAD;
+	record.header.size = sizeof(record);
+	record.header.tid = tid;
+	return walk->opts->record(walk->opts->context, &record, sizeof(record));
+}
+
+static int walk_take(const struct python_runtime *runtime, const struct census_opts *opts,
+		     struct event_census *record)
+{
+	struct walk walk = {
+		.opts = opts, .header = record->header, .id = record->id, .sized_every = 1};
+	struct heap_walk heap = {0};
+	int err;
+
+	err = opts->record(opts->context, record, sizeof(*record));
+	if (!err)
+		err = threads_visit(runtime->pid, thread_record, &walk);
+	if (err)
+		return err;
+	/* If types cannot be read, no sizes are emitted. */
+	if (opts->types)
+		heap_sizes_new(&walk.sizes, runtime);
+	err = heap_read_pools(runtime, pool_record, &walk, &heap);
+	heap_sizes_free(walk.sizes);
+	/* The library has just been loaded: there is no heap yet. */
+	if (err == -EAGAIN)
+		err = 0;
+	if (!err)
+		err = walk.err;
+	if (heap.arenas_lost)
+		record->failed = EVENT_CENSUS_PARTIAL;
+	record->large_blocks = heap.raw_blocks;
+	record->pools_unreadable = heap.pools_unreadable;
+	record->elapsed_ns = heap.elapsed_ns;
+	return err;
+}
+
+int census_take(const struct python_runtime *runtime, const struct census_opts *opts)
+{
+	struct event_census record = {
+		.header = {.type = EVENT_CENSUS,
+			   .size = sizeof(record),
+			   .tgid = runtime->pid,
+			   .tid = runtime->pid},
+		.baseline = opts->baseline,
+	};
+	struct freeze *freeze = NULL;
+	int err;
+
+	error_clear();
+	err = opts->freeze ? freeze_begin(&freeze, runtime->pid) : 0;
+	if (err)
+		return err;
+	opts->refresh(opts->context);
+	record.header.time_ns = clock_ns(CLOCK_MONOTONIC);
+	record.id = record.header.time_ns & ~EVENT_CENSUS_INSIDE;
+	err = walk_take(runtime, opts, &record);
+	record.frozen_ns = freeze_end(freeze);
+	opts->refresh(opts->context);
+	record.header.type = EVENT_CENSUS_DONE;
+	record.header.time_ns = clock_ns(CLOCK_MONOTONIC);
+	if (err)
+		record.failed = EVENT_CENSUS_GIVEN_UP;
+	int failed = opts->record(opts->context, &record, sizeof(record));
+	return err ? err : failed;
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "links/features.h"
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "abi/target.h"
+#include "base/error.h"
+#include "links/link_trial.h"
+#include "links/obstacles.h"
+
+/* PROC_PID_INIT_INO and PROC_USER_INIT_INO of include/linux/proc_ns.h. */
+#define ROOT_PID_NS_INODE  0xeffffffcu
+#define ROOT_USER_NS_INODE 0xeffffffdu
+
+static int enum_has(const struct btf *btf, const char *enum_name, const char *value)
+{
+	int id = btf__find_by_name_kind(btf, enum_name, BTF_KIND_ENUM);
+	const struct btf_type *type;
+	const struct btf_enum *entries;
+
+	if (id < 0)
+		return 0;
+	type = btf__type_by_id(btf, id);
+	entries = btf_enum(type);
+	for (int i = 0; i < btf_vlen(type); i++) {
+		const char *name = btf__name_by_offset(btf, entries[i].name_off);
+
+		if (name && !strcmp(name, value))
+			return 1;
+	}
+	return 0;
+}
+
+/* BTF names decide only if we may not try. */
+static int link_is_possible(enum links_kind kind, int named)
+{
+	int possible = named ? link_trial(kind) : 0;
+
+	return possible < 0 ? named : possible;
+}
+
+int features_probe(struct features *out)
+{
+	struct utsname name;
+	struct stat pid_ns, user_ns;
+	struct btf *btf;
+
+	memset(out, 0, sizeof(*out));
+	if (uname(&name))
+		return -errno;
+	snprintf(out->kernel, sizeof(out->kernel), "%s", name.release);
+	out->perf_uprobe = !access("/sys/bus/event_source/devices/uprobe/type", R_OK);
+	if (stat("/proc/self/ns/pid", &pid_ns))
+		return -errno;
+	/* A kernel without user namespaces has only the initial one, and no such file. */
+	out->root_user_ns =
+		stat("/proc/self/ns/user", &user_ns) || user_ns.st_ino == ROOT_USER_NS_INODE;
+	out->root_pid_ns = pid_ns.st_ino == ROOT_PID_NS_INODE;
+	btf = btf__load_vmlinux_btf();
+	if (libbpf_get_error(btf))
+		return 0;
+	out->btf = 1;
+	out->ring_buffer = enum_has(btf, "bpf_map_type", "BPF_MAP_TYPE_RINGBUF");
+	out->task_storage = enum_has(btf, "bpf_map_type", "BPF_MAP_TYPE_TASK_STORAGE");
+	out->attach_cookie = enum_has(btf, "bpf_func_id", "BPF_FUNC_get_attach_cookie");
+	out->prepare_exec =
+		btf__find_by_name_kind(btf, "btf_trace_sched_prepare_exec", BTF_KIND_TYPEDEF) > 0;
+	out->bpf_loop = enum_has(btf, "bpf_func_id", "BPF_FUNC_loop");
+	out->uprobe_session = link_is_possible(
+		LINKS_BOTH, enum_has(btf, "bpf_attach_type", "BPF_TRACE_UPROBE_SESSION"));
+	out->uprobe_multi = out->uprobe_session ||
+			    link_is_possible(LINKS_ENTRY, enum_has(btf, "bpf_attach_type",
+								   "BPF_TRACE_UPROBE_MULTI"));
+	out->task_storage_holds = out->task_storage && task_storage_trial(TASK_STATE_MAX) != 0;
+	out->seccomp_uretprobe_risk =
+		btf__find_by_name_kind(btf, "__x64_sys_uretprobe", BTF_KIND_FUNC) > 0 ||
+		btf__find_by_name_kind(btf, "__do_sys_uretprobe", BTF_KIND_FUNC) > 0;
+	btf__free(btf);
+	return 0;
+}
+
+int features_capabilities(struct capability out[8], size_t *count)
+{
+	static const struct {
+		const char *name, *why;
+		cap_value_t value;
+		int required;
+	} wanted[] = {
+		{"CAP_BPF", "loads BPF programs and maps", CAP_BPF, 1},
+		{"CAP_PERFMON", "attaches tracing programs", CAP_PERFMON, 1},
+		{"CAP_SYS_PTRACE", "reads the target's memory and its mapped files", CAP_SYS_PTRACE,
+		 1},
+		{"CAP_SYS_ADMIN",
+		 "attaches uprobes to other users' processes, opens /proc/PID/map_files",
+		 CAP_SYS_ADMIN, 1},
+		{"CAP_DAC_READ_SEARCH", "reads files of other users", CAP_DAC_READ_SEARCH, 0},
+	};
+	cap_t caps = cap_get_proc();
+
+	*count = 0;
+	if (!caps)
+		return -errno;
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+		cap_flag_value_t held = CAP_CLEAR;
+
+		cap_get_flag(caps, wanted[i].value, CAP_EFFECTIVE, &held);
+		out[*count].name = wanted[i].name;
+		out[*count].why = wanted[i].why;
+		out[*count].required = wanted[i].required;
+		out[*count].held = held == CAP_SET;
+		(*count)++;
+	}
+	cap_free(caps);
+	return 0;
+}
+
+int features_check(const struct features *features, const char **remedy)
+{
+	struct capability capabilities[8];
+	size_t count;
+	int err;
+
+	err = features_capabilities(capabilities, &count);
+	if (err)
+		return err;
+	for (size_t i = 0; i < count; i++) {
+		if (capabilities[i].held || !capabilities[i].required)
+			continue;
+		*remedy = obstacle_capability_remedy();
+		return error_set(-EPERM, "%s is missing (it %s)", capabilities[i].name,
+				 capabilities[i].why);
+	}
+	if (!features->root_user_ns) {
+		*remedy = "run it with sudo outside of it";
+		return error_set(
+			-EPERM,
+			"it runs in a user namespace of its own, whose root has no rights over the "
+			"kernel");
+	}
+	if (!features->root_pid_ns) {
+		*remedy = "run it on the host, or in a container that shares the host's PID "
+			  "namespace (--pid=host)";
+		return error_set(
+			-ENOSYS,
+			"it runs in a PID namespace of its own, where process ids are not the "
+			"kernel's");
+	}
+	if (!features->btf)
+		return obstacle_explain(OBSTACLE_BTF,
+					error_set(-ENOSYS,
+						  "kernel %s has no type information (BTF)",
+						  features->kernel),
+					remedy);
+	*remedy = "boot kernel 5.15 or newer";
+	if (!features->ring_buffer || !features->task_storage || !features->attach_cookie)
+		return error_set(-ENOSYS, "kernel %s has no %s", features->kernel,
+				 !features->ring_buffer    ? "BPF ring buffer"
+				 : !features->task_storage ? "BPF task storage"
+							   : "BPF attach cookies");
+	*remedy = "boot a kernel with CONFIG_UPROBE_EVENTS; where /sys is covered (a sandbox), run "
+		  "it outside";
+	if (!features->uprobe_multi && !features->perf_uprobe)
+		return error_set(-ENOSYS, "kernel %s has no uprobes", features->kernel);
+	*remedy = NULL;
+	return 0;
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The process that holds the links; links_holder.h explains its purpose. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "kernel/privileges.h"
+#include "links/links_holder.h"
+#include "links/links_wire.h"
+#include "links/perf_uprobe.h"
+
+struct group {
+	uint32_t id;
+	int *fds;
+	size_t count;
+};
+
+struct keeper {
+	int socket, owner;
+	struct group *groups;
+	size_t count, capacity;
+	char swept[LINKS_PATH_MAX]; /* a file of the owner's to remove; "": none */
+};
+
+/* The owner requested the end, or has ended: on exit the kernel removes all links. */
+static void keeper_end(void)
+{
+	_exit(0);
+}
+
+/* The owner has ended without LINKS_END. */
+static void keeper_abandoned(const struct keeper *keeper)
+{
+	if (keeper->swept[0])
+		unlink(keeper->swept);
+	keeper_end();
+}
+
+/* Waits for input, or for the end of the owner. */
+static void keeper_wait(const struct keeper *keeper)
+{
+	struct pollfd fds[] = {{.fd = keeper->socket, .events = POLLIN},
+			       {.fd = keeper->owner, .events = POLLIN}};
+
+	while (poll(fds, 2, -1) < 0 && errno == EINTR)
+		;
+	/*
+	 * Other children of the owner may hold copies of the socket, so only the pidfd shows that
+	 * the owner has ended.
+	 */
+	if (fds[1].revents)
+		keeper_abandoned(keeper);
+}
+
+static void bytes_read(const struct keeper *keeper, void *out, size_t size)
+{
+	for (size_t at = 0; at < size;) {
+		ssize_t got;
+
+		keeper_wait(keeper);
+		got = read(keeper->socket, (char *)out + at, size - at);
+		if (got > 0)
+			at += (size_t)got;
+		else if (!got || errno != EINTR)
+			keeper_abandoned(keeper);
+	}
+}
+
+/* Reads the request's fixed part, and the descriptors passed with it (-1: none). */
+static void request_read(const struct keeper *keeper, struct links_request *request, int fds[2])
+{
+	char control[CMSG_SPACE(2 * sizeof(int))] = {0};
+	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
+	struct msghdr message = {.msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = control,
+				 .msg_controllen = sizeof(control)};
+	struct cmsghdr *header;
+	ssize_t got;
+
+	keeper_wait(keeper);
+	got = recvmsg(keeper->socket, &message, MSG_CMSG_CLOEXEC);
+	if (got <= 0)
+		keeper_abandoned(keeper);
+	bytes_read(keeper, (char *)request + got, sizeof(*request) - (size_t)got);
+	fds[0] = fds[1] = -1;
+	header = CMSG_FIRSTHDR(&message);
+	if (header && header->cmsg_type == SCM_RIGHTS &&
+	    header->cmsg_len == CMSG_LEN(2 * sizeof(int)))
+		memcpy(fds, CMSG_DATA(header), 2 * sizeof(int));
+}
+
+static void answer(const struct keeper *keeper, const struct links_answer *text)
+{
+	if (send(keeper->socket, text, sizeof(*text), MSG_NOSIGNAL) != sizeof(*text))
+		keeper_abandoned(keeper);
+}
+
+static int fds_compare(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+/* Closes all descriptors except these. */
+static void others_close(int *fds, size_t count)
+{
+	unsigned int from = 0;
+
+	qsort(fds, count, sizeof(*fds), fds_compare);
+	for (size_t i = 0; i < count; i++) {
+		if (fds[i] < 0)
+			continue;
+		if ((unsigned int)fds[i] > from)
+			syscall(SYS_close_range, from, fds[i] - 1, 0);
+		from = fds[i] + 1;
+	}
+	syscall(SYS_close_range, from, ~0u, 0);
+}
+
+/* Each perf event takes a descriptor: raise the soft limit to the hard limit. */
+static void descriptors_allow(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/*
+ * Killing this process frees less memory than killing any other, so exclude it from the OOM killer.
+ * Without the privilege it is treated like other processes.
+ */
+static void oom_avoid(void)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (write(fd, "-1000", 5) < 0)
+		errno = 0;
+	close(fd);
+}
+
+static void group_make(const struct links_request *request, const int fds[2],
+		       const uint64_t *offsets, struct group *group, struct links_answer *out)
+{
+	const uint64_t *cookies = offsets + request->count;
+	int is_perf = request->backend == LINKS_PERF;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fds[1]);
+	for (size_t i = 0; i < (is_perf ? request->count : 1); i++) {
+		int fd = is_perf ? perf_uprobe_link(fds[0], path, offsets[i], request->pid,
+						    (enum links_kind)request->kind, cookies[i])
+				 : links_multi_create(fds[0], (enum links_kind)request->kind, path,
+						      request->pid, offsets, cookies,
+						      request->count);
+
+		if (fd < 0) {
+			out->err = fd;
+			out->where = offsets[i];
+			return;
+		}
+		group->fds[group->count++] = fd;
+		out->made++;
+	}
+}
+
+static void group_add(struct keeper *keeper, const struct links_request *request, const int fds[2])
+{
+	struct links_answer out = {0};
+	struct group group = {.id = request->group};
+	uint64_t *offsets;
+
+	if (!request->count || request->count > LINKS_SITES_MAX)
+		keeper_end();
+	offsets = calloc(request->count, 2 * sizeof(*offsets));
+	group.fds = calloc(request->count, sizeof(*group.fds));
+	if (!offsets || !group.fds)
+		keeper_end(); /* the rest of the request cannot be read */
+	bytes_read(keeper, offsets, request->count * 2 * sizeof(*offsets));
+	out.err = array_reserve(&keeper->groups, &keeper->capacity, keeper->count, 1,
+				sizeof(*keeper->groups));
+	if (!out.err)
+		group_make(request, fds, offsets, &group, &out);
+	if (group.count)
+		keeper->groups[keeper->count++] = group;
+	else
+		free(group.fds);
+	free(offsets);
+	answer(keeper, &out);
+}
+
+/* Removes the groups from the list. *out receives their descriptors, with space for one more. */
+static size_t groups_take(struct keeper *keeper, const uint32_t *ids, size_t count, int **out)
+{
+	size_t total = 0, at = 0, kept = 0;
+
+	for (size_t i = 0; i < keeper->count; i++)
+		total += keeper->groups[i].count;
+	*out = malloc((total + 1) * sizeof(**out));
+	if (!*out)
+		keeper_end();
+	for (size_t i = 0; i < keeper->count; i++) {
+		struct group *group = &keeper->groups[i];
+		size_t k = 0;
+
+		while (k < count && ids[k] != group->id)
+			k++;
+		if (k == count) {
+			keeper->groups[kept++] = *group;
+			continue;
+		}
+		memcpy(*out + at, group->fds, group->count * sizeof(**out));
+		at += group->count;
+		free(group->fds);
+	}
+	keeper->count = kept;
+	return at;
+}
+
+/* Keeps only these descriptors, reports that, and exits when the parent has closed its copies. */
+static void closer_run(int *fds, size_t count, int pipe_fd)
+{
+	char byte = 0;
+
+	fds[count] = pipe_fd;
+	others_close(fds, count + 1);
+	if (write(pipe_fd, &byte, 1) == 1)
+		while (read(pipe_fd, &byte, 1) < 0 && errno == EINTR)
+			;
+	_exit(0);
+}
+
+/* If fork fails, the descriptors are closed in this process, which takes longer. */
+static void fds_close(int *fds, size_t count, int wait)
+{
+	int ends[2] = {-1, -1};
+	pid_t child = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) ? -1 : fork();
+	char byte;
+
+	if (!child)
+		closer_run(fds, count, ends[1]);
+	close(ends[1]);
+	if (child > 0)
+		while (read(ends[0], &byte, 1) < 0 && errno == EINTR)
+			;
+	for (size_t i = 0; i < count; i++)
+		close(fds[i]);
+	close(ends[0]);
+	/* SIGCHLD is ignored, so other children need not be reaped. */
+	while (child > 0 && wait && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+static void groups_drop(struct keeper *keeper, const struct links_request *request)
+{
+	const struct links_answer out = {0};
+	uint32_t *ids;
+	size_t count;
+	int *fds;
+
+	if (request->count > LINKS_SITES_MAX)
+		keeper_end();
+	ids = calloc(request->count + 1, sizeof(*ids));
+	if (!ids)
+		keeper_end();
+	bytes_read(keeper, ids, request->count * sizeof(*ids));
+	count = groups_take(keeper, ids, request->count, &fds);
+	if (count)
+		fds_close(fds, count, request->wait);
+	free(fds);
+	free(ids);
+	answer(keeper, &out);
+}
+
+static void path_take(struct keeper *keeper, const struct links_request *request)
+{
+	const struct links_answer out = {0};
+	char path[LINKS_PATH_MAX] = "";
+
+	if (request->count >= sizeof(path))
+		keeper_end();
+	bytes_read(keeper, path, request->count);
+	memcpy(keeper->swept, path, sizeof(path));
+	answer(keeper, &out);
+}
+
+static void keeper_begin(const struct keeper *keeper)
+{
+	int kept[] = {keeper->socket, keeper->owner};
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	signal(SIGCHLD, SIG_IGN);
+	setsid();
+	prctl(PR_SET_NAME, LINKS_HOLDER_NAME);
+	/*
+	 * A reader of the owner's output must not wait for us to close it; nor do we keep a file
+	 * system busy.
+	 */
+	others_close(kept, 2);
+	if (chdir("/"))
+		errno = 0;
+	descriptors_allow();
+	oom_avoid();
+}
+
+void links_holder_run(int socket, int owner)
+{
+	struct keeper keeper = {.socket = socket, .owner = owner};
+	struct links_answer out = {0};
+	struct links_request request;
+	int fds[2];
+
+	keeper_begin(&keeper);
+	for (;;) {
+		request_read(&keeper, &request, fds);
+		switch (request.op) {
+		case LINKS_ADD:
+			group_add(&keeper, &request, fds);
+			break;
+		case LINKS_DROP:
+			groups_drop(&keeper, &request);
+			break;
+		case LINKS_CONFINE:
+			out.err = privileges_drop(0, request.attaches);
+			answer(&keeper, &out);
+			break;
+		case LINKS_SWEEP:
+			path_take(&keeper, &request);
+			break;
+		default:
+			keeper_end();
+		}
+		if (fds[0] >= 0)
+			close(fds[0]);
+		if (fds[1] >= 0)
+			close(fds[1]);
+	}
+}

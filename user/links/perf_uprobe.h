@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Uprobes as perf events (perf_event_open(2), the PMU "uprobe"), for kernels before 6.6. */
+#ifndef TRACER_LINKS_PERF_UPROBE_H
+#define TRACER_LINKS_PERF_UPROBE_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "links/links.h"
+
+/*
+ * Opens a counting event without a program at an offset of a file, in one process or (pid -1) in
+ * all. kind: LINKS_ENTRY or LINKS_RETURN. Returns a descriptor; -ENOENT there is no such PMU;
+ * -errno.
+ */
+int perf_uprobe_open(const char *path, uint64_t offset, pid_t pid, enum links_kind kind);
+/* The same, with a program. Returns a descriptor of the link, which holds the event; -errno. */
+int perf_uprobe_link(int program, const char *path, uint64_t offset, pid_t pid,
+		     enum links_kind kind, uint64_t cookie);
+
+#endif

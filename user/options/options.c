@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parsing of command lines. */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "options/options.h"
+#include "pprof/pprof.h"
+
+int cli_parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number)
+{
+	char *end;
+
+	if (!isdigit((unsigned char)text[0]))
+		return -EINVAL;
+	errno = 0;
+	*number = strtoull(text, &end, 10);
+	return errno || *end || *number < low || *number > high ? -EINVAL : 0;
+}
+
+int cli_parse_bytes(const char *text, uint64_t *bytes)
+{
+	static const char units[] = "KMG";
+	char *end;
+	const char *unit;
+
+	if (!isdigit((unsigned char)text[0]))
+		return -EINVAL;
+	errno = 0;
+	*bytes = strtoull(text, &end, 10);
+	if (errno || *bytes > 1ull << 40)
+		return -EINVAL;
+	if (!*end)
+		return 0;
+	unit = strchr(units, toupper((unsigned char)*end));
+	if (!unit || end[1])
+		return -EINVAL;
+	int shift = 10 * (int)(unit - units + 1);
+	if (*bytes > 1ull << 40 >> shift)
+		return -EINVAL;
+	*bytes <<= shift;
+	return 0;
+}
+
+int cli_parse_seconds(const char *text, uint64_t *ns)
+{
+	char *end;
+	double seconds;
+
+	errno = 0;
+	seconds = strtod(text, &end);
+	if (errno || end == text || *end || !isfinite(seconds) || seconds <= 0 || seconds > 1e9)
+		return -EINVAL;
+	*ns = (uint64_t)(seconds * 1e9);
+	return 0;
+}
+
+const char *cli_remedy(int err)
+{
+	switch (err) {
+	case -ESRCH:
+		return "tracer list shows what can be traced";
+	case -ENOENT:
+		return "tracer list shows the processes with a known Python; --wait waits until a "
+		       "process loads it";
+	case -EPERM:
+	case -EACCES:
+		return geteuid() ? "run it with sudo"
+				 : "root is not enough: a security module, a user namespace or a "
+				   "lost capability forbids it";
+	default:
+		return NULL;
+	}
+}
+
+static int pid_is_in(const pid_t *list, size_t count, uint64_t pid)
+{
+	for (size_t i = 0; i < count; i++)
+		if ((uint64_t)list[i] == pid)
+			return 1;
+	return 0;
+}
+
+int cli_parse_pids(const char *text, pid_t **pids, size_t *count)
+{
+	char *copy = strdup(text), *state = copy;
+	pid_t *list = NULL;
+	int err = copy ? 0 : -ENOMEM;
+
+	*count = 0;
+	for (char *word = NULL; !err && (word = strsep(&state, ","));) {
+		pid_t *more = realloc(list, (*count + 1) * sizeof(*list));
+		uint64_t number;
+
+		if (!more) {
+			err = -ENOMEM;
+			break;
+		}
+		list = more;
+		if (cli_parse_number(word, 1, 1 << 22, &number)) {
+			err = error_set(-EINVAL, "\"%s\" is not a process id", word);
+			break;
+		}
+		if (!pid_is_in(list, *count, number))
+			list[(*count)++] = number;
+	}
+	free(copy);
+	if (!err && !*count)
+		err = error_set(-EINVAL, "\"%s\" names no process", text);
+	if (err) {
+		free(list);
+		return err;
+	}
+	*pids = list;
+	return 0;
+}
+
+/* Wraps the parser of each command: argp's own messages take two lines and lack the remedy. */
+struct root_input {
+	void *input;
+	const char *culprit;
+};
+
+static error_t root_parse(int key, char *arg, struct argp_state *state)
+{
+	struct root_input *root = state->input;
+
+	(void)arg;
+	if (key == ARGP_KEY_INIT)
+		state->child_inputs[0] = root->input;
+	else if (key == ARGP_KEY_ERROR && state->next > 0 && state->next <= state->argc)
+		root->culprit = state->argv[state->next - 1];
+	else
+		return ARGP_ERR_UNKNOWN;
+	return 0;
+}
+
+int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input)
+{
+	const char *slash = strrchr(argv[0], '/');
+	char name[32];
+	error_t err;
+
+	/* "tracer report", or "tracer" alone if the command was left out. */
+	snprintf(name, sizeof(name), "tracer%s%s", slash || !strcmp(argv[0], "tracer") ? "" : " ",
+		 slash || !strcmp(argv[0], "tracer") ? "" : argv[0]);
+	/* argp would end the process after --help and after its own messages; here they return. */
+	for (int i = 1; i < argc && strcmp(argv[i], "--"); i++) {
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h") ||
+		    !strcmp(argv[i], "--usage")) {
+			argp_help(argp, stdout,
+				  strcmp(argv[i], "--usage")
+					  ? ARGP_HELP_LONG | ARGP_HELP_PRE_DOC |
+						    ARGP_HELP_POST_DOC | ARGP_HELP_SHORT_USAGE
+					  : ARGP_HELP_USAGE,
+				  name);
+			return -1;
+		}
+		if ((flags & ARGP_IN_ORDER) && argv[i][0] != '-')
+			break;
+	}
+	struct argp_child children[] = {{argp, 0, NULL, 0}, {0}};
+	struct argp root = {.parser = root_parse, .children = children};
+	struct root_input root_input = {.input = input};
+
+	err = argp_parse(&root, argc, argv, flags | ARGP_NO_EXIT | ARGP_NO_HELP | ARGP_NO_ERRS,
+			 NULL, &root_input);
+	if (!err)
+		return 0;
+	if (err != CLI_REPORTED)
+		error_print(error_set(-EINVAL, "not an option, or its value is missing"),
+			    "--help lists them", "%s",
+			    root_input.culprit ? root_input.culprit : argv[0]);
+	return EXIT_USAGE;
+}
+
+error_t cli_parse_arguments(int key, struct argp_state *state, struct cli_arguments *arguments)
+{
+	if (key != ARGP_KEY_ARGS)
+		return ARGP_ERR_UNKNOWN;
+	arguments->items = state->argv + state->next;
+	arguments->count = state->argc - state->next;
+	return 0;
+}
+
+int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file)
+{
+	int err = pprof_write(snapshot, file);
+
+	if (!err)
+		return outfile_commit(file);
+	outfile_discard(file);
+	return err;
+}
+
+error_t cli_reject(const char *option, const char *arg, const char *remedy)
+{
+	error_print(error_set(-EINVAL, "\"%s\" is not one of its values", arg),
+		    remedy ? remedy : "--help lists them", "%s", option);
+	return CLI_REPORTED;
+}
+
+error_t cli_take_seconds(const char *option, const char *arg, uint64_t *ns)
+{
+	if (!cli_parse_seconds(arg, ns))
+		return 0;
+	error_print(error_set(-EINVAL, "\"%s\" is not a number of seconds above 0", arg),
+		    "for example 10 or 0.5", "%s", option);
+	return CLI_REPORTED;
+}
+
+error_t cli_parse_buffer(const char *arg, size_t *bytes)
+{
+	uint64_t number;
+
+	if (cli_parse_bytes(arg, &number) || number < 4096 || number > 1ull << 31 ||
+	    number & (number - 1))
+		return cli_reject("--buffer", arg, "a power of two from 4K to 2G");
+	*bytes = number;
+	return 0;
+}

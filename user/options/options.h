@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the subcommands share: parsing of command lines, common options, exit statuses, and reading
+ * and writing of snapshot files.
+ */
+#ifndef TRACER_OPTIONS_OPTIONS_H
+#define TRACER_OPTIONS_OPTIONS_H
+
+#include <argp.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/outfile.h"
+#include "report/report.h"
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+/*
+ * argp children with a struct report_choice as input: the options of every command that prints a
+ * report (--group-by, --cumulative, --source, the filters, the application and the output), and of
+ * commands that print other figures (--top, --format; such a command rejects FORMAT_CSV itself).
+ * The input of the filters alone is a struct filter_choice, that of --app and --mine a zeroed
+ * struct app.
+ */
+struct filter_choice {
+	struct filters filters;
+	int all_frames;
+};
+struct report_choice {
+	struct report_opts opts; /* its filters are set from `filter` */
+	enum group_by group;     /* used unless --by names an owner */
+	int lines_asked;         /* an option about frames was given */
+	struct filter_choice filter;
+	struct app app;
+	/* the processes are being traced: source lines are searched in their roots */
+	int live;
+	FILE *out; /* borrowed: stdout, unless the snapshot is written there */
+	enum { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV } format;
+	int layer; /* enum event_layer: the only layer to report; -1: all layers */
+};
+/* --layer, for commands that read snapshots; the input is an int, see struct report_choice. */
+extern const struct argp cli_layer_argp;
+extern const struct argp cli_report_argp, cli_output_argp, cli_filter_argp, cli_app_argp;
+/*
+ * --pid, for commands that read snapshots of several processes; the input is a zeroed struct
+ * pid_choice.
+ */
+struct pid_choice {
+	uint32_t *pids;
+	size_t count, capacity;
+};
+extern const struct argp cli_pid_argp;
+void pid_choice_free(struct pid_choice *choice);
+void report_choice_default(struct report_choice *choice);
+/*
+ * Announces the file that the snapshot is written to (NULL: none). For "-", stdout, the report is
+ * printed on stderr.
+ */
+void report_choice_beside(struct report_choice *choice, const char *snapshot);
+void report_choice_free(struct report_choice *choice);
+/* Prints to choice->out. EXIT_DONE; EXIT_FAILED or EXIT_USAGE after an error message. */
+int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice);
+/*
+ * Reports on stderr the processes that are missing from the report, if there are any
+ * (trace_dropped()).
+ */
+struct trace;
+void cli_dropped_print(const struct trace *trace);
+/* Reads a snapshot of any kind: 0, or -errno after an error message. */
+int cli_snapshot_load(const char *path, struct snapshot **out);
+/*
+ * A view of the snapshot with one layer (-1: all), which borrows from it. 0; -ENOENT if it lacks
+ * the layer (error_set).
+ */
+int cli_layer_choose(const struct snapshot *snapshot, int layer, struct snapshot *out);
+/* cli_snapshot_load(), reduced to the chosen processes if there are any. */
+int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct snapshot **out);
+/* Writes a snapshot's file and commits it. 0, -errno. */
+int cli_snapshot_save(const struct snapshot *snapshot, struct outfile *file);
+
+/* The remedy for an error in finding or reading a process; NULL: none is known. */
+const char *cli_remedy(int err);
+
+/* A parser returns it after it has printed the error itself. */
+#define CLI_REPORTED ECANCELED
+
+/* The arguments after the options; borrowed from argv. */
+struct cli_arguments {
+	char **items;
+	size_t count;
+};
+
+/*
+ * Parses with argp. 0; EXIT_USAGE after a message; -1 after --help or --usage was printed (exit
+ * with 0). argp itself never ends the process. A parser of a command with arguments passes unknown
+ * keys to cli_parse_arguments(), which stores them all in `arguments`.
+ */
+int cli_parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input);
+error_t cli_parse_arguments(int key, struct argp_state *state, struct cli_arguments *arguments);
+
+/* "1,2,3" -> process ids. 0; -EINVAL (error_set). Caller frees. */
+int cli_parse_pids(const char *text, pid_t **pids, size_t *count);
+/* "64K", "8M", "1G" or bytes. 0, -EINVAL. */
+int cli_parse_bytes(const char *text, uint64_t *bytes);
+/*
+ * Prints that arg is not a value of the option, and the remedy (NULL: see --help). Returns what a
+ * parser is to return.
+ */
+error_t cli_reject(const char *option, const char *arg, const char *remedy);
+/* The --buffer of a session: a power of two from 4K to 2G. 0, or what a parser is to return. */
+error_t cli_parse_buffer(const char *arg, size_t *bytes);
+/* A decimal number in [low, high] without trailing text. 0, -EINVAL. */
+int cli_parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number);
+/* Seconds, with a fraction ("2.5"), greater than 0. 0, -EINVAL. */
+int cli_parse_seconds(const char *text, uint64_t *ns);
+/* cli_parse_seconds() for an option, with an error message. 0, or what a parser is to return. */
+error_t cli_take_seconds(const char *option, const char *arg, uint64_t *ns);
+
+#endif

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of all commands that print reports or choose traces, and the printing of a report. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/error.h"
+#include "options/options.h"
+#include "options/source_roots.h"
+#include "pickle/snapshot_file.h"
+#include "snapshot/merge.h"
+#include "trace/trace.h"
+
+enum {
+	KEY_GROUP_BY = 0x100,
+	KEY_CUMULATIVE,
+	KEY_TOP,
+	KEY_FORMAT,
+	KEY_SOURCE,
+	KEY_INCLUDE,
+	KEY_EXCLUDE,
+	KEY_ALL_FRAMES,
+	KEY_DOMAIN,
+	KEY_NOT_DOMAIN,
+	KEY_LAYER,
+	KEY_BY,
+	KEY_PID,
+	KEY_APP,
+	KEY_MINE,
+	KEY_NO_INHERITED,
+};
+
+static const struct argp_option filter_options[] = {
+	{"include", KEY_INCLUDE, "PATTERN[:LINE]", 0,
+	 "only blocks of matching files (* ? [a-z] [!a-z], as tracemalloc.Filter); with several "
+	 "inclusive options, domains included, one match is enough",
+	 11},
+	{"exclude", KEY_EXCLUDE, "PATTERN[:LINE]", 0, "no blocks of matching files", 11},
+	{"all-frames", KEY_ALL_FRAMES, NULL, 0,
+	 "patterns match all frames of a traceback, not only the most recent", 11},
+	{"domain", KEY_DOMAIN, "N", 0, "only blocks of that domain (0: Python's allocators)", 11},
+	{"not-domain", KEY_NOT_DOMAIN, "N", 0, "no blocks of that domain", 11},
+	{"no-inherited", KEY_NO_INHERITED, NULL, 0,
+	 "no blocks that a forked process inherited from its parent", 11},
+	{0},
+};
+
+static error_t filter_domain(struct filter_choice *choice, int inclusive, const char *arg)
+{
+	uint64_t number;
+
+	if (cli_parse_number(arg, 0, UINT32_MAX, &number))
+		return cli_reject(inclusive ? "--domain" : "--not-domain", arg, NULL);
+	return -filters_add_domain(&choice->filters, inclusive, (uint32_t)number);
+}
+
+static error_t filter_option(int key, char *arg, struct argp_state *state)
+{
+	struct filter_choice *choice = state->input;
+
+	switch (key) {
+	case KEY_INCLUDE:
+	case KEY_EXCLUDE:
+		return -filters_add_file(&choice->filters, key == KEY_INCLUDE, arg);
+	case KEY_NO_INHERITED:
+		choice->filters.no_inherited = 1;
+		return 0;
+	case KEY_ALL_FRAMES:
+		choice->all_frames = 1;
+		return 0;
+	case KEY_DOMAIN:
+	case KEY_NOT_DOMAIN:
+		return filter_domain(choice, key == KEY_DOMAIN, arg);
+	case ARGP_KEY_END: /* applies to all patterns, wherever the option was given */
+		if (choice->all_frames)
+			filters_all_frames(&choice->filters);
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+const struct argp cli_filter_argp = {.options = filter_options, .parser = filter_option};
+
+static const struct argp_option app_options[] = {
+	{"app", KEY_APP, NULL, 0,
+	 "charge each block to the most recent frame of the application, that is outside the "
+	 "standard library, site-packages, dist-packages and <frozen ...>",
+	 10},
+	{"mine", KEY_MINE, "PATTERN", 0,
+	 "the same, with the files that match as the application (* ? [a-z] [!a-z]; repeatable)",
+	 10},
+	{0},
+};
+
+static error_t app_option(int key, char *arg, struct argp_state *state)
+{
+	struct app *app = state->input;
+
+	switch (key) {
+	case KEY_APP:
+		app->asked = 1;
+		return 0;
+	case KEY_MINE:
+		return -app_add(app, arg);
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+const struct argp cli_app_argp = {.options = app_options, .parser = app_option};
+
+static const struct argp_option output_options[] = {
+	{"top", KEY_TOP, "N", 0, "print N entries (default 10; 0: all)", 10},
+	{"format", KEY_FORMAT, "KIND", 0, "text (default), json or, for snapshots, csv", 10},
+	{0},
+};
+
+static error_t output_option(int key, char *arg, struct argp_state *state)
+{
+	struct report_choice *choice = state->input;
+	uint64_t number;
+
+	switch (key) {
+	case KEY_TOP:
+		if (cli_parse_number(arg, 0, SIZE_MAX, &number))
+			return cli_reject("--top", arg, NULL);
+		choice->opts.top = number;
+		return 0;
+	case KEY_FORMAT:
+		if (!strcmp(arg, "text"))
+			choice->format = FORMAT_TEXT;
+		else if (!strcmp(arg, "json"))
+			choice->format = FORMAT_JSON;
+		else if (!strcmp(arg, "csv"))
+			choice->format = FORMAT_CSV;
+		else
+			return cli_reject("--format", arg, NULL);
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+const struct argp cli_output_argp = {.options = output_options, .parser = output_option};
+
+static const struct argp_option report_options[] = {
+	{"group-by", KEY_GROUP_BY, "KEY", 0,
+	 "filename, lineno (default; where no line is known, the function), function or traceback",
+	 10},
+	{"by", KEY_BY, "OWNER", 0,
+	 "group by owner instead of lines: process, comm (command) or container", 10},
+	{"cumulative", KEY_CUMULATIVE, NULL, 0,
+	 "count a block for every line of its traceback, once where a recursion has it several "
+	 "times (json and csv: also as often as it occurs, as tracemalloc counts)",
+	 10},
+	{"source", KEY_SOURCE, NULL, 0,
+	 "with text, print the source line under each entry, as the file is now", 10},
+	{0},
+};
+
+static error_t option_by(struct report_choice *choice, const char *arg)
+{
+	static const char *const names[] = {"process", "comm", "container"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!strcmp(arg, names[i])) {
+			choice->opts.by = GROUP_PROCESS + (enum group_by)i;
+			return 0;
+		}
+	}
+	return cli_reject("--by", arg, NULL);
+}
+
+static error_t option_group(struct report_choice *choice, const char *arg)
+{
+	static const char *const names[] = {"filename", "lineno", "function", "traceback"};
+
+	choice->lines_asked = 1;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!strcmp(arg, names[i])) {
+			choice->group = GROUP_FILENAME + (enum group_by)i;
+			return 0;
+		}
+	}
+	return cli_reject("--group-by", arg, NULL);
+}
+
+/* The order of the options does not matter. */
+static error_t options_end(struct report_choice *choice)
+{
+	if (!group_is_owner(choice->opts.by)) {
+		choice->opts.by = choice->group;
+		return 0;
+	}
+	if (!choice->lines_asked && !choice->app.asked)
+		return 0;
+	error_print(
+		error_set(-EINVAL,
+			  "it groups by whole processes; --group-by, --cumulative, --source, --app "
+			  "and --mine are about lines"),
+		"drop it, or drop the others", "--by");
+	return CLI_REPORTED;
+}
+
+static error_t report_option(int key, char *arg, struct argp_state *state)
+{
+	struct report_choice *choice = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = choice;
+		state->child_inputs[1] = &choice->filter;
+		state->child_inputs[2] = &choice->app;
+		return 0;
+	case KEY_GROUP_BY:
+		return option_group(choice, arg);
+	case KEY_BY:
+		return option_by(choice, arg);
+	case ARGP_KEY_END:
+		return options_end(choice);
+	case KEY_CUMULATIVE:
+		choice->opts.cumulative = choice->lines_asked = 1;
+		return 0;
+	case KEY_SOURCE:
+		choice->opts.source = choice->lines_asked = 1;
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+static const struct argp_child report_children[] = {{&cli_output_argp, 0, NULL, 0},
+						    {&cli_filter_argp, 0, NULL, 0},
+						    {&cli_app_argp, 0, NULL, 0},
+						    {0}};
+const struct argp cli_report_argp = {
+	.options = report_options, .parser = report_option, .children = report_children};
+
+static const struct argp_option pid_options[] = {
+	{"pid", KEY_PID, "PID", 0, "only this one of several processes (repeatable)", 11},
+	{0},
+};
+
+static error_t pid_option(int key, char *arg, struct argp_state *state)
+{
+	struct pid_choice *choice = state->input;
+	uint64_t pid;
+
+	if (key != KEY_PID)
+		return ARGP_ERR_UNKNOWN;
+	if (cli_parse_number(arg, 1, UINT32_MAX, &pid))
+		return cli_reject("--pid", arg, "a process id");
+	int err = array_reserve(&choice->pids, &choice->capacity, choice->count, 1,
+				sizeof(*choice->pids));
+	if (!err)
+		choice->pids[choice->count++] = (uint32_t)pid;
+	return -err;
+}
+
+const struct argp cli_pid_argp = {.options = pid_options, .parser = pid_option};
+
+void pid_choice_free(struct pid_choice *choice)
+{
+	free(choice->pids);
+}
+
+static void out_set(struct report_choice *choice, FILE *out)
+{
+	choice->out = out;
+	choice->opts.color = isatty(fileno(out)) && !getenv("NO_COLOR");
+}
+
+void report_choice_beside(struct report_choice *choice, const char *snapshot)
+{
+	if (snapshot && !strcmp(snapshot, "-"))
+		out_set(choice, stderr);
+}
+
+void report_choice_default(struct report_choice *choice)
+{
+	memset(choice, 0, sizeof(*choice));
+	choice->layer = -1;
+	choice->opts.by = choice->group = GROUP_LINENO;
+	choice->opts.top = 10;
+	out_set(choice, stdout);
+}
+
+void report_choice_free(struct report_choice *choice)
+{
+	filters_free(&choice->filter.filters);
+	app_free(&choice->app);
+}
+
+void cli_dropped_print(const struct trace *trace)
+{
+	struct trace_dropped dropped = trace_dropped(trace);
+	char bytes[32];
+
+	if (dropped.processes)
+		log_info("%llu processes that have ended, or that there was no memory for, are not "
+			 "in the report: they held %llu blocks, %s; at most %u ended processes are "
+			 "kept, fewer if the memory budget is used up (--budget)",
+			 (unsigned long long)dropped.processes, (unsigned long long)dropped.blocks,
+			 report_size(bytes, dropped.bytes), TRACE_ENDED_MAX);
+}
+
+int cli_report_print(const struct snapshot *snapshot, const struct report_choice *choice)
+{
+	static int (*const print[])(const struct snapshot *, const struct report_opts *,
+				    FILE *) = {[FORMAT_TEXT] = report_text,
+					       [FORMAT_JSON] = report_json,
+					       [FORMAT_CSV] = report_csv};
+	struct report_opts opts = choice->opts;
+	struct snapshot chosen, old;
+	struct source_roots roots = {0};
+	int err = cli_layer_choose(snapshot, choice->layer, &chosen);
+
+	if (!err && opts.old)
+		err = cli_layer_choose(opts.old, choice->layer, &old);
+	if (opts.old)
+		opts.old = &old;
+	opts.filters = &choice->filter.filters;
+	if (!err && opts.source) {
+		source_roots_open(snapshot, choice->live, &roots);
+		opts.roots = &roots;
+	}
+	opts.app = &choice->app;
+	if (!err)
+		err = print[choice->format](&chosen, &opts, choice->out);
+	source_roots_close(&roots);
+	if (!err && opts.cumulative && snapshot->meta.traceback_limit == 1)
+		log_info("--cumulative: the snapshot keeps one frame per traceback, so there is "
+			 "nothing to accumulate");
+	if (!err)
+		return EXIT_DONE;
+	error_print(err, NULL, "report");
+	return err == -EINVAL ? EXIT_USAGE : EXIT_FAILED;
+}
+
+static const struct argp_option layer_options[] = {
+	{"layer", KEY_LAYER, "LAYER", 0,
+	 "only python, native or mmap (default: all layers of the snapshot; exports other than "
+	 "pprof: its first)",
+	 10},
+	{0},
+};
+
+static error_t layer_option(int key, char *arg, struct argp_state *state)
+{
+	int *layer = state->input;
+
+	if (key == ARGP_KEY_INIT) {
+		*layer = -1;
+		return 0;
+	}
+	if (key != KEY_LAYER)
+		return ARGP_ERR_UNKNOWN;
+	*layer = event_layer_find(arg);
+	return *layer < 0 ? cli_reject("--layer", arg, "python, native or mmap") : 0;
+}
+
+const struct argp cli_layer_argp = {.options = layer_options, .parser = layer_option};
+
+int cli_layer_choose(const struct snapshot *snapshot, int layer, struct snapshot *out)
+{
+	*out = *snapshot;
+	if (layer < 0)
+		return 0;
+	if (!snapshot_has_layer(snapshot, layer))
+		return error_set(-ENOENT, "the snapshot has no %s layer", event_layer_name(layer));
+	*out = snapshot_of_layer(snapshot, layer);
+	return 0;
+}
+
+int cli_snapshot_load(const char *path, struct snapshot **out)
+{
+	int err = snapshot_load(path, out);
+
+	if (err)
+		error_print(err, NULL, "%s", path);
+	return err;
+}
+
+int cli_snapshot_pick(const char *path, const struct pid_choice *choice, struct snapshot **out)
+{
+	struct snapshot *whole;
+	int err = cli_snapshot_load(path, &whole);
+
+	if (err || !choice->count) {
+		if (!err)
+			*out = whole;
+		return err;
+	}
+	err = snapshot_pick(whole, choice->pids, choice->count, out);
+	snapshot_free(whole);
+	return err ? error_print(err, "tracer report --by process lists them", "%s", path) : 0;
+}

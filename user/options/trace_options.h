@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of "tracer trace". */
+#ifndef TRACER_OPTIONS_TRACE_OPTIONS_H
+#define TRACER_OPTIONS_TRACE_OPTIONS_H
+
+#include "options/options.h"
+#include "select/target_set.h"
+#include "session/session.h"
+
+struct trace_options {
+	struct target_set targets;         /* empty with a command */
+	struct cli_arguments command;      /* none with targets */
+	uint64_t duration_ns, interval_ns; /* 0: none */
+	uint64_t snapshot_ns;              /* between two snapshots; 0: only one, at the end */
+	unsigned int keep;                 /* number of snapshots kept, in FILE, FILE.1, ... */
+	const char *output, *capture;      /* borrowed */
+	int dry_run;
+	struct plan_alloc *allocs; /* owned; session.plan.native's */
+	size_t alloc_count, alloc_capacity;
+	struct session_opts session;
+	struct report_choice choice;
+};
+
+/* 0; otherwise as cli_parse(). */
+int trace_options_parse(int argc, char **argv, struct trace_options *out);
+void trace_options_free(struct trace_options *options);
+
+#endif

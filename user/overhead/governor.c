@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "overhead/governor.h"
+
+#include <string.h>
+
+static void step_set(struct governor *governor, size_t step, uint64_t now_ns)
+{
+	if (now_ns > governor->changed_ns)
+		governor->rate = governor->cpu_ns / (double)(now_ns - governor->changed_ns);
+	governor->tried = step < governor->step;
+	governor->step = step;
+	governor_changed(governor, now_ns, 0);
+}
+
+void governor_changed(struct governor *governor, uint64_t now_ns, double cost_ns)
+{
+	governor->changed_ns = now_ns;
+	governor->cpu_ns = 0;
+	governor->debt_ns = cost_ns;
+	governor->looked = 0;
+}
+
+static int is_trying(const struct governor *governor, uint64_t now_ns)
+{
+	return governor->tried && now_ns - governor->changed_ns < GOVERNOR_WINDOW_NS;
+}
+
+/*
+ * The allowed debt: a part of the window's budget. While a step up is tried, the budget is that of
+ * the CPU time that the process took before, since more expensive probes increase it. Otherwise it
+ * is that of one CPU, so that a mostly idle process is not stepped down for a short burst.
+ */
+static double debt_max(const struct governor *governor, uint64_t now_ns)
+{
+	double rate = 1;
+
+	if (is_trying(governor, now_ns) && governor->rate < 1)
+		rate = governor->rate > GOVERNOR_RATE_MIN ? governor->rate : GOVERNOR_RATE_MIN;
+	return governor->budget * rate * GOVERNOR_WINDOW_NS / GOVERNOR_DEBT;
+}
+
+uint64_t governor_wait(const struct governor *governor, uint64_t now_ns)
+{
+	uint64_t wait_ns = governor->looked ? GOVERNOR_PERIOD_NS : GOVERNOR_FIRST_NS;
+	double left_ns = debt_max(governor, now_ns) - governor->debt_ns;
+
+	if (!is_trying(governor, now_ns) && governor->debt_ns <= 0)
+		return wait_ns;
+	if (left_ns >= (double)wait_ns)
+		return wait_ns;
+	return left_ns > GOVERNOR_SHORT_NS ? (uint64_t)left_ns : GOVERNOR_SHORT_NS;
+}
+
+static void narrow(struct governor *governor, uint64_t now_ns)
+{
+	/* The step up was too expensive: the next try comes later. */
+	if (governor->tried && governor->hold_ns < GOVERNOR_HOLD_MAX_NS)
+		governor->hold_ns *= 2;
+	step_set(governor, governor->step + 1, now_ns);
+}
+
+static void widen(struct governor *governor, uint64_t now_ns)
+{
+	/* The last step up has held. */
+	if (governor->tried)
+		governor->hold_ns = GOVERNOR_HOLD_NS;
+	step_set(governor, governor->step - 1, now_ns);
+}
+
+int governor_judge(struct governor *governor, const struct governor_period *period)
+{
+	if (!governor->hold_ns)
+		governor->hold_ns = GOVERNOR_HOLD_NS;
+	if (!governor->changed_ns)
+		governor->changed_ns = period->now_ns;
+	governor->looked = 1;
+	governor->cpu_ns += (double)period->cpu_ns;
+	governor->debt_ns += period->cost_ns - governor->budget * (double)period->cpu_ns;
+	if (governor->debt_ns < 0)
+		governor->debt_ns = 0;
+	if (period->cpu_ns * 100 < period->elapsed_ns * GOVERNOR_IDLE_PERCENT)
+		return 0;
+	governor->share = period->cost_ns / (double)period->cpu_ns;
+	/* The cost of a hit is a mean over all processes, so the share may exceed 1. */
+	if (governor->share > 1)
+		governor->share = 1;
+	if (governor->debt_ns > debt_max(governor, period->now_ns) &&
+	    governor->step + 1 < governor->count) {
+		narrow(governor, period->now_ns);
+		return 1;
+	}
+	/* Above half of the budget, the next step up would probably exceed it. */
+	if (governor->step && governor->share <= governor->budget / 2 &&
+	    period->now_ns - governor->changed_ns >= governor->hold_ns) {
+		widen(governor, period->now_ns);
+		return 1;
+	}
+	return 0;
+}
+
+void governor_refuse(struct governor *governor)
+{
+	if (governor->step + 1 >= governor->count)
+		return;
+	memmove(&governor->steps[governor->step], &governor->steps[governor->step + 1],
+		(governor->count - governor->step - 1) * sizeof(governor->steps[0]));
+	governor->count--;
+}
+
+static void step_add(struct governor *governor, enum event_mode mode, uint64_t sample_bytes)
+{
+	governor->steps[governor->count++] =
+		(struct governor_step){.mode = mode, .sample_bytes = sample_bytes};
+}
+
+void governor_plan(struct governor *governor, double budget, const struct governor_step *first,
+		   int heap)
+{
+	static const uint64_t samples[] = {64 << 10, 1 << 20, 16 << 20};
+
+	*governor = (struct governor){.budget = budget};
+	step_add(governor, first->mode, first->sample_bytes);
+	if (heap && first->mode == EVENT_MODE_EXACT)
+		step_add(governor, EVENT_MODE_CENSUS, first->sample_bytes);
+	if (heap && first->mode != EVENT_MODE_GROWTH)
+		step_add(governor, EVENT_MODE_GROWTH, 0);
+	for (size_t i = 0; !heap && i < sizeof(samples) / sizeof(samples[0]); i++)
+		if (samples[i] > first->sample_bytes)
+			step_add(governor, first->mode, samples[i]);
+	step_add(governor, EVENT_MODE_OFF, first->sample_bytes);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keeps the cost of tracing a process within a budget: the policy, pure. There are steps from the
+ * requested mode down to off, each cheaper than the one before. The caller reports for each period
+ * how much of the process's CPU time the probes took. Cost beyond the budget adds to a debt, and
+ * time within the budget pays it off. When the debt reaches a quarter of the budget of
+ * GOVERNOR_WINDOW_NS, the governor goes one step down. After a hold time on the same step, if the
+ * cost allows it, it tries the step above again; if that is too expensive, the hold time doubles.
+ * The closer the debt is to its limit, the sooner the next measurement, so that no try takes more
+ * than the budget of the window.
+ */
+#ifndef TRACER_OVERHEAD_GOVERNOR_H
+#define TRACER_OVERHEAD_GOVERNOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi/events.h"
+
+#define GOVERNOR_PERIOD_NS 250000000ull /* between two measurements */
+#define GOVERNOR_FIRST_NS  50000000ull  /* from a change of step to the first measurement */
+#define GOVERNOR_SHORT_NS  2000000ull   /* the shortest period */
+#define GOVERNOR_WINDOW_NS 10000000000ull
+/* the debt limit is 1/4 of the window's budget: removing the probes costs something, too */
+#define GOVERNOR_DEBT        4
+#define GOVERNOR_RATE_MIN    0.05 /* CPUs; a try is judged as if the process took at least this */
+#define GOVERNOR_HOLD_NS     10000000000ull
+#define GOVERNOR_HOLD_MAX_NS 640000000000ull
+/* of one CPU: below it, the cost is neither measurable nor worth saving */
+#define GOVERNOR_IDLE_PERCENT 1
+
+struct governor_step {
+	enum event_mode mode;
+	uint64_t sample_bytes; /* 0: every block */
+};
+
+#define GOVERNOR_STEPS 6
+
+/* The caller sets budget, steps and count (governor_plan()); the rest is zero-initialised. */
+struct governor {
+	double budget; /* share of the process's CPU time, 0 to 1 */
+	/* the requested mode first, EVENT_MODE_OFF last */
+	struct governor_step steps[GOVERNOR_STEPS];
+	size_t count; /* of steps, at least one */
+
+	size_t step;         /* the current one */
+	double share;        /* cost by CPU time in the last period that was not idle */
+	double debt_ns;      /* cost beyond the budget */
+	double cpu_ns;       /* CPU time of the process since the last change */
+	double rate;         /* CPUs that it took on the previous step */
+	int looked;          /* it was measured since the last change */
+	uint64_t hold_ns;    /* the hold time; 0: GOVERNOR_HOLD_NS */
+	uint64_t changed_ns; /* when the step was last changed */
+	int tried;           /* the last change was a step up */
+};
+
+struct governor_period {
+	uint64_t now_ns, elapsed_ns;
+	uint64_t cpu_ns; /* of all threads, including the cost of the probes */
+	double cost_ns;  /* of the probes */
+};
+
+/* Judges a period. 1: governor.step has changed, and the caller makes the change; 0. */
+int governor_judge(struct governor *governor, const struct governor_period *period);
+/* The change was complete at now_ns; cost_ns is what the probes took meanwhile. */
+void governor_changed(struct governor *governor, uint64_t now_ns, double cost_ns);
+/* The time from a measurement or a change at now_ns to the next measurement. */
+uint64_t governor_wait(const struct governor *governor, uint64_t now_ns);
+/*
+ * The current step cannot be taken: removes it, so that the next cheaper one is current. There
+ * always is one, since off cannot fail.
+ */
+void governor_refuse(struct governor *governor);
+
+/*
+ * Makes the steps of a process that is traced in the mode of first. heap: it has a Python heap that
+ * can be walked, and the steps are exact, census, growth, off, beginning with that mode. Otherwise
+ * samples replace census and growth.
+ */
+void governor_plan(struct governor *governor, double budget, const struct governor_step *first,
+		   int heap);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One process of a perfmap session: the files that it appends to, and what of its memory is mapped.
+ */
+#ifndef TRACER_PERFMAP_SESSION_PERFMAP_MEMBER_H
+#define TRACER_PERFMAP_SESSION_PERFMAP_MEMBER_H
+
+#include "perfmap_session/perfmap_session.h"
+#include "process/process.h"
+
+/*
+ * Fills a member whose pid and process are set. 0, -errno (error_set). pidfd is -1 if the process
+ * could not be opened.
+ */
+int perfmap_member_open(struct perfmap_member *member);
+/*
+ * For a child that has ended before it could be opened: where its map is installed is known if its
+ * parent is in no PID namespace.
+ */
+void perfmap_member_inherit(struct perfmap_member *member, const struct perfmap_member *parent);
+/*
+ * It runs another program now, possibly in another root: drops files and places, and finds the
+ * places again. 0, -errno.
+ */
+int perfmap_member_renew(struct perfmap_member *member, int inotify);
+void perfmap_member_close(struct perfmap_member *member, int inotify);
+
+/*
+ * Follows the map file in the process's /tmp, unless it is followed already; a file that we
+ * installed is followed from its end. from_start: also reads the existing contents. A file that
+ * must not be read is counted in files_refused.
+ */
+void perfmap_member_find_map(struct perfmap_member *member, int inotify, int from_start);
+/*
+ * Finds out by its descriptors whether its map file is open, and sets process->file. An open file
+ * is followed, so it is read even if its name is removed.
+ */
+void perfmap_member_find_open(struct perfmap_member *member, int inotify, int from_start);
+/*
+ * Reads the mappings: expires entries whose memory is unmapped, and finds jitdumps, which their
+ * writers map for that purpose. 0, -ENOMEM.
+ */
+int perfmap_member_scan(struct perfmap_member *member, int inotify);
+/* Reads what was appended to its files, at most about limit bytes of each. 0, -ENOMEM. */
+int perfmap_member_read(struct perfmap_member *member, uint64_t limit);
+/* The file with this inotify watch has grown. */
+void perfmap_member_mark(struct perfmap_member *member, int watch);
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pprof/pprof_reader.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "snapshot/estimate.h"
+
+static int sample_location(struct pprof_reader *reader, uint64_t id)
+{
+	uint32_t location = id_map_find(&reader->location_ids, id);
+
+	if (location == ID_MAP_NONE)
+		return pprof_corrupt("sample's location");
+	if (reader->sample.nframe == FRAMES_MAX)
+		return pprof_corrupt("sample");
+	reader->frames[reader->sample.nframe++] = reader->locations[location];
+	return 0;
+}
+
+static int sample_value(struct pprof_reader *reader, uint64_t value)
+{
+	if (reader->sample.value_count == EVENT_LAYERS * PPROF_VALUES)
+		return pprof_corrupt("sample");
+	reader->sample.values[reader->sample.value_count++] = (int64_t)value;
+	return 0;
+}
+
+/*
+ * The label that a key names; LABELS: none of ours. The key is nearly always the same as in the
+ * previous sample.
+ */
+static enum label label_of(struct pprof_reader *reader, uint64_t key)
+{
+	static const char *const names[LABELS] = {"bytes",   "domain",  "total_nframe",
+						  "process", "rounded", "inherited"};
+	struct span text = {0};
+
+	for (enum label i = 0; i <= LABELS; i++)
+		if (reader->label_keys[i] == key && key)
+			return i;
+	reader->label_keys[LABELS] = key;
+	if (pprof_string_get(reader, key, &text))
+		return LABELS;
+	for (enum label i = 0; i < LABELS; i++) {
+		if (text.bytes == strlen(names[i]) && !memcmp(text.data, names[i], text.bytes)) {
+			reader->label_keys[i] = key;
+			reader->label_keys[LABELS] = 0;
+			return i;
+		}
+	}
+	return LABELS;
+}
+
+static int sample_label(struct pprof_reader *reader, struct span *span)
+{
+	enum { KEY = 1 << 3, NUMBER = 3 << 3 };
+	uint64_t key = 0, number = 0, tag, value;
+	int err = 0;
+
+	while (!err && span->bytes) {
+		struct span text;
+
+		err = varint_take(span, &tag);
+		if (!err)
+			err = (tag & 7) == 0   ? varint_take(span, &value)
+			      : (tag & 7) == 2 ? span_take(span, &text)
+					       : pprof_corrupt("label");
+		if (tag == KEY)
+			key = value;
+		else if (tag == NUMBER)
+			number = value;
+	}
+	if (err)
+		return err;
+	enum label label = label_of(reader, key);
+	if (label != LABELS && reader->sample.labels[label] < 0)
+		reader->sample.labels[label] = (int64_t)number;
+	return 0;
+}
+
+/* A sample belongs to the layer whose values are not 0. */
+static size_t sample_position(const struct sample *sample)
+{
+	size_t count = sample->value_count / PPROF_VALUES;
+
+	for (size_t i = 0; i < count; i++)
+		if (sample->values[i * PPROF_VALUES])
+			return i;
+	return 0;
+}
+
+/* The layer at a position after the first; -1: the file has none there. */
+static int layer_at(const struct pprof_reader *reader, size_t position)
+{
+	for (int layer = 0; layer < EVENT_LAYERS; layer++)
+		if (reader->builder.snapshot->meta.layers & 1u << layer && !--position)
+			return layer;
+	return -1;
+}
+
+static int64_t zero_of(int64_t label)
+{
+	return label == -1 ? 0 : label;
+}
+
+static int sample_add(struct pprof_reader *reader)
+{
+	const struct sample *sample = &reader->sample;
+	int64_t bytes = zero_of(sample->labels[LABEL_BYTES]),
+		domain = zero_of(sample->labels[LABEL_DOMAIN]);
+	int64_t total = sample->labels[LABEL_TOTAL];
+	const struct snapshot *snapshot = reader->builder.snapshot;
+	int64_t process = snapshot->process_count ? sample->labels[LABEL_PROCESS] - 1 : 0;
+	size_t position = sample_position(sample);
+	const int64_t *values = sample->values + position * PPROF_VALUES;
+	int layer = position ? layer_at(reader, position) : (int)snapshot->meta.layer;
+	struct snapshot_trace trace;
+	int64_t product;
+
+	if (process < 0 || (uint64_t)process >= snapshot_process_count(snapshot))
+		return pprof_corrupt("sample's process");
+	trace = (struct snapshot_trace){
+		.domain = (uint32_t)domain,
+		.process = (uint32_t)process,
+		.flags = (sample->labels[LABEL_ROUNDED] > 0 ? SNAPSHOT_ROUNDED : 0) |
+			 (sample->labels[LABEL_INHERITED] > 0 ? SNAPSHOT_INHERITED : 0),
+		.bytes = (uint64_t)bytes,
+	};
+	const uint64_t mean =
+		layer == EVENT_LAYER_MMAP ? 0 : snapshot_sample_bytes(snapshot, &trace);
+	if (layer < 0 || bytes < 0 || domain < 0 || !sample->nframe || !sample->value_count ||
+	    sample->value_count % PPROF_VALUES || values[0] <= 0 || domain > UINT32_MAX ||
+	    total > UINT32_MAX || __builtin_mul_overflow(bytes, values[0], &product) ||
+	    (!mean && product != values[1]))
+		return pprof_corrupt("sample");
+	trace.count = estimate_sampled(mean, trace.bytes, (uint64_t)values[0]);
+	if (!trace.count)
+		return pprof_corrupt("sample");
+	int err = builder_traceback(&reader->builder, reader->frames, sample->nframe,
+				    total < 0 ? SNAPSHOT_TOTAL_UNKNOWN : (uint32_t)total,
+				    &trace.traceback);
+	if (!err)
+		err = position ? builder_layer(&reader->builder, (enum event_layer)layer, &trace)
+			       : builder_trace(&reader->builder, &trace);
+	return err == -EOVERFLOW ? pprof_corrupt("sum of sizes") : err;
+}
+
+/* Parsed by hand: protobuf-c would call malloc a dozen times for each of a million samples. */
+int pprof_sample_take(struct pprof_reader *reader, struct field *field)
+{
+	enum { LOCATION = 1, VALUE = 2, LABEL = 3 };
+	struct field part;
+	int err = 0;
+
+	if (field->id != FIELD_SAMPLE || field->wire_type != 2)
+		return 0;
+	err = span_check(&field->span);
+	reader->sample = (struct sample){.labels = {-1, -1, -1, -1, -1, -1}};
+	while (!err && field->span.bytes) {
+		err = field_take(&field->span, &part);
+		if (!err && part.id == LOCATION)
+			err = pprof_numbers_take(reader, &part, sample_location);
+		else if (!err && part.id == VALUE)
+			err = pprof_numbers_take(reader, &part, sample_value);
+		else if (!err && part.id == LABEL && part.wire_type == 2)
+			err = sample_label(reader, &part.span);
+	}
+	return err ? err : sample_add(reader);
+}

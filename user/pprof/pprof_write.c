@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A protobuf message is the concatenation of its serialised fields. The profile is written one
+ * sample, location and so on at a time, through deflate into the file, and is never in memory as a
+ * whole.
+ *
+ * The profile's string table begins with the snapshot's strings, by the same ids; ours follow. File
+ * names that are not UTF-8 (lone surrogates) are written unchanged: losing them would be worse than
+ * the errors of strict readers.
+ */
+#include "pprof/pprof.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "export/exporter.h"
+#include "pprof/pprof_format.h"
+#include "pprof/pprof_writer.h"
+#include "report/not_seen.h"
+#include "report/report.h"
+
+static const char *const more_texts[MORE_TEXTS] = {"process", "comm", "container"};
+static const char *const texts[TEXTS] = {
+	[TEXT_OBJECTS] = "inuse_objects",
+	[TEXT_COUNT] = "count",
+	[TEXT_SPACE] = "inuse_space",
+	[TEXT_BYTES] = "bytes",
+	[TEXT_PYTHON_OBJECTS] = "python_objects",
+	[TEXT_PYTHON_SPACE] = "python_space",
+	[TEXT_NATIVE_OBJECTS] = "native_objects",
+	[TEXT_NATIVE_SPACE] = "native_space",
+	[TEXT_REGIONS] = "mapped_regions",
+	[TEXT_MAPPED] = "mapped_space",
+	[TEXT_DOMAIN] = "domain",
+	[TEXT_PID] = "pid",
+	[TEXT_TOTAL] = "total_nframe",
+	[TEXT_ROUNDED] = "rounded",
+	[TEXT_INHERITED] = "inherited",
+	[TEXT_NAME] = NULL /* the program */,
+};
+
+static int deflate_out(struct pprof_writer *writer, const void *data, size_t bytes, int flush)
+{
+	unsigned char chunk[32768];
+
+	writer->zlib.next_in = (Bytef *)data;
+	writer->zlib.avail_in = (uInt)bytes;
+	for (;;) {
+		writer->zlib.next_out = chunk;
+		writer->zlib.avail_out = sizeof(chunk);
+		int status = deflate(&writer->zlib, flush);
+		int err =
+			outfile_write(writer->file, chunk, sizeof(chunk) - writer->zlib.avail_out);
+
+		if (err)
+			return err;
+		if (status == Z_STREAM_END || (flush == Z_NO_FLUSH && writer->zlib.avail_out))
+			return 0;
+		if (status != Z_OK && status != Z_BUF_ERROR)
+			return -EIO;
+	}
+}
+
+int pprof_piece_write(struct pprof_writer *writer, const Profile *piece)
+{
+	size_t bytes = perftools__profiles__profile__get_packed_size(piece);
+
+	writer->packed.size = 0;
+	int err = buffer_reserve(&writer->packed, bytes);
+	if (err)
+		return err;
+	perftools__profiles__profile__pack(piece, writer->packed.data);
+	return deflate_out(writer, writer->packed.data, bytes, Z_NO_FLUSH);
+}
+
+static int header_write(struct pprof_writer *writer)
+{
+	const struct snapshot_meta *meta = &writer->snapshot->meta;
+	static const int kinds[EVENT_LAYERS][PPROF_VALUES] = {
+		[EVENT_LAYER_PYTHON] = {TEXT_PYTHON_OBJECTS, TEXT_PYTHON_SPACE},
+		[EVENT_LAYER_NATIVE] = {TEXT_NATIVE_OBJECTS, TEXT_NATIVE_SPACE},
+		[EVENT_LAYER_MMAP] = {TEXT_REGIONS, TEXT_MAPPED},
+	};
+	static const int first[PPROF_VALUES] = {TEXT_OBJECTS, TEXT_SPACE},
+			 units[PPROF_VALUES] = {TEXT_COUNT, TEXT_BYTES};
+	ValueType values[VALUES], *types[VALUES];
+	Mapping mapping = PERFTOOLS__PROFILES__MAPPING__INIT, *mappings[] = {&mapping};
+	ValueType period = PERFTOOLS__PROFILES__VALUE_TYPE__INIT;
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+	size_t count = 0;
+
+	for (int layer = -1; layer < EVENT_LAYERS; layer++) {
+		if (layer >= 0 && !(meta->layers & 1u << layer))
+			continue;
+		for (size_t i = 0; i < PPROF_VALUES; i++, count++) {
+			perftools__profiles__value_type__init(&values[count]);
+			values[count].type =
+				text_index(writer, layer < 0 ? first[i] : kinds[layer][i]);
+			values[count].unit = text_index(writer, units[i]);
+			types[count] = &values[count];
+		}
+	}
+	piece.n_sample_type = count;
+	piece.sample_type = types;
+	mapping.id = 1;
+	mapping.filename = text_index(writer, TEXT_NAME);
+	mapping.has_functions = mapping.has_filenames = mapping.has_line_numbers = 1;
+	piece.n_mapping = 1;
+	piece.mapping = mappings;
+	piece.time_nanos = (int64_t)meta->taken_realtime_ns;
+	piece.duration_nanos = (int64_t)meta->duration_ns;
+	piece.default_sample_type = text_index(writer, TEXT_SPACE);
+	if (meta->sample_bytes) {
+		period.type = text_index(writer, TEXT_SPACE);
+		period.unit = text_index(writer, TEXT_BYTES);
+		piece.period_type = &period;
+		piece.period = (int64_t)meta->sample_bytes;
+	}
+	return pprof_piece_write(writer, &piece);
+}
+
+static int string_write(struct pprof_writer *writer, const char *text)
+{
+	char *table[] = {(char *)text};
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+
+	piece.n_string_table = 1;
+	piece.string_table = table;
+	return pprof_piece_write(writer, &piece);
+}
+
+static int strings_write(struct pprof_writer *writer)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < writer->text_base; i++)
+		err = string_write(writer, strings_get(writer->snapshot->strings, i));
+	for (int i = 0; !err && i < TEXTS; i++)
+		err = string_write(writer, texts[i] ? texts[i] : writer->snapshot->meta.name);
+	writer->more_base = text_index(writer, TEXTS);
+	return err;
+}
+
+static int meta_write(struct pprof_writer *writer)
+{
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+	struct buffer lines = {0};
+	int err = pprof_meta_append(writer->snapshot, &lines);
+
+	if (!err)
+		err = buffer_append(&lines, "", 1);
+	if (!err)
+		err = string_write(writer, (const char *)lines.data);
+	piece.keep_frames = writer->more_base++;
+	if (!err)
+		err = pprof_piece_write(writer, &piece);
+	buffer_free(&lines);
+	return err;
+}
+
+static int comment_write(struct pprof_writer *writer, const char *text)
+{
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+	int64_t index = writer->more_base++;
+	int err = string_write(writer, text);
+
+	piece.n_comment = 1;
+	piece.comment = &index;
+	return err ? err : pprof_piece_write(writer, &piece);
+}
+
+/* pprof prints comments before everything else: only what its user needs, one comment per line. */
+static int comments_write(struct pprof_writer *writer)
+{
+	char *text = NULL, *rest, *line;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
+	int err = 0;
+
+	if (!out)
+		return -ENOMEM;
+	report_title_print(out, writer->snapshot);
+	not_seen_brief_print(out, writer->snapshot);
+	if (fclose(out))
+		err = -ENOMEM;
+	for (line = text; !err && (line = strtok_r(line, "\n", &rest)); line = NULL)
+		err = comment_write(writer, line + strspn(line, " "));
+	free(text);
+	return err;
+}
+
+static int processes_write(struct pprof_writer *writer)
+{
+	const struct snapshot *snapshot = writer->snapshot;
+	int err = 0;
+
+	for (int i = 0; !err && i < MORE_TEXTS && snapshot->process_count; i++)
+		err = string_write(writer, more_texts[i]);
+	for (size_t i = 0; !err && i < snapshot->process_count; i++) {
+		err = string_write(writer, snapshot->processes[i].name);
+		if (!err)
+			err = string_write(writer, snapshot->processes[i].container);
+	}
+	return err;
+}
+
+static uint32_t frames_longest(const struct snapshot *snapshot)
+{
+	uint32_t longest = 1;
+
+	for (size_t i = 0; i < snapshot->traceback_count; i++)
+		if (snapshot->tracebacks[i].nframe > longest)
+			longest = snapshot->tracebacks[i].nframe;
+	return longest;
+}
+
+int pprof_write(const struct snapshot *snapshot, struct outfile *file)
+{
+	struct pprof_writer writer = {
+		.snapshot = snapshot, .file = file, .text_base = strings_count(snapshot->strings)};
+	const int gzip = 16 + MAX_WBITS;
+	int err = -ENOMEM;
+
+	if (deflateInit2(&writer.zlib, Z_DEFAULT_COMPRESSION, Z_DEFLATED, gzip, 8,
+			 Z_DEFAULT_STRATEGY) != Z_OK)
+		return -ENOMEM;
+	writer.ids = calloc(frames_longest(snapshot), sizeof(*writer.ids));
+	if (!writer.ids)
+		goto out;
+	err = header_write(&writer);
+	if (!err)
+		err = strings_write(&writer);
+	if (!err)
+		err = meta_write(&writer);
+	if (!err)
+		err = comments_write(&writer);
+	if (!err)
+		err = processes_write(&writer);
+	if (!err)
+		err = pprof_samples_write(&writer);
+	if (!err)
+		err = deflate_out(&writer, NULL, 0, Z_FINISH);
+out:
+	deflateEnd(&writer.zlib);
+	buffer_free(&writer.packed);
+	id_map_free(&writer.functions);
+	id_map_free(&writer.locations);
+	free(writer.ids);
+	return err;
+}
+
+static int pprof_export(const struct snapshot *snapshot, const struct export_opts *opts,
+			struct outfile *file)
+{
+	(void)opts;
+	return pprof_write(snapshot, file);
+}
+
+const struct exporter export_pprof = {
+	.name = "pprof",
+	.help = "a snapshot of tracer, a gzip'd pprof profile",
+	.merged = 1,
+	.write = pprof_export,
+};

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pprof/pprof_writer.h"
+
+#include "snapshot/estimate.h"
+
+#define LABELS_MAX 9
+
+/* The labels of a sample; its message points to them. */
+struct labels {
+	Label items[LABELS_MAX], *pointers[LABELS_MAX];
+	size_t count;
+};
+
+static int function_write(struct pprof_writer *writer, const struct snapshot_frame *frame,
+			  uint32_t *index)
+{
+	uint64_t key = (uint64_t)frame->filename << 32 | frame->function;
+	Function function = PERFTOOLS__PROFILES__FUNCTION__INIT, *functions[] = {&function};
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+
+	*index = id_map_find(&writer->functions, key);
+	if (*index != ID_MAP_NONE)
+		return 0;
+	*index = (uint32_t)writer->functions.count;
+	int err = id_map_put(&writer->functions, key, *index);
+	if (err)
+		return err;
+	function.id = (uint64_t)*index + 1;
+	/*
+	 * system_name stays empty: if it equals the name, pprof removes what looks like a C++
+	 * template argument, and nothing is left of "<module>".
+	 */
+	function.name = frame->function;
+	function.filename = frame->filename;
+	piece.n_function = 1;
+	piece.function = functions;
+	return pprof_piece_write(writer, &piece);
+}
+
+static int location_write(struct pprof_writer *writer, const struct snapshot_frame *frame,
+			  uint64_t *id)
+{
+	Line line = PERFTOOLS__PROFILES__LINE__INIT, *lines[] = {&line};
+	Location location = PERFTOOLS__PROFILES__LOCATION__INIT, *locations[] = {&location};
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+	uint32_t function;
+	int err = function_write(writer, frame, &function);
+
+	if (err)
+		return err;
+	uint64_t key = (uint64_t)function << 32 | frame->line;
+	uint32_t index = id_map_find(&writer->locations, key);
+	if (index != ID_MAP_NONE) {
+		*id = (uint64_t)index + 1;
+		return 0;
+	}
+	index = (uint32_t)writer->locations.count;
+	err = id_map_put(&writer->locations, key, index);
+	if (err)
+		return err;
+	*id = (uint64_t)index + 1;
+	line.function_id = (uint64_t)function + 1;
+	line.line = frame->line;
+	location.id = *id;
+	location.mapping_id = 1;
+	location.n_line = 1;
+	location.line = lines;
+	piece.n_location = 1;
+	piece.location = locations;
+	return pprof_piece_write(writer, &piece);
+}
+
+static Label *label_add(struct labels *labels, int64_t key)
+{
+	Label *label = &labels->items[labels->count];
+
+	perftools__profiles__label__init(label);
+	label->key = key;
+	labels->pointers[labels->count++] = label;
+	return label;
+}
+
+static void label_text(struct labels *labels, int64_t key, const char *text, int64_t index)
+{
+	if (text[0])
+		label_add(labels, key)->str = index;
+}
+
+static void labels_set(const struct pprof_writer *writer, const struct snapshot_trace *trace,
+		       struct labels *labels)
+{
+	const struct snapshot_meta *process = snapshot_process(writer->snapshot, trace->process);
+	uint32_t total = writer->snapshot->tracebacks[trace->traceback].total;
+	int64_t more = writer->more_base,
+		names = more + MORE_TEXTS + MORE_PER_PROCESS * (int64_t)trace->process;
+	Label *bytes = label_add(labels, text_index(writer, TEXT_BYTES));
+
+	bytes->num = (int64_t)trace->bytes;
+	bytes->num_unit = text_index(writer, TEXT_BYTES);
+	label_add(labels, text_index(writer, TEXT_DOMAIN))->num = trace->domain;
+	label_add(labels, text_index(writer, TEXT_PID))->num = process->pid;
+	if (total != SNAPSHOT_TOTAL_UNKNOWN)
+		label_add(labels, text_index(writer, TEXT_TOTAL))->num = total;
+	if (trace->flags & SNAPSHOT_ROUNDED)
+		label_add(labels, text_index(writer, TEXT_ROUNDED))->num = 1;
+	if (trace->flags & SNAPSHOT_INHERITED)
+		label_add(labels, text_index(writer, TEXT_INHERITED))->num = 1;
+	if (!writer->snapshot->process_count)
+		return;
+	/* counted from 1, because pprof drops labels of 0 */
+	label_add(labels, more + MORE_PROCESS)->num = (int64_t)trace->process + 1;
+	label_text(labels, more + MORE_COMM, process->name, names);
+	label_text(labels, more + MORE_CONTAINER, process->container, names + 1);
+}
+
+/* position: the index of the layer among those of the file; the first layer is 0. */
+static int sample_write(struct pprof_writer *writer, const struct snapshot_trace *trace,
+			unsigned int position, enum event_layer layer)
+{
+	const struct snapshot_traceback *traceback =
+		&writer->snapshot->tracebacks[trace->traceback];
+	Sample sample = PERFTOOLS__PROFILES__SAMPLE__INIT, *samples[] = {&sample};
+	Profile piece = PERFTOOLS__PROFILES__PROFILE__INIT;
+	int64_t values[VALUES] = {0};
+	struct labels labels = {.count = 0};
+	uint64_t size = 0, count = 0;
+	uint64_t mean =
+		layer == EVENT_LAYER_MMAP ? 0 : snapshot_sample_bytes(writer->snapshot, trace);
+	int err = estimate_trace(mean, trace, &size, &count);
+
+	for (uint32_t i = 0; !err && i < traceback->nframe; i++)
+		err = location_write(writer, &writer->snapshot->frames[traceback->first + i],
+				     &writer->ids[i]);
+	if (err)
+		return err;
+	values[position * PPROF_VALUES] = (int64_t)count;
+	values[position * PPROF_VALUES + 1] = (int64_t)size;
+	labels_set(writer, trace, &labels);
+	sample.n_location_id = traceback->nframe;
+	sample.location_id = writer->ids;
+	sample.n_value = value_count(writer->snapshot);
+	sample.value = values;
+	sample.n_label = labels.count;
+	sample.label = labels.pointers;
+	piece.n_sample = 1;
+	piece.sample = samples;
+	return pprof_piece_write(writer, &piece);
+}
+
+int pprof_samples_write(struct pprof_writer *writer)
+{
+	const struct snapshot *snapshot = writer->snapshot;
+	unsigned int position = 0;
+	int err = 0;
+
+	for (size_t i = 0; !err && i < snapshot->trace_count; i++)
+		err = sample_write(writer, &snapshot->traces[i], 0, snapshot->meta.layer);
+	for (int layer = 0; layer < EVENT_LAYERS; layer++) {
+		if (!(snapshot->meta.layers & 1u << layer))
+			continue;
+		position++;
+		for (size_t i = 0; !err && i < snapshot->layers[layer].trace_count; i++)
+			err = sample_write(writer, &snapshot->layers[layer].traces[i], position,
+					   layer);
+	}
+	return err;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of pprof_write(), shared by pprof_write.c and pprof_write_samples.c only. */
+#ifndef TRACER_PPROF_PPROF_WRITER_H
+#define TRACER_PPROF_PPROF_WRITER_H
+
+#include <zlib.h>
+
+#include "base/buffer.h"
+#include "base/outfile.h"
+#include "pprof/pprof_format.h"
+#include "pprof/profile.pb-c.h"
+#include "tables/id_map.h"
+
+/* of a sample: those of the first layer, and of the others */
+#define VALUES (EVENT_LAYERS * PPROF_VALUES)
+
+typedef Perftools__Profiles__Profile Profile;
+typedef Perftools__Profiles__ValueType ValueType;
+typedef Perftools__Profiles__Sample Sample;
+typedef Perftools__Profiles__Label Label;
+typedef Perftools__Profiles__Mapping Mapping;
+typedef Perftools__Profiles__Location Location;
+typedef Perftools__Profiles__Line Line;
+typedef Perftools__Profiles__Function Function;
+
+/* Our own strings, which follow the snapshot's; the meta data and the comments come after them. */
+enum {
+	TEXT_OBJECTS,
+	TEXT_COUNT,
+	TEXT_SPACE,
+	TEXT_BYTES,
+	TEXT_PYTHON_OBJECTS,
+	TEXT_PYTHON_SPACE,
+	TEXT_NATIVE_OBJECTS,
+	TEXT_NATIVE_SPACE,
+	TEXT_REGIONS,
+	TEXT_MAPPED,
+	TEXT_DOMAIN,
+	TEXT_PID,
+	TEXT_TOTAL,
+	TEXT_ROUNDED,
+	TEXT_INHERITED,
+	TEXT_NAME,
+	TEXTS
+};
+
+/*
+ * With several processes, after the above: the names of labels, then the command and the container
+ * of each process.
+ */
+enum { MORE_PROCESS, MORE_COMM, MORE_CONTAINER, MORE_TEXTS };
+#define MORE_PER_PROCESS 2
+
+struct pprof_writer {
+	const struct snapshot *snapshot;
+	struct outfile *file;
+	z_stream zlib;
+	struct buffer packed; /* the part being written */
+	uint32_t text_base;   /* index of TEXT_OBJECTS in the profile's string table */
+	/* the next free index; once the samples are written, that of MORE_PROCESS */
+	int64_t more_base;
+	struct id_map functions; /* file name << 32 | function -> id - 1 */
+	struct id_map locations; /* function id - 1 << 32 | line -> id - 1 */
+	uint64_t *ids;           /* location ids of one sample */
+};
+
+static inline int64_t text_index(const struct pprof_writer *writer, int text)
+{
+	return (int64_t)writer->text_base + text;
+}
+
+/*
+ * Layers beside the first have values only if they were traced; other files stay as they were
+ * before layers.
+ */
+static inline size_t value_count(const struct snapshot *snapshot)
+{
+	return PPROF_VALUES * (1 + (size_t)__builtin_popcount(snapshot->meta.layers));
+}
+
+/* Writes a part of the profile. 0, -ENOMEM, -EIO and other errors of outfile_write(). */
+int pprof_piece_write(struct pprof_writer *writer, const Profile *piece);
+/*
+ * Writes the samples of all layers, with the locations and functions that they name, each before
+ * its first use. The strings are written already. Errors as above; -EOVERFLOW.
+ */
+int pprof_samples_write(struct pprof_writer *writer);
+
+#endif

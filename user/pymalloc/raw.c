@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where code calls malloc, calloc, realloc and free of libc: through the stubs of the procedure
+ * linkage table, or through the slots themselves.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "abi/events.h"
+#include "pymalloc/match.h"
+#include "pymalloc/search.h"
+#include "x86/x86.h"
+
+static const struct inline_import *import_of(const struct inline_image *image, uint64_t slot)
+{
+	for (size_t i = 0; i < image->import_count; i++)
+		if (image->imports[i].slot == slot)
+			return &image->imports[i];
+	return NULL;
+}
+
+uint64_t inline_stub_slot(const struct inline_image *image, uint64_t vaddr)
+{
+	for (size_t r = 0; r < INLINE_STUB_RANGES; r++) {
+		const struct inline_range *range = &image->stubs[r];
+		uint64_t at = vaddr - range->vaddr;
+		int32_t distance;
+
+		if (at >= range->bytes)
+			continue;
+		if (range->bytes - at >= 4 && !memcmp(range->code + at, "\xf3\x0f\x1e\xfa", 4))
+			at += 4;
+		if (range->bytes - at >= 1 && range->code[at] == 0xf2)
+			at++;
+		if (range->bytes - at < 6 || range->code[at] != 0xff || range->code[at + 1] != 0x25)
+			return 0;
+		memcpy(&distance, range->code + at + 2, sizeof(distance));
+		return range->vaddr + at + 6 + (uint64_t)(int64_t)distance;
+	}
+	return 0;
+}
+
+static const struct inline_import *stub_at(const struct inline_image *image, uint64_t vaddr)
+{
+	return import_of(image, inline_stub_slot(image, vaddr));
+}
+
+static uint64_t arguments_cookie(enum abi_op op, enum event_api api)
+{
+	switch (op) {
+	case ABI_OP_CALLOC:
+	case ABI_OP_REALLOC:
+		return ABI_COOKIE(op, api, ABI_REG_DI, ABI_REG_SI, ABI_REG_COUNT);
+	default:
+		return ABI_COOKIE(op, api, ABI_REG_DI, ABI_REG_COUNT, ABI_REG_COUNT);
+	}
+}
+
+/*
+ * Is it the site of another request? One instruction cannot both end a request and begin the next.
+ */
+static int is_raw_call(struct inline_search *search, uint64_t vaddr)
+{
+	struct inline_insn insn;
+
+	return inline_code_window(&search->code, vaddr, &insn, 1) &&
+	       (insn.op == INLINE_CALL || insn.op == INLINE_JUMP) &&
+	       stub_at(search->code.image, insn.target);
+}
+
+/* Adds a call of a function of libc, or a jump to it in place of a call. */
+static int raw_add(struct inline_search *search, uint64_t vaddr, size_t bytes, enum abi_op op,
+		   int is_call)
+{
+	struct plan_site site = {
+		.vaddr = vaddr, .op = op, .with_return = op != ABI_OP_FREE && !is_call};
+	struct inline_match match = {0};
+	enum event_api api = EVENT_API_RAW;
+	int err = 0;
+
+	search->out->found[op == ABI_OP_FREE ? INLINE_RAW_FREE : INLINE_RAW]++;
+	if (is_call && op != ABI_OP_FREE) {
+		inline_match_return(&search->code, vaddr + bytes, &match);
+		if (!inline_is_instruction(search, match.site, &err) ||
+		    is_raw_call(search, match.site)) {
+			match.site = vaddr + bytes;
+			match.reg = ABI_REG_AX;
+		}
+		if (match.counted)
+			api = EVENT_API_LARGE;
+	}
+	site.cookie = arguments_cookie(op, api);
+	snprintf(site.why, sizeof(site.why), "%s libc%s", is_call ? "call into" : "jump to",
+		 api == EVENT_API_LARGE ? ", for pymalloc" : "");
+	err = inline_site_add(search, &site);
+	if (err || !match.site)
+		return err;
+	site = (struct plan_site){.vaddr = match.site, .op = ABI_OP_END};
+	site.cookie = ABI_COOKIE(ABI_OP_END, api, match.reg, ABI_REG_COUNT, ABI_REG_COUNT);
+	snprintf(site.why, sizeof(site.why), "after the call, block in %s",
+		 x86_register_name(match.reg));
+	return inline_site_add(search, &site);
+}
+
+int inline_raws_find(struct inline_search *search)
+{
+	const struct inline_image *image = search->code.image;
+	const struct inline_range *text = &image->text;
+	int err = 0;
+
+	for (size_t i = 0; i + 6 <= text->bytes && !err; i++) {
+		const uint8_t *bytes = text->code + i;
+		int through_slot = bytes[0] == 0xff && (bytes[1] == 0x15 || bytes[1] == 0x25);
+		size_t size = through_slot ? 6 : 5;
+		const struct inline_import *import;
+		int32_t distance;
+
+		if (!through_slot && bytes[0] != 0xe8 && bytes[0] != 0xe9)
+			continue;
+		memcpy(&distance, bytes + size - 4, sizeof(distance));
+		uint64_t target = text->vaddr + i + size + (uint64_t)(int64_t)distance;
+
+		import = through_slot ? import_of(image, target) : stub_at(image, target);
+		if (!import)
+			continue;
+		if (inline_is_instruction(search, text->vaddr + i, &err))
+			err = raw_add(search, text->vaddr + i, size, import->op,
+				      bytes[0] == 0xe8 || (through_slot && bytes[1] == 0x15));
+		else
+			inline_give_up(
+				search, import->op == ABI_OP_FREE ? INLINE_RAW_FREE : INLINE_RAW,
+				text->vaddr + i, "decoding its function does not lead to it");
+	}
+	return err;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lines before the entries of a text report. */
+#include <inttypes.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/text.h"
+#include "python/version.h"
+#include "report/report_modes.h"
+#include "report/report_parts.h"
+#include "report/report_processes.h"
+
+static void origin_print(FILE *out, const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	static const struct {
+		const char *moment, *text;
+	} moments[] = {
+		{"finalizing", ", as its interpreter began to shut down"},
+		{"exited", ", as it exited"},
+		{"execed", ", as it executed another program"},
+	};
+	char version[VERSION_TEXT], state[PROCESS_STATE_MAX];
+
+	if (snapshot->process_count) {
+		fprintf(out, "%zu processes, ", snapshot->process_count);
+	} else {
+		text_print(out, meta->name);
+		fprintf(out, " (PID %u), ", meta->pid);
+	}
+	if (meta->python_version)
+		fprintf(out, "CPython %s, ", version_text(version, meta->python_version));
+	if (meta->layer != EVENT_LAYER_PYTHON)
+		fputs(meta->layer == EVENT_LAYER_MMAP ? "mapped memory, " : "native blocks, ", out);
+	if (meta->mode[0])
+		fprintf(out, "%s mode, ", meta->mode);
+	if (meta->sample_bytes)
+		fputs("sampled, ", out);
+	fprintf(out, "%.1f s", (double)meta->duration_ns / 1e9);
+	/* The table of processes says how each of several ended. */
+	if (!snapshot->process_count && meta->has_exited && WIFSIGNALED((int)meta->wait_status)) {
+		fprintf(out, ", %s", process_state(state, meta));
+		return;
+	}
+	for (size_t i = 0; !snapshot->process_count && i < sizeof(moments) / sizeof(moments[0]);
+	     i++)
+		if (!strcmp(meta->moment, moments[i].moment))
+			fputs(moments[i].text, out);
+}
+
+/* Says what the figures mean: growth mode counts pools, not blocks. */
+static void growth_print(FILE *out, const struct snapshot_meta *meta)
+{
+	char text[32];
+
+	fprintf(out,
+		"Where the heap grew: sizes are of whole pools (%s each), charged to the line that "
+		"first used them%s\n",
+		meta->pool_bytes ? report_size(text, meta->pool_bytes) : "of unknown size",
+		meta->large_skipped ? ", not of objects"
+				    : ", and of blocks of more than 512 bytes");
+}
+
+static void title_print(FILE *out, const char *prefix, const char *name,
+			const struct snapshot *snapshot)
+{
+	const struct snapshot_meta *meta = &snapshot->meta;
+	int growth = snapshot_is_growth(snapshot);
+
+	fputs(prefix, out);
+	if (name) {
+		text_print(out, name);
+		fputs(": ", out);
+	}
+	if (!strcmp(meta->mode, SNAPSHOT_TRACEMALLOC))
+		fprintf(out, "taken by Python's tracemalloc, at most %u frame%s a traceback",
+			meta->traceback_limit, meta->traceback_limit == 1 ? "" : "s");
+	else
+		origin_print(out, snapshot);
+	putc('\n', out);
+	report_modes_print(out, meta);
+	if (growth)
+		growth_print(out, meta);
+	if (meta->of_app)
+		fputs("Tracebacks begin at their most recent frame of the application, if they "
+		      "have one (export --app)\n",
+		      out);
+}
+
+void report_title_print(FILE *out, const struct snapshot *snapshot)
+{
+	title_print(out, "tracer: ", NULL, snapshot);
+}
+
+void report_titles_print(FILE *out, const struct snapshot *snapshot, const struct report_opts *opts)
+{
+	title_print(out, "tracer: ", opts->name, snapshot);
+	if (!opts->old)
+		return;
+	title_print(out, "compared to: ", opts->old_name, opts->old);
+	if (snapshot->meta.traceback_limit != opts->old->meta.traceback_limit)
+		fprintf(out,
+			"The traceback limits differ, %u frames and %u: only groups by the most "
+			"recent frame are comparable\n",
+			snapshot->meta.traceback_limit, opts->old->meta.traceback_limit);
+}

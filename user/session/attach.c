@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Brings a process under trace: plan, announce, attach, walk the heap for older blocks. */
+#include "session/session.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "attach/leftover.h"
+#include "attach/seccomp.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "links/features_missing.h"
+#include "links/obstacles.h"
+#include "process_plan/plan_process.h"
+#include "process_plan/plan_target.h"
+#include "python/heap_place.h"
+#include "session/census.h"
+#include "session/cost.h"
+#include "session/execd.h"
+#include "session/governor.h"
+#include "session/member.h"
+#include "session/probe.h"
+#include "session/state.h"
+#include "session/symbols.h"
+#include "symbols/symbols.h"
+
+#define LOADER_TURNS    20
+#define LOADER_PAUSE_NS 5000000
+#define SETTLE_TURNS    4 /* how many execs of a process are handled while it is inspected */
+
+static void sites_count(const struct plan *plan, size_t *count, size_t *emulated)
+{
+	*count += plan->count;
+	for (size_t i = 0; i < plan->count; i++)
+		*emulated += plan->sites[i].emulated;
+}
+
+static void attached_print(struct session *session, const struct member *member,
+			   const struct plan_target *target, uint64_t elapsed_ns)
+{
+	const struct plan *plan = &target->python;
+	size_t count = 0, emulated = 0;
+	int level = session->expected_count > SESSION_LOGS || session->attach_logs++ >= SESSION_LOGS
+			    ? 2
+			    : 1;
+	char what[1024], missing[FEATURES_MISSING_SIZE];
+
+	if (log_level < level)
+		return;
+
+	sites_count(plan, &count, &emulated);
+	if (plan->memory)
+		sites_count(plan->memory, &count, &emulated);
+	for (size_t i = 0; i < target->native_count; i++)
+		sites_count(target->native[i].plan, &count, &emulated);
+	plan_target_describe(target, &member->runtime, 0, what, sizeof(what));
+	log_info("attached to PID %d (%s): %s, %s mode, %u frame%s; %zu probes; %llu ms",
+		 member->pid, target->info.name, what, plan_mode_name(plan->mode),
+		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s", count,
+		 (unsigned long long)(elapsed_ns / 1000000));
+	plan_target_describe(target, &member->runtime, 1, what, sizeof(what));
+	log_debug("PID %d: %s; %zu of the probes are on instructions that the kernel emulates",
+		  member->pid, what, emulated);
+	log_debug("%s%s%s", plan->level, plan->level[0] ? "; " : "",
+		  attach_backend(session->attach));
+	if (member->runtime.other[0])
+		log_info("PID %d: it has another Python, of %s, which is not traced", member->pid,
+			 member->runtime.other);
+	if (plan->mode_why[0])
+		log_info("not in %s mode: %s", plan_mode_name(session->opts.plan.python.mode),
+			 plan->mode_why);
+	if (!session->missing_logged++ &&
+	    features_missing(&session->features, missing, sizeof(missing)))
+		log_info("with less: %s", missing);
+	if (plan->memory_why[0])
+		log_info("mapped memory is not followed: %s", plan->memory_why);
+	for (size_t i = 0; plan->memory && i < plan->memory->missing_count; i++)
+		log_info("mapped memory: %s is not followed: %s", plan->memory->missing[i].symbol,
+			 plan->memory->missing[i].why);
+	if (target->native_why[0])
+		log_info("the native layer is not traced: %s", target->native_why);
+	for (size_t i = 0; i < plan->missing_count; i++)
+		log_debug("not probed: %s: %s", plan->missing[i].symbol, plan->missing[i].why);
+}
+
+/* The range where the interpreter is mapped as code: native frames of a traceback end there. */
+static void interpreter_find(struct member *member)
+{
+	struct abi_target *target = &member->runtime.target;
+	uint64_t start = target->interpreter_start, end = target->interpreter_end;
+	struct stat file;
+
+	if (!member->runtime.version_hex || fstat(elf_file_fd(member->runtime.file), &file))
+		return;
+	process_code_range(member->pid, &file, &start, &end);
+	target->interpreter_start = start;
+	target->interpreter_end = end;
+}
+
+static void target_describe(struct session *session, struct member *member, const struct plan *plan)
+{
+	struct abi_target *target = &member->runtime.target;
+
+	target->nframe = session->opts.nframe;
+	target->sample_bytes = session->opts.sample_bytes;
+	target->space_id = session->next_space_id++;
+	interpreter_find(member);
+	/* A heap that cannot be described is not walked by BPF. */
+	if (member->layers & 1u << EVENT_LAYER_PYTHON &&
+	    heap_describe(&member->runtime, &target->heap))
+		log_debug("PID %d: %s", member->pid, error_reason(-ENOTSUP));
+	for (size_t i = 0; i < ABI_OBJECT_CODES && plan->object_code[i].bytes; i++)
+		target->object_code[i] =
+			(struct abi_code){plan->object_code[i].start + member->runtime.bias,
+					  plan->object_code[i].bytes};
+}
+
+/* Walks Python's heap for blocks that are older than the trace. */
+static int member_baseline(struct session *session, struct member *member, int from_start)
+{
+	int err;
+
+	if (!(member->layers & 1u << EVENT_LAYER_PYTHON)) {
+		member->heap_unreadable = 1;
+		return 0;
+	}
+	if (from_start)
+		return 0;
+	err = member_census(session, member, 1, 0);
+	/* The next walk may find enough memory. */
+	if (account_is_full(err)) {
+		log_info("PID %d: its heap could not be read: %s", member->pid, error_reason(err));
+		return 0;
+	}
+	if (err != -ENOTSUP && err != -ENODATA)
+		return err;
+	/* The planner could read it: census mode ends if the next walk fails, too. */
+	if (err == -ENOTSUP && member->mode == EVENT_MODE_CENSUS)
+		return 0;
+	member->heap_unreadable = 1;
+	log_info("coverage will not be measured: %s", error_reason(err));
+	return 0;
+}
+
+struct leftover_scan {
+	const struct session *session;
+	pid_t pid;
+	struct leftover found;
+};
+
+static int leftover_scan(void *context, const struct plan *plan, const struct elf_file *file)
+{
+	struct leftover_scan *scan = context;
+
+	/* If our own probes are in the file already, the breakpoints are theirs. */
+	if (!attach_is_everywhere(scan->session->attach, file))
+		leftover_count(scan->pid, plan, file, &scan->found);
+	return 0;
+}
+
+/*
+ * Logs breakpoints that are in the code already, for the first SESSION_LOGS processes. Those that a
+ * killed tracer left are removed together with ours.
+ */
+static void leftover_report(const struct session *session, const struct member *member,
+			    const struct plan_target *target)
+{
+	struct leftover_scan scan = {.session = session, .pid = member->pid};
+	const struct leftover *found = &scan.found;
+
+	if (session->attach_logs >= SESSION_LOGS)
+		return;
+	member_plans_each(member, target, leftover_scan, &scan);
+	if (found->at_sites)
+		log_info("PID %d: %zu breakpoints were in its code before: another tracer's, or "
+			 "left by one that was killed, which are gone when this one ends",
+			 member->pid, found->at_sites);
+	if (found->elsewhere)
+		log_info("PID %d: %zu breakpoints are in its code where this mode has no probe: "
+			 "another tracer's, or left by one that was killed in another mode; to "
+			 "remove those, trace the process in that mode (-m exact has the most "
+			 "probes) and end the tracer regularly",
+			 member->pid, found->elsewhere);
+	if (found->bytes_unlooked)
+		log_debug("PID %d: %llu bytes of its code were not searched for breakpoints",
+			  member->pid, (unsigned long long)found->bytes_unlooked);
+}
+
+/*
+ * Has the process called exec since it was planned? No event says so, since it was no target then.
+ * From now on an exec ends the member. 0: it has not; -ESTALE.
+ */
+static int member_check_program(struct session *session, struct member *member, int program)
+{
+	if (program < 0 || !process_program_is_past(member->pid, program))
+		return 0;
+	/* The records so far are of another program: discard them. */
+	session_pull(session);
+	if (member->begun && !member->ended)
+		session_discard(session, (uint32_t)member->pid, member->runtime.target.space_id);
+	member->ended = 1;
+	return error_set(-ESTALE, "it keeps calling exec");
+}
+
+static int member_attach(struct session *session, struct member *member,
+			 const struct plan_target *target, int program, int from_start)
+{
+	int err;
+
+	target_describe(session, member, &target->python);
+	leftover_report(session, member, target);
+	err = member_probe(session, member, target, ATTACH_ALL);
+	if (err)
+		return obstacle_tell(OBSTACLE_PROBE, err);
+	err = member_announce(session, member, target->info.name, target->info.ns_pid, from_start,
+			      clock_ns(CLOCK_MONOTONIC));
+	if (!err)
+		err = member_symbols_begin(session, member);
+	if (err)
+		return err;
+	/* From here on events are emitted. */
+	err = attach_target(session->attach, member->pid, &member->runtime.target);
+	if (!err)
+		err = member_check_program(session, member, program);
+	return err ? err : member_baseline(session, member, from_start);
+}
+
+static int seccomp_allows(struct session *session, pid_t pid, const struct plan_target *target)
+{
+	int err = seccomp_check(&session->seccomp, &session->features, pid, &target->python);
+
+	for (size_t i = 0; i < target->native_count && !err; i++)
+		err = seccomp_check(&session->seccomp, &session->features, pid,
+				    target->native[i].plan);
+	return err;
+}
+
+int session_has(struct session *session, pid_t pid)
+{
+	return member_find(session, (uint32_t)pid) != NULL;
+}
+
+/* Are there enough descriptors and memory for a plan? 1; 0, and why has the figures; -errno. */
+static int plan_fits(struct session *session, struct member *member,
+		     const struct plan_target *target, char why[MEMBER_WHY])
+{
+	size_t left = attach_probes_left(session->attach), wanted = plan_target_descriptors(target);
+
+	if (wanted <= left)
+		return member_text_check(session, member, target, why);
+	snprintf(why, MEMBER_WHY,
+		 "%zu probes take a file descriptor each on this kernel, and %zu are left (ulimit "
+		 "-Hn 65536, and ulimit -n, allow it more)",
+		 wanted, left);
+	return 0;
+}
+
+/*
+ * Plans. If the probes do not fit, falls back to growth mode, which has a tenth of census mode's.
+ */
+static int member_plan(struct session *session, struct member *member, struct plan_target *target)
+{
+	struct plan_target_opts opts = session->opts.plan;
+	char why[MEMBER_WHY], less[MEMBER_WHY];
+	const char *remedy = "";
+	int err = plan_target(member->pid, &opts, &session->plans, target), fits;
+
+	if (err)
+		return err;
+	fits = plan_fits(session, member, target, why);
+	if (fits)
+		return fits < 0 ? fits : 0;
+	if (target->layers & 1u << EVENT_LAYER_PYTHON && opts.python.mode != EVENT_MODE_GROWTH)
+		remedy = "; --mode growth has a tenth of them";
+	plan_target_free(target);
+	*target = (struct plan_target){0};
+	if (opts.python.mode == EVENT_MODE_CENSUS && !opts.mode_asked && !opts.layers) {
+		opts.python.mode = EVENT_MODE_GROWTH;
+		err = plan_target(member->pid, &opts, &session->plans, target);
+		if (err)
+			return err;
+		fits = plan_fits(session, member, target, less);
+		if (fits > 0)
+			snprintf(target->python.mode_why, sizeof(target->python.mode_why), "%s",
+				 why);
+		if (fits)
+			return fits < 0 ? fits : 0;
+		plan_target_free(target);
+		*target = (struct plan_target){0};
+		remedy = "; the probes of growth mode do not fit either";
+	}
+	return error_set(-EIO, "%s%s", why, remedy);
+}
+
+/* Begins the measurements of a member, and marks its files as inspected. */
+static void measures_begin(struct session *session, struct member *member, int from_start)
+{
+	if (member_governor_begin(session, member))
+		log_info("PID %d: --overhead does not work: %s", member->pid, error_reason(-ESRCH));
+	if (!from_start)
+		member_cost_begin(session, member);
+	if (!member->runtime.version_hex && member->symbols.count && execd_layers(&session->opts))
+		execd_files_settle(session, member->symbols.modules[0]);
+}
+
+/* -ESTALE: it has called exec meanwhile. */
+static int program_add(struct session *session, pid_t pid, int from_start)
+{
+	uint64_t start = clock_ns(CLOCK_MONOTONIC);
+	struct plan_target target = {0};
+	struct member *member;
+	int program = -1, err = 0;
+
+	error_clear();
+	/* Records that are in the ring buffer may be of an earlier program. */
+	session_pull(session);
+	/* Draining may bring its next exec, which is a new exec'd member. */
+	for (int turn = 0; (member = member_find(session, pid)); turn++)
+		if (!member->execd || turn == SETTLE_TURNS || execd_settle(session, member, &err))
+			return err;
+	if (pid == attach_holder(session->attach) ||
+	    (session->symbols && symbols_is_worker(session->symbols, pid)))
+		return error_set(-ENOENT, "it is the tracer's own");
+	members_release(session, pid);
+	err = member_new(session, pid, &member);
+	if (err)
+		return err;
+	program = process_program_open(pid);
+	/* Before planning: files that are mapped later are not in the plan. */
+	if (execd_layers(&session->opts) && member_symbols_look(session, member) == -ENOMEM)
+		err = -ENOMEM;
+	if (!err)
+		err = member_plan(session, member, &target);
+	if (!err && member->pidfd < 0)
+		err = -ESRCH;
+	if (err)
+		goto out;
+	/* The member takes ownership of the runtime. */
+	member->runtime = target.runtime;
+	target.runtime = (struct python_runtime){0};
+	member_planned(member, &target);
+	err = seccomp_allows(session, pid, &target);
+	if (!err && !from_start)
+		session_cost_prepare(session);
+	if (!err)
+		err = member_attach(session, member, &target, program, from_start);
+	if (err)
+		goto out;
+	measures_begin(session, member, from_start);
+	member->census_ns = clock_ns(CLOCK_MONOTONIC);
+	attached_print(session, member, &target, member->census_ns - start);
+out:
+	/* The error may be due to an exec. */
+	if (err && err != -ESTALE && member_check_program(session, member, program))
+		err = -ESTALE;
+	plan_target_free(&target);
+	if (program >= 0)
+		close(program);
+	if (err)
+		member_abandon(session, member);
+	return err;
+}
+
+/* A program that has just been called has no libraries yet: wait for its loader. */
+int session_add(struct session *session, pid_t pid, int from_start)
+{
+	const struct timespec pause = {.tv_nsec = LOADER_PAUSE_NS};
+	int err = program_add(session, pid, from_start);
+
+	if (err != -ESTALE)
+		return err;
+	for (int turn = 0; turn < LOADER_TURNS && (err == -ESTALE || err == -ENOENT); turn++) {
+		if (turn)
+			nanosleep(&pause, NULL);
+		err = program_add(session, pid, from_start);
+	}
+	return err;
+}

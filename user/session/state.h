@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of a session. Included by user/session/ and its tests only. */
+#ifndef TRACER_SESSION_STATE_H
+#define TRACER_SESSION_STATE_H
+
+#include "attach/attach.h"
+#include "attach/hit_cost.h"
+#include "attach/seccomp.h"
+#include "container/container_names.h"
+#include "links/features.h"
+#include "session/cost.h"
+#include "session/session.h"
+#include "session/symbols.h"
+
+struct session {
+	struct session_opts opts;
+	struct features features;
+	struct attach *attach;
+	struct plan_caches plans;
+	struct symbols *symbols; /* NULL: no native frame has been seen */
+	struct names_time names_time;
+	struct trace *trace;
+	struct member **members;
+	size_t count, member_capacity;
+	int ends; /* epoll descriptor for the members' pidfds */
+	uint32_t next_space_id;
+	int capture_error;
+	uint64_t limit_ns, limit_duration_ns; /* see census.c; 0: no limit */
+	int walk; /* a heap is being walked: the limit does not apply until it ends */
+	struct session_end end;
+	uint64_t records;   /* drained so far */
+	size_t census_turn; /* index of the member whose heap is walked next */
+	int links_lost;     /* the loss of the process that holds the probes was reported */
+	struct seccomp_answer seccomp;
+	struct hit_cost hit_cost;
+	struct session_cost cost;
+	uint64_t loss_ns;             /* when the loss counters were last read */
+	int missing_logged;           /* the features that this kernel lacks were logged */
+	size_t attach_logs, refusals; /* only the first SESSION_LOGS of each are logged */
+
+	/* Processes that appear while the session runs (follow.c, candidate.c): */
+	struct candidate *candidates;
+	size_t candidate_count, candidate_capacity;
+	size_t inherited;       /* number of members with inherited set */
+	struct map_watch *maps; /* NULL: mmap events are not available */
+	uint64_t maps_lost;
+	uint64_t process_lost; /* LOSS_PROCESS at the last scan of /proc */
+
+	/* Where probes are placed (probe.c, headroom.c): */
+	pid_t *expected;
+	size_t expected_count;
+	struct file_users *users;
+	uint64_t users_ns;
+	/* memory left to each cgroup as of headroom_ns, less the probes placed since */
+	struct memory_headroom *headroom;
+	uint64_t headroom_ns;
+	struct container_names container_names;
+
+	/* Programs traced from their first instruction (execd.c): */
+	struct execd *execs; /* sorted by time */
+	size_t execd_count, execd_capacity;
+	uint8_t *files_settled; /* by struct file.number: see execd_files_settle() */
+	size_t files_settled_capacity;
+	size_t ended_unexamined; /* programs that ended before they were examined */
+};
+
+/*
+ * Every record, from BPF or from the session, is written to the capture and then fed to the trace.
+ * 0; the trace's error where its account is full.
+ */
+int session_feed(struct session *session, const void *record, size_t size);
+/* Drains the ring buffer. context is the session. */
+void session_pull(void *context);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "snapshot/remap.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE UINT32_MAX
+
+static uint32_t *indices_new(size_t count)
+{
+	uint32_t *indices = malloc((count ? count : 1) * sizeof(*indices));
+
+	if (indices)
+		memset(indices, 0xff, count * sizeof(*indices));
+	return indices;
+}
+
+int remap_begin(struct remap *remap, const struct snapshot *from, struct builder *to)
+{
+	uint32_t longest = 1;
+
+	for (size_t i = 0; i < from->traceback_count; i++)
+		if (from->tracebacks[i].nframe > longest)
+			longest = from->tracebacks[i].nframe;
+	*remap = (struct remap){.from = from, .to = to};
+	remap->strings = indices_new(strings_count(from->strings));
+	remap->tracebacks = indices_new(from->traceback_count);
+	remap->frames = calloc(longest, sizeof(*remap->frames));
+	return remap->strings && remap->tracebacks && remap->frames ? 0 : -ENOMEM;
+}
+
+static int string_remap(struct remap *remap, uint32_t *id)
+{
+	uint32_t *known = &remap->strings[*id];
+	int err = 0;
+
+	if (*known == NONE) {
+		const char *text = strings_get(remap->from->strings, *id);
+
+		err = strings_intern(remap->to->snapshot->strings, text, strlen(text), known);
+	}
+	*id = *known;
+	return err;
+}
+
+static int traceback_add(struct remap *remap, const struct snapshot_traceback *traceback,
+			 uint32_t *added)
+{
+	int asked = remap->app && remap->app->ranks, err = 0;
+	uint32_t first = 0, total = traceback->total;
+	int rank = asked ? app_run_find(remap->app, traceback, &first) : 0;
+
+	if (rank < 0)
+		return rank;
+	for (uint32_t i = first; !err && i < traceback->nframe; i++) {
+		struct snapshot_frame *frame = &remap->frames[i - first];
+
+		*frame = remap->from->frames[traceback->first + i];
+		err = string_remap(remap, &frame->filename);
+		if (!err)
+			err = string_remap(remap, &frame->function);
+	}
+	if (total != SNAPSHOT_TOTAL_UNKNOWN)
+		total -= first;
+	return err ? err
+		   : builder_traceback(remap->to, remap->frames, traceback->nframe - first, total,
+				       added);
+}
+
+int remap_traceback(struct remap *remap, struct snapshot_trace *trace)
+{
+	const struct snapshot_traceback *traceback = &remap->from->tracebacks[trace->traceback];
+	uint32_t *known = &remap->tracebacks[trace->traceback];
+	int err = *known == NONE ? traceback_add(remap, traceback, known) : 0;
+
+	trace->traceback = *known;
+	return err;
+}
+
+void remap_end(struct remap *remap)
+{
+	free(remap->strings);
+	free(remap->tracebacks);
+	free(remap->frames);
+	*remap = (struct remap){0};
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The meta data of snapshots: what a process's state and counters say about its table. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "trace/state.h"
+
+static const char *const moments[] = {
+	[TRACE_RUNNING] = "running",
+	[TRACE_FINALIZING] = "finalizing",
+	[TRACE_EXITED] = "exited",
+	[TRACE_EXECED] = "execed",
+};
+
+/*
+ * Until when the table is valid. A running process was alive when losses were last reported, even
+ * if it had no events.
+ */
+static uint64_t moment_ns(const struct trace *trace, const struct trace_process *info)
+{
+	uint64_t loss_ns = trace->loss.header.time_ns;
+
+	return info->end == TRACE_RUNNING && loss_ns > info->end_ns ? loss_ns : info->end_ns;
+}
+
+static void arrays_set(struct snapshot_meta *meta, const struct trace *trace,
+		       const struct trace_process *info)
+{
+	memcpy(meta->loss, trace->loss.counts, sizeof(meta->loss));
+	memcpy(meta->changes, info->changes, sizeof(meta->changes));
+	memcpy(meta->name, info->name, sizeof(meta->name));
+	memcpy(meta->container, info->container, sizeof(meta->container));
+	snprintf(meta->mode, sizeof(meta->mode), "%s", snapshot_mode_name(info->mode));
+	snprintf(meta->moment, sizeof(meta->moment), "%s", moments[info->end]);
+}
+
+void state_meta(const struct trace *trace, const struct process_state *process,
+		struct snapshot_meta *meta)
+{
+	const struct trace_process *info = &process->info;
+	const struct snapshot_coverage *coverage = &info->coverage;
+	static const struct trace_table none;
+	enum event_layer layer = trace_first_layer(info);
+	const struct trace_table *table = layer < EVENT_LAYER_TABLES ? &info->tables[layer] : &none;
+	uint64_t duration = moment_ns(trace, info) - info->start_ns;
+
+	*meta = (struct snapshot_meta){
+		.pid = info->tgid,
+		.ns_pid = info->ns_pid,
+		.parent = info->parent,
+		.has_exited = info->end == TRACE_EXITED,
+		.wait_status = info->exit_code,
+		.python_version = info->python_version,
+		.traceback_limit = info->nframe,
+		.duration_ns = duration,
+		.taken_realtime_ns = info->start_realtime_ns + duration,
+		.from_start = info->from_start,
+		.peak_bytes = table->peak_bytes,
+		.frees_unknown = table->frees_unknown,
+		.replaced = table->replaced,
+		.stacks_unknown = info->counters.stacks_unknown,
+		.frames_unknown = info->counters.frames_unknown,
+		.frames_unnamed = info->counters.frames_unnamed,
+		.frames_slow = info->counters.frames_slow,
+		.stacks_cut = info->counters.stacks_cut,
+		.layer = layer,
+		.rounded_blocks = info->rounded_blocks,
+		.sample_bytes = info->sample_bytes,
+		.records_malformed = info->counters.records_malformed + trace->orphans,
+		.layers = info->layers & ~(1u << layer),
+		.native = {info->tables[EVENT_LAYER_NATIVE].peak_bytes,
+			   info->tables[EVENT_LAYER_NATIVE].frees_unknown,
+			   info->tables[EVENT_LAYER_NATIVE].replaced},
+		.large_skipped = info->large_skipped,
+		.reuse_unseen = info->reuse_unseen,
+		.ends_unseen = info->ends_unseen,
+		.pool_bytes = info->pool_bytes,
+		.regions_dropped = info->counters.regions_dropped,
+		.blocks_dropped = info->counters.blocks_dropped,
+		.bytes_dropped = info->counters.bytes_dropped,
+		.stacks_dropped = info->counters.stacks_dropped,
+		.codes_dropped = info->counters.codes_dropped,
+		.symbols_dropped = info->counters.symbols_dropped,
+		.walks_dropped = info->counters.walks_dropped,
+		.rss_bytes = info->rss_bytes,
+		.coverage_known = coverage->time_ns != 0,
+		.coverage = *coverage,
+		.ending = info->ending,
+		.change_count = info->change_count,
+		.changes_dropped = info->changes_dropped,
+	};
+	if (state_needs_walk(info) && meta->layer == EVENT_LAYER_PYTHON)
+		meta->unread_ns =
+			info->end_ns - (coverage->time_ns ? coverage->time_ns : info->start_ns);
+	if (info->rss_bytes && moment_ns(trace, info) > info->rss_ns)
+		meta->rss_age_ns = moment_ns(trace, info) - info->rss_ns;
+	arrays_set(meta, trace, info);
+}
+
+int trace_meta(const struct trace *trace, size_t index, struct snapshot_meta *meta)
+{
+	if (!trace_process_at(trace, index))
+		return -ENOENT;
+	state_meta(trace, trace->processes[index], meta);
+	return 0;
+}
