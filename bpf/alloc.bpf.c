@@ -14,6 +14,7 @@
 #include "process.h"
 #include "registers.h"
 #include "request.h"
+#include "usdt.h"
 
 char LICENSE[] SEC("license") = "GPL";
 

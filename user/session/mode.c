@@ -19,7 +19,7 @@
 #include "session/probe.h"
 #include "session/state.h"
 
-#define PROBES (ATTACH_POOL_FREES | ATTACH_OTHERS)
+#define PROBES (ATTACH_POOL_FREES | ATTACH_OTHERS | ATTACH_MALLOC)
 
 /* The state of one change. */
 struct change {

@@ -14,7 +14,7 @@ static void traces_add(const struct snapshot *snapshot, const struct snapshot_tr
 {
 	for (size_t i = 0; i < count; i++)
 		estimate_add(&sums[traces[i].process][layer],
-			     snapshot_sample_bytes(snapshot, &traces[i]), traces[i].bytes,
+			     estimate_chance_of(snapshot, &traces[i]), traces[i].bytes,
 			     traces[i].count);
 }
 
