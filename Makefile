@@ -127,10 +127,11 @@ $(OUT)/gen/pprof/profile.pb-c.c: user/pprof/profile.proto
 
 $(OUT)/gen/pprof/profile.pb-c.h: $(OUT)/gen/pprof/profile.pb-c.c
 
-$(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h) $(wildcard include/abi/*.h) $(OUT)/flags
+$(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h bpf/*/*.h) \
+		$(wildcard include/abi/*.h) $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,BPF,$<)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 \
-		$(WARNINGS) -Iinclude $(HEADERS) -c -o $@ $<
+		$(WARNINGS) -Ibpf -Iinclude $(HEADERS) -c -o $@ $<
 
 $(OUT)/gen/attach/%.skel.h: $(OUT)/gen/bpf/%.o
 	@mkdir -p $(@D)

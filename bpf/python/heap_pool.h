@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /* One pool of a heap walk (heap.h): its blocks, its free list, and its record. */
-#ifndef TRACER_BPF_HEAP_POOL_H
-#define TRACER_BPF_HEAP_POOL_H
+#ifndef TRACER_BPF_PYTHON_HEAP_POOL_H
+#define TRACER_BPF_PYTHON_HEAP_POOL_H
 
-#include "heap_walk.h"
+#include "python/heap_walk.h"
 
 /*
  * Marks the block at offset `at` from the pool's first block as free. 0; -1: no block begins there,

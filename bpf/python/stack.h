@@ -17,8 +17,8 @@
 #ifndef TRACER_BPF_PYTHON_STACK_H
 #define TRACER_BPF_PYTHON_STACK_H
 
-#include "python_code.h"
-#include "python_thread.h"
+#include "python/code.h"
+#include "python/thread.h"
 
 #define WALK_LIMIT  (EVENT_MAX_FRAMES + 64) /* frames inspected, C-stack shims included */
 #define TOTAL_LIMIT 1024                    /* frames counted beyond the limit */

@@ -16,10 +16,10 @@
  * user/python/heap.c walks the heap of a running process in the same way and emits the same
  * records. Kernels without bpf_loop() do no walk here.
  */
-#ifndef TRACER_BPF_HEAP_H
-#define TRACER_BPF_HEAP_H
+#ifndef TRACER_BPF_PYTHON_HEAP_H
+#define TRACER_BPF_PYTHON_HEAP_H
 
-#include "heap_pool.h"
+#include "python/heap_pool.h"
 
 /* All pools of an arena were read: a block that is in none of their records is dead. */
 static __always_inline void arena_end(struct heap_walk *walk)

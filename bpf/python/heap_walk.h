@@ -3,8 +3,8 @@
  * The state of a walk of pymalloc's heap (heap.h): what is kept for the walking thread, the prices
  * of its steps, and the copies in which free lists are followed.
  */
-#ifndef TRACER_BPF_HEAP_WALK_H
-#define TRACER_BPF_HEAP_WALK_H
+#ifndef TRACER_BPF_PYTHON_HEAP_WALK_H
+#define TRACER_BPF_PYTHON_HEAP_WALK_H
 
 #include "state.h"
 
