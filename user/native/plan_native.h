@@ -44,7 +44,6 @@ void plan_alloc_free(struct plan_alloc *alloc);
 struct plan_native_opts {
 	const struct plan_alloc *allocs; /* borrowed */
 	size_t alloc_count;
-	int no_provider; /* functions are probed also where the process samples itself */
 };
 
 /*

@@ -179,7 +179,7 @@ out:
 int plan_native_layer(struct elf_file *file, const struct plan_native_opts *opts, struct plan *out)
 {
 	struct plan provider = {0};
-	int err = opts && opts->no_provider ? 0 : plan_provider(file, &provider);
+	int err = plan_provider(file, &provider);
 
 	if (err)
 		return err;
