@@ -8,7 +8,7 @@
 #include <errno.h>
 
 #include "snapshot/estimate.h"
-#include "trace/state.h"
+#include "process_tables/process_tables.h"
 
 uint64_t state_weight(const struct process_state *process, const struct block *block)
 {

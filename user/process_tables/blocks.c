@@ -8,7 +8,7 @@
 #include <errno.h>
 
 #include "base/array.h"
-#include "trace/state.h"
+#include "process_tables/process_tables.h"
 
 static enum event_layer layer_of(uint32_t api)
 {
