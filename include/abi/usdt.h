@@ -22,7 +22,7 @@ enum abi_usdt_kind {
 
 #define ABI_USDT_NONE 0xffu /* no register: 0 */
 
-/* base and index are offsets in struct pt_regs (<asm/ptrace.h>), in bytes: that of rax + 1 is %ah */
+/* base, index: offsets in struct pt_regs (<asm/ptrace.h>), in bytes; that of rax + 1 is %ah */
 struct abi_usdt_argument {
 	__u8 kind;      /* enum abi_usdt_kind */
 	__u8 base;      /* or ABI_USDT_NONE */

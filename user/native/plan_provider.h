@@ -24,8 +24,8 @@
 int plan_provider(struct elf_file *file, struct plan *plan);
 
 /*
- * The plan of a file's native layer: its provider where it has one, otherwise as plan_native(), with
- * the provider's probes that are not heard among those that are missing.
+ * The plan of a file's native layer: its provider where it has one, otherwise as plan_native();
+ * plan->missing then has the provider's probes that are not heard, too.
  */
 int plan_native_layer(struct elf_file *file, const struct plan_native_opts *opts, struct plan *out);
 

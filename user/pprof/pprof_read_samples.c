@@ -32,9 +32,8 @@ static int sample_value(struct pprof_reader *reader, uint64_t value)
  */
 static enum label label_of(struct pprof_reader *reader, uint64_t key)
 {
-	static const char *const names[LABELS] = {"bytes",   "domain",  "total_nframe",
-						  "process", "rounded", "inherited",
-						  "self_sampled"};
+	static const char *const names[LABELS] = {"bytes",   "domain",    "total_nframe", "process",
+						  "rounded", "inherited", "self_sampled"};
 	struct span text = {0};
 
 	for (enum label i = 0; i <= LABELS; i++)
@@ -137,9 +136,8 @@ static int sample_add(struct pprof_reader *reader)
 	    __builtin_mul_overflow(bytes, weighted > 0 ? weighted : values[0], &product) ||
 	    (weighted > 0 ? !bytes || product > values[1] : !mean && product != values[1]))
 		return pprof_corrupt("sample");
-	trace.count = weighted > 0
-			      ? (uint64_t)weighted
-			      : estimate_sampled(mean, trace.bytes, (uint64_t)values[0]);
+	trace.count = weighted > 0 ? (uint64_t)weighted
+				   : estimate_sampled(mean, trace.bytes, (uint64_t)values[0]);
 	trace.weight = weighted > 0 ? (uint64_t)values[1] : 0;
 	if (!trace.count)
 		return pprof_corrupt("sample");

@@ -127,8 +127,7 @@ static int sample_write(struct pprof_writer *writer, const struct snapshot_trace
 	int64_t values[VALUES] = {0};
 	struct labels labels = {.count = 0};
 	uint64_t size = 0, count = 0;
-	double chance =
-		layer == EVENT_LAYER_MMAP ? 1 : estimate_chance_of(writer->snapshot, trace);
+	double chance = layer == EVENT_LAYER_MMAP ? 1 : estimate_chance_of(writer->snapshot, trace);
 	int err = estimate_trace(chance, trace, &size, &count);
 
 	for (uint32_t i = 0; !err && i < traceback->nframe; i++)

@@ -35,9 +35,9 @@ void plan_native_cache_free(struct plan_native_cache *cache);
 /*
  * Lists the files with an allocator of which the process has mapped code, each once, in the order
  * of their addresses; none is no error. If some have the probes of a process that samples itself
- * (plan_provider.h), only these are listed. The first file that cannot be read is logged (log_info), as
- * is the number of files skipped once the others took PLAN_NATIVE_SHARE_NS. 0, the caller frees
- * *list (free()); -ESRCH, -EPERM, -ENOMEM.
+ * (plan_provider.h), only these are listed. The first file that cannot be read is logged
+ * (log_info), as is the number of files skipped once the others took PLAN_NATIVE_SHARE_NS. 0, the
+ * caller frees *list (free()); -ESRCH, -EPERM, -ENOMEM.
  */
 int plan_native_process(pid_t pid, struct plan_native_cache *cache, struct plan_file **list,
 			size_t *count);

@@ -7,8 +7,8 @@
  */
 #include <errno.h>
 
-#include "snapshot/estimate.h"
 #include "process_tables/process_tables.h"
+#include "snapshot/estimate.h"
 
 uint64_t state_weight(const struct process_state *process, const struct block *block)
 {
@@ -44,9 +44,8 @@ int state_is_ignored(const struct process_state *process, const struct event_all
 		return process->weights && (event->api & EVENT_API_MASK) == EVENT_API_NATIVE;
 	case EVENT_REALLOC:
 	case EVENT_REALLOC_FAIL:
-		return process->weights &&
-		       (((const struct event_free *)event)->api & EVENT_API_MASK) ==
-			       EVENT_API_NATIVE;
+		return process->weights && (((const struct event_free *)event)->api &
+					    EVENT_API_MASK) == EVENT_API_NATIVE;
 	default:
 		return 0;
 	}

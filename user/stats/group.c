@@ -145,8 +145,8 @@ static void trace_inherited_count(struct grouping *grouping, const struct side *
 	if (!(trace->flags & SNAPSHOT_INHERITED))
 		return;
 	if (grouping->row_estimates) {
-		estimate_add(&grouping->parts[PART_INHERITED].sides[side->old], chance, trace->bytes,
-			     trace->count);
+		estimate_add(&grouping->parts[PART_INHERITED].sides[side->old], chance,
+			     trace->bytes, trace->count);
 		return;
 	}
 	part->size += trace->bytes * trace->count;
@@ -173,8 +173,7 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 			err = passes;
 			continue;
 		}
-		double chance =
-			grouping->row_estimates ? estimate_chance_of(snapshot, trace) : 1;
+		double chance = grouping->row_estimates ? estimate_chance_of(snapshot, trace) : 1;
 		if (trace->flags & SNAPSHOT_ROUNDED)
 			row->rounded += (double)trace->count / chance;
 		if (grouping->row_estimates) {
@@ -208,7 +207,8 @@ static int side_group(struct grouping *grouping, struct side *side)
 	if (grouping->rows && snapshot_is_sample(&side->snapshot->meta))
 		grouping->row_estimates =
 			calloc(count ? count : 1, sizeof(*grouping->row_estimates));
-	if (!grouping->rows || (snapshot_is_sample(&side->snapshot->meta) && !grouping->row_estimates))
+	if (!grouping->rows ||
+	    (snapshot_is_sample(&side->snapshot->meta) && !grouping->row_estimates))
 		err = -ENOMEM;
 	if (!err)
 		err = app_run_begin(&side->app, grouping->opts->app, side->snapshot);
