@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Probe plans for the provider otel_memory, of libraries made for the test, and of hostile notes. */
+/* Probe plans for the provider otel_memory, of libraries made for the test; hostile notes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -90,7 +90,7 @@ static void test_allocator(void **state)
 	elf_file_close(file);
 }
 
-/* Not all of it can be probed: then nothing is, malloc is planned as ever, and the plan says why. */
+/* Not all of it can be probed: then nothing is, malloc is planned, and the plan says why. */
 static void test_refused(void **state)
 {
 	static const struct {
