@@ -127,6 +127,13 @@ $(OUT)/gen/pprof/profile.pb-c.c: user/pprof/profile.proto
 
 $(OUT)/gen/pprof/profile.pb-c.h: $(OUT)/gen/pprof/profile.pb-c.c
 
+# The page of export --format html, as string literals.
+$(OUT)/gen/page/head.inc: $(wildcard user/export/page/*) tools/make-page
+	@mkdir -p $(@D)
+	$(call say,PAGE,$(@D))tools/make-page user/export/page $(@D)
+
+$(OUT)/obj/user/export/html.o: $(OUT)/gen/page/head.inc
+
 $(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h) $(wildcard include/abi/*.h) $(OUT)/flags
 	@mkdir -p $(@D)
 	$(call say,BPF,$<)$(CLANG) -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 \
