@@ -39,8 +39,7 @@ static const struct argp_option export_options[] = {
 	 "total_nframe, later versions only of files with it (default: the version of the "
 	 "snapshot)",
 	 2},
-	{"weight", KEY_WEIGHT, "KIND", 0, "folded, perf, speedscope: size (default) or count",
-	 2},
+	{"weight", KEY_WEIGHT, "KIND", 0, "folded, perf, speedscope: size (default) or count", 2},
 	{"source", KEY_SOURCE, NULL, 0,
 	 "html: with the source lines around each frame's line, of the files as they are now", 2},
 	{"no-source", KEY_NO_SOURCE, NULL, 0, "html: without source lines (default)", 2},

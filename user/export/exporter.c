@@ -4,8 +4,8 @@
 #include <string.h>
 
 static const struct exporter *const exporters[] = {&export_tracemalloc, &export_folded,
-						   &export_pprof,	&export_perf,
-						   &export_html,	&export_speedscope};
+						   &export_pprof,       &export_perf,
+						   &export_html,        &export_speedscope};
 
 const struct exporter *exporter_get(size_t index)
 {

@@ -18,9 +18,9 @@ struct export_opts {
 		 * version
 		 */
 		python_version;
-	int counts; /* weights are numbers of blocks, not bytes */
-	const char *name;            /* the snapshot's file */
-	const struct snapshot *old;  /* to compare with; NULL: none. Only exporters that compare. */
+	int counts;                 /* weights are numbers of blocks, not bytes */
+	const char *name;           /* the snapshot's file */
+	const struct snapshot *old; /* to compare with; NULL: none. Only exporters that compare. */
 	const char *old_name;
 	struct source *source; /* where source lines are read; NULL: none are written */
 	const struct app
@@ -32,7 +32,7 @@ struct exporter {
 	const char *name; /* --format */
 	const char *help;
 	int compares; /* takes export_opts.old */
-	int merged; /* equal {traceback, bytes, domain} are passed as one trace with a count */
+	int merged;   /* equal {traceback, bytes, domain} are passed as one trace with a count */
 	/* 0, -errno; error_set may say why. The caller commits or discards the file. */
 	int (*write)(const struct snapshot *snapshot, const struct export_opts *opts,
 		     struct outfile *file);

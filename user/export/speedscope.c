@@ -33,8 +33,7 @@ static void frames_write(FILE *out, const struct snapshot *snapshot,
 
 static void sample_write(FILE *out, const struct frame_table *table, const struct statistic *entry)
 {
-	const struct snapshot_traceback *traceback =
-		&entry->snapshot->tracebacks[entry->traceback];
+	const struct snapshot_traceback *traceback = &entry->snapshot->tracebacks[entry->traceback];
 
 	putc('[', out);
 	for (uint32_t i = traceback->nframe; i-- > 0;)

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/regular.h"
 #include "base/buffer.h"
+#include "base/regular.h"
 #include "base/text.h"
 #include "base/utf8.h"
 
@@ -224,7 +224,9 @@ static struct source_line line_get(struct source *source, const char *filename, 
 	if (!readable)
 		missing_add(&source->missing, filename, err);
 	source->differing += differs;
-	return differs ? (struct source_line){0} : found;
+	if (differs)
+		found = (struct source_line){0};
+	return found;
 }
 
 int source_read(struct source *source, const char *filename, uint32_t line, struct buffer *out)

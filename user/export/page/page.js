@@ -198,6 +198,7 @@ function start() {
 		option.value = index;
 		return option;
 	}));
+	if (compared) $("colors").textContent = "Red has grown, blue has shrunk. ";
 	$("processes").hidden = data.snapshot.processes.length < 2;
 	for (const id of ["view", "figure", "process", "group", "inverted"]) $(id).addEventListener("change", show);
 	$("controls").addEventListener("submit", (event) => event.preventDefault());
