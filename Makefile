@@ -127,12 +127,12 @@ $(OUT)/gen/pprof/profile.pb-c.c: user/pprof/profile.proto
 
 $(OUT)/gen/pprof/profile.pb-c.h: $(OUT)/gen/pprof/profile.pb-c.c
 
-# The page of export --format html, as string literals.
-$(OUT)/gen/page/head.inc: $(wildcard user/export/page/*) tools/make-page
+# The page of export --format html.
+$(OUT)/gen/page/page.h: $(wildcard user/export/page/*) tools/make-page
 	@mkdir -p $(@D)
-	$(call say,PAGE,$(@D))tools/make-page user/export/page $(@D)
+	$(call say,PAGE,$@)tools/make-page user/export/page $@
 
-$(OUT)/obj/user/export/html.o: $(OUT)/gen/page/head.inc
+$(OUT)/obj/user/export/html.o: $(OUT)/gen/page/page.h
 
 $(OUT)/gen/bpf/%.o: bpf/%.bpf.c $(wildcard bpf/*.h bpf/*/*.h) \
 		$(wildcard include/abi/*.h) $(OUT)/flags

@@ -19,16 +19,10 @@
 #include "report/source.h"
 #include "stats/group.h"
 
+#include "page/page.h"
+
 /* Lines before and after each line of a traceback, with export_opts.source. */
 #define AROUND 3u
-
-/* The page in two parts; the data is between them. */
-static const char page_head[] =
-#include "page/head.inc"
-	;
-static const char page_tail[] =
-#include "page/tail.inc"
-	;
 
 static void strings_write(FILE *out, const struct strings *strings)
 {

@@ -197,6 +197,18 @@ static void missing_add(struct missing *missing, const char *filename, int err)
 	missing->err = err;
 }
 
+static struct source_line line_strip(struct source_line line)
+{
+	for (; line.bytes && isspace((unsigned char)*line.text); line.bytes--)
+		line.text++;
+	return line;
+}
+
+static int lines_differ(struct source_line a, struct source_line b)
+{
+	return a.bytes != b.bytes || memcmp(a.text, b.text, a.bytes);
+}
+
 /* The line as all roots that have the file have it. */
 static struct source_line line_get(struct source *source, const char *filename, uint32_t line)
 {
@@ -218,8 +230,7 @@ static struct source_line line_get(struct source *source, const char *filename, 
 		if (!found.bytes)
 			found = here;
 		else if (here.bytes)
-			differs |= here.bytes != found.bytes ||
-				   memcmp(here.text, found.text, found.bytes);
+			differs |= lines_differ(line_strip(here), line_strip(found));
 	}
 	if (!readable)
 		missing_add(&source->missing, filename, err);
@@ -251,8 +262,10 @@ void source_print(struct source *source, FILE *out, const char *indent, const ch
 	if (source_read(source, filename, line, &text) > 0) {
 		const char *start = (const char *)text.data;
 
+		while (isspace((unsigned char)*start))
+			start++;
 		fputs(indent, out);
-		text_print(out, start + strspn(start, " \t\f\v"));
+		text_print(out, start);
 		putc('\n', out);
 	}
 	buffer_free(&text);
