@@ -128,7 +128,7 @@ static int sample_write(struct pprof_writer *writer, const struct snapshot_trace
 	struct labels labels = {.count = 0};
 	uint64_t size = 0, count = 0;
 	double chance = layer == EVENT_LAYER_MMAP ? 1 : estimate_chance_of(writer->snapshot, trace);
-	int err = estimate_trace(chance, trace, &size, &count);
+	int err = estimate_trace_figures(chance, trace, &size, &count);
 
 	for (uint32_t i = 0; !err && i < traceback->nframe; i++)
 		err = location_write(writer, &writer->snapshot->frames[traceback->first + i],

@@ -32,9 +32,9 @@ static void sums_add(struct process_sums *sums, double chance, const struct snap
 	int inherited = (trace->flags & SNAPSHOT_INHERITED) != 0;
 
 	if (snapshot_is_sample(sums->process)) {
-		estimate_add(&sums->estimate, chance, trace->bytes, trace->count);
-		estimate_add(&sums->inherited_estimate, chance, trace->bytes,
-			     inherited ? trace->count : 0);
+		estimate_add_sampled(&sums->estimate, chance, trace->bytes, trace->count);
+		estimate_add_sampled(&sums->inherited_estimate, chance, trace->bytes,
+				     inherited ? trace->count : 0);
 		return;
 	}
 	/* The builder has checked that no sum overflows. */

@@ -26,7 +26,7 @@ double estimate_chance_of(const struct snapshot *snapshot, const struct snapshot
 		       : estimate_chance(snapshot_sample_bytes(snapshot, trace), trace->bytes);
 }
 
-void estimate_add(struct estimate *sum, double chance, uint64_t bytes, uint64_t count)
+void estimate_add_sampled(struct estimate *sum, double chance, uint64_t bytes, uint64_t count)
 {
 	double size = (double)bytes;
 	double variance = (1 - chance) / (chance * chance) * (double)count;
@@ -60,8 +60,8 @@ uint64_t estimate_error(double variance)
 	return error < WHOLE_MAX ? (uint64_t)error : INT64_MAX;
 }
 
-int estimate_trace(double chance, const struct snapshot_trace *trace, uint64_t *size,
-		   uint64_t *count)
+int estimate_trace_figures(double chance, const struct snapshot_trace *trace, uint64_t *size,
+			   uint64_t *count)
 {
 	struct estimate estimate = {0};
 
@@ -73,7 +73,7 @@ int estimate_trace(double chance, const struct snapshot_trace *trace, uint64_t *
 					 (unsigned long long)trace->bytes);
 		return 0;
 	}
-	estimate_add(&estimate, chance, trace->bytes, trace->count);
+	estimate_add_sampled(&estimate, chance, trace->bytes, trace->count);
 	int err = estimate_round(estimate.count, count);
 	return err ? err : estimate_round(estimate.size, size);
 }
@@ -100,8 +100,8 @@ int estimate_snapshot(const struct snapshot *snapshot, struct snapshot **out)
 	int err;
 
 	for (size_t i = 0; i < snapshot->trace_count; i++)
-		estimate_add(&total, estimate_chance_of(snapshot, &snapshot->traces[i]),
-			     snapshot->traces[i].bytes, snapshot->traces[i].count);
+		estimate_add_sampled(&total, estimate_chance_of(snapshot, &snapshot->traces[i]),
+				     snapshot->traces[i].bytes, snapshot->traces[i].count);
 	err = estimate_round(total.size, &whole);
 	if (!err)
 		err = estimate_round(total.count, &whole);

@@ -29,15 +29,15 @@ double estimate_chance_weighted(uint64_t bytes, uint64_t count, uint64_t weight)
 /* The probability with which the blocks of a trace were sampled, by whomever. */
 double estimate_chance_of(const struct snapshot *snapshot, const struct snapshot_trace *trace);
 /* Adds count blocks of that many bytes each that were sampled with that probability. */
-void estimate_add(struct estimate *sum, double chance, uint64_t bytes, uint64_t count);
+void estimate_add_sampled(struct estimate *sum, double chance, uint64_t bytes, uint64_t count);
 void estimate_join(struct estimate *sum, const struct estimate *part);
 /* Rounds to the nearest integer. 0; -EOVERFLOW: more than INT64_MAX (error_set). */
 int estimate_round(double value, uint64_t *out);
 /* The standard error, rounded up so that it is never understated. At most INT64_MAX. */
 uint64_t estimate_error(double variance);
 /* The rounded estimate for a trace. chance 1: its own figures. 0; -EOVERFLOW. */
-int estimate_trace(double chance, const struct snapshot_trace *trace, uint64_t *size,
-		   uint64_t *count);
+int estimate_trace_figures(double chance, const struct snapshot_trace *trace, uint64_t *size,
+			   uint64_t *count);
 /* The inverse: how many sampled blocks of that many bytes stand for count, a rounded estimate. */
 uint64_t estimate_sampled(uint64_t mean, uint64_t bytes, uint64_t count);
 /* What one sampled block stands for, in whole bytes. At most 2^59. */

@@ -145,8 +145,8 @@ static void trace_inherited_count(struct grouping *grouping, const struct side *
 	if (!(trace->flags & SNAPSHOT_INHERITED))
 		return;
 	if (grouping->row_estimates) {
-		estimate_add(&grouping->parts[PART_INHERITED].sides[side->old], chance,
-			     trace->bytes, trace->count);
+		estimate_add_sampled(&grouping->parts[PART_INHERITED].sides[side->old], chance,
+				     trace->bytes, trace->count);
 		return;
 	}
 	part->size += trace->bytes * trace->count;
@@ -178,8 +178,8 @@ static int rows_sum(struct grouping *grouping, const struct side *side)
 			row->rounded += (double)trace->count / chance;
 		if (grouping->row_estimates) {
 			row->count = 1; /* any value but 0: marks the row as used */
-			estimate_add(&grouping->row_estimates[at], chance, trace->bytes,
-				     trace->count);
+			estimate_add_sampled(&grouping->row_estimates[at], chance, trace->bytes,
+					     trace->count);
 			trace_inherited_count(grouping, side, trace, chance);
 			continue;
 		}

@@ -62,7 +62,7 @@ struct trace_table trace_live(const struct trace *trace, size_t process, enum ev
 	if (!state->info.sample_bytes && (layer != EVENT_LAYER_NATIVE || !state->weights))
 		return live;
 	while ((block = blocks_next(state->blocks[layer], &cursor)))
-		estimate_add(&sum, state_chance(state, layer, block), block->bytes, 1);
+		estimate_add_sampled(&sum, state_chance(state, layer, block), block->bytes, 1);
 	if (estimate_round(sum.count, &live.live_blocks))
 		live.live_blocks = INT64_MAX;
 	return live;

@@ -239,8 +239,8 @@ static void peak_raise(const struct snapshot *snapshot, enum event_layer layer, 
 
 	for (size_t i = 0; i < only.trace_count; i++)
 		if (snapshot_is_sample(&only.meta))
-			estimate_add(&sum, estimate_chance_of(&only, &only.traces[i]),
-				     only.traces[i].bytes, only.traces[i].count);
+			estimate_add_sampled(&sum, estimate_chance_of(&only, &only.traces[i]),
+					     only.traces[i].bytes, only.traces[i].count);
 		else
 			bytes += only.traces[i].bytes * only.traces[i].count;
 	/* Rounded up, because the reported total may be. */
