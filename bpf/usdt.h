@@ -54,30 +54,25 @@ static __noinline __u64 usdt_argument(struct pt_regs *regs,
 }
 
 /*
- * Where the stack of a sampled block begins: with the code that has called the producer's. If the
- * producer's frames cannot be walked, it begins with the probe itself.
+ * Where the stack of a sampled block begins: with the code that has called the producer's. If not
+ * all of the producer's frames can be walked, it begins with the last one.
  */
 static __always_inline __u64 producer_caller(struct pt_regs *regs, struct thread_state *thread,
 					     const struct abi_usdt *spec)
 {
 	struct native_walk *walk = &thread->native_walk;
-	/* A return address is behind its call: as if the probe were one. */
-	__u64 at = regs->rip, sp = regs->rsp, frame = regs->rbp, caller = at + 1;
-	__u64 start = at - spec->before, length = (__u64)spec->before + spec->behind;
+	__u64 at = regs->rip, sp = regs->rsp, start = at - spec->before;
+	__u64 length = (__u64)spec->before + spec->behind;
 	int i;
 
-	walk->frame = frame;
+	walk->frame = regs->rbp;
 	walk->below = sp - 1;
-	for (i = 0; i < PRODUCER_FRAMES && caller - start < length; i++) {
+	/* A return address is behind its call: as if the probe were one. */
+	walk->caller = at + 1;
+	for (i = 0; i < PRODUCER_FRAMES && walk->caller - start < length; i++)
 		if (native_step(thread))
 			break;
-		caller = walk->caller;
-	}
-	if (caller - start >= length)
-		return caller;
-	walk->frame = frame;
-	walk->below = sp - 1;
-	return at + 1;
+	return walk->caller;
 }
 
 /* Emits thread->block as a block that stands for that many bytes. */

@@ -9,7 +9,7 @@
 #include <linux/types.h>
 
 #define ABI_USDT_ARGUMENTS 3
-#define ABI_USDT_MAX       512u /* distinct sets, of all files of a session */
+#define ABI_USDT_MAX       8192u /* distinct sets, of all files of a session */
 
 enum abi_usdt_kind {
 	ABI_USDT_CONSTANT = 0, /* value */

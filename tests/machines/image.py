@@ -37,6 +37,9 @@ def compile_programs(folder):
         source = os.path.join(sources, name + ".c")
         command = [*COMPILE, names, "-o", os.path.join(folder, name), source, "-ldl"]
         subprocess.run(command, check=True)
+    source = os.path.join(sources, "otel_program.c")
+    command = [*COMPILE, names, "-DPRODUCER", "-o", os.path.join(folder, "otel_program"), source]
+    subprocess.run([*command, "-ldl", "-lm"], check=True)
     library = os.path.join(folder, "liblate.so")
     source = os.path.join(sources, "late_library.c")
     subprocess.run([*COMPILE, names, "-shared", "-fPIC", "-o", library, source], check=True)

@@ -133,6 +133,7 @@ void attach_free(struct attach *attach)
 		return;
 	attach_detach(attach);
 	free(attach->placed);
+	free(attach->usdt);
 	stream_close(attach->stream);
 	alloc_bpf__destroy(attach->skeleton);
 	free(attach);

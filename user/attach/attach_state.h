@@ -29,8 +29,8 @@ struct attach {
 	struct links_holder *holder; /* NULL: detached */
 	int empty;                   /* as in struct attach_opts */
 	/* what is in the map `usdt`; sets are never removed */
-	struct abi_usdt usdt[ABI_USDT_MAX];
-	uint32_t usdt_count;
+	struct abi_usdt *usdt;
+	size_t usdt_count, usdt_capacity;
 };
 
 /*

@@ -14,7 +14,7 @@
 #include "plan/plan.h"
 
 #define PLAN_PROVIDER       "otel_memory"
-#define PLAN_PROVIDER_SITES 256 /* of a file */
+#define PLAN_PROVIDER_SITES 64 /* of a file */
 
 /*
  * Adds the sites to a plan, which may be zero-initialised. plan->self_sampled is set if all can be

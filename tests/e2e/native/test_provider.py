@@ -195,7 +195,8 @@ def test_everywhere(trace, start, producer, tmp_path):
 def test_snapshot(start, trace, producer, tracer, tmp_path):
     """The weights survive a file, and pprof understands them."""
     target = start(producer, None)
-    run = trace("-p", target.pid, "--layer", "native")
+    capture = str(tmp_path / "capture")
+    run = trace("-p", target.pid, "--layer", "native", "--capture", capture)
     live, samples, _ = account(target)
     report = run.finish()
     check(report, live)
@@ -206,6 +207,50 @@ def test_snapshot(start, trace, producer, tracer, tmp_path):
     again = str(tmp_path / "again.pb.gz")
     subprocess.run([tracer, "export", run.snapshot, "--format", "pprof", "-o", again], check=True)
     assert read_report(tracer, again).data == report.data
+    replayed = str(tmp_path / "replayed.pb.gz")
+    subprocess.run([tracer, "replay", capture, "-o", replayed], check=True)
+    check(read_report(tracer, replayed), live)
     dump = pprof("-raw", run.snapshot)
     counts = re.findall(r"self_sampled:\[(\d+)\]", dump)
     assert sum(map(int, counts)) == samples
+
+
+SCRIPT = """
+import sys
+kept = []
+print("ready", flush=True)
+for line in sys.stdin:
+    kept.extend(b"x" * 100001 for _ in range(200))  # line 6
+    print("{}", flush=True)
+"""
+
+
+def test_python(start, trace, tmp_path):
+    """Python's frames follow the native ones, and the Python layer is as exact as ever."""
+    shim = library(tmp_path / "libshim.so", "-DSHIM")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    target = start("/usr/bin/python3", str(script), env=environment(LD_PRELOAD=shim))
+    run = trace("-p", target.pid, "--layer", "all", "-m", "exact")
+    target.step()
+    target.expect()
+    report = run.finish()
+    size, count = report.lines()[(str(script), 6)]
+    assert count >= 200 and size >= 200 * 100034
+    assert report.total.get("size_error", 0) == 0
+    native = report.data["native"]
+    assert native["total"]["size_error"] > 0
+    # 200 blocks of which each is sampled with p = 0.78
+    blocks = run.report("--layer", "native", "--group-by", "traceback").statistics
+    ours = [s for s in blocks if (str(script), 6) in frames(s)]
+    assert abs(sum(s["size"] for s in ours) - 200 * 100034) < 5 * native["total"]["size_error"]
+    run = trace("-p", target.pid, "--layer", "native")
+    target.step()
+    target.expect()
+    blocks = run.finish("--group-by", "traceback").statistics
+    ours = [frames(s) for s in blocks if (str(script), 6) in frames(s)]
+    assert ours and not [f for one in ours for f, _ in one if "otel_library" in f]
+
+
+def frames(entry):
+    return [(frame["filename"], frame["lineno"]) for frame in entry["traceback"]]
