@@ -288,6 +288,7 @@ format:
 lint:
 	$(Q)tools/check-includes
 	$(Q)tools/check-width $(C_FILES)
+	$(Q)tools/check-sizes
 	$(Q)clang-format --dry-run --Werror $(C_FILES)
 	$(Q)cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr \
 		--suppress=missingIncludeSystem -Iuser -Iinclude user

@@ -102,7 +102,7 @@ def interpreters():
 
 @pytest.fixture(scope="session")
 def blocks_program(tmp_path_factory):
-    """tests/e2e/programs/blocks.c, compiled."""
+    """tests/e2e/programs/native/blocks.c, compiled."""
     path = str(tmp_path_factory.mktemp("blocks") / "blocks")
     subprocess.run(
         ["cc", "-O1", "-g", "-fno-builtin", "-o", path, harness.program("blocks.c")], check=True

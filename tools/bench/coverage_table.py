@@ -24,7 +24,7 @@ import bench_page  # noqa: E402
 import interpreters  # noqa: E402
 from bench import TRACER, wait_line  # noqa: E402
 
-HOLD = os.path.join(interpreters.HERE, "..", "tests", "e2e", "programs", "hold.py")
+HOLD = os.path.join(interpreters.HERE, "..", "tests", "e2e", "programs", "python", "hold.py")
 ROUNDS = {"w1": 10000, "w2": 20000, "w3": 40, "every_type": 1000}
 TIMEOUT = 300
 

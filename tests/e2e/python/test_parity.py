@@ -3,7 +3,7 @@
 same point.
 
 Per line of the program's own files at least 99.9 % of bytes and of blocks must agree. (The measured
-figure is 99.96 % or better: programs/parity.py describes the differences.) The remaining
+figure is 99.96 % or better: programs/python/parity.py describes the differences.) The remaining
 differences are a thread's own start-up objects, whose reuse from the free lists depends on the
 scheduling of the threads, and sizes that are known only rounded up to a class.
 """

@@ -73,12 +73,12 @@ def claimed(container, name):
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
         user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-        with open(os.path.join(harness.PROGRAMS, "claims.py"), "rb") as program:
+        with open(harness.program("claims.py"), "rb") as source:
             command = [
                 *user,
                 "/usr/bin/python3",
                 "-c",
-                program.read().decode(),
+                source.read().decode(),
                 "-c",
                 container,
                 "-n",
