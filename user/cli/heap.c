@@ -326,15 +326,12 @@ static int heaps_print(struct heap_choice *choice)
 	 * needs fewer rights.
 	 */
 	err = found ? privileges_drop(0, 0) ?: calls_limit(0) : 0;
-	if (err)
-		status = error_print(err, NULL, "heap");
-	else
-		status = processes_print(processes, found, choice) ?: status;
+	err = err ? error_print(err, NULL, "heap") : processes_print(processes, found, choice);
 	for (size_t i = 0; i < found; i++)
 		python_runtime_close(&processes[i].runtime);
 	free(processes);
 	free(pids);
-	return status;
+	return err ? err : status;
 }
 
 int cli_heap(int argc, char **argv)
