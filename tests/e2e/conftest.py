@@ -5,7 +5,7 @@ the skip names it.
     @pytest.mark.versions("3.11", "3.12")   one run each; `python` is an Interpreter(version, path);
                                             no arguments: any version (matrix.py)
     root_python                             a CPython in a root file system (harness.root_names)
-    build                                   each CPython, in root file systems and outside of them
+    cpython                                 each CPython, in root file systems and outside of them
     @pytest.mark.unprivileged               needs neither root nor BPF
     @pytest.mark.long                       runs only with --all-versions
 
@@ -51,9 +51,9 @@ def pytest_generate_tests(metafunc):
     everything = metafunc.config.getoption("--all-versions")
     if "root_python" in metafunc.fixturenames:
         metafunc.parametrize("root_python", harness.root_names(everything) or [None], indirect=True)
-    if "build" in metafunc.fixturenames:
+    if "cpython" in metafunc.fixturenames:
         names = [*pythons.unstripped(), "distribution", *harness.root_names(everything)]
-        metafunc.parametrize("build", names, indirect=True)
+        metafunc.parametrize("cpython", names, indirect=True)
 
 
 def _bpf_missing():

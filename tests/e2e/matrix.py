@@ -51,6 +51,6 @@ def left_out(items):
             kept = _spread(list(named), turn)
             yield from (item for name, item in named.items() if name not in kept)
     # Each build, in one of the modes.
-    for named, turn in _sets((i for i in items if "build" in i.fixturenames), "mode"):
+    for named, turn in _sets((i for i in items if "cpython" in i.fixturenames), "mode"):
         kept = list(named)[turn % len(named)]
         yield from (item for name, item in named.items() if name != kept)
