@@ -49,7 +49,8 @@ def program(name):
     """The path of a program of tests/e2e/programs, in whichever of its folders it is."""
     if os.path.isabs(name):
         return name
-    found = glob.glob(os.path.join(glob.escape(PROGRAMS), "*", name))
+    paths = glob.glob(os.path.join(glob.escape(PROGRAMS), "*", name))
+    found = [path for path in paths if os.path.isfile(path)]
     assert len(found) < 2, "two programs have the name " + name
     return found[0] if found else os.path.join(PROGRAMS, name)
 
