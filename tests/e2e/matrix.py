@@ -5,7 +5,7 @@ Each version of CPython has a layout, line tables and allocators of its own, so 
 with any version can run with eight, and with a debug build. A run takes a spread of them for each
 test: the oldest, the newest, and one between, which is another one for each test and each set of
 its other parameters. So every version runs with a third of the tests, and the tests of builds run
-with every build.
+with every build. Container runtimes and their storage drivers are chosen likewise.
 """
 import collections
 import os
@@ -50,6 +50,12 @@ def left_out(items):
         for named, turn in _sets(items, "root_python"):
             kept = _spread(list(named), turn)
             yield from (item for name, item in named.items() if name not in kept)
+    # Each container runtime, with one of its storage drivers.
+    for named, turn in _sets(items, "runtime"):
+        for i, client in enumerate(("docker", "podman")):
+            drivers = [name for name in named if name.startswith(client)]
+            kept = drivers[(turn + i) % len(drivers)] if drivers else None
+            yield from (named[name] for name in drivers if name != kept)
     # Each build, in one of the modes.
     for named, turn in _sets((i for i in items if "cpython" in i.fixturenames), "mode"):
         kept = list(named)[turn % len(named)]
