@@ -16,8 +16,8 @@
 
 /*
  * code: the function's from its entry at vaddr up to the probe, count bytes. Sets out->frame,
- * return_at and saved_at; ABI_USDT_FRAME_UNKNOWN where no way from the entry to the probe is seen, or
- * the code is longer than USDT_FRAME_CODE.
+ * return_at and saved_at; ABI_USDT_FRAME_UNKNOWN where no way from the entry to the probe is seen,
+ * or the code is longer than USDT_FRAME_CODE.
  */
 void usdt_frame_find(struct inline_decoder *decoder, const uint8_t *code, size_t count,
 		     uint64_t vaddr, struct abi_usdt *out);
