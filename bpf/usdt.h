@@ -144,9 +144,7 @@ int provider(struct pt_regs *regs)
 	__u64 cookie, address;
 	__u32 index, layers;
 
-	if (!thread)
-		return 0;
-	layers = thread->target.layers;
+	layers = thread ? thread->target.layers : 0;
 	if (!(layers & (1u << EVENT_LAYER_NATIVE | ABI_LAYER_SELF_SAMPLED)))
 		return 0;
 	cookie = bpf_get_attach_cookie(regs);

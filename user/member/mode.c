@@ -156,9 +156,8 @@ static int change_replan(struct change *change)
 	if (!err)
 		err = target_update(change, 0);
 	if (!err)
-		err = member_probe(session, member, &change->plan, PROBES);
-	if (!err)
-		err = member_provider_begin(session, member, &change->plan);
+		err = member_probe(session, member, &change->plan, PROBES)
+			      ?: member_provider_begin(session, member, &change->plan);
 	if (err || !(member->layers & 1u << EVENT_LAYER_PYTHON))
 		return err;
 	/* A walk of a large heap takes longer than a trial step may: it follows later. */

@@ -110,12 +110,26 @@ static void missing_add(struct planner *planner, const char *symbol, const char 
 		plan_missing_add(plan, symbol, why);
 }
 
+static int site_add(struct plan *plan, const struct elf_usdt *probe, struct plan_site *site)
+{
+	int err =
+		array_reserve(&plan->sites, &plan->capacity, plan->count, 1, sizeof(*plan->sites));
+
+	if (err)
+		return err;
+	snprintf(site->instruction, sizeof(site->instruction), "nop");
+	snprintf(site->why, sizeof(site->why), "USDT probe \"%.64s\"%s", probe->arguments,
+		 site->semaphore ? ", with a semaphore" : "");
+	plan->sites[plan->count++] = *site;
+	return 0;
+}
+
 /* elf_usdt_fn */
 static int probe_take(void *context, const struct elf_usdt *probe)
 {
 	struct planner *planner = context;
 	struct plan *plan = &planner->plan;
-	int is_alloc = !strcmp(probe->name, "alloc"), err;
+	int is_alloc = !strcmp(probe->name, "alloc");
 	struct plan_site site = {0};
 	const char *why;
 
@@ -135,15 +149,8 @@ static int probe_take(void *context, const struct elf_usdt *probe)
 		planner->refused = 1;
 		return 0;
 	}
-	snprintf(site.instruction, sizeof(site.instruction), "nop");
-	snprintf(site.why, sizeof(site.why), "USDT probe \"%.64s\"%s", probe->arguments,
-		 site.semaphore ? ", with a semaphore" : "");
-	err = array_reserve(&plan->sites, &plan->capacity, plan->count, 1, sizeof(*plan->sites));
-	if (err)
-		return err;
-	plan->sites[plan->count++] = site;
 	*(is_alloc ? &planner->allocs : &planner->frees) += 1;
-	return 0;
+	return site_add(plan, probe, &site);
 }
 
 /* An allocator's library, such as one that LD_PRELOAD names: all of its code is the producer's. */
@@ -157,6 +164,16 @@ static void library_find(struct planner *planner)
 	    elf_file_section(planner->file, ".text", &planner->library, &bytes))
 		return;
 	planner->library_end = planner->library + bytes;
+}
+
+static void provider_take(struct planner *planner, struct plan *plan)
+{
+	planner->plan.self_sampled = 1;
+	planner->plan.mode = EVENT_MODE_EXACT;
+	snprintf(planner->plan.level, sizeof(planner->plan.level),
+		 "the process samples itself: %zu probes of the provider " PLAN_PROVIDER,
+		 planner->plan.count);
+	*plan = planner->plan;
 }
 
 int plan_provider(struct elf_file *file, struct plan *plan)
@@ -177,12 +194,7 @@ int plan_provider(struct elf_file *file, struct plan *plan)
 		err = 0;
 	}
 	if (planner.allocs && planner.frees && !planner.refused) {
-		planner.plan.self_sampled = 1;
-		planner.plan.mode = EVENT_MODE_EXACT;
-		snprintf(planner.plan.level, sizeof(planner.plan.level),
-			 "the process samples itself: %zu probes of the provider " PLAN_PROVIDER,
-			 planner.plan.count);
-		*plan = planner.plan;
+		provider_take(&planner, plan);
 		return 0;
 	}
 	if (planner.allocs && !planner.refused)

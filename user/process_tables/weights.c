@@ -51,6 +51,15 @@ int state_is_ignored(const struct process_state *process, const struct event_all
 	}
 }
 
+/* No request of malloc's is in progress any more. */
+static void threads_forget(struct process_state *process)
+{
+	for (size_t i = 0; i < process->thread_count; i++) {
+		process->threads[i].pending[EVENT_LAYER_NATIVE].state = PENDING_NONE;
+		process->threads[i].native_freed = 0;
+	}
+}
+
 int state_self_sampled(struct process_state *process, uint64_t time_ns)
 {
 	struct trace_process *info = &process->info;
@@ -74,10 +83,7 @@ int state_self_sampled(struct process_state *process, uint64_t time_ns)
 	process->blocks[EVENT_LAYER_NATIVE] = empty;
 	process->weights = weights;
 	*table = (struct trace_table){0};
-	for (size_t i = 0; i < process->thread_count; i++) {
-		process->threads[i].pending[EVENT_LAYER_NATIVE].state = PENDING_NONE;
-		process->threads[i].native_freed = 0;
-	}
+	threads_forget(process);
 	if (info->self_sampled)
 		return 0;
 	info->self_sampled = 1;

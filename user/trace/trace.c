@@ -16,6 +16,12 @@
 #define SNAPSHOT_SHARE 4u /* of the budget, set aside for building snapshots */
 #define FREE_SHARE     8u /* freed at once by evicting ended processes */
 
+static int is_mark(uint32_t type)
+{
+	return type == EVENT_CLEAR || type == EVENT_RESET_PEAK || type == EVENT_DISCARD ||
+	       type == EVENT_CENSUS_THREAD || type == EVENT_SELF_SAMPLED;
+}
+
 /* The size of a record's fixed part; 0: unknown type. *variable: more bytes may follow. */
 static size_t record_bytes(uint32_t type, int *variable)
 {
@@ -24,6 +30,8 @@ static size_t record_bytes(uint32_t type, int *variable)
 		    type == EVENT_CENSUS || type == EVENT_CENSUS_DONE || type == EVENT_PROCESS ||
 		    type == EVENT_SYMBOL || type == EVENT_EXIT || type == EVENT_EXEC ||
 		    type == EVENT_FORK || type == EVENT_FINALIZE;
+	if (is_mark(type))
+		return sizeof(struct event_mark);
 	switch (type) {
 	case EVENT_ALLOC:
 	case EVENT_REALLOC_DONE:
@@ -52,12 +60,6 @@ static size_t record_bytes(uint32_t type, int *variable)
 		return EVENT_TARGET_MIN; /* older captures lack the rest */
 	case EVENT_LOSS:
 		return sizeof(struct event_loss);
-	case EVENT_CLEAR:
-	case EVENT_RESET_PEAK:
-	case EVENT_DISCARD:
-	case EVENT_CENSUS_THREAD:
-	case EVENT_SELF_SAMPLED:
-		return sizeof(struct event_mark);
 	case EVENT_MAP:
 	case EVENT_UNMAP:
 	case EVENT_REMAP:
