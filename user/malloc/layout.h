@@ -30,9 +30,9 @@ struct glibc_layout {
 	unsigned int tcache_bins;
 	unsigned int mmap_header; /* bytes of its mapping that an mmapped chunk's size leaves out */
 	unsigned safe_linking : 1; /* next pointers of singly linked lists are mangled */
-	unsigned
-		tcache_slots : 1; /* the tcache counts what its lists still take, not what they hold */
-	unsigned hp_flags : 1;    /* struct malloc_par has hp_flags, which adds padding */
+	/* the tcache counts what its lists still take, not what they hold */
+	unsigned tcache_slots : 1;
+	unsigned hp_flags : 1; /* struct malloc_par has hp_flags, which adds padding */
 };
 
 /* Offsets in struct malloc_state. */

@@ -84,7 +84,7 @@ uint64_t reader_swapped(const struct reader *reader)
 	return reader->swapped;
 }
 
-/* The resident pages of a line that are readable, one by one: an unmapped one ends a longer read. */
+/* Reads the resident pages of a line one by one: an unmapped one would end a longer read. */
 static int pages_read(const struct reader *reader, struct line *line)
 {
 	for (unsigned int i = 0; i < LINE_PAGES; i++) {
