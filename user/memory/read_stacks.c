@@ -22,6 +22,7 @@
 #define SEARCH_MAX           (64u << 20) /* above a stack pointer */
 #define TAIL_BYTES           16384u      /* at the end of a map */
 #define STACK_MIN            16384u      /* PTHREAD_STACK_MIN */
+#define GUARD_MAX            (16u << 20) /* below the stack, counted with it */
 
 struct stacks {
 	struct memory_reading *reading;
@@ -62,17 +63,25 @@ static uint64_t descriptor_find(struct stacks *stacks, uint64_t start, uint64_t 
 static int descriptor_take(struct stacks *stacks, const struct memory_map *map, uint64_t descriptor)
 {
 	uint64_t words[DESCRIPTOR_BYTES / 8];
-	size_t bytes =
-		map->end - descriptor < sizeof(words) ? map->end - descriptor : sizeof(words);
+	size_t bytes = 0;
 	struct memory_region region;
 
-	if (reader_read(stacks->reader, descriptor, words, bytes, 0))
-		return 0;
+	/* Behind the stack may be the guard of another one, in the same map. */
+	while (bytes < sizeof(words)) {
+		size_t page = MEMORY_PAGE - (descriptor + bytes) % MEMORY_PAGE;
+		size_t piece = page < sizeof(words) - bytes ? page : sizeof(words) - bytes;
+
+		if (reader_read(stacks->reader, descriptor + bytes, (uint8_t *)words + bytes, piece,
+				0))
+			break;
+		bytes += piece;
+	}
 	for (size_t i = 0; i + 1 < bytes / 8; i++) {
 		uint64_t start = words[i], size = words[i + 1];
 
 		if (start % MEMORY_PAGE || size % MEMORY_PAGE || size < STACK_MIN ||
-		    start >= descriptor || size > map->end - start || start + size <= descriptor)
+		    start + GUARD_MAX < map->start || start >= descriptor ||
+		    size > map->end - start || start + size <= descriptor)
 			continue;
 		if (start < map->start)
 			start = map->start; /* the guard is a map of its own */

@@ -90,10 +90,14 @@ static int line_bytes(const char *line, const char *key, uint64_t *bytes)
 	return 1;
 }
 
+/*
+ * 0; 1: the map is to be left out. The kernel shows the maps in pieces: one that has grown
+ * downwards since the last piece comes again, and only its new end counts.
+ */
 static int map_begin(struct memory_account *account, char *line)
 {
 	struct memory_map map = {0};
-	uint64_t inode;
+	uint64_t inode, last;
 	char permissions[5], *end = strchr(line, '\n');
 	int at = 0, err;
 
@@ -101,11 +105,13 @@ static int map_begin(struct memory_account *account, char *line)
 		*end = '\0';
 	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*x %*x:%*x %" SCNu64 "%n", &map.start,
 		   &map.end, permissions, &inode, &at) != 4 ||
-	    !at || map.start >= map.end)
-		return -EPROTO;
-	/* The kernel's own page above all user addresses, of which smaps_rollup knows nothing. */
-	if (account->map_count && map.start < account->maps[account->map_count - 1].end)
-		return -EPROTO;
+	    !at || map.start >= map.end || map.start % MEMORY_PAGE || map.end % MEMORY_PAGE)
+		return error_set(-EPROTO, "its smaps has a line that is not known");
+	last = account->map_count ? account->maps[account->map_count - 1].end : 0;
+	if (map.end <= last)
+		return 1;
+	if (map.start < last)
+		map.start = last;
 	if (account->map_count == MAPS_MAX)
 		return error_set(-E2BIG, "more than %u memory maps", MAPS_MAX);
 	at += (int)strspn(line + at, " ");
@@ -137,21 +143,21 @@ static int maps_read(FILE *file, struct memory_account *account)
 {
 	size_t size = 0;
 	char *line = NULL;
-	int err = 0;
+	int got = 1;
 
 	memory_account_free(account);
 	rewind(file);
-	while (!err && getline(&line, &size, file) > 0) {
+	while (got >= 0 && getline(&line, &size, file) > 0) {
 		/* The first line of a map begins with its address in lower-case hex. */
 		if (line[0] < 'A' || line[0] > 'Z')
-			err = map_begin(account, line);
-		else if (account->map_count)
+			got = map_begin(account, line);
+		else if (!got)
 			map_line(&account->maps[account->map_count - 1], line);
 	}
 	free(line);
-	if (!err && !account->map_count)
-		err = -ESRCH;
-	return err;
+	if (got >= 0 && !account->map_count)
+		return -ESRCH;
+	return got < 0 ? got : 0;
 }
 
 static int rollup_read(FILE *file, struct smaps_totals *totals)
