@@ -93,6 +93,29 @@ static void arenas_text(const struct memory_report *report, size_t top)
 		printf("  %zu others\n", report->arena_count - top);
 }
 
+static void pins_text(const struct memory_report *report, size_t top)
+{
+	const struct memory_pins *pins = &report->pins;
+	const struct heap_types *types = &pins->types;
+	char size[32], live[32];
+
+	if (!pins->arenas)
+		return;
+	printf("Python's arenas that are at most a quarter full: %" PRIu64 " of %s, by what keeps "
+	       "them:\n",
+	       pins->arenas, report_size(size, pins->bytes));
+	for (size_t i = 0; i < types->count && (!top || i < top); i++) {
+		fputs("  ", stdout);
+		text_print(stdout, types->types[i].name);
+		printf(": size=%s, count=%s\n", report_size(size, types->types[i].sum.bytes),
+		       text_count(live, types->types[i].sum.blocks));
+	}
+	if (top && types->count > top)
+		printf("  %zu other types\n", types->count - top);
+	printf("  no object (keys of dicts, items of lists, buffers): size=%s, count=%s\n",
+	       report_size(size, types->others.bytes), text_count(live, types->others.blocks));
+}
+
 static void not_seen_text(const struct memory_report *report)
 {
 	char text[32], other[32];
@@ -145,6 +168,7 @@ void memory_print_text(const struct memory_report *report, const struct memory_u
 		printf(", stopped for %.1f ms", (double)report->frozen_ns / 1e6);
 	putchar('\n');
 	node_text(&report->root, report->root.size, 0, top);
+	pins_text(report, top);
 	arenas_text(report, top);
 	beside_text(report, usage);
 	not_seen_text(report);
@@ -194,6 +218,22 @@ static void malloc_json(const struct memory_report *report)
 	       report->chunks.swapped);
 }
 
+static void pins_json(const struct memory_pins *pins)
+{
+	const struct heap_types *types = &pins->types;
+
+	printf(", \"sparse\": {\"arenas\": %" PRIu64 ", \"size\": %" PRIu64
+	       ", \"no_object\": {\"size\": %" PRIu64 ", \"count\": %" PRIu64 "}, \"types\": [",
+	       pins->arenas, pins->bytes, types->others.bytes, types->others.blocks);
+	for (size_t i = 0; i < types->count; i++) {
+		fputs(i ? ", {" : "{", stdout);
+		json_member(stdout, "type", types->types[i].name);
+		printf(", \"size\": %" PRIu64 ", \"count\": %" PRIu64 "}",
+		       types->types[i].sum.bytes, types->types[i].sum.blocks);
+	}
+	fputs("]}", stdout);
+}
+
 static void usage_json(const struct memory_usage *usage)
 {
 	printf(", \"cgroup\": {\"path\": ");
@@ -231,6 +271,8 @@ void memory_print_json(const struct memory_report *report, const struct memory_u
 		       ", \"raw_blocks\": %" PRIu64 ", \"pools_unreadable\": %" PRIu64,
 		       version_text(version, report->python_version), report->large_blocks,
 		       report->heap.raw_blocks, report->heap.pools_unreadable);
+	if (report->pins.arenas)
+		pins_json(&report->pins);
 	if (report->glibc_minor)
 		malloc_json(report);
 	reason_json("python_refused", report->python_reason);

@@ -98,6 +98,7 @@ void memory_close(struct memory_reading *reading)
 	smaps_close(&reading->files);
 	memory_account_free(&reading->account);
 	memory_large_free(&reading->large);
+	free(reading->sparse);
 	free(reading);
 }
 
@@ -134,7 +135,8 @@ static int parts_read(struct memory_reading *reading)
 	}
 	if (!err && reading->has_python) {
 		report->python_version = reading->runtime.version_hex;
-		err = part_end(memory_python_read(reading), report->python_reason);
+		err = part_end(memory_python_read(reading) ?: memory_pins_read(reading),
+			       report->python_reason);
 	}
 	if (!err && !malloc_missing)
 		err = memory_malloc_read(reading);
@@ -178,5 +180,6 @@ void memory_report_free(struct memory_report *report)
 {
 	memory_node_free(&report->root);
 	free(report->arenas);
+	heap_types_free(&report->pins.types);
 	*report = (struct memory_report){0};
 }

@@ -25,6 +25,12 @@ struct memory_arena {
 	uint64_t bytes[GLIBC_KINDS];
 };
 
+/* What is in arenas of pymalloc that are at most a quarter full. */
+struct memory_pins {
+	uint64_t arenas, bytes;
+	struct heap_types types; /* of the blocks in them */
+};
+
 struct memory_report {
 	struct process_info info;
 	struct memory_node root;
@@ -34,6 +40,8 @@ struct memory_report {
 	/* Python; version 0: none */
 	uint32_t python_version;
 	struct heap_walk heap;
+	/* arenas of pymalloc that are at most a quarter full, and what keeps them */
+	struct memory_pins pins;
 	uint64_t large_blocks; /* allocated blocks of malloc that were taken for Python's */
 	char python_reason[MEMORY_REASON]; /* why its heap could not be read; "" */
 

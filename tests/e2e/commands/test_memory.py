@@ -170,6 +170,22 @@ def test_large_blocks(start, run_tracer, any_python):
 
 
 @pytest.mark.unprivileged
+def test_sparse(start, run_tracer, any_python):
+    """What keeps arenas that are nearly empty."""
+    target = start(any_python, "sparse_heap.py")
+    wait_until(lambda: syscall(target.pid) == PAUSE, "it pauses")
+    tree = read(run_tracer, target.pid)
+    check_tree(tree, target.pid)
+    pinned = find(tree, "python", "free blocks in pools in use")
+    assert pinned["size"] > 0.5 * find(tree, "python")["size"]
+    sparse = tree["sparse"]
+    assert sparse["size"] > 0.8 * find(tree, "python")["virtual"]
+    first = sparse["types"][0]
+    assert first["type"] == "Session" and 0.8 * 6667 < first["count"] <= 6667
+    assert not any(kind["type"] == "Row" for kind in sparse["types"])
+
+
+@pytest.mark.unprivileged
 def test_runs_on(heaps, run_tracer):
     """A process that allocates and frees all the time: what does not add up is told."""
     with Target(heaps, None, "on") as target:
