@@ -33,7 +33,7 @@ static void node_text(const struct memory_node *node, int64_t whole, int depth, 
 	if (node->count)
 		printf(", count=%s", text_count(text, node->count));
 	if (node->virtual && (int64_t)node->virtual != node->size)
-		printf(", %s with what is not resident", report_size(text, node->virtual));
+		printf(", virtual=%s", report_size(text, node->virtual));
 	if (!strcmp(node->name, "malloc") && depth == 1)
 		printf("; malloc_trim(0) would return %s", report_size(text, node->trimmable));
 	putchar('\n');
