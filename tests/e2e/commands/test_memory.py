@@ -170,6 +170,22 @@ def test_large_blocks(start, run_tracer, any_python):
 
 
 @pytest.mark.unprivileged
+@pytest.mark.versions("3.11")
+def test_pages(start, run_tracer, python):
+    """Zero pages are not in Rss; large and shared pages are."""
+    target = start(python, "untouched.py")
+    wait_until(lambda: syscall(target.pid) == PAUSE, "it pauses")
+    tree = read(run_tracer, target.pid)
+    with open("/proc/%d/task/%d/children" % (target.pid, target.pid)) as file:
+        os.kill(int(file.read()), signal.SIGKILL)
+    check_tree(tree, target.pid)
+    mapped = find(tree, "malloc", "mapped blocks")
+    assert (2 << 20) + 4096 <= mapped["size"] < 6 << 20 and mapped["virtual"] > 24 << 20
+    assert 40 << 20 <= find(tree, "other anonymous memory")["size"] < 72 << 20
+    assert find(tree, "shared memory")["size"] == 3 << 20
+
+
+@pytest.mark.unprivileged
 def test_sparse(start, run_tracer, any_python):
     """What keeps arenas that are nearly empty."""
     target = start(any_python, "sparse_heap.py")
