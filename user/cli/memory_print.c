@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
-#include "python/version.h"
-#include "report/json.h"
-#include "report/report.h"
+#include "layouts/version.h"
+#include "text/json.h"
+#include "text/size.h"
+#include "text/text.h"
 
 #define DEPTH_MAX 4 /* of the tree; the root is 0 */
 
@@ -16,7 +16,7 @@ static void size_print(int64_t size)
 {
 	char text[32];
 
-	printf("%s%s", size < 0 ? "-" : "", report_size(text, (uint64_t)(size < 0 ? -size : size)));
+	printf("%s%s", size < 0 ? "-" : "", size_text(text, (uint64_t)(size < 0 ? -size : size)));
 }
 
 static void node_text(const struct memory_node *node, int64_t whole, int depth, size_t top)
@@ -33,9 +33,9 @@ static void node_text(const struct memory_node *node, int64_t whole, int depth, 
 	if (node->count)
 		printf(", count=%s", text_count(text, node->count));
 	if (node->virtual && (int64_t)node->virtual != node->size)
-		printf(", virtual=%s", report_size(text, node->virtual));
+		printf(", virtual=%s", size_text(text, node->virtual));
 	if (!strcmp(node->name, "malloc") && depth == 1)
-		printf("; malloc_trim(0) would return %s", report_size(text, node->trimmable));
+		printf("; malloc_trim(0) would return %s", size_text(text, node->trimmable));
 	putchar('\n');
 	for (size_t i = 0; i < node->child_count && depth < DEPTH_MAX; i++)
 		if (!top || i < top || depth == 0)
@@ -52,24 +52,24 @@ static void node_text(const struct memory_node *node, int64_t whole, int depth, 
 static void beside_text(const struct memory_report *report, const struct memory_usage *usage)
 {
 	const struct smaps_totals *totals = &report->totals;
-	char text[32], part[32];
+	char text[SIZE_TEXT_MAX], part[SIZE_TEXT_MAX];
 
-	printf("Not in RSS:\n  page tables: %s\n", report_size(text, totals->page_tables));
-	printf("  swapped out: %s\n", report_size(text, totals->swap));
-	printf("  huge pages (hugetlbfs): %s\n", report_size(text, totals->hugetlb));
+	printf("Not in RSS:\n  page tables: %s\n", size_text(text, totals->page_tables));
+	printf("  swapped out: %s\n", size_text(text, totals->swap));
+	printf("  huge pages (hugetlbfs): %s\n", size_text(text, totals->hugetlb));
 	if (totals->anonymous_huge)
 		printf("Of RSS in transparent huge pages: %s\n",
-		       report_size(text, totals->anonymous_huge));
+		       size_text(text, totals->anonymous_huge));
 	if (!usage)
 		return;
 	printf("Its cgroup, ");
 	text_print(stdout, usage->path);
-	printf(", all processes together: %s", report_size(text, usage->used));
+	printf(", all processes together: %s", size_text(text, usage->used));
 	if (usage->limit != UINT64_MAX)
-		printf(" of at most %s", report_size(text, usage->limit));
-	printf("\n  anonymous: %s\n", report_size(part, usage->anonymous));
-	printf("  files: %s\n", report_size(part, usage->file));
-	printf("  kernel: %s\n", report_size(part, usage->kernel));
+		printf(" of at most %s", size_text(text, usage->limit));
+	printf("\n  anonymous: %s\n", size_text(part, usage->anonymous));
+	printf("  files: %s\n", size_text(part, usage->file));
+	printf("  kernel: %s\n", size_text(part, usage->kernel));
 }
 
 static void arenas_text(const struct memory_report *report, size_t top)
@@ -83,11 +83,11 @@ static void arenas_text(const struct memory_report *report, size_t top)
 		const struct memory_arena *arena = &report->arenas[i];
 
 		printf("  %s: %s, used=%s, tcache and fastbins=%s, bins=%s, top=%s\n",
-		       i ? "a thread's" : "main", report_size(system, arena->system),
-		       report_size(used, arena->bytes[GLIBC_USED]),
-		       report_size(cached, arena->bytes[GLIBC_TCACHE] + arena->bytes[GLIBC_FAST]),
-		       report_size(bins, arena->bytes[GLIBC_BIN]),
-		       report_size(last, arena->bytes[GLIBC_TOP]));
+		       i ? "a thread's" : "main", size_text(system, arena->system),
+		       size_text(used, arena->bytes[GLIBC_USED]),
+		       size_text(cached, arena->bytes[GLIBC_TCACHE] + arena->bytes[GLIBC_FAST]),
+		       size_text(bins, arena->bytes[GLIBC_BIN]),
+		       size_text(last, arena->bytes[GLIBC_TOP]));
 	}
 	if (top && report->arena_count > top)
 		printf("  %zu others\n", report->arena_count - top);
@@ -97,23 +97,23 @@ static void pins_text(const struct memory_report *report, size_t top)
 {
 	const struct memory_pins *pins = &report->pins;
 	const struct heap_types *types = &pins->types;
-	char size[32], live[32];
+	char size[SIZE_TEXT_MAX], live[32];
 
 	if (!pins->arenas)
 		return;
 	printf("Python's arenas that are at most a quarter full: %" PRIu64 " of %s, by what keeps "
 	       "them:\n",
-	       pins->arenas, report_size(size, pins->bytes));
+	       pins->arenas, size_text(size, pins->bytes));
 	for (size_t i = 0; i < types->count && (!top || i < top); i++) {
 		fputs("  ", stdout);
 		text_print(stdout, types->types[i].name);
-		printf(": size=%s, count=%s\n", report_size(size, types->types[i].sum.bytes),
+		printf(": size=%s, count=%s\n", size_text(size, types->types[i].sum.bytes),
 		       text_count(live, types->types[i].sum.blocks));
 	}
 	if (top && types->count > top)
 		printf("  %zu other types\n", types->count - top);
 	printf("  no object (keys of dicts, items of lists, buffers): size=%s, count=%s\n",
-	       report_size(size, types->others.bytes), text_count(live, types->others.blocks));
+	       size_text(size, types->others.bytes), text_count(live, types->others.blocks));
 }
 
 static void not_seen_text(const struct memory_report *report)
@@ -123,13 +123,13 @@ static void not_seen_text(const struct memory_report *report)
 	printf("Not seen:\n  pools of Python that could not be read: %" PRIu64 "\n",
 	       report->heap.pools_unreadable);
 	printf("  malloc's memory that could not be read: %s\n",
-	       report_size(text, report->chunks.bytes[GLIBC_UNKNOWN]));
+	       size_text(text, report->chunks.bytes[GLIBC_UNKNOWN]));
 	if (report->mmaps.known && (report->mmaps.count != report->mapped_count ||
 				    report->mmaps.bytes != report->mapped_bytes))
 		printf("  malloc counts %" PRIu64 " mapped blocks of %s, found were %" PRIu64
 		       " of %s\n",
-		       report->mmaps.count, report_size(text, report->mmaps.bytes),
-		       report->mapped_count, report_size(other, report->mapped_bytes));
+		       report->mmaps.count, size_text(text, report->mmaps.bytes),
+		       report->mapped_count, size_text(other, report->mapped_bytes));
 	if (report->chunks.cut)
 		printf("  malloc's free lists that could not be read: %" PRIu64 "\n",
 		       report->chunks.cut);
@@ -138,7 +138,7 @@ static void not_seen_text(const struct memory_report *report)
 		       report->chunks.swapped);
 	if (report->totals.pages_unknown)
 		printf("  maps that are too large to look at page by page: %s\n",
-		       report_size(text, report->totals.pages_unknown));
+		       size_text(text, report->totals.pages_unknown));
 	if (report->python_reason[0]) {
 		printf("  Python's heap: ");
 		text_print(stdout, report->python_reason);
