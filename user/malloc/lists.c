@@ -21,12 +21,13 @@
 #include "malloc/reader.h"
 #include "malloc/walk.h"
 
-#define LISTED_MAX  (1u << 22) /* chunks in all lists */
-#define TCACHE_BINS 76u
-#define SMALL_BINS  64u
-#define LENGTH_MAX  65535u /* counts are uint16_t */
-#define TRIES       3
-#define SHIFT       12
+#define STEPS_MAX    (1u << 22) /* chunks that are looked at in all lists, with repeats */
+#define STEPS_REREAD 16u        /* that another try of a list counts for */
+#define TCACHE_BINS  76u
+#define SMALL_BINS   64u
+#define LENGTH_MAX   65535u /* counts are uint16_t */
+#define TRIES        3
+#define SHIFT        12
 
 struct tcache {
 	uint16_t counts[TCACHE_BINS];
@@ -43,11 +44,14 @@ static uint64_t bin_bytes(unsigned int bin)
 	return GLIBC_MIN_CHUNK + (uint64_t)bin * GLIBC_ALIGNMENT;
 }
 
+/* -EAGAIN: the limit of all steps is reached. */
 static int put(struct glibc_lists *lists, uint64_t chunk, int kind)
 {
-	int err = array_reserve(&lists->chunks, &lists->capacity, lists->count, 1,
-				sizeof(*lists->chunks));
+	int err = lists->steps++ < STEPS_MAX ? 0 : -EAGAIN;
 
+	if (!err)
+		err = array_reserve(&lists->chunks, &lists->capacity, lists->count, 1,
+				    sizeof(*lists->chunks));
 	if (!err)
 		lists->chunks[lists->count++] = (struct glibc_listed){chunk, (uint32_t)kind};
 	return err;
@@ -59,17 +63,24 @@ static int is_change(int err)
 	return err == -EFAULT || err == -ENODATA || err == -EAGAIN;
 }
 
-/* bytes: the chunks' size, 0: any. -EAGAIN: the list is inconsistent. */
+/* Before another try: what is cached may be what changed. */
+static void reread(struct glibc_lists *lists, struct glibc *glibc)
+{
+	reader_clear(glibc->reader);
+	lists->steps += STEPS_REREAD;
+}
+
+/* bytes: the chunks' size. -EAGAIN: the list is inconsistent. */
 static int fastbin_read(struct glibc_lists *lists, struct glibc *glibc, uint64_t chunk,
-			uint64_t bytes, int fresh)
+			uint64_t bytes)
 {
 	while (chunk) {
 		uint64_t words[2]; /* size, next */
 		int err;
 
-		if (chunk % GLIBC_ALIGNMENT || lists->count == LISTED_MAX)
+		if (chunk % GLIBC_ALIGNMENT)
 			return -EAGAIN;
-		err = reader_read(glibc->reader, chunk + 8, words, sizeof(words), fresh);
+		err = reader_read(glibc->reader, chunk + 8, words, sizeof(words), 0);
 		if (!err && (words[0] & ~(uint64_t)GLIBC_SIZE_BITS) != bytes)
 			err = -EAGAIN;
 		if (!err)
@@ -95,10 +106,12 @@ int glibc_lists_fastbins(struct glibc_lists *lists, struct glibc *glibc)
 		/* A list that stays inconsistent keeps what was found of it. */
 		for (int try = 0; try < TRIES && is_change(err); try++) {
 			lists->count = before;
-			err = reader_read(glibc->reader, at, &first, sizeof(first), try > 0);
+			if (try)
+				reread(lists, glibc);
+			err = reader_u64(glibc->reader, at, &first);
 			if (!err)
 				err = fastbin_read(lists, glibc, first,
-						   bin_bytes((unsigned int)(i % bins)), try > 0);
+						   bin_bytes((unsigned int)(i % bins)));
 		}
 		if (err && !is_change(err))
 			return err;
@@ -109,7 +122,7 @@ int glibc_lists_fastbins(struct glibc_lists *lists, struct glibc *glibc)
 
 /* length: of the list, 0: unknown. The same errors. */
 static int entries_read(struct glibc_lists *lists, struct glibc *glibc, uint64_t block,
-			unsigned int bin, uint32_t length, int fresh)
+			unsigned int bin, uint32_t length)
 {
 	uint32_t count = 0;
 
@@ -117,9 +130,9 @@ static int entries_read(struct glibc_lists *lists, struct glibc *glibc, uint64_t
 		uint64_t words[3], bytes; /* size, next, key */
 		int err;
 
-		if (block % GLIBC_ALIGNMENT || count == LENGTH_MAX || lists->count == LISTED_MAX)
+		if (block % GLIBC_ALIGNMENT || count == LENGTH_MAX)
 			return -EAGAIN;
-		err = reader_read(glibc->reader, block - 8, words, sizeof(words), fresh);
+		err = reader_read(glibc->reader, block - 8, words, sizeof(words), 0);
 		if (err)
 			return err;
 		bytes = words[0] & ~(uint64_t)GLIBC_SIZE_BITS;
@@ -135,19 +148,19 @@ static int entries_read(struct glibc_lists *lists, struct glibc *glibc, uint64_t
 	return length && count != length ? -EAGAIN : 0;
 }
 
-static int tcache_load(struct glibc *glibc, uint64_t chunk, struct tcache *tcache, int fresh)
+static int tcache_load(struct glibc *glibc, uint64_t chunk, struct tcache *tcache)
 {
 	uint32_t bins = glibc->layout->tcache_bins;
 	uint64_t at = chunk + GLIBC_HEADER;
-	int err = reader_read(glibc->reader, at, tcache->counts, bins * 2, fresh);
+	int err = reader_read(glibc->reader, at, tcache->counts, bins * 2, 0);
 
-	return err ?: reader_read(glibc->reader, at + bins * 2, tcache->entries, bins * 8, fresh);
+	return err ?: reader_read(glibc->reader, at + bins * 2, tcache->entries, bins * 8, 0);
 }
 
-static int tcache_read(struct glibc_lists *lists, struct glibc *glibc, uint64_t chunk, int fresh)
+static int tcache_read(struct glibc_lists *lists, struct glibc *glibc, uint64_t chunk)
 {
 	struct tcache tcache;
-	int err = tcache_load(glibc, chunk, &tcache, fresh);
+	int err = tcache_load(glibc, chunk, &tcache);
 
 	for (unsigned int i = 0; i < glibc->layout->tcache_bins && !err; i++) {
 		/* Before 2.42, the count is 0 exactly if there is no entry. */
@@ -157,7 +170,7 @@ static int tcache_read(struct glibc_lists *lists, struct glibc *glibc, uint64_t 
 			return -EAGAIN;
 		if (tcache.entries[i] % GLIBC_ALIGNMENT)
 			return -EAGAIN;
-		err = entries_read(lists, glibc, tcache.entries[i], i, length, fresh);
+		err = entries_read(lists, glibc, tcache.entries[i], i, length);
 	}
 	return err;
 }
@@ -166,7 +179,7 @@ static int tcache_read(struct glibc_lists *lists, struct glibc *glibc, uint64_t 
 static int is_tcache(struct glibc *glibc, uint64_t chunk)
 {
 	struct tcache tcache;
-	int err = tcache_load(glibc, chunk, &tcache, 0);
+	int err = tcache_load(glibc, chunk, &tcache);
 
 	for (unsigned int i = 0; i < glibc->layout->tcache_bins && !err; i++)
 		if (tcache.entries[i] % GLIBC_ALIGNMENT || tcache.entries[i] >> 47 ||
@@ -184,7 +197,9 @@ int glibc_lists_tcache(struct glibc_lists *lists, struct glibc *glibc, uint64_t 
 		return plausible;
 	for (int try = 0; try < TRIES && is_change(err); try++) {
 		lists->count = before;
-		err = tcache_read(lists, glibc, chunk, try > 0);
+		if (try)
+			reread(lists, glibc);
+		err = tcache_read(lists, glibc, chunk);
 	}
 	if (err) {
 		lists->count = before;

@@ -17,6 +17,7 @@ struct glibc_lists {
 	struct glibc_listed *chunks;
 	size_t count, capacity;
 	uint64_t tcaches, cut;
+	uint64_t steps; /* spent so far */
 };
 
 /* 0; -ESRCH; -EPERM; -ENOMEM. The caller releases the lists, also on failure. */

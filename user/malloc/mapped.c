@@ -20,9 +20,12 @@
 
 #include "malloc/reader.h"
 
-#define PAGE       4096u
-#define PIECE      1024u /* pages looked at per call */
-#define PAGE_THERE (1ull << 63)
+#define PAGE  4096u
+#define PIECE 1024u /* pages looked at per call */
+/* Larger maps (64 GiB) are looked at on their first page only, and so are all after 1 TiB. */
+#define MAP_PAGES_MAX (1u << 24)
+#define ALL_PAGES_MAX (1u << 28)
+#define PAGE_THERE    (1ull << 63)
 
 struct header {
 	uint64_t before, size;
@@ -35,6 +38,7 @@ struct scan {
 	glibc_mapped_fn visit;
 	void *context;
 	int pagemap, stop;
+	uint64_t left; /* pages that may still be looked at */
 	uint64_t entries[PIECE];
 	struct header headers[PIECE];
 	struct iovec local[PIECE], remote[PIECE];
@@ -121,10 +125,10 @@ static int headers_read(struct scan *scan, uint64_t address, size_t pages)
 	return 0;
 }
 
-/* Looks at pages of a map that ends at end; returns the address to go on from through *address. */
-static int piece_scan(struct scan *scan, uint64_t *address, uint64_t end)
+/* Looks at pages of a map that ends at end, `most` at most; *address: where to go on. */
+static int piece_scan(struct scan *scan, uint64_t *address, uint64_t end, size_t most)
 {
-	size_t pages = (end - *address) / PAGE < PIECE ? (end - *address) / PAGE : PIECE;
+	size_t pages = (end - *address) / PAGE < most ? (end - *address) / PAGE : most;
 	uint64_t base = *address, at = base, last = base + pages * PAGE;
 	int err = headers_read(scan, base, pages);
 
@@ -148,6 +152,22 @@ static int piece_scan(struct scan *scan, uint64_t *address, uint64_t end)
 	return err;
 }
 
+static int map_scan(struct scan *scan, const struct process_map *map)
+{
+	uint64_t at = map->start, pages = (map->end - map->start) / PAGE;
+	int is_large = pages > MAP_PAGES_MAX || pages > scan->left, err = 0;
+
+	if (!is_anonymous(map))
+		return 0;
+	scan->left -= is_large ? 0 : pages;
+	while (at < map->end && !err && !scan->stop) {
+		err = piece_scan(scan, &at, map->end, is_large ? 1 : PIECE);
+		if (is_large)
+			break;
+	}
+	return err;
+}
+
 int glibc_mapped_walk(struct glibc *glibc, const struct process_maps *maps,
 		      const struct glibc_range *except, size_t except_count, glibc_mapped_fn visit,
 		      void *context)
@@ -162,17 +182,14 @@ int glibc_mapped_walk(struct glibc *glibc, const struct process_maps *maps,
 			      .except = except,
 			      .except_count = except_count,
 			      .visit = visit,
-			      .context = context};
+			      .context = context,
+			      .left = ALL_PAGES_MAX};
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)glibc->pid);
 	scan->pagemap = open(path, O_RDONLY | O_CLOEXEC);
 	if (scan->pagemap < 0)
 		err = errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;
 	for (size_t i = 0; i < maps->count && !err && !scan->stop; i++) {
-		uint64_t at = maps->entries[i].start;
-
-		while (is_anonymous(&maps->entries[i]) && at < maps->entries[i].end && !err &&
-		       !scan->stop)
-			err = piece_scan(scan, &at, maps->entries[i].end);
+		err = map_scan(scan, &maps->entries[i]);
 	}
 	if (scan->pagemap >= 0)
 		close(scan->pagemap);

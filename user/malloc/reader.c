@@ -76,7 +76,6 @@ void reader_clear(struct reader *reader)
 {
 	for (size_t i = 0; i < LINES; i++)
 		reader->lines[i].address = UINT64_MAX;
-	reader->swapped = 0;
 }
 
 uint64_t reader_swapped(const struct reader *reader)

@@ -31,6 +31,7 @@ enum memory_kind {
 	MEMORY_MAPPED_PYTHON, /* blocks of malloc with their own mapping, divided in the same way */
 	MEMORY_MAPPED,
 	MEMORY_STACKS, /* of threads other than the first */
+	MEMORY_BSS,    /* zero-initialised data of files */
 	MEMORY_KINDS
 };
 

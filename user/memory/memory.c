@@ -127,7 +127,7 @@ static int parts_read(struct memory_reading *reading)
 
 	if (err)
 		return err;
-	err = memory_stacks_read(reading);
+	err = memory_bss_read(reading) ?: memory_stacks_read(reading);
 	if (!err && reading->glibc) {
 		err = memory_malloc_list(reading, &maps);
 		malloc_missing = err != 0;

@@ -35,6 +35,8 @@ int memory_pins_read(struct memory_reading *reading);
 int memory_malloc_list(struct memory_reading *reading, const struct process_maps *maps);
 /* Takes the heaps of malloc, and its mapped blocks. 0, -errno. */
 int memory_malloc_read(struct memory_reading *reading);
+/* Takes the .bss of mapped files. 0, -errno. */
+int memory_bss_read(struct memory_reading *reading);
 /* Takes the stacks of threads. 0, -errno. */
 int memory_stacks_read(struct memory_reading *reading);
 

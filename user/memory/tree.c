@@ -33,6 +33,7 @@ static const struct kind_name kind_names[MEMORY_KINDS] = {
 	[MEMORY_MAPPED_PYTHON] = {"mapped blocks", "large blocks of Python objects"},
 	[MEMORY_MAPPED] = {"mapped blocks", "other blocks"},
 	[MEMORY_STACKS] = {NULL, "other threads"},
+	[MEMORY_BSS] = {NULL, "zero-initialised data (.bss)"},
 };
 
 void memory_node_free(struct memory_node *node)
@@ -96,7 +97,8 @@ static int kinds_add(struct memory_node *root, const struct memory_account *acco
 		const struct kind_name *name = &kind_names[i];
 		const char *group = i <= MEMORY_PY_UNREAD ? "python"
 				    : i <= MEMORY_MAPPED  ? "malloc"
-							  : "stacks";
+				    : i == MEMORY_STACKS  ? "stacks"
+							  : "files";
 		const char *const path[] = {group, name->parent ? name->parent : name->name,
 					    name->parent ? name->name : NULL, NULL};
 
