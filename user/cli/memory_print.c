@@ -101,8 +101,8 @@ static void pins_text(const struct memory_report *report, size_t top)
 
 	if (!pins->arenas)
 		return;
-	printf("Python's arenas that are at most a quarter full: %" PRIu64 " of %s, by what keeps "
-	       "them:\n",
+	printf("Python's arenas that are at most a quarter full: %" PRIu64 " (%s), kept by "
+	       "these objects:\n",
 	       pins->arenas, size_text(size, pins->bytes));
 	for (size_t i = 0; i < types->count && (!top || i < top); i++) {
 		fputs("  ", stdout);

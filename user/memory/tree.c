@@ -176,17 +176,25 @@ static int node_compare(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Sums from the leaves up; sorts children, the largest first. */
-static void finish(struct memory_node *node)
+/*
+ * Sums from the leaves up; sorts children, the largest first. A virtual size is not known if that
+ * of a child is not; the things of different groups are not counted together.
+ */
+static void finish(struct memory_node *node, int depth)
 {
+	int has_virtual = 1;
+
 	for (size_t i = 0; i < node->child_count; i++) {
 		const struct memory_node *part = &node->children[i];
 
-		finish(&node->children[i]);
+		finish(&node->children[i], depth + 1);
 		node->size += part->size;
 		node->virtual += part->virtual;
-		node->count += part->count;
+		node->count += depth > 1 ? part->count : 0;
+		has_virtual &= part->virtual != 0;
 	}
+	if (!has_virtual)
+		node->virtual = 0;
 	if (node->child_count)
 		qsort(node->children, node->child_count, sizeof(*node->children), node_compare);
 }
@@ -224,8 +232,7 @@ int memory_tree_build(struct memory_node *root, const struct memory_account *acc
 	malloc_node = (struct memory_node *)memory_node_child(&tree, "malloc");
 	if (malloc_node)
 		malloc_node->trimmable = trimmable;
-	finish(&tree);
-	tree.virtual = tree.count = 0;
+	finish(&tree, 0);
 	*root = tree;
 	return 0;
 }
