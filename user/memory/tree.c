@@ -154,7 +154,8 @@ static int rest_add(struct memory_node *root, const struct memory_map *map, cons
 		path[1] = "first thread";
 		break;
 	case MEMORY_BREAK:
-		path[0] = "program break, not malloc's";
+		path[0] = allocator[0] ? name : "program break";
+		snprintf(name, sizeof(name), "mapped by %s", allocator);
 		break;
 	case MEMORY_KERNEL:
 		path[0] = map->name;
