@@ -118,6 +118,27 @@ static int code_feed(struct trace *trace, struct process_state *process,
 	return 0;
 }
 
+/* The records of a heap walk. */
+static int census_feed(struct process_state *process, const void *record)
+{
+	switch (((const struct event_header *)record)->type) {
+	case EVENT_CENSUS:
+		return state_census(process, record);
+	case EVENT_CENSUS_THREAD:
+		return state_census_thread(process, record);
+	case EVENT_CENSUS_POOL:
+		return state_census_pool(process, record);
+	case EVENT_CENSUS_ARENA:
+		return state_census_arena(process, record);
+	case EVENT_CENSUS_SIZES:
+		return state_census_sizes(process, record);
+	case EVENT_CENSUS_DONE:
+		return state_census_done(process, record);
+	default: /* EVENT_FORK: the child is traced only after its own EVENT_PROCESS */
+		return 0;
+	}
+}
+
 static int process_feed(struct trace *trace, struct process_state *process, const void *record)
 {
 	switch (((const struct event_header *)record)->type) {
@@ -158,25 +179,13 @@ static int process_feed(struct trace *trace, struct process_state *process, cons
 		return rss_set(process, record);
 	case EVENT_MODE_CHANGE:
 		return state_mode_change(process, record);
-	case EVENT_CENSUS:
-		return state_census(process, record);
-	case EVENT_CENSUS_THREAD:
-		return state_census_thread(process, record);
-	case EVENT_CENSUS_POOL:
-		return state_census_pool(process, record);
-	case EVENT_CENSUS_ARENA:
-		return state_census_arena(process, record);
-	case EVENT_CENSUS_SIZES:
-		return state_census_sizes(process, record);
-	case EVENT_CENSUS_DONE:
-		return state_census_done(process, record);
 	case EVENT_MAP:
 	case EVENT_UNMAP:
 	case EVENT_REMAP:
 	case EVENT_PROTECT:
 		return state_map(process, record);
-	default: /* EVENT_FORK: the child is traced only after its own EVENT_PROCESS */
-		return 0;
+	default:
+		return census_feed(process, record);
 	}
 }
 
