@@ -37,6 +37,8 @@ enum event_type {
 	EVENT_APPEAR = 22,
 	/* struct event_census_arena: the walk has reported every pool of this arena */
 	EVENT_CENSUS_ARENA = 23,
+	/* struct event_unwind_file: a walk needs this file's table. Not in captures */
+	EVENT_UNWIND_FILE = 24,
 
 	/*
 	 * Perf maps have a stream of their own (bpf/perfmap.bpf.c), which also carries EXIT, EXEC

@@ -69,6 +69,12 @@ struct abi_unwind_key {
 	__u32 pad;
 };
 
+/* Limits of BPF's maps, all files together. */
+#define ABI_UNWIND_CHUNK      1024u /* rows or pages in a value of their maps */
+#define ABI_UNWIND_ROWS_MAX   (2u << 20)
+#define ABI_UNWIND_PAGES_MAX  (256u << 10)
+#define ABI_UNWIND_TABLES_MAX 4096u
+
 /* Value of BPF's map of files: the number of a file's table, or one of these. */
 #define ABI_UNWIND_WANTED 0xffffffffu /* user space has been asked for it */
 #define ABI_UNWIND_ABSENT 0xfffffffeu /* it has none: frame pointers are followed */
