@@ -43,7 +43,7 @@ LIBS     := $(call packages,--libs) -liberty -lm
 ALLOCATOR := $(if $(SAN),,-l:libjemalloc_pic.a)
 
 ROOMS    := base tables elf process container select x86 pymalloc python heap plan native \
-	process_plan perfmap unwind symbols events snapshot blocks trace kernel links attach overhead stats \
+	process_plan perfmap unwind symbols unwind_load events snapshot blocks trace kernel links attach overhead stats \
 	report export pprof pickle control session perfmap_session options cli
 SOURCES  := $(foreach room,$(ROOMS),$(wildcard user/$(room)/*.c))
 GENERATED := $(OUT)/gen/pprof/profile.pb-c.c

@@ -249,7 +249,8 @@ __noinline __u64 native_stack_id(struct thread_state *thread, __u64 caller)
 	walk->at_interpreter = in_interpreter(&thread->target, caller);
 	stack_begin(thread);
 	native_frame_append(thread, caller);
-	by_table = has_loop && !walk->at_interpreter && !unwind_frames(thread, caller);
+	by_table = has_loop && *(volatile __u32 *)&has_tables && !walk->at_interpreter &&
+		   !unwind_frames(thread, caller);
 	if (!by_table && !walk->at_interpreter)
 		loop_run(EVENT_MAX_FRAMES / FRAMES_PER_TURN, native_frames_step, &thread);
 	is_full = !walk->at_interpreter && thread->stack.nframe >= walk->nframe;

@@ -104,6 +104,9 @@ struct {
 	__type(value, struct unwind_pages);
 } unwind_pages SEC(".maps");
 
+/* 1: user space loads tables. */
+__u32 has_tables;
+
 /* Incremented when cached rules may be void. */
 __u32 unwind_version = 1;
 

@@ -27,10 +27,15 @@ struct attach {
 	size_t placed_count, placed_capacity;
 	struct links_holder *holder; /* NULL: detached */
 	int empty;                   /* as in struct attach_opts */
+	struct unwind_areas unwind;  /* NULL: not shared */
+	size_t unwind_bytes[4];
 };
 
 /* The number of links of everything that is placed. */
 size_t attach_links_count(const struct attach *attach);
+
+/* Removes the maps of unwind tables from this process's memory. */
+void attach_unwind_unshare(struct attach *attach);
 
 /* Invalidates what the programs cache about targets and their code objects. */
 static inline void attach_renew(struct attach *attach)

@@ -28,6 +28,7 @@
 #include "session/symbols.h"
 #include "symbols/symbols.h"
 
+#define UNWIND_WAIT_NS  1000000000ull
 #define LOADER_TURNS    20
 #define LOADER_PAUSE_NS 5000000
 #define SETTLE_TURNS    4 /* how many execs of a process are handled while it is inspected */
@@ -206,6 +207,15 @@ static int member_check_program(struct session *session, struct member *member, 
 	return error_set(-ESTALE, "it keeps calling exec");
 }
 
+/* Loads the unwind tables of the files that it has mapped. Those that take longer come later. */
+static void unwind_prepare(struct session *session, const struct member *member)
+{
+	if (!session->unwind || !(member->layers & ~(1u << EVENT_LAYER_PYTHON)))
+		return;
+	unwind_loader_prepare(session->unwind, member->pid);
+	unwind_loader_step(session->unwind, clock_ns(CLOCK_MONOTONIC) + UNWIND_WAIT_NS);
+}
+
 static int member_attach(struct session *session, struct member *member,
 			 const struct plan_target *target, int program, int from_start)
 {
@@ -222,6 +232,7 @@ static int member_attach(struct session *session, struct member *member,
 		err = member_symbols_begin(session, member);
 	if (err)
 		return err;
+	unwind_prepare(session, member);
 	/* From here on events are emitted. */
 	err = attach_target(session->attach, member->pid, &member->runtime.target);
 	if (!err)
@@ -323,6 +334,7 @@ static int program_add(struct session *session, pid_t pid, int from_start)
 		if (!member->execd || turn == SETTLE_TURNS || execd_settle(session, member, &err))
 			return err;
 	if (pid == attach_holder(session->attach) ||
+	    (session->unwind && pid == unwind_loader_worker(session->unwind)) ||
 	    (session->symbols && symbols_is_worker(session->symbols, pid)))
 		return error_set(-ENOENT, "it is the tracer's own");
 	members_release(session, pid);

@@ -11,6 +11,7 @@
 #include "session/cost.h"
 #include "session/session.h"
 #include "session/symbols.h"
+#include "unwind_load/loader.h"
 
 struct session {
 	struct session_opts opts;
@@ -19,6 +20,7 @@ struct session {
 	struct plan_caches plans;
 	struct symbols *symbols; /* NULL: no native frame has been seen */
 	struct names_time names_time;
+	struct unwind_loader *unwind; /* NULL: native stacks are walked by frame pointers */
 	struct trace *trace;
 	struct member **members;
 	size_t count, member_capacity;
