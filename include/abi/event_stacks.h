@@ -29,6 +29,7 @@ struct event_frame {
  */
 #define EVENT_STACK_CUT      0x80000000u
 #define EVENT_STACK_REASON   24 /* shift, 7 bits */
+#define EVENT_STACK_REASONS  0x7fu
 #define EVENT_STACK_TOTAL    0x00ffffffu
 #define EVENT_STACK_WHY(end) (EVENT_STACK_CUT | (__u32)(end) << EVENT_STACK_REASON)
 
