@@ -127,19 +127,6 @@ static __noinline int signal_step(struct unwind_state *unwind)
 	return 0;
 }
 
-/* Is the code at pc a signal's return, which calls rt_sigreturn? mov $15, %eax or %rax; syscall */
-static __noinline int is_signal_return(__u64 pc)
-{
-	__u64 code = 0;
-	__u8 last = 0;
-
-	if (bpf_probe_read_user(&code, sizeof(code), (void *)pc) ||
-	    bpf_probe_read_user(&last, sizeof(last), (void *)(pc + sizeof(code))))
-		return 0;
-	return (code == 0x0f0000000fc0c748 && last == 0x05) ||
-	       (code & 0xffffffffffffff) == 0x050f0000000fb8;
-}
-
 /* The caller's frame begins at cfa; its rbp is at *bp_at (0: unchanged). 0, -1. */
 static __always_inline int frame_leave(struct unwind_state *unwind, __u64 cfa, __u64 bp_at)
 {
@@ -230,10 +217,6 @@ static __noinline int unwind_is_frame(struct unwind_state *unwind)
 	if (unwind->found == ABI_UNWIND_CUT_CODE + 1) {
 		unwind->end = ABI_UNWIND_CUT_CODE;
 		return 0;
-	}
-	if (unwind->found && !unwind->is_interrupted && is_signal_return(unwind->pc)) {
-		unwind->found = 0;
-		unwind->rule.kind = ABI_UNWIND_SIGNAL;
 	}
 	if (unwind->found && unwind->is_guess && !is_call_before(unwind->pc)) {
 		unwind->end = ABI_UNWIND_CUT_FRAME;

@@ -48,6 +48,7 @@ struct unwind_state {
 	__u32 beyond;                  /* frames counted beyond the limit */
 	__u32 is_code, is_file;        /* it is executable, it is of a file */
 	struct unwind_page page;       /* of its table */
+	__u64 code[2];                 /* bytes of code at pc */
 	__u64 window[UNWIND_WORDS];
 	struct unwind_known known[UNWIND_KNOWN];
 };
@@ -211,7 +212,7 @@ static __noinline int page_find(struct unwind_state *unwind)
 	out->version = *(volatile __u32 *)&table->version;
 	page = (unwind->file.offset >> ABI_UNWIND_PAGE_BITS) - table->first_page;
 	if (page >= table->npages)
-		return ABI_UNWIND_CUT_ROW + 1;
+		return UNWIND_BY_FRAME;
 	page += table->pages;
 	out->row = page_at(page);
 	last = page_at(page + 1);
@@ -220,6 +221,9 @@ static __noinline int page_find(struct unwind_state *unwind)
 }
 
 /*
+ * A page of 64 KiB without a row is not assembly in a compiled program, but a body of generated
+ * code (V8's builtins in node): it is walked as code that is compiled at run time.
+ *
  * Sets unwind->rule to the one with this index, if the table that the index was read from is still
  * the same. 0; else enum abi_unwind_end + 1.
  */
@@ -236,7 +240,9 @@ static __noinline int rule_take(struct unwind_state *unwind, __u32 index)
 		return ABI_UNWIND_CUT_TABLE + 1;
 	if (table->used != tick)
 		table->used = tick;
-	return index ? 0 : ABI_UNWIND_CUT_ROW + 1;
+	if (index)
+		return 0;
+	return unwind->page.count <= 1 ? UNWIND_BY_FRAME : ABI_UNWIND_CUT_ROW + 1;
 }
 
 /*
@@ -283,6 +289,34 @@ static __always_inline void rules_validate(struct unwind_state *unwind)
 }
 
 /*
+ * A return address that no call has pushed leads to a function's first instruction, so that the
+ * byte before it says nothing. Two such functions are known by their code: a signal's return (not
+ * every libc has unwind information for it), and the end of a context's function (glibc's
+ * __start_context, where makecontext()'s stack begins; its information is not marked so). Sets
+ * unwind->rule and returns 0, or returns `found`.
+ */
+static __noinline int code_recognize(struct unwind_state *unwind, int found)
+{
+	__u64 *code = unwind->code;
+	__u32 kind = ABI_UNWIND_NONE;
+
+	if (unwind->is_interrupted || found == ABI_UNWIND_CUT_CODE + 1 ||
+	    bpf_probe_read_user(code, sizeof(unwind->code), (void *)unwind->pc))
+		return found;
+	/* mov $15, %rax; syscall, or mov $15, %eax; syscall */
+	if ((code[0] == 0x0f0000000fc0c748 && (code[1] & 0xff) == 0x05) ||
+	    (code[0] & 0xffffffffffffff) == 0x050f0000000fb8)
+		kind = ABI_UNWIND_SIGNAL;
+	/* mov %rbx, %rsp; mov (%rsp), %rdi; test %rdi, %rdi */
+	else if (code[0] == 0x48243c8b48dc8948 && (code[1] & 0xffff) == 0xff85)
+		kind = ABI_UNWIND_END;
+	if (!kind)
+		return found;
+	unwind->rule = (struct abi_unwind_rule){.kind = kind};
+	return 0;
+}
+
+/*
  * Sets unwind->rule to that of the code at unwind->pc, a return address: it is looked up as the
  * calling instruction's. Returns as table_find().
  */
@@ -303,6 +337,7 @@ static __always_inline int rule_get(struct unwind_state *unwind)
 		result = rule_take(unwind,
 				   rows_search(unwind->page.row, unwind->page.count,
 					       unwind->file.offset & (ABI_UNWIND_PAGE_BYTES - 1)));
+	result = code_recognize(unwind, result);
 	if (result)
 		return result;
 	known->rule = unwind->rule;
