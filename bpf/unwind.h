@@ -2,14 +2,15 @@
 /*
  * The walk of a native stack by unwind tables.
  *
- * A frame is {pc, sp, bp}: its rule (unwind_table.h) yields the canonical frame address (CFA), which
- * is the caller's sp; below it are the return address and the saved rbp. The stack is read through a
- * window, one copy for about ten frames. Each frame lies above the previous one and below the
- * stack's end.
+ * A frame is {pc, sp, bp}: its rule (unwind_table.h) yields the canonical frame address (CFA),
+ * which is the caller's sp; below it are the return address and the saved rbp. The stack is read
+ * through a window, one copy for about ten frames. Each frame lies above the previous one and below
+ * the stack's end.
  *
- * Code that no table describes (compiled at run time, or without .eh_frame) may keep frame pointers:
- * one step is made by them, if the frame that they lead to is covered by a table or its return
- * address follows a call. What else ends a walk before the outermost frame is told by its reason.
+ * Code that no table describes (compiled at run time, or without .eh_frame) may keep frame
+ * pointers: one step is made by them, if the frame that they lead to is covered by a table or its
+ * return address follows a call. What else ends a walk before the outermost frame is told by its
+ * reason.
  */
 #ifndef TRACER_BPF_UNWIND_H
 #define TRACER_BPF_UNWIND_H

@@ -2,8 +2,9 @@
 /*
  * Unwind tables: from a code address to the rule that finds its frame's caller (abi/unwind.h).
  *
- * The kernel is asked which file is mapped at the address (bpf_find_vma()), so that forks, execs and
- * libraries that come and go need no list of mappings. User space is asked once for a file's table.
+ * The kernel is asked which file is mapped at the address (bpf_find_vma()), so that forks, execs
+ * and libraries that come and go need no list of mappings. User space is asked once for a file's
+ * table.
  * The rules of a thread's recent addresses are cached, until code is mapped or unmapped: then the
  * number of executable pages of the process changes.
  */
@@ -188,7 +189,7 @@ static __noinline __u32 rows_search(__u32 row, __u32 count, __u32 low)
 
 	for (i = 0; i < ABI_UNWIND_STEPS && count > 1; i++) {
 		__u32 half = count / 2;
-		/* 1 if the row is not above low; without a branch, which the verifier would follow */
+		/* 1: the row is not above low. The verifier would follow a branch. */
 		__u64 is_below = (row_at(row + half).low - (__u64)low - 1) >> 63;
 
 		row += half & -(__u32)is_below;

@@ -9,9 +9,10 @@
  * a syscall instruction ends or begins are kept, so a lookup of another address has no meaning.
  *
  * Rows are sorted by offset. A row is valid up to the next one. Pages of 64 KiB index them: the
- * rows of page p, counted from the table's first page, are rows[pages[p]] to rows[pages[p + 1] - 1],
- * and a row that is valid at the begin of a page is repeated there with low 0 (unless no row is
- * valid there). So a lookup searches one page: the last row whose low is <= offset & 0xffff.
+ * rows of page p, counted from the table's first page, are rows[pages[p]] to
+ * rows[pages[p + 1] - 1], and a row that is valid at the begin of a page is repeated there with low
+ * 0 (unless no row is valid there). So a lookup searches one page: the last row whose low is <=
+ * offset & 0xffff.
  */
 #ifndef TRACER_ABI_UNWIND_H
 #define TRACER_ABI_UNWIND_H

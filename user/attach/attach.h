@@ -81,8 +81,8 @@ void attach_forget(struct attach *attach, uint32_t tgid, uint32_t space_id);
  */
 int attach_follow(struct attach *attach, uint32_t tgid);
 /*
- * The memory of the maps that unwind tables are loaded into, valid until attach_free(). To be called
- * once. 0; -EOPNOTSUPP: this kernel's walks follow frame pointers; -errno.
+ * The memory of the maps that unwind tables are loaded into, valid until attach_free(). To be
+ * called once. 0; -EOPNOTSUPP: this kernel's walks follow frame pointers; -errno.
  */
 int attach_unwind_areas(struct attach *attach, struct unwind_areas *out);
 /* From now on stacks are walked by tables. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A child process that reads DWARF, symbol tables or .eh_frame and demangles names. Files and names are
- * hostile, libdw and libiberty limit neither time nor memory, and large tables take a second. The
- * worker has only its socket and the descriptors that it is sent, few system calls (seccomp; it
+ * A child process that reads DWARF, symbol tables or .eh_frame and demangles names. Files and names
+ * are hostile, libdw and libiberty limit neither time nor memory, and large tables take a second.
+ * The worker has only its socket and the descriptors that it is sent, few system calls (seccomp; it
  * opens no file that DWARF names) and WORKER_MEMORY_BYTES of memory. The kernel kills it when a
  * question takes more than WORKER_CPU_SECONDS. It ends with its owner. When it fails, the caller
  * gets -ETIMEDOUT or -EIO, and a new worker is started for the next question.

@@ -41,7 +41,6 @@ struct trace_counters {
 	uint64_t frames_unknown;
 	uint64_t frames_unnamed;      /* native frames without a name */
 	uint64_t frames_slow;         /* native frames whose file is too slow to read */
-	struct stack_ends stack_ends; /* of the last snapshot's native stacks */
 	/* Dropped for lack of memory (trace_budget()): blocks, which appear in no line. */
 	uint64_t blocks_dropped, bytes_dropped;
 	uint64_t stacks_dropped;  /* stacks, also those of blocks; they show as "<unknown>" */

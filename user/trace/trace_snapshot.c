@@ -287,9 +287,9 @@ int state_snapshot(struct trace *trace, struct process_state *process, struct sn
 	process->info.counters.frames_unknown = job.unread;
 	process->info.counters.frames_unnamed = job.unnamed;
 	process->info.counters.frames_slow = job.slow;
-	process->info.counters.stack_ends = job.ends;
 	struct snapshot *snapshot = builder_finish(&job.builder);
 	state_meta(trace, process, &snapshot->meta);
+	snapshot->meta.stack_ends = job.ends;
 	memcpy(snapshot->meta.unknown, job.unknowns, sizeof(snapshot->meta.unknown));
 	snapshot->meta.blocks_dropped += job.blocks_omitted;
 	snapshot->meta.bytes_dropped += job.bytes_omitted;

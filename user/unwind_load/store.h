@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The unwind tables that the kernel's walk reads: where each file's rows, pages and rules are in the
- * memory of BPF maps (abi/unwind.h). That memory is all there is: a table that does not fit takes
- * the place of those that were not looked up for the longest time. Equal rules of all files are
- * stored once.
+ * The unwind tables that the kernel's walk reads: where each file's rows, pages and rules are in
+ * the memory of BPF maps (abi/unwind.h). That memory is all there is: a table that does not fit
+ * takes the place of those that were not looked up for the longest time. Equal rules of all files
+ * are stored once.
  *
  * A walk may read while a table is replaced: the table's version tells it. Pure.
  */
