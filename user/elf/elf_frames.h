@@ -46,7 +46,10 @@ struct elf_frames_cursor {
  * entry ends the section. Pure.
  */
 int elf_frames_next(struct elf_frames_cursor *cursor, struct elf_frame *out);
-/* Reads an address; 0: none, or an encoding that x86-64 linkers do not use. vaddr: the section's. */
+/*
+ * Reads an address of a section that is at vaddr; 0: none, or an encoding that no linker for x86-64
+ * uses.
+ */
 uint64_t elf_frames_address(struct elf_reader *reader, uint8_t encoding, uint64_t vaddr);
 
 /*

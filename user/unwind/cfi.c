@@ -91,19 +91,18 @@ static const uint8_t *expression_take(struct run *run, size_t *bytes)
 	return expression;
 }
 
-/* Operations on the CFA. 0: op is none of them. */
+/*
+ * Operations on the CFA. 0: op is none of them. An expression leaves the register and the offset
+ * as they were, as in gcc's unwinder: the assembly of libgcrypt sets a register after one.
+ */
 static int cfa_run(struct run *run, uint8_t op)
 {
 	int64_t align = run->frame->common.data_align;
 	struct elf_reader *reader = &run->reader;
 	const uint8_t *expression;
+	uint64_t reg, offset;
 	size_t bytes;
-	uint64_t reg;
 
-	/* Only a register has an offset. */
-	if (run->state.cfa != CFI_CFA_REGISTER &&
-	    (op == OP_DEF_CFA_REGISTER || op == OP_DEF_CFA_OFFSET || op == OP_DEF_CFA_OFFSET_SF))
-		return 0;
 	switch (op) {
 	case OP_DEF_CFA:
 		reg = elf_take_uleb(reader);
@@ -117,11 +116,11 @@ static int cfa_run(struct run *run, uint8_t op)
 		cfa_define(run, elf_take_uleb(reader), (uint64_t)run->state.cfa_offset);
 		return 1;
 	case OP_DEF_CFA_OFFSET:
-		cfa_define(run, run->state.cfa_register, elf_take_uleb(reader));
+		run->state.cfa_offset = (int64_t)elf_take_uleb(reader);
 		return 1;
 	case OP_DEF_CFA_OFFSET_SF:
-		cfa_define(run, run->state.cfa_register,
-			   (uint64_t)elf_take_sleb(reader) * (uint64_t)align);
+		offset = (uint64_t)elf_take_sleb(reader) * (uint64_t)align;
+		run->state.cfa_offset = (int64_t)offset;
 		return 1;
 	case OP_DEF_CFA_EXPRESSION:
 		expression = expression_take(run, &bytes);
@@ -294,7 +293,7 @@ static int run_begin(struct run *run)
 	return 0;
 }
 
-/* The rows of an entry from *covered on, which moves to its end. 1: some are missing; 0; -ENOMEM. */
+/* The rows of an entry from *covered on, which moves on. 1: some are missing; 0; -ENOMEM. */
 static int frame_append(struct cfi_rows *rows, struct run *run, uint64_t *covered)
 {
 	uint64_t last = run->frame->vaddr + run->frame->bytes, end;

@@ -17,7 +17,8 @@ struct unwind_input {
 };
 
 /*
- * Reads a file; fd stays the caller's. 0: unwind_input_free(); -ENOENT: it has no .eh_frame with an entry; -E2BIG, -ENOEXEC (error_set); -ENOMEM; -errno.
+ * Reads a file; fd stays the caller's. 0: unwind_input_free(); -ENOENT: it has no .eh_frame with an
+ * entry; -E2BIG, -ENOEXEC (error_set); -ENOMEM; -errno.
  */
 int unwind_input_read(struct unwind_input *out, int fd);
 void unwind_input_free(struct unwind_input *input);

@@ -16,14 +16,14 @@ void cfi_state_set_cfa(struct cfi_state *state, const uint8_t *expression, size_
 {
 	struct elf_reader reader = {.bytes = expression, .end = bytes};
 
-	state->cfa_register = (uint64_t)elf_take_byte(&reader) - OP_BREG0;
-	state->cfa_offset = elf_take_sleb(&reader);
-	state->cfa_addend = 0;
+	state->at_register = (uint64_t)elf_take_byte(&reader) - OP_BREG0;
+	state->at_offset = elf_take_sleb(&reader);
+	state->at_addend = 0;
 	state->cfa = elf_take_byte(&reader) == OP_DEREF ? CFI_CFA_AT : CFI_CFA_OTHER;
 	if (reader.at < reader.end) {
 		if (elf_take_byte(&reader) != OP_PLUS_UCONST)
 			state->cfa = CFI_CFA_OTHER;
-		state->cfa_addend = (int64_t)elf_take_uleb(&reader);
+		state->at_addend = (int64_t)elf_take_uleb(&reader);
 	}
 	if (reader.failed || reader.at < reader.end)
 		state->cfa = CFI_CFA_OTHER;
@@ -46,19 +46,19 @@ static int fits_s16(int64_t value)
 /* 0: no kind has such a CFA. */
 static int cfa_set(struct abi_unwind_rule *rule, const struct cfi_state *state)
 {
-	int is_rsp = state->cfa_register == CFI_RSP;
+	int is_at = state->cfa == CFI_CFA_AT;
+	uint64_t reg = is_at ? state->at_register : state->cfa_register;
 
-	if (!is_rsp && state->cfa_register != CFI_RBP)
+	if (state->cfa == CFI_CFA_OTHER || (reg != CFI_RSP && reg != CFI_RBP))
 		return 0;
-	if (state->cfa == CFI_CFA_REGISTER) {
-		rule->kind = is_rsp ? ABI_UNWIND_RSP : ABI_UNWIND_RBP;
-		rule->cfa = (int32_t)state->cfa_offset;
-		return state->cfa_offset == rule->cfa;
+	if (is_at) {
+		rule->kind = reg == CFI_RSP ? ABI_UNWIND_AT_RSP : ABI_UNWIND_AT_RBP;
+		rule->cfa = ABI_UNWIND_CFA_AT(state->at_offset, state->at_addend);
+		return fits_s16(state->at_offset) && fits_s16(state->at_addend);
 	}
-	rule->kind = is_rsp ? ABI_UNWIND_AT_RSP : ABI_UNWIND_AT_RBP;
-	rule->cfa = ABI_UNWIND_CFA_AT(state->cfa_offset, state->cfa_addend);
-	return state->cfa == CFI_CFA_AT && fits_s16(state->cfa_offset) &&
-	       fits_s16(state->cfa_addend);
+	rule->kind = reg == CFI_RSP ? ABI_UNWIND_RSP : ABI_UNWIND_RBP;
+	rule->cfa = (int32_t)state->cfa_offset;
+	return state->cfa_offset == rule->cfa;
 }
 
 /* 0: no kind has such an rbp. */

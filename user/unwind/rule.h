@@ -26,10 +26,10 @@ struct cfi_saved {
 };
 
 struct cfi_state {
-	/* register + offset; what is at that address, + addend; or something else */
+	/* register + offset; what is at another register + offset, + addend; or something else */
 	enum { CFI_CFA_OTHER, CFI_CFA_REGISTER, CFI_CFA_AT } cfa;
-	uint64_t cfa_register;
-	int64_t cfa_offset, cfa_addend;
+	uint64_t cfa_register, at_register;
+	int64_t cfa_offset, at_offset, at_addend;
 	struct cfi_saved rbp, ra;
 };
 
