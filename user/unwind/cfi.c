@@ -293,6 +293,13 @@ static int run_begin(struct run *run)
 	return 0;
 }
 
+static struct abi_unwind_rule run_rule(const struct run *run)
+{
+	const struct abi_unwind_rule signal = {.kind = ABI_UNWIND_SIGNAL};
+
+	return run->frame->common.signal ? signal : cfi_state_rule(&run->state);
+}
+
 /* The rows of an entry from *covered on, which moves on. 1: some are missing; 0; -ENOMEM. */
 static int frame_append(struct cfi_rows *rows, struct run *run, uint64_t *covered)
 {
@@ -309,9 +316,7 @@ static int frame_append(struct cfi_rows *rows, struct run *run, uint64_t *covere
 			return 1;
 		if (!more || end > last)
 			end = last;
-		rule = run->frame->common.signal
-			       ? (struct abi_unwind_rule){.kind = ABI_UNWIND_SIGNAL}
-			       : cfi_state_rule(&run->state);
+		rule = run_rule(run);
 		if (end > *covered && end > run->vaddr) {
 			err = row_append(rows, run->vaddr > *covered ? run->vaddr : *covered, rule);
 			if (err)
