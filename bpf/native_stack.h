@@ -15,7 +15,7 @@
 #ifndef TRACER_BPF_NATIVE_STACK_H
 #define TRACER_BPF_NATIVE_STACK_H
 
-#include "python_stack.h"
+#include "python/stack.h"
 #include "unwind.h"
 
 /* Does a call end at this address? */

@@ -5,14 +5,14 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "cli/cli.h"
 #include "container/container.h"
+#include "layouts/version.h"
 #include "options/options.h"
 #include "process/process.h"
-#include "python/version.h"
 #include "select/target_set.h"
 #include "session/session.h"
+#include "text/text.h"
 
 #define CONTAINER_COLUMN 20
 #define HIDDEN_NAMED     4u

@@ -65,7 +65,7 @@ static int frame_map(struct snapshot_job *job, const struct trace_frame *frame,
 
 static void stack_end_count(struct snapshot_job *job, uint32_t index)
 {
-	const char *file = state_native_file(job->trace, job->process, index);
+	const char *file = state_native_file(job->process, index);
 	uint8_t cut = job->process->stacks[index].cut;
 
 	if (cut)
@@ -81,7 +81,7 @@ static int traceback_take(struct snapshot_job *job, uint32_t index)
 	struct traceback_frames *traceback = &job->trace->scratch;
 	int err = 0;
 
-	state_traceback(job->trace, job->process, index, traceback);
+	state_traceback(job->process, index, traceback);
 	for (uint32_t i = 0; !err && i < traceback->count; i++)
 		err = frame_map(job, &traceback->frames[i], &frames[i]);
 	if (!err)
@@ -93,7 +93,7 @@ static int traceback_take(struct snapshot_job *job, uint32_t index)
 	}
 	job->slow += traceback->slow; /* counted even if it is equal to a known one */
 	stack_end_count(job, index);
-	job->unknown[index] = (uint8_t)state_unknown(job->trace, job->process, index);
+	job->unknown[index] = (uint8_t)state_unknown(job->process, index);
 	return err;
 }
 

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All rows of a file's call frame information (CFI), read by libdw: for each address how its frame
- * is unwound.
- *
- * The file is hostile. libdw runs a function's CFI from its start for each row, which is quadratic
- * in the size of a function; call it in a process that may be killed.
+ * All rows of a file's .eh_frame: for each address how its frame is unwound. The instructions are
+ * those of call frame information (CFI) in DWARF 5, section 6.4.2. Of the registers only the CFA,
+ * rbp and the return address are followed. Time and memory are in proportion to the section,
+ * whatever it holds. Pure.
  */
 #ifndef TRACER_UNWIND_CFI_H
 #define TRACER_UNWIND_CFI_H
 
-#include <elfutils/libdw.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "abi/unwind.h"
+#include "elf/elf_frames.h"
 
-/* rows from one function's start to the next; the largest of cc1 has 1,500 */
-#define CFI_FUNCTION_ROWS_MAX 8192u
-#define CFI_ROWS_MAX          (8u << 20)
+#define CFI_ROWS_MAX (8u << 20)
+/* states that are remembered at once; compilers need two */
+#define CFI_REMEMBERED_MAX 16u
+/* bytes of the instructions that entries have in common; compilers need ten */
+#define CFI_COMMON_BYTES_MAX 256u
 
-/* Valid from vaddr up to the next row. Rule {0}: in no entry of the CFI. */
+/* Valid from vaddr up to the next row. Rule {0}: in no entry. */
 struct cfi_row {
 	uint64_t vaddr;
 	struct abi_unwind_rule rule;
@@ -29,12 +30,15 @@ struct cfi_row {
 struct cfi_rows {
 	struct cfi_row *rows; /* vaddr ascends; rules of neighbours differ; the last is {0} */
 	size_t count, capacity;
-	/* functions that are not covered completely, since they exceed a limit above */
-	uint32_t cut;
+	uint32_t cut; /* functions without some of their rows: damaged, or too many rows */
 };
 
-/* starts: where entries of the CFI begin, ascending. 0; -ENOMEM. */
-int cfi_rows_read(struct cfi_rows *out, Dwarf_CFI *cfi, const uint64_t *starts, size_t count);
+/*
+ * The rows of the entries, which ascend by vaddr. Where entries overlap, the first is used. bytes:
+ * of the section, which is at vaddr. 0; -ENOMEM.
+ */
+int cfi_rows_read(struct cfi_rows *out, const uint8_t *bytes, uint64_t vaddr,
+		  const struct elf_frame *frames, size_t count);
 void cfi_rows_free(struct cfi_rows *rows);
 
 #endif

@@ -13,11 +13,10 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "elf/elf_frames.h"
 #include "elf/elf_section.h"
 #include "unwind/table.h"
 
-#define FRAMES_MAX       (256u << 20) /* bytes of .eh_frame */
+#define SECTION_MAX      (256u << 20) /* bytes of .eh_frame */
 #define HEADER_BYTES     8
 #define HEADER_VERSION   1
 #define HEADER_RELATIVE4 0x1b /* the address is relative to itself, 4 bytes, signed */
@@ -126,7 +125,7 @@ static uint64_t header_find(Elf *elf, int fd)
 	return 0;
 }
 
-static uint8_t *frames_read(Elf *elf, int fd, uint64_t *vaddr, size_t *size)
+static uint8_t *section_read(Elf *elf, int fd, uint64_t *vaddr, size_t *size)
 {
 	GElf_Shdr header;
 	uint64_t offset, bytes;
@@ -139,69 +138,66 @@ static uint8_t *frames_read(Elf *elf, int fd, uint64_t *vaddr, size_t *size)
 		*vaddr = header_find(elf, fd);
 		bytes = *vaddr ? segment_bytes(elf, *vaddr, &offset) : 0;
 	}
-	*size = bytes < FRAMES_MAX ? bytes : FRAMES_MAX;
+	*size = bytes < SECTION_MAX ? bytes : SECTION_MAX;
 	return *size ? bytes_read(fd, offset, *size) : NULL;
 }
 
-static int start_compare(const void *a, const void *b)
+static int frame_compare(const void *a, const void *b)
 {
-	const uint64_t *left = a, *right = b;
+	const struct elf_frame *left = a, *right = b;
 
-	return *left < *right ? -1 : *left > *right;
+	return left->vaddr < right->vaddr ? -1 : left->vaddr > right->vaddr;
 }
 
-static int starts_read(struct unwind_input *input, int fd)
+/* Decodes the entries; linkers leave them nearly in order. */
+static int frames_decode(struct unwind_input *input, size_t size)
 {
-	uint64_t vaddr;
-	size_t size, count;
-	uint8_t *frames = frames_read(input->elf, fd, &vaddr, &size);
+	const struct elf_frames_cursor begin = {
+		.bytes = input->section, .size = size, .vaddr = input->section_vaddr};
+	struct elf_frames_cursor cursor = begin;
+	struct elf_frame frame;
+	size_t count = 0;
 
-	if (!frames)
-		return error_set(-ENOENT, "no .eh_frame");
-	count = elf_frames_decode(frames, size, vaddr, NULL, 0);
-	if (count > UNWIND_FUNCTIONS_MAX)
-		count = UNWIND_FUNCTIONS_MAX;
-	input->starts = calloc(count + 1, sizeof(*input->starts));
-	if (input->starts)
-		elf_frames_decode(frames, size, vaddr, input->starts, count);
-	free(frames);
-	if (!input->starts)
-		return -ENOMEM;
+	while (count < UNWIND_FUNCTIONS_MAX && elf_frames_next(&cursor, &frame))
+		count++;
 	if (!count)
 		return error_set(-ENOENT, "an .eh_frame without an entry");
-	qsort(input->starts, count, sizeof(*input->starts), start_compare);
-	input->start_count = count;
+	input->frames = malloc(count * sizeof(*input->frames));
+	if (!input->frames)
+		return -ENOMEM;
+	cursor = begin;
+	while (input->frame_count < count && elf_frames_next(&cursor, &frame))
+		input->frames[input->frame_count++] = frame;
+	qsort(input->frames, count, sizeof(*input->frames), frame_compare);
 	return 0;
 }
 
-int unwind_input_open(struct unwind_input *out, int fd)
+int unwind_input_read(struct unwind_input *out, int fd)
 {
 	struct unwind_input input = {0};
 	uint64_t file_bytes;
-	int err = elf_section_begin(&input.elf, fd, &file_bytes);
+	size_t size;
+	Elf *elf;
+	int err = elf_section_begin(&elf, fd, &file_bytes);
 
 	if (err)
 		return err;
-	err = starts_read(&input, fd);
+	input.section = section_read(elf, fd, &input.section_vaddr, &size);
+	err = input.section ? frames_decode(&input, size) : error_set(-ENOENT, "no .eh_frame");
 	if (!err)
-		err = codes_read(&input.codes, input.elf, fd, file_bytes);
-	if (!err) {
-		input.cfi = dwarf_getcfi_elf(input.elf);
-		if (!input.cfi)
-			err = error_set(-ENOEXEC, "libdw: %s", dwarf_errmsg(-1));
-	}
+		err = codes_read(&input.codes, elf, fd, file_bytes);
+	elf_end(elf);
 	if (err)
-		unwind_input_close(&input);
+		unwind_input_free(&input);
 	else
 		*out = input;
 	return err;
 }
 
-void unwind_input_close(struct unwind_input *input)
+void unwind_input_free(struct unwind_input *input)
 {
-	dwarf_cfi_end(input->cfi);
-	elf_end(input->elf);
 	for (size_t i = 0; i < input->codes.count; i++)
 		free((void *)(uintptr_t)input->codes.parts[i].bytes);
-	free(input->starts);
+	free(input->frames);
+	free(input->section);
 }

@@ -3,25 +3,24 @@
 #ifndef TRACER_UNWIND_INPUT_H
 #define TRACER_UNWIND_INPUT_H
 
-#include <elfutils/libdw.h>
-
+#include "elf/elf_frames.h"
 #include "unwind/calls.h"
 
-#define UNWIND_FUNCTIONS_MAX (1u << 22)
+#define UNWIND_FUNCTIONS_MAX (1u << 21)
 
 struct unwind_input {
-	Elf *elf;
-	Dwarf_CFI *cfi;
 	struct unwind_codes codes; /* ascending by offset, without overlap in the file */
-	uint64_t *starts;          /* vaddrs of functions, ascending */
-	size_t start_count;
+	uint8_t *section;          /* .eh_frame */
+	uint64_t section_vaddr;
+	struct elf_frame *frames; /* its entries, ascending by vaddr */
+	size_t frame_count;
 };
 
 /*
- * Opens a file; fd stays the caller's and must outlive *out. 0: unwind_input_close(); -ENOENT: it
- * has no .eh_frame with an entry; -E2BIG, -ENOEXEC (error_set); -ENOMEM; -errno.
+ * Reads a file; fd stays the caller's. 0: unwind_input_free(); -ENOENT: it has no .eh_frame with an
+ * entry; -E2BIG, -ENOEXEC (error_set); -ENOMEM; -errno.
  */
-int unwind_input_open(struct unwind_input *out, int fd);
-void unwind_input_close(struct unwind_input *input);
+int unwind_input_read(struct unwind_input *out, int fd);
+void unwind_input_free(struct unwind_input *input);
 
 #endif

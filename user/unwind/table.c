@@ -17,12 +17,13 @@ int unwind_table_build(struct unwind_table **out, int fd)
 	struct unwind_origin origin;
 	struct unwind_input input;
 	struct cfi_rows rows = {0};
-	int err = unwind_input_open(&input, fd);
+	int err = unwind_input_read(&input, fd);
 
 	if (err)
 		return err;
-	err = cfi_rows_read(&rows, input.cfi, input.starts, input.start_count);
-	origin = (struct unwind_origin){.functions = (uint32_t)input.start_count,
+	err = cfi_rows_read(&rows, input.section, input.section_vaddr, input.frames,
+			    input.frame_count);
+	origin = (struct unwind_origin){.functions = (uint32_t)input.frame_count,
 					.cut = rows.cut,
 					.rows = (uint32_t)rows.count};
 	if (!err)
@@ -30,7 +31,7 @@ int unwind_table_build(struct unwind_table **out, int fd)
 	if (!err)
 		(*out)->origin.took_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begin_ns;
 	cfi_rows_free(&rows);
-	unwind_input_close(&input);
+	unwind_input_free(&input);
 	return err;
 }
 

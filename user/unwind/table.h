@@ -25,10 +25,10 @@
 /* How a table was made. */
 struct unwind_origin {
 	uint32_t functions; /* entries of .eh_frame */
-	uint32_t cut;       /* of those, not covered completely: they exceed a limit */
-	uint32_t rows;      /* before the selection */
-	uint32_t odd;       /* selected rows that no kind of rule expresses */
-	uint64_t took_ns;   /* CPU time */
+	uint32_t cut;     /* of those, damaged or beyond a limit: some of their rows are missing */
+	uint32_t rows;    /* before the selection */
+	uint32_t odd;     /* selected rows that no kind of rule expresses */
+	uint64_t took_ns; /* CPU time */
 };
 
 /* One block of memory: the arrays follow the structure. */
@@ -46,8 +46,9 @@ struct unwind_table {
  * Compiles the table of a file. fd stays the caller's. 0: unwind_table_free() frees it; -ENOENT:
  * the file has no .eh_frame with an entry; -E2BIG, -ENOEXEC (error_set says why); -ENOMEM; -errno.
  *
- * Takes 0.2 to 0.4 us a row of .eh_frame, for a hostile file any time, and libdw is not written for
- * hostile files: call it in a process that may be killed (symbols/worker.h).
+ * Takes about 0.2 us a row of .eh_frame, and time and memory in proportion to the file whatever it
+ * holds: up to 3 GiB of memory at all limits. Call it in a process that may be killed
+ * (symbols/worker.h).
  */
 int unwind_table_build(struct unwind_table **out, int fd);
 void unwind_table_free(struct unwind_table *table);

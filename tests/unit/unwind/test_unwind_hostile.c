@@ -16,7 +16,6 @@
 
 #include "assembly.h"
 #include "elf/elf_file.h"
-#include "unwind/cfi.h"
 #include "unwind/table.h"
 
 /* The table of an assembly; the caller frees both. */
@@ -51,23 +50,21 @@ static void is_rsp(struct abi_unwind_rule rule, int cfa)
 	"honest: .cfi_startproc; .cfi_def_cfa_offset 48; call honest\n"                            \
 	".globl in_honest; in_honest: ret; .cfi_endproc\n"
 
-/* Too many rows for one function: the rest of it has none, is counted, and harms no other. */
-static void a_function_of_too_many_rows(void **state)
+/* A row per byte. */
+static void a_function_of_many_rows(void **state)
 {
 	struct elf_file *file =
-		assembly_open("",
-			      "long: .cfi_startproc; call long; .globl in_begin; in_begin:\n"
-			      ".rept %u; nop; .cfi_adjust_cfa_offset 8; .endr\n"
-			      "call long; .globl in_rest; in_rest: ret; .cfi_endproc\n" HONEST,
-			      2 * CFI_FUNCTION_ROWS_MAX);
+		assembly_open("", "long: .cfi_startproc; call long; .globl in_begin; in_begin:\n"
+				  ".rept 200000; nop; .cfi_adjust_cfa_offset 8; .endr\n"
+				  "call long; .globl in_rest; in_rest: ret; .cfi_endproc\n" HONEST);
 	struct unwind_table *table = table_of(file);
 
 	(void)state;
 	is_rsp(rule_before(file, table, "in_begin"), 8);
-	assert_int_equal(rule_before(file, table, "in_rest").kind, ABI_UNWIND_NONE);
-	assert_int_equal(rule_before(file, table, "in_rest").cfa, 0);
+	is_rsp(rule_before(file, table, "in_rest"), 8 + 8 * 200000);
 	is_rsp(rule_before(file, table, "in_honest"), 48);
-	assert_int_equal(table->origin.cut, 1);
+	assert_in_range(table->origin.rows, 200000, 200010);
+	assert_in_range(table->row_count, 3, 12);
 	unwind_table_free(table);
 	elf_file_close(file);
 }
@@ -120,7 +117,7 @@ static void overlapping_functions(void **state)
 
 	(void)state;
 	assert_int_equal(rule.kind, ABI_UNWIND_RSP);
-	assert_true(rule.cfa == 16 || rule.cfa == 32 || rule.cfa == 40);
+	assert_true(rule.cfa == 16 || rule.cfa == 32); /* the third begins later */
 	is_rsp(rule_before(file, table, "in_honest"), 48);
 	unwind_table_free(table);
 	elf_file_close(file);
@@ -131,9 +128,9 @@ static void wild_expressions(void **state)
 {
 	static const char *const escapes[] = {
 		"0x0f, 3, 0x2f, 0xfd, 0xff", /* CFA = skip -3 */
-		/* CFA = *(*(rsp)), 2^63 + *(rsp) */
+		/* CFA = *(*(rsp)), 2^28 + *(rsp) */
 		"0x0f, 4, 0x77, 0, 0x06, 0x06",
-		"0x0f, 13, 0x77, 0, 0x06, 0x23, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1",
+		"0x0f, 9, 0x77, 0, 6, 0x23, 0x80, 0x80, 0x80, 0x80, 1",
 		"0x0f, 0",                                  /* no expression */
 		"0x0f, 2, 0x77",                            /* cut off */
 		"0x10, 6, 2, 0x77, 8",                      /* rbp at rsp + 8 */
@@ -171,9 +168,10 @@ static void unbalanced_states(void **state)
 	struct unwind_table *table = table_of(file);
 
 	(void)state;
-	is_rsp(rule_before(file, table, "in_deep"), 8);
+	assert_int_equal(rule_before(file, table, "in_deep").kind, ABI_UNWIND_NONE);
 	assert_int_equal(rule_before(file, table, "in_empty").kind, ABI_UNWIND_NONE);
 	is_rsp(rule_before(file, table, "in_honest"), 48);
+	assert_int_equal(table->origin.cut, 2);
 	unwind_table_free(table);
 	elf_file_close(file);
 }
@@ -223,7 +221,7 @@ static void noise(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_function_of_too_many_rows),
+		cmocka_unit_test(a_function_of_many_rows),
 		cmocka_unit_test(functions_beyond_the_code),
 		cmocka_unit_test(overlapping_functions),
 		cmocka_unit_test(wild_expressions),

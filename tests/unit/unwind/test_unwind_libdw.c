@@ -5,6 +5,7 @@
  * stack, and give the same CFA and the same rbp. Between functions there is no row.
  */
 #include <dwarf.h>
+#include <elfutils/libdw.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,6 +40,7 @@ struct caller {
 struct checked {
 	struct unwind_input input;
 	struct unwind_table *table;
+	Dwarf_CFI *cfi;
 	csh capstone;
 	cs_insn *insn;
 	size_t calls, odd, gaps;
@@ -142,7 +144,7 @@ static void return_check(struct checked *checked, const struct unwind_code *part
 	struct caller ours = rule_caller(rule), theirs;
 	Dwarf_Frame *frame;
 
-	assert_int_equal(dwarf_cfi_addrframe(checked->input.cfi, vaddr, &frame), 0);
+	assert_int_equal(dwarf_cfi_addrframe(checked->cfi, vaddr, &frame), 0);
 	theirs = libdw_caller(frame);
 	free(frame);
 	if (ours.known != theirs.known || ours.end != theirs.end || ours.signal != theirs.signal ||
@@ -185,7 +187,7 @@ static uint64_t function_end(struct checked *checked, uint64_t start, uint64_t n
 	Dwarf_Frame *frame;
 	Dwarf_Addr end;
 
-	while (start < next && !dwarf_cfi_addrframe(checked->input.cfi, start, &frame)) {
+	while (start < next && !dwarf_cfi_addrframe(checked->cfi, start, &frame)) {
 		dwarf_frame_info(frame, NULL, &end, NULL);
 		free(frame);
 		start = end;
@@ -210,16 +212,21 @@ static void file_check(const char *path)
 {
 	struct checked checked = {0};
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	Elf *elf;
 
 	assert_true(fd >= 0);
 	assert_int_equal(unwind_table_build(&checked.table, fd), 0);
-	assert_int_equal(unwind_input_open(&checked.input, fd), 0);
+	assert_int_equal(unwind_input_read(&checked.input, fd), 0);
+	elf_version(EV_CURRENT);
+	elf = elf_begin(fd, ELF_C_READ, NULL);
+	checked.cfi = dwarf_getcfi_elf(elf);
+	assert_non_null(checked.cfi);
 	assert_int_equal(cs_open(CS_ARCH_X86, CS_MODE_64, &checked.capstone), CS_ERR_OK);
 	checked.insn = cs_malloc(checked.capstone);
-	for (size_t i = 0; i < checked.input.start_count; i++) {
-		int is_last = i + 1 == checked.input.start_count;
-		uint64_t start = checked.input.starts[i];
-		uint64_t next = is_last ? UINT64_MAX : checked.input.starts[i + 1];
+	for (size_t i = 0; i < checked.input.frame_count; i++) {
+		int is_last = i + 1 == checked.input.frame_count;
+		uint64_t start = checked.input.frames[i].vaddr;
+		uint64_t next = is_last ? UINT64_MAX : checked.input.frames[i + 1].vaddr;
 		uint64_t end = function_end(&checked, start, next);
 
 		if (start < end)
@@ -229,11 +236,14 @@ static void file_check(const char *path)
 	}
 	print_message("%s: %zu calls, of these not expressed: %zu; %zu gaps\n", path, checked.calls,
 		      checked.odd, checked.gaps);
+	assert_int_equal(checked.table->origin.cut, 0);
 	assert_true(checked.calls > 100);
 	assert_true(checked.odd * 1000 <= checked.calls);
 	cs_free(checked.insn, 1);
 	cs_close(&checked.capstone);
-	unwind_input_close(&checked.input);
+	dwarf_cfi_end(checked.cfi);
+	elf_end(elf);
+	unwind_input_free(&checked.input);
 	unwind_table_free(checked.table);
 	close(fd);
 }

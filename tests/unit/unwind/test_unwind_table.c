@@ -93,6 +93,7 @@ static void each_kind_has_its_rule(void **state)
 	check(&built, "in_realigned", ABI_UNWIND_AT_RBP, ABI_UNWIND_CFA_AT(-8, 0), 0);
 	assert_int_equal(rule_before(&built, "in_realigned").flags, ABI_UNWIND_RBP_AT_RBP);
 	check(&built, "in_saved", ABI_UNWIND_AT_RSP, ABI_UNWIND_CFA_AT(64, 8), -3);
+	check(&built, "in_after_expression", ABI_UNWIND_RSP, 56, 0);
 	check(&built, "in_outermost", ABI_UNWIND_END, 0, 0);
 	check(&built, "restore", ABI_UNWIND_SIGNAL, 0, 0);
 	check(&built, "in_two_gigabytes", ABI_UNWIND_RSP, 0x7ffffff8, 0);

@@ -45,6 +45,16 @@ saved: .cfi_startproc
 	symbol in_saved
 	ret
 .cfi_endproc
+# as libgcrypt's: a register after an expression, with the offset from before it
+after_expression: .cfi_startproc
+	.cfi_def_cfa_offset 56
+	.cfi_def_cfa_register rax
+	.cfi_escape 0x0f, 6, 0x77, 0xc0, 0, 0x06, 0x23, 8
+	.cfi_def_cfa_register rsp
+	call callee
+	symbol in_after_expression
+	ret
+.cfi_endproc
 other_register: .cfi_startproc
 	.cfi_def_cfa r10, 0
 	call callee
