@@ -194,8 +194,16 @@ static __always_inline __u32 unwind_why(const struct unwind_state *unwind)
 	return unwind->end == UNWIND_WHOLE ? 0 : EVENT_STACK_WHY(unwind->end);
 }
 
+/* Begins a walk at walk->caller. 1; 0: it ends at once. */
+static __noinline int unwind_start(struct thread_state *thread, struct unwind_state *unwind)
+{
+	unwind_begin(unwind, thread, thread->native_walk.caller, thread->native_walk.below + 8,
+		     thread->native_walk.frame);
+	return unwind_is_frame(unwind);
+}
+
 /* Appends the frames beyond the caller's, by tables. 0; -1: there is no memory for it. */
-static __noinline int unwind_frames(struct thread_state *thread, __u64 caller)
+static __noinline int unwind_frames(struct thread_state *thread)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	struct unwind_frames frames = {.thread = thread, .unwind = unwinds_get(task)};
@@ -203,8 +211,7 @@ static __noinline int unwind_frames(struct thread_state *thread, __u64 caller)
 
 	if (!frames.unwind)
 		return -1;
-	unwind_begin(frames.unwind, thread, caller, walk->below + 8, walk->frame);
-	if (unwind_is_frame(frames.unwind))
+	if (unwind_start(thread, frames.unwind))
 		bpf_loop(EVENT_MAX_FRAMES, unwind_frames_step, &frames, 0);
 	if (walk->at_interpreter || thread->stack.nframe >= walk->nframe)
 		return 0;
@@ -215,15 +222,20 @@ static __noinline int unwind_frames(struct thread_state *thread, __u64 caller)
 	return 0;
 }
 
-/* As native_frames_count(), from where unwind_frames() has reached the limit. */
+/*
+ * As native_frames_count(), from where unwind_frames() has reached the limit. With a limit of one
+ * frame there was no walk.
+ */
 __noinline __u32 unwind_frames_count(struct thread_state *thread)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	struct unwind_frames frames = {.thread = thread, .unwind = unwinds_find(task)};
+	struct unwind_frames frames = {.thread = thread, .unwind = unwinds_get(task)};
 
 	if (!thread || !frames.unwind)
 		return 0;
 	frames.unwind->beyond = 0;
+	if (thread->native_walk.nframe == 1 && !unwind_start(thread, frames.unwind))
+		return unwind_why(frames.unwind);
 	bpf_loop(TOTAL_LIMIT, unwind_count_step, &frames, 0);
 	return frames.unwind->beyond | unwind_why(frames.unwind);
 }
@@ -246,13 +258,16 @@ __noinline __u64 native_stack_id(struct thread_state *thread, __u64 caller)
 	walk->nframe =
 		thread->target.nframe > EVENT_MAX_FRAMES ? EVENT_MAX_FRAMES : thread->target.nframe;
 	walk->cut = 0;
+	walk->caller = caller;
 	walk->at_interpreter = in_interpreter(&thread->target, caller);
 	stack_begin(thread);
 	native_frame_append(thread, caller);
-	by_table = has_loop && *(volatile __u32 *)&has_tables && !walk->at_interpreter &&
-		   !unwind_frames(thread, caller);
-	if (!by_table && !walk->at_interpreter)
-		loop_run(EVENT_MAX_FRAMES / FRAMES_PER_TURN, native_frames_step, &thread);
+	by_table = has_loop && *(volatile __u32 *)&has_tables;
+	if (!walk->at_interpreter && walk->nframe > 1) {
+		by_table = by_table && !unwind_frames(thread);
+		if (!by_table)
+			loop_run(EVENT_MAX_FRAMES / FRAMES_PER_TURN, native_frames_step, &thread);
+	}
 	is_full = !walk->at_interpreter && thread->stack.nframe >= walk->nframe;
 	if (thread->target.runtime)
 		next = python_frames_any(thread);

@@ -64,7 +64,7 @@ static __always_inline void stack_top_find(struct unwind_state *unwind)
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	__u64 fsbase = task->thread.fsbase;
 
-	unwind->top = fsbase > unwind->sp ? fsbase : BPF_CORE_READ(task, mm, start_stack);
+	unwind->top = fsbase > unwind->sp ? fsbase : task->mm->start_stack;
 	/* Deeper than that is no stack. */
 	if (unwind->top - unwind->sp > STACK_TOTAL_MAX)
 		unwind->top = unwind->sp + STACK_TOTAL_MAX;
@@ -84,7 +84,7 @@ static __always_inline int is_at_base(const struct unwind_state *unwind)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 
-	return BPF_CORE_READ(task, mm, start_stack) - unwind->sp < MAIN_BASE_BYTES ||
+	return task->mm->start_stack - unwind->sp < MAIN_BASE_BYTES ||
 	       task->thread.fsbase - unwind->sp < THREAD_BASE_BYTES;
 }
 

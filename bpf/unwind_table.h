@@ -279,7 +279,7 @@ static __noinline int table_find(struct unwind_state *unwind)
 static __always_inline void rules_validate(struct unwind_state *unwind)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	__u64 pages = BPF_CORE_READ(task, mm, exec_vm);
+	__u64 pages = task->mm->exec_vm;
 	__u32 version = *(volatile __u32 *)&unwind_version;
 
 	/* The process's other threads may not see the change: they may not walk in between. */
