@@ -44,6 +44,7 @@ static void attached_print(struct session *session, const struct member *member,
 			   const struct plan_target *target, uint64_t elapsed_ns)
 {
 	const struct plan *plan = &target->python;
+	uint32_t nframe = member->runtime.target.nframe;
 	size_t count = 0, emulated = 0;
 	int level = session->expected_count > SESSION_LOGS || session->attach_logs++ >= SESSION_LOGS
 			    ? 2
@@ -60,9 +61,8 @@ static void attached_print(struct session *session, const struct member *member,
 		sites_count(target->native[i].plan, &count, &emulated);
 	plan_target_describe(target, &member->runtime, 0, what, sizeof(what));
 	log_info("attached to PID %d (%s): %s, %s mode, %u frame%s; %zu probes; %llu ms",
-		 member->pid, target->info.name, what, plan_mode_name(plan->mode),
-		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s", count,
-		 (unsigned long long)(elapsed_ns / 1000000));
+		 member->pid, target->info.name, what, plan_mode_name(plan->mode), nframe,
+		 nframe == 1 ? "" : "s", count, (unsigned long long)(elapsed_ns / 1000000));
 	plan_target_describe(target, &member->runtime, 1, what, sizeof(what));
 	log_debug("PID %d: %s; %zu of the probes are on instructions that the kernel emulates",
 		  member->pid, what, emulated);
@@ -106,7 +106,7 @@ static void target_describe(struct session *session, struct member *member, cons
 {
 	struct abi_target *target = &member->runtime.target;
 
-	target->nframe = session->opts.nframe;
+	target->nframe = session_nframe(&session->opts, member->layers);
 	target->sample_bytes = session->opts.sample_bytes;
 	target->space_id = session->next_space_id++;
 	interpreter_find(member);

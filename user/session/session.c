@@ -122,7 +122,7 @@ int session_new(struct session **out, const struct session_opts *opts, const cha
 	struct session *session = calloc(1, sizeof(*session));
 	struct trace_hooks hooks = {.code_missing = code_missing, .context = session};
 	const struct abi_target execd = {
-		.nframe = opts->nframe,
+		.nframe = session_nframe(opts, execd_layers(opts)),
 		.sample_bytes = opts->sample_bytes,
 		.layers = execd_layers(opts),
 	};

@@ -11,6 +11,9 @@
 
 #include "tables/id_map.h"
 
+/* A file may have half of the rules: all files of a distribution have a few thousand. */
+#define FILE_RULES_SHARE 2
+
 struct extent {
 	struct abi_unwind_key key;
 	uint32_t row, row_count;
@@ -212,7 +215,8 @@ int unwind_store_put(struct unwind_store *store, const struct abi_unwind_key *ke
 	int err;
 
 	if (extent.row_count > store->areas.row_count ||
-	    extent.page_count > store->areas.page_count)
+	    extent.page_count > store->areas.page_count ||
+	    table->rule_count > store->areas.rule_count / FILE_RULES_SHARE)
 		return -E2BIG;
 	indexes = malloc(sizeof(*indexes) * (table->rule_count + 1ul));
 	if (!indexes)

@@ -2,7 +2,8 @@
 /*
  * Requests memory from stacks of every kind, and knows them: each function notes its own return
  * address in a list before it calls another one. Each block has a size of its own, which names the
- * stack. usage: stack_truth LIBRARY SCENE...
+ * stack. usage: stack_truth LIBRARY SCENE...    "fork": a child runs the scenes that follow;
+ * "/PATH": another library, which is loaded only then
  *
  * Prints "ready". At each byte on stdin it runs the scenes of its command line, then prints
  *   SIZE ADDRESS...    for each block: the return addresses in this program's functions
@@ -403,6 +404,8 @@ NOINLINE static void scene(const char *name, const char *path)
 		scene_jumps();
 	else if (!strcmp(name, "libraries"))
 		scene_libraries(path);
+	else if (name[0] == '/')
+		scene_libraries(name);
 	LEAVE();
 }
 
