@@ -2,10 +2,11 @@
 /*
  * Requests memory from stacks of every kind, and knows them: each function notes its own return
  * address in a list before it calls another one. Each block has a size of its own, which names the
- * stack. usage: stack_truth LIBRARY SCENE...    "fork": a child runs the scenes that follow;
+ * stack. usage: stack_truth LIBRARY SCENE...    "fork": the first line makes a child, which runs
+ * the scenes;
  * "/PATH": another library, which is loaded only then
  *
- * Prints "ready". At each byte on stdin it runs the scenes of its command line, then prints
+ * Prints "ready". At each line on stdin it runs the scenes of its command line, then prints
  *   SIZE ADDRESS...    for each block: the return addresses in this program's functions
  *   end
  * Ends with its stdin. With -DLIBRARY it is the library that it loads.
@@ -385,6 +386,19 @@ NOINLINE static void scene_libraries(const char *path)
 	LEAVE();
 }
 
+/* The library stays. */
+NOINLINE static void scene_late(const char *path)
+{
+	void *handle = dlopen(path, RTLD_NOW);
+	int (*through)(int (*next)(int), int argument) =
+		handle ? (void *)dlsym(handle, "through_library") : NULL;
+
+	ENTER();
+	for (int i = 0; i < 20 && through; i++)
+		through(any, i % 9);
+	LEAVE();
+}
+
 NOINLINE static void scene(const char *name, const char *path)
 {
 	ENTER();
@@ -405,7 +419,7 @@ NOINLINE static void scene(const char *name, const char *path)
 	else if (!strcmp(name, "libraries"))
 		scene_libraries(path);
 	else if (name[0] == '/')
-		scene_libraries(name);
+		scene_late(name);
 	LEAVE();
 }
 
@@ -436,18 +450,17 @@ int main(int argc, char **argv)
 	puts("ready");
 	fflush(stdout);
 	while (read(0, &byte, 1) == 1) {
-		if (byte == '\n')
+		if (byte != '\n')
 			continue;
-		if (forks && fork()) {
-			wait(NULL);
+		if (forks) {
+			forks = 0;
+			if (fork())
+				wait(NULL);
 			continue;
 		}
 		for (int i = 2; i < argc; i++)
 			scene(argv[i], argv[1]);
 		stacks_print();
-		if (forks)
-			while (read(0, &byte, 1) == 1)
-				;
 	}
 	return 0;
 }
