@@ -310,6 +310,9 @@ static void well_print(FILE *out, const struct snapshot *snapshot, const struct 
 	if (meta->rounded_blocks)
 		fprintf(out, ", %s of them with a rounded size",
 			text_count(text, meta->rounded_blocks));
+	if (meta->stack_ends.whole)
+		fprintf(out, ", all %s native stacks whole",
+			text_count(text, meta->stack_ends.whole));
 	rss_print(out, snapshot, opts, "; ", "");
 	putc('\n', out);
 }

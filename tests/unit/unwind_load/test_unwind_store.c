@@ -150,7 +150,7 @@ static void test_gaps(void **state)
 		assert_int_equal(put(place, i, 20, 4, (int)i, &numbers[i]), 0);
 		place->tables[numbers[i]].used = i;
 	}
-	/* 4 rows are left; the oldest makes room for 20 more, between which and those is nothing. */
+	/* 4 rows are left at the end; the oldest table makes room for 20 more. */
 	assert_int_equal(put(place, 10, 18, 4, 7, &numbers[3]), 0);
 	assert_int_equal(place->dropped_count, 1);
 	expect_table(place, numbers[1], 20, 4, 1);
