@@ -32,8 +32,8 @@ struct elf_symbol {
 int elf_file_open(struct elf_file **out, int fd, const char *path, const char *debug_root);
 /*
  * The same in a process dedicated to reading symbols: it also reads tables that are too large to
- * search beside other work, and those that the file carries packed (.gnu_debugdata). debug_fd: the debug file, -1 for none; no other is searched. Takes
- * ownership of both only on success.
+ * search beside other work, and those that the file carries packed (.gnu_debugdata). debug_fd: the
+ * debug file, -1 for none; no other is searched. Takes ownership of both only on success.
  */
 int elf_file_open_apart(struct elf_file **out, int fd, int debug_fd);
 /* Adds an owner; each owner closes the file. Returns file. */
