@@ -9,9 +9,10 @@
  * a syscall instruction ends or begins are kept, so a lookup of another address has no meaning.
  *
  * Rows are sorted by offset. A row is valid up to the next one. Pages of 64 KiB index them: the
- * rows of page p, counted from the table's first page, are rows[pages[p]] to rows[pages[p + 1] - 1],
- * and a row that is valid at the begin of a page is repeated there with low 0 (unless no row is
- * valid there). So a lookup searches one page: the last row whose low is <= offset & 0xffff.
+ * rows of page p, counted from the table's first page, are rows[pages[p]] to
+ * rows[pages[p + 1] - 1], and a row that is valid at the begin of a page is repeated there with low
+ * 0 (unless no row is valid there). So a lookup searches one page: the last row whose low is <=
+ * offset & 0xffff.
  */
 #ifndef TRACER_ABI_UNWIND_H
 #define TRACER_ABI_UNWIND_H
@@ -68,6 +69,12 @@ struct abi_unwind_key {
 	__u32 device; /* dev_t of the kernel: major << 20 | minor */
 	__u32 pad;
 };
+
+/* Limits of BPF's maps, all files together. */
+#define ABI_UNWIND_CHUNK      1024u /* rows or pages in a value of their maps */
+#define ABI_UNWIND_ROWS_MAX   (2u << 20)
+#define ABI_UNWIND_PAGES_MAX  (256u << 10)
+#define ABI_UNWIND_TABLES_MAX 4096u
 
 /* Value of BPF's map of files: the number of a file's table, or one of these. */
 #define ABI_UNWIND_WANTED 0xffffffffu /* user space has been asked for it */
