@@ -23,7 +23,7 @@ OUT      := build$(if $(VARIANT),/$(VARIANT:%-=%))
 Q        := $(if $(V),,@)
 say       = $(if $(V),,@printf '  %-7s %s\n' $(1) $(2);)
 
-PACKAGES := libbpf libelf libdw capstone libprotobuf-c zlib jansson libcap
+PACKAGES := libbpf libelf libdw capstone libprotobuf-c zlib liblzma jansson libcap
 SANITIZE := -fsanitize=address,undefined
 CFLAGS   ?= $(O) -g
 # The packages that are missing. The build reports them; a target that installs them does not.

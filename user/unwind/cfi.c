@@ -251,8 +251,7 @@ static int row_run(struct run *run, uint64_t *end)
 	return 0;
 }
 
-/* The end of the last row is vaddr, or the last row begins there and is replaced. */
-static int row_append(struct cfi_rows *rows, uint64_t vaddr, struct abi_unwind_rule rule)
+int cfi_rows_append(struct cfi_rows *rows, uint64_t vaddr, struct abi_unwind_rule rule)
 {
 	int err;
 
@@ -318,7 +317,8 @@ static int frame_append(struct cfi_rows *rows, struct run *run, uint64_t *covere
 			end = last;
 		rule = run_rule(run);
 		if (end > *covered && end > run->vaddr) {
-			err = row_append(rows, run->vaddr > *covered ? run->vaddr : *covered, rule);
+			err = cfi_rows_append(rows, run->vaddr > *covered ? run->vaddr : *covered,
+					      rule);
 			if (err)
 				return err;
 			*covered = end;
@@ -339,13 +339,13 @@ int cfi_rows_read(struct cfi_rows *out, const uint8_t *bytes, uint64_t vaddr,
 		run.frame = &frames[i];
 		/* Nothing is known of what lies between the entries. */
 		if (frames[i].vaddr > covered)
-			err = row_append(out, covered, none);
+			err = cfi_rows_append(out, covered, none);
 		if (err >= 0)
 			err = frame_append(out, &run, &covered);
 		if (err > 0)
 			out->cut++;
 	}
-	return err < 0 ? err : row_append(out, covered, none);
+	return err < 0 ? err : cfi_rows_append(out, covered, none);
 }
 
 void cfi_rows_free(struct cfi_rows *rows)

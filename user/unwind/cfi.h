@@ -39,6 +39,11 @@ struct cfi_rows {
  */
 int cfi_rows_read(struct cfi_rows *out, const uint8_t *bytes, uint64_t vaddr,
 		  const struct elf_frame *frames, size_t count);
+/*
+ * Appends a row, at which the last one ends; a row that begins at vaddr, too, is replaced. 0;
+ * -ENOMEM.
+ */
+int cfi_rows_append(struct cfi_rows *rows, uint64_t vaddr, struct abi_unwind_rule rule);
 void cfi_rows_free(struct cfi_rows *rows);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "unwind/cfi.h"
 #include "unwind/compact.h"
+#include "unwind/flow.h"
 #include "unwind/input.h"
 #include "unwind/table_parts.h"
 
@@ -26,6 +27,8 @@ int unwind_table_build(struct unwind_table **out, int fd)
 	origin = (struct unwind_origin){.functions = (uint32_t)input.frame_count,
 					.cut = rows.cut,
 					.rows = (uint32_t)rows.count};
+	if (!err)
+		err = unwind_flow_add(&rows, &input.codes, &origin.derived);
 	if (!err)
 		err = unwind_compact(out, &rows, &input.codes, &origin);
 	if (!err)

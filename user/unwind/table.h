@@ -25,9 +25,12 @@
 /* How a table was made. */
 struct unwind_origin {
 	uint32_t functions; /* entries of .eh_frame */
-	uint32_t cut;     /* of those, damaged or beyond a limit: some of their rows are missing */
-	uint32_t rows;    /* before the selection */
-	uint32_t odd;     /* selected rows that no kind of rule expresses */
+	uint32_t cut;  /* of those, damaged or beyond a limit: some of their rows are missing */
+	uint32_t rows; /* before the selection */
+	uint32_t odd;  /* selected rows that no kind of rule expresses */
+	/* calls that no entry covers, with a rule derived from the code (flow.h) */
+	uint32_t derived;
+	uint32_t pad;
 	uint64_t took_ns; /* CPU time */
 };
 
