@@ -35,8 +35,11 @@ def compile_programs(folder):
     os.makedirs(folder)
     for name in PROGRAMS:
         source = os.path.join(sources, name + ".c")
-        output = os.path.join(folder, os.path.basename(name))
-        subprocess.run([*COMPILE, names, "-o", output, source, "-ldl"], check=True)
+        command = [*COMPILE, names, "-o", os.path.join(folder, os.path.basename(name))]
+        subprocess.run([*command, source, "-ldl"], check=True)
+    source = os.path.join(sources, "native", "otel_program.c")
+    command = [*COMPILE, names, "-DPRODUCER", "-o", os.path.join(folder, "otel_program"), source]
+    subprocess.run([*command, "-ldl", "-lm"], check=True)
     library = os.path.join(folder, "liblate.so")
     source = os.path.join(sources, "native", "late_library.c")
     subprocess.run([*COMPILE, names, "-shared", "-fPIC", "-o", library, source], check=True)

@@ -22,7 +22,6 @@ struct trace_counters {
 	uint64_t frames_unknown;
 	uint64_t frames_unnamed; /* native frames without a name */
 	uint64_t frames_slow;    /* native frames whose file is too slow to read */
-	uint64_t stacks_cut;     /* stacks whose native unwind stopped early */
 	/* Dropped for lack of memory (trace_budget()): blocks, which appear in no line. */
 	uint64_t blocks_dropped, bytes_dropped;
 	uint64_t stacks_dropped;  /* stacks, also those of blocks; they show as "<unknown>" */
@@ -65,6 +64,9 @@ struct trace_process {
 	uint32_t pool_bytes;     /* size of a pymalloc pool; 0: unknown */
 	/* sampling mean (snapshot/estimate.h); 0: every block is in the table */
 	uint64_t sample_bytes;
+	/* EVENT_SELF_SAMPLED, and when, since start_ns */
+	int self_sampled;
+	uint64_t self_sampled_ns;
 	int large_skipped; /* large blocks are not traced individually */
 	int reuse_unseen;  /* EVENT_MODE_NO_REUSE */
 	int ends_unseen;   /* EVENT_MODE_NO_ENDS */

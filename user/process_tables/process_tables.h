@@ -73,7 +73,7 @@ struct stack_entry {
 	uint32_t total;
 	uint64_t waiting; /* allocations that refer to it while its record is missing */
 	uint8_t known;
-	uint8_t cut; /* the native unwind stopped early */
+	uint8_t cut; /* 1 + enum abi_unwind_end: its native frames end early; 0: they do not */
 };
 
 /* A realloc in progress. */
@@ -144,6 +144,11 @@ struct process_state {
 	uint32_t unknown;        /* id of TRACE_UNKNOWN in strings */
 	struct census census;
 	struct blocks *blocks[EVENT_LAYER_TABLES];
+	/*
+	 * Of a process that samples itself: for each block of the native layer the bytes that it
+	 * stands for, in struct block.bytes. NULL: it does not.
+	 */
+	struct blocks *weights;
 	struct regions regions;
 	struct id_map stack_ids, frame_ids, code_ids, symbol_ids, tids;
 	/*
@@ -218,6 +223,8 @@ uint32_t state_symbol_frames(struct process_state *process, uint32_t symbol, uin
 			     struct traceback_frames *out);
 void state_traceback(struct process_state *process, uint32_t traceback,
 		     struct traceback_frames *out);
+/* The file of the outermost native frame of a stack; "": it has none. Borrowed. */
+const char *state_native_file(const struct process_state *process, uint32_t traceback);
 /* Why the most recent frame of a traceback is <unknown>; SNAPSHOT_UNKNOWNS: it is known. */
 enum snapshot_unknown state_unknown(struct process_state *process, uint32_t traceback);
 
@@ -237,6 +244,23 @@ int state_free(struct process_state *process, const struct event_free *event);
 int state_realloc(struct process_state *process, const struct event_free *event);
 int state_realloc_done(struct process_state *process, const struct event_alloc *event);
 int state_reuse(struct process_state *process, const struct event_alloc *event);
+/*
+ * The process samples its native blocks itself from here on: the native table is emptied, and
+ * records of malloc's probes are ignored (state_is_ignored()). 0, -ENOMEM; -EBADMSG: its native
+ * layer is not traced.
+ */
+int state_self_sampled(struct process_state *process, uint64_t time_ns);
+int state_alloc_weighted(struct process_state *process, const struct event_alloc_weighted *event);
+int state_is_ignored(const struct process_state *process, const struct event_alloc *event);
+/* Empties the native table of a process that samples itself. 0, -ENOMEM. */
+int state_weights_clear(struct process_state *process);
+/* The bytes that a native block stands for, as its process says; 0: it does not sample itself. */
+uint64_t state_weight(const struct process_state *process, const struct block *block);
+/* The same in whole bytes for every block, and the probability with which it was sampled. */
+uint64_t state_bytes(const struct process_state *process, enum event_layer layer,
+		     const struct block *block);
+double state_chance(const struct process_state *process, enum event_layer layer,
+		    const struct block *block);
 /* As trace_block_containing(). */
 const struct block *state_block_containing(const struct process_state *process,
 					   enum event_layer layer, uint64_t address);

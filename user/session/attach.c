@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,8 +20,10 @@
 #include "member/governor.h"
 #include "member/member.h"
 #include "member/probe.h"
+#include "member/provider.h"
 #include "member/state.h"
 #include "member/symbols.h"
+#include "native/plan_provider.h"
 #include "process_plan/plan_process.h"
 #include "process_plan/plan_target.h"
 #include "python/heap_place.h"
@@ -28,6 +31,7 @@
 #include "symbols/symbols.h"
 #include "trial/seccomp.h"
 
+#define UNWIND_WAIT_NS  1000000000ull
 #define LOADER_TURNS    20
 #define LOADER_PAUSE_NS 5000000
 #define SETTLE_TURNS    4 /* how many execs of a process are handled while it is inspected */
@@ -39,10 +43,26 @@ static void sites_count(const struct plan *plan, size_t *count, size_t *emulated
 		*emulated += plan->sites[i].emulated;
 }
 
+/* Probes of a provider that are not heard. */
+static void providers_print(const struct member *member, const struct plan_target *target)
+{
+	const size_t length = strlen(PLAN_PROVIDER);
+
+	for (size_t i = 0; i < target->native_count; i++) {
+		const struct plan *plan = target->native[i].plan;
+
+		for (size_t m = 0; m < plan->missing_count; m++)
+			if (!strncmp(plan->missing[m].symbol, PLAN_PROVIDER, length))
+				log_info("PID %d: %s is not heard: %s", member->pid,
+					 plan->missing[m].symbol, plan->missing[m].why);
+	}
+}
+
 static void attached_print(struct session *session, const struct member *member,
 			   const struct plan_target *target, uint64_t elapsed_ns)
 {
 	const struct plan *plan = &target->python;
+	uint32_t nframe = member->runtime.target.nframe;
 	size_t count = 0, emulated = 0;
 	int level = session->expected_count > SESSION_LOGS || session->attach_logs++ >= SESSION_LOGS
 			    ? 2
@@ -59,9 +79,8 @@ static void attached_print(struct session *session, const struct member *member,
 		sites_count(target->native[i].plan, &count, &emulated);
 	plan_target_describe(target, &member->runtime, 0, what, sizeof(what));
 	log_info("attached to PID %d (%s): %s, %s mode, %u frame%s; %zu probes; %llu ms",
-		 member->pid, target->info.name, what, plan_mode_name(plan->mode),
-		 session->opts.nframe, session->opts.nframe == 1 ? "" : "s", count,
-		 (unsigned long long)(elapsed_ns / 1000000));
+		 member->pid, target->info.name, what, plan_mode_name(plan->mode), nframe,
+		 nframe == 1 ? "" : "s", count, (unsigned long long)(elapsed_ns / 1000000));
 	plan_target_describe(target, &member->runtime, 1, what, sizeof(what));
 	log_debug("PID %d: %s; %zu of the probes are on instructions that the kernel emulates",
 		  member->pid, what, emulated);
@@ -83,6 +102,7 @@ static void attached_print(struct session *session, const struct member *member,
 			 plan->memory->missing[i].why);
 	if (target->native_why[0])
 		log_info("the native layer is not traced: %s", target->native_why);
+	providers_print(member, target);
 	for (size_t i = 0; i < plan->missing_count; i++)
 		log_debug("not probed: %s: %s", plan->missing[i].symbol, plan->missing[i].why);
 }
@@ -105,7 +125,7 @@ static void target_describe(struct session *session, struct member *member, cons
 {
 	struct abi_target *target = &member->runtime.target;
 
-	target->nframe = session->opts.nframe;
+	target->nframe = session_nframe(&session->opts, member->layers);
 	target->sample_bytes = session->opts.sample_bytes;
 	target->space_id = session->next_space_id++;
 	interpreter_find(member);
@@ -206,6 +226,15 @@ static int member_check_program(struct session *session, struct member *member, 
 	return error_set(-ESTALE, "it keeps calling exec");
 }
 
+/* Loads the unwind tables of the files that it has mapped. Those that take longer come later. */
+static void unwind_prepare(struct session *session, const struct member *member)
+{
+	if (!session->unwind || !(member->layers & ~(1u << EVENT_LAYER_PYTHON)))
+		return;
+	unwind_loader_prepare(session->unwind, member->pid);
+	unwind_loader_step(session->unwind, clock_ns(CLOCK_MONOTONIC) + UNWIND_WAIT_NS);
+}
+
 static int member_attach(struct session *session, struct member *member,
 			 const struct plan_target *target, int program, int from_start)
 {
@@ -219,9 +248,12 @@ static int member_attach(struct session *session, struct member *member,
 	err = member_announce(session, member, target->info.name, target->info.ns_pid, from_start,
 			      clock_ns(CLOCK_MONOTONIC));
 	if (!err)
+		err = member_provider_begin(session, member, target);
+	if (!err)
 		err = member_symbols_begin(session, member);
 	if (err)
 		return err;
+	unwind_prepare(session, member);
 	/* From here on events are emitted. */
 	err = attach_target(session->attach, member->pid, &member->runtime.target);
 	if (!err)
@@ -323,6 +355,7 @@ static int program_add(struct session *session, pid_t pid, int from_start)
 		if (!member->execd || turn == SETTLE_TURNS || execd_settle(session, member, &err))
 			return err;
 	if (pid == attach_holder(session->attach) ||
+	    (session->unwind && pid == unwind_loader_worker(session->unwind)) ||
 	    (session->symbols && symbols_is_worker(session->symbols, pid)))
 		return error_set(-ENOENT, "it is the tracer's own");
 	members_release(session, pid);

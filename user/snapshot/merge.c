@@ -58,7 +58,7 @@ static void counters_add(struct snapshot_meta *sum, const struct snapshot_meta *
 	sum->records_malformed += one->records_malformed;
 	sum->frames_unnamed += one->frames_unnamed;
 	sum->frames_slow += one->frames_slow;
-	sum->stacks_cut += one->stacks_cut;
+	stack_ends_add(&sum->stack_ends, &one->stack_ends);
 	sum->rounded_blocks += one->rounded_blocks;
 	sum->rss_bytes += one->rss_bytes;
 	sum->rss_age_ns = max(sum->rss_age_ns, one->rss_age_ns);
@@ -117,6 +117,8 @@ static void meta_add(struct snapshot_meta *sum, const struct snapshot_meta *one)
 	sum->taken_realtime_ns = max(sum->taken_realtime_ns, one->taken_realtime_ns);
 	sum->duration_ns = max(sum->duration_ns, one->duration_ns);
 	sum->sample_bytes = max(sum->sample_bytes, one->sample_bytes);
+	sum->self_sampled |= one->self_sampled;
+	sum->self_sampled_ns = max(sum->self_sampled_ns, one->self_sampled_ns);
 	sum->unread_ns = max(sum->unread_ns, one->unread_ns);
 	sum->from_start &= one->from_start;
 	sum->layers |= one->layers | 1u << one->layer;

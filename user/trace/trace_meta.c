@@ -41,7 +41,6 @@ static void counters_set(struct snapshot_meta *meta, const struct trace_counters
 	meta->frames_unknown = counters->frames_unknown;
 	meta->frames_unnamed = counters->frames_unnamed;
 	meta->frames_slow = counters->frames_slow;
-	meta->stacks_cut = counters->stacks_cut;
 	meta->regions_dropped = counters->regions_dropped;
 	meta->blocks_dropped = counters->blocks_dropped;
 	meta->bytes_dropped = counters->bytes_dropped;
@@ -78,6 +77,8 @@ void state_meta(const struct trace *trace, const struct process_state *process,
 		.layer = layer,
 		.rounded_blocks = info->rounded_blocks,
 		.sample_bytes = info->sample_bytes,
+		.self_sampled = info->self_sampled,
+		.self_sampled_ns = info->self_sampled_ns,
 		.records_malformed = info->counters.records_malformed + trace->orphans,
 		.layers = info->layers & ~(1u << layer),
 		.native = {info->tables[EVENT_LAYER_NATIVE].peak_bytes,
