@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "python/heap.h"
-#include "python/offsets.h"
+#include "layouts/offsets.h"
 
 #define IMAGE_SEGMENTS (1u << 17) /* limit */
 #define IMAGE_NAME     256u
